@@ -1,0 +1,91 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tensor/buffer.h"
+#include "tensor/tensor.h"
+
+namespace hp {
+
+/// Reordered copies of one parameter, made once for each version and shared by all ops that want the same layout.
+/// Executor thread only.
+class PackedParams {
+ public:
+  /// @param key what the copy is ("bwd OIhw16o16i"); equal keys share one copy.
+  /// @param fill writes `bytes` bytes; called when there is no copy of `version` yet.
+  std::byte* Get(const std::string& key, size_t bytes, uint64_t version, const std::function<void(std::byte*)>& fill);
+
+ private:
+  struct Copy {
+    Buffer buffer;
+    uint64_t version = 0;
+  };
+  std::map<std::string, Copy> copies_;
+};
+
+/// One parameter as an op reads it: dense, in Caffe's layout ([O, C/group, kH, kW], [num_output, K], [num_output]).
+struct ParamView {
+  const float* data = nullptr;
+  uint64_t version = 0;            ///< grows with every update; what PackedParams is kept by
+  PackedParams* packed = nullptr;  ///< never null while a job runs
+};
+
+/// What an op needs to know of where its rows stand in the training.
+struct BatchContext {
+  bool train = true;
+  uint64_t first_sample = 0;       ///< index of row 0, counted from the start of training (of the test, in a test)
+  int64_t global_rows = 0;         ///< samples in the whole global batch (of one sub-batch with iter_size)
+  std::span<const float> labels;   ///< [rows] labels of this op's own rows
+  std::span<const float> batch_labels;  ///< [global_rows], only for ops whose needs_batch_labels() is true
+};
+
+/// The arguments of one call. Pointers of `in`, `out`, `d_in`, `d_out` are as the op's descs say; `in[i]` and `out[i]`
+/// (and `d_in[i]`, `d_out[i]`) are the same memory where the layer works in place.
+struct OpArgs {
+  std::span<const Tensor> in, out;
+  std::span<const Tensor> d_in;   ///< overwritten, never added to; data == nullptr: not wanted
+  std::span<const Tensor> d_out;
+  std::span<const ParamView> params;
+  std::span<float* const> d_params;  ///< gradients in the layout of the parameters
+  bool accumulate = false;           ///< BackwardParams adds to d_params instead of overwriting
+  std::byte* saved = nullptr;        ///< saved_bytes(), kept from Forward to the last backward half of the same rows
+  std::byte* scratch = nullptr;      ///< scratch_bytes(), free after each call
+  const BatchContext* batch = nullptr;
+};
+
+/// One layer's arithmetic on one device, for fixed shapes. Made once, shared by all solvers of a node: it has no state
+/// of its own that a call changes. Executor thread only; calls use all threads of the calling thread's OpenMP team and
+/// give the same bits for the same team size.
+class Op {
+ public:
+  virtual ~Op() = default;
+
+  /// Shapes and layouts of the tops; the op chose the layouts.
+  const std::vector<TensorDesc>& outputs() const { return outputs_; }
+  size_t scratch_bytes() const { return scratch_bytes_; }
+  size_t saved_bytes() const { return saved_bytes_; }
+
+  virtual void Forward(const OpArgs& args) = 0;
+  /// The gradients of the inputs from those of the outputs.
+  virtual void BackwardInput(const OpArgs& args) = 0;
+  /// The gradients of the parameters; may run much later than BackwardInput, and for an InnerProduct over the rows of
+  /// many micro-batches at once.
+  virtual void BackwardParams(const OpArgs&) {}
+
+  /// Whether BackwardInput or BackwardParams reads `in` / `out` (what the memory plan must keep).
+  virtual bool backward_reads_input() const { return true; }
+  virtual bool backward_reads_output() const { return true; }
+
+ protected:
+  std::vector<TensorDesc> outputs_;
+  size_t scratch_bytes_ = 0;
+  size_t saved_bytes_ = 0;
+};
+
+}  // namespace hp

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <string_view>
+
+#if defined(__CUDACC__)
+#define HP_HOST_DEVICE __host__ __device__
+#else
+#define HP_HOST_DEVICE
+#endif
+
+namespace hp {
+
+/// Counter-based random numbers, Philox 4x32 with 10 rounds: four words that are a function of (key, counter) alone, so
+/// that any node computes any number without the ones before it.
+/// Source: Salmon, Moraes, Dror, Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011.
+HP_HOST_DEVICE inline std::array<uint32_t, 4> Philox4x32(uint64_t key, uint64_t counter_high, uint64_t counter_low) {
+  uint32_t c0 = static_cast<uint32_t>(counter_low), c1 = static_cast<uint32_t>(counter_low >> 32);
+  uint32_t c2 = static_cast<uint32_t>(counter_high), c3 = static_cast<uint32_t>(counter_high >> 32);
+  uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t product0 = uint64_t{0xD2511F53u} * c0, product1 = uint64_t{0xCD9E8D57u} * c2;
+    const uint32_t n0 = static_cast<uint32_t>(product1 >> 32) ^ c1 ^ k0;
+    const uint32_t n2 = static_cast<uint32_t>(product0 >> 32) ^ c3 ^ k1;
+    c1 = static_cast<uint32_t>(product1);
+    c3 = static_cast<uint32_t>(product0);
+    c0 = n0;
+    c2 = n2;
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  return {c0, c1, c2, c3};
+}
+
+/// A word as a float in (0, 1]: never 0, so that log() is finite.
+HP_HOST_DEVICE inline float UnitFloat(uint32_t word) { return ((word >> 8) + 1) * (1.0f / 16777216.0f); }
+
+/// The key of one stream of numbers: the job's seed and what they are for, e.g. StreamKey(seed, "fc6", "dropout").
+/// FNV-1a over the names, mixed with the seed by splitmix64's finaliser.
+inline uint64_t StreamKey(uint64_t seed, std::string_view layer, std::string_view purpose) {
+  uint64_t hash = 0xCBF29CE484222325u;
+  for (std::string_view part : {layer, std::string_view("\0", 1), purpose}) {
+    for (char c : part) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
+  }
+  uint64_t z = hash + seed * 0x9E3779B97F4A7C15u;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  return z ^ (z >> 31);
+}
+
+}  // namespace hp

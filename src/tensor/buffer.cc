@@ -1,0 +1,47 @@
+#include "tensor/buffer.h"
+
+#include <sys/mman.h>
+
+#include <utility>
+
+#include "glog/logging.h"
+
+namespace hp {
+namespace {
+
+constexpr size_t kHugePage = size_t{2} << 20;
+
+size_t MappedBytes(size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
+
+}  // namespace
+
+// Anonymous mappings come zeroed and page-aligned. Arenas of several huge pages are advised to use them: with 4 KiB
+// pages a pass over AlexNet's 244 MB of parameters misses the TLB 60,000 times.
+Buffer::Buffer(size_t bytes) : bytes_(bytes) {
+  if (bytes == 0) return;
+  const bool huge = bytes >= 2 * kHugePage;
+  const size_t slack = huge ? kHugePage : 0;
+  void* mapped = mmap(nullptr, MappedBytes(bytes) + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  PCHECK(mapped != MAP_FAILED) << "mmap of " << bytes << " bytes";
+  auto* begin = static_cast<std::byte*>(mapped);
+  const size_t skip = huge ? (kHugePage - reinterpret_cast<size_t>(begin) % kHugePage) % kHugePage : 0;
+  if (skip > 0) munmap(begin, skip);
+  if (slack > skip) munmap(begin + skip + MappedBytes(bytes), slack - skip);
+  data_ = begin + skip;
+  if (huge) madvise(data_, MappedBytes(bytes), MADV_HUGEPAGE);
+}
+
+Buffer::Buffer(Buffer&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+
+Buffer& Buffer::operator=(Buffer&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+Buffer::~Buffer() {
+  if (data_ != nullptr) munmap(data_, MappedBytes(bytes_));
+}
+
+}  // namespace hp

@@ -1,0 +1,109 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hp/status.h"
+
+namespace hp {
+
+/// A node's position in the routing table; the same on all nodes of a job.
+using Rank = int;
+
+/// What a grant is for: both sides compute it from the table, so that a grant finds its write without a question.
+struct PlaceTag {
+  uint64_t msg_id = 0;
+  uint32_t port = 0;  ///< which tensor between which two nodes
+
+  bool operator==(const PlaceTag&) const = default;
+  auto operator<=>(const PlaceTag&) const = default;
+};
+
+/// Names one open grant of a peer; only the transport looks inside.
+struct RemoteGrant {
+  uint32_t index = 0;
+  uint32_t generation = 0;
+};
+
+/// What a transport tells its node. Called on the progress thread, one call at a time, never under a transport lock,
+/// never from inside a Post. Must not block; may post.
+class TransportHandler {
+ public:
+  virtual ~TransportHandler() = default;
+
+  /// The handshake with `peer` is done: posts to it are accepted from now on.
+  virtual void OnConnected(Rank peer) = 0;
+  /// `peer` granted us the right to write `bytes` bytes once, for `tag`.
+  virtual void OnGranted(Rank peer, const PlaceTag& tag, RemoteGrant grant, size_t bytes) = 0;
+  /// A grant of ours ended: ok, the bytes are in their place; kCancelled, the writer gave it up; else the endpoint failed
+  /// and nothing can write there any more.
+  virtual void OnGrantEnded(Rank peer, const PlaceTag& tag, const Status& status) = 0;
+  /// A write of ours ended: its source may be reused.
+  virtual void OnWriteEnded(Rank peer, const PlaceTag& tag, const Status& status) = 0;
+  /// An eager message arrived. `bytes` is valid during the call.
+  virtual void OnMessage(Rank peer, uint32_t type, std::span<const std::byte> bytes) = 0;
+  /// The connection to `peer` is gone, after all its grants and writes were reported. kCancelled: the peer ended it in
+  /// order (Shutdown); anything else: it broke. Once per connected peer.
+  virtual void OnClosed(Rank peer, const Status& status) = 0;
+};
+
+/// Decides who may talk to us. Called on the progress thread.
+class HandshakePolicy {
+ public:
+  virtual ~HandshakePolicy() = default;
+  /// What we say first; at most kMaxHelloBytes.
+  virtual std::string Hello() = 0;
+  /// Reads the other side's hello. @return its rank, or the reason for dropping the connection (logged once; and
+  /// sent to a peer that did speak our protocol, so that it can say what differs).
+  virtual StatusOr<Rank> Accept(std::string_view hello) = 0;
+  /// A well-formed peer refused *us* and said why.
+  virtual void OnRefused(Rank peer, const Status& reason) = 0;
+};
+constexpr size_t kMaxHelloBytes = 64 << 10;
+
+/// Memory that a transport may read from and write into. Released on destruction, after all its uses have ended.
+class MemoryRegion {
+ public:
+  virtual ~MemoryRegion() = default;
+};
+
+/// Moves tensors between the nodes of one job: one endpoint for each other rank. Every accepted Write and every Grant
+/// completes exactly once. The first error fails the endpoint and ends the rest of it with that Status; other endpoints
+/// go on. All posting calls are non-blocking and may come from any thread, also from the handler.
+/// The bytes on the wire and the states: transport/README.md.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+
+  /// Starts the progress thread and begins to connect to every peer; OnConnected reports each.
+  /// @return kFailedPrecondition: our address can't be bound.
+  virtual Status Start(TransportHandler* handler, HandshakePolicy* policy) = 0;
+
+  /// Must cover every place and every source. Before Start or after.
+  virtual StatusOr<std::unique_ptr<MemoryRegion>> Register(std::span<std::byte> memory) = 0;
+
+  /// Grants `peer` the right to write exactly place.size() bytes into `place`, once. Ends by OnGrantEnded.
+  /// @return kUnavailable: the peer is not connected (no OnGrantEnded follows).
+  virtual Status Grant(Rank peer, const PlaceTag& tag, std::span<std::byte> place) = 0;
+  /// Writes `source` into a granted place; it must stay unmodified until OnWriteEnded.
+  virtual Status Write(Rank peer, const PlaceTag& tag, RemoteGrant grant, std::span<const std::byte> source) = 0;
+  /// Gives a grant back unused: its owner sees kCancelled.
+  virtual Status CancelGrant(Rank peer, RemoteGrant grant) = 0;
+  /// Sends a small message (copied; at most kMaxMessageBytes), in order, ahead of bulk data. `type` is the caller's.
+  virtual Status Send(Rank peer, uint32_t type, std::span<const std::byte> bytes) = 0;
+
+  /// When the last byte of `peer` arrived, by the transport's Clock; 0: never.
+  virtual int64_t LastHeardNs(Rank peer) const = 0;
+  /// Sends what is queued, then ends the sending side; OnClosed(kCancelled) follows when the peer has done the same.
+  virtual void Shutdown(Rank peer) = 0;
+  /// Closes everything and joins the progress thread; no handler call follows. Destructor does it too.
+  virtual void Stop() = 0;
+};
+constexpr size_t kMaxMessageBytes = 1 << 20;
+
+}  // namespace hp
