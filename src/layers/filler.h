@@ -1,0 +1,30 @@
+#pragma once
+
+#include "hp/status.h"
+#include "tensor/shape.h"
+
+#include <cstdint>
+#include <string>
+
+namespace caffe {
+class FillerParameter;
+}  // namespace caffe
+
+namespace hp {
+
+/// Whether `filler` can fill a blob of shape `whole`: constant, uniform, gaussian (sparse too), xavier, msra.
+/// @param where names the layer and field in messages, e.g. `layer "conv1": weight_filler`.
+/// @return kInvalidArgument: another type of Caffe's (named as not supported yet), an unknown one, or values out of
+/// range.
+Status CheckFiller(const caffe::FillerParameter& filler, const Shape& whole, const std::string& where);
+
+/// Writes elements [begin, end) of the initial value of one parameter to out[0, end - begin). Element i is a function
+/// of (seed, param_name, i) alone, so that each shard makes its own slice and the slices of any division make the
+/// whole.
+/// @param filler checked by CheckFiller; null: zeros.
+/// @param whole shape of the whole blob, from which xavier and msra take fan-in and fan-out as Caffe does.
+/// @param param_name "conv1.0", names the stream of random numbers.
+void FillParam(const caffe::FillerParameter* filler, const Shape& whole, int64_t begin, int64_t end, uint64_t seed,
+               const std::string& param_name, float* out);
+
+}  // namespace hp
