@@ -12,8 +12,10 @@
 
 namespace hp {
 
-/// A node's position in the routing table; the same on all nodes of a job.
+/// A node's position in the routing table; the same on all nodes of a job. Peers that are not in the table (someone who
+/// pulls the weights of a running job) get ranks from kFirstClientRank on, given out by the HandshakePolicy.
 using Rank = int;
+constexpr Rank kFirstClientRank = 1 << 20;
 
 /// What a grant is for: both sides compute it from the table, so that a grant finds its write without a question.
 struct PlaceTag {
@@ -38,6 +40,10 @@ class TransportHandler {
 
   /// The handshake with `peer` is done: posts to it are accepted from now on.
   virtual void OnConnected(Rank peer) = 0;
+  /// `peer` is in the table and will not be connected: kDeadlineExceeded, it did not appear in time (the message names
+  /// it and its address); else what our policy said about its hello. Each peer of the table gets one of OnConnected,
+  /// OnConnectFailed and HandshakePolicy::OnRefused.
+  virtual void OnConnectFailed(Rank peer, const Status& status) = 0;
   /// `peer` granted us the right to write `bytes` bytes once, for `tag`.
   virtual void OnGranted(Rank peer, const PlaceTag& tag, RemoteGrant grant, size_t bytes) = 0;
   /// A grant of ours ended: ok, the bytes are in their place; kCancelled, the writer gave it up; else the endpoint failed
@@ -47,8 +53,8 @@ class TransportHandler {
   virtual void OnWriteEnded(Rank peer, const PlaceTag& tag, const Status& status) = 0;
   /// An eager message arrived. `bytes` is valid during the call.
   virtual void OnMessage(Rank peer, uint32_t type, std::span<const std::byte> bytes) = 0;
-  /// The connection to `peer` is gone, after all its grants and writes were reported. kCancelled: the peer ended it in
-  /// order (Shutdown); anything else: it broke. Once per connected peer.
+  /// The connection to `peer` is gone, after all its grants and writes were reported. kCancelled: both sides ended it in
+  /// order (Shutdown); kUnavailable: it broke. Once per OnConnected. Posts to `peer` fail from just before on.
   virtual void OnClosed(Rank peer, const Status& status) = 0;
 };
 
@@ -59,9 +65,10 @@ class HandshakePolicy {
   /// What we say first; at most kMaxHelloBytes.
   virtual std::string Hello() = 0;
   /// Reads the other side's hello. @return its rank, or the reason for dropping the connection (logged once; and
-  /// sent to a peer that did speak our protocol, so that it can say what differs).
+  /// sent to a peer that did speak our protocol, so that it can say what differs). A client, which is no node of the
+  /// table, gets a rank >= kFirstClientRank that is not in use; clients may come and go at any time.
   virtual StatusOr<Rank> Accept(std::string_view hello) = 0;
-  /// A well-formed peer refused *us* and said why.
+  /// A well-formed peer refused *us* and said why. There is no further attempt.
   virtual void OnRefused(Rank peer, const Status& reason) = 0;
 };
 constexpr size_t kMaxHelloBytes = 64 << 10;
@@ -74,7 +81,10 @@ class MemoryRegion {
 
 /// Moves tensors between the nodes of one job: one endpoint for each other rank. Every accepted Write and every Grant
 /// completes exactly once. The first error fails the endpoint and ends the rest of it with that Status; other endpoints
-/// go on. All posting calls are non-blocking and may come from any thread, also from the handler.
+/// go on. All posting calls are non-blocking and may come from any thread, also from the handler. A post that returns an
+/// error was not accepted, and nothing else follows from it.
+/// Order: grants, cancels and messages of one thread to one peer arrive in the order of the calls; writes too, among
+/// themselves. What is granted or sent may overtake a write.
 /// The bytes on the wire and the states: transport/README.md.
 class Transport {
  public:
@@ -88,22 +98,31 @@ class Transport {
   virtual StatusOr<std::unique_ptr<MemoryRegion>> Register(std::span<std::byte> memory) = 0;
 
   /// Grants `peer` the right to write exactly place.size() bytes into `place`, once. Ends by OnGrantEnded.
-  /// @return kUnavailable: the peer is not connected (no OnGrantEnded follows).
+  /// An empty place is allowed. @return kUnavailable: the peer is not connected (no OnGrantEnded follows);
+  /// kResourceExhausted: kMaxOpenGrants are open.
   virtual Status Grant(Rank peer, const PlaceTag& tag, std::span<std::byte> place) = 0;
-  /// Writes `source` into a granted place; it must stay unmodified until OnWriteEnded.
+  /// Writes `source` into a granted place; it must stay unmodified until OnWriteEnded. Uses the grant up.
+  /// @return kUnavailable: the peer is not connected; kInvalidArgument: no such grant, another tag, or another length.
   virtual Status Write(Rank peer, const PlaceTag& tag, RemoteGrant grant, std::span<const std::byte> source) = 0;
-  /// Gives a grant back unused: its owner sees kCancelled.
+  /// Gives a grant back unused: its owner sees kCancelled. Errors as in Write.
   virtual Status CancelGrant(Rank peer, RemoteGrant grant) = 0;
   /// Sends a small message (copied; at most kMaxMessageBytes), in order, ahead of bulk data. `type` is the caller's.
+  /// @return kUnavailable: the peer is not connected; kInvalidArgument: too long; kResourceExhausted: kMaxQueuedBytes
+  /// wait to be sent, try again after some were (only a peer that reads slower than we talk brings this about).
   virtual Status Send(Rank peer, uint32_t type, std::span<const std::byte> bytes) = 0;
 
   /// When the last byte of `peer` arrived, by the transport's Clock; 0: never.
   virtual int64_t LastHeardNs(Rank peer) const = 0;
-  /// Sends what is queued, then ends the sending side; OnClosed(kCancelled) follows when the peer has done the same.
+  /// Sends what is queued, then ends the sending side: later posts to `peer` return kUnavailable, what it sends still
+  /// arrives. OnClosed(kCancelled) follows when the peer has done the same; grants that are still open then end with
+  /// kCancelled. The end of a client is answered by the transport itself. No effect when `peer` is not connected.
   virtual void Shutdown(Rank peer) = 0;
-  /// Closes everything and joins the progress thread; no handler call follows. Destructor does it too.
+  /// Closes everything and joins the progress thread; no handler call follows, and no place is written to and no source
+  /// read any more. Not from the handler. The destructor does it too.
   virtual void Stop() = 0;
 };
 constexpr size_t kMaxMessageBytes = 1 << 20;
+constexpr size_t kMaxQueuedBytes = size_t{256} << 20;  ///< control bytes waiting for one peer
+constexpr size_t kMaxOpenGrants = 1 << 16;             ///< to one peer
 
 }  // namespace hp
