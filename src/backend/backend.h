@@ -56,6 +56,7 @@ struct SoftmaxLossDesc {
   bool has_ignore_label = false;
   int ignore_label = 0;
   float loss_weight = 1;
+  bool probabilities = false;  ///< a second output: the softmax, in the input's shape (no gradient comes back by it)
   int axis = 1;
 };
 

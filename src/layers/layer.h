@@ -1,13 +1,13 @@
 #pragma once
 
+#include "backend/backend.h"
+#include "hp/status.h"
+#include "tensor/shape.h"
+
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
-
-#include "backend/backend.h"
-#include "hp/status.h"
-#include "tensor/shape.h"
 
 namespace caffe {
 class LayerParameter;

@@ -1,0 +1,97 @@
+#include "layers/common_checks.h"
+
+#include "base/format.h"
+#include "layers/errors.h"
+#include "proto/caffe.pb.h"
+
+#include <algorithm>
+
+namespace hp {
+namespace {
+
+std::string Range(int low, int high) {
+  if (high == kAnyNumber) return Format("at least %d", low);
+  return low == high ? Format("%d", low) : Format("%d to %d", low, high);
+}
+
+Status CheckCounts(const LayerType& type, const caffe::LayerParameter& param) {
+  const int bottoms = param.bottom_size(), tops = param.top_size();
+  if (bottoms < type.min_bottoms || bottoms > type.max_bottoms) {
+    return LayerError(param, "has %d bottoms; %s takes %s", bottoms, type.name,
+                      Range(type.min_bottoms, type.max_bottoms).c_str());
+  }
+  if (tops < type.min_tops || tops > type.max_tops) {
+    return LayerError(param, "has %d tops; %s takes %s", tops, type.name, Range(type.min_tops, type.max_tops).c_str());
+  }
+  if (param.param_size() > type.blobs) {
+    return LayerError(param, "has %d param entries; %s has %d learnable blobs", param.param_size(), type.name,
+                      type.blobs);
+  }
+  return OkStatus();
+}
+
+/// Caffe reads a typed parameter of another layer type and forgets it; here it is taken for the mistake that it is.
+Status CheckForeignFields(const LayerType& type, const caffe::LayerParameter& param) {
+  std::vector<const google::protobuf::FieldDescriptor*> fields;
+  param.GetReflection()->ListFields(param, &fields);
+  for (const auto* field : fields) {
+    const std::string& name = field->name();
+    if (name == "param" || !name.ends_with("_param")) continue;
+    if (std::find(type.fields.begin(), type.fields.end(), name) != type.fields.end()) continue;
+    return LayerError(param, "%s does not belong to a layer of type %s", name.c_str(), type.name);
+  }
+  return OkStatus();
+}
+
+Status CheckUnsupportedFields(const caffe::LayerParameter& param) {
+  if (param.propagate_down_size() > 0) {
+    return LayerError(param, "propagate_down is not supported (set lr_mult: 0 below to stop learning there)");
+  }
+  if (param.blobs_size() > 0) {
+    return LayerError(param, "blobs inside a net definition are not supported (load weights from a .caffemodel)");
+  }
+  for (const caffe::ParamSpec& spec : param.param()) {
+    if (spec.has_name()) {
+      return LayerError(param, "param { name: \"%s\" }: sharing of parameters is not supported", spec.name().c_str());
+    }
+    if (spec.has_share_mode()) return LayerError(param, "param { share_mode }: sharing of parameters is not supported");
+  }
+  return OkStatus();
+}
+
+Status CheckLossWeights(const LayerType& type, const caffe::LayerParameter& param) {
+  const int weights = param.loss_weight_size(), tops = std::max(param.top_size(), 1);
+  if (weights == 0) return OkStatus();
+  if (weights != tops) return LayerError(param, "has %d tops but %d loss_weight values", param.top_size(), weights);
+  const bool is_loss = std::string(type.name).ends_with("Loss");
+  for (int top = is_loss ? 1 : 0; top < weights; ++top) {
+    if (param.loss_weight(top) == 0) continue;
+    return LayerError(param, "loss_weight %g: only the first top of a loss layer can have one, not top %d of %s",
+                      param.loss_weight(top), top, type.name);
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+Status CheckCommonFields(const LayerType& type, const caffe::LayerParameter& param) {
+  HP_RETURN_IF_ERROR(CheckCounts(type, param));
+  HP_RETURN_IF_ERROR(CheckForeignFields(type, param));
+  HP_RETURN_IF_ERROR(CheckUnsupportedFields(param));
+  return CheckLossWeights(type, param);
+}
+
+Status CheckInPlace(const Layer& layer) {
+  const caffe::LayerParameter& param = layer.param();
+  for (int top = 0; top < param.top_size(); ++top) {
+    for (int bottom = 0; bottom < param.bottom_size(); ++bottom) {
+      if (param.top(top) != param.bottom(bottom)) continue;
+      if (top == 0 && bottom == 0 && layer.allows_in_place()) continue;
+      return LayerError(param, "bottom and top are both \"%s\", but %s cannot work in place", param.top(top).c_str(),
+                        layer.type().c_str());
+    }
+  }
+  return OkStatus();
+}
+
+}  // namespace hp

@@ -1,0 +1,14 @@
+#pragma once
+
+#include "layers/types.h"
+
+namespace hp {
+
+/// Checks what all layers have in common: the number of bottoms and tops, fields that belong to other types, loss
+/// weights, and Caffe's fields that are known but not supported (parameter sharing, propagate_down, inline blobs).
+Status CheckCommonFields(const LayerType& type, const caffe::LayerParameter& param);
+
+/// Whether tops that share a bottom's name do so where `layer` can work in place: top 0 on bottom 0.
+Status CheckInPlace(const Layer& layer);
+
+}  // namespace hp
