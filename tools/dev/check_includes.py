@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+"""Holds who may include whom; prints every forbidden #include as FILE:LINE and exits 1 if there is one.
+
+usage: tools/dev/check_includes.py [ROOT]      ROOT: the source tree, by default the one this file lies in
+
+Project headers are included as "room/file.h", from the roots include/, src/ and the repository itself. A room is a key
+of ROOMS; a file belongs to the longest that it lies in. test/ may include everything.
+"""
+import os
+import re
+import sys
+
+EVERYTHING = object()
+
+# Where a file lies -> the rooms it may include, beside itself, hp and base. A room in transport/, backend/ or
+# solvers/exchange/ of its own is a concrete transport, backend or exchange: only node, the assembly, names those.
+ROOMS = {
+    "include/hp": [],
+    "src/base": [],
+    "src/proto": [],
+    # Each of these knows those before it, and none of them transport, scheduler or solvers.
+    "src/tensor": [],
+    "src/backend": ["tensor"],
+    "src/backend/cpu": ["tensor", "backend"],
+    "src/backend/cuda": ["tensor", "backend"],
+    "src/layers": ["proto", "tensor", "backend"],
+    "src/net": ["proto", "tensor", "backend", "layers"],
+    "src/data": ["proto", "tensor"],
+    # Bytes only; GPU memory reaches it as a span.
+    "transport": [],
+    "transport/inproc": ["transport"],
+    "transport/tcp": ["transport"],
+    "transport/verbs": ["transport"],
+    "scheduler": ["proto", "transport"],
+    # backend for what its ops read and write: ParamView.
+    "solvers": ["proto", "tensor", "backend", "net"],
+    "solvers/exchange": ["solvers", "tensor"],
+    "src/node": EVERYTHING,
+    "tools": ["node"],
+}
+
+# What a room is called in an #include line, longest first: "src/backend/cpu" is "backend/cpu".
+NAMES = sorted((re.sub("^(include|src)/", "", room) for room in ROOMS), key=len, reverse=True)
+
+# Headers of libraries that only these places may include: (headers, places, the rule in words).
+LIBRARIES = [
+    (r"infiniband/|rdma/", r"transport/verbs/", "libibverbs and librdmacm belong in transport/verbs"),
+    (r"cuda|cudnn|cublas|curand|cub/|thrust/", r"src/backend/cuda/|solvers/exchange/nccl",
+     "CUDA belongs in src/backend/cuda and solvers/exchange/nccl*"),
+    (r"nccl", r"solvers/exchange/nccl", "NCCL belongs in solvers/exchange/nccl*"),
+    (r"(oneapi/)?dnnl|cblas|openblas", r"src/backend/cpu/", "oneDNN and OpenBLAS belong in src/backend/cpu"),
+    (r"leveldb/|lmdb\.h", r"src/data/", "the databases belong in src/data"),
+    (r"gloo/", r"solvers/exchange/", "Gloo belongs in solvers/exchange"),
+    (r"boost/asio", r"transport/tcp/", "Boost.Asio belongs in transport/tcp"),
+    (r"google/protobuf/|.*\.pb\.h", r"(?!include/)", "include/hp keeps protobuf out of other programs"),
+]
+
+SOURCE_ROOTS = ["include", "src", "transport", "scheduler", "solvers", "tools"]
+SUFFIXES = (".h", ".cc", ".cu", ".cuh")
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+GETENV = re.compile(r"\b(?:secure_)?getenv\s*\(")
+
+
+def room_of(path):
+    """The key of ROOMS that `path`, relative to the root, lies in; None: in none."""
+    rooms = [room for room in ROOMS if path.startswith(room + "/")]
+    return max(rooms, key=len, default=None)
+
+
+def included_room(header):
+    """The room that an #include of the project names; None: not written as "room/file.h"."""
+    return next((name for name in NAMES if header.startswith(name + "/")), None)
+
+
+def allowed_rooms(room):
+    """What files of `room` may include beside their own room, as written in an #include; None: everything."""
+    if ROOMS[room] is EVERYTHING:
+        return None
+    return ["hp"] if room == "include/hp" else ["hp", "base", *ROOMS[room]]
+
+
+def check_project_include(room, header):
+    """What is wrong with `#include "header"` of the project in a file of `room`; None: nothing."""
+    target = included_room(header)
+    if target is None:
+        return f'"{header}" is a header of the project: write it as "room/file.h"'
+    allowed = allowed_rooms(room)
+    if allowed is None or target in allowed or target == re.sub("^(include|src)/", "", room):
+        return None
+    return f'{room} may not include "{header}"; beside itself it may include: {", ".join(allowed)}'
+
+
+def lies_in_project(root, path, header):
+    """Whether `header` is a file of the tree, looked up from the include roots and beside `path`."""
+    bases = ["", "src", "include", os.path.dirname(path)]
+    return any(os.path.isfile(os.path.join(root, base, header)) for base in bases)
+
+
+def check_library(path, header):
+    """What is wrong with the file `path` including a library's header; None: nothing."""
+    for headers, places, rule in LIBRARIES:
+        if re.match(headers, header) and not re.match(places, path):
+            return f"<{header}> has no place here: {rule}"
+    return None
+
+
+def without_comments(text):
+    """`text` with its comments blanked out, its lines kept."""
+    blank = lambda match: re.sub(r"[^\n]", " ", match.group())
+    return re.sub(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/',
+                  lambda match: match.group() if match.group().startswith('"') else blank(match), text, flags=re.S)
+
+
+def source_files(root):
+    for top in SOURCE_ROOTS:
+        for folder, _, names in os.walk(os.path.join(root, top)):
+            for name in sorted(names):
+                if name.endswith(SUFFIXES):
+                    yield os.path.relpath(os.path.join(folder, name), root)
+
+
+def check_file(root, path):
+    """Yields (line number, what is wrong) for one file, and (line number, None) for each getenv."""
+    room = room_of(path)
+    if room is None:
+        yield 1, "lies in no room that tools/dev/check_includes.py knows"
+        return
+    with open(os.path.join(root, path), encoding="utf-8") as file:
+        lines = without_comments(file.read()).split("\n")
+    for number, line in enumerate(lines, 1):
+        if GETENV.search(line):
+            yield number, None
+        match = INCLUDE.match(line)
+        if not match:
+            continue
+        quote, header = match.groups()
+        wrong = check_library(path, header)
+        if not wrong and (included_room(header) and quote == '"' or lies_in_project(root, path, header)):
+            wrong = check_project_include(room, header)
+        if not wrong and quote == "<" and lies_in_project(root, path, header):
+            wrong = f'<{header}> is a header of the project: write "{header}"'
+        if wrong:
+            yield number, wrong
+
+
+def check_tree(root):
+    """All faults of the tree, as lines to print."""
+    faults, getenv = [], {}
+    for path in source_files(root):
+        for number, wrong in check_file(root, path):
+            if wrong is None:
+                getenv.setdefault(path, number)
+            else:
+                faults.append(f"{path}:{number}: {wrong}")
+    if len(getenv) > 1:
+        places = ", ".join(f"{path}:{number}" for path, number in sorted(getenv.items()))
+        faults.append(f"{places}: getenv in more than one file")
+    return faults
+
+
+def main():
+    here = os.path.dirname(os.path.abspath(__file__))
+    root = sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(os.path.dirname(here))
+    files = sum(1 for _ in source_files(root))
+    if files == 0:
+        sys.exit(f"check_includes: no source files under {root}")
+    faults = check_tree(root)
+    if faults:
+        print("\n".join(faults))
+        sys.exit(1)
+    print(f"check_includes: {files} files, all within the rules")
+
+
+if __name__ == "__main__":
+    main()
