@@ -1,5 +1,7 @@
 #pragma once
 
+#include "hp/status.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -7,8 +9,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "hp/status.h"
 
 namespace hp {
 
@@ -46,15 +46,15 @@ class TransportHandler {
   virtual void OnConnectFailed(Rank peer, const Status& status) = 0;
   /// `peer` granted us the right to write `bytes` bytes once, for `tag`.
   virtual void OnGranted(Rank peer, const PlaceTag& tag, RemoteGrant grant, size_t bytes) = 0;
-  /// A grant of ours ended: ok, the bytes are in their place; kCancelled, the writer gave it up; else the endpoint failed
-  /// and nothing can write there any more.
+  /// A grant of ours ended: ok, the bytes are in their place; kCancelled, the writer gave it up; else the endpoint
+  /// failed and nothing can write there any more.
   virtual void OnGrantEnded(Rank peer, const PlaceTag& tag, const Status& status) = 0;
   /// A write of ours ended: its source may be reused.
   virtual void OnWriteEnded(Rank peer, const PlaceTag& tag, const Status& status) = 0;
   /// An eager message arrived. `bytes` is valid during the call.
   virtual void OnMessage(Rank peer, uint32_t type, std::span<const std::byte> bytes) = 0;
-  /// The connection to `peer` is gone, after all its grants and writes were reported. kCancelled: both sides ended it in
-  /// order (Shutdown); kUnavailable: it broke. Once per OnConnected. Posts to `peer` fail from just before on.
+  /// The connection to `peer` is gone, after all its grants and writes were reported. kCancelled: both sides ended it
+  /// in order (Shutdown); kUnavailable: it broke. Once per OnConnected. Posts to `peer` fail from just before on.
   virtual void OnClosed(Rank peer, const Status& status) = 0;
 };
 
@@ -81,11 +81,10 @@ class MemoryRegion {
 
 /// Moves tensors between the nodes of one job: one endpoint for each other rank. Every accepted Write and every Grant
 /// completes exactly once. The first error fails the endpoint and ends the rest of it with that Status; other endpoints
-/// go on. All posting calls are non-blocking and may come from any thread, also from the handler. A post that returns an
-/// error was not accepted, and nothing else follows from it.
-/// Order: grants, cancels and messages of one thread to one peer arrive in the order of the calls; writes too, among
-/// themselves. What is granted or sent may overtake a write.
-/// The bytes on the wire and the states: transport/README.md.
+/// go on. All posting calls are non-blocking and may come from any thread, also from the handler. A post that returns
+/// an error was not accepted, and nothing else follows from it. Order: grants, cancels and messages of one thread to
+/// one peer arrive in the order of the calls; writes too, among themselves. What is granted or sent may overtake a
+/// write. The bytes on the wire and the states: transport/README.md.
 class Transport {
  public:
   virtual ~Transport() = default;

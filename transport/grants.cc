@@ -1,0 +1,75 @@
+#include "transport/grants.h"
+
+#include <glog/logging.h>
+
+#include <cinttypes>
+#include <utility>
+
+namespace hp {
+
+StatusOr<RemoteGrant> GrantTable::Open(const PlaceTag& tag, std::span<std::byte> place) {
+  if (open_ >= kMaxOpenGrants) return ResourceExhausted("%zu grants are open already", open_);
+  if (free_.empty()) {
+    free_.push_back(static_cast<uint32_t>(slots_.size()));
+    slots_.emplace_back();
+  }
+  const uint32_t index = free_.back();
+  free_.pop_back();
+  Slot& slot = slots_[index];
+  slot.grant = {tag, place, 0};
+  slot.open = true;
+  ++slot.generation;
+  ++open_;
+  return RemoteGrant{index, slot.generation};
+}
+
+OpenGrant* GrantTable::Find(RemoteGrant grant) {
+  if (grant.index >= slots_.size()) return nullptr;
+  Slot& slot = slots_[grant.index];
+  return slot.open && slot.generation == grant.generation ? &slot.grant : nullptr;
+}
+
+OpenGrant GrantTable::Close(RemoteGrant grant) {
+  CHECK(Find(grant) != nullptr) << "grant " << grant.index << " is not open";
+  Slot& slot = slots_[grant.index];
+  slot.open = false;
+  free_.push_back(grant.index);
+  --open_;
+  return std::exchange(slot.grant, {});
+}
+
+std::vector<OpenGrant> GrantTable::CloseAll() {
+  std::vector<OpenGrant> closed;
+  for (uint32_t index = 0; index < slots_.size(); ++index) {
+    if (slots_[index].open) closed.push_back(Close({index, slots_[index].generation}));
+  }
+  return closed;
+}
+
+Status RemoteGrantTable::Add(const PlaceTag& tag, RemoteGrant grant, uint64_t bytes) {
+  if (entries_.size() >= kMaxOpenGrants) return InvalidArgument("more than %zu open grants", kMaxOpenGrants);
+  const bool added = entries_.try_emplace(grant.index, Entry{tag, grant.generation, bytes}).second;
+  if (!added) return InvalidArgument("grant %u is open and was given again", grant.index);
+  return OkStatus();
+}
+
+StatusOr<uint64_t> RemoteGrantTable::Take(RemoteGrant grant, const PlaceTag* tag, const size_t* want_bytes) {
+  const auto it = entries_.find(grant.index);
+  if (it == entries_.end() || it->second.generation != grant.generation) {
+    return InvalidArgument("grant %u.%u is not open", grant.index, grant.generation);
+  }
+  const Entry& entry = it->second;
+  if (tag != nullptr && *tag != entry.tag) {
+    return InvalidArgument("grant %u is for msg %" PRIu64 " port %u, not for msg %" PRIu64 " port %u", grant.index,
+                           entry.tag.msg_id, entry.tag.port, tag->msg_id, tag->port);
+  }
+  if (want_bytes != nullptr && *want_bytes != entry.bytes) {
+    return InvalidArgument("a place of %" PRIu64 " bytes for msg %" PRIu64 " port %u, a write of %zu bytes",
+                           entry.bytes, entry.tag.msg_id, entry.tag.port, *want_bytes);
+  }
+  const uint64_t bytes = entry.bytes;
+  entries_.erase(it);
+  return bytes;
+}
+
+}  // namespace hp

@@ -1,0 +1,64 @@
+#pragma once
+
+#include "hp/status.h"
+#include "transport/transport.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+namespace hp {
+
+/// A place of ours that a peer may write.
+struct OpenGrant {
+  PlaceTag tag;
+  std::span<std::byte> place;
+  size_t received = 0;
+};
+
+/// The grants that we gave one peer. A slot is used again only after its grant has ended, with another generation.
+/// Not thread-safe: its endpoint's mutex guards it.
+class GrantTable {
+ public:
+  /// @return kResourceExhausted: kMaxOpenGrants are open.
+  StatusOr<RemoteGrant> Open(const PlaceTag& tag, std::span<std::byte> place);
+  /// @return nullptr: the peer names a grant that is not open. Valid until the next Open or Close.
+  OpenGrant* Find(RemoteGrant grant);
+  /// Ends an open grant.
+  OpenGrant Close(RemoteGrant grant);
+  /// Ends all open grants, in the order of their slots.
+  std::vector<OpenGrant> CloseAll();
+  size_t open() const { return open_; }
+
+ private:
+  struct Slot {
+    OpenGrant grant;
+    uint32_t generation = 0;
+    bool open = false;
+  };
+  std::vector<Slot> slots_;
+  std::vector<uint32_t> free_;
+  size_t open_ = 0;
+};
+
+/// The grants that a peer gave us and that we have not used yet. Not thread-safe, likewise.
+class RemoteGrantTable {
+ public:
+  /// @return kInvalidArgument: the peer granted an open index again, or more than kMaxOpenGrants.
+  Status Add(const PlaceTag& tag, RemoteGrant grant, uint64_t bytes);
+  /// Uses `grant` up. @return its bytes; kInvalidArgument: it is not ours to use, or not for `tag`, or (where
+  /// `want_bytes` is not null) of another size; then it stays as it was.
+  StatusOr<uint64_t> Take(RemoteGrant grant, const PlaceTag* tag, const size_t* want_bytes);
+
+ private:
+  struct Entry {
+    PlaceTag tag;
+    uint32_t generation = 0;
+    uint64_t bytes = 0;
+  };
+  std::unordered_map<uint32_t, Entry> entries_;
+};
+
+}  // namespace hp

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "hp/status.h"
+
+namespace hp {
+
+/// A listening socket. Made before the transport, so that a node can take the first entry of the table whose port is
+/// free.
+class TcpListener {
+ public:
+  /// Listens on `host` (name or address; empty: on all addresses) and `port` (0: any free one).
+  /// @return kFailedPrecondition: it can't; the message names the address, the cause, and who holds the port.
+  static StatusOr<std::unique_ptr<TcpListener>> Bind(const std::string& host, int port);
+  ~TcpListener();
+  TcpListener(const TcpListener&) = delete;
+  TcpListener& operator=(const TcpListener&) = delete;
+
+  int port() const { return port_; }
+  /// Hands the socket over.
+  int Release();
+  bool ipv6() const { return ipv6_; }
+
+ private:
+  TcpListener(int fd, int port, bool ipv6) : fd_(fd), port_(port), ipv6_(ipv6) {}
+
+  int fd_;
+  int port_;
+  bool ipv6_;
+};
+
+}  // namespace hp

@@ -1,0 +1,65 @@
+#pragma once
+
+#include "hp/status.h"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+// The bytes on a stream connection; transport/README.md says what they mean. All numbers are little-endian.
+namespace hp {
+
+constexpr std::array<char, 8> kWireMagic = {'H', 'P', 'N', 'O', 'D', 'E', '\r', '\n'};
+constexpr uint16_t kWireVersion = 1;
+
+/// A record of the handshake.
+enum class RecordKind : uint16_t {
+  kHello = 1,    ///< body: the policy's hello
+  kReady = 2,    ///< no body: the connecting side accepts
+  kRefusal = 3,  ///< body: why, as text
+};
+
+struct Preamble {
+  uint16_t version = kWireVersion;
+  RecordKind kind = RecordKind::kHello;
+  uint32_t length = 0;  ///< of the body that follows
+};
+constexpr size_t kPreambleBytes = 16;
+using PreambleBytes = std::array<std::byte, kPreambleBytes>;
+
+PreambleBytes EncodePreamble(const Preamble& preamble);
+/// @return kInvalidArgument: no hpnode speaks there (magic), or a body longer than kMaxHelloBytes. A foreign version is
+/// no error here.
+StatusOr<Preamble> DecodePreamble(const PreambleBytes& bytes);
+
+enum class FrameType : uint8_t {
+  kMessage = 1,
+  kGrant = 2,
+  kData = 3,
+  kCancel = 4,
+  kEnd = 5,
+};
+
+/// What stands before each frame's payload.
+struct FrameHeader {
+  FrameType type = FrameType::kEnd;
+  bool more = false;        ///< kMessage: a further fragment of the same message follows
+  uint32_t length = 0;      ///< payload bytes behind the header
+  uint32_t index = 0;       ///< kGrant, kData, kCancel: of the grant; kMessage: the caller's type
+  uint32_t generation = 0;  ///< of the grant
+  uint64_t msg_id = 0;      ///< kGrant: of its tag
+  uint64_t bytes = 0;       ///< kGrant, kData: of the whole place
+  uint64_t offset = 0;      ///< kData: of this payload in the place
+  uint32_t port = 0;        ///< kGrant: of its tag
+};
+constexpr size_t kFrameHeaderBytes = 48;
+constexpr size_t kMaxFramePayload = 256 << 10;
+using FrameHeaderBytes = std::array<std::byte, kFrameHeaderBytes>;
+
+void EncodeFrameHeader(const FrameHeader& header, std::byte* out);
+/// @return kInvalidArgument: unknown type or flags, a payload that the type does not have, or one above
+/// kMaxFramePayload.
+StatusOr<FrameHeader> DecodeFrameHeader(const FrameHeaderBytes& bytes);
+
+}  // namespace hp
