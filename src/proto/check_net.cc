@@ -1,0 +1,66 @@
+#include "proto/check_net.h"
+
+#include "base/format.h"
+#include "proto/net_filter.h"
+
+#include <map>
+
+namespace hp {
+namespace {
+
+class Checker {
+ public:
+  Checker(const caffe::NetParameter& net, const std::string& path, const std::function<int(int)>& line_of)
+      : net_(net), path_(path), line_of_(line_of) {}
+
+  Status Check() const {
+    if (net_.layer_size() == 0)
+      return InvalidArgument("%s: the net has no layers; expected \"layer { ... }\"", path_.c_str());
+    for (int i = 0; i < net_.layer_size(); ++i) HP_RETURN_IF_ERROR(CheckLayer(i));
+    for (caffe::Phase phase : {caffe::TRAIN, caffe::TEST}) HP_RETURN_IF_ERROR(CheckNames(phase));
+    return OkStatus();
+  }
+
+ private:
+  std::string Where(int layer) const { return line_of_ ? Format("%s:%d", path_.c_str(), line_of_(layer)) : path_; }
+
+  Status CheckLayer(int i) const {
+    const caffe::LayerParameter& layer = net_.layer(i);
+    if (layer.name().empty()) {
+      return InvalidArgument("%s: layer %d has no name; expected name: \"...\"", Where(i).c_str(), i + 1);
+    }
+    const char* name = layer.name().c_str();
+    if (layer.type().empty()) {
+      return InvalidArgument("%s: layer \"%s\" has no type; expected type: \"...\"", Where(i).c_str(), name);
+    }
+    if (layer.include_size() > 0 && layer.exclude_size() > 0) {
+      return InvalidArgument("%s: layer \"%s\" has include and exclude rules; expected one kind only", Where(i).c_str(),
+                             name);
+    }
+    return OkStatus();
+  }
+
+  Status CheckNames(caffe::Phase phase) const {
+    std::map<std::string, int> first;
+    for (int i : LayersOf(net_, phase)) {
+      const auto [entry, fresh] = first.emplace(net_.layer(i).name(), i);
+      if (fresh) continue;
+      return InvalidArgument("%s: a second layer \"%s\" in phase %s (the first: %s); expected a name of its own",
+                             Where(i).c_str(), net_.layer(i).name().c_str(), caffe::Phase_Name(phase).c_str(),
+                             Where(entry->second).c_str());
+    }
+    return OkStatus();
+  }
+
+  const caffe::NetParameter& net_;
+  const std::string& path_;
+  const std::function<int(int)>& line_of_;
+};
+
+}  // namespace
+
+Status CheckNet(const caffe::NetParameter& net, const std::string& path, const std::function<int(int)>& line_of) {
+  return Checker(net, path, line_of).Check();
+}
+
+}  // namespace hp

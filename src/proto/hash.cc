@@ -1,0 +1,52 @@
+#include "proto/hash.h"
+
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+#include <google/protobuf/message.h>
+#include <xxhash.h>
+
+#include <string>
+
+namespace hp {
+
+uint64_t HashBytes(std::string_view bytes) { return XXH64(bytes.data(), bytes.size(), 0); }
+
+uint64_t HashMessage(const google::protobuf::Message& message) {
+  std::string bytes;
+  {
+    google::protobuf::io::StringOutputStream stream(&bytes);
+    google::protobuf::io::CodedOutputStream coded(&stream);
+    coded.SetSerializationDeterministic(true);
+    message.SerializePartialToCodedStream(&coded);
+  }
+  return HashBytes(bytes);
+}
+
+uint64_t NetHash(const caffe::NetParameter& net) {
+  caffe::NetParameter bare = net;
+  for (caffe::LayerParameter& layer : *bare.mutable_layer()) {
+    if (layer.has_data_param()) {
+      layer.mutable_data_param()->clear_source();
+      layer.mutable_data_param()->clear_mean_file();
+    }
+    if (layer.has_transform_param()) layer.mutable_transform_param()->clear_mean_file();
+  }
+  return HashMessage(bare);
+}
+
+uint64_t SolverHash(const caffe::SolverParameter& solver) {
+  caffe::SolverParameter bare = solver;
+  bare.clear_net();
+  bare.clear_net_param();
+  bare.clear_train_net();
+  bare.clear_test_net();
+  bare.clear_train_net_param();
+  bare.clear_test_net_param();
+  bare.clear_random_seed();
+  bare.clear_snapshot_prefix();
+  bare.clear_solver_mode();
+  bare.clear_device_id();
+  return HashMessage(bare);
+}
+
+}  // namespace hp

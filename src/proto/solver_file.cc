@@ -1,0 +1,64 @@
+#include "base/format.h"
+#include "proto/check_net.h"
+#include "proto/text.h"
+
+#include <filesystem>
+
+namespace hp {
+namespace {
+
+bool IsFile(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
+}
+
+/// Two nets for the phases of one job would have to be cut into stages alike; one net with phases always is.
+Status RefuseSeparateNets(const caffe::SolverParameter& solver, const std::string& path) {
+  const char* field = solver.has_train_net()             ? "train_net"
+                      : solver.test_net_size() > 0       ? "test_net"
+                      : solver.has_train_net_param()     ? "train_net_param"
+                      : solver.test_net_param_size() > 0 ? "test_net_param"
+                                                         : nullptr;
+  if (field == nullptr) return OkStatus();
+  return InvalidArgument(
+      "%s: field \"%s\" is a Caffe field that hpnode does not support yet; expected one \"net\" with both phases "
+      "(include { phase: TRAIN }, include { phase: TEST })",
+      path.c_str(), field);
+}
+
+}  // namespace
+
+std::string PathBeside(const std::string& base, const std::string& relative) {
+  const std::filesystem::path path(relative);
+  if (path.is_absolute()) return relative;
+  return (std::filesystem::path(base).parent_path() / path).lexically_normal().string();
+}
+
+StatusOr<caffe::SolverParameter> ReadSolver(const std::string& path) {
+  caffe::SolverParameter solver;
+  HP_RETURN_IF_ERROR(ReadTextProto(path, &solver));
+  HP_RETURN_IF_ERROR(RefuseSeparateNets(solver, path));
+  if (solver.has_net() == solver.has_net_param()) {
+    return InvalidArgument("%s: the solver names %s; expected net: \"...\" or net_param { ... }", path.c_str(),
+                           solver.has_net() ? "two nets" : "no net");
+  }
+  if (solver.has_net_param()) {
+    HP_RETURN_IF_ERROR(CheckNet(solver.net_param(), path, nullptr));
+    return solver;
+  }
+  if (IsFile(solver.net())) return solver;
+  const std::string beside = PathBeside(path, solver.net());
+  if (!IsFile(beside)) {
+    const std::string places = beside == solver.net() ? beside : solver.net() + " nor " + beside;
+    return NotFound("%s: net \"%s\": there is no file %s", path.c_str(), solver.net().c_str(), places.c_str());
+  }
+  solver.set_net(beside);
+  return solver;
+}
+
+StatusOr<caffe::NetParameter> NetOfSolver(const caffe::SolverParameter& solver) {
+  if (solver.has_net_param()) return solver.net_param();
+  return ReadNet(solver.net());
+}
+
+}  // namespace hp

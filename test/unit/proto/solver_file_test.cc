@@ -1,0 +1,93 @@
+#include "proto/text.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+namespace hp {
+namespace {
+
+constexpr char kNet[] = "name: 'n'\nlayer { name: 'a' type: 'ReLU' bottom: 'x' top: 'x' }\n";
+
+class SolverFileTest : public ::testing::Test {
+ protected:
+  SolverFileTest() {
+    char pattern[] = "/tmp/hp_solver_XXXXXX";
+    folder_ = mkdtemp(pattern);
+  }
+  ~SolverFileTest() override { std::filesystem::remove_all(folder_); }
+
+  std::string Write(const std::string& name, const std::string& text) {
+    const std::string path = folder_ + "/" + name;
+    std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+    std::ofstream(path) << text;
+    return path;
+  }
+
+  std::string folder_;
+};
+
+TEST_F(SolverFileTest, NetIsFoundBesideTheSolver) {
+  Write("nets/net.prototxt", kNet);
+  const std::string path = Write("solver.prototxt", "net: \"nets/net.prototxt\" base_lr: 0.5");
+  const auto solver = ReadSolver(path);
+  ASSERT_TRUE(solver.ok()) << solver.status();
+  EXPECT_EQ(solver->net(), folder_ + "/nets/net.prototxt");
+  const auto net = NetOfSolver(*solver);
+  ASSERT_TRUE(net.ok()) << net.status();
+  EXPECT_EQ(net->name(), "n");
+}
+
+TEST_F(SolverFileTest, WorkingDirectoryComesFirst) {
+  Write("net.prototxt", "name: 'beside'\nlayer { name: 'a' type: 'ReLU' }");
+  Write("cwd/net.prototxt", kNet);
+  const std::string path = Write("solver.prototxt", "net: \"net.prototxt\"");
+  const auto before = std::filesystem::current_path();
+  std::filesystem::current_path(folder_ + "/cwd");
+  const auto solver = ReadSolver(path);
+  const auto net = solver.ok() ? NetOfSolver(*solver) : StatusOr<caffe::NetParameter>(solver.status());
+  std::filesystem::current_path(before);
+  ASSERT_TRUE(net.ok()) << net.status();
+  EXPECT_EQ(net->name(), "n");
+}
+
+TEST_F(SolverFileTest, MissingNetNamesBothPlaces) {
+  const std::string path = Write("solver.prototxt", "net: \"no_such.prototxt\"");
+  const auto solver = ReadSolver(path);
+  EXPECT_EQ(solver.status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(solver.status().message(), path + ": net \"no_such.prototxt\": there is no file no_such.prototxt nor " +
+                                           folder_ + "/no_such.prototxt");
+}
+
+TEST_F(SolverFileTest, NetInTheSolverAndNoNetAtAll) {
+  const auto inside = ReadSolver(Write("a.prototxt", "net_param { layer { name: 'a' type: 'ReLU' } }"));
+  ASSERT_TRUE(inside.ok()) << inside.status();
+  EXPECT_EQ(NetOfSolver(*inside)->layer(0).name(), "a");
+  const std::string none = Write("b.prototxt", "base_lr: 1");
+  EXPECT_EQ(ReadSolver(none).status().message(),
+            none + ": the solver names no net; expected net: \"...\" or net_param { ... }");
+  const std::string apart = Write("c.prototxt", "train_net: 'a' test_net: 'b'");
+  EXPECT_NE(
+      ReadSolver(apart).status().message().find("\"train_net\" is a Caffe field that hpnode does not support yet"),
+      std::string::npos);
+}
+
+TEST_F(SolverFileTest, NetFaultsNameTheLine) {
+  const auto error = [this](const std::string& text) { return ReadNet(Write("n.prototxt", text)).status().message(); };
+  const std::string path = folder_ + "/n.prototxt";
+  EXPECT_EQ(error("name: 'n'"), path + ": the net has no layers; expected \"layer { ... }\"");
+  EXPECT_EQ(error("\n\nlayer { type: 'ReLU' }"), path + ":3: layer 1 has no name; expected name: \"...\"");
+  EXPECT_EQ(error("layer { name: 'a' }"), path + ":1: layer \"a\" has no type; expected type: \"...\"");
+  EXPECT_EQ(error("layer { name: 'a' type: 'T' }\nlayer { name: 'b' type: 'T' }\nlayer { name: 'a' type: 'T' }"),
+            path + ":3: a second layer \"a\" in phase TRAIN (the first: " + path + ":1); expected a name of its own");
+  EXPECT_EQ(error("layer { name: 'a' type: 'T' include { phase: TEST } exclude { phase: TRAIN } }"),
+            path + ":1: layer \"a\" has include and exclude rules; expected one kind only");
+  EXPECT_EQ(error("layer { name: 'a' type: 'T' include { phase: TEST } }\n"
+                  "layer { name: 'a' type: 'T' include { phase: TRAIN } }"),
+            "");
+}
+
+}  // namespace
+}  // namespace hp

@@ -1,0 +1,114 @@
+#include "proto/text.h"
+
+#include "proto/names.h"
+#include "proto/routing.pb.h"
+
+#include <gtest/gtest.h>
+
+namespace hp {
+namespace {
+
+std::string NetError(const std::string& text) {
+  caffe::NetParameter net;
+  const Status status = ParseTextProto(text, "net.prototxt", &net);
+  EXPECT_EQ(status.code(), status.ok() ? StatusCode::kOk : StatusCode::kInvalidArgument);
+  return status.message();
+}
+
+TEST(TextTest, ReadsWhatCaffeReads) {
+  caffe::NetParameter net;
+  ASSERT_TRUE(
+      ParseTextProto("# a comment\nname: 'n' layer { name: \"a\" loss_weight: 1e-1 pooling_param { pool: AVE } }\n"
+                     "layer < name: \"b\" >",
+                     "net.prototxt", &net)
+          .ok());
+  ASSERT_EQ(net.layer_size(), 2);
+  EXPECT_EQ(net.layer(0).pooling_param().pool(), caffe::PoolingParameter::AVE);
+  EXPECT_EQ(net.layer(1).name(), "b");
+}
+
+TEST(TextTest, MisspeltFieldNamesTheNearest) {
+  EXPECT_EQ(NetError("layer {\n  convolution_param {\n    kernal_size: 3\n  }\n}\n"),
+            "net.prototxt:3:5: unknown field \"kernal_size\" (did you mean \"kernel_size\"?); expected a field of "
+            "\"convolution_param\"");
+}
+
+TEST(TextTest, ColumnIsTheFieldsEvenBeforeANewlineOrComment) {
+  EXPECT_EQ(NetError("layer {\n  nam # nam\n\n  : 'x'\n}\n").substr(0, 37), "net.prototxt:2:3: unknown field \"nam\"");
+}
+
+TEST(TextTest, StrangeFieldListsTheFields) {
+  EXPECT_EQ(
+      NetError("layer { dropout_param { zzz: 1 } }"),
+      "net.prototxt:1:25: unknown field \"zzz\"; expected a field of \"dropout_param\": dropout_ratio, scale_train");
+}
+
+TEST(TextTest, CaffesOtherFieldsAreNamedAsSuch) {
+  EXPECT_EQ(NetError("layer {\n batch_norm_param { eps: 1 }\n}"),
+            "net.prototxt:2:2: field \"batch_norm_param\" is a Caffe field that hpnode does not support yet");
+  // The same name elsewhere is no field of Caffe's.
+  EXPECT_NE(NetError("batch_norm_param { eps: 1 }").find("unknown field"), std::string::npos);
+}
+
+TEST(TextTest, MisspeltValueListsTheValues) {
+  EXPECT_EQ(NetError("layer {\n pooling_param { pool: MAXX\n stride: 2 }\n}"),
+            "net.prototxt:2:24: unknown value \"MAXX\" of field \"pool\"; expected one of MAX, AVE, STOCHASTIC");
+}
+
+TEST(TextTest, SaysWhatStoodThereAndWhatWasExpected) {
+  EXPECT_EQ(NetError("layer { pooling_param { kernel_size: three } }"),
+            "net.prototxt:1:38: found \"three\"; expected a whole number");
+  EXPECT_EQ(NetError("layer {\n  name: conv\n}"), "net.prototxt:2:9: found \"conv\"; expected a string in quotes");
+  EXPECT_EQ(NetError("layer { lrn_param { alpha: \"1\" } }"),
+            "net.prototxt:1:28: found the string \"1\"; expected a number");
+  EXPECT_EQ(NetError("layer {\n pooling_param { global_pooling: maybe }\n}"),
+            "net.prototxt:2:34: found \"maybe\" for field \"global_pooling\"; expected true or false");
+  EXPECT_EQ(NetError("layer { name: 'a'\n name: 'b' }"),
+            "net.prototxt:2:2: field \"name\" stands here a second time; expected at most one");
+  EXPECT_EQ(NetError("layer { pooling_param { kernel_size: 99999999999 } }"),
+            "net.prototxt:1:38: 99999999999 is out of range; expected a number that fits the field \"kernel_size\"");
+  EXPECT_EQ(NetError("layer {\n  name \"conv\"\n}"), "net.prototxt:2:8: found the string \"conv\"; expected \":\"");
+}
+
+TEST(TextTest, UnclosedBlockNamesWhereItBegan) {
+  EXPECT_EQ(NetError("name: 'n'\nlayer {\n  name: 'a'\n"),
+            "net.prototxt:4:1: found the end of the file; expected a field name or the \"}\" of \"layer\" in line 2");
+  EXPECT_EQ(NetError("layer { name: 'a' }\n}\n"), "net.prototxt:2:1: found \"}\"; expected a field name");
+}
+
+TEST(TextTest, OnlyTheFirstFaultIsReported) {
+  const std::string error = NetError("layer { nmae: 'a' typ: 'b' }\nlayer { bogus: 1 }");
+  EXPECT_NE(error.find("nmae"), std::string::npos);
+  EXPECT_EQ(error.find("bogus"), std::string::npos);
+  EXPECT_EQ(error.find('\n'), std::string::npos);
+}
+
+TEST(TextTest, OldNetsSayHowToConvertThem) {
+  EXPECT_EQ(NetError("name: 'layers'\nlayers {\n type: CONVOLUTION }"),
+            "net.prototxt:2:1: found \"layers\", the format of nets from before 2014; expected \"layer\": convert the "
+            "file with Caffe's upgrade_net_proto_text");
+}
+
+TEST(TextTest, DeepNestingAndRubbishAreErrors) {
+  std::string deep;
+  for (int i = 0; i < 100000; ++i) deep += "layer {";
+  EXPECT_NE(NetError(deep), "");
+  EXPECT_NE(NetError(std::string("\0\1\2\xff layer", 10)), "");
+  EXPECT_NE(NetError("layer { name: 'abc"), "");
+}
+
+TEST(TextTest, MissingFileAndFolder) {
+  RoutingTableConfig table;
+  EXPECT_EQ(ReadTextProto("/nonexistent/t.prototxt", &table).message(), "/nonexistent/t.prototxt: no such file");
+  EXPECT_EQ(ReadTextProto("/nonexistent/t.prototxt", &table).code(), StatusCode::kNotFound);
+  EXPECT_EQ(ReadTextProto("/tmp", &table).message(), "/tmp: is a folder, expected a file");
+}
+
+TEST(NamesTest, NearestName) {
+  EXPECT_EQ(NearestName("kernal_size", {"pad", "kernel_size", "kernel_h"}), "kernel_size");
+  EXPECT_EQ(NearestName("completely_else", {"pad", "kernel_size"}), "");
+  EXPECT_EQ(NearestName("toop", {"bottom", "top"}), "top");
+}
+
+}  // namespace
+}  // namespace hp
