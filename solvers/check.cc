@@ -1,0 +1,115 @@
+#include "solvers/check.h"
+
+#include "base/format.h"
+#include "solvers/lr_policy.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string>
+#include <string_view>
+
+namespace hp {
+namespace {
+
+// Collects faults, one line each.
+class Faults {
+ public:
+  void Add(const std::string& line) { lines_ += (lines_.empty() ? "" : "\n") + line; }
+  void AddIf(bool wrong, const std::string& line) {
+    if (wrong) Add(line);
+  }
+  void Unsupported(bool set, const std::string& what) {
+    AddIf(set, what + " is Caffe's, but hpnode does not support it yet");
+  }
+  Status ToStatus() const { return lines_.empty() ? OkStatus() : InvalidArgument("%s", lines_.c_str()); }
+
+ private:
+  std::string lines_;
+};
+
+void CheckType(const caffe::SolverParameter& solver, Faults* faults) {
+  constexpr std::array<std::string_view, 6> kCaffeTypes = {"SGD", "Nesterov", "AdaGrad", "RMSProp", "AdaDelta", "Adam"};
+  if (solver.has_type() && solver.has_solver_type()) {
+    faults->Add("type and solver_type (its old form) are both set; expected one of them");
+    return;
+  }
+  const std::string field = solver.has_solver_type() ? "solver_type" : "type";
+  const std::string type = solver.has_solver_type() ? std::string(kCaffeTypes[solver.solver_type()]) : solver.type();
+  if (type == "SGD") return;
+  const bool known = std::find(kCaffeTypes.begin(), kCaffeTypes.end(), type) != kCaffeTypes.end();
+  faults->Add(field + ": \"" + type + "\" is " +
+              (known ? "a Caffe solver that hpnode does not support yet" : "no solver; expected SGD"));
+}
+
+void CheckNumber(const char* field, float value, Faults* faults) {
+  faults->AddIf(!(value >= 0) || std::isinf(value), Format("%s: %g; expected a number from 0 up", field, value));
+}
+
+void CheckNumbers(const caffe::SolverParameter& solver, Faults* faults) {
+  faults->AddIf(!solver.has_base_lr(), "base_lr: missing; expected the learning rate");
+  faults->AddIf(!solver.has_max_iter(), "max_iter: missing; expected the number of iterations");
+  CheckNumber("base_lr", solver.base_lr(), faults);
+  CheckNumber("momentum", solver.momentum(), faults);
+  CheckNumber("weight_decay", solver.weight_decay(), faults);
+  faults->AddIf(!std::isfinite(solver.clip_gradients()),
+                Format("clip_gradients: %g; expected a norm, or -1 for none", solver.clip_gradients()));
+  faults->AddIf(solver.max_iter() < 0, Format("max_iter: %d; expected at least 0", solver.max_iter()));
+  faults->AddIf(solver.iter_size() < 1, Format("iter_size: %d; expected at least 1", solver.iter_size()));
+  faults->AddIf(solver.display() < 0, Format("display: %d; expected at least 0", solver.display()));
+  faults->AddIf(solver.average_loss() < 1, Format("average_loss: %d; expected at least 1", solver.average_loss()));
+  faults->AddIf(solver.regularization_type() != "L1" && solver.regularization_type() != "L2",
+                "regularization_type: \"" + solver.regularization_type() + "\"; expected L1 or L2");
+}
+
+void CheckNets(const caffe::SolverParameter& solver, Faults* faults) {
+  faults->Unsupported(solver.has_net_param(), "net_param");
+  faults->Unsupported(solver.has_train_net_param(), "train_net_param");
+  faults->Unsupported(solver.test_net_param_size() > 0, "test_net_param");
+  faults->Unsupported(solver.has_train_state(), "train_state");
+  faults->Unsupported(solver.test_state_size() > 0, "test_state");
+  faults->Unsupported(solver.weights_size() > 0, "weights");
+  faults->AddIf(solver.has_net() && solver.has_train_net(), "net and train_net are both set; expected one of them");
+  const bool has_param = solver.has_net_param() || solver.has_train_net_param();
+  faults->AddIf(!solver.has_net() && !solver.has_train_net() && !has_param,
+                "net: missing; expected the file of the net (or train_net)");
+}
+
+void CheckTests(const caffe::SolverParameter& solver, Faults* faults) {
+  faults->Unsupported(solver.test_net_size() > 1, "more than one test_net");
+  faults->Unsupported(solver.test_iter_size() > 1, "more than one test_iter");
+  faults->Unsupported(solver.test_compute_loss(), "test_compute_loss: true");
+  faults->AddIf(solver.test_interval() < 0, Format("test_interval: %d; expected at least 0", solver.test_interval()));
+  faults->AddIf(solver.test_interval() > 0 && solver.test_iter_size() == 0,
+                "test_iter: missing; test_interval needs it");
+  faults->AddIf(solver.test_interval() == 0 && solver.test_iter_size() > 0,
+                "test_interval: missing; test_iter needs it");
+  faults->AddIf(solver.test_net_size() > 0 && solver.test_iter_size() == 0, "test_iter: missing; test_net needs it");
+  for (int iterations : solver.test_iter()) {
+    faults->AddIf(iterations < 1, Format("test_iter: %d; expected at least 1", iterations));
+  }
+}
+
+void CheckSnapshots(const caffe::SolverParameter& solver, Faults* faults) {
+  faults->Unsupported(solver.snapshot_format() == caffe::SolverParameter::HDF5, "snapshot_format: HDF5");
+  faults->Unsupported(solver.snapshot_diff(), "snapshot_diff: true");
+  faults->Unsupported(solver.debug_info(), "debug_info: true");
+  faults->AddIf(solver.snapshot() < 0, Format("snapshot: %d; expected at least 0", solver.snapshot()));
+  faults->AddIf(solver.snapshot() > 0 && solver.snapshot_prefix().empty(),
+                "snapshot_prefix: missing; snapshot needs it");
+}
+
+}  // namespace
+
+Status CheckSolver(const caffe::SolverParameter& solver) {
+  Faults faults;
+  CheckType(solver, &faults);
+  CheckNumbers(solver, &faults);
+  if (Status rate = CheckLearningRate(solver); !rate.ok()) faults.Add(rate.message());
+  CheckNets(solver, &faults);
+  CheckTests(solver, &faults);
+  CheckSnapshots(solver, &faults);
+  return faults.ToStatus();
+}
+
+}  // namespace hp

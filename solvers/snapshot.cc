@@ -1,0 +1,146 @@
+#include "solvers/snapshot.h"
+
+#include "base/format.h"
+#include "net/message_file.h"
+#include "net/pending_file.h"
+#include "net/weights_stream.h"
+
+#include "google/protobuf/io/coded_stream.h"
+#include "google/protobuf/text_format.h"
+#include <unistd.h>
+
+#include <cerrno>
+#include <cinttypes>
+#include <cstring>
+#include <set>
+#include <utility>
+
+namespace hp {
+namespace {
+
+using google::protobuf::io::CodedOutputStream;
+
+std::string FileName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+std::string PathOf(const std::string& prefix, int64_t iteration, const char* extension) {
+  return Format("%s_iter_%" PRId64 ".%s", prefix.c_str(), iteration, extension);
+}
+
+BlobRefs ValuesOf(const SnapshotContents& contents) {
+  BlobRefs blobs;
+  for (const SnapshotParam& param : contents.params) blobs[{param.layer, param.blob}] = {param.shape, param.values};
+  return blobs;
+}
+
+Status WriteState(const SnapshotContents& contents, PendingFile* file) {
+  caffe::SolverState head;
+  head.set_iter(static_cast<int>(contents.iteration));
+  head.set_learned_net(SnapshotModelPath(contents.prefix, contents.iteration));
+  head.set_current_step(contents.current_step);
+  head.set_has_manifest(true);
+  int64_t bytes = static_cast<int64_t>(head.ByteSizeLong());
+  for (const SnapshotParam& param : contents.params) bytes += BlobFieldBytes({param.shape, param.history});
+  if (bytes > kMaxMessageBytes2GiB) {
+    return ResourceExhausted("%s: %.2f GB of histories, but a .solverstate (protobuf) ends at 2 GiB",
+                             file->path().c_str(), static_cast<double>(bytes) * 1e-9);
+  }
+  CodedOutputStream out(file->stream());
+  head.SerializeToCodedStream(&out);
+  for (const SnapshotParam& param : contents.params) {
+    WriteBlobField(caffe::SolverState::kHistoryFieldNumber, {param.shape, param.history}, &out);
+  }
+  return OkStatus();
+}
+
+void Describe(const PendingFile& file, SnapshotFile* out) {
+  out->set_name(FileName(file.path()));
+  out->set_bytes(file.bytes());
+  out->set_xxh64(file.xxh64());
+}
+
+Status WriteManifest(const SnapshotManifest& manifest, PendingFile* file) {
+  std::string text;
+  if (!google::protobuf::TextFormat::PrintToString(manifest, &text)) return InternalError("cannot print a manifest");
+  CodedOutputStream out(file->stream());
+  out.WriteString(text);
+  return OkStatus();
+}
+
+// A file that is being replaced: its absence is as good.
+Status Remove(const std::string& path) {
+  if (unlink(path.c_str()) == 0 || errno == ENOENT) return OkStatus();
+  return InvalidArgument("%s: cannot be replaced: %s", path.c_str(), strerror(errno));
+}
+
+class ThreeFiles : public PendingSnapshot {
+ public:
+  explicit ThreeFiles(std::function<void(const std::string&)> before_step) : before_step_(std::move(before_step)) {}
+
+  Status Write(const SnapshotContents& contents) {
+    const auto [prefix, iteration] = std::pair(contents.prefix, contents.iteration);
+    SnapshotManifest manifest = contents.manifest;
+    manifest.set_iteration(iteration);
+    HP_RETURN_IF_ERROR(WriteFile(SnapshotModelPath(prefix, iteration), &model_, [&](PendingFile* file) {
+      return WriteModelTo(*contents.net, ValuesOf(contents), file);
+    }));
+    Describe(*model_, manifest.mutable_model());
+    HP_RETURN_IF_ERROR(WriteFile(SnapshotStatePath(prefix, iteration), &state_,
+                                 [&](PendingFile* file) { return WriteState(contents, file); }));
+    Describe(*state_, manifest.mutable_state());
+    return WriteFile(SnapshotManifestPath(prefix, iteration), &manifest_,
+                     [&](PendingFile* file) { return WriteManifest(manifest, file); });
+  }
+
+  // An old snapshot of the same iteration goes first, its manifest ahead, so that no mixture of the two is ever taken
+  // for a whole one.
+  Status Commit() override {
+    HP_RETURN_IF_ERROR(Step("remove", manifest_->path(), [&] { return Remove(manifest_->path()); }));
+    HP_RETURN_IF_ERROR(Step("remove", state_->path(), [&] { return Remove(state_->path()); }));
+    HP_RETURN_IF_ERROR(Step("sync the folder of", model_->path(), [&] { return SyncFolderOf(model_->path()); }));
+    for (PendingFile* file : {model_.get(), state_.get()}) {
+      HP_RETURN_IF_ERROR(Step("rename", file->path(), [&] { return file->Commit(); }));
+    }
+    HP_RETURN_IF_ERROR(Step("sync the folder of", model_->path(), [&] { return SyncFolderOf(model_->path()); }));
+    HP_RETURN_IF_ERROR(Step("rename", manifest_->path(), [&] { return manifest_->Commit(); }));
+    return Step("sync the folder of", model_->path(), [&] { return SyncFolderOf(model_->path()); });
+  }
+
+ private:
+  template <typename Action>
+  Status Step(const char* verb, const std::string& path, const Action& action) {
+    if (before_step_) before_step_(std::string(verb) + " " + FileName(path));
+    return action();
+  }
+
+  template <typename Writer>
+  Status WriteFile(const std::string& path, std::unique_ptr<PendingFile>* file, const Writer& writer) {
+    return Step("write", path, [&]() -> Status {
+      HP_ASSIGN_OR_RETURN(*file, PendingFile::Create(path));
+      HP_RETURN_IF_ERROR(writer(file->get()));
+      return (*file)->Sync();
+    });
+  }
+
+  const std::function<void(const std::string&)> before_step_;
+  std::unique_ptr<PendingFile> model_, state_, manifest_;
+};
+
+}  // namespace
+
+std::string SnapshotModelPath(const std::string& prefix, int64_t iteration) {
+  return PathOf(prefix, iteration, "caffemodel");
+}
+std::string SnapshotStatePath(const std::string& prefix, int64_t iteration) {
+  return PathOf(prefix, iteration, "solverstate");
+}
+std::string SnapshotManifestPath(const std::string& prefix, int64_t iteration) {
+  return PathOf(prefix, iteration, "hpnode");
+}
+
+StatusOr<std::unique_ptr<PendingSnapshot>> PrepareSnapshot(const SnapshotContents& contents) {
+  auto files = std::make_unique<ThreeFiles>(contents.before_step);
+  HP_RETURN_IF_ERROR(files->Write(contents));
+  return std::unique_ptr<PendingSnapshot>(std::move(files));
+}
+
+}  // namespace hp

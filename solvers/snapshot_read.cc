@@ -1,0 +1,124 @@
+#include "net/message_file.h"
+#include "net/pending_file.h"
+#include "solvers/snapshot.h"
+
+#include "google/protobuf/text_format.h"
+#include <unistd.h>
+
+#include <cinttypes>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <utility>
+
+namespace hp {
+namespace {
+
+struct State {
+  caffe::SolverState head;  // without history
+  std::vector<Blob> histories;
+};
+
+std::string FolderOf(const std::string& path) { return path.substr(0, path.rfind('/') + 1); }
+std::string FileName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+bool Exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
+
+StatusOr<State> ReadState(const std::string& path) {
+  State state;
+  const auto reader = [&state](int, google::protobuf::io::CodedInputStream* part) -> Status {
+    caffe::BlobProto proto;
+    HP_RETURN_IF_ERROR(ParsePart(part, &proto));
+    auto blob = TakeBlob(&proto);
+    if (!blob.ok()) return blob.status().Prepend("history " + std::to_string(state.histories.size()));
+    state.histories.push_back(std::move(*blob));
+    return OkStatus();
+  };
+  std::string rest;
+  HP_RETURN_IF_ERROR(ReadMessageFile(path, {caffe::SolverState::kHistoryFieldNumber}, reader, &rest));
+  if (!state.head.ParseFromString(rest) || !state.head.has_iter() || !state.head.has_learned_net()) {
+    return DataLoss("%s: not a .solverstate: no iteration or no name of a model in it", path.c_str());
+  }
+  return state;
+}
+
+Status CheckFileSum(const std::string& folder, const SnapshotFile& file, const std::string& manifest_path) {
+  const std::string path = folder + file.name();
+  HP_ASSIGN_OR_RETURN(const FileSum sum, SumFile(path));
+  if (sum.bytes == file.bytes() && sum.xxh64 == file.xxh64()) return OkStatus();
+  return DataLoss("%s: %" PRId64 " bytes, checksum %016" PRIx64 "; its manifest %s says %" PRId64
+                  " bytes, checksum %016" PRIx64 ": it was changed, or belongs to another snapshot",
+                  path.c_str(), sum.bytes, sum.xxh64, manifest_path.c_str(), static_cast<int64_t>(file.bytes()),
+                  static_cast<uint64_t>(file.xxh64()));
+}
+
+// The manifest beside a state, checked against both files; nothing for a state that Caffe wrote.
+StatusOr<std::optional<SnapshotManifest>> ReadManifest(const std::string& state_path, const State& state) {
+  using Result = std::optional<SnapshotManifest>;
+  if (!state.head.has_manifest()) return Result();
+  const std::string path = state_path.substr(0, state_path.rfind('.')) + ".hpnode";
+  std::ifstream file(path);
+  if (!file) {
+    return DataLoss("%s: the snapshot is not complete: its manifest %s is missing", state_path.c_str(), path.c_str());
+  }
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  SnapshotManifest manifest;
+  google::protobuf::TextFormat::Parser parser;
+  if (!parser.ParseFromString(text, &manifest)) return DataLoss("%s: not a manifest of hpnode", path.c_str());
+  if (manifest.state().name() != FileName(state_path) || manifest.iteration() != state.head.iter()) {
+    return DataLoss("%s: it belongs to %s at iteration %" PRId64 ", not to %s at iteration %d", path.c_str(),
+                    manifest.state().name().c_str(), static_cast<int64_t>(manifest.iteration()),
+                    FileName(state_path).c_str(), state.head.iter());
+  }
+  HP_RETURN_IF_ERROR(CheckFileSum(FolderOf(state_path), manifest.state(), path));
+  HP_RETURN_IF_ERROR(CheckFileSum(FolderOf(state_path), manifest.model(), path));
+  return Result(std::move(manifest));
+}
+
+// Snapshots are moved to other folders and hosts, so a model beside the state counts more than the path inside it.
+std::string FindModel(const std::string& state_path, const std::string& learned_net) {
+  const std::string beside = FolderOf(state_path) + FileName(learned_net);
+  return Exists(beside) ? beside : learned_net;
+}
+
+Status CheckParams(const CaffeModel& model, const std::vector<SnapshotParam>& params) {
+  for (const SnapshotParam& param : params) {
+    const Blob* blob = model.Find(param.layer, param.blob);
+    if (blob == nullptr) {
+      return FailedPrecondition("%s: no blob %d of layer \"%s\": it is another net's", model.path.c_str(), param.blob,
+                                param.layer.c_str());
+    }
+    HP_RETURN_IF_ERROR(CheckShape(*blob, param.layer, param.blob, param.shape).Prepend(model.path));
+  }
+  return OkStatus();
+}
+
+Status TakeHistories(const std::string& path, std::vector<Blob> histories, const std::vector<SnapshotParam>& params,
+                     std::map<BlobKey, Blob>* out) {
+  if (histories.size() != params.size()) {
+    return FailedPrecondition("%s: histories of %zu parameters; expected %zu: it is another net's or solver type's",
+                              path.c_str(), histories.size(), params.size());
+  }
+  for (size_t i = 0; i < params.size(); ++i) {
+    const SnapshotParam& param = params[i];
+    HP_RETURN_IF_ERROR(CheckShape(histories[i], param.layer, param.blob, param.shape).Prepend(path + ": history of"));
+    out->emplace(BlobKey(param.layer, param.blob), std::move(histories[i]));
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+StatusOr<LoadedSnapshot> ReadSnapshot(const std::string& state_path, const std::vector<SnapshotParam>& params) {
+  HP_ASSIGN_OR_RETURN(State state, ReadState(state_path));
+  LoadedSnapshot snapshot;
+  snapshot.iteration = state.head.iter();
+  snapshot.current_step = state.head.current_step();
+  HP_ASSIGN_OR_RETURN(snapshot.manifest, ReadManifest(state_path, state));
+  const std::string model_path = FindModel(state_path, state.head.learned_net());
+  HP_ASSIGN_OR_RETURN(snapshot.model, ReadCaffeModel(model_path));
+  HP_RETURN_IF_ERROR(CheckParams(snapshot.model, params));
+  HP_RETURN_IF_ERROR(TakeHistories(state_path, std::move(state.histories), params, &snapshot.histories));
+  return snapshot;
+}
+
+}  // namespace hp

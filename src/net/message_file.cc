@@ -1,0 +1,193 @@
+#include "net/message_file.h"
+
+#include "google/protobuf/io/zero_copy_stream_impl.h"
+#include "google/protobuf/io/zero_copy_stream_impl_lite.h"
+#include "google/protobuf/wire_format_lite.h"
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+namespace hp {
+namespace {
+
+using google::protobuf::internal::WireFormatLite;
+using google::protobuf::io::CodedInputStream;
+using google::protobuf::io::CodedOutputStream;
+
+static_assert(std::endian::native == std::endian::little, "floats are written as they lie in memory");
+
+constexpr int kBlockBytes = 1 << 20;
+
+// One pass over the fields of the outermost message.
+class FieldWalk {
+ public:
+  FieldWalk(const std::set<int>& parts, const PartReader& reader, CodedInputStream* in, int64_t file_bytes)
+      : parts_(parts), reader_(reader), in_(in), file_bytes_(file_bytes) {}
+
+  Status Run(CodedOutputStream* rest) {
+    while (const uint32_t tag = in_->ReadTag()) {
+      const int field = WireFormatLite::GetTagFieldNumber(tag);
+      if (parts_.count(field) > 0) {
+        HP_RETURN_IF_ERROR(ReadPart(field, tag));
+      } else if (!WireFormatLite::SkipField(in_, tag, rest)) {
+        return Broken();
+      }
+    }
+    return in_->ConsumedEntireMessage() && in_->CurrentPosition() == file_bytes_ ? OkStatus() : Broken();
+  }
+
+ private:
+  Status ReadPart(int field, uint32_t tag) {
+    uint32_t length = 0;
+    if (WireFormatLite::GetTagWireType(tag) != WireFormatLite::WIRETYPE_LENGTH_DELIMITED ||
+        !in_->ReadVarint32(&length)) {
+      return Broken();
+    }
+    const int64_t begin = in_->CurrentPosition();
+    if (begin + length > file_bytes_) {
+      return DataLoss(
+          "truncated, or not a file of Caffe's: the entry at byte %lld has %u bytes, the file only %lld more",
+          static_cast<long long>(begin), length, static_cast<long long>(file_bytes_ - begin));
+    }
+    const auto limit = in_->PushLimit(static_cast<int>(length));
+    HP_RETURN_IF_ERROR(reader_(field, in_));
+    in_->PopLimit(limit);
+    return OkStatus();
+  }
+  Status Broken() const {
+    return DataLoss("truncated, or not a file of Caffe's: no protobuf message at byte %d of %lld",
+                    in_->CurrentPosition(), static_cast<long long>(file_bytes_));
+  }
+
+  const std::set<int>& parts_;
+  const PartReader& reader_;
+  CodedInputStream* const in_;
+  const int64_t file_bytes_;
+};
+
+Status CheckFile(int fd, int64_t* bytes) {
+  struct stat info;
+  if (fstat(fd, &info) != 0) return DataLoss("cannot be read: %s", strerror(errno));
+  if (!S_ISREG(info.st_mode)) return InvalidArgument("not a file");
+  *bytes = info.st_size;
+  if (*bytes == 0) return DataLoss("the file is empty");
+  if (*bytes > kMaxMessageBytes2GiB) {
+    return DataLoss("%.2f GB, but protobuf, and so Caffe's files, end at 2 GiB", static_cast<double>(*bytes) * 1e-9);
+  }
+  return OkStatus();
+}
+
+int64_t VarintBytes(uint64_t value) { return CodedOutputStream::VarintSize64(value); }
+
+int64_t DimsBytes(const Shape& shape) {
+  int64_t bytes = 0;
+  for (int64_t dim : shape.dims()) bytes += VarintBytes(dim);
+  return bytes;
+}
+
+// BlobShape: its dims, packed. An empty shape is an empty message.
+int64_t ShapeBytes(const Shape& shape) {
+  const int64_t dims = DimsBytes(shape);
+  return dims == 0 ? 0 : 1 + VarintBytes(dims) + dims;
+}
+
+int64_t DataBytes(const BlobRef& blob) { return blob.shape.count() * static_cast<int64_t>(sizeof(float)); }
+
+int64_t BlobBytes(const BlobRef& blob) {
+  const int64_t data = DataBytes(blob), shape = ShapeBytes(blob.shape);
+  return (data > 0 ? 1 + VarintBytes(data) + data : 0) + 1 + VarintBytes(shape) + shape;
+}
+
+void WriteLengthTag(int field, int64_t bytes, CodedOutputStream* out) {
+  out->WriteTag(WireFormatLite::MakeTag(field, WireFormatLite::WIRETYPE_LENGTH_DELIMITED));
+  out->WriteVarint64(bytes);
+}
+
+void WriteZeros(int64_t bytes, CodedOutputStream* out) {
+  const std::vector<char> zeros(std::min<int64_t>(bytes, kBlockBytes));
+  for (; bytes > 0; bytes -= static_cast<int64_t>(zeros.size())) {
+    out->WriteRaw(zeros.data(), static_cast<int>(std::min<int64_t>(bytes, zeros.size())));
+  }
+}
+
+}  // namespace
+
+Status ReadMessageFile(const std::string& path, const std::set<int>& parts, const PartReader& reader,
+                       std::string* rest) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0 && errno == ENOENT) return NotFound("%s: no such file", path.c_str());
+  if (fd < 0) return InvalidArgument("%s: cannot be opened: %s", path.c_str(), strerror(errno));
+  google::protobuf::io::FileInputStream file(fd, kBlockBytes);
+  file.SetCloseOnDelete(true);
+  int64_t bytes = 0;
+  HP_RETURN_IF_ERROR(CheckFile(fd, &bytes).Prepend(path));
+  CodedInputStream in(&file);
+  std::string others;
+  Status status;
+  {
+    google::protobuf::io::StringOutputStream sink(&others);
+    CodedOutputStream out(&sink);
+    status = FieldWalk(parts, reader, &in, bytes).Run(&out);
+  }
+  if (rest != nullptr) *rest = std::move(others);
+  return status.Prepend(path);
+}
+
+Status ParsePart(CodedInputStream* part, google::protobuf::MessageLite* message) {
+  message->Clear();
+  if (message->MergeFromCodedStream(part) && part->BytesUntilLimit() == 0) return OkStatus();
+  return DataLoss("broken entry before byte %d: not a %s", part->CurrentPosition(), message->GetTypeName().c_str());
+}
+
+StatusOr<Blob> TakeBlob(caffe::BlobProto* proto) {
+  Blob blob;
+  blob.legacy = !proto->has_shape();
+  if (blob.legacy) {
+    blob.shape = Shape{proto->num(), proto->channels(), proto->height(), proto->width()};
+  } else {
+    blob.shape = Shape(std::vector<int64_t>(proto->shape().dim().begin(), proto->shape().dim().end()));
+  }
+  const int64_t values = proto->data_size() > 0 ? proto->data_size() : proto->double_data_size();
+  // Divides instead of multiplying: hostile dims could overflow a product.
+  int64_t left = values;
+  for (int64_t dim : blob.shape.dims()) left = dim > 0 && left % dim == 0 ? left / dim : -1;
+  if (left != 1) {
+    return DataLoss("a blob of shape \"%s\" with %lld values", blob.shape.ToString().c_str(),
+                    static_cast<long long>(values));
+  }
+  if (proto->data_size() > 0) {
+    blob.data.assign(proto->data().begin(), proto->data().end());
+  } else {
+    blob.data.assign(proto->double_data().begin(), proto->double_data().end());
+  }
+  return blob;
+}
+
+int64_t BlobFieldBytes(const BlobRef& blob) {
+  const int64_t bytes = BlobBytes(blob);
+  return 1 + VarintBytes(bytes) + bytes;
+}
+
+void WriteBlobField(int field, const BlobRef& blob, CodedOutputStream* out) {
+  WriteLengthTag(field, BlobBytes(blob), out);
+  if (const int64_t data = DataBytes(blob); data > 0) {
+    WriteLengthTag(caffe::BlobProto::kDataFieldNumber, data, out);
+    if (blob.data != nullptr) {
+      out->WriteRaw(blob.data, static_cast<int>(data));
+    } else {
+      WriteZeros(data, out);
+    }
+  }
+  WriteLengthTag(caffe::BlobProto::kShapeFieldNumber, ShapeBytes(blob.shape), out);
+  if (blob.shape.rank() == 0) return;
+  WriteLengthTag(caffe::BlobShape::kDimFieldNumber, DimsBytes(blob.shape), out);
+  for (int64_t dim : blob.shape.dims()) out->WriteVarint64(dim);
+}
+
+}  // namespace hp

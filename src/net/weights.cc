@@ -1,0 +1,142 @@
+#include "net/weights.h"
+
+#include "net/message_file.h"
+#include "net/pending_file.h"
+#include "net/weights_stream.h"
+
+#include "glog/logging.h"
+#include "google/protobuf/io/coded_stream.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+namespace hp {
+namespace {
+
+using google::protobuf::io::CodedInputStream;
+using google::protobuf::io::CodedOutputStream;
+
+template <typename LayerProto>
+Status ReadLayer(CodedInputStream* part, CaffeModel* model) {
+  LayerProto layer;
+  HP_RETURN_IF_ERROR(ParsePart(part, &layer));
+  for (int i = 0; i < layer.blobs_size(); ++i) {
+    auto blob = TakeBlob(layer.mutable_blobs(i));
+    if (!blob.ok()) return blob.status().Prepend("layer \"" + layer.name() + "\" blob " + std::to_string(i));
+    model->blobs.insert_or_assign({layer.name(), i}, std::move(*blob));
+  }
+  return OkStatus();
+}
+
+// The blobs of one layer, in their order.
+std::vector<BlobRef> BlobsOf(const std::string& layer, const BlobRefs& blobs) {
+  std::vector<BlobRef> found;
+  for (auto at = blobs.find({layer, 0}); at != blobs.end() && at->first == BlobKey(layer, found.size()); ++at) {
+    found.push_back(at->second);
+  }
+  return found;
+}
+
+struct LayerPart {
+  caffe::LayerParameter head;  // all but the blobs
+  std::vector<BlobRef> blobs;
+
+  int64_t bytes() const {
+    int64_t sum = static_cast<int64_t>(head.ByteSizeLong());
+    for (const BlobRef& blob : blobs) sum += BlobFieldBytes(blob);
+    return sum;
+  }
+};
+
+int64_t FieldBytes(int field, int64_t bytes) {
+  return CodedOutputStream::VarintSize32(field << 3) + CodedOutputStream::VarintSize64(bytes) + bytes;
+}
+
+void WriteLayer(const LayerPart& layer, CodedOutputStream* out) {
+  constexpr uint32_t kTag = caffe::NetParameter::kLayerFieldNumber << 3 | 2;  // length-delimited
+  out->WriteTag(kTag);
+  out->WriteVarint64(layer.bytes());
+  layer.head.SerializeToCodedStream(out);
+  for (const BlobRef& blob : layer.blobs) WriteBlobField(caffe::LayerParameter::kBlobsFieldNumber, blob, out);
+}
+
+}  // namespace
+
+const Blob* CaffeModel::Find(const std::string& layer, int blob) const {
+  const auto at = blobs.find({layer, blob});
+  return at == blobs.end() ? nullptr : &at->second;
+}
+
+Status CaffeModel::CopyRows(const std::string& layer, int blob, const Shape& expected, int64_t begin_row,
+                            int64_t end_row, float* out) const {
+  const Blob* found = Find(layer, blob);
+  if (found == nullptr) return NotFound("%s: no blob %d of layer \"%s\"", path.c_str(), blob, layer.c_str());
+  HP_RETURN_IF_ERROR(CheckShape(*found, layer, blob, expected).Prepend(path));
+  const int64_t row = expected.rank() == 0 ? 1 : expected.count(1);
+  CHECK(0 <= begin_row && begin_row <= end_row && end_row * row <= static_cast<int64_t>(found->data.size()))
+      << layer << " blob " << blob << " rows " << begin_row << " to " << end_row;
+  std::copy(found->data.begin() + begin_row * row, found->data.begin() + end_row * row, out);
+  return OkStatus();
+}
+
+bool ShapeFits(const Blob& blob, const Shape& expected) {
+  if (!blob.legacy) return blob.shape == expected;
+  if (expected.rank() > 4) return false;
+  std::vector<int64_t> padded(4 - expected.rank(), 1);
+  padded.insert(padded.end(), expected.dims().begin(), expected.dims().end());
+  return blob.shape.dims() == padded;
+}
+
+Status CheckShape(const Blob& blob, const std::string& layer, int index, const Shape& expected) {
+  if (ShapeFits(blob, expected)) return OkStatus();
+  return FailedPrecondition("layer \"%s\" blob %d has shape \"%s\"; expected \"%s\"", layer.c_str(), index,
+                            blob.shape.ToString().c_str(), expected.ToString().c_str());
+}
+
+StatusOr<CaffeModel> ReadCaffeModel(const std::string& path) {
+  CaffeModel model;
+  model.path = path;
+  const auto reader = [&model](int field, CodedInputStream* part) {
+    return field == caffe::NetParameter::kLayerFieldNumber ? ReadLayer<caffe::LayerParameter>(part, &model)
+                                                           : ReadLayer<caffe::V1LayerParameter>(part, &model);
+  };
+  const std::set<int> parts = {caffe::NetParameter::kLayerFieldNumber, caffe::NetParameter::kLayersFieldNumber};
+  HP_RETURN_IF_ERROR(ReadMessageFile(path, parts, reader, nullptr));
+  if (model.blobs.empty()) return DataLoss("%s: no layer with parameters in it", path.c_str());
+  return model;
+}
+
+Status WriteModelTo(const caffe::NetParameter& net, const BlobRefs& blobs, PendingFile* file) {
+  caffe::NetParameter head = net;
+  head.clear_layer();
+  head.clear_layers();
+  std::vector<LayerPart> layers;
+  int64_t bytes = static_cast<int64_t>(head.ByteSizeLong());
+  size_t placed = 0;
+  for (const caffe::LayerParameter& layer : net.layer()) {
+    layers.push_back({layer, BlobsOf(layer.name(), blobs)});
+    layers.back().head.clear_blobs();
+    placed += layers.back().blobs.size();
+    bytes += FieldBytes(caffe::NetParameter::kLayerFieldNumber, layers.back().bytes());
+  }
+  CHECK_EQ(placed, blobs.size()) << "blobs of layers that the net does not have";
+  if (bytes > kMaxMessageBytes2GiB) {
+    return ResourceExhausted("%s: %.2f GB of parameters, but a .caffemodel (protobuf) ends at 2 GiB",
+                             file->path().c_str(), static_cast<double>(bytes) * 1e-9);
+  }
+  CodedOutputStream out(file->stream());
+  head.SerializeToCodedStream(&out);
+  for (const LayerPart& layer : layers) WriteLayer(layer, &out);
+  return OkStatus();
+}
+
+Status WriteCaffeModel(const std::string& path, const caffe::NetParameter& net, const BlobRefs& blobs) {
+  HP_ASSIGN_OR_RETURN(const auto file, PendingFile::Create(path));
+  HP_RETURN_IF_ERROR(WriteModelTo(net, blobs, file.get()));
+  HP_RETURN_IF_ERROR(file->Sync());
+  HP_RETURN_IF_ERROR(file->Commit());
+  return SyncFolderOf(path);
+}
+
+}  // namespace hp
