@@ -1,0 +1,86 @@
+#include "backend/cpu/onednn.h"
+#include "backend/cpu/ops.h"
+#include "backend/cpu/parallel.h"
+
+namespace hp {
+namespace {
+
+/// y = x for x > 0, else slope * x. The gradient goes by the sign of y, which is x's: it works in place.
+class ReluOp final : public Op {
+ public:
+  ReluOp(float slope, const TensorDesc& in) : slope_(slope) { outputs_ = {in}; }
+
+  void Forward(const OpArgs& args) override {
+    const float* x = args.in[0].data;
+    float* y = args.out[0].data;
+    const float slope = slope_;
+    // "x < 0 ? ... : x" hands a NaN on.
+    ForChunks(args.in[0].count(), [=](int64_t begin, int64_t end) {
+#pragma omp simd
+      for (int64_t i = begin; i < end; ++i) y[i] = x[i] < 0 ? slope * x[i] : x[i];
+    });
+  }
+  void BackwardInput(const OpArgs& args) override {
+    if (args.d_in[0].data == nullptr) return;
+    const float *y = args.out[0].data, *dy = args.d_out[0].data;
+    float* dx = args.d_in[0].data;
+    const float slope = slope_;
+    ForChunks(args.in[0].count(), [=](int64_t begin, int64_t end) {
+#pragma omp simd
+      for (int64_t i = begin; i < end; ++i) dx[i] = y[i] > 0 ? dy[i] : slope * dy[i];
+    });
+  }
+  bool backward_reads_input() const override { return false; }
+
+ private:
+  const float slope_;
+};
+
+/// Sigmoid and TanH by oneDNN, whose gradient is computed from y: it works in place. The elements are taken as one flat
+/// array, so any layout will do.
+class SmoothActivationOp final : public Op {
+ public:
+  /// Throws dnnl::error.
+  SmoothActivationOp(dnnl::algorithm algorithm, const TensorDesc& in)
+      : flat_({in.count()}, dnnl::memory::data_type::f32, dnnl::memory::format_tag::a) {
+    outputs_ = {in};
+    const dnnl::eltwise_forward::primitive_desc forward(
+        {dnnl::prop_kind::forward_training, algorithm, flat_, 0.0f, 0.0f}, context_.engine);
+    const dnnl::eltwise_backward::primitive_desc backward({algorithm, flat_, flat_, 0.0f, 0.0f}, context_.engine,
+                                                          forward);
+    forward_ = dnnl::eltwise_forward(forward);
+    backward_ = dnnl::eltwise_backward(backward);
+  }
+
+  void Forward(const OpArgs& args) override {
+    forward_.execute(context_.stream, {{DNNL_ARG_SRC, context_.Memory(flat_, args.in[0].data)},
+                                       {DNNL_ARG_DST, context_.Memory(flat_, args.out[0].data)}});
+  }
+  void BackwardInput(const OpArgs& args) override {
+    if (args.d_in[0].data == nullptr) return;
+    backward_.execute(context_.stream, {{DNNL_ARG_DST, context_.Memory(flat_, args.out[0].data)},
+                                        {DNNL_ARG_DIFF_DST, context_.Memory(flat_, args.d_out[0].data)},
+                                        {DNNL_ARG_DIFF_SRC, context_.Memory(flat_, args.d_in[0].data)}});
+  }
+  bool backward_reads_input() const override { return false; }
+
+ private:
+  onednn::Context context_;
+  const dnnl::memory::desc flat_;
+  dnnl::eltwise_forward forward_;
+  dnnl::eltwise_backward backward_;
+};
+
+}  // namespace
+
+StatusOr<Backend::OpPtr> MakeActivation(const ActivationDesc& desc, const Backend::Descs& in) {
+  if (desc.kind == ActivationDesc::kRelu) return Backend::OpPtr(std::make_unique<ReluOp>(desc.negative_slope, in[0]));
+  const dnnl::algorithm algorithm = desc.kind == ActivationDesc::kSigmoid
+                                        ? dnnl::algorithm::eltwise_logistic_use_dst_for_bwd
+                                        : dnnl::algorithm::eltwise_tanh_use_dst_for_bwd;
+  Backend::OpPtr op;
+  HP_RETURN_IF_ERROR(onednn::Guard("activation", [&] { op = std::make_unique<SmoothActivationOp>(algorithm, in[0]); }));
+  return op;
+}
+
+}  // namespace hp

@@ -1,0 +1,87 @@
+#include "backend/cpu/label_count.h"
+#include "backend/cpu/ops.h"
+#include "backend/cpu/softmax_math.h"
+
+#include "glog/logging.h"
+
+#include <algorithm>
+#include <cfloat>
+#include <cmath>
+
+namespace hp {
+namespace {
+
+/// Softmax and multinomial logistic loss of [rows, classes]; one pixel, so every layout is the dense one. The
+/// probabilities are saved for the backward pass. Source of the rules: Caffe's SoftmaxWithLossLayer.
+class SoftmaxLossOp final : public Op {
+ public:
+  SoftmaxLossOp(const SoftmaxLossDesc& desc, const TensorDesc& in)
+      : desc_(desc), rows_(in.shape[0]), classes_(in.shape[1]) {
+    CHECK(desc.axis == 1 && in.count() == rows_ * classes_) << "logits " << in.shape;
+    outputs_ = {{{1}, 1}};
+    if (desc.probabilities) outputs_.push_back({in.shape, 1});
+    saved_bytes_ = in.bytes();
+  }
+
+  void Forward(const OpArgs& args) override {
+    float* probabilities = reinterpret_cast<float*>(args.saved);
+    ComputeSoftmax(args.in[0].data, rows_, classes_, 1, probabilities);
+    double sum = 0;
+    for (int64_t row = 0; row < rows_; ++row) {
+      if (!IsCounted(*args.batch, row)) continue;
+      const float probability = probabilities[row * classes_ + LabelOf(args.batch->labels[row])];
+      sum -= std::log(std::max(probability, FLT_MIN));  // in this order a NaN stays
+    }
+    args.out[0].data[0] = static_cast<float>(sum / Normalizer(*args.batch));
+    if (desc_.probabilities) std::copy_n(probabilities, rows_ * classes_, args.out[1].data);
+  }
+
+  void BackwardInput(const OpArgs& args) override {
+    float* d_logits = args.d_in[0].data;
+    if (d_logits == nullptr) return;
+    const float* probabilities = reinterpret_cast<const float*>(args.saved);
+    const float scale = static_cast<float>(desc_.loss_weight / Normalizer(*args.batch));
+#pragma omp parallel for schedule(static)
+    for (int64_t row = 0; row < rows_; ++row) {
+      float* to = d_logits + row * classes_;
+      if (!IsCounted(*args.batch, row)) {
+        std::fill_n(to, classes_, 0.0f);
+        continue;
+      }
+      const float* p = probabilities + row * classes_;
+      const int64_t label = LabelOf(args.batch->labels[row]);
+      for (int64_t c = 0; c < classes_; ++c) to[c] = scale * p[c];
+      to[label] = scale * (p[label] - 1);
+    }
+  }
+  bool backward_reads_input() const override { return false; }
+  bool backward_reads_output() const override { return false; }
+
+ private:
+  /// Ignored rows yield nothing, and so do labels out of range, which CheckLabels refuses before they get here.
+  bool IsCounted(const BatchContext& batch, int64_t row) const {
+    const int64_t label = LabelOf(batch.labels[row]);
+    if (desc_.has_ignore_label && label == desc_.ignore_label) return false;
+    return label >= 0 && label < classes_;
+  }
+
+  double Normalizer(const BatchContext& batch) const {
+    int64_t count = batch.global_rows;
+    if (desc_.normalization == SoftmaxLossDesc::kNone) count = 1;
+    if (desc_.normalization == SoftmaxLossDesc::kValid && desc_.has_ignore_label) {
+      count = CountValid(batch.batch_labels, desc_.ignore_label);
+    }
+    return static_cast<double>(std::max<int64_t>(count, 1));
+  }
+
+  const SoftmaxLossDesc desc_;
+  const int64_t rows_, classes_;
+};
+
+}  // namespace
+
+StatusOr<Backend::OpPtr> MakeSoftmaxLoss(const SoftmaxLossDesc& desc, const Backend::Descs& in) {
+  return Backend::OpPtr(std::make_unique<SoftmaxLossOp>(desc, in[0]));
+}
+
+}  // namespace hp
