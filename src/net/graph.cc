@@ -1,0 +1,149 @@
+#include "net/graph.h"
+
+#include "proto/net_filter.h"
+
+#include <algorithm>
+
+namespace hp {
+namespace {
+
+bool IsSource(const std::string& type) { return type == "Data" || type == "Input"; }
+
+bool Learns(const GraphLayer& layer) {
+  const std::string& type = layer.layer->type();
+  if (type != "Convolution" && type != "InnerProduct") return false;
+  const bool bias = type == "Convolution" ? layer.param->convolution_param().bias_term()
+                                          : layer.param->inner_product_param().bias_term();
+  const int blobs = bias ? 2 : 1;
+  for (int i = 0; i < blobs; ++i) {
+    if (i >= layer.param->param_size() || layer.param->param(i).lr_mult() != 0) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<NetGraph>> NetGraph::Create(std::shared_ptr<const caffe::NetParameter> net,
+                                                     caffe::Phase phase) {
+  auto graph = std::make_unique<NetGraph>();
+  graph->net_ = std::move(net);
+  graph->phase_ = phase;
+  for (int i = 0; i < graph->net_->layer_size(); ++i) {
+    const caffe::LayerParameter& param = graph->net_->layer(i);
+    if (!LayerIsIn(param, StateOf(*graph->net_, phase))) continue;
+    HP_RETURN_IF_ERROR(graph->AddLayer(i, param));
+  }
+  if (graph->layers_.empty()) {
+    return InvalidArgument("net \"%s\" has no layers in phase %s", graph->net_->name().c_str(),
+                           caffe::Phase_Name(phase).c_str());
+  }
+  graph->MarkGradients();
+  return graph;
+}
+
+Status NetGraph::AddLayer(int order, const caffe::LayerParameter& param) {
+  GraphLayer entry;
+  entry.param = &param;
+  entry.order = order;
+  HP_ASSIGN_OR_RETURN(entry.layer, Layer::Create(param));
+  entry.source = IsSource(param.type());
+  entry.learns = Learns(entry);
+  const int index = static_cast<int>(layers_.size());
+  for (const std::string& name : param.bottom()) {
+    auto found = std::find_if(current_.begin(), current_.end(), [&](const auto& entry) { return entry.first == name; });
+    if (found == current_.end()) {
+      return InvalidArgument("layer \"%s\": bottom \"%s\" is made by no layer before it", param.name().c_str(),
+                             name.c_str());
+    }
+    entry.bottoms.push_back(found->second);
+    blobs_[found->second].consumers.push_back(index);
+  }
+  for (int top = 0; top < param.top_size(); ++top) {
+    const std::string& name = param.top(top);
+    auto found = std::find_if(current_.begin(), current_.end(), [&](const auto& entry) { return entry.first == name; });
+    const bool in_place = top == 0 && param.bottom_size() > 0 && param.bottom(0) == name;
+    if (found != current_.end() && !in_place) {
+      return InvalidArgument("layer \"%s\": top \"%s\" is already made by layer \"%s\"", param.name().c_str(),
+                             name.c_str(), layers_[blobs_[found->second].producer].param->name().c_str());
+    }
+    if (in_place && !entry.layer->allows_in_place()) {
+      return InvalidArgument("layer \"%s\": a %s layer can't work in place (bottom and top are both \"%s\")",
+                             param.name().c_str(), param.type().c_str(), name.c_str());
+    }
+    // A blob that somebody else reads too is not overwritten: the layer gets memory of its own.
+    const bool overwrites = in_place && blobs_[entry.bottoms[0]].consumers.size() == 1;
+    entry.in_place |= overwrites;
+    GraphBlob blob;
+    blob.name = name;
+    blob.producer = index;
+    blob.top_index = top;
+    blob.label = param.type() == "Data" && top == 1;
+    const int id = static_cast<int>(blobs_.size());
+    blobs_.push_back(blob);
+    entry.tops.push_back(id);
+    if (found != current_.end()) {
+      found->second = id;
+    } else {
+      current_.emplace_back(name, id);
+    }
+  }
+  if (param.type() == "Data") {
+    if (data_layer_ >= 0) {
+      return InvalidArgument("layer \"%s\": a second Data layer in one phase (the first is \"%s\") is not supported",
+                             param.name().c_str(), layers_[data_layer_].param->name().c_str());
+    }
+    data_layer_ = index;
+  }
+  for (size_t i = 0; i < entry.bottoms.size(); ++i) {
+    const bool reads_label = entry.layer->reads_labels() && i == 1;
+    if (blobs_[entry.bottoms[i]].label && !reads_label) {
+      return InvalidArgument("layer \"%s\": bottom \"%s\" is a label; only losses and accuracies can read labels",
+                             param.name().c_str(), param.bottom(i).c_str());
+    }
+    if (!blobs_[entry.bottoms[i]].label && reads_label && !layers_[blobs_[entry.bottoms[i]].producer].source) {
+      return InvalidArgument("layer \"%s\": bottom \"%s\" must be the label of a Data layer", param.name().c_str(),
+                             param.bottom(i).c_str());
+    }
+  }
+  layers_.push_back(std::move(entry));
+  return OkStatus();
+}
+
+void NetGraph::MarkGradients() {
+  for (GraphLayer& layer : layers_) {
+    bool learns = layer.learns;
+    for (int bottom : layer.bottoms) learns |= blobs_[bottom].needs_gradient;
+    if (layer.layer->is_statistic() && layer.layer->loss_weight(0) == 0) learns = false;
+    for (int top : layer.tops) blobs_[top].needs_gradient = learns && !layer.source;
+  }
+  for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
+    for (size_t i = 0; i < layer->tops.size(); ++i) {
+      if (layer->layer->is_statistic() && layer->layer->loss_weight(i) != 0) layer->leads_to_loss = true;
+      for (int consumer : blobs_[layer->tops[i]].consumers) layer->leads_to_loss |= layers_[consumer].leads_to_loss;
+    }
+  }
+}
+
+int64_t NetGraph::batch_size() const {
+  if (data_layer_ >= 0) return layers_[data_layer_].param->data_param().batch_size();
+  for (const GraphLayer& layer : layers_) {
+    if (layer.source && layer.param->input_param().shape_size() > 0 &&
+        layer.param->input_param().shape(0).dim_size() > 0) {
+      return layer.param->input_param().shape(0).dim(0);
+    }
+  }
+  return 0;
+}
+
+std::vector<int> NetGraph::outputs() const {
+  std::vector<int> outputs;
+  for (const GraphLayer& layer : layers_) {
+    if (!layer.layer->is_statistic()) continue;
+    for (int top : layer.tops) {
+      if (blobs_[top].consumers.empty()) outputs.push_back(top);
+    }
+  }
+  return outputs;
+}
+
+}  // namespace hp

@@ -1,0 +1,131 @@
+#include "net/node_net.h"
+
+#include "net/node_net_builder.h"
+
+#include <functional>
+
+namespace hp {
+
+/// The views that an OpArgs points to.
+struct BoundArgs {
+  std::vector<Tensor> in, out, d_in, d_out;
+  std::vector<ParamView> params;
+  std::vector<float*> gradients;
+};
+
+StatusOr<std::unique_ptr<NodeNet>> NodeNet::Create(const NetGraph& graph, const Placement& placement,
+                                                   const NodeRole& role, int64_t rows) {
+  return NodeNetBuilder(graph, placement, role, rows).Build();
+}
+
+std::span<std::byte> NodeNet::BufferSpan(int index, const NetRun& run) const {
+  const NetBuffer& buffer = buffers_[index];
+  switch (buffer.kind) {
+    case NetBuffer::kArena:
+      return {run.arena + buffer.offset, buffer.bytes};
+    case NetBuffer::kUpdateMatrix:
+      return {run.update_matrices[buffer.offset] + run.update_row * (buffer.bytes / rows_), buffer.bytes};
+    case NetBuffer::kImages:
+      break;
+  }
+  return {reinterpret_cast<std::byte*>(run.images), buffer.bytes};
+}
+
+Tensor NodeNet::ValueOf(int tensor, const NetRun& run) const {
+  return {tensors_[tensor].desc, reinterpret_cast<float*>(BufferSpan(tensors_[tensor].value, run).data())};
+}
+
+OpArgs NodeNet::Bind(const NetStep& step, const NetRun& run, BoundArgs* bound) const {
+  auto gradient = [&](int tensor, int buffer) {
+    float* data = buffer < 0 ? nullptr : reinterpret_cast<float*>(BufferSpan(buffer, run).data());
+    return Tensor{tensors_[tensor].desc, data};
+  };
+  for (int tensor : step.in) bound->in.push_back(ValueOf(tensor, run));
+  for (int tensor : step.out) bound->out.push_back(ValueOf(tensor, run));
+  for (size_t i = 0; i < step.in_gradient.size(); ++i) bound->d_in.push_back(gradient(step.in[i], step.in_gradient[i]));
+  for (size_t i = 0; i < step.out_gradient.size(); ++i) {
+    bound->d_out.push_back(gradient(step.out[std::min(i, step.out.size() - 1)], step.out_gradient[i]));
+  }
+  for (int param : step.params) {
+    bound->params.push_back(run.params[param]);
+    bound->gradients.push_back(param < static_cast<int>(run.gradients.size()) ? run.gradients[param] : nullptr);
+  }
+  OpArgs args;
+  args.in = bound->in;
+  args.out = bound->out;
+  args.d_in = bound->d_in;
+  args.d_out = bound->d_out;
+  args.params = bound->params;
+  args.d_params = bound->gradients;
+  args.accumulate = run.accumulate;
+  args.saved = run.arena + step.saved;
+  args.scratch = run.scratch;
+  args.batch = &run.batch;
+  return args;
+}
+
+void NodeNet::Forward(int segment, const NetRun& run) const {
+  for (const NetStep& step : steps_) {
+    if (step.segment != segment || !step.forward) continue;
+    BoundArgs bound;
+    step.op->Forward(Bind(step, run, &bound));
+  }
+}
+
+void NodeNet::Backward(int segment, const NetRun& run, bool weights,
+                       const std::function<void(const NetStep&)>& on_weights) const {
+  for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
+    if (step->segment != segment) continue;
+    const bool learns = weights && step->learns && !step->deferred;
+    if (!step->backward) continue;
+    BoundArgs bound;
+    const OpArgs args = Bind(*step, run, &bound);
+    bool wanted = false;
+    for (int buffer : step->in_gradient) wanted |= buffer >= 0;
+    if (wanted) step->op->BackwardInput(args);
+    if (!learns) continue;
+    step->op->BackwardParams(args);
+    on_weights(*step);
+  }
+}
+
+void NodeNet::WeightGradient(const NetStep& step, const NetRun& run) const {
+  BoundArgs bound;
+  step.op->BackwardParams(Bind(step, run, &bound));
+}
+
+bool NodeNet::has_backward(int segment) const {
+  for (const NetStep& step : steps_) {
+    if (step.segment == segment && (step.backward || step.learns)) return true;
+  }
+  for (const NetPort& port : ports_) {
+    if (port.segment == segment && port.gradient) return true;
+  }
+  return false;
+}
+
+bool NodeNet::reads_labels(int segment) const {
+  for (const NetStep& step : steps_) {
+    if (step.segment == segment && step.layer != nullptr && step.layer->reads_labels()) return true;
+  }
+  return false;
+}
+
+bool NodeNet::needs_batch_labels(int segment) const {
+  for (const NetStep& step : steps_) {
+    if (step.segment == segment && step.layer != nullptr && step.layer->needs_batch_labels()) return true;
+  }
+  return false;
+}
+
+int64_t NodeNet::label_classes() const {
+  int64_t classes = 0;
+  for (const NetStep& step : steps_) {
+    if (step.layer == nullptr || !step.layer->reads_labels()) continue;
+    const int64_t count = tensors_[step.in[0]].desc.shape.dim(1);
+    classes = classes == 0 ? count : std::min(classes, count);
+  }
+  return classes;
+}
+
+}  // namespace hp
