@@ -22,6 +22,7 @@ struct PoolingDesc {
   enum Method { kMax, kAve } method = kMax;
   int64_t kernel_h = 0, kernel_w = 0, stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0;
   bool global = false;  ///< kernel = the input's size, whatever kernel_h and kernel_w say
+  bool ceil = true;     ///< round the output size up, as Caffe does unless round_mode says FLOOR
 };
 
 struct LrnDesc {

@@ -1,0 +1,81 @@
+#pragma once
+
+#include "backend/backend.h"
+#include "backend/cpu/vec.h"
+
+#include <cmath>
+#include <memory>
+
+namespace hp {
+
+/// s^(-1/4) for s > 0 within 2e-7: a first guess from the exponent bits (within 3.2%), then three Newton steps for
+/// r^-4 = s, each of which turns a relative error e into 2.5 e^2. No division, no square root, no overflow for large s.
+template <int W>
+inline FloatVec<W> InverseFourthRoot(FloatVec<W> s) {
+  IntVec<W> bits;
+  std::memcpy(&bits, &s, sizeof(bits));
+  bits = 0x4F586000 - (bits >> 2);  // the constant with the least largest error, found by trying
+  FloatVec<W> r;
+  std::memcpy(&r, &bits, sizeof(r));
+  for (int step = 0; step < 3; ++step) {
+    const FloatVec<W> square = r * r;
+    r += r * (0.25f - 0.25f * s * (square * square));
+  }
+  return r;
+}
+
+/// s^-beta and s^-(beta+1) for beta = Quarters / 4.
+template <int Quarters>
+struct QuarterPower {
+  explicit QuarterPower(float) {}
+
+  template <int W>
+  FloatVec<W> operator()(FloatVec<W> s, FloatVec<W>* next = nullptr) const {
+    const FloatVec<W> r = InverseFourthRoot<W>(s);
+    FloatVec<W> power = r;
+    for (int i = 1; i < Quarters; ++i) power *= r;
+    if (next != nullptr) *next = power * ((r * r) * (r * r));
+    return power;
+  }
+};
+
+/// The same for any beta.
+struct AnyPower {
+  explicit AnyPower(float exponent) : beta(exponent) {}
+
+  template <int W>
+  FloatVec<W> operator()(FloatVec<W> s, FloatVec<W>* next = nullptr) const {
+    FloatVec<W> power;
+    for (int i = 0; i < W; ++i) power[i] = std::pow(s[i], -beta);
+    if (next != nullptr) *next = power / s;
+    return power;
+  }
+  float beta;
+};
+
+/// Makes a Kernel<Power>(desc, in) with the power that desc.beta wants.
+template <template <typename> class Kernel>
+Backend::OpPtr MakeLrnKernel(const LrnDesc& desc, const TensorDesc& in) {
+  if (desc.beta == 0.75f) return std::make_unique<Kernel<QuarterPower<3>>>(desc, in);
+  if (desc.beta == 0.5f) return std::make_unique<Kernel<QuarterPower<2>>>(desc, in);
+  if (desc.beta == 1.0f) return std::make_unique<Kernel<QuarterPower<4>>>(desc, in);
+  return std::make_unique<Kernel<AnyPower>>(desc, in);
+}
+
+Backend::OpPtr MakeLrnAcrossChannels(const LrnDesc& desc, const TensorDesc& in);
+Backend::OpPtr MakeLrnWithinChannel(const LrnDesc& desc, const TensorDesc& in);
+
+/// A thread's working memory, aligned for vectors and zeroed.
+class AlignedFloats {
+ public:
+  explicit AlignedFloats(int64_t count) : lines_((count + 15) / 16) {}
+  float* data() { return lines_.empty() ? nullptr : lines_[0].values; }
+
+ private:
+  struct alignas(64) Line {
+    float values[16] = {};
+  };
+  std::vector<Line> lines_;
+};
+
+}  // namespace hp

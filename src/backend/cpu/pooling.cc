@@ -1,0 +1,229 @@
+#include "backend/cpu/ops.h"
+#include "backend/cpu/vec.h"
+#include "backend/window.h"
+
+#include <algorithm>
+
+namespace hp {
+namespace {
+
+/// The windows along one axis, and the reverse: which windows cover a place of the image.
+struct Axis {
+  struct Window {
+    int32_t first;       ///< place of the window's element 0, which may lie in the padding
+    int32_t begin, end;  ///< clipped to the image
+    int32_t extent;      ///< clipped to image and padding: Caffe's divisor
+  };
+  struct Range {
+    int32_t begin = 0, end = 0;
+  };
+  std::vector<Window> windows;
+  std::vector<Range> covering;
+
+  Axis() = default;
+  Axis(int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t pad) : covering(in) {
+    for (int64_t o = 0; o < out; ++o) {
+      const int64_t first = o * stride - pad, end = std::min(first + kernel, in + pad);
+      windows.push_back({static_cast<int32_t>(first), static_cast<int32_t>(std::max<int64_t>(first, 0)),
+                         static_cast<int32_t>(std::min(end, in)), static_cast<int32_t>(end - first)});
+    }
+    // Windows begin and end in ascending order, so those that cover a place are a range.
+    for (int64_t i = 0; i < in; ++i) {
+      int64_t o = 0;
+      while (o < out && windows[o].end <= i) ++o;
+      covering[i].begin = static_cast<int32_t>(o);
+      while (o < out && windows[o].begin <= i) ++o;
+      covering[i].end = static_cast<int32_t>(o);
+    }
+  }
+};
+
+/// Planes [H][W][block] of the input and of the output; `outer` of them.
+struct Geometry {
+  int64_t outer = 0, block = 1, in_w = 0, in_h = 0, out_h = 0, out_w = 0, kernel_w = 0, kernel_h = 0;
+  Axis rows, columns;
+
+  Geometry(const PoolingDesc& desc, const TensorDesc& in, const Shape& out)
+      : block(in.dense() ? 1 : in.channel_block), in_w(in.shape[3]), in_h(in.shape[2]), out_h(out[2]), out_w(out[3]) {
+    outer = in.shape[0] * in.shape[1] / block;
+    kernel_h = desc.global ? in_h : desc.kernel_h;
+    kernel_w = desc.global ? in_w : desc.kernel_w;
+    rows = Axis(in_h, out_h, kernel_h, desc.global ? 1 : desc.stride_h, desc.global ? 0 : desc.pad_h);
+    columns = Axis(in_w, out_w, kernel_w, desc.global ? 1 : desc.stride_w, desc.global ? 0 : desc.pad_w);
+  }
+};
+
+/// Calls body(width, plane, row, channel in the block) for each row of each plane, rows in parallel.
+template <typename Body>
+void ForEachRow(const Geometry& g, int64_t rows, const Body& body) {
+#pragma omp parallel for collapse(2) schedule(static)
+  for (int64_t plane = 0; plane < g.outer; ++plane) {
+    for (int64_t row = 0; row < rows; ++row) {
+      ForEachChunk(g.block, [&](auto width, int64_t channel) { body(width, plane, row, channel); });
+    }
+  }
+}
+
+class AveragePoolingOp final : public Op {
+ public:
+  AveragePoolingOp(const PoolingDesc& desc, const TensorDesc& in) : g_(desc, in, PooledShape(desc, in.shape)) {
+    outputs_ = {{PooledShape(desc, in.shape), in.channel_block}};
+  }
+
+  void Forward(const OpArgs& args) override {
+    const float* in = args.in[0].data;
+    float* out = args.out[0].data;
+    ForEachRow(g_, g_.out_h, [&](auto width, int64_t plane, int64_t row, int64_t channel) {
+      ForwardRow<decltype(width)::value>(in + plane * g_.in_h * g_.in_w * g_.block + channel, row,
+                                         out + (plane * g_.out_h + row) * g_.out_w * g_.block + channel);
+    });
+  }
+
+  void BackwardInput(const OpArgs& args) override {
+    float* d_in = args.d_in[0].data;
+    if (d_in == nullptr) return;
+    const float* d_out = args.d_out[0].data;
+    ForEachRow(g_, g_.in_h, [&](auto width, int64_t plane, int64_t row, int64_t channel) {
+      BackwardRow<decltype(width)::value>(d_out + plane * g_.out_h * g_.out_w * g_.block + channel, row,
+                                          d_in + (plane * g_.in_h + row) * g_.in_w * g_.block + channel);
+    });
+  }
+  bool backward_reads_input() const override { return false; }
+  bool backward_reads_output() const override { return false; }
+
+ private:
+  template <int W>
+  void ForwardRow(const float* in, int64_t row, float* out) const {
+    const Axis::Window& r = g_.rows.windows[row];
+    for (const Axis::Window& c : g_.columns.windows) {
+      FloatVec<W> sum = {};
+      for (int64_t h = r.begin; h < r.end; ++h) {
+        for (int64_t w = c.begin; w < c.end; ++w) sum += Load<W>(in + (h * g_.in_w + w) * g_.block);
+      }
+      Store<W>(out, sum * (1.0f / static_cast<float>(r.extent * c.extent)));
+      out += g_.block;
+    }
+  }
+
+  /// Each place collects from the windows that cover it: written once, in a fixed order of additions.
+  template <int W>
+  void BackwardRow(const float* d_out, int64_t row, float* d_in) const {
+    const Axis::Range& r = g_.rows.covering[row];
+    for (const Axis::Range& c : g_.columns.covering) {
+      FloatVec<W> sum = {};
+      for (int64_t h = r.begin; h < r.end; ++h) {
+        for (int64_t w = c.begin; w < c.end; ++w) {
+          const float size = static_cast<float>(g_.rows.windows[h].extent * g_.columns.windows[w].extent);
+          sum += Load<W>(d_out + (h * g_.out_w + w) * g_.block) * (1.0f / size);
+        }
+      }
+      Store<W>(d_in, sum);
+      d_in += g_.block;
+    }
+  }
+
+  const Geometry g_;
+};
+
+/// Keeps in `saved` where in its window each maximum stood (the first of equal ones): a byte if the kernel allows it.
+template <typename Index>
+class MaxPoolingOp final : public Op {
+ public:
+  MaxPoolingOp(const PoolingDesc& desc, const TensorDesc& in) : g_(desc, in, PooledShape(desc, in.shape)) {
+    outputs_ = {{PooledShape(desc, in.shape), in.channel_block}};
+    saved_bytes_ = outputs_[0].count() * sizeof(Index);
+  }
+
+  void Forward(const OpArgs& args) override {
+    const float* in = args.in[0].data;
+    float* out = args.out[0].data;
+    Index* places = reinterpret_cast<Index*>(args.saved);
+    ForEachRow(g_, g_.out_h, [&](auto width, int64_t plane, int64_t row, int64_t channel) {
+      const int64_t begin = (plane * g_.out_h + row) * g_.out_w * g_.block + channel;
+      ForwardRow<decltype(width)::value>(in + plane * g_.in_h * g_.in_w * g_.block + channel, row, out + begin,
+                                         places + begin);
+    });
+  }
+
+  void BackwardInput(const OpArgs& args) override {
+    float* d_in = args.d_in[0].data;
+    if (d_in == nullptr) return;
+    const float* d_out = args.d_out[0].data;
+    const Index* places = reinterpret_cast<const Index*>(args.saved);
+    ForEachRow(g_, g_.in_h, [&](auto width, int64_t plane, int64_t row, int64_t channel) {
+      const int64_t begin = plane * g_.out_h * g_.out_w * g_.block + channel;
+      BackwardRow<decltype(width)::value>(d_out + begin, places + begin, row,
+                                          d_in + (plane * g_.in_h + row) * g_.in_w * g_.block + channel);
+    });
+  }
+  bool backward_reads_input() const override { return false; }
+  bool backward_reads_output() const override { return false; }
+
+ private:
+  template <int W>
+  struct Places {
+    typedef Index Vec __attribute__((vector_size(sizeof(Index) * W)));
+  };
+
+  template <int W>
+  void ForwardRow(const float* in, int64_t row, float* out, Index* places) const {
+    const Axis::Window& r = g_.rows.windows[row];
+    for (const Axis::Window& c : g_.columns.windows) {
+      // Begins with the first element, not with the least float: a NaN there must come through.
+      FloatVec<W> best = Load<W>(in + (r.begin * g_.in_w + c.begin) * g_.block);
+      IntVec<W> place = IntVec<W>{} + Place(r, c, r.begin, c.begin);
+      for (int64_t h = r.begin; h < r.end; ++h) {
+        for (int64_t w = c.begin; w < c.end; ++w) {
+          const FloatVec<W> x = Load<W>(in + (h * g_.in_w + w) * g_.block);
+          const IntVec<W> greater = x > best;
+          best = greater ? x : best;
+          place = greater ? IntVec<W>{} + Place(r, c, h, w) : place;
+        }
+      }
+      Store<W>(out, best);
+      const auto stored = __builtin_convertvector(place, typename Places<W>::Vec);
+      std::memcpy(places, &stored, sizeof(stored));
+      out += g_.block;
+      places += g_.block;
+    }
+  }
+
+  template <int W>
+  void BackwardRow(const float* d_out, const Index* places, int64_t row, float* d_in) const {
+    const Axis::Range& r = g_.rows.covering[row];
+    for (int64_t column = 0; column < g_.in_w; ++column) {
+      const Axis::Range& c = g_.columns.covering[column];
+      FloatVec<W> sum = {};
+      for (int64_t h = r.begin; h < r.end; ++h) {
+        for (int64_t w = c.begin; w < c.end; ++w) {
+          const int64_t o = (h * g_.out_w + w) * g_.block;
+          typename Places<W>::Vec stored;
+          std::memcpy(&stored, places + o, sizeof(stored));
+          const IntVec<W> chosen = __builtin_convertvector(stored, IntVec<W>) ==
+                                   IntVec<W>{} + Place(g_.rows.windows[h], g_.columns.windows[w], row, column);
+          sum += chosen ? Load<W>(d_out + o) : FloatVec<W>{};
+        }
+      }
+      Store<W>(d_in, sum);
+      d_in += g_.block;
+    }
+  }
+
+  int32_t Place(const Axis::Window& row, const Axis::Window& column, int64_t h, int64_t w) const {
+    return static_cast<int32_t>((h - row.first) * g_.kernel_w + w - column.first);
+  }
+
+  const Geometry g_;
+};
+
+}  // namespace
+
+StatusOr<Backend::OpPtr> MakePooling(const PoolingDesc& desc, const Backend::Descs& in) {
+  if (desc.method == PoolingDesc::kAve) return Backend::OpPtr(std::make_unique<AveragePoolingOp>(desc, in[0]));
+  const Shape& shape = in[0].shape;
+  const int64_t kernel = desc.global ? shape[2] * shape[3] : desc.kernel_h * desc.kernel_w;
+  if (kernel <= 256) return Backend::OpPtr(std::make_unique<MaxPoolingOp<uint8_t>>(desc, in[0]));
+  return Backend::OpPtr(std::make_unique<MaxPoolingOp<int32_t>>(desc, in[0]));
+}
+
+}  // namespace hp

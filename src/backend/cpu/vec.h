@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+namespace hp {
+
+/// W floats, or integers, that the compiler keeps in vector registers (GCC's and Clang's vector extensions).
+template <int W>
+struct VecTypes {
+  typedef float Floats __attribute__((vector_size(4 * W)));
+  typedef int32_t Ints __attribute__((vector_size(4 * W)));
+};
+template <int W>
+using FloatVec = typename VecTypes<W>::Floats;
+template <int W>
+using IntVec = typename VecTypes<W>::Ints;
+
+/// Unaligned; compiles to one load or store.
+template <int W>
+inline FloatVec<W> Load(const float* from) {
+  FloatVec<W> value;
+  std::memcpy(&value, from, sizeof(value));
+  return value;
+}
+template <int W>
+inline void Store(float* to, FloatVec<W> value) {
+  std::memcpy(to, &value, sizeof(value));
+}
+
+/// Cuts `channels` into pieces of 16, 8, 4 and 1 and calls body(width, first channel), the width as a constant:
+/// `[&](auto width, int64_t c) { constexpr int W = decltype(width)::value; ... }`.
+template <typename Body>
+inline void ForEachChunk(int64_t channels, const Body& body) {
+  int64_t c = 0;
+  for (; c + 16 <= channels; c += 16) body(std::integral_constant<int, 16>(), c);
+  for (; c + 8 <= channels; c += 8) body(std::integral_constant<int, 8>(), c);
+  for (; c + 4 <= channels; c += 4) body(std::integral_constant<int, 4>(), c);
+  for (; c < channels; ++c) body(std::integral_constant<int, 1>(), c);
+}
+
+}  // namespace hp
