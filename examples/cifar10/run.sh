@@ -1,0 +1,104 @@
+#!/usr/bin/env bash
+# CIFAR-10 from its binary files to a trained and tested model, on this machine.
+set -euo pipefail
+
+usage() {
+  cat <<'TEXT'
+usage: examples/cifar10/run.sh [--data DIR] [--net quick|full] [--iterations N]
+
+Installs what is missing (Debian packages), builds Release, writes CIFAR-10 as LevelDB databases, trains on this machine
+over TCP, and prints the test accuracy and where the model lies.
+
+  --data DIR       folder with CIFAR-10's binary files, data_batch_1.bin to data_batch_5.bin and test_batch.bin;
+                   without it they are downloaded from their home page (170 MB) and their checksum is checked
+  --net quick      Caffe's cifar10_quick on 2 conv and 2 FC nodes, 5,000 iterations (the default)
+  --net full       Caffe's cifar10_full on 3 conv and 2 FC nodes, 70,000 iterations: hours on a few cores
+  --iterations N   trains for N iterations instead; the learning rate drops at the same fractions of them
+
+Everything it makes lies in examples/cifar10/work/; a next run makes it anew, but for the download. Ctrl-C ends the
+nodes too.
+TEXT
+}
+
+bad_option() {
+  echo "cifar10: $1" >&2
+  usage >&2
+  exit 2
+}
+
+data='' net=quick iterations=''
+while [[ $# -gt 0 ]]; do
+  case $1 in
+    -h | --help) usage && exit 0 ;;
+    --data | --net | --iterations) [[ $# -ge 2 ]] || bad_option "$1 wants a value" ;;&
+    --data) data=$(realpath -m "$2") && shift 2 ;;
+    --net) net=$2 && shift 2 ;;
+    --iterations) iterations=$2 && shift 2 ;;
+    --*=*) set -- "${1%%=*}" "${1#*=}" "${@:2}" ;;
+    *) bad_option "unknown argument $1" ;;
+  esac
+done
+[[ $net == quick || $net == full ]] || bad_option "--net $net: expected quick or full"
+[[ $iterations =~ ^([1-9][0-9]*)?$ ]] || bad_option "--iterations $iterations: expected a whole number above 0"
+
+example=cifar10
+# shellcheck source=examples/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+here=examples/cifar10
+work=$here/work
+
+# The binary files from the home page of CIFAR-10, kept from run to run; sets data.
+download() {
+  local url=https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz md5=c32a1d4ab5d03f1284b67883e8d87530
+  local archive=$work/download/cifar-10-binary.tar.gz
+  mkdir -p "$work/download"
+  if [[ ! -f $archive ]]; then
+    say "downloading $url"
+    python3 $here/download.py "$url" "$archive.part" ||
+      fail "could not download CIFAR-10; without a network, give its binary files with --data DIR"
+    mv "$archive.part" "$archive"
+  fi
+  if ! echo "$md5  $archive" | md5sum --check --status; then
+    rm "$archive"
+    fail "$url is not the file that it should be (its MD5 sum is not $md5); removed, try again"
+  fi
+  tar -xzf "$archive" -C "$work/download"
+  data=$work/download/cifar-10-batches-bin
+}
+
+check_data() {
+  local file bytes
+  for file in data_batch_{1..5}.bin test_batch.bin; do
+    [[ -f $data/$file ]] || fail "$data/$file is missing"
+    bytes=$(stat -Lc %s "$data/$file")
+    [[ $bytes -eq 30730000 ]] || fail "$data/$file has $bytes bytes, expected 10,000 records of 3,073"
+  done
+}
+
+# The solver as it stands, or with its iterations scaled to N.
+write_solver() {
+  awk -v n="$iterations" -v all="$(solver_value "$here/cifar10_${net}_solver.prototxt" max_iter)" '
+    n && $1 ~ /^(stepvalue|max_iter):$/ { $2 = int($2 * n / all) }
+    { print }' "$here/cifar10_${net}_solver.prototxt" >"$solver"
+}
+
+tools/dev/setup.sh
+[[ -n $data ]] || download
+check_data
+build_programs hpnode hproute model_test convert_cifar_data compute_image_mean
+
+say "converting the data"
+mkdir -p "$work"
+find "$work" -mindepth 1 -maxdepth 1 ! -name download -exec rm -rf {} +
+"$bin/convert_cifar_data" "$data" "$work" leveldb
+"$bin/compute_image_mean" --backend=leveldb "$work/cifar10_train_leveldb" "$work/mean.binaryproto"
+
+solver=$work/solver.prototxt
+write_solver
+conv=2
+[[ $net == quick ]] || conv=3
+"$bin/hproute" --solver="$PWD/$solver" --conv=$conv --fc=2 --hosts=127.0.0.1 --port="$(free_ports $((conv + 2)))" \
+  --out="$work/table.prototxt"
+train "$work/table.prototxt" "$work"
+evaluate "$here/cifar10_${net}_train_test.prototxt" \
+  "$work/cifar10_${net}_iter_$(solver_value "$solver" max_iter).caffemodel" "$(solver_value "$solver" test_iter)" "$work"

@@ -1,0 +1,177 @@
+# Shell functions that the run scripts of the examples share; bash, to be sourced under `set -euo pipefail`.
+# The scripts set `example`, their name, and then work from the root of the repository, so that the paths in their
+# prototxt files hold.
+# shellcheck shell=bash
+
+: "${example:?}"
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
+bin=build/release/bin
+
+say() { echo "$example: $*"; }
+
+fail() {
+  echo "$example: $*" >&2
+  exit 1
+}
+
+# Installs what is missing and builds these programs: build_programs hpnode model_test ...
+build_programs() {
+  tools/dev/setup.sh
+  say "building $* in build/release"
+  tools/dev/build.sh release "$@"
+}
+
+# First of `count` successive TCP ports that are free now: free_ports 4
+free_ports() {
+  python3 - "$1" <<'PYTHON'
+import random, socket, sys
+
+count = int(sys.argv[1])
+for attempt in range(1000):
+    first = random.randrange(20000, 32000)  # below the kernel's own ephemeral ports
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for i, s in enumerate(sockets):
+            s.bind(("127.0.0.1", first + i))
+        print(first)
+        break
+    except OSError:
+        continue
+    finally:
+        for s in sockets:
+            s.close()
+else:
+    sys.exit("no free ports")
+PYTHON
+}
+
+# The nodes of a table as hproute writes it, a line "NAME ROLE" each.
+table_nodes() {
+  awk '/^(stage|node) *[{]/ { block = $1; name = ""; stage = 0; kind = "conv" }
+       $1 == "kind:" && $2 == "FC" { kind = "fc" }
+       $1 == "name:" { name = $2; gsub(/"/, "", name) }
+       $1 == "stage:" { stage = $2 }
+       /^}/ { if (block == "stage") kinds[stages++] = kind; else if (block == "node") print name, kinds[stage] }' "$1"
+}
+
+declare -A node_names=() # by process id, of the nodes that run
+declare -A node_ends=()  # exit status by name, of the nodes that have ended
+follower=
+
+# Ends what still runs, politely first.
+stop_nodes() {
+  local pids=("${!node_names[@]}") i
+  [[ -z $follower ]] || kill "$follower" 2>/dev/null || true
+  [[ ${#pids[@]} -gt 0 ]] || return 0
+  kill "${pids[@]}" 2>/dev/null || true
+  for ((i = 0; i < 50; i++)); do
+    kill -0 "${pids[@]}" 2>/dev/null || return 0
+    sleep 0.1
+  done
+  kill -9 "${pids[@]}" 2>/dev/null || true
+}
+
+interrupted() {
+  echo
+  say "interrupted, ending the nodes" >&2
+  exit 130
+}
+
+# Starts every node of the table as a process of this host; their logs are work/NAME.log.
+start_nodes() {
+  local table=$1 work=$2 name role
+  trap stop_nodes EXIT
+  trap interrupted INT TERM
+  while read -r name role; do
+    "$bin/hpnode" --role="$role" --routing="$table" --node="$name" >"$work/$name.log" 2>&1 </dev/null &
+    node_names[$!]=$name
+  done < <(table_nodes "$table")
+  [[ ${#node_names[@]} -gt 0 ]] || fail "$table names no nodes"
+}
+
+# Shows Caffe's progress lines, which one of the nodes logs, while that process runs.
+follow_logs() {
+  local work=$1 pid=$2
+  tail -q -n +1 -s 0.2 --pid="$pid" -F "$work"/*.log 2>/dev/null \
+    > >(sed -un 's/^[^]]*\] *\(Iteration .*loss = .*\)/  \1/p; s/^[^]]*\] *\(Test net output #.*\)/    \1/p') &
+  follower=$!
+}
+
+# What went wrong, from the nodes themselves: report_failure WORK_FOLDER NAME ...
+report_failure() {
+  local work=$1 name
+  shift
+  echo "$example: training failed" >&2
+  for name in "$@"; do
+    echo "--- $name: exit status ${node_ends[$name]:-unknown, it had to be ended}; the end of $work/$name.log:" >&2
+    tail -n 8 "$work/$name.log" >&2
+  done
+}
+
+# Sets `ended` to the id of a node that has ended; false: none has at the deadline, in seconds of the shell's clock.
+find_ended() {
+  while ((SECONDS < $1)); do
+    for ended in "${!node_names[@]}"; do
+      kill -0 "$ended" 2>/dev/null || return 0
+    done
+    sleep 0.2
+  done
+  return 1
+}
+
+# Waits for all nodes. When one fails the others notice and end by themselves; who has not in 15 s is ended.
+# The exit status is that of the first that failed.
+wait_for_nodes() {
+  local ended status worst=0 deadline
+  while [[ ${#node_names[@]} -gt 0 ]]; do
+    status=0
+    if [[ $worst -eq 0 ]]; then
+      wait -n -p ended "${!node_names[@]}" || status=$?
+    else
+      find_ended "$deadline" || return "$worst"
+      wait "$ended" || status=$?
+    fi
+    node_ends[${node_names[$ended]}]=$status
+    unset "node_names[$ended]"
+    if [[ $status -ne 0 && $worst -eq 0 ]]; then
+      worst=$status
+      deadline=$((SECONDS + 15))
+    fi
+  done
+  return "$worst"
+}
+
+# Trains with every node of the table on this host: train TABLE WORK_FOLDER
+train() {
+  local table=$1 work=$2 status=0 start=$SECONDS names
+  mapfile -t names < <(table_nodes "$table" | cut -d ' ' -f 1)
+  say "training with the nodes ${names[*]}; logs in $work/"
+  start_nodes "$table" "$work"
+  local pids=("${!node_names[@]}")
+  follow_logs "$work" "${pids[0]}"
+  wait_for_nodes "$work" || status=$?
+  if [[ $status -ne 0 ]]; then
+    stop_nodes
+    report_failure "$work" "${names[@]}"
+    exit "$status"
+  fi
+  wait "$follower" 2>/dev/null || true
+  follower=
+  say "trained in $((SECONDS - start)) s"
+}
+
+# Tests the model on its TEST data: evaluate NET WEIGHTS ITERATIONS WORK_FOLDER
+evaluate() {
+  local net=$1 weights=$2 iterations=$3 work=$4 log=$4/model_test.log accuracy
+  "$bin/model_test" --model="$net" --weights="$weights" --iterations="$iterations" >"$log" 2>&1 || {
+    tail -n 8 "$log" >&2
+    fail "model_test failed; its log is $log"
+  }
+  accuracy=$(sed -n 's/.*accuracy = \([0-9.e+-]*\).*/\1/p' "$log" | tail -n 1)
+  [[ -n $accuracy ]] || fail "model_test printed no accuracy; its log is $log"
+  say "test accuracy $(awk -v a="$accuracy" 'BEGIN { printf "%.2f%%", 100 * a }')"
+  say "the model: $PWD/$weights"
+}
+
+# A number that a solver file sets: solver_value FILE max_iter
+solver_value() { awk -v key="$2:" '$1 == key { print $2 }' "$1"; }
