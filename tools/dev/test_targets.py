@@ -32,7 +32,8 @@ def main():
     build_dir, labels = os.path.abspath(sys.argv[1]), sys.argv[2]
     command = ["ctest", "--test-dir", build_dir, "-L", labels, "--show-only=json-v1"]
     listing = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    print("\n".join(needed(listing, os.path.join(build_dir, "bin"))))
+    for name in needed(listing, os.path.join(build_dir, "bin")):
+        print(name)
 
 
 if __name__ == "__main__":
