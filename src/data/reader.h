@@ -27,7 +27,7 @@ struct BatchReaderOptions {
   int threads = 1;        ///< reader threads
   int batches_ahead = 1;  ///< parts whose records are read, undecoded, beyond the one with the oldest unreleased piece
 
-  /// The piece with a number in [first_piece, end_piece) of Start. Called by reader threads, in order, without locks.
+  /// The piece with a number in [first_piece, end_piece) of Start: a pure function, called under the reader's lock.
   std::function<Piece(int64_t piece)> piece;
   /// The labels of this node's whole part of `batch`, in the order of batches, before any of its images is ready.
   /// `labels` is valid during the call.

@@ -1,0 +1,96 @@
+#include "data/dataset.h"
+
+#include "base/format.h"
+#include "data/leveldb_dataset.h"
+#include "data/lmdb_dataset.h"
+
+#include <strings.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+namespace hp {
+namespace {
+
+// Enough to tell data sets apart, and few enough for a cold disk.
+constexpr int64_t kSampledRecords = 32;
+
+StatusOr<std::string> RealPath(const std::string& source) {
+  char* resolved = realpath(source.c_str(), nullptr);
+  if (resolved == nullptr) {
+    if (errno != ENOENT && errno != ENOTDIR) {
+      return InvalidArgument("database \"%s\" can't be read: %s", source.c_str(), std::strerror(errno));
+    }
+    std::error_code error;
+    const std::string from =
+        source.starts_with("/") ? "" : " (looked up from " + std::filesystem::current_path(error).string() + ")";
+    return NotFound("database \"%s\" does not exist%s", source.c_str(), from.c_str());
+  }
+  std::string path(resolved);
+  free(resolved);
+  return path;
+}
+
+StatusOr<std::unique_ptr<Dataset>> OpenBackend(const std::string& source, DbBackend backend,
+                                               const DatasetOptions& options) {
+  if (source.empty()) return InvalidArgument("no database is named");
+  HP_ASSIGN_OR_RETURN(const std::string path, RealPath(source));
+  if (backend == DbBackend::kLmdb) return LmdbDataset::Open(source, path, options);
+  if (!std::filesystem::is_directory(path)) {
+    return InvalidArgument("%s is no LevelDB database: it is not a folder", path.c_str());
+  }
+  return LevelDbDataset::Open(source, path, options);
+}
+
+}  // namespace
+
+StatusOr<DbBackend> ParseDbBackend(std::string_view name) {
+  const std::string text(name);
+  if (strcasecmp(text.c_str(), "leveldb") == 0) return DbBackend::kLevelDb;
+  if (strcasecmp(text.c_str(), "lmdb") == 0) return DbBackend::kLmdb;
+  return InvalidArgument("database backend \"%s\": expected leveldb or lmdb", text.c_str());
+}
+
+const char* DbBackendName(DbBackend backend) { return backend == DbBackend::kLmdb ? "lmdb" : "leveldb"; }
+
+StatusOr<std::unique_ptr<Dataset>> Dataset::Open(const std::string& source, DbBackend backend,
+                                                 const DatasetOptions& options) {
+  auto opened = OpenBackend(source, backend, options);
+  Status status = opened.status();
+  if (status.ok() && (*opened)->size() == 0) status = InvalidArgument("database %s has no records", source.c_str());
+  if (status.ok()) status = (*opened)->ComputeFingerprint();
+  if (status.ok()) return opened;
+  return options.hint.empty() ? status : status.Prepend(options.hint);
+}
+
+std::string Dataset::Describe(int64_t record) const {
+  return Format("record %lld (key \"%s\") of %s", static_cast<long long>(record), std::string(key(record)).c_str(),
+                source_.c_str());
+}
+
+Status Dataset::ComputeFingerprint() {
+  XXH3_state_t* state = XXH3_createState();
+  const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> owner(state, XXH3_freeState);
+  XXH3_64bits_reset(state);
+  const auto add_number = [state](uint64_t number) { XXH3_64bits_update(state, &number, sizeof(number)); };
+  add_number(static_cast<uint64_t>(size()));
+  const int64_t samples = std::min(size(), kSampledRecords);
+  std::string value;
+  for (int64_t i = 0; i < samples; ++i) {
+    const int64_t record = samples == 1 ? 0 : i * (size() - 1) / (samples - 1);
+    HP_RETURN_IF_ERROR(Read(record, &value));
+    const std::string_view sampled = key(record);
+    add_number(sampled.size());
+    XXH3_64bits_update(state, sampled.data(), sampled.size());
+    add_number(value.size());
+    XXH3_64bits_update(state, value.data(), value.size());
+  }
+  fingerprint_ = std::max<uint64_t>(XXH3_64bits_digest(state), 1);
+  return OkStatus();
+}
+
+}  // namespace hp

@@ -1,0 +1,362 @@
+#include "data/reader.h"
+
+#include "base/format.h"
+#include "base/mutex.h"
+#include "base/thread.h"
+#include "proto/caffe.pb.h"
+#include "tensor/buffer.h"
+
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <atomic>
+#include <deque>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace hp {
+
+// The pieces under way form three queues, all in the order of their numbers:
+//   planned -> (read its records) -> read -> (get a slot, decode) -> decoded -> (deliver) -> used until released.
+// Threads take the oldest piece that can be decoded, or else the oldest one whose records may be read. Whoever has
+// finished something delivers what is due, unless another thread is at it: callbacks come one at a time and in order.
+class BatchReader::Impl {
+ public:
+  Impl(Dataset* dataset, RecordOrder order, const Transformer* transformer, BatchReaderOptions options)
+      : dataset_(dataset), order_(order), transformer_(transformer), options_(std::move(options)) {
+    CHECK_GE(options_.ring, 1);
+    CHECK_GE(options_.threads, 1);
+    CHECK_GE(options_.batches_ahead, 1);
+    CHECK_GT(options_.max_rows, 0);
+    for (int i = 0; i < options_.ring; ++i) {
+      slots_.push_back(Buffer(sizeof(float) * options_.max_rows * transformer_->output_shape().count()));
+      free_slots_.push_back(i);
+    }
+  }
+  ~Impl() { Stop(); }
+
+  void Start(int64_t first_piece, int64_t end_piece) HP_EXCLUDES(mutex_);
+  void Stop() HP_EXCLUDES(mutex_);
+  const float* images(int64_t piece) HP_EXCLUDES(mutex_);
+  std::span<const float> labels(int64_t piece) HP_EXCLUDES(mutex_);
+  void Release(int64_t piece) HP_EXCLUDES(mutex_);
+  Counters counters() const {
+    return {records_.load(std::memory_order_relaxed), bytes_.load(std::memory_order_relaxed),
+            pieces_.load(std::memory_order_relaxed)};
+  }
+  size_t ring_bytes() const { return slots_.size() * slots_[0].bytes(); }
+
+ private:
+  enum class State { kPlanned, kReading, kRead, kDecoding, kDecoded, kReady };
+  struct Work {
+    int64_t number = 0;
+    Piece piece;
+    State state = State::kPlanned;
+    int slot = -1;
+    bool released = false;
+    std::vector<int64_t> records;
+    std::vector<caffe::Datum> data;  // undecoded
+    std::vector<float> labels;
+  };
+  // This node's part of one global batch.
+  struct Part {
+    int64_t batch = 0, first_row_in_batch = 0;
+    int64_t first = 0, end = 0;  // pieces
+    bool labels_delivered = false;
+    std::vector<float> labels;
+  };
+
+  // What is to be told next.
+  struct Event {
+    Part* labels = nullptr;
+    int64_t ready = -1;
+    Status error;
+  };
+
+  void ThreadBody();
+  void Plan() HP_REQUIRES(mutex_);
+  Work* NextToDecode() HP_REQUIRES(mutex_);
+  Work* NextToRead() HP_REQUIRES(mutex_);
+  Work* Find(int64_t number) HP_REQUIRES(mutex_);
+  Status ReadRecords(Work* work);
+  Status Decode(Work* work);
+  void Deliver() HP_EXCLUDES(mutex_);
+  bool DeliverNext() HP_EXCLUDES(mutex_);
+  bool NextEvent(Event* event) HP_REQUIRES(mutex_);
+  bool CollectLabels(Part* part) HP_REQUIRES(mutex_);
+  void Fail(const Status& status) HP_EXCLUDES(mutex_);
+
+  Dataset* const dataset_;
+  const RecordOrder order_;
+  const Transformer* const transformer_;
+  const BatchReaderOptions options_;
+  std::vector<Buffer> slots_;
+  std::atomic<int64_t> records_{0}, bytes_{0}, pieces_{0};
+
+  Mutex mutex_;
+  CondVar changed_;
+  bool stopping_ HP_GUARDED_BY(mutex_) = false;
+  bool failed_ HP_GUARDED_BY(mutex_) = false;
+  Status error_ HP_GUARDED_BY(mutex_);  // not yet told
+  bool delivering_ HP_GUARDED_BY(mutex_) = false;
+  int64_t end_piece_ HP_GUARDED_BY(mutex_) = 0;
+  Piece ahead_ HP_GUARDED_BY(mutex_);               // the first piece of the part after the planned ones
+  int64_t next_planned_ HP_GUARDED_BY(mutex_) = 0;  // its number
+  // Pointers to elements stay valid: elements are added behind and removed in front only.
+  std::deque<Work> works_ HP_GUARDED_BY(mutex_);  // consecutive numbers, from the oldest that is not released
+  std::deque<Part> parts_ HP_GUARDED_BY(mutex_);  // those with pieces in works_, and none else
+  std::vector<int> free_slots_ HP_GUARDED_BY(mutex_);
+  std::vector<Thread> threads_;  // Start and Stop only
+};
+
+void BatchReader::Impl::Start(int64_t first_piece, int64_t end_piece) {
+  Stop();
+  CHECK_LE(first_piece, end_piece);
+  {
+    MutexLock lock(&mutex_);
+    stopping_ = failed_ = false;
+    error_ = OkStatus();
+    next_planned_ = first_piece;
+    end_piece_ = end_piece;
+    if (first_piece < end_piece) ahead_ = options_.piece(first_piece);
+    Plan();
+  }
+  for (int i = 0; i < options_.threads; ++i)
+    threads_.emplace_back("read" + std::to_string(i), [this] { ThreadBody(); });
+}
+
+void BatchReader::Impl::Stop() {
+  {
+    MutexLock lock(&mutex_);
+    stopping_ = true;
+    changed_.SignalAll();
+  }
+  threads_.clear();
+  MutexLock lock(&mutex_);
+  works_.clear();
+  parts_.clear();
+  free_slots_.clear();
+  for (int i = 0; i < options_.ring; ++i) free_slots_.push_back(i);
+}
+
+void BatchReader::Impl::ThreadBody() {
+  for (;;) {
+    Work* work = nullptr;
+    bool decode = false;
+    {
+      MutexLock lock(&mutex_);
+      for (;;) {
+        if (stopping_ || failed_) return;
+        if ((work = NextToDecode()) != nullptr) {
+          decode = true;
+          break;
+        }
+        if ((work = NextToRead()) != nullptr) break;
+        changed_.Wait(&mutex_);
+      }
+    }
+    // Nobody else touches a piece in the states kReading and kDecoding, nor removes it.
+    if (const Status status = decode ? Decode(work) : ReadRecords(work); !status.ok()) return Fail(status);
+    {
+      MutexLock lock(&mutex_);
+      work->state = decode ? State::kDecoded : State::kRead;
+      changed_.SignalAll();
+    }
+    Deliver();
+  }
+}
+
+// Plans whole parts: as many as may be read. Called when a part has been used up.
+void BatchReader::Impl::Plan() {
+  while (next_planned_ < end_piece_ && static_cast<int>(parts_.size()) < 1 + options_.batches_ahead) {
+    Part part{ahead_.batch, ahead_.first_row_in_batch, next_planned_, next_planned_, false, {}};
+    while (part.end < end_piece_ && ahead_.batch == part.batch) {
+      CHECK_GT(ahead_.rows, 0);
+      CHECK_LE(ahead_.rows, options_.max_rows);
+      works_.emplace_back();
+      works_.back().number = part.end++;
+      works_.back().piece = ahead_;
+      if (part.end < end_piece_) ahead_ = options_.piece(part.end);
+    }
+    next_planned_ = part.end;
+    parts_.push_back(std::move(part));
+  }
+}
+
+// Slots are given in the order of pieces, so that the oldest one always gets one.
+BatchReader::Impl::Work* BatchReader::Impl::NextToDecode() {
+  if (free_slots_.empty()) return nullptr;
+  for (Work& work : works_) {
+    if (work.state > State::kRead) continue;
+    if (work.state != State::kRead) return nullptr;
+    work.state = State::kDecoding;
+    work.slot = free_slots_.back();
+    free_slots_.pop_back();
+    return &work;
+  }
+  return nullptr;
+}
+
+BatchReader::Impl::Work* BatchReader::Impl::NextToRead() {
+  for (Work& work : works_) {
+    if (work.state != State::kPlanned) continue;
+    work.state = State::kReading;
+    return &work;
+  }
+  return nullptr;
+}
+
+BatchReader::Impl::Work* BatchReader::Impl::Find(int64_t number) {
+  CHECK(!works_.empty());
+  const int64_t index = number - works_.front().number;
+  CHECK(index >= 0 && index < static_cast<int64_t>(works_.size())) << "piece " << number << " is not under way";
+  return &works_[index];
+}
+
+Status BatchReader::Impl::ReadRecords(Work* work) {
+  std::string bytes;
+  work->data.resize(work->piece.rows);
+  for (int64_t row = 0; row < work->piece.rows; ++row) {
+    const int64_t record = order_.Record(work->piece.first_sample + row);
+    HP_RETURN_IF_ERROR(dataset_->Read(record, &bytes));
+    if (!work->data[row].ParseFromString(bytes)) {
+      return DataLoss("%s is no Datum (%zu bytes)", dataset_->Describe(record).c_str(), bytes.size());
+    }
+    work->records.push_back(record);
+    work->labels.push_back(static_cast<float>(work->data[row].label()));
+    records_.fetch_add(1, std::memory_order_relaxed);
+    bytes_.fetch_add(static_cast<int64_t>(bytes.size()), std::memory_order_relaxed);
+  }
+  return OkStatus();
+}
+
+Status BatchReader::Impl::Decode(Work* work) {
+  const int64_t image = transformer_->output_shape().count();
+  for (int64_t row = 0; row < work->piece.rows; ++row) {
+    const Status status = transformer_->Transform(work->data[row], work->piece.first_sample + row,
+                                                  slots_[work->slot].floats() + row * image);
+    if (!status.ok()) return status.Prepend(dataset_->Describe(work->records[row]));
+  }
+  std::vector<caffe::Datum>().swap(work->data);
+  pieces_.fetch_add(1, std::memory_order_relaxed);
+  return OkStatus();
+}
+
+void BatchReader::Impl::Deliver() {
+  {
+    MutexLock lock(&mutex_);
+    if (delivering_) return;  // that thread looks again before it leaves
+    delivering_ = true;
+  }
+  while (DeliverNext()) {
+  }
+}
+
+// @return false: nothing is due, and delivering_ is cleared in the same breath.
+bool BatchReader::Impl::DeliverNext() {
+  Event event;
+  {
+    MutexLock lock(&mutex_);
+    if (!NextEvent(&event)) {
+      delivering_ = false;
+      return false;
+    }
+  }
+  if (!event.error.ok()) {
+    if (options_.on_error) options_.on_error(event.error);
+  } else if (event.labels == nullptr) {
+    if (options_.on_ready) options_.on_ready(event.ready);
+  } else {
+    const Part& part = *event.labels;
+    if (options_.on_labels) options_.on_labels(part.batch, part.first_row_in_batch, part.labels);
+    MutexLock lock(&mutex_);
+    event.labels->labels_delivered = true;
+  }
+  return true;
+}
+
+bool BatchReader::Impl::NextEvent(Event* event) {
+  if (stopping_) return false;
+  if (failed_) {
+    event->error = std::exchange(error_, OkStatus());
+    return !event->error.ok();
+  }
+  const auto part = std::find_if(parts_.begin(), parts_.end(), [](const Part& p) { return !p.labels_delivered; });
+  if (part != parts_.end() && CollectLabels(&*part)) {
+    event->labels = &*part;
+    return true;
+  }
+  const int64_t limit = part == parts_.end() ? next_planned_ : part->first;
+  const auto work = std::find_if(works_.begin(), works_.end(),
+                                 [](const Work& candidate) { return candidate.state != State::kReady; });
+  if (work == works_.end() || work->state != State::kDecoded || work->number >= limit) return false;
+  work->state = State::kReady;
+  event->ready = work->number;
+  return true;
+}
+
+// @return false: some of the part's records are not read yet.
+bool BatchReader::Impl::CollectLabels(Part* part) {
+  for (int64_t n = part->first; n < part->end; ++n) {
+    if (Find(n)->state < State::kRead) return false;
+  }
+  for (int64_t n = part->first; n < part->end; ++n) {
+    const std::vector<float>& rows = Find(n)->labels;
+    part->labels.insert(part->labels.end(), rows.begin(), rows.end());
+  }
+  return true;
+}
+
+void BatchReader::Impl::Fail(const Status& status) {
+  {
+    MutexLock lock(&mutex_);
+    if (failed_) return;
+    failed_ = true;
+    error_ = status;
+    changed_.SignalAll();
+  }
+  Deliver();
+}
+
+const float* BatchReader::Impl::images(int64_t piece) {
+  MutexLock lock(&mutex_);
+  const Work* work = Find(piece);
+  CHECK(work->state == State::kReady && !work->released) << "piece " << piece << " is not ready";
+  return slots_[work->slot].floats();
+}
+
+std::span<const float> BatchReader::Impl::labels(int64_t piece) {
+  MutexLock lock(&mutex_);
+  const Work* work = Find(piece);
+  CHECK(work->state == State::kReady && !work->released) << "piece " << piece << " is not ready";
+  return work->labels;
+}
+
+void BatchReader::Impl::Release(int64_t piece) {
+  MutexLock lock(&mutex_);
+  Work* work = Find(piece);
+  CHECK(work->state == State::kReady && !work->released) << "piece " << piece << " is not ready";
+  work->released = true;
+  free_slots_.push_back(work->slot);
+  while (!works_.empty() && works_.front().released) works_.pop_front();
+  const int64_t oldest = works_.empty() ? next_planned_ : works_.front().number;
+  while (!parts_.empty() && parts_.front().end <= oldest) parts_.pop_front();
+  Plan();
+  changed_.SignalAll();
+}
+
+BatchReader::BatchReader(Dataset* dataset, RecordOrder order, const Transformer* transformer,
+                         BatchReaderOptions options)
+    : impl_(std::make_unique<Impl>(dataset, order, transformer, std::move(options))) {}
+BatchReader::~BatchReader() = default;
+
+void BatchReader::Start(int64_t first_piece, int64_t end_piece) { impl_->Start(first_piece, end_piece); }
+void BatchReader::Stop() { impl_->Stop(); }
+const float* BatchReader::images(int64_t piece) const { return impl_->images(piece); }
+std::span<const float> BatchReader::labels(int64_t piece) const { return impl_->labels(piece); }
+void BatchReader::Release(int64_t piece) { impl_->Release(piece); }
+BatchReader::Counters BatchReader::counters() const { return impl_->counters(); }
+size_t BatchReader::ring_bytes() const { return impl_->ring_bytes(); }
+
+}  // namespace hp

@@ -1,0 +1,153 @@
+#include "data/transformer.h"
+
+#include "base/philox.h"
+#include "data/image.h"
+#include "proto/caffe.pb.h"
+
+#include <utility>
+
+namespace hp {
+namespace {
+
+// A word as an integer in [0, n), each as likely to within n / 2^32.
+int64_t Below(uint32_t word, int64_t n) { return static_cast<int64_t>(static_cast<uint64_t>(word) * n >> 32); }
+
+// One row: out[w] = (in[w * step] - mean[w]) * scale, from right to left where `mirror`.
+template <typename Pixel>
+void FillRow(const Pixel* in, int64_t step, const float* mean, float mean_value, float scale, int64_t width,
+             bool mirror, float* out) {
+  if (mirror) {
+    for (int64_t w = 0; w < width; ++w) {
+      out[width - 1 - w] = (static_cast<float>(in[w * step]) - (mean != nullptr ? mean[w] : mean_value)) * scale;
+    }
+  } else {
+    for (int64_t w = 0; w < width; ++w) {
+      out[w] = (static_cast<float>(in[w * step]) - (mean != nullptr ? mean[w] : mean_value)) * scale;
+    }
+  }
+}
+
+std::string ShapeText(int64_t channels, int64_t height, int64_t width) {
+  return Shape({channels, height, width}).ToString();
+}
+
+}  // namespace
+
+// A record's pixels where they lie: bytes [C, H, W] of a raw Datum, bytes [H, W, C] of a decoded image, or floats.
+struct Transformer::Source {
+  int64_t channels = 0, height = 0, width = 0;
+  const uint8_t* bytes = nullptr;
+  const float* floats = nullptr;
+  bool interleaved = false;
+  Image decoded;
+};
+
+Transformer::Transformer(TransformOptions options, bool train, uint64_t stream_key)
+    : options_(std::move(options)), train_(train), stream_key_(stream_key) {}
+
+StatusOr<std::unique_ptr<Transformer>> Transformer::Create(TransformOptions options, bool train, uint64_t seed,
+                                                           std::string_view layer, const caffe::Datum& first,
+                                                           const std::string& where) {
+  auto transformer =
+      std::unique_ptr<Transformer>(new Transformer(std::move(options), train, StreamKey(seed, layer, "transform")));
+  const TransformOptions& checked = transformer->options_;
+  Source source;
+  if (const Status status = transformer->View(first, &source); !status.ok()) return status.Prepend(where);
+  const int64_t channels = source.channels, crop = checked.crop_size;
+  const std::string shape = ShapeText(channels, source.height, source.width);
+  if (crop > source.height || crop > source.width) {
+    return InvalidArgument("crop_size %lld is larger than %s, which has the shape %s", static_cast<long long>(crop),
+                           where.c_str(), shape.c_str());
+  }
+  const size_t values = checked.mean_value.size();
+  if (values > 1 && static_cast<int64_t>(values) != channels) {
+    return InvalidArgument("%zu values of mean_value, but %s has %lld channels: expected 1 or %lld", values,
+                           where.c_str(), static_cast<long long>(channels), static_cast<long long>(channels));
+  }
+  if (checked.mean.shape.rank() != 0 && checked.mean.shape != Shape({channels, source.height, source.width})) {
+    return InvalidArgument("mean_file has the shape %s, but %s has %s", checked.mean.shape.ToString().c_str(),
+                           where.c_str(), shape.c_str());
+  }
+  transformer->output_shape_ =
+      crop > 0 ? Shape({channels, crop, crop}) : Shape({channels, source.height, source.width});
+  return transformer;
+}
+
+Status Transformer::View(const caffe::Datum& datum, Source* source) const {
+  if (datum.encoded()) {
+    const ImageColor color = options_.force_color  ? ImageColor::kColor
+                             : options_.force_gray ? ImageColor::kGray
+                                                   : ImageColor::kAsStored;
+    HP_ASSIGN_OR_RETURN(source->decoded, DecodeImage(datum.data(), color));
+    source->channels = source->decoded.channels;
+    source->height = source->decoded.height;
+    source->width = source->decoded.width;
+    source->bytes = source->decoded.pixels.data();
+    source->interleaved = true;
+    return OkStatus();
+  }
+  source->channels = datum.channels();
+  source->height = datum.height();
+  source->width = datum.width();
+  const bool bytes = !datum.data().empty();
+  const int64_t found = bytes ? static_cast<int64_t>(datum.data().size()) : datum.float_data_size();
+  if (source->channels <= 0 || source->height <= 0 || source->width <= 0 ||
+      // In an order that can't overflow.
+      found % source->channels != 0 || found / source->channels != source->height * source->width) {
+    return DataLoss("has the shape %s and %lld %s", ShapeText(source->channels, source->height, source->width).c_str(),
+                    static_cast<long long>(found), bytes ? "bytes" : "floats");
+  }
+  if (bytes) {
+    source->bytes = reinterpret_cast<const uint8_t*>(datum.data().data());
+  } else {
+    source->floats = datum.float_data().data();
+  }
+  return OkStatus();
+}
+
+Status Transformer::CheckShape(const Source& source) const {
+  const int64_t crop = options_.crop_size;
+  const bool free_size = crop > 0 && options_.mean.shape.rank() == 0;
+  const Shape& whole = options_.mean.shape.rank() != 0 ? options_.mean.shape : output_shape_;
+  const bool fits =
+      free_size ? source.height >= crop && source.width >= crop : source.height == whole[1] && source.width == whole[2];
+  if (source.channels == output_shape_[0] && fits) return OkStatus();
+  return InvalidArgument("has the shape %s, expected %s%s",
+                         ShapeText(source.channels, source.height, source.width).c_str(), whole.ToString().c_str(),
+                         free_size ? " or larger" : "");
+}
+
+Status Transformer::Transform(const caffe::Datum& datum, uint64_t sample, float* out) const {
+  Source source;
+  HP_RETURN_IF_ERROR(View(datum, &source));
+  HP_RETURN_IF_ERROR(CheckShape(source));
+  Fill(source, sample, out);
+  return OkStatus();
+}
+
+void Transformer::Fill(const Source& source, uint64_t sample, float* out) const {
+  const auto random = Philox4x32(stream_key_, 0, sample);
+  const bool mirror = options_.mirror && (random[0] >> 31) != 0;
+  const int64_t height = output_shape_[1], width = output_shape_[2];
+  const int64_t spare_h = source.height - height, spare_w = source.width - width;
+  const int64_t top = train_ ? Below(random[1], spare_h + 1) : spare_h / 2;
+  const int64_t left = train_ ? Below(random[2], spare_w + 1) : spare_w / 2;
+  const int64_t step = source.interleaved ? source.channels : 1;
+  for (int64_t c = 0; c < source.channels; ++c) {
+    const size_t values = options_.mean_value.size();
+    const float mean_value = values == 0 ? 0 : options_.mean_value[values == 1 ? 0 : c];
+    for (int64_t h = 0; h < height; ++h, out += width) {
+      const int64_t row = c * source.height + top + h;  // of a planar image
+      const float* mean = options_.mean.data.empty() ? nullptr : options_.mean.data.data() + row * source.width + left;
+      if (source.floats != nullptr) {
+        FillRow(source.floats + row * source.width + left, 1, mean, mean_value, options_.scale, width, mirror, out);
+      } else {
+        const uint8_t* in = source.interleaved ? source.bytes + ((top + h) * source.width + left) * step + c
+                                               : source.bytes + row * source.width + left;
+        FillRow(in, step, mean, mean_value, options_.scale, width, mirror, out);
+      }
+    }
+  }
+}
+
+}  // namespace hp
