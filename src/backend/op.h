@@ -1,5 +1,8 @@
 #pragma once
 
+#include "tensor/buffer.h"
+#include "tensor/tensor.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -7,9 +10,6 @@
 #include <span>
 #include <string>
 #include <vector>
-
-#include "tensor/buffer.h"
-#include "tensor/tensor.h"
 
 namespace hp {
 
@@ -39,9 +39,9 @@ struct ParamView {
 /// What an op needs to know of where its rows stand in the training.
 struct BatchContext {
   bool train = true;
-  uint64_t first_sample = 0;       ///< index of row 0, counted from the start of training (of the test, in a test)
-  int64_t global_rows = 0;         ///< samples in the whole global batch (of one sub-batch with iter_size)
-  std::span<const float> labels;   ///< [rows] labels of this op's own rows
+  uint64_t first_sample = 0;            ///< index of row 0, counted from the start of training (of the test, in a test)
+  int64_t global_rows = 0;              ///< samples in the whole global batch (of one sub-batch with iter_size)
+  std::span<const float> labels;        ///< [rows] labels of this op's own rows
   std::span<const float> batch_labels;  ///< [global_rows], only for ops whose needs_batch_labels() is true
 };
 
@@ -49,7 +49,7 @@ struct BatchContext {
 /// (and `d_in[i]`, `d_out[i]`) are the same memory where the layer works in place.
 struct OpArgs {
   std::span<const Tensor> in, out;
-  std::span<const Tensor> d_in;   ///< overwritten, never added to; data == nullptr: not wanted
+  std::span<const Tensor> d_in;  ///< overwritten, never added to; data == nullptr: not wanted
   std::span<const Tensor> d_out;
   std::span<const ParamView> params;
   std::span<float* const> d_params;  ///< gradients in the layout of the parameters
@@ -77,6 +77,16 @@ class Op {
   /// The gradients of the parameters; may run much later than BackwardInput, and for an InnerProduct over the rows of
   /// many micro-batches at once.
   virtual void BackwardParams(const OpArgs&) {}
+
+  /// Whether the gradient of parameter 0 (and 1) can be had in pieces of a few output rows, so that a piece is still in
+  /// the cache when the update reads it: BeginParamsRows once, then BackwardParamsRows for any ranges.
+  virtual bool has_params_rows() const { return false; }
+  /// Prepares the pieces of these `args`, in args.scratch, which must stay as it is until the last of them.
+  virtual void BeginParamsRows(const OpArgs&);
+  /// Overwrites `d_weights` [end - begin, K] and, if there is a bias, `d_bias` [end - begin] with the gradients of
+  /// output rows [begin, end); adds to them if args.accumulate. args.d_params is not used. On the calling thread alone;
+  /// any threads at the same time, with ranges that do not depend on their number or do: the bits are the same.
+  virtual void BackwardParamsRows(const OpArgs&, int64_t begin, int64_t end, float* d_weights, float* d_bias) const;
 
   /// Whether BackwardInput or BackwardParams reads `in` / `out` (what the memory plan must keep).
   virtual bool backward_reads_input() const { return true; }
