@@ -1,9 +1,9 @@
 #pragma once
 
+#include "hp/status.h"
+
 #include <memory>
 #include <string>
-
-#include "hp/status.h"
 
 namespace hp {
 

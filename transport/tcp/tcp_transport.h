@@ -1,5 +1,10 @@
 #pragma once
 
+#include "base/clock.h"
+#include "hp/status.h"
+#include "transport/tcp/tcp_listener.h"
+#include "transport/transport.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -7,11 +12,6 @@
 #include <span>
 #include <string>
 #include <vector>
-
-#include "base/clock.h"
-#include "hp/status.h"
-#include "transport/tcp/tcp_listener.h"
-#include "transport/transport.h"
 
 namespace hp {
 
@@ -39,7 +39,8 @@ struct TcpOptions {
   /// takes 40 µs to wake up. 0: sleep at once.
   int64_t spin_ns = 50'000;
   const Clock* clock = Clock::Real();  ///< deadlines and LastHeardNs
-  /// For tests: every address range that is given to a system call that receives from an open endpoint. Progress thread.
+  /// For tests: every address range that is given to a system call that receives from an open endpoint. Progress
+  /// thread.
   std::function<void(std::span<const std::byte>)> on_receive;
 };
 

@@ -1,0 +1,296 @@
+#include "transport/tcp/endpoint.h"
+
+#include <cinttypes>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+namespace hp {
+namespace {
+
+// What a posting thread sends by itself; more would keep it from its work.
+constexpr size_t kInlineBytes = 64 << 10;
+// Between two looks at the other endpoints.
+constexpr size_t kSendBudget = 1 << 20;
+constexpr size_t kReceiveBudget = 512 << 10;
+
+RemoteGrant GrantOf(const FrameHeader& header) { return {header.index, header.generation}; }
+
+}  // namespace
+
+TcpEndpoint::TcpEndpoint(Rank peer, std::string name, TcpSocket socket, TcpEndpointContext context)
+    : peer_(peer),
+      name_(std::move(name)),
+      context_(std::move(context)),
+      socket_(std::move(socket)),
+      queue_(socket_.native_handle()),
+      receiver_(socket_.native_handle(), this, context_.on_receive) {}
+
+Status TcpEndpoint::CheckOpen() const {
+  if (!closed_ && !ended_here_) return OkStatus();
+  return Unavailable("%s is not connected", name_.c_str());
+}
+
+bool TcpEndpoint::closed() const {
+  MutexLock lock(&mutex_);
+  return closed_;
+}
+
+void TcpEndpoint::Posted(size_t bytes) {
+  if (bytes <= kInlineBytes && !context_.progress->Inside()) {
+    const SendQueue::Outcome outcome = queue_.Flush(kInlineBytes);
+    const bool done = outcome == SendQueue::Outcome::kIdle || outcome == SendQueue::Outcome::kBusy;
+    if (done && !queue_.has_ended()) return;
+  }
+  context_.progress->Schedule(shared_from_this());
+}
+
+Status TcpEndpoint::Grant(const PlaceTag& tag, std::span<std::byte> place) {
+  {
+    MutexLock lock(&mutex_);
+    HP_RETURN_IF_ERROR(CheckOpen());
+    HP_ASSIGN_OR_RETURN(const RemoteGrant grant, grants_.Open(tag, place));
+    queue_.PushControl({.type = FrameType::kGrant,
+                        .index = grant.index,
+                        .generation = grant.generation,
+                        .msg_id = tag.msg_id,
+                        .bytes = place.size(),
+                        .port = tag.port});
+  }
+  Posted(0);
+  return OkStatus();
+}
+
+Status TcpEndpoint::Write(const PlaceTag& tag, RemoteGrant grant, std::span<const std::byte> source) {
+  {
+    MutexLock lock(&mutex_);
+    HP_RETURN_IF_ERROR(CheckOpen());
+    const size_t bytes = source.size();
+    HP_RETURN_IF_ERROR(remote_.Take(grant, &tag, &bytes).status());
+    queue_.PushWrite(tag, grant, source);
+  }
+  Posted(source.size());
+  return OkStatus();
+}
+
+Status TcpEndpoint::CancelGrant(RemoteGrant grant) {
+  {
+    MutexLock lock(&mutex_);
+    HP_RETURN_IF_ERROR(CheckOpen());
+    HP_RETURN_IF_ERROR(remote_.Take(grant, nullptr, nullptr).status());
+    queue_.PushControl({.type = FrameType::kCancel, .index = grant.index, .generation = grant.generation});
+  }
+  Posted(0);
+  return OkStatus();
+}
+
+Status TcpEndpoint::Send(uint32_t type, std::span<const std::byte> bytes) {
+  if (bytes.size() > kMaxMessageBytes) {
+    return InvalidArgument("a message of %zu bytes, at most %zu are allowed", bytes.size(), kMaxMessageBytes);
+  }
+  {
+    MutexLock lock(&mutex_);
+    HP_RETURN_IF_ERROR(CheckOpen());
+    HP_RETURN_IF_ERROR(queue_.PushMessage(type, bytes));
+  }
+  Posted(bytes.size());
+  return OkStatus();
+}
+
+void TcpEndpoint::Shutdown() {
+  {
+    MutexLock lock(&mutex_);
+    if (!CheckOpen().ok()) return;
+    ended_here_ = true;
+    queue_.PushEnd();
+  }
+  context_.progress->Schedule(shared_from_this());
+}
+
+void TcpEndpoint::Open() {
+  last_heard_ns_ = context_.clock->NowNs();
+  context_.handler->OnConnected(peer_);
+  context_.progress->Watch(shared_from_this());
+}
+
+void TcpEndpoint::Run() {
+  if (closed()) return;
+  switch (queue_.Flush(kSendBudget)) {
+    case SendQueue::Outcome::kIdle:
+    case SendQueue::Outcome::kBusy:
+      break;
+    case SendQueue::Outcome::kMore:
+      context_.progress->Schedule(shared_from_this());
+      break;
+    case SendQueue::Outcome::kBlocked:
+      WaitForWrite();
+      break;
+    case SendQueue::Outcome::kFailed:
+      // What the peer sent before it went may say why: that comes first, and then the same error.
+      if (stream_ended_ || !Poll()) {
+        Close(Unavailable("the connection to %s broke: %s", name_.c_str(), std::strerror(queue_.error())));
+      } else {
+        context_.progress->Schedule(shared_from_this());
+      }
+      return;
+  }
+  ReportEndedWrites();
+  CloseIfEnded();
+  if (!closed()) context_.progress->Watch(shared_from_this());
+}
+
+bool TcpEndpoint::Poll() {
+  if (stream_ended_ || closed()) return false;
+  const StatusOr<FrameReceiver::Result> result = receiver_.Receive(kReceiveBudget);
+  if (!result.ok()) {
+    Close(result.status().Prepend(Format("the connection to %s broke", name_.c_str())));
+    return true;
+  }
+  if (result->outcome == FrameReceiver::Outcome::kEnd) OnEndOfStream();
+  return result->bytes > 0 || result->outcome == FrameReceiver::Outcome::kEnd;
+}
+
+void TcpEndpoint::Sleep() {
+  if (!stream_ended_ && !closed()) WaitForRead();
+}
+
+void TcpEndpoint::WaitForRead() {
+  if (std::exchange(waits_for_read_, true)) return;
+  socket_.async_wait(TcpSocket::wait_read, [self = shared_from_this()](const boost::system::error_code& error) {
+    self->waits_for_read_ = false;
+    if (!error) self->context_.progress->Watch(self);
+  });
+}
+
+void TcpEndpoint::WaitForWrite() {
+  if (std::exchange(waits_for_write_, true)) return;
+  socket_.async_wait(TcpSocket::wait_write, [self = shared_from_this()](const boost::system::error_code& error) {
+    self->waits_for_write_ = false;
+    if (error) return;
+    self->queue_.Unblock();
+    self->Run();
+  });
+}
+
+void TcpEndpoint::ReportEndedWrites() {
+  for (const PlaceTag& tag : queue_.TakeEnded()) context_.handler->OnWriteEnded(peer_, tag, OkStatus());
+}
+
+void TcpEndpoint::OnEndOfStream() {
+  stream_ended_ = true;
+  if (end_came_) return CloseIfEnded();
+  Close(Unavailable("%s closed the connection without ending it", name_.c_str()));
+}
+
+void TcpEndpoint::CloseIfEnded() {
+  if (!stream_ended_ || !end_came_ || !queue_.end_sent() || closed()) return;
+  Close(Cancelled("%s ended the connection", name_.c_str()));
+}
+
+void TcpEndpoint::Close(const Status& status) {
+  {
+    MutexLock lock(&mutex_);
+    if (std::exchange(closed_, true)) return;
+  }
+  const std::vector<PlaceTag> unsent = queue_.Close();
+  boost::system::error_code ignored;
+  socket_.close(ignored);
+  std::vector<OpenGrant> grants;
+  {
+    MutexLock lock(&mutex_);
+    grants = grants_.CloseAll();
+  }
+  ReportEndedWrites();
+  for (const OpenGrant& grant : grants) context_.handler->OnGrantEnded(peer_, grant.tag, status);
+  for (const PlaceTag& tag : unsent) context_.handler->OnWriteEnded(peer_, tag, status);
+  context_.handler->OnClosed(peer_, status);
+}
+
+void TcpEndpoint::Abandon() {
+  {
+    MutexLock lock(&mutex_);
+    closed_ = true;
+  }
+  queue_.Close();
+  boost::system::error_code ignored;
+  socket_.close(ignored);
+}
+
+void TcpEndpoint::OnBytes() { last_heard_ns_ = context_.clock->NowNs(); }
+
+StatusOr<std::span<std::byte>> TcpEndpoint::PlaceFor(const FrameHeader& header) {
+  if (end_came_) return InvalidArgument("a frame after the end");
+  MutexLock lock(&mutex_);
+  const OpenGrant* grant = grants_.Find(GrantOf(header));
+  if (grant == nullptr) return InvalidArgument("a write to grant %u.%u, not open", header.index, header.generation);
+  const size_t size = grant->place.size(), received = grant->received;
+  if (header.bytes != size || header.offset != received || header.length > size - received ||
+      (header.length == 0 && size != 0)) {
+    return InvalidArgument("a write of %u bytes at %" PRIu64 " of %" PRIu64 " to a place with %zu of %zu bytes",
+                           header.length, header.offset, header.bytes, received, size);
+  }
+  return grant->place.subspan(received, header.length);
+}
+
+Status TcpEndpoint::OnFrame(const FrameHeader& header, std::span<const std::byte> message) {
+  if (end_came_) return InvalidArgument("a frame after the end");
+  switch (header.type) {
+    case FrameType::kMessage:
+      context_.handler->OnMessage(peer_, header.index, message);
+      return OkStatus();
+    case FrameType::kGrant:
+      return OnGrant(header);
+    case FrameType::kData:
+      return OnData(header);
+    case FrameType::kCancel:
+      return OnCancel(header);
+    case FrameType::kEnd:
+      return OnEnd();
+  }
+  return InternalError("frame type %d", static_cast<int>(header.type));
+}
+
+Status TcpEndpoint::OnGrant(const FrameHeader& header) {
+  const PlaceTag tag{header.msg_id, header.port};
+  {
+    MutexLock lock(&mutex_);
+    HP_RETURN_IF_ERROR(remote_.Add(tag, GrantOf(header), header.bytes));
+  }
+  context_.handler->OnGranted(peer_, tag, GrantOf(header), header.bytes);
+  return OkStatus();
+}
+
+Status TcpEndpoint::OnData(const FrameHeader& header) {
+  PlaceTag tag;
+  {
+    MutexLock lock(&mutex_);
+    OpenGrant* grant = grants_.Find(GrantOf(header));  // PlaceFor saw it open, and only we close it
+    grant->received += header.length;
+    if (grant->received < grant->place.size()) return OkStatus();
+    tag = grants_.Close(GrantOf(header)).tag;
+  }
+  context_.handler->OnGrantEnded(peer_, tag, OkStatus());
+  return OkStatus();
+}
+
+Status TcpEndpoint::OnCancel(const FrameHeader& header) {
+  PlaceTag tag;
+  {
+    MutexLock lock(&mutex_);
+    const OpenGrant* grant = grants_.Find(GrantOf(header));
+    if (grant == nullptr || grant->received != 0) {
+      return InvalidArgument("a cancel of grant %u.%u, not open or written to", header.index, header.generation);
+    }
+    tag = grants_.Close(GrantOf(header)).tag;
+  }
+  context_.handler->OnGrantEnded(peer_, tag, Cancelled("%s gave its grant back", name_.c_str()));
+  return OkStatus();
+}
+
+Status TcpEndpoint::OnEnd() {
+  end_came_ = true;
+  if (peer_ >= kFirstClientRank) Shutdown();
+  return OkStatus();
+}
+
+}  // namespace hp

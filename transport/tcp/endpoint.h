@@ -1,0 +1,90 @@
+#pragma once
+
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "transport/grants.h"
+#include "transport/tcp/frame_receiver.h"
+#include "transport/tcp/progress.h"
+#include "transport/tcp/send_queue.h"
+#include "transport/tcp/socket.h"
+#include "transport/transport.h"
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace hp {
+
+/// What an endpoint takes from its transport.
+struct TcpEndpointContext {
+  ProgressThread* progress = nullptr;
+  TransportHandler* handler = nullptr;
+  const Clock* clock = nullptr;
+  FrameReceiver::Observer on_receive;
+};
+
+/// The open connection to one peer. Posts from any thread; the rest on the progress thread.
+class TcpEndpoint : public ProgressTask, private FrameSink, public std::enable_shared_from_this<TcpEndpoint> {
+ public:
+  /// @param socket connected, past the handshake. @param name of the peer, for messages.
+  TcpEndpoint(Rank peer, std::string name, TcpSocket socket, TcpEndpointContext context);
+
+  Status Grant(const PlaceTag& tag, std::span<std::byte> place) HP_EXCLUDES(mutex_);
+  Status Write(const PlaceTag& tag, RemoteGrant grant, std::span<const std::byte> source) HP_EXCLUDES(mutex_);
+  Status CancelGrant(RemoteGrant grant) HP_EXCLUDES(mutex_);
+  Status Send(uint32_t type, std::span<const std::byte> bytes) HP_EXCLUDES(mutex_);
+  void Shutdown() HP_EXCLUDES(mutex_);
+  int64_t LastHeardNs() const { return last_heard_ns_; }
+  bool closed() const HP_EXCLUDES(mutex_);
+
+  /// Reports OnConnected and begins to receive.
+  void Open();
+  /// Closes without a report, after the progress thread has ended.
+  void Abandon() HP_EXCLUDES(mutex_);
+
+  void Run() override;
+  bool Poll() override;
+  void Sleep() override;
+
+ private:
+  Status CheckOpen() const HP_REQUIRES(mutex_);
+  void Posted(size_t bytes);
+  void Close(const Status& status) HP_EXCLUDES(mutex_);
+  void CloseIfEnded();
+  void OnEndOfStream();
+  void ReportEndedWrites();
+  void WaitForRead();
+  void WaitForWrite();
+
+  void OnBytes() override;
+  StatusOr<std::span<std::byte>> PlaceFor(const FrameHeader& header) override;
+  Status OnFrame(const FrameHeader& header, std::span<const std::byte> message) override;
+  Status OnGrant(const FrameHeader& header) HP_EXCLUDES(mutex_);
+  Status OnData(const FrameHeader& header) HP_EXCLUDES(mutex_);
+  Status OnCancel(const FrameHeader& header) HP_EXCLUDES(mutex_);
+  Status OnEnd();
+
+  const Rank peer_;
+  const std::string name_;
+  const TcpEndpointContext context_;
+  TcpSocket socket_;
+  SendQueue queue_;
+  FrameReceiver receiver_;
+  std::atomic<int64_t> last_heard_ns_ = 0;
+
+  // Progress thread.
+  bool waits_for_read_ = false;
+  bool waits_for_write_ = false;
+  bool end_came_ = false;  // the peer's END
+  bool stream_ended_ = false;
+
+  mutable Mutex mutex_;  // before the queue's
+  bool closed_ HP_GUARDED_BY(mutex_) = false;
+  bool ended_here_ HP_GUARDED_BY(mutex_) = false;
+  GrantTable grants_ HP_GUARDED_BY(mutex_);
+  RemoteGrantTable remote_ HP_GUARDED_BY(mutex_);
+};
+
+}  // namespace hp

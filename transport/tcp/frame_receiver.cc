@@ -1,0 +1,110 @@
+#include "transport/tcp/frame_receiver.h"
+
+#include "transport/transport.h"
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace hp {
+namespace {
+
+constexpr size_t kEndOfStream = static_cast<size_t>(-1);
+
+Status BrokenRule(const Status& status) { return Unavailable("protocol error: %s", status.message().c_str()); }
+
+}  // namespace
+
+StatusOr<FrameReceiver::Result> FrameReceiver::Receive(size_t budget) {
+  Result result;
+  while (result.bytes < budget) {
+    size_t wanted = 0;
+    HP_ASSIGN_OR_RETURN(const size_t bytes, ReadSome(&wanted));
+    if (bytes == kEndOfStream) {
+      result.outcome = Outcome::kEnd;
+      return result;
+    }
+    if (bytes == 0) return result;
+    result.bytes += bytes;
+    sink_->OnBytes();
+    HP_RETURN_IF_ERROR(Advance(bytes));
+    // Less than asked for: the socket was empty. What has come since then, and an end of stream, shows at the next
+    // call.
+    if (bytes < wanted) return result;
+  }
+  result.outcome = Outcome::kMore;
+  return result;
+}
+
+/// @return bytes received; 0: none there; kEndOfStream.
+StatusOr<size_t> FrameReceiver::ReadSome(size_t* wanted) {
+  const std::span<std::byte> header = std::span<std::byte>(header_bytes_).subspan(header_filled_);
+  iovec iov[2];
+  int count = 0;
+  for (std::span<std::byte> range : {payload_, header}) {
+    if (range.empty()) continue;
+    if (observer_) observer_(range);
+    iov[count++] = {range.data(), range.size()};
+    *wanted += range.size();
+  }
+  while (true) {
+    const ssize_t got = count == 1 ? recv(fd_, iov[0].iov_base, iov[0].iov_len, MSG_DONTWAIT) : readv(fd_, iov, count);
+    if (got > 0) return static_cast<size_t>(got);
+    if (got == 0) return kEndOfStream;
+    if (errno == EAGAIN) return size_t{0};
+    if (errno != EINTR) return Unavailable("%s", std::strerror(errno));
+  }
+}
+
+Status FrameReceiver::Advance(size_t bytes) {
+  if (in_payload_) {
+    const size_t of_payload = std::min(bytes, payload_.size());
+    payload_ = payload_.subspan(of_payload);
+    bytes -= of_payload;
+    if (!payload_.empty()) return OkStatus();
+    in_payload_ = false;
+    HP_RETURN_IF_ERROR(EndFrame());
+  }
+  header_filled_ += bytes;
+  if (header_filled_ < header_bytes_.size()) return OkStatus();
+  header_filled_ = 0;
+  return BeginFrame();
+}
+
+Status FrameReceiver::BeginFrame() {
+  const StatusOr<FrameHeader> header = DecodeFrameHeader(header_bytes_);
+  if (!header.ok()) return BrokenRule(header.status());
+  frame_ = *header;
+  if (in_message_ && (frame_.type != FrameType::kMessage || frame_.index != message_type_)) {
+    return BrokenRule(InvalidArgument("a frame of type %d within a message", static_cast<int>(frame_.type)));
+  }
+  if (frame_.type == FrameType::kData) {
+    const StatusOr<std::span<std::byte>> place = sink_->PlaceFor(frame_);
+    if (!place.ok()) return BrokenRule(place.status());
+    payload_ = *place;
+  } else if (frame_.type == FrameType::kMessage) {
+    const size_t before = in_message_ ? message_.size() : 0;
+    if (before + frame_.length > kMaxMessageBytes) {
+      return BrokenRule(InvalidArgument("a message of more than %zu bytes", kMaxMessageBytes));
+    }
+    message_.resize(before + frame_.length);
+    payload_ = std::span<std::byte>(message_).subspan(before);
+    message_type_ = frame_.index;
+    in_message_ = frame_.more;
+  }
+  if (payload_.empty()) return EndFrame();
+  in_payload_ = true;
+  return OkStatus();
+}
+
+Status FrameReceiver::EndFrame() {
+  if (in_message_) return OkStatus();
+  const bool message = frame_.type == FrameType::kMessage;
+  const Status status = sink_->OnFrame(frame_, message ? std::span<const std::byte>(message_) : std::span<std::byte>());
+  return status.ok() ? status : BrokenRule(status);
+}
+
+}  // namespace hp

@@ -1,0 +1,66 @@
+#pragma once
+
+#include "hp/status.h"
+#include "transport/wire.h"
+
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <vector>
+
+namespace hp {
+
+/// What a FrameReceiver asks and tells its endpoint.
+class FrameSink {
+ public:
+  virtual ~FrameSink() = default;
+  /// Bytes arrived; before what they mean.
+  virtual void OnBytes() = 0;
+  /// @return where exactly the payload of this DATA frame goes, or which rule the frame breaks.
+  virtual StatusOr<std::span<std::byte>> PlaceFor(const FrameHeader& header) = 0;
+  /// A frame is there whole. @param message the whole message, with the last fragment of one.
+  /// @return which rule the frame breaks.
+  virtual Status OnFrame(const FrameHeader& header, std::span<const std::byte> message) = 0;
+};
+
+/// Turns the bytes of a socket into frames; payloads of DATA frames are received where they belong. One thread.
+class FrameReceiver {
+ public:
+  using Observer = std::function<void(std::span<const std::byte>)>;
+
+  /// @param fd a connected non-blocking socket. @param observer may be null; sees each range given to the kernel.
+  FrameReceiver(int fd, FrameSink* sink, Observer observer) : fd_(fd), sink_(sink), observer_(std::move(observer)) {}
+
+  enum class Outcome {
+    kDrained,  ///< nothing is left for now
+    kMore,     ///< `budget` is used up
+    kEnd,      ///< end of stream, at a frame's boundary or not: ask at_boundary
+  };
+  struct Result {
+    Outcome outcome = Outcome::kDrained;
+    size_t bytes = 0;
+  };
+  /// Receives about `budget` bytes at most. @return kUnavailable: the socket failed, or the peer broke a rule.
+  StatusOr<Result> Receive(size_t budget);
+  bool at_boundary() const { return header_filled_ == 0 && !in_payload_; }
+
+ private:
+  StatusOr<size_t> ReadSome(size_t* wanted);
+  Status Advance(size_t bytes);
+  Status BeginFrame();
+  Status EndFrame();
+
+  const int fd_;
+  FrameSink* const sink_;
+  const Observer observer_;
+  FrameHeaderBytes header_bytes_;
+  size_t header_filled_ = 0;  // of the next frame, also while a payload is under way
+  FrameHeader frame_;         // the one whose payload is under way
+  bool in_payload_ = false;
+  std::span<std::byte> payload_;  // the rest of it
+  std::vector<std::byte> message_;
+  bool in_message_ = false;  // fragments came, more follow
+  uint32_t message_type_ = 0;
+};
+
+}  // namespace hp

@@ -1,0 +1,100 @@
+#include "transport/tcp/handshake.h"
+
+#include <boost/asio/read.hpp>
+#include <boost/asio/write.hpp>
+
+#include <algorithm>
+#include <utility>
+
+namespace hp {
+
+Handshake::Handshake(TcpSocket socket, bool accepted, int64_t deadline_ns, Callbacks callbacks)
+    : socket_(std::move(socket)),
+      accepted_(accepted),
+      address_(RemoteAddress(socket_)),
+      deadline_ns_(deadline_ns),
+      callbacks_(std::move(callbacks)) {}
+
+void Handshake::Start() {
+  if (accepted_) return Read();
+  Send(RecordKind::kHello, callbacks_.hello(), &Handshake::Read);
+}
+
+void Handshake::Drop(const std::string& reason) { Finish(End::kDropped, Unavailable("%s", reason.c_str())); }
+
+void Handshake::Send(RecordKind kind, const std::string& body, Next next) {
+  const PreambleBytes preamble = EncodePreamble({.kind = kind, .length = static_cast<uint32_t>(body.size())});
+  out_.assign(reinterpret_cast<const char*>(preamble.data()), preamble.size());
+  out_ += body;
+  boost::asio::async_write(socket_, boost::asio::buffer(out_),
+                           [self = shared_from_this(), next](const boost::system::error_code& error, size_t) {
+                             if (error) return self->Drop(error.message());
+                             (self.get()->*next)();
+                           });
+}
+
+void Handshake::Read() {
+  boost::asio::async_read(socket_, boost::asio::buffer(preamble_bytes_),
+                          [self = shared_from_this()](const boost::system::error_code& error, size_t bytes) {
+                            if (error && bytes == 0) return self->Drop("it closed without a word");
+                            if (error) return self->Drop("it closed within its first words");
+                            const StatusOr<Preamble> preamble = DecodePreamble(self->preamble_bytes_);
+                            if (!preamble.ok()) return self->Drop(preamble.status().message());
+                            self->ReadBody(*preamble);
+                          });
+}
+
+void Handshake::ReadBody(const Preamble& preamble) {
+  preamble_ = preamble;
+  body_.resize(preamble.length);
+  boost::asio::async_read(socket_, boost::asio::buffer(body_),
+                          [self = shared_from_this()](const boost::system::error_code& error, size_t) {
+                            if (error) return self->Drop("it closed within its hello");
+                            self->OnRecord();
+                          });
+}
+
+void Handshake::OnRecord() {
+  if (ended_) return;
+  if (preamble_.kind == RecordKind::kRefusal && (hello_came_ || !accepted_)) {
+    return Finish(End::kRefusedUs, FailedPrecondition("%s", body_.c_str()));
+  }
+  if (preamble_.kind == RecordKind::kHello && !hello_came_) return OnHello();
+  if (preamble_.kind == RecordKind::kReady && hello_came_) return FinishConnected();
+  Drop(Format("it sent a record of kind %d out of turn", static_cast<int>(preamble_.kind)));
+}
+
+void Handshake::OnHello() {
+  hello_came_ = true;
+  if (preamble_.version != kWireVersion) {
+    return Refuse(FailedPrecondition("protocol version %d here, %d there", kWireVersion, preamble_.version));
+  }
+  const StatusOr<Rank> rank = callbacks_.judge(body_);
+  if (!rank.ok()) return Refuse(rank.status());
+  rank_ = *rank;
+  if (accepted_) return Send(RecordKind::kHello, callbacks_.hello(), &Handshake::Read);
+  Send(RecordKind::kReady, "", &Handshake::FinishConnected);
+}
+
+void Handshake::Refuse(const Status& reason) {
+  refusal_ = reason;
+  Send(RecordKind::kRefusal, reason.message().substr(0, kMaxHelloBytes), &Handshake::FinishRefused);
+}
+
+void Handshake::FinishRefused() { Finish(End::kRefused, refusal_); }
+
+void Handshake::FinishConnected() { Finish(End::kConnected, OkStatus()); }
+
+void Handshake::Finish(End end, const Status& status) {
+  if (std::exchange(ended_, true)) return;
+  const auto self = shared_from_this();
+  const auto done = std::exchange(callbacks_, {}).done;
+  // A policy's refusal stands even when it could not be delivered.
+  const bool refused = end == End::kDropped && !refusal_.ok();
+  done(self, {refused ? End::kRefused : end, refused ? refusal_ : status, rank_});
+  if (end == End::kConnected) return;
+  boost::system::error_code ignored;
+  socket_.close(ignored);
+}
+
+}  // namespace hp

@@ -1,0 +1,105 @@
+#include "transport/tcp/progress.h"
+
+#include "base/clock.h"
+
+#include <boost/asio/post.hpp>
+
+#include <utility>
+
+namespace hp {
+namespace {
+
+thread_local const ProgressThread* current = nullptr;
+
+// Fruitless polls of watched tasks between two looks at the io_context, which costs about as much as ten of them.
+constexpr int kPollsPerIo = 16;
+
+}  // namespace
+
+void ProgressThread::Start(const std::string& name) {
+  thread_ = Thread(name, [this] { Loop(); });
+}
+
+void ProgressThread::Stop() {
+  stopping_ = true;
+  boost::asio::post(io_, [] {});
+  thread_.Join();
+}
+
+bool ProgressThread::Inside() const { return current == this; }
+
+void ProgressThread::Schedule(std::shared_ptr<ProgressTask> task) {
+  if (task->scheduled_.exchange(true)) return;
+  {
+    MutexLock lock(&mutex_);
+    scheduled_.push_back(std::move(task));
+  }
+  has_work_ = true;
+  if (sleeping_.exchange(false)) boost::asio::post(io_, [] {});
+}
+
+void ProgressThread::Watch(std::shared_ptr<ProgressTask> task) {
+  const int64_t until_ns = Clock::Real()->NowNs() + spin_ns_;
+  for (Watched& watched : watched_) {
+    if (watched.task == task) {
+      watched.until_ns = until_ns;
+      return;
+    }
+  }
+  watched_.push_back({std::move(task), until_ns});
+}
+
+bool ProgressThread::RunScheduled() {
+  if (!has_work_.exchange(false)) return false;
+  std::vector<std::shared_ptr<ProgressTask>> tasks;
+  {
+    MutexLock lock(&mutex_);
+    tasks.swap(scheduled_);
+  }
+  for (const auto& task : tasks) {
+    task->scheduled_ = false;
+    task->Run();
+  }
+  return true;
+}
+
+bool ProgressThread::PollWatched() {
+  bool worked = false;
+  const int64_t now_ns = Clock::Real()->NowNs();
+  for (size_t i = 0; i < watched_.size();) {  // by index: Poll may add to the list
+    const std::shared_ptr<ProgressTask> task = watched_[i].task;
+    if (task->Poll()) {
+      watched_[i].until_ns = now_ns + spin_ns_;
+      worked = true;
+    } else if (now_ns >= watched_[i].until_ns) {
+      watched_[i] = std::move(watched_.back());
+      watched_.pop_back();
+      task->Sleep();
+      continue;
+    }
+    ++i;
+    worked |= RunScheduled();
+  }
+  return worked;
+}
+
+void ProgressThread::SleepUntilEvent() {
+  sleeping_ = true;
+  if (!has_work_ && !stopping_) io_.run_one();
+  sleeping_ = false;
+}
+
+void ProgressThread::Loop() {
+  current = this;
+  for (int round = 0; !stopping_; ++round) {
+    RunScheduled();
+    if (watched_.empty()) {
+      if (!has_work_) SleepUntilEvent();
+      continue;
+    }
+    if (PollWatched() || round % kPollsPerIo == 0) io_.poll();
+  }
+  current = nullptr;
+}
+
+}  // namespace hp

@@ -1,0 +1,215 @@
+#include "transport/tcp/rendezvous.h"
+
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace hp {
+namespace {
+
+// How late a deadline may be noticed.
+constexpr std::chrono::milliseconds kTick(20);
+
+std::string Label(const TcpPeer& peer) { return Format("%s (%s:%d)", peer.name.c_str(), peer.host.c_str(), peer.port); }
+
+}  // namespace
+
+Rendezvous::Rendezvous(boost::asio::io_context* io, const TcpOptions& options, std::unique_ptr<TcpListener> listener,
+                       TransportHandler* handler, HandshakePolicy* policy, Callbacks callbacks)
+    : io_(io),
+      options_(options),
+      handler_(handler),
+      policy_(policy),
+      callbacks_(std::move(callbacks)),
+      listener_(std::move(listener)),
+      acceptor_(*io),
+      timer_(*io),
+      limiter_(options.clock) {
+  for (const TcpPeer& peer : options.peers) {
+    if (options.client || peer.rank != options.rank) peers_[peer.rank].peer = peer;
+  }
+}
+
+void Rendezvous::Start() {
+  deadline_ns_ = options_.clock->NowNs() + options_.connect_deadline_ms * kNsPerMs;
+  if (listener_) {
+    const auto protocol = listener_->ipv6() ? boost::asio::ip::tcp::v6() : boost::asio::ip::tcp::v4();
+    acceptor_.assign(protocol, listener_->Release());
+    Accept();
+  }
+  for (auto& [rank, peer] : peers_) {
+    if (options_.client || rank < options_.rank) Dial(&peer);
+  }
+  ScheduleTick();
+}
+
+void Rendezvous::Stop() {
+  for (auto& [rank, peer] : peers_) Settle(&peer);
+  handshakes_.clear();
+  boost::system::error_code ignored;
+  acceptor_.close(ignored);
+  timer_.cancel();
+}
+
+void Rendezvous::Accept() {
+  acceptor_.async_accept([this](const boost::system::error_code& error, TcpSocket socket) {
+    if (error == boost::asio::error::operation_aborted) return;
+    if (error) {
+      // Out of descriptors, most likely: try again with the next tick.
+      std::string suffix;
+      if (limiter_.Allow(&suffix)) LOG(WARNING) << "can't accept a connection: " << error.message() << suffix;
+      accept_failed_ = true;
+      return ScheduleTick();
+    }
+    Configure(&socket);
+    Shake(std::move(socket), nullptr);
+    LimitStrangers();
+    Accept();
+  });
+}
+
+void Rendezvous::Dial(Peer* peer) {
+  peer->dialer = std::make_shared<Dialer>(io_, peer->peer.host, peer->peer.port, options_.bind_host,
+                                          [this, peer](TcpSocket socket) { Shake(std::move(socket), peer); });
+  peer->dialer->Attempt();
+}
+
+void Rendezvous::Shake(TcpSocket socket, Peer* dialed) {
+  const int64_t deadline_ns = options_.clock->NowNs() + options_.handshake_deadline_ms * kNsPerMs;
+  Handshake::Callbacks callbacks;
+  callbacks.hello = [this] { return policy_->Hello(); };
+  callbacks.judge = [this, dialed](std::string_view hello) { return Judge(hello, dialed); };
+  callbacks.done = [this, dialed](const std::shared_ptr<Handshake>& handshake, const Handshake::Result& result) {
+    handshakes_.remove(handshake);
+    dialed == nullptr ? OnAcceptedDone(handshake, result) : OnDialedDone(dialed, handshake, result);
+  };
+  handshakes_.push_back(
+      std::make_shared<Handshake>(std::move(socket), dialed == nullptr, deadline_ns, std::move(callbacks)));
+  handshakes_.back()->Start();
+  ScheduleTick();
+}
+
+void Rendezvous::LimitStrangers() {
+  const auto accepted = [](const std::shared_ptr<Handshake>& handshake) { return handshake->accepted(); };
+  if (std::count_if(handshakes_.begin(), handshakes_.end(), accepted) <= static_cast<long>(options_.max_handshakes)) {
+    return;
+  }
+  const std::shared_ptr<Handshake> oldest = *std::find_if(handshakes_.begin(), handshakes_.end(), accepted);
+  oldest->Drop("too many others connect as well");
+}
+
+StatusOr<Rank> Rendezvous::Judge(std::string_view hello, const Peer* dialed) {
+  HP_ASSIGN_OR_RETURN(const Rank rank, policy_->Accept(hello));
+  if (dialed == nullptr) {
+    HP_RETURN_IF_ERROR(CheckAccepted(rank));
+  } else if (rank != dialed->peer.rank) {
+    return FailedPrecondition("%s says that it is node %d, the table says %d", Label(dialed->peer).c_str(), rank,
+                              dialed->peer.rank);
+  }
+  if (callbacks_.is_connected(rank)) return FailedPrecondition("node %d is connected already", rank);
+  return rank;
+}
+
+Status Rendezvous::CheckAccepted(Rank rank) {
+  if (rank >= kFirstClientRank) return OkStatus();
+  const Peer* peer = Find(rank);
+  if (peer == nullptr || peer->dialer != nullptr) return FailedPrecondition("node %d is not to connect here", rank);
+  // Connected once, it may come again if the policy lets it; given up, it may not.
+  return OkStatus();
+}
+
+void Rendezvous::Connected(Rank rank, const std::shared_ptr<Handshake>& handshake) {
+  // Two hellos of one rank may both have been judged before the first READY.
+  if (callbacks_.is_connected(rank)) return;
+  Peer* peer = Find(rank);
+  if (peer != nullptr) Settle(peer);
+  const std::string name = peer != nullptr ? Label(peer->peer) : "client " + handshake->address();
+  callbacks_.connected(rank, name, std::move(*handshake->socket()));
+}
+
+void Rendezvous::OnAcceptedDone(const std::shared_ptr<Handshake>& handshake, const Handshake::Result& result) {
+  if (result.end == Handshake::End::kConnected) return Connected(result.rank, handshake);
+  if (result.end == Handshake::End::kRefusedUs) {
+    if (Peer* peer = Find(result.rank)) Settle(peer);
+    return policy_->OnRefused(result.rank, result.status);
+  }
+  std::string suffix;
+  if (!limiter_.Allow(&suffix)) return;
+  const char* what = result.end == Handshake::End::kRefused ? "refused" : "dropped";
+  LOG(WARNING) << what << " a connection from " << handshake->address() << ": " << result.status.message() << suffix;
+}
+
+void Rendezvous::OnDialedDone(Peer* peer, const std::shared_ptr<Handshake>& handshake,
+                              const Handshake::Result& result) {
+  if (peer->settled) return;
+  switch (result.end) {
+    case Handshake::End::kConnected:
+      return Connected(result.rank, handshake);
+    case Handshake::End::kDropped:
+      return peer->dialer->Retry(result.status.message());
+    case Handshake::End::kRefused:
+      Settle(peer);
+      return handler_->OnConnectFailed(peer->peer.rank, result.status);
+    case Handshake::End::kRefusedUs:
+      Settle(peer);
+      return policy_->OnRefused(peer->peer.rank, result.status.Prepend(Label(peer->peer) + " refused us"));
+  }
+}
+
+void Rendezvous::Settle(Peer* peer) {
+  peer->settled = true;
+  if (peer->dialer) peer->dialer->Stop();
+}
+
+void Rendezvous::ScheduleTick() {
+  const bool waiting =
+      std::any_of(peers_.begin(), peers_.end(), [](const auto& entry) { return !entry.second.settled; });
+  if (ticking_ || (!waiting && handshakes_.empty() && !accept_failed_)) return;
+  ticking_ = true;
+  timer_.expires_after(kTick);
+  timer_.async_wait([this](const boost::system::error_code& error) {
+    ticking_ = false;
+    if (!error) Tick();
+  });
+}
+
+void Rendezvous::Tick() {
+  DropSlowHandshakes();
+  ReportMissing();
+  if (std::exchange(accept_failed_, false)) Accept();
+  ScheduleTick();
+}
+
+void Rendezvous::DropSlowHandshakes() {
+  const int64_t now_ns = options_.clock->NowNs(), real_ns = Clock::Real()->NowNs();
+  std::vector<std::shared_ptr<Handshake>> slow;
+  for (const auto& handshake : handshakes_) {
+    if (now_ns >= handshake->deadline_ns()) slow.push_back(handshake);
+  }
+  for (const auto& handshake : slow)
+    handshake->Drop(Format("no hello within %g s", options_.handshake_deadline_ms / 1e3));
+  for (auto& [rank, peer] : peers_) {
+    const int64_t since_ns = peer.dialer ? peer.dialer->attempt_since_ns() : 0;
+    if (since_ns != 0 && real_ns - since_ns > options_.handshake_deadline_ms * kNsPerMs) peer.dialer->AbortAttempt();
+  }
+}
+
+void Rendezvous::ReportMissing() {
+  if (options_.clock->NowNs() < deadline_ns_) return;
+  for (auto& [rank, peer] : peers_) {
+    if (peer.settled) continue;
+    const std::string cause = peer.dialer ? " (last attempt: " + peer.dialer->cause() + ")" : "";
+    Settle(&peer);
+    handler_->OnConnectFailed(rank, DeadlineExceeded("%s did not appear within %g s%s", Label(peer.peer).c_str(),
+                                                     options_.connect_deadline_ms / 1e3, cause.c_str()));
+  }
+}
+
+Rendezvous::Peer* Rendezvous::Find(Rank rank) {
+  const auto it = peers_.find(rank);
+  return it == peers_.end() ? nullptr : &it->second;
+}
+
+}  // namespace hp

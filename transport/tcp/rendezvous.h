@@ -1,0 +1,72 @@
+#pragma once
+
+#include "transport/tcp/dialer.h"
+#include "transport/tcp/handshake.h"
+#include "transport/tcp/tcp_transport.h"
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <string>
+
+namespace hp {
+
+/// Finds the peers of a transport: connects to some, listens for others, shakes hands, and keeps the deadlines.
+/// Progress thread, but for constructor, Start (before it runs) and Stop (after it).
+class Rendezvous {
+ public:
+  struct Callbacks {
+    std::function<bool(Rank)> is_connected;
+    std::function<void(Rank, const std::string& name, TcpSocket)> connected;
+  };
+
+  Rendezvous(boost::asio::io_context* io, const TcpOptions& options, std::unique_ptr<TcpListener> listener,
+             TransportHandler* handler, HandshakePolicy* policy, Callbacks callbacks);
+
+  void Start();
+  void Stop();
+
+ private:
+  struct Peer {
+    TcpPeer peer;
+    std::shared_ptr<Dialer> dialer;  // null: it connects to us
+    bool settled = false;            // an outcome was reported
+  };
+
+  void Accept();
+  void Dial(Peer* peer);
+  void Shake(TcpSocket socket, Peer* dialed);
+  StatusOr<Rank> Judge(std::string_view hello, const Peer* dialed);
+  Status CheckAccepted(Rank rank);
+  void OnAcceptedDone(const std::shared_ptr<Handshake>& handshake, const Handshake::Result& result);
+  void OnDialedDone(Peer* peer, const std::shared_ptr<Handshake>& handshake, const Handshake::Result& result);
+  void Connected(Rank rank, const std::shared_ptr<Handshake>& handshake);
+  void LimitStrangers();
+  void Settle(Peer* peer);
+  void ScheduleTick();
+  void Tick();
+  void DropSlowHandshakes();
+  void ReportMissing();
+  Peer* Find(Rank rank);
+
+  boost::asio::io_context* const io_;
+  const TcpOptions& options_;
+  TransportHandler* const handler_;
+  HandshakePolicy* const policy_;
+  const Callbacks callbacks_;
+  std::unique_ptr<TcpListener> listener_;
+  boost::asio::ip::tcp::acceptor acceptor_;
+  boost::asio::steady_timer timer_;
+  std::map<Rank, Peer> peers_;
+  std::list<std::shared_ptr<Handshake>> handshakes_;  // oldest first
+  int64_t deadline_ns_ = 0;
+  bool ticking_ = false;
+  bool accept_failed_ = false;
+  LogLimiter limiter_;
+};
+
+}  // namespace hp

@@ -1,0 +1,107 @@
+#pragma once
+
+#include "base/mutex.h"
+#include "transport/transport.h"
+#include "transport/wire.h"
+
+#include <sys/uio.h>
+
+#include <array>
+#include <cstddef>
+#include <deque>
+#include <span>
+#include <vector>
+
+namespace hp {
+
+/// What one endpoint has to send, in the order of the wire: control frames ahead of DATA frames at frame boundaries.
+/// Any thread pushes; whoever calls Flush sends, one thread at a time and without the lock, so that pushing never waits
+/// for a system call.
+class SendQueue {
+ public:
+  /// @param fd a connected non-blocking socket; its owner closes it after Close.
+  explicit SendQueue(int fd) : fd_(fd) {}
+
+  /// Queues a frame without payload.
+  void PushControl(const FrameHeader& header) HP_EXCLUDES(mutex_);
+  /// Queues a message in fragments. @return kResourceExhausted: kMaxQueuedBytes wait.
+  Status PushMessage(uint32_t type, std::span<const std::byte> bytes) HP_EXCLUDES(mutex_);
+  void PushWrite(const PlaceTag& tag, RemoteGrant grant, std::span<const std::byte> source) HP_EXCLUDES(mutex_);
+  /// Queues END behind everything; the sending side is shut down after it. Nothing may be pushed later.
+  void PushEnd() HP_EXCLUDES(mutex_);
+
+  enum class Outcome {
+    kIdle,     ///< all is sent
+    kMore,     ///< `budget` is used up
+    kBlocked,  ///< the socket is full: Unblock when it can be written to again
+    kBusy,     ///< another thread sends, what was pushed as well
+    kFailed,   ///< see error()
+  };
+  /// Sends about `budget` bytes at most.
+  Outcome Flush(size_t budget) HP_EXCLUDES(mutex_);
+  void Unblock() HP_EXCLUDES(mutex_);
+
+  /// The writes whose last byte the kernel took since the last call.
+  std::vector<PlaceTag> TakeEnded() HP_EXCLUDES(mutex_);
+  bool has_ended() const HP_EXCLUDES(mutex_);
+  bool end_sent() const HP_EXCLUDES(mutex_);
+  int error() const HP_EXCLUDES(mutex_);  ///< errno of what failed, or 0
+
+  /// Ends all sending: shuts the socket down both ways and waits for the thread in Flush, if there is one.
+  /// @return the writes that were not sent whole.
+  std::vector<PlaceTag> Close() HP_EXCLUDES(mutex_);
+
+ private:
+  struct Write {
+    PlaceTag tag;
+    RemoteGrant grant;
+    std::span<const std::byte> source;
+    size_t sent = 0;  // in whole frames
+  };
+  struct Frame {
+    FrameHeaderBytes header;
+    std::span<const std::byte> payload;
+    bool last = false;  // of its write
+    size_t sent = 0;    // of header and payload
+    size_t size() const { return header.size() + payload.size(); }
+  };
+  static constexpr size_t kMaxFrames = 8;
+  static constexpr size_t kMaxIov = 2 * kMaxFrames + 3;
+
+  bool Assemble() HP_REQUIRES(mutex_);
+  void AssembleControl() HP_REQUIRES(mutex_);
+  void AssembleFrames() HP_REQUIRES(mutex_);
+  void AddIov(std::span<const std::byte> bytes) HP_REQUIRES(mutex_);
+  void AddFrame(const Frame& frame) HP_REQUIRES(mutex_);
+  void Commit(size_t bytes) HP_REQUIRES(mutex_);
+  void FinishFrame(const Frame& frame) HP_REQUIRES(mutex_);
+  void AppendControl(const FrameHeader& header, std::span<const std::byte> payload) HP_REQUIRES(mutex_);
+  bool control_left() const HP_REQUIRES(mutex_) {
+    return control_sent_ < control_out_.size() || !control_pending_.empty();
+  }
+  Outcome SendAll(size_t budget) HP_REQUIRES(mutex_) HP_NO_THREAD_SAFETY_ANALYSIS;
+
+  const int fd_;
+  mutable Mutex mutex_;  // innermost
+  CondVar idle_;
+  bool sending_ HP_GUARDED_BY(mutex_) = false;
+  bool blocked_ HP_GUARDED_BY(mutex_) = false;
+  bool closed_ HP_GUARDED_BY(mutex_) = false;
+  bool end_queued_ HP_GUARDED_BY(mutex_) = false;
+  bool end_framed_ HP_GUARDED_BY(mutex_) = false;
+  bool end_sent_ HP_GUARDED_BY(mutex_) = false;
+  int error_ HP_GUARDED_BY(mutex_) = 0;
+  std::vector<std::byte> control_pending_ HP_GUARDED_BY(mutex_);
+  std::deque<Write> writes_ HP_GUARDED_BY(mutex_);
+  std::vector<PlaceTag> ended_ HP_GUARDED_BY(mutex_);
+
+  // Of the thread that sends, which sets them under the lock and reads them without.
+  std::vector<std::byte> control_out_;
+  size_t control_sent_ = 0;
+  std::array<Frame, kMaxFrames + 1> frames_;  // frames_[0]: the one that was sent in part, if any
+  size_t first_frame_ = 1, end_frame_ = 1;    // 0: there is a frame sent in part
+  std::array<iovec, kMaxIov> iov_;
+  size_t iov_count_ = 0, iov_bytes_ = 0;
+};
+
+}  // namespace hp
