@@ -1,0 +1,189 @@
+#include "test/contract/fixtures.h"
+
+#include "base/philox.h"
+#include "transport/inproc/inproc_network.h"
+#include "transport/tcp/tcp_transport.h"
+
+#include <glog/logging.h>
+
+#include <cstdio>
+#include <utility>
+
+namespace hp {
+namespace {
+
+constexpr std::chrono::seconds kPatience(20);
+
+class InprocWorld : public TransportWorld {
+ public:
+  InprocWorld(const WorldOptions& options, int delay_us)
+      : network_({.world_size = options.size,
+                  .connect_deadline_ms = options.connect_deadline_ms,
+                  .delay = delay_us == 0 ? nullptr : RandomDelays(7, delay_us),
+                  .clock = options.clock}) {}
+  std::unique_ptr<Transport> Create(Rank rank) override { return network_.Create(rank); }
+  std::unique_ptr<Transport> CreateClient(Rank server) override { return network_.CreateClient(server); }
+
+ private:
+  InprocNetwork network_;
+};
+
+class TcpWorld : public TransportWorld {
+ public:
+  explicit TcpWorld(const WorldOptions& options) : options_(options) {
+    for (Rank rank = 0; rank < options.size; ++rank) {
+      auto listener = TcpListener::Bind("127.0.0.1", 0);
+      CHECK(listener.ok()) << listener.status();
+      peers_.push_back({rank, "node" + std::to_string(rank), "127.0.0.1", (*listener)->port()});
+      listeners_.push_back(*std::move(listener));
+    }
+  }
+  std::unique_ptr<Transport> Create(Rank rank) override {
+    TcpOptions options = Options();
+    options.rank = rank;
+    options.peers = peers_;
+    return MakeTcpTransport(options, std::move(listeners_[rank]));
+  }
+  std::unique_ptr<Transport> CreateClient(Rank server) override {
+    TcpOptions options = Options();
+    options.client = true;
+    options.peers = {peers_[server]};
+    return MakeTcpTransport(options, nullptr);
+  }
+
+ private:
+  TcpOptions Options() const {
+    TcpOptions options;
+    options.connect_deadline_ms = options_.connect_deadline_ms;
+    options.clock = options_.clock;
+    return options;
+  }
+
+  const WorldOptions options_;
+  std::vector<TcpPeer> peers_;
+  std::vector<std::unique_ptr<TcpListener>> listeners_;
+};
+
+}  // namespace
+
+std::vector<TransportKind> AllTransports() {
+  return {
+      {"inproc", [](const WorldOptions& options) { return std::make_unique<InprocWorld>(options, 0); }},
+      {"inproc_delayed", [](const WorldOptions& options) { return std::make_unique<InprocWorld>(options, 500); }},
+      {"tcp", [](const WorldOptions& options) { return std::make_unique<TcpWorld>(options); }},
+  };
+}
+
+StatusOr<Rank> TestPolicy::Accept(std::string_view hello) {
+  char job[64] = "";
+  int rank = 0;
+  if (std::sscanf(std::string(hello).c_str(), "%63s %d", job, &rank) != 2) return InvalidArgument("no hello");
+  if (job != job_) return FailedPrecondition("job \"%s\" here, \"%s\" there", job_.c_str(), job);
+  return rank >= 0 ? rank : next_client_++;
+}
+
+void TestPolicy::OnRefused(Rank, const Status& reason) {
+  MutexLock lock(&mutex_);
+  refusals_.push_back(reason.message());
+}
+
+std::vector<std::string> TestPolicy::refusals() {
+  MutexLock lock(&mutex_);
+  return refusals_;
+}
+
+void TestNode::Await(const std::function<bool(const Event&)>& match, size_t count) {
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  MutexLock lock(&mutex_);
+  while (true) {
+    size_t found = 0;
+    for (const Event& event : events_) found += match(event);
+    if (found >= count) return;
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline) << found << " of " << count << " events came";
+    changed_.WaitFor(&mutex_, std::chrono::milliseconds(100));
+  }
+}
+
+std::vector<Event> TestNode::events() {
+  MutexLock lock(&mutex_);
+  return events_;
+}
+
+std::vector<Event> TestNode::events(Event::Kind kind) {
+  std::vector<Event> found;
+  for (const Event& event : events()) {
+    if (event.kind == kind) found.push_back(event);
+  }
+  return found;
+}
+
+Event TestNode::Get(Event::Kind kind, const PlaceTag& tag) {
+  Await([&](const Event& event) { return event.kind == kind && event.tag == tag; });
+  for (const Event& event : events(kind)) {
+    if (event.tag == tag) return event;
+  }
+  return {};
+}
+
+void TestNode::Record(Event event) {
+  {
+    MutexLock lock(&mutex_);
+    events_.push_back(event);
+    changed_.SignalAll();
+  }
+  if (reaction) reaction(event);
+}
+
+void TestNode::OnConnected(Rank peer) { Record({.kind = Event::kConnected, .peer = peer}); }
+void TestNode::OnConnectFailed(Rank peer, const Status& status) {
+  Record({.kind = Event::kConnectFailed, .peer = peer, .status = status});
+}
+void TestNode::OnGranted(Rank peer, const PlaceTag& tag, RemoteGrant grant, size_t bytes) {
+  Record({.kind = Event::kGranted, .peer = peer, .tag = tag, .grant = grant, .bytes = bytes});
+}
+void TestNode::OnGrantEnded(Rank peer, const PlaceTag& tag, const Status& status) {
+  Record({.kind = Event::kGrantEnded, .peer = peer, .tag = tag, .status = status});
+}
+void TestNode::OnWriteEnded(Rank peer, const PlaceTag& tag, const Status& status) {
+  Record({.kind = Event::kWriteEnded, .peer = peer, .tag = tag, .status = status});
+}
+void TestNode::OnMessage(Rank peer, uint32_t type, std::span<const std::byte> bytes) {
+  Record({.kind = Event::kMessage,
+          .peer = peer,
+          .type = type,
+          .body = std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size())});
+}
+void TestNode::OnClosed(Rank peer, const Status& status) {
+  Record({.kind = Event::kClosed, .peer = peer, .status = status});
+}
+
+std::vector<std::byte> Pattern(size_t bytes, uint64_t seed) {
+  std::vector<std::byte> pattern(bytes);
+  for (size_t i = 0; i < bytes; ++i) {
+    pattern[i] = static_cast<std::byte>(((i / 8 + seed) * 0x9E3779B97F4A7C15u) >> (8 * (i % 8)));
+  }
+  return pattern;
+}
+
+std::span<const std::byte> AsBytes(const std::string& text) {
+  return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
+}
+
+void TransportTest::MakeNodes(const WorldOptions& options) {
+  world_ = GetParam().make(options);
+  for (Rank rank = 0; rank < options.size; ++rank) {
+    nodes_.push_back(std::make_unique<TestNode>(world_->Create(rank), "job", rank));
+  }
+}
+
+void TransportTest::StartNodes(const WorldOptions& options) {
+  MakeNodes(options);
+  for (auto& node : nodes_) node->Start();
+  AwaitMesh();
+}
+
+void TransportTest::AwaitMesh() {
+  for (auto& node : nodes_) node->Await(Event::kConnected, nodes_.size() - 1);
+}
+
+}  // namespace hp
