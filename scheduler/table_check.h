@@ -1,0 +1,40 @@
+#pragma once
+
+#include "proto/caffe.pb.h"
+#include "proto/routing.pb.h"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace hp {
+
+// Every fault of a routing table, not only the first, each as one line that names the entries. Faults that would only
+// follow from another one are left out.
+
+/// The addresses of a host name in a canonical form, such that two names of one host share one; empty: unknown.
+using HostResolver = std::function<std::vector<std::string>(const std::string& host)>;
+
+/// Faults that show without the net: nodes, stages, indices, hosts and ports as written.
+std::vector<std::string> CheckStructure(const RoutingTableConfig& config);
+
+/// Hosts that can't be resolved, and nodes on one port of one host under different names.
+std::vector<std::string> CheckHosts(const RoutingTableConfig& config, const HostResolver& resolve);
+
+/// Faults that show beside the net: stages that don't tile it, an in-place pair that a boundary cuts, more
+/// micro-batches than samples, more shards than outputs, ... Assumes that CheckStructure found nothing.
+std::vector<std::string> CheckNetFit(const RoutingTableConfig& config, const caffe::NetParameter& net);
+
+/// All of them. CheckNetFit is left out while the structure has faults.
+std::vector<std::string> CheckTable(const RoutingTableConfig& config, const caffe::NetParameter& net,
+                                    const HostResolver& resolve);
+
+/// The stage of each layer, by index in the unfiltered net; -1 where none or several have it, which adds to `faults`.
+/// A stage goes from the first layer named from_layer to the last one named to_layer; a name may stand once per phase.
+std::vector<int> AssignLayers(const RoutingTableConfig& config, const caffe::NetParameter& net,
+                              std::vector<std::string>* faults);
+
+/// The stage's name; "stage 1" if it has none.
+std::string StageName(const RoutingTableConfig& config, int stage);
+
+}  // namespace hp
