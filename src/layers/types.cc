@@ -91,7 +91,7 @@ size_t EditDistance(const std::string& a, const std::string& b) {
 bool IsNear(const std::string& name, const std::string& type) {
   const size_t shorter = std::min(name.size(), type.size());
   const bool begins = shorter >= 3 && strncasecmp(name.c_str(), type.c_str(), shorter) == 0;
-  return begins || EditDistance(name, type) <= std::max<size_t>(1, type.size() / 4);
+  return begins || EditDistance(name, type) <= std::max<size_t>(1, type.size() / 3);
 }
 
 std::string Join(const std::vector<std::string>& names) {

@@ -230,7 +230,7 @@ struct GradientOptions {
   float tolerance = 2e-3f;  ///< of max(1, |gradient|)
   int samples = 40;         ///< elements checked of each tensor (all, if it has no more)
   bool inputs = true, params = true;
-  std::vector<int> skip_inputs;  ///< bottoms without a gradient
+  std::vector<int> skip_inputs = {};  ///< bottoms without a gradient
 };
 
 /// Sum of outputs times their gradients, in double: the function whose derivative the op's backward halves yield.

@@ -1,0 +1,183 @@
+#include "layers/filler.h"
+
+#include "base/philox.h"
+#include "test/unit/layers/layer_test_util.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <set>
+
+namespace hp::test {
+namespace {
+
+using testing::HasSubstr;
+
+caffe::FillerParameter ParseFiller(const std::string& text) {
+  caffe::FillerParameter filler;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &filler)) << text;
+  return filler;
+}
+
+Values Fill(const std::string& text, const Shape& shape, uint64_t seed = 5, const std::string& name = "ip.0") {
+  const caffe::FillerParameter filler = ParseFiller(text);
+  EXPECT_TRUE(CheckFiller(filler, shape, "test").ok());
+  Values values(shape.count(), std::nanf(""));
+  FillParam(&filler, shape, 0, shape.count(), seed, name, values.data());
+  return values;
+}
+
+double Mean(const Values& values) {
+  double sum = 0;
+  for (float value : values) sum += value;
+  return sum / static_cast<double>(values.size());
+}
+
+double Deviation(const Values& values) {
+  const double mean = Mean(values);
+  double sum = 0;
+  for (float value : values) sum += (value - mean) * (value - mean);
+  return std::sqrt(sum / static_cast<double>(values.size()));
+}
+
+const char* const kFillers[] = {"type: 'constant' value: 0.25",
+                                "type: 'uniform' min: -1 max: 3",
+                                "type: 'gaussian' mean: 1 std: 0.5",
+                                "type: 'gaussian' std: 0.5 sparse: 3",
+                                "type: 'xavier'",
+                                "type: 'msra' variance_norm: FAN_OUT"};
+
+TEST(Filler, AnySlicingMakesTheWhole) {
+  const Shape shape = {7, 23};
+  for (const char* text : kFillers) {
+    const caffe::FillerParameter filler = ParseFiller(text);
+    const Values whole = Fill(text, shape);
+    for (int64_t size : {1, 2, 3, 5, 23, 64, 160}) {
+      Values sliced(shape.count());
+      for (int64_t begin = 0; begin < shape.count(); begin += size) {
+        const int64_t end = std::min(shape.count(), begin + size);
+        FillParam(&filler, shape, begin, end, 5, "ip.0", sliced.data() + begin);
+      }
+      EXPECT_EQ(sliced, whole) << text << " in slices of " << size;
+    }
+  }
+}
+
+TEST(Filler, WritesNothingBesideItsSlice) {
+  for (const char* text : kFillers) {
+    const caffe::FillerParameter filler = ParseFiller(text);
+    Values values(8, 77);
+    FillParam(&filler, {7, 23}, 9, 15, 5, "ip.0", values.data() + 1);
+    EXPECT_EQ(values[0], 77) << text;
+    EXPECT_EQ(values[7], 77) << text;
+  }
+}
+
+TEST(Filler, NoFillerMeansZeros) {
+  Values values(10, 77);
+  FillParam(nullptr, {10}, 0, 10, 5, "ip.1", values.data());
+  EXPECT_EQ(values, Values(10, 0.0f));
+}
+
+TEST(Filler, ConstantDefaultsToZero) {
+  EXPECT_EQ(Fill("", {4}), Values(4, 0.0f));
+  EXPECT_EQ(Fill("value: -2", {4}), Values(4, -2.0f));
+}
+
+TEST(Filler, ElementsAreWordsOfTheParametersStream) {
+  const Values values = Fill("type: 'uniform' min: -1 max: 3", {2, 9}, 11, "conv1.0");
+  const uint64_t key = StreamKey(11, "conv1.0", "filler");
+  for (int i = 0; i < 18; ++i) {
+    const double unit = ((Philox4x32(key, 0, i / 4)[i % 4] >> 8) + 1) / 16777216.0;
+    EXPECT_FLOAT_EQ(values[i], static_cast<float>(-1 + 4 * unit)) << i;
+  }
+}
+
+TEST(Filler, SeedAndNameMatter) {
+  const std::string text = "type: 'gaussian'";
+  const Values values = Fill(text, {50, 20});
+  EXPECT_EQ(values, Fill(text, {50, 20}));
+  EXPECT_NE(values, Fill(text, {50, 20}, 6));
+  EXPECT_NE(values, Fill(text, {50, 20}, 5, "ip.1"));
+}
+
+TEST(Filler, UniformFillsItsRange) {
+  const Values values = Fill("type: 'uniform' min: -1 max: 3", {100, 1000});
+  EXPECT_NEAR(Mean(values), 1, 0.02);
+  EXPECT_NEAR(Deviation(values), 4 / std::sqrt(12.0), 0.02);
+  EXPECT_GE(*std::min_element(values.begin(), values.end()), -1);
+  EXPECT_LE(*std::max_element(values.begin(), values.end()), 3);
+  EXPECT_LT(*std::min_element(values.begin(), values.end()), -0.999);
+  EXPECT_GT(*std::max_element(values.begin(), values.end()), 2.999);
+}
+
+TEST(Filler, GaussianHasItsMoments) {
+  const Values values = Fill("type: 'gaussian' mean: 0.5 std: 2", {100, 1000});
+  EXPECT_NEAR(Mean(values), 0.5, 0.03);
+  EXPECT_NEAR(Deviation(values), 2, 0.03);
+  double within_one = 0, within_two = 0, fourth = 0;
+  for (float value : values) {
+    const double z = (value - 0.5) / 2;
+    within_one += std::fabs(z) < 1;
+    within_two += std::fabs(z) < 2;
+    fourth += z * z * z * z;
+  }
+  EXPECT_NEAR(within_one / 1e5, 0.6827, 0.006);
+  EXPECT_NEAR(within_two / 1e5, 0.9545, 0.004);
+  EXPECT_NEAR(fourth / 1e5, 3, 0.15);
+}
+
+/// Box and Muller make elements in pairs; a slip there would tie neighbours together.
+TEST(Filler, NeighboursAreNotCorrelated) {
+  const Values values = Fill("type: 'gaussian'", {100, 1000});
+  for (size_t lag : {1, 2, 3, 4}) {
+    double sum = 0;
+    for (size_t i = 0; i + lag < values.size(); ++i) sum += static_cast<double>(values[i]) * values[i + lag];
+    EXPECT_NEAR(sum / 1e5, 0, 0.015) << "lag " << lag;
+  }
+  EXPECT_GT(std::set<float>(values.begin(), values.end()).size(), 90000u);
+}
+
+TEST(Filler, SparseGaussianKeepsAFewOfEachOutput) {
+  const Values values = Fill("type: 'gaussian' std: 1 sparse: 10", {100, 500});
+  double kept = 0;
+  for (float value : values) kept += value != 0;
+  EXPECT_NEAR(kept / 50000, 0.1, 0.006);  // Caffe: probability sparse / num_output
+  const Values dense = Fill("type: 'gaussian' std: 1", {100, 500});
+  for (size_t i = 0; i < values.size(); ++i) EXPECT_TRUE(values[i] == 0 || values[i] == dense[i]);
+  EXPECT_EQ(Fill("type: 'gaussian' sparse: 0", {4, 4}), Values(16, 0.0f));
+}
+
+/// Convolution weights [O, C / group, kH, kW]: fan-in C / group * kH * kW, fan-out O * kH * kW.
+TEST(Filler, XavierAndMsraScaleByFan) {
+  const Shape shape = {40, 10, 5, 5};
+  const double fan_in = 250, fan_out = 1000;
+  const auto limit = [&](const std::string& text) {
+    const Values values = Fill(text, shape);
+    return *std::max_element(values.begin(), values.end());
+  };
+  EXPECT_NEAR(limit("type: 'xavier'"), std::sqrt(3 / fan_in), 1e-3);
+  EXPECT_NEAR(limit("type: 'xavier' variance_norm: FAN_OUT"), std::sqrt(3 / fan_out), 1e-3);
+  EXPECT_NEAR(limit("type: 'xavier' variance_norm: AVERAGE"), std::sqrt(3 / 625.0), 1e-3);
+  EXPECT_NEAR(Deviation(Fill("type: 'msra'", shape)), std::sqrt(2 / fan_in), 2e-3);
+  EXPECT_NEAR(Deviation(Fill("type: 'msra' variance_norm: FAN_OUT", shape)), std::sqrt(2 / fan_out), 1e-3);
+  EXPECT_NEAR(Deviation(Fill("type: 'msra' variance_norm: AVERAGE", shape)), std::sqrt(2 / 625.0), 1e-3);
+  EXPECT_NEAR(Mean(Fill("type: 'msra'", shape)), 0, 3e-3);
+}
+
+TEST(Filler, BadOnesAreNamed) {
+  const auto error = [](const std::string& text) {
+    const Status status = CheckFiller(ParseFiller(text), {10, 20}, "layer \"ip\": weight_filler");
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    return status.message();
+  };
+  EXPECT_EQ(error("type: 'bilinear'"),
+            "layer \"ip\": weight_filler: type \"bilinear\" is a Caffe filler that hpnode does not support yet");
+  EXPECT_THAT(error("type: 'glorot'"), HasSubstr("unknown filler type \"glorot\"; known are constant, uniform"));
+  EXPECT_THAT(error("type: 'uniform' min: 2 max: 1"), HasSubstr("min 2 is greater than max 1"));
+  EXPECT_THAT(error("type: 'gaussian' std: -1"), HasSubstr("std -1 is negative"));
+  EXPECT_THAT(error("type: 'gaussian' sparse: 11"), HasSubstr("sparse 11 is not in -1..10"));
+}
+
+}  // namespace
+}  // namespace hp::test

@@ -1,0 +1,69 @@
+#pragma once
+
+#include "layers/layer.h"
+#include "proto/caffe.pb.h"
+#include "test/unit/backend/op_test_util.h"
+
+#include <google/protobuf/text_format.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace hp::test {
+
+inline caffe::LayerParameter ParseLayer(const std::string& text) {
+  caffe::LayerParameter param;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &param)) << text;
+  return param;
+}
+
+/// What Layer::Create says of a prototxt's layer; "" when it takes it.
+inline std::string CreateError(const std::string& text) {
+  const caffe::LayerParameter param = ParseLayer(text);
+  const auto layer = Layer::Create(param);
+  EXPECT_TRUE(layer.ok() || layer.status().code() == StatusCode::kInvalidArgument) << layer.status();
+  return layer.status().message();
+}
+
+/// A layer from its text, with the op that the CPU backend makes for it.
+class LayerUnderTest {
+ public:
+  explicit LayerUnderTest(const std::string& text) : param_(ParseLayer(text)), backend_(MakeCpuBackend()) {
+    auto layer = Layer::Create(param_);
+    EXPECT_TRUE(layer.ok()) << layer.status();
+    if (layer.ok()) layer_ = *std::move(layer);
+    context_.backend = backend_.get();
+    context_.seed = 7;
+  }
+
+  Layer* operator->() const { return layer_.get(); }
+  OpContext& context() { return context_; }
+
+  /// The op for inputs of these layouts. Its outputs must have the shapes that the layer says.
+  Op* MakeOp(const std::vector<TensorDesc>& in) {
+    std::vector<Shape> shapes;
+    for (const TensorDesc& desc : in) shapes.push_back(desc.shape);
+    auto out = layer_->OutputShapes(shapes);
+    auto op = layer_->CreateOp(context_, in);
+    EXPECT_TRUE(out.ok() && op.ok()) << out.status() << op.status();
+    EXPECT_EQ(op.value()->outputs().size(), out->size());
+    for (size_t i = 0; i < out->size(); ++i) EXPECT_EQ(op.value()->outputs()[i].shape, (*out)[i]);
+    ops_.push_back(*std::move(op));
+    return ops_.back().get();
+  }
+
+ private:
+  caffe::LayerParameter param_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Layer> layer_;
+  std::vector<std::unique_ptr<Op>> ops_;
+  OpContext context_;
+};
+
+inline std::string Describe(const TensorDesc& desc) {
+  return "[" + desc.shape.ToString() + "] in blocks of " + std::to_string(desc.channel_block);
+}
+
+}  // namespace hp::test

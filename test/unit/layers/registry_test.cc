@@ -1,0 +1,136 @@
+#include "layers/types.h"
+#include "test/unit/layers/layer_test_util.h"
+
+#include <gmock/gmock.h>
+
+namespace hp::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+TEST(Registry, KnownCaffeTypesThatAreNotSupportedAreNamed) {
+  EXPECT_EQ(CreateError(R"(name: "bn1" type: "BatchNorm" bottom: "a" top: "b")"),
+            "layer \"bn1\": type BatchNorm is a Caffe layer that hpnode does not support yet");
+  for (const char* type : {"Scale", "Deconvolution", "PReLU", "LSTM", "HDF5Data", "EuclideanLoss", "WindowData"}) {
+    EXPECT_THAT(CreateError(std::string("name: \"x\" type: \"") + type + "\""),
+                HasSubstr("is a Caffe layer that hpnode does not support yet"));
+  }
+}
+
+TEST(Registry, UnknownTypesListNearMatches) {
+  EXPECT_EQ(CreateError(R"(name: "r" type: "Relu" bottom: "a" top: "b")"),
+            "layer \"r\": unknown type \"Relu\"; did you mean ReLU?");
+  EXPECT_EQ(CreateError(R"(name: "d" type: "Dropuot" bottom: "a" top: "b")"),
+            "layer \"d\": unknown type \"Dropuot\"; did you mean Dropout?");
+  EXPECT_THAT(CreateError(R"(name: "l" type: "SoftmaxLoss" bottom: "a" top: "b")"), HasSubstr("SoftmaxWithLoss"));
+  const std::string far = CreateError(R"(name: "q" type: "Quantum" bottom: "a" top: "b")");
+  EXPECT_THAT(far, StartsWith("layer \"q\": unknown type \"Quantum\"; known are Accuracy, Concat"));
+}
+
+TEST(Registry, EverySupportedTypeIsOneOfCaffes) {
+  for (const LayerType& type : LayerTypes()) EXPECT_TRUE(IsCaffeLayerType(type.name)) << type.name;
+}
+
+TEST(Registry, EverySupportedTypeCanBeMade) {
+  for (const char* text : {
+           R"(name: "x" type: "Accuracy" bottom: "a" bottom: "l" top: "b" accuracy_param { top_k: 5 })",
+           R"(name: "x" type: "Concat" bottom: "a" bottom: "c" top: "b")",
+           R"(name: "x" type: "Data" top: "a" top: "l" data_param { source: "db" batch_size: 4 prefetch: 2 })",
+           R"(name: "x" type: "Dropout" bottom: "a" top: "a")",
+           R"(name: "x" type: "Eltwise" bottom: "a" bottom: "c" top: "b")",
+           R"(name: "x" type: "Flatten" bottom: "a" top: "b")",
+           R"(name: "x" type: "Input" top: "a" input_param { shape { dim: 1 dim: 2 } })",
+           R"(name: "x" type: "ReLU" bottom: "a" top: "a" relu_param { engine: CUDNN })",
+           R"(name: "x" type: "Sigmoid" bottom: "a" top: "a" sigmoid_param { engine: CAFFE })",
+           R"(name: "x" type: "Softmax" bottom: "a" top: "b" softmax_param { engine: CAFFE })",
+           R"(name: "x" type: "SoftmaxWithLoss" bottom: "a" bottom: "l" top: "loss" softmax_param { axis: 1 })",
+           R"(name: "x" type: "SoftmaxWithLoss" bottom: "a" bottom: "l")",
+           R"(name: "x" type: "Split" bottom: "a" top: "b" top: "c")",
+           R"(name: "x" type: "TanH" bottom: "a" top: "a")",
+       }) {
+    EXPECT_EQ(CreateError(text), "") << text;
+  }
+}
+
+TEST(Registry, EveryLayerNeedsAName) {
+  EXPECT_EQ(CreateError(R"(type: "ReLU" bottom: "a" top: "b")"), "a layer of type \"ReLU\" has no name");
+}
+
+TEST(Registry, BottomsAndTopsAreCounted) {
+  EXPECT_EQ(CreateError(R"(name: "r" type: "ReLU" bottom: "a" bottom: "b" top: "c")"),
+            "layer \"r\": has 2 bottoms; ReLU takes 1");
+  EXPECT_EQ(CreateError(R"(name: "e" type: "Eltwise" bottom: "a" top: "c")"),
+            "layer \"e\": has 1 bottoms; Eltwise takes at least 2");
+  EXPECT_EQ(CreateError(R"(name: "r" type: "ReLU" bottom: "a")"), "layer \"r\": has 0 tops; ReLU takes 1");
+  EXPECT_EQ(CreateError(R"(name: "l" type: "SoftmaxWithLoss" bottom: "a" bottom: "b" top: "c" top: "d" top: "e")"),
+            "layer \"l\": has 3 tops; SoftmaxWithLoss takes 0 to 2");
+}
+
+TEST(Registry, WhatIsKnownButNotSupportedIsRefusedByName) {
+  const std::string relu = R"(name: "r" type: "ReLU" bottom: "a" top: "b" )";
+  EXPECT_THAT(CreateError(relu + "propagate_down: false"), HasSubstr("propagate_down is not supported"));
+  EXPECT_THAT(CreateError(relu + "blobs { }"), HasSubstr("blobs inside a net definition"));
+  EXPECT_THAT(CreateError(relu + "param { lr_mult: 1 }"), HasSubstr("1 param entries; ReLU has 0 learnable blobs"));
+  EXPECT_EQ(CreateError(relu + "pooling_param { kernel_size: 2 }"),
+            "layer \"r\": pooling_param does not belong to a layer of type ReLU");
+  EXPECT_THAT(CreateError(relu + "relu_param { negative_slope: -0.1 }"), HasSubstr("negative_slope -0.1"));
+}
+
+TEST(Registry, LossWeightsBelongToTheFirstTopOfALoss) {
+  const std::string relu = R"(name: "r" type: "ReLU" bottom: "a" top: "b" )";
+  EXPECT_THAT(CreateError(relu + "loss_weight: 1"), HasSubstr("only the first top of a loss layer"));
+  EXPECT_EQ(CreateError(relu + "loss_weight: 0"), "");
+  const std::string loss = R"(name: "l" type: "SoftmaxWithLoss" bottom: "a" bottom: "b" top: "c" top: "d" )";
+  EXPECT_THAT(CreateError(loss + "loss_weight: 1"), HasSubstr("has 2 tops but 1 loss_weight values"));
+  EXPECT_THAT(CreateError(loss + "loss_weight: 1 loss_weight: 1"), HasSubstr("not top 1"));
+  EXPECT_EQ(CreateError(loss + "loss_weight: 0.3 loss_weight: 0"), "");
+}
+
+TEST(Registry, OnlyLayersThatCanWorkInPlace) {
+  EXPECT_EQ(CreateError(R"(name: "s" type: "Softmax" bottom: "a" top: "a")"),
+            "layer \"s\": bottom and top are both \"a\", but Softmax cannot work in place");
+  EXPECT_THAT(CreateError(R"(name: "e" type: "Eltwise" bottom: "a" bottom: "b" top: "b")"), HasSubstr("in place"));
+}
+
+TEST(Registry, LayersRefuseTheirOwnFieldsByName) {
+  const std::string dropout = R"(name: "d" type: "Dropout" bottom: "a" top: "b" )";
+  EXPECT_THAT(CreateError(dropout + "dropout_param { scale_train: false }"), HasSubstr("scale_train: false"));
+  EXPECT_THAT(CreateError(dropout + "dropout_param { dropout_ratio: 1 }"), HasSubstr("dropout_ratio 1 is not in"));
+  const std::string accuracy = R"(name: "a" type: "Accuracy" bottom: "x" bottom: "l" top: "t" )";
+  EXPECT_THAT(CreateError(accuracy + "top: \"per_class\""), HasSubstr("accuracy of each class"));
+  EXPECT_THAT(CreateError(accuracy + "accuracy_param { top_k: 0 }"), HasSubstr("top_k must be 1 or more"));
+  const std::string concat = R"(name: "c" type: "Concat" bottom: "x" bottom: "y" top: "t" )";
+  EXPECT_THAT(CreateError(concat + "concat_param { axis: 1 concat_dim: 1 }"), HasSubstr("both axis and concat_dim"));
+  const std::string eltwise = R"(name: "e" type: "Eltwise" bottom: "x" bottom: "y" top: "t" )";
+  EXPECT_THAT(CreateError(eltwise + "eltwise_param { coeff: 1 }"), HasSubstr("1 coeff values for 2 bottoms"));
+  EXPECT_THAT(CreateError(eltwise + "eltwise_param { operation: MAX coeff: 1 coeff: 2 }"), HasSubstr("SUM alone"));
+  EXPECT_THAT(CreateError(eltwise + "eltwise_param { operation: PROD stable_prod_grad: false }"),
+              HasSubstr("stable_prod_grad: false"));
+  EXPECT_THAT(CreateError(R"(name: "i" type: "Input" top: "a" top: "b" top: "c" input_param { shape { dim: 1 }
+                             shape { dim: 2 } })"),
+              HasSubstr("has 3 tops and 2 input_param shapes"));
+  EXPECT_THAT(CreateError(R"(name: "i" type: "Input" top: "a" input_param { shape { dim: 1 dim: 0 } })"),
+              HasSubstr("input shape [1 0]"));
+}
+
+TEST(Registry, DataRefusesItsOwnFieldsByName) {
+  const auto data = [](const std::string& more, const std::string& transform = "") {
+    return CreateError(R"(name: "data" type: "Data" top: "x" top: "l" data_param { source: "db" batch_size: 8 )" +
+                       more + " } " + transform);
+  };
+  EXPECT_EQ(data(""), "");
+  EXPECT_THAT(data("rand_skip: 3"), HasSubstr("rand_skip"));
+  EXPECT_THAT(data("force_encoded_color: true"), HasSubstr("force_encoded_color"));
+  EXPECT_THAT(data("scale: 0.5"), HasSubstr("write transform_param { scale }"));
+  EXPECT_THAT(data("mirror: true"), HasSubstr("write transform_param { mirror }"));
+  EXPECT_THAT(data("", R"(transform_param { mean_file: "m" mean_value: 1 })"),
+              HasSubstr("both mean_file and mean_value"));
+  EXPECT_THAT(data("", "transform_param { force_gray: true }"), HasSubstr("force_gray"));
+  EXPECT_THAT(CreateError(R"(name: "data" type: "Data" top: "x" data_param { batch_size: 8 })"), HasSubstr("source"));
+  EXPECT_THAT(CreateError(R"(name: "data" type: "Data" top: "x" data_param { source: "db" })"),
+              HasSubstr("batch_size"));
+}
+
+}  // namespace
+}  // namespace hp::test

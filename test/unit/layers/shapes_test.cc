@@ -1,0 +1,136 @@
+#include "layers/data.h"
+#include "test/unit/layers/layer_test_util.h"
+
+#include <gmock/gmock.h>
+
+namespace hp::test {
+namespace {
+
+using testing::HasSubstr;
+
+std::vector<Shape> Shapes(const LayerUnderTest& layer, const std::vector<Shape>& in) {
+  const auto out = layer->OutputShapes(in);
+  EXPECT_TRUE(out.ok()) << out.status();
+  return out.ok() ? *out : std::vector<Shape>();
+}
+
+std::string ShapeError(const LayerUnderTest& layer, const std::vector<Shape>& in) {
+  const auto out = layer->OutputShapes(in);
+  EXPECT_FALSE(out.ok());
+  return out.status().message();
+}
+
+TEST(Shapes, ElementwiseLayersKeepTheirInputs) {
+  for (const char* type : {"ReLU", "Sigmoid", "TanH", "Dropout"}) {
+    const LayerUnderTest layer(std::string("name: \"x\" bottom: \"a\" top: \"a\" type: \"") + type + "\"");
+    EXPECT_EQ(Shapes(layer, {{4, 3, 2, 2}}), (std::vector<Shape>{{4, 3, 2, 2}}));
+    EXPECT_EQ(layer->channel_use(), ChannelUse::kElementwise);
+    EXPECT_TRUE(layer->allows_in_place());
+    EXPECT_FALSE(layer->reads_labels());
+    EXPECT_EQ(layer->loss_weight(0), 0);
+  }
+}
+
+TEST(Shapes, Flatten) {
+  const LayerUnderTest all(R"(name: "f" type: "Flatten" bottom: "a" top: "b")");
+  EXPECT_EQ(Shapes(all, {{4, 3, 2, 5}}), (std::vector<Shape>{{4, 30}}));
+  const LayerUnderTest middle(
+      R"(name: "f" type: "Flatten" bottom: "a" top: "b" flatten_param { axis: 1 end_axis: -2 })");
+  EXPECT_EQ(Shapes(middle, {{4, 3, 2, 5}}), (std::vector<Shape>{{4, 6, 5}}));
+  const LayerUnderTest rows(R"(name: "f" type: "Flatten" bottom: "a" top: "b" flatten_param { axis: 0 })");
+  EXPECT_THAT(ShapeError(rows, {{4, 3, 2, 5}}), HasSubstr("flatten_param { axis: 0 end_axis: -1 }"));
+}
+
+TEST(Shapes, Concat) {
+  const std::string text = R"(name: "c" type: "Concat" bottom: "a" bottom: "b" top: "t" )";
+  EXPECT_EQ(Shapes(LayerUnderTest(text), {{4, 3, 2, 5}, {4, 8, 2, 5}}), (std::vector<Shape>{{4, 11, 2, 5}}));
+  EXPECT_EQ(Shapes(LayerUnderTest(text + "concat_param { axis: -1 }"), {{4, 3, 2, 5}, {4, 3, 2, 1}}),
+            (std::vector<Shape>{{4, 3, 2, 6}}));
+  EXPECT_EQ(Shapes(LayerUnderTest(text + "concat_param { concat_dim: 2 }"), {{4, 3, 2, 5}, {4, 3, 3, 5}}),
+            (std::vector<Shape>{{4, 3, 5, 5}}));
+  EXPECT_EQ(ShapeError(LayerUnderTest(text), {{4, 3, 2, 5}, {4, 8, 3, 5}}),
+            "layer \"c\": bottom 1 has shape [4 8 3 5], bottom 0 [4 3 2 5]; only axis 1 may differ");
+  EXPECT_THAT(ShapeError(LayerUnderTest(text + "concat_param { axis: 0 }"), {{4, 3}, {4, 3}}), HasSubstr("the rows"));
+  EXPECT_THAT(ShapeError(LayerUnderTest(text + "concat_param { axis: 4 }"), {{4, 3}, {4, 3}}), HasSubstr("axis 4"));
+}
+
+TEST(Shapes, EltwiseAndSplit) {
+  const LayerUnderTest sum(R"(name: "e" type: "Eltwise" bottom: "a" bottom: "b" top: "t")");
+  EXPECT_EQ(Shapes(sum, {{4, 3}, {4, 3}}), (std::vector<Shape>{{4, 3}}));
+  EXPECT_EQ(ShapeError(sum, {{4, 3}, {4, 2}}),
+            "layer \"e\": bottom 1 has shape [4 2], bottom 0 [4 3]; they must be equal");
+  const LayerUnderTest split(R"(name: "s" type: "Split" bottom: "a" top: "t" top: "u" top: "v")");
+  EXPECT_EQ(Shapes(split, {{4, 3}}), (std::vector<Shape>(3, {4, 3})));
+}
+
+TEST(Shapes, SoftmaxRefusesTheRows) {
+  const LayerUnderTest rows(R"(name: "s" type: "Softmax" bottom: "a" top: "b" softmax_param { axis: 0 })");
+  EXPECT_THAT(ShapeError(rows, {{4, 3}}), HasSubstr("softmax_param { axis: 0 } does not fit bottom shape [4 3]"));
+  const LayerUnderTest last(R"(name: "s" type: "Softmax" bottom: "a" top: "b" softmax_param { axis: -1 })");
+  EXPECT_EQ(Shapes(last, {{4, 3, 2}}), (std::vector<Shape>{{4, 3, 2}}));
+}
+
+TEST(Shapes, LossAndAccuracy) {
+  const std::string loss = R"(name: "l" type: "SoftmaxWithLoss" bottom: "a" bottom: "b" top: "t" )";
+  const LayerUnderTest plain(loss);
+  EXPECT_EQ(Shapes(plain, {{4, 10}, {4}}), (std::vector<Shape>{{1}}));
+  EXPECT_EQ(Shapes(plain, {{4, 10, 1, 1}, {4, 1, 1, 1}}), (std::vector<Shape>{{1}}));
+  EXPECT_TRUE(plain->reads_labels() && plain->is_statistic());
+  EXPECT_FALSE(plain->needs_batch_labels());
+  EXPECT_EQ(plain->loss_weight(0), 1);
+  EXPECT_EQ(ShapeError(plain, {{4, 10}, {5}}),
+            "layer \"l\": labels have shape [5]; wanted one for each of the 4 rows of [4 10]");
+  EXPECT_THAT(ShapeError(plain, {{4, 10, 2, 2}, {4, 1, 2, 2}}), HasSubstr("a label for each pixel is not supported"));
+  EXPECT_THAT(ShapeError(LayerUnderTest(loss + "softmax_param { axis: 2 }"), {{4, 10, 1}, {4}}), HasSubstr("axis 2"));
+  const LayerUnderTest two(loss + "top: \"p\" loss_weight: 0.5 loss_weight: 0");
+  EXPECT_EQ(Shapes(two, {{4, 10}, {4}}), (std::vector<Shape>{{1}, {4, 10}}));
+  EXPECT_EQ(two->loss_weight(0), 0.5f);
+  EXPECT_EQ(two->loss_weight(1), 0);
+
+  const LayerUnderTest top5(
+      R"(name: "a" type: "Accuracy" bottom: "a" bottom: "b" top: "t" accuracy_param { top_k: 5 })");
+  EXPECT_EQ(Shapes(top5, {{4, 10}, {4}}), (std::vector<Shape>{{1}}));
+  EXPECT_TRUE(top5->reads_labels() && top5->is_statistic());
+  EXPECT_EQ(top5->loss_weight(0), 0);
+  EXPECT_THAT(ShapeError(top5, {{4, 3}, {4}}), HasSubstr("top_k 5 is more than the 3 classes"));
+}
+
+TEST(Shapes, WhoCountsIgnoredLabelsNeedsTheBatchsLabels) {
+  const auto needs = [](const std::string& loss_param) {
+    const LayerUnderTest layer(R"(name: "l" type: "SoftmaxWithLoss" bottom: "a" bottom: "b" top: "t" loss_param { )" +
+                               loss_param + " }");
+    return layer->needs_batch_labels();
+  };
+  EXPECT_TRUE(needs("ignore_label: -1"));
+  EXPECT_TRUE(needs("ignore_label: -1 normalize: true"));
+  EXPECT_FALSE(needs("ignore_label: -1 normalize: false"));  // the old name of BATCH_SIZE
+  EXPECT_FALSE(needs("ignore_label: -1 normalization: FULL"));
+  EXPECT_FALSE(needs("normalization: VALID"));
+  const LayerUnderTest accuracy(
+      R"(name: "a" type: "Accuracy" bottom: "a" bottom: "b" top: "t" accuracy_param { ignore_label: 3 })");
+  EXPECT_TRUE(accuracy->needs_batch_labels());
+}
+
+TEST(Shapes, Input) {
+  const LayerUnderTest one(R"(name: "i" type: "Input" top: "a" top: "b" input_param { shape { dim: 2 dim: 3 } })");
+  EXPECT_EQ(Shapes(one, {}), (std::vector<Shape>{{2, 3}, {2, 3}}));
+  EXPECT_EQ(one->CreateOp({}, {})->get(), nullptr);
+}
+
+TEST(Shapes, Data) {
+  const std::string text = R"(name: "d" type: "Data" top: "x" top: "l" data_param { source: "db" batch_size: 8 } )";
+  const LayerUnderTest plain(text);
+  EXPECT_EQ(Shapes(plain, {{8, 3, 32, 40}}), (std::vector<Shape>{{8, 3, 32, 40}, {8}}));
+  const auto& data = dynamic_cast<const DataLayer&>(*plain.operator->());
+  EXPECT_EQ(data.batch_size(), 8);
+  EXPECT_EQ(data.data().source(), "db");
+  EXPECT_TRUE(data.has_labels());
+  EXPECT_EQ(plain->CreateOp({}, {})->get(), nullptr);
+  const LayerUnderTest crop(text + "transform_param { crop_size: 28 mean_value: 1 mean_value: 2 mean_value: 3 }");
+  EXPECT_EQ(Shapes(crop, {{8, 3, 32, 40}}), (std::vector<Shape>{{8, 3, 28, 28}, {8}}));
+  EXPECT_THAT(ShapeError(crop, {{8, 3, 20, 40}}), HasSubstr("crop_size 28 does not fit records of 20 x 40 pixels"));
+  EXPECT_THAT(ShapeError(crop, {{8, 1, 32, 40}}), HasSubstr("3 mean_value entries for records of 1 channels"));
+}
+
+}  // namespace
+}  // namespace hp::test
