@@ -1,17 +1,17 @@
+// What every transport promises while nothing fails.
 #include "test/contract/fixtures.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <future>
 #include <thread>
 
 namespace hp {
 namespace {
 
 using testing::HasSubstr;
-
-constexpr PlaceTag kTag{.msg_id = 0x1234'5678'9ABC, .port = 3};
 
 class ContractTest : public TransportTest {
  protected:
@@ -35,12 +35,12 @@ TEST_P(ContractTest, WritesArriveInTheirPlaces) {
     places.emplace_back(bytes + 2, std::byte{0x55});
   }
   for (size_t i = 0; i < std::size(sizes); ++i) {
-    const PlaceTag tag{.msg_id = i, .port = 9};
+    const PlaceTag tag{.msg_id = 0x123456789A00 + i, .port = 9};
     Transfer(0, 1, tag, sources[i], std::span(places[i]).subspan(1, sizes[i]));
   }
   for (size_t i = 0; i < std::size(sizes); ++i) {
     SCOPED_TRACE(sizes[i]);
-    const PlaceTag tag{.msg_id = i, .port = 9};
+    const PlaceTag tag{.msg_id = 0x123456789A00 + i, .port = 9};
     EXPECT_TRUE(node(1).Get(Event::kGrantEnded, tag).status.ok());
     EXPECT_TRUE(node(0).Get(Event::kWriteEnded, tag).status.ok());
     EXPECT_TRUE(std::equal(sources[i].begin(), sources[i].end(), places[i].begin() + 1));
@@ -51,16 +51,250 @@ TEST_P(ContractTest, WritesArriveInTheirPlaces) {
   EXPECT_EQ(node(0).events(Event::kWriteEnded).size(), std::size(sizes));
 }
 
-TEST_P(ContractTest, MessagesArriveInOrder) {
+TEST_P(ContractTest, MessagesOfAllSizesArriveInOrder) {
   StartNodes(2);
-  for (int i = 0; i < 200; ++i) ASSERT_TRUE(node(0)->Send(1, i, AsBytes("body " + std::to_string(i))).ok());
-  node(1).Await(Event::kMessage, 200);
-  const std::vector<Event> messages = node(1).events(Event::kMessage);
-  for (int i = 0; i < 200; ++i) {
-    EXPECT_EQ(messages[i].type, static_cast<uint32_t>(i));
-    EXPECT_EQ(messages[i].body, "body " + std::to_string(i));
-    EXPECT_EQ(messages[i].peer, 0);
+  const size_t sizes[] = {0, 1, 100, 4000, 262144, 262145, kMaxMessageBytes};
+  std::vector<std::string> bodies;
+  for (int i = 0; i < 210; ++i) {
+    const std::vector<std::byte> bytes = Pattern(i % 30 == 0 ? sizes[i / 30] : i, i);
+    bodies.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    ASSERT_TRUE(node(0)->Send(1, i, AsBytes(bodies.back())).ok());
   }
+  node(1).Await(Event::kMessage, bodies.size());
+  const std::vector<Event> messages = node(1).events(Event::kMessage);
+  for (size_t i = 0; i < bodies.size(); ++i) {
+    EXPECT_EQ(messages[i].type, i);
+    EXPECT_EQ(messages[i].peer, 0);
+    EXPECT_TRUE(messages[i].body == bodies[i]) << "message " << i;
+  }
+  const std::string too_long(kMaxMessageBytes + 1, 'x');
+  EXPECT_EQ(node(0)->Send(1, 0, AsBytes(too_long)).code(), StatusCode::kInvalidArgument);
+}
+
+TEST_P(ContractTest, AGrantIsUsedOnceAndAsGranted) {
+  StartNodes(2);
+  const PlaceTag tag{.msg_id = 5, .port = 1}, other{.msg_id = 5, .port = 2};
+  std::vector<std::byte> place(100);
+  const std::vector<std::byte> source = Pattern(101, 1);
+  ASSERT_TRUE(node(1)->Grant(0, tag, place).ok());
+  const RemoteGrant grant = node(0).Get(Event::kGranted, tag).grant;
+  const auto write = [&](const PlaceTag& to, RemoteGrant with, size_t bytes) {
+    return node(0)->Write(1, to, with, std::span(source).first(bytes)).code();
+  };
+  EXPECT_EQ(write(tag, grant, 99), StatusCode::kInvalidArgument);
+  EXPECT_EQ(write(tag, grant, 101), StatusCode::kInvalidArgument);
+  EXPECT_EQ(write(other, grant, 100), StatusCode::kInvalidArgument);
+  EXPECT_EQ(write(tag, {grant.index, grant.generation + 1}, 100), StatusCode::kInvalidArgument);
+  EXPECT_EQ(write(tag, {grant.index + 1, grant.generation}, 100), StatusCode::kInvalidArgument);
+  EXPECT_EQ(write(tag, grant, 100), StatusCode::kOk);
+  EXPECT_EQ(write(tag, grant, 100), StatusCode::kInvalidArgument);
+  EXPECT_EQ(node(0)->CancelGrant(1, grant).code(), StatusCode::kInvalidArgument);
+  EXPECT_TRUE(node(1).Get(Event::kGrantEnded, tag).status.ok());
+  EXPECT_TRUE(std::equal(place.begin(), place.end(), source.begin()));
+  // A refused post leaves nothing behind.
+  ASSERT_TRUE(node(0)->Send(1, 0, {}).ok());
+  node(1).Await(Event::kMessage);
+  EXPECT_EQ(node(1).events(Event::kGrantEnded).size(), 1u);
+  node(0).Await(Event::kWriteEnded);
+  EXPECT_EQ(node(0).events(Event::kWriteEnded).size(), 1u);
+}
+
+TEST_P(ContractTest, ACancelledGrantEndsWithoutBytes) {
+  StartNodes(2);
+  std::vector<std::byte> place(100, std::byte{7});
+  for (uint64_t id = 0; id < 20; ++id) {
+    const PlaceTag tag{.msg_id = id};
+    ASSERT_TRUE(node(1)->Grant(0, tag, place).ok());
+    ASSERT_TRUE(node(0)->CancelGrant(1, node(0).Get(Event::kGranted, tag).grant).ok());
+    EXPECT_EQ(node(1).Get(Event::kGrantEnded, tag).status.code(), StatusCode::kCancelled);
+  }
+  EXPECT_EQ(place, std::vector<std::byte>(100, std::byte{7}));
+  EXPECT_EQ(node(1).events(Event::kGrantEnded).size(), 20u);
+  EXPECT_TRUE(node(0).events(Event::kWriteEnded).empty());
+}
+
+TEST_P(ContractTest, UnknownPeersAreNotConnected) {
+  StartNodes(2);
+  std::vector<std::byte> bytes(10);
+  for (Rank peer : {2, -1, kFirstClientRank}) {
+    EXPECT_EQ(node(0)->Send(peer, 0, bytes).code(), StatusCode::kUnavailable);
+    EXPECT_EQ(node(0)->Grant(peer, {}, bytes).code(), StatusCode::kUnavailable);
+    EXPECT_EQ(node(0)->Write(peer, {}, {}, bytes).code(), StatusCode::kUnavailable);
+    EXPECT_EQ(node(0)->CancelGrant(peer, {}).code(), StatusCode::kUnavailable);
+    EXPECT_EQ(node(0)->LastHeardNs(peer), 0);
+    node(0)->Shutdown(peer);
+  }
+}
+
+// The receiver is held up until more is queued than any kernel buffers, and a message after it.
+TEST_P(ContractTest, ControlPassesBulk) {
+  MakeNodes({.size = 2});
+  std::promise<void> release;
+  node(1).reaction = [future = release.get_future().share()](const Event& event) {
+    if (event.kind == Event::kMessage && event.type == 1) future.wait();
+  };
+  for (auto& each : nodes_) each->Start();
+  AwaitMesh();
+  constexpr size_t kBytes = 8 << 20, kWrites = 10;
+  const std::vector<std::byte> source = Pattern(kBytes, 3);
+  std::vector<std::vector<std::byte>> places(kWrites, std::vector<std::byte>(kBytes));
+  for (uint64_t id = 0; id < kWrites; ++id) ASSERT_TRUE(node(1)->Grant(0, {.msg_id = id}, places[id]).ok());
+  node(0).Await(Event::kGranted, kWrites);
+  ASSERT_TRUE(node(0)->Send(1, 1, {}).ok());
+  node(1).Await(Event::kMessage);
+  for (const Event& granted : node(0).events(Event::kGranted)) {
+    ASSERT_TRUE(node(0)->Write(1, granted.tag, granted.grant, source).ok());
+  }
+  ASSERT_TRUE(node(0)->Send(1, 2, {}).ok());
+  release.set_value();
+  node(1).Await(Event::kGrantEnded, kWrites);
+  size_t before = 0;
+  for (const Event& event : node(1).events()) {
+    if (event.kind == Event::kMessage && event.type == 2) break;
+    before += event.kind == Event::kGrantEnded;
+  }
+  EXPECT_LT(before, kWrites);
+  for (const auto& place : places) EXPECT_TRUE(place == source);
+}
+
+// Three nodes, four threads each: every thread grants places to both other nodes and sends; every grant is answered
+// from the handler by a write.
+TEST_P(ContractTest, ManyThreadsPostAtOnce) {
+  constexpr int kNodes = 3, kThreads = 4, kRounds = 40;
+  constexpr size_t kSizes[] = {16, 1000, 70'000, 300'000};
+  MakeNodes({.size = kNodes});
+  const std::vector<std::byte> source = Pattern(kSizes[3], 11);
+  std::atomic<int> failures = 0;
+  for (auto& each : nodes_) {
+    each->reaction = [&, self = each.get()](const Event& event) {
+      if (event.kind != Event::kGranted) return;
+      const Status status = (*self)->Write(event.peer, event.tag, event.grant, std::span(source).first(event.bytes));
+      if (!status.ok()) ++failures;
+    };
+    each->Start();
+  }
+  AwaitMesh();
+  std::vector<std::vector<std::byte>> places(kNodes * kThreads * kRounds * kNodes);
+  std::vector<std::thread> threads;
+  for (Rank rank = 0; rank < kNodes; ++rank) {
+    for (int thread = 0; thread < kThreads; ++thread) {
+      threads.emplace_back([&, rank, thread] {
+        for (int round = 0; round < kRounds; ++round) {
+          for (Rank peer = 0; peer < kNodes; ++peer) {
+            if (peer == rank) continue;
+            const uint64_t id = ((rank * kThreads + thread) * kRounds + round) * kNodes + peer;
+            places[id].resize(kSizes[(round + thread) % std::size(kSizes)]);
+            if (!node(rank)->Grant(peer, {.msg_id = id}, places[id]).ok()) ++failures;
+            const std::string body = std::to_string(round);
+            if (!node(rank)->Send(peer, thread, AsBytes(body)).ok()) ++failures;
+          }
+        }
+      });
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
+  constexpr size_t kEach = (kNodes - 1) * kThreads * kRounds;
+  for (auto& each : nodes_) {
+    each->Await(Event::kGrantEnded, kEach);
+    each->Await(Event::kWriteEnded, kEach);
+    each->Await(Event::kMessage, kEach);
+  }
+  EXPECT_EQ(failures, 0);
+  for (auto& each : nodes_) {
+    EXPECT_EQ(each->events(Event::kGrantEnded).size(), kEach);
+    EXPECT_EQ(each->events(Event::kWriteEnded).size(), kEach);
+    for (const Event& event : each->events(Event::kGrantEnded)) EXPECT_TRUE(event.status.ok()) << event.status;
+    std::map<std::pair<Rank, uint32_t>, int> next;  // by peer and thread
+    for (const Event& event : each->events(Event::kMessage)) {
+      EXPECT_EQ(event.body, std::to_string(next[{event.peer, event.type}]++));
+    }
+  }
+  for (const auto& place : places) EXPECT_TRUE(std::equal(place.begin(), place.end(), source.begin()));
+}
+
+TEST_P(ContractTest, ShutdownSendsWhatIsQueuedAndEndsInOrder) {
+  StartNodes(2);
+  constexpr size_t kBytes = 5'000'000;
+  const PlaceTag tag{.msg_id = 1}, unused{.msg_id = 2}, back{.msg_id = 3};
+  const std::vector<std::byte> source = Pattern(kBytes, 1);
+  std::vector<std::byte> place(kBytes), unused_place(10), back_place(kBytes);
+  ASSERT_TRUE(node(0)->Grant(1, unused, unused_place).ok());
+  ASSERT_TRUE(node(0)->Grant(1, back, back_place).ok());
+  Transfer(0, 1, tag, source, place);
+  ASSERT_TRUE(node(0)->Send(1, 4, {}).ok());
+  node(0)->Shutdown(1);
+  EXPECT_EQ(node(0)->Send(1, 5, {}).code(), StatusCode::kUnavailable);
+  EXPECT_EQ(node(0)->Grant(1, {.msg_id = 9}, unused_place).code(), StatusCode::kUnavailable);
+  EXPECT_TRUE(node(1).Get(Event::kGrantEnded, tag).status.ok());
+  EXPECT_TRUE(place == source);
+  node(1).Await(Event::kMessage);
+
+  // The other direction goes on.
+  const RemoteGrant grant = node(1).Get(Event::kGranted, back).grant;
+  ASSERT_TRUE(node(1)->Write(0, back, grant, source).ok());
+  ASSERT_TRUE(node(1)->Send(0, 6, {}).ok());
+  node(0).Await(Event::kMessage);
+  EXPECT_TRUE(node(0).events(Event::kClosed).empty());
+  EXPECT_TRUE(node(1).events(Event::kClosed).empty());
+  node(1)->Shutdown(0);
+  for (Rank rank : {0, 1}) {
+    node(rank).Await(Event::kClosed);
+    const Event last = node(rank).events().back();
+    EXPECT_EQ(last.kind, Event::kClosed);
+    EXPECT_EQ(last.status.code(), StatusCode::kCancelled) << last.status;
+  }
+  EXPECT_TRUE(node(0).Get(Event::kGrantEnded, back).status.ok());
+  EXPECT_TRUE(back_place == source);
+  EXPECT_EQ(node(0).Get(Event::kGrantEnded, unused).status.code(), StatusCode::kCancelled);
+  EXPECT_EQ(node(1)->Send(0, 7, {}).code(), StatusCode::kUnavailable);
+}
+
+TEST_P(ContractTest, ClientsComeAndGo) {
+  StartNodes(2);
+  for (int i = 0; i < 3; ++i) {
+    TestNode client(world_->CreateClient(1), "job", -1), other(world_->CreateClient(1), "job", -1);
+    for (TestNode* each : {&client, &other}) {
+      each->Start();
+      each->AwaitFrom(Event::kConnected, 1);
+    }
+    node(1).Await([](const Event& event) { return event.kind == Event::kConnected && event.peer >= kFirstClientRank; },
+                  2 * (i + 1));
+    const std::vector<Event> connected = node(1).events(Event::kConnected);
+    const Rank rank = connected[connected.size() - 2].peer;
+    EXPECT_EQ(rank, kFirstClientRank + 2 * i);
+    std::vector<std::byte> place(1'000'000);
+    const PlaceTag tag{.msg_id = static_cast<uint64_t>(i)};
+    ASSERT_TRUE(client->Grant(1, tag, place).ok());
+    const Event granted = node(1).Get(Event::kGranted, tag);
+    const std::vector<std::byte> source = Pattern(place.size(), i);
+    ASSERT_TRUE(node(1)->Write(granted.peer, tag, granted.grant, source).ok());
+    EXPECT_TRUE(client.Get(Event::kGrantEnded, tag).status.ok());
+    EXPECT_TRUE(place == source);
+    node(1).Get(Event::kWriteEnded, tag);  // the source goes away
+    client->Shutdown(1);                   // one in order, the other just goes
+    client.Await(Event::kClosed);
+    EXPECT_EQ(client.events(Event::kClosed)[0].status.code(), StatusCode::kCancelled);
+  }
+  node(1).Await(Event::kClosed, 6);
+  size_t in_order = 0;
+  for (const Event& event : node(1).events(Event::kClosed)) {
+    EXPECT_GE(event.peer, kFirstClientRank);
+    in_order += event.status.code() == StatusCode::kCancelled;
+  }
+  EXPECT_EQ(in_order, 3u);
+  ASSERT_TRUE(node(0)->Send(1, 3, {}).ok());
+  node(1).Await(Event::kMessage);
+}
+
+TEST_P(ContractTest, LastHeardIsTheTransportsClock) {
+  FakeClock clock;
+  clock.Advance(1000);
+  StartNodes({.size = 2, .clock = &clock});
+  clock.Advance(50);
+  ASSERT_TRUE(node(0)->Send(1, 0, {}).ok());
+  node(1).Await(Event::kMessage);
+  EXPECT_EQ(node(1)->LastHeardNs(0), 1050);
+  EXPECT_EQ(node(0)->LastHeardNs(1), 1000);
 }
 
 INSTANTIATE_TEST_SUITE_P(Transports, ContractTest, testing::ValuesIn(AllTransports()),

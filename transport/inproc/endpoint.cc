@@ -39,7 +39,7 @@ void InprocEndpoint::Deliver(Lane lane, Mailbox::Event event) {
     if (lane != Lane::kControl) due_ns = bulk_due_ns_ = std::max(due_ns, bulk_due_ns_);
     if (lane != Lane::kBulk) due_ns = control_due_ns_ = std::max(due_ns, control_due_ns_);
   }
-  mailbox_->Post(due_ns, std::move(run));
+  mailbox_->Post(due_ns, lane != Lane::kControl, std::move(run));
 }
 
 Status InprocEndpoint::Grant(const PlaceTag& tag, std::span<std::byte> place) {
@@ -103,7 +103,7 @@ void InprocEndpoint::Shutdown() {
   InprocEndpoint* to = other();
   to->Deliver(Lane::kBoth, [to] { to->OnEnd(); });
   // The other side may have ended long ago; what closes us runs on our progress thread.
-  mailbox_->Post(0, [this, link = link_->shared_from_this()] { CloseIfEnded(); });
+  mailbox_->Post(0, false, [this, link = link_->shared_from_this()] { CloseIfEnded(); });
 }
 
 void InprocEndpoint::Open(Rank peer, TransportHandler* handler) {

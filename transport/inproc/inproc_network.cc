@@ -53,7 +53,7 @@ void InprocNetwork::Cut(Rank a, Rank b) {
   MutexLock lock(&hub_->mutex);
   const auto node = hub_->nodes.find(a);
   if (node == hub_->nodes.end()) return;
-  node->second.mailbox->Post(0, [transport = node->second.transport, b] { transport->Cut(b); });
+  node->second.mailbox->Post(0, false, [transport = node->second.transport, b] { transport->Cut(b); });
 }
 
 }  // namespace hp

@@ -21,7 +21,8 @@ Status InprocTransport::Start(TransportHandler* handler, HandshakePolicy* policy
   policy_ = policy;
   const InprocOptions& options = hub_->options;
   if (!self_.client && options.world_size > 0) {
-    self_.mailbox->Post(Clock::Real()->NowNs() + options.connect_deadline_ms * kNsPerMs, [this] { ReportMissing(); });
+    self_.mailbox->Post(Clock::Real()->NowNs() + options.connect_deadline_ms * kNsPerMs, false,
+                        [this] { ReportMissing(); });
   }
   MutexLock lock(&hub_->mutex);
   if (hub_->nodes.count(self_.rank) && !self_.client) {
@@ -29,7 +30,7 @@ Status InprocTransport::Start(TransportHandler* handler, HandshakePolicy* policy
   }
   // As over TCP, the higher rank connects to the lower; clients connect to their node.
   const auto dial = [](const InprocAddress& from, const InprocAddress& to) {
-    from.mailbox->Post(0, [dialer = from.transport, to] { dialer->Dial(to); });
+    from.mailbox->Post(0, false, [dialer = from.transport, to] { dialer->Dial(to); });
   };
   if (self_.client) {
     const auto server = hub_->nodes.find(self_.rank);

@@ -6,10 +6,10 @@
 
 namespace hp {
 
-void Mailbox::Post(int64_t due_ns, Event event) {
+void Mailbox::Post(int64_t due_ns, bool bulk, Event event) {
   MutexLock lock(&mutex_);
   if (closed_) return;
-  queue_.push({due_ns, sequence_++, std::move(event)});
+  queue_.push({due_ns, bulk, sequence_++, std::move(event)});
   changed_.Signal();
 }
 
