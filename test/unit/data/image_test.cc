@@ -1,0 +1,82 @@
+#include "data/image.h"
+
+#include "data_test_util.h"
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace hp {
+namespace {
+
+using testing::HasSubstr;
+
+Image Noise(int height, int width, int channels) {
+  const std::string bytes = NoiseBytes(height * 1000 + width, static_cast<size_t>(height) * width * channels);
+  return {height, width, channels, std::vector<unsigned char>(bytes.begin(), bytes.end())};
+}
+
+TEST(Image, PngKeepsEveryPixel) {
+  for (const int channels : {1, 3, 4}) {
+    const Image image = Noise(5, 7, channels);
+    const auto png = EncodeImage(image, "png");
+    ASSERT_TRUE(png.ok()) << png.status();
+    const auto decoded = DecodeImage(*png, ImageColor::kAsStored);
+    ASSERT_TRUE(decoded.ok()) << decoded.status();
+    EXPECT_EQ(decoded->channels, channels);
+    EXPECT_EQ(decoded->height, 5);
+    EXPECT_EQ(decoded->width, 7);
+    EXPECT_EQ(decoded->pixels, image.pixels);
+  }
+}
+
+TEST(Image, ColorAndGrayAreForced) {
+  const auto color = EncodeImage(Noise(4, 4, 3), "png"), gray = EncodeImage(Noise(4, 4, 1), "png");
+  EXPECT_EQ(DecodeImage(*color, ImageColor::kGray)->channels, 1);
+  EXPECT_EQ(DecodeImage(*gray, ImageColor::kColor)->channels, 3);
+}
+
+TEST(Image, DatumIsPlanar) {
+  Image image{1, 2, 3, {10, 20, 30, 11, 21, 31}};
+  caffe::Datum datum;
+  datum.set_label(9);
+  datum.set_encoded(true);
+  ImageToDatum(image, &datum);
+  EXPECT_EQ(datum.data(), std::string({10, 11, 20, 21, 30, 31}));
+  EXPECT_EQ(datum.channels(), 3);
+  EXPECT_EQ(datum.height(), 1);
+  EXPECT_EQ(datum.width(), 2);
+  EXPECT_EQ(datum.label(), 9);
+  EXPECT_FALSE(datum.encoded());
+}
+
+TEST(Image, DamagedImagesAreErrors) {
+  EXPECT_EQ(DecodeImage("", ImageColor::kAsStored).status().code(), StatusCode::kDataLoss);
+  EXPECT_EQ(DecodeImage(NoiseBytes(1, 1000), ImageColor::kAsStored).status().code(), StatusCode::kDataLoss);
+  const auto png = EncodeImage(Noise(20, 20, 3), "png");
+  EXPECT_EQ(DecodeImage(png->substr(0, 20), ImageColor::kAsStored).status().code(), StatusCode::kDataLoss);
+}
+
+TEST(Image, FilesAreReadAndResized) {
+  TempFolder folder;
+  const Image image = Noise(6, 9, 3);
+  WriteWholeFile(folder / "a.png", *EncodeImage(image, "png"));
+  EXPECT_EQ(ReadImageFile(folder / "a.png", ImageColor::kColor, 0, 0)->pixels, image.pixels);
+  const auto resized = ReadImageFile(folder / "a.png", ImageColor::kGray, 3, 4);
+  ASSERT_TRUE(resized.ok()) << resized.status();
+  EXPECT_EQ(resized->height, 3);
+  EXPECT_EQ(resized->width, 4);
+  EXPECT_EQ(resized->channels, 1);
+  const auto missing = ReadImageFile(folder / "b.png", ImageColor::kColor, 0, 0);
+  EXPECT_EQ(missing.status().code(), StatusCode::kNotFound);
+  EXPECT_THAT(missing.status().message(), HasSubstr(folder / "b.png"));
+  WriteWholeFile(folder / "c.png", "no image");
+  const auto damaged = ReadImageFile(folder / "c.png", ImageColor::kColor, 0, 0);
+  EXPECT_EQ(damaged.status().code(), StatusCode::kDataLoss);
+  EXPECT_THAT(damaged.status().message(), HasSubstr(folder / "c.png"));
+}
+
+TEST(Image, UnknownFormatsCannotBeWritten) {
+  EXPECT_EQ(EncodeImage(Noise(2, 2, 1), "xyz").status().code(), StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace hp

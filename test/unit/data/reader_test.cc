@@ -1,0 +1,395 @@
+#include "data/reader.h"
+
+#include "base/mutex.h"
+
+#include "data_test_util.h"
+#include <glog/logging.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <set>
+#include <thread>
+
+namespace hp {
+namespace {
+
+using testing::HasSubstr;
+
+// Records in memory: image of record r is filled with r, its label is r + 0.
+class FakeDataset : public Dataset {
+ public:
+  explicit FakeDataset(int64_t size) : Dataset("fake.db"), size_(size) {}
+  int64_t size() const override { return size_; }
+  std::string_view key(int64_t) const override { return "some-key"; }
+  Status Read(int64_t record, std::string* bytes) override {
+    {
+      MutexLock lock(&mutex_);
+      reads_.push_back(record);
+    }
+    if (record == broken_) return DataLoss("fake.db is broken");
+    caffe::Datum datum;
+    datum.set_channels(1);
+    datum.set_height(2);
+    datum.set_width(record == odd_ ? 4 : 3);
+    datum.set_label(static_cast<int>(record));
+    datum.set_data(std::string(datum.width() * 2, static_cast<char>(record)));
+    *bytes = record == rubbish_ ? "\xff\xff\xff" : datum.SerializeAsString();
+    return OkStatus();
+  }
+  Status CheckUnchanged() override { return OkStatus(); }
+
+  std::vector<int64_t> reads() {
+    MutexLock lock(&mutex_);
+    return reads_;
+  }
+  int64_t broken_ = -1, odd_ = -1, rubbish_ = -1;
+
+ private:
+  const int64_t size_;
+  Mutex mutex_;
+  std::vector<int64_t> reads_ HP_GUARDED_BY(mutex_);
+};
+
+std::unique_ptr<Transformer> PlainTransformer() {
+  const caffe::Datum first = NoiseDatum(0, 1, 2, 3, 0);
+  return *Transformer::Create({}, true, 1, "data", first, "record 0");
+}
+
+// A global batch of `batch_rows`, of which this node has rows [first_row, first_row + sum of pieces).
+struct Division {
+  int64_t batch_rows, first_row;
+  std::vector<int64_t> pieces;
+
+  Piece At(int64_t number) const {
+    const int64_t per_batch = static_cast<int64_t>(pieces.size());
+    Piece piece;
+    piece.batch = number / per_batch;
+    piece.first_row_in_batch = first_row;
+    for (int64_t i = 0; i < number % per_batch; ++i) piece.first_row_in_batch += pieces[i];
+    piece.first_sample = piece.batch * batch_rows + piece.first_row_in_batch;
+    piece.rows = pieces[number % per_batch];
+    return piece;
+  }
+  int64_t Rows() const {
+    int64_t rows = 0;
+    for (const int64_t r : pieces) rows += r;
+    return rows;
+  }
+};
+
+// What happened, in the order in which it was told, and a way to wait for it.
+class Recorder {
+ public:
+  BatchReaderOptions Options(const Division& division, int ring, int threads) {
+    BatchReaderOptions options;
+    options.max_rows = *std::max_element(division.pieces.begin(), division.pieces.end());
+    options.ring = ring;
+    options.threads = threads;
+    options.piece = [division](int64_t n) { return division.At(n); };
+    options.on_labels = [this](int64_t batch, int64_t row, std::span<const float> labels) {
+      Add(Format("labels %lld", static_cast<long long>(batch)));
+      MutexLock lock(&mutex_);
+      labels_[batch] = {labels.begin(), labels.end()};
+      first_row_[batch] = row;
+    };
+    options.on_ready = [this](int64_t piece) { Add(Format("ready %lld", static_cast<long long>(piece))); };
+    options.on_error = [this](const Status& status) {
+      {
+        MutexLock lock(&mutex_);
+        error_ = status;
+      }
+      Add("error");
+    };
+    return options;
+  }
+  void WaitFor(const std::string& event) {
+    MutexLock lock(&mutex_);
+    while (std::find(events_.begin(), events_.end(), event) == events_.end()) changed_.Wait(&mutex_);
+  }
+  std::vector<std::string> events() {
+    MutexLock lock(&mutex_);
+    return events_;
+  }
+  std::vector<float> labels(int64_t batch) {
+    MutexLock lock(&mutex_);
+    return labels_.at(batch);
+  }
+  int64_t first_row(int64_t batch) {
+    MutexLock lock(&mutex_);
+    return first_row_.at(batch);
+  }
+  Status error() {
+    MutexLock lock(&mutex_);
+    return error_;
+  }
+  void Clear() {
+    MutexLock lock(&mutex_);
+    events_.clear();
+  }
+
+ private:
+  void Add(const std::string& event) {
+    CHECK(!inside_.exchange(true)) << "two callbacks at once";
+    {
+      MutexLock lock(&mutex_);
+      events_.push_back(event);
+      changed_.SignalAll();
+    }
+    inside_ = false;
+  }
+
+  std::atomic<bool> inside_{false};
+  Mutex mutex_;
+  CondVar changed_;
+  std::vector<std::string> events_ HP_GUARDED_BY(mutex_);
+  std::map<int64_t, std::vector<float>> labels_ HP_GUARDED_BY(mutex_);
+  std::map<int64_t, int64_t> first_row_ HP_GUARDED_BY(mutex_);
+  Status error_ HP_GUARDED_BY(mutex_);
+};
+
+std::string Ready(int64_t piece) { return Format("ready %lld", static_cast<long long>(piece)); }
+
+void ExpectPiece(const BatchReader& reader, int64_t number, const Piece& piece, const RecordOrder& order) {
+  const float* images = reader.images(number);
+  const auto labels = reader.labels(number);
+  ASSERT_EQ(reinterpret_cast<uintptr_t>(images) % 64, 0u);
+  ASSERT_EQ(static_cast<int64_t>(labels.size()), piece.rows);
+  for (int64_t row = 0; row < piece.rows; ++row) {
+    const float record = static_cast<float>(order.Record(piece.first_sample + row));
+    ASSERT_EQ(labels[row], record);
+    for (int i = 0; i < 6; ++i) ASSERT_EQ(images[row * 6 + i], record) << "piece " << number << " row " << row;
+  }
+}
+
+struct Setting {
+  int ring, threads;
+};
+class BatchReaderTest : public testing::TestWithParam<Setting> {};
+INSTANTIATE_TEST_SUITE_P(Settings, BatchReaderTest,
+                         testing::Values(Setting{1, 1}, Setting{1, 3}, Setting{2, 2}, Setting{5, 1}, Setting{16, 4}),
+                         [](const auto& info) {
+                           return "ring" + std::to_string(info.param.ring) + "threads" +
+                                  std::to_string(info.param.threads);
+                         });
+
+TEST_P(BatchReaderTest, PiecesComeInOrderWithTheirRowsAfterTheirLabels) {
+  FakeDataset dataset(100);
+  const auto transformer = PlainTransformer();
+  const RecordOrder order(100, true, 11);
+  const Division division{20, 4, {3, 2, 3}};
+  Recorder recorder;
+  BatchReader reader(&dataset, order, transformer.get(),
+                     recorder.Options(division, GetParam().ring, GetParam().threads));
+  const int64_t end = 30;
+  reader.Start(0, end);
+  for (int64_t n = 0; n < end; ++n) {
+    recorder.WaitFor(Ready(n));
+    ExpectPiece(reader, n, division.At(n), order);
+    reader.Release(n);
+  }
+  reader.Stop();
+  std::vector<std::string> ready, labels;
+  std::set<int64_t> labelled;
+  for (const std::string& event : recorder.events()) {
+    if (event.starts_with("ready")) {
+      EXPECT_TRUE(labelled.contains(std::stoll(event.substr(6)) / 3)) << event << " before its labels";
+      ready.push_back(event);
+    } else {
+      labels.push_back(event);
+      labelled.insert(std::stoll(event.substr(7)));
+    }
+  }
+  ASSERT_EQ(ready.size(), 30u);
+  ASSERT_EQ(labels.size(), 10u);
+  for (int64_t n = 0; n < end; ++n) EXPECT_EQ(ready[n], Ready(n));
+  for (int64_t batch = 0; batch < 10; ++batch) {
+    EXPECT_EQ(labels[batch], Format("labels %lld", static_cast<long long>(batch)));
+    EXPECT_EQ(recorder.first_row(batch), 4);
+    std::vector<float> expected;
+    for (int row = 0; row < 8; ++row) expected.push_back(static_cast<float>(order.Record(batch * 20 + 4 + row)));
+    EXPECT_EQ(recorder.labels(batch), expected);
+  }
+  const auto counters = reader.counters();
+  EXPECT_EQ(counters.records, 80);
+  EXPECT_EQ(counters.pieces, 30);
+  EXPECT_GT(counters.bytes, 80 * 6);
+  EXPECT_TRUE(recorder.error().ok());
+}
+
+TEST_P(BatchReaderTest, PiecesMayBeReleasedInAnyOrder) {
+  FakeDataset dataset(50);
+  const auto transformer = PlainTransformer();
+  const RecordOrder order(50, false, 0);
+  const Division division{8, 0, {2, 2, 2, 2}};
+  Recorder recorder;
+  BatchReader reader(&dataset, order, transformer.get(),
+                     recorder.Options(division, GetParam().ring, GetParam().threads));
+  reader.Start(0, 40);
+  // As many as are ready at once for sure, the newest first.
+  const int64_t window = std::min(GetParam().ring, 4);
+  for (int64_t n = 0; n < 40; n += window) {
+    for (int64_t i = n + window - 1; i >= n; --i) {
+      if (i >= 40) continue;
+      recorder.WaitFor(Ready(i));
+      ExpectPiece(reader, i, division.At(i), order);
+      reader.Release(i);
+    }
+  }
+}
+
+TEST_P(BatchReaderTest, StartsAgainFromAnyPieceAndStopsUnderWay) {
+  FakeDataset dataset(64);
+  const auto transformer = PlainTransformer();
+  const RecordOrder order(64, true, 2);
+  const Division division{4, 0, {2, 2}};
+  Recorder recorder;
+  BatchReader reader(&dataset, order, transformer.get(),
+                     recorder.Options(division, GetParam().ring, GetParam().threads));
+  for (const int64_t first : {0, 0, 7, 1000}) {
+    recorder.Clear();
+    reader.Start(first, first + 100);
+    for (int64_t n = first; n < first + 3; ++n) {
+      recorder.WaitFor(Ready(n));
+      ExpectPiece(reader, n, division.At(n), order);
+      if (n < first + 2) reader.Release(n);  // the last is still in use when the reader stops
+    }
+    reader.Stop();
+  }
+  reader.Start(0, 0);  // nothing to do
+  reader.Stop();
+}
+
+TEST(BatchReader, ResumedInTheMiddleOfABatchItTellsTheRestOfTheLabels) {
+  FakeDataset dataset(64);
+  const auto transformer = PlainTransformer();
+  const Division division{6, 0, {2, 2, 2}};
+  Recorder recorder;
+  BatchReader reader(&dataset, RecordOrder(64, false, 0), transformer.get(), recorder.Options(division, 4, 1));
+  reader.Start(4, 6);
+  recorder.WaitFor(Ready(5));
+  EXPECT_EQ(recorder.labels(1), (std::vector<float>{8, 9, 10, 11}));
+  EXPECT_EQ(recorder.first_row(1), 2);
+}
+
+// With every buffer taken, the records of the next batch are read all the same, and of no further one.
+TEST(BatchReader, ReadsOneBatchAheadAndNoFurther) {
+  FakeDataset dataset(1000);
+  const auto transformer = PlainTransformer();
+  const Division division{4, 0, {2, 2}};
+  Recorder recorder;
+  BatchReader reader(&dataset, RecordOrder(1000, false, 0), transformer.get(), recorder.Options(division, 1, 1));
+  reader.Start(0, 100);
+  recorder.WaitFor("ready 0");
+  recorder.WaitFor("labels 1");
+  EXPECT_EQ(recorder.events(), (std::vector<std::string>{"labels 0", "ready 0", "labels 1"}));
+  reader.Release(0);
+  recorder.WaitFor("ready 1");
+  EXPECT_EQ(dataset.reads().size(), 8u);
+  reader.Release(1);
+  recorder.WaitFor("labels 2");
+  recorder.WaitFor("ready 2");
+  EXPECT_EQ(dataset.reads().size(), 12u);
+}
+
+TEST(BatchReader, ReadsAsManyBatchesAheadAsItIsTold) {
+  FakeDataset dataset(1000);
+  const auto transformer = PlainTransformer();
+  Recorder recorder;
+  auto options = recorder.Options({4, 0, {4}}, 1, 2);
+  options.batches_ahead = 3;
+  BatchReader reader(&dataset, RecordOrder(1000, false, 0), transformer.get(), options);
+  reader.Start(0, 100);
+  recorder.WaitFor("labels 3");
+  recorder.WaitFor("ready 0");
+  EXPECT_EQ(dataset.reads().size(), 16u);
+}
+
+TEST(BatchReader, CallbacksMayRelease) {
+  FakeDataset dataset(100);
+  const auto transformer = PlainTransformer();
+  Recorder recorder;
+  auto options = recorder.Options({4, 0, {1, 3}}, 1, 2);
+  BatchReader* self = nullptr;
+  const auto tell = options.on_ready;
+  options.on_ready = [&](int64_t piece) {
+    self->Release(piece);
+    tell(piece);
+  };
+  BatchReader reader(&dataset, RecordOrder(100, false, 0), transformer.get(), options);
+  self = &reader;
+  reader.Start(0, 50);
+  recorder.WaitFor("ready 49");
+}
+
+Status ErrorOf(FakeDataset* dataset, int threads) {
+  const auto transformer = PlainTransformer();
+  Recorder recorder;
+  BatchReader reader(dataset, RecordOrder(dataset->size(), false, 0), transformer.get(),
+                     recorder.Options({4, 0, {2, 2}}, 2, threads));
+  reader.Start(0, 1000);
+  recorder.WaitFor("error");
+  reader.Stop();
+  const auto events = recorder.events();
+  EXPECT_EQ(std::count(events.begin(), events.end(), "error"), 1);
+  EXPECT_EQ(events.back(), "error");
+  return recorder.error();
+}
+
+TEST(BatchReader, ErrorsNameTheRecordOnce) {
+  for (const int threads : {1, 3}) {
+    FakeDataset broken(100), odd(100), rubbish(100);
+    broken.broken_ = 3;
+    EXPECT_EQ(ErrorOf(&broken, threads).message(), "fake.db is broken");
+    rubbish.rubbish_ = 2;
+    EXPECT_EQ(ErrorOf(&rubbish, threads).message(), "record 2 (key \"some-key\") of fake.db is no Datum (3 bytes)");
+    odd.odd_ = 1;
+    const Status status = ErrorOf(&odd, threads);
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_THAT(status.message(), HasSubstr("record 1 (key \"some-key\") of fake.db"));
+    EXPECT_THAT(status.message(), HasSubstr("has the shape 1 2 4, expected 1 2 3"));
+  }
+}
+
+TEST(BatchReader, ReadsARealDatabase) {
+  TempFolder folder;
+  Records records;
+  for (int i = 0; i < 40; ++i) {
+    records.emplace_back(Format("%05d", i), NoiseDatum(i, 3, 8, 8, i % 10).SerializeAsString());
+  }
+  WriteRecords(folder / "db", DbBackend::kLevelDb, records);
+  DatasetOptions dataset_options;
+  dataset_options.cache_dir = "none";
+  auto dataset = Dataset::Open(folder / "db", DbBackend::kLevelDb, dataset_options);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  TransformOptions transform;
+  transform.crop_size = 5;
+  transform.mirror = true;
+  const auto transformer =
+      Transformer::Create(transform, true, 3, "data", NoiseDatum(0, 3, 8, 8, 0), (*dataset)->Describe(0));
+  ASSERT_TRUE(transformer.ok()) << transformer.status();
+  const RecordOrder order(40, true, 3);
+  const Division whole{10, 0, {10}}, part{10, 4, {3, 3}};
+  Recorder recorder, part_recorder;
+  BatchReader reader(dataset->get(), order, transformer->get(), recorder.Options(whole, 2, 2));
+  BatchReader part_reader(dataset->get(), order, transformer->get(), part_recorder.Options(part, 1, 1));
+  reader.Start(0, 12);
+  part_reader.Start(0, 24);
+  // The same samples are the same bits for a node that reads only some of them.
+  for (int64_t batch = 0; batch < 12; ++batch) {
+    recorder.WaitFor(Ready(batch));
+    const std::vector<float> all(reader.images(batch), reader.images(batch) + 10 * 75);
+    reader.Release(batch);
+    for (int64_t n = 2 * batch; n < 2 * batch + 2; ++n) {
+      part_recorder.WaitFor(Ready(n));
+      const int64_t row = part.At(n).first_row_in_batch;
+      EXPECT_TRUE(std::equal(part_reader.images(n), part_reader.images(n) + 3 * 75, all.begin() + row * 75));
+      part_reader.Release(n);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hp

@@ -1,0 +1,357 @@
+#include "data/transformer.h"
+
+#include "data/image.h"
+
+#include "data_test_util.h"
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+namespace hp {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int kChannels = 3, kHeight = 9, kWidth = 11;
+
+std::unique_ptr<Transformer> Make(TransformOptions options, bool train, const caffe::Datum& first, uint64_t seed = 1,
+                                  const std::string& layer = "data") {
+  auto transformer = Transformer::Create(std::move(options), train, seed, layer, first, "record 0");
+  EXPECT_TRUE(transformer.ok()) << transformer.status();
+  return *std::move(transformer);
+}
+
+std::vector<float> Apply(const Transformer& transformer, const caffe::Datum& datum, uint64_t sample) {
+  std::vector<float> out(transformer.output_shape().count(), NAN);
+  const Status status = transformer.Transform(datum, sample, out.data());
+  EXPECT_TRUE(status.ok()) << status;
+  return out;
+}
+
+// Caffe's formula, element by element, from the raw bytes.
+std::vector<float> Reference(const caffe::Datum& datum, const TransformOptions& options, int top, int left,
+                             bool mirror) {
+  const int height = options.crop_size > 0 ? options.crop_size : datum.height();
+  const int width = options.crop_size > 0 ? options.crop_size : datum.width();
+  std::vector<float> out;
+  for (int c = 0; c < datum.channels(); ++c) {
+    for (int h = 0; h < height; ++h) {
+      for (int w = 0; w < width; ++w) {
+        const int column = left + (mirror ? width - 1 - w : w);
+        const int index = (c * datum.height() + top + h) * datum.width() + column;
+        const float pixel = datum.data().empty() ? datum.float_data(index)
+                                                 : static_cast<float>(static_cast<unsigned char>(datum.data()[index]));
+        float mean = 0;
+        if (!options.mean.data.empty()) mean = options.mean.data[index];
+        if (options.mean_value.size() == 1) mean = options.mean_value[0];
+        if (options.mean_value.size() > 1) mean = options.mean_value[c];
+        out.push_back((pixel - mean) * options.scale);
+      }
+    }
+  }
+  return out;
+}
+
+// Which crop and mirror the transformer took: found by trying all.
+struct Taken {
+  int top, left;
+  bool mirror;
+  auto operator<=>(const Taken&) const = default;
+};
+std::optional<Taken> FindTaken(const std::vector<float>& out, const caffe::Datum& datum,
+                               const TransformOptions& options) {
+  const int spare_h = options.crop_size > 0 ? datum.height() - options.crop_size : 0;
+  const int spare_w = options.crop_size > 0 ? datum.width() - options.crop_size : 0;
+  for (int top = 0; top <= spare_h; ++top) {
+    for (int left = 0; left <= spare_w; ++left) {
+      for (const bool mirror : {false, true}) {
+        if (Reference(datum, options, top, left, mirror) == out) return Taken{top, left, mirror};
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+caffe::Datum SomeDatum(uint64_t seed = 5) { return NoiseDatum(seed, kChannels, kHeight, kWidth, 2); }
+
+MeanImage SomeMean() {
+  MeanImage mean;
+  mean.shape = Shape({kChannels, kHeight, kWidth});
+  for (int i = 0; i < kChannels * kHeight * kWidth; ++i) mean.data.push_back(100 + 0.25f * static_cast<float>(i));
+  mean.fingerprint = 1;
+  return mean;
+}
+
+TEST(Transformer, PlainImagesAreConvertedExactly) {
+  const caffe::Datum datum = SomeDatum();
+  const TransformOptions options;
+  const auto transformer = Make(options, true, datum);
+  EXPECT_EQ(transformer->output_shape(), Shape({kChannels, kHeight, kWidth}));
+  EXPECT_EQ(Apply(*transformer, datum, 3), Reference(datum, options, 0, 0, false));
+}
+
+TEST(Transformer, ScaleAndMeans) {
+  const caffe::Datum datum = SomeDatum();
+  for (int kind = 0; kind < 3; ++kind) {
+    TransformOptions options;
+    options.scale = 0.017f;
+    if (kind == 0) options.mean = SomeMean();
+    if (kind == 1) options.mean_value = {104};
+    if (kind == 2) options.mean_value = {104, 117, 123};
+    EXPECT_EQ(Apply(*Make(options, true, datum), datum, 0), Reference(datum, options, 0, 0, false)) << kind;
+  }
+}
+
+TEST(Transformer, FloatDataTakeTheSameWay) {
+  caffe::Datum datum = SomeDatum();
+  for (const char c : datum.data()) datum.add_float_data(static_cast<unsigned char>(c) / 7.0f);
+  datum.clear_data();
+  TransformOptions options;
+  options.mean = SomeMean();
+  options.crop_size = 4;
+  const auto out = Apply(*Make(options, false, datum), datum, 0);
+  EXPECT_EQ(out, Reference(datum, options, (kHeight - 4) / 2, (kWidth - 4) / 2, false));
+}
+
+TEST(Transformer, TestsCropTheCentre) {
+  const caffe::Datum datum = SomeDatum();
+  TransformOptions options;
+  options.crop_size = 6;
+  options.mean = SomeMean();
+  const auto transformer = Make(options, false, datum);
+  EXPECT_EQ(transformer->output_shape(), Shape({kChannels, 6, 6}));
+  for (uint64_t sample = 0; sample < 5; ++sample) {
+    EXPECT_EQ(Apply(*transformer, datum, sample), Reference(datum, options, 1, 2, false));
+  }
+}
+
+TEST(Transformer, TrainingCropsAndMirrorsAtRandomAndReachesEverything) {
+  const caffe::Datum datum = SomeDatum();
+  TransformOptions options;
+  options.crop_size = 7;
+  options.mirror = true;
+  options.mean = SomeMean();
+  options.scale = 0.5f;
+  const auto transformer = Make(options, true, datum);
+  std::map<Taken, int> taken;
+  const int samples = 3000, places = (kHeight - 6) * (kWidth - 6) * 2;
+  for (int sample = 0; sample < samples; ++sample) {
+    const auto found = FindTaken(Apply(*transformer, datum, sample), datum, options);
+    ASSERT_TRUE(found) << "sample " << sample << " is no crop of the image";
+    ++taken[*found];
+  }
+  EXPECT_EQ(taken.size(), static_cast<size_t>(places));
+  for (const auto& [place, count] : taken) {
+    EXPECT_NEAR(count, samples / places, 40) << place.top << " " << place.left << " " << place.mirror;
+  }
+}
+
+TEST(Transformer, MirrorIsRandomInTestsTooAsInCaffe) {
+  const caffe::Datum datum = SomeDatum();
+  TransformOptions options;
+  options.mirror = true;
+  const auto transformer = Make(options, false, datum);
+  int mirrored = 0;
+  for (uint64_t sample = 0; sample < 400; ++sample) {
+    const auto found = FindTaken(Apply(*transformer, datum, sample), datum, options);
+    ASSERT_TRUE(found);
+    mirrored += found->mirror;
+  }
+  EXPECT_NEAR(mirrored, 200, 60);
+}
+
+TEST(Transformer, RandomNumbersDependOnSeedLayerAndSampleAlone) {
+  const caffe::Datum datum = SomeDatum();
+  TransformOptions options;
+  options.crop_size = 3;
+  options.mirror = true;
+  const auto sequence = [&](uint64_t seed, const std::string& layer, uint64_t first) {
+    std::vector<std::vector<float>> outputs;
+    const auto transformer = Make(options, true, datum, seed, layer);
+    for (uint64_t sample = first; sample < first + 20; ++sample) outputs.push_back(Apply(*transformer, datum, sample));
+    return outputs;
+  };
+  EXPECT_EQ(sequence(1, "data", 0), sequence(1, "data", 0));
+  EXPECT_NE(sequence(1, "data", 0), sequence(2, "data", 0));
+  EXPECT_NE(sequence(1, "data", 0), sequence(1, "other", 0));
+  EXPECT_EQ(sequence(1, "data", 0)[10], sequence(1, "data", 10)[0]);
+}
+
+TEST(Transformer, EncodedImagesEqualRawOnes) {
+  const caffe::Datum raw = SomeDatum();
+  Image image{kHeight, kWidth, kChannels, {}};
+  for (int i = 0; i < kHeight * kWidth; ++i) {
+    for (int c = 0; c < kChannels; ++c) {
+      image.pixels.push_back(static_cast<unsigned char>(raw.data()[c * kHeight * kWidth + i]));
+    }
+  }
+  caffe::Datum encoded;
+  encoded.set_encoded(true);
+  encoded.set_data(*EncodeImage(image, "png"));
+  TransformOptions options;
+  options.crop_size = 5;
+  options.mirror = true;
+  options.mean = SomeMean();
+  const auto transformer = Make(options, true, raw);
+  for (uint64_t sample = 0; sample < 10; ++sample) {
+    EXPECT_EQ(Apply(*transformer, encoded, sample), Apply(*transformer, raw, sample));
+  }
+}
+
+TEST(Transformer, JpegIsDecodedToWithinItsLosses) {
+  Image image{32, 32, 3, std::vector<unsigned char>(32 * 32 * 3)};
+  for (int i = 0; i < 32 * 32; ++i) {
+    image.pixels[3 * i] = static_cast<unsigned char>(4 * (i % 32));
+    image.pixels[3 * i + 1] = static_cast<unsigned char>(4 * (i / 32));
+    image.pixels[3 * i + 2] = 128;
+  }
+  caffe::Datum datum;
+  datum.set_encoded(true);
+  datum.set_data(*EncodeImage(image, "jpg"));
+  const auto out = Apply(*Make({}, false, datum), datum, 0);
+  for (int i = 0; i < 32 * 32; ++i) {
+    for (int c = 0; c < 3; ++c) ASSERT_NEAR(out[c * 32 * 32 + i], image.pixels[3 * i + c], 12) << i << " " << c;
+  }
+}
+
+TEST(Transformer, ForceGrayAndColorDecideTheChannels) {
+  caffe::Datum datum;
+  datum.set_encoded(true);
+  datum.set_data(*EncodeImage(Image{2, 2, 3, std::vector<unsigned char>(12, 7)}, "png"));
+  TransformOptions options;
+  options.force_gray = true;
+  EXPECT_EQ(Make(options, true, datum)->output_shape(), Shape({1, 2, 2}));
+  datum.set_data(*EncodeImage(Image{2, 2, 1, std::vector<unsigned char>(4, 7)}, "png"));
+  options = {};
+  options.force_color = true;
+  EXPECT_EQ(Make(options, true, datum)->output_shape(), Shape({3, 2, 2}));
+}
+
+TEST(Transformer, CropsTakeImagesOfDifferentSizes) {
+  TransformOptions options;
+  options.crop_size = 4;
+  const auto transformer = Make(options, false, SomeDatum());
+  const caffe::Datum other = NoiseDatum(8, kChannels, 20, 4, 0);
+  EXPECT_EQ(Apply(*transformer, other, 0), Reference(other, options, 8, 0, false));
+}
+
+Status TransformStatus(const Transformer& transformer, const caffe::Datum& datum) {
+  std::vector<float> out(transformer.output_shape().count());
+  return transformer.Transform(datum, 0, out.data());
+}
+
+TEST(Transformer, WrongShapesSayFoundAndExpected) {
+  TransformOptions options;
+  const auto plain = Make(options, true, SomeDatum());
+  Status status = TransformStatus(*plain, NoiseDatum(1, 3, 9, 12, 0));
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(), "has the shape 3 9 12, expected 3 9 11");
+  EXPECT_FALSE(TransformStatus(*plain, NoiseDatum(1, 1, 9, 11, 0)).ok());
+  options.crop_size = 5;
+  status = TransformStatus(*Make(options, true, SomeDatum()), NoiseDatum(1, 3, 4, 30, 0));
+  EXPECT_EQ(status.message(), "has the shape 3 4 30, expected 3 5 5 or larger");
+  options.mean = SomeMean();
+  status = TransformStatus(*Make(options, true, SomeDatum()), NoiseDatum(1, 3, 20, 20, 0));
+  EXPECT_EQ(status.message(), "has the shape 3 20 20, expected 3 9 11");
+}
+
+TEST(Transformer, ContradictoryRecordsAreDataLoss) {
+  const auto transformer = Make({}, true, SomeDatum());
+  caffe::Datum datum = SomeDatum();
+  datum.mutable_data()->pop_back();
+  EXPECT_EQ(TransformStatus(*transformer, datum).message(), "has the shape 3 9 11 and 296 bytes");
+  datum.clear_data();
+  EXPECT_EQ(TransformStatus(*transformer, datum).code(), StatusCode::kDataLoss);
+  datum = SomeDatum();
+  datum.set_height(-9);
+  datum.set_width(-11);
+  EXPECT_EQ(TransformStatus(*transformer, datum).code(), StatusCode::kDataLoss);
+  datum.set_height(2000000000);
+  datum.set_width(2000000000);
+  EXPECT_EQ(TransformStatus(*transformer, datum).code(), StatusCode::kDataLoss);
+  datum.set_encoded(true);
+  EXPECT_EQ(TransformStatus(*transformer, datum).code(), StatusCode::kDataLoss);
+}
+
+TEST(Transformer, OptionsThatDoNotFitTheFirstRecordAreRefused) {
+  const auto refusal = [](const TransformOptions& options) {
+    return Transformer::Create(options, true, 1, "data", SomeDatum(), "record 0 of db").status().message();
+  };
+  TransformOptions options;
+  options.crop_size = 10;
+  EXPECT_EQ(refusal(options), "crop_size 10 is larger than record 0 of db, which has the shape 3 9 11");
+  options = {};
+  options.mean_value = {1, 2};
+  EXPECT_THAT(refusal(options), HasSubstr("expected 1 or 3"));
+  options = {};
+  options.mean = SomeMean();
+  options.mean.shape = Shape({3, 11, 9});
+  EXPECT_EQ(refusal(options), "mean_file has the shape 3 11 9, but record 0 of db has 3 9 11");
+}
+
+TEST(MeanFile, NewAndOldFormsAreRead) {
+  TempFolder folder;
+  caffe::BlobProto blob;
+  for (const int dim : {1, 2, 1, 3}) blob.mutable_shape()->add_dim(dim);
+  for (int i = 0; i < 6; ++i) blob.add_data(static_cast<float>(i));
+  WriteWholeFile(folder / "new", blob.SerializeAsString());
+  blob.clear_shape();
+  blob.set_num(1);
+  blob.set_channels(2);
+  blob.set_height(1);
+  blob.set_width(3);
+  WriteWholeFile(folder / "old", blob.SerializeAsString());
+  const auto modern = ReadMeanFile(folder / "new"), old = ReadMeanFile(folder / "old");
+  ASSERT_TRUE(modern.ok() && old.ok()) << modern.status() << old.status();
+  EXPECT_EQ(modern->shape, Shape({2, 1, 3}));
+  EXPECT_EQ(modern->data, (std::vector<float>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(old->shape, modern->shape);
+  EXPECT_EQ(old->fingerprint, modern->fingerprint);
+  blob.set_data(3, 9);
+  WriteWholeFile(folder / "other", blob.SerializeAsString());
+  EXPECT_NE(ReadMeanFile(folder / "other")->fingerprint, modern->fingerprint);
+}
+
+TEST(MeanFile, BadFilesAreNamed) {
+  TempFolder folder;
+  EXPECT_EQ(ReadMeanFile(folder / "none").status().code(), StatusCode::kNotFound);
+  EXPECT_THAT(ReadMeanFile(folder / "none").status().message(), HasSubstr(folder / "none"));
+  caffe::BlobProto blob;
+  for (const int dim : {2, 2, 3}) blob.mutable_shape()->add_dim(dim);
+  for (int i = 0; i < 11; ++i) blob.add_data(1);
+  WriteWholeFile(folder / "short", blob.SerializeAsString());
+  EXPECT_THAT(ReadMeanFile(folder / "short").status().message(), HasSubstr("has the shape 2 2 3 and 11 values"));
+  const std::string whole = blob.SerializeAsString();
+  WriteWholeFile(folder / "cut", whole.substr(0, whole.size() - 5));
+  EXPECT_EQ(ReadMeanFile(folder / "cut").status().code(), StatusCode::kDataLoss);
+  WriteWholeFile(folder / "empty", "");
+  EXPECT_EQ(ReadMeanFile(folder / "empty").status().code(), StatusCode::kDataLoss);
+}
+
+TEST(TransformOptionsOf, ReadsBothPlaces) {
+  caffe::LayerParameter layer;
+  layer.set_name("cifar");
+  layer.mutable_transform_param()->set_scale(0.5f);
+  layer.mutable_transform_param()->set_mirror(true);
+  layer.mutable_data_param()->set_crop_size(27);
+  layer.mutable_data_param()->set_scale(9);
+  auto options = TransformOptionsOf(layer);
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_EQ(options->scale, 0.5f);
+  EXPECT_TRUE(options->mirror);
+  EXPECT_EQ(options->crop_size, 27);
+
+  layer.mutable_transform_param()->set_mean_file("/no/mean.binaryproto");
+  EXPECT_THAT(TransformOptionsOf(layer).status().message(), HasSubstr("layer \"cifar\": mean_file \"/no/mean"));
+  layer.mutable_transform_param()->add_mean_value(1);
+  EXPECT_THAT(TransformOptionsOf(layer).status().message(), HasSubstr("mean_file and mean_value"));
+  layer.mutable_transform_param()->clear_mean_file();
+  layer.mutable_transform_param()->set_force_gray(true);
+  layer.mutable_transform_param()->set_force_color(true);
+  EXPECT_THAT(TransformOptionsOf(layer).status().message(), HasSubstr("force_color and force_gray"));
+}
+
+}  // namespace
+}  // namespace hp
