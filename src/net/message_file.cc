@@ -2,6 +2,7 @@
 
 #include "google/protobuf/io/zero_copy_stream_impl.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
+#include "google/protobuf/stubs/logging.h"
 #include "google/protobuf/wire_format_lite.h"
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -123,6 +124,8 @@ Status ReadMessageFile(const std::string& path, const std::set<int>& parts, cons
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0 && errno == ENOENT) return NotFound("%s: no such file", path.c_str());
   if (fd < 0) return InvalidArgument("%s: cannot be opened: %s", path.c_str(), strerror(errno));
+  // Protobuf writes its own opinion of bad bytes to stderr; ours is in the Status.
+  const google::protobuf::LogSilencer quiet;
   google::protobuf::io::FileInputStream file(fd, kBlockBytes);
   file.SetCloseOnDelete(true);
   int64_t bytes = 0;

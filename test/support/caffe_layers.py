@@ -1,0 +1,255 @@
+"""Caffe's layers in NumPy, written from its equations for few pixels and much clarity. Arrays are NCHW, float64.
+
+A layer has `params` (arrays), `grads` (alike, added to by backward), forward(*bottoms) -> [top, ...] and
+backward(*top gradients) -> [bottom gradients]. What forward saw is kept until backward.
+"""
+import numpy as np
+
+from caffe_text import one
+
+
+class Layer:
+    def __init__(self, spec):
+        self.spec, self.name, self.params, self.grads = spec, one(spec, "name"), [], []
+
+    def sub(self, name):
+        return one(self.spec, name, {})
+
+
+def pair(message, plural, h, w, default):
+    """kernel_size: 5, or kernel_h and kernel_w, or two values."""
+    if h in message or w in message:
+        return one(message, h, default), one(message, w, default)
+    values = message.get(plural, [default])
+    return (values[0], values[0]) if len(values) == 1 else tuple(values)
+
+
+class Convolution(Layer):
+    def __init__(self, spec):
+        super().__init__(spec)
+        p = self.sub("convolution_param")
+        self.group, self.bias = one(p, "group", 1), one(p, "bias_term", True)
+        self.kernel = pair(p, "kernel_size", "kernel_h", "kernel_w", None)
+        self.stride = pair(p, "stride", "stride_h", "stride_w", 1)
+        self.pad = pair(p, "pad", "pad_h", "pad_w", 0)
+        self.dilation = pair(p, "dilation", "", "", 1)
+
+    def windows(self, padded):
+        """Yields (ky, kx, the view of `padded` that tap (ky, kx) sees)."""
+        (kh, kw), (sh, sw), (dh, dw) = self.kernel, self.stride, self.dilation
+        oh = (padded.shape[2] - dh * (kh - 1) - 1) // sh + 1
+        ow = (padded.shape[3] - dw * (kw - 1) - 1) // sw + 1
+        for y in range(kh):
+            for x in range(kw):
+                yield y, x, padded[:, :, y * dh:y * dh + sh * (oh - 1) + 1:sh, x * dw:x * dw + sw * (ow - 1) + 1:sw]
+
+    def split(self, array, axis):
+        return np.split(array, self.group, axis)
+
+    def forward(self, bottom):
+        (ph, pw), weights = self.pad, self.params[0]
+        self.padded = np.pad(bottom, ((0, 0), (0, 0), (ph, ph), (pw, pw)))
+        top = 0
+        for y, x, view in self.windows(self.padded):
+            taps = zip(self.split(view, 1), self.split(weights[:, :, y, x], 0))
+            top = top + np.concatenate([np.einsum("nchw,oc->nohw", v, w) for v, w in taps], 1)
+        return [top + self.params[1][None, :, None, None] if self.bias else top]
+
+    def backward(self, d_top):
+        (ph, pw), weights = self.pad, self.params[0]
+        d_padded = np.zeros_like(self.padded)
+        d_views = {(y, x): view for y, x, view in self.windows(d_padded)}
+        for y, x, view in self.windows(self.padded):
+            taps = list(zip(self.split(view, 1), self.split(weights[:, :, y, x], 0), self.split(d_top, 1)))
+            self.grads[0][:, :, y, x] += np.concatenate([np.einsum("nchw,nohw->oc", v, d) for v, _, d in taps], 0)
+            d_views[y, x] += np.concatenate([np.einsum("oc,nohw->nchw", w, d) for _, w, d in taps], 1)
+        if self.bias:
+            self.grads[1] += d_top.sum((0, 2, 3))
+        return [d_padded[:, :, ph:d_padded.shape[2] - ph, pw:d_padded.shape[3] - pw]]
+
+
+class InnerProduct(Layer):
+    def forward(self, bottom):
+        self.shape, self.flat = bottom.shape, bottom.reshape(len(bottom), -1)
+        top = self.flat @ self.params[0].T
+        return [top + self.params[1] if len(self.params) > 1 else top]
+
+    def backward(self, d_top):
+        self.grads[0] += d_top.T @ self.flat
+        if len(self.params) > 1:
+            self.grads[1] += d_top.sum(0)
+        return [(d_top @ self.params[0]).reshape(self.shape)]
+
+
+class Pooling(Layer):
+    """Sizes round up; a window must start inside the image or its left padding; AVE divides by the part of the window
+    that lies in the padded image."""
+
+    def windows(self, shape):
+        p = self.sub("pooling_param")
+        if one(p, "global_pooling", False):
+            kernel, stride, pad = shape[2:], (1, 1), (0, 0)
+        else:
+            kernel = pair(p, "kernel_size", "kernel_h", "kernel_w", None)
+            stride, pad = pair(p, "stride", "stride_h", "stride_w", 1), pair(p, "pad", "pad_h", "pad_w", 0)
+        sizes = []
+        for n, k, s, q in zip(shape[2:], kernel, stride, pad):
+            out = -(-(n + 2 * q - k) // s) + 1
+            if q > 0 and (out - 1) * s >= n + q:
+                out -= 1
+            sizes.append(out)
+        for oy in range(sizes[0]):
+            for ox in range(sizes[1]):
+                box, padded_area = [], 1
+                for o, n, k, s, q in zip((oy, ox), shape[2:], kernel, stride, pad):
+                    begin, end = o * s - q, min(o * s - q + k, n + q)
+                    padded_area *= end - begin
+                    box += [max(begin, 0), min(end, n)]
+                yield oy, ox, box, padded_area, sizes
+
+    def forward(self, bottom):
+        self.bottom, self.max = bottom, one(self.sub("pooling_param"), "pool", "MAX") == "MAX"
+        top = None
+        for oy, ox, (y0, y1, x0, x1), area, sizes in self.windows(bottom.shape):
+            top = np.empty(bottom.shape[:2] + tuple(sizes)) if top is None else top
+            view = bottom[:, :, y0:y1, x0:x1]
+            top[:, :, oy, ox] = view.max((2, 3)) if self.max else view.sum((2, 3)) / area
+        return [top]
+
+    def backward(self, d_top):
+        d_bottom = np.zeros_like(self.bottom)
+        n, c = np.indices(self.bottom.shape[:2])
+        for oy, ox, (y0, y1, x0, x1), area, _ in self.windows(self.bottom.shape):
+            if not self.max:
+                d_bottom[:, :, y0:y1, x0:x1] += d_top[:, :, oy, ox][:, :, None, None] / area
+                continue
+            view = self.bottom[:, :, y0:y1, x0:x1]
+            first = view.reshape(view.shape[:2] + (-1,)).argmax(2)  # the first of equal ones, row by row
+            y, x = np.divmod(first, x1 - x0)
+            d_bottom[n, c, y0 + y, x0 + x] += d_top[:, :, oy, ox]
+        return [d_bottom]
+
+
+class ReLU(Layer):
+    def forward(self, bottom):
+        self.slope = np.where(bottom > 0, 1.0, one(self.sub("relu_param"), "negative_slope", 0))
+        return [bottom * self.slope]
+
+    def backward(self, d_top):
+        return [d_top * self.slope]
+
+
+class Sigmoid(Layer):
+    def forward(self, bottom):
+        self.top = 1 / (1 + np.exp(-bottom))
+        return [self.top]
+
+    def backward(self, d_top):
+        return [d_top * self.top * (1 - self.top)]
+
+
+class TanH(Layer):
+    def forward(self, bottom):
+        self.top = np.tanh(bottom)
+        return [self.top]
+
+    def backward(self, d_top):
+        return [d_top * (1 - self.top**2)]
+
+
+class LRN(Layer):
+    """top = x * scale^-beta. ACROSS_CHANNELS: scale = k + alpha/n * sum of x^2 over n channels. WITHIN_CHANNEL: scale =
+    1 + alpha * average of x^2 over an n x n window, the average of AVE pooling with pad (n-1)/2; k is not read there."""
+
+    def __init__(self, spec):
+        super().__init__(spec)
+        p = self.sub("lrn_param")
+        self.size, self.k = one(p, "local_size", 5), one(p, "k", 1.0)
+        self.alpha, self.beta = one(p, "alpha", 1.0), one(p, "beta", 0.75)
+        self.within = one(p, "norm_region", "ACROSS_CHANNELS") == "WITHIN_CHANNEL"
+        half = (self.size - 1) // 2
+        self.pool = Pooling({"name": ["square"], "pooling_param": [
+            {"pool": ["AVE"], "kernel_size": [self.size], "pad": [half]}]})
+
+    def channel_sums(self, array):
+        half, channels = (self.size - 1) // 2, array.shape[1]
+        return np.stack([array[:, max(0, c - half):min(channels, c + half + 1)].sum(1) for c in range(channels)], 1)
+
+    def forward(self, bottom):
+        self.bottom = bottom
+        if self.within:
+            self.scale = 1 + self.alpha * self.pool.forward(bottom**2)[0]
+        else:
+            self.scale = self.k + self.alpha / self.size * self.channel_sums(bottom**2)
+        return [bottom * self.scale**-self.beta]
+
+    def backward(self, d_top):
+        d_scale = -self.beta * d_top * self.bottom * self.scale**(-self.beta - 1)
+        if self.within:
+            d_square = self.alpha * self.pool.backward(d_scale)[0]
+        else:
+            d_square = self.alpha / self.size * self.channel_sums(d_scale)
+        return [d_top * self.scale**-self.beta + 2 * self.bottom * d_square]
+
+
+class Flatten(Layer):
+    def forward(self, bottom):
+        self.shape = bottom.shape
+        return [bottom.reshape(len(bottom), -1)]
+
+    def backward(self, d_top):
+        return [d_top.reshape(self.shape)]
+
+
+class Concat(Layer):
+    def forward(self, *bottoms):
+        self.axis = one(self.sub("concat_param"), "axis", 1)
+        self.cuts = np.cumsum([bottom.shape[self.axis] for bottom in bottoms])[:-1]
+        return [np.concatenate(bottoms, self.axis)]
+
+    def backward(self, d_top):
+        return np.split(d_top, self.cuts, self.axis)
+
+
+class Eltwise(Layer):
+    def forward(self, *bottoms):
+        p = self.sub("eltwise_param")
+        if one(p, "operation", "SUM") != "SUM":
+            raise ValueError("Eltwise: only SUM")
+        self.coeff = p.get("coeff", [1.0] * len(bottoms))
+        return [sum(c * bottom for c, bottom in zip(self.coeff, bottoms))]
+
+    def backward(self, d_top):
+        return [c * d_top for c in self.coeff]
+
+
+class SoftmaxWithLoss(Layer):
+    """Class axis 1, labels [N] or [N, 1, H, W]. The loss is summed over labels that are not ignored and divided as
+    `normalization` says: FULL by all, VALID (default) by those counted, BATCH_SIZE by N, NONE by 1."""
+
+    def forward(self, scores, labels):
+        p = self.sub("loss_param")
+        self.shape = scores.shape
+        flat = scores.reshape(scores.shape[0], scores.shape[1], -1)
+        labels = np.broadcast_to(labels.reshape(len(labels), -1), (flat.shape[0], flat.shape[2])).astype(int)
+        ignore = one(p, "ignore_label")
+        self.counted = np.ones(labels.shape, bool) if ignore is None else labels != ignore
+        e = np.exp(flat - flat.max(1, keepdims=True))
+        self.prob, self.labels = e / e.sum(1, keepdims=True), np.where(self.counted, labels, 0)
+        mode = one(p, "normalization", "VALID" if one(p, "normalize", True) else "BATCH_SIZE")
+        divisor = {"FULL": labels.size, "VALID": self.counted.sum(), "BATCH_SIZE": len(scores), "NONE": 1}[mode]
+        self.divisor = max(1, divisor)
+        n, s = np.indices(labels.shape)
+        self.index = (n, self.labels, s)
+        picked = np.maximum(self.prob[self.index], np.finfo(np.float32).tiny)
+        return [-(np.log(picked) * self.counted).sum() / self.divisor]
+
+    def backward(self, d_loss):
+        d_scores = self.prob.copy()
+        d_scores[self.index] -= 1
+        d_scores *= self.counted[:, None, :] * (d_loss / self.divisor)
+        return [d_scores.reshape(self.shape), None]
+
+
+LAYERS = {kind.__name__: kind for kind in (Convolution, InnerProduct, Pooling, ReLU, Sigmoid, TanH, LRN, Flatten,
+                                           Concat, Eltwise, SoftmaxWithLoss)}

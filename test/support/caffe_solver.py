@@ -1,0 +1,70 @@
+"""Caffe's SGD solver in NumPy: rate policies, clip_gradients, iter_size, L1/L2, momentum with the rate inside it.
+
+Source: Caffe, src/caffe/solvers/sgd_solver.cpp and src/caffe/solver.cpp.
+"""
+import numpy as np
+
+from caffe_text import one
+
+
+class Rate:
+    """GetLearningRate with its state; call once for each iteration, in order."""
+
+    def __init__(self, solver):
+        self.solver, self.step = solver, 0
+
+    def __call__(self, iteration):
+        solver = self.solver
+        policy, base = one(solver, "lr_policy"), one(solver, "base_lr")
+        gamma, power, stepsize = one(solver, "gamma", 0.0), one(solver, "power", 0.0), one(solver, "stepsize", 0)
+        if policy == "fixed":
+            return base
+        if policy == "step":
+            return base * gamma**(iteration // stepsize)
+        if policy == "exp":
+            return base * gamma**iteration
+        if policy == "inv":
+            return base * (1 + gamma * iteration)**-power
+        if policy == "multistep":
+            values = solver["stepvalue"]
+            if self.step < len(values) and iteration >= values[self.step]:
+                self.step += 1
+            return base * gamma**self.step
+        if policy == "poly":
+            return base * (1 - iteration / one(solver, "max_iter"))**power
+        if policy == "sigmoid":
+            return base / (1 + np.exp(-gamma * (iteration - stepsize)))
+        raise ValueError(f"lr_policy {policy!r}")
+
+
+class Sgd:
+    """Updates objects that have value, grad, lr_mult and decay_mult. `history` is Caffe's, in the order of `params`."""
+
+    def __init__(self, solver, params):
+        self.solver, self.params, self.rate_at = solver, params, Rate(solver)
+        self.history = [np.zeros_like(param.value) for param in params]
+        self.iteration, self.rate = 0, None
+
+    def clip(self):
+        limit = one(self.solver, "clip_gradients", -1.0)
+        if limit < 0:
+            return
+        norm = np.sqrt(sum((param.grad**2).sum() for param in self.params if param.lr_mult != 0))
+        if norm > limit:
+            for param in self.params:
+                param.grad *= limit / norm
+
+    def apply(self):
+        """One update from gradients that were summed over iter_size batches."""
+        self.rate = self.rate_at(self.iteration)
+        self.clip()
+        momentum, decay = one(self.solver, "momentum", 0.0), one(self.solver, "weight_decay", 0.0)
+        kind = one(self.solver, "regularization_type", "L2")
+        for i, param in enumerate(self.params):
+            gradient = np.zeros_like(param.grad) if param.lr_mult == 0 else param.grad / one(
+                self.solver, "iter_size", 1)
+            penalty = param.value if kind == "L2" else np.sign(param.value)
+            gradient = gradient + decay * param.decay_mult * penalty
+            self.history[i] = momentum * self.history[i] + self.rate * param.lr_mult * gradient
+            param.value -= self.history[i]
+        self.iteration += 1

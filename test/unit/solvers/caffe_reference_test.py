@@ -1,0 +1,91 @@
+#!/usr/bin/python3
+"""Checks the NumPy reference (test/support/caffe_*.py) itself: its gradients against central differences, its file
+formats against each other. What it computes forward is checked against OpenCV in test/unit/weights.
+"""
+import os
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../support"))
+try:
+    import numpy as np
+except ImportError as missing:
+    print("SKIPPED:", missing)
+    sys.exit(77)
+
+from caffe_net import Net
+from caffe_text import Parser
+from caffe_wire import read_caffemodel, write_caffemodel
+
+# Every layer type, a branch that joins again, in-place tops, and two losses.
+NET = """
+layer { name: "data" type: "Data" top: "data" top: "label" include { phase: TRAIN } }
+layer { name: "skipped" type: "Data" top: "data" top: "label" include { phase: TEST } }
+layer { name: "conv1" type: "Convolution" bottom: "data" top: "conv1"
+  convolution_param { num_output: 4 kernel_h: 3 kernel_w: 2 pad_h: 1 pad_w: 1 stride: 2 } }
+layer { name: "tanh" type: "TanH" bottom: "conv1" top: "conv1" }
+layer { name: "norm1" type: "LRN" bottom: "conv1" top: "norm1" lrn_param { local_size: 3 alpha: 2 beta: 0.75 k: 1.5 } }
+layer { name: "norm2" type: "LRN" bottom: "conv1" top: "norm2"
+  lrn_param { local_size: 3 alpha: 2 beta: 0.75 norm_region: WITHIN_CHANNEL } }
+layer { name: "conv2" type: "Convolution" bottom: "norm1" top: "conv2"
+  convolution_param { num_output: 4 kernel_size: 2 group: 2 dilation: 2 pad: 1 bias_term: false } }
+layer { name: "sum" type: "Eltwise" bottom: "norm1" bottom: "norm2" top: "sum" eltwise_param { coeff: [0.5, -2] } }
+layer { name: "max" type: "Pooling" bottom: "conv2" top: "max" pooling_param { pool: MAX kernel_size: 2 stride: 2 } }
+layer { name: "ave" type: "Pooling" bottom: "sum" top: "ave"
+  pooling_param { pool: AVE kernel_size: 3 stride: 2 pad: 1 } }
+layer { name: "relu" type: "ReLU" bottom: "max" top: "max" relu_param { negative_slope: 0.1 } }
+layer { name: "flat1" type: "Flatten" bottom: "max" top: "flat1" }
+layer { name: "flat2" type: "Flatten" bottom: "ave" top: "flat2" }
+layer { name: "cat" type: "Concat" bottom: "flat1" bottom: "flat2" top: "cat" }
+layer { name: "fc1" type: "InnerProduct" bottom: "cat" top: "fc1" inner_product_param { num_output: 6 } }
+layer { name: "sigmoid" type: "Sigmoid" bottom: "fc1" top: "fc1" }
+layer { name: "fc2" type: "InnerProduct" bottom: "fc1" top: "fc2" inner_product_param { num_output: 5 } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "fc2" bottom: "label" top: "loss" loss_param { ignore_label: 3 } }
+layer { name: "fc3" type: "InnerProduct" bottom: "fc1" top: "fc3" inner_product_param { num_output: 4 } }
+layer { name: "loss2" type: "SoftmaxWithLoss" bottom: "fc3" bottom: "label" top: "loss2" loss_weight: 0.3
+  loss_param { normalization: FULL } }
+"""
+SHAPES = {"conv1": [(4, 2, 3, 2), (4,)], "conv2": [(4, 2, 2, 2)], "fc1": [(6, None), (6,)], "fc2": [(5, 6), (5,)],
+          "fc3": [(4, 6), (4,)]}
+STEP = 1e-5
+
+
+def main():
+    random = np.random.default_rng(3)
+    blobs = {"data": random.normal(0, 1, (3, 2, 9, 8)), "label": np.array([1, 3, 0])}
+    # conv1: 5 x 5; conv2: 5 x 5; pools: 3 x 3 each, 4 channels each.
+    model = {layer: [random.normal(0, 0.5, [72 if dim is None else dim for dim in shape]) for shape in shapes]
+             for layer, shapes in SHAPES.items()}
+    net = Net(Parser(NET).message(), model)
+    net.forward(blobs)
+    net.clear_gradients()
+    net.backward()
+    checked = worst = 0
+    for param in net.params:
+        flat, gradient = param.value.reshape(-1), param.grad.reshape(-1)
+        for at in random.choice(flat.size, min(flat.size, 24), replace=False):
+            kept = flat[at]
+            losses = []
+            for value in (kept - STEP, kept + STEP):
+                flat[at] = value
+                losses.append(net.forward(blobs))
+            flat[at] = kept
+            numeric = (losses[1] - losses[0]) / (2 * STEP)
+            worst, checked = max(worst, abs(numeric - gradient[at])), checked + 1
+            assert abs(numeric - gradient[at]) < 1e-6 + 1e-4 * abs(numeric), (
+                f"{param.layer}.{param.index} at {at}: {gradient[at]}, numeric {numeric}")
+        assert np.abs(gradient).max() > 1e-4, f"{param.layer}.{param.index} has no gradient"
+    print(f"{checked} gradients, the worst off by {worst:.2g}")
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "x.caffemodel")
+        write_caffemodel(path, model)
+        read = read_caffemodel(path)
+        for layer, values in model.items():
+            for a, b in zip(values, read[layer]):
+                assert np.array_equal(a.astype(np.float32), b), layer
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+#include "solvers/check.h"
+
+#include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
+#include "gtest/gtest.h"
+
+#include <string>
+
+namespace hp {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr char kGood[] = "net: 'net.prototxt' base_lr: 0.01 max_iter: 100 lr_policy: 'fixed' ";
+
+caffe::SolverParameter Parse(const std::string& text) {
+  caffe::SolverParameter solver;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &solver)) << text;
+  return solver;
+}
+
+TEST(CheckSolver, AcceptsCaffesOwnExamples) {
+  EXPECT_TRUE(CheckSolver(Parse(kGood)).ok());
+  const Status quick = CheckSolver(Parse(
+      "net: 'cifar10_quick_train_test.prototxt' test_iter: 100 test_interval: 500 base_lr: 0.001 momentum: 0.9 "
+      "weight_decay: 0.004 lr_policy: 'fixed' display: 100 max_iter: 4000 snapshot: 4000 snapshot_prefix: 'quick' "
+      "solver_mode: GPU"));
+  EXPECT_TRUE(quick.ok()) << quick;
+  const Status all = CheckSolver(Parse(
+      "train_net: 'a' test_net: 'b' test_iter: 1 test_interval: 1 test_initialization: false base_lr: 1 momentum: 0.9 "
+      "max_iter: 5 lr_policy: 'inv' gamma: 1 power: 1 iter_size: 2 clip_gradients: 35 regularization_type: 'L1' "
+      "weight_decay: 0.1 average_loss: 20 random_seed: 7 type: 'SGD' snapshot_format: BINARYPROTO debug_info: false"));
+  EXPECT_TRUE(all.ok()) << all;
+}
+
+struct BadCase {
+  const char* text;
+  const char* message;
+};
+
+class BadSolver : public testing::TestWithParam<BadCase> {};
+
+TEST_P(BadSolver, IsNamed) {
+  caffe::SolverParameter solver = Parse(kGood);
+  solver.MergeFrom(Parse(GetParam().text));
+  const Status status = CheckSolver(solver);
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << GetParam().text;
+  EXPECT_THAT(status.message(), HasSubstr(GetParam().message));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    CheckSolver, BadSolver,
+    testing::Values(
+        BadCase{"type: 'Adam'", "type: \"Adam\" is a Caffe solver that hpnode does not support yet"},
+        BadCase{"solver_type: NESTEROV", "solver_type: \"Nesterov\" is a Caffe solver"},
+        BadCase{"type: 'Sgd'", "type: \"Sgd\" is no solver"},
+        BadCase{"type: 'SGD' solver_type: SGD", "type and solver_type"}, BadCase{"base_lr: -1", "base_lr: -1"},
+        BadCase{"momentum: nan", "momentum: "}, BadCase{"weight_decay: inf", "weight_decay: inf"},
+        BadCase{"clip_gradients: nan", "clip_gradients: "}, BadCase{"iter_size: 0", "iter_size: 0"},
+        BadCase{"max_iter: -5", "max_iter: -5"}, BadCase{"display: -1", "display: -1"},
+        BadCase{"average_loss: 0", "average_loss: 0"},
+        BadCase{"regularization_type: 'L3'", "regularization_type: \"L3\"; expected L1 or L2"},
+        BadCase{"lr_policy: 'step'", "\"step\" needs gamma"}, BadCase{"train_net: 'x'", "net and train_net"},
+        BadCase{"test_net: 'a' test_net: 'b' test_iter: 1 test_interval: 1", "more than one test_net is Caffe's"},
+        BadCase{"test_iter: 1 test_iter: 2 test_interval: 1", "more than one test_iter"},
+        BadCase{"test_interval: 5", "test_iter: missing"}, BadCase{"test_iter: 5", "test_interval: missing"},
+        BadCase{"test_iter: 0 test_interval: 5", "test_iter: 0"}, BadCase{"net_param {}", "net_param is Caffe's"},
+        BadCase{"test_state { stage: 'x' }", "test_state is Caffe's"}, BadCase{"weights: 'x'", "weights is Caffe's"},
+        BadCase{"test_compute_loss: true", "test_compute_loss"},
+        BadCase{"snapshot_format: HDF5", "snapshot_format: HDF5"}, BadCase{"snapshot_diff: true", "snapshot_diff"},
+        BadCase{"debug_info: true", "debug_info"}, BadCase{"snapshot: 10", "snapshot_prefix: missing"},
+        BadCase{"snapshot: -1", "snapshot: -1"}));
+
+TEST(CheckSolver, NamesAllFaultsOfAnEmptyFile) {
+  const Status status = CheckSolver({});
+  EXPECT_THAT(status.message(), HasSubstr("base_lr: missing"));
+  EXPECT_THAT(status.message(), HasSubstr("max_iter: missing"));
+  EXPECT_THAT(status.message(), HasSubstr("lr_policy: missing"));
+  EXPECT_THAT(status.message(), HasSubstr("net: missing"));
+}
+
+}  // namespace
+}  // namespace hp

@@ -1,0 +1,110 @@
+#include "solvers/lr_policy.h"
+
+#include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
+#include "gtest/gtest.h"
+
+#include <cmath>
+#include <string>
+
+namespace hp {
+namespace {
+
+caffe::SolverParameter Parse(const std::string& text) {
+  caffe::SolverParameter solver;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &solver)) << text;
+  return solver;
+}
+
+// Caffe's GetLearningRate as it is written there, with its state.
+class CaffeRate {
+ public:
+  explicit CaffeRate(const caffe::SolverParameter& param) : param_(param) {}
+
+  float Next(int iter) {
+    const std::string& policy = param_.lr_policy();
+    if (policy == "fixed") return param_.base_lr();
+    if (policy == "step") {
+      current_step_ = iter / param_.stepsize();
+      return param_.base_lr() * std::pow(param_.gamma(), static_cast<float>(current_step_));
+    }
+    if (policy == "exp") return param_.base_lr() * std::pow(param_.gamma(), static_cast<float>(iter));
+    if (policy == "inv") return param_.base_lr() * std::pow(1.f + param_.gamma() * iter, -param_.power());
+    if (policy == "multistep") {
+      if (current_step_ < param_.stepvalue_size() && iter >= param_.stepvalue(current_step_)) ++current_step_;
+      return param_.base_lr() * std::pow(param_.gamma(), static_cast<float>(current_step_));
+    }
+    if (policy == "poly") {
+      return param_.base_lr() * std::pow(1.f - static_cast<float>(iter) / param_.max_iter(), param_.power());
+    }
+    return param_.base_lr() * (1.f / (1.f + std::exp(-param_.gamma() * (iter - param_.stepsize()))));
+  }
+  int current_step() const { return current_step_; }
+
+ private:
+  const caffe::SolverParameter param_;
+  int current_step_ = 0;
+};
+
+class EveryPolicy : public testing::TestWithParam<const char*> {};
+
+TEST_P(EveryPolicy, FollowsCaffeFromIterationToIteration) {
+  const caffe::SolverParameter solver = Parse(GetParam());
+  ASSERT_TRUE(CheckLearningRate(solver).ok());
+  CaffeRate caffe(solver);
+  for (int iter = 0; iter < 60; ++iter) {
+    const float expected = caffe.Next(iter);
+    EXPECT_NEAR(LearningRate(solver, iter), expected, 2e-6f * expected) << "iteration " << iter;
+    EXPECT_EQ(LearningRateStep(solver, iter), caffe.current_step()) << "iteration " << iter;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    LearningRate, EveryPolicy,
+    testing::Values("base_lr: 0.1 lr_policy: 'fixed'", "base_lr: 0.1 lr_policy: 'step' gamma: 0.5 stepsize: 7",
+                    "base_lr: 0.1 lr_policy: 'exp' gamma: 0.97",
+                    "base_lr: 0.01 lr_policy: 'inv' gamma: 0.001 power: 0.75",
+                    "base_lr: 0.1 lr_policy: 'multistep' gamma: 0.1 stepvalue: 5 stepvalue: 6 stepvalue: 40",
+                    "base_lr: 0.1 lr_policy: 'poly' power: 1.5 max_iter: 60",
+                    "base_lr: 0.1 lr_policy: 'sigmoid' gamma: -0.2 stepsize: 30"));
+
+// Values worked out by hand.
+TEST(LearningRate, KnownValues) {
+  EXPECT_FLOAT_EQ(LearningRate(Parse("base_lr: 0.01 lr_policy: 'step' gamma: 0.1 stepsize: 100000"), 250000), 0.0001);
+  const auto multistep = Parse("base_lr: 1 lr_policy: 'multistep' gamma: 0.5 stepvalue: 10 stepvalue: 20");
+  EXPECT_FLOAT_EQ(LearningRate(multistep, 9), 1);
+  EXPECT_FLOAT_EQ(LearningRate(multistep, 10), 0.5);
+  EXPECT_FLOAT_EQ(LearningRate(multistep, 1000), 0.25);
+  EXPECT_FLOAT_EQ(LearningRate(Parse("base_lr: 2 lr_policy: 'sigmoid' gamma: 1 stepsize: 5"), 5), 1);
+  EXPECT_FLOAT_EQ(LearningRate(Parse("base_lr: 2 lr_policy: 'poly' power: 2 max_iter: 10"), 5), 0.5);
+}
+
+struct BadCase {
+  const char* text;
+  const char* message;
+};
+
+class BadPolicy : public testing::TestWithParam<BadCase> {};
+
+TEST_P(BadPolicy, IsNamed) {
+  const Status status = CheckLearningRate(Parse(GetParam().text));
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), testing::HasSubstr(GetParam().message));
+}
+
+INSTANTIATE_TEST_SUITE_P(LearningRate, BadPolicy,
+                         testing::Values(BadCase{"base_lr: 1", "lr_policy: missing"},
+                                         BadCase{"lr_policy: 'steps'", "lr_policy: \"steps\" is unknown"},
+                                         BadCase{"lr_policy: 'step' gamma: 0.1", "\"step\" needs stepsize"},
+                                         BadCase{"lr_policy: 'step' stepsize: 1", "\"step\" needs gamma"},
+                                         BadCase{"lr_policy: 'step' gamma: 0.1 stepsize: 0", "stepsize: 0"},
+                                         BadCase{"lr_policy: 'exp'", "\"exp\" needs gamma"},
+                                         BadCase{"lr_policy: 'inv' gamma: 1", "\"inv\" needs power"},
+                                         BadCase{"lr_policy: 'multistep' gamma: 1", "\"multistep\" needs stepvalue"},
+                                         BadCase{"lr_policy: 'multistep' gamma: 1 stepvalue: 5 stepvalue: 5",
+                                                 "stepvalue: 5 at position 2"},
+                                         BadCase{"lr_policy: 'poly' power: 1", "\"poly\" needs max_iter"},
+                                         BadCase{"lr_policy: 'sigmoid' gamma: 1", "\"sigmoid\" needs stepsize"}));
+
+}  // namespace
+}  // namespace hp

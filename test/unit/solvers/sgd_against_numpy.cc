@@ -1,0 +1,95 @@
+// Runs the solvers room's SGD over given gradients, for sgd_against_numpy.py:
+//   sgd_against_numpy SOLVER.prototxt ITERATIONS COUNT:LR_MULT:DECAY_MULT ... < floats > floats
+// In: the weights of all parameters, then for each iteration and each of iter_size batches their gradients.
+// Out: for each iteration the rate, then at the end all weights and all histories. All raw float32.
+#include "solvers/check.h"
+#include "solvers/lr_policy.h"
+#include "solvers/param_store.h"
+#include "solvers/sgd.h"
+
+#include "google/protobuf/text_format.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+namespace {
+
+using hp::ParamStore;
+
+bool Read(std::span<float> values) {
+  return fread(values.data(), sizeof(float), values.size(), stdin) == values.size();
+}
+
+void Write(std::span<const float> values) { fwrite(values.data(), sizeof(float), values.size(), stdout); }
+
+std::vector<hp::StoredParam> ParseParams(int argc, char** argv) {
+  std::vector<hp::StoredParam> params;
+  for (int i = 3; i < argc; ++i) {
+    long long count = 0;
+    hp::StoredParam param;
+    sscanf(argv[i], "%lld:%f:%f", &count, &param.lr_mult, &param.decay_mult);
+    param.layer = "layer" + std::to_string(i);
+    param.whole = {count};
+    params.push_back(param);
+  }
+  return params;
+}
+
+bool AccumulateGradients(int batches, const ParamStore& store) {
+  for (int batch = 0; batch < batches; ++batch) {
+    for (int i = 0; i < store.size(); ++i) {
+      std::vector<float> gradient(store.count(i));
+      if (!Read(gradient)) return false;
+      const std::span<float> sum = store.gradient(i);
+      for (size_t k = 0; k < sum.size(); ++k) sum[k] = batch == 0 ? gradient[k] : sum[k] + gradient[k];
+    }
+  }
+  return true;
+}
+
+void Update(const caffe::SolverParameter& solver, float rate, ParamStore* store) {
+  double squares = 0;
+  for (int i = 0; i < store->size(); ++i)
+    squares += hp::SumOfSquares(store->gradient(i).data(), store->gradient(i).size());
+  const float clip = hp::ClipScale(solver, squares);
+  for (int i = 0; i < store->size(); ++i) {
+    const hp::StoredParam& param = store->param(i);
+    if (param.frozen()) continue;
+    hp::SgdUpdate(hp::SgdCoefficientsFor(solver, rate, param.lr_mult, param.decay_mult, clip), store->count(i),
+                  store->gradient(i).data(), store->history(i).data(), store->values(i).data());
+    store->MarkUpdated(i);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 4) return 2;
+  std::ifstream file(argv[1]);
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  caffe::SolverParameter solver;
+  if (!google::protobuf::TextFormat::ParseFromString(text, &solver)) return 2;
+  if (const hp::Status status = hp::CheckSolver(solver); !status.ok()) {
+    std::cerr << status << "\n";
+    return 2;
+  }
+  ParamStore store(ParseParams(argc, argv));
+  for (int i = 0; i < store.size(); ++i) {
+    if (!Read(store.values(i))) return 2;
+  }
+  const int iterations = std::atoi(argv[2]);
+  for (int iteration = 0; iteration < iterations; ++iteration) {
+    if (!AccumulateGradients(solver.iter_size(), store)) return 2;
+    const float rate = hp::LearningRate(solver, iteration);
+    Update(solver, rate, &store);
+    Write({&rate, 1});
+  }
+  for (int i = 0; i < store.size(); ++i) Write(store.values(i));
+  for (int i = 0; i < store.size(); ++i) Write(store.history(i));
+  return 0;
+}

@@ -1,0 +1,123 @@
+#include "solvers/sgd.h"
+
+#include "gtest/gtest.h"
+#include <omp.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+#include <vector>
+
+namespace hp {
+namespace {
+
+std::vector<float> Random(int64_t n, unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(n);
+  for (float& value : values) value = normal(random);
+  return values;
+}
+
+struct Update {
+  std::vector<float> gradient, history, weights;
+  explicit Update(int64_t n) : gradient(Random(n, 1)), history(Random(n, 2)), weights(Random(n, 3)) {
+    if (n > 2) weights[1] = 0;  // sign(0) is 0
+  }
+  void Run(const SgdCoefficients& c) {
+    SgdUpdate(c, static_cast<int64_t>(weights.size()), gradient.data(), history.data(), weights.data());
+  }
+};
+
+double Sign(double value) { return (value > 0) - (value < 0); }
+
+TEST(SgdUpdate, FollowsTheEquations) {
+  const SgdCoefficients c = {.rate = 0.1f, .momentum = 0.9f, .l2 = 0.02f, .l1 = 0.03f, .gradient_scale = 0.25f};
+  for (int64_t n : {0, 1, 2, 15, 16, 17, 1000, (1 << 15) + 5, 200'003}) {
+    const Update before(n);
+    Update after(n);
+    after.Run(c);
+    for (int64_t i = 0; i < n; ++i) {
+      const double w = before.weights[i];
+      const double g = 0.25 * before.gradient[i] + double{c.l2} * w + double{c.l1} * Sign(w);
+      const double h = double{c.momentum} * before.history[i] + double{c.rate} * g;
+      ASSERT_NEAR(after.history[i], h, 1e-6) << i << " of " << n;
+      ASSERT_NEAR(after.weights[i], w - h, 1e-6) << i << " of " << n;
+    }
+  }
+}
+
+TEST(SgdUpdate, HasTheSameBitsWholeOrInParts) {
+  const SgdCoefficients c = {.rate = 0.1f, .momentum = 0.9f, .l2 = 0.02f};
+  constexpr int64_t kCount = 150'016, kCut = 70'016;
+  Update whole(kCount), parts(kCount);
+  whole.Run(c);
+  SgdUpdate(c, kCut, parts.gradient.data(), parts.history.data(), parts.weights.data());
+  SgdUpdate(c, kCount - kCut, parts.gradient.data() + kCut, parts.history.data() + kCut, parts.weights.data() + kCut);
+  EXPECT_EQ(whole.weights, parts.weights);
+  EXPECT_EQ(whole.history, parts.history);
+}
+
+TEST(SgdUpdate, LeavesFrozenWeightsAlone) {
+  Update update(100);
+  const std::vector<float> weights = update.weights;
+  update.history.assign(100, 0);
+  update.Run({.rate = 0, .momentum = 0.9f, .l2 = 0.5f});
+  EXPECT_EQ(update.weights, weights);
+}
+
+TEST(SumOfSquares, AddsInDoubleAlikeForEveryNumberOfThreads) {
+  const std::vector<float> values = Random(300'001, 7);
+  long double expected = 0;
+  for (float value : values) expected += static_cast<long double>(value) * value;
+  const int threads = omp_get_max_threads();
+  omp_set_num_threads(1);
+  const double one = SumOfSquares(values.data(), static_cast<int64_t>(values.size()));
+  omp_set_num_threads(3);
+  const double three = SumOfSquares(values.data(), static_cast<int64_t>(values.size()));
+  omp_set_num_threads(threads);
+  EXPECT_NEAR(one, static_cast<double>(expected), 1e-12 * one);
+  EXPECT_EQ(one, three);
+  EXPECT_EQ(SumOfSquares(nullptr, 0), 0);
+}
+
+TEST(SumOfSquares, SeesEveryValueThatIsNotFinite) {
+  for (float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
+                    -std::numeric_limits<float>::infinity()}) {
+    for (int64_t at : {0, 40'000, 69'999}) {
+      std::vector<float> values = Random(70'000, 8);
+      values[at] = bad;
+      EXPECT_FALSE(std::isfinite(SumOfSquares(values.data(), 70'000))) << bad << " at " << at;
+    }
+  }
+  const std::vector<float> largest(1000, std::numeric_limits<float>::max());
+  EXPECT_TRUE(std::isfinite(SumOfSquares(largest.data(), 1000)));
+}
+
+TEST(ClipScale, ActsAboveTheThresholdOnly) {
+  caffe::SolverParameter solver;
+  EXPECT_EQ(ClipScale(solver, 1e6), 1);
+  solver.set_clip_gradients(5);
+  EXPECT_EQ(ClipScale(solver, 25), 1);
+  EXPECT_FLOAT_EQ(ClipScale(solver, 100), 0.5f);
+}
+
+TEST(SgdCoefficients, TakeTheFieldsOfTheSolver) {
+  caffe::SolverParameter solver;
+  solver.set_momentum(0.9f);
+  solver.set_weight_decay(0.01f);
+  solver.set_iter_size(4);
+  SgdCoefficients c = SgdCoefficientsFor(solver, 0.1f, 2, 3, 0.5f);
+  EXPECT_FLOAT_EQ(c.rate, 0.2f);
+  EXPECT_FLOAT_EQ(c.momentum, 0.9f);
+  EXPECT_FLOAT_EQ(c.l2, 0.03f);
+  EXPECT_EQ(c.l1, 0);
+  EXPECT_FLOAT_EQ(c.gradient_scale, 0.125f);
+  solver.set_regularization_type("L1");
+  c = SgdCoefficientsFor(solver, 0.1f, 2, 3, 0.5f);
+  EXPECT_EQ(c.l2, 0);
+  EXPECT_FLOAT_EQ(c.l1, 0.03f);
+}
+
+}  // namespace
+}  // namespace hp
