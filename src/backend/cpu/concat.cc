@@ -1,4 +1,5 @@
 #include "backend/cpu/ops.h"
+#include "backend/cpu/parallel.h"
 #include "backend/cpu/reorder.h"
 
 #include <algorithm>
@@ -88,8 +89,8 @@ class ConcatOp final : public Op {
   }
 
   void CopyPieces(int64_t length, const float* from, int64_t from_stride, float* to, int64_t to_stride) const {
-#pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < outer_; ++i) std::copy_n(from + i * from_stride, length, to + i * to_stride);
+    ForItems(outer_, outer_ * length,
+             [=](int64_t i) { std::copy_n(from + i * from_stride, length, to + i * to_stride); });
   }
 
   std::vector<Part> parts_;

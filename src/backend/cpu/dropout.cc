@@ -1,5 +1,6 @@
 #include "backend/cpu/dropout_mask.h"
 #include "backend/cpu/ops.h"
+#include "backend/cpu/parallel.h"
 #include "backend/cpu/reorder.h"
 
 #include <algorithm>
@@ -41,15 +42,14 @@ class DropoutOp final : public Op {
   void ApplyDense(uint64_t first_sample, const Tensor& from, float* to) const {
     const int64_t units = from.shape().count(1), runs = (units + kRunUnits - 1) / kRunUnits;
     const float* x = from.data;
-#pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < from.shape()[0] * runs; ++i) {
+    ForItems(from.shape()[0] * runs, from.count(), [&](int64_t i) {
       const int64_t row = i / runs, begin = i % runs * kRunUnits, end = std::min(units, begin + kRunUnits);
       alignas(64) float factors[kRunUnits];
       mask_.Fill(first_sample + row, first_unit_ + begin, first_unit_ + end, factors);
       const int64_t offset = row * units + begin;
 #pragma omp simd
       for (int64_t u = 0; u < end - begin; ++u) to[offset + u] = x[offset + u] * factors[u];
-    }
+    });
   }
 
   /// Units are numbered in NCHW order, so a tile of channels is taken through a buffer in that order.
@@ -57,14 +57,13 @@ class DropoutOp final : public Op {
     const int64_t channels = from.shape()[1], pixels = from.shape().count(2);
     const int64_t tiles_in_block = (block_ + kTileChannels - 1) / kTileChannels;
     const int64_t tiles = channels / block_ * tiles_in_block;
-#pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < from.shape()[0] * tiles; ++i) {
+    ForItems(from.shape()[0] * tiles, from.count(), [&](int64_t i) {
       const int64_t row = i / tiles, block = i % tiles / tiles_in_block;
       const int64_t c = i % tiles % tiles_in_block * kTileChannels;  // within the block
       const int64_t offset = (row * channels + block * block_) * pixels + c;
       ApplyTile(first_sample + row, block * block_ + c, std::min(kTileChannels, block_ - c), pixels, from.data + offset,
                 to + offset);
-    }
+    });
   }
 
   void ApplyTile(uint64_t sample, int64_t channel, int64_t channels, int64_t pixels, const float* from,

@@ -6,18 +6,24 @@
 namespace hp {
 
 /// Elements in one piece of an elementwise loop: 64 KiB, so that a piece of two or three tensors stays in the L2 cache
-/// when a loop goes over it several times.
+/// when a loop goes over it several times. Less work than that is not worth waking the other threads for.
 constexpr int64_t kChunkElements = 16384;
 
-/// Calls body(begin, end) for the pieces of [0, count), on all threads of the team. What each piece computes must not
-/// depend on the others; then neither does the result on the number of threads.
+/// Calls body(i) for i in [0, items), on all threads of the team if the whole touches many elements. What each item
+/// computes must not depend on the others; then neither does the result on the number of threads.
+/// @param elements roughly those of all items together, more where an element costs much more than a copy.
+template <typename Body>
+void ForItems(int64_t items, int64_t elements, const Body& body) {
+#pragma omp parallel for schedule(static) if (elements > kChunkElements)
+  for (int64_t i = 0; i < items; ++i) body(i);
+}
+
+/// Calls body(begin, end) for the pieces of [0, count), as ForItems does.
 template <typename Body>
 void ForChunks(int64_t count, const Body& body) {
   const int64_t chunks = (count + kChunkElements - 1) / kChunkElements;
-#pragma omp parallel for schedule(static) if (chunks > 1)
-  for (int64_t chunk = 0; chunk < chunks; ++chunk) {
-    body(chunk * kChunkElements, std::min(count, (chunk + 1) * kChunkElements));
-  }
+  ForItems(chunks, count,
+           [&](int64_t chunk) { body(chunk * kChunkElements, std::min(count, (chunk + 1) * kChunkElements)); });
 }
 
 }  // namespace hp

@@ -26,12 +26,11 @@ void ForTiles(const Shape& shape, int64_t block, const Visit& visit) {
   const int64_t channels = shape[1], pixels = shape.count(2);
   const int64_t tiles_in_block = (block + kTileChannels - 1) / kTileChannels;
   const int64_t tiles = shape[0] * (channels / block) * tiles_in_block;
-#pragma omp parallel for schedule(static)
-  for (int64_t i = 0; i < tiles; ++i) {
+  ForItems(tiles, shape.count(), [&](int64_t i) {
     const int64_t c = i % tiles_in_block * kTileChannels;
     const int64_t first = i / tiles_in_block * block * pixels;  // of the block, in either layout
     visit(Tile{first + c * pixels, first + c, std::min(kTileChannels, block - c)});
-  }
+  });
 }
 
 /// blocked = dense, or += with kAdd, for one tile; in pieces that both sides find in the L1 cache.
@@ -69,15 +68,14 @@ void CopyFlat(const float* source, float* target, int64_t count) {
 void CopyRuns(const TensorDesc& from, const float* source, const TensorDesc& to, float* target) {
   const int64_t run = std::gcd(from.channel_block, to.channel_block);
   const int64_t channels = from.shape[1], pixels = from.shape.count(2), runs = channels / run;
-#pragma omp parallel for schedule(static)
-  for (int64_t i = 0; i < from.shape[0] * runs; ++i) {
+  ForItems(from.shape[0] * runs, from.count(), [&](int64_t i) {
     const int64_t n = i / runs, c = i % runs * run;
     const float* read = source + ElementOffset(from, n, c, 0);
     float* write = target + ElementOffset(to, n, c, 0);
     for (int64_t s = 0; s < pixels; ++s) {
       std::copy_n(read + s * from.channel_block, run, write + s * to.channel_block);
     }
-  }
+  });
 }
 
 }  // namespace

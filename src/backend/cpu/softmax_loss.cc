@@ -1,5 +1,6 @@
 #include "backend/cpu/label_count.h"
 #include "backend/cpu/ops.h"
+#include "backend/cpu/parallel.h"
 #include "backend/cpu/softmax_math.h"
 
 #include "glog/logging.h"
@@ -41,18 +42,17 @@ class SoftmaxLossOp final : public Op {
     if (d_logits == nullptr) return;
     const float* probabilities = reinterpret_cast<const float*>(args.saved);
     const float scale = static_cast<float>(desc_.loss_weight / Normalizer(*args.batch));
-#pragma omp parallel for schedule(static)
-    for (int64_t row = 0; row < rows_; ++row) {
+    ForItems(rows_, rows_ * classes_, [&](int64_t row) {
       float* to = d_logits + row * classes_;
+      const float* p = probabilities + row * classes_;
       if (!IsCounted(*args.batch, row)) {
         std::fill_n(to, classes_, 0.0f);
-        continue;
+        return;
       }
-      const float* p = probabilities + row * classes_;
       const int64_t label = LabelOf(args.batch->labels[row]);
       for (int64_t c = 0; c < classes_; ++c) to[c] = scale * p[c];
       to[label] = scale * (p[label] - 1);
-    }
+    });
   }
   bool backward_reads_input() const override { return false; }
   bool backward_reads_output() const override { return false; }

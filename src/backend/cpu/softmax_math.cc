@@ -1,5 +1,7 @@
 #include "backend/cpu/softmax_math.h"
 
+#include "backend/cpu/parallel.h"
+
 #include <algorithm>
 #include <cmath>
 
@@ -7,6 +9,7 @@ namespace hp {
 namespace {
 
 constexpr int64_t kPixels = 64;  // columns taken at once where inner > 1
+constexpr int64_t kExpCost = 8;  // of an exponential, in elements that are only copied
 
 /// `pixels` neighbouring columns, elements `inner` apart.
 void SoftmaxColumns(const float* x, int64_t classes, int64_t inner, int64_t pixels, float* y) {
@@ -46,11 +49,10 @@ void GradientColumns(const float* y, const float* dy, int64_t classes, int64_t i
 template <typename Visit>
 void ForColumns(int64_t outer, int64_t classes, int64_t inner, const Visit& visit) {
   const int64_t groups = (inner + kPixels - 1) / kPixels;
-#pragma omp parallel for schedule(static)
-  for (int64_t i = 0; i < outer * groups; ++i) {
+  ForItems(outer * groups, kExpCost * outer * classes * inner, [&](int64_t i) {
     const int64_t begin = i % groups * kPixels;
     visit(i / groups * classes * inner + begin, std::min(kPixels, inner - begin));
-  }
+  });
 }
 
 }  // namespace

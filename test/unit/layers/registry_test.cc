@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 
+#include <set>
+
 namespace hp::test {
 namespace {
 
@@ -33,14 +35,19 @@ TEST(Registry, EverySupportedTypeIsOneOfCaffes) {
 }
 
 TEST(Registry, EverySupportedTypeCanBeMade) {
+  std::set<std::string> made;
   for (const char* text : {
            R"(name: "x" type: "Accuracy" bottom: "a" bottom: "l" top: "b" accuracy_param { top_k: 5 })",
            R"(name: "x" type: "Concat" bottom: "a" bottom: "c" top: "b")",
+           R"(name: "x" type: "Convolution" bottom: "a" top: "b" convolution_param { num_output: 4 kernel_size: 3 })",
            R"(name: "x" type: "Data" top: "a" top: "l" data_param { source: "db" batch_size: 4 prefetch: 2 })",
            R"(name: "x" type: "Dropout" bottom: "a" top: "a")",
            R"(name: "x" type: "Eltwise" bottom: "a" bottom: "c" top: "b")",
            R"(name: "x" type: "Flatten" bottom: "a" top: "b")",
+           R"(name: "x" type: "InnerProduct" bottom: "a" top: "b" inner_product_param { num_output: 4 })",
            R"(name: "x" type: "Input" top: "a" input_param { shape { dim: 1 dim: 2 } })",
+           R"(name: "x" type: "LRN" bottom: "a" top: "b")",
+           R"(name: "x" type: "Pooling" bottom: "a" top: "b" pooling_param { kernel_size: 2 })",
            R"(name: "x" type: "ReLU" bottom: "a" top: "a" relu_param { engine: CUDNN })",
            R"(name: "x" type: "Sigmoid" bottom: "a" top: "a" sigmoid_param { engine: CAFFE })",
            R"(name: "x" type: "Softmax" bottom: "a" top: "b" softmax_param { engine: CAFFE })",
@@ -50,7 +57,9 @@ TEST(Registry, EverySupportedTypeCanBeMade) {
            R"(name: "x" type: "TanH" bottom: "a" top: "a")",
        }) {
     EXPECT_EQ(CreateError(text), "") << text;
+    made.insert(ParseLayer(text).type());
   }
+  for (const LayerType& type : LayerTypes()) EXPECT_EQ(made.count(type.name), 1u) << type.name;
 }
 
 TEST(Registry, EveryLayerNeedsAName) {
