@@ -43,7 +43,7 @@ void Membership::OnMessage(Rank peer, MemberMessage type, std::string_view paylo
   OnHeard(peer, clock_->NowNs());
   if (type == MemberMessage::kBye) {
     peers_[peer].bye = true;
-    FinishIfDone();
+    EndIfAllSaidBye();
   } else if (type == MemberMessage::kLost) {
     LostNotice notice;
     const int size = static_cast<int>(peers_.size());
@@ -76,7 +76,7 @@ void Membership::SendBye() {
   if (bye_sent_ || state_ != State::kRunning) return;
   bye_sent_ = true;
   output_->SendToAll(MemberMessage::kBye, "");
-  FinishIfDone();
+  EndIfAllSaidBye();
 }
 
 void Membership::Fail(const std::string& cause) {
@@ -173,23 +173,34 @@ void Membership::Decide(const Loss& loss) {
 }
 
 void Membership::LeaveIfReady(int64_t now) {
-  if (state_ != State::kLeaving) return;
+  if (state_ != State::kLeaving && state_ != State::kEnding) return;
+  const bool leaving = state_ == State::kLeaving;
   bool waiting = false;
   for (Rank rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
-    const bool accused = std::any_of(accusations_.begin(), accusations_.end(),
-                                     [rank](const auto& entry) { return entry.second.lost == rank; });
-    if (rank != options_.self && !accused && peers_[rank].connected && !peers_[rank].closed) waiting = true;
+    const Peer& peer = peers_[rank];
+    // An accused node that is not silent may accuse as well, and then all have to hear both.
+    const bool silent = now - peer.heard_ns >= 2 * options_.heartbeat_ns;
+    if (rank != options_.self && peer.connected && !peer.closed && !(leaving && silent && Accused(rank)))
+      waiting = true;
   }
-  if (!waiting || now - decided_ns_ >= options_.linger_ns) state_ = State::kLost;
+  if (waiting && now - decided_ns_ < (leaving ? options_.linger_ns : options_.ending_ns)) return;
+  state_ = leaving ? State::kLost : State::kDone;
 }
 
-void Membership::FinishIfDone() {
+bool Membership::Accused(Rank rank) const {
+  return std::any_of(accusations_.begin(), accusations_.end(),
+                     [rank](const auto& entry) { return entry.second.lost == rank; });
+}
+
+void Membership::EndIfAllSaidBye() {
   if (!bye_sent_ || state_ != State::kRunning) return;
   for (Rank rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
     if (rank != options_.self && !peers_[rank].bye) return;
   }
-  state_ = State::kDone;
+  state_ = State::kEnding;
+  decided_ns_ = clock_->NowNs();
   output_->ShutdownAll();
+  LeaveIfReady(decided_ns_);
 }
 
 std::string Membership::Describe() const {

@@ -52,13 +52,15 @@ class Membership {
     int64_t eof_wait_ns = kNsPerSecond / 5;    ///< for a LOST on other connections
     int64_t data_grace_ns = kNsPerSecond / 2;  ///< for the node connection to say something else
     int64_t linger_ns = kNsPerSecond / 2;      ///< reading on after a decision, at most
+    int64_t ending_ns = 2 * kNsPerSecond;      ///< reading on at the end of the job, at most
     int64_t stall_ns = kNsPerSecond;           ///< between two ticks: more means that this process did not run
   };
   enum class State {
     kRunning,
     kLeaving,  ///< a loss is decided and told; reading on. Post no more.
     kLost,     ///< leave now, exit status 4; loss() is final
-    kDone,     ///< BYE from all to all: leave, exit status 0
+    kEnding,   ///< BYE from all to all; reading on, so that nobody's is lost by our closing
+    kDone,     ///< leave now, exit status 0
   };
 
   Membership(Options options, const Clock* clock, MembershipOutput* output);
@@ -106,8 +108,9 @@ class Membership {
   void LookForLosses(int64_t now);
   std::optional<Suspicion> SuspicionOf(Rank rank, const Peer& peer, int64_t now) const;
   bool HearsNobody(int64_t now) const;
+  bool Accused(Rank rank) const;
   void RestartSilence(int64_t now);
-  void FinishIfDone();
+  void EndIfAllSaidBye();
   void LeaveIfReady(int64_t now);
   Loss Lost(Rank rank, std::string cause) const { return {rank, options_.self, std::move(cause)}; }
 
@@ -118,7 +121,7 @@ class Membership {
   State state_ = State::kRunning;
   Loss loss_;
   std::map<Rank, Loss> accusations_;  // by detector
-  int64_t decided_ns_ = 0;
+  int64_t decided_ns_ = 0;            // the loss, or the end
   int64_t last_tick_ns_ = 0;
   int64_t next_heartbeat_ns_ = 0;
   bool bye_sent_ = false;

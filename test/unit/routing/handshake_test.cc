@@ -1,0 +1,215 @@
+#include "scheduler/handshake.h"
+
+#include "test/unit/routing/table_text.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace hp {
+namespace {
+
+using ::testing::HasSubstr;
+
+class HandshakeTest : public ::testing::Test {
+ protected:
+  static JobFacts Facts(Rank rank) {
+    JobFacts facts;
+    facts.rank = rank;
+    facts.net_hash = 0x11;
+    facts.solver_hash = 0x22;
+    facts.cores = 8;
+    facts.host_id = rank % 2 == 0 ? 0xA : 0xB;
+    return facts;
+  }
+  std::unique_ptr<JobHandshake> Make(const JobFacts& facts) {
+    return std::make_unique<JobHandshake>(table_, facts, [this](const Status& status) { fatal_.push_back(status); });
+  }
+  /// What node 0 answers to a node with these facts.
+  std::string Refusal(const JobFacts& other) {
+    const auto here = Make(Facts(0));
+    return here->Accept(Make(other)->Hello()).status().message();
+  }
+
+  const RoutingTable table_ = MakeTable(kTable);
+  std::vector<Status> fatal_;
+};
+
+TEST_F(HandshakeTest, NodesOfOneJobAcceptEachOther) {
+  const auto a = Make(Facts(0)), b = Make(Facts(2));
+  EXPECT_EQ(*a->Accept(b->Hello()), 2);
+  EXPECT_EQ(*b->Accept(a->Hello()), 0);
+  EXPECT_FALSE(a->complete());
+  for (Rank rank : {1, 3}) EXPECT_TRUE(a->Accept(Make(Facts(rank))->Hello()).ok());
+  EXPECT_TRUE(a->complete());
+  EXPECT_EQ(a->HelloOf(3)->name(), "fc0");
+  EXPECT_TRUE(fatal_.empty());
+}
+
+TEST_F(HandshakeTest, SaysWhatDiffersAndThatIsFatalBeforeTheJobIsComplete) {
+  JobFacts facts = Facts(2);
+  facts.solver_hash = 0x23;
+  EXPECT_EQ(
+      Refusal(facts),
+      "node \"fc1\" runs another solver file (hash 0000000000000023) than node \"conv0\" (hash 0000000000000022)");
+  ASSERT_EQ(fatal_.size(), 1u);
+  EXPECT_EQ(ExitStatus(fatal_[0]), 2);
+  facts.net_hash = 0x12;
+  EXPECT_THAT(Refusal(facts), HasSubstr("runs another net (hash 0000000000000012)"));
+  EXPECT_THAT(Refusal(facts), HasSubstr("; node \"fc1\" runs another solver file"));
+}
+
+TEST_F(HandshakeTest, ResumeOnOneNodeOnly) {
+  JobFacts facts = Facts(1);
+  facts.start_clock = 500;
+  facts.snapshot_hash = 7;
+  EXPECT_EQ(Refusal(facts),
+            "--resume on one node only: node \"conv1\" starts at iteration 500, node \"conv0\" at iteration 0");
+  const auto resumed = Make(facts);
+  JobFacts other = facts;
+  other.rank = 0;
+  EXPECT_TRUE(resumed->Accept(Make(other)->Hello()).ok());
+  other.snapshot_hash = 8;
+  EXPECT_THAT(resumed->Accept(Make(other)->Hello()).status().message(),
+              HasSubstr("node \"conv0\" resumes another snapshot"));
+  other.start_clock = 400;
+  EXPECT_EQ(resumed->Accept(Make(other)->Hello()).status().message(),
+            "node \"conv0\" starts at iteration 400, node \"conv1\" at iteration 500");
+}
+
+TEST_F(HandshakeTest, DatasetsOfNodesThatReadDataMustAgree) {
+  JobFacts reader = Facts(0), other = Facts(1);
+  DataShape shape;
+  shape.set_records(1000);
+  shape.set_channels(3);
+  shape.set_height(32);
+  shape.set_width(16);
+  reader.dataset_hash = 0x31;
+  reader.data_shapes = {shape};
+  const auto here = Make(reader);
+  EXPECT_TRUE(here->Accept(Make(other)->Hello()).ok());  // reads no data
+  other.dataset_hash = 0x32;
+  shape.set_records(999);
+  other.data_shapes = {shape};
+  EXPECT_EQ(here->Accept(Make(other)->Hello()).status().message(),
+            "node \"conv1\" reads another data set (999 training records of 3x32x16, hash 0000000000000032) than node "
+            "\"conv0\" (1000 training records of 3x32x16, hash 0000000000000031)");
+  // A node without data learns its input shapes.
+  const auto fc = Make(Facts(3));
+  EXPECT_TRUE(fc->data_shapes().empty());
+  EXPECT_TRUE(fc->Accept(here->Hello()).ok());
+  ASSERT_EQ(fc->data_shapes().size(), 1u);
+  EXPECT_EQ(fc->data_shapes()[0].height(), 32);
+}
+
+TEST_F(HandshakeTest, SeedIsDrawnByTheFirstNodeAndLearntByTheOthers) {
+  const auto first = Make(Facts(0)), other = Make(Facts(2));
+  ASSERT_TRUE(first->seed().has_value());
+  EXPECT_GE(*first->seed(), 0);
+  EXPECT_NE(Make(Facts(0))->seed(), Make(Facts(0))->seed());
+  EXPECT_FALSE(other->seed().has_value());
+  EXPECT_TRUE(other->Accept(Make(Facts(1))->Hello()).ok());
+  EXPECT_FALSE(other->seed().has_value());
+  EXPECT_TRUE(other->Accept(first->Hello()).ok());
+  EXPECT_EQ(other->seed(), first->seed());
+}
+
+TEST_F(HandshakeTest, GivenSeedsMustAgree) {
+  JobFacts a = Facts(0), b = Facts(2);
+  a.random_seed = 5;
+  const auto here = Make(a);
+  EXPECT_EQ(here->seed(), 5);
+  EXPECT_TRUE(here->Accept(Make(b)->Hello()).ok());
+  b.random_seed = 6;
+  EXPECT_EQ(here->Accept(Make(b)->Hello()).status().message(), "node \"fc1\" has the random_seed 6, node \"conv0\" 5");
+}
+
+TEST_F(HandshakeTest, StrangersCostUsNothing) {
+  const auto here = Make(Facts(0));
+  EXPECT_FALSE(here->Accept("").ok());
+  EXPECT_FALSE(here->Accept("GET / HTTP/1.1\r\n\r\n").ok());
+  EXPECT_FALSE(here->Accept(std::string(kMaxHelloBytes + 1, 'x')).ok());
+  const RoutingTable other_job = MakeTable(std::string(kTable) + "job: \"other\"");
+  EXPECT_EQ(here->Accept(JobHandshake(other_job, Facts(1), nullptr).Hello()).status().message(),
+            "node \"conv1\" belongs to the job \"other\", node \"conv0\" to \"hpnode\"");
+  const RoutingTable other_table = MakeTable(std::string(kTable) + "batch: PER_REPLICA");
+  EXPECT_THAT(here->Accept(JobHandshake(other_table, Facts(1), nullptr).Hello()).status().message(),
+              HasSubstr("has another routing table"));
+  EXPECT_EQ(here->Accept(here->Hello()).status().message(), "node \"conv0\" is started a second time");
+  EXPECT_TRUE(fatal_.empty());
+}
+
+TEST_F(HandshakeTest, HostileHellosStayOutOfTheLog) {
+  const auto here = Make(Facts(0));
+  hp::Hello hello;
+  ASSERT_TRUE(hello.ParseFromString(Make(Facts(1))->Hello()));
+  hello.set_rank(1 << 30);
+  EXPECT_THAT(here->Accept(hello.SerializeAsString()).status().message(), HasSubstr("the table says otherwise"));
+  hello.set_rank(-5);
+  EXPECT_FALSE(here->Accept(hello.SerializeAsString()).ok());
+  hello.set_job("x\n\x1b[31m" + std::string(10000, 'y'));
+  const std::string message = here->Accept(hello.SerializeAsString()).status().message();
+  EXPECT_LT(message.size(), 300u);
+  EXPECT_EQ(message.find('\n'), std::string::npos);
+  EXPECT_EQ(message.find('\x1b'), std::string::npos);
+  EXPECT_TRUE(fatal_.empty());
+}
+
+TEST_F(HandshakeTest, ARunningJobIsNotStoppedByALateNode) {
+  const auto here = Make(Facts(0));
+  for (Rank rank : {1, 2, 3}) EXPECT_TRUE(here->Accept(Make(Facts(rank))->Hello()).ok());
+  JobFacts late = Facts(2);
+  late.net_hash = 0x99;
+  EXPECT_FALSE(here->Accept(Make(late)->Hello()).ok());
+  here->OnRefused(1, FailedPrecondition("no"));
+  EXPECT_TRUE(fatal_.empty());
+}
+
+TEST_F(HandshakeTest, BeingRefusedIsFatalOnce) {
+  const auto here = Make(Facts(3));
+  here->OnRefused(0, FailedPrecondition("why"));
+  here->OnRefused(1, FailedPrecondition("why again"));
+  ASSERT_EQ(fatal_.size(), 1u);
+  EXPECT_EQ(fatal_[0].message(), "why");
+}
+
+TEST_F(HandshakeTest, ClientsHaveNoSeat) {
+  const auto here = Make(Facts(0));
+  ClientHandshake client(table_, [](const Status&) {});
+  const auto first = here->Accept(client.Hello()), second = here->Accept(client.Hello());
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_GE(*first, kFirstClientRank);
+  EXPECT_NE(*first, *second);
+  EXPECT_FALSE(here->HelloOf(*first).has_value());
+  EXPECT_EQ(*client.Accept(here->Hello()), 0);
+  const RoutingTable other_job = MakeTable(std::string(kTable) + "job: \"other\"");
+  ClientHandshake stranger(other_job, [](const Status&) {});
+  EXPECT_FALSE(here->Accept(stranger.Hello()).ok());
+  EXPECT_FALSE(stranger.Accept(here->Hello()).ok());
+}
+
+TEST_F(HandshakeTest, ThreadsShareTheHostsCores) {
+  // Host 0xA has the nodes 0 and 2; host 0xB the nodes 1 and 3, of which 3 says 3 threads of the 8.
+  const auto here = Make(Facts(0));
+  for (Rank rank : {1, 2, 3}) ASSERT_TRUE(here->Accept(Make(Facts(rank))->Hello()).ok());
+  EXPECT_EQ(here->ThreadsOf(0), 4);
+  EXPECT_EQ(here->ThreadsOf(2), 4);
+  EXPECT_EQ(here->ThreadsOf(1), 5);
+  EXPECT_EQ(here->ThreadsOf(3), 3);
+}
+
+TEST_F(HandshakeTest, ThreadsThatDoNotDivideGoToTheFirst) {
+  const auto facts = [](Rank rank) {
+    JobFacts f = Facts(rank);
+    f.host_id = 0;  // unknown: the table's names count, a: 0 and 2, b: 1 and 3
+    f.cores = rank % 2 == 0 ? 5 : 2;
+    return f;
+  };
+  const auto here = Make(facts(0));
+  for (Rank rank : {1, 2, 3}) ASSERT_TRUE(here->Accept(Make(facts(rank))->Hello()).ok());
+  EXPECT_EQ(here->ThreadsOf(0), 3);
+  EXPECT_EQ(here->ThreadsOf(2), 2);
+  EXPECT_EQ(here->ThreadsOf(1), 1);  // nothing is left, but one thread is needed
+}
+
+}  // namespace
+}  // namespace hp

@@ -1,0 +1,89 @@
+#include "scheduler/partition_math.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <tuple>
+#include <vector>
+
+namespace hp {
+namespace {
+
+TEST(PartitionTest, PartsCoverWithoutOverlapAndDifferByAtMostOne) {
+  for (int64_t count : {0, 1, 5, 7, 16, 100, 1437}) {
+    for (int64_t parts : {1, 2, 3, 4, 7, 16}) {
+      int64_t next = 0, least = count, most = 0;
+      for (int64_t i = 0; i < parts; ++i) {
+        const Range range = PartOf(count, i, parts);
+        EXPECT_EQ(range.begin, next);
+        next = range.end;
+        least = std::min(least, range.size());
+        most = std::max(most, range.size());
+      }
+      EXPECT_EQ(next, count);
+      EXPECT_LE(most - least, 1) << count << " over " << parts;
+    }
+  }
+}
+
+TEST(PartitionTest, MicroBatchesOfAReplicaLieTogetherInItsRange) {
+  for (int64_t batch : {7, 10, 64, 101}) {
+    for (int replicas : {1, 2, 3}) {
+      for (int micro_batches : {1, 2, 3}) {
+        int64_t next = 0;
+        for (int r = 0; r < replicas; ++r) {
+          EXPECT_EQ(SamplesOfReplica(batch, r, replicas).begin, next);
+          for (int m = 0; m < micro_batches; ++m) {
+            const Range range = SamplesOf(batch, r, replicas, m, micro_batches);
+            EXPECT_EQ(range.begin, next);
+            next = range.end;
+          }
+          EXPECT_EQ(SamplesOfReplica(batch, r, replicas).end, next);
+        }
+        EXPECT_EQ(next, batch);
+      }
+    }
+  }
+}
+
+TEST(PartitionTest, UnevenDivisionIsSpread) {
+  // 10 outputs over 4 shards: floor(10*j/4) = 0, 2, 5, 7, 10.
+  EXPECT_EQ(OutputsOf(10, 0, 4), (Range{0, 2}));
+  EXPECT_EQ(OutputsOf(10, 1, 4), (Range{2, 5}));
+  EXPECT_EQ(OutputsOf(10, 2, 4), (Range{5, 7}));
+  EXPECT_EQ(OutputsOf(10, 3, 4), (Range{7, 10}));
+}
+
+TEST(MsgIdTest, HoldsItsFields) {
+  for (int64_t clock : {int64_t{0}, int64_t{5}, MsgId::kMaxClock}) {
+    for (bool train : {false, true}) {
+      for (int64_t micro : {int64_t{0}, int64_t{77}, MsgId::kMaxMicroBatches - 1}) {
+        for (int64_t replica : {int64_t{0}, int64_t{3}, MsgId::kMaxReplicas - 1}) {
+          const MsgId id = MsgId::Make(clock, train, micro, replica);
+          EXPECT_EQ(std::tuple(id.clock(), id.train(), id.micro(), int64_t{id.replica()}),
+                    std::tuple(clock, train, micro, replica));
+        }
+      }
+    }
+  }
+  EXPECT_EQ(MsgId::Make(1, true, 2, 3).bits, 0x00000001'80002003u);
+}
+
+TEST(MsgIdTest, OrderIsClockThenTestThenMicroBatchThenReplica) {
+  using Fields = std::tuple<int64_t, bool, int64_t, int64_t>;
+  std::vector<Fields> in_order;
+  for (int64_t clock : {0, 1, 70000}) {
+    for (bool train : {false, true}) {
+      for (int64_t micro : {0, 1, 4096, 500000}) {
+        for (int64_t replica : {0, 1, 4095}) in_order.push_back({clock, train, micro, replica});
+      }
+    }
+  }
+  std::sort(in_order.begin(), in_order.end());
+  for (size_t i = 1; i < in_order.size(); ++i) {
+    EXPECT_LT(std::apply(MsgId::Make, in_order[i - 1]), std::apply(MsgId::Make, in_order[i]));
+  }
+}
+
+}  // namespace
+}  // namespace hp

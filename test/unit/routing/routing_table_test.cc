@@ -1,0 +1,69 @@
+#include "scheduler/routing_table.h"
+
+#include "test/unit/routing/table_text.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace hp {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(RoutingTableTest, KnowsStagesAndNodes) {
+  const RoutingTable table = MakeTable(kTable);
+  EXPECT_EQ(table.size(), 4);
+  EXPECT_EQ(table.replicas(), 2);
+  EXPECT_EQ(table.shards(1), 2);
+  EXPECT_THAT(table.stage(1).ranks, ElementsAre(3, 2));
+  EXPECT_EQ(table.rank_of(1, 0), 3);
+  EXPECT_EQ(table.rank_of(0, 1), 1);
+  EXPECT_STREQ(table.stage(0).role(), "conv");
+  EXPECT_EQ(table.node(3).name, "fc0");
+  EXPECT_EQ(table.node(3).role, "fc");
+  EXPECT_EQ(table.node(3).threads, 3);
+  EXPECT_EQ(table.node(2).address(), "a:29501");
+  EXPECT_EQ(*table.FindNode("fc1"), 2);
+  EXPECT_EQ(table.FindNode("fc2").status().message(),
+            "/job/table.prototxt: no node \"fc2\"; expected one of conv0, conv1, fc1, fc0");
+  EXPECT_EQ(table.solver_path(), "/job/solver.prototxt");
+  EXPECT_EQ(table.GlobalBatch(8), 8);
+  EXPECT_EQ(MakeTable(std::string(kTable) + "batch: PER_REPLICA").GlobalBatch(8), 16);
+}
+
+TEST(RoutingTableTest, StageOfLayersCoversBothPhases) {
+  const RoutingTable table = MakeTable(kTable);
+  const auto stages = table.StageOfLayers(Parse<caffe::NetParameter>(kNet));
+  ASSERT_TRUE(stages.ok()) << stages.status();
+  EXPECT_THAT(*stages, ElementsAre(0, 0, 0, 0, 0, 1, 1, 1, 1, 1));
+}
+
+TEST(RoutingTableTest, HashIsOfEverythingButTheSolversPath) {
+  const uint64_t hash = MakeTable(kTable).hash();
+  std::string text = kTable;
+  EXPECT_EQ(MakeTable(text.replace(text.find("solver.prototxt"), 15, "/x/y.prototxt  ")).hash(), hash);
+  EXPECT_NE(MakeTable(std::string(kTable) + "job: \"other\"").hash(), hash);
+  text = kTable;
+  EXPECT_NE(MakeTable(text.replace(text.find("threads: 3"), 10, "threads: 2")).hash(), hash);
+}
+
+TEST(RoutingTableTest, LoadNamesTheFileAndTheLine) {
+  char path[] = "/tmp/hp_table_XXXXXX";
+  close(mkstemp(path));
+  std::ofstream(path) << "solver: \"s\"\nstage { kind: CONVV }\n";
+  EXPECT_EQ(RoutingTable::Load(path).status().message(),
+            std::string(path) + ":2:15: unknown value \"CONVV\" of field \"kind\"; expected one of CONV, FC");
+  std::ofstream(path) << kTable;
+  EXPECT_TRUE(RoutingTable::Load(path).ok());
+  std::ofstream(path) << "solver: \"s\"\nstage { kind: CONV }\n";
+  EXPECT_THAT(RoutingTable::Load(path).status().message(), HasSubstr("2 faults:\n  the table has no node"));
+  std::filesystem::remove(path);
+}
+
+}  // namespace
+}  // namespace hp

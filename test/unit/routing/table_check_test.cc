@@ -1,0 +1,192 @@
+#include "scheduler/table_check.h"
+
+#include "test/unit/routing/table_text.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace hp {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
+
+/// `text` with the first `what` replaced.
+std::string With(std::string text, const std::string& what, const std::string& by) {
+  const size_t at = text.find(what);
+  EXPECT_NE(at, std::string::npos) << what;
+  return text.replace(at, what.size(), by);
+}
+
+std::vector<std::string> Structure(const std::string& table) {
+  return CheckStructure(Parse<RoutingTableConfig>(table));
+}
+
+std::vector<std::string> Fit(const std::string& table, const std::string& net) {
+  EXPECT_THAT(Structure(table), IsEmpty());
+  return CheckNetFit(Parse<RoutingTableConfig>(table), Parse<caffe::NetParameter>(net));
+}
+
+TEST(TableCheckTest, SoundTablesHaveNoFault) {
+  EXPECT_THAT(Structure(kTable), IsEmpty());
+  EXPECT_THAT(Fit(kTable, kNet), IsEmpty());
+  EXPECT_THAT(Fit(R"(solver: "s" stage { kind: CONV } node { name: "n" stage: 0 host: "a" port: 1 })", kNet),
+              IsEmpty());
+}
+
+TEST(TableCheckTest, TwoNodesOnOnePort) {
+  EXPECT_THAT(Structure(With(kTable, "\"fc1\" stage: 1 index: 1 host: \"a\" port: 29501",
+                             "\"fc1\" stage: 1 index: 1 host: \"a\" port: 29500")),
+              ElementsAre("node \"conv0\" and node \"fc1\" are both on a:29500; expected a port of its own for each"));
+}
+
+TEST(TableCheckTest, ShardsWithoutNodeOrWithTwo) {
+  EXPECT_THAT(Structure(With(kTable, "stage: 1 index: 0", "stage: 1 index: 2")),
+              ElementsAre("stage \"fc\": shard 0 has no node, although node \"fc1\" is shard 1"));
+  EXPECT_THAT(Structure(With(kTable, "stage: 1 index: 0", "stage: 1 index: 1")),
+              ElementsAre("stage \"fc\": node \"fc1\" and node \"fc0\" are both shard 1",
+                          "stage \"fc\": shard 0 has no node, although node \"fc1\" is shard 1"));
+  EXPECT_THAT(Structure(std::string(kTable) + "stage { name: 'fc8' kind: FC from_layer: 'ip2' }"),
+              ElementsAre("stage \"fc8\" has no node; expected at least shard 0"));
+}
+
+TEST(TableCheckTest, EveryFaultIsListed) {
+  EXPECT_THAT(Structure(R"(
+      job: "" micro_batches: 0 transport { connect_timeout_s: 0 }
+      stage { name: "x" kind: FC } stage { name: "x" kind: CONV } stage { }
+      node { stage: 0 host: "a" port: 70000 pool_size: -1 threads: -2 memory_mb: -3 }
+      node { name: "n" stage: 7 host: "a" port: 0 } node { name: "n" index: -1 })"),
+              UnorderedElementsAre(
+                  "the table names no solver; expected solver: \"...\"",
+                  "the job has an empty name; expected job: \"...\" or no such line",
+                  "micro_batches is 0; expected 1 to 524288", "connect_timeout_s is 0; expected at least 1",
+                  "stage \"x\", the first, is FC; expected CONV: data enters in a data-parallel stage",
+                  "stage \"x\" is CONV; expected FC for every stage but the first",
+                  "stages 0 and 1 are both named \"x\"", "stage 2 has no kind; expected kind: FC",
+                  "node 0 has no name; expected name: \"...\"", "node 0 has port 70000; expected 1 to 65535",
+                  "node 0 has pool_size -1; expected 0 or more", "node 0 has threads -2; expected 0 or more",
+                  "node 0 has memory_mb -3; expected 0 or more", "node \"n\" is in stage 7; expected 0 to 2",
+                  "node \"n\" has port 0; expected 1 to 65535", "node \"n\" has no stage; expected stage: N",
+                  "node \"n\" has index -1; expected 0 or more", "node \"n\" has no host; expected host: \"...\"",
+                  "node \"n\" has no port; expected port: N", "nodes 1 and 2 are both named \"n\""));
+  EXPECT_THAT(Structure("solver: 's'"),
+              ElementsAre("the table has no stage; expected at least one \"stage { kind: CONV }\"",
+                          "the table has no node; expected at least one \"node { ... }\""));
+}
+
+std::vector<std::string> Aliases(const std::string& host) {
+  if (host == "a" || host == "alias-of-a") return {"10.0.0.1", "fe80::1"};
+  if (host == "b") return {"10.0.0.2"};
+  if (host == "localhost") return {"this host"};
+  return {};
+}
+
+TEST(TableCheckTest, AliasesOfOneHostShareItsPorts) {
+  const auto hosts = [](const std::string& table) { return CheckHosts(Parse<RoutingTableConfig>(table), &Aliases); };
+  EXPECT_THAT(hosts(kTable), IsEmpty());
+  EXPECT_THAT(hosts(With(kTable, "index: 1 host: \"b\"", "index: 1 host: \"alias-of-a\"")),
+              ElementsAre("node \"conv0\" and node \"conv1\" are both on port 29500 of one host, named \"a\" and "
+                          "\"alias-of-a\""));
+  EXPECT_THAT(hosts(With(kTable, "index: 1 host: \"b\"", "index: 1 host: \"nowhere\"")),
+              ElementsAre("node \"conv1\": host \"nowhere\" has no known address"));
+  EXPECT_THAT(
+      hosts(With(kTable, "index: 1 host: \"b\"", "index: 1 host: \"localhost\"")),
+      ElementsAre("node \"conv1\": host \"localhost\" means another machine on every host; expected the name by "
+                  "which \"a\" (node \"conv0\") reaches it"));
+}
+
+TEST(TableCheckTest, StagesThatDoNotTileTheNet) {
+  EXPECT_THAT(Fit(With(kTable, "to_layer: \"pool1\"", "to_layer: \"pol1\""), kNet),
+              ElementsAre("stage \"conv\": to_layer \"pol1\" is no layer of the net (did you mean \"pool1\"?)"));
+  EXPECT_THAT(Fit(With(kTable, "from_layer: \"ip1\"", "from_layer: \"fc6\""), kNet),
+              ElementsAre("stage \"fc\": from_layer \"fc6\" is no layer of the net"));
+  EXPECT_THAT(Fit(With(kTable, "from_layer: \"ip1\"", "from_layer: \"ip2\""), kNet),
+              ElementsAre("layers \"ip1\" to \"relu2\" of the net: in no stage"));
+  EXPECT_THAT(Fit(With(kTable, "from_layer: \"ip1\"", "from_layer: \"pool1\""), kNet),
+              ElementsAre("stage \"conv\" and stage \"fc\" both have layer \"pool1\""));
+  EXPECT_THAT(Fit(With(kTable, "to_layer: \"pool1\"", "to_layer: \"pool1\" from_layer: \"conv1\""), kNet),
+              ElementsAre("layers \"data\" to \"data\" of the net: in no stage"));
+  EXPECT_THAT(Fit(With(kTable, "to_layer: \"pool1\"", "from_layer: \"pool1\" to_layer: \"conv1\""), kNet),
+              ElementsAre("stage \"conv\" ends at layer \"conv1\", before it begins at layer \"pool1\""));
+}
+
+TEST(TableCheckTest, StagesOutOfOrder) {
+  const std::string table = With(With(kTable, "to_layer: \"pool1\"", "from_layer: \"ip1\""),
+                                 "from_layer: \"ip1\" }\n    node", "to_layer: \"pool1\" }\n    node");
+  EXPECT_THAT(Fit(table, kNet),
+              ElementsAre("stage \"fc\" lies before stage \"conv\"; expected the stages in the order of the layers"));
+}
+
+TEST(TableCheckTest, DataOutsideTheFirstStage) {
+  const std::string net = With(kNet, "layer { name: \"ip2\"",
+                               "layer { name: \"more\" type: \"Data\" top: \"more\" data_param { batch_size: 8 } }"
+                               "layer { name: \"ip2\"");
+  EXPECT_THAT(
+      Fit(kTable, net),
+      ElementsAre("layer \"more\" (Data) yields data in stage \"fc\"; expected it in the first, stage \"conv\""));
+}
+
+TEST(TableCheckTest, BoundaryThatCutsAnInPlacePair) {
+  const std::string table =
+      With(With(kTable, "to_layer: \"pool1\"", "to_layer: \"conv1\""), "from_layer: \"ip1\"", "from_layer: \"relu1\"");
+  EXPECT_THAT(Fit(table, kNet),
+              ElementsAre("the boundary between stage \"conv\" and stage \"fc\" cuts an in-place pair: "
+                          "layer \"relu1\" overwrites \"conv1\" of layer \"conv1\"; expected both in one "
+                          "stage"));
+}
+
+TEST(TableCheckTest, MoreMicroBatchesThanSamples) {
+  EXPECT_THAT(Fit(With(kTable, "micro_batches: 2", "micro_batches: 4"), kNet), IsEmpty());
+  EXPECT_THAT(Fit(With(kTable, "micro_batches: 2", "micro_batches: 5"), kNet),
+              ElementsAre("2 replica(s) x 5 micro-batches are more than the 8 samples of a batch (batch_size of layer "
+                          "\"data\"); expected at least one sample in each micro-batch"));
+  EXPECT_THAT(Fit(With(kTable, "micro_batches: 2", "micro_batches: 8 batch: PER_REPLICA"), kNet), IsEmpty());
+  EXPECT_THAT(Fit(kTable, With(kNet, "batch_size: 8", "")),
+              ElementsAre("layer \"data\" has no batch_size; expected at least 1"));
+}
+
+TEST(TableCheckTest, WhatShardsCanNotShare) {
+  std::string table = kTable;
+  for (int shard = 2; shard < 4; ++shard) {
+    table += "node { name: 'fc_" + std::to_string(shard) + "' stage: 1 index: " + std::to_string(shard) +
+             " host: 'c' port: " + std::to_string(shard) + " }";
+  }
+  EXPECT_THAT(Fit(table, kNet),
+              ElementsAre("stage \"fc\" has 4 shards; layer \"ip2\" has only 3 outputs to share among them"));
+  EXPECT_THAT(
+      Fit(kTable, With(kNet, "name: \"relu2\" type: \"ReLU\" bottom: \"ip1\" top: \"ip1\"",
+                       "name: \"relu2\" type: \"Convolution\" bottom: \"ip1\" top: \"x\"")),
+      ElementsAre("layer \"relu2\" (Convolution) can't be divided over the 2 shards of stage \"fc\"; expected it in "
+                  "the first stage or one shard"));
+  const std::string no_product =
+      With(With(kTable, "to_layer: \"pool1\"", "to_layer: \"ip2\""), "from_layer: \"ip1\"", "from_layer: \"accuracy\"");
+  EXPECT_THAT(Fit(no_product, kNet),
+              ElementsAre("stage \"fc\" has 2 shards and no InnerProduct to divide; expected one node"));
+}
+
+TEST(TableCheckTest, StageWithoutTrainingLayers) {
+  const std::string table =
+      std::string(With(kTable, "from_layer: \"ip1\"", "from_layer: \"ip1\" to_layer: \"ip2\"")) +
+      "stage { name: 'a' kind: FC from_layer: 'accuracy' to_layer: 'accuracy' }"
+      "stage { name: 'l' kind: FC from_layer: 'loss' }"
+      "node { name: 'a' stage: 2 host: 'c' port: 1 } node { name: 'l' stage: 3 host: 'c' port: 2 }";
+  EXPECT_THAT(Fit(table, kNet), ElementsAre("stage \"a\" has no layer in phase TRAIN"));
+}
+
+TEST(TableCheckTest, LabelsReadAsData) {
+  EXPECT_THAT(
+      Fit(kTable, With(kNet, "bottom: \"ip1\" top: \"ip2\"", "bottom: \"label\" top: \"ip2\"")),
+      ElementsAre("layer \"ip2\" (InnerProduct) reads the labels \"label\" of layer \"data\"; expected them only as "
+                  "second bottom of SoftmaxWithLoss or Accuracy"));
+}
+
+TEST(TableCheckTest, AllKindsTogether) {
+  const auto faults = CheckTable(Parse<RoutingTableConfig>(With(With(kTable, "micro_batches: 2", "micro_batches: 50"),
+                                                                "host: \"b\"", "host: \"nowhere\"")),
+                                 Parse<caffe::NetParameter>(kNet), &Aliases);
+  EXPECT_EQ(faults.size(), 2u);
+}
+
+}  // namespace
+}  // namespace hp
