@@ -8,16 +8,23 @@ namespace {
 
 constexpr int kLanes = 16;
 
-/// Philox4x32 of base/philox.h for 16 counters at once: words[k][lane] is word k of counter `first + lane`. The lanes
-/// are loops over arrays, which the compiler turns into vector instructions; the test compares them with the original.
-void PhiloxLanes(uint64_t key, uint64_t counter_high, uint64_t first, uint32_t words[4][kLanes]) {
-  uint32_t* c0 = words[0];
-  uint32_t* c1 = words[1];
-  uint32_t* c2 = words[2];
-  uint32_t* c3 = words[3];
-  for (int lane = 0; lane < kLanes; ++lane) {
-    c0[lane] = static_cast<uint32_t>(first + lane);
-    c1[lane] = static_cast<uint32_t>((first + lane) >> 32);
+/// The upper and lower half of a 32 by 32 bit product. Two expressions rather than one shifted product: for these the
+/// compiler has vector instructions, for a product of 64-bit numbers only a slow one.
+inline uint32_t High(uint32_t a, uint32_t b) { return static_cast<uint32_t>((uint64_t{a} * b) >> 32); }
+inline uint32_t Low(uint32_t a, uint32_t b) { return a * b; }
+
+struct Words {
+  alignas(64) uint32_t of[4][kLanes];  ///< [word][counter]
+};
+
+/// Philox4x32 of base/philox.h for counters first, first + 1, ... first + 15. The lanes are loops over arrays, which
+/// the compiler turns into vector instructions; the test compares them with the original.
+Words PhiloxLanes(uint64_t key, uint64_t counter_high, uint64_t first) {
+  alignas(64) uint32_t c0[kLanes], c1[kLanes], c2[kLanes], c3[kLanes];
+  for (uint32_t lane = 0; lane < kLanes; ++lane) {
+    // `first` is a multiple of 16, so the lower half does not carry.
+    c0[lane] = static_cast<uint32_t>(first) + lane;
+    c1[lane] = static_cast<uint32_t>(first >> 32);
     c2[lane] = static_cast<uint32_t>(counter_high);
     c3[lane] = static_cast<uint32_t>(counter_high >> 32);
   }
@@ -25,15 +32,21 @@ void PhiloxLanes(uint64_t key, uint64_t counter_high, uint64_t first, uint32_t w
   for (int round = 0; round < 10; ++round) {
 #pragma omp simd
     for (int lane = 0; lane < kLanes; ++lane) {
-      const uint64_t product0 = uint64_t{0xD2511F53u} * c0[lane], product1 = uint64_t{0xCD9E8D57u} * c2[lane];
-      c0[lane] = static_cast<uint32_t>(product1 >> 32) ^ c1[lane] ^ k0;
-      c2[lane] = static_cast<uint32_t>(product0 >> 32) ^ c3[lane] ^ k1;
-      c1[lane] = static_cast<uint32_t>(product1);
-      c3[lane] = static_cast<uint32_t>(product0);
+      const uint32_t a = c0[lane], b = c2[lane];
+      c0[lane] = High(0xCD9E8D57u, b) ^ c1[lane] ^ k0;
+      c2[lane] = High(0xD2511F53u, a) ^ c3[lane] ^ k1;
+      c1[lane] = Low(0xCD9E8D57u, b);
+      c3[lane] = Low(0xD2511F53u, a);
     }
     k0 += 0x9E3779B9u;
     k1 += 0xBB67AE85u;
   }
+  Words words;
+  std::copy_n(c0, kLanes, words.of[0]);
+  std::copy_n(c1, kLanes, words.of[1]);
+  std::copy_n(c2, kLanes, words.of[2]);
+  std::copy_n(c3, kLanes, words.of[3]);
+  return words;
 }
 
 }  // namespace
@@ -42,10 +55,16 @@ DropoutMask::DropoutMask(uint64_t stream_key, float ratio)
     : stream_key_(stream_key), threshold_(static_cast<uint32_t>(std::floor(ratio * 0x1p24))), scale_(1 / (1 - ratio)) {}
 
 void DropoutMask::FillGroup(uint64_t sample, int64_t group, float* factors) const {
-  alignas(64) uint32_t words[4][kLanes];
-  PhiloxLanes(stream_key_, sample, static_cast<uint64_t>(group) * kLanes, words);
+  const Words words = PhiloxLanes(stream_key_, sample, static_cast<uint64_t>(group) * kLanes);
+  const auto factor = [threshold = threshold_, scale = scale_](uint32_t word) {
+    return (word >> 8) >= threshold ? scale : 0.0f;
+  };
+  // Four stores in a row: a pattern that the compiler makes shuffles of.
   for (int lane = 0; lane < kLanes; ++lane) {
-    for (int k = 0; k < 4; ++k) factors[4 * lane + k] = (words[k][lane] >> 8) >= threshold_ ? scale_ : 0;
+    factors[4 * lane] = factor(words.of[0][lane]);
+    factors[4 * lane + 1] = factor(words.of[1][lane]);
+    factors[4 * lane + 2] = factor(words.of[2][lane]);
+    factors[4 * lane + 3] = factor(words.of[3][lane]);
   }
 }
 
