@@ -1,10 +1,6 @@
 #pragma once
 
-#include "base/clock.h"
-#include "hp/status.h"
-
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,27 +44,6 @@ class IndexCache {
 
  private:
   std::string directory_, path_;
-};
-
-/// Logs how a scan gets on: the first line after some seconds, so that a small database logs nothing.
-class ScanProgress {
- public:
-  /// @param expected number of records, 0: unknown.
-  ScanProgress(std::string source, int64_t expected, const Clock* clock);
-  /// Call for each record.
-  void Count(size_t bytes);
-  ~ScanProgress();
-
- private:
-  void Report(int64_t now_ns);
-
-  const std::string source_;
-  const int64_t expected_;
-  const Clock* const clock_;
-  const int64_t start_ns_;
-  int64_t next_report_ns_;
-  int64_t records_ = 0, bytes_ = 0;
-  bool reported_ = false;
 };
 
 }  // namespace hp

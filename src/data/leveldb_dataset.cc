@@ -2,6 +2,7 @@
 
 #include "base/format.h"
 #include "data/cache_dir.h"
+#include "data/progress.h"
 
 #include <glog/logging.h>
 
@@ -170,7 +171,7 @@ Status LevelDbDataset::LoadIndex(const std::string& identity, const DatasetOptio
 }
 
 Status LevelDbDataset::Scan(const Clock* clock) {
-  ScanProgress progress(source(), 0, clock);
+  Progress progress("Indexing " + source(), 0, clock);
   const std::unique_ptr<leveldb::Iterator> iterator(db_->NewIterator(ReadChecked(false)));
   for (iterator->SeekToFirst(); iterator->Valid(); iterator->Next()) {
     index_.Append(View(iterator->key()));

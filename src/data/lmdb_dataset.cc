@@ -2,6 +2,7 @@
 
 #include "base/format.h"
 #include "data/cache_dir.h"
+#include "data/progress.h"
 
 #include <glog/logging.h>
 #include <sys/stat.h>
@@ -113,7 +114,7 @@ Status LmdbDataset::Scan(const Clock* clock) {
   MDB_cursor* cursor = nullptr;
   if (const int error = mdb_cursor_open(txn.get(), dbi_, &cursor); error != 0) return Failed("mdb_cursor_open", error);
   const std::unique_ptr<MDB_cursor, void (*)(MDB_cursor*)> closer(cursor, mdb_cursor_close);
-  ScanProgress progress(source(), static_cast<int64_t>(stat.ms_entries), clock);
+  Progress progress("Indexing " + source(), static_cast<int64_t>(stat.ms_entries), clock);
   MDB_val key, value;
   int error;
   while ((error = mdb_cursor_get(cursor, &key, &value, MDB_NEXT)) == 0) {

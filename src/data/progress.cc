@@ -1,27 +1,30 @@
-#include "data/index.h"
+#include "data/progress.h"
 
 #include <glog/logging.h>
+
+#include <algorithm>
+#include <utility>
 
 namespace hp {
 namespace {
 
 constexpr int64_t kReportIntervalNs = 5 * kNsPerSecond;
-constexpr int64_t kRecordsPerClockReading = 256;
+constexpr int64_t kRecordsPerClockReading = 64;
 
 }  // namespace
 
-ScanProgress::ScanProgress(std::string source, int64_t expected, const Clock* clock)
-    : source_(std::move(source)),
+Progress::Progress(std::string what, int64_t expected, const Clock* clock)
+    : what_(std::move(what)),
       expected_(expected),
       clock_(clock),
       start_ns_(clock->NowNs()),
       next_report_ns_(start_ns_ + kReportIntervalNs) {}
 
-ScanProgress::~ScanProgress() {
+Progress::~Progress() {
   if (reported_) Report(clock_->NowNs());
 }
 
-void ScanProgress::Count(size_t bytes) {
+void Progress::Count(size_t bytes) {
   ++records_;
   bytes_ += static_cast<int64_t>(bytes);
   if (records_ % kRecordsPerClockReading != 0) return;
@@ -32,10 +35,10 @@ void ScanProgress::Count(size_t bytes) {
   Report(now_ns);
 }
 
-void ScanProgress::Report(int64_t now_ns) {
-  const double seconds = static_cast<double>(now_ns - start_ns_) / kNsPerSecond;
+void Progress::Report(int64_t now_ns) {
+  const double seconds = static_cast<double>(std::max<int64_t>(now_ns - start_ns_, 1)) / kNsPerSecond;
   const std::string of = expected_ > 0 ? " of " + std::to_string(expected_) : "";
-  LOG(INFO) << "Indexing " << source_ << ": " << records_ << of << " records, "
+  LOG(INFO) << what_ << ": " << records_ << of << " records, "
             << static_cast<int64_t>(static_cast<double>(records_) / seconds) << " records/s, " << bytes_ / 1000000
             << " MB";
 }

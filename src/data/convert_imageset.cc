@@ -1,0 +1,162 @@
+#include "base/format.h"
+#include "data/db_writer.h"
+#include "data/image.h"
+#include "data/order.h"
+#include "data/progress.h"
+#include "hp/convert.h"
+#include "proto/caffe.pb.h"
+
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <vector>
+
+namespace hp {
+namespace {
+
+struct Entry {
+  std::string name;
+  int label = 0;
+  int line = 0;
+};
+
+// The label is what follows the last blank, so that names may have blanks in them.
+StatusOr<std::vector<Entry>> ReadList(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) return NotFound("list of images %s: %s", path.c_str(), std::strerror(errno));
+  std::vector<Entry> entries;
+  std::string text;
+  for (int line = 1; std::getline(file, text); ++line) {
+    const size_t end = text.find_last_not_of(" \t\r");
+    if (end == std::string::npos) continue;
+    text.resize(end + 1);
+    const size_t blank = text.find_last_of(" \t");
+    const size_t name_end = blank == std::string::npos ? blank : text.find_last_not_of(" \t", blank);
+    Entry entry;
+    entry.line = line;
+    const char* last = text.data() + text.size();
+    const char* number = blank == std::string::npos ? last : text.data() + blank + 1;
+    const auto [rest, error] = std::from_chars(number, last, entry.label);
+    if (name_end == std::string::npos || error != std::errc() || rest != last) {
+      return InvalidArgument("%s:%d: \"%s\": expected the name of an image and a label, like \"cat/1.jpg 3\"",
+                             path.c_str(), line, text.c_str());
+    }
+    entry.name = text.substr(0, name_end + 1);
+    entries.push_back(std::move(entry));
+  }
+  if (entries.empty()) return InvalidArgument("list of images %s has no lines", path.c_str());
+  return entries;
+}
+
+std::string Extension(const std::string& name) {
+  const size_t dot = name.rfind('.');
+  std::string extension = dot == std::string::npos ? "" : name.substr(dot + 1);
+  std::transform(extension.begin(), extension.end(), extension.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return extension == "jpeg" ? "jpg" : extension;
+}
+
+class ImageSetConverter {
+ public:
+  explicit ImageSetConverter(const ImageSetOptions& options) : options_(options) {}
+
+  // An encoded image goes in as it is when that is what was asked for; else it is encoded anew.
+  Status MakeDatum(const Entry& entry, caffe::Datum* datum) const {
+    const std::string path = options_.root + entry.name;
+    const ImageColor color = options_.gray ? ImageColor::kGray : ImageColor::kColor;
+    const bool encoded = options_.encoded || !options_.encode_type.empty();
+    const std::string type =
+        options_.encode_type.empty() ? Extension(entry.name) : Extension("." + options_.encode_type);
+    const bool resize = options_.resize_height > 0 && options_.resize_width > 0;
+    HP_ASSIGN_OR_RETURN(const Image image, ReadImageFile(path, color, options_.resize_height, options_.resize_width));
+    datum->Clear();
+    datum->set_label(entry.label);
+    if (!encoded) {
+      ImageToDatum(image, datum);
+      return OkStatus();
+    }
+    datum->set_encoded(true);
+    if (!resize && type == Extension(entry.name) && !options_.gray) return ReadWhole(path, datum->mutable_data());
+    auto bytes = EncodeImage(image, type);
+    if (!bytes.ok()) return bytes.status().Prepend(path);
+    datum->set_data(*std::move(bytes));
+    datum->set_channels(image.channels);
+    datum->set_height(image.height);
+    datum->set_width(image.width);
+    return OkStatus();
+  }
+
+  Status CheckSize(const Entry& entry, const caffe::Datum& datum) {
+    if (!options_.check_size) return OkStatus();
+    if (first_size_ == 0) first_size_ = datum.data().size();
+    if (datum.data().size() == first_size_) return OkStatus();
+    return InvalidArgument("%s:%d: %s has %zu bytes (%d x %d x %d), expected %zu as the first image has",
+                           options_.list.c_str(), entry.line, entry.name.c_str(), datum.data().size(), datum.channels(),
+                           datum.height(), datum.width(), first_size_);
+  }
+
+ private:
+  static Status ReadWhole(const std::string& path, std::string* bytes) {
+    std::ifstream file(path, std::ios::binary);
+    if (!file) return NotFound("%s: %s", path.c_str(), std::strerror(errno));
+    bytes->assign((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    return OkStatus();
+  }
+
+  const ImageSetOptions& options_;
+  size_t first_size_ = 0;
+};
+
+Status CheckOptions(const ImageSetOptions& options) {
+  if (options.resize_width < 0 || options.resize_height < 0 ||
+      (options.resize_width > 0) != (options.resize_height > 0)) {
+    return InvalidArgument("resize_width %d and resize_height %d: expected both or neither", options.resize_width,
+                           options.resize_height);
+  }
+  if (options.check_size && (options.encoded || !options.encode_type.empty())) {
+    return InvalidArgument("check_size compares raw images: expected neither encoded nor encode_type beside it");
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+Status ConvertImageSet(const ImageSetOptions& options) {
+  HP_ASSIGN_OR_RETURN(const DbBackend kind, ParseDbBackend(options.backend));
+  HP_RETURN_IF_ERROR(CheckOptions(options));
+  HP_ASSIGN_OR_RETURN(const std::vector<Entry> entries, ReadList(options.list));
+  LOG(INFO) << "A total of " << entries.size() << " images.";
+  if (options.shuffle) LOG(INFO) << "Shuffling with seed " << options.seed;
+  const RecordOrder order(static_cast<int64_t>(entries.size()), options.shuffle, options.seed);
+  HP_ASSIGN_OR_RETURN(const auto writer, DbWriter::Create(options.database, kind));
+  ImageSetConverter converter(options);
+  Progress progress("Converting " + options.database, static_cast<int64_t>(entries.size()));
+  Status first_failure;
+  int64_t failures = 0;
+  caffe::Datum datum;
+  for (int64_t i = 0; i < order.size(); ++i) {
+    const Entry& entry = entries[order.Record(i)];
+    if (Status status = converter.MakeDatum(entry, &datum); !status.ok()) {
+      status = status.Prepend(Format("%s:%d", options.list.c_str(), entry.line));
+      LOG(WARNING) << "left out: " << status.message();
+      if (failures++ == 0) first_failure = status;
+      continue;
+    }
+    HP_RETURN_IF_ERROR(converter.CheckSize(entry, datum));
+    HP_RETURN_IF_ERROR(
+        writer->Put(Format("%08lld_%s", static_cast<long long>(i), entry.name.c_str()), datum.SerializeAsString()));
+    progress.Count(datum.data().size());
+  }
+  if (writer->count() == 0) return first_failure.Prepend("none of the images can be read; the first one");
+  HP_RETURN_IF_ERROR(writer->Finish());
+  LOG(INFO) << "Wrote " << writer->count() << " records to " << writer->path();
+  LOG_IF(WARNING, failures > 0) << failures << " of " << entries.size() << " images could not be read and are left out";
+  return OkStatus();
+}
+
+}  // namespace hp

@@ -1,0 +1,70 @@
+#include "tool_main.h"
+
+#include <gflags/gflags.h>
+#include <glog/logging.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <iostream>
+
+DECLARE_bool(help);
+DECLARE_bool(helpshort);
+
+namespace hp {
+namespace {
+
+constexpr int kWrongInput = 2;
+
+void PrintHelp(const ToolUsage& usage) {
+  std::cout << usage.text << "\n";
+  std::vector<gflags::CommandLineFlagInfo> flags;
+  gflags::GetAllFlags(&flags);
+  const std::string own_file = std::string(usage.name) + ".cc";
+  bool first = true;
+  for (const auto& flag : flags) {
+    if (!flag.filename.ends_with(own_file)) continue;  // gflags' and glog's own: --helpfull
+    if (first) std::cout << "Flags:\n";
+    first = false;
+    const std::string quote = flag.type == "string" ? "\"" : "";
+    std::cout << "  --" << flag.name << "  " << flag.description << " (default " << quote << flag.default_value << quote
+              << ")\n";
+  }
+}
+
+// For an unknown flag or a bad value gflags prints a line and calls exit(1), which is our word for a fault of our own.
+void ParseFlags(int* argc, char*** argv) {
+  static bool parsing = true;
+  std::atexit([] {
+    if (parsing) _exit(kWrongInput);
+  });
+  gflags::ParseCommandLineNonHelpFlags(argc, argv, true);
+  parsing = false;
+}
+
+}  // namespace
+
+int ToolMain(int argc, char** argv, const ToolUsage& usage,
+             const std::function<Status(const std::vector<std::string>&)>& body) {
+  FLAGS_logtostderr = true;
+  FLAGS_log_year_in_prefix = false;  // as Caffe's logs
+  google::InitGoogleLogging(usage.name);
+  gflags::SetUsageMessage(usage.text);
+  ParseFlags(&argc, &argv);
+  if (FLAGS_help || FLAGS_helpshort) {
+    PrintHelp(usage);
+    return 0;
+  }
+  gflags::HandleCommandLineHelpFlags();
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (arguments.size() < usage.min_arguments || arguments.size() > usage.max_arguments) {
+    std::cerr << usage.name << ": " << arguments.size() << " arguments, expected " << usage.min_arguments;
+    if (usage.max_arguments != usage.min_arguments) std::cerr << " to " << usage.max_arguments;
+    std::cerr << "\n" << usage.text << "\n";
+    return kWrongInput;
+  }
+  const Status status = body(arguments);
+  if (!status.ok()) std::cerr << usage.name << ": " << status.message() << std::endl;
+  return ExitStatus(status);
+}
+
+}  // namespace hp

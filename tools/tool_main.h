@@ -1,0 +1,23 @@
+#pragma once
+
+#include "hp/status.h"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace hp {
+
+struct ToolUsage {
+  const char* name;      ///< "convert_mnist_data"
+  const char* text;      ///< what --help says: purpose, command line, an example
+  size_t min_arguments;  ///< beside the flags
+  size_t max_arguments;
+};
+
+/// The main function of a small tool: parses gflags, answers --help (exit 0), logs to stderr, and turns what `body`
+/// returns into one line on stderr and the exit status. A wrong command line exits 2.
+int ToolMain(int argc, char** argv, const ToolUsage& usage,
+             const std::function<Status(const std::vector<std::string>& arguments)>& body);
+
+}  // namespace hp
