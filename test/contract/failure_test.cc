@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <thread>
 
 namespace hp {
@@ -45,7 +45,7 @@ TEST_P(FailureTest, EverythingOpenEndsOnceAndOthersGoOn) {
   const RemoteGrant grant = node(0).Get(Event::kGranted, tag).grant;
   ASSERT_TRUE(node(0)->Write(1, tag, grant, std::span(source).first(place.size())).ok());
   EXPECT_TRUE(node(1).Get(Event::kGrantEnded, tag).status.ok());
-  EXPECT_TRUE(std::equal(place.begin(), place.end(), source.begin()));
+  EXPECT_TRUE(Same(place, std::span(source).first(place.size())));
 }
 
 // The writer goes away in the middle of writes; the owner of the places uses them again as soon as the grants have
@@ -58,7 +58,7 @@ TEST_P(FailureTest, NothingIsWrittenAfterAGrantEnded) {
   std::atomic<int> failed = 0;
   node(0).reaction = [&](const Event& event) {
     if (event.kind != Event::kGrantEnded) return;
-    std::fill(places[event.tag.msg_id].begin(), places[event.tag.msg_id].end(), kMine);
+    std::memset(places[event.tag.msg_id].data(), 0xEE, kBulk);
     if (!event.status.ok()) ++failed;
   };
   for (auto& each : nodes_) each->Start();
@@ -78,9 +78,7 @@ TEST_P(FailureTest, NothingIsWrittenAfterAGrantEnded) {
   node(0).Await(Event::kClosed);
   EXPECT_EQ(node(0).events(Event::kGrantEnded).size(), static_cast<size_t>(kWrites));
   EXPECT_GE(failed, 1);
-  for (const auto& place : places) {
-    EXPECT_TRUE(std::all_of(place.begin(), place.end(), [](std::byte byte) { return byte == kMine; }));
-  }
+  for (const auto& place : places) EXPECT_TRUE(AllAre(place, kMine));
 }
 
 TEST_P(FailureTest, NothingHappensAfterStop) {
@@ -96,7 +94,7 @@ TEST_P(FailureTest, NothingHappensAfterStop) {
   }
   node(0).Await(Event::kGrantEnded);
   node(0)->Stop();
-  for (auto& place : places) std::fill(place.begin(), place.end(), kMine);
+  for (auto& place : places) std::memset(place.data(), 0xEE, kBulk);
   const size_t events = node(0).events().size();
   EXPECT_EQ(node(0)->Send(1, 0, {}).code(), StatusCode::kUnavailable);
   EXPECT_EQ(node(0)->Grant(1, {}, places[0]).code(), StatusCode::kUnavailable);
@@ -105,9 +103,7 @@ TEST_P(FailureTest, NothingHappensAfterStop) {
   EXPECT_EQ(node(1).events(Event::kWriteEnded).size(), static_cast<size_t>(kWrites));
   node(0)->Stop();
   EXPECT_EQ(node(0).events().size(), events);
-  for (const auto& place : places) {
-    EXPECT_TRUE(std::all_of(place.begin(), place.end(), [](std::byte byte) { return byte == kMine; }));
-  }
+  for (const auto& place : places) EXPECT_TRUE(AllAre(place, kMine));
 }
 
 // Threads post to a peer that stops; what was accepted ends exactly once.

@@ -1,12 +1,13 @@
 #include "test/contract/fixtures.h"
 
-#include "base/philox.h"
 #include "transport/inproc/inproc_network.h"
 #include "transport/tcp/tcp_transport.h"
 
 #include <glog/logging.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <utility>
 
 namespace hp {
@@ -159,10 +160,19 @@ void TestNode::OnClosed(Rank peer, const Status& status) {
 
 std::vector<std::byte> Pattern(size_t bytes, uint64_t seed) {
   std::vector<std::byte> pattern(bytes);
-  for (size_t i = 0; i < bytes; ++i) {
-    pattern[i] = static_cast<std::byte>(((i / 8 + seed) * 0x9E3779B97F4A7C15u) >> (8 * (i % 8)));
+  for (size_t at = 0; at < bytes; at += sizeof(uint64_t)) {
+    const uint64_t word = (at / 8 + seed + 1) * 0x9E3779B97F4A7C15u;
+    std::memcpy(&pattern[at], &word, std::min(sizeof(word), bytes - at));
   }
   return pattern;
+}
+
+bool Same(std::span<const std::byte> a, std::span<const std::byte> b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0);
+}
+
+bool AllAre(std::span<const std::byte> bytes, std::byte value) {
+  return bytes.empty() || (bytes[0] == value && Same(bytes.first(bytes.size() - 1), bytes.subspan(1)));
 }
 
 std::span<const std::byte> AsBytes(const std::string& text) {

@@ -110,6 +110,8 @@ class TestNode : public TransportHandler {
 
 /// Reproducible bytes: a function of `seed` and the index.
 std::vector<std::byte> Pattern(size_t bytes, uint64_t seed);
+bool Same(std::span<const std::byte> a, std::span<const std::byte> b);
+bool AllAre(std::span<const std::byte> bytes, std::byte value);
 std::span<const std::byte> AsBytes(const std::string& text);
 
 /// The suite's fixture.

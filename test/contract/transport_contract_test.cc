@@ -43,7 +43,7 @@ TEST_P(ContractTest, WritesArriveInTheirPlaces) {
     const PlaceTag tag{.msg_id = 0x123456789A00 + i, .port = 9};
     EXPECT_TRUE(node(1).Get(Event::kGrantEnded, tag).status.ok());
     EXPECT_TRUE(node(0).Get(Event::kWriteEnded, tag).status.ok());
-    EXPECT_TRUE(std::equal(sources[i].begin(), sources[i].end(), places[i].begin() + 1));
+    EXPECT_TRUE(Same(std::span(places[i]).subspan(1, sizes[i]), sources[i]));
     EXPECT_EQ(places[i].front(), std::byte{0x55});
     EXPECT_EQ(places[i].back(), std::byte{0x55});
   }
@@ -90,7 +90,7 @@ TEST_P(ContractTest, AGrantIsUsedOnceAndAsGranted) {
   EXPECT_EQ(write(tag, grant, 100), StatusCode::kInvalidArgument);
   EXPECT_EQ(node(0)->CancelGrant(1, grant).code(), StatusCode::kInvalidArgument);
   EXPECT_TRUE(node(1).Get(Event::kGrantEnded, tag).status.ok());
-  EXPECT_TRUE(std::equal(place.begin(), place.end(), source.begin()));
+  EXPECT_TRUE(Same(place, std::span(source).first(place.size())));
   // A refused post leaves nothing behind.
   ASSERT_TRUE(node(0)->Send(1, 0, {}).ok());
   node(1).Await(Event::kMessage);
@@ -154,7 +154,7 @@ TEST_P(ContractTest, ControlPassesBulk) {
     before += event.kind == Event::kGrantEnded;
   }
   EXPECT_LT(before, kWrites);
-  for (const auto& place : places) EXPECT_TRUE(place == source);
+  for (const auto& place : places) EXPECT_TRUE(Same(place, source));
 }
 
 // Three nodes, four threads each: every thread grants places to both other nodes and sends; every grant is answered
@@ -209,7 +209,7 @@ TEST_P(ContractTest, ManyThreadsPostAtOnce) {
       EXPECT_EQ(event.body, std::to_string(next[{event.peer, event.type}]++));
     }
   }
-  for (const auto& place : places) EXPECT_TRUE(std::equal(place.begin(), place.end(), source.begin()));
+  for (const auto& place : places) EXPECT_TRUE(Same(place, std::span(source).first(place.size())));
 }
 
 TEST_P(ContractTest, ShutdownSendsWhatIsQueuedAndEndsInOrder) {
@@ -226,7 +226,7 @@ TEST_P(ContractTest, ShutdownSendsWhatIsQueuedAndEndsInOrder) {
   EXPECT_EQ(node(0)->Send(1, 5, {}).code(), StatusCode::kUnavailable);
   EXPECT_EQ(node(0)->Grant(1, {.msg_id = 9}, unused_place).code(), StatusCode::kUnavailable);
   EXPECT_TRUE(node(1).Get(Event::kGrantEnded, tag).status.ok());
-  EXPECT_TRUE(place == source);
+  EXPECT_TRUE(Same(place, source));
   node(1).Await(Event::kMessage);
 
   // The other direction goes on.
@@ -244,7 +244,7 @@ TEST_P(ContractTest, ShutdownSendsWhatIsQueuedAndEndsInOrder) {
     EXPECT_EQ(last.status.code(), StatusCode::kCancelled) << last.status;
   }
   EXPECT_TRUE(node(0).Get(Event::kGrantEnded, back).status.ok());
-  EXPECT_TRUE(back_place == source);
+  EXPECT_TRUE(Same(back_place, source));
   EXPECT_EQ(node(0).Get(Event::kGrantEnded, unused).status.code(), StatusCode::kCancelled);
   EXPECT_EQ(node(1)->Send(0, 7, {}).code(), StatusCode::kUnavailable);
 }
@@ -269,7 +269,7 @@ TEST_P(ContractTest, ClientsComeAndGo) {
     const std::vector<std::byte> source = Pattern(place.size(), i);
     ASSERT_TRUE(node(1)->Write(granted.peer, tag, granted.grant, source).ok());
     EXPECT_TRUE(client.Get(Event::kGrantEnded, tag).status.ok());
-    EXPECT_TRUE(place == source);
+    EXPECT_TRUE(Same(place, source));
     node(1).Get(Event::kWriteEnded, tag);  // the source goes away
     client->Shutdown(1);                   // one in order, the other just goes
     client.Await(Event::kClosed);
