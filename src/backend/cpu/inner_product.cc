@@ -109,7 +109,7 @@ class InnerProductOp final : public Op {
 
   void TransposeAndAddBias(const float* transposed, const float* bias, float* out) const {
     constexpr int64_t kStrip = 64;  // outputs of one strip: 256 bytes of each row of y
-#pragma omp parallel for schedule(static) if (rows_ * outputs_count_ > 4096)
+#pragma omp parallel for schedule(static) if (rows_ * outputs_count_ > kSerialElements)
     for (int64_t begin = 0; begin < outputs_count_; begin += kStrip) {
       const int64_t end = std::min(outputs_count_, begin + kStrip);
       for (int64_t r = 0; r < rows_; ++r) {

@@ -83,7 +83,7 @@ class LrnAcrossOp final : public Op {
   template <typename Body>
   void ForEachTile(int buffers, const Body& body) const {
     const int64_t tiles = (spatial_ + tile_ - 1) / tile_;
-#pragma omp parallel
+#pragma omp parallel if (images_ * channels_ * spatial_ > kSerialElements)
     {
       AlignedFloats buffer(buffers * tile_ * padded_ + 16);
 #pragma omp for collapse(2) schedule(static)

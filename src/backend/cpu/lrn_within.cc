@@ -79,7 +79,7 @@ class LrnWithinOp final : public Op {
   template <typename Body>
   void ForEachPlane(int64_t lines, const Body& body) const {
     const int64_t padded = width_ + 2 * margin_;
-#pragma omp parallel
+#pragma omp parallel if (planes_ * height_ * row_ > kSerialElements)
     {
       AlignedFloats buffer(lines * padded * 16);
 #pragma omp for schedule(static)

@@ -56,7 +56,7 @@ struct Geometry {
 /// Calls body(width, plane, row, channel in the block) for each row of each plane, rows in parallel.
 template <typename Body>
 void ForEachRow(const Geometry& g, int64_t rows, const Body& body) {
-#pragma omp parallel for collapse(2) schedule(static)
+#pragma omp parallel for collapse(2) schedule(static) if (g.outer * g.block * g.in_h * g.in_w > kSerialElements)
   for (int64_t plane = 0; plane < g.outer; ++plane) {
     for (int64_t row = 0; row < rows; ++row) {
       ForEachChunk(g.block, [&](auto width, int64_t channel) { body(width, plane, row, channel); });

@@ -29,6 +29,9 @@ inline void Store(float* to, FloatVec<W> value) {
   std::memcpy(to, &value, sizeof(value));
 }
 
+/// Elements below which a loop is not worth waking other threads for (some microseconds).
+constexpr int64_t kSerialElements = 8192;
+
 /// Cuts `channels` into pieces of 16, 8, 4 and 1 and calls body(width, first channel), the width as a constant:
 /// `[&](auto width, int64_t c) { constexpr int W = decltype(width)::value; ... }`.
 template <typename Body>

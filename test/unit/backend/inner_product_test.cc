@@ -1,0 +1,186 @@
+#include "backend/cpu/ops.h"
+#include "test/unit/backend/op_test_util.h"
+
+namespace hp::test {
+namespace {
+
+struct Case {
+  const char* name;
+  std::vector<TensorDesc> in;
+  int64_t num_output;
+  bool bias = true;
+
+  int64_t rows() const { return in[0].shape[0]; }
+  int64_t columns() const {
+    int64_t sum = 0;
+    for (const TensorDesc& desc : in) sum += desc.shape.count(1);
+    return sum;
+  }
+};
+
+const Case kCases[] = {
+    {"plain", {{{5, 12}, 1}}, 7},
+    {"no bias", {{{4, 33}, 1}}, 10, false},
+    {"one row, one output", {{{1, 5}, 1}}, 1},
+    {"many rows", {{{70, 40}, 1}}, 19},
+    {"vectors and rests", {{{3, 131}, 1}}, 37},
+    {"images, dense", {{{6, 4, 3, 2}, 1}}, 9},
+    {"images, blocked", {{{6, 32, 3, 2}, 16}}, 9},
+    {"images, NHWC", {{{6, 5, 3, 2}, 5}}, 20},
+    {"one pixel, blocked", {{{2, 32, 1, 1}, 16}}, 4},
+    {"two blocks", {{{4, 6}, 1}, {{4, 6}, 1}}, 8},
+    {"uneven blocks", {{{5, 7}, 1}, {{5, 1}, 1}, {{5, 18}, 1}}, 11},
+    {"blocks of several layouts", {{{3, 16, 2, 2}, 16}, {{3, 3, 2, 2}, 1}, {{3, 6, 3, 1}, 6}}, 10, false},
+};
+
+class InnerProductTest : public testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    const Case& c = GetParam();
+    InnerProductDesc desc;
+    desc.num_output = c.num_output, desc.bias = c.bias;
+    auto op = MakeInnerProduct(desc, c.in);
+    ASSERT_TRUE(op.ok()) << op.status();
+    op_ = std::move(op).value();
+    ASSERT_EQ(op_->outputs()[0], (TensorDesc{Shape{c.rows(), c.num_output}, 1}));
+    std::vector<Shape> params = {{c.num_output, c.columns()}};
+    if (c.bias) params.push_back({c.num_output});
+    runner_.emplace(op_.get(), c.in, params);
+    for (size_t i = 0; i < c.in.size(); ++i) {
+      runner_->SetInput(static_cast<int>(i), RandomValues(c.in[i].count(), static_cast<uint32_t>(i)));
+    }
+    runner_->SetParam(0, RandomValues(params[0].count(), 20));
+    if (c.bias) runner_->SetParam(1, RandomValues(c.num_output, 21));
+    runner_->SetOutputGradient(0, RandomValues(c.rows() * c.num_output, 22));
+  }
+
+  std::unique_ptr<Op> op_;
+  std::optional<OpRunner> runner_;
+};
+
+TEST_P(InnerProductTest, ForwardIsTheProduct) {
+  const Case& c = GetParam();
+  runner_->Forward();
+  const Values weights = runner_->Param(0);
+  Values want;
+  for (int64_t r = 0; r < c.rows(); ++r) {
+    for (int64_t o = 0; o < c.num_output; ++o) {
+      double sum = c.bias ? runner_->Param(1)[o] : 0;
+      int64_t column = 0;
+      for (size_t i = 0; i < c.in.size(); ++i) {
+        const int64_t columns = c.in[i].shape.count(1);
+        for (int64_t k = 0; k < columns; ++k, ++column) {
+          sum += static_cast<double>(runner_->input(static_cast<int>(i))[r * columns + k]) *
+                 weights[o * c.columns() + column];
+        }
+      }
+      want.push_back(static_cast<float>(sum));
+    }
+  }
+  ExpectNear(runner_->Output(), want, 1e-5f, "output");
+}
+
+TEST_P(InnerProductTest, GradientsMatchCentralDifferences) { CheckGradients(&*runner_); }
+
+TEST_P(InnerProductTest, AccumulatedGradientsAreSums) {
+  runner_->Forward();
+  runner_->BackwardParams();
+  std::vector<Values> once;
+  for (int i = 0; i < runner_->params(); ++i) once.push_back(runner_->ParamGradient(i));
+  runner_->BackwardParams(/*accumulate=*/true);
+  for (int i = 0; i < runner_->params(); ++i) {
+    Values twice = once[i];
+    for (float& value : twice) value *= 2;
+    ExpectNear(runner_->ParamGradient(i), twice, 1e-5f, "twice parameter " + std::to_string(i));
+  }
+}
+
+TEST_P(InnerProductTest, AGradientThatIsNotWantedIsNotTouched) {
+  runner_->SkipInputGradient(0);
+  runner_->Forward();
+  runner_->BackwardInput();
+  for (float value : runner_->InputGradient(0)) ASSERT_TRUE(std::isnan(value));
+  for (int i = 1; i < runner_->inputs(); ++i) {
+    for (float value : runner_->InputGradient(i)) ASSERT_TRUE(std::isfinite(value));
+  }
+}
+
+/// The whole gradient from pieces of `step` rows; bias behind the weights.
+Values GradientInPieces(OpRunner* runner, const Case& c, int64_t step, bool accumulate) {
+  Values weights(c.num_output * c.columns(), accumulate ? 1.0f : std::nanf(""));
+  Values bias(c.num_output, accumulate ? 1.0f : std::nanf(""));
+  runner->Forward();
+  WriteTensor(runner->d_out()[0], RandomValues(c.rows() * c.num_output, 22));
+  runner->Call([&](OpArgs args) {
+    args.accumulate = accumulate;
+    args.d_params = {};
+    runner->op()->BeginParamsRows(args);
+    for (int64_t begin = 0; begin < c.num_output; begin += step) {
+      const int64_t end = std::min(begin + step, c.num_output);
+      runner->op()->BackwardParamsRows(args, begin, end, weights.data() + begin * c.columns(),
+                                       c.bias ? bias.data() + begin : nullptr);
+    }
+  });
+  if (c.bias) weights.insert(weights.end(), bias.begin(), bias.end());
+  return weights;
+}
+
+TEST_P(InnerProductTest, PiecesOfRowsMakeTheWholeGradientBitForBit) {
+  const Case& c = GetParam();
+  runner_->Forward();
+  runner_->BackwardParams();
+  Values want = runner_->ParamGradient(0);
+  if (c.bias) {
+    const Values bias = runner_->ParamGradient(1);
+    want.insert(want.end(), bias.begin(), bias.end());
+  }
+  ASSERT_TRUE(op_->has_params_rows());
+  const Values whole = GradientInPieces(&*runner_, c, c.num_output, false);
+  ExpectNear(whole, want, 1e-5f, "rows");
+  for (int64_t step : {1, 2, 6, 8}) EXPECT_EQ(GradientInPieces(&*runner_, c, step, false), whole) << step;
+  for (float& value : want) value += 1;
+  ExpectNear(GradientInPieces(&*runner_, c, 3, true), want, 1e-5f, "added rows");
+}
+
+TEST_P(InnerProductTest, TheSameCallGivesTheSameBits) {
+  std::vector<std::vector<Values>> results(2);
+  for (std::vector<Values>& result : results) {
+    runner_->Forward();
+    result.push_back(runner_->Output());
+    runner_->BackwardInput();
+    result.push_back(runner_->InputGradient());
+    runner_->BackwardParams();
+    result.push_back(runner_->ParamGradient(0));
+  }
+  EXPECT_EQ(results[0], results[1]);
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, InnerProductTest, testing::ValuesIn(kCases), [](const auto& info) {
+  std::string name = info.param.name;
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
+  return name;
+});
+
+TEST(InnerProductRows, ARowsResultDoesNotDependOnTheOthers) {
+  // What a pipeline of micro-batches leans on: rows are independent samples.
+  InnerProductDesc desc;
+  desc.num_output = 6;
+  const TensorDesc two = {Shape{2, 40}, 1}, four = {Shape{4, 40}, 1};
+  auto small = MakeInnerProduct(desc, {two}), large = MakeInnerProduct(desc, {four});
+  const Values x = RandomValues(160, 1), weights = RandomValues(240, 2), bias = RandomValues(6, 3);
+  OpRunner a(small->get(), {two}, {{6, 40}, {6}}), b(large->get(), {four}, {{6, 40}, {6}});
+  for (OpRunner* runner : {&a, &b}) {
+    runner->SetParam(0, weights);
+    runner->SetParam(1, bias);
+  }
+  a.SetInput(0, Values(x.begin(), x.begin() + 80));
+  b.SetInput(0, x);
+  a.Forward();
+  b.Forward();
+  const Values whole = b.Output();
+  ExpectNear(a.Output(), Values(whole.begin(), whole.begin() + 12), 1e-6f, "first rows");
+}
+
+}  // namespace
+}  // namespace hp::test
