@@ -19,7 +19,7 @@ struct InprocOptions {
   /// How long an event on the way from `from` to `to` takes, in nanoseconds of real time; called from any thread, one
   /// call at a time for each link and direction. `bulk`: a write; else a message, grant, cancel or end. Null: no delay.
   /// Order is kept within bulk and within the others of one link and direction, and between nothing else.
-  std::function<int64_t(Rank from, Rank to, bool bulk)> delay;
+  std::function<int64_t(Rank from, Rank to, bool bulk)> delay = {};
   /// What LastHeardNs is measured by.
   const Clock* clock = Clock::Real();
 };

@@ -27,11 +27,11 @@ struct TcpOptions {
   Rank rank = 0;
   /// All nodes of the job (our own entry is skipped): we connect to those of lower rank and wait for the others.
   /// Of a client: the nodes to connect to.
-  std::vector<TcpPeer> peers;
+  std::vector<TcpPeer> peers = {};
   /// Whether we are no node of the job: we connect to all of `peers` and wait for nobody.
   bool client = false;
   /// Address that our own connections come from; empty: the system's choice.
-  std::string bind_host;
+  std::string bind_host = {};
   int connect_deadline_ms = 300'000;  ///< for each peer to appear; OnConnectFailed tells who did not
   int handshake_deadline_ms = 5'000;  ///< for a stranger to say hello
   size_t max_handshakes = 64;         ///< accepted connections that have not said it yet; the oldest is dropped
@@ -41,7 +41,7 @@ struct TcpOptions {
   const Clock* clock = Clock::Real();  ///< deadlines and LastHeardNs
   /// For tests: every address range that is given to a system call that receives from an open endpoint. Progress
   /// thread.
-  std::function<void(std::span<const std::byte>)> on_receive;
+  std::function<void(std::span<const std::byte>)> on_receive = {};
 };
 
 /// @param listener where the peers of higher rank and clients find us; null: nobody does.
