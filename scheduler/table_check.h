@@ -22,10 +22,12 @@ std::vector<std::string> CheckStructure(const RoutingTableConfig& config);
 std::vector<std::string> CheckHosts(const RoutingTableConfig& config, const HostResolver& resolve);
 
 /// Faults that show beside the net: stages that don't tile it, an in-place pair that a boundary cuts, more
-/// micro-batches than samples, more shards than outputs, ... Assumes that CheckStructure found nothing.
+/// micro-batches than samples, more shards than outputs, ... The table must have a stage; other faults of its structure
+/// do no harm.
 std::vector<std::string> CheckNetFit(const RoutingTableConfig& config, const caffe::NetParameter& net);
 
-/// All of them. CheckNetFit is left out while the structure has faults.
+/// All of them.
+/// @param resolve null: hosts are not looked up.
 std::vector<std::string> CheckTable(const RoutingTableConfig& config, const caffe::NetParameter& net,
                                     const HostResolver& resolve);
 

@@ -1,0 +1,139 @@
+#include "scheduler/table_maker.h"
+
+#include "scheduler/table_check.h"
+#include "test/unit/routing/table_text.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace hp {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// conv1, an auxiliary head, conv2, then three products.
+constexpr char kDeepNet[] = R"(
+    layer { name: "data" type: "Data" top: "data" top: "label" data_param { batch_size: 64 } }
+    layer { name: "conv1" type: "Convolution" bottom: "data" top: "conv1" }
+    layer { name: "aux" type: "InnerProduct" bottom: "conv1" top: "aux" inner_product_param { num_output: 10 } }
+    layer { name: "conv2" type: "Convolution" bottom: "conv1" top: "conv2" }
+    layer { name: "flat" type: "Flatten" bottom: "conv2" top: "flat" }
+    layer { name: "fc6" type: "InnerProduct" bottom: "flat" top: "fc6" inner_product_param { num_output: 40 } }
+    layer { name: "relu6" type: "ReLU" bottom: "fc6" top: "fc6" }
+    layer { name: "fc7" type: "InnerProduct" bottom: "fc6" top: "fc7" inner_product_param { num_output: 40 } }
+    layer { name: "relu7" type: "ReLU" bottom: "fc7" top: "fc7" }
+    layer { name: "fc8" type: "InnerProduct" bottom: "fc7" top: "fc8" inner_product_param { num_output: 10 } }
+    layer { name: "loss" type: "SoftmaxWithLoss" bottom: "fc8" bottom: "label" top: "loss" })";
+
+class TableMakerTest : public ::testing::Test {
+ protected:
+  TableRequest Request(int conv, const std::vector<int>& fc, const std::vector<std::string>& hosts) {
+    TableRequest request;
+    request.solver = "solver.prototxt";
+    request.conv = conv;
+    request.fc = fc;
+    request.hosts = hosts;
+    return request;
+  }
+  RoutingTableConfig Make(const TableRequest& request) {
+    const auto config = MakeTable(request, net_);
+    EXPECT_TRUE(config.ok()) << config.status();
+    return config.ok() ? *config : RoutingTableConfig();
+  }
+  std::string Fault(const TableRequest& request) { return MakeTable(request, net_).status().message(); }
+
+  const caffe::NetParameter net_ = Parse<caffe::NetParameter>(kDeepNet);
+};
+
+std::vector<std::string> Stages(const RoutingTableConfig& config) {
+  std::vector<std::string> stages;
+  for (const auto& stage : config.stage()) stages.push_back(stage.from_layer() + ".." + stage.to_layer());
+  return stages;
+}
+
+std::vector<std::string> Nodes(const RoutingTableConfig& config) {
+  std::vector<std::string> nodes;
+  for (const auto& node : config.node())
+    nodes.push_back(node.name() + "@" + node.host() + ":" + std::to_string(node.port()));
+  return nodes;
+}
+
+TEST_F(TableMakerTest, FcStageBeginsBehindTheLastConvolution) {
+  const RoutingTableConfig config = Make(Request(2, {2}, {"a", "b", "c", "d"}));
+  EXPECT_THAT(Stages(config), ElementsAre("data..flat", "fc6..loss"));
+  EXPECT_THAT(Nodes(config), ElementsAre("conv0@a:29500", "conv1@b:29500", "fc0@c:29500", "fc1@d:29500"));
+}
+
+TEST_F(TableMakerTest, HostsNamedSeveralTimesOrTooFewGetSeveralPorts) {
+  EXPECT_THAT(Nodes(Make(Request(2, {1}, {"a", "a", "b"}))),
+              ElementsAre("conv0@a:29500", "conv1@a:29501", "fc0@b:29500"));
+  TableRequest request = Request(3, {2}, {"a", "b"});
+  request.port = 1000;
+  EXPECT_THAT(Nodes(Make(request)),
+              ElementsAre("conv0@a:1000", "conv1@b:1000", "conv2@a:1001", "fc0@b:1001", "fc1@a:1002"));
+}
+
+TEST_F(TableMakerTest, PlainTrainingIsOneStage) {
+  const RoutingTableConfig config = Make(Request(1, {}, {"a"}));
+  EXPECT_THAT(Stages(config), ElementsAre("data..loss"));
+  EXPECT_EQ(config.micro_batches(), 1);
+}
+
+TEST_F(TableMakerTest, SeveralFcStagesDivideTheProducts) {
+  EXPECT_THAT(Stages(Make(Request(1, {2, 1}, {"a"}))), ElementsAre("data..flat", "fc6..relu6", "fc7..loss"));
+  EXPECT_THAT(Stages(Make(Request(1, {1, 1, 1}, {"a"}))),
+              ElementsAre("data..flat", "fc6..relu6", "fc7..relu7", "fc8..loss"));
+  EXPECT_THAT(Fault(Request(1, {1, 1, 1, 1}, {"a"})),
+              HasSubstr("--fc asks for 4 FC stage(s); the net has 3 InnerProduct"));
+}
+
+TEST_F(TableMakerTest, CutsByHand) {
+  TableRequest request = Request(1, {2, 1}, {"a"});
+  request.cut = {"flat", "fc8"};
+  EXPECT_THAT(Stages(Make(request)), ElementsAre("data..conv2", "flat..relu7", "fc8..loss"));
+  request.cut = {"fc8", "fc6"};
+  EXPECT_THAT(Fault(request), HasSubstr("layer \"fc6\" leaves the stage before it empty"));
+  request.cut = {"fc6", "fc88"};
+  EXPECT_THAT(Fault(request), HasSubstr("the net has no layer \"fc88\" (did you mean \"fc8\"?)"));
+  request.cut = {"fc6"};
+  EXPECT_THAT(Fault(request), HasSubstr("--cut names 1 layer(s) for 2 FC stage(s)"));
+  request.cut = {"fc6", "relu7"};
+  EXPECT_THAT(Fault(request), HasSubstr("cuts an in-place pair"));
+}
+
+TEST_F(TableMakerTest, MicroBatchesAreNotTooSmall) {
+  EXPECT_EQ(Make(Request(1, {1}, {"a"})).micro_batches(), 4);
+  EXPECT_EQ(Make(Request(3, {1}, {"a"})).micro_batches(), 2);
+  EXPECT_EQ(Make(Request(32, {1}, {"a"})).micro_batches(), 1);
+  TableRequest request = Request(32, {1}, {"a"});
+  request.per_replica = true;
+  EXPECT_EQ(Make(request).micro_batches(), 4);
+  request.micro_batches = 3;
+  EXPECT_EQ(Make(request).micro_batches(), 3);
+  EXPECT_THAT(Fault(Request(65, {1}, {"a"})), HasSubstr("more than the 64 samples"));
+}
+
+TEST_F(TableMakerTest, BadRequests) {
+  EXPECT_THAT(Fault(Request(0, {1}, {"a"})), HasSubstr("--conv is 0"));
+  EXPECT_THAT(Fault(Request(1, {1, 0}, {"a"})), HasSubstr("--fc has a stage of 0 nodes"));
+  EXPECT_THAT(Fault(Request(1, {1}, {})), HasSubstr("--hosts is empty"));
+  EXPECT_THAT(Fault(Request(1, {11}, {"a"})), HasSubstr("layer \"fc8\" has only 10 outputs"));
+  TableRequest request = Request(1, {1}, {"a"});
+  request.port = 65535;
+  EXPECT_THAT(Fault(request), HasSubstr("node \"fc0\" has port 65536"));
+}
+
+TEST_F(TableMakerTest, TextReadsBackAsTheSameTable) {
+  TableRequest request = Request(2, {2, 1}, {"a", "b"});
+  request.per_replica = true;
+  request.job = "my job";
+  const RoutingTableConfig config = Make(request);
+  const std::string text = TableText(config, "one\ntwo");
+  EXPECT_THAT(text, HasSubstr("# one\n# two\n"));
+  EXPECT_EQ(Parse<RoutingTableConfig>(text).SerializeAsString(), config.SerializeAsString());
+  EXPECT_THAT(DescribeTable(config, net_), HasSubstr("fc_a1"));
+}
+
+}  // namespace
+}  // namespace hp

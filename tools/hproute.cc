@@ -1,0 +1,174 @@
+// Writes a routing table, or lists every fault of one.
+#include "proto/text.h"
+#include "scheduler/hosts.h"
+#include "scheduler/table_check.h"
+#include "scheduler/table_maker.h"
+
+#include "tool_main.h"
+#include <fcntl.h>
+#include <gflags/gflags.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <iostream>
+#include <sstream>
+
+DEFINE_string(solver, "", "Caffe solver file of the job.");
+DEFINE_int32(conv, 1, "Nodes of the conv stage: replicas.");
+DEFINE_string(fc, "1", "Nodes of the FC stage: shards. K1,K2 makes two FC stages on different nodes; 0 none.");
+DEFINE_string(hosts, "localhost",
+              "Hosts of the nodes, conv nodes first, then FC nodes. A host may be named several times; "
+              "fewer hosts than nodes are used again from the first on.");
+DEFINE_int32(port, 29500, "Port of the first node of each host; its other nodes have the ports behind it.");
+DEFINE_int32(micro_batches, 0, "Parts that a replica's share of a batch is cut into; 0: chosen, at most 4.");
+DEFINE_string(cut, "", "First layer of each FC stage, by name; empty: chosen by the InnerProduct layers.");
+DEFINE_bool(batch_per_replica, false, "batch_size of the net is that of each replica, not of all together.");
+DEFINE_string(job, "", "Name of the job; keeps two jobs with equal tables apart.");
+DEFINE_string(out, "", "Table to write.");
+DEFINE_bool(check, false, "List every fault of the table that follows, or say who runs what.");
+
+namespace hp {
+namespace {
+
+constexpr char kUsage[] = R"(Writes a routing table (who runs what, and who talks to whom), or checks one.
+
+  hproute --solver=FILE --conv=N --fc=K --hosts=HOST,... --out=TABLE [FLAGS]
+  hproute --check TABLE
+
+Examples:
+  hproute --solver=lenet_solver.prototxt --conv=2 --fc=1 --hosts=a,b,c --out=table.prototxt
+  hproute --solver=lenet_solver.prototxt --conv=1 --fc=0 --hosts=localhost --out=plain.prototxt
+  hproute --check table.prototxt
+Exit status: 0 written or sound, 2 faults.
+)";
+
+std::vector<std::string> SplitList(const std::string& text) {
+  std::vector<std::string> items;
+  std::istringstream stream(text);
+  for (std::string item; std::getline(stream, item, ',');) {
+    if (!item.empty()) items.push_back(item);
+  }
+  return items;
+}
+
+StatusOr<std::vector<int>> FcStages(const std::string& text) {
+  std::vector<int> stages;
+  for (const std::string& item : SplitList(text)) {
+    char* end = nullptr;
+    const long shards = std::strtol(item.c_str(), &end, 10);
+    if (*end != '\0' || shards < 0 || shards > 1 << 20) {
+      return InvalidArgument("--fc has \"%s\"; expected a number of nodes", item.c_str());
+    }
+    stages.push_back(static_cast<int>(shards));
+  }
+  if (stages.empty()) return InvalidArgument("--fc is empty; expected K, K1,K2 or 0");
+  if (stages == std::vector<int>{0}) stages.clear();
+  return stages;
+}
+
+/// The solver as the table shall name it: relative to the table's folder, so that both can move together.
+std::string SolverFromTable(const std::string& solver, const std::string& table) {
+  namespace fs = std::filesystem;
+  if (fs::path(solver).is_absolute()) return solver;
+  std::error_code error;
+  const fs::path folder = fs::weakly_canonical(fs::absolute(table).parent_path(), error);
+  const fs::path target = fs::weakly_canonical(fs::absolute(solver), error);
+  const fs::path relative = target.lexically_relative(folder);
+  // A path through the root says more about this host than where the solver lies.
+  const auto climbs = std::count(relative.begin(), relative.end(), "..");
+  const auto depth = std::distance(folder.relative_path().begin(), folder.relative_path().end());
+  return (climbs < depth ? relative : target).string();
+}
+
+/// Written beside, flushed, renamed: the table is whole or not there.
+Status WriteWhole(const std::string& path, const std::string& text) {
+  const std::string beside = path + ".part";
+  const int file = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (file < 0) return InvalidArgument("%s: can't be written: %s", beside.c_str(), std::strerror(errno));
+  const bool written =
+      ::write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size()) && ::fsync(file) == 0;
+  const int error = errno;
+  ::close(file);
+  if (written && ::rename(beside.c_str(), path.c_str()) == 0) return OkStatus();
+  const Status status =
+      InvalidArgument("%s: can't be written: %s", path.c_str(), std::strerror(written ? errno : error));
+  ::unlink(beside.c_str());
+  return status;
+}
+
+std::string CommandLine(const TableRequest& request) {
+  std::string text = "Routing table of hpnode, written by\nhproute --solver=" + FLAGS_solver;
+  text += " --conv=" + std::to_string(request.conv) + " --fc=" + FLAGS_fc + " --hosts=" + FLAGS_hosts;
+  if (!FLAGS_cut.empty()) text += " --cut=" + FLAGS_cut;
+  return text + " --out=" + FLAGS_out + "\nEvery node of the job needs the same table.";
+}
+
+Status Write() {
+  if (FLAGS_solver.empty()) return InvalidArgument("--solver=FILE is missing (hproute --help)");
+  if (FLAGS_out.empty()) return InvalidArgument("--out=TABLE is missing (hproute --help)");
+  TableRequest request;
+  HP_ASSIGN_OR_RETURN(request.fc, FcStages(FLAGS_fc));
+  request.solver = SolverFromTable(FLAGS_solver, FLAGS_out);
+  request.conv = FLAGS_conv;
+  request.hosts = SplitList(FLAGS_hosts);
+  request.port = FLAGS_port;
+  request.micro_batches = FLAGS_micro_batches;
+  request.cut = SplitList(FLAGS_cut);
+  request.per_replica = FLAGS_batch_per_replica;
+  request.job = FLAGS_job;
+  HP_ASSIGN_OR_RETURN(const caffe::SolverParameter solver, ReadSolver(FLAGS_solver));
+  HP_ASSIGN_OR_RETURN(const caffe::NetParameter net, NetOfSolver(solver));
+  HP_ASSIGN_OR_RETURN(const RoutingTableConfig config, MakeTable(request, net));
+  for (const std::string& fault : CheckHosts(config, &CanonicalAddresses)) {
+    std::cerr << "hproute: warning: " << fault << " (as this host sees it)\n";
+  }
+  HP_RETURN_IF_ERROR(WriteWhole(FLAGS_out, TableText(config, CommandLine(request))));
+  std::cout << FLAGS_out << ": " << config.node_size() << " node(s)\n" << DescribeTable(config, net);
+  return OkStatus();
+}
+
+/// Every fault of the table and of the files it leads to.
+std::vector<std::string> Faults(const std::string& path, const RoutingTableConfig& config, caffe::NetParameter* net) {
+  std::vector<std::string> faults;
+  StatusOr<caffe::NetParameter> found = NotFound("no solver");
+  if (!config.solver().empty()) {
+    const StatusOr<caffe::SolverParameter> solver = ReadSolver(PathBeside(path, config.solver()));
+    found = solver.ok() ? NetOfSolver(*solver) : StatusOr<caffe::NetParameter>(solver.status());
+    if (!found.ok()) faults.push_back(found.status().message());
+  }
+  if (found.ok()) {
+    *net = *found;
+    return CheckTable(config, *net, &CanonicalAddresses);
+  }
+  for (const std::string& fault : CheckStructure(config)) faults.push_back(fault);
+  for (const std::string& fault : CheckHosts(config, &CanonicalAddresses)) faults.push_back(fault);
+  return faults;
+}
+
+Status Check(const std::string& path) {
+  RoutingTableConfig config;
+  HP_RETURN_IF_ERROR(ReadTextProto(path, &config));
+  caffe::NetParameter net;
+  const std::vector<std::string> faults = Faults(path, config, &net);
+  for (const std::string& fault : faults) std::cout << path << ": " << fault << "\n";
+  if (!faults.empty()) return InvalidArgument("%s has %zu fault(s)", path.c_str(), faults.size());
+  std::cout << path << ": sound\n" << DescribeTable(config, net);
+  return OkStatus();
+}
+
+}  // namespace
+}  // namespace hp
+
+int main(int argc, char** argv) {
+  const hp::ToolUsage usage{"hproute", hp::kUsage, 0, 1};
+  return hp::ToolMain(argc, argv, usage, [](const std::vector<std::string>& arguments) -> hp::Status {
+    if (FLAGS_check && arguments.size() == 1) return hp::Check(arguments[0]);
+    if (FLAGS_check) return hp::InvalidArgument("--check: which table? (hproute --check TABLE)");
+    if (!arguments.empty())
+      return hp::InvalidArgument("argument \"%s\" is not understood (hproute --help)", arguments[0].c_str());
+    return hp::Write();
+  });
+}
