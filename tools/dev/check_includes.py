@@ -36,7 +36,8 @@ ROOMS = {
     "solvers": ["proto", "tensor", "backend", "net"],
     "solvers/exchange": ["solvers", "tensor"],
     "src/node": EVERYTHING,
-    "tools": ["node"],
+    # Beside programs of include/hp and node: hproute, the command line of the scheduler's table maker.
+    "tools": ["node", "scheduler", "proto"],
 }
 
 # What a room is called in an #include line, longest first: "src/backend/cpu" is "backend/cpu".

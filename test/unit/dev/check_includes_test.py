@@ -47,6 +47,7 @@ class CheckIncludesTest(unittest.TestCase):
         for header in ("transport/tcp/a.h", "backend/cpu/a.h", "solvers/exchange/a.h", "scheduler/a.h"):
             self.expect_clean({"src/node/a.cc": f'#include "{header}"\n'})
         self.expect_fault("scheduler/a.cc", '#include "transport/tcp/a.h"\n')
+        self.expect_fault("tools/a.cc", '#include "transport/tcp/a.h"\n')
         self.expect_fault("src/layers/a.cc", '#include "backend/cpu/a.h"\n')
         self.expect_fault("transport/inproc/a.cc", '#include "transport/tcp/a.h"\n')
 
