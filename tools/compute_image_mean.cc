@@ -1,8 +1,8 @@
 // Computes the mean image of a database.
 
 #include "hp/convert.h"
+#include "tools/tool_main.h"
 
-#include "tool_main.h"
 #include <gflags/gflags.h>
 
 DEFINE_string(backend, "lmdb", "The database to read, lmdb or leveldb.");

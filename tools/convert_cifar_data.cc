@@ -1,8 +1,7 @@
 // Converts CIFAR-10's binary files to databases of Datum records.
 
 #include "hp/convert.h"
-
-#include "tool_main.h"
+#include "tools/tool_main.h"
 
 namespace {
 

@@ -1,8 +1,8 @@
 // Converts image files to a database of Datum records.
 
 #include "hp/convert.h"
+#include "tools/tool_main.h"
 
-#include "tool_main.h"
 #include <gflags/gflags.h>
 
 DEFINE_bool(gray, false, "Treat images as grayscale ones.");

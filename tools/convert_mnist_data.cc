@@ -1,8 +1,8 @@
 // Converts MNIST's IDX files to a database of Datum records.
 
 #include "hp/convert.h"
+#include "tools/tool_main.h"
 
-#include "tool_main.h"
 #include <gflags/gflags.h>
 
 DEFINE_string(backend, "lmdb", "The database to write, lmdb or leveldb.");

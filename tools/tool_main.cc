@@ -1,4 +1,4 @@
-#include "tool_main.h"
+#include "tools/tool_main.h"
 
 #include <gflags/gflags.h>
 #include <glog/logging.h>
