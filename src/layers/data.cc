@@ -7,16 +7,17 @@
 namespace hp {
 namespace {
 
-/// Fields of data_param that Caffe moved to transform_param in 2014 and reads in old files only.
+/// Caffe moved four fields from data_param to transform_param in 2014. Both places are read, but not at once.
 Status CheckMovedFields(const caffe::LayerParameter& param) {
   const caffe::DataParameter& data = param.data_param();
-  const char* moved = data.has_scale()       ? "scale"
-                      : data.has_mean_file() ? "mean_file"
-                      : data.has_crop_size() ? "crop_size"
-                      : data.has_mirror()    ? "mirror"
-                                             : nullptr;
-  if (moved == nullptr) return OkStatus();
-  return LayerError(param, "data_param { %s } is the old place; write transform_param { %s }", moved, moved);
+  const caffe::TransformationParameter& transform = param.transform_param();
+  const char* twice = data.has_scale() && transform.has_scale()           ? "scale"
+                      : data.has_mean_file() && transform.has_mean_file() ? "mean_file"
+                      : data.has_crop_size() && transform.has_crop_size() ? "crop_size"
+                      : data.has_mirror() && transform.has_mirror()       ? "mirror"
+                                                                          : nullptr;
+  if (twice == nullptr) return OkStatus();
+  return LayerError(param, "both data_param and transform_param have %s; give it in transform_param alone", twice);
 }
 
 /// `prefetch` needs no check: it is how many batches Caffe's reader holds ahead, and ours measures its own need.
@@ -24,18 +25,18 @@ Status CheckData(const caffe::LayerParameter& param) {
   const caffe::DataParameter& data = param.data_param();
   if (data.source().empty()) return LayerError(param, "data_param has no source");
   if (data.batch_size() == 0) return LayerError(param, "data_param { batch_size } must be 1 or more");
-  if (data.rand_skip() != 0) return LayerError(param, "data_param { rand_skip } is not supported");
-  if (data.force_encoded_color()) return LayerError(param, "data_param { force_encoded_color } is not supported");
   return CheckMovedFields(param);
 }
 
 Status CheckTransform(const caffe::LayerParameter& param) {
   const caffe::TransformationParameter& transform = param.transform_param();
-  if (transform.has_mean_file() && transform.mean_value_size() > 0) {
-    return LayerError(param, "transform_param has both mean_file and mean_value; give one");
+  const caffe::DataParameter& data = param.data_param();
+  if ((transform.has_mean_file() || data.has_mean_file()) && transform.mean_value_size() > 0) {
+    return LayerError(param, "has both mean_file and mean_value; give one");
   }
-  if (transform.force_color()) return LayerError(param, "transform_param { force_color } is not supported");
-  if (transform.force_gray()) return LayerError(param, "transform_param { force_gray } is not supported");
+  if ((transform.force_color() || data.force_encoded_color()) && transform.force_gray()) {
+    return LayerError(param, "has both force_color and force_gray; give one");
+  }
   return OkStatus();
 }
 
@@ -48,7 +49,8 @@ bool DataLayer::has_labels() const { return param_.top_size() > 1; }
 
 StatusOr<std::vector<Shape>> DataLayer::OutputShapes(const std::vector<Shape>& in) const {
   if (in.size() != 1 || in[0].rank() != 4) return InternalError("DataLayer::OutputShapes wants the records' shape");
-  const int64_t crop = transform().crop_size(), means = transform().mean_value_size();
+  const int64_t crop = transform().has_crop_size() ? transform().crop_size() : data().crop_size();
+  const int64_t means = transform().mean_value_size();
   Shape images = in[0];
   if (crop > 0 && (images[2] < crop || images[3] < crop)) {
     return LayerError(param_, "crop_size %lld does not fit records of %lld x %lld pixels", static_cast<long long>(crop),

@@ -15,11 +15,13 @@ namespace {
 
 using Four = std::array<float, 4>;
 
+constexpr int64_t kWorthwhile = 4096;  // elements that several threads fill sooner than one
+
 /// Philox yields four words at a time: element i of a blob is word i % 4 of counter i / 4.
 /// @param four four(group): the values of elements 4 * group to 4 * group + 3.
 template <typename MakeFour>
 void FillByFours(int64_t begin, int64_t end, float* out, const MakeFour& four) {
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (end - begin > kWorthwhile)
   for (int64_t group = begin / 4; group < (end + 3) / 4; ++group) {
     const Four values = four(group);
     const int64_t first = std::max(begin, 4 * group), last = std::min(end, 4 * group + 4);

@@ -129,13 +129,16 @@ TEST(Registry, DataRefusesItsOwnFieldsByName) {
                        more + " } " + transform);
   };
   EXPECT_EQ(data(""), "");
-  EXPECT_THAT(data("rand_skip: 3"), HasSubstr("rand_skip"));
-  EXPECT_THAT(data("force_encoded_color: true"), HasSubstr("force_encoded_color"));
-  EXPECT_THAT(data("scale: 0.5"), HasSubstr("write transform_param { scale }"));
-  EXPECT_THAT(data("mirror: true"), HasSubstr("write transform_param { mirror }"));
+  EXPECT_EQ(data("rand_skip: 3 force_encoded_color: true scale: 0.5 mirror: true crop_size: 4"), "");
+  EXPECT_EQ(data("scale: 0.5", "transform_param { mirror: true }"), "");
+  EXPECT_THAT(data("scale: 0.5", "transform_param { scale: 1 }"),
+              HasSubstr("both data_param and transform_param have scale"));
+  EXPECT_THAT(data("crop_size: 5", "transform_param { crop_size: 5 }"), HasSubstr("have crop_size"));
   EXPECT_THAT(data("", R"(transform_param { mean_file: "m" mean_value: 1 })"),
               HasSubstr("both mean_file and mean_value"));
-  EXPECT_THAT(data("", "transform_param { force_gray: true }"), HasSubstr("force_gray"));
+  EXPECT_THAT(data(R"(mean_file: "m")", "transform_param { mean_value: 1 }"), HasSubstr("both mean_file and"));
+  EXPECT_THAT(data("", "transform_param { force_color: true force_gray: true }"), HasSubstr("both force_color and"));
+  EXPECT_THAT(data("force_encoded_color: true", "transform_param { force_gray: true }"), HasSubstr("both force_color"));
   EXPECT_THAT(CreateError(R"(name: "data" type: "Data" top: "x" data_param { batch_size: 8 })"), HasSubstr("source"));
   EXPECT_THAT(CreateError(R"(name: "data" type: "Data" top: "x" data_param { source: "db" })"),
               HasSubstr("batch_size"));
