@@ -4,7 +4,7 @@
 #include "scheduler/table_check.h"
 #include "scheduler/table_maker.h"
 
-#include "tool_main.h"
+#include "tools/tool_main.h"
 #include <fcntl.h>
 #include <gflags/gflags.h>
 #include <unistd.h>
