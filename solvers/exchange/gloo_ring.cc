@@ -57,7 +57,7 @@ void AddFloats(void* sum, const void* left, const void* right, size_t n) {
   float* out = static_cast<float*>(sum);
   const float* a = static_cast<const float*>(left);
   const float* b = static_cast<const float*>(right);
-#pragma GCC ivdep
+#pragma omp simd
   for (size_t i = 0; i < n; ++i) out[i] = a[i] + b[i];
 }
 

@@ -16,6 +16,9 @@
 #include <thread>
 #include <vector>
 
+// Gloo forgets a freeaddrinfo where no address of a host name can be bound.
+extern "C" const char* __lsan_default_suppressions() { return "leak:gloo::transport::tcp::CreateDeviceAttr\n"; }
+
 namespace hp {
 namespace {
 
@@ -38,10 +41,6 @@ class SharedRendezvous : public Rendezvous {
     MutexLock lock(&mutex_);
     failure_ = status;
     changed_.SignalAll();
-  }
-  int keys() {
-    MutexLock lock(&mutex_);
-    return static_cast<int>(values_.size());
   }
 
  private:
@@ -140,6 +139,7 @@ void ExpectEqualBits(const Gradients& a, const Gradients& b) {
   ASSERT_EQ(a.size(), b.size());
   for (size_t param = 0; param < a.size(); ++param) {
     ASSERT_EQ(a[param].size(), b[param].size());
+    if (a[param].empty()) continue;
     ASSERT_EQ(0, memcmp(a[param].data(), b[param].data(), a[param].size() * sizeof(float))) << "param " << param;
   }
 }
