@@ -98,6 +98,7 @@ StatusOr<std::unique_ptr<Dataset>> LevelDbDataset::Open(const std::string& sourc
 
 leveldb::Status LevelDbDataset::OpenDb() {
   // A fresh one for each attempt: nothing of a failed recovery may show through.
+  db_.reset();
   env_ = std::make_unique<ReadOnlyEnv>();
   leveldb::Logger* logger = nullptr;
   env_->NewLogger("", &logger);
@@ -115,32 +116,36 @@ leveldb::Status LevelDbDataset::OpenDb() {
   return status;
 }
 
-// A process that has the database open may remove files between our look at CURRENT and at the tables: then it is a new
-// state that we have to read from the beginning.
+// A process that has the database open may remove files between our look at CURRENT and at the tables: then there is a
+// new state, which we have to read from the beginning.
 Status LevelDbDataset::OpenStable(std::string* identity) {
   for (int attempt = 1;; ++attempt) {
     *identity = DescribeFiles(path_);
-    const auto folder = IdentityOf(path_), current = IdentityOf(path_ + "/CURRENT");
-    const leveldb::Status status = OpenDb();
-    if (status.ok() && folder && current) {
-      MutexLock lock(&mutex_);
-      folder_ = *folder;
-      current_ = *current;
-      break;
-    }
-    if (attempt == kOpenAttempts || DescribeFiles(path_) == *identity) {
-      const std::string file = ReadOnlyEnv::LastFileRead();
-      if (status.IsIOError())
-        return InvalidArgument("database %s can't be read: %s", path_.c_str(), status.ToString().c_str());
-      return DataLoss("database %s is truncated or corrupt: %s (last file read: %s)", path_.c_str(),
-                      status.ToString().c_str(), file.c_str());
-    }
+    const Status status = OpenOnce();
+    if (status.ok() || attempt == kOpenAttempts || DescribeFiles(path_) == *identity) return status;
   }
-  return FindTables();
+}
+
+Status LevelDbDataset::OpenOnce() {
+  const auto folder = IdentityOf(path_), current = IdentityOf(path_ + "/CURRENT");
+  if (!folder || !current) return FailedPrecondition("database %s was removed while it was opened", path_.c_str());
+  {
+    MutexLock lock(&mutex_);
+    folder_ = *folder;
+    current_ = *current;
+  }
+  const leveldb::Status status = OpenDb();
+  if (status.ok()) return FindTables();
+  if (status.IsIOError()) {
+    return InvalidArgument("database %s can't be read: %s", path_.c_str(), status.ToString().c_str());
+  }
+  return DataLoss("database %s is truncated or corrupt: %s (last file read: %s)", path_.c_str(),
+                  status.ToString().c_str(), ReadOnlyEnv::LastFileRead().c_str());
 }
 
 // Every table must have the size that the MANIFEST gives it: a truncated one is found here and not after some hours.
 Status LevelDbDataset::FindTables() {
+  tables_.clear();
   for (const LiveTable& table : LiveTables(db_.get())) {
     std::string file = Format("%s/%06llu.ldb", path_.c_str(), table.number);
     if (env_->InMemory(file)) continue;

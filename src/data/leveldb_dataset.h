@@ -40,6 +40,7 @@ class LevelDbDataset : public Dataset {
   LevelDbDataset(const std::string& source, const std::string& path);
   leveldb::Status OpenDb();
   Status OpenStable(std::string* identity);
+  Status OpenOnce() HP_EXCLUDES(mutex_);
   Status FindTables();
   Status LoadIndex(const std::string& identity, const DatasetOptions& options);
   Status Scan(const Clock* clock);
@@ -56,10 +57,10 @@ class LevelDbDataset : public Dataset {
   std::unique_ptr<ReadOnlyEnv> env_;
   std::unique_ptr<leveldb::DB> db_;
   std::map<std::string, FileIdentity> tables_;  // those on the disk that the database consists of
-  FileIdentity folder_;
 
   std::atomic<uint64_t> reads_{0};
   Mutex mutex_;
+  FileIdentity folder_ HP_GUARDED_BY(mutex_);
   FileIdentity current_ HP_GUARDED_BY(mutex_);  // of the file CURRENT
   std::vector<Cursor> cursors_ HP_GUARDED_BY(mutex_);
   std::array<int64_t, 8> expected_ HP_GUARDED_BY(mutex_) = {};  // successors of records lately read by key
