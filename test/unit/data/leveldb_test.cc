@@ -1,11 +1,13 @@
 // What only LevelDB databases can be like: open elsewhere, not closed cleanly, damaged in one of many files.
 
 #include "data/dataset.h"
+#include "data/leveldb_env.h"
 
 #include "data_test_util.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <leveldb/db.h>
+#include <leveldb/env.h>
 #include <leveldb/write_batch.h>
 
 #include <algorithm>
