@@ -17,35 +17,32 @@ template <typename Power>
 class LrnAcrossOp final : public Op {
  public:
   LrnAcrossOp(const LrnDesc& desc, const TensorDesc& in)
-      : size_(desc.local_size),
-        margin_((desc.local_size - 1) / 2),
-        scale_(desc.alpha / static_cast<float>(desc.local_size)),
-        k_(desc.k),
-        gradient_scale_(-2 * scale_ * desc.beta),
-        power_(desc.beta),
-        dense_(in.dense() || in.channel_block == 1),
+      : dense_(in.dense()),
         images_(in.shape[0]),
         channels_(in.shape[1]),
         block_(dense_ ? 1 : in.channel_block),
         spatial_(in.shape.count(2)),
         // About 2,048 elements: three buffers and three tensors' parts of a tile stay in the first-level cache.
         tile_(std::min(spatial_, std::clamp<int64_t>(2048 / channels_, 4, 64))),
-        padded_(channels_ + 2 * margin_) {
+        padded_(channels_ + desc.local_size - 1),
+        terms_(MakeTerms(desc, dense_ ? tile_ : 1)) {
     outputs_ = {in};
   }
 
   void Forward(const OpArgs& args) override {
-    const float* x = args.in[0].data;
-    float* y = args.out[0].data;
-    ForEachTile(1, [&](int64_t image, int64_t first, int64_t pixels, float* squares) {
-      ForEachVector(image, first, pixels, [&](auto width, int64_t i, int64_t at) {
+    const float* const in = args.in[0].data;
+    float* const out = args.out[0].data;
+    ForEachTile(1, [&](const Tile& tile, float* squares) {
+      const float* const x = in;
+      float* const y = out;
+      const Terms t = terms_;
+      ForEachVector(tile, [&](auto width, int64_t i, int64_t at) {
         constexpr int W = decltype(width)::value;
-        const FloatVec<W> value = Load<W>(x + i);
-        Store<W>(squares + at, value * value);
+        Store<W>(squares + at + t.centre, Load<W>(x + i) * Load<W>(x + i));
       });
-      ForEachVector(image, first, pixels, [&](auto width, int64_t i, int64_t at) {
+      ForEachVector(tile, [&](auto width, int64_t i, int64_t at) {
         constexpr int W = decltype(width)::value;
-        Store<W>(y + i, Load<W>(x + i) * power_.template operator()<W>(k_ + scale_ * WindowSum<W>(squares + at)));
+        Store<W>(y + i, Load<W>(x + i) * t.power.template operator()<W>(t.template Scale<W>(squares + at)));
       });
     });
   }
@@ -53,33 +50,62 @@ class LrnAcrossOp final : public Op {
   /// dx_c = dy_c s_c^-beta - 2 alpha beta / n x_c sum over the window of dy x s^-(beta+1).
   void BackwardInput(const OpArgs& args) override {
     if (args.d_in[0].data == nullptr) return;
-    const float *x = args.in[0].data, *dy = args.d_out[0].data;
-    float* dx = args.d_in[0].data;
-    ForEachTile(3, [&](int64_t image, int64_t first, int64_t pixels, float* squares) {
-      float *ratios = squares + tile_ * padded_, *powers = ratios + tile_ * padded_;
-      ForEachVector(image, first, pixels, [&](auto width, int64_t i, int64_t at) {
+    const float *const in = args.in[0].data, *const d_out = args.d_out[0].data;
+    float* const d_in = args.d_in[0].data;
+    ForEachTile(3, [&](const Tile& tile, float* squares) {
+      const float *const x = in, *const dy = d_out;
+      float *const dx = d_in, *const ratios = squares + tile_ * padded_, *const powers = ratios + tile_ * padded_;
+      const Terms t = terms_;
+      ForEachVector(tile, [&](auto width, int64_t i, int64_t at) {
         constexpr int W = decltype(width)::value;
-        const FloatVec<W> value = Load<W>(x + i);
-        Store<W>(squares + at, value * value);
+        Store<W>(squares + at + t.centre, Load<W>(x + i) * Load<W>(x + i));
       });
-      ForEachVector(image, first, pixels, [&](auto width, int64_t i, int64_t at) {
+      ForEachVector(tile, [&](auto width, int64_t i, int64_t at) {
         constexpr int W = decltype(width)::value;
         FloatVec<W> next;
-        const FloatVec<W> power = power_.template operator()<W>(k_ + scale_ * WindowSum<W>(squares + at), &next);
-        Store<W>(powers + at, power);
-        Store<W>(ratios + at, Load<W>(dy + i) * Load<W>(x + i) * next);
+        Store<W>(powers + at, t.power.template operator()<W>(t.template Scale<W>(squares + at), &next));
+        Store<W>(ratios + at + t.centre, Load<W>(dy + i) * Load<W>(x + i) * next);
       });
-      ForEachVector(image, first, pixels, [&](auto width, int64_t i, int64_t at) {
+      ForEachVector(tile, [&](auto width, int64_t i, int64_t at) {
         constexpr int W = decltype(width)::value;
-        Store<W>(dx + i,
-                 Load<W>(dy + i) * Load<W>(powers + at) + gradient_scale_ * Load<W>(x + i) * WindowSum<W>(ratios + at));
+        Store<W>(dx + i, Load<W>(dy + i) * Load<W>(powers + at) +
+                             t.gradient_scale * Load<W>(x + i) * t.template WindowSum<W>(ratios + at));
       });
     });
   }
   bool backward_reads_output() const override { return false; }
 
  private:
-  /// Calls body(image, first pixel, pixels, zeroed memory of `buffers` tiles with margins) for all tiles, in parallel.
+  /// What the inner loops need, copied into their scope: read through `this` it would be loaded again after each store.
+  struct Terms {
+    float k, scale, gradient_scale;
+    Power power;
+    int64_t size;    ///< of the window
+    int64_t stride;  ///< from channel to channel in a buffer
+    int64_t centre;  ///< from the window's first element to its own
+
+    template <int W>
+    FloatVec<W> WindowSum(const float* first) const {
+      FloatVec<W> sum = Load<W>(first);
+      for (int64_t i = 1; i < size; ++i) sum += Load<W>(first + i * stride);
+      return sum;
+    }
+    template <int W>
+    FloatVec<W> Scale(const float* squares) const {
+      return k + scale * WindowSum<W>(squares);
+    }
+  };
+  static Terms MakeTerms(const LrnDesc& desc, int64_t stride) {
+    const float scale = desc.alpha / static_cast<float>(desc.local_size);
+    const int64_t margin = (desc.local_size - 1) / 2;
+    return {desc.k, scale, -2 * scale * desc.beta, Power(desc.beta), desc.local_size, stride, margin * stride};
+  }
+  struct Tile {
+    int64_t begin;  ///< offset of its first pixel's channel 0
+    int64_t pixels;
+  };
+
+  /// Calls body(tile, zeroed memory of `buffers` tiles with margins) for all tiles, in parallel.
   template <typename Body>
   void ForEachTile(int buffers, const Body& body) const {
     const int64_t tiles = (spatial_ + tile_ - 1) / tile_;
@@ -88,51 +114,41 @@ class LrnAcrossOp final : public Op {
       AlignedFloats buffer(buffers * tile_ * padded_ + 16);
 #pragma omp for collapse(2) schedule(static)
       for (int64_t image = 0; image < images_; ++image) {
-        for (int64_t tile = 0; tile < tiles; ++tile) {
-          body(image, tile * tile_, std::min(tile_, spatial_ - tile * tile_), buffer.data());
+        for (int64_t i = 0; i < tiles; ++i) {
+          const int64_t first = i * tile_;
+          body(Tile{image * channels_ * spatial_ + first * block_, std::min(tile_, spatial_ - first)}, buffer.data());
         }
       }
     }
   }
 
-  /// Calls body(width, offset in the tensor, offset in a buffer) for all vectors of a tile. A vector runs along pixels
-  /// in the dense layout, where the buffer is [channel][pixel], else along channels, where it is [pixel][channel].
+  /// Calls body(width, offset in the tensor, offset of the window's first element in a buffer) for all vectors of a
+  /// tile. A vector runs along pixels in the dense layout, where the buffer is [channel][pixel], else along channels,
+  /// where it is [pixel][channel].
   template <typename Body>
-  void ForEachVector(int64_t image, int64_t first, int64_t pixels, const Body& body) const {
-    const int64_t begin = image * channels_ * spatial_ + first * block_;
+  void ForEachVector(const Tile& tile, const Body& body) const {
+    const int64_t block = block_, padded = padded_, pixels = tile.pixels;
     if (dense_) {
       for (int64_t c = 0; c < channels_; ++c) {
         ForEachChunk(pixels, [&](auto width, int64_t pixel) {
-          body(width, begin + c * spatial_ + pixel, (margin_ + c) * tile_ + pixel);
+          body(width, tile.begin + c * spatial_ + pixel, c * tile_ + pixel);
         });
       }
       return;
     }
-    for (int64_t c = 0; c < channels_; c += block_) {
-      for (int64_t pixel = 0; pixel < pixels; ++pixel) {
-        ForEachChunk(block_, [&](auto width, int64_t in_block) {
-          body(width, begin + c * spatial_ + pixel * block_ + in_block, pixel * padded_ + margin_ + c + in_block);
-        });
-      }
+    for (int64_t c = 0; c < channels_; c += block) {
+      ForEachChunk(block, [&](auto width, int64_t in_block) {
+        int64_t i = tile.begin + c * spatial_ + in_block, at = c + in_block;
+        for (int64_t pixel = 0; pixel < pixels; ++pixel, i += block, at += padded) body(width, i, at);
+      });
     }
   }
 
-  template <int W>
-  FloatVec<W> WindowSum(const float* at) const {
-    const int64_t stride = dense_ ? tile_ : 1;
-    at -= margin_ * stride;
-    FloatVec<W> sum = Load<W>(at);
-    for (int64_t i = 1; i < size_; ++i) sum += Load<W>(at + i * stride);
-    return sum;
-  }
-
-  const int64_t size_, margin_;
-  const float scale_, k_, gradient_scale_;
-  const Power power_;
   const bool dense_;
   const int64_t images_, channels_, block_, spatial_;
   const int64_t tile_;    ///< pixels
   const int64_t padded_;  ///< channels with their margins
+  const Terms terms_;
 };
 
 }  // namespace

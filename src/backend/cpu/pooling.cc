@@ -64,6 +64,11 @@ void ForEachRow(const Geometry& g, int64_t rows, const Body& body) {
   }
 }
 
+template <int W>
+inline void ZeroRow(const Geometry& g, float* row) {
+  for (int64_t w = 0; w < g.in_w; ++w) Store<W>(row + w * g.block, FloatVec<W>{});
+}
+
 class AveragePoolingOp final : public Op {
  public:
   AveragePoolingOp(const PoolingDesc& desc, const TensorDesc& in) : g_(desc, in, PooledShape(desc, in.shape)) {
@@ -105,20 +110,21 @@ class AveragePoolingOp final : public Op {
     }
   }
 
-  /// Each place collects from the windows that cover it: written once, in a fixed order of additions.
+  /// Each row collects from the windows that cover it, in their order.
   template <int W>
   void BackwardRow(const float* d_out, int64_t row, float* d_in) const {
+    ZeroRow<W>(g_, d_in);
     const Axis::Range& r = g_.rows.covering[row];
-    for (const Axis::Range& c : g_.columns.covering) {
-      FloatVec<W> sum = {};
-      for (int64_t h = r.begin; h < r.end; ++h) {
+    for (int64_t h = r.begin; h < r.end; ++h) {
+      const float* gradient = d_out + h * g_.out_w * g_.block;
+      for (const Axis::Window& c : g_.columns.windows) {
+        const FloatVec<W> share = Load<W>(gradient) * (1.0f / static_cast<float>(g_.rows.windows[h].extent * c.extent));
         for (int64_t w = c.begin; w < c.end; ++w) {
-          const float size = static_cast<float>(g_.rows.windows[h].extent * g_.columns.windows[w].extent);
-          sum += Load<W>(d_out + (h * g_.out_w + w) * g_.block) * (1.0f / size);
+          float* place = d_in + w * g_.block;
+          Store<W>(place, Load<W>(place) + share);
         }
+        gradient += g_.block;
       }
-      Store<W>(d_in, sum);
-      d_in += g_.block;
     }
   }
 
@@ -190,22 +196,22 @@ class MaxPoolingOp final : public Op {
 
   template <int W>
   void BackwardRow(const float* d_out, const Index* places, int64_t row, float* d_in) const {
+    ZeroRow<W>(g_, d_in);
     const Axis::Range& r = g_.rows.covering[row];
-    for (int64_t column = 0; column < g_.in_w; ++column) {
-      const Axis::Range& c = g_.columns.covering[column];
-      FloatVec<W> sum = {};
-      for (int64_t h = r.begin; h < r.end; ++h) {
-        for (int64_t w = c.begin; w < c.end; ++w) {
-          const int64_t o = (h * g_.out_w + w) * g_.block;
-          typename Places<W>::Vec stored;
-          std::memcpy(&stored, places + o, sizeof(stored));
-          const IntVec<W> chosen = __builtin_convertvector(stored, IntVec<W>) ==
-                                   IntVec<W>{} + Place(g_.rows.windows[h], g_.columns.windows[w], row, column);
-          sum += chosen ? Load<W>(d_out + o) : FloatVec<W>{};
+    for (int64_t h = r.begin; h < r.end; ++h) {
+      int64_t o = h * g_.out_w * g_.block;
+      for (const Axis::Window& c : g_.columns.windows) {
+        const FloatVec<W> gradient = Load<W>(d_out + o);
+        typename Places<W>::Vec stored;
+        std::memcpy(&stored, places + o, sizeof(stored));
+        const IntVec<W> chosen = __builtin_convertvector(stored, IntVec<W>);
+        const int32_t first = Place(g_.rows.windows[h], c, row, 0);
+        for (int32_t w = c.begin; w < c.end; ++w) {
+          float* place = d_in + w * g_.block;
+          Store<W>(place, Load<W>(place) + (chosen == first + w ? gradient : FloatVec<W>{}));
         }
+        o += g_.block;
       }
-      Store<W>(d_in, sum);
-      d_in += g_.block;
     }
   }
 
