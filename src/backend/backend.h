@@ -1,12 +1,12 @@
 #pragma once
 
+#include "backend/op.h"
+#include "hp/status.h"
+
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
-
-#include "backend/op.h"
-#include "hp/status.h"
 
 namespace hp {
 
@@ -47,9 +47,9 @@ struct InnerProductDesc {
 
 struct DropoutDesc {
   float ratio = 0.5f;
-  uint64_t stream_key = 0;     ///< StreamKey(seed, layer, "dropout")
-  int64_t first_unit = 0;      ///< index of this shard's first unit in the whole layer
-  int64_t total_units = 0;     ///< units of the whole layer per sample
+  uint64_t stream_key = 0;  ///< StreamKey(seed, layer, "dropout")
+  int64_t first_unit = 0;   ///< index of this shard's first unit in the whole layer
+  int64_t total_units = 0;  ///< units of the whole layer per sample
 };
 
 struct SoftmaxLossDesc {
