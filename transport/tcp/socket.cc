@@ -6,10 +6,22 @@
 
 namespace hp {
 
+namespace {
+
+/// Whether both ends are on this host, so that no slow link can be between them.
+bool WithinHost(const TcpSocket& socket) {
+  boost::system::error_code error;
+  const auto local = socket.local_endpoint(error), remote = socket.remote_endpoint(error);
+  return !error && local.address() == remote.address();
+}
+
+}  // namespace
+
 void Configure(TcpSocket* socket) {
   boost::system::error_code ignored;  // a socket that fails here fails at its first use too, and says so there
   socket->non_blocking(true, ignored);
   socket->set_option(boost::asio::ip::tcp::no_delay(true), ignored);
+  if (WithinHost(*socket)) return;
   setsockopt(socket->native_handle(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kUnsentBytes, sizeof(kUnsentBytes));
 }
 

@@ -11,10 +11,11 @@ namespace hp {
 
 using TcpSocket = boost::asio::ip::tcp::socket;
 
-/// Bytes that the kernel may hold unsent: control posted now waits behind no more than these.
+/// Bytes that the kernel may hold unsent on a link between hosts: control posted now waits behind no more than these
+/// and what is in flight. Within a host a longer queue costs no time and is 10 to 20% faster.
 constexpr int kUnsentBytes = 256 << 10;
 
-/// Non-blocking, without Nagle's delay, with a short queue of unsent bytes.
+/// Connected: non-blocking, without Nagle's delay, with a short queue of unsent bytes.
 void Configure(TcpSocket* socket);
 
 /// "10.0.0.1:5000", or what went wrong.
