@@ -56,12 +56,13 @@ table_nodes() {
 
 declare -A node_names=() # by process id, of the nodes that run
 declare -A node_ends=()  # exit status by name, of the nodes that have ended
-follower=
+follower='' sentinel=''
 
-# Ends what still runs, politely first.
+# Ends what still runs, politely first. A second signal must not cut this short: nodes would be left over.
 stop_nodes() {
   local pids=("${!node_names[@]}") i
-  [[ -z $follower ]] || kill "$follower" 2>/dev/null || true
+  trap '' INT TERM
+  stop_following
   [[ ${#pids[@]} -gt 0 ]] || return 0
   kill "${pids[@]}" 2>/dev/null || true
   for ((i = 0; i < 50; i++)); do
@@ -69,9 +70,11 @@ stop_nodes() {
     sleep 0.1
   done
   kill -9 "${pids[@]}" 2>/dev/null || true
+  wait "${pids[@]}" 2>/dev/null || true
 }
 
 interrupted() {
+  trap '' INT TERM
   echo
   say "interrupted, ending the nodes" >&2
   exit 130
@@ -89,12 +92,21 @@ start_nodes() {
   [[ ${#node_names[@]} -gt 0 ]] || fail "$table names no nodes"
 }
 
-# Shows Caffe's progress lines, which one of the nodes logs, while that process runs.
+# Shows Caffe's progress lines, which one of the nodes logs, until stop_following.
 follow_logs() {
-  local work=$1 pid=$2
-  tail -q -n +1 -s 0.2 --pid="$pid" -F "$work"/*.log 2>/dev/null \
-    > >(sed -un 's/^[^]]*\] *\(Iteration .*loss = .*\)/  \1/p; s/^[^]]*\] *\(Test net output #.*\)/    \1/p') &
+  local work=$1
+  sleep infinity & # tail ends with this one, after it has read everything
+  sentinel=$!
+  tail -q -n +1 -s 0.2 --pid=$sentinel -F "$work"/*.log 2>/dev/null |
+    sed -un 's/^[^]]*\] *\(Iteration .*loss = .*\)/  \1/p; s/^[^]]*\] *\(Test net output #.*\)/    \1/p' &
   follower=$!
+}
+
+stop_following() {
+  [[ -n $follower ]] || return 0
+  kill $sentinel 2>/dev/null || true
+  wait $sentinel $follower 2>/dev/null || true
+  follower=
 }
 
 # What went wrong, from the nodes themselves: report_failure WORK_FOLDER NAME ...
@@ -108,13 +120,14 @@ report_failure() {
   done
 }
 
-# Sets `ended` to the id of a node that has ended; false: none has at the deadline, in seconds of the shell's clock.
+# Sets `ended` to the id of a node that has ended; false: the deadline, in seconds of the shell's clock, has passed.
+# Not by `wait -n`, which forgets a node that ends in the same moment as another.
 find_ended() {
-  while ((SECONDS < $1)); do
+  while [[ -z $1 ]] || ((SECONDS < $1)); do
     for ended in "${!node_names[@]}"; do
       kill -0 "$ended" 2>/dev/null || return 0
     done
-    sleep 0.2
+    sleep 0.1
   done
   return 1
 }
@@ -122,15 +135,10 @@ find_ended() {
 # Waits for all nodes. When one fails the others notice and end by themselves; who has not in 15 s is ended.
 # The exit status is that of the first that failed.
 wait_for_nodes() {
-  local ended status worst=0 deadline
-  while [[ ${#node_names[@]} -gt 0 ]]; do
+  local ended status worst=0 deadline=
+  while [[ ${#node_names[@]} -gt 0 ]] && find_ended "$deadline"; do
     status=0
-    if [[ $worst -eq 0 ]]; then
-      wait -n -p ended "${!node_names[@]}" || status=$?
-    else
-      find_ended "$deadline" || return "$worst"
-      wait "$ended" || status=$?
-    fi
+    wait "$ended" || status=$?
     node_ends[${node_names[$ended]}]=$status
     unset "node_names[$ended]"
     if [[ $status -ne 0 && $worst -eq 0 ]]; then
@@ -147,16 +155,14 @@ train() {
   mapfile -t names < <(table_nodes "$table" | cut -d ' ' -f 1)
   say "training with the nodes ${names[*]}; logs in $work/"
   start_nodes "$table" "$work"
-  local pids=("${!node_names[@]}")
-  follow_logs "$work" "${pids[0]}"
+  follow_logs "$work"
   wait_for_nodes "$work" || status=$?
   if [[ $status -ne 0 ]]; then
     stop_nodes
     report_failure "$work" "${names[@]}"
     exit "$status"
   fi
-  wait "$follower" 2>/dev/null || true
-  follower=
+  stop_following
   say "trained in $((SECONDS - start)) s"
 }
 
