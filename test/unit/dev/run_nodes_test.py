@@ -57,8 +57,8 @@ class RunNodesTest(unittest.TestCase):
     def start(self, conv0, fc0, then="train work/table.prototxt work"):
         self.write("work/conv0.sh", conv0)
         self.write("work/fc0.sh", fc0)
-        # The patience with nodes is the only part of the script that is changed: 1 s for 15 s, 0.3 s for 5 s.
-        patience = ("eval \"$(declare -f wait_for_nodes | sed 's/ + 15/ + 1/')\"; "
+        # The patience with nodes is the only part of the script that is changed: 3 s for 15 s, 0.3 s for 5 s.
+        patience = ("eval \"$(declare -f wait_for_nodes | sed 's/ + 15/ + 3/')\"; "
                     "eval \"$(declare -f stop_nodes | sed 's/< 50/< 3/')\"; ")
         script = f"set -euo pipefail; example=ex; source '{self.root}/examples/common.sh'; {patience}{then}"
         return subprocess.Popen(["bash", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -82,7 +82,7 @@ class RunNodesTest(unittest.TestCase):
         self.assertNotIn("secret", output)
 
     def test_the_first_failure_is_the_exit_status_and_all_logs_are_shown(self):
-        status, output = self.run_train("echo bad table; exit 2", "sleep 1; echo lost conv0; exit 4")
+        status, output = self.run_train("echo bad table; exit 2", "sleep 0.5; echo lost conv0; exit 4")
         self.assertEqual(status, 2, output)
         self.assertIn("--- conv0: exit status 2; the end of work/conv0.log:\nbad table\n", output)
         self.assertIn("--- fc0: exit status 4; the end of work/fc0.log:\nlost conv0\n", output)
