@@ -86,7 +86,8 @@ start_nodes() {
   trap stop_nodes EXIT
   trap interrupted INT TERM
   while read -r name role; do
-    "$bin/hpnode" --role="$role" --routing="$table" --node="$name" >"$work/$name.log" 2>&1 </dev/null &
+    : >"$work/$name.log" # here and not by the node, so that follow_logs finds it
+    "$bin/hpnode" --role="$role" --routing="$table" --node="$name" >>"$work/$name.log" 2>&1 </dev/null &
     node_names[$!]=$name
   done < <(table_nodes "$table")
   [[ ${#node_names[@]} -gt 0 ]] || fail "$table names no nodes"
