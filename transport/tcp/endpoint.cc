@@ -31,11 +31,6 @@ Status TcpEndpoint::CheckOpen() const {
   return Unavailable("%s is not connected", name_.c_str());
 }
 
-bool TcpEndpoint::closed() const {
-  MutexLock lock(&mutex_);
-  return closed_;
-}
-
 void TcpEndpoint::Posted(size_t bytes) {
   if (bytes <= kInlineBytes && !context_.progress->Inside()) {
     const SendQueue::Outcome outcome = queue_.Flush(kInlineBytes);
@@ -190,7 +185,7 @@ void TcpEndpoint::CloseIfEnded() {
 void TcpEndpoint::Close(const Status& status) {
   {
     MutexLock lock(&mutex_);
-    if (std::exchange(closed_, true)) return;
+    if (closed_.exchange(true)) return;
   }
   const std::vector<PlaceTag> unsent = queue_.Close();
   boost::system::error_code ignored;

@@ -37,7 +37,7 @@ class TcpEndpoint : public ProgressTask, private FrameSink, public std::enable_s
   Status Send(uint32_t type, std::span<const std::byte> bytes) HP_EXCLUDES(mutex_);
   void Shutdown() HP_EXCLUDES(mutex_);
   int64_t LastHeardNs() const { return last_heard_ns_; }
-  bool closed() const HP_EXCLUDES(mutex_);
+  bool closed() const { return closed_; }
 
   /// Reports OnConnected and begins to receive.
   void Open();
@@ -80,8 +80,8 @@ class TcpEndpoint : public ProgressTask, private FrameSink, public std::enable_s
   bool end_came_ = false;  // the peer's END
   bool stream_ended_ = false;
 
-  mutable Mutex mutex_;  // before the queue's
-  bool closed_ HP_GUARDED_BY(mutex_) = false;
+  mutable Mutex mutex_;               // before the queue's
+  std::atomic<bool> closed_ = false;  // set under mutex_
   bool ended_here_ HP_GUARDED_BY(mutex_) = false;
   GrantTable grants_ HP_GUARDED_BY(mutex_);
   RemoteGrantTable remote_ HP_GUARDED_BY(mutex_);

@@ -28,8 +28,8 @@ StatusOr<FrameReceiver::Result> FrameReceiver::Receive(size_t budget) {
       return result;
     }
     if (bytes == 0) return result;
+    if (result.bytes == 0) sink_->OnBytes();
     result.bytes += bytes;
-    sink_->OnBytes();
     HP_RETURN_IF_ERROR(Advance(bytes));
     // Less than asked for: the socket was empty. What has come since then, and an end of stream, shows at the next
     // call.

@@ -14,7 +14,7 @@ namespace hp {
 class FrameSink {
  public:
   virtual ~FrameSink() = default;
-  /// Bytes arrived; before what they mean.
+  /// Bytes arrived; before what they mean. Once for each Receive.
   virtual void OnBytes() = 0;
   /// @return where exactly the payload of this DATA frame goes, or which rule the frame breaks.
   virtual StatusOr<std::span<std::byte>> PlaceFor(const FrameHeader& header) = 0;

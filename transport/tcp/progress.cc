@@ -39,7 +39,7 @@ void ProgressThread::Schedule(std::shared_ptr<ProgressTask> task) {
 }
 
 void ProgressThread::Watch(std::shared_ptr<ProgressTask> task) {
-  const int64_t until_ns = Clock::Real()->NowNs() + spin_ns_;
+  const int64_t until_ns = now_ns_ + spin_ns_;
   for (Watched& watched : watched_) {
     if (watched.task == task) {
       watched.until_ns = until_ns;
@@ -51,27 +51,27 @@ void ProgressThread::Watch(std::shared_ptr<ProgressTask> task) {
 
 bool ProgressThread::RunScheduled() {
   if (!has_work_.exchange(false)) return false;
-  std::vector<std::shared_ptr<ProgressTask>> tasks;
   {
     MutexLock lock(&mutex_);
-    tasks.swap(scheduled_);
+    running_.swap(scheduled_);
   }
-  for (const auto& task : tasks) {
+  for (const auto& task : running_) {
     task->scheduled_ = false;
     task->Run();
   }
+  running_.clear();
   return true;
 }
 
 bool ProgressThread::PollWatched() {
   bool worked = false;
-  const int64_t now_ns = Clock::Real()->NowNs();
+  now_ns_ = Clock::Real()->NowNs();
   for (size_t i = 0; i < watched_.size();) {  // by index: Poll may add to the list
     const std::shared_ptr<ProgressTask> task = watched_[i].task;
     if (task->Poll()) {
-      watched_[i].until_ns = now_ns + spin_ns_;
+      watched_[i].until_ns = now_ns_ + spin_ns_;
       worked = true;
-    } else if (now_ns >= watched_[i].until_ns) {
+    } else if (now_ns_ >= watched_[i].until_ns) {
       watched_[i] = std::move(watched_.back());
       watched_.pop_back();
       task->Sleep();
@@ -87,6 +87,7 @@ void ProgressThread::SleepUntilEvent() {
   sleeping_ = true;
   if (!has_work_ && !stopping_) io_.run_one();
   sleeping_ = false;
+  now_ns_ = Clock::Real()->NowNs();
 }
 
 void ProgressThread::Loop() {

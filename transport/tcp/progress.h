@@ -63,7 +63,10 @@ class ProgressThread {
   boost::asio::io_context io_;
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_;
   const int64_t spin_ns_;
-  std::vector<Watched> watched_;  // progress thread
+  // Progress thread.
+  std::vector<Watched> watched_;
+  std::vector<std::shared_ptr<ProgressTask>> running_;  // kept for its memory
+  int64_t now_ns_ = 0;                                  // as of the last look at the watched tasks
   std::atomic<bool> stopping_ = false;
   // A poster sets has_work_ and then reads sleeping_; the loop sets sleeping_ and then reads has_work_: one of them
   // sees the other.
