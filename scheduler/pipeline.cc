@@ -30,7 +30,7 @@ void Pipeline::Start() {
 // A clock opens when its version is there (the caller knows) and the verdict of the clock before the last has arrived;
 // the last one of all waits for every verdict, so that a job ends only with good numbers.
 void Pipeline::OpenClock() {
-  if (!started_ || open_ || boundary_pushed_ || finished_) return;
+  if (!started_ || open_ || finish_pushed_ || boundary_pushed_ || finished_) return;
   const bool last = clock_ >= schedule_.shape().max_iter || (stop_at_ && clock_ >= *stop_at_);
   if (verdict_ < clock_ - (last ? 1 : 2)) return;
   boundary_pushed_ = true;
@@ -166,6 +166,7 @@ void Pipeline::Done(const Task& task) {
       --units_left_;
       return FinishClockIfDone();
     case Task::kFinishClock:
+      finish_pushed_ = false;
       ++clock_;
       return OpenClock();
   }
@@ -184,7 +185,7 @@ void Pipeline::FinishBoundary() {
   const int units = static_cast<int>(plan_.units.size());
   unit_.assign(units, {.missing = static_cast<int>(trains.size())});
   units_left_ = trains.empty() ? 0 : units;
-  norm_pushed_ = norm_done_ = finish_pushed_ = false;
+  norm_pushed_ = norm_done_ = false;
   training_ = !trains.empty();
   open_ = true;
   BindMore();

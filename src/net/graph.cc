@@ -114,7 +114,8 @@ void NetGraph::MarkGradients() {
     bool learns = layer.learns;
     for (int bottom : layer.bottoms) learns |= blobs_[bottom].needs_gradient;
     if (layer.layer->is_statistic() && layer.layer->loss_weight(0) == 0) learns = false;
-    for (int top : layer.tops) blobs_[top].needs_gradient = learns && !layer.source;
+    // A test has no backward pass.
+    for (int top : layer.tops) blobs_[top].needs_gradient = learns && !layer.source && phase_ == caffe::TRAIN;
   }
   for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
     for (size_t i = 0; i < layer->tops.size(); ++i) {
@@ -133,6 +134,23 @@ int64_t NetGraph::batch_size() const {
     }
   }
   return 0;
+}
+
+StatusOr<std::vector<Shape>> NetGraph::Shapes(const Shape& sample, int64_t rows) const {
+  std::vector<Shape> shapes(blobs_.size());
+  for (const GraphLayer& layer : layers_) {
+    if (layer.source) {
+      std::vector<int64_t> dims = {rows};
+      dims.insert(dims.end(), sample.dims().begin(), sample.dims().end());
+      for (size_t i = 0; i < layer.tops.size(); ++i) shapes[layer.tops[i]] = i == 0 ? Shape(dims) : Shape{rows};
+      continue;
+    }
+    std::vector<Shape> in;
+    for (int bottom : layer.bottoms) in.push_back(shapes[bottom]);
+    HP_ASSIGN_OR_RETURN(const std::vector<Shape> out, layer.layer->OutputShapes(in));
+    for (size_t i = 0; i < layer.tops.size() && i < out.size(); ++i) shapes[layer.tops[i]] = out[i];
+  }
+  return shapes;
 }
 
 std::vector<int> NetGraph::outputs() const {

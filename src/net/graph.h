@@ -47,6 +47,8 @@ class NetGraph {
   int data_layer() const { return data_layer_; }
   /// batch_size of the data layer (of the first Input's shape, if there is none).
   int64_t batch_size() const;
+  /// The shapes of all blobs for `rows` samples of shape `sample` ([C, H, W] after the transformation).
+  StatusOr<std::vector<Shape>> Shapes(const Shape& sample, int64_t rows) const;
   /// Blobs that nobody consumes and that are statistics (losses, accuracies): the net's outputs, in layer order.
   std::vector<int> outputs() const;
 

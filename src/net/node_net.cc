@@ -94,6 +94,17 @@ void NodeNet::WeightGradient(const NetStep& step, const NetRun& run) const {
   step.op->BackwardParams(Bind(step, run, &bound));
 }
 
+void NodeNet::UpdateGradient(const NetStep& step, const NetRun& run) const {
+  NetRun whole = run;
+  whole.update_row = 0;
+  BoundArgs bound;
+  const OpArgs args = Bind(step, whole, &bound);
+  const int64_t rows = static_cast<int64_t>(update_rows_);
+  for (Tensor& tensor : bound.in) tensor.desc.shape = tensor.desc.shape.With(0, rows);
+  for (Tensor& tensor : bound.d_out) tensor.desc.shape = tensor.desc.shape.With(0, rows);
+  step.update_op->BackwardParams(args);
+}
+
 bool NodeNet::has_backward(int segment) const {
   for (const NetStep& step : steps_) {
     if (step.segment == segment && (step.backward || step.learns)) return true;
@@ -116,16 +127,6 @@ bool NodeNet::needs_batch_labels(int segment) const {
     if (step.segment == segment && step.layer != nullptr && step.layer->needs_batch_labels()) return true;
   }
   return false;
-}
-
-int64_t NodeNet::label_classes() const {
-  int64_t classes = 0;
-  for (const NetStep& step : steps_) {
-    if (step.layer == nullptr || !step.layer->reads_labels()) continue;
-    const int64_t count = tensors_[step.in[0]].desc.shape.dim(1);
-    classes = classes == 0 ? count : std::min(classes, count);
-  }
-  return classes;
 }
 
 }  // namespace hp

@@ -120,9 +120,6 @@ class NodeNet {
   bool reads_labels(int segment) const;
   bool needs_batch_labels(int segment) const;
   bool reads_images() const { return reads_images_; }
-  /// Labels must be below this; 0: the segment has no loss.
-  int64_t label_classes() const;
-
   void Forward(int segment, const NetRun& run) const;
   /// Input gradients of a segment, and the gradients of those parameters that are computed at once: all of them in one
   /// go if `weights` is true, reporting each step after which its parameters' gradients are done for this micro-batch.
@@ -130,6 +127,8 @@ class NodeNet {
                 const std::function<void(const NetStep&)>& on_weights) const;
   /// The gradients of one step's parameters for this micro-batch.
   void WeightGradient(const NetStep& step, const NetRun& run) const;
+  /// ... of a deferred step, over all rows of the update (run.update_row is not read).
+  void UpdateGradient(const NetStep& step, const NetRun& run) const;
 
   std::span<std::byte> BufferSpan(int buffer, const NetRun& run) const;
   Tensor ValueOf(int tensor, const NetRun& run) const;
@@ -139,7 +138,7 @@ class NodeNet {
   friend class MemoryPlanner;
   OpArgs Bind(const NetStep& step, const NetRun& run, struct BoundArgs* bound) const;
 
-  int64_t rows_ = 0;
+  int64_t rows_ = 0, update_rows_ = 0;
   int segments_ = 1;
   std::vector<NetBuffer> buffers_;
   std::vector<NetTensor> tensors_;

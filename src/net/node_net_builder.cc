@@ -10,6 +10,7 @@ namespace hp {
 NodeNetBuilder::NodeNetBuilder(const NetGraph& graph, const Placement& placement, const NodeRole& role, int64_t rows)
     : graph_(graph), placement_(placement), role_(role), net_(new NodeNet) {
   net_->rows_ = rows;
+  net_->update_rows_ = role.update_rows;
 }
 
 bool NodeNetBuilder::IsMine(int layer) const {
@@ -21,7 +22,7 @@ int NodeNetBuilder::distinct_part() const {
 }
 
 StatusOr<std::unique_ptr<NodeNet>> NodeNetBuilder::Build() {
-  HP_RETURN_IF_ERROR(InferShapes());
+  HP_ASSIGN_OR_RETURN(shapes_, graph_.Shapes(role_.sample_shape, net_->rows_));
   for (int layer = 0; layer < static_cast<int>(graph_.layers().size()); ++layer) {
     if (IsMine(layer)) HP_RETURN_IF_ERROR(AddLayer(layer));
   }
@@ -34,23 +35,6 @@ StatusOr<std::unique_ptr<NodeNet>> NodeNetBuilder::Build() {
   HP_RETURN_IF_ERROR(MakeUpdateOps());
   PlanMemory();
   return std::move(net_);
-}
-
-Status NodeNetBuilder::InferShapes() {
-  shapes_.resize(graph_.blobs().size());
-  for (const GraphLayer& layer : graph_.layers()) {
-    std::vector<Shape> in;
-    for (int bottom : layer.bottoms) in.push_back(shapes_[bottom]);
-    if (layer.source) {
-      std::vector<int64_t> dims = {net_->rows_};
-      for (int64_t dim : role_.sample_shape.dims()) dims.push_back(dim);
-      for (size_t i = 0; i < layer.tops.size(); ++i) shapes_[layer.tops[i]] = i == 0 ? Shape(dims) : Shape{net_->rows_};
-      continue;
-    }
-    HP_ASSIGN_OR_RETURN(std::vector<Shape> out, layer.layer->OutputShapes(in));
-    for (size_t i = 0; i < layer.tops.size() && i < out.size(); ++i) shapes_[layer.tops[i]] = out[i];
-  }
-  return OkStatus();
 }
 
 int NodeNetBuilder::AddBuffer(size_t bytes, NetBuffer::Kind kind) {

@@ -24,13 +24,12 @@ class NodeNetBuilder {
   /// Steps of our own and what the builder must remember of any step.
   struct StepInfo {
     enum Kind { kLayer, kSource, kDense, kConcat, kSplit, kExport } kind = kLayer;
-    bool in_place = false;              ///< output 0 shares value and gradient with input 0
-    std::vector<bool> wants = {};           ///< inputs whose gradient the layer could compute
-    int edge = -1;                      ///< kExport
-    std::vector<int> gradient_readers = {}; ///< kExport: readers that send a gradient, in rank order
+    bool in_place = false;                   ///< output 0 shares value and gradient with input 0
+    std::vector<bool> wants = {};            ///< inputs whose gradient the layer could compute
+    int edge = -1;                           ///< kExport
+    std::vector<int> gradient_readers = {};  ///< kExport: readers that send a gradient, in rank order
   };
 
-  Status InferShapes();
   Status AddLayer(int layer);
   void AddSource(int layer);
   StatusOr<std::vector<int>> Inputs(int layer);

@@ -1,0 +1,78 @@
+#include "node/launch.h"
+
+#include <signal.h>
+
+#include <atomic>
+
+namespace hp {
+namespace {
+
+std::atomic<Node*> signalled{nullptr};
+
+void OnSignal(int signal) {
+  Node* node = signalled;
+  ::signal(signal, SIG_DFL);  // the second time it ends the process
+  if (signal == SIGHUP) {
+    node->RequestSnapshot();
+    ::signal(signal, OnSignal);
+  } else {
+    node->RequestStop();
+  }
+}
+
+}  // namespace
+
+TcpOptions TcpOptionsFor(const RoutingTable& table, Rank rank) {
+  TcpOptions options;
+  options.rank = rank;
+  for (const NodeInfo& node : table.nodes()) options.peers.push_back({node.rank, node.name, node.host, node.port});
+  options.bind_host = table.node(rank).host;
+  options.connect_deadline_ms = table.config().transport().connect_timeout_s() * 1000;
+  return options;
+}
+
+Status RunAllNodes(const RoutingTable& table, const std::function<NodeOptions(Rank)>& options_for,
+                   const InprocOptions& network_options, const std::function<void(Node*)>& on_start) {
+  InprocOptions complete = network_options;
+  complete.world_size = table.size();
+  InprocNetwork network(complete);
+  return RunNodes(
+      table.size(),
+      [&](Rank rank) {
+        NodeOptions options = options_for(rank);
+        options.transport = network.Create(rank);
+        return options;
+      },
+      on_start);
+}
+
+Status RunNodes(int count, const std::function<NodeOptions(Rank)>& options_for,
+                const std::function<void(Node*)>& on_start) {
+  std::vector<std::unique_ptr<Node>> nodes;
+  for (Rank rank = 0; rank < count; ++rank) nodes.push_back(std::make_unique<Node>(options_for(rank)));
+  if (on_start) on_start(nodes[0].get());
+  std::vector<Status> results(nodes.size());
+  {
+    std::vector<Thread> threads;
+    for (size_t rank = 0; rank < nodes.size(); ++rank) {
+      threads.emplace_back("node " + std::to_string(rank), [&, rank] { results[rank] = nodes[rank]->Run(); });
+    }
+  }
+  Status first;
+  for (const Status& status : results) {
+    if (status.ok()) continue;
+    if (first.ok() || (first.code() == StatusCode::kUnavailable && status.code() != StatusCode::kUnavailable)) {
+      first = status;
+    }
+  }
+  return first;
+}
+
+void HandleSignals(Node* node) {
+  signalled = node;
+  for (int signal : {SIGINT, SIGTERM, SIGHUP}) ::signal(signal, OnSignal);
+  // A peer that closes its end shows as an error of the write.
+  ::signal(SIGPIPE, SIG_IGN);
+}
+
+}  // namespace hp

@@ -1,0 +1,31 @@
+#pragma once
+
+#include "hp/status.h"
+#include "node/node.h"
+#include "scheduler/routing_table.h"
+#include "transport/inproc/inproc_network.h"
+#include "transport/tcp/tcp_transport.h"
+
+#include <functional>
+
+namespace hp {
+
+/// What the TCP transport of node `rank` needs to know of the table.
+TcpOptions TcpOptionsFor(const RoutingTable& table, Rank rank);
+
+/// Runs every node of the table as threads of this process, over the in-process transport.
+/// @param options_for everything but the transport. `on_start`: called with the first node before it runs.
+/// @return ok, or the first failure in the order of ranks, that of a node that did not merely lose another one first.
+Status RunAllNodes(const RoutingTable& table, const std::function<NodeOptions(Rank)>& options_for,
+                   const InprocOptions& network = {}, const std::function<void(Node*)>& on_start = nullptr);
+
+/// Runs nodes 0 to count - 1 as threads of this process, each with what `options_for` gives it, its transport included.
+/// @return as RunAllNodes.
+Status RunNodes(int count, const std::function<NodeOptions(Rank)>& options_for,
+                const std::function<void(Node*)>& on_start = nullptr);
+
+/// SIGINT and SIGTERM: stop with a snapshot, the second time at once; SIGHUP: a snapshot (as Caffe). For the process's
+/// one node, or its first.
+void HandleSignals(Node* node);
+
+}  // namespace hp

@@ -1,0 +1,172 @@
+#include "test/support/local_cluster.h"
+
+#include "base/philox.h"
+#include "data/db_writer.h"
+#include "node/launch.h"
+#include "scheduler/routing_table.h"
+#include "transport/tcp/tcp_listener.h"
+
+#include "glog/logging.h"
+#include <stdlib.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+namespace hp::test {
+
+TempFolder::TempFolder() {
+  std::string pattern = std::filesystem::temp_directory_path() / "hpnode-test-XXXXXX";
+  CHECK(mkdtemp(pattern.data()) != nullptr);
+  path_ = pattern;
+}
+
+TempFolder::~TempFolder() { std::filesystem::remove_all(path_); }
+
+void WriteFile(const std::string& path, const std::string& text) {
+  std::ofstream(path) << text;
+  CHECK(std::filesystem::exists(path)) << path;
+}
+
+void WriteRandomImages(const std::string& path, int records, int channels, int size, int classes, uint64_t seed) {
+  auto writer = DbWriter::Create(path, DbBackend::kLevelDb);
+  CHECK(writer.ok()) << writer.status();
+  const int pixels = channels * size * size;
+  for (int r = 0; r < records; ++r) {
+    caffe::Datum datum;
+    datum.set_channels(channels);
+    datum.set_height(size);
+    datum.set_width(size);
+    const int label = static_cast<int>(Philox4x32(seed, 1, r)[0] % classes);
+    datum.set_label(label);
+    std::string data(pixels, '\0');
+    for (int i = 0; i < pixels; ++i) {
+      const uint32_t mean = Philox4x32(seed, 2, label * pixels + i)[0] % 160;
+      data[i] = static_cast<char>(mean + Philox4x32(seed, 3 + r, i)[0] % 90);
+    }
+    datum.set_data(data);
+    char key[16];
+    snprintf(key, sizeof(key), "%08d", r);
+    const Status status = (*writer)->Put(key, datum.SerializeAsString());
+    CHECK(status.ok()) << status;
+  }
+  const Status status = (*writer)->Finish();
+  CHECK(status.ok()) << status;
+}
+
+RoutingTableConfig MakeTable(const ClusterSpec& spec, const std::string& solver_path) {
+  RoutingTableConfig config;
+  config.set_solver(solver_path);
+  config.set_micro_batches(spec.micro_batches);
+  auto add_stage = [&](const std::string& name, int stage, int parts, StageConfig::Kind kind) {
+    StageConfig* entry = config.add_stage();
+    entry->set_name(name);
+    entry->set_kind(kind);
+    for (int part = 0; part < parts; ++part) {
+      NodeConfig* node = config.add_node();
+      node->set_name(name + std::to_string(part));
+      node->set_stage(stage);
+      node->set_index(part);
+      node->set_host("127.0.0.1");
+      node->set_port(20000 + config.node_size());
+      node->set_pool_size(spec.pool_size);
+      node->set_threads(spec.threads);
+    }
+    return entry;
+  };
+  add_stage("conv", 0, spec.conv, StageConfig::CONV);
+  for (size_t s = 0; s < spec.fc.size(); ++s) {
+    StageConfig* stage =
+        add_stage("fc" + std::to_string(s) + "_", static_cast<int>(s) + 1, spec.fc[s], StageConfig::FC);
+    stage->set_from_layer(spec.fc_starts[s]);
+  }
+  for (size_t s = 0; s < spec.fc.size(); ++s) config.mutable_stage(static_cast<int>(s))->set_to_layer(spec.ends[s]);
+  return config;
+}
+
+namespace {
+
+/// Sleeps up to 2 ms before a task, a different time for each (seed, node, task). Delays are what the test is about.
+void DelayTask(uint64_t seed, Rank rank, const Task& task) {
+  const uint32_t draw = Philox4x32(seed, task.id.bits, rank * 1000 + task.kind * 10 + task.segment)[0];
+  const timespec pause{0, static_cast<long>(draw % 2000) * 1000};
+  nanosleep(&pause, nullptr);
+}
+
+void Collect(const ParamStore& store, ClusterResult* result) {
+  for (int i = 0; i < store.size(); ++i) {
+    const StoredParam& param = store.param(i);
+    std::vector<float>& whole = result->params[param.name()];
+    whole.resize(param.whole.count());
+    const int64_t row = param.whole.count(1);
+    std::copy(store.values(i).begin(), store.values(i).end(), whole.begin() + param.begin_row * row);
+  }
+}
+
+}  // namespace
+
+ClusterResult TrainCluster(const ClusterSpec& spec, const std::string& solver_path) {
+  ClusterResult result;
+  RoutingTableConfig config = MakeTable(spec, solver_path);
+  std::vector<std::unique_ptr<TcpListener>> listeners;
+  for (NodeConfig& node : *config.mutable_node()) {
+    if (!spec.tcp) break;
+    auto listener = TcpListener::Bind("127.0.0.1", 0);
+    CHECK(listener.ok()) << listener.status();
+    node.set_port((*listener)->port());
+    listeners.push_back(*std::move(listener));
+  }
+  auto table = RoutingTable::Create(config, solver_path + ".table");
+  if (!table.ok()) {
+    result.status = table.status();
+    return result;
+  }
+  Mutex mutex;
+  auto options_for = [&](Rank rank) {
+    NodeOptions options;
+    options.table = &*table;
+    options.rank = rank;
+    options.cache_dir = "none";
+    options.resume = spec.resume;
+    options.weights = spec.weights;
+    options.on_loss = [&](int64_t clock, double loss) {
+      MutexLock lock(&mutex);
+      result.losses[clock] = loss;
+    };
+    options.on_done = [&](const ParamStore& store) {
+      MutexLock lock(&mutex);
+      Collect(store, &result);
+    };
+    if (spec.delay_seed != 0) {
+      options.before_task = [seed = spec.delay_seed, rank](const Task& task) { DelayTask(seed, rank, task); };
+    }
+    return options;
+  };
+  if (!spec.tcp) {
+    InprocOptions network;
+    if (spec.delay_seed != 0) network.delay = RandomDelays(spec.delay_seed, 1500);
+    result.status = RunAllNodes(*table, options_for, network);
+    return result;
+  }
+  result.status = RunNodes(table->size(), [&](Rank rank) {
+    NodeOptions options = options_for(rank);
+    options.transport = MakeTcpTransport(TcpOptionsFor(*table, rank), std::move(listeners[rank]));
+    return options;
+  });
+  return result;
+}
+
+double RelativeDifference(const std::vector<float>& a, const std::vector<float>& b) {
+  CHECK_EQ(a.size(), b.size());
+  double largest = 0, difference = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    largest = std::max(largest, std::abs(static_cast<double>(b[i])));
+    difference = std::max(difference, std::abs(static_cast<double>(a[i]) - b[i]));
+    if (!std::isfinite(a[i])) return INFINITY;
+  }
+  return largest == 0 ? difference : difference / largest;
+}
+
+}  // namespace hp::test

@@ -1,0 +1,63 @@
+#pragma once
+
+#include "hp/status.h"
+#include "node/node.h"
+#include "proto/routing.pb.h"
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace hp::test {
+
+/// A folder that is removed with the object.
+class TempFolder {
+ public:
+  TempFolder();
+  ~TempFolder();
+  const std::string& path() const { return path_; }
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+void WriteFile(const std::string& path, const std::string& text);
+
+/// Writes a LevelDB of `records` random [channels, size, size] images with labels in [0, classes): class means with
+/// noise, so that something can be learnt. A function of `seed`.
+void WriteRandomImages(const std::string& path, int records, int channels, int size, int classes, uint64_t seed);
+
+/// How a job is laid out.
+struct ClusterSpec {
+  int conv = 1;
+  std::vector<int> fc;                 ///< shards of each FC stage
+  std::vector<std::string> fc_starts;  ///< first layer of each FC stage
+  std::vector<std::string> ends;       ///< last layer of each stage but the last
+  int micro_batches = 1;
+  int pool_size = 0;  ///< 0: default
+  int threads = 1;
+  bool tcp = false;
+  uint64_t delay_seed = 0;  ///< not 0: random delays on links (inproc) and before tasks
+  std::string resume, weights;
+};
+
+/// What came out.
+struct ClusterResult {
+  Status status;
+  std::map<std::string, std::vector<float>> params;  ///< whole blobs, put together from all nodes
+  std::map<int64_t, double> losses;                  ///< by iteration
+};
+
+/// The routing table of `spec` with nodes on 127.0.0.1; ports are filled in for TCP only.
+RoutingTableConfig MakeTable(const ClusterSpec& spec, const std::string& solver_path);
+
+/// Runs all nodes of a job as threads of this process and collects their parameters.
+ClusterResult TrainCluster(const ClusterSpec& spec, const std::string& solver_path);
+
+/// The largest difference of two blobs, relative to the largest magnitude of the second.
+double RelativeDifference(const std::vector<float>& a, const std::vector<float>& b);
+
+}  // namespace hp::test

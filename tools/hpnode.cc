@@ -1,0 +1,100 @@
+// Trains one node of a job, or (--all) all nodes of a table in this process.
+#include "node/launch.h"
+#include "node/node.h"
+#include "node/progress.h"
+#include "scheduler/own_node.h"
+#include "scheduler/routing_table.h"
+#include "transport/tcp/tcp_listener.h"
+#include "transport/tcp/tcp_transport.h"
+
+#include "glog/logging.h"
+#include <gflags/gflags.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+DEFINE_string(routing, "", "the job's routing table (text protobuf; hproute writes one)");
+DEFINE_string(role, "", "conv or fc: which of the table's nodes on this host to be");
+DEFINE_string(node, "", "name of the node to be; wins over --role and addresses");
+DEFINE_bool(all, false, "run every node of the table as threads of this process, without a network");
+DEFINE_string(resume, "", "go on from this .solverstate; on every node of the job, with the same file");
+DEFINE_string(weights, "", "take initial weights from this .caffemodel, layer by layer by name");
+DEFINE_string(cache_dir, "", "where record indexes of databases are kept; empty: ~/.cache/hpnode; none: nowhere");
+DEFINE_int32(reader_threads, 1, "threads that read and transform records, on conv nodes");
+
+namespace hp {
+namespace {
+
+constexpr char kUsage[] =
+    "trains one node of a job\n"
+    "usage: hpnode --role=conv|fc --routing=table.prototxt [--node=NAME]\n"
+    "       hpnode --all --routing=table.prototxt\n"
+    "example, on one host:\n"
+    "  hproute --solver=solver.prototxt --conv=2 --fc=2 --hosts=127.0.0.1 --out=table.prototxt\n"
+    "  hpnode --role=conv --routing=table.prototxt &   # twice\n"
+    "  hpnode --role=fc --routing=table.prototxt &     # twice\n"
+    "exit status: 0 done, 1 our own fault, 2 input or configuration, 3 NaN or infinity, 4 a node was lost";
+
+/// Ends the process where other threads may be blocked for good in a collective or a system call.
+[[noreturn]] void LeaveProcess(const Status& status) {
+  google::FlushLogFiles(google::INFO);
+  _exit(ExitStatus(status));
+}
+
+NodeOptions OptionsFor(const RoutingTable& table, Rank rank) {
+  NodeOptions options;
+  options.table = &table;
+  options.rank = rank;
+  options.resume = FLAGS_resume;
+  options.weights = FLAGS_weights;
+  options.cache_dir = FLAGS_cache_dir;
+  options.reader_threads = FLAGS_reader_threads;
+  options.leave = LeaveProcess;
+  return options;
+}
+
+Status RunOne(const RoutingTable& table) {
+  HP_ASSIGN_OR_RETURN(const std::vector<Rank> candidates, FindOwnNodes(table, FLAGS_role, FLAGS_node));
+  std::unique_ptr<TcpListener> listener;
+  auto listen = [&listener](const NodeInfo& node) -> Status {
+    HP_ASSIGN_OR_RETURN(listener, TcpListener::Bind(node.host, node.port));
+    return OkStatus();
+  };
+  HP_ASSIGN_OR_RETURN(const Rank rank, TakeOwnNode(table, candidates, "hpnode", listen));
+  NodeOptions options = OptionsFor(table, rank);
+  options.transport = MakeTcpTransport(TcpOptionsFor(table, rank), std::move(listener));
+  Node node(std::move(options));
+  HandleSignals(&node);
+  const ProgressBar bar(&node);
+  return node.Run();
+}
+
+Status Main() {
+  if (FLAGS_routing.empty()) return InvalidArgument("--routing=table.prototxt is missing (hpnode --help)");
+  HP_ASSIGN_OR_RETURN(const RoutingTable table, RoutingTable::Load(FLAGS_routing));
+  if (FLAGS_all) {
+    return RunAllNodes(
+        table, [&table](Rank rank) { return OptionsFor(table, rank); }, {}, HandleSignals);
+  }
+  if (FLAGS_role.empty() && FLAGS_node.empty()) {
+    return InvalidArgument("--role=conv|fc or --node=NAME is missing (hpnode --help)");
+  }
+  return RunOne(table);
+}
+
+}  // namespace
+}  // namespace hp
+
+int main(int argc, char** argv) {
+  FLAGS_logtostderr = true;
+  FLAGS_log_year_in_prefix = false;  // Caffe's parse_log.py can't read it
+  gflags::SetUsageMessage(hp::kUsage);
+  gflags::ParseCommandLineFlags(&argc, &argv, true);
+  google::InitGoogleLogging(argv[0]);
+  const hp::Status status = hp::Main();
+  if (!status.ok()) LOG(ERROR) << status.message();
+  hp::LeaveProcess(status);
+}
