@@ -20,6 +20,11 @@ StatusOr<RemoteGrant> GrantTable::Open(const PlaceTag& tag, std::span<std::byte>
   slot.open = true;
   ++slot.generation;
   ++open_;
+  slot.older = youngest_;
+  slot.younger = kNone;
+  if (youngest_ != kNone) slots_[youngest_].younger = index;
+  youngest_ = index;
+  if (likely_ == kNone) likely_ = index;
   return RemoteGrant{index, slot.generation};
 }
 
@@ -35,7 +40,15 @@ OpenGrant GrantTable::Close(RemoteGrant grant) {
   slot.open = false;
   free_.push_back(grant.index);
   --open_;
+  if (slot.older != kNone) slots_[slot.older].younger = slot.younger;
+  (slot.younger != kNone ? slots_[slot.younger].older : youngest_) = slot.older;
+  likely_ = slot.younger;
   return std::exchange(slot.grant, {});
+}
+
+std::optional<RemoteGrant> GrantTable::Likely() const {
+  if (likely_ == kNone) return std::nullopt;
+  return RemoteGrant{likely_, slots_[likely_].generation};
 }
 
 std::vector<OpenGrant> GrantTable::CloseAll() {

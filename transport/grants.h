@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -32,15 +33,26 @@ class GrantTable {
   std::vector<OpenGrant> CloseAll();
   size_t open() const { return open_; }
 
+  /// The grant that is probably written next: writes mostly come in the order of the grants, so it is the one that was
+  /// opened after the one that was closed last, or what Expect said. @return nothing: no telling.
+  std::optional<RemoteGrant> Likely() const;
+  /// `grant` is being written.
+  void Expect(RemoteGrant grant) { likely_ = grant.index; }
+
  private:
   struct Slot {
     OpenGrant grant;
     uint32_t generation = 0;
     bool open = false;
+    uint32_t older = kNone, younger = kNone;  // the open grants in the order of Open
   };
+  static constexpr uint32_t kNone = UINT32_MAX;
+
   std::vector<Slot> slots_;
   std::vector<uint32_t> free_;
   size_t open_ = 0;
+  uint32_t youngest_ = kNone;
+  uint32_t likely_ = kNone;
 };
 
 /// The grants that a peer gave us and that we have not used yet. Not thread-safe, likewise.

@@ -47,7 +47,7 @@ class TransportHandler {
   /// `peer` granted us the right to write `bytes` bytes once, for `tag`.
   virtual void OnGranted(Rank peer, const PlaceTag& tag, RemoteGrant grant, size_t bytes) = 0;
   /// A grant of ours ended: ok, the bytes are in their place; kCancelled, the writer gave it up; else the endpoint
-  /// failed and nothing can write there any more.
+  /// failed. Nothing writes there any more; unless ok, what the place holds is undefined.
   virtual void OnGrantEnded(Rank peer, const PlaceTag& tag, const Status& status) = 0;
   /// A write of ours ended: its source may be reused.
   virtual void OnWriteEnded(Rank peer, const PlaceTag& tag, const Status& status) = 0;

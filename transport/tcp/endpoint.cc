@@ -2,6 +2,7 @@
 
 #include <cinttypes>
 #include <cstring>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -213,6 +214,14 @@ void TcpEndpoint::Abandon() {
 
 void TcpEndpoint::OnBytes() { last_heard_ns_ = context_.clock->NowNs(); }
 
+FrameSink::Guess TcpEndpoint::GuessWrite() {
+  MutexLock lock(&mutex_);
+  const std::optional<RemoteGrant> likely = grants_.Likely();
+  if (!likely) return {};
+  const OpenGrant* grant = grants_.Find(*likely);
+  return {*likely, grant->received, grant->place.subspan(grant->received)};
+}
+
 StatusOr<std::span<std::byte>> TcpEndpoint::PlaceFor(const FrameHeader& header) {
   if (end_came_) return InvalidArgument("a frame after the end");
   MutexLock lock(&mutex_);
@@ -224,6 +233,7 @@ StatusOr<std::span<std::byte>> TcpEndpoint::PlaceFor(const FrameHeader& header) 
     return InvalidArgument("a write of %u bytes at %" PRIu64 " of %" PRIu64 " to a place with %zu of %zu bytes",
                            header.length, header.offset, header.bytes, received, size);
   }
+  grants_.Expect(GrantOf(header));
   return grant->place.subspan(received, header.length);
 }
 

@@ -59,6 +59,7 @@ class TcpEndpoint : public ProgressTask, private FrameSink, public std::enable_s
   void WaitForWrite();
 
   void OnBytes() override;
+  Guess GuessWrite() override HP_EXCLUDES(mutex_);
   StatusOr<std::span<std::byte>> PlaceFor(const FrameHeader& header) override;
   Status OnFrame(const FrameHeader& header, std::span<const std::byte> message) override;
   Status OnGrant(const FrameHeader& header) HP_EXCLUDES(mutex_);

@@ -12,6 +12,8 @@
 namespace hp {
 namespace {
 
+// At most this much is read on a guess; what was wrongly guessed is copied.
+constexpr size_t kMaxGuess = 16 << 10;
 constexpr size_t kEndOfStream = static_cast<size_t>(-1);
 
 Status BrokenRule(const Status& status) { return Unavailable("protocol error: %s", status.message().c_str()); }
@@ -22,7 +24,7 @@ StatusOr<FrameReceiver::Result> FrameReceiver::Receive(size_t budget) {
   Result result;
   while (result.bytes < budget) {
     size_t wanted = 0;
-    HP_ASSIGN_OR_RETURN(const size_t bytes, ReadSome(&wanted));
+    HP_ASSIGN_OR_RETURN(const size_t bytes, ReadSome(NextRanges(), &wanted));
     if (bytes == kEndOfStream) {
       result.outcome = Outcome::kEnd;
       return result;
@@ -30,7 +32,7 @@ StatusOr<FrameReceiver::Result> FrameReceiver::Receive(size_t budget) {
     if (bytes == 0) return result;
     if (result.bytes == 0) sink_->OnBytes();
     result.bytes += bytes;
-    HP_RETURN_IF_ERROR(Advance(bytes));
+    HP_RETURN_IF_ERROR(guess_.rest.empty() ? Advance(bytes) : AdvanceGuess(bytes));
     // Less than asked for: the socket was empty. What has come since then, and an end of stream, shows at the next
     // call.
     if (bytes < wanted) return result;
@@ -39,12 +41,25 @@ StatusOr<FrameReceiver::Result> FrameReceiver::Receive(size_t budget) {
   return result;
 }
 
-/// @return bytes received; 0: none there; kEndOfStream.
-StatusOr<size_t> FrameReceiver::ReadSome(size_t* wanted) {
+/// With a payload under way: its rest, and the next header. Between frames: a header, and the place that its payload
+/// probably belongs to, since a second system call for the payload costs a small write a microsecond.
+FrameReceiver::Ranges FrameReceiver::NextRanges() {
   const std::span<std::byte> header = std::span<std::byte>(header_bytes_).subspan(header_filled_);
-  iovec iov[2];
+  guess_ = {};
+  if (in_payload_) return {payload_, header};
+  if (header_filled_ > 0) return {header};
+  guess_ = sink_->GuessWrite();
+  const bool whole = guess_.rest.size() <= kMaxGuess;
+  if (!whole) guess_.rest = guess_.rest.first(kMaxGuess);
+  if (guess_.rest.empty() || !whole) return {header, guess_.rest};
+  return {header, guess_.rest, next_header_};
+}
+
+/// @return bytes received; 0: none there; kEndOfStream.
+StatusOr<size_t> FrameReceiver::ReadSome(const Ranges& ranges, size_t* wanted) {
+  iovec iov[3];
   int count = 0;
-  for (std::span<std::byte> range : {payload_, header}) {
+  for (std::span<std::byte> range : ranges) {
     if (range.empty()) continue;
     if (observer_) observer_(range);
     iov[count++] = {range.data(), range.size()};
@@ -72,6 +87,35 @@ Status FrameReceiver::Advance(size_t bytes) {
   if (header_filled_ < header_bytes_.size()) return OkStatus();
   header_filled_ = 0;
   return BeginFrame();
+}
+
+Status FrameReceiver::AdvanceGuess(size_t bytes) {
+  if (bytes < header_bytes_.size()) return Advance(bytes);
+  bytes -= header_bytes_.size();
+  const size_t in_place = std::min(bytes, guess_.rest.size());
+  const StatusOr<FrameHeader> header = DecodeFrameHeader(header_bytes_);
+  const bool right = header.ok() && header->type == FrameType::kData && header->index == guess_.grant.index &&
+                     header->generation == guess_.grant.generation && header->offset == guess_.offset;
+  const size_t of_payload = right ? std::min<size_t>(in_place, header->length) : 0;
+  // The rest leaves the place before anything is told: a handler may be told that the place is its own again.
+  const std::span<std::byte> astray = guess_.rest.subspan(of_payload, in_place - of_payload);
+  ahead_.assign(astray.begin(), astray.end());
+  ahead_.insert(ahead_.end(), next_header_.begin(), next_header_.begin() + (bytes - in_place));
+  HP_RETURN_IF_ERROR(BeginFrame());
+  if (of_payload > 0) HP_RETURN_IF_ERROR(Advance(of_payload));
+  return Feed(ahead_);
+}
+
+Status FrameReceiver::Feed(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const std::span<std::byte> to =
+        in_payload_ ? payload_ : std::span<std::byte>(header_bytes_).subspan(header_filled_);
+    const size_t part = std::min(to.size(), bytes.size());
+    std::memcpy(to.data(), bytes.data(), part);
+    bytes = bytes.subspan(part);
+    HP_RETURN_IF_ERROR(Advance(part));
+  }
+  return OkStatus();
 }
 
 Status FrameReceiver::BeginFrame() {

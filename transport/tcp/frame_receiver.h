@@ -1,8 +1,10 @@
 #pragma once
 
 #include "hp/status.h"
+#include "transport/transport.h"
 #include "transport/wire.h"
 
+#include <array>
 #include <cstddef>
 #include <functional>
 #include <span>
@@ -16,6 +18,14 @@ class FrameSink {
   virtual ~FrameSink() = default;
   /// Bytes arrived; before what they mean. Once for each Receive.
   virtual void OnBytes() = 0;
+  /// The rest of the place that is probably written next, where what follows an unknown header is received. A place is
+  /// the transport's to scribble on from its grant to its end.
+  struct Guess {
+    RemoteGrant grant;
+    uint64_t offset = 0;
+    std::span<std::byte> rest;  ///< empty: no telling
+  };
+  virtual Guess GuessWrite() = 0;
   /// @return where exactly the payload of this DATA frame goes, or which rule the frame breaks.
   virtual StatusOr<std::span<std::byte>> PlaceFor(const FrameHeader& header) = 0;
   /// A frame is there whole. @param message the whole message, with the last fragment of one.
@@ -45,8 +55,13 @@ class FrameReceiver {
   bool at_boundary() const { return header_filled_ == 0 && !in_payload_; }
 
  private:
-  StatusOr<size_t> ReadSome(size_t* wanted);
+  using Ranges = std::array<std::span<std::byte>, 3>;
+
+  Ranges NextRanges();
+  StatusOr<size_t> ReadSome(const Ranges& ranges, size_t* wanted);
   Status Advance(size_t bytes);
+  Status AdvanceGuess(size_t bytes);
+  Status Feed(std::span<const std::byte> bytes);
   Status BeginFrame();
   Status EndFrame();
 
@@ -58,6 +73,9 @@ class FrameReceiver {
   FrameHeader frame_;         // the one whose payload is under way
   bool in_payload_ = false;
   std::span<std::byte> payload_;  // the rest of it
+  FrameSink::Guess guess_;        // with a rest: the call under way reads a header, the guess, and next_header_
+  FrameHeaderBytes next_header_;
+  std::vector<std::byte> ahead_;  // what came behind a header and was not the guessed write
   std::vector<std::byte> message_;
   bool in_message_ = false;  // fragments came, more follow
   uint32_t message_type_ = 0;

@@ -23,6 +23,27 @@ TEST(GrantTableTest, ASlotComesBackWithAnotherGeneration) {
   EXPECT_EQ(table.open(), 0u);
 }
 
+TEST(GrantTableTest, TheLikelyGrantFollowsTheLastOneWritten) {
+  GrantTable table;
+  EXPECT_FALSE(table.Likely());
+  std::vector<RemoteGrant> grants;
+  for (uint64_t id = 0; id < 4; ++id) grants.push_back(*table.Open({.msg_id = id}, {}));
+  const auto likely = [&] { return table.Likely() ? static_cast<int>(table.Find(*table.Likely())->tag.msg_id) : -1; };
+  EXPECT_EQ(likely(), 0);
+  table.Close(grants[0]);
+  EXPECT_EQ(likely(), 1);
+  table.Close(grants[2]);  // out of order: 1 may never come
+  EXPECT_EQ(likely(), 3);
+  table.Expect(grants[1]);
+  EXPECT_EQ(likely(), 1);
+  table.Close(grants[1]);
+  EXPECT_EQ(likely(), 3);
+  table.Close(grants[3]);
+  EXPECT_EQ(likely(), -1);
+  ASSERT_TRUE(table.Open({.msg_id = 9}, {}).ok());
+  EXPECT_EQ(likely(), 9);
+}
+
 TEST(GrantTableTest, OpenGrantsAreBounded) {
   GrantTable table;
   RemoteGrantTable remote;

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <memory>
 
 namespace hp {
@@ -42,6 +43,14 @@ class ProtocolTest : public testing::Test {
             .bytes = kBytes,
             .offset = offset};
   }
+  /// Adds a frame to what is sent at once.
+  void Append(FrameHeader header, const std::string& payload) {
+    header.length = static_cast<uint32_t>(payload.size());
+    FrameHeaderBytes bytes;
+    EncodeFrameHeader(header, bytes.data());
+    frames_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    frames_ += payload;
+  }
   /// The connection broke over `rule`, the grant ended with it, and nothing was written outside of the place.
   void ExpectBroken(const std::string& rule) {
     node_->Await(Event::kClosed);
@@ -62,6 +71,7 @@ class ProtocolTest : public testing::Test {
   std::unique_ptr<TestNode> node_;
   std::unique_ptr<WirePeer> peer_;
   FrameHeader grant_;
+  std::string frames_;
 };
 
 TEST_F(ProtocolTest, AWriteByTheRulesArrives) {
@@ -74,6 +84,51 @@ TEST_F(ProtocolTest, AWriteByTheRulesArrives) {
   peer_->SendFrame(Data(0), "again");
   ExpectBroken("a write to grant 0.1, not open");
   EXPECT_EQ(node_->events(Event::kGrantEnded).size(), 1u);
+}
+
+// What follows a header is received where the next write probably goes. It has to be out of there before the handler
+// hears that the place is free.
+TEST_F(ProtocolTest, WhatLandedOnAGuessIsMovedBeforeThePlaceIsFree) {
+  node_->reaction = [&](const Event& event) {
+    if (event.kind == Event::kGrantEnded) std::memset(&memory_[kBytes], 0x11, kBytes);
+  };
+  Append({.type = FrameType::kCancel, .index = grant_.index, .generation = grant_.generation}, "");
+  Append({.type = FrameType::kMessage, .index = 5}, std::string(300, 'm'));
+  Append({.type = FrameType::kMessage, .index = 6}, "last");
+  peer_->Send(frames_);
+  node_->Await(Event::kMessage, 2);
+  EXPECT_EQ(node_->events(Event::kMessage)[0].body, std::string(300, 'm'));
+  EXPECT_EQ(node_->events(Event::kMessage)[1].body, "last");
+  EXPECT_EQ(node_->events(Event::kGrantEnded).size(), 1u);
+  EXPECT_TRUE(AllAre(std::span(memory_).subspan(kBytes, kBytes), std::byte{0x11}));
+}
+
+// Two places, written in either order and in frames of any size, with messages in between, all in one segment.
+TEST_F(ProtocolTest, GuessesChangeNothing) {
+  std::vector<std::byte> second(kBytes);
+  ASSERT_TRUE((*node_)->Grant(1, {.msg_id = 2}, second).ok());
+  const FrameHeader other = peer_->ReceiveFrameHeader();
+  FrameHeader to_second = Data(0);
+  to_second.index = other.index;
+  to_second.generation = other.generation;
+  Append(to_second, std::string(10, 'b'));
+  Append({.type = FrameType::kMessage, .index = 1}, std::string(100, 'm'));
+  Append(Data(0), std::string(20, 'a'));
+  to_second.offset = 10;
+  Append(to_second, std::string(kBytes - 10, 'b'));
+  Append(Data(20), std::string(500, 'a'));
+  Append({.type = FrameType::kMessage, .index = 2}, "");
+  Append(Data(520), std::string(480, 'a'));
+  Append({.type = FrameType::kMessage, .index = 3}, "end");
+  peer_->Send(frames_);
+  node_->Await(Event::kMessage, 3);
+  EXPECT_EQ(node_->events(Event::kMessage)[0].body, std::string(100, 'm'));
+  EXPECT_EQ(node_->events(Event::kMessage)[2].body, "end");
+  for (uint64_t id : {1, 2}) EXPECT_TRUE(node_->Get(Event::kGrantEnded, {.msg_id = id}).status.ok());
+  EXPECT_TRUE(AllAre(second, std::byte{'b'}));
+  EXPECT_TRUE(AllAre(std::span(memory_).subspan(kBytes, kBytes), std::byte{'a'}));
+  EXPECT_TRUE(AllAre(std::span(memory_).first(kBytes), kUntouched));
+  EXPECT_TRUE(AllAre(std::span(memory_).last(kBytes), kUntouched));
 }
 
 TEST_F(ProtocolTest, UnknownGrant) {
