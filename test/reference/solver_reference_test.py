@@ -1,0 +1,173 @@
+#!/usr/bin/python3
+"""Trains a small net 20 iterations with hpnode and with the NumPy program of test/support, from the same weights on the
+same records, and compares every blob and every momentum: all rate policies and all that an SGD solver can do.
+
+  solver_reference_test.py FOLDER_WITH_THE_TOOLS CONV FC      (nodes of the table: 1 0 is plain training)
+"""
+import os
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+try:
+    import numpy as np
+except ImportError as missing:
+    print("SKIPPED:", missing)
+    sys.exit(77)
+
+from caffe_net import Net
+from caffe_reference import Records, train
+from caffe_text import read_prototxt
+from caffe_wire import read_caffemodel, read_solverstate, write_caffemodel
+
+TOLERANCE = 1e-4  # of a blob's largest magnitude
+ITERATIONS = 20
+SIZE, RECORDS, CLASSES = 12, 100, 5
+NET = """
+name: "reference"
+layer {{ name: "data" type: "Data" top: "data" top: "label" data_param {{ source: "{folder}/db" batch_size: 12 }}
+  transform_param {{ scale: 0.0078125 mean_value: 110 }} }}
+layer {{ name: "conv1" type: "Convolution" bottom: "data" top: "conv1" {conv1}
+  convolution_param {{ num_output: 8 kernel_size: 3 pad: 1 }} }}
+layer {{ name: "relu1" type: "ReLU" bottom: "conv1" top: "conv1" }}
+layer {{ name: "pool1" type: "Pooling" bottom: "conv1" top: "pool1" pooling_param {{ kernel_size: 3 stride: 2 }} }}
+layer {{ name: "norm1" type: "LRN" bottom: "pool1" top: "norm1" lrn_param {{ local_size: 3 alpha: 0.3 beta: 0.75 }} }}
+layer {{ name: "conv2" type: "Convolution" bottom: "norm1" top: "conv2" {conv2}
+  convolution_param {{ num_output: 12 kernel_size: 3 pad: 1 group: 2 }} }}
+layer {{ name: "relu2" type: "ReLU" bottom: "conv2" top: "conv2" relu_param {{ negative_slope: 0.1 }} }}
+layer {{ name: "pool2" type: "Pooling" bottom: "conv2" top: "pool2"
+  pooling_param {{ pool: AVE kernel_size: 3 stride: 2 pad: 1 }} }}
+layer {{ name: "ip1" type: "InnerProduct" bottom: "pool2" top: "ip1" {ip1}
+  inner_product_param {{ num_output: 31 }} }}
+layer {{ name: "relu3" type: "ReLU" bottom: "ip1" top: "ip1" }}
+layer {{ name: "ip2" type: "InnerProduct" bottom: "ip1" top: "ip2" {ip2} inner_product_param {{ num_output: 5 }} }}
+layer {{ name: "loss" type: "SoftmaxWithLoss" bottom: "ip2" bottom: "label" top: "loss" }}
+"""
+SHAPES = {"conv1": [(8, 1, 3, 3), (8,)], "conv2": [(12, 4, 3, 3), (12,)], "ip1": [(31, 192), (31,)],
+          "ip2": [(5, 31), (5,)]}
+MULTIPLIERS = {
+    "conv1": "param { lr_mult: 0.5 decay_mult: 3 } param { lr_mult: 2 decay_mult: 0 }",
+    "conv2": "param { lr_mult: 1 } param { lr_mult: 0 }",
+    "ip1": "param { lr_mult: 0 } param { lr_mult: 3 decay_mult: 5 }",
+    "ip2": "param { lr_mult: 2 decay_mult: 0 }",
+}
+BASE = {"base_lr": 0.1, "momentum": 0.9, "weight_decay": 0.01, "lr_policy": '"fixed"'}
+CASES = {
+    "fixed": {},
+    "no momentum": {"momentum": 0, "base_lr": 0.3},
+    "step": {"lr_policy": '"step"', "gamma": 0.4, "stepsize": 7},
+    "exp": {"lr_policy": '"exp"', "gamma": 0.93},
+    "inv": {"lr_policy": '"inv"', "gamma": 0.2, "power": 0.75},
+    "multistep": {"lr_policy": '"multistep"', "gamma": 0.3, "stepvalue": "[5, 6, 14]"},
+    "poly": {"lr_policy": '"poly"', "power": 1.5},
+    "sigmoid": {"lr_policy": '"sigmoid"', "gamma": -0.4, "stepsize": 9},
+    "L1": {"regularization_type": '"L1"', "weight_decay": 0.004},
+    "no decay": {"weight_decay": 0},
+    "multipliers": {"multipliers": True},
+    "iter_size": {"iter_size": 2},
+    "clip_gradients": {"clip_gradients": 0.3},
+    "all together": {"multipliers": True, "iter_size": 3, "clip_gradients": 1.5, "regularization_type": '"L1"',
+                     "weight_decay": 0.004, "lr_policy": '"step"', "gamma": 0.4, "stepsize": 7},
+}
+
+
+def write_records(folder, random):
+    """The same images as an IDX pair, for the converter, and as label and pixel bytes, for the reference."""
+    labels = random.integers(0, CLASSES, RECORDS).astype(np.uint8)
+    means = random.integers(0, 140, (CLASSES, SIZE * SIZE))
+    images = (means[labels] + random.integers(0, 110, (RECORDS, SIZE * SIZE))).astype(np.uint8)
+    with open(f"{folder}/images", "wb") as file:
+        file.write(np.array([0x803, RECORDS, SIZE, SIZE], ">u4").tobytes() + images.tobytes())
+    with open(f"{folder}/labels", "wb") as file:
+        file.write(np.array([0x801, RECORDS], ">u4").tobytes() + labels.tobytes())
+    np.concatenate([labels[:, None], images], 1).tofile(f"{folder}/records")
+
+
+def run(*command):
+    environment = dict(os.environ, OMP_WAIT_POLICY="passive")
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)}\nexit status {done.returncode}\n{done.stdout}")
+
+
+def write_job(folder, name, case):
+    """The prototxts of a case. @return their paths: solver, net."""
+    settings = {**BASE, **case}
+    multipliers = MULTIPLIERS if settings.pop("multipliers", False) else {}
+    solver, net = f"{folder}/{name}_solver.prototxt", f"{folder}/{name}_net.prototxt"
+    with open(net, "w") as file:
+        file.write(NET.format(folder=folder, **{layer: multipliers.get(layer, "") for layer in SHAPES}))
+    with open(solver, "w") as file:
+        file.write(f'net: "{net}"\nsnapshot_prefix: "{folder}/{name}"\nmax_iter: {ITERATIONS}\nrandom_seed: 1\n')
+        file.writelines(f"{field}: {value}\n" for field, value in settings.items())
+    return solver, net
+
+
+def train_reference(folder, solver, net):
+    """@return {blob: final values}, {blob: momentum}, losses."""
+    model = Net(read_prototxt(net), read_caffemodel(f"{folder}/start.caffemodel"))
+    records = Records(f"{folder}/records", (1, SIZE, SIZE), model.data)
+    sgd, log = train(read_prototxt(solver), model, records, ITERATIONS)
+    names = [f"{param.layer}.{param.index}" for param in model.params]
+    return dict(zip(names, (param.value for param in model.params))), dict(zip(names, sgd.history)), log
+
+
+def train_hpnode(tools, folder, name, solver, nodes):
+    """The same of what hpnode writes at the end."""
+    table = f"{folder}/{name}_table.prototxt"
+    conv, fc = nodes
+    run(f"{tools}/hproute", f"--solver={solver}", f"--conv={conv}", f"--fc={fc}", "--hosts=127.0.0.1",
+        f"--out={table}")
+    run(f"{tools}/hpnode", "--all", f"--routing={table}", f"--weights={folder}/start.caffemodel", "--cache_dir=none")
+    model = read_caffemodel(f"{folder}/{name}_iter_{ITERATIONS}.caffemodel")
+    values = {f"{layer}.{index}": blob for layer, blobs in model.items() for index, blob in enumerate(blobs)}
+    iteration, _, history = read_solverstate(f"{folder}/{name}_iter_{ITERATIONS}.solverstate")
+    assert iteration == ITERATIONS and len(history) == len(values), (iteration, len(history))
+    return values, dict(zip(values, history))
+
+
+def difference(found, expected):
+    """The largest of all blobs, each relative to its largest magnitude, and the blob's name."""
+    assert list(found) == list(expected), (list(found), list(expected))
+    worst = (0.0, "none")
+    for name, want in expected.items():
+        scale = np.abs(want).max()
+        wrong = np.abs(found[name].reshape(want.shape) - want).max()
+        assert np.isfinite(found[name]).all(), name
+        worst = max(worst, (wrong / scale if scale > 0 else wrong, name))
+    return worst
+
+
+def main():
+    tools, nodes = sys.argv[1], (int(sys.argv[2]), int(sys.argv[3]))
+    random = np.random.default_rng(23)
+    failed = []
+    with tempfile.TemporaryDirectory() as folder:
+        write_records(folder, random)
+        run(f"{tools}/convert_mnist_data", "--backend=leveldb", f"{folder}/images", f"{folder}/labels", f"{folder}/db")
+        start = {layer: [random.normal(0, 1 / np.sqrt(np.prod(shape[1:])) if len(shape) > 1 else 0.1, shape)
+                         for shape in shapes] for layer, shapes in SHAPES.items()}
+        write_caffemodel(f"{folder}/start.caffemodel", start)
+        plain = None
+        for name, case in CASES.items():
+            solver, net = write_job(folder, name.replace(" ", "_"), case)
+            expected, momentum, log = train_reference(folder, solver, net)
+            found, found_momentum = train_hpnode(tools, folder, name.replace(" ", "_"), solver, nodes)
+            blob = difference(found, expected)
+            history = difference(found_momentum, momentum)
+            print(f"{name}: loss {log[0][1]:.3f} to {log[-1][1]:.3f}; largest difference {blob[0]:.2g} ({blob[1]}), "
+                  f"momentum {history[0]:.2g} ({history[1]})", flush=True)
+            # The case must matter: solved by the plain rules, its blobs would differ by far more than is allowed.
+            plain = plain or expected
+            if name != "fixed":
+                assert difference(plain, expected)[0] > 30 * TOLERANCE, f"{name} is hardly different from fixed"
+            if blob[0] > TOLERANCE or history[0] > 10 * TOLERANCE:
+                failed.append(name)
+    if failed:
+        print("DIFFERENT:", ", ".join(failed))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
