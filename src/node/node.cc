@@ -112,8 +112,8 @@ Status Node::OpenInputs() {
 
 Status Node::LoadSnapshot() {
   if (options_.resume.empty()) return OkStatus();
-  // The blobs' shapes are checked when they are put into the store: only then the input shapes are known.
-  HP_ASSIGN_OR_RETURN(LoadedSnapshot snapshot, ReadSnapshot(options_.resume, {}));
+  // It is fitted to the net in InitParams: the shapes follow from the input's, which an FC node hears from others.
+  HP_ASSIGN_OR_RETURN(LoadedSnapshot snapshot, ReadSnapshot(options_.resume));
   snapshot_ = std::make_unique<LoadedSnapshot>(std::move(snapshot));
   start_clock_ = snapshot_->iteration;
   HP_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(options_.resume));
@@ -124,7 +124,16 @@ Status Node::LoadSnapshot() {
     return FailedPrecondition("%s was written by another net than \"%s\"", options_.resume.c_str(),
                               net_->name().c_str());
   }
+  if (manifest.table_hash() != table_.hash()) return OkStatus();
+  for (const SnapshotNode& node : manifest.node()) saved_threads_[node.name()] = node.threads();
   return OkStatus();
+}
+
+// The number of threads decides the order of sums: a job that goes on under its own table goes on with its own.
+int Node::ThreadsOf(Rank rank) const {
+  const NodeInfo& node = table_.node(rank);
+  const auto saved = saved_threads_.find(node.name);
+  return node.threads == 0 && saved != saved_threads_.end() ? saved->second : handshake_->ThreadsOf(rank);
 }
 
 Status Node::Connect() {
@@ -171,7 +180,7 @@ Status Node::BuildModel() {
   for (const DataShape& shape : handshake_->data_shapes()) {
     (shape.test() ? options.test_shape : options.train_shape) = Shape{shape.channels(), shape.height(), shape.width()};
   }
-  const int threads = handshake_->ThreadsOf(options_.rank);
+  const int threads = ThreadsOf(options_.rank);
   omp_set_num_threads(threads);
   HP_ASSIGN_OR_RETURN(model_, NodeModel::Create(options));
   LOG(INFO) << "node " << info_.name << ": seed " << seed_ << ", " << threads << " thread(s), "
@@ -194,6 +203,13 @@ Status Node::InitParams() {
       FillParam(candidate.spec.filler, param.whole, begin, end, seed_, param.name(), out);
     }
   });
+  if (snapshot_) {
+    std::vector<SnapshotParam> whole;
+    for (const WholeParam& param : model_->whole_params()) {
+      whole.push_back({param.whole.layer, param.whole.blob, param.whole.whole, nullptr, nullptr});
+    }
+    HP_RETURN_IF_ERROR(FitSnapshot(options_.resume, whole, snapshot_.get()));
+  }
   std::optional<CaffeModel> weights;
   if (!options_.weights.empty() && !snapshot_) {
     HP_ASSIGN_OR_RETURN(weights, ReadCaffeModel(options_.weights));
@@ -262,7 +278,7 @@ Status Node::RegisterMemory() {
   for (const NodeInfo& node : table_.nodes()) {
     SnapshotNode* entry = options.manifest.add_node();
     entry->set_name(node.name);
-    entry->set_threads(handshake_->ThreadsOf(node.rank));
+    entry->set_threads(ThreadsOf(node.rank));
   }
   if (options_.rank == 0) {
     pulls_ = std::make_unique<PullServer>(*model_, transport_);
@@ -290,7 +306,7 @@ void Node::StartPipeline() {
     for (const auto& event : events) event();
   }
   pipeline_->Start();
-  const int threads = handshake_->ThreadsOf(options_.rank);
+  const int threads = ThreadsOf(options_.rank);
   executor_ = Thread("executor", [this, threads] {
     omp_set_num_threads(threads);
     Execute();

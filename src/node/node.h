@@ -25,6 +25,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -99,6 +100,7 @@ class Node : private TransportHandler, private PipelineHost {
   void Leave() HP_EXCLUDES(mutex_);
   /// Runs `event` now, or when the job is assembled if it is not yet.
   void WhenReady(std::function<void()> event) HP_EXCLUDES(mutex_);
+  int ThreadsOf(Rank rank) const;
   template <typename Message>
   void Send(Rank rank, uint32_t type, const Message& message);
 
@@ -125,6 +127,7 @@ class Node : private TransportHandler, private PipelineHost {
   std::unique_ptr<LoadedSnapshot> snapshot_;
   uint64_t snapshot_hash_ = 0;
   int64_t start_clock_ = 0;
+  std::map<std::string, int> saved_threads_;  // of the nodes when the snapshot was written
   uint64_t seed_ = 0;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Input> train_input_, test_input_;

@@ -1,0 +1,34 @@
+#pragma once
+
+#include "hp/status.h"
+#include "net/weights.h"
+#include "proto/caffe.pb.h"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace hp {
+
+struct EvaluateOptions {
+  int64_t iterations = 50;  ///< batches of the TEST phase's batch_size
+  int threads = 0;          ///< 0: all cores
+  int reader_threads = 1;
+  std::string cache_dir;
+  /// Called for every batch with the values of all outputs.
+  std::function<void(int64_t batch, const std::vector<float>& values)> on_batch;
+};
+
+/// One output of a net (loss, accuracy), as the mean over all batches.
+struct Evaluated {
+  std::string name;
+  float loss_weight = 0;
+  double mean = 0;
+};
+
+/// Runs the TEST phase of `net` with the weights of `model` over its database, from the first record on.
+/// @return kInvalidArgument, kNotFound, kFailedPrecondition: net, weights or data do not fit (named).
+StatusOr<std::vector<Evaluated>> Evaluate(const caffe::NetParameter& net, const CaffeModel& model,
+                                          const EvaluateOptions& options);
+
+}  // namespace hp

@@ -1,0 +1,113 @@
+#include "node/pull_client.h"
+
+#include "base/mutex.h"
+#include "proto/wire.pb.h"
+#include "scheduler/handshake.h"
+#include "scheduler/messages.h"
+#include "transport/tcp/tcp_transport.h"
+
+#include <chrono>
+#include <cstring>
+
+namespace hp {
+namespace {
+
+/// Asks for one chunk after the other and puts them together. The transport's calls come on its progress thread.
+class Puller : public TransportHandler {
+ public:
+  explicit Puller(const RoutingTable& table) : table_(table) {}
+
+  StatusOr<PulledModel> Pull(int timeout_ms) {
+    ClientHandshake handshake(table_, [this](const Status& status) { End(status); });
+    const NodeInfo& first = table_.node(0);
+    TcpOptions options;
+    options.client = true;
+    options.peers.push_back({0, first.name, first.host, first.port});
+    options.connect_deadline_ms = timeout_ms;
+    transport_ = MakeTcpTransport(options, nullptr);
+    HP_RETURN_IF_ERROR(transport_->Start(this, &handshake));
+    const Status status = Wait(timeout_ms);
+    transport_->Stop();
+    HP_RETURN_IF_ERROR(status);
+    pulled_.model.path = "the job of " + table_.path();
+    return std::move(pulled_);
+  }
+
+ private:
+  Status Wait(int timeout_ms) {
+    MutexLock lock(&mutex_);
+    int64_t seen = -1;
+    while (!ended_) {
+      if (!changed_.WaitFor(&mutex_, std::chrono::milliseconds(timeout_ms)) && seen == chunks_) {
+        return Unavailable("node %s sent nothing for %.1f s", table_.node(0).address().c_str(), timeout_ms / 1e3);
+      }
+      seen = chunks_;
+    }
+    return status_;
+  }
+  void End(const Status& status) {
+    MutexLock lock(&mutex_);
+    if (ended_) return;
+    ended_ = true;
+    status_ = status;
+    changed_.SignalAll();
+  }
+  void Ask() {
+    const Status status = transport_->Send(0, kPullRequest, {});
+    if (!status.ok()) End(status);
+  }
+  Status Take(const PullChunk& chunk) {
+    Blob& blob = pulled_.model.blobs[{chunk.layer(), chunk.blob()}];
+    blob.shape = Shape(std::vector<int64_t>(chunk.dim().begin(), chunk.dim().end()));
+    blob.data.resize(blob.shape.count());
+    const size_t count = chunk.data().size() / sizeof(float);
+    if (chunk.offset() < 0 || chunk.offset() + count > blob.data.size()) {
+      return DataLoss("a piece of layer \"%s\" blob %d lies outside of it", chunk.layer().c_str(), chunk.blob());
+    }
+    std::memcpy(blob.data.data() + chunk.offset(), chunk.data().data(), count * sizeof(float));
+    pulled_.iteration = chunk.iteration();
+    return OkStatus();
+  }
+
+  void OnConnected(Rank) override { Ask(); }
+  void OnConnectFailed(Rank, const Status& status) override { End(status); }
+  void OnGranted(Rank, const PlaceTag&, RemoteGrant, size_t) override {}
+  void OnGrantEnded(Rank, const PlaceTag&, const Status&) override {}
+  void OnWriteEnded(Rank, const PlaceTag&, const Status&) override {}
+  void OnMessage(Rank, uint32_t type, std::span<const std::byte> bytes) override {
+    if (type != kPullChunk) return;  // heartbeats
+    PullChunk chunk;
+    if (!chunk.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+      return End(DataLoss("a piece of the weights can't be read"));
+    }
+    if (const Status status = Take(chunk); !status.ok()) return End(status);
+    {
+      MutexLock lock(&mutex_);
+      ++chunks_;
+      changed_.SignalAll();
+    }
+    if (chunk.last()) {
+      End(OkStatus());
+    } else {
+      Ask();
+    }
+  }
+  void OnClosed(Rank, const Status& status) override {
+    End(Unavailable("the job ended before it gave its weights: %s", status.message().c_str()));
+  }
+
+  const RoutingTable& table_;
+  std::unique_ptr<Transport> transport_;
+  PulledModel pulled_;  // progress thread until the end
+  Mutex mutex_;
+  CondVar changed_;
+  int64_t chunks_ HP_GUARDED_BY(mutex_) = 0;
+  bool ended_ HP_GUARDED_BY(mutex_) = false;
+  Status status_ HP_GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+StatusOr<PulledModel> PullWeights(const RoutingTable& table, int timeout_ms) { return Puller(table).Pull(timeout_ms); }
+
+}  // namespace hp

@@ -1,0 +1,74 @@
+// Evaluates a model: the TEST phase of a net with the weights of a .caffemodel, or of a running job.
+#include "base/format.h"
+#include "node/evaluate.h"
+#include "node/pull_client.h"
+#include "proto/text.h"
+#include "tools/tool_main.h"
+
+#include "glog/logging.h"
+#include <gflags/gflags.h>
+
+DEFINE_string(model, "", "The net (prototxt); its TEST phase is run.");
+DEFINE_string(weights, "", "The .caffemodel with the weights.");
+DEFINE_string(routing, "", "Instead of --weights: pull the weights of the running job that has this routing table.");
+DEFINE_int64(iterations, 50, "Batches to evaluate.");
+DEFINE_int32(threads, 0, "Threads that compute; 0: all cores.");
+DEFINE_int32(timeout_s, 60, "With --routing: how long to wait for the job.");
+DEFINE_string(cache_dir, "", "Where record indexes are kept; empty: ~/.cache/hpnode; none: nowhere.");
+
+namespace hp {
+namespace {
+
+constexpr char kUsage[] =
+    R"(Evaluates a model on the database of its TEST phase, from the first record on, and prints the mean of each output.
+
+  model_test --model=NET.prototxt --weights=FILE.caffemodel [--iterations=N]
+  model_test --model=NET.prototxt --routing=TABLE.prototxt [--iterations=N]
+
+Example:
+  model_test --model=digits_train_test.prototxt --weights=digits_iter_600.caffemodel --iterations=4
+)";
+
+StatusOr<CaffeModel> Weights() {
+  if (FLAGS_weights.empty() == FLAGS_routing.empty()) {
+    return InvalidArgument("give one of --weights=FILE.caffemodel and --routing=TABLE.prototxt");
+  }
+  if (!FLAGS_weights.empty()) return ReadCaffeModel(FLAGS_weights);
+  HP_ASSIGN_OR_RETURN(const RoutingTable table, RoutingTable::Load(FLAGS_routing));
+  HP_ASSIGN_OR_RETURN(PulledModel pulled, PullWeights(table, FLAGS_timeout_s * 1000));
+  LOG(INFO) << "Weights of iteration " << pulled.iteration << " pulled from " << table.node(0).address();
+  return std::move(pulled.model);
+}
+
+Status Run() {
+  if (FLAGS_model.empty()) return InvalidArgument("--model=NET.prototxt is missing (model_test --help)");
+  if (FLAGS_iterations < 1)
+    return InvalidArgument("--iterations=%lld: at least 1 is needed", static_cast<long long>(FLAGS_iterations));
+  HP_ASSIGN_OR_RETURN(const caffe::NetParameter net, ReadNet(FLAGS_model));
+  HP_ASSIGN_OR_RETURN(const CaffeModel weights, Weights());
+  EvaluateOptions options;
+  options.iterations = FLAGS_iterations;
+  options.threads = FLAGS_threads;
+  options.cache_dir = FLAGS_cache_dir;
+  options.on_batch = [](int64_t batch, const std::vector<float>& values) {
+    std::string line;
+    for (float value : values) line += Format(", %g", value);
+    LOG(INFO) << "Batch " << batch << line;
+  };
+  HP_ASSIGN_OR_RETURN(const std::vector<Evaluated> results, Evaluate(net, weights, options));
+  for (const Evaluated& result : results) {
+    std::string weight;
+    if (result.loss_weight != 0)
+      weight = Format(" (* %g = %g loss)", result.loss_weight, result.loss_weight * result.mean);
+    LOG(INFO) << result.name << " = " << Format("%g", result.mean) << weight;
+  }
+  return OkStatus();
+}
+
+}  // namespace
+}  // namespace hp
+
+int main(int argc, char** argv) {
+  const hp::ToolUsage usage{"model_test", hp::kUsage, 0, 0};
+  return hp::ToolMain(argc, argv, usage, [](const std::vector<std::string>&) { return hp::Run(); });
+}
