@@ -76,12 +76,11 @@ class ContractTest : public testing::Test {
   }
 
   /// Trains under every table and compares with one process.
-  static void Check(const std::string& solver, const std::vector<ClusterSpec>& tables, double min_change = 1e-3) {
+  static void Check(const std::string& solver, const std::vector<ClusterSpec>& tables) {
     const ClusterResult reference = TrainCluster({}, solver);
     ASSERT_TRUE(reference.status.ok()) << reference.status;
     ASSERT_EQ(reference.losses.size(), 50u);
     EXPECT_LT(reference.losses.at(49), reference.losses.at(0)) << "nothing was learnt";
-    (void)min_change;
     for (const ClusterSpec& table : tables) {
       SCOPED_TRACE(Describe(table));
       const ClusterResult result = TrainCluster(table, solver);
@@ -147,7 +146,7 @@ TEST_F(ContractTest, FrozenConvLayers) {
 }
 
 TEST_F(ContractTest, SameTableTwiceGivesTheSameBits) {
-  const std::string solver = Solver("");
+  const std::string solver = Solver("", false, 12);
   for (ClusterSpec table : {Table(2, {2}, 3, 2, false), Table(3, {2, 2}, 2, 1, false), Table(2, {3}, 3, 0, true)}) {
     SCOPED_TRACE(Describe(table));
     const ClusterResult first = TrainCluster(table, solver);
