@@ -62,8 +62,18 @@ struct LoadedSnapshot {
   int current_step = 0;
   std::optional<SnapshotManifest> manifest;  ///< nothing: Caffe wrote it
   CaffeModel model;
+  std::vector<Blob> file_histories;  ///< in the order of the file, until FitSnapshot names them
   std::map<BlobKey, Blob> histories;
 };
+
+/// Reads the snapshot whose .solverstate is `state_path` before its net is known: its blobs are not compared with
+/// anything, and its histories have no names yet.
+/// @return as the ReadSnapshot below.
+StatusOr<LoadedSnapshot> ReadSnapshot(const std::string& state_path);
+
+/// Compares `snapshot`, read from `state_path`, with a net with the blobs `params`, and gives each its history.
+/// @return kFailedPrecondition: it is another net's.
+Status FitSnapshot(const std::string& state_path, const std::vector<SnapshotParam>& params, LoadedSnapshot* snapshot);
 
 /// Reads the snapshot whose .solverstate is `state_path`, ours or Caffe's own, for a net with the blobs `params` (in
 /// Caffe's order; only layer, blob and shape are read). The model is the one that the state names, beside the state or

@@ -108,7 +108,7 @@ Status TakeHistories(const std::string& path, std::vector<Blob> histories, const
 
 }  // namespace
 
-StatusOr<LoadedSnapshot> ReadSnapshot(const std::string& state_path, const std::vector<SnapshotParam>& params) {
+StatusOr<LoadedSnapshot> ReadSnapshot(const std::string& state_path) {
   HP_ASSIGN_OR_RETURN(State state, ReadState(state_path));
   LoadedSnapshot snapshot;
   snapshot.iteration = state.head.iter();
@@ -116,8 +116,18 @@ StatusOr<LoadedSnapshot> ReadSnapshot(const std::string& state_path, const std::
   HP_ASSIGN_OR_RETURN(snapshot.manifest, ReadManifest(state_path, state));
   const std::string model_path = FindModel(state_path, state.head.learned_net());
   HP_ASSIGN_OR_RETURN(snapshot.model, ReadCaffeModel(model_path));
-  HP_RETURN_IF_ERROR(CheckParams(snapshot.model, params));
-  HP_RETURN_IF_ERROR(TakeHistories(state_path, std::move(state.histories), params, &snapshot.histories));
+  snapshot.file_histories = std::move(state.histories);
+  return snapshot;
+}
+
+Status FitSnapshot(const std::string& state_path, const std::vector<SnapshotParam>& params, LoadedSnapshot* snapshot) {
+  HP_RETURN_IF_ERROR(CheckParams(snapshot->model, params));
+  return TakeHistories(state_path, std::exchange(snapshot->file_histories, {}), params, &snapshot->histories);
+}
+
+StatusOr<LoadedSnapshot> ReadSnapshot(const std::string& state_path, const std::vector<SnapshotParam>& params) {
+  HP_ASSIGN_OR_RETURN(LoadedSnapshot snapshot, ReadSnapshot(state_path));
+  HP_RETURN_IF_ERROR(FitSnapshot(state_path, params, &snapshot));
   return snapshot;
 }
 
