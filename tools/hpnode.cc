@@ -56,7 +56,7 @@ NodeOptions OptionsFor(const RoutingTable& table, Rank rank) {
   return options;
 }
 
-Status RunOne(const RoutingTable& table) {
+Status RunOne(const RoutingTable& table, bool* said) {
   HP_ASSIGN_OR_RETURN(const std::vector<Rank> candidates, FindOwnNodes(table, FLAGS_role, FLAGS_node));
   std::unique_ptr<TcpListener> listener;
   auto listen = [&listener](const NodeInfo& node) -> Status {
@@ -69,20 +69,23 @@ Status RunOne(const RoutingTable& table) {
   Node node(std::move(options));
   HandleSignals(&node);
   const ProgressBar bar(&node);
+  *said = true;
   return node.Run();
 }
 
-Status Main() {
+/// @param[out] said  nodes ran, and have logged why they ended
+Status Main(bool* said) {
   if (FLAGS_routing.empty()) return InvalidArgument("--routing=table.prototxt is missing (hpnode --help)");
   HP_ASSIGN_OR_RETURN(const RoutingTable table, RoutingTable::Load(FLAGS_routing));
   if (FLAGS_all) {
+    *said = true;
     return RunAllNodes(
         table, [&table](Rank rank) { return OptionsFor(table, rank); }, {}, HandleSignals);
   }
   if (FLAGS_role.empty() && FLAGS_node.empty()) {
     return InvalidArgument("--role=conv|fc or --node=NAME is missing (hpnode --help)");
   }
-  return RunOne(table);
+  return RunOne(table, said);
 }
 
 }  // namespace
@@ -94,7 +97,8 @@ int main(int argc, char** argv) {
   gflags::SetUsageMessage(hp::kUsage);
   gflags::ParseCommandLineFlags(&argc, &argv, true);
   google::InitGoogleLogging(argv[0]);
-  const hp::Status status = hp::Main();
-  if (!status.ok()) LOG(ERROR) << status.message();
+  bool said = false;
+  const hp::Status status = hp::Main(&said);
+  if (!status.ok() && !said) LOG(ERROR) << status.message();
   hp::LeaveProcess(status);
 }

@@ -472,11 +472,15 @@ Status Node::Finish() {
   const Status snapshot = snapshotter_->Finish();
   if (!watch_->Leave(kLeaveTimeoutMs)) {
     MutexLock lock(&mutex_);
-    return failure_.ok() ? Unavailable("the other nodes did not end the job in time") : failure_;
+    if (!failure_.ok()) return failure_;
+    LOG(ERROR) << "node " << info_.name << ": the other nodes did not end the job in time";
+    return Unavailable("the other nodes did not end the job in time");
   }
   if (options_.on_done) options_.on_done(*params_);
   LOG(INFO) << "Optimization Done.";
-  return snapshot.ok() ? snapshot : InternalError("the last snapshot was not written: %s", snapshot.message().c_str());
+  if (snapshot.ok()) return snapshot;
+  LOG(ERROR) << "node " << info_.name << ": the last snapshot was not written: " << snapshot.message();
+  return InternalError("the last snapshot was not written: %s", snapshot.message().c_str());
 }
 
 // The others hear the cause before we go: the watch says it, reads on for a moment, and then calls Leave.

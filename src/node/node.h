@@ -59,7 +59,8 @@ class Node : private TransportHandler, private PipelineHost {
   explicit Node(NodeOptions options);
   ~Node() override;
 
-  /// Trains from the first to the last iteration. @return ok, or why not (ExitStatus has the process's exit status).
+  /// Trains from the first to the last iteration. @return ok, or why not, which is logged (ExitStatus has the
+  /// process's exit status).
   Status Run();
 
   /// At the next opportunity that all nodes share: stop (with a snapshot, as Caffe does on SIGINT), or a snapshot.
