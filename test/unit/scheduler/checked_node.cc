@@ -1,0 +1,265 @@
+#include "test/unit/scheduler/checked_node.h"
+
+#include "base/format.h"
+#include "base/philox.h"
+
+#include <algorithm>
+
+namespace hp::test {
+namespace {
+
+constexpr uint64_t kNobodys = 0xDEAD;
+
+std::string Name(MsgId id) {
+  return Format("%s of clock %lld micro %lld replica %d", id.train() ? "train" : "test",
+                static_cast<long long>(id.clock()), static_cast<long long>(id.micro()), id.replica());
+}
+
+}  // namespace
+
+CheckedNode::CheckedNode(const JobSpec& job, Rank rank)
+    : job_(job),
+      rank_(rank),
+      plan_(job.PlanOf(rank)),
+      schedule_(job.shape),
+      memory_(plan_.pool_size, std::vector<Mark>(plan_.train.ports.size(), kNobodys)) {
+  for (int64_t clock = 0; clock <= job.last_clock(); ++clock) {
+    for (const auto& ids : {schedule_.TestIds(clock, plan_.replica), schedule_.TrainIds(clock, plan_.replica)}) {
+      inputs_.insert(inputs_.end(), ids.begin(), ids.end());
+    }
+  }
+}
+
+// Both ends of a port compute the same word for it.
+CheckedNode::Mark CheckedNode::MarkOf(MsgId id, const PortPlan& port) const {
+  const Rank peer = port.peer(id);
+  const Rank writer = port.landing ? peer : rank_, reader = port.landing ? rank_ : peer;
+  const auto random =
+      Philox4x32(id.bits, port.port, static_cast<uint64_t>(writer) << 32 | static_cast<uint64_t>(reader));
+  return uint64_t{random[0]} << 32 | random[1];
+}
+
+std::span<std::byte> CheckedNode::Place(int solver, MsgId id, int port) {
+  MutexLock lock(&mutex_);
+  const auto [bound, first] = bound_.emplace(solver, id);
+  if (bound->second != id) faults_.push_back("solver reused: " + Name(bound->second) + " gave way to " + Name(id));
+  // A test's ports are those of training without gradients.
+  int index = port;
+  if (!id.train()) {
+    const PortPlan& wanted = plan_.test.ports[port];
+    for (size_t i = 0; i < plan_.train.ports.size(); ++i) {
+      const PortPlan& other = plan_.train.ports[i];
+      const bool same = other.port == wanted.port && other.landing == wanted.landing && other.peers == wanted.peers;
+      if (same) index = static_cast<int>(i);
+    }
+  }
+  return std::as_writable_bytes(std::span(Word(solver, index), 1));
+}
+
+bool CheckedNode::InputsReady(MsgId id, int segment) {
+  MutexLock lock(&mutex_);
+  const bool conv = job_.stages[job_.stage_of(rank_)].conv;
+  if (conv ? segment > 0 : segment + 1 < phase(id).segments) return true;  // images come first, labels are read last
+  return ready_.contains(id);
+}
+
+bool CheckedNode::TakeInput() {
+  MutexLock lock(&mutex_);
+  if (inputs_there_ == inputs_.size()) return false;
+  ready_.insert(inputs_[inputs_there_++]);
+  return true;
+}
+
+void CheckedNode::Freed(int solver, MsgId id) {
+  MutexLock lock(&mutex_);
+  const auto bound = bound_.find(solver);
+  if (bound != bound_.end() && bound->second != id) faults_.push_back("somebody else's solver freed: " + Name(id));
+  if (bound != bound_.end()) bound_.erase(bound);
+  std::fill(memory_[solver].begin(), memory_[solver].end(), kNobodys);
+  Flight& flight = flights_[id];
+  if (flight.freed) faults_.push_back("freed twice: " + Name(id));
+  if (flight.forward != phase(id).segments) faults_.push_back("freed before its forward pass: " + Name(id));
+  if (id.train() && flight.backward != BackwardSegments()) faults_.push_back("freed before its backward: " + Name(id));
+  flight.freed = true;
+}
+
+int CheckedNode::BackwardSegments() const {
+  return static_cast<int>(std::count(plan_.train.backward.begin(), plan_.train.backward.end(), true));
+}
+
+void CheckedNode::Expect(bool condition, const std::string& what, const Task& task) {
+  if (condition) return;
+  faults_.push_back(Format("%s: task %d of clock %lld, %s, segment %d, unit %d", what.c_str(), task.kind,
+                           static_cast<long long>(task.clock), Name(task.id).c_str(), task.segment, task.unit));
+}
+
+bool CheckedNode::Run(const Task& task) {
+  MutexLock lock(&mutex_);
+  if (task.kind != Task::kBoundary) Expect(task.clock == clock_, "a task of another clock", task);
+  switch (task.kind) {
+    case Task::kBoundary:
+      Boundary(task);
+      break;
+    case Task::kForward:
+      Forward(task);
+      break;
+    case Task::kBackward:
+      Backward(task);
+      break;
+    case Task::kWeightGradient:
+      WeightGradient(task);
+      break;
+    case Task::kNorm:
+      Norm(task);
+      break;
+    case Task::kUpdate:
+      Update(task);
+      break;
+    case Task::kFinishClock:
+      FinishClock(task);
+      break;
+  }
+  return task.kind == (plan_.wait_for_verdict ? Task::kNorm : Task::kFinishClock);
+}
+
+void CheckedNode::Boundary(const Task& task) {
+  Expect(task.clock == clock_ + 1 && finished_clock_ == clock_, "a clock out of turn", task);
+  Expect(verdict_ >= task.clock - (task.clock >= job_.last_clock() ? 1 : 2), "a clock before a verdict", task);
+  clock_ = task.clock;
+  flights_.clear();
+  updated_.clear();
+  final_.clear();
+  last_added_.assign(plan_.units.size(), MsgId{});
+  last_backward_ = {};
+  norm_ = false;
+}
+
+void CheckedNode::CheckLanded(const Task& task, int segment, bool gradients) {
+  for (size_t i = 0; i < plan_.train.ports.size(); ++i) {
+    const PortPlan& port = plan_.train.ports[i];
+    if (!port.landing || port.gradient != gradients) continue;
+    if (gradients ? port.segment < segment : port.segment > segment) continue;
+    Expect(*Word(task.solver, static_cast<int>(i)) == MarkOf(task.id, port),
+           Format("port %u of node %d does not hold what node %d wrote", port.port, rank_, port.peer(task.id)), task);
+  }
+}
+
+// Writes what leaves after this segment.
+void CheckedNode::WriteMarks(const Task& task, bool gradient) {
+  for (size_t i = 0; i < plan_.train.ports.size(); ++i) {
+    const PortPlan& port = plan_.train.ports[i];
+    if (port.landing || port.gradient != gradient || port.segment != task.segment) continue;
+    *Word(task.solver, static_cast<int>(i)) = MarkOf(task.id, port);
+  }
+}
+
+void CheckedNode::Forward(const Task& task) {
+  Flight& flight = flights_[task.id];
+  Expect(flight.forward == task.segment && !flight.freed, "forward out of order", task);
+  Expect(updated_.empty(), "forward after an update of its clock", task);
+  CheckLanded(task, task.segment, false);
+  WriteMarks(task, false);
+  ++flight.forward;
+  flight.unit.resize(plan_.units.size());
+}
+
+void CheckedNode::Backward(const Task& task) {
+  Flight& flight = flights_[task.id];
+  int expected = -1, passed = 0;
+  for (int segment = plan_.train.segments - 1; segment >= 0 && expected < 0; --segment) {
+    if (plan_.train.backward[segment] && passed++ == flight.backward) expected = segment;
+  }
+  Expect(task.id.train() && flight.forward == plan_.train.segments, "backward before forward", task);
+  Expect(task.segment == expected, "backward out of order", task);
+  CheckLanded(task, plan_.train.segments, false);
+  CheckLanded(task, task.segment, true);
+  if (plan_.ordered_backward) Expect(last_backward_ <= task.id, "backward not in the order of ids", task);
+  last_backward_ = task.id;
+  for (size_t u = 0; u < plan_.units.size(); ++u) {
+    const UnitPlan& unit = plan_.units[u];
+    if (unit.segment == task.segment && (unit.deferred || unit.in_backward)) flight.unit[u] = true;
+  }
+  WriteMarks(task, true);
+  ++flight.backward;
+}
+
+void CheckedNode::WeightGradient(const Task& task) {
+  const UnitPlan& unit = plan_.units[task.unit];
+  if (task.id.bits == 0) {
+    Expect(unit.deferred && plan_.wait_for_verdict && final_.insert(task.unit).second, "a deferred gradient", task);
+    for (MsgId id : Trains()) Expect(flights_[id].unit[task.unit], "a deferred gradient too early", task);
+    return;
+  }
+  Flight& flight = flights_[task.id];
+  Expect(!unit.deferred && !unit.in_backward && !flight.unit[task.unit], "a gradient that is not due", task);
+  Expect(last_added_[task.unit] < task.id, "gradients not in the order of ids", task);
+  CheckLanded(task, plan_.train.segments, false);
+  CheckLanded(task, unit.segment, true);
+  last_added_[task.unit] = task.id;
+  flight.unit[task.unit] = true;
+}
+
+bool CheckedNode::HasAllGradients(int64_t clock) const {
+  MutexLock lock(&mutex_);
+  if (clock_ != clock) return clock_ > clock;
+  for (MsgId id : Trains()) {
+    const auto flight = flights_.find(id);
+    if (flight == flights_.end() || flight->second.backward != BackwardSegments()) return false;
+  }
+  return true;
+}
+
+void CheckedNode::Norm(const Task& task) {
+  Expect(plan_.wait_for_verdict && !norm_, "a norm", task);
+  for (MsgId id : Trains()) {
+    Expect(flights_[id].backward == BackwardSegments(), "a norm before " + Name(id), task);
+    for (size_t u = 0; u < plan_.units.size(); ++u) Expect(flights_[id].unit[u], "a norm before " + Name(id), task);
+  }
+  for (size_t u = 0; u < plan_.units.size(); ++u) {
+    Expect(!plan_.units[u].deferred || final_.contains(u), "a norm without a gradient", task);
+  }
+  norm_ = true;
+}
+
+void CheckedNode::Update(const Task& task) {
+  Expect(updated_.insert(task.unit).second, "updated twice", task);
+  if (plan_.wait_for_verdict) Expect(norm_ && verdict_ >= task.clock, "an update before the verdict", task);
+  for (MsgId id : schedule_.TestIds(clock_, plan_.replica)) {
+    Expect(flights_[id].forward == plan_.test.segments, "an update before a test", task);
+  }
+  for (MsgId id : Trains()) {
+    Expect(flights_[id].forward == plan_.train.segments, "an update before the forward pass of " + Name(id), task);
+    Expect(flights_[id].unit[task.unit], "an update without the gradient of " + Name(id), task);
+  }
+}
+
+void CheckedNode::FinishClock(const Task& task) {
+  Expect(updated_.size() == plan_.units.size(), "a clock without all updates", task);
+  size_t ids = 0;
+  for (const auto& list : {schedule_.TestIds(clock_, plan_.replica), Trains()}) {
+    ids += list.size();
+    for (MsgId id : list) Expect(flights_[id].freed, "a clock ended before " + Name(id), task);
+  }
+  Expect(ids == flights_.size() && bound_.empty(), "an id that is not in the list", task);
+  finished_clock_ = task.clock;
+}
+
+void CheckedNode::OnVerdict(int64_t clock) {
+  MutexLock lock(&mutex_);
+  verdict_ = std::max(verdict_, clock);
+}
+
+std::vector<std::string> CheckedNode::Faults() const {
+  MutexLock lock(&mutex_);
+  std::vector<std::string> faults = faults_;
+  if (clock_ != job_.last_clock()) faults.push_back(Format("ended at clock %lld", static_cast<long long>(clock_)));
+  const bool stopped = job_.stop_after && *job_.stop_after + 2 <= job_.last_clock();
+  const size_t tests = stopped ? 0 : schedule_.TestIds(clock_, plan_.replica).size();
+  if (flights_.size() != tests || !bound_.empty()) faults.push_back("the last clock's tests");
+  for (const auto& [id, flight] : flights_) {
+    if (!flight.freed) faults.push_back("never freed: " + Name(id));
+  }
+  return faults;
+}
+
+}  // namespace hp::test

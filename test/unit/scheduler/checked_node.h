@@ -1,0 +1,85 @@
+#pragma once
+
+#include "base/mutex.h"
+#include "test/unit/scheduler/pipeline_job.h"
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace hp::test {
+
+/// A node that computes nothing but marks: every tensor that crosses is one word, a function of (id, port, writer,
+/// reader). It looks at everything that the pipeline promises and keeps what was broken. Any threads.
+class CheckedNode : public PipelineHost {
+ public:
+  CheckedNode(const JobSpec& job, Rank rank);
+
+  const PipelinePlan& plan() const { return plan_; }
+  const Schedule& schedule() const { return schedule_; }
+
+  std::span<std::byte> Place(int solver, MsgId id, int port) override HP_EXCLUDES(mutex_);
+  bool InputsReady(MsgId id, int segment) override HP_EXCLUDES(mutex_);
+  void Freed(int solver, MsgId id) override HP_EXCLUDES(mutex_);
+
+  /// Carries out a task and checks that it was due. @return whether the node's part of the verdict is to be sent.
+  bool Run(const Task& task) HP_EXCLUDES(mutex_);
+  /// Records of the next id, or labels, arrive. @return false: all are there.
+  bool TakeInput() HP_EXCLUDES(mutex_);
+  /// Before the pipeline hears of it.
+  void OnVerdict(int64_t clock) HP_EXCLUDES(mutex_);
+  /// Whether all backward passes of a clock are done: what an allreduce among replicas waits for.
+  bool HasAllGradients(int64_t clock) const HP_EXCLUDES(mutex_);
+
+  /// After the end: nothing is left over. @return all that was wrong, one line each; empty if nothing was.
+  std::vector<std::string> Faults() const HP_EXCLUDES(mutex_);
+
+ private:
+  struct Flight {
+    int forward = 0;         // segments done
+    int backward = 0;        // segments done, of those that have one
+    std::vector<bool> unit;  // gradients of units at hand
+    bool freed = false;
+  };
+  using Mark = uint64_t;
+
+  const PhasePlan& phase(MsgId id) const { return id.train() ? plan_.train : plan_.test; }
+  Mark MarkOf(MsgId id, const PortPlan& port) const;
+  Mark* Word(int solver, int port) HP_REQUIRES(mutex_) { return &memory_[solver][port]; }
+  void Expect(bool condition, const std::string& what, const Task& task) HP_REQUIRES(mutex_);
+  void Boundary(const Task& task) HP_REQUIRES(mutex_);
+  void Forward(const Task& task) HP_REQUIRES(mutex_);
+  void Backward(const Task& task) HP_REQUIRES(mutex_);
+  void WeightGradient(const Task& task) HP_REQUIRES(mutex_);
+  void Norm(const Task& task) HP_REQUIRES(mutex_);
+  void Update(const Task& task) HP_REQUIRES(mutex_);
+  void FinishClock(const Task& task) HP_REQUIRES(mutex_);
+  /// All that must have landed for segments up to `segment` is there and has not been overwritten.
+  void CheckLanded(const Task& task, int segment, bool gradients) HP_REQUIRES(mutex_);
+  void WriteMarks(const Task& task, bool gradient) HP_REQUIRES(mutex_);
+  std::vector<MsgId> Trains() const HP_REQUIRES(mutex_) { return schedule_.TrainIds(clock_, plan_.replica); }
+  int BackwardSegments() const;
+
+  const JobSpec job_;
+  const Rank rank_;
+  const PipelinePlan plan_;
+  const Schedule schedule_;
+
+  mutable Mutex mutex_;
+  std::vector<std::vector<Mark>> memory_ HP_GUARDED_BY(mutex_);  // [solver][port of the train phase]
+  std::map<int, MsgId> bound_ HP_GUARDED_BY(mutex_);             // by solver, from its first use on
+  std::map<MsgId, Flight> flights_ HP_GUARDED_BY(mutex_);        // of the clock under way
+  std::vector<MsgId> inputs_ HP_GUARDED_BY(mutex_);              // of the whole job
+  size_t inputs_there_ HP_GUARDED_BY(mutex_) = 0;
+  std::set<MsgId> ready_ HP_GUARDED_BY(mutex_);
+  int64_t clock_ HP_GUARDED_BY(mutex_) = -1, finished_clock_ HP_GUARDED_BY(mutex_) = -1;
+  int64_t verdict_ HP_GUARDED_BY(mutex_) = -1;
+  std::set<int> updated_ HP_GUARDED_BY(mutex_), final_ HP_GUARDED_BY(mutex_);  // units of this clock
+  std::vector<MsgId> last_added_ HP_GUARDED_BY(mutex_);                        // by unit: whose gradient was the latest
+  MsgId last_backward_ HP_GUARDED_BY(mutex_);
+  bool norm_ HP_GUARDED_BY(mutex_) = false;
+  std::vector<std::string> faults_ HP_GUARDED_BY(mutex_);
+};
+
+}  // namespace hp::test

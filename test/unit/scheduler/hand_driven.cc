@@ -1,0 +1,186 @@
+#include "test/unit/scheduler/hand_driven.h"
+
+#include "base/format.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace hp::test {
+
+/// What the pipeline of one node posts to.
+class HandDriven::LinkTransport : public Transport {
+ public:
+  LinkTransport(HandDriven* world, Rank self) : world_(world), self_(self) {}
+
+  hp::Status Grant(Rank peer, const PlaceTag& tag, std::span<std::byte> place) override {
+    if (!world_->granted_.insert({self_, peer, tag}).second) {
+      world_->faults_.push_back(Format("node %d granted port %u of %llx twice", self_, tag.port,
+                                       static_cast<unsigned long long>(tag.msg_id)));
+    }
+    world_->grants_.push_back({self_, peer, tag, place});
+    const auto index = static_cast<uint32_t>(world_->grants_.size() - 1);
+    world_->Post(self_, peer, kControl, {.kind = Event::kGranted, .from = self_, .tag = tag, .grant = index});
+    return OkStatus();
+  }
+  hp::Status Write(Rank peer, const PlaceTag& tag, RemoteGrant grant, std::span<const std::byte> source) override {
+    HandDriven::Grant& open = world_->grants_.at(grant.index);
+    if (open.used || open.tag != tag || open.owner != peer || open.writer != self_ ||
+        open.place.size() != source.size()) {
+      world_->faults_.push_back(Format("node %d wrote port %u without a grant", self_, tag.port));
+      return InvalidArgument("no such grant");
+    }
+    open.used = true;
+    const std::vector<std::byte> bytes(source.begin(), source.end());
+    Event event{.kind = Event::kArrival, .from = self_, .tag = tag, .grant = grant.index, .bytes = bytes};
+    world_->Post(self_, peer, kBulk, event);
+    event.kind = Event::kWriteEnded;
+    event.from = peer;
+    event.source = source;
+    world_->Post(peer, self_, kCompletion, event);
+    return OkStatus();
+  }
+  hp::Status Start(TransportHandler*, HandshakePolicy*) override { return OkStatus(); }
+  StatusOr<std::unique_ptr<MemoryRegion>> Register(std::span<std::byte>) override { return InternalError("unused"); }
+  hp::Status CancelGrant(Rank, RemoteGrant) override { return InternalError("unused"); }
+  hp::Status Send(Rank, uint32_t, std::span<const std::byte>) override { return InternalError("unused"); }
+  int64_t LastHeardNs(Rank) const override { return 0; }
+  void Shutdown(Rank) override {}
+  void Stop() override {}
+
+ private:
+  HandDriven* const world_;
+  const Rank self_;
+};
+
+HandDriven::HandDriven(const JobSpec& job, unsigned seed) : job_(job), random_(seed), nodes_(job.nodes()) {
+  for (Rank rank = 0; rank < job.nodes(); ++rank) {
+    Node& node = nodes_[rank];
+    node.checked = std::make_unique<CheckedNode>(job, rank);
+    node.transport = std::make_unique<LinkTransport>(this, rank);
+    node.pipeline = std::make_unique<Pipeline>(node.checked->plan(), node.checked->schedule(), node.checked.get(),
+                                               node.transport.get());
+    node.speed = AnySpeed();
+    node.input_speed = AnySpeed();
+  }
+}
+
+HandDriven::~HandDriven() = default;
+
+double HandDriven::AnySpeed() { return std::pow(10, std::uniform_real_distribution<double>(0, 2)(random_)); }
+
+void HandDriven::Post(Rank from, Rank to, Lane lane, Event event) {
+  const auto [queue, first] = queues_.try_emplace({from, to, lane});
+  if (first) queue->second.speed = AnySpeed();
+  queue->second.events.push_back(std::move(event));
+}
+
+std::vector<std::string> HandDriven::Run() {
+  for (Node& node : nodes_) node.pipeline->Start();
+  while (Step()) {
+  }
+  if (!Finished()) {
+    for (Rank rank = 0; rank < job_.nodes(); ++rank) {
+      faults_.push_back(Format("stuck: node %d: %s", rank, nodes_[rank].pipeline->Describe().c_str()));
+    }
+    return faults_;
+  }
+  for (Rank rank = 0; rank < job_.nodes(); ++rank) {
+    for (const std::string& fault : nodes_[rank].checked->Faults()) {
+      faults_.push_back(Format("node %d: %s", rank, fault.c_str()));
+    }
+  }
+  for (const auto& grant : grants_) {
+    if (!grant.used) faults_.push_back(Format("a grant of node %d was never used", grant.owner));
+  }
+  return faults_;
+}
+
+bool HandDriven::Finished() const {
+  return std::all_of(nodes_.begin(), nodes_.end(), [](const Node& node) { return node.pipeline->finished(); });
+}
+
+// Everything that may happen next draws a time; they are tried in that order until one can be done.
+bool HandDriven::Step() {
+  using Key = std::tuple<Rank, Rank, Lane>;
+  std::vector<std::tuple<double, int, Rank, Key>> choices;
+  for (auto& [key, queue] : queues_) {
+    if (!queue.events.empty()) choices.push_back({Draw(queue.speed), 0, std::get<1>(key), key});
+  }
+  for (Rank rank = 0; rank < job_.nodes(); ++rank) {
+    choices.push_back({Draw(nodes_[rank].speed), 1, rank, {}});
+    choices.push_back({Draw(nodes_[rank].input_speed), 2, rank, {}});
+  }
+  std::sort(choices.begin(), choices.end());
+  for (const auto& [time, kind, rank, key] : choices) {
+    if (kind == 1) {
+      if (Execute(rank)) return true;
+    } else if (kind == 2) {
+      if (!nodes_[rank].checked->TakeInput()) continue;
+      nodes_[rank].pipeline->OnInputs();
+      return true;
+    } else {
+      Queue& queue = queues_.at(key);
+      const Event event = std::move(queue.events.front());
+      queue.events.pop_front();
+      Deliver(rank, event);
+      return true;
+    }
+  }
+  return false;
+}
+
+// An executor takes a task, or ends the one it has. An update of a replica ends when all replicas have the gradients.
+bool HandDriven::Execute(Rank rank) {
+  Node& node = nodes_[rank];
+  if (!node.task) {
+    node.task = node.pipeline->TryNextTask();
+    return node.task.has_value();
+  }
+  const Task task = *node.task;
+  const bool exchange = task.kind == (job_.wait_for_verdict ? Task::kNorm : Task::kUpdate);
+  if (exchange && job_.stages[job_.stage_of(rank)].conv && !job_.stages[0].units.empty()) {
+    for (Rank replica : job_.ranks_of(0)) {
+      if (!nodes_[replica].checked->HasAllGradients(task.clock)) return false;
+    }
+  }
+  if (node.checked->Run(task)) {
+    Post(rank, 0, kControl, {.kind = Event::kVerdictPart, .from = rank, .clock = task.clock});
+  }
+  node.task.reset();
+  node.pipeline->Done(task);
+  return true;
+}
+
+void HandDriven::Deliver(Rank to, const Event& event) {
+  Node& node = nodes_[to];
+  switch (event.kind) {
+    case Event::kGranted:
+      return node.pipeline->OnGranted(event.from, event.tag, {event.grant, 0}, grants_[event.grant].place.size());
+    case Event::kArrival:
+      ++writes_;
+      std::copy(event.bytes.begin(), event.bytes.end(), grants_[event.grant].place.begin());
+      return node.pipeline->OnGrantEnded(event.from, event.tag, OkStatus());
+    case Event::kWriteEnded:
+      if (!std::equal(event.bytes.begin(), event.bytes.end(), event.source.begin())) {
+        faults_.push_back(Format("node %d changed the source of a write that was under way", to));
+      }
+      return node.pipeline->OnWriteEnded(event.from, event.tag, OkStatus());
+    case Event::kVerdictPart:
+      return OnVerdictPart(event.clock);
+    case Event::kVerdict: {
+      node.checked->OnVerdict(event.clock);
+      std::optional<int64_t> stop_at;
+      if (job_.stop_after == event.clock) stop_at = event.clock + 2;
+      return node.pipeline->OnVerdict(event.clock, stop_at);
+    }
+  }
+}
+
+void HandDriven::OnVerdictPart(int64_t clock) {
+  if (++parts_[clock] < job_.nodes()) return;
+  for (Rank rank = 0; rank < job_.nodes(); ++rank) {
+    Post(0, rank, kControl, {.kind = Event::kVerdict, .from = 0, .clock = clock});
+  }
+}
+
+}  // namespace hp::test

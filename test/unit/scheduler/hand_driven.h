@@ -1,0 +1,79 @@
+#pragma once
+
+#include "test/unit/scheduler/checked_node.h"
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <random>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace hp::test {
+
+/// All nodes of a job on one thread: every message, write, completion, input and task is a step, and a seeded random
+/// generator says which comes next. Some nodes and links are a hundred times slower than others. Like any transport it
+/// keeps order within the writes, and within grants and messages, of one link and direction, and nothing else.
+class HandDriven {
+ public:
+  HandDriven(const JobSpec& job, unsigned seed);
+  ~HandDriven();
+
+  /// Runs the job to its end. @return what was wrong, one line each; empty if nothing was.
+  std::vector<std::string> Run();
+  /// Writes that arrived.
+  int writes() const { return writes_; }
+
+ private:
+  class LinkTransport;
+  struct Event {
+    enum Kind { kGranted, kVerdictPart, kVerdict, kArrival, kWriteEnded } kind;
+    Rank from = 0;
+    PlaceTag tag = {};
+    uint32_t grant = 0;
+    int64_t clock = 0;
+    std::vector<std::byte> bytes = {};
+    std::span<const std::byte> source = {};
+  };
+  struct Grant {
+    Rank owner = 0, writer = 0;
+    PlaceTag tag;
+    std::span<std::byte> place;
+    bool used = false;
+  };
+  struct Queue {
+    double speed = 1;
+    std::deque<Event> events;
+  };
+  struct Node {
+    std::unique_ptr<CheckedNode> checked;
+    std::unique_ptr<LinkTransport> transport;
+    std::unique_ptr<Pipeline> pipeline;
+    std::optional<Task> task;
+    double speed = 1, input_speed = 1;
+  };
+  enum Lane { kControl, kBulk, kCompletion };
+
+  double Draw(double speed) { return -std::log(std::uniform_real_distribution<double>(1e-9, 1)(random_)) / speed; }
+  double AnySpeed();
+  void Post(Rank from, Rank to, Lane lane, Event event);
+  bool Step();
+  bool Execute(Rank rank);
+  void Deliver(Rank to, const Event& event);
+  void OnVerdictPart(int64_t clock);
+  bool Finished() const;
+
+  const JobSpec job_;
+  std::mt19937 random_;
+  std::vector<Node> nodes_;
+  std::map<std::tuple<Rank, Rank, Lane>, Queue> queues_;
+  std::vector<Grant> grants_;
+  std::set<std::tuple<Rank, Rank, PlaceTag>> granted_;  // owner, writer: each once
+  std::map<int64_t, int> parts_;
+  int writes_ = 0;
+  std::vector<std::string> faults_;
+};
+
+}  // namespace hp::test

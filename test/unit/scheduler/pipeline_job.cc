@@ -1,0 +1,132 @@
+#include "test/unit/scheduler/pipeline_job.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace hp::test {
+
+int JobSpec::nodes() const {
+  return std::accumulate(stages.begin(), stages.end(), 0, [](int sum, const StageSpec& s) { return sum + s.parts; });
+}
+
+int JobSpec::stage_of(Rank rank) const {
+  int stage = 0;
+  for (; rank >= stages[stage].parts; ++stage) rank -= stages[stage].parts;
+  return stage;
+}
+
+int JobSpec::part_of(Rank rank) const { return rank - ranks_of(stage_of(rank)).front(); }
+
+std::vector<Rank> JobSpec::ranks_of(int stage) const {
+  int first = 0;
+  for (int s = 0; s < stage; ++s) first += stages[s].parts;
+  std::vector<Rank> ranks(stages[stage].parts);
+  std::iota(ranks.begin(), ranks.end(), first);
+  return ranks;
+}
+
+PipelinePlan JobSpec::PlanOf(Rank rank) const {
+  const int stage = stage_of(rank), part = part_of(rank);
+  PipelinePlan plan;
+  PhasePlan& train = plan.train;
+  auto add = [&](int edge, bool gradient, bool landing, int segment, const std::vector<Rank>& peers) {
+    train.ports.push_back({static_cast<uint32_t>(edge * 2 + (gradient ? 1 : 0)), landing, gradient, segment, peers});
+    train.segments = std::max(train.segments, segment + 1);
+  };
+  for (int e = 0; e < static_cast<int>(edges.size()); ++e) {
+    const EdgeSpec& edge = edges[e];
+    const std::vector<Rank> writers = ranks_of(edge.from), readers = ranks_of(edge.to);
+    const int reader_count = edge.lead ? 1 : static_cast<int>(readers.size());
+    if (stage == edge.from && (stages[stage].conv || edge.sliced || part == 0)) {
+      for (int r = 0; r < reader_count; ++r) {
+        if (readers[r] == rank) continue;
+        add(e, false, false, edge.from_segment, {readers[r]});
+        if (edge.gradient) add(e, true, true, edge.from_segment, {readers[r]});
+      }
+    }
+    if (stage != edge.to || part >= reader_count) continue;
+    const bool from_conv = stages[edge.from].conv;
+    const int landings = from_conv || !edge.sliced ? 1 : static_cast<int>(writers.size());
+    for (int w = 0; w < landings; ++w) {
+      if (!from_conv && writers[w] == rank) continue;
+      const std::vector<Rank> peers = from_conv ? writers : std::vector<Rank>{writers[w]};
+      add(e, false, true, edge.to_segment, peers);
+      if (edge.gradient) add(e, true, false, edge.to_segment, peers);
+    }
+  }
+  plan.units = stages[stage].units;
+  for (const UnitPlan& unit : plan.units) train.segments = std::max(train.segments, unit.segment + 1);
+  plan.test = train;
+  std::erase_if(plan.test.ports, [](const PortPlan& port) { return port.gradient; });
+  train.backward.assign(train.segments, false);
+  plan.test.backward = train.backward;
+  for (const PortPlan& port : train.ports) train.backward[port.segment] = train.backward[port.segment] || port.gradient;
+  for (const UnitPlan& unit : plan.units) {
+    train.backward[unit.segment] = true;
+    plan.ordered_backward |= unit.in_backward;
+  }
+  plan.replica = stages[stage].conv ? part : -1;
+  plan.pool_size = pool_size;
+  plan.wait_for_verdict = wait_for_verdict;
+  return plan;
+}
+
+int64_t JobSpec::last_clock() const { return stop_after ? std::min(*stop_after + 2, shape.max_iter) : shape.max_iter; }
+
+namespace {
+
+constexpr UnitPlan InBackward() { return {.segment = 0, .deferred = false, .in_backward = true}; }
+constexpr UnitPlan AtOnce(int segment) { return {.segment = segment}; }
+constexpr UnitPlan Deferred(int segment) { return {.segment = segment, .deferred = true}; }
+
+StageSpec Conv(int replicas, bool frozen) {
+  return {true, replicas, frozen ? std::vector<UnitPlan>() : std::vector<UnitPlan>{InBackward(), InBackward()}};
+}
+
+}  // namespace
+
+JobSpec OneFcStage(int replicas, int shards, bool frozen) {
+  JobSpec job;
+  job.name = "conv " + std::to_string(replicas) + " fc " + std::to_string(shards) + (frozen ? " frozen" : "");
+  if (shards == 1) {
+    job.stages = {Conv(replicas, frozen), {false, 1, {AtOnce(0), Deferred(0), AtOnce(0)}}};
+    job.edges = {{.to = 1, .gradient = !frozen}};
+    return job;
+  }
+  job.stages = {Conv(replicas, frozen), {false, shards, {AtOnce(0), Deferred(1), AtOnce(1)}}};
+  job.edges = {{.to = 1, .gradient = !frozen},
+               {.from = 1, .to = 1, .to_segment = 1, .sliced = true},
+               {.from = 1, .from_segment = 1, .to = 1, .to_segment = 2, .sliced = true, .lead = true}};
+  return job;
+}
+
+JobSpec TwoFcStages(int replicas, int first, int second, bool frozen, bool skip) {
+  JobSpec job;
+  job.name = "conv " + std::to_string(replicas) + " fc " + std::to_string(first) + "," + std::to_string(second) +
+             (frozen ? " frozen" : "") + (skip ? " skip" : "");
+  job.stages = {Conv(replicas, frozen),
+                {false, first, {AtOnce(0), AtOnce(1)}},
+                {false, second, {Deferred(0), AtOnce(0), AtOnce(1)}}};
+  job.edges = {{.to = 1, .gradient = !frozen},
+               {.from = 1, .to = 1, .to_segment = 1, .sliced = true},
+               {.from = 1, .from_segment = 1, .to = 2, .sliced = true},
+               {.from = 2, .to = 2, .to_segment = 1, .sliced = true},
+               {.from = 2, .from_segment = 1, .to = 2, .to_segment = 2, .sliced = true, .lead = true}};
+  if (skip) {
+    job.edges.push_back({.to = 1, .to_segment = 1, .gradient = !frozen});
+    job.edges.push_back({.to = 2, .to_segment = 1, .gradient = !frozen});
+    // Sent early, needed late; made late, needed at once.
+    job.edges.push_back({.from = 1, .to = 2, .to_segment = 2, .sliced = true, .lead = true});
+  }
+  return job;
+}
+
+JobSpec NoFcStage(int replicas) {
+  JobSpec job;
+  job.name = "conv " + std::to_string(replicas);
+  job.stages = {Conv(replicas, false)};
+  if (replicas == 1) job.stages[0].units.push_back(Deferred(0));
+  return job;
+}
+
+}  // namespace hp::test

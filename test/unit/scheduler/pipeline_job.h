@@ -1,0 +1,53 @@
+#pragma once
+
+#include "scheduler/pipeline.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace hp::test {
+
+/// A tensor that crosses between nodes, as the net's placement would have it.
+struct EdgeSpec {
+  int from = 0, from_segment = 0;  ///< stage, and the segment that makes it
+  int to = 0, to_segment = 0;
+  bool sliced = false;  ///< every shard of `from` writes a slice; else shard 0 (a replica: for its own ids)
+  bool lead = false;    ///< shard 0 of `to` reads alone; else all do
+  bool gradient = true;
+};
+
+struct StageSpec {
+  bool conv = false;
+  int parts = 1;
+  std::vector<UnitPlan> units;
+};
+
+/// A job as the pipelines of its nodes see it. Stage 0 is the conv stage.
+struct JobSpec {
+  std::string name;
+  std::vector<StageSpec> stages;
+  std::vector<EdgeSpec> edges;
+  JobShape shape;
+  int pool_size = 1;
+  bool wait_for_verdict = false;
+  std::optional<int64_t> stop_after;  ///< the verdict of this clock orders the end
+
+  int nodes() const;
+  int stage_of(Rank rank) const;
+  int part_of(Rank rank) const;
+  std::vector<Rank> ranks_of(int stage) const;
+  /// What node `rank` does: its ports from the edges, its segments from ports and units.
+  PipelinePlan PlanOf(Rank rank) const;
+  /// The clock at whose begin the job ends, and whether a test stands there.
+  int64_t last_clock() const;
+};
+
+/// conv replicas and one FC stage of `shards`, as fc6 - fc7 - loss: slices gathered twice, the loss on the lead.
+JobSpec OneFcStage(int replicas, int shards, bool frozen);
+/// Two FC stages; `skip`: the conv stage also writes to the second segment of the first and to the second stage.
+JobSpec TwoFcStages(int replicas, int first, int second, bool frozen, bool skip);
+/// Plain training, or data-parallel without FC nodes.
+JobSpec NoFcStage(int replicas);
+
+}  // namespace hp::test

@@ -1,0 +1,130 @@
+// The pipelines of whole jobs, without nets: what is promised in scheduler/README.md holds in any order of events.
+#include "scheduler/pipeline.h"
+
+#include "test/unit/scheduler/hand_driven.h"
+#include "test/unit/scheduler/threaded.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+namespace hp::test {
+namespace {
+
+std::string Lines(const std::vector<std::string>& lines) {
+  std::string text;
+  for (size_t i = 0; i < std::min<size_t>(lines.size(), 6); ++i) text += lines[i] + "\n";
+  return text;
+}
+
+JobShape Shape(int replicas, int micro_batches, int64_t max_iter) {
+  JobShape shape;
+  shape.replicas = replicas;
+  shape.micro_batches = micro_batches;
+  shape.train_batch = int64_t{replicas} * micro_batches + 1;
+  shape.test_batch = std::max<int64_t>(1, int64_t{replicas} * micro_batches - 1);  // one id of a test does not exist
+  shape.iter_size = 2;
+  shape.test_iter = 2;
+  shape.test_interval = 2;
+  shape.max_iter = max_iter;
+  return shape;
+}
+
+std::vector<JobSpec> AllJobs() {
+  std::vector<JobSpec> jobs;
+  for (int replicas : {1, 3}) jobs.push_back(NoFcStage(replicas));
+  for (bool frozen : {false, true}) {
+    jobs.push_back(OneFcStage(1, 1, frozen));
+    jobs.push_back(OneFcStage(3, 1, frozen));
+    jobs.push_back(OneFcStage(2, 3, frozen));
+    jobs.push_back(TwoFcStages(2, 2, 3, frozen, false));
+    jobs.push_back(TwoFcStages(3, 2, 2, frozen, true));
+  }
+  for (JobSpec& job : jobs) job.shape = Shape(job.stages[0].parts, 2, 4);
+  return jobs;
+}
+
+/// Writes of a whole job: every port of every id, once.
+int ExpectedWrites(const JobSpec& job) {
+  int writes = 0;
+  for (Rank rank = 0; rank < job.nodes(); ++rank) {
+    const PipelinePlan plan = job.PlanOf(rank);
+    const Schedule schedule(job.shape);
+    auto landings = [](const PhasePlan& phase) {
+      return std::count_if(phase.ports.begin(), phase.ports.end(), [](const PortPlan& port) { return port.landing; });
+    };
+    for (int64_t clock = 0; clock <= job.last_clock(); ++clock) {
+      writes += static_cast<int>(schedule.TestIds(clock, plan.replica).size() * landings(plan.test));
+      writes += static_cast<int>(schedule.TrainIds(clock, plan.replica).size() * landings(plan.train));
+    }
+  }
+  return writes;
+}
+
+class AnyOrder : public testing::TestWithParam<int> {};
+
+TEST_P(AnyOrder, EveryJobEndsAndKeepsItsPromises) {
+  for (JobSpec job : AllJobs()) {
+    job.pool_size = GetParam();
+    for (bool wait : {false, true}) {
+      job.wait_for_verdict = wait;
+      for (unsigned seed = 1; seed <= 4; ++seed) {
+        HandDriven world(job, seed);
+        const std::vector<std::string> faults = world.Run();
+        ASSERT_TRUE(faults.empty()) << job.name << ", wait " << wait << ", seed " << seed << "\n" << Lines(faults);
+        ASSERT_EQ(world.writes(), ExpectedWrites(job)) << job.name;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Pools, AnyOrder, testing::Values(1, 2, 50), testing::PrintToStringParamName());
+
+TEST(PipelineOrders, AVerdictStopsAllNodesAtTheSameClock) {
+  for (JobSpec job : AllJobs()) {
+    job.stop_after = 1;
+    job.shape.max_iter = 9;
+    for (unsigned seed = 1; seed <= 4; ++seed) {
+      HandDriven world(job, seed);
+      const std::vector<std::string> faults = world.Run();
+      ASSERT_TRUE(faults.empty()) << job.name << ", seed " << seed << "\n" << Lines(faults);
+    }
+  }
+}
+
+TEST(PipelineOrders, WorkGoesByKindThenIdThenLaterSegment) {
+  const MsgId first = MsgId::Make(3, true, 0, 0), second = MsgId::Make(3, true, 0, 1);
+  const std::vector<Task> order = {
+      {.kind = Task::kBoundary, .clock = 3},
+      {.kind = Task::kBackward, .id = first, .segment = 1},
+      {.kind = Task::kBackward, .id = first, .segment = 0},
+      {.kind = Task::kBackward, .id = second, .segment = 2},
+      {.kind = Task::kForward, .id = MsgId::Make(3, false, 7, 0), .segment = 0},
+      {.kind = Task::kForward, .id = first, .segment = 2},
+      {.kind = Task::kForward, .id = second, .segment = 2},
+      {.kind = Task::kWeightGradient, .id = first, .segment = 2, .unit = 1},
+      {.kind = Task::kWeightGradient, .id = first, .segment = 0, .unit = 0},
+      {.kind = Task::kWeightGradient, .id = second, .segment = 2, .unit = 1},
+      {.kind = Task::kUpdate, .segment = 0, .unit = 0},
+  };
+  for (size_t i = 0; i < order.size(); ++i) {
+    for (size_t j = 0; j < order.size(); ++j) EXPECT_EQ(GoesBefore(order[i], order[j]), i < j) << i << " " << j;
+  }
+}
+
+// The same with a thread for each executor and each transport.
+TEST(PipelineThreads, JobsEndOverTheInprocTransport) {
+  std::vector<JobSpec> jobs = {OneFcStage(2, 2, false), OneFcStage(3, 1, true), TwoFcStages(2, 1, 2, false, true)};
+  for (JobSpec& job : jobs) {
+    job.shape = Shape(job.stages[0].parts, 3, 5);
+    for (int pool : {1, 20}) {
+      job.pool_size = pool;
+      job.wait_for_verdict = pool == 1;
+      const std::vector<std::string> faults = RunThreaded(job, 5);
+      ASSERT_TRUE(faults.empty()) << job.name << ", pool " << pool << "\n" << Lines(faults);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hp::test

@@ -1,0 +1,133 @@
+#include "test/unit/scheduler/threaded.h"
+
+#include "base/format.h"
+#include "base/mutex.h"
+#include "base/thread.h"
+#include "test/unit/scheduler/checked_node.h"
+#include "transport/inproc/inproc_network.h"
+
+#include <cstring>
+#include <map>
+#include <memory>
+
+namespace hp::test {
+namespace {
+
+constexpr uint32_t kPart = 1, kVerdict = 2, kBye = 3;
+
+/// A node as hpnode assembles it, with marks instead of nets.
+class ThreadedNode : public TransportHandler, public HandshakePolicy {
+ public:
+  ThreadedNode(const JobSpec& job, Rank rank, InprocNetwork* network)
+      : job_(job), rank_(rank), checked_(job, rank), transport_(network->Create(rank)) {
+    while (checked_.TakeInput()) {
+    }
+    pipeline_ = std::make_unique<Pipeline>(checked_.plan(), checked_.schedule(), &checked_, transport_.get());
+  }
+  ~ThreadedNode() override { transport_->Stop(); }
+
+  Status Start() { return transport_->Start(this, this); }
+  void Execute() {
+    while (const std::optional<Task> task = pipeline_->NextTask()) {
+      if (checked_.Run(*task)) Send(0, kPart, task->clock);
+      pipeline_->Done(*task);
+    }
+    for (Rank rank = 0; rank < job_.nodes(); ++rank) Send(rank, kBye, 0);
+  }
+  /// Until all nodes are through: nobody may leave before.
+  void AwaitByes() {
+    MutexLock lock(&mutex_);
+    while (byes_ < job_.nodes()) changed_.Wait(&mutex_);
+  }
+  std::vector<std::string> Faults() const { return checked_.Faults(); }
+
+  std::string Hello() override { return std::to_string(rank_); }
+  StatusOr<Rank> Accept(std::string_view hello) override { return std::stoi(std::string(hello)); }
+  void OnRefused(Rank, const Status&) override {}
+  void OnConnected(Rank) override {
+    if (++connected_ == job_.nodes() - 1) pipeline_->Start();
+  }
+  void OnConnectFailed(Rank, const Status&) override { pipeline_->Abort(); }
+  void OnGranted(Rank peer, const PlaceTag& tag, RemoteGrant grant, size_t bytes) override {
+    pipeline_->OnGranted(peer, tag, grant, bytes);
+  }
+  void OnGrantEnded(Rank peer, const PlaceTag& tag, const Status& status) override {
+    pipeline_->OnGrantEnded(peer, tag, status);
+  }
+  void OnWriteEnded(Rank peer, const PlaceTag& tag, const Status& status) override {
+    pipeline_->OnWriteEnded(peer, tag, status);
+  }
+  void OnMessage(Rank, uint32_t type, std::span<const std::byte> bytes) override {
+    int64_t clock = 0;
+    std::memcpy(&clock, bytes.data(), sizeof(clock));
+    Hear(type, clock);
+  }
+  void OnClosed(Rank, const Status&) override {}
+
+ private:
+  void Send(Rank to, uint32_t type, int64_t clock) {
+    if (to == rank_) return Hear(type, clock);
+    const Status status = transport_->Send(to, type, std::as_bytes(std::span(&clock, 1)));
+    if (!status.ok()) pipeline_->Abort();
+  }
+  void Hear(uint32_t type, int64_t clock) {
+    if (type == kVerdict) {
+      checked_.OnVerdict(clock);
+      return pipeline_->OnVerdict(clock, std::nullopt);
+    }
+    {
+      MutexLock lock(&mutex_);
+      if (type == kBye) {
+        ++byes_;
+        return changed_.SignalAll();
+      }
+      if (++parts_[clock] < job_.nodes()) return;
+    }
+    for (Rank rank = 0; rank < job_.nodes(); ++rank) Send(rank, kVerdict, clock);
+  }
+
+  const JobSpec job_;
+  const Rank rank_;
+  CheckedNode checked_;
+  std::unique_ptr<Transport> transport_;
+  std::unique_ptr<Pipeline> pipeline_;
+  int connected_ = 0;  // progress thread
+  Mutex mutex_;
+  CondVar changed_;
+  std::map<int64_t, int> parts_ HP_GUARDED_BY(mutex_);  // rank 0
+  int byes_ HP_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace
+
+std::vector<std::string> RunThreaded(const JobSpec& job, uint64_t seed) {
+  InprocOptions options;
+  options.world_size = job.nodes();
+  options.delay = RandomDelays(seed, 100);
+  InprocNetwork network(options);
+  std::vector<std::unique_ptr<ThreadedNode>> nodes;
+  for (Rank rank = 0; rank < job.nodes(); ++rank) {
+    nodes.push_back(std::make_unique<ThreadedNode>(job, rank, &network));
+  }
+  std::vector<std::string> faults;
+  {
+    std::vector<Thread> executors;
+    for (auto& node : nodes) {
+      const Status status = node->Start();
+      if (!status.ok()) faults.push_back(status.message());
+      executors.emplace_back("executor", [&node] {
+        node->Execute();
+        node->AwaitByes();
+      });
+    }
+    for (Thread& executor : executors) executor.Join();
+  }
+  for (Rank rank = 0; rank < job.nodes(); ++rank) {
+    for (const std::string& fault : nodes[rank]->Faults()) {
+      faults.push_back(Format("node %d: %s", rank, fault.c_str()));
+    }
+  }
+  return faults;
+}
+
+}  // namespace hp::test
