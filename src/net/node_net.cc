@@ -94,15 +94,15 @@ void NodeNet::WeightGradient(const NetStep& step, const NetRun& run) const {
   step.op->BackwardParams(Bind(step, run, &bound));
 }
 
-void NodeNet::UpdateGradient(const NetStep& step, const NetRun& run) const {
+void NodeNet::WithUpdateArgs(const NetStep& step, const NetRun& run,
+                             const std::function<void(Op&, const OpArgs&)>& use) const {
   NetRun whole = run;
   whole.update_row = 0;
   BoundArgs bound;
   const OpArgs args = Bind(step, whole, &bound);
-  const int64_t rows = static_cast<int64_t>(update_rows_);
-  for (Tensor& tensor : bound.in) tensor.desc.shape = tensor.desc.shape.With(0, rows);
-  for (Tensor& tensor : bound.d_out) tensor.desc.shape = tensor.desc.shape.With(0, rows);
-  step.update_op->BackwardParams(args);
+  for (Tensor& tensor : bound.in) tensor.desc.shape = tensor.desc.shape.With(0, update_rows_);
+  for (Tensor& tensor : bound.d_out) tensor.desc.shape = tensor.desc.shape.With(0, update_rows_);
+  use(*step.update_op, args);
 }
 
 bool NodeNet::has_backward(int segment) const {

@@ -127,8 +127,9 @@ class NodeNet {
                 const std::function<void(const NetStep&)>& on_weights) const;
   /// The gradients of one step's parameters for this micro-batch.
   void WeightGradient(const NetStep& step, const NetRun& run) const;
-  /// ... of a deferred step, over all rows of the update (run.update_row is not read).
-  void UpdateGradient(const NetStep& step, const NetRun& run) const;
+  /// Calls `use` with the op and the arguments of a deferred step over all rows of the update (run.update_row is not
+  /// read): for BackwardParams, or for its pieces.
+  void WithUpdateArgs(const NetStep& step, const NetRun& run, const std::function<void(Op&, const OpArgs&)>& use) const;
 
   std::span<std::byte> BufferSpan(int buffer, const NetRun& run) const;
   Tensor ValueOf(int tensor, const NetRun& run) const;

@@ -4,10 +4,18 @@
 #include "solvers/sgd.h"
 
 #include "glog/logging.h"
+#include <omp.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace hp {
+namespace {
+
+// Rows of a gradient that are made and used up together: 24 rows of fc6 of AlexNet are 0.9 MB.
+constexpr int64_t kPieceRows = 24;
+
+}  // namespace
 
 Compute::Compute(const NodeModel& model, ParamStore* params, Exchange* exchange, const LabelStore* labels,
                  Input* train_input, Input* test_input, StatisticsSink on_statistics)
@@ -25,8 +33,9 @@ Compute::Compute(const NodeModel& model, ParamStore* params, Exchange* exchange,
     matrix_rows_.push_back(matrices_.back().data());
   }
   for (int i = 0; i < params->size(); ++i) {
-    unused_gradients_.emplace_back(params->gradient(i).empty() ? params->count(i) : 0);
-    gradients_.push_back(params->gradient(i).empty() ? unused_gradients_[i].data() : params->gradient(i).data());
+    // Ops write a gradient for every parameter of a layer that learns; that of a frozen one is not looked at.
+    unused_gradients_.emplace_back(params->param(i).frozen() ? params->count(i) : 0);
+    gradients_.push_back(params->param(i).frozen() ? unused_gradients_[i].data() : params->gradient(i).data());
   }
   for (bool train : {true, false}) {
     if (!train && !model.tests()) continue;
@@ -161,7 +170,7 @@ void Compute::WeightGradient(const Task& task) {
   net.WeightGradient(net.steps()[model_.unit_steps()[task.unit]], run);
 }
 
-void Compute::DeferredGradient(const NetStep& step) {
+void Compute::WithUpdateArgs(const NetStep& step, const std::function<void(Op&, const OpArgs&)>& use) {
   const NodeNet& net = model_.any_net(true);
   NetRun run;
   run.arena = pool_.arena(0);
@@ -170,7 +179,48 @@ void Compute::DeferredGradient(const NetStep& step) {
   run.gradients = gradients_;
   const std::vector<ParamView> views = ViewsOf(*params_, param_index_.at(&net));
   run.params = views;
-  net.UpdateGradient(step, run);
+  net.WithUpdateArgs(step, run, use);
+}
+
+void Compute::DeferredGradient(const NetStep& step) {
+  WithUpdateArgs(step, [](Op& op, const OpArgs& args) { op.BackwardParams(args); });
+}
+
+// A few rows of the gradient at a time: they are still in the cache when the update reads them, and the gradient of a
+// large layer never goes to memory and back. The sums of squares are added in the order of the rows.
+void Compute::UpdateInPieces(const NetStep& step, float rate) {
+  const int weights = step.params[0], bias = step.params.size() > 1 ? step.params[1] : -1;
+  const StoredParam& stored = params_->param(weights);
+  const int64_t rows = stored.end_row - stored.begin_row, row = stored.whole.count(1);
+  const int64_t pieces = (rows + kPieceRows - 1) / kPieceRows;
+  std::vector<double> squares(pieces, 0);
+  pieces_.resize(omp_get_max_threads());
+  for (std::vector<float>& piece : pieces_) piece.resize(std::max<size_t>(piece.size(), kPieceRows * (row + 1)));
+  WithUpdateArgs(step, [&](Op& op, const OpArgs& args) {
+    op.BeginParamsRows(args);
+#pragma omp parallel for schedule(static)
+    for (int64_t p = 0; p < pieces; ++p) {
+      const int64_t begin = p * kPieceRows, end = std::min(begin + kPieceRows, rows);
+      float* d_weights = pieces_[omp_get_thread_num()].data();
+      float* d_bias = bias < 0 ? nullptr : d_weights + kPieceRows * row;
+      op.BackwardParamsRows(args, begin, end, d_weights, d_bias);
+      squares[p] = UpdateRows(weights, rate, begin, end, d_weights);
+      if (bias >= 0) squares[p] += UpdateRows(bias, rate, begin, end, d_bias);
+    }
+  });
+  for (double sum : squares) AddSquares(step, sum);
+  for (int param : step.params) params_->MarkUpdated(param);
+}
+
+double Compute::UpdateRows(int param, float rate, int64_t begin, int64_t end, const float* gradient) {
+  const StoredParam& stored = params_->param(param);
+  if (stored.frozen()) return 0;
+  const int64_t row = stored.whole.count(1), count = (end - begin) * row;
+  const SgdCoefficients coefficients =
+      SgdCoefficientsFor(model_.options().solver, rate, stored.lr_mult, stored.decay_mult, gradient_scale_);
+  SgdUpdate(coefficients, count, gradient, params_->history(param).data() + begin * row,
+            params_->values(param).data() + begin * row);
+  return SumOfSquares(gradient, count);
 }
 
 Status Compute::FinishExchange(int64_t clock) {
@@ -180,15 +230,18 @@ Status Compute::FinishExchange(int64_t clock) {
   return OkStatus();
 }
 
-void Compute::AddSquares(const NetStep& step) {
-  if (model_.data_parallel() && model_.node().index > 0) return;
-  double sum = part_.sum_of_squares();
-  for (int param : step.params) {
-    const std::span<const float> gradient = params_->gradient(param);
-    sum += SumOfSquares(gradient.data(), static_cast<int64_t>(gradient.size()));
-  }
+void Compute::AddSquares(const NetStep& step, double squares) {
+  if (model_.data_parallel() && model_.node().index > 0) return;  // every replica has the same gradients
+  const double sum = part_.sum_of_squares() + squares;
   if (!std::isfinite(sum) && std::isfinite(part_.sum_of_squares()) && part_.finite()) part_.set_layer(step.name);
   part_.set_sum_of_squares(sum);
+}
+
+void Compute::AddSquares(const NetStep& step) {
+  for (int param : step.params) {
+    const std::span<const float> gradient = params_->gradient(param);
+    AddSquares(step, SumOfSquares(gradient.data(), static_cast<int64_t>(gradient.size())));
+  }
 }
 
 Status Compute::Norm(int64_t clock) {
@@ -199,22 +252,29 @@ Status Compute::Norm(int64_t clock) {
 
 Status Compute::Update(const Task& task) {
   const NetStep& step = StepOfUnit(task.unit);
+  const float rate = LearningRate(model_.options().solver, static_cast<int>(task.clock));
+  if (model_.updates_in_pieces(step)) {
+    UpdateInPieces(step, rate);
+    return OkStatus();
+  }
   if (!model_.plan().wait_for_verdict) {
     if (model_.plan().units[task.unit].deferred) DeferredGradient(step);
     if (model_.data_parallel()) HP_RETURN_IF_ERROR(FinishExchange(task.clock));
     AddSquares(step);
   }
-  const caffe::SolverParameter& solver = model_.options().solver;
-  const float rate = LearningRate(solver, static_cast<int>(task.clock));
   for (int param : step.params) {
     if (params_->param(param).frozen()) continue;
-    const StoredParam& stored = params_->param(param);
-    SgdUpdate(SgdCoefficientsFor(solver, rate, stored.lr_mult, stored.decay_mult, gradient_scale_),
-              params_->count(param), params_->gradient(param).data(), params_->history(param).data(),
-              params_->values(param).data());
-    params_->MarkUpdated(param);
+    UpdateWhole(param, rate);
   }
   return OkStatus();
+}
+
+void Compute::UpdateWhole(int param, float rate) {
+  const StoredParam& stored = params_->param(param);
+  SgdUpdate(SgdCoefficientsFor(model_.options().solver, rate, stored.lr_mult, stored.decay_mult, gradient_scale_),
+            params_->count(param), params_->gradient(param).data(), params_->history(param).data(),
+            params_->values(param).data());
+  params_->MarkUpdated(param);
 }
 
 VerdictPart Compute::TakeVerdictPart(int64_t clock) {

@@ -48,7 +48,13 @@ class Compute {
   void WeightGradient(const Task& task);
   Status Norm(int64_t clock);
   Status Update(const Task& task);
+  void WithUpdateArgs(const NetStep& step, const std::function<void(Op&, const OpArgs&)>& use);
   void DeferredGradient(const NetStep& step);
+  void UpdateInPieces(const NetStep& step, float rate);
+  /// Applies rows [begin, end) of a parameter's gradient. @return its sum of squares.
+  double UpdateRows(int param, float rate, int64_t begin, int64_t end, const float* gradient);
+  void UpdateWhole(int param, float rate);
+  void AddSquares(const NetStep& step, double squares);
   void AddSquares(const NetStep& step);
   Status FinishExchange(int64_t clock);
   const NetStep& StepOfUnit(int unit) const { return model_.any_net(true).steps()[model_.unit_steps()[unit]]; }
@@ -65,6 +71,7 @@ class Compute {
   Buffer scratch_;
   std::vector<Buffer> matrices_;
   std::vector<std::byte*> matrix_rows_;
+  std::vector<std::vector<float>> pieces_;            // of gradients, by thread
   std::vector<std::vector<float>> unused_gradients_;  // of frozen parameters in layers that learn otherwise
   std::vector<float*> gradients_;
   std::map<const NodeNet*, std::vector<int>> param_index_;  // of a NodeNet's parameters in the store

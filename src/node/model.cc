@@ -167,11 +167,15 @@ void NodeModel::FindWholeParams() {
 
 std::vector<StoredParam> NodeModel::stored_params() const {
   const NodeNet& net = any_net(true);
+  std::set<int> fused;
+  for (const NetStep& step : net.steps()) {
+    if (updates_in_pieces(step)) fused.insert(step.params.begin(), step.params.end());
+  }
   std::vector<StoredParam> params;
   for (int i = 0; i < static_cast<int>(net.params().size()); ++i) {
     const NodeParam& param = net.params()[i];
     params.push_back({param.layer, param.blob, param.spec.shape, param.begin_row, param.end_row, param.spec.lr_mult,
-                      param.spec.decay_mult, true});
+                      param.spec.decay_mult, !fused.contains(i)});
   }
   return params;
 }

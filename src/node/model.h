@@ -65,6 +65,10 @@ class NodeModel {
   int replica() const { return plan_.replica; }
 
   std::vector<StoredParam> stored_params() const;
+  /// Whether the step's gradient is made and used up piece by piece in the update, and never stands in memory.
+  bool updates_in_pieces(const NetStep& step) const {
+    return step.deferred && !plan_.wait_for_verdict && step.update_op->has_params_rows();
+  }
   const std::vector<WholeParam>& whole_params() const { return whole_params_; }
   /// Steps of the train nets, by unit.
   const std::vector<int>& unit_steps() const { return unit_steps_; }
