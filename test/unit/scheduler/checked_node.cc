@@ -76,11 +76,17 @@ void CheckedNode::Freed(int solver, MsgId id) {
   if (bound != bound_.end() && bound->second != id) faults_.push_back("somebody else's solver freed: " + Name(id));
   if (bound != bound_.end()) bound_.erase(bound);
   std::fill(memory_[solver].begin(), memory_[solver].end(), kNobodys);
-  Flight& flight = flights_[id];
+  Flight& flight = FlightOf(id);
   if (flight.freed) faults_.push_back("freed twice: " + Name(id));
   if (flight.forward != phase(id).segments) faults_.push_back("freed before its forward pass: " + Name(id));
   if (id.train() && flight.backward != BackwardSegments()) faults_.push_back("freed before its backward: " + Name(id));
   flight.freed = true;
+}
+
+CheckedNode::Flight& CheckedNode::FlightOf(MsgId id) {
+  Flight& flight = flights_[id];
+  flight.unit.resize(plan_.units.size());
+  return flight;
 }
 
 int CheckedNode::BackwardSegments() const {
@@ -154,17 +160,16 @@ void CheckedNode::WriteMarks(const Task& task, bool gradient) {
 }
 
 void CheckedNode::Forward(const Task& task) {
-  Flight& flight = flights_[task.id];
+  Flight& flight = FlightOf(task.id);
   Expect(flight.forward == task.segment && !flight.freed, "forward out of order", task);
   Expect(updated_.empty(), "forward after an update of its clock", task);
   CheckLanded(task, task.segment, false);
   WriteMarks(task, false);
   ++flight.forward;
-  flight.unit.resize(plan_.units.size());
 }
 
 void CheckedNode::Backward(const Task& task) {
-  Flight& flight = flights_[task.id];
+  Flight& flight = FlightOf(task.id);
   int expected = -1, passed = 0;
   for (int segment = plan_.train.segments - 1; segment >= 0 && expected < 0; --segment) {
     if (plan_.train.backward[segment] && passed++ == flight.backward) expected = segment;
@@ -187,10 +192,10 @@ void CheckedNode::WeightGradient(const Task& task) {
   const UnitPlan& unit = plan_.units[task.unit];
   if (task.id.bits == 0) {
     Expect(unit.deferred && plan_.wait_for_verdict && final_.insert(task.unit).second, "a deferred gradient", task);
-    for (MsgId id : Trains()) Expect(flights_[id].unit[task.unit], "a deferred gradient too early", task);
+    for (MsgId id : Trains()) Expect(FlightOf(id).unit[task.unit], "a deferred gradient too early", task);
     return;
   }
-  Flight& flight = flights_[task.id];
+  Flight& flight = FlightOf(task.id);
   Expect(!unit.deferred && !unit.in_backward && !flight.unit[task.unit], "a gradient that is not due", task);
   Expect(last_added_[task.unit] < task.id, "gradients not in the order of ids", task);
   CheckLanded(task, plan_.train.segments, false);
@@ -212,8 +217,9 @@ bool CheckedNode::HasAllGradients(int64_t clock) const {
 void CheckedNode::Norm(const Task& task) {
   Expect(plan_.wait_for_verdict && !norm_, "a norm", task);
   for (MsgId id : Trains()) {
-    Expect(flights_[id].backward == BackwardSegments(), "a norm before " + Name(id), task);
-    for (size_t u = 0; u < plan_.units.size(); ++u) Expect(flights_[id].unit[u], "a norm before " + Name(id), task);
+    Expect(FlightOf(id).forward == plan_.train.segments, "a norm before " + Name(id), task);
+    Expect(FlightOf(id).backward == BackwardSegments(), "a norm before " + Name(id), task);
+    for (size_t u = 0; u < plan_.units.size(); ++u) Expect(FlightOf(id).unit[u], "a norm before " + Name(id), task);
   }
   for (size_t u = 0; u < plan_.units.size(); ++u) {
     Expect(!plan_.units[u].deferred || final_.contains(u), "a norm without a gradient", task);
@@ -225,11 +231,11 @@ void CheckedNode::Update(const Task& task) {
   Expect(updated_.insert(task.unit).second, "updated twice", task);
   if (plan_.wait_for_verdict) Expect(norm_ && verdict_ >= task.clock, "an update before the verdict", task);
   for (MsgId id : schedule_.TestIds(clock_, plan_.replica)) {
-    Expect(flights_[id].forward == plan_.test.segments, "an update before a test", task);
+    Expect(FlightOf(id).forward == plan_.test.segments, "an update before a test", task);
   }
   for (MsgId id : Trains()) {
-    Expect(flights_[id].forward == plan_.train.segments, "an update before the forward pass of " + Name(id), task);
-    Expect(flights_[id].unit[task.unit], "an update without the gradient of " + Name(id), task);
+    Expect(FlightOf(id).forward == plan_.train.segments, "an update before the forward pass of " + Name(id), task);
+    Expect(FlightOf(id).unit[task.unit], "an update without the gradient of " + Name(id), task);
   }
 }
 
@@ -238,7 +244,7 @@ void CheckedNode::FinishClock(const Task& task) {
   size_t ids = 0;
   for (const auto& list : {schedule_.TestIds(clock_, plan_.replica), Trains()}) {
     ids += list.size();
-    for (MsgId id : list) Expect(flights_[id].freed, "a clock ended before " + Name(id), task);
+    for (MsgId id : list) Expect(FlightOf(id).freed, "a clock ended before " + Name(id), task);
   }
   Expect(ids == flights_.size() && bound_.empty(), "an id that is not in the list", task);
   finished_clock_ = task.clock;

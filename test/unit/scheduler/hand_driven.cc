@@ -68,6 +68,9 @@ HandDriven::~HandDriven() = default;
 
 double HandDriven::AnySpeed() { return std::pow(10, std::uniform_real_distribution<double>(0, 2)(random_)); }
 
+// Mostly the first.
+size_t HandDriven::AnyWrite(size_t count) { return random_() % 3 != 0 ? 0 : random_() % count; }
+
 void HandDriven::Post(Rank from, Rank to, Lane lane, Event event) {
   const auto [queue, first] = queues_.try_emplace({from, to, lane});
   if (first) queue->second.speed = AnySpeed();
@@ -120,8 +123,9 @@ bool HandDriven::Step() {
       return true;
     } else {
       Queue& queue = queues_.at(key);
-      const Event event = std::move(queue.events.front());
-      queue.events.pop_front();
+      const auto chosen = queue.events.begin() + (std::get<Lane>(key) == kBulk ? AnyWrite(queue.events.size()) : 0);
+      const Event event = std::move(*chosen);
+      queue.events.erase(chosen);
       Deliver(rank, event);
       return true;
     }

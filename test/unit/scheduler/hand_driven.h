@@ -14,8 +14,8 @@
 namespace hp::test {
 
 /// All nodes of a job on one thread: every message, write, completion, input and task is a step, and a seeded random
-/// generator says which comes next. Some nodes and links are a hundred times slower than others. Like any transport it
-/// keeps order within the writes, and within grants and messages, of one link and direction, and nothing else.
+/// generator says which comes next. Some nodes and links are a hundred times slower than others. Grants
+/// and messages of one link and direction keep their order; writes do not always, as over several connections.
 class HandDriven {
  public:
   HandDriven(const JobSpec& job, unsigned seed);
@@ -58,6 +58,7 @@ class HandDriven {
 
   double Draw(double speed) { return -std::log(std::uniform_real_distribution<double>(1e-9, 1)(random_)) / speed; }
   double AnySpeed();
+  size_t AnyWrite(size_t count);
   void Post(Rank from, Rank to, Lane lane, Event event);
   bool Step();
   bool Execute(Rank rank);

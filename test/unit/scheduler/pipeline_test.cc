@@ -82,7 +82,7 @@ INSTANTIATE_TEST_SUITE_P(Pools, AnyOrder, testing::Values(1, 2, 50), testing::Pr
 
 TEST(PipelineOrders, AVerdictStopsAllNodesAtTheSameClock) {
   for (JobSpec job : AllJobs()) {
-    job.stop_after = 1;
+    job.stop_after = 2;  // a test would stand at 4
     job.shape.max_iter = 9;
     for (unsigned seed = 1; seed <= 4; ++seed) {
       HandDriven world(job, seed);

@@ -1,0 +1,93 @@
+#include "test/unit/net/net_test_util.h"
+
+#include "gmock/gmock.h"
+
+namespace hp::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+const std::string kData =
+    "layer { name: 'data' type: 'Data' top: 'data' top: 'label' data_param { source: 'x' batch_size: 8 } }\n";
+const std::string kConv =
+    "layer { name: 'conv' type: 'Convolution' bottom: 'data' top: 'conv' convolution_param { num_output: 4 "
+    "kernel_size: 3 } }\n";
+
+std::string ErrorOf(const std::string& text, caffe::Phase phase = caffe::TRAIN) {
+  const auto graph = NetGraph::Create(ParseNet(text), phase);
+  if (graph.ok()) return "";
+  EXPECT_EQ(graph.status().code(), StatusCode::kInvalidArgument);
+  return graph.status().message();
+}
+
+TEST(GraphErrors, NameTheLayerAndWhatIsWrong) {
+  EXPECT_THAT(ErrorOf(kData + "layer { name: 'r' type: 'ReLU' bottom: 'datum' top: 'r' }"),
+              AllOf(HasSubstr("\"r\""), HasSubstr("\"datum\""), HasSubstr("no layer before it")));
+  // A bottom that only a later layer makes.
+  EXPECT_THAT(ErrorOf(kData + "layer { name: 'r' type: 'ReLU' bottom: 'conv' top: 'r' }" + kConv),
+              AllOf(HasSubstr("\"r\""), HasSubstr("\"conv\"")));
+  EXPECT_THAT(ErrorOf(kData + kConv + "layer { name: 'r' type: 'ReLU' bottom: 'data' top: 'conv' }"),
+              AllOf(HasSubstr("\"r\""), HasSubstr("already made by layer \"conv\"")));
+  EXPECT_THAT(ErrorOf(kData + "layer { name: 'c' type: 'Convolution' bottom: 'data' top: 'data' convolution_param { "
+                              "num_output: 4 kernel_size: 3 } }"),
+              AllOf(HasSubstr("\"c\""), HasSubstr("in place"), HasSubstr("Convolution")));
+  EXPECT_THAT(ErrorOf(kData + "layer { name: 'r' type: 'ReLU' bottom: 'label' top: 'r' }"),
+              AllOf(HasSubstr("\"r\""), HasSubstr("is a label")));
+  EXPECT_THAT(ErrorOf(kData + kConv +
+                      "layer { name: 'l' type: 'SoftmaxWithLoss' bottom: 'conv' bottom: 'conv' top: "
+                      "'l' }"),
+              AllOf(HasSubstr("\"l\""), HasSubstr("label of a Data layer")));
+  EXPECT_THAT(ErrorOf(kData + "layer { name: 'more' type: 'Data' top: 'd2' data_param { source: 'y' batch_size: 8 } }"),
+              AllOf(HasSubstr("\"more\""), HasSubstr("\"data\"")));
+  EXPECT_THAT(ErrorOf(kData + "layer { name: 'x' type: 'Xyz' bottom: 'data' top: 'x' }"),
+              AllOf(HasSubstr("\"x\""), HasSubstr("Xyz")));
+  EXPECT_THAT(ErrorOf("name: 'train only' layer { name: 'd' type: 'Data' top: 'd' include { phase: TRAIN } data_param "
+                      "{ source: 'x' batch_size: 1 } }",
+                      caffe::TEST),
+              AllOf(HasSubstr("train only"), HasSubstr("TEST")));
+}
+
+TEST(Graph, OverwritesOnlyWhatNobodyElseReads) {
+  const auto graph = NetGraph::Create(ParseNet(kData + kConv +
+                                               "layer { name: 'a' type: 'ReLU' bottom: 'conv' top: 'conv' }\n"
+                                               "layer { name: 'b' type: 'TanH' bottom: 'conv' top: 'b' }\n"
+                                               "layer { name: 'c' type: 'ReLU' bottom: 'conv' top: 'conv' }\n"),
+                                      caffe::TRAIN);
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_TRUE((*graph)->layers()[2].in_place);
+  EXPECT_FALSE((*graph)->layers()[4].in_place) << "layer b still reads the value";
+  // b reads what a made, not what c makes.
+  EXPECT_EQ((*graph)->layers()[3].bottoms, (*graph)->layers()[2].tops);
+}
+
+TEST(Graph, KnowsWhatLearns) {
+  for (bool frozen : {false, true}) {
+    const auto graph = NetGraph::Create(ParseNet(SmallNet(frozen)), caffe::TRAIN);
+    ASSERT_TRUE(graph.ok()) << graph.status();
+    for (const GraphBlob& blob : (*graph)->blobs()) {
+      const bool above = blob.name.starts_with("ip") || blob.name == "loss";
+      const bool conv = blob.name == "conv1" || blob.name == "pool1";
+      EXPECT_EQ(blob.needs_gradient, above || (conv && !frozen)) << blob.name;
+      EXPECT_EQ(blob.label, blob.name == "label");
+    }
+    EXPECT_EQ((*graph)->outputs().size(), 1u);
+    EXPECT_EQ((*graph)->batch_size(), 8);
+  }
+  const auto test = NetGraph::Create(ParseNet(SmallNet()), caffe::TEST);
+  ASSERT_TRUE(test.ok());
+  for (const GraphBlob& blob : (*test)->blobs()) EXPECT_FALSE(blob.needs_gradient) << blob.name;
+}
+
+TEST(Graph, ShapesOfAllBlobs) {
+  const auto graph = NetGraph::Create(ParseNet(SmallNet()), caffe::TRAIN);
+  ASSERT_TRUE(graph.ok());
+  const auto shapes = (*graph)->Shapes(Shape{3, 8, 8}, 4);
+  ASSERT_TRUE(shapes.ok()) << shapes.status();
+  const std::vector<Shape> expected = {{4, 3, 8, 8}, {4},     {4, 6, 6, 6}, {4, 6, 3, 3},
+                                       {4, 50},      {4, 50}, {4, 30},      {4, 5}};
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ((*shapes)[i], expected[i]) << (*graph)->blobs()[i].name;
+}
+
+}  // namespace
+}  // namespace hp::test

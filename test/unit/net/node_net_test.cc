@@ -1,0 +1,203 @@
+#include "test/unit/net/net_test_util.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+namespace hp::test {
+namespace {
+
+constexpr int kIp1 = 3, kIp2 = 5;
+constexpr int64_t kRows = 4;
+
+struct PortCount {
+  int out = 0, in = 0, gradients_out = 0, gradients_in = 0;
+  bool operator==(const PortCount&) const = default;
+};
+std::ostream& operator<<(std::ostream& out, const PortCount& count) {
+  return out << count.out << " out " << count.in << " in " << count.gradients_out << " gradients out "
+             << count.gradients_in << " gradients in";
+}
+
+PortCount Count(const NodeNet& net) {
+  PortCount count;
+  for (const NetPort& port : net.ports()) {
+    ++(port.gradient ? (port.landing ? count.gradients_in : count.gradients_out)
+                     : (port.landing ? count.in : count.out));
+  }
+  return count;
+}
+
+size_t Bytes(const NodeNet& net, const NetPort& port) {
+  NetRun run;
+  std::vector<std::byte*> matrices(net.update_row_bytes().size(), nullptr);
+  run.update_matrices = matrices;
+  return net.BufferSpan(port.buffer, run).size();
+}
+
+/// Every port has its other end: the same edge and direction, as many bytes.
+void ExpectPortsMatch(const PlacedNet& net) {
+  const auto& stages = net.placement->layout().stages;
+  std::map<std::tuple<int, int, int, int, int, bool>, size_t> leaving, landing;  // edge, from, to, gradient: bytes
+  for (int stage = 0; stage < static_cast<int>(stages.size()); ++stage) {
+    const int parts = stages[stage].data_parallel ? 1 : stages[stage].parts;
+    for (int part = 0; part < parts; ++part) {
+      const auto node = net.MakeNet(stage, part, kRows);
+      const int self = stages[stage].data_parallel ? -1 : part;
+      for (const NetPort& port : node->ports()) {
+        EXPECT_LT(port.segment, node->segments());
+        auto& ends = port.landing ? landing : leaving;
+        const auto key = port.landing ? std::tuple(port.edge, port.stage, port.part, stage, self, port.gradient)
+                                      : std::tuple(port.edge, stage, self, port.stage, port.part, port.gradient);
+        EXPECT_TRUE(ends.emplace(key, Bytes(*node, port)).second) << "a port twice";
+      }
+    }
+  }
+  EXPECT_EQ(leaving, landing);
+  EXPECT_FALSE(leaving.empty());
+}
+
+TEST(NodeNet, OneProcessIsOneSegmentWithoutPorts) {
+  const PlacedNet net(SmallNet(), Layout(1, {}, {}));
+  const auto node = net.MakeNet(0, 0, kRows);
+  EXPECT_EQ(node->segments(), 1);
+  EXPECT_TRUE(node->ports().empty());
+  EXPECT_TRUE(node->has_backward(0));
+  EXPECT_TRUE(node->reads_images());
+  EXPECT_TRUE(node->reads_labels(0));
+  EXPECT_EQ(node->params().size(), 8u);
+  ASSERT_EQ(node->outputs().size(), 1u);
+  EXPECT_EQ(node->outputs()[0].layer, "loss");
+}
+
+TEST(NodeNet, OneShardRunsAllLayersInOneSegment) {
+  const PlacedNet net(SmallNet(), Layout(2, {1}, {kIp1}));
+  const auto conv = net.MakeNet(0, 1, kRows), fc = net.MakeNet(1, 0, kRows);
+  EXPECT_EQ(Count(*conv), (PortCount{.out = 1, .gradients_in = 1}));
+  EXPECT_EQ(Count(*fc), (PortCount{.in = 1, .gradients_out = 1}));
+  EXPECT_EQ(fc->segments(), 1);
+  EXPECT_EQ(fc->ports()[0].part, -1) << "from the replica whose micro-batch it is";
+  EXPECT_FALSE(fc->reads_images());
+  EXPECT_FALSE(conv->reads_labels(0));
+  ExpectPortsMatch(net);
+}
+
+TEST(NodeNet, ExchangePointsCutShardsIntoSegments) {
+  for (int shards : {2, 4}) {
+    SCOPED_TRACE(shards);
+    const PlacedNet net(SmallNet(), Layout(1, {shards}, {kIp1}));
+    const auto conv = net.MakeNet(0, 0, kRows);
+    EXPECT_EQ(Count(*conv), (PortCount{.out = shards, .gradients_in = shards}));
+    const int peers = shards - 1;
+    // Slices of ip1 and ip2 from and to every other shard; those of ip3 to the lead.
+    const auto lead = net.MakeNet(1, 0, kRows);
+    EXPECT_EQ(lead->segments(), 4);
+    EXPECT_EQ(Count(*lead), (PortCount{2 * peers, 1 + 3 * peers, 1 + 3 * peers, 2 * peers}));
+    EXPECT_TRUE(lead->reads_labels(3));
+    EXPECT_FALSE(lead->reads_labels(2));
+    EXPECT_EQ(lead->outputs().size(), 1u);
+    for (int part = 1; part < shards; ++part) {
+      const auto other = net.MakeNet(1, part, kRows);
+      EXPECT_EQ(other->segments(), 3);
+      EXPECT_EQ(Count(*other), (PortCount{2 * peers + 1, 1 + 2 * peers, 1 + 2 * peers, 2 * peers + 1}));
+      EXPECT_TRUE(other->outputs().empty());
+      for (int segment = 0; segment < 3; ++segment) EXPECT_TRUE(other->has_backward(segment));
+    }
+    ExpectPortsMatch(net);
+  }
+}
+
+TEST(NodeNet, ShardsHoldAllRowsOnce) {
+  const PlacedNet net(SmallNet(), Layout(1, {4}, {kIp1}));
+  std::map<std::pair<std::string, int>, int64_t> next;  // where the next shard's rows begin
+  for (int part = 0; part < 4; ++part) {
+    const auto node = net.MakeNet(1, part, kRows);
+    for (const NodeParam& param : node->params()) {
+      int64_t& row = next[{param.layer, param.blob}];
+      EXPECT_EQ(param.begin_row, row) << param.layer;
+      EXPECT_GT(param.end_row, row);
+      row = param.end_row;
+    }
+  }
+  const std::map<std::pair<std::string, int>, int64_t> whole = {{{"ip1", 0}, 50}, {{"ip1", 1}, 50}, {{"ip2", 0}, 30},
+                                                                {{"ip2", 1}, 30}, {{"ip3", 0}, 5},  {{"ip3", 1}, 5}};
+  EXPECT_EQ(next, whole);
+}
+
+TEST(NodeNet, TwoFcStages) {
+  const PlacedNet net(SmallNet(), Layout(2, {2, 3}, {kIp1, kIp2}));
+  const auto first = net.MakeNet(1, 1, kRows);
+  EXPECT_EQ(first->segments(), 1);
+  EXPECT_EQ(Count(*first), (PortCount{.out = 3, .in = 1, .gradients_out = 1, .gradients_in = 3}));
+  const auto lead = net.MakeNet(2, 0, kRows), last = net.MakeNet(2, 2, kRows);
+  EXPECT_EQ(lead->segments(), 3);
+  EXPECT_EQ(Count(*lead), (PortCount{2, 2 + 2 + 2, 2 + 2 + 2, 2}));
+  EXPECT_EQ(last->segments(), 2);
+  EXPECT_EQ(Count(*last), (PortCount{2 + 1, 2 + 2, 2 + 2, 2 + 1}));
+  ExpectPortsMatch(net);
+}
+
+TEST(NodeNet, FrozenConvLayersHaveNoBackward) {
+  const PlacedNet net(SmallNet(true), Layout(2, {2}, {kIp1}));
+  const auto conv = net.MakeNet(0, 0, kRows);
+  EXPECT_EQ(Count(*conv), (PortCount{.out = 2}));
+  EXPECT_FALSE(conv->has_backward(0));
+  for (const NetStep& step : conv->steps()) EXPECT_FALSE(step.learns) << step.name;
+  const auto fc = net.MakeNet(1, 1, kRows);
+  EXPECT_TRUE(fc->has_backward(0)) << "ip1 learns";
+  ExpectPortsMatch(net);
+}
+
+TEST(NodeNet, TestsHaveNoGradients) {
+  const PlacedNet net(SmallNet(), Layout(2, {2}, {kIp1}), caffe::TEST);
+  for (int part : {0, 1}) {
+    const auto fc = net.MakeNet(1, part, kRows);
+    EXPECT_EQ(Count(*fc).gradients_in + Count(*fc).gradients_out, 0);
+    for (int segment = 0; segment < fc->segments(); ++segment) EXPECT_FALSE(fc->has_backward(segment));
+  }
+  ExpectPortsMatch(net);
+}
+
+// Deferred: the update's rows of inputs and output gradients take less memory than the gradient.
+TEST(NodeNet, DefersWhereTheRowsAreSmallerThanTheGradient) {
+  // Inputs and outputs of the shard's part: 54 x 25, 50 x 15, 30 x 2 (or 3).
+  const std::map<std::string, std::pair<int64_t, int64_t>> sizes = {
+      {"ip1", {54, 25}}, {"ip2", {50, 15}}, {"ip3", {30, 2}}};
+  const PlacedNet net(SmallNet(), Layout(2, {2}, {kIp1}));
+  for (int64_t update_rows : {0, 1, 8, 11, 12, 17, 18, 40}) {
+    const auto fc = net.MakeNet(1, 0, 1, update_rows);
+    size_t matrices = 0;
+    for (const NetStep& step : fc->steps()) {
+      if (!step.learns) continue;
+      const auto [inputs, outputs] = sizes.at(step.name);
+      const bool smaller = update_rows > 0 && update_rows * (inputs + outputs) < inputs * outputs;
+      EXPECT_EQ(step.deferred, smaller) << step.name << " with " << update_rows << " rows";
+      EXPECT_EQ(step.update_op != nullptr, smaller);
+      matrices += smaller ? step.in.size() + 1 : 0;
+    }
+    // An activation that stands in one layer's matrix is that layer's only.
+    EXPECT_EQ(fc->update_row_bytes().size(), matrices) << update_rows;
+  }
+}
+
+TEST(NodeNet, RowsOfAnUpdateLieBehindEachOther) {
+  const PlacedNet net(SmallNet(), Layout(2, {1}, {kIp1}));
+  const auto fc = net.MakeNet(1, 0, kRows, 8);
+  ASSERT_FALSE(fc->update_row_bytes().empty());
+  std::vector<std::vector<std::byte>> memory;
+  std::vector<std::byte*> matrices;
+  for (size_t bytes : fc->update_row_bytes()) memory.emplace_back(bytes * 8);
+  for (auto& matrix : memory) matrices.push_back(matrix.data());
+  const auto landing =
+      std::find_if(fc->ports().begin(), fc->ports().end(), [](const NetPort& port) { return port.landing; });
+  ASSERT_NE(landing, fc->ports().end());
+  NetRun first, second;
+  first.update_matrices = second.update_matrices = matrices;
+  second.update_row = kRows;
+  const auto a = fc->BufferSpan(landing->buffer, first), b = fc->BufferSpan(landing->buffer, second);
+  EXPECT_EQ(a.size(), kRows * 54 * sizeof(float));
+  EXPECT_EQ(b.data(), a.data() + a.size()) << "the second micro-batch lands right behind the first";
+}
+
+}  // namespace
+}  // namespace hp::test
