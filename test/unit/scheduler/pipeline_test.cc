@@ -80,6 +80,20 @@ TEST_P(AnyOrder, EveryJobEndsAndKeepsItsPromises) {
 
 INSTANTIATE_TEST_SUITE_P(Pools, AnyOrder, testing::Values(1, 2, 50), testing::PrintToStringParamName());
 
+// With few ids a training micro-batch often overtakes a test; the update may not.
+TEST(PipelineOrders, AnUpdateWaitsForTheTestsOfItsClock) {
+  for (JobSpec job : AllJobs()) {
+    job.shape.micro_batches = job.shape.iter_size = job.shape.test_iter = job.shape.test_interval = 1;
+    job.shape.train_batch = job.shape.test_batch = job.shape.replicas;
+    job.pool_size = 10;
+    for (unsigned seed = 1; seed <= 12; ++seed) {
+      HandDriven world(job, seed);
+      const std::vector<std::string> faults = world.Run();
+      ASSERT_TRUE(faults.empty()) << job.name << ", seed " << seed << "\n" << Lines(faults);
+    }
+  }
+}
+
 TEST(PipelineOrders, AVerdictStopsAllNodesAtTheSameClock) {
   for (JobSpec job : AllJobs()) {
     job.stop_after = 2;  // a test would stand at 4
