@@ -2,7 +2,7 @@
 """Trains a small net 20 iterations with hpnode and with the NumPy program of test/support, from the same weights on the
 same records, and compares every blob and every momentum: all rate policies and all that an SGD solver can do.
 
-  solver_reference_test.py FOLDER_WITH_THE_TOOLS CONV FC      (nodes of the table: 1 0 is plain training)
+  solver_reference_test.py HPNODE HPROUTE CONVERT_MNIST_DATA CONV FC      (nodes of the table: 1 0 is plain training)
 """
 import os
 import subprocess
@@ -117,9 +117,9 @@ def train_hpnode(tools, folder, name, solver, nodes):
     """The same of what hpnode writes at the end."""
     table = f"{folder}/{name}_table.prototxt"
     conv, fc = nodes
-    run(f"{tools}/hproute", f"--solver={solver}", f"--conv={conv}", f"--fc={fc}", "--hosts=127.0.0.1",
-        f"--out={table}")
-    run(f"{tools}/hpnode", "--all", f"--routing={table}", f"--weights={folder}/start.caffemodel", "--cache_dir=none")
+    hpnode, hproute, _ = tools
+    run(hproute, f"--solver={solver}", f"--conv={conv}", f"--fc={fc}", "--hosts=127.0.0.1", f"--out={table}")
+    run(hpnode, "--all", f"--routing={table}", f"--weights={folder}/start.caffemodel", "--cache_dir=none")
     model = read_caffemodel(f"{folder}/{name}_iter_{ITERATIONS}.caffemodel")
     values = {f"{layer}.{index}": blob for layer, blobs in model.items() for index, blob in enumerate(blobs)}
     iteration, _, history = read_solverstate(f"{folder}/{name}_iter_{ITERATIONS}.solverstate")
@@ -140,12 +140,12 @@ def difference(found, expected):
 
 
 def main():
-    tools, nodes = sys.argv[1], (int(sys.argv[2]), int(sys.argv[3]))
+    tools, nodes = sys.argv[1:4], (int(sys.argv[4]), int(sys.argv[5]))
     random = np.random.default_rng(23)
     failed = []
     with tempfile.TemporaryDirectory() as folder:
         write_records(folder, random)
-        run(f"{tools}/convert_mnist_data", "--backend=leveldb", f"{folder}/images", f"{folder}/labels", f"{folder}/db")
+        run(tools[2], "--backend=leveldb", f"{folder}/images", f"{folder}/labels", f"{folder}/db")
         start = {layer: [random.normal(0, 1 / np.sqrt(np.prod(shape[1:])) if len(shape) > 1 else 0.1, shape)
                          for shape in shapes] for layer, shapes in SHAPES.items()}
         write_caffemodel(f"{folder}/start.caffemodel", start)
