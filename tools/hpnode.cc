@@ -2,10 +2,7 @@
 #include "node/launch.h"
 #include "node/node.h"
 #include "node/progress.h"
-#include "scheduler/own_node.h"
 #include "scheduler/routing_table.h"
-#include "transport/tcp/tcp_listener.h"
-#include "transport/tcp/tcp_transport.h"
 
 #include "glog/logging.h"
 #include <gflags/gflags.h>
@@ -57,15 +54,9 @@ NodeOptions OptionsFor(const RoutingTable& table, Rank rank) {
 }
 
 Status RunOne(const RoutingTable& table, bool* said) {
-  HP_ASSIGN_OR_RETURN(const std::vector<Rank> candidates, FindOwnNodes(table, FLAGS_role, FLAGS_node));
-  std::unique_ptr<TcpListener> listener;
-  auto listen = [&listener](const NodeInfo& node) -> Status {
-    HP_ASSIGN_OR_RETURN(listener, TcpListener::Bind(node.host, node.port));
-    return OkStatus();
-  };
-  HP_ASSIGN_OR_RETURN(const Rank rank, TakeOwnNode(table, candidates, "hpnode", listen));
-  NodeOptions options = OptionsFor(table, rank);
-  options.transport = MakeTcpTransport(TcpOptionsFor(table, rank), std::move(listener));
+  HP_ASSIGN_OR_RETURN(OwnNode own, TakeOwnNodeOverTcp(table, FLAGS_role, FLAGS_node));
+  NodeOptions options = OptionsFor(table, own.rank);
+  options.transport = std::move(own.transport);
   Node node(std::move(options));
   HandleSignals(&node);
   const ProgressBar bar(&node);

@@ -3,8 +3,8 @@
 #include "scheduler/hosts.h"
 #include "scheduler/table_check.h"
 #include "scheduler/table_maker.h"
-
 #include "tools/tool_main.h"
+
 #include <fcntl.h>
 #include <gflags/gflags.h>
 #include <unistd.h>

@@ -1,5 +1,8 @@
 #include "node/launch.h"
 
+#include "scheduler/own_node.h"
+#include "transport/tcp/tcp_listener.h"
+
 #include <signal.h>
 
 #include <atomic>
@@ -29,6 +32,19 @@ TcpOptions TcpOptionsFor(const RoutingTable& table, Rank rank) {
   options.bind_host = table.node(rank).host;
   options.connect_deadline_ms = table.config().transport().connect_timeout_s() * 1000;
   return options;
+}
+
+StatusOr<OwnNode> TakeOwnNodeOverTcp(const RoutingTable& table, const std::string& role, const std::string& node_name) {
+  HP_ASSIGN_OR_RETURN(const std::vector<Rank> candidates, FindOwnNodes(table, role, node_name));
+  std::unique_ptr<TcpListener> listener;
+  auto listen = [&listener](const NodeInfo& node) -> Status {
+    HP_ASSIGN_OR_RETURN(listener, TcpListener::Bind(node.host, node.port));
+    return OkStatus();
+  };
+  OwnNode own;
+  HP_ASSIGN_OR_RETURN(own.rank, TakeOwnNode(table, candidates, "hpnode", listen));
+  own.transport = MakeTcpTransport(TcpOptionsFor(table, own.rank), std::move(listener));
+  return own;
 }
 
 Status RunAllNodes(const RoutingTable& table, const std::function<NodeOptions(Rank)>& options_for,
