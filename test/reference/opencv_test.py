@@ -24,8 +24,8 @@ TOLERANCE = 1e-4
 RECORDS, HEIGHT, WIDTH, CLASSES = 40, 19, 15, 5
 SCALE, MEAN = 0.0078125, 120
 DATA = """
-layer {{ name: "data" type: "Data" top: "data" top: "label" data_param {{ source: "{folder}/db" batch_size: {records} }}
-  transform_param {{ scale: {scale} mean_value: {mean} }} }}
+layer {{ name: "data" type: "Data" top: "data" top: "label"
+# One layer an entry. Sizes are odd where a layer rounds: 19 x 15, 10 x 8, then 5 x 4 and 6 x 5 by rounding up.
 """
 INPUT = """
 name: "opencv"
@@ -44,7 +44,8 @@ layer { name: "sigmoid2" type: "Sigmoid" bottom: "conv2" top: "sigmoid2" }
 layer { name: "norm2" type: "LRN" bottom: "tanh2" top: "norm2"
   lrn_param { norm_region: WITHIN_CHANNEL local_size: 3 alpha: 0.7 beta: 0.75 } }
 layer { name: "max3" type: "Pooling" bottom: "norm2" top: "max3" pooling_param { pool: MAX kernel_size: 3 stride: 2 } }
-layer { name: "ave3" type: "Pooling" bottom: "sigmoid2" top: "ave3" pooling_param { pool: AVE kernel_size: 3 stride: 2 } }
+layer { name: "ave3" type: "Pooling" bottom: "sigmoid2" top: "ave3"
+  pooling_param { pool: AVE kernel_size: 3 stride: 2 } }
 layer { name: "concat3" type: "Concat" bottom: "max3" bottom: "ave3" top: "concat3" }
 layer { name: "max4" type: "Pooling" bottom: "norm2" top: "max4"
   pooling_param { pool: MAX kernel_h: 3 kernel_w: 2 stride: 2 pad: 1 } }
@@ -56,7 +57,8 @@ layer { name: "prod4" type: "Eltwise" bottom: "sum4" bottom: "ave4" top: "prod4"
 layer { name: "best4" type: "Eltwise" bottom: "prod4" bottom: "max4" top: "best4" eltwise_param { operation: MAX } }
 layer { name: "conv5" type: "Convolution" bottom: "concat3" top: "conv5" convolution_param { num_output: 10 kernel_h: 1
   kernel_w: 3 pad_h: 0 pad_w: 1 weight_filler { type: "xavier" } } }
-layer { name: "global5" type: "Pooling" bottom: "conv5" top: "global5" pooling_param { pool: AVE global_pooling: true } }
+layer { name: "global5" type: "Pooling" bottom: "conv5" top: "global5"
+  pooling_param { pool: AVE global_pooling: true } }
 layer { name: "flat5" type: "Flatten" bottom: "global5" top: "flat5" }
 layer { name: "flat4" type: "Flatten" bottom: "best4" top: "flat4" }
 layer { name: "concat6" type: "Concat" bottom: "flat5" bottom: "flat4" top: "concat6" }
@@ -154,8 +156,8 @@ def main():
         prob = opencv.forward("prob")
         loss = -np.log(prob[np.arange(RECORDS), labels]).mean()
         accuracy = (prob.argmax(1) == labels).mean()
-        print(f"hpnode's test: loss {tested['loss']}, accuracy {tested['accuracy']}; from OpenCV's outputs: {loss:.6g}, "
-              f"{accuracy:.6g}")
+        print(f"hpnode's test: loss {tested['loss']}, accuracy {tested['accuracy']}; from OpenCV's outputs: "
+              f"{loss:.6g}, {accuracy:.6g}")
         assert abs(loss - tested["loss"]) < TOLERANCE and abs(accuracy - tested["accuracy"]) < 1e-6
         assert loss < 0.8 * np.log(CLASSES), "nothing was learnt"
     return 1 if differing else 0
