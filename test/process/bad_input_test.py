@@ -1,0 +1,217 @@
+"""Bad input of every kind: one clear error that names what is wrong, the exit status of input faults, no crash."""
+
+import os
+import re
+import shutil
+
+import cluster
+
+NODE_TIMEOUT_S = 30
+
+
+class FilesTest(cluster.JobTest):
+    """Faults that one node finds before it talks to anybody."""
+
+    def refused(self, *patterns, status=2, table="table.prototxt"):
+        """Runs a whole table in one process that must refuse, with one error line and no training."""
+        process = self.start("--all", table=table)
+        self.expect_exit(process, status, *patterns, seconds=NODE_TIMEOUT_S)
+        self.assertNotIn("Optimization Done", process.text())
+        self.assertEqual(len(process.errors()), 1, "one clear error")
+
+    def plain(self, **job):
+        self.make_job(iterations=20, **job)
+        self.make_table(conv=1, fc=0, micro_batches=1)
+
+    def test_missing_table(self):
+        self.refused(r"absent\.prototxt: no such file", table="absent.prototxt")
+
+    def test_missing_solver(self):
+        self.plain()
+        os.remove(self.path("solver.prototxt"))
+        self.refused(r"solver\.prototxt: no such file")
+
+    def test_missing_net(self):
+        self.plain()
+        os.remove(self.path("net.prototxt"))
+        self.refused(r"there is no file .*net\.prototxt")
+
+    def test_missing_database(self):
+        self.plain()
+        shutil.rmtree(self.path("db"))
+        self.refused(r'database "%s" does not exist' % self.path("db"))
+
+    def test_misspelt_field_of_the_net(self):
+        self.plain(net=cluster.NET.replace("num_output: 4 kernel_size", "num_ouput: 4 kernel_size"))
+        self.refused(r'net\.prototxt:7:29: unknown field "num_ouput" \(did you mean "num_output"\?\)')
+
+    def test_misspelt_field_of_the_solver(self):
+        self.plain(solver="display: 5\nbase_lr: 0.01\nwieght_decay: 1\n")
+        self.refused(r'solver\.prototxt:\d+:1: unknown field "wieght_decay" \(did you mean "weight_decay"\?\)')
+
+    def test_misspelt_field_of_the_table(self):
+        self.plain()
+        text = self.read("table.prototxt").decode()
+        self.write("table.prototxt", text.replace("micro_batches", "micro_batchs"))
+        self.refused(r'table\.prototxt:2:1: unknown field "micro_batchs" \(did you mean "micro_batches"\?\)')
+
+    def test_unknown_layer(self):
+        self.plain(net=cluster.NET.replace('"Pooling"', '"Polling"'))
+        self.refused(r'layer "pool1": unknown type "Polling"; did you mean Pooling')
+
+    def test_wrong_shapes(self):
+        # The kernel is larger than the 12x12 images.
+        self.plain(net=cluster.NET.replace("kernel_size: 3", "kernel_size: 30"))
+        self.refused(r'layer "conv1": a kernel of 30 x 30 does not fit into bottom shape \[1 1 12 12\]')
+
+    def test_labels_beyond_the_classes(self):
+        net = cluster.NET.replace("inner_product_param { num_output: 4", "inner_product_param { num_output: 2")
+        self.plain(net=net)
+        self.refused(r'layer "loss", batch 0, .*label [23] of row \d+ is not in 0\.\.1')
+
+    def truncate(self, suffix, keep):
+        names = sorted(name for name in os.listdir(self.path("db")) if name.endswith(suffix))
+        path = os.path.join(self.path("db"), names[-1])
+        os.truncate(path, int(os.path.getsize(path) * keep))
+        return path
+
+    def test_truncated_table_of_the_database(self):
+        cluster.write_database(self.path("db"), records=6000)  # more than LevelDB's write buffer, so there are tables
+        self.plain()
+        self.truncate((".ldb", ".sst"), 0.5)
+        self.refused(self.path("db") + r"/\d+\.ldb has \d+ bytes, its MANIFEST says \d+: truncated")
+
+    def test_truncated_manifest_of_the_database(self):
+        self.plain()
+        path = self.truncate("CURRENT", 0)
+        self.refused("database " + self.path("db") + r" is truncated or corrupt: .*CURRENT")
+        self.assertEqual(os.path.getsize(path), 0, "the database was changed")
+
+    def test_two_nodes_on_one_port(self):
+        self.make_job()
+        self.make_table(conv=2, fc=0, ports=[23456, 23456])
+        self.refused(r'node "conv0" and node "conv1" are both on 127\.0\.0\.1:23456')
+
+    def test_shard_without_a_node(self):
+        self.make_job()
+        self.make_table(conv=1, fc=2)
+        text = self.read("table.prototxt").decode()
+        self.write("table.prototxt", text.replace('stage: 1 index: 1', 'stage: 1 index: 2'))
+        self.refused(r'stage "fc": shard 1 has no node')
+
+    def test_stage_that_cuts_an_in_place_pair(self):
+        self.make_job()
+        self.make_table(conv=1, fc=1, before="ip1", cut="relu2")
+        self.refused(r'cuts an in-place pair: layer "relu2" overwrites "ip1" of layer "ip1"')
+
+    def test_more_micro_batches_than_samples(self):
+        self.make_job()
+        self.make_table(conv=2, fc=1, micro_batches=7)
+        self.refused(r"2 replica\(s\) x 7 micro-batches are more than the 12 samples")
+
+    def test_missing_snapshot(self):
+        self.plain()
+        process = self.start("--all", "--resume=" + self.path("absent.solverstate"))
+        self.expect_exit(process, 2, r"absent\.solverstate: no such file")
+
+    def test_truncated_snapshot(self):
+        self.plain(snapshot=10)
+        self.expect_exit(self.start("--all"), 0)
+        for kind in ("caffemodel", "solverstate"):
+            path = self.path("out_iter_20." + kind)
+            os.truncate(path, os.path.getsize(path) - 5)
+            process = self.start("--all", "--resume=" + self.path("out_iter_20.solverstate"))
+            self.expect_exit(process, 2, r"out_iter_20\." + kind)
+
+    def test_snapshot_of_another_net(self):
+        self.plain(snapshot=10)
+        self.expect_exit(self.start("--all"), 0)
+        self.make_job(iterations=20, hidden=17)
+        process = self.start("--all", "--resume=" + self.path("out_iter_10.solverstate"))
+        self.expect_exit(process, 2, r"out_iter_10\.solverstate was written by another net")
+
+    def test_table_lists_all_faults(self):
+        self.make_job()
+        self.make_table(conv=2, fc=1, micro_batches=7, before="ip1", cut="relu2")
+        status, text = cluster.run_tool("hproute", "--check", self.path("table.prototxt"))
+        self.assertEqual(status, 2, text)
+        self.assertIn("7 micro-batches", text)
+        self.assertIn("in-place pair", text)
+
+
+class NodesTest(cluster.JobTest):
+    """Faults that show between nodes: every one of them says so and ends."""
+
+    def test_numbers_that_are_not_finite(self):
+        self.make_job(solver="base_lr: 1e30\ndisplay: 5\n")
+        nodes = self.start_all(self.make_table(conv=2, fc=2))
+        self.expect_all(nodes.values(), 3, r'iteration \d+: layer "\w+" gave a number that is not finite')
+        lines = {line.split("] ")[1] for node in nodes.values() for line in node.text().splitlines()
+                 if "not finite" in line}
+        self.assertEqual(len(lines), 1, "all nodes say the same: %s" % lines)
+
+    def test_numbers_that_are_not_finite_in_one_process(self):
+        self.make_job(solver="base_lr: 1e30\ndisplay: 5\n")
+        self.make_table(conv=1, fc=0, micro_batches=1)
+        self.expect_exit(self.start("--all"), 3, r'iteration \d+: layer "\w+" gave a number that is not finite')
+
+    def elsewhere(self, net):
+        """The same job with another net, as files of another host. Returns its table's name."""
+        os.mkdir(self.path("elsewhere"))
+        self.write("elsewhere/net.prototxt", net)
+        for name in ("solver.prototxt", "table.prototxt"):
+            shutil.copy(self.path(name), self.path("elsewhere"))
+        return "elsewhere/table.prototxt"
+
+    def start_differing(self, names, differing, table="table.prototxt", flags=()):
+        return {name: self.start(*flags, name=name, table=table) if name == differing else self.start(name=name)
+                for name in names}
+
+    def expect_difference(self, nodes, pattern, apart):
+        """Those that met the other one say what differs; a node that met nobody waits for them in vain."""
+        for node in nodes.values():
+            self.assertIn(node.wait(NODE_TIMEOUT_S), (2, 4), node.name)
+            self.assertEqual(len(node.errors()), 1, "one clear error: %s" % node.errors())
+        self.expect_exit(nodes[apart], 2, pattern)
+        others = [node for node in nodes.values() if node.name != apart]
+        self.assertTrue(any(node.popen.returncode == 2 and re.search(pattern, node.text()) for node in others))
+
+    def test_other_data_set_on_one_host(self):
+        self.make_job()
+        names = self.make_table(conv=2, fc=1, extra="transport { connect_timeout_s: 3 }")
+        cluster.write_database(self.path("db2"), seed=2)
+        table = self.elsewhere(self.read("net.prototxt").decode().replace(self.path("db"), self.path("db2")))
+        nodes = self.start_differing(names, "conv1", table)
+        self.expect_difference(nodes, r'node "conv1" reads another data set|node "conv0" reads another', "conv1")
+
+    def test_other_net_on_one_host(self):
+        self.make_job()
+        names = self.make_table(conv=1, fc=2, extra="transport { connect_timeout_s: 3 }")
+        table = self.elsewhere(self.read("net.prototxt").decode().replace("kernel_size: 3", "kernel_size: 5"))
+        nodes = self.start_differing(names, "fc1", table)
+        self.expect_difference(nodes, r"runs another net", "fc1")
+
+    def test_resume_on_one_node_only(self):
+        self.make_job(iterations=20, snapshot=10)
+        names = self.make_table(conv=2, fc=1, extra="transport { connect_timeout_s: 3 }")
+        self.run_job(names)
+        nodes = self.start_differing(names, "conv1", flags=["--resume=" + self.path("out_iter_10.solverstate")])
+        self.expect_difference(nodes, r"--resume on one node only", "conv1")
+
+    def test_database_replaced_under_way(self):
+        self.make_job()
+        nodes = self.start_all(self.make_table(conv=2, fc=1))
+        self.await_training(nodes.values())
+        cluster.write_database(self.path("db2"), seed=2)
+        os.rename(self.path("db"), self.path("old"))
+        os.rename(self.path("db2"), self.path("db"))
+        said = r"database %s was (removed or )?replaced while it was being read" % self.path("db")
+        for node in nodes.values():
+            self.assertIn(node.wait(NODE_TIMEOUT_S), (2, 4), node.name)
+            self.assertRegex(node.text(), said, node.name)
+        self.assertIn(2, [nodes["conv0"].popen.returncode, nodes["conv1"].popen.returncode])
+        self.expect_exit(nodes["fc0"], 4, r'lost node "conv[01]": ' + said)
+
+
+if __name__ == "__main__":
+    cluster.main()

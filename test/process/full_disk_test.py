@@ -1,0 +1,77 @@
+"""A disk that is full at snapshot time: training goes on, says so, and tries again."""
+
+import os
+import subprocess
+
+import cluster
+
+
+class FullDiskTest(cluster.JobTest):
+
+    def setUp(self):
+        super().setUp()
+        if os.geteuid() != 0:
+            self.skipTest("SKIPPED: only root may mount the small disk")
+        self.disk = self.path("disk")
+        os.mkdir(self.disk)
+        made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "hpnode-test", self.disk],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+        if made.returncode != 0:
+            self.skipTest("SKIPPED: no small disk can be mounted: " + made.stdout.decode())
+        self.addCleanup(subprocess.run, ["umount", self.disk], check=True)
+
+    def fill(self):
+        with open(self.path("disk/filler"), "wb", buffering=0) as filler:
+            try:
+                while True:
+                    filler.write(b"x" * 4096)
+            except OSError:
+                pass
+
+    def start_job(self, iterations):
+        self.make_job(iterations=iterations, snapshot=20)
+        solver = self.read("solver.prototxt").decode().replace(self.path("out"), self.path("disk/out"))
+        self.write("solver.prototxt", solver)
+        return self.start_all(self.make_table(conv=2, fc=2))
+
+    FAILED = r"snapshot of iteration (\d+) failed, training goes on: .*(No space left|no space)"
+
+    def test_space_that_comes_back(self):
+        self.fill()
+        nodes = self.start_job(iterations=1000000)
+        self.await_text(nodes["conv0"], self.FAILED)
+        self.await_training(nodes.values())
+        self.assertEqual([name for name in os.listdir(self.disk) if name != "filler"], [], "something is left behind")
+        os.remove(self.path("disk/filler"))
+        self.await_text(nodes["conv0"], r"Snapshotting solver state to binary proto file")
+        for node in nodes.values():
+            self.assertIsNone(node.popen.poll(), node.name)
+
+    def test_full_to_the_end(self):
+        self.fill()
+        nodes = self.start_job(iterations=60)
+        # The parameters are lost for good: that is a fault, and the node that writes says so.
+        self.expect_exit(nodes["conv0"], 1, self.FAILED, r"the last snapshot was not written: .*(?i:no space)")
+        for name in ("conv1", "fc0", "fc1"):
+            self.expect_exit(nodes[name], 0, "Optimization Done")
+
+    def test_full_after_a_good_snapshot(self):
+        nodes = self.start_job(iterations=1000000)
+        state = r"Snapshotting solver state to binary proto file (\S*_iter_\d+\.solverstate)"
+        self.await_text(nodes["conv0"], state)
+        self.fill()
+        self.await_text(nodes["conv0"], self.FAILED)
+        last = cluster.re.findall(state, nodes["conv0"].text())[-1]
+        for node in nodes.values():
+            node.send(cluster.signal.SIGKILL)
+            node.wait()
+        os.remove(self.path("disk/filler"))
+        iteration = int(cluster.re.search(r"_iter_(\d+)", last).group(1))
+        self.write("solver.prototxt", self.read("solver.prototxt").decode()
+                   .replace("max_iter: 1000000", "max_iter: %d" % (iteration + 5)).replace("snapshot: 20", ""))
+        resumed = [self.start("--resume=" + last, name=name) for name in nodes]
+        self.expect_all(resumed, 0, "resuming at iteration %d" % iteration, "Optimization Done")
+
+
+if __name__ == "__main__":
+    cluster.main()

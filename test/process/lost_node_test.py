@@ -1,0 +1,112 @@
+"""A node that dies, or stops without a word, in the middle of training: all others name it, soon, and exit with 4."""
+
+import re
+import signal
+import time
+
+import cluster
+
+
+class LostNodeTest(cluster.JobTest):
+
+    def lose(self, names, victim, number, iterations=10):
+        """Takes `victim` away in the middle of training and holds the others to what they promise."""
+        nodes = self.start_all(names)
+        self.await_training(nodes.values(), iterations)
+        sent = nodes[victim].send(number)
+        self.expect_named([p for p in nodes.values() if p.name != victim], victim, sent)
+        if number == signal.SIGSTOP:
+            # When it runs again it learns that the others gave it up, and goes too.
+            self.assertIsNone(nodes[victim].popen.poll())
+            nodes[victim].send(signal.SIGCONT)
+            self.expect_exit(nodes[victim], 4, r"lost node|is lost", seconds=cluster.PATIENCE_S)
+
+    def expect_named(self, survivors, victim, sent):
+        deadline = sent + cluster.LOSS_LIMIT_S
+        for process in survivors:
+            # The log says when; the rest of the patience is for a machine that runs no Python meanwhile.
+            process.wait(max(0.0, deadline - time.time()) + 2)
+        for process in survivors:
+            self.expect_exit(process, 4, r'lost node "%s"' % re.escape(victim), seconds=0)
+            took = process.logged_at(r'lost node "') - sent
+            self.assertLess(took, cluster.LOSS_LIMIT_S, "%s named the loss late" % process.name)
+            print("    %s: %s named after %.2f s" % (process.name, victim, took))
+            lines = [line for line in process.text().splitlines() if 'lost node "' in line]
+            self.assertEqual(len(lines), 1, "one clear line: %s" % lines)
+
+    def hybrid(self):
+        self.make_job()
+        return self.make_table(conv=2, fc=2)
+
+    def test_conv_node_killed(self):
+        self.lose(self.hybrid(), "conv1", signal.SIGKILL)
+
+    def test_first_node_killed(self):
+        self.lose(self.hybrid(), "conv0", signal.SIGKILL)
+
+    def test_fc_lead_killed(self):
+        self.lose(self.hybrid(), "fc0", signal.SIGKILL)
+
+    def test_fc_shard_killed(self):
+        self.lose(self.hybrid(), "fc1", signal.SIGKILL)
+
+    def test_conv_node_stopped(self):
+        self.lose(self.hybrid(), "conv1", signal.SIGSTOP)
+
+    def test_first_node_stopped(self):
+        self.lose(self.hybrid(), "conv0", signal.SIGSTOP)
+
+    def test_fc_lead_stopped(self):
+        self.lose(self.hybrid(), "fc0", signal.SIGSTOP)
+
+    def test_fc_shard_stopped(self):
+        self.lose(self.hybrid(), "fc1", signal.SIGSTOP)
+
+    def replicas(self):
+        # Nearly all the time goes into the allreduce of a product with a million parameters.
+        self.make_job(hidden=10000, solver="display: 1\nbase_lr: 0.0001\n")
+        return self.make_table(conv=3, fc=0, micro_batches=1)
+
+    def test_replica_killed_in_allreduce(self):
+        self.lose(self.replicas(), "conv1", signal.SIGKILL, iterations=3)
+
+    def test_replica_stopped_in_allreduce(self):
+        self.lose(self.replicas(), "conv2", signal.SIGSTOP, iterations=3)
+
+    def test_first_replica_killed_in_allreduce(self):
+        self.lose(self.replicas(), "conv0", signal.SIGKILL, iterations=3)
+
+    def test_two_nodes_killed_together(self):
+        names = self.hybrid()
+        nodes = self.start_all(names)
+        self.await_training(nodes.values())
+        sent = [nodes[name].send(signal.SIGKILL) for name in ("conv1", "fc1")][0]
+        for name in ("conv0", "fc0"):
+            self.expect_exit(nodes[name], 4, r'lost node "(conv1|fc1)"', seconds=5)
+            self.assertLess(nodes[name].logged_at('lost node "') - sent, cluster.LOSS_LIMIT_S)
+
+
+class NeverThereTest(cluster.JobTest):
+
+    def test_node_that_never_appears(self):
+        self.make_job()
+        names = self.make_table(conv=2, fc=2, extra="transport { connect_timeout_s: 3 }")
+        nodes = [self.start(name=name) for name in names if name != "fc1"]
+        self.expect_all(nodes, 4, r"fc1", seconds=30)
+        for node in nodes:
+            print("    %s: %s" % (node.name, [line for line in node.text().splitlines() if "fc1" in line]))
+
+
+class OrderlyEndTest(cluster.JobTest):
+
+    def test_interrupt_of_one_node_ends_all_with_a_snapshot(self):
+        self.make_job(snapshot=1000000)
+        nodes = self.start_all(self.make_table(conv=2, fc=2))
+        self.await_training(nodes.values())
+        nodes["fc1"].send(signal.SIGINT)
+        self.expect_all(nodes.values(), 0, "Optimization Done")
+        self.assertRegex(nodes["conv0"].text(), r"Snapshotting solver state to binary proto file \S*solverstate")
+
+
+if __name__ == "__main__":
+    cluster.main()

@@ -1,0 +1,85 @@
+"""What strangers send to a node's port costs them their connection, and the job nothing."""
+
+import os
+import random
+import socket
+import struct
+
+import cluster
+
+
+class StrangersTest(cluster.JobTest):
+
+    def strangers(self, port):
+        """Connects in every rude way. Returns the sockets that stay open."""
+        draw = random.Random(3)
+        kept = []
+        rubbish = bytes(draw.randrange(256) for _ in range(5000))
+        messages = [rubbish, b"", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"\xff" * 4096, b"\x00" * 4096,
+                    struct.pack("<IIQ", 0x7fffffff, 0x7fffffff, 2 ** 63), b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+                    self.hello[:6] + b"\xff" * 64]  # a node's first words, and then lengths that nobody can mean
+        for message in messages:
+            for keep in (False, True):
+                stranger = socket.create_connection(("127.0.0.1", port), timeout=5)
+                try:
+                    stranger.sendall(message)
+                except OSError:
+                    pass  # it was dropped already
+                if keep:
+                    kept.append(stranger)
+                else:
+                    stranger.close()
+        return kept
+
+    def record_hello(self):
+        """What a node says first to one of a lower rank, which it dials."""
+        self.make_table(conv=2, fc=0, name="recorded.prototxt", micro_batches=1)
+        with socket.socket() as listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(("127.0.0.1", self.ports["conv0"]))
+            listener.listen()
+            listener.settimeout(cluster.PATIENCE_S)
+            node = self.start(name="conv1", table="recorded.prototxt")
+            peer, _ = listener.accept()
+            with peer:
+                peer.settimeout(cluster.PATIENCE_S)
+                hello = peer.recv(4096)
+            node.popen.kill()
+        self.assertGreater(len(hello), 16)
+        return hello
+
+    def test_strangers_and_a_second_job(self):
+        self.make_job(iterations=1200, snapshot=1200)
+        names = self.make_table(conv=2, fc=2)
+        self.run_job(names)
+        undisturbed = self.read("out_iter_1200.caffemodel")
+        os.remove(self.path("out_iter_1200.caffemodel"))
+
+        self.hello = self.record_hello()
+        names = self.make_table(conv=2, fc=2)
+        nodes = self.start_all(names)
+        self.await_training(nodes.values(), 5)
+        kept = [stranger for name in names for stranger in self.strangers(self.ports[name])]
+        second = self.second_job(names)
+        self.expect_exit(second, 2, r"refused us: .*has another routing table", seconds=cluster.PATIENCE_S)
+        for node in nodes.values():
+            self.assertNotIn("Optimization Done", node.text(), "the strangers came too late to disturb")
+        self.expect_all(nodes.values(), 0, "Optimization Done")
+        for stranger in kept:
+            stranger.close()
+        self.assertEqual(self.read("out_iter_1200.caffemodel"), undisturbed)
+        for node in nodes.values():
+            self.assertEqual(node.errors(), [])
+            self.assertRegex(node.text(), r"(?m)^W.*(dropped|refused) a connection", node.name)
+
+    def second_job(self, names):
+        """The last node of another table, whose other nodes have the addresses of ours: it dials them."""
+        ours = dict(self.ports)
+        others = self.make_table(conv=2, fc=2, name="second.prototxt", cut="ip2", before="drop",
+                                 ports=[ours[name] for name in names[:3]] + cluster.free_ports(1))
+        self.ports = ours
+        return self.start(name=others[-1], table="second.prototxt", log="second")
+
+
+if __name__ == "__main__":
+    cluster.main()
