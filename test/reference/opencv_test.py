@@ -25,13 +25,15 @@ RECORDS, HEIGHT, WIDTH, CLASSES = 40, 19, 15, 5
 SCALE, MEAN = 0.0078125, 120
 DATA = """
 layer {{ name: "data" type: "Data" top: "data" top: "label"
-# One layer an entry. Sizes are odd where a layer rounds: 19 x 15, 10 x 8, then 5 x 4 and 6 x 5 by rounding up.
+  data_param {{ source: "{folder}/db" batch_size: {records} }}
+  transform_param {{ scale: {scale} mean_value: {mean} }} }}
 """
 INPUT = """
 name: "opencv"
 layer {{ name: "data" type: "Input" top: "data" input_param {{ shape {{ dim: {rows} dim: 1 dim: {h} dim: {w} }} }} }}
 """
 # One layer an entry. Sizes are odd where a layer rounds: 19 x 15, 10 x 8, then 5 x 4 and 6 x 5 by rounding up.
+# What OpenCV's importer does not know (README.md) is left out.
 BODY = """
 layer { name: "conv1" type: "Convolution" bottom: "data" top: "conv1" convolution_param { num_output: 16 kernel_size: 3
   stride: 2 pad: 1 weight_filler { type: "xavier" } bias_filler { type: "constant" value: 0.1 } } }
