@@ -75,10 +75,12 @@ check_data() {
   done
 }
 
-# The solver as it stands, or with its iterations scaled to N.
+# The solver as it stands, or with its iterations scaled to N; steps that fall together become one.
 write_solver() {
   awk -v n="$iterations" -v all="$(solver_value "$here/cifar10_${net}_solver.prototxt" max_iter)" '
     n && $1 ~ /^(stepvalue|max_iter):$/ { $2 = int($2 * n / all) }
+    $1 == "stepvalue:" && $2 <= last { next }
+    $1 == "stepvalue:" { last = $2 }
     { print }' "$here/cifar10_${net}_solver.prototxt" >"$solver"
 }
 

@@ -1,18 +1,18 @@
 #include "hp/status.h"
 
-#include <cstdarg>
-
 #include "base/format.h"
+
+#include <cstdarg>
 
 namespace hp {
 
-#define HP_DEFINE_STATUS(function, code)                       \
-  Status function(const char* format, ...) {                   \
-    va_list args;                                              \
-    va_start(args, format);                                    \
-    Status status(StatusCode::code, FormatV(format, args));    \
-    va_end(args);                                              \
-    return status;                                             \
+#define HP_DEFINE_STATUS(function, code)                    \
+  Status function(const char* format, ...) {                \
+    va_list args;                                           \
+    va_start(args, format);                                 \
+    Status status(StatusCode::code, FormatV(format, args)); \
+    va_end(args);                                           \
+    return status;                                          \
   }
 
 HP_DEFINE_STATUS(InternalError, kInternal)
@@ -48,17 +48,28 @@ int ExitStatus(const Status& status) {
 
 const char* StatusCodeName(StatusCode code) {
   switch (code) {
-    case StatusCode::kOk: return "ok";
-    case StatusCode::kInternal: return "internal";
-    case StatusCode::kInvalidArgument: return "invalid argument";
-    case StatusCode::kNotFound: return "not found";
-    case StatusCode::kFailedPrecondition: return "failed precondition";
-    case StatusCode::kDataLoss: return "data loss";
-    case StatusCode::kNumeric: return "numeric";
-    case StatusCode::kUnavailable: return "unavailable";
-    case StatusCode::kDeadlineExceeded: return "deadline exceeded";
-    case StatusCode::kResourceExhausted: return "resource exhausted";
-    case StatusCode::kCancelled: return "cancelled";
+    case StatusCode::kOk:
+      return "ok";
+    case StatusCode::kInternal:
+      return "internal";
+    case StatusCode::kInvalidArgument:
+      return "invalid argument";
+    case StatusCode::kNotFound:
+      return "not found";
+    case StatusCode::kFailedPrecondition:
+      return "failed precondition";
+    case StatusCode::kDataLoss:
+      return "data loss";
+    case StatusCode::kNumeric:
+      return "numeric";
+    case StatusCode::kUnavailable:
+      return "unavailable";
+    case StatusCode::kDeadlineExceeded:
+      return "deadline exceeded";
+    case StatusCode::kResourceExhausted:
+      return "resource exhausted";
+    case StatusCode::kCancelled:
+      return "cancelled";
   }
   return "unknown";
 }

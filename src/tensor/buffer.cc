@@ -1,10 +1,9 @@
 #include "tensor/buffer.h"
 
+#include "glog/logging.h"
 #include <sys/mman.h>
 
 #include <utility>
-
-#include "glog/logging.h"
 
 namespace hp {
 namespace {
