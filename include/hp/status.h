@@ -34,9 +34,7 @@ class [[nodiscard]] Status {
   const std::string& message() const { return message_; }
 
   /// The same fault with where it happened put in front: "WHERE: message".
-  Status Prepend(const std::string& where) const {
-    return ok() ? *this : Status(code_, where + ": " + message_);
-  }
+  Status Prepend(const std::string& where) const { return ok() ? *this : Status(code_, where + ": " + message_); }
 
  private:
   StatusCode code_ = StatusCode::kOk;
@@ -91,8 +89,8 @@ class [[nodiscard]] StatusOr {
 #define HP_CONCAT(a, b) HP_CONCAT_INNER(a, b)
 
 /// Returns from the enclosing function when `expression` is not ok.
-#define HP_RETURN_IF_ERROR(expression)               \
-  do {                                               \
+#define HP_RETURN_IF_ERROR(expression)                                               \
+  do {                                                                               \
     if (::hp::Status hp_status_ = (expression); !hp_status_.ok()) return hp_status_; \
   } while (0)
 

@@ -1,11 +1,11 @@
 #pragma once
 
+#include "base/mutex.h"
+
 #include <cstddef>
 #include <deque>
 #include <optional>
 #include <utility>
-
-#include "base/mutex.h"
 
 namespace hp {
 

@@ -1,9 +1,9 @@
 #pragma once
 
+#include "tensor/shape.h"
+
 #include <cstddef>
 #include <cstdint>
-
-#include "tensor/shape.h"
 
 namespace hp {
 
