@@ -39,7 +39,8 @@ while [[ $# -gt 0 ]]; do
   esac
 done
 [[ $net == quick || $net == full ]] || bad_option "--net $net: expected quick or full"
-[[ $iterations =~ ^([1-9][0-9]*)?$ ]] || bad_option "--iterations $iterations: expected a whole number above 0"
+[[ -z $iterations || ($iterations =~ ^[1-9][0-9]{0,8}$ && $iterations -gt 1) ]] ||
+  bad_option "--iterations $iterations: expected a whole number above 1"
 
 example=cifar10
 # shellcheck source=examples/common.sh
