@@ -129,4 +129,23 @@ JobSpec NoFcStage(int replicas) {
   return job;
 }
 
+JobShape UnevenShape(int replicas, int micro_batches, int64_t max_iter) {
+  JobShape shape;
+  shape.replicas = replicas;
+  shape.micro_batches = micro_batches;
+  shape.train_batch = int64_t{replicas} * micro_batches + 1;
+  shape.test_batch = std::max<int64_t>(1, int64_t{replicas} * micro_batches - 1);  // one id of a test does not exist
+  shape.iter_size = 2;
+  shape.test_iter = 2;
+  shape.test_interval = 2;
+  shape.max_iter = max_iter;
+  return shape;
+}
+
+std::string Lines(const std::vector<std::string>& lines) {
+  std::string text;
+  for (size_t i = 0; i < std::min<size_t>(lines.size(), 6); ++i) text += lines[i] + "\n";
+  return text;
+}
+
 }  // namespace hp::test

@@ -50,4 +50,10 @@ JobSpec TwoFcStages(int replicas, int first, int second, bool frozen, bool skip)
 /// Plain training, or data-parallel without FC nodes.
 JobSpec NoFcStage(int replicas);
 
+/// Two sub-batches and tests every other clock; the micro-batches differ in size, and one id of a test does not exist.
+JobShape UnevenShape(int replicas, int micro_batches, int64_t max_iter);
+
+/// The first few, for a message.
+std::string Lines(const std::vector<std::string>& lines);
+
 }  // namespace hp::test

@@ -2,7 +2,6 @@
 #include "scheduler/pipeline.h"
 
 #include "test/unit/scheduler/hand_driven.h"
-#include "test/unit/scheduler/threaded.h"
 
 #include <gtest/gtest.h>
 
@@ -10,25 +9,6 @@
 
 namespace hp::test {
 namespace {
-
-std::string Lines(const std::vector<std::string>& lines) {
-  std::string text;
-  for (size_t i = 0; i < std::min<size_t>(lines.size(), 6); ++i) text += lines[i] + "\n";
-  return text;
-}
-
-JobShape Shape(int replicas, int micro_batches, int64_t max_iter) {
-  JobShape shape;
-  shape.replicas = replicas;
-  shape.micro_batches = micro_batches;
-  shape.train_batch = int64_t{replicas} * micro_batches + 1;
-  shape.test_batch = std::max<int64_t>(1, int64_t{replicas} * micro_batches - 1);  // one id of a test does not exist
-  shape.iter_size = 2;
-  shape.test_iter = 2;
-  shape.test_interval = 2;
-  shape.max_iter = max_iter;
-  return shape;
-}
 
 std::vector<JobSpec> AllJobs() {
   std::vector<JobSpec> jobs;
@@ -40,7 +20,7 @@ std::vector<JobSpec> AllJobs() {
     jobs.push_back(TwoFcStages(2, 2, 3, frozen, false));
     jobs.push_back(TwoFcStages(3, 2, 2, frozen, true));
   }
-  for (JobSpec& job : jobs) job.shape = Shape(job.stages[0].parts, 2, 4);
+  for (JobSpec& job : jobs) job.shape = UnevenShape(job.stages[0].parts, 2, 4);
   return jobs;
 }
 
@@ -123,20 +103,6 @@ TEST(PipelineOrders, WorkGoesByKindThenIdThenLaterSegment) {
   };
   for (size_t i = 0; i < order.size(); ++i) {
     for (size_t j = 0; j < order.size(); ++j) EXPECT_EQ(GoesBefore(order[i], order[j]), i < j) << i << " " << j;
-  }
-}
-
-// The same with a thread for each executor and each transport.
-TEST(PipelineThreads, JobsEndOverTheInprocTransport) {
-  std::vector<JobSpec> jobs = {OneFcStage(2, 2, false), OneFcStage(3, 1, true), TwoFcStages(2, 1, 2, false, true)};
-  for (JobSpec& job : jobs) {
-    job.shape = Shape(job.stages[0].parts, 3, 5);
-    for (int pool : {1, 20}) {
-      job.pool_size = pool;
-      job.wait_for_verdict = pool == 1;
-      const std::vector<std::string> faults = RunThreaded(job, 5);
-      ASSERT_TRUE(faults.empty()) << job.name << ", pool " << pool << "\n" << Lines(faults);
-    }
   }
 }
 
