@@ -134,6 +134,7 @@ ClusterResult TrainCluster(const ClusterSpec& spec, const std::string& solver_pa
     options.on_loss = [&](int64_t clock, double loss) {
       MutexLock lock(&mutex);
       result.losses[clock] = loss;
+      if (spec.on_loss) spec.on_loss(clock);
     };
     options.on_done = [&](const ParamStore& store) {
       MutexLock lock(&mutex);
