@@ -26,6 +26,7 @@ namespace {
 constexpr int kLeaveTimeoutMs = 600'000;  // the first node may still write a large snapshot
 constexpr auto kStallReport = std::chrono::seconds(15);
 constexpr int kStopTimeoutMs = 2'000;
+constexpr int64_t kRefusalGraceNs = kNsPerSecond / 2;
 
 const caffe::LayerParameter* DataLayerOf(const caffe::NetParameter& net, caffe::Phase phase) {
   for (int i : LayersOf(net, phase)) {
@@ -58,7 +59,7 @@ Node::~Node() {
   if (exchange_) exchange_->Abort(Cancelled("the node ends"));
   if (rendezvous_) rendezvous_->Abort(Cancelled("the node ends"));
   executor_.Join();
-  watch_.reset();
+  if (watch_) watch_->Stop();  // the transport still reports to it
   if (train_input_) train_input_->Stop();
   if (test_input_) test_input_->Stop();
   snapshotter_.reset();
@@ -156,14 +157,25 @@ Status Node::Connect() {
   facts.cores = AvailableCores();
   facts.host_id = HostId();
   rendezvous_ = std::make_unique<NodeRendezvous>(transport_, options_.rank, table_.stage(info_.stage).ranks);
-  handshake_ = std::make_unique<JobHandshake>(table_, facts, [this](const Status& status) { Fail(status); });
+  handshake_ = std::make_unique<JobHandshake>(table_, facts, [this](const Status& status) {
+    MutexLock lock(&mutex_);
+    differs_ = status;
+    changed_.SignalAll();
+  });
   watch_ = std::make_unique<Watch>(table_, options_.rank, transport_, options_.clock,
                                    [this](const Status& status) { OnLost(status); });
   HP_RETURN_IF_ERROR(transport_->Start(this, handshake_.get()));
   watch_->Start();
   MutexLock lock(&mutex_);
-  while (connected_ < table_.size() - 1 && failure_.ok()) changed_.Wait(&mutex_);
-  return failure_;
+  while (connected_ < table_.size() - 1 && failure_.ok() && differs_.ok()) changed_.Wait(&mutex_);
+  if (differs_.ok()) return failure_;
+  // The other side is still to be told, and nodes that start at this moment would wait in vain for one that is gone.
+  for (const int64_t until = Clock::Real()->NowNs() + kRefusalGraceNs; failure_.ok();) {
+    const int64_t left = until - Clock::Real()->NowNs();
+    if (left <= 0) break;
+    changed_.WaitFor(&mutex_, std::chrono::nanoseconds(left));
+  }
+  return differs_;
 }
 
 Status Node::BuildModel() {
@@ -503,8 +515,8 @@ void Node::OnLost(const Status& status) {
   {
     MutexLock lock(&mutex_);
     if (failure_.ok()) {
-      LOG(ERROR) << status.message();
-      failure_ = status;
+      failure_ = differs_.ok() ? status : differs_;  // then the others only say what we know
+      LOG(ERROR) << failure_.message();
     }
     changed_.SignalAll();
   }

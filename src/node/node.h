@@ -157,6 +157,7 @@ class Node : private TransportHandler, private PipelineHost {
   std::vector<std::function<void()>> waiting_ HP_GUARDED_BY(mutex_);  // events from before ready_
   bool executed_ HP_GUARDED_BY(mutex_) = false;                       // the executor has left its loop
   Status failure_ HP_GUARDED_BY(mutex_);
+  Status differs_ HP_GUARDED_BY(mutex_);                     // from another node: found by the handshake
   Status stopped_ HP_GUARDED_BY(mutex_);                     // by a verdict
   std::map<int64_t, Verdict> orders_ HP_GUARDED_BY(mutex_);  // by the clock that begins with them
 };

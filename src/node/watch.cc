@@ -27,7 +27,9 @@ Watch::Watch(const RoutingTable& table, Rank self, Transport* transport, const C
       on_lost_(std::move(on_lost)),
       membership_(OptionsFor(table, self), clock, this) {}
 
-Watch::~Watch() {
+Watch::~Watch() { Stop(); }
+
+void Watch::Stop() {
   {
     MutexLock lock(&mutex_);
     stop_ = true;

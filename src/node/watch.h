@@ -22,6 +22,8 @@ class Watch : private MembershipOutput {
   ~Watch() override;
 
   void Start();
+  /// Ends its thread: on_lost comes no more. What the transport reports is still taken, to no effect.
+  void Stop();
   void OnConnected(Rank peer) HP_EXCLUDES(mutex_);
   /// @return whether `type` was the membership's.
   bool OnMessage(Rank peer, uint32_t type, std::span<const std::byte> bytes) HP_EXCLUDES(mutex_);
