@@ -124,6 +124,7 @@ class TransportTest : public testing::TestWithParam<TransportKind> {
   void AwaitMesh();
   TestNode& node(Rank rank) { return *nodes_[rank]; }
 
+  FakeClock clock_;  // ahead of the nodes: their threads read it to the end
   std::unique_ptr<TransportWorld> world_;
   std::vector<std::unique_ptr<TestNode>> nodes_;
 };

@@ -287,10 +287,9 @@ TEST_P(ContractTest, ClientsComeAndGo) {
 }
 
 TEST_P(ContractTest, LastHeardIsTheTransportsClock) {
-  FakeClock clock;
-  clock.Advance(1000);
-  StartNodes({.size = 2, .clock = &clock});
-  clock.Advance(50);
+  clock_.Advance(1000);
+  StartNodes({.size = 2, .clock = &clock_});
+  clock_.Advance(50);
   ASSERT_TRUE(node(0)->Send(1, 0, {}).ok());
   node(1).Await(Event::kMessage);
   EXPECT_EQ(node(1)->LastHeardNs(0), 1050);
