@@ -13,6 +13,17 @@ bool GoesBefore(const Task& a, const Task& b) {
   return std::tuple(a.kind, a.id.bits, -a.segment, a.unit) < std::tuple(b.kind, b.id.bits, -b.segment, b.unit);
 }
 
+std::string Describe(const Task& task) {
+  constexpr const char* kNames[] = {"boundary", "backward", "forward", "weight gradient", "norm", "update", "finish"};
+  std::string text = Format("iteration %lld: %s", static_cast<long long>(task.clock), kNames[task.kind]);
+  if (task.id.bits != 0) {
+    text += Format(", micro-batch %lld of replica %d, segment %d", static_cast<long long>(task.id.micro()),
+                   task.id.replica(), task.segment);
+  }
+  if (task.kind == Task::kWeightGradient || task.kind == Task::kUpdate) text += Format(", unit %d", task.unit);
+  return text;
+}
+
 Pipeline::Pipeline(const PipelinePlan& plan, const class Schedule& schedule, PipelineHost* host, Transport* transport)
     : plan_(plan), schedule_(schedule), host_(host), transport_(transport), verdict_(plan.start_clock - 1) {
   for (int solver = 0; solver < plan_.pool_size; ++solver) free_solvers_.insert(solver);

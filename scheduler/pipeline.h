@@ -34,6 +34,8 @@ struct Task {
 };
 /// Whether `a` goes before `b`.
 bool GoesBefore(const Task& a, const Task& b);
+/// For logs: what the task is, of which micro-batch.
+std::string Describe(const Task& task);
 
 /// One tensor that crosses between this node and others in every micro-batch of a phase.
 struct PortPlan {

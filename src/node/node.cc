@@ -328,7 +328,9 @@ void Node::StartPipeline() {
 void Node::Execute() {
   while (std::optional<Task> task = pipeline_->NextTask()) {
     if (options_.before_task) options_.before_task(*task);
+    const int64_t begin_ns = Clock::Real()->NowNs();
     const Status status = RunTask(*task);
+    VLOG(1) << Describe(*task) << Format(": %.2f ms", static_cast<double>(Clock::Real()->NowNs() - begin_ns) / 1e6);
     if (!status.ok()) {
       // A collective failed because a replica is lost: the watch finds out which, and ends the job.
       LOG(WARNING) << "iteration " << task->clock << ": " << status;
