@@ -2,6 +2,7 @@
 
 Everything that an object here makes (namespaces, processes) it also ends, by name or process id, in `close`.
 """
+import collections
 import ctypes
 import json
 import os
@@ -93,6 +94,7 @@ class Job:
     def __init__(self, folder, hosts, count):
         self.folder, self.hosts, self.count = folder, hosts, count
         self.processes = []
+        self.threads = {}  # CPU seconds an iteration, by (process, thread's name)
 
     def start(self, command, environment):
         i = len(self.processes)
@@ -124,6 +126,20 @@ class Job:
             total += int(fields[11]) + int(fields[12])
         return total / TICKS
 
+    def thread_cpu_s(self):
+        """{(process, thread's name): CPU time so far}."""
+        found = collections.Counter()
+        for i, process in enumerate(self.processes):
+            for task in os.listdir("/proc/%d/task" % process.pid):
+                try:
+                    with open("/proc/%d/task/%s/stat" % (process.pid, task), encoding="ascii") as stat:
+                        name, _, fields = stat.read().partition("(")[2].rpartition(")")
+                except FileNotFoundError:
+                    continue
+                fields = fields.split()
+                found[i, name] += (int(fields[11]) + int(fields[12])) / TICKS
+        return found
+
     def check(self):
         for i, process in enumerate(self.processes):
             if process.poll() is not None:
@@ -143,9 +159,11 @@ class Job:
             last = max(seen, default=-1)
             if begin is None and last >= warm_up:
                 begin = (last, seen[last], self.cpu_s(), self.hosts.bytes())
+                threads = self.thread_cpu_s()
             elif begin and last >= begin[0] + at_least and seen[last] - begin[1] >= seconds:
                 end = (last, seen[last], self.cpu_s(), self.hosts.bytes())
         count = end[0] - begin[0]
+        self.threads = {key: (cpu_s - threads[key]) / count for key, cpu_s in self.thread_cpu_s().items()}
         wire = [tuple((b[k] - a[k]) / count / 1e6 for k in (0, 1)) for a, b in zip(begin[3], end[3])]
         return (end[1] - begin[1]) % 86400 / count, (end[2] - begin[2]) / count, wire[:self.count]
 

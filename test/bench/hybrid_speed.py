@@ -44,7 +44,7 @@ class Hpnode:
     def __init__(self, args, folder):
         self.bin, self.folder = os.path.abspath(args.bin), folder
         self.variants = args.hpnode.split(",")
-        self.flags = args.flags.split()
+        self.flags, self.detail = args.flags.split(), args.detail
         self.make_images()
 
     def make_images(self):
@@ -93,7 +93,10 @@ class Hpnode:
                 command = [os.path.join(self.bin, "hpnode"), "--routing=" + self.path("table.prototxt"),
                            "--node=" + node, *self.flags]
                 job.start(command, {"OMP_WAIT_POLICY": "passive"})
-            return result_of(job.measure(conv, WARM_UP, seconds), conv)
+            result = result_of(job.measure(conv, WARM_UP, seconds), conv)
+            if self.detail:
+                show_threads(job)
+            return result
         finally:
             job.close()
 
@@ -134,6 +137,12 @@ def show(what, result):
     nodes = " ".join("%.1f/%.1f" % node for node in result.per_node)
     print("    %-24s %6.1f images/s  %.4f CPU s/image  MB sent/received by node: %s" %
           (what, result.images_per_s, result.cpu_s_per_image, nodes), flush=True)
+
+
+def show_threads(job):
+    for (process, thread), seconds in sorted(job.threads.items()):
+        if seconds >= 0.001:
+            print("        process %d, thread %-16s %7.1f ms of CPU an iteration" % (process, thread, seconds * 1e3))
 
 
 def choose(side, hosts, conv, fc, seconds):
@@ -192,6 +201,7 @@ def arguments():
     parser.add_argument("--hybrid", default="1:1:0,1:2:0,2:2:0,1:2:1", help=Torch.__doc__)
     parser.add_argument("--ddp", default="1:1:0,1:1:1,2:2:0", help=Torch.__doc__)
     parser.add_argument("--flags", default="", help="more flags of hpnode, with spaces between")
+    parser.add_argument("--detail", action="store_true", help="CPU time of hpnode's threads")
     parser.add_argument("--keep", help="folder to keep the logs of the last job in")
     parser.add_argument("--nice", type=int, default=0, help="of all sides, where other work must not disturb")
     parser.add_argument("--quick", action="store_true", help="one table, unshaped and 200mbit, one round, no variants")
