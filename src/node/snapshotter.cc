@@ -5,6 +5,7 @@
 
 #include "glog/logging.h"
 
+#include <chrono>
 #include <cstring>
 
 namespace hp {
@@ -38,21 +39,26 @@ void Snapshotter::Begin(int64_t clock, bool files, bool pull) {
   Copy copy;
   {
     MutexLock lock(&mutex_);
-    newer_wanted_ = true;
+    newer_wanted_ = files;  // a pull makes no snapshot worthless, and does not wait for the disk
     changed_.SignalAll();
-    while ((copy_.unsent > 0 || busy_ || missing_ > 0) && !stop_) changed_.Wait(&mutex_);
+    while ((copy_.unsent > 0 || missing_ > 0 || (files && writing_)) && !stop_) changed_.Wait(&mutex_);
     newer_wanted_ = false;
   }
   CopyOwn(clock, &copy);
-  MutexLock lock(&mutex_);
-  copy_ = std::move(copy);
-  if (first()) {
-    want_files_ = files;
-    want_pull_ = pull;
-    GrantPlaces(clock);
+  std::shared_ptr<GatheredModel> pulled;
+  {
+    MutexLock lock(&mutex_);
+    copy_ = std::move(copy);
+    if (first()) {
+      want_files_ = files;
+      want_pull_ = pull;
+      GrantPlaces(clock);
+      if (missing_ == 0) pulled = TakeGathered();
+    }
+    SendGranted();
+    changed_.SignalAll();
   }
-  SendGranted();
-  changed_.SignalAll();
+  if (pulled) options_.on_pulled(std::move(pulled));
 }
 
 void Snapshotter::CopyOwn(int64_t clock, Copy* copy) {
@@ -141,14 +147,26 @@ void Snapshotter::GrantPlaces(int64_t clock) {
     }
   }
   copy_ = Copy();
-  busy_ = missing_ == 0;
+}
+
+std::shared_ptr<GatheredModel> Snapshotter::TakeGathered() {
+  std::shared_ptr<GatheredModel> model = std::move(gathering_);
+  if (want_files_) {
+    to_write_ = model;
+    writing_ = true;
+  }
+  return want_pull_ ? model : nullptr;
 }
 
 void Snapshotter::OnGrantEnded(const PlaceTag&, const Status& status) {
-  MutexLock lock(&mutex_);
-  if (!status.ok()) return;  // its owner is lost, and with it the job
-  if (missing_ > 0 && --missing_ == 0) busy_ = true;
-  changed_.SignalAll();
+  std::shared_ptr<GatheredModel> pulled;
+  {
+    MutexLock lock(&mutex_);
+    if (!status.ok()) return;  // its owner is lost, and with it the job
+    if (missing_ > 0 && --missing_ == 0) pulled = TakeGathered();
+    changed_.SignalAll();
+  }
+  if (pulled) options_.on_pulled(std::move(pulled));
 }
 
 void Snapshotter::OnVerdict(int64_t clock) {
@@ -160,20 +178,16 @@ void Snapshotter::OnVerdict(int64_t clock) {
 void Snapshotter::Run() {
   for (;;) {
     std::shared_ptr<GatheredModel> gathered;
-    bool files = false, pull = false;
     {
       MutexLock lock(&mutex_);
-      while (!busy_ && !stop_) changed_.Wait(&mutex_);
-      if (!busy_) return;
-      gathered = std::move(gathering_);
-      files = want_files_;
-      pull = want_pull_;
+      while (!to_write_ && !stop_) changed_.Wait(&mutex_);
+      if (!to_write_) return;
+      gathered = std::move(to_write_);
     }
-    if (pull && options_.on_pulled) options_.on_pulled(gathered);
-    const Status status = files ? WriteFiles(*gathered) : OkStatus();
+    const Status status = WriteFiles(*gathered);
     MutexLock lock(&mutex_);
-    if (files) last_ = status;
-    busy_ = false;
+    last_ = status;
+    writing_ = false;
     changed_.SignalAll();
   }
 }
@@ -199,7 +213,7 @@ Status Snapshotter::WriteFiles(const GatheredModel& gathered) {
     contents.params.push_back({whole.layer, whole.blob, whole.whole, gathered.values[p].floats(), history});
   }
   LOG(INFO) << "Snapshotting to binary proto file " << SnapshotModelPath(options_.prefix, gathered.iteration);
-  for (int attempt = 0;; ++attempt) {
+  for (;;) {
     Status status;
     auto pending = PrepareSnapshot(contents);
     if (pending.ok()) {
@@ -214,11 +228,19 @@ Status Snapshotter::WriteFiles(const GatheredModel& gathered) {
       return status;
     }
     LOG(WARNING) << "snapshot of iteration " << gathered.iteration << " failed, training goes on: " << status;
-    MutexLock lock(&mutex_);
-    if (stop_ || newer_wanted_) return status;
-    changed_.WaitFor(&mutex_, std::chrono::milliseconds(options_.retry_ms));
-    if (stop_ || newer_wanted_) return status;
+    if (!WaitToTryAgain()) return status;
   }
+}
+
+bool Snapshotter::WaitToTryAgain() {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(options_.retry_ms);
+  MutexLock lock(&mutex_);
+  while (!stop_ && !newer_wanted_) {
+    const auto left = until - std::chrono::steady_clock::now();
+    if (left.count() <= 0) return true;
+    changed_.WaitFor(&mutex_, left);  // every verdict ends it
+  }
+  return false;
 }
 
 Status Snapshotter::Finish() {
@@ -226,7 +248,7 @@ Status Snapshotter::Finish() {
   while (copy_.unsent > 0 || missing_ > 0) changed_.Wait(&mutex_);
   newer_wanted_ = true;  // the last attempt is the last one
   changed_.SignalAll();
-  while (busy_) changed_.Wait(&mutex_);
+  while (writing_) changed_.Wait(&mutex_);
   return last_;
 }
 

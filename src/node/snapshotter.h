@@ -34,14 +34,15 @@ class Snapshotter {
     SnapshotManifest manifest;  ///< without the files
     /// How often a failed write is tried again, and how long it waits in between.
     int retry_ms = 5000;
-    /// Called with every model that was gathered for a pull. Snapshotter's thread.
+    /// Called with every model that was gathered for a pull. Executor or progress thread; must not block.
     std::function<void(std::shared_ptr<GatheredModel>)> on_pulled;
   };
 
   Snapshotter(const NodeModel& model, ParamStore* params, Transport* transport, Options options);
   ~Snapshotter();
 
-  /// Copies this node's part of version `clock`; alike on all nodes. Waits for the end of the copy before it. Executor.
+  /// Copies this node's part of version `clock`; alike on all nodes. Waits until the copy before it is sent; for files,
+  /// also until those before it are written or given up. Executor.
   void Begin(int64_t clock, bool files, bool pull) HP_EXCLUDES(mutex_);
 
   /// Events for tags whose port IsSnapshotPort.
@@ -66,10 +67,14 @@ class Snapshotter {
   bool first() const { return model_.options().rank == 0; }
   void CopyOwn(int64_t clock, Copy* copy);
   void GrantPlaces(int64_t clock) HP_REQUIRES(mutex_);
+  /// Hands a complete model to the writer. @return it, if it is for a pull as well.
+  std::shared_ptr<GatheredModel> TakeGathered() HP_REQUIRES(mutex_);
   void SendGranted() HP_REQUIRES(mutex_);
   void Run();
   Status WriteFiles(const GatheredModel& gathered) HP_EXCLUDES(mutex_);
   bool WaitForVerdict(int64_t clock) HP_EXCLUDES(mutex_);
+  /// @return false: it is no longer worth it.
+  bool WaitToTryAgain() HP_EXCLUDES(mutex_);
 
   const NodeModel& model_;
   ParamStore* const params_;
@@ -82,9 +87,10 @@ class Snapshotter {
   Copy copy_ HP_GUARDED_BY(mutex_);
   std::map<std::pair<int64_t, uint32_t>, std::pair<Rank, RemoteGrant>> grants_ HP_GUARDED_BY(mutex_);
   std::shared_ptr<GatheredModel> gathering_ HP_GUARDED_BY(mutex_);
+  std::shared_ptr<GatheredModel> to_write_ HP_GUARDED_BY(mutex_);
   size_t missing_ HP_GUARDED_BY(mutex_) = 0;
   bool want_files_ HP_GUARDED_BY(mutex_) = false, want_pull_ HP_GUARDED_BY(mutex_) = false;
-  bool busy_ HP_GUARDED_BY(mutex_) = false;  // the thread has a gathered model
+  bool writing_ HP_GUARDED_BY(mutex_) = false;  // from to_write_ on until it is on the disk or given up
   int64_t verdict_ HP_GUARDED_BY(mutex_) = -1;
   bool stop_ HP_GUARDED_BY(mutex_) = false, newer_wanted_ HP_GUARDED_BY(mutex_) = false;
   Status last_ HP_GUARDED_BY(mutex_);

@@ -28,8 +28,8 @@ class FullDiskTest(cluster.JobTest):
             except OSError:
                 pass
 
-    def start_job(self, iterations):
-        self.make_job(iterations=iterations, snapshot=20)
+    def start_job(self, iterations, snapshot=20):
+        self.make_job(iterations=iterations, snapshot=snapshot)
         solver = self.read("solver.prototxt").decode().replace(self.path("out"), self.path("disk/out"))
         self.write("solver.prototxt", solver)
         return self.start_all(self.make_table(conv=2, fc=2))
@@ -71,6 +71,22 @@ class FullDiskTest(cluster.JobTest):
                    .replace("max_iter: 1000000", "max_iter: %d" % (iteration + 5)).replace("snapshot: 20", ""))
         resumed = [self.start("--resume=" + last, name=name) for name in nodes]
         self.expect_all(resumed, 0, "resuming at iteration %d" % iteration, "Optimization Done")
+
+    def test_pull_while_a_snapshot_waits_for_space(self):
+        nodes = self.start_job(iterations=1000000, snapshot=1000000)
+        self.await_training(nodes.values(), 2)
+        self.fill()
+        nodes["conv0"].send(cluster.signal.SIGHUP)
+        self.await_text(nodes["conv0"], self.FAILED)
+        waits = cluster.re.search(self.FAILED, nodes["conv0"].text()).group(1)
+        status, text = cluster.run_tool("model_test", "--model=" + self.path("net.prototxt"), "--iterations=1",
+                                        "--routing=" + self.path("table.prototxt"), "--cache_dir=none", "--threads=1")
+        self.assertEqual(status, 0, text)
+        os.remove(self.path("disk/filler"))
+        self.await_text(nodes["conv0"], r"solver state to binary proto file \S*_iter_%s\.solverstate" % waits,
+                        seconds=20)
+        # Once when it failed, and every 5 s until there was space.
+        self.assertLessEqual(len(cluster.re.findall(self.FAILED, nodes["conv0"].text())), 4)
 
 
 if __name__ == "__main__":
