@@ -32,6 +32,24 @@ NodeInfo MakeNode(const NodeConfig& config, Rank rank, const StageConfig& stage)
   return node;
 }
 
+RoutingTableConfig DivisionOf(const RoutingTableConfig& config) {
+  RoutingTableConfig division;
+  division.set_micro_batches(config.micro_batches());
+  division.set_batch(config.batch());
+  division.set_exchange(config.exchange());
+  for (const StageConfig& stage : config.stage()) {
+    StageConfig* entry = division.add_stage();
+    *entry = stage;
+    entry->clear_name();
+  }
+  for (const NodeConfig& node : config.node()) {
+    NodeConfig* entry = division.add_node();
+    entry->set_stage(node.stage());
+    entry->set_index(node.index());
+  }
+  return division;
+}
+
 }  // namespace
 
 StatusOr<RoutingTable> RoutingTable::Load(const std::string& path) {
@@ -61,6 +79,7 @@ StatusOr<RoutingTable> RoutingTable::Create(const RoutingTableConfig& config, co
   RoutingTableConfig bare = config;
   bare.clear_solver();
   table.hash_ = HashMessage(bare);
+  table.division_hash_ = HashMessage(DivisionOf(config));
   return table;
 }
 

@@ -70,6 +70,9 @@ class RoutingTable {
   int64_t GlobalBatch(int64_t batch_size) const;
   /// Of all that decides bits and addresses; `solver` is left out, since the solver's own hash stands in.
   uint64_t hash() const { return hash_; }
+  /// Of what decides the order of all sums, but for the nodes' threads: stages, who has which part of them, division of
+  /// the batch, exchange. Names, addresses, pools and limits of nodes and of the job may change between two runs of it.
+  uint64_t division_hash() const { return division_hash_; }
 
   /// The stage of each layer, by index in the unfiltered net.
   /// @return kInvalidArgument with every fault if the stages do not cover the net in order (see CheckStages).
@@ -82,7 +85,7 @@ class RoutingTable {
   std::string path_, solver_path_;
   std::vector<NodeInfo> nodes_;
   std::vector<StageInfo> stages_;
-  uint64_t hash_ = 0;
+  uint64_t hash_ = 0, division_hash_ = 0;
 };
 
 }  // namespace hp

@@ -125,16 +125,45 @@ Status Node::LoadSnapshot() {
     return FailedPrecondition("%s was written by another net than \"%s\"", options_.resume.c_str(),
                               net_->name().c_str());
   }
-  if (manifest.table_hash() != table_.hash()) return OkStatus();
-  for (const SnapshotNode& node : manifest.node()) saved_threads_[node.name()] = node.threads();
-  return OkStatus();
+  return RequireSavedThreads(manifest);
 }
 
-// The number of threads decides the order of sums: a job that goes on under its own table goes on with its own.
+// The number of threads decides the order of sums: a job that goes on under its own division goes on with its own.
+Status Node::RequireSavedThreads(const SnapshotManifest& manifest) {
+  if (manifest.division_hash() != table_.division_hash() || manifest.node_size() != table_.size()) {
+    LOG(INFO) << options_.resume << " was written under another division of the work: what follows is the same up to "
+              << "rounding, not to the bit";
+    return OkStatus();
+  }
+  std::string differences;
+  for (const NodeInfo& node : table_.nodes()) {
+    const int saved = manifest.node(node.rank).threads();
+    if (saved < 1)
+      return DataLoss("%s: the manifest beside it gives node %d no threads", options_.resume.c_str(), node.rank);
+    saved_threads_.push_back(saved);
+    if (node.threads == 0 || node.threads == saved) continue;
+    differences += Format("%snode \"%s\" had %d thread(s), the table gives it %d", differences.empty() ? "" : "; ",
+                          node.name.c_str(), saved, node.threads);
+  }
+  if (differences.empty()) return OkStatus();
+  return FailedPrecondition("%s: %s when %s was written; for the same bits expected the same, or no threads there",
+                            table_.path().c_str(), differences.c_str(), options_.resume.c_str());
+}
+
 int Node::ThreadsOf(Rank rank) const {
-  const NodeInfo& node = table_.node(rank);
-  const auto saved = saved_threads_.find(node.name);
-  return node.threads == 0 && saved != saved_threads_.end() ? saved->second : handshake_->ThreadsOf(rank);
+  return saved_threads_.empty() ? handshake_->ThreadsOf(rank) : saved_threads_.at(rank);
+}
+
+// A team that is smaller than asked for adds up in another order.
+Status Node::TakeThreads(int threads) const {
+  if (threads > omp_get_thread_limit()) {
+    return FailedPrecondition("node \"%s\" computes with %d threads%s; its process may have %d (OMP_THREAD_LIMIT)",
+                              info_.name.c_str(), threads, saved_threads_.empty() ? "" : ", as before the snapshot",
+                              omp_get_thread_limit());
+  }
+  omp_set_dynamic(0);
+  omp_set_num_threads(threads);
+  return OkStatus();
 }
 
 Status Node::Connect() {
@@ -193,7 +222,7 @@ Status Node::BuildModel() {
     (shape.test() ? options.test_shape : options.train_shape) = Shape{shape.channels(), shape.height(), shape.width()};
   }
   const int threads = ThreadsOf(options_.rank);
-  omp_set_num_threads(threads);
+  HP_RETURN_IF_ERROR(TakeThreads(threads));
   HP_ASSIGN_OR_RETURN(model_, NodeModel::Create(options));
   LOG(INFO) << "node " << info_.name << ": seed " << seed_ << ", " << threads << " thread(s), "
             << model_->any_net(true).segments() << " segment(s); " << model_->DescribeMemory();
@@ -286,7 +315,7 @@ Status Node::RegisterMemory() {
   options.manifest.set_random_seed(static_cast<int64_t>(seed_));
   options.manifest.set_net_hash(NetHash(*net_));
   options.manifest.set_solver_hash(SolverHash(solver_));
-  options.manifest.set_table_hash(table_.hash());
+  options.manifest.set_division_hash(table_.division_hash());
   for (const NodeInfo& node : table_.nodes()) {
     SnapshotNode* entry = options.manifest.add_node();
     entry->set_name(node.name);
@@ -320,7 +349,7 @@ void Node::StartPipeline() {
   pipeline_->Start();
   const int threads = ThreadsOf(options_.rank);
   executor_ = Thread("executor", [this, threads] {
-    omp_set_num_threads(threads);
+    CHECK(TakeThreads(threads).ok());
     Execute();
   });
 }

@@ -75,6 +75,7 @@ class Node : private TransportHandler, private PipelineHost {
   Status LoadFiles();
   Status OpenInputs();
   Status LoadSnapshot();
+  Status RequireSavedThreads(const SnapshotManifest& manifest);
   Status Connect();
   Status BuildModel();
   Status InitParams();
@@ -102,6 +103,7 @@ class Node : private TransportHandler, private PipelineHost {
   /// Runs `event` now, or when the job is assembled if it is not yet.
   void WhenReady(std::function<void()> event) HP_EXCLUDES(mutex_);
   int ThreadsOf(Rank rank) const;
+  Status TakeThreads(int threads) const;
   template <typename Message>
   void Send(Rank rank, uint32_t type, const Message& message);
 
@@ -128,7 +130,7 @@ class Node : private TransportHandler, private PipelineHost {
   std::unique_ptr<LoadedSnapshot> snapshot_;
   uint64_t snapshot_hash_ = 0;
   int64_t start_clock_ = 0;
-  std::map<std::string, int> saved_threads_;  // of the nodes when the snapshot was written
+  std::vector<int> saved_threads_;  // of the nodes when the snapshot was written, by rank; empty: of no meaning here
   uint64_t seed_ = 0;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Input> train_input_, test_input_;

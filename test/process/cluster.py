@@ -195,8 +195,9 @@ class JobTest(unittest.TestCase):
         self.write("solver.prototxt", text + solver)
 
     def make_table(self, conv=2, fc=2, micro_batches=2, name="table.prototxt", hosts=None, ports=None, cut="ip1",
-                   before="pool1", extra="", solver="solver.prototxt"):
+                   before="pool1", extra="", solver="solver.prototxt", threads=1):
         """A table of conv0, conv1, ..., fc0, ... on loopback. Returns the names of its nodes."""
+        each = "threads: %d " % threads if threads else ""
         names = ["conv%d" % i for i in range(conv)] + ["fc%d" % i for i in range(fc)]
         ports = ports or free_ports(len(names))
         text = 'solver: "%s"\nmicro_batches: %d\n%s\n' % (solver, micro_batches, extra)
@@ -205,23 +206,23 @@ class JobTest(unittest.TestCase):
             text += 'stage { name: "fc" kind: FC from_layer: "%s" }\n' % cut
         for i, (node, port) in enumerate(zip(names, ports)):
             stage, index = (0, i) if i < conv else (1, i - conv)
-            text += 'node { name: "%s" stage: %d index: %d host: "%s" port: %d threads: 1 }\n' % (
-                node, stage, index, hosts[i] if hosts else "127.0.0.1", port)
+            text += 'node { name: "%s" stage: %d index: %d host: "%s" port: %d %s}\n' % (
+                node, stage, index, hosts[i] if hosts else "127.0.0.1", port, each)
         self.write(name, text)
         self.ports = dict(zip(names, ports))
         return names
 
     # --- Processes
 
-    def start(self, *flags, name=None, table="table.prototxt", prefix=(), log=None):
-        """Starts `hpnode --node=name` or, without a name, with these flags only."""
+    def start(self, *flags, name=None, table="table.prototxt", prefix=(), log=None, **variables):
+        """Starts `hpnode --node=name` or, without a name, with these flags only; `variables` of its environment."""
         label = log or name or "node"
         command = [*prefix, program("hpnode"), "--routing=" + self.path(table), "--cache_dir=none", *flags]
         if name:
             command.append("--node=" + name)
         path = self.path("%s.%d.log" % (label, len(self.processes)))
         # Many small processes on few cores: an OpenMP thread that spins takes the core from the node that is to run.
-        environment = dict(os.environ, OMP_WAIT_POLICY="passive")
+        environment = dict(os.environ, OMP_WAIT_POLICY="passive", **variables)
         process = Process(label, command, path, environment)
         self.processes.append(process)
         return process

@@ -52,5 +52,52 @@ class ResumeTest(cluster.JobTest):
         self.check([None], "--all")
 
 
+class ThreadsTest(cluster.JobTest):
+    """The number of a node's threads decides the order of its sums: a resumed job has those of the snapshot."""
+
+    MANY = os.cpu_count() + 1  # that no table without `threads` would give to a node of one process
+
+    def start_to(self, iterations, *flags, names=(None,), **variables):
+        self.make_job(iterations=iterations, snapshot=10)
+        return [self.start(*flags, name=name, **variables) for name in names]
+
+    def resume(self, *flags, names=(None,), **variables):
+        return self.start_to(20, "--resume=" + self.path("out_iter_10.solverstate"), *flags, names=names, **variables)
+
+    def train(self, iterations, **table):
+        self.make_table(conv=1, fc=0, micro_batches=1, **table)
+        self.expect_all(self.start_to(iterations, "--all"), 0, "Optimization Done")
+
+    def test_saved_ones_are_taken_where_the_table_says_nothing(self):
+        self.train(20, threads=self.MANY)
+        whole = self.read("out_iter_20.caffemodel"), self.read("out_iter_20.solverstate")
+        self.make_table(conv=1, fc=0, micro_batches=1, threads=None)
+        self.expect_all(self.resume("--all"), 0, "Optimization Done", r"node conv0: seed 7, %d thread" % self.MANY)
+        self.assertEqual((self.read("out_iter_20.caffemodel"), self.read("out_iter_20.solverstate")), whole)
+
+    def test_others_are_refused(self):
+        self.train(10, threads=self.MANY)
+        self.make_table(conv=1, fc=0, micro_batches=1, threads=1)
+        refused, = self.resume("--all")
+        self.expect_exit(refused, 2, r'table\.prototxt: node "conv0" had %d thread\(s\), the table gives it 1 when '
+                                     r"\S*out_iter_10\.solverstate was written; for the same bits" % self.MANY)
+        self.assertEqual(len(refused.errors()), 1, refused.errors())
+
+    def test_another_division_may_have_others(self):
+        self.train(10, threads=self.MANY)
+        self.make_table(conv=1, fc=1, micro_batches=1, threads=1)
+        self.expect_all(self.resume("--all"), 0, "Optimization Done", "was written under another division of the work")
+
+    def test_node_that_cannot_have_them(self):
+        names = self.make_table(conv=1, fc=1, micro_batches=1, threads=2)
+        self.expect_all(self.start_to(10, names=names), 0, "Optimization Done")
+        self.make_table(conv=1, fc=1, micro_batches=1, threads=None)
+        conv, = self.resume(names=["conv0"])
+        fc, = self.resume(names=["fc0"], OMP_THREAD_LIMIT="1")
+        cannot = r'node "fc0" computes with 2 threads, as before the snapshot; its process may have 1'
+        self.expect_exit(fc, 2, cannot)
+        self.expect_exit(conv, 4, r'lost node "fc0": ' + cannot)
+
+
 if __name__ == "__main__":
     cluster.main()
