@@ -102,7 +102,7 @@ class ContractTest : public testing::Test {
     std::string text = "conv " + std::to_string(spec.conv) + " fc";
     for (int shards : spec.fc) text += " " + std::to_string(shards);
     return text + " micro " + std::to_string(spec.micro_batches) + " pool " + std::to_string(spec.pool_size) +
-           (spec.tcp ? " tcp" : " inproc") + (spec.delay_seed != 0 ? " delayed" : "");
+           " threads " + std::to_string(spec.threads) + (spec.tcp ? " tcp" : " inproc") + (spec.delay_seed != 0 ? " delayed" : "");
   }
   static TempFolder* folder_;
 };
@@ -145,9 +145,20 @@ TEST_F(ContractTest, FrozenConvLayers) {
                            Table(2, {}, 3, 0, false)});
 }
 
+ClusterSpec WithThreads(int threads, ClusterSpec spec) {
+  spec.threads = threads;
+  return spec;
+}
+
+TEST_F(ContractTest, TwoThreadsANode) {
+  Check(Solver(""), {WithThreads(2, Table(1, {}, 1, 0, false)), WithThreads(2, Table(2, {2}, 3, 0, false)),
+                     WithThreads(2, Table(1, {2, 1}, 2, 1, false)), WithThreads(2, Table(2, {3}, 2, 0, true))});
+}
+
 TEST_F(ContractTest, SameTableTwiceGivesTheSameBits) {
   const std::string solver = Solver("", false, 12);
-  for (ClusterSpec table : {Table(2, {2}, 3, 2, false), Table(3, {2, 2}, 2, 1, false), Table(2, {3}, 3, 0, true)}) {
+  for (ClusterSpec table : {Table(2, {2}, 3, 2, false), Table(3, {2, 2}, 2, 1, false), Table(2, {3}, 3, 0, true),
+                            WithThreads(2, Table(1, {}, 2, 0, false)), WithThreads(2, Table(2, {2}, 2, 0, true))}) {
     SCOPED_TRACE(Describe(table));
     const ClusterResult first = TrainCluster(table, solver);
     ASSERT_TRUE(first.status.ok()) << first.status;
