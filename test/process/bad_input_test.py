@@ -87,6 +87,14 @@ class FilesTest(cluster.JobTest):
         self.refused("database " + self.path("db") + r" is truncated or corrupt: .*CURRENT")
         self.assertEqual(os.path.getsize(path), 0, "the database was changed")
 
+    def test_truncated_lmdb(self):
+        cluster.write_database(self.path("db"), records=600, backend="lmdb")
+        self.plain(net=cluster.NET.replace("LEVELDB", "LMDB"))
+        path = self.path("db/data.mdb")
+        for keep in (0.5, 0):
+            os.truncate(path, int(os.path.getsize(path) * keep))
+            self.refused("database %s.* is truncated" % self.path("db"))
+
     def test_two_nodes_on_one_port(self):
         self.make_job()
         self.make_table(conv=2, fc=0, ports=[23456, 23456])
@@ -199,13 +207,30 @@ class NodesTest(cluster.JobTest):
         self.expect_difference(nodes, r"--resume on one node only", "conv1")
 
     def test_database_replaced_under_way(self):
-        self.make_job()
+        self.replace_database("leveldb")
+
+    def test_lmdb_replaced_under_way(self):
+        self.replace_database("lmdb")
+
+    def test_lmdb_truncated_under_way(self):
+        cluster.write_database(self.path("db"), records=600, backend="lmdb")
+        self.make_job(net=cluster.NET.replace("LEVELDB", "LMDB"))
         nodes = self.start_all(self.make_table(conv=2, fc=1))
         self.await_training(nodes.values())
-        cluster.write_database(self.path("db2"), seed=2)
+        os.truncate(self.path("db/data.mdb"), 8192)
+        for node in nodes.values():
+            self.assertIn(node.wait(NODE_TIMEOUT_S), (2, 4), node.name)
+            self.assertRegex(node.text(), r"database %s/data\.mdb was .*truncated" % self.path("db"), node.name)
+
+    def replace_database(self, backend):
+        cluster.write_database(self.path("db"), backend=backend)
+        self.make_job(net=cluster.NET.replace("LEVELDB", backend.upper()))
+        nodes = self.start_all(self.make_table(conv=2, fc=1))
+        self.await_training(nodes.values())
+        cluster.write_database(self.path("db2"), seed=2, backend=backend)
         os.rename(self.path("db"), self.path("old"))
         os.rename(self.path("db2"), self.path("db"))
-        said = r"database %s was (removed or )?replaced while it was being read" % self.path("db")
+        said = r"database %s(/data\.mdb)? was (removed or )?replaced.* while it was being read" % self.path("db")
         for node in nodes.values():
             self.assertIn(node.wait(NODE_TIMEOUT_S), (2, 4), node.name)
             self.assertRegex(node.text(), said, node.name)

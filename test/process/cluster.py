@@ -63,8 +63,8 @@ def free_ports(count, host="127.0.0.1"):
     return ports
 
 
-def write_database(path, records=48, seed=1, side=SIDE):
-    """A LevelDB of `records` noisy images of CLASSES classes, written by convert_mnist_data from IDX files."""
+def write_database(path, records=48, seed=1, side=SIDE, backend="leveldb"):
+    """A database of `records` noisy images of CLASSES classes, written by convert_mnist_data from IDX files."""
     draw = random.Random(seed)
     means = [[draw.randrange(160) for _ in range(side * side)] for _ in range(CLASSES)]
     labels = [draw.randrange(CLASSES) for _ in range(records)]
@@ -73,7 +73,7 @@ def write_database(path, records=48, seed=1, side=SIDE):
         out.write(struct.pack(">IIII", 2051, records, side, side) + pixels)
     with open(path + ".labels", "wb") as out:
         out.write(struct.pack(">II", 2049, records) + bytes(labels))
-    status, text = run_tool("convert_mnist_data", "--backend=leveldb", path + ".images", path + ".labels", path)
+    status, text = run_tool("convert_mnist_data", "--backend=" + backend, path + ".images", path + ".labels", path)
     assert status == 0, text
 
 
