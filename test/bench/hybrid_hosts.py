@@ -8,6 +8,7 @@ import json
 import os
 import re
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -149,23 +150,23 @@ class Job:
         """Lets the job run past iteration `warm_up`, then for `seconds` and `at_least` iterations.
         Returns seconds an iteration, CPU seconds an iteration, and [(MB sent, MB received)] of each host an iteration."""
         deadline = time.monotonic() + patience
-        begin = end = None
-        while end is None:
-            time.sleep(0.02)
+        marks = []  # (iteration, when it ended, CPU time, bytes) as iterations are seen to end
+        while not marks or marks[-1][0] < marks[0][0] + at_least or marks[-1][1] - marks[0][1] < seconds:
+            time.sleep(0.01)
             self.check()
             if time.monotonic() > deadline:
                 raise RuntimeError("no end within %d s:\n%s" % (patience, self.text(reporter)[-3000:]))
             seen = self.iterations(reporter)
             last = max(seen, default=-1)
-            if begin is None and last >= warm_up:
-                begin = (last, seen[last], self.cpu_s(), self.hosts.bytes())
+            if last < warm_up or (marks and last == marks[-1][0]):
+                continue
+            marks.append((last, seen[last], self.cpu_s(), self.hosts.bytes()))
+            if len(marks) == 1:
                 threads = self.thread_cpu_s()
-            elif begin and last >= begin[0] + at_least and seen[last] - begin[1] >= seconds:
-                end = (last, seen[last], self.cpu_s(), self.hosts.bytes())
-        count = end[0] - begin[0]
+        count = marks[-1][0] - marks[0][0]
         self.threads = {key: (cpu_s - threads[key]) / count for key, cpu_s in self.thread_cpu_s().items()}
-        wire = [tuple((b[k] - a[k]) / count / 1e6 for k in (0, 1)) for a, b in zip(begin[3], end[3])]
-        return (end[1] - begin[1]) % 86400 / count, (end[2] - begin[2]) / count, wire[:self.count]
+        wire = [tuple(_median_growth(marks, host, k) / 1e6 for k in (0, 1)) for host in range(self.count)]
+        return (marks[-1][1] - marks[0][1]) % 86400 / count, (marks[-1][2] - marks[0][2]) / count, wire
 
     def close(self):
         for process in self.processes:
@@ -173,6 +174,36 @@ class Job:
                 process.kill()
         for process in self.processes:
             process.wait()
+
+
+def _median_growth(marks, host, k):
+    """Bytes an iteration. The median, because a counter may be read late, when the next iteration's bytes are there."""
+    return statistics.median((after[3][host][k] - before[3][host][k]) / (after[0] - before[0])
+                             for before, after in zip(marks, marks[1:]))
+
+
+class Priority:
+    """Niceness of this program and what it starts. Where Linux groups processes by terminal, the group's counts too."""
+
+    GROUP = "/proc/self/autogroup"
+
+    def __init__(self, nice):
+        self.before = None
+        if nice == 0:
+            return
+        os.nice(nice)
+        if os.path.exists(self.GROUP):
+            with open(self.GROUP, encoding="ascii") as group:
+                self.before = group.read().split()[-1]
+            self._group(str(nice))
+
+    def _group(self, nice):
+        with open(self.GROUP, "w", encoding="ascii") as group:
+            group.write(nice)
+
+    def close(self):
+        if self.before is not None:
+            self._group(self.before)
 
 
 def loads():

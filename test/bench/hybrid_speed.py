@@ -30,7 +30,7 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 BATCH = 16  # images of a conv worker
 RECORDS = 96
 SIDE = 256
-WARM_UP = 3  # iterations
+WARM_UP = 2  # iterations
 SIDES = ("hpnode", "hybrid", "ddp")
 
 Result = collections.namedtuple("Result", "images_per_s cpu_s_per_image sent_mb received_mb per_node")
@@ -197,9 +197,9 @@ def arguments():
     parser.add_argument("--seconds", type=float, default=6, help="measured at least, in each round")
     parser.add_argument("--try_seconds", type=float, default=4, help="for each variant before the rounds")
     parser.add_argument("--only", default=",".join(SIDES), help="sides")
-    parser.add_argument("--hpnode", default="1:0:1:1,2:0:1:1,4:0:1:1", help=Hpnode.__doc__)
-    parser.add_argument("--hybrid", default="1:1:0,1:2:0,2:2:0,1:2:1", help=Torch.__doc__)
-    parser.add_argument("--ddp", default="1:1:0,1:1:1,2:2:0", help=Torch.__doc__)
+    parser.add_argument("--hpnode", default="1:0:1:2,2:0:1:2,1:0:2:2,2:0:1:1", help=Hpnode.__doc__)
+    parser.add_argument("--hybrid", default="1:2:0,1:1:0,2:2:0,1:2:1", help=Torch.__doc__)
+    parser.add_argument("--ddp", default="2:2:0,1:1:0,2:2:1", help=Torch.__doc__)
     parser.add_argument("--flags", default="", help="more flags of hpnode, with spaces between")
     parser.add_argument("--detail", action="store_true", help="CPU time of hpnode's threads")
     parser.add_argument("--keep", help="folder to keep the logs of the last job in")
@@ -219,7 +219,7 @@ def main():
         sys.exit("network namespaces need root")
     tables = [tuple(map(int, table.split("x"))) for table in args.tables.split(",")]
     hybrid_hosts.raise_on_signals()
-    os.nice(args.nice)
+    priority = hybrid_hosts.Priority(args.nice)
     print(hybrid_hosts.loads(), flush=True)
     folder = tempfile.mkdtemp(prefix="hybrid-speed-")
     hosts = None
@@ -241,6 +241,7 @@ def main():
         if hosts:
             hosts.close()
         shutil.rmtree(folder, ignore_errors=True)
+        priority.close()
 
 
 if __name__ == "__main__":
