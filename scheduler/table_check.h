@@ -26,7 +26,10 @@ std::vector<std::string> CheckHosts(const RoutingTableConfig& config, const Host
 /// do no harm.
 std::vector<std::string> CheckNetFit(const RoutingTableConfig& config, const caffe::NetParameter& net);
 
-/// All of them.
+/// Faults that show beside the solver: more micro-batches in an update or a test than an id can count.
+std::vector<std::string> CheckSolverFit(const RoutingTableConfig& config, const caffe::SolverParameter& solver);
+
+/// All of them but CheckSolverFit's.
 /// @param resolve null: hosts are not looked up.
 std::vector<std::string> CheckTable(const RoutingTableConfig& config, const caffe::NetParameter& net,
                                     const HostResolver& resolve);

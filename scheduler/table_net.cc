@@ -146,6 +146,22 @@ std::vector<std::string> CheckNetFit(const RoutingTableConfig& config, const caf
   return NetFit(config, net).Run();
 }
 
+std::vector<std::string> CheckSolverFit(const RoutingTableConfig& config, const caffe::SolverParameter& solver) {
+  std::vector<std::string> faults;
+  const auto check = [&](const char* field, int64_t batches, const char* what) {
+    const int64_t ids = batches * config.micro_batches();
+    if (ids <= MsgId::kMaxMicroBatches) return;
+    faults.push_back(
+        Format("micro_batches: %d times %s: %lld are %lld micro-batches of a replica in %s; expected at "
+               "most %lld, the most that their ids can count",
+               config.micro_batches(), field, static_cast<long long>(batches), static_cast<long long>(ids), what,
+               static_cast<long long>(MsgId::kMaxMicroBatches)));
+  };
+  check("iter_size", solver.iter_size(), "an update");
+  if (solver.test_iter_size() > 0) check("test_iter", solver.test_iter(0), "a test");
+  return faults;
+}
+
 std::vector<std::string> CheckTable(const RoutingTableConfig& config, const caffe::NetParameter& net,
                                     const HostResolver& resolve) {
   std::vector<std::string> faults = CheckStructure(config);

@@ -1,6 +1,8 @@
 // Writes a routing table, or lists every fault of one.
+#include "node/describe.h"
 #include "proto/text.h"
 #include "scheduler/hosts.h"
+#include "scheduler/routing_table.h"
 #include "scheduler/table_check.h"
 #include "scheduler/table_maker.h"
 #include "tools/tool_main.h"
@@ -14,6 +16,7 @@
 #include <cstring>
 #include <filesystem>
 #include <iostream>
+#include <optional>
 #include <sstream>
 
 DEFINE_string(solver, "", "Caffe solver file of the job.");
@@ -28,7 +31,8 @@ DEFINE_string(cut, "", "First layer of each FC stage, by name; empty: chosen by 
 DEFINE_bool(batch_per_replica, false, "batch_size of the net is that of each replica, not of all together.");
 DEFINE_string(job, "", "Name of the job; keeps two jobs with equal tables apart.");
 DEFINE_string(out, "", "Table to write.");
-DEFINE_bool(check, false, "List every fault of the table that follows, or say who runs what.");
+DEFINE_bool(check, false, "List every fault of the table that follows, or say who runs, holds and sends what.");
+DEFINE_string(cache_dir, "", "Where record indexes are kept; empty: ~/.cache/hpnode; none: nowhere.");
 
 namespace hp {
 namespace {
@@ -122,6 +126,9 @@ Status Write() {
   HP_ASSIGN_OR_RETURN(const caffe::SolverParameter solver, ReadSolver(FLAGS_solver));
   HP_ASSIGN_OR_RETURN(const caffe::NetParameter net, NetOfSolver(solver));
   HP_ASSIGN_OR_RETURN(const RoutingTableConfig config, MakeTable(request, net));
+  if (const std::vector<std::string> faults = CheckSolverFit(config, solver); !faults.empty()) {
+    return Status(StatusCode::kInvalidArgument, faults[0]);
+  }
   for (const std::string& fault : CheckHosts(config, &CanonicalAddresses)) {
     std::cerr << "hproute: warning: " << fault << " (as this host sees it)\n";
   }
@@ -130,33 +137,61 @@ Status Write() {
   return OkStatus();
 }
 
-/// Every fault of the table and of the files it leads to.
-std::vector<std::string> Faults(const std::string& path, const RoutingTableConfig& config, caffe::NetParameter* net) {
+/// A table and the files it leads to, as far as they could be read.
+struct Job {
+  RoutingTableConfig config;
+  std::optional<caffe::SolverParameter> solver;
+  std::optional<caffe::NetParameter> net;
+};
+
+/// Reads what the table of `path` leads to. @return every fault of table and files.
+std::vector<std::string> ReadJob(const std::string& path, Job* job) {
   std::vector<std::string> faults;
-  StatusOr<caffe::NetParameter> found = NotFound("no solver");
-  if (!config.solver().empty()) {
-    const StatusOr<caffe::SolverParameter> solver = ReadSolver(PathBeside(path, config.solver()));
-    found = solver.ok() ? NetOfSolver(*solver) : StatusOr<caffe::NetParameter>(solver.status());
-    if (!found.ok()) faults.push_back(found.status().message());
+  const auto add = [&faults](const std::vector<std::string>& more) {
+    faults.insert(faults.end(), more.begin(), more.end());
+  };
+  if (!job->config.solver().empty()) {
+    StatusOr<caffe::SolverParameter> solver = ReadSolver(PathBeside(path, job->config.solver()));
+    if (!solver.ok()) {
+      add({solver.status().message()});
+    } else {
+      job->solver = *std::move(solver);
+      add(CheckSolverFit(job->config, *job->solver));
+      StatusOr<caffe::NetParameter> net = NetOfSolver(*job->solver);
+      if (net.ok()) job->net = *std::move(net);
+      if (!job->net) add({net.status().message()});
+    }
   }
-  if (found.ok()) {
-    *net = *found;
-    return CheckTable(config, *net, &CanonicalAddresses);
+  if (job->net) {
+    add(CheckTable(job->config, *job->net, &CanonicalAddresses));
+  } else {
+    add(CheckStructure(job->config));
+    add(CheckHosts(job->config, &CanonicalAddresses));
   }
-  for (const std::string& fault : CheckStructure(config)) faults.push_back(fault);
-  for (const std::string& fault : CheckHosts(config, &CanonicalAddresses)) faults.push_back(fault);
   return faults;
 }
 
+/// What each node holds and sends. A fault that only shows here (memory_mb, shapes) is one; no database here is none.
+Status PrintNodes(const std::string& path, const Job& job) {
+  HP_ASSIGN_OR_RETURN(const RoutingTable table, RoutingTable::Create(job.config, path));
+  const StatusOr<std::vector<NodeSummary>> nodes = Summarize(table, *job.solver, *job.net, FLAGS_cache_dir);
+  if (nodes.status().code() == StatusCode::kNotFound) {
+    std::cout << "What the nodes hold and send is not known here: " << nodes.status().message() << "\n";
+    return OkStatus();
+  }
+  HP_RETURN_IF_ERROR(nodes.status());
+  std::cout << DescribeNodes(table, *nodes);
+  return OkStatus();
+}
+
 Status Check(const std::string& path) {
-  RoutingTableConfig config;
-  HP_RETURN_IF_ERROR(ReadTextProto(path, &config));
-  caffe::NetParameter net;
-  const std::vector<std::string> faults = Faults(path, config, &net);
+  Job job;
+  HP_RETURN_IF_ERROR(ReadTextProto(path, &job.config));
+  const std::vector<std::string> faults = ReadJob(path, &job);
   for (const std::string& fault : faults) std::cout << path << ": " << fault << "\n";
   if (!faults.empty()) return InvalidArgument("%s has %zu fault(s)", path.c_str(), faults.size());
-  std::cout << path << ": sound\n" << DescribeTable(config, net);
-  return OkStatus();
+  std::cout << path << ": sound\n" << DescribeTable(job.config, *job.net);
+  return PrintNodes(path, job);
 }
 
 }  // namespace

@@ -114,6 +114,7 @@ class NodeNet {
   const std::vector<NetTensor>& tensors() const { return tensors_; }
   /// Bytes of one row of each matrix that holds a whole update.
   const std::vector<size_t>& update_row_bytes() const { return update_row_bytes_; }
+  size_t buffer_bytes(int buffer) const { return buffers_[buffer].bytes; }
   size_t arena_bytes() const { return arena_bytes_; }
   size_t scratch_bytes() const { return scratch_bytes_; }
   bool has_backward(int segment) const;

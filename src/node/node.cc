@@ -87,7 +87,8 @@ Status Node::LoadFiles() {
   HP_RETURN_IF_ERROR(CheckSolver(solver_).Prepend(table_.solver_path()));
   HP_ASSIGN_OR_RETURN(caffe::NetParameter net, NetOfSolver(solver_));
   net_ = std::make_shared<const caffe::NetParameter>(std::move(net));
-  const std::vector<std::string> faults = CheckTable(table_.config(), *net_, CanonicalAddresses);
+  std::vector<std::string> faults = CheckTable(table_.config(), *net_, CanonicalAddresses);
+  for (const std::string& fault : CheckSolverFit(table_.config(), solver_)) faults.push_back(fault);
   if (!faults.empty()) {
     std::string all;
     for (const std::string& fault : faults) all += (all.empty() ? "" : "\n") + fault;

@@ -1,0 +1,119 @@
+#include "node/describe.h"
+
+#include "backend/backend.h"
+#include "base/format.h"
+#include "node/input.h"
+#include "node/model.h"
+#include "proto/net_filter.h"
+#include "solvers/check.h"
+
+#include <memory>
+#include <optional>
+
+namespace hp {
+namespace {
+
+/// The shape of a sample; nothing: the phase has no Data layer.
+StatusOr<std::optional<Shape>> SampleShape(const caffe::NetParameter& net, bool train, const std::string& cache_dir) {
+  for (int i : LayersOf(net, train ? caffe::TRAIN : caffe::TEST)) {
+    if (net.layer(i).type() != "Data") continue;
+    HP_ASSIGN_OR_RETURN(const std::unique_ptr<Input> input, Input::Open(net.layer(i), train, cache_dir));
+    return std::optional<Shape>(input->sample_shape());
+  }
+  return std::optional<Shape>();
+}
+
+void AddLayers(const NodeModel& model, NodeSummary* summary) {
+  for (const NetStep& step : model.any_net(true).steps()) {
+    if (step.layer != nullptr) summary->layers.push_back(step.layer->name());
+  }
+}
+
+void AddTraffic(const NodeModel& model, int replica, NodeSummary* summary) {
+  for (MsgId id : model.schedule().TrainIds(0, replica)) {
+    const NodeNet& net = model.net(true, model.schedule().SamplesOfId(id).rows);
+    for (const NetPort& port : net.ports()) {
+      (port.landing ? summary->received_bytes : summary->sent_bytes) += net.buffer_bytes(port.buffer);
+    }
+  }
+}
+
+/// A ring: each replica passes all but its own part on twice, once summing and once with the sums.
+void AddExchange(const NodeModel& model, NodeSummary* summary) {
+  const int64_t replicas = model.table().replicas();
+  if (!model.data_parallel() || replicas == 1) return;
+  int64_t bytes = 0;
+  for (const StoredParam& param : model.stored_params()) {
+    if (!param.frozen()) bytes += param.whole.count() * static_cast<int64_t>(sizeof(float));
+  }
+  summary->sent_bytes += 2 * bytes * (replicas - 1) / replicas;
+  summary->received_bytes += 2 * bytes * (replicas - 1) / replicas;
+}
+
+NodeSummary SummaryOf(const NodeModel& model, int index) {
+  NodeSummary summary;
+  AddLayers(model, &summary);
+  for (const StoredParam& param : model.stored_params()) {
+    summary.parameters += (param.end_row - param.begin_row) * param.whole.count(1);
+  }
+  summary.parameter_bytes = static_cast<int64_t>(ParamStore::BytesFor(model.stored_params()));
+  summary.solvers = model.plan().pool_size;
+  summary.solver_bytes = static_cast<int64_t>(model.arena_bytes());
+  summary.memory_bytes = static_cast<int64_t>(model.memory_bytes());
+  AddTraffic(model, model.data_parallel() ? index : -1, &summary);
+  AddExchange(model, &summary);
+  return summary;
+}
+
+std::string Bytes(int64_t bytes) {
+  if (bytes < 1'000'000) return Format("%lld bytes", static_cast<long long>(bytes));
+  return Format("%.1f MB", bytes / 1e6);
+}
+
+}  // namespace
+
+StatusOr<std::vector<NodeSummary>> Summarize(const RoutingTable& table, const caffe::SolverParameter& solver,
+                                             const caffe::NetParameter& net, const std::string& cache_dir) {
+  HP_RETURN_IF_ERROR(CheckSolver(solver).Prepend(table.solver_path()));
+  NodeModel::Options options;
+  options.table = &table;
+  options.solver = solver;
+  options.net = std::make_shared<const caffe::NetParameter>(net);
+  HP_ASSIGN_OR_RETURN(const std::optional<Shape> train, SampleShape(net, true, cache_dir));
+  if (!train) return InvalidArgument("net \"%s\" has no Data layer to train from", net.name().c_str());
+  options.train_shape = *train;
+  if (solver.test_iter_size() > 0) {
+    HP_ASSIGN_OR_RETURN(const std::optional<Shape> test, SampleShape(net, false, cache_dir));
+    if (!test) return InvalidArgument("net \"%s\" has no Data layer to test with", net.name().c_str());
+    options.test_shape = *test;
+  }
+  const std::unique_ptr<Backend> backend = MakeCpuBackend();
+  options.backend = backend.get();
+  std::vector<NodeSummary> nodes;
+  for (const NodeInfo& node : table.nodes()) {
+    options.rank = node.rank;
+    HP_ASSIGN_OR_RETURN(const std::unique_ptr<NodeModel> model, NodeModel::Create(options));
+    nodes.push_back(SummaryOf(*model, node.index));
+  }
+  return nodes;
+}
+
+std::string DescribeNodes(const RoutingTable& table, const std::vector<NodeSummary>& nodes) {
+  std::string text;
+  for (size_t rank = 0; rank < nodes.size(); ++rank) {
+    const NodeSummary& node = nodes[rank];
+    text += Format("node \"%s\": %zu layer(s), %lld parameters (%s with histories and gradients)\n",
+                   table.node(static_cast<Rank>(rank)).name.c_str(), node.layers.size(),
+                   static_cast<long long>(node.parameters), Bytes(node.parameter_bytes).c_str());
+    std::string line = " ";
+    for (const std::string& layer : node.layers) line += " " + layer;
+    text += line + "\n";
+    text += Format("  memory %s, of it a pool of %d solver(s) of %s each\n", Bytes(node.memory_bytes).c_str(),
+                   node.solvers, Bytes(node.solver_bytes).c_str());
+    text += Format("  in each iteration sends %s and receives %s\n", Bytes(node.sent_bytes).c_str(),
+                   Bytes(node.received_bytes).c_str());
+  }
+  return text;
+}
+
+}  // namespace hp

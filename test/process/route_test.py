@@ -1,0 +1,107 @@
+"""hproute --check: who runs, holds and sends what, or every fault of a table and of the files that it leads to."""
+
+import os
+import re
+import shutil
+
+import cluster
+
+FLOAT = 4
+BATCH = 12
+POOLED = 4 * 5 * 5  # 4 channels; 12 pixels, 10 behind conv1, 5 behind pool1
+HIDDEN = 16
+CONV_PARAMETERS = 4 * 3 * 3 + 4
+
+
+class RouteTest(cluster.JobTest):
+
+    def check(self, status=0):
+        found, text = cluster.run_tool("hproute", "--check", self.path("table.prototxt"), "--cache_dir=none")
+        self.assertEqual(found, status, text)
+        return text
+
+    def nodes(self):
+        """{node: (layers, parameters, solvers, sent bytes, received bytes)} of a sound table."""
+        pattern = (r'node "(\w+)": (\d+) layer\(s\), (\d+) parameters \(\d+ bytes with histories and gradients\)\n'
+                   r"  (.*)\n  memory \d+ bytes, of it a pool of (\d+) solver\(s\) of (\d+) bytes each\n"
+                   r"  in each iteration sends (\d+) bytes and receives (\d+) bytes\n")
+        text = self.check()
+        found = {}
+        for name, layers, parameters, listed, solvers, solver_bytes, sent, received in re.findall(pattern, text):
+            self.assertEqual(len(listed.split()), int(layers))
+            self.assertGreater(int(solver_bytes), BATCH * POOLED)
+            found[name] = listed.split(), int(parameters), int(solvers), int(sent), int(received)
+        self.assertEqual(list(found), list(self.ports), text)
+        return found
+
+    def test_hybrid(self):
+        self.make_job()
+        self.make_table(conv=2, fc=2)
+        nodes = self.nodes()
+        self.assertEqual(sum(node[3] for node in nodes.values()), sum(node[4] for node in nodes.values()))
+        exchanged = CONV_PARAMETERS * FLOAT  # once to sum up and once with the sum, half of it each time
+        for name in ("conv0", "conv1"):
+            layers, parameters, solvers, sent, received = nodes[name]
+            self.assertEqual((layers, parameters, solvers), (["conv1", "relu1", "pool1"], CONV_PARAMETERS, 2))
+            crossing = BATCH // 2 * POOLED * FLOAT * 2  # to two shards, and partial sums of the gradient from each
+            self.assertEqual((sent, received), (crossing + exchanged, crossing + exchanged), name)
+        parameters = POOLED * HIDDEN + HIDDEN + HIDDEN * 4 + 4
+        self.assertEqual(nodes["fc0"][1] + nodes["fc1"][1], parameters)
+        self.assertEqual(nodes["fc0"][0][:4], ["ip1", "relu2", "drop", "ip2"])
+
+    def test_one_node_sends_nothing(self):
+        self.make_job()
+        self.make_table(conv=1, fc=0, micro_batches=1)
+        self.assertEqual(self.nodes()["conv0"][1:], (CONV_PARAMETERS + POOLED * HIDDEN + HIDDEN + HIDDEN * 4 + 4, 1, 0, 0))
+
+    def test_layers_of_the_state_that_the_net_is_in(self):
+        rule = 'stage: "wide" min_level: 1'
+        wide = """layer { name: "wide" type: "InnerProduct" bottom: "pool1" top: "ip1" include { %s }
+                  inner_product_param { num_output: 40 weight_filler { type: "xavier" } } }""" % rule
+        net = cluster.NET.replace('layer { name: "ip1"', wide + '\nlayer { name: "ip1" exclude { %s }' % rule)
+        for state, taken in (('state { stage: "wide" level: 2 }', "wide"), ('state { stage: "wide" }', "ip1"),
+                             ("state { level: 2 }", "ip1"), ("", "ip1")):
+            self.make_job(net=state + net)
+            self.make_table(conv=1, fc=1, cut="wide", micro_batches=1)
+            layers, parameters = self.nodes()["fc0"][:2]
+            self.assertEqual(layers, [taken, "relu2", "drop", "ip2", "loss"], state)
+            outputs = 40 if taken == "wide" else HIDDEN
+            self.assertEqual(parameters, POOLED * outputs + outputs + outputs * 4 + 4)
+
+    def test_no_database_on_this_host(self):
+        self.make_job()
+        self.make_table(conv=1, fc=1)
+        shutil.rmtree(self.path("db"))
+        self.assertRegex(self.check(), r"sound\n[^$]*What the nodes hold and send is not known here: .*does not exist")
+
+    def test_node_over_its_memory(self):
+        self.make_job(hidden=10000)
+        self.make_table(conv=1, fc=1)
+        text = self.read("table.prototxt").decode()
+        self.write("table.prototxt", re.sub(r"(stage: 1 index: 0 )", r"\1memory_mb: 1 ", text))
+        self.assertRegex(self.check(2), r"node fc0 needs \d+\.\d MB, its memory_mb allows 1\.0 MB")
+
+    def test_more_micro_batches_than_ids_can_count(self):
+        self.make_job(solver="iter_size: 262145\n")
+        self.make_table(conv=1, fc=1, micro_batches=2)
+        said = r"micro_batches: 2 times iter_size: 262145 are 524290 micro-batches of a replica in an update; .* 524288"
+        self.assertRegex(self.check(2), said)
+        self.expect_exit(self.start("--all"), 2, said)
+        self.make_job(solver="iter_size: 262144\n")
+        self.check()
+
+    def test_all_faults_at_once(self):
+        self.make_job(solver="iter_size: 400000\n")
+        self.make_table(conv=2, fc=1, micro_batches=7, before="ip1", cut="relu2", ports=[20000, 20000, 20001])
+        text = self.check(2)
+        for said in ("times iter_size: 400000", "7 micro-batches are more than the 12 samples", "in-place pair",
+                     "both on 127.0.0.1:20000", "has 4 fault(s)"):
+            self.assertIn(said, text)
+        os.remove(self.path("net.prototxt"))
+        text = self.check(2)
+        for said in ("there is no file", "both on 127.0.0.1:20000", "has 2 fault(s)"):
+            self.assertIn(said, text)
+
+
+if __name__ == "__main__":
+    cluster.main()
