@@ -76,6 +76,44 @@ class LostNodeTest(cluster.JobTest):
     def test_first_replica_killed_in_allreduce(self):
         self.lose(self.replicas(), "conv0", signal.SIGKILL, iterations=3)
 
+    def lose_in_test(self, victim, number):
+        """Takes `victim` away in a test phase that does not end."""
+        self.make_job(solver="display: 1\ntest_iter: 100000\ntest_interval: 10\ntest_initialization: false\n")
+        names = self.make_table(conv=2, fc=2)
+        nodes = self.start_all(names)
+        deadline = time.monotonic() + cluster.PATIENCE_S
+        while "Iteration 9 " not in "".join(node.text() for node in nodes.values()):  # the last before the test
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+        self.await_silent_work(nodes["fc0"])
+        sent = nodes[victim].send(number)
+        self.expect_named([p for p in nodes.values() if p.name != victim], victim, sent)
+
+    def await_silent_work(self, process):
+        """Waits until the process has used some more CPU time and said nothing meanwhile: it tests."""
+        def cpu_ticks():
+            with open("/proc/%d/stat" % process.popen.pid, encoding="ascii") as stat:
+                return sum(map(int, stat.read().rsplit(")", 1)[1].split()[11:13]))
+
+        begin, said, deadline = cpu_ticks(), process.text(), time.monotonic() + cluster.PATIENCE_S
+        while cpu_ticks() < begin + 5:
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+        self.assertNotIn("Testing net", said)
+        self.assertNotIn("Iteration 10 ", process.text())
+
+    def test_conv_node_killed_in_a_test(self):
+        self.lose_in_test("conv1", signal.SIGKILL)
+
+    def test_first_node_killed_in_a_test(self):
+        self.lose_in_test("conv0", signal.SIGKILL)
+
+    def test_fc_lead_stopped_in_a_test(self):
+        self.lose_in_test("fc0", signal.SIGSTOP)
+
+    def test_fc_shard_killed_in_a_test(self):
+        self.lose_in_test("fc1", signal.SIGKILL)
+
     def test_two_nodes_killed_together(self):
         names = self.hybrid()
         nodes = self.start_all(names)
