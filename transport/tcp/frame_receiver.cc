@@ -12,7 +12,7 @@
 namespace hp {
 namespace {
 
-// At most this much is read on a guess; what was wrongly guessed is copied.
+// Only smaller places are guessed: what was wrongly guessed is copied, and a large write does not need the gain.
 constexpr size_t kMaxGuess = 16 << 10;
 constexpr size_t kEndOfStream = static_cast<size_t>(-1);
 
@@ -41,17 +41,16 @@ StatusOr<FrameReceiver::Result> FrameReceiver::Receive(size_t budget) {
   return result;
 }
 
-/// With a payload under way: its rest, and the next header. Between frames: a header, and the place that its payload
-/// probably belongs to, since a second system call for the payload costs a small write a microsecond.
+/// With a payload under way: its rest, and the next header. Between frames: a header, and if a small write is probably
+/// next, its place and the header behind it, since a second system call for the payload costs it a microsecond.
 FrameReceiver::Ranges FrameReceiver::NextRanges() {
   const std::span<std::byte> header = std::span<std::byte>(header_bytes_).subspan(header_filled_);
   guess_ = {};
   if (in_payload_) return {payload_, header};
   if (header_filled_ > 0) return {header};
   guess_ = sink_->GuessWrite();
-  const bool whole = guess_.rest.size() <= kMaxGuess;
-  if (!whole) guess_.rest = guess_.rest.first(kMaxGuess);
-  if (guess_.rest.empty() || !whole) return {header, guess_.rest};
+  if (guess_.offset + guess_.rest.size() > kMaxGuess) guess_ = {};
+  if (guess_.rest.empty()) return {header};
   return {header, guess_.rest, next_header_};
 }
 

@@ -38,7 +38,7 @@ TEST(TcpReceiveTest, PayloadIsReceivedIntoThePlace) {
   to->Stop();
   EXPECT_TRUE(Same(place, source));
   EXPECT_EQ(std::count(seen.begin(), seen.end(), true), static_cast<long>(kBytes));
-  EXPECT_EQ(elsewhere, kFrameHeaderBytes);
+  EXPECT_EQ(elsewhere, kFrameHeaderBytes) << "no other buffer is received to than a header's";
   EXPECT_GT(calls, 0u);
 }
 
