@@ -1,20 +1,24 @@
 #!/usr/bin/python3
 """Training speed of hpnode beside PyTorch on this machine's CPUs: images/s of forward + backward + update.
 
-usage: test/bench/train_speed.py [--bin build/release/bin] [--rounds 3] [--threads 1,2] [--nets quick,full,alexnet]
+usage: test/bench/train_speed.py [--bin build/release/bin] [--rounds 5] [--threads 1,2] [--nets quick,full,alexnet]
+                                 [--torch_python /usr/bin/python3,...]
 
-Debian packages: python3-torch. The two run in turn, round by round, and medians are printed; of PyTorch's variants
-(contiguous and channels_last memory) the better one counts. hpnode reads its images from a database meanwhile, PyTorch
-has its batch in memory.
+Debian packages: python3-torch. --torch_python names the interpreters whose PyTorch is measured, so that a newer one from
+PyPI in a virtual environment stands beside Debian's. Of each, every variant that it has is tried once (contiguous or
+channels_last memory, plain or fused SGD, eager or torch.compile); the fastest then runs in turn with hpnode, round by
+round, and medians are printed. hpnode reads its images from a database meanwhile, PyTorch has its batch in memory.
 """
-import argparse, os, re, statistics, subprocess, sys, time
+import argparse, itertools, os, re, statistics, subprocess, sys, time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 NETS = {  # name: (prototxt, batch, record size, crop, classes, timed iterations)
-    "quick": ("examples/cifar10/cifar10_quick_train_test.prototxt", 100, 32, 32, 10, 30),
-    "full": ("examples/cifar10/cifar10_full_train_test.prototxt", 100, 32, 32, 10, 20),
-    "alexnet": ("examples/alexnet/alexnet_train_val.prototxt", 32, 256, 227, 1000, 4),
+    "quick": ("examples/cifar10/cifar10_quick_train_test.prototxt", 100, 32, 32, 10, 40),
+    "full": ("examples/cifar10/cifar10_full_train_test.prototxt", 100, 32, 32, 10, 30),
+    "alexnet": ("examples/alexnet/alexnet_train_val.prototxt", 32, 256, 227, 1000, 5),
 }
+WARM_UP = 3
+VARIANTS = ["-".join(v) for v in itertools.product(("contiguous", "channels_last"), ("plain", "fused"), ("eager", "compile"))]
 
 
 def torch_net(name):
@@ -51,59 +55,98 @@ def torch_net(name):
         nn.Linear(4096, 1000))
 
 
-def run_torch(name, threads):
-    """Images/s and peak memory (MB) of the better memory format. Runs in a process of its own."""
+def run_torch(name, threads, variant):
+    """Prints images/s and peak memory (MB) of one variant, or that this PyTorch does not have it."""
     import resource
     import torch
+    memory_format, update, mode = variant.split("-")
+    if mode == "compile" and not hasattr(torch, "compile"):
+        return print("not in this version")
     torch.set_num_threads(threads)
+    torch.manual_seed(1)
     _, batch, _, crop, classes, iterations = NETS[name]
-    best = 0
-    for memory_format in (torch.contiguous_format, torch.channels_last):
-        net = torch_net(name).to(memory_format=memory_format)
-        solver = torch.optim.SGD(net.parameters(), 1e-4, momentum=0.9, weight_decay=5e-4)
-        images = torch.randn(batch, 3, crop, crop).to(memory_format=memory_format)
-        labels = torch.randint(classes, (batch,))
-        seconds = []
-        for _ in range(iterations + 3):
-            begin = time.perf_counter()
-            solver.zero_grad(set_to_none=True)
-            torch.nn.functional.cross_entropy(net(images), labels).backward()
-            solver.step()
-            seconds.append(time.perf_counter() - begin)
-        best = max(best, batch / statistics.median(seconds[3:]))
+    memory_format = getattr(torch, memory_format if memory_format == "channels_last" else "contiguous_format")
+    net = torch_net(name).to(memory_format=memory_format)
+    try:
+        solver = torch.optim.SGD(net.parameters(), 1e-4, momentum=0.9, weight_decay=5e-4,
+                                 **({"fused": True} if update == "fused" else {}))
+    except (TypeError, RuntimeError):
+        return print("not in this version")
+    run = torch.compile(net) if mode == "compile" else net
+    images = torch.randn(batch, 3, crop, crop).to(memory_format=memory_format)
+    labels = torch.randint(classes, (batch,))
+    seconds = []
+    for _ in range(iterations + WARM_UP):
+        begin = time.perf_counter()
+        solver.zero_grad(set_to_none=True)
+        torch.nn.functional.cross_entropy(run(images), labels).backward()
+        solver.step()
+        seconds.append(time.perf_counter() - begin)
+    best = batch / statistics.median(seconds[WARM_UP:])
     print(f"images_per_s {best:.2f} peak_mb {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f}")
 
 
 def measure(command, threads):
+    """(images/s, MB) that the command prints; None: this PyTorch has no such variant."""
     env = dict(os.environ, OMP_NUM_THREADS=str(threads), OPENBLAS_NUM_THREADS=str(threads))
     out = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
+    if "not in this version" in out.stdout:
+        return None
     found = re.search(r"images_per_s ([\d.]+) peak_mb (\d+)", out.stdout)
     if not found:
         sys.exit(f"{' '.join(command)} failed:\n{out.stderr[-2000:]}")
     return float(found[1]), float(found[2])
 
 
+def torch_command(python, name, threads, variant):
+    return [python, os.path.abspath(__file__), "--torch", name, str(threads), variant]
+
+
+def fastest(pythons, name, threads):
+    """(interpreter, variant) of the fastest of all in one run each."""
+    speeds = {}
+    for choice in itertools.product(pythons, VARIANTS):
+        result = measure(torch_command(choice[0], name, threads, choice[1]), threads)
+        if result:
+            speeds[choice] = result[0]
+            print(f"  {name}, {threads} threads, {choice[0]}, {choice[1]}: {result[0]:.1f} images/s", file=sys.stderr)
+    return max(speeds, key=speeds.get)
+
+
+def torch_version(python):
+    found = subprocess.run([python, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True)
+    if found.returncode:
+        sys.exit(f"{python} has no PyTorch (Debian: apt-get install python3-torch)")
+    return found.stdout.strip()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", default="build/release/bin")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--nets", default="quick,full,alexnet")
-    parser.add_argument("--torch", nargs=2, metavar=("NET", "THREADS"), help=argparse.SUPPRESS)
+    parser.add_argument("--torch_python", default="/usr/bin/python3")
+    parser.add_argument("--torch", nargs=3, metavar=("NET", "THREADS", "VARIANT"), help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.torch:
-        return run_torch(args.torch[0], int(args.torch[1]))
+        return run_torch(args.torch[0], int(args.torch[1]), args.torch[2])
+    pythons = args.torch_python.split(",")
+    versions = {python: torch_version(python) for python in pythons}
     print(f"load of the machine (1 min): {os.getloadavg()[0]:.1f}")
-    print("| net | threads | hpnode images/s (MB) | PyTorch images/s (MB) | ratio |\n|---|---|---|---|---|")
+    print("| net | threads | hpnode images/s (MB) | PyTorch's best images/s (MB) | which | ratio |\n|---|---|---|---|---|---|")
     for name in args.nets.split(","):
         prototxt, batch, size, _, classes, iterations = NETS[name]
         for threads in map(int, args.threads.split(",")):
+            python, variant = fastest(pythons, name, threads)
             ours = [os.path.join(args.bin, "train_speed"), f"--net={prototxt}", f"--batch={batch}", f"--size={size}",
                     f"--classes={classes}", f"--threads={threads}", f"--iterations={iterations}"]
-            theirs = [sys.executable, os.path.abspath(__file__), "--torch", name, str(threads)]
+            theirs = torch_command(python, name, threads, variant)
             pairs = [(measure(ours, threads), measure(theirs, threads)) for _ in range(args.rounds)]
             (a, a_mb), (b, b_mb) = [tuple(statistics.median(p[side][i] for p in pairs) for i in (0, 1)) for side in (0, 1)]
-            print(f"| {name} | {threads} | {a:.1f} ({a_mb:.0f}) | {b:.1f} ({b_mb:.0f}) | {a / b:.2f} |", flush=True)
+            ratio = statistics.median(a_[0] / b_[0] for a_, b_ in pairs)
+            print(f"| {name} | {threads} | {a:.1f} ({a_mb:.0f}) | {b:.1f} ({b_mb:.0f}) | {versions[python]} {variant} | "
+                  f"{ratio:.2f} |", flush=True)
 
 
 main()
