@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -70,6 +71,8 @@ class HandshakePolicy {
   virtual StatusOr<Rank> Accept(std::string_view hello) = 0;
   /// A well-formed peer refused *us* and said why. There is no further attempt.
   virtual void OnRefused(Rank peer, const Status& reason) = 0;
+  /// The refusal of somebody who came to us with `hello` is on its way, or he is gone.
+  virtual void OnRefusalSent(std::string_view /*hello*/) {}
 };
 constexpr size_t kMaxHelloBytes = 64 << 10;
 
@@ -77,6 +80,23 @@ constexpr size_t kMaxHelloBytes = 64 << 10;
 class MemoryRegion {
  public:
   virtual ~MemoryRegion() = default;
+};
+
+/// A descriptor of device memory for the network adapter.
+struct DmaBuf {
+  int fd = -1;          ///< the receiver closes it
+  uint64_t offset = 0;  ///< of the memory's first byte in it
+};
+
+/// Memory of a GPU, told without the words of its driver: `bytes` are addresses that only the device can read.
+struct DeviceMemory {
+  std::span<std::byte> bytes;
+  int device = 0;           ///< for messages
+  std::string pci_address;  ///< of the device, e.g. "0000:3b:00.0"; empty: unknown
+  /// Exports all of `bytes`, with the PCIe mapping or without. Null: the driver can't.
+  std::function<StatusOr<DmaBuf>(bool pcie_mapping)> export_dma_buf = {};
+  /// Copies between the device and the host, either way, before it returns: for adapters that reach no device memory.
+  std::function<Status(std::byte* to, const std::byte* from, size_t bytes)> copy = {};
 };
 
 /// Moves tensors between the nodes of one job: one endpoint for each other rank. Every accepted Write and every Grant
@@ -95,6 +115,10 @@ class Transport {
 
   /// Must cover every place and every source. Before Start or after.
   virtual StatusOr<std::unique_ptr<MemoryRegion>> Register(std::span<std::byte> memory) = 0;
+  /// The same for memory of a GPU. @return kFailedPrecondition: this transport reaches none, or not this.
+  virtual StatusOr<std::unique_ptr<MemoryRegion>> RegisterDevice(const DeviceMemory& memory) {
+    return FailedPrecondition("this transport does not reach the memory of GPU %d", memory.device);
+  }
 
   /// Grants `peer` the right to write exactly place.size() bytes into `place`, once. Ends by OnGrantEnded.
   /// An empty place is allowed. @return kUnavailable: the peer is not connected (no OnGrantEnded follows);

@@ -18,6 +18,9 @@ enum class RecordKind : uint16_t {
   kHello = 1,    ///< body: the policy's hello
   kReady = 2,    ///< no body: the connecting side accepts
   kRefusal = 3,  ///< body: why, as text
+  kSetup = 4,    ///< verbs: body: VerbsSetup
+  kUp = 5,       ///< verbs: body: empty, or why it could not be set up
+  kLast = 6,     ///< verbs: no body: this end is closed in order
 };
 
 struct Preamble {

@@ -1,6 +1,9 @@
 #include "test/contract/fixtures.h"
 
 #include "transport/inproc/inproc_network.h"
+#if defined(HP_TEST_VERBS) || defined(HP_TEST_REAL_VERBS)
+#include "test/contract/verbs_worlds.h"
+#endif
 #include "transport/tcp/tcp_transport.h"
 
 #include <glog/logging.h>
@@ -15,6 +18,7 @@ namespace {
 
 constexpr std::chrono::seconds kPatience(20);
 
+#ifndef HP_TEST_REAL_VERBS
 class InprocWorld : public TransportWorld {
  public:
   InprocWorld(const WorldOptions& options, int delay_us)
@@ -65,15 +69,39 @@ class TcpWorld : public TransportWorld {
   std::vector<std::unique_ptr<TcpListener>> listeners_;
 };
 
+#endif
+
 }  // namespace
 
+#ifdef HP_TEST_REAL_VERBS
+// The transports that need a device, in a program of their own.
+std::vector<TransportKind> AllTransports() {
+  return {
+      RealVerbsKind("verbs", {}),
+      RealVerbsKind("verbs_4_data_qps", {.qps_per_connection = 4, .split_bytes = 4096, .max_write_bytes = 100'000}),
+  };
+}
+#else
 std::vector<TransportKind> AllTransports() {
   return {
       {"inproc", [](const WorldOptions& options) { return std::make_unique<InprocWorld>(options, 0); }},
       {"inproc_delayed", [](const WorldOptions& options) { return std::make_unique<InprocWorld>(options, 500); }},
       {"tcp", [](const WorldOptions& options) { return std::make_unique<TcpWorld>(options); }},
+#ifdef HP_TEST_VERBS
+      FakeVerbsKind("verbs_fake", /*delayed=*/false, {}),
+      // Everything small, so that every queue is full at times.
+      FakeVerbsKind("verbs_fake_delayed", /*delayed=*/true,
+                    {.qps_per_connection = 4,
+                     .send_depth = 16,
+                     .control_bytes = 512,
+                     .control_receives = 32,
+                     .data_receives = 32,
+                     .split_bytes = 4096,
+                     .max_write_bytes = 50'000}),
+#endif
   };
 }
+#endif
 
 StatusOr<Rank> TestPolicy::Accept(std::string_view hello) {
   char job[64] = "";

@@ -32,6 +32,7 @@ struct WorldOptions {
 struct TransportKind {
   std::string name;
   std::function<std::unique_ptr<TransportWorld>(const WorldOptions&)> make;
+  std::string missing = {};  ///< what it needs and this host lacks; its tests are skipped
 };
 std::vector<TransportKind> AllTransports();
 
@@ -117,6 +118,9 @@ std::span<const std::byte> AsBytes(const std::string& text);
 /// The suite's fixture.
 class TransportTest : public testing::TestWithParam<TransportKind> {
  protected:
+  void SetUp() override {
+    if (!GetParam().missing.empty()) GTEST_SKIP() << GetParam().missing;
+  }
   /// Starts `size` nodes of one job and waits until all are connected to each other.
   void StartNodes(int size) { StartNodes({.size = size}); }
   void StartNodes(const WorldOptions& options);

@@ -30,7 +30,8 @@ ROOMS = {
     "transport": [],
     "transport/inproc": ["transport"],
     "transport/tcp": ["transport"],
-    "transport/verbs": ["transport"],
+    # Nodes find each other over TCP, and a pair without RDMA devices stays there.
+    "transport/verbs": ["transport", "transport/tcp"],
     "scheduler": ["proto", "transport"],
     # backend for what its ops read and write: ParamView.
     "solvers": ["proto", "tensor", "backend", "net"],
@@ -52,7 +53,7 @@ LIBRARIES = [
     (r"(oneapi/)?dnnl|cblas|openblas", r"src/backend/cpu/", "oneDNN and OpenBLAS belong in src/backend/cpu"),
     (r"leveldb/|lmdb\.h", r"src/data/", "the databases belong in src/data"),
     (r"gloo/", r"solvers/exchange/", "Gloo belongs in solvers/exchange"),
-    (r"boost/asio", r"transport/tcp/", "Boost.Asio belongs in transport/tcp"),
+    (r"boost/asio", r"transport/(tcp|verbs)/", "Boost.Asio belongs in transport/tcp and transport/verbs"),
     (r"google/protobuf/|.*\.pb\.h", r"(?!include/)", "include/hp keeps protobuf out of other programs"),
 ]
 

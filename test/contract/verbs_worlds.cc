@@ -1,0 +1,113 @@
+#include "test/contract/verbs_worlds.h"
+
+#include "test/support/fake_verbs.h"
+#include "transport/tcp/tcp_transport.h"
+#include "transport/verbs/port.h"
+#include "transport/verbs/verbs_transport.h"
+
+#include <arpa/inet.h>
+#include <glog/logging.h>
+#include <gmock/gmock.h>
+
+#include <utility>
+
+namespace hp {
+namespace {
+
+class VerbsWorld : public TransportWorld {
+ public:
+  /// @param addresses of the nodes, in turn. @param fabric null: this host's devices.
+  VerbsWorld(const WorldOptions& options, const VerbsSettings& settings, const std::vector<std::string>& addresses,
+             std::unique_ptr<FakeFabric> fabric)
+      : options_(options), settings_(settings), fabric_(std::move(fabric)) {
+    for (Rank rank = 0; rank < options.size; ++rank) {
+      const std::string& address = addresses[rank % addresses.size()];
+      auto listener = TcpListener::Bind(address, 0);
+      CHECK(listener.ok()) << listener.status();
+      peers_.push_back({rank, "node" + std::to_string(rank), address, (*listener)->port()});
+      listeners_.push_back(*std::move(listener));
+    }
+  }
+  ~VerbsWorld() override {
+    hosts_.clear();  // they tell the fabric what is left over
+    if (!fabric_) return;
+    EXPECT_THAT(fabric_->faults(), testing::IsEmpty());
+    EXPECT_EQ(fabric_->counts().overruns, 0);
+  }
+
+  std::unique_ptr<Transport> Create(Rank rank) override {
+    VerbsOptions options;
+    options.tcp = Tcp();
+    options.tcp.rank = rank;
+    options.tcp.peers = peers_;
+    options.tcp.bind_host = peers_[rank].host;
+    options.settings = settings_;
+    if (fabric_) {
+      hosts_.push_back(std::make_unique<FakeVerbs>(fabric_.get()));
+      options.verbs = hosts_.back().get();
+    }
+    auto transport = MakeVerbsTransport(options, std::move(listeners_[rank]));
+    CHECK(transport.ok()) << transport.status();
+    return *std::move(transport);
+  }
+  std::unique_ptr<Transport> CreateClient(Rank server) override {
+    TcpOptions options = Tcp();
+    options.client = true;
+    options.peers = {peers_[server]};
+    return MakeTcpTransport(options, nullptr);
+  }
+
+ private:
+  TcpOptions Tcp() const {
+    TcpOptions options;
+    options.connect_deadline_ms = options_.connect_deadline_ms;
+    options.clock = options_.clock;
+    return options;
+  }
+
+  const WorldOptions options_;
+  const VerbsSettings settings_;
+  std::unique_ptr<FakeFabric> fabric_;
+  std::vector<std::unique_ptr<FakeVerbs>> hosts_;
+  std::vector<TcpPeer> peers_;
+  std::vector<std::unique_ptr<TcpListener>> listeners_;
+};
+
+}  // namespace
+
+TransportKind FakeVerbsKind(const std::string& name, bool delayed, const VerbsSettings& settings) {
+  return {name,
+          [=](const WorldOptions& options) -> std::unique_ptr<TransportWorld> {
+            auto fabric = std::make_unique<FakeFabric>(FakeFabric::Options{.delayed = delayed, .seed = 7});
+            return std::make_unique<VerbsWorld>(options, settings, std::vector<std::string>{"127.0.0.1"},
+                                                std::move(fabric));
+          },
+          ""};
+}
+
+TransportKind RealVerbsKind(const std::string& name, const VerbsSettings& settings) {
+  const std::vector<std::string> addresses = RdmaAddresses();
+  return {name,
+          [=](const WorldOptions& options) -> std::unique_ptr<TransportWorld> {
+            return std::make_unique<VerbsWorld>(options, settings, addresses, nullptr);
+          },
+          addresses.empty() ? "no active RDMA device with an IPv4 address (test/rdma-vm/run has two)" : ""};
+}
+
+std::vector<std::string> RdmaAddresses() {
+  std::vector<std::string> addresses;
+  const DeviceList devices(RealVerbs());
+  for (ibv_device* device : devices) {
+    const ContextHandle context(RealVerbs()->OpenDevice(device), {RealVerbs()});
+    ibv_port_attr port = {};
+    if (!context || RealVerbs()->QueryPort(context.get(), 1, &port) != 0 || port.state != IBV_PORT_ACTIVE) continue;
+    for (const GidEntry& gid : ReadGids(RealVerbs(), context.get(), 1, port.gid_tbl_len)) {
+      char text[INET_ADDRSTRLEN] = "";
+      if (gid.roce_version == 2 && gid.ipv4())
+        addresses.push_back(inet_ntop(AF_INET, &gid.gid[12], text, sizeof(text)));
+    }
+  }
+  return addresses;
+}
+
+}  // namespace hp

@@ -1,0 +1,18 @@
+#pragma once
+
+#include "test/contract/fixtures.h"
+#include "transport/verbs/settings.h"
+
+#include <string>
+#include <vector>
+
+namespace hp {
+
+/// Nodes with adapters of FakeVerbs. @param delayed requests arrive from a thread, in random order among queue pairs.
+TransportKind FakeVerbsKind(const std::string& name, bool delayed, const VerbsSettings& settings);
+/// Nodes with the RDMA devices of this host, in turn; without one, `missing` says so.
+TransportKind RealVerbsKind(const std::string& name, const VerbsSettings& settings);
+/// The IPv4 addresses of active RDMA ports of this host.
+std::vector<std::string> RdmaAddresses();
+
+}  // namespace hp

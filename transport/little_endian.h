@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstddef>
+
+namespace hp {
+
+/// Unsigned numbers as they go over a wire, least significant byte first.
+template <typename T>
+void StoreLittle(std::byte* out, T value) {
+  for (size_t i = 0; i < sizeof(T); ++i) out[i] = static_cast<std::byte>(value >> (8 * i));
+}
+
+template <typename T>
+T LoadLittle(const std::byte* in) {
+  T value = 0;
+  for (size_t i = 0; i < sizeof(T); ++i) value |= static_cast<T>(static_cast<T>(in[i]) << (8 * i));
+  return value;
+}
+
+}  // namespace hp

@@ -1,0 +1,134 @@
+#pragma once
+
+#include "base/mutex.h"
+#include "transport/grants.h"
+#include "transport/tcp/progress.h"
+#include "transport/verbs/control_sender.h"
+#include "transport/verbs/cq_user.h"
+#include "transport/verbs/device.h"
+#include "transport/verbs/flush.h"
+#include "transport/verbs/landing_table.h"
+#include "transport/verbs/lifeline.h"
+#include "transport/verbs/link.h"
+#include "transport/verbs/memory.h"
+#include "transport/verbs/write_sender.h"
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace hp {
+
+/// The queue pairs towards one peer, and what goes over them. Posts from any thread; the rest on the progress thread.
+class VerbsEndpoint : public VerbsLink, public CqUser {
+ public:
+  struct Parts {
+    VerbsContext context;
+    std::shared_ptr<VerbsDevice> device;
+    std::shared_ptr<VerbsMemory> memory;
+    std::shared_ptr<VerbsFlush> flush;
+  };
+  /// @param name of the peer, for messages. @param epoch counts the connections of this transport: grants and
+  /// registrations belong to one.
+  static StatusOr<std::shared_ptr<VerbsEndpoint>> Create(Rank peer, const std::string& name, uint32_t epoch,
+                                                         Parts parts);
+  ~VerbsEndpoint() override;
+
+  Status Grant(const PlaceTag& tag, std::span<std::byte> place) override HP_EXCLUDES(mutex_);
+  Status Write(const PlaceTag& tag, RemoteGrant grant, std::span<const std::byte> source) override HP_EXCLUDES(mutex_);
+  Status CancelGrant(RemoteGrant grant) override HP_EXCLUDES(mutex_);
+  Status Send(uint32_t type, std::span<const std::byte> bytes) override HP_EXCLUDES(mutex_);
+  void Shutdown() override HP_EXCLUDES(mutex_);
+  int64_t LastHeardNs() const override { return last_heard_ns_; }
+  bool closed() const override { return closed_; }
+  void Abandon() override HP_EXCLUDES(mutex_);
+
+  StatusOr<VerbsSetup> OwnSetup() override;
+  Status Connect(const VerbsSetup& theirs) override;
+  void Open(TcpSocket lifeline) override;
+
+  // CqUser
+  void Run() override HP_EXCLUDES(mutex_);
+  bool Poll() override;
+  void Sleep() override;
+  void OnAsyncError(const std::string& what) override;
+
+ private:
+  struct RemotePlace {
+    uint64_t address = 0;
+    uint32_t rkey = 0;
+    uint16_t parts = 1;
+  };
+
+  VerbsEndpoint(Rank peer, std::string name, uint32_t epoch, Parts parts);
+  Status Prepare();
+  Status CheckOpen() const HP_REQUIRES(mutex_);
+  uint16_t PartsOf(size_t bytes) const;
+  /// Sends what was posted, or has the progress thread do it.
+  void Posted() HP_REQUIRES(mutex_);
+  Status Pump() HP_REQUIRES(mutex_);
+
+  // Completions. The first failure is kept in failure_ and acted upon when the batch is done.
+  int PollOnce();
+  void OnCompletion(const ibv_wc& completion);
+  void OnSent(const ibv_wc& completion) HP_EXCLUDES(mutex_);
+  void OnReceived(const ibv_wc& completion);
+  Status OnControl(std::span<const std::byte> bytes);
+  Status OnFrame(const ControlFrame& frame, std::span<const std::byte> payload);
+  Status OnMessage(const ControlFrame& frame, std::span<const std::byte> payload);
+  Status OnGrant(const ControlFrame& frame) HP_EXCLUDES(mutex_);
+  Status OnCancel(const ControlFrame& frame) HP_EXCLUDES(mutex_);
+  Status OnImmediate(uint32_t immediate, uint32_t qp_number) HP_EXCLUDES(mutex_);
+  void DeliverArrived() HP_EXCLUDES(mutex_);
+  /// @return whether it was delivered; else it waits for its flush.
+  bool Deliver(LandingTable::Incoming incoming);
+  std::string DescribeError(const ibv_wc& completion) HP_EXCLUDES(mutex_);
+
+  void Failed(const Status& status, bool flushed = false);
+  void ActOnFailure();
+  void OnLifeline(Lifeline::Event event);
+  void CloseIfEnded() HP_EXCLUDES(mutex_);
+  void Close(const Status& status) HP_EXCLUDES(mutex_);
+  /// After closed_: nothing arrives and nothing is sent any more.
+  void Destroy() HP_EXCLUDES(mutex_);
+
+  const Rank peer_;
+  const std::string name_;
+  const uint32_t epoch_;
+  const Parts parts_;
+  std::atomic<int64_t> last_heard_ns_ = 0;
+
+  CqHandle cq_;
+  std::unique_ptr<QueuePair> control_qp_;
+  std::vector<std::unique_ptr<QueuePair>> data_qps_;
+  GidEntry gid_;
+
+  // Progress thread.
+  std::unique_ptr<Lifeline> lifeline_;
+  bool end_came_ = false;   // the peer's END
+  bool last_came_ = false;  // the peer has seen our END, and all that it sent was taken
+  bool lifeline_ended_ = false;
+  Status failure_;
+  bool failure_is_flush_ = false;
+  std::vector<std::byte> message_;  // fragments so far
+  bool in_message_ = false;
+  uint32_t message_type_ = 0;
+  std::optional<LandingTable::Incoming> flushing_;
+
+  mutable Mutex mutex_;
+  std::atomic<bool> closed_ = false;  // set under mutex_
+  bool ended_here_ HP_GUARDED_BY(mutex_) = false;
+  bool end_pushed_ HP_GUARDED_BY(mutex_) = false;
+  Status post_failure_ HP_GUARDED_BY(mutex_);
+  std::unique_ptr<ControlSender> control_ HP_GUARDED_BY(mutex_);
+  std::unique_ptr<WriteSender> writes_ HP_GUARDED_BY(mutex_);
+  LandingTable landings_ HP_GUARDED_BY(mutex_);
+  RemoteGrantTable remote_ HP_GUARDED_BY(mutex_);
+  std::unordered_map<uint32_t, RemotePlace> remote_places_ HP_GUARDED_BY(mutex_);  // by index
+};
+
+}  // namespace hp

@@ -1,0 +1,116 @@
+#include "transport/verbs/flush.h"
+
+#include "transport/verbs/wc_text.h"
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace hp {
+
+VerbsFlush::VerbsFlush(std::shared_ptr<VerbsDevice> device, ProgressThread* progress)
+    : device_(std::move(device)), progress_(progress) {}
+
+Status VerbsFlush::Prepare() {
+  if (qp_) return OkStatus();
+  Verbs* const verbs = device_->verbs();
+  pd_ = PdHandle(verbs->AllocPd(device_->context()), {verbs});
+  if (!pd_) return FailedPrecondition("no protection domain: %s", std::strerror(errno));
+  HP_ASSIGN_OR_RETURN(target_region_,
+                      RegisterHostMemory(verbs, pd_.get(), target_.data(), target_.size(), IBV_ACCESS_LOCAL_WRITE));
+  const int entries = static_cast<int>(device_->settings().send_depth);
+  cq_ = CqHandle(verbs->CreateCq(device_->context(), entries, static_cast<CqUser*>(this), device_->channel()), {verbs});
+  if (!cq_) return FailedPrecondition("no completion queue: %s", std::strerror(errno));
+  HP_ASSIGN_OR_RETURN(qp_, QueuePair::Create(verbs, pd_.get(),
+                                             {.cq = cq_.get(),
+                                              .access = IBV_ACCESS_REMOTE_READ,
+                                              .port = device_->port(),
+                                              .context = static_cast<CqUser*>(this)},
+                                             device_->settings(), 0));
+  return Connect();
+}
+
+Status VerbsFlush::Connect() {
+  HP_ASSIGN_OR_RETURN(const GidEntry gid, device_->CurrentGid());
+  return qp_->Connect({device_->port(), gid.index, device_->mtu(), device_->address(gid)}, qp_->address(),
+                      device_->settings());
+}
+
+StatusOr<uint32_t> VerbsFlush::KeyOf(const std::shared_ptr<VerbsRegion>& region) {
+  std::erase_if(readable_, [](const auto& entry) { return entry.second.region.expired(); });
+  Readable& readable = readable_[region.get()];
+  if (!readable.mr) {
+    StatusOr<MrHandle> mr = region->RegisterPart(pd_.get(), region->memory(), IBV_ACCESS_REMOTE_READ);
+    if (!mr.ok()) {
+      readable_.erase(region.get());
+      return mr.status();
+    }
+    readable = {region, *std::move(mr)};
+  }
+  return readable.mr->rkey;
+}
+
+Status VerbsFlush::Post(uint32_t rkey, const std::byte* address) {
+  if (qp_->room() == 0) return ResourceExhausted("%u flushes are under way", qp_->depth());
+  ibv_sge range = {reinterpret_cast<uint64_t>(target_.data()), 1, target_region_->lkey};
+  ibv_send_wr request = {};
+  request.opcode = IBV_WR_RDMA_READ;
+  request.send_flags = IBV_SEND_SIGNALED;
+  request.sg_list = &range;
+  request.num_sge = 1;
+  request.wr.rdma.remote_addr = reinterpret_cast<uint64_t>(address);
+  request.wr.rdma.rkey = rkey;
+  const uint64_t tag = 0;
+  return qp_->Post({&request, 1}, {&tag, 1});
+}
+
+void VerbsFlush::Flush(const std::shared_ptr<VerbsRegion>& region, const std::byte* address, Done done) {
+  Status status = Prepare();
+  if (status.ok()) {
+    const StatusOr<uint32_t> rkey = KeyOf(region);
+    status = rkey.ok() ? Post(*rkey, address) : rkey.status();
+  }
+  if (!status.ok()) return done(status.Prepend("flush of GPU memory"));
+  waiting_.push_back(std::move(done));
+  progress_->Watch(shared_from_this());
+}
+
+bool VerbsFlush::Poll() {
+  if (!cq_) return false;
+  ibv_wc completions[8];
+  const int count = device_->verbs()->PollCq(cq_.get(), 8, completions);
+  for (int i = 0; i < count; ++i) {
+    if (completions[i].status != IBV_WC_SUCCESS) {
+      FailAll(Unavailable("flush of GPU memory: %s", WcStatusText(completions[i].status)));
+      return true;
+    }
+    qp_->Retire(completions[i].wr_id, [](uint64_t) {});
+    const Done done = std::move(waiting_.front());
+    waiting_.pop_front();
+    done(OkStatus());
+  }
+  return count > 0;
+}
+
+void VerbsFlush::Sleep() {
+  if (!cq_) return;
+  (void)device_->verbs()->ReqNotifyCq(cq_.get());
+  if (Poll()) progress_->Watch(shared_from_this());
+}
+
+void VerbsFlush::OnAsyncError(const std::string& what) { FailAll(Unavailable("flush: %s", what.c_str())); }
+
+void VerbsFlush::FailAll(const Status& status) {
+  Stop();
+  for (const Done& done : std::exchange(waiting_, {})) done(status);
+}
+
+void VerbsFlush::Stop() {
+  qp_.reset();
+  readable_.clear();
+  cq_.reset();
+  target_region_.reset();
+  pd_.reset();
+}
+
+}  // namespace hp

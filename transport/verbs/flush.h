@@ -1,0 +1,58 @@
+#pragma once
+
+#include "hp/status.h"
+#include "transport/verbs/cq_user.h"
+#include "transport/verbs/device.h"
+#include "transport/verbs/queue_pair.h"
+#include "transport/verbs/region.h"
+
+#include <array>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+
+namespace hp {
+
+/// Makes what an adapter wrote into GPU memory visible to the GPU: a completion tells that the bytes left the adapter,
+/// not that they passed the PCIe bridges on the way; a read through the same way does. So it reads one byte over a
+/// queue pair that is connected to itself, in a protection domain of its own: the only place where anything is remotely
+/// readable. Progress thread. Source: NCCL, transport/net_ib.cc, ncclIbIflush.
+class VerbsFlush : public CqUser {
+ public:
+  using Done = std::function<void(const Status&)>;
+
+  VerbsFlush(std::shared_ptr<VerbsDevice> device, ProgressThread* progress);
+
+  /// Calls `done` when everything that was written to `region` before can be seen.
+  void Flush(const std::shared_ptr<VerbsRegion>& region, const std::byte* address, Done done);
+  void Stop();
+
+  void Run() override {}
+  bool Poll() override;
+  void Sleep() override;
+  void OnAsyncError(const std::string& what) override;
+
+ private:
+  Status Prepare();
+  Status Connect();
+  StatusOr<uint32_t> KeyOf(const std::shared_ptr<VerbsRegion>& region);
+  Status Post(uint32_t rkey, const std::byte* address);
+  void FailAll(const Status& status);
+
+  const std::shared_ptr<VerbsDevice> device_;
+  ProgressThread* const progress_;
+  PdHandle pd_;
+  CqHandle cq_;
+  std::array<std::byte, 8> target_ = {};
+  MrHandle target_region_;
+  std::unique_ptr<QueuePair> qp_;
+  struct Readable {
+    std::weak_ptr<VerbsRegion> region;
+    MrHandle mr;
+  };
+  std::map<const VerbsRegion*, Readable> readable_;
+  std::deque<Done> waiting_;  // in the order of the posts
+};
+
+}  // namespace hp

@@ -1,0 +1,64 @@
+#pragma once
+
+#include "hp/status.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+// The bytes of the verbs transport; transport/README.md says what they mean. All numbers are little-endian.
+namespace hp {
+
+/// What one side tells the other about itself before the queue pairs are connected.
+struct VerbsSetup {
+  std::string fault = {};      ///< why this side has no RDMA; the rest is empty then
+  uint32_t epoch = 0;          ///< counts the connections of this side's transport
+  uint32_t control_bytes = 0;  ///< most that a SEND to this side may have
+  uint8_t mtu = 0;             ///< as ibv_mtu has it
+  bool ethernet = true;
+  uint16_t lid = 0;
+  uint8_t gid[16] = {};
+  struct Qp {
+    uint32_t number = 0;
+    uint32_t psn = 0;
+  };
+  std::vector<Qp> qps = {};  ///< the control queue pair, then the data queue pairs
+};
+constexpr size_t kMaxDataQps = 16;
+
+std::string EncodeSetup(const VerbsSetup& setup);
+/// @return kInvalidArgument: cut off, too long, or not sensible.
+StatusOr<VerbsSetup> DecodeSetup(const std::string& bytes);
+
+enum class ControlType : uint8_t { kMessage = 1, kGrant = 2, kCancel = 4, kEnd = 5 };
+
+/// A frame of the control queue pair; a SEND carries whole frames, one behind the other.
+struct ControlFrame {
+  ControlType type = ControlType::kEnd;
+  bool more = false;        ///< kMessage: a further fragment follows
+  uint16_t parts = 0;       ///< kGrant: data queue pairs to use, and so immediates to expect
+  uint32_t length = 0;      ///< kMessage: payload bytes behind the header
+  uint32_t index = 0;       ///< kGrant, kCancel: of the grant; kMessage: the caller's type
+  uint32_t generation = 0;  ///< of the grant
+  uint64_t msg_id = 0;      ///< kGrant: of its tag
+  uint64_t bytes = 0;       ///< kGrant: of the place
+  uint64_t address = 0;     ///< kGrant: of the place
+  uint32_t port = 0;        ///< kGrant: of its tag
+  uint32_t rkey = 0;        ///< kGrant: of the place
+};
+constexpr size_t kControlFrameBytes = 48;
+
+void EncodeControlFrame(const ControlFrame& frame, std::byte* out);
+/// Takes the first frame off `*bytes`; its payload, if any, goes to `*payload`. @return kInvalidArgument.
+StatusOr<ControlFrame> TakeControlFrame(std::span<const std::byte>* bytes, std::span<const std::byte>* payload);
+
+/// The immediate of the last work request on each data queue pair: which grant, and the low half of its generation.
+constexpr uint32_t EncodeImmediate(uint32_t index, uint32_t generation) { return index << 16 | (generation & 0xffff); }
+constexpr uint32_t ImmediateIndex(uint32_t immediate) { return immediate >> 16; }
+constexpr bool ImmediateFits(uint32_t immediate, uint32_t generation) {
+  return (immediate & 0xffff) == (generation & 0xffff);
+}
+
+}  // namespace hp

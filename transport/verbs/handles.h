@@ -1,0 +1,53 @@
+#pragma once
+
+#include "transport/verbs/verbs.h"
+
+#include <glog/logging.h>
+
+#include <cstring>
+#include <memory>
+
+namespace hp {
+
+/// Destroys a verbs object through the table it came from.
+template <typename Object, int (Verbs::*kDestroy)(Object*)>
+struct VerbsDeleter {
+  Verbs* verbs = nullptr;
+  void operator()(Object* object) const {
+    const int error = (verbs->*kDestroy)(object);
+    LOG_IF(ERROR, error != 0) << "verbs: an object could not be destroyed: " << std::strerror(error);
+  }
+};
+
+template <typename Object, int (Verbs::*kDestroy)(Object*)>
+using VerbsHandle = std::unique_ptr<Object, VerbsDeleter<Object, kDestroy>>;
+
+using ContextHandle = VerbsHandle<ibv_context, &Verbs::CloseDevice>;
+using PdHandle = VerbsHandle<ibv_pd, &Verbs::DeallocPd>;
+using MrHandle = VerbsHandle<ibv_mr, &Verbs::DeregMr>;
+using ChannelHandle = VerbsHandle<ibv_comp_channel, &Verbs::DestroyCompChannel>;
+using CqHandle = VerbsHandle<ibv_cq, &Verbs::DestroyCq>;
+using SrqHandle = VerbsHandle<ibv_srq, &Verbs::DestroySrq>;
+using QpHandle = VerbsHandle<ibv_qp, &Verbs::DestroyQp>;
+
+/// The device list of the table, freed at the end.
+class DeviceList {
+ public:
+  explicit DeviceList(Verbs* verbs) : verbs_(verbs), list_(verbs->GetDeviceList(&count_)) {
+    if (list_ == nullptr) count_ = 0;
+  }
+  ~DeviceList() {
+    if (list_ != nullptr) verbs_->FreeDeviceList(list_);
+  }
+  DeviceList(const DeviceList&) = delete;
+  DeviceList& operator=(const DeviceList&) = delete;
+  ibv_device** begin() const { return list_; }
+  ibv_device** end() const { return list_ + count_; }
+
+ private:
+  Verbs* const verbs_;
+  int count_ = 0;
+  ibv_device** const list_;
+};
+
+}  // namespace hp

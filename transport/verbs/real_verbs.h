@@ -1,0 +1,63 @@
+#pragma once
+
+#include "transport/verbs/verbs.h"
+
+namespace hp {
+
+/// The functions of libibverbs; RealVerbs() gives one. A test derives from it to disturb a real device.
+class LibibVerbs : public Verbs {
+ public:
+  ibv_device** GetDeviceList(int* count) override { return ibv_get_device_list(count); }
+  void FreeDeviceList(ibv_device** list) override { ibv_free_device_list(list); }
+  const char* GetDeviceName(ibv_device* device) override { return ibv_get_device_name(device); }
+  ibv_context* OpenDevice(ibv_device* device) override { return ibv_open_device(device); }
+  int CloseDevice(ibv_context* context) override { return ibv_close_device(context); }
+  int QueryDevice(ibv_context* context, ibv_device_attr* attributes) override {
+    return ibv_query_device(context, attributes);
+  }
+  int QueryPort(ibv_context* context, uint8_t port, ibv_port_attr* attributes) override {
+    return ibv_query_port(context, port, attributes);
+  }
+  int QueryGid(ibv_context* context, uint8_t port, uint32_t index, ibv_gid_entry* entry) override {
+    return ibv_query_gid_ex(context, port, index, entry, 0);
+  }
+  int GetAsyncEvent(ibv_context* context, ibv_async_event* event) override {
+    return ibv_get_async_event(context, event);
+  }
+  void AckAsyncEvent(ibv_async_event* event) override { ibv_ack_async_event(event); }
+
+  ibv_pd* AllocPd(ibv_context* context) override { return ibv_alloc_pd(context); }
+  int DeallocPd(ibv_pd* pd) override { return ibv_dealloc_pd(pd); }
+  ibv_mr* RegMr(ibv_pd* pd, void* address, size_t bytes, int access) override {
+    return ibv_reg_mr(pd, address, bytes, access);
+  }
+  ibv_mr* RegDmabufMr(ibv_pd* pd, uint64_t offset, size_t bytes, uint64_t iova, int fd, int access) override {
+    return ibv_reg_dmabuf_mr(pd, offset, bytes, iova, fd, access);
+  }
+  int DeregMr(ibv_mr* mr) override { return ibv_dereg_mr(mr); }
+
+  ibv_comp_channel* CreateCompChannel(ibv_context* context) override { return ibv_create_comp_channel(context); }
+  int DestroyCompChannel(ibv_comp_channel* channel) override { return ibv_destroy_comp_channel(channel); }
+  ibv_cq* CreateCq(ibv_context* context, int entries, void* cq_context, ibv_comp_channel* channel) override {
+    return ibv_create_cq(context, entries, cq_context, channel, 0);
+  }
+  int DestroyCq(ibv_cq* cq) override { return ibv_destroy_cq(cq); }
+  int ReqNotifyCq(ibv_cq* cq) override { return ibv_req_notify_cq(cq, 0); }
+  int GetCqEvent(ibv_comp_channel* channel, ibv_cq** cq, void** cq_context) override {
+    return ibv_get_cq_event(channel, cq, cq_context);
+  }
+  void AckCqEvents(ibv_cq* cq, unsigned count) override { ibv_ack_cq_events(cq, count); }
+  int PollCq(ibv_cq* cq, int entries, ibv_wc* completions) override { return ibv_poll_cq(cq, entries, completions); }
+
+  ibv_srq* CreateSrq(ibv_pd* pd, ibv_srq_init_attr* attributes) override { return ibv_create_srq(pd, attributes); }
+  int DestroySrq(ibv_srq* srq) override { return ibv_destroy_srq(srq); }
+  int PostSrqRecv(ibv_srq* srq, ibv_recv_wr* list, ibv_recv_wr** bad) override {
+    return ibv_post_srq_recv(srq, list, bad);
+  }
+  ibv_qp* CreateQp(ibv_pd* pd, ibv_qp_init_attr* attributes) override { return ibv_create_qp(pd, attributes); }
+  int ModifyQp(ibv_qp* qp, ibv_qp_attr* attributes, int mask) override { return ibv_modify_qp(qp, attributes, mask); }
+  int DestroyQp(ibv_qp* qp) override { return ibv_destroy_qp(qp); }
+  int PostSend(ibv_qp* qp, ibv_send_wr* list, ibv_send_wr** bad) override { return ibv_post_send(qp, list, bad); }
+};
+
+}  // namespace hp

@@ -1,0 +1,119 @@
+#include "transport/verbs/setup_exchange.h"
+
+#include <boost/asio/read.hpp>
+#include <boost/asio/write.hpp>
+
+#include <chrono>
+#include <utility>
+
+namespace hp {
+
+SetupExchange::SetupExchange(TcpSocket socket, VerbsSetup ours, int deadline_ms, Callbacks callbacks)
+    : socket_(std::move(socket)),
+      ours_(std::move(ours)),
+      timer_(socket_.get_executor()),
+      deadline_ms_(deadline_ms),
+      callbacks_(std::move(callbacks)) {}
+
+void SetupExchange::Start() {
+  timer_.expires_after(std::chrono::milliseconds(deadline_ms_));
+  timer_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
+    if (!error) self->Break(Format("it did not set RDMA up within %g s", self->deadline_ms_ / 1e3));
+  });
+  Read(RecordKind::kSetup);
+  Send(RecordKind::kSetup, EncodeSetup(ours_));
+}
+
+void SetupExchange::Stop() {
+  callbacks_ = {};
+  timer_.cancel();
+  boost::system::error_code ignored;
+  socket_.close(ignored);
+}
+
+void SetupExchange::Send(RecordKind kind, const std::string& body) {
+  const PreambleBytes preamble = EncodePreamble({.kind = kind, .length = static_cast<uint32_t>(body.size())});
+  const std::string record(reinterpret_cast<const char*>(preamble.data()), preamble.size());
+  waiting_ += record + body;
+  if (!out_.empty()) return;
+  out_.swap(waiting_);
+  boost::asio::async_write(socket_, boost::asio::buffer(out_),
+                           [self = shared_from_this()](const boost::system::error_code& error, size_t) {
+                             if (error) return self->Break(error.message());
+                             self->out_.clear();
+                             if (std::string more; !self->waiting_.empty()) {
+                               more.swap(self->waiting_);
+                               self->out_ = std::move(more);
+                               boost::system::error_code failed;  // a few bytes: the socket has room
+                               boost::asio::write(self->socket_, boost::asio::buffer(self->out_), failed);
+                               self->out_.clear();
+                               if (failed) return self->Break(failed.message());
+                             }
+                             self->FinishIfSent();
+                           });
+}
+
+void SetupExchange::Read(RecordKind expected) {
+  const auto self = shared_from_this();
+  const auto on_body = [self, expected](const boost::system::error_code& error, size_t) {
+    if (error) return self->Break("it closed while RDMA was set up");
+    self->OnRecord(expected);
+  };
+  boost::asio::async_read(
+      socket_, boost::asio::buffer(preamble_bytes_),
+      [self, expected, on_body](const boost::system::error_code& error, size_t) {
+        if (error) return self->Break("it closed before RDMA was set up (does it run with another transport kind?)");
+        const StatusOr<Preamble> preamble = DecodePreamble(self->preamble_bytes_);
+        if (!preamble.ok()) return self->Break(preamble.status().message());
+        if (preamble->kind != expected) {
+          return self->Break(Format("it sent a record of kind %d out of turn", static_cast<int>(preamble->kind)));
+        }
+        self->body_.resize(preamble->length);
+        boost::asio::async_read(self->socket_, boost::asio::buffer(self->body_), on_body);
+      });
+}
+
+void SetupExchange::OnRecord(RecordKind kind) {
+  if (!callbacks_.done || finished_) return;
+  kind == RecordKind::kSetup ? OnSetup() : OnUp();
+}
+
+void SetupExchange::OnSetup() {
+  const StatusOr<VerbsSetup> theirs = DecodeSetup(body_);
+  if (!theirs.ok()) return Break(theirs.status().message());
+  if (!ours_.fault.empty()) return Finish(End::kNoVerbs, FailedPrecondition("on this side: %s", ours_.fault.c_str()));
+  if (!theirs->fault.empty())
+    return Finish(End::kNoVerbs, FailedPrecondition("on the other side: %s", theirs->fault.c_str()));
+  connected_ = callbacks_.connect(*theirs);
+  Read(RecordKind::kUp);
+  Send(RecordKind::kUp, connected_.message());
+}
+
+void SetupExchange::OnUp() {
+  if (!connected_.ok()) return Finish(End::kNoVerbs, connected_);
+  if (!body_.empty()) return Finish(End::kNoVerbs, FailedPrecondition("on the other side: %s", body_.c_str()));
+  Finish(End::kVerbs, OkStatus());
+}
+
+void SetupExchange::Finish(End end, const Status& status) {
+  finished_ = true;
+  result_ = {end, status};
+  FinishIfSent();
+}
+
+void SetupExchange::FinishIfSent() {
+  if (!finished_ || !out_.empty()) return;
+  timer_.cancel();
+  if (const auto done = std::exchange(callbacks_, {}).done) done(shared_from_this(), result_);
+}
+
+void SetupExchange::Break(const std::string& cause) {
+  timer_.cancel();
+  boost::system::error_code ignored;
+  socket_.close(ignored);
+  if (const auto done = std::exchange(callbacks_, {}).done) {
+    done(shared_from_this(), {End::kBroken, Unavailable("%s", cause.c_str())});
+  }
+}
+
+}  // namespace hp

@@ -1,0 +1,33 @@
+#pragma once
+
+#include "hp/status.h"
+#include "transport/tcp/tcp_listener.h"
+#include "transport/tcp/tcp_transport.h"
+#include "transport/transport.h"
+#include "transport/verbs/settings.h"
+
+#include <memory>
+#include <string>
+
+namespace hp {
+
+class Verbs;
+
+struct VerbsOptions {
+  /// How nodes find each other; data of clients goes over TCP, too.
+  TcpOptions tcp;
+  VerbsSettings settings;
+  /// Whether a pair of nodes of which one has no usable device talks over TCP, instead of failing to connect.
+  bool fall_back = false;
+  Verbs* verbs = nullptr;         ///< null: libibverbs
+  std::string sys_root = "/sys";  ///< where kernel modules and PCI places are looked up
+};
+
+/// @return kFailedPrecondition: there is no usable device (and no fall_back), with what to do about it.
+StatusOr<std::unique_ptr<Transport>> MakeVerbsTransport(VerbsOptions options, std::unique_ptr<TcpListener> listener);
+
+class VerbsHost;
+/// Opens the device that the options name. @return kFailedPrecondition: none is usable, or this build has no verbs.
+StatusOr<std::unique_ptr<VerbsHost>> OpenVerbsHost(const VerbsOptions& options);
+
+}  // namespace hp
