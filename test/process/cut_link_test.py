@@ -50,11 +50,17 @@ class CutLinkTest(cluster.JobTest):
             addresses.append("10.213.7.%d" % (i + 1))
         return addresses
 
-    def cut(self, conv, fc, victim, rate=None, iterations=10, **table):
+    def start_hosts(self, conv, fc, rate=None, iterations=10, **table):
+        """Starts each node on a host of its own, and waits until they train."""
         names = ["conv%d" % i for i in range(conv)] + ["fc%d" % i for i in range(fc)]
         self.make_table(conv=conv, fc=fc, hosts=self.make_hosts(names, rate), **table)
         nodes = {name: self.start(name=name, prefix=["ip", "netns", "exec", self.name(name)]) for name in names}
         self.await_training(nodes.values(), iterations)
+        return nodes
+
+    def cut(self, conv, fc, victim, **job):
+        nodes = self.start_hosts(conv, fc, **job)
+        names = list(nodes)
         cut = cluster.time.time()
         ip("-n", self.name("switch"), "link", "set", "port%d" % names.index(victim), "down")
         for node in nodes.values():
@@ -83,6 +89,49 @@ class CutLinkTest(cluster.JobTest):
     def test_replica_cut_off_in_an_allreduce_that_fills_the_link(self):
         self.make_job(hidden=10000, solver="display: 1\nbase_lr: 0.0001\n")
         self.cut(3, 0, "conv1", rate="200mbit", iterations=2, micro_batches=1)
+
+    # 512 channels of 5 x 5: 12 samples of them are 614 kB to each shard and back, 0.1 s on these links.
+    def hybrid_on_full_links(self, victim):
+        self.make_job(net=cluster.NET.replace("num_output: 4 kernel_size", "num_output: 512 kernel_size"),
+                      solver="display: 1\nbase_lr: 0.0001\n")
+        self.cut(2, 2, victim, rate="50mbit", iterations=2)
+
+    def test_conv_node_cut_off_while_tensors_fill_the_link(self):
+        self.hybrid_on_full_links("conv1")
+
+    def test_fc_node_cut_off_while_tensors_fill_the_link(self):
+        self.hybrid_on_full_links("fc1")
+
+    def lose_in_gather(self, victim):
+        """Kills `victim` while the first node gathers a snapshot over a slow link."""
+        self.make_job(hidden=10000, snapshot=1000000, solver="display: 1\nbase_lr: 0.0001\n")
+        nodes = self.start_hosts(2, 1, rate="40mbit")
+        received = self.received("conv0")
+        nodes["conv0"].send(cluster.signal.SIGHUP)
+        deadline = cluster.time.monotonic() + cluster.PATIENCE_S
+        while self.received("conv0") < received + 2000000:  # of 8 MB
+            self.assertLess(cluster.time.monotonic(), deadline)
+            cluster.time.sleep(0.01)
+        sent = nodes[victim].send(cluster.signal.SIGKILL)
+        for node in nodes.values():
+            if node.name == victim:
+                continue
+            self.expect_exit(node, 4, r'lost node "%s"' % victim, seconds=cluster.LOSS_LIMIT_S + 2)
+            self.assertLess(node.logged_at(r'lost node "') - sent, cluster.LOSS_LIMIT_S)
+        self.assertNotIn("Snapshotting", nodes["conv0"].text(), "it was gathered before the kill")
+        self.assertEqual([name for name in os.listdir(self.folder) if name.startswith("out_iter")], [])
+
+    def received(self, host):
+        """Bytes that came to a host."""
+        counter = "/sys/class/net/eth0/statistics/rx_bytes"
+        return int(subprocess.run(["ip", "netns", "exec", self.name(host), "cat", counter], check=True,
+                                  stdout=subprocess.PIPE).stdout)
+
+    def test_owner_killed_while_a_snapshot_is_gathered(self):
+        self.lose_in_gather("fc0")
+
+    def test_first_node_killed_while_a_snapshot_is_gathered(self):
+        self.lose_in_gather("conv0")
 
 
 if __name__ == "__main__":
