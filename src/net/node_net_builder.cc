@@ -1,5 +1,7 @@
 #include "net/node_net_builder.h"
 
+#include "net/memory_planner.h"
+
 #include "glog/logging.h"
 
 #include <algorithm>
@@ -33,7 +35,7 @@ StatusOr<std::unique_ptr<NodeNet>> NodeNetBuilder::Build() {
   Defer();
   AddPorts();
   HP_RETURN_IF_ERROR(MakeUpdateOps());
-  PlanMemory();
+  MemoryPlanner(net_.get(), placement_.layout().stages[role_.stage].data_parallel).Plan();
   return std::move(net_);
 }
 
@@ -449,27 +451,6 @@ Status NodeNetBuilder::MakeUpdateOps() {
     }
   }
   return OkStatus();
-}
-
-void NodeNetBuilder::PlanMemory() {
-  auto reserve = [this](size_t bytes) {
-    const size_t offset = net_->arena_bytes_;
-    net_->arena_bytes_ += (bytes + 63) / 64 * 64;
-    return offset;
-  };
-  for (NetBuffer& buffer : net_->buffers_) {
-    if (buffer.kind == NetBuffer::kArena) {
-      buffer.offset = reserve(buffer.bytes);
-    } else if (buffer.kind == NetBuffer::kUpdateMatrix) {
-      buffer.offset = net_->update_row_bytes_.size();
-      net_->update_row_bytes_.push_back(buffer.bytes / net_->rows_);
-    }
-  }
-  for (NetStep& step : net_->steps_) {
-    step.saved = reserve(step.op->saved_bytes());
-    net_->scratch_bytes_ = std::max(net_->scratch_bytes_, step.op->scratch_bytes());
-    if (step.update_op) net_->scratch_bytes_ = std::max(net_->scratch_bytes_, step.update_op->scratch_bytes());
-  }
 }
 
 }  // namespace hp

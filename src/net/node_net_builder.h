@@ -46,7 +46,6 @@ class NodeNetBuilder {
   void Defer();
   void AddPorts();
   Status MakeUpdateOps();
-  void PlanMemory();
 
   int AddTensor(const std::string& name, const TensorDesc& desc, int value, int available);
   int AddBuffer(size_t bytes, NetBuffer::Kind kind = NetBuffer::kArena);

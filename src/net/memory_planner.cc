@@ -1,0 +1,102 @@
+#include "net/memory_planner.h"
+
+#include <algorithm>
+
+namespace hp {
+namespace {
+
+constexpr int kUnused = -2;  // a period: no use seen yet
+
+}  // namespace
+
+MemoryPlanner::MemoryPlanner(NodeNet* net, bool weights_in_backward)
+    : net_(net), weights_in_backward_(weights_in_backward) {
+  for (const NetBuffer& buffer : net->buffers_) {
+    lives_.push_back({buffer.kind == NetBuffer::kArena ? buffer.bytes : 0, kUnused});
+  }
+}
+
+MemoryPlanner::Moment MemoryPlanner::Forward(int step) const {
+  if (net_->segments_ == 1) return {0, step};
+  return {2 * net_->steps_[step].segment, step};
+}
+
+MemoryPlanner::Moment MemoryPlanner::Backward(int step) const {
+  const int at = 2 * static_cast<int>(net_->steps_.size()) - step;
+  if (net_->segments_ == 1) return {0, at};
+  return {2 * net_->steps_[step].segment + 1, at};
+}
+
+void MemoryPlanner::Use(int buffer, Moment moment) {
+  Lifetime& life = lives_[buffer];
+  if (life.period == kUnused) {
+    life = {life.bytes, moment.period, moment.at, moment.at};
+  } else if (life.period != moment.period) {
+    life.period = Lifetime::kAlways;
+  } else {
+    life.begin = std::min(life.begin, moment.at);
+    life.end = std::max(life.end, moment.at);
+  }
+}
+
+void MemoryPlanner::AddUses(int index) {
+  const NetStep& step = net_->steps_[index];
+  if (step.forward) {
+    for (int tensor : step.in) UseValue(tensor, Forward(index));
+    for (int tensor : step.out) UseValue(tensor, Forward(index));
+  }
+  const bool learns = step.learns && !step.deferred;
+  if (!step.backward && !learns) return;
+  std::vector<int> read;
+  if (step.op->backward_reads_input()) {
+    for (int tensor : step.in) read.push_back(net_->tensors_[tensor].value);
+  }
+  for (int gradient : step.out_gradient) {
+    if (gradient >= 0) read.push_back(gradient);
+  }
+  for (int buffer : read) {
+    Use(buffer, Backward(index));
+    if (learns && !weights_in_backward_) UseAlways(buffer);
+  }
+  if (step.op->backward_reads_output()) {
+    for (int tensor : step.out) UseValue(tensor, Backward(index));
+  }
+  for (int gradient : step.in_gradient) {
+    if (gradient >= 0) Use(gradient, Backward(index));
+  }
+}
+
+void MemoryPlanner::Plan() {
+  for (int s = 0; s < static_cast<int>(net_->steps_.size()); ++s) AddUses(s);
+  for (const NetPort& port : net_->ports_) UseAlways(port.buffer);
+  for (const NetOutput& output : net_->outputs_) UseAlways(net_->tensors_[output.tensor].value);
+  for (int s = 0; s < static_cast<int>(net_->steps_.size()); ++s) {
+    const NetStep& step = net_->steps_[s];
+    lives_.push_back({step.op->saved_bytes(), kUnused});
+    const int saved = static_cast<int>(lives_.size()) - 1;
+    Use(saved, Forward(s));
+    if (step.backward || step.learns) Use(saved, Backward(s));
+    if (step.learns && !weights_in_backward_) UseAlways(saved);
+  }
+  Assign();
+}
+
+void MemoryPlanner::Assign() {
+  const MemoryPlan plan = PlanMemory(lives_);
+  net_->arena_bytes_ = plan.bytes;
+  for (size_t b = 0; b < net_->buffers_.size(); ++b) {
+    NetBuffer& buffer = net_->buffers_[b];
+    if (buffer.kind == NetBuffer::kArena) buffer.offset = plan.offsets[b];
+    if (buffer.kind != NetBuffer::kUpdateMatrix) continue;
+    buffer.offset = net_->update_row_bytes_.size();
+    net_->update_row_bytes_.push_back(buffer.bytes / net_->rows_);
+  }
+  for (size_t s = 0; s < net_->steps_.size(); ++s) {
+    NetStep& step = net_->steps_[s];
+    step.saved = plan.offsets[net_->buffers_.size() + s];
+    net_->scratch_bytes_ = std::max(net_->scratch_bytes_, step.op->scratch_bytes());
+    if (step.update_op) net_->scratch_bytes_ = std::max(net_->scratch_bytes_, step.update_op->scratch_bytes());
+  }
+}
+
+}  // namespace hp

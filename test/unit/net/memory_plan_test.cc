@@ -1,0 +1,174 @@
+#include "net/memory_plan.h"
+
+#include "test/unit/net/net_test_util.h"
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
+
+namespace hp::test {
+namespace {
+
+bool Overlap(size_t a, size_t a_bytes, size_t b, size_t b_bytes) { return a < b + b_bytes && b < a + a_bytes; }
+
+TEST(MemoryPlan, OneAfterTheOtherShareMemory) {
+  const MemoryPlan plan = PlanMemory({{100, 0, 0, 1}, {200, 0, 2, 3}, {64, 0, 1, 2}, {10}});
+  EXPECT_EQ(plan.offsets[0], plan.offsets[1]);
+  EXPECT_EQ(plan.bytes, 64u + 256 + 64) << "each rounded up to 64";
+}
+
+TEST(MemoryPlan, PeriodsShareMemory) {
+  const MemoryPlan plan = PlanMemory({{640, 0, 0, 9}, {1280, 1, 0, 9}, {64, Lifetime::kAlways}});
+  EXPECT_EQ(plan.offsets[0], plan.offsets[1]);
+  EXPECT_EQ(plan.bytes, 1280u + 64);
+}
+
+TEST(MemoryPlan, RandomLivesNeverMeet) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<Lifetime> lives;
+    std::map<std::pair<int, int>, size_t> in_use;  // at a moment
+    size_t always = 0, sum = 0;
+    for (int i = 0; i < 30; ++i) {
+      const int begin = static_cast<int>(random() % 20);
+      lives.push_back(
+          {1 + random() % 5000, static_cast<int>(random() % 4) - 1, begin, begin + static_cast<int>(random() % 5)});
+      const size_t bytes = (lives[i].bytes + 63) / 64 * 64;
+      sum += bytes;
+      if (lives[i].period == Lifetime::kAlways) always += bytes;
+      for (int at = begin; lives[i].period >= 0 && at <= lives[i].end; ++at) in_use[{lives[i].period, at}] += bytes;
+    }
+    const MemoryPlan plan = PlanMemory(lives);
+    for (size_t a = 0; a < lives.size(); ++a) {
+      EXPECT_EQ(plan.offsets[a] % 64, 0u);
+      EXPECT_LE(plan.offsets[a] + lives[a].bytes, plan.bytes);
+      for (size_t b = 0; b < a; ++b) {
+        const bool always_one = lives[a].period < 0 || lives[b].period < 0;
+        const bool meet =
+            lives[a].period == lives[b].period && lives[a].begin <= lives[b].end && lives[b].begin <= lives[a].end;
+        if (!always_one && !meet) continue;
+        EXPECT_FALSE(Overlap(plan.offsets[a], lives[a].bytes, plan.offsets[b], lives[b].bytes)) << a << " and " << b;
+      }
+    }
+    size_t peak = 0;
+    for (const auto& [at, bytes] : in_use) peak = std::max(peak, bytes);
+    EXPECT_GE(plan.bytes, always + peak);
+    EXPECT_LE(plan.bytes, sum);
+  }
+}
+
+/// Follows who wrote which bytes of a solver's arena last, through the steps of a micro-batch.
+class ArenaTrace {
+ public:
+  explicit ArenaTrace(const NodeNet& net) : net_(net) {
+    run_.arena = reinterpret_cast<std::byte*>(uintptr_t{1} << 20);
+    matrices_.assign(net.update_row_bytes().size(), reinterpret_cast<std::byte*>(uintptr_t{1} << 40));
+    run_.update_matrices = matrices_;
+  }
+
+  void Write(int buffer) {
+    const auto [begin, bytes] = Span(buffer);
+    if (!InArena(begin)) return;
+    std::erase_if(owners_, [&](int other) {
+      return other != buffer && Overlap(begin, bytes, Span(other).first, Span(other).second);
+    });
+    owners_.insert(buffer);
+  }
+  void Read(int buffer, const std::string& by) {
+    if (!InArena(Span(buffer).first)) return;
+    EXPECT_TRUE(owners_.contains(buffer)) << by << " reads what has been overwritten";
+  }
+  void WriteValue(int tensor) { Write(net_.tensors()[tensor].value); }
+  void ReadValue(int tensor, const std::string& by) { Read(net_.tensors()[tensor].value, by); }
+
+  void Forward(const NetStep& step) {
+    if (!step.forward) return;
+    for (int tensor : step.in) ReadValue(tensor, step.name + " forward");
+    for (int tensor : step.out) WriteValue(tensor);
+  }
+  void Backward(const NetStep& step) {
+    if (!step.backward) return;
+    if (step.op->backward_reads_output()) {
+      for (int tensor : step.out) ReadValue(tensor, step.name + " backward");
+    }
+    for (int gradient : step.out_gradient) {
+      if (gradient >= 0) Read(gradient, step.name + " backward");
+    }
+    for (int gradient : step.in_gradient) {
+      if (gradient >= 0) Write(gradient);
+    }
+    Params(step);  // behind the input's gradient, as NodeNet does it
+  }
+  void Params(const NetStep& step) {
+    if (step.op->backward_reads_input()) {
+      for (int tensor : step.in) ReadValue(tensor, step.name + " backward");
+    }
+    for (int gradient : step.out_gradient) {
+      if (gradient >= 0 && step.learns) Read(gradient, step.name + " weights");
+    }
+  }
+
+ private:
+  std::pair<size_t, size_t> Span(int buffer) const {
+    const auto span = net_.BufferSpan(buffer, run_);
+    return {reinterpret_cast<size_t>(span.data()), span.size()};
+  }
+  bool InArena(size_t address) const { return address >= size_t{1} << 20 && address < size_t{1} << 40; }
+
+  const NodeNet& net_;
+  NetRun run_;
+  std::vector<std::byte*> matrices_;
+  std::set<int> owners_;
+};
+
+/// Nothing is overwritten before it was read for the last time, whatever lands when.
+void ExpectSound(const NodeNet& net, bool weights_later) {
+  ArenaTrace trace(net);
+  for (const NetPort& port : net.ports()) {
+    if (port.landing) trace.Write(port.buffer);
+  }
+  const auto& steps = net.steps();
+  for (const NetStep& step : steps) trace.Forward(step);
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) trace.Backward(*step);
+  for (const NetStep& step : steps) {
+    if (weights_later && step.learns && !step.deferred) trace.Params(step);
+  }
+  for (const NetPort& port : net.ports()) trace.Read(port.buffer, "a peer");
+  for (const NetOutput& output : net.outputs()) trace.ReadValue(output.tensor, "the report");
+}
+
+TEST(NodeNetMemory, NothingIsOverwrittenTooEarly) {
+  for (const caffe::Phase phase : {caffe::TRAIN, caffe::TEST}) {
+    for (int64_t update_rows : {0, 8}) {
+      const PlacedNet alone(SmallNet(), Layout(1, {}, {}), phase);
+      ExpectSound(*alone.MakeNet(0, 0, 4, update_rows), false);
+      const PlacedNet one(SmallNet(), Layout(2, {1}, {3}), phase), split(SmallNet(), Layout(2, {2, 3}, {3, 5}), phase);
+      for (const PlacedNet* net : {&one, &split}) {
+        const auto& stages = net->placement->layout().stages;
+        ExpectSound(*net->MakeNet(0, 1, 4), false);
+        for (int stage = 1; stage < static_cast<int>(stages.size()); ++stage) {
+          for (int part = 0; part < stages[stage].parts; ++part) {
+            ExpectSound(*net->MakeNet(stage, part, 4, update_rows), true);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(NodeNetMemory, GradientsShareTheMemoryOfActivations) {
+  const PlacedNet net(SmallNet(), Layout(1, {}, {}));
+  const auto node = net.MakeNet(0, 0, 64);
+  size_t sum = 0;
+  std::set<int> seen;
+  for (const NetTensor& tensor : node->tensors()) {
+    for (int buffer : {tensor.value, tensor.gradient}) {
+      if (buffer >= 0 && tensor.name != "data" && seen.insert(buffer).second) sum += tensor.desc.bytes();
+    }
+  }
+  EXPECT_LT(node->arena_bytes(), sum * 8 / 10);
+}
+
+}  // namespace
+}  // namespace hp::test
