@@ -16,7 +16,11 @@
 namespace hp {
 namespace {
 
+#ifdef HP_TEST_REAL_VERBS
+constexpr std::chrono::seconds kPatience(120);  // software RDMA in an emulated machine
+#else
 constexpr std::chrono::seconds kPatience(20);
+#endif
 
 #ifndef HP_TEST_REAL_VERBS
 class InprocWorld : public TransportWorld {
@@ -77,8 +81,9 @@ class TcpWorld : public TransportWorld {
 // The transports that need a device, in a program of their own.
 std::vector<TransportKind> AllTransports() {
   return {
-      RealVerbsKind("verbs", {}),
-      RealVerbsKind("verbs_4_data_qps", {.qps_per_connection = 4, .split_bytes = 4096, .max_write_bytes = 100'000}),
+      RealVerbsKind("verbs", {.timeout = 16}),
+      RealVerbsKind("verbs_4_data_qps",
+                    {.timeout = 16, .qps_per_connection = 4, .split_bytes = 4096, .max_write_bytes = 100'000}),
   };
 }
 #else

@@ -503,6 +503,7 @@ void VerbsEndpoint::Destroy() {
 }
 
 void VerbsEndpoint::Close(const Status& status) {
+  VLOG(1) << "closing " << name_ << ": " << status;
   {
     MutexLock lock(&mutex_);
     if (closed_.exchange(true)) return;

@@ -42,14 +42,14 @@ PciDistance DistanceOf(const std::string& a, const std::string& b) {
 
 Status CheckGpuDistance(const std::string& sys_root, const std::string& hca, const std::string& gpu_pci_address,
                         const std::string& level) {
-  if (level == "LOC") return FailedPrecondition("switched off by gpudirect_level LOC");
+  if (level == "LOC") return FailedPrecondition("switched off by net_gdr_level LOC");
   const auto allowed = static_cast<PciDistance>(std::find(std::begin(kNames), std::end(kNames), level) - kNames);
   const PciDistance distance = gpu_pci_address.empty()
                                    ? PciDistance::kSys
                                    : DistanceOf(Resolve(sys_root + "/class/infiniband/" + hca + "/device"),
                                                 Resolve(sys_root + "/bus/pci/devices/" + gpu_pci_address));
   if (distance <= allowed) return OkStatus();
-  return FailedPrecondition("%s and the GPU are %s apart, gpudirect_level allows %s", hca.c_str(),
+  return FailedPrecondition("%s and the GPU are %s apart, net_gdr_level allows %s", hca.c_str(),
                             PciDistanceName(distance), level.c_str());
 }
 

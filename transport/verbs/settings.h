@@ -15,7 +15,7 @@ enum class GpuDirect {
 };
 enum class RelaxedOrdering { kAuto, kOff, kOn };
 
-/// What can be set about verbs; src/proto/routing.proto has the same names, which are NCCL's where it has one.
+/// What can be set about verbs; VerbsConfig of src/proto/routing.proto has it under NCCL's names.
 struct VerbsSettings {
   /// Devices to use, as NCCL_IB_HCA: "mlx5_0:1,mlx5_1" by prefix and port, "=mlx5_0" exactly, "^mlx5_2" all others;
   /// empty: all.

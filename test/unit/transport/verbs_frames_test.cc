@@ -1,0 +1,110 @@
+// The bytes of the verbs transport, right and wrong.
+#include "transport/verbs/frames.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace hp {
+namespace {
+
+using testing::HasSubstr;
+
+VerbsSetup ExampleSetup() {
+  return {.epoch = 7,
+          .control_bytes = 4096,
+          .mtu = 3,
+          .ethernet = true,
+          .lid = 0x1234,
+          .gid = {1, 2, 3},
+          .qps = {{0x11, 0xABCDEF}, {0x12, 5}}};
+}
+
+TEST(Setup, ComesBack) {
+  const StatusOr<VerbsSetup> setup = DecodeSetup(EncodeSetup(ExampleSetup()));
+  ASSERT_TRUE(setup.ok()) << setup.status();
+  EXPECT_EQ(setup->epoch, 7u);
+  EXPECT_EQ(setup->control_bytes, 4096u);
+  EXPECT_EQ(setup->lid, 0x1234);
+  EXPECT_EQ(setup->mtu, 3);
+  EXPECT_EQ(setup->gid[2], 3);
+  ASSERT_EQ(setup->qps.size(), 2u);
+  EXPECT_EQ(setup->qps[0].psn, 0xABCDEFu);
+  EXPECT_EQ(setup->fault, "");
+  EXPECT_EQ(DecodeSetup(EncodeSetup({.fault = "no device"}))->fault, "no device");
+}
+
+TEST(Setup, BytesAreThoseOfTheReadme) {
+  const std::string bytes = EncodeSetup(ExampleSetup());
+  ASSERT_EQ(bytes.size(), 48u);
+  EXPECT_EQ(bytes.substr(0, 16), std::string("\x07\0\0\0\0\x10\0\0\x34\x12\x03\x01\x02\0\0\0", 16));
+  EXPECT_EQ(bytes.substr(32, 8), std::string("\x11\0\0\0\xEF\xCD\xAB\0", 8));
+}
+
+TEST(Setup, WrongOnesAreRefused) {
+  const std::string good = EncodeSetup(ExampleSetup());
+  EXPECT_FALSE(DecodeSetup(good.substr(0, 31)).ok());
+  EXPECT_FALSE(DecodeSetup(good.substr(0, 47)).ok());
+  const auto with = [&](size_t at, char value) {
+    std::string bytes = good;
+    bytes[at] = value;
+    return DecodeSetup(bytes);
+  };
+  EXPECT_THAT(with(12, 18).status().message(), HasSubstr("18 queue pairs"));
+  EXPECT_FALSE(with(13, 1).ok());
+  EXPECT_THAT(with(10, 6).status().message(), HasSubstr("MTU 6"));
+  EXPECT_FALSE(with(10, 0).ok());
+  EXPECT_FALSE(with(5, 0).ok()) << "control messages of no bytes";
+}
+
+TEST(ControlFrame, FramesFollowEachOther) {
+  std::vector<std::byte> bytes(2 * kControlFrameBytes + 3);
+  EncodeControlFrame({.type = ControlType::kMessage, .more = true, .length = 3, .index = 9}, bytes.data());
+  bytes[kControlFrameBytes + 2] = std::byte{0x77};
+  const ControlFrame grant{.type = ControlType::kGrant,
+                           .parts = 4,
+                           .index = 5,
+                           .generation = 6,
+                           .msg_id = 7,
+                           .bytes = 8,
+                           .address = 0x1122334455667788,
+                           .port = 9,
+                           .rkey = 10};
+  EncodeControlFrame(grant, &bytes[kControlFrameBytes + 3]);
+  std::span<const std::byte> rest = bytes, payload;
+  const StatusOr<ControlFrame> first = TakeControlFrame(&rest, &payload);
+  ASSERT_TRUE(first.ok());
+  EXPECT_TRUE(first->more);
+  ASSERT_EQ(payload.size(), 3u);
+  EXPECT_EQ(payload[2], std::byte{0x77});
+  const StatusOr<ControlFrame> second = TakeControlFrame(&rest, &payload);
+  ASSERT_TRUE(second.ok());
+  EXPECT_EQ(second->parts, 4);
+  EXPECT_EQ(second->address, 0x1122334455667788u);
+  EXPECT_EQ(second->rkey, 10u);
+  EXPECT_TRUE(rest.empty());
+}
+
+TEST(ControlFrame, WrongOnesAreRefused) {
+  std::vector<std::byte> bytes(kControlFrameBytes);
+  const auto take = [&](const ControlFrame& frame, size_t size) {
+    EncodeControlFrame(frame, bytes.data());
+    std::span<const std::byte> rest = std::span(bytes).first(size), payload;
+    return TakeControlFrame(&rest, &payload).status().message();
+  };
+  EXPECT_EQ(take({.type = ControlType::kEnd}, 48), "");
+  EXPECT_THAT(take({.type = ControlType::kEnd}, 47), HasSubstr("a frame of 47 bytes"));
+  EXPECT_THAT(take({.type = static_cast<ControlType>(3)}, 48), HasSubstr("unknown type 3"));
+  EXPECT_THAT(take({.type = ControlType::kGrant, .more = true}, 48), HasSubstr("flags"));
+  EXPECT_THAT(take({.type = ControlType::kMessage, .length = 1}, 48), HasSubstr("1 bytes in a message of 48"));
+  EXPECT_THAT(take({.type = ControlType::kGrant, .length = 1}, 48), HasSubstr("1 bytes"));
+}
+
+TEST(Immediate, HoldsIndexAndGeneration) {
+  const uint32_t immediate = EncodeImmediate(65535, 0x54321);
+  EXPECT_EQ(ImmediateIndex(immediate), 65535u);
+  EXPECT_TRUE(ImmediateFits(immediate, 0x54321));
+  EXPECT_FALSE(ImmediateFits(immediate, 0x54322));
+}
+
+}  // namespace
+}  // namespace hp

@@ -1,0 +1,59 @@
+#include "test/unit/transport/verbs_pair.h"
+
+#include <glog/logging.h>
+#include <gmock/gmock.h>
+
+namespace hp {
+
+VerbsPair::VerbsPair(Options options) : options_(std::move(options)), fabric_({.delayed = options_.delayed}) {
+  for (Rank rank : {0, 1}) {
+    hosts_[rank] = std::make_unique<FakeVerbs>(&fabric_, options_.devices[rank]);
+    auto listener = TcpListener::Bind("127.0.0.1", 0);
+    CHECK(listener.ok()) << listener.status();
+    peers_.push_back({rank, "node" + std::to_string(rank), "127.0.0.1", (*listener)->port()});
+    listeners_[rank] = *std::move(listener);
+  }
+}
+
+VerbsPair::~VerbsPair() {
+  for (auto& node : nodes_) node.reset();
+  for (auto& host : hosts_) host.reset();  // they tell the fabric what is left over
+  EXPECT_THAT(fabric_.faults(), testing::IsEmpty());
+  EXPECT_EQ(fabric_.counts().overruns, 0);
+}
+
+Status VerbsPair::Make(Rank rank) {
+  VerbsOptions options;
+  options.tcp.rank = rank;
+  options.tcp.peers = peers_;
+  options.tcp.bind_host = "127.0.0.1";
+  options.settings = options_.settings;
+  options.fall_back = options_.fall_back;
+  options.verbs = hosts_[rank].get();
+  options.sys_root = options_.sys_root;
+  auto transport = MakeVerbsTransport(options, std::move(listeners_[rank]));
+  if (!transport.ok()) return transport.status();
+  nodes_[rank] = std::make_unique<TestNode>(*std::move(transport), "job", rank);
+  return OkStatus();
+}
+
+void VerbsPair::Connect() {
+  for (Rank rank : {0, 1}) ASSERT_TRUE(Make(rank).ok());
+  for (Rank rank : {0, 1}) node(rank).Start();
+  for (Rank rank : {0, 1}) node(rank).Await(Event::kConnected);
+}
+
+RemoteGrant VerbsPair::Grant(Rank to, Rank from, const PlaceTag& tag, std::span<std::byte> place) {
+  EXPECT_TRUE(node(to)->Grant(from, tag, place).ok());
+  return node(from).Get(Event::kGranted, tag).grant;
+}
+
+void VerbsPair::Transfer(Rank from, Rank to, const PlaceTag& tag, std::span<const std::byte> source,
+                         std::span<std::byte> place) {
+  const RemoteGrant grant = Grant(to, from, tag, place);
+  EXPECT_TRUE(node(from)->Write(to, tag, grant, source).ok());
+  EXPECT_TRUE(node(to).Get(Event::kGrantEnded, tag).status.ok());
+  EXPECT_TRUE(node(from).Get(Event::kWriteEnded, tag).status.ok());
+}
+
+}  // namespace hp

@@ -1,0 +1,53 @@
+#pragma once
+
+#include "test/contract/fixtures.h"
+#include "test/support/fake_verbs.h"
+#include "transport/verbs/verbs_transport.h"
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace hp {
+
+/// Two nodes with adapters of FakeVerbs. Everything is checked to be given back at the end.
+class VerbsPair {
+ public:
+  struct Options {
+    VerbsSettings settings = {};
+    bool fall_back = false;
+    bool delayed = false;
+    std::array<std::vector<FakeVerbs::Device>, 2> devices = {{{FakeVerbs::Roce()}, {FakeVerbs::Roce()}}};
+    std::string sys_root = "/sys";
+  };
+  VerbsPair() : VerbsPair(Options{}) {}
+  explicit VerbsPair(Options options);
+  ~VerbsPair();
+
+  /// Makes a node's transport; not ok: why there is none.
+  Status Make(Rank rank);
+  /// Both nodes, started and connected.
+  void Connect();
+  TestNode& node(Rank rank) { return *nodes_[rank]; }
+  FakeVerbs& host(Rank rank) { return *hosts_[rank]; }
+  FakeFabric& fabric() { return fabric_; }
+  void Close(Rank rank) { nodes_[rank].reset(); }
+
+  /// `to` grants `place` to `from`. @return the grant as `from` sees it.
+  RemoteGrant Grant(Rank to, Rank from, const PlaceTag& tag, std::span<std::byte> place);
+  /// The whole way: grant, write, end on both sides.
+  void Transfer(Rank from, Rank to, const PlaceTag& tag, std::span<const std::byte> source, std::span<std::byte> place);
+
+ private:
+  const Options options_;
+  FakeFabric fabric_;
+  std::array<std::unique_ptr<FakeVerbs>, 2> hosts_;
+  std::array<std::unique_ptr<TcpListener>, 2> listeners_;
+  std::vector<TcpPeer> peers_;
+  std::array<std::unique_ptr<TestNode>, 2> nodes_;
+};
+
+}  // namespace hp
