@@ -79,9 +79,8 @@ int64_t DrawSeed() { return static_cast<int64_t>(std::random_device()() & 0x7FFF
 
 }  // namespace
 
-JobHandshake::JobHandshake(const RoutingTable& table, const JobFacts& facts,
-                           std::function<void(const Status&)> on_fatal)
-    : table_(table), on_fatal_(std::move(on_fatal)) {
+JobHandshake::JobHandshake(const RoutingTable& table, const JobFacts& facts, Callbacks callbacks)
+    : table_(table), callbacks_(std::move(callbacks)) {
   own_.set_protocol(kProtocol);
   own_.set_job(table.job());
   own_.set_rank(facts.rank);
@@ -127,10 +126,11 @@ StatusOr<Rank> JobHandshake::Accept(std::string_view bytes) {
     std::string text;
     for (const std::string& difference : differences) text += (text.empty() ? "" : "; ") + difference;
     const Status status(StatusCode::kFailedPrecondition, text);
-    Fatal(status);
+    if (!complete()) GiveUp(status);
     return status;
   }
   MutexLock lock(&mutex_);
+  if (!given_up_.ok()) return given_up_.Prepend("the job can't come together");
   hellos_[hello.rank()] = hello;
   return hello.rank();
 }
@@ -143,15 +143,27 @@ StatusOr<Rank> JobHandshake::AcceptClient(const hp::Hello& hello) {
   return kFirstClientRank + clients_++;
 }
 
-void JobHandshake::OnRefused(Rank, const Status& reason) { Fatal(reason); }
+// By a node, not by a client, which may come to a complete job.
+void JobHandshake::OnRefused(Rank peer, const Status& reason) {
+  if (peer >= table_.size()) return;
+  if (!complete()) GiveUp(reason);
+  if (callbacks_.on_parted) callbacks_.on_parted(peer, reason);
+}
 
-void JobHandshake::Fatal(const Status& status) {
+void JobHandshake::OnRefusalSent(std::string_view bytes) {
+  hp::Hello hello;
+  if (!Read(bytes, &hello) || hello.client() || hello.table_hash() != own_.table_hash()) return;
+  if (callbacks_.on_parted) callbacks_.on_parted(hello.rank(), OkStatus());
+}
+
+void JobHandshake::GiveUp(const Status& status) {
+  const Status reason(StatusCode::kFailedPrecondition, status.message());
   {
     MutexLock lock(&mutex_);
-    if (failed_ || static_cast<int>(hellos_.size()) == table_.size()) return;
-    failed_ = true;
+    if (!given_up_.ok()) return;
+    given_up_ = reason;
   }
-  if (on_fatal_) on_fatal_(Status(StatusCode::kFailedPrecondition, status.message()));
+  if (callbacks_.on_fatal) callbacks_.on_fatal(reason);
 }
 
 bool JobHandshake::complete() const {

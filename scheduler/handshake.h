@@ -31,20 +31,29 @@ struct JobFacts {
 /// Lets in the nodes of our job and nobody else. Both sides compare everything, so a difference is found on both, and
 /// the message, which names both nodes, reads the same on both. A node whose table agrees but whose net, solver, start,
 /// seed or data do not is one of ours started wrongly: before the job is complete that is fatal here too. Anybody
-/// else's hello costs him his connection and us nothing.
+/// else's hello costs him his connection and us nothing. Once the job can't come together, every node that comes is
+/// refused with the reason.
 ///
 /// HandshakePolicy's methods come on the progress thread; all others may be called from any thread.
 class JobHandshake : public HandshakePolicy {
  public:
+  struct Callbacks {
+    /// At most once: the job can't come together, for this reason (exit status 2).
+    std::function<void(const Status&)> on_fatal;
+    /// `rank` will not be connected: we refused it and told it why (ok), or it refused us for this reason.
+    std::function<void(Rank rank, const Status& refused_us)> on_parted;
+  };
   /// @param table must outlive this.
-  /// @param on_fatal called at most once, on the progress thread: the job can't come together, for this reason (exit
-  /// 2).
-  JobHandshake(const RoutingTable& table, const JobFacts& facts, std::function<void(const Status&)> on_fatal);
+  /// @param callbacks come on the progress thread, or from within GiveUp.
+  JobHandshake(const RoutingTable& table, const JobFacts& facts, Callbacks callbacks);
 
   std::string Hello() override;
   StatusOr<Rank> Accept(std::string_view hello) override;
   void OnRefused(Rank peer, const Status& reason) override;
+  void OnRefusalSent(std::string_view hello) override;
 
+  /// The job can't come together for `reason`; calls on_fatal, if this is the first one.
+  void GiveUp(const Status& reason) HP_EXCLUDES(mutex_);
   /// All nodes of the table have been accepted.
   bool complete() const HP_EXCLUDES(mutex_);
   /// What `rank` said; nothing before it was accepted.
@@ -60,14 +69,13 @@ class JobHandshake : public HandshakePolicy {
 
  private:
   StatusOr<Rank> AcceptClient(const hp::Hello& hello);
-  void Fatal(const Status& status);
 
   const RoutingTable& table_;
-  const std::function<void(const Status&)> on_fatal_;
+  const Callbacks callbacks_;
   hp::Hello own_;
   mutable Mutex mutex_;
   std::map<Rank, hp::Hello> hellos_ HP_GUARDED_BY(mutex_);  // our own among them
-  bool failed_ HP_GUARDED_BY(mutex_) = false;
+  Status given_up_ HP_GUARDED_BY(mutex_);
   int clients_ = 0;  // so far
 };
 

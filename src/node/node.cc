@@ -26,7 +26,7 @@ namespace {
 constexpr int kLeaveTimeoutMs = 600'000;  // the first node may still write a large snapshot
 constexpr auto kStallReport = std::chrono::seconds(15);
 constexpr int kStopTimeoutMs = 2'000;
-constexpr int64_t kRefusalGraceNs = kNsPerSecond / 2;
+constexpr auto kLeaveLinger = std::chrono::seconds(3);  // the watch takes less to tell the others
 
 const caffe::LayerParameter* DataLayerOf(const caffe::NetParameter& net, caffe::Phase phase) {
   for (int i : LayersOf(net, phase)) {
@@ -72,12 +72,14 @@ Status Node::Run() {
     const Status status = (this->*step)();
     if (status.ok()) continue;
     Fail(status);
+    WaitForLeave();
     return status;
   }
   StartPipeline();
-  const Status status = WaitForEnd();
-  if (!status.ok()) return status;
-  return Finish();
+  Status status = WaitForEnd();
+  if (status.ok()) status = Finish();
+  if (!status.ok()) WaitForLeave();
+  return status;
 }
 
 // --- Assembly
@@ -187,25 +189,52 @@ Status Node::Connect() {
   facts.cores = AvailableCores();
   facts.host_id = HostId();
   rendezvous_ = std::make_unique<NodeRendezvous>(transport_, options_.rank, table_.stage(info_.stage).ranks);
-  handshake_ = std::make_unique<JobHandshake>(table_, facts, [this](const Status& status) {
+  JobHandshake::Callbacks callbacks;
+  callbacks.on_fatal = [this](const Status& status) {
     MutexLock lock(&mutex_);
-    differs_ = status;
-    changed_.SignalAll();
-  });
+    SetApart(status);
+  };
+  callbacks.on_parted = [this](Rank peer, const Status& refused_us) { OnParted(peer, refused_us); };
+  handshake_ = std::make_unique<JobHandshake>(table_, facts, callbacks);
   watch_ = std::make_unique<Watch>(table_, options_.rank, transport_, options_.clock,
-                                   [this](const Status& status) { OnLost(status); });
+                                   [this](const Status& status, bool said) { OnLost(status, said); });
   HP_RETURN_IF_ERROR(transport_->Start(this, handshake_.get()));
   watch_->Start();
   MutexLock lock(&mutex_);
-  while (connected_ < table_.size() - 1 && failure_.ok() && differs_.ok()) changed_.Wait(&mutex_);
-  if (differs_.ok()) return failure_;
-  // The other side is still to be told, and nodes that start at this moment would wait in vain for one that is gone.
-  for (const int64_t until = Clock::Real()->NowNs() + kRefusalGraceNs; failure_.ok();) {
-    const int64_t left = until - Clock::Real()->NowNs();
-    if (left <= 0) break;
-    changed_.WaitFor(&mutex_, std::chrono::nanoseconds(left));
+  while (static_cast<int>(connected_.size()) < table_.size() - 1 && failure_.ok() && apart_.ok()) {
+    changed_.Wait(&mutex_);
   }
-  return differs_;
+  while (!apart_.ok() && failure_.ok() && !AllTold()) changed_.Wait(&mutex_);
+  connecting_ = false;
+  return apart_.ok() ? failure_ : apart_;
+}
+
+void Node::SetApart(const Status& status) {
+  if (!apart_.ok()) return;
+  apart_ = status;
+  LOG(ERROR) << "node " << info_.name << ": " << status.message();
+  changed_.SignalAll();
+}
+
+void Node::OnParted(Rank peer, const Status& refused_us) {
+  bool apart = false;
+  {
+    MutexLock lock(&mutex_);
+    parted_.insert(peer);
+    apart = connecting_ && !refused_us.ok() && !connected_.contains(peer);
+    changed_.SignalAll();
+  }
+  if (apart) handshake_->GiveUp(refused_us);
+}
+
+// The first node of the table, to which all others come, keeps the door until it has told them all, or none comes any
+// more: who comes late would wait in vain for nodes that are gone. The others only have to reach it.
+bool Node::AllTold() const {
+  for (Rank rank = 0; rank < table_.size(); ++rank) {
+    if (rank == options_.rank || connected_.contains(rank) || parted_.contains(rank)) continue;
+    if (rank == 0 || options_.rank == 0) return false;
+  }
+  return true;
 }
 
 Status Node::BuildModel() {
@@ -529,29 +558,36 @@ Status Node::Finish() {
 
 // The others hear the cause before we go: the watch says it, reads on for a moment, and then calls Leave.
 void Node::Fail(const Status& status) {
+  bool over = false;
   {
     MutexLock lock(&mutex_);
     if (!failure_.ok()) return;
     failure_ = status;
+    over = watch_over_;
+    if (apart_.ok()) LOG(ERROR) << "node " << info_.name << ": " << status.message();
     changed_.SignalAll();
   }
-  LOG(ERROR) << "node " << info_.name << ": " << status.message();
-  if (watch_) {
+  if (watch_ && !over) {
     watch_->Fail(status.message());
   } else {
     Leave();
   }
 }
 
-void Node::OnLost(const Status& status) {
+void Node::OnLost(const Status& status, bool said) {
+  bool stay = false;
   {
     MutexLock lock(&mutex_);
-    if (failure_.ok()) {
-      failure_ = differs_.ok() ? status : differs_;  // then the others only say what we know
-      LOG(ERROR) << failure_.message();
+    watch_over_ = true;
+    stay = connecting_ && said && failure_.ok();
+    if (stay) SetApart(status);
+    if (!stay && failure_.ok()) {
+      failure_ = apart_.ok() ? status : apart_;  // then the others only say what we know
+      if (apart_.ok()) LOG(ERROR) << failure_.message();
     }
     changed_.SignalAll();
   }
+  if (stay) return handshake_->GiveUp(status);  // who has not come yet hears it from the first node
   Leave();
 }
 
@@ -565,6 +601,18 @@ void Node::Leave() {
   if (rendezvous_) rendezvous_->Abort(status);
   if (exchange_) exchange_->Abort(status);
   if (pipeline_) pipeline_->Abort();
+  MutexLock lock(&mutex_);
+  left_ = true;
+  changed_.SignalAll();
+}
+
+void Node::WaitForLeave() {
+  const auto until = std::chrono::steady_clock::now() + kLeaveLinger;
+  MutexLock lock(&mutex_);
+  while (!failure_.ok() && !left_) {
+    const auto left = until - std::chrono::steady_clock::now();
+    if (left.count() <= 0 || !changed_.WaitFor(&mutex_, left)) return;
+  }
 }
 
 // --- Events
@@ -591,11 +639,19 @@ void Node::OnConnected(Rank peer) {
   watch_->OnConnected(peer);
   if (peer >= table_.size()) return;
   MutexLock lock(&mutex_);
-  ++connected_;
+  connected_.insert(peer);
   changed_.SignalAll();
 }
 
-void Node::OnConnectFailed(Rank, const Status& status) { Fail(status); }
+void Node::OnConnectFailed(Rank peer, const Status& status) {
+  {
+    MutexLock lock(&mutex_);
+    parted_.insert(peer);
+    changed_.SignalAll();
+    if (!apart_.ok()) return;  // Connect waits for no more than to know what became of each
+  }
+  Fail(status);
+}
 
 void Node::OnGranted(Rank peer, const PlaceTag& tag, RemoteGrant grant, size_t bytes) {
   WhenReady([=, this] {

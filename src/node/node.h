@@ -27,6 +27,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -77,6 +78,8 @@ class Node : private TransportHandler, private PipelineHost {
   Status LoadSnapshot();
   Status RequireSavedThreads(const SnapshotManifest& manifest);
   Status Connect();
+  void SetApart(const Status& status) HP_REQUIRES(mutex_);
+  bool AllTold() const HP_REQUIRES(mutex_);
   Status BuildModel();
   Status InitParams();
   Status ConnectExchange();
@@ -98,8 +101,11 @@ class Node : private TransportHandler, private PipelineHost {
   /// This node can't go on.
   void Fail(const Status& status) HP_EXCLUDES(mutex_);
   /// The watch says that the job is over for us: another node is lost, or the others know of our own failure.
-  void OnLost(const Status& status) HP_EXCLUDES(mutex_);
+  void OnLost(const Status& status, bool said) HP_EXCLUDES(mutex_);
   void Leave() HP_EXCLUDES(mutex_);
+  /// After a failure: until the others know of it.
+  void WaitForLeave() HP_EXCLUDES(mutex_);
+  void OnParted(Rank peer, const Status& refused_us) HP_EXCLUDES(mutex_);
   /// Runs `event` now, or when the job is assembled if it is not yet.
   void WhenReady(std::function<void()> event) HP_EXCLUDES(mutex_);
   int ThreadsOf(Rank rank) const;
@@ -154,12 +160,15 @@ class Node : private TransportHandler, private PipelineHost {
   std::atomic<bool> stop_requested_{false}, snapshot_requested_{false};
   Mutex mutex_;
   CondVar changed_;
-  int connected_ HP_GUARDED_BY(mutex_) = 0;
+  std::set<Rank> connected_ HP_GUARDED_BY(mutex_);
+  std::set<Rank> parted_ HP_GUARDED_BY(mutex_);  // refused by us or refusing us, or given up
+  bool connecting_ HP_GUARDED_BY(mutex_) = true;
+  bool watch_over_ HP_GUARDED_BY(mutex_) = false, left_ HP_GUARDED_BY(mutex_) = false;
   bool ready_ HP_GUARDED_BY(mutex_) = false;
   std::vector<std::function<void()>> waiting_ HP_GUARDED_BY(mutex_);  // events from before ready_
   bool executed_ HP_GUARDED_BY(mutex_) = false;                       // the executor has left its loop
   Status failure_ HP_GUARDED_BY(mutex_);
-  Status differs_ HP_GUARDED_BY(mutex_);                     // from another node: found by the handshake
+  Status apart_ HP_GUARDED_BY(mutex_);                       // why the job can't come together
   Status stopped_ HP_GUARDED_BY(mutex_);                     // by a verdict
   std::map<int64_t, Verdict> orders_ HP_GUARDED_BY(mutex_);  // by the clock that begins with them
 };

@@ -19,8 +19,7 @@ Membership::Options OptionsFor(const RoutingTable& table, Rank self) {
 
 }  // namespace
 
-Watch::Watch(const RoutingTable& table, Rank self, Transport* transport, const Clock* clock,
-             std::function<void(const Status&)> on_lost)
+Watch::Watch(const RoutingTable& table, Rank self, Transport* transport, const Clock* clock, LostSink on_lost)
     : nodes_(table.size()),
       self_(self),
       transport_(transport),
@@ -45,6 +44,7 @@ void Watch::Start() {
 void Watch::Run() {
   for (;;) {
     Status lost;
+    bool said = false;
     {
       MutexLock lock(&mutex_);
       if (stop_) return;
@@ -56,11 +56,12 @@ void Watch::Run() {
       changed_.SignalAll();
       if (membership_.state() == Membership::State::kLost) {
         lost = Unavailable("%s", membership_.Describe().c_str());
+        said = membership_.loss().lost == membership_.loss().detector;
       } else {
         changed_.WaitFor(&mutex_, kTick);
       }
     }
-    if (!lost.ok()) return on_lost_(lost);
+    if (!lost.ok()) return on_lost_(lost, said);
   }
 }
 

@@ -16,9 +16,10 @@ namespace hp {
 /// else the node does, and tells the node when it has to leave.
 class Watch : private MembershipOutput {
  public:
-  /// @param on_lost called once, on the watch's thread: a node is lost, leave with exit status 4.
-  Watch(const RoutingTable& table, Rank self, Transport* transport, const Clock* clock,
-        std::function<void(const Status&)> on_lost);
+  /// Called once, on the watch's thread: a node is lost, leave with exit status 4. `said`: it said so itself.
+  using LostSink = std::function<void(const Status& status, bool said)>;
+
+  Watch(const RoutingTable& table, Rank self, Transport* transport, const Clock* clock, LostSink on_lost);
   ~Watch() override;
 
   void Start();
@@ -42,7 +43,7 @@ class Watch : private MembershipOutput {
   const int nodes_;
   const Rank self_;
   Transport* const transport_;
-  const std::function<void(const Status&)> on_lost_;
+  const LostSink on_lost_;
   Mutex mutex_;
   CondVar changed_;
   Membership membership_ HP_GUARDED_BY(mutex_);

@@ -176,32 +176,48 @@ class NodesTest(cluster.JobTest):
                 for name in names}
 
     def expect_difference(self, nodes, pattern, apart):
-        """Those that met the other one say what differs; a node that met nobody waits for them in vain."""
+        """Every node says what differs, or that the other one left because of it; nobody waits for the deadline."""
         for node in nodes.values():
             self.assertIn(node.wait(NODE_TIMEOUT_S), (2, 4), node.name)
             self.assertEqual(len(node.errors()), 1, "one clear error: %s" % node.errors())
+            self.assertRegex(node.errors()[0], pattern, node.name)
         self.expect_exit(nodes[apart], 2, pattern)
         others = [node for node in nodes.values() if node.name != apart]
         self.assertTrue(any(node.popen.returncode == 2 and re.search(pattern, node.text()) for node in others))
 
     def test_other_data_set_on_one_host(self):
         self.make_job()
-        names = self.make_table(conv=2, fc=1, extra="transport { connect_timeout_s: 3 }")
+        names = self.make_table(conv=2, fc=1)
         cluster.write_database(self.path("db2"), seed=2)
         table = self.elsewhere(self.read("net.prototxt").decode().replace(self.path("db"), self.path("db2")))
         nodes = self.start_differing(names, "conv1", table)
         self.expect_difference(nodes, r'node "conv1" reads another data set|node "conv0" reads another', "conv1")
 
+    def test_node_that_comes_when_the_others_differ(self):
+        self.make_job()
+        names = self.make_table(conv=2, fc=2)  # with the default deadline, 300 s: nobody waits for it
+        table = self.elsewhere(self.read("net.prototxt").decode().replace("kernel_size: 3", "kernel_size: 5"))
+        nodes = self.start_differing(names[:2], "conv1", table)
+        self.expect_exit(nodes["conv1"], 2, r'node "conv\d" runs another net')
+        self.await_text(nodes["conv0"], r'node "conv\d" runs another net')
+        told = r"conv0 \(\S+\) refused us: the job can't come together: node \"conv\d\" runs another net"
+        self.expect_exit(self.start(name="fc0"), 2, told, seconds=10)
+        self.assertIsNone(nodes["conv0"].popen.poll(), "fc1 was not told yet")
+        self.expect_exit(self.start(name="fc1"), 2, told, seconds=10)
+        self.expect_exit(nodes["conv0"], 2, seconds=10)
+        for process in self.processes:
+            self.assertEqual(len(process.errors()), 1, process.errors())
+
     def test_other_net_on_one_host(self):
         self.make_job()
-        names = self.make_table(conv=1, fc=2, extra="transport { connect_timeout_s: 3 }")
+        names = self.make_table(conv=1, fc=2)
         table = self.elsewhere(self.read("net.prototxt").decode().replace("kernel_size: 3", "kernel_size: 5"))
         nodes = self.start_differing(names, "fc1", table)
         self.expect_difference(nodes, r"runs another net", "fc1")
 
     def test_resume_on_one_node_only(self):
         self.make_job(iterations=20, snapshot=10)
-        names = self.make_table(conv=2, fc=1, extra="transport { connect_timeout_s: 3 }")
+        names = self.make_table(conv=2, fc=1)
         self.run_job(names)
         nodes = self.start_differing(names, "conv1", flags=["--resume=" + self.path("out_iter_10.solverstate")])
         self.expect_difference(nodes, r"--resume on one node only", "conv1")

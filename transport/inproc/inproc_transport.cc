@@ -80,6 +80,7 @@ void InprocTransport::OnHello(const InprocAddress& from, const std::shared_ptr<I
     connector->Deliver(InprocEndpoint::Lane::kControl, [from, link, peer = self_.rank, reason = rank.status()] {
       from.transport->OnRefused(peer, link, reason);
     });
+    policy_->OnRefusalSent(hello);
     return;
   }
   links_[link] = link->side(1);

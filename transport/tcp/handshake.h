@@ -43,6 +43,8 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
 
   TcpSocket* socket() { return &socket_; }
   const std::string& address() const { return address_; }
+  /// The peer's, once it was judged.
+  const std::string& hello() const { return body_; }
   int64_t deadline_ns() const { return deadline_ns_; }
   bool accepted() const { return accepted_; }
 

@@ -135,6 +135,7 @@ void Rendezvous::OnAcceptedDone(const std::shared_ptr<Handshake>& handshake, con
     if (Peer* peer = Find(result.rank)) Settle(peer);
     return policy_->OnRefused(result.rank, result.status);
   }
+  if (result.end == Handshake::End::kRefused) policy_->OnRefusalSent(handshake->hello());
   std::string suffix;
   if (!limiter_.Allow(&suffix)) return;
   const char* what = result.end == Handshake::End::kRefused ? "refused" : "dropped";

@@ -8,7 +8,9 @@
 namespace hp {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Pair;
 
 class HandshakeTest : public ::testing::Test {
  protected:
@@ -22,7 +24,10 @@ class HandshakeTest : public ::testing::Test {
     return facts;
   }
   std::unique_ptr<JobHandshake> Make(const JobFacts& facts) {
-    return std::make_unique<JobHandshake>(table_, facts, [this](const Status& status) { fatal_.push_back(status); });
+    JobHandshake::Callbacks callbacks;
+    callbacks.on_fatal = [this](const Status& status) { fatal_.push_back(status); };
+    callbacks.on_parted = [this](Rank rank, const Status& refused_us) { parted_.emplace_back(rank, refused_us.ok()); };
+    return std::make_unique<JobHandshake>(table_, facts, callbacks);
   }
   /// What node 0 answers to a node with these facts.
   std::string Refusal(const JobFacts& other) {
@@ -32,6 +37,7 @@ class HandshakeTest : public ::testing::Test {
 
   const RoutingTable table_ = MakeTable(kTable);
   std::vector<Status> fatal_;
+  std::vector<std::pair<Rank, bool>> parted_;
 };
 
 TEST_F(HandshakeTest, NodesOfOneJobAcceptEachOther) {
@@ -129,10 +135,10 @@ TEST_F(HandshakeTest, StrangersCostUsNothing) {
   EXPECT_FALSE(here->Accept("GET / HTTP/1.1\r\n\r\n").ok());
   EXPECT_FALSE(here->Accept(std::string(kMaxHelloBytes + 1, 'x')).ok());
   const RoutingTable other_job = MakeTable(std::string(kTable) + "job: \"other\"");
-  EXPECT_EQ(here->Accept(JobHandshake(other_job, Facts(1), nullptr).Hello()).status().message(),
+  EXPECT_EQ(here->Accept(JobHandshake(other_job, Facts(1), {}).Hello()).status().message(),
             "node \"conv1\" belongs to the job \"other\", node \"conv0\" to \"hpnode\"");
   const RoutingTable other_table = MakeTable(std::string(kTable) + "batch: PER_REPLICA");
-  EXPECT_THAT(here->Accept(JobHandshake(other_table, Facts(1), nullptr).Hello()).status().message(),
+  EXPECT_THAT(here->Accept(JobHandshake(other_table, Facts(1), {}).Hello()).status().message(),
               HasSubstr("has another routing table"));
   EXPECT_EQ(here->Accept(here->Hello()).status().message(), "node \"conv0\" is started a second time");
   EXPECT_TRUE(fatal_.empty());
@@ -170,6 +176,22 @@ TEST_F(HandshakeTest, BeingRefusedIsFatalOnce) {
   here->OnRefused(1, FailedPrecondition("why again"));
   ASSERT_EQ(fatal_.size(), 1u);
   EXPECT_EQ(fatal_[0].message(), "why");
+}
+
+TEST_F(HandshakeTest, WhoComesToAJobThatIsGivenUpHearsWhy) {
+  const auto here = Make(Facts(0));
+  JobFacts other = Facts(2);
+  other.net_hash = 0x99;
+  const std::string hello = Make(other)->Hello();
+  const std::string why = here->Accept(hello).status().message();
+  EXPECT_THAT(why, HasSubstr("runs another net"));
+  here->OnRefusalSent(hello);
+  EXPECT_EQ(here->Accept(Make(Facts(1))->Hello()).status().message(), "the job can't come together: " + why);
+  here->OnRefused(3, FailedPrecondition("no"));
+  here->OnRefused(kFirstClientRank, FailedPrecondition("a client's"));
+  here->OnRefusalSent("rubbish");
+  EXPECT_THAT(parted_, ElementsAre(Pair(2, true), Pair(3, false)));
+  ASSERT_EQ(fatal_.size(), 1u);
 }
 
 TEST_F(HandshakeTest, ClientsHaveNoSeat) {
