@@ -102,7 +102,8 @@ class ContractTest : public testing::Test {
     std::string text = "conv " + std::to_string(spec.conv) + " fc";
     for (int shards : spec.fc) text += " " + std::to_string(shards);
     return text + " micro " + std::to_string(spec.micro_batches) + " pool " + std::to_string(spec.pool_size) +
-           " threads " + std::to_string(spec.threads) + (spec.tcp ? " tcp" : " inproc") + (spec.delay_seed != 0 ? " delayed" : "");
+           " threads " + std::to_string(spec.threads) + (spec.tcp ? " tcp" : " inproc") +
+           (spec.delay_seed != 0 ? " delayed" : "");
   }
   static TempFolder* folder_;
 };
