@@ -1,14 +1,17 @@
 // Trains one node of a job, or (--all) all nodes of a table in this process.
+#include "node/doctor.h"
 #include "node/launch.h"
 #include "node/node.h"
 #include "node/progress.h"
 #include "scheduler/routing_table.h"
+#include "tools/tool_main.h"
 
 #include "glog/logging.h"
 #include <gflags/gflags.h>
 #include <signal.h>
 #include <unistd.h>
 
+#include <iostream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,6 +24,12 @@ DEFINE_string(resume, "", "go on from this .solverstate; on every node of the jo
 DEFINE_string(weights, "", "take initial weights from this .caffemodel, layer by layer by name");
 DEFINE_string(cache_dir, "", "where record indexes of databases are kept; empty: ~/.cache/hpnode; none: nowhere");
 DEFINE_int32(reader_threads, 1, "threads that read and transform records, on conv nodes");
+DEFINE_bool(doctor, false, "look at what this host has for RDMA, say what to do about it, and train nothing");
+DEFINE_string(doctor_listen, "", "with --doctor: wait at ADDRESS:PORT for another host's --doctor_peer");
+DEFINE_string(doctor_peer, "", "with --doctor: measure the way to the host that waits at ADDRESS:PORT");
+DEFINE_string(doctor_address, "", "with --doctor: this host's own address, as others know it");
+DEFINE_string(ib_hca, "", "RDMA devices of this host to use, as NCCL_IB_HCA; wins over the table");
+DEFINE_int32(ib_gid_index, hp::HostDevices::kNotSet, "GID index of this host, as NCCL_IB_GID_INDEX; -1: chosen");
 
 namespace hp {
 namespace {
@@ -33,6 +42,8 @@ constexpr char kUsage[] =
     "  hproute --solver=solver.prototxt --conv=2 --fc=2 --hosts=127.0.0.1 --out=table.prototxt\n"
     "  hpnode --role=conv --routing=table.prototxt &   # twice\n"
     "  hpnode --role=fc --routing=table.prototxt &     # twice\n"
+    "what a host has for RDMA:\n"
+    "  hpnode --doctor [--doctor_listen=ADDRESS:PORT | --doctor_peer=ADDRESS:PORT]\n"
     "exit status: 0 done, 1 our own fault, 2 input or configuration, 3 NaN or infinity, 4 a node was lost";
 
 /// Ends the process where other threads may be blocked for good in a collective or a system call.
@@ -54,7 +65,8 @@ NodeOptions OptionsFor(const RoutingTable& table, Rank rank) {
 }
 
 Status RunOne(const RoutingTable& table, bool* said) {
-  HP_ASSIGN_OR_RETURN(OwnNode own, TakeOwnNodeOverTcp(table, FLAGS_role, FLAGS_node));
+  HP_ASSIGN_OR_RETURN(OwnNode own,
+                      TakeOwnNodeOverNetwork(table, FLAGS_role, FLAGS_node, {FLAGS_ib_hca, FLAGS_ib_gid_index}));
   NodeOptions options = OptionsFor(table, own.rank);
   options.transport = std::move(own.transport);
   Node node(std::move(options));
@@ -66,6 +78,10 @@ Status RunOne(const RoutingTable& table, bool* said) {
 
 /// @param[out] said  nodes ran, and have logged why they ended
 Status Main(bool* said) {
+  if (FLAGS_doctor) {
+    return RunDoctor({{FLAGS_ib_hca, FLAGS_ib_gid_index}, FLAGS_doctor_address, FLAGS_doctor_listen, FLAGS_doctor_peer},
+                     &std::cout);
+  }
   if (FLAGS_routing.empty()) return InvalidArgument("--routing=table.prototxt is missing (hpnode --help)");
   HP_ASSIGN_OR_RETURN(const RoutingTable table, RoutingTable::Load(FLAGS_routing));
   if (FLAGS_all) {
@@ -85,8 +101,7 @@ Status Main(bool* said) {
 int main(int argc, char** argv) {
   FLAGS_logtostderr = true;
   FLAGS_log_year_in_prefix = false;  // Caffe's parse_log.py can't read it
-  gflags::SetUsageMessage(hp::kUsage);
-  gflags::ParseCommandLineFlags(&argc, &argv, true);
+  if (hp::ParseFlags({"hpnode", hp::kUsage, 0, 0}, &argc, &argv)) return 0;
   google::InitGoogleLogging(argv[0]);
   bool said = false;
   const hp::Status status = hp::Main(&said);

@@ -1,6 +1,6 @@
 #include "data/cache_dir.h"
 
-#include <cstdlib>
+#include "base/environment.h"
 
 namespace hp {
 
@@ -8,12 +8,8 @@ std::string CacheDirectory(const std::string& configured) {
   if (configured == "none") return {};
   if (!configured.empty()) return configured;
   // The XDG base directory specification: a relative path is to be ignored.
-  if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg != nullptr && xdg[0] == '/') {
-    return std::string(xdg) + "/hpnode";
-  }
-  if (const char* home = std::getenv("HOME"); home != nullptr && home[0] == '/') {
-    return std::string(home) + "/.cache/hpnode";
-  }
+  if (const std::string xdg = Environment("XDG_CACHE_HOME"); xdg.starts_with('/')) return xdg + "/hpnode";
+  if (const std::string home = Environment("HOME"); home.starts_with('/')) return home + "/.cache/hpnode";
   return {};
 }
 

@@ -25,16 +25,8 @@ void OnSignal(int signal) {
 
 }  // namespace
 
-TcpOptions TcpOptionsFor(const RoutingTable& table, Rank rank) {
-  TcpOptions options;
-  options.rank = rank;
-  for (const NodeInfo& node : table.nodes()) options.peers.push_back({node.rank, node.name, node.host, node.port});
-  options.bind_host = table.node(rank).host;
-  options.connect_deadline_ms = table.config().transport().connect_timeout_s() * 1000;
-  return options;
-}
-
-StatusOr<OwnNode> TakeOwnNodeOverTcp(const RoutingTable& table, const std::string& role, const std::string& node_name) {
+StatusOr<OwnNode> TakeOwnNodeOverNetwork(const RoutingTable& table, const std::string& role,
+                                         const std::string& node_name, const HostDevices& devices) {
   HP_ASSIGN_OR_RETURN(const std::vector<Rank> candidates, FindOwnNodes(table, role, node_name));
   std::unique_ptr<TcpListener> listener;
   auto listen = [&listener](const NodeInfo& node) -> Status {
@@ -43,7 +35,7 @@ StatusOr<OwnNode> TakeOwnNodeOverTcp(const RoutingTable& table, const std::strin
   };
   OwnNode own;
   HP_ASSIGN_OR_RETURN(own.rank, TakeOwnNode(table, candidates, "hpnode", listen));
-  own.transport = MakeTcpTransport(TcpOptionsFor(table, own.rank), std::move(listener));
+  HP_ASSIGN_OR_RETURN(own.transport, MakeNodeTransport(table, own.rank, devices, std::move(listener)));
   return own;
 }
 

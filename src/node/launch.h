@@ -1,10 +1,10 @@
 #pragma once
 
 #include "hp/status.h"
+#include "node/make_transport.h"
 #include "node/node.h"
 #include "scheduler/routing_table.h"
 #include "transport/inproc/inproc_network.h"
-#include "transport/tcp/tcp_transport.h"
 
 #include <functional>
 #include <memory>
@@ -12,16 +12,14 @@
 
 namespace hp {
 
-/// What the TCP transport of node `rank` needs to know of the table.
-TcpOptions TcpOptionsFor(const RoutingTable& table, Rank rank);
-
 /// The node of the table that this process is, and its transport, which listens already.
 struct OwnNode {
   Rank rank = 0;
   std::unique_ptr<Transport> transport;
 };
 /// Takes the first node of `role` on this host whose port is free, or the one named `node_name` (see TakeOwnNode).
-StatusOr<OwnNode> TakeOwnNodeOverTcp(const RoutingTable& table, const std::string& role, const std::string& node_name);
+StatusOr<OwnNode> TakeOwnNodeOverNetwork(const RoutingTable& table, const std::string& role,
+                                         const std::string& node_name, const HostDevices& devices = {});
 
 /// Runs every node of the table as threads of this process, over the in-process transport.
 /// @param options_for everything but the transport. `on_start`: called with the first node before it runs.

@@ -94,6 +94,8 @@ Status VerbsEndpoint::Connect(const VerbsSetup& theirs) {
     HP_RETURN_IF_ERROR(data_qps_[i]->Connect(path, {theirs.qps[1 + i].number, theirs.qps[1 + i].psn}, settings));
     lanes.push_back(data_qps_[i].get());
   }
+  lanes_ = lanes.size();
+  inline_bytes_ = lanes[0]->inline_bytes();
   const uint64_t max_request = std::min<uint64_t>(parts_.device->max_message(), settings.max_write_bytes);
   VLOG(1) << name_ << ": GID " << GidText(parts_.device->address(gid_).gid) << " to " << GidText(path.peer.gid)
           << ", MTU " << (128 << path.mtu) << ", " << lanes.size() << " data queue pairs, epochs " << epoch_ << " and "
@@ -122,7 +124,7 @@ Status VerbsEndpoint::CheckOpen() const {
 
 uint16_t VerbsEndpoint::PartsOf(size_t bytes) const {
   const size_t wanted = bytes / parts_.device->settings().split_bytes;
-  return static_cast<uint16_t>(std::clamp<size_t>(wanted, 1, data_qps_.size()));
+  return static_cast<uint16_t>(std::clamp<size_t>(wanted, 1, lanes_));
 }
 
 Status VerbsEndpoint::Pump() {
@@ -164,7 +166,7 @@ Status VerbsEndpoint::Grant(const PlaceTag& tag, std::span<std::byte> place) {
 Status VerbsEndpoint::Write(const PlaceTag& tag, RemoteGrant grant, std::span<const std::byte> source) {
   if (closed_) return Unavailable("%s is not connected", name_.c_str());
   OutgoingWrite write{.tag = tag, .grant = grant, .bytes = source.size()};
-  HP_ASSIGN_OR_RETURN(write.source, parts_.memory->OpenSource(source, data_qps_[0]->inline_bytes()));
+  HP_ASSIGN_OR_RETURN(write.source, parts_.memory->OpenSource(source, inline_bytes_));
   MutexLock lock(&mutex_);
   HP_RETURN_IF_ERROR(CheckOpen());
   const size_t bytes = source.size();
@@ -349,7 +351,7 @@ Status VerbsEndpoint::OnMessage(const ControlFrame& frame, std::span<const std::
 Status VerbsEndpoint::OnGrant(const ControlFrame& frame) {
   const PlaceTag tag{frame.msg_id, frame.port};
   const RemoteGrant grant{frame.index, frame.generation};
-  if (frame.parts < 1 || frame.parts > data_qps_.size() || frame.index >= kMaxOpenGrants) {
+  if (frame.parts < 1 || frame.parts > lanes_ || frame.index >= kMaxOpenGrants) {
     return InvalidArgument("grant %u over %d queue pairs", frame.index, frame.parts);
   }
   {

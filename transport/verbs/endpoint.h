@@ -106,6 +106,9 @@ class VerbsEndpoint : public VerbsLink, public CqUser {
   std::unique_ptr<QueuePair> control_qp_;
   std::vector<std::unique_ptr<QueuePair>> data_qps_;
   GidEntry gid_;
+  // Set by Connect, ahead of all posts, which may not look at queue pairs without the lock.
+  size_t lanes_ = 1;
+  uint32_t inline_bytes_ = 0;
 
   // Progress thread.
   std::unique_ptr<Lifeline> lifeline_;

@@ -29,16 +29,6 @@ std::string ListGids(const std::vector<GidEntry>& gids) {
   return list.empty() ? "no GIDs at all (has the network interface an address?)" : list;
 }
 
-/// Why a port can't be used; empty: it can.
-std::string PortFault(const ibv_port_attr& port) {
-  if (port.state == IBV_PORT_ACTIVE) return "";
-  const char* state = port.state == IBV_PORT_DOWN    ? "down (cable, or `ip link set ... up`)"
-                      : port.state == IBV_PORT_INIT  ? "initialising (InfiniBand: does a subnet manager run?)"
-                      : port.state == IBV_PORT_ARMED ? "armed, not active yet"
-                                                     : "not active";
-  return state;
-}
-
 bool HasAddress(Verbs* verbs, const OpenPort& port, const std::string& address) {
   const Gid wanted = GidOfAddress(address);
   if (wanted == Gid{}) return false;
@@ -88,6 +78,15 @@ void LookAtDevice(Verbs* verbs, ibv_device* device, const VerbsSettings& setting
 }
 
 }  // namespace
+
+std::string PortFault(const ibv_port_attr& port) {
+  if (port.state == IBV_PORT_ACTIVE) return "";
+  const char* state = port.state == IBV_PORT_DOWN    ? "down (cable, or `ip link set ... up`)"
+                      : port.state == IBV_PORT_INIT  ? "initialising (InfiniBand: does a subnet manager run?)"
+                      : port.state == IBV_PORT_ARMED ? "armed, not active yet"
+                                                     : "not active";
+  return state;
+}
 
 bool GidEntry::ipv4() const { return std::memcmp(gid.data(), kMappedPrefix, sizeof(kMappedPrefix)) == 0; }
 

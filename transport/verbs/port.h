@@ -44,6 +44,9 @@ StatusOr<GidEntry> ChooseGid(const std::vector<GidEntry>& gids, const VerbsSetti
 /// Whether `device` and `port` are among those that `hca` names (VerbsSettings::hca).
 bool HcaMatches(const std::string& hca, const std::string& device, int port);
 
+/// Why a port can't be used; empty: it can.
+std::string PortFault(const ibv_port_attr& port);
+
 /// A port that can be used, on an open device.
 struct OpenPort {
   ContextHandle context;

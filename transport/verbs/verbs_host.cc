@@ -126,8 +126,9 @@ void DeviceHost::OnAsyncEvent(const ibv_async_event& event) {
 }  // namespace
 
 StatusOr<std::unique_ptr<VerbsHost>> OpenVerbsHost(const VerbsOptions& options) {
+  const std::string& address = options.address.empty() ? options.tcp.bind_host : options.address;
   Verbs* const verbs = options.verbs != nullptr ? options.verbs : RealVerbs();
-  HP_ASSIGN_OR_RETURN(auto device, VerbsDevice::Open(verbs, options.settings, options.tcp.bind_host));
+  HP_ASSIGN_OR_RETURN(auto device, VerbsDevice::Open(verbs, options.settings, address));
   return std::unique_ptr<VerbsHost>(std::make_unique<DeviceHost>(std::move(device), options.sys_root));
 }
 

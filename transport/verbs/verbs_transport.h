@@ -17,6 +17,8 @@ struct VerbsOptions {
   /// How nodes find each other; data of clients goes over TCP, too.
   TcpOptions tcp;
   VerbsSettings settings;
+  /// Our numeric address as the peers know it: tells which device and GID are meant. Empty: tcp.bind_host.
+  std::string address = {};
   /// Whether a pair of nodes of which one has no usable device talks over TCP, instead of failing to connect.
   bool fall_back = false;
   Verbs* verbs = nullptr;         ///< null: libibverbs

@@ -1,0 +1,103 @@
+#include "node/make_transport.h"
+
+#include "base/environment.h"
+#include "scheduler/hosts.h"
+#include "transport/tcp/tcp_transport.h"
+
+#include <charconv>
+#include <utility>
+
+namespace hp {
+namespace {
+
+GpuDirect GpuDirectOf(VerbsConfig::GpuDirect way) {
+  switch (way) {
+    case VerbsConfig::DMABUF:
+      return GpuDirect::kDmaBuf;
+    case VerbsConfig::PEERMEM:
+      return GpuDirect::kPeermem;
+    case VerbsConfig::STAGED:
+      return GpuDirect::kStaged;
+    case VerbsConfig::ANY:
+      break;
+  }
+  return GpuDirect::kAuto;
+}
+
+StatusOr<RelaxedOrdering> OrderingOf(int value) {
+  switch (value) {
+    case 0:
+      return RelaxedOrdering::kOff;
+    case 1:
+      return RelaxedOrdering::kOn;
+    case 2:
+      return RelaxedOrdering::kAuto;
+    default:
+      return InvalidArgument("pci_relaxed_ordering is %d; expected 0, 1 or 2", value);
+  }
+}
+
+StatusOr<int> ParseNumber(const char* name, const std::string& text) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error == std::errc() && end == text.data() + text.size()) return number;
+  return InvalidArgument("the environment variable %s is \"%s\"; expected a number", name, text.c_str());
+}
+
+}  // namespace
+
+TcpOptions TcpOptionsFor(const RoutingTable& table, Rank rank) {
+  TcpOptions options;
+  options.rank = rank;
+  for (const NodeInfo& node : table.nodes()) options.peers.push_back({node.rank, node.name, node.host, node.port});
+  options.bind_host = table.node(rank).host;
+  options.connect_deadline_ms = table.config().transport().connect_timeout_s() * 1000;
+  return options;
+}
+
+StatusOr<VerbsSettings> VerbsSettingsFor(const RoutingTableConfig& table, const HostDevices& host,
+                                         const std::function<std::string(const char*)>& environment) {
+  const VerbsConfig& config = table.transport().verbs();
+  VerbsSettings settings;
+  settings.hca = !host.hca.empty() ? host.hca : config.has_hca() ? config.hca() : environment("NCCL_IB_HCA");
+  settings.gid_index = host.gid_index != HostDevices::kNotSet ? host.gid_index : config.gid_index();
+  const std::string index = environment("NCCL_IB_GID_INDEX");
+  if (host.gid_index == HostDevices::kNotSet && !config.has_gid_index() && !index.empty()) {
+    HP_ASSIGN_OR_RETURN(settings.gid_index, ParseNumber("NCCL_IB_GID_INDEX", index));
+  }
+  settings.roce_version = config.roce_version_num();
+  settings.traffic_class = config.tc();
+  settings.service_level = config.sl();
+  settings.pkey_index = config.pkey();
+  settings.timeout = config.timeout();
+  settings.retry_count = config.retry_cnt();
+  settings.rnr_retry = config.rnr_retry();
+  settings.qps_per_connection = config.qps_per_connection();
+  HP_ASSIGN_OR_RETURN(settings.relaxed_ordering, OrderingOf(config.pci_relaxed_ordering()));
+  settings.gpudirect_level = config.net_gdr_level();
+  settings.gpudirect = GpuDirectOf(config.gpudirect());
+  HP_RETURN_IF_ERROR(CheckVerbsSettings(settings));
+  return settings;
+}
+
+StatusOr<std::unique_ptr<Transport>> MakeNodeTransport(const RoutingTable& table, Rank rank, const HostDevices& host,
+                                                       std::unique_ptr<TcpListener> listener) {
+  const TransportConfig& config = table.config().transport();
+  TcpOptions tcp = TcpOptionsFor(table, rank);
+  if (config.kind() == TransportConfig::TCP) return MakeTcpTransport(std::move(tcp), std::move(listener));
+  VerbsOptions options;
+  options.tcp = std::move(tcp);
+  if (const auto addresses = ResolveHost(table.node(rank).host); !addresses.empty()) options.address = addresses[0];
+  options.tcp.spin_ns = int64_t{config.verbs().spin_us()} * 1000;
+  options.fall_back = config.kind() == TransportConfig::AUTO;
+  StatusOr<VerbsSettings> settings = VerbsSettingsFor(table.config(), host, Environment);
+  if (!settings.ok()) return settings.status().Prepend(table.path() + ": transport { verbs }");
+  options.settings = *std::move(settings);
+  auto transport = MakeVerbsTransport(std::move(options), std::move(listener));
+  if (!transport.ok()) {
+    return transport.status().Prepend(table.path() + ": transport { kind: VERBS } (AUTO takes TCP instead)");
+  }
+  return transport;
+}
+
+}  // namespace hp

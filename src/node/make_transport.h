@@ -1,0 +1,34 @@
+#pragma once
+
+#include "hp/status.h"
+#include "scheduler/routing_table.h"
+#include "transport/tcp/tcp_listener.h"
+#include "transport/transport.h"
+#include "transport/verbs/verbs_transport.h"
+
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace hp {
+
+/// What a host says about its own devices; wins over the table.
+struct HostDevices {
+  std::string hca;          ///< empty: as the table says
+  int gid_index = kNotSet;  ///< likewise
+  static constexpr int kNotSet = -2;
+};
+
+/// What the TCP transport of node `rank` needs to know of the table.
+TcpOptions TcpOptionsFor(const RoutingTable& table, Rank rank);
+
+/// The table's verbs section with what this host says: flags, then the table, then NCCL_IB_HCA and NCCL_IB_GID_INDEX.
+/// @param environment as Environment(). @return kInvalidArgument: a value is out of range.
+StatusOr<VerbsSettings> VerbsSettingsFor(const RoutingTableConfig& table, const HostDevices& host,
+                                         const std::function<std::string(const char*)>& environment);
+
+/// The transport that the table names. @return kFailedPrecondition: kind VERBS, and no usable device here.
+StatusOr<std::unique_ptr<Transport>> MakeNodeTransport(const RoutingTable& table, Rank rank, const HostDevices& host,
+                                                       std::unique_ptr<TcpListener> listener);
+
+}  // namespace hp

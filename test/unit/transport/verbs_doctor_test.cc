@@ -1,0 +1,95 @@
+// What a host is told about its RDMA.
+#include "test/support/fake_verbs.h"
+#include "transport/verbs/doctor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace hp {
+namespace {
+
+using testing::AllOf;
+using testing::Contains;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+namespace fs = std::filesystem;
+
+/// A /sys with one GPU and one adapter below the same host bridge.
+class DoctorTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    sys_ = testing::TempDir() + "/doctor" + std::to_string(getpid());
+    const std::string bridge = sys_ + "/devices/pci0000:3a";
+    fs::create_directories(bridge + "/0000:3a:01.0/0000:3b:00.0");
+    fs::create_directories(bridge + "/0000:3a:02.0/0000:3c:00.0");
+    fs::create_directories(sys_ + "/bus/pci/devices");
+    fs::create_directories(sys_ + "/class/infiniband/fake0");
+    Write("/devices/pci0000:3a/0000:3a:01.0/0000:3b:00.0/vendor", "0x10de");
+    Write("/devices/pci0000:3a/0000:3a:01.0/0000:3b:00.0/class", "0x030200");
+    Write("/devices/pci0000:3a/0000:3a:01.0/0000:3b:00.0/numa_node", "1");
+    Write("/devices/pci0000:3a/0000:3a:02.0/0000:3c:00.0/numa_node", "0");
+    fs::create_directory_symlink(bridge + "/0000:3a:01.0/0000:3b:00.0", sys_ + "/bus/pci/devices/0000:3b:00.0");
+    fs::create_directory_symlink(bridge + "/0000:3a:02.0/0000:3c:00.0", sys_ + "/class/infiniband/fake0/device");
+  }
+  void TearDown() override {
+    fs::remove_all(sys_);
+    EXPECT_THAT(fabric_.faults(), IsEmpty());
+  }
+  void Write(const std::string& path, const std::string& text) { std::ofstream(sys_ + path) << text << "\n"; }
+
+  /// "good what" and "BAD what -> advice".
+  std::vector<std::string> Examine(const std::vector<FakeVerbs::Device>& devices, const VerbsSettings& settings = {}) {
+    FakeVerbs verbs(&fabric_, devices);
+    std::vector<std::string> lines;
+    for (const Finding& finding : ExamineRdma(settings, "127.0.0.1", sys_, &verbs)) {
+      EXPECT_EQ(finding.good, finding.advice.empty()) << finding.what;
+      lines.push_back((finding.good ? "good " : "BAD ") + finding.what + " -> " + finding.advice);
+    }
+    return lines;
+  }
+
+  std::string sys_;
+  FakeFabric fabric_;
+};
+
+TEST_F(DoctorTest, AGoodHost) {
+  const std::vector<std::string> lines = Examine({FakeVerbs::Roce()});
+  EXPECT_THAT(lines, Contains(AllOf(HasSubstr("good fake0: "), HasSubstr("NUMA node 0"))));
+  EXPECT_THAT(lines, Contains(HasSubstr("good fake0:1: active, Ethernet (RoCE), MTU 4096")));
+  EXPECT_THAT(lines, Contains(HasSubstr("good fake0:1: GID 3, ::ffff:127.0.0.1, of 4")));
+  EXPECT_THAT(lines, Contains(HasSubstr("good this host uses fake0:1")));
+  EXPECT_THAT(lines, Contains(HasSubstr("good fake0: takes dma-buf")));
+  EXPECT_THAT(lines, Contains(HasSubstr("good nvidia-peermem is not loaded")));
+  EXPECT_THAT(lines, Contains(HasSubstr("good GPU 0000:3b:00.0: NUMA node 1, PHB from fake0")));
+}
+
+TEST_F(DoctorTest, WhatIsWrongComesWithAdvice) {
+  FakeVerbs::Device down = FakeVerbs::Roce();
+  down.state = IBV_PORT_DOWN;
+  down.mtu = IBV_MTU_1024;
+  down.takes_dma_buf = false;
+  down.gids = {{GidOfAddress("fe80::1"), 0, 2}};
+  fs::create_directories(sys_ + "/module/nvidia_peermem");
+  const std::vector<std::string> lines = Examine({down});
+  EXPECT_THAT(lines, Contains(HasSubstr("BAD fake0:1 is down (cable, or `ip link set ... up`)")));
+  EXPECT_THAT(lines, Contains(AllOf(HasSubstr("BAD fake0:1: MTU 1024"), HasSubstr("mtu 9000"))));
+  EXPECT_THAT(lines, Contains(HasSubstr("is link-local -> give its network interface an address")));
+  EXPECT_THAT(lines, Contains(AllOf(HasSubstr("BAD no usable RDMA device here"), HasSubstr("AUTO talks TCP"))));
+  EXPECT_THAT(lines, Contains(HasSubstr("good fake0: does not take dma-buf")));
+  EXPECT_THAT(lines, Contains(HasSubstr("good nvidia-peermem is loaded")));
+}
+
+TEST_F(DoctorTest, AHostWithoutADevice) {
+  const std::vector<std::string> lines = Examine({});
+  EXPECT_THAT(lines, Contains(AllOf(HasSubstr("BAD no RDMA device"), HasSubstr("rdma link add rxe0"))));
+  EXPECT_THAT(lines, Not(Contains(HasSubstr("this host uses"))));
+}
+
+}  // namespace
+}  // namespace hp
