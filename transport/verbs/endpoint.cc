@@ -110,8 +110,9 @@ void VerbsEndpoint::Open(TcpSocket lifeline) {
   last_heard_ns_ = parts_.context.clock->NowNs();
   const auto self = std::static_pointer_cast<VerbsEndpoint>(shared_from_this());
   parts_.context.handler->OnConnected(peer_);
-  lifeline_ =
-      std::make_unique<Lifeline>(std::move(lifeline), [self](Lifeline::Event event) { self->OnLifeline(event); });
+  lifeline_ = std::make_unique<Lifeline>(std::move(lifeline), [self](Lifeline::Event event, const std::string& reason) {
+    self->OnLifeline(event, reason);
+  });
   parts_.context.progress->Watch(self);
 }
 
@@ -459,13 +460,15 @@ void VerbsEndpoint::OnAsyncError(const std::string& what) {
   ActOnFailure();
 }
 
-void VerbsEndpoint::OnLifeline(Lifeline::Event event) {
+void VerbsEndpoint::OnLifeline(Lifeline::Event event, const std::string& reason) {
   if (closed()) return;
   // The peer said it after everything that it sent; its adapter is done with that, and ours has it.
   while (PollOnce() > 0) {
   }
   last_came_ |= event == Lifeline::Event::kLast;
   lifeline_ended_ |= event == Lifeline::Event::kEnd;
+  // Of our own adapter's word and the peer's, the first one heard counts: they tell of the same thing.
+  if (event == Lifeline::Event::kFailed) Failed(Unavailable("%s failed: %s", name_.c_str(), reason.c_str()));
   ActOnFailure();
   CloseIfEnded();
   if (closed() || !lifeline_ended_) return;
@@ -510,6 +513,7 @@ void VerbsEndpoint::Close(const Status& status) {
     MutexLock lock(&mutex_);
     if (closed_.exchange(true)) return;
   }
+  if (status.code() != StatusCode::kCancelled) lifeline_->SendFailed(status.message().substr(0, kMaxHelloBytes));
   Destroy();
   std::vector<LandingTable::Incoming> grants;
   std::vector<PlaceTag> writes;

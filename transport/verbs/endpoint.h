@@ -90,7 +90,7 @@ class VerbsEndpoint : public VerbsLink, public CqUser {
 
   void Failed(const Status& status, bool flushed = false);
   void ActOnFailure();
-  void OnLifeline(Lifeline::Event event);
+  void OnLifeline(Lifeline::Event event, const std::string& reason);
   void CloseIfEnded() HP_EXCLUDES(mutex_);
   void Close(const Status& status) HP_EXCLUDES(mutex_);
   /// After closed_: nothing arrives and nothing is sent any more.

@@ -11,6 +11,7 @@ struct Lifeline::State {
   TcpSocket socket;
   OnEvent on_event;  // empty: closed
   PreambleBytes bytes = {};
+  std::string reason = {};
 };
 
 Lifeline::Lifeline(TcpSocket socket, OnEvent on_event)
@@ -27,19 +28,32 @@ Lifeline::~Lifeline() {
 void Lifeline::Read(const std::shared_ptr<State>& state) {
   boost::asio::async_read(state->socket, boost::asio::buffer(state->bytes),
                           [state](const boost::system::error_code& error, size_t) {
-                            if (!state->on_event) return;
                             const StatusOr<Preamble> preamble = DecodePreamble(state->bytes);
-                            const bool last = !error && preamble.ok() && preamble->kind == RecordKind::kLast;
-                            const OnEvent on_event = state->on_event;  // the event may destroy the lifeline
-                            on_event(last ? Event::kLast : Event::kEnd);
-                            if (last && state->on_event) Read(state);
+                            if (error || !preamble.ok()) return Tell(state, Event::kEnd);
+                            if (preamble->kind == RecordKind::kRefusal) return ReadReason(state, preamble->length);
+                            if (preamble->kind != RecordKind::kLast) return Tell(state, Event::kEnd);
+                            Tell(state, Event::kLast);
+                            if (state->on_event) Read(state);
                           });
 }
 
-void Lifeline::SendLast() {
-  const PreambleBytes bytes = EncodePreamble({.kind = RecordKind::kLast});
-  boost::system::error_code ignored;  // a peer that is gone needs no word
-  state_->socket.send(boost::asio::buffer(bytes), MSG_NOSIGNAL, ignored);
+void Lifeline::ReadReason(const std::shared_ptr<State>& state, size_t bytes) {
+  state->reason.resize(bytes);
+  boost::asio::async_read(
+      state->socket, boost::asio::buffer(state->reason),
+      [state](const boost::system::error_code& error, size_t) { Tell(state, error ? Event::kEnd : Event::kFailed); });
+}
+
+void Lifeline::Tell(const std::shared_ptr<State>& state, Event event) {
+  const OnEvent on_event = state->on_event;  // the event may destroy the lifeline
+  if (on_event) on_event(event, state->reason);
+}
+
+void Lifeline::Send(RecordKind kind, const std::string& body) {
+  const PreambleBytes preamble = EncodePreamble({.kind = kind, .length = static_cast<uint32_t>(body.size())});
+  const std::string record = std::string(reinterpret_cast<const char*>(preamble.data()), preamble.size()) + body;
+  boost::system::error_code ignored;  // a peer that is gone needs no word; a few bytes find room in a socket
+  state_->socket.send(boost::asio::buffer(record), MSG_NOSIGNAL, ignored);
 }
 
 }  // namespace hp
