@@ -121,6 +121,16 @@ void TestPolicy::OnRefused(Rank, const Status& reason) {
   refusals_.push_back(reason.message());
 }
 
+void TestPolicy::OnRefusalSent(std::string_view hello) {
+  MutexLock lock(&mutex_);
+  refused_hellos_.emplace_back(hello);
+}
+
+std::vector<std::string> TestPolicy::refused_hellos() {
+  MutexLock lock(&mutex_);
+  return refused_hellos_;
+}
+
 std::vector<std::string> TestPolicy::refusals() {
   MutexLock lock(&mutex_);
   return refusals_;

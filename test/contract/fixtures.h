@@ -50,14 +50,17 @@ class TestPolicy : public HandshakePolicy {
   std::string Hello() override { return job_ + " " + std::to_string(rank_); }
   StatusOr<Rank> Accept(std::string_view hello) override;
   void OnRefused(Rank peer, const Status& reason) override HP_EXCLUDES(mutex_);
+  void OnRefusalSent(std::string_view hello) override HP_EXCLUDES(mutex_);
   std::vector<std::string> refusals() HP_EXCLUDES(mutex_);
+  /// The hellos of those that came to us and were refused.
+  std::vector<std::string> refused_hellos() HP_EXCLUDES(mutex_);
 
  private:
   const std::string job_;
   const Rank rank_;
   Rank next_client_ = kFirstClientRank;
   Mutex mutex_;
-  std::vector<std::string> refusals_ HP_GUARDED_BY(mutex_);
+  std::vector<std::string> refusals_ HP_GUARDED_BY(mutex_), refused_hellos_ HP_GUARDED_BY(mutex_);
 };
 
 /// Something a handler was told.

@@ -55,6 +55,10 @@ TEST_P(HandshakeTest, AnotherJobIsToldWhyAndCostsNothing) {
   while (refused() < 2) std::this_thread::yield();
   EXPECT_THAT(node(2).policy()->refusals(),
               ElementsAre(HasSubstr("job \"ours\" here, \"theirs\" there"), HasSubstr("job \"ours\" here")));
+  for (Rank rank : {0, 1}) {
+    while (node(rank).policy()->refused_hellos().empty()) std::this_thread::yield();
+    EXPECT_THAT(node(rank).policy()->refused_hellos(), ElementsAre("theirs 2"));
+  }
   ASSERT_TRUE(node(0)->Send(1, 1, {}).ok());
   node(1).Await(Event::kMessage);
   EXPECT_TRUE(node(2).events().empty());
