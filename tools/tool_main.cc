@@ -31,30 +31,31 @@ void PrintHelp(const ToolUsage& usage) {
   }
 }
 
+}  // namespace
+
 // For an unknown flag or a bad value gflags prints a line and calls exit(1), which is our word for a fault of our own.
-void ParseFlags(int* argc, char*** argv) {
+bool ParseFlags(const ToolUsage& usage, int* argc, char*** argv) {
   static bool parsing = true;
   std::atexit([] {
     if (parsing) _exit(kWrongInput);
   });
+  gflags::SetUsageMessage(usage.text);
   gflags::ParseCommandLineNonHelpFlags(argc, argv, true);
   parsing = false;
+  if (FLAGS_help || FLAGS_helpshort) {
+    PrintHelp(usage);
+    return true;
+  }
+  gflags::HandleCommandLineHelpFlags();
+  return false;
 }
-
-}  // namespace
 
 int ToolMain(int argc, char** argv, const ToolUsage& usage,
              const std::function<Status(const std::vector<std::string>&)>& body) {
   FLAGS_logtostderr = true;
   FLAGS_log_year_in_prefix = false;  // as Caffe's logs
   google::InitGoogleLogging(usage.name);
-  gflags::SetUsageMessage(usage.text);
-  ParseFlags(&argc, &argv);
-  if (FLAGS_help || FLAGS_helpshort) {
-    PrintHelp(usage);
-    return 0;
-  }
-  gflags::HandleCommandLineHelpFlags();
+  if (ParseFlags(usage, &argc, &argv)) return 0;
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   if (arguments.size() < usage.min_arguments || arguments.size() > usage.max_arguments) {
     std::cerr << usage.name << ": " << arguments.size() << " arguments, expected " << usage.min_arguments;

@@ -15,6 +15,10 @@ struct ToolUsage {
   size_t max_arguments;
 };
 
+/// Reads gflags, and answers --help on stdout. A wrong flag ends the process with status 2.
+/// @return whether help was asked for, and there is nothing else to do.
+bool ParseFlags(const ToolUsage& usage, int* argc, char*** argv);
+
 /// The main function of a small tool: parses gflags, answers --help (exit 0), logs to stderr, and turns what `body`
 /// returns into one line on stderr and the exit status. A wrong command line exits 2.
 int ToolMain(int argc, char** argv, const ToolUsage& usage,

@@ -55,6 +55,15 @@ class OwnEntryTest(cluster.JobTest):
         self.expect_exit(self.start("--role=gpu"), 2, r'--role is "gpu"; expected conv or fc')
         self.expect_exit(self.start(), 2, r"--role=conv\|fc or --node=NAME is missing")
 
+    def test_command_line(self):
+        for arguments, status, said in ((["--help"], 0, r"example(.|\n)*--routing  the job's routing table"),
+                                        (["--rolle=conv"], 2, "unknown command line flag 'rolle'"),
+                                        (["--reader_threads=many"], 2, "illegal value 'many'"),
+                                        ([], 2, "--routing=table.prototxt is missing")):
+            found, text = cluster.run_tool("hpnode", *arguments)
+            self.assertEqual(found, status, text)
+            self.assertRegex(text, said)
+
     def test_no_entry_on_this_host(self):
         self.make_job()
         self.make_table(conv=1, fc=1, hosts=["192.0.2.1", "192.0.2.2"])  # reserved for documentation
