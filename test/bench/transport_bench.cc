@@ -1,9 +1,10 @@
-// Half round trip and bandwidth of the TCP transport between two processes of this host, as nodes use it: writes into
-// granted places. One line for each size; test/bench/transport_bench.sh puts other programs beside it.
+// Half round trip and bandwidth of a transport between two processes of this host, as nodes use it: writes into granted
+// places. One line for each size; test/bench/transport_bench.sh and verbs_bench.sh put other programs beside it.
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "tensor/buffer.h"
 #include "transport/tcp/tcp_transport.h"
+#include "transport/verbs/verbs_transport.h"
 
 #include <gflags/gflags.h>
 #include <glog/logging.h>
@@ -21,6 +22,9 @@
 #include <utility>
 #include <vector>
 
+DEFINE_string(transport, "tcp", "tcp or verbs");
+DEFINE_string(addresses, "127.0.0.1,127.0.0.1", "of the two processes; with verbs they choose the devices");
+DEFINE_int32(qps, 1, "data queue pairs, with verbs");
 DEFINE_string(sizes, "64,1024,4096,16384,65536,262144,1048576,4194304,16777216,67108864", "bytes of a write");
 DEFINE_int32(time_ms, 200, "for each measurement");
 DEFINE_int32(repeats, 3, "of each measurement; the best of them is printed");
@@ -38,6 +42,23 @@ enum Message : uint32_t { kCount, kDone, kHeartbeat, kQuit };
 // Places granted ahead; half of them are granted anew when they have been used, as a node grants when a solver is free.
 constexpr size_t kMinWindow = 4, kMaxWindow = 64, kWindowBytes = 4 << 20;
 constexpr uint32_t kPort = 1;
+
+std::string AddressOf(Rank rank) {
+  const size_t comma = FLAGS_addresses.find(',');
+  CHECK(comma != std::string::npos) << "--addresses=A,B";
+  return rank == 0 ? FLAGS_addresses.substr(0, comma) : FLAGS_addresses.substr(comma + 1);
+}
+
+std::unique_ptr<Transport> MakeTransport(TcpOptions tcp, std::unique_ptr<TcpListener> listener) {
+  if (FLAGS_transport == "tcp") return MakeTcpTransport(std::move(tcp), std::move(listener));
+  VerbsOptions options;
+  options.tcp = std::move(tcp);
+  options.settings.qps_per_connection = FLAGS_qps;
+  options.settings.timeout = 16;  // two processes may share few and slow processors here
+  auto transport = MakeVerbsTransport(std::move(options), std::move(listener));
+  CHECK(transport.ok()) << transport.status();
+  return *std::move(transport);
+}
 
 double CpuSeconds() {
   rusage usage;
@@ -81,11 +102,18 @@ class Node : public TransportHandler {
     std::memset(source_.data(), 1, source_.bytes());
     TcpOptions options;
     options.rank = rank;
-    options.peers = {{0, "rank 0", "127.0.0.1", port}, {1, "rank 1", "127.0.0.1", 1}};
+    options.peers = {{0, "rank 0", AddressOf(0), port}, {1, "rank 1", AddressOf(1), 1}};
+    options.bind_host = AddressOf(rank);
     options.spin_ns = FLAGS_spin_us * 1000;
-    transport_ = MakeTcpTransport(options, std::move(listener));
+    transport_ = MakeTransport(options, std::move(listener));
+    for (const Buffer* buffer : {&memory_, &source_}) {
+      auto region = transport_->Register(buffer->span());
+      CHECK(region.ok()) << region.status();
+      regions_.push_back(*std::move(region));
+    }
   }
 
+  ~Node() override { transport_->Stop(); }  // ahead of its memory
   void Start() { CHECK(transport_->Start(this, &policy_).ok()); }
   /// Rank 0.
   Result Measure() {
@@ -223,6 +251,7 @@ class Node : public TransportHandler {
   CondVar changed_;
   bool done_ HP_GUARDED_BY(mutex_) = false;
   std::unique_ptr<Transport> transport_;
+  std::vector<std::unique_ptr<MemoryRegion>> regions_;
 };
 
 void PinTo(Rank rank) {
@@ -234,7 +263,7 @@ void PinTo(Rank rank) {
 }
 
 Node::Result Measure(Mode mode, size_t bytes) {
-  auto listener = TcpListener::Bind("127.0.0.1", 0);
+  auto listener = TcpListener::Bind(AddressOf(0), 0);
   CHECK(listener.ok()) << listener.status();
   const int port = (*listener)->port();
   const pid_t child = fork();
@@ -274,7 +303,7 @@ void MeasureSize(size_t bytes) {
 }  // namespace hp
 
 int main(int argc, char** argv) {
-  gflags::SetUsageMessage("measures the TCP transport on loopback, e.g. transport_bench --sizes=1024,1048576");
+  gflags::SetUsageMessage("measures a transport between two processes, e.g. transport_bench --sizes=1024,1048576");
   gflags::ParseCommandLineFlags(&argc, &argv, true);
   FLAGS_logtostderr = true;
   google::InitGoogleLogging(argv[0]);
