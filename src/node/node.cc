@@ -1,16 +1,9 @@
 #include "node/node.h"
 
 #include "base/format.h"
-#include "layers/filler.h"
-#include "layers/labels.h"
-#include "net/weights.h"
+#include "node/initial_params.h"
 #include "proto/hash.h"
-#include "proto/net_filter.h"
-#include "proto/text.h"
-#include "scheduler/hosts.h"
 #include "scheduler/messages.h"
-#include "scheduler/table_check.h"
-#include "solvers/check.h"
 #include "solvers/exchange/gloo_exchange.h"
 #include "solvers/exchange/local_exchange.h"
 
@@ -28,23 +21,6 @@ constexpr auto kStallReport = std::chrono::seconds(15);
 constexpr int kStopTimeoutMs = 2'000;
 constexpr auto kLeaveLinger = std::chrono::seconds(3);  // the watch takes less to tell the others
 
-const caffe::LayerParameter* DataLayerOf(const caffe::NetParameter& net, caffe::Phase phase) {
-  for (int i : LayersOf(net, phase)) {
-    if (net.layer(i).type() == "Data") return &net.layer(i);
-  }
-  return nullptr;
-}
-
-DataShape ShapeMessage(const Input& input, bool test) {
-  DataShape shape;
-  shape.set_test(test);
-  shape.set_channels(static_cast<int>(input.sample_shape().dim(0)));
-  shape.set_height(static_cast<int>(input.sample_shape().dim(1)));
-  shape.set_width(static_cast<int>(input.sample_shape().dim(2)));
-  shape.set_records(input.records());
-  return shape;
-}
-
 }  // namespace
 
 Node::Node(NodeOptions options)
@@ -60,15 +36,15 @@ Node::~Node() {
   if (rendezvous_) rendezvous_->Abort(Cancelled("the node ends"));
   executor_.Join();
   if (watch_) watch_->Stop();  // the transport still reports to it
-  if (train_input_) train_input_->Stop();
-  if (test_input_) test_input_->Stop();
+  if (files_.train_input) files_.train_input->Stop();
+  if (files_.test_input) files_.test_input->Stop();
   snapshotter_.reset();
   transport_->Stop();
 }
 
 Status Node::Run() {
-  for (auto step : {&Node::LoadFiles, &Node::OpenInputs, &Node::LoadSnapshot, &Node::Connect, &Node::BuildModel,
-                    &Node::InitParams, &Node::ConnectExchange, &Node::PrepareInputs, &Node::RegisterMemory}) {
+  for (auto step : {&Node::ReadFiles, &Node::Connect, &Node::BuildModel, &Node::InitParams, &Node::ConnectExchange,
+                    &Node::PrepareInputs, &Node::RegisterMemory}) {
     const Status status = (this->*step)();
     if (status.ok()) continue;
     Fail(status);
@@ -84,85 +60,23 @@ Status Node::Run() {
 
 // --- Assembly
 
-Status Node::LoadFiles() {
-  HP_ASSIGN_OR_RETURN(solver_, ReadSolver(table_.solver_path()));
-  HP_RETURN_IF_ERROR(CheckSolver(solver_).Prepend(table_.solver_path()));
-  HP_ASSIGN_OR_RETURN(caffe::NetParameter net, NetOfSolver(solver_));
-  net_ = std::make_shared<const caffe::NetParameter>(std::move(net));
-  std::vector<std::string> faults = CheckTable(table_.config(), *net_, CanonicalAddresses);
-  for (const std::string& fault : CheckSolverFit(table_.config(), solver_)) faults.push_back(fault);
-  if (!faults.empty()) {
-    std::string all;
-    for (const std::string& fault : faults) all += (all.empty() ? "" : "\n") + fault;
-    return InvalidArgument("%s: %s", table_.path().c_str(), all.c_str());
-  }
-  LOG(INFO) << "Solving " << net_->name();
-  LOG(INFO) << "Learning Rate Policy: " << solver_.lr_policy();
+Status Node::ReadFiles() {
+  HP_ASSIGN_OR_RETURN(files_, JobFiles::Read(table_, info_, options_.resume, options_.cache_dir));
   backend_ = MakeCpuBackend();
+  if (options_.rank == 0) orders_.Keep(table_.size(), files_.solver.clip_gradients());
   return OkStatus();
-}
-
-Status Node::OpenInputs() {
-  if (!table_.stage(info_.stage).conv) return OkStatus();
-  const caffe::LayerParameter* train = DataLayerOf(*net_, caffe::TRAIN);
-  if (train == nullptr) return InvalidArgument("net \"%s\" has no Data layer to train from", net_->name().c_str());
-  HP_ASSIGN_OR_RETURN(train_input_, Input::Open(*train, true, options_.cache_dir));
-  if (solver_.test_iter_size() == 0) return OkStatus();
-  const caffe::LayerParameter* test = DataLayerOf(*net_, caffe::TEST);
-  if (test == nullptr) return InvalidArgument("net \"%s\" has no Data layer to test with", net_->name().c_str());
-  HP_ASSIGN_OR_RETURN(test_input_, Input::Open(*test, false, options_.cache_dir));
-  return OkStatus();
-}
-
-Status Node::LoadSnapshot() {
-  if (options_.resume.empty()) return OkStatus();
-  // It is fitted to the net in InitParams: the shapes follow from the input's, which an FC node hears from others.
-  HP_ASSIGN_OR_RETURN(LoadedSnapshot snapshot, ReadSnapshot(options_.resume));
-  snapshot_ = std::make_unique<LoadedSnapshot>(std::move(snapshot));
-  start_clock_ = snapshot_->iteration;
-  HP_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(options_.resume));
-  snapshot_hash_ = HashBytes(bytes);
-  if (!snapshot_->manifest) return OkStatus();
-  const SnapshotManifest& manifest = *snapshot_->manifest;
-  if (manifest.net_hash() != NetHash(*net_)) {
-    return FailedPrecondition("%s was written by another net than \"%s\"", options_.resume.c_str(),
-                              net_->name().c_str());
-  }
-  return RequireSavedThreads(manifest);
-}
-
-// The number of threads decides the order of sums: a job that goes on under its own division goes on with its own.
-Status Node::RequireSavedThreads(const SnapshotManifest& manifest) {
-  if (manifest.division_hash() != table_.division_hash() || manifest.node_size() != table_.size()) {
-    LOG(INFO) << options_.resume << " was written under another division of the work: what follows is the same up to "
-              << "rounding, not to the bit";
-    return OkStatus();
-  }
-  std::string differences;
-  for (const NodeInfo& node : table_.nodes()) {
-    const int saved = manifest.node(node.rank).threads();
-    if (saved < 1)
-      return DataLoss("%s: the manifest beside it gives node %d no threads", options_.resume.c_str(), node.rank);
-    saved_threads_.push_back(saved);
-    if (node.threads == 0 || node.threads == saved) continue;
-    differences += Format("%snode \"%s\" had %d thread(s), the table gives it %d", differences.empty() ? "" : "; ",
-                          node.name.c_str(), saved, node.threads);
-  }
-  if (differences.empty()) return OkStatus();
-  return FailedPrecondition("%s: %s when %s was written; for the same bits expected the same, or no threads there",
-                            table_.path().c_str(), differences.c_str(), options_.resume.c_str());
 }
 
 int Node::ThreadsOf(Rank rank) const {
-  return saved_threads_.empty() ? handshake_->ThreadsOf(rank) : saved_threads_.at(rank);
+  return files_.saved_threads.empty() ? meeting_->handshake()->ThreadsOf(rank) : files_.saved_threads.at(rank);
 }
 
 // A team that is smaller than asked for adds up in another order.
 Status Node::TakeThreads(int threads) const {
   if (threads > omp_get_thread_limit()) {
     return FailedPrecondition("node \"%s\" computes with %d threads%s; its process may have %d (OMP_THREAD_LIMIT)",
-                              info_.name.c_str(), threads, saved_threads_.empty() ? "" : ", as before the snapshot",
-                              omp_get_thread_limit());
+                              info_.name.c_str(), threads,
+                              files_.saved_threads.empty() ? "" : ", as before the snapshot", omp_get_thread_limit());
   }
   omp_set_dynamic(0);
   omp_set_num_threads(threads);
@@ -170,85 +84,27 @@ Status Node::TakeThreads(int threads) const {
 }
 
 Status Node::Connect() {
-  JobFacts facts;
-  facts.rank = options_.rank;
-  facts.net_hash = NetHash(*net_);
-  facts.solver_hash = SolverHash(solver_);
-  facts.start_clock = start_clock_;
-  facts.snapshot_hash = snapshot_hash_;
-  facts.random_seed = solver_.random_seed();
-  if (snapshot_ && snapshot_->manifest) facts.random_seed = snapshot_->manifest->random_seed();
-  if (train_input_) {
-    facts.dataset_hash = train_input_->fingerprint();
-    facts.data_shapes.push_back(ShapeMessage(*train_input_, false));
-  }
-  if (test_input_) {
-    facts.dataset_hash ^= test_input_->fingerprint() * 31;
-    facts.data_shapes.push_back(ShapeMessage(*test_input_, true));
-  }
-  facts.cores = AvailableCores();
-  facts.host_id = HostId();
   rendezvous_ = std::make_unique<NodeRendezvous>(transport_, options_.rank, table_.stage(info_.stage).ranks);
-  JobHandshake::Callbacks callbacks;
-  callbacks.on_fatal = [this](const Status& status) {
-    MutexLock lock(&mutex_);
-    SetApart(status);
-  };
-  callbacks.on_parted = [this](Rank peer, const Status& refused_us) { OnParted(peer, refused_us); };
-  handshake_ = std::make_unique<JobHandshake>(table_, facts, callbacks);
+  meeting_ = std::make_unique<Meeting>(table_, files_.Facts(options_.rank));
   watch_ = std::make_unique<Watch>(table_, options_.rank, transport_, options_.clock,
                                    [this](const Status& status, bool said) { OnLost(status, said); });
-  HP_RETURN_IF_ERROR(transport_->Start(this, handshake_.get()));
+  HP_RETURN_IF_ERROR(transport_->Start(this, meeting_->handshake()));
   watch_->Start();
-  MutexLock lock(&mutex_);
-  while (static_cast<int>(connected_.size()) < table_.size() - 1 && failure_.ok() && apart_.ok()) {
-    changed_.Wait(&mutex_);
-  }
-  while (!apart_.ok() && failure_.ok() && !AllTold()) changed_.Wait(&mutex_);
-  connecting_ = false;
-  return apart_.ok() ? failure_ : apart_;
-}
-
-void Node::SetApart(const Status& status) {
-  if (!apart_.ok()) return;
-  apart_ = status;
-  LOG(ERROR) << "node " << info_.name << ": " << status.message();
-  changed_.SignalAll();
-}
-
-void Node::OnParted(Rank peer, const Status& refused_us) {
-  bool apart = false;
-  {
-    MutexLock lock(&mutex_);
-    parted_.insert(peer);
-    apart = connecting_ && !refused_us.ok() && !connected_.contains(peer);
-    changed_.SignalAll();
-  }
-  if (apart) handshake_->GiveUp(refused_us);
-}
-
-// The first node of the table, to which all others come, keeps the door until it has told them all, or none comes any
-// more: who comes late would wait in vain for nodes that are gone. The others only have to reach it.
-bool Node::AllTold() const {
-  for (Rank rank = 0; rank < table_.size(); ++rank) {
-    if (rank == options_.rank || connected_.contains(rank) || parted_.contains(rank)) continue;
-    if (rank == 0 || options_.rank == 0) return false;
-  }
-  return true;
+  return meeting_->Wait();
 }
 
 Status Node::BuildModel() {
-  const std::optional<int64_t> seed = handshake_->seed();
+  const std::optional<int64_t> seed = meeting_->handshake()->seed();
   CHECK(seed) << "no seed after the handshake";
   seed_ = static_cast<uint64_t>(*seed);
   NodeModel::Options options;
   options.table = &table_;
   options.rank = options_.rank;
-  options.solver = solver_;
-  options.net = net_;
+  options.solver = files_.solver;
+  options.net = files_.net;
   options.backend = backend_.get();
   options.seed = seed_;
-  for (const DataShape& shape : handshake_->data_shapes()) {
+  for (const DataShape& shape : meeting_->handshake()->data_shapes()) {
     (shape.test() ? options.test_shape : options.train_shape) = Shape{shape.channels(), shape.height(), shape.width()};
   }
   const int threads = ThreadsOf(options_.rank);
@@ -257,50 +113,21 @@ Status Node::BuildModel() {
   LOG(INFO) << "node " << info_.name << ": seed " << seed_ << ", " << threads << " thread(s), "
             << model_->any_net(true).segments() << " segment(s); " << model_->DescribeMemory();
   labels_ = std::make_unique<LabelStore>(model_->schedule());
+  label_feed_ = std::make_unique<LabelFeed>(
+      *model_, labels_.get(), [this](Rank rank, const LabelsMessage& message) { Send(rank, kLabelsMessage, message); });
   if (model_->reporter() == options_.rank) {
-    reporter_ = std::make_unique<Reporter>(*model_, options_.clock, start_clock_, options_.on_loss);
+    reporter_ = std::make_unique<Reporter>(*model_, options_.clock, files_.start_clock, options_.on_loss);
     reporter_ready_ = true;
   }
-  if (options_.rank == 0) verdicts_ = std::make_unique<VerdictKeeper>(table_.size(), solver_.clip_gradients());
   return OkStatus();
 }
 
 Status Node::InitParams() {
   params_ = std::make_unique<ParamStore>(model_->stored_params());
-  const NodeNet& net = model_->any_net(true);
-  params_->Fill([&](const StoredParam& param, int64_t begin, int64_t end, float* out) {
-    for (const NodeParam& candidate : net.params()) {
-      if (candidate.layer != param.layer || candidate.blob != param.blob) continue;
-      FillParam(candidate.spec.filler, param.whole, begin, end, seed_, param.name(), out);
-    }
-  });
-  if (snapshot_) {
-    std::vector<SnapshotParam> whole;
-    for (const WholeParam& param : model_->whole_params()) {
-      whole.push_back({param.whole.layer, param.whole.blob, param.whole.whole, nullptr, nullptr});
-    }
-    HP_RETURN_IF_ERROR(FitSnapshot(options_.resume, whole, snapshot_.get()));
-  }
-  std::optional<CaffeModel> weights;
-  if (!options_.weights.empty() && !snapshot_) {
-    HP_ASSIGN_OR_RETURN(weights, ReadCaffeModel(options_.weights));
-  }
-  for (int i = 0; i < params_->size(); ++i) {
-    const StoredParam& param = params_->param(i);
-    const CaffeModel* model = snapshot_ ? &snapshot_->model : weights ? &*weights : nullptr;
-    if (model == nullptr) continue;
-    if (!snapshot_ && model->Find(param.layer, param.blob) == nullptr) continue;  // a layer that is new: its filler
-    HP_RETURN_IF_ERROR(model->CopyRows(param.layer, param.blob, param.whole, param.begin_row, param.end_row,
-                                       params_->values(i).data()));
-    params_->MarkUpdated(i);
-    if (!snapshot_ || params_->history(i).empty()) continue;
-    auto history = snapshot_->histories.find({param.layer, param.blob});
-    if (history == snapshot_->histories.end()) continue;
-    const int64_t row = param.whole.count(1);
-    std::copy_n(history->second.data.begin() + param.begin_row * row, params_->count(i), params_->history(i).begin());
-  }
-  if (snapshot_) LOG(INFO) << "resuming at iteration " << start_clock_ << " from " << options_.resume;
-  snapshot_.reset();
+  const InitialParams from{seed_, files_.snapshot.get(), options_.resume, options_.weights};
+  HP_RETURN_IF_ERROR(SetInitialParams(*model_, from, params_.get()));
+  if (files_.snapshot) LOG(INFO) << "resuming at iteration " << files_.start_clock << " from " << options_.resume;
+  files_.snapshot.reset();
   return OkStatus();
 }
 
@@ -323,7 +150,7 @@ Status Node::PrepareInputs() {
   callbacks.on_ready = [this] { WhenReady([this] { pipeline_->OnInputs(); }); };
   callbacks.on_error = [this](const Status& status) { Fail(status); };
   const int ring = model_->plan().pool_size + 2;
-  for (Input* input : {train_input_.get(), test_input_.get()}) {
+  for (Input* input : {files_.train_input.get(), files_.test_input.get()}) {
     if (input == nullptr) continue;
     HP_RETURN_IF_ERROR(
         input->Prepare(model_->schedule(), model_->replica(), seed_, ring, options_.reader_threads, callbacks));
@@ -332,8 +159,8 @@ Status Node::PrepareInputs() {
 }
 
 Status Node::RegisterMemory() {
-  compute_ = std::make_unique<Compute>(*model_, params_.get(), exchange_.get(), labels_.get(), train_input_.get(),
-                                       test_input_.get(), [this](auto... args) { OnStatistics(args...); });
+  compute_ = std::make_unique<Compute>(*model_, params_.get(), exchange_.get(), labels_.get(), files_.train_input.get(),
+                                       files_.test_input.get(), [this](auto... args) { OnStatistics(args...); });
   HP_ASSIGN_OR_RETURN(auto pool, transport_->Register(compute_->pool()->memory()));
   regions_.push_back(std::move(pool));
   for (const Buffer& matrix : compute_->update_matrices()) {
@@ -341,10 +168,10 @@ Status Node::RegisterMemory() {
     regions_.push_back(std::move(region));
   }
   Snapshotter::Options options;
-  options.prefix = solver_.snapshot_prefix();
+  options.prefix = files_.solver.snapshot_prefix();
   options.manifest.set_random_seed(static_cast<int64_t>(seed_));
-  options.manifest.set_net_hash(NetHash(*net_));
-  options.manifest.set_solver_hash(SolverHash(solver_));
+  options.manifest.set_net_hash(NetHash(*files_.net));
+  options.manifest.set_solver_hash(SolverHash(files_.solver));
   options.manifest.set_division_hash(table_.division_hash());
   for (const NodeInfo& node : table_.nodes()) {
     SnapshotNode* entry = options.manifest.add_node();
@@ -363,9 +190,9 @@ Status Node::RegisterMemory() {
 
 void Node::StartPipeline() {
   PipelinePlan plan = model_->plan();
-  plan.start_clock = start_clock_;
+  plan.start_clock = files_.start_clock;
   pipeline_ = std::make_unique<Pipeline>(plan, model_->schedule(), static_cast<PipelineHost*>(this), transport_);
-  if (train_input_) train_input_->Start(start_clock_);
+  if (files_.train_input) files_.train_input->Start(files_.start_clock);
   for (;;) {
     std::vector<std::function<void()>> events;
     {
@@ -415,24 +242,20 @@ Status Node::RunTask(const Task& task) {
 
 // Between two updates: tests begin, snapshots and pulls are copied.
 void Node::Boundary(int64_t clock) {
-  Verdict order;
-  {
-    MutexLock lock(&mutex_);
-    if (auto found = orders_.find(clock); found != orders_.end()) order = found->second;
-    orders_.erase(orders_.begin(), orders_.upper_bound(clock));
-  }
+  const Verdict order = orders_.Take(clock);
   labels_->Forget(clock);
-  const bool last = clock >= solver_.max_iter() || order.stop();
-  if (test_input_ && !order.stop() && model_->schedule().TestsAt(clock)) test_input_->Start(clock);
-  const bool periodic = solver_.snapshot() > 0 && clock % solver_.snapshot() == 0 && clock > start_clock_;
-  const bool files = periodic || order.snapshot() || (last && solver_.snapshot_after_train() && clock > start_clock_);
+  const bool last = clock >= files_.solver.max_iter() || order.stop();
+  if (files_.test_input && !order.stop() && model_->schedule().TestsAt(clock)) files_.test_input->Start(clock);
+  const bool periodic =
+      files_.solver.snapshot() > 0 && clock % files_.solver.snapshot() == 0 && clock > files_.start_clock;
+  const bool files =
+      periodic || order.snapshot() || (last && files_.solver.snapshot_after_train() && clock > files_.start_clock);
   if (files || order.pull()) snapshotter_->Begin(clock, files, order.pull());
 }
 
 void Node::SendVerdictPart(int64_t clock) {
   VerdictPart part = compute_->TakeVerdictPart(clock);
-  part.set_stop(stop_requested_);
-  part.set_snapshot(snapshot_requested_.exchange(false));
+  orders_.AddRequests(&part);
   if (pulls_ && pulls_->TakeOrder()) part.add_pull(1);
   if (options_.rank == 0) {
     OnVerdictPart(0, part);
@@ -442,11 +265,7 @@ void Node::SendVerdictPart(int64_t clock) {
 }
 
 void Node::OnVerdictPart(Rank from, const VerdictPart& part) {
-  std::optional<Verdict> verdict;
-  {
-    MutexLock lock(&mutex_);
-    verdict = verdicts_->Add(from, part);
-  }
+  const std::optional<Verdict> verdict = orders_.AddPart(from, part);
   if (!verdict) return;
   for (Rank rank = 1; rank < table_.size(); ++rank) Send(rank, kVerdictMessage, *verdict);
   OnVerdict(*verdict);
@@ -460,42 +279,17 @@ void Node::OnVerdict(const Verdict& verdict) {
     changed_.SignalAll();
     return;
   }
-  const int64_t due = verdict.clock() + 2;
-  if (verdict.stop() || verdict.snapshot() || verdict.pull()) {
-    MutexLock lock(&mutex_);
-    orders_[due] = verdict;
-  }
+  const int64_t due = verdict.clock() + Orders::kDelay;
+  orders_.Add(verdict);
   compute_->SetGradientScale(static_cast<float>(verdict.scale()));
   snapshotter_->OnVerdict(verdict.clock());
   pipeline_->OnVerdict(verdict.clock(), verdict.stop() ? std::optional<int64_t>(due) : std::nullopt);
 }
 
 void Node::OnLabels(int64_t clock, bool train, int64_t batch, int64_t first_row, std::span<const float> labels) {
-  const GraphLayer* reader = nullptr;
-  for (const GraphLayer& layer : model_->graph(train).layers()) {
-    if (layer.layer->reads_labels()) reader = &layer;
-  }
-  if (reader == nullptr) return;
-  const Status status = CheckLabels(labels, model_->label_classes(train), IgnoredLabel(*reader->layer));
-  if (!status.ok()) {
-    return Fail(status.Prepend(Format("layer \"%s\", batch %lld, rows from %lld", reader->layer->name().c_str(),
-                                      static_cast<long long>(batch), static_cast<long long>(first_row))));
-  }
-  labels_->Add(clock, train, batch, first_row, labels);
+  const Status status = label_feed_->Add(clock, train, batch, first_row, labels);
+  if (!status.ok()) return Fail(status);
   WhenReady([this] { pipeline_->OnInputs(); });
-  constexpr size_t kMost = 100'000;
-  for (size_t begin = 0; begin < labels.size(); begin += kMost) {
-    const auto part = labels.subspan(begin, std::min(kMost, labels.size() - begin));
-    LabelsMessage message;
-    message.set_clock(clock);
-    message.set_train(train);
-    message.set_batch(batch);
-    message.set_first_row(first_row + static_cast<int64_t>(begin));
-    message.mutable_label()->Add(part.begin(), part.end());
-    for (Rank rank : model_->label_readers(train)) {
-      if (rank != options_.rank) Send(rank, kLabelsMessage, message);
-    }
-  }
 }
 
 void Node::OnStatistics(MsgId id, const std::vector<float>& values) {
@@ -509,13 +303,13 @@ void Node::OnStatistics(MsgId id, const std::vector<float>& values) {
 bool Node::InputsReady(MsgId id, int segment) {
   const NodeNet& net = model_->any_net(id.train());
   if (net.reads_images() && segment == 0) {
-    if (!(id.train() ? train_input_ : test_input_)->Ready(id)) return false;
+    if (!(id.train() ? files_.train_input : files_.test_input)->Ready(id)) return false;
   }
   return !net.reads_labels(segment) || labels_->Ready(id, net.needs_batch_labels(segment));
 }
 
 void Node::Freed(int, MsgId id) {
-  if (model_->any_net(id.train()).reads_images()) (id.train() ? train_input_ : test_input_)->Release(id);
+  if (model_->any_net(id.train()).reads_images()) (id.train() ? files_.train_input : files_.test_input)->Release(id);
 }
 
 // --- Ending
@@ -559,12 +353,14 @@ Status Node::Finish() {
 // The others hear the cause before we go: the watch says it, reads on for a moment, and then calls Leave.
 void Node::Fail(const Status& status) {
   bool over = false;
+  const bool apart = meeting_ && !meeting_->apart().ok();  // then that has been said
+  if (meeting_) meeting_->Abort(status);                   // ahead of failure_: see OnLost
   {
     MutexLock lock(&mutex_);
     if (!failure_.ok()) return;
     failure_ = status;
     over = watch_over_;
-    if (apart_.ok()) LOG(ERROR) << "node " << info_.name << ": " << status.message();
+    if (!apart) LOG(ERROR) << "node " << info_.name << ": " << status.message();
     changed_.SignalAll();
   }
   if (watch_ && !over) {
@@ -575,19 +371,22 @@ void Node::Fail(const Status& status) {
 }
 
 void Node::OnLost(const Status& status, bool said) {
-  bool stay = false;
   {
     MutexLock lock(&mutex_);
     watch_over_ = true;
-    stay = connecting_ && said && failure_.ok();
-    if (stay) SetApart(status);
-    if (!stay && failure_.ok()) {
-      failure_ = apart_.ok() ? status : apart_;  // then the others only say what we know
-      if (apart_.ok()) LOG(ERROR) << failure_.message();
+  }
+  // While Wait still tells others it goes on, unless this node fails as well: of Fail and this one, the later leaves.
+  if (meeting_->OnLost(status, said)) return;
+  const Status apart = meeting_->apart();
+  {
+    MutexLock lock(&mutex_);
+    if (failure_.ok()) {
+      failure_ = apart.ok() ? status : apart;  // then the others only say what we know
+      if (apart.ok()) LOG(ERROR) << failure_.message();
     }
     changed_.SignalAll();
   }
-  if (stay) return handshake_->GiveUp(status);  // who has not come yet hears it from the first node
+  meeting_->Abort(status);
   Leave();
 }
 
@@ -637,20 +436,11 @@ void Node::Send(Rank rank, uint32_t type, const Message& message) {
 
 void Node::OnConnected(Rank peer) {
   watch_->OnConnected(peer);
-  if (peer >= table_.size()) return;
-  MutexLock lock(&mutex_);
-  connected_.insert(peer);
-  changed_.SignalAll();
+  if (peer < table_.size()) meeting_->OnConnected(peer);
 }
 
 void Node::OnConnectFailed(Rank peer, const Status& status) {
-  {
-    MutexLock lock(&mutex_);
-    parted_.insert(peer);
-    changed_.SignalAll();
-    if (!apart_.ok()) return;  // Connect waits for no more than to know what became of each
-  }
-  Fail(status);
+  if (meeting_->OnConnectFailed(peer)) Fail(status);
 }
 
 void Node::OnGranted(Rank peer, const PlaceTag& tag, RemoteGrant grant, size_t bytes) {
@@ -689,7 +479,7 @@ void Node::HandleMessage(Rank peer, uint32_t type, std::span<const std::byte> by
     if (type == kPullRequest && pulls_) pulls_->OnRequest(peer);
     return;
   }
-  if (type == kVerdictPartMessage && verdicts_) {
+  if (type == kVerdictPartMessage && options_.rank == 0) {
     VerdictPart part;
     if (part.ParseFromArray(bytes.data(), size)) OnVerdictPart(peer, part);
   } else if (type == kVerdictMessage) {

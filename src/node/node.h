@@ -5,19 +5,19 @@
 #include "base/thread.h"
 #include "hp/status.h"
 #include "node/compute.h"
-#include "node/input.h"
+#include "node/job_files.h"
+#include "node/label_feed.h"
 #include "node/label_store.h"
+#include "node/meeting.h"
 #include "node/model.h"
+#include "node/orders.h"
 #include "node/pull_server.h"
 #include "node/rendezvous.h"
 #include "node/reporter.h"
 #include "node/snapshotter.h"
 #include "node/watch.h"
-#include "proto/caffe.pb.h"
-#include "scheduler/handshake.h"
 #include "scheduler/pipeline.h"
 #include "scheduler/routing_table.h"
-#include "scheduler/verdict.h"
 #include "solvers/exchange/exchange.h"
 #include "solvers/param_store.h"
 #include "transport/transport.h"
@@ -25,9 +25,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <functional>
-#include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -53,8 +51,8 @@ struct NodeOptions {
 /// One node of a job. Assembles the parts, in the order of Run, and routes what the transport reports to them; each
 /// part does its own work:
 ///   Input (records) -> Pipeline (order of work) -> Compute (segments, updates) -> Transport (tensors)
-///   Watch (who is there), VerdictKeeper and Snapshotter (what concerns all nodes at once), Reporter (Caffe's log
-///   lines).
+///   Meeting and Watch (who is there), Orders and Snapshotter (what concerns all nodes at once), Reporter (Caffe's
+///   log lines).
 class Node : private TransportHandler, private PipelineHost {
  public:
   explicit Node(NodeOptions options);
@@ -66,20 +64,15 @@ class Node : private TransportHandler, private PipelineHost {
 
   /// At the next opportunity that all nodes share: stop (with a snapshot, as Caffe does on SIGINT), or a snapshot.
   /// Async-signal-safe.
-  void RequestStop() { stop_requested_ = true; }
-  void RequestSnapshot() { snapshot_requested_ = true; }
+  void RequestStop() { orders_.RequestStop(); }
+  void RequestSnapshot() { orders_.RequestSnapshot(); }
   /// How far training is, for a progress display; null before the job is assembled, and on nodes without the loss.
   const Reporter* reporter() const { return reporter_ready_ ? reporter_.get() : nullptr; }
 
  private:
   // In the order of Run.
-  Status LoadFiles();
-  Status OpenInputs();
-  Status LoadSnapshot();
-  Status RequireSavedThreads(const SnapshotManifest& manifest);
+  Status ReadFiles();
   Status Connect();
-  void SetApart(const Status& status) HP_REQUIRES(mutex_);
-  bool AllTold() const HP_REQUIRES(mutex_);
   Status BuildModel();
   Status InitParams();
   Status ConnectExchange();
@@ -105,7 +98,6 @@ class Node : private TransportHandler, private PipelineHost {
   void Leave() HP_EXCLUDES(mutex_);
   /// After a failure: until the others know of it.
   void WaitForLeave() HP_EXCLUDES(mutex_);
-  void OnParted(Rank peer, const Status& refused_us) HP_EXCLUDES(mutex_);
   /// Runs `event` now, or when the job is assembled if it is not yet.
   void WhenReady(std::function<void()> event) HP_EXCLUDES(mutex_);
   int ThreadsOf(Rank rank) const;
@@ -131,20 +123,15 @@ class Node : private TransportHandler, private PipelineHost {
   const NodeInfo& info_;
   Transport* const transport_;
 
-  caffe::SolverParameter solver_;
-  std::shared_ptr<const caffe::NetParameter> net_;
-  std::unique_ptr<LoadedSnapshot> snapshot_;
-  uint64_t snapshot_hash_ = 0;
-  int64_t start_clock_ = 0;
-  std::vector<int> saved_threads_;  // of the nodes when the snapshot was written, by rank; empty: of no meaning here
+  JobFiles files_;
   uint64_t seed_ = 0;
   std::unique_ptr<Backend> backend_;
-  std::unique_ptr<Input> train_input_, test_input_;
-  std::unique_ptr<JobHandshake> handshake_;
+  std::unique_ptr<Meeting> meeting_;
   std::unique_ptr<Watch> watch_;
   std::unique_ptr<NodeModel> model_;
   std::unique_ptr<ParamStore> params_;
   std::unique_ptr<LabelStore> labels_;
+  std::unique_ptr<LabelFeed> label_feed_;
   std::unique_ptr<NodeRendezvous> rendezvous_;
   std::unique_ptr<Exchange> exchange_;
   std::unique_ptr<Compute> compute_;
@@ -152,25 +139,19 @@ class Node : private TransportHandler, private PipelineHost {
   std::atomic<bool> reporter_ready_{false};
   std::unique_ptr<Snapshotter> snapshotter_;
   std::unique_ptr<PullServer> pulls_;
-  std::unique_ptr<VerdictKeeper> verdicts_;
+  Orders orders_;
   std::unique_ptr<Pipeline> pipeline_;
   std::vector<std::unique_ptr<MemoryRegion>> regions_;
   Thread executor_;
 
-  std::atomic<bool> stop_requested_{false}, snapshot_requested_{false};
   Mutex mutex_;
   CondVar changed_;
-  std::set<Rank> connected_ HP_GUARDED_BY(mutex_);
-  std::set<Rank> parted_ HP_GUARDED_BY(mutex_);  // refused by us or refusing us, or given up
-  bool connecting_ HP_GUARDED_BY(mutex_) = true;
   bool watch_over_ HP_GUARDED_BY(mutex_) = false, left_ HP_GUARDED_BY(mutex_) = false;
   bool ready_ HP_GUARDED_BY(mutex_) = false;
   std::vector<std::function<void()>> waiting_ HP_GUARDED_BY(mutex_);  // events from before ready_
   bool executed_ HP_GUARDED_BY(mutex_) = false;                       // the executor has left its loop
   Status failure_ HP_GUARDED_BY(mutex_);
-  Status apart_ HP_GUARDED_BY(mutex_);                       // why the job can't come together
-  Status stopped_ HP_GUARDED_BY(mutex_);                     // by a verdict
-  std::map<int64_t, Verdict> orders_ HP_GUARDED_BY(mutex_);  // by the clock that begins with them
+  Status stopped_ HP_GUARDED_BY(mutex_);  // by a verdict
 };
 
 }  // namespace hp

@@ -1,0 +1,134 @@
+#include "node/job_files.h"
+
+#include "base/format.h"
+#include "proto/hash.h"
+#include "proto/net_filter.h"
+#include "proto/text.h"
+#include "scheduler/hosts.h"
+#include "scheduler/table_check.h"
+#include "solvers/check.h"
+
+#include "glog/logging.h"
+
+namespace hp {
+namespace {
+
+const caffe::LayerParameter* DataLayerOf(const caffe::NetParameter& net, caffe::Phase phase) {
+  for (int i : LayersOf(net, phase)) {
+    if (net.layer(i).type() == "Data") return &net.layer(i);
+  }
+  return nullptr;
+}
+
+DataShape ShapeMessage(const Input& input, bool test) {
+  DataShape shape;
+  shape.set_test(test);
+  shape.set_channels(static_cast<int>(input.sample_shape().dim(0)));
+  shape.set_height(static_cast<int>(input.sample_shape().dim(1)));
+  shape.set_width(static_cast<int>(input.sample_shape().dim(2)));
+  shape.set_records(input.records());
+  return shape;
+}
+
+Status LoadFiles(const RoutingTable& table, JobFiles* files) {
+  HP_ASSIGN_OR_RETURN(files->solver, ReadSolver(table.solver_path()));
+  HP_RETURN_IF_ERROR(CheckSolver(files->solver).Prepend(table.solver_path()));
+  HP_ASSIGN_OR_RETURN(caffe::NetParameter net, NetOfSolver(files->solver));
+  files->net = std::make_shared<const caffe::NetParameter>(std::move(net));
+  std::vector<std::string> faults = CheckTable(table.config(), *files->net, CanonicalAddresses);
+  for (const std::string& fault : CheckSolverFit(table.config(), files->solver)) faults.push_back(fault);
+  if (!faults.empty()) {
+    std::string all;
+    for (const std::string& fault : faults) all += (all.empty() ? "" : "\n") + fault;
+    return InvalidArgument("%s: %s", table.path().c_str(), all.c_str());
+  }
+  LOG(INFO) << "Solving " << files->net->name();
+  LOG(INFO) << "Learning Rate Policy: " << files->solver.lr_policy();
+  return OkStatus();
+}
+
+Status OpenInputs(const RoutingTable& table, const NodeInfo& node, const std::string& cache_dir, JobFiles* files) {
+  if (!table.stage(node.stage).conv) return OkStatus();
+  const caffe::LayerParameter* train = DataLayerOf(*files->net, caffe::TRAIN);
+  if (train == nullptr)
+    return InvalidArgument("net \"%s\" has no Data layer to train from", files->net->name().c_str());
+  HP_ASSIGN_OR_RETURN(files->train_input, Input::Open(*train, true, cache_dir));
+  if (files->solver.test_iter_size() == 0) return OkStatus();
+  const caffe::LayerParameter* test = DataLayerOf(*files->net, caffe::TEST);
+  if (test == nullptr) return InvalidArgument("net \"%s\" has no Data layer to test with", files->net->name().c_str());
+  HP_ASSIGN_OR_RETURN(files->test_input, Input::Open(*test, false, cache_dir));
+  return OkStatus();
+}
+
+// The number of threads decides the order of sums: a job that goes on under its own division goes on with its own.
+Status RequireSavedThreads(const RoutingTable& table, const std::string& resume, JobFiles* files) {
+  const SnapshotManifest& manifest = *files->snapshot->manifest;
+  if (manifest.division_hash() != table.division_hash() || manifest.node_size() != table.size()) {
+    LOG(INFO) << resume << " was written under another division of the work: what follows is the same up to "
+              << "rounding, not to the bit";
+    return OkStatus();
+  }
+  std::string differences;
+  for (const NodeInfo& node : table.nodes()) {
+    const int saved = manifest.node(node.rank).threads();
+    if (saved < 1) return DataLoss("%s: the manifest beside it gives node %d no threads", resume.c_str(), node.rank);
+    files->saved_threads.push_back(saved);
+    if (node.threads == 0 || node.threads == saved) continue;
+    differences += Format("%snode \"%s\" had %d thread(s), the table gives it %d", differences.empty() ? "" : "; ",
+                          node.name.c_str(), saved, node.threads);
+  }
+  if (differences.empty()) return OkStatus();
+  return FailedPrecondition("%s: %s when %s was written; for the same bits expected the same, or no threads there",
+                            table.path().c_str(), differences.c_str(), resume.c_str());
+}
+
+Status LoadSnapshot(const RoutingTable& table, const std::string& resume, JobFiles* files) {
+  // It is fitted to the net in SetInitialParams: the shapes follow from the input's, which an FC node hears from
+  // others.
+  HP_ASSIGN_OR_RETURN(LoadedSnapshot snapshot, ReadSnapshot(resume));
+  files->snapshot = std::make_unique<LoadedSnapshot>(std::move(snapshot));
+  files->start_clock = files->snapshot->iteration;
+  HP_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(resume));
+  files->snapshot_hash = HashBytes(bytes);
+  if (!files->snapshot->manifest) return OkStatus();
+  const SnapshotManifest& manifest = *files->snapshot->manifest;
+  if (manifest.net_hash() != NetHash(*files->net)) {
+    return FailedPrecondition("%s was written by another net than \"%s\"", resume.c_str(), files->net->name().c_str());
+  }
+  return RequireSavedThreads(table, resume, files);
+}
+
+}  // namespace
+
+StatusOr<JobFiles> JobFiles::Read(const RoutingTable& table, const NodeInfo& node, const std::string& resume,
+                                  const std::string& cache_dir) {
+  JobFiles files;
+  HP_RETURN_IF_ERROR(LoadFiles(table, &files));
+  HP_RETURN_IF_ERROR(OpenInputs(table, node, cache_dir, &files));
+  if (!resume.empty()) HP_RETURN_IF_ERROR(LoadSnapshot(table, resume, &files));
+  return files;
+}
+
+JobFacts JobFiles::Facts(Rank rank) const {
+  JobFacts facts;
+  facts.rank = rank;
+  facts.net_hash = NetHash(*net);
+  facts.solver_hash = SolverHash(solver);
+  facts.start_clock = start_clock;
+  facts.snapshot_hash = snapshot_hash;
+  facts.random_seed = solver.random_seed();
+  if (snapshot && snapshot->manifest) facts.random_seed = snapshot->manifest->random_seed();
+  if (train_input) {
+    facts.dataset_hash = train_input->fingerprint();
+    facts.data_shapes.push_back(ShapeMessage(*train_input, false));
+  }
+  if (test_input) {
+    facts.dataset_hash ^= test_input->fingerprint() * 31;
+    facts.data_shapes.push_back(ShapeMessage(*test_input, true));
+  }
+  facts.cores = AvailableCores();
+  facts.host_id = HostId();
+  return facts;
+}
+
+}  // namespace hp

@@ -1,0 +1,35 @@
+#pragma once
+
+#include "node/input.h"
+#include "proto/caffe.pb.h"
+#include "scheduler/handshake.h"
+#include "scheduler/routing_table.h"
+#include "solvers/snapshot.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace hp {
+
+/// What a node knows of its job before it meets the others: its files, read and checked.
+struct JobFiles {
+  /// Reads the table's solver and net, opens the databases that `node` reads, and the snapshot to resume.
+  /// @param resume a .solverstate; empty: none. @param cache_dir of record indexes; empty: the user's.
+  /// @return every fault of the table, or the first of another file, by name and line.
+  static StatusOr<JobFiles> Read(const RoutingTable& table, const NodeInfo& node, const std::string& resume,
+                                 const std::string& cache_dir);
+  /// What the others have to agree with.
+  JobFacts Facts(Rank rank) const;
+
+  caffe::SolverParameter solver;
+  std::shared_ptr<const caffe::NetParameter> net;
+  std::unique_ptr<Input> train_input, test_input;  ///< null: this node reads none
+  std::unique_ptr<LoadedSnapshot> snapshot;        ///< null: starts afresh
+  uint64_t snapshot_hash = 0;                      ///< of the file; 0: none
+  int64_t start_clock = 0;
+  std::vector<int> saved_threads;  ///< of the nodes when the snapshot was written, by rank; empty: of no meaning here
+};
+
+}  // namespace hp

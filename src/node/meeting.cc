@@ -1,0 +1,90 @@
+#include "node/meeting.h"
+
+#include "glog/logging.h"
+
+namespace hp {
+
+Meeting::Meeting(const RoutingTable& table, const JobFacts& facts)
+    : table_(table),
+      self_(facts.rank),
+      handshake_(table, facts,
+                 {.on_fatal =
+                      [this](const Status& status) {
+                        MutexLock lock(&mutex_);
+                        SetApart(status);
+                      },
+                  .on_parted = [this](Rank peer, const Status& refused_us) { OnParted(peer, refused_us); }}) {}
+
+Status Meeting::Wait() {
+  MutexLock lock(&mutex_);
+  while (static_cast<int>(connected_.size()) < table_.size() - 1 && aborted_.ok() && apart_.ok()) {
+    changed_.Wait(&mutex_);
+  }
+  while (!apart_.ok() && aborted_.ok() && !AllTold()) changed_.Wait(&mutex_);
+  waiting_ = false;
+  return apart_.ok() ? aborted_ : apart_;
+}
+
+void Meeting::SetApart(const Status& status) {
+  if (!apart_.ok()) return;
+  apart_ = status;
+  LOG(ERROR) << "node " << table_.node(self_).name << ": " << status.message();
+  changed_.SignalAll();
+}
+
+void Meeting::Abort(const Status& status) {
+  MutexLock lock(&mutex_);
+  if (aborted_.ok()) aborted_ = status;
+  changed_.SignalAll();
+}
+
+// The first node of the table, to which all others come, keeps the door until it has told them all, or none comes any
+// more: who comes late would wait in vain for nodes that are gone. The others only have to reach it.
+bool Meeting::AllTold() const {
+  for (Rank rank = 0; rank < table_.size(); ++rank) {
+    if (rank == self_ || connected_.contains(rank) || parted_.contains(rank)) continue;
+    if (rank == 0 || self_ == 0) return false;
+  }
+  return true;
+}
+
+void Meeting::OnConnected(Rank peer) {
+  MutexLock lock(&mutex_);
+  connected_.insert(peer);
+  changed_.SignalAll();
+}
+
+bool Meeting::OnConnectFailed(Rank peer) {
+  MutexLock lock(&mutex_);
+  parted_.insert(peer);
+  changed_.SignalAll();
+  return apart_.ok();
+}
+
+void Meeting::OnParted(Rank peer, const Status& refused_us) {
+  bool apart = false;
+  {
+    MutexLock lock(&mutex_);
+    parted_.insert(peer);
+    apart = waiting_ && !refused_us.ok() && !connected_.contains(peer);
+    changed_.SignalAll();
+  }
+  if (apart) handshake_.GiveUp(refused_us);
+}
+
+bool Meeting::OnLost(const Status& status, bool said) {
+  {
+    MutexLock lock(&mutex_);
+    if (!waiting_ || !said || !aborted_.ok()) return false;
+    SetApart(status);
+  }
+  handshake_.GiveUp(status);  // who has not come yet hears it from the first node
+  return true;
+}
+
+Status Meeting::apart() const {
+  MutexLock lock(&mutex_);
+  return apart_;
+}
+
+}  // namespace hp

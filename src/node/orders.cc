@@ -1,0 +1,37 @@
+#include "node/orders.h"
+
+#include "glog/logging.h"
+
+namespace hp {
+
+void Orders::AddRequests(VerdictPart* part) {
+  part->set_stop(stop_);
+  part->set_snapshot(snapshot_.exchange(false));
+}
+
+void Orders::Keep(int nodes, double clip_gradients) {
+  MutexLock lock(&mutex_);
+  keeper_.emplace(nodes, clip_gradients);
+}
+
+std::optional<Verdict> Orders::AddPart(Rank from, const VerdictPart& part) {
+  MutexLock lock(&mutex_);
+  CHECK(keeper_) << "a part of a verdict, and this is not the first node";
+  return keeper_->Add(from, part);
+}
+
+void Orders::Add(const Verdict& verdict) {
+  if (!verdict.stop() && !verdict.snapshot() && !verdict.pull()) return;
+  MutexLock lock(&mutex_);
+  orders_[verdict.clock() + kDelay] = verdict;
+}
+
+Verdict Orders::Take(int64_t clock) {
+  MutexLock lock(&mutex_);
+  Verdict order;
+  if (auto found = orders_.find(clock); found != orders_.end()) order = found->second;
+  orders_.erase(orders_.begin(), orders_.upper_bound(clock));
+  return order;
+}
+
+}  // namespace hp
