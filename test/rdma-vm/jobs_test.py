@@ -132,6 +132,23 @@ class WireTest(VerbsJobTest):
         self.expect_exit(node, 2, r'kind: VERBS.*rxe0:1 is not among "mlx5"', seconds=60)
 
 
+class DoctorTest(VerbsJobTest):
+
+    def doctor(self, log, *flags):
+        path = self.path(log)
+        process = cluster.Process(log, [cluster.program("hpnode"), "--doctor", *flags], path, dict(os.environ))
+        self.processes.append(process)
+        return process
+
+    def test_two_hosts(self):
+        address = "%s:%d" % (HOSTS[0], cluster.free_ports(1)[0])
+        waits = self.doctor("waits", "--doctor_address=" + HOSTS[0], "--doctor_listen=" + address)
+        self.await_text(waits, "waiting for the other host at " + address)
+        comes = self.doctor("comes", "--doctor_address=" + HOSTS[1], "--doctor_peer=" + address)
+        self.expect_exit(comes, 0, r"this host uses rxe1:1", r"round trip over RDMA: \S+ us; 64 MiB in one write: \S+ MB/s")
+        self.expect_exit(waits, 0, r"this host uses rxe0:1", r"rxe0: does not take dma-buf")
+
+
 class LostNodeTest(VerbsJobTest):
 
     def lose(self, victim, number):

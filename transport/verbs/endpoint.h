@@ -64,6 +64,8 @@ class VerbsEndpoint : public VerbsLink, public CqUser {
     uint16_t parts = 1;
   };
 
+  static constexpr uint32_t kControlQp = 0;  // id of the control queue pair; data queue pair i has 1 + i
+
   VerbsEndpoint(Rank peer, std::string name, uint32_t epoch, Parts parts);
   Status Prepare();
   Status CheckOpen() const HP_REQUIRES(mutex_);

@@ -27,6 +27,7 @@ Status VerbsPair::Make(Rank rank) {
   options.tcp.rank = rank;
   options.tcp.peers = peers_;
   options.tcp.bind_host = "127.0.0.1";
+  options.tcp.handshake_deadline_ms = options_.handshake_deadline_ms;
   options.settings = options_.settings;
   options.fall_back = options_.fall_back;
   options.verbs = hosts_[rank].get();

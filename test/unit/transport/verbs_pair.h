@@ -22,6 +22,7 @@ class VerbsPair {
     bool delayed = false;
     std::array<std::vector<FakeVerbs::Device>, 2> devices = {{{FakeVerbs::Roce()}, {FakeVerbs::Roce()}}};
     std::string sys_root = "/sys";
+    int handshake_deadline_ms = 20'000;
   };
   VerbsPair() : VerbsPair(Options{}) {}
   explicit VerbsPair(Options options);
@@ -35,6 +36,7 @@ class VerbsPair {
   FakeVerbs& host(Rank rank) { return *hosts_[rank]; }
   FakeFabric& fabric() { return fabric_; }
   void Close(Rank rank) { nodes_[rank].reset(); }
+  int port(Rank rank) const { return peers_[rank].port; }
 
   /// `to` grants `place` to `from`. @return the grant as `from` sees it.
   RemoteGrant Grant(Rank to, Rank from, const PlaceTag& tag, std::span<std::byte> place);

@@ -1,0 +1,128 @@
+// How an endpoint fails and closes.
+#include "transport/verbs/endpoint.h"
+#include "transport/verbs/wc_text.h"
+#include "transport/wire.h"
+
+#include <cinttypes>
+#include <utility>
+
+namespace hp {
+
+std::string VerbsEndpoint::DescribeError(const ibv_wc& completion) {
+  const double silent_s = static_cast<double>(parts_.context.clock->NowNs() - last_heard_ns_) * 1e-9;
+  std::string message;
+  if (const uint32_t qp = QueuePair::IdOf(completion.wr_id); (completion.wr_id & ReceivePool::kMark) != 0) {
+    message = " receive";
+  } else if (qp == kControlQp) {
+    message = " control";
+  } else {
+    MutexLock lock(&mutex_);
+    const OutgoingWrite* write = writes_->Find(qp - kControlQp - 1, completion.wr_id);
+    if (write != nullptr) message = Format(" msg %" PRIu64 " port %u", write->tag.msg_id, write->tag.port);
+  }
+  return Format("qp %#x peer %s%s: %s (vendor code %#x), %.1f s after it was last heard", completion.qp_num,
+                name_.c_str(), message.c_str(), WcStatusText(completion.status), completion.vendor_err, silent_s);
+}
+
+void VerbsEndpoint::Failed(const Status& status, bool flushed) {
+  // A request that was merely flushed says less than what made the queue pair fail.
+  if (!failure_.ok() && (!failure_is_flush_ || flushed)) return;
+  failure_ = status;
+  failure_is_flush_ = flushed;
+}
+
+void VerbsEndpoint::ActOnFailure() {
+  if (failure_.ok() || closed()) return;
+  // What came before it may say why: that comes first.
+  while (PollOnce() > 0) {
+  }
+  Close(failure_);
+}
+
+void VerbsEndpoint::OnAsyncError(const std::string& what) {
+  if (closed()) return;
+  Failed(Unavailable("%s: %s", name_.c_str(), what.c_str()), /*flushed=*/true);
+  ActOnFailure();
+}
+
+void VerbsEndpoint::OnLifeline(Lifeline::Event event, const std::string& reason) {
+  if (closed()) return;
+  // The peer said it after everything that it sent; its adapter is done with that, and ours has it.
+  while (PollOnce() > 0) {
+  }
+  last_came_ |= event == Lifeline::Event::kLast;
+  lifeline_ended_ |= event == Lifeline::Event::kEnd;
+  // Of our own adapter's word and the peer's, the first one heard counts: they tell of the same thing.
+  if (event == Lifeline::Event::kFailed) Failed(Unavailable("%s failed: %s", name_.c_str(), reason.c_str()));
+  ActOnFailure();
+  CloseIfEnded();
+  if (closed() || !lifeline_ended_) return;
+  Close(Unavailable("%s closed the connection without ending it", name_.c_str()));
+}
+
+void VerbsEndpoint::CloseIfEnded() {
+  if (!end_came_ || closed()) return;
+  bool done;
+  {
+    MutexLock lock(&mutex_);
+    done = end_pushed_ && (last_came_ || (writes_->idle() && control_->idle()));
+  }
+  if (!done || flushing_) return;
+  lifeline_->SendLast();
+  Close(Cancelled("%s ended the connection", name_.c_str()));
+}
+
+void VerbsEndpoint::Destroy() {
+  // In this order: queue pairs in error take nothing and read nothing; destroyed ones can't be brought back; then the
+  // memory is nobody's.
+  control_qp_->Fail();
+  for (const auto& qp : data_qps_) qp->Fail();
+  ibv_wc completion;
+  while (parts_.device->verbs()->PollCq(cq_.get(), 1, &completion) > 0) {
+    if (!(completion.wr_id & ReceivePool::kMark)) continue;
+    const bool control = completion.qp_num == control_qp_->address().number;
+    (void)(control ? parts_.device->control_receives() : parts_.device->data_receives())->Recycle(completion.wr_id);
+  }
+  MutexLock lock(&mutex_);
+  control_.reset();
+  data_qps_.clear();
+  control_qp_.reset();
+  cq_.reset();
+  parts_.memory->DropOwner(epoch_);
+  lifeline_.reset();
+}
+
+void VerbsEndpoint::Close(const Status& status) {
+  VLOG(1) << "closing " << name_ << ": " << status;
+  {
+    MutexLock lock(&mutex_);
+    if (closed_.exchange(true)) return;
+  }
+  if (status.code() != StatusCode::kCancelled) lifeline_->SendFailed(status.message().substr(0, kMaxHelloBytes));
+  Destroy();
+  std::vector<LandingTable::Incoming> grants;
+  std::vector<PlaceTag> writes;
+  {
+    MutexLock lock(&mutex_);
+    grants = landings_.CloseAll();
+    writes = writes_->TakeAll();
+  }
+  if (flushing_) grants.insert(grants.begin(), std::move(*std::exchange(flushing_, std::nullopt)));
+  for (const auto& grant : grants) parts_.context.handler->OnGrantEnded(peer_, grant.grant.tag, status);
+  for (const PlaceTag& tag : writes) parts_.context.handler->OnWriteEnded(peer_, tag, status);
+  parts_.context.handler->OnClosed(peer_, status);
+}
+
+void VerbsEndpoint::Abandon() {
+  {
+    MutexLock lock(&mutex_);
+    if (closed_.exchange(true)) return;
+  }
+  if (control_qp_) Destroy();
+  MutexLock lock(&mutex_);
+  landings_.CloseAll();
+  if (writes_) writes_->TakeAll();
+  flushing_.reset();
+}
+
+}  // namespace hp

@@ -1,0 +1,229 @@
+// What an endpoint makes of its completions.
+#include "transport/verbs/endpoint.h"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace hp {
+namespace {
+
+constexpr int kPollBatch = 64;
+
+Status BrokenRule(const Status& status) { return Unavailable("protocol error: %s", status.message().c_str()); }
+
+}  // namespace
+
+void VerbsEndpoint::Run() {
+  if (closed()) return;
+  Status failed;
+  {
+    MutexLock lock(&mutex_);
+    if (post_failure_.ok()) post_failure_ = Pump();
+    failed = post_failure_;
+  }
+  if (!failed.ok()) Failed(failed, /*flushed=*/true);
+  ActOnFailure();
+  CloseIfEnded();
+  if (!closed()) parts_.context.progress->Watch(shared_from_this());
+}
+
+bool VerbsEndpoint::Poll() {
+  if (closed()) return false;
+  const int count = PollOnce();
+  if (count > 0 && !closed()) {
+    MutexLock lock(&mutex_);
+    if (post_failure_.ok()) post_failure_ = Pump();  // there may be room again
+    if (!post_failure_.ok()) Failed(post_failure_, /*flushed=*/true);
+  }
+  ActOnFailure();
+  CloseIfEnded();
+  return count != 0;
+}
+
+void VerbsEndpoint::Sleep() {
+  if (closed()) return;
+  const int error = parts_.device->verbs()->ReqNotifyCq(cq_.get());
+  if (error != 0) Failed(Unavailable("%s: no notification of completions: %s", name_.c_str(), std::strerror(error)));
+  // What came before the queue was armed tells nobody.
+  if (Poll() && !closed()) parts_.context.progress->Watch(shared_from_this());
+}
+
+/// @return completions taken, or -1.
+int VerbsEndpoint::PollOnce() {
+  ibv_wc completions[kPollBatch];
+  const int count = parts_.device->verbs()->PollCq(cq_.get(), kPollBatch, completions);
+  if (count < 0) Failed(Unavailable("%s: the completion queue failed", name_.c_str()));
+  // Control passes bulk: what piled up while a handler was busy is mostly ends of writes.
+  const auto is_control = [](const ibv_wc& completion) {
+    return completion.status == IBV_WC_SUCCESS && (completion.wr_id & ReceivePool::kMark) != 0 &&
+           completion.opcode == IBV_WC_RECV;
+  };
+  for (const bool control : {true, false}) {
+    for (int i = 0; i < count; ++i) {
+      if (is_control(completions[i]) == control) OnCompletion(completions[i]);
+    }
+  }
+  return count;
+}
+
+void VerbsEndpoint::OnCompletion(const ibv_wc& completion) {
+  // Of a completion in error nothing but status, id, queue pair and vendor's code is defined.
+  if (completion.status != IBV_WC_SUCCESS) {
+    Failed(Unavailable("%s", DescribeError(completion).c_str()), completion.status == IBV_WC_WR_FLUSH_ERR);
+  } else if (completion.wr_id & ReceivePool::kMark) {
+    OnReceived(completion);
+  } else {
+    OnSent(completion);
+  }
+}
+
+void VerbsEndpoint::OnSent(const ibv_wc& completion) {
+  std::vector<PlaceTag> ended;
+  {
+    MutexLock lock(&mutex_);
+    const uint32_t qp = QueuePair::IdOf(completion.wr_id);
+    if (qp == kControlQp) {
+      control_->OnCompletion(completion.wr_id);
+    } else {
+      writes_->OnCompletion(qp - kControlQp - 1, completion.wr_id, &ended);
+    }
+  }
+  for (const PlaceTag& tag : ended) parts_.context.handler->OnWriteEnded(peer_, tag, OkStatus());
+}
+
+void VerbsEndpoint::OnReceived(const ibv_wc& completion) {
+  last_heard_ns_ = parts_.context.clock->NowNs();
+  const bool immediate = completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM;
+  ReceivePool* const pool = immediate ? parts_.device->data_receives() : parts_.device->control_receives();
+  Status status;
+  if (immediate) {
+    status = OnImmediate(ntohl(completion.imm_data), completion.qp_num);
+  } else {
+    status = OnControl(pool->Buffer(completion.wr_id, completion.byte_len));
+  }
+  if (!status.ok()) Failed(BrokenRule(status).Prepend(name_));
+  const Status recycled = pool->Recycle(completion.wr_id);
+  if (!recycled.ok()) Failed(recycled.Prepend(name_));
+}
+
+Status VerbsEndpoint::OnControl(std::span<const std::byte> bytes) {
+  do {
+    std::span<const std::byte> payload;
+    HP_ASSIGN_OR_RETURN(const ControlFrame frame, TakeControlFrame(&bytes, &payload));
+    HP_RETURN_IF_ERROR(OnFrame(frame, payload));
+  } while (!bytes.empty());
+  return OkStatus();
+}
+
+Status VerbsEndpoint::OnFrame(const ControlFrame& frame, std::span<const std::byte> payload) {
+  if (end_came_) return InvalidArgument("a frame after the end");
+  if (in_message_ && (frame.type != ControlType::kMessage || frame.index != message_type_)) {
+    return InvalidArgument("a frame of type %d within a message", static_cast<int>(frame.type));
+  }
+  switch (frame.type) {
+    case ControlType::kMessage:
+      return OnMessage(frame, payload);
+    case ControlType::kGrant:
+      return OnGrant(frame);
+    case ControlType::kCancel:
+      return OnCancel(frame);
+    case ControlType::kEnd:
+      end_came_ = true;
+      return OkStatus();
+  }
+  return InternalError("frame type %d", static_cast<int>(frame.type));
+}
+
+Status VerbsEndpoint::OnMessage(const ControlFrame& frame, std::span<const std::byte> payload) {
+  if (!in_message_ && !frame.more) {
+    parts_.context.handler->OnMessage(peer_, frame.index, payload);
+    return OkStatus();
+  }
+  if (!in_message_) message_.clear();
+  if (message_.size() + payload.size() > kMaxMessageBytes) {
+    return InvalidArgument("a message of more than %zu bytes", kMaxMessageBytes);
+  }
+  message_.insert(message_.end(), payload.begin(), payload.end());
+  message_type_ = frame.index;
+  in_message_ = frame.more;
+  if (!in_message_) parts_.context.handler->OnMessage(peer_, frame.index, message_);
+  return OkStatus();
+}
+
+Status VerbsEndpoint::OnGrant(const ControlFrame& frame) {
+  const PlaceTag tag{frame.msg_id, frame.port};
+  const RemoteGrant grant{frame.index, frame.generation};
+  if (frame.parts < 1 || frame.parts > lanes_ || frame.index >= kMaxOpenGrants) {
+    return InvalidArgument("grant %u over %d queue pairs", frame.index, frame.parts);
+  }
+  {
+    MutexLock lock(&mutex_);
+    HP_RETURN_IF_ERROR(remote_.Add(tag, grant, frame.bytes));
+    remote_places_[frame.index] = {frame.address, frame.rkey, frame.parts};
+  }
+  parts_.context.handler->OnGranted(peer_, tag, grant, frame.bytes);
+  return OkStatus();
+}
+
+Status VerbsEndpoint::OnCancel(const ControlFrame& frame) {
+  PlaceTag tag;
+  {
+    MutexLock lock(&mutex_);
+    HP_ASSIGN_OR_RETURN(const auto cancelled, landings_.Cancel({frame.index, frame.generation}));
+    tag = cancelled.grant.tag;
+  }
+  parts_.context.handler->OnGrantEnded(peer_, tag, Cancelled("%s gave its grant back", name_.c_str()));
+  return OkStatus();
+}
+
+Status VerbsEndpoint::OnImmediate(uint32_t immediate, uint32_t qp_number) {
+  const auto lane = std::find_if(data_qps_.begin(), data_qps_.end(),
+                                 [&](const auto& qp) { return qp->address().number == qp_number; });
+  if (lane == data_qps_.end()) return InvalidArgument("an immediate on the control queue pair");
+  {
+    MutexLock lock(&mutex_);
+    HP_RETURN_IF_ERROR(landings_.OnImmediate(immediate, static_cast<size_t>(lane - data_qps_.begin())));
+  }
+  DeliverArrived();
+  return OkStatus();
+}
+
+void VerbsEndpoint::DeliverArrived() {
+  while (!flushing_) {
+    std::optional<LandingTable::Incoming> arrived;
+    {
+      MutexLock lock(&mutex_);
+      arrived = landings_.TakeArrived();
+    }
+    if (!arrived || !Deliver(*std::move(arrived))) return;
+  }
+}
+
+bool VerbsEndpoint::Deliver(LandingTable::Incoming incoming) {
+  const OpenGrant& grant = incoming.grant;
+  if (incoming.landing.needs_flush() && !grant.place.empty()) {
+    const auto region = incoming.landing.region;
+    const std::byte* const address = grant.place.data();
+    flushing_ = std::move(incoming);
+    parts_.flush->Flush(region, address,
+                        [self = std::static_pointer_cast<VerbsEndpoint>(shared_from_this())](const Status& status) {
+                          if (!self->flushing_) return;  // closed meanwhile
+                          const PlaceTag tag = std::exchange(self->flushing_, std::nullopt)->grant.tag;
+                          self->parts_.context.handler->OnGrantEnded(self->peer_, tag, status);
+                          self->DeliverArrived();
+                        });
+    return false;
+  }
+  Status status;
+  if (incoming.landing.staging) {
+    status = incoming.landing.region->Copy(grant.place.data(), incoming.landing.staging.get(), grant.place.size());
+  }
+  parts_.context.handler->OnGrantEnded(peer_, grant.tag, status);
+  return true;
+}
+
+}  // namespace hp
