@@ -18,8 +18,8 @@ class VerbsWorld : public TransportWorld {
  public:
   /// @param addresses of the nodes, in turn. @param fabric null: this host's devices.
   VerbsWorld(const WorldOptions& options, const VerbsSettings& settings, const std::vector<std::string>& addresses,
-             std::unique_ptr<FakeFabric> fabric)
-      : options_(options), settings_(settings), fabric_(std::move(fabric)) {
+             std::unique_ptr<FakeFabric> fabric, int64_t spin_ns = TcpOptions().spin_ns)
+      : options_(options), settings_(settings), fabric_(std::move(fabric)), spin_ns_(spin_ns) {
     for (Rank rank = 0; rank < options.size; ++rank) {
       const std::string& address = addresses[rank % addresses.size()];
       auto listener = TcpListener::Bind(address, 0);
@@ -62,12 +62,14 @@ class VerbsWorld : public TransportWorld {
     TcpOptions options;
     options.connect_deadline_ms = options_.connect_deadline_ms;
     options.clock = options_.clock;
+    options.spin_ns = spin_ns_;
     return options;
   }
 
   const WorldOptions options_;
   const VerbsSettings settings_;
   std::unique_ptr<FakeFabric> fabric_;
+  const int64_t spin_ns_;
   std::vector<std::unique_ptr<FakeVerbs>> hosts_;
   std::vector<TcpPeer> peers_;
   std::vector<std::unique_ptr<TcpListener>> listeners_;
@@ -80,7 +82,7 @@ TransportKind FakeVerbsKind(const std::string& name, bool delayed, const VerbsSe
           [=](const WorldOptions& options) -> std::unique_ptr<TransportWorld> {
             auto fabric = std::make_unique<FakeFabric>(FakeFabric::Options{.delayed = delayed, .seed = 7});
             return std::make_unique<VerbsWorld>(options, settings, std::vector<std::string>{"127.0.0.1"},
-                                                std::move(fabric));
+                                                std::move(fabric), delayed ? 0 : TcpOptions().spin_ns);
           },
           ""};
 }

@@ -8,7 +8,8 @@
 
 namespace hp {
 
-/// Nodes with adapters of FakeVerbs. @param delayed requests arrive from a thread, in random order among queue pairs.
+/// Nodes with adapters of FakeVerbs. @param delayed requests arrive from a thread, in random order among queue pairs,
+/// and nodes sleep as soon as they have nothing to do, so that every wait goes through a completion event.
 TransportKind FakeVerbsKind(const std::string& name, bool delayed, const VerbsSettings& settings);
 /// Nodes with the RDMA devices of this host, in turn; without one, `missing` says so.
 TransportKind RealVerbsKind(const std::string& name, const VerbsSettings& settings);

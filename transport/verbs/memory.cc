@@ -32,8 +32,10 @@ VerbsMemory::VerbsMemory(std::shared_ptr<VerbsDevice> device, std::string sys_ro
 
 StatusOr<std::unique_ptr<MemoryRegion>> VerbsMemory::Register(std::span<std::byte> memory) {
   if (memory.empty()) return std::unique_ptr<MemoryRegion>(std::make_unique<NoRegistration>());
-  HP_ASSIGN_OR_RETURN(auto region, VerbsRegion::OfHost(device_, memory));
-  return Add(std::move(region));
+  StatusOr<std::shared_ptr<VerbsRegion>> region = VerbsRegion::OfHost(device_, memory);
+  // A matter of this host's configuration, not of trying again.
+  if (!region.ok()) return FailedPrecondition("%s", region.status().message().c_str());
+  return Add(*std::move(region));
 }
 
 StatusOr<std::unique_ptr<MemoryRegion>> VerbsMemory::Register(const DeviceMemory& memory) {

@@ -43,6 +43,7 @@ class VerbsMemory : public std::enable_shared_from_this<VerbsMemory> {
   /// @param sys_root where /sys is found; a test has its own.
   explicit VerbsMemory(std::shared_ptr<VerbsDevice> device, std::string sys_root = "/sys");
 
+  /// @return kFailedPrecondition: it can't be registered, with advice where the memory lock limit is the cause.
   StatusOr<std::unique_ptr<MemoryRegion>> Register(std::span<std::byte> memory);
   StatusOr<std::unique_ptr<MemoryRegion>> Register(const DeviceMemory& memory);
 

@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <atomic>
 
@@ -242,8 +243,12 @@ TEST(VerbsEndpoint, TooLittleLockedMemoryGetsAdvice) {
   pair.host(0).FailCall(static_cast<int>(pair.host(0).calls().size()));
   std::vector<std::byte> arena(1 << 20);
   const auto region = pair.node(0)->Register(arena);
-  EXPECT_EQ(region.status().code(), StatusCode::kResourceExhausted);
-  EXPECT_THAT(region.status().message(), HasSubstr("can't register 1024 KiB"));
+  EXPECT_EQ(region.status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(region.status().message(), HasSubstr("can't register 1024 KiB of memory: Cannot allocate memory"));
+  rlimit limit = {};
+  ASSERT_EQ(getrlimit(RLIMIT_MEMLOCK, &limit), 0);
+  if (limit.rlim_cur == RLIM_INFINITY) return;
+  EXPECT_THAT(region.status().message(), HasSubstr("(RLIMIT_MEMLOCK): raise it with `ulimit -l unlimited`"));
 }
 
 }  // namespace
