@@ -36,7 +36,7 @@ class DigitsTest(cluster.JobTest):
         with open(os.path.join(EXAMPLE, name), encoding="utf-8") as file:
             return file.read()
 
-    def train(self, name, conv, fc, *flags, iterations=500):
+    def train(self, name, conv, fc, iterations=500, threads=0):
         """Trains under a table that hproute writes. Returns the accuracy that the job prints, and the model."""
         text = self.of_example("digits_solver.prototxt")
         text = text.replace("examples/digits/digits_train_test.prototxt", self.path("net.prototxt"))
@@ -53,31 +53,29 @@ class DigitsTest(cluster.JobTest):
         with open(table, encoding="utf-8") as file:
             text = file.read()
         for port in cluster.free_ports(len(names)):
-            text = re.sub(r"port: 295\d\d\b", "port: %d" % port, text, count=1)
+            text = re.sub(r"port: 295\d\d\b", "port: %d threads: %d" % (port, threads), text, count=1)
         self.write(name + ".prototxt", text)
-        nodes = [self.start(*flags, name=node, table=name + ".prototxt", log=name + "-" + node) for node in names]
+        nodes = [self.start(name=node, table=name + ".prototxt", log=name + "-" + node) for node in names]
         self.expect_all(nodes, 0, "Optimization Done")
         said = "".join(node.text() for node in nodes)
         return (float(re.findall(r"Test net output #0: accuracy = (\S+)", said)[-1]),
                 self.path("%s_iter_%d.caffemodel" % (name, iterations)))
 
     def test_hybrid_and_one_process(self):
-        accuracy, trained = self.train("one", 1, 0)
-        self.assertGreaterEqual(accuracy, PROMISED, "in one process")
-        accuracy, _ = self.train("hybrid", 2, 2)
-        self.assertGreaterEqual(accuracy, PROMISED, "hybrid")
-        # Over many iterations a ReLU that rounding puts on the other side of zero makes another, as good, model of any
-        # two tables. Over a few, from the trained model on:
-        accuracy_one, one = self.train("one", 1, 0, "--weights=" + trained, iterations=5)
-        accuracy_hybrid, hybrid = self.train("hybrid", 2, 2, "--weights=" + trained, iterations=5)
+        for name, conv, fc in (("one", 1, 0), ("hybrid", 2, 2)):
+            accuracy, _ = self.train(name, conv, fc)
+            self.assertGreaterEqual(accuracy, PROMISED, name)
+        # All parameters after 20 iterations, with one thread a node on both sides. Not after 500: where two pixels of a
+        # pooling window are equal up to rounding, another order of sums takes the other one, and from then on it is
+        # another, as good, model; so it is with one process at one and at two threads.
+        accuracy_one, one = self.train("one", 1, 0, iterations=20, threads=1)
+        accuracy_hybrid, hybrid = self.train("hybrid", 2, 2, iterations=20, threads=1)
         self.assertEqual(accuracy_hybrid, accuracy_one)
-        expected, found, before = read_caffemodel(one), read_caffemodel(hybrid), read_caffemodel(trained)
+        expected, found = read_caffemodel(one), read_caffemodel(hybrid)
         self.assertEqual(list(found), ["conv1", "conv2", "ip1", "ip2"])
         for layer, blobs in expected.items():
-            for blob, other, start in zip(blobs, found[layer], before[layer]):
-                largest = numpy.abs(blob).max()
-                self.assertLess(numpy.abs(other - blob).max(), TOLERANCE * largest, layer)
-                self.assertGreater(numpy.abs(blob - start).max(), 10 * TOLERANCE * largest, layer)
+            for blob, other in zip(blobs, found[layer]):
+                self.assertLess(numpy.abs(other - blob).max(), TOLERANCE * numpy.abs(blob).max(), layer)
 
 
 if __name__ == "__main__":
