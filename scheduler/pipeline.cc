@@ -24,8 +24,14 @@ std::string Describe(const Task& task) {
   return text;
 }
 
-Pipeline::Pipeline(const PipelinePlan& plan, const class Schedule& schedule, PipelineHost* host, Transport* transport)
-    : plan_(plan), schedule_(schedule), host_(host), transport_(transport), verdict_(plan.start_clock - 1) {
+Pipeline::Pipeline(const PipelinePlan& plan, const class Schedule& schedule, PipelineHost* host, Transport* transport,
+                   const Clock* clock)
+    : plan_(plan),
+      schedule_(schedule),
+      host_(host),
+      clock_source_(clock),
+      transport_(transport),
+      verdict_(plan.start_clock - 1) {
   for (int solver = 0; solver < plan_.pool_size; ++solver) free_solvers_.insert(solver);
   clock_ = plan_.start_clock;
 }
@@ -108,21 +114,38 @@ void Pipeline::Push(const Task& task) {
   changed_.Signal();
 }
 
-std::optional<Task> Pipeline::TryNextTask() {
-  MutexLock lock(&mutex_);
-  if (ready_.empty() || finished_) return std::nullopt;
+std::optional<Task> Pipeline::TakeTask() {
+  const int64_t now_ns = clock_source_->NowNs();
+  if (starved_since_ns_) input_wait_ns_ += now_ns - *starved_since_ns_;
+  starved_since_ns_.reset();
+  if (finished_) return std::nullopt;
+  if (ready_.empty()) {
+    const auto starved = [](const auto& entry) { return entry.second.lacks_inputs; };
+    if (std::any_of(flights_.begin(), flights_.end(), starved)) starved_since_ns_ = now_ns;
+    return std::nullopt;
+  }
   const Task task = *ready_.begin();
   ready_.erase(ready_.begin());
   return task;
 }
 
+std::optional<Task> Pipeline::TryNextTask() {
+  MutexLock lock(&mutex_);
+  return TakeTask();
+}
+
 std::optional<Task> Pipeline::NextTask() {
   MutexLock lock(&mutex_);
-  while (ready_.empty() && !finished_) changed_.Wait(&mutex_);
-  if (finished_) return std::nullopt;
-  const Task task = *ready_.begin();
-  ready_.erase(ready_.begin());
-  return task;
+  for (;;) {
+    const std::optional<Task> task = TakeTask();
+    if (task || finished_) return task;
+    changed_.Wait(&mutex_);
+  }
+}
+
+int64_t Pipeline::input_wait_ns() const {
+  MutexLock lock(&mutex_);
+  return input_wait_ns_;
 }
 
 // Hands out the next task of a flight if what it needs is there.
@@ -132,7 +155,9 @@ void Pipeline::Advance(Flight* flight) {
   Task task{.id = flight->id, .solver = flight->solver, .clock = flight->id.clock()};
   if (flight->next_forward < plan.segments) {
     const int segment = flight->next_forward;
-    if (flight->missing[segment] > 0 || !host_->InputsReady(flight->id, segment)) return;
+    if (flight->missing[segment] > 0) return;
+    flight->lacks_inputs = !host_->InputsReady(flight->id, segment);
+    if (flight->lacks_inputs) return;
     task.kind = Task::kForward;
     task.segment = segment;
   } else if (flight->next_backward >= 0) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/clock.h"
 #include "base/mutex.h"
 #include "hp/status.h"
 #include "scheduler/schedule.h"
@@ -91,7 +92,8 @@ class PipelineHost {
 /// Source of the contract: README.md of this folder.
 class Pipeline {
  public:
-  Pipeline(const PipelinePlan& plan, const Schedule& schedule, PipelineHost* host, Transport* transport);
+  Pipeline(const PipelinePlan& plan, const Schedule& schedule, PipelineHost* host, Transport* transport,
+           const Clock* clock = Clock::Real());
 
   /// All peers are connected: the first clock may begin.
   void Start();
@@ -115,6 +117,8 @@ class Pipeline {
   void Abort();
 
   bool finished() const;
+  /// How long the executor has been without a task while a micro-batch lacked nothing but its records or labels.
+  int64_t input_wait_ns() const;
   /// One line on what is bound and what each waits for: for logs when something does not move.
   std::string Describe() const;
 
@@ -127,6 +131,7 @@ class Pipeline {
     int next_forward = 0;                         // segment
     int next_backward = -1;                       // segment, once the forward pass is done; -1: done, or none
     bool running = false;                         // a forward or backward task is handed out
+    bool lacks_inputs = false;                    // ... which only records or labels keep from that
     std::vector<int> missing, missing_gradients;  // landings, by segment
     std::vector<WeightState> weights;             // by unit
     int open_grants = 0, open_writes = 0;
@@ -149,6 +154,7 @@ class Pipeline {
   };
 
   const PhasePlan& phase(MsgId id) const { return id.train() ? plan_.train : plan_.test; }
+  std::optional<Task> TakeTask() HP_REQUIRES(mutex_);
   static int NextBackward(const PhasePlan& plan, int below);
   int FindPort(MsgId id, uint32_t number, bool landing, Rank peer) const;
 
@@ -176,6 +182,7 @@ class Pipeline {
   const PipelinePlan plan_;
   const class Schedule schedule_;
   PipelineHost* const host_;
+  const Clock* const clock_source_;
   Transport* const transport_;  // posted to under mutex_: lock order is pipeline, then transport
 
   mutable Mutex mutex_;
@@ -203,6 +210,8 @@ class Pipeline {
   int64_t verdict_ HP_GUARDED_BY(mutex_);  // latest clock with a verdict
   std::optional<int64_t> stop_at_ HP_GUARDED_BY(mutex_);
   bool finished_ HP_GUARDED_BY(mutex_) = false;
+  int64_t input_wait_ns_ HP_GUARDED_BY(mutex_) = 0;
+  std::optional<int64_t> starved_since_ns_ HP_GUARDED_BY(mutex_);  // the executor asked, and inputs are what it lacks
 };
 
 }  // namespace hp

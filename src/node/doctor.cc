@@ -17,7 +17,7 @@ namespace hp {
 namespace {
 
 constexpr uint32_t kPing = 1, kDone = 2;
-constexpr int kPings = 1000, kWarmUp = 50;
+constexpr int kPings = 500, kWarmUp = 50;
 constexpr size_t kBulk = 64 << 20;
 constexpr PlaceTag kBulkTag{.msg_id = 1};
 
@@ -57,7 +57,9 @@ class RoundTrip : public TransportHandler, public HandshakePolicy {
   void OnConnectFailed(Rank, const Status& status) override { Finish(status); }
   void OnGranted(Rank, const PlaceTag&, RemoteGrant grant, size_t) override { grant_ = grant; }
   void OnGrantEnded(Rank peer, const PlaceTag&, const Status& status) override {
-    if (status.ok()) (void)transport_->Send(peer, kDone, {});
+    if (!status.ok()) return;
+    (void)transport_->Send(peer, kDone, {});
+    transport_->Shutdown(peer);
   }
   void OnWriteEnded(Rank, const PlaceTag&, const Status&) override {}
   void OnMessage(Rank peer, uint32_t type, std::span<const std::byte>) override {
@@ -70,8 +72,7 @@ class RoundTrip : public TransportHandler, public HandshakePolicy {
       transport_->Shutdown(peer);
     }
   }
-  void OnClosed(Rank peer, const Status& status) override {
-    if (rank_ == 0) transport_->Shutdown(peer);
+  void OnClosed(Rank, const Status& status) override {
     Finish(status.code() == StatusCode::kCancelled ? OkStatus() : status);
   }
 

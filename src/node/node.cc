@@ -192,7 +192,10 @@ void Node::StartPipeline() {
   PipelinePlan plan = model_->plan();
   plan.start_clock = files_.start_clock;
   pipeline_ = std::make_unique<Pipeline>(plan, model_->schedule(), static_cast<PipelineHost*>(this), transport_);
-  if (files_.train_input) files_.train_input->Start(files_.start_clock);
+  if (files_.train_input) {
+    files_.train_input->Start(files_.start_clock);
+    input_wait_ = std::make_unique<InputWaitLog>(info_.name, pipeline_.get(), options_.clock, files_.solver.display());
+  }
   for (;;) {
     std::vector<std::function<void()>> events;
     {
@@ -235,6 +238,7 @@ Status Node::RunTask(const Task& task) {
     return OkStatus();
   }
   HP_RETURN_IF_ERROR(compute_->Run(task));
+  if (task.kind == Task::kFinishClock && input_wait_) input_wait_->OnClockDone(task.clock);
   const bool waits = model_->plan().wait_for_verdict;
   if (task.kind == (waits ? Task::kNorm : Task::kFinishClock)) SendVerdictPart(task.clock);
   return OkStatus();
@@ -343,6 +347,7 @@ Status Node::Finish() {
     LOG(ERROR) << "node " << info_.name << ": the other nodes did not end the job in time";
     return Unavailable("the other nodes did not end the job in time");
   }
+  if (input_wait_) input_wait_->Finish();
   if (options_.on_done) options_.on_done(*params_);
   LOG(INFO) << "Optimization Done.";
   if (snapshot.ok()) return snapshot;

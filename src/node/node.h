@@ -5,6 +5,7 @@
 #include "base/thread.h"
 #include "hp/status.h"
 #include "node/compute.h"
+#include "node/input_wait_log.h"
 #include "node/job_files.h"
 #include "node/label_feed.h"
 #include "node/label_store.h"
@@ -141,6 +142,7 @@ class Node : private TransportHandler, private PipelineHost {
   std::unique_ptr<PullServer> pulls_;
   Orders orders_;
   std::unique_ptr<Pipeline> pipeline_;
+  std::unique_ptr<InputWaitLog> input_wait_;  // of nodes that read records
   std::vector<std::unique_ptr<MemoryRegion>> regions_;
   Thread executor_;
 

@@ -86,6 +86,34 @@ TEST(PipelineOrders, AVerdictStopsAllNodesAtTheSameClock) {
   }
 }
 
+TEST(PipelineInputs, OnlyTimeWithoutWorkForWantOfRecordsIsCounted) {
+  JobSpec job = NoFcStage(1);
+  job.shape = UnevenShape(1, 2, 4);
+  job.pool_size = 2;
+  CheckedNode node(job, 0);
+  FakeClock clock;
+  Pipeline pipeline(node.plan(), node.schedule(), &node, nullptr, &clock);
+  pipeline.Start();
+  const auto run = [&](const std::optional<Task>& task) {
+    ASSERT_TRUE(task);
+    node.Run(*task);
+    pipeline.Done(*task);
+  };
+  run(pipeline.TryNextTask());  // the boundary; then nothing is there to compute
+  EXPECT_FALSE(pipeline.TryNextTask());
+  clock.Advance(5000);
+  EXPECT_FALSE(pipeline.TryNextTask());
+  clock.Advance(2000);
+  ASSERT_TRUE(node.TakeInput());
+  pipeline.OnInputs();
+  const std::optional<Task> first = pipeline.TryNextTask();
+  EXPECT_EQ(pipeline.input_wait_ns(), 7000);
+  clock.Advance(100);  // the second micro-batch lacks its records, but the executor computes
+  run(first);
+  while (const std::optional<Task> task = pipeline.TryNextTask()) run(task);
+  EXPECT_EQ(pipeline.input_wait_ns(), 7000);
+}
+
 TEST(PipelineOrders, WorkGoesByKindThenIdThenLaterSegment) {
   const MsgId first = MsgId::Make(3, true, 0, 0), second = MsgId::Make(3, true, 0, 1);
   const std::vector<Task> order = {
