@@ -15,7 +15,9 @@ std::atomic<Node*> signalled{nullptr};
 void OnSignal(int signal) {
   Node* node = signalled;
   ::signal(signal, SIG_DFL);  // the second time it ends the process
-  if (signal == SIGHUP) {
+  if (!node->training()) {    // no order would be carried out
+    raise(signal);
+  } else if (signal == SIGHUP) {
     node->RequestSnapshot();
     ::signal(signal, OnSignal);
   } else {

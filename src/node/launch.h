@@ -32,8 +32,8 @@ Status RunAllNodes(const RoutingTable& table, const std::function<NodeOptions(Ra
 Status RunNodes(int count, const std::function<NodeOptions(Rank)>& options_for,
                 const std::function<void(Node*)>& on_start = nullptr);
 
-/// SIGINT and SIGTERM: stop with a snapshot, the second time at once; SIGHUP: a snapshot (as Caffe). For the process's
-/// one node, or its first.
+/// SIGINT and SIGTERM: stop with a snapshot, the second time at once; SIGHUP: a snapshot (as Caffe). Before training
+/// begins each ends the process, as it does where nobody asks for it. For the process's one node, or its first.
 void HandleSignals(Node* node);
 
 }  // namespace hp

@@ -207,6 +207,7 @@ void Node::StartPipeline() {
     for (const auto& event : events) event();
   }
   pipeline_->Start();
+  training_ = true;
   const int threads = ThreadsOf(options_.rank);
   executor_ = Thread("executor", [this, threads] {
     CHECK(TakeThreads(threads).ok());

@@ -67,6 +67,8 @@ class Node : private TransportHandler, private PipelineHost {
   /// Async-signal-safe.
   void RequestStop() { orders_.RequestStop(); }
   void RequestSnapshot() { orders_.RequestSnapshot(); }
+  /// Whether the job is assembled, so that requests are carried out. Async-signal-safe.
+  bool training() const { return training_; }
   /// How far training is, for a progress display; null before the job is assembled, and on nodes without the loss.
   const Reporter* reporter() const { return reporter_ready_ ? reporter_.get() : nullptr; }
 
@@ -137,7 +139,7 @@ class Node : private TransportHandler, private PipelineHost {
   std::unique_ptr<Exchange> exchange_;
   std::unique_ptr<Compute> compute_;
   std::unique_ptr<Reporter> reporter_;
-  std::atomic<bool> reporter_ready_{false};
+  std::atomic<bool> reporter_ready_{false}, training_{false};
   std::unique_ptr<Snapshotter> snapshotter_;
   std::unique_ptr<PullServer> pulls_;
   Orders orders_;

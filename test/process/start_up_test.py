@@ -86,6 +86,14 @@ class StartUpTest(cluster.JobTest):
     def test_fc_shard_lost_at_any_time(self):
         self.lose_at_any_time("fc1", 4)
 
+    def test_ctrl_c_while_waiting_for_others(self):
+        self.make_job()
+        names = self.make_table(conv=1, fc=1)
+        node = self.start(name=names[1])
+        self.await_text(node, "listening|waits|Solving")
+        node.send(signal.SIGINT)
+        self.assertEqual(node.wait(5), -signal.SIGINT)
+
 
 if __name__ == "__main__":
     cluster.main()
