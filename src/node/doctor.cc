@@ -133,7 +133,8 @@ Status RoundTrip::Run(const DoctorOptions& options, const Address& address, std:
   const auto middle = round_trips_ns_.begin() + static_cast<ptrdiff_t>(round_trips_ns_.size() / 2);
   std::nth_element(round_trips_ns_.begin(), middle, round_trips_ns_.end());
   *out << Format("ok    round trip over RDMA: %.1f us; %zu MiB in one write: %.0f MB/s\n",
-                 static_cast<double>(*middle) * 1e-3, kBulk >> 20, static_cast<double>(kBulk) * 1e-6 / bulk_s_);
+                 static_cast<double>(*middle) * 1e-3, kBulk >> 20, static_cast<double>(kBulk) * 1e-6 / bulk_s_)
+       << std::flush;
   return OkStatus();
 }
 

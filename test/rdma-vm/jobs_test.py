@@ -17,7 +17,7 @@ import cluster  # pylint: disable=wrong-import-position
 import numpy  # pylint: disable=wrong-import-position
 from caffe_wire import read_caffemodel  # pylint: disable=wrong-import-position
 
-cluster.PATIENCE_S = 300.0  # the processor is emulated
+cluster.PATIENCE_S = PATIENCE_S = 400.0  # the processor is emulated
 HOSTS = ["10.77.0.1", "10.77.0.2"]  # of the devices rxe0 and rxe1
 VERBS = "transport { kind: VERBS verbs { timeout: 16 %s } }"
 TOLERANCE = 1e-4  # of each blob's largest magnitude
@@ -83,7 +83,7 @@ class DigitsTest(VerbsJobTest):
         names = self.make_table(conv=conv, fc=fc, extra=extra, name=name + ".prototxt", before="drop2", cut="ip1",
                                 solver=name + "_solver.prototxt")
         nodes = [self.start(name=node, table=name + ".prototxt", log=name + "-" + node) for node in names]
-        self.expect_all(nodes, 0, "Optimization Done")
+        self.expect_all(nodes, 0, "Optimization Done", seconds=PATIENCE_S)
         return nodes
 
     def test_hybrid_over_verbs_matches_one_process(self):
@@ -103,7 +103,7 @@ class WireTest(VerbsJobTest):
         self.make_job(iterations=8, snapshot=8)
         names = self.make_table(conv=conv, fc=fc, extra=extra)
         nodes = [self.start(name=node, log=name + "-" + node, **variables.get(node, {})) for node in names]
-        self.expect_all(nodes, 0, "Optimization Done")
+        self.expect_all(nodes, 0, "Optimization Done", seconds=PATIENCE_S)
         os.rename(self.path("out_iter_8.caffemodel"), self.path(name))
         return nodes
 
@@ -143,10 +143,11 @@ class DoctorTest(VerbsJobTest):
     def test_two_hosts(self):
         address = "%s:%d" % (HOSTS[0], cluster.free_ports(1)[0])
         waits = self.doctor("waits", "--doctor_address=" + HOSTS[0], "--doctor_listen=" + address)
-        self.await_text(waits, "waiting for the other host at " + address)
+        self.await_text(waits, "waiting for the other host at " + address, seconds=PATIENCE_S)
         comes = self.doctor("comes", "--doctor_address=" + HOSTS[1], "--doctor_peer=" + address)
-        self.expect_exit(comes, 0, r"this host uses rxe1:1", r"round trip over RDMA: \S+ us; 64 MiB in one write: \S+ MB/s")
-        self.expect_exit(waits, 0, r"this host uses rxe0:1", r"rxe0: does not take dma-buf")
+        self.expect_exit(comes, 0, r"this host uses rxe1:1", r"round trip over RDMA: \S+ us; 64 MiB in one write: \S+ MB/s",
+                         seconds=PATIENCE_S)
+        self.expect_exit(waits, 0, r"this host uses rxe0:1", r"rxe0: does not take dma-buf", seconds=PATIENCE_S)
 
 
 class LostNodeTest(VerbsJobTest):
