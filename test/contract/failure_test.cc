@@ -56,11 +56,11 @@ TEST_P(FailureTest, NothingIsWrittenAfterAGrantEnded) {
   MakeNodes({.size = 2});
   std::vector<std::vector<std::byte>> places(kWrites, std::vector<std::byte>(kBulk));
   std::atomic<int> failed = 0;
-  node(0).reaction = [&](const Event& event) {
+  node(0).ReactBy([&](const Event& event) {
     if (event.kind != Event::kGrantEnded) return;
     std::memset(places[event.tag.msg_id].data(), 0xEE, kBulk);
     if (!event.status.ok()) ++failed;
-  };
+  });
   for (auto& each : nodes_) each->Start();
   AwaitMesh();
   std::vector<std::byte> source = Pattern(kBulk, 5);

@@ -170,10 +170,12 @@ Event TestNode::Get(Event::Kind kind, const PlaceTag& tag) {
 }
 
 void TestNode::Record(Event event) {
+  std::function<void(const Event&)> reaction;
   {
     MutexLock lock(&mutex_);
     events_.push_back(event);
     changed_.SignalAll();
+    reaction = reaction_;
   }
   if (reaction) reaction(event);
 }

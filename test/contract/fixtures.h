@@ -85,8 +85,11 @@ class TestNode : public TransportHandler {
   Transport* operator->() { return transport_.get(); }
   TestPolicy* policy() { return &policy_; }
   void Start() { ASSERT_TRUE(transport_->Start(this, &policy_).ok()); }
-  /// Called in the handler, after the event was recorded; set before Start.
-  std::function<void(const Event&)> reaction;
+  /// `reaction` is called in the handler, after the event was recorded.
+  void ReactBy(std::function<void(const Event&)> reaction) HP_EXCLUDES(mutex_) {
+    MutexLock lock(&mutex_);
+    reaction_ = std::move(reaction);
+  }
 
   /// Waits until `count` events match; fails the test after 20 s.
   void Await(const std::function<bool(const Event&)>& match, size_t count = 1) HP_EXCLUDES(mutex_);
@@ -116,6 +119,7 @@ class TestNode : public TransportHandler {
   Mutex mutex_;
   CondVar changed_;
   std::vector<Event> events_ HP_GUARDED_BY(mutex_);
+  std::function<void(const Event&)> reaction_ HP_GUARDED_BY(mutex_);
   std::unique_ptr<Transport> transport_;  // last: its thread calls the rest
 };
 

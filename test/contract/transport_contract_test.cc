@@ -130,9 +130,9 @@ TEST_P(ContractTest, UnknownPeersAreNotConnected) {
 TEST_P(ContractTest, ControlPassesBulk) {
   MakeNodes({.size = 2});
   std::promise<void> release;
-  node(1).reaction = [future = release.get_future().share()](const Event& event) {
+  node(1).ReactBy([future = release.get_future().share()](const Event& event) {
     if (event.kind == Event::kMessage && event.type == 1) future.wait();
-  };
+  });
   for (auto& each : nodes_) each->Start();
   AwaitMesh();
   constexpr size_t kBytes = 8 << 20, kWrites = 10;
@@ -166,11 +166,11 @@ TEST_P(ContractTest, ManyThreadsPostAtOnce) {
   const std::vector<std::byte> source = Pattern(kSizes[3], 11);
   std::atomic<int> failures = 0;
   for (auto& each : nodes_) {
-    each->reaction = [&, self = each.get()](const Event& event) {
+    each->ReactBy([&, self = each.get()](const Event& event) {
       if (event.kind != Event::kGranted) return;
       const Status status = (*self)->Write(event.peer, event.tag, event.grant, std::span(source).first(event.bytes));
       if (!status.ok()) ++failures;
-    };
+    });
     each->Start();
   }
   AwaitMesh();

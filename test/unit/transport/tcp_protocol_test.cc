@@ -89,9 +89,9 @@ TEST_F(ProtocolTest, AWriteByTheRulesArrives) {
 // What follows a header is received where the next write probably goes. It has to be out of there before the handler
 // hears that the place is free.
 TEST_F(ProtocolTest, WhatLandedOnAGuessIsMovedBeforeThePlaceIsFree) {
-  node_->reaction = [&](const Event& event) {
+  node_->ReactBy([&](const Event& event) {
     if (event.kind == Event::kGrantEnded) std::memset(&memory_[kBytes], 0x11, kBytes);
-  };
+  });
   Append({.type = FrameType::kCancel, .index = grant_.index, .generation = grant_.generation}, "");
   Append({.type = FrameType::kMessage, .index = 5}, std::string(300, 'm'));
   Append({.type = FrameType::kMessage, .index = 6}, "last");
