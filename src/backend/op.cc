@@ -10,14 +10,30 @@ void Op::BackwardParamsRows(const OpArgs&, int64_t, int64_t, float*, float*) con
   LOG(FATAL) << "this op has no row gradients";
 }
 
-std::byte* PackedParams::Get(const std::string& key, size_t bytes, uint64_t version,
-                             const std::function<void(std::byte*)>& fill) {
+std::byte* PackedParams::Get(const std::string& key, size_t bytes, uint64_t version, Fill fill) {
   Copy& copy = copies_[key];
   if (copy.buffer.bytes() == bytes && copy.version == version) return copy.buffer.data();
-  if (copy.buffer.bytes() != bytes) copy.buffer = Buffer(bytes);
-  fill(copy.buffer.data());
+  if (copy.buffer.bytes() != bytes) {
+    if (device_ == nullptr) {
+      copy.buffer = Buffer(bytes);
+    } else {
+      StatusOr<Buffer> buffer = device_->Allocate(bytes);
+      CHECK(buffer.ok()) << "copy of a parameter: " << buffer.status();
+      copy.buffer = *std::move(buffer);
+    }
+  }
+  copy.fill = std::move(fill);
+  copy.fill(copy.buffer.data());
   copy.version = version;
   return copy.buffer.data();
+}
+
+void PackedParams::Refresh(uint64_t version) {
+  for (auto& [key, copy] : copies_) {
+    if (copy.version == version) continue;
+    copy.fill(copy.buffer.data());
+    copy.version = version;
+  }
 }
 
 }  // namespace hp

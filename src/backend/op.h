@@ -1,6 +1,7 @@
 #pragma once
 
 #include "tensor/buffer.h"
+#include "tensor/device.h"
 #include "tensor/tensor.h"
 
 #include <cstddef>
@@ -17,15 +18,24 @@ namespace hp {
 /// Executor thread only.
 class PackedParams {
  public:
-  /// @param key what the copy is ("bwd OIhw16o16i"); equal keys share one copy.
-  /// @param fill writes `bytes` bytes; called when there is no copy of `version` yet.
-  std::byte* Get(const std::string& key, size_t bytes, uint64_t version, const std::function<void(std::byte*)>& fill);
+  using Fill = std::function<void(std::byte*)>;
+
+  /// @param device where the copies are; null: in the host's memory.
+  explicit PackedParams(Device* device = nullptr) : device_(device) {}
+
+  /// @param key what the copy is ("bwd OIhw16o16i"); equal keys share one copy, at one address.
+  /// @param fill writes `bytes` bytes; called when there is no copy of `version` yet, and kept for Refresh.
+  std::byte* Get(const std::string& key, size_t bytes, uint64_t version, Fill fill);
+  /// Makes copies of other versions anew: before work is repeated that does not ask for them again (Device::Repeat).
+  void Refresh(uint64_t version);
 
  private:
   struct Copy {
     Buffer buffer;
     uint64_t version = 0;
+    Fill fill;
   };
+  Device* device_;
   std::map<std::string, Copy> copies_;
 };
 
@@ -39,7 +49,10 @@ struct ParamView {
 /// What an op needs to know of where its rows stand in the training.
 struct BatchContext {
   bool train = true;
-  uint64_t first_sample = 0;            ///< index of row 0, counted from the start of training (of the test, in a test)
+  uint64_t first_sample = 0;  ///< index of row 0, counted from the start of training (of the test, in a test)
+  /// The same where ops of a device find it: work that is repeated has this address, not the number. Labels, too, are
+  /// in the device's memory then.
+  const uint64_t* first_sample_on_device = nullptr;
   int64_t global_rows = 0;              ///< samples in the whole global batch (of one sub-batch with iter_size)
   std::span<const float> labels;        ///< [rows] labels of this op's own rows
   std::span<const float> batch_labels;  ///< [global_rows], only for ops whose needs_batch_labels() is true

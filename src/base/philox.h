@@ -1,15 +1,11 @@
 #pragma once
 
+#include "base/host_device.h"
+
 #include <array>
 #include <cmath>
 #include <cstdint>
 #include <string_view>
-
-#if defined(__CUDACC__)
-#define HP_HOST_DEVICE __host__ __device__
-#else
-#define HP_HOST_DEVICE
-#endif
 
 namespace hp {
 

@@ -1,6 +1,7 @@
 #include "node/compute.h"
 
 #include "solvers/lr_policy.h"
+#include "backend/cpu/update.h"
 #include "solvers/sgd.h"
 
 #include "glog/logging.h"

@@ -31,16 +31,24 @@ Buffer::Buffer(size_t bytes) : bytes_(bytes) {
 }
 
 Buffer::Buffer(Buffer&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+    : data_(std::exchange(other.data_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)),
+      release_(std::move(other.release_)) {}
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
+  std::swap(release_, other.release_);
   return *this;
 }
 
 Buffer::~Buffer() {
-  if (data_ != nullptr) munmap(data_, MappedBytes(bytes_));
+  if (data_ == nullptr) return;
+  if (release_) {
+    release_(data_, bytes_);
+  } else {
+    munmap(data_, MappedBytes(bytes_));
+  }
 }
 
 }  // namespace hp

@@ -47,7 +47,7 @@ class PackedWeights {
   memory Get(onednn::Context* context, const ParamView& param) const {
     if (!reorder_.needed()) return context->Memory(wanted_, param.data);
     std::byte* packed = param.packed->Get(key_, wanted_.get_size(), param.version,
-                                          [&](std::byte* to) { reorder_.Run(context, param.data, to); });
+                                          [this, context, data = param.data](std::byte* to) { reorder_.Run(context, data, to); });
     return context->Memory(wanted_, packed);
   }
 

@@ -1,4 +1,5 @@
 #include "backend/cpu/ops.h"
+#include "backend/cpu/update.h"
 
 namespace hp {
 namespace {
@@ -26,6 +27,11 @@ class CpuBackend : public Backend {
   StatusOr<OpPtr> Eltwise(const EltwiseDesc& desc, const Descs& in) override { return MakeEltwise(desc, in); }
   StatusOr<OpPtr> Split(int ways, const Descs& in) override { return MakeSplit(ways, in); }
   StatusOr<OpPtr> Export(int parts, const Descs& in) override { return MakeExport(parts, in); }
+  void SgdUpdate(const SgdCoefficients& coefficients, int64_t n, const float* gradient, float* history,
+                 float* weights) override {
+    hp::SgdUpdate(coefficients, n, gradient, history, weights);
+  }
+  void SumOfSquares(const float* values, int64_t n, double* sum) override { *sum = hp::SumOfSquares(values, n); }
 };
 
 }  // namespace

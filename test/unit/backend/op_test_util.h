@@ -3,6 +3,7 @@
 #include "backend/op.h"
 #include "tensor/buffer.h"
 #include "tensor/tensor.h"
+#include "test/unit/backend/backend_under_test.h"
 
 #include <gtest/gtest.h>
 
@@ -37,11 +38,13 @@ inline Values DistinctValues(int64_t count, uint32_t seed, float gap = 0.05f) {
   return values;
 }
 
-/// Every layout that `shape` can have: dense, blocks of 8 and 16 where they divide the channels, NHWC.
+/// Every layout that `shape` can have with the backend under test: dense, blocks of 8 and 16 where they divide the
+/// channels, NHWC.
 inline std::vector<TensorDesc> LayoutsOf(const Shape& shape) {
   std::vector<TensorDesc> descs = {{shape, 1}};
   if (shape.rank() < 3) return descs;
   for (int64_t block : {int64_t{8}, int64_t{16}}) {
+    if (!UnderTest().blocked_layouts) break;
     if (shape[1] % block == 0 && shape[1] != block) descs.push_back({shape, block});
   }
   if (shape[1] > 1) descs.push_back({shape, shape[1]});
@@ -174,8 +177,11 @@ class OpRunner {
     args.in = in_, args.out = out_, args.d_in = d_in, args.d_out = d_out_;
     args.params = params, args.d_params = d_params;
     args.saved = saved_.data(), args.scratch = scratch_.data();
+    batch_.first_sample_on_device = &batch_.first_sample;
     args.batch = &batch_;
     body(args);
+    const Status status = UnderTest().device->Synchronize();
+    ASSERT_TRUE(status.ok()) << status;
     ExpectGuard(saved_, op_->saved_bytes(), "saved");
     ExpectGuard(scratch_, op_->scratch_bytes(), "scratch");
   }

@@ -4,7 +4,7 @@ namespace hp::test {
 namespace {
 
 std::unique_ptr<Op> MakeExportOp(int parts, const TensorDesc& desc) {
-  auto op = MakeCpuBackend()->Export(parts, {desc});
+  auto op = UnderTest().backend->Export(parts, {desc});
   EXPECT_TRUE(op.ok()) << op.status();
   return *std::move(op);
 }
@@ -35,8 +35,10 @@ TEST(Export, ForwardAndBackwardInEveryLayout) {
         OpArgs args;
         args.in = in, args.out = out, args.d_in = d_in, args.d_out = d_out;
         op->Forward(args);
+        EXPECT_TRUE(UnderTest().device->Synchronize().ok());
         EXPECT_EQ(wire, x);
         op->BackwardInput(args);
+        EXPECT_TRUE(UnderTest().device->Synchronize().ok());
         EXPECT_EQ(ReadTensor(d_in[0]), expected);
       }
     }

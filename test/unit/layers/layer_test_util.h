@@ -27,14 +27,14 @@ inline std::string CreateError(const std::string& text) {
   return layer.status().message();
 }
 
-/// A layer from its text, with the op that the CPU backend makes for it.
+/// A layer from its text, with the op that the backend under test makes for it.
 class LayerUnderTest {
  public:
-  explicit LayerUnderTest(const std::string& text) : param_(ParseLayer(text)), backend_(MakeCpuBackend()) {
+  explicit LayerUnderTest(const std::string& text) : param_(ParseLayer(text)) {
     auto layer = Layer::Create(param_);
     EXPECT_TRUE(layer.ok()) << layer.status();
     if (layer.ok()) layer_ = *std::move(layer);
-    context_.backend = backend_.get();
+    context_.backend = UnderTest().backend.get();
     context_.seed = 7;
   }
 
@@ -56,7 +56,6 @@ class LayerUnderTest {
 
  private:
   caffe::LayerParameter param_;
-  std::unique_ptr<Backend> backend_;
   std::unique_ptr<Layer> layer_;
   std::vector<std::unique_ptr<Op>> ops_;
   OpContext context_;

@@ -5,6 +5,7 @@
 #include "solvers/check.h"
 #include "solvers/lr_policy.h"
 #include "solvers/param_store.h"
+#include "backend/cpu/update.h"
 #include "solvers/sgd.h"
 
 #include "google/protobuf/text_format.h"

@@ -1,3 +1,4 @@
+#include "backend/cpu/update.h"
 #include "solvers/sgd.h"
 
 #include "gtest/gtest.h"

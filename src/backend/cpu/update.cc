@@ -1,0 +1,61 @@
+#include "backend/cpu/update.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace hp {
+namespace {
+
+// Below this the team's fork and join cost more than the pass.
+constexpr int64_t kParallelFrom = 1 << 15;
+// Threads take ranges that start at cache lines, so that no line has two writers.
+constexpr int64_t kLine = 16;
+constexpr int64_t kSumBlock = 1 << 15;
+
+// One loop for each of the regularisers, so that the common ones pay for nothing else.
+template <bool kL1>
+void UpdateRange(const SgdCoefficients& c, int64_t n, const float* __restrict gradient, float* __restrict history,
+                 float* __restrict weights) {
+  const SgdCoefficients local = c;  // or it would be loaded again in every turn
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) SgdStep<kL1>(local, gradient[i], history + i, weights + i);
+}
+
+double BlockSum(const float* values, int64_t n) {
+  double sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < n; ++i) {
+    const double value = values[i];
+    sum += value * value;
+  }
+  return sum;
+}
+
+}  // namespace
+
+void SgdUpdate(const SgdCoefficients& coefficients, int64_t n, const float* gradient, float* history, float* weights) {
+  const auto update = coefficients.l1 != 0 ? UpdateRange<true> : UpdateRange<false>;
+#pragma omp parallel if (n >= kParallelFrom)
+  {
+    const int64_t threads = omp_get_num_threads(), lines = (n + kLine - 1) / kLine;
+    const int64_t share = (lines + threads - 1) / threads * kLine;
+    const int64_t begin = std::min(n, share * omp_get_thread_num()), end = std::min(n, begin + share);
+    update(coefficients, end - begin, gradient + begin, history + begin, weights + begin);
+  }
+}
+
+double SumOfSquares(const float* values, int64_t n) {
+  const int64_t blocks = (n + kSumBlock - 1) / kSumBlock;
+  std::vector<double> sums(blocks);
+#pragma omp parallel for schedule(static) if (n >= kParallelFrom)
+  for (int64_t i = 0; i < blocks; ++i) {
+    sums[i] = BlockSum(values + i * kSumBlock, std::min(kSumBlock, n - i * kSumBlock));
+  }
+  double sum = 0;
+  for (double block : sums) sum += block;
+  return sum;
+}
+
+}  // namespace hp

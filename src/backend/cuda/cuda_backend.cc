@@ -1,0 +1,64 @@
+#include "backend/cuda/cuda_backend.h"
+
+#include "backend/cuda/ops.h"
+
+namespace hp {
+namespace {
+
+/// Hands each request to the function that makes the op.
+class CudaBackend : public Backend {
+ public:
+  CudaBackend(Gpu* gpu, std::unique_ptr<GpuLibrary> library)
+      : library_(std::move(library)), context_{gpu, library_.get()} {}
+
+  StatusOr<OpPtr> Convolution(const ConvolutionDesc& desc, const Descs& in) override {
+    return cuda::MakeConvolution(context_, desc, in);
+  }
+  StatusOr<OpPtr> Pooling(const PoolingDesc& desc, const Descs& in) override {
+    return cuda::MakePooling(context_, desc, in);
+  }
+  StatusOr<OpPtr> Lrn(const LrnDesc& desc, const Descs& in) override { return cuda::MakeLrn(context_, desc, in); }
+  StatusOr<OpPtr> Activation(const ActivationDesc& desc, const Descs& in) override {
+    return cuda::MakeActivation(context_, desc, in);
+  }
+  StatusOr<OpPtr> InnerProduct(const InnerProductDesc& desc, const Descs& in) override {
+    return cuda::MakeInnerProduct(context_, desc, in);
+  }
+  StatusOr<OpPtr> Dropout(const DropoutDesc& desc, const Descs& in) override {
+    return cuda::MakeDropout(context_, desc, in);
+  }
+  StatusOr<OpPtr> Softmax(int axis, const Descs& in) override { return cuda::MakeSoftmax(context_, axis, in); }
+  StatusOr<OpPtr> SoftmaxLoss(const SoftmaxLossDesc& desc, const Descs& in) override {
+    return cuda::MakeSoftmaxLoss(context_, desc, in);
+  }
+  StatusOr<OpPtr> Accuracy(const AccuracyDesc& desc, const Descs& in) override {
+    return cuda::MakeAccuracy(context_, desc, in);
+  }
+  StatusOr<OpPtr> Flatten(const Shape& out, const Descs& in) override { return cuda::MakeFlatten(context_, out, in); }
+  StatusOr<OpPtr> Concat(int axis, const Descs& in) override { return cuda::MakeConcat(context_, axis, in); }
+  StatusOr<OpPtr> Eltwise(const EltwiseDesc& desc, const Descs& in) override {
+    return cuda::MakeEltwise(context_, desc, in);
+  }
+  StatusOr<OpPtr> Split(int ways, const Descs& in) override { return cuda::MakeSplit(context_, ways, in); }
+  StatusOr<OpPtr> Export(int parts, const Descs& in) override { return cuda::MakeExport(context_, parts, in); }
+
+  void SgdUpdate(const SgdCoefficients& coefficients, int64_t n, const float* gradient, float* history,
+                 float* weights) override {
+    cuda::SgdUpdate(context_.stream(), coefficients, n, gradient, history, weights);
+  }
+  void SumOfSquares(const float* values, int64_t n, double* sum) override {
+    cuda::SumOfSquares(context_, values, n, sum);
+  }
+
+ private:
+  const std::unique_ptr<GpuLibrary> library_;
+  const GpuContext context_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> MakeCudaBackend(Gpu* gpu, std::unique_ptr<GpuLibrary> library) {
+  return std::make_unique<CudaBackend>(gpu, std::move(library));
+}
+
+}  // namespace hp

@@ -1,0 +1,62 @@
+#pragma once
+
+#include "hp/status.h"
+#include "tensor/device.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace hp {
+
+/// Stands in for a stream where there is no GPU: does on the host, in order and at some later time, what a kernel or a
+/// library would do.
+class HostStream {
+ public:
+  virtual ~HostStream() = default;
+  virtual void Enqueue(std::function<void()> work) = 0;
+};
+
+/// Where kernels and library calls go: one of the two.
+struct GpuStream {
+  void* cuda = nullptr;  ///< a cudaStream_t
+  HostStream* host = nullptr;
+};
+
+/// What there is to know of a GPU before a node takes it.
+struct GpuInfo {
+  int index = 0;
+  std::string name;
+  int major = 0, minor = 0;  ///< compute capability
+  size_t memory_bytes = 0, free_bytes = 0;
+  int multiprocessors = 0;
+  std::string pci_address;  ///< "0000:3b:00.0"
+  bool dma_buf = false;     ///< its memory can be exported for an adapter
+};
+
+/// One GPU: a Device whose queues are streams. The real one is OpenGpu; tests have a FakeGpu, which runs the same
+/// kernels on the host, late and in any order that streams and marks allow.
+class Gpu : public Device {
+ public:
+  bool is_host() const override { return false; }
+  virtual const GpuInfo& info() const = 0;
+  virtual GpuStream stream(Queue queue) = 0;
+
+  /// A descriptor of `bytes` bytes of memory of Allocate for a network adapter; the receiver closes `*fd`.
+  /// @param pcie_mapping by PCIe's addresses rather than the GPU's own fabric.
+  /// @return kFailedPrecondition: the driver can't.
+  virtual Status ExportDmaBuf(const void* memory, size_t bytes, bool pcie_mapping, int* fd, uint64_t* offset) = 0;
+  /// A copy between host and device, either way, done when it returns. Any thread.
+  virtual Status CopyNow(void* to, const void* from, size_t bytes) = 0;
+};
+
+/// The GPUs of this host. @return kFailedPrecondition: no driver, or one too old; says which.
+StatusOr<std::vector<GpuInfo>> ListGpus();
+
+/// @return kNotFound: no such GPU; kFailedPrecondition: as ListGpus.
+StatusOr<std::unique_ptr<Gpu>> OpenGpu(int index);
+
+}  // namespace hp

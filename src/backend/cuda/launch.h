@@ -1,0 +1,102 @@
+#pragma once
+
+#include "backend/cuda/gpu.h"
+#include "base/host_device.h"
+
+#include <cstdint>
+#include <vector>
+
+#if defined(__CUDACC__)
+#include <cuda_runtime.h>
+#endif
+
+// How own kernels run: a functor says what happens to one element or one row; these bring it to all of them, on a GPU
+// or, where a stream is a HostStream, on the host. Only for .cu files.
+namespace hp {
+
+constexpr int kBlockThreads = 256;
+
+#if defined(__CUDACC__)
+
+template <typename Functor>
+__global__ void __launch_bounds__(kBlockThreads) ForEachKernel(int64_t n, Functor functor) {
+  const int64_t stride = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += stride) functor(i);
+}
+
+/// functor(i) for each i in [0, n), in any order.
+template <typename Functor>
+void ForEach(const GpuStream& stream, int64_t n, const Functor& functor) {
+  if (n == 0) return;
+  if (stream.host != nullptr) {
+    stream.host->Enqueue([n, functor] {
+      for (int64_t i = 0; i < n; ++i) functor(i);
+    });
+    return;
+  }
+  const int64_t blocks = (n + kBlockThreads - 1) / kBlockThreads;
+  const unsigned grid = static_cast<unsigned>(blocks < (1 << 20) ? blocks : (1 << 20));
+  ForEachKernel<<<grid, kBlockThreads, 0, static_cast<cudaStream_t>(stream.cuda)>>>(n, functor);
+}
+
+/// What a block of threads does with one row: each thread combines the elements i = t, t + 256, ... of the row, then
+/// the threads' values are combined pairwise in a fixed order, so that equal rows give equal bits.
+///   struct Reduction {
+///     using Value = ...;
+///     Value Identity() const;
+///     Value Map(int64_t row, int64_t i) const;
+///     Value Combine(const Value& a, const Value& b) const;
+///     void Finish(int64_t row, const Value& value) const;   // by one thread
+///   };
+template <typename Reduction>
+__global__ void __launch_bounds__(kBlockThreads) ReduceRowsKernel(int64_t rows, int64_t width, Reduction reduction) {
+  using Value = typename Reduction::Value;
+  __shared__ alignas(alignof(Value)) unsigned char memory[kBlockThreads * sizeof(Value)];
+  Value* values = reinterpret_cast<Value*>(memory);
+  const int thread = threadIdx.x;
+  for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+    Value value = reduction.Identity();
+    for (int64_t i = thread; i < width; i += kBlockThreads) value = reduction.Combine(value, reduction.Map(row, i));
+    values[thread] = value;
+    __syncthreads();
+    for (int half = kBlockThreads / 2; half > 0; half /= 2) {
+      if (thread < half) values[thread] = reduction.Combine(values[thread], values[thread + half]);
+      __syncthreads();
+    }
+    if (thread == 0) reduction.Finish(row, values[0]);
+    __syncthreads();
+  }
+}
+
+/// The same on the host, in the same order.
+template <typename Reduction>
+void ReduceRowsOnHost(int64_t rows, int64_t width, const Reduction& reduction) {
+  using Value = typename Reduction::Value;
+  for (int64_t row = 0; row < rows; ++row) {
+    std::vector<Value> values(kBlockThreads, reduction.Identity());
+    for (int64_t i = 0; i < width; ++i) {
+      Value& value = values[i % kBlockThreads];
+      value = reduction.Combine(value, reduction.Map(row, i));
+    }
+    for (int half = kBlockThreads / 2; half > 0; half /= 2) {
+      for (int t = 0; t < half; ++t) values[t] = reduction.Combine(values[t], values[t + half]);
+    }
+    reduction.Finish(row, values[0]);
+  }
+}
+
+/// reduction.Finish(row, all of Map(row, 0..width) combined) for each row.
+template <typename Reduction>
+void ReduceRows(const GpuStream& stream, int64_t rows, int64_t width, const Reduction& reduction) {
+  if (rows == 0) return;
+  if (stream.host != nullptr) {
+    stream.host->Enqueue([=] { ReduceRowsOnHost(rows, width, reduction); });
+    return;
+  }
+  const unsigned grid = static_cast<unsigned>(rows < (1 << 20) ? rows : (1 << 20));
+  ReduceRowsKernel<<<grid, kBlockThreads, 0, static_cast<cudaStream_t>(stream.cuda)>>>(rows, width, reduction);
+}
+
+#endif
+
+}  // namespace hp

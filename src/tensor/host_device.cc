@@ -1,0 +1,32 @@
+#include "tensor/device.h"
+
+#include <cstring>
+
+namespace hp {
+namespace {
+
+class HostDevice : public Device {
+ public:
+  std::string name() const override { return "cpu"; }
+  bool is_host() const override { return true; }
+  StatusOr<Buffer> Allocate(size_t bytes) override { return Buffer(bytes); }
+  StatusOr<Buffer> AllocateHost(size_t bytes) override { return Buffer(bytes); }
+  void Upload(Queue, void* to, const void* from, size_t bytes) override { Copy(to, from, bytes); }
+  void Download(Queue, void* to, const void* from, size_t bytes) override { Copy(to, from, bytes); }
+  void Order(Queue, Queue) override {}
+  Mark Record(Queue) override { return 0; }
+  Status Wait(Mark) override { return OkStatus(); }
+  Status Synchronize() override { return OkStatus(); }
+  void Repeat(const RepeatKey&, const std::function<void()>& work) override { work(); }
+
+ private:
+  static void Copy(void* to, const void* from, size_t bytes) {
+    if (bytes > 0) std::memcpy(to, from, bytes);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Device> MakeHostDevice() { return std::make_unique<HostDevice>(); }
+
+}  // namespace hp

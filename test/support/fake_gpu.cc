@@ -1,0 +1,191 @@
+#include "test/support/fake_gpu.h"
+
+#include "glog/logging.h"
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <iterator>
+
+namespace hp::test {
+namespace {
+
+constexpr size_t kPage = 4096;
+
+size_t Pages(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+
+}  // namespace
+
+class FakeGpu::Stream : public HostStream {
+ public:
+  Stream(FakeGpu* gpu, Queue queue) : gpu_(gpu), queue_(queue) {}
+  void Enqueue(std::function<void()> work) override { gpu_->Push(queue_, {.work = std::move(work)}); }
+
+ private:
+  FakeGpu* const gpu_;
+  const Queue queue_;
+};
+
+FakeGpu::FakeGpu(const Options& options) : options_(options), random_(options.seed) {
+  info_.index = options.index;
+  info_.name = "fake GPU";
+  info_.major = 9;
+  info_.memory_bytes = info_.free_bytes = options.memory_bytes;
+  info_.multiprocessors = 1;
+  info_.pci_address = "0000:00:00.0";
+  info_.dma_buf = options.dma_buf;
+  for (int queue = 0; queue < kQueues; ++queue) {
+    streams_.push_back(std::make_unique<Stream>(this, static_cast<Queue>(queue)));
+  }
+  void* memory = mmap(nullptr, Pages(options.memory_bytes), options.protect ? PROT_NONE : PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  PCHECK(memory != MAP_FAILED);
+  memory_ = static_cast<std::byte*>(memory);
+}
+
+FakeGpu::~FakeGpu() {
+  CHECK(used_.empty()) << "memory of " << name() << " outlives it";
+  munmap(memory_, Pages(options_.memory_bytes));
+}
+
+void FakeGpu::SetAccess(bool allowed) {
+  if (!options_.protect) return;
+  PCHECK(mprotect(memory_, Pages(options_.memory_bytes), allowed ? PROT_READ | PROT_WRITE : PROT_NONE) == 0);
+}
+
+StatusOr<Buffer> FakeGpu::Allocate(size_t bytes) {
+  if (bytes == 0) return Buffer();
+  MutexLock lock(&mutex_);
+  size_t at = 0;
+  for (const auto& [offset, size] : used_) {
+    if (at + Pages(bytes) <= offset) break;
+    at = offset + size;
+  }
+  if (at + Pages(bytes) > options_.memory_bytes) {
+    return ResourceExhausted("%s: %zu bytes are not free", name().c_str(), bytes);
+  }
+  used_[at] = Pages(bytes);
+  SetAccess(true);
+  std::memset(memory_ + at, 0, bytes);
+  SetAccess(false);
+  return Buffer(memory_ + at, bytes, [this, at](std::byte*, size_t) {
+    MutexLock lock(&mutex_);
+    used_.erase(at);
+  });
+}
+
+GpuStream FakeGpu::stream(Queue queue) { return {.cuda = nullptr, .host = streams_[queue].get()}; }
+
+void FakeGpu::Push(Queue queue, Item item) {
+  MutexLock lock(&mutex_);
+  if (queue == kCompute && recording_ != nullptr) {
+    CHECK(item.work) << "only work can be recorded";
+    recording_->push_back(std::move(item.work));
+    return;
+  }
+  queues_[queue].push_back(std::move(item));
+}
+
+void FakeGpu::Upload(Queue queue, void* to, const void* from, size_t bytes) {
+  Push(queue, {.work = [=] { std::memcpy(to, from, bytes); }});
+}
+
+void FakeGpu::Download(Queue queue, void* to, const void* from, size_t bytes) {
+  Push(queue, {.work = [=] { std::memcpy(to, from, bytes); }});
+}
+
+void FakeGpu::Order(Queue first, Queue then) {
+  const Mark mark = Record(first);
+  Push(then, {.work = nullptr, .needed = mark});
+}
+
+Device::Mark FakeGpu::Record(Queue queue) {
+  Mark mark;
+  {
+    MutexLock lock(&mutex_);
+    mark = ++last_mark_;
+  }
+  Push(queue, {.work = nullptr, .reached = mark});
+  return mark;
+}
+
+bool FakeGpu::Step() {
+  const size_t first = random_() % kQueues;
+  for (size_t i = 0; i < kQueues; ++i) {
+    std::deque<Item>& queue = queues_[(first + i) % kQueues];
+    if (queue.empty() || (queue.front().needed != 0 && !reached_.contains(queue.front().needed))) continue;
+    const Item item = std::move(queue.front());
+    queue.pop_front();
+    if (item.reached != 0) reached_.insert(item.reached);
+    if (item.work && failure_.ok()) item.work();
+    return true;
+  }
+  return false;
+}
+
+Status FakeGpu::Wait(Mark mark) {
+  MutexLock lock(&mutex_);
+  SetAccess(true);
+  while (!reached_.contains(mark)) CHECK(Step()) << "a queue waits for a mark that nobody reaches";
+  SetAccess(false);
+  return failure_;
+}
+
+Status FakeGpu::Synchronize() {
+  MutexLock lock(&mutex_);
+  SetAccess(true);
+  while (Step()) {
+  }
+  SetAccess(false);
+  for (const auto& queue : queues_) CHECK(queue.empty()) << "a queue waits for a mark that nobody reaches";
+  return failure_;
+}
+
+void FakeGpu::Repeat(const RepeatKey& key, const std::function<void()>& work) {
+  bool known;
+  {
+    MutexLock lock(&mutex_);
+    CHECK(recording_ == nullptr) << "a recording within a recording";
+    known = recordings_.contains(key);
+    ++(known ? repeated_ : recorded_);
+    if (!known) recording_ = &recordings_[key];
+  }
+  if (!known) work();
+  MutexLock lock(&mutex_);
+  recording_ = nullptr;
+  for (const Work& step : recordings_[key]) queues_[kCompute].push_back({.work = step});
+}
+
+int FakeGpu::recorded() const {
+  MutexLock lock(&mutex_);
+  return recorded_;
+}
+
+int FakeGpu::repeated() const {
+  MutexLock lock(&mutex_);
+  return repeated_;
+}
+
+void FakeGpu::Fail(const Status& status) {
+  MutexLock lock(&mutex_);
+  failure_ = status;
+}
+
+Status FakeGpu::ExportDmaBuf(const void* memory, size_t bytes, bool, int* fd, uint64_t* offset) {
+  if (!options_.dma_buf) return FailedPrecondition("%s exports no memory", name().c_str());
+  const std::byte* begin = static_cast<const std::byte*>(memory);
+  CHECK(begin >= memory_ && begin + bytes <= memory_ + options_.memory_bytes);
+  *fd = memfd_create("fake-dma-buf", MFD_CLOEXEC);
+  *offset = 0;
+  return *fd < 0 ? InternalError("memfd_create failed") : OkStatus();
+}
+
+Status FakeGpu::CopyNow(void* to, const void* from, size_t bytes) {
+  MutexLock lock(&mutex_);
+  SetAccess(true);
+  std::memcpy(to, from, bytes);
+  SetAccess(false);
+  return failure_;
+}
+
+}  // namespace hp::test

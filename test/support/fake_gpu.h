@@ -1,0 +1,88 @@
+#pragma once
+
+#include "backend/cuda/gpu.h"
+#include "base/mutex.h"
+
+#include <array>
+#include <deque>
+#include <map>
+#include <memory>
+#include <random>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace hp::test {
+
+/// A GPU on the host. Nothing that is queued is done before somebody waits for it; then queues take turns at random, as
+/// far as Order and marks allow. So a copy whose source is reused too early, or a result that is read too early, shows.
+/// Repeated work is a recording, as CUDA's graphs are.
+class FakeGpu : public Gpu {
+ public:
+  struct Options {
+    int index = 0;
+    uint32_t seed = 1;  ///< of the order among queues
+    size_t memory_bytes = size_t{1} << 30;
+    /// Memory of the device can only be touched by queued work: whoever else does gets a SIGSEGV.
+    bool protect = false;
+    bool dma_buf = false;
+  };
+
+  explicit FakeGpu(const Options& options);
+  FakeGpu() : FakeGpu(Options{}) {}
+  ~FakeGpu() override;
+
+  /// The device fails from now on: Wait and Synchronize say `status`.
+  void Fail(const Status& status) HP_EXCLUDES(mutex_);
+  /// How often Repeat called its work, and how often it replayed a recording.
+  int recorded() const HP_EXCLUDES(mutex_);
+  int repeated() const HP_EXCLUDES(mutex_);
+
+  std::string name() const override { return "cuda:" + std::to_string(info_.index); }
+  const GpuInfo& info() const override { return info_; }
+  StatusOr<Buffer> Allocate(size_t bytes) override HP_EXCLUDES(mutex_);
+  StatusOr<Buffer> AllocateHost(size_t bytes) override { return Buffer(bytes); }
+  void Upload(Queue queue, void* to, const void* from, size_t bytes) override;
+  void Download(Queue queue, void* to, const void* from, size_t bytes) override;
+  void Order(Queue first, Queue then) override HP_EXCLUDES(mutex_);
+  Mark Record(Queue queue) override HP_EXCLUDES(mutex_);
+  Status Wait(Mark mark) override HP_EXCLUDES(mutex_);
+  Status Synchronize() override HP_EXCLUDES(mutex_);
+  void Repeat(const RepeatKey& key, const std::function<void()>& work) override HP_EXCLUDES(mutex_);
+  GpuStream stream(Queue queue) override;
+  Status ExportDmaBuf(const void* memory, size_t bytes, bool pcie_mapping, int* fd, uint64_t* offset) override;
+  Status CopyNow(void* to, const void* from, size_t bytes) override HP_EXCLUDES(mutex_);
+
+ private:
+  using Work = std::function<void()>;
+  /// Some work, or a mark, or a wait for one.
+  struct Item {
+    Work work = {};
+    Mark reached = 0, needed = 0;
+  };
+  class Stream;
+
+  void Push(Queue queue, Item item) HP_EXCLUDES(mutex_);
+  /// Does one item of some queue. @return false: there is none that may run.
+  bool Step() HP_REQUIRES(mutex_);
+  void SetAccess(bool allowed);
+
+  const Options options_;
+  GpuInfo info_;
+  std::vector<std::unique_ptr<Stream>> streams_;
+
+  mutable Mutex mutex_;
+  std::mt19937 random_ HP_GUARDED_BY(mutex_);
+  std::array<std::deque<Item>, kQueues> queues_ HP_GUARDED_BY(mutex_);
+  Mark last_mark_ HP_GUARDED_BY(mutex_) = 0;
+  std::set<Mark> reached_ HP_GUARDED_BY(mutex_);
+  std::vector<Work>* recording_ HP_GUARDED_BY(mutex_) = nullptr;
+  std::map<RepeatKey, std::vector<Work>> recordings_ HP_GUARDED_BY(mutex_);
+  int recorded_ HP_GUARDED_BY(mutex_) = 0, repeated_ HP_GUARDED_BY(mutex_) = 0;
+  Status failure_ HP_GUARDED_BY(mutex_);
+  std::byte* memory_ = nullptr;                          // where all of the device's memory lies
+  std::map<size_t, size_t> used_ HP_GUARDED_BY(mutex_);  // offset, bytes
+};
+
+}  // namespace hp::test
