@@ -39,6 +39,11 @@ void ForEach(const GpuStream& stream, int64_t n, const Functor& functor) {
   ForEachKernel<<<grid, kBlockThreads, 0, static_cast<cudaStream_t>(stream.cuda)>>>(n, functor);
 }
 
+template <typename Reduction>
+concept HasEach = requires(const Reduction& reduction, int64_t i, const typename Reduction::Value& value) {
+  reduction.Each(i, i, value);
+};
+
 /// What a block of threads does with one row: each thread combines the elements i = t, t + 256, ... of the row, then
 /// the threads' values are combined pairwise in a fixed order, so that equal rows give equal bits.
 ///   struct Reduction {
@@ -47,6 +52,8 @@ void ForEach(const GpuStream& stream, int64_t n, const Functor& functor) {
 ///     Value Map(int64_t row, int64_t i) const;
 ///     Value Combine(const Value& a, const Value& b) const;
 ///     void Finish(int64_t row, const Value& value) const;   // by one thread
+///     void Each(int64_t row, int64_t i, const Value& value) const;   // optional: then, for each element, by its
+///     thread
 ///   };
 template <typename Reduction>
 __global__ void __launch_bounds__(kBlockThreads) ReduceRowsKernel(int64_t rows, int64_t width, Reduction reduction) {
@@ -64,6 +71,10 @@ __global__ void __launch_bounds__(kBlockThreads) ReduceRowsKernel(int64_t rows, 
       __syncthreads();
     }
     if (thread == 0) reduction.Finish(row, values[0]);
+    if constexpr (HasEach<Reduction>) {
+      const Value all = values[0];
+      for (int64_t i = thread; i < width; i += kBlockThreads) reduction.Each(row, i, all);
+    }
     __syncthreads();
   }
 }
@@ -82,6 +93,9 @@ void ReduceRowsOnHost(int64_t rows, int64_t width, const Reduction& reduction) {
       for (int t = 0; t < half; ++t) values[t] = reduction.Combine(values[t], values[t + half]);
     }
     reduction.Finish(row, values[0]);
+    if constexpr (HasEach<Reduction>) {
+      for (int64_t i = 0; i < width; ++i) reduction.Each(row, i, values[0]);
+    }
   }
 }
 
@@ -95,6 +109,27 @@ void ReduceRows(const GpuStream& stream, int64_t rows, int64_t width, const Redu
   }
   const unsigned grid = static_cast<unsigned>(rows < (1 << 20) ? rows : (1 << 20));
   ReduceRowsKernel<<<grid, kBlockThreads, 0, static_cast<cudaStream_t>(stream.cuda)>>>(rows, width, reduction);
+}
+
+/// What one thread does with one row, from its first element to its last.
+template <typename Reduction>
+struct ReduceOneRow {
+  int64_t width;
+  Reduction reduction;
+  HP_HOST_DEVICE void operator()(int64_t row) const {
+    typename Reduction::Value value = reduction.Identity();
+    for (int64_t i = 0; i < width; ++i) value = reduction.Combine(value, reduction.Map(row, i));
+    reduction.Finish(row, value);
+    if constexpr (HasEach<Reduction>) {
+      for (int64_t i = 0; i < width; ++i) reduction.Each(row, i, value);
+    }
+  }
+};
+
+/// As ReduceRows, a thread for each row: for many short rows, or neighbouring rows whose elements are neighbours.
+template <typename Reduction>
+void ReduceShortRows(const GpuStream& stream, int64_t rows, int64_t width, const Reduction& reduction) {
+  ForEach(stream, rows, ReduceOneRow<Reduction>{width, reduction});
 }
 
 #endif

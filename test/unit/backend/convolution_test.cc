@@ -1,4 +1,3 @@
-#include "backend/cpu/ops.h"
 #include "test/unit/backend/op_test_util.h"
 
 namespace hp::test {
@@ -177,7 +176,7 @@ class ConvolutionTest : public testing::TestWithParam<Case> {
     if (c.bias) params.push_back({c.num_output});
     for (const TensorDesc& in : LayoutsOf(c.in)) {
       SCOPED_TRACE(std::string(c.name) + ", input in blocks of " + std::to_string(in.channel_block));
-      auto op = MakeConvolution(Desc(c), {in});
+      auto op = UnderTest().backend->Convolution(Desc(c), {in});
       ASSERT_TRUE(op.ok()) << op.status();
       ASSERT_EQ(op.value()->outputs()[0].shape, c.out);
       OpRunner runner(op->get(), {in}, params);
@@ -251,30 +250,31 @@ INSTANTIATE_TEST_SUITE_P(Cases, ConvolutionTest, testing::ValuesIn(kCases), [](c
 });
 
 TEST(ConvolutionLayouts, ChannelsThatFillBlocksStayBlocked) {
+  if (!UnderTest().blocked_layouts) GTEST_SKIP() << "this backend has no blocked layouts";
   ConvolutionDesc desc;
   desc.num_output = 48, desc.kernel_h = desc.kernel_w = 3;
-  auto op = MakeConvolution(desc, {{Shape{1, 32, 8, 8}, 1}});
+  auto op = UnderTest().backend->Convolution(desc, {{Shape{1, 32, 8, 8}, 1}});
   ASSERT_TRUE(op.ok()) << op.status();
   const TensorDesc out = op.value()->outputs()[0];
   EXPECT_TRUE(out.channel_block == 16 || out.channel_block == 8) << out.channel_block;
-  auto next = MakeConvolution(desc, {out});
+  auto next = UnderTest().backend->Convolution(desc, {out});
   ASSERT_TRUE(next.ok()) << next.status();
   EXPECT_EQ(next.value()->outputs()[0].channel_block, out.channel_block);
 }
 
 TEST(ConvolutionParams, ANewVersionIsRepacked) {
   ConvolutionDesc desc;
-  desc.num_output = 16, desc.kernel_h = desc.kernel_w = 1, desc.bias = false;
+  desc.num_output = 16, desc.kernel_h = desc.kernel_w = 2, desc.bias = false;
   const TensorDesc in = {Shape{1, 16, 2, 2}, 1};
-  auto op = MakeConvolution(desc, {in});
+  auto op = UnderTest().backend->Convolution(desc, {in});
   ASSERT_TRUE(op.ok()) << op.status();
-  OpRunner runner(op->get(), {in}, {Shape{16, 16, 1, 1}});
+  OpRunner runner(op->get(), {in}, {Shape{16, 16, 2, 2}});
   runner.SetInput(0, Values(in.count(), 1.0f));
-  runner.SetOutputGradient(0, Values(in.count(), 1.0f));
+  runner.SetOutputGradient(0, Values(16, 1.0f));
   for (float weight : {1.0f, 2.0f}) {
-    runner.SetParam(0, Values(256, weight));
+    runner.SetParam(0, Values(1024, weight));
     runner.Forward();
-    EXPECT_EQ(runner.Output(), Values(in.count(), 16 * weight));
+    EXPECT_EQ(runner.Output(), Values(16, 64 * weight));
     runner.BackwardInput();
     EXPECT_EQ(runner.InputGradient(), Values(in.count(), 16 * weight));
   }

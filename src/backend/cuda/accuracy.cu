@@ -1,0 +1,89 @@
+#include "backend/cuda/batch_sum.h"
+#include "backend/cuda/ops.h"
+
+#include "glog/logging.h"
+
+namespace hp::cuda {
+namespace {
+
+/// 1 for a row whose label is among the top_k, else 0. A row is right if fewer than top_k other scores reach the
+/// label's, so ties count against it; a score that is NaN reaches nothing, and nothing reaches it, and yet a label with
+/// such a score is wrong.
+struct RowIsRight {
+  using Value = int64_t;
+  const float *scores, *labels;
+  int64_t classes;
+  AccuracyDesc desc;
+  float* right;
+
+  HP_HOST_DEVICE Value Identity() const { return 0; }
+  HP_HOST_DEVICE Value Map(int64_t row, int64_t i) const {
+    const int64_t label = Label(row);
+    return label >= 0 && scores[row * classes + i] >= scores[row * classes + label] ? 1 : 0;
+  }
+  HP_HOST_DEVICE Value Combine(const Value& a, const Value& b) const { return a + b; }
+  HP_HOST_DEVICE void Finish(int64_t row, const Value& reached) const {
+    // The label's own score is one of those that reach it, if it is a number.
+    right[row] = reached > 0 && reached <= desc.top_k ? 1.0f : 0.0f;
+  }
+
+ private:
+  HP_HOST_DEVICE int64_t Label(int64_t row) const {
+    const int64_t label = LabelOf(labels[row]);
+    if (desc.has_ignore_label && label == desc.ignore_label) return -1;
+    return label >= 0 && label < classes ? label : -1;
+  }
+};
+
+struct StoreAccuracy {
+  float* accuracy;
+  HP_HOST_DEVICE void operator()(double right, int64_t count) const {
+    *accuracy = count == 0 ? 0 : static_cast<float>(right / static_cast<double>(count));
+  }
+};
+
+struct Zero {
+  float* to;
+  HP_HOST_DEVICE void operator()(int64_t i) const { to[i] = 0; }
+};
+
+/// The rows whose label is among the top_k, divided by the valid labels of the whole batch.
+/// Source: Caffe's AccuracyLayer.
+class AccuracyOp final : public Op {
+ public:
+  AccuracyOp(const GpuContext& context, const AccuracyDesc& desc, const TensorDesc& in)
+      : context_(context), desc_(desc), rows_(in.shape[0]), classes_(in.shape[1]) {
+    CHECK(desc.axis == 1 && in.count() == rows_ * classes_) << "scores " << in.shape;
+    outputs_ = {{{1}, 1}};
+    scratch_bytes_ = rows_ * sizeof(float);
+  }
+
+  void Forward(const OpArgs& args) override {
+    const BatchContext& batch = *args.batch;
+    float* right = reinterpret_cast<float*>(args.scratch);
+    ReduceRows(context_.stream(), rows_, classes_,
+               RowIsRight{args.in[0].data, batch.labels.data(), classes_, desc_, right});
+    const SampleCount count = desc_.has_ignore_label ? SampleCount::Valid(batch.batch_labels, desc_.ignore_label)
+                                                     : SampleCount::Fixed(batch.global_rows);
+    SumOverBatch(context_.stream(), right, rows_, count, StoreAccuracy{args.out[0].data});
+  }
+  /// A count has no gradient.
+  void BackwardInput(const OpArgs& args) override {
+    if (args.d_in[0].data != nullptr) ForEach(context_.stream(), args.d_in[0].count(), Zero{args.d_in[0].data});
+  }
+  bool backward_reads_input() const override { return false; }
+  bool backward_reads_output() const override { return false; }
+
+ private:
+  const GpuContext context_;
+  const AccuracyDesc desc_;
+  const int64_t rows_, classes_;
+};
+
+}  // namespace
+
+StatusOr<Backend::OpPtr> MakeAccuracy(const GpuContext& context, const AccuracyDesc& desc, const Backend::Descs& in) {
+  return Backend::OpPtr(std::make_unique<AccuracyOp>(context, desc, in[0]));
+}
+
+}  // namespace hp::cuda

@@ -1,0 +1,56 @@
+#pragma once
+
+#include "backend/cuda/launch.h"
+#include "backend/label.h"
+
+#include <cstdint>
+#include <span>
+
+// What a loss and an accuracy make of their rows' values. Only for .cu files.
+namespace hp::cuda {
+
+/// How many samples a sum over rows is divided by: a number of the job's, or the labels of the whole batch, in the
+/// device's memory, that are not the ignored one.
+struct SampleCount {
+  int64_t fixed = 0;
+  const float* labels = nullptr;  ///< null: `fixed`
+  int64_t labels_count = 0;
+  int ignore_label = 0;
+
+  static SampleCount Fixed(int64_t count) { return {.fixed = count}; }
+  static SampleCount Valid(std::span<const float> labels, int ignore_label) {
+    return {0, labels.data(), static_cast<int64_t>(labels.size()), ignore_label};
+  }
+};
+
+/// Calls result(sum of values[0, rows), count), on the device. One block of threads; a batch has few rows.
+template <typename Result>
+struct BatchSum {
+  struct Value {
+    double sum;
+    int64_t valid;
+  };
+  const float* values;
+  int64_t rows;
+  SampleCount count;
+  Result result;
+
+  HP_HOST_DEVICE Value Identity() const { return {0, 0}; }
+  HP_HOST_DEVICE Value Map(int64_t, int64_t i) const {
+    const bool valid = i < count.labels_count && LabelOf(count.labels[i]) != count.ignore_label;
+    return {i < rows ? values[i] : 0.0, valid ? 1 : 0};
+  }
+  HP_HOST_DEVICE Value Combine(const Value& a, const Value& b) const { return {a.sum + b.sum, a.valid + b.valid}; }
+  HP_HOST_DEVICE void Finish(int64_t, const Value& value) const {
+    result(value.sum, count.labels == nullptr ? count.fixed : value.valid);
+  }
+};
+
+template <typename Result>
+void SumOverBatch(const GpuStream& stream, const float* values, int64_t rows, const SampleCount& count,
+                  const Result& result) {
+  const int64_t width = rows > count.labels_count ? rows : count.labels_count;
+  ReduceRows(stream, 1, width, BatchSum<Result>{values, rows, count, result});
+}
+
+}  // namespace hp::cuda

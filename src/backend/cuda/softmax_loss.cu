@@ -1,0 +1,137 @@
+#include "backend/cuda/batch_sum.h"
+#include "backend/cuda/ops.h"
+#include "backend/cuda/softmax_rows.h"
+
+#include "glog/logging.h"
+
+#include <cfloat>
+
+namespace hp::cuda {
+namespace {
+
+/// Which rows have a say: ignored ones don't, nor do labels out of range, which CheckLabels refuses before.
+struct CountedLabels {
+  const float* labels;
+  int64_t classes;
+  bool has_ignore_label;
+  int ignore_label;
+  /// The row's label, or -1.
+  HP_HOST_DEVICE int64_t operator()(int64_t row) const {
+    const int64_t label = LabelOf(labels[row]);
+    if (has_ignore_label && label == ignore_label) return -1;
+    return label >= 0 && label < classes ? label : -1;
+  }
+};
+
+/// The row's softmax, a copy of it where one is wanted, and the row's loss. Caffe takes the logarithm of no less than
+/// FLT_MIN; a NaN stays.
+struct RowLoss {
+  using Value = SoftmaxForward::Value;
+  SoftmaxForward softmax;
+  CountedLabels label_of;
+  float* copy;
+  float* losses;
+
+  HP_HOST_DEVICE Value Identity() const { return softmax.Identity(); }
+  HP_HOST_DEVICE Value Map(int64_t row, int64_t i) const { return softmax.Map(row, i); }
+  HP_HOST_DEVICE Value Combine(const Value& a, const Value& b) const { return softmax.Combine(a, b); }
+  HP_HOST_DEVICE void Finish(int64_t row, const Value& value) const {
+    const int64_t label = label_of(row);
+    losses[row] = 0;
+    if (label < 0) return;
+    const float probability = softmax.Probability(row, label, value);
+    losses[row] = -logf(probability < FLT_MIN ? FLT_MIN : probability);
+  }
+  HP_HOST_DEVICE void Each(int64_t row, int64_t i, const Value& value) const {
+    softmax.Each(row, i, value);
+    if (copy != nullptr) copy[softmax.at(row, i)] = softmax.y[softmax.at(row, i)];
+  }
+};
+
+/// The loss, and what the gradients are to be multiplied by.
+struct StoreLoss {
+  float loss_weight;
+  float *loss, *scale;
+  HP_HOST_DEVICE void operator()(double sum, int64_t count) const {
+    const double normalizer = count < 1 ? 1.0 : static_cast<double>(count);
+    *loss = static_cast<float>(sum / normalizer);
+    *scale = static_cast<float>(loss_weight / normalizer);
+  }
+};
+
+struct LossGradient {
+  const float* probabilities;
+  const float* scale;
+  CountedLabels label_of;
+  int64_t classes;
+  float* d_logits;
+  HP_HOST_DEVICE void operator()(int64_t i) const {
+    const int64_t row = i / classes, label = label_of(row);
+    const float probability = probabilities[i];
+    const float gradient = *scale * (i - row * classes == label ? probability - 1 : probability);
+    d_logits[i] = label < 0 ? 0 : gradient;
+  }
+};
+
+/// Softmax and multinomial logistic loss of [rows, classes]; one pixel, so every layout is the dense one. Saved: the
+/// probabilities, and the factor of the gradients, which only the device knows where ignored labels are counted.
+/// Source of the rules: Caffe's SoftmaxWithLossLayer.
+class SoftmaxLossOp final : public Op {
+ public:
+  SoftmaxLossOp(const GpuContext& context, const SoftmaxLossDesc& desc, const TensorDesc& in)
+      : context_(context), desc_(desc), rows_(in.shape[0]), classes_(in.shape[1]) {
+    CHECK(desc.axis == 1 && in.count() == rows_ * classes_) << "logits " << in.shape;
+    outputs_ = {{{1}, 1}};
+    if (desc.probabilities) outputs_.push_back({in.shape, 1});
+    saved_bytes_ = in.bytes() + sizeof(float);
+    scratch_bytes_ = rows_ * sizeof(float);
+  }
+
+  void Forward(const OpArgs& args) override {
+    float* losses = reinterpret_cast<float*>(args.scratch);
+    const SoftmaxColumns at = {classes_, 1};
+    ReduceSoftmaxRows(context_.stream(), rows_,
+                      RowLoss{{args.in[0].data, Probabilities(args), at},
+                              Labels(args),
+                              desc_.probabilities ? args.out[1].data : nullptr,
+                              losses},
+                      at);
+    SumOverBatch(context_.stream(), losses, rows_, Count(*args.batch),
+                 StoreLoss{desc_.loss_weight, args.out[0].data, Scale(args)});
+  }
+
+  void BackwardInput(const OpArgs& args) override {
+    if (args.d_in[0].data == nullptr) return;
+    ForEach(context_.stream(), rows_ * classes_,
+            LossGradient{Probabilities(args), Scale(args), Labels(args), classes_, args.d_in[0].data});
+  }
+  bool backward_reads_input() const override { return false; }
+  bool backward_reads_output() const override { return false; }
+
+ private:
+  float* Probabilities(const OpArgs& args) const { return reinterpret_cast<float*>(args.saved); }
+  float* Scale(const OpArgs& args) const { return Probabilities(args) + rows_ * classes_; }
+  CountedLabels Labels(const OpArgs& args) const {
+    return {args.batch->labels.data(), classes_, desc_.has_ignore_label, desc_.ignore_label};
+  }
+  SampleCount Count(const BatchContext& batch) const {
+    if (desc_.normalization == SoftmaxLossDesc::kNone) return SampleCount::Fixed(1);
+    if (desc_.normalization == SoftmaxLossDesc::kValid && desc_.has_ignore_label) {
+      return SampleCount::Valid(batch.batch_labels, desc_.ignore_label);
+    }
+    return SampleCount::Fixed(batch.global_rows);
+  }
+
+  const GpuContext context_;
+  const SoftmaxLossDesc desc_;
+  const int64_t rows_, classes_;
+};
+
+}  // namespace
+
+StatusOr<Backend::OpPtr> MakeSoftmaxLoss(const GpuContext& context, const SoftmaxLossDesc& desc,
+                                         const Backend::Descs& in) {
+  return Backend::OpPtr(std::make_unique<SoftmaxLossOp>(context, desc, in[0]));
+}
+
+}  // namespace hp::cuda

@@ -1,0 +1,63 @@
+#pragma once
+
+#include "backend/cuda/launch.h"
+
+#include <cmath>
+#include <cstdint>
+
+// Softmax as a reduction of rows (launch.h). Only for .cu files.
+namespace hp::cuda {
+
+/// The middle dimension of [outer, classes, inner] as rows: outer x inner of them, elements `inner` apart.
+struct SoftmaxColumns {
+  int64_t classes, inner;
+  HP_HOST_DEVICE int64_t operator()(int64_t row, int64_t i) const {
+    return inner == 1 ? row * classes + i : (row / inner * classes + i) * inner + row % inner;
+  }
+};
+
+/// y = exp(x) / sum of exp(x). Reads x twice, the second time from the cache, and writes y; x and y may be the same
+/// memory. The largest x is subtracted first: the sums of two parts are brought to the larger one's scale when they are
+/// added. A NaN or an infinity in x makes the row NaN.
+struct SoftmaxForward {
+  struct Value {
+    float largest;
+    double sum;
+  };
+  const float* x;
+  float* y;
+  SoftmaxColumns at;
+
+  HP_HOST_DEVICE Value Identity() const { return {-INFINITY, 0}; }
+  HP_HOST_DEVICE Value Map(int64_t row, int64_t i) const { return {x[at(row, i)], 1}; }
+  HP_HOST_DEVICE Value Combine(const Value& a, const Value& b) const {
+    if (a.sum == 0) return b;
+    if (b.sum == 0) return a;
+    const float largest = a.largest > b.largest ? a.largest : b.largest;
+    return {largest, a.sum * Scale(a.largest, largest) + b.sum * Scale(b.largest, largest)};
+  }
+  HP_HOST_DEVICE void Finish(int64_t, const Value&) const {}
+  HP_HOST_DEVICE void Each(int64_t row, int64_t i, const Value& value) const {
+    y[at(row, i)] = Probability(row, i, value);
+  }
+  HP_HOST_DEVICE float Probability(int64_t row, int64_t i, const Value& value) const {
+    return expf(x[at(row, i)] - value.largest) * static_cast<float>(1 / value.sum);
+  }
+
+ private:
+  /// exp(largest - new_largest); a NaN stays, and infinity less infinity is one.
+  HP_HOST_DEVICE static float Scale(float largest, float new_largest) {
+    return largest == new_largest && largest < INFINITY ? 1 : expf(largest - new_largest);
+  }
+};
+
+/// A block of threads for a long row, a thread for a short one. With elements `inner` apart, it is neighbouring rows
+/// that neighbouring threads should read.
+template <typename Reduction>
+void ReduceSoftmaxRows(const GpuStream& stream, int64_t rows, const Reduction& reduction, const SoftmaxColumns& at) {
+  constexpr int64_t kShort = 32;
+  if (at.inner > 1 || at.classes <= kShort) return ReduceShortRows(stream, rows, at.classes, reduction);
+  ReduceRows(stream, rows, at.classes, reduction);
+}
+
+}  // namespace hp::cuda

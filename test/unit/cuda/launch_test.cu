@@ -1,0 +1,77 @@
+#include "backend/cuda/column_sums.h"
+#include "backend/cuda/launch.h"
+#include "test/support/fake_gpu.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace hp::test {
+namespace {
+
+/// finished[row] = the row's sum; y = x divided by it.
+struct Normalise {
+  using Value = double;
+  const float* x;
+  int64_t width;
+  float *y, *finished;
+  HP_HOST_DEVICE Value Identity() const { return 0; }
+  HP_HOST_DEVICE Value Map(int64_t row, int64_t i) const { return x[row * width + i]; }
+  HP_HOST_DEVICE Value Combine(const Value& a, const Value& b) const { return a + b; }
+  HP_HOST_DEVICE void Finish(int64_t row, const Value& sum) const { finished[row] = static_cast<float>(sum); }
+  HP_HOST_DEVICE void Each(int64_t row, int64_t i, const Value& sum) const {
+    y[row * width + i] = static_cast<float>(x[row * width + i] / sum);
+  }
+};
+
+TEST(ReduceRows, EachSeesTheWholeRow) {
+  for (const bool thread_per_row : {false, true}) {
+    for (const int64_t width : {1, 7, 256, 1000}) {
+      FakeGpu gpu;
+      const int64_t rows = 3;
+      std::vector<float> x(rows * width), y(rows * width), finished(rows);
+      for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i + 1);
+      const Normalise normalise = {x.data(), width, y.data(), finished.data()};
+      if (thread_per_row) {
+        ReduceShortRows(gpu.stream(Device::kCompute), rows, width, normalise);
+      } else {
+        ReduceRows(gpu.stream(Device::kCompute), rows, width, normalise);
+      }
+      EXPECT_EQ(finished[0], 0);  // nothing is done before somebody waits
+      ASSERT_TRUE(gpu.Synchronize().ok());
+      for (int64_t row = 0; row < rows; ++row) {
+        const double first = static_cast<double>(row * width + 1), last = static_cast<double>((row + 1) * width);
+        const double sum = (first + last) * static_cast<double>(width) / 2;
+        EXPECT_EQ(finished[row], static_cast<float>(sum));
+        for (int64_t i = 0; i < width; ++i) EXPECT_FLOAT_EQ(y[row * width + i], static_cast<float>((first + i) / sum));
+      }
+    }
+  }
+}
+
+/// From one row to so many that they are cut into pieces which don't come out even.
+TEST(ColumnSums, SumsEveryRowOnce) {
+  for (const int64_t columns : {1, 5, 300}) {
+    for (const int64_t rows : {1, 7, 8, 23, 3001}) {
+      for (const bool add : {false, true}) {
+        SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(columns));
+        FakeGpu gpu;
+        std::vector<float> from(rows * columns), to(columns, add ? 1.0f : -1e30f);
+        std::vector<double> want(columns, add ? 1.0 : 0.0);
+        for (size_t i = 0; i < from.size(); ++i) {
+          from[i] = static_cast<float>(i % 97) - 40;
+          want[i % columns] += from[i];
+        }
+        const int64_t scratch_floats = cuda::ColumnSumsScratch(rows, columns);
+        std::vector<float> scratch(scratch_floats + 1, 12345);
+        cuda::ColumnSums(gpu.stream(Device::kCompute), rows, columns, from.data(), add, to.data(), scratch.data());
+        ASSERT_TRUE(gpu.Synchronize().ok());
+        for (int64_t c = 0; c < columns; ++c) EXPECT_EQ(to[c], static_cast<float>(want[c])) << c;
+        EXPECT_EQ(scratch[scratch_floats], 12345);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hp::test
