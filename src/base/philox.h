@@ -12,7 +12,8 @@ namespace hp {
 /// Counter-based random numbers, Philox 4x32 with 10 rounds: four words that are a function of (key, counter) alone, so
 /// that any node computes any number without the ones before it.
 /// Source: Salmon, Moraes, Dror, Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011.
-HP_HOST_DEVICE inline std::array<uint32_t, 4> Philox4x32(uint64_t key, uint64_t counter_high, uint64_t counter_low) {
+/// @param words [4]
+HP_HOST_DEVICE inline void Philox4x32(uint64_t key, uint64_t counter_high, uint64_t counter_low, uint32_t* words) {
   uint32_t c0 = static_cast<uint32_t>(counter_low), c1 = static_cast<uint32_t>(counter_low >> 32);
   uint32_t c2 = static_cast<uint32_t>(counter_high), c3 = static_cast<uint32_t>(counter_high >> 32);
   uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
@@ -27,7 +28,14 @@ HP_HOST_DEVICE inline std::array<uint32_t, 4> Philox4x32(uint64_t key, uint64_t 
     k0 += 0x9E3779B9u;
     k1 += 0xBB67AE85u;
   }
-  return {c0, c1, c2, c3};
+  words[0] = c0, words[1] = c1, words[2] = c2, words[3] = c3;
+}
+
+/// The same on the host.
+inline std::array<uint32_t, 4> Philox4x32(uint64_t key, uint64_t counter_high, uint64_t counter_low) {
+  std::array<uint32_t, 4> words;
+  Philox4x32(key, counter_high, counter_low, words.data());
+  return words;
 }
 
 /// A word as a float in (0, 1]: never 0, so that log() is finite.

@@ -1,7 +1,6 @@
 #include "backend/cpu/dropout_mask.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace hp {
 namespace {
@@ -51,20 +50,15 @@ Words PhiloxLanes(uint64_t key, uint64_t counter_high, uint64_t first) {
 
 }  // namespace
 
-DropoutMask::DropoutMask(uint64_t stream_key, float ratio)
-    : stream_key_(stream_key), threshold_(static_cast<uint32_t>(std::floor(ratio * 0x1p24))), scale_(1 / (1 - ratio)) {}
-
 void DropoutMask::FillGroup(uint64_t sample, int64_t group, float* factors) const {
-  const Words words = PhiloxLanes(stream_key_, sample, static_cast<uint64_t>(group) * kLanes);
-  const auto factor = [threshold = threshold_, scale = scale_](uint32_t word) {
-    return (word >> 8) >= threshold ? scale : 0.0f;
-  };
+  const Words words = PhiloxLanes(rule_.stream_key, sample, static_cast<uint64_t>(group) * kLanes);
+  const DropoutRule rule = rule_;  // or it would be loaded again after each store
   // Four stores in a row: a pattern that the compiler makes shuffles of.
   for (int lane = 0; lane < kLanes; ++lane) {
-    factors[4 * lane] = factor(words.of[0][lane]);
-    factors[4 * lane + 1] = factor(words.of[1][lane]);
-    factors[4 * lane + 2] = factor(words.of[2][lane]);
-    factors[4 * lane + 3] = factor(words.of[3][lane]);
+    factors[4 * lane] = rule.Factor(words.of[0][lane]);
+    factors[4 * lane + 1] = rule.Factor(words.of[1][lane]);
+    factors[4 * lane + 2] = rule.Factor(words.of[2][lane]);
+    factors[4 * lane + 3] = rule.Factor(words.of[3][lane]);
   }
 }
 

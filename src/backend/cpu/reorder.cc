@@ -80,10 +80,6 @@ void CopyRuns(const TensorDesc& from, const float* source, const TensorDesc& to,
 
 }  // namespace
 
-int64_t EffectiveBlock(const TensorDesc& desc) {
-  return desc.dense() || desc.shape.count(2) == 1 ? 1 : desc.channel_block;
-}
-
 void CopyLayout(const TensorDesc& from, const float* source, const TensorDesc& to, float* target) {
   DCHECK(from.shape == to.shape) << from.shape << " is not " << to.shape;
   if (SameOrder(from, to)) return CopyFlat(source, target, from.count());

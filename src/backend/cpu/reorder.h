@@ -1,17 +1,11 @@
 #pragma once
 
+#include "backend/layout.h"
 #include "tensor/tensor.h"
 
 #include <span>
 
 namespace hp {
-
-/// The channel block that `desc` amounts to: 1 where its elements lie in memory as in dense NCHW (rank below 3, one
-/// pixel, one channel).
-int64_t EffectiveBlock(const TensorDesc& desc);
-
-/// Whether elements of two tensors of one shape lie in memory in the same order.
-inline bool SameOrder(const TensorDesc& a, const TensorDesc& b) { return EffectiveBlock(a) == EffectiveBlock(b); }
 
 /// to = from, all threads of the team. Equal pointers are allowed where the order is the same (nothing is done).
 /// @param from,to descs of one shape, in any two layouts.

@@ -8,8 +8,10 @@ namespace {
 /// Hands each request to the function that makes the op.
 class CudaBackend : public Backend {
  public:
-  CudaBackend(Gpu* gpu, std::unique_ptr<GpuLibrary> library)
-      : library_(std::move(library)), context_{gpu, library_.get()} {}
+  CudaBackend(Gpu* gpu, std::unique_ptr<GpuLibrary> library, Buffer partial_sums)
+      : library_(std::move(library)),
+        partial_sums_(std::move(partial_sums)),
+        context_{gpu, library_.get(), reinterpret_cast<double*>(partial_sums_.data())} {}
 
   StatusOr<OpPtr> Convolution(const ConvolutionDesc& desc, const Descs& in) override {
     return cuda::MakeConvolution(context_, desc, in);
@@ -52,13 +54,16 @@ class CudaBackend : public Backend {
 
  private:
   const std::unique_ptr<GpuLibrary> library_;
+  const Buffer partial_sums_;
   const GpuContext context_;
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> MakeCudaBackend(Gpu* gpu, std::unique_ptr<GpuLibrary> library) {
-  return std::make_unique<CudaBackend>(gpu, std::move(library));
+StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(Gpu* gpu, std::unique_ptr<GpuLibrary> library) {
+  StatusOr<Buffer> partial_sums = gpu->Allocate(kPartialSums * sizeof(double));
+  if (!partial_sums.ok()) return partial_sums.status();
+  return std::unique_ptr<Backend>(std::make_unique<CudaBackend>(gpu, std::move(library), *std::move(partial_sums)));
 }
 
 }  // namespace hp

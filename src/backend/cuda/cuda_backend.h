@@ -7,7 +7,7 @@
 
 namespace hp {
 
-/// Ops on `gpu`, which must outlive the backend and its ops.
-std::unique_ptr<Backend> MakeCudaBackend(Gpu* gpu, std::unique_ptr<GpuLibrary> library);
+/// Ops on `gpu`, which must outlive the backend and its ops. @return kResourceExhausted: no memory for partial sums.
+StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(Gpu* gpu, std::unique_ptr<GpuLibrary> library);
 
 }  // namespace hp

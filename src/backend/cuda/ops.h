@@ -6,10 +6,14 @@
 
 namespace hp {
 
+/// What SumOfSquares may keep between its two kernels: enough blocks of threads for any GPU.
+constexpr int64_t kPartialSums = 1024;
+
 /// What an op of a GPU works with; outlives it.
 struct GpuContext {
   Gpu* gpu = nullptr;
   GpuLibrary* library = nullptr;
+  double* partial_sums = nullptr;  ///< [kPartialSums], for work in the compute stream
   GpuStream stream() const { return gpu->stream(Device::kCompute); }
 };
 
@@ -38,8 +42,10 @@ StatusOr<Backend::OpPtr> MakeEltwise(const GpuContext& context, const EltwiseDes
 StatusOr<Backend::OpPtr> MakeSplit(const GpuContext& context, int ways, const Backend::Descs& in);
 StatusOr<Backend::OpPtr> MakeExport(const GpuContext& context, int parts, const Backend::Descs& in);
 
+/// Backend::SgdUpdate.
 void SgdUpdate(const GpuStream& stream, const SgdCoefficients& coefficients, int64_t n, const float* gradient,
                float* history, float* weights);
+/// Backend::SumOfSquares; `sum` is in the GPU's memory.
 void SumOfSquares(const GpuContext& context, const float* values, int64_t n, double* sum);
 
 /// Copies a tensor from one layout to another. Shapes are equal, or both dense.

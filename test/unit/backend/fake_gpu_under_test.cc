@@ -8,7 +8,7 @@ namespace hp::test {
 BackendUnderTest& UnderTest() {
   static BackendUnderTest gpu = [] {
     auto fake = std::make_unique<FakeGpu>();
-    auto backend = MakeCudaBackend(fake.get(), MakeHostGpuLibrary(fake.get()));
+    auto backend = MakeCudaBackend(fake.get(), MakeHostGpuLibrary(fake.get())).value();
     return BackendUnderTest{std::move(fake), std::move(backend), false};
   }();
   return gpu;

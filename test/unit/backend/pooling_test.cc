@@ -1,4 +1,3 @@
-#include "backend/cpu/ops.h"
 #include "backend/window.h"
 #include "test/unit/backend/op_test_util.h"
 
@@ -136,7 +135,7 @@ class PoolingTest : public testing::TestWithParam<Case> {
     const Case& c = GetParam();
     for (const TensorDesc& in : LayoutsOf(c.in)) {
       SCOPED_TRACE(std::string(c.name) + ", in blocks of " + std::to_string(in.channel_block));
-      auto op = MakePooling(Desc(c, method), {in});
+      auto op = UnderTest().backend->Pooling(Desc(c, method), {in});
       ASSERT_TRUE(op.ok()) << op.status();
       ASSERT_EQ(op.value()->outputs()[0], (TensorDesc{c.out, in.channel_block}));
       OpRunner runner(op->get(), {in});
@@ -187,7 +186,7 @@ TEST(MaxPooling, TheFirstOfEqualMaximaGetsTheGradient) {
   PoolingDesc desc;
   desc.kernel_h = desc.kernel_w = 2, desc.stride_h = desc.stride_w = 2;
   const TensorDesc in = {Shape{1, 1, 4, 4}, 1};
-  auto op = MakePooling(desc, {in});
+  auto op = UnderTest().backend->Pooling(desc, {in});
   OpRunner runner(op->get(), {in});
   runner.SetInput(0, {1, 1, 0, 2,  //
                       1, 1, 2, 2,  //
@@ -206,7 +205,7 @@ TEST(MaxPooling, ANanComesThrough) {
   PoolingDesc desc;
   desc.kernel_h = desc.kernel_w = 2, desc.stride_h = desc.stride_w = 2;
   const TensorDesc in = {Shape{1, 16, 2, 2}, 16};
-  auto op = MakePooling(desc, {in});
+  auto op = UnderTest().backend->Pooling(desc, {in});
   OpRunner runner(op->get(), {in});
   runner.SetInput(0, Values(in.count(), std::nanf("")));
   runner.Forward();
@@ -218,14 +217,14 @@ TEST(AveragePooling, DividesByTheWindowClippedToImageAndPadding) {
   desc.method = PoolingDesc::kAve;
   desc.kernel_h = desc.kernel_w = 3, desc.stride_h = desc.stride_w = 2;
   const TensorDesc even = {Shape{1, 1, 4, 4}, 1}, odd = {Shape{1, 1, 3, 3}, 1};
-  auto op = MakePooling(desc, {even});
+  auto op = UnderTest().backend->Pooling(desc, {even});
   OpRunner clipped(op->get(), {even});
   clipped.SetInput(0, Values(16, 1.0f));
   clipped.Forward();
   ExpectNear(clipped.Output(), {1, 1, 1, 1}, 1e-6f, "windows beyond the image count what is inside");
 
   desc.pad_h = desc.pad_w = 1;
-  auto padded_op = MakePooling(desc, {odd});
+  auto padded_op = UnderTest().backend->Pooling(desc, {odd});
   OpRunner padded(padded_op->get(), {odd});
   padded.SetInput(0, Values(9, 1.0f));
   padded.Forward();

@@ -55,6 +55,7 @@ TEST(Export, GradientsAreAddedInTheOrderOfTheReaders) {
   OpArgs args;
   args.d_in = d_in, args.d_out = d_out;
   op->BackwardInput(args);
+  EXPECT_TRUE(UnderTest().device->Synchronize().ok());
   EXPECT_EQ(dx, Values(32, 0.0f));  // (1e8 + 1) - 1e8 in float
 }
 

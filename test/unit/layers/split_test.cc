@@ -53,9 +53,11 @@ TEST(Split, ReadersWithoutAGradientAddNothing) {
   args.in = in, args.d_in = d_in, args.d_out = d_out;
   Op* op = layer.MakeOp({desc});
   op->BackwardInput(args);
+  EXPECT_TRUE(UnderTest().device->Synchronize().ok());
   EXPECT_EQ(dx, (Values{11, 22}));
   for (Tensor& tensor : d_out) tensor.data = nullptr;
   op->BackwardInput(args);
+  EXPECT_TRUE(UnderTest().device->Synchronize().ok());
   EXPECT_EQ(dx, (Values{0, 0}));
 }
 

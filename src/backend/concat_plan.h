@@ -1,0 +1,30 @@
+#pragma once
+
+#include "tensor/tensor.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace hp {
+
+/// How tensors side by side along one axis lie in the memory of the whole: each is `outer` pieces of its own length,
+/// which alternate in the output. A part in another layout than the output's is reordered first.
+struct ConcatPlan {
+  struct Part {
+    TensorDesc desc, as_output;
+    int64_t length = 0, offset = 0;  ///< of its pieces, within `stride` elements of the output
+    bool reordered = false;          ///< from desc to as_output
+  };
+
+  /// The output has the inputs' layout where that fits: the block that all have and that (channels side by side)
+  /// divides each; NHWC where all are NHWC; else it is dense.
+  ConcatPlan(int axis, const std::vector<TensorDesc>& in);
+
+  TensorDesc output;
+  std::vector<Part> parts;
+  int64_t outer = 1, stride = 0;
+  size_t scratch_bytes = 0;  ///< for the largest part that is reordered
+};
+
+}  // namespace hp

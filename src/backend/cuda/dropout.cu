@@ -1,0 +1,132 @@
+#include "backend/cuda/divisor.h"
+#include "backend/cuda/ops.h"
+#include "backend/cuda/pack.h"
+#include "backend/cuda/reorder.h"
+#include "backend/cuda/rows.h"
+#include "backend/dropout_rule.h"
+#include "backend/layout.h"
+#include "base/philox.h"
+
+namespace hp::cuda {
+namespace {
+
+/// What both kernels know. A thread takes the four units of one Philox counter, or those of them that are its row's.
+struct Masked {
+  DropoutRule rule;
+  const uint64_t* first_sample;  ///< in the device's memory
+  int64_t first_unit;            ///< of a row, within the whole layer
+  const float* x;
+  float* y;
+
+  struct Factors {
+    float of[4];
+  };
+  HP_HOST_DEVICE Factors Of(int64_t row, int64_t counter) const {
+    uint32_t words[4];
+    Philox4x32(rule.stream_key, *first_sample + row, counter, words);
+    return {rule.Factor(words[0]), rule.Factor(words[1]), rule.Factor(words[2]), rule.Factor(words[3])};
+  }
+};
+
+/// Rows in the order of units. Reads x, writes y; where rows and counters begin together, in packs.
+template <bool kPacks>
+struct DenseDropout {
+  Masked masked;
+  int64_t units;  ///< of a row
+  HP_HOST_DEVICE void operator()(int64_t row, uint32_t i) const {
+    const int64_t counter = masked.first_unit / 4 + i;
+    const Masked::Factors factors = masked.Of(row, counter);
+    const int64_t first = 4 * counter - masked.first_unit;  // within the row
+    const int64_t at = row * units + first;
+    if constexpr (kPacks) {
+      Pack<float, 4> value = LoadPack<4>(masked.x + at);
+      for (int k = 0; k < 4; ++k) value.of[k] *= factors.of[k];
+      StorePack(masked.y + at, value);
+    } else {
+      for (int k = 0; k < 4; ++k) {
+        if (first + k >= 0 && first + k < units) masked.y[at + k] = masked.x[at + k] * factors.of[k];
+      }
+    }
+  }
+};
+
+/// NHWC: units are numbered in NCHW order, so a counter's four are pixels of one channel (or of two). Neighbouring
+/// threads take neighbouring channels.
+struct NhwcDropout {
+  Masked masked;
+  Divisor channels;
+  int64_t pixels;
+  HP_HOST_DEVICE void operator()(int64_t row, uint32_t i) const {
+    uint32_t channel;
+    const uint32_t turn = channels.Quotient(i, &channel);
+    const int64_t begin = masked.first_unit + channel * pixels;  // the channel's first unit
+    const int64_t counter = begin / 4 + turn;
+    if (4 * counter >= begin + pixels) return;
+    const Masked::Factors factors = masked.Of(row, counter);
+    for (int k = 0; k < 4; ++k) {
+      const int64_t pixel = 4 * counter + k - begin;
+      if (pixel < 0 || pixel >= pixels) continue;
+      const int64_t at = (row * pixels + pixel) * channels.value() + channel;
+      masked.y[at] = masked.x[at] * factors.of[k];
+    }
+  }
+};
+
+/// y = x * factor in training, y = x in a test. The mask is made again in the backward pass: it costs less than the
+/// memory of keeping one for every solver.
+class DropoutOp final : public Op {
+ public:
+  DropoutOp(const GpuContext& context, const DropoutDesc& desc, const TensorDesc& in)
+      : context_(context),
+        rule_(DropoutRule::Make(desc.stream_key, desc.ratio)),
+        first_unit_(desc.first_unit),
+        nhwc_(EffectiveBlock(in) != 1) {
+    outputs_ = {in};
+  }
+
+  void Forward(const OpArgs& args) override { Apply(*args.batch, args.in[0], args.out[0].data); }
+  void BackwardInput(const OpArgs& args) override {
+    if (args.d_in[0].data != nullptr) Apply(*args.batch, args.d_out[0], args.d_in[0].data);
+  }
+  bool backward_reads_input() const override { return false; }
+  bool backward_reads_output() const override { return false; }
+
+ private:
+  void Apply(const BatchContext& batch, const Tensor& from, float* to) const {
+    if (!batch.train) return CopyFlat(context_.stream(), from.count(), from.data, to);
+    const Masked masked = {rule_, batch.first_sample_on_device, first_unit_, from.data, to};
+    if (nhwc_) {
+      ApplyNhwc(masked, from.shape());
+    } else {
+      ApplyDense(masked, from.shape()[0], from.shape().count(1));
+    }
+  }
+
+  void ApplyDense(const Masked& masked, int64_t rows, int64_t units) const {
+    const int64_t counters = (first_unit_ + units + 3) / 4 - first_unit_ / 4;
+    if (first_unit_ % 4 == 0 && units % 4 == 0 && Packable({masked.x, masked.y})) {
+      ForEachInRows(context_.stream(), rows, counters, DenseDropout<true>{masked, units});
+    } else {
+      ForEachInRows(context_.stream(), rows, counters, DenseDropout<false>{masked, units});
+    }
+  }
+
+  void ApplyNhwc(const Masked& masked, const Shape& shape) const {
+    const int64_t pixels = shape.count(2);
+    const int64_t turns = (pixels + 3) / 4 + 1;  // one more, as the channel may begin within a counter's units
+    ForEachInRows(context_.stream(), shape[0], turns * shape[1], NhwcDropout{masked, Divisor(shape[1]), pixels});
+  }
+
+  const GpuContext context_;
+  const DropoutRule rule_;
+  const int64_t first_unit_;
+  const bool nhwc_;
+};
+
+}  // namespace
+
+StatusOr<Backend::OpPtr> MakeDropout(const GpuContext& context, const DropoutDesc& desc, const Backend::Descs& in) {
+  return Backend::OpPtr(std::make_unique<DropoutOp>(context, desc, in[0]));
+}
+
+}  // namespace hp::cuda

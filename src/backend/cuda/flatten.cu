@@ -1,0 +1,36 @@
+#include "backend/cuda/ops.h"
+
+namespace hp::cuda {
+namespace {
+
+/// The input in dense NCHW order under another shape.
+class FlattenOp final : public Op {
+ public:
+  FlattenOp(const GpuContext& context, const Shape& out, const TensorDesc& in)
+      : context_(context), in_(in), dense_{in.shape, 1} {
+    outputs_ = {{out, 1}};
+  }
+
+  void Forward(const OpArgs& args) override {
+    CopyLayout(context_.stream(), in_, args.in[0].data, dense_, args.out[0].data);
+  }
+  void BackwardInput(const OpArgs& args) override {
+    if (args.d_in[0].data != nullptr) {
+      CopyLayout(context_.stream(), dense_, args.d_out[0].data, in_, args.d_in[0].data);
+    }
+  }
+  bool backward_reads_input() const override { return false; }
+  bool backward_reads_output() const override { return false; }
+
+ private:
+  const GpuContext context_;
+  const TensorDesc in_, dense_;
+};
+
+}  // namespace
+
+StatusOr<Backend::OpPtr> MakeFlatten(const GpuContext& context, const Shape& out, const Backend::Descs& in) {
+  return Backend::OpPtr(std::make_unique<FlattenOp>(context, out, in[0]));
+}
+
+}  // namespace hp::cuda

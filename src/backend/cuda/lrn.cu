@@ -1,0 +1,295 @@
+#include "backend/cuda/divisor.h"
+#include "backend/cuda/lrn.h"
+#include "backend/cuda/ops.h"
+#include "backend/cuda/pack.h"
+#include "backend/cuda/rows.h"
+#include "backend/layout.h"
+
+namespace hp::cuda {
+namespace {
+
+/// A window's extent along one axis of an image, around the place of element i.
+struct WindowAxis {
+  Divisor stride, size;  ///< elements from one place to the next; places
+  int32_t margin;        ///< on either side
+
+  struct Range {
+    int32_t begin, end;  ///< relative to the own place
+  };
+  HP_HOST_DEVICE Range Around(uint32_t i) const {
+    uint32_t place;
+    size.Quotient(stride.Quotient(i), &place);
+    const int32_t before = static_cast<int32_t>(place), behind = static_cast<int32_t>(size.value() - 1 - place);
+    return {before < margin ? -before : -margin, (behind < margin ? behind : margin) + 1};
+  }
+};
+
+/// The window of any element: channels of its pixel, or places of its channel; in either layout.
+struct Window {
+  WindowAxis rows, columns;
+
+  HP_HOST_DEVICE float Sum(const float* values, uint32_t i) const { return Add<false>(values, i); }
+  HP_HOST_DEVICE float SumOfSquares(const float* values, uint32_t i) const { return Add<true>(values, i); }
+
+ private:
+  template <bool kSquares>
+  HP_HOST_DEVICE float Add(const float* values, uint32_t i) const {
+    const WindowAxis::Range row = rows.Around(i), column = columns.Around(i);
+    float sum = 0;
+    for (int32_t h = row.begin; h < row.end; ++h) {
+      const float* line = values + i + h * static_cast<int64_t>(rows.stride.value());
+      for (int32_t w = column.begin; w < column.end; ++w) {
+        const float value = line[w * static_cast<int64_t>(columns.stride.value())];
+        sum += kSquares ? value * value : value;
+      }
+    }
+    return sum;
+  }
+};
+
+template <typename Power>
+struct AnyForward {
+  LrnTerms<Power> t;
+  Window window;
+  int64_t image_size;
+  const float* x;
+  float* y;
+  HP_HOST_DEVICE void operator()(int64_t image, uint32_t i) const {
+    const float* own = x + image * image_size;
+    float next;
+    y[image * image_size + i] = own[i] * t.power(t.k + t.scale * window.SumOfSquares(own, i), &next);
+  }
+};
+
+/// The gradient's first term, and the ratios that the second is a sum of.
+template <typename Power>
+struct AnyRatios {
+  LrnTerms<Power> t;
+  Window window;
+  int64_t image_size;
+  const float *x, *dy;
+  float *dx, *ratios;
+  HP_HOST_DEVICE void operator()(int64_t image, uint32_t i) const {
+    const float* own = x + image * image_size;
+    const int64_t at = image * image_size + i;
+    const float gradient = dy[at];
+    float next;
+    const float power = t.power(t.k + t.scale * window.SumOfSquares(own, i), &next);
+    ratios[at] = gradient * own[i] * next;
+    dx[at] = gradient * power;
+  }
+};
+
+struct AnyBackward {
+  float gradient_scale;
+  Window window;
+  int64_t image_size;
+  const float *x, *ratios;
+  float* dx;
+  HP_HOST_DEVICE void operator()(int64_t image, uint32_t i) const {
+    const int64_t at = image * image_size + i;
+    dx[at] += gradient_scale * x[at] * window.Sum(ratios + image * image_size, i);
+  }
+};
+
+/// The common case: NHWC, a window of kSize channels that reaches no further than the next pack. A thread has four
+/// channels and all that their results depend on, 12 of them, in registers: each tensor is read from memory once, and
+/// nothing is kept between the directions.
+template <typename Power, int kSize>
+struct PackedAcross {
+  static constexpr int kMargin = kSize / 2, kSpan = 12, kOwn = 4;  // the own channels are 4 to 7 of 12
+  static_assert(2 * kMargin <= kOwn);
+
+  LrnTerms<Power> t;
+  Divisor packs;  ///< of a pixel
+  int64_t image_packs;
+
+  struct Span {
+    float of[kSpan];
+  };
+  /// The packs before, at and behind `at`; zeros beyond the channels.
+  HP_HOST_DEVICE Span Load(const float* at, uint32_t pack) const {
+    Span span = {};
+    if (pack > 0) Put(LoadPack<4>(at - kOwn), 0, &span);
+    Put(LoadPack<4>(at), kOwn, &span);
+    if (pack + 1 < packs.value()) Put(LoadPack<4>(at + kOwn), 2 * kOwn, &span);
+    return span;
+  }
+  HP_HOST_DEVICE static void Put(const Pack<float, 4>& pack, int first, Span* span) {
+    for (int k = 0; k < 4; ++k) span->of[first + k] = pack.of[k];
+  }
+  HP_HOST_DEVICE static Span Squares(const Span& x) {
+    Span squares;
+    for (int j = 0; j < kSpan; ++j) squares.of[j] = x.of[j] * x.of[j];
+    return squares;
+  }
+  HP_HOST_DEVICE static float WindowSum(const Span& values, int centre) {
+    float sum = values.of[centre - kMargin];
+    for (int j = centre - kMargin + 1; j <= centre + kMargin; ++j) sum += values.of[j];
+    return sum;
+  }
+  HP_HOST_DEVICE int64_t At(int64_t image, uint32_t i, uint32_t* pack) const {
+    packs.Quotient(i, pack);
+    return 4 * (image * image_packs + i);
+  }
+};
+
+/// Reads x, writes y.
+template <typename Power, int kSize>
+struct PackedForward : PackedAcross<Power, kSize> {
+  using Base = PackedAcross<Power, kSize>;
+  using Span = typename Base::Span;
+  const float* x;
+  float* y;
+  PackedForward(const Base& base, const float* x, float* y) : Base(base), x(x), y(y) {}
+
+  HP_HOST_DEVICE void operator()(int64_t image, uint32_t i) const {
+    uint32_t pack;
+    const int64_t at = this->At(image, i, &pack);
+    const Span values = this->Load(x + at, pack), squares = this->Squares(values);
+    Pack<float, 4> result;
+    float next;
+    for (int k = 0; k < 4; ++k) {
+      const float s = this->t.k + this->t.scale * this->WindowSum(squares, Base::kOwn + k);
+      result.of[k] = values.of[Base::kOwn + k] * this->t.power(s, &next);
+    }
+    StorePack(y + at, result);
+  }
+};
+
+/// Reads x and dy, writes dx.
+template <typename Power, int kSize>
+struct PackedBackward : PackedAcross<Power, kSize> {
+  using Base = PackedAcross<Power, kSize>;
+  using Span = typename Base::Span;
+  const float *x, *dy;
+  float* dx;
+  PackedBackward(const Base& base, const float* x, const float* dy, float* dx) : Base(base), x(x), dy(dy), dx(dx) {}
+
+  HP_HOST_DEVICE void operator()(int64_t image, uint32_t i) const {
+    constexpr int kOwn = Base::kOwn, kMargin = Base::kMargin;
+    uint32_t pack;
+    const int64_t at = this->At(image, i, &pack);
+    const Span values = this->Load(x + at, pack), gradients = this->Load(dy + at, pack);
+    const Span squares = this->Squares(values);
+    Span ratios = {}, powers = {};
+    for (int j = kOwn - kMargin; j < 2 * kOwn + kMargin; ++j) {
+      float next;
+      powers.of[j] = this->t.power(this->t.k + this->t.scale * this->WindowSum(squares, j), &next);
+      ratios.of[j] = gradients.of[j] * values.of[j] * next;
+    }
+    Pack<float, 4> result;
+    for (int k = kOwn; k < 2 * kOwn; ++k) {
+      result.of[k - kOwn] =
+          gradients.of[k] * powers.of[k] + this->t.gradient_scale * values.of[k] * this->WindowSum(ratios, k);
+    }
+    StorePack(dx + at, result);
+  }
+};
+
+/// The window across channels or within one; Caffe's LRN within a channel is 1 + alpha/n^2 ..., `k` plays no part.
+Window MakeWindow(const LrnDesc& desc, const TensorDesc& in) {
+  const int64_t channels = in.shape[1], height = in.shape[2], width = in.shape[3];
+  const bool nhwc = !in.dense();
+  const int32_t margin = static_cast<int32_t>(desc.local_size / 2);
+  if (desc.region == LrnDesc::kAcrossChannels) {
+    return {{Divisor(1), Divisor(1), 0}, {Divisor(nhwc ? 1 : height * width), Divisor(channels), margin}};
+  }
+  const int64_t step = nhwc ? channels : 1;
+  return {{Divisor(step * width), Divisor(height), margin}, {Divisor(step), Divisor(width), margin}};
+}
+
+template <typename Power>
+LrnTerms<Power> MakeTerms(const LrnDesc& desc, const Power& power) {
+  const bool across = desc.region == LrnDesc::kAcrossChannels;
+  const float scale = desc.alpha / static_cast<float>(across ? desc.local_size : desc.local_size * desc.local_size);
+  return {across ? desc.k : 1.0f, scale, -2 * scale * desc.beta, power};
+}
+
+/// Any window in any layout: an element's sums are read through the cache. Backward, the ratios go through scratch,
+/// as each is part of many sums.
+template <typename Power>
+class LrnOp : public Op {
+ public:
+  LrnOp(const GpuContext& context, const LrnDesc& desc, const Power& power, const TensorDesc& in)
+      : context_(context),
+        terms_(MakeTerms(desc, power)),
+        images_(in.shape[0]),
+        image_size_(in.shape.count(1)),
+        window_(MakeWindow(desc, in)) {
+    outputs_ = {in};
+    scratch_bytes_ = in.bytes();
+  }
+
+  void Forward(const OpArgs& args) override {
+    ForEachInRows(context_.stream(), images_, image_size_,
+                  AnyForward<Power>{terms_, window_, image_size_, args.in[0].data, args.out[0].data});
+  }
+  void BackwardInput(const OpArgs& args) override {
+    const float *x = args.in[0].data, *dy = args.d_out[0].data;
+    float *dx = args.d_in[0].data, *ratios = reinterpret_cast<float*>(args.scratch);
+    if (dx == nullptr) return;
+    ForEachInRows(context_.stream(), images_, image_size_,
+                  AnyRatios<Power>{terms_, window_, image_size_, x, dy, dx, ratios});
+    ForEachInRows(context_.stream(), images_, image_size_,
+                  AnyBackward{terms_.gradient_scale, window_, image_size_, x, ratios, dx});
+  }
+  bool backward_reads_output() const override { return false; }
+
+ protected:
+  const GpuContext context_;
+  const LrnTerms<Power> terms_;
+  const int64_t images_, image_size_;
+
+ private:
+  const Window window_;
+};
+
+/// The kernels above. Images are whole packs, so what begins at one of them is aligned.
+template <typename Power, int kSize>
+class PackedLrnOp final : public LrnOp<Power> {
+ public:
+  PackedLrnOp(const GpuContext& context, const LrnDesc& desc, const Power& power, const TensorDesc& in)
+      : LrnOp<Power>(context, desc, power, in),
+        across_{this->terms_, Divisor(in.shape[1] / 4), this->image_size_ / 4} {
+    this->scratch_bytes_ = 0;
+  }
+
+  void Forward(const OpArgs& args) override {
+    const float* x = args.in[0].data;
+    float* y = args.out[0].data;
+    CHECK(Packable({x, y}));
+    Run(PackedForward<Power, kSize>(across_, x, y));
+  }
+  void BackwardInput(const OpArgs& args) override {
+    const float *x = args.in[0].data, *dy = args.d_out[0].data;
+    float* dx = args.d_in[0].data;
+    if (dx == nullptr) return;
+    CHECK(Packable({x, dy, dx}));
+    Run(PackedBackward<Power, kSize>(across_, x, dy, dx));
+  }
+
+ private:
+  template <typename Functor>
+  void Run(const Functor& functor) const {
+    ForEachInRows(this->context_.stream(), this->images_, across_.image_packs, functor);
+  }
+  const PackedAcross<Power, kSize> across_;
+};
+
+template <typename Power>
+Backend::OpPtr Make(const GpuContext& context, const LrnDesc& desc, const Power& power, const TensorDesc& in) {
+  const bool packs = desc.region == LrnDesc::kAcrossChannels && !in.dense() && in.shape[1] % 4 == 0;
+  if (packs && desc.local_size == 5) return std::make_unique<PackedLrnOp<Power, 5>>(context, desc, power, in);
+  if (packs && desc.local_size == 3) return std::make_unique<PackedLrnOp<Power, 3>>(context, desc, power, in);
+  return std::make_unique<LrnOp<Power>>(context, desc, power, in);
+}
+
+}  // namespace
+
+StatusOr<Backend::OpPtr> MakeLrn(const GpuContext& context, const LrnDesc& desc, const Backend::Descs& in) {
+  if (desc.beta == 0.75f) return Make(context, desc, ThreeQuarters{}, in[0]);
+  return Make(context, desc, AnyPower{desc.beta}, in[0]);
+}
+
+}  // namespace hp::cuda

@@ -1,0 +1,209 @@
+#include "backend/cuda/cuda_backend.h"
+#include "base/philox.h"
+#include "test/support/fake_gpu.h"
+#include "test/support/host_gpu_library.h"
+#include "test/unit/backend/op_test_util.h"
+
+#include <functional>
+#include <ostream>
+
+// Whole calls on memory that only queued work can touch, beside the same calls on the CPU: an op that reads the GPU's
+// memory when it is called, or whose work can't be repeated with other numbers in the same memory, fails here.
+namespace hp::test {
+namespace {
+
+struct Case {
+  const char* name;
+  std::function<StatusOr<Backend::OpPtr>(Backend&, const Backend::Descs&)> make;
+  Backend::Descs in;
+  float tolerance = 0;  ///< 0: the same bits
+};
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
+auto Pool(PoolingDesc::Method method, int64_t kernel, int64_t stride, int64_t pad) {
+  return [=](Backend& backend, const Backend::Descs& in) {
+    return backend.Pooling({method, kernel, kernel, stride, stride, pad, pad}, in);
+  };
+}
+auto Lrn(LrnDesc::Region region, int64_t size, float beta) {
+  return [=](Backend& backend, const Backend::Descs& in) { return backend.Lrn({region, size, 2.0f, beta, 1.0f}, in); };
+}
+auto Dropout(int64_t first_unit) {
+  return [=](Backend& backend, const Backend::Descs& in) {
+    return backend.Dropout({0.4f, StreamKey(3, "drop", "dropout"), first_unit, 100'000}, in);
+  };
+}
+auto Eltwise(EltwiseDesc::Operation operation) {
+  return [=](Backend& backend, const Backend::Descs& in) { return backend.Eltwise({operation, {}}, in); };
+}
+auto Concat(int axis) {
+  return [=](Backend& backend, const Backend::Descs& in) { return backend.Concat(axis, in); };
+}
+StatusOr<Backend::OpPtr> Split(Backend& backend, const Backend::Descs& in) { return backend.Split(3, in); }
+StatusOr<Backend::OpPtr> Export(Backend& backend, const Backend::Descs& in) { return backend.Export(1, in); }
+StatusOr<Backend::OpPtr> Flatten(Backend& backend, const Backend::Descs& in) {
+  return backend.Flatten(Shape{in[0].shape[0], in[0].shape.count(1)}, in);
+}
+StatusOr<Backend::OpPtr> Relu(Backend& backend, const Backend::Descs& in) {
+  return backend.Activation({ActivationDesc::kRelu, 0.1f}, in);
+}
+
+const TensorDesc kDense = {{3, 12, 9, 7}, 1}, kNhwc = {{3, 12, 9, 7}, 12}, kOddNhwc = {{2, 13, 6, 5}, 13};
+constexpr auto kMax = PoolingDesc::kMax, kAve = PoolingDesc::kAve;
+constexpr auto kAcross = LrnDesc::kAcrossChannels, kWithin = LrnDesc::kWithinChannel;
+
+const Case kCases[] = {
+    {"max_dense", Pool(kMax, 3, 2, 0), {kDense}},
+    {"max_nhwc", Pool(kMax, 3, 2, 1), {kNhwc}},
+    {"max_nhwc_without_packs", Pool(kMax, 2, 2, 0), {kOddNhwc}},
+    {"max_of_large_windows", Pool(kMax, 17, 1, 0), {{{2, 4, 19, 18}, 4}}},
+    {"average_dense", Pool(kAve, 3, 2, 1), {kDense}, 1e-6f},
+    {"average_nhwc", Pool(kAve, 3, 2, 1), {kNhwc}, 1e-6f},
+    {"average_nhwc_without_packs", Pool(kAve, 3, 1, 1), {kOddNhwc}, 1e-6f},
+    {"lrn_across_dense", Lrn(kAcross, 5, 0.75f), {kDense}, 3e-6f},
+    {"lrn_across_nhwc_5", Lrn(kAcross, 5, 0.75f), {kNhwc}, 3e-6f},
+    {"lrn_across_nhwc_3", Lrn(kAcross, 3, 0.6f), {kNhwc}, 3e-6f},
+    {"lrn_across_nhwc_7", Lrn(kAcross, 7, 0.75f), {kNhwc}, 3e-6f},
+    {"lrn_across_nhwc_without_packs", Lrn(kAcross, 5, 0.5f), {kOddNhwc}, 3e-6f},
+    {"lrn_across_4_channels", Lrn(kAcross, 5, 0.75f), {{{2, 4, 3, 3}, 4}}, 3e-6f},
+    {"lrn_within_dense", Lrn(kWithin, 3, 0.75f), {kDense}, 3e-6f},
+    {"lrn_within_nhwc", Lrn(kWithin, 5, 0.75f), {kNhwc}, 3e-6f},
+    {"dropout_matrix", Dropout(0), {{{5, 1000}, 1}}},
+    {"dropout_shard", Dropout(4098), {{{5, 1003}, 1}}},
+    {"dropout_nhwc", Dropout(5), {kOddNhwc}},
+    {"dropout_dense", Dropout(8), {kDense}},
+    {"concat_nhwc", Concat(1), {kNhwc, {{3, 20, 9, 7}, 20}}},
+    {"concat_mixed", Concat(1), {kNhwc, kDense, {{3, 5, 9, 7}, 5}}},
+    {"eltwise_product", Eltwise(EltwiseDesc::kProd), {kNhwc, kNhwc, kDense}},
+    {"eltwise_sum", Eltwise(EltwiseDesc::kSum), {kNhwc, kDense}},
+    {"eltwise_maximum", Eltwise(EltwiseDesc::kMax), {kDense, kNhwc, kDense}},
+    {"split", Split, {kNhwc}},
+    {"export", Export, {kNhwc}},
+    {"flatten", Flatten, {kNhwc}},
+    {"relu", Relu, {kNhwc}},
+};
+
+/// One op with memory of its device: calls that read back what they left in it.
+class Bench {
+ public:
+  Bench(Device* device, Backend* backend, const Case& c) : device_(device) {
+    auto op = c.make(*backend, c.in);
+    EXPECT_TRUE(op.ok()) << op.status();
+    op_ = *std::move(op);
+    for (const TensorDesc& desc : c.in) in_.push_back(Allocate(desc)), d_in_.push_back(Allocate(desc));
+    for (const TensorDesc& desc : op_->outputs()) out_.push_back(Allocate(desc)), d_out_.push_back(Allocate(desc));
+    args_.saved = Allocate(op_->saved_bytes());
+    args_.scratch = Allocate(op_->scratch_bytes());
+    batch_.first_sample_on_device = reinterpret_cast<const uint64_t*>(Allocate(sizeof(uint64_t)));
+    args_.in = in_, args_.out = out_, args_.d_in = d_in_, args_.d_out = d_out_;
+    args_.batch = &batch_;
+  }
+
+  /// Puts other inputs, gradients and samples into the same memory.
+  void Load(uint32_t seed) {
+    for (size_t i = 0; i < in_.size(); ++i) Write(in_[i], DistinctValues(in_[i].count(), seed + i, 0.003f));
+    for (size_t i = 0; i < d_out_.size(); ++i) Write(d_out_[i], RandomValues(d_out_[i].count(), seed + 50 + i));
+    const uint64_t first_sample = (uint64_t{1} << 40) + seed;
+    if (device_->is_host()) batch_.first_sample = first_sample;  // the host's op reads this one
+    Copy(const_cast<uint64_t*>(batch_.first_sample_on_device), &first_sample, sizeof(first_sample));
+  }
+  void Call() {
+    op_->Forward(args_);
+    op_->BackwardInput(args_);
+  }
+  std::vector<Values> Results() {
+    std::vector<Values> results;
+    for (const Tensor& tensor : out_) results.push_back(Read(tensor));
+    for (const Tensor& tensor : d_in_) results.push_back(Read(tensor));
+    return results;
+  }
+
+ private:
+  std::byte* Allocate(size_t bytes) {
+    buffers_.push_back(device_->Allocate(bytes).value());
+    return buffers_.back().data();
+  }
+  Tensor Allocate(const TensorDesc& desc) { return {desc, reinterpret_cast<float*>(Allocate(desc.bytes()))}; }
+
+  void Copy(void* to, const void* from, size_t bytes) {
+    device_->Upload(Device::kCompute, to, from, bytes);
+    ASSERT_TRUE(device_->Synchronize().ok());
+  }
+  void Write(const Tensor& tensor, const Values& values) {
+    Values memory(values.size());
+    WriteTensor({tensor.desc, memory.data()}, values);
+    Copy(tensor.data, memory.data(), tensor.desc.bytes());
+  }
+  Values Read(const Tensor& tensor) {
+    Values memory(tensor.count());
+    device_->Download(Device::kCompute, memory.data(), tensor.data, tensor.desc.bytes());
+    EXPECT_TRUE(device_->Synchronize().ok());
+    return ReadTensor({tensor.desc, memory.data()});
+  }
+
+  Device* const device_;
+  std::vector<Buffer> buffers_;
+  std::unique_ptr<Op> op_;
+  std::vector<Tensor> in_, out_, d_in_, d_out_;
+  BatchContext batch_;
+  OpArgs args_;
+};
+
+class AgainstCpu : public testing::TestWithParam<Case> {
+ protected:
+  static FakeGpu::Options Protected() {
+    FakeGpu::Options options;
+    options.protect = true;
+    options.memory_bytes = 16 << 20;
+    return options;
+  }
+  AgainstCpu() : gpu_(Protected()), gpu_backend_(MakeCudaBackend(&gpu_, MakeHostGpuLibrary(&gpu_)).value()) {}
+
+  std::vector<Values> OnCpu(uint32_t seed) {
+    Bench bench(cpu_.get(), cpu_backend_.get(), GetParam());
+    bench.Load(seed);
+    bench.Call();
+    return bench.Results();
+  }
+  void ExpectSame(const std::vector<Values>& got, const std::vector<Values>& want) {
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < got.size(); ++i) {
+      const std::string what = "result " + std::to_string(i);
+      if (GetParam().tolerance == 0) {
+        EXPECT_EQ(got[i], want[i]) << what;
+      } else {
+        ExpectNear(got[i], want[i], GetParam().tolerance, what);
+      }
+    }
+  }
+
+  const std::unique_ptr<Device> cpu_ = MakeHostDevice();
+  const std::unique_ptr<Backend> cpu_backend_ = MakeCpuBackend();
+  FakeGpu gpu_;
+  const std::unique_ptr<Backend> gpu_backend_;
+};
+
+TEST_P(AgainstCpu, OneCall) {
+  Bench bench(&gpu_, gpu_backend_.get(), GetParam());
+  bench.Load(1);
+  bench.Call();
+  ExpectSame(bench.Results(), OnCpu(1));
+}
+
+/// What is recorded with one micro-batch is right for the next, whose samples have other numbers.
+TEST_P(AgainstCpu, RepeatedForAnotherMicroBatch) {
+  Bench bench(&gpu_, gpu_backend_.get(), GetParam());
+  bench.Load(1);
+  gpu_.Repeat({1}, [&] { bench.Call(); });
+  ExpectSame(bench.Results(), OnCpu(1));
+  bench.Load(2);
+  gpu_.Repeat({1}, [&] { bench.Call(); });
+  EXPECT_EQ(gpu_.repeated(), 1);
+  ExpectSame(bench.Results(), OnCpu(2));
+}
+
+INSTANTIATE_TEST_SUITE_P(Ops, AgainstCpu, testing::ValuesIn(kCases), [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace hp::test
