@@ -34,7 +34,7 @@ class FakeGpu : public Gpu {
   ~FakeGpu() override;
 
   /// The device fails from now on: Wait and Synchronize say `status`.
-  void Fail(const Status& status) HP_EXCLUDES(mutex_);
+  void Fail(const Status& status) override HP_EXCLUDES(mutex_);
   /// How often Repeat called its work, and how often it replayed a recording.
   int recorded() const HP_EXCLUDES(mutex_);
   int repeated() const HP_EXCLUDES(mutex_);

@@ -1,0 +1,12 @@
+#pragma once
+
+#include "backend/cuda/gpu.h"
+
+#include <cstdint>
+
+namespace hp::cuda {
+
+/// y[r][c] += bias[c] for y [rows, columns]. @param stride floats from one row of y to the next.
+void AddBias(const GpuStream& stream, int64_t rows, int64_t columns, int64_t stride, const float* bias, float* y);
+
+}  // namespace hp::cuda

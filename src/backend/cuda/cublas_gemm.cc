@@ -1,0 +1,160 @@
+#include "backend/cuda/cublas_gemm.h"
+
+#include "backend/cuda/add_bias.h"
+#include "base/format.h"
+
+#include <algorithm>
+#include <array>
+
+namespace hp {
+namespace {
+
+/// As much as cuBLAS itself takes on Hopper.
+constexpr uint64_t kMostWorkspaceBytes = uint64_t{32} << 20;
+
+/// What pointers may be aligned to: there is an algorithm for each. Columns of gathered inputs begin anywhere.
+constexpr std::array<uint32_t, 2> kAlignments = {16, 4};
+
+std::string Describe(const GpuGemmDesc& d) {
+  return Format("product [%lld x %lld] = [%lld x %lld]%s [%lld x %lld]%s%s", static_cast<long long>(d.m),
+                static_cast<long long>(d.n), static_cast<long long>(d.m), static_cast<long long>(d.k),
+                d.transpose_a ? " (transposed)" : "", static_cast<long long>(d.k), static_cast<long long>(d.n),
+                d.transpose_b ? " (transposed)" : "", d.bias ? " + bias" : "");
+}
+
+/// cuBLAS's descriptions of a product. It thinks in columns, where a row-major matrix is its transpose: C^T = B^T A^T,
+/// so that its first operand is our B. Values without resources; made for each call, because they hold the bias.
+class Descriptions {
+ public:
+  /// @param bias null: none is added by cuBLAS. Its alignment is what is described, where it isn't read.
+  Descriptions(const GpuGemmDesc& desc, GpuMath math, const void* bias) {
+    Try(cublasLtMatmulDescInit(&product_, math == GpuMath::kTf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
+                               CUDA_R_32F));
+    Set(CUBLASLT_MATMUL_DESC_TRANSA, desc.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
+    Set(CUBLASLT_MATMUL_DESC_TRANSB, desc.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
+    if (bias != nullptr) {
+      Set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+      Set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+    }
+    Try(Layout(&first_, desc.k, desc.n, desc.transpose_b, desc.b_stride));
+    Try(Layout(&second_, desc.m, desc.k, desc.transpose_a, desc.a_stride));
+    Try(cublasLtMatrixLayoutInit(&result_, CUDA_R_32F, desc.n, desc.m, desc.c_stride));
+  }
+
+  cublasStatus_t status() const { return status_; }
+  cublasLtMatmulDesc_t product() { return &product_; }
+  cublasLtMatrixLayout_t first() { return &first_; }
+  cublasLtMatrixLayout_t second() { return &second_; }
+  cublasLtMatrixLayout_t result() { return &result_; }
+
+ private:
+  /// A row-major [rows, columns], or its transpose stored so.
+  static cublasStatus_t Layout(cublasLtMatrixLayoutOpaque_t* layout, int64_t rows, int64_t columns, bool transposed,
+                               int64_t stride) {
+    return cublasLtMatrixLayoutInit(layout, CUDA_R_32F, transposed ? rows : columns, transposed ? columns : rows,
+                                    stride);
+  }
+  template <typename T>
+  void Set(cublasLtMatmulDescAttributes_t name, const T& value) {
+    Try(cublasLtMatmulDescSetAttribute(&product_, name, &value, sizeof(value)));
+  }
+  void Try(cublasStatus_t status) {
+    if (status_ == CUBLAS_STATUS_SUCCESS) status_ = status;
+  }
+
+  cublasLtMatmulDescOpaque_t product_;
+  cublasLtMatrixLayoutOpaque_t first_, second_, result_;
+  cublasStatus_t status_ = CUBLAS_STATUS_SUCCESS;
+};
+
+/// The way that cuBLASLt's heuristics like best for pointers of this alignment. Parts of a sum that are computed at the
+/// same time come together in a step of their own, in a fixed order.
+Status Choose(cublasLtHandle_t handle, const GpuGemmDesc& desc, GpuMath math, bool with_bias, uint32_t alignment,
+              cublasLtMatmulHeuristicResult_t* result) {
+  Descriptions descriptions(desc, math, with_bias ? reinterpret_cast<const void*>(uintptr_t{alignment}) : nullptr);
+  cublasLtMatmulPreferenceOpaque_t preference;
+  cublasStatus_t status = descriptions.status();
+  const auto set = [&](cublasLtMatmulPreferenceAttributes_t name, const auto& value) {
+    if (status != CUBLAS_STATUS_SUCCESS) return;
+    status = cublasLtMatmulPreferenceSetAttribute(&preference, name, &value, sizeof(value));
+  };
+  if (status == CUBLAS_STATUS_SUCCESS) status = cublasLtMatmulPreferenceInit(&preference);
+  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMostWorkspaceBytes);
+  set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+  for (const auto name : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+                          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+    set(name, alignment);
+  }
+  int found = 0;
+  if (status == CUBLAS_STATUS_SUCCESS) {
+    status =
+        cublasLtMatmulAlgoGetHeuristic(handle, descriptions.product(), descriptions.first(), descriptions.second(),
+                                       descriptions.result(), descriptions.result(), &preference, 1, result, &found);
+  }
+  if (status == CUBLAS_STATUS_SUCCESS) status = found == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : result->state;
+  return CublasStatus(status, Describe(desc));
+}
+
+class CublasGemm final : public GpuGemm {
+ public:
+  CublasGemm(Gpu* gpu, cublasLtHandle_t handle, GpuMath math, const GpuGemmDesc& desc)
+      : gpu_(gpu), handle_(handle), math_(math), desc_(desc) {}
+
+  /// With the bias in the product where that can be done for every alignment, else by a kernel.
+  Status Choose() {
+    bias_fused_ = desc_.bias;
+    if (desc_.bias && ChooseAll().ok()) return OkStatus();
+    bias_fused_ = false;
+    return ChooseAll();
+  }
+
+  size_t workspace_bytes() const override { return std::max(ways_[0].workspaceSize, ways_[1].workspaceSize); }
+
+  void Run(const float* a, const float* b, const float* bias, bool add, float* c, std::byte* workspace) override {
+    Descriptions descriptions(desc_, math_, bias_fused_ ? bias : nullptr);
+    const auto& way = ways_[Aligned(a) && Aligned(b) && Aligned(c) && (!bias_fused_ || Aligned(bias)) ? 0 : 1];
+    const float one = 1, beta = add ? 1 : 0;
+    const GpuStream stream = gpu_->stream(Device::kCompute);
+    cublasStatus_t status = descriptions.status();
+    if (status == CUBLAS_STATUS_SUCCESS) {
+      status = cublasLtMatmul(handle_, descriptions.product(), &one, b, descriptions.first(), a, descriptions.second(),
+                              &beta, c, descriptions.result(), c, descriptions.result(), &way.algo, workspace,
+                              way.workspaceSize, static_cast<cudaStream_t>(stream.cuda));
+    }
+    if (status != CUBLAS_STATUS_SUCCESS) return gpu_->Fail(CublasStatus(status, Describe(desc_)));
+    if (bias != nullptr && !bias_fused_) cuda::AddBias(stream, desc_.m, desc_.n, desc_.c_stride, bias, c);
+  }
+
+ private:
+  static bool Aligned(const float* pointer) { return reinterpret_cast<uintptr_t>(pointer) % kAlignments[0] == 0; }
+
+  Status ChooseAll() {
+    for (size_t i = 0; i < kAlignments.size(); ++i) {
+      HP_RETURN_IF_ERROR(hp::Choose(handle_, desc_, math_, bias_fused_, kAlignments[i], &ways_[i]));
+    }
+    return OkStatus();
+  }
+
+  Gpu* const gpu_;
+  const cublasLtHandle_t handle_;
+  const GpuMath math_;
+  const GpuGemmDesc desc_;
+  bool bias_fused_ = false;
+  std::array<cublasLtMatmulHeuristicResult_t, kAlignments.size()> ways_ = {};
+};
+
+}  // namespace
+
+Status CublasStatus(cublasStatus_t status, const std::string& what) {
+  if (status == CUBLAS_STATUS_SUCCESS) return OkStatus();
+  return FailedPrecondition("cuBLAS: %s: %s", what.c_str(), cublasLtGetStatusString(status));
+}
+
+StatusOr<std::unique_ptr<GpuGemm>> MakeCublasGemm(Gpu* gpu, cublasLtHandle_t handle, GpuMath math,
+                                                  const GpuGemmDesc& desc) {
+  auto gemm = std::make_unique<CublasGemm>(gpu, handle, math, desc);
+  HP_RETURN_IF_ERROR(gemm->Choose());
+  return std::unique_ptr<GpuGemm>(std::move(gemm));
+}
+
+}  // namespace hp

@@ -1,0 +1,214 @@
+#include "backend/cuda/cudnn_convolution.h"
+
+#include "backend/cuda/add_bias.h"
+#include "backend/window.h"
+#include "base/format.h"
+
+#include "glog/logging.h"
+
+#include <algorithm>
+
+namespace hp {
+namespace {
+
+using Id = CudnnConvolutionPlans::Id;
+
+std::string Describe(const ConvolutionDesc& d, const Shape& in) {
+  return Format(
+      "convolution of [%s] by %lld x %lld x %lld, stride %lld x %lld, pad %lld x %lld, dilation %lld x %lld, group "
+      "%lld",
+      in.ToString().c_str(), static_cast<long long>(d.num_output), static_cast<long long>(d.kernel_h),
+      static_cast<long long>(d.kernel_w), static_cast<long long>(d.stride_h), static_cast<long long>(d.stride_w),
+      static_cast<long long>(d.pad_h), static_cast<long long>(d.pad_w), static_cast<long long>(d.dilation_h),
+      static_cast<long long>(d.dilation_w), static_cast<long long>(d.group));
+}
+
+/// A float32 tensor whose elements lie as in NHWC. `dims` are in the order of NCHW all the same.
+CudnnDescriptor TensorOf(Id id, const std::vector<int64_t>& dims, bool is_virtual, const std::string& what) {
+  const std::vector<int64_t> strides = {dims[1] * dims[2] * dims[3], 1, dims[1] * dims[3], dims[1]};
+  CudnnDescriptor tensor(CUDNN_BACKEND_TENSOR_DESCRIPTOR, what + ", tensor " + static_cast<char>(id));
+  tensor.Set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_DATA_FLOAT);
+  tensor.SetAll(CUDNN_ATTR_TENSOR_DIMENSIONS, dims);
+  tensor.SetAll(CUDNN_ATTR_TENSOR_STRIDES, strides);
+  tensor.Set(CUDNN_ATTR_TENSOR_UNIQUE_ID, static_cast<int64_t>(id));
+  tensor.Set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, kCudnnAlignment);
+  tensor.Set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, is_virtual);
+  return tensor;
+}
+
+CudnnDescriptor WindowOf(const ConvolutionDesc& desc, const std::string& what) {
+  const std::vector<int64_t> pads = {desc.pad_h, desc.pad_w};
+  CudnnDescriptor window(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, what + ", window");
+  window.Set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_DATA_FLOAT);
+  window.Set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_CROSS_CORRELATION);
+  window.Set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, int64_t{2});
+  window.SetAll(CUDNN_ATTR_CONVOLUTION_DILATIONS, std::vector<int64_t>{desc.dilation_h, desc.dilation_w});
+  window.SetAll(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, std::vector<int64_t>{desc.stride_h, desc.stride_w});
+  window.SetAll(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, pads);
+  window.SetAll(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, pads);
+  return window;
+}
+
+/// Which attributes the three kinds of convolution have; all scale by alpha and beta.
+struct Kind {
+  cudnnBackendDescriptorType_t type;
+  cudnnBackendAttributeName_t x, y, weights, window, alpha, beta;
+};
+constexpr Kind kForward = {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+                           CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+                           CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+                           CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+                           CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+                           CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+                           CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
+constexpr Kind kBackwardInput = {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+                                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+                                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+                                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+                                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+                                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+                                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA};
+constexpr Kind kBackwardWeights = {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+                                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+                                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+                                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+                                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+                                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+                                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
+
+/// A descriptor that can't be finalised hands its status on to what it is set into, at last to the graph.
+void Finish(CudnnDescriptor descriptor, std::vector<CudnnDescriptor>* to) {
+  [[maybe_unused]] const Status handed_on = descriptor.Finalize();
+  to->push_back(std::move(descriptor));
+}
+
+/// Builds the operations of one convolution.
+class Builder {
+ public:
+  Builder(const ConvolutionDesc& desc, const Shape& in, const Shape& out)
+      : desc_(desc),
+        x_{in.dims()},
+        y_{out.dims()},
+        weights_{desc.num_output, in[1] / desc.group, desc.kernel_h, desc.kernel_w},
+        what_(Describe(desc, in)) {}
+
+  const std::string& what() const { return what_; }
+
+  CudnnOperations Convolution(const Kind& kind) const {
+    CudnnOperations operations;
+    Convolve(kind, Id::kY, &operations);
+    return operations;
+  }
+
+  /// y = p + b with p = conv(x, W), which is nowhere in memory.
+  CudnnOperations ForwardWithBias() const {
+    CudnnOperations operations;
+    Convolve(kForward, Id::kProduct, &operations);
+    std::vector<CudnnDescriptor>& parts = operations.parts;
+    Finish(TensorOf(Id::kBias, {1, desc_.num_output, 1, 1}, false, what_), &parts);
+    Finish(TensorOf(Id::kY, y_, false, what_), &parts);
+    CudnnDescriptor add(CUDNN_BACKEND_POINTWISE_DESCRIPTOR, what_ + ", sum");
+    add.Set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_POINTWISE_ADD);
+    add.Set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT);
+    Finish(std::move(add), &parts);
+    CudnnDescriptor sum(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, what_ + ", sum");
+    const size_t last = parts.size() - 1;
+    sum.Set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, parts[last]);
+    sum.Set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, parts[1]);
+    sum.Set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, parts[last - 2]);
+    sum.Set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, parts[last - 1]);
+    Finish(std::move(sum), &operations.operations);
+    return operations;
+  }
+
+ private:
+  /// Parts: x, y, weights, window.
+  void Convolve(const Kind& kind, Id y, CudnnOperations* operations) const {
+    std::vector<CudnnDescriptor>& parts = operations->parts;
+    Finish(TensorOf(Id::kX, x_, false, what_), &parts);
+    Finish(TensorOf(y, y_, y == Id::kProduct, what_), &parts);
+    Finish(TensorOf(Id::kWeights, weights_, false, what_), &parts);
+    Finish(WindowOf(desc_, what_), &parts);
+    CudnnDescriptor operation(kind.type, what_);
+    operation.Set(kind.x, parts[0]);
+    operation.Set(kind.y, parts[1]);
+    operation.Set(kind.weights, parts[2]);
+    operation.Set(kind.window, parts[3]);
+    operation.Set(kind.alpha, 1.0f);
+    operation.Set(kind.beta, 0.0f);
+    Finish(std::move(operation), &operations->operations);
+  }
+
+  const ConvolutionDesc desc_;
+  const std::vector<int64_t> x_, y_, weights_;
+  const std::string what_;
+};
+
+class CudnnConvolution final : public GpuConvolution {
+ public:
+  CudnnConvolution(Gpu* gpu, cudnnHandle_t handle, CudnnConvolutionPlans plans)
+      : gpu_(gpu), handle_(handle), plans_(std::move(plans)) {
+    workspace_bytes_ = std::max(plans_.forward.workspace_bytes(), plans_.backward_weights.workspace_bytes());
+    if (plans_.backward_input) workspace_bytes_ = std::max(workspace_bytes_, plans_.backward_input->workspace_bytes());
+  }
+
+  size_t workspace_bytes() const override { return workspace_bytes_; }
+
+  void Forward(const float* x, const float* weights, const float* bias, float* y, std::byte* workspace) override {
+    std::vector<std::pair<int64_t, const void*>> pointers = {{Id::kX, x}, {Id::kWeights, weights}, {Id::kY, y}};
+    if (plans_.bias_fused) pointers.push_back({Id::kBias, bias});
+    Run(plans_.forward, pointers, workspace);
+    if (bias == nullptr || plans_.bias_fused) return;
+    const int64_t channels = plans_.out[1];
+    cuda::AddBias(gpu_->stream(Device::kCompute), plans_.out.count() / channels, channels, channels, bias, y);
+  }
+  void BackwardInput(const float* dy, const float* weights, float* dx, std::byte* workspace) override {
+    CHECK(plans_.backward_input) << "no gradient of the input was asked for";
+    Run(*plans_.backward_input, {{Id::kX, dx}, {Id::kWeights, weights}, {Id::kY, dy}}, workspace);
+  }
+  void BackwardWeights(const float* x, const float* dy, float* d_weights, std::byte* workspace) override {
+    Run(plans_.backward_weights, {{Id::kX, x}, {Id::kWeights, d_weights}, {Id::kY, dy}}, workspace);
+  }
+
+ private:
+  void Run(const CudnnPlan& plan, const std::vector<std::pair<int64_t, const void*>>& pointers, std::byte* workspace) {
+    if (const Status status = plan.Run(handle_, pointers, workspace); !status.ok()) gpu_->Fail(status);
+  }
+
+  Gpu* const gpu_;
+  const cudnnHandle_t handle_;
+  const CudnnConvolutionPlans plans_;
+  size_t workspace_bytes_ = 0;
+};
+
+}  // namespace
+
+StatusOr<CudnnConvolutionPlans> CudnnConvolutionPlans::Make(const CudnnTarget& target, const ConvolutionDesc& desc,
+                                                            const Shape& in) {
+  CudnnConvolutionPlans plans;
+  plans.out = {in[0], desc.num_output, ConvolvedSize(in[2], desc.kernel_h, desc.stride_h, desc.pad_h, desc.dilation_h),
+               ConvolvedSize(in[3], desc.kernel_w, desc.stride_w, desc.pad_w, desc.dilation_w)};
+  const Builder builder(desc, in, plans.out);
+  if (desc.bias) {
+    StatusOr<CudnnPlan> fused = CudnnPlan::Make(target, builder.ForwardWithBias(), builder.what() + " plus bias");
+    plans.bias_fused = fused.ok();
+    if (fused.ok()) plans.forward = *std::move(fused);
+  }
+  if (!plans.bias_fused) {
+    HP_ASSIGN_OR_RETURN(plans.forward, CudnnPlan::Make(target, builder.Convolution(kForward), builder.what()));
+  }
+  HP_ASSIGN_OR_RETURN(plans.backward_weights, CudnnPlan::Make(target, builder.Convolution(kBackwardWeights),
+                                                              "weight gradient of " + builder.what()));
+  if (!desc.input_gradient) return plans;
+  HP_ASSIGN_OR_RETURN(plans.backward_input, CudnnPlan::Make(target, builder.Convolution(kBackwardInput),
+                                                            "input gradient of " + builder.what()));
+  return plans;
+}
+
+StatusOr<std::unique_ptr<GpuConvolution>> MakeCudnnConvolution(Gpu* gpu, const CudnnTarget& target,
+                                                               const ConvolutionDesc& desc, const Shape& in) {
+  HP_ASSIGN_OR_RETURN(CudnnConvolutionPlans plans, CudnnConvolutionPlans::Make(target, desc, in));
+  return std::unique_ptr<GpuConvolution>(std::make_unique<CudnnConvolution>(gpu, target.handle, std::move(plans)));
+}
+
+}  // namespace hp

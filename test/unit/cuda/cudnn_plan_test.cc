@@ -1,0 +1,145 @@
+#include "backend/cuda/cudnn_convolution.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+// cuDNN makes plans for a GPU that is only described, so this runs where there is none. Nothing is executed.
+namespace hp::test {
+namespace {
+
+using testing::HasSubstr;
+
+/// As cuDNN 9.8 and later describe an H200 and an A100.
+std::string DescribeGpu(bool hopper) {
+  return std::string(R"({"cudaDeviceId": 0, "driverVer": 13000, "pciDeviceId": 0, "isTccDriver": 0,
+    "maxGridSize": [2147483647, 65535, 65535], "maxBlockSize": [1024, 1024, 64], "warpSize": 32, "regsPerBlock": 65536,
+    "maxRegistersPerSM": 65536, "maxCtasPerSM": 32, "maxThreadsPerBlock": 1024, "maxThreadsPerSM": 2048,
+    "maxSharedMemoryPerBlock": 49152, "reservedSharedMemoryPerBlock": 1024, "supportCoopLaunch": 1, )") +
+         (hopper ? R"("deviceName": "NVIDIA H200", "deviceVer": 900, "multiProcessorCount": 132,
+    "smClockRateKHz": 1980000, "memClockRateKHz": 3201000, "l2CacheSize": 62914560,
+    "maxSharedMemoryPerBlockOptin": 232448, "maxSharedMemoryPerSM": 233472, "totalGlobalMem": 150754820096})"
+                 : R"("deviceName": "NVIDIA A100-SXM4-80GB", "deviceVer": 800, "multiProcessorCount": 108,
+    "smClockRateKHz": 1410000, "memClockRateKHz": 1593000, "l2CacheSize": 41943040,
+    "maxSharedMemoryPerBlockOptin": 166912, "maxSharedMemoryPerSM": 167936, "totalGlobalMem": 85095874560})");
+}
+
+constexpr size_t kWorkspace = size_t{4} << 30;
+
+struct Case {
+  const char* name;
+  Shape in;
+  int64_t num_output, kernel, stride = 1, pad = 0, group = 1, dilation = 1;
+  bool tensor_cores = false;  ///< TF32 has engines for it on both GPUs
+};
+
+const Case kCases[] = {
+    {.name = "AlexNet conv1", .in = {256, 3, 227, 227}, .num_output = 96, .kernel = 11, .stride = 4},
+    {.name = "AlexNet conv2", .in = {256, 96, 27, 27}, .num_output = 256, .kernel = 5, .pad = 2, .group = 2},
+    {.name = "AlexNet conv3", .in = {256, 256, 13, 13}, .num_output = 384, .kernel = 3, .pad = 1, .tensor_cores = true},
+    {.name = "VGG conv1_2", .in = {64, 64, 224, 224}, .num_output = 64, .kernel = 3, .pad = 1, .tensor_cores = true},
+    {.name = "GoogLeNet reduce", .in = {128, 192, 28, 28}, .num_output = 16, .kernel = 1, .tensor_cores = true},
+    {.name = "LeNet conv1", .in = {64, 1, 28, 28}, .num_output = 20, .kernel = 5},
+    {.name = "odd", .in = {2, 5, 9, 8}, .num_output = 7, .kernel = 3, .stride = 2, .pad = 1, .dilation = 2},
+    {.name = "odd groups", .in = {2, 6, 5, 5}, .num_output = 9, .kernel = 3, .pad = 1, .group = 3},
+    {.name = "depthwise", .in = {2, 16, 5, 5}, .num_output = 16, .kernel = 3, .group = 16},
+};
+
+ConvolutionDesc Desc(const Case& c) {
+  ConvolutionDesc desc;
+  desc.num_output = c.num_output, desc.group = c.group;
+  desc.kernel_h = desc.kernel_w = c.kernel;
+  desc.stride_h = desc.stride_w = c.stride;
+  desc.pad_h = desc.pad_w = c.pad;
+  desc.dilation_h = desc.dilation_w = c.dilation;
+  return desc;
+}
+
+class CudnnPlans : public testing::TestWithParam<bool> {
+ protected:
+  void SetUp() override {
+#if CUDNN_VERSION >= 90800
+    if (cudnnGetVersion() < 90800) GTEST_SKIP() << "this cuDNN makes no plans without a GPU";
+    const std::string text = DescribeGpu(GetParam());
+    device_ = CudnnDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, "description of a GPU");
+    device_.SetAll(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, std::vector<char>(text.begin(), text.end()));
+    const Status status = device_.Finalize();
+    if (!status.ok()) GTEST_SKIP() << "this cuDNN wants another description: " << status;
+#else
+    GTEST_SKIP() << "this cuDNN makes no plans without a GPU";
+#endif
+  }
+
+  StatusOr<CudnnConvolutionPlans> Make(const ConvolutionDesc& desc, const Shape& in, GpuMath math,
+                                       size_t workspace = kWorkspace) {
+    const CudnnTarget target = {.handle = nullptr, .device = &device_, .math = math, .most_workspace_bytes = workspace};
+    return CudnnConvolutionPlans::Make(target, desc, in);
+  }
+
+  CudnnDescriptor device_;
+};
+
+bool Has(const CudnnPlan& plan, cudnnBackendNumericalNote_t note) {
+  return std::count(plan.notes().begin(), plan.notes().end(), note) > 0;
+}
+
+TEST_P(CudnnPlans, AreDeterministicAndAsExactAsAsked) {
+  for (const Case& c : kCases) {
+    for (const GpuMath math : {GpuMath::kFloat32, GpuMath::kTf32}) {
+      SCOPED_TRACE(std::string(c.name) + (math == GpuMath::kTf32 ? ", TF32" : ", float32"));
+      const auto plans = Make(Desc(c), c.in, math);
+      ASSERT_TRUE(plans.ok()) << plans.status();
+      ASSERT_TRUE(plans->backward_input);
+      for (const CudnnPlan* plan : {&plans->forward, &plans->backward_weights, &*plans->backward_input}) {
+        EXPECT_FALSE(Has(*plan, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC));
+        EXPECT_FALSE(Has(*plan, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS));
+        EXPECT_FALSE(Has(*plan, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION));
+        const bool tensor_cores = Has(*plan, CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
+        EXPECT_TRUE(math == GpuMath::kTf32 ? tensor_cores || !c.tensor_cores : !tensor_cores);
+        EXPECT_LE(plan->workspace_bytes(), kWorkspace);
+      }
+    }
+  }
+}
+
+TEST_P(CudnnPlans, EnginesThatWantTooMuchWorkspaceArePassedOver) {
+  const Case& c = kCases[1];
+  const auto any = Make(Desc(c), c.in, GpuMath::kFloat32);
+  ASSERT_TRUE(any.ok()) << any.status();
+  ASSERT_GT(any->backward_input->workspace_bytes(), size_t{1} << 20);
+  const auto small = Make(Desc(c), c.in, GpuMath::kFloat32, size_t{1} << 20);
+  ASSERT_TRUE(small.ok()) << small.status();
+  EXPECT_LE(small->backward_input->workspace_bytes(), size_t{1} << 20);
+}
+
+TEST_P(CudnnPlans, OutputShapesAreCaffes) {
+  const auto plans = Make(Desc(kCases[6]), kCases[6].in, GpuMath::kFloat32);
+  ASSERT_TRUE(plans.ok()) << plans.status();
+  EXPECT_EQ(plans->out, (Shape{2, 7, 4, 3}));
+}
+
+TEST_P(CudnnPlans, OnlyWhatIsWantedIsMade) {
+  ConvolutionDesc desc = Desc(kCases[5]);
+  desc.input_gradient = false, desc.bias = false;
+  const auto plans = Make(desc, kCases[5].in, GpuMath::kFloat32);
+  ASSERT_TRUE(plans.ok()) << plans.status();
+  EXPECT_FALSE(plans->backward_input);
+  EXPECT_FALSE(plans->bias_fused);
+}
+
+TEST_P(CudnnPlans, AFailureNamesTheConvolutionAndTheCause) {
+  const auto plans = Make(Desc({.name = "", .in = {}, .num_output = 4, .kernel = 9}), {2, 3, 5, 5}, GpuMath::kFloat32);
+  ASSERT_FALSE(plans.ok());
+  EXPECT_EQ(plans.status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(plans.status().message(), HasSubstr("convolution of [2 3 5 5] by 4 x 9 x 9"));
+  EXPECT_THAT(plans.status().message(), HasSubstr("CUDNN_STATUS_BAD_PARAM"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Gpus, CudnnPlans, testing::Bool(),
+                         [](const auto& info) { return info.param ? "Hopper" : "Ampere"; });
+
+}  // namespace
+}  // namespace hp::test
