@@ -3,6 +3,7 @@
 #include "backend/cuda/library.h"
 
 #include "glog/logging.h"
+#include <cuda_runtime.h>
 
 namespace hp {
 namespace {
@@ -22,7 +23,11 @@ class NvidiaLibrary final : public GpuLibrary {
  public:
   NvidiaLibrary(Gpu* gpu, GpuMath math) : gpu_(gpu), math_(math) {}
 
+  /// The handles belong to the device that is current when they are made.
   Status Open() {
+    if (const cudaError_t error = cudaSetDevice(gpu_->info().index); error != cudaSuccess) {
+      return FailedPrecondition("%s: %s", gpu_->name().c_str(), cudaGetErrorString(error));
+    }
     cublasLtHandle_t cublas = nullptr;
     HP_RETURN_IF_ERROR(CublasStatus(cublasLtCreate(&cublas), "handle for " + gpu_->name()));
     cublas_.reset(cublas);

@@ -17,6 +17,7 @@ struct Case {
   std::function<StatusOr<Backend::OpPtr>(Backend&, const Backend::Descs&)> make;
   Backend::Descs in;
   float tolerance = 0;  ///< 0: the same bits
+  std::vector<Shape> params = {};
 };
 
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
@@ -36,6 +37,26 @@ auto Dropout(int64_t first_unit) {
 }
 auto Eltwise(EltwiseDesc::Operation operation) {
   return [=](Backend& backend, const Backend::Descs& in) { return backend.Eltwise({operation, {}}, in); };
+}
+auto Convolution(int64_t kernel, int64_t group) {
+  ConvolutionDesc desc;
+  desc.num_output = 8, desc.group = group;
+  desc.kernel_h = desc.kernel_w = kernel, desc.stride_w = 2, desc.pad_h = 1;
+  return [=](Backend& backend, const Backend::Descs& in) { return backend.Convolution(desc, in); };
+}
+StatusOr<Backend::OpPtr> InnerProduct(Backend& backend, const Backend::Descs& in) {
+  return backend.InnerProduct({.num_output = 11}, in);
+}
+auto Loss(SoftmaxLossDesc::Normalization normalization, bool ignore) {
+  return [=](Backend& backend, const Backend::Descs& in) {
+    return backend.SoftmaxLoss({normalization, ignore, 2, 0.5f, true}, in);
+  };
+}
+auto Accuracy(bool ignore) {
+  return [=](Backend& backend, const Backend::Descs& in) { return backend.Accuracy({2, 1, ignore, 2}, in); };
+}
+auto Softmax(int axis) {
+  return [=](Backend& backend, const Backend::Descs& in) { return backend.Softmax(axis, in); };
 }
 auto Concat(int axis) {
   return [=](Backend& backend, const Backend::Descs& in) { return backend.Concat(axis, in); };
@@ -82,6 +103,19 @@ const Case kCases[] = {
     {"export", Export, {kNhwc}},
     {"flatten", Flatten, {kNhwc}},
     {"relu", Relu, {kNhwc}},
+    {"convolution_dense", Convolution(3, 1), {kDense}, 1e-4f, {{8, 12, 3, 3}, {8}}},
+    {"convolution_nhwc", Convolution(3, 2), {kNhwc}, 1e-4f, {{8, 6, 3, 3}, {8}}},
+    {"convolution_1x1", Convolution(1, 1), {kOddNhwc}, 1e-4f, {{8, 13, 1, 1}, {8}}},
+    {"inner_product", InnerProduct, {{{40, 30}, 1}}, 1e-4f, {{11, 30}, {11}}},
+    {"inner_product_of_blocks", InnerProduct, {kNhwc, {{3, 7}, 1}, kDense}, 1e-4f, {{11, 1519}, {11}}},
+    {"softmax_nhwc", Softmax(1), {kNhwc}, 1e-6f},
+    {"softmax_of_long_rows", Softmax(1), {{{3, 700}, 1}}, 1e-6f},
+    {"softmax_of_pixels", Softmax(2), {kOddNhwc}, 1e-6f},
+    {"loss", Loss(SoftmaxLossDesc::kFull, false), {{{40, 5}, 1}}, 1e-6f},
+    {"loss_of_many_classes", Loss(SoftmaxLossDesc::kNone, true), {{{9, 100}, 1}}, 1e-5f},
+    {"loss_of_valid_labels", Loss(SoftmaxLossDesc::kValid, true), {{{40, 5}, 1}}, 1e-6f},
+    {"accuracy", Accuracy(false), {{{40, 5}, 1}}},
+    {"accuracy_of_valid_labels", Accuracy(true), {{{40, 5}, 1}}},
 };
 
 /// One op with memory of its device: calls that read back what they left in it.
@@ -93,29 +127,54 @@ class Bench {
     op_ = *std::move(op);
     for (const TensorDesc& desc : c.in) in_.push_back(Allocate(desc)), d_in_.push_back(Allocate(desc));
     for (const TensorDesc& desc : op_->outputs()) out_.push_back(Allocate(desc)), d_out_.push_back(Allocate(desc));
+    for (const Shape& shape : c.params) {
+      params_.push_back(Allocate({shape, 1})), d_params_.push_back(Allocate({shape, 1}));
+      d_param_pointers_.push_back(d_params_.back().data);
+      packed_.emplace_back(device);
+    }
+    const int64_t rows = c.in[0].shape[0];
+    labels_ = Allocate({Shape{kBatches * rows}, 1});
+    batch_.global_rows = kBatches * rows;
+    batch_.batch_labels = {labels_.data, static_cast<size_t>(kBatches * rows)};
+    batch_.labels = batch_.batch_labels.subspan(rows, rows);
     args_.saved = Allocate(op_->saved_bytes());
     args_.scratch = Allocate(op_->scratch_bytes());
     batch_.first_sample_on_device = reinterpret_cast<const uint64_t*>(Allocate(sizeof(uint64_t)));
     args_.in = in_, args_.out = out_, args_.d_in = d_in_, args_.d_out = d_out_;
+    args_.d_params = d_param_pointers_, args_.accumulate = true;
     args_.batch = &batch_;
   }
 
-  /// Puts other inputs, gradients and samples into the same memory.
+  /// Puts other inputs, parameters, gradients, labels and samples into the same memory.
   void Load(uint32_t seed) {
     for (size_t i = 0; i < in_.size(); ++i) Write(in_[i], DistinctValues(in_[i].count(), seed + i, 0.003f));
     for (size_t i = 0; i < d_out_.size(); ++i) Write(d_out_[i], RandomValues(d_out_[i].count(), seed + 50 + i));
+    ++version_;
+    for (size_t i = 0; i < params_.size(); ++i) {
+      Write(params_[i], RandomValues(params_[i].count(), seed + 70 + i));
+      Write(d_params_[i], RandomValues(params_[i].count(), seed + 80 + i));
+      packed_[i].Refresh(version_);
+    }
+    Values labels = RandomValues(labels_.count(), seed + 90, 0, 5);
+    for (float& label : labels) label = std::floor(label);
+    Write(labels_, labels);
     const uint64_t first_sample = (uint64_t{1} << 40) + seed;
     if (device_->is_host()) batch_.first_sample = first_sample;  // the host's op reads this one
     Copy(const_cast<uint64_t*>(batch_.first_sample_on_device), &first_sample, sizeof(first_sample));
   }
   void Call() {
+    std::vector<ParamView> params;
+    for (size_t i = 0; i < params_.size(); ++i) params.push_back({params_[i].data, version_, &packed_[i]});
+    args_.params = params;
     op_->Forward(args_);
     op_->BackwardInput(args_);
+    op_->BackwardParams(args_);
   }
   std::vector<Values> Results() {
     std::vector<Values> results;
     for (const Tensor& tensor : out_) results.push_back(Read(tensor));
     for (const Tensor& tensor : d_in_) results.push_back(Read(tensor));
+    for (const Tensor& tensor : d_params_) results.push_back(Read(tensor));
     return results;
   }
 
@@ -145,7 +204,12 @@ class Bench {
   Device* const device_;
   std::vector<Buffer> buffers_;
   std::unique_ptr<Op> op_;
-  std::vector<Tensor> in_, out_, d_in_, d_out_;
+  std::vector<Tensor> in_, out_, d_in_, d_out_, params_, d_params_;
+  std::vector<float*> d_param_pointers_;
+  std::vector<PackedParams> packed_;
+  uint64_t version_ = 0;
+  static constexpr int64_t kBatches = 3;  // of this size are the global batch; this one is the second
+  Tensor labels_;
   BatchContext batch_;
   OpArgs args_;
 };
