@@ -7,15 +7,16 @@
 namespace hp {
 namespace {
 
-int64_t ChooseBlock(int axis, const std::vector<TensorDesc>& in) {
+int64_t ChooseBlock(int axis, const std::vector<TensorDesc>& in, bool blocks) {
   if (in[0].shape.rank() < 3) return 1;
   const auto all = [&](auto holds) { return std::all_of(in.begin(), in.end(), holds); };
   const int64_t block = in[0].channel_block;
   if (axis != 1) return all([&](const TensorDesc& desc) { return desc.channel_block == block; }) ? block : 1;
-  const bool blocked = all([&](const TensorDesc& desc) { return desc.channel_block == block; });
+  const bool alike = all([&](const TensorDesc& desc) { return desc.channel_block == block; });
   const bool nhwc = all([](const TensorDesc& desc) { return desc.channel_block == desc.shape[1]; });
   // Where both hold, all inputs have equal channels: 1, 8 and 16 are dense and oneDNN's own blocks, others NHWC alone.
-  if (blocked && (!nhwc || block == 1 || block == 8 || block == 16)) return block;
+  const bool is_block = block == 1 || (blocks && (block == 8 || block == 16));
+  if (alike && (!nhwc || is_block)) return block;
   if (!nhwc) return 1;
   int64_t channels = 0;
   for (const TensorDesc& desc : in) channels += desc.shape[1];
@@ -30,8 +31,8 @@ int64_t Outer(int axis, const Shape& shape, bool nhwc, int64_t block) {
 
 }  // namespace
 
-ConcatPlan::ConcatPlan(int axis, const std::vector<TensorDesc>& in) {
-  const int64_t block = ChooseBlock(axis, in);
+ConcatPlan::ConcatPlan(int axis, const std::vector<TensorDesc>& in, bool blocks) {
+  const int64_t block = ChooseBlock(axis, in, blocks);
   Shape shape = in[0].shape.With(axis, 0);
   for (const TensorDesc& desc : in) shape = shape.With(axis, shape[axis] + desc.shape[axis]);
   output = {shape, block};

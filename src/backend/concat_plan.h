@@ -19,7 +19,8 @@ struct ConcatPlan {
 
   /// The output has the inputs' layout where that fits: the block that all have and that (channels side by side)
   /// divides each; NHWC where all are NHWC; else it is dense.
-  ConcatPlan(int axis, const std::vector<TensorDesc>& in);
+  /// @param blocks whether the device has layouts in blocks of 8 and 16, which 8 or 16 channels then are.
+  ConcatPlan(int axis, const std::vector<TensorDesc>& in, bool blocks);
 
   TensorDesc output;
   std::vector<Part> parts;

@@ -9,7 +9,7 @@ namespace {
 /// Inputs side by side along one axis; an input in another layout than the output's is reordered through scratch.
 class ConcatOp final : public Op {
  public:
-  ConcatOp(int axis, const Backend::Descs& in) : plan_(axis, in) {
+  ConcatOp(int axis, const Backend::Descs& in) : plan_(axis, in, true) {
     outputs_ = {plan_.output};
     scratch_bytes_ = plan_.scratch_bytes;
   }

@@ -20,7 +20,7 @@ struct CopyPiece {
 /// Inputs side by side along one axis; an input in another layout than the output's is reordered through scratch.
 class ConcatOp final : public Op {
  public:
-  ConcatOp(const GpuContext& context, int axis, const Backend::Descs& in) : context_(context), plan_(axis, in) {
+  ConcatOp(const GpuContext& context, int axis, const Backend::Descs& in) : context_(context), plan_(axis, in, false) {
     outputs_ = {plan_.output};
     scratch_bytes_ = plan_.scratch_bytes;
   }

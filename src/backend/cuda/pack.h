@@ -24,6 +24,17 @@ HP_HOST_DEVICE inline void StorePack(T* to, const Pack<T, W>& pack) {
   *reinterpret_cast<Pack<T, W>*>(to) = pack;
 }
 
+#if defined(__CUDACC__)
+/// One instruction on the GPU; the compiler takes the above to pieces in some loops.
+HP_HOST_DEVICE inline void StorePack(float* to, const Pack<float, 4>& pack) {
+#if defined(__CUDA_ARCH__)
+  __stwb(reinterpret_cast<float4*>(to), make_float4(pack.of[0], pack.of[1], pack.of[2], pack.of[3]));
+#else
+  StorePack<float, 4>(to, pack);
+#endif
+}
+#endif
+
 /// Whether float32 memory at all of these can be accessed in packs of four. A property of the arguments, so that a
 /// recording stays right.
 inline bool Packable(std::initializer_list<const void*> addresses) {

@@ -96,6 +96,40 @@ TEST(ForEachInRows, VisitsEachPlaceOfEachRow) {
   }
 }
 
+struct FloatSums {
+  using Value = float;
+  const float* x;
+  int64_t width;
+  float* sums;
+  HP_HOST_DEVICE Value Identity() const { return 0; }
+  HP_HOST_DEVICE Value Map(int64_t row, int64_t i) const { return x[row * width + i]; }
+  HP_HOST_DEVICE Value Combine(const Value& a, const Value& b) const { return a + b; }
+  HP_HOST_DEVICE void Finish(int64_t row, const Value& sum) const { sums[row] = sum; }
+};
+
+/// Threads t, t + 256, ... first, then thread t with t + 128, t + 64, ...: in float another order has other bits.
+float SumAsABlockOfThreads(const float* x, int64_t width) {
+  std::vector<float> sums(kBlockThreads);
+  for (int64_t i = 0; i < width; ++i) sums[i % kBlockThreads] += x[i];
+  for (size_t half = kBlockThreads / 2; half > 0; half /= 2) {
+    for (size_t t = 0; t < half; ++t) sums[t] += sums[t + half];
+  }
+  return sums[0];
+}
+
+TEST(ReduceRows, AddsInTheOrderOfABlockOfThreads) {
+  for (const int64_t width : {0, 1, 100, 256, 257, 5000}) {
+    FakeGpu gpu;
+    std::vector<float> x(2 * width), sums(2, -1);
+    for (size_t i = 0; i < x.size(); ++i)
+      x[i] = static_cast<float>(i * 2654435761u % 10007) * (i % 3 == 0 ? 1e4f : 1e-3f);
+    ReduceRows(gpu.stream(Device::kCompute), 2, width, FloatSums{x.data(), width, sums.data()});
+    EXPECT_EQ(sums[0], -1);
+    ASSERT_TRUE(gpu.Synchronize().ok());
+    for (int64_t row = 0; row < 2; ++row) EXPECT_EQ(sums[row], SumAsABlockOfThreads(x.data() + row * width, width));
+  }
+}
+
 /// Reverses runs of 256: each thread needs what another one has put into shared memory.
 struct Reverse {
   static constexpr int kFloats = kBlockThreads;
