@@ -29,6 +29,7 @@ NodeInfo MakeNode(const NodeConfig& config, Rank rank, const StageConfig& stage)
   node.pool_size = config.pool_size();
   node.threads = config.threads();
   node.memory_bytes = config.memory_mb() << 20;
+  node.device = config.device();
   return node;
 }
 
@@ -46,6 +47,7 @@ RoutingTableConfig DivisionOf(const RoutingTableConfig& config) {
     NodeConfig* entry = division.add_node();
     entry->set_stage(node.stage());
     entry->set_index(node.index());
+    if (node.device() != "cpu") entry->set_device("cuda");  // another sum order, whichever GPU it is
   }
   return division;
 }

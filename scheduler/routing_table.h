@@ -33,6 +33,7 @@ struct NodeInfo {
   int pool_size = 0;         ///< 0: chosen from the table
   int threads = 0;           ///< 0: the host's cores shared among its nodes
   int64_t memory_bytes = 0;  ///< 0: no limit
+  std::string device;        ///< "cpu" or "cuda:N"
 
   std::string address() const { return host + ":" + std::to_string(port); }
 };

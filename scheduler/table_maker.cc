@@ -193,7 +193,7 @@ std::string TableText(const RoutingTableConfig& config, const std::string& comme
   text += "\n# micro_batches: parts that a replica's share of a batch is cut into.\n" + Fields(job);
   text += "\n# Stages: layers that are placed together. CONV: every node is a replica; FC: every node is a shard.\n";
   for (const StageConfig& stage : config.stage()) text += Block("stage", stage);
-  text += "\n# Nodes, in the order of ranks. May be added: pool_size, threads, memory_mb.\n";
+  text += "\n# Nodes, in the order of ranks. May be added: pool_size, threads, memory_mb, device.\n";
   for (const NodeConfig& node : config.node()) text += Block("node", node);
   return text;
 }

@@ -4,9 +4,17 @@
 
 #include <algorithm>
 #include <map>
+#include <string_view>
 
 namespace hp {
 namespace {
+
+bool IsDeviceName(const std::string& name) {
+  constexpr std::string_view kPrefix = "cuda:";
+  if (name == "cpu") return true;
+  const std::string number = name.rfind(kPrefix, 0) == 0 ? name.substr(kPrefix.size()) : "";
+  return !number.empty() && number.size() <= 4 && std::all_of(number.begin(), number.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
 
 std::string NodeLabel(const RoutingTableConfig& config, int rank) {
   const std::string& name = config.node(rank).name();
@@ -93,6 +101,9 @@ class StructureCheck {
     }
     if (node.pool_size() < 0) Add(Format("%s has pool_size %d; expected 0 or more", label.c_str(), node.pool_size()));
     if (node.threads() < 0) Add(Format("%s has threads %d; expected 0 or more", label.c_str(), node.threads()));
+    if (!IsDeviceName(node.device())) {
+      Add(Format("%s computes on \"%s\"; expected \"cpu\" or \"cuda:N\"", label.c_str(), node.device().c_str()));
+    }
     if (node.memory_mb() < 0) {
       Add(Format("%s has memory_mb %lld; expected 0 or more", label.c_str(), static_cast<long long>(node.memory_mb())));
     }

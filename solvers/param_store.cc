@@ -2,6 +2,7 @@
 
 #include "glog/logging.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace hp {
@@ -34,7 +35,8 @@ bool WantsGradient(const StoredParam& param) { return !param.frozen() && param.k
 
 }  // namespace
 
-ParamStore::ParamStore(std::vector<StoredParam> params) : params_(std::move(params)), versions_(params_.size(), 1) {
+ParamStore::ParamStore(Device* device, std::vector<StoredParam> params)
+    : device_(device), params_(std::move(params)), versions_(params_.size(), 1) {
   Layout values, gradients, histories;
   for (StoredParam& param : params_) {
     CheckRows(&param);
@@ -43,11 +45,51 @@ ParamStore::ParamStore(std::vector<StoredParam> params) : params_(std::move(para
     values_at_.push_back(values.Place(count, true));
     gradients_at_.push_back(gradients.Place(count, WantsGradient(param)));
     histories_at_.push_back(histories.Place(count, !param.frozen()));
-    packed_.push_back(std::make_unique<PackedParams>());
+    packed_.push_back(std::make_unique<PackedParams>(device_));
   }
-  values_ = Buffer(values.bytes());
-  gradients_ = Buffer(gradients.bytes());
-  histories_ = Buffer(histories.bytes());
+  values_bytes_ = values.bytes();
+  gradients_bytes_ = gradients.bytes();
+  histories_bytes_ = histories.bytes();
+}
+
+ParamStore::ParamStore(std::vector<StoredParam> params) : ParamStore(nullptr, std::move(params)) {
+  values_ = Buffer(values_bytes_);
+  gradients_ = Buffer(gradients_bytes_);
+  histories_ = Buffer(histories_bytes_);
+}
+
+StatusOr<std::unique_ptr<ParamStore>> ParamStore::Create(Device* device, std::vector<StoredParam> params) {
+  if (device->is_host()) return std::make_unique<ParamStore>(std::move(params));
+  std::unique_ptr<ParamStore> store(new ParamStore(device, std::move(params)));
+  HP_ASSIGN_OR_RETURN(store->values_, device->Allocate(store->values_bytes_));
+  HP_ASSIGN_OR_RETURN(store->gradients_, device->Allocate(store->gradients_bytes_));
+  HP_ASSIGN_OR_RETURN(store->histories_, device->Allocate(store->histories_bytes_));
+  return store;
+}
+
+Status ParamStore::Read(std::span<const float> from, std::span<float> to) const {
+  CHECK_EQ(from.size(), to.size());
+  if (device_ == nullptr) {
+    std::copy(from.begin(), from.end(), to.begin());
+    return OkStatus();
+  }
+  device_->Download(Device::kCompute, to.data(), from.data(), from.size_bytes());
+  return device_->Wait(device_->Record(Device::kCompute));
+}
+
+Status ParamStore::Write(std::span<float> to, std::span<const float> from) {
+  CHECK_EQ(from.size(), to.size());
+  if (device_ == nullptr) {
+    std::copy(from.begin(), from.end(), to.begin());
+    return OkStatus();
+  }
+  device_->Upload(Device::kCompute, to.data(), from.data(), from.size_bytes());
+  return device_->Wait(device_->Record(Device::kCompute));
+}
+
+Status ParamStore::WriteValues(int i, std::span<const float> from) {
+  MarkUpdated(i);
+  return Write(values(i), from);
 }
 
 int ParamStore::Find(const std::string& layer, int blob) const {
@@ -57,12 +99,20 @@ int ParamStore::Find(const std::string& layer, int blob) const {
   return -1;
 }
 
-void ParamStore::Fill(const Filler& filler) {
+Status ParamStore::Fill(const Filler& filler) {
+  std::vector<float> filled;
   for (int i = 0; i < size(); ++i) {
     const int64_t begin = params_[i].begin_row * params_[i].whole.count(1);
-    filler(params_[i], begin, begin + counts_[i], values(i).data());
-    MarkUpdated(i);
+    if (device_ == nullptr) {
+      filler(params_[i], begin, begin + counts_[i], values(i).data());
+      MarkUpdated(i);
+      continue;
+    }
+    filled.resize(counts_[i]);
+    filler(params_[i], begin, begin + counts_[i], filled.data());
+    HP_RETURN_IF_ERROR(WriteValues(i, filled));
   }
+  return OkStatus();
 }
 
 size_t ParamStore::BytesFor(std::vector<StoredParam> params) {

@@ -38,8 +38,10 @@ class ParamStore {
   /// filler found by the caller.
   using Filler = std::function<void(const StoredParam& param, int64_t begin, int64_t end, float* out)>;
 
-  /// All zeros. `params` in the net's order; row ranges must lie in the blob (CHECK).
+  /// All zeros, in the host's memory. `params` in the net's order; row ranges must lie in the blob (CHECK).
   explicit ParamStore(std::vector<StoredParam> params);
+  /// The same in the memory of `device`, which must outlive it. @return kResourceExhausted: so much is not free there.
+  static StatusOr<std::unique_ptr<ParamStore>> Create(Device* device, std::vector<StoredParam> params);
 
   int size() const { return static_cast<int>(params_.size()); }
   const StoredParam& param(int i) const { return params_[i]; }
@@ -48,7 +50,7 @@ class ParamStore {
   /// The index of blob `blob` of `layer`, or -1.
   int Find(const std::string& layer, int blob) const;
 
-  /// [count(i)]; whoever writes values calls MarkUpdated.
+  /// [count(i)], in the device's memory, as gradient and history; whoever writes values calls MarkUpdated.
   std::span<float> values(int i) const { return At(values_, values_at_[i], i); }
   /// [count(i)], or empty: frozen, or !keeps_gradient.
   std::span<float> gradient(int i) const { return At(gradients_, gradients_at_[i], i); }
@@ -61,8 +63,15 @@ class ParamStore {
   /// Call after every change of values(i): packed copies of the old version are made anew when next wanted.
   void MarkUpdated(int i) { ++versions_[i]; }
 
-  /// Initial values of all parameters.
-  void Fill(const Filler& filler);
+  /// Copies of values and histories in the host's memory, and back. `to` and `from`: [count(i)]; a frozen parameter has
+  /// no history to write, and reads as nothing. @return kInternal: the device failed.
+  Status ReadValues(int i, std::span<float> to) const { return Read(values(i), to); }
+  Status ReadHistory(int i, std::span<float> to) const { return Read(history(i), to); }
+  Status WriteValues(int i, std::span<const float> from);
+  Status WriteHistory(int i, std::span<const float> from) { return Write(history(i), from); }
+
+  /// Initial values of all parameters. Errors as above.
+  Status Fill(const Filler& filler);
 
   /// What the three arenas take.
   size_t bytes() const { return values_.bytes() + gradients_.bytes() + histories_.bytes(); }
@@ -70,14 +79,20 @@ class ParamStore {
   static size_t BytesFor(std::vector<StoredParam> params);
 
  private:
+  /// A layout without memory yet.
+  ParamStore(Device* device, std::vector<StoredParam> params);
+  Status Read(std::span<const float> from, std::span<float> to) const;
+  Status Write(std::span<float> to, std::span<const float> from);
   std::span<float> At(const Buffer& arena, int64_t offset, int i) const {
     if (offset < 0) return {};
     return {arena.floats() + offset, static_cast<size_t>(counts_[i])};
   }
 
+  Device* device_ = nullptr;  // null: the host's memory
   std::vector<StoredParam> params_;
   std::vector<int64_t> counts_;
   std::vector<int64_t> values_at_, gradients_at_, histories_at_;  // in floats; -1: not there
+  size_t values_bytes_ = 0, gradients_bytes_ = 0, histories_bytes_ = 0;
   Buffer values_, gradients_, histories_;
   std::vector<uint64_t> versions_;
   std::vector<std::unique_ptr<PackedParams>> packed_;

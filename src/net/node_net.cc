@@ -105,6 +105,13 @@ void NodeNet::WithUpdateArgs(const NetStep& step, const NetRun& run,
   use(*step.update_op, args);
 }
 
+size_t NodeNet::images_bytes() const {
+  for (const NetBuffer& buffer : buffers_) {
+    if (buffer.kind == NetBuffer::kImages) return buffer.bytes;
+  }
+  return 0;
+}
+
 bool NodeNet::has_backward(int segment) const {
   for (const NetStep& step : steps_) {
     if (step.segment == segment && (step.backward || step.learns)) return true;

@@ -121,6 +121,8 @@ class NodeNet {
   bool reads_labels(int segment) const;
   bool needs_batch_labels(int segment) const;
   bool reads_images() const { return reads_images_; }
+  /// Of one micro-batch, as the data reader yields them; 0: none are read here.
+  size_t images_bytes() const;
   void Forward(int segment, const NetRun& run) const;
   /// Input gradients of a segment, and the gradients of those parameters that are computed at once: all of them in one
   /// go if `weights` is true, reporting each step after which its parameters' gradients are done for this micro-batch.

@@ -1,7 +1,6 @@
 #include "node/compute.h"
 
 #include "solvers/lr_policy.h"
-#include "backend/cpu/update.h"
 #include "solvers/sgd.h"
 
 #include "glog/logging.h"
@@ -18,47 +17,63 @@ constexpr int64_t kPieceRows = 24;
 
 }  // namespace
 
-Compute::Compute(const NodeModel& model, ParamStore* params, Exchange* exchange, const LabelStore* labels,
-                 Input* train_input, Input* test_input, StatisticsSink on_statistics)
-    : model_(model),
-      params_(params),
-      exchange_(exchange),
-      labels_(labels),
-      train_input_(train_input),
-      test_input_(test_input),
-      on_statistics_(std::move(on_statistics)),
-      pool_(model.plan().pool_size, model.arena_bytes()),
-      scratch_(model.scratch_bytes() + 64) {
-  for (size_t row : model.any_net(true).update_row_bytes()) {
-    matrices_.emplace_back(row * model.schedule().update_rows());
-    matrix_rows_.push_back(matrices_.back().data());
+StatusOr<std::unique_ptr<Compute>> Compute::Create(const NodeModel& model, Options options) {
+  std::unique_ptr<Compute> compute(new Compute(model, std::move(options)));
+  HP_RETURN_IF_ERROR(compute->Allocate());
+  return compute;
+}
+
+Status Compute::Allocate() {
+  Device* const device = options_.device;
+  const ParamStore& params = *options_.params;
+  HP_ASSIGN_OR_RETURN(SolverPool pool, SolverPool::Create(device, model_.plan().pool_size, model_.arena_bytes()));
+  pool_ = std::make_unique<SolverPool>(std::move(pool));
+  HP_ASSIGN_OR_RETURN(scratch_, device->Allocate(model_.scratch_bytes() + 64));
+  for (size_t row : model_.any_net(true).update_row_bytes()) {
+    HP_ASSIGN_OR_RETURN(Buffer matrix, device->Allocate(row * model_.schedule().update_rows()));
+    matrix_rows_.push_back(matrix.data());
+    matrices_.push_back(std::move(matrix));
   }
-  for (int i = 0; i < params->size(); ++i) {
+  for (int i = 0; i < params.size(); ++i) {
     // Ops write a gradient for every parameter of a layer that learns; that of a frozen one is not looked at.
-    unused_gradients_.emplace_back(params->param(i).frozen() ? params->count(i) : 0);
-    gradients_.push_back(params->param(i).frozen() ? unused_gradients_[i].data() : params->gradient(i).data());
+    const bool frozen = params.param(i).frozen();
+    HP_ASSIGN_OR_RETURN(Buffer unused, device->Allocate(frozen ? params.count(i) * sizeof(float) : 0));
+    gradients_.push_back(frozen ? unused.floats() : params.gradient(i).data());
+    unused_gradients_.push_back(std::move(unused));
   }
   for (bool train : {true, false}) {
-    if (!train && !model.tests()) continue;
-    for (int64_t rows : model.schedule().RowCounts(train)) {
-      const NodeNet& net = model.net(train, rows);
-      for (const NodeParam& param : net.params()) param_index_[&net].push_back(params->Find(param.layer, param.blob));
+    if (!train && !model_.tests()) continue;
+    for (int64_t rows : model_.schedule().RowCounts(train)) {
+      const NodeNet& net = model_.net(train, rows);
+      for (const NodeParam& param : net.params()) param_index_[&net].push_back(params.Find(param.layer, param.blob));
     }
   }
-  const std::vector<MsgId> ids = model.schedule().TrainIds(0, model.replica());
+  squares_.assign(params.size(), 0);
+  if (!device->is_host()) {
+    HP_ASSIGN_OR_RETURN(bridge_, HostBridge::Create(model_, device, options_.staged));
+  }
+  const std::vector<MsgId> ids = model_.schedule().TrainIds(0, model_.replica());
   if (!ids.empty()) {
     first_id_ = ids.front();
     last_id_ = ids.back();
   }
+  return device->Synchronize();
+}
+
+std::vector<std::span<std::byte>> Compute::shared_memory() const {
+  if (bridge_ && bridge_->staged()) return {bridge_->staging()};
+  std::vector<std::span<std::byte>> memory = {pool_->memory()};
+  for (const Buffer& matrix : matrices_) memory.push_back(matrix.span());
+  return memory;
 }
 
 const NodeNet& Compute::NetOf(MsgId id) const { return model_.net(id.train(), model_.schedule().SamplesOfId(id).rows); }
 
-NetRun Compute::MakeRun(int solver, MsgId id) const {
+NetRun Compute::MakeRun(int solver, MsgId id, std::vector<ParamView>* views) const {
   const IdSamples samples = model_.schedule().SamplesOfId(id);
   const JobShape& shape = model_.schedule().shape();
   NetRun run;
-  run.arena = pool_.arena(solver);
+  run.arena = pool_->arena(solver);
   run.update_matrices = matrix_rows_;
   run.update_row = samples.batch * shape.train_batch + samples.first_row;
   run.scratch = scratch_.data();
@@ -66,15 +81,34 @@ NetRun Compute::MakeRun(int solver, MsgId id) const {
   run.batch.train = id.train();
   run.batch.first_sample = samples.first_sample;
   run.batch.global_rows = id.train() ? shape.train_batch : shape.test_batch;
+  if (views == nullptr) return run;
+  for (int i : param_index_.at(&NetOf(id))) views->push_back(options_.params->View(i));
+  run.params = *views;
   return run;
 }
 
 std::span<std::byte> Compute::Place(int solver, MsgId id, int port) const {
   const NodeNet& net = NetOf(id);
-  return net.BufferSpan(net.ports()[port].buffer, MakeRun(solver, id));
+  if (bridge_ && bridge_->staged()) return bridge_->Place(solver, net, port);
+  return net.BufferSpan(net.ports()[port].buffer, MakeRun(solver, id, nullptr));
 }
 
-Status Compute::Run(const Task& task) {
+Device::RepeatKey Compute::KeyOf(RepeatKind kind, int part, const NodeNet& net, const NetRun& run) const {
+  const uint64_t row = net.update_row_bytes().empty() ? 0 : static_cast<uint64_t>(run.update_row);
+  return {reinterpret_cast<uint64_t>(&net), reinterpret_cast<uint64_t>(run.arena), kind, static_cast<uint64_t>(part),
+          row, run.accumulate};
+}
+
+// --- Tasks
+
+Status Compute::Enqueue(const Task& task, Device::Mark* done) {
+  HP_RETURN_IF_ERROR(EnqueueWork(task));
+  options_.device->Order(Device::kCompute, Device::kCopyOut);
+  *done = options_.device->Record(Device::kCopyOut);
+  return OkStatus();
+}
+
+Status Compute::EnqueueWork(const Task& task) {
   switch (task.kind) {
     case Task::kForward:
       Forward(task);
@@ -96,89 +130,124 @@ Status Compute::Run(const Task& task) {
   return OkStatus();
 }
 
-namespace {
-
-/// The views that a NetRun points to, for the duration of a task.
-std::vector<ParamView> ViewsOf(const ParamStore& params, const std::vector<int>& index) {
-  std::vector<ParamView> views;
-  for (int i : index) views.push_back(params.View(i));
-  return views;
+void Compute::Collect(const Task& task) {
+  switch (task.kind) {
+    case Task::kForward:
+      return CollectStatistics(task);
+    case Task::kNorm:
+      for (size_t unit = 0; unit < model_.unit_steps().size(); ++unit) CollectSquares(StepOfUnit(static_cast<int>(unit)));
+      return;
+    case Task::kUpdate:
+      if (!model_.plan().wait_for_verdict) CollectSquares(StepOfUnit(task.unit));
+      return;
+    default:
+      return;
+  }
 }
 
-}  // namespace
+// What a task reads from the host: on the host's device in place.
+void Compute::UseInputs(const Task& task, const NodeNet& net, NetRun* run) {
+  if (bridge_ && task.kind != Task::kForward) return bridge_->UseInputs(task.solver, net, run);
+  Input* const input = task.id.train() ? options_.train_input : options_.test_input;
+  float* const images = net.reads_images() ? input->images(task.id) : nullptr;
+  std::span<const float> labels;
+  if (net.reads_labels(task.segment)) labels = options_.labels->BatchOf(task.id);
+  const IdSamples samples = model_.schedule().SamplesOfId(task.id);
+  if (bridge_) {
+    bridge_->BringInputs(task.solver, net, task.segment, task.segment == 0 ? images : nullptr, labels,
+                         samples.first_row, run);
+    return;
+  }
+  run->images = images;
+  run->batch.batch_labels = labels;
+  if (!labels.empty()) run->batch.labels = labels.subspan(samples.first_row, samples.rows);
+}
+
+// Work that is repeated does not ask for packed parameters again.
+void RefreshPacked(const NetRun& run) {
+  for (const ParamView& view : run.params) view.packed->Refresh(view.version);
+}
 
 void Compute::Forward(const Task& task) {
   const NodeNet& net = NetOf(task.id);
-  NetRun run = MakeRun(task.solver, task.id);
-  const std::vector<ParamView> views = ViewsOf(*params_, param_index_.at(&net));
-  run.params = views;
-  Input* input = task.id.train() ? train_input_ : test_input_;
-  if (net.reads_images()) run.images = input->images(task.id);
-  if (net.reads_labels(task.segment)) {
-    run.batch.batch_labels = labels_->BatchOf(task.id);
-    const IdSamples samples = model_.schedule().SamplesOfId(task.id);
-    run.batch.labels = run.batch.batch_labels.subspan(samples.first_row, samples.rows);
-  }
-  net.Forward(task.segment, run);
-  ReportStatistics(net, run, task);
+  std::vector<ParamView> views;
+  NetRun run = MakeRun(task.solver, task.id, &views);
+  UseInputs(task, net, &run);
+  if (!bridge_) return net.Forward(task.segment, run);
+  bridge_->BringPorts(task.solver, net, run, task.segment, false);
+  RefreshPacked(run);
+  options_.device->Repeat(KeyOf(kRepeatForward, task.segment, net, run), [&] { net.Forward(task.segment, run); });
+  bridge_->SendPorts(task.solver, net, run, task.segment, false);
+  bridge_->FetchStatistics(task.solver, net, run);
 }
 
-void Compute::ReportStatistics(const NodeNet& net, const NetRun& run, const Task& task) {
+void Compute::CollectStatistics(const Task& task) {
+  const NodeNet& net = NetOf(task.id);
+  const NetRun run = MakeRun(task.solver, task.id, nullptr);
   std::vector<float> values;
   int last_segment = -1;
-  for (const NetOutput& output : net.outputs()) {
+  for (size_t i = 0; i < net.outputs().size(); ++i) {
+    const NetOutput& output = net.outputs()[i];
     last_segment = std::max(last_segment, output.segment);
-    values.push_back(net.ValueOf(output.tensor, run).data[0]);
+    values.push_back(bridge_ ? bridge_->statistics(task.solver)[i] : net.ValueOf(output.tensor, run).data[0]);
     const bool bad = output.segment == task.segment && task.id.train() && !std::isfinite(values.back());
     if (bad && part_.finite()) {
       part_.set_finite(false);
       part_.set_layer(output.layer);
     }
   }
-  if (last_segment == task.segment) on_statistics_(task.id, values);
+  if (last_segment == task.segment) options_.on_statistics(task.id, values);
 }
 
 void Compute::Backward(const Task& task) {
   const NodeNet& net = NetOf(task.id);
-  NetRun run = MakeRun(task.solver, task.id);
-  const std::vector<ParamView> views = ViewsOf(*params_, param_index_.at(&net));
-  run.params = views;
-  if (net.reads_images()) run.images = train_input_->images(task.id);
-  if (net.reads_labels(task.segment)) {
-    run.batch.batch_labels = labels_->BatchOf(task.id);
-    const IdSamples samples = model_.schedule().SamplesOfId(task.id);
-    run.batch.labels = run.batch.batch_labels.subspan(samples.first_row, samples.rows);
+  std::vector<ParamView> views;
+  NetRun run = MakeRun(task.solver, task.id, &views);
+  UseInputs(task, net, &run);
+  run.accumulate = Accumulates(task.id);
+  const bool exchanges = InFirstClock(task.id) == last_id_ && model_.table().replicas() > 1;
+  const auto work = [&] {
+    net.Backward(task.segment, run, model_.data_parallel(), [&](const NetStep& step) {
+      if (!exchanges) return;
+      for (int param : step.params) {
+        const std::span<float> gradient = options_.params->gradient(param);
+        if (!gradient.empty()) options_.exchange->Add(task.clock, param, gradient);
+      }
+    });
+  };
+  if (!bridge_) return work();
+  bridge_->BringPorts(task.solver, net, run, task.segment, true);
+  RefreshPacked(run);
+  if (exchanges) {
+    work();  // what is repeated gives nothing to the exchange
+  } else {
+    options_.device->Repeat(KeyOf(kRepeatBackward, task.segment, net, run), work);
   }
-  const MsgId in_first_clock = MsgId::Make(0, true, task.id.micro(), task.id.replica());
-  run.accumulate = in_first_clock != first_id_;
-  const bool last = in_first_clock == last_id_;
-  net.Backward(task.segment, run, model_.data_parallel(), [&](const NetStep& step) {
-    if (!last) return;
-    for (int param : step.params) {
-      if (!params_->gradient(param).empty()) exchange_->Add(task.clock, param, params_->gradient(param));
-    }
-  });
+  bridge_->SendPorts(task.solver, net, run, task.segment, true);
 }
 
 void Compute::WeightGradient(const Task& task) {
   if (task.id.bits == 0) return DeferredGradient(StepOfUnit(task.unit));
   const NodeNet& net = NetOf(task.id);
-  NetRun run = MakeRun(task.solver, task.id);
-  const std::vector<ParamView> views = ViewsOf(*params_, param_index_.at(&net));
-  run.params = views;
-  if (net.reads_images()) run.images = train_input_->images(task.id);
-  run.accumulate = MsgId::Make(0, true, task.id.micro(), task.id.replica()) != first_id_;
-  net.WeightGradient(net.steps()[model_.unit_steps()[task.unit]], run);
+  std::vector<ParamView> views;
+  NetRun run = MakeRun(task.solver, task.id, &views);
+  UseInputs(task, net, &run);
+  run.accumulate = Accumulates(task.id);
+  const NetStep& step = net.steps()[model_.unit_steps()[task.unit]];
+  options_.device->Repeat(KeyOf(kRepeatWeights, task.unit, net, run), [&] { net.WeightGradient(step, run); });
 }
+
+// --- Updates
 
 void Compute::WithUpdateArgs(const NetStep& step, const std::function<void(Op&, const OpArgs&)>& use) {
   const NodeNet& net = model_.any_net(true);
   NetRun run;
-  run.arena = pool_.arena(0);
+  run.arena = pool_->arena(0);
   run.update_matrices = matrix_rows_;
   run.scratch = scratch_.data();
   run.gradients = gradients_;
-  const std::vector<ParamView> views = ViewsOf(*params_, param_index_.at(&net));
+  std::vector<ParamView> views;
+  for (int i : param_index_.at(&net)) views.push_back(options_.params->View(i));
   run.params = views;
   net.WithUpdateArgs(step, run, use);
 }
@@ -188,10 +257,10 @@ void Compute::DeferredGradient(const NetStep& step) {
 }
 
 // A few rows of the gradient at a time: they are still in the cache when the update reads them, and the gradient of a
-// large layer never goes to memory and back. The sums of squares are added in the order of the rows.
+// large layer never goes to memory and back. The sums of squares are added in the order of the rows. Host's device only.
 void Compute::UpdateInPieces(const NetStep& step, float rate) {
   const int weights = step.params[0], bias = step.params.size() > 1 ? step.params[1] : -1;
-  const StoredParam& stored = params_->param(weights);
+  const StoredParam& stored = options_.params->param(weights);
   const int64_t rows = stored.end_row - stored.begin_row, row = stored.whole.count(1);
   const int64_t pieces = (rows + kPieceRows - 1) / kPieceRows;
   std::vector<double> squares(pieces, 0);
@@ -209,45 +278,60 @@ void Compute::UpdateInPieces(const NetStep& step, float rate) {
       if (bias >= 0) squares[p] += UpdateRows(bias, rate, begin, end, d_bias);
     }
   });
-  for (double sum : squares) AddSquares(step, sum);
-  for (int param : step.params) params_->MarkUpdated(param);
+  for (int param : step.params) {
+    squares_[param] = 0;
+    options_.params->MarkUpdated(param);
+  }
+  for (double sum : squares) squares_[weights] += sum;
+}
+
+SgdCoefficients Compute::CoefficientsOf(int param, float rate) const {
+  const StoredParam& stored = options_.params->param(param);
+  return SgdCoefficientsFor(model_.options().solver, rate, stored.lr_mult, stored.decay_mult, gradient_scale_);
 }
 
 double Compute::UpdateRows(int param, float rate, int64_t begin, int64_t end, const float* gradient) {
-  const StoredParam& stored = params_->param(param);
+  const StoredParam& stored = options_.params->param(param);
   if (stored.frozen()) return 0;
   const int64_t row = stored.whole.count(1), count = (end - begin) * row;
-  const SgdCoefficients coefficients =
-      SgdCoefficientsFor(model_.options().solver, rate, stored.lr_mult, stored.decay_mult, gradient_scale_);
-  SgdUpdate(coefficients, count, gradient, params_->history(param).data() + begin * row,
-            params_->values(param).data() + begin * row);
-  return SumOfSquares(gradient, count);
+  options_.backend->SgdUpdate(CoefficientsOf(param, rate), count, gradient,
+                              options_.params->history(param).data() + begin * row,
+                              options_.params->values(param).data() + begin * row);
+  double squares = 0;
+  options_.backend->SumOfSquares(gradient, count, &squares);
+  return squares;
 }
 
 Status Compute::FinishExchange(int64_t clock) {
   if (exchanged_ >= clock) return OkStatus();
-  HP_RETURN_IF_ERROR(exchange_->Finish(clock));
+  HP_RETURN_IF_ERROR(options_.exchange->Finish(clock));
   exchanged_ = clock;
   return OkStatus();
 }
 
-void Compute::AddSquares(const NetStep& step, double squares) {
-  if (model_.data_parallel() && model_.node().index > 0) return;  // every replica has the same gradients
-  const double sum = part_.sum_of_squares() + squares;
-  if (!std::isfinite(sum) && std::isfinite(part_.sum_of_squares()) && part_.finite()) part_.set_layer(step.name);
-  part_.set_sum_of_squares(sum);
+void Compute::EnqueueSquares(const NetStep& step) {
+  for (int param : step.params) {
+    const std::span<const float> gradient = options_.params->gradient(param);
+    double* const to = bridge_ ? bridge_->device_squares(param) : &squares_[param];
+    options_.backend->SumOfSquares(gradient.data(), static_cast<int64_t>(gradient.size()), to);
+    if (!bridge_) continue;
+    options_.device->Order(Device::kCompute, Device::kCopyOut);
+    bridge_->FetchSquares(param);
+  }
 }
 
-void Compute::AddSquares(const NetStep& step) {
+void Compute::CollectSquares(const NetStep& step) {
+  if (model_.data_parallel() && model_.node().index > 0) return;  // every replica has the same gradients
   for (int param : step.params) {
-    const std::span<const float> gradient = params_->gradient(param);
-    AddSquares(step, SumOfSquares(gradient.data(), static_cast<int64_t>(gradient.size())));
+    const double sum = part_.sum_of_squares() + (bridge_ ? bridge_->squares(param) : squares_[param]);
+    if (!std::isfinite(sum) && std::isfinite(part_.sum_of_squares()) && part_.finite()) part_.set_layer(step.name);
+    part_.set_sum_of_squares(sum);
   }
 }
 
 Status Compute::Norm(int64_t clock) {
   if (model_.data_parallel()) HP_RETURN_IF_ERROR(FinishExchange(clock));
-  for (size_t unit = 0; unit < model_.unit_steps().size(); ++unit) AddSquares(StepOfUnit(static_cast<int>(unit)));
+  for (size_t unit = 0; unit < model_.unit_steps().size(); ++unit) EnqueueSquares(StepOfUnit(static_cast<int>(unit)));
   return OkStatus();
 }
 
@@ -261,21 +345,20 @@ Status Compute::Update(const Task& task) {
   if (!model_.plan().wait_for_verdict) {
     if (model_.plan().units[task.unit].deferred) DeferredGradient(step);
     if (model_.data_parallel()) HP_RETURN_IF_ERROR(FinishExchange(task.clock));
-    AddSquares(step);
+    EnqueueSquares(step);
   }
   for (int param : step.params) {
-    if (params_->param(param).frozen()) continue;
+    if (options_.params->param(param).frozen()) continue;
     UpdateWhole(param, rate);
   }
   return OkStatus();
 }
 
 void Compute::UpdateWhole(int param, float rate) {
-  const StoredParam& stored = params_->param(param);
-  SgdUpdate(SgdCoefficientsFor(model_.options().solver, rate, stored.lr_mult, stored.decay_mult, gradient_scale_),
-            params_->count(param), params_->gradient(param).data(), params_->history(param).data(),
-            params_->values(param).data());
-  params_->MarkUpdated(param);
+  ParamStore* const params = options_.params;
+  options_.backend->SgdUpdate(CoefficientsOf(param, rate), params->count(param), params->gradient(param).data(),
+                              params->history(param).data(), params->values(param).data());
+  params->MarkUpdated(param);
 }
 
 VerdictPart Compute::TakeVerdictPart(int64_t clock) {

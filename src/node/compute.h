@@ -1,5 +1,6 @@
 #pragma once
 
+#include "node/host_bridge.h"
 #include "node/input.h"
 #include "node/label_store.h"
 #include "node/model.h"
@@ -7,6 +8,7 @@
 #include "solvers/exchange/exchange.h"
 #include "solvers/param_store.h"
 #include "solvers/solver_pool.h"
+#include "tensor/device.h"
 
 #include <functional>
 #include <map>
@@ -15,64 +17,92 @@
 
 namespace hp {
 
-/// What a node's executor computes: segments of its nets for the pipeline's tasks, and the updates of its parameters.
-/// Executor thread only, except Place.
+/// What a node computes: segments of its nets for the pipeline's tasks, and the updates of its parameters, on its
+/// device. A task is put into the device's queues (Enqueue), and its results are taken when the device has done it
+/// (Collect); on the host's device the one follows the other at once.
 class Compute {
  public:
   /// Statistics of a micro-batch: one value for each output of its NodeNet.
   using StatisticsSink = std::function<void(MsgId id, const std::vector<float>& values)>;
 
-  Compute(const NodeModel& model, ParamStore* params, Exchange* exchange, const LabelStore* labels, Input* train_input,
-          Input* test_input, StatisticsSink on_statistics);
+  struct Options {
+    Device* device = nullptr;
+    Backend* backend = nullptr;
+    ParamStore* params = nullptr;
+    Exchange* exchange = nullptr;
+    const LabelStore* labels = nullptr;
+    Input *train_input = nullptr, *test_input = nullptr;
+    StatisticsSink on_statistics;  ///< from Collect
+    /// Tensors of other nodes pass through the host, because the transport can't reach the device's memory.
+    bool staged = true;
+  };
 
-  SolverPool* pool() { return &pool_; }
-  /// Memory that peers write into beside the pool's: rows of deferred gradients.
-  std::span<const Buffer> update_matrices() const { return matrices_; }
+  /// @return kResourceExhausted: the device has not so much memory.
+  static StatusOr<std::unique_ptr<Compute>> Create(const NodeModel& model, Options options);
 
-  /// The bytes of a port. Any thread.
+  /// Memory that peers write into and that is sent from: the solvers', rows of deferred gradients, or, where tensors
+  /// pass through the host, the host's instead of both.
+  std::vector<std::span<std::byte>> shared_memory() const;
+
+  /// The bytes of a port, for the transport. Any thread.
   std::span<std::byte> Place(int solver, MsgId id, int port) const;
 
-  /// Carries out any task but kBoundary. @return kUnavailable: a replica was lost in the exchange.
-  Status Run(const Task& task);
+  /// Puts any task but kBoundary into the device's queues. @param done where its results are there. Executor thread.
+  /// @return kUnavailable: a replica was lost in the exchange.
+  Status Enqueue(const Task& task, Device::Mark* done);
+  /// Takes the results of a task that is done. One thread at a time, in the order of Enqueue.
+  void Collect(const Task& task);
+
   /// The scale that a verdict put on the gradients of its clock.
   void SetGradientScale(float scale) { gradient_scale_ = scale; }
-  /// What there is to say of `clock` when kNorm or kFinishClock has run.
+  /// What there is to say of `clock` when kNorm or kFinishClock has been collected.
   VerdictPart TakeVerdictPart(int64_t clock);
 
  private:
-  NetRun MakeRun(int solver, MsgId id) const;
+  enum RepeatKind : uint64_t { kRepeatForward, kRepeatBackward, kRepeatWeights, kRepeatDeferred };
+
+  Compute(const NodeModel& model, Options options) : model_(model), options_(std::move(options)) {}
+  Status Allocate();
+  NetRun MakeRun(int solver, MsgId id, std::vector<ParamView>* views) const;
   const NodeNet& NetOf(MsgId id) const;
+  /// Whether the micro-batch adds to gradients that another one began.
+  bool Accumulates(MsgId id) const { return InFirstClock(id) != first_id_; }
+  static MsgId InFirstClock(MsgId id) { return MsgId::Make(0, true, id.micro(), id.replica()); }
+  Device::RepeatKey KeyOf(RepeatKind kind, int part, const NodeNet& net, const NetRun& run) const;
+
+  Status EnqueueWork(const Task& task);
   void Forward(const Task& task);
-  void ReportStatistics(const NodeNet& net, const NetRun& run, const Task& task);
   void Backward(const Task& task);
   void WeightGradient(const Task& task);
   Status Norm(int64_t clock);
   Status Update(const Task& task);
+  void UseInputs(const Task& task, const NodeNet& net, NetRun* run);
   void WithUpdateArgs(const NetStep& step, const std::function<void(Op&, const OpArgs&)>& use);
   void DeferredGradient(const NetStep& step);
   void UpdateInPieces(const NetStep& step, float rate);
   /// Applies rows [begin, end) of a parameter's gradient. @return its sum of squares.
   double UpdateRows(int param, float rate, int64_t begin, int64_t end, const float* gradient);
   void UpdateWhole(int param, float rate);
-  void AddSquares(const NetStep& step, double squares);
-  void AddSquares(const NetStep& step);
+  SgdCoefficients CoefficientsOf(int param, float rate) const;
+  /// Has the sums of squares of the step's gradients computed.
+  void EnqueueSquares(const NetStep& step);
   Status FinishExchange(int64_t clock);
+
+  void CollectStatistics(const Task& task);
+  void CollectSquares(const NetStep& step);
   const NetStep& StepOfUnit(int unit) const { return model_.any_net(true).steps()[model_.unit_steps()[unit]]; }
 
   const NodeModel& model_;
-  ParamStore* const params_;
-  Exchange* const exchange_;
-  const LabelStore* const labels_;
-  Input* const train_input_;
-  Input* const test_input_;
-  const StatisticsSink on_statistics_;
+  const Options options_;
 
-  SolverPool pool_;
+  std::unique_ptr<SolverPool> pool_;
+  std::unique_ptr<HostBridge> bridge_;  // null on the host's device
   Buffer scratch_;
   std::vector<Buffer> matrices_;
   std::vector<std::byte*> matrix_rows_;
-  std::vector<std::vector<float>> pieces_;            // of gradients, by thread
-  std::vector<std::vector<float>> unused_gradients_;  // of frozen parameters in layers that learn otherwise
+  std::vector<double> squares_;             // of the host's device, by parameter
+  std::vector<std::vector<float>> pieces_;  // of gradients, by thread
+  std::vector<Buffer> unused_gradients_;    // of frozen parameters in layers that learn otherwise
   std::vector<float*> gradients_;
   std::map<const NodeNet*, std::vector<int>> param_index_;  // of a NodeNet's parameters in the store
   MsgId first_id_, last_id_;                                // of a clock, in clock 0

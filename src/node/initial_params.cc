@@ -5,13 +5,14 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace hp {
 namespace {
 
-void Fill(const NodeNet& net, uint64_t seed, ParamStore* params) {
-  params->Fill([&](const StoredParam& param, int64_t begin, int64_t end, float* out) {
+Status Fill(const NodeNet& net, uint64_t seed, ParamStore* params) {
+  return params->Fill([&](const StoredParam& param, int64_t begin, int64_t end, float* out) {
     for (const NodeParam& candidate : net.params()) {
       if (candidate.layer != param.layer || candidate.blob != param.blob) continue;
       FillParam(candidate.spec.filler, param.whole, begin, end, seed, param.name(), out);
@@ -21,18 +22,18 @@ void Fill(const NodeNet& net, uint64_t seed, ParamStore* params) {
 
 Status CopyValues(const CaffeModel& model, int index, ParamStore* params) {
   const StoredParam& param = params->param(index);
-  HP_RETURN_IF_ERROR(model.CopyRows(param.layer, param.blob, param.whole, param.begin_row, param.end_row,
-                                    params->values(index).data()));
-  params->MarkUpdated(index);
-  return OkStatus();
+  std::vector<float> values(params->count(index));
+  HP_RETURN_IF_ERROR(
+      model.CopyRows(param.layer, param.blob, param.whole, param.begin_row, param.end_row, values.data()));
+  return params->WriteValues(index, values);
 }
 
-void CopyHistory(const LoadedSnapshot& snapshot, int index, ParamStore* params) {
+Status CopyHistory(const LoadedSnapshot& snapshot, int index, ParamStore* params) {
   const StoredParam& param = params->param(index);
   const auto history = snapshot.histories.find({param.layer, param.blob});
-  if (params->history(index).empty() || history == snapshot.histories.end()) return;
-  std::copy_n(history->second.data.begin() + param.begin_row * param.whole.count(1), params->count(index),
-              params->history(index).begin());
+  if (params->history(index).empty() || history == snapshot.histories.end()) return OkStatus();
+  const std::span<const float> whole = history->second.data;
+  return params->WriteHistory(index, whole.subspan(param.begin_row * param.whole.count(1), params->count(index)));
 }
 
 Status FromSnapshot(const NodeModel& model, const std::string& path, LoadedSnapshot* snapshot, ParamStore* params) {
@@ -43,7 +44,7 @@ Status FromSnapshot(const NodeModel& model, const std::string& path, LoadedSnaps
   HP_RETURN_IF_ERROR(FitSnapshot(path, whole, snapshot));
   for (int i = 0; i < params->size(); ++i) {
     HP_RETURN_IF_ERROR(CopyValues(snapshot->model, i, params));
-    CopyHistory(*snapshot, i, params);
+    HP_RETURN_IF_ERROR(CopyHistory(*snapshot, i, params));
   }
   return OkStatus();
 }
@@ -61,7 +62,7 @@ Status FromWeights(const std::string& path, ParamStore* params) {
 }  // namespace
 
 Status SetInitialParams(const NodeModel& model, const InitialParams& from, ParamStore* params) {
-  Fill(model.any_net(true), from.seed, params);
+  HP_RETURN_IF_ERROR(Fill(model.any_net(true), from.seed, params));
   if (from.snapshot != nullptr) return FromSnapshot(model, from.snapshot_path, from.snapshot, params);
   return from.weights.empty() ? OkStatus() : FromWeights(from.weights, params);
 }

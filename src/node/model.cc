@@ -1,6 +1,7 @@
 #include "node/model.h"
 
 #include "base/format.h"
+#include "node/host_bridge.h"
 
 #include <algorithm>
 
@@ -30,6 +31,7 @@ StatusOr<std::unique_ptr<NodeModel>> NodeModel::Create(const Options& options) {
   model->PlanPhase(true, &model->plan_.train);
   if (model->tests()) model->PlanPhase(false, &model->plan_.test);
   model->PlanUnits();
+  model->FitPool();
   model->FindWholeParams();
   model->FindOutputs(true, &model->train_outputs_);
   if (model->tests()) model->FindOutputs(false, &model->test_outputs_);
@@ -192,25 +194,44 @@ void NodeModel::FindOutputs(bool train, std::vector<WholeOutput>* outputs) {
   }
 }
 
+size_t NodeModel::matrix_bytes() const {
+  size_t bytes = 0;
+  for (size_t row : any_net(true).update_row_bytes()) bytes += row * schedule_->update_rows();
+  return bytes;
+}
+
 size_t NodeModel::memory_bytes() const {
-  size_t matrices = 0;
-  for (size_t row : any_net(true).update_row_bytes()) matrices += row * schedule_->update_rows();
-  return ParamStore::BytesFor(stored_params()) + plan_.pool_size * arena_bytes_ + scratch_bytes_ + matrices;
+  const size_t from_host = on_host() ? 0 : HostBridge::DeviceBytes(*this);
+  return ParamStore::BytesFor(stored_params()) + plan_.pool_size * arena_bytes_ + scratch_bytes_ + matrix_bytes() +
+         from_host;
 }
 
 std::string NodeModel::DescribeMemory() const {
-  size_t matrices = 0;
-  for (size_t row : any_net(true).update_row_bytes()) matrices += row * schedule_->update_rows();
-  return Format("memory: parameters %s, %d solvers of %s each, rows of deferred gradients %s, scratch %s",
-                MegaBytes(ParamStore::BytesFor(stored_params())).c_str(), plan_.pool_size,
-                MegaBytes(arena_bytes_).c_str(), MegaBytes(matrices).c_str(), MegaBytes(scratch_bytes_).c_str());
+  std::string text = Format("memory: parameters %s, %d solvers of %s each, rows of deferred gradients %s, scratch %s",
+                            MegaBytes(ParamStore::BytesFor(stored_params())).c_str(), plan_.pool_size,
+                            MegaBytes(arena_bytes_).c_str(), MegaBytes(matrix_bytes()).c_str(),
+                            MegaBytes(scratch_bytes_).c_str());
+  if (!on_host()) text += ", input " + MegaBytes(HostBridge::DeviceBytes(*this));
+  return text;
+}
+
+size_t NodeModel::memory_limit() const {
+  const size_t table = node().memory_bytes, device = on_host() ? 0 : options_.device->free_bytes();
+  return table == 0 || device == 0 ? std::max(table, device) : std::min(table, device);
+}
+
+void NodeModel::FitPool() {
+  if (node().pool_size > 0 || memory_limit() == 0) return;
+  while (plan_.pool_size > 1 && memory_bytes() > memory_limit()) --plan_.pool_size;
 }
 
 Status NodeModel::CheckMemory() const {
-  const int64_t limit = node().memory_bytes;
-  if (limit == 0 || static_cast<int64_t>(memory_bytes()) <= limit) return OkStatus();
-  return InvalidArgument("%s: node %s needs %s, its memory_mb allows %s; %s", table().path().c_str(),
-                         node().name.c_str(), MegaBytes(memory_bytes()).c_str(), MegaBytes(limit).c_str(),
+  const size_t limit = memory_limit();
+  if (limit == 0 || memory_bytes() <= limit) return OkStatus();
+  const bool by_table = static_cast<size_t>(node().memory_bytes) == limit;
+  const std::string allows = by_table ? "its memory_mb allows" : options_.device->name() + " has free";
+  return InvalidArgument("%s: node %s needs %s, %s %s; %s", table().path().c_str(), node().name.c_str(),
+                         MegaBytes(memory_bytes()).c_str(), allows.c_str(), MegaBytes(limit).c_str(),
                          DescribeMemory().c_str());
 }
 

@@ -8,6 +8,7 @@
 #include "scheduler/routing_table.h"
 #include "scheduler/schedule.h"
 #include "solvers/param_store.h"
+#include "tensor/device.h"
 
 #include <map>
 #include <memory>
@@ -46,6 +47,7 @@ class NodeModel {
     std::shared_ptr<const caffe::NetParameter> net;
     Shape train_shape, test_shape;  ///< [C, H, W] of a sample; test: rank 0 if there are no tests
     Backend* backend = nullptr;
+    const Device* device = nullptr;  ///< null: the host
     uint64_t seed = 0;
   };
   /// @return kInvalidArgument: a layer that can't be placed, a batch too small for the table, a node over its memory.
@@ -81,7 +83,10 @@ class NodeModel {
   Rank reporter() const { return reporter_; }
 
   size_t arena_bytes() const { return arena_bytes_; }
+  /// Rows of deferred gradients.
+  size_t matrix_bytes() const;
   size_t scratch_bytes() const { return scratch_bytes_; }
+  bool on_host() const { return options_.device == nullptr || options_.device->is_host(); }
   /// One line: what the node's memory is made of.
   std::string DescribeMemory() const;
   size_t memory_bytes() const;
@@ -103,6 +108,10 @@ class NodeModel {
   void FindWholeParams();
   void FindOutputs(bool train, std::vector<WholeOutput>* outputs);
   void FindLabelReaders(bool train, PhaseModel* phase);
+  /// Cuts a pool whose size the table leaves open to what the node's memory allows.
+  void FitPool();
+  /// What bounds the node's memory: the table's limit, or what its device has free; 0: nothing.
+  size_t memory_limit() const;
   Status CheckMemory() const;
 
   Options options_;

@@ -6,6 +6,7 @@
 #include "scheduler/messages.h"
 #include "solvers/exchange/gloo_exchange.h"
 #include "solvers/exchange/local_exchange.h"
+#include "solvers/exchange/staged_exchange.h"
 
 #include "glog/logging.h"
 #include <omp.h>
@@ -34,7 +35,7 @@ Node::~Node() {
   if (pipeline_) pipeline_->Abort();
   if (exchange_) exchange_->Abort(Cancelled("the node ends"));
   if (rendezvous_) rendezvous_->Abort(Cancelled("the node ends"));
-  executor_.Join();
+  executor_.reset();
   if (watch_) watch_->Stop();  // the transport still reports to it
   if (files_.train_input) files_.train_input->Stop();
   if (files_.test_input) files_.test_input->Stop();
@@ -62,7 +63,7 @@ Status Node::Run() {
 
 Status Node::ReadFiles() {
   HP_ASSIGN_OR_RETURN(files_, JobFiles::Read(table_, info_, options_.resume, options_.cache_dir));
-  backend_ = MakeCpuBackend();
+  HP_ASSIGN_OR_RETURN(device_, options_.open_device(info_.device));
   if (options_.rank == 0) orders_.Keep(table_.size(), files_.solver.clip_gradients());
   return OkStatus();
 }
@@ -102,7 +103,8 @@ Status Node::BuildModel() {
   options.rank = options_.rank;
   options.solver = files_.solver;
   options.net = files_.net;
-  options.backend = backend_.get();
+  options.backend = device_.backend.get();
+  options.device = device_.device.get();
   options.seed = seed_;
   for (const DataShape& shape : meeting_->handshake()->data_shapes()) {
     (shape.test() ? options.test_shape : options.train_shape) = Shape{shape.channels(), shape.height(), shape.width()};
@@ -123,7 +125,7 @@ Status Node::BuildModel() {
 }
 
 Status Node::InitParams() {
-  params_ = std::make_unique<ParamStore>(model_->stored_params());
+  HP_ASSIGN_OR_RETURN(params_, ParamStore::Create(device_.device.get(), model_->stored_params()));
   const InitialParams from{seed_, files_.snapshot.get(), options_.resume, options_.weights};
   HP_RETURN_IF_ERROR(SetInitialParams(*model_, from, params_.get()));
   if (files_.snapshot) LOG(INFO) << "resuming at iteration " << files_.start_clock << " from " << options_.resume;
@@ -141,6 +143,9 @@ Status Node::ConnectExchange() {
   options.key_prefix = "conv";
   options.on_failure = [this](const Status& status) { watch_->OnDataFailure(options_.rank, status); };
   HP_ASSIGN_OR_RETURN(exchange_, ConnectGlooExchange(options, rendezvous_.get()));
+  if (!device_.device->is_host()) {
+    exchange_ = std::make_unique<StagedExchange>(device_.device.get(), std::move(exchange_));
+  }
   return OkStatus();
 }
 
@@ -158,15 +163,31 @@ Status Node::PrepareInputs() {
   return OkStatus();
 }
 
-Status Node::RegisterMemory() {
-  compute_ = std::make_unique<Compute>(*model_, params_.get(), exchange_.get(), labels_.get(), files_.train_input.get(),
-                                       files_.test_input.get(), [this](auto... args) { OnStatistics(args...); });
-  HP_ASSIGN_OR_RETURN(auto pool, transport_->Register(compute_->pool()->memory()));
-  regions_.push_back(std::move(pool));
-  for (const Buffer& matrix : compute_->update_matrices()) {
-    HP_ASSIGN_OR_RETURN(auto region, transport_->Register(matrix.span()));
+// On a device with memory of its own, tensors of other nodes pass through the host unless every node's transport reaches
+// that memory: over RDMA, if it can be registered.
+Status Node::MakeCompute() {
+  Compute::Options options;
+  options.device = device_.device.get();
+  options.backend = device_.backend.get();
+  options.params = params_.get();
+  options.exchange = exchange_.get();
+  options.labels = labels_.get();
+  options.train_input = files_.train_input.get();
+  options.test_input = files_.test_input.get();
+  options.on_statistics = [this](auto... args) { OnStatistics(args...); };
+  options.staged = table_.config().transport().kind() != TransportConfig::VERBS || !device_.describe;
+  HP_ASSIGN_OR_RETURN(compute_, Compute::Create(*model_, options));
+  for (const std::span<std::byte> memory : compute_->shared_memory()) {
+    const bool on_host = device_.device->is_host() || options.staged;
+    HP_ASSIGN_OR_RETURN(auto region, on_host ? transport_->Register(memory)
+                                             : transport_->RegisterDevice(device_.describe(memory)));
     regions_.push_back(std::move(region));
   }
+  return OkStatus();
+}
+
+Status Node::RegisterMemory() {
+  HP_RETURN_IF_ERROR(MakeCompute());
   Snapshotter::Options options;
   options.prefix = files_.solver.snapshot_prefix();
   options.manifest.set_random_seed(static_cast<int64_t>(seed_));
@@ -209,44 +230,38 @@ void Node::StartPipeline() {
   pipeline_->Start();
   training_ = true;
   const int threads = ThreadsOf(options_.rank);
-  executor_ = Thread("executor", [this, threads] {
-    CHECK(TakeThreads(threads).ok());
-    Execute();
-  });
+  Executor::Options options;
+  options.pipeline = pipeline_.get();
+  options.compute = compute_.get();
+  options.device = device_.device.get();
+  options.on_start = [this, threads] { CHECK(TakeThreads(threads).ok()); };
+  options.before_task = options_.before_task;
+  options.boundary = [this](int64_t clock) { return Boundary(clock); };
+  options.after_task = [this](const Task& task) { AfterTask(task); };
+  options.on_end = [this](const Status& status) { OnExecuted(status); };
+  executor_ = std::make_unique<Executor>(std::move(options));
 }
 
-void Node::Execute() {
-  while (std::optional<Task> task = pipeline_->NextTask()) {
-    if (options_.before_task) options_.before_task(*task);
-    const int64_t begin_ns = Clock::Real()->NowNs();
-    const Status status = RunTask(*task);
-    VLOG(1) << Describe(*task) << Format(": %.2f ms", static_cast<double>(Clock::Real()->NowNs() - begin_ns) / 1e6);
-    if (!status.ok()) {
-      // A collective failed because a replica is lost: the watch finds out which, and ends the job.
-      LOG(WARNING) << "iteration " << task->clock << ": " << status;
-      break;
-    }
-    pipeline_->Done(*task);
+void Node::OnExecuted(const Status& status) {
+  if (status.code() == StatusCode::kUnavailable) {
+    // A collective failed because a replica is lost: the watch finds out which, and ends the job.
+    LOG(WARNING) << status;
+  } else if (!status.ok()) {
+    Fail(status);
   }
   MutexLock lock(&mutex_);
   executed_ = pipeline_->finished();
   changed_.SignalAll();
 }
 
-Status Node::RunTask(const Task& task) {
-  if (task.kind == Task::kBoundary) {
-    Boundary(task.clock);
-    return OkStatus();
-  }
-  HP_RETURN_IF_ERROR(compute_->Run(task));
+void Node::AfterTask(const Task& task) {
   if (task.kind == Task::kFinishClock && input_wait_) input_wait_->OnClockDone(task.clock);
   const bool waits = model_->plan().wait_for_verdict;
   if (task.kind == (waits ? Task::kNorm : Task::kFinishClock)) SendVerdictPart(task.clock);
-  return OkStatus();
 }
 
 // Between two updates: tests begin, snapshots and pulls are copied.
-void Node::Boundary(int64_t clock) {
+Status Node::Boundary(int64_t clock) {
   const Verdict order = orders_.Take(clock);
   labels_->Forget(clock);
   const bool last = clock >= files_.solver.max_iter() || order.stop();
@@ -255,7 +270,7 @@ void Node::Boundary(int64_t clock) {
       files_.solver.snapshot() > 0 && clock % files_.solver.snapshot() == 0 && clock > files_.start_clock;
   const bool files =
       periodic || order.snapshot() || (last && files_.solver.snapshot_after_train() && clock > files_.start_clock);
-  if (files || order.pull()) snapshotter_->Begin(clock, files, order.pull());
+  return files || order.pull() ? snapshotter_->Begin(clock, files, order.pull()) : OkStatus();
 }
 
 void Node::SendVerdictPart(int64_t clock) {

@@ -5,6 +5,8 @@
 #include "base/thread.h"
 #include "hp/status.h"
 #include "node/compute.h"
+#include "node/devices.h"
+#include "node/executor.h"
 #include "node/input_wait_log.h"
 #include "node/job_files.h"
 #include "node/label_feed.h"
@@ -41,6 +43,8 @@ struct NodeOptions {
   std::string cache_dir;  ///< of record indexes; empty: the user's
   int reader_threads = 1;
   const Clock* clock = Clock::Real();
+  /// Opens what the node computes on; a test has devices of its own.
+  std::function<StatusOr<NodeDevice>(const std::string& name)> open_device = OpenNodeDevice;
   /// Called once with the reason when the node can't go on while others of its threads may be blocked for good: a
   /// process ends itself here. Returns only where the node is to unwind (several nodes in one process).
   std::function<void(const Status&)> leave;
@@ -82,12 +86,13 @@ class Node : private TransportHandler, private PipelineHost {
   Status PrepareInputs();
   Status RegisterMemory();
   void StartPipeline();
-  void Execute();
+  Status MakeCompute();
+  void OnExecuted(const Status& status);
   Status WaitForEnd();
   Status Finish();
 
-  Status RunTask(const Task& task);
-  void Boundary(int64_t clock);
+  void AfterTask(const Task& task);
+  Status Boundary(int64_t clock);
   void SendVerdictPart(int64_t clock);
   void OnVerdictPart(Rank from, const VerdictPart& part);
   void OnVerdict(const Verdict& verdict);
@@ -128,7 +133,7 @@ class Node : private TransportHandler, private PipelineHost {
 
   JobFiles files_;
   uint64_t seed_ = 0;
-  std::unique_ptr<Backend> backend_;
+  NodeDevice device_;  // before all that has memory of it
   std::unique_ptr<Meeting> meeting_;
   std::unique_ptr<Watch> watch_;
   std::unique_ptr<NodeModel> model_;
@@ -146,7 +151,7 @@ class Node : private TransportHandler, private PipelineHost {
   std::unique_ptr<Pipeline> pipeline_;
   std::unique_ptr<InputWaitLog> input_wait_;  // of nodes that read records
   std::vector<std::unique_ptr<MemoryRegion>> regions_;
-  Thread executor_;
+  std::unique_ptr<Executor> executor_;
 
   Mutex mutex_;
   CondVar changed_;

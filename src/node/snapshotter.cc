@@ -35,7 +35,7 @@ Snapshotter::~Snapshotter() {
 
 // --- Every node
 
-void Snapshotter::Begin(int64_t clock, bool files, bool pull) {
+Status Snapshotter::Begin(int64_t clock, bool files, bool pull) {
   Copy copy;
   {
     MutexLock lock(&mutex_);
@@ -44,7 +44,7 @@ void Snapshotter::Begin(int64_t clock, bool files, bool pull) {
     while ((copy_.unsent > 0 || missing_ > 0 || (files && writing_)) && !stop_) changed_.Wait(&mutex_);
     newer_wanted_ = false;
   }
-  CopyOwn(clock, &copy);
+  HP_RETURN_IF_ERROR(CopyOwn(clock, &copy));
   std::shared_ptr<GatheredModel> pulled;
   {
     MutexLock lock(&mutex_);
@@ -59,14 +59,17 @@ void Snapshotter::Begin(int64_t clock, bool files, bool pull) {
     changed_.SignalAll();
   }
   if (pulled) options_.on_pulled(std::move(pulled));
+  return OkStatus();
 }
 
-void Snapshotter::CopyOwn(int64_t clock, Copy* copy) {
+Status Snapshotter::CopyOwn(int64_t clock, Copy* copy) {
   copy->clock = clock;
   size_t bytes = 0;
   struct Piece {
+    int param;
     uint32_t port;
-    std::span<const float> from;
+    bool history;
+    size_t bytes;
   };
   std::vector<Piece> pieces;
   for (size_t p = 0; p < model_.whole_params().size(); ++p) {
@@ -74,19 +77,21 @@ void Snapshotter::CopyOwn(int64_t clock, Copy* copy) {
     for (const WholeParam::Slice& slice : param.slices) {
       if (slice.owner != model_.options().rank || slice.begin_row == slice.end_row) continue;
       const int i = params_->Find(param.whole.layer, param.whole.blob);
-      pieces.push_back({PortOf(p, false), params_->values(i)});
-      if (!params_->history(i).empty()) pieces.push_back({PortOf(p, true), params_->history(i)});
+      pieces.push_back({i, PortOf(p, false), false, params_->values(i).size_bytes()});
+      if (!params_->history(i).empty()) pieces.push_back({i, PortOf(p, true), true, params_->history(i).size_bytes()});
     }
   }
-  for (const Piece& piece : pieces) bytes += piece.from.size_bytes();
+  for (const Piece& piece : pieces) bytes += piece.bytes;
   copy->memory = Buffer(bytes);
   size_t offset = 0;
   for (const Piece& piece : pieces) {
-    std::memcpy(copy->memory.data() + offset, piece.from.data(), piece.from.size_bytes());
-    copy->slices[piece.port] = copy->memory.span().subspan(offset, piece.from.size_bytes());
-    offset += piece.from.size_bytes();
+    const std::span<float> to{copy->memory.floats() + offset / sizeof(float), piece.bytes / sizeof(float)};
+    HP_RETURN_IF_ERROR(piece.history ? params_->ReadHistory(piece.param, to) : params_->ReadValues(piece.param, to));
+    copy->slices[piece.port] = copy->memory.span().subspan(offset, piece.bytes);
+    offset += piece.bytes;
   }
   copy->unsent = first() ? 0 : pieces.size();
+  return OkStatus();
 }
 
 void Snapshotter::SendGranted() {

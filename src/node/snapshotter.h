@@ -43,7 +43,8 @@ class Snapshotter {
 
   /// Copies this node's part of version `clock`; alike on all nodes. Waits until the copy before it is sent; for files,
   /// also until those before it are written or given up. Executor.
-  void Begin(int64_t clock, bool files, bool pull) HP_EXCLUDES(mutex_);
+  /// @return kInternal: the device failed.
+  Status Begin(int64_t clock, bool files, bool pull) HP_EXCLUDES(mutex_);
 
   /// Events for tags whose port IsSnapshotPort.
   static bool IsSnapshotPort(const PlaceTag& tag) { return (tag.port & kPortBit) != 0; }
@@ -65,7 +66,7 @@ class Snapshotter {
   };
 
   bool first() const { return model_.options().rank == 0; }
-  void CopyOwn(int64_t clock, Copy* copy);
+  Status CopyOwn(int64_t clock, Copy* copy);
   void GrantPlaces(int64_t clock) HP_REQUIRES(mutex_);
   /// Hands a complete model to the writer. @return it, if it is for a pull as well.
   std::shared_ptr<GatheredModel> TakeGathered() HP_REQUIRES(mutex_);

@@ -36,6 +36,8 @@ class Device {
   /// Whether its memory is the host's, so that anybody may read it and nothing is ever pending.
   virtual bool is_host() const = 0;
 
+  /// Memory that is free now; 0: the host's, which is not ours alone to count.
+  virtual size_t free_bytes() const = 0;
   /// Zeroed memory of the device; must not outlive it. @return kResourceExhausted: so much is not free.
   virtual StatusOr<Buffer> Allocate(size_t bytes) = 0;
   /// Zeroed memory of the host that copies to and from the device go to directly. Errors as above.
@@ -56,8 +58,13 @@ class Device {
   virtual Status Synchronize() = 0;
 
   /// Calls `work`, which feeds kCompute alone, or does again what it did under the same key: `work` is then not called
-  /// and must not be needed for anything else. Numbers that differ from time to time belong into device memory.
+  /// and must not be needed for anything else. Numbers that differ from time to time belong into device memory. The
+  /// first time is never the one that is done again, so that `work` may make then what it needs once.
   virtual void Repeat(const RepeatKey& key, const std::function<void()>& work) = 0;
+
+  /// Names what is put into the queues between the two, for a profiler. They nest.
+  virtual void BeginRange(const std::string& /*name*/) {}
+  virtual void EndRange() {}
 };
 
 /// The host's processors and memory.

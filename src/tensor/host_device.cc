@@ -9,6 +9,7 @@ class HostDevice : public Device {
  public:
   std::string name() const override { return "cpu"; }
   bool is_host() const override { return true; }
+  size_t free_bytes() const override { return 0; }
   StatusOr<Buffer> Allocate(size_t bytes) override { return Buffer(bytes); }
   StatusOr<Buffer> AllocateHost(size_t bytes) override { return Buffer(bytes); }
   void Upload(Queue, void* to, const void* from, size_t bytes) override { Copy(to, from, bytes); }

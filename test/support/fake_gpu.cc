@@ -53,9 +53,17 @@ void FakeGpu::SetAccess(bool allowed) {
   PCHECK(mprotect(memory_, Pages(options_.memory_bytes), allowed ? PROT_READ | PROT_WRITE : PROT_NONE) == 0);
 }
 
+size_t FakeGpu::free_bytes() const {
+  MutexLock lock(&mutex_);
+  size_t used = 0;
+  for (const auto& [offset, bytes] : used_) used += bytes;
+  return options_.memory_bytes - used;
+}
+
 StatusOr<Buffer> FakeGpu::Allocate(size_t bytes) {
   if (bytes == 0) return Buffer();
   MutexLock lock(&mutex_);
+  CHECK(recording_ == nullptr) << "memory allocated in work that is repeated";
   size_t at = 0;
   for (const auto& [offset, size] : used_) {
     if (at + Pages(bytes) <= offset) break;
@@ -142,17 +150,19 @@ Status FakeGpu::Synchronize() {
 }
 
 void FakeGpu::Repeat(const RepeatKey& key, const std::function<void()>& work) {
-  bool known;
+  bool known, first;
   {
     MutexLock lock(&mutex_);
     CHECK(recording_ == nullptr) << "a recording within a recording";
     known = recordings_.contains(key);
-    ++(known ? repeated_ : recorded_);
-    if (!known) recording_ = &recordings_[key];
+    first = seen_.insert(key).second;
+    if (!known && !first) recording_ = &recordings_[key];
   }
   if (!known) work();
   MutexLock lock(&mutex_);
   recording_ = nullptr;
+  if (first) return;
+  ++(known ? repeated_ : recorded_);
   for (const Work& step : recordings_[key]) queues_[kCompute].push_back({.work = step});
 }
 

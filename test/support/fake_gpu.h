@@ -35,12 +35,13 @@ class FakeGpu : public Gpu {
 
   /// The device fails from now on: Wait and Synchronize say `status`.
   void Fail(const Status& status) override HP_EXCLUDES(mutex_);
-  /// How often Repeat called its work, and how often it replayed a recording.
+  /// How many recordings Repeat made, and how often it replayed one.
   int recorded() const HP_EXCLUDES(mutex_);
   int repeated() const HP_EXCLUDES(mutex_);
 
   std::string name() const override { return "cuda:" + std::to_string(info_.index); }
   const GpuInfo& info() const override { return info_; }
+  size_t free_bytes() const override HP_EXCLUDES(mutex_);
   StatusOr<Buffer> Allocate(size_t bytes) override HP_EXCLUDES(mutex_);
   StatusOr<Buffer> AllocateHost(size_t bytes) override { return Buffer(bytes); }
   void Upload(Queue queue, void* to, const void* from, size_t bytes) override;
@@ -78,6 +79,7 @@ class FakeGpu : public Gpu {
   Mark last_mark_ HP_GUARDED_BY(mutex_) = 0;
   std::set<Mark> reached_ HP_GUARDED_BY(mutex_);
   std::vector<Work>* recording_ HP_GUARDED_BY(mutex_) = nullptr;
+  std::set<RepeatKey> seen_ HP_GUARDED_BY(mutex_);
   std::map<RepeatKey, std::vector<Work>> recordings_ HP_GUARDED_BY(mutex_);
   int recorded_ HP_GUARDED_BY(mutex_) = 0, repeated_ HP_GUARDED_BY(mutex_) = 0;
   Status failure_ HP_GUARDED_BY(mutex_);

@@ -71,7 +71,7 @@ TEST(ParamStore, KeepsNoArrayThatNobodyNeeds) {
 TEST(ParamStore, FillsTheSliceOfAShard) {
   ParamStore store(Params());
   std::vector<std::tuple<std::string, int64_t, int64_t>> calls;
-  store.Fill([&](const StoredParam& param, int64_t begin, int64_t end, float* out) {
+  const Status filled = store.Fill([&](const StoredParam& param, int64_t begin, int64_t end, float* out) {
     calls.emplace_back(param.name(), begin, end);
     for (int64_t i = begin; i < end; ++i) out[i - begin] = static_cast<float>(i);
   });

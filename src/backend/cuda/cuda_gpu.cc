@@ -1,0 +1,302 @@
+// The real GPU, by CUDA's runtime.
+#include "backend/cuda/cuda_status.h"
+#include "backend/cuda/driver.h"
+#include "backend/cuda/gpu.h"
+#include "base/mutex.h"
+
+#include "glog/logging.h"
+#include <cuda_runtime.h>
+#include <nvtx3/nvToolsExt.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+namespace hp {
+namespace {
+
+// Smaller blocks come from the driver's pool, which keeps what is given back. Larger ones are arenas that a network
+// adapter may be given; it takes whole pages of 64 KiB.
+constexpr size_t kPooledBytes = 1 << 20;
+constexpr size_t kExportPage = 64 << 10;
+// Each takes host memory; what does not fit is put into the queue call by call.
+constexpr size_t kMaxGraphs = 4096;
+
+size_t WholePages(size_t bytes) { return (bytes + kExportPage - 1) / kExportPage * kExportPage; }
+
+StatusOr<GpuInfo> Describe(int index) {
+  cudaDeviceProp properties;
+  HP_RETURN_IF_ERROR(CudaStatus(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties"));
+  GpuInfo info;
+  info.index = index;
+  info.name = properties.name;
+  info.major = properties.major;
+  info.minor = properties.minor;
+  info.memory_bytes = properties.totalGlobalMem;
+  info.multiprocessors = properties.multiProcessorCount;
+  char address[32] = "";
+  HP_RETURN_IF_ERROR(CudaStatus(cudaDeviceGetPCIBusId(address, sizeof(address), index), "cudaDeviceGetPCIBusId"));
+  info.pci_address = address;
+  std::transform(info.pci_address.begin(), info.pci_address.end(), info.pci_address.begin(), ::tolower);
+  info.dma_buf = DriverExportsDmaBuf(index);
+  HP_RETURN_IF_ERROR(CudaStatus(cudaSetDevice(index), "cudaSetDevice"));
+  HP_RETURN_IF_ERROR(CudaStatus(cudaMemGetInfo(&info.free_bytes, &info.memory_bytes), "cudaMemGetInfo"));
+  return info;
+}
+
+class CudaGpu : public Gpu {
+ public:
+  explicit CudaGpu(GpuInfo info) : info_(std::move(info)) {}
+  ~CudaGpu() override;
+  Status Open();
+
+  std::string name() const override { return "cuda:" + std::to_string(info_.index); }
+  const GpuInfo& info() const override { return info_; }
+  size_t free_bytes() const override;
+  StatusOr<Buffer> Allocate(size_t bytes) override;
+  StatusOr<Buffer> AllocateHost(size_t bytes) override;
+  void Upload(Queue queue, void* to, const void* from, size_t bytes) override {
+    Copy(queue, to, from, bytes, cudaMemcpyHostToDevice);
+  }
+  void Download(Queue queue, void* to, const void* from, size_t bytes) override {
+    Copy(queue, to, from, bytes, cudaMemcpyDeviceToHost);
+  }
+  void Order(Queue first, Queue then) override;
+  Mark Record(Queue queue) override HP_EXCLUDES(mutex_);
+  Status Wait(Mark mark) override HP_EXCLUDES(mutex_);
+  Status Synchronize() override HP_EXCLUDES(mutex_);
+  void Repeat(const RepeatKey& key, const std::function<void()>& work) override;
+  void BeginRange(const std::string& name) override { nvtxRangePushA(name.c_str()); }
+  void EndRange() override { nvtxRangePop(); }
+  GpuStream stream(Queue queue) override { return {.cuda = streams_[queue], .host = nullptr}; }
+  Status ExportDmaBuf(const void* memory, size_t bytes, bool pcie_mapping, int* fd, uint64_t* offset) override;
+  Status CopyNow(void* to, const void* from, size_t bytes) override;
+
+ private:
+  void Use() const { cudaSetDevice(info_.index); }
+  /// Keeps the first error: from then on Wait and Synchronize say it.
+  void Note(cudaError_t error, const char* call) HP_EXCLUDES(mutex_);
+  Status failure() const HP_EXCLUDES(mutex_);
+  void Copy(Queue queue, void* to, const void* from, size_t bytes, cudaMemcpyKind kind);
+  cudaEvent_t TakeEvent() HP_EXCLUDES(mutex_);
+  /// @return null: it could not be recorded, and was put into the queue directly or failed.
+  cudaGraphExec_t RecordGraph(const std::function<void()>& work);
+
+  const GpuInfo info_;
+  cudaStream_t streams_[kQueues] = {};
+  std::map<RepeatKey, cudaGraphExec_t> graphs_;  // null: seen once. Executor thread
+
+  mutable Mutex mutex_;
+  std::vector<cudaEvent_t> free_events_ HP_GUARDED_BY(mutex_);
+  std::map<Mark, cudaEvent_t> marks_ HP_GUARDED_BY(mutex_);
+  Mark last_mark_ HP_GUARDED_BY(mutex_) = 0;
+  Status failure_ HP_GUARDED_BY(mutex_);
+};
+
+Status CudaGpu::Open() {
+  HP_RETURN_IF_ERROR(CudaStatus(cudaSetDevice(info_.index), "cudaSetDevice"));
+  for (cudaStream_t& stream : streams_) {
+    HP_RETURN_IF_ERROR(CudaStatus(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate"));
+  }
+  cudaMemPool_t pool;
+  HP_RETURN_IF_ERROR(CudaStatus(cudaDeviceGetDefaultMemPool(&pool, info_.index), "cudaDeviceGetDefaultMemPool"));
+  uint64_t keep_all = UINT64_MAX;
+  return CudaStatus(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep_all),
+                    "cudaMemPoolSetAttribute");
+}
+
+CudaGpu::~CudaGpu() {
+  Use();
+  cudaDeviceSynchronize();
+  for (const auto& [key, graph] : graphs_) {
+    if (graph != nullptr) cudaGraphExecDestroy(graph);
+  }
+  MutexLock lock(&mutex_);
+  for (cudaEvent_t event : free_events_) cudaEventDestroy(event);
+  for (const auto& [mark, event] : marks_) cudaEventDestroy(event);
+  for (cudaStream_t stream : streams_) {
+    if (stream != nullptr) cudaStreamDestroy(stream);
+  }
+}
+
+void CudaGpu::Note(cudaError_t error, const char* call) {
+  if (error == cudaSuccess) return;
+  const Status status = CudaStatus(error, call).Prepend(name());
+  MutexLock lock(&mutex_);
+  if (failure_.ok()) failure_ = status;
+}
+
+Status CudaGpu::failure() const {
+  MutexLock lock(&mutex_);
+  return failure_;
+}
+
+// --- Memory
+
+size_t CudaGpu::free_bytes() const {
+  Use();
+  size_t free = 0, total = 0;
+  return cudaMemGetInfo(&free, &total) == cudaSuccess ? free : 1;
+}
+
+StatusOr<Buffer> CudaGpu::Allocate(size_t bytes) {
+  if (bytes == 0) return Buffer();
+  Use();
+  const bool pooled = bytes < kPooledBytes;
+  const cudaStream_t stream = streams_[kCompute];
+  void* memory = nullptr;
+  const cudaError_t error =
+      pooled ? cudaMallocAsync(&memory, bytes, stream) : cudaMalloc(&memory, WholePages(bytes));
+  if (error != cudaSuccess) {
+    cudaGetLastError();
+    return ResourceExhausted("%s: %.1f MB of memory: %s", name().c_str(), bytes / 1e6, cudaGetErrorString(error));
+  }
+  HP_RETURN_IF_ERROR(CudaStatus(cudaMemsetAsync(memory, 0, bytes, stream), "cudaMemsetAsync"));
+  HP_RETURN_IF_ERROR(CudaStatus(cudaStreamSynchronize(stream), "cudaStreamSynchronize"));
+  return Buffer(static_cast<std::byte*>(memory), bytes, [this, pooled](std::byte* data, size_t) {
+    Use();
+    pooled ? cudaFreeAsync(data, streams_[kCompute]) : cudaFree(data);
+  });
+}
+
+StatusOr<Buffer> CudaGpu::AllocateHost(size_t bytes) {
+  if (bytes == 0) return Buffer();
+  Use();
+  void* memory = nullptr;
+  if (const cudaError_t error = cudaHostAlloc(&memory, bytes, cudaHostAllocPortable); error != cudaSuccess) {
+    cudaGetLastError();
+    return ResourceExhausted("%.1f MB of pinned host memory: %s", bytes / 1e6, cudaGetErrorString(error));
+  }
+  std::fill_n(static_cast<std::byte*>(memory), bytes, std::byte{0});
+  return Buffer(static_cast<std::byte*>(memory), bytes, [](std::byte* data, size_t) { cudaFreeHost(data); });
+}
+
+void CudaGpu::Copy(Queue queue, void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+  if (bytes == 0) return;
+  Use();
+  Note(cudaMemcpyAsync(to, from, bytes, kind, streams_[queue]), "cudaMemcpyAsync");
+}
+
+Status CudaGpu::CopyNow(void* to, const void* from, size_t bytes) {
+  Use();
+  return CudaStatus(cudaMemcpy(to, from, bytes, cudaMemcpyDefault), "cudaMemcpy").Prepend(name());
+}
+
+Status CudaGpu::ExportDmaBuf(const void* memory, size_t bytes, bool pcie_mapping, int* fd, uint64_t* offset) {
+  Use();
+  *offset = 0;
+  return DriverExportDmaBuf(memory, WholePages(bytes), pcie_mapping, fd).Prepend(name());
+}
+
+// --- Order
+
+cudaEvent_t CudaGpu::TakeEvent() {
+  Use();
+  cudaEvent_t event = nullptr;
+  {
+    MutexLock lock(&mutex_);
+    if (!free_events_.empty()) {
+      event = free_events_.back();
+      free_events_.pop_back();
+      return event;
+    }
+  }
+  // Blocking: a thread that waits for a GPU takes no core from those that read records.
+  Note(cudaEventCreateWithFlags(&event, cudaEventDisableTiming | cudaEventBlockingSync), "cudaEventCreate");
+  return event;
+}
+
+void CudaGpu::Order(Queue first, Queue then) {
+  const cudaEvent_t event = TakeEvent();
+  Note(cudaEventRecord(event, streams_[first]), "cudaEventRecord");
+  Note(cudaStreamWaitEvent(streams_[then], event, 0), "cudaStreamWaitEvent");
+  MutexLock lock(&mutex_);  // the wait has taken the event's state: it can be recorded again
+  free_events_.push_back(event);
+}
+
+Device::Mark CudaGpu::Record(Queue queue) {
+  const cudaEvent_t event = TakeEvent();
+  Note(cudaEventRecord(event, streams_[queue]), "cudaEventRecord");
+  MutexLock lock(&mutex_);
+  marks_[++last_mark_] = event;
+  return last_mark_;
+}
+
+Status CudaGpu::Wait(Mark mark) {
+  Use();
+  cudaEvent_t event;
+  {
+    MutexLock lock(&mutex_);
+    const auto found = marks_.find(mark);
+    CHECK(found != marks_.end()) << "mark " << mark << " was waited for before";
+    event = found->second;
+    marks_.erase(found);
+  }
+  Note(cudaEventSynchronize(event), "the work before");
+  MutexLock lock(&mutex_);
+  free_events_.push_back(event);
+  return failure_;
+}
+
+Status CudaGpu::Synchronize() {
+  Use();
+  for (cudaStream_t stream : streams_) Note(cudaStreamSynchronize(stream), "the work before");
+  return failure();
+}
+
+// --- Repetition
+
+void CudaGpu::Repeat(const RepeatKey& key, const std::function<void()>& work) {
+  Use();
+  const auto [entry, first] = graphs_.try_emplace(key, nullptr);
+  if (first) return work();
+  if (entry->second == nullptr && graphs_.size() <= kMaxGraphs) entry->second = RecordGraph(work);
+  if (entry->second == nullptr) return work();
+  Note(cudaGraphLaunch(entry->second, streams_[kCompute]), "cudaGraphLaunch");
+}
+
+cudaGraphExec_t CudaGpu::RecordGraph(const std::function<void()>& work) {
+  const cudaStream_t stream = streams_[kCompute];
+  // Thread-local: other threads go on with their copies.
+  if (cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) != cudaSuccess) return nullptr;
+  work();
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t executable = nullptr;
+  cudaError_t error = cudaStreamEndCapture(stream, &graph);
+  if (error == cudaSuccess) error = cudaGraphInstantiate(&executable, graph, 0);
+  if (graph != nullptr) cudaGraphDestroy(graph);
+  if (error == cudaSuccess) return executable;
+  cudaGetLastError();
+  LOG_FIRST_N(WARNING, 1) << name() << ": work is not recorded: " << cudaGetErrorString(error);
+  return nullptr;
+}
+
+}  // namespace
+
+StatusOr<std::vector<GpuInfo>> ListGpus() {
+  int count = 0;
+  if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess) {
+    return FailedPrecondition("%s", cudaGetErrorString(error));
+  }
+  std::vector<GpuInfo> gpus;
+  for (int index = 0; index < count; ++index) {
+    HP_ASSIGN_OR_RETURN(GpuInfo info, Describe(index));
+    gpus.push_back(std::move(info));
+  }
+  return gpus;
+}
+
+StatusOr<std::unique_ptr<Gpu>> OpenGpu(int index) {
+  int count = 0;
+  if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess) {
+    return FailedPrecondition("device cuda:%d: %s", index, cudaGetErrorString(error));
+  }
+  if (index < 0 || index >= count) return NotFound("device cuda:%d: this host has %d GPU(s)", index, count);
+  HP_ASSIGN_OR_RETURN(GpuInfo info, Describe(index));
+  auto gpu = std::make_unique<CudaGpu>(std::move(info));
+  HP_RETURN_IF_ERROR(gpu->Open());
+  return std::unique_ptr<Gpu>(std::move(gpu));
+}
+
+}  // namespace hp

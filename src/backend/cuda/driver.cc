@@ -1,0 +1,54 @@
+#include "backend/cuda/driver.h"
+
+#include <cuda.h>
+#include <cuda_runtime.h>
+
+namespace hp {
+namespace {
+
+template <typename Function>
+Function* Find(const char* name) {
+  void* found = nullptr;
+  cudaDriverEntryPointQueryResult result;
+#if CUDART_VERSION >= 12050
+  const cudaError_t error =
+      cudaGetDriverEntryPointByVersion(name, &found, CUDART_VERSION, cudaEnableDefault, &result);
+#else
+  const cudaError_t error = cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, &result);
+#endif
+  if (error != cudaSuccess || result != cudaDriverEntryPointSuccess) return nullptr;
+  return reinterpret_cast<Function*>(found);
+}
+
+}  // namespace
+
+bool DriverExportsDmaBuf(int index) {
+  const auto get_attribute = Find<CUresult(int*, CUdevice_attribute, CUdevice)>("cuDeviceGetAttribute");
+  const auto get_device = Find<CUresult(CUdevice*, int)>("cuDeviceGet");
+  if (get_attribute == nullptr || get_device == nullptr) return false;
+  CUdevice device;
+  int supported = 0;
+  return get_device(&device, index) == CUDA_SUCCESS &&
+         get_attribute(&supported, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, device) == CUDA_SUCCESS && supported != 0;
+}
+
+Status DriverExportDmaBuf(const void* memory, size_t bytes, bool pcie_mapping, int* fd) {
+  const auto get_handle =
+      Find<CUresult(void*, CUdeviceptr, size_t, CUmemRangeHandleType, unsigned long long)>(  // NOLINT(runtime/int)
+          "cuMemGetHandleForAddressRange");
+  if (get_handle == nullptr) return FailedPrecondition("the driver does not export memory");
+  unsigned long long flags = 0;  // NOLINT(runtime/int)
+  if (pcie_mapping) {
+#if CUDA_VERSION >= 12080
+    flags = CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE;
+#else
+    return FailedPrecondition("this CUDA has no PCIe mapping of a dma-buf");
+#endif
+  }
+  const CUresult result = get_handle(fd, reinterpret_cast<CUdeviceptr>(memory), bytes,
+                                     CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, flags);
+  if (result == CUDA_SUCCESS) return OkStatus();
+  return FailedPrecondition("cuMemGetHandleForAddressRange: error %d", static_cast<int>(result));
+}
+
+}  // namespace hp

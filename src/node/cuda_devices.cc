@@ -1,0 +1,71 @@
+#include "node/cuda_devices.h"
+
+#include "backend/cuda/cuda_backend.h"
+#include "base/format.h"
+#include "scheduler/hosts.h"
+
+#include <charconv>
+#include <utility>
+
+namespace hp {
+namespace {
+
+constexpr std::string_view kPrefix = "cuda:";
+
+std::string DescribeGpu(const GpuInfo& gpu) {
+  return Format("cuda:%-2d %s, compute capability %d.%d, %d multiprocessors, %.1f of %.1f GB free, PCIe %s, %s\n",
+                gpu.index, gpu.name.c_str(), gpu.major, gpu.minor, gpu.multiprocessors, gpu.free_bytes / 1e9,
+                gpu.memory_bytes / 1e9, gpu.pci_address.c_str(),
+                gpu.dma_buf ? "exports its memory by dma-buf" : "exports no memory by dma-buf");
+}
+
+}  // namespace
+
+DeviceMemory DescribeGpuMemory(Gpu* gpu, std::span<std::byte> bytes) {
+  DeviceMemory memory;
+  memory.bytes = bytes;
+  memory.device = gpu->info().index;
+  memory.pci_address = gpu->info().pci_address;
+  if (gpu->info().dma_buf) {
+    memory.export_dma_buf = [gpu, bytes](bool pcie_mapping) -> StatusOr<DmaBuf> {
+      DmaBuf exported;
+      HP_RETURN_IF_ERROR(
+          gpu->ExportDmaBuf(bytes.data(), bytes.size(), pcie_mapping, &exported.fd, &exported.offset));
+      return exported;
+    };
+  }
+  memory.copy = [gpu](std::byte* to, const std::byte* from, size_t count) { return gpu->CopyNow(to, from, count); };
+  return memory;
+}
+
+NodeDevice MakeGpuDevice(std::unique_ptr<Gpu> gpu, std::unique_ptr<GpuLibrary> library) {
+  Gpu* const raw = gpu.get();
+  NodeDevice device;
+  device.backend = MakeCudaBackend(raw, std::move(library));
+  device.device = std::move(gpu);
+  device.describe = [raw](std::span<std::byte> memory) { return DescribeGpuMemory(raw, memory); };
+  return device;
+}
+
+StatusOr<NodeDevice> OpenNodeDevice(const std::string& name) {
+  if (name == "cpu") return NodeDevice{MakeHostDevice(), MakeCpuBackend(), nullptr};
+  int index = -1;
+  const char* const end = name.data() + name.size();
+  const auto [stop, error] = std::from_chars(name.data() + kPrefix.size(), end, index);
+  if (name.rfind(kPrefix, 0) != 0 || error != std::errc() || stop != end) {
+    return InvalidArgument("device \"%s\"; expected \"cpu\" or \"cuda:N\"", name.c_str());
+  }
+  HP_ASSIGN_OR_RETURN(std::unique_ptr<Gpu> gpu, OpenGpu(index));
+  HP_ASSIGN_OR_RETURN(std::unique_ptr<GpuLibrary> library, MakeGpuLibrary(gpu.get(), GpuMath::kFloat32));
+  return MakeGpuDevice(std::move(gpu), std::move(library));
+}
+
+std::string DescribeDevices() {
+  std::string text = Format("cpu     %d cores\n", AvailableCores());
+  const StatusOr<std::vector<GpuInfo>> gpus = ListGpus();
+  if (!gpus.ok()) return text + "no GPU: " + gpus.status().message() + "\n";
+  for (const GpuInfo& gpu : *gpus) text += DescribeGpu(gpu);
+  return text;
+}
+
+}  // namespace hp

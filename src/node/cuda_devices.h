@@ -1,0 +1,17 @@
+#pragma once
+
+#include "backend/cuda/library.h"
+#include "node/devices.h"
+
+#include <memory>
+#include <span>
+
+namespace hp {
+
+/// Memory of `gpu`, which must outlive its uses, as a transport wants it described.
+DeviceMemory DescribeGpuMemory(Gpu* gpu, std::span<std::byte> memory);
+
+/// A node's device from its parts.
+NodeDevice MakeGpuDevice(std::unique_ptr<Gpu> gpu, std::unique_ptr<GpuLibrary> library);
+
+}  // namespace hp

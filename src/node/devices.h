@@ -1,0 +1,31 @@
+#pragma once
+
+#include "backend/backend.h"
+#include "hp/status.h"
+#include "tensor/device.h"
+#include "transport/transport.h"
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace hp {
+
+/// What a node computes on.
+struct NodeDevice {
+  std::unique_ptr<Device> device;
+  std::unique_ptr<Backend> backend;  ///< its ops
+  /// What a transport needs to reach memory of the device; null: it can't.
+  std::function<DeviceMemory(std::span<std::byte> memory)> describe;
+};
+
+/// The device of a routing table's node: "cpu" or "cuda:N".
+/// @return kNotFound: no such GPU here; kFailedPrecondition: no driver, or a build without CUDA.
+StatusOr<NodeDevice> OpenNodeDevice(const std::string& name);
+
+/// What this host has to compute on, a line each, or why a GPU can't be used.
+std::string DescribeDevices();
+
+}  // namespace hp

@@ -1,0 +1,133 @@
+#include "node/host_bridge.h"
+
+#include <algorithm>
+
+namespace hp {
+namespace {
+
+size_t Aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+/// Calls visit(net) for every net of the node: both phases, every number of rows.
+template <typename Visit>
+void ForEachNet(const NodeModel& model, const Visit& visit) {
+  for (bool train : {true, false}) {
+    if (!train && !model.tests()) continue;
+    for (int64_t rows : model.schedule().RowCounts(train)) visit(model.net(train, rows));
+  }
+}
+
+size_t PortBytes(const NodeNet& net, int port) { return Aligned(net.buffer_bytes(net.ports()[port].buffer)); }
+
+}  // namespace
+
+HostBridge::Layout HostBridge::LayoutOf(const NodeModel& model) {
+  const JobShape& shape = model.schedule().shape();
+  size_t images = 0;
+  int64_t rows = 0;
+  ForEachNet(model, [&](const NodeNet& net) {
+    rows = std::max(rows, net.rows());
+    images = std::max(images, net.images_bytes());
+  });
+  Layout layout;
+  layout.labels = Aligned(sizeof(uint64_t));
+  layout.batch_labels = layout.labels + Aligned(rows * sizeof(float));
+  layout.images = layout.batch_labels + Aligned(std::max(shape.train_batch, shape.test_batch) * sizeof(float));
+  layout.bytes = layout.images + Aligned(images);
+  return layout;
+}
+
+size_t HostBridge::DeviceBytes(const NodeModel& model) {
+  return model.plan().pool_size * LayoutOf(model).bytes + model.stored_params().size() * sizeof(double);
+}
+
+StatusOr<std::unique_ptr<HostBridge>> HostBridge::Create(const NodeModel& model, Device* device, bool staged) {
+  std::unique_ptr<HostBridge> bridge(new HostBridge(device, staged));
+  HP_RETURN_IF_ERROR(bridge->Allocate(model));
+  return bridge;
+}
+
+Status HostBridge::Allocate(const NodeModel& model) {
+  const size_t solvers = model.plan().pool_size, params = std::max<size_t>(model.stored_params().size(), 1);
+  layout_ = LayoutOf(model);
+  block_bytes_ = layout_.bytes;
+  ForEachNet(model, [this](const NodeNet& net) {
+    size_t ports = 0;
+    for (size_t port = 0; port < net.ports().size(); ++port) ports += PortBytes(net, static_cast<int>(port));
+    staging_bytes_ = std::max(staging_bytes_, ports);
+    outputs_ = std::max(outputs_, net.outputs().size());
+  });
+  HP_ASSIGN_OR_RETURN(blocks_, device_->Allocate(solvers * block_bytes_));
+  HP_ASSIGN_OR_RETURN(first_samples_, device_->AllocateHost(solvers * sizeof(uint64_t)));
+  HP_ASSIGN_OR_RETURN(statistics_, device_->AllocateHost(std::max<size_t>(solvers * outputs_, 1) * sizeof(float)));
+  HP_ASSIGN_OR_RETURN(device_squares_, device_->Allocate(params * sizeof(double)));
+  HP_ASSIGN_OR_RETURN(host_squares_, device_->AllocateHost(params * sizeof(double)));
+  if (staged_ && staging_bytes_ > 0) {
+    HP_ASSIGN_OR_RETURN(staging_, device_->AllocateHost(solvers * staging_bytes_));
+  }
+  return OkStatus();
+}
+
+std::span<std::byte> HostBridge::Place(int solver, const NodeNet& net, int port) const {
+  size_t offset = solver * staging_bytes_;
+  for (int before = 0; before < port; ++before) offset += PortBytes(net, before);
+  return staging_.span().subspan(offset, net.buffer_bytes(net.ports()[port].buffer));
+}
+
+void HostBridge::UseInputs(int solver, const NodeNet& net, NetRun* run) const {
+  std::byte* const begin = block(solver);
+  run->images = reinterpret_cast<float*>(begin + layout_.images);
+  run->batch.first_sample_on_device = reinterpret_cast<const uint64_t*>(begin);
+  run->batch.labels = {reinterpret_cast<const float*>(begin + layout_.labels), static_cast<size_t>(net.rows())};
+  run->batch.batch_labels = {reinterpret_cast<const float*>(begin + layout_.batch_labels),
+                             static_cast<size_t>(run->batch.global_rows)};
+}
+
+void HostBridge::BringInputs(int solver, const NodeNet& net, int segment, const float* images,
+                             std::span<const float> labels, int64_t first_row, NetRun* run) {
+  std::byte* const begin = block(solver);
+  uint64_t* const first_sample = reinterpret_cast<uint64_t*>(first_samples_.data()) + solver;
+  *first_sample = run->batch.first_sample;
+  device_->Upload(Device::kCopyIn, begin, first_sample, sizeof(uint64_t));
+  if (net.reads_labels(segment)) {
+    device_->Upload(Device::kCopyIn, begin + layout_.labels, labels.data() + first_row, net.rows() * sizeof(float));
+  }
+  if (net.needs_batch_labels(segment)) {
+    device_->Upload(Device::kCopyIn, begin + layout_.batch_labels, labels.data(), labels.size_bytes());
+  }
+  if (images != nullptr) device_->Upload(Device::kCopyIn, begin + layout_.images, images, net.images_bytes());
+  UseInputs(solver, net, run);
+}
+
+void HostBridge::BringPorts(int solver, const NodeNet& net, const NetRun& run, int segment, bool gradients) {
+  for (size_t i = 0; staged_ && i < net.ports().size(); ++i) {
+    const NetPort& port = net.ports()[i];
+    if (!port.landing || port.gradient != gradients || port.segment != segment) continue;
+    const std::span<std::byte> from = Place(solver, net, static_cast<int>(i));
+    device_->Upload(Device::kCopyIn, net.BufferSpan(port.buffer, run).data(), from.data(), from.size());
+  }
+  device_->Order(Device::kCopyIn, Device::kCompute);
+}
+
+void HostBridge::SendPorts(int solver, const NodeNet& net, const NetRun& run, int segment, bool gradients) {
+  device_->Order(Device::kCompute, Device::kCopyOut);
+  for (size_t i = 0; staged_ && i < net.ports().size(); ++i) {
+    const NetPort& port = net.ports()[i];
+    if (port.landing || port.gradient != gradients || port.segment != segment) continue;
+    const std::span<std::byte> to = Place(solver, net, static_cast<int>(i));
+    device_->Download(Device::kCopyOut, to.data(), net.BufferSpan(port.buffer, run).data(), to.size());
+  }
+}
+
+void HostBridge::FetchStatistics(int solver, const NodeNet& net, const NetRun& run) {
+  float* const to = statistics_.floats() + solver * outputs_;
+  for (size_t i = 0; i < net.outputs().size(); ++i) {
+    device_->Download(Device::kCopyOut, to + i, net.ValueOf(net.outputs()[i].tensor, run).data, sizeof(float));
+  }
+}
+
+void HostBridge::FetchSquares(int param) {
+  device_->Download(Device::kCopyOut, host_squares_.data() + param * sizeof(double), device_squares(param),
+                    sizeof(double));
+}
+
+}  // namespace hp

@@ -1,0 +1,74 @@
+#pragma once
+
+#include "hp/status.h"
+#include "node/model.h"
+#include "tensor/device.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace hp {
+
+/// What passes between the host and a device with memory of its own, for each solver: images, labels and the number of
+/// the first sample go in, losses and sums of squares come out, and, where the transport can't reach the device's
+/// memory, tensors of other nodes both ways. Copies to the device go by Device::kCopyIn, others by kCopyOut, and are in
+/// order with kCompute. Executor thread, but for Place and what is read when the copies are done.
+class HostBridge {
+ public:
+  /// Floats of one solver on the device and how many on the host, for a plan of memory. @param staged tensors of other nodes pass
+  /// through the host.
+  /// @return kResourceExhausted: host or device has not so much memory.
+  static StatusOr<std::unique_ptr<HostBridge>> Create(const NodeModel& model, Device* device, bool staged);
+  /// Bytes that Create takes of the device's memory.
+  static size_t DeviceBytes(const NodeModel& model);
+
+  /// Whether tensors of other nodes pass through here; else the transport reaches the device's memory.
+  bool staged() const { return staged_; }
+  /// All of the host's memory that a transport reads and writes; empty unless staged.
+  std::span<std::byte> staging() const { return staging_.span(); }
+  /// Where a port's bytes are for the transport, if staged. Any thread.
+  std::span<std::byte> Place(int solver, const NodeNet& net, int port) const;
+
+  /// Before a forward task of `segment`: what it reads from the host. Sets what `run` says of images and labels.
+  /// @param images,labels of the micro-batch in the host's memory; `labels` are those of the whole batch.
+  void BringInputs(int solver, const NodeNet& net, int segment, const float* images, std::span<const float> labels,
+                   int64_t first_row, NetRun* run);
+  /// The same addresses again, for a backward task: they hold what the forward task brought.
+  void UseInputs(int solver, const NodeNet& net, NetRun* run) const;
+  /// Before a task: tensors that have arrived for it. After it: those that are final now.
+  void BringPorts(int solver, const NodeNet& net, const NetRun& run, int segment, bool gradients);
+  void SendPorts(int solver, const NodeNet& net, const NetRun& run, int segment, bool gradients);
+
+  /// Begins to fetch a net's statistics; statistics() has them when the task is done.
+  void FetchStatistics(int solver, const NodeNet& net, const NetRun& run);
+  std::span<const float> statistics(int solver) const { return {statistics_.floats() + solver * outputs_, outputs_}; }
+
+  /// Where kCompute leaves a double for `param`, and the host's copy of it after FetchSquares.
+  double* device_squares(int param) const { return reinterpret_cast<double*>(device_squares_.data()) + param; }
+  void FetchSquares(int param);
+  double squares(int param) const { return reinterpret_cast<const double*>(host_squares_.data())[param]; }
+
+ private:
+  HostBridge(Device* device, bool staged) : device_(device), staged_(staged) {}
+  Status Allocate(const NodeModel& model);
+  std::byte* block(int solver) const { return blocks_.data() + solver * block_bytes_; }
+
+  /// The block of a solver on the device: [first sample][labels][labels of the batch][images].
+  struct Layout {
+    size_t labels = 0, batch_labels = 0, images = 0, bytes = 0;
+  };
+  static Layout LayoutOf(const NodeModel& model);
+
+  Device* const device_;
+  const bool staged_;
+  Layout layout_;
+  size_t block_bytes_ = 0, staging_bytes_ = 0, outputs_ = 0;
+  Buffer blocks_, first_samples_;
+  Buffer staging_;
+  Buffer statistics_, device_squares_, host_squares_;
+};
+
+}  // namespace hp

@@ -1,0 +1,18 @@
+#include "base/format.h"
+#include "node/devices.h"
+#include "scheduler/hosts.h"
+
+namespace hp {
+
+// Stands in for cuda_devices.cc where hpnode is built without CUDA.
+
+StatusOr<NodeDevice> OpenNodeDevice(const std::string& name) {
+  if (name == "cpu") return NodeDevice{MakeHostDevice(), MakeCpuBackend(), nullptr};
+  return FailedPrecondition("device %s: this hpnode was built without CUDA", name.c_str());
+}
+
+std::string DescribeDevices() {
+  return Format("cpu     %d cores\nno GPU: this hpnode was built without CUDA\n", AvailableCores());
+}
+
+}  // namespace hp
