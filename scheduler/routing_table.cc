@@ -68,13 +68,18 @@ StatusOr<RoutingTable> RoutingTable::Create(const RoutingTableConfig& config, co
   table.path_ = path;
   table.solver_path_ = PathBeside(path, config.solver());
   for (const StageConfig& stage : config.stage()) {
-    table.stages_.push_back(
-        {StageName(config, static_cast<int>(table.stages_.size())), stage.kind() == StageConfig::CONV, {}});
+    StageInfo info;
+    info.name = StageName(config, static_cast<int>(table.stages_.size()));
+    info.conv = stage.kind() == StageConfig::CONV;
+    info.all_on_gpus = true;
+    table.stages_.push_back(info);
   }
   for (const NodeConfig& node : config.node()) {
     const Rank rank = static_cast<Rank>(table.nodes_.size());
     table.nodes_.push_back(MakeNode(node, rank, config.stage(node.stage())));
-    std::vector<Rank>& ranks = table.stages_[node.stage()].ranks;
+    StageInfo& stage = table.stages_[node.stage()];
+    stage.all_on_gpus &= node.device() != "cpu";
+    std::vector<Rank>& ranks = stage.ranks;
     ranks.resize(std::max<size_t>(ranks.size(), node.index() + 1));
     ranks[node.index()] = rank;
   }

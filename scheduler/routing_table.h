@@ -15,7 +15,8 @@ namespace hp {
 struct StageInfo {
   std::string name;
   bool conv = false;        ///< data-parallel: its nodes are replicas; else they are shards
-  std::vector<Rank> ranks;  ///< by replica or shard
+  bool all_on_gpus = false;  ///< every node of it computes on one
+  std::vector<Rank> ranks;   ///< by replica or shard
 
   int size() const { return static_cast<int>(ranks.size()); }
   const char* role() const { return conv ? "conv" : "fc"; }

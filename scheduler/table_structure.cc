@@ -13,7 +13,8 @@ bool IsDeviceName(const std::string& name) {
   constexpr std::string_view kPrefix = "cuda:";
   if (name == "cpu") return true;
   const std::string number = name.rfind(kPrefix, 0) == 0 ? name.substr(kPrefix.size()) : "";
-  return !number.empty() && number.size() <= 4 && std::all_of(number.begin(), number.end(), [](char c) { return c >= '0' && c <= '9'; });
+  return !number.empty() && number.size() <= 4 &&
+         std::all_of(number.begin(), number.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
 std::string NodeLabel(const RoutingTableConfig& config, int rank) {

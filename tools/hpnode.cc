@@ -1,4 +1,5 @@
 // Trains one node of a job, or (--all) all nodes of a table in this process.
+#include "node/devices.h"
 #include "node/doctor.h"
 #include "node/launch.h"
 #include "node/node.h"
@@ -28,6 +29,7 @@ DEFINE_bool(doctor, false, "look at what this host has for RDMA, say what to do 
 DEFINE_string(doctor_listen, "", "with --doctor: wait at ADDRESS:PORT for another host's --doctor_peer");
 DEFINE_string(doctor_peer, "", "with --doctor: measure the way to the host that waits at ADDRESS:PORT");
 DEFINE_string(doctor_address, "", "with --doctor: this host's own address, as others know it");
+DEFINE_bool(list_devices, false, "say what this host has to compute on, and train nothing");
 DEFINE_string(ib_hca, "", "RDMA devices of this host to use, as NCCL_IB_HCA; wins over the table");
 DEFINE_int32(ib_gid_index, hp::HostDevices::kNotSet, "GID index of this host, as NCCL_IB_GID_INDEX; -1: chosen");
 
@@ -42,6 +44,8 @@ constexpr char kUsage[] =
     "  hproute --solver=solver.prototxt --conv=2 --fc=2 --hosts=127.0.0.1 --out=table.prototxt\n"
     "  hpnode --role=conv --routing=table.prototxt &   # twice\n"
     "  hpnode --role=fc --routing=table.prototxt &     # twice\n"
+    "what a host has to compute on:\n"
+    "  hpnode --list_devices\n"
     "what a host has for RDMA:\n"
     "  hpnode --doctor [--doctor_listen=ADDRESS:PORT | --doctor_peer=ADDRESS:PORT]\n"
     "exit status: 0 done, 1 our own fault, 2 input or configuration, 3 NaN or infinity, 4 a node was lost";
@@ -81,6 +85,10 @@ Status Main(bool* said) {
   if (FLAGS_doctor) {
     return RunDoctor({{FLAGS_ib_hca, FLAGS_ib_gid_index}, FLAGS_doctor_address, FLAGS_doctor_listen, FLAGS_doctor_peer},
                      &std::cout);
+  }
+  if (FLAGS_list_devices) {
+    std::cout << DescribeDevices();
+    return OkStatus();
   }
   if (FLAGS_routing.empty()) return InvalidArgument("--routing=table.prototxt is missing (hpnode --help)");
   HP_ASSIGN_OR_RETURN(const RoutingTable table, RoutingTable::Load(FLAGS_routing));

@@ -25,8 +25,8 @@ class StagedExchange : public Exchange {
   ~StagedExchange() override;
 
   void Add(uint64_t clock, int param, std::span<float> gradient) override HP_EXCLUDES(mutex_);
-  /// When `done` is called, whatever is put into Device::kCompute from then on sees the sums. @return also kInternal and
-  /// kResourceExhausted: the device failed, or the host has no memory for the copies.
+  /// When `done` is called, whatever is put into Device::kCompute from then on sees the sums. @return also kInternal
+  /// and kResourceExhausted: the device failed, or the host has no memory for the copies.
   void FinishAsync(uint64_t clock, std::function<void(const Status&)> done) override HP_EXCLUDES(mutex_);
   void Abort(const Status& cause) override;
 

@@ -95,8 +95,12 @@ std::span<std::byte> Compute::Place(int solver, MsgId id, int port) const {
 
 Device::RepeatKey Compute::KeyOf(RepeatKind kind, int part, const NodeNet& net, const NetRun& run) const {
   const uint64_t row = net.update_row_bytes().empty() ? 0 : static_cast<uint64_t>(run.update_row);
-  return {reinterpret_cast<uint64_t>(&net), reinterpret_cast<uint64_t>(run.arena), kind, static_cast<uint64_t>(part),
-          row, run.accumulate};
+  return {reinterpret_cast<uint64_t>(&net),
+          reinterpret_cast<uint64_t>(run.arena),
+          kind,
+          static_cast<uint64_t>(part),
+          row,
+          run.accumulate};
 }
 
 // --- Tasks
@@ -135,7 +139,8 @@ void Compute::Collect(const Task& task) {
     case Task::kForward:
       return CollectStatistics(task);
     case Task::kNorm:
-      for (size_t unit = 0; unit < model_.unit_steps().size(); ++unit) CollectSquares(StepOfUnit(static_cast<int>(unit)));
+      for (size_t unit = 0; unit < model_.unit_steps().size(); ++unit)
+        CollectSquares(StepOfUnit(static_cast<int>(unit)));
       return;
     case Task::kUpdate:
       if (!model_.plan().wait_for_verdict) CollectSquares(StepOfUnit(task.unit));
@@ -257,7 +262,8 @@ void Compute::DeferredGradient(const NetStep& step) {
 }
 
 // A few rows of the gradient at a time: they are still in the cache when the update reads them, and the gradient of a
-// large layer never goes to memory and back. The sums of squares are added in the order of the rows. Host's device only.
+// large layer never goes to memory and back. The sums of squares are added in the order of the rows. Host's device
+// only.
 void Compute::UpdateInPieces(const NetStep& step, float rate) {
   const int weights = step.params[0], bias = step.params.size() > 1 ? step.params[1] : -1;
   const StoredParam& stored = options_.params->param(weights);

@@ -3,6 +3,7 @@
 #include "backend/cuda/cuda_backend.h"
 #include "base/format.h"
 #include "scheduler/hosts.h"
+#include "solvers/exchange/nccl.h"
 
 #include <charconv>
 #include <utility>
@@ -29,8 +30,7 @@ DeviceMemory DescribeGpuMemory(Gpu* gpu, std::span<std::byte> bytes) {
   if (gpu->info().dma_buf) {
     memory.export_dma_buf = [gpu, bytes](bool pcie_mapping) -> StatusOr<DmaBuf> {
       DmaBuf exported;
-      HP_RETURN_IF_ERROR(
-          gpu->ExportDmaBuf(bytes.data(), bytes.size(), pcie_mapping, &exported.fd, &exported.offset));
+      HP_RETURN_IF_ERROR(gpu->ExportDmaBuf(bytes.data(), bytes.size(), pcie_mapping, &exported.fd, &exported.offset));
       return exported;
     };
   }
@@ -48,7 +48,7 @@ NodeDevice MakeGpuDevice(std::unique_ptr<Gpu> gpu, std::unique_ptr<GpuLibrary> l
 }
 
 StatusOr<NodeDevice> OpenNodeDevice(const std::string& name) {
-  if (name == "cpu") return NodeDevice{MakeHostDevice(), MakeCpuBackend(), nullptr};
+  if (name == "cpu") return NodeDevice{MakeHostDevice(), MakeCpuBackend(), nullptr, nullptr};
   int index = -1;
   const char* const end = name.data() + name.size();
   const auto [stop, error] = std::from_chars(name.data() + kPrefix.size(), end, index);
@@ -57,7 +57,12 @@ StatusOr<NodeDevice> OpenNodeDevice(const std::string& name) {
   }
   HP_ASSIGN_OR_RETURN(std::unique_ptr<Gpu> gpu, OpenGpu(index));
   HP_ASSIGN_OR_RETURN(std::unique_ptr<GpuLibrary> library, MakeGpuLibrary(gpu.get(), GpuMath::kFloat32));
-  return MakeGpuDevice(std::move(gpu), std::move(library));
+  Gpu* const raw = gpu.get();
+  NodeDevice device = MakeGpuDevice(std::move(gpu), std::move(library));
+  device.connect = [raw, index](int rank, int size, Rendezvous* rendezvous) {
+    return ConnectNccl({rank, size, "conv", raw->stream(Device::kExchange).cuda, index}, rendezvous);
+  };
+  return device;
 }
 
 std::string DescribeDevices() {

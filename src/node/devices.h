@@ -2,6 +2,8 @@
 
 #include "backend/backend.h"
 #include "hp/status.h"
+#include "solvers/exchange/collective_exchange.h"
+#include "solvers/exchange/rendezvous.h"
 #include "tensor/device.h"
 #include "transport/transport.h"
 
@@ -19,6 +21,8 @@ struct NodeDevice {
   std::unique_ptr<Backend> backend;  ///< its ops
   /// What a transport needs to reach memory of the device; null: it can't.
   std::function<DeviceMemory(std::span<std::byte> memory)> describe;
+  /// Joins replicas that all compute on such devices. Null: they exchange through the host.
+  std::function<StatusOr<std::unique_ptr<Collectives>>(int rank, int size, Rendezvous* rendezvous)> connect;
 };
 
 /// The device of a routing table's node: "cpu" or "cuda:N".

@@ -207,10 +207,10 @@ size_t NodeModel::memory_bytes() const {
 }
 
 std::string NodeModel::DescribeMemory() const {
-  std::string text = Format("memory: parameters %s, %d solvers of %s each, rows of deferred gradients %s, scratch %s",
-                            MegaBytes(ParamStore::BytesFor(stored_params())).c_str(), plan_.pool_size,
-                            MegaBytes(arena_bytes_).c_str(), MegaBytes(matrix_bytes()).c_str(),
-                            MegaBytes(scratch_bytes_).c_str());
+  std::string text =
+      Format("memory: parameters %s, %d solvers of %s each, rows of deferred gradients %s, scratch %s",
+             MegaBytes(ParamStore::BytesFor(stored_params())).c_str(), plan_.pool_size, MegaBytes(arena_bytes_).c_str(),
+             MegaBytes(matrix_bytes()).c_str(), MegaBytes(scratch_bytes_).c_str());
   if (!on_host()) text += ", input " + MegaBytes(HostBridge::DeviceBytes(*this));
   return text;
 }

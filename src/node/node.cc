@@ -136,12 +136,18 @@ Status Node::InitParams() {
 Status Node::ConnectExchange() {
   exchange_ = std::make_unique<LocalExchange>();
   if (!model_->data_parallel() || table_.replicas() == 1) return OkStatus();
+  const auto on_failure = [this](const Status& status) { watch_->OnDataFailure(options_.rank, status); };
+  if (device_.connect && table_.stage(info_.stage).all_on_gpus) {
+    HP_ASSIGN_OR_RETURN(auto collectives, device_.connect(info_.index, table_.replicas(), rendezvous_.get()));
+    exchange_ = std::make_unique<CollectiveExchange>(device_.device.get(), std::move(collectives), on_failure);
+    return OkStatus();
+  }
   GlooOptions options;
   options.rank = info_.index;
   options.size = table_.replicas();
   options.address = info_.host;
   options.key_prefix = "conv";
-  options.on_failure = [this](const Status& status) { watch_->OnDataFailure(options_.rank, status); };
+  options.on_failure = on_failure;
   HP_ASSIGN_OR_RETURN(exchange_, ConnectGlooExchange(options, rendezvous_.get()));
   if (!device_.device->is_host()) {
     exchange_ = std::make_unique<StagedExchange>(device_.device.get(), std::move(exchange_));
@@ -163,8 +169,8 @@ Status Node::PrepareInputs() {
   return OkStatus();
 }
 
-// On a device with memory of its own, tensors of other nodes pass through the host unless every node's transport reaches
-// that memory: over RDMA, if it can be registered.
+// On a device with memory of its own, tensors of other nodes pass through the host unless every node's transport
+// reaches that memory: over RDMA, if it can be registered.
 Status Node::MakeCompute() {
   Compute::Options options;
   options.device = device_.device.get();
@@ -179,8 +185,8 @@ Status Node::MakeCompute() {
   HP_ASSIGN_OR_RETURN(compute_, Compute::Create(*model_, options));
   for (const std::span<std::byte> memory : compute_->shared_memory()) {
     const bool on_host = device_.device->is_host() || options.staged;
-    HP_ASSIGN_OR_RETURN(auto region, on_host ? transport_->Register(memory)
-                                             : transport_->RegisterDevice(device_.describe(memory)));
+    HP_ASSIGN_OR_RETURN(auto region,
+                        on_host ? transport_->Register(memory) : transport_->RegisterDevice(device_.describe(memory)));
     regions_.push_back(std::move(region));
   }
   return OkStatus();

@@ -1,125 +1,10 @@
 // The contract of a routing table: it changes how fast training runs, never what it computes. One net with everything
 // that depends on where a sample or a channel is (dropout, crops, mirrors, LRN, ignored labels, iter_size, uneven
 // divisions) is trained by one process, then under many tables; all parameters and all losses must agree.
-#include "test/support/local_cluster.h"
-
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <string>
+#include "test/cluster/contract_fixture.h"
 
 namespace hp::test {
 namespace {
-
-constexpr double kTolerance = 1e-4;
-
-std::string Net(const std::string& folder, bool frozen) {
-  const std::string lr = frozen ? " param { lr_mult: 0 } param { lr_mult: 0 } "
-                                : " param { lr_mult: 1 } param { lr_mult: 2 decay_mult: 0 } ";
-  auto data = [&](const std::string& phase, const std::string& db, int batch, const std::string& transform) {
-    return "layer { name: 'data' type: 'Data' top: 'data' top: 'label' include { phase: " + phase +
-           " } data_param { source: '" + folder + "/" + db + "' batch_size: " + std::to_string(batch) +
-           " shuffle: true } transform_param { scale: 0.0078125 mean_value: 120 crop_size: 10 " + transform + " } }\n";
-  };
-  return "name: 'contract'\n" + data("TRAIN", "train", 11, "mirror: true") + data("TEST", "test", 7, "") +
-         "layer { name: 'conv1' type: 'Convolution' bottom: 'data' top: 'conv1'" + lr +
-         "  convolution_param { num_output: 6 kernel_size: 3 weight_filler { type: 'xavier' } } }\n"
-         "layer { name: 'relu1' type: 'ReLU' bottom: 'conv1' top: 'conv1' }\n"
-         "layer { name: 'pool1' type: 'Pooling' bottom: 'conv1' top: 'pool1' pooling_param { kernel_size: 3 stride: 2 "
-         "} }\n"
-         "layer { name: 'norm1' type: 'LRN' bottom: 'pool1' top: 'norm1' lrn_param { local_size: 3 alpha: 0.1 } }\n"
-         "layer { name: 'conv2' type: 'Convolution' bottom: 'norm1' top: 'conv2'" +
-         lr +
-         "  convolution_param { num_output: 16 kernel_size: 3 pad: 1 group: 2 weight_filler { type: 'msra' } } }\n"
-         "layer { name: 'relu2' type: 'ReLU' bottom: 'conv2' top: 'conv2' }\n"
-         "layer { name: 'pool2' type: 'Pooling' bottom: 'conv2' top: 'pool2' pooling_param { pool: AVE kernel_size: 2 "
-         "stride: 2 } }\n"
-         "layer { name: 'ip1' type: 'InnerProduct' bottom: 'pool2' top: 'ip1' param { lr_mult: 1 } param { lr_mult: 2 "
-         "decay_mult: 0 }\n"
-         "  inner_product_param { num_output: 150 weight_filler { type: 'gaussian' std: 0.1 } bias_filler { type: "
-         "'constant' value: 0.1 } } }\n"
-         "layer { name: 'relu3' type: 'ReLU' bottom: 'ip1' top: 'ip1' }\n"
-         "layer { name: 'drop1' type: 'Dropout' bottom: 'ip1' top: 'ip1' dropout_param { dropout_ratio: 0.4 } }\n"
-         "layer { name: 'ip2' type: 'InnerProduct' bottom: 'ip1' top: 'ip2'\n"
-         "  inner_product_param { num_output: 130 weight_filler { type: 'xavier' } } }\n"
-         "layer { name: 'relu4' type: 'ReLU' bottom: 'ip2' top: 'ip2' relu_param { negative_slope: 0.1 } }\n"
-         "layer { name: 'ip3' type: 'InnerProduct' bottom: 'ip2' top: 'ip3'\n"
-         "  inner_product_param { num_output: 5 weight_filler { type: 'xavier' } } }\n"
-         "layer { name: 'accuracy' type: 'Accuracy' bottom: 'ip3' bottom: 'label' top: 'accuracy' include { phase: "
-         "TEST } }\n"
-         "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip3' bottom: 'label' top: 'loss' loss_param { "
-         "ignore_label: 2 } }\n";
-}
-
-/// A data set, a net and a solver in a folder.
-class ContractTest : public testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    folder_ = new TempFolder;
-    WriteRandomImages(*folder_ / "train", 90, 3, 12, 5, 1);
-    WriteRandomImages(*folder_ / "test", 30, 3, 12, 5, 1);
-  }
-  static void TearDownTestSuite() { delete folder_; }
-
-  static std::string Solver(const std::string& extra, bool frozen = false, int iterations = 50) {
-    static int count = 0;
-    const std::string name = std::to_string(count++);
-    WriteFile(*folder_ / (name + "_net.prototxt"), Net(folder_->path(), frozen));
-    const std::string path = *folder_ / (name + "_solver.prototxt");
-    WriteFile(path, "net: '" + *folder_ / (name + "_net.prototxt") +
-                        "'\nbase_lr: 0.02 lr_policy: 'step' gamma: 0.5 stepsize: 20 momentum: 0.9 weight_decay: 0.002\n"
-                        "iter_size: 2 max_iter: " +
-                        std::to_string(iterations) +
-                        " test_iter: 2 test_interval: 9 random_seed: 7 snapshot_after_train: false display: 25\n" +
-                        extra);
-    return path;
-  }
-
-  /// Trains under every table and compares with one process.
-  static void Check(const std::string& solver, const std::vector<ClusterSpec>& tables) {
-    const ClusterResult reference = TrainCluster({}, solver);
-    ASSERT_TRUE(reference.status.ok()) << reference.status;
-    ASSERT_EQ(reference.losses.size(), 50u);
-    EXPECT_LT(reference.losses.at(49), reference.losses.at(0)) << "nothing was learnt";
-    for (const ClusterSpec& table : tables) {
-      SCOPED_TRACE(Describe(table));
-      const ClusterResult result = TrainCluster(table, solver);
-      ASSERT_TRUE(result.status.ok()) << result.status;
-      Compare(result, reference);
-    }
-  }
-  static void Compare(const ClusterResult& result, const ClusterResult& reference) {
-    ASSERT_EQ(result.params.size(), reference.params.size());
-    for (const auto& [name, values] : reference.params) {
-      EXPECT_LT(RelativeDifference(result.params.at(name), values), kTolerance) << name;
-    }
-    ASSERT_EQ(result.losses.size(), reference.losses.size());
-    for (const auto& [clock, loss] : reference.losses) {
-      EXPECT_NEAR(result.losses.at(clock), loss, kTolerance * std::abs(loss)) << "iteration " << clock;
-    }
-  }
-  static std::string Describe(const ClusterSpec& spec) {
-    std::string text = "conv " + std::to_string(spec.conv) + " fc";
-    for (int shards : spec.fc) text += " " + std::to_string(shards);
-    return text + " micro " + std::to_string(spec.micro_batches) + " pool " + std::to_string(spec.pool_size) +
-           " threads " + std::to_string(spec.threads) + (spec.tcp ? " tcp" : " inproc") +
-           (spec.delay_seed != 0 ? " delayed" : "");
-  }
-  static TempFolder* folder_;
-};
-TempFolder* ContractTest::folder_ = nullptr;
-
-ClusterSpec Table(int conv, std::vector<int> fc, int micro, int pool, bool tcp) {
-  ClusterSpec spec;
-  spec.conv = conv;
-  spec.fc = fc;
-  spec.fc_starts = fc.size() == 2 ? std::vector<std::string>{"ip1", "ip2"} : std::vector<std::string>{"ip1"};
-  spec.ends = {"pool2", "drop1"};
-  spec.micro_batches = micro;
-  spec.pool_size = pool;
-  spec.tcp = tcp;
-  return spec;
-}
 
 TEST_F(ContractTest, TablesOverInproc) {
   Check(Solver(""), {Table(1, {1}, 1, 0, false), Table(1, {2}, 3, 1, false), Table(2, {1}, 1, 1, false),
@@ -154,19 +39,6 @@ ClusterSpec WithThreads(int threads, ClusterSpec spec) {
 TEST_F(ContractTest, TwoThreadsANode) {
   Check(Solver(""), {WithThreads(2, Table(1, {}, 1, 0, false)), WithThreads(2, Table(2, {2}, 3, 0, false)),
                      WithThreads(2, Table(1, {2, 1}, 2, 1, false)), WithThreads(2, Table(2, {3}, 2, 0, true))});
-}
-
-/// Trains under the table, and again with random delays on links and before tasks.
-void CheckSameBits(ClusterSpec table, const std::string& solver, const std::vector<uint64_t>& delay_seeds) {
-  const ClusterResult first = TrainCluster(table, solver);
-  ASSERT_TRUE(first.status.ok()) << first.status;
-  for (uint64_t seed : delay_seeds) {
-    table.delay_seed = seed;
-    const ClusterResult again = TrainCluster(table, solver);
-    ASSERT_TRUE(again.status.ok()) << again.status;
-    EXPECT_EQ(again.params, first.params) << "delays of seed " << seed;
-    EXPECT_EQ(again.losses, first.losses) << "delays of seed " << seed;
-  }
 }
 
 TEST_F(ContractTest, SameTableTwiceGivesTheSameBits) {

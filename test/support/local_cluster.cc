@@ -101,7 +101,8 @@ void Collect(const ParamStore& store, ClusterResult* result) {
     std::vector<float>& whole = result->params[param.name()];
     whole.resize(param.whole.count());
     const int64_t row = param.whole.count(1);
-    std::copy(store.values(i).begin(), store.values(i).end(), whole.begin() + param.begin_row * row);
+    const Status status = store.ReadValues(i, std::span(whole).subspan(param.begin_row * row, store.count(i)));
+    CHECK(status.ok()) << status;
   }
 }
 
@@ -131,6 +132,7 @@ ClusterResult TrainCluster(const ClusterSpec& spec, const std::string& solver_pa
     options.cache_dir = "none";
     options.resume = spec.resume;
     options.weights = spec.weights;
+    if (spec.open_device) options.open_device = [&spec, rank](const std::string&) { return spec.open_device(rank); };
     options.on_loss = [&](int64_t clock, double loss) {
       MutexLock lock(&mutex);
       result.losses[clock] = loss;

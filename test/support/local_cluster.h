@@ -42,6 +42,8 @@ struct ClusterSpec {
   bool tcp = false;
   uint64_t delay_seed = 0;  ///< not 0: random delays on links (inproc) and before tasks
   std::string resume, weights;
+  /// What each node computes on; null: the host.
+  std::function<StatusOr<NodeDevice>(Rank rank)> open_device;
   std::function<void(int64_t clock)> on_loss;  ///< called when the loss of an iteration is known
 };
 

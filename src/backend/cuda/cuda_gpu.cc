@@ -146,8 +146,7 @@ StatusOr<Buffer> CudaGpu::Allocate(size_t bytes) {
   const bool pooled = bytes < kPooledBytes;
   const cudaStream_t stream = streams_[kCompute];
   void* memory = nullptr;
-  const cudaError_t error =
-      pooled ? cudaMallocAsync(&memory, bytes, stream) : cudaMalloc(&memory, WholePages(bytes));
+  const cudaError_t error = pooled ? cudaMallocAsync(&memory, bytes, stream) : cudaMalloc(&memory, WholePages(bytes));
   if (error != cudaSuccess) {
     cudaGetLastError();
     return ResourceExhausted("%s: %.1f MB of memory: %s", name().c_str(), bytes / 1e6, cudaGetErrorString(error));

@@ -11,8 +11,7 @@ Function* Find(const char* name) {
   void* found = nullptr;
   cudaDriverEntryPointQueryResult result;
 #if CUDART_VERSION >= 12050
-  const cudaError_t error =
-      cudaGetDriverEntryPointByVersion(name, &found, CUDART_VERSION, cudaEnableDefault, &result);
+  const cudaError_t error = cudaGetDriverEntryPointByVersion(name, &found, CUDART_VERSION, cudaEnableDefault, &result);
 #else
   const cudaError_t error = cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, &result);
 #endif
@@ -45,8 +44,8 @@ Status DriverExportDmaBuf(const void* memory, size_t bytes, bool pcie_mapping, i
     return FailedPrecondition("this CUDA has no PCIe mapping of a dma-buf");
 #endif
   }
-  const CUresult result = get_handle(fd, reinterpret_cast<CUdeviceptr>(memory), bytes,
-                                     CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, flags);
+  const CUresult result =
+      get_handle(fd, reinterpret_cast<CUdeviceptr>(memory), bytes, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, flags);
   if (result == CUDA_SUCCESS) return OkStatus();
   return FailedPrecondition("cuMemGetHandleForAddressRange: error %d", static_cast<int>(result));
 }

@@ -1,0 +1,79 @@
+#include "solvers/exchange/nccl.h"
+
+#include "base/mutex.h"
+
+#include <cuda_runtime.h>
+#include <nccl.h>
+
+#include <cstring>
+#include <utility>
+
+namespace hp {
+namespace {
+
+Status NcclStatus(ncclResult_t result, ncclComm_t comm, const char* call) {
+  if (result == ncclSuccess || result == ncclInProgress) return OkStatus();
+  return Unavailable("%s: %s (%s)", call, ncclGetErrorString(result), ncclGetLastError(comm));
+}
+
+class Nccl : public Collectives {
+ public:
+  Nccl(ncclComm_t comm, const NcclOptions& options) : comm_(comm), options_(options) {}
+
+  // Destroying waits for the other replicas, which may be gone; what is under way has been waited for by then.
+  ~Nccl() override { Abort(); }
+
+  Status AllReduce(std::span<float> values) override {
+    cudaSetDevice(options_.gpu);
+    const ncclResult_t result = ncclAllReduce(values.data(), values.data(), values.size(), ncclFloat, ncclSum, comm_,
+                                              static_cast<cudaStream_t>(options_.stream));
+    return NcclStatus(result, comm_, "ncclAllReduce");
+  }
+
+  Status AsyncError() override {
+    MutexLock lock(&mutex_);
+    if (aborted_) return OkStatus();
+    ncclResult_t error = ncclSuccess;
+    HP_RETURN_IF_ERROR(NcclStatus(ncclCommGetAsyncError(comm_, &error), comm_, "ncclCommGetAsyncError"));
+    return NcclStatus(error, comm_, "ncclAllReduce");
+  }
+
+  void Abort() override {
+    MutexLock lock(&mutex_);
+    if (!std::exchange(aborted_, true)) ncclCommAbort(comm_);
+  }
+
+ private:
+  const ncclComm_t comm_;
+  const NcclOptions options_;
+  Mutex mutex_;
+  bool aborted_ HP_GUARDED_BY(mutex_) = false;  // comm_ is gone
+};
+
+StatusOr<ncclUniqueId> AgreeOnId(const NcclOptions& options, Rendezvous* rendezvous) {
+  const std::string key = options.key_prefix + "/nccl";
+  ncclUniqueId id;
+  if (options.rank == 0) {
+    HP_RETURN_IF_ERROR(NcclStatus(ncclGetUniqueId(&id), nullptr, "ncclGetUniqueId"));
+    HP_RETURN_IF_ERROR(rendezvous->Set(key, std::string(id.internal, sizeof(id.internal))));
+    return id;
+  }
+  HP_ASSIGN_OR_RETURN(const std::string bytes, rendezvous->Get(key));
+  if (bytes.size() != sizeof(id.internal)) {
+    return Unavailable("the first replica's NCCL id has %zu bytes; expected %zu", bytes.size(), sizeof(id.internal));
+  }
+  std::memcpy(id.internal, bytes.data(), bytes.size());
+  return id;
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Collectives>> ConnectNccl(const NcclOptions& options, Rendezvous* rendezvous) {
+  HP_ASSIGN_OR_RETURN(const ncclUniqueId id, AgreeOnId(options, rendezvous));
+  cudaSetDevice(options.gpu);
+  ncclComm_t comm = nullptr;
+  HP_RETURN_IF_ERROR(NcclStatus(ncclCommInitRank(&comm, options.size, id, options.rank), nullptr, "ncclCommInitRank"));
+  return std::unique_ptr<Collectives>(std::make_unique<Nccl>(comm, options));
+}
+
+}  // namespace hp

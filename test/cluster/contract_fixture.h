@@ -1,0 +1,37 @@
+#pragma once
+
+#include "test/support/local_cluster.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace hp::test {
+
+/// A data set, a net and a solver in a folder: a net with everything that depends on where a sample or a channel is
+/// (dropout, crops, mirrors, LRN, ignored labels, iter_size, uneven divisions).
+class ContractTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite();
+  static void TearDownTestSuite();
+
+  /// Writes a solver and its net. @return the solver's path.
+  static std::string Solver(const std::string& extra, bool frozen = false, int iterations = 50);
+  /// Trains under every table and compares all parameters and losses with one process on one CPU.
+  static void Check(const std::string& solver, const std::vector<ClusterSpec>& tables);
+  static std::string Describe(const ClusterSpec& spec);
+
+ private:
+  static void Compare(const ClusterResult& result, const ClusterResult& reference);
+  static TempFolder* folder_;
+};
+
+/// `conv` replicas, FC stages of `fc` shards from ip1 (and ip2) on.
+ClusterSpec Table(int conv, std::vector<int> fc, int micro, int pool, bool tcp);
+
+/// Trains under the table, and again with random delays on links and before tasks: the same bits.
+void CheckSameBits(ClusterSpec table, const std::string& solver, const std::vector<uint64_t>& delay_seeds);
+
+}  // namespace hp::test
