@@ -14,7 +14,7 @@ namespace hp {
 /// A stage of the table: consecutive layers placed together.
 struct StageInfo {
   std::string name;
-  bool conv = false;        ///< data-parallel: its nodes are replicas; else they are shards
+  bool conv = false;         ///< data-parallel: its nodes are replicas; else they are shards
   bool all_on_gpus = false;  ///< every node of it computes on one
   std::vector<Rank> ranks;   ///< by replica or shard
 

@@ -5,6 +5,7 @@
 #include "scheduler/net_facts.h"
 #include "scheduler/partition_math.h"
 #include "scheduler/table_check.h"
+#include "scheduler/table_places.h"
 
 #include <google/protobuf/text_format.h>
 
@@ -96,19 +97,21 @@ int ChooseMicroBatches(const TableRequest& request, const caffe::NetParameter& n
   return static_cast<int>(std::clamp(share / kMinSamplesOfMicroBatch, int64_t{1}, kMaxMicroBatches));
 }
 
-/// Gives nodes their hosts, and ports that differ on each host.
+/// Gives nodes their hosts and devices, and ports that differ on each host.
 class Addresses {
  public:
-  explicit Addresses(const TableRequest& request) : request_(request) {}
+  Addresses(std::vector<NodePlace> places, int port) : places_(std::move(places)), port_(port) {}
 
   void Assign(NodeConfig* node) {
-    const std::string& host = request_.hosts[given_++ % request_.hosts.size()];
-    node->set_host(host);
-    node->set_port(request_.port + used_ports_[host]++);
+    const NodePlace& place = places_[given_++ % places_.size()];
+    node->set_host(place.host);
+    node->set_port(port_ + used_ports_[place.host]++);
+    if (place.device != "cpu") node->set_device(place.device);
   }
 
  private:
-  const TableRequest& request_;
+  const std::vector<NodePlace> places_;
+  const int port_;
   size_t given_ = 0;
   std::map<std::string, int> used_ports_;
 };
@@ -129,7 +132,6 @@ Status CheckRequest(const TableRequest& request) {
     if (shards < 1)
       return InvalidArgument("--fc has a stage of %d nodes; expected at least 1 (or --fc=0 alone)", shards);
   }
-  if (request.hosts.empty()) return InvalidArgument("--hosts is empty; expected --hosts=HOST,...");
   if (request.micro_batches < 0) {
     return InvalidArgument("--micro_batches is %d; expected at least 1, or 0 to have it chosen", request.micro_batches);
   }
@@ -163,7 +165,8 @@ StatusOr<RoutingTableConfig> MakeTable(const TableRequest& request, const caffe:
   if (!request.job.empty()) config.set_job(request.job);
   config.set_micro_batches(request.micro_batches > 0 ? request.micro_batches : ChooseMicroBatches(request, net));
   if (request.per_replica) config.set_batch(RoutingTableConfig::PER_REPLICA);
-  Addresses addresses(request);
+  HP_ASSIGN_OR_RETURN(std::vector<NodePlace> places, PlacesOf(request.hosts));
+  Addresses addresses(std::move(places), request.port);
   AddStage("conv", true, net, 0, bounds[0], &config);
   AddNodes("conv", 0, request.conv, &addresses, &config);
   for (size_t i = 0; i < request.fc.size(); ++i) {
@@ -213,8 +216,8 @@ std::string DescribeTable(const RoutingTableConfig& config, const caffe::NetPara
                    config.stage(stage).kind() == StageConfig::CONV ? "a replica on each of" : "a shard on each of");
     for (const NodeConfig& node : config.node()) {
       if (node.stage() != stage) continue;
-      text += Format("  %s  --role=%s  %s:%d\n", node.name().c_str(), Role(config.stage(stage)), node.host().c_str(),
-                     node.port());
+      text += Format("  %s  --role=%s  %s:%d%s\n", node.name().c_str(), Role(config.stage(stage)), node.host().c_str(),
+                     node.port(), node.device() == "cpu" ? "" : ("  " + node.device()).c_str());
     }
   }
   const BatchSize batch = BatchSizeOf(net, caffe::TRAIN);

@@ -14,7 +14,7 @@ struct TableRequest {
   std::string solver;              ///< as it shall stand in the table
   int conv = 1;                    ///< replicas of the conv stage
   std::vector<int> fc;             ///< shards of each FC stage; empty: no FC stage
-  std::vector<std::string> hosts;  ///< of the nodes in their order, used again from the first on when they run out
+  std::vector<std::string> hosts;  ///< see PlacesOf; of the nodes in their order, used again when they run out
   int port = 29500;                ///< of a host's first node; the others count up from it
   int micro_batches = 0;           ///< 0: chosen by samples per replica
   std::vector<std::string> cut;    ///< first layer of each FC stage; empty: chosen

@@ -1,21 +1,13 @@
 #include "base/format.h"
 #include "scheduler/partition_math.h"
 #include "scheduler/table_check.h"
+#include "scheduler/table_places.h"
 
 #include <algorithm>
 #include <map>
-#include <string_view>
 
 namespace hp {
 namespace {
-
-bool IsDeviceName(const std::string& name) {
-  constexpr std::string_view kPrefix = "cuda:";
-  if (name == "cpu") return true;
-  const std::string number = name.rfind(kPrefix, 0) == 0 ? name.substr(kPrefix.size()) : "";
-  return !number.empty() && number.size() <= 4 &&
-         std::all_of(number.begin(), number.end(), [](char c) { return c >= '0' && c <= '9'; });
-}
 
 std::string NodeLabel(const RoutingTableConfig& config, int rank) {
   const std::string& name = config.node(rank).name();
@@ -39,6 +31,7 @@ class StructureCheck {
     for (int rank = 0; rank < config_.node_size(); ++rank) CheckNode(rank);
     CheckNodeNames();
     CheckAddresses();
+    CheckDevices();
     if (stages_known_) {
       for (int stage = 0; stage < config_.stage_size(); ++stage) CheckIndices(stage);
     }
@@ -129,6 +122,20 @@ class StructureCheck {
       Add(Format("%s and %s are both on %s:%d; expected a port of its own for each",
                  NodeLabel(config_, entry->second).c_str(), NodeLabel(config_, rank).c_str(), node.host().c_str(),
                  node.port()));
+    }
+  }
+
+  /// A GPU computes for one node.
+  void CheckDevices() {
+    std::map<std::pair<std::string, std::string>, int> first;
+    for (int rank = 0; rank < config_.node_size(); ++rank) {
+      const NodeConfig& node = config_.node(rank);
+      if (node.device() == "cpu") continue;
+      const auto [entry, fresh] = first.emplace(std::pair(node.host(), node.device()), rank);
+      if (fresh) continue;
+      Add(Format("%s and %s both compute on %s of %s; expected a GPU of its own for each",
+                 NodeLabel(config_, entry->second).c_str(), NodeLabel(config_, rank).c_str(), node.device().c_str(),
+                 node.host().c_str()));
     }
   }
 

@@ -24,7 +24,7 @@ DEFINE_int32(conv, 1, "Nodes of the conv stage: replicas.");
 DEFINE_string(fc, "1", "Nodes of the FC stage: shards. K1,K2 makes two FC stages on different nodes; 0 none.");
 DEFINE_string(hosts, "localhost",
               "Hosts of the nodes, conv nodes first, then FC nodes. A host may be named several times; "
-              "fewer hosts than nodes are used again from the first on.");
+              "fewer hosts than nodes are used again from the first on. HOST/cuda:0-3 has a node on each of its GPUs.");
 DEFINE_int32(port, 29500, "Port of the first node of each host; its other nodes have the ports behind it.");
 DEFINE_int32(micro_batches, 0, "Parts that a replica's share of a batch is cut into; 0: chosen, at most 4.");
 DEFINE_string(cut, "", "First layer of each FC stage, by name; empty: chosen by the InnerProduct layers.");
@@ -45,6 +45,7 @@ constexpr char kUsage[] = R"(Writes a routing table (who runs what, and who talk
 Examples:
   hproute --solver=lenet_solver.prototxt --conv=2 --fc=1 --hosts=a,b,c --out=table.prototxt
   hproute --solver=lenet_solver.prototxt --conv=1 --fc=0 --hosts=localhost --out=plain.prototxt
+  hproute --solver=alexnet_solver.prototxt --conv=4 --fc=4 --hosts=a/cuda:0-3,b/cuda:0-3 --out=table.prototxt
   hproute --check table.prototxt
 Exit status: 0 written or sound, 2 faults.
 )";

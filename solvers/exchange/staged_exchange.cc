@@ -67,7 +67,7 @@ void StagedExchange::Run() {
 }
 
 void StagedExchange::Process(const Step& step) {
-  if (step.done) return step.done(Finish(step.clock));
+  if (step.done) return step.done(SumAll(step.clock));
   const Status copied = device_->Wait(step.copied);
   if (failure_.ok()) failure_ = copied;
   if (!failure_.ok()) return;
@@ -76,7 +76,7 @@ void StagedExchange::Process(const Step& step) {
 }
 
 // The others must not wait for what we can't give: a failure of ours ends the exchange.
-Status StagedExchange::Finish(uint64_t clock) {
+Status StagedExchange::SumAll(uint64_t clock) {
   if (!failure_.ok()) {
     inner_->Abort(failure_);
     return failure_;

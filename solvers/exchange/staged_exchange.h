@@ -44,7 +44,7 @@ class StagedExchange : public Exchange {
   void Push(Step step) HP_EXCLUDES(mutex_);
   void Run() HP_EXCLUDES(mutex_);
   void Process(const Step& step);
-  Status Finish(uint64_t clock);
+  Status SumAll(uint64_t clock);
 
   Device* const device_;
   const std::unique_ptr<Exchange> inner_;

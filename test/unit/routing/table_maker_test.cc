@@ -135,5 +135,28 @@ TEST_F(TableMakerTest, TextReadsBackAsTheSameTable) {
   EXPECT_THAT(DescribeTable(config, net_), HasSubstr("fc_a1"));
 }
 
+std::vector<std::string> Devices(const RoutingTableConfig& config) {
+  std::vector<std::string> devices;
+  for (const auto& node : config.node()) devices.push_back(node.host() + "/" + node.device());
+  return devices;
+}
+
+TEST_F(TableMakerTest, GivesEachGpuANode) {
+  EXPECT_THAT(Devices(Make(Request(3, {2}, {"a/cuda:0-1", "b/cuda:2", "c", "d/cuda:0"}))),
+              ElementsAre("a/cuda:0", "a/cuda:1", "b/cuda:2", "c/cpu", "d/cuda:0"));
+}
+
+TEST_F(TableMakerTest, RefusesMoreNodesThanGpus) {
+  EXPECT_THAT(Fault(Request(2, {1}, {"a/cuda:0-1"})),
+              HasSubstr("node \"conv0\" and node \"fc0\" both compute on cuda:0 of a"));
+}
+
+TEST_F(TableMakerTest, RefusesWhatNamesNoDevice) {
+  for (const char* host : {"a/", "/cuda:0", "a/gpu", "a/cuda", "a/cuda:", "a/cuda:x", "a/cuda:-1", "a/cuda:3-1",
+                           "a/cuda:0-", "a/cuda:0-9999", "a/cuda:0-1x"}) {
+    EXPECT_THAT(Fault(Request(1, {}, {host})), HasSubstr(std::string("--hosts has \"") + host + "\"")) << host;
+  }
+}
+
 }  // namespace
 }  // namespace hp
