@@ -87,7 +87,7 @@ Status Main(bool* said) {
                      &std::cout);
   }
   if (FLAGS_list_devices) {
-    std::cout << DescribeDevices();
+    std::cout << DescribeDevices() << std::flush;
     return OkStatus();
   }
   if (FLAGS_routing.empty()) return InvalidArgument("--routing=table.prototxt is missing (hpnode --help)");

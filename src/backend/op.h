@@ -83,6 +83,8 @@ class Op {
   const std::vector<TensorDesc>& outputs() const { return outputs_; }
   size_t scratch_bytes() const { return scratch_bytes_; }
   size_t saved_bytes() const { return saved_bytes_; }
+  /// What it keeps in PackedParams, which ops of the same parameters share.
+  size_t packed_bytes() const { return packed_bytes_; }
 
   virtual void Forward(const OpArgs& args) = 0;
   /// The gradients of the inputs from those of the outputs.
@@ -109,6 +111,7 @@ class Op {
   std::vector<TensorDesc> outputs_;
   size_t scratch_bytes_ = 0;
   size_t saved_bytes_ = 0;
+  size_t packed_bytes_ = 0;
 };
 
 }  // namespace hp

@@ -3,7 +3,7 @@
 #include "backend/cuda/cuda_backend.h"
 #include "base/format.h"
 #include "scheduler/hosts.h"
-#include "solvers/exchange/nccl.h"
+#include "solvers/exchange/nccl_collectives.h"
 
 #include <charconv>
 #include <utility>
@@ -38,10 +38,10 @@ DeviceMemory DescribeGpuMemory(Gpu* gpu, std::span<std::byte> bytes) {
   return memory;
 }
 
-NodeDevice MakeGpuDevice(std::unique_ptr<Gpu> gpu, std::unique_ptr<GpuLibrary> library) {
+StatusOr<NodeDevice> MakeGpuDevice(std::unique_ptr<Gpu> gpu, std::unique_ptr<GpuLibrary> library) {
   Gpu* const raw = gpu.get();
   NodeDevice device;
-  device.backend = MakeCudaBackend(raw, std::move(library));
+  HP_ASSIGN_OR_RETURN(device.backend, MakeCudaBackend(raw, std::move(library)));
   device.device = std::move(gpu);
   device.describe = [raw](std::span<std::byte> memory) { return DescribeGpuMemory(raw, memory); };
   return device;
@@ -58,7 +58,7 @@ StatusOr<NodeDevice> OpenNodeDevice(const std::string& name) {
   HP_ASSIGN_OR_RETURN(std::unique_ptr<Gpu> gpu, OpenGpu(index));
   HP_ASSIGN_OR_RETURN(std::unique_ptr<GpuLibrary> library, MakeGpuLibrary(gpu.get(), GpuMath::kFloat32));
   Gpu* const raw = gpu.get();
-  NodeDevice device = MakeGpuDevice(std::move(gpu), std::move(library));
+  HP_ASSIGN_OR_RETURN(NodeDevice device, MakeGpuDevice(std::move(gpu), std::move(library)));
   device.connect = [raw, index](int rank, int size, Rendezvous* rendezvous) {
     return ConnectNccl({rank, size, "conv", raw->stream(Device::kExchange).cuda, index}, rendezvous);
   };

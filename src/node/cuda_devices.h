@@ -11,7 +11,7 @@ namespace hp {
 /// Memory of `gpu`, which must outlive its uses, as a transport wants it described.
 DeviceMemory DescribeGpuMemory(Gpu* gpu, std::span<std::byte> memory);
 
-/// A node's device from its parts.
-NodeDevice MakeGpuDevice(std::unique_ptr<Gpu> gpu, std::unique_ptr<GpuLibrary> library);
+/// A node's device from its parts. @return kResourceExhausted: the GPU has no memory for the backend's own.
+StatusOr<NodeDevice> MakeGpuDevice(std::unique_ptr<Gpu> gpu, std::unique_ptr<GpuLibrary> library);
 
 }  // namespace hp

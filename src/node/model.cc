@@ -200,10 +200,23 @@ size_t NodeModel::matrix_bytes() const {
   return bytes;
 }
 
+size_t NodeModel::device_bytes() const {
+  if (on_host()) return 0;
+  constexpr size_t kBlock = 256;  // what allocations are rounded up to
+  size_t bytes = HostBridge::DeviceBytes(*this) + 8 * kBlock;
+  for (const StoredParam& param : stored_params()) {
+    if (param.frozen()) bytes += param.local().count() * sizeof(float) + kBlock;
+  }
+  for (const NetStep& step : any_net(true).steps()) {
+    if (step.op != nullptr && step.op->packed_bytes() > 0) bytes += step.op->packed_bytes() + kBlock;
+  }
+  return bytes;
+}
+
 size_t NodeModel::memory_bytes() const {
-  const size_t from_host = on_host() ? 0 : HostBridge::DeviceBytes(*this);
-  return ParamStore::BytesFor(stored_params()) + plan_.pool_size * arena_bytes_ + scratch_bytes_ + matrix_bytes() +
-         from_host;
+  const size_t page = 4096, solver = (arena_bytes_ + page - 1) / page * page;
+  return ParamStore::BytesFor(stored_params()) + plan_.pool_size * solver + scratch_bytes_ + matrix_bytes() +
+         device_bytes();
 }
 
 std::string NodeModel::DescribeMemory() const {
@@ -211,7 +224,7 @@ std::string NodeModel::DescribeMemory() const {
       Format("memory: parameters %s, %d solvers of %s each, rows of deferred gradients %s, scratch %s",
              MegaBytes(ParamStore::BytesFor(stored_params())).c_str(), plan_.pool_size, MegaBytes(arena_bytes_).c_str(),
              MegaBytes(matrix_bytes()).c_str(), MegaBytes(scratch_bytes_).c_str());
-  if (!on_host()) text += ", input " + MegaBytes(HostBridge::DeviceBytes(*this));
+  if (!on_host()) text += ", input and copies " + MegaBytes(device_bytes());
   return text;
 }
 

@@ -85,6 +85,9 @@ class NodeModel {
   size_t arena_bytes() const { return arena_bytes_; }
   /// Rows of deferred gradients.
   size_t matrix_bytes() const;
+  /// What only a device with memory of its own needs: room for what comes from the host, gradients of frozen parameters
+  /// that ops write, parameters in other layouts.
+  size_t device_bytes() const;
   size_t scratch_bytes() const { return scratch_bytes_; }
   bool on_host() const { return options_.device == nullptr || options_.device->is_host(); }
   /// One line: what the node's memory is made of.

@@ -4,15 +4,17 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <iterator>
 
 namespace hp::test {
 namespace {
 
-constexpr size_t kPage = 4096;
+constexpr size_t kPage = 4096, kBlock = 256;
 
 size_t Pages(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+size_t Blocks(size_t bytes) { return (bytes + kBlock - 1) / kBlock * kBlock; }
 
 }  // namespace
 
@@ -44,6 +46,7 @@ FakeGpu::FakeGpu(const Options& options) : options_(options), random_(options.se
 }
 
 FakeGpu::~FakeGpu() {
+  if (options_.on_close) options_.on_close(*this);
   CHECK(used_.empty()) << "memory of " << name() << " outlives it";
   munmap(memory_, Pages(options_.memory_bytes));
 }
@@ -53,11 +56,20 @@ void FakeGpu::SetAccess(bool allowed) {
   PCHECK(mprotect(memory_, Pages(options_.memory_bytes), allowed ? PROT_READ | PROT_WRITE : PROT_NONE) == 0);
 }
 
-size_t FakeGpu::free_bytes() const {
-  MutexLock lock(&mutex_);
+size_t FakeGpu::UsedBytes() const {
   size_t used = 0;
   for (const auto& [offset, bytes] : used_) used += bytes;
-  return options_.memory_bytes - used;
+  return used;
+}
+
+size_t FakeGpu::free_bytes() const {
+  MutexLock lock(&mutex_);
+  return options_.memory_bytes - UsedBytes();
+}
+
+size_t FakeGpu::peak_bytes() const {
+  MutexLock lock(&mutex_);
+  return peak_bytes_;
 }
 
 StatusOr<Buffer> FakeGpu::Allocate(size_t bytes) {
@@ -66,13 +78,14 @@ StatusOr<Buffer> FakeGpu::Allocate(size_t bytes) {
   CHECK(recording_ == nullptr) << "memory allocated in work that is repeated";
   size_t at = 0;
   for (const auto& [offset, size] : used_) {
-    if (at + Pages(bytes) <= offset) break;
+    if (at + Blocks(bytes) <= offset) break;
     at = offset + size;
   }
-  if (at + Pages(bytes) > options_.memory_bytes) {
+  if (at + Blocks(bytes) > options_.memory_bytes) {
     return ResourceExhausted("%s: %zu bytes are not free", name().c_str(), bytes);
   }
-  used_[at] = Pages(bytes);
+  used_[at] = Blocks(bytes);
+  peak_bytes_ = std::max(peak_bytes_, UsedBytes());
   SetAccess(true);
   std::memset(memory_ + at, 0, bytes);
   SetAccess(false);

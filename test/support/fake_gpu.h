@@ -27,6 +27,7 @@ class FakeGpu : public Gpu {
     /// Memory of the device can only be touched by queued work: whoever else does gets a SIGSEGV.
     bool protect = false;
     bool dma_buf = false;
+    std::function<void(const FakeGpu&)> on_close = {};  ///< called by the destructor
   };
 
   explicit FakeGpu(const Options& options);
@@ -38,6 +39,8 @@ class FakeGpu : public Gpu {
   /// How many recordings Repeat made, and how often it replayed one.
   int recorded() const HP_EXCLUDES(mutex_);
   int repeated() const HP_EXCLUDES(mutex_);
+  /// The most memory that was allocated at once.
+  size_t peak_bytes() const HP_EXCLUDES(mutex_);
 
   std::string name() const override { return "cuda:" + std::to_string(info_.index); }
   const GpuInfo& info() const override { return info_; }
@@ -68,6 +71,7 @@ class FakeGpu : public Gpu {
   /// Does one item of some queue. @return false: there is none that may run.
   bool Step() HP_REQUIRES(mutex_);
   void SetAccess(bool allowed);
+  size_t UsedBytes() const HP_REQUIRES(mutex_);
 
   const Options options_;
   GpuInfo info_;
@@ -83,7 +87,8 @@ class FakeGpu : public Gpu {
   std::map<RepeatKey, std::vector<Work>> recordings_ HP_GUARDED_BY(mutex_);
   int recorded_ HP_GUARDED_BY(mutex_) = 0, repeated_ HP_GUARDED_BY(mutex_) = 0;
   Status failure_ HP_GUARDED_BY(mutex_);
-  std::byte* memory_ = nullptr;                          // where all of the device's memory lies
+  std::byte* memory_ = nullptr;  // where all of the device's memory lies
+  size_t peak_bytes_ HP_GUARDED_BY(mutex_) = 0;
   std::map<size_t, size_t> used_ HP_GUARDED_BY(mutex_);  // offset, bytes
 };
 

@@ -36,6 +36,7 @@ class ConvolutionOp final : public Op {
     weights_offset_ = plan.Add(weights_.bytes());
     if (bias_) sums_offset_ = plan.Add(ColumnSumsScratch(OutputPixels(), desc.num_output) * sizeof(float));
     scratch_bytes_ = plan.bytes();
+    if (!WeightsAreKrsc()) packed_bytes_ = weights_.bytes();
   }
 
   void Forward(const OpArgs& args) override {

@@ -72,6 +72,7 @@ class CudaGpu : public Gpu {
   GpuStream stream(Queue queue) override { return {.cuda = streams_[queue], .host = nullptr}; }
   Status ExportDmaBuf(const void* memory, size_t bytes, bool pcie_mapping, int* fd, uint64_t* offset) override;
   Status CopyNow(void* to, const void* from, size_t bytes) override;
+  void Fail(const Status& status) override HP_EXCLUDES(mutex_);
 
  private:
   void Use() const { cudaSetDevice(info_.index); }
@@ -122,7 +123,10 @@ CudaGpu::~CudaGpu() {
 
 void CudaGpu::Note(cudaError_t error, const char* call) {
   if (error == cudaSuccess) return;
-  const Status status = CudaStatus(error, call).Prepend(name());
+  Fail(CudaStatus(error, call).Prepend(name()));
+}
+
+void CudaGpu::Fail(const Status& status) {
   MutexLock lock(&mutex_);
   if (failure_.ok()) failure_ = status;
 }

@@ -51,9 +51,8 @@ class Gpu : public Device {
   virtual Status ExportDmaBuf(const void* memory, size_t bytes, bool pcie_mapping, int* fd, uint64_t* offset) = 0;
   /// A copy between host and device, either way, done when it returns. Any thread.
   virtual Status CopyNow(void* to, const void* from, size_t bytes) = 0;
-  /// A library could not put its work into a queue. Wait and Synchronize say `status` from now on; where a GPU doesn't
-  /// do that, the process ends here, so that nobody computes with what is missing. Any thread.
-  virtual void Fail(const Status& status);
+  /// A library could not put its work into a queue: Wait and Synchronize say `status` from now on. Any thread.
+  virtual void Fail(const Status& status) = 0;
 };
 
 /// The GPUs of this host. @return kFailedPrecondition: no driver, or one too old; says which.

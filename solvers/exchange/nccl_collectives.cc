@@ -1,4 +1,4 @@
-#include "solvers/exchange/nccl.h"
+#include "solvers/exchange/nccl_collectives.h"
 
 #include "base/mutex.h"
 
