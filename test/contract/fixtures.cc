@@ -84,6 +84,7 @@ std::vector<TransportKind> AllTransports() {
       RealVerbsKind("verbs", {.timeout = 16}),
       RealVerbsKind("verbs_4_data_qps",
                     {.timeout = 16, .qps_per_connection = 4, .split_bytes = 4096, .max_write_bytes = 100'000}),
+      RealVerbsKind("verbs_rdmacm", {.timeout = 16, .qps_per_connection = 2, .setup = QpSetup::kRdmaCm}),
   };
 }
 #else
@@ -103,6 +104,7 @@ std::vector<TransportKind> AllTransports() {
                      .data_receives = 32,
                      .split_bytes = 4096,
                      .max_write_bytes = 50'000}),
+      FakeVerbsKind("verbs_fake_rdmacm", /*delayed=*/true, {.qps_per_connection = 2, .setup = QpSetup::kRdmaCm}),
 #endif
   };
 }

@@ -3,6 +3,7 @@
 #include "base/mutex.h"
 #include "transport/grants.h"
 #include "transport/tcp/progress.h"
+#include "transport/verbs/cm_connector.h"
 #include "transport/verbs/control_sender.h"
 #include "transport/verbs/cq_user.h"
 #include "transport/verbs/device.h"
@@ -14,6 +15,7 @@
 #include "transport/verbs/write_sender.h"
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -48,7 +50,7 @@ class VerbsEndpoint : public VerbsLink, public CqUser {
   void Abandon() override HP_EXCLUDES(mutex_);
 
   StatusOr<VerbsSetup> OwnSetup() override;
-  Status Connect(const VerbsSetup& theirs) override;
+  void Connect(const VerbsSetup& theirs, std::function<void(const Status&)> done) override HP_EXCLUDES(mutex_);
   void Open(TcpSocket lifeline) override;
 
   // CqUser
@@ -68,6 +70,9 @@ class VerbsEndpoint : public VerbsLink, public CqUser {
 
   VerbsEndpoint(Rank peer, std::string name, uint32_t epoch, Parts parts);
   Status Prepare();
+  StatusOr<Path> PathTo(const VerbsSetup& theirs);
+  Status ConnectDirectly(const Path& path, const VerbsSetup& theirs);
+  void ConnectByCm(const VerbsSetup& theirs, ibv_mtu mtu, std::function<void(const Status&)> done);
   Status CheckOpen() const HP_REQUIRES(mutex_);
   uint16_t PartsOf(size_t bytes) const;
   /// Sends what was posted, or has the progress thread do it.
@@ -92,6 +97,7 @@ class VerbsEndpoint : public VerbsLink, public CqUser {
 
   void Failed(const Status& status, bool flushed = false);
   void ActOnFailure();
+  void OnCmEnded(const std::string& what) HP_EXCLUDES(mutex_);
   void OnLifeline(Lifeline::Event event, const std::string& reason);
   void CloseIfEnded() HP_EXCLUDES(mutex_);
   void Close(const Status& status) HP_EXCLUDES(mutex_);
@@ -108,6 +114,7 @@ class VerbsEndpoint : public VerbsLink, public CqUser {
   std::unique_ptr<QueuePair> control_qp_;
   std::vector<std::unique_ptr<QueuePair>> data_qps_;
   GidEntry gid_;
+  std::shared_ptr<CmConnector> cm_;  // null: the nodes connect the queue pairs themselves
   // Set by Connect, ahead of all posts, which may not look at queue pairs without the lock.
   size_t lanes_ = 1;
   uint32_t inline_bytes_ = 0;

@@ -32,7 +32,7 @@ void VerbsEndpoint::Failed(const Status& status, bool flushed) {
 }
 
 void VerbsEndpoint::ActOnFailure() {
-  if (failure_.ok() || closed()) return;
+  if (failure_.ok() || closed() || !lifeline_) return;  // before Open nobody knows of this connection
   // What came before it may say why: that comes first.
   while (PollOnce() > 0) {
   }
@@ -43,6 +43,21 @@ void VerbsEndpoint::OnAsyncError(const std::string& what) {
   if (closed()) return;
   Failed(Unavailable("%s: %s", name_.c_str(), what.c_str()), /*flushed=*/true);
   ActOnFailure();
+}
+
+void VerbsEndpoint::OnCmEnded(const std::string& what) {
+  if (closed()) return;
+  while (lifeline_ && PollOnce() > 0) {
+  }
+  // A peer that closes in order disconnects its queue pairs, too, and has said LAST before: that is on its way.
+  bool in_order;
+  {
+    MutexLock lock(&mutex_);
+    in_order = end_came_ && end_pushed_;
+  }
+  if (!in_order) Failed(Unavailable("%s: %s", name_.c_str(), what.c_str()), /*flushed=*/true);
+  ActOnFailure();
+  CloseIfEnded();
 }
 
 void VerbsEndpoint::OnLifeline(Lifeline::Event event, const std::string& reason) {
@@ -88,6 +103,8 @@ void VerbsEndpoint::Destroy() {
   data_qps_.clear();
   control_qp_.reset();
   cq_.reset();
+  if (cm_) cm_->Close();
+  cm_.reset();
   parts_.memory->DropOwner(epoch_);
   lifeline_.reset();
 }

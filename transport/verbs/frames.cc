@@ -1,6 +1,7 @@
 #include "transport/verbs/frames.h"
 
 #include "transport/little_endian.h"
+#include "transport/wire.h"
 
 #include <algorithm>
 #include <cstring>
@@ -9,7 +10,7 @@ namespace hp {
 namespace {
 
 constexpr uint8_t kFlagMore = 1;
-constexpr size_t kSetupHead = 32;  // ahead of queue pairs and fault
+constexpr size_t kSetupHead = 48;  // ahead of queue pairs and fault
 constexpr size_t kMaxFault = 4096;
 
 std::byte* Bytes(std::string* text, size_t at) { return reinterpret_cast<std::byte*>(text->data()) + at; }
@@ -28,6 +29,9 @@ std::string EncodeSetup(const VerbsSetup& setup) {
   StoreLittle<uint8_t>(Bytes(&bytes, 11), setup.ethernet);
   StoreLittle<uint32_t>(Bytes(&bytes, 12), static_cast<uint32_t>(setup.qps.size()));
   std::memcpy(&bytes[16], setup.gid, sizeof(setup.gid));
+  StoreLittle<uint64_t>(Bytes(&bytes, 32), setup.cm_nonce);
+  StoreLittle<uint16_t>(Bytes(&bytes, 40), setup.cm_port);
+  StoreLittle<uint8_t>(Bytes(&bytes, 42), setup.by_cm);
   for (size_t i = 0; i < setup.qps.size(); ++i) {
     StoreLittle<uint32_t>(Bytes(&bytes, kSetupHead + 8 * i), setup.qps[i].number);
     StoreLittle<uint32_t>(Bytes(&bytes, kSetupHead + 8 * i + 4), setup.qps[i].psn);
@@ -45,6 +49,9 @@ StatusOr<VerbsSetup> DecodeSetup(const std::string& bytes) {
   setup.ethernet = LoadLittle<uint8_t>(Bytes(bytes, 11)) != 0;
   const uint32_t qps = LoadLittle<uint32_t>(Bytes(bytes, 12));
   std::memcpy(setup.gid, &bytes[16], sizeof(setup.gid));
+  setup.cm_nonce = LoadLittle<uint64_t>(Bytes(bytes, 32));
+  setup.cm_port = LoadLittle<uint16_t>(Bytes(bytes, 40));
+  setup.by_cm = LoadLittle<uint8_t>(Bytes(bytes, 42)) != 0;
   if (qps > 1 + kMaxDataQps || bytes.size() < kSetupHead + 8 * qps) {
     return InvalidArgument("a set-up with %u queue pairs in %zu bytes", qps, bytes.size());
   }
@@ -58,6 +65,26 @@ StatusOr<VerbsSetup> DecodeSetup(const std::string& bytes) {
                            setup.control_bytes);
   }
   return setup;
+}
+
+void EncodeCmHello(const CmHello& hello, std::byte* out) {
+  std::memcpy(out, kWireMagic.data(), kWireMagic.size());
+  StoreLittle<uint16_t>(out + 8, kWireVersion);
+  StoreLittle<uint16_t>(out + 10, hello.index);
+  StoreLittle<uint32_t>(out + 12, hello.epoch);
+  StoreLittle<uint64_t>(out + 16, hello.nonce);
+}
+
+StatusOr<CmHello> DecodeCmHello(std::span<const std::byte> bytes) {
+  if (bytes.size() < kCmHelloBytes) return InvalidArgument("%zu bytes of private data", bytes.size());
+  if (std::memcmp(bytes.data(), kWireMagic.data(), kWireMagic.size()) != 0) {
+    return InvalidArgument("it does not speak our protocol");
+  }
+  const uint16_t version = LoadLittle<uint16_t>(&bytes[8]);
+  if (version != kWireVersion) return InvalidArgument("protocol version %d, %d here", version, kWireVersion);
+  return CmHello{.index = LoadLittle<uint16_t>(&bytes[10]),
+                 .epoch = LoadLittle<uint32_t>(&bytes[12]),
+                 .nonce = LoadLittle<uint64_t>(&bytes[16])};
 }
 
 void EncodeControlFrame(const ControlFrame& frame, std::byte* out) {

@@ -19,7 +19,10 @@ struct VerbsSetup {
   uint8_t mtu = 0;             ///< as ibv_mtu has it
   bool ethernet = true;
   uint16_t lid = 0;
-  uint8_t gid[16] = {};
+  uint8_t gid[16] = {};   ///< with librdmacm: the IP address, IPv4 mapped
+  bool by_cm = false;     ///< the queue pairs are to be connected by librdmacm
+  uint16_t cm_port = 0;   ///< where this side listens for that; 0: it doesn't, it is the one to connect
+  uint64_t cm_nonce = 0;  ///< what connection requests to it must name, random
   struct Qp {
     uint32_t number = 0;
     uint32_t psn = 0;
@@ -27,6 +30,17 @@ struct VerbsSetup {
   std::vector<Qp> qps = {};  ///< the control queue pair, then the data queue pairs
 };
 constexpr size_t kMaxDataQps = 16;
+
+/// The private data of a connection request of librdmacm: whose it is, and for what.
+struct CmHello {
+  uint16_t index = 0;  ///< of the queue pair in the set-ups
+  uint32_t epoch = 0;  ///< of the connecting side
+  uint64_t nonce = 0;  ///< of the side that listens
+};
+constexpr size_t kCmHelloBytes = 24;  // librdmacm leaves 56
+void EncodeCmHello(const CmHello& hello, std::byte* out);
+/// @param bytes as they came: librdmacm pads them. @return kInvalidArgument: nothing that a node sent.
+StatusOr<CmHello> DecodeCmHello(std::span<const std::byte> bytes);
 
 std::string EncodeSetup(const VerbsSetup& setup);
 /// @return kInvalidArgument: cut off, too long, or not sensible.

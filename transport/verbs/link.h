@@ -8,6 +8,7 @@
 #include "transport/verbs/frames.h"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -34,8 +35,8 @@ class VerbsLink : public PeerLink {
  public:
   /// What the peer must know to connect its queue pairs to ours.
   virtual StatusOr<VerbsSetup> OwnSetup() = 0;
-  /// Connects ours to the peer's.
-  virtual Status Connect(const VerbsSetup& theirs) = 0;
+  /// Connects ours to the peer's. `done` is called once, from here or later, or never if the link is abandoned first.
+  virtual void Connect(const VerbsSetup& theirs, std::function<void(const Status&)> done) = 0;
   /// Both sides are connected: reports OnConnected. @param lifeline the connection over which they met; its end is the
   /// peer's end.
   virtual void Open(TcpSocket lifeline) = 0;
@@ -46,6 +47,8 @@ struct VerbsContext {
   ProgressThread* progress = nullptr;
   TransportHandler* handler = nullptr;
   const Clock* clock = nullptr;
+  Rank rank = 0;                  ///< ours
+  int handshake_deadline_ms = 0;  ///< for a peer to set RDMA up
 };
 
 /// The RDMA device of a transport. No header of libibverbs is needed to use one, so that a build without it can say so.

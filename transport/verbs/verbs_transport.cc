@@ -109,7 +109,9 @@ Status VerbsTransport::Start(TransportHandler* handler, HandshakePolicy* policy)
   CHECK(rendezvous_ == nullptr) << "a transport is started once";
   handler_ = handler;
   LOG(INFO) << (host_ ? "RDMA on " + host_->Describe() : "no RDMA: " + fault_);
-  if (host_) host_->Start({&progress_, handler, options_.tcp.clock});
+  if (host_) {
+    host_->Start({&progress_, handler, options_.tcp.clock, options_.tcp.rank, options_.tcp.handshake_deadline_ms});
+  }
   Rendezvous::Callbacks callbacks;
   callbacks.is_connected = [this](Rank peer) { return IsConnected(peer); };
   callbacks.connected = [this](Rank peer, const std::string& name, TcpSocket socket) {
@@ -157,7 +159,9 @@ void VerbsTransport::SetUp(Rank peer, const std::string& name, TcpSocket socket)
     ours = setup.ok() ? *std::move(setup) : VerbsSetup{.fault = setup.status().message()};
   }
   SetupExchange::Callbacks callbacks;
-  callbacks.connect = [link](const VerbsSetup& theirs) { return link->Connect(theirs); };
+  callbacks.connect = [link](const VerbsSetup& theirs, std::function<void(const Status&)> connected) {
+    link->Connect(theirs, std::move(connected));
+  };
   callbacks.done = [=, this](const std::shared_ptr<SetupExchange>& exchange, const SetupExchange::Result& result) {
     setting_up_.erase(peer);
     SetUpDone(peer, name, link, std::move(*exchange->socket()), result);

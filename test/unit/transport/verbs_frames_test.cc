@@ -16,6 +16,9 @@ VerbsSetup ExampleSetup() {
           .ethernet = true,
           .lid = 0x1234,
           .gid = {1, 2, 3},
+          .by_cm = true,
+          .cm_port = 0x5678,
+          .cm_nonce = 0x1122334455667788,
           .qps = {{0x11, 0xABCDEF}, {0x12, 5}}};
 }
 
@@ -27,6 +30,9 @@ TEST(Setup, ComesBack) {
   EXPECT_EQ(setup->lid, 0x1234);
   EXPECT_EQ(setup->mtu, 3);
   EXPECT_EQ(setup->gid[2], 3);
+  EXPECT_TRUE(setup->by_cm);
+  EXPECT_EQ(setup->cm_port, 0x5678);
+  EXPECT_EQ(setup->cm_nonce, 0x1122334455667788u);
   ASSERT_EQ(setup->qps.size(), 2u);
   EXPECT_EQ(setup->qps[0].psn, 0xABCDEFu);
   EXPECT_EQ(setup->fault, "");
@@ -35,15 +41,34 @@ TEST(Setup, ComesBack) {
 
 TEST(Setup, BytesAreThoseOfTheReadme) {
   const std::string bytes = EncodeSetup(ExampleSetup());
-  ASSERT_EQ(bytes.size(), 48u);
+  ASSERT_EQ(bytes.size(), 64u);
   EXPECT_EQ(bytes.substr(0, 16), std::string("\x07\0\0\0\0\x10\0\0\x34\x12\x03\x01\x02\0\0\0", 16));
-  EXPECT_EQ(bytes.substr(32, 8), std::string("\x11\0\0\0\xEF\xCD\xAB\0", 8));
+  EXPECT_EQ(bytes.substr(32, 16), std::string("\x88\x77\x66\x55\x44\x33\x22\x11\x78\x56\1\0\0\0\0\0", 16));
+  EXPECT_EQ(bytes.substr(48, 8), std::string("\x11\0\0\0\xEF\xCD\xAB\0", 8));
+}
+
+TEST(CmHello, BytesAreThoseOfTheReadme) {
+  std::vector<std::byte> bytes(56);  // as librdmacm pads it
+  EncodeCmHello({.index = 2, .epoch = 7, .nonce = 0x1122334455667788}, bytes.data());
+  const std::string text(reinterpret_cast<const char*>(bytes.data()), kCmHelloBytes);
+  EXPECT_EQ(text, std::string("HPNODE\r\n\1\0\2\0\7\0\0\0\x88\x77\x66\x55\x44\x33\x22\x11", 24));
+  const StatusOr<CmHello> hello = DecodeCmHello(bytes);
+  ASSERT_TRUE(hello.ok()) << hello.status();
+  EXPECT_EQ(hello->index, 2);
+  EXPECT_EQ(hello->epoch, 7u);
+  EXPECT_EQ(hello->nonce, 0x1122334455667788u);
+  EXPECT_FALSE(DecodeCmHello(std::span(bytes).first(23)).ok());
+  EXPECT_FALSE(DecodeCmHello({}).ok());
+  bytes[8] = std::byte{9};
+  EXPECT_THAT(DecodeCmHello(bytes).status().message(), HasSubstr("protocol version 9, 1 here"));
+  bytes[0] = std::byte{'h'};
+  EXPECT_THAT(DecodeCmHello(bytes).status().message(), HasSubstr("does not speak our protocol"));
 }
 
 TEST(Setup, WrongOnesAreRefused) {
   const std::string good = EncodeSetup(ExampleSetup());
-  EXPECT_FALSE(DecodeSetup(good.substr(0, 31)).ok());
   EXPECT_FALSE(DecodeSetup(good.substr(0, 47)).ok());
+  EXPECT_FALSE(DecodeSetup(good.substr(0, 63)).ok());
   const auto with = [&](size_t at, char value) {
     std::string bytes = good;
     bytes[at] = value;
