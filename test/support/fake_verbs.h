@@ -137,6 +137,12 @@ class FakeFabric {
   bool CouldWrite(uint32_t rkey, uint64_t address, size_t bytes) HP_EXCLUDES(mutex_);
   /// Puts a queue pair into the error state, as an adapter does.
   void Break(uint32_t qp_number) HP_EXCLUDES(mutex_);
+  /// Raises an event of a queue pair, which stays as it is.
+  void Raise(uint32_t qp_number, ibv_event_type event) HP_EXCLUDES(mutex_);
+  /// The oldest request of a queue pair ends with `status`; nothing else happens.
+  void EndRequest(uint32_t qp_number, ibv_wc_status status) HP_EXCLUDES(mutex_);
+  /// Whether the owner of a queue pair has taken all its completions and its device's events.
+  bool Heard(uint32_t qp_number) HP_EXCLUDES(mutex_);
   /// What no program may do and ours did; empty is right.
   std::vector<std::string> faults() HP_EXCLUDES(mutex_);
 
@@ -160,6 +166,7 @@ class FakeFabric {
   FakeMr* MrOf(const ibv_pd* pd, uint32_t key, uint64_t address, size_t bytes) HP_REQUIRES(mutex_);
   FakeQp* PeerOf(const FakeQp& qp) HP_REQUIRES(mutex_);
   void Complete(FakeQp* qp, const FakeRequest& request, ibv_wc_status status) HP_REQUIRES(mutex_);
+  void RaiseEvent(FakeQp* qp, ibv_event_type event) HP_REQUIRES(mutex_);
   void ToError(FakeQp* qp, ibv_event_type event) HP_REQUIRES(mutex_);
   void Push(FakeCq* cq, const ibv_wc& completion) HP_REQUIRES(mutex_);
   void TellCm(FakeCmId* to, rdma_cm_event_type type, int status, const rdma_conn_param* parameters) HP_REQUIRES(mutex_);

@@ -14,6 +14,8 @@
 #include "transport/verbs/memory.h"
 #include "transport/verbs/write_sender.h"
 
+#include <boost/asio/steady_timer.hpp>
+
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -57,7 +59,7 @@ class VerbsEndpoint : public VerbsLink, public CqUser {
   void Run() override HP_EXCLUDES(mutex_);
   bool Poll() override;
   void Sleep() override;
-  void OnAsyncError(const std::string& what) override;
+  void OnAsyncError(const std::string& what, Cause cause) override;
 
  private:
   struct RemotePlace {
@@ -79,7 +81,7 @@ class VerbsEndpoint : public VerbsLink, public CqUser {
   void Posted() HP_REQUIRES(mutex_);
   Status Pump() HP_REQUIRES(mutex_);
 
-  // Completions. The first failure is kept in failure_ and acted upon when the batch is done.
+  // Completions. Of the failures, the first that tells most is kept in failure_ and acted upon when the batch is done.
   int PollOnce();
   void OnCompletion(const ibv_wc& completion);
   void OnSent(const ibv_wc& completion) HP_EXCLUDES(mutex_);
@@ -95,8 +97,9 @@ class VerbsEndpoint : public VerbsLink, public CqUser {
   bool Deliver(LandingTable::Incoming incoming);
   std::string DescribeError(const ibv_wc& completion) HP_EXCLUDES(mutex_);
 
-  void Failed(const Status& status, bool flushed = false);
+  void Failed(const Status& status, Cause cause = Cause::kError);
   void ActOnFailure();
+  void AwaitCause();
   void OnCmEnded(const std::string& what) HP_EXCLUDES(mutex_);
   void OnLifeline(Lifeline::Event event, const std::string& reason);
   void CloseIfEnded() HP_EXCLUDES(mutex_);
@@ -125,7 +128,9 @@ class VerbsEndpoint : public VerbsLink, public CqUser {
   bool last_came_ = false;  // the peer has seen our END, and all that it sent was taken
   bool lifeline_ended_ = false;
   Status failure_;
-  bool failure_is_flush_ = false;
+  Cause failure_cause_ = Cause::kSymptom;
+  std::optional<boost::asio::steady_timer> cause_wait_;  // since the first symptom
+  bool cause_waited_ = false;
   std::vector<std::byte> message_;  // fragments so far
   bool in_message_ = false;
   uint32_t message_type_ = 0;

@@ -25,7 +25,7 @@ void VerbsEndpoint::Run() {
     if (post_failure_.ok()) post_failure_ = Pump();
     failed = post_failure_;
   }
-  if (!failed.ok()) Failed(failed, /*flushed=*/true);
+  if (!failed.ok()) Failed(failed, Cause::kSymptom);
   ActOnFailure();
   CloseIfEnded();
   if (!closed()) parts_.context.progress->Watch(shared_from_this());
@@ -37,7 +37,7 @@ bool VerbsEndpoint::Poll() {
   if (count > 0 && !closed()) {
     MutexLock lock(&mutex_);
     if (post_failure_.ok()) post_failure_ = Pump();  // there may be room again
-    if (!post_failure_.ok()) Failed(post_failure_, /*flushed=*/true);
+    if (!post_failure_.ok()) Failed(post_failure_, Cause::kSymptom);
   }
   ActOnFailure();
   CloseIfEnded();
@@ -73,7 +73,8 @@ int VerbsEndpoint::PollOnce() {
 void VerbsEndpoint::OnCompletion(const ibv_wc& completion) {
   // Of a completion in error nothing but status, id, queue pair and vendor's code is defined.
   if (completion.status != IBV_WC_SUCCESS) {
-    Failed(Unavailable("%s", DescribeError(completion).c_str()), completion.status == IBV_WC_WR_FLUSH_ERR);
+    Failed(Unavailable("%s", DescribeError(completion).c_str()),
+           completion.status == IBV_WC_WR_FLUSH_ERR ? Cause::kSymptom : Cause::kError);
   } else if (completion.wr_id & ReceivePool::kMark) {
     OnReceived(completion);
   } else {

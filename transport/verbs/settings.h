@@ -45,6 +45,9 @@ struct VerbsSettings {
   /// switch), PXB (several), PHB (one host bridge), SYS (anywhere).
   std::string gpudirect_level = "SYS";
 
+  /// How long a failure that tells nothing of its cause waits for one that does: the word of the peer or of the adapter
+  /// is often on its way.
+  int cause_wait_ms = 100;
   uint32_t send_depth = 128;           ///< work requests that a queue pair holds
   uint32_t control_bytes = 8 << 10;    ///< of a control message on the wire
   uint32_t control_receives = 512;     ///< shared by all peers

@@ -112,13 +112,14 @@ void DeviceHost::OnAsyncEvent(const ibv_async_event& event) {
     case IBV_EVENT_QP_LAST_WQE_REACHED:
       return static_cast<CqUser*>(event.element.qp->qp_context)
           ->shared_from_this()
-          ->OnAsyncError(Format("qp %#x: %s", event.element.qp->qp_num, what));
+          ->OnAsyncError(Format("qp %#x: %s", event.element.qp->qp_num, what),
+                         event.event_type == IBV_EVENT_QP_LAST_WQE_REACHED ? Cause::kSymptom : Cause::kHint);
     case IBV_EVENT_CQ_ERR:
-      return static_cast<CqUser*>(event.element.cq->cq_context)->shared_from_this()->OnAsyncError(what);
+      return static_cast<CqUser*>(event.element.cq->cq_context)->shared_from_this()->OnAsyncError(what, Cause::kHint);
     case IBV_EVENT_SRQ_ERR:
     case IBV_EVENT_DEVICE_FATAL:
       for (const auto& known : std::vector(endpoints_)) {
-        if (const auto endpoint = known.lock()) endpoint->OnAsyncError(Label() + ": " + what);
+        if (const auto endpoint = known.lock()) endpoint->OnAsyncError(Label() + ": " + what, Cause::kHint);
       }
       return;
     default:

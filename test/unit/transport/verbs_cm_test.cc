@@ -14,7 +14,6 @@ namespace hp {
 namespace {
 
 using testing::AllOf;
-using testing::AnyOf;
 using testing::Contains;
 using testing::HasSubstr;
 using testing::Not;
@@ -340,7 +339,10 @@ TEST(VerbsCm, WhatEndsAConnectionLater) {
       {RDMA_CM_EVENT_ADDR_CHANGE, "queue pair 1: the network interface's address moved"},
   };
   for (const auto& [type, words] : kCases) {
-    VerbsPair pair(ByCm());
+    VerbsPair::Options options = ByCm();
+    // Node 1 is disconnected before it hears why; node 0 waits for a better word than that, in vain.
+    options.settings.cause_wait_ms = 50;
+    VerbsPair pair(options);
     pair.Connect();
     std::vector<std::byte> place(100);
     const PlaceTag tag{.msg_id = 1};
@@ -349,8 +351,7 @@ TEST(VerbsCm, WhatEndsAConnectionLater) {
     EXPECT_EQ(pair.node(0).Get(Event::kGrantEnded, tag).status.code(), StatusCode::kUnavailable);
     for (Rank rank : {0, 1}) {
       pair.node(rank).Await(Event::kClosed);
-      EXPECT_THAT(pair.node(rank).events(Event::kClosed)[0].status.message(),
-                  AnyOf(HasSubstr(words), HasSubstr("the other side disconnected it")));
+      EXPECT_THAT(pair.node(rank).events(Event::kClosed)[0].status.message(), HasSubstr(words));
     }
   }
 }
