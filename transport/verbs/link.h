@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "hp/status.h"
+#include "transport/linked_transport.h"
 #include "transport/tcp/progress.h"
 #include "transport/tcp/socket.h"
 #include "transport/transport.h"
@@ -14,21 +15,6 @@
 #include <string>
 
 namespace hp {
-
-/// The connection to one peer, whatever carries it. Posts from any thread, as in Transport.
-class PeerLink {
- public:
-  virtual ~PeerLink() = default;
-  virtual Status Grant(const PlaceTag& tag, std::span<std::byte> place) = 0;
-  virtual Status Write(const PlaceTag& tag, RemoteGrant grant, std::span<const std::byte> source) = 0;
-  virtual Status CancelGrant(RemoteGrant grant) = 0;
-  virtual Status Send(uint32_t type, std::span<const std::byte> bytes) = 0;
-  virtual void Shutdown() = 0;
-  virtual int64_t LastHeardNs() const = 0;
-  virtual bool closed() const = 0;
-  /// Closes without a report, after the progress thread has ended.
-  virtual void Abandon() = 0;
-};
 
 /// One that goes over queue pairs. Progress thread.
 class VerbsLink : public PeerLink {
