@@ -161,7 +161,7 @@ Status VerbsEndpoint::Pump() {
   HP_RETURN_IF_ERROR(writes_->Pump());
   if (ended_here_ && !end_pushed_ && writes_->idle()) {
     end_pushed_ = true;
-    control_->Push({.type = ControlType::kEnd});
+    control_->Push({.type = FrameType::kEnd});
   }
   return control_->Pump(end_pushed_);
 }
@@ -175,13 +175,13 @@ void VerbsEndpoint::Posted() {
 Status VerbsEndpoint::Grant(const PlaceTag& tag, std::span<std::byte> place) {
   if (closed_) return Unavailable("%s is not connected", name_.c_str());
   HP_ASSIGN_OR_RETURN(Landing landing, parts_.memory->OpenPlace(epoch_, place));
-  ControlFrame frame{.type = ControlType::kGrant,
-                     .parts = PartsOf(place.size()),
-                     .msg_id = tag.msg_id,
-                     .bytes = place.size(),
-                     .address = landing.address,
-                     .port = tag.port,
-                     .rkey = landing.rkey};
+  FrameHeader frame{.type = FrameType::kGrant,
+                    .parts = PartsOf(place.size()),
+                    .msg_id = tag.msg_id,
+                    .bytes = place.size(),
+                    .at = landing.address,
+                    .port = tag.port,
+                    .rkey = landing.rkey};
   MutexLock lock(&mutex_);
   HP_RETURN_IF_ERROR(CheckOpen());
   HP_ASSIGN_OR_RETURN(const RemoteGrant grant, landings_.Open(tag, place, std::move(landing), frame.parts));
@@ -215,7 +215,7 @@ Status VerbsEndpoint::CancelGrant(RemoteGrant grant) {
   HP_RETURN_IF_ERROR(CheckOpen());
   HP_RETURN_IF_ERROR(remote_.Take(grant, nullptr, nullptr).status());
   remote_places_.erase(grant.index);
-  control_->Push({.type = ControlType::kCancel, .index = grant.index, .generation = grant.generation});
+  control_->Push({.type = FrameType::kCancel, .index = grant.index, .generation = grant.generation});
   Posted();
   return OkStatus();
 }

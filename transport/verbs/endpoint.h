@@ -87,10 +87,10 @@ class VerbsEndpoint : public VerbsLink, public CqUser {
   void OnSent(const ibv_wc& completion) HP_EXCLUDES(mutex_);
   void OnReceived(const ibv_wc& completion);
   Status OnControl(std::span<const std::byte> bytes);
-  Status OnFrame(const ControlFrame& frame, std::span<const std::byte> payload);
-  Status OnMessage(const ControlFrame& frame, std::span<const std::byte> payload);
-  Status OnGrant(const ControlFrame& frame) HP_EXCLUDES(mutex_);
-  Status OnCancel(const ControlFrame& frame) HP_EXCLUDES(mutex_);
+  Status OnFrame(const FrameHeader& frame, std::span<const std::byte> payload);
+  Status OnMessage(const FrameHeader& frame, std::span<const std::byte> payload);
+  Status OnGrant(const FrameHeader& frame) HP_EXCLUDES(mutex_);
+  Status OnCancel(const FrameHeader& frame) HP_EXCLUDES(mutex_);
   Status OnImmediate(uint32_t immediate, uint32_t qp_number) HP_EXCLUDES(mutex_);
   void DeliverArrived() HP_EXCLUDES(mutex_);
   /// @return whether it was delivered; else it waits for its flush.

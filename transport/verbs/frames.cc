@@ -1,7 +1,6 @@
 #include "transport/verbs/frames.h"
 
 #include "transport/little_endian.h"
-#include "transport/wire.h"
 
 #include <algorithm>
 #include <cstring>
@@ -9,7 +8,6 @@
 namespace hp {
 namespace {
 
-constexpr uint8_t kFlagMore = 1;
 constexpr size_t kSetupHead = 48;  // ahead of queue pairs and fault
 constexpr size_t kMaxFault = 4096;
 
@@ -87,44 +85,16 @@ StatusOr<CmHello> DecodeCmHello(std::span<const std::byte> bytes) {
                  .nonce = LoadLittle<uint64_t>(&bytes[16])};
 }
 
-void EncodeControlFrame(const ControlFrame& frame, std::byte* out) {
-  StoreLittle<uint8_t>(out, static_cast<uint8_t>(frame.type));
-  StoreLittle<uint8_t>(out + 1, frame.more ? kFlagMore : 0);
-  StoreLittle<uint16_t>(out + 2, frame.parts);
-  StoreLittle<uint32_t>(out + 4, frame.length);
-  StoreLittle<uint32_t>(out + 8, frame.index);
-  StoreLittle<uint32_t>(out + 12, frame.generation);
-  StoreLittle<uint64_t>(out + 16, frame.msg_id);
-  StoreLittle<uint64_t>(out + 24, frame.bytes);
-  StoreLittle<uint64_t>(out + 32, frame.address);
-  StoreLittle<uint32_t>(out + 40, frame.port);
-  StoreLittle<uint32_t>(out + 44, frame.rkey);
-}
-
-StatusOr<ControlFrame> TakeControlFrame(std::span<const std::byte>* bytes, std::span<const std::byte>* payload) {
-  if (bytes->size() < kControlFrameBytes) return InvalidArgument("a frame of %zu bytes", bytes->size());
-  const std::byte* in = bytes->data();
-  ControlFrame frame;
-  const uint8_t type = LoadLittle<uint8_t>(in), flags = LoadLittle<uint8_t>(in + 1);
-  frame.type = static_cast<ControlType>(type);
-  frame.more = flags & kFlagMore;
-  frame.parts = LoadLittle<uint16_t>(in + 2);
-  frame.length = LoadLittle<uint32_t>(in + 4);
-  frame.index = LoadLittle<uint32_t>(in + 8);
-  frame.generation = LoadLittle<uint32_t>(in + 12);
-  frame.msg_id = LoadLittle<uint64_t>(in + 16);
-  frame.bytes = LoadLittle<uint64_t>(in + 24);
-  frame.address = LoadLittle<uint64_t>(in + 32);
-  frame.port = LoadLittle<uint32_t>(in + 40);
-  frame.rkey = LoadLittle<uint32_t>(in + 44);
-  const bool message = frame.type == ControlType::kMessage;
-  if (type != 1 && type != 2 && type != 4 && type != 5) return InvalidArgument("frame of unknown type %d", type);
-  if (flags > (message ? kFlagMore : 0)) return InvalidArgument("frame of type %d with flags %#x", type, flags);
-  if (frame.length > (message ? bytes->size() - kControlFrameBytes : 0)) {
-    return InvalidArgument("frame of type %d with %u bytes in a message of %zu", type, frame.length, bytes->size());
+StatusOr<FrameHeader> TakeControlFrame(std::span<const std::byte>* bytes, std::span<const std::byte>* payload) {
+  if (bytes->size() < kFrameHeaderBytes) return InvalidArgument("a frame of %zu bytes", bytes->size());
+  HP_ASSIGN_OR_RETURN(const FrameHeader frame, DecodeFrameHeader(bytes->first<kFrameHeaderBytes>()));
+  if (frame.type == FrameType::kData) return InvalidArgument("frame of unknown type %d", static_cast<int>(frame.type));
+  if (frame.length > bytes->size() - kFrameHeaderBytes) {
+    return InvalidArgument("frame of type %d with %u bytes in a message of %zu", static_cast<int>(frame.type),
+                           frame.length, bytes->size());
   }
-  *payload = bytes->subspan(kControlFrameBytes, frame.length);
-  *bytes = bytes->subspan(kControlFrameBytes + frame.length);
+  *payload = bytes->subspan(kFrameHeaderBytes, frame.length);
+  *bytes = bytes->subspan(kFrameHeaderBytes + frame.length);
   return frame;
 }
 

@@ -82,46 +82,46 @@ TEST(Setup, WrongOnesAreRefused) {
 }
 
 TEST(ControlFrame, FramesFollowEachOther) {
-  std::vector<std::byte> bytes(2 * kControlFrameBytes + 3);
-  EncodeControlFrame({.type = ControlType::kMessage, .more = true, .length = 3, .index = 9}, bytes.data());
-  bytes[kControlFrameBytes + 2] = std::byte{0x77};
-  const ControlFrame grant{.type = ControlType::kGrant,
-                           .parts = 4,
-                           .index = 5,
-                           .generation = 6,
-                           .msg_id = 7,
-                           .bytes = 8,
-                           .address = 0x1122334455667788,
-                           .port = 9,
-                           .rkey = 10};
-  EncodeControlFrame(grant, &bytes[kControlFrameBytes + 3]);
+  std::vector<std::byte> bytes(2 * kFrameHeaderBytes + 3);
+  EncodeFrameHeader({.type = FrameType::kMessage, .more = true, .length = 3, .index = 9}, bytes.data());
+  bytes[kFrameHeaderBytes + 2] = std::byte{0x77};
+  const FrameHeader grant{.type = FrameType::kGrant,
+                          .parts = 4,
+                          .index = 5,
+                          .generation = 6,
+                          .msg_id = 7,
+                          .bytes = 8,
+                          .at = 0x1122334455667788,
+                          .port = 9,
+                          .rkey = 10};
+  EncodeFrameHeader(grant, &bytes[kFrameHeaderBytes + 3]);
   std::span<const std::byte> rest = bytes, payload;
-  const StatusOr<ControlFrame> first = TakeControlFrame(&rest, &payload);
+  const StatusOr<FrameHeader> first = TakeControlFrame(&rest, &payload);
   ASSERT_TRUE(first.ok());
   EXPECT_TRUE(first->more);
   ASSERT_EQ(payload.size(), 3u);
   EXPECT_EQ(payload[2], std::byte{0x77});
-  const StatusOr<ControlFrame> second = TakeControlFrame(&rest, &payload);
+  const StatusOr<FrameHeader> second = TakeControlFrame(&rest, &payload);
   ASSERT_TRUE(second.ok());
   EXPECT_EQ(second->parts, 4);
-  EXPECT_EQ(second->address, 0x1122334455667788u);
+  EXPECT_EQ(second->at, 0x1122334455667788u);
   EXPECT_EQ(second->rkey, 10u);
   EXPECT_TRUE(rest.empty());
 }
 
 TEST(ControlFrame, WrongOnesAreRefused) {
-  std::vector<std::byte> bytes(kControlFrameBytes);
-  const auto take = [&](const ControlFrame& frame, size_t size) {
-    EncodeControlFrame(frame, bytes.data());
+  std::vector<std::byte> bytes(kFrameHeaderBytes);
+  const auto take = [&](const FrameHeader& frame, size_t size) {
+    EncodeFrameHeader(frame, bytes.data());
     std::span<const std::byte> rest = std::span(bytes).first(size), payload;
     return TakeControlFrame(&rest, &payload).status().message();
   };
-  EXPECT_EQ(take({.type = ControlType::kEnd}, 48), "");
-  EXPECT_THAT(take({.type = ControlType::kEnd}, 47), HasSubstr("a frame of 47 bytes"));
-  EXPECT_THAT(take({.type = static_cast<ControlType>(3)}, 48), HasSubstr("unknown type 3"));
-  EXPECT_THAT(take({.type = ControlType::kGrant, .more = true}, 48), HasSubstr("flags"));
-  EXPECT_THAT(take({.type = ControlType::kMessage, .length = 1}, 48), HasSubstr("1 bytes in a message of 48"));
-  EXPECT_THAT(take({.type = ControlType::kGrant, .length = 1}, 48), HasSubstr("1 bytes"));
+  EXPECT_EQ(take({.type = FrameType::kEnd}, 48), "");
+  EXPECT_THAT(take({.type = FrameType::kEnd}, 47), HasSubstr("a frame of 47 bytes"));
+  EXPECT_THAT(take({.type = FrameType::kData}, 48), HasSubstr("unknown type 3"));
+  EXPECT_THAT(take({.type = FrameType::kGrant, .more = true}, 48), HasSubstr("flags"));
+  EXPECT_THAT(take({.type = FrameType::kMessage, .length = 1}, 48), HasSubstr("1 bytes in a message of 48"));
+  EXPECT_THAT(take({.type = FrameType::kGrant, .length = 1}, 48), HasSubstr("1 bytes"));
 }
 
 TEST(Immediate, HoldsIndexAndGeneration) {
