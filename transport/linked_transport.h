@@ -25,7 +25,7 @@ class PeerLink {
   virtual void Abandon() = 0;
 };
 
-/// A transport that has a link for each peer, and hands posts on to it. What remains to be said: how links come about.
+/// A transport that has a link for each peer and hands posts on to it. What remains to be said is how links come about.
 class LinkedTransport : public Transport {
  public:
   /// For links that reach all memory of the host.
