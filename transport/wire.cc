@@ -39,30 +39,32 @@ StatusOr<Preamble> DecodePreamble(const PreambleBytes& bytes) {
 void EncodeFrameHeader(const FrameHeader& header, std::byte* out) {
   StoreLittle<uint8_t>(out, static_cast<uint8_t>(header.type));
   StoreLittle<uint8_t>(out + 1, header.more ? kFlagMore : 0);
-  StoreLittle<uint16_t>(out + 2, 0);
+  StoreLittle<uint16_t>(out + 2, header.parts);
   StoreLittle<uint32_t>(out + 4, header.length);
   StoreLittle<uint32_t>(out + 8, header.index);
   StoreLittle<uint32_t>(out + 12, header.generation);
   StoreLittle<uint64_t>(out + 16, header.msg_id);
   StoreLittle<uint64_t>(out + 24, header.bytes);
-  StoreLittle<uint64_t>(out + 32, header.offset);
+  StoreLittle<uint64_t>(out + 32, header.at);
   StoreLittle<uint32_t>(out + 40, header.port);
-  StoreLittle<uint32_t>(out + 44, 0);
+  StoreLittle<uint32_t>(out + 44, header.rkey);
 }
 
-StatusOr<FrameHeader> DecodeFrameHeader(const FrameHeaderBytes& bytes) {
+StatusOr<FrameHeader> DecodeFrameHeader(std::span<const std::byte, kFrameHeaderBytes> bytes) {
   const std::byte* in = bytes.data();
   FrameHeader header;
   const uint8_t type = LoadLittle<uint8_t>(in), flags = LoadLittle<uint8_t>(in + 1);
   header.type = static_cast<FrameType>(type);
   header.more = flags & kFlagMore;
+  header.parts = LoadLittle<uint16_t>(in + 2);
   header.length = LoadLittle<uint32_t>(in + 4);
   header.index = LoadLittle<uint32_t>(in + 8);
   header.generation = LoadLittle<uint32_t>(in + 12);
   header.msg_id = LoadLittle<uint64_t>(in + 16);
   header.bytes = LoadLittle<uint64_t>(in + 24);
-  header.offset = LoadLittle<uint64_t>(in + 32);
+  header.at = LoadLittle<uint64_t>(in + 32);
   header.port = LoadLittle<uint32_t>(in + 40);
+  header.rkey = LoadLittle<uint32_t>(in + 44);
   if (type < static_cast<uint8_t>(FrameType::kMessage) || type > static_cast<uint8_t>(FrameType::kEnd)) {
     return InvalidArgument("frame of unknown type %d", type);
   }

@@ -44,17 +44,19 @@ enum class FrameType : uint8_t {
   kEnd = 5,
 };
 
-/// What stands before each frame's payload.
+/// What stands before each frame's payload, over TCP and, without kData, on an RDMA control queue pair.
 struct FrameHeader {
   FrameType type = FrameType::kEnd;
   bool more = false;        ///< kMessage: a further fragment of the same message follows
+  uint16_t parts = 0;       ///< RDMA, kGrant: data queue pairs to use, and so immediates to expect
   uint32_t length = 0;      ///< payload bytes behind the header
   uint32_t index = 0;       ///< kGrant, kData, kCancel: of the grant; kMessage: the caller's type
   uint32_t generation = 0;  ///< of the grant
   uint64_t msg_id = 0;      ///< kGrant: of its tag
   uint64_t bytes = 0;       ///< kGrant, kData: of the whole place
-  uint64_t offset = 0;      ///< kData: of this payload in the place
+  uint64_t at = 0;          ///< kData: offset of this payload in the place; RDMA, kGrant: address of the place
   uint32_t port = 0;        ///< kGrant: of its tag
+  uint32_t rkey = 0;        ///< RDMA, kGrant: of the place
 };
 constexpr size_t kFrameHeaderBytes = 48;
 constexpr size_t kMaxFramePayload = 256 << 10;
@@ -63,6 +65,6 @@ using FrameHeaderBytes = std::array<std::byte, kFrameHeaderBytes>;
 void EncodeFrameHeader(const FrameHeader& header, std::byte* out);
 /// @return kInvalidArgument: unknown type or flags, a payload that the type does not have, or one above
 /// kMaxFramePayload.
-StatusOr<FrameHeader> DecodeFrameHeader(const FrameHeaderBytes& bytes);
+StatusOr<FrameHeader> DecodeFrameHeader(std::span<const std::byte, kFrameHeaderBytes> bytes);
 
 }  // namespace hp

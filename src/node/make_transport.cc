@@ -73,6 +73,7 @@ StatusOr<VerbsSettings> VerbsSettingsFor(const RoutingTableConfig& table, const 
   settings.retry_count = config.retry_cnt();
   settings.rnr_retry = config.rnr_retry();
   settings.qps_per_connection = config.qps_per_connection();
+  settings.setup = config.setup() == VerbsConfig::RDMACM ? QpSetup::kRdmaCm : QpSetup::kTcp;
   HP_ASSIGN_OR_RETURN(settings.relaxed_ordering, OrderingOf(config.pci_relaxed_ordering()));
   settings.gpudirect_level = config.net_gdr_level();
   settings.gpudirect = GpuDirectOf(config.gpudirect());

@@ -1,10 +1,10 @@
 #include "test/contract/fixtures.h"
 
+#include "test/contract/listening_world.h"
 #include "transport/inproc/inproc_network.h"
 #if defined(HP_TEST_VERBS) || defined(HP_TEST_REAL_VERBS)
 #include "test/contract/verbs_worlds.h"
 #endif
-#include "transport/tcp/tcp_transport.h"
 
 #include <glog/logging.h>
 
@@ -37,40 +37,12 @@ class InprocWorld : public TransportWorld {
   InprocNetwork network_;
 };
 
-class TcpWorld : public TransportWorld {
+class TcpWorld : public ListeningWorld {
  public:
-  explicit TcpWorld(const WorldOptions& options) : options_(options) {
-    for (Rank rank = 0; rank < options.size; ++rank) {
-      auto listener = TcpListener::Bind("127.0.0.1", 0);
-      CHECK(listener.ok()) << listener.status();
-      peers_.push_back({rank, "node" + std::to_string(rank), "127.0.0.1", (*listener)->port()});
-      listeners_.push_back(*std::move(listener));
-    }
-  }
+  explicit TcpWorld(const WorldOptions& options) : ListeningWorld(options, {"127.0.0.1"}) {}
   std::unique_ptr<Transport> Create(Rank rank) override {
-    TcpOptions options = Options();
-    options.rank = rank;
-    options.peers = peers_;
-    return MakeTcpTransport(options, std::move(listeners_[rank]));
+    return MakeTcpTransport(NodeOptions(rank), TakeListener(rank));
   }
-  std::unique_ptr<Transport> CreateClient(Rank server) override {
-    TcpOptions options = Options();
-    options.client = true;
-    options.peers = {peers_[server]};
-    return MakeTcpTransport(options, nullptr);
-  }
-
- private:
-  TcpOptions Options() const {
-    TcpOptions options;
-    options.connect_deadline_ms = options_.connect_deadline_ms;
-    options.clock = options_.clock;
-    return options;
-  }
-
-  const WorldOptions options_;
-  std::vector<TcpPeer> peers_;
-  std::vector<std::unique_ptr<TcpListener>> listeners_;
 };
 
 #endif
@@ -84,6 +56,7 @@ std::vector<TransportKind> AllTransports() {
       RealVerbsKind("verbs", {.timeout = 16}),
       RealVerbsKind("verbs_4_data_qps",
                     {.timeout = 16, .qps_per_connection = 4, .split_bytes = 4096, .max_write_bytes = 100'000}),
+      RealVerbsKind("verbs_rdmacm", {.timeout = 16, .qps_per_connection = 2, .setup = QpSetup::kRdmaCm}),
   };
 }
 #else
@@ -103,6 +76,7 @@ std::vector<TransportKind> AllTransports() {
                      .data_receives = 32,
                      .split_bytes = 4096,
                      .max_write_bytes = 50'000}),
+      FakeVerbsKind("verbs_fake_rdmacm", /*delayed=*/true, {.qps_per_connection = 2, .setup = QpSetup::kRdmaCm}),
 #endif
   };
 }

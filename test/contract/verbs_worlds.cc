@@ -1,7 +1,7 @@
 #include "test/contract/verbs_worlds.h"
 
+#include "test/contract/listening_world.h"
 #include "test/support/fake_verbs.h"
-#include "transport/tcp/tcp_transport.h"
 #include "transport/verbs/port.h"
 #include "transport/verbs/verbs_transport.h"
 
@@ -14,20 +14,12 @@
 namespace hp {
 namespace {
 
-class VerbsWorld : public TransportWorld {
+class VerbsWorld : public ListeningWorld {
  public:
-  /// @param addresses of the nodes, in turn. @param fabric null: this host's devices.
+  /// @param fabric null: this host's devices.
   VerbsWorld(const WorldOptions& options, const VerbsSettings& settings, const std::vector<std::string>& addresses,
              std::unique_ptr<FakeFabric> fabric, int64_t spin_ns = TcpOptions().spin_ns)
-      : options_(options), settings_(settings), fabric_(std::move(fabric)), spin_ns_(spin_ns) {
-    for (Rank rank = 0; rank < options.size; ++rank) {
-      const std::string& address = addresses[rank % addresses.size()];
-      auto listener = TcpListener::Bind(address, 0);
-      CHECK(listener.ok()) << listener.status();
-      peers_.push_back({rank, "node" + std::to_string(rank), address, (*listener)->port()});
-      listeners_.push_back(*std::move(listener));
-    }
-  }
+      : ListeningWorld(options, addresses, spin_ns), settings_(settings), fabric_(std::move(fabric)) {}
   ~VerbsWorld() override {
     hosts_.clear();  // they tell the fabric what is left over
     if (!fabric_) return;
@@ -37,42 +29,21 @@ class VerbsWorld : public TransportWorld {
 
   std::unique_ptr<Transport> Create(Rank rank) override {
     VerbsOptions options;
-    options.tcp = Tcp();
-    options.tcp.rank = rank;
-    options.tcp.peers = peers_;
-    options.tcp.bind_host = peers_[rank].host;
+    options.tcp = NodeOptions(rank);
     options.settings = settings_;
     if (fabric_) {
       hosts_.push_back(std::make_unique<FakeVerbs>(fabric_.get()));
       options.verbs = hosts_.back().get();
     }
-    auto transport = MakeVerbsTransport(options, std::move(listeners_[rank]));
+    auto transport = MakeVerbsTransport(options, TakeListener(rank));
     CHECK(transport.ok()) << transport.status();
     return *std::move(transport);
   }
-  std::unique_ptr<Transport> CreateClient(Rank server) override {
-    TcpOptions options = Tcp();
-    options.client = true;
-    options.peers = {peers_[server]};
-    return MakeTcpTransport(options, nullptr);
-  }
 
  private:
-  TcpOptions Tcp() const {
-    TcpOptions options;
-    options.connect_deadline_ms = options_.connect_deadline_ms;
-    options.clock = options_.clock;
-    options.spin_ns = spin_ns_;
-    return options;
-  }
-
-  const WorldOptions options_;
   const VerbsSettings settings_;
   std::unique_ptr<FakeFabric> fabric_;
-  const int64_t spin_ns_;
   std::vector<std::unique_ptr<FakeVerbs>> hosts_;
-  std::vector<TcpPeer> peers_;
-  std::vector<std::unique_ptr<TcpListener>> listeners_;
 };
 
 }  // namespace

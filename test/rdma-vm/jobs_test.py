@@ -95,6 +95,10 @@ class DigitsTest(VerbsJobTest):
         for device, count in zip(["rxe0", "rxe1"], before):
             self.assertGreater(packets(device), count + 100, "the tensors went over RDMA")
         self.expect_same_model("one_iter_6.caffemodel", "hybrid_iter_6.caffemodel", start="one_iter_1.caffemodel")
+        nodes = self.train("rdmacm", 2, 2, VERBS % "qps_per_connection: 2 setup: RDMACM")
+        for node, device in zip(nodes, ["rxe0", "rxe1", "rxe0", "rxe1"]):
+            self.assertIn("RDMA on %s:1, queue pairs by librdmacm" % device, node.text())
+        self.assertEqual(self.read("rdmacm_iter_6.caffemodel"), self.read("hybrid_iter_6.caffemodel"), "the same bits")
 
 
 class WireTest(VerbsJobTest):

@@ -32,6 +32,8 @@ FakeVerbs::FakeVerbs(FakeFabric* fabric, std::vector<Device> devices) : fabric_(
   for (const Device& device : devices_) {
     device_objects_.push_back(std::make_unique<ibv_device>());
     std::strncpy(device_objects_.back()->name, device.name.c_str(), sizeof(ibv_device::name) - 1);
+    cm_contexts_.push_back(std::make_unique<ibv_context>());
+    cm_contexts_.back()->device = device_objects_.back().get();
   }
 }
 

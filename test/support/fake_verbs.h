@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +25,7 @@ namespace hp {
 // destroyed when) and what only a test can: the order of calls and that nothing is left over.
 
 class FakeVerbs;
+struct FakeCmId;
 struct FakeCq;
 struct FakeSrq;
 struct FakeQp;
@@ -73,6 +75,28 @@ struct FakeQp : ibv_qp {
   uint32_t outstanding = 0;          // posted, completion not yet polled
 };
 
+struct FakeCmEvent : rdma_cm_event {
+  std::vector<std::byte> data;
+  FakeCmId* counted = nullptr;  // whose destruction waits until this is acknowledged
+};
+struct FakeCmChannel : rdma_event_channel {
+  std::deque<std::unique_ptr<FakeCmEvent>> events;
+  int users = 0;
+};
+struct FakeCmId : rdma_cm_id {
+  enum State { kNew, kBound, kListens, kHasAddress, kHasRoute, kRequested, kAsked, kAccepted, kAnswered, kUp, kOver };
+  State state = kNew;
+  FakeVerbs* host = nullptr;
+  Gid address = {}, destination = {};
+  uint16_t port = 0, destination_port = 0;
+  FakeCmId* other = nullptr;  // of the other end
+  FakeCmId* asked = nullptr;  // the listener that a request came to
+  uint32_t qp_number = 0, psn = 0;
+  int unacked = 0;
+};
+/// What happens to an event of the connection manager that is about to be told.
+enum class CmFault { kNone, kDrop, kHold };
+
 /// What happens to a request that is about to arrive.
 struct WireFault {
   enum Kind {
@@ -100,10 +124,25 @@ class FakeFabric {
   void Release() HP_EXCLUDES(mutex_);
   /// Asked about every request that is about to arrive; under the fabric's lock. Set before any traffic.
   std::function<WireFault(const FakeQp& from, const ibv_send_wr& request)> on_request;
+  /// Asked about every event of the connection manager, which it may change; under the fabric's lock. Set before any.
+  std::function<CmFault(const FakeCmId& to, FakeCmEvent* event)> on_cm_event;
+  size_t held_cm_events() HP_EXCLUDES(mutex_);
+  /// Tells what was held.
+  void ReleaseCmEvents() HP_EXCLUDES(mutex_);
+  /// Where somebody listens.
+  std::vector<uint16_t> cm_ports() HP_EXCLUDES(mutex_);
+  /// Tells the host of a connected queue pair of an event.
+  void RaiseCmEvent(uint32_t qp_number, rdma_cm_event_type type) HP_EXCLUDES(mutex_);
   /// Whether an adapter would let somebody write there, as `rkey` says, now.
   bool CouldWrite(uint32_t rkey, uint64_t address, size_t bytes) HP_EXCLUDES(mutex_);
   /// Puts a queue pair into the error state, as an adapter does.
   void Break(uint32_t qp_number) HP_EXCLUDES(mutex_);
+  /// Raises an event of a queue pair, which stays as it is.
+  void Raise(uint32_t qp_number, ibv_event_type event) HP_EXCLUDES(mutex_);
+  /// The oldest request of a queue pair ends with `status`; nothing else happens.
+  void EndRequest(uint32_t qp_number, ibv_wc_status status) HP_EXCLUDES(mutex_);
+  /// Whether the owner of a queue pair has taken all its completions and its device's events.
+  bool Heard(uint32_t qp_number) HP_EXCLUDES(mutex_);
   /// What no program may do and ours did; empty is right.
   std::vector<std::string> faults() HP_EXCLUDES(mutex_);
 
@@ -127,8 +166,13 @@ class FakeFabric {
   FakeMr* MrOf(const ibv_pd* pd, uint32_t key, uint64_t address, size_t bytes) HP_REQUIRES(mutex_);
   FakeQp* PeerOf(const FakeQp& qp) HP_REQUIRES(mutex_);
   void Complete(FakeQp* qp, const FakeRequest& request, ibv_wc_status status) HP_REQUIRES(mutex_);
+  void RaiseEvent(FakeQp* qp, ibv_event_type event) HP_REQUIRES(mutex_);
   void ToError(FakeQp* qp, ibv_event_type event) HP_REQUIRES(mutex_);
   void Push(FakeCq* cq, const ibv_wc& completion) HP_REQUIRES(mutex_);
+  void TellCm(FakeCmId* to, rdma_cm_event_type type, int status, const rdma_conn_param* parameters) HP_REQUIRES(mutex_);
+  void QueueCm(std::unique_ptr<FakeCmEvent> event) HP_REQUIRES(mutex_);
+  /// The other end hears that `id` is no more.
+  void EndCm(FakeCmId* id) HP_REQUIRES(mutex_);
   void Fault(const std::string& what) HP_REQUIRES(mutex_) { faults_.push_back(what); }
 
   const Options options_;
@@ -139,6 +183,9 @@ class FakeFabric {
   uint32_t next_number_ HP_GUARDED_BY(mutex_) = 0x11;
   std::map<uint32_t, FakeQp*> qps_ HP_GUARDED_BY(mutex_);
   std::map<uint32_t, FakeMr*> mrs_ HP_GUARDED_BY(mutex_);  // by key
+  std::set<FakeCmId*> cm_ids_ HP_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<FakeCmEvent>> held_cm_events_ HP_GUARDED_BY(mutex_);
+  uint16_t next_port_ HP_GUARDED_BY(mutex_) = 20'000;
   std::vector<std::string> faults_ HP_GUARDED_BY(mutex_);
   Counts counts_ HP_GUARDED_BY(mutex_);
   std::mt19937 random_ HP_GUARDED_BY(mutex_);
@@ -156,6 +203,7 @@ class FakeVerbs : public Verbs {
     bool ethernet = true;
     uint16_t lid = 0;
     std::vector<GidEntry> gids;
+    Gid ip = {};  ///< of its network interface, on InfiniBand, where no GID is one
     int max_cqe = 1 << 20;
     uint32_t max_inline = 220;
     bool takes_dma_buf = true;
@@ -207,6 +255,22 @@ class FakeVerbs : public Verbs {
   int ModifyQp(ibv_qp* qp, ibv_qp_attr* attributes, int mask) override;
   int DestroyQp(ibv_qp* qp) override;
   int PostSend(ibv_qp* qp, ibv_send_wr* list, ibv_send_wr** bad) override;
+  rdma_event_channel* CmCreateEventChannel() override;
+  int CmDestroyEventChannel(rdma_event_channel* channel) override;
+  int CmGetEvent(rdma_event_channel* channel, rdma_cm_event** event) override;
+  int CmAckEvent(rdma_cm_event* event) override;
+  rdma_cm_id* CmCreateId(rdma_event_channel* channel, void* id_context) override;
+  int CmDestroyId(rdma_cm_id* id) override;
+  int CmBindAddr(rdma_cm_id* id, sockaddr* address) override;
+  int CmListen(rdma_cm_id* id, int backlog) override;
+  uint16_t CmGetSrcPort(rdma_cm_id* id) override;
+  int CmResolveAddr(rdma_cm_id* id, sockaddr* source, sockaddr* destination, int timeout_ms) override;
+  int CmResolveRoute(rdma_cm_id* id, int timeout_ms) override;
+  int CmInitQpAttr(rdma_cm_id* id, ibv_qp_attr* attributes, int* mask) override;
+  int CmConnect(rdma_cm_id* id, rdma_conn_param* parameters) override;
+  int CmAccept(rdma_cm_id* id, rdma_conn_param* parameters) override;
+  int CmEstablish(rdma_cm_id* id) override;
+  int CmReject(rdma_cm_id* id) override;
 
  private:
   friend class FakeFabric;
@@ -216,11 +280,16 @@ class FakeVerbs : public Verbs {
   ibv_mr* Register(ibv_pd* pd, uint64_t address, size_t bytes, int access, int dma_buf, uint64_t offset);
   /// 0, EBUSY with a fault noted, when `users` still use it.
   int Destroy(const char* what, int users) HP_REQUIRES(fabric_->mutex_);
+  FakeCmId* NewCmId(rdma_event_channel* channel) HP_REQUIRES(fabric_->mutex_);
+  void ForgetCmId(FakeCmId* id) HP_REQUIRES(fabric_->mutex_);
+  /// Gives `id` an address and the first device that has it. @return whether there is one; errno is set if not.
+  bool GiveAddress(FakeCmId* id, const sockaddr* address) HP_REQUIRES(fabric_->mutex_);
   int CheckModify(FakeQp* qp, const ibv_qp_attr& attributes, int mask) HP_REQUIRES(fabric_->mutex_);
 
   FakeFabric* const fabric_;
   std::vector<Device> devices_;
   std::vector<std::unique_ptr<ibv_device>> device_objects_;
+  std::vector<std::unique_ptr<ibv_context>> cm_contexts_;  // the connection manager opens devices for itself
   std::atomic<int> fail_call_ = -1;
   std::vector<std::string> calls_;
   int live_ = 0;

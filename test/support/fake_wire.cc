@@ -10,7 +10,7 @@
 namespace hp {
 namespace {
 
-void Raise(int fd) {
+void Ring(int fd) {
   const uint64_t one = 1;
   if (write(fd, &one, sizeof(one)) < 0) std::abort();
 }
@@ -64,6 +64,25 @@ bool FakeFabric::CouldWrite(uint32_t rkey, uint64_t address, size_t bytes) {
 void FakeFabric::Break(uint32_t qp_number) {
   MutexLock lock(&mutex_);
   ToError(qps_.at(qp_number), IBV_EVENT_QP_FATAL);
+}
+
+void FakeFabric::Raise(uint32_t qp_number, ibv_event_type event) {
+  MutexLock lock(&mutex_);
+  RaiseEvent(qps_.at(qp_number), event);
+}
+
+void FakeFabric::EndRequest(uint32_t qp_number, ibv_wc_status status) {
+  MutexLock lock(&mutex_);
+  FakeQp* qp = qps_.at(qp_number);
+  const FakeRequest request = qp->requests.front();
+  qp->requests.pop_front();
+  Complete(qp, request, status);
+}
+
+bool FakeFabric::Heard(uint32_t qp_number) {
+  MutexLock lock(&mutex_);
+  FakeQp* qp = qps_.at(qp_number);
+  return static_cast<FakeCq*>(qp->send_cq)->entries.empty() && static_cast<FakeContext*>(qp->context)->events.empty();
 }
 
 std::vector<std::string> FakeFabric::faults() {
@@ -238,12 +257,16 @@ void FakeFabric::ToError(FakeQp* qp, ibv_event_type event) {
   if (qp->state == IBV_QPS_ERR) return;
   qp->state = IBV_QPS_ERR;
   for (const FakeRequest& request : std::exchange(qp->requests, {})) Complete(qp, request, IBV_WC_WR_FLUSH_ERR);
+  RaiseEvent(qp, event);
+}
+
+void FakeFabric::RaiseEvent(FakeQp* qp, ibv_event_type event) {
   auto* context = static_cast<FakeContext*>(qp->context);
   ibv_async_event raised = {};
   raised.element.qp = qp;
   raised.event_type = event;
   context->events.push_back(raised);
-  Raise(context->async_fd);
+  Ring(context->async_fd);
 }
 
 void FakeFabric::Push(FakeCq* cq, const ibv_wc& completion) {
@@ -257,7 +280,7 @@ void FakeFabric::Push(FakeCq* cq, const ibv_wc& completion) {
   cq->armed = false;
   auto* channel = static_cast<FakeChannel*>(cq->channel);
   channel->events.push_back(cq);
-  Raise(channel->fd);
+  Ring(channel->fd);
 }
 
 }  // namespace hp

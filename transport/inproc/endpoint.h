@@ -4,7 +4,7 @@
 #include "transport/grants.h"
 #include "transport/inproc/inproc_network.h"
 #include "transport/inproc/mailbox.h"
-#include "transport/transport.h"
+#include "transport/linked_transport.h"
 
 #include <atomic>
 #include <cstdint>
@@ -18,32 +18,33 @@ class InprocLink;
 
 /// One side of a link: the state of its node's endpoint. Posts from any thread; the On... functions and Close on the
 /// progress thread of its own node.
-class InprocEndpoint {
+class InprocEndpoint : public PeerLink {
  public:
   InprocEndpoint(InprocLink* link, int side, Rank address, std::shared_ptr<Mailbox> mailbox,
                  const InprocOptions& options)
       : link_(link), side_(side), address_(address), mailbox_(std::move(mailbox)), options_(options) {}
 
-  Status Grant(const PlaceTag& tag, std::span<std::byte> place) HP_EXCLUDES(mutex_);
-  Status Write(const PlaceTag& tag, RemoteGrant grant, std::span<const std::byte> source) HP_EXCLUDES(mutex_);
-  Status CancelGrant(RemoteGrant grant) HP_EXCLUDES(mutex_);
-  Status Send(uint32_t type, std::span<const std::byte> bytes) HP_EXCLUDES(mutex_);
-  void Shutdown() HP_EXCLUDES(mutex_);
-  int64_t LastHeardNs() const { return last_heard_ns_; }
+  Status Grant(const PlaceTag& tag, std::span<std::byte> place) override HP_EXCLUDES(mutex_);
+  Status Write(const PlaceTag& tag, RemoteGrant grant, std::span<const std::byte> source) override HP_EXCLUDES(mutex_);
+  Status CancelGrant(RemoteGrant grant) override HP_EXCLUDES(mutex_);
+  Status Send(uint32_t type, std::span<const std::byte> bytes) override HP_EXCLUDES(mutex_);
+  void Shutdown() override HP_EXCLUDES(mutex_);
+  int64_t LastHeardNs() const override { return last_heard_ns_; }
 
   /// The handshake is done; `peer` is the other side's rank. Calls OnConnected.
   void Open(Rank peer, TransportHandler* handler) HP_EXCLUDES(mutex_);
   /// Ends all that is open with `status`; no effect when closed already.
   void Close(const Status& status) HP_EXCLUDES(mutex_);
   /// The same without telling the handler.
-  void Abandon() HP_EXCLUDES(mutex_);
+  void Abandon() override HP_EXCLUDES(mutex_);
   bool open() const HP_EXCLUDES(mutex_);
-  bool closed() const HP_EXCLUDES(mutex_);
+  bool closed() const override HP_EXCLUDES(mutex_);
 
   enum class Lane { kControl, kBulk, kBoth };
   /// Queues `event` for this side's progress thread, on the way from the other side. Any thread.
   void Deliver(Lane lane, Mailbox::Event event) HP_EXCLUDES(lane_mutex_);
   Rank address() const { return address_; }
+  Rank peer() const { return peer_; }
 
  private:
   InprocEndpoint* other() const;

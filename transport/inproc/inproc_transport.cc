@@ -5,14 +5,6 @@
 #include <utility>
 
 namespace hp {
-namespace {
-
-class NoRegion : public MemoryRegion {};
-
-Status NotConnected(Rank peer) { return Unavailable("node %d is not connected", peer); }
-
-}  // namespace
-
 InprocTransport::InprocTransport(std::shared_ptr<InprocHub> hub, Rank rank, bool client)
     : hub_(std::move(hub)), self_{rank, client, std::make_shared<Mailbox>(), this} {}
 
@@ -54,7 +46,7 @@ void InprocTransport::Run() {
 void InprocTransport::Dial(const InprocAddress& to) {
   DropClosed();
   auto link = std::make_shared<InprocLink>(self_.rank, self_.mailbox, to.rank, to.mailbox, hub_->options);
-  links_[link] = link->side(0);
+  alive_[link] = link->side(0);
   link->side(1)->Deliver(InprocEndpoint::Lane::kControl, [to, from = self_, link, hello = policy_->Hello()] {
     to.transport->OnHello(from, link, hello);
   });
@@ -63,10 +55,7 @@ void InprocTransport::Dial(const InprocAddress& to) {
 StatusOr<Rank> InprocTransport::Judge(const std::string& hello) {
   if (hello.size() > kMaxHelloBytes) return InvalidArgument("a hello of %zu bytes is too long", hello.size());
   HP_ASSIGN_OR_RETURN(const Rank rank, policy_->Accept(hello));
-  const Connection connection = Find(rank);
-  if (connection.endpoint != nullptr && connection.endpoint->open()) {
-    return FailedPrecondition("node %d is connected already", rank);
-  }
+  if (HasOpenLink(rank)) return FailedPrecondition("node %d is connected already", rank);
   return rank;
 }
 
@@ -83,7 +72,7 @@ void InprocTransport::OnHello(const InprocAddress& from, const std::shared_ptr<I
     policy_->OnRefusalSent(hello);
     return;
   }
-  links_[link] = link->side(1);
+  alive_[link] = link->side(1);
   connector->Deliver(InprocEndpoint::Lane::kControl,
                      [from, link, self = self_, answer = policy_->Hello(), granted_rank = *rank] {
                        from.transport->OnAnswer(self, link, answer, granted_rank);
@@ -102,7 +91,7 @@ void InprocTransport::OnAnswer(const InprocAddress& from, const std::shared_ptr<
     acceptor->Deliver(InprocEndpoint::Lane::kControl, [from, link, granted_rank, reason = rank.status()] {
       from.transport->OnRefused(granted_rank, link, reason);
     });
-    links_.erase(link);
+    alive_.erase(link);
     if (settled_.insert(from.rank).second) handler_->OnConnectFailed(from.rank, rank.status());
     return;
   }
@@ -113,30 +102,23 @@ void InprocTransport::OnAnswer(const InprocAddress& from, const std::shared_ptr<
 }
 
 void InprocTransport::OnRefused(Rank peer, const std::shared_ptr<InprocLink>& link, const Status& reason) {
-  links_.erase(link);
+  alive_.erase(link);
   settled_.insert(peer);
   policy_->OnRefused(peer, reason);
 }
 
 void InprocTransport::Connect(Rank peer, const std::shared_ptr<InprocLink>& link, int side) {
-  const Connection old = Find(peer);
-  if (old.endpoint != nullptr && old.endpoint->open()) {
+  if (HasOpenLink(peer)) {
     link->Break(Unavailable("node %d is connected already", peer));
     return;
   }
-  {
-    MutexLock lock(&mutex_);
-    connections_[peer] = {link, link->side(side)};
-  }
+  AddLink(peer, {link, link->side(side)});
   settled_.insert(peer);
   link->side(side)->Open(peer, handler_);
 }
 
 void InprocTransport::DropClosed() {
-  std::erase_if(links_, [](const auto& entry) { return entry.second->closed(); });
-  MutexLock lock(&mutex_);
-  std::erase_if(connections_,
-                [](const auto& entry) { return entry.first >= kFirstClientRank && entry.second.endpoint->closed(); });
+  std::erase_if(alive_, [](const auto& entry) { return entry.second->closed(); });
 }
 
 void InprocTransport::ReportMissing() {
@@ -147,49 +129,10 @@ void InprocTransport::ReportMissing() {
   }
 }
 
-InprocTransport::Connection InprocTransport::Find(Rank peer) const {
-  MutexLock lock(&mutex_);
-  const auto it = connections_.find(peer);
-  return it == connections_.end() ? Connection{} : it->second;
-}
-
-StatusOr<std::unique_ptr<MemoryRegion>> InprocTransport::Register(std::span<std::byte>) {
-  return std::unique_ptr<MemoryRegion>(std::make_unique<NoRegion>());
-}
-
-Status InprocTransport::Grant(Rank peer, const PlaceTag& tag, std::span<std::byte> place) {
-  const Connection to = Find(peer);
-  return to.endpoint == nullptr ? NotConnected(peer) : to.endpoint->Grant(tag, place);
-}
-
-Status InprocTransport::Write(Rank peer, const PlaceTag& tag, RemoteGrant grant, std::span<const std::byte> source) {
-  const Connection to = Find(peer);
-  return to.endpoint == nullptr ? NotConnected(peer) : to.endpoint->Write(tag, grant, source);
-}
-
-Status InprocTransport::CancelGrant(Rank peer, RemoteGrant grant) {
-  const Connection to = Find(peer);
-  return to.endpoint == nullptr ? NotConnected(peer) : to.endpoint->CancelGrant(grant);
-}
-
-Status InprocTransport::Send(Rank peer, uint32_t type, std::span<const std::byte> bytes) {
-  const Connection to = Find(peer);
-  return to.endpoint == nullptr ? NotConnected(peer) : to.endpoint->Send(type, bytes);
-}
-
-int64_t InprocTransport::LastHeardNs(Rank peer) const {
-  const Connection from = Find(peer);
-  return from.endpoint == nullptr ? 0 : from.endpoint->LastHeardNs();
-}
-
-void InprocTransport::Shutdown(Rank peer) {
-  const Connection to = Find(peer);
-  if (to.endpoint != nullptr) to.endpoint->Shutdown();
-}
-
 void InprocTransport::Cut(Rank peer) {
-  const Connection to = Find(peer);
-  if (to.endpoint != nullptr) to.link->Break(Unavailable("the connection was cut"));
+  for (const auto& [link, endpoint] : alive_) {
+    if (endpoint->open() && endpoint->peer() == peer) link->Break(Unavailable("the connection was cut"));
+  }
 }
 
 void InprocTransport::Stop() {
@@ -202,11 +145,11 @@ void InprocTransport::Stop() {
   self_.mailbox->Close();
   progress_.Join();
   // Posts that come after this find their endpoints closed.
-  for (const auto& [link, endpoint] : links_) {
+  for (const auto& [link, endpoint] : alive_) {
     endpoint->Abandon();
     link->Break(Unavailable("node %d closed the connection without ending it", self_.rank));
   }
-  links_.clear();
+  alive_.clear();
 }
 
 }  // namespace hp

@@ -5,6 +5,7 @@
 #include "transport/inproc/endpoint.h"
 #include "transport/inproc/inproc_network.h"
 #include "transport/inproc/mailbox.h"
+#include "transport/linked_transport.h"
 
 #include <map>
 #include <memory>
@@ -34,20 +35,13 @@ struct InprocHub {
   std::vector<InprocAddress> clients HP_GUARDED_BY(mutex);  // with the rank that they want to talk to
 };
 
-class InprocTransport : public Transport {
+class InprocTransport : public LinkedTransport {
  public:
   /// @param rank our own; of a client: the only one to connect to.
   InprocTransport(std::shared_ptr<InprocHub> hub, Rank rank, bool client);
   ~InprocTransport() override { Stop(); }
 
   Status Start(TransportHandler* handler, HandshakePolicy* policy) override;
-  StatusOr<std::unique_ptr<MemoryRegion>> Register(std::span<std::byte> memory) override;
-  Status Grant(Rank peer, const PlaceTag& tag, std::span<std::byte> place) override;
-  Status Write(Rank peer, const PlaceTag& tag, RemoteGrant grant, std::span<const std::byte> source) override;
-  Status CancelGrant(Rank peer, RemoteGrant grant) override;
-  Status Send(Rank peer, uint32_t type, std::span<const std::byte> bytes) override;
-  int64_t LastHeardNs(Rank peer) const override;
-  void Shutdown(Rank peer) override;
   void Stop() override;
 
   /// Begins a handshake with `to`. Own progress thread, as all below.
@@ -56,11 +50,6 @@ class InprocTransport : public Transport {
   void Cut(Rank peer);
 
  private:
-  struct Connection {
-    std::shared_ptr<InprocLink> link;
-    InprocEndpoint* endpoint = nullptr;
-  };
-
   void OnHello(const InprocAddress& from, const std::shared_ptr<InprocLink>& link, const std::string& hello);
   /// @param granted_rank what we are to the one who answers.
   void OnAnswer(const InprocAddress& from, const std::shared_ptr<InprocLink>& link, const std::string& hello,
@@ -68,20 +57,16 @@ class InprocTransport : public Transport {
   void OnRefused(Rank peer, const std::shared_ptr<InprocLink>& link, const Status& reason);
   void Connect(Rank peer, const std::shared_ptr<InprocLink>& link, int side);
   StatusOr<Rank> Judge(const std::string& hello);
-  void DropClosed() HP_EXCLUDES(mutex_);
+  void DropClosed();
   void ReportMissing();
   void Run();
-  Connection Find(Rank peer) const HP_EXCLUDES(mutex_);
 
   const std::shared_ptr<InprocHub> hub_;
   const InprocAddress self_;
   TransportHandler* handler_ = nullptr;
   HandshakePolicy* policy_ = nullptr;
   std::set<Rank> settled_;  // ranks with an outcome that was reported; progress thread
-  std::map<std::shared_ptr<InprocLink>, InprocEndpoint*> links_;  // and our side; progress thread, and Stop after it
-
-  mutable Mutex mutex_;
-  std::map<Rank, Connection> connections_ HP_GUARDED_BY(mutex_);
+  std::map<std::shared_ptr<InprocLink>, InprocEndpoint*> alive_;  // links and our side; progress thread, then Stop
   Thread progress_;
 };
 

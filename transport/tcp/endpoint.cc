@@ -228,10 +228,10 @@ StatusOr<std::span<std::byte>> TcpEndpoint::PlaceFor(const FrameHeader& header) 
   const OpenGrant* grant = grants_.Find(GrantOf(header));
   if (grant == nullptr) return InvalidArgument("a write to grant %u.%u, not open", header.index, header.generation);
   const size_t size = grant->place.size(), received = grant->received;
-  if (header.bytes != size || header.offset != received || header.length > size - received ||
+  if (header.bytes != size || header.at != received || header.length > size - received ||
       (header.length == 0 && size != 0)) {
     return InvalidArgument("a write of %u bytes at %" PRIu64 " of %" PRIu64 " to a place with %zu of %zu bytes",
-                           header.length, header.offset, header.bytes, received, size);
+                           header.length, header.at, header.bytes, received, size);
   }
   grants_.Expect(GrantOf(header));
   return grant->place.subspan(received, header.length);

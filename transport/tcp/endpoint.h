@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "transport/grants.h"
+#include "transport/linked_transport.h"
 #include "transport/tcp/frame_receiver.h"
 #include "transport/tcp/progress.h"
 #include "transport/tcp/send_queue.h"
@@ -26,23 +27,25 @@ struct TcpEndpointContext {
 };
 
 /// The open connection to one peer. Posts from any thread; the rest on the progress thread.
-class TcpEndpoint : public ProgressTask, private FrameSink, public std::enable_shared_from_this<TcpEndpoint> {
+class TcpEndpoint : public PeerLink,
+                    public ProgressTask,
+                    private FrameSink,
+                    public std::enable_shared_from_this<TcpEndpoint> {
  public:
   /// @param socket connected, past the handshake. @param name of the peer, for messages.
   TcpEndpoint(Rank peer, std::string name, TcpSocket socket, TcpEndpointContext context);
 
-  Status Grant(const PlaceTag& tag, std::span<std::byte> place) HP_EXCLUDES(mutex_);
-  Status Write(const PlaceTag& tag, RemoteGrant grant, std::span<const std::byte> source) HP_EXCLUDES(mutex_);
-  Status CancelGrant(RemoteGrant grant) HP_EXCLUDES(mutex_);
-  Status Send(uint32_t type, std::span<const std::byte> bytes) HP_EXCLUDES(mutex_);
-  void Shutdown() HP_EXCLUDES(mutex_);
-  int64_t LastHeardNs() const { return last_heard_ns_; }
-  bool closed() const { return closed_; }
+  Status Grant(const PlaceTag& tag, std::span<std::byte> place) override HP_EXCLUDES(mutex_);
+  Status Write(const PlaceTag& tag, RemoteGrant grant, std::span<const std::byte> source) override HP_EXCLUDES(mutex_);
+  Status CancelGrant(RemoteGrant grant) override HP_EXCLUDES(mutex_);
+  Status Send(uint32_t type, std::span<const std::byte> bytes) override HP_EXCLUDES(mutex_);
+  void Shutdown() override HP_EXCLUDES(mutex_);
+  int64_t LastHeardNs() const override { return last_heard_ns_; }
+  bool closed() const override { return closed_; }
 
   /// Reports OnConnected and begins to receive.
   void Open();
-  /// Closes without a report, after the progress thread has ended.
-  void Abandon() HP_EXCLUDES(mutex_);
+  void Abandon() override HP_EXCLUDES(mutex_);
 
   void Run() override;
   bool Poll() override;

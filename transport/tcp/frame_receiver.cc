@@ -94,7 +94,7 @@ Status FrameReceiver::AdvanceGuess(size_t bytes) {
   const size_t in_place = std::min(bytes, guess_.rest.size());
   const StatusOr<FrameHeader> header = DecodeFrameHeader(header_bytes_);
   const bool right = header.ok() && header->type == FrameType::kData && header->index == guess_.grant.index &&
-                     header->generation == guess_.grant.generation && header->offset == guess_.offset;
+                     header->generation == guess_.grant.generation && header->at == guess_.offset;
   const size_t of_payload = right ? std::min<size_t>(in_place, header->length) : 0;
   // The rest leaves the place before anything is told: a handler may be told that the place is its own again.
   const std::span<std::byte> astray = guess_.rest.subspan(of_payload, in_place - of_payload);

@@ -91,7 +91,7 @@ void SendQueue::AssembleFrames() {
                          .index = write.grant.index,
                          .generation = write.grant.generation,
                          .bytes = write.source.size(),
-                         .offset = offset},
+                         .at = offset},
                         frame.header.data());
       offset += frame.payload.size();
       done = frame.last = offset == write.source.size();

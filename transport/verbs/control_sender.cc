@@ -28,23 +28,23 @@ StatusOr<std::unique_ptr<ControlSender>> ControlSender::Create(const VerbsDevice
 
 void ControlSender::Limit(uint32_t peer_control_bytes) { limit_ = std::min(slot_bytes_, peer_control_bytes); }
 
-void ControlSender::Append(const ControlFrame& frame, std::span<const std::byte> payload) {
+void ControlSender::Append(const FrameHeader& frame, std::span<const std::byte> payload) {
   if (sent_ > 0 && sent_ * 2 >= pending_.size()) {  // move the rest to the front, seldom
     pending_.erase(pending_.begin(), pending_.begin() + static_cast<ptrdiff_t>(sent_));
     sent_ = 0;
   }
   const size_t at = pending_.size();
-  pending_.resize(at + kControlFrameBytes);
-  EncodeControlFrame(frame, &pending_[at]);
+  pending_.resize(at + kFrameHeaderBytes);
+  EncodeFrameHeader(frame, &pending_[at]);
   pending_.insert(pending_.end(), payload.begin(), payload.end());
 }
 
 Status ControlSender::PushMessage(uint32_t type, std::span<const std::byte> bytes) {
   const size_t queued = pending_.size() - sent_;
   if (queued + bytes.size() > kMaxQueuedBytes) return ResourceExhausted("%zu bytes wait to be sent", queued);
-  const size_t most = limit_ - kControlFrameBytes;
+  const size_t most = limit_ - kFrameHeaderBytes;
   do {
-    ControlFrame frame{.type = ControlType::kMessage, .index = type};
+    FrameHeader frame{.type = FrameType::kMessage, .index = type};
     frame.length = static_cast<uint32_t>(std::min(bytes.size(), most));
     frame.more = frame.length < bytes.size();
     Append(frame, bytes.first(frame.length));
@@ -57,7 +57,7 @@ Status ControlSender::PushMessage(uint32_t type, std::span<const std::byte> byte
 size_t ControlSender::NextBytes() const {
   size_t bytes = 0;
   while (sent_ + bytes < pending_.size()) {
-    const size_t frame = kControlFrameBytes + LoadLittle<uint32_t>(&pending_[sent_ + bytes + 4]);
+    const size_t frame = kFrameHeaderBytes + LoadLittle<uint32_t>(&pending_[sent_ + bytes + 4]);
     if (bytes + frame > limit_) break;
     bytes += frame;
   }

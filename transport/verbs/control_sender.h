@@ -22,7 +22,7 @@ class ControlSender {
   /// The peer takes so much in one SEND.
   void Limit(uint32_t peer_control_bytes);
 
-  void Push(const ControlFrame& frame) { Append(frame, {}); }
+  void Push(const FrameHeader& frame) { Append(frame, {}); }
   /// @return kResourceExhausted: kMaxQueuedBytes wait already.
   Status PushMessage(uint32_t type, std::span<const std::byte> bytes);
   /// Posts what fits. @param signal_last ask for the completion of the last one, to know when all is done.
@@ -34,7 +34,7 @@ class ControlSender {
 
  private:
   ControlSender(QueuePair* qp, uint32_t slot_bytes);
-  void Append(const ControlFrame& frame, std::span<const std::byte> payload);
+  void Append(const FrameHeader& frame, std::span<const std::byte> payload);
   size_t NextBytes() const;
   bool AddRequest(bool last_is_signalled);
 

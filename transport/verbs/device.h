@@ -67,6 +67,7 @@ class VerbsDevice {
   ReceivePool* control_receives() const { return control_receives_.get(); }
   ReceivePool* data_receives() const { return data_receives_.get(); }
   const std::string& name() const { return open_.device; }
+  const std::string& ip_address() const { return address_; }  ///< of this host, as the peers know it
   uint8_t port() const { return open_.port; }
   ibv_mtu mtu() const { return open_.attributes.active_mtu; }
   uint32_t max_message() const { return open_.attributes.max_msg_sz; }

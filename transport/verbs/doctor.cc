@@ -48,6 +48,7 @@ class Examination {
     }
     for (ibv_device* device : devices) Device(device);
     if (!names_.empty()) Choice();
+    ConnectionManager();
     LockedMemory();
     Peermem();
     Gpus();
@@ -125,6 +126,12 @@ class Examination {
     if (!port.ok())
       return Bad(port.status().message(), "until then kind AUTO talks TCP, and kind VERBS does not start");
     Good(Format("this host uses %s:%d", port->device.c_str(), port->port));
+  }
+
+  void ConnectionManager() {
+    const CmChannelHandle channel(verbs_->CmCreateEventChannel(), {verbs_});
+    if (channel) return Good("librdmacm is ready");
+    Good(Format("librdmacm can't be used (%s): `setup: RDMACM` needs it (modprobe rdma_ucm)", std::strerror(errno)));
   }
 
   void LockedMemory() {

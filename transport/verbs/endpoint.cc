@@ -63,10 +63,21 @@ StatusOr<VerbsSetup> VerbsEndpoint::OwnSetup() {
   const auto add = [&setup](const QueuePair& qp) { setup.qps.push_back({qp.address().number, qp.address().psn}); };
   add(*control_qp_);
   for (const auto& qp : data_qps_) add(*qp);
+  if (parts_.device->settings().setup == QpSetup::kRdmaCm) {
+    // On Ethernet a GID is the IP address of its network interface; on InfiniBand it is none.
+    const Gid ip = address.ethernet ? address.gid : GidOfAddress(parts_.device->ip_address());
+    HP_ASSIGN_OR_RETURN(cm_, CmConnector::Open(parts_.device, parts_.context.progress->io(),
+                                               {.peer = name_,
+                                                .address = ip,
+                                                .listens = parts_.context.rank < peer_,
+                                                .epoch = epoch_,
+                                                .deadline_ms = parts_.context.handshake_deadline_ms * 3 / 4}));
+    cm_->AddTo(&setup);
+  }
   return setup;
 }
 
-Status VerbsEndpoint::Connect(const VerbsSetup& theirs) {
+StatusOr<Path> VerbsEndpoint::PathTo(const VerbsSetup& theirs) {
   Path path{.port = parts_.device->port(),
             .gid_index = gid_.index,
             .mtu = std::min(parts_.device->mtu(), static_cast<ibv_mtu>(theirs.mtu)),
@@ -75,25 +86,52 @@ Status VerbsEndpoint::Connect(const VerbsSetup& theirs) {
   if (parts_.device->address(gid_).ethernet != theirs.ethernet) {
     return FailedPrecondition("one side is on Ethernet (RoCE), the other on InfiniBand");
   }
+  if (theirs.by_cm != (cm_ != nullptr)) {
+    return FailedPrecondition("only %s connects queue pairs by librdmacm (setup)",
+                              cm_ ? "this side" : "the other side");
+  }
+  return path;
+}
+
+void VerbsEndpoint::Connect(const VerbsSetup& theirs, std::function<void(const Status&)> done) {
+  const StatusOr<Path> path = PathTo(theirs);
+  if (!path.ok()) return done(path.status());
   // Both sides use as many as the one with fewer has.
   data_qps_.resize(std::min(data_qps_.size(), theirs.qps.size() - 1));
-  const VerbsSettings& settings = parts_.device->settings();
-  HP_RETURN_IF_ERROR(control_qp_->Connect(path, {theirs.qps[0].number, theirs.qps[0].psn}, settings));
   std::vector<QueuePair*> lanes;
-  for (size_t i = 0; i < data_qps_.size(); ++i) {
-    HP_RETURN_IF_ERROR(data_qps_[i]->Connect(path, {theirs.qps[1 + i].number, theirs.qps[1 + i].psn}, settings));
-    lanes.push_back(data_qps_[i].get());
-  }
+  for (const auto& qp : data_qps_) lanes.push_back(qp.get());
   lanes_ = lanes.size();
   inline_bytes_ = lanes[0]->inline_bytes();
-  const uint64_t max_request = std::min<uint64_t>(parts_.device->max_message(), settings.max_write_bytes);
-  VLOG(1) << name_ << ": GID " << GidText(parts_.device->address(gid_).gid) << " to " << GidText(path.peer.gid)
-          << ", MTU " << (128 << path.mtu) << ", " << lanes.size() << " data queue pairs, epochs " << epoch_ << " and "
-          << theirs.epoch;
-  MutexLock lock(&mutex_);
-  control_->Limit(theirs.control_bytes);
-  writes_ = std::make_unique<WriteSender>(std::move(lanes), max_request);
+  const uint64_t max_request =
+      std::min<uint64_t>(parts_.device->max_message(), parts_.device->settings().max_write_bytes);
+  VLOG(1) << name_ << ": " << (cm_ ? "by librdmacm, " : "") << "GID " << GidText(parts_.device->address(gid_).gid)
+          << " to " << GidText(path->peer.gid) << ", MTU " << (128 << path->mtu) << ", " << lanes_
+          << " data queue pairs, epochs " << epoch_ << " and " << theirs.epoch;
+  {
+    MutexLock lock(&mutex_);
+    control_->Limit(theirs.control_bytes);
+    writes_ = std::make_unique<WriteSender>(std::move(lanes), max_request);
+  }
+  cm_ ? ConnectByCm(theirs, path->mtu, std::move(done)) : done(ConnectDirectly(*path, theirs));
+}
+
+Status VerbsEndpoint::ConnectDirectly(const Path& path, const VerbsSetup& theirs) {
+  const VerbsSettings& settings = parts_.device->settings();
+  HP_RETURN_IF_ERROR(control_qp_->Connect(path, {theirs.qps[0].number, theirs.qps[0].psn}, settings));
+  for (size_t i = 0; i < data_qps_.size(); ++i) {
+    HP_RETURN_IF_ERROR(data_qps_[i]->Connect(path, {theirs.qps[1 + i].number, theirs.qps[1 + i].psn}, settings));
+  }
   return OkStatus();
+}
+
+void VerbsEndpoint::ConnectByCm(const VerbsSetup& theirs, ibv_mtu mtu, std::function<void(const Status&)> done) {
+  std::vector<QueuePair*> qps = {control_qp_.get()};
+  for (const auto& qp : data_qps_) qps.push_back(qp.get());
+  const std::weak_ptr<CqUser> weak = weak_from_this();
+  const auto ended = [weak](const std::string& what) {
+    if (const auto self = weak.lock()) static_cast<VerbsEndpoint*>(self.get())->OnCmEnded(what);
+  };
+  cm_->Connect(theirs, std::move(qps), mtu, {.connected = std::move(done), .ended = ended});
 }
 
 void VerbsEndpoint::Open(TcpSocket lifeline) {
@@ -123,7 +161,7 @@ Status VerbsEndpoint::Pump() {
   HP_RETURN_IF_ERROR(writes_->Pump());
   if (ended_here_ && !end_pushed_ && writes_->idle()) {
     end_pushed_ = true;
-    control_->Push({.type = ControlType::kEnd});
+    control_->Push({.type = FrameType::kEnd});
   }
   return control_->Pump(end_pushed_);
 }
@@ -137,13 +175,13 @@ void VerbsEndpoint::Posted() {
 Status VerbsEndpoint::Grant(const PlaceTag& tag, std::span<std::byte> place) {
   if (closed_) return Unavailable("%s is not connected", name_.c_str());
   HP_ASSIGN_OR_RETURN(Landing landing, parts_.memory->OpenPlace(epoch_, place));
-  ControlFrame frame{.type = ControlType::kGrant,
-                     .parts = PartsOf(place.size()),
-                     .msg_id = tag.msg_id,
-                     .bytes = place.size(),
-                     .address = landing.address,
-                     .port = tag.port,
-                     .rkey = landing.rkey};
+  FrameHeader frame{.type = FrameType::kGrant,
+                    .parts = PartsOf(place.size()),
+                    .msg_id = tag.msg_id,
+                    .bytes = place.size(),
+                    .at = landing.address,
+                    .port = tag.port,
+                    .rkey = landing.rkey};
   MutexLock lock(&mutex_);
   HP_RETURN_IF_ERROR(CheckOpen());
   HP_ASSIGN_OR_RETURN(const RemoteGrant grant, landings_.Open(tag, place, std::move(landing), frame.parts));
@@ -177,7 +215,7 @@ Status VerbsEndpoint::CancelGrant(RemoteGrant grant) {
   HP_RETURN_IF_ERROR(CheckOpen());
   HP_RETURN_IF_ERROR(remote_.Take(grant, nullptr, nullptr).status());
   remote_places_.erase(grant.index);
-  control_->Push({.type = ControlType::kCancel, .index = grant.index, .generation = grant.generation});
+  control_->Push({.type = FrameType::kCancel, .index = grant.index, .generation = grant.generation});
   Posted();
   return OkStatus();
 }

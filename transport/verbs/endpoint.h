@@ -3,6 +3,7 @@
 #include "base/mutex.h"
 #include "transport/grants.h"
 #include "transport/tcp/progress.h"
+#include "transport/verbs/cm_connector.h"
 #include "transport/verbs/control_sender.h"
 #include "transport/verbs/cq_user.h"
 #include "transport/verbs/device.h"
@@ -13,7 +14,10 @@
 #include "transport/verbs/memory.h"
 #include "transport/verbs/write_sender.h"
 
+#include <boost/asio/steady_timer.hpp>
+
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -48,14 +52,14 @@ class VerbsEndpoint : public VerbsLink, public CqUser {
   void Abandon() override HP_EXCLUDES(mutex_);
 
   StatusOr<VerbsSetup> OwnSetup() override;
-  Status Connect(const VerbsSetup& theirs) override;
+  void Connect(const VerbsSetup& theirs, std::function<void(const Status&)> done) override HP_EXCLUDES(mutex_);
   void Open(TcpSocket lifeline) override;
 
   // CqUser
   void Run() override HP_EXCLUDES(mutex_);
   bool Poll() override;
   void Sleep() override;
-  void OnAsyncError(const std::string& what) override;
+  void OnAsyncError(const std::string& what, Cause cause) override;
 
  private:
   struct RemotePlace {
@@ -68,30 +72,35 @@ class VerbsEndpoint : public VerbsLink, public CqUser {
 
   VerbsEndpoint(Rank peer, std::string name, uint32_t epoch, Parts parts);
   Status Prepare();
+  StatusOr<Path> PathTo(const VerbsSetup& theirs);
+  Status ConnectDirectly(const Path& path, const VerbsSetup& theirs);
+  void ConnectByCm(const VerbsSetup& theirs, ibv_mtu mtu, std::function<void(const Status&)> done);
   Status CheckOpen() const HP_REQUIRES(mutex_);
   uint16_t PartsOf(size_t bytes) const;
   /// Sends what was posted, or has the progress thread do it.
   void Posted() HP_REQUIRES(mutex_);
   Status Pump() HP_REQUIRES(mutex_);
 
-  // Completions. The first failure is kept in failure_ and acted upon when the batch is done.
+  // Completions. Of the failures, the first that tells most is kept in failure_ and acted upon when the batch is done.
   int PollOnce();
   void OnCompletion(const ibv_wc& completion);
   void OnSent(const ibv_wc& completion) HP_EXCLUDES(mutex_);
   void OnReceived(const ibv_wc& completion);
   Status OnControl(std::span<const std::byte> bytes);
-  Status OnFrame(const ControlFrame& frame, std::span<const std::byte> payload);
-  Status OnMessage(const ControlFrame& frame, std::span<const std::byte> payload);
-  Status OnGrant(const ControlFrame& frame) HP_EXCLUDES(mutex_);
-  Status OnCancel(const ControlFrame& frame) HP_EXCLUDES(mutex_);
+  Status OnFrame(const FrameHeader& frame, std::span<const std::byte> payload);
+  Status OnMessage(const FrameHeader& frame, std::span<const std::byte> payload);
+  Status OnGrant(const FrameHeader& frame) HP_EXCLUDES(mutex_);
+  Status OnCancel(const FrameHeader& frame) HP_EXCLUDES(mutex_);
   Status OnImmediate(uint32_t immediate, uint32_t qp_number) HP_EXCLUDES(mutex_);
   void DeliverArrived() HP_EXCLUDES(mutex_);
   /// @return whether it was delivered; else it waits for its flush.
   bool Deliver(LandingTable::Incoming incoming);
   std::string DescribeError(const ibv_wc& completion) HP_EXCLUDES(mutex_);
 
-  void Failed(const Status& status, bool flushed = false);
+  void Failed(const Status& status, Cause cause = Cause::kError);
   void ActOnFailure();
+  void AwaitCause();
+  void OnCmEnded(const std::string& what) HP_EXCLUDES(mutex_);
   void OnLifeline(Lifeline::Event event, const std::string& reason);
   void CloseIfEnded() HP_EXCLUDES(mutex_);
   void Close(const Status& status) HP_EXCLUDES(mutex_);
@@ -108,6 +117,7 @@ class VerbsEndpoint : public VerbsLink, public CqUser {
   std::unique_ptr<QueuePair> control_qp_;
   std::vector<std::unique_ptr<QueuePair>> data_qps_;
   GidEntry gid_;
+  std::shared_ptr<CmConnector> cm_;  // null: the nodes connect the queue pairs themselves
   // Set by Connect, ahead of all posts, which may not look at queue pairs without the lock.
   size_t lanes_ = 1;
   uint32_t inline_bytes_ = 0;
@@ -118,7 +128,9 @@ class VerbsEndpoint : public VerbsLink, public CqUser {
   bool last_came_ = false;  // the peer has seen our END, and all that it sent was taken
   bool lifeline_ended_ = false;
   Status failure_;
-  bool failure_is_flush_ = false;
+  Cause failure_cause_ = Cause::kSymptom;
+  std::optional<boost::asio::steady_timer> cause_wait_;  // since the first symptom
+  bool cause_waited_ = false;
   std::vector<std::byte> message_;  // fragments so far
   bool in_message_ = false;
   uint32_t message_type_ = 0;

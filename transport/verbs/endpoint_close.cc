@@ -24,25 +24,52 @@ std::string VerbsEndpoint::DescribeError(const ibv_wc& completion) {
                 name_.c_str(), message.c_str(), WcStatusText(completion.status), completion.vendor_err, silent_s);
 }
 
-void VerbsEndpoint::Failed(const Status& status, bool flushed) {
-  // A request that was merely flushed says less than what made the queue pair fail.
-  if (!failure_.ok() && (!failure_is_flush_ || flushed)) return;
+void VerbsEndpoint::Failed(const Status& status, Cause cause) {
+  if (!failure_.ok() && cause <= failure_cause_) return;
   failure_ = status;
-  failure_is_flush_ = flushed;
+  failure_cause_ = cause;
 }
 
 void VerbsEndpoint::ActOnFailure() {
-  if (failure_.ok() || closed()) return;
+  if (failure_.ok() || closed() || !lifeline_) return;  // before Open nobody knows of this connection
   // What came before it may say why: that comes first.
   while (PollOnce() > 0) {
   }
+  if (failure_cause_ == Cause::kSymptom && !cause_waited_) return AwaitCause();
   Close(failure_);
 }
 
-void VerbsEndpoint::OnAsyncError(const std::string& what) {
+void VerbsEndpoint::AwaitCause() {
+  if (cause_wait_) return;
+  cause_wait_.emplace(*parts_.context.progress->io(),
+                      std::chrono::milliseconds(parts_.device->settings().cause_wait_ms));
+  cause_wait_->async_wait([weak = weak_from_this()](const boost::system::error_code& error) {
+    const auto self = std::static_pointer_cast<VerbsEndpoint>(weak.lock());
+    if (!self || error) return;
+    self->cause_waited_ = true;
+    self->ActOnFailure();
+  });
+}
+
+void VerbsEndpoint::OnAsyncError(const std::string& what, Cause cause) {
   if (closed()) return;
-  Failed(Unavailable("%s: %s", name_.c_str(), what.c_str()), /*flushed=*/true);
+  Failed(Unavailable("%s: %s", name_.c_str(), what.c_str()), cause);
   ActOnFailure();
+}
+
+void VerbsEndpoint::OnCmEnded(const std::string& what) {
+  if (closed()) return;
+  while (lifeline_ && PollOnce() > 0) {
+  }
+  // A peer that closes in order disconnects its queue pairs, too, and has said LAST before: that is on its way.
+  bool in_order;
+  {
+    MutexLock lock(&mutex_);
+    in_order = end_came_ && end_pushed_;
+  }
+  if (!in_order) Failed(Unavailable("%s: %s", name_.c_str(), what.c_str()), Cause::kSymptom);
+  ActOnFailure();
+  CloseIfEnded();
 }
 
 void VerbsEndpoint::OnLifeline(Lifeline::Event event, const std::string& reason) {
@@ -52,8 +79,9 @@ void VerbsEndpoint::OnLifeline(Lifeline::Event event, const std::string& reason)
   }
   last_came_ |= event == Lifeline::Event::kLast;
   lifeline_ended_ |= event == Lifeline::Event::kEnd;
-  // Of our own adapter's word and the peer's, the first one heard counts: they tell of the same thing.
-  if (event == Lifeline::Event::kFailed) Failed(Unavailable("%s failed: %s", name_.c_str(), reason.c_str()));
+  if (event == Lifeline::Event::kFailed) {
+    Failed(Unavailable("%s failed: %s", name_.c_str(), reason.c_str()), Cause::kHint);
+  }
   ActOnFailure();
   CloseIfEnded();
   if (closed() || !lifeline_ended_) return;
@@ -73,6 +101,7 @@ void VerbsEndpoint::CloseIfEnded() {
 }
 
 void VerbsEndpoint::Destroy() {
+  cause_wait_.reset();
   // In this order: queue pairs in error take nothing and read nothing; destroyed ones can't be brought back; then the
   // memory is nobody's.
   control_qp_->Fail();
@@ -88,6 +117,8 @@ void VerbsEndpoint::Destroy() {
   data_qps_.clear();
   control_qp_.reset();
   cq_.reset();
+  if (cm_) cm_->Close();
+  cm_.reset();
   parts_.memory->DropOwner(epoch_);
   lifeline_.reset();
 }

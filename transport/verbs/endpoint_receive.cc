@@ -25,7 +25,7 @@ void VerbsEndpoint::Run() {
     if (post_failure_.ok()) post_failure_ = Pump();
     failed = post_failure_;
   }
-  if (!failed.ok()) Failed(failed, /*flushed=*/true);
+  if (!failed.ok()) Failed(failed, Cause::kSymptom);
   ActOnFailure();
   CloseIfEnded();
   if (!closed()) parts_.context.progress->Watch(shared_from_this());
@@ -37,7 +37,7 @@ bool VerbsEndpoint::Poll() {
   if (count > 0 && !closed()) {
     MutexLock lock(&mutex_);
     if (post_failure_.ok()) post_failure_ = Pump();  // there may be room again
-    if (!post_failure_.ok()) Failed(post_failure_, /*flushed=*/true);
+    if (!post_failure_.ok()) Failed(post_failure_, Cause::kSymptom);
   }
   ActOnFailure();
   CloseIfEnded();
@@ -73,7 +73,8 @@ int VerbsEndpoint::PollOnce() {
 void VerbsEndpoint::OnCompletion(const ibv_wc& completion) {
   // Of a completion in error nothing but status, id, queue pair and vendor's code is defined.
   if (completion.status != IBV_WC_SUCCESS) {
-    Failed(Unavailable("%s", DescribeError(completion).c_str()), completion.status == IBV_WC_WR_FLUSH_ERR);
+    Failed(Unavailable("%s", DescribeError(completion).c_str()),
+           completion.status == IBV_WC_WR_FLUSH_ERR ? Cause::kSymptom : Cause::kError);
   } else if (completion.wr_id & ReceivePool::kMark) {
     OnReceived(completion);
   } else {
@@ -113,32 +114,34 @@ void VerbsEndpoint::OnReceived(const ibv_wc& completion) {
 Status VerbsEndpoint::OnControl(std::span<const std::byte> bytes) {
   do {
     std::span<const std::byte> payload;
-    HP_ASSIGN_OR_RETURN(const ControlFrame frame, TakeControlFrame(&bytes, &payload));
+    HP_ASSIGN_OR_RETURN(const FrameHeader frame, TakeControlFrame(&bytes, &payload));
     HP_RETURN_IF_ERROR(OnFrame(frame, payload));
   } while (!bytes.empty());
   return OkStatus();
 }
 
-Status VerbsEndpoint::OnFrame(const ControlFrame& frame, std::span<const std::byte> payload) {
+Status VerbsEndpoint::OnFrame(const FrameHeader& frame, std::span<const std::byte> payload) {
   if (end_came_) return InvalidArgument("a frame after the end");
-  if (in_message_ && (frame.type != ControlType::kMessage || frame.index != message_type_)) {
+  if (in_message_ && (frame.type != FrameType::kMessage || frame.index != message_type_)) {
     return InvalidArgument("a frame of type %d within a message", static_cast<int>(frame.type));
   }
   switch (frame.type) {
-    case ControlType::kMessage:
+    case FrameType::kMessage:
       return OnMessage(frame, payload);
-    case ControlType::kGrant:
+    case FrameType::kGrant:
       return OnGrant(frame);
-    case ControlType::kCancel:
+    case FrameType::kCancel:
       return OnCancel(frame);
-    case ControlType::kEnd:
+    case FrameType::kEnd:
       end_came_ = true;
       return OkStatus();
+    case FrameType::kData:
+      break;
   }
   return InternalError("frame type %d", static_cast<int>(frame.type));
 }
 
-Status VerbsEndpoint::OnMessage(const ControlFrame& frame, std::span<const std::byte> payload) {
+Status VerbsEndpoint::OnMessage(const FrameHeader& frame, std::span<const std::byte> payload) {
   if (!in_message_ && !frame.more) {
     parts_.context.handler->OnMessage(peer_, frame.index, payload);
     return OkStatus();
@@ -154,7 +157,7 @@ Status VerbsEndpoint::OnMessage(const ControlFrame& frame, std::span<const std::
   return OkStatus();
 }
 
-Status VerbsEndpoint::OnGrant(const ControlFrame& frame) {
+Status VerbsEndpoint::OnGrant(const FrameHeader& frame) {
   const PlaceTag tag{frame.msg_id, frame.port};
   const RemoteGrant grant{frame.index, frame.generation};
   if (frame.parts < 1 || frame.parts > lanes_ || frame.index >= kMaxOpenGrants) {
@@ -163,13 +166,13 @@ Status VerbsEndpoint::OnGrant(const ControlFrame& frame) {
   {
     MutexLock lock(&mutex_);
     HP_RETURN_IF_ERROR(remote_.Add(tag, grant, frame.bytes));
-    remote_places_[frame.index] = {frame.address, frame.rkey, frame.parts};
+    remote_places_[frame.index] = {frame.at, frame.rkey, frame.parts};
   }
   parts_.context.handler->OnGranted(peer_, tag, grant, frame.bytes);
   return OkStatus();
 }
 
-Status VerbsEndpoint::OnCancel(const ControlFrame& frame) {
+Status VerbsEndpoint::OnCancel(const FrameHeader& frame) {
   PlaceTag tag;
   {
     MutexLock lock(&mutex_);

@@ -98,7 +98,7 @@ void VerbsFlush::Sleep() {
   if (Poll()) progress_->Watch(shared_from_this());
 }
 
-void VerbsFlush::OnAsyncError(const std::string& what) { FailAll(Unavailable("flush: %s", what.c_str())); }
+void VerbsFlush::OnAsyncError(const std::string& what, Cause) { FailAll(Unavailable("flush: %s", what.c_str())); }
 
 void VerbsFlush::FailAll(const Status& status) {
   Stop();

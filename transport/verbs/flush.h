@@ -31,7 +31,7 @@ class VerbsFlush : public CqUser {
   void Run() override {}
   bool Poll() override;
   void Sleep() override;
-  void OnAsyncError(const std::string& what) override;
+  void OnAsyncError(const std::string& what, Cause cause) override;
 
  private:
   Status Prepare();

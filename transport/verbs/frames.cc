@@ -8,8 +8,7 @@
 namespace hp {
 namespace {
 
-constexpr uint8_t kFlagMore = 1;
-constexpr size_t kSetupHead = 32;  // ahead of queue pairs and fault
+constexpr size_t kSetupHead = 48;  // ahead of queue pairs and fault
 constexpr size_t kMaxFault = 4096;
 
 std::byte* Bytes(std::string* text, size_t at) { return reinterpret_cast<std::byte*>(text->data()) + at; }
@@ -28,6 +27,9 @@ std::string EncodeSetup(const VerbsSetup& setup) {
   StoreLittle<uint8_t>(Bytes(&bytes, 11), setup.ethernet);
   StoreLittle<uint32_t>(Bytes(&bytes, 12), static_cast<uint32_t>(setup.qps.size()));
   std::memcpy(&bytes[16], setup.gid, sizeof(setup.gid));
+  StoreLittle<uint64_t>(Bytes(&bytes, 32), setup.cm_nonce);
+  StoreLittle<uint16_t>(Bytes(&bytes, 40), setup.cm_port);
+  StoreLittle<uint8_t>(Bytes(&bytes, 42), setup.by_cm);
   for (size_t i = 0; i < setup.qps.size(); ++i) {
     StoreLittle<uint32_t>(Bytes(&bytes, kSetupHead + 8 * i), setup.qps[i].number);
     StoreLittle<uint32_t>(Bytes(&bytes, kSetupHead + 8 * i + 4), setup.qps[i].psn);
@@ -45,6 +47,9 @@ StatusOr<VerbsSetup> DecodeSetup(const std::string& bytes) {
   setup.ethernet = LoadLittle<uint8_t>(Bytes(bytes, 11)) != 0;
   const uint32_t qps = LoadLittle<uint32_t>(Bytes(bytes, 12));
   std::memcpy(setup.gid, &bytes[16], sizeof(setup.gid));
+  setup.cm_nonce = LoadLittle<uint64_t>(Bytes(bytes, 32));
+  setup.cm_port = LoadLittle<uint16_t>(Bytes(bytes, 40));
+  setup.by_cm = LoadLittle<uint8_t>(Bytes(bytes, 42)) != 0;
   if (qps > 1 + kMaxDataQps || bytes.size() < kSetupHead + 8 * qps) {
     return InvalidArgument("a set-up with %u queue pairs in %zu bytes", qps, bytes.size());
   }
@@ -60,44 +65,36 @@ StatusOr<VerbsSetup> DecodeSetup(const std::string& bytes) {
   return setup;
 }
 
-void EncodeControlFrame(const ControlFrame& frame, std::byte* out) {
-  StoreLittle<uint8_t>(out, static_cast<uint8_t>(frame.type));
-  StoreLittle<uint8_t>(out + 1, frame.more ? kFlagMore : 0);
-  StoreLittle<uint16_t>(out + 2, frame.parts);
-  StoreLittle<uint32_t>(out + 4, frame.length);
-  StoreLittle<uint32_t>(out + 8, frame.index);
-  StoreLittle<uint32_t>(out + 12, frame.generation);
-  StoreLittle<uint64_t>(out + 16, frame.msg_id);
-  StoreLittle<uint64_t>(out + 24, frame.bytes);
-  StoreLittle<uint64_t>(out + 32, frame.address);
-  StoreLittle<uint32_t>(out + 40, frame.port);
-  StoreLittle<uint32_t>(out + 44, frame.rkey);
+void EncodeCmHello(const CmHello& hello, std::byte* out) {
+  std::memcpy(out, kWireMagic.data(), kWireMagic.size());
+  StoreLittle<uint16_t>(out + 8, kWireVersion);
+  StoreLittle<uint16_t>(out + 10, hello.index);
+  StoreLittle<uint32_t>(out + 12, hello.epoch);
+  StoreLittle<uint64_t>(out + 16, hello.nonce);
 }
 
-StatusOr<ControlFrame> TakeControlFrame(std::span<const std::byte>* bytes, std::span<const std::byte>* payload) {
-  if (bytes->size() < kControlFrameBytes) return InvalidArgument("a frame of %zu bytes", bytes->size());
-  const std::byte* in = bytes->data();
-  ControlFrame frame;
-  const uint8_t type = LoadLittle<uint8_t>(in), flags = LoadLittle<uint8_t>(in + 1);
-  frame.type = static_cast<ControlType>(type);
-  frame.more = flags & kFlagMore;
-  frame.parts = LoadLittle<uint16_t>(in + 2);
-  frame.length = LoadLittle<uint32_t>(in + 4);
-  frame.index = LoadLittle<uint32_t>(in + 8);
-  frame.generation = LoadLittle<uint32_t>(in + 12);
-  frame.msg_id = LoadLittle<uint64_t>(in + 16);
-  frame.bytes = LoadLittle<uint64_t>(in + 24);
-  frame.address = LoadLittle<uint64_t>(in + 32);
-  frame.port = LoadLittle<uint32_t>(in + 40);
-  frame.rkey = LoadLittle<uint32_t>(in + 44);
-  const bool message = frame.type == ControlType::kMessage;
-  if (type != 1 && type != 2 && type != 4 && type != 5) return InvalidArgument("frame of unknown type %d", type);
-  if (flags > (message ? kFlagMore : 0)) return InvalidArgument("frame of type %d with flags %#x", type, flags);
-  if (frame.length > (message ? bytes->size() - kControlFrameBytes : 0)) {
-    return InvalidArgument("frame of type %d with %u bytes in a message of %zu", type, frame.length, bytes->size());
+StatusOr<CmHello> DecodeCmHello(std::span<const std::byte> bytes) {
+  if (bytes.size() < kCmHelloBytes) return InvalidArgument("%zu bytes of private data", bytes.size());
+  if (std::memcmp(bytes.data(), kWireMagic.data(), kWireMagic.size()) != 0) {
+    return InvalidArgument("it does not speak our protocol");
   }
-  *payload = bytes->subspan(kControlFrameBytes, frame.length);
-  *bytes = bytes->subspan(kControlFrameBytes + frame.length);
+  const uint16_t version = LoadLittle<uint16_t>(&bytes[8]);
+  if (version != kWireVersion) return InvalidArgument("protocol version %d, %d here", version, kWireVersion);
+  return CmHello{.index = LoadLittle<uint16_t>(&bytes[10]),
+                 .epoch = LoadLittle<uint32_t>(&bytes[12]),
+                 .nonce = LoadLittle<uint64_t>(&bytes[16])};
+}
+
+StatusOr<FrameHeader> TakeControlFrame(std::span<const std::byte>* bytes, std::span<const std::byte>* payload) {
+  if (bytes->size() < kFrameHeaderBytes) return InvalidArgument("a frame of %zu bytes", bytes->size());
+  HP_ASSIGN_OR_RETURN(const FrameHeader frame, DecodeFrameHeader(bytes->first<kFrameHeaderBytes>()));
+  if (frame.type == FrameType::kData) return InvalidArgument("frame of unknown type %d", static_cast<int>(frame.type));
+  if (frame.length > bytes->size() - kFrameHeaderBytes) {
+    return InvalidArgument("frame of type %d with %u bytes in a message of %zu", static_cast<int>(frame.type),
+                           frame.length, bytes->size());
+  }
+  *payload = bytes->subspan(kFrameHeaderBytes, frame.length);
+  *bytes = bytes->subspan(kFrameHeaderBytes + frame.length);
   return frame;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "hp/status.h"
+#include "transport/wire.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -19,7 +20,10 @@ struct VerbsSetup {
   uint8_t mtu = 0;             ///< as ibv_mtu has it
   bool ethernet = true;
   uint16_t lid = 0;
-  uint8_t gid[16] = {};
+  uint8_t gid[16] = {};   ///< with librdmacm: the IP address, IPv4 mapped
+  bool by_cm = false;     ///< the queue pairs are to be connected by librdmacm
+  uint16_t cm_port = 0;   ///< where this side listens for that; 0: it doesn't, it is the one to connect
+  uint64_t cm_nonce = 0;  ///< what connection requests to it must name, random
   struct Qp {
     uint32_t number = 0;
     uint32_t psn = 0;
@@ -28,31 +32,24 @@ struct VerbsSetup {
 };
 constexpr size_t kMaxDataQps = 16;
 
+/// The private data of a connection request of librdmacm: whose it is, and for what.
+struct CmHello {
+  uint16_t index = 0;  ///< of the queue pair in the set-ups
+  uint32_t epoch = 0;  ///< of the connecting side
+  uint64_t nonce = 0;  ///< of the side that listens
+};
+constexpr size_t kCmHelloBytes = 24;  // librdmacm leaves 56
+void EncodeCmHello(const CmHello& hello, std::byte* out);
+/// @param bytes as they came: librdmacm pads them. @return kInvalidArgument: nothing that a node sent.
+StatusOr<CmHello> DecodeCmHello(std::span<const std::byte> bytes);
+
 std::string EncodeSetup(const VerbsSetup& setup);
 /// @return kInvalidArgument: cut off, too long, or not sensible.
 StatusOr<VerbsSetup> DecodeSetup(const std::string& bytes);
 
-enum class ControlType : uint8_t { kMessage = 1, kGrant = 2, kCancel = 4, kEnd = 5 };
-
-/// A frame of the control queue pair; a SEND carries whole frames, one behind the other.
-struct ControlFrame {
-  ControlType type = ControlType::kEnd;
-  bool more = false;        ///< kMessage: a further fragment follows
-  uint16_t parts = 0;       ///< kGrant: data queue pairs to use, and so immediates to expect
-  uint32_t length = 0;      ///< kMessage: payload bytes behind the header
-  uint32_t index = 0;       ///< kGrant, kCancel: of the grant; kMessage: the caller's type
-  uint32_t generation = 0;  ///< of the grant
-  uint64_t msg_id = 0;      ///< kGrant: of its tag
-  uint64_t bytes = 0;       ///< kGrant: of the place
-  uint64_t address = 0;     ///< kGrant: of the place
-  uint32_t port = 0;        ///< kGrant: of its tag
-  uint32_t rkey = 0;        ///< kGrant: of the place
-};
-constexpr size_t kControlFrameBytes = 48;
-
-void EncodeControlFrame(const ControlFrame& frame, std::byte* out);
-/// Takes the first frame off `*bytes`; its payload, if any, goes to `*payload`. @return kInvalidArgument.
-StatusOr<ControlFrame> TakeControlFrame(std::span<const std::byte>* bytes, std::span<const std::byte>* payload);
+/// A SEND on the control queue pair carries whole frames, one behind the other: takes the first off `*bytes`; its
+/// payload, if any, goes to `*payload`. @return kInvalidArgument.
+StatusOr<FrameHeader> TakeControlFrame(std::span<const std::byte>* bytes, std::span<const std::byte>* payload);
 
 /// The immediate of the last work request on each data queue pair: which grant, and the low half of its generation.
 constexpr uint32_t EncodeImmediate(uint32_t index, uint32_t generation) { return index << 16 | (generation & 0xffff); }

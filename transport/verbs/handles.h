@@ -29,6 +29,8 @@ using ChannelHandle = VerbsHandle<ibv_comp_channel, &Verbs::DestroyCompChannel>;
 using CqHandle = VerbsHandle<ibv_cq, &Verbs::DestroyCq>;
 using SrqHandle = VerbsHandle<ibv_srq, &Verbs::DestroySrq>;
 using QpHandle = VerbsHandle<ibv_qp, &Verbs::DestroyQp>;
+using CmChannelHandle = VerbsHandle<rdma_event_channel, &Verbs::CmDestroyEventChannel>;
+using CmIdHandle = VerbsHandle<rdma_cm_id, &Verbs::CmDestroyId>;
 
 /// The device list of the table, freed at the end.
 class DeviceList {

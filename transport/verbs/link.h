@@ -2,40 +2,27 @@
 
 #include "base/clock.h"
 #include "hp/status.h"
+#include "transport/linked_transport.h"
 #include "transport/tcp/progress.h"
 #include "transport/tcp/socket.h"
 #include "transport/transport.h"
 #include "transport/verbs/frames.h"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 
 namespace hp {
 
-/// The connection to one peer, whatever carries it. Posts from any thread, as in Transport.
-class PeerLink {
- public:
-  virtual ~PeerLink() = default;
-  virtual Status Grant(const PlaceTag& tag, std::span<std::byte> place) = 0;
-  virtual Status Write(const PlaceTag& tag, RemoteGrant grant, std::span<const std::byte> source) = 0;
-  virtual Status CancelGrant(RemoteGrant grant) = 0;
-  virtual Status Send(uint32_t type, std::span<const std::byte> bytes) = 0;
-  virtual void Shutdown() = 0;
-  virtual int64_t LastHeardNs() const = 0;
-  virtual bool closed() const = 0;
-  /// Closes without a report, after the progress thread has ended.
-  virtual void Abandon() = 0;
-};
-
 /// One that goes over queue pairs. Progress thread.
 class VerbsLink : public PeerLink {
  public:
   /// What the peer must know to connect its queue pairs to ours.
   virtual StatusOr<VerbsSetup> OwnSetup() = 0;
-  /// Connects ours to the peer's.
-  virtual Status Connect(const VerbsSetup& theirs) = 0;
+  /// Connects ours to the peer's. `done` is called once, from here or later, or never if the link is abandoned first.
+  virtual void Connect(const VerbsSetup& theirs, std::function<void(const Status&)> done) = 0;
   /// Both sides are connected: reports OnConnected. @param lifeline the connection over which they met; its end is the
   /// peer's end.
   virtual void Open(TcpSocket lifeline) = 0;
@@ -46,6 +33,8 @@ struct VerbsContext {
   ProgressThread* progress = nullptr;
   TransportHandler* handler = nullptr;
   const Clock* clock = nullptr;
+  Rank rank = 0;                  ///< ours
+  int handshake_deadline_ms = 0;  ///< for a peer to set RDMA up
 };
 
 /// The RDMA device of a transport. No header of libibverbs is needed to use one, so that a build without it can say so.

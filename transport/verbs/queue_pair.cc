@@ -1,5 +1,6 @@
 #include "transport/verbs/queue_pair.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <random>
@@ -10,6 +11,9 @@ namespace {
 
 constexpr uint32_t kPsnMask = 0xffffff;
 constexpr uint8_t kMinRnrTimer = 12;  // 0.64 ms
+// Attributes that rdma_init_qp_attr names on Ethernet and that are the kernel's own (MAC addresses, VLAN):
+// ibv_modify_qp does not take them. librdmacm leaves them out likewise when the queue pair is its own.
+constexpr int kKernelMask = 7 << 21;
 
 uint32_t RandomPsn() {
   std::random_device random;
@@ -29,19 +33,6 @@ ibv_qp_init_attr InitAttributes(const QueuePair::Spec& spec, uint32_t depth, uin
   return attributes;
 }
 
-Status ToInit(Verbs* verbs, ibv_qp* qp, const QueuePair::Spec& spec, const VerbsSettings& settings) {
-  ibv_qp_attr attributes = {};
-  attributes.qp_state = IBV_QPS_INIT;
-  attributes.pkey_index = static_cast<uint16_t>(settings.pkey_index);
-  attributes.port_num = spec.port;
-  attributes.qp_access_flags = static_cast<unsigned>(spec.access);
-  const int error =
-      verbs->ModifyQp(qp, &attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
-  if (error == 0) return OkStatus();
-  return FailedPrecondition("a queue pair can't become INIT (port %d, pkey_index %d): %s", spec.port,
-                            settings.pkey_index, std::strerror(error));
-}
-
 ibv_ah_attr AddressVector(const Path& path, const VerbsSettings& settings) {
   ibv_ah_attr address = {};
   address.port_num = path.port;
@@ -58,9 +49,11 @@ ibv_ah_attr AddressVector(const Path& path, const VerbsSettings& settings) {
 
 }  // namespace
 
-QueuePair::QueuePair(Verbs* verbs, QpHandle qp, uint32_t id, uint32_t depth, uint32_t inline_bytes)
+QueuePair::QueuePair(Verbs* verbs, QpHandle qp, const Spec& spec, uint32_t id, uint32_t depth, uint32_t inline_bytes)
     : verbs_(verbs),
       qp_(std::move(qp)),
+      access_(spec.access),
+      port_(spec.port),
       id_(id),
       depth_(depth),
       inline_bytes_(inline_bytes),
@@ -75,12 +68,25 @@ StatusOr<std::unique_ptr<QueuePair>> QueuePair::Create(Verbs* verbs, ibv_pd* pd,
     QpHandle qp(verbs->CreateQp(pd, &attributes), {verbs});
     if (!qp && inline_bytes > 0) continue;  // devices differ in what they take
     if (!qp) return FailedPrecondition("no queue pair: %s", std::strerror(errno));
-    HP_RETURN_IF_ERROR(ToInit(verbs, qp.get(), spec, settings));
-    return std::unique_ptr<QueuePair>(new QueuePair(verbs, std::move(qp), id, depth, inline_bytes));
+    return std::unique_ptr<QueuePair>(new QueuePair(verbs, std::move(qp), spec, id, depth, inline_bytes));
   }
 }
 
+Status QueuePair::ToInit(const VerbsSettings& settings) {
+  ibv_qp_attr attributes = {};
+  attributes.qp_state = IBV_QPS_INIT;
+  attributes.pkey_index = static_cast<uint16_t>(settings.pkey_index);
+  attributes.port_num = port_;
+  attributes.qp_access_flags = static_cast<unsigned>(access_);
+  const int error =
+      verbs_->ModifyQp(qp_.get(), &attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+  if (error == 0) return OkStatus();
+  return FailedPrecondition("a queue pair can't become INIT (port %d, pkey_index %d): %s", port_, settings.pkey_index,
+                            std::strerror(error));
+}
+
 Status QueuePair::Connect(const Path& path, const QpAddress& peer, const VerbsSettings& settings) {
+  HP_RETURN_IF_ERROR(ToInit(settings));
   ibv_qp_attr attributes = {};
   attributes.qp_state = IBV_QPS_RTR;
   attributes.path_mtu = path.mtu;
@@ -108,6 +114,36 @@ Status QueuePair::Connect(const Path& path, const QpAddress& peer, const VerbsSe
       IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
   if (error == 0) return OkStatus();
   return FailedPrecondition("qp %#x can't become RTS: %s", qp_->qp_num, std::strerror(error));
+}
+
+Status QueuePair::Connect(rdma_cm_id* id, ibv_mtu mtu, const VerbsSettings& settings) {
+  // librdmacm fills in everything; what is ours to say is put over it.
+  for (const ibv_qp_state state : {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS}) {
+    const char* const name = state == IBV_QPS_INIT ? "INIT" : state == IBV_QPS_RTR ? "RTR" : "RTS";
+    ibv_qp_attr attributes = {};
+    attributes.qp_state = state;
+    int mask = 0;
+    if (verbs_->CmInitQpAttr(id, &attributes, &mask) != 0) {
+      return FailedPrecondition("librdmacm says nothing about a queue pair's %s: %s", name, std::strerror(errno));
+    }
+    if (state == IBV_QPS_INIT) attributes.qp_access_flags = static_cast<unsigned>(access_);
+    if (state == IBV_QPS_RTR) {
+      attributes.path_mtu = std::min(attributes.path_mtu, mtu);
+      attributes.min_rnr_timer = kMinRnrTimer;
+      if (settings.traffic_class != 0) {
+        attributes.ah_attr.grh.traffic_class = static_cast<uint8_t>(settings.traffic_class);
+      }
+      if (settings.service_level != 0) attributes.ah_attr.sl = static_cast<uint8_t>(settings.service_level);
+    }
+    if (state == IBV_QPS_RTS) {
+      attributes.timeout = static_cast<uint8_t>(settings.timeout);
+      attributes.retry_cnt = static_cast<uint8_t>(settings.retry_count);
+      attributes.rnr_retry = static_cast<uint8_t>(settings.rnr_retry);
+    }
+    const int error = verbs_->ModifyQp(qp_.get(), &attributes, mask & ~kKernelMask);
+    if (error != 0) return FailedPrecondition("qp %#x can't become %s: %s", qp_->qp_num, name, std::strerror(error));
+  }
+  return OkStatus();
 }
 
 void QueuePair::Fail() {

@@ -36,12 +36,14 @@ class QueuePair {
     uint8_t port = 1;
     void* context = nullptr;  ///< comes back with asynchronous events
   };
-  /// Makes one with a random PSN, in the state INIT. @param id goes into its work request ids.
+  /// Makes one with a random PSN, in the state RESET. @param id goes into its work request ids.
   static StatusOr<std::unique_ptr<QueuePair>> Create(Verbs* verbs, ibv_pd* pd, const Spec& spec,
                                                      const VerbsSettings& settings, uint32_t id);
 
   /// Ready to receive, then to send.
   Status Connect(const Path& path, const QpAddress& peer, const VerbsSettings& settings);
+  /// The same with what librdmacm found out: route and PSNs. @param mtu the most that both ports take.
+  Status Connect(rdma_cm_id* id, ibv_mtu mtu, const VerbsSettings& settings);
   /// Ends all it has under way, with completions in error.
   void Fail();
 
@@ -68,10 +70,13 @@ class QueuePair {
   static constexpr uint64_t kSequenceMask = (uint64_t{1} << 48) - 1;
 
  private:
-  QueuePair(Verbs* verbs, QpHandle qp, uint32_t id, uint32_t depth, uint32_t inline_bytes);
+  QueuePair(Verbs* verbs, QpHandle qp, const Spec& spec, uint32_t id, uint32_t depth, uint32_t inline_bytes);
+  Status ToInit(const VerbsSettings& settings);
 
   Verbs* const verbs_;
   const QpHandle qp_;
+  const int access_;
+  const uint8_t port_;
   const uint32_t id_, depth_, inline_bytes_, psn_;
   uint64_t posted_ = 0, retired_ = 0;
   std::vector<uint64_t> tags_;  // of posted requests, a ring

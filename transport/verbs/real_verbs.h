@@ -4,7 +4,7 @@
 
 namespace hp {
 
-/// The functions of libibverbs; RealVerbs() gives one. A test derives from it to disturb a real device.
+/// The functions of libibverbs and librdmacm; RealVerbs() gives one. A test derives from it to disturb a real device.
 class LibibVerbs : public Verbs {
  public:
   ibv_device** GetDeviceList(int* count) override { return ibv_get_device_list(count); }
@@ -58,6 +58,35 @@ class LibibVerbs : public Verbs {
   int ModifyQp(ibv_qp* qp, ibv_qp_attr* attributes, int mask) override { return ibv_modify_qp(qp, attributes, mask); }
   int DestroyQp(ibv_qp* qp) override { return ibv_destroy_qp(qp); }
   int PostSend(ibv_qp* qp, ibv_send_wr* list, ibv_send_wr** bad) override { return ibv_post_send(qp, list, bad); }
+
+  rdma_event_channel* CmCreateEventChannel() override { return rdma_create_event_channel(); }
+  int CmDestroyEventChannel(rdma_event_channel* channel) override {
+    rdma_destroy_event_channel(channel);
+    return 0;
+  }
+  int CmGetEvent(rdma_event_channel* channel, rdma_cm_event** event) override {
+    return rdma_get_cm_event(channel, event);
+  }
+  int CmAckEvent(rdma_cm_event* event) override { return rdma_ack_cm_event(event); }
+  rdma_cm_id* CmCreateId(rdma_event_channel* channel, void* id_context) override {
+    rdma_cm_id* id = nullptr;
+    return rdma_create_id(channel, &id, id_context, RDMA_PS_TCP) == 0 ? id : nullptr;
+  }
+  int CmDestroyId(rdma_cm_id* id) override { return rdma_destroy_id(id); }
+  int CmBindAddr(rdma_cm_id* id, sockaddr* address) override { return rdma_bind_addr(id, address); }
+  int CmListen(rdma_cm_id* id, int backlog) override { return rdma_listen(id, backlog); }
+  uint16_t CmGetSrcPort(rdma_cm_id* id) override { return ntohs(rdma_get_src_port(id)); }
+  int CmResolveAddr(rdma_cm_id* id, sockaddr* source, sockaddr* destination, int timeout_ms) override {
+    return rdma_resolve_addr(id, source, destination, timeout_ms);
+  }
+  int CmResolveRoute(rdma_cm_id* id, int timeout_ms) override { return rdma_resolve_route(id, timeout_ms); }
+  int CmInitQpAttr(rdma_cm_id* id, ibv_qp_attr* attributes, int* mask) override {
+    return rdma_init_qp_attr(id, attributes, mask);
+  }
+  int CmConnect(rdma_cm_id* id, rdma_conn_param* parameters) override { return rdma_connect(id, parameters); }
+  int CmAccept(rdma_cm_id* id, rdma_conn_param* parameters) override { return rdma_accept(id, parameters); }
+  int CmEstablish(rdma_cm_id* id) override { return rdma_establish(id); }
+  int CmReject(rdma_cm_id* id) override { return rdma_reject(id, nullptr, 0); }
 };
 
 }  // namespace hp

@@ -14,6 +14,11 @@ enum class GpuDirect {
   kStaged,
 };
 enum class RelaxedOrdering { kAuto, kOff, kOn };
+/// Who brings two nodes' queue pairs together once the nodes have met over TCP.
+enum class QpSetup {
+  kTcp,     ///< the nodes: each tells the other its GID and numbers
+  kRdmaCm,  ///< librdmacm: by IP address, with the routes and service levels that the fabric's manager gives
+};
 
 /// What can be set about verbs; VerbsConfig of src/proto/routing.proto has it under NCCL's names.
 struct VerbsSettings {
@@ -32,13 +37,17 @@ struct VerbsSettings {
   /// How often to knock at a peer that has no receive buffers; 7: for ever. A peer that answers so is alive: whether it
   /// works is for heartbeats to say.
   int rnr_retry = 7;
-  int qps_per_connection = 1;  ///< data queue pairs for each peer
+  int qps_per_connection = 1;     ///< data queue pairs for each peer
+  QpSetup setup = QpSetup::kTcp;  ///< the same at both ends
   RelaxedOrdering relaxed_ordering = RelaxedOrdering::kAuto;
   GpuDirect gpudirect = GpuDirect::kAuto;
   /// Farthest an adapter may be from a GPU to reach its memory, as NCCL_NET_GDR_LEVEL: LOC (never), PIX (one PCIe
   /// switch), PXB (several), PHB (one host bridge), SYS (anywhere).
   std::string gpudirect_level = "SYS";
 
+  /// How long a failure that tells nothing of its cause waits for one that does: the word of the peer or of the adapter
+  /// is often on its way.
+  int cause_wait_ms = 100;
   uint32_t send_depth = 128;           ///< work requests that a queue pair holds
   uint32_t control_bytes = 8 << 10;    ///< of a control message on the wire
   uint32_t control_receives = 512;     ///< shared by all peers

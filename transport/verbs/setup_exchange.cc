@@ -84,14 +84,30 @@ void SetupExchange::OnSetup() {
   if (!ours_.fault.empty()) return Finish(End::kNoVerbs, FailedPrecondition("on this side: %s", ours_.fault.c_str()));
   if (!theirs->fault.empty())
     return Finish(End::kNoVerbs, FailedPrecondition("on the other side: %s", theirs->fault.c_str()));
-  connected_ = callbacks_.connect(*theirs);
   Read(RecordKind::kUp);
-  Send(RecordKind::kUp, connected_.message());
+  callbacks_.connect(*theirs, [weak = weak_from_this()](const Status& status) {
+    if (const auto self = weak.lock()) self->OnConnected(status);
+  });
+}
+
+void SetupExchange::OnConnected(const Status& status) {
+  if (connected_ || !callbacks_.done) return;
+  connected_ = status;
+  Send(RecordKind::kUp, status.message());
+  FinishIfBothSaid();
 }
 
 void SetupExchange::OnUp() {
-  if (!connected_.ok()) return Finish(End::kNoVerbs, connected_);
-  if (!body_.empty()) return Finish(End::kNoVerbs, FailedPrecondition("on the other side: %s", body_.c_str()));
+  up_ = body_;
+  // The other side has given up: what we still wait for will not come, and it waits for our word.
+  if (!up_->empty()) OnConnected(FailedPrecondition("on the other side: %s", up_->c_str()));
+  FinishIfBothSaid();
+}
+
+void SetupExchange::FinishIfBothSaid() {
+  if (!connected_ || !up_ || finished_) return;
+  if (!connected_->ok()) return Finish(End::kNoVerbs, *connected_);
+  if (!up_->empty()) return Finish(End::kNoVerbs, FailedPrecondition("on the other side: %s", up_->c_str()));
   Finish(End::kVerbs, OkStatus());
 }
 

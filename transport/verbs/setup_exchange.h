@@ -9,6 +9,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace hp {
@@ -27,7 +28,8 @@ class SetupExchange : public std::enable_shared_from_this<SetupExchange> {
     Status status;  ///< not ok but with kVerbs
   };
   struct Callbacks {
-    std::function<Status(const VerbsSetup& theirs)> connect;
+    /// Calls `connected` once, before it returns or later.
+    std::function<void(const VerbsSetup& theirs, std::function<void(const Status&)> connected)> connect;
     /// Called exactly once.
     std::function<void(const std::shared_ptr<SetupExchange>&, const Result&)> done;
   };
@@ -45,6 +47,8 @@ class SetupExchange : public std::enable_shared_from_this<SetupExchange> {
   void OnRecord(RecordKind kind);
   void OnSetup();
   void OnUp();
+  void OnConnected(const Status& status);
+  void FinishIfBothSaid();
   /// Ends when everything we said is sent.
   void Finish(End end, const Status& status);
   void FinishIfSent();
@@ -61,7 +65,8 @@ class SetupExchange : public std::enable_shared_from_this<SetupExchange> {
   Result result_;
   PreambleBytes preamble_bytes_;
   std::string body_;
-  Status connected_;  // what our connect said
+  std::optional<Status> connected_;  // what our connect said
+  std::optional<std::string> up_;    // the peer's UP
 };
 
 }  // namespace hp

@@ -1,14 +1,18 @@
 #pragma once
 
 #include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
 
+#include <cstddef>
 #include <cstdint>
 
 namespace hp {
 
-/// Every function of libibverbs that we call, as one table, so that a test can stand in for a device: fail a step, drop
-/// a completion, check the order of calls. Arguments and results are those of the function of that name (`ibv_reg_mr`
-/// is RegMr); see their manual pages. Pointers are null on failure with errno set; ints are 0 or an errno.
+/// Every function of libibverbs and librdmacm that we call, as one table, so that a test can stand in for a device:
+/// fail a step, drop a completion, check the order of calls. Arguments and results are those of the function of that
+/// name
+/// (`ibv_reg_mr` is RegMr, `rdma_bind_addr` is CmBindAddr); see their manual pages. Pointers are null on failure with
+/// errno set; ints are 0 or an errno, those of librdmacm 0 or -1 with errno set.
 class Verbs {
  public:
   virtual ~Verbs() = default;
@@ -46,9 +50,26 @@ class Verbs {
   virtual int ModifyQp(ibv_qp* qp, ibv_qp_attr* attributes, int mask) = 0;
   virtual int DestroyQp(ibv_qp* qp) = 0;
   virtual int PostSend(ibv_qp* qp, ibv_send_wr* list, ibv_send_wr** bad) = 0;
+
+  virtual rdma_event_channel* CmCreateEventChannel() = 0;
+  virtual int CmDestroyEventChannel(rdma_event_channel* channel) = 0;              // always 0
+  virtual int CmGetEvent(rdma_event_channel* channel, rdma_cm_event** event) = 0;  // -1: none
+  virtual int CmAckEvent(rdma_cm_event* event) = 0;
+  virtual rdma_cm_id* CmCreateId(rdma_event_channel* channel, void* id_context) = 0;  // of RDMA_PS_TCP
+  virtual int CmDestroyId(rdma_cm_id* id) = 0;  // waits until all its events are acknowledged
+  virtual int CmBindAddr(rdma_cm_id* id, sockaddr* address) = 0;
+  virtual int CmListen(rdma_cm_id* id, int backlog) = 0;
+  virtual uint16_t CmGetSrcPort(rdma_cm_id* id) = 0;  // in the host's order
+  virtual int CmResolveAddr(rdma_cm_id* id, sockaddr* source, sockaddr* destination, int timeout_ms) = 0;
+  virtual int CmResolveRoute(rdma_cm_id* id, int timeout_ms) = 0;
+  virtual int CmInitQpAttr(rdma_cm_id* id, ibv_qp_attr* attributes, int* mask) = 0;
+  virtual int CmConnect(rdma_cm_id* id, rdma_conn_param* parameters) = 0;
+  virtual int CmAccept(rdma_cm_id* id, rdma_conn_param* parameters) = 0;
+  virtual int CmEstablish(rdma_cm_id* id) = 0;
+  virtual int CmReject(rdma_cm_id* id) = 0;
 };
 
-/// libibverbs itself.
+/// libibverbs and librdmacm themselves.
 Verbs* RealVerbs();
 
 }  // namespace hp

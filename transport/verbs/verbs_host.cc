@@ -25,7 +25,9 @@ class DeviceHost : public VerbsHost {
   DeviceHost(std::shared_ptr<VerbsDevice> device, std::string sys_root)
       : device_(std::move(device)), memory_(std::make_shared<VerbsMemory>(device_, std::move(sys_root))) {}
 
-  std::string Describe() const override { return Format("%s:%d", device_->name().c_str(), device_->port()); }
+  std::string Describe() const override {
+    return Label() + (device_->settings().setup == QpSetup::kRdmaCm ? ", queue pairs by librdmacm" : "");
+  }
   StatusOr<std::unique_ptr<MemoryRegion>> Register(std::span<std::byte> memory) override {
     return memory_->Register(memory);
   }
@@ -37,6 +39,7 @@ class DeviceHost : public VerbsHost {
   void Stop() override;
 
  private:
+  std::string Label() const { return Format("%s:%d", device_->name().c_str(), device_->port()); }
   void WaitForCompletions();
   void WaitForAsyncEvents();
   void OnAsyncEvent(const ibv_async_event& event);
@@ -109,17 +112,18 @@ void DeviceHost::OnAsyncEvent(const ibv_async_event& event) {
     case IBV_EVENT_QP_LAST_WQE_REACHED:
       return static_cast<CqUser*>(event.element.qp->qp_context)
           ->shared_from_this()
-          ->OnAsyncError(Format("qp %#x: %s", event.element.qp->qp_num, what));
+          ->OnAsyncError(Format("qp %#x: %s", event.element.qp->qp_num, what),
+                         event.event_type == IBV_EVENT_QP_LAST_WQE_REACHED ? Cause::kSymptom : Cause::kHint);
     case IBV_EVENT_CQ_ERR:
-      return static_cast<CqUser*>(event.element.cq->cq_context)->shared_from_this()->OnAsyncError(what);
+      return static_cast<CqUser*>(event.element.cq->cq_context)->shared_from_this()->OnAsyncError(what, Cause::kHint);
     case IBV_EVENT_SRQ_ERR:
     case IBV_EVENT_DEVICE_FATAL:
       for (const auto& known : std::vector(endpoints_)) {
-        if (const auto endpoint = known.lock()) endpoint->OnAsyncError(Describe() + ": " + what);
+        if (const auto endpoint = known.lock()) endpoint->OnAsyncError(Label() + ": " + what, Cause::kHint);
       }
       return;
     default:
-      LOG(INFO) << Describe() << ": " << what;
+      LOG(INFO) << Label() << ": " << what;
   }
 }
 

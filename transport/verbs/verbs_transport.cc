@@ -1,6 +1,5 @@
 #include "transport/verbs/verbs_transport.h"
 
-#include "base/mutex.h"
 #include "transport/tcp/endpoint.h"
 #include "transport/tcp/progress.h"
 #include "transport/tcp/rendezvous.h"
@@ -15,28 +14,7 @@
 namespace hp {
 namespace {
 
-class NoRegion : public MemoryRegion {};
-
-/// A peer without RDMA: a client, or a node that has no device.
-class TcpLink : public PeerLink {
- public:
-  explicit TcpLink(std::shared_ptr<TcpEndpoint> endpoint) : endpoint_(std::move(endpoint)) {}
-  Status Grant(const PlaceTag& tag, std::span<std::byte> place) override { return endpoint_->Grant(tag, place); }
-  Status Write(const PlaceTag& tag, RemoteGrant grant, std::span<const std::byte> source) override {
-    return endpoint_->Write(tag, grant, source);
-  }
-  Status CancelGrant(RemoteGrant grant) override { return endpoint_->CancelGrant(grant); }
-  Status Send(uint32_t type, std::span<const std::byte> bytes) override { return endpoint_->Send(type, bytes); }
-  void Shutdown() override { endpoint_->Shutdown(); }
-  int64_t LastHeardNs() const override { return endpoint_->LastHeardNs(); }
-  bool closed() const override { return endpoint_->closed(); }
-  void Abandon() override { endpoint_->Abandon(); }
-
- private:
-  const std::shared_ptr<TcpEndpoint> endpoint_;
-};
-
-class VerbsTransport : public Transport {
+class VerbsTransport : public LinkedTransport {
  public:
   VerbsTransport(VerbsOptions options, std::unique_ptr<TcpListener> listener, std::unique_ptr<VerbsHost> host,
                  std::string fault)
@@ -49,42 +27,14 @@ class VerbsTransport : public Transport {
 
   Status Start(TransportHandler* handler, HandshakePolicy* policy) override;
   StatusOr<std::unique_ptr<MemoryRegion>> Register(std::span<std::byte> memory) override {
-    if (host_) return host_->Register(memory);
-    return std::unique_ptr<MemoryRegion>(std::make_unique<NoRegion>());
+    return host_ ? host_->Register(memory) : LinkedTransport::Register(memory);
   }
   StatusOr<std::unique_ptr<MemoryRegion>> RegisterDevice(const DeviceMemory& memory) override {
     return host_ ? host_->RegisterDevice(memory) : Transport::RegisterDevice(memory);
   }
-  Status Grant(Rank peer, const PlaceTag& tag, std::span<std::byte> place) override {
-    const auto link = Find(peer);
-    return link ? link->Grant(tag, place) : NotConnected(peer);
-  }
-  Status Write(Rank peer, const PlaceTag& tag, RemoteGrant grant, std::span<const std::byte> source) override {
-    const auto link = Find(peer);
-    return link ? link->Write(tag, grant, source) : NotConnected(peer);
-  }
-  Status CancelGrant(Rank peer, RemoteGrant grant) override {
-    const auto link = Find(peer);
-    return link ? link->CancelGrant(grant) : NotConnected(peer);
-  }
-  Status Send(Rank peer, uint32_t type, std::span<const std::byte> bytes) override {
-    const auto link = Find(peer);
-    return link ? link->Send(type, bytes) : NotConnected(peer);
-  }
-  int64_t LastHeardNs(Rank peer) const override {
-    const auto link = Find(peer);
-    return link ? link->LastHeardNs() : 0;
-  }
-  void Shutdown(Rank peer) override {
-    if (const auto link = Find(peer)) link->Shutdown();
-  }
   void Stop() override;
 
  private:
-  static Status NotConnected(Rank peer) { return Unavailable("node %d is not connected", peer); }
-  std::shared_ptr<PeerLink> Find(Rank peer) const HP_EXCLUDES(mutex_);
-  bool IsConnected(Rank peer) const;
-  void Add(Rank peer, std::shared_ptr<PeerLink> link) HP_EXCLUDES(mutex_);
   // Progress thread.
   void Met(Rank peer, const std::string& name, TcpSocket socket);
   void SetUp(Rank peer, const std::string& name, TcpSocket socket);
@@ -101,17 +51,17 @@ class VerbsTransport : public Transport {
   TransportHandler* handler_ = nullptr;
   uint32_t epoch_ = 0;                                         // progress thread
   std::map<Rank, std::shared_ptr<SetupExchange>> setting_up_;  // likewise
-  mutable Mutex mutex_;                                        // outermost
-  std::map<Rank, std::shared_ptr<PeerLink>> links_ HP_GUARDED_BY(mutex_);
 };
 
 Status VerbsTransport::Start(TransportHandler* handler, HandshakePolicy* policy) {
   CHECK(rendezvous_ == nullptr) << "a transport is started once";
   handler_ = handler;
   LOG(INFO) << (host_ ? "RDMA on " + host_->Describe() : "no RDMA: " + fault_);
-  if (host_) host_->Start({&progress_, handler, options_.tcp.clock});
+  if (host_) {
+    host_->Start({&progress_, handler, options_.tcp.clock, options_.tcp.rank, options_.tcp.handshake_deadline_ms});
+  }
   Rendezvous::Callbacks callbacks;
-  callbacks.is_connected = [this](Rank peer) { return IsConnected(peer); };
+  callbacks.is_connected = [this](Rank peer) { return setting_up_.contains(peer) || HasOpenLink(peer); };
   callbacks.connected = [this](Rank peer, const std::string& name, TcpSocket socket) {
     Met(peer, name, std::move(socket));
   };
@@ -120,25 +70,6 @@ Status VerbsTransport::Start(TransportHandler* handler, HandshakePolicy* policy)
   rendezvous_->Start();
   progress_.Start("verbs-" + std::to_string(options_.tcp.rank));
   return OkStatus();
-}
-
-std::shared_ptr<PeerLink> VerbsTransport::Find(Rank peer) const {
-  MutexLock lock(&mutex_);
-  const auto it = links_.find(peer);
-  return it == links_.end() ? nullptr : it->second;
-}
-
-bool VerbsTransport::IsConnected(Rank peer) const {
-  if (setting_up_.contains(peer)) return true;
-  const auto link = Find(peer);
-  return link && !link->closed();
-}
-
-void VerbsTransport::Add(Rank peer, std::shared_ptr<PeerLink> link) {
-  MutexLock lock(&mutex_);
-  // Of a closed node, LastHeardNs still tells; clients come and go, and are forgotten.
-  std::erase_if(links_, [](const auto& entry) { return entry.first >= kFirstClientRank && entry.second->closed(); });
-  links_[peer] = std::move(link);
 }
 
 void VerbsTransport::Met(Rank peer, const std::string& name, TcpSocket socket) {
@@ -157,7 +88,9 @@ void VerbsTransport::SetUp(Rank peer, const std::string& name, TcpSocket socket)
     ours = setup.ok() ? *std::move(setup) : VerbsSetup{.fault = setup.status().message()};
   }
   SetupExchange::Callbacks callbacks;
-  callbacks.connect = [link](const VerbsSetup& theirs) { return link->Connect(theirs); };
+  callbacks.connect = [link](const VerbsSetup& theirs, std::function<void(const Status&)> connected) {
+    link->Connect(theirs, std::move(connected));
+  };
   callbacks.done = [=, this](const std::shared_ptr<SetupExchange>& exchange, const SetupExchange::Result& result) {
     setting_up_.erase(peer);
     SetUpDone(peer, name, link, std::move(*exchange->socket()), result);
@@ -172,7 +105,7 @@ void VerbsTransport::SetUpDone(Rank peer, const std::string& name, const std::sh
                                TcpSocket socket, const SetupExchange::Result& result) {
   if (result.end == SetupExchange::End::kVerbs) {
     if (options_.fall_back) LOG(INFO) << name << ": over RDMA, " << host_->Describe();
-    Add(peer, link);
+    AddLink(peer, link);
     return link->Open(std::move(socket));
   }
   if (link) link->Abandon();
@@ -187,7 +120,7 @@ void VerbsTransport::OpenTcp(Rank peer, const std::string& name, TcpSocket socke
   const auto endpoint = std::make_shared<TcpEndpoint>(
       peer, name, std::move(socket),
       TcpEndpointContext{&progress_, handler_, options_.tcp.clock, options_.tcp.on_receive});
-  Add(peer, std::make_shared<TcpLink>(endpoint));
+  AddLink(peer, endpoint);
   endpoint->Open();
 }
 
@@ -196,12 +129,7 @@ void VerbsTransport::Stop() {
   if (rendezvous_) rendezvous_->Stop();
   for (const auto& [rank, exchange] : setting_up_) exchange->Stop();
   setting_up_.clear();
-  std::map<Rank, std::shared_ptr<PeerLink>> links;
-  {
-    MutexLock lock(&mutex_);
-    links.swap(links_);
-  }
-  for (const auto& [rank, link] : links) link->Abandon();
+  AbandonLinks();
   if (host_) host_->Stop();
 }
 

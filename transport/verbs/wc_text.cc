@@ -1,5 +1,9 @@
 #include "transport/verbs/wc_text.h"
 
+#include "base/format.h"
+
+#include <cstring>
+
 namespace hp {
 
 const char* WcStatusText(ibv_wc_status status) {
@@ -63,6 +67,34 @@ const char* AsyncEventText(ibv_event_type type) {
       return "GID table changed";
     default:
       return "event";
+  }
+}
+
+std::string CmEventText(rdma_cm_event_type type, int status) {
+  // Reasons of InfiniBand's connection manager (IBA 1.4, table 105).
+  constexpr int kNobodyListens = 8, kConsumer = 28;
+  const std::string error = status < 0 ? Format(" (%s)", std::strerror(-status)) : "";
+  switch (type) {
+    case RDMA_CM_EVENT_ADDR_ERROR:
+      return "the address can't be resolved" + error;
+    case RDMA_CM_EVENT_ROUTE_ERROR:
+      return "there is no route" + error;
+    case RDMA_CM_EVENT_CONNECT_ERROR:
+      return "connecting failed" + error;
+    case RDMA_CM_EVENT_UNREACHABLE:
+      return "the other side does not answer" + error;
+    case RDMA_CM_EVENT_REJECTED:
+      if (status == kNobodyListens) return "the other side refused: nobody listens there";
+      if (status == kConsumer) return "the other side refused the request";
+      return Format("the other side refused: reason %d", status);
+    case RDMA_CM_EVENT_DISCONNECTED:
+      return "the other side disconnected it";
+    case RDMA_CM_EVENT_DEVICE_REMOVAL:
+      return "the device was removed";
+    case RDMA_CM_EVENT_ADDR_CHANGE:
+      return "the network interface's address moved";
+    default:
+      return Format("event %d out of turn", static_cast<int>(type)) + error;
   }
 }
 

@@ -57,12 +57,12 @@ class CheckIncludesTest(unittest.TestCase):
         self.expect_fault("include/hp/a.h", '#include "proto/caffe.pb.h"\n')
 
     def test_libraries_stay_where_they_belong(self):
-        for header in ("infiniband/verbs.h", "cuda_runtime.h", "nccl.h", "oneapi/dnnl/dnnl.hpp", "dnnl.hpp", "cblas.h",
+        for header in ("infiniband/verbs.h", "rdma/rdma_cma.h", "cuda_runtime.h", "nccl.h", "oneapi/dnnl/dnnl.hpp", "dnnl.hpp", "cblas.h",
                        "leveldb/db.h", "lmdb.h", "gloo/context.h", "boost/asio.hpp"):
             self.expect_fault("scheduler/a.cc", f"\n#include <{header}>\n", header, line=2)
             self.expect_fault("scheduler/a.cc", f'\n#include "{header}"\n', header, line=2)
         self.expect_clean({
-            "transport/verbs/a.cc": "#include <infiniband/verbs.h>\n",
+            "transport/verbs/a.cc": "#include <infiniband/verbs.h>\n#include <rdma/rdma_cma.h>\n",
             "transport/tcp/a.cc": "#include <boost/asio.hpp>\n",
             "src/backend/cpu/a.cc": "#include <dnnl.hpp>\n#include <cblas.h>\n",
             "src/backend/cuda/a.cu": "#include <cuda_runtime.h>\n",

@@ -41,12 +41,13 @@ TEST(VerbsSettingsFor, ADefaultTableHasTheTransportsDefaults) {
   EXPECT_EQ(settings->relaxed_ordering, defaults.relaxed_ordering);
   EXPECT_EQ(settings->gpudirect, defaults.gpudirect);
   EXPECT_EQ(settings->gpudirect_level, defaults.gpudirect_level);
+  EXPECT_EQ(settings->setup, QpSetup::kTcp);
 }
 
 TEST(VerbsSettingsFor, EveryFieldOfTheTableCounts) {
   const StatusOr<VerbsSettings> settings = Settings(
       "hca: 'mlx5_0:1' gid_index: 5 roce_version_num: 1 tc: 106 sl: 3 pkey: 2 timeout: 18 retry_cnt: 2 rnr_retry: 5 "
-      "qps_per_connection: 4 pci_relaxed_ordering: 0 net_gdr_level: 'PXB' gpudirect: PEERMEM");
+      "qps_per_connection: 4 pci_relaxed_ordering: 0 net_gdr_level: 'PXB' gpudirect: PEERMEM setup: RDMACM");
   ASSERT_TRUE(settings.ok()) << settings.status();
   EXPECT_EQ(settings->hca, "mlx5_0:1");
   EXPECT_EQ(settings->gid_index, 5);
@@ -61,6 +62,7 @@ TEST(VerbsSettingsFor, EveryFieldOfTheTableCounts) {
   EXPECT_EQ(settings->relaxed_ordering, RelaxedOrdering::kOff);
   EXPECT_EQ(settings->gpudirect_level, "PXB");
   EXPECT_EQ(settings->gpudirect, GpuDirect::kPeermem);
+  EXPECT_EQ(settings->setup, QpSetup::kRdmaCm);
 }
 
 TEST(VerbsSettingsFor, FlagsWinOverTheTableAndTheTableOverTheEnvironment) {

@@ -41,7 +41,7 @@ class ProtocolTest : public testing::Test {
             .index = grant_.index,
             .generation = grant_.generation,
             .bytes = kBytes,
-            .offset = offset};
+            .at = offset};
   }
   /// Adds a frame to what is sent at once.
   void Append(FrameHeader header, const std::string& payload) {
@@ -114,7 +114,7 @@ TEST_F(ProtocolTest, GuessesChangeNothing) {
   Append(to_second, std::string(10, 'b'));
   Append({.type = FrameType::kMessage, .index = 1}, std::string(100, 'm'));
   Append(Data(0), std::string(20, 'a'));
-  to_second.offset = 10;
+  to_second.at = 10;
   Append(to_second, std::string(kBytes - 10, 'b'));
   Append(Data(20), std::string(500, 'a'));
   Append({.type = FrameType::kMessage, .index = 2}, "");

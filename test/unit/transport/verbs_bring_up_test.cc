@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <tuple>
 
 namespace hp {
 namespace {
@@ -84,16 +85,16 @@ TEST(VerbsBringUp, InfiniBandGoesByLid) {
 }
 
 // Fails each call in turn, on either side, until none is left to fail.
-class VerbsBringUpFailure : public testing::TestWithParam<Rank> {};
+class VerbsBringUpFailure : public testing::TestWithParam<std::tuple<Rank, QpSetup>> {};
 
 TEST_P(VerbsBringUpFailure, AnyStepEndsCleanly) {
-  const Rank failing = GetParam();
+  const auto [failing, setup] = GetParam();
   bool went_through = false;
   int failed_at_start = 0, failed_to_connect = 0;
   for (int call = 0; !went_through; ++call) {
     SCOPED_TRACE(call);
     ASSERT_LT(call, 100);
-    VerbsPair pair({.settings = {.qps_per_connection = 2, .inline_bytes = 0}});
+    VerbsPair pair({.settings = {.qps_per_connection = 2, .setup = setup, .inline_bytes = 0}});
     pair.host(failing).FailCall(call);
     ASSERT_TRUE(pair.Make(1 - failing).ok());
     if (const Status made = pair.Make(failing); !made.ok()) {
@@ -118,11 +119,14 @@ TEST_P(VerbsBringUpFailure, AnyStepEndsCleanly) {
     EXPECT_THAT(here.status.message(), Not(HasSubstr("on the other side"))) << here.status;
     EXPECT_EQ(pair.node(failing)->Send(1 - failing, 1, {}).code(), StatusCode::kUnavailable);
   }
-  EXPECT_GE(failed_at_start, 10);    // list, open, ask, domain, channel, buffers, two receive queues
-  EXPECT_GE(failed_to_connect, 12);  // completion queue, three queue pairs and their states, buffers
+  EXPECT_GE(failed_at_start, 10);  // list, open, ask, domain, channel, buffers, two receive queues
+  // Completion queue, three queue pairs and their states, buffers; librdmacm: its channel, and for each queue pair the
+  // identifier, address, route and connection, or to accept it.
+  EXPECT_GE(failed_to_connect, setup == QpSetup::kTcp ? 12 : 27);
 }
 
-INSTANTIATE_TEST_SUITE_P(Sides, VerbsBringUpFailure, testing::Values(0, 1));
+INSTANTIATE_TEST_SUITE_P(Sides, VerbsBringUpFailure,
+                         testing::Combine(testing::Values(0, 1), testing::Values(QpSetup::kTcp, QpSetup::kRdmaCm)));
 
 // The transport of node 0 lives on while node 1 goes and comes again; meanwhile node 0's addresses have moved.
 TEST(VerbsBringUp, AReconnectLooksItsGidUpAgainAndGetsNewKeys) {

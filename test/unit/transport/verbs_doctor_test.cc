@@ -65,6 +65,7 @@ TEST_F(DoctorTest, AGoodHost) {
   EXPECT_THAT(lines, Contains(HasSubstr("good fake0:1: GID 3, ::ffff:127.0.0.1, of 4")));
   EXPECT_THAT(lines, Contains(HasSubstr("good this host uses fake0:1")));
   EXPECT_THAT(lines, Contains(HasSubstr("good fake0: takes dma-buf")));
+  EXPECT_THAT(lines, Contains(HasSubstr("good librdmacm is ready")));
   EXPECT_THAT(lines, Contains(HasSubstr("good nvidia-peermem is not loaded")));
   EXPECT_THAT(lines, Contains(HasSubstr("good GPU 0000:3b:00.0: NUMA node 1, PHB from fake0")));
 }

@@ -7,6 +7,8 @@
 #include <sys/resource.h>
 
 #include <atomic>
+#include <optional>
+#include <thread>
 
 namespace hp {
 namespace {
@@ -143,6 +145,74 @@ TEST(VerbsEndpoint, EveryBadStatusFailsTheEndpointInWords) {
     pair.node(1).Await(Event::kClosed);
     EXPECT_EQ(pair.node(1).Get(Event::kGrantEnded, tag).status.code(), StatusCode::kUnavailable);
   }
+}
+
+// A failure shows in several places at once, in any order: what is reported is the one that says most.
+class VerbsCause : public testing::Test {
+ protected:
+  /// Node 0 with writes under way on both data queue pairs. @param wait_ms for a better word.
+  void Start(int wait_ms) {
+    pair_.emplace(VerbsPair::Options{
+        .settings = {.qps_per_connection = 2, .cause_wait_ms = wait_ms, .inline_bytes = 0, .split_bytes = 4096}});
+    pair_->Connect();
+    const RemoteGrant grant = pair_->Grant(1, 0, {.msg_id = 812}, place_);
+    pair_->fabric().Hold();
+    ASSERT_TRUE(pair_->node(0)->Write(1, {.msg_id = 812}, grant, source_).ok());
+    qps_ = pair_->host(0).qp_numbers();
+    ASSERT_EQ(qps_.size(), 3u);
+  }
+  /// Waits until node 0 has seen all that there is.
+  void AwaitHeard() {
+    while (!pair_->fabric().Heard(qps_[1])) std::this_thread::yield();
+  }
+  std::string Reported() {
+    pair_->node(0).Await(Event::kClosed);
+    return pair_->node(0).events(Event::kClosed)[0].status.message();
+  }
+
+  std::vector<std::byte> place_ = std::vector<std::byte>(20'000);
+  const std::vector<std::byte> source_ = Pattern(20'000, 1);
+  std::optional<VerbsPair> pair_;
+  std::vector<uint32_t> qps_;  // control, then data
+};
+
+TEST_F(VerbsCause, ACompletionThatSaysWhyAheadOfAnEventThatCameFirst) {
+  Start(/*wait_ms=*/60'000);
+  pair_->fabric().Raise(qps_[1], IBV_EVENT_QP_LAST_WQE_REACHED);
+  AwaitHeard();
+  pair_->fabric().EndRequest(qps_[1], IBV_WC_REM_ACCESS_ERR);
+  EXPECT_THAT(Reported(), HasSubstr("msg 812 port 0: remote access error"));
+}
+
+TEST_F(VerbsCause, ACompletionThatSaysWhyAheadOfAFlushedOneThatCameFirst) {
+  Start(/*wait_ms=*/60'000);
+  pair_->fabric().EndRequest(qps_[1], IBV_WC_WR_FLUSH_ERR);
+  AwaitHeard();
+  pair_->fabric().EndRequest(qps_[2], IBV_WC_RETRY_EXC_ERR);
+  EXPECT_THAT(Reported(), HasSubstr("msg 812 port 0: transport retry counter exceeded"));
+}
+
+TEST_F(VerbsCause, AnEventThatSaysWhyAheadOfOneThatDoesNot) {
+  Start(/*wait_ms=*/60'000);
+  pair_->fabric().Raise(qps_[1], IBV_EVENT_QP_LAST_WQE_REACHED);
+  AwaitHeard();
+  pair_->fabric().Raise(qps_[1], IBV_EVENT_QP_ACCESS_ERR);
+  EXPECT_THAT(Reported(), HasSubstr("the peer tried to reach memory that it may not"));
+}
+
+TEST_F(VerbsCause, ThePeersWordAheadOfAFlushedRequest) {
+  Start(/*wait_ms=*/60'000);
+  pair_->fabric().EndRequest(qps_[1], IBV_WC_WR_FLUSH_ERR);
+  AwaitHeard();
+  pair_->fabric().Break(pair_->host(1).qp_numbers()[0]);
+  EXPECT_THAT(Reported(), HasSubstr("failed: node0"));
+  EXPECT_THAT(Reported(), HasSubstr("queue pair failed"));
+}
+
+TEST_F(VerbsCause, WhereNothingSaysMoreTheSymptomIsReported) {
+  Start(/*wait_ms=*/20);
+  pair_->fabric().Raise(qps_[1], IBV_EVENT_QP_LAST_WQE_REACHED);
+  EXPECT_THAT(Reported(), HasSubstr("queue pair is in the error state"));
 }
 
 TEST(VerbsEndpoint, AWriteWhoseCompletionIsLostKeepsItsSourceUntilTheConnectionEnds) {

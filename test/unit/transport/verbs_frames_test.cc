@@ -16,6 +16,9 @@ VerbsSetup ExampleSetup() {
           .ethernet = true,
           .lid = 0x1234,
           .gid = {1, 2, 3},
+          .by_cm = true,
+          .cm_port = 0x5678,
+          .cm_nonce = 0x1122334455667788,
           .qps = {{0x11, 0xABCDEF}, {0x12, 5}}};
 }
 
@@ -27,6 +30,9 @@ TEST(Setup, ComesBack) {
   EXPECT_EQ(setup->lid, 0x1234);
   EXPECT_EQ(setup->mtu, 3);
   EXPECT_EQ(setup->gid[2], 3);
+  EXPECT_TRUE(setup->by_cm);
+  EXPECT_EQ(setup->cm_port, 0x5678);
+  EXPECT_EQ(setup->cm_nonce, 0x1122334455667788u);
   ASSERT_EQ(setup->qps.size(), 2u);
   EXPECT_EQ(setup->qps[0].psn, 0xABCDEFu);
   EXPECT_EQ(setup->fault, "");
@@ -35,15 +41,34 @@ TEST(Setup, ComesBack) {
 
 TEST(Setup, BytesAreThoseOfTheReadme) {
   const std::string bytes = EncodeSetup(ExampleSetup());
-  ASSERT_EQ(bytes.size(), 48u);
+  ASSERT_EQ(bytes.size(), 64u);
   EXPECT_EQ(bytes.substr(0, 16), std::string("\x07\0\0\0\0\x10\0\0\x34\x12\x03\x01\x02\0\0\0", 16));
-  EXPECT_EQ(bytes.substr(32, 8), std::string("\x11\0\0\0\xEF\xCD\xAB\0", 8));
+  EXPECT_EQ(bytes.substr(32, 16), std::string("\x88\x77\x66\x55\x44\x33\x22\x11\x78\x56\1\0\0\0\0\0", 16));
+  EXPECT_EQ(bytes.substr(48, 8), std::string("\x11\0\0\0\xEF\xCD\xAB\0", 8));
+}
+
+TEST(CmHello, BytesAreThoseOfTheReadme) {
+  std::vector<std::byte> bytes(56);  // as librdmacm pads it
+  EncodeCmHello({.index = 2, .epoch = 7, .nonce = 0x1122334455667788}, bytes.data());
+  const std::string text(reinterpret_cast<const char*>(bytes.data()), kCmHelloBytes);
+  EXPECT_EQ(text, std::string("HPNODE\r\n\1\0\2\0\7\0\0\0\x88\x77\x66\x55\x44\x33\x22\x11", 24));
+  const StatusOr<CmHello> hello = DecodeCmHello(bytes);
+  ASSERT_TRUE(hello.ok()) << hello.status();
+  EXPECT_EQ(hello->index, 2);
+  EXPECT_EQ(hello->epoch, 7u);
+  EXPECT_EQ(hello->nonce, 0x1122334455667788u);
+  EXPECT_FALSE(DecodeCmHello(std::span(bytes).first(23)).ok());
+  EXPECT_FALSE(DecodeCmHello({}).ok());
+  bytes[8] = std::byte{9};
+  EXPECT_THAT(DecodeCmHello(bytes).status().message(), HasSubstr("protocol version 9, 1 here"));
+  bytes[0] = std::byte{'h'};
+  EXPECT_THAT(DecodeCmHello(bytes).status().message(), HasSubstr("does not speak our protocol"));
 }
 
 TEST(Setup, WrongOnesAreRefused) {
   const std::string good = EncodeSetup(ExampleSetup());
-  EXPECT_FALSE(DecodeSetup(good.substr(0, 31)).ok());
   EXPECT_FALSE(DecodeSetup(good.substr(0, 47)).ok());
+  EXPECT_FALSE(DecodeSetup(good.substr(0, 63)).ok());
   const auto with = [&](size_t at, char value) {
     std::string bytes = good;
     bytes[at] = value;
@@ -57,46 +82,46 @@ TEST(Setup, WrongOnesAreRefused) {
 }
 
 TEST(ControlFrame, FramesFollowEachOther) {
-  std::vector<std::byte> bytes(2 * kControlFrameBytes + 3);
-  EncodeControlFrame({.type = ControlType::kMessage, .more = true, .length = 3, .index = 9}, bytes.data());
-  bytes[kControlFrameBytes + 2] = std::byte{0x77};
-  const ControlFrame grant{.type = ControlType::kGrant,
-                           .parts = 4,
-                           .index = 5,
-                           .generation = 6,
-                           .msg_id = 7,
-                           .bytes = 8,
-                           .address = 0x1122334455667788,
-                           .port = 9,
-                           .rkey = 10};
-  EncodeControlFrame(grant, &bytes[kControlFrameBytes + 3]);
+  std::vector<std::byte> bytes(2 * kFrameHeaderBytes + 3);
+  EncodeFrameHeader({.type = FrameType::kMessage, .more = true, .length = 3, .index = 9}, bytes.data());
+  bytes[kFrameHeaderBytes + 2] = std::byte{0x77};
+  const FrameHeader grant{.type = FrameType::kGrant,
+                          .parts = 4,
+                          .index = 5,
+                          .generation = 6,
+                          .msg_id = 7,
+                          .bytes = 8,
+                          .at = 0x1122334455667788,
+                          .port = 9,
+                          .rkey = 10};
+  EncodeFrameHeader(grant, &bytes[kFrameHeaderBytes + 3]);
   std::span<const std::byte> rest = bytes, payload;
-  const StatusOr<ControlFrame> first = TakeControlFrame(&rest, &payload);
+  const StatusOr<FrameHeader> first = TakeControlFrame(&rest, &payload);
   ASSERT_TRUE(first.ok());
   EXPECT_TRUE(first->more);
   ASSERT_EQ(payload.size(), 3u);
   EXPECT_EQ(payload[2], std::byte{0x77});
-  const StatusOr<ControlFrame> second = TakeControlFrame(&rest, &payload);
+  const StatusOr<FrameHeader> second = TakeControlFrame(&rest, &payload);
   ASSERT_TRUE(second.ok());
   EXPECT_EQ(second->parts, 4);
-  EXPECT_EQ(second->address, 0x1122334455667788u);
+  EXPECT_EQ(second->at, 0x1122334455667788u);
   EXPECT_EQ(second->rkey, 10u);
   EXPECT_TRUE(rest.empty());
 }
 
 TEST(ControlFrame, WrongOnesAreRefused) {
-  std::vector<std::byte> bytes(kControlFrameBytes);
-  const auto take = [&](const ControlFrame& frame, size_t size) {
-    EncodeControlFrame(frame, bytes.data());
+  std::vector<std::byte> bytes(kFrameHeaderBytes);
+  const auto take = [&](const FrameHeader& frame, size_t size) {
+    EncodeFrameHeader(frame, bytes.data());
     std::span<const std::byte> rest = std::span(bytes).first(size), payload;
     return TakeControlFrame(&rest, &payload).status().message();
   };
-  EXPECT_EQ(take({.type = ControlType::kEnd}, 48), "");
-  EXPECT_THAT(take({.type = ControlType::kEnd}, 47), HasSubstr("a frame of 47 bytes"));
-  EXPECT_THAT(take({.type = static_cast<ControlType>(3)}, 48), HasSubstr("unknown type 3"));
-  EXPECT_THAT(take({.type = ControlType::kGrant, .more = true}, 48), HasSubstr("flags"));
-  EXPECT_THAT(take({.type = ControlType::kMessage, .length = 1}, 48), HasSubstr("1 bytes in a message of 48"));
-  EXPECT_THAT(take({.type = ControlType::kGrant, .length = 1}, 48), HasSubstr("1 bytes"));
+  EXPECT_EQ(take({.type = FrameType::kEnd}, 48), "");
+  EXPECT_THAT(take({.type = FrameType::kEnd}, 47), HasSubstr("a frame of 47 bytes"));
+  EXPECT_THAT(take({.type = FrameType::kData}, 48), HasSubstr("unknown type 3"));
+  EXPECT_THAT(take({.type = FrameType::kGrant, .more = true}, 48), HasSubstr("flags"));
+  EXPECT_THAT(take({.type = FrameType::kMessage, .length = 1}, 48), HasSubstr("1 bytes in a message of 48"));
+  EXPECT_THAT(take({.type = FrameType::kGrant, .length = 1}, 48), HasSubstr("1 bytes"));
 }
 
 TEST(Immediate, HoldsIndexAndGeneration) {

@@ -75,8 +75,8 @@ TEST_F(VerbsSetupTest, OneThatIsReadyTwice) {
 
 TEST_F(VerbsSetupTest, OneWithASetupThatMakesNoSense) {
   Start();
-  SendSetup(EncodeSetup(Sound()).substr(0, 40));
-  ExpectFailed("a set-up with 2 queue pairs in 40 bytes");
+  SendSetup(EncodeSetup(Sound()).substr(0, 56));
+  ExpectFailed("a set-up with 2 queue pairs in 56 bytes");
 }
 
 TEST_F(VerbsSetupTest, OneWithoutADevice) {

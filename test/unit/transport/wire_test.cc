@@ -36,7 +36,7 @@ TEST(WireTest, BytesAreAsDocumented) {
                      .generation = 0x21222324,
                      .msg_id = 0x3132333435363738,
                      .bytes = 0x4142434445464748,
-                     .offset = 0x5152535455565758,
+                     .at = 0x5152535455565758,
                      .port = 0x61626364},
                     bytes.data());
   EXPECT_EQ(Hex(bytes),

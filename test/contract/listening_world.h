@@ -1,0 +1,61 @@
+#pragma once
+
+#include "test/contract/fixtures.h"
+#include "transport/tcp/tcp_transport.h"
+
+#include <glog/logging.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace hp {
+
+/// Nodes that meet over TCP on this host, each with a listener from the start; clients talk TCP.
+class ListeningWorld : public TransportWorld {
+ public:
+  /// @param addresses of the nodes, in turn.
+  ListeningWorld(const WorldOptions& options, const std::vector<std::string>& addresses,
+                 int64_t spin_ns = TcpOptions().spin_ns)
+      : options_(options), spin_ns_(spin_ns) {
+    for (Rank rank = 0; rank < options.size; ++rank) {
+      const std::string& address = addresses[rank % addresses.size()];
+      auto listener = TcpListener::Bind(address, 0);
+      CHECK(listener.ok()) << listener.status();
+      peers_.push_back({rank, "node" + std::to_string(rank), address, (*listener)->port()});
+      listeners_.push_back(*std::move(listener));
+    }
+  }
+  std::unique_ptr<Transport> CreateClient(Rank server) override {
+    TcpOptions options = Common();
+    options.client = true;
+    options.peers = {peers_[server]};
+    return MakeTcpTransport(options, nullptr);
+  }
+
+ protected:
+  TcpOptions NodeOptions(Rank rank) const {
+    TcpOptions options = Common();
+    options.rank = rank;
+    options.peers = peers_;
+    options.bind_host = peers_[rank].host;
+    return options;
+  }
+  std::unique_ptr<TcpListener> TakeListener(Rank rank) { return std::move(listeners_[rank]); }
+
+ private:
+  TcpOptions Common() const {
+    TcpOptions options;
+    options.connect_deadline_ms = options_.connect_deadline_ms;
+    options.clock = options_.clock;
+    options.spin_ns = spin_ns_;
+    return options;
+  }
+
+  const WorldOptions options_;
+  const int64_t spin_ns_;
+  std::vector<TcpPeer> peers_;
+  std::vector<std::unique_ptr<TcpListener>> listeners_;
+};
+
+}  // namespace hp
