@@ -1,3 +1,4 @@
+#include "backend/cuda/add_bias.h"
 #include "backend/cuda/column_sums.h"
 #include "backend/cuda/launch.h"
 #include "test/support/fake_gpu.h"
@@ -69,6 +70,22 @@ TEST(ColumnSums, SumsEveryRowOnce) {
         for (int64_t c = 0; c < columns; ++c) EXPECT_EQ(to[c], static_cast<float>(want[c])) << c;
         EXPECT_EQ(scratch[scratch_floats], 12345);
       }
+    }
+  }
+}
+
+TEST(AddBias, LeavesWhatLiesBetweenRows) {
+  const int64_t columns = 5, stride = 7;
+  for (const int64_t rows : {1, 16, 37}) {
+    FakeGpu gpu;
+    std::vector<float> y(rows * stride), bias(columns);
+    for (size_t i = 0; i < y.size(); ++i) y[i] = static_cast<float>(i);
+    for (int64_t c = 0; c < columns; ++c) bias[c] = static_cast<float>(1000 * (c + 1));
+    cuda::AddBias(gpu.stream(Device::kCompute), rows, columns, stride, bias.data(), y.data());
+    ASSERT_TRUE(gpu.Synchronize().ok());
+    for (int64_t i = 0; i < rows * stride; ++i) {
+      const int64_t c = i % stride;
+      EXPECT_EQ(y[i], static_cast<float>(i) + (c < columns ? bias[c] : 0)) << i;
     }
   }
 }
