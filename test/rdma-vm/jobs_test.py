@@ -156,9 +156,9 @@ class DoctorTest(VerbsJobTest):
 
 class LostNodeTest(VerbsJobTest):
 
-    def lose(self, victim, number):
+    def lose(self, victim, number, settings=""):
         self.make_job()
-        nodes = self.start_all(self.make_table(conv=2, fc=2))
+        nodes = self.start_all(self.make_table(conv=2, fc=2, extra=VERBS % settings))
         self.await_training(nodes.values(), 3)
         sent = nodes[victim].send(number)
         for name, process in nodes.items():
@@ -174,6 +174,9 @@ class LostNodeTest(VerbsJobTest):
 
     def test_conv_node_killed(self):
         self.lose("conv0", signal.SIGKILL)
+
+    def test_node_killed_whose_queue_pairs_librdmacm_connected(self):
+        self.lose("fc0", signal.SIGKILL, "setup: RDMACM")
 
 
 if __name__ == "__main__":

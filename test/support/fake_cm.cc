@@ -61,7 +61,7 @@ void FakeFabric::TellCm(FakeCmId* to, rdma_cm_event_type type, int status, const
   if (fault == CmFault::kDrop && type == RDMA_CM_EVENT_CONNECT_REQUEST) {
     to->other->other = nullptr;  // who asked hears nothing
     to->other = nullptr;
-    to->host->ForgetCmId(to);
+    ForgetCmId(to);
   }
   if (fault == CmFault::kNone) QueueCm(std::move(event));
   if (fault == CmFault::kHold) held_cm_events_.push_back(std::move(event));
@@ -137,21 +137,21 @@ int FakeVerbs::CmDestroyEventChannel(rdma_event_channel* channel) {
   return 0;
 }
 
-FakeCmId* FakeVerbs::NewCmId(rdma_event_channel* channel) {
-  ++live_;
+FakeCmId* FakeFabric::NewCmId(FakeVerbs* host, rdma_event_channel* channel) {
+  ++host->live_;
   auto* id = new FakeCmId();
-  id->host = this;
+  id->host = host;
   id->channel = channel;
-  id->psn = fabric_->next_number_++;
+  id->psn = next_number_++;
   ++static_cast<FakeCmChannel*>(channel)->users;
-  fabric_->cm_ids_.insert(id);
+  cm_ids_.insert(id);
   return id;
 }
 
 rdma_cm_id* FakeVerbs::CmCreateId(rdma_event_channel* channel, void* id_context) {
   MutexLock lock(&fabric_->mutex_);
   if (Fails("CmCreateId")) return nullptr;
-  FakeCmId* id = NewCmId(channel);
+  FakeCmId* id = fabric_->NewCmId(this, channel);
   id->context = id_context;
   return id;
 }
@@ -186,15 +186,15 @@ int FakeVerbs::CmDestroyId(rdma_cm_id* id) {
   unheard.push_back(own);
   for (FakeCmId* gone : unheard) {
     fabric_->EndCm(gone);
-    ForgetCmId(gone);
+    fabric_->ForgetCmId(gone);
   }
   return 0;
 }
 
-void FakeVerbs::ForgetCmId(FakeCmId* id) {
-  fabric_->cm_ids_.erase(id);
+void FakeFabric::ForgetCmId(FakeCmId* id) {
+  cm_ids_.erase(id);
   --static_cast<FakeCmChannel*>(id->channel)->users;
-  Destroy("an identifier", 0);
+  --id->host->live_;
   delete id;
 }
 
@@ -296,7 +296,7 @@ int FakeVerbs::CmConnect(rdma_cm_id* id, rdma_conn_param* parameters) {
     fabric_->TellCm(own, RDMA_CM_EVENT_REJECTED, kNobodyListens, nullptr);
     return 0;
   }
-  FakeCmId* child = (*listener)->host->NewCmId((*listener)->channel);
+  FakeCmId* child = fabric_->NewCmId((*listener)->host, (*listener)->channel);
   child->asked = *listener;
   child->state = FakeCmId::kAsked;
   child->verbs = (*listener)->verbs;

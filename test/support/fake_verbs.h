@@ -171,6 +171,8 @@ class FakeFabric {
   void Push(FakeCq* cq, const ibv_wc& completion) HP_REQUIRES(mutex_);
   void TellCm(FakeCmId* to, rdma_cm_event_type type, int status, const rdma_conn_param* parameters) HP_REQUIRES(mutex_);
   void QueueCm(std::unique_ptr<FakeCmEvent> event) HP_REQUIRES(mutex_);
+  FakeCmId* NewCmId(FakeVerbs* host, rdma_event_channel* channel) HP_REQUIRES(mutex_);
+  void ForgetCmId(FakeCmId* id) HP_REQUIRES(mutex_);
   /// The other end hears that `id` is no more.
   void EndCm(FakeCmId* id) HP_REQUIRES(mutex_);
   void Fault(const std::string& what) HP_REQUIRES(mutex_) { faults_.push_back(what); }
@@ -277,11 +279,10 @@ class FakeVerbs : public Verbs {
   /// @return whether this call is to fail; errno is set then.
   bool Fails(const char* call) HP_REQUIRES(fabric_->mutex_);
   Device& DeviceOf(ibv_context* context);
-  ibv_mr* Register(ibv_pd* pd, uint64_t address, size_t bytes, int access, int dma_buf, uint64_t offset);
+  ibv_mr* Register(ibv_pd* pd, uint64_t address, size_t bytes, int access, int dma_buf, uint64_t offset)
+      HP_REQUIRES(fabric_->mutex_);
   /// 0, EBUSY with a fault noted, when `users` still use it.
   int Destroy(const char* what, int users) HP_REQUIRES(fabric_->mutex_);
-  FakeCmId* NewCmId(rdma_event_channel* channel) HP_REQUIRES(fabric_->mutex_);
-  void ForgetCmId(FakeCmId* id) HP_REQUIRES(fabric_->mutex_);
   /// Gives `id` an address and the first device that has it. @return whether there is one; errno is set if not.
   bool GiveAddress(FakeCmId* id, const sockaddr* address) HP_REQUIRES(fabric_->mutex_);
   int CheckModify(FakeQp* qp, const ibv_qp_attr& attributes, int mask) HP_REQUIRES(fabric_->mutex_);
