@@ -46,8 +46,9 @@ class PackedWeights {
 
   memory Get(onednn::Context* context, const ParamView& param) const {
     if (!reorder_.needed()) return context->Memory(wanted_, param.data);
-    std::byte* packed = param.packed->Get(key_, wanted_.get_size(), param.version,
-                                          [this, context, data = param.data](std::byte* to) { reorder_.Run(context, data, to); });
+    std::byte* packed =
+        param.packed->Get(key_, wanted_.get_size(), param.version,
+                          [this, context, data = param.data](std::byte* to) { reorder_.Run(context, data, to); });
     return context->Memory(wanted_, packed);
   }
 

@@ -250,8 +250,7 @@ template <typename Power, int kSize>
 class PackedLrnOp final : public LrnOp<Power> {
  public:
   PackedLrnOp(const GpuContext& context, const LrnDesc& desc, const Power& power, const TensorDesc& in)
-      : LrnOp<Power>(context, desc, power, in),
-        across_{this->terms_, Divisor(in.shape[1] / 4), this->image_size_ / 4} {
+      : LrnOp<Power>(context, desc, power, in), across_{this->terms_, Divisor(in.shape[1] / 4), this->image_size_ / 4} {
     this->scratch_bytes_ = 0;
   }
 

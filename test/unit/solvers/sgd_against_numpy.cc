@@ -2,10 +2,10 @@
 //   sgd_against_numpy SOLVER.prototxt ITERATIONS COUNT:LR_MULT:DECAY_MULT ... < floats > floats
 // In: the weights of all parameters, then for each iteration and each of iter_size batches their gradients.
 // Out: for each iteration the rate, then at the end all weights and all histories. All raw float32.
+#include "backend/cpu/update.h"
 #include "solvers/check.h"
 #include "solvers/lr_policy.h"
 #include "solvers/param_store.h"
-#include "backend/cpu/update.h"
 #include "solvers/sgd.h"
 
 #include "google/protobuf/text_format.h"

@@ -1,5 +1,6 @@
-#include "backend/cpu/update.h"
 #include "solvers/sgd.h"
+
+#include "backend/cpu/update.h"
 
 #include "gtest/gtest.h"
 #include <omp.h>
