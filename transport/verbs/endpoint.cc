@@ -71,7 +71,7 @@ StatusOr<VerbsSetup> VerbsEndpoint::OwnSetup() {
                                                 .address = ip,
                                                 .listens = parts_.context.rank < peer_,
                                                 .epoch = epoch_,
-                                                .deadline_ms = parts_.context.handshake_deadline_ms * 3 / 4}));
+                                                .deadline_ms = parts_.context.setup_deadline_ms * 3 / 4}));
     cm_->AddTo(&setup);
   }
   return setup;

@@ -33,8 +33,8 @@ struct VerbsContext {
   ProgressThread* progress = nullptr;
   TransportHandler* handler = nullptr;
   const Clock* clock = nullptr;
-  Rank rank = 0;                  ///< ours
-  int handshake_deadline_ms = 0;  ///< for a peer to set RDMA up
+  Rank rank = 0;              ///< ours
+  int setup_deadline_ms = 0;  ///< for a peer to set RDMA up
 };
 
 /// The RDMA device of a transport. No header of libibverbs is needed to use one, so that a build without it can say so.

@@ -35,6 +35,10 @@ class VerbsTransport : public LinkedTransport {
   void Stop() override;
 
  private:
+  /// librdmacm's messages may be lost, and are sent again only after 4 s: time for three tries.
+  int SetupDeadlineMs() const {
+    return options_.tcp.handshake_deadline_ms * (options_.settings.setup == QpSetup::kRdmaCm ? 4 : 1);
+  }
   // Progress thread.
   void Met(Rank peer, const std::string& name, TcpSocket socket);
   void SetUp(Rank peer, const std::string& name, TcpSocket socket);
@@ -58,7 +62,7 @@ Status VerbsTransport::Start(TransportHandler* handler, HandshakePolicy* policy)
   handler_ = handler;
   LOG(INFO) << (host_ ? "RDMA on " + host_->Describe() : "no RDMA: " + fault_);
   if (host_) {
-    host_->Start({&progress_, handler, options_.tcp.clock, options_.tcp.rank, options_.tcp.handshake_deadline_ms});
+    host_->Start({&progress_, handler, options_.tcp.clock, options_.tcp.rank, SetupDeadlineMs()});
   }
   Rendezvous::Callbacks callbacks;
   callbacks.is_connected = [this](Rank peer) { return setting_up_.contains(peer) || HasOpenLink(peer); };
@@ -95,8 +99,8 @@ void VerbsTransport::SetUp(Rank peer, const std::string& name, TcpSocket socket)
     setting_up_.erase(peer);
     SetUpDone(peer, name, link, std::move(*exchange->socket()), result);
   };
-  auto exchange = std::make_shared<SetupExchange>(std::move(socket), std::move(ours),
-                                                  options_.tcp.handshake_deadline_ms, std::move(callbacks));
+  auto exchange =
+      std::make_shared<SetupExchange>(std::move(socket), std::move(ours), SetupDeadlineMs(), std::move(callbacks));
   setting_up_[peer] = exchange;
   exchange->Start();
 }
