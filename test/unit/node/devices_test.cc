@@ -1,0 +1,26 @@
+#include "node/devices.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace hp {
+namespace {
+
+TEST(Devices, TheHostIsAlwaysThere) {
+  const auto device = OpenNodeDevice("cpu");
+  ASSERT_TRUE(device.ok()) << device.status();
+  EXPECT_TRUE(device->device->is_host());
+  EXPECT_EQ(device->describe, nullptr);
+  EXPECT_THAT(DescribeDevices(), testing::HasSubstr("cpu"));
+}
+
+/// On a host without GPUs as on one with fewer: the device is named, and nothing ends the process.
+TEST(Devices, AGpuThatIsNotThereIsNamed) {
+  const auto device = OpenNodeDevice("cuda:1000");
+  ASSERT_FALSE(device.ok());
+  EXPECT_EQ(ExitStatus(device.status()), 2);
+  EXPECT_THAT(device.status().message(), testing::HasSubstr("device cuda:1000: "));
+}
+
+}  // namespace
+}  // namespace hp
