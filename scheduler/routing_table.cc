@@ -38,6 +38,7 @@ RoutingTableConfig DivisionOf(const RoutingTableConfig& config) {
   division.set_micro_batches(config.micro_batches());
   division.set_batch(config.batch());
   division.set_exchange(config.exchange());
+  if (config.precision() != RoutingTableConfig::FP32) division.set_precision(config.precision());
   for (const StageConfig& stage : config.stage()) {
     StageConfig* entry = division.add_stage();
     *entry = stage;

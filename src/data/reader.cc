@@ -29,8 +29,9 @@ class BatchReader::Impl {
     CHECK_GE(options_.threads, 1);
     CHECK_GE(options_.batches_ahead, 1);
     CHECK_GT(options_.max_rows, 0);
+    const size_t bytes = sizeof(float) * options_.max_rows * transformer_->output_shape().count();
     for (int i = 0; i < options_.ring; ++i) {
-      slots_.push_back(Buffer(sizeof(float) * options_.max_rows * transformer_->output_shape().count()));
+      slots_.push_back(options_.allocate ? options_.allocate(bytes) : Buffer(bytes));
       free_slots_.push_back(i);
     }
   }

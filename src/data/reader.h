@@ -4,6 +4,7 @@
 #include "data/order.h"
 #include "data/transformer.h"
 #include "hp/status.h"
+#include "tensor/buffer.h"
 
 #include <cstdint>
 #include <functional>
@@ -27,6 +28,8 @@ struct BatchReaderOptions {
   int threads = 1;        ///< reader threads
   int batches_ahead = 1;  ///< parts whose records are read, undecoded, beyond the one with the oldest unreleased piece
 
+  /// Makes an image buffer; null: in ordinary host memory.
+  std::function<Buffer(size_t bytes)> allocate;
   /// The piece with a number in [first_piece, end_piece) of Start: a pure function, called under the reader's lock.
   std::function<Piece(int64_t piece)> piece;
   /// The labels of this node's whole part of `batch`, in the order of batches, before any of its images is ready.

@@ -13,6 +13,10 @@ namespace {
 
 constexpr std::string_view kPrefix = "cuda:";
 
+GpuMath MathOf(Precision precision) {
+  return precision == RoutingTableConfig::TF32 ? GpuMath::kTf32 : GpuMath::kFloat32;
+}
+
 std::string DescribeGpu(const GpuInfo& gpu) {
   return Format("cuda:%-2d %s, compute capability %d.%d, %d multiprocessors, %.1f of %.1f GB free, PCIe %s, %s\n",
                 gpu.index, gpu.name.c_str(), gpu.major, gpu.minor, gpu.multiprocessors, gpu.free_bytes / 1e9,
@@ -47,7 +51,7 @@ StatusOr<NodeDevice> MakeGpuDevice(std::unique_ptr<Gpu> gpu, std::unique_ptr<Gpu
   return device;
 }
 
-StatusOr<NodeDevice> OpenNodeDevice(const std::string& name) {
+StatusOr<NodeDevice> OpenNodeDevice(const std::string& name, Precision precision) {
   if (name == "cpu") return NodeDevice{MakeHostDevice(), MakeCpuBackend(), nullptr, nullptr};
   int index = -1;
   const char* const end = name.data() + name.size();
@@ -56,7 +60,7 @@ StatusOr<NodeDevice> OpenNodeDevice(const std::string& name) {
     return InvalidArgument("device \"%s\"; expected \"cpu\" or \"cuda:N\"", name.c_str());
   }
   HP_ASSIGN_OR_RETURN(std::unique_ptr<Gpu> gpu, OpenGpu(index));
-  HP_ASSIGN_OR_RETURN(std::unique_ptr<GpuLibrary> library, MakeGpuLibrary(gpu.get(), GpuMath::kFloat32));
+  HP_ASSIGN_OR_RETURN(std::unique_ptr<GpuLibrary> library, MakeGpuLibrary(gpu.get(), MathOf(precision)));
   Gpu* const raw = gpu.get();
   HP_ASSIGN_OR_RETURN(NodeDevice device, MakeGpuDevice(std::move(gpu), std::move(library)));
   device.connect = [raw, index](int rank, int size, Rendezvous* rendezvous) {

@@ -2,6 +2,7 @@
 
 #include "backend/backend.h"
 #include "hp/status.h"
+#include "proto/routing.pb.h"
 #include "solvers/exchange/collective_exchange.h"
 #include "solvers/exchange/rendezvous.h"
 #include "tensor/device.h"
@@ -25,9 +26,11 @@ struct NodeDevice {
   std::function<StatusOr<std::unique_ptr<Collectives>>(int rank, int size, Rendezvous* rendezvous)> connect;
 };
 
-/// The device of a routing table's node: "cpu" or "cuda:N".
+using Precision = RoutingTableConfig::Precision;
+
+/// The device of a routing table's node: "cpu" or "cuda:N". A CPU always computes in float32.
 /// @return kNotFound: no such GPU here; kFailedPrecondition: no driver, or a build without CUDA.
-StatusOr<NodeDevice> OpenNodeDevice(const std::string& name);
+StatusOr<NodeDevice> OpenNodeDevice(const std::string& name, Precision precision);
 
 /// What this host has to compute on, a line each, or why a GPU can't be used.
 std::string DescribeDevices();

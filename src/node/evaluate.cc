@@ -58,6 +58,7 @@ StatusOr<std::vector<Evaluated>> Evaluate(const caffe::NetParameter& net_param, 
   HP_ASSIGN_OR_RETURN(const std::unique_ptr<NetGraph> graph, NetGraph::Create(net_copy, caffe::TEST));
   if (graph->data_layer() < 0)
     return InvalidArgument("net \"%s\" has no Data layer to test with", net_param.name().c_str());
+  const std::unique_ptr<Device> host = MakeHostDevice();
   HP_ASSIGN_OR_RETURN(const std::unique_ptr<Input> input,
                       Input::Open(*graph->layers()[graph->data_layer()].param, false, options.cache_dir));
 
@@ -87,7 +88,7 @@ StatusOr<std::vector<Evaluated>> Evaluate(const caffe::NetParameter& net_param, 
     arrivals.failure = status;
     arrivals.changed.SignalAll();
   };
-  HP_RETURN_IF_ERROR(input->Prepare(schedule, 0, 0, 4, options.reader_threads, callbacks));
+  HP_RETURN_IF_ERROR(input->Prepare(schedule, 0, 0, 4, options.reader_threads, host.get(), callbacks));
   input->Start(0);
 
   std::vector<Evaluated> results;

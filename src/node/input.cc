@@ -2,6 +2,8 @@
 
 #include "proto/hash.h"
 
+#include "glog/logging.h"
+
 #include <algorithm>
 
 namespace hp {
@@ -35,7 +37,20 @@ StatusOr<std::unique_ptr<Transformer>> Input::MakeTransformer(uint64_t seed) con
   return Transformer::Create(std::move(options), train_, seed, layer_.name(), first, dataset_->Describe(0));
 }
 
-Status Input::Prepare(const Schedule& schedule, int replica, uint64_t seed, int ring, int threads,
+namespace {
+
+/// Host memory that the device copies from directly; ordinary memory, which it copies from more slowly, where there is
+/// no more of that.
+Buffer AllocateImages(Device* device, size_t bytes) {
+  StatusOr<Buffer> buffer = device->AllocateHost(bytes);
+  if (buffer.ok()) return *std::move(buffer);
+  LOG(WARNING) << "images are in ordinary memory: " << buffer.status();
+  return Buffer(bytes);
+}
+
+}  // namespace
+
+Status Input::Prepare(const Schedule& schedule, int replica, uint64_t seed, int ring, int threads, Device* device,
                       Callbacks callbacks) {
   schedule_ = &schedule;
   replica_ = replica;
@@ -53,6 +68,7 @@ Status Input::Prepare(const Schedule& schedule, int replica, uint64_t seed, int 
   for (MsgId id : ids_) options.max_rows = std::max(options.max_rows, schedule.SamplesOfId(id).rows);
   options.ring = ring;
   options.threads = threads;
+  options.allocate = [device](size_t bytes) { return AllocateImages(device, bytes); };
   options.piece = [this](int64_t piece) {
     const int64_t count = static_cast<int64_t>(ids_.size());
     const MsgId first = ids_[piece % count];

@@ -5,6 +5,7 @@
 #include "data/transformer.h"
 #include "proto/caffe.pb.h"
 #include "scheduler/schedule.h"
+#include "tensor/device.h"
 
 #include <atomic>
 #include <cstdint>
@@ -35,8 +36,9 @@ class Input {
   uint64_t fingerprint() const { return fingerprint_; }
   int64_t records() const { return dataset_->size(); }
 
-  /// Makes the reader, once the seed is known.
-  Status Prepare(const Schedule& schedule, int replica, uint64_t seed, int ring, int threads, Callbacks callbacks);
+  /// Makes the reader, once the seed is known. @param device what copies the images; must outlive the input.
+  Status Prepare(const Schedule& schedule, int replica, uint64_t seed, int ring, int threads, Device* device,
+                 Callbacks callbacks);
   /// Begins with the micro-batches of `clock`: training once, tests at each clock that has one.
   void Start(int64_t clock);
   void Stop();

@@ -63,7 +63,7 @@ Status Node::Run() {
 
 Status Node::ReadFiles() {
   HP_ASSIGN_OR_RETURN(files_, JobFiles::Read(table_, info_, options_.resume, options_.cache_dir));
-  HP_ASSIGN_OR_RETURN(device_, options_.open_device(info_.device));
+  HP_ASSIGN_OR_RETURN(device_, options_.open_device(info_.device, table_.config().precision()));
   if (options_.rank == 0) orders_.Keep(table_.size(), files_.solver.clip_gradients());
   return OkStatus();
 }
@@ -163,8 +163,8 @@ Status Node::PrepareInputs() {
   const int ring = model_->plan().pool_size + 2;
   for (Input* input : {files_.train_input.get(), files_.test_input.get()}) {
     if (input == nullptr) continue;
-    HP_RETURN_IF_ERROR(
-        input->Prepare(model_->schedule(), model_->replica(), seed_, ring, options_.reader_threads, callbacks));
+    HP_RETURN_IF_ERROR(input->Prepare(model_->schedule(), model_->replica(), seed_, ring, options_.reader_threads,
+                                      device_.device.get(), callbacks));
   }
   return OkStatus();
 }

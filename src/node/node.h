@@ -44,7 +44,7 @@ struct NodeOptions {
   int reader_threads = 1;
   const Clock* clock = Clock::Real();
   /// Opens what the node computes on; a test has devices of its own.
-  std::function<StatusOr<NodeDevice>(const std::string& name)> open_device = OpenNodeDevice;
+  std::function<StatusOr<NodeDevice>(const std::string& name, Precision precision)> open_device = OpenNodeDevice;
   /// Called once with the reason when the node can't go on while others of its threads may be blocked for good: a
   /// process ends itself here. Returns only where the node is to unwind (several nodes in one process).
   std::function<void(const Status&)> leave;
@@ -131,9 +131,9 @@ class Node : private TransportHandler, private PipelineHost {
   const NodeInfo& info_;
   Transport* const transport_;
 
+  NodeDevice device_;  // before all that has memory of it
   JobFiles files_;
   uint64_t seed_ = 0;
-  NodeDevice device_;  // before all that has memory of it
   std::unique_ptr<Meeting> meeting_;
   std::unique_ptr<Watch> watch_;
   std::unique_ptr<NodeModel> model_;

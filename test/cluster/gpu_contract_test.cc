@@ -25,7 +25,7 @@ ClusterSpec OnGpus(Where where, ClusterSpec table) {
   table.open_device = [where, conv = table.conv](Rank rank) -> StatusOr<NodeDevice> {
     const bool gpu = where == kEverywhere || (where == kConv && rank < conv) || (where == kFc && rank >= conv) ||
                      (where == kOddNodes && rank % 2 == 1);
-    if (!gpu) return OpenNodeDevice("cpu");
+    if (!gpu) return OpenNodeDevice("cpu", RoutingTableConfig::FP32);
     return FakeDevice({.index = rank, .seed = static_cast<uint32_t>(rank + 1), .protect = true});
   };
   return table;
@@ -37,6 +37,7 @@ class GpuContractTest : public ContractTest {};
 TEST_F(GpuContractTest, OneGpu) {
   std::atomic<int> recorded{0}, repeated{0};
   ClusterSpec table = Table(1, {}, 3, 0, false);
+  table.precision = RoutingTableConfig::TF32;  // which the node's device is told, and a fake makes nothing of
   table.open_device = [&](Rank) {
     FakeGpu::Options options;
     options.protect = true;
@@ -89,7 +90,7 @@ TEST_F(GpuContractTest, AFailingGpuEndsTheJob) {
   ClusterSpec table = Table(1, {1}, 2, 0, false);
   FakeGpu* gpu = nullptr;
   table.open_device = [&gpu](Rank rank) -> StatusOr<NodeDevice> {
-    if (rank == 0) return OpenNodeDevice("cpu");
+    if (rank == 0) return OpenNodeDevice("cpu", RoutingTableConfig::FP32);
     HP_ASSIGN_OR_RETURN(NodeDevice device, FakeDevice({.index = 3}));
     gpu = static_cast<FakeGpu*>(device.device.get());
     return device;

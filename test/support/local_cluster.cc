@@ -60,6 +60,7 @@ RoutingTableConfig MakeTable(const ClusterSpec& spec, const std::string& solver_
   RoutingTableConfig config;
   config.set_solver(solver_path);
   config.set_micro_batches(spec.micro_batches);
+  config.set_precision(spec.precision);
   auto add_stage = [&](const std::string& name, int stage, int parts, StageConfig::Kind kind) {
     StageConfig* entry = config.add_stage();
     entry->set_name(name);
@@ -132,7 +133,12 @@ ClusterResult TrainCluster(const ClusterSpec& spec, const std::string& solver_pa
     options.cache_dir = "none";
     options.resume = spec.resume;
     options.weights = spec.weights;
-    if (spec.open_device) options.open_device = [&spec, rank](const std::string&) { return spec.open_device(rank); };
+    if (spec.open_device) {
+      options.open_device = [&spec, rank](const std::string& name, Precision precision) {
+        CHECK(name == "cpu" && precision == spec.precision);
+        return spec.open_device(rank);
+      };
+    }
     options.on_loss = [&](int64_t clock, double loss) {
       MutexLock lock(&mutex);
       result.losses[clock] = loss;

@@ -44,6 +44,7 @@ struct ClusterSpec {
   std::string resume, weights;
   /// What each node computes on; null: the host.
   std::function<StatusOr<NodeDevice>(Rank rank)> open_device;
+  Precision precision = RoutingTableConfig::FP32;
   std::function<void(int64_t clock)> on_loss;  ///< called when the loss of an iteration is known
 };
 

@@ -175,6 +175,31 @@ INSTANTIATE_TEST_SUITE_P(Settings, BatchReaderTest,
                                   std::to_string(info.param.threads);
                          });
 
+/// Images lie where the caller says, for a device that copies from some memory only.
+TEST_P(BatchReaderTest, ImagesAreInMemoryOfTheCallers) {
+  FakeDataset dataset(20);
+  const auto transformer = PlainTransformer();
+  const RecordOrder order(20, false, 1);
+  const Division division{4, 0, {4}};
+  Recorder recorder;
+  std::set<const float*> slots;
+  BatchReaderOptions options = recorder.Options(division, GetParam().ring, GetParam().threads);
+  options.allocate = [&slots](size_t bytes) {
+    EXPECT_EQ(bytes, 4 * 6 * sizeof(float));
+    Buffer buffer(bytes);
+    slots.insert(buffer.floats());
+    return buffer;
+  };
+  BatchReader reader(&dataset, order, transformer.get(), options);
+  EXPECT_EQ(static_cast<int>(slots.size()), GetParam().ring);
+  reader.Start(0, 5);
+  for (int64_t n = 0; n < 5; ++n) {
+    recorder.WaitFor(Ready(n));
+    EXPECT_TRUE(slots.contains(reader.images(n))) << n;
+    reader.Release(n);
+  }
+}
+
 TEST_P(BatchReaderTest, PiecesComeInOrderWithTheirRowsAfterTheirLabels) {
   FakeDataset dataset(100);
   const auto transformer = PlainTransformer();

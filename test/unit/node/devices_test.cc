@@ -7,7 +7,7 @@ namespace hp {
 namespace {
 
 TEST(Devices, TheHostIsAlwaysThere) {
-  const auto device = OpenNodeDevice("cpu");
+  const auto device = OpenNodeDevice("cpu", RoutingTableConfig::FP32);
   ASSERT_TRUE(device.ok()) << device.status();
   EXPECT_TRUE(device->device->is_host());
   EXPECT_EQ(device->describe, nullptr);
@@ -16,7 +16,7 @@ TEST(Devices, TheHostIsAlwaysThere) {
 
 /// On a host without GPUs as on one with fewer: the device is named, and nothing ends the process.
 TEST(Devices, AGpuThatIsNotThereIsNamed) {
-  const auto device = OpenNodeDevice("cuda:1000");
+  const auto device = OpenNodeDevice("cuda:1000", RoutingTableConfig::TF32);
   ASSERT_FALSE(device.ok());
   EXPECT_EQ(ExitStatus(device.status()), 2);
   EXPECT_THAT(device.status().message(), testing::HasSubstr("device cuda:1000: "));

@@ -52,6 +52,22 @@ TEST(RoutingTableTest, HashIsOfEverythingButTheSolversPath) {
   EXPECT_NE(MakeTable(text.replace(text.find("threads: 3"), 10, "threads: 2")).hash(), hash);
 }
 
+/// Which GPU, pool or host it is changes no bit; whether it is a GPU, and how it multiplies, does.
+TEST(RoutingTableTest, DivisionHashIsOfWhatDecidesBits) {
+  RoutingTableConfig config = Parse<RoutingTableConfig>(kTable);
+  const auto hash = [&config] { return RoutingTable::Create(config, "table").value().division_hash(); };
+  const uint64_t plain = hash();
+  config.mutable_node(0)->set_pool_size(3);
+  EXPECT_EQ(hash(), plain);
+  config.mutable_node(0)->set_device("cuda:0");
+  const uint64_t gpu = hash();
+  EXPECT_NE(gpu, plain);
+  config.mutable_node(0)->set_device("cuda:5");
+  EXPECT_EQ(hash(), gpu);
+  config.set_precision(RoutingTableConfig::TF32);
+  EXPECT_NE(hash(), gpu);
+}
+
 TEST(RoutingTableTest, LoadNamesTheFileAndTheLine) {
   char path[] = "/tmp/hp_table_XXXXXX";
   close(mkstemp(path));
