@@ -1,8 +1,8 @@
 #include "backend/cuda/add_layout.h"
 #include "backend/cuda/column_sums.h"
-#include "backend/cuda/layout.h"
 #include "backend/cuda/ops.h"
 #include "backend/cuda/scratch.h"
+#include "backend/layout.h"
 #include "backend/window.h"
 
 #include <algorithm>

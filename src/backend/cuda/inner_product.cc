@@ -1,7 +1,7 @@
 #include "backend/cuda/column_sums.h"
-#include "backend/cuda/layout.h"
 #include "backend/cuda/ops.h"
 #include "backend/cuda/scratch.h"
+#include "backend/layout.h"
 
 #include <algorithm>
 
@@ -73,7 +73,7 @@ class InnerProductOp final : public Op {
       Block& block = blocks_.emplace_back();
       block.desc = input;
       block.first = columns_, block.columns = input.shape.count(1);
-      block.dense = LiesDense(input);
+      block.dense = EffectiveBlock(input) == 1;
       columns_ += block.columns;
     }
     outputs_ = {{Shape{rows_, outputs_count_}, 1}};

@@ -1,7 +1,7 @@
 #include "backend/cuda/launch.h"
-#include "backend/cuda/layout.h"
 #include "backend/cuda/ops.h"
 #include "backend/cuda/softmax_rows.h"
+#include "backend/layout.h"
 
 namespace hp::cuda {
 namespace {
@@ -30,7 +30,8 @@ class SoftmaxOp final : public Op {
     const Shape& shape = in.shape;
     at_.classes = shape[axis];
     at_.inner = shape.count(axis + 1);
-    if (!LiesDense(in)) at_.inner = axis == 1 ? 1 : shape.count(axis + 1) * shape[1];  // [N, H, W, C] in memory
+    if (EffectiveBlock(in) != 1)
+      at_.inner = axis == 1 ? 1 : shape.count(axis + 1) * shape[1];  // [N, H, W, C] in memory
     rows_ = in.count() / at_.classes;
   }
 
