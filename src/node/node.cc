@@ -2,11 +2,9 @@
 
 #include "base/format.h"
 #include "node/initial_params.h"
+#include "node/make_exchange.h"
 #include "proto/hash.h"
 #include "scheduler/messages.h"
-#include "solvers/exchange/gloo_exchange.h"
-#include "solvers/exchange/local_exchange.h"
-#include "solvers/exchange/staged_exchange.h"
 
 #include "glog/logging.h"
 #include <omp.h>
@@ -45,7 +43,7 @@ Node::~Node() {
 
 Status Node::Run() {
   for (auto step : {&Node::ReadFiles, &Node::Connect, &Node::BuildModel, &Node::InitParams, &Node::ConnectExchange,
-                    &Node::PrepareInputs, &Node::RegisterMemory}) {
+                    &Node::PrepareInputs, &Node::MakeCompute, &Node::MakeSnapshotter}) {
     const Status status = (this->*step)();
     if (status.ok()) continue;
     Fail(status);
@@ -134,24 +132,13 @@ Status Node::InitParams() {
 }
 
 Status Node::ConnectExchange() {
-  exchange_ = std::make_unique<LocalExchange>();
-  if (!model_->data_parallel() || table_.replicas() == 1) return OkStatus();
-  const auto on_failure = [this](const Status& status) { watch_->OnDataFailure(options_.rank, status); };
-  if (device_.connect && table_.stage(info_.stage).all_on_gpus) {
-    HP_ASSIGN_OR_RETURN(auto collectives, device_.connect(info_.index, table_.replicas(), rendezvous_.get()));
-    exchange_ = std::make_unique<CollectiveExchange>(device_.device.get(), std::move(collectives), on_failure);
-    return OkStatus();
-  }
-  GlooOptions options;
-  options.rank = info_.index;
-  options.size = table_.replicas();
-  options.address = info_.host;
-  options.key_prefix = "conv";
-  options.on_failure = on_failure;
-  HP_ASSIGN_OR_RETURN(exchange_, ConnectGlooExchange(options, rendezvous_.get()));
-  if (!device_.device->is_host()) {
-    exchange_ = std::make_unique<StagedExchange>(device_.device.get(), std::move(exchange_));
-  }
+  ExchangeOptions options;
+  options.table = &table_;
+  options.rank = options_.rank;
+  options.device = &device_;
+  options.rendezvous = rendezvous_.get();
+  options.on_failure = [this](const Status& status) { watch_->OnDataFailure(options_.rank, status); };
+  HP_ASSIGN_OR_RETURN(exchange_, MakeNodeExchange(options));
   return OkStatus();
 }
 
@@ -192,8 +179,7 @@ Status Node::MakeCompute() {
   return OkStatus();
 }
 
-Status Node::RegisterMemory() {
-  HP_RETURN_IF_ERROR(MakeCompute());
+Status Node::MakeSnapshotter() {
   Snapshotter::Options options;
   options.prefix = files_.solver.snapshot_prefix();
   options.manifest.set_random_seed(static_cast<int64_t>(seed_));
@@ -249,8 +235,8 @@ void Node::StartPipeline() {
 }
 
 void Node::OnExecuted(const Status& status) {
-  if (status.code() == StatusCode::kUnavailable) {
-    // A collective failed because a replica is lost: the watch finds out which, and ends the job.
+  if (status.code() == StatusCode::kUnavailable || status.code() == StatusCode::kCancelled) {
+    // A collective failed because a replica is lost: the watch finds out which, and ends the job. Or we are ending.
     LOG(WARNING) << status;
   } else if (!status.ok()) {
     Fail(status);

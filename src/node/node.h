@@ -84,9 +84,9 @@ class Node : private TransportHandler, private PipelineHost {
   Status InitParams();
   Status ConnectExchange();
   Status PrepareInputs();
-  Status RegisterMemory();
-  void StartPipeline();
   Status MakeCompute();
+  Status MakeSnapshotter();
+  void StartPipeline();
   void OnExecuted(const Status& status);
   Status WaitForEnd();
   Status Finish();
