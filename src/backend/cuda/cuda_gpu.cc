@@ -277,11 +277,20 @@ cudaGraphExec_t CudaGpu::RecordGraph(const std::function<void()>& work) {
 
 }  // namespace
 
-StatusOr<std::vector<GpuInfo>> ListGpus() {
+namespace {
+
+/// CUDA says "driver version is insufficient" where there is no driver at all.
+StatusOr<int> CountGpus() {
   int count = 0;
-  if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess) {
-    return FailedPrecondition("%s", cudaGetErrorString(error));
-  }
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error == cudaSuccess) return count;
+  return FailedPrecondition("%s (nvidia-smi says which driver there is, if any)", cudaGetErrorString(error));
+}
+
+}  // namespace
+
+StatusOr<std::vector<GpuInfo>> ListGpus() {
+  HP_ASSIGN_OR_RETURN(const int count, CountGpus());
   std::vector<GpuInfo> gpus;
   for (int index = 0; index < count; ++index) {
     HP_ASSIGN_OR_RETURN(GpuInfo info, Describe(index));
@@ -291,10 +300,9 @@ StatusOr<std::vector<GpuInfo>> ListGpus() {
 }
 
 StatusOr<std::unique_ptr<Gpu>> OpenGpu(int index) {
-  int count = 0;
-  if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess) {
-    return FailedPrecondition("device cuda:%d: %s", index, cudaGetErrorString(error));
-  }
+  const StatusOr<int> counted = CountGpus();
+  if (!counted.ok()) return counted.status().Prepend("device cuda:" + std::to_string(index));
+  const int count = *counted;
   if (index < 0 || index >= count) return NotFound("device cuda:%d: this host has %d GPU(s)", index, count);
   HP_ASSIGN_OR_RETURN(GpuInfo info, Describe(index));
   auto gpu = std::make_unique<CudaGpu>(std::move(info));
