@@ -18,8 +18,7 @@ namespace hp {
 /// order with kCompute. Executor thread, but for Place and what is read when the copies are done.
 class HostBridge {
  public:
-  /// Floats of one solver on the device and how many on the host, for a plan of memory. @param staged tensors of other
-  /// nodes pass through the host.
+  /// @param staged tensors of other nodes pass through the host.
   /// @return kResourceExhausted: host or device has not so much memory.
   static StatusOr<std::unique_ptr<HostBridge>> Create(const NodeModel& model, Device* device, bool staged);
   /// Bytes that Create takes of the device's memory.
