@@ -1,6 +1,7 @@
 // Images per second of whole training in one process: reading, forward, backward and update, by the trivial table, over
-// a database of random images that it makes first. Prints one line for test/bench/train_speed.py to read.
+// a database of random images. Prints one line for test/bench/train_speed.py to read.
 #include "base/clock.h"
+#include "node/devices.h"
 #include "proto/text.h"
 #include "test/support/local_cluster.h"
 
@@ -10,25 +11,41 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <vector>
 
 DEFINE_string(net, "", "train net (prototxt) with a Data layer; its database and mean are replaced");
 DEFINE_int32(batch, 100, "samples of a batch");
 DEFINE_int32(size, 32, "height and width of the records");
 DEFINE_int32(classes, 10, "labels are below it");
+DEFINE_int32(records, 0, "of the database; 0: four batches");
+DEFINE_string(images, "", "folder of the database, which is made where it is missing and kept; empty: a temporary one");
+DEFINE_string(device, "cpu", "cpu or cuda:N");
+DEFINE_string(precision, "FP32", "how a GPU computes products: a name of src/proto/routing.proto's Precision");
 DEFINE_int32(threads, 2, "of the executor");
+DEFINE_int32(reader_threads, 1, "that read, decode and transform records");
+DEFINE_int32(micro_batches, 1, "that a batch is cut into");
 DEFINE_int32(iterations, 20, "timed iterations");
-DEFINE_int32(warm_up, 3, "iterations before them");
+DEFINE_int32(warm_up, 3, "iterations before them; a GPU's work is recorded in the first ones, for each solver");
+DEFINE_int32(block, 1, "iterations that are timed together; the median of the blocks counts");
 
 namespace hp::test {
 namespace {
+
+/// Makes the database where it is missing. @return its path.
+std::string Images(const TempFolder& folder) {
+  const std::string path = FLAGS_images.empty() ? folder / "images" : FLAGS_images;
+  const int records = FLAGS_records > 0 ? FLAGS_records : FLAGS_batch * 4;
+  if (!std::filesystem::exists(path)) WriteRandomImages(path, records, 3, FLAGS_size, FLAGS_classes, 1);
+  return path;
+}
 
 std::string WriteNet(const TempFolder& folder) {
   auto net = ReadNet(FLAGS_net);
   CHECK(net.ok()) << net.status();
   for (caffe::LayerParameter& layer : *net->mutable_layer()) {
     if (layer.type() != "Data") continue;
-    layer.mutable_data_param()->set_source(folder / "images");
+    layer.mutable_data_param()->set_source(Images(folder));
     layer.mutable_data_param()->set_backend(caffe::DataParameter::LEVELDB);
     layer.mutable_data_param()->set_batch_size(FLAGS_batch);
     layer.mutable_transform_param()->clear_mean_file();
@@ -38,9 +55,26 @@ std::string WriteNet(const TempFolder& folder) {
   return path;
 }
 
+/// Seconds of an iteration: the median of the blocks. @param ends when each iteration's loss was known, ns.
+double MedianSeconds(const std::vector<int64_t>& ends) {
+  std::vector<double> seconds;
+  for (size_t i = FLAGS_warm_up - 1; i + FLAGS_block < ends.size(); i += FLAGS_block) {
+    seconds.push_back((ends[i + FLAGS_block] - ends[i]) / 1e9 / FLAGS_block);
+  }
+  CHECK(!seconds.empty()) << "no block of " << FLAGS_block << " iterations among " << FLAGS_iterations;
+  std::nth_element(seconds.begin(), seconds.begin() + seconds.size() / 2, seconds.end());
+  return seconds[seconds.size() / 2];
+}
+
+double HostPeakMb() {
+  rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss / 1024.0;
+}
+
 int Main() {
+  CHECK_GE(FLAGS_warm_up, 1);
   const TempFolder folder;
-  WriteRandomImages(folder / "images", FLAGS_batch * 4, 3, FLAGS_size, FLAGS_classes, 1);
   const std::string solver = folder / "solver.prototxt";
   WriteFile(solver, "net: '" + WriteNet(folder) +
                         "' base_lr: 0.0001 lr_policy: 'fixed' momentum: 0.9 weight_decay: 0.0005"
@@ -48,16 +82,30 @@ int Main() {
                         std::to_string(FLAGS_warm_up + FLAGS_iterations));
   ClusterSpec spec;
   spec.threads = FLAGS_threads;
+  spec.reader_threads = FLAGS_reader_threads;
+  spec.micro_batches = FLAGS_micro_batches;
+  spec.device = FLAGS_device;
+  CHECK(RoutingTableConfig::Precision_Parse(FLAGS_precision, &spec.precision)) << "--precision=" << FLAGS_precision;
+  const Device* device = nullptr;
+  size_t free_at_start = 0, free_at_end = 0;
+  spec.open_device = [&](Rank) -> StatusOr<NodeDevice> {
+    HP_ASSIGN_OR_RETURN(NodeDevice opened, OpenNodeDevice(FLAGS_device, spec.precision));
+    device = opened.device.get();
+    free_at_start = device->free_bytes();
+    return opened;
+  };
   std::vector<int64_t> ends;
-  spec.on_loss = [&ends](int64_t) { ends.push_back(Clock::Real()->NowNs()); };
+  spec.on_loss = [&](int64_t) {
+    ends.push_back(Clock::Real()->NowNs());
+    free_at_end = device->free_bytes();
+  };
   const ClusterResult result = TrainCluster(spec, solver);
   CHECK(result.status.ok()) << result.status;
-  std::vector<double> seconds;
-  for (size_t i = FLAGS_warm_up; i < ends.size(); ++i) seconds.push_back((ends[i] - ends[i - 1]) / 1e9);
-  std::nth_element(seconds.begin(), seconds.begin() + seconds.size() / 2, seconds.end());
-  rusage usage;
-  getrusage(RUSAGE_SELF, &usage);
-  printf("images_per_s %.2f peak_mb %.0f\n", FLAGS_batch / seconds[seconds.size() / 2], usage.ru_maxrss / 1024.0);
+  int64_t parameters = 0;
+  for (const auto& [name, values] : result.params) parameters += static_cast<int64_t>(values.size());
+  printf("images_per_s %.2f peak_mb %.0f parameters %lld\n", FLAGS_batch / MedianSeconds(ends),
+         FLAGS_device == "cpu" ? HostPeakMb() : (free_at_start - free_at_end) / 1048576.0,
+         static_cast<long long>(parameters));
   return 0;
 }
 

@@ -1,116 +1,124 @@
 #!/usr/bin/python3
-"""Training speed of hpnode beside PyTorch on this machine's CPUs: images/s of forward + backward + update.
+"""Training speed of hpnode beside PyTorch on one device: images/s of forward + backward + update.
 
-usage: test/bench/train_speed.py [--bin build/release/bin] [--rounds 5] [--threads 1,2] [--nets quick,full,alexnet]
-                                 [--torch_python /usr/bin/python3,...]
+usage: test/bench/train_speed.py [--nets quick,full,alexnet] [--threads 1,2]                                     on CPUs
+       test/bench/train_speed.py --device cuda:0 [--nets alexnet,vgg16,googlenet] [--precisions fp32,tf32]      on a GPU
 
-Debian packages: python3-torch. --torch_python names the interpreters whose PyTorch is measured, so that a newer one from
-PyPI in a virtual environment stands beside Debian's. Of each, every variant that it has is tried once (contiguous or
-channels_last memory, plain or fused SGD, eager or torch.compile); the fastest then runs in turn with hpnode, round by
-round, and medians are printed. hpnode reads its images from a database meanwhile, PyTorch has its batch in memory.
+--torch_python names the interpreters whose PyTorch is measured, so that a newer one from PyPI in a virtual environment
+stands beside Debian's (python3-torch, which has no GPUs). Of each, variants are tried in one run each: layout of memory
+(contiguous, channels_last), update (plain, foreach, fused), and eager or torch.compile (default, reduce-overhead, which
+is CUDA graphs, max-autotune). On CPUs all are tried; on a GPU first the layouts, then with the better one the modes,
+then the updates, until --search_s seconds are over; --variants names some instead. The fastest then runs in turn with
+hpnode, round by round, and medians are printed. hpnode reads its images from a database meanwhile; PyTorch has its batch
+on the device. Both must have the same number of parameters.
 """
-import argparse, itertools, os, re, statistics, subprocess, sys, time
+import argparse, collections, itertools, os, re, shutil, statistics, subprocess, sys, tempfile, time
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-NETS = {  # name: (prototxt, batch, record size, crop, classes, timed iterations)
-    "quick": ("examples/cifar10/cifar10_quick_train_test.prototxt", 100, 32, 32, 10, 40),
-    "full": ("examples/cifar10/cifar10_full_train_test.prototxt", 100, 32, 32, 10, 30),
-    "alexnet": ("examples/alexnet/alexnet_train_val.prototxt", 32, 256, 227, 1000, 5),
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+Net = collections.namedtuple("Net", "prototxt size crop classes cpu_batch cpu_iterations gpu_batch gpu_iterations")
+NETS = {
+    "quick": Net("examples/cifar10/cifar10_quick_train_test.prototxt", 32, 32, 10, 100, 40, 100, 2000),
+    "full": Net("examples/cifar10/cifar10_full_train_test.prototxt", 32, 32, 10, 100, 30, 100, 2000),
+    "alexnet": Net("examples/alexnet/alexnet_train_val.prototxt", 256, 227, 1000, 32, 5, 256, 300),
+    "vgg16": Net("examples/vgg16/vgg16_train_val.prototxt", 256, 224, 1000, 4, 3, 64, 100),
+    "googlenet": Net("examples/googlenet/googlenet_train_val.prototxt", 256, 224, 1000, 16, 5, 128, 200),
 }
-WARM_UP = 3
-VARIANTS = ["-".join(v) for v in itertools.product(("contiguous", "channels_last"), ("plain", "fused"), ("eager", "compile"))]
+Result = collections.namedtuple("Result", "images_per_s mb parameters")
+Setting = collections.namedtuple("Setting", "name net device precision threads batch")
+FORMATS, UPDATES = ("contiguous", "channels_last"), ("plain", "foreach", "fused")
+MODES = ("eager", "default", "reduce-overhead", "max-autotune")
+GPU_WARM_UP, GPU_BLOCK, GPU_RECORDS = 30, 20, 1024
 
 
-def torch_net(name):
-    import torch
-    from torch import nn
-
-    class WithinChannelLrn(nn.Module):
-        """Caffe's: x / (1 + alpha * mean of squares of the window) ** beta."""
-
-        def forward(self, x):
-            mean = nn.functional.avg_pool2d(x * x, 3, 1, 1, count_include_pad=True)
-            return x * (1 + 5e-5 * mean).pow(-0.75)
-
-    relu = lambda: nn.ReLU(inplace=True)
-    if name == "quick":
-        return nn.Sequential(
-            nn.Conv2d(3, 32, 5, padding=2), nn.MaxPool2d(3, 2, ceil_mode=True), relu(),
-            nn.Conv2d(32, 32, 5, padding=2), relu(), nn.AvgPool2d(3, 2, ceil_mode=True),
-            nn.Conv2d(32, 64, 5, padding=2), relu(), nn.AvgPool2d(3, 2, ceil_mode=True),
-            nn.Flatten(), nn.Linear(1024, 64), nn.Linear(64, 10))
-    if name == "full":
-        return nn.Sequential(
-            nn.Conv2d(3, 32, 5, padding=2), nn.MaxPool2d(3, 2, ceil_mode=True), relu(), WithinChannelLrn(),
-            nn.Conv2d(32, 32, 5, padding=2), relu(), nn.AvgPool2d(3, 2, ceil_mode=True), WithinChannelLrn(),
-            nn.Conv2d(32, 64, 5, padding=2), relu(), nn.AvgPool2d(3, 2, ceil_mode=True),
-            nn.Flatten(), nn.Linear(1024, 10))
-    lrn = lambda: nn.LocalResponseNorm(5, 1e-4, 0.75, 1.0)
-    return nn.Sequential(
-        nn.Conv2d(3, 96, 11, 4), relu(), lrn(), nn.MaxPool2d(3, 2, ceil_mode=True),
-        nn.Conv2d(96, 256, 5, padding=2, groups=2), relu(), lrn(), nn.MaxPool2d(3, 2, ceil_mode=True),
-        nn.Conv2d(256, 384, 3, padding=1), relu(), nn.Conv2d(384, 384, 3, padding=1, groups=2), relu(),
-        nn.Conv2d(384, 256, 3, padding=1, groups=2), relu(), nn.MaxPool2d(3, 2, ceil_mode=True),
-        nn.Flatten(), nn.Linear(9216, 4096), relu(), nn.Dropout(), nn.Linear(4096, 4096), relu(), nn.Dropout(),
-        nn.Linear(4096, 1000))
+class Failed(Exception):
+    """Why there is no figure."""
 
 
-def run_torch(name, threads, variant):
-    """Prints images/s and peak memory (MB) of one variant, or that this PyTorch does not have it."""
-    import resource
-    import torch
-    memory_format, update, mode = variant.split("-")
-    if mode == "compile" and not hasattr(torch, "compile"):
-        return print("not in this version")
-    torch.set_num_threads(threads)
-    torch.manual_seed(1)
-    _, batch, _, crop, classes, iterations = NETS[name]
-    memory_format = getattr(torch, memory_format if memory_format == "channels_last" else "contiguous_format")
-    net = torch_net(name).to(memory_format=memory_format)
-    try:
-        solver = torch.optim.SGD(net.parameters(), 1e-4, momentum=0.9, weight_decay=5e-4,
-                                 **({"fused": True} if update == "fused" else {}))
-    except (TypeError, RuntimeError):
-        return print("not in this version")
-    run = torch.compile(net) if mode == "compile" else net
-    images = torch.randn(batch, 3, crop, crop).to(memory_format=memory_format)
-    labels = torch.randint(classes, (batch,))
-    seconds = []
-    for _ in range(iterations + WARM_UP):
-        begin = time.perf_counter()
-        solver.zero_grad(set_to_none=True)
-        torch.nn.functional.cross_entropy(run(images), labels).backward()
-        solver.step()
-        seconds.append(time.perf_counter() - begin)
-    best = batch / statistics.median(seconds[WARM_UP:])
-    print(f"images_per_s {best:.2f} peak_mb {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f}")
-
-
-def measure(command, threads):
-    """(images/s, MB) that the command prints; None: this PyTorch has no such variant."""
+def run(command, threads, timeout=None):
+    """What the command measures, in at most so many seconds."""
     env = dict(os.environ, OMP_NUM_THREADS=str(threads), OPENBLAS_NUM_THREADS=str(threads))
-    out = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
+    try:
+        out = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=timeout)
+    except subprocess.TimeoutExpired:
+        raise Failed("takes longer than the time that is left") from None
     if "not in this version" in out.stdout:
-        return None
-    found = re.search(r"images_per_s ([\d.]+) peak_mb (\d+)", out.stdout)
+        raise Failed("not in this version")
+    found = re.search(r"images_per_s ([\d.]+) peak_mb (\d+) parameters (\d+)", out.stdout)
     if not found:
-        sys.exit(f"{' '.join(command)} failed:\n{out.stderr[-2000:]}")
-    return float(found[1]), float(found[2])
+        raise Failed(f"{' '.join(command)}:\n{out.stderr[-2000:]}")
+    return Result(float(found[1]), float(found[2]), int(found[3]))
 
 
-def torch_command(python, name, threads, variant):
-    return [python, os.path.abspath(__file__), "--torch", name, str(threads), variant]
+def torch_command(python, setting, variant):
+    net = setting.net
+    return [python, os.path.join(HERE, "torch_speed.py"), setting.name, f"--variant={variant}",
+            f"--device={setting.device}", f"--precision={setting.precision}", f"--batch={setting.batch}",
+            f"--crop={net.crop}", f"--classes={net.classes}", f"--iterations={net.cpu_iterations}",
+            f"--threads={setting.threads}"]
 
 
-def fastest(pythons, name, threads):
-    """(interpreter, variant) of the fastest of all in one run each."""
-    speeds = {}
-    for choice in itertools.product(pythons, VARIANTS):
-        result = measure(torch_command(choice[0], name, threads, choice[1]), threads)
-        if result:
-            speeds[choice] = result[0]
-            print(f"  {name}, {threads} threads, {choice[0]}, {choice[1]}: {result[0]:.1f} images/s", file=sys.stderr)
-    return max(speeds, key=speeds.get)
+def hpnode_command(args, setting, images):
+    net = setting.net
+    command = [os.path.join(args.bin, "train_speed"), f"--net={net.prototxt}", f"--batch={setting.batch}",
+               f"--size={net.size}", f"--classes={net.classes}", f"--threads={setting.threads}",
+               f"--micro_batches={args.micro_batches}"]
+    if setting.device == "cpu":
+        return command + [f"--iterations={net.cpu_iterations}"]
+    return command + [f"--device={setting.device}", f"--precision={setting.precision.upper()}",
+                      f"--iterations={net.gpu_iterations}", f"--warm_up={GPU_WARM_UP}", f"--block={GPU_BLOCK}",
+                      f"--reader_threads={args.reader_threads}", f"--records={GPU_RECORDS}",
+                      f"--images={os.path.join(images, str(net.size))}"]
+
+
+class Search:
+    """Tries variants of PyTorch in one run each."""
+
+    def __init__(self, pythons, setting, seconds):
+        self.pythons, self.setting = pythons, setting
+        self.end = time.monotonic() + seconds if seconds else None
+        self.speeds = {}
+
+    def best(self):
+        if not self.speeds:
+            sys.exit(f"{self.setting.name}: no variant of PyTorch has run")
+        return max(self.speeds, key=self.speeds.get)
+
+    def attempt(self, python, variant):
+        setting = self.setting
+        left = max(1, self.end - time.monotonic()) if self.end else None
+        what = f"  {setting.name} {setting.precision}, {setting.threads} threads, {python}, {variant}"
+        try:
+            speed = run(torch_command(python, setting, variant), setting.threads, left).images_per_s
+        except Failed as why:
+            return print(f"{what}: {why}", file=sys.stderr)
+        self.speeds[python, variant] = speed
+        print(f"{what}: {speed:.1f} images/s", file=sys.stderr)
+
+    def attempt_all(self, variants):
+        for python, variant in itertools.product(self.pythons, variants):
+            self.attempt(python, variant)
+
+    def attempt_in_stages(self):
+        """One choice after the other, each with the best of those before."""
+        self.attempt_all(f"{layout}/fused/eager" for layout in FORMATS)
+        for stage in range(2):
+            python, variant = self.best()
+            layout, update, mode = variant.split("/")
+            for choice in MODES[1:] if stage == 0 else UPDATES[:-1]:
+                self.attempt(python, f"{layout}/{update}/{choice}" if stage == 0 else f"{layout}/{choice}/{mode}")
+
+
+def fastest(args, pythons, setting):
+    """(interpreter, variant) of the fastest of all."""
+    search = Search(pythons, setting, args.search_s if setting.device != "cpu" else None)
+    if args.variants:
+        search.attempt_all(args.variants.split(","))
+    elif setting.device == "cpu":
+        search.attempt_all(map("/".join, itertools.product(FORMATS, ("plain", "fused"), MODES[:2])))
+    else:
+        search.attempt_in_stages()
+    return search.best()
 
 
 def torch_version(python):
@@ -120,33 +128,62 @@ def torch_version(python):
     return found.stdout.strip()
 
 
+def compare(args, pythons, versions, setting, images):
+    python, variant = fastest(args, pythons, setting)
+    commands = hpnode_command(args, setting, images), torch_command(python, setting, variant)
+    pairs = [[run(command, setting.threads) for command in commands] for _ in range(args.rounds)]
+    ours, theirs = (Result(*map(statistics.median, zip(*side))) for side in zip(*pairs))
+    if ours.parameters != theirs.parameters:
+        sys.exit(f"{setting.name}: {ours.parameters:.0f} parameters, in PyTorch {theirs.parameters:.0f}: not one net")
+    ratio = statistics.median(a.images_per_s / b.images_per_s for a, b in pairs)
+    print(f"| {setting.name} | {setting.threads if setting.device == 'cpu' else setting.precision} | "
+          f"{ours.images_per_s:.1f} ({ours.mb:.0f}) | {theirs.images_per_s:.1f} ({theirs.mb:.0f}) | "
+          f"{versions[python]} {variant} | {ratio:.2f} |", flush=True)
+
+
+def settings(args):
+    on_cpu = args.device == "cpu"
+    for name in args.nets.split(","):
+        net = NETS[name]
+        if on_cpu:
+            for threads in map(int, args.threads.split(",")):
+                yield Setting(name, net, "cpu", "fp32", threads, args.batch or net.cpu_batch)
+        else:
+            for precision in args.precisions.split(","):
+                yield Setting(name, net, args.device, precision, 1, args.batch or net.gpu_batch)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", default="build/release/bin")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--threads", default="1,2")
-    parser.add_argument("--nets", default="quick,full,alexnet")
+    parser.add_argument("--nets", help="of " + ", ".join(NETS))
+    parser.add_argument("--batch", type=int, help="instead of each net's own")
     parser.add_argument("--torch_python", default="/usr/bin/python3")
-    parser.add_argument("--torch", nargs=3, metavar=("NET", "THREADS", "VARIANT"), help=argparse.SUPPRESS)
+    parser.add_argument("--variants", help="of PyTorch, as channels_last/fused/eager, in a row with commas")
+    parser.add_argument("--micro_batches", type=int, default=1, help="of hpnode")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda:N")
+    parser.add_argument("--threads", default="1,2", help="on CPUs")
+    parser.add_argument("--precisions", default="fp32,tf32", help="on a GPU: of fp32, tf32, bf16, fp16")
+    parser.add_argument("--reader_threads", type=int, default=max(1, min(8, os.cpu_count() - 2)),
+                        help="of hpnode, on a GPU")
+    parser.add_argument("--search_s", type=int, default=180, help="on a GPU: for the variants of one net and precision")
     args = parser.parse_args()
-    if args.torch:
-        return run_torch(args.torch[0], int(args.torch[1]), args.torch[2])
+    args.nets = args.nets or ("quick,full,alexnet" if args.device == "cpu" else "alexnet,vgg16,googlenet")
     pythons = args.torch_python.split(",")
     versions = {python: torch_version(python) for python in pythons}
     print(f"load of the machine (1 min): {os.getloadavg()[0]:.1f}")
-    print("| net | threads | hpnode images/s (MB) | PyTorch's best images/s (MB) | which | ratio |\n|---|---|---|---|---|---|")
-    for name in args.nets.split(","):
-        prototxt, batch, size, _, classes, iterations = NETS[name]
-        for threads in map(int, args.threads.split(",")):
-            python, variant = fastest(pythons, name, threads)
-            ours = [os.path.join(args.bin, "train_speed"), f"--net={prototxt}", f"--batch={batch}", f"--size={size}",
-                    f"--classes={classes}", f"--threads={threads}", f"--iterations={iterations}"]
-            theirs = torch_command(python, name, threads, variant)
-            pairs = [(measure(ours, threads), measure(theirs, threads)) for _ in range(args.rounds)]
-            (a, a_mb), (b, b_mb) = [tuple(statistics.median(p[side][i] for p in pairs) for i in (0, 1)) for side in (0, 1)]
-            ratio = statistics.median(a_[0] / b_[0] for a_, b_ in pairs)
-            print(f"| {name} | {threads} | {a:.1f} ({a_mb:.0f}) | {b:.1f} ({b_mb:.0f}) | {versions[python]} {variant} | "
-                  f"{ratio:.2f} |", flush=True)
+    column = "threads" if args.device == "cpu" else "precision"
+    print(f"| net | {column} | hpnode images/s (MB) | PyTorch's best images/s (MB) | which | ratio |")
+    print("|---|---|---|---|---|---|")
+    images = tempfile.mkdtemp(prefix="hpnode-bench-")
+    try:
+        for setting in settings(args):
+            compare(args, pythons, versions, setting, images)
+    except Failed as why:
+        sys.exit(str(why))
+    finally:
+        shutil.rmtree(images)
 
 
 main()

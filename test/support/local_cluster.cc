@@ -74,6 +74,7 @@ RoutingTableConfig MakeTable(const ClusterSpec& spec, const std::string& solver_
       node->set_port(20000 + config.node_size());
       node->set_pool_size(spec.pool_size);
       node->set_threads(spec.threads);
+      node->set_device(spec.device);
     }
     return entry;
   };
@@ -133,9 +134,10 @@ ClusterResult TrainCluster(const ClusterSpec& spec, const std::string& solver_pa
     options.cache_dir = "none";
     options.resume = spec.resume;
     options.weights = spec.weights;
+    options.reader_threads = spec.reader_threads;
     if (spec.open_device) {
       options.open_device = [&spec, rank](const std::string& name, Precision precision) {
-        CHECK(name == "cpu" && precision == spec.precision);
+        CHECK(name == spec.device && precision == spec.precision);
         return spec.open_device(rank);
       };
     }

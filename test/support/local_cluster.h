@@ -39,10 +39,12 @@ struct ClusterSpec {
   int micro_batches = 1;
   int pool_size = 0;  ///< 0: default
   int threads = 1;
+  int reader_threads = 1;
   bool tcp = false;
   uint64_t delay_seed = 0;  ///< not 0: random delays on links (inproc) and before tasks
   std::string resume, weights;
-  /// What each node computes on; null: the host.
+  std::string device = "cpu";  ///< of every node, in the table
+  /// Opens what a node computes on; null: what the table says.
   std::function<StatusOr<NodeDevice>(Rank rank)> open_device;
   Precision precision = RoutingTableConfig::FP32;
   std::function<void(int64_t clock)> on_loss;  ///< called when the loss of an iteration is known
