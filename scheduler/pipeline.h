@@ -68,7 +68,7 @@ struct PipelinePlan {
   int replica = -1;  ///< whose ids the node handles; -1: those of all replicas
   int pool_size = 1;
   bool ordered_backward = false;  ///< backward tasks in the order of ids, because they add up weight gradients
-  bool wait_for_verdict = false;  ///< updates wait for the verdict of their own clock (clip_gradients)
+  bool wait_for_verdict = false;  ///< updates wait for the verdict of their own clock (clip_gradients, loss scaling)
   int64_t start_clock = 0;
 };
 
@@ -111,7 +111,7 @@ class Pipeline {
   void OnWriteEnded(Rank peer, const PlaceTag& tag, const Status& status);
   /// Records or labels arrived: what waited for InputsReady is looked at again.
   void OnInputs();
-  /// The verdict of `clock` is go (or scale). `stop_at`: no id of that clock or a later one is bound.
+  /// The verdict of `clock` is go (or scale, or skip). `stop_at`: no id of that clock or a later one is bound.
   void OnVerdict(int64_t clock, std::optional<int64_t> stop_at);
   /// Ends NextTask for good.
   void Abort();

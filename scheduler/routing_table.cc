@@ -39,6 +39,10 @@ RoutingTableConfig DivisionOf(const RoutingTableConfig& config) {
   division.set_batch(config.batch());
   division.set_exchange(config.exchange());
   if (config.precision() != RoutingTableConfig::FP32) division.set_precision(config.precision());
+  if (config.precision() == RoutingTableConfig::FP16) {  // its defaults said or not
+    division.mutable_loss_scaling()->set_initial(config.loss_scaling().initial());
+    division.mutable_loss_scaling()->set_growth_interval(config.loss_scaling().growth_interval());
+  }
   for (const StageConfig& stage : config.stage()) {
     StageConfig* entry = division.add_stage();
     *entry = stage;

@@ -68,6 +68,7 @@ class RoutingTable {
   StatusOr<Rank> FindNode(const std::string& name) const;
 
   int micro_batches() const { return config_.micro_batches(); }
+  bool scales_loss() const { return config_.precision() == RoutingTableConfig::FP16; }
   /// The global batch for a prototxt's batch_size: with PER_REPLICA the product with the replicas.
   int64_t GlobalBatch(int64_t batch_size) const;
   /// Of all that decides bits and addresses; `solver` is left out, since the solver's own hash stands in.

@@ -1,4 +1,5 @@
 #include "base/format.h"
+#include "scheduler/loss_scaler.h"
 #include "scheduler/partition_math.h"
 #include "scheduler/table_check.h"
 #include "scheduler/table_places.h"
@@ -26,6 +27,7 @@ class StructureCheck {
 
   std::vector<std::string> Run() {
     CheckJob();
+    CheckLossScaling();
     CheckStages();
     if (config_.node_size() == 0) Add("the table has no node; expected at least one \"node { ... }\"");
     for (int rank = 0; rank < config_.node_size(); ++rank) CheckNode(rank);
@@ -50,6 +52,21 @@ class StructureCheck {
     }
     if (config_.transport().connect_timeout_s() < 1) {
       Add(Format("connect_timeout_s is %d; expected at least 1", config_.transport().connect_timeout_s()));
+    }
+  }
+
+  void CheckLossScaling() {
+    const LossScaling& scaling = config_.loss_scaling();
+    if (config_.has_loss_scaling() && config_.precision() != RoutingTableConfig::FP16) {
+      Add(Format("loss_scaling stands beside precision: %s; expected precision: FP16, or no loss_scaling",
+                 RoutingTableConfig::Precision_Name(config_.precision()).c_str()));
+    }
+    if (!LossScaler::IsScale(scaling.initial())) {
+      Add(Format("loss_scaling has initial: %.17g; expected a power of two from 1 to 2^100", scaling.initial()));
+    }
+    if (scaling.growth_interval() < 0) {
+      Add(Format("loss_scaling has growth_interval: %d; expected 0 (it never grows) or more",
+                 scaling.growth_interval()));
     }
   }
 

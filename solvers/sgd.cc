@@ -5,14 +5,14 @@
 namespace hp {
 
 SgdCoefficients SgdCoefficientsFor(const caffe::SolverParameter& solver, float rate, float lr_mult, float decay_mult,
-                                   float clip_scale) {
+                                   float scale) {
   const float decay = solver.weight_decay() * decay_mult;
   const bool l1 = solver.regularization_type() == "L1";
   return {.rate = rate * lr_mult,
           .momentum = solver.momentum(),
           .l2 = l1 ? 0 : decay,
           .l1 = l1 ? decay : 0,
-          .gradient_scale = clip_scale / static_cast<float>(solver.iter_size())};
+          .gradient_scale = scale / static_cast<float>(solver.iter_size())};
 }
 
 float ClipScale(const caffe::SolverParameter& solver, double sum_of_squares) {

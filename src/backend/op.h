@@ -53,9 +53,11 @@ struct BatchContext {
   /// The same where ops of a device find it: work that is repeated has this address, not the number. Labels, too, are
   /// in the device's memory then.
   const uint64_t* first_sample_on_device = nullptr;
-  int64_t global_rows = 0;              ///< samples in the whole global batch (of one sub-batch with iter_size)
-  std::span<const float> labels;        ///< [rows] labels of this op's own rows
-  std::span<const float> batch_labels;  ///< [global_rows], only for ops whose needs_batch_labels() is true
+  float loss_scale = 1;  ///< what losses multiply their gradients by, and nothing else: a power of two
+  const float* loss_scale_on_device = nullptr;  ///< likewise
+  int64_t global_rows = 0;                      ///< samples in the whole global batch (of one sub-batch with iter_size)
+  std::span<const float> labels;                ///< [rows] labels of this op's own rows
+  std::span<const float> batch_labels;          ///< [global_rows], only for ops whose needs_batch_labels() is true
 };
 
 /// The arguments of one call. Pointers of `in`, `out`, `d_in`, `d_out` are as the op's descs say; `in[i]` and `out[i]`

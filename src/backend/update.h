@@ -13,8 +13,9 @@ namespace hp {
 struct SgdCoefficients {
   float rate = 0;  ///< learning rate times lr_mult
   float momentum = 0;
-  float l2 = 0, l1 = 0;      ///< weight_decay times decay_mult, in the one that regularization_type names
-  float gradient_scale = 1;  ///< clip scale / iter_size: Caffe clips the sum over iter_size, then divides
+  float l2 = 0, l1 = 0;  ///< weight_decay times decay_mult, in the one that regularization_type names
+  /// Clip scale / iter_size / loss scale: Caffe clips the sum over iter_size, then divides.
+  float gradient_scale = 1;
 };
 
 /// One element of it. @param kL1 whether l1 may be other than 0: the common regularisers pay for nothing else.

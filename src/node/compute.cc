@@ -152,6 +152,7 @@ void Compute::Collect(const Task& task) {
 
 // What a task reads from the host: on the host's device in place.
 void Compute::UseInputs(const Task& task, const NodeNet& net, NetRun* run) {
+  run->batch.loss_scale = loss_scale_;
   if (bridge_ && task.kind != Task::kForward) return bridge_->UseInputs(task.solver, net, run);
   Input* const input = task.id.train() ? options_.train_input : options_.test_input;
   float* const images = net.reads_images() ? input->images(task.id) : nullptr;
@@ -257,8 +258,29 @@ void Compute::WithUpdateArgs(const NetStep& step, const std::function<void(Op&, 
   net.WithUpdateArgs(step, run, use);
 }
 
+void Compute::InPieces(const NetStep& step, const PieceFunction& use) {
+  const StoredParam& weights = options_.params->param(step.params[0]);
+  const int64_t rows = weights.end_row - weights.begin_row, pieces = (rows + kPieceRows - 1) / kPieceRows;
+  WithUpdateArgs(step, [&](Op& op, const OpArgs& args) {
+    op.BeginParamsRows(args);
+#pragma omp parallel for schedule(static)
+    for (int64_t p = 0; p < pieces; ++p) {
+      const int64_t begin = p * kPieceRows;
+      use(op, args, begin, std::min(begin + kPieceRows, rows));
+    }
+  });
+}
+
+// In pieces where UpdateInPieces has them: its bits do not depend on whether the update waits for the verdict.
 void Compute::DeferredGradient(const NetStep& step) {
-  WithUpdateArgs(step, [](Op& op, const OpArgs& args) { op.BackwardParams(args); });
+  if (!step.update_op->has_params_rows()) {
+    return WithUpdateArgs(step, [](Op& op, const OpArgs& args) { op.BackwardParams(args); });
+  }
+  const int64_t row = options_.params->param(step.params[0]).whole.count(1);
+  const bool bias = step.params.size() > 1;
+  InPieces(step, [row, bias](const Op& op, const OpArgs& args, int64_t begin, int64_t end) {
+    op.BackwardParamsRows(args, begin, end, args.d_params[0] + begin * row, bias ? args.d_params[1] + begin : nullptr);
+  });
 }
 
 // A few rows of the gradient at a time: they are still in the cache when the update reads them, and the gradient of a
@@ -268,21 +290,16 @@ void Compute::UpdateInPieces(const NetStep& step, float rate) {
   const int weights = step.params[0], bias = step.params.size() > 1 ? step.params[1] : -1;
   const StoredParam& stored = options_.params->param(weights);
   const int64_t rows = stored.end_row - stored.begin_row, row = stored.whole.count(1);
-  const int64_t pieces = (rows + kPieceRows - 1) / kPieceRows;
-  std::vector<double> squares(pieces, 0);
+  std::vector<double> squares((rows + kPieceRows - 1) / kPieceRows, 0);
   pieces_.resize(omp_get_max_threads());
   for (std::vector<float>& piece : pieces_) piece.resize(std::max<size_t>(piece.size(), kPieceRows * (row + 1)));
-  WithUpdateArgs(step, [&](Op& op, const OpArgs& args) {
-    op.BeginParamsRows(args);
-#pragma omp parallel for schedule(static)
-    for (int64_t p = 0; p < pieces; ++p) {
-      const int64_t begin = p * kPieceRows, end = std::min(begin + kPieceRows, rows);
-      float* d_weights = pieces_[omp_get_thread_num()].data();
-      float* d_bias = bias < 0 ? nullptr : d_weights + kPieceRows * row;
-      op.BackwardParamsRows(args, begin, end, d_weights, d_bias);
-      squares[p] = UpdateRows(weights, rate, begin, end, d_weights);
-      if (bias >= 0) squares[p] += UpdateRows(bias, rate, begin, end, d_bias);
-    }
+  InPieces(step, [&](const Op& op, const OpArgs& args, int64_t begin, int64_t end) {
+    float* d_weights = pieces_[omp_get_thread_num()].data();
+    float* d_bias = bias < 0 ? nullptr : d_weights + kPieceRows * row;
+    op.BackwardParamsRows(args, begin, end, d_weights, d_bias);
+    double& sum = squares[begin / kPieceRows];
+    sum = UpdateRows(weights, rate, begin, end, d_weights);
+    if (bias >= 0) sum += UpdateRows(bias, rate, begin, end, d_bias);
   });
   for (int param : step.params) {
     squares_[param] = 0;
@@ -328,8 +345,9 @@ void Compute::EnqueueSquares(const NetStep& step) {
 
 void Compute::CollectSquares(const NetStep& step) {
   if (model_.data_parallel() && model_.node().index > 0) return;  // every replica has the same gradients
+  const double unscaled = 1 / (double{loss_scale_} * loss_scale_);
   for (int param : step.params) {
-    const double sum = part_.sum_of_squares() + (bridge_ ? bridge_->squares(param) : squares_[param]);
+    const double sum = part_.sum_of_squares() + unscaled * (bridge_ ? bridge_->squares(param) : squares_[param]);
     if (!std::isfinite(sum) && std::isfinite(part_.sum_of_squares()) && part_.finite()) part_.set_layer(step.name);
     part_.set_sum_of_squares(sum);
   }
@@ -341,7 +359,14 @@ Status Compute::Norm(int64_t clock) {
   return OkStatus();
 }
 
+void Compute::OnVerdict(const Verdict& verdict) {
+  gradient_scale_ = static_cast<float>(verdict.scale()) / loss_scale_;
+  skip_ = verdict.skip();
+  loss_scale_ = static_cast<float>(verdict.next_loss_scale());
+}
+
 Status Compute::Update(const Task& task) {
+  if (skip_) return OkStatus();
   const NetStep& step = StepOfUnit(task.unit);
   const float rate = LearningRate(model_.options().solver, static_cast<int>(task.clock));
   if (model_.updates_in_pieces(step)) {

@@ -35,6 +35,7 @@ class Compute {
     StatisticsSink on_statistics;  ///< from Collect
     /// Tensors of other nodes pass through the host, because the transport can't reach the device's memory.
     bool staged = true;
+    float loss_scale = 1;  ///< of the first clock
   };
 
   /// @return kResourceExhausted: the device has not so much memory.
@@ -53,15 +54,17 @@ class Compute {
   /// Takes the results of a task that is done. One thread at a time, in the order of Enqueue.
   void Collect(const Task& task);
 
-  /// The scale that a verdict put on the gradients of its clock.
-  void SetGradientScale(float scale) { gradient_scale_ = scale; }
+  /// How the verdict wants its clock's updates and the next clock's losses, where updates wait for it. After the norm
+  /// of its clock, before its updates: nothing that reads what it says is under way. Any thread.
+  void OnVerdict(const Verdict& verdict);
   /// What there is to say of `clock` when kNorm or kFinishClock has been collected.
   VerdictPart TakeVerdictPart(int64_t clock);
 
  private:
   enum RepeatKind : uint64_t { kRepeatForward, kRepeatBackward, kRepeatWeights, kRepeatDeferred };
 
-  Compute(const NodeModel& model, Options options) : model_(model), options_(std::move(options)) {}
+  Compute(const NodeModel& model, Options options)
+      : model_(model), options_(std::move(options)), loss_scale_(options_.loss_scale) {}
   Status Allocate();
   NetRun MakeRun(int solver, MsgId id, std::vector<ParamView>* views) const;
   const NodeNet& NetOf(MsgId id) const;
@@ -78,6 +81,9 @@ class Compute {
   Status Update(const Task& task);
   void UseInputs(const Task& task, const NodeNet& net, NetRun* run);
   void WithUpdateArgs(const NetStep& step, const std::function<void(Op&, const OpArgs&)>& use);
+  using PieceFunction = std::function<void(const Op& op, const OpArgs& args, int64_t begin, int64_t end)>;
+  /// Calls use(...) by all threads for ranges of a few rows of a deferred step's gradient.
+  void InPieces(const NetStep& step, const PieceFunction& use);
   void DeferredGradient(const NetStep& step);
   void UpdateInPieces(const NetStep& step, float rate);
   /// Applies rows [begin, end) of a parameter's gradient. @return its sum of squares.
@@ -107,7 +113,9 @@ class Compute {
   std::map<const NodeNet*, std::vector<int>> param_index_;  // of a NodeNet's parameters in the store
   MsgId first_id_, last_id_;                                // of a clock, in clock 0
   int64_t exchanged_ = -1;                                  // latest clock whose exchange is finished
-  float gradient_scale_ = 1;
+  float loss_scale_;                                        // of the clock under way
+  float gradient_scale_ = 1;                                // of its updates: without the loss scale, and clipped
+  bool skip_ = false;                                       // them
   VerdictPart part_;
 };
 

@@ -29,7 +29,7 @@ HostBridge::Layout HostBridge::LayoutOf(const NodeModel& model) {
     images = std::max(images, net.images_bytes());
   });
   Layout layout;
-  layout.labels = Aligned(sizeof(uint64_t));
+  layout.labels = Aligned(sizeof(Numbers));
   layout.batch_labels = layout.labels + Aligned(rows * sizeof(float));
   layout.images = layout.batch_labels + Aligned(std::max(shape.train_batch, shape.test_batch) * sizeof(float));
   layout.bytes = layout.images + Aligned(images);
@@ -57,7 +57,7 @@ Status HostBridge::Allocate(const NodeModel& model) {
     outputs_ = std::max(outputs_, net.outputs().size());
   });
   HP_ASSIGN_OR_RETURN(blocks_, device_->Allocate(solvers * block_bytes_));
-  HP_ASSIGN_OR_RETURN(first_samples_, device_->AllocateHost(solvers * sizeof(uint64_t)));
+  HP_ASSIGN_OR_RETURN(numbers_, device_->AllocateHost(solvers * sizeof(Numbers)));
   HP_ASSIGN_OR_RETURN(statistics_, device_->AllocateHost(std::max<size_t>(solvers * outputs_, 1) * sizeof(float)));
   HP_ASSIGN_OR_RETURN(device_squares_, device_->Allocate(params * sizeof(double)));
   HP_ASSIGN_OR_RETURN(host_squares_, device_->AllocateHost(params * sizeof(double)));
@@ -76,7 +76,9 @@ std::span<std::byte> HostBridge::Place(int solver, const NodeNet& net, int port)
 void HostBridge::UseInputs(int solver, const NodeNet& net, NetRun* run) const {
   std::byte* const begin = block(solver);
   run->images = reinterpret_cast<float*>(begin + layout_.images);
-  run->batch.first_sample_on_device = reinterpret_cast<const uint64_t*>(begin);
+  const Numbers* const numbers = reinterpret_cast<const Numbers*>(begin);
+  run->batch.first_sample_on_device = &numbers->first_sample;
+  run->batch.loss_scale_on_device = &numbers->loss_scale;
   run->batch.labels = {reinterpret_cast<const float*>(begin + layout_.labels), static_cast<size_t>(net.rows())};
   run->batch.batch_labels = {reinterpret_cast<const float*>(begin + layout_.batch_labels),
                              static_cast<size_t>(run->batch.global_rows)};
@@ -85,9 +87,9 @@ void HostBridge::UseInputs(int solver, const NodeNet& net, NetRun* run) const {
 void HostBridge::BringInputs(int solver, const NodeNet& net, int segment, const float* images,
                              std::span<const float> labels, int64_t first_row, NetRun* run) {
   std::byte* const begin = block(solver);
-  uint64_t* const first_sample = reinterpret_cast<uint64_t*>(first_samples_.data()) + solver;
-  *first_sample = run->batch.first_sample;
-  device_->Upload(Device::kCopyIn, begin, first_sample, sizeof(uint64_t));
+  Numbers* const numbers = reinterpret_cast<Numbers*>(numbers_.data()) + solver;
+  *numbers = {run->batch.first_sample, run->batch.loss_scale};
+  device_->Upload(Device::kCopyIn, begin, numbers, sizeof(Numbers));
   if (net.reads_labels(segment)) {
     device_->Upload(Device::kCopyIn, begin + layout_.labels, labels.data() + first_row, net.rows() * sizeof(float));
   }

@@ -12,10 +12,10 @@
 
 namespace hp {
 
-/// What passes between the host and a device with memory of its own, for each solver: images, labels and the number of
-/// the first sample go in, losses and sums of squares come out, and, where the transport can't reach the device's
-/// memory, tensors of other nodes both ways. Copies to the device go by Device::kCopyIn, others by kCopyOut, and are in
-/// order with kCompute. Executor thread, but for Place and what is read when the copies are done.
+/// What passes between the host and a device with memory of its own, for each solver: images, labels, the number of
+/// the first sample and the loss scale go in, losses and sums of squares come out, and, where the transport can't reach
+/// the device's memory, tensors of other nodes both ways. Copies to the device go by Device::kCopyIn, others by
+/// kCopyOut, and are in order with kCompute. Executor thread, but for Place and what is read when the copies are done.
 class HostBridge {
  public:
   /// @param staged tensors of other nodes pass through the host.
@@ -55,7 +55,12 @@ class HostBridge {
   Status Allocate(const NodeModel& model);
   std::byte* block(int solver) const { return blocks_.data() + solver * block_bytes_; }
 
-  /// The block of a solver on the device: [first sample][labels][labels of the batch][images].
+  /// What kernels read of BatchContext.
+  struct Numbers {
+    uint64_t first_sample;
+    float loss_scale;
+  };
+  /// The block of a solver on the device: [numbers][labels][labels of the batch][images].
   struct Layout {
     size_t labels = 0, batch_labels = 0, images = 0, bytes = 0;
   };
@@ -65,7 +70,7 @@ class HostBridge {
   const bool staged_;
   Layout layout_;
   size_t block_bytes_ = 0, staging_bytes_ = 0, outputs_ = 0;
-  Buffer blocks_, first_samples_;
+  Buffer blocks_, numbers_;
   Buffer staging_;
   Buffer statistics_, device_squares_, host_squares_;
 };

@@ -92,10 +92,21 @@ Status LoadSnapshot(const RoutingTable& table, const std::string& resume, JobFil
   files->snapshot_hash = HashBytes(bytes);
   if (!files->snapshot->manifest) return OkStatus();
   const SnapshotManifest& manifest = *files->snapshot->manifest;
+  files->snapshot_hash ^= HashMessage(manifest);
   if (manifest.net_hash() != NetHash(*files->net)) {
     return FailedPrecondition("%s was written by another net than \"%s\"", resume.c_str(), files->net->name().c_str());
   }
   return RequireSavedThreads(table, resume, files);
+}
+
+// From `initial`, or as the snapshot left it, if its job scaled losses.
+Status MakeLossScaler(const RoutingTable& table, const std::string& resume, JobFiles* files) {
+  if (!table.scales_loss()) return OkStatus();
+  files->loss_scaler.emplace(table.config().loss_scaling());
+  if (!files->snapshot || !files->snapshot->manifest) return OkStatus();
+  const SnapshotManifest& manifest = *files->snapshot->manifest;
+  if (!manifest.has_loss_scaling()) return OkStatus();
+  return files->loss_scaler->Restore(manifest.loss_scaling()).Prepend(resume + ": the manifest beside it");
 }
 
 }  // namespace
@@ -106,6 +117,7 @@ StatusOr<JobFiles> JobFiles::Read(const RoutingTable& table, const NodeInfo& nod
   HP_RETURN_IF_ERROR(LoadFiles(table, &files));
   HP_RETURN_IF_ERROR(OpenInputs(table, node, cache_dir, &files));
   if (!resume.empty()) HP_RETURN_IF_ERROR(LoadSnapshot(table, resume, &files));
+  HP_RETURN_IF_ERROR(MakeLossScaler(table, resume, &files));
   return files;
 }
 

@@ -3,11 +3,13 @@
 #include "node/input.h"
 #include "proto/caffe.pb.h"
 #include "scheduler/handshake.h"
+#include "scheduler/loss_scaler.h"
 #include "scheduler/routing_table.h"
 #include "solvers/snapshot.h"
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,8 +29,9 @@ struct JobFiles {
   std::shared_ptr<const caffe::NetParameter> net;
   std::unique_ptr<Input> train_input, test_input;  ///< null: this node reads none
   std::unique_ptr<LoadedSnapshot> snapshot;        ///< null: starts afresh
-  uint64_t snapshot_hash = 0;                      ///< of the file; 0: none
+  uint64_t snapshot_hash = 0;                      ///< of the file and its manifest; 0: none
   int64_t start_clock = 0;
+  std::optional<LossScaler> loss_scaler;  ///< as the job starts with it; nothing: it does not scale its losses
   std::vector<int> saved_threads;  ///< of the nodes when the snapshot was written, by rank; empty: of no meaning here
 };
 

@@ -62,7 +62,7 @@ Status Node::Run() {
 Status Node::ReadFiles() {
   HP_ASSIGN_OR_RETURN(files_, JobFiles::Read(table_, info_, options_.resume, options_.cache_dir));
   HP_ASSIGN_OR_RETURN(device_, options_.open_device(info_.device, table_.config().precision()));
-  if (options_.rank == 0) orders_.Keep(table_.size(), files_.solver.clip_gradients());
+  if (options_.rank == 0) orders_.Keep(table_.size(), files_.solver.clip_gradients(), files_.loss_scaler);
   return OkStatus();
 }
 
@@ -168,6 +168,7 @@ Status Node::MakeCompute() {
   options.train_input = files_.train_input.get();
   options.test_input = files_.test_input.get();
   options.on_statistics = [this](auto... args) { OnStatistics(args...); };
+  if (files_.loss_scaler) options.loss_scale = static_cast<float>(files_.loss_scaler->scale());
   options.staged = table_.config().transport().kind() != TransportConfig::VERBS || !device_.describe;
   HP_ASSIGN_OR_RETURN(compute_, Compute::Create(*model_, options));
   for (const std::span<std::byte> memory : compute_->shared_memory()) {
@@ -262,7 +263,7 @@ Status Node::Boundary(int64_t clock) {
       files_.solver.snapshot() > 0 && clock % files_.solver.snapshot() == 0 && clock > files_.start_clock;
   const bool files =
       periodic || order.snapshot() || (last && files_.solver.snapshot_after_train() && clock > files_.start_clock);
-  return files || order.pull() ? snapshotter_->Begin(clock, files, order.pull()) : OkStatus();
+  return files || order.pull() ? snapshotter_->Begin(clock, files, order.pull(), orders_.loss_scaling()) : OkStatus();
 }
 
 void Node::SendVerdictPart(int64_t clock) {
@@ -279,6 +280,11 @@ void Node::SendVerdictPart(int64_t clock) {
 void Node::OnVerdictPart(Rank from, const VerdictPart& part) {
   const std::optional<Verdict> verdict = orders_.AddPart(from, part);
   if (!verdict) return;
+  if (verdict->skip()) {
+    LOG(WARNING) << "iteration " << verdict->clock() << ": layer \"" << verdict->layer()
+                 << "\" has a gradient that is not finite: update skipped, loss scale now "
+                 << Format("%g", verdict->next_loss_scale());
+  }
   for (Rank rank = 1; rank < table_.size(); ++rank) Send(rank, kVerdictMessage, *verdict);
   OnVerdict(*verdict);
 }
@@ -293,7 +299,7 @@ void Node::OnVerdict(const Verdict& verdict) {
   }
   const int64_t due = verdict.clock() + Orders::kDelay;
   orders_.Add(verdict);
-  compute_->SetGradientScale(static_cast<float>(verdict.scale()));
+  if (model_->plan().wait_for_verdict) compute_->OnVerdict(verdict);
   snapshotter_->OnVerdict(verdict.clock());
   pipeline_->OnVerdict(verdict.clock(), verdict.stop() ? std::optional<int64_t>(due) : std::nullopt);
 }

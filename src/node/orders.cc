@@ -9,15 +9,21 @@ void Orders::AddRequests(VerdictPart* part) {
   part->set_snapshot(snapshot_.exchange(false));
 }
 
-void Orders::Keep(int nodes, double clip_gradients) {
+void Orders::Keep(int nodes, double clip_gradients, const std::optional<LossScaler>& scaler) {
   MutexLock lock(&mutex_);
-  keeper_.emplace(nodes, clip_gradients);
+  keeper_.emplace(nodes, clip_gradients, scaler);
 }
 
 std::optional<Verdict> Orders::AddPart(Rank from, const VerdictPart& part) {
   MutexLock lock(&mutex_);
   CHECK(keeper_) << "a part of a verdict, and this is not the first node";
   return keeper_->Add(from, part);
+}
+
+std::optional<LossScalingState> Orders::loss_scaling() {
+  MutexLock lock(&mutex_);
+  if (!keeper_ || !keeper_->scaler()) return std::nullopt;
+  return keeper_->scaler()->state();
 }
 
 void Orders::Add(const Verdict& verdict) {

@@ -24,9 +24,12 @@ class Orders {
   void AddRequests(VerdictPart* part);
 
   /// Makes this the first node's, which adds the parts up. Parameters as VerdictKeeper's.
-  void Keep(int nodes, double clip_gradients) HP_EXCLUDES(mutex_);
+  void Keep(int nodes, double clip_gradients, const std::optional<LossScaler>& scaler) HP_EXCLUDES(mutex_);
   /// On the first node. @return the verdict, when this was its last part.
   std::optional<Verdict> AddPart(Rank from, const VerdictPart& part) HP_EXCLUDES(mutex_);
+  /// On the first node: the loss scaler's state after the latest verdict. Nothing: another node, or losses are not
+  /// scaled.
+  std::optional<LossScalingState> loss_scaling() HP_EXCLUDES(mutex_);
   /// Keeps the orders of a verdict for their time.
   void Add(const Verdict& verdict) HP_EXCLUDES(mutex_);
   /// The orders for the boundary in front of `clock`; those of earlier ones are forgotten.

@@ -35,7 +35,7 @@ Snapshotter::~Snapshotter() {
 
 // --- Every node
 
-Status Snapshotter::Begin(int64_t clock, bool files, bool pull) {
+Status Snapshotter::Begin(int64_t clock, bool files, bool pull, const std::optional<LossScalingState>& loss_scaling) {
   Copy copy;
   {
     MutexLock lock(&mutex_);
@@ -53,6 +53,7 @@ Status Snapshotter::Begin(int64_t clock, bool files, bool pull) {
       want_files_ = files;
       want_pull_ = pull;
       GrantPlaces(clock);
+      gathering_->loss_scaling = loss_scaling;
       if (missing_ == 0) pulled = TakeGathered();
     }
     SendGranted();
@@ -212,6 +213,7 @@ Status Snapshotter::WriteFiles(const GatheredModel& gathered) {
   contents.current_step = LearningRateStep(model_.options().solver, static_cast<int>(gathered.iteration));
   contents.net = train_net_.get();
   contents.manifest = options_.manifest;
+  if (gathered.loss_scaling) *contents.manifest.mutable_loss_scaling() = *gathered.loss_scaling;
   for (size_t p = 0; p < model_.whole_params().size(); ++p) {
     const StoredParam& whole = model_.whole_params()[p].whole;
     const float* history = gathered.histories[p].bytes() > 0 ? gathered.histories[p].floats() : nullptr;

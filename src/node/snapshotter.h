@@ -22,6 +22,7 @@ namespace hp {
 struct GatheredModel {
   int64_t iteration = 0;
   std::vector<Buffer> values, histories;  ///< by whole parameter; histories may be empty buffers
+  std::optional<LossScalingState> loss_scaling;
 };
 
 /// Snapshots and pulls. Between two updates every node copies what it owns (Begin); the first node grants places for
@@ -43,8 +44,10 @@ class Snapshotter {
 
   /// Copies this node's part of version `clock`; alike on all nodes. Waits until the copy before it is sent; for files,
   /// also until those before it are written or given up. Executor.
+  /// @param loss_scaling what the first node's snapshot is to say of it.
   /// @return kInternal: the device failed.
-  Status Begin(int64_t clock, bool files, bool pull) HP_EXCLUDES(mutex_);
+  Status Begin(int64_t clock, bool files, bool pull, const std::optional<LossScalingState>& loss_scaling)
+      HP_EXCLUDES(mutex_);
 
   /// Events for tags whose port IsSnapshotPort.
   static bool IsSnapshotPort(const PlaceTag& tag) { return (tag.port & kPortBit) != 0; }

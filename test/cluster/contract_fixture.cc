@@ -7,7 +7,13 @@ namespace {
 
 constexpr double kTolerance = 1e-4;
 
-std::string Net(const std::string& folder, bool frozen) {
+std::string Text(double value) {
+  char text[40];
+  snprintf(text, sizeof(text), "%.17g", value);
+  return text;
+}
+
+std::string Net(const std::string& folder, bool frozen, double loss_weight) {
   const std::string lr = frozen ? " param { lr_mult: 0 } param { lr_mult: 0 } "
                                 : " param { lr_mult: 1 } param { lr_mult: 2 decay_mult: 0 } ";
   auto data = [&](const std::string& phase, const std::string& db, int batch, const std::string& transform) {
@@ -42,7 +48,8 @@ std::string Net(const std::string& folder, bool frozen) {
          "layer { name: 'accuracy' type: 'Accuracy' bottom: 'ip3' bottom: 'label' top: 'accuracy' include { phase: "
          "TEST } }\n"
          "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip3' bottom: 'label' top: 'loss' loss_param { "
-         "ignore_label: 2 } }\n";
+         "ignore_label: 2 } loss_weight: " +
+         Text(loss_weight) + " }\n";
 }
 
 }  // namespace
@@ -56,13 +63,14 @@ void ContractTest::SetUpTestSuite() {
 }
 void ContractTest::TearDownTestSuite() { delete folder_; }
 
-std::string ContractTest::Solver(const std::string& extra, bool frozen, int iterations) {
+std::string ContractTest::Solver(const std::string& extra, bool frozen, int iterations, double loss_weight) {
   static int count = 0;
   const std::string name = std::to_string(count++);
-  WriteFile(*folder_ / (name + "_net.prototxt"), Net(folder_->path(), frozen));
+  WriteFile(*folder_ / (name + "_net.prototxt"), Net(folder_->path(), frozen, loss_weight));
   const std::string path = *folder_ / (name + "_solver.prototxt");
-  WriteFile(path, "net: '" + *folder_ / (name + "_net.prototxt") +
-                      "'\nbase_lr: 0.02 lr_policy: 'step' gamma: 0.5 stepsize: 20 momentum: 0.9 weight_decay: 0.002\n"
+  WriteFile(path, "net: '" + *folder_ / (name + "_net.prototxt") + "'\nbase_lr: " + Text(0.02 / loss_weight) +
+                      " weight_decay: " + Text(0.002 * loss_weight) +
+                      " lr_policy: 'step' gamma: 0.5 stepsize: 20 momentum: 0.9\n"
                       "iter_size: 2 max_iter: " +
                       std::to_string(iterations) +
                       " test_iter: 2 test_interval: 9 random_seed: 7 snapshot_after_train: false display: 25\n" +
@@ -91,6 +99,10 @@ void ContractTest::Compare(const ClusterResult& result, const ClusterResult& ref
   for (const auto& [clock, loss] : reference.losses) {
     EXPECT_NEAR(result.losses.at(clock), loss, kTolerance * std::abs(loss)) << "iteration " << clock;
   }
+}
+std::string ContractTest::NewPrefix() {
+  static int count = 0;
+  return *folder_ / ("snapshot" + std::to_string(count++));
 }
 std::string ContractTest::Describe(const ClusterSpec& spec) {
   std::string text = "conv " + std::to_string(spec.conv) + " fc";

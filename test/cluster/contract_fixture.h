@@ -18,13 +18,16 @@ class ContractTest : public testing::Test {
   static void TearDownTestSuite();
 
   /// Writes a solver and its net. @return the solver's path.
-  static std::string Solver(const std::string& extra, bool frozen = false, int iterations = 50);
+  /// @param loss_weight learning rate and decay make up for it, so that it only makes gradients larger.
+  static std::string Solver(const std::string& extra, bool frozen = false, int iterations = 50, double loss_weight = 1);
   /// Trains under every table and compares all parameters and losses with one process on one CPU.
   static void Check(const std::string& solver, const std::vector<ClusterSpec>& tables);
+  static void Compare(const ClusterResult& result, const ClusterResult& reference);
   static std::string Describe(const ClusterSpec& spec);
+  /// A path that nothing has yet, for snapshots.
+  static std::string NewPrefix();
 
  private:
-  static void Compare(const ClusterResult& result, const ClusterResult& reference);
   static TempFolder* folder_;
 };
 

@@ -1,6 +1,7 @@
 // The contract with nodes on GPUs, alone and beside nodes on CPUs. The GPUs are fakes, which run the same kernels on
 // the host, late and in any order that the node's marks allow, and whose memory nobody else can touch.
 #include "node/cuda_devices.h"
+#include "solvers/snapshot.h"
 #include "test/cluster/contract_fixture.h"
 #include "test/support/fake_gpu.h"
 #include "test/support/host_gpu_library.h"
@@ -121,6 +122,40 @@ TEST_F(GpuContractTest, ReplicasAndShardsOfOneStageOnDifferentDevices) {
 TEST_F(GpuContractTest, ClippedGradientsAndFrozenLayers) {
   Check(Solver("clip_gradients: 0.8"), {OnGpus(kEverywhere, Table(2, {2}, 3, 1, false))});
   Check(Solver("", true), {OnGpus(kOddNodes, Table(2, {2}, 3, 1, false))});
+}
+
+/// GPUs read the scale from their memory, where every recording of a segment finds that of its iteration. It starts
+/// where gradients overflow, and grows until they do so again.
+TEST_F(GpuContractTest, LossScaling) {
+  constexpr int kIterations = 24, kPeriod = 6;
+  const std::string prefix = NewPrefix();
+  const std::string snapshots = "snapshot: " + std::to_string(kPeriod) + " snapshot_prefix: '" + prefix + "' ";
+  const std::string solver = Solver(snapshots, false, kIterations, 0.8 * 0x1p40);
+  const auto train = [&](ClusterSpec table, std::vector<double>* scales) {
+    table.precision = RoutingTableConfig::FP16;
+    table.loss_scaling.emplace().set_initial(0x1p94);
+    table.loss_scaling->set_growth_interval(2);
+    ClusterResult result = TrainCluster(table, solver);
+    EXPECT_TRUE(result.status.ok()) << result.status;
+    for (int iteration = kPeriod; iteration <= kIterations; iteration += kPeriod) {
+      const auto snapshot = ReadSnapshot(SnapshotStatePath(prefix, iteration));
+      EXPECT_TRUE(snapshot.ok()) << snapshot.status();
+      scales->push_back(snapshot.ok() ? snapshot->manifest->loss_scaling().scale() : 0);
+    }
+    return result;
+  };
+  std::vector<double> want;
+  const ClusterResult reference = train({}, &want);
+  EXPECT_LT(want.front(), 0x1p92);
+  for (const ClusterSpec& table :
+       {OnGpus(kEverywhere, Table(1, {}, 3, 0, false)), OnGpus(kEverywhere, Table(2, {2}, 3, 1, false)),
+        OnGpus(kOddNodes, Table(2, {2, 1}, 2, 0, true))}) {
+    SCOPED_TRACE(Describe(table));
+    std::vector<double> scales;
+    const ClusterResult result = train(table, &scales);
+    EXPECT_EQ(scales, want);
+    Compare(result, reference);
+  }
 }
 
 TEST_F(GpuContractTest, SameBits) {

@@ -61,6 +61,7 @@ RoutingTableConfig MakeTable(const ClusterSpec& spec, const std::string& solver_
   config.set_solver(solver_path);
   config.set_micro_batches(spec.micro_batches);
   config.set_precision(spec.precision);
+  if (spec.loss_scaling) *config.mutable_loss_scaling() = *spec.loss_scaling;
   auto add_stage = [&](const std::string& name, int stage, int parts, StageConfig::Kind kind) {
     StageConfig* entry = config.add_stage();
     entry->set_name(name);

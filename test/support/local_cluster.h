@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,7 @@ struct ClusterSpec {
   /// Opens what a node computes on; null: what the table says.
   std::function<StatusOr<NodeDevice>(Rank rank)> open_device;
   Precision precision = RoutingTableConfig::FP32;
+  std::optional<LossScaling> loss_scaling;
   std::function<void(int64_t clock)> on_loss;  ///< called when the loss of an iteration is known
 };
 

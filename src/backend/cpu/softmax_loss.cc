@@ -41,7 +41,7 @@ class SoftmaxLossOp final : public Op {
     float* d_logits = args.d_in[0].data;
     if (d_logits == nullptr) return;
     const float* probabilities = reinterpret_cast<const float*>(args.saved);
-    const float scale = static_cast<float>(desc_.loss_weight / Normalizer(*args.batch));
+    const float scale = static_cast<float>(desc_.loss_weight / Normalizer(*args.batch)) * args.batch->loss_scale;
     ForItems(rows_, rows_ * classes_, [&](int64_t row) {
       float* to = d_logits + row * classes_;
       const float* p = probabilities + row * classes_;

@@ -61,14 +61,14 @@ struct StoreLoss {
 
 struct LossGradient {
   const float* probabilities;
-  const float* scale;
+  const float *scale, *loss_scale;
   CountedLabels label_of;
   int64_t classes;
   float* d_logits;
   HP_HOST_DEVICE void operator()(int64_t i) const {
     const int64_t row = i / classes, label = label_of(row);
     const float probability = probabilities[i];
-    const float gradient = *scale * (i - row * classes == label ? probability - 1 : probability);
+    const float gradient = *scale * *loss_scale * (i - row * classes == label ? probability - 1 : probability);
     d_logits[i] = label < 0 ? 0 : gradient;
   }
 };
@@ -103,7 +103,8 @@ class SoftmaxLossOp final : public Op {
   void BackwardInput(const OpArgs& args) override {
     if (args.d_in[0].data == nullptr) return;
     ForEach(context_.stream(), rows_ * classes_,
-            LossGradient{Probabilities(args), Scale(args), Labels(args), classes_, args.d_in[0].data});
+            LossGradient{Probabilities(args), Scale(args), args.batch->loss_scale_on_device, Labels(args), classes_,
+                         args.d_in[0].data});
   }
   bool backward_reads_input() const override { return false; }
   bool backward_reads_output() const override { return false; }

@@ -178,6 +178,7 @@ class OpRunner {
     args.params = params, args.d_params = d_params;
     args.saved = saved_.data(), args.scratch = scratch_.data();
     batch_.first_sample_on_device = &batch_.first_sample;
+    batch_.loss_scale_on_device = &batch_.loss_scale;
     args.batch = &batch_;
     body(args);
     const Status status = UnderTest().device->Synchronize();

@@ -140,6 +140,7 @@ class Bench {
     args_.saved = Allocate(op_->saved_bytes());
     args_.scratch = Allocate(op_->scratch_bytes());
     batch_.first_sample_on_device = reinterpret_cast<const uint64_t*>(Allocate(sizeof(uint64_t)));
+    batch_.loss_scale_on_device = reinterpret_cast<const float*>(Allocate(sizeof(float)));
     args_.in = in_, args_.out = out_, args_.d_in = d_in_, args_.d_out = d_out_;
     args_.d_params = d_param_pointers_, args_.accumulate = true;
     args_.batch = &batch_;
@@ -161,6 +162,9 @@ class Bench {
     const uint64_t first_sample = (uint64_t{1} << 40) + seed;
     if (device_->is_host()) batch_.first_sample = first_sample;  // the host's op reads this one
     Copy(const_cast<uint64_t*>(batch_.first_sample_on_device), &first_sample, sizeof(first_sample));
+    const float loss_scale = seed % 2 == 0 ? 2.0f : 8.0f;
+    if (device_->is_host()) batch_.loss_scale = loss_scale;
+    Copy(const_cast<float*>(batch_.loss_scale_on_device), &loss_scale, sizeof(loss_scale));
   }
   void Call() {
     std::vector<ParamView> params;

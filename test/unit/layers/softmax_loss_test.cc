@@ -93,6 +93,18 @@ TEST(SoftmaxLoss, GradientIsWeightedTheLossIsNot) {
   }
 }
 
+/// To the bit, for a scale that is a power of two.
+TEST(SoftmaxLoss, GradientIsScaledTheLossIsNot) {
+  for (const char* parameters : {"", "ignore_label: 2"}) {
+    Loss plain(LossText(parameters, "loss_weight: 0.3")), scaled(LossText(parameters, "loss_weight: 0.3"));
+    scaled.runner.batch().loss_scale = 4096;
+    EXPECT_EQ(scaled.Value(), plain.Value());
+    Values want = plain.Gradient();
+    for (float& value : want) value *= 4096;
+    EXPECT_EQ(scaled.Gradient(), want);
+  }
+}
+
 TEST(SoftmaxLoss, OnePixelInEveryLayout) {
   const Shape shape = {2, 16, 1, 1};
   Values first;

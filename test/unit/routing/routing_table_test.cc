@@ -50,6 +50,9 @@ TEST(RoutingTableTest, HashIsOfEverythingButTheSolversPath) {
   EXPECT_NE(MakeTable(std::string(kTable) + "job: \"other\"").hash(), hash);
   text = kTable;
   EXPECT_NE(MakeTable(text.replace(text.find("threads: 3"), 10, "threads: 2")).hash(), hash);
+  const uint64_t half = MakeTable(std::string(kTable) + "precision: FP16").hash();
+  EXPECT_NE(half, hash);
+  EXPECT_NE(MakeTable(std::string(kTable) + "precision: FP16 loss_scaling { initial: 2 }").hash(), half);
 }
 
 /// Which GPU, pool or host it is changes no bit; whether it is a GPU, and how it multiplies, does.
@@ -66,6 +69,13 @@ TEST(RoutingTableTest, DivisionHashIsOfWhatDecidesBits) {
   EXPECT_EQ(hash(), gpu);
   config.set_precision(RoutingTableConfig::TF32);
   EXPECT_NE(hash(), gpu);
+  config.set_precision(RoutingTableConfig::FP16);
+  const uint64_t scaled = hash();
+  EXPECT_NE(scaled, gpu);
+  config.mutable_loss_scaling()->set_initial(65536);  // the default
+  EXPECT_EQ(hash(), scaled);
+  config.mutable_loss_scaling()->set_growth_interval(100);
+  EXPECT_NE(hash(), scaled);
 }
 
 TEST(RoutingTableTest, LoadNamesTheFileAndTheLine) {

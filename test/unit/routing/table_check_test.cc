@@ -75,6 +75,26 @@ TEST(TableCheckTest, EveryFaultIsListed) {
                           "the table has no node; expected at least one \"node { ... }\""));
 }
 
+TEST(TableCheckTest, LossScaling) {
+  const auto faults = [](const std::string& more) { return Structure(std::string(kTable) + more); };
+  EXPECT_THAT(faults("precision: FP16"), IsEmpty());
+  EXPECT_THAT(faults("precision: FP16 loss_scaling { initial: 1 growth_interval: 0 }"), IsEmpty());
+  EXPECT_THAT(faults("precision: FP16 loss_scaling { initial: 1.2676506002282294e30 }"), IsEmpty());
+  EXPECT_THAT(faults("precision: BF16"), IsEmpty());
+  for (const char* precision : {"FP32", "TF32", "BF16"}) {
+    EXPECT_THAT(faults(std::string("precision: ") + precision + " loss_scaling { }"),
+                ElementsAre(std::string("loss_scaling stands beside precision: ") + precision +
+                            "; expected precision: FP16, or no loss_scaling"));
+  }
+  for (const char* initial : {"0", "-2", "0.5", "3", "inf", "nan", "65537", "2.5353012004564588e+30"}) {
+    EXPECT_THAT(
+        faults(std::string("precision: FP16 loss_scaling { initial: ") + initial + " }"),
+        ElementsAre(std::string("loss_scaling has initial: ") + initial + "; expected a power of two from 1 to 2^100"));
+  }
+  EXPECT_THAT(faults("precision: FP16 loss_scaling { growth_interval: -1 }"),
+              ElementsAre("loss_scaling has growth_interval: -1; expected 0 (it never grows) or more"));
+}
+
 std::vector<std::string> Aliases(const std::string& host) {
   if (host == "a" || host == "alias-of-a") return {"10.0.0.1", "fe80::1"};
   if (host == "b") return {"10.0.0.2"};

@@ -1,0 +1,114 @@
+#include "scheduler/verdict.h"
+
+#include "hp/status.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace hp {
+namespace {
+
+constexpr int kNumeric = static_cast<int>(StatusCode::kNumeric);
+
+VerdictPart Part(int64_t clock, double sum_of_squares, const std::string& layer = "") {
+  VerdictPart part;
+  part.set_clock(clock);
+  part.set_sum_of_squares(sum_of_squares);
+  part.set_layer(layer);
+  return part;
+}
+
+VerdictPart BadLoss(int64_t clock, const std::string& layer) {
+  VerdictPart part = Part(clock, 1, layer);
+  part.set_finite(false);
+  return part;
+}
+
+LossScaler Scaler(double initial, int growth_interval = 2000) {
+  LossScaling config;
+  config.set_initial(initial);
+  config.set_growth_interval(growth_interval);
+  return LossScaler(config);
+}
+
+/// The verdict on the parts of two nodes; the second one's comes first.
+Verdict Judge(VerdictKeeper* keeper, const VerdictPart& first, const VerdictPart& second) {
+  EXPECT_FALSE(keeper->Add(1, second));
+  const std::optional<Verdict> verdict = keeper->Add(0, first);
+  EXPECT_TRUE(verdict);
+  return verdict.value_or(Verdict());
+}
+
+TEST(VerdictKeeper, ScalesGradientsOfALargerNorm) {
+  VerdictKeeper keeper(2, 2.5);
+  EXPECT_EQ(Judge(&keeper, Part(0, 3), Part(0, 3.25)).scale(), 1);
+  EXPECT_EQ(Judge(&keeper, Part(1, 9), Part(1, 16)).scale(), 0.5);
+  VerdictKeeper never(2, -1);
+  EXPECT_EQ(Judge(&never, Part(0, 9), Part(0, 16)).scale(), 1);
+}
+
+TEST(VerdictKeeper, StopsAtNumbersThatAreNotFiniteAndNamesTheLowestRanks) {
+  VerdictKeeper keeper(2, -1);
+  EXPECT_EQ(Judge(&keeper, Part(0, 1), Part(0, 1)).status(), 0);
+  Verdict verdict = Judge(&keeper, Part(1, INFINITY, "conv1"), BadLoss(1, "loss"));
+  EXPECT_EQ(verdict.status(), kNumeric);
+  EXPECT_EQ(verdict.layer(), "conv1");
+  verdict = Judge(&keeper, Part(2, 1), Part(2, NAN, "ip1"));
+  EXPECT_EQ(verdict.status(), kNumeric);
+  EXPECT_EQ(verdict.layer(), "ip1");
+  EXPECT_FALSE(verdict.skip());
+  EXPECT_EQ(verdict.next_loss_scale(), 1);
+}
+
+TEST(VerdictKeeper, SkipsWithHalfTheScaleWhereLossesAreScaled) {
+  VerdictKeeper keeper(2, 1, Scaler(4));
+  const Verdict verdict = Judge(&keeper, Part(0, 1), Part(0, INFINITY, "ip1"));
+  EXPECT_TRUE(verdict.skip());
+  EXPECT_EQ(verdict.status(), 0);
+  EXPECT_EQ(verdict.layer(), "ip1");
+  EXPECT_EQ(verdict.scale(), 1);
+  EXPECT_EQ(verdict.next_loss_scale(), 2);
+  const Verdict next = Judge(&keeper, Part(1, 1), Part(1, 1));
+  EXPECT_FALSE(next.skip());
+  EXPECT_FALSE(next.has_layer());
+  EXPECT_EQ(next.next_loss_scale(), 2);
+}
+
+TEST(VerdictKeeper, ScaleOneIsNotToBlame) {
+  VerdictKeeper keeper(2, -1, Scaler(2));
+  EXPECT_TRUE(Judge(&keeper, Part(0, NAN, "ip1"), Part(0, 1)).skip());
+  const Verdict verdict = Judge(&keeper, Part(1, NAN, "ip1"), Part(1, 1));
+  EXPECT_FALSE(verdict.skip());
+  EXPECT_EQ(verdict.status(), kNumeric);
+  EXPECT_EQ(verdict.layer(), "ip1");
+}
+
+TEST(VerdictKeeper, NoScaleIsToBlameForALoss) {
+  VerdictKeeper keeper(2, -1, Scaler(65536));
+  const Verdict verdict = Judge(&keeper, Part(0, NAN, "ip1"), BadLoss(0, "loss"));
+  EXPECT_FALSE(verdict.skip());
+  EXPECT_EQ(verdict.status(), kNumeric);
+}
+
+TEST(VerdictKeeper, SaysTheNextClocksScale) {
+  VerdictKeeper keeper(2, -1, Scaler(4, 2));
+  EXPECT_EQ(Judge(&keeper, Part(0, 1), Part(0, 1)).next_loss_scale(), 4);
+  EXPECT_EQ(Judge(&keeper, Part(1, 1), Part(1, 1)).next_loss_scale(), 8);
+  EXPECT_EQ(keeper.scaler()->state().scale(), 8);
+  EXPECT_EQ(keeper.scaler()->state().finite_updates(), 0);
+}
+
+/// Orders do not wait for a better clock.
+TEST(VerdictKeeper, ASkipCarriesOrders) {
+  VerdictKeeper keeper(2, -1, Scaler(4));
+  VerdictPart part = Part(0, INFINITY, "ip1");
+  part.set_stop(true);
+  part.set_snapshot(true);
+  part.add_pull(1);
+  const Verdict verdict = Judge(&keeper, part, Part(0, 1));
+  EXPECT_TRUE(verdict.skip() && verdict.stop() && verdict.snapshot() && verdict.pull());
+}
+
+}  // namespace
+}  // namespace hp
