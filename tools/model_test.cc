@@ -12,7 +12,9 @@ DEFINE_string(model, "", "The net (prototxt); its TEST phase is run.");
 DEFINE_string(weights, "", "The .caffemodel with the weights.");
 DEFINE_string(routing, "", "Instead of --weights: pull the weights of the running job that has this routing table.");
 DEFINE_int64(iterations, 50, "Batches to evaluate.");
+DEFINE_string(device, "cpu", "What computes: cpu, or cuda:N, GPU N as hpnode --list_devices counts them.");
 DEFINE_int32(threads, 0, "Threads that compute; 0: all cores.");
+DEFINE_int32(reader_threads, 1, "Threads that read and transform records.");
 DEFINE_int32(timeout_s, 60, "With --routing: how long to wait for the job.");
 DEFINE_string(cache_dir, "", "Where record indexes are kept; empty: ~/.cache/hpnode; none: nowhere.");
 
@@ -22,7 +24,7 @@ namespace {
 constexpr char kUsage[] =
     R"(Evaluates a model on the database of its TEST phase, from the first record on, and prints the mean of each output.
 
-  model_test --model=NET.prototxt --weights=FILE.caffemodel [--iterations=N]
+  model_test --model=NET.prototxt --weights=FILE.caffemodel [--iterations=N] [--device=cuda:0]
   model_test --model=NET.prototxt --routing=TABLE.prototxt [--iterations=N]
 
 Example:
@@ -48,7 +50,9 @@ Status Run() {
   HP_ASSIGN_OR_RETURN(const CaffeModel weights, Weights());
   EvaluateOptions options;
   options.iterations = FLAGS_iterations;
+  options.device = FLAGS_device;
   options.threads = FLAGS_threads;
+  options.reader_threads = FLAGS_reader_threads;
   options.cache_dir = FLAGS_cache_dir;
   options.on_batch = [](int64_t batch, const std::vector<float>& values) {
     std::string line;

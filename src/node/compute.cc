@@ -50,7 +50,7 @@ Status Compute::Allocate() {
   }
   squares_.assign(params.size(), 0);
   if (!device->is_host()) {
-    HP_ASSIGN_OR_RETURN(bridge_, HostBridge::Create(model_, device, options_.staged));
+    HP_ASSIGN_OR_RETURN(bridge_, HostBridge::Create(BridgeNeedsOf(model_), device, options_.staged));
   }
   const std::vector<MsgId> ids = model_.schedule().TrainIds(0, model_.replica());
   if (!ids.empty()) {

@@ -1,5 +1,7 @@
 #include "node/host_bridge.h"
 
+#include "node/model.h"
+
 #include <algorithm>
 
 namespace hp {
@@ -7,55 +9,58 @@ namespace {
 
 size_t Aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
-/// Calls visit(net) for every net of the node: both phases, every number of rows.
-template <typename Visit>
-void ForEachNet(const NodeModel& model, const Visit& visit) {
-  for (bool train : {true, false}) {
-    if (!train && !model.tests()) continue;
-    for (int64_t rows : model.schedule().RowCounts(train)) visit(model.net(train, rows));
-  }
-}
-
 size_t PortBytes(const NodeNet& net, int port) { return Aligned(net.buffer_bytes(net.ports()[port].buffer)); }
 
 }  // namespace
 
-HostBridge::Layout HostBridge::LayoutOf(const NodeModel& model) {
+BridgeNeeds BridgeNeedsOf(const NodeModel& model) {
   const JobShape& shape = model.schedule().shape();
+  BridgeNeeds needs;
+  for (bool train : {true, false}) {
+    if (!train && !model.tests()) continue;
+    for (int64_t rows : model.schedule().RowCounts(train)) needs.nets.push_back(&model.net(train, rows));
+  }
+  needs.solvers = model.plan().pool_size;
+  needs.params = model.stored_params().size();
+  needs.batch_rows = std::max(shape.train_batch, shape.test_batch);
+  return needs;
+}
+
+HostBridge::Layout HostBridge::LayoutOf(const BridgeNeeds& needs) {
   size_t images = 0;
   int64_t rows = 0;
-  ForEachNet(model, [&](const NodeNet& net) {
-    rows = std::max(rows, net.rows());
-    images = std::max(images, net.images_bytes());
-  });
+  for (const NodeNet* net : needs.nets) {
+    rows = std::max(rows, net->rows());
+    images = std::max(images, net->images_bytes());
+  }
   Layout layout;
   layout.labels = Aligned(sizeof(Numbers));
   layout.batch_labels = layout.labels + Aligned(rows * sizeof(float));
-  layout.images = layout.batch_labels + Aligned(std::max(shape.train_batch, shape.test_batch) * sizeof(float));
+  layout.images = layout.batch_labels + Aligned(needs.batch_rows * sizeof(float));
   layout.bytes = layout.images + Aligned(images);
   return layout;
 }
 
-size_t HostBridge::DeviceBytes(const NodeModel& model) {
-  return model.plan().pool_size * LayoutOf(model).bytes + model.stored_params().size() * sizeof(double);
+size_t HostBridge::DeviceBytes(const BridgeNeeds& needs) {
+  return needs.solvers * LayoutOf(needs).bytes + needs.params * sizeof(double);
 }
 
-StatusOr<std::unique_ptr<HostBridge>> HostBridge::Create(const NodeModel& model, Device* device, bool staged) {
+StatusOr<std::unique_ptr<HostBridge>> HostBridge::Create(const BridgeNeeds& needs, Device* device, bool staged) {
   std::unique_ptr<HostBridge> bridge(new HostBridge(device, staged));
-  HP_RETURN_IF_ERROR(bridge->Allocate(model));
+  HP_RETURN_IF_ERROR(bridge->Allocate(needs));
   return bridge;
 }
 
-Status HostBridge::Allocate(const NodeModel& model) {
-  const size_t solvers = model.plan().pool_size, params = std::max<size_t>(model.stored_params().size(), 1);
-  layout_ = LayoutOf(model);
+Status HostBridge::Allocate(const BridgeNeeds& needs) {
+  const size_t solvers = needs.solvers, params = std::max<size_t>(needs.params, 1);
+  layout_ = LayoutOf(needs);
   block_bytes_ = layout_.bytes;
-  ForEachNet(model, [this](const NodeNet& net) {
+  for (const NodeNet* net : needs.nets) {
     size_t ports = 0;
-    for (size_t port = 0; port < net.ports().size(); ++port) ports += PortBytes(net, static_cast<int>(port));
+    for (size_t port = 0; port < net->ports().size(); ++port) ports += PortBytes(*net, static_cast<int>(port));
     staging_bytes_ = std::max(staging_bytes_, ports);
-    outputs_ = std::max(outputs_, net.outputs().size());
-  });
+    outputs_ = std::max(outputs_, net->outputs().size());
+  }
   HP_ASSIGN_OR_RETURN(blocks_, device_->Allocate(solvers * block_bytes_));
   HP_ASSIGN_OR_RETURN(numbers_, device_->AllocateHost(solvers * sizeof(Numbers)));
   HP_ASSIGN_OR_RETURN(statistics_, device_->AllocateHost(std::max<size_t>(solvers * outputs_, 1) * sizeof(float)));

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "hp/status.h"
-#include "node/model.h"
+#include "net/node_net.h"
 #include "tensor/device.h"
 
 #include <cstddef>
@@ -12,6 +12,17 @@
 
 namespace hp {
 
+class NodeModel;
+
+/// What a bridge makes room for.
+struct BridgeNeeds {
+  std::vector<const NodeNet*> nets;  ///< of all phases and numbers of rows
+  size_t solvers = 1;
+  size_t params = 0;       ///< whose sums of squares are fetched
+  int64_t batch_rows = 0;  ///< samples of the largest global batch, whose labels it takes
+};
+BridgeNeeds BridgeNeedsOf(const NodeModel& model);
+
 /// What passes between the host and a device with memory of its own, for each solver: images, labels, the number of
 /// the first sample and the loss scale go in, losses and sums of squares come out, and, where the transport can't reach
 /// the device's memory, tensors of other nodes both ways. Copies to the device go by Device::kCopyIn, others by
@@ -20,9 +31,9 @@ class HostBridge {
  public:
   /// @param staged tensors of other nodes pass through the host.
   /// @return kResourceExhausted: host or device has not so much memory.
-  static StatusOr<std::unique_ptr<HostBridge>> Create(const NodeModel& model, Device* device, bool staged);
+  static StatusOr<std::unique_ptr<HostBridge>> Create(const BridgeNeeds& needs, Device* device, bool staged);
   /// Bytes that Create takes of the device's memory.
-  static size_t DeviceBytes(const NodeModel& model);
+  static size_t DeviceBytes(const BridgeNeeds& needs);
 
   /// Whether tensors of other nodes pass through here; else the transport reaches the device's memory.
   bool staged() const { return staged_; }
@@ -52,7 +63,7 @@ class HostBridge {
 
  private:
   HostBridge(Device* device, bool staged) : device_(device), staged_(staged) {}
-  Status Allocate(const NodeModel& model);
+  Status Allocate(const BridgeNeeds& needs);
   std::byte* block(int solver) const { return blocks_.data() + solver * block_bytes_; }
 
   /// What kernels read of BatchContext.
@@ -64,7 +75,7 @@ class HostBridge {
   struct Layout {
     size_t labels = 0, batch_labels = 0, images = 0, bytes = 0;
   };
-  static Layout LayoutOf(const NodeModel& model);
+  static Layout LayoutOf(const BridgeNeeds& needs);
 
   Device* const device_;
   const bool staged_;

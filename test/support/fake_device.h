@@ -1,0 +1,19 @@
+#pragma once
+
+#include "node/cuda_devices.h"
+#include "test/support/fake_gpu.h"
+#include "test/support/host_gpu_library.h"
+
+#include <memory>
+#include <utility>
+
+namespace hp::test {
+
+/// A node's device that is a fake GPU.
+inline StatusOr<NodeDevice> FakeDevice(const FakeGpu::Options& options) {
+  auto gpu = std::make_unique<FakeGpu>(options);
+  auto library = MakeHostGpuLibrary(gpu.get());
+  return MakeGpuDevice(std::move(gpu), std::move(library));
+}
+
+}  // namespace hp::test
