@@ -3,7 +3,7 @@
 namespace hp::test {
 
 BackendUnderTest& UnderTest() {
-  static BackendUnderTest cpu = {MakeHostDevice(), MakeCpuBackend(), true};
+  static BackendUnderTest cpu = {.device = MakeHostDevice(), .backend = MakeCpuBackend(), .blocked_layouts = true};
   return cpu;
 }
 

@@ -4,14 +4,26 @@
 #include "test/unit/backend/backend_under_test.h"
 
 namespace hp::test {
+namespace {
+
+BackendUnderTest Open(const FakeGpu::Options& options) {
+  auto fake = std::make_unique<FakeGpu>(options);
+  auto backend = MakeCudaBackend(fake.get(), MakeHostGpuLibrary(fake.get())).value();
+  return {.device = std::move(fake), .backend = std::move(backend), .waits = true};
+}
+
+}  // namespace
 
 BackendUnderTest& UnderTest() {
-  static BackendUnderTest gpu = [] {
-    auto fake = std::make_unique<FakeGpu>();
-    auto backend = MakeCudaBackend(fake.get(), MakeHostGpuLibrary(fake.get())).value();
-    return BackendUnderTest{std::move(fake), std::move(backend), false};
-  }();
+  static BackendUnderTest gpu = Open({});
   return gpu;
+}
+
+BackendUnderTest NewGpuUnderTest() {
+  FakeGpu::Options options;
+  options.protect = true;
+  options.memory_bytes = 16 << 20;
+  return Open(options);
 }
 
 }  // namespace hp::test

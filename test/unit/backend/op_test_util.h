@@ -1,7 +1,6 @@
 #pragma once
 
 #include "backend/op.h"
-#include "tensor/buffer.h"
 #include "tensor/tensor.h"
 #include "test/unit/backend/backend_under_test.h"
 
@@ -19,7 +18,7 @@
 // that the op wants and back.
 namespace hp::test {
 
-using Values = std::vector<float>;
+using Values = ReachableVector<float>;
 
 /// `count` uniform values in [low, high); the same for the same seed.
 inline Values RandomValues(int64_t count, uint32_t seed, float low = -1, float high = 1) {
@@ -109,9 +108,9 @@ class OpRunner {
       params_.push_back(Allocate({shape, 1}));
       d_params_.push_back(Allocate({shape, 1}));
     }
-    packed_ = std::vector<PackedParams>(params.size());
-    saved_ = Buffer(op->saved_bytes() + kGuard);
-    scratch_ = Buffer(op->scratch_bytes() + kGuard);
+    for (size_t i = 0; i < params.size(); ++i) packed_.emplace_back(UnderTest().device.get());
+    saved_.resize(op->saved_bytes() + kGuard);
+    scratch_.resize(op->scratch_bytes() + kGuard);
     std::memset(saved_.data() + op->saved_bytes(), kGuardByte, kGuard);
     batch_.global_rows = in.empty() || in[0].shape.rank() == 0 ? 1 : in[0].shape[0];
   }
@@ -172,13 +171,15 @@ class OpRunner {
     for (size_t i = 0; i < skip_d_in_.size(); ++i) {
       if (skip_d_in_[i]) d_in[i].data = nullptr;
     }
-    std::memset(scratch_.data(), kGuardByte, scratch_.bytes());
+    std::memset(scratch_.data(), kGuardByte, scratch_.size());
     OpArgs args;
     args.in = in_, args.out = out_, args.d_in = d_in, args.d_out = d_out_;
     args.params = params, args.d_params = d_params;
     args.saved = saved_.data(), args.scratch = scratch_.data();
-    batch_.first_sample_on_device = &batch_.first_sample;
-    batch_.loss_scale_on_device = &batch_.loss_scale;
+    first_sample_[0] = batch_.first_sample;
+    loss_scale_[0] = batch_.loss_scale;
+    batch_.first_sample_on_device = first_sample_.data();
+    batch_.loss_scale_on_device = loss_scale_.data();
     args.batch = &batch_;
     body(args);
     const Status status = UnderTest().device->Synchronize();
@@ -192,12 +193,13 @@ class OpRunner {
   Op* op() const { return op_; }
 
  private:
+  using Bytes = ReachableVector<std::byte>;
   static constexpr size_t kGuard = 256;
   static constexpr int kGuardByte = 0xFF;  // four of them are a NaN
 
   Tensor Allocate(const TensorDesc& desc) {
-    buffers_.emplace_back(desc.bytes());
-    return {desc, buffers_.back().floats()};
+    buffers_.emplace_back(desc.count());
+    return {desc, buffers_.back().data()};
   }
   static void Poison(const Tensor& tensor) {
     std::fill_n(tensor.data, tensor.count(), std::numeric_limits<float>::quiet_NaN());
@@ -214,7 +216,7 @@ class OpRunner {
       if (!op_->backward_reads_output() && !shares(tensor, in_)) Poison(tensor);
     }
   }
-  static void ExpectGuard(const Buffer& buffer, size_t begin, const char* what) {
+  static void ExpectGuard(const Bytes& buffer, size_t begin, const char* what) {
     for (size_t i = begin; i < begin + kGuard; ++i) {
       ASSERT_EQ(std::to_integer<int>(buffer.data()[i]), kGuardByte) << what << " overrun, byte " << i - begin;
     }
@@ -222,8 +224,10 @@ class OpRunner {
 
   Op* const op_;
   const bool in_place_;
-  std::vector<Buffer> buffers_;
-  Buffer saved_, scratch_;
+  std::vector<Values> buffers_;
+  Bytes saved_, scratch_;
+  ReachableVector<uint64_t> first_sample_ = {0};
+  Values loss_scale_ = {1};
   std::vector<Tensor> in_, out_, d_in_, d_out_, params_, d_params_;
   std::vector<PackedParams> packed_;
   std::vector<bool> skip_d_in_;

@@ -1,7 +1,5 @@
-#include "backend/cuda/cuda_backend.h"
 #include "base/philox.h"
 #include "test/support/fake_gpu.h"
-#include "test/support/host_gpu_library.h"
 #include "test/unit/backend/op_test_util.h"
 
 #include <functional>
@@ -225,14 +223,6 @@ class Bench {
 
 class AgainstCpu : public testing::TestWithParam<Case> {
  protected:
-  static FakeGpu::Options Protected() {
-    FakeGpu::Options options;
-    options.protect = true;
-    options.memory_bytes = 16 << 20;
-    return options;
-  }
-  AgainstCpu() : gpu_(Protected()), gpu_backend_(MakeCudaBackend(&gpu_, MakeHostGpuLibrary(&gpu_)).value()) {}
-
   std::vector<Values> OnCpu(uint32_t seed) {
     Bench bench(cpu_.get(), cpu_backend_.get(), GetParam());
     bench.Load(seed);
@@ -253,12 +243,11 @@ class AgainstCpu : public testing::TestWithParam<Case> {
 
   const std::unique_ptr<Device> cpu_ = MakeHostDevice();
   const std::unique_ptr<Backend> cpu_backend_ = MakeCpuBackend();
-  FakeGpu gpu_;
-  const std::unique_ptr<Backend> gpu_backend_;
+  const BackendUnderTest gpu_ = NewGpuUnderTest();
 };
 
 TEST_P(AgainstCpu, OneCall) {
-  Bench bench(&gpu_, gpu_backend_.get(), GetParam());
+  Bench bench(gpu_.device.get(), gpu_.backend.get(), GetParam());
   bench.Load(1);
   bench.Call();
   ExpectSame(bench.Results(), OnCpu(1));
@@ -267,15 +256,17 @@ TEST_P(AgainstCpu, OneCall) {
 /// What is recorded with one micro-batch is right for the next, whose samples have other numbers, and whose parameters
 /// are of another version. The first time is done directly.
 TEST_P(AgainstCpu, RepeatedForAnotherMicroBatch) {
-  Bench bench(&gpu_, gpu_backend_.get(), GetParam());
+  Bench bench(gpu_.device.get(), gpu_.backend.get(), GetParam());
   for (uint32_t seed : {1, 2, 3, 4}) {
     bench.Load(seed);
     bench.RefreshPacked();
-    gpu_.Repeat({1}, [&] { bench.Call(); });
+    gpu_.device->Repeat({1}, [&] { bench.Call(); });
     ExpectSame(bench.Results(), OnCpu(seed));
   }
-  EXPECT_EQ(gpu_.recorded(), 1);
-  EXPECT_EQ(gpu_.repeated(), 2);
+  if (const auto* fake = dynamic_cast<const FakeGpu*>(gpu_.device.get())) {
+    EXPECT_EQ(fake->recorded(), 1);
+    EXPECT_EQ(fake->repeated(), 2);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Ops, AgainstCpu, testing::ValuesIn(kCases), [](const auto& info) { return info.param.name; });

@@ -1,0 +1,86 @@
+// What only a fake GPU can show of nodes on GPUs: how often it repeats its recordings, that it is full, that it fails.
+#include "test/cluster/contract_fixture.h"
+#include "test/support/fake_device.h"
+
+#include <gmock/gmock.h>
+
+#include <atomic>
+
+namespace hp::test {
+namespace {
+
+class FakeGpuContractTest : public ContractTest {};
+
+/// Once every segment of every solver was recorded, each further task is one replay.
+TEST_F(FakeGpuContractTest, RepeatsRecordings) {
+  std::atomic<int> recorded{0}, repeated{0};
+  ClusterSpec table = Table(1, {}, 3, 0, false);
+  table.precision = RoutingTableConfig::TF32;  // which the node's device is told, and a fake makes nothing of
+  table.open_device = [&](Rank) {
+    FakeGpu::Options options;
+    options.protect = true;
+    options.on_close = [&](const FakeGpu& gpu) {
+      recorded += gpu.recorded();
+      repeated += gpu.repeated();
+    };
+    return FakeDevice(options);
+  };
+  Check(Solver(""), {table});
+  EXPECT_GT(recorded, 0);
+  EXPECT_GT(repeated, 3 * recorded) << recorded << " recordings";
+}
+
+/// A table that does not fit is refused before training, with the figures; a pool whose size the table leaves open is
+/// cut to what fits, which changes no bit.
+TEST_F(FakeGpuContractTest, CutsThePoolToTheGpusMemory) {
+  const std::string solver = Solver("", false, 4);
+  ClusterSpec table = Table(1, {}, 2, 0, false);
+  std::atomic<size_t> peak{0};
+  const auto train = [&](size_t memory_bytes) {
+    table.open_device = [&peak, memory_bytes](Rank) {
+      FakeGpu::Options options;
+      options.memory_bytes = memory_bytes;
+      options.on_close = [&peak](const FakeGpu& gpu) { peak = gpu.peak_bytes(); };
+      return FakeDevice(options);
+    };
+    return TrainCluster(table, solver);
+  };
+  const ClusterResult roomy = train(size_t{1} << 28);
+  const size_t peak_with_room = peak;
+  ASSERT_TRUE(roomy.status.ok()) << roomy.status;
+  ClusterResult tight;
+  int refused = 0;
+  for (size_t memory_bytes = 200'000; memory_bytes < 4'000'000; memory_bytes += 8'192) {
+    tight = train(memory_bytes);
+    if (tight.status.ok()) break;
+    ++refused;
+    EXPECT_EQ(tight.status.code(), StatusCode::kInvalidArgument) << tight.status;
+    EXPECT_THAT(tight.status.message(), testing::ContainsRegex("needs .* MB, cuda:0 has free .* MB; memory: param"));
+  }
+  EXPECT_GT(refused, 0);
+  ASSERT_TRUE(tight.status.ok()) << tight.status;
+  EXPECT_EQ(roomy.params, tight.params);
+  EXPECT_LT(peak, peak_with_room);
+}
+
+/// A GPU that fails ends the job: our own fault here, a lost node for the others.
+TEST_F(FakeGpuContractTest, AFailingGpuEndsTheJob) {
+  ClusterSpec table = Table(1, {1}, 2, 0, false);
+  FakeGpu* gpu = nullptr;
+  table.open_device = [&gpu](Rank rank) -> StatusOr<NodeDevice> {
+    if (rank == 0) return OpenNodeDevice("cpu", RoutingTableConfig::FP32);
+    HP_ASSIGN_OR_RETURN(NodeDevice device, FakeDevice({.index = 3}));
+    gpu = static_cast<FakeGpu*>(device.device.get());
+    return device;
+  };
+  table.on_loss = [&gpu](int64_t clock) {
+    if (clock == 4) gpu->Fail(InternalError("cuda:3: fell off the bus"));
+  };
+  const ClusterResult result = TrainCluster(table, Solver(""));
+  EXPECT_EQ(result.status.code(), StatusCode::kInternal);
+  EXPECT_THAT(result.status.message(), testing::HasSubstr("fell off the bus"));
+  EXPECT_EQ(result.losses.count(10), 0u);
+}
+
+}  // namespace
+}  // namespace hp::test

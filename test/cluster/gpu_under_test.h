@@ -1,0 +1,12 @@
+#pragma once
+
+#include "hp/status.h"
+#include "node/devices.h"
+#include "scheduler/routing_table.h"
+
+namespace hp::test {
+
+/// What a node of a test's job computes on: fake_gpu_under_test.cc or real_gpu_under_test.cc.
+StatusOr<NodeDevice> OpenGpuUnderTest(Rank rank);
+
+}  // namespace hp::test
