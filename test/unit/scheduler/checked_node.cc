@@ -131,6 +131,7 @@ bool CheckedNode::Run(const Task& task) {
 void CheckedNode::Boundary(const Task& task) {
   Expect(task.clock == clock_ + 1 && finished_clock_ == clock_, "a clock out of turn", task);
   Expect(verdict_ >= task.clock - (task.clock >= job_.last_clock() ? 1 : 2), "a clock before a verdict", task);
+  if (plan_.wait_for_verdict) Expect(verdict_ >= task.clock - 1, "a clock before the verdict of the last one", task);
   clock_ = task.clock;
   flights_.clear();
   updated_.clear();
@@ -159,7 +160,13 @@ void CheckedNode::WriteMarks(const Task& task, bool gradient) {
   }
 }
 
+// The verdict brings what the next clock computes with.
+void CheckedNode::CheckBeforeVerdict(const Task& task) {
+  if (plan_.wait_for_verdict) Expect(verdict_ < task.clock, "computes for a clock that has its verdict", task);
+}
+
 void CheckedNode::Forward(const Task& task) {
+  CheckBeforeVerdict(task);
   Flight& flight = FlightOf(task.id);
   Expect(flight.forward == task.segment && !flight.freed, "forward out of order", task);
   Expect(updated_.empty(), "forward after an update of its clock", task);
@@ -169,6 +176,7 @@ void CheckedNode::Forward(const Task& task) {
 }
 
 void CheckedNode::Backward(const Task& task) {
+  CheckBeforeVerdict(task);
   Flight& flight = FlightOf(task.id);
   int expected = -1, passed = 0;
   for (int segment = plan_.train.segments - 1; segment >= 0 && expected < 0; --segment) {
@@ -189,6 +197,7 @@ void CheckedNode::Backward(const Task& task) {
 }
 
 void CheckedNode::WeightGradient(const Task& task) {
+  CheckBeforeVerdict(task);
   const UnitPlan& unit = plan_.units[task.unit];
   if (task.id.bits == 0) {
     Expect(unit.deferred && plan_.wait_for_verdict && final_.insert(task.unit).second, "a deferred gradient", task);

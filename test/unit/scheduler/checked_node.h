@@ -56,6 +56,7 @@ class CheckedNode : public PipelineHost {
   void Update(const Task& task) HP_REQUIRES(mutex_);
   void FinishClock(const Task& task) HP_REQUIRES(mutex_);
   /// All that must have landed for segments up to `segment` is there and has not been overwritten.
+  void CheckBeforeVerdict(const Task& task) HP_REQUIRES(mutex_);
   void CheckLanded(const Task& task, int segment, bool gradients) HP_REQUIRES(mutex_);
   void WriteMarks(const Task& task, bool gradient) HP_REQUIRES(mutex_);
   std::vector<MsgId> Trains() const HP_REQUIRES(mutex_) { return schedule_.TrainIds(clock_, plan_.replica); }
