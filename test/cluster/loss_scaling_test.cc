@@ -45,6 +45,15 @@ std::vector<double> Scales(const std::string& prefix, double initial, int last) 
   return scales;
 }
 
+/// Replaces the first `what` in the solver's net.
+void EditNet(const std::string& solver, const std::string& what, const std::string& by) {
+  std::string net = solver;
+  net.replace(net.find("_solver"), 7, "_net");
+  std::string text = ReadBytes(net);
+  ASSERT_NE(text.find(what), std::string::npos) << what;
+  WriteFile(net, text.replace(text.find(what), what.size(), by));
+}
+
 std::string EverySnapshot(const std::string& prefix) { return "snapshot: 1 snapshot_prefix: '" + prefix + "' "; }
 
 class LossScalingTest : public ContractTest {
@@ -66,6 +75,16 @@ TEST_F(LossScalingTest, ChangesNoBit) {
   CheckChangesNoBit(Solver("", false, 20),
                     {Table(1, {}, 1, 0, false), Table(1, {}, 3, 2, false), Table(2, {2}, 3, 1, false),
                      Table(2, {2, 3}, 2, 0, true), Table(3, {4}, 1, 0, false), Table(3, {}, 2, 1, false)});
+}
+
+/// Layers whose gradients are used up in pieces, unless the update waits for a verdict; a product over so many rows
+/// could be summed in several ways.
+TEST_F(LossScalingTest, ChangesNoBitOfLargeLayers) {
+  const std::string solver = Solver("", false, 3);
+  EditNet(solver, "batch_size: 11", "batch_size: 300");
+  EditNet(solver, "num_output: 150", "num_output: 1500");
+  EditNet(solver, "num_output: 130", "num_output: 1500");
+  CheckChangesNoBit(solver, {Table(1, {}, 1, 0, false), Table(1, {1}, 2, 0, false)});
 }
 
 TEST_F(LossScalingTest, ChangesNoBitWithClippedGradients) {
@@ -196,11 +215,7 @@ TEST_F(LossScalingTest, StateOfASnapshotIsCheckedAndComparedBetweenNodes) {
 /// At a scale of 1, gradients that are not finite end the job.
 TEST_F(LossScalingTest, StopsWhereNoScaleHelps) {
   const std::string solver = Solver("", false, 9, 0x1p127);
-  std::string net = solver;
-  net.replace(net.find("_solver"), 7, "_net");
-  std::string text = ReadBytes(net);
-  text.replace(text.find("scale: 0.0078125"), 16, "scale: 8");
-  WriteFile(net, text);
+  EditNet(solver, "scale: 0.0078125", "scale: 8");
   const ClusterResult result = TrainCluster(Scaled(Table(2, {2}, 2, 0, false), Scaling(4, 2000)), solver);
   EXPECT_EQ(result.status.code(), StatusCode::kNumeric);
   EXPECT_THAT(result.status.message(), testing::ContainsRegex("^iteration 2: layer \".*\" gave a number that is not"));
