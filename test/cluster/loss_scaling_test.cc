@@ -1,9 +1,11 @@
 // Loss scaling: a scale that nothing overflows under changes no bit; where gradients overflow, an update is skipped on
 // all nodes alike; a job that is resumed goes on with the scale that it had.
+#include "base/mutex.h"
 #include "node/job_files.h"
 #include "solvers/snapshot.h"
 #include "test/cluster/contract_fixture.h"
 
+#include "glog/logging.h"
 #include <gmock/gmock.h>
 
 #include <fstream>
@@ -20,6 +22,11 @@ LossScaling Scaling(double initial, int growth_interval) {
   scaling.set_initial(initial);
   scaling.set_growth_interval(growth_interval);
   return scaling;
+}
+
+ClusterSpec WithTwoThreads(ClusterSpec table) {
+  table.threads = 2;
+  return table;
 }
 
 ClusterSpec Scaled(ClusterSpec table, const LossScaling& scaling = {}) {
@@ -72,9 +79,10 @@ class LossScalingTest : public ContractTest {
 };
 
 TEST_F(LossScalingTest, ChangesNoBit) {
-  CheckChangesNoBit(Solver("", false, 20),
-                    {Table(1, {}, 1, 0, false), Table(1, {}, 3, 2, false), Table(2, {2}, 3, 1, false),
-                     Table(2, {2, 3}, 2, 0, true), Table(3, {4}, 1, 0, false), Table(3, {}, 2, 1, false)});
+  CheckChangesNoBit(
+      Solver("", false, 20),
+      {Table(1, {}, 1, 0, false), Table(1, {}, 3, 2, false), Table(2, {2}, 3, 1, false), Table(2, {2, 3}, 2, 0, true),
+       Table(3, {4}, 1, 0, false), Table(3, {}, 2, 1, false), WithTwoThreads(Table(2, {2}, 3, 0, false))});
 }
 
 /// Layers whose gradients are used up in pieces, unless the update waits for a verdict; a product over so many rows
@@ -212,12 +220,39 @@ TEST_F(LossScalingTest, StateOfASnapshotIsCheckedAndComparedBetweenNodes) {
   EXPECT_THAT(read().status().message(), testing::HasSubstr("loss scale 48 after 2 finite updates; expected a power"));
 }
 
-/// At a scale of 1, gradients that are not finite end the job.
+/// Keeps the log lines that say of an update that it is skipped.
+class SkipLines : public google::LogSink {
+ public:
+  SkipLines() { google::AddLogSink(this); }
+  ~SkipLines() override { google::RemoveLogSink(this); }
+  using LogSink::send;  // the overloads for older programs
+  void send(google::LogSeverity, const char*, const char*, int, const google::LogMessageTime&, const char* message,
+            size_t length) override {
+    const std::string line(message, length);
+    if (line.find("update skipped") == std::string::npos) return;
+    MutexLock lock(&mutex_);
+    lines_.push_back(line);
+  }
+  std::vector<std::string> lines() {
+    MutexLock lock(&mutex_);
+    return lines_;
+  }
+
+ private:
+  Mutex mutex_;
+  std::vector<std::string> lines_ HP_GUARDED_BY(mutex_);
+};
+
+/// At a scale of 1, gradients that are not finite end the job. Until then there is one line for each skipped update.
 TEST_F(LossScalingTest, StopsWhereNoScaleHelps) {
   const std::string solver = Solver("", false, 9, 0x1p127);
   EditNet(solver, "scale: 0.0078125", "scale: 8");
+  SkipLines skips;
   const ClusterResult result = TrainCluster(Scaled(Table(2, {2}, 2, 0, false), Scaling(4, 2000)), solver);
   EXPECT_EQ(result.status.code(), StatusCode::kNumeric);
+  const std::string has = "has a gradient that is not finite: update skipped, loss scale now ";
+  EXPECT_THAT(skips.lines(), testing::ElementsAre("iteration 0: layer \"conv1\" " + has + "2",
+                                                  "iteration 1: layer \"conv1\" " + has + "1"));
   EXPECT_THAT(result.status.message(), testing::ContainsRegex("^iteration 2: layer \".*\" gave a number that is not"));
 }
 
