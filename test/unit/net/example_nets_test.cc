@@ -1,0 +1,63 @@
+// The large nets of examples/, as far as they go without data: both phases, and as many parameters as their papers'
+// nets.
+#include "net/graph.h"
+#include "proto/text.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace hp::test {
+namespace {
+
+struct Example {
+  std::string name;
+  int64_t crop;
+  int64_t parameters;
+  size_t losses;
+};
+
+class ExampleNet : public testing::TestWithParam<Example> {};
+
+int64_t ParametersOf(const NetGraph& graph, const std::vector<Shape>& shapes) {
+  int64_t count = 0;
+  for (const GraphLayer& layer : graph.layers()) {
+    if (layer.source) continue;
+    std::vector<Shape> in;
+    for (int bottom : layer.bottoms) in.push_back(shapes[bottom]);
+    for (const ParamSpec& spec : layer.layer->Params(in)) count += spec.shape.count();
+  }
+  return count;
+}
+
+TEST_P(ExampleNet, HasItsParametersAndLosses) {
+  const Example& example = GetParam();
+  const std::string folder = "examples/" + example.name + "/" + example.name;
+  const auto solver = ReadSolver(folder + "_solver.prototxt");
+  ASSERT_TRUE(solver.ok()) << solver.status();
+  auto net = ReadNet(folder + "_train_val.prototxt");
+  ASSERT_TRUE(net.ok()) << net.status();
+  const auto shared = std::make_shared<const caffe::NetParameter>(*std::move(net));
+  for (const caffe::Phase phase : {caffe::TRAIN, caffe::TEST}) {
+    const auto graph = NetGraph::Create(shared, phase);
+    ASSERT_TRUE(graph.ok()) << graph.status();
+    const auto shapes = (*graph)->Shapes({3, example.crop, example.crop}, 1);
+    ASSERT_TRUE(shapes.ok()) << shapes.status();
+    EXPECT_EQ(ParametersOf(**graph, *shapes), example.parameters);
+    size_t losses = 0;
+    for (int output : (*graph)->outputs()) losses += (*graph)->blobs()[output].name.find("loss") == 0;
+    if (phase == caffe::TRAIN) {
+      EXPECT_EQ(losses, example.losses);
+    } else {
+      EXPECT_GT((*graph)->outputs().size(), example.losses) << "no accuracy";
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Examples, ExampleNet,
+                         testing::Values(Example{"alexnet", 227, 60'965'224, 1}, Example{"vgg16", 224, 138'357'544, 1},
+                                         Example{"googlenet", 224, 13'378'280, 3}),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace hp::test
