@@ -96,8 +96,8 @@ class Backend {
   virtual StatusOr<OpPtr> Eltwise(const EltwiseDesc& desc, const Descs& in) = 0;
   /// One input, `ways` outputs that share its memory in Forward; BackwardInput adds the `ways` gradients in order.
   virtual StatusOr<OpPtr> Split(int ways, const Descs& in) = 0;
-  /// Forward: the input in dense NCHW. BackwardInput: the sum of d_out[0..parts) (all dense), in order, in the input's
-  /// layout. Stands where a tensor leaves the node: `parts` readers send a gradient back.
+  /// Forward: the input in dense NCHW and float32. BackwardInput: the sum of d_out[0..parts) (dense float32 too), in
+  /// order, as the input is. Stands where a tensor leaves the node: `parts` readers send a gradient back.
   virtual StatusOr<OpPtr> Export(int parts, const Descs& in) = 0;
 
   /// The update in one pass over memory. Any part of a parameter may be updated by itself: elements do not depend on

@@ -9,10 +9,11 @@
 
 namespace hp {
 
-/// Inputs side by side along one axis; an input in another layout than the output's is reordered through scratch.
-/// @tparam Copies how a device copies:
+/// Inputs side by side along one axis; an input in another layout or element type than the output's is brought there
+/// through scratch.
+/// @tparam Copies how a device copies, strides and lengths in elements:
 ///   void CopyLayout(from_desc, from, to_desc, to) const;
-///   void CopyPieces(count, length, from, from_stride, to, to_stride) const;   // `count` runs of `length` floats
+///   void CopyPieces(element, count, length, from, from_stride, to, to_stride) const;   // `count` runs of `length`
 template <typename Copies>
 class ConcatOp final : public Op {
  public:
@@ -24,22 +25,23 @@ class ConcatOp final : public Op {
   void Forward(const OpArgs& args) override {
     for (size_t i = 0; i < plan_.parts.size(); ++i) {
       const ConcatPlan::Part& part = plan_.parts[i];
-      const float* from = args.in[i].data;
+      const void* from = args.in[i].data;
       if (part.reordered) {
-        float* scratch = reinterpret_cast<float*>(args.scratch);
-        copies_.CopyLayout(part.desc, from, part.as_output, scratch);
-        from = scratch;
+        copies_.CopyLayout(part.desc, from, part.as_output, args.scratch);
+        from = args.scratch;
       }
-      copies_.CopyPieces(plan_.outer, part.length, from, part.length, args.out[0].data + part.offset, plan_.stride);
+      copies_.CopyPieces(plan_.output.element, plan_.outer, part.length, static_cast<const std::byte*>(from),
+                         part.length, InOutput(args.out[0], part), plan_.stride);
     }
   }
   void BackwardInput(const OpArgs& args) override {
     for (size_t i = 0; i < plan_.parts.size(); ++i) {
       const ConcatPlan::Part& part = plan_.parts[i];
-      float* to = args.d_in[i].data;
+      void* to = args.d_in[i].data;
       if (to == nullptr) continue;
-      float* target = part.reordered ? reinterpret_cast<float*>(args.scratch) : to;
-      copies_.CopyPieces(plan_.outer, part.length, args.d_out[0].data + part.offset, plan_.stride, target, part.length);
+      void* target = part.reordered ? args.scratch : to;
+      copies_.CopyPieces(plan_.output.element, plan_.outer, part.length, InOutput(args.d_out[0], part), plan_.stride,
+                         static_cast<std::byte*>(target), part.length);
       if (part.reordered) copies_.CopyLayout(part.as_output, target, part.desc, to);
     }
   }
@@ -47,6 +49,11 @@ class ConcatOp final : public Op {
   bool backward_reads_output() const override { return false; }
 
  private:
+  /// Where a part's first piece is.
+  std::byte* InOutput(const Tensor& whole, const ConcatPlan::Part& part) const {
+    return static_cast<std::byte*>(whole.data) + part.offset * BytesOf(plan_.output.element);
+  }
+
   const Copies copies_;
   const ConcatPlan plan_;
 };

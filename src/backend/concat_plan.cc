@@ -35,18 +35,19 @@ ConcatPlan::ConcatPlan(int axis, const std::vector<TensorDesc>& in, bool blocks)
   const int64_t block = ChooseBlock(axis, in, blocks);
   Shape shape = in[0].shape.With(axis, 0);
   for (const TensorDesc& desc : in) shape = shape.With(axis, shape[axis] + desc.shape[axis]);
-  output = {shape, block};
+  const bool one_type = std::all_of(in.begin(), in.end(), [&](auto& desc) { return desc.element == in[0].element; });
+  output = {shape, block, one_type ? in[0].element : ElementType::kFloat32};
   const bool nhwc = axis == 1 && !output.dense() && block == shape[1];
   outer = Outer(axis, shape, nhwc, output.dense() ? 1 : block);
   for (const TensorDesc& desc : in) {
     Part part;
     part.desc = desc;
-    part.as_output = {desc.shape, nhwc ? desc.shape[1] : block};
+    part.as_output = {desc.shape, nhwc ? desc.shape[1] : block, output.element};
     part.length = desc.count() / outer;
     part.offset = stride;
-    part.reordered = !SameOrder(desc, part.as_output);
+    part.reordered = !SameOrder(desc, part.as_output) || desc.element != output.element;
     stride += part.length;
-    if (part.reordered) scratch_bytes = std::max(scratch_bytes, desc.bytes());
+    if (part.reordered) scratch_bytes = std::max(scratch_bytes, part.as_output.bytes());
     parts.push_back(part);
   }
 }

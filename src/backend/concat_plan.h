@@ -9,16 +9,16 @@
 namespace hp {
 
 /// How tensors side by side along one axis lie in the memory of the whole: each is `outer` pieces of its own length,
-/// which alternate in the output. A part in another layout than the output's is reordered first.
+/// which alternate in the output. A part in another layout or element type than the output's is brought there first.
 struct ConcatPlan {
   struct Part {
     TensorDesc desc, as_output;
-    int64_t length = 0, offset = 0;  ///< of its pieces, within `stride` elements of the output
+    int64_t length = 0, offset = 0;  ///< of its pieces, within `stride`, in elements of the output
     bool reordered = false;          ///< from desc to as_output
   };
 
   /// The output has the inputs' layout where that fits: the block that all have and that (channels side by side)
-  /// divides each; NHWC where all are NHWC; else it is dense.
+  /// divides each; NHWC where all are NHWC; else it is dense. Inputs of several element types make it float32.
   /// @param blocks whether the device has layouts in blocks of 8 and 16, which 8 or 16 channels then are.
   ConcatPlan(int axis, const std::vector<TensorDesc>& in, bool blocks);
 

@@ -32,13 +32,12 @@ std::span<std::byte> NodeNet::BufferSpan(int index, const NetRun& run) const {
 }
 
 Tensor NodeNet::ValueOf(int tensor, const NetRun& run) const {
-  return {tensors_[tensor].desc, reinterpret_cast<float*>(BufferSpan(tensors_[tensor].value, run).data())};
+  return {tensors_[tensor].desc, BufferSpan(tensors_[tensor].value, run).data()};
 }
 
 OpArgs NodeNet::Bind(const NetStep& step, const NetRun& run, BoundArgs* bound) const {
   auto gradient = [&](int tensor, int buffer) {
-    float* data = buffer < 0 ? nullptr : reinterpret_cast<float*>(BufferSpan(buffer, run).data());
-    return Tensor{tensors_[tensor].desc, data};
+    return Tensor{tensors_[tensor].desc, buffer < 0 ? nullptr : BufferSpan(buffer, run).data()};
   };
   for (int tensor : step.in) bound->in.push_back(ValueOf(tensor, run));
   for (int tensor : step.out) bound->out.push_back(ValueOf(tensor, run));

@@ -78,7 +78,8 @@ Status NodeNetBuilder::AddLayer(int layer) {
 
   StepInfo info;
   const bool view = entry.layer->type() == "Flatten" && descs[0].dense();
-  info.in_place = entry.in_place || view;
+  // An op may want more memory for its output than the input has: of another element type.
+  info.in_place = (entry.in_place && step.op->outputs()[0].bytes() == descs[0].bytes()) || view;
   step.forward = !view;
   for (size_t i = 0; i < entry.tops.size(); ++i) {
     const TensorDesc& desc = step.op->outputs()[i];
@@ -238,8 +239,8 @@ StatusOr<int> NodeNetBuilder::Dense(int tensor) {
   return dense_[tensor] = out;
 }
 
-// Where a blob leaves this node, an export step stands: it makes the tensor dense (nothing to do if it is) and, on the
-// way back, adds up the gradients of all readers in the order of their ranks.
+// Where a blob leaves this node, an export step stands: it makes the tensor dense and float32 (nothing to do if it is)
+// and, on the way back, adds up the gradients of all readers in the order of their ranks.
 Status NodeNetBuilder::AddExports(int blob) {
   for (int e = 0; e < static_cast<int>(placement_.edges().size()); ++e) {
     const Edge& edge = placement_.edges()[e];
@@ -258,8 +259,8 @@ Status NodeNetBuilder::AddExports(int blob) {
     const int readers = std::max<int>(1, static_cast<int>(info.gradient_readers.size()));
     HP_ASSIGN_OR_RETURN(std::unique_ptr<Op> op, role_.backend->Export(readers, {desc}));
     step.op = std::move(op);
-    step.forward = !desc.dense();
-    const int value = desc.dense() ? net_->tensors_[source].value : -1;
+    step.forward = !desc.plain();
+    const int value = desc.plain() ? net_->tensors_[source].value : -1;
     exported_[e] = AddTensor(step.name, {desc.shape, 1}, value, step.segment);
     step.out = {exported_[e]};
     AddStep(std::move(step), std::move(info));
@@ -360,9 +361,10 @@ void NodeNetBuilder::AssignGradients() {
       const Edge& edge = placement_.edges()[info.edge];
       for (int reader : info.gradient_readers) {
         const bool self = edge.within_stage() && reader == role_.part;
-        step.out_gradient.push_back(self ? tensors[step.out[1]].gradient : AddBuffer(in_desc.bytes()));
+        step.out_gradient.push_back(self ? tensors[step.out[1]].gradient
+                                         : AddBuffer(tensors[step.out[0]].desc.bytes()));
       }
-      alias = in_desc.dense() && info.gradient_readers.size() == 1;
+      alias = in_desc.plain() && info.gradient_readers.size() == 1;
     } else {
       for (int out : step.out) step.out_gradient.push_back(tensors[out].gradient);
     }

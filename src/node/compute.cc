@@ -195,7 +195,7 @@ void Compute::CollectStatistics(const Task& task) {
   for (size_t i = 0; i < net.outputs().size(); ++i) {
     const NetOutput& output = net.outputs()[i];
     last_segment = std::max(last_segment, output.segment);
-    values.push_back(bridge_ ? bridge_->statistics(task.solver)[i] : net.ValueOf(output.tensor, run).data[0]);
+    values.push_back(bridge_ ? bridge_->statistics(task.solver)[i] : net.ValueOf(output.tensor, run).floats()[0]);
     const bool bad = output.segment == task.segment && task.id.train() && !std::isfinite(values.back());
     if (bad && part_.finite()) {
       part_.set_finite(false);

@@ -2,12 +2,19 @@
 
 #include "tensor/shape.h"
 
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 
 namespace hp {
 
-/// Shape and memory layout of a float32 tensor. Elements are stored as [N][C/block][spatial][block], without padding:
+/// How one element is stored. The 16-bit ones exist on GPUs alone, between ops: files, the wire and parameters are
+/// float32.
+enum class ElementType : uint8_t { kFloat32, kBFloat16, kFloat16 };
+
+constexpr size_t BytesOf(ElementType element) { return element == ElementType::kFloat32 ? 4 : 2; }
+
+/// Shape and memory layout of a tensor. Elements are stored as [N][C/block][spatial][block], without padding:
 ///   channel_block = 1   dense row-major NCHW, the layout of files and of the wire;
 ///   channel_block = 16  oneDNN's nChw16c (8: nChw8c); the block always divides C;
 ///   channel_block = C   NHWC.
@@ -15,18 +22,26 @@ namespace hp {
 struct TensorDesc {
   Shape shape;
   int64_t channel_block = 1;
+  ElementType element = ElementType::kFloat32;
 
   int64_t count() const { return shape.count(); }
-  size_t bytes() const { return static_cast<size_t>(count()) * sizeof(float); }
+  size_t bytes() const { return static_cast<size_t>(count()) * BytesOf(element); }
   bool dense() const { return channel_block == 1 || shape.rank() < 3; }
+  /// Whether it lies in memory as in files and on the wire.
+  bool plain() const { return dense() && element == ElementType::kFloat32; }
   bool operator==(const TensorDesc&) const = default;
 };
 
 /// A view of a tensor in somebody else's memory; `data` may be null where an argument is not wanted.
 struct Tensor {
   TensorDesc desc;
-  float* data = nullptr;
+  void* data = nullptr;
 
+  /// The data of a float32 tensor.
+  float* floats() const {
+    assert(desc.element == ElementType::kFloat32);
+    return static_cast<float*>(data);
+  }
   int64_t count() const { return desc.count(); }
   const Shape& shape() const { return desc.shape; }
 };

@@ -44,7 +44,7 @@ std::vector<float> Dense(const Tensor& tensor) {
   std::vector<float> values;
   for (int64_t n = 0; n < shape.dim(0); ++n) {
     for (int64_t c = 0; c < shape.dim(1); ++c) {
-      for (int64_t s = 0; s < spatial; ++s) values.push_back(tensor.data[ElementOffset(tensor.desc, n, c, s)]);
+      for (int64_t s = 0; s < spatial; ++s) values.push_back(tensor.floats()[ElementOffset(tensor.desc, n, c, s)]);
     }
   }
   return values;

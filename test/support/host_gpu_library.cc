@@ -1,10 +1,12 @@
 #include "test/support/host_gpu_library.h"
 
 #include "backend/window.h"
+#include "test/support/elements.h"
 
 #include "glog/logging.h"
 
 #include <cstring>
+#include <utility>
 #include <vector>
 
 namespace hp::test {
@@ -25,16 +27,24 @@ void Enqueue(Gpu* gpu, std::byte* workspace, const Work& work) {
 
 class HostGemm : public GpuGemm {
  public:
-  HostGemm(Gpu* gpu, const GpuGemmDesc& desc) : gpu_(gpu), desc_(desc) {}
+  HostGemm(Gpu* gpu, const GpuGemmDesc& desc, ElementType element) : gpu_(gpu), desc_(desc), element_(element) {}
   size_t workspace_bytes() const override { return kWorkspaceBytes; }
 
-  void Run(const float* a, const float* b, const float* bias, bool add, float* c, std::byte* workspace) override {
+  void Run(const void* a, const void* b, const float* bias, bool add, float* c, std::byte* workspace) override {
     CHECK((bias != nullptr) == desc_.bias);
-    Enqueue(gpu_, workspace, [desc = desc_, a, b, bias, add, c] { Compute(desc, a, b, bias, add, c); });
+    Enqueue(gpu_, workspace, [d = desc_, element = element_, a, b, bias, add, c] {
+      const auto as_floats = [&](const void* data, int64_t rows, int64_t columns, bool transposed, int64_t stride) {
+        if (transposed) std::swap(rows, columns);
+        return GetElements(element, data, (rows - 1) * stride + columns);
+      };
+      Compute(d, as_floats(a, d.m, d.k, d.transpose_a, d.a_stride), as_floats(b, d.k, d.n, d.transpose_b, d.b_stride),
+              bias, add, c);
+    });
   }
 
  private:
-  static void Compute(const GpuGemmDesc& d, const float* a, const float* b, const float* bias, bool add, float* c) {
+  static void Compute(const GpuGemmDesc& d, const std::vector<float>& a, const std::vector<float>& b, const float* bias,
+                      bool add, float* c) {
     std::vector<double> row(d.n);
     const int64_t b_row = d.transpose_b ? 1 : d.b_stride, b_column = d.transpose_b ? d.b_stride : 1;
     for (int64_t i = 0; i < d.m; ++i) {
@@ -50,6 +60,7 @@ class HostGemm : public GpuGemm {
 
   Gpu* const gpu_;
   const GpuGemmDesc desc_;
+  const ElementType element_;
 };
 
 /// The loops of a convolution, and its three products over them.
@@ -101,57 +112,69 @@ class Taps {
 
 class HostConvolution : public GpuConvolution {
  public:
-  HostConvolution(Gpu* gpu, const ConvolutionDesc& desc, const Shape& in) : gpu_(gpu), taps_(desc, in) {}
+  HostConvolution(Gpu* gpu, const ConvolutionDesc& desc, const Shape& in, ElementType element)
+      : gpu_(gpu), taps_(desc, in), element_(element) {}
   size_t workspace_bytes() const override { return kWorkspaceBytes; }
 
-  void Forward(const float* x, const float* weights, const float* bias, float* y, std::byte* workspace) override {
-    Enqueue(gpu_, workspace, [taps = taps_, x, weights, bias, y] {
+  void Forward(const void* x, const void* weights, const float* bias, void* y, std::byte* workspace) override {
+    Enqueue(gpu_, workspace, [element = element_, taps = taps_, x, weights, bias, y] {
+      const std::vector<float> xs = GetElements(element, x, taps.in_count()),
+                               ws = GetElements(element, weights, taps.weights_count());
       std::vector<double> sums(taps.out_count());
       for (size_t i = 0; i < sums.size() && bias != nullptr; ++i) sums[i] = bias[i % taps.num_output()];
-      taps.ForEach([&](int64_t i, int64_t o, int64_t w) { sums[o] += static_cast<double>(x[i]) * weights[w]; });
-      Store(sums, y);
+      taps.ForEach([&](int64_t i, int64_t o, int64_t w) { sums[o] += static_cast<double>(xs[i]) * ws[w]; });
+      Store(sums, element, y);
     });
   }
-  void BackwardInput(const float* dy, const float* weights, float* dx, std::byte* workspace) override {
-    Enqueue(gpu_, workspace, [taps = taps_, dy, weights, dx] {
+  void BackwardInput(const void* dy, const void* weights, void* dx, std::byte* workspace) override {
+    Enqueue(gpu_, workspace, [element = element_, taps = taps_, dy, weights, dx] {
+      const std::vector<float> dys = GetElements(element, dy, taps.out_count()),
+                               ws = GetElements(element, weights, taps.weights_count());
       std::vector<double> sums(taps.in_count());
-      taps.ForEach([&](int64_t i, int64_t o, int64_t w) { sums[i] += static_cast<double>(dy[o]) * weights[w]; });
-      Store(sums, dx);
+      taps.ForEach([&](int64_t i, int64_t o, int64_t w) { sums[i] += static_cast<double>(dys[o]) * ws[w]; });
+      Store(sums, element, dx);
     });
   }
-  void BackwardWeights(const float* x, const float* dy, float* d_weights, std::byte* workspace) override {
-    Enqueue(gpu_, workspace, [taps = taps_, x, dy, d_weights] {
+  void BackwardWeights(const void* x, const void* dy, void* d_weights, std::byte* workspace) override {
+    Enqueue(gpu_, workspace, [element = element_, taps = taps_, x, dy, d_weights] {
+      const std::vector<float> xs = GetElements(element, x, taps.in_count()),
+                               dys = GetElements(element, dy, taps.out_count());
       std::vector<double> sums(taps.weights_count());
-      taps.ForEach([&](int64_t i, int64_t o, int64_t w) { sums[w] += static_cast<double>(x[i]) * dy[o]; });
-      Store(sums, d_weights);
+      taps.ForEach([&](int64_t i, int64_t o, int64_t w) { sums[w] += static_cast<double>(xs[i]) * dys[o]; });
+      Store(sums, element, d_weights);
     });
   }
 
  private:
-  static void Store(const std::vector<double>& sums, float* to) {
-    for (double sum : sums) *to++ = static_cast<float>(sum);
+  static void Store(const std::vector<double>& sums, ElementType element, void* to) {
+    for (size_t i = 0; i < sums.size(); ++i) SetElement(element, static_cast<float>(sums[i]), to, i);
   }
 
   Gpu* const gpu_;
   const Taps taps_;
+  const ElementType element_;
 };
 
 class HostGpuLibrary : public GpuLibrary {
  public:
-  explicit HostGpuLibrary(Gpu* gpu) : gpu_(gpu) {}
+  HostGpuLibrary(Gpu* gpu, ElementType element) : gpu_(gpu), element_(element) {}
+  ElementType element() const override { return element_; }
   StatusOr<std::unique_ptr<GpuGemm>> Gemm(const GpuGemmDesc& desc) override {
-    return std::unique_ptr<GpuGemm>(std::make_unique<HostGemm>(gpu_, desc));
+    return std::unique_ptr<GpuGemm>(std::make_unique<HostGemm>(gpu_, desc, element_));
   }
   StatusOr<std::unique_ptr<GpuConvolution>> Convolution(const ConvolutionDesc& desc, const Shape& in) override {
-    return std::unique_ptr<GpuConvolution>(std::make_unique<HostConvolution>(gpu_, desc, in));
+    return std::unique_ptr<GpuConvolution>(std::make_unique<HostConvolution>(gpu_, desc, in, element_));
   }
 
  private:
   Gpu* const gpu_;
+  const ElementType element_;
 };
 
 }  // namespace
 
-std::unique_ptr<GpuLibrary> MakeHostGpuLibrary(Gpu* gpu) { return std::make_unique<HostGpuLibrary>(gpu); }
+std::unique_ptr<GpuLibrary> MakeHostGpuLibrary(Gpu* gpu, ElementType element) {
+  return std::make_unique<HostGpuLibrary>(gpu, element);
+}
 
 }  // namespace hp::test

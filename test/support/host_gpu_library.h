@@ -7,6 +7,7 @@
 namespace hp::test {
 
 /// What cuBLASLt and cuDNN do, by plain loops on the host, in the compute stream of a FakeGpu.
-std::unique_ptr<GpuLibrary> MakeHostGpuLibrary(Gpu* gpu);
+/// @param element of the products' factors.
+std::unique_ptr<GpuLibrary> MakeHostGpuLibrary(Gpu* gpu, ElementType element = ElementType::kFloat32);
 
 }  // namespace hp::test

@@ -23,15 +23,15 @@ class AccuracyOp final : public Op {
     const BatchContext& batch = *args.batch;
     int64_t right = 0;
     for (int64_t row = 0; row < rows_; ++row) {
-      right += IsRight(args.in[0].data + row * classes_, LabelOf(batch.labels[row]));
+      right += IsRight(args.in[0].floats() + row * classes_, LabelOf(batch.labels[row]));
     }
     const int64_t valid =
         desc_.has_ignore_label ? CountValid(batch.batch_labels, desc_.ignore_label) : batch.global_rows;
-    args.out[0].data[0] = valid == 0 ? 0 : static_cast<float>(static_cast<double>(right) / valid);
+    args.out[0].floats()[0] = valid == 0 ? 0 : static_cast<float>(static_cast<double>(right) / valid);
   }
   /// A count has no gradient.
   void BackwardInput(const OpArgs& args) override {
-    if (args.d_in[0].data != nullptr) std::fill_n(args.d_in[0].data, args.d_in[0].count(), 0.0f);
+    if (args.d_in[0].floats() != nullptr) std::fill_n(args.d_in[0].floats(), args.d_in[0].count(), 0.0f);
   }
   bool backward_reads_input() const override { return false; }
   bool backward_reads_output() const override { return false; }

@@ -11,8 +11,8 @@ class ReluOp final : public Op {
   ReluOp(float slope, const TensorDesc& in) : slope_(slope) { outputs_ = {in}; }
 
   void Forward(const OpArgs& args) override {
-    const float* x = args.in[0].data;
-    float* y = args.out[0].data;
+    const float* x = args.in[0].floats();
+    float* y = args.out[0].floats();
     const float slope = slope_;
     // "x < 0 ? ... : x" hands a NaN on.
     ForChunks(args.in[0].count(), [=](int64_t begin, int64_t end) {
@@ -21,9 +21,9 @@ class ReluOp final : public Op {
     });
   }
   void BackwardInput(const OpArgs& args) override {
-    if (args.d_in[0].data == nullptr) return;
-    const float *y = args.out[0].data, *dy = args.d_out[0].data;
-    float* dx = args.d_in[0].data;
+    if (args.d_in[0].floats() == nullptr) return;
+    const float *y = args.out[0].floats(), *dy = args.d_out[0].floats();
+    float* dx = args.d_in[0].floats();
     const float slope = slope_;
     ForChunks(args.in[0].count(), [=](int64_t begin, int64_t end) {
 #pragma omp simd
@@ -53,14 +53,14 @@ class SmoothActivationOp final : public Op {
   }
 
   void Forward(const OpArgs& args) override {
-    forward_.execute(context_.stream, {{DNNL_ARG_SRC, context_.Memory(flat_, args.in[0].data)},
-                                       {DNNL_ARG_DST, context_.Memory(flat_, args.out[0].data)}});
+    forward_.execute(context_.stream, {{DNNL_ARG_SRC, context_.Memory(flat_, args.in[0].floats())},
+                                       {DNNL_ARG_DST, context_.Memory(flat_, args.out[0].floats())}});
   }
   void BackwardInput(const OpArgs& args) override {
-    if (args.d_in[0].data == nullptr) return;
-    backward_.execute(context_.stream, {{DNNL_ARG_DST, context_.Memory(flat_, args.out[0].data)},
-                                        {DNNL_ARG_DIFF_DST, context_.Memory(flat_, args.d_out[0].data)},
-                                        {DNNL_ARG_DIFF_SRC, context_.Memory(flat_, args.d_in[0].data)}});
+    if (args.d_in[0].floats() == nullptr) return;
+    backward_.execute(context_.stream, {{DNNL_ARG_DST, context_.Memory(flat_, args.out[0].floats())},
+                                        {DNNL_ARG_DIFF_DST, context_.Memory(flat_, args.d_out[0].floats())},
+                                        {DNNL_ARG_DIFF_SRC, context_.Memory(flat_, args.d_in[0].floats())}});
   }
   bool backward_reads_input() const override { return false; }
 

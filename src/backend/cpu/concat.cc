@@ -3,18 +3,21 @@
 #include "backend/cpu/parallel.h"
 #include "backend/cpu/reorder.h"
 
+#include <cstring>
+
 namespace hp {
 namespace {
 
 /// ConcatOp's copies, by the team of threads.
 struct Copies {
-  void CopyLayout(const TensorDesc& from_desc, const float* from, const TensorDesc& to_desc, float* to) const {
-    hp::CopyLayout(from_desc, from, to_desc, to);
+  void CopyLayout(const TensorDesc& from_desc, const void* from, const TensorDesc& to_desc, void* to) const {
+    hp::CopyLayout(from_desc, static_cast<const float*>(from), to_desc, static_cast<float*>(to));
   }
-  void CopyPieces(int64_t count, int64_t length, const float* from, int64_t from_stride, float* to,
-                  int64_t to_stride) const {
+  void CopyPieces(ElementType element, int64_t count, int64_t length, const std::byte* from, int64_t from_stride,
+                  std::byte* to, int64_t to_stride) const {
+    const int64_t size = static_cast<int64_t>(BytesOf(element));
     ForItems(count, count * length,
-             [=](int64_t i) { std::copy_n(from + i * from_stride, length, to + i * to_stride); });
+             [=](int64_t i) { std::memcpy(to + i * to_stride * size, from + i * from_stride * size, length * size); });
   }
 };
 

@@ -209,8 +209,8 @@ ConvolutionOp::Scratch ConvolutionOp::BackwardParamsScratch(Pieces* pieces) cons
 }
 
 memory ConvolutionOp::Source(const OpArgs& args, std::byte* copy) {
-  if (!in_to_src_.needed()) return context_.Memory(src_, args.in[0].data);
-  in_to_src_.Run(&context_, args.in[0].data, copy);
+  if (!in_to_src_.needed()) return context_.Memory(src_, args.in[0].floats());
+  in_to_src_.Run(&context_, args.in[0].floats(), copy);
   return context_.Memory(src_, copy);
 }
 
@@ -220,24 +220,24 @@ void ConvolutionOp::Forward(const OpArgs& args) {
   std::unordered_map<int, memory> arguments = {
       {DNNL_ARG_SRC, Source(args, scratch.input)},
       {DNNL_ARG_WEIGHTS, forward_weights_.Get(&context_, args.params[0])},
-      {DNNL_ARG_DST, context_.Memory(dst_, args.out[0].data)},
+      {DNNL_ARG_DST, context_.Memory(dst_, args.out[0].floats())},
       {DNNL_ARG_SCRATCHPAD, context_.Memory(forward_pd_.scratchpad_desc(), scratch.primitive)}};
   if (bias_) arguments[DNNL_ARG_BIAS] = context_.Memory(bias_desc_, args.params[1].data);
   forward_.execute(context_.stream, arguments);
 }
 
 void ConvolutionOp::BackwardInput(const OpArgs& args) {
-  if (args.d_in[0].data == nullptr) return;
+  if (args.d_in[0].floats() == nullptr) return;
   Pieces pieces(args.scratch);
   const Scratch scratch = BackwardInputScratch(&pieces);
-  void* d_src = src_to_in_.needed() ? static_cast<void*>(scratch.input) : args.d_in[0].data;
+  void* d_src = src_to_in_.needed() ? static_cast<void*>(scratch.input) : args.d_in[0].floats();
   backward_input_.execute(
       context_.stream,
-      {{DNNL_ARG_DIFF_DST, context_.Memory(dst_, args.d_out[0].data)},
+      {{DNNL_ARG_DIFF_DST, context_.Memory(dst_, args.d_out[0].floats())},
        {DNNL_ARG_WEIGHTS, backward_weights_.Get(&context_, args.params[0])},
        {DNNL_ARG_DIFF_SRC, context_.Memory(src_, d_src)},
        {DNNL_ARG_SCRATCHPAD, context_.Memory(backward_input_pd_.scratchpad_desc(), scratch.primitive)}});
-  if (src_to_in_.needed()) src_to_in_.Run(&context_, d_src, args.d_in[0].data);
+  if (src_to_in_.needed()) src_to_in_.Run(&context_, d_src, args.d_in[0].floats());
 }
 
 void ConvolutionOp::BackwardParams(const OpArgs& args) {
@@ -248,7 +248,7 @@ void ConvolutionOp::BackwardParams(const OpArgs& args) {
   void* d_weights = direct ? static_cast<void*>(args.d_params[0]) : scratch.weights;
   std::unordered_map<int, memory> arguments = {
       {DNNL_ARG_SRC, Source(args, scratch.input)},
-      {DNNL_ARG_DIFF_DST, context_.Memory(dst_, args.d_out[0].data)},
+      {DNNL_ARG_DIFF_DST, context_.Memory(dst_, args.d_out[0].floats())},
       {DNNL_ARG_DIFF_WEIGHTS, context_.Memory(backward_params_pd_.diff_weights_desc(), d_weights)},
       {DNNL_ARG_SCRATCHPAD, context_.Memory(backward_params_pd_.scratchpad_desc(), scratch.primitive)}};
   float* d_bias = nullptr;

@@ -21,9 +21,9 @@ class DropoutOp final : public Op {
     outputs_ = {in};
   }
 
-  void Forward(const OpArgs& args) override { Apply(*args.batch, args.in[0], args.out[0].data); }
+  void Forward(const OpArgs& args) override { Apply(*args.batch, args.in[0], args.out[0].floats()); }
   void BackwardInput(const OpArgs& args) override {
-    if (args.d_in[0].data != nullptr) Apply(*args.batch, args.d_out[0], args.d_in[0].data);
+    if (args.d_in[0].floats() != nullptr) Apply(*args.batch, args.d_out[0], args.d_in[0].floats());
   }
   bool backward_reads_input() const override { return false; }
   bool backward_reads_output() const override { return false; }
@@ -31,7 +31,7 @@ class DropoutOp final : public Op {
  private:
   void Apply(const BatchContext& batch, const Tensor& from, float* to) const {
     if (!batch.train) {
-      CopyLayout(from.desc, from.data, from.desc, to);
+      CopyLayout(from.desc, from.floats(), from.desc, to);
     } else if (block_ == 1) {
       ApplyDense(batch.first_sample, from, to);
     } else {
@@ -41,7 +41,7 @@ class DropoutOp final : public Op {
 
   void ApplyDense(uint64_t first_sample, const Tensor& from, float* to) const {
     const int64_t units = from.shape().count(1), runs = (units + kRunUnits - 1) / kRunUnits;
-    const float* x = from.data;
+    const float* x = from.floats();
     ForItems(from.shape()[0] * runs, from.count(), [&](int64_t i) {
       const int64_t row = i / runs, begin = i % runs * kRunUnits, end = std::min(units, begin + kRunUnits);
       alignas(64) float factors[kRunUnits];
@@ -61,8 +61,8 @@ class DropoutOp final : public Op {
       const int64_t row = i / tiles, block = i % tiles / tiles_in_block;
       const int64_t c = i % tiles % tiles_in_block * kTileChannels;  // within the block
       const int64_t offset = (row * channels + block * block_) * pixels + c;
-      ApplyTile(first_sample + row, block * block_ + c, std::min(kTileChannels, block_ - c), pixels, from.data + offset,
-                to + offset);
+      ApplyTile(first_sample + row, block * block_ + c, std::min(kTileChannels, block_ - c), pixels,
+                from.floats() + offset, to + offset);
     });
   }
 

@@ -22,7 +22,7 @@ class EltwiseOp final : public Op {
 
   void Forward(const OpArgs& args) override {
     const std::vector<const float*> x = Inputs(args);
-    float* y = args.out[0].data;
+    float* y = args.out[0].floats();
     ForChunks(count_, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i)
         y[i] = desc_.operation == EltwiseDesc::kSum ? desc_.coeff[0] * x[0][i] : x[0][i];
@@ -34,11 +34,12 @@ class EltwiseOp final : public Op {
     const std::vector<const float*> x =
         desc_.operation == EltwiseDesc::kSum ? std::vector<const float*>() : Inputs(args);
     for (size_t k = 0; k < in_.size(); ++k) {
-      float* dx = args.d_in[k].data;
+      float* dx = args.d_in[k].floats();
       if (dx == nullptr) continue;
       const bool foreign = !SameOrder(in_[k], in_[0]);
       float* target = foreign ? reinterpret_cast<float*>(args.scratch) : dx;
-      ForChunks(count_, [&](int64_t begin, int64_t end) { Gradient(k, x, args.d_out[0].data, target, begin, end); });
+      ForChunks(count_,
+                [&](int64_t begin, int64_t end) { Gradient(k, x, args.d_out[0].floats(), target, begin, end); });
       if (foreign) CopyLayout(in_[0], target, in_[k], dx);
     }
   }
@@ -51,10 +52,10 @@ class EltwiseOp final : public Op {
     float* place = reinterpret_cast<float*>(args.scratch);
     std::vector<const float*> x;
     for (size_t k = 0; k < in_.size(); ++k) {
-      x.push_back(args.in[k].data);
+      x.push_back(args.in[k].floats());
       if (SameOrder(in_[k], in_[0])) continue;
       place += count_;  // the first place is for gradients
-      CopyLayout(in_[k], args.in[k].data, in_[0], place);
+      CopyLayout(in_[k], args.in[k].floats(), in_[0], place);
       x.back() = place;
     }
     return x;

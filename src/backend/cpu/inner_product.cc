@@ -53,16 +53,16 @@ class InnerProductOp final : public Op {
       Gemm('N', 'T', outputs_count_, rows_, block.columns, args.params[0].data + block.first, columns_, Rows(args, i),
            block.columns, i > 0, transposed, rows_);
     }
-    TransposeAndAddBias(transposed, bias_ ? args.params[1].data : nullptr, args.out[0].data);
+    TransposeAndAddBias(transposed, bias_ ? args.params[1].data : nullptr, args.out[0].floats());
   }
 
   void BackwardInput(const OpArgs& args) override {
     for (size_t i = 0; i < blocks_.size(); ++i) {
       const Block& block = blocks_[i];
-      float* d_in = args.d_in[i].data;
+      float* d_in = args.d_in[i].floats();
       if (d_in == nullptr) continue;
       float* rows = block.dense ? d_in : Copy(args, block);
-      Gemm('N', 'N', rows_, block.columns, outputs_count_, args.d_out[0].data, outputs_count_,
+      Gemm('N', 'N', rows_, block.columns, outputs_count_, args.d_out[0].floats(), outputs_count_,
            args.params[0].data + block.first, columns_, false, rows, block.columns);
       if (!block.dense) CopyLayout({block.desc.shape, 1}, rows, block.desc, d_in);
     }
@@ -72,10 +72,10 @@ class InnerProductOp final : public Op {
     CopyInputs(args);
     for (size_t i = 0; i < blocks_.size(); ++i) {
       const Block& block = blocks_[i];
-      Gemm('T', 'N', outputs_count_, block.columns, rows_, args.d_out[0].data, outputs_count_, Rows(args, i),
+      Gemm('T', 'N', outputs_count_, block.columns, rows_, args.d_out[0].floats(), outputs_count_, Rows(args, i),
            block.columns, args.accumulate, args.d_params[0] + block.first, columns_);
     }
-    if (bias_) SumRows(args.d_out[0].data, 0, outputs_count_, args.accumulate, args.d_params[1]);
+    if (bias_) SumRows(args.d_out[0].floats(), 0, outputs_count_, args.accumulate, args.d_params[1]);
   }
 
   bool has_params_rows() const override { return true; }
@@ -84,10 +84,10 @@ class InnerProductOp final : public Op {
                           float* d_bias) const override {
     for (size_t i = 0; i < blocks_.size(); ++i) {
       const Block& block = blocks_[i];
-      OuterProductSum(rows_, end - begin, block.columns, args.d_out[0].data + begin, outputs_count_, Rows(args, i),
+      OuterProductSum(rows_, end - begin, block.columns, args.d_out[0].floats() + begin, outputs_count_, Rows(args, i),
                       block.columns, d_weights + block.first, columns_, args.accumulate);
     }
-    if (bias_) SumRows(args.d_out[0].data, begin, end, args.accumulate, d_bias);
+    if (bias_) SumRows(args.d_out[0].floats(), begin, end, args.accumulate, d_bias);
   }
 
   bool backward_reads_output() const override { return false; }
@@ -98,12 +98,12 @@ class InnerProductOp final : public Op {
   }
   /// Input `i` as [rows, columns]: in place, or its copy.
   const float* Rows(const OpArgs& args, size_t i) const {
-    return blocks_[i].dense ? args.in[i].data : Copy(args, blocks_[i]);
+    return blocks_[i].dense ? args.in[i].floats() : Copy(args, blocks_[i]);
   }
   void CopyInputs(const OpArgs& args) const {
     for (size_t i = 0; i < blocks_.size(); ++i) {
       const Block& block = blocks_[i];
-      if (!block.dense) CopyLayout(block.desc, args.in[i].data, {block.desc.shape, 1}, Copy(args, block));
+      if (!block.dense) CopyLayout(block.desc, args.in[i].floats(), {block.desc.shape, 1}, Copy(args, block));
     }
   }
 

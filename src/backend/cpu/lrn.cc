@@ -30,8 +30,8 @@ class LrnAcrossOp final : public Op {
   }
 
   void Forward(const OpArgs& args) override {
-    const float* const in = args.in[0].data;
-    float* const out = args.out[0].data;
+    const float* const in = args.in[0].floats();
+    float* const out = args.out[0].floats();
     ForEachTile(1, [&](const Tile& tile, float* squares) {
       const float* const x = in;
       float* const y = out;
@@ -49,9 +49,9 @@ class LrnAcrossOp final : public Op {
 
   /// dx_c = dy_c s_c^-beta - 2 alpha beta / n x_c sum over the window of dy x s^-(beta+1).
   void BackwardInput(const OpArgs& args) override {
-    if (args.d_in[0].data == nullptr) return;
-    const float *const in = args.in[0].data, *const d_out = args.d_out[0].data;
-    float* const d_in = args.d_in[0].data;
+    if (args.d_in[0].floats() == nullptr) return;
+    const float *const in = args.in[0].floats(), *const d_out = args.d_out[0].floats();
+    float* const d_in = args.d_in[0].floats();
     ForEachTile(3, [&](const Tile& tile, float* squares) {
       const float *const x = in, *const dy = d_out;
       float *const dx = d_in, *const ratios = squares + tile_ * padded_, *const powers = ratios + tile_ * padded_;

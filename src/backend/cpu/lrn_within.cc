@@ -29,8 +29,8 @@ class LrnWithinOp final : public Op {
   }
 
   void Forward(const OpArgs& args) override {
-    const float* x = args.in[0].data;
-    float* y = args.out[0].data;
+    const float* x = args.in[0].floats();
+    float* y = args.out[0].floats();
     ForEachPlane(1, [&](auto width, int64_t plane, float* sums) {
       constexpr int W = decltype(width)::value;
       for (int64_t h = 0; h < height_; ++h) {
@@ -47,9 +47,9 @@ class LrnWithinOp final : public Op {
   /// dx = dy s^-beta - 2 alpha beta / n^2 x sum over the window of dy x s^-(beta+1). The last n rows of ratios and
   /// powers stay in two rings, so that each row is computed once.
   void BackwardInput(const OpArgs& args) override {
-    if (args.d_in[0].data == nullptr) return;
-    const float *x = args.in[0].data, *dy = args.d_out[0].data;
-    float* dx = args.d_in[0].data;
+    if (args.d_in[0].floats() == nullptr) return;
+    const float *x = args.in[0].floats(), *dy = args.d_out[0].floats();
+    float* dx = args.d_in[0].floats();
     ForEachPlane(1 + 2 * size_, [&](auto width, int64_t plane, float* sums) {
       constexpr int W = decltype(width)::value;
       const int64_t line = (width_ + 2 * margin_) * W;

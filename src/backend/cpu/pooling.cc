@@ -76,8 +76,8 @@ class AveragePoolingOp final : public Op {
   }
 
   void Forward(const OpArgs& args) override {
-    const float* in = args.in[0].data;
-    float* out = args.out[0].data;
+    const float* in = args.in[0].floats();
+    float* out = args.out[0].floats();
     ForEachRow(g_, g_.out_h, [&](auto width, int64_t plane, int64_t row, int64_t channel) {
       ForwardRow<decltype(width)::value>(in + plane * g_.in_h * g_.in_w * g_.block + channel, row,
                                          out + (plane * g_.out_h + row) * g_.out_w * g_.block + channel);
@@ -85,9 +85,9 @@ class AveragePoolingOp final : public Op {
   }
 
   void BackwardInput(const OpArgs& args) override {
-    float* d_in = args.d_in[0].data;
+    float* d_in = args.d_in[0].floats();
     if (d_in == nullptr) return;
-    const float* d_out = args.d_out[0].data;
+    const float* d_out = args.d_out[0].floats();
     ForEachRow(g_, g_.in_h, [&](auto width, int64_t plane, int64_t row, int64_t channel) {
       BackwardRow<decltype(width)::value>(d_out + plane * g_.out_h * g_.out_w * g_.block + channel, row,
                                           d_in + (plane * g_.in_h + row) * g_.in_w * g_.block + channel);
@@ -141,8 +141,8 @@ class MaxPoolingOp final : public Op {
   }
 
   void Forward(const OpArgs& args) override {
-    const float* in = args.in[0].data;
-    float* out = args.out[0].data;
+    const float* in = args.in[0].floats();
+    float* out = args.out[0].floats();
     Index* places = reinterpret_cast<Index*>(args.saved);
     ForEachRow(g_, g_.out_h, [&](auto width, int64_t plane, int64_t row, int64_t channel) {
       const int64_t begin = (plane * g_.out_h + row) * g_.out_w * g_.block + channel;
@@ -152,9 +152,9 @@ class MaxPoolingOp final : public Op {
   }
 
   void BackwardInput(const OpArgs& args) override {
-    float* d_in = args.d_in[0].data;
+    float* d_in = args.d_in[0].floats();
     if (d_in == nullptr) return;
-    const float* d_out = args.d_out[0].data;
+    const float* d_out = args.d_out[0].floats();
     const Index* places = reinterpret_cast<const Index*>(args.saved);
     ForEachRow(g_, g_.in_h, [&](auto width, int64_t plane, int64_t row, int64_t channel) {
       const int64_t begin = plane * g_.out_h * g_.out_w * g_.block + channel;

@@ -20,8 +20,8 @@ class SoftmaxOp final : public Op {
   }
 
   void Forward(const OpArgs& args) override {
-    const float* x = args.in[0].data;
-    float* y = args.out[0].data;
+    const float* x = args.in[0].floats();
+    float* y = args.out[0].floats();
     if (!SameOrder(in_, dense_)) {
       CopyLayout(in_, x, dense_, y);
       x = y;
@@ -29,10 +29,10 @@ class SoftmaxOp final : public Op {
     ComputeSoftmax(x, outer_, classes_, inner_, y);
   }
   void BackwardInput(const OpArgs& args) override {
-    float* dx = args.d_in[0].data;
+    float* dx = args.d_in[0].floats();
     if (dx == nullptr) return;
     float* dense = SameOrder(in_, dense_) ? dx : reinterpret_cast<float*>(args.scratch);
-    ComputeSoftmaxGradient(args.out[0].data, args.d_out[0].data, outer_, classes_, inner_, dense);
+    ComputeSoftmaxGradient(args.out[0].floats(), args.d_out[0].floats(), outer_, classes_, inner_, dense);
     if (dense != dx) CopyLayout(dense_, dense, in_, dx);
   }
   bool backward_reads_input() const override { return false; }

@@ -26,19 +26,19 @@ class SoftmaxLossOp final : public Op {
 
   void Forward(const OpArgs& args) override {
     float* probabilities = reinterpret_cast<float*>(args.saved);
-    ComputeSoftmax(args.in[0].data, rows_, classes_, 1, probabilities);
+    ComputeSoftmax(args.in[0].floats(), rows_, classes_, 1, probabilities);
     double sum = 0;
     for (int64_t row = 0; row < rows_; ++row) {
       if (!IsCounted(*args.batch, row)) continue;
       const float probability = probabilities[row * classes_ + LabelOf(args.batch->labels[row])];
       sum -= std::log(std::max(probability, FLT_MIN));  // in this order a NaN stays
     }
-    args.out[0].data[0] = static_cast<float>(sum / Normalizer(*args.batch));
-    if (desc_.probabilities) std::copy_n(probabilities, rows_ * classes_, args.out[1].data);
+    args.out[0].floats()[0] = static_cast<float>(sum / Normalizer(*args.batch));
+    if (desc_.probabilities) std::copy_n(probabilities, rows_ * classes_, args.out[1].floats());
   }
 
   void BackwardInput(const OpArgs& args) override {
-    float* d_logits = args.d_in[0].data;
+    float* d_logits = args.d_in[0].floats();
     if (d_logits == nullptr) return;
     const float* probabilities = reinterpret_cast<const float*>(args.saved);
     const float scale = static_cast<float>(desc_.loss_weight / Normalizer(*args.batch)) * args.batch->loss_scale;

@@ -13,18 +13,18 @@ class SplitOp final : public Op {
 
   void Forward(const OpArgs& args) override {
     for (const Tensor& out : args.out) {
-      if (out.data != nullptr) CopyLayout(out.desc, args.in[0].data, out.desc, out.data);
+      if (out.data != nullptr) CopyLayout(out.desc, args.in[0].floats(), out.desc, out.floats());
     }
   }
   /// A reader that sends no gradient back (an Accuracy) has a null pointer in d_out.
   void BackwardInput(const OpArgs& args) override {
-    float* to = args.d_in[0].data;
+    float* to = args.d_in[0].floats();
     if (to == nullptr) return;
     ForChunks(args.d_in[0].count(), [&](int64_t begin, int64_t end) {
       bool first = true;
       for (const Tensor& d_out : args.d_out) {
         if (d_out.data == nullptr) continue;
-        for (int64_t i = begin; i < end; ++i) to[i] = first ? d_out.data[i] : to[i] + d_out.data[i];
+        for (int64_t i = begin; i < end; ++i) to[i] = first ? d_out.floats()[i] : to[i] + d_out.floats()[i];
         first = false;
       }
       if (first) std::fill(to + begin, to + end, 0.0f);

@@ -62,14 +62,14 @@ class AccuracyOp final : public Op {
     const BatchContext& batch = *args.batch;
     float* right = reinterpret_cast<float*>(args.scratch);
     ReduceRows(context_.stream(), rows_, classes_,
-               RowIsRight{args.in[0].data, batch.labels.data(), classes_, desc_, right});
+               RowIsRight{args.in[0].floats(), batch.labels.data(), classes_, desc_, right});
     const SampleCount count = desc_.has_ignore_label ? SampleCount::Valid(batch.batch_labels, desc_.ignore_label)
                                                      : SampleCount::Fixed(batch.global_rows);
-    SumOverBatch(context_.stream(), right, rows_, count, StoreAccuracy{args.out[0].data});
+    SumOverBatch(context_.stream(), right, rows_, count, StoreAccuracy{args.out[0].floats()});
   }
   /// A count has no gradient.
   void BackwardInput(const OpArgs& args) override {
-    if (args.d_in[0].data != nullptr) ForEach(context_.stream(), args.d_in[0].count(), Zero{args.d_in[0].data});
+    if (args.d_in[0].floats() != nullptr) ForEach(context_.stream(), args.d_in[0].count(), Zero{args.d_in[0].floats()});
   }
   bool backward_reads_input() const override { return false; }
   bool backward_reads_output() const override { return false; }

@@ -1,4 +1,4 @@
-#include "backend/cuda/launch.h"
+#include "backend/cuda/element.h"
 #include "backend/cuda/ops.h"
 
 #include <cmath>
@@ -23,24 +23,35 @@ struct Tanh {
   HP_HOST_DEVICE float Slope(float y) const { return 1 - y * y; }
 };
 
-template <typename Function>
+template <typename Function, typename T>
 struct ActivationForward {
   Function function;
-  const float* x;
-  float* y;
-  HP_HOST_DEVICE void operator()(int64_t i) const { y[i] = function.Value(x[i]); }
+  const T* x;
+  T* y;
+  template <int W>
+  HP_HOST_DEVICE void Run(int64_t i) const {
+    Pack<float, W> value = ReadPack<W>(x + i);
+    for (int w = 0; w < W; ++w) value.of[w] = function.Value(value.of[w]);
+    WritePack(y + i, value);
+  }
 };
 
-template <typename Function>
+template <typename Function, typename T>
 struct ActivationBackward {
   Function function;
-  const float *y, *dy;
-  float* dx;
-  HP_HOST_DEVICE void operator()(int64_t i) const { dx[i] = dy[i] * function.Slope(y[i]); }
+  const T *y, *dy;
+  T* dx;
+  template <int W>
+  HP_HOST_DEVICE void Run(int64_t i) const {
+    const Pack<float, W> value = ReadPack<W>(y + i);
+    Pack<float, W> gradient = ReadPack<W>(dy + i);
+    for (int w = 0; w < W; ++w) gradient.of[w] *= function.Slope(value.of[w]);
+    WritePack(dx + i, gradient);
+  }
 };
 
 /// Element by element in any layout; the gradient comes from the output, so that it may work in place.
-template <typename Function>
+template <typename Function, typename T>
 class ActivationOp final : public Op {
  public:
   ActivationOp(const GpuContext& context, const Function& function, const TensorDesc& in)
@@ -49,13 +60,17 @@ class ActivationOp final : public Op {
   }
 
   void Forward(const OpArgs& args) override {
-    ForEach(context_.stream(), args.in[0].count(),
-            ActivationForward<Function>{function_, args.in[0].data, args.out[0].data});
+    const T* x = DataAs<T>(args.in[0]);
+    T* y = DataAs<T>(args.out[0]);
+    ForEachPack<kPackWidth<T>>(context_.stream(), args.in[0].count(), Packable({x, y}),
+                               ActivationForward<Function, T>{function_, x, y});
   }
   void BackwardInput(const OpArgs& args) override {
-    if (args.d_in[0].data == nullptr) return;
-    ForEach(context_.stream(), args.in[0].count(),
-            ActivationBackward<Function>{function_, args.out[0].data, args.d_out[0].data, args.d_in[0].data});
+    const T *y = DataAs<T>(args.out[0]), *dy = DataAs<T>(args.d_out[0]);
+    T* dx = DataAs<T>(args.d_in[0]);
+    if (dx == nullptr) return;
+    ForEachPack<kPackWidth<T>>(context_.stream(), args.in[0].count(), Packable({y, dy, dx}),
+                               ActivationBackward<Function, T>{function_, y, dy, dx});
   }
   bool backward_reads_input() const override { return false; }
 
@@ -66,7 +81,9 @@ class ActivationOp final : public Op {
 
 template <typename Function>
 Backend::OpPtr Make(const GpuContext& context, const Function& function, const TensorDesc& in) {
-  return std::make_unique<ActivationOp<Function>>(context, function, in);
+  return WithElementType(in.element, [&](auto type) -> Backend::OpPtr {
+    return std::make_unique<ActivationOp<Function, typename decltype(type)::Type>>(context, function, in);
+  });
 }
 
 }  // namespace

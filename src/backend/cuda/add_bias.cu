@@ -1,5 +1,5 @@
 #include "backend/cuda/add_bias.h"
-#include "backend/cuda/launch.h"
+#include "backend/cuda/element.h"
 
 #include <algorithm>
 
@@ -10,22 +10,31 @@ constexpr int64_t kRows = 16;  // of a thread
 
 /// Element i = (strip of rows, column), so that a thread divides once and reads its bias once. y is read and written
 /// once, neighbouring columns by neighbouring threads.
+template <typename T>
 struct AddToStrip {
   const float* bias;
   int64_t rows, columns, stride;
-  float* y;
+  T* y;
   HP_HOST_DEVICE void operator()(int64_t i) const {
     const int64_t strip = i / columns, column = i - strip * columns;
     const int64_t begin = strip * kRows, end = begin + kRows < rows ? begin + kRows : rows;
     const float value = bias[column];
-    for (int64_t row = begin; row < end; ++row) y[row * stride + column] += value;
+    for (int64_t row = begin; row < end; ++row) {
+      T* const at = y + row * stride + column;
+      Put(ToFloat(*at) + value, at);
+    }
   }
 };
 
 }  // namespace
 
-void AddBias(const GpuStream& stream, int64_t rows, int64_t columns, int64_t stride, const float* bias, float* y) {
-  ForEach(stream, (rows + kRows - 1) / kRows * columns, AddToStrip{bias, rows, columns, stride, y});
+void AddBias(const GpuStream& stream, int64_t rows, int64_t columns, int64_t stride, const float* bias,
+             ElementType element, void* y) {
+  WithElementType(element, [&](auto type) {
+    using T = typename decltype(type)::Type;
+    ForEach(stream, (rows + kRows - 1) / kRows * columns,
+            AddToStrip<T>{bias, rows, columns, stride, static_cast<T*>(y)});
+  });
 }
 
 }  // namespace hp::cuda

@@ -1,11 +1,11 @@
 #pragma once
 
 #include "backend/cuda/gpu.h"
-#include "tensor/shape.h"
+#include "tensor/tensor.h"
 
 namespace hp::cuda {
 
-/// to += from, for a tensor of `shape` that is NHWC in `from` and dense NCHW in `to`.
-void AddNhwcToDense(const GpuStream& stream, const Shape& shape, const float* from, float* to);
+/// to += from, which is NHWC; `to` is dense NCHW and float32.
+void AddNhwcToDense(const GpuStream& stream, const TensorDesc& from_desc, const void* from, float* to);
 
 }  // namespace hp::cuda

@@ -1,5 +1,5 @@
 #include "backend/cuda/column_sums.h"
-#include "backend/cuda/launch.h"
+#include "backend/cuda/element.h"
 
 #include <algorithm>
 
@@ -17,15 +17,16 @@ int64_t Pieces(int64_t rows, int64_t columns) {
 
 /// Element i = (piece, column): the sum of the piece's rows. Neighbouring threads read neighbouring columns; `from` is
 /// read once.
+template <typename T>
 struct SumPiece {
-  const float* from;
+  const T* from;
   int64_t rows, columns, rows_in_piece;
   float* sums;
   HP_HOST_DEVICE void operator()(int64_t i) const {
     const int64_t piece = i / columns, column = i - piece * columns;
     const int64_t begin = piece * rows_in_piece, end = begin + rows_in_piece < rows ? begin + rows_in_piece : rows;
     float sum = 0;
-    for (int64_t row = begin; row < end; ++row) sum += from[row * columns + column];
+    for (int64_t row = begin; row < end; ++row) sum += ToFloat(from[row * columns + column]);
     sums[i] = sum;
   }
 };
@@ -47,10 +48,13 @@ struct SumOfPieces {
 
 int64_t ColumnSumsScratch(int64_t rows, int64_t columns) { return Pieces(rows, columns) * columns; }
 
-void ColumnSums(const GpuStream& stream, int64_t rows, int64_t columns, const float* from, bool add, float* to,
-                float* scratch) {
+void ColumnSums(const GpuStream& stream, int64_t rows, int64_t columns, ElementType element, const void* from, bool add,
+                float* to, float* scratch) {
   const int64_t pieces = Pieces(rows, columns), rows_in_piece = (rows + pieces - 1) / pieces;
-  ForEach(stream, pieces * columns, SumPiece{from, rows, columns, rows_in_piece, scratch});
+  WithElementType(element, [&](auto type) {
+    using T = typename decltype(type)::Type;
+    ForEach(stream, pieces * columns, SumPiece<T>{static_cast<const T*>(from), rows, columns, rows_in_piece, scratch});
+  });
   const SumOfPieces rest = {scratch, columns, add, to};
   constexpr int64_t kFew = 32;
   if (pieces <= kFew) return ReduceShortRows(stream, columns, pieces, rest);

@@ -6,11 +6,12 @@
 namespace hp::cuda {
 namespace {
 
-template <int W>
+/// Of elements that are only moved: T is any type of their size.
+template <int W, typename T>
 struct CopyPiece {
-  const float* from;
+  const T* from;
   int64_t from_stride;
-  float* to;
+  T* to;
   int64_t to_stride;
   HP_HOST_DEVICE void operator()(int64_t piece, uint32_t i) const {
     StorePack(to + piece * to_stride + int64_t{W} * i, LoadPack<W>(from + piece * from_stride + int64_t{W} * i));
@@ -21,16 +22,30 @@ struct CopyPiece {
 struct Copies {
   GpuContext context;
 
-  void CopyLayout(const TensorDesc& from_desc, const float* from, const TensorDesc& to_desc, float* to) const {
+  void CopyLayout(const TensorDesc& from_desc, const void* from, const TensorDesc& to_desc, void* to) const {
     cuda::CopyLayout(context.stream(), from_desc, from, to_desc, to);
   }
-  void CopyPieces(int64_t count, int64_t length, const float* from, int64_t from_stride, float* to,
-                  int64_t to_stride) const {
-    const bool packs = length % 4 == 0 && from_stride % 4 == 0 && to_stride % 4 == 0 && Packable({from, to});
-    if (packs) {
-      ForEachInRows(context.stream(), count, length / 4, CopyPiece<4>{from, from_stride, to, to_stride});
+  void CopyPieces(ElementType element, int64_t count, int64_t length, const std::byte* from, int64_t from_stride,
+                  std::byte* to, int64_t to_stride) const {
+    if (BytesOf(element) == sizeof(uint16_t)) {
+      CopyPieces<uint16_t>(count, length, from, from_stride, to, to_stride);
     } else {
-      ForEachInRows(context.stream(), count, length, CopyPiece<1>{from, from_stride, to, to_stride});
+      CopyPieces<uint32_t>(count, length, from, from_stride, to, to_stride);
+    }
+  }
+
+ private:
+  template <typename T>
+  void CopyPieces(int64_t count, int64_t length, const std::byte* from_bytes, int64_t from_stride, std::byte* to_bytes,
+                  int64_t to_stride) const {
+    constexpr int W = kPackWidth<T>;
+    const T* from = reinterpret_cast<const T*>(from_bytes);
+    T* to = reinterpret_cast<T*>(to_bytes);
+    const bool packs = length % W == 0 && from_stride % W == 0 && to_stride % W == 0 && Packable({from, to});
+    if (packs) {
+      ForEachInRows(context.stream(), count, length / W, CopyPiece<W, T>{from, from_stride, to, to_stride});
+    } else {
+      ForEachInRows(context.stream(), count, length, CopyPiece<1, T>{from, from_stride, to, to_stride});
     }
   }
 };

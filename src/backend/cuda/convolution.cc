@@ -15,9 +15,10 @@ Shape OutputShape(const ConvolutionDesc& desc, const Shape& in) {
           ConvolvedSize(in[3], desc.kernel_w, desc.stride_w, desc.pad_w, desc.dilation_w)};
 }
 
-/// y = conv(x, W) + b in NHWC. A dense input is reordered through scratch, in BackwardParams again: a pass over it
-/// costs less than keeping a copy for every solver. The weights are read from a copy in [O, kH, kW, C / group], made
-/// once for each version; their gradient is computed so and brought back.
+/// y = conv(x, W) + b in NHWC and the library's element type. An input of another layout or type is brought there
+/// through scratch, in BackwardParams again: a pass over it costs less than keeping a copy for every solver. The
+/// weights are read from a copy in [O, kH, kW, C / group], made once for each version; their gradient is computed so
+/// and brought back.
 class ConvolutionOp final : public Op {
  public:
   ConvolutionOp(const GpuContext& context, const ConvolutionDesc& desc, const TensorDesc& in,
@@ -25,18 +26,18 @@ class ConvolutionOp final : public Op {
       : context_(context),
         bias_(desc.bias),
         in_(in),
-        nhwc_{in.shape, in.shape[1]},
+        nhwc_{in.shape, in.shape[1], context.library->element()},
         weights_{{desc.num_output, in.shape[1] / desc.group, desc.kernel_h, desc.kernel_w}, 1},
-        krsc_{weights_.shape, weights_.shape[1]},
+        krsc_{weights_.shape, weights_.shape[1], context.library->element()},
         convolution_(std::move(convolution)) {
-    outputs_ = {{OutputShape(desc, in.shape), desc.num_output}};
+    outputs_ = {{OutputShape(desc, in.shape), desc.num_output, context.library->element()}};
     ScratchPlan plan;
     plan.Add(convolution_->workspace_bytes());
-    if (!LiesNhwc(in_)) input_offset_ = plan.Add(in_.bytes());
-    weights_offset_ = plan.Add(weights_.bytes());
+    if (!InputInPlace()) input_offset_ = plan.Add(nhwc_.bytes());
+    weights_offset_ = plan.Add(krsc_.bytes());
     if (bias_) sums_offset_ = plan.Add(ColumnSumsScratch(OutputPixels(), desc.num_output) * sizeof(float));
     scratch_bytes_ = plan.bytes();
-    if (!WeightsAreKrsc()) packed_bytes_ = weights_.bytes();
+    if (!WeightsInPlace()) packed_bytes_ = krsc_.bytes();
   }
 
   void Forward(const OpArgs& args) override {
@@ -45,25 +46,25 @@ class ConvolutionOp final : public Op {
   }
 
   void BackwardInput(const OpArgs& args) override {
-    float* dx = args.d_in[0].data;
+    void* dx = args.d_in[0].data;
     if (dx == nullptr) return;
-    float* nhwc = LiesNhwc(in_) ? dx : ScratchFloats(args.scratch, input_offset_);
+    void* nhwc = InputInPlace() ? dx : args.scratch + input_offset_;
     convolution_->BackwardInput(args.d_out[0].data, Weights(args), nhwc, Workspace(args));
     if (nhwc != dx) CopyLayout(context_.stream(), nhwc_, nhwc, in_, dx);
   }
 
   void BackwardParams(const OpArgs& args) override {
     // A gradient in Caffe's own layout that is not added to needs no detour.
-    const bool direct = WeightsAreKrsc() && !args.accumulate;
-    float* d_weights = direct ? args.d_params[0] : ScratchFloats(args.scratch, weights_offset_);
+    const bool direct = WeightsInPlace() && !args.accumulate;
+    void* d_weights = direct ? static_cast<void*>(args.d_params[0]) : args.scratch + weights_offset_;
     convolution_->BackwardWeights(Source(args), args.d_out[0].data, d_weights, Workspace(args));
     if (args.accumulate) {
-      AddNhwcToDense(context_.stream(), weights_.shape, d_weights, args.d_params[0]);
+      AddNhwcToDense(context_.stream(), krsc_, d_weights, args.d_params[0]);
     } else if (!direct) {
       CopyLayout(context_.stream(), krsc_, d_weights, weights_, args.d_params[0]);
     }
     if (!bias_) return;
-    ColumnSums(context_.stream(), OutputPixels(), weights_.shape[0], args.d_out[0].data, args.accumulate,
+    ColumnSums(context_.stream(), OutputPixels(), weights_.shape[0], krsc_.element, args.d_out[0].data, args.accumulate,
                args.d_params[1], ScratchFloats(args.scratch, sums_offset_));
   }
 
@@ -71,23 +72,24 @@ class ConvolutionOp final : public Op {
 
  private:
   int64_t OutputPixels() const { return outputs_[0].count() / weights_.shape[0]; }
-  bool WeightsAreKrsc() const { return LiesNhwc(weights_); }
+  bool InputInPlace() const { return LiesNhwc(in_) && in_.element == nhwc_.element; }
+  bool WeightsInPlace() const { return LiesNhwc(weights_) && weights_.element == krsc_.element; }
   std::byte* Workspace(const OpArgs& args) const { return args.scratch; }
 
-  const float* Source(const OpArgs& args) const {
-    if (LiesNhwc(in_)) return args.in[0].data;
-    float* copy = ScratchFloats(args.scratch, input_offset_);
+  const void* Source(const OpArgs& args) const {
+    if (InputInPlace()) return args.in[0].data;
+    std::byte* copy = args.scratch + input_offset_;
     CopyLayout(context_.stream(), in_, args.in[0].data, nhwc_, copy);
     return copy;
   }
-  const float* Weights(const OpArgs& args) const {
+  const void* Weights(const OpArgs& args) const {
     const ParamView& param = args.params[0];
-    if (WeightsAreKrsc()) return param.data;
+    if (WeightsInPlace()) return param.data;
     // Kept beyond this call, and perhaps beyond this op.
     const auto fill = [stream = context_.stream(), from = weights_, to = krsc_, data = param.data](std::byte* copy) {
-      CopyLayout(stream, from, data, to, reinterpret_cast<float*>(copy));
+      CopyLayout(stream, from, data, to, copy);
     };
-    return reinterpret_cast<const float*>(param.packed->Get("krsc", weights_.bytes(), param.version, fill));
+    return param.packed->Get("krsc", krsc_.bytes(), param.version, fill);
   }
 
   const GpuContext context_;

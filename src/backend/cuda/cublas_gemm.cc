@@ -13,7 +13,12 @@ namespace {
 constexpr uint64_t kMostWorkspaceBytes = uint64_t{32} << 20;
 
 /// What pointers may be aligned to: there is an algorithm for each. Columns of gathered inputs begin anywhere.
-constexpr std::array<uint32_t, 2> kAlignments = {16, 4};
+std::array<uint32_t, 2> Alignments(ElementType element) { return {16, static_cast<uint32_t>(BytesOf(element))}; }
+
+cudaDataType_t CublasTypeOf(ElementType element) {
+  if (element == ElementType::kBFloat16) return CUDA_R_16BF;
+  return element == ElementType::kFloat16 ? CUDA_R_16F : CUDA_R_32F;
+}
 
 std::string Describe(const GpuGemmDesc& d) {
   return Format("product [%lld x %lld] = [%lld x %lld]%s [%lld x %lld]%s%s", static_cast<long long>(d.m),
@@ -27,7 +32,7 @@ std::string Describe(const GpuGemmDesc& d) {
 class Descriptions {
  public:
   /// @param bias null: none is added by cuBLAS. Its alignment is what is described, where it isn't read.
-  Descriptions(const GpuGemmDesc& desc, GpuMath math, const void* bias) {
+  Descriptions(const GpuGemmDesc& desc, GpuMath math, const void* bias) : factors_(CublasTypeOf(ElementOf(math))) {
     Try(cublasLtMatmulDescInit(&product_, math == GpuMath::kTf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
                                CUDA_R_32F));
     Set(CUBLASLT_MATMUL_DESC_TRANSA, desc.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
@@ -35,6 +40,7 @@ class Descriptions {
     if (bias != nullptr) {
       Set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
       Set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+      Set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CUDA_R_32F);
     }
     Try(Layout(&first_, desc.k, desc.n, desc.transpose_b, desc.b_stride));
     Try(Layout(&second_, desc.m, desc.k, desc.transpose_a, desc.a_stride));
@@ -49,10 +55,9 @@ class Descriptions {
 
  private:
   /// A row-major [rows, columns], or its transpose stored so.
-  static cublasStatus_t Layout(cublasLtMatrixLayoutOpaque_t* layout, int64_t rows, int64_t columns, bool transposed,
-                               int64_t stride) {
-    return cublasLtMatrixLayoutInit(layout, CUDA_R_32F, transposed ? rows : columns, transposed ? columns : rows,
-                                    stride);
+  cublasStatus_t Layout(cublasLtMatrixLayoutOpaque_t* layout, int64_t rows, int64_t columns, bool transposed,
+                        int64_t stride) const {
+    return cublasLtMatrixLayoutInit(layout, factors_, transposed ? rows : columns, transposed ? columns : rows, stride);
   }
   template <typename T>
   void Set(cublasLtMatmulDescAttributes_t name, const T& value) {
@@ -62,6 +67,7 @@ class Descriptions {
     if (status_ == CUBLAS_STATUS_SUCCESS) status_ = status;
   }
 
+  const cudaDataType_t factors_;
   cublasLtMatmulDescOpaque_t product_;
   cublasLtMatrixLayoutOpaque_t first_, second_, result_;
   cublasStatus_t status_ = CUBLAS_STATUS_SUCCESS;
@@ -110,7 +116,7 @@ class CublasGemm final : public GpuGemm {
 
   size_t workspace_bytes() const override { return std::max(ways_[0].workspaceSize, ways_[1].workspaceSize); }
 
-  void Run(const float* a, const float* b, const float* bias, bool add, float* c, std::byte* workspace) override {
+  void Run(const void* a, const void* b, const float* bias, bool add, float* c, std::byte* workspace) override {
     Descriptions descriptions(desc_, math_, bias_fused_ ? bias : nullptr);
     const auto& way = ways_[Aligned(a) && Aligned(b) && Aligned(c) && (!bias_fused_ || Aligned(bias)) ? 0 : 1];
     const float one = 1, beta = add ? 1 : 0;
@@ -122,15 +128,17 @@ class CublasGemm final : public GpuGemm {
                               way.workspaceSize, static_cast<cudaStream_t>(stream.cuda));
     }
     if (status != CUBLAS_STATUS_SUCCESS) return gpu_->Fail(CublasStatus(status, Describe(desc_)));
-    if (bias != nullptr && !bias_fused_) cuda::AddBias(stream, desc_.m, desc_.n, desc_.c_stride, bias, c);
+    if (bias != nullptr && !bias_fused_)
+      cuda::AddBias(stream, desc_.m, desc_.n, desc_.c_stride, bias, ElementType::kFloat32, c);
   }
 
  private:
-  static bool Aligned(const float* pointer) { return reinterpret_cast<uintptr_t>(pointer) % kAlignments[0] == 0; }
+  static bool Aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
 
   Status ChooseAll() {
-    for (size_t i = 0; i < kAlignments.size(); ++i) {
-      HP_RETURN_IF_ERROR(hp::Choose(handle_, desc_, math_, bias_fused_, kAlignments[i], &ways_[i]));
+    const std::array<uint32_t, 2> alignments = Alignments(ElementOf(math_));
+    for (size_t i = 0; i < alignments.size(); ++i) {
+      HP_RETURN_IF_ERROR(hp::Choose(handle_, desc_, math_, bias_fused_, alignments[i], &ways_[i]));
     }
     return OkStatus();
   }
@@ -140,7 +148,7 @@ class CublasGemm final : public GpuGemm {
   const GpuMath math_;
   const GpuGemmDesc desc_;
   bool bias_fused_ = false;
-  std::array<cublasLtMatmulHeuristicResult_t, kAlignments.size()> ways_ = {};
+  std::array<cublasLtMatmulHeuristicResult_t, 2> ways_ = {};
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "backend/cuda/cuda_backend.h"
 
+#include "backend/cuda/float32_inputs.h"
 #include "backend/cuda/ops.h"
 
 namespace hp {
@@ -29,12 +30,17 @@ class CudaBackend : public Backend {
   StatusOr<OpPtr> Dropout(const DropoutDesc& desc, const Descs& in) override {
     return cuda::MakeDropout(context_, desc, in);
   }
-  StatusOr<OpPtr> Softmax(int axis, const Descs& in) override { return cuda::MakeSoftmax(context_, axis, in); }
+  StatusOr<OpPtr> Softmax(int axis, const Descs& in) override {
+    return cuda::OnFloat32(context_, in,
+                           [&](const Descs& float32) { return cuda::MakeSoftmax(context_, axis, float32); });
+  }
   StatusOr<OpPtr> SoftmaxLoss(const SoftmaxLossDesc& desc, const Descs& in) override {
-    return cuda::MakeSoftmaxLoss(context_, desc, in);
+    return cuda::OnFloat32(context_, in,
+                           [&](const Descs& float32) { return cuda::MakeSoftmaxLoss(context_, desc, float32); });
   }
   StatusOr<OpPtr> Accuracy(const AccuracyDesc& desc, const Descs& in) override {
-    return cuda::MakeAccuracy(context_, desc, in);
+    return cuda::OnFloat32(context_, in,
+                           [&](const Descs& float32) { return cuda::MakeAccuracy(context_, desc, float32); });
   }
   StatusOr<OpPtr> Flatten(const Shape& out, const Descs& in) override { return cuda::MakeFlatten(context_, out, in); }
   StatusOr<OpPtr> Concat(int axis, const Descs& in) override { return cuda::MakeConcat(context_, axis, in); }

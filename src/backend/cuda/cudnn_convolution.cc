@@ -23,11 +23,12 @@ std::string Describe(const ConvolutionDesc& d, const Shape& in) {
       static_cast<long long>(d.dilation_w), static_cast<long long>(d.group));
 }
 
-/// A float32 tensor whose elements lie as in NHWC. `dims` are in the order of NCHW all the same.
-CudnnDescriptor TensorOf(Id id, const std::vector<int64_t>& dims, bool is_virtual, const std::string& what) {
+/// A tensor whose elements lie as in NHWC. `dims` are in the order of NCHW all the same.
+CudnnDescriptor TensorOf(Id id, cudnnDataType_t type, const std::vector<int64_t>& dims, bool is_virtual,
+                         const std::string& what) {
   const std::vector<int64_t> strides = {dims[1] * dims[2] * dims[3], 1, dims[1] * dims[3], dims[1]};
   CudnnDescriptor tensor(CUDNN_BACKEND_TENSOR_DESCRIPTOR, what + ", tensor " + static_cast<char>(id));
-  tensor.Set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_DATA_FLOAT);
+  tensor.Set(CUDNN_ATTR_TENSOR_DATA_TYPE, type);
   tensor.SetAll(CUDNN_ATTR_TENSOR_DIMENSIONS, dims);
   tensor.SetAll(CUDNN_ATTR_TENSOR_STRIDES, strides);
   tensor.Set(CUDNN_ATTR_TENSOR_UNIQUE_ID, static_cast<int64_t>(id));
@@ -85,8 +86,9 @@ void Finish(CudnnDescriptor descriptor, std::vector<CudnnDescriptor>* to) {
 /// Builds the operations of one convolution.
 class Builder {
  public:
-  Builder(const ConvolutionDesc& desc, const Shape& in, const Shape& out)
+  Builder(const ConvolutionDesc& desc, const Shape& in, const Shape& out, cudnnDataType_t type)
       : desc_(desc),
+        type_(type),
         x_{in.dims()},
         y_{out.dims()},
         weights_{desc.num_output, in[1] / desc.group, desc.kernel_h, desc.kernel_w},
@@ -105,8 +107,8 @@ class Builder {
     CudnnOperations operations;
     Convolve(kForward, Id::kProduct, &operations);
     std::vector<CudnnDescriptor>& parts = operations.parts;
-    Finish(TensorOf(Id::kBias, {1, desc_.num_output, 1, 1}, false, what_), &parts);
-    Finish(TensorOf(Id::kY, y_, false, what_), &parts);
+    Finish(TensorOf(Id::kBias, CUDNN_DATA_FLOAT, {1, desc_.num_output, 1, 1}, false, what_), &parts);
+    Finish(TensorOf(Id::kY, type_, y_, false, what_), &parts);
     CudnnDescriptor add(CUDNN_BACKEND_POINTWISE_DESCRIPTOR, what_ + ", sum");
     add.Set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_POINTWISE_ADD);
     add.Set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT);
@@ -125,9 +127,10 @@ class Builder {
   /// Parts: x, y, weights, window.
   void Convolve(const Kind& kind, Id y, CudnnOperations* operations) const {
     std::vector<CudnnDescriptor>& parts = operations->parts;
-    Finish(TensorOf(Id::kX, x_, false, what_), &parts);
-    Finish(TensorOf(y, y_, y == Id::kProduct, what_), &parts);
-    Finish(TensorOf(Id::kWeights, weights_, false, what_), &parts);
+    const bool sum = y == Id::kProduct;
+    Finish(TensorOf(Id::kX, type_, x_, false, what_), &parts);
+    Finish(TensorOf(y, sum ? CUDNN_DATA_FLOAT : type_, y_, sum, what_), &parts);
+    Finish(TensorOf(Id::kWeights, type_, weights_, false, what_), &parts);
     Finish(WindowOf(desc_, what_), &parts);
     CudnnDescriptor operation(kind.type, what_);
     operation.Set(kind.x, parts[0]);
@@ -140,6 +143,7 @@ class Builder {
   }
 
   const ConvolutionDesc desc_;
+  const cudnnDataType_t type_;
   const std::vector<int64_t> x_, y_, weights_;
   const std::string what_;
 };
@@ -154,19 +158,20 @@ class CudnnConvolution final : public GpuConvolution {
 
   size_t workspace_bytes() const override { return workspace_bytes_; }
 
-  void Forward(const float* x, const float* weights, const float* bias, float* y, std::byte* workspace) override {
+  void Forward(const void* x, const void* weights, const float* bias, void* y, std::byte* workspace) override {
     std::vector<std::pair<int64_t, const void*>> pointers = {{Id::kX, x}, {Id::kWeights, weights}, {Id::kY, y}};
     if (plans_.bias_fused) pointers.push_back({Id::kBias, bias});
     Run(plans_.forward, pointers, workspace);
     if (bias == nullptr || plans_.bias_fused) return;
     const int64_t channels = plans_.out[1];
-    cuda::AddBias(gpu_->stream(Device::kCompute), plans_.out.count() / channels, channels, channels, bias, y);
+    cuda::AddBias(gpu_->stream(Device::kCompute), plans_.out.count() / channels, channels, channels, bias,
+                  plans_.element, y);
   }
-  void BackwardInput(const float* dy, const float* weights, float* dx, std::byte* workspace) override {
+  void BackwardInput(const void* dy, const void* weights, void* dx, std::byte* workspace) override {
     CHECK(plans_.backward_input) << "no gradient of the input was asked for";
     Run(*plans_.backward_input, {{Id::kX, dx}, {Id::kWeights, weights}, {Id::kY, dy}}, workspace);
   }
-  void BackwardWeights(const float* x, const float* dy, float* d_weights, std::byte* workspace) override {
+  void BackwardWeights(const void* x, const void* dy, void* d_weights, std::byte* workspace) override {
     Run(plans_.backward_weights, {{Id::kX, x}, {Id::kWeights, d_weights}, {Id::kY, dy}}, workspace);
   }
 
@@ -186,9 +191,10 @@ class CudnnConvolution final : public GpuConvolution {
 StatusOr<CudnnConvolutionPlans> CudnnConvolutionPlans::Make(const CudnnTarget& target, const ConvolutionDesc& desc,
                                                             const Shape& in) {
   CudnnConvolutionPlans plans;
+  plans.element = ElementOf(target.math);
   plans.out = {in[0], desc.num_output, ConvolvedSize(in[2], desc.kernel_h, desc.stride_h, desc.pad_h, desc.dilation_h),
                ConvolvedSize(in[3], desc.kernel_w, desc.stride_w, desc.pad_w, desc.dilation_w)};
-  const Builder builder(desc, in, plans.out);
+  const Builder builder(desc, in, plans.out, CudnnTypeOf(plans.element));
   if (desc.bias) {
     StatusOr<CudnnPlan> fused = CudnnPlan::Make(target, builder.ForwardWithBias(), builder.what() + " plus bias");
     plans.bias_fused = fused.ok();

@@ -19,8 +19,9 @@ struct CudnnConvolutionPlans {
   CudnnPlan forward;
   bool bias_fused = false;  ///< `forward` adds the bias
   CudnnPlan backward_weights;
-  std::optional<CudnnPlan> backward_input;  ///< where the desc wants it
-  Shape out;                                ///< [N, O, H', W']
+  std::optional<CudnnPlan> backward_input;      ///< where the desc wants it
+  Shape out;                                    ///< [N, O, H', W']
+  ElementType element = ElementType::kFloat32;  ///< of all but the bias
 };
 
 /// A convolution on `gpu`'s compute stream. @param target with a handle that is bound to it and outlives the

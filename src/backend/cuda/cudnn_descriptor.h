@@ -1,6 +1,7 @@
 #pragma once
 
 #include "hp/status.h"
+#include "tensor/tensor.h"
 
 #include <cudnn_graph.h>
 
@@ -13,6 +14,12 @@ namespace hp {
 
 /// OK, or kFailedPrecondition with cuDNN's words. @param what what was asked of it.
 Status CudnnStatus(cudnnStatus_t status, const std::string& what);
+
+/// cuDNN's name of an element type.
+inline cudnnDataType_t CudnnTypeOf(ElementType element) {
+  if (element == ElementType::kBFloat16) return CUDNN_DATA_BFLOAT16;
+  return element == ElementType::kFloat16 ? CUDNN_DATA_HALF : CUDNN_DATA_FLOAT;
+}
 
 /// By what name cuDNN knows the C++ type of an attribute.
 template <typename T>

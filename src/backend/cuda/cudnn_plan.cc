@@ -21,7 +21,7 @@ const char* Objection(GpuMath math, const std::vector<cudnnBackendNumericalNote_
       case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6:
       case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13:
         return "loses digits in large Winograd tiles";
-      case CUDNN_NUMERICAL_NOTE_TENSOR_CORE:  // on float32 that is TF32
+      case CUDNN_NUMERICAL_NOTE_TENSOR_CORE:  // of float32 factors that is TF32
         if (math == GpuMath::kFloat32) return "computes in TF32";
         break;
       default:

@@ -1,5 +1,6 @@
+#include "backend/cuda/element.h"
+#include "backend/cuda/float32_inputs.h"
 #include "backend/cuda/ops.h"
-#include "backend/cuda/pack.h"
 #include "backend/layout.h"
 
 #include <algorithm>
@@ -9,11 +10,12 @@ namespace {
 
 constexpr int kInputs = 32;  // a kernel's arguments hold all of them
 
+template <typename T>
 struct Inputs {
-  const float* x[kInputs] = {};
+  const T* x[kInputs] = {};
   int count = 0;
   bool packable() const {
-    return std::all_of(x, x + count, [](const float* input) { return Packable({input}); });
+    return std::all_of(x, x + count, [](const T* input) { return Packable({input}); });
   }
 };
 
@@ -40,66 +42,69 @@ struct Maximum {
 };
 
 /// Reads each input once, writes y.
-template <typename Operation>
+template <typename T, typename Operation>
 struct Forward {
   Operation operation;
-  Inputs in;
-  float* y;
+  Inputs<T> in;
+  T* y;
   template <int W>
   HP_HOST_DEVICE void Run(int64_t i) const {
-    Pack<float, W> value = LoadPack<W>(in.x[0] + i);
+    Pack<float, W> value = ReadPack<W>(in.x[0] + i);
     for (int w = 0; w < W; ++w) value.of[w] = operation.First(value.of[w]);
     for (int k = 1; k < in.count; ++k) {
-      const Pack<float, W> x = LoadPack<W>(in.x[k] + i);
+      const Pack<float, W> x = ReadPack<W>(in.x[k] + i);
       for (int w = 0; w < W; ++w) value.of[w] = operation.Combine(k, value.of[w], x.of[w]);
     }
-    StorePack(y + i, value);
+    WritePack(y + i, value);
   }
 };
 
+template <typename T>
 struct Scale {
   float factor;
-  const float* dy;
-  float* dx;
+  const T* dy;
+  T* dx;
   template <int W>
   HP_HOST_DEVICE void Run(int64_t i) const {
-    Pack<float, W> value = LoadPack<W>(dy + i);
+    Pack<float, W> value = ReadPack<W>(dy + i);
     for (int w = 0; w < W; ++w) value.of[w] *= factor;
-    StorePack(dx + i, value);
+    WritePack(dx + i, value);
   }
 };
 
 /// dy times all other inputs.
+template <typename T>
 struct ProductGradient {
-  Inputs in;
+  Inputs<T> in;
   int own;
-  const float* dy;
-  float* dx;
+  const T* dy;
+  T* dx;
   template <int W>
   HP_HOST_DEVICE void Run(int64_t i) const {
-    Pack<float, W> value = LoadPack<W>(dy + i);
+    Pack<float, W> value = ReadPack<W>(dy + i);
     for (int k = 0; k < in.count; ++k) {
       if (k == own) continue;
-      const Pack<float, W> x = LoadPack<W>(in.x[k] + i);
+      const Pack<float, W> x = ReadPack<W>(in.x[k] + i);
       for (int w = 0; w < W; ++w) value.of[w] *= x.of[w];
     }
-    StorePack(dx + i, value);
+    WritePack(dx + i, value);
   }
 };
 
 /// dy where the own input was the largest. That is found again rather than kept.
+template <typename T>
 struct MaximumGradient {
-  Inputs in;
+  Inputs<T> in;
   int own;
-  const float* dy;
-  float* dx;
+  const T* dy;
+  T* dx;
   template <int W>
   HP_HOST_DEVICE void Run(int64_t i) const {
-    Pack<float, W> best = LoadPack<W>(in.x[0] + i), value = LoadPack<W>(dy + i);
+    Pack<float, W> best = ReadPack<W>(in.x[0] + i), value = ReadPack<W>(dy + i);
     bool owns[W];
     for (int w = 0; w < W; ++w) owns[w] = own == 0;
     for (int k = 1; k < in.count; ++k) {
-      const Pack<float, W> x = LoadPack<W>(in.x[k] + i);
+      const Pack<float, W> x = ReadPack<W>(in.x[k] + i);
       for (int w = 0; w < W; ++w) {
         if (!Maximum::Replaces(k, best.of[w], x.of[w])) continue;
         best.of[w] = x.of[w];
@@ -107,12 +112,13 @@ struct MaximumGradient {
       }
     }
     for (int w = 0; w < W; ++w) value.of[w] = owns[w] ? value.of[w] : 0;
-    StorePack(dx + i, value);
+    WritePack(dx + i, value);
   }
 };
 
 /// Product, weighted sum or maximum of inputs of one shape, in the first input's layout; inputs in other layouts go
 /// through scratch.
+template <typename T>
 class EltwiseOp final : public Op {
  public:
   EltwiseOp(const GpuContext& context, const EltwiseDesc& desc, const Backend::Descs& in)
@@ -125,29 +131,29 @@ class EltwiseOp final : public Op {
   }
 
   void Forward(const OpArgs& args) override {
-    const Inputs in = Read(args);
-    float* y = args.out[0].data;
+    const Inputs<T> in = Read(args);
+    T* y = DataAs<T>(args.out[0]);
     switch (desc_.operation) {
       case EltwiseDesc::kSum: {
         Sum sum;
         std::copy(desc_.coeff.begin(), desc_.coeff.end(), sum.coeff);
-        return Run(in.packable() && Packable({y}), cuda::Forward<Sum>{sum, in, y});
+        return Run(in.packable() && Packable({y}), cuda::Forward<T, Sum>{sum, in, y});
       }
       case EltwiseDesc::kProd:
-        return Run(in.packable() && Packable({y}), cuda::Forward<Product>{{}, in, y});
+        return Run(in.packable() && Packable({y}), cuda::Forward<T, Product>{{}, in, y});
       case EltwiseDesc::kMax:
-        return Run(in.packable() && Packable({y}), cuda::Forward<Maximum>{{}, in, y});
+        return Run(in.packable() && Packable({y}), cuda::Forward<T, Maximum>{{}, in, y});
     }
   }
 
   void BackwardInput(const OpArgs& args) override {
-    const Inputs in = desc_.operation == EltwiseDesc::kSum ? Inputs() : Read(args);
+    const Inputs<T> in = desc_.operation == EltwiseDesc::kSum ? Inputs<T>() : Read(args);
     for (size_t k = 0; k < in_.size(); ++k) {
-      float* dx = args.d_in[k].data;
+      T* dx = DataAs<T>(args.d_in[k]);
       if (dx == nullptr) continue;
       const bool foreign = !SameOrder(in_[k], in_[0]);
-      float* target = foreign ? reinterpret_cast<float*>(args.scratch) : dx;
-      Gradient(static_cast<int>(k), in, args.d_out[0].data, target);
+      T* target = foreign ? reinterpret_cast<T*>(args.scratch) : dx;
+      Gradient(static_cast<int>(k), in, DataAs<T>(args.d_out[0]), target);
       if (foreign) CopyLayout(context_.stream(), in_[0], target, in_[k], dx);
     }
   }
@@ -157,28 +163,28 @@ class EltwiseOp final : public Op {
  private:
   template <typename Functor>
   void Run(bool packable, const Functor& functor) const {
-    ForEachPack(context_.stream(), count_, packable, functor);
+    ForEachPack<kPackWidth<T>>(context_.stream(), count_, packable, functor);
   }
 
-  void Gradient(int k, const Inputs& in, const float* dy, float* dx) const {
+  void Gradient(int k, const Inputs<T>& in, const T* dy, T* dx) const {
     const bool packable = in.packable() && Packable({dy, dx});
     switch (desc_.operation) {
       case EltwiseDesc::kSum:
-        return Run(packable, Scale{desc_.coeff[k], dy, dx});
+        return Run(packable, Scale<T>{desc_.coeff[k], dy, dx});
       case EltwiseDesc::kProd:
-        return Run(packable, ProductGradient{in, k, dy, dx});
+        return Run(packable, ProductGradient<T>{in, k, dy, dx});
       case EltwiseDesc::kMax:
-        return Run(packable, MaximumGradient{in, k, dy, dx});
+        return Run(packable, MaximumGradient<T>{in, k, dy, dx});
     }
   }
 
   /// The inputs in the first one's layout.
-  Inputs Read(const OpArgs& args) const {
-    float* place = reinterpret_cast<float*>(args.scratch);
-    Inputs in;
+  Inputs<T> Read(const OpArgs& args) const {
+    T* place = reinterpret_cast<T*>(args.scratch);
+    Inputs<T> in;
     in.count = static_cast<int>(in_.size());
     for (size_t k = 0; k < in_.size(); ++k) {
-      in.x[k] = args.in[k].data;
+      in.x[k] = DataAs<T>(args.in[k]);
       if (SameOrder(in_[k], in_[0])) continue;
       place += count_;  // the first place is for gradients
       CopyLayout(context_.stream(), in_[k], args.in[k].data, in_[0], place);
@@ -199,7 +205,13 @@ StatusOr<Backend::OpPtr> MakeEltwise(const GpuContext& context, const EltwiseDes
   if (in.size() > kInputs) {
     return FailedPrecondition("Eltwise of %zu bottoms; a GPU takes up to %d", in.size(), kInputs);
   }
-  return Backend::OpPtr(std::make_unique<EltwiseOp>(context, desc, in));
+  const bool one_type =
+      std::all_of(in.begin(), in.end(), [&](const TensorDesc& d) { return d.element == in[0].element; });
+  if (!one_type)
+    return OnFloat32(context, in, [&](const auto& float32) { return MakeEltwise(context, desc, float32); });
+  return WithElementType(in[0].element, [&](auto type) -> Backend::OpPtr {
+    return std::make_unique<EltwiseOp<typename decltype(type)::Type>>(context, desc, in);
+  });
 }
 
 }  // namespace hp::cuda

@@ -7,8 +7,8 @@ namespace {
 class FlattenOp final : public Op {
  public:
   FlattenOp(const GpuContext& context, const Shape& out, const TensorDesc& in)
-      : context_(context), in_(in), dense_{in.shape, 1} {
-    outputs_ = {{out, 1}};
+      : context_(context), in_(in), dense_{in.shape, 1, in.element} {
+    outputs_ = {{out, 1, in.element}};
   }
 
   void Forward(const OpArgs& args) override {

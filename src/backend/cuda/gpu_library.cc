@@ -38,6 +38,7 @@ class NvidiaLibrary final : public GpuLibrary {
     return CudnnStatus(cudnnSetStream(cudnn, stream), "stream of " + gpu_->name());
   }
 
+  ElementType element() const override { return ElementOf(math_); }
   StatusOr<std::unique_ptr<GpuGemm>> Gemm(const GpuGemmDesc& desc) override {
     return MakeCublasGemm(gpu_, cublas_.get(), math_, desc);
   }

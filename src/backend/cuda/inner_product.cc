@@ -13,13 +13,21 @@ using GemmPtr = std::unique_ptr<GpuGemm>;
 /// One input: the columns [first, first + columns) of the weights belong to it.
 struct Block {
   TensorDesc desc;
+  TensorDesc rows;  ///< the same as the products read it: dense, of the library's element type
   int64_t first = 0, columns = 0;
-  bool dense = true;       ///< its rows can be read in place
-  size_t copy_offset = 0;  ///< of its dense copy in scratch
+  size_t copy_offset = 0;      ///< of its rows in scratch, unless they are in place
+  size_t gradient_offset = 0;  ///< of its gradient's, unless they are in place
   GemmPtr forward, backward_input, backward_weights;
+
+  bool dense() const { return EffectiveBlock(desc) == 1; }
+  bool in_place() const { return dense() && desc.element == rows.element; }
+  /// Products yield float32.
+  bool gradient_in_place() const { return dense() && desc.element == ElementType::kFloat32; }
+  TensorDesc gradient() const { return {desc.shape, 1}; }
 };
 
-/// y = x W^T + b with the weights in Caffe's layout. Several inputs are several products, added in their order.
+/// y = x W^T + b in float32, with the weights in Caffe's layout. Several inputs are several products, added in their
+/// order. Factors of 16 bits are copies: of x and dy in scratch, of the weights made once for each version.
 class InnerProductOp final : public Op {
  public:
   static StatusOr<Backend::OpPtr> Create(const GpuContext& context, const InnerProductDesc& desc,
@@ -31,49 +39,54 @@ class InnerProductOp final : public Op {
   }
 
   void Forward(const OpArgs& args) override {
-    CopyInputs(args);
+    BringInputs(args);
     for (size_t i = 0; i < blocks_.size(); ++i) {
       const Block& block = blocks_[i];
       const float* bias = bias_ && i == 0 ? args.params[1].data : nullptr;
-      block.forward->Run(Rows(args, i), args.params[0].data + block.first, bias, /*add=*/i > 0, args.out[0].data,
+      block.forward->Run(Rows(args, i), Weights(args, block), bias, /*add=*/i > 0, args.out[0].floats(),
                          Workspace(args));
     }
   }
 
   void BackwardInput(const OpArgs& args) override {
+    const void* dy = BringOutputGradient(args);
     for (size_t i = 0; i < blocks_.size(); ++i) {
       const Block& block = blocks_[i];
-      float* d_in = args.d_in[i].data;
-      if (d_in == nullptr) continue;
-      float* rows = block.dense ? d_in : Copy(args, block);
-      block.backward_input->Run(args.d_out[0].data, args.params[0].data + block.first, nullptr, /*add=*/false, rows,
-                                Workspace(args));
-      if (!block.dense) CopyLayout(context_.stream(), {block.desc.shape, 1}, rows, block.desc, d_in);
+      const Tensor& d_in = args.d_in[i];
+      if (d_in.data == nullptr) continue;
+      float* rows = block.gradient_in_place() ? d_in.floats() : ScratchFloats(args.scratch, block.gradient_offset);
+      block.backward_input->Run(dy, Weights(args, block), nullptr, /*add=*/false, rows, Workspace(args));
+      if (rows != d_in.data) CopyLayout(context_.stream(), block.gradient(), rows, block.desc, d_in.data);
     }
   }
 
   void BackwardParams(const OpArgs& args) override {
-    CopyInputs(args);
+    BringInputs(args);
+    const void* dy = BringOutputGradient(args);
     for (size_t i = 0; i < blocks_.size(); ++i) {
       const Block& block = blocks_[i];
-      block.backward_weights->Run(args.d_out[0].data, Rows(args, i), nullptr, args.accumulate,
-                                  args.d_params[0] + block.first, Workspace(args));
+      block.backward_weights->Run(dy, Rows(args, i), nullptr, args.accumulate, args.d_params[0] + block.first,
+                                  Workspace(args));
     }
     if (!bias_) return;
-    ColumnSums(context_.stream(), rows_, outputs_count_, args.d_out[0].data, args.accumulate, args.d_params[1],
-               ScratchFloats(args.scratch, sums_offset_));
+    ColumnSums(context_.stream(), rows_, outputs_count_, ElementType::kFloat32, args.d_out[0].data, args.accumulate,
+               args.d_params[1], ScratchFloats(args.scratch, sums_offset_));
   }
 
   bool backward_reads_output() const override { return false; }
 
  private:
   InnerProductOp(const GpuContext& context, const InnerProductDesc& desc, const Backend::Descs& in)
-      : context_(context), bias_(desc.bias), outputs_count_(desc.num_output), rows_(in[0].shape[0]) {
+      : context_(context),
+        element_(context.library->element()),
+        bias_(desc.bias),
+        outputs_count_(desc.num_output),
+        rows_(in[0].shape[0]) {
     for (const TensorDesc& input : in) {
       Block& block = blocks_.emplace_back();
       block.desc = input;
+      block.rows = {input.shape, 1, element_};
       block.first = columns_, block.columns = input.shape.count(1);
-      block.dense = EffectiveBlock(input) == 1;
       columns_ += block.columns;
     }
     outputs_ = {{Shape{rows_, outputs_count_}, 1}};
@@ -106,32 +119,57 @@ class InnerProductOp final : public Op {
     }
     plan.Add(workspace);
     for (Block& block : blocks_) {
-      if (!block.dense) block.copy_offset = plan.Add(block.desc.bytes());
+      if (!block.in_place()) block.copy_offset = plan.Add(block.rows.bytes());
+      if (!block.gradient_in_place()) block.gradient_offset = plan.Add(block.gradient().bytes());
+    }
+    if (Converts()) {
+      output_gradient_offset_ = plan.Add(OutputGradient().bytes());
+      packed_bytes_ = ConvertedWeights().bytes();
     }
     if (bias_) sums_offset_ = plan.Add(ColumnSumsScratch(rows_, outputs_count_) * sizeof(float));
     scratch_bytes_ = plan.bytes();
   }
 
+  bool Converts() const { return element_ != ElementType::kFloat32; }
+  TensorDesc OutputGradient() const { return {outputs_[0].shape, 1, element_}; }
+  TensorDesc ConvertedWeights() const { return {Shape{outputs_count_, columns_}, 1, element_}; }
   std::byte* Workspace(const OpArgs& args) const { return args.scratch; }
-  float* Copy(const OpArgs& args, const Block& block) const { return ScratchFloats(args.scratch, block.copy_offset); }
+
   /// Input `i` as [rows, columns]: in place, or its copy.
-  const float* Rows(const OpArgs& args, size_t i) const {
-    return blocks_[i].dense ? args.in[i].data : Copy(args, blocks_[i]);
+  const void* Rows(const OpArgs& args, size_t i) const {
+    return blocks_[i].in_place() ? args.in[i].data : args.scratch + blocks_[i].copy_offset;
   }
-  void CopyInputs(const OpArgs& args) const {
+  void BringInputs(const OpArgs& args) const {
     for (size_t i = 0; i < blocks_.size(); ++i) {
       const Block& block = blocks_[i];
-      if (block.dense) continue;
-      CopyLayout(context_.stream(), block.desc, args.in[i].data, {block.desc.shape, 1}, Copy(args, block));
+      if (block.in_place()) continue;
+      CopyLayout(context_.stream(), block.desc, args.in[i].data, block.rows, args.scratch + block.copy_offset);
     }
+  }
+  const void* BringOutputGradient(const OpArgs& args) const {
+    if (!Converts()) return args.d_out[0].data;
+    std::byte* copy = args.scratch + output_gradient_offset_;
+    CopyLayout(context_.stream(), outputs_[0], args.d_out[0].data, OutputGradient(), copy);
+    return copy;
+  }
+  /// The block's columns, in rows of columns_.
+  const void* Weights(const OpArgs& args, const Block& block) const {
+    const ParamView& param = args.params[0];
+    if (!Converts()) return param.data + block.first;
+    const auto fill = [stream = context_.stream(), to = ConvertedWeights(), data = param.data](std::byte* copy) {
+      CopyLayout(stream, {to.shape, 1}, data, to, copy);
+    };
+    return param.packed->Get("16 bits", ConvertedWeights().bytes(), param.version, fill) +
+           block.first * BytesOf(element_);
   }
 
   const GpuContext context_;
+  const ElementType element_;  ///< of the products' factors
   const bool bias_;
   const int64_t outputs_count_, rows_;
   int64_t columns_ = 0;  ///< of the weights: the sum of the inputs'
   std::vector<Block> blocks_;
-  size_t sums_offset_ = 0;
+  size_t output_gradient_offset_ = 0, sums_offset_ = 0;
 };
 
 }  // namespace

@@ -1,7 +1,7 @@
 #include "backend/cuda/divisor.h"
+#include "backend/cuda/element.h"
 #include "backend/cuda/lrn.h"
 #include "backend/cuda/ops.h"
-#include "backend/cuda/pack.h"
 #include "backend/cuda/rows.h"
 #include "backend/layout.h"
 
@@ -29,17 +29,20 @@ struct Window {
   WindowAxis rows, columns;
 
   HP_HOST_DEVICE float Sum(const float* values, uint32_t i) const { return Add<false>(values, i); }
-  HP_HOST_DEVICE float SumOfSquares(const float* values, uint32_t i) const { return Add<true>(values, i); }
+  template <typename T>
+  HP_HOST_DEVICE float SumOfSquares(const T* values, uint32_t i) const {
+    return Add<true>(values, i);
+  }
 
  private:
-  template <bool kSquares>
-  HP_HOST_DEVICE float Add(const float* values, uint32_t i) const {
+  template <bool kSquares, typename T>
+  HP_HOST_DEVICE float Add(const T* values, uint32_t i) const {
     const WindowAxis::Range row = rows.Around(i), column = columns.Around(i);
     float sum = 0;
     for (int32_t h = row.begin; h < row.end; ++h) {
-      const float* line = values + i + h * static_cast<int64_t>(rows.stride.value());
+      const T* line = values + i + h * static_cast<int64_t>(rows.stride.value());
       for (int32_t w = column.begin; w < column.end; ++w) {
-        const float value = line[w * static_cast<int64_t>(columns.stride.value())];
+        const float value = ToFloat(line[w * static_cast<int64_t>(columns.stride.value())]);
         sum += kSquares ? value * value : value;
       }
     }
@@ -47,48 +50,52 @@ struct Window {
   }
 };
 
-template <typename Power>
+template <typename Power, typename T>
 struct AnyForward {
   LrnTerms<Power> t;
   Window window;
   int64_t image_size;
-  const float* x;
-  float* y;
+  const T* x;
+  T* y;
   HP_HOST_DEVICE void operator()(int64_t image, uint32_t i) const {
-    const float* own = x + image * image_size;
+    const T* own = x + image * image_size;
     float next;
-    y[image * image_size + i] = own[i] * t.power(t.k + t.scale * window.SumOfSquares(own, i), &next);
+    Put(ToFloat(own[i]) * t.power(t.k + t.scale * window.SumOfSquares(own, i), &next), y + image * image_size + i);
   }
 };
 
 /// The gradient's first term, and the ratios that the second is a sum of.
-template <typename Power>
+template <typename Power, typename T>
 struct AnyRatios {
   LrnTerms<Power> t;
   Window window;
   int64_t image_size;
-  const float *x, *dy;
-  float *dx, *ratios;
+  const T *x, *dy;
+  T* dx;
+  float* ratios;
   HP_HOST_DEVICE void operator()(int64_t image, uint32_t i) const {
-    const float* own = x + image * image_size;
+    const T* own = x + image * image_size;
     const int64_t at = image * image_size + i;
-    const float gradient = dy[at];
+    const float gradient = ToFloat(dy[at]);
     float next;
     const float power = t.power(t.k + t.scale * window.SumOfSquares(own, i), &next);
-    ratios[at] = gradient * own[i] * next;
-    dx[at] = gradient * power;
+    ratios[at] = gradient * ToFloat(own[i]) * next;
+    Put(gradient * power, dx + at);
   }
 };
 
+template <typename T>
 struct AnyBackward {
   float gradient_scale;
   Window window;
   int64_t image_size;
-  const float *x, *ratios;
-  float* dx;
+  const T* x;
+  const float* ratios;
+  T* dx;
   HP_HOST_DEVICE void operator()(int64_t image, uint32_t i) const {
     const int64_t at = image * image_size + i;
-    dx[at] += gradient_scale * x[at] * window.Sum(ratios + image * image_size, i);
+    const float second = gradient_scale * ToFloat(x[at]) * window.Sum(ratios + image * image_size, i);
+    Put(ToFloat(dx[at]) + second, dx + at);
   }
 };
 
@@ -108,14 +115,15 @@ struct PackedAcross {
     float of[kSpan];
   };
   /// The packs before, at and behind `at`; zeros beyond the channels.
-  HP_HOST_DEVICE Span Load(const float* at, uint32_t pack) const {
+  template <typename T>
+  HP_HOST_DEVICE Span Load(const T* at, uint32_t pack) const {
     Span span = {};
-    if (pack > 0) Put(LoadPack<4>(at - kOwn), 0, &span);
-    Put(LoadPack<4>(at), kOwn, &span);
-    if (pack + 1 < packs.value()) Put(LoadPack<4>(at + kOwn), 2 * kOwn, &span);
+    if (pack > 0) Place(ReadPack<4>(at - kOwn), 0, &span);
+    Place(ReadPack<4>(at), kOwn, &span);
+    if (pack + 1 < packs.value()) Place(ReadPack<4>(at + kOwn), 2 * kOwn, &span);
     return span;
   }
-  HP_HOST_DEVICE static void Put(const Pack<float, 4>& pack, int first, Span* span) {
+  HP_HOST_DEVICE static void Place(const Pack<float, 4>& pack, int first, Span* span) {
     for (int k = 0; k < 4; ++k) span->of[first + k] = pack.of[k];
   }
   HP_HOST_DEVICE static Span Squares(const Span& x) {
@@ -135,13 +143,13 @@ struct PackedAcross {
 };
 
 /// Reads x, writes y.
-template <typename Power, int kSize>
+template <typename Power, int kSize, typename T>
 struct PackedForward : PackedAcross<Power, kSize> {
   using Base = PackedAcross<Power, kSize>;
   using Span = typename Base::Span;
-  const float* x;
-  float* y;
-  PackedForward(const Base& base, const float* x, float* y) : Base(base), x(x), y(y) {}
+  const T* x;
+  T* y;
+  PackedForward(const Base& base, const T* x, T* y) : Base(base), x(x), y(y) {}
 
   HP_HOST_DEVICE void operator()(int64_t image, uint32_t i) const {
     uint32_t pack;
@@ -153,18 +161,18 @@ struct PackedForward : PackedAcross<Power, kSize> {
       const float s = this->t.k + this->t.scale * this->WindowSum(squares, Base::kOwn + k);
       result.of[k] = values.of[Base::kOwn + k] * this->t.power(s, &next);
     }
-    StorePack(y + at, result);
+    WritePack(y + at, result);
   }
 };
 
 /// Reads x and dy, writes dx.
-template <typename Power, int kSize>
+template <typename Power, int kSize, typename T>
 struct PackedBackward : PackedAcross<Power, kSize> {
   using Base = PackedAcross<Power, kSize>;
   using Span = typename Base::Span;
-  const float *x, *dy;
-  float* dx;
-  PackedBackward(const Base& base, const float* x, const float* dy, float* dx) : Base(base), x(x), dy(dy), dx(dx) {}
+  const T *x, *dy;
+  T* dx;
+  PackedBackward(const Base& base, const T* x, const T* dy, T* dx) : Base(base), x(x), dy(dy), dx(dx) {}
 
   HP_HOST_DEVICE void operator()(int64_t image, uint32_t i) const {
     constexpr int kOwn = Base::kOwn, kMargin = Base::kMargin;
@@ -183,7 +191,7 @@ struct PackedBackward : PackedAcross<Power, kSize> {
       result.of[k - kOwn] =
           gradients.of[k] * powers.of[k] + this->t.gradient_scale * values.of[k] * this->WindowSum(ratios, k);
     }
-    StorePack(dx + at, result);
+    WritePack(dx + at, result);
   }
 };
 
@@ -208,7 +216,7 @@ LrnTerms<Power> MakeTerms(const LrnDesc& desc, const Power& power) {
 
 /// Any window in any layout: an element's sums are read through the cache. Backward, the ratios go through scratch,
 /// as each is part of many sums.
-template <typename Power>
+template <typename Power, typename T>
 class LrnOp : public Op {
  public:
   LrnOp(const GpuContext& context, const LrnDesc& desc, const Power& power, const TensorDesc& in)
@@ -218,21 +226,22 @@ class LrnOp : public Op {
         image_size_(in.shape.count(1)),
         window_(MakeWindow(desc, in)) {
     outputs_ = {in};
-    scratch_bytes_ = in.bytes();
+    scratch_bytes_ = in.count() * sizeof(float);
   }
 
   void Forward(const OpArgs& args) override {
     ForEachInRows(context_.stream(), images_, image_size_,
-                  AnyForward<Power>{terms_, window_, image_size_, args.in[0].data, args.out[0].data});
+                  AnyForward<Power, T>{terms_, window_, image_size_, DataAs<T>(args.in[0]), DataAs<T>(args.out[0])});
   }
   void BackwardInput(const OpArgs& args) override {
-    const float *x = args.in[0].data, *dy = args.d_out[0].data;
-    float *dx = args.d_in[0].data, *ratios = reinterpret_cast<float*>(args.scratch);
+    const T *x = DataAs<T>(args.in[0]), *dy = DataAs<T>(args.d_out[0]);
+    T* dx = DataAs<T>(args.d_in[0]);
+    float* ratios = reinterpret_cast<float*>(args.scratch);
     if (dx == nullptr) return;
     ForEachInRows(context_.stream(), images_, image_size_,
-                  AnyRatios<Power>{terms_, window_, image_size_, x, dy, dx, ratios});
+                  AnyRatios<Power, T>{terms_, window_, image_size_, x, dy, dx, ratios});
     ForEachInRows(context_.stream(), images_, image_size_,
-                  AnyBackward{terms_.gradient_scale, window_, image_size_, x, ratios, dx});
+                  AnyBackward<T>{terms_.gradient_scale, window_, image_size_, x, ratios, dx});
   }
   bool backward_reads_output() const override { return false; }
 
@@ -246,26 +255,27 @@ class LrnOp : public Op {
 };
 
 /// The kernels above. Images are whole packs, so what begins at one of them is aligned.
-template <typename Power, int kSize>
-class PackedLrnOp final : public LrnOp<Power> {
+template <typename Power, int kSize, typename T>
+class PackedLrnOp final : public LrnOp<Power, T> {
  public:
   PackedLrnOp(const GpuContext& context, const LrnDesc& desc, const Power& power, const TensorDesc& in)
-      : LrnOp<Power>(context, desc, power, in), across_{this->terms_, Divisor(in.shape[1] / 4), this->image_size_ / 4} {
+      : LrnOp<Power, T>(context, desc, power, in),
+        across_{this->terms_, Divisor(in.shape[1] / 4), this->image_size_ / 4} {
     this->scratch_bytes_ = 0;
   }
 
   void Forward(const OpArgs& args) override {
-    const float* x = args.in[0].data;
-    float* y = args.out[0].data;
+    const T* x = DataAs<T>(args.in[0]);
+    T* y = DataAs<T>(args.out[0]);
     CHECK(Packable({x, y}));
-    Run(PackedForward<Power, kSize>(across_, x, y));
+    Run(PackedForward<Power, kSize, T>(across_, x, y));
   }
   void BackwardInput(const OpArgs& args) override {
-    const float *x = args.in[0].data, *dy = args.d_out[0].data;
-    float* dx = args.d_in[0].data;
+    const T *x = DataAs<T>(args.in[0]), *dy = DataAs<T>(args.d_out[0]);
+    T* dx = DataAs<T>(args.d_in[0]);
     if (dx == nullptr) return;
     CHECK(Packable({x, dy, dx}));
-    Run(PackedBackward<Power, kSize>(across_, x, dy, dx));
+    Run(PackedBackward<Power, kSize, T>(across_, x, dy, dx));
   }
 
  private:
@@ -276,12 +286,18 @@ class PackedLrnOp final : public LrnOp<Power> {
   const PackedAcross<Power, kSize> across_;
 };
 
+template <typename T, typename Power>
+Backend::OpPtr MakeOf(const GpuContext& context, const LrnDesc& desc, const Power& power, const TensorDesc& in) {
+  const bool packs = desc.region == LrnDesc::kAcrossChannels && !in.dense() && in.shape[1] % 4 == 0;
+  if (packs && desc.local_size == 5) return std::make_unique<PackedLrnOp<Power, 5, T>>(context, desc, power, in);
+  if (packs && desc.local_size == 3) return std::make_unique<PackedLrnOp<Power, 3, T>>(context, desc, power, in);
+  return std::make_unique<LrnOp<Power, T>>(context, desc, power, in);
+}
+
 template <typename Power>
 Backend::OpPtr Make(const GpuContext& context, const LrnDesc& desc, const Power& power, const TensorDesc& in) {
-  const bool packs = desc.region == LrnDesc::kAcrossChannels && !in.dense() && in.shape[1] % 4 == 0;
-  if (packs && desc.local_size == 5) return std::make_unique<PackedLrnOp<Power, 5>>(context, desc, power, in);
-  if (packs && desc.local_size == 3) return std::make_unique<PackedLrnOp<Power, 3>>(context, desc, power, in);
-  return std::make_unique<LrnOp<Power>>(context, desc, power, in);
+  return WithElementType(in.element,
+                         [&](auto type) { return MakeOf<typename decltype(type)::Type>(context, desc, power, in); });
 }
 
 }  // namespace

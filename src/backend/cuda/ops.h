@@ -18,8 +18,8 @@ struct GpuContext {
 };
 
 // What makes the GPU's ops, one function per layer kind; Backend (backend/backend.h) says what each computes. Tensors
-// are dense or NHWC, in the GPU's memory. A call only puts work into the compute stream, and the same work for the same
-// arguments: it may be recorded and repeated.
+// are dense or NHWC, of float32 or of the library's element type, in the GPU's memory. A call only puts work into the
+// compute stream, and the same work for the same arguments: it may be recorded and repeated.
 namespace cuda {
 
 StatusOr<Backend::OpPtr> MakeConvolution(const GpuContext& context, const ConvolutionDesc& desc,
@@ -48,9 +48,9 @@ void SgdUpdate(const GpuStream& stream, const SgdCoefficients& coefficients, int
 /// Backend::SumOfSquares; `sum` is in the GPU's memory.
 void SumOfSquares(const GpuContext& context, const float* values, int64_t n, double* sum);
 
-/// Copies a tensor from one layout to another. Shapes are equal, or both dense.
-void CopyLayout(const GpuStream& stream, const TensorDesc& from_desc, const float* from, const TensorDesc& to_desc,
-                float* to);
+/// Copies a tensor from one layout and element type to another. Shapes are equal, or both dense.
+void CopyLayout(const GpuStream& stream, const TensorDesc& from_desc, const void* from, const TensorDesc& to_desc,
+                void* to);
 
 }  // namespace cuda
 }  // namespace hp

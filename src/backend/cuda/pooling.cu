@@ -1,6 +1,6 @@
 #include "backend/cuda/divisor.h"
+#include "backend/cuda/element.h"
 #include "backend/cuda/ops.h"
-#include "backend/cuda/pack.h"
 #include "backend/cuda/rows.h"
 #include "backend/window.h"
 
@@ -85,66 +85,66 @@ struct Geometry {
 };
 
 /// Reads x, by the cache where windows overlap; writes y.
-template <int W>
+template <typename T, int W>
 struct AverageForward {
   Geometry g;
-  const float* x;
-  float* y;
+  const T* x;
+  T* y;
   HP_HOST_DEVICE void operator()(int64_t image, uint32_t i) const {
     const Geometry::Place at = g.At<W>(image, i, g.out_height, g.out_width);
     Pack<float, W> sum = {};
     for (int32_t h = g.rows.Begin(at.row); h < g.rows.End(at.row); ++h) {
       for (int32_t w = g.columns.Begin(at.column); w < g.columns.End(at.column); ++w) {
-        const Pack<float, W> value = LoadPack<W>(x + at.in + g.In(h, w));
+        const Pack<float, W> value = ReadPack<W>(x + at.in + g.In(h, w));
         for (int k = 0; k < W; ++k) sum.of[k] += value.of[k];
       }
     }
     const float share = 1.0f / static_cast<float>(g.rows.Extent(at.row) * g.columns.Extent(at.column));
     for (int k = 0; k < W; ++k) sum.of[k] *= share;
-    StorePack(y + at.out + g.Out(at.row, at.column), sum);
+    WritePack(y + at.out + g.Out(at.row, at.column), sum);
   }
 };
 
 /// Each place collects from the windows over it, in their order. Reads dy, writes dx.
-template <int W>
+template <typename T, int W>
 struct AverageBackward {
   Geometry g;
-  const float* dy;
-  float* dx;
+  const T* dy;
+  T* dx;
   HP_HOST_DEVICE void operator()(int64_t image, uint32_t i) const {
     const Geometry::Place at = g.At<W>(image, i, g.in_height, g.in_width);
     Pack<float, W> sum = {};
     for (int32_t h = g.rows.FirstOver(at.row); h < g.rows.EndOver(at.row); ++h) {
       for (int32_t w = g.columns.FirstOver(at.column); w < g.columns.EndOver(at.column); ++w) {
-        const Pack<float, W> value = LoadPack<W>(dy + at.out + g.Out(h, w));
+        const Pack<float, W> value = ReadPack<W>(dy + at.out + g.Out(h, w));
         const float share = 1.0f / static_cast<float>(g.rows.Extent(h) * g.columns.Extent(w));
         for (int k = 0; k < W; ++k) sum.of[k] += value.of[k] * share;
       }
     }
-    StorePack(dx + at.in + g.In(at.row, at.column), sum);
+    WritePack(dx + at.in + g.In(at.row, at.column), sum);
   }
 };
 
 /// Reads x, writes y and where in its window each maximum stood, the first of equal ones.
-template <typename Index, int W>
+template <typename T, typename Index, int W>
 struct MaxForward {
   Geometry g;
-  const float* x;
-  float* y;
+  const T* x;
+  T* y;
   Index* chosen;
   HP_HOST_DEVICE void operator()(int64_t image, uint32_t i) const {
     const Geometry::Place at = g.At<W>(image, i, g.out_height, g.out_width);
     const int32_t top = g.rows.First(at.row), left = g.columns.First(at.column);
     const int32_t begin_h = g.rows.Begin(at.row), begin_w = g.columns.Begin(at.column);
     // Begins with the first element, not with the least float: a NaN there must come through.
-    Pack<float, W> best = LoadPack<W>(x + at.in + g.In(begin_h, begin_w));
+    Pack<float, W> best = ReadPack<W>(x + at.in + g.In(begin_h, begin_w));
     Pack<Index, W> place;
     for (int k = 0; k < W; ++k) {
       place.of[k] = static_cast<Index>((begin_h - top) * g.columns.kernel + begin_w - left);
     }
     for (int32_t h = begin_h; h < g.rows.End(at.row); ++h) {
       for (int32_t w = begin_w; w < g.columns.End(at.column); ++w) {
-        const Pack<float, W> value = LoadPack<W>(x + at.in + g.In(h, w));
+        const Pack<float, W> value = ReadPack<W>(x + at.in + g.In(h, w));
         const Index here = static_cast<Index>((h - top) * g.columns.kernel + w - left);
         for (int k = 0; k < W; ++k) {
           const bool greater = value.of[k] > best.of[k];
@@ -154,18 +154,18 @@ struct MaxForward {
       }
     }
     const int64_t out = at.out + g.Out(at.row, at.column);
-    StorePack(y + out, best);
+    WritePack(y + out, best);
     StorePack(chosen + out, place);
   }
 };
 
 /// Each place collects from the windows over it that chose it, in their order. Reads dy and the choices, writes dx.
-template <typename Index, int W>
+template <typename T, typename Index, int W>
 struct MaxBackward {
   Geometry g;
-  const float* dy;
+  const T* dy;
   const Index* chosen;
-  float* dx;
+  T* dx;
   HP_HOST_DEVICE void operator()(int64_t image, uint32_t i) const {
     const Geometry::Place at = g.At<W>(image, i, g.in_height, g.in_width);
     Pack<float, W> sum = {};
@@ -174,12 +174,12 @@ struct MaxBackward {
         const int64_t out = at.out + g.Out(h, w);
         const Index here =
             static_cast<Index>((at.row - g.rows.First(h)) * g.columns.kernel + at.column - g.columns.First(w));
-        const Pack<float, W> value = LoadPack<W>(dy + out);
+        const Pack<float, W> value = ReadPack<W>(dy + out);
         const Pack<Index, W> place = LoadPack<W>(chosen + out);
         for (int k = 0; k < W; ++k) sum.of[k] += place.of[k] == here ? value.of[k] : 0.0f;
       }
     }
-    StorePack(dx + at.in + g.In(at.row, at.column), sum);
+    WritePack(dx + at.in + g.In(at.row, at.column), sum);
   }
 };
 
@@ -191,7 +191,7 @@ class PoolingOp : public Op {
         packs_(!in.dense() && in.channel_block % 4 == 0),
         by_one_(desc, in, PooledShape(desc, in.shape), 1),
         by_four_(desc, in, PooledShape(desc, in.shape), packs_ ? 4 : 1) {
-    outputs_ = {{PooledShape(desc, in.shape), in.channel_block}};
+    outputs_ = {{PooledShape(desc, in.shape), in.channel_block, in.element}};
   }
   bool backward_reads_input() const override { return false; }
   bool backward_reads_output() const override { return false; }
@@ -214,34 +214,35 @@ class PoolingOp : public Op {
   const Geometry by_one_, by_four_;
 };
 
+template <typename T>
 class AveragePoolingOp final : public PoolingOp {
  public:
   using PoolingOp::PoolingOp;
 
   void Forward(const OpArgs& args) override {
-    const float* x = args.in[0].data;
-    float* y = args.out[0].data;
-    const bool packs = Packs(x, y, nullptr);
+    const T* x = DataAs<T>(args.in[0]);
+    T* y = DataAs<T>(args.out[0]);
+    const bool packs = this->Packs(x, y, nullptr);
     if (packs) {
-      ForOutputs(AverageForward<4>{geometry(packs), x, y});
+      this->ForOutputs(AverageForward<T, 4>{this->geometry(packs), x, y});
     } else {
-      ForOutputs(AverageForward<1>{geometry(packs), x, y});
+      this->ForOutputs(AverageForward<T, 1>{this->geometry(packs), x, y});
     }
   }
   void BackwardInput(const OpArgs& args) override {
-    const float* dy = args.d_out[0].data;
-    float* dx = args.d_in[0].data;
+    const T* dy = DataAs<T>(args.d_out[0]);
+    T* dx = DataAs<T>(args.d_in[0]);
     if (dx == nullptr) return;
-    const bool packs = Packs(dx, dy, nullptr);
+    const bool packs = this->Packs(dx, dy, nullptr);
     if (packs) {
-      ForInputs(AverageBackward<4>{geometry(packs), dy, dx});
+      this->ForInputs(AverageBackward<T, 4>{this->geometry(packs), dy, dx});
     } else {
-      ForInputs(AverageBackward<1>{geometry(packs), dy, dx});
+      this->ForInputs(AverageBackward<T, 1>{this->geometry(packs), dy, dx});
     }
   }
 };
 
-template <typename Index>
+template <typename T, typename Index>
 class MaxPoolingOp final : public PoolingOp {
  public:
   MaxPoolingOp(const GpuContext& context, const PoolingDesc& desc, const TensorDesc& in)
@@ -250,40 +251,43 @@ class MaxPoolingOp final : public PoolingOp {
   }
 
   void Forward(const OpArgs& args) override {
-    const float* x = args.in[0].data;
-    float* y = args.out[0].data;
+    const T* x = DataAs<T>(args.in[0]);
+    T* y = DataAs<T>(args.out[0]);
     Index* chosen = reinterpret_cast<Index*>(args.saved);
-    const bool packs = Packs(x, y, chosen);
+    const bool packs = this->Packs(x, y, chosen);
     if (packs) {
-      ForOutputs(MaxForward<Index, 4>{geometry(packs), x, y, chosen});
+      this->ForOutputs(MaxForward<T, Index, 4>{this->geometry(packs), x, y, chosen});
     } else {
-      ForOutputs(MaxForward<Index, 1>{geometry(packs), x, y, chosen});
+      this->ForOutputs(MaxForward<T, Index, 1>{this->geometry(packs), x, y, chosen});
     }
   }
   void BackwardInput(const OpArgs& args) override {
-    const float* dy = args.d_out[0].data;
+    const T* dy = DataAs<T>(args.d_out[0]);
     const Index* chosen = reinterpret_cast<const Index*>(args.saved);
-    float* dx = args.d_in[0].data;
+    T* dx = DataAs<T>(args.d_in[0]);
     if (dx == nullptr) return;
-    const bool packs = Packs(dx, dy, chosen);
+    const bool packs = this->Packs(dx, dy, chosen);
     if (packs) {
-      ForInputs(MaxBackward<Index, 4>{geometry(packs), dy, chosen, dx});
+      this->ForInputs(MaxBackward<T, Index, 4>{this->geometry(packs), dy, chosen, dx});
     } else {
-      ForInputs(MaxBackward<Index, 1>{geometry(packs), dy, chosen, dx});
+      this->ForInputs(MaxBackward<T, Index, 1>{this->geometry(packs), dy, chosen, dx});
     }
   }
 };
 
+template <typename T>
+Backend::OpPtr Make(const GpuContext& context, const PoolingDesc& desc, const TensorDesc& in) {
+  if (desc.method == PoolingDesc::kAve) return std::make_unique<AveragePoolingOp<T>>(context, desc, in);
+  const int64_t kernel = desc.global ? in.shape[2] * in.shape[3] : desc.kernel_h * desc.kernel_w;
+  if (kernel <= 256) return std::make_unique<MaxPoolingOp<T, uint8_t>>(context, desc, in);
+  return std::make_unique<MaxPoolingOp<T, int32_t>>(context, desc, in);
+}
+
 }  // namespace
 
 StatusOr<Backend::OpPtr> MakePooling(const GpuContext& context, const PoolingDesc& desc, const Backend::Descs& in) {
-  if (desc.method == PoolingDesc::kAve) {
-    return Backend::OpPtr(std::make_unique<AveragePoolingOp>(context, desc, in[0]));
-  }
-  const Shape& shape = in[0].shape;
-  const int64_t kernel = desc.global ? shape[2] * shape[3] : desc.kernel_h * desc.kernel_w;
-  if (kernel <= 256) return Backend::OpPtr(std::make_unique<MaxPoolingOp<uint8_t>>(context, desc, in[0]));
-  return Backend::OpPtr(std::make_unique<MaxPoolingOp<int32_t>>(context, desc, in[0]));
+  return WithElementType(in[0].element,
+                         [&](auto type) { return Make<typename decltype(type)::Type>(context, desc, in[0]); });
 }
 
 }  // namespace hp::cuda

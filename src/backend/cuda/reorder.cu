@@ -1,6 +1,6 @@
 #include "backend/cuda/divisor.h"
+#include "backend/cuda/element.h"
 #include "backend/cuda/ops.h"
-#include "backend/cuda/pack.h"
 #include "backend/cuda/reorder.h"
 #include "backend/cuda/rows.h"
 #include "backend/cuda/tiles.h"
@@ -14,59 +14,63 @@ namespace {
 constexpr int kSources = 16;  // of one kernel; more are added by further ones
 
 /// Tensors that are added in order, after what is in the target already if `add`.
+template <typename From>
 struct Sources {
-  const float* of[kSources] = {};
+  const From* of[kSources] = {};
   int count = 0;
   bool add = false;
 
-  template <int W>
-  HP_HOST_DEVICE Pack<float, W> Sum(int64_t i, const float* target) const {
-    Pack<float, W> sum = LoadPack<W>(add ? target : of[0] + i);
+  template <int W, typename To>
+  HP_HOST_DEVICE Pack<float, W> Sum(int64_t i, const To* target) const {
+    Pack<float, W> sum = add ? ReadPack<W>(target) : ReadPack<W>(of[0] + i);
     for (int k = add ? 0 : 1; k < count; ++k) {
-      const Pack<float, W> term = LoadPack<W>(of[k] + i);
+      const Pack<float, W> term = ReadPack<W>(of[k] + i);
       for (int w = 0; w < W; ++w) sum.of[w] += term.of[w];
     }
     return sum;
   }
   bool packable() const {
-    return std::all_of(of, of + count, [](const float* source) { return Packable({source}); });
+    return std::all_of(of, of + count, [](const From* source) { return Packable({source}); });
   }
 };
 
 /// Calls visit(Sources) for at most kSources of them at a time, in order.
-template <typename Visit>
-void ForSources(std::span<const float* const> all, const Visit& visit) {
+template <typename From, typename Visit>
+void ForSources(std::span<const void* const> all, const Visit& visit) {
   for (size_t begin = 0; begin < all.size(); begin += kSources) {
-    Sources sources;
+    Sources<From> sources;
     sources.add = begin > 0;
     sources.count = static_cast<int>(std::min<size_t>(kSources, all.size() - begin));
-    std::copy_n(all.data() + begin, sources.count, sources.of);
+    for (int i = 0; i < sources.count; ++i) sources.of[i] = static_cast<const From*>(all[begin + i]);
     visit(sources);
   }
 }
 
+template <typename From, typename To>
 struct Flat {
-  Sources from;
-  float* to;
+  Sources<From> from;
+  To* to;
   template <int W>
   HP_HOST_DEVICE void Run(int64_t i) const {
-    StorePack(to + i, from.Sum<W>(i, to + i));
+    WritePack(to + i, from.template Sum<W>(i, to + i));
   }
 };
 
+template <typename To>
 struct Zero {
-  float* to;
-  HP_HOST_DEVICE void operator()(int64_t i) const { to[i] = 0; }
+  To* to;
+  HP_HOST_DEVICE void operator()(int64_t i) const { Put(0, to + i); }
 };
 
-/// [images][rows][columns] becomes [images][columns][rows], in squares of 32: a warp reads 128 bytes of a row and
-/// writes 128 bytes of a column. The square's 33rd column keeps the threads of a warp in different banks.
+/// [images][rows][columns] becomes [images][columns][rows], in squares of 32: a warp reads 32 neighbours of a row and
+/// writes 32 of a column. The square's 33rd column keeps the threads of a warp in different banks.
+template <typename From, typename To>
 struct Transpose {
   static constexpr int kSide = 32, kLines = kBlockThreads / kSide;
   static constexpr int kFloats = kSide * (kSide + 1);
 
-  Sources from;
-  float* to;
+  Sources<From> from;
+  To* to;
   int64_t rows, columns;
   Divisor down, across;  ///< squares of an image
 
@@ -88,8 +92,9 @@ struct Transpose {
     for (int line = thread / kSide; line < kSide; line += kLines) {
       const int64_t row = square.row + line;
       if (row >= rows) return;
-      const float* target = to + square.image + column * rows + row;
-      shared[line * (kSide + 1) + thread % kSide] = from.Sum<1>(square.image + row * columns + column, target).of[0];
+      const To* target = to + square.image + column * rows + row;
+      const int64_t at = square.image + row * columns + column;
+      shared[line * (kSide + 1) + thread % kSide] = from.template Sum<1>(at, target).of[0];
     }
   }
   HP_HOST_DEVICE void Use(int64_t tile, int thread, const float* shared) const {
@@ -99,37 +104,40 @@ struct Transpose {
     for (int line = thread / kSide; line < kSide; line += kLines) {
       const int64_t column = square.column + line;
       if (column >= columns) return;
-      to[square.image + column * rows + row] = shared[thread % kSide * (kSide + 1) + line];
+      Put(shared[thread % kSide * (kSide + 1) + line], to + square.image + column * rows + row);
     }
   }
 };
 
 /// The same where squares would be mostly empty: writes are in order, reads come from a few rows or a few columns.
+template <typename From, typename To>
 struct ThinTranspose {
-  Sources from;
-  float* to;
+  Sources<From> from;
+  To* to;
   Divisor rows;
   uint32_t columns;
   HP_HOST_DEVICE void operator()(int64_t image, uint32_t i) const {
     uint32_t row;
     const uint32_t column = rows.Quotient(i, &row);
-    const int64_t first = image * rows.value() * columns;
-    to[first + i] = from.Sum<1>(first + int64_t{row} * columns + column, to + first + i).of[0];
+    const int64_t first = image * rows.value() * columns, at = first + int64_t{row} * columns + column;
+    Put(from.template Sum<1>(at, to + first + i).of[0], to + first + i);
   }
 };
 
-void RunTranspose(const GpuStream& stream, int64_t images, int64_t rows, int64_t columns, const Sources& from,
-                  float* to) {
+template <typename From, typename To>
+void RunTranspose(const GpuStream& stream, int64_t images, int64_t rows, int64_t columns, const Sources<From>& from,
+                  To* to) {
+  using Squares = Transpose<From, To>;
   constexpr int64_t kThin = 8;
   if (std::min(rows, columns) < kThin) {
     ForEachInRows(stream, images, rows * columns,
-                  ThinTranspose{from, to, Divisor(rows), static_cast<uint32_t>(columns)});
+                  ThinTranspose<From, To>{from, to, Divisor(rows), static_cast<uint32_t>(columns)});
     return;
   }
-  const int64_t down = (rows + Transpose::kSide - 1) / Transpose::kSide;
-  const int64_t across = (columns + Transpose::kSide - 1) / Transpose::kSide;
+  const int64_t down = (rows + Squares::kSide - 1) / Squares::kSide;
+  const int64_t across = (columns + Squares::kSide - 1) / Squares::kSide;
   CHECK_LT(images * down * across, int64_t{1} << 31);
-  ForTiles(stream, images * down * across, Transpose{from, to, rows, columns, Divisor(down), Divisor(across)});
+  ForTiles(stream, images * down * across, Squares{from, to, rows, columns, Divisor(down), Divisor(across)});
 }
 
 void ExpectGpuLayout(const TensorDesc& desc) {
@@ -137,37 +145,65 @@ void ExpectGpuLayout(const TensorDesc& desc) {
       << "[" << desc.shape << "] in blocks of " << desc.channel_block << " on a GPU";
 }
 
+/// The sum of sources whose elements lie in the target's order.
+template <typename From, typename To>
+void SumFlat(const GpuStream& stream, int64_t count, std::span<const void* const> sources, To* to) {
+  if (sources.empty()) return ForEach(stream, count, Zero<To>{to});
+  ForSources<From>(sources, [&](const Sources<From>& from) {
+    constexpr int kWidth = std::min(kPackWidth<From>, kPackWidth<To>);
+    ForEachPack<kWidth>(stream, count, Packable({to}) && from.packable(), Flat<From, To>{from, to});
+  });
+}
+
+/// The sum of sources that all are as `from_desc` says.
+template <typename From, typename To>
+void SumLayout(const GpuStream& stream, const TensorDesc& from_desc, std::span<const void* const> sources,
+               const TensorDesc& to_desc, To* to) {
+  ExpectGpuLayout(from_desc), ExpectGpuLayout(to_desc);
+  if (SameOrder(from_desc, to_desc) || sources.empty()) return SumFlat<From>(stream, to_desc.count(), sources, to);
+  const Shape& shape = to_desc.shape;
+  CHECK(from_desc.shape == shape) << "[" << from_desc.shape << "] is not [" << shape << "]";
+  const int64_t channels = shape[1], pixels = shape.count(2);
+  const bool dense = EffectiveBlock(from_desc) == 1;
+  ForSources<From>(sources, [&](const Sources<From>& from) {
+    RunTranspose(stream, shape[0], dense ? channels : pixels, dense ? pixels : channels, from, to);
+  });
+}
+
+/// Of all pairs of types those that there are: float32 and one type of 16 bits.
+void SumAny(const GpuStream& stream, const TensorDesc& from_desc, std::span<const void* const> sources,
+            const TensorDesc& to_desc, void* to) {
+  if (from_desc.element == to_desc.element) {
+    return WithElementType(to_desc.element, [&](auto type) {
+      using T = typename decltype(type)::Type;
+      SumLayout<T>(stream, from_desc, sources, to_desc, static_cast<T*>(to));
+    });
+  }
+  if (to_desc.element == ElementType::kFloat32) {
+    return WithElementType(from_desc.element, [&](auto type) {
+      SumLayout<typename decltype(type)::Type>(stream, from_desc, sources, to_desc, static_cast<float*>(to));
+    });
+  }
+  CHECK(from_desc.element == ElementType::kFloat32) << "two types of 16 bits in one net";
+  WithElementType(to_desc.element, [&](auto type) {
+    SumLayout<float>(stream, from_desc, sources, to_desc, static_cast<typename decltype(type)::Type*>(to));
+  });
+}
+
 }  // namespace
 
-void CopyFlat(const GpuStream& stream, int64_t count, const float* from, float* to) {
-  if (from != to) SumFlat(stream, count, {&from, 1}, to);
+void Sum(const GpuStream& stream, const TensorDesc& desc, std::span<const void* const> sources, void* to) {
+  SumAny(stream, desc, sources, desc, to);
 }
 
-void SumFlat(const GpuStream& stream, int64_t count, std::span<const float* const> sources, float* to) {
-  if (sources.empty()) return ForEach(stream, count, Zero{to});
-  ForSources(sources, [&](const Sources& from) {
-    ForEachPack(stream, count, Packable({to}) && from.packable(), Flat{from, to});
-  });
+void SumFromDense(const GpuStream& stream, std::span<const void* const> sources, const TensorDesc& to_desc, void* to) {
+  SumAny(stream, {to_desc.shape, 1}, sources, to_desc, to);
 }
 
-void SumFromDense(const GpuStream& stream, std::span<const float* const> sources, const TensorDesc& to_desc,
-                  float* to) {
-  ExpectGpuLayout(to_desc);
-  if (EffectiveBlock(to_desc) == 1 || sources.empty()) return SumFlat(stream, to_desc.count(), sources, to);
-  ForSources(sources, [&](const Sources& from) {
-    RunTranspose(stream, to_desc.shape[0], to_desc.shape[1], to_desc.shape.count(2), from, to);
-  });
-}
-
-void CopyLayout(const GpuStream& stream, const TensorDesc& from_desc, const float* from, const TensorDesc& to_desc,
-                float* to) {
-  ExpectGpuLayout(from_desc);
-  if (SameOrder(from_desc, to_desc)) return CopyFlat(stream, from_desc.count(), from, to);
-  CHECK(from_desc.shape == to_desc.shape) << "[" << from_desc.shape << "] is not [" << to_desc.shape << "]";
-  if (EffectiveBlock(from_desc) == 1) return SumFromDense(stream, {&from, 1}, to_desc, to);
-  Sources source;
-  source.of[0] = from, source.count = 1;
-  RunTranspose(stream, to_desc.shape[0], to_desc.shape.count(2), to_desc.shape[1], source, to);
+void CopyLayout(const GpuStream& stream, const TensorDesc& from_desc, const void* from, const TensorDesc& to_desc,
+                void* to) {
+  if (from == to && SameOrder(from_desc, to_desc) && from_desc.element == to_desc.element) return;
+  SumAny(stream, from_desc, {&from, 1}, to_desc, to);
 }
 
 }  // namespace hp::cuda

@@ -36,12 +36,12 @@ class SoftmaxOp final : public Op {
   }
 
   void Forward(const OpArgs& args) override {
-    ReduceSoftmaxRows(context_.stream(), rows_, SoftmaxForward{args.in[0].data, args.out[0].data, at_}, at_);
+    ReduceSoftmaxRows(context_.stream(), rows_, SoftmaxForward{args.in[0].floats(), args.out[0].floats(), at_}, at_);
   }
   void BackwardInput(const OpArgs& args) override {
-    if (args.d_in[0].data == nullptr) return;
+    if (args.d_in[0].floats() == nullptr) return;
     ReduceSoftmaxRows(context_.stream(), rows_,
-                      SoftmaxBackward{args.out[0].data, args.d_out[0].data, args.d_in[0].data, at_}, at_);
+                      SoftmaxBackward{args.out[0].floats(), args.d_out[0].floats(), args.d_in[0].floats(), at_}, at_);
   }
   bool backward_reads_input() const override { return false; }
 

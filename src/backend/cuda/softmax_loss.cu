@@ -91,20 +91,20 @@ class SoftmaxLossOp final : public Op {
     float* losses = reinterpret_cast<float*>(args.scratch);
     const SoftmaxColumns at = {classes_, 1};
     ReduceSoftmaxRows(context_.stream(), rows_,
-                      RowLoss{{args.in[0].data, Probabilities(args), at},
+                      RowLoss{{args.in[0].floats(), Probabilities(args), at},
                               Labels(args),
-                              desc_.probabilities ? args.out[1].data : nullptr,
+                              desc_.probabilities ? args.out[1].floats() : nullptr,
                               losses},
                       at);
     SumOverBatch(context_.stream(), losses, rows_, Count(*args.batch),
-                 StoreLoss{desc_.loss_weight, args.out[0].data, Scale(args)});
+                 StoreLoss{desc_.loss_weight, args.out[0].floats(), Scale(args)});
   }
 
   void BackwardInput(const OpArgs& args) override {
-    if (args.d_in[0].data == nullptr) return;
+    if (args.d_in[0].floats() == nullptr) return;
     ForEach(context_.stream(), rows_ * classes_,
             LossGradient{Probabilities(args), Scale(args), args.batch->loss_scale_on_device, Labels(args), classes_,
-                         args.d_in[0].data});
+                         args.d_in[0].floats()});
   }
   bool backward_reads_input() const override { return false; }
   bool backward_reads_output() const override { return false; }

@@ -12,13 +12,13 @@ class SplitOp final : public Op {
 
   void Forward(const OpArgs& args) override {
     for (const Tensor& out : args.out) {
-      if (out.data != nullptr) CopyFlat(context_.stream(), out.count(), args.in[0].data, out.data);
+      if (out.data != nullptr) CopyLayout(context_.stream(), out.desc, args.in[0].data, out.desc, out.data);
     }
   }
   /// A reader that sends no gradient back (an Accuracy) has a null pointer in d_out.
   void BackwardInput(const OpArgs& args) override {
     const Tensor& d_in = args.d_in[0];
-    if (d_in.data != nullptr) SumFlat(context_.stream(), d_in.count(), WantedData(args.d_out), d_in.data);
+    if (d_in.data != nullptr) Sum(context_.stream(), d_in.desc, WantedData(args.d_out), d_in.data);
   }
   bool backward_reads_input() const override { return false; }
   bool backward_reads_output() const override { return false; }

@@ -58,9 +58,9 @@ void SgdUpdate(const GpuStream& stream, const SgdCoefficients& coefficients, int
                float* history, float* weights) {
   const bool packable = Packable({gradient, history, weights});
   if (coefficients.l1 != 0) {
-    ForEachPack(stream, n, packable, Update<true>{coefficients, gradient, history, weights});
+    ForEachPack<4>(stream, n, packable, Update<true>{coefficients, gradient, history, weights});
   } else {
-    ForEachPack(stream, n, packable, Update<false>{coefficients, gradient, history, weights});
+    ForEachPack<4>(stream, n, packable, Update<false>{coefficients, gradient, history, weights});
   }
 }
 

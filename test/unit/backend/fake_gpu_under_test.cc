@@ -6,24 +6,24 @@
 namespace hp::test {
 namespace {
 
-BackendUnderTest Open(const FakeGpu::Options& options) {
+BackendUnderTest Open(const FakeGpu::Options& options, ElementType element) {
   auto fake = std::make_unique<FakeGpu>(options);
-  auto backend = MakeCudaBackend(fake.get(), MakeHostGpuLibrary(fake.get())).value();
+  auto backend = MakeCudaBackend(fake.get(), MakeHostGpuLibrary(fake.get(), element)).value();
   return {.device = std::move(fake), .backend = std::move(backend), .waits = true};
 }
 
 }  // namespace
 
 BackendUnderTest& UnderTest() {
-  static BackendUnderTest gpu = Open({});
+  static BackendUnderTest gpu = Open({}, ElementType::kFloat32);
   return gpu;
 }
 
-BackendUnderTest NewGpuUnderTest() {
+BackendUnderTest NewGpuUnderTest(ElementType element) {
   FakeGpu::Options options;
   options.protect = true;
   options.memory_bytes = 16 << 20;
-  return Open(options);
+  return Open(options, element);
 }
 
 }  // namespace hp::test

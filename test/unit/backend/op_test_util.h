@@ -2,6 +2,7 @@
 
 #include "backend/op.h"
 #include "tensor/tensor.h"
+#include "test/support/elements.h"
 #include "test/unit/backend/backend_under_test.h"
 
 #include <gtest/gtest.h>
@@ -68,12 +69,16 @@ void ForEachElement(const TensorDesc& desc, const Visit& visit) {
 
 inline void WriteTensor(const Tensor& tensor, const Values& values) {
   ASSERT_EQ(tensor.count(), static_cast<int64_t>(values.size()));
-  ForEachElement(tensor.desc, [&](int64_t index, int64_t offset) { tensor.data[offset] = values[index]; });
+  ForEachElement(tensor.desc, [&](int64_t index, int64_t offset) {
+    SetElement(tensor.desc.element, values[index], tensor.data, offset);
+  });
 }
 
 inline Values ReadTensor(const Tensor& tensor) {
   Values values(tensor.count());
-  ForEachElement(tensor.desc, [&](int64_t index, int64_t offset) { values[index] = tensor.data[offset]; });
+  ForEachElement(tensor.desc, [&](int64_t index, int64_t offset) {
+    values[index] = GetElement(tensor.desc.element, tensor.data, offset);
+  });
   return values;
 }
 
@@ -164,8 +169,8 @@ class OpRunner {
     std::vector<ParamView> params;
     std::vector<float*> d_params;
     for (size_t i = 0; i < params_.size(); ++i) {
-      params.push_back({params_[i].data, version_, &packed_[i]});
-      d_params.push_back(d_params_[i].data);
+      params.push_back({params_[i].floats(), version_, &packed_[i]});
+      d_params.push_back(d_params_[i].floats());
     }
     std::vector<Tensor> d_in = d_in_;
     for (size_t i = 0; i < skip_d_in_.size(); ++i) {
@@ -202,7 +207,7 @@ class OpRunner {
     return {desc, buffers_.back().data()};
   }
   static void Poison(const Tensor& tensor) {
-    std::fill_n(tensor.data, tensor.count(), std::numeric_limits<float>::quiet_NaN());
+    std::memset(tensor.data, 0xFF, tensor.desc.bytes());  // NaN of any type
   }
   /// The memory plan frees inputs and outputs that the op says its backward halves do not read.
   void PoisonWhatBackwardDoesNotRead() {

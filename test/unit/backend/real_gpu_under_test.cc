@@ -32,9 +32,14 @@ class PinnedMemory : public std::pmr::memory_resource {
   std::map<std::byte*, Buffer> buffers_;
 };
 
-StatusOr<BackendUnderTest> Open() {
+GpuMath MathWith(ElementType element) {
+  if (element == ElementType::kBFloat16) return GpuMath::kBFloat16;
+  return element == ElementType::kFloat16 ? GpuMath::kFloat16 : GpuMath::kFloat32;
+}
+
+StatusOr<BackendUnderTest> Open(ElementType element) {
   HP_ASSIGN_OR_RETURN(std::unique_ptr<Gpu> gpu, OpenGpu(kGpu));
-  HP_ASSIGN_OR_RETURN(std::unique_ptr<GpuLibrary> library, MakeGpuLibrary(gpu.get(), GpuMath::kFloat32));
+  HP_ASSIGN_OR_RETURN(std::unique_ptr<GpuLibrary> library, MakeGpuLibrary(gpu.get(), MathWith(element)));
   BackendUnderTest opened;
   HP_ASSIGN_OR_RETURN(opened.backend, MakeCudaBackend(gpu.get(), std::move(library)));
   opened.device = std::move(gpu);
@@ -43,7 +48,7 @@ StatusOr<BackendUnderTest> Open() {
 
 /// Without a GPU there is only memory, for statics: needs_gpu.cc skips all tests.
 BackendUnderTest* OpenForGood() {
-  auto opened = Open();
+  auto opened = Open(ElementType::kFloat32);
   if (!opened.ok()) return new BackendUnderTest;
   auto* const gpu = new BackendUnderTest(*std::move(opened));
   // Pinning a block takes longer than most tests' kernels: blocks are kept for the next one.
@@ -59,6 +64,6 @@ BackendUnderTest& UnderTest() {
   return *gpu;
 }
 
-BackendUnderTest NewGpuUnderTest() { return Open().value(); }
+BackendUnderTest NewGpuUnderTest(ElementType element) { return Open(element).value(); }
 
 }  // namespace hp::test

@@ -18,7 +18,24 @@ struct Case {
   std::vector<Shape> params = {};
 };
 
-void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+/// A case with inputs of float32 or of the element type of the GPU's products.
+struct TypedCase {
+  Case c;
+  ElementType element = ElementType::kFloat32;
+  bool first_is_float32 = false;  ///< beside others of `element`: what comes from other nodes is float32
+
+  Backend::Descs on_gpu() const {
+    Backend::Descs descs = c.in;
+    for (size_t i = first_is_float32 ? 1 : 0; i < descs.size(); ++i) descs[i].element = element;
+    return descs;
+  }
+  std::string name() const {
+    const char* const types[] = {"", "_bfloat16", "_float16"};
+    return std::string(c.name) + types[static_cast<int>(element)] + (first_is_float32 ? "_behind_float32" : "");
+  }
+};
+
+void PrintTo(const TypedCase& c, std::ostream* out) { *out << c.name(); }
 
 auto Pool(PoolingDesc::Method method, int64_t kernel, int64_t stride, int64_t pad) {
   return [=](Backend& backend, const Backend::Descs& in) {
@@ -119,21 +136,23 @@ const Case kCases[] = {
 /// One op with memory of its device: calls that read back what they left in it.
 class Bench {
  public:
-  Bench(Device* device, Backend* backend, const Case& c) : device_(device) {
-    auto op = c.make(*backend, c.in);
+  /// @param element that all values are rounded to.
+  Bench(Device* device, Backend* backend, const Case& c, const Backend::Descs& in, ElementType element)
+      : device_(device), element_(element) {
+    auto op = c.make(*backend, in);
     EXPECT_TRUE(op.ok()) << op.status();
     op_ = *std::move(op);
-    for (const TensorDesc& desc : c.in) in_.push_back(Allocate(desc)), d_in_.push_back(Allocate(desc));
+    for (const TensorDesc& desc : in) in_.push_back(Allocate(desc)), d_in_.push_back(Allocate(desc));
     for (const TensorDesc& desc : op_->outputs()) out_.push_back(Allocate(desc)), d_out_.push_back(Allocate(desc));
     for (const Shape& shape : c.params) {
       params_.push_back(Allocate({shape, 1})), d_params_.push_back(Allocate({shape, 1}));
-      d_param_pointers_.push_back(d_params_.back().data);
+      d_param_pointers_.push_back(d_params_.back().floats());
       packed_.emplace_back(device);
     }
     const int64_t rows = c.in[0].shape[0];
     labels_ = Allocate({Shape{kBatches * rows}, 1});
     batch_.global_rows = kBatches * rows;
-    batch_.batch_labels = {labels_.data, static_cast<size_t>(kBatches * rows)};
+    batch_.batch_labels = {labels_.floats(), static_cast<size_t>(kBatches * rows)};
     batch_.labels = batch_.batch_labels.subspan(rows, rows);
     args_.saved = Allocate(op_->saved_bytes());
     args_.scratch = Allocate(op_->scratch_bytes());
@@ -166,7 +185,7 @@ class Bench {
   }
   void Call() {
     std::vector<ParamView> params;
-    for (size_t i = 0; i < params_.size(); ++i) params.push_back({params_[i].data, version_, &packed_[i]});
+    for (size_t i = 0; i < params_.size(); ++i) params.push_back({params_[i].floats(), version_, &packed_[i]});
     args_.params = params;
     op_->Forward(args_);
     op_->BackwardInput(args_);
@@ -190,13 +209,14 @@ class Bench {
     buffers_.push_back(device_->Allocate(bytes).value());
     return buffers_.back().data();
   }
-  Tensor Allocate(const TensorDesc& desc) { return {desc, reinterpret_cast<float*>(Allocate(desc.bytes()))}; }
+  Tensor Allocate(const TensorDesc& desc) { return {desc, Allocate(desc.bytes())}; }
 
   void Copy(void* to, const void* from, size_t bytes) {
     device_->Upload(Device::kCompute, to, from, bytes);
     ASSERT_TRUE(device_->Synchronize().ok());
   }
-  void Write(const Tensor& tensor, const Values& values) {
+  void Write(const Tensor& tensor, Values values) {
+    for (float& value : values) value = Rounded(element_, value);
     Values memory(values.size());
     WriteTensor({tensor.desc, memory.data()}, values);
     Copy(tensor.data, memory.data(), tensor.desc.bytes());
@@ -209,6 +229,7 @@ class Bench {
   }
 
   Device* const device_;
+  const ElementType element_;
   std::vector<Buffer> buffers_;
   std::unique_ptr<Op> op_;
   std::vector<Tensor> in_, out_, d_in_, d_out_, params_, d_params_;
@@ -221,10 +242,14 @@ class Bench {
   OpArgs args_;
 };
 
-class AgainstCpu : public testing::TestWithParam<Case> {
+class AgainstCpu : public testing::TestWithParam<TypedCase> {
  protected:
+  AgainstCpu()
+      : gpu_(NewGpuUnderTest(GetParam().element)),
+        on_gpu_(gpu_.device.get(), gpu_.backend.get(), GetParam().c, GetParam().on_gpu(), GetParam().element) {}
+
   std::vector<Values> OnCpu(uint32_t seed) {
-    Bench bench(cpu_.get(), cpu_backend_.get(), GetParam());
+    Bench bench(cpu_.get(), cpu_backend_.get(), GetParam().c, GetParam().c.in, GetParam().element);
     bench.Load(seed);
     bench.Call();
     return bench.Results();
@@ -233,35 +258,40 @@ class AgainstCpu : public testing::TestWithParam<Case> {
     ASSERT_EQ(got.size(), want.size());
     for (size_t i = 0; i < got.size(); ++i) {
       const std::string what = "result " + std::to_string(i);
-      if (GetParam().tolerance == 0) {
+      if (Tolerance() == 0) {
         EXPECT_EQ(got[i], want[i]) << what;
       } else {
-        ExpectNear(got[i], want[i], GetParam().tolerance, what);
+        ExpectNear(got[i], want[i], Tolerance(), what);
       }
     }
   }
 
+  /// What is read is the same number on both sides; what is written is rounded, twice at most.
+  static float Tolerance() {
+    const bool rounds = GetParam().element != ElementType::kFloat32;
+    return GetParam().c.tolerance + (rounds ? 2 * RoundingError(GetParam().element) : 0);
+  }
+
   const std::unique_ptr<Device> cpu_ = MakeHostDevice();
   const std::unique_ptr<Backend> cpu_backend_ = MakeCpuBackend();
-  const BackendUnderTest gpu_ = NewGpuUnderTest();
+  const BackendUnderTest gpu_;
+  Bench on_gpu_;
 };
 
 TEST_P(AgainstCpu, OneCall) {
-  Bench bench(gpu_.device.get(), gpu_.backend.get(), GetParam());
-  bench.Load(1);
-  bench.Call();
-  ExpectSame(bench.Results(), OnCpu(1));
+  on_gpu_.Load(1);
+  on_gpu_.Call();
+  ExpectSame(on_gpu_.Results(), OnCpu(1));
 }
 
 /// What is recorded with one micro-batch is right for the next, whose samples have other numbers, and whose parameters
 /// are of another version. The first time is done directly.
 TEST_P(AgainstCpu, RepeatedForAnotherMicroBatch) {
-  Bench bench(gpu_.device.get(), gpu_.backend.get(), GetParam());
   for (uint32_t seed : {1, 2, 3, 4}) {
-    bench.Load(seed);
-    bench.RefreshPacked();
-    gpu_.device->Repeat({1}, [&] { bench.Call(); });
-    ExpectSame(bench.Results(), OnCpu(seed));
+    on_gpu_.Load(seed);
+    on_gpu_.RefreshPacked();
+    gpu_.device->Repeat({1}, [&] { on_gpu_.Call(); });
+    ExpectSame(on_gpu_.Results(), OnCpu(seed));
   }
   if (const auto* fake = dynamic_cast<const FakeGpu*>(gpu_.device.get())) {
     EXPECT_EQ(fake->recorded(), 1);
@@ -269,7 +299,20 @@ TEST_P(AgainstCpu, RepeatedForAnotherMicroBatch) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Ops, AgainstCpu, testing::ValuesIn(kCases), [](const auto& info) { return info.param.name; });
+std::vector<TypedCase> TypedCases() {
+  std::vector<TypedCase> cases;
+  for (const Case& c : kCases) {
+    cases.push_back({c});
+    for (const ElementType element : {ElementType::kBFloat16, ElementType::kFloat16}) {
+      cases.push_back({c, element});
+      if (c.in.size() > 1) cases.push_back({c, element, true});
+    }
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Ops, AgainstCpu, testing::ValuesIn(TypedCases()),
+                         [](const auto& info) { return info.param.name(); });
 
 }  // namespace
 }  // namespace hp::test

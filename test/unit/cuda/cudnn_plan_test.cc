@@ -33,7 +33,7 @@ struct Case {
   const char* name;
   Shape in;
   int64_t num_output, kernel, stride = 1, pad = 0, group = 1, dilation = 1;
-  bool tensor_cores = false;  ///< TF32 has engines for it on both GPUs
+  bool tensor_cores = false;  ///< there are engines with them for any math but float32, on both GPUs
 };
 
 const Case kCases[] = {
@@ -88,8 +88,8 @@ bool Has(const CudnnPlan& plan, cudnnBackendNumericalNote_t note) {
 
 TEST_P(CudnnPlans, AreDeterministicAndAsExactAsAsked) {
   for (const Case& c : kCases) {
-    for (const GpuMath math : {GpuMath::kFloat32, GpuMath::kTf32}) {
-      SCOPED_TRACE(std::string(c.name) + (math == GpuMath::kTf32 ? ", TF32" : ", float32"));
+    for (const GpuMath math : {GpuMath::kFloat32, GpuMath::kTf32, GpuMath::kBFloat16, GpuMath::kFloat16}) {
+      SCOPED_TRACE(std::string(c.name) + ", math " + std::to_string(static_cast<int>(math)));
       const auto plans = Make(Desc(c), c.in, math);
       ASSERT_TRUE(plans.ok()) << plans.status();
       ASSERT_TRUE(plans->backward_input);
@@ -98,7 +98,7 @@ TEST_P(CudnnPlans, AreDeterministicAndAsExactAsAsked) {
         EXPECT_FALSE(Has(*plan, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS));
         EXPECT_FALSE(Has(*plan, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION));
         const bool tensor_cores = Has(*plan, CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
-        EXPECT_TRUE(math == GpuMath::kTf32 ? tensor_cores || !c.tensor_cores : !tensor_cores);
+        EXPECT_TRUE(math == GpuMath::kFloat32 ? !tensor_cores : tensor_cores || !c.tensor_cores);
         EXPECT_LE(plan->workspace_bytes(), kWorkspace);
       }
     }

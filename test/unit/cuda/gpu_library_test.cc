@@ -1,5 +1,6 @@
 #include "backend/cuda/library.h"
 #include "backend/window.h"
+#include "test/support/elements.h"
 #include "test/support/fake_gpu.h"
 #include "test/support/host_gpu_library.h"
 
@@ -32,23 +33,21 @@ class DefaultStream : public FakeGpu {
 };
 
 /// Memory of the GPU and its contents.
-class DeviceValues {
+class DeviceBytes {
  public:
-  explicit DeviceValues(const Values& values) : values_(values) {
-    EXPECT_EQ(cudaMalloc(&data_, Bytes() + 1), cudaSuccess);
-    EXPECT_EQ(cudaMemcpy(data_, values_.data(), Bytes(), cudaMemcpyHostToDevice), cudaSuccess);
+  explicit DeviceBytes(const std::vector<std::byte>& bytes) : bytes_(bytes) {
+    EXPECT_EQ(cudaMalloc(&data_, bytes_.size() + 1), cudaSuccess);
+    EXPECT_EQ(cudaMemcpy(data_, bytes_.data(), bytes_.size(), cudaMemcpyHostToDevice), cudaSuccess);
   }
-  ~DeviceValues() { cudaFree(data_); }
-  float* data() { return static_cast<float*>(data_); }
-  std::byte* bytes() { return static_cast<std::byte*>(data_); }
-  Values Read() {
-    EXPECT_EQ(cudaMemcpy(values_.data(), data_, Bytes(), cudaMemcpyDeviceToHost), cudaSuccess);
-    return values_;
+  ~DeviceBytes() { cudaFree(data_); }
+  std::byte* data() { return static_cast<std::byte*>(data_); }
+  std::vector<std::byte> Read() {
+    EXPECT_EQ(cudaMemcpy(bytes_.data(), data_, bytes_.size(), cudaMemcpyDeviceToHost), cudaSuccess);
+    return bytes_;
   }
 
  private:
-  size_t Bytes() const { return values_.size() * sizeof(float); }
-  Values values_;
+  std::vector<std::byte> bytes_;
   void* data_ = nullptr;
 };
 
@@ -59,40 +58,59 @@ Values Random(int64_t count, uint32_t seed) {
   return values;
 }
 
-/// Relative to the largest value: what sums of other orders, or of factors with 10 bits, may differ by.
-void ExpectClose(const Values& got, const Values& want, GpuMath math) {
+/// Some elements in memory.
+struct Elements {
+  Elements(ElementType element, const Values& values) : element(element), bytes(values.size() * BytesOf(element)) {
+    for (size_t i = 0; i < values.size(); ++i) SetElement(element, values[i], bytes.data(), i);
+  }
+  explicit Elements(const Values& values) : Elements(ElementType::kFloat32, values) {}
+  Values values() const { return GetElements(element, bytes.data(), bytes.size() / BytesOf(element)); }
+  /// Where element `i` is in a copy at `data`.
+  std::byte* at(std::byte* data, int64_t i) const { return data + i * BytesOf(element); }
+
+  ElementType element;
+  std::vector<std::byte> bytes;
+};
+
+/// Relative to the largest value: what sums of other orders, or of factors with 10 bits, may differ by, and what the
+/// rounding of a result adds.
+void ExpectClose(const Elements& got, const Values& want, GpuMath math) {
   float largest = 0, difference = 0;
+  const Values values = got.values();
   for (size_t i = 0; i < want.size(); ++i) {
     largest = std::max(largest, std::fabs(want[i]));
-    ASSERT_FALSE(std::isnan(got[i])) << i;
-    difference = std::max(difference, std::fabs(got[i] - want[i]));
+    ASSERT_FALSE(std::isnan(values[i])) << i;
+    difference = std::max(difference, std::fabs(values[i] - want[i]));
   }
-  EXPECT_LE(difference, largest * (math == GpuMath::kTf32 ? 2e-3f : 1e-5f));
+  const float rounding = got.element == ElementType::kFloat32 ? 0 : 2 * RoundingError(got.element);
+  EXPECT_LE(difference, largest * ((math == GpuMath::kTf32 ? 2e-3f : 1e-5f) + rounding));
 }
 
 /// Tensors that one call reads, and at last the one that it writes.
-using Tensors = std::vector<Values>;
-using Call = std::function<void(const std::vector<float*>&, std::byte* workspace)>;
+using Tensors = std::vector<Elements>;
+using Call = std::function<void(const std::vector<std::byte*>&, std::byte* workspace)>;
 
-Values OnHost(FakeGpu* gpu, Tensors tensors, const Call& call) {
-  std::vector<float*> pointers;
-  for (Values& values : tensors) pointers.push_back(values.data());
+Elements OnHost(FakeGpu* gpu, Tensors tensors, const Call& call) {
+  std::vector<std::byte*> pointers;
+  for (Elements& tensor : tensors) pointers.push_back(tensor.bytes.data());
   Buffer workspace(1024);
   call(pointers, workspace.data());
   EXPECT_TRUE(gpu->Synchronize().ok());
   return tensors.back();
 }
 
-Values OnGpu(const Tensors& tensors, size_t workspace_bytes, const Call& call) {
-  std::vector<std::unique_ptr<DeviceValues>> on_device;
-  std::vector<float*> pointers;
-  for (const Values& values : tensors) {
-    pointers.push_back(on_device.emplace_back(std::make_unique<DeviceValues>(values))->data());
+Elements OnGpu(const Tensors& tensors, size_t workspace_bytes, const Call& call) {
+  std::vector<std::unique_ptr<DeviceBytes>> on_device;
+  std::vector<std::byte*> pointers;
+  for (const Elements& tensor : tensors) {
+    pointers.push_back(on_device.emplace_back(std::make_unique<DeviceBytes>(tensor.bytes))->data());
   }
-  DeviceValues workspace(Values(workspace_bytes / sizeof(float) + 1, std::nanf("")));
-  call(pointers, workspace.bytes());
+  DeviceBytes workspace(std::vector<std::byte>(workspace_bytes, std::byte{0xFF}));
+  call(pointers, workspace.data());
   EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
-  return on_device.back()->Read();
+  Elements result = tensors.back();
+  result.bytes = on_device.back()->Read();
+  return result;
 }
 
 class GpuLibraryTest : public testing::TestWithParam<GpuMath> {
@@ -102,23 +120,28 @@ class GpuLibraryTest : public testing::TestWithParam<GpuMath> {
     auto library = MakeGpuLibrary(&gpu_, GetParam());
     ASSERT_TRUE(library.ok()) << library.status();
     library_ = *std::move(library);
-    host_library_ = MakeHostGpuLibrary(&host_);
+    host_library_ = MakeHostGpuLibrary(&host_, element());
   }
+
+  static ElementType element() { return ElementOf(GetParam()); }
 
   void Compare(const GpuGemmDesc& desc, bool add, int64_t offset) {
     auto gemm = library_->Gemm(desc), want = host_library_->Gemm(desc);
     ASSERT_TRUE(gemm.ok()) << gemm.status();
-    const Tensors tensors = {Random(offset + (desc.transpose_a ? desc.k : desc.m) * desc.a_stride, 1),
-                             Random(offset + (desc.transpose_b ? desc.n : desc.k) * desc.b_stride, 2),
-                             Random(desc.n, 3), Random(offset + desc.m * desc.c_stride, 4)};
+    const Tensors tensors = {
+        Elements(element(), Random(offset + (desc.transpose_a ? desc.k : desc.m) * desc.a_stride, 1)),
+        Elements(element(), Random(offset + (desc.transpose_b ? desc.n : desc.k) * desc.b_stride, 2)),
+        Elements(Random(desc.n, 3)), Elements(Random(offset + desc.m * desc.c_stride, 4))};
     const auto call = [&](GpuGemm* product) -> Call {
-      return [=, &desc](const std::vector<float*>& p, std::byte* workspace) {
-        product->Run(p[0] + offset, p[1] + offset, desc.bias ? p[2] : nullptr, add, p[3] + offset, workspace);
+      return [=, &desc, &tensors](const std::vector<std::byte*>& p, std::byte* workspace) {
+        product->Run(tensors[0].at(p[0], offset), tensors[1].at(p[1], offset),
+                     desc.bias ? reinterpret_cast<const float*>(p[2]) : nullptr, add,
+                     reinterpret_cast<float*>(p[3]) + offset, workspace);
       };
     };
-    const Values got = OnGpu(tensors, (*gemm)->workspace_bytes(), call(gemm->get()));
-    ExpectClose(got, OnHost(&host_, tensors, call(want->get())), GetParam());
-    EXPECT_EQ(got, OnGpu(tensors, (*gemm)->workspace_bytes(), call(gemm->get()))) << "other bits each time";
+    const Elements got = OnGpu(tensors, (*gemm)->workspace_bytes(), call(gemm->get()));
+    ExpectClose(got, OnHost(&host_, tensors, call(want->get())).values(), GetParam());
+    EXPECT_EQ(got.bytes, OnGpu(tensors, (*gemm)->workspace_bytes(), call(gemm->get())).bytes) << "other bits each time";
   }
 
   DefaultStream gpu_;
@@ -168,34 +191,41 @@ TEST_P(GpuLibraryTest, ConvolutionsForwardAndBackward) {
 
     const int64_t out = c.in[0] * c.num_output * ConvolvedSize(c.in[2], c.kernel, c.stride, c.pad, c.dilation) *
                         ConvolvedSize(c.in[3], c.kernel, c.stride, c.pad, c.dilation);
-    const Values x = Random(c.in.count(), 1),
-                 weights = Random(c.num_output * c.in[1] / c.group * c.kernel * c.kernel, 2),
-                 bias = Random(c.num_output, 3), dy = Random(out, 4);
+    const Elements x(element(), Random(c.in.count(), 1)),
+        weights(element(), Random(c.num_output * c.in[1] / c.group * c.kernel * c.kernel, 2)),
+        bias(Random(c.num_output, 3)), dy(element(), Random(out, 4));
     const auto compare = [&](const Tensors& tensors, const std::function<Call(GpuConvolution*)>& call) {
-      const Values got = OnGpu(tensors, workspace, call(gpu));
-      ExpectClose(got, OnHost(&host_, tensors, call(host)), GetParam());
-      EXPECT_EQ(got, OnGpu(tensors, workspace, call(gpu))) << "other bits each time";
+      const Elements got = OnGpu(tensors, workspace, call(gpu));
+      ExpectClose(got, OnHost(&host_, tensors, call(host)).values(), GetParam());
+      EXPECT_EQ(got.bytes, OnGpu(tensors, workspace, call(gpu)).bytes) << "other bits each time";
     };
-    compare({x, weights, bias, Values(out)}, [&](GpuConvolution* convolution) -> Call {
-      return [convolution, &c](const std::vector<float*>& p, std::byte* space) {
-        convolution->Forward(p[0], p[1], c.bias ? p[2] : nullptr, p[3], space);
+    compare({x, weights, bias, dy}, [&](GpuConvolution* convolution) -> Call {
+      return [convolution, &c](const std::vector<std::byte*>& p, std::byte* space) {
+        const float* bias = c.bias ? reinterpret_cast<const float*>(p[2]) : nullptr;
+        convolution->Forward(p[0], p[1], bias, p[3], space);
       };
     });
-    compare({dy, weights, Values(x.size())}, [](GpuConvolution* convolution) -> Call {
-      return [convolution](const std::vector<float*>& p, std::byte* space) {
+    compare({dy, weights, x}, [](GpuConvolution* convolution) -> Call {
+      return [convolution](const std::vector<std::byte*>& p, std::byte* space) {
         convolution->BackwardInput(p[0], p[1], p[2], space);
       };
     });
-    compare({x, dy, Values(weights.size())}, [](GpuConvolution* convolution) -> Call {
-      return [convolution](const std::vector<float*>& p, std::byte* space) {
+    compare({x, dy, weights}, [](GpuConvolution* convolution) -> Call {
+      return [convolution](const std::vector<std::byte*>& p, std::byte* space) {
         convolution->BackwardWeights(p[0], p[1], p[2], space);
       };
     });
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Math, GpuLibraryTest, testing::Values(GpuMath::kFloat32, GpuMath::kTf32),
-                         [](const auto& info) { return info.param == GpuMath::kTf32 ? "Tf32" : "Float32"; });
+std::string NameOf(const testing::TestParamInfo<GpuMath>& info) {
+  const char* const names[] = {"Float32", "Tf32", "BFloat16", "Float16"};
+  return names[static_cast<int>(info.param)];
+}
+
+INSTANTIATE_TEST_SUITE_P(Math, GpuLibraryTest,
+                         testing::Values(GpuMath::kFloat32, GpuMath::kTf32, GpuMath::kBFloat16, GpuMath::kFloat16),
+                         NameOf);
 
 TEST(GpuLibrary, WithoutAGpuThereIsAReason) {
   if (HasGpu()) GTEST_SKIP() << "a GPU is here";

@@ -60,7 +60,7 @@ TEST(ForEachPack, TakesPacksAndThenWhatIsLeft) {
     for (const bool packable : {false, true}) {
       Gpu& gpu = GpuUnderTest();
       ReachableVector<int> widths(n + 1), want(n + 1, 1);
-      ForEachPack(gpu.stream(Device::kCompute), n, packable, AddWidth{widths.data()});
+      ForEachPack<4>(gpu.stream(Device::kCompute), n, packable, AddWidth{widths.data()});
       ASSERT_TRUE(gpu.Synchronize().ok());
       for (int64_t i = 0; i < n / 4 * 4 && packable; ++i) want[i] = 4;
       want[n] = 0;

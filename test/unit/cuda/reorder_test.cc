@@ -53,7 +53,7 @@ TEST(SumFromDense, AddsAnyNumberOfSourcesInOrder) {
       for (const int count : {0, 1, 2, 16, 17, 40}) {
         SCOPED_TRACE(std::to_string(count) + " sources in blocks of " + std::to_string(to.channel_block));
         std::vector<Values> sources;
-        std::vector<const float*> pointers;
+        std::vector<const void*> pointers;
         Values want(shape.count()), memory(shape.count(), std::nanf(""));
         for (int k = 0; k < count; ++k) {
           sources.push_back(RandomValues(shape.count(), 10 + k, -1e4f, 1e4f));
