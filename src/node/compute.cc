@@ -51,6 +51,7 @@ Status Compute::Allocate() {
   squares_.assign(params.size(), 0);
   if (!device->is_host()) {
     HP_ASSIGN_OR_RETURN(bridge_, HostBridge::Create(BridgeNeedsOf(model_), device, options_.staged));
+    HP_ASSIGN_OR_RETURN(ahead_, ImagesAhead::Create(model_, device, options_.train_input));
   }
   const std::vector<MsgId> ids = model_.schedule().TrainIds(0, model_.replica());
   if (!ids.empty()) {
@@ -107,6 +108,7 @@ Device::RepeatKey Compute::KeyOf(RepeatKind kind, int part, const NodeNet& net, 
 
 Status Compute::Enqueue(const Task& task, Device::Mark* done) {
   HP_RETURN_IF_ERROR(EnqueueWork(task));
+  if (ahead_) ahead_->Advance();
   options_.device->Order(Device::kCompute, Device::kCopyOut);
   *done = options_.device->Record(Device::kCopyOut);
   return OkStatus();
@@ -160,8 +162,10 @@ void Compute::UseInputs(const Task& task, const NodeNet& net, NetRun* run) {
   if (net.reads_labels(task.segment)) labels = options_.labels->BatchOf(task.id);
   const IdSamples samples = model_.schedule().SamplesOfId(task.id);
   if (bridge_) {
-    bridge_->BringInputs(task.solver, net, task.segment, task.segment == 0 ? images : nullptr, labels,
-                         samples.first_row, run);
+    const bool reads = images != nullptr && task.segment == 0;
+    const bool here = reads && ahead_ && ahead_->Take(task.id, bridge_->images(task.solver), net.images_bytes());
+    bridge_->BringInputs(task.solver, net, task.segment, reads && !here ? images : nullptr, labels, samples.first_row,
+                         run);
     return;
   }
   run->images = images;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "node/host_bridge.h"
+#include "node/images_ahead.h"
 #include "node/input.h"
 #include "node/label_store.h"
 #include "node/model.h"
@@ -103,6 +104,7 @@ class Compute {
 
   std::unique_ptr<SolverPool> pool_;
   std::unique_ptr<HostBridge> bridge_;  // null on the host's device
+  std::unique_ptr<ImagesAhead> ahead_;  // null there, and where no images are read
   Buffer scratch_;
   std::vector<Buffer> matrices_;
   std::vector<std::byte*> matrix_rows_;

@@ -13,10 +13,6 @@ namespace {
 
 constexpr std::string_view kPrefix = "cuda:";
 
-GpuMath MathOf(Precision precision) {
-  return precision == RoutingTableConfig::TF32 ? GpuMath::kTf32 : GpuMath::kFloat32;
-}
-
 std::string DescribeGpu(const GpuInfo& gpu) {
   return Format("cuda:%-2d %s, compute capability %d.%d, %d multiprocessors, %.1f of %.1f GB free, PCIe %s, %s\n",
                 gpu.index, gpu.name.c_str(), gpu.major, gpu.minor, gpu.multiprocessors, gpu.free_bytes / 1e9,
@@ -25,6 +21,20 @@ std::string DescribeGpu(const GpuInfo& gpu) {
 }
 
 }  // namespace
+
+GpuMath MathOf(Precision precision) {
+  switch (precision) {
+    case RoutingTableConfig::TF32:
+      return GpuMath::kTf32;
+    case RoutingTableConfig::BF16:
+      return GpuMath::kBFloat16;
+    case RoutingTableConfig::FP16:
+      return GpuMath::kFloat16;
+    case RoutingTableConfig::FP32:
+      break;
+  }
+  return GpuMath::kFloat32;
+}
 
 DeviceMemory DescribeGpuMemory(Gpu* gpu, std::span<std::byte> bytes) {
   DeviceMemory memory;

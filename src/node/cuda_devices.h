@@ -8,6 +8,9 @@
 
 namespace hp {
 
+/// How GPUs compute products with a table's precision.
+GpuMath MathOf(Precision precision);
+
 /// Memory of `gpu`, which must outlive its uses, as a transport wants it described.
 DeviceMemory DescribeGpuMemory(Gpu* gpu, std::span<std::byte> memory);
 

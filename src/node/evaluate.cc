@@ -103,7 +103,7 @@ class TestNet {
     HP_RETURN_IF_ERROR(device_->Synchronize());
     std::vector<float> values;
     for (size_t i = 0; i < outputs().size(); ++i) {
-      values.push_back(bridge_ ? bridge_->statistics(0)[i] : net_->ValueOf(outputs()[i].tensor, run).data[0]);
+      values.push_back(bridge_ ? bridge_->statistics(0)[i] : net_->ValueOf(outputs()[i].tensor, run).floats()[0]);
     }
     return values;
   }

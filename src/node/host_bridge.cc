@@ -80,7 +80,7 @@ std::span<std::byte> HostBridge::Place(int solver, const NodeNet& net, int port)
 
 void HostBridge::UseInputs(int solver, const NodeNet& net, NetRun* run) const {
   std::byte* const begin = block(solver);
-  run->images = reinterpret_cast<float*>(begin + layout_.images);
+  run->images = images(solver);
   const Numbers* const numbers = reinterpret_cast<const Numbers*>(begin);
   run->batch.first_sample_on_device = &numbers->first_sample;
   run->batch.loss_scale_on_device = &numbers->loss_scale;
@@ -101,7 +101,7 @@ void HostBridge::BringInputs(int solver, const NodeNet& net, int segment, const 
   if (net.needs_batch_labels(segment)) {
     device_->Upload(Device::kCopyIn, begin + layout_.batch_labels, labels.data(), labels.size_bytes());
   }
-  if (images != nullptr) device_->Upload(Device::kCopyIn, begin + layout_.images, images, net.images_bytes());
+  if (images != nullptr) device_->Upload(Device::kCopyIn, this->images(solver), images, net.images_bytes());
   UseInputs(solver, net, run);
 }
 

@@ -43,9 +43,12 @@ class HostBridge {
   std::span<std::byte> Place(int solver, const NodeNet& net, int port) const;
 
   /// Before a forward task of `segment`: what it reads from the host. Sets what `run` says of images and labels.
-  /// @param images,labels of the micro-batch in the host's memory; `labels` are those of the whole batch.
+  /// @param images,labels of the micro-batch in the host's memory; `labels` are those of the whole batch. Null images:
+  /// none are read, or they are at images(solver) already.
   void BringInputs(int solver, const NodeNet& net, int segment, const float* images, std::span<const float> labels,
                    int64_t first_row, NetRun* run);
+  /// Where a solver's images are on the device.
+  float* images(int solver) const { return reinterpret_cast<float*>(block(solver) + layout_.images); }
   /// The same addresses again, for a backward task: they hold what the forward task brought.
   void UseInputs(int solver, const NodeNet& net, NetRun* run) const;
   /// Before a task: tensors that have arrived for it. After it: those that are final now.

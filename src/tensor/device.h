@@ -49,6 +49,9 @@ class Device {
   /// From the device to host memory, which is undefined until the copy is done.
   virtual void Download(Queue queue, void* to, const void* from, size_t bytes) = 0;
 
+  /// Within the device.
+  virtual void Copy(Queue queue, void* to, const void* from, size_t bytes) = 0;
+
   /// What is put into `then` from now on waits for what was put into `first` until now.
   virtual void Order(Queue first, Queue then) = 0;
   virtual Mark Record(Queue queue) = 0;

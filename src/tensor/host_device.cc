@@ -12,18 +12,16 @@ class HostDevice : public Device {
   size_t free_bytes() const override { return 0; }
   StatusOr<Buffer> Allocate(size_t bytes) override { return Buffer(bytes); }
   StatusOr<Buffer> AllocateHost(size_t bytes) override { return Buffer(bytes); }
-  void Upload(Queue, void* to, const void* from, size_t bytes) override { Copy(to, from, bytes); }
-  void Download(Queue, void* to, const void* from, size_t bytes) override { Copy(to, from, bytes); }
+  void Upload(Queue queue, void* to, const void* from, size_t bytes) override { Copy(queue, to, from, bytes); }
+  void Download(Queue queue, void* to, const void* from, size_t bytes) override { Copy(queue, to, from, bytes); }
+  void Copy(Queue, void* to, const void* from, size_t bytes) override {
+    if (bytes > 0) std::memcpy(to, from, bytes);
+  }
   void Order(Queue, Queue) override {}
   Mark Record(Queue) override { return 0; }
   Status Wait(Mark) override { return OkStatus(); }
   Status Synchronize() override { return OkStatus(); }
   void Repeat(const RepeatKey&, const std::function<void()>& work) override { work(); }
-
- private:
-  static void Copy(void* to, const void* from, size_t bytes) {
-    if (bytes > 0) std::memcpy(to, from, bytes);
-  }
 };
 
 }  // namespace

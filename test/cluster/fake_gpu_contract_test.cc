@@ -11,9 +11,10 @@ namespace {
 
 class FakeGpuContractTest : public ContractTest {};
 
-/// Once every segment of every solver was recorded, each further task is one replay.
+/// Once every segment of every solver was recorded, each further task is one replay, and images are on the GPU before
+/// their task begins.
 TEST_F(FakeGpuContractTest, RepeatsRecordings) {
-  std::atomic<int> recorded{0}, repeated{0};
+  std::atomic<int> recorded{0}, repeated{0}, brought_ahead{0};
   ClusterSpec table = Table(1, {}, 3, 0, false);
   table.precision = RoutingTableConfig::TF32;  // which the node's device is told, and a fake makes nothing of
   table.open_device = [&](Rank) {
@@ -22,12 +23,14 @@ TEST_F(FakeGpuContractTest, RepeatsRecordings) {
     options.on_close = [&](const FakeGpu& gpu) {
       recorded += gpu.recorded();
       repeated += gpu.repeated();
+      brought_ahead += gpu.copies();
     };
     return FakeDevice(options);
   };
   Check(Solver(""), {table});
   EXPECT_GT(recorded, 0);
   EXPECT_GT(repeated, 3 * recorded) << recorded << " recordings";
+  EXPECT_GT(brought_ahead, 0);
 }
 
 /// A table that does not fit is refused before training, with the figures; a pool whose size the table leaves open is

@@ -3,8 +3,8 @@
 
 namespace hp::test {
 
-StatusOr<NodeDevice> OpenGpuUnderTest(Rank rank) {
-  return FakeDevice({.index = rank, .seed = static_cast<uint32_t>(rank + 1), .protect = true});
+StatusOr<NodeDevice> OpenGpuUnderTest(Rank rank, Precision precision) {
+  return FakeDevice({.index = rank, .seed = static_cast<uint32_t>(rank + 1), .protect = true}, precision);
 }
 
 }  // namespace hp::test

@@ -12,12 +12,13 @@ namespace {
 /// Which nodes of a table compute on GPUs.
 enum Where { kEverywhere, kConv, kFc, kOddNodes };
 
+/// @param table GPUs have the precision that it has now.
 ClusterSpec OnGpus(Where where, ClusterSpec table) {
-  table.open_device = [where, conv = table.conv](Rank rank) -> StatusOr<NodeDevice> {
+  table.open_device = [where, precision = table.precision, conv = table.conv](Rank rank) -> StatusOr<NodeDevice> {
     const bool gpu = where == kEverywhere || (where == kConv && rank < conv) || (where == kFc && rank >= conv) ||
                      (where == kOddNodes && rank % 2 == 1);
     if (!gpu) return OpenNodeDevice("cpu", RoutingTableConfig::FP32);
-    return OpenGpuUnderTest(rank);
+    return OpenGpuUnderTest(rank, precision);
   };
   return table;
 }

@@ -115,6 +115,11 @@ void FakeGpu::Download(Queue queue, void* to, const void* from, size_t bytes) {
   Push(queue, {.work = [=] { std::memcpy(to, from, bytes); }});
 }
 
+void FakeGpu::Copy(Queue queue, void* to, const void* from, size_t bytes) {
+  ++copies_;
+  Push(queue, {.work = [=] { std::memcpy(to, from, bytes); }});
+}
+
 void FakeGpu::Order(Queue first, Queue then) {
   const Mark mark = Record(first);
   Push(then, {.work = nullptr, .needed = mark});

@@ -4,6 +4,7 @@
 #include "base/mutex.h"
 
 #include <array>
+#include <atomic>
 #include <deque>
 #include <map>
 #include <memory>
@@ -39,6 +40,8 @@ class FakeGpu : public Gpu {
   /// How many recordings Repeat made, and how often it replayed one.
   int recorded() const HP_EXCLUDES(mutex_);
   int repeated() const HP_EXCLUDES(mutex_);
+  /// How often Copy was called.
+  int copies() const { return copies_; }
   /// The most memory that was allocated at once.
   size_t peak_bytes() const HP_EXCLUDES(mutex_);
 
@@ -49,6 +52,7 @@ class FakeGpu : public Gpu {
   StatusOr<Buffer> AllocateHost(size_t bytes) override { return Buffer(bytes); }
   void Upload(Queue queue, void* to, const void* from, size_t bytes) override;
   void Download(Queue queue, void* to, const void* from, size_t bytes) override;
+  void Copy(Queue queue, void* to, const void* from, size_t bytes) override;
   void Order(Queue first, Queue then) override HP_EXCLUDES(mutex_);
   Mark Record(Queue queue) override HP_EXCLUDES(mutex_);
   Status Wait(Mark mark) override HP_EXCLUDES(mutex_);
@@ -86,6 +90,7 @@ class FakeGpu : public Gpu {
   std::set<RepeatKey> seen_ HP_GUARDED_BY(mutex_);
   std::map<RepeatKey, std::vector<Work>> recordings_ HP_GUARDED_BY(mutex_);
   int recorded_ HP_GUARDED_BY(mutex_) = 0, repeated_ HP_GUARDED_BY(mutex_) = 0;
+  std::atomic<int> copies_{0};
   Status failure_ HP_GUARDED_BY(mutex_);
   std::byte* memory_ = nullptr;  // where all of the device's memory lies
   size_t peak_bytes_ HP_GUARDED_BY(mutex_) = 0;

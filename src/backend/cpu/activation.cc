@@ -21,7 +21,7 @@ class ReluOp final : public Op {
     });
   }
   void BackwardInput(const OpArgs& args) override {
-    if (args.d_in[0].floats() == nullptr) return;
+    if (args.d_in[0].data == nullptr) return;
     const float *y = args.out[0].floats(), *dy = args.d_out[0].floats();
     float* dx = args.d_in[0].floats();
     const float slope = slope_;
@@ -57,7 +57,7 @@ class SmoothActivationOp final : public Op {
                                        {DNNL_ARG_DST, context_.Memory(flat_, args.out[0].floats())}});
   }
   void BackwardInput(const OpArgs& args) override {
-    if (args.d_in[0].floats() == nullptr) return;
+    if (args.d_in[0].data == nullptr) return;
     backward_.execute(context_.stream, {{DNNL_ARG_DST, context_.Memory(flat_, args.out[0].floats())},
                                         {DNNL_ARG_DIFF_DST, context_.Memory(flat_, args.d_out[0].floats())},
                                         {DNNL_ARG_DIFF_SRC, context_.Memory(flat_, args.d_in[0].floats())}});

@@ -227,7 +227,7 @@ void ConvolutionOp::Forward(const OpArgs& args) {
 }
 
 void ConvolutionOp::BackwardInput(const OpArgs& args) {
-  if (args.d_in[0].floats() == nullptr) return;
+  if (args.d_in[0].data == nullptr) return;
   Pieces pieces(args.scratch);
   const Scratch scratch = BackwardInputScratch(&pieces);
   void* d_src = src_to_in_.needed() ? static_cast<void*>(scratch.input) : args.d_in[0].floats();

@@ -14,7 +14,7 @@ class ExportOp final : public Op {
   void Forward(const OpArgs& args) override { CopyLayout(in_, args.in[0].floats(), outputs_[0], args.out[0].floats()); }
   /// args.d_out holds one gradient for each reader.
   void BackwardInput(const OpArgs& args) override {
-    if (args.d_in[0].floats() == nullptr) return;
+    if (args.d_in[0].data == nullptr) return;
     std::vector<const float*> parts;
     for (const Tensor& d_out : args.d_out) {
       if (d_out.data != nullptr) parts.push_back(d_out.floats());

@@ -49,7 +49,7 @@ class LrnAcrossOp final : public Op {
 
   /// dx_c = dy_c s_c^-beta - 2 alpha beta / n x_c sum over the window of dy x s^-(beta+1).
   void BackwardInput(const OpArgs& args) override {
-    if (args.d_in[0].floats() == nullptr) return;
+    if (args.d_in[0].data == nullptr) return;
     const float *const in = args.in[0].floats(), *const d_out = args.d_out[0].floats();
     float* const d_in = args.d_in[0].floats();
     ForEachTile(3, [&](const Tile& tile, float* squares) {

@@ -47,7 +47,7 @@ class LrnWithinOp final : public Op {
   /// dx = dy s^-beta - 2 alpha beta / n^2 x sum over the window of dy x s^-(beta+1). The last n rows of ratios and
   /// powers stay in two rings, so that each row is computed once.
   void BackwardInput(const OpArgs& args) override {
-    if (args.d_in[0].floats() == nullptr) return;
+    if (args.d_in[0].data == nullptr) return;
     const float *x = args.in[0].floats(), *dy = args.d_out[0].floats();
     float* dx = args.d_in[0].floats();
     ForEachPlane(1 + 2 * size_, [&](auto width, int64_t plane, float* sums) {

@@ -57,10 +57,13 @@ class CudaGpu : public Gpu {
   StatusOr<Buffer> Allocate(size_t bytes) override;
   StatusOr<Buffer> AllocateHost(size_t bytes) override;
   void Upload(Queue queue, void* to, const void* from, size_t bytes) override {
-    Copy(queue, to, from, bytes, cudaMemcpyHostToDevice);
+    CopyAs(cudaMemcpyHostToDevice, queue, to, from, bytes);
   }
   void Download(Queue queue, void* to, const void* from, size_t bytes) override {
-    Copy(queue, to, from, bytes, cudaMemcpyDeviceToHost);
+    CopyAs(cudaMemcpyDeviceToHost, queue, to, from, bytes);
+  }
+  void Copy(Queue queue, void* to, const void* from, size_t bytes) override {
+    CopyAs(cudaMemcpyDeviceToDevice, queue, to, from, bytes);
   }
   void Order(Queue first, Queue then) override;
   Mark Record(Queue queue) override HP_EXCLUDES(mutex_);
@@ -79,7 +82,7 @@ class CudaGpu : public Gpu {
   /// Keeps the first error: from then on Wait and Synchronize say it.
   void Note(cudaError_t error, const char* call) HP_EXCLUDES(mutex_);
   Status failure() const HP_EXCLUDES(mutex_);
-  void Copy(Queue queue, void* to, const void* from, size_t bytes, cudaMemcpyKind kind);
+  void CopyAs(cudaMemcpyKind kind, Queue queue, void* to, const void* from, size_t bytes);
   cudaEvent_t TakeEvent() HP_EXCLUDES(mutex_);
   /// @return null: it could not be recorded, and was put into the queue directly or failed.
   cudaGraphExec_t RecordGraph(const std::function<void()>& work);
@@ -175,7 +178,7 @@ StatusOr<Buffer> CudaGpu::AllocateHost(size_t bytes) {
   return Buffer(static_cast<std::byte*>(memory), bytes, [](std::byte* data, size_t) { cudaFreeHost(data); });
 }
 
-void CudaGpu::Copy(Queue queue, void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+void CudaGpu::CopyAs(cudaMemcpyKind kind, Queue queue, void* to, const void* from, size_t bytes) {
   if (bytes == 0) return;
   Use();
   Note(cudaMemcpyAsync(to, from, bytes, kind, streams_[queue]), "cudaMemcpyAsync");

@@ -39,7 +39,7 @@ class SoftmaxOp final : public Op {
     ReduceSoftmaxRows(context_.stream(), rows_, SoftmaxForward{args.in[0].floats(), args.out[0].floats(), at_}, at_);
   }
   void BackwardInput(const OpArgs& args) override {
-    if (args.d_in[0].floats() == nullptr) return;
+    if (args.d_in[0].data == nullptr) return;
     ReduceSoftmaxRows(context_.stream(), rows_,
                       SoftmaxBackward{args.out[0].floats(), args.d_out[0].floats(), args.d_in[0].floats(), at_}, at_);
   }

@@ -101,7 +101,7 @@ class SoftmaxLossOp final : public Op {
   }
 
   void BackwardInput(const OpArgs& args) override {
-    if (args.d_in[0].floats() == nullptr) return;
+    if (args.d_in[0].data == nullptr) return;
     ForEach(context_.stream(), rows_ * classes_,
             LossGradient{Probabilities(args), Scale(args), args.batch->loss_scale_on_device, Labels(args), classes_,
                          args.d_in[0].floats()});
