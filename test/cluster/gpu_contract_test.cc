@@ -46,6 +46,35 @@ TEST_F(GpuContractTest, ClippedGradientsAndFrozenLayers) {
   Check(Solver("", true), {OnGpus(kOddNodes, Table(2, {2}, 3, 1, false))});
 }
 
+/// Factors of 16 bits on GPUs, alone and beside CPUs, which go on in float32. Roundings grow with each iteration, by
+/// the units of a ReLU or a pooling window that they decide, so only a few iterations are compared. A bias begins at 0
+/// and is a sum of gradients alone, which such a unit changes most.
+TEST_F(GpuContractTest, SixteenBits) {
+  const std::string solver = Solver("", false, 4);
+  const ClusterResult reference = TrainCluster({}, solver);
+  ASSERT_TRUE(reference.status.ok()) << reference.status;
+  for (const auto& [precision, tolerance] :
+       {std::pair{RoutingTableConfig::BF16, 0.03}, std::pair{RoutingTableConfig::FP16, 0.004}}) {
+    for (const auto& [where, table] :
+         {std::pair{kEverywhere, Table(1, {}, 3, 0, false)}, std::pair{kEverywhere, Table(2, {2, 1}, 2, 1, true)},
+          std::pair{kConv, Table(2, {2}, 3, 1, false)}, std::pair{kOddNodes, Table(2, {2}, 3, 0, false)}}) {
+      SCOPED_TRACE(Describe(table) + ", precision " + RoutingTableConfig::Precision_Name(precision));
+      ClusterSpec spec = table;
+      spec.precision = precision;
+      const ClusterResult result = TrainCluster(OnGpus(where, spec), solver);
+      ASSERT_TRUE(result.status.ok()) << result.status;
+      for (const auto& [name, values] : reference.params) {
+        const double difference = RelativeDifference(result.params.at(name), values);
+        EXPECT_LT(difference, name.ends_with(".1") ? 0.1 : tolerance) << name;
+        EXPECT_GT(difference, 0) << name << ": nothing was rounded";
+      }
+      for (const auto& [clock, loss] : reference.losses) {
+        EXPECT_NEAR(result.losses.at(clock), loss, tolerance * loss) << "iteration " << clock;
+      }
+    }
+  }
+}
+
 ClusterSpec Scaled(ClusterSpec table, double initial, int growth_interval) {
   table.precision = RoutingTableConfig::FP16;
   table.loss_scaling.emplace().set_initial(initial);

@@ -65,7 +65,8 @@ TEST(ColumnSums, SumsEveryRowOnce) {
         }
         const int64_t scratch_floats = cuda::ColumnSumsScratch(rows, columns);
         ReachableVector<float> scratch(scratch_floats + 1, 12345);
-        cuda::ColumnSums(gpu.stream(Device::kCompute), rows, columns, from.data(), add, to.data(), scratch.data());
+        cuda::ColumnSums(gpu.stream(Device::kCompute), rows, columns, ElementType::kFloat32, from.data(), add,
+                         to.data(), scratch.data());
         ASSERT_TRUE(gpu.Synchronize().ok());
         for (int64_t c = 0; c < columns; ++c) EXPECT_EQ(to[c], static_cast<float>(want[c])) << c;
         EXPECT_EQ(scratch[scratch_floats], 12345);
@@ -81,7 +82,7 @@ TEST(AddBias, LeavesWhatLiesBetweenRows) {
     ReachableVector<float> y(rows * stride), bias(columns);
     for (size_t i = 0; i < y.size(); ++i) y[i] = static_cast<float>(i);
     for (int64_t c = 0; c < columns; ++c) bias[c] = static_cast<float>(1000 * (c + 1));
-    cuda::AddBias(gpu.stream(Device::kCompute), rows, columns, stride, bias.data(), y.data());
+    cuda::AddBias(gpu.stream(Device::kCompute), rows, columns, stride, bias.data(), ElementType::kFloat32, y.data());
     ASSERT_TRUE(gpu.Synchronize().ok());
     for (int64_t i = 0; i < rows * stride; ++i) {
       const int64_t c = i % stride;

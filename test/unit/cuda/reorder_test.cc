@@ -15,25 +15,82 @@ void Synchronize() { ASSERT_TRUE(GpuUnderTest().Synchronize().ok()); }
 const Shape kShapes[] = {{2, 16, 3, 3}, {1, 32, 8, 8}, {3, 5, 2, 2}, {2, 33, 7, 9}, {2, 3, 40, 5},   {5, 96, 11, 1},
                          {2, 32, 1, 1}, {2, 24, 70},   {3, 7},       {1, 9, 8, 8},  {2, 64, 32, 32}, {4, 1, 5, 5}};
 
-TEST(CopyLayout, BetweenAnyTwoLayouts) {
+constexpr auto kFloat32 = ElementType::kFloat32;
+constexpr ElementType kSixteenBits[] = {ElementType::kBFloat16, ElementType::kFloat16};
+
+/// Of a net there are float32 and one type of 16 bits.
+std::vector<std::pair<ElementType, ElementType>> ElementPairs() {
+  std::vector<std::pair<ElementType, ElementType>> pairs = {{kFloat32, kFloat32}};
+  for (const ElementType element : kSixteenBits) {
+    pairs.insert(pairs.end(), {{kFloat32, element}, {element, kFloat32}, {element, element}});
+  }
+  return pairs;
+}
+
+void CopyBothWays(const TensorDesc& from, const TensorDesc& to) {
+  Values x = RandomValues(from.count(), 3), want = x;
+  for (size_t i = 0; i < x.size(); ++i) want[i] = Rounded(to.element, Rounded(from.element, x[i]));
+  Values source(x.size() + 1), target(x.size() + 1, 77);
+  // One float off: copies must do without aligned memory.
+  for (const int shift : {0, 1}) {
+    const Tensor in = {from, source.data() + shift}, out = {to, target.data() + shift};
+    WriteTensor(in, x);
+    cuda::CopyLayout(Stream(), from, in.data, to, out.data);
+    if (UnderTest().waits) EXPECT_EQ(target[shift], 77);
+    Synchronize();
+    EXPECT_EQ(ReadTensor(out), want);
+    std::fill(target.begin(), target.end(), 77.0f);
+  }
+}
+
+TEST(CopyLayout, BetweenAnyTwoLayoutsAndTypes) {
   for (const Shape& shape : kShapes) {
-    for (const TensorDesc& from : LayoutsOf(shape)) {
-      for (const TensorDesc& to : LayoutsOf(shape)) {
-        SCOPED_TRACE("[" + shape.ToString() + "] from " + std::to_string(from.channel_block) + " to " +
-                     std::to_string(to.channel_block));
-        const Values x = RandomValues(shape.count(), 3);
-        Values source(x.size() + 1), target(x.size() + 1, 77);
-        // One float off: copies must do without aligned memory.
-        for (const int shift : {0, 1}) {
-          const Tensor in = {from, source.data() + shift}, out = {to, target.data() + shift};
-          WriteTensor(in, x);
-          cuda::CopyLayout(Stream(), from, in.data, to, out.data);
-          if (UnderTest().waits) EXPECT_EQ(target[shift], 77);
-          Synchronize();
-          EXPECT_EQ(ReadTensor(out), x);
-          std::fill(target.begin(), target.end(), 77.0f);
+    for (TensorDesc from : LayoutsOf(shape)) {
+      for (TensorDesc to : LayoutsOf(shape)) {
+        for (const auto& [from_element, to_element] : ElementPairs()) {
+          SCOPED_TRACE(testing::Message()
+                       << "[" << shape << "] from " << from.channel_block << " to " << to.channel_block << ", type "
+                       << static_cast<int>(from_element) << " to " << static_cast<int>(to_element));
+          from.element = from_element, to.element = to_element;
+          CopyBothWays(from, to);
         }
       }
+    }
+  }
+}
+
+/// All values of 16 bits become float32 and come back; float32 goes to the nearest of them, ties to even, beyond the
+/// largest to infinity.
+TEST(CopyLayout, RoundsAsIeee754Says) {
+  for (const ElementType element : kSixteenBits) {
+    const int64_t count = 1 << 16;
+    ReachableVector<uint16_t> bits(count), back(count);
+    for (int64_t i = 0; i < count; ++i) bits[i] = static_cast<uint16_t>(i);
+    Values values(count), rounded(3 * count);
+    cuda::CopyLayout(Stream(), {Shape{count}, 1, element}, bits.data(), {Shape{count}, 1}, values.data());
+    cuda::CopyLayout(Stream(), {Shape{count}, 1}, values.data(), {Shape{count}, 1, element}, back.data());
+    Synchronize();
+    for (int64_t i = 0; i < count; ++i) {
+      const float want = GetElement(element, bits.data(), i);
+      if (std::isnan(want)) {
+        EXPECT_TRUE(std::isnan(values[i]) && std::isnan(GetElement(element, back.data(), i))) << i;
+      } else {
+        ASSERT_EQ(values[i], want) << i;
+        ASSERT_EQ(back[i], bits[i]) << i;
+      }
+      // A tie between this one and the next, and what lies just beside it.
+      const float next = GetElement(element, bits.data(), std::min(i + 1, count - 1));
+      const float tie = want + (next - want) / 2;
+      rounded[3 * i] = tie;
+      rounded[3 * i + 1] = std::nextafter(tie, want), rounded[3 * i + 2] = std::nextafter(tie, next);
+    }
+    ReachableVector<uint16_t> got(rounded.size());
+    const Shape shape = {static_cast<int64_t>(rounded.size())};
+    cuda::CopyLayout(Stream(), {shape, 1}, rounded.data(), {shape, 1, element}, got.data());
+    Synchronize();
+    for (size_t i = 0; i < rounded.size(); ++i) {
+      if (std::isnan(rounded[i])) continue;
+      ASSERT_EQ(GetElement(element, got.data(), i), Rounded(element, rounded[i])) << rounded[i];
     }
   }
 }
