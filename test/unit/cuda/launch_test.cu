@@ -38,7 +38,9 @@ TEST(ReduceRows, EachSeesTheWholeRow) {
       } else {
         ReduceRows(gpu.stream(Device::kCompute), rows, width, normalise);
       }
-      if (UnderTest().waits) EXPECT_EQ(finished[0], 0);
+      if (UnderTest().waits) {
+        EXPECT_EQ(finished[0], 0);
+      }
       ASSERT_TRUE(gpu.Synchronize().ok());
       for (int64_t row = 0; row < rows; ++row) {
         const double first = static_cast<double>(row * width + 1), last = static_cast<double>((row + 1) * width);

@@ -39,7 +39,9 @@ TEST(ForEach, VisitsEachElementOnceAndLate) {
     Gpu& gpu = GpuUnderTest();
     ReachableVector<int> visits(n + 1);
     ForEach(gpu.stream(Device::kCompute), n, Count{visits.data()});
-    if (UnderTest().waits) EXPECT_EQ(visits, ReachableVector<int>(n + 1, 0));
+    if (UnderTest().waits) {
+      EXPECT_EQ(visits, ReachableVector<int>(n + 1, 0));
+    }
     ASSERT_TRUE(gpu.Synchronize().ok());
     EXPECT_EQ(visits.back(), 0);
     visits.pop_back();
@@ -124,7 +126,9 @@ TEST(ReduceRows, AddsInTheOrderOfABlockOfThreads) {
     for (size_t i = 0; i < x.size(); ++i)
       x[i] = static_cast<float>(i * 2654435761u % 10007) * (i % 3 == 0 ? 1e4f : 1e-3f);
     ReduceRows(gpu.stream(Device::kCompute), 2, width, FloatSums{x.data(), width, sums.data()});
-    if (UnderTest().waits) EXPECT_EQ(sums[0], -1);
+    if (UnderTest().waits) {
+      EXPECT_EQ(sums[0], -1);
+    }
     ASSERT_TRUE(gpu.Synchronize().ok());
     for (int64_t row = 0; row < 2; ++row) EXPECT_EQ(sums[row], SumAsABlockOfThreads(x.data() + row * width, width));
   }

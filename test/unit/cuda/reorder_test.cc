@@ -36,7 +36,9 @@ void CopyBothWays(const TensorDesc& from, const TensorDesc& to) {
     const Tensor in = {from, source.data() + shift}, out = {to, target.data() + shift};
     WriteTensor(in, x);
     cuda::CopyLayout(Stream(), from, in.data, to, out.data);
-    if (UnderTest().waits) EXPECT_EQ(target[shift], 77);
+    if (UnderTest().waits) {
+      EXPECT_EQ(target[shift], 77);
+    }
     Synchronize();
     EXPECT_EQ(ReadTensor(out), want);
     std::fill(target.begin(), target.end(), 77.0f);

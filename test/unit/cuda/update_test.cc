@@ -31,7 +31,9 @@ TEST(SgdUpdate, IsTheCpus) {
                       cpu.weights.data() + begin);
         Gpu().SgdUpdate(c, n - begin, gpu.gradient.data() + begin, gpu.history.data() + begin,
                         gpu.weights.data() + begin);
-        if (UnderTest().waits) EXPECT_EQ(gpu.weights, Parameter(n).weights);
+        if (UnderTest().waits) {
+          EXPECT_EQ(gpu.weights, Parameter(n).weights);
+        }
         Synchronize();
         ExpectNear(gpu.history, cpu.history, 1e-6f, "history");
         ExpectNear(gpu.weights, cpu.weights, 1e-6f, "weights");
@@ -43,7 +45,9 @@ TEST(SgdUpdate, IsTheCpus) {
 double SumOfSquaresNow(const Values& values) {
   ReachableVector<double> sum = {-1};
   Gpu().SumOfSquares(values.data(), static_cast<int64_t>(values.size()), sum.data());
-  if (UnderTest().waits) EXPECT_EQ(sum[0], -1);
+  if (UnderTest().waits) {
+    EXPECT_EQ(sum[0], -1);
+  }
   Synchronize();
   return sum[0];
 }
