@@ -21,6 +21,7 @@ std::string Describe(const Task& task) {
                    task.id.replica(), task.segment);
   }
   if (task.kind == Task::kWeightGradient || task.kind == Task::kUpdate) text += Format(", unit %d", task.unit);
+  for (int unit : task.more_units) text += Format(" %d", unit);
   return text;
 }
 
@@ -124,8 +125,13 @@ std::optional<Task> Pipeline::TakeTask() {
     if (std::any_of(flights_.begin(), flights_.end(), starved)) starved_since_ns_ = now_ns;
     return std::nullopt;
   }
-  const Task task = *ready_.begin();
+  Task task = *ready_.begin();
   ready_.erase(ready_.begin());
+  while (plan_.updates_together && task.kind == Task::kUpdate && !ready_.empty() &&
+         ready_.begin()->kind == Task::kUpdate) {
+    task.more_units.push_back(ready_.begin()->unit);
+    ready_.erase(ready_.begin());
+  }
   return task;
 }
 
@@ -199,7 +205,7 @@ void Pipeline::Done(const Task& task) {
       norm_done_ = true;
       return ScheduleUpdates();
     case Task::kUpdate:
-      --units_left_;
+      units_left_ -= 1 + static_cast<int>(task.more_units.size());
       return FinishClockIfDone();
     case Task::kFinishClock:
       finish_pushed_ = false;

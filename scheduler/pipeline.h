@@ -24,7 +24,7 @@ struct Task {
     kForward,         ///< a segment
     kWeightGradient,  ///< of one unit: for one micro-batch, or (id.bits == 0) deferred, for the whole update
     kNorm,            ///< all gradients are there, and the update must wait for the verdict on them
-    kUpdate,          ///< of one unit, its deferred gradient included
+    kUpdate,          ///< of one unit or a few, deferred gradients included
     kFinishClock,     ///< all updates are done
   } kind = kForward;
   MsgId id = {};
@@ -32,6 +32,7 @@ struct Task {
   int segment = 0;
   int unit = 0;
   int64_t clock = 0;
+  std::vector<int> more_units = {};  ///< kUpdate: which are updated with `unit` (PipelinePlan::updates_together)
 };
 /// Whether `a` goes before `b`.
 bool GoesBefore(const Task& a, const Task& b);
@@ -69,6 +70,9 @@ struct PipelinePlan {
   int pool_size = 1;
   bool ordered_backward = false;  ///< backward tasks in the order of ids, because they add up weight gradients
   bool wait_for_verdict = false;  ///< updates wait for the verdict of their own clock (clip_gradients, loss scaling)
+  /// Units that are ready for their update share a task. Where a task's host part costs more than a unit's update: on a
+  /// GPU. Updates of units do not depend on each other, so it changes no bit.
+  bool updates_together = false;
   int64_t start_clock = 0;
 };
 

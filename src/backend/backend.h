@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -100,13 +101,11 @@ class Backend {
   /// order, as the input is. Stands where a tensor leaves the node: `parts` readers send a gradient back.
   virtual StatusOr<OpPtr> Export(int parts, const Descs& in) = 0;
 
-  /// The update in one pass over memory. Any part of a parameter may be updated by itself: elements do not depend on
-  /// each other. @param gradient,history,weights [n] float32, no overlap.
-  virtual void SgdUpdate(const SgdCoefficients& coefficients, int64_t n, const float* gradient, float* history,
-                         float* weights) = 0;
-  /// *sum = the sum of squares of values[0, n), added in double in a fixed order whatever the number of threads. Not
-  /// finite exactly when a value is NaN or infinite: squares of float32 do not overflow a double.
-  virtual void SumOfSquares(const float* values, int64_t n, double* sum) = 0;
+  /// The update in one pass over memory.
+  virtual void SgdUpdate(std::span<const SgdPart> parts) = 0;
+  /// Each part's sum of squares, added in double in an order that n alone fixes. Not finite exactly when a value is NaN
+  /// or infinite: squares of float32 do not overflow a double.
+  virtual void SumsOfSquares(std::span<const SquaresPart> parts) = 0;
 };
 
 /// Ops on this host's cores.

@@ -2,6 +2,8 @@
 
 #include "base/host_device.h"
 
+#include <cstdint>
+
 namespace hp {
 
 /// Caffe's SGD for one parameter and one update:
@@ -28,5 +30,20 @@ HP_HOST_DEVICE inline void SgdStep(const SgdCoefficients& c, float gradient, flo
   *history = h;
   *weight = w - h;
 }
+
+/// A parameter in an update, or any run of its elements: they do not depend on each other. [n] float32, no overlap.
+struct SgdPart {
+  SgdCoefficients coefficients;
+  int64_t n = 0;
+  const float* gradient = nullptr;
+  float *history = nullptr, *weights = nullptr;
+};
+
+/// Where the sum of squares of values [n] is wanted.
+struct SquaresPart {
+  const float* values = nullptr;
+  int64_t n = 0;
+  double* sum = nullptr;
+};
 
 }  // namespace hp

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace hp {
 namespace {
@@ -141,11 +142,11 @@ void Compute::Collect(const Task& task) {
     case Task::kForward:
       return CollectStatistics(task);
     case Task::kNorm:
-      for (size_t unit = 0; unit < model_.unit_steps().size(); ++unit)
-        CollectSquares(StepOfUnit(static_cast<int>(unit)));
+      for (int unit : AllUnits()) CollectSquares(StepOfUnit(unit));
       return;
     case Task::kUpdate:
-      if (!model_.plan().wait_for_verdict) CollectSquares(StepOfUnit(task.unit));
+      if (model_.plan().wait_for_verdict) return;
+      for (int unit : UnitsOf(task)) CollectSquares(StepOfUnit(unit));
       return;
     default:
       return;
@@ -321,11 +322,13 @@ double Compute::UpdateRows(int param, float rate, int64_t begin, int64_t end, co
   const StoredParam& stored = options_.params->param(param);
   if (stored.frozen()) return 0;
   const int64_t row = stored.whole.count(1), count = (end - begin) * row;
-  options_.backend->SgdUpdate(CoefficientsOf(param, rate), count, gradient,
-                              options_.params->history(param).data() + begin * row,
-                              options_.params->values(param).data() + begin * row);
+  const SgdPart part = {CoefficientsOf(param, rate), count, gradient,
+                        options_.params->history(param).data() + begin * row,
+                        options_.params->values(param).data() + begin * row};
+  options_.backend->SgdUpdate({&part, 1});
   double squares = 0;
-  options_.backend->SumOfSquares(gradient, count, &squares);
+  const SquaresPart sum = {gradient, count, &squares};
+  options_.backend->SumsOfSquares({&sum, 1});
   return squares;
 }
 
@@ -336,14 +339,22 @@ Status Compute::FinishExchange(int64_t clock) {
   return OkStatus();
 }
 
-void Compute::EnqueueSquares(const NetStep& step) {
-  for (int param : step.params) {
+void Compute::EnqueueSquares(const std::vector<int>& units) {
+  std::vector<int> wanted;
+  for (int unit : units) wanted.insert(wanted.end(), StepOfUnit(unit).params.begin(), StepOfUnit(unit).params.end());
+  std::sort(wanted.begin(), wanted.end());
+  std::vector<SquaresPart> parts;
+  for (int param : wanted) {
     const std::span<const float> gradient = options_.params->gradient(param);
-    double* const to = bridge_ ? bridge_->device_squares(param) : &squares_[param];
-    options_.backend->SumOfSquares(gradient.data(), static_cast<int64_t>(gradient.size()), to);
-    if (!bridge_) continue;
-    options_.device->Order(Device::kCompute, Device::kCopyOut);
-    bridge_->FetchSquares(param);
+    parts.push_back({gradient.data(), static_cast<int64_t>(gradient.size()),
+                     bridge_ ? bridge_->device_squares(param) : &squares_[param]});
+  }
+  options_.backend->SumsOfSquares(parts);
+  if (!bridge_) return;
+  options_.device->Order(Device::kCompute, Device::kCopyOut);
+  for (size_t begin = 0, end = 0; begin < wanted.size(); begin = end) {
+    while (end < wanted.size() && wanted[end] - wanted[begin] == static_cast<int>(end - begin)) ++end;
+    bridge_->FetchSquares(wanted[begin], static_cast<int>(end - begin));
   }
 }
 
@@ -359,7 +370,7 @@ void Compute::CollectSquares(const NetStep& step) {
 
 Status Compute::Norm(int64_t clock) {
   if (model_.data_parallel()) HP_RETURN_IF_ERROR(FinishExchange(clock));
-  for (size_t unit = 0; unit < model_.unit_steps().size(); ++unit) EnqueueSquares(StepOfUnit(static_cast<int>(unit)));
+  EnqueueSquares(AllUnits());
   return OkStatus();
 }
 
@@ -369,31 +380,53 @@ void Compute::OnVerdict(const Verdict& verdict) {
   loss_scale_ = static_cast<float>(verdict.next_loss_scale());
 }
 
+std::vector<int> Compute::AllUnits() const {
+  std::vector<int> units(model_.unit_steps().size());
+  std::iota(units.begin(), units.end(), 0);
+  return units;
+}
+
+std::vector<int> Compute::UnitsOf(const Task& task) {
+  std::vector<int> units = {task.unit};
+  units.insert(units.end(), task.more_units.begin(), task.more_units.end());
+  return units;
+}
+
 Status Compute::Update(const Task& task) {
   if (skip_) return OkStatus();
-  const NetStep& step = StepOfUnit(task.unit);
   const float rate = LearningRate(model_.options().solver, static_cast<int>(task.clock));
-  if (model_.updates_in_pieces(step)) {
-    UpdateInPieces(step, rate);
-    return OkStatus();
+  const bool waited = model_.plan().wait_for_verdict;
+  std::vector<int> whole;  // the units whose gradients are in memory
+  for (int unit : UnitsOf(task)) {
+    const NetStep& step = StepOfUnit(unit);
+    if (model_.updates_in_pieces(step)) {
+      UpdateInPieces(step, rate);
+      continue;
+    }
+    if (!waited && model_.plan().units[unit].deferred) DeferredGradient(step);
+    whole.push_back(unit);
   }
-  if (!model_.plan().wait_for_verdict) {
-    if (model_.plan().units[task.unit].deferred) DeferredGradient(step);
+  if (whole.empty()) return OkStatus();
+  if (!waited) {
     if (model_.data_parallel()) HP_RETURN_IF_ERROR(FinishExchange(task.clock));
-    EnqueueSquares(step);
+    EnqueueSquares(whole);
   }
-  for (int param : step.params) {
-    if (options_.params->param(param).frozen()) continue;
-    UpdateWhole(param, rate);
-  }
+  UpdateWhole(whole, rate);
   return OkStatus();
 }
 
-void Compute::UpdateWhole(int param, float rate) {
+void Compute::UpdateWhole(const std::vector<int>& units, float rate) {
   ParamStore* const params = options_.params;
-  options_.backend->SgdUpdate(CoefficientsOf(param, rate), params->count(param), params->gradient(param).data(),
-                              params->history(param).data(), params->values(param).data());
-  params->MarkUpdated(param);
+  std::vector<SgdPart> parts;
+  for (int unit : units) {
+    for (int param : StepOfUnit(unit).params) {
+      if (params->param(param).frozen()) continue;
+      parts.push_back({CoefficientsOf(param, rate), params->count(param), params->gradient(param).data(),
+                       params->history(param).data(), params->values(param).data()});
+      params->MarkUpdated(param);
+    }
+  }
+  options_.backend->SgdUpdate(parts);
 }
 
 VerdictPart Compute::TakeVerdictPart(int64_t clock) {

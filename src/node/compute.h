@@ -89,12 +89,14 @@ class Compute {
   void UpdateInPieces(const NetStep& step, float rate);
   /// Applies rows [begin, end) of a parameter's gradient. @return its sum of squares.
   double UpdateRows(int param, float rate, int64_t begin, int64_t end, const float* gradient);
-  void UpdateWhole(int param, float rate);
+  void UpdateWhole(const std::vector<int>& units, float rate);
   SgdCoefficients CoefficientsOf(int param, float rate) const;
-  /// Has the sums of squares of the step's gradients computed.
-  void EnqueueSquares(const NetStep& step);
+  /// Has the sums of squares of the units' gradients computed.
+  void EnqueueSquares(const std::vector<int>& units);
   Status FinishExchange(int64_t clock);
 
+  std::vector<int> AllUnits() const;
+  static std::vector<int> UnitsOf(const Task& task);
   void CollectStatistics(const Task& task);
   void CollectSquares(const NetStep& step);
   const NetStep& StepOfUnit(int unit) const { return model_.any_net(true).steps()[model_.unit_steps()[unit]]; }

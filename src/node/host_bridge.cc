@@ -132,9 +132,9 @@ void HostBridge::FetchStatistics(int solver, const NodeNet& net, const NetRun& r
   }
 }
 
-void HostBridge::FetchSquares(int param) {
+void HostBridge::FetchSquares(int param, int count) {
   device_->Download(Device::kCopyOut, host_squares_.data() + param * sizeof(double), device_squares(param),
-                    sizeof(double));
+                    count * sizeof(double));
 }
 
 }  // namespace hp

@@ -59,9 +59,9 @@ class HostBridge {
   void FetchStatistics(int solver, const NodeNet& net, const NetRun& run);
   std::span<const float> statistics(int solver) const { return {statistics_.floats() + solver * outputs_, outputs_}; }
 
-  /// Where kCompute leaves a double for `param`, and the host's copy of it after FetchSquares.
+  /// Where kCompute leaves a double for `param`, and the host's copy of it after FetchSquares(first param, count).
   double* device_squares(int param) const { return reinterpret_cast<double*>(device_squares_.data()) + param; }
-  void FetchSquares(int param);
+  void FetchSquares(int param, int count);
   double squares(int param) const { return reinterpret_cast<const double*>(host_squares_.data())[param]; }
 
  private:

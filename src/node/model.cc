@@ -137,6 +137,7 @@ void NodeModel::PlanUnits() {
     unit_steps_.push_back(static_cast<int>(s));
   }
   plan_.ordered_backward = in_backward;
+  plan_.updates_together = !on_host();
   plan_.wait_for_verdict = options_.solver.clip_gradients() >= 0 || table().scales_loss();
   int64_t ids = static_cast<int64_t>(schedule_->TrainIds(0, plan_.replica).size());
   ids = std::max<int64_t>(ids, 1);

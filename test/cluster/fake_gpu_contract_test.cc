@@ -53,7 +53,7 @@ TEST_F(FakeGpuContractTest, CutsThePoolToTheGpusMemory) {
   ASSERT_TRUE(roomy.status.ok()) << roomy.status;
   ClusterResult tight;
   int refused = 0;
-  for (size_t memory_bytes = 200'000; memory_bytes < 4'000'000; memory_bytes += 8'192) {
+  for (size_t memory_bytes = 450'000; memory_bytes < 4'000'000; memory_bytes += 8'192) {
     tight = train(memory_bytes);
     if (tight.status.ok()) break;
     ++refused;

@@ -27,11 +27,12 @@ class CpuBackend : public Backend {
   StatusOr<OpPtr> Eltwise(const EltwiseDesc& desc, const Descs& in) override { return MakeEltwise(desc, in); }
   StatusOr<OpPtr> Split(int ways, const Descs& in) override { return MakeSplit(ways, in); }
   StatusOr<OpPtr> Export(int parts, const Descs& in) override { return MakeExport(parts, in); }
-  void SgdUpdate(const SgdCoefficients& coefficients, int64_t n, const float* gradient, float* history,
-                 float* weights) override {
-    hp::SgdUpdate(coefficients, n, gradient, history, weights);
+  void SgdUpdate(std::span<const SgdPart> parts) override {
+    for (const SgdPart& p : parts) hp::SgdUpdate(p.coefficients, p.n, p.gradient, p.history, p.weights);
   }
-  void SumOfSquares(const float* values, int64_t n, double* sum) override { *sum = hp::SumOfSquares(values, n); }
+  void SumsOfSquares(std::span<const SquaresPart> parts) override {
+    for (const SquaresPart& p : parts) *p.sum = SumOfSquares(p.values, p.n);
+  }
 };
 
 }  // namespace

@@ -50,13 +50,8 @@ class CudaBackend : public Backend {
   StatusOr<OpPtr> Split(int ways, const Descs& in) override { return cuda::MakeSplit(context_, ways, in); }
   StatusOr<OpPtr> Export(int parts, const Descs& in) override { return cuda::MakeExport(context_, parts, in); }
 
-  void SgdUpdate(const SgdCoefficients& coefficients, int64_t n, const float* gradient, float* history,
-                 float* weights) override {
-    cuda::SgdUpdate(context_.stream(), coefficients, n, gradient, history, weights);
-  }
-  void SumOfSquares(const float* values, int64_t n, double* sum) override {
-    cuda::SumOfSquares(context_, values, n, sum);
-  }
+  void SgdUpdate(std::span<const SgdPart> parts) override { cuda::SgdUpdate(context_.stream(), parts); }
+  void SumsOfSquares(std::span<const SquaresPart> parts) override { cuda::SumsOfSquares(context_, parts); }
 
  private:
   const std::unique_ptr<GpuLibrary> library_;
@@ -67,7 +62,7 @@ class CudaBackend : public Backend {
 }  // namespace
 
 StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(Gpu* gpu, std::unique_ptr<GpuLibrary> library) {
-  StatusOr<Buffer> partial_sums = gpu->Allocate(kPartialSums * sizeof(double));
+  StatusOr<Buffer> partial_sums = gpu->Allocate(cuda::PartialSums() * sizeof(double));
   if (!partial_sums.ok()) return partial_sums.status();
   return std::unique_ptr<Backend>(std::make_unique<CudaBackend>(gpu, std::move(library), *std::move(partial_sums)));
 }

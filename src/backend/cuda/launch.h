@@ -44,6 +44,27 @@ concept HasEach = requires(const Reduction& reduction, int64_t i, const typename
   reduction.Each(i, i, value);
 };
 
+/// A row of `width` elements, as all rows of most reductions are.
+template <typename Reduction>
+struct EvenRow {
+  const Reduction& reduction;
+  int64_t row, width;
+  HP_HOST_DEVICE typename Reduction::Value operator()(int64_t i) const { return reduction.Map(row, i); }
+};
+template <typename Reduction>
+concept HasRowAt = requires(const Reduction& reduction, int64_t row) {
+  reduction.RowAt(row);
+};
+
+template <typename Reduction>
+HP_HOST_DEVICE inline auto RowOf(const Reduction& reduction, int64_t row, int64_t width) {
+  if constexpr (HasRowAt<Reduction>) {
+    return reduction.RowAt(row);
+  } else {
+    return EvenRow<Reduction>{reduction, row, width};
+  }
+}
+
 /// What a block of threads does with one row: each thread combines the elements i = t, t + 256, ... of the row, then
 /// the threads' values are combined pairwise in a fixed order, so that equal rows give equal bits.
 ///   struct Reduction {
@@ -54,6 +75,7 @@ concept HasEach = requires(const Reduction& reduction, int64_t i, const typename
 ///     void Finish(int64_t row, const Value& value) const;   // by one thread
 ///     void Each(int64_t row, int64_t i, const Value& value) const;   // optional: then, for each element, by its
 ///     thread
+///     Row RowAt(int64_t row) const;   // instead of Map, where rows differ: Row has `width` and operator()(int64_t i)
 ///   };
 template <typename Reduction>
 __global__ void __launch_bounds__(kBlockThreads) ReduceRowsKernel(int64_t rows, int64_t width, Reduction reduction) {
@@ -62,8 +84,9 @@ __global__ void __launch_bounds__(kBlockThreads) ReduceRowsKernel(int64_t rows, 
   Value* values = reinterpret_cast<Value*>(memory);
   const int thread = threadIdx.x;
   for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+    const auto one = RowOf(reduction, row, width);
     Value value = reduction.Identity();
-    for (int64_t i = thread; i < width; i += kBlockThreads) value = reduction.Combine(value, reduction.Map(row, i));
+    for (int64_t i = thread; i < one.width; i += kBlockThreads) value = reduction.Combine(value, one(i));
     values[thread] = value;
     __syncthreads();
     for (int half = kBlockThreads / 2; half > 0; half /= 2) {
@@ -73,7 +96,7 @@ __global__ void __launch_bounds__(kBlockThreads) ReduceRowsKernel(int64_t rows, 
     if (thread == 0) reduction.Finish(row, values[0]);
     if constexpr (HasEach<Reduction>) {
       const Value all = values[0];
-      for (int64_t i = thread; i < width; i += kBlockThreads) reduction.Each(row, i, all);
+      for (int64_t i = thread; i < one.width; i += kBlockThreads) reduction.Each(row, i, all);
     }
     __syncthreads();
   }
@@ -84,22 +107,23 @@ template <typename Reduction>
 void ReduceRowsOnHost(int64_t rows, int64_t width, const Reduction& reduction) {
   using Value = typename Reduction::Value;
   for (int64_t row = 0; row < rows; ++row) {
+    const auto one = RowOf(reduction, row, width);
     std::vector<Value> values(kBlockThreads, reduction.Identity());
-    for (int64_t i = 0; i < width; ++i) {
+    for (int64_t i = 0; i < one.width; ++i) {
       Value& value = values[i % kBlockThreads];
-      value = reduction.Combine(value, reduction.Map(row, i));
+      value = reduction.Combine(value, one(i));
     }
     for (int half = kBlockThreads / 2; half > 0; half /= 2) {
       for (int t = 0; t < half; ++t) values[t] = reduction.Combine(values[t], values[t + half]);
     }
     reduction.Finish(row, values[0]);
     if constexpr (HasEach<Reduction>) {
-      for (int64_t i = 0; i < width; ++i) reduction.Each(row, i, values[0]);
+      for (int64_t i = 0; i < one.width; ++i) reduction.Each(row, i, values[0]);
     }
   }
 }
 
-/// reduction.Finish(row, all of Map(row, 0..width) combined) for each row.
+/// reduction.Finish(row, all of Map(row, 0..width) combined) for each row. @param width not read where there is RowAt.
 template <typename Reduction>
 void ReduceRows(const GpuStream& stream, int64_t rows, int64_t width, const Reduction& reduction) {
   if (rows == 0) return;

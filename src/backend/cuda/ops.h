@@ -4,16 +4,15 @@
 #include "backend/cuda/gpu.h"
 #include "backend/cuda/library.h"
 
-namespace hp {
+#include <span>
 
-/// What SumOfSquares may keep between its two kernels: enough blocks of threads for any GPU.
-constexpr int64_t kPartialSums = 1024;
+namespace hp {
 
 /// What an op of a GPU works with; outlives it.
 struct GpuContext {
   Gpu* gpu = nullptr;
   GpuLibrary* library = nullptr;
-  double* partial_sums = nullptr;  ///< [kPartialSums], for work in the compute stream
+  double* partial_sums = nullptr;  ///< [cuda::PartialSums()], for work in the compute stream
   GpuStream stream() const { return gpu->stream(Device::kCompute); }
 };
 
@@ -42,11 +41,11 @@ StatusOr<Backend::OpPtr> MakeEltwise(const GpuContext& context, const EltwiseDes
 StatusOr<Backend::OpPtr> MakeSplit(const GpuContext& context, int ways, const Backend::Descs& in);
 StatusOr<Backend::OpPtr> MakeExport(const GpuContext& context, int parts, const Backend::Descs& in);
 
-/// Backend::SgdUpdate.
-void SgdUpdate(const GpuStream& stream, const SgdCoefficients& coefficients, int64_t n, const float* gradient,
-               float* history, float* weights);
-/// Backend::SumOfSquares; `sum` is in the GPU's memory.
-void SumOfSquares(const GpuContext& context, const float* values, int64_t n, double* sum);
+/// Doubles that SumsOfSquares keeps between its two kernels.
+int64_t PartialSums();
+/// Backend's. Sums are in the GPU's memory.
+void SgdUpdate(const GpuStream& stream, std::span<const SgdPart> parts);
+void SumsOfSquares(const GpuContext& context, std::span<const SquaresPart> parts);
 
 /// Copies a tensor from one layout and element type to another. Shapes are equal, or both dense.
 void CopyLayout(const GpuStream& stream, const TensorDesc& from_desc, const void* from, const TensorDesc& to_desc,

@@ -2,26 +2,100 @@
 #include "backend/cuda/pack.h"
 #include "backend/update.h"
 
+#include "glog/logging.h"
+
 #include <algorithm>
 
+// A net has many small parameters: launches, not bytes, would decide the time of a kernel for each. So one takes many.
 namespace hp::cuda {
 namespace {
 
-/// Reads gradient, history and weights, writes the last two.
-template <bool kL1>
-struct Update {
-  SgdCoefficients coefficients;
-  const float* gradient;
-  float *history, *weights;
-  template <int W>
-  HP_HOST_DEVICE void Run(int64_t i) const {
-    const Pack<float, W> g = LoadPack<W>(gradient + i);
-    Pack<float, W> h = LoadPack<W>(history + i), w = LoadPack<W>(weights + i);
-    for (int k = 0; k < W; ++k) SgdStep<kL1>(coefficients, g.of[k], &h.of[k], &w.of[k]);
-    StorePack(history + i, h);
-    StorePack(weights + i, w);
+/// Of one launch, whose arguments may have 4 KB.
+constexpr int kMostParts = 48;
+
+/// Items that stand behind each other, those of part 0 first.
+struct Runs {
+  int count = 0;
+  int64_t ends[kMostParts] = {};
+
+  void Add(int64_t items) {
+    ends[count] = total() + items;
+    ++count;
+  }
+  int64_t total() const { return count == 0 ? 0 : ends[count - 1]; }
+
+  /// Whose item it is. @param within its number among the part's.
+  HP_HOST_DEVICE int PartOf(int64_t item, int64_t* within) const {
+    int first = 0, last = count - 1;
+    while (first < last) {
+      const int middle = (first + last) / 2;
+      if (item < ends[middle]) {
+        last = middle;
+      } else {
+        first = middle + 1;
+      }
+    }
+    *within = first == 0 ? item : item - ends[first - 1];
+    return first;
   }
 };
+
+/// Calls visit(parts) for at most kMostParts of them at a time.
+template <typename Part, typename Visit>
+void ForParts(std::span<const Part> parts, const Visit& visit) {
+  for (size_t begin = 0; begin < parts.size(); begin += kMostParts) {
+    visit(parts.subspan(begin, std::min<size_t>(kMostParts, parts.size() - begin)));
+  }
+}
+
+/// Reads gradient, history and weights, writes the last two. An item is a pack, or an element of what is left.
+template <bool kL1>
+struct Update {
+  Runs runs;
+  SgdPart parts[kMostParts];
+  int64_t packs[kMostParts];
+
+  HP_HOST_DEVICE void operator()(int64_t item) const {
+    int64_t i;
+    const int part = runs.PartOf(item, &i);
+    if (i < packs[part]) {
+      Run<4>(parts[part], 4 * i);
+    } else {
+      Run<1>(parts[part], 3 * packs[part] + i);
+    }
+  }
+  template <int W>
+  HP_HOST_DEVICE static void Run(const SgdPart& part, int64_t i) {
+    const Pack<float, W> g = LoadPack<W>(part.gradient + i);
+    Pack<float, W> h = LoadPack<W>(part.history + i), w = LoadPack<W>(part.weights + i);
+    for (int k = 0; k < W; ++k) SgdStep<kL1>(part.coefficients, g.of[k], &h.of[k], &w.of[k]);
+    StorePack(part.history + i, h);
+    StorePack(part.weights + i, w);
+  }
+};
+static_assert(sizeof(Update<true>) <= 4000);
+
+template <bool kL1>
+void UpdateParts(const GpuStream& stream, std::span<const SgdPart> parts) {
+  Update<kL1> update = {};
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const SgdPart& part = update.parts[i] = parts[i];
+    update.packs[i] = Packable({part.gradient, part.history, part.weights}) ? part.n / 4 : 0;
+    update.runs.Add(part.n - 3 * update.packs[i]);
+  }
+  ForEach(stream, update.runs.total(), update);
+}
+
+// --- Sums of squares
+
+constexpr int64_t kLeastRow = 4096;  // values that a block of threads is worth waking for
+constexpr int64_t kMostRows = 1024;  // of a part: enough blocks for any GPU
+
+/// A part is cut into rows of this length; a function of n alone, as are the bits of the sum then.
+HP_HOST_DEVICE inline int64_t RowLength(int64_t n) {
+  const int64_t length = (n + kMostRows - 1) / kMostRows;
+  return length < kLeastRow ? kLeastRow : length;
+}
 
 struct DoubleSum {
   using Value = double;
@@ -29,47 +103,74 @@ struct DoubleSum {
   HP_HOST_DEVICE double Combine(double a, double b) const { return a + b; }
 };
 
-/// The squares of each part of `length` values (of fewer in the last one).
-struct SquaresOfParts : DoubleSum {
-  const float* values;
-  int64_t n, length;
+struct SquaresOfRows : DoubleSum {
+  Runs rows;
+  SquaresPart parts[kMostParts];
   double* sums;
-  SquaresOfParts(const float* values, int64_t n, int64_t length, double* sums)
-      : values(values), n(n), length(length), sums(sums) {}
-  HP_HOST_DEVICE double Map(int64_t row, int64_t i) const {
-    const int64_t at = row * length + i;
-    const double value = at < n ? values[at] : 0.0f;
-    return value * value;
+
+  struct Row {
+    const float* values;
+    int64_t width;
+    HP_HOST_DEVICE double operator()(int64_t i) const {
+      const double value = values[i];
+      return value * value;
+    }
+  };
+  HP_HOST_DEVICE Row RowAt(int64_t row) const {
+    int64_t within;
+    const SquaresPart& part = parts[rows.PartOf(row, &within)];
+    const int64_t length = RowLength(part.n), begin = within * length, left = part.n - begin;
+    return {part.values + begin, left < length ? left : length};
   }
   HP_HOST_DEVICE void Finish(int64_t row, double sum) const { sums[row] = sum; }
 };
 
-struct SumOfParts : DoubleSum {
-  const double* parts;
-  double* sum;
-  SumOfParts(const double* parts, double* sum) : parts(parts), sum(sum) {}
-  HP_HOST_DEVICE double Map(int64_t, int64_t i) const { return parts[i]; }
-  HP_HOST_DEVICE void Finish(int64_t, double value) const { *sum = value; }
+struct SumOfRows : DoubleSum {
+  Runs rows;
+  const double* row_sums;
+  double* sums[kMostParts];
+
+  struct Row {
+    const double* sums;
+    int64_t width;
+    HP_HOST_DEVICE double operator()(int64_t i) const { return sums[i]; }
+  };
+  HP_HOST_DEVICE Row RowAt(int64_t part) const {
+    const int64_t begin = part == 0 ? 0 : rows.ends[part - 1];
+    return {row_sums + begin, rows.ends[part] - begin};
+  }
+  HP_HOST_DEVICE void Finish(int64_t part, double sum) const { *sums[part] = sum; }
 };
 
 }  // namespace
 
-void SgdUpdate(const GpuStream& stream, const SgdCoefficients& coefficients, int64_t n, const float* gradient,
-               float* history, float* weights) {
-  const bool packable = Packable({gradient, history, weights});
-  if (coefficients.l1 != 0) {
-    ForEachPack<4>(stream, n, packable, Update<true>{coefficients, gradient, history, weights});
-  } else {
-    ForEachPack<4>(stream, n, packable, Update<false>{coefficients, gradient, history, weights});
-  }
+int64_t PartialSums() { return kMostParts * kMostRows; }
+
+void SgdUpdate(const GpuStream& stream, std::span<const SgdPart> parts) {
+  const bool l1 = std::any_of(parts.begin(), parts.end(), [](const SgdPart& p) { return p.coefficients.l1 != 0; });
+  ForParts(parts, [&](std::span<const SgdPart> some) {
+    if (l1) {
+      UpdateParts<true>(stream, some);
+    } else {
+      UpdateParts<false>(stream, some);
+    }
+  });
 }
 
-void SumOfSquares(const GpuContext& context, const float* values, int64_t n, double* sum) {
-  constexpr int64_t kLeast = 4096;  // values that a block of threads is worth waking for
-  const int64_t length = std::max(kLeast, (n + kPartialSums - 1) / kPartialSums);
-  const int64_t parts = (n + length - 1) / length;
-  ReduceRows(context.stream(), parts, length, SquaresOfParts(values, n, length, context.partial_sums));
-  ReduceRows(context.stream(), 1, parts, SumOfParts(context.partial_sums, sum));
+void SumsOfSquares(const GpuContext& context, std::span<const SquaresPart> parts) {
+  ForParts(parts, [&](std::span<const SquaresPart> some) {
+    SquaresOfRows rows = {};
+    SumOfRows whole = {};
+    for (size_t i = 0; i < some.size(); ++i) {
+      rows.parts[i] = some[i];
+      rows.rows.Add((some[i].n + RowLength(some[i].n) - 1) / RowLength(some[i].n));
+      whole.sums[i] = some[i].sum;
+    }
+    rows.sums = context.partial_sums;
+    whole.rows = rows.rows, whole.row_sums = context.partial_sums;
+    ReduceRows(context.stream(), rows.rows.total(), 0, rows);
+    ReduceRows(context.stream(), static_cast<int64_t>(some.size()), 0, whole);
+  });
 }
 
 }  // namespace hp::cuda

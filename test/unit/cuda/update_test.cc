@@ -18,6 +18,10 @@ struct Parameter {
       : gradient(RandomValues(n, 1)), history(RandomValues(n, 2)), weights(RandomValues(n, 3)) {
     if (n > 2) weights[1] = 0;  // sign(0) is 0
   }
+  SgdPart Part(const SgdCoefficients& c, int64_t begin) {
+    return {c, static_cast<int64_t>(weights.size()) - begin, gradient.data() + begin, history.data() + begin,
+            weights.data() + begin};
+  }
 };
 
 /// Beside the CPU's, whose test holds it to the equations. Contraction into fused multiplications may differ.
@@ -29,8 +33,8 @@ TEST(SgdUpdate, IsTheCpus) {
         Parameter cpu(n), gpu(n);
         hp::SgdUpdate(c, n - begin, cpu.gradient.data() + begin, cpu.history.data() + begin,
                       cpu.weights.data() + begin);
-        Gpu().SgdUpdate(c, n - begin, gpu.gradient.data() + begin, gpu.history.data() + begin,
-                        gpu.weights.data() + begin);
+        const SgdPart part = gpu.Part(c, begin);
+        Gpu().SgdUpdate({&part, 1});
         if (UnderTest().waits) {
           EXPECT_EQ(gpu.weights, Parameter(n).weights);
         }
@@ -42,9 +46,30 @@ TEST(SgdUpdate, IsTheCpus) {
   }
 }
 
+/// More parameters than one launch takes, of all sizes: each as if it were alone.
+TEST(SgdUpdate, TakesManyParametersAtOnce) {
+  std::vector<Parameter> together, alone;
+  for (int64_t i = 0; i < 130; ++i) together.emplace_back(i * i % 1013), alone.emplace_back(i * i % 1013);
+  std::vector<SgdPart> parts;
+  for (size_t i = 0; i < together.size(); ++i) {
+    const SgdCoefficients c = {.rate = 0.01f * static_cast<float>(i + 1), .momentum = 0.9f, .l2 = 0.02f};
+    const int64_t begin = i % 3 == 0 && !together[i].weights.empty() ? 1 : 0;
+    parts.push_back(together[i].Part(c, begin));
+    const SgdPart part = alone[i].Part(c, begin);
+    Gpu().SgdUpdate({&part, 1});
+  }
+  Gpu().SgdUpdate(parts);
+  Synchronize();
+  for (size_t i = 0; i < together.size(); ++i) {
+    EXPECT_EQ(together[i].history, alone[i].history) << i;
+    EXPECT_EQ(together[i].weights, alone[i].weights) << i;
+  }
+}
+
 double SumOfSquaresNow(const Values& values) {
   ReachableVector<double> sum = {-1};
-  Gpu().SumOfSquares(values.data(), static_cast<int64_t>(values.size()), sum.data());
+  const SquaresPart part = {values.data(), static_cast<int64_t>(values.size()), sum.data()};
+  Gpu().SumsOfSquares({&part, 1});
   if (UnderTest().waits) {
     EXPECT_EQ(sum[0], -1);
   }
@@ -53,7 +78,7 @@ double SumOfSquaresNow(const Values& values) {
 }
 
 /// Below, at and beyond the size from which the sum is cut into as many parts as it ever is.
-TEST(SumOfSquares, AddsInDouble) {
+TEST(SumsOfSquares, AddsInDouble) {
   for (const int64_t n : {0, 1, 255, 4096, 4097, 70'000, 4096 * 1024, 4096 * 1024 + 1, 5'000'003}) {
     const Values values = RandomValues(n, 5);
     long double exact = 0;
@@ -64,24 +89,38 @@ TEST(SumOfSquares, AddsInDouble) {
   EXPECT_NEAR(SumOfSquaresNow(Values(70'000, 1e-30f)), 7e-56, 1e-61);  // far below the least float
 }
 
-TEST(SumOfSquares, GivesTheSameBitsAgain) {
+TEST(SumsOfSquares, GivesTheSameBitsAgain) {
   const Values values = RandomValues(300'000, 6);
   EXPECT_EQ(SumOfSquaresNow(values), SumOfSquaresNow(values));
 }
 
 /// Two sums wait in the stream at once: the second must not spoil what the first keeps between its kernels.
-TEST(SumOfSquares, SumsInARowDoNotMix) {
+TEST(SumsOfSquares, SumsInARowDoNotMix) {
   const Values a = RandomValues(20'000, 7), b = RandomValues(20'000, 8);
   const double want_a = SumOfSquaresNow(a), want_b = SumOfSquaresNow(b);
   ReachableVector<double> sums(2);
-  Gpu().SumOfSquares(a.data(), 20'000, &sums[0]);
-  Gpu().SumOfSquares(b.data(), 20'000, &sums[1]);
+  const SquaresPart parts[] = {{a.data(), 20'000, &sums[0]}, {b.data(), 20'000, &sums[1]}};
+  Gpu().SumsOfSquares({&parts[0], 1});
+  Gpu().SumsOfSquares({&parts[1], 1});
   Synchronize();
   EXPECT_EQ(sums[0], want_a);
   EXPECT_EQ(sums[1], want_b);
 }
 
-TEST(SumOfSquares, SeesEveryValueThatIsNotFinite) {
+TEST(SumsOfSquares, TakesManyParametersAtOnce) {
+  std::vector<Values> values;
+  for (int64_t i = 0; i < 100; ++i) values.push_back(RandomValues(i % 7 == 0 ? 60'000 + i : i * 50, 9));
+  ReachableVector<double> sums(values.size(), -1);
+  std::vector<SquaresPart> parts;
+  for (size_t i = 0; i < values.size(); ++i) {
+    parts.push_back({values[i].data(), static_cast<int64_t>(values[i].size()), &sums[i]});
+  }
+  Gpu().SumsOfSquares(parts);
+  Synchronize();
+  for (size_t i = 0; i < values.size(); ++i) EXPECT_EQ(sums[i], SumOfSquaresNow(values[i])) << i;
+}
+
+TEST(SumsOfSquares, SeesEveryValueThatIsNotFinite) {
   for (const float bad : {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
                           std::numeric_limits<float>::quiet_NaN()}) {
     for (const size_t at : {0, 4095, 4096, 69'999}) {

@@ -237,14 +237,17 @@ void CheckedNode::Norm(const Task& task) {
 }
 
 void CheckedNode::Update(const Task& task) {
-  Expect(updated_.insert(task.unit).second, "updated twice", task);
+  std::vector<int> units = {task.unit};
+  units.insert(units.end(), task.more_units.begin(), task.more_units.end());
+  Expect(units.size() == 1 || plan_.updates_together, "units together", task);
+  for (int unit : units) Expect(updated_.insert(unit).second, "updated twice", task);
   if (plan_.wait_for_verdict) Expect(norm_ && verdict_ >= task.clock, "an update before the verdict", task);
   for (MsgId id : schedule_.TestIds(clock_, plan_.replica)) {
     Expect(FlightOf(id).forward == plan_.test.segments, "an update before a test", task);
   }
   for (MsgId id : Trains()) {
     Expect(FlightOf(id).forward == plan_.train.segments, "an update before the forward pass of " + Name(id), task);
-    Expect(FlightOf(id).unit[task.unit], "an update without the gradient of " + Name(id), task);
+    for (int unit : units) Expect(FlightOf(id).unit[unit], "an update without the gradient of " + Name(id), task);
   }
 }
 

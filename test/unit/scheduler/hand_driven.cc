@@ -138,6 +138,7 @@ bool HandDriven::Execute(Rank rank) {
   Node& node = nodes_[rank];
   if (!node.task) {
     node.task = node.pipeline->TryNextTask();
+    if (node.task && !node.task->more_units.empty()) ++shared_updates_;
     return node.task.has_value();
   }
   const Task task = *node.task;

@@ -25,6 +25,8 @@ class HandDriven {
   std::vector<std::string> Run();
   /// Writes that arrived.
   int writes() const { return writes_; }
+  /// Tasks that update several units.
+  int shared_updates() const { return shared_updates_; }
 
  private:
   class LinkTransport;
@@ -74,6 +76,7 @@ class HandDriven {
   std::set<std::tuple<Rank, Rank, PlaceTag>> granted_;  // owner, writer: each once
   std::map<int64_t, int> parts_;
   int writes_ = 0;
+  int shared_updates_ = 0;
   std::vector<std::string> faults_;
 };
 

@@ -68,6 +68,7 @@ PipelinePlan JobSpec::PlanOf(Rank rank) const {
   plan.replica = stages[stage].conv ? part : -1;
   plan.pool_size = pool_size;
   plan.wait_for_verdict = wait_for_verdict;
+  plan.updates_together = updates_together;
   return plan;
 }
 

@@ -30,7 +30,7 @@ struct JobSpec {
   std::vector<EdgeSpec> edges;
   JobShape shape;
   int pool_size = 1;
-  bool wait_for_verdict = false;
+  bool wait_for_verdict = false, updates_together = false;
   std::optional<int64_t> stop_after;  ///< the verdict of this clock orders the end
 
   int nodes() const;

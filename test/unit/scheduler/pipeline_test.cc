@@ -44,18 +44,22 @@ int ExpectedWrites(const JobSpec& job) {
 class AnyOrder : public testing::TestWithParam<int> {};
 
 TEST_P(AnyOrder, EveryJobEndsAndKeepsItsPromises) {
+  int shared_updates = 0;
   for (JobSpec job : AllJobs()) {
     job.pool_size = GetParam();
     for (bool wait : {false, true}) {
       job.wait_for_verdict = wait;
       for (unsigned seed = 1; seed <= 4; ++seed) {
+        job.updates_together = seed % 2 == 0;
         HandDriven world(job, seed);
         const std::vector<std::string> faults = world.Run();
         ASSERT_TRUE(faults.empty()) << job.name << ", wait " << wait << ", seed " << seed << "\n" << Lines(faults);
         ASSERT_EQ(world.writes(), ExpectedWrites(job)) << job.name;
+        shared_updates += world.shared_updates();
       }
     }
   }
+  EXPECT_GT(shared_updates, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Pools, AnyOrder, testing::Values(1, 2, 50), testing::PrintToStringParamName());
