@@ -5,6 +5,7 @@
 #include "node/input.h"
 #include "node/label_store.h"
 #include "node/model.h"
+#include "node/updater.h"
 #include "proto/wire.pb.h"
 #include "solvers/exchange/exchange.h"
 #include "solvers/param_store.h"
@@ -55,17 +56,15 @@ class Compute {
   /// Takes the results of a task that is done. One thread at a time, in the order of Enqueue.
   void Collect(const Task& task);
 
-  /// How the verdict wants its clock's updates and the next clock's losses, where updates wait for it. After the norm
-  /// of its clock, before its updates: nothing that reads what it says is under way. Any thread.
-  void OnVerdict(const Verdict& verdict);
+  /// Updater::OnVerdict.
+  void OnVerdict(const Verdict& verdict) { updater_->OnVerdict(verdict); }
   /// What there is to say of `clock` when kNorm or kFinishClock has been collected.
   VerdictPart TakeVerdictPart(int64_t clock);
 
  private:
   enum RepeatKind : uint64_t { kRepeatForward, kRepeatBackward, kRepeatWeights, kRepeatDeferred };
 
-  Compute(const NodeModel& model, Options options)
-      : model_(model), options_(std::move(options)), loss_scale_(options_.loss_scale) {}
+  Compute(const NodeModel& model, Options options) : model_(model), options_(std::move(options)) {}
   Status Allocate();
   NetRun MakeRun(int solver, MsgId id, std::vector<ParamView>* views) const;
   const NodeNet& NetOf(MsgId id) const;
@@ -78,28 +77,9 @@ class Compute {
   void Forward(const Task& task);
   void Backward(const Task& task);
   void WeightGradient(const Task& task);
-  Status Norm(int64_t clock);
-  Status Update(const Task& task);
   void UseInputs(const Task& task, const NodeNet& net, NetRun* run);
   void WithUpdateArgs(const NetStep& step, const std::function<void(Op&, const OpArgs&)>& use);
-  using PieceFunction = std::function<void(const Op& op, const OpArgs& args, int64_t begin, int64_t end)>;
-  /// Calls use(...) by all threads for ranges of a few rows of a deferred step's gradient.
-  void InPieces(const NetStep& step, const PieceFunction& use);
-  void DeferredGradient(const NetStep& step);
-  void UpdateInPieces(const NetStep& step, float rate);
-  /// Applies rows [begin, end) of a parameter's gradient. @return its sum of squares.
-  double UpdateRows(int param, float rate, int64_t begin, int64_t end, const float* gradient);
-  void UpdateWhole(const std::vector<int>& units, float rate);
-  SgdCoefficients CoefficientsOf(int param, float rate) const;
-  /// Has the sums of squares of the units' gradients computed.
-  void EnqueueSquares(const std::vector<int>& units);
-  Status FinishExchange(int64_t clock);
-
-  std::vector<int> AllUnits() const;
-  static std::vector<int> UnitsOf(const Task& task);
   void CollectStatistics(const Task& task);
-  void CollectSquares(const NetStep& step);
-  const NetStep& StepOfUnit(int unit) const { return model_.any_net(true).steps()[model_.unit_steps()[unit]]; }
 
   const NodeModel& model_;
   const Options options_;
@@ -110,17 +90,12 @@ class Compute {
   Buffer scratch_;
   std::vector<Buffer> matrices_;
   std::vector<std::byte*> matrix_rows_;
-  std::vector<double> squares_;             // of the host's device, by parameter
-  std::vector<std::vector<float>> pieces_;  // of gradients, by thread
-  std::vector<Buffer> unused_gradients_;    // of frozen parameters in layers that learn otherwise
+  std::vector<Buffer> unused_gradients_;  // of frozen parameters in layers that learn otherwise
   std::vector<float*> gradients_;
   std::map<const NodeNet*, std::vector<int>> param_index_;  // of a NodeNet's parameters in the store
   MsgId first_id_, last_id_;                                // of a clock, in clock 0
-  int64_t exchanged_ = -1;                                  // latest clock whose exchange is finished
-  float loss_scale_;                                        // of the clock under way
-  float gradient_scale_ = 1;                                // of its updates: without the loss scale, and clipped
-  bool skip_ = false;                                       // them
-  VerdictPart part_;
+  std::unique_ptr<Updater> updater_;
+  VerdictPart losses_;  // what there is to say of them
 };
 
 }  // namespace hp

@@ -21,7 +21,6 @@ BridgeNeeds BridgeNeedsOf(const NodeModel& model) {
     for (int64_t rows : model.schedule().RowCounts(train)) needs.nets.push_back(&model.net(train, rows));
   }
   needs.solvers = model.plan().pool_size;
-  needs.params = model.stored_params().size();
   needs.batch_rows = std::max(shape.train_batch, shape.test_batch);
   return needs;
 }
@@ -41,9 +40,7 @@ HostBridge::Layout HostBridge::LayoutOf(const BridgeNeeds& needs) {
   return layout;
 }
 
-size_t HostBridge::DeviceBytes(const BridgeNeeds& needs) {
-  return needs.solvers * LayoutOf(needs).bytes + needs.params * sizeof(double);
-}
+size_t HostBridge::DeviceBytes(const BridgeNeeds& needs) { return needs.solvers * LayoutOf(needs).bytes; }
 
 StatusOr<std::unique_ptr<HostBridge>> HostBridge::Create(const BridgeNeeds& needs, Device* device, bool staged) {
   std::unique_ptr<HostBridge> bridge(new HostBridge(device, staged));
@@ -52,7 +49,7 @@ StatusOr<std::unique_ptr<HostBridge>> HostBridge::Create(const BridgeNeeds& need
 }
 
 Status HostBridge::Allocate(const BridgeNeeds& needs) {
-  const size_t solvers = needs.solvers, params = std::max<size_t>(needs.params, 1);
+  const size_t solvers = needs.solvers;
   layout_ = LayoutOf(needs);
   block_bytes_ = layout_.bytes;
   for (const NodeNet* net : needs.nets) {
@@ -64,8 +61,6 @@ Status HostBridge::Allocate(const BridgeNeeds& needs) {
   HP_ASSIGN_OR_RETURN(blocks_, device_->Allocate(solvers * block_bytes_));
   HP_ASSIGN_OR_RETURN(numbers_, device_->AllocateHost(solvers * sizeof(Numbers)));
   HP_ASSIGN_OR_RETURN(statistics_, device_->AllocateHost(std::max<size_t>(solvers * outputs_, 1) * sizeof(float)));
-  HP_ASSIGN_OR_RETURN(device_squares_, device_->Allocate(params * sizeof(double)));
-  HP_ASSIGN_OR_RETURN(host_squares_, device_->AllocateHost(params * sizeof(double)));
   if (staged_ && staging_bytes_ > 0) {
     HP_ASSIGN_OR_RETURN(staging_, device_->AllocateHost(solvers * staging_bytes_));
   }
@@ -130,11 +125,6 @@ void HostBridge::FetchStatistics(int solver, const NodeNet& net, const NetRun& r
   for (size_t i = 0; i < net.outputs().size(); ++i) {
     device_->Download(Device::kCopyOut, to + i, net.ValueOf(net.outputs()[i].tensor, run).data, sizeof(float));
   }
-}
-
-void HostBridge::FetchSquares(int param, int count) {
-  device_->Download(Device::kCopyOut, host_squares_.data() + param * sizeof(double), device_squares(param),
-                    count * sizeof(double));
 }
 
 }  // namespace hp

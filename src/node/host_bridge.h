@@ -18,13 +18,12 @@ class NodeModel;
 struct BridgeNeeds {
   std::vector<const NodeNet*> nets;  ///< of all phases and numbers of rows
   size_t solvers = 1;
-  size_t params = 0;       ///< whose sums of squares are fetched
   int64_t batch_rows = 0;  ///< samples of the largest global batch, whose labels it takes
 };
 BridgeNeeds BridgeNeedsOf(const NodeModel& model);
 
 /// What passes between the host and a device with memory of its own, for each solver: images, labels, the number of
-/// the first sample and the loss scale go in, losses and sums of squares come out, and, where the transport can't reach
+/// the first sample and the loss scale go in, losses come out, and, where the transport can't reach
 /// the device's memory, tensors of other nodes both ways. Copies to the device go by Device::kCopyIn, others by
 /// kCopyOut, and are in order with kCompute. Executor thread, but for Place and what is read when the copies are done.
 class HostBridge {
@@ -59,11 +58,6 @@ class HostBridge {
   void FetchStatistics(int solver, const NodeNet& net, const NetRun& run);
   std::span<const float> statistics(int solver) const { return {statistics_.floats() + solver * outputs_, outputs_}; }
 
-  /// Where kCompute leaves a double for `param`, and the host's copy of it after FetchSquares(first param, count).
-  double* device_squares(int param) const { return reinterpret_cast<double*>(device_squares_.data()) + param; }
-  void FetchSquares(int param, int count);
-  double squares(int param) const { return reinterpret_cast<const double*>(host_squares_.data())[param]; }
-
  private:
   HostBridge(Device* device, bool staged) : device_(device), staged_(staged) {}
   Status Allocate(const BridgeNeeds& needs);
@@ -86,7 +80,7 @@ class HostBridge {
   size_t block_bytes_ = 0, staging_bytes_ = 0, outputs_ = 0;
   Buffer blocks_, numbers_;
   Buffer staging_;
-  Buffer statistics_, device_squares_, host_squares_;
+  Buffer statistics_;
 };
 
 }  // namespace hp

@@ -3,6 +3,7 @@
 #include "base/format.h"
 #include "node/host_bridge.h"
 #include "node/images_ahead.h"
+#include "node/updater.h"
 
 #include <algorithm>
 
@@ -205,7 +206,8 @@ size_t NodeModel::matrix_bytes() const {
 size_t NodeModel::device_bytes() const {
   if (on_host()) return 0;
   constexpr size_t kBlock = 256;  // what allocations are rounded up to
-  size_t bytes = HostBridge::DeviceBytes(BridgeNeedsOf(*this)) + ImagesAhead::DeviceBytes(*this) + 8 * kBlock;
+  size_t bytes = HostBridge::DeviceBytes(BridgeNeedsOf(*this)) + ImagesAhead::DeviceBytes(*this) +
+                 Updater::DeviceBytes(*this) + 8 * kBlock;
   for (const StoredParam& param : stored_params()) {
     if (param.frozen()) bytes += param.local().count() * sizeof(float) + kBlock;
   }

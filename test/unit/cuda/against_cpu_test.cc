@@ -311,6 +311,16 @@ std::vector<TypedCase> TypedCases() {
   return cases;
 }
 
+/// A kernel's arguments hold the addresses of so many.
+TEST(Eltwise, TakesUpTo32Inputs) {
+  const BackendUnderTest gpu = NewGpuUnderTest();
+  const TensorDesc desc = {{2, 3}, 1};
+  EXPECT_TRUE(gpu.backend->Eltwise({}, Backend::Descs(32, desc)).ok());
+  const auto more = gpu.backend->Eltwise({}, Backend::Descs(33, desc));
+  EXPECT_EQ(more.status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(more.status().message(), "Eltwise of 33 bottoms; a GPU takes up to 32");
+}
+
 INSTANTIATE_TEST_SUITE_P(Ops, AgainstCpu, testing::ValuesIn(TypedCases()),
                          [](const auto& info) { return info.param.name(); });
 
