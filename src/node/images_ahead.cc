@@ -1,5 +1,7 @@
 #include "node/images_ahead.h"
 
+#include "glog/logging.h"
+
 #include <algorithm>
 #include <vector>
 
@@ -32,6 +34,12 @@ StatusOr<std::unique_ptr<ImagesAhead>> ImagesAhead::Create(const NodeModel& mode
   std::unique_ptr<ImagesAhead> ahead(new ImagesAhead(model, device, input));
   HP_ASSIGN_OR_RETURN(ahead->place_, device->Allocate(bytes));
   return ahead;
+}
+
+ImagesAhead::~ImagesAhead() {
+  if (!copied_) return;
+  const Status status = device_->Synchronize();
+  if (!status.ok()) LOG(WARNING) << "images copied ahead: " << status;
 }
 
 bool ImagesAhead::Take(MsgId id, void* to, size_t bytes) {

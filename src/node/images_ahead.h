@@ -19,6 +19,8 @@ class ImagesAhead {
   /// @param input of training; must outlive it, and keeps images until their task is done.
   /// @return null if the node reads no images; kResourceExhausted: the device has not so much memory.
   static StatusOr<std::unique_ptr<ImagesAhead>> Create(const NodeModel& model, Device* device, const Input* input);
+  /// Waits for a copy that is under way: it reads the input's memory.
+  ~ImagesAhead();
   /// Bytes that Create takes of the device's memory.
   static size_t DeviceBytes(const NodeModel& model);
 
