@@ -11,7 +11,6 @@
 #include "node/job_files.h"
 #include "node/label_feed.h"
 #include "node/label_store.h"
-#include "node/make_transport.h"
 #include "node/meeting.h"
 #include "node/model.h"
 #include "node/orders.h"
@@ -63,10 +62,6 @@ class Node : private TransportHandler, private PipelineHost {
  public:
   explicit Node(NodeOptions options);
   ~Node() override;
-
-  /// Ends its threads and its connections; Run must have returned. The destructor does it too, but nodes of one process
-  /// whose GPUs copy into each other's memory all stop before the first of them gives its memory back.
-  void Stop();
 
   /// Trains from the first to the last iteration. @return ok, or why not, which is logged (ExitStatus has the
   /// process's exit status).
@@ -134,10 +129,9 @@ class Node : private TransportHandler, private PipelineHost {
   NodeOptions options_;
   const RoutingTable& table_;
   const NodeInfo& info_;
-  Transport* transport_;
+  Transport* const transport_;
 
-  NodeDevice device_;                      // before all that has memory of it
-  std::unique_ptr<CopyTransport> copies_;  // around options_.transport; null: no tensors go from GPU to GPU
+  NodeDevice device_;  // before all that has memory of it
   JobFiles files_;
   uint64_t seed_ = 0;
   std::unique_ptr<Meeting> meeting_;
