@@ -77,6 +77,7 @@ Status RunOne(const RoutingTable& table, bool* said) {
   HandleSignals(&node);
   const ProgressBar bar(&node);
   *said = true;
+  HP_RETURN_IF_ERROR(node.Open());
   return node.Run();
 }
 

@@ -60,6 +60,8 @@ Status RunNodes(int count, const std::function<NodeOptions(Rank)>& options_for,
                 const std::function<void(Node*)>& on_start) {
   std::vector<std::unique_ptr<Node>> nodes;
   for (Rank rank = 0; rank < count; ++rank) nodes.push_back(std::make_unique<Node>(options_for(rank)));
+  // One by one: what is wrong with the job's files is said once, not by each node.
+  for (const auto& node : nodes) HP_RETURN_IF_ERROR(node->Open());
   if (on_start) on_start(nodes[0].get());
   std::vector<Status> results(nodes.size());
   {

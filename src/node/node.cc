@@ -41,9 +41,15 @@ Node::~Node() {
   transport_->Stop();
 }
 
+Status Node::Open() {
+  const Status status = ReadFiles();
+  if (!status.ok()) LOG(ERROR) << "node " << info_.name << ": " << status.message();
+  return status;
+}
+
 Status Node::Run() {
-  for (auto step : {&Node::ReadFiles, &Node::Connect, &Node::BuildModel, &Node::InitParams, &Node::ConnectExchange,
-                    &Node::PrepareInputs, &Node::MakeCompute, &Node::MakeSnapshotter}) {
+  for (auto step : {&Node::Connect, &Node::BuildModel, &Node::InitParams, &Node::ConnectExchange, &Node::PrepareInputs,
+                    &Node::MakeCompute, &Node::MakeSnapshotter}) {
     const Status status = (this->*step)();
     if (status.ok()) continue;
     Fail(status);

@@ -53,8 +53,8 @@ struct NodeOptions {
   std::function<void(const ParamStore&)> on_done;  ///< after the last update, before the node ends
 };
 
-/// One node of a job. Assembles the parts, in the order of Run, and routes what the transport reports to them; each
-/// part does its own work:
+/// One node of a job. Assembles the parts, in the order of Open and Run, and routes what the transport reports to them;
+/// each part does its own work:
 ///   Input (records) -> Pipeline (order of work) -> Compute (segments, updates) -> Transport (tensors)
 ///   Meeting and Watch (who is there), Orders and Snapshotter (what concerns all nodes at once), Reporter (Caffe's
 ///   log lines).
@@ -63,6 +63,9 @@ class Node : private TransportHandler, private PipelineHost {
   explicit Node(NodeOptions options);
   ~Node() override;
 
+  /// Reads the job's files and opens the device; nobody else hears of it. Once, before Run. @return ok, or why not,
+  /// which is logged.
+  Status Open();
   /// Trains from the first to the last iteration. @return ok, or why not, which is logged (ExitStatus has the
   /// process's exit status).
   Status Run();
@@ -77,7 +80,7 @@ class Node : private TransportHandler, private PipelineHost {
   const Reporter* reporter() const { return reporter_ready_ ? reporter_.get() : nullptr; }
 
  private:
-  // In the order of Run.
+  // In the order of Open and Run.
   Status ReadFiles();
   Status Connect();
   Status BuildModel();
