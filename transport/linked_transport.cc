@@ -73,4 +73,9 @@ void LinkedTransport::Shutdown(Rank peer) {
   if (const auto link = Find(peer)) link->Shutdown();
 }
 
+void LinkedTransport::Break(Rank peer, const Status& cause) {
+  const auto link = Find(peer);
+  if (link) Defer([link, status = Unavailable("%s", cause.message().c_str())] { link->Break(status); });
+}
+
 }  // namespace hp

@@ -19,6 +19,8 @@ class PeerLink {
   virtual Status CancelGrant(RemoteGrant grant) = 0;
   virtual Status Send(uint32_t type, std::span<const std::byte> bytes) = 0;
   virtual void Shutdown() = 0;
+  /// Closes with kUnavailable and what `cause` says. Progress thread.
+  virtual void Break(const Status& cause) = 0;
   virtual int64_t LastHeardNs() const = 0;
   virtual bool closed() const = 0;
   /// Closes without a report, after the progress thread has ended.
@@ -36,6 +38,7 @@ class LinkedTransport : public Transport {
   Status Send(Rank peer, uint32_t type, std::span<const std::byte> bytes) override;
   int64_t LastHeardNs(Rank peer) const override;
   void Shutdown(Rank peer) override;
+  void Break(Rank peer, const Status& cause) override;
 
  protected:
   /// Whether `peer` has a link that is not closed.

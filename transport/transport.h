@@ -97,6 +97,9 @@ struct DeviceMemory {
   std::function<StatusOr<DmaBuf>(bool pcie_mapping)> export_dma_buf = {};
   /// Copies between the device and the host, either way, before it returns: for adapters that reach no device memory.
   std::function<Status(std::byte* to, const std::byte* from, size_t bytes)> copy = {};
+  /// A handle by which another GPU of this host opens all of `bytes`; only the peer's DeviceCopier reads it. Null: none
+  /// can.
+  std::function<StatusOr<std::string>()> export_handle = {};
 };
 
 /// Moves tensors between the nodes of one job: one endpoint for each other rank. Every accepted Write and every Grant
@@ -140,6 +143,12 @@ class Transport {
   /// arrives. OnClosed(kCancelled) follows when the peer has done the same; grants that are still open then end with
   /// kCancelled. The end of a client is answered by the transport itself. No effect when `peer` is not connected.
   virtual void Shutdown(Rank peer) = 0;
+  /// Ends the connection to `peer` as an error of its own would: OnClosed(kUnavailable) with `cause`, soon. For whoever
+  /// finds that what the peer says breaks a rule. No effect when `peer` is not connected.
+  virtual void Break(Rank peer, const Status& cause) = 0;
+  /// Runs `event` on the progress thread, soon and in the order of the calls, as if it were a call of the handler; not
+  /// before Start, and not after Stop.
+  virtual void Defer(std::function<void()> event) = 0;
   /// Closes everything and joins the progress thread; no handler call follows, and no place is written to and no source
   /// read any more. Not from the handler. The destructor does it too.
   virtual void Stop() = 0;

@@ -94,6 +94,7 @@ TEST_P(FailureTest, NothingHappensAfterStop) {
   }
   node(0).Await(Event::kGrantEnded);
   node(0)->Stop();
+  if (GetParam().peers_write_on) node(1).Await(Event::kClosed);
   for (auto& place : places) std::memset(place.data(), 0xEE, kBulk);
   const size_t events = node(0).events().size();
   EXPECT_EQ(node(0)->Send(1, 0, {}).code(), StatusCode::kUnavailable);

@@ -1,5 +1,6 @@
 #include "test/contract/fixtures.h"
 
+#include "test/contract/copy_worlds.h"
 #include "test/contract/listening_world.h"
 #include "transport/inproc/inproc_network.h"
 #if defined(HP_TEST_VERBS) || defined(HP_TEST_REAL_VERBS)
@@ -65,6 +66,9 @@ std::vector<TransportKind> AllTransports() {
       {"inproc", [](const WorldOptions& options) { return std::make_unique<InprocWorld>(options, 0); }},
       {"inproc_delayed", [](const WorldOptions& options) { return std::make_unique<InprocWorld>(options, 500); }},
       {"tcp", [](const WorldOptions& options) { return std::make_unique<TcpWorld>(options); }},
+      CopyKind("copies_over_inproc",
+               [](const WorldOptions& options) { return std::make_unique<InprocWorld>(options, 500); }),
+      CopyKind("copies_over_tcp", [](const WorldOptions& options) { return std::make_unique<TcpWorld>(options); }),
 #ifdef HP_TEST_VERBS
       FakeVerbsKind("verbs_fake", /*delayed=*/false, {}),
       // Everything small, so that every queue is full at times.
@@ -213,6 +217,7 @@ void TransportTest::StartNodes(const WorldOptions& options) {
 
 void TransportTest::AwaitMesh() {
   for (auto& node : nodes_) node->Await(Event::kConnected, nodes_.size() - 1);
+  world_->AwaitQuiet();
 }
 
 }  // namespace hp

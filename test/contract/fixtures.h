@@ -20,6 +20,8 @@ class TransportWorld {
   virtual ~TransportWorld() = default;
   virtual std::unique_ptr<Transport> Create(Rank rank) = 0;
   virtual std::unique_ptr<Transport> CreateClient(Rank server) = 0;
+  /// Returns when all that nodes say to each other by themselves, once they are connected, has been said.
+  virtual void AwaitQuiet() {}
 };
 
 struct WorldOptions {
@@ -40,6 +42,8 @@ struct TransportKind {
   std::string name;
   std::function<std::unique_ptr<TransportWorld>(const WorldOptions&)> make;
   std::string missing = {};  ///< what it needs and this host lacks; its tests are skipped
+  /// Its own Stop, and a failure, keep a peer that lives from writing only when that has reported its end.
+  bool peers_write_on = false;
 };
 std::vector<TransportKind> AllTransports();
 

@@ -32,6 +32,8 @@ ROOMS = {
     "transport/tcp": ["transport"],
     # Nodes find each other over TCP, and a pair without RDMA devices stays there.
     "transport/verbs": ["transport", "transport/tcp"],
+    # Lies around any of them, and names none.
+    "transport/copy": ["transport"],
     "scheduler": ["proto", "transport"],
     # backend for what its ops read and write: ParamView.
     "solvers": ["proto", "tensor", "backend", "net"],

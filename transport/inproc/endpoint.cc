@@ -106,6 +106,8 @@ void InprocEndpoint::Shutdown() {
   mailbox_->Post(0, false, [this, link = link_->shared_from_this()] { CloseIfEnded(); });
 }
 
+void InprocEndpoint::Break(const Status& cause) { link_->Break(cause); }
+
 void InprocEndpoint::Open(Rank peer, TransportHandler* handler) {
   {
     MutexLock lock(&mutex_);

@@ -29,6 +29,7 @@ class InprocEndpoint : public PeerLink {
   Status CancelGrant(RemoteGrant grant) override HP_EXCLUDES(mutex_);
   Status Send(uint32_t type, std::span<const std::byte> bytes) override HP_EXCLUDES(mutex_);
   void Shutdown() override HP_EXCLUDES(mutex_);
+  void Break(const Status& cause) override;
   int64_t LastHeardNs() const override { return last_heard_ns_; }
 
   /// The handshake is done; `peer` is the other side's rank. Calls OnConnected.

@@ -7,6 +7,7 @@
 #include "transport/inproc/mailbox.h"
 #include "transport/linked_transport.h"
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -42,6 +43,7 @@ class InprocTransport : public LinkedTransport {
   ~InprocTransport() override { Stop(); }
 
   Status Start(TransportHandler* handler, HandshakePolicy* policy) override;
+  void Defer(std::function<void()> event) override { self_.mailbox->Post(0, false, std::move(event)); }
   void Stop() override;
 
   /// Begins a handshake with `to`. Own progress thread, as all below.

@@ -103,6 +103,10 @@ void TcpEndpoint::Shutdown() {
   context_.progress->Schedule(shared_from_this());
 }
 
+void TcpEndpoint::Break(const Status& cause) {
+  Close(cause.Prepend(Format("the connection to %s broke", name_.c_str())));
+}
+
 void TcpEndpoint::Open() {
   last_heard_ns_ = context_.clock->NowNs();
   context_.handler->OnConnected(peer_);

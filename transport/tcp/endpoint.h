@@ -40,6 +40,7 @@ class TcpEndpoint : public PeerLink,
   Status CancelGrant(RemoteGrant grant) override HP_EXCLUDES(mutex_);
   Status Send(uint32_t type, std::span<const std::byte> bytes) override HP_EXCLUDES(mutex_);
   void Shutdown() override HP_EXCLUDES(mutex_);
+  void Break(const Status& cause) override;
   int64_t LastHeardNs() const override { return last_heard_ns_; }
   bool closed() const override { return closed_; }
 

@@ -28,6 +28,8 @@ void ProgressThread::Stop() {
 
 bool ProgressThread::Inside() const { return current == this; }
 
+void ProgressThread::Post(std::function<void()> event) { boost::asio::post(io_, std::move(event)); }
+
 void ProgressThread::Schedule(std::shared_ptr<ProgressTask> task) {
   if (task->scheduled_.exchange(true)) return;
   {

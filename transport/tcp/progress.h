@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -42,6 +43,8 @@ class ProgressThread {
   /// Ends the thread after what it is doing, and joins it. Not from it.
   void Stop();
 
+  /// event() soon, in the order of the calls. Any thread.
+  void Post(std::function<void()> event);
   /// task->Run() soon, once for all calls until then. Any thread.
   void Schedule(std::shared_ptr<ProgressTask> task) HP_EXCLUDES(mutex_);
   /// Polls `task` until nothing has happened to it for spin_ns. Progress thread.

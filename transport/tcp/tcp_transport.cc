@@ -19,6 +19,7 @@ class TcpTransport : public LinkedTransport {
   ~TcpTransport() override { Stop(); }
 
   Status Start(TransportHandler* handler, HandshakePolicy* policy) override;
+  void Defer(std::function<void()> event) override { progress_.Post(std::move(event)); }
   void Stop() override;
 
  private:

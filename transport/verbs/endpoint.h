@@ -47,6 +47,7 @@ class VerbsEndpoint : public VerbsLink, public CqUser {
   Status CancelGrant(RemoteGrant grant) override HP_EXCLUDES(mutex_);
   Status Send(uint32_t type, std::span<const std::byte> bytes) override HP_EXCLUDES(mutex_);
   void Shutdown() override HP_EXCLUDES(mutex_);
+  void Break(const Status& cause) override;
   int64_t LastHeardNs() const override { return last_heard_ns_; }
   bool closed() const override { return closed_; }
   void Abandon() override HP_EXCLUDES(mutex_);

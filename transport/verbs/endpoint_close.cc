@@ -51,6 +51,12 @@ void VerbsEndpoint::AwaitCause() {
   });
 }
 
+void VerbsEndpoint::Break(const Status& cause) {
+  if (closed()) return;
+  Failed(cause.Prepend(name_));
+  ActOnFailure();
+}
+
 void VerbsEndpoint::OnAsyncError(const std::string& what, Cause cause) {
   if (closed()) return;
   Failed(Unavailable("%s: %s", name_.c_str(), what.c_str()), cause);

@@ -32,6 +32,7 @@ class VerbsTransport : public LinkedTransport {
   StatusOr<std::unique_ptr<MemoryRegion>> RegisterDevice(const DeviceMemory& memory) override {
     return host_ ? host_->RegisterDevice(memory) : Transport::RegisterDevice(memory);
   }
+  void Defer(std::function<void()> event) override { progress_.Post(std::move(event)); }
   void Stop() override;
 
  private:

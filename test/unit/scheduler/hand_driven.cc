@@ -45,6 +45,8 @@ class HandDriven::LinkTransport : public Transport {
   hp::Status Send(Rank, uint32_t, std::span<const std::byte>) override { return InternalError("unused"); }
   int64_t LastHeardNs(Rank) const override { return 0; }
   void Shutdown(Rank) override {}
+  void Break(Rank, const hp::Status&) override {}
+  void Defer(std::function<void()>) override {}
   void Stop() override {}
 
  private:

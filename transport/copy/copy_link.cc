@@ -1,0 +1,249 @@
+#include "transport/copy/copy_link.h"
+
+#include <utility>
+#include <vector>
+
+namespace hp {
+
+// --- Posts
+
+Status CopyLink::CheckOpenLocked() const {
+  if (!closed_ && !ended_here_) return OkStatus();
+  return Unavailable("node %d is not connected", peer_);
+}
+
+Status CopyLink::CheckOpen() const {
+  MutexLock lock(&mutex_);
+  return CheckOpenLocked();
+}
+
+bool CopyLink::copies() const {
+  MutexLock lock(&mutex_);
+  return copies_;
+}
+
+bool CopyLink::closed() const {
+  MutexLock lock(&mutex_);
+  return closed_;
+}
+
+Status CopyLink::Send(CopyMessage type, const std::vector<std::byte>& body) {
+  return context_.beneath->Send(peer_, static_cast<uint32_t>(type), body);
+}
+
+Status CopyLink::Grant(const PlaceTag& tag, const CopyMemory& memory, std::span<std::byte> place) {
+  MutexLock lock(&mutex_);
+  HP_RETURN_IF_ERROR(CheckOpenLocked());
+  if (!told_.contains(memory.region)) {
+    HP_RETURN_IF_ERROR(
+        Send(CopyMessage::kRegion, Encode(CopyRegion{memory.region, memory.bytes.size(), memory.handle})));
+    told_.insert(memory.region);
+  }
+  HP_ASSIGN_OR_RETURN(const RemoteGrant grant, grants_.Open(tag, place));
+  const auto offset = static_cast<uint64_t>(place.data() - memory.bytes.data());
+  const Status sent = Send(CopyMessage::kGrant, Encode(CopyGrant{grant, tag, memory.region, offset, place.size()}));
+  if (!sent.ok()) grants_.Close(grant);
+  return sent;
+}
+
+Status CopyLink::Write(const PlaceTag& tag, RemoteGrant grant, std::span<const std::byte> source) {
+  MutexLock lock(&mutex_);
+  HP_RETURN_IF_ERROR(CheckOpenLocked());
+  const size_t bytes = source.size();
+  HP_RETURN_IF_ERROR(remote_.Take(grant, &tag, &bytes).status());
+  const Place place = places_.extract(grant.index).mapped();
+  context_.queue->Push([=, self = shared_from_this()] { return self->BeginWrite(place, source); },
+                       [=, self = shared_from_this()](const Status& status) { self->EndWrite(tag, grant, status); });
+  return OkStatus();
+}
+
+Status CopyLink::BeginWrite(const Place& place, std::span<const std::byte> source) {
+  {
+    MutexLock lock(&mutex_);
+    if (closed_) return closed_status_;
+  }
+  HP_ASSIGN_OR_RETURN(std::byte* const region, regions_.Open(place.region, context_.copier));
+  context_.copier->Copy(region + place.offset, source.data(), source.size());
+  return OkStatus();
+}
+
+void CopyLink::EndWrite(const PlaceTag& tag, RemoteGrant grant, const Status& status) {
+  const Status failure = status.ok() && !closed() ? Send(CopyMessage::kArrived, Encode(grant)) : status;
+  if (failure.code() == StatusCode::kInternal) context_.on_failure(failure);
+  if (!failure.ok() && !closed()) context_.beneath->Break(peer_, failure.Prepend("a copy between GPUs"));
+  context_.beneath->Defer(
+      [self = shared_from_this(), tag, status] { self->context_.handler->OnWriteEnded(self->peer_, tag, status); });
+}
+
+Status CopyLink::CancelGrant(RemoteGrant grant) {
+  MutexLock lock(&mutex_);
+  HP_RETURN_IF_ERROR(CheckOpenLocked());
+  HP_RETURN_IF_ERROR(remote_.Take(grant, nullptr, nullptr).status());
+  places_.erase(grant.index);
+  return Send(CopyMessage::kCancel, Encode(grant));
+}
+
+// --- The end
+
+void CopyLink::Leave(std::function<void()> done) {
+  context_.queue->Push([] { return OkStatus(); },
+                       [self = shared_from_this(), done = std::move(done)](const Status&) {
+                         self->regions_.Close(self->context_.copier);
+                         done();
+                       });
+}
+
+void CopyLink::Shutdown() {
+  MutexLock lock(&mutex_);
+  if (!CheckOpenLocked().ok()) return;
+  ended_here_ = true;
+  Leave([self = shared_from_this()] { self->context_.beneath->Shutdown(self->peer_); });
+}
+
+void CopyLink::OnClosed(const Status& status) {
+  MutexLock lock(&mutex_);
+  if (std::exchange(closed_, true)) return;
+  closed_status_ = status;
+  Leave([self = shared_from_this(), status] {
+    self->context_.beneath->Defer([self, status] { self->ReportClosed(status); });
+  });
+}
+
+void CopyLink::ReportClosed(const Status& status) {
+  std::vector<OpenGrant> grants;
+  {
+    MutexLock lock(&mutex_);
+    grants = grants_.CloseAll();
+  }
+  for (const OpenGrant& grant : grants) context_.handler->OnGrantEnded(peer_, grant.tag, status);
+  reported_ = true;
+  context_.handler->OnClosed(peer_, status);
+}
+
+void CopyLink::Abandon() {
+  {
+    MutexLock lock(&mutex_);
+    closed_ = true;
+  }
+  regions_.Close(context_.copier);
+}
+
+// --- Events
+
+void CopyLink::OnConnected() {
+  // A connection that is closed already reports that by itself.
+  (void)Send(CopyMessage::kOffer, Encode(context_.offer));
+}
+
+Status CopyLink::OnMessage(uint32_t type, std::span<const std::byte> bytes) {
+  const auto message = static_cast<CopyMessage>(type);
+  if (message == CopyMessage::kOffer) {
+    HP_ASSIGN_OR_RETURN(const CopyOffer offer, DecodeOffer(bytes));
+    return OnOffer(offer);
+  }
+  if (message == CopyMessage::kAnswer) return OnAnswer(DecodeText(bytes));
+  if (!copies()) return InvalidArgument("message type %#x without an agreement to copy", type);
+  switch (message) {
+    case CopyMessage::kRegion: {
+      HP_ASSIGN_OR_RETURN(const CopyRegion region, DecodeRegion(bytes));
+      return regions_.Add(region);
+    }
+    case CopyMessage::kGrant: {
+      HP_ASSIGN_OR_RETURN(const CopyGrant grant, DecodeGrant(bytes));
+      return OnGrant(grant);
+    }
+    case CopyMessage::kArrived: {
+      HP_ASSIGN_OR_RETURN(const RemoteGrant grant, DecodeSlot(bytes));
+      return OnGrantOver(grant, OkStatus());
+    }
+    case CopyMessage::kCancel: {
+      HP_ASSIGN_OR_RETURN(const RemoteGrant grant, DecodeSlot(bytes));
+      return OnGrantOver(grant, Cancelled("node %d gave its grant back", peer_));
+    }
+    default:
+      return InvalidArgument("message type %#x is none", type);
+  }
+}
+
+Status CopyLink::OnGrant(const CopyGrant& grant) {
+  HP_RETURN_IF_ERROR(regions_.Check(grant.region, grant.offset, grant.bytes));
+  if (grant.grant.index >= kMaxOpenGrants) return InvalidArgument("a grant of index %u", grant.grant.index);
+  {
+    MutexLock lock(&mutex_);
+    HP_RETURN_IF_ERROR(remote_.Add(grant.tag, grant.grant, grant.bytes));
+    places_[grant.grant.index] = {grant.region, grant.offset};
+  }
+  const RemoteGrant marked{grant.grant.index | kCopyGrantBit, grant.grant.generation};
+  context_.handler->OnGranted(peer_, grant.tag, marked, grant.bytes);
+  return OkStatus();
+}
+
+Status CopyLink::OnGrantOver(RemoteGrant grant, const Status& status) {
+  PlaceTag tag;
+  {
+    MutexLock lock(&mutex_);
+    if (grants_.Find(grant) == nullptr) {
+      return InvalidArgument("an end of grant %u.%u, not open", grant.index, grant.generation);
+    }
+    tag = grants_.Close(grant).tag;
+  }
+  context_.handler->OnGrantEnded(peer_, tag, status);
+  return OkStatus();
+}
+
+// --- Whether the pair copies
+
+Status CopyLink::OnOffer(const CopyOffer& offer) {
+  if (offer_) return InvalidArgument("a second OFFER");
+  offer_ = offer;
+  if (context_.offer.handle.empty()) {
+    Answer(FailedPrecondition("%s", context_.offer.why_not.c_str()));
+  } else if (offer.handle.empty()) {
+    Answer(FailedPrecondition("%s", offer.why_not.c_str()));
+  } else {
+    Try(offer.handle);
+  }
+  return OkStatus();
+}
+
+void CopyLink::Try(const std::string& handle) {
+  auto opened = std::make_shared<std::byte*>(nullptr);  // of the copy queue's thread
+  MutexLock lock(&mutex_);
+  context_.queue->Push(
+      [self = shared_from_this(), opened, handle]() -> Status {
+        DeviceCopier* const copier = self->context_.copier;
+        HP_ASSIGN_OR_RETURN(*opened, copier->Open(handle, kCopyProbeBytes));
+        copier->Copy(*opened, copier->probe().bytes.data(), kCopyProbeBytes);
+        return OkStatus();
+      },
+      [self = shared_from_this(), opened](const Status& status) {
+        if (*opened != nullptr) self->context_.copier->Close(*opened);
+        self->context_.beneath->Defer([self, status] { self->Answer(status); });
+      });
+}
+
+void CopyLink::Answer(const Status& why_not) {
+  if (closed()) return;
+  our_answer_ = why_not;
+  (void)Send(CopyMessage::kAnswer, Encode(why_not.message()));  // as in OnConnected
+  SettleIfDone();
+}
+
+Status CopyLink::OnAnswer(const std::string& why_not) {
+  if (their_answer_) return InvalidArgument("a second ANSWER");
+  their_answer_ = why_not.empty() ? OkStatus() : FailedPrecondition("%s", why_not.c_str());
+  SettleIfDone();
+  return OkStatus();
+}
+
+void CopyLink::SettleIfDone() {
+  if (!our_answer_ || !their_answer_) return;
+  CopyRoad road{offer_->device, our_answer_->ok() ? *their_answer_ : *our_answer_};
+  {
+    MutexLock lock(&mutex_);
+    copies_ = road.why_not.ok();
+  }
+  context_.on_settled(peer_, road);
+}
+
+}  // namespace hp

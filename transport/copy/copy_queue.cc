@@ -1,0 +1,58 @@
+#include "transport/copy/copy_queue.h"
+
+#include <utility>
+
+namespace hp {
+
+void CopyQueue::Start(const std::string& thread_name) {
+  thread_ = Thread(thread_name, [this] { Run(); });
+}
+
+void CopyQueue::Push(Begin begin, Done done) {
+  MutexLock lock(&mutex_);
+  if (stopping_) return;
+  jobs_.push_back({std::move(begin), std::move(done)});
+  changed_.Signal();
+}
+
+void CopyQueue::Stop() {
+  std::deque<Job> forgotten;  // destroyed without the lock: jobs own links
+  {
+    MutexLock lock(&mutex_);
+    stopping_ = true;
+    forgotten.swap(jobs_);
+    changed_.Signal();
+  }
+  thread_.Join();
+}
+
+std::deque<CopyQueue::Job> CopyQueue::Take(bool wait) {
+  MutexLock lock(&mutex_);
+  while (wait && jobs_.empty() && !stopping_) changed_.Wait(&mutex_);
+  return std::exchange(jobs_, {});
+}
+
+CopyQueue::UnderWay CopyQueue::Started(Job job) {
+  UnderWay under_way{std::move(job.done), job.begin()};
+  if (under_way.status.ok()) under_way.mark = copier_->Record();
+  return under_way;
+}
+
+bool CopyQueue::stopping() {
+  MutexLock lock(&mutex_);
+  return stopping_;
+}
+
+void CopyQueue::Run() {
+  std::deque<UnderWay> under_way;
+  for (;;) {
+    for (Job& job : Take(under_way.empty())) under_way.push_back(Started(std::move(job)));
+    if (under_way.empty()) return;  // stopping
+    UnderWay& first = under_way.front();
+    const Status status = first.status.ok() ? copier_->Wait(first.mark) : first.status;
+    if (!stopping()) first.done(status);
+    under_way.pop_front();
+  }
+}
+
+}  // namespace hp
