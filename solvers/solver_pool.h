@@ -18,7 +18,7 @@ class SolverPool {
   /// @return kResourceExhausted: the device has not so much memory free.
   static StatusOr<SolverPool> Create(Device* device, int size, size_t bytes_each) {
     const size_t stride = (bytes_each + 4095) / 4096 * 4096;
-    HP_ASSIGN_OR_RETURN(Buffer memory, device->Allocate(stride * size));
+    HP_ASSIGN_OR_RETURN(Buffer memory, device->AllocateShared(stride * size));
     return SolverPool(size, stride, std::move(memory));
   }
 

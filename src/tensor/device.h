@@ -19,9 +19,10 @@ namespace hp {
 /// is fed by one thread at a time.
 class Device {
  public:
-  /// Ops and updates; copies from the host, copies to the host, and the gradient exchange, which overlap with them.
-  enum Queue { kCompute, kCopyIn, kCopyOut, kExchange };
-  static constexpr int kQueues = 4;
+  /// Ops and updates; copies from the host, copies to the host, the gradient exchange, and copies to other devices,
+  /// which overlap with them.
+  enum Queue { kCompute, kCopyIn, kCopyOut, kExchange, kCopyAcross };
+  static constexpr int kQueues = 5;
 
   /// A point in a queue's work; good for one Wait.
   using Mark = uint64_t;
@@ -40,6 +41,8 @@ class Device {
   virtual size_t free_bytes() const = 0;
   /// Zeroed memory of the device; must not outlive it. @return kResourceExhausted: so much is not free.
   virtual StatusOr<Buffer> Allocate(size_t bytes) = 0;
+  /// The same, of the kind that can be given to others: a network adapter, another device.
+  virtual StatusOr<Buffer> AllocateShared(size_t bytes) { return Allocate(bytes); }
   /// Zeroed memory of the host that copies to and from the device go to directly. Errors as above.
   virtual StatusOr<Buffer> AllocateHost(size_t bytes) = 0;
 

@@ -34,7 +34,7 @@ FakeGpu::FakeGpu(const Options& options) : options_(options), random_(options.se
   info_.major = 9;
   info_.memory_bytes = info_.free_bytes = options.memory_bytes;
   info_.multiprocessors = 1;
-  info_.pci_address = "0000:00:00.0";
+  info_.pci_address = "0000:00:0" + std::to_string(options.index) + ".0";
   info_.dma_buf = options.dma_buf;
   for (int queue = 0; queue < kQueues; ++queue) {
     streams_.push_back(std::make_unique<Stream>(this, static_cast<Queue>(queue)));
@@ -43,16 +43,21 @@ FakeGpu::FakeGpu(const Options& options) : options_(options), random_(options.se
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   PCHECK(memory != MAP_FAILED);
   memory_ = static_cast<std::byte*>(memory);
+  if (options_.host != nullptr) options_.host->Add(this);
 }
 
 FakeGpu::~FakeGpu() {
   if (options_.on_close) options_.on_close(*this);
+  if (options_.host != nullptr) options_.host->Remove(this);
   CHECK(used_.empty()) << "memory of " << name() << " outlives it";
   munmap(memory_, Pages(options_.memory_bytes));
 }
 
 void FakeGpu::SetAccess(bool allowed) {
   if (!options_.protect) return;
+  MutexLock lock(&access_mutex_);
+  access_ += allowed ? 1 : -1;
+  if (access_ > 1 || (allowed ? 1 : 0) != access_) return;
   PCHECK(mprotect(memory_, Pages(options_.memory_bytes), allowed ? PROT_READ | PROT_WRITE : PROT_NONE) == 0);
 }
 
@@ -108,10 +113,12 @@ void FakeGpu::Push(Queue queue, Item item) {
 }
 
 void FakeGpu::Upload(Queue queue, void* to, const void* from, size_t bytes) {
+  uploaded_ += bytes;
   Push(queue, {.work = [=] { std::memcpy(to, from, bytes); }});
 }
 
 void FakeGpu::Download(Queue queue, void* to, const void* from, size_t bytes) {
+  downloaded_ += bytes;
   Push(queue, {.work = [=] { std::memcpy(to, from, bytes); }});
 }
 
@@ -214,6 +221,48 @@ Status FakeGpu::CopyNow(void* to, const void* from, size_t bytes) {
   std::memcpy(to, from, bytes);
   SetAccess(false);
   return failure_;
+}
+
+// --- Other GPUs
+
+bool FakeGpu::Owns(const void* memory, size_t bytes) const {
+  const std::byte* const begin = static_cast<const std::byte*>(memory);
+  return begin >= memory_ && begin < memory_ + options_.memory_bytes &&
+         bytes <= static_cast<size_t>(memory_ + options_.memory_bytes - begin);
+}
+
+Status FakeGpu::CanReach(const std::string& pci_address) {
+  if (options_.host == nullptr) return FailedPrecondition("%s reaches no other GPU", name().c_str());
+  return pci_address == info_.pci_address ? OkStatus() : options_.host->CanReach(pci_address);
+}
+
+StatusOr<GpuIpcMemory> FakeGpu::ExportIpc(const void* memory) {
+  if (options_.host == nullptr) return FailedPrecondition("%s exports no memory", name().c_str());
+  return GpuIpcMemory{options_.host->Export(memory), 0};
+}
+
+StatusOr<void*> FakeGpu::OpenIpc(const GpuIpcMemory& memory, size_t bytes) {
+  if (options_.host == nullptr) return FailedPrecondition("%s opens no memory", name().c_str());
+  HP_ASSIGN_OR_RETURN(void* const opened, options_.host->Open(memory.handle));
+  const Status there = options_.host->CheckMemory(static_cast<std::byte*>(opened) + memory.offset, bytes);
+  if (there.ok()) return opened;
+  options_.host->Close(opened);
+  return there;
+}
+
+void FakeGpu::CloseIpc(void* opened) { options_.host->Close(opened); }
+
+Status FakeGpu::OpenHere(void* memory, size_t bytes) {
+  if (options_.host == nullptr) return FailedPrecondition("%s reaches no other GPU", name().c_str());
+  return options_.host->CheckMemory(memory, bytes);
+}
+
+void FakeGpu::CopyAcross(Queue queue, void* to, const void* from, size_t bytes) {
+  // Runs under mutex_, as all work does.
+  Push(queue, {.work = [=, this]() HP_NO_THREAD_SAFETY_ANALYSIS {
+         const Status status = options_.host->Copy(to, from, bytes);
+         if (!status.ok() && failure_.ok()) failure_ = status.Prepend(name());
+       }});
 }
 
 }  // namespace hp::test

@@ -2,6 +2,7 @@
 
 #include "backend/cuda/gpu.h"
 #include "base/mutex.h"
+#include "test/support/fake_host.h"
 
 #include <array>
 #include <atomic>
@@ -29,6 +30,7 @@ class FakeGpu : public Gpu {
     bool protect = false;
     bool dma_buf = false;
     std::function<void(const FakeGpu&)> on_close = {};  ///< called by the destructor
+    FakeHost* host = nullptr;                           ///< where it reaches other GPUs' memory; null: it reaches none
   };
 
   explicit FakeGpu(const Options& options);
@@ -42,6 +44,9 @@ class FakeGpu : public Gpu {
   int repeated() const HP_EXCLUDES(mutex_);
   /// How often Copy was called.
   int copies() const { return copies_; }
+  /// Bytes that were put into queues to go to the host's memory and to come from there.
+  size_t uploaded() const { return uploaded_; }
+  size_t downloaded() const { return downloaded_; }
   /// The most memory that was allocated at once.
   size_t peak_bytes() const HP_EXCLUDES(mutex_);
 
@@ -61,6 +66,17 @@ class FakeGpu : public Gpu {
   GpuStream stream(Queue queue) override;
   Status ExportDmaBuf(const void* memory, size_t bytes, bool pcie_mapping, int* fd, uint64_t* offset) override;
   Status CopyNow(void* to, const void* from, size_t bytes) override HP_EXCLUDES(mutex_);
+  Status CanReach(const std::string& pci_address) override;
+  StatusOr<GpuIpcMemory> ExportIpc(const void* memory) override;
+  StatusOr<void*> OpenIpc(const GpuIpcMemory& memory, size_t bytes) override;
+  void CloseIpc(void* opened) override;
+  Status OpenHere(void* memory, size_t bytes) override;
+  void CopyAcross(Queue queue, void* to, const void* from, size_t bytes) override;
+
+  // Of its host.
+  bool Owns(const void* memory, size_t bytes) const;
+  /// From the first true to the last false its memory can be touched. Any thread.
+  void SetAccess(bool allowed) HP_EXCLUDES(access_mutex_);
 
  private:
   using Work = std::function<void()>;
@@ -74,7 +90,6 @@ class FakeGpu : public Gpu {
   void Push(Queue queue, Item item) HP_EXCLUDES(mutex_);
   /// Does one item of some queue. @return false: there is none that may run.
   bool Step() HP_REQUIRES(mutex_);
-  void SetAccess(bool allowed);
   size_t UsedBytes() const HP_REQUIRES(mutex_);
 
   const Options options_;
@@ -92,6 +107,9 @@ class FakeGpu : public Gpu {
   int recorded_ HP_GUARDED_BY(mutex_) = 0, repeated_ HP_GUARDED_BY(mutex_) = 0;
   std::atomic<int> copies_{0};
   Status failure_ HP_GUARDED_BY(mutex_);
+  std::atomic<size_t> uploaded_ = 0, downloaded_ = 0;
+  Mutex access_mutex_;  // innermost
+  int access_ HP_GUARDED_BY(access_mutex_) = 0;
   std::byte* memory_ = nullptr;  // where all of the device's memory lies
   size_t peak_bytes_ HP_GUARDED_BY(mutex_) = 0;
   std::map<size_t, size_t> used_ HP_GUARDED_BY(mutex_);  // offset, bytes

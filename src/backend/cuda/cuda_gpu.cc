@@ -9,6 +9,7 @@
 #include <nvtx3/nvToolsExt.h>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <set>
 #include <utility>
@@ -54,7 +55,8 @@ class CudaGpu : public Gpu {
   std::string name() const override { return "cuda:" + std::to_string(info_.index); }
   const GpuInfo& info() const override { return info_; }
   size_t free_bytes() const override;
-  StatusOr<Buffer> Allocate(size_t bytes) override;
+  StatusOr<Buffer> Allocate(size_t bytes) override { return Allocate(bytes, bytes < kPooledBytes); }
+  StatusOr<Buffer> AllocateShared(size_t bytes) override { return Allocate(bytes, false); }
   StatusOr<Buffer> AllocateHost(size_t bytes) override;
   void Upload(Queue queue, void* to, const void* from, size_t bytes) override {
     CopyAs(cudaMemcpyHostToDevice, queue, to, from, bytes);
@@ -75,10 +77,21 @@ class CudaGpu : public Gpu {
   GpuStream stream(Queue queue) override { return {.cuda = streams_[queue], .host = nullptr}; }
   Status ExportDmaBuf(const void* memory, size_t bytes, bool pcie_mapping, int* fd, uint64_t* offset) override;
   Status CopyNow(void* to, const void* from, size_t bytes) override;
+  Status CanReach(const std::string& pci_address) override;
+  StatusOr<GpuIpcMemory> ExportIpc(const void* memory) override;
+  StatusOr<void*> OpenIpc(const GpuIpcMemory& memory, size_t bytes) override HP_EXCLUDES(mutex_);
+  void CloseIpc(void* opened) override HP_EXCLUDES(mutex_);
+  Status OpenHere(void* memory, size_t bytes) override;
+  void CopyAcross(Queue queue, void* to, const void* from, size_t bytes) override {
+    CopyAs(cudaMemcpyDefault, queue, to, from, bytes);
+  }
   void Fail(const Status& status) override HP_EXCLUDES(mutex_);
 
  private:
   void Use() const { cudaSetDevice(info_.index); }
+  /// @param pooled from the driver's pool, which a network adapter or another process can't be given.
+  StatusOr<Buffer> Allocate(size_t bytes, bool pooled);
+  Status CanReach(int peer) const;
   /// Keeps the first error: from then on Wait and Synchronize say it.
   void Note(cudaError_t error, const char* call) HP_EXCLUDES(mutex_);
   Status failure() const HP_EXCLUDES(mutex_);
@@ -96,6 +109,7 @@ class CudaGpu : public Gpu {
   std::map<Mark, cudaEvent_t> marks_ HP_GUARDED_BY(mutex_);
   Mark last_mark_ HP_GUARDED_BY(mutex_) = 0;
   Status failure_ HP_GUARDED_BY(mutex_);
+  std::multimap<void*, void*> opened_ HP_GUARDED_BY(mutex_);  // what OpenIpc gave, where its allocation begins
 };
 
 Status CudaGpu::Open() {
@@ -147,10 +161,9 @@ size_t CudaGpu::free_bytes() const {
   return cudaMemGetInfo(&free, &total) == cudaSuccess ? free : 1;
 }
 
-StatusOr<Buffer> CudaGpu::Allocate(size_t bytes) {
+StatusOr<Buffer> CudaGpu::Allocate(size_t bytes, bool pooled) {
   if (bytes == 0) return Buffer();
   Use();
-  const bool pooled = bytes < kPooledBytes;
   const cudaStream_t stream = streams_[kCompute];
   void* memory = nullptr;
   const cudaError_t error = pooled ? cudaMallocAsync(&memory, bytes, stream) : cudaMalloc(&memory, WholePages(bytes));
@@ -193,6 +206,99 @@ Status CudaGpu::ExportDmaBuf(const void* memory, size_t bytes, bool pcie_mapping
   Use();
   *offset = 0;
   return DriverExportDmaBuf(memory, WholePages(bytes), pcie_mapping, fd).Prepend(name());
+}
+
+// --- Memory of other GPUs
+
+Status CudaGpu::CanReach(int peer) const {
+  if (peer == info_.index) return OkStatus();
+  int can = 0;
+  HP_RETURN_IF_ERROR(CudaStatus(cudaDeviceCanAccessPeer(&can, info_.index, peer), "cudaDeviceCanAccessPeer"));
+  return can ? OkStatus() : FailedPrecondition("%s can't access the memory of cuda:%d", name().c_str(), peer);
+}
+
+Status CudaGpu::CanReach(const std::string& pci_address) {
+  int peer = 0;
+  if (cudaDeviceGetByPCIBusId(&peer, pci_address.c_str()) == cudaSuccess) return CanReach(peer);
+  cudaGetLastError();
+  return OkStatus();
+}
+
+StatusOr<GpuIpcMemory> CudaGpu::ExportIpc(const void* memory) {
+  Use();
+  const void* begin = nullptr;
+  size_t bytes = 0;
+  HP_RETURN_IF_ERROR(DriverAllocationOf(memory, &begin, &bytes).Prepend(name()));
+  cudaIpcMemHandle_t handle;
+  if (const cudaError_t error = cudaIpcGetMemHandle(&handle, const_cast<void*>(begin)); error != cudaSuccess) {
+    cudaGetLastError();
+    return FailedPrecondition("%s: cudaIpcGetMemHandle: %s", name().c_str(), cudaGetErrorString(error));
+  }
+  GpuIpcMemory exported;
+  exported.handle.assign(reinterpret_cast<const char*>(&handle), sizeof(handle));
+  exported.offset = static_cast<const std::byte*>(memory) - static_cast<const std::byte*>(begin);
+  return exported;
+}
+
+StatusOr<void*> CudaGpu::OpenIpc(const GpuIpcMemory& memory, size_t bytes) {
+  cudaIpcMemHandle_t handle;
+  if (memory.handle.size() != sizeof(handle)) return InvalidArgument("a handle of %zu bytes", memory.handle.size());
+  std::memcpy(&handle, memory.handle.data(), sizeof(handle));
+  Use();
+  void* begin = nullptr;
+  if (const cudaError_t error = cudaIpcOpenMemHandle(&begin, handle, cudaIpcMemLazyEnablePeerAccess);
+      error != cudaSuccess) {
+    cudaGetLastError();
+    return FailedPrecondition("%s: cudaIpcOpenMemHandle: %s", name().c_str(), cudaGetErrorString(error));
+  }
+  const void* allocation = nullptr;
+  size_t size = 0;
+  const Status told = DriverAllocationOf(begin, &allocation, &size);
+  if (!told.ok() || memory.offset > size || bytes > size - memory.offset) {
+    cudaIpcCloseMemHandle(begin);
+    return told.ok() ? InvalidArgument("an allocation of %zu bytes, not %zu more", size, bytes) : told;
+  }
+  void* const opened = static_cast<std::byte*>(begin) + memory.offset;
+  MutexLock lock(&mutex_);
+  opened_.emplace(opened, begin);
+  return opened;
+}
+
+void CudaGpu::CloseIpc(void* opened) {
+  Use();
+  void* begin = nullptr;
+  {
+    MutexLock lock(&mutex_);
+    const auto found = opened_.find(opened);
+    CHECK(found != opened_.end()) << "memory is closed that is not open";
+    begin = found->second;
+    opened_.erase(found);
+  }
+  Note(cudaIpcCloseMemHandle(begin), "cudaIpcCloseMemHandle");
+}
+
+Status CudaGpu::OpenHere(void* memory, size_t bytes) {
+  Use();
+  cudaPointerAttributes attributes;
+  const cudaError_t error = cudaPointerGetAttributes(&attributes, memory);
+  if (error != cudaSuccess || attributes.type != cudaMemoryTypeDevice) {
+    cudaGetLastError();
+    return InvalidArgument("no memory of a GPU");
+  }
+  const void* begin = nullptr;
+  size_t size = 0;
+  HP_RETURN_IF_ERROR(DriverAllocationOf(memory, &begin, &size));
+  if (bytes > size - (static_cast<std::byte*>(memory) - static_cast<const std::byte*>(begin))) {
+    return InvalidArgument("an allocation of %zu bytes in all, not %zu more", size, bytes);
+  }
+  if (attributes.device == info_.index) return OkStatus();
+  HP_RETURN_IF_ERROR(CanReach(attributes.device));
+  const cudaError_t enabled = cudaDeviceEnablePeerAccess(attributes.device, 0);
+  if (enabled == cudaErrorPeerAccessAlreadyEnabled) {
+    cudaGetLastError();
+    return OkStatus();
+  }
+  return CudaStatus(enabled, "cudaDeviceEnablePeerAccess").Prepend(name());
 }
 
 // --- Order

@@ -50,4 +50,14 @@ Status DriverExportDmaBuf(const void* memory, size_t bytes, bool pcie_mapping, i
   return FailedPrecondition("cuMemGetHandleForAddressRange: error %d", static_cast<int>(result));
 }
 
+Status DriverAllocationOf(const void* memory, const void** begin, size_t* bytes) {
+  const auto get_range = Find<CUresult(CUdeviceptr*, size_t*, CUdeviceptr)>("cuMemGetAddressRange");
+  if (get_range == nullptr) return FailedPrecondition("the driver does not tell allocations");
+  CUdeviceptr base = 0;
+  const CUresult result = get_range(&base, bytes, reinterpret_cast<CUdeviceptr>(memory));
+  *begin = reinterpret_cast<const void*>(base);
+  if (result == CUDA_SUCCESS) return OkStatus();
+  return InvalidArgument("cuMemGetAddressRange: error %d", static_cast<int>(result));
+}
+
 }  // namespace hp

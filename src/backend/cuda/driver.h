@@ -15,4 +15,7 @@ bool DriverExportsDmaBuf(int index);
 /// @param pcie_mapping see Gpu::ExportDmaBuf. @return kFailedPrecondition: the driver can't.
 Status DriverExportDmaBuf(const void* memory, size_t bytes, bool pcie_mapping, int* fd);
 
+/// The allocation that the device memory at `memory` lies in. @return kInvalidArgument: none.
+Status DriverAllocationOf(const void* memory, const void** begin, size_t* bytes);
+
 }  // namespace hp
