@@ -21,7 +21,7 @@ Status Compute::Allocate() {
   pool_ = std::make_unique<SolverPool>(std::move(pool));
   HP_ASSIGN_OR_RETURN(scratch_, device->Allocate(model_.scratch_bytes() + 64));
   for (size_t row : model_.any_net(true).update_row_bytes()) {
-    HP_ASSIGN_OR_RETURN(Buffer matrix, device->Allocate(row * model_.schedule().update_rows()));
+    HP_ASSIGN_OR_RETURN(Buffer matrix, device->AllocateShared(row * model_.schedule().update_rows()));
     matrix_rows_.push_back(matrix.data());
     matrices_.push_back(std::move(matrix));
   }
@@ -40,7 +40,8 @@ Status Compute::Allocate() {
     }
   }
   if (!device->is_host()) {
-    HP_ASSIGN_OR_RETURN(bridge_, HostBridge::Create(BridgeNeedsOf(model_), device, options_.staged));
+    HP_ASSIGN_OR_RETURN(bridge_, HostBridge::Create(BridgeNeedsOf(model_), device));
+    HP_ASSIGN_OR_RETURN(staging_, PortStaging::Create(model_, device, options_.reaches));
     HP_ASSIGN_OR_RETURN(ahead_, ImagesAhead::Create(model_, device, options_.train_input));
   }
   HP_ASSIGN_OR_RETURN(
@@ -55,8 +56,8 @@ Status Compute::Allocate() {
   return device->Synchronize();
 }
 
-std::vector<std::span<std::byte>> Compute::shared_memory() const {
-  if (bridge_ && bridge_->staged()) return {bridge_->staging()};
+std::vector<std::span<std::byte>> Compute::shared_device_memory() const {
+  if (staging_ && !staging_->any_direct()) return {};
   std::vector<std::span<std::byte>> memory = {pool_->memory()};
   for (const Buffer& matrix : matrices_) memory.push_back(matrix.span());
   return memory;
@@ -84,7 +85,7 @@ NetRun Compute::MakeRun(int solver, MsgId id, std::vector<ParamView>* views) con
 
 std::span<std::byte> Compute::Place(int solver, MsgId id, int port) const {
   const NodeNet& net = NetOf(id);
-  if (bridge_ && bridge_->staged()) return bridge_->Place(solver, net, port);
+  if (staging_ && staging_->staged(id, port)) return staging_->Place(solver, id, net, port);
   return net.BufferSpan(net.ports()[port].buffer, MakeRun(solver, id, nullptr));
 }
 
@@ -175,10 +176,12 @@ void Compute::Forward(const Task& task) {
   NetRun run = MakeRun(task.solver, task.id, &views);
   UseInputs(task, net, &run);
   if (!bridge_) return net.Forward(task.segment, run);
-  bridge_->BringPorts(task.solver, net, run, task.segment, false);
+  staging_->Bring(task, net, run, false);
+  bridge_->BeginWork();
   RefreshPacked(run);
   options_.device->Repeat(KeyOf(kRepeatForward, task.segment, net, run), [&] { net.Forward(task.segment, run); });
-  bridge_->SendPorts(task.solver, net, run, task.segment, false);
+  bridge_->EndWork();
+  staging_->Send(task, net, run, false);
   bridge_->FetchStatistics(task.solver, net, run);
 }
 
@@ -217,14 +220,16 @@ void Compute::Backward(const Task& task) {
     });
   };
   if (!bridge_) return work();
-  bridge_->BringPorts(task.solver, net, run, task.segment, true);
+  staging_->Bring(task, net, run, true);
+  bridge_->BeginWork();
   RefreshPacked(run);
   if (exchanges) {
     work();  // what is repeated gives nothing to the exchange
   } else {
     options_.device->Repeat(KeyOf(kRepeatBackward, task.segment, net, run), work);
   }
-  bridge_->SendPorts(task.solver, net, run, task.segment, true);
+  bridge_->EndWork();
+  staging_->Send(task, net, run, true);
 }
 
 void Compute::WeightGradient(const Task& task) {

@@ -5,6 +5,7 @@
 #include "node/input.h"
 #include "node/label_store.h"
 #include "node/model.h"
+#include "node/port_staging.h"
 #include "node/updater.h"
 #include "proto/wire.pb.h"
 #include "solvers/exchange/exchange.h"
@@ -35,17 +36,19 @@ class Compute {
     const LabelStore* labels = nullptr;
     Input *train_input = nullptr, *test_input = nullptr;
     StatisticsSink on_statistics;  ///< from Collect
-    /// Tensors of other nodes pass through the host, because the transport can't reach the device's memory.
-    bool staged = true;
+    /// Whether the transport reaches the device's memory for tensors from and to a peer; those of others pass through
+    /// the host. Of no account on the host's device.
+    std::function<bool(Rank peer)> reaches = [](Rank) { return false; };
     float loss_scale = 1;  ///< of the first clock
   };
 
   /// @return kResourceExhausted: the device has not so much memory.
   static StatusOr<std::unique_ptr<Compute>> Create(const NodeModel& model, Options options);
 
-  /// Memory that peers write into and that is sent from: the solvers', rows of deferred gradients, or, where tensors
-  /// pass through the host, the host's instead of both.
-  std::vector<std::span<std::byte>> shared_memory() const;
+  /// Memory that peers write into and that is sent from: the device's (the solvers', rows of deferred gradients), and
+  /// where tensors pass through the host that of the host.
+  std::vector<std::span<std::byte>> shared_device_memory() const;
+  std::span<std::byte> shared_host_memory() const { return staging_ ? staging_->memory() : std::span<std::byte>(); }
 
   /// The bytes of a port, for the transport. Any thread.
   std::span<std::byte> Place(int solver, MsgId id, int port) const;
@@ -85,8 +88,9 @@ class Compute {
   const Options options_;
 
   std::unique_ptr<SolverPool> pool_;
-  std::unique_ptr<HostBridge> bridge_;  // null on the host's device
-  std::unique_ptr<ImagesAhead> ahead_;  // null there, and where no images are read
+  std::unique_ptr<HostBridge> bridge_;    // null on the host's device
+  std::unique_ptr<PortStaging> staging_;  // likewise
+  std::unique_ptr<ImagesAhead> ahead_;    // null there, and where no images are read
   Buffer scratch_;
   std::vector<Buffer> matrices_;
   std::vector<std::byte*> matrix_rows_;

@@ -36,7 +36,7 @@ GpuMath MathOf(Precision precision) {
   return GpuMath::kFloat32;
 }
 
-DeviceMemory DescribeGpuMemory(Gpu* gpu, std::span<std::byte> bytes) {
+DeviceMemory DescribeGpuMemory(Gpu* gpu, const GpuPlace& place, std::span<std::byte> bytes) {
   DeviceMemory memory;
   memory.bytes = bytes;
   memory.device = gpu->info().index;
@@ -48,21 +48,24 @@ DeviceMemory DescribeGpuMemory(Gpu* gpu, std::span<std::byte> bytes) {
       return exported;
     };
   }
+  memory.export_handle = [gpu, place, bytes] { return GpuHandleOf(gpu, place, bytes); };
   memory.copy = [gpu](std::byte* to, const std::byte* from, size_t count) { return gpu->CopyNow(to, from, count); };
   return memory;
 }
 
-StatusOr<NodeDevice> MakeGpuDevice(std::unique_ptr<Gpu> gpu, std::unique_ptr<GpuLibrary> library) {
+StatusOr<NodeDevice> MakeGpuDevice(std::unique_ptr<Gpu> gpu, std::unique_ptr<GpuLibrary> library,
+                                   const GpuPlace& place) {
   Gpu* const raw = gpu.get();
   NodeDevice device;
   HP_ASSIGN_OR_RETURN(device.backend, MakeCudaBackend(raw, std::move(library)));
   device.device = std::move(gpu);
-  device.describe = [raw](std::span<std::byte> memory) { return DescribeGpuMemory(raw, memory); };
+  HP_ASSIGN_OR_RETURN(device.copier, GpuCopier::Create(raw, place));
+  device.describe = [raw, place](std::span<std::byte> memory) { return DescribeGpuMemory(raw, place, memory); };
   return device;
 }
 
 StatusOr<NodeDevice> OpenNodeDevice(const std::string& name, Precision precision) {
-  if (name == "cpu") return NodeDevice{MakeHostDevice(), MakeCpuBackend(), nullptr, nullptr};
+  if (name == "cpu") return NodeDevice{MakeHostDevice(), MakeCpuBackend(), nullptr, nullptr, nullptr};
   int index = -1;
   const char* const end = name.data() + name.size();
   const auto [stop, error] = std::from_chars(name.data() + kPrefix.size(), end, index);

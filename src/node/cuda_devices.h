@@ -2,6 +2,7 @@
 
 #include "backend/cuda/library.h"
 #include "node/devices.h"
+#include "node/gpu_copier.h"
 
 #include <memory>
 #include <span>
@@ -12,9 +13,10 @@ namespace hp {
 GpuMath MathOf(Precision precision);
 
 /// Memory of `gpu`, which must outlive its uses, as a transport wants it described.
-DeviceMemory DescribeGpuMemory(Gpu* gpu, std::span<std::byte> memory);
+DeviceMemory DescribeGpuMemory(Gpu* gpu, const GpuPlace& place, std::span<std::byte> memory);
 
 /// A node's device from its parts. @return kResourceExhausted: the GPU has no memory for the backend's own.
-StatusOr<NodeDevice> MakeGpuDevice(std::unique_ptr<Gpu> gpu, std::unique_ptr<GpuLibrary> library);
+StatusOr<NodeDevice> MakeGpuDevice(std::unique_ptr<Gpu> gpu, std::unique_ptr<GpuLibrary> library,
+                                   const GpuPlace& place = ThisPlace());
 
 }  // namespace hp

@@ -6,6 +6,7 @@
 #include "solvers/exchange/collective_exchange.h"
 #include "solvers/exchange/rendezvous.h"
 #include "tensor/device.h"
+#include "transport/copy/device_copier.h"
 #include "transport/transport.h"
 
 #include <cstddef>
@@ -24,6 +25,8 @@ struct NodeDevice {
   std::function<DeviceMemory(std::span<std::byte> memory)> describe;
   /// Joins replicas that all compute on such devices. Null: they exchange through the host.
   std::function<StatusOr<std::unique_ptr<Collectives>>(int rank, int size, Rendezvous* rendezvous)> connect;
+  /// The device as it copies into the memory of others of its host; null: it is none of those that can.
+  std::unique_ptr<DeviceCopier> copier;
 };
 
 using Precision = RoutingTableConfig::Precision;

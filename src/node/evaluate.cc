@@ -129,15 +129,15 @@ class TestNet {
     BridgeNeeds needs;
     needs.nets = {net_.get()};
     needs.batch_rows = net_->rows();
-    HP_ASSIGN_OR_RETURN(bridge_, HostBridge::Create(needs, device_, false));
+    HP_ASSIGN_OR_RETURN(bridge_, HostBridge::Create(needs, device_));
     return OkStatus();
   }
   void RunOnDevice(const float* images, std::span<const float> labels, NetRun* run) {
     for (int segment = 0; segment < net_->segments(); ++segment) {
       bridge_->BringInputs(0, *net_, segment, segment == 0 ? images : nullptr, labels, 0, run);
-      bridge_->BringPorts(0, *net_, *run, segment, false);
+      bridge_->BeginWork();
       device_->Repeat({static_cast<uint64_t>(segment)}, [&] { net_->Forward(segment, *run); });
-      bridge_->SendPorts(0, *net_, *run, segment, false);
+      bridge_->EndWork();
     }
     bridge_->FetchStatistics(0, *net_, *run);
   }

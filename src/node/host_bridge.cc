@@ -9,8 +9,6 @@ namespace {
 
 size_t Aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
-size_t PortBytes(const NodeNet& net, int port) { return Aligned(net.buffer_bytes(net.ports()[port].buffer)); }
-
 }  // namespace
 
 BridgeNeeds BridgeNeedsOf(const NodeModel& model) {
@@ -42,8 +40,8 @@ HostBridge::Layout HostBridge::LayoutOf(const BridgeNeeds& needs) {
 
 size_t HostBridge::DeviceBytes(const BridgeNeeds& needs) { return needs.solvers * LayoutOf(needs).bytes; }
 
-StatusOr<std::unique_ptr<HostBridge>> HostBridge::Create(const BridgeNeeds& needs, Device* device, bool staged) {
-  std::unique_ptr<HostBridge> bridge(new HostBridge(device, staged));
+StatusOr<std::unique_ptr<HostBridge>> HostBridge::Create(const BridgeNeeds& needs, Device* device) {
+  std::unique_ptr<HostBridge> bridge(new HostBridge(device));
   HP_RETURN_IF_ERROR(bridge->Allocate(needs));
   return bridge;
 }
@@ -52,25 +50,11 @@ Status HostBridge::Allocate(const BridgeNeeds& needs) {
   const size_t solvers = needs.solvers;
   layout_ = LayoutOf(needs);
   block_bytes_ = layout_.bytes;
-  for (const NodeNet* net : needs.nets) {
-    size_t ports = 0;
-    for (size_t port = 0; port < net->ports().size(); ++port) ports += PortBytes(*net, static_cast<int>(port));
-    staging_bytes_ = std::max(staging_bytes_, ports);
-    outputs_ = std::max(outputs_, net->outputs().size());
-  }
+  for (const NodeNet* net : needs.nets) outputs_ = std::max(outputs_, net->outputs().size());
   HP_ASSIGN_OR_RETURN(blocks_, device_->Allocate(solvers * block_bytes_));
   HP_ASSIGN_OR_RETURN(numbers_, device_->AllocateHost(solvers * sizeof(Numbers)));
   HP_ASSIGN_OR_RETURN(statistics_, device_->AllocateHost(std::max<size_t>(solvers * outputs_, 1) * sizeof(float)));
-  if (staged_ && staging_bytes_ > 0) {
-    HP_ASSIGN_OR_RETURN(staging_, device_->AllocateHost(solvers * staging_bytes_));
-  }
   return OkStatus();
-}
-
-std::span<std::byte> HostBridge::Place(int solver, const NodeNet& net, int port) const {
-  size_t offset = solver * staging_bytes_;
-  for (int before = 0; before < port; ++before) offset += PortBytes(net, before);
-  return staging_.span().subspan(offset, net.buffer_bytes(net.ports()[port].buffer));
 }
 
 void HostBridge::UseInputs(int solver, const NodeNet& net, NetRun* run) const {
@@ -98,26 +82,6 @@ void HostBridge::BringInputs(int solver, const NodeNet& net, int segment, const 
   }
   if (images != nullptr) device_->Upload(Device::kCopyIn, this->images(solver), images, net.images_bytes());
   UseInputs(solver, net, run);
-}
-
-void HostBridge::BringPorts(int solver, const NodeNet& net, const NetRun& run, int segment, bool gradients) {
-  for (size_t i = 0; staged_ && i < net.ports().size(); ++i) {
-    const NetPort& port = net.ports()[i];
-    if (!port.landing || port.gradient != gradients || port.segment != segment) continue;
-    const std::span<std::byte> from = Place(solver, net, static_cast<int>(i));
-    device_->Upload(Device::kCopyIn, net.BufferSpan(port.buffer, run).data(), from.data(), from.size());
-  }
-  device_->Order(Device::kCopyIn, Device::kCompute);
-}
-
-void HostBridge::SendPorts(int solver, const NodeNet& net, const NetRun& run, int segment, bool gradients) {
-  device_->Order(Device::kCompute, Device::kCopyOut);
-  for (size_t i = 0; staged_ && i < net.ports().size(); ++i) {
-    const NetPort& port = net.ports()[i];
-    if (port.landing || port.gradient != gradients || port.segment != segment) continue;
-    const std::span<std::byte> to = Place(solver, net, static_cast<int>(i));
-    device_->Download(Device::kCopyOut, to.data(), net.BufferSpan(port.buffer, run).data(), to.size());
-  }
 }
 
 void HostBridge::FetchStatistics(int solver, const NodeNet& net, const NetRun& run) {

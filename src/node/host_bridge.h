@@ -23,23 +23,14 @@ struct BridgeNeeds {
 BridgeNeeds BridgeNeedsOf(const NodeModel& model);
 
 /// What passes between the host and a device with memory of its own, for each solver: images, labels, the number of
-/// the first sample and the loss scale go in, losses come out, and, where the transport can't reach
-/// the device's memory, tensors of other nodes both ways. Copies to the device go by Device::kCopyIn, others by
-/// kCopyOut, and are in order with kCompute. Executor thread, but for Place and what is read when the copies are done.
+/// the first sample and the loss scale go in, losses come out. Copies to the device go by Device::kCopyIn, others by
+/// kCopyOut. Executor thread, but for what is read when the copies are done.
 class HostBridge {
  public:
-  /// @param staged tensors of other nodes pass through the host.
   /// @return kResourceExhausted: host or device has not so much memory.
-  static StatusOr<std::unique_ptr<HostBridge>> Create(const BridgeNeeds& needs, Device* device, bool staged);
+  static StatusOr<std::unique_ptr<HostBridge>> Create(const BridgeNeeds& needs, Device* device);
   /// Bytes that Create takes of the device's memory.
   static size_t DeviceBytes(const BridgeNeeds& needs);
-
-  /// Whether tensors of other nodes pass through here; else the transport reaches the device's memory.
-  bool staged() const { return staged_; }
-  /// All of the host's memory that a transport reads and writes; empty unless staged.
-  std::span<std::byte> staging() const { return staging_.span(); }
-  /// Where a port's bytes are for the transport, if staged. Any thread.
-  std::span<std::byte> Place(int solver, const NodeNet& net, int port) const;
 
   /// Before a forward task of `segment`: what it reads from the host. Sets what `run` says of images and labels.
   /// @param images,labels of the micro-batch in the host's memory; `labels` are those of the whole batch. Null images:
@@ -50,16 +41,17 @@ class HostBridge {
   float* images(int solver) const { return reinterpret_cast<float*>(block(solver) + layout_.images); }
   /// The same addresses again, for a backward task: they hold what the forward task brought.
   void UseInputs(int solver, const NodeNet& net, NetRun* run) const;
-  /// Before a task: tensors that have arrived for it. After it: those that are final now.
-  void BringPorts(int solver, const NodeNet& net, const NetRun& run, int segment, bool gradients);
-  void SendPorts(int solver, const NodeNet& net, const NetRun& run, int segment, bool gradients);
+  /// Before a task's work is put into kCompute: it waits for what was put into kCopyIn. After it: kCopyOut waits for
+  /// it.
+  void BeginWork() { device_->Order(Device::kCopyIn, Device::kCompute); }
+  void EndWork() { device_->Order(Device::kCompute, Device::kCopyOut); }
 
   /// Begins to fetch a net's statistics; statistics() has them when the task is done.
   void FetchStatistics(int solver, const NodeNet& net, const NetRun& run);
   std::span<const float> statistics(int solver) const { return {statistics_.floats() + solver * outputs_, outputs_}; }
 
  private:
-  HostBridge(Device* device, bool staged) : device_(device), staged_(staged) {}
+  explicit HostBridge(Device* device) : device_(device) {}
   Status Allocate(const BridgeNeeds& needs);
   std::byte* block(int solver) const { return blocks_.data() + solver * block_bytes_; }
 
@@ -75,11 +67,9 @@ class HostBridge {
   static Layout LayoutOf(const BridgeNeeds& needs);
 
   Device* const device_;
-  const bool staged_;
   Layout layout_;
-  size_t block_bytes_ = 0, staging_bytes_ = 0, outputs_ = 0;
+  size_t block_bytes_ = 0, outputs_ = 0;
   Buffer blocks_, numbers_;
-  Buffer staging_;
   Buffer statistics_;
 };
 

@@ -70,6 +70,7 @@ Status RunNodes(int count, const std::function<NodeOptions(Rank)>& options_for,
       threads.emplace_back("node " + std::to_string(rank), [&, rank] { results[rank] = nodes[rank]->Run(); });
     }
   }
+  for (const auto& node : nodes) node->Stop();
   Status first;
   for (const Status& status : results) {
     if (status.ok()) continue;

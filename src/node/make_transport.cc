@@ -4,6 +4,8 @@
 #include "scheduler/hosts.h"
 #include "transport/tcp/tcp_transport.h"
 
+#include "glog/logging.h"
+
 #include <charconv>
 #include <utility>
 
@@ -79,6 +81,32 @@ StatusOr<VerbsSettings> VerbsSettingsFor(const RoutingTableConfig& table, const 
   settings.gpudirect = GpuDirectOf(config.gpudirect());
   HP_RETURN_IF_ERROR(CheckVerbsSettings(settings));
   return settings;
+}
+
+std::unique_ptr<CopyTransport> MakeCopyTransport(const RoutingTable& table, Rank rank, DeviceCopier* copier,
+                                                 Transport* beneath, CopyCallbacks callbacks) {
+  const TransportConfig& config = table.config().transport();
+  CopyOptions options;
+  for (const NodeInfo& node : table.nodes()) {
+    if (node.rank != rank && node.device != "cpu") options.peers.insert(node.rank);
+  }
+  if (config.device_copies() == TransportConfig::OFF || table.node(rank).device == "cpu" || options.peers.empty()) {
+    return nullptr;
+  }
+  options.copier = copier;
+  options.thread_name = "copies-" + std::to_string(rank);
+  options.register_beneath = config.kind() == TransportConfig::VERBS;
+  options.on_settled = [&table, device = copier->name(), rdma = options.register_beneath,
+                        settled = std::move(callbacks.on_settled)](Rank peer, const CopyRoad& road) {
+    LOG(INFO) << device << " to " << table.node(peer).name << " (" << road.peer_device << "): "
+              << (road.why_not.ok() ? "peer copy"
+                  : rdma            ? "over RDMA"
+                                    : "through pinned memory")
+              << (road.why_not.ok() ? "" : ", because " + road.why_not.message());
+    settled(peer);
+  };
+  options.on_failure = std::move(callbacks.on_failure);
+  return std::make_unique<CopyTransport>(beneath, std::move(options));
 }
 
 StatusOr<std::unique_ptr<Transport>> MakeNodeTransport(const RoutingTable& table, Rank rank, const HostDevices& host,

@@ -7,7 +7,7 @@ namespace hp {
 // Stands in for cuda_devices.cc where hpnode is built without CUDA.
 
 StatusOr<NodeDevice> OpenNodeDevice(const std::string& name, Precision) {
-  if (name == "cpu") return NodeDevice{MakeHostDevice(), MakeCpuBackend(), nullptr, nullptr};
+  if (name == "cpu") return NodeDevice{MakeHostDevice(), MakeCpuBackend(), nullptr, nullptr, nullptr};
   return FailedPrecondition("device %s: this hpnode was built without CUDA", name.c_str());
 }
 

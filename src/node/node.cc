@@ -28,8 +28,10 @@ Node::Node(NodeOptions options)
       info_(table_.node(options_.rank)),
       transport_(options_.transport.get()) {}
 
+Node::~Node() { Stop(); }
+
 // Threads first: nobody may call into a part that is gone.
-Node::~Node() {
+void Node::Stop() {
   if (pipeline_) pipeline_->Abort();
   if (exchange_) exchange_->Abort(Cancelled("the node ends"));
   if (rendezvous_) rendezvous_->Abort(Cancelled("the node ends"));
@@ -89,6 +91,10 @@ Status Node::TakeThreads(int threads) const {
 }
 
 Status Node::Connect() {
+  copies_ = MakeCopyTransport(table_, options_.rank, device_.copier.get(), options_.transport.get(),
+                              {.on_settled = [this](Rank peer) { meeting_->OnConnected(peer); },
+                               .on_failure = [this](const Status& status) { Fail(status); }});
+  if (copies_) transport_ = copies_.get();
   rendezvous_ = std::make_unique<NodeRendezvous>(transport_, options_.rank, table_.stage(info_.stage).ranks);
   meeting_ = std::make_unique<Meeting>(table_, files_.Facts(options_.rank));
   watch_ = std::make_unique<Watch>(table_, options_.rank, transport_, options_.clock,
@@ -162,8 +168,8 @@ Status Node::PrepareInputs() {
   return OkStatus();
 }
 
-// On a device with memory of its own, tensors of other nodes pass through the host unless every node's transport
-// reaches that memory: over RDMA, if it can be registered.
+// On a device with memory of its own, tensors of another node pass through the host unless the transport reaches that
+// memory: by a copy from GPU to GPU, or over RDMA.
 Status Node::MakeCompute() {
   Compute::Options options;
   options.device = device_.device.get();
@@ -175,14 +181,17 @@ Status Node::MakeCompute() {
   options.test_input = files_.test_input.get();
   options.on_statistics = [this](auto... args) { OnStatistics(args...); };
   if (files_.loss_scaler) options.loss_scale = static_cast<float>(files_.loss_scaler->scale());
-  options.staged = table_.config().transport().kind() != TransportConfig::VERBS || !device_.describe;
+  const bool rdma = table_.config().transport().kind() == TransportConfig::VERBS && device_.describe;
+  options.reaches = [this, rdma](Rank peer) { return rdma || (copies_ && copies_->Copies(peer)); };
   HP_ASSIGN_OR_RETURN(compute_, Compute::Create(*model_, options));
-  for (const std::span<std::byte> memory : compute_->shared_memory()) {
-    const bool on_host = device_.device->is_host() || options.staged;
-    HP_ASSIGN_OR_RETURN(auto region,
-                        on_host ? transport_->Register(memory) : transport_->RegisterDevice(device_.describe(memory)));
+  for (const std::span<std::byte> memory : compute_->shared_device_memory()) {
+    if (memory.empty()) continue;
+    HP_ASSIGN_OR_RETURN(auto region, device_.device->is_host() ? transport_->Register(memory)
+                                                               : transport_->RegisterDevice(device_.describe(memory)));
     regions_.push_back(std::move(region));
   }
+  HP_ASSIGN_OR_RETURN(auto region, transport_->Register(compute_->shared_host_memory()));
+  regions_.push_back(std::move(region));
   return OkStatus();
 }
 
@@ -461,7 +470,7 @@ void Node::Send(Rank rank, uint32_t type, const Message& message) {
 
 void Node::OnConnected(Rank peer) {
   watch_->OnConnected(peer);
-  if (peer < table_.size()) meeting_->OnConnected(peer);
+  if (peer < table_.size() && !(copies_ && copies_->Asks(peer))) meeting_->OnConnected(peer);
 }
 
 void Node::OnConnectFailed(Rank peer, const Status& status) {

@@ -11,6 +11,7 @@
 #include "node/job_files.h"
 #include "node/label_feed.h"
 #include "node/label_store.h"
+#include "node/make_transport.h"
 #include "node/meeting.h"
 #include "node/model.h"
 #include "node/orders.h"
@@ -69,6 +70,9 @@ class Node : private TransportHandler, private PipelineHost {
   /// Trains from the first to the last iteration. @return ok, or why not, which is logged (ExitStatus has the
   /// process's exit status).
   Status Run();
+  /// Ends its threads and its connections; Run must have returned. The destructor does it too, but nodes of one process
+  /// whose GPUs copy into each other's memory all stop before the first of them gives its memory back.
+  void Stop();
 
   /// At the next opportunity that all nodes share: stop (with a snapshot, as Caffe does on SIGINT), or a snapshot.
   /// Async-signal-safe.
@@ -132,9 +136,10 @@ class Node : private TransportHandler, private PipelineHost {
   NodeOptions options_;
   const RoutingTable& table_;
   const NodeInfo& info_;
-  Transport* const transport_;
+  Transport* transport_;
 
-  NodeDevice device_;  // before all that has memory of it
+  NodeDevice device_;                      // before all that has memory of it
+  std::unique_ptr<CopyTransport> copies_;  // around options_.transport; null: no tensors go from GPU to GPU
   JobFiles files_;
   uint64_t seed_ = 0;
   std::unique_ptr<Meeting> meeting_;

@@ -41,6 +41,14 @@ TEST_F(GpuContractTest, ReplicasAndShardsOfOneStageOnDifferentDevices) {
   Check(Solver(""), {OnGpus(kOddNodes, Table(3, {3}, 2, 0, false)), OnGpus(kOddNodes, Table(2, {2, 2}, 3, 1, true))});
 }
 
+/// The table says that nodes are on GPUs, so tensors go from GPU to GPU where these let them: the one real GPU reaches
+/// its own memory.
+TEST_F(GpuContractTest, NodesThatMayCopyToEachOther) {
+  ClusterSpec table = OnGpus(kEverywhere, Table(1, {2}, 3, 1, true));
+  table.device_of = [](Rank rank) { return "cuda:" + std::to_string(rank); };
+  Check(Solver(""), {table});
+}
+
 TEST_F(GpuContractTest, ClippedGradientsAndFrozenLayers) {
   Check(Solver("clip_gradients: 0.8"), {OnGpus(kEverywhere, Table(2, {2}, 3, 1, false))});
   Check(Solver("", true), {OnGpus(kOddNodes, Table(2, {2}, 3, 1, false))});

@@ -10,11 +10,11 @@
 namespace hp::test {
 
 /// A node's device that is a fake GPU.
-inline StatusOr<NodeDevice> FakeDevice(const FakeGpu::Options& options,
-                                       Precision precision = RoutingTableConfig::FP32) {
+inline StatusOr<NodeDevice> FakeDevice(const FakeGpu::Options& options, Precision precision = RoutingTableConfig::FP32,
+                                       const GpuPlace& place = ThisPlace()) {
   auto gpu = std::make_unique<FakeGpu>(options);
   auto library = MakeHostGpuLibrary(gpu.get(), ElementOf(MathOf(precision)));
-  return MakeGpuDevice(std::move(gpu), std::move(library));
+  return MakeGpuDevice(std::move(gpu), std::move(library), place);
 }
 
 }  // namespace hp::test

@@ -56,11 +56,18 @@ void WriteRandomImages(const std::string& path, int records, int channels, int s
   CHECK(status.ok()) << status;
 }
 
+namespace {
+
+std::string DeviceOf(const ClusterSpec& spec, Rank rank) { return spec.device_of ? spec.device_of(rank) : spec.device; }
+
+}  // namespace
+
 RoutingTableConfig MakeTable(const ClusterSpec& spec, const std::string& solver_path) {
   RoutingTableConfig config;
   config.set_solver(solver_path);
   config.set_micro_batches(spec.micro_batches);
   config.set_precision(spec.precision);
+  config.mutable_transport()->set_device_copies(spec.device_copies);
   if (spec.loss_scaling) *config.mutable_loss_scaling() = *spec.loss_scaling;
   auto add_stage = [&](const std::string& name, int stage, int parts, StageConfig::Kind kind) {
     StageConfig* entry = config.add_stage();
@@ -75,7 +82,7 @@ RoutingTableConfig MakeTable(const ClusterSpec& spec, const std::string& solver_
       node->set_port(20000 + config.node_size());
       node->set_pool_size(spec.pool_size);
       node->set_threads(spec.threads);
-      node->set_device(spec.device);
+      node->set_device(DeviceOf(spec, config.node_size() - 1));
     }
     return entry;
   };
@@ -138,7 +145,7 @@ ClusterResult TrainCluster(const ClusterSpec& spec, const std::string& solver_pa
     options.reader_threads = spec.reader_threads;
     if (spec.open_device) {
       options.open_device = [&spec, rank](const std::string& name, Precision precision) {
-        CHECK(name == spec.device && precision == spec.precision);
+        CHECK(name == DeviceOf(spec, rank) && precision == spec.precision);
         return spec.open_device(rank);
       };
     }

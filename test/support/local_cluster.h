@@ -44,7 +44,9 @@ struct ClusterSpec {
   bool tcp = false;
   uint64_t delay_seed = 0;  ///< not 0: random delays on links (inproc) and before tasks
   std::string resume, weights;
-  std::string device = "cpu";  ///< of every node, in the table
+  std::string device = "cpu";                            ///< of every node, in the table
+  std::function<std::string(Rank rank)> device_of = {};  ///< of each node instead
+  TransportConfig::DeviceCopies device_copies = TransportConfig::ON;
   /// Opens what a node computes on; null: what the table says.
   std::function<StatusOr<NodeDevice>(Rank rank)> open_device;
   Precision precision = RoutingTableConfig::FP32;

@@ -19,7 +19,7 @@ TEST(GpuMemory, IsExportedWhereTheGpuCan) {
     FakeGpu gpu(options);
     const auto buffer = gpu.Allocate(8192);
     ASSERT_TRUE(buffer.ok());
-    const DeviceMemory memory = DescribeGpuMemory(&gpu, buffer->span());
+    const DeviceMemory memory = DescribeGpuMemory(&gpu, ThisPlace(), buffer->span());
     EXPECT_EQ(memory.device, 2);
     EXPECT_EQ(memory.pci_address, gpu.info().pci_address);
     EXPECT_EQ(memory.bytes.data(), buffer->data());
@@ -39,7 +39,7 @@ TEST(GpuMemory, IsCopiedAtOnce) {
   FakeGpu gpu(options);
   const auto buffer = gpu.Allocate(1000);
   ASSERT_TRUE(buffer.ok());
-  const DeviceMemory memory = DescribeGpuMemory(&gpu, buffer->span());
+  const DeviceMemory memory = DescribeGpuMemory(&gpu, ThisPlace(), buffer->span());
   std::vector<std::byte> there(1000, std::byte{7}), back(1000);
   ASSERT_TRUE(memory.copy(buffer->data(), there.data(), there.size()).ok());
   ASSERT_TRUE(memory.copy(back.data(), buffer->data(), back.size()).ok());

@@ -1,0 +1,71 @@
+#include "node/gpu_copier.h"
+
+#include "node/cuda_devices.h"
+#include "proto/wire.pb.h"
+#include "scheduler/hosts.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <utility>
+
+namespace hp {
+
+// A process's number counts within its container, which its namespace names.
+GpuPlace ThisPlace() {
+  std::error_code ignored;
+  const std::string space = std::filesystem::read_symlink("/proc/self/ns/pid", ignored);
+  return {HostId(), space + " " + std::to_string(getpid())};
+}
+
+std::string GpuHandleOf(Gpu* gpu, const GpuPlace& place, std::span<std::byte> memory) {
+  GpuMemoryHandle handle;
+  handle.set_host_id(place.host_id);
+  handle.set_process(place.process);
+  handle.set_pci_address(gpu->info().pci_address);
+  handle.set_bytes(memory.size());
+  handle.set_address(reinterpret_cast<uint64_t>(memory.data()));
+  const StatusOr<GpuIpcMemory> ipc = gpu->ExportIpc(memory.data());
+  if (ipc.ok()) {
+    handle.set_ipc_handle(ipc->handle);
+    handle.set_ipc_offset(ipc->offset);
+  } else {
+    handle.set_ipc_fault(ipc.status().message());
+  }
+  return handle.SerializeAsString();
+}
+
+StatusOr<std::unique_ptr<DeviceCopier>> GpuCopier::Create(Gpu* gpu, const GpuPlace& place) {
+  std::unique_ptr<GpuCopier> copier(new GpuCopier(gpu, place));
+  HP_ASSIGN_OR_RETURN(copier->probe_buffer_, gpu->AllocateShared(kCopyProbeBytes));
+  copier->probe_ = DescribeGpuMemory(gpu, place, copier->probe_buffer_.span());
+  return std::unique_ptr<DeviceCopier>(std::move(copier));
+}
+
+StatusOr<std::byte*> GpuCopier::Open(std::string_view bytes_of_handle, size_t bytes) {
+  GpuMemoryHandle handle;
+  if (!handle.ParseFromArray(bytes_of_handle.data(), static_cast<int>(bytes_of_handle.size()))) {
+    return InvalidArgument("what should name a GPU's memory does not");
+  }
+  if (bytes > handle.bytes()) return InvalidArgument("memory of %zu bytes, not %zu", handle.bytes(), bytes);
+  if (place_.host_id == 0 || handle.host_id() != place_.host_id) return FailedPrecondition("they are on two hosts");
+  HP_RETURN_IF_ERROR(gpu_->CanReach(handle.pci_address()));
+  if (handle.process() == place_.process) {
+    auto* const memory = reinterpret_cast<std::byte*>(handle.address());
+    HP_RETURN_IF_ERROR(gpu_->OpenHere(memory, bytes));
+    return memory;
+  }
+  if (handle.ipc_handle().empty()) return FailedPrecondition("%s", handle.ipc_fault().c_str());
+  HP_ASSIGN_OR_RETURN(void* const opened, gpu_->OpenIpc({handle.ipc_handle(), handle.ipc_offset()}, bytes));
+  ipc_.insert(static_cast<std::byte*>(opened));
+  return static_cast<std::byte*>(opened);
+}
+
+void GpuCopier::Close(std::byte* opened) {
+  const auto ipc = ipc_.find(opened);
+  if (ipc == ipc_.end()) return;  // of this process
+  ipc_.erase(ipc);
+  gpu_->CloseIpc(opened);
+}
+
+}  // namespace hp
