@@ -129,7 +129,11 @@ Status HostCopier::Wait(Mark mark) {
       }
       copy = pending_.front();
     }
-    if (copy.bytes > 0) std::memcpy(copy.to, copy.from, copy.bytes);
+    if (copy.bytes > 0) {
+      static Mutex bus;  // two peers may copy into one probe
+      MutexLock lock(&bus);
+      std::memcpy(copy.to, copy.from, copy.bytes);
+    }
     MutexLock lock(&mutex_);
     pending_.pop_front();
     copied_ += copy.bytes;

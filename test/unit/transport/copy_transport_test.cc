@@ -3,7 +3,7 @@
 #include "transport/copy/copy_transport.h"
 
 #include "test/contract/copy_worlds.h"
-#include "test/contract/listening_world.h"
+#include "transport/inproc/inproc_network.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,14 +21,6 @@ namespace hp {
 namespace {
 
 using testing::HasSubstr;
-
-class TcpWorld : public ListeningWorld {
- public:
-  explicit TcpWorld(int size) : ListeningWorld({.size = size}, {"127.0.0.1"}) {}
-  std::unique_ptr<Transport> Create(Rank rank) override {
-    return MakeTcpTransport(NodeOptions(rank), TakeListener(rank));
-  }
-};
 
 /// A copier that opens nothing.
 class FarCopier : public HostCopier {
@@ -97,7 +89,7 @@ void Transfer(GpuNode* from, Rank from_rank, GpuNode* to, Rank to_rank, const Pl
 }
 
 TEST(CopyTransport, AsksOnceOpensOnceAndClosesBeforeTheEnd) {
-  TcpWorld world(2);
+  InprocNetwork world({.world_size = 2});
   GpuNode zero(world.Create(0), 0, {1}), one(world.Create(1), 1, {0}, std::make_unique<HostCopier>("cuda:7"));
   zero->Start();
   one->Start();
@@ -140,7 +132,7 @@ TEST(CopyTransport, AsksOnceOpensOnceAndClosesBeforeTheEnd) {
 }
 
 TEST(CopyTransport, PairsThatDoNotReachEachOtherStayBeneath) {
-  TcpWorld world(2);
+  InprocNetwork world({.world_size = 2});
   // Only one of them fails: neither copies.
   GpuNode zero(world.Create(0), 0, {1}), one(world.Create(1), 1, {0}, std::make_unique<FarCopier>());
   zero->Start();
@@ -201,7 +193,7 @@ class CopyRules : public testing::Test {
     EXPECT_TRUE(third_->events(Event::kClosed).empty());
   }
 
-  TcpWorld world_{3};
+  InprocNetwork world_{{.world_size = 3}};
   std::vector<std::byte> memory_ = std::vector<std::byte>(4096);
   GpuNode node_;
   TestNode peer_;
@@ -317,7 +309,7 @@ class CopyFailure : public testing::Test {
     EXPECT_EQ(zero_.copier->open(), 0);
   }
 
-  TcpWorld world_{2};
+  InprocNetwork world_{{.world_size = 2}};
   GpuNode zero_, one_;
 };
 
