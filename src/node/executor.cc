@@ -59,6 +59,7 @@ Status Executor::Carry(const Task& task) {
     return OkStatus();
   }
   MutexLock lock(&mutex_);
+  if (!device_status_.ok()) return device_status_;  // nobody waits for the device any more
   under_way_.push_back(under_way);
   changed_.SignalAll();
   while (under_way_.size() >= kAhead && device_status_.ok()) changed_.Wait(&mutex_);

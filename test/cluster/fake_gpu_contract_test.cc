@@ -85,5 +85,27 @@ TEST_F(FakeGpuContractTest, AFailingGpuEndsTheJob) {
   EXPECT_EQ(result.losses.count(10), 0u);
 }
 
+/// Also when the failure is known before the next task is given to the GPU.
+TEST_F(FakeGpuContractTest, AGpuThatFailsBetweenTwoTasksEndsTheJob) {
+  ClusterSpec table = Table(1, {}, 3, 0, false);
+  FakeGpu* gpu = nullptr;
+  table.open_device = [&gpu](Rank) -> StatusOr<NodeDevice> {
+    HP_ASSIGN_OR_RETURN(NodeDevice device, FakeDevice({}));
+    gpu = static_cast<FakeGpu*>(device.device.get());
+    return device;
+  };
+  int tasks = 0;
+  table.before_task = [&](Rank, const Task& task) {
+    if (task.kind == Task::kBoundary) return;
+    if (++tasks == 1) gpu->Hold();
+    if (tasks != 2) return;
+    gpu->Fail(InternalError("cuda:0: fell off the bus"));
+    gpu->AwaitTold();
+  };
+  const ClusterResult result = TrainCluster(table, Solver(""));
+  EXPECT_THAT(result.status.message(), testing::HasSubstr("fell off the bus"));
+  EXPECT_EQ(tasks, 2);
+}
+
 }  // namespace
 }  // namespace hp::test

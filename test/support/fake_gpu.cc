@@ -158,9 +158,12 @@ bool FakeGpu::Step() {
 
 Status FakeGpu::Wait(Mark mark) {
   MutexLock lock(&mutex_);
+  while (hold_ && failure_.ok()) changed_.Wait(&mutex_);
   SetAccess(true);
   while (!reached_.contains(mark)) CHECK(Step()) << "a queue waits for a mark that nobody reaches";
   SetAccess(false);
+  told_ |= !failure_.ok();
+  changed_.SignalAll();
   return failure_;
 }
 
@@ -204,6 +207,17 @@ int FakeGpu::repeated() const {
 void FakeGpu::Fail(const Status& status) {
   MutexLock lock(&mutex_);
   failure_ = status;
+  changed_.SignalAll();
+}
+
+void FakeGpu::Hold() {
+  MutexLock lock(&mutex_);
+  hold_ = true;
+}
+
+void FakeGpu::AwaitTold() {
+  MutexLock lock(&mutex_);
+  while (!told_) changed_.Wait(&mutex_);
 }
 
 Status FakeGpu::ExportDmaBuf(const void* memory, size_t bytes, bool, int* fd, uint64_t* offset) {

@@ -39,6 +39,10 @@ class FakeGpu : public Gpu {
 
   /// The device fails from now on: Wait and Synchronize say `status`.
   void Fail(const Status& status) override HP_EXCLUDES(mutex_);
+  /// Wait does not return before Fail.
+  void Hold() HP_EXCLUDES(mutex_);
+  /// Waits until Wait has told somebody of the failure.
+  void AwaitTold() HP_EXCLUDES(mutex_);
   /// How many recordings Repeat made, and how often it replayed one.
   int recorded() const HP_EXCLUDES(mutex_);
   int repeated() const HP_EXCLUDES(mutex_);
@@ -107,6 +111,8 @@ class FakeGpu : public Gpu {
   int recorded_ HP_GUARDED_BY(mutex_) = 0, repeated_ HP_GUARDED_BY(mutex_) = 0;
   std::atomic<int> copies_{0};
   Status failure_ HP_GUARDED_BY(mutex_);
+  CondVar changed_;
+  bool hold_ HP_GUARDED_BY(mutex_) = false, told_ HP_GUARDED_BY(mutex_) = false;
   std::atomic<size_t> uploaded_ = 0, downloaded_ = 0;
   Mutex access_mutex_;  // innermost
   int access_ HP_GUARDED_BY(access_mutex_) = 0;

@@ -158,7 +158,9 @@ ClusterResult TrainCluster(const ClusterSpec& spec, const std::string& solver_pa
       MutexLock lock(&mutex);
       Collect(store, &result);
     };
-    if (spec.delay_seed != 0) {
+    if (spec.before_task) {
+      options.before_task = [&spec, rank](const Task& task) { spec.before_task(rank, task); };
+    } else if (spec.delay_seed != 0) {
       options.before_task = [seed = spec.delay_seed, rank](const Task& task) { DelayTask(seed, rank, task); };
     }
     return options;

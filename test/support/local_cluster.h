@@ -51,7 +51,8 @@ struct ClusterSpec {
   std::function<StatusOr<NodeDevice>(Rank rank)> open_device;
   Precision precision = RoutingTableConfig::FP32;
   std::optional<LossScaling> loss_scaling;
-  std::function<void(int64_t clock)> on_loss;  ///< called when the loss of an iteration is known
+  std::function<void(Rank rank, const Task& task)> before_task;  ///< executor's thread, before each task
+  std::function<void(int64_t clock)> on_loss;                    ///< called when the loss of an iteration is known
 };
 
 /// What came out.
