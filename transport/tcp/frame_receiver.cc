@@ -30,7 +30,7 @@ StatusOr<FrameReceiver::Result> FrameReceiver::Receive(size_t budget) {
       return result;
     }
     if (bytes == 0) return result;
-    if (result.bytes == 0) sink_->OnBytes();
+    sink_->OnBytes();
     result.bytes += bytes;
     HP_RETURN_IF_ERROR(guess_.rest.empty() ? Advance(bytes) : AdvanceGuess(bytes));
     // Less than asked for: the socket was empty. What has come since then, and an end of stream, shows at the next

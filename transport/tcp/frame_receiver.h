@@ -16,7 +16,7 @@ namespace hp {
 class FrameSink {
  public:
   virtual ~FrameSink() = default;
-  /// Bytes arrived; before what they mean. Once for each Receive.
+  /// Bytes arrived; before what they mean.
   virtual void OnBytes() = 0;
   /// The rest of the place that is probably written next, where what follows an unknown header is received. A place is
   /// the transport's to scribble on from its grant to its end.
