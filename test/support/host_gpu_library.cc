@@ -116,12 +116,15 @@ class HostConvolution : public GpuConvolution {
       : gpu_(gpu), taps_(desc, in), element_(element) {}
   size_t workspace_bytes() const override { return kWorkspaceBytes; }
 
-  void Forward(const void* x, const void* weights, const float* bias, void* y, std::byte* workspace) override {
+  void Forward(const void* x, const void* weights, const void* bias, void* y, std::byte* workspace) override {
     Enqueue(gpu_, workspace, [element = element_, taps = taps_, x, weights, bias, y] {
       const std::vector<float> xs = GetElements(element, x, taps.in_count()),
                                ws = GetElements(element, weights, taps.weights_count());
       std::vector<double> sums(taps.out_count());
-      for (size_t i = 0; i < sums.size() && bias != nullptr; ++i) sums[i] = bias[i % taps.num_output()];
+      if (bias != nullptr) {
+        const std::vector<float> bs = GetElements(element, bias, taps.num_output());
+        for (size_t i = 0; i < sums.size(); ++i) sums[i] = bs[i % taps.num_output()];
+      }
       taps.ForEach([&](int64_t i, int64_t o, int64_t w) { sums[o] += static_cast<double>(xs[i]) * ws[w]; });
       Store(sums, element, y);
     });

@@ -12,13 +12,13 @@ constexpr int64_t kRows = 16;  // of a thread
 /// once, neighbouring columns by neighbouring threads.
 template <typename T>
 struct AddToStrip {
-  const float* bias;
+  const T* bias;
   int64_t rows, columns, stride;
   T* y;
   HP_HOST_DEVICE void operator()(int64_t i) const {
     const int64_t strip = i / columns, column = i - strip * columns;
     const int64_t begin = strip * kRows, end = begin + kRows < rows ? begin + kRows : rows;
-    const float value = bias[column];
+    const float value = ToFloat(bias[column]);
     for (int64_t row = begin; row < end; ++row) {
       T* const at = y + row * stride + column;
       Put(ToFloat(*at) + value, at);
@@ -28,12 +28,12 @@ struct AddToStrip {
 
 }  // namespace
 
-void AddBias(const GpuStream& stream, int64_t rows, int64_t columns, int64_t stride, const float* bias,
+void AddBias(const GpuStream& stream, int64_t rows, int64_t columns, int64_t stride, const void* bias,
              ElementType element, void* y) {
   WithElementType(element, [&](auto type) {
     using T = typename decltype(type)::Type;
     ForEach(stream, (rows + kRows - 1) / kRows * columns,
-            AddToStrip<T>{bias, rows, columns, stride, static_cast<T*>(y)});
+            AddToStrip<T>{static_cast<const T*>(bias), rows, columns, stride, static_cast<T*>(y)});
   });
 }
 

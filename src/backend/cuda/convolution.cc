@@ -17,8 +17,8 @@ Shape OutputShape(const ConvolutionDesc& desc, const Shape& in) {
 
 /// y = conv(x, W) + b in NHWC and the library's element type. An input of another layout or type is brought there
 /// through scratch, in BackwardParams again: a pass over it costs less than keeping a copy for every solver. The
-/// weights are read from a copy in [O, kH, kW, C / group], made once for each version; their gradient is computed so
-/// and brought back.
+/// weights are read from a copy in [O, kH, kW, C / group], made once for each version, as is the bias where its type is
+/// another; their gradient is computed so and brought back.
 class ConvolutionOp final : public Op {
  public:
   ConvolutionOp(const GpuContext& context, const ConvolutionDesc& desc, const TensorDesc& in,
@@ -38,11 +38,11 @@ class ConvolutionOp final : public Op {
     if (bias_) sums_offset_ = plan.Add(ColumnSumsScratch(OutputPixels(), desc.num_output) * sizeof(float));
     scratch_bytes_ = plan.bytes();
     if (!WeightsInPlace()) packed_bytes_ = krsc_.bytes();
+    if (!BiasInPlace()) packed_bytes_ += OwnBias().bytes();
   }
 
   void Forward(const OpArgs& args) override {
-    convolution_->Forward(Source(args), Weights(args), bias_ ? args.params[1].data : nullptr, args.out[0].data,
-                          Workspace(args));
+    convolution_->Forward(Source(args), Weights(args), Bias(args), args.out[0].data, Workspace(args));
   }
 
   void BackwardInput(const OpArgs& args) override {
@@ -74,6 +74,8 @@ class ConvolutionOp final : public Op {
   int64_t OutputPixels() const { return outputs_[0].count() / weights_.shape[0]; }
   bool InputInPlace() const { return LiesNhwc(in_) && in_.element == nhwc_.element; }
   bool WeightsInPlace() const { return LiesNhwc(weights_) && weights_.element == krsc_.element; }
+  bool BiasInPlace() const { return !bias_ || krsc_.element == ElementType::kFloat32; }
+  TensorDesc OwnBias() const { return {Shape{1, weights_.shape[0]}, 1, krsc_.element}; }
   std::byte* Workspace(const OpArgs& args) const { return args.scratch; }
 
   const void* Source(const OpArgs& args) const {
@@ -90,6 +92,15 @@ class ConvolutionOp final : public Op {
       CopyLayout(stream, from, data, to, copy);
     };
     return param.packed->Get("krsc", krsc_.bytes(), param.version, fill);
+  }
+  const void* Bias(const OpArgs& args) const {
+    if (!bias_) return nullptr;
+    const ParamView& param = args.params[1];
+    if (BiasInPlace()) return param.data;
+    const auto fill = [stream = context_.stream(), to = OwnBias(), data = param.data](std::byte* copy) {
+      CopyLayout(stream, {to.shape, 1}, data, to, copy);
+    };
+    return param.packed->Get("16 bits", OwnBias().bytes(), param.version, fill);
   }
 
   const GpuContext context_;

@@ -107,7 +107,8 @@ class Builder {
     CudnnOperations operations;
     Convolve(kForward, Id::kProduct, &operations);
     std::vector<CudnnDescriptor>& parts = operations.parts;
-    Finish(TensorOf(Id::kBias, CUDNN_DATA_FLOAT, {1, desc_.num_output, 1, 1}, false, what_), &parts);
+    // Of the others' type: cuDNN has no engine for a float32 bias beside 16 bits.
+    Finish(TensorOf(Id::kBias, type_, {1, desc_.num_output, 1, 1}, false, what_), &parts);
     Finish(TensorOf(Id::kY, type_, y_, false, what_), &parts);
     CudnnDescriptor add(CUDNN_BACKEND_POINTWISE_DESCRIPTOR, what_ + ", sum");
     add.Set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_POINTWISE_ADD);
@@ -158,7 +159,7 @@ class CudnnConvolution final : public GpuConvolution {
 
   size_t workspace_bytes() const override { return workspace_bytes_; }
 
-  void Forward(const void* x, const void* weights, const float* bias, void* y, std::byte* workspace) override {
+  void Forward(const void* x, const void* weights, const void* bias, void* y, std::byte* workspace) override {
     std::vector<std::pair<int64_t, const void*>> pointers = {{Id::kX, x}, {Id::kWeights, weights}, {Id::kY, y}};
     if (plans_.bias_fused) pointers.push_back({Id::kBias, bias});
     Run(plans_.forward, pointers, workspace);

@@ -21,7 +21,7 @@ struct CudnnConvolutionPlans {
   CudnnPlan backward_weights;
   std::optional<CudnnPlan> backward_input;      ///< where the desc wants it
   Shape out;                                    ///< [N, O, H', W']
-  ElementType element = ElementType::kFloat32;  ///< of all but the bias
+  ElementType element = ElementType::kFloat32;  ///< of all tensors
 };
 
 /// A convolution on `gpu`'s compute stream. @param target with a handle that is bound to it and outlives the

@@ -27,15 +27,15 @@ class GpuGemm {
   virtual void Run(const void* a, const void* b, const float* bias, bool add, float* c, std::byte* workspace) = 0;
 };
 
-/// A convolution of fixed sizes: x and y are NHWC, the weights [O, kH, kW, C / group]; all, and their gradients, of the
-/// library's element type.
+/// A convolution of fixed sizes: x and y are NHWC, the weights [O, kH, kW, C / group], the bias [O]; all, and their
+/// gradients, of the library's element type.
 class GpuConvolution {
  public:
   virtual ~GpuConvolution() = default;
   /// For any of the three.
   virtual size_t workspace_bytes() const = 0;
-  /// @param bias [O] float32, or null: none.
-  virtual void Forward(const void* x, const void* weights, const float* bias, void* y, std::byte* workspace) = 0;
+  /// @param bias null: none.
+  virtual void Forward(const void* x, const void* weights, const void* bias, void* y, std::byte* workspace) = 0;
   virtual void BackwardInput(const void* dy, const void* weights, void* dx, std::byte* workspace) = 0;
   virtual void BackwardWeights(const void* x, const void* dy, void* d_weights, std::byte* workspace) = 0;
 };

@@ -93,6 +93,7 @@ TEST_P(CudnnPlans, AreDeterministicAndAsExactAsAsked) {
       const auto plans = Make(Desc(c), c.in, math);
       ASSERT_TRUE(plans.ok()) << plans.status();
       ASSERT_TRUE(plans->backward_input);
+      EXPECT_TRUE(plans->bias_fused || !c.tensor_cores);
       for (const CudnnPlan* plan : {&plans->forward, &plans->backward_weights, &*plans->backward_input}) {
         EXPECT_FALSE(Has(*plan, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC));
         EXPECT_FALSE(Has(*plan, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS));

@@ -193,7 +193,7 @@ TEST_P(GpuLibraryTest, ConvolutionsForwardAndBackward) {
                         ConvolvedSize(c.in[3], c.kernel, c.stride, c.pad, c.dilation);
     const Elements x(element(), Random(c.in.count(), 1)),
         weights(element(), Random(c.num_output * c.in[1] / c.group * c.kernel * c.kernel, 2)),
-        bias(Random(c.num_output, 3)), dy(element(), Random(out, 4));
+        bias(element(), Random(c.num_output, 3)), dy(element(), Random(out, 4));
     const auto compare = [&](const Tensors& tensors, const std::function<Call(GpuConvolution*)>& call) {
       const Elements got = OnGpu(tensors, workspace, call(gpu));
       ExpectClose(got, OnHost(&host_, tensors, call(host)).values(), GetParam());
@@ -201,8 +201,7 @@ TEST_P(GpuLibraryTest, ConvolutionsForwardAndBackward) {
     };
     compare({x, weights, bias, dy}, [&](GpuConvolution* convolution) -> Call {
       return [convolution, &c](const std::vector<std::byte*>& p, std::byte* space) {
-        const float* bias = c.bias ? reinterpret_cast<const float*>(p[2]) : nullptr;
-        convolution->Forward(p[0], p[1], bias, p[3], space);
+        convolution->Forward(p[0], p[1], c.bias ? p[2] : nullptr, p[3], space);
       };
     });
     compare({dy, weights, x}, [](GpuConvolution* convolution) -> Call {
