@@ -1,6 +1,5 @@
 #include "node/node.h"
 
-#include "base/format.h"
 #include "node/initial_params.h"
 #include "node/make_exchange.h"
 #include "proto/hash.h"
@@ -16,9 +15,6 @@ namespace hp {
 namespace {
 
 constexpr int kLeaveTimeoutMs = 600'000;  // the first node may still write a large snapshot
-constexpr auto kStallReport = std::chrono::seconds(15);
-constexpr int kStopTimeoutMs = 2'000;
-constexpr auto kLeaveLinger = std::chrono::seconds(3);  // the watch takes less to tell the others
 
 }  // namespace
 
@@ -26,21 +22,29 @@ Node::Node(NodeOptions options)
     : options_(std::move(options)),
       table_(*options_.table),
       info_(table_.node(options_.rank)),
-      transport_(options_.transport.get()) {}
+      transport_(options_.transport.get()),
+      ending_({.node = info_.name,
+               .leave = options_.leave,
+               .abort = [this](const Status& status) { Abort(status); },
+               .describe = [this] { return pipeline_->Describe(); }}) {}
 
 Node::~Node() { Stop(); }
 
 // Threads first: nobody may call into a part that is gone.
 void Node::Stop() {
-  if (pipeline_) pipeline_->Abort();
-  if (exchange_) exchange_->Abort(Cancelled("the node ends"));
-  if (rendezvous_) rendezvous_->Abort(Cancelled("the node ends"));
+  Abort(Cancelled("the node ends"));
   executor_.reset();
   if (watch_) watch_->Stop();  // the transport still reports to it
   if (files_.train_input) files_.train_input->Stop();
   if (files_.test_input) files_.test_input->Stop();
   snapshotter_.reset();
   transport_->Stop();
+}
+
+void Node::Abort(const Status& status) {
+  if (rendezvous_) rendezvous_->Abort(status);
+  if (exchange_) exchange_->Abort(status);
+  if (pipeline_) pipeline_->Abort();
 }
 
 Status Node::Open() {
@@ -54,14 +58,14 @@ Status Node::Run() {
                     &Node::MakeCompute, &Node::MakeSnapshotter}) {
     const Status status = (this->*step)();
     if (status.ok()) continue;
-    Fail(status);
-    WaitForLeave();
+    ending_.Fail(status);
+    ending_.WaitForLeave();
     return status;
   }
-  StartPipeline();
-  Status status = WaitForEnd();
+  Train();
+  Status status = ending_.WaitForWork();
   if (status.ok()) status = Finish();
-  if (!status.ok()) WaitForLeave();
+  if (!status.ok()) ending_.WaitForLeave();
   return status;
 }
 
@@ -93,12 +97,13 @@ Status Node::TakeThreads(int threads) const {
 Status Node::Connect() {
   copies_ = MakeCopyTransport(table_, options_.rank, device_.copier.get(), options_.transport.get(),
                               {.on_settled = [this](Rank peer) { meeting_->OnConnected(peer); },
-                               .on_failure = [this](const Status& status) { Fail(status); }});
+                               .on_failure = [this](const Status& status) { ending_.Fail(status); }});
   if (copies_) transport_ = copies_.get();
   rendezvous_ = std::make_unique<NodeRendezvous>(transport_, options_.rank, table_.stage(info_.stage).ranks);
   meeting_ = std::make_unique<Meeting>(table_, files_.Facts(options_.rank));
   watch_ = std::make_unique<Watch>(table_, options_.rank, transport_, options_.clock,
-                                   [this](const Status& status, bool said) { OnLost(status, said); });
+                                   [this](const Status& status, bool said) { ending_.OnLost(status, said); });
+  ending_.Begin(meeting_.get(), watch_.get());
   HP_RETURN_IF_ERROR(transport_->Start(this, meeting_->handshake()));
   watch_->Start();
   return meeting_->Wait();
@@ -157,8 +162,8 @@ Status Node::ConnectExchange() {
 Status Node::PrepareInputs() {
   Input::Callbacks callbacks;
   callbacks.on_labels = [this](auto... args) { OnLabels(args...); };
-  callbacks.on_ready = [this] { WhenReady([this] { pipeline_->OnInputs(); }); };
-  callbacks.on_error = [this](const Status& status) { Fail(status); };
+  callbacks.on_ready = [this] { gate_.Run([this] { pipeline_->OnInputs(); }); };
+  callbacks.on_error = [this](const Status& status) { ending_.Fail(status); };
   const int ring = model_->plan().pool_size + 2;
   for (Input* input : {files_.train_input.get(), files_.test_input.get()}) {
     if (input == nullptr) continue;
@@ -217,24 +222,16 @@ Status Node::MakeSnapshotter() {
 
 // --- Running
 
-void Node::StartPipeline() {
+void Node::Train() {
   PipelinePlan plan = model_->plan();
   plan.start_clock = files_.start_clock;
   pipeline_ = std::make_unique<Pipeline>(plan, model_->schedule(), static_cast<PipelineHost*>(this), transport_);
+  MakeClockEnd();
   if (files_.train_input) {
     files_.train_input->Start(files_.start_clock);
     input_wait_ = std::make_unique<InputWaitLog>(info_.name, pipeline_.get(), options_.clock, files_.solver.display());
   }
-  for (;;) {
-    std::vector<std::function<void()>> events;
-    {
-      MutexLock lock(&mutex_);
-      ready_ = waiting_.empty();
-      events.swap(waiting_);
-    }
-    if (events.empty()) break;
-    for (const auto& event : events) event();
-  }
+  gate_.Open();
   pipeline_->Start();
   training_ = true;
   const int threads = ThreadsOf(options_.rank);
@@ -244,85 +241,36 @@ void Node::StartPipeline() {
   options.device = device_.device.get();
   options.on_start = [this, threads] { CHECK(TakeThreads(threads).ok()); };
   options.before_task = options_.before_task;
-  options.boundary = [this](int64_t clock) { return Boundary(clock); };
-  options.after_task = [this](const Task& task) { AfterTask(task); };
-  options.on_end = [this](const Status& status) { OnExecuted(status); };
+  options.boundary = [this](int64_t clock) { return clock_end_->Boundary(clock); };
+  options.after_task = [this](const Task& task) {
+    if (task.kind == Task::kFinishClock && input_wait_) input_wait_->OnClockDone(task.clock);
+    clock_end_->OnTaskDone(task);
+  };
+  options.on_end = [this](const Status& status) { ending_.OnExecuted(status, pipeline_->finished()); };
   executor_ = std::make_unique<Executor>(std::move(options));
 }
 
-void Node::OnExecuted(const Status& status) {
-  if (status.code() == StatusCode::kUnavailable || status.code() == StatusCode::kCancelled) {
-    // A collective failed because a replica is lost: the watch finds out which, and ends the job. Or we are ending.
-    LOG(WARNING) << status;
-  } else if (!status.ok()) {
-    Fail(status);
-  }
-  MutexLock lock(&mutex_);
-  executed_ = pipeline_->finished();
-  changed_.SignalAll();
-}
-
-void Node::AfterTask(const Task& task) {
-  if (task.kind == Task::kFinishClock && input_wait_) input_wait_->OnClockDone(task.clock);
-  const bool waits = model_->plan().wait_for_verdict;
-  if (task.kind == (waits ? Task::kNorm : Task::kFinishClock)) SendVerdictPart(task.clock);
-}
-
-// Between two updates: tests begin, snapshots and pulls are copied.
-Status Node::Boundary(int64_t clock) {
-  const Verdict order = orders_.Take(clock);
-  labels_->Forget(clock);
-  const bool last = clock >= files_.solver.max_iter() || order.stop();
-  if (files_.test_input && !order.stop() && model_->schedule().TestsAt(clock)) files_.test_input->Start(clock);
-  const bool periodic =
-      files_.solver.snapshot() > 0 && clock % files_.solver.snapshot() == 0 && clock > files_.start_clock;
-  const bool files =
-      periodic || order.snapshot() || (last && files_.solver.snapshot_after_train() && clock > files_.start_clock);
-  return files || order.pull() ? snapshotter_->Begin(clock, files, order.pull(), orders_.loss_scaling()) : OkStatus();
-}
-
-void Node::SendVerdictPart(int64_t clock) {
-  VerdictPart part = compute_->TakeVerdictPart(clock);
-  orders_.AddRequests(&part);
-  if (pulls_ && pulls_->TakeOrder()) part.add_pull(1);
-  if (options_.rank == 0) {
-    OnVerdictPart(0, part);
-  } else {
-    Send(0, kVerdictPartMessage, part);
-  }
-}
-
-void Node::OnVerdictPart(Rank from, const VerdictPart& part) {
-  const std::optional<Verdict> verdict = orders_.AddPart(from, part);
-  if (!verdict) return;
-  if (verdict->skip()) {
-    LOG(WARNING) << "iteration " << verdict->clock() << ": layer \"" << verdict->layer()
-                 << "\" has a gradient that is not finite: update skipped, loss scale now "
-                 << Format("%g", verdict->next_loss_scale());
-  }
-  for (Rank rank = 1; rank < table_.size(); ++rank) Send(rank, kVerdictMessage, *verdict);
-  OnVerdict(*verdict);
-}
-
-void Node::OnVerdict(const Verdict& verdict) {
-  if (verdict.status() != 0) {
-    MutexLock lock(&mutex_);
-    stopped_ = NumericError("iteration %lld: layer \"%s\" gave a number that is not finite",
-                            static_cast<long long>(verdict.clock()), verdict.layer().c_str());
-    changed_.SignalAll();
-    return;
-  }
-  const int64_t due = verdict.clock() + Orders::kDelay;
-  orders_.Add(verdict);
-  if (model_->plan().wait_for_verdict) compute_->OnVerdict(verdict);
-  snapshotter_->OnVerdict(verdict.clock());
-  pipeline_->OnVerdict(verdict.clock(), verdict.stop() ? std::optional<int64_t>(due) : std::nullopt);
+void Node::MakeClockEnd() {
+  ClockEnd::Options options;
+  options.model = model_.get();
+  options.files = &files_;
+  options.orders = &orders_;
+  options.compute = compute_.get();
+  options.labels = labels_.get();
+  options.snapshotter = snapshotter_.get();
+  options.pipeline = pipeline_.get();
+  options.pulls = pulls_.get();
+  options.send = [this](Rank to, uint32_t type, const google::protobuf::MessageLite& message) {
+    Send(to, type, message);
+  };
+  options.on_stopped = [this](const Status& status) { ending_.OnStopped(status); };
+  clock_end_ = std::make_unique<ClockEnd>(std::move(options));
 }
 
 void Node::OnLabels(int64_t clock, bool train, int64_t batch, int64_t first_row, std::span<const float> labels) {
   const Status status = label_feed_->Add(clock, train, batch, first_row, labels);
-  if (!status.ok()) return Fail(status);
-  WhenReady([this] { pipeline_->OnInputs(); });
+  if (!status.ok()) return ending_.Fail(status);
+  gate_.Run([this] { pipeline_->OnInputs(); });
 }
 
 void Node::OnStatistics(MsgId id, const std::vector<float>& values) {
@@ -345,34 +293,10 @@ void Node::Freed(int, MsgId id) {
   if (model_->any_net(id.train()).reads_images()) (id.train() ? files_.train_input : files_.test_input)->Release(id);
 }
 
-// --- Ending
-
-Status Node::WaitForEnd() {
-  Status status;
-  {
-    MutexLock lock(&mutex_);
-    std::string seen;
-    while (!executed_ && failure_.ok() && stopped_.ok()) {
-      if (changed_.WaitFor(&mutex_, kStallReport)) continue;
-      const std::string now = pipeline_->Describe();
-      if (now == seen) LOG(INFO) << "node " << info_.name << " waits: " << now;
-      seen = now;
-    }
-    status = !stopped_.ok() ? stopped_ : failure_;
-  }
-  if (status.code() == StatusCode::kNumeric) {
-    LOG(ERROR) << status.message();
-    watch_->Leave(kStopTimeoutMs);
-    if (options_.leave) options_.leave(status);
-  }
-  return status;
-}
-
 Status Node::Finish() {
   const Status snapshot = snapshotter_->Finish();
   if (!watch_->Leave(kLeaveTimeoutMs)) {
-    MutexLock lock(&mutex_);
-    if (!failure_.ok()) return failure_;
+    HP_RETURN_IF_ERROR(ending_.failure());
     LOG(ERROR) << "node " << info_.name << ": the other nodes did not end the job in time";
     return Unavailable("the other nodes did not end the job in time");
   }
@@ -384,85 +308,9 @@ Status Node::Finish() {
   return InternalError("the last snapshot was not written: %s", snapshot.message().c_str());
 }
 
-// The others hear the cause before we go: the watch says it, reads on for a moment, and then calls Leave.
-void Node::Fail(const Status& status) {
-  bool over = false;
-  const bool apart = meeting_ && !meeting_->apart().ok();  // then that has been said
-  if (meeting_) meeting_->Abort(status);                   // ahead of failure_: see OnLost
-  {
-    MutexLock lock(&mutex_);
-    if (!failure_.ok()) return;
-    failure_ = status;
-    over = watch_over_;
-    if (!apart) LOG(ERROR) << "node " << info_.name << ": " << status.message();
-    changed_.SignalAll();
-  }
-  if (watch_ && !over) {
-    watch_->Fail(status.message());
-  } else {
-    Leave();
-  }
-}
-
-void Node::OnLost(const Status& status, bool said) {
-  {
-    MutexLock lock(&mutex_);
-    watch_over_ = true;
-  }
-  // While Wait still tells others it goes on, unless this node fails as well: of Fail and this one, the later leaves.
-  if (meeting_->OnLost(status, said)) return;
-  const Status apart = meeting_->apart();
-  {
-    MutexLock lock(&mutex_);
-    if (failure_.ok()) {
-      failure_ = apart.ok() ? status : apart;  // then the others only say what we know
-      if (apart.ok()) LOG(ERROR) << failure_.message();
-    }
-    changed_.SignalAll();
-  }
-  meeting_->Abort(status);
-  Leave();
-}
-
-void Node::Leave() {
-  Status status;
-  {
-    MutexLock lock(&mutex_);
-    status = failure_;
-  }
-  if (options_.leave) options_.leave(status);
-  if (rendezvous_) rendezvous_->Abort(status);
-  if (exchange_) exchange_->Abort(status);
-  if (pipeline_) pipeline_->Abort();
-  MutexLock lock(&mutex_);
-  left_ = true;
-  changed_.SignalAll();
-}
-
-void Node::WaitForLeave() {
-  const auto until = std::chrono::steady_clock::now() + kLeaveLinger;
-  MutexLock lock(&mutex_);
-  while (!failure_.ok() && !left_) {
-    const auto left = until - std::chrono::steady_clock::now();
-    if (left.count() <= 0 || !changed_.WaitFor(&mutex_, left)) return;
-  }
-}
-
 // --- Events
 
-void Node::WhenReady(std::function<void()> event) {
-  {
-    MutexLock lock(&mutex_);
-    if (!ready_) {
-      waiting_.push_back(std::move(event));
-      return;
-    }
-  }
-  event();
-}
-
-template <typename Message>
-void Node::Send(Rank rank, uint32_t type, const Message& message) {
+void Node::Send(Rank rank, uint32_t type, const google::protobuf::MessageLite& message) {
   const std::string bytes = message.SerializeAsString();
   const Status status = transport_->Send(rank, type, std::as_bytes(std::span(bytes)));
   if (!status.ok()) LOG(WARNING) << "message to node " << table_.node(rank).name << ": " << status;
@@ -474,11 +322,11 @@ void Node::OnConnected(Rank peer) {
 }
 
 void Node::OnConnectFailed(Rank peer, const Status& status) {
-  if (meeting_->OnConnectFailed(peer)) Fail(status);
+  if (meeting_->OnConnectFailed(peer)) ending_.Fail(status);
 }
 
 void Node::OnGranted(Rank peer, const PlaceTag& tag, RemoteGrant grant, size_t bytes) {
-  WhenReady([=, this] {
+  gate_.Run([=, this] {
     if (Snapshotter::IsSnapshotPort(tag)) return snapshotter_->OnGranted(peer, tag, grant);
     pipeline_->OnGranted(peer, tag, grant, bytes);
   });
@@ -502,7 +350,7 @@ void Node::OnMessage(Rank peer, uint32_t type, std::span<const std::byte> bytes)
     rendezvous_->OnMessage(message.key(), message.value());
     return;
   }
-  WhenReady([this, peer, type, copy = std::vector<std::byte>(bytes.begin(), bytes.end())] {
+  gate_.Run([this, peer, type, copy = std::vector<std::byte>(bytes.begin(), bytes.end())] {
     HandleMessage(peer, type, copy);
   });
 }
@@ -515,10 +363,10 @@ void Node::HandleMessage(Rank peer, uint32_t type, std::span<const std::byte> by
   }
   if (type == kVerdictPartMessage && options_.rank == 0) {
     VerdictPart part;
-    if (part.ParseFromArray(bytes.data(), size)) OnVerdictPart(peer, part);
+    if (part.ParseFromArray(bytes.data(), size)) clock_end_->OnPart(peer, part);
   } else if (type == kVerdictMessage) {
     Verdict verdict;
-    if (verdict.ParseFromArray(bytes.data(), size)) OnVerdict(verdict);
+    if (verdict.ParseFromArray(bytes.data(), size)) clock_end_->OnVerdict(verdict);
   } else if (type == kLabelsMessage) {
     LabelsMessage message;
     if (!message.ParseFromArray(bytes.data(), size)) return;
@@ -536,7 +384,7 @@ void Node::HandleMessage(Rank peer, uint32_t type, std::span<const std::byte> by
 
 void Node::OnClosed(Rank peer, const Status& status) {
   if (peer >= table_.size()) {
-    WhenReady([this, peer] {
+    gate_.Run([this, peer] {
       if (pulls_) pulls_->OnGone(peer);
     });
   }

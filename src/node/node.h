@@ -1,12 +1,14 @@
 #pragma once
 
 #include "base/clock.h"
-#include "base/mutex.h"
 #include "base/thread.h"
 #include "hp/status.h"
+#include "node/clock_end.h"
 #include "node/compute.h"
 #include "node/devices.h"
+#include "node/ending.h"
 #include "node/executor.h"
+#include "node/gate.h"
 #include "node/input_wait_log.h"
 #include "node/job_files.h"
 #include "node/label_feed.h"
@@ -57,8 +59,8 @@ struct NodeOptions {
 /// One node of a job. Assembles the parts, in the order of Open and Run, and routes what the transport reports to them;
 /// each part does its own work:
 ///   Input (records) -> Pipeline (order of work) -> Compute (segments, updates) -> Transport (tensors)
-///   Meeting and Watch (who is there), Orders and Snapshotter (what concerns all nodes at once), Reporter (Caffe's
-///   log lines).
+///   Meeting and Watch (who is there), ClockEnd and Snapshotter (what concerns all nodes at once), Reporter (Caffe's
+///   log lines), Ending (why it ends, and that others hear of it).
 class Node : private TransportHandler, private PipelineHost {
  public:
   explicit Node(NodeOptions options);
@@ -93,32 +95,18 @@ class Node : private TransportHandler, private PipelineHost {
   Status PrepareInputs();
   Status MakeCompute();
   Status MakeSnapshotter();
-  void StartPipeline();
-  void OnExecuted(const Status& status);
-  Status WaitForEnd();
+  void Train();
+  void MakeClockEnd();
   Status Finish();
 
-  void AfterTask(const Task& task);
-  Status Boundary(int64_t clock);
-  void SendVerdictPart(int64_t clock);
-  void OnVerdictPart(Rank from, const VerdictPart& part);
-  void OnVerdict(const Verdict& verdict);
+  /// Wakes whatever waits for other nodes.
+  void Abort(const Status& status);
   void OnLabels(int64_t clock, bool train, int64_t batch, int64_t first_row, std::span<const float> labels);
   void OnStatistics(MsgId id, const std::vector<float>& values);
   void HandleMessage(Rank peer, uint32_t type, std::span<const std::byte> bytes);
-  /// This node can't go on.
-  void Fail(const Status& status) HP_EXCLUDES(mutex_);
-  /// The watch says that the job is over for us: another node is lost, or the others know of our own failure.
-  void OnLost(const Status& status, bool said) HP_EXCLUDES(mutex_);
-  void Leave() HP_EXCLUDES(mutex_);
-  /// After a failure: until the others know of it.
-  void WaitForLeave() HP_EXCLUDES(mutex_);
-  /// Runs `event` now, or when the job is assembled if it is not yet.
-  void WhenReady(std::function<void()> event) HP_EXCLUDES(mutex_);
   int ThreadsOf(Rank rank) const;
   Status TakeThreads(int threads) const;
-  template <typename Message>
-  void Send(Rank rank, uint32_t type, const Message& message);
+  void Send(Rank rank, uint32_t type, const google::protobuf::MessageLite& message);
 
   // TransportHandler
   void OnConnected(Rank peer) override;
@@ -142,6 +130,8 @@ class Node : private TransportHandler, private PipelineHost {
   std::unique_ptr<CopyTransport> copies_;  // around options_.transport; null: no tensors go from GPU to GPU
   JobFiles files_;
   uint64_t seed_ = 0;
+  Gate gate_;
+  Ending ending_;
   std::unique_ptr<Meeting> meeting_;
   std::unique_ptr<Watch> watch_;
   std::unique_ptr<NodeModel> model_;
@@ -157,18 +147,10 @@ class Node : private TransportHandler, private PipelineHost {
   std::unique_ptr<PullServer> pulls_;
   Orders orders_;
   std::unique_ptr<Pipeline> pipeline_;
+  std::unique_ptr<ClockEnd> clock_end_;
   std::unique_ptr<InputWaitLog> input_wait_;  // of nodes that read records
   std::vector<std::unique_ptr<MemoryRegion>> regions_;
   std::unique_ptr<Executor> executor_;
-
-  Mutex mutex_;
-  CondVar changed_;
-  bool watch_over_ HP_GUARDED_BY(mutex_) = false, left_ HP_GUARDED_BY(mutex_) = false;
-  bool ready_ HP_GUARDED_BY(mutex_) = false;
-  std::vector<std::function<void()>> waiting_ HP_GUARDED_BY(mutex_);  // events from before ready_
-  bool executed_ HP_GUARDED_BY(mutex_) = false;                       // the executor has left its loop
-  Status failure_ HP_GUARDED_BY(mutex_);
-  Status stopped_ HP_GUARDED_BY(mutex_);  // by a verdict
 };
 
 }  // namespace hp

