@@ -13,7 +13,7 @@ TEXT
   exit 2
 }
 
-programs=(gpu_ops cuda_gpu_library gpu_contract)
+programs=(gpu_ops cuda_gpu_library gpu_nccl gpu_contract)
 tools=()
 if [[ ${1:-} == --sanitize ]]; then
   shift

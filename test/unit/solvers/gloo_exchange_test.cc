@@ -2,6 +2,7 @@
 
 #include "base/mutex.h"
 #include "solvers/exchange/local_exchange.h"
+#include "test/support/shared_rendezvous.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -9,7 +10,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <map>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -21,34 +21,6 @@ extern "C" const char* __lsan_default_suppressions() { return "leak:gloo::transp
 
 namespace hp {
 namespace {
-
-// A rendezvous among the threads of a test.
-class SharedRendezvous : public Rendezvous {
- public:
-  Status Set(const std::string& key, const std::string& value) override {
-    MutexLock lock(&mutex_);
-    values_[key] = value;
-    changed_.SignalAll();
-    return OkStatus();
-  }
-  StatusOr<std::string> Get(const std::string& key) override {
-    MutexLock lock(&mutex_);
-    while (values_.count(key) == 0 && failure_.ok()) changed_.Wait(&mutex_);
-    if (!failure_.ok()) return failure_;
-    return values_[key];
-  }
-  void Fail(const Status& status) {
-    MutexLock lock(&mutex_);
-    failure_ = status;
-    changed_.SignalAll();
-  }
-
- private:
-  Mutex mutex_;
-  CondVar changed_;
-  std::map<std::string, std::string> values_ HP_GUARDED_BY(mutex_);
-  Status failure_ HP_GUARDED_BY(mutex_);
-};
 
 // Everybody waits for everybody: no replica may leave while another's last collective is under way.
 class Barrier {
@@ -101,7 +73,7 @@ Gradients MakeGradients(const std::vector<size_t>& sizes, int rank, uint64_t clo
 // What all ranks have after `clocks` updates: [rank][clock] -> gradients.
 std::vector<std::vector<Gradients>> RunReplicas(int size, const std::vector<size_t>& sizes, int clocks, unsigned seed,
                                                 size_t bucket_bytes) {
-  SharedRendezvous rendezvous;
+  test::SharedRendezvous rendezvous;
   Barrier barrier(size);
   std::vector<std::vector<Gradients>> results(size);
   OnAllRanks(size, seed, [&](int rank) {
@@ -174,7 +146,7 @@ TEST(GlooExchange, TinyParametersAloneAndMoreRanksThanValues) {
 TEST(GlooExchange, AnUpdateWithoutParametersFinishes) { ExpectSums(RunReplicas(2, {}, 2, 3, 1 << 20), {}); }
 
 TEST(GlooExchange, FinishAsyncReportsEveryClockInOrder) {
-  SharedRendezvous rendezvous;
+  test::SharedRendezvous rendezvous;
   Barrier barrier(2);
   std::vector<std::vector<uint64_t>> order(2);
   OnAllRanks(2, 1, [&](int rank) {
@@ -198,7 +170,7 @@ TEST(GlooExchange, FinishAsyncReportsEveryClockInOrder) {
 
 // Rank 1 never adds what rank 0 waits for.
 TEST(GlooExchange, AbortEndsAWaitingFinish) {
-  SharedRendezvous rendezvous;
+  test::SharedRendezvous rendezvous;
   Barrier waiting(2), aborted(2);
   OnAllRanks(2, 1, [&](int rank) {
     auto exchange = ConnectGlooExchange(OptionsFor(rank, 2), &rendezvous);
@@ -223,7 +195,7 @@ TEST(GlooExchange, AbortEndsAWaitingFinish) {
 }
 
 TEST(GlooExchange, AReplicaThatLeavesIsAFailure) {
-  SharedRendezvous rendezvous;
+  test::SharedRendezvous rendezvous;
   Barrier failed(2);
   OnAllRanks(2, 1, [&](int rank) {
     GlooOptions options = OptionsFor(rank, 2);
@@ -250,7 +222,7 @@ TEST(GlooExchange, AReplicaThatLeavesIsAFailure) {
 }
 
 TEST(GlooExchange, RendezvousErrorsAreReturned) {
-  SharedRendezvous rendezvous;
+  test::SharedRendezvous rendezvous;
   rendezvous.Fail(Unavailable("node conv1 is lost"));
   const auto exchange = ConnectGlooExchange(OptionsFor(0, 2), &rendezvous);
   ASSERT_FALSE(exchange.ok());
@@ -259,7 +231,7 @@ TEST(GlooExchange, RendezvousErrorsAreReturned) {
 }
 
 TEST(GlooExchange, AnAddressOfAnotherHostIsRefused) {
-  SharedRendezvous rendezvous;
+  test::SharedRendezvous rendezvous;
   GlooOptions options = OptionsFor(0, 2);
   options.address = "192.0.2.1";  // TEST-NET-1
   const auto exchange = ConnectGlooExchange(options, &rendezvous);
