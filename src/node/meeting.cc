@@ -2,7 +2,15 @@
 
 #include "glog/logging.h"
 
+#include <chrono>
+#include <string>
+
 namespace hp {
+namespace {
+
+constexpr auto kReport = std::chrono::seconds(15);
+
+}  // namespace
 
 Meeting::Meeting(const RoutingTable& table, const JobFacts& facts)
     : table_(table),
@@ -17,12 +25,22 @@ Meeting::Meeting(const RoutingTable& table, const JobFacts& facts)
 
 Status Meeting::Wait() {
   MutexLock lock(&mutex_);
-  while (static_cast<int>(connected_.size()) < table_.size() - 1 && aborted_.ok() && apart_.ok()) {
-    changed_.Wait(&mutex_);
+  while (static_cast<int>(settled_.size()) < table_.size() - 1 && aborted_.ok() && apart_.ok()) {
+    if (!changed_.WaitFor(&mutex_, kReport)) LogUnsettled();
   }
   while (!apart_.ok() && aborted_.ok() && !AllTold()) changed_.Wait(&mutex_);
   waiting_ = false;
   return apart_.ok() ? aborted_ : apart_;
+}
+
+void Meeting::LogUnsettled() const {
+  std::string names;
+  for (Rank peer : met_) {
+    if (!settled_.contains(peer)) names += " " + table_.node(peer).name;
+  }
+  if (names.empty()) return;  // those that are not here have a deadline
+  LOG(INFO) << "node " << table_.node(self_).name
+            << " waits for GPUs to reach each other's memory, its own and those of" << names;
 }
 
 void Meeting::SetApart(const Status& status) {
@@ -42,15 +60,21 @@ void Meeting::Abort(const Status& status) {
 // more: who comes late would wait in vain for nodes that are gone. The others only have to reach it.
 bool Meeting::AllTold() const {
   for (Rank rank = 0; rank < table_.size(); ++rank) {
-    if (rank == self_ || connected_.contains(rank) || parted_.contains(rank)) continue;
+    if (rank == self_ || met_.contains(rank) || parted_.contains(rank)) continue;
     if (rank == 0 || self_ == 0) return false;
   }
   return true;
 }
 
-void Meeting::OnConnected(Rank peer) {
+void Meeting::OnMet(Rank peer) {
   MutexLock lock(&mutex_);
-  connected_.insert(peer);
+  met_.insert(peer);
+  changed_.SignalAll();
+}
+
+void Meeting::OnSettled(Rank peer) {
+  MutexLock lock(&mutex_);
+  settled_.insert(peer);
   changed_.SignalAll();
 }
 
@@ -66,7 +90,7 @@ void Meeting::OnParted(Rank peer, const Status& refused_us) {
   {
     MutexLock lock(&mutex_);
     parted_.insert(peer);
-    apart = waiting_ && !refused_us.ok() && !connected_.contains(peer);
+    apart = waiting_ && !refused_us.ok() && !met_.contains(peer);
     changed_.SignalAll();
   }
   if (apart) handshake_.GiveUp(refused_us);

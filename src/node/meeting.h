@@ -16,13 +16,15 @@ class Meeting {
   /// Lets peers in, and has what they said.
   JobHandshake* handshake() { return &handshake_; }
 
-  /// Waits until all nodes are connected. @return why they will not be; on the first node, when all that came have been
-  /// told so.
+  /// Waits until the ways to all nodes are settled. @return why they will not be; on the first node, when all that came
+  /// have been told so.
   Status Wait() HP_EXCLUDES(mutex_);
   /// Ends Wait with `status`: this node goes.
   void Abort(const Status& status) HP_EXCLUDES(mutex_);
 
-  void OnConnected(Rank peer) HP_EXCLUDES(mutex_);
+  /// A peer is connected, and can be told things; and how tensors go to it is settled, which may take longer.
+  void OnMet(Rank peer) HP_EXCLUDES(mutex_);
+  void OnSettled(Rank peer) HP_EXCLUDES(mutex_);
   /// @return whether that is news: false, if the job was not to be anyway.
   bool OnConnectFailed(Rank peer) HP_EXCLUDES(mutex_);
   /// A node is lost. @return whether Wait still tells others that the job is not to be: then it was lost with a word,
@@ -34,13 +36,14 @@ class Meeting {
  private:
   void OnParted(Rank peer, const Status& refused_us) HP_EXCLUDES(mutex_);
   bool AllTold() const HP_REQUIRES(mutex_);
+  void LogUnsettled() const HP_REQUIRES(mutex_);
   void SetApart(const Status& status) HP_REQUIRES(mutex_);
 
   const RoutingTable& table_;
   const Rank self_;
   mutable Mutex mutex_;
   CondVar changed_;
-  std::set<Rank> connected_ HP_GUARDED_BY(mutex_);
+  std::set<Rank> met_ HP_GUARDED_BY(mutex_), settled_ HP_GUARDED_BY(mutex_);
   std::set<Rank> parted_ HP_GUARDED_BY(mutex_);  // refused by us or refusing us, or given up
   bool waiting_ HP_GUARDED_BY(mutex_) = true;    // until the end of Wait
   Status apart_ HP_GUARDED_BY(mutex_), aborted_ HP_GUARDED_BY(mutex_);

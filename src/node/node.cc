@@ -96,7 +96,7 @@ Status Node::TakeThreads(int threads) const {
 
 Status Node::Connect() {
   copies_ = MakeCopyTransport(table_, options_.rank, device_.copier.get(), options_.transport.get(),
-                              {.on_settled = [this](Rank peer) { meeting_->OnConnected(peer); },
+                              {.on_settled = [this](Rank peer) { meeting_->OnSettled(peer); },
                                .on_failure = [this](const Status& status) { ending_.Fail(status); }});
   if (copies_) transport_ = copies_.get();
   rendezvous_ = std::make_unique<NodeRendezvous>(transport_, options_.rank, table_.stage(info_.stage).ranks);
@@ -318,7 +318,9 @@ void Node::Send(Rank rank, uint32_t type, const google::protobuf::MessageLite& m
 
 void Node::OnConnected(Rank peer) {
   watch_->OnConnected(peer);
-  if (peer < table_.size() && !(copies_ && copies_->Asks(peer))) meeting_->OnConnected(peer);
+  if (peer >= table_.size()) return;
+  meeting_->OnMet(peer);
+  if (!copies_ || !copies_->Asks(peer)) meeting_->OnSettled(peer);
 }
 
 void Node::OnConnectFailed(Rank peer, const Status& status) {
