@@ -48,7 +48,8 @@ class TransportHandler {
   /// `peer` granted us the right to write `bytes` bytes once, for `tag`.
   virtual void OnGranted(Rank peer, const PlaceTag& tag, RemoteGrant grant, size_t bytes) = 0;
   /// A grant of ours ended: ok, the bytes are in their place; kCancelled, the writer gave it up; else the endpoint
-  /// failed. Nothing writes there any more; unless ok, what the place holds is undefined.
+  /// failed. Nothing writes there any more (copies between GPUs: only if it is ok or kCancelled, see README.md); unless
+  /// ok, what the place holds is undefined.
   virtual void OnGrantEnded(Rank peer, const PlaceTag& tag, const Status& status) = 0;
   /// A write of ours ended: its source may be reused.
   virtual void OnWriteEnded(Rank peer, const PlaceTag& tag, const Status& status) = 0;
@@ -149,8 +150,9 @@ class Transport {
   /// Runs `event` on the progress thread, soon and in the order of the calls, as if it were a call of the handler; not
   /// before Start, and not after Stop.
   virtual void Defer(std::function<void()> event) = 0;
-  /// Closes everything and joins the progress thread; no handler call follows, and no place is written to and no source
-  /// read any more. Not from the handler. The destructor does it too.
+  /// Closes everything and joins the progress thread; no handler call follows, and no place is written to (copies
+  /// between GPUs: until the writer has stopped as well) and no source read any more. Not from the handler. The
+  /// destructor does it too.
   virtual void Stop() = 0;
 };
 constexpr size_t kMaxMessageBytes = 1 << 20;

@@ -1,5 +1,6 @@
 #include "node/gpu_copier.h"
 
+#include "base/mutex.h"
 #include "node/cuda_devices.h"
 #include "proto/wire.pb.h"
 #include "scheduler/hosts.h"
@@ -7,9 +8,44 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <map>
 #include <utility>
 
 namespace hp {
+namespace {
+
+/// What this process's GPUs have told others of: a peer may name no other address here.
+class ToldMemory {
+ public:
+  static ToldMemory* Get() {
+    static auto* const told = new ToldMemory;
+    return told;
+  }
+  void Add(const Gpu* gpu, std::span<std::byte> memory) HP_EXCLUDES(mutex_) {
+    MutexLock lock(&mutex_);
+    told_[memory.data()] = {gpu, memory.size()};
+  }
+  void Forget(const Gpu* gpu) HP_EXCLUDES(mutex_) {
+    MutexLock lock(&mutex_);
+    std::erase_if(told_, [gpu](const auto& entry) { return entry.second.gpu == gpu; });
+  }
+  /// Whether `bytes` bytes at `memory` are another GPU's than `ours`, or the same GPU's as another node has it.
+  bool Has(const Gpu* ours, std::byte* memory, size_t bytes) HP_EXCLUDES(mutex_) {
+    MutexLock lock(&mutex_);
+    const auto it = told_.find(memory);
+    return it != told_.end() && it->second.gpu != ours && bytes <= it->second.bytes;
+  }
+
+ private:
+  struct Entry {
+    const Gpu* gpu = nullptr;
+    size_t bytes = 0;
+  };
+  Mutex mutex_;
+  std::map<std::byte*, Entry> told_ HP_GUARDED_BY(mutex_);
+};
+
+}  // namespace
 
 // A process's number counts within its container, which its namespace names.
 GpuPlace ThisPlace() {
@@ -25,6 +61,7 @@ std::string GpuHandleOf(Gpu* gpu, const GpuPlace& place, std::span<std::byte> me
   handle.set_pci_address(gpu->info().pci_address);
   handle.set_bytes(memory.size());
   handle.set_address(reinterpret_cast<uint64_t>(memory.data()));
+  ToldMemory::Get()->Add(gpu, memory);
   const StatusOr<GpuIpcMemory> ipc = gpu->ExportIpc(memory.data());
   if (ipc.ok()) {
     handle.set_ipc_handle(ipc->handle);
@@ -42,6 +79,8 @@ StatusOr<std::unique_ptr<DeviceCopier>> GpuCopier::Create(Gpu* gpu, const GpuPla
   return std::unique_ptr<DeviceCopier>(std::move(copier));
 }
 
+GpuCopier::~GpuCopier() { ToldMemory::Get()->Forget(gpu_); }
+
 StatusOr<std::byte*> GpuCopier::Open(std::string_view bytes_of_handle, size_t bytes) {
   GpuMemoryHandle handle;
   if (!handle.ParseFromArray(bytes_of_handle.data(), static_cast<int>(bytes_of_handle.size()))) {
@@ -52,6 +91,7 @@ StatusOr<std::byte*> GpuCopier::Open(std::string_view bytes_of_handle, size_t by
   HP_RETURN_IF_ERROR(gpu_->CanReach(handle.pci_address()));
   if (handle.process() == place_.process) {
     auto* const memory = reinterpret_cast<std::byte*>(handle.address());
+    if (!ToldMemory::Get()->Has(gpu_, memory, bytes)) return InvalidArgument("memory that nobody here has told of");
     HP_RETURN_IF_ERROR(gpu_->OpenHere(memory, bytes));
     return memory;
   }

@@ -21,7 +21,8 @@ struct GpuPlace {
 };
 GpuPlace ThisPlace();
 
-/// What export_handle of memory of `gpu` gives: a GpuMemoryHandle. @param memory of AllocateShared.
+/// What export_handle of memory of `gpu` gives: a GpuMemoryHandle. @param memory of AllocateShared. Until the GPU's
+/// GpuCopier ends, others of this process may open it by its address.
 std::string GpuHandleOf(Gpu* gpu, const GpuPlace& place, std::span<std::byte> memory);
 
 /// A node's GPU as it copies into the memory of others.
@@ -29,6 +30,7 @@ class GpuCopier : public DeviceCopier {
  public:
   /// @param gpu must outlive it. @return kResourceExhausted: it has no memory for the probe.
   static StatusOr<std::unique_ptr<DeviceCopier>> Create(Gpu* gpu, const GpuPlace& place);
+  ~GpuCopier() override;
 
   std::string name() const override { return gpu_->name(); }
   const DeviceMemory& probe() const override { return probe_; }

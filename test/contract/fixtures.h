@@ -139,6 +139,10 @@ class TransportTest : public testing::TestWithParam<TransportKind> {
   void SetUp() override {
     if (!GetParam().missing.empty()) GTEST_SKIP() << GetParam().missing;
   }
+  /// Peers may copy into a node's memory until they have stopped.
+  void TearDown() override {
+    for (const auto& node : nodes_) (*node)->Stop();
+  }
   /// Starts `size` nodes of one job and waits until all are connected to each other.
   void StartNodes(int size) { StartNodes({.size = size}); }
   void StartNodes(const WorldOptions& options);

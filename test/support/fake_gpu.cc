@@ -252,28 +252,59 @@ Status FakeGpu::CanReach(const std::string& pci_address) {
 
 StatusOr<GpuIpcMemory> FakeGpu::ExportIpc(const void* memory) {
   if (options_.host == nullptr) return FailedPrecondition("%s exports no memory", name().c_str());
-  return GpuIpcMemory{options_.host->Export(memory), 0};
+  const auto at = static_cast<size_t>(static_cast<const std::byte*>(memory) - memory_);
+  size_t begin = 0;  // of the allocation
+  {
+    MutexLock lock(&mutex_);
+    begin = std::prev(used_.upper_bound(at))->first;
+  }
+  return GpuIpcMemory{options_.host->Export(memory_ + begin), at - begin};
 }
 
 StatusOr<void*> FakeGpu::OpenIpc(const GpuIpcMemory& memory, size_t bytes) {
   if (options_.host == nullptr) return FailedPrecondition("%s opens no memory", name().c_str());
-  HP_ASSIGN_OR_RETURN(void* const opened, options_.host->Open(memory.handle));
-  const Status there = options_.host->CheckMemory(static_cast<std::byte*>(opened) + memory.offset, bytes);
-  if (there.ok()) return opened;
-  options_.host->Close(opened);
-  return there;
+  HP_ASSIGN_OR_RETURN(void* const begin, options_.host->Open(memory.handle));
+  std::byte* const opened = static_cast<std::byte*>(begin) + memory.offset;
+  if (const Status there = options_.host->CheckMemory(opened, bytes); !there.ok()) {
+    options_.host->Close(begin);
+    return there;
+  }
+  MutexLock lock(&mutex_);
+  reach_.insert({opened, {bytes, begin}});
+  return opened;
 }
 
-void FakeGpu::CloseIpc(void* opened) { options_.host->Close(opened); }
+void FakeGpu::CloseIpc(void* opened) {
+  void* begin = nullptr;
+  {
+    MutexLock lock(&mutex_);
+    const auto [first, last] = reach_.equal_range(static_cast<std::byte*>(opened));
+    const auto it = std::find_if(first, last, [](const auto& entry) { return entry.second.allocation != nullptr; });
+    CHECK(it != last) << "memory is closed that is not open";
+    begin = it->second.allocation;
+    reach_.erase(it);
+  }
+  options_.host->Close(begin);
+}
+
+bool FakeGpu::Reaches(const std::byte* memory, size_t bytes) const {
+  return std::any_of(reach_.begin(), reach_.end(), [&](const auto& entry) {
+    return memory >= entry.first && memory + bytes <= entry.first + entry.second.bytes;
+  });
+}
 
 Status FakeGpu::OpenHere(void* memory, size_t bytes) {
   if (options_.host == nullptr) return FailedPrecondition("%s reaches no other GPU", name().c_str());
-  return options_.host->CheckMemory(memory, bytes);
+  HP_RETURN_IF_ERROR(options_.host->CheckMemory(memory, bytes));
+  MutexLock lock(&mutex_);
+  reach_.insert({static_cast<std::byte*>(memory), {bytes, nullptr}});
+  return OkStatus();
 }
 
 void FakeGpu::CopyAcross(Queue queue, void* to, const void* from, size_t bytes) {
   // Runs under mutex_, as all work does.
   Push(queue, {.work = [=, this]() HP_NO_THREAD_SAFETY_ANALYSIS {
+         CHECK(Reaches(static_cast<const std::byte*>(to), bytes)) << "a copy into memory that is not open";
          const Status status = options_.host->Copy(to, from, bytes);
          if (!status.ok() && failure_.ok()) failure_ = status.Prepend(name());
        }});

@@ -94,6 +94,7 @@ class FakeGpu : public Gpu {
   void Push(Queue queue, Item item) HP_EXCLUDES(mutex_);
   /// Does one item of some queue. @return false: there is none that may run.
   bool Step() HP_REQUIRES(mutex_);
+  bool Reaches(const std::byte* memory, size_t bytes) const HP_REQUIRES(mutex_);
   size_t UsedBytes() const HP_REQUIRES(mutex_);
 
   const Options options_;
@@ -119,6 +120,11 @@ class FakeGpu : public Gpu {
   std::byte* memory_ = nullptr;  // where all of the device's memory lies
   size_t peak_bytes_ HP_GUARDED_BY(mutex_) = 0;
   std::map<size_t, size_t> used_ HP_GUARDED_BY(mutex_);  // offset, bytes
+  struct Reach {
+    size_t bytes = 0;
+    void* allocation = nullptr;  // by IPC: as the host opened it
+  };
+  std::multimap<std::byte*, Reach> reach_ HP_GUARDED_BY(mutex_);  // memory of others that is open
 };
 
 }  // namespace hp::test

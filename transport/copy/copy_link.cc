@@ -76,11 +76,16 @@ void CopyLink::EndWrite(const PlaceTag& tag, RemoteGrant grant, const Status& st
 }
 
 Status CopyLink::CancelGrant(RemoteGrant grant) {
-  MutexLock lock(&mutex_);
-  HP_RETURN_IF_ERROR(CheckOpenLocked());
-  HP_RETURN_IF_ERROR(remote_.Take(grant, nullptr, nullptr).status());
-  places_.erase(grant.index);
-  return Send(CopyMessage::kCancel, Encode(grant));
+  Status sent;
+  {
+    MutexLock lock(&mutex_);
+    HP_RETURN_IF_ERROR(CheckOpenLocked());
+    HP_RETURN_IF_ERROR(remote_.Take(grant, nullptr, nullptr).status());
+    places_.erase(grant.index);
+    sent = Send(CopyMessage::kCancel, Encode(grant));
+  }
+  if (!sent.ok()) context_.beneath->Break(peer_, sent.Prepend("giving a grant back"));  // it is used up
+  return OkStatus();
 }
 
 // --- The end
@@ -97,7 +102,10 @@ void CopyLink::Shutdown() {
   MutexLock lock(&mutex_);
   if (!CheckOpenLocked().ok()) return;
   ended_here_ = true;
-  Leave([self = shared_from_this()] { self->context_.beneath->Shutdown(self->peer_); });
+  // Behind an ANSWER that is about to be sent.
+  Leave([self = shared_from_this()] {
+    self->context_.beneath->Defer([self] { self->context_.beneath->Shutdown(self->peer_); });
+  });
 }
 
 void CopyLink::OnClosed(const Status& status) {
@@ -126,6 +134,7 @@ void CopyLink::Abandon() {
     closed_ = true;
   }
   regions_.Close(context_.copier);
+  CloseProbe();
 }
 
 // --- Events
@@ -196,6 +205,7 @@ Status CopyLink::OnGrantOver(RemoteGrant grant, const Status& status) {
 Status CopyLink::OnOffer(const CopyOffer& offer) {
   if (offer_) return InvalidArgument("a second OFFER");
   offer_ = offer;
+  if (!CheckOpen().ok()) return OkStatus();  // we end: nothing of the peer is opened any more
   if (context_.offer.handle.empty()) {
     Answer(FailedPrecondition("%s", context_.offer.why_not.c_str()));
   } else if (offer.handle.empty()) {
@@ -207,19 +217,22 @@ Status CopyLink::OnOffer(const CopyOffer& offer) {
 }
 
 void CopyLink::Try(const std::string& handle) {
-  auto opened = std::make_shared<std::byte*>(nullptr);  // of the copy queue's thread
   MutexLock lock(&mutex_);
   context_.queue->Push(
-      [self = shared_from_this(), opened, handle]() -> Status {
+      [self = shared_from_this(), handle]() -> Status {
         DeviceCopier* const copier = self->context_.copier;
-        HP_ASSIGN_OR_RETURN(*opened, copier->Open(handle, kCopyProbeBytes));
-        copier->Copy(*opened, copier->probe().bytes.data(), kCopyProbeBytes);
+        HP_ASSIGN_OR_RETURN(self->probe_, copier->Open(handle, kCopyProbeBytes));
+        copier->Copy(self->probe_, copier->probe().bytes.data(), kCopyProbeBytes);
         return OkStatus();
       },
-      [self = shared_from_this(), opened](const Status& status) {
-        if (*opened != nullptr) self->context_.copier->Close(*opened);
+      [self = shared_from_this()](const Status& status) {
+        self->CloseProbe();
         self->context_.beneath->Defer([self, status] { self->Answer(status); });
       });
+}
+
+void CopyLink::CloseProbe() {
+  if (probe_ != nullptr) context_.copier->Close(std::exchange(probe_, nullptr));
 }
 
 void CopyLink::Answer(const Status& why_not) {

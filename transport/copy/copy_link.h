@@ -84,6 +84,7 @@ class CopyLink : public std::enable_shared_from_this<CopyLink> {
   Status OnGrantOver(RemoteGrant grant, const Status& status) HP_EXCLUDES(mutex_);
   /// Copies into the peer's probe, then answers.
   void Try(const std::string& handle) HP_EXCLUDES(mutex_);
+  void CloseProbe();
   void Answer(const Status& why_not) HP_EXCLUDES(mutex_);
   void SettleIfDone() HP_EXCLUDES(mutex_);
   /// `done` when all copies to the peer that were begun are done and its memory is closed.
@@ -97,6 +98,7 @@ class CopyLink : public std::enable_shared_from_this<CopyLink> {
   const CopyLinkContext context_;
   PeerRegions regions_;
 
+  std::byte* probe_ = nullptr;  // the peer's, while it is open; the copy queue's thread
   // Progress thread.
   std::optional<CopyOffer> offer_;  // the peer's
   std::optional<Status> our_answer_, their_answer_;

@@ -97,15 +97,16 @@ Status CopyTransport::CheckOpen(Rank peer) const {
 }
 
 Status CopyTransport::Grant(Rank peer, const PlaceTag& tag, std::span<std::byte> place) {
-  if (Copies(peer) && !place.empty()) {
+  const auto link = Find(peer);
+  if (link && link->copies() && !place.empty()) {
     std::optional<CopyMemory> memory;
     {
       MutexLock lock(&mutex_);
       if (const CopyMemory* const found = FindMemory(place)) memory = *found;
     }
-    if (memory) return Find(peer)->Grant(tag, *memory, place);
+    if (memory) return link->Grant(tag, *memory, place);
   }
-  HP_RETURN_IF_ERROR(CheckOpen(peer));
+  if (link) HP_RETURN_IF_ERROR(link->CheckOpen());
   return beneath_->Grant(peer, tag, place);
 }
 

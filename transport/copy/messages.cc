@@ -2,8 +2,23 @@
 
 #include "transport/little_endian.h"
 
+#include <algorithm>
+
 namespace hp {
 namespace {
+
+constexpr size_t kMaxHandleBytes = 4096;
+constexpr size_t kMaxTextBytes = 512;
+
+/// For our log, whoever wrote it.
+std::string TextOf(std::span<const std::byte> bytes) {
+  std::string text;
+  for (std::byte byte : bytes.first(std::min(bytes.size(), kMaxTextBytes))) {
+    const auto c = static_cast<unsigned char>(byte);
+    text += c < ' ' || c == 127 ? '?' : static_cast<char>(c);
+  }
+  return text;
+}
 
 class Writer {
  public:
@@ -34,10 +49,15 @@ class Reader {
     const std::span<const std::byte> bytes = Next(sizeof(T));
     return bytes.empty() ? T{0} : LoadLittle<T>(bytes.data());
   }
-  std::string Text(size_t bytes) { return DecodeText(Next(bytes)); }
+  std::string Text(size_t bytes) { return TextOf(Next(bytes)); }
   std::string RestAsText() { return Text(rest_.size()); }
+  std::string RestAsHandle() {
+    const std::span<const std::byte> bytes = Next(rest_.size());
+    if (bytes.size() > kMaxHandleBytes) too_long_ = true;
+    return too_long_ ? "" : std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  }
   Status Finish(const char* what) const {
-    if (!short_ && rest_.empty()) return OkStatus();
+    if (!short_ && !too_long_ && rest_.empty()) return OkStatus();
     return InvalidArgument("%s is too %s", what, short_ ? "short" : "long");
   }
 
@@ -53,7 +73,7 @@ class Reader {
   }
 
   std::span<const std::byte> rest_;
-  bool short_ = false;
+  bool short_ = false, too_long_ = false;
 };
 
 }  // namespace
@@ -73,7 +93,11 @@ StatusOr<CopyOffer> DecodeOffer(std::span<const std::byte> bytes) {
   CopyOffer offer;
   offer.device = reader.Text(reader.Number<uint32_t>());
   const uint8_t has_handle = reader.Number<uint8_t>();
-  (has_handle != 0 ? offer.handle : offer.why_not) = reader.RestAsText();
+  if (has_handle != 0) {
+    offer.handle = reader.RestAsHandle();
+  } else {
+    offer.why_not = reader.RestAsText();
+  }
   HP_RETURN_IF_ERROR(reader.Finish("an OFFER"));
   if (has_handle > 1) return InvalidArgument("an OFFER of kind %d", has_handle);
   return offer;
@@ -88,7 +112,7 @@ StatusOr<CopyRegion> DecodeRegion(std::span<const std::byte> bytes) {
   CopyRegion region;
   region.region = reader.Number<uint32_t>();
   region.bytes = reader.Number<uint64_t>();
-  region.handle = reader.RestAsText();
+  region.handle = reader.RestAsHandle();
   HP_RETURN_IF_ERROR(reader.Finish("a REGION"));
   return region;
 }
@@ -134,8 +158,6 @@ StatusOr<RemoteGrant> DecodeSlot(std::span<const std::byte> bytes) {
 
 std::vector<std::byte> Encode(const std::string& text) { return Writer().Text(text).Take(); }
 
-std::string DecodeText(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
+std::string DecodeText(std::span<const std::byte> bytes) { return TextOf(bytes); }
 
 }  // namespace hp

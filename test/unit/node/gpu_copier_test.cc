@@ -41,7 +41,7 @@ class GpuCopierTest : public testing::Test {
     std::vector<std::byte> there(kBytes);
     ASSERT_TRUE(theirs_.CopyNow(there.data(), memory_.data(), kBytes).ok());
     EXPECT_TRUE(std::equal(there.begin() + at, there.end(), bytes_.begin() + at));
-    EXPECT_EQ(there[0], std::byte{0});
+    EXPECT_EQ(there[at - 1], std::byte{0});
   }
   Status OpenError(const std::string& handle, size_t bytes = kBytes) { return copier_->Open(handle, bytes).status(); }
   std::string Changed(const std::function<void(GpuMemoryHandle*)>& change) {
@@ -68,6 +68,40 @@ TEST_F(GpuCopierTest, BetweenProcessesByIpc) {
   CheckCopies(HandleIn({1, "them"}), 100);
   EXPECT_EQ(host_.opened(), 1);
   EXPECT_EQ(host_.open(), 0);
+}
+
+/// An allocation is opened from its begin on, whatever part of it was told of.
+TEST_F(GpuCopierTest, APartOfAnAllocation) {
+  constexpr size_t kFirst = 4096;
+  for (const char* process : {"us", "them"}) {
+    const std::string handle = GpuHandleOf(&theirs_, {1, process}, memory_.span().subspan(kFirst));
+    const StatusOr<std::byte*> opened = copier_->Open(handle, kBytes - kFirst);
+    ASSERT_TRUE(opened.ok()) << opened.status();
+    copier_->Copy(*opened, source_.data() + kFirst, kBytes - kFirst);
+    ASSERT_TRUE(copier_->Wait(copier_->Record()).ok());
+    copier_->Close(*opened);
+    std::vector<std::byte> there(kBytes);
+    ASSERT_TRUE(theirs_.CopyNow(there.data(), memory_.data(), kBytes).ok());
+    EXPECT_TRUE(std::equal(there.begin() + kFirst, there.end(), bytes_.begin() + kFirst));
+    EXPECT_EQ(there[kFirst - 1], std::byte{0});
+  }
+}
+
+/// A peer names no address of this process but what a GPU here has told of; and none of the GPU that would copy.
+TEST_F(GpuCopierTest, OnlyMemoryThatWasToldOf) {
+  const StatusOr<Buffer> secret = theirs_.AllocateShared(kBytes);
+  const auto naming = [&](std::byte* address) {
+    return Changed([address](GpuMemoryHandle* handle) {
+      handle->set_process("us");
+      handle->set_address(reinterpret_cast<uint64_t>(address));
+    });
+  };
+  for (std::byte* address : {secret->data(), source_.data(), memory_.data() + 1}) {
+    EXPECT_EQ(OpenError(naming(address)).code(), StatusCode::kInvalidArgument);
+  }
+  (void)GpuHandleOf(&ours_, {1, "us"}, source_.span());
+  EXPECT_EQ(OpenError(naming(source_.data())).code(), StatusCode::kInvalidArgument);
+  EXPECT_TRUE(OpenError(naming(memory_.data())).ok());
 }
 
 TEST_F(GpuCopierTest, NotBetweenHosts) {

@@ -6,7 +6,9 @@
 namespace hp {
 namespace {
 
-std::string Text(const std::vector<std::byte>& bytes) { return DecodeText(bytes); }
+std::string Text(const std::vector<std::byte>& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
 
 TEST(CopyMessages, TheBytesAreThoseOfTheReadme) {
   using std::string_literals::operator""s;
@@ -37,6 +39,16 @@ TEST(CopyMessages, ComeBackAsTheyWent) {
   EXPECT_EQ(grant->offset, 16u);
   EXPECT_EQ(grant->bytes, 17u);
   EXPECT_EQ(DecodeSlot(Encode(RemoteGrant{1, 2}))->generation, 2u);
+}
+
+/// A peer's words stand in our log: no more than a few lines, and nothing that moves a terminal's cursor.
+TEST(CopyMessages, TextsAreShortAndPrintable) {
+  EXPECT_EQ(DecodeText(Encode(std::string("no\nGPU\x1b[2J"))), "no?GPU?[2J");
+  EXPECT_EQ(DecodeText(Encode(std::string(5000, 'x'))), std::string(512, 'x'));
+  EXPECT_EQ(DecodeOffer(Encode(CopyOffer{std::string(5000, 'x'), "", "why"}))->device, std::string(512, 'x'));
+  EXPECT_EQ(DecodeRegion(Encode(CopyRegion{1, 2, std::string(4096, '\n')}))->handle, std::string(4096, '\n'));
+  EXPECT_EQ(DecodeRegion(Encode(CopyRegion{1, 2, std::string(4097, 'h')})).status().code(),
+            StatusCode::kInvalidArgument);
 }
 
 TEST(CopyMessages, WhatIsCutOffOrTooLongIsRefused) {

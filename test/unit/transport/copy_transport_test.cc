@@ -80,6 +80,10 @@ struct GpuNode {
   std::unique_ptr<MemoryRegion> region;  // ends ahead of the transport that it is of
 };
 
+std::string BytesOf(const std::vector<std::byte>& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
 /// `to` grants `place` to `from`, which writes `source`.
 void Transfer(GpuNode* from, Rank from_rank, GpuNode* to, Rank to_rank, const PlaceTag& tag,
               std::span<const std::byte> source, std::span<std::byte> place) {
@@ -213,7 +217,7 @@ TEST_F(CopyRules, APeerByTheRulesIsWrittenTo) {
   peer_.Await([](const Event& event) {
     return event.kind == Event::kMessage && event.type == static_cast<uint32_t>(CopyMessage::kArrived);
   });
-  EXPECT_EQ(peer_.events().back().body, DecodeText(Encode(RemoteGrant{3, 1})));
+  EXPECT_EQ(peer_.events().back().body, BytesOf(Encode(RemoteGrant{3, 1})));
   EXPECT_TRUE(Same(std::span(memory_).first(100), node_.Part(0, 100)));
   Say(CopyMessage::kCancel, Encode(RemoteGrant{0, 1}));
   ExpectBroken("an end of grant 0.1, not open");
