@@ -62,7 +62,8 @@ StatusOr<std::unique_ptr<ParamStore>> ParamStore::Create(Device* device, std::ve
   if (device->is_host()) return std::make_unique<ParamStore>(std::move(params));
   std::unique_ptr<ParamStore> store(new ParamStore(device, std::move(params)));
   HP_ASSIGN_OR_RETURN(store->values_, device->Allocate(store->values_bytes_));
-  HP_ASSIGN_OR_RETURN(store->gradients_, device->Allocate(store->gradients_bytes_));
+  // Collectives of this process's GPUs reach into each other's gradients.
+  HP_ASSIGN_OR_RETURN(store->gradients_, device->AllocateShared(store->gradients_bytes_));
   HP_ASSIGN_OR_RETURN(store->histories_, device->Allocate(store->histories_bytes_));
   return store;
 }

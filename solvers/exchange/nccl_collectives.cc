@@ -5,6 +5,7 @@
 #include <cuda_runtime.h>
 #include <nccl.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -25,6 +26,8 @@ class Nccl : public Collectives {
 
   Status AllReduce(std::span<float> values) override {
     cudaSetDevice(options_.gpu);
+    MutexLock lock(&mutex_);
+    if (aborted_) return Unavailable("the exchange was ended");
     const ncclResult_t result = ncclAllReduce(values.data(), values.data(), values.size(), ncclFloat, ncclSum, comm_,
                                               static_cast<cudaStream_t>(options_.stream));
     return NcclStatus(result, comm_, "ncclAllReduce");
@@ -67,6 +70,8 @@ StatusOr<ncclUniqueId> AgreeOnId(const NcclOptions& options, Rendezvous* rendezv
 }
 
 }  // namespace
+
+void PrepareNccl() { setenv("NCCL_RUNTIME_CONNECT", "0", /*overwrite=*/0); }
 
 StatusOr<std::unique_ptr<Collectives>> ConnectNccl(const NcclOptions& options, Rendezvous* rendezvous) {
   HP_ASSIGN_OR_RETURN(const ncclUniqueId id, AgreeOnId(options, rendezvous));

@@ -16,6 +16,10 @@ struct NcclOptions {
   int gpu = 0;             ///< which one it is on
 };
 
+/// Makes NCCL connect the replicas in ConnectNccl rather than in the first AllReduce, which has to return at once.
+/// Before the process has threads that read the environment.
+void PrepareNccl();
+
 /// NCCL's communicator of the stage. Blocks until all `size` replicas have called it.
 /// @return kUnavailable: it can't be made, or what `rendezvous` said.
 StatusOr<std::unique_ptr<Collectives>> ConnectNccl(const NcclOptions& options, Rendezvous* rendezvous);

@@ -72,6 +72,7 @@ StatusOr<NodeDevice> OpenNodeDevice(const std::string& name, Precision precision
   if (name.rfind(kPrefix, 0) != 0 || error != std::errc() || stop != end) {
     return InvalidArgument("device \"%s\"; expected \"cpu\" or \"cuda:N\"", name.c_str());
   }
+  PrepareNccl();
   HP_ASSIGN_OR_RETURN(std::unique_ptr<Gpu> gpu, OpenGpu(index));
   HP_ASSIGN_OR_RETURN(std::unique_ptr<GpuLibrary> library, MakeGpuLibrary(gpu.get(), MathOf(precision)));
   Gpu* const raw = gpu.get();

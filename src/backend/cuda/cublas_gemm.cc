@@ -12,7 +12,7 @@ namespace {
 /// As much as cuBLAS itself takes on Hopper.
 constexpr uint64_t kMostWorkspaceBytes = uint64_t{32} << 20;
 
-/// What pointers may be aligned to: there is an algorithm for each. Columns of gathered inputs begin anywhere.
+/// What factors may be aligned to: there is an algorithm for each. Columns of gathered inputs begin anywhere.
 std::array<uint32_t, 2> Alignments(ElementType element) { return {16, static_cast<uint32_t>(BytesOf(element))}; }
 
 cudaDataType_t CublasTypeOf(ElementType element) {
@@ -73,11 +73,12 @@ class Descriptions {
   cublasStatus_t status_ = CUBLAS_STATUS_SUCCESS;
 };
 
-/// The way that cuBLASLt's heuristics like best for pointers of this alignment. Parts of a sum that are computed at the
-/// same time come together in a step of their own, in a fixed order.
+/// The way that cuBLASLt's heuristics like best for factors of this alignment; sum and bias are float32. Parts of a sum
+/// that are computed at the same time come together in a step of their own, in a fixed order.
 Status Choose(cublasLtHandle_t handle, const GpuGemmDesc& desc, GpuMath math, bool with_bias, uint32_t alignment,
               cublasLtMatmulHeuristicResult_t* result) {
-  Descriptions descriptions(desc, math, with_bias ? reinterpret_cast<const void*>(uintptr_t{alignment}) : nullptr);
+  const uint32_t of_floats = std::max<uint32_t>(alignment, sizeof(float));
+  Descriptions descriptions(desc, math, with_bias ? reinterpret_cast<const void*>(uintptr_t{of_floats}) : nullptr);
   cublasLtMatmulPreferenceOpaque_t preference;
   cublasStatus_t status = descriptions.status();
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t name, const auto& value) {
@@ -87,10 +88,10 @@ Status Choose(cublasLtHandle_t handle, const GpuGemmDesc& desc, GpuMath math, bo
   if (status == CUBLAS_STATUS_SUCCESS) status = cublasLtMatmulPreferenceInit(&preference);
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMostWorkspaceBytes);
   set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
-  for (const auto name : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-                          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
-    set(name, alignment);
-  }
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment);
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment);
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, of_floats);
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, of_floats);
   int found = 0;
   if (status == CUBLAS_STATUS_SUCCESS) {
     status =

@@ -12,19 +12,24 @@
 #include <cstring>
 #include <map>
 #include <set>
+#include <thread>
 #include <utility>
 
 namespace hp {
 namespace {
 
 // Smaller blocks come from the driver's pool, which keeps what is given back. Larger ones are arenas that a network
-// adapter may be given; it takes whole pages of 64 KiB.
+// adapter or another process may be given: of whole driver's blocks, since what shares one would be given with it, and
+// begins anywhere.
 constexpr size_t kPooledBytes = 1 << 20;
-constexpr size_t kExportPage = 64 << 10;
+constexpr size_t kDriverBlock = 2 << 20;
+constexpr size_t kExportPage = 64 << 10;  // what an adapter takes a multiple of
+// What is not free for a node's own plan: modules that are loaded when a kernel first runs, graphs, NCCL's buffers.
+constexpr size_t kKeptFree = 512 << 20;
 // Each takes host memory; what does not fit is put into the queue call by call.
 constexpr size_t kMaxGraphs = 4096;
 
-size_t WholePages(size_t bytes) { return (bytes + kExportPage - 1) / kExportPage * kExportPage; }
+size_t RoundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 StatusOr<GpuInfo> Describe(int index) {
   cudaDeviceProp properties;
@@ -98,17 +103,22 @@ class CudaGpu : public Gpu {
   void CopyAs(cudaMemcpyKind kind, Queue queue, void* to, const void* from, size_t bytes);
   cudaEvent_t TakeEvent() HP_EXCLUDES(mutex_);
   /// @return null: it could not be recorded, and was put into the queue directly or failed.
-  cudaGraphExec_t RecordGraph(const std::function<void()>& work);
+  cudaGraphExec_t RecordGraph(const std::function<void()>& work) HP_EXCLUDES(mutex_);
+  /// @return what failed on the recorder's thread meanwhile.
+  Status SetRecorder(std::thread::id thread) HP_EXCLUDES(mutex_);
 
   const GpuInfo info_;
   cudaStream_t streams_[kQueues] = {};
   std::map<RepeatKey, cudaGraphExec_t> graphs_;  // null: seen once. Executor thread
+  bool recordable_ = true;                       // likewise
 
   mutable Mutex mutex_;
   std::vector<cudaEvent_t> free_events_ HP_GUARDED_BY(mutex_);
   std::map<Mark, cudaEvent_t> marks_ HP_GUARDED_BY(mutex_);
   Mark last_mark_ HP_GUARDED_BY(mutex_) = 0;
   Status failure_ HP_GUARDED_BY(mutex_);
+  std::thread::id recorder_ HP_GUARDED_BY(mutex_);  // the thread that records, while it does
+  Status recording_failure_ HP_GUARDED_BY(mutex_);
   std::multimap<void*, void*> opened_ HP_GUARDED_BY(mutex_);  // what OpenIpc gave, where its allocation begins
 };
 
@@ -145,7 +155,9 @@ void CudaGpu::Note(cudaError_t error, const char* call) {
 
 void CudaGpu::Fail(const Status& status) {
   MutexLock lock(&mutex_);
-  if (failure_.ok()) failure_ = status;
+  // What can't be recorded is done directly instead.
+  Status* const kept = recorder_ == std::this_thread::get_id() ? &recording_failure_ : &failure_;
+  if (kept->ok()) *kept = status;
 }
 
 Status CudaGpu::failure() const {
@@ -158,7 +170,8 @@ Status CudaGpu::failure() const {
 size_t CudaGpu::free_bytes() const {
   Use();
   size_t free = 0, total = 0;
-  return cudaMemGetInfo(&free, &total) == cudaSuccess ? free : 1;
+  if (cudaMemGetInfo(&free, &total) != cudaSuccess) cudaGetLastError();
+  return free > kKeptFree ? free - kKeptFree : 1;
 }
 
 StatusOr<Buffer> CudaGpu::Allocate(size_t bytes, bool pooled) {
@@ -166,7 +179,8 @@ StatusOr<Buffer> CudaGpu::Allocate(size_t bytes, bool pooled) {
   Use();
   const cudaStream_t stream = streams_[kCompute];
   void* memory = nullptr;
-  const cudaError_t error = pooled ? cudaMallocAsync(&memory, bytes, stream) : cudaMalloc(&memory, WholePages(bytes));
+  const cudaError_t error =
+      pooled ? cudaMallocAsync(&memory, bytes, stream) : cudaMalloc(&memory, RoundUp(bytes, kDriverBlock));
   if (error != cudaSuccess) {
     cudaGetLastError();
     return ResourceExhausted("%s: %.1f MB of memory: %s", name().c_str(), bytes / 1e6, cudaGetErrorString(error));
@@ -188,7 +202,10 @@ StatusOr<Buffer> CudaGpu::AllocateHost(size_t bytes) {
     return ResourceExhausted("%.1f MB of pinned host memory: %s", bytes / 1e6, cudaGetErrorString(error));
   }
   std::fill_n(static_cast<std::byte*>(memory), bytes, std::byte{0});
-  return Buffer(static_cast<std::byte*>(memory), bytes, [](std::byte* data, size_t) { cudaFreeHost(data); });
+  return Buffer(static_cast<std::byte*>(memory), bytes, [index = info_.index](std::byte* data, size_t) {
+    cudaSetDevice(index);
+    cudaFreeHost(data);
+  });
 }
 
 void CudaGpu::CopyAs(cudaMemcpyKind kind, Queue queue, void* to, const void* from, size_t bytes) {
@@ -199,13 +216,17 @@ void CudaGpu::CopyAs(cudaMemcpyKind kind, Queue queue, void* to, const void* fro
 
 Status CudaGpu::CopyNow(void* to, const void* from, size_t bytes) {
   Use();
-  return CudaStatus(cudaMemcpy(to, from, bytes, cudaMemcpyDefault), "cudaMemcpy").Prepend(name());
+  // cudaMemcpy may return while pageable memory is still on its way to the device.
+  const cudaStream_t stream = cudaStreamPerThread;
+  cudaError_t error = cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream);
+  if (error == cudaSuccess) error = cudaStreamSynchronize(stream);
+  return CudaStatus(error, "cudaMemcpyAsync").Prepend(name());
 }
 
 Status CudaGpu::ExportDmaBuf(const void* memory, size_t bytes, bool pcie_mapping, int* fd, uint64_t* offset) {
   Use();
   *offset = 0;
-  return DriverExportDmaBuf(memory, WholePages(bytes), pcie_mapping, fd).Prepend(name());
+  return DriverExportDmaBuf(memory, RoundUp(bytes, kExportPage), pcie_mapping, fd).Prepend(name());
 }
 
 // --- Memory of other GPUs
@@ -254,6 +275,7 @@ StatusOr<void*> CudaGpu::OpenIpc(const GpuIpcMemory& memory, size_t bytes) {
   const void* allocation = nullptr;
   size_t size = 0;
   const Status told = DriverAllocationOf(begin, &allocation, &size);
+  if (told.ok()) size -= static_cast<std::byte*>(begin) - static_cast<const std::byte*>(allocation);
   if (!told.ok() || memory.offset > size || bytes > size - memory.offset) {
     cudaIpcCloseMemHandle(begin);
     return told.ok() ? InvalidArgument("an allocation of %zu bytes, not %zu more", size, bytes) : told;
@@ -274,7 +296,11 @@ void CudaGpu::CloseIpc(void* opened) {
     begin = found->second;
     opened_.erase(found);
   }
-  Note(cudaIpcCloseMemHandle(begin), "cudaIpcCloseMemHandle");
+  // Its owner may be gone, which is no failure of this GPU.
+  if (const cudaError_t error = cudaIpcCloseMemHandle(begin); error != cudaSuccess) {
+    cudaGetLastError();
+    LOG(WARNING) << name() << ": cudaIpcCloseMemHandle: " << cudaGetErrorString(error);
+  }
 }
 
 Status CudaGpu::OpenHere(void* memory, size_t bytes) {
@@ -287,7 +313,10 @@ Status CudaGpu::OpenHere(void* memory, size_t bytes) {
   }
   const void* begin = nullptr;
   size_t size = 0;
-  HP_RETURN_IF_ERROR(DriverAllocationOf(memory, &begin, &size));
+  cudaSetDevice(attributes.device);  // the driver answers for the memory of the current one
+  const Status told = DriverAllocationOf(memory, &begin, &size);
+  Use();
+  HP_RETURN_IF_ERROR(told);
   if (bytes > size - (static_cast<std::byte*>(memory) - static_cast<const std::byte*>(begin))) {
     return InvalidArgument("an allocation of %zu bytes in all, not %zu more", size, bytes);
   }
@@ -328,6 +357,7 @@ void CudaGpu::Order(Queue first, Queue then) {
 }
 
 Device::Mark CudaGpu::Record(Queue queue) {
+  Note(cudaGetLastError(), "the launch of a kernel");  // which returns nothing itself
   const cudaEvent_t event = TakeEvent();
   Note(cudaEventRecord(event, streams_[queue]), "cudaEventRecord");
   MutexLock lock(&mutex_);
@@ -353,6 +383,7 @@ Status CudaGpu::Wait(Mark mark) {
 
 Status CudaGpu::Synchronize() {
   Use();
+  Note(cudaGetLastError(), "the launch of a kernel");
   for (cudaStream_t stream : streams_) Note(cudaStreamSynchronize(stream), "the work before");
   return failure();
 }
@@ -363,7 +394,7 @@ void CudaGpu::Repeat(const RepeatKey& key, const std::function<void()>& work) {
   Use();
   const auto [entry, first] = graphs_.try_emplace(key, nullptr);
   if (first) return work();
-  if (entry->second == nullptr && graphs_.size() <= kMaxGraphs) entry->second = RecordGraph(work);
+  if (entry->second == nullptr && graphs_.size() <= kMaxGraphs && recordable_) entry->second = RecordGraph(work);
   if (entry->second == nullptr) return work();
   Note(cudaGraphLaunch(entry->second, streams_[kCompute]), "cudaGraphLaunch");
 }
@@ -371,17 +402,30 @@ void CudaGpu::Repeat(const RepeatKey& key, const std::function<void()>& work) {
 cudaGraphExec_t CudaGpu::RecordGraph(const std::function<void()>& work) {
   const cudaStream_t stream = streams_[kCompute];
   // Thread-local: other threads go on with their copies.
-  if (cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) != cudaSuccess) return nullptr;
-  work();
-  cudaGraph_t graph = nullptr;
+  cudaError_t error = cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
   cudaGraphExec_t executable = nullptr;
-  cudaError_t error = cudaStreamEndCapture(stream, &graph);
-  if (error == cudaSuccess) error = cudaGraphInstantiate(&executable, graph, 0);
-  if (graph != nullptr) cudaGraphDestroy(graph);
-  if (error == cudaSuccess) return executable;
+  Status refused;
+  if (error == cudaSuccess) {
+    (void)SetRecorder(std::this_thread::get_id());
+    work();
+    refused = SetRecorder({});
+    cudaGraph_t graph = nullptr;
+    error = cudaStreamEndCapture(stream, &graph);
+    if (error == cudaSuccess && refused.ok()) error = cudaGraphInstantiate(&executable, graph, 0);
+    if (graph != nullptr) cudaGraphDestroy(graph);
+  }
+  if (executable != nullptr) return executable;
   cudaGetLastError();
-  LOG_FIRST_N(WARNING, 1) << name() << ": work is not recorded: " << cudaGetErrorString(error);
+  if (refused.ok()) refused = CudaStatus(error, "recording");
+  LOG(WARNING) << name() << ": work is put into the queue call by call from now on: " << refused;
+  recordable_ = false;
   return nullptr;
+}
+
+Status CudaGpu::SetRecorder(std::thread::id thread) {
+  MutexLock lock(&mutex_);
+  recorder_ = thread;
+  return std::exchange(recording_failure_, OkStatus());
 }
 
 }  // namespace

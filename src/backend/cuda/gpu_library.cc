@@ -23,11 +23,8 @@ class NvidiaLibrary final : public GpuLibrary {
  public:
   NvidiaLibrary(Gpu* gpu, GpuMath math) : gpu_(gpu), math_(math) {}
 
-  /// The handles belong to the device that is current when they are made.
   Status Open() {
-    if (const cudaError_t error = cudaSetDevice(gpu_->info().index); error != cudaSuccess) {
-      return FailedPrecondition("%s: %s", gpu_->name().c_str(), cudaGetErrorString(error));
-    }
+    HP_RETURN_IF_ERROR(Use());
     cublasLtHandle_t cublas = nullptr;
     HP_RETURN_IF_ERROR(CublasStatus(cublasLtCreate(&cublas), "handle for " + gpu_->name()));
     cublas_.reset(cublas);
@@ -40,9 +37,11 @@ class NvidiaLibrary final : public GpuLibrary {
 
   ElementType element() const override { return ElementOf(math_); }
   StatusOr<std::unique_ptr<GpuGemm>> Gemm(const GpuGemmDesc& desc) override {
+    HP_RETURN_IF_ERROR(Use());
     return MakeCublasGemm(gpu_, cublas_.get(), math_, desc);
   }
   StatusOr<std::unique_ptr<GpuConvolution>> Convolution(const ConvolutionDesc& desc, const Shape& in) override {
+    HP_RETURN_IF_ERROR(Use());
     const CudnnTarget target = {.handle = cudnn_.get(),
                                 .device = nullptr,
                                 .math = math_,
@@ -51,6 +50,13 @@ class NvidiaLibrary final : public GpuLibrary {
   }
 
  private:
+  /// Handles and plans belong to the device that is the thread's current one when they are made.
+  Status Use() const {
+    const cudaError_t error = cudaSetDevice(gpu_->info().index);
+    if (error == cudaSuccess) return OkStatus();
+    return FailedPrecondition("%s: %s", gpu_->name().c_str(), cudaGetErrorString(error));
+  }
+
   Gpu* const gpu_;
   const GpuMath math_;
   std::unique_ptr<cublasLtContext, DestroyCublas> cublas_;

@@ -25,7 +25,7 @@ class Replica {
     auto gpu = OpenGpu(rank);
     ASSERT_TRUE(gpu.ok()) << gpu.status();
     gpu_ = *std::move(gpu);
-    auto buffer = gpu_->Allocate(kCount * sizeof(float));
+    auto buffer = gpu_->AllocateShared(kCount * sizeof(float));
     ASSERT_TRUE(buffer.ok()) << buffer.status();
     buffer_ = *std::move(buffer);
     NcclOptions options;
@@ -61,6 +61,7 @@ class Replica {
 };
 
 std::vector<std::unique_ptr<Replica>> Replicas() {
+  PrepareNccl();
   const auto gpus = ListGpus();
   const int size = gpus.ok() ? static_cast<int>(gpus->size()) : 0;
   SharedRendezvous rendezvous;
