@@ -274,6 +274,13 @@ cudaError_t cudaSetDevice(int device) {
   });
 }
 
+cudaError_t cudaGetDevice(int* device) {
+  return Call("cudaGetDevice", [=] {
+    *device = current;
+    return cudaSuccess;
+  });
+}
+
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   return Call("cudaGetDeviceProperties", [=] {
     *properties = {};

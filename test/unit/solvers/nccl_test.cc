@@ -1,120 +1,217 @@
-// NCCL on all GPUs of this host, a replica on each: on one GPU alone it shows that the calls are right, on several that
-// they add up.
-#include "backend/cuda/gpu.h"
+// What is asked of NCCL and made of its answers, with an NCCL of this file's own.
+#include "base/mutex.h"
 #include "base/thread.h"
-#include "solvers/exchange/collective_exchange.h"
 #include "solvers/exchange/nccl_collectives.h"
+#include "test/support/fake_cuda.h"
 #include "test/support/shared_rendezvous.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nccl.h>
 
-#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <map>
 #include <memory>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
 namespace hp::test {
 namespace {
 
-constexpr size_t kCount = 5000;
+/// One communicator of a replica.
+struct Comm {
+  std::string id;
+  int rank = 0, size = 0;
+};
 
-/// One replica: a GPU, a gradient on it, and its exchange.
-class Replica {
- public:
-  void Open(int rank, int size, Rendezvous* rendezvous) {
-    auto gpu = OpenGpu(rank);
-    ASSERT_TRUE(gpu.ok()) << gpu.status();
-    gpu_ = *std::move(gpu);
-    auto buffer = gpu_->AllocateShared(kCount * sizeof(float));
-    ASSERT_TRUE(buffer.ok()) << buffer.status();
-    buffer_ = *std::move(buffer);
+/// Sums are there when the last replica has called.
+struct FakeNccl {
+  Mutex mutex;
+  std::set<Comm*> comms HP_GUARDED_BY(mutex);
+  std::map<std::string, std::vector<std::span<float>>> waiting HP_GUARDED_BY(mutex);  // by id
+  std::vector<void*> streams HP_GUARDED_BY(mutex);
+  ncclResult_t init = ncclSuccess, reduce = ncclSuccess, ask = ncclSuccess, asynchronous = ncclSuccess;
+  int ids = 0, aborts = 0;
+};
+FakeNccl* nccl = nullptr;
+
+class NcclTest : public testing::Test {
+ protected:
+  NcclTest() {
+    fake_cuda::Reset(2);
+    nccl = &nccl_;
+  }
+  StatusOr<std::unique_ptr<Collectives>> Connect(int rank, int size) {
     NcclOptions options;
     options.rank = options.gpu = rank;
     options.size = size;
-    options.key_prefix = "test";
-    options.stream = gpu_->stream(Device::kExchange).cuda;
-    auto nccl = ConnectNccl(options, rendezvous);
-    ASSERT_TRUE(nccl.ok()) << nccl.status();
-    exchange_ = std::make_unique<CollectiveExchange>(gpu_.get(), *std::move(nccl),
-                                                     [](const Status& status) { ADD_FAILURE() << status; });
+    options.key_prefix = "conv";
+    options.stream = &streams_[rank];
+    return ConnectNccl(options, &rendezvous_);
   }
+  std::unique_ptr<Collectives> Alone() { return *Connect(0, 1); }
 
-  Exchange* exchange() { return exchange_.get(); }
-  std::span<float> gradient() { return {buffer_.floats(), kCount}; }
-  /// In the compute queue.
-  void Compute(const std::vector<float>& values) {
-    gpu_->Upload(Device::kCompute, buffer_.data(), values.data(), values.size() * sizeof(float));
-  }
-  /// What work in the compute queue sees now.
-  std::vector<float> Seen() {
-    std::vector<float> seen(kCount);
-    gpu_->Download(Device::kCompute, seen.data(), buffer_.data(), kCount * sizeof(float));
-    EXPECT_TRUE(gpu_->Wait(gpu_->Record(Device::kCompute)).ok());
-    return seen;
-  }
-  Status Synchronize() { return gpu_->Synchronize(); }
-
- private:
-  std::unique_ptr<Gpu> gpu_;  // before all that has memory of it
-  Buffer buffer_;
-  std::unique_ptr<Exchange> exchange_;
+  FakeNccl nccl_;
+  SharedRendezvous rendezvous_;
+  int streams_[2] = {};
 };
 
-std::vector<std::unique_ptr<Replica>> Replicas() {
-  PrepareNccl();
-  const auto gpus = ListGpus();
-  const int size = gpus.ok() ? static_cast<int>(gpus->size()) : 0;
-  SharedRendezvous rendezvous;
-  std::vector<std::unique_ptr<Replica>> replicas(size);
+TEST_F(NcclTest, ReplicasMeetAndAddUp) {
+  std::vector<float> values[2] = {{1, 2, 3}, {10, 20, 30}};
   {
     std::vector<Thread> threads;
-    for (int rank = 0; rank < size; ++rank) {
-      replicas[rank] = std::make_unique<Replica>();
-      threads.emplace_back("replica", [&, rank] { replicas[rank]->Open(rank, size, &rendezvous); });
-    }
-  }
-  return replicas;
-}
-
-std::vector<float> Values(int rank, int clock) {
-  std::vector<float> values(kCount);
-  for (size_t i = 0; i < kCount; ++i) values[i] = static_cast<float>((i % 13 + clock) * (rank + 1));
-  return values;
-}
-
-TEST(Nccl, AddsUpWhatTheQueuesCompute) {
-  const auto replicas = Replicas();
-  const int size = static_cast<int>(replicas.size());
-  for (int clock = 0; clock < 3; ++clock) {
-    std::vector<std::vector<float>> values;
-    for (int rank = 0; rank < size; ++rank) values.push_back(Values(rank, clock));
-    std::vector<Thread> threads;
-    for (int rank = 0; rank < size; ++rank) {
-      threads.emplace_back("replica", [&, rank, clock] {
-        Replica& replica = *replicas[rank];
-        replica.Compute(values[rank]);
-        replica.exchange()->Add(clock, 0, replica.gradient());
-        ASSERT_TRUE(replica.exchange()->Finish(clock).ok());
-        std::vector<float> sum = Values(0, clock);
-        for (float& value : sum) value *= static_cast<float>(size * (size + 1) / 2);
-        EXPECT_EQ(replica.Seen(), sum) << "rank " << rank << ", clock " << clock;
+    for (int rank : {1, 0}) {
+      threads.emplace_back("replica", [&, rank] {
+        const auto collectives = Connect(rank, 2);
+        ASSERT_TRUE(collectives.ok()) << collectives.status();
+        EXPECT_TRUE((*collectives)->AllReduce(values[rank]).ok());
+        EXPECT_TRUE((*collectives)->AsyncError().ok());
       });
     }
   }
+  EXPECT_EQ(values[0], (std::vector<float>{11, 22, 33}));
+  EXPECT_EQ(values[1], values[0]);
+  EXPECT_EQ(nccl_.ids, 1);
+  MutexLock lock(&nccl_.mutex);
+  EXPECT_THAT(nccl_.streams, testing::UnorderedElementsAre(&streams_[0], &streams_[1]));
+  EXPECT_TRUE(nccl_.comms.empty());
 }
 
-/// A replica that waits for others in a collective goes on when it is told that they are gone.
-TEST(Nccl, AbortEndsWhatOthersNeverJoin) {
-  const auto replicas = Replicas();
-  Replica& first = *replicas[0];
-  first.Compute(Values(0, 0));
-  first.exchange()->Add(0, 0, first.gradient());
-  for (const auto& replica : replicas) replica->exchange()->Abort(Unavailable("node gone"));
-  EXPECT_EQ(first.exchange()->Finish(0).code(), StatusCode::kUnavailable);
-  (void)first.Synchronize();  // whatever it says, it returns
-  first.exchange()->Add(1, 0, first.gradient());
-  EXPECT_EQ(first.exchange()->Finish(1).code(), StatusCode::kUnavailable);
+TEST_F(NcclTest, WhatKeepsReplicasApartIsSaid) {
+  nccl_.init = ncclSystemError;
+  const Status refused = Connect(0, 1).status();
+  EXPECT_EQ(refused.code(), StatusCode::kUnavailable);
+  EXPECT_EQ(refused.message(), "ncclCommInitRank: error 2 (what NCCL remembers)");
+  SharedRendezvous rubbish;
+  ASSERT_TRUE(rubbish.Set("conv/nccl", "too short").ok());
+  NcclOptions second;
+  second.rank = 1, second.size = 2, second.key_prefix = "conv";
+  EXPECT_EQ(ConnectNccl(second, &rubbish).status().message(), "the first replica's NCCL id has 9 bytes; expected 128");
+  SharedRendezvous parted;
+  parted.Fail(Unavailable("a node is lost"));
+  EXPECT_EQ(ConnectNccl(second, &parted).status().message(), "a node is lost");
+}
+
+TEST_F(NcclTest, ErrorsAreStatuses) {
+  const auto collectives = Alone();
+  std::vector<float> values(3);
+  nccl_.reduce = ncclInternalError;
+  EXPECT_EQ(collectives->AllReduce(values).message(), "ncclAllReduce: error 3 (what NCCL remembers)");
+  EXPECT_TRUE(collectives->AsyncError().ok());
+  nccl_.asynchronous = ncclInProgress;
+  EXPECT_TRUE(collectives->AsyncError().ok());
+  nccl_.asynchronous = ncclRemoteError;
+  EXPECT_EQ(collectives->AsyncError().code(), StatusCode::kUnavailable);
+  nccl_.ask = ncclInvalidArgument;
+  EXPECT_THAT(collectives->AsyncError().message(), testing::HasSubstr("ncclCommGetAsyncError"));
+}
+
+/// A communicator that is gone is not touched.
+TEST_F(NcclTest, EndsOnce) {
+  std::vector<float> values(3);
+  {
+    const auto collectives = Alone();
+    collectives->Abort();
+    collectives->Abort();
+    EXPECT_EQ(collectives->AllReduce(values).code(), StatusCode::kUnavailable);
+    EXPECT_TRUE(collectives->AsyncError().ok());
+  }
+  EXPECT_EQ(nccl_.aborts, 1);
+  Alone();
+  EXPECT_EQ(nccl_.aborts, 2);
+}
+
+/// Else the first sum would wait for all replicas.
+TEST_F(NcclTest, ConnectsAtOnceUnlessTheUserWantsOtherwise) {
+  unsetenv("NCCL_RUNTIME_CONNECT");
+  PrepareNccl();
+  EXPECT_STREQ(getenv("NCCL_RUNTIME_CONNECT"), "0");
+  setenv("NCCL_RUNTIME_CONNECT", "1", 1);
+  PrepareNccl();
+  EXPECT_STREQ(getenv("NCCL_RUNTIME_CONNECT"), "1");
+}
+
+Comm* Known(ncclComm_t handle) {
+  auto* const comm = reinterpret_cast<Comm*>(handle);
+  EXPECT_TRUE(nccl->comms.contains(comm)) << "a communicator that is gone";
+  return comm;
+}
+
+int CurrentDevice() {
+  int device = -1;
+  cudaGetDevice(&device);
+  return device;
 }
 
 }  // namespace
 }  // namespace hp::test
+
+using hp::test::Comm;
+using hp::test::nccl;
+
+extern "C" {
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  std::memset(id, 0, sizeof(*id));
+  id->internal[0] = static_cast<char>('a' + nccl->ids++);
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommInitRank(ncclComm_t* made, int size, ncclUniqueId id, int rank) {
+  hp::MutexLock lock(&nccl->mutex);
+  EXPECT_EQ(hp::test::CurrentDevice(), rank);
+  if (nccl->init != ncclSuccess) return nccl->init;
+  auto* const comm = new Comm{id.internal, rank, size};
+  nccl->comms.insert(comm);
+  *made = reinterpret_cast<ncclComm_t>(comm);
+  return ncclSuccess;
+}
+
+ncclResult_t ncclAllReduce(const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                           ncclComm_t handle, cudaStream_t stream) {
+  hp::MutexLock lock(&nccl->mutex);
+  const Comm* const comm = hp::test::Known(handle);
+  EXPECT_EQ(hp::test::CurrentDevice(), comm->rank);
+  EXPECT_TRUE(from == to && type == ncclFloat && op == ncclSum);
+  if (nccl->reduce != ncclSuccess) return nccl->reduce;
+  nccl->streams.push_back(stream);
+  auto& waiting = nccl->waiting[comm->id];
+  waiting.emplace_back(static_cast<float*>(to), count);
+  if (static_cast<int>(waiting.size()) < comm->size) return ncclSuccess;
+  for (size_t i = 0; i < count; ++i) {
+    float sum = 0;
+    for (const auto& values : waiting) sum += values[i];
+    for (const auto& values : waiting) values[i] = sum;
+  }
+  waiting.clear();
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
+  hp::MutexLock lock(&nccl->mutex);
+  hp::test::Known(comm);
+  *error = nccl->asynchronous;
+  return nccl->ask;
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t handle) {
+  hp::MutexLock lock(&nccl->mutex);
+  Comm* const comm = hp::test::Known(handle);
+  ++nccl->aborts;
+  nccl->comms.erase(comm);
+  delete comm;
+  return ncclSuccess;
+}
+
+const char* ncclGetErrorString(ncclResult_t error) {
+  static std::string text;
+  text = "error " + std::to_string(error);
+  return text.c_str();
+}
+
+const char* ncclGetLastError(ncclComm_t) { return "what NCCL remembers"; }
+
+}  // extern "C"
