@@ -14,6 +14,7 @@ namespace {
 constexpr std::string_view kPrefix = "cuda:";
 
 std::string DescribeGpu(const GpuInfo& gpu) {
+  if (!gpu.fault.empty()) return Format("cuda:%-2d can't be used now: %s\n", gpu.index, gpu.fault.c_str());
   return Format("cuda:%-2d %s, compute capability %d.%d, %d multiprocessors, %.1f of %.1f GB free, PCIe %s, %s\n",
                 gpu.index, gpu.name.c_str(), gpu.major, gpu.minor, gpu.multiprocessors, gpu.free_bytes / 1e9,
                 gpu.memory_bytes / 1e9, gpu.pci_address.c_str(),

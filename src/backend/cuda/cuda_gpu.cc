@@ -446,8 +446,14 @@ StatusOr<std::vector<GpuInfo>> ListGpus() {
   HP_ASSIGN_OR_RETURN(const int count, CountGpus());
   std::vector<GpuInfo> gpus;
   for (int index = 0; index < count; ++index) {
-    HP_ASSIGN_OR_RETURN(GpuInfo info, Describe(index));
-    gpus.push_back(std::move(info));
+    StatusOr<GpuInfo> info = Describe(index);
+    if (!info.ok()) {
+      GpuInfo other;
+      other.index = index;
+      other.fault = info.status().message();
+      info = std::move(other);
+    }
+    gpus.push_back(*std::move(info));
   }
   return gpus;
 }

@@ -35,6 +35,7 @@ struct GpuInfo {
   int multiprocessors = 0;
   std::string pci_address;  ///< "0000:3b:00.0"
   bool dma_buf = false;     ///< its memory can be exported for an adapter
+  std::string fault;        ///< why it can't be used now; the rest but index and name may be missing then
 };
 
 /// Memory of a GPU as another process of the host opens it.
@@ -80,7 +81,8 @@ class Gpu : public Device {
   virtual void Fail(const Status& status) = 0;
 };
 
-/// The GPUs of this host. @return kFailedPrecondition: no driver, or one too old; says which.
+/// The GPUs of this host, also those that another process has for itself. @return kFailedPrecondition: no driver, or
+/// one too old; says which.
 StatusOr<std::vector<GpuInfo>> ListGpus();
 
 /// @return kNotFound: no such GPU; kFailedPrecondition: as ListGpus.

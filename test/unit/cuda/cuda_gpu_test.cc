@@ -59,6 +59,18 @@ TEST_F(CudaGpuTest, OpensTheOneThatIsAskedFor) {
   EXPECT_EQ(OpenGpu(0).status().code(), StatusCode::kFailedPrecondition);
 }
 
+TEST_F(CudaGpuTest, AGpuThatCantBeUsedDoesNotHideTheOthers) {
+  fake_cuda::FailNext("cudaMemGetInfo", cudaErrorDevicesUnavailable);
+  const auto gpus = ListGpus();
+  ASSERT_TRUE(gpus.ok()) << gpus.status();
+  ASSERT_EQ(gpus->size(), 2u);
+  EXPECT_THAT((*gpus)[0].fault, HasSubstr("cudaMemGetInfo"));
+  EXPECT_EQ((*gpus)[1].fault, "");
+  EXPECT_EQ((*gpus)[1].name, "fake");
+  fake_cuda::FailNext("cudaMemGetInfo", cudaErrorDevicesUnavailable);
+  EXPECT_FALSE(OpenGpu(0).ok());
+}
+
 /// A new thread's current device is the first.
 TEST_F(CudaGpuTest, EveryThreadCallsItsOwnDevice) {
   std::unique_ptr<Gpu> gpu;
