@@ -106,7 +106,10 @@ Status CudnnPlan::Run(cudnnHandle_t handle, const std::vector<std::pair<int64_t,
   std::vector<int64_t> ids;
   std::vector<void*> data;
   for (const auto& [id, pointer] : pointers) {
-    CHECK_EQ(reinterpret_cast<uintptr_t>(pointer) % kCudnnAlignment, 0u) << what_ << ": tensor " << id;
+    if (reinterpret_cast<uintptr_t>(pointer) % kCudnnAlignment != 0) {
+      return InternalError("%s: tensor %c is not aligned to %lld bytes", what_.c_str(), static_cast<char>(id),
+                           static_cast<long long>(kCudnnAlignment));
+    }
     ids.push_back(id);
     data.push_back(const_cast<void*>(pointer));
   }

@@ -139,6 +139,15 @@ TEST_P(CudnnPlans, AFailureNamesTheConvolutionAndTheCause) {
   EXPECT_THAT(plans.status().message(), HasSubstr("CUDNN_STATUS_BAD_PARAM"));
 }
 
+TEST_P(CudnnPlans, MemoryThatIsNotAlignedIsRefused) {
+  const auto plans = Make(Desc(kCases[5]), kCases[5].in, GpuMath::kFloat32);
+  ASSERT_TRUE(plans.ok()) << plans.status();
+  const Status status =
+      plans->forward.Run(nullptr, {{CudnnConvolutionPlans::kX, reinterpret_cast<void*>(24)}}, nullptr);
+  EXPECT_EQ(status.code(), StatusCode::kInternal);
+  EXPECT_THAT(status.message(), HasSubstr("tensor x is not aligned to 16 bytes"));
+}
+
 INSTANTIATE_TEST_SUITE_P(Gpus, CudnnPlans, testing::Bool(),
                          [](const auto& info) { return info.param ? "Hopper" : "Ampere"; });
 
