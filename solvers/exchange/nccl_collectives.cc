@@ -49,6 +49,7 @@ class Nccl : public Collectives {
  private:
   const ncclComm_t comm_;
   const NcclOptions options_;
+  // ncclAllReduce must return at once (PrepareNccl): Abort waits for it.
   Mutex mutex_;
   bool aborted_ HP_GUARDED_BY(mutex_) = false;  // comm_ is gone
 };
@@ -71,7 +72,7 @@ StatusOr<ncclUniqueId> AgreeOnId(const NcclOptions& options, Rendezvous* rendezv
 
 }  // namespace
 
-void PrepareNccl() { setenv("NCCL_RUNTIME_CONNECT", "0", /*overwrite=*/0); }
+void PrepareNccl() { setenv("NCCL_RUNTIME_CONNECT", "0", /*overwrite=*/1); }
 
 StatusOr<std::unique_ptr<Collectives>> ConnectNccl(const NcclOptions& options, Rendezvous* rendezvous) {
   HP_ASSIGN_OR_RETURN(const ncclUniqueId id, AgreeOnId(options, rendezvous));

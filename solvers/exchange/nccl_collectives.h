@@ -16,8 +16,8 @@ struct NcclOptions {
   int gpu = 0;             ///< which one it is on
 };
 
-/// Makes NCCL connect the replicas in ConnectNccl rather than in the first AllReduce, which has to return at once.
-/// Before the process has threads that read the environment.
+/// Makes NCCL connect the replicas in ConnectNccl rather than in the first AllReduce, which has to return at once,
+/// whatever NCCL_RUNTIME_CONNECT is. Before the process has threads that read the environment.
 void PrepareNccl();
 
 /// NCCL's communicator of the stage. Blocks until all `size` replicas have called it.

@@ -21,7 +21,7 @@ class Ending {
   };
   explicit Ending(Options options) : options_(std::move(options)) {}
 
-  /// Before the first of the others. Both must outlive this.
+  /// Before the first of the others. Both must outlive the last.
   void Begin(Meeting* meeting, Watch* watch) {
     meeting_ = meeting;
     watch_ = watch;

@@ -205,7 +205,8 @@ size_t NodeModel::matrix_bytes() const {
 
 size_t NodeModel::device_bytes() const {
   if (on_host()) return 0;
-  constexpr size_t kBlock = 256;  // what allocations are rounded up to
+  // What an allocation takes beyond its bytes, at the least: the device keeps enough free for larger roundings.
+  constexpr size_t kBlock = 256;
   size_t bytes = HostBridge::DeviceBytes(BridgeNeedsOf(*this)) + ImagesAhead::DeviceBytes(*this) +
                  Updater::DeviceBytes(*this) + 8 * kBlock;
   for (const StoredParam& param : stored_params()) {

@@ -37,8 +37,8 @@ void Node::Stop() {
   if (watch_) watch_->Stop();  // the transport still reports to it
   if (files_.train_input) files_.train_input->Stop();
   if (files_.test_input) files_.test_input->Stop();
-  snapshotter_.reset();
   transport_->Stop();
+  snapshotter_.reset();  // until then the transport tells it of others' grants, and others write into its memory
 }
 
 void Node::Abort(const Status& status) {

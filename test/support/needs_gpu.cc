@@ -12,6 +12,9 @@ class NeedsGpu : public testing::Environment {
     const auto gpus = ListGpus();
     if (!gpus.ok()) GTEST_SKIP() << "no GPU of NVIDIA's here: " << gpus.status();
     if (gpus->empty()) GTEST_SKIP() << "no GPU of NVIDIA's here";
+    for (const GpuInfo& gpu : *gpus) {
+      if (!gpu.fault.empty()) GTEST_SKIP() << "no GPU of NVIDIA's here that is free: " << gpu.fault;
+    }
   }
 };
 

@@ -205,7 +205,6 @@ Status CopyLink::OnGrantOver(RemoteGrant grant, const Status& status) {
 Status CopyLink::OnOffer(const CopyOffer& offer) {
   if (offer_) return InvalidArgument("a second OFFER");
   offer_ = offer;
-  if (!CheckOpen().ok()) return OkStatus();  // we end: nothing of the peer is opened any more
   if (context_.offer.handle.empty()) {
     Answer(FailedPrecondition("%s", context_.offer.why_not.c_str()));
   } else if (offer.handle.empty()) {
@@ -218,6 +217,7 @@ Status CopyLink::OnOffer(const CopyOffer& offer) {
 
 void CopyLink::Try(const std::string& handle) {
   MutexLock lock(&mutex_);
+  if (!CheckOpenLocked().ok()) return;  // we end: nothing of the peer is opened any more
   context_.queue->Push(
       [self = shared_from_this(), handle]() -> Status {
         DeviceCopier* const copier = self->context_.copier;

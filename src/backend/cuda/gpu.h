@@ -35,7 +35,7 @@ struct GpuInfo {
   int multiprocessors = 0;
   std::string pci_address;  ///< "0000:3b:00.0"
   bool dma_buf = false;     ///< its memory can be exported for an adapter
-  std::string fault;        ///< why it can't be used now; the rest but index and name may be missing then
+  std::string fault;        ///< why it can't be used now; the rest but the index is missing then
 };
 
 /// Memory of a GPU as another process of the host opens it.
@@ -71,13 +71,14 @@ class Gpu : public Device {
   virtual StatusOr<void*> OpenIpc(const GpuIpcMemory& memory, size_t bytes) = 0;
   /// @param opened what OpenIpc gave; no copy into it is under way.
   virtual void CloseIpc(void* opened) = 0;
-  /// Makes memory of a GPU of this process, which Allocate of that one gave, a place to copy into: for good.
+  /// Makes memory of a GPU of this process, which AllocateShared of that one gave, a place to copy into: for good.
   /// @return kInvalidArgument: there are no `bytes` bytes of a GPU at `memory`; kFailedPrecondition: as CanReach.
   virtual Status OpenHere(void* memory, size_t bytes) = 0;
   /// A copy from memory of this GPU into memory of OpenIpc or OpenHere.
   virtual void CopyAcross(Queue queue, void* to, const void* from, size_t bytes) = 0;
 
-  /// A library could not put its work into a queue: Wait and Synchronize say `status` from now on. Any thread.
+  /// A library could not put its work into a queue: Wait and Synchronize say `status` from now on, unless this thread
+  /// is recording; then the work is done again directly. Any thread.
   virtual void Fail(const Status& status) = 0;
 };
 
