@@ -2,6 +2,7 @@
 #include "backend/cuda/cuda_status.h"
 #include "backend/cuda/driver.h"
 #include "backend/cuda/gpu.h"
+#include "backend/cuda/peer_memory.h"
 #include "base/mutex.h"
 
 #include "glog/logging.h"
@@ -9,9 +10,7 @@
 #include <nvtx3/nvToolsExt.h>
 
 #include <algorithm>
-#include <cstring>
 #include <map>
-#include <set>
 #include <thread>
 #include <utility>
 
@@ -53,7 +52,7 @@ StatusOr<GpuInfo> Describe(int index) {
 
 class CudaGpu : public Gpu {
  public:
-  explicit CudaGpu(GpuInfo info) : info_(std::move(info)) {}
+  explicit CudaGpu(GpuInfo info) : info_(std::move(info)), peers_(info_.index) {}
   ~CudaGpu() override;
   Status Open();
 
@@ -82,11 +81,11 @@ class CudaGpu : public Gpu {
   GpuStream stream(Queue queue) override { return {.cuda = streams_[queue], .host = nullptr}; }
   Status ExportDmaBuf(const void* memory, size_t bytes, bool pcie_mapping, int* fd, uint64_t* offset) override;
   Status CopyNow(void* to, const void* from, size_t bytes) override;
-  Status CanReach(const std::string& pci_address) override;
-  StatusOr<GpuIpcMemory> ExportIpc(const void* memory) override;
-  StatusOr<void*> OpenIpc(const GpuIpcMemory& memory, size_t bytes) override HP_EXCLUDES(mutex_);
-  void CloseIpc(void* opened) override HP_EXCLUDES(mutex_);
-  Status OpenHere(void* memory, size_t bytes) override;
+  Status CanReach(const std::string& pci_address) override { return peers_.CanReach(pci_address); }
+  StatusOr<GpuIpcMemory> ExportIpc(const void* memory) override { return peers_.ExportIpc(memory); }
+  StatusOr<void*> OpenIpc(const GpuIpcMemory& memory, size_t bytes) override { return peers_.OpenIpc(memory, bytes); }
+  void CloseIpc(void* opened) override { peers_.CloseIpc(opened); }
+  Status OpenHere(void* memory, size_t bytes) override { return peers_.OpenHere(memory, bytes); }
   void CopyAcross(Queue queue, void* to, const void* from, size_t bytes) override {
     CopyAs(cudaMemcpyDefault, queue, to, from, bytes);
   }
@@ -96,7 +95,6 @@ class CudaGpu : public Gpu {
   void Use() const { cudaSetDevice(info_.index); }
   /// @param pooled from the driver's pool, which a network adapter or another process can't be given.
   StatusOr<Buffer> Allocate(size_t bytes, bool pooled);
-  Status CanReach(int peer) const;
   /// Keeps the first error: from then on Wait and Synchronize say it.
   void Note(cudaError_t error, const char* call) HP_EXCLUDES(mutex_);
   Status failure() const HP_EXCLUDES(mutex_);
@@ -108,6 +106,7 @@ class CudaGpu : public Gpu {
   Status SetRecorder(std::thread::id thread) HP_EXCLUDES(mutex_);
 
   const GpuInfo info_;
+  PeerMemory peers_;
   cudaStream_t streams_[kQueues] = {};
   std::map<RepeatKey, cudaGraphExec_t> graphs_;  // null: seen once. Executor thread
   bool recordable_ = true;                       // likewise
@@ -119,7 +118,6 @@ class CudaGpu : public Gpu {
   Status failure_ HP_GUARDED_BY(mutex_);
   std::thread::id recorder_ HP_GUARDED_BY(mutex_);  // the thread that records, while it does
   Status recording_failure_ HP_GUARDED_BY(mutex_);
-  std::multimap<void*, void*> opened_ HP_GUARDED_BY(mutex_);  // what OpenIpc gave, where its allocation begins
 };
 
 Status CudaGpu::Open() {
@@ -227,107 +225,6 @@ Status CudaGpu::ExportDmaBuf(const void* memory, size_t bytes, bool pcie_mapping
   Use();
   *offset = 0;
   return DriverExportDmaBuf(memory, RoundUp(bytes, kExportPage), pcie_mapping, fd).Prepend(name());
-}
-
-// --- Memory of other GPUs
-
-Status CudaGpu::CanReach(int peer) const {
-  if (peer == info_.index) return OkStatus();
-  int can = 0;
-  HP_RETURN_IF_ERROR(CudaStatus(cudaDeviceCanAccessPeer(&can, info_.index, peer), "cudaDeviceCanAccessPeer"));
-  return can ? OkStatus() : FailedPrecondition("%s can't access the memory of cuda:%d", name().c_str(), peer);
-}
-
-Status CudaGpu::CanReach(const std::string& pci_address) {
-  int peer = 0;
-  if (cudaDeviceGetByPCIBusId(&peer, pci_address.c_str()) == cudaSuccess) return CanReach(peer);
-  cudaGetLastError();
-  return OkStatus();
-}
-
-StatusOr<GpuIpcMemory> CudaGpu::ExportIpc(const void* memory) {
-  Use();
-  const void* begin = nullptr;
-  size_t bytes = 0;
-  HP_RETURN_IF_ERROR(DriverAllocationOf(memory, &begin, &bytes).Prepend(name()));
-  cudaIpcMemHandle_t handle;
-  if (const cudaError_t error = cudaIpcGetMemHandle(&handle, const_cast<void*>(begin)); error != cudaSuccess) {
-    cudaGetLastError();
-    return FailedPrecondition("%s: cudaIpcGetMemHandle: %s", name().c_str(), cudaGetErrorString(error));
-  }
-  GpuIpcMemory exported;
-  exported.handle.assign(reinterpret_cast<const char*>(&handle), sizeof(handle));
-  exported.offset = static_cast<const std::byte*>(memory) - static_cast<const std::byte*>(begin);
-  return exported;
-}
-
-StatusOr<void*> CudaGpu::OpenIpc(const GpuIpcMemory& memory, size_t bytes) {
-  cudaIpcMemHandle_t handle;
-  if (memory.handle.size() != sizeof(handle)) return InvalidArgument("a handle of %zu bytes", memory.handle.size());
-  std::memcpy(&handle, memory.handle.data(), sizeof(handle));
-  Use();
-  void* begin = nullptr;
-  if (const cudaError_t error = cudaIpcOpenMemHandle(&begin, handle, cudaIpcMemLazyEnablePeerAccess);
-      error != cudaSuccess) {
-    cudaGetLastError();
-    return FailedPrecondition("%s: cudaIpcOpenMemHandle: %s", name().c_str(), cudaGetErrorString(error));
-  }
-  const void* allocation = nullptr;
-  size_t size = 0;
-  const Status told = DriverAllocationOf(begin, &allocation, &size);
-  if (told.ok()) size -= static_cast<std::byte*>(begin) - static_cast<const std::byte*>(allocation);
-  if (!told.ok() || memory.offset > size || bytes > size - memory.offset) {
-    cudaIpcCloseMemHandle(begin);
-    return told.ok() ? InvalidArgument("an allocation of %zu bytes, not %zu more", size, bytes) : told;
-  }
-  void* const opened = static_cast<std::byte*>(begin) + memory.offset;
-  MutexLock lock(&mutex_);
-  opened_.emplace(opened, begin);
-  return opened;
-}
-
-void CudaGpu::CloseIpc(void* opened) {
-  Use();
-  void* begin = nullptr;
-  {
-    MutexLock lock(&mutex_);
-    const auto found = opened_.find(opened);
-    CHECK(found != opened_.end()) << "memory is closed that is not open";
-    begin = found->second;
-    opened_.erase(found);
-  }
-  // Its owner may be gone, which is no failure of this GPU.
-  if (const cudaError_t error = cudaIpcCloseMemHandle(begin); error != cudaSuccess) {
-    cudaGetLastError();
-    LOG(WARNING) << name() << ": cudaIpcCloseMemHandle: " << cudaGetErrorString(error);
-  }
-}
-
-Status CudaGpu::OpenHere(void* memory, size_t bytes) {
-  Use();
-  cudaPointerAttributes attributes;
-  const cudaError_t error = cudaPointerGetAttributes(&attributes, memory);
-  if (error != cudaSuccess || attributes.type != cudaMemoryTypeDevice) {
-    cudaGetLastError();
-    return InvalidArgument("no memory of a GPU");
-  }
-  const void* begin = nullptr;
-  size_t size = 0;
-  cudaSetDevice(attributes.device);  // the driver answers for the memory of the current one
-  const Status told = DriverAllocationOf(memory, &begin, &size);
-  Use();
-  HP_RETURN_IF_ERROR(told);
-  if (bytes > size - (static_cast<std::byte*>(memory) - static_cast<const std::byte*>(begin))) {
-    return InvalidArgument("an allocation of %zu bytes in all, not %zu more", size, bytes);
-  }
-  if (attributes.device == info_.index) return OkStatus();
-  HP_RETURN_IF_ERROR(CanReach(attributes.device));
-  const cudaError_t enabled = cudaDeviceEnablePeerAccess(attributes.device, 0);
-  if (enabled == cudaErrorPeerAccessAlreadyEnabled) {
-    cudaGetLastError();
-    return OkStatus();
-  }
-  return CudaStatus(enabled, "cudaDeviceEnablePeerAccess").Prepend(name());
 }
 
 // --- Order
