@@ -202,6 +202,16 @@ cudaError_t EntryPoint(const char* name, void** function, cudaDriverEntryPointQu
   return cudaSuccess;
 }
 
+/// A graph, or what was made of one to be launched.
+cudaError_t Drop(const std::string& function, void* handle) {
+  return Call(function, [=] {
+    auto* const graph = static_cast<Graph*>(handle);
+    if (host.graphs.erase(graph) == 0) Wrong(function + " of a graph that is not there");
+    delete graph;
+    return cudaSuccess;
+  });
+}
+
 std::string AddressOf(int device) { return "0000:0" + std::to_string(device + 1) + ":00.0"; }
 
 }  // namespace
@@ -518,20 +528,8 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph, unsig
     return cudaSuccess;
   });
 }
-cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
-  return Call("cudaGraphDestroy", [=] {
-    host.graphs.erase(reinterpret_cast<Graph*>(graph));
-    delete reinterpret_cast<Graph*>(graph);
-    return cudaSuccess;
-  });
-}
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
-  return Call("cudaGraphExecDestroy", [=] {
-    host.graphs.erase(reinterpret_cast<Graph*>(graph));
-    delete reinterpret_cast<Graph*>(graph);
-    return cudaSuccess;
-  });
-}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return Drop("cudaGraphDestroy", graph); }
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) { return Drop("cudaGraphExecDestroy", graph); }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t handle, cudaStream_t stream) {
   return Call("cudaGraphLaunch", [=] {
     auto* const graph = reinterpret_cast<Graph*>(handle);

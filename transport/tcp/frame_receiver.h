@@ -42,7 +42,7 @@ class FrameReceiver {
   FrameReceiver(int fd, FrameSink* sink, Observer observer) : fd_(fd), sink_(sink), observer_(std::move(observer)) {}
 
   enum class Outcome {
-    kDrained,  ///< nothing is left for now
+    kDrained,  ///< the socket is empty
     kMore,     ///< `budget` is used up
     kEnd,      ///< end of stream, at a frame's boundary or not: ask at_boundary
   };
