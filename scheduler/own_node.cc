@@ -1,7 +1,7 @@
 #include "scheduler/own_node.h"
 
 #include "base/format.h"
-#include "scheduler/hosts.h"
+#include "base/host.h"
 
 namespace hp {
 namespace {

@@ -1,11 +1,18 @@
 #pragma once
 
-#include "scheduler/partition_math.h"
+#include "base/range.h"
+#include "scheduler/msg_id.h"
 
 #include <cstdint>
 #include <vector>
 
 namespace hp {
+
+/// The samples of one micro-batch within a global batch of `batch` samples: part replica x micro_batches + micro of
+/// replicas x micro_batches, so that a replica's samples lie together.
+constexpr Range SamplesOf(int64_t batch, int replica, int replicas, int micro, int micro_batches) {
+  return PartOf(batch, int64_t{replica} * micro_batches + micro, int64_t{replicas} * micro_batches);
+}
 
 /// What the solver and the table say about how much is computed when.
 struct JobShape {

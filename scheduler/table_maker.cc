@@ -1,9 +1,9 @@
 #include "scheduler/table_maker.h"
 
 #include "base/format.h"
+#include "base/range.h"
 #include "proto/names.h"
 #include "scheduler/net_facts.h"
-#include "scheduler/partition_math.h"
 #include "scheduler/table_check.h"
 #include "scheduler/table_places.h"
 

@@ -1,7 +1,7 @@
 #include "base/format.h"
 #include "proto/net_filter.h"
+#include "scheduler/msg_id.h"
 #include "scheduler/net_facts.h"
-#include "scheduler/partition_math.h"
 #include "scheduler/table_check.h"
 
 #include <algorithm>

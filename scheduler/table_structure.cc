@@ -1,6 +1,6 @@
 #include "base/format.h"
 #include "scheduler/loss_scaler.h"
-#include "scheduler/partition_math.h"
+#include "scheduler/msg_id.h"
 #include "scheduler/table_check.h"
 #include "scheduler/table_places.h"
 

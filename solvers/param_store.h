@@ -2,7 +2,7 @@
 
 #include "backend/op.h"
 #include "tensor/buffer.h"
-#include "tensor/shape.h"
+#include "base/shape.h"
 
 #include <cstdint>
 #include <functional>

@@ -4,7 +4,7 @@
 #include "net/weights.h"
 #include "proto/caffe.pb.h"
 #include "proto/snapshot.pb.h"
-#include "tensor/shape.h"
+#include "base/shape.h"
 
 #include <cstdint>
 #include <functional>

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/rank.h"
 #include "hp/status.h"
 
 #include <cstddef>
@@ -12,11 +13,6 @@
 #include <vector>
 
 namespace hp {
-
-/// A node's position in the routing table; the same on all nodes of a job. Peers that are not in the table (someone who
-/// pulls the weights of a running job) get ranks from kFirstClientRank on, given out by the HandshakePolicy.
-using Rank = int;
-constexpr Rank kFirstClientRank = 1 << 20;
 
 /// What a grant is for: both sides compute it from the table, so that a grant finds its write without a question.
 struct PlaceTag {

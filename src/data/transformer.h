@@ -1,7 +1,7 @@
 #pragma once
 
 #include "hp/status.h"
-#include "tensor/shape.h"
+#include "base/shape.h"
 
 #include <cstdint>
 #include <memory>

@@ -2,7 +2,7 @@
 
 #include "backend/backend.h"
 #include "hp/status.h"
-#include "tensor/shape.h"
+#include "base/shape.h"
 
 #include <cstdint>
 #include <memory>

@@ -1,5 +1,6 @@
 #include "net/node_net_builder.h"
 
+#include "base/range.h"
 #include "net/memory_planner.h"
 
 #include "glog/logging.h"
@@ -126,9 +127,9 @@ OpContext NodeNetBuilder::ContextOf(int layer) const {
   const int64_t channels = OutputChannels(layer);
   context.channel_count = context.channel_end = channels;
   if (placement_.spread(entry.tops[0]) == Spread::kSlice) {
-    const int64_t shards = placement_.layout().stages[role_.stage].parts;
-    context.channel_begin = channels * role_.part / shards;
-    context.channel_end = channels * (role_.part + 1) / shards;
+    const Range mine = PartOf(channels, role_.part, placement_.layout().stages[role_.stage].parts);
+    context.channel_begin = mine.begin;
+    context.channel_end = mine.end;
   }
   return context;
 }
@@ -185,8 +186,7 @@ StatusOr<std::vector<int>> NodeNetBuilder::Gather(int edge_index) {
   const int available = edge.within_stage() ? available_[exported_.at(edge_index)] + 1 : 0;
   std::vector<int> parts;
   for (int part = 0; part < edge.parts; ++part) {
-    const int64_t begin = shape.dim(1) * part / edge.parts, end = shape.dim(1) * (part + 1) / edge.parts;
-    const Shape part_shape = edge.parts > 1 ? shape.With(1, end - begin) : shape;
+    const Shape part_shape = edge.parts > 1 ? shape.With(1, PartOf(shape.dim(1), part, edge.parts).size()) : shape;
     const std::string name = graph_.blobs()[edge.blob].name + "[" + std::to_string(part) + "]";
     if (edge.within_stage() && part == role_.part) {
       const int source = exported_.at(edge_index);

@@ -2,7 +2,7 @@
 
 #include "hp/status.h"
 #include "proto/caffe.pb.h"
-#include "tensor/shape.h"
+#include "base/shape.h"
 
 #include <cstdint>
 #include <map>

@@ -2,7 +2,7 @@
 
 #include "backend/cuda/cuda_backend.h"
 #include "base/format.h"
-#include "scheduler/hosts.h"
+#include "base/host.h"
 #include "solvers/exchange/nccl_collectives.h"
 
 #include <charconv>

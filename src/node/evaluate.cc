@@ -7,7 +7,7 @@
 #include "node/host_bridge.h"
 #include "node/input.h"
 #include "node/label_store.h"
-#include "scheduler/hosts.h"
+#include "base/host.h"
 #include "scheduler/schedule.h"
 #include "solvers/param_store.h"
 

@@ -3,7 +3,7 @@
 #include "base/mutex.h"
 #include "node/cuda_devices.h"
 #include "proto/wire.pb.h"
-#include "scheduler/hosts.h"
+#include "base/host.h"
 
 #include <unistd.h>
 

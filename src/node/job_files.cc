@@ -4,7 +4,8 @@
 #include "proto/hash.h"
 #include "proto/net_filter.h"
 #include "proto/text.h"
-#include "scheduler/hosts.h"
+#include "base/hash.h"
+#include "base/host.h"
 #include "scheduler/table_check.h"
 #include "solvers/check.h"
 

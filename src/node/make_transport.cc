@@ -1,7 +1,7 @@
 #include "node/make_transport.h"
 
 #include "base/environment.h"
-#include "scheduler/hosts.h"
+#include "base/host.h"
 #include "transport/tcp/tcp_transport.h"
 
 #include "glog/logging.h"

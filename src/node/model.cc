@@ -162,7 +162,7 @@ void NodeModel::FindWholeParams() {
       const bool sliced = train_.placement->spread(layer.tops[0]) == Spread::kSlice;
       const int slices = sliced ? info.size() : 1;
       for (int part = 0; part < slices; ++part) {
-        const Range rows = OutputsOf(spec.shape[0], part, slices);
+        const Range rows = PartOf(spec.shape[0], part, slices);
         param.slices.push_back({info.ranks[part], rows.begin, rows.end});
       }
       whole_params_.push_back(param);

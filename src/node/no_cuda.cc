@@ -1,6 +1,6 @@
 #include "base/format.h"
 #include "node/devices.h"
-#include "scheduler/hosts.h"
+#include "base/host.h"
 
 namespace hp {
 

@@ -1,15 +1,14 @@
 #include "proto/hash.h"
 
+#include "base/hash.h"
+
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <google/protobuf/message.h>
-#include <xxhash.h>
 
 #include <string>
 
 namespace hp {
-
-uint64_t HashBytes(std::string_view bytes) { return XXH64(bytes.data(), bytes.size(), 0); }
 
 uint64_t HashMessage(const google::protobuf::Message& message) {
   std::string bytes;

@@ -3,7 +3,6 @@
 #include "proto/caffe.pb.h"
 
 #include <cstdint>
-#include <string_view>
 
 namespace google::protobuf {
 class Message;
@@ -11,10 +10,9 @@ class Message;
 
 namespace hp {
 
-/// 64-bit XXH64 hashes that the nodes of a job compare at the handshake and that snapshots save. Equal on all hosts for
-/// equal content: they are taken of the parsed message in canonical order, not of the text.
+/// 64-bit hashes (HashBytes) that the nodes of a job compare at the handshake and that snapshots save. Equal on all hosts
+/// for equal content: they are taken of the parsed message in canonical order, not of the text.
 
-uint64_t HashBytes(std::string_view bytes);
 /// Of everything in `message`.
 uint64_t HashMessage(const google::protobuf::Message& message);
 /// Of a net without `source` and `mean_file`, which may differ from host to host (the fingerprints of their contents

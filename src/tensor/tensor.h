@@ -1,6 +1,6 @@
 #pragma once
 
-#include "tensor/shape.h"
+#include "base/shape.h"
 
 #include <cassert>
 #include <cstddef>

@@ -1,5 +1,7 @@
 #include "proto/hash.h"
 
+#include "base/hash.h"
+
 #include "proto/text.h"
 
 #include <gtest/gtest.h>

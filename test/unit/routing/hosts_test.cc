@@ -1,4 +1,4 @@
-#include "scheduler/hosts.h"
+#include "base/host.h"
 
 #include "scheduler/own_node.h"
 #include "test/unit/routing/table_text.h"

@@ -1,4 +1,4 @@
-#include "tensor/shape.h"
+#include "base/shape.h"
 
 namespace hp {
 

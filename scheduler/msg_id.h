@@ -5,33 +5,6 @@
 
 namespace hp {
 
-/// A half-open range [begin, end).
-struct Range {
-  int64_t begin = 0, end = 0;
-
-  int64_t size() const { return end - begin; }
-  bool empty() const { return begin == end; }
-  bool operator==(const Range&) const = default;
-};
-
-/// Part `index` of `count` items divided over `parts` in order: contiguous, sizes differ by at most one, and a
-/// remainder is spread, not dropped. `count` x `parts` must fit in 63 bits.
-constexpr Range PartOf(int64_t count, int64_t index, int64_t parts) {
-  return {count * index / parts, count * (index + 1) / parts};
-}
-
-/// The samples of one micro-batch within a global batch of `batch` samples: part replica x micro_batches + micro of
-/// replicas x micro_batches, so that a replica's samples lie together.
-constexpr Range SamplesOf(int64_t batch, int replica, int replicas, int micro, int micro_batches) {
-  return PartOf(batch, int64_t{replica} * micro_batches + micro, int64_t{replicas} * micro_batches);
-}
-
-/// The samples of a replica: all its micro-batches together.
-constexpr Range SamplesOfReplica(int64_t batch, int replica, int replicas) { return PartOf(batch, replica, replicas); }
-
-/// The outputs of an InnerProduct with `outputs` of them that shard `shard` of `shards` holds.
-constexpr Range OutputsOf(int64_t outputs, int shard, int shards) { return PartOf(outputs, shard, shards); }
-
 /// The 64-bit id of one pipeline, which is also its order: (clock, test before train, micro-batch, replica) from the
 /// high bits down. Every node computes it from the table.
 struct MsgId {

@@ -1,6 +1,6 @@
-#include "scheduler/hosts.h"
+#include "base/host.h"
 
-#include "proto/hash.h"
+#include "base/hash.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>

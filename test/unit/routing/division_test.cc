@@ -1,4 +1,4 @@
-#include "scheduler/partition_math.h"
+#include "scheduler/schedule.h"
 
 #include <gtest/gtest.h>
 
@@ -32,13 +32,13 @@ TEST(PartitionTest, MicroBatchesOfAReplicaLieTogetherInItsRange) {
       for (int micro_batches : {1, 2, 3}) {
         int64_t next = 0;
         for (int r = 0; r < replicas; ++r) {
-          EXPECT_EQ(SamplesOfReplica(batch, r, replicas).begin, next);
+          EXPECT_EQ(PartOf(batch, r, replicas).begin, next);
           for (int m = 0; m < micro_batches; ++m) {
             const Range range = SamplesOf(batch, r, replicas, m, micro_batches);
             EXPECT_EQ(range.begin, next);
             next = range.end;
           }
-          EXPECT_EQ(SamplesOfReplica(batch, r, replicas).end, next);
+          EXPECT_EQ(PartOf(batch, r, replicas).end, next);
         }
         EXPECT_EQ(next, batch);
       }
@@ -48,10 +48,10 @@ TEST(PartitionTest, MicroBatchesOfAReplicaLieTogetherInItsRange) {
 
 TEST(PartitionTest, UnevenDivisionIsSpread) {
   // 10 outputs over 4 shards: floor(10*j/4) = 0, 2, 5, 7, 10.
-  EXPECT_EQ(OutputsOf(10, 0, 4), (Range{0, 2}));
-  EXPECT_EQ(OutputsOf(10, 1, 4), (Range{2, 5}));
-  EXPECT_EQ(OutputsOf(10, 2, 4), (Range{5, 7}));
-  EXPECT_EQ(OutputsOf(10, 3, 4), (Range{7, 10}));
+  EXPECT_EQ(PartOf(10, 0, 4), (Range{0, 2}));
+  EXPECT_EQ(PartOf(10, 1, 4), (Range{2, 5}));
+  EXPECT_EQ(PartOf(10, 2, 4), (Range{5, 7}));
+  EXPECT_EQ(PartOf(10, 3, 4), (Range{7, 10}));
 }
 
 TEST(MsgIdTest, HoldsItsFields) {

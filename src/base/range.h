@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+
+namespace hp {
+
+/// A half-open range [begin, end).
+struct Range {
+  int64_t begin = 0, end = 0;
+
+  int64_t size() const { return end - begin; }
+  bool empty() const { return begin == end; }
+  bool operator==(const Range&) const = default;
+};
+
+/// Part `index` of `count` items divided over `parts` in order: contiguous, sizes differ by at most one, and a
+/// remainder is spread, not dropped. It is how samples go to replicas and micro-batches, and outputs to shards.
+/// @param count `count` x `parts` must fit in 63 bits.
+constexpr Range PartOf(int64_t count, int64_t index, int64_t parts) {
+  return {count * index / parts, count * (index + 1) / parts};
+}
+
+}  // namespace hp
