@@ -1,9 +1,9 @@
 #pragma once
 
+#include "base/rank.h"
 #include "hp/status.h"
 #include "proto/caffe.pb.h"
 #include "proto/routing.pb.h"
-#include "transport/transport.h"
 
 #include <cstdint>
 #include <string>

@@ -1,8 +1,8 @@
 #pragma once
 
+#include "base/rank.h"
 #include "proto/wire.pb.h"
 #include "scheduler/loss_scaler.h"
-#include "transport/transport.h"
 
 #include <cstdint>
 #include <map>

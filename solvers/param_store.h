@@ -1,8 +1,8 @@
 #pragma once
 
 #include "backend/op.h"
-#include "tensor/buffer.h"
 #include "base/shape.h"
+#include "tensor/buffer.h"
 
 #include <cstdint>
 #include <functional>

@@ -1,10 +1,10 @@
 #pragma once
 
+#include "base/shape.h"
 #include "hp/status.h"
 #include "net/weights.h"
 #include "proto/caffe.pb.h"
 #include "proto/snapshot.pb.h"
-#include "base/shape.h"
 
 #include <cstdint>
 #include <functional>

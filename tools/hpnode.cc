@@ -75,7 +75,7 @@ Status RunOne(const RoutingTable& table, bool* said) {
   options.transport = std::move(own.transport);
   Node node(std::move(options));
   HandleSignals(&node);
-  const ProgressBar bar(&node);
+  const ProgressBar bar([&node] { return node.reporter(); });
   *said = true;
   HP_RETURN_IF_ERROR(node.Open());
   return node.Run();

@@ -1,7 +1,7 @@
 // Writes a routing table, or lists every fault of one.
+#include "base/host.h"
 #include "node/describe.h"
 #include "proto/text.h"
-#include "base/host.h"
 #include "scheduler/routing_table.h"
 #include "scheduler/table_check.h"
 #include "scheduler/table_maker.h"

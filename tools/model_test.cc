@@ -1,5 +1,6 @@
 // Evaluates a model: the TEST phase of a net with the weights of a .caffemodel, or of a running job.
 #include "base/format.h"
+#include "node/devices.h"
 #include "node/evaluate.h"
 #include "node/pull_client.h"
 #include "proto/text.h"
@@ -48,9 +49,9 @@ Status Run() {
     return InvalidArgument("--iterations=%lld: at least 1 is needed", static_cast<long long>(FLAGS_iterations));
   HP_ASSIGN_OR_RETURN(const caffe::NetParameter net, ReadNet(FLAGS_model));
   HP_ASSIGN_OR_RETURN(const CaffeModel weights, Weights());
+  HP_ASSIGN_OR_RETURN(const NodeDevice device, OpenNodeDevice(FLAGS_device, RoutingTableConfig::FP32));
   EvaluateOptions options;
   options.iterations = FLAGS_iterations;
-  options.device = FLAGS_device;
   options.threads = FLAGS_threads;
   options.reader_threads = FLAGS_reader_threads;
   options.cache_dir = FLAGS_cache_dir;
@@ -59,7 +60,8 @@ Status Run() {
     for (float value : values) line += Format(", %g", value);
     LOG(INFO) << "Batch " << batch << line;
   };
-  HP_ASSIGN_OR_RETURN(const std::vector<Evaluated> results, Evaluate(net, weights, options));
+  HP_ASSIGN_OR_RETURN(const std::vector<Evaluated> results,
+                      Evaluate(net, weights, device.device.get(), device.backend.get(), options));
   for (const Evaluated& result : results) {
     std::string weight;
     if (result.loss_weight != 0)

@@ -22,4 +22,6 @@ std::string Format(const char* format, ...) {
   return text;
 }
 
+std::string MegaBytes(size_t bytes) { return Format("%.1f MB", static_cast<double>(bytes) / 1e6); }
+
 }  // namespace hp

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "hp/status.h"
 #include "base/shape.h"
+#include "hp/status.h"
 
 #include <cstdint>
 #include <memory>

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "backend/backend.h"
-#include "hp/status.h"
 #include "base/shape.h"
+#include "hp/status.h"
 
 #include <cstdint>
 #include <memory>

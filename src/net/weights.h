@@ -1,8 +1,8 @@
 #pragma once
 
+#include "base/shape.h"
 #include "hp/status.h"
 #include "proto/caffe.pb.h"
-#include "base/shape.h"
 
 #include <cstdint>
 #include <map>

@@ -52,14 +52,15 @@ void ClockEnd::OnVerdict(const Verdict& verdict) {
 }
 
 Status ClockEnd::Boundary(int64_t clock) {
-  const JobFiles& files = *options_.files;
+  const caffe::SolverParameter& solver = *options_.solver;
   const Verdict order = options_.orders->Take(clock);
   options_.labels->Forget(clock);
-  if (files.test_input && !order.stop() && options_.model->schedule().TestsAt(clock)) files.test_input->Start(clock);
-  const bool news = clock > files.start_clock;
-  const bool last = clock >= files.solver.max_iter() || order.stop();
-  const bool periodic = files.solver.snapshot() > 0 && clock % files.solver.snapshot() == 0;
-  const bool snapshot = order.snapshot() || (news && (periodic || (last && files.solver.snapshot_after_train())));
+  if (options_.test_input && !order.stop() && options_.model->schedule().TestsAt(clock))
+    options_.test_input->Start(clock);
+  const bool news = clock > options_.start_clock;
+  const bool last = clock >= solver.max_iter() || order.stop();
+  const bool periodic = solver.snapshot() > 0 && clock % solver.snapshot() == 0;
+  const bool snapshot = order.snapshot() || (news && (periodic || (last && solver.snapshot_after_train())));
   if (!snapshot && !order.pull()) return OkStatus();
   return options_.snapshotter->Begin(clock, snapshot, order.pull(), options_.orders->loss_scaling());
 }

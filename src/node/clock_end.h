@@ -1,7 +1,7 @@
 #pragma once
 
 #include "node/compute.h"
-#include "node/job_files.h"
+#include "node/input.h"
 #include "node/label_store.h"
 #include "node/model.h"
 #include "node/orders.h"
@@ -21,10 +21,12 @@ namespace hp {
 /// verdict to all; and what verdicts order is begun between two later updates.
 class ClockEnd {
  public:
-  /// All but `pulls` are there, and outlive this.
+  /// All but what may be null are there, and outlive this.
   struct Options {
     const NodeModel* model = nullptr;
-    const JobFiles* files = nullptr;
+    const caffe::SolverParameter* solver = nullptr;
+    Input* test_input = nullptr;  ///< null: this node reads no records of tests
+    int64_t start_clock = 0;
     Orders* orders = nullptr;
     Compute* compute = nullptr;
     LabelStore* labels = nullptr;

@@ -17,7 +17,7 @@ StatusOr<std::unique_ptr<Compute>> Compute::Create(const NodeModel& model, Optio
 Status Compute::Allocate() {
   Device* const device = options_.device;
   const ParamStore& params = *options_.params;
-  HP_ASSIGN_OR_RETURN(SolverPool pool, SolverPool::Create(device, model_.plan().pool_size, model_.arena_bytes()));
+  HP_ASSIGN_OR_RETURN(SolverPool pool, SolverPool::Create(device, options_.pool_size, model_.arena_bytes()));
   pool_ = std::make_unique<SolverPool>(std::move(pool));
   HP_ASSIGN_OR_RETURN(scratch_, device->Allocate(model_.scratch_bytes() + 64));
   for (size_t row : model_.any_net(true).update_row_bytes()) {
@@ -40,8 +40,8 @@ Status Compute::Allocate() {
     }
   }
   if (!device->is_host()) {
-    HP_ASSIGN_OR_RETURN(bridge_, HostBridge::Create(BridgeNeedsOf(model_), device));
-    HP_ASSIGN_OR_RETURN(staging_, PortStaging::Create(model_, device, options_.reaches));
+    HP_ASSIGN_OR_RETURN(bridge_, HostBridge::Create(BridgeNeedsOf(model_, options_.pool_size), device));
+    HP_ASSIGN_OR_RETURN(staging_, PortStaging::Create(model_, options_.pool_size, device, options_.reaches));
     HP_ASSIGN_OR_RETURN(ahead_, ImagesAhead::Create(model_, device, options_.train_input));
   }
   HP_ASSIGN_OR_RETURN(

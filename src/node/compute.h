@@ -29,6 +29,7 @@ class Compute {
   using StatisticsSink = std::function<void(MsgId id, const std::vector<float>& values)>;
 
   struct Options {
+    int pool_size = 1;  ///< solvers
     Device* device = nullptr;
     Backend* backend = nullptr;
     ParamStore* params = nullptr;

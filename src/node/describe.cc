@@ -3,6 +3,7 @@
 #include "backend/backend.h"
 #include "base/format.h"
 #include "node/input.h"
+#include "node/memory_fit.h"
 #include "node/model.h"
 #include "proto/net_filter.h"
 #include "solvers/check.h"
@@ -50,16 +51,16 @@ void AddExchange(const NodeModel& model, NodeSummary* summary) {
   summary->received_bytes += 2 * bytes * (replicas - 1) / replicas;
 }
 
-NodeSummary SummaryOf(const NodeModel& model, int index) {
+NodeSummary SummaryOf(const NodeModel& model, const NodeMemory& memory, int index) {
   NodeSummary summary;
   AddLayers(model, &summary);
   for (const StoredParam& param : model.stored_params()) {
     summary.parameters += (param.end_row - param.begin_row) * param.whole.count(1);
   }
-  summary.parameter_bytes = static_cast<int64_t>(ParamStore::BytesFor(model.stored_params()));
-  summary.solvers = model.plan().pool_size;
-  summary.solver_bytes = static_cast<int64_t>(model.arena_bytes());
-  summary.memory_bytes = static_cast<int64_t>(model.memory_bytes());
+  summary.parameter_bytes = static_cast<int64_t>(memory.parameters);
+  summary.solvers = memory.pool_size;
+  summary.solver_bytes = static_cast<int64_t>(memory.solver);
+  summary.memory_bytes = static_cast<int64_t>(memory.bytes());
   AddTraffic(model, model.data_parallel() ? index : -1, &summary);
   AddExchange(model, &summary);
   return summary;
@@ -93,7 +94,8 @@ StatusOr<std::vector<NodeSummary>> Summarize(const RoutingTable& table, const ca
   for (const NodeInfo& node : table.nodes()) {
     options.rank = node.rank;
     HP_ASSIGN_OR_RETURN(const std::unique_ptr<NodeModel> model, NodeModel::Create(options));
-    nodes.push_back(SummaryOf(*model, node.index));
+    HP_ASSIGN_OR_RETURN(const NodeMemory memory, FitMemory(*model));
+    nodes.push_back(SummaryOf(*model, memory, node.index));
   }
   return nodes;
 }

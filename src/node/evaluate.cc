@@ -1,5 +1,6 @@
 #include "node/evaluate.h"
 
+#include "base/host.h"
 #include "base/mutex.h"
 #include "net/graph.h"
 #include "net/node_net.h"
@@ -7,7 +8,6 @@
 #include "node/host_bridge.h"
 #include "node/input.h"
 #include "node/label_store.h"
-#include "base/host.h"
 #include "scheduler/schedule.h"
 #include "solvers/param_store.h"
 
@@ -73,10 +73,10 @@ JobShape ShapeOf(const NetGraph& graph, int64_t iterations) {
 /// The net of the TEST phase on a device, with memory for one batch.
 class TestNet {
  public:
-  static StatusOr<std::unique_ptr<TestNet>> Create(const NetGraph& graph, const Shape& sample, NodeDevice* device,
-                                                   const CaffeModel& model) {
-    std::unique_ptr<TestNet> net(new TestNet(device->device.get()));
-    HP_RETURN_IF_ERROR(net->Build(graph, sample, device->backend.get()));
+  static StatusOr<std::unique_ptr<TestNet>> Create(const NetGraph& graph, const Shape& sample, Device* device,
+                                                   Backend* backend, const CaffeModel& model) {
+    std::unique_ptr<TestNet> net(new TestNet(device));
+    HP_RETURN_IF_ERROR(net->Build(graph, sample, backend));
     HP_RETURN_IF_ERROR(net->Allocate(model));
     return net;
   }
@@ -152,10 +152,9 @@ class TestNet {
 
 }  // namespace
 
-StatusOr<std::vector<Evaluated>> Evaluate(const caffe::NetParameter& net_param, const CaffeModel& model,
-                                          const EvaluateOptions& options) {
+StatusOr<std::vector<Evaluated>> Evaluate(const caffe::NetParameter& net_param, const CaffeModel& model, Device* device,
+                                          Backend* backend, const EvaluateOptions& options) {
   omp_set_num_threads(options.threads > 0 ? options.threads : AvailableCores());
-  HP_ASSIGN_OR_RETURN(NodeDevice device, options.open_device(options.device, RoutingTableConfig::FP32));
   auto net_copy = std::make_shared<const caffe::NetParameter>(net_param);
   HP_ASSIGN_OR_RETURN(const std::unique_ptr<NetGraph> graph, NetGraph::Create(net_copy, caffe::TEST));
   if (graph->data_layer() < 0)
@@ -173,9 +172,8 @@ StatusOr<std::vector<Evaluated>> Evaluate(const caffe::NetParameter& net_param, 
   HP_ASSIGN_OR_RETURN(const std::unique_ptr<Input> input,
                       Input::Open(*graph->layers()[graph->data_layer()].param, false, options.cache_dir));
   HP_ASSIGN_OR_RETURN(const std::unique_ptr<TestNet> net,
-                      TestNet::Create(*graph, input->sample_shape(), &device, model));
-  HP_RETURN_IF_ERROR(
-      input->Prepare(schedule, 0, 0, kRing, options.reader_threads, device.device.get(), std::move(callbacks)));
+                      TestNet::Create(*graph, input->sample_shape(), device, backend, model));
+  HP_RETURN_IF_ERROR(input->Prepare(schedule, 0, 0, kRing, options.reader_threads, device, std::move(callbacks)));
   input->Start(0);
 
   std::vector<Evaluated> results;

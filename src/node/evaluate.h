@@ -1,9 +1,10 @@
 #pragma once
 
+#include "backend/backend.h"
 #include "hp/status.h"
 #include "net/weights.h"
-#include "node/devices.h"
 #include "proto/caffe.pb.h"
+#include "tensor/device.h"
 
 #include <functional>
 #include <string>
@@ -16,9 +17,6 @@ struct EvaluateOptions {
   int threads = 0;          ///< 0: all cores
   int reader_threads = 1;
   std::string cache_dir;
-  std::string device = "cpu";  ///< as in a routing table
-  /// Opens it; a test has devices of its own.
-  std::function<StatusOr<NodeDevice>(const std::string& name, Precision precision)> open_device = OpenNodeDevice;
   /// Called for every batch with the values of all outputs.
   std::function<void(int64_t batch, const std::vector<float>& values)> on_batch;
 };
@@ -31,9 +29,10 @@ struct Evaluated {
 };
 
 /// Runs the TEST phase of `net` with the weights of `model` over its database, from the first record on.
-/// @return kInvalidArgument, kNotFound, kFailedPrecondition: net, weights, data or device do not fit (named);
+/// @param device,backend what it computes on; both outlive the call.
+/// @return kInvalidArgument, kNotFound, kFailedPrecondition: net, weights or data do not fit (named);
 /// kResourceExhausted: the device has not so much memory.
-StatusOr<std::vector<Evaluated>> Evaluate(const caffe::NetParameter& net, const CaffeModel& model,
-                                          const EvaluateOptions& options);
+StatusOr<std::vector<Evaluated>> Evaluate(const caffe::NetParameter& net, const CaffeModel& model, Device* device,
+                                          Backend* backend, const EvaluateOptions& options);
 
 }  // namespace hp

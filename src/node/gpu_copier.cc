@@ -1,9 +1,9 @@
 #include "node/gpu_copier.h"
 
+#include "base/host.h"
 #include "base/mutex.h"
 #include "node/cuda_devices.h"
 #include "proto/wire.pb.h"
-#include "base/host.h"
 
 #include <unistd.h>
 

@@ -11,14 +11,14 @@ size_t Aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 }  // namespace
 
-BridgeNeeds BridgeNeedsOf(const NodeModel& model) {
+BridgeNeeds BridgeNeedsOf(const NodeModel& model, int pool_size) {
   const JobShape& shape = model.schedule().shape();
   BridgeNeeds needs;
   for (bool train : {true, false}) {
     if (!train && !model.tests()) continue;
     for (int64_t rows : model.schedule().RowCounts(train)) needs.nets.push_back(&model.net(train, rows));
   }
-  needs.solvers = model.plan().pool_size;
+  needs.solvers = pool_size;
   needs.batch_rows = std::max(shape.train_batch, shape.test_batch);
   return needs;
 }

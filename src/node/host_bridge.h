@@ -20,7 +20,7 @@ struct BridgeNeeds {
   size_t solvers = 1;
   int64_t batch_rows = 0;  ///< samples of the largest global batch, whose labels it takes
 };
-BridgeNeeds BridgeNeedsOf(const NodeModel& model);
+BridgeNeeds BridgeNeedsOf(const NodeModel& model, int pool_size);
 
 /// What passes between the host and a device with memory of its own, for each solver: images, labels, the number of
 /// the first sample and the loss scale go in, losses come out. Copies to the device go by Device::kCopyIn, others by

@@ -1,11 +1,11 @@
 #include "node/job_files.h"
 
 #include "base/format.h"
+#include "base/hash.h"
+#include "base/host.h"
 #include "proto/hash.h"
 #include "proto/net_filter.h"
 #include "proto/text.h"
-#include "base/hash.h"
-#include "base/host.h"
 #include "scheduler/table_check.h"
 #include "solvers/check.h"
 

@@ -1,9 +1,6 @@
 #include "node/model.h"
 
-#include "base/format.h"
-#include "node/host_bridge.h"
-#include "node/images_ahead.h"
-#include "node/updater.h"
+#include "base/range.h"
 
 #include <algorithm>
 
@@ -13,8 +10,6 @@ namespace {
 constexpr int kConvPool = 4;  // enough to hide a round trip behind three micro-batches
 
 }  // namespace
-
-std::string MegaBytes(size_t bytes) { return Format("%.1f MB", bytes / 1e6); }
 
 StatusOr<std::unique_ptr<NodeModel>> NodeModel::Create(const Options& options) {
   std::unique_ptr<NodeModel> model(new NodeModel(options));
@@ -33,11 +28,9 @@ StatusOr<std::unique_ptr<NodeModel>> NodeModel::Create(const Options& options) {
   model->PlanPhase(true, &model->plan_.train);
   if (model->tests()) model->PlanPhase(false, &model->plan_.test);
   model->PlanUnits();
-  model->FitPool();
   model->FindWholeParams();
   model->FindOutputs(true, &model->train_outputs_);
   if (model->tests()) model->FindOutputs(false, &model->test_outputs_);
-  HP_RETURN_IF_ERROR(model->CheckMemory());
   return model;
 }
 
@@ -195,62 +188,6 @@ void NodeModel::FindOutputs(bool train, std::vector<WholeOutput>* outputs) {
     const int index = seen[stage]++;
     if (blob.consumers.empty()) outputs->push_back({blob.name, stage, layer.layer->loss_weight(0), index});
   }
-}
-
-size_t NodeModel::matrix_bytes() const {
-  size_t bytes = 0;
-  for (size_t row : any_net(true).update_row_bytes()) bytes += row * schedule_->update_rows();
-  return bytes;
-}
-
-size_t NodeModel::device_bytes() const {
-  if (on_host()) return 0;
-  // What an allocation takes beyond its bytes, at the least: the device keeps enough free for larger roundings.
-  constexpr size_t kBlock = 256;
-  size_t bytes = HostBridge::DeviceBytes(BridgeNeedsOf(*this)) + ImagesAhead::DeviceBytes(*this) +
-                 Updater::DeviceBytes(*this) + 8 * kBlock;
-  for (const StoredParam& param : stored_params()) {
-    if (param.frozen()) bytes += param.local().count() * sizeof(float) + kBlock;
-  }
-  for (const NetStep& step : any_net(true).steps()) {
-    if (step.op != nullptr && step.op->packed_bytes() > 0) bytes += step.op->packed_bytes() + kBlock;
-  }
-  return bytes;
-}
-
-size_t NodeModel::memory_bytes() const {
-  const size_t page = 4096, solver = (arena_bytes_ + page - 1) / page * page;
-  return ParamStore::BytesFor(stored_params()) + plan_.pool_size * solver + scratch_bytes_ + matrix_bytes() +
-         device_bytes();
-}
-
-std::string NodeModel::DescribeMemory() const {
-  std::string text =
-      Format("memory: parameters %s, %d solvers of %s each, rows of deferred gradients %s, scratch %s",
-             MegaBytes(ParamStore::BytesFor(stored_params())).c_str(), plan_.pool_size, MegaBytes(arena_bytes_).c_str(),
-             MegaBytes(matrix_bytes()).c_str(), MegaBytes(scratch_bytes_).c_str());
-  if (!on_host()) text += ", input and copies " + MegaBytes(device_bytes());
-  return text;
-}
-
-size_t NodeModel::memory_limit() const {
-  const size_t table = node().memory_bytes, device = on_host() ? 0 : options_.device->free_bytes();
-  return table == 0 || device == 0 ? std::max(table, device) : std::min(table, device);
-}
-
-void NodeModel::FitPool() {
-  if (node().pool_size > 0 || memory_limit() == 0) return;
-  while (plan_.pool_size > 1 && memory_bytes() > memory_limit()) --plan_.pool_size;
-}
-
-Status NodeModel::CheckMemory() const {
-  const size_t limit = memory_limit();
-  if (limit == 0 || memory_bytes() <= limit) return OkStatus();
-  const bool by_table = static_cast<size_t>(node().memory_bytes) == limit;
-  const std::string allows = by_table ? "its memory_mb allows" : options_.device->name() + " has free";
-  return InvalidArgument("%s: node %s needs %s, %s %s; %s", table().path().c_str(), node().name.c_str(),
-                         MegaBytes(memory_bytes()).c_str(), allows.c_str(), MegaBytes(limit).c_str(),
-                         DescribeMemory().c_str());
 }
 
 }  // namespace hp

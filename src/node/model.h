@@ -83,16 +83,8 @@ class NodeModel {
   Rank reporter() const { return reporter_; }
 
   size_t arena_bytes() const { return arena_bytes_; }
-  /// Rows of deferred gradients.
-  size_t matrix_bytes() const;
-  /// What only a device with memory of its own needs: room for what comes from the host, gradients of frozen parameters
-  /// that ops write, parameters in other layouts.
-  size_t device_bytes() const;
   size_t scratch_bytes() const { return scratch_bytes_; }
   bool on_host() const { return options_.device == nullptr || options_.device->is_host(); }
-  /// One line: what the node's memory is made of.
-  std::string DescribeMemory() const;
-  size_t memory_bytes() const;
 
  private:
   struct PhaseModel {
@@ -111,11 +103,6 @@ class NodeModel {
   void FindWholeParams();
   void FindOutputs(bool train, std::vector<WholeOutput>* outputs);
   void FindLabelReaders(bool train, PhaseModel* phase);
-  /// Cuts a pool whose size the table leaves open to what the node's memory allows.
-  void FitPool();
-  /// What bounds the node's memory: the table's limit, or what its device has free; 0: nothing.
-  size_t memory_limit() const;
-  Status CheckMemory() const;
 
   Options options_;
   std::unique_ptr<Schedule> schedule_;
@@ -127,8 +114,5 @@ class NodeModel {
   Rank reporter_ = 0;
   size_t arena_bytes_ = 0, scratch_bytes_ = 0;
 };
-
-/// Caffe's name of a net in messages: 2.3 GB, 12 MB, 0.1 MB.
-std::string MegaBytes(size_t bytes);
 
 }  // namespace hp

@@ -1,6 +1,6 @@
 #include "base/format.h"
-#include "node/devices.h"
 #include "base/host.h"
+#include "node/devices.h"
 
 namespace hp {
 

@@ -127,8 +127,9 @@ Status Node::BuildModel() {
   const int threads = ThreadsOf(options_.rank);
   HP_RETURN_IF_ERROR(TakeThreads(threads));
   HP_ASSIGN_OR_RETURN(model_, NodeModel::Create(options));
+  HP_ASSIGN_OR_RETURN(memory_, FitMemory(*model_));
   LOG(INFO) << "node " << info_.name << ": seed " << seed_ << ", " << threads << " thread(s), "
-            << model_->any_net(true).segments() << " segment(s); " << model_->DescribeMemory();
+            << model_->any_net(true).segments() << " segment(s); " << memory_.Describe();
   labels_ = std::make_unique<LabelStore>(model_->schedule());
   label_feed_ = std::make_unique<LabelFeed>(
       *model_, labels_.get(), [this](Rank rank, const LabelsMessage& message) { Send(rank, kLabelsMessage, message); });
@@ -164,7 +165,7 @@ Status Node::PrepareInputs() {
   callbacks.on_labels = [this](auto... args) { OnLabels(args...); };
   callbacks.on_ready = [this] { gate_.Run([this] { pipeline_->OnInputs(); }); };
   callbacks.on_error = [this](const Status& status) { ending_.Fail(status); };
-  const int ring = model_->plan().pool_size + 2;
+  const int ring = memory_.pool_size + 2;
   for (Input* input : {files_.train_input.get(), files_.test_input.get()}) {
     if (input == nullptr) continue;
     HP_RETURN_IF_ERROR(input->Prepare(model_->schedule(), model_->replica(), seed_, ring, options_.reader_threads,
@@ -177,6 +178,7 @@ Status Node::PrepareInputs() {
 // memory: by a copy from GPU to GPU, or over RDMA.
 Status Node::MakeCompute() {
   Compute::Options options;
+  options.pool_size = memory_.pool_size;
   options.device = device_.device.get();
   options.backend = device_.backend.get();
   options.params = params_.get();
@@ -224,6 +226,7 @@ Status Node::MakeSnapshotter() {
 
 void Node::Train() {
   PipelinePlan plan = model_->plan();
+  plan.pool_size = memory_.pool_size;
   plan.start_clock = files_.start_clock;
   pipeline_ = std::make_unique<Pipeline>(plan, model_->schedule(), static_cast<PipelineHost*>(this), transport_);
   MakeClockEnd();
@@ -253,7 +256,9 @@ void Node::Train() {
 void Node::MakeClockEnd() {
   ClockEnd::Options options;
   options.model = model_.get();
-  options.files = &files_;
+  options.solver = &files_.solver;
+  options.test_input = files_.test_input.get();
+  options.start_clock = files_.start_clock;
   options.orders = &orders_;
   options.compute = compute_.get();
   options.labels = labels_.get();

@@ -15,6 +15,7 @@
 #include "node/label_store.h"
 #include "node/make_transport.h"
 #include "node/meeting.h"
+#include "node/memory_fit.h"
 #include "node/model.h"
 #include "node/orders.h"
 #include "node/pull_server.h"
@@ -135,6 +136,7 @@ class Node : private TransportHandler, private PipelineHost {
   std::unique_ptr<Meeting> meeting_;
   std::unique_ptr<Watch> watch_;
   std::unique_ptr<NodeModel> model_;
+  NodeMemory memory_;
   std::unique_ptr<ParamStore> params_;
   std::unique_ptr<LabelStore> labels_;
   std::unique_ptr<LabelFeed> label_feed_;

@@ -9,7 +9,7 @@ size_t Aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 }  // namespace
 
-StatusOr<std::unique_ptr<PortStaging>> PortStaging::Create(const NodeModel& model, Device* device,
+StatusOr<std::unique_ptr<PortStaging>> PortStaging::Create(const NodeModel& model, int pool_size, Device* device,
                                                            const std::function<bool(Rank peer)>& reaches) {
   std::unique_ptr<PortStaging> staging(new PortStaging(model, device));
   for (Rank rank = 0; rank < model.table().size(); ++rank) staging->staged_.push_back(!reaches(rank));
@@ -26,7 +26,7 @@ StatusOr<std::unique_ptr<PortStaging>> PortStaging::Create(const NodeModel& mode
       staging->solver_bytes_ = std::max(staging->solver_bytes_, bytes);
     }
   }
-  HP_ASSIGN_OR_RETURN(staging->memory_, device->AllocateHost(model.plan().pool_size * staging->solver_bytes_));
+  HP_ASSIGN_OR_RETURN(staging->memory_, device->AllocateHost(pool_size * staging->solver_bytes_));
   return staging;
 }
 

@@ -21,7 +21,7 @@ class PortStaging {
  public:
   /// @param reaches whether the transport brings tensors of this peer to the device's memory and takes them from there.
   /// @return kResourceExhausted: the host has not so much memory.
-  static StatusOr<std::unique_ptr<PortStaging>> Create(const NodeModel& model, Device* device,
+  static StatusOr<std::unique_ptr<PortStaging>> Create(const NodeModel& model, int pool_size, Device* device,
                                                        const std::function<bool(Rank peer)>& reaches);
 
   /// Whether micro-batch `id` passes through here at `port` (index into the phase's ports). Any thread.

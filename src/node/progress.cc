@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "base/format.h"
-#include "node/node.h"
+#include "node/reporter.h"
 
 #include <unistd.h>
 
@@ -23,8 +23,8 @@ std::string Duration(double seconds) {
 
 }  // namespace
 
-ProgressBar::ProgressBar(const Node* node) {
-  if (isatty(STDERR_FILENO)) thread_ = Thread("progress bar", [this, node] { Run(*node); });
+ProgressBar::ProgressBar(std::function<const Reporter*()> reporter) : reporter_(std::move(reporter)) {
+  if (isatty(STDERR_FILENO)) thread_ = Thread("progress bar", [this] { Run(); });
 }
 
 ProgressBar::~ProgressBar() {
@@ -38,7 +38,7 @@ ProgressBar::~ProgressBar() {
   fputs("\r\033[K", stderr);
 }
 
-void ProgressBar::Run(const Node& node) {
+void ProgressBar::Run() {
   const int64_t begin_ns = Clock::Real()->NowNs();
   for (;;) {
     {
@@ -47,7 +47,7 @@ void ProgressBar::Run(const Node& node) {
       changed_.WaitFor(&mutex_, std::chrono::milliseconds(500));
       if (stop_) return;
     }
-    const Reporter* reporter = node.reporter();
+    const Reporter* reporter = reporter_();
     if (reporter == nullptr || reporter->samples_done() == 0) continue;
     const double seconds = static_cast<double>(Clock::Real()->NowNs() - begin_ns) / kNsPerSecond;
     const double done = static_cast<double>(reporter->clocks_done() - reporter->start_clock());

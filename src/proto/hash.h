@@ -10,8 +10,8 @@ class Message;
 
 namespace hp {
 
-/// 64-bit hashes (HashBytes) that the nodes of a job compare at the handshake and that snapshots save. Equal on all hosts
-/// for equal content: they are taken of the parsed message in canonical order, not of the text.
+/// 64-bit hashes (HashBytes) that the nodes of a job compare at the handshake and that snapshots save. Equal on all
+/// hosts for equal content: they are taken of the parsed message in canonical order, not of the text.
 
 /// Of everything in `message`.
 uint64_t HashMessage(const google::protobuf::Message& message);

@@ -22,5 +22,11 @@ TEST(Devices, AGpuThatIsNotThereIsNamed) {
   EXPECT_THAT(device.status().message(), testing::HasSubstr("device cuda:1000: "));
 }
 
+TEST(Devices, AWrongNameIsNamed) {
+  const auto device = OpenNodeDevice("gpu0", RoutingTableConfig::FP32);
+  EXPECT_EQ(device.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(device.status().message(), testing::HasSubstr("\"gpu0\"; expected \"cpu\" or \"cuda:N\""));
+}
+
 }  // namespace
 }  // namespace hp

@@ -58,6 +58,11 @@ class EvaluateTest : public testing::Test {
     };
   }
 
+  StatusOr<std::vector<Evaluated>> EvaluateOn(StatusOr<NodeDevice> device) {
+    HP_RETURN_IF_ERROR(device.status());
+    return Evaluate(net_, model_, device->device.get(), device->backend.get(), options_);
+  }
+
   const TempFolder folder_;
   caffe::NetParameter net_;
   CaffeModel model_;
@@ -66,7 +71,7 @@ class EvaluateTest : public testing::Test {
 };
 
 TEST_F(EvaluateTest, AGpuYieldsWhatTheCpuYields) {
-  const auto on_cpu = Evaluate(net_, model_, options_);
+  const auto on_cpu = EvaluateOn(OpenNodeDevice("cpu", RoutingTableConfig::FP32));
   ASSERT_TRUE(on_cpu.ok()) << on_cpu.status();
   const std::vector<float> cpu_batches = std::move(batches_);
   ASSERT_EQ(cpu_batches.size(), 12u);
@@ -74,15 +79,10 @@ TEST_F(EvaluateTest, AGpuYieldsWhatTheCpuYields) {
 
   int repeated = 0;
   batches_.clear();
-  options_.device = "cuda:3";
-  options_.open_device = [&](const std::string& name, Precision) {
-    EXPECT_EQ(name, "cuda:3");
-    FakeGpu::Options options;
-    options.protect = true;
-    options.on_close = [&](const FakeGpu& gpu) { repeated = gpu.repeated(); };
-    return FakeDevice(options);
-  };
-  const auto on_gpu = Evaluate(net_, model_, options_);
+  FakeGpu::Options gpu_options;
+  gpu_options.protect = true;
+  gpu_options.on_close = [&](const FakeGpu& gpu) { repeated = gpu.repeated(); };
+  const auto on_gpu = EvaluateOn(FakeDevice(gpu_options));
   ASSERT_TRUE(on_gpu.ok()) << on_gpu.status();
   ASSERT_EQ(on_gpu->size(), on_cpu->size());
   for (size_t i = 0; i < on_cpu->size(); ++i) {
@@ -95,23 +95,13 @@ TEST_F(EvaluateTest, AGpuYieldsWhatTheCpuYields) {
 }
 
 TEST_F(EvaluateTest, AFailingGpuEndsIt) {
-  FakeGpu* gpu = nullptr;
-  options_.open_device = [&](const std::string&, Precision) -> StatusOr<NodeDevice> {
-    HP_ASSIGN_OR_RETURN(NodeDevice device, FakeDevice({}));
-    gpu = static_cast<FakeGpu*>(device.device.get());
-    return device;
-  };
+  StatusOr<NodeDevice> device = FakeDevice({});
+  ASSERT_TRUE(device.ok()) << device.status();
+  auto* const gpu = static_cast<FakeGpu*>(device->device.get());
   options_.on_batch = [&](int64_t, const std::vector<float>&) { gpu->Fail(InternalError("fell off the bus")); };
-  const auto result = Evaluate(net_, model_, options_);
+  const auto result = EvaluateOn(std::move(device));
   EXPECT_EQ(result.status().code(), StatusCode::kInternal);
   EXPECT_THAT(result.status().message(), testing::HasSubstr("fell off the bus"));
-}
-
-TEST_F(EvaluateTest, AWrongDeviceIsNamed) {
-  options_.device = "gpu0";
-  const auto result = Evaluate(net_, model_, options_);
-  EXPECT_EQ(result.status().code(), StatusCode::kInvalidArgument);
-  EXPECT_THAT(result.status().message(), testing::HasSubstr("\"gpu0\"; expected \"cpu\" or \"cuda:N\""));
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "proto/hash.h"
 
 #include "base/hash.h"
-
 #include "proto/text.h"
 
 #include <gtest/gtest.h>

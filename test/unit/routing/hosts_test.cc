@@ -1,5 +1,4 @@
 #include "base/host.h"
-
 #include "scheduler/own_node.h"
 #include "test/unit/routing/table_text.h"
 
