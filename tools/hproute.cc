@@ -2,9 +2,9 @@
 #include "base/host.h"
 #include "node/describe.h"
 #include "proto/text.h"
-#include "scheduler/routing_table.h"
-#include "scheduler/table_check.h"
-#include "scheduler/table_maker.h"
+#include "scheduler/plan/routing_table.h"
+#include "scheduler/plan/table_check.h"
+#include "scheduler/plan/table_maker.h"
 #include "tools/tool_main.h"
 
 #include <fcntl.h>

@@ -2,11 +2,12 @@
 
 #include "backend/backend.h"
 #include "base/format.h"
-#include "node/input.h"
-#include "node/memory_fit.h"
-#include "node/model.h"
 #include "proto/net_filter.h"
 #include "solvers/check.h"
+
+#include "engine/input.h"
+#include "engine/memory_fit.h"
+#include "model/node_model.h"
 
 #include <memory>
 #include <optional>

@@ -2,7 +2,7 @@
 
 #include "hp/status.h"
 #include "proto/caffe.pb.h"
-#include "scheduler/routing_table.h"
+#include "scheduler/plan/routing_table.h"
 
 #include <cstdint>
 #include <string>

@@ -6,7 +6,7 @@
 #include "proto/hash.h"
 #include "proto/net_filter.h"
 #include "proto/text.h"
-#include "scheduler/table_check.h"
+#include "scheduler/plan/table_check.h"
 #include "solvers/check.h"
 
 #include "glog/logging.h"

@@ -1,11 +1,12 @@
 #pragma once
 
-#include "node/input.h"
 #include "proto/caffe.pb.h"
-#include "scheduler/handshake.h"
-#include "scheduler/loss_scaler.h"
-#include "scheduler/routing_table.h"
+#include "scheduler/control/handshake.h"
+#include "scheduler/plan/loss_scaler.h"
+#include "scheduler/plan/routing_table.h"
 #include "solvers/snapshot.h"
+
+#include "engine/input.h"
 
 #include <cstdint>
 #include <memory>

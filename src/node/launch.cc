@@ -1,6 +1,6 @@
 #include "node/launch.h"
 
-#include "scheduler/own_node.h"
+#include "node/own_node.h"
 #include "transport/tcp/tcp_listener.h"
 
 #include <signal.h>

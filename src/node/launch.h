@@ -3,7 +3,7 @@
 #include "hp/status.h"
 #include "node/make_transport.h"
 #include "node/node.h"
-#include "scheduler/routing_table.h"
+#include "scheduler/plan/routing_table.h"
 #include "transport/inproc/inproc_network.h"
 
 #include <functional>

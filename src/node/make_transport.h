@@ -1,7 +1,7 @@
 #pragma once
 
 #include "hp/status.h"
-#include "scheduler/routing_table.h"
+#include "scheduler/plan/routing_table.h"
 #include "transport/copy/copy_transport.h"
 #include "transport/tcp/tcp_listener.h"
 #include "transport/transport.h"

@@ -1,10 +1,10 @@
 #include "node/node.h"
 
-#include "node/initial_params.h"
 #include "node/make_exchange.h"
 #include "proto/hash.h"
-#include "scheduler/messages.h"
+#include "scheduler/control/messages.h"
 
+#include "engine/initial_params.h"
 #include "glog/logging.h"
 #include <omp.h>
 

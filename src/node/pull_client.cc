@@ -2,8 +2,8 @@
 
 #include "base/mutex.h"
 #include "proto/wire.pb.h"
-#include "scheduler/handshake.h"
-#include "scheduler/messages.h"
+#include "scheduler/control/handshake.h"
+#include "scheduler/control/messages.h"
 #include "transport/tcp/tcp_transport.h"
 
 #include <chrono>

@@ -2,7 +2,7 @@
 
 #include "hp/status.h"
 #include "net/weights.h"
-#include "scheduler/routing_table.h"
+#include "scheduler/plan/routing_table.h"
 
 namespace hp {
 

@@ -1,7 +1,7 @@
 #include "node/rendezvous.h"
 
 #include "proto/wire.pb.h"
-#include "scheduler/messages.h"
+#include "scheduler/control/messages.h"
 
 namespace hp {
 

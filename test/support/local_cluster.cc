@@ -3,7 +3,7 @@
 #include "base/philox.h"
 #include "data/db_writer.h"
 #include "node/launch.h"
-#include "scheduler/routing_table.h"
+#include "scheduler/plan/routing_table.h"
 #include "transport/tcp/tcp_listener.h"
 
 #include "glog/logging.h"

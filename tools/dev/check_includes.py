@@ -12,8 +12,9 @@ import sys
 
 EVERYTHING = object()
 
-# Where a file lies -> the rooms it may include, beside itself, hp and base. A room in transport/, backend/ or
-# solvers/exchange/ of its own is a concrete transport, backend or exchange: only node, the assembly, names those.
+# Where a file lies -> the rooms (or single headers) it may include, beside itself, hp and base. A room in transport/,
+# backend/ or solvers/exchange/ of its own is a concrete transport, backend or exchange: only node, the assembly, names
+# those.
 ROOMS = {
     "include/hp": [],
     "src/base": [],
@@ -34,13 +35,22 @@ ROOMS = {
     "transport/verbs": ["transport", "transport/tcp"],
     # Lies around any of them, and names none.
     "transport/copy": ["transport"],
-    "scheduler": ["proto", "transport"],
+    # A pure function of the job's files.
+    "scheduler/plan": ["proto"],
+    # These two know the transport through its interface only, and each other not at all.
+    "scheduler/pipeline": ["scheduler/plan", "transport"],
+    "scheduler/control": ["proto", "scheduler/plan", "transport"],
     # backend for what its ops read and write: ParamView.
     "solvers": ["proto", "tensor", "backend", "net"],
     "solvers/exchange": ["solvers", "tensor"],
+    "src/model": ["proto", "tensor", "backend", "layers", "net", "scheduler/plan", "scheduler/pipeline", "solvers"],
+    # What computes a node's part; of the exchanges it knows the interface.
+    "src/engine": ["proto", "tensor", "backend", "layers", "net", "data", "model", "transport", "scheduler/plan",
+                   "scheduler/pipeline", "scheduler/control", "solvers", "solvers/exchange/exchange.h"],
+    "src/report": ["proto", "net", "model", "scheduler/plan", "scheduler/pipeline", "solvers"],
     "src/node": EVERYTHING,
-    # Beside programs of include/hp and node: hproute, the command line of the scheduler's table maker.
-    "tools": ["node", "scheduler", "proto"],
+    # Programs: what they start, what they print, and hproute, the command line of the table maker.
+    "tools": ["node", "engine", "report", "scheduler/plan", "proto"],
 }
 
 # What a room is called in an #include line, longest first: "src/backend/cpu" is "backend/cpu".
@@ -89,7 +99,7 @@ def check_project_include(room, header):
     if target is None:
         return f'"{header}" is a header of the project: write it as "room/file.h"'
     allowed = allowed_rooms(room)
-    if allowed is None or target in allowed or target == re.sub("^(include|src)/", "", room):
+    if allowed is None or target in allowed or header in allowed or target == re.sub("^(include|src)/", "", room):
         return None
     return f'{room} may not include "{header}"; beside itself it may include: {", ".join(allowed)}'
 
@@ -147,9 +157,26 @@ def check_file(root, path):
             yield number, wrong
 
 
+def check_rules():
+    """Circles among the rooms' rules, as lines to print: the rooms are floors, and every include goes down."""
+    rooms = {re.sub("^(include|src)/", "", room): allowed for room, allowed in ROOMS.items()}
+    below = {}
+
+    def follow(name, path):
+        if name in path:
+            return [f"the rules go round in a circle: {' -> '.join([*path[path.index(name):], name])}"]
+        if name in below or rooms.get(name, EVERYTHING) is EVERYTHING:
+            return []
+        faults = [fault for allowed in rooms[name] for fault in follow(allowed, [*path, name])]
+        below[name] = True
+        return faults
+
+    return [fault for name in rooms for fault in follow(name, [])]
+
+
 def check_tree(root):
     """All faults of the tree, as lines to print."""
-    faults, getenv = [], {}
+    faults, getenv = check_rules(), {}
     for path in source_files(root):
         for number, wrong in check_file(root, path):
             if wrong is None:

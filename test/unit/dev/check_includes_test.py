@@ -35,21 +35,35 @@ class CheckIncludesTest(unittest.TestCase):
 
     def test_lower_rooms_do_not_know_higher_ones(self):
         self.expect_fault("src/tensor/a.h", '#include "layers/layer.h"\n', "src/tensor may not include")
-        self.expect_fault("src/net/a.h", '#include "scheduler/table.h"\n')
+        self.expect_fault("src/net/a.h", '#include "scheduler/plan/table.h"\n')
         self.expect_fault("src/layers/a.h", '#include "transport/transport.h"\n')
         self.expect_fault("src/data/a.h", '#include "net/graph.h"\n')
 
     def test_transport_knows_nothing(self):
-        for room in ("tensor", "proto", "scheduler", "solvers", "node"):
+        for room in ("tensor", "proto", "scheduler/plan", "solvers", "node"):
             self.expect_fault("transport/tcp/a.cc", f'#include "{room}/a.h"\n')
 
     def test_only_node_names_the_concrete(self):
-        for header in ("transport/tcp/a.h", "backend/cpu/a.h", "solvers/exchange/a.h", "scheduler/a.h"):
+        for header in ("transport/tcp/a.h", "backend/cpu/a.h", "solvers/exchange/a.h", "scheduler/plan/a.h"):
             self.expect_clean({"src/node/a.cc": f'#include "{header}"\n'})
-        self.expect_fault("scheduler/a.cc", '#include "transport/tcp/a.h"\n')
+        self.expect_fault("scheduler/pipeline/a.cc", '#include "transport/tcp/a.h"\n')
         self.expect_fault("tools/a.cc", '#include "transport/tcp/a.h"\n')
         self.expect_fault("src/layers/a.cc", '#include "backend/cpu/a.h"\n')
         self.expect_fault("transport/inproc/a.cc", '#include "transport/tcp/a.h"\n')
+
+    def test_the_scheduler_by_rooms(self):
+        self.expect_clean({"scheduler/pipeline/a.cc": '#include "scheduler/plan/a.h"\n#include "transport/a.h"\n',
+                           "scheduler/control/a.cc": '#include "scheduler/plan/a.h"\n#include "transport/a.h"\n'})
+        self.expect_fault("scheduler/plan/a.cc", '#include "transport/a.h"\n')
+        self.expect_fault("scheduler/plan/a.cc", '#include "scheduler/control/a.h"\n')
+        self.expect_fault("scheduler/pipeline/a.cc", '#include "scheduler/control/a.h"\n')
+        self.expect_fault("src/model/a.cc", '#include "engine/a.h"\n')
+        self.expect_fault("src/engine/a.cc", '#include "node/a.h"\n')
+        self.expect_fault("src/report/a.cc", '#include "engine/a.h"\n')
+
+    def test_an_interface_in_a_room_of_concrete_things(self):
+        self.expect_clean({"src/engine/a.cc": '#include "solvers/exchange/exchange.h"\n'})
+        self.expect_fault("src/engine/a.cc", '#include "solvers/exchange/gloo_exchange.h"\n')
 
     def test_public_headers_stand_alone(self):
         self.expect_fault("include/hp/a.h", '#include "base/mutex.h"\n')
@@ -59,8 +73,8 @@ class CheckIncludesTest(unittest.TestCase):
     def test_libraries_stay_where_they_belong(self):
         for header in ("infiniband/verbs.h", "rdma/rdma_cma.h", "cuda_runtime.h", "nccl.h", "oneapi/dnnl/dnnl.hpp", "dnnl.hpp", "cblas.h",
                        "leveldb/db.h", "lmdb.h", "gloo/context.h", "boost/asio.hpp"):
-            self.expect_fault("scheduler/a.cc", f"\n#include <{header}>\n", header, line=2)
-            self.expect_fault("scheduler/a.cc", f'\n#include "{header}"\n', header, line=2)
+            self.expect_fault("scheduler/plan/a.cc", f"\n#include <{header}>\n", header, line=2)
+            self.expect_fault("scheduler/plan/a.cc", f'\n#include "{header}"\n', header, line=2)
         self.expect_clean({
             "transport/verbs/a.cc": "#include <infiniband/verbs.h>\n#include <rdma/rdma_cma.h>\n",
             "transport/tcp/a.cc": "#include <boost/asio.hpp>\n",

@@ -1,5 +1,5 @@
 // An evaluation on a GPU beside that on the CPU. The GPU is a fake, whose memory only queued work can touch.
-#include "node/evaluate.h"
+#include "engine/evaluate.h"
 
 #include "test/support/fake_device.h"
 #include "test/support/local_cluster.h"

@@ -1,5 +1,5 @@
 // When a node goes on from meeting the others, and when it knows that the job can't come together.
-#include "node/meeting.h"
+#include "scheduler/control/meeting.h"
 
 #include "test/unit/routing/table_text.h"
 

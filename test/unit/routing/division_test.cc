@@ -1,4 +1,4 @@
-#include "scheduler/schedule.h"
+#include "scheduler/plan/schedule.h"
 
 #include <gtest/gtest.h>
 

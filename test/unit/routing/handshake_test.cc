@@ -1,4 +1,4 @@
-#include "scheduler/handshake.h"
+#include "scheduler/control/handshake.h"
 
 #include "test/unit/routing/table_text.h"
 

@@ -1,5 +1,5 @@
 #include "base/host.h"
-#include "scheduler/own_node.h"
+#include "node/own_node.h"
 #include "test/unit/routing/table_text.h"
 
 #include <arpa/inet.h>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "base/format.h"
-#include "scheduler/membership.h"
+#include "scheduler/control/membership.h"
 
 #include <deque>
 #include <map>

@@ -1,4 +1,4 @@
-#include "scheduler/membership.h"
+#include "scheduler/control/membership.h"
 
 #include "test/unit/routing/member_cluster.h"
 

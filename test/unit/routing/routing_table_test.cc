@@ -1,4 +1,4 @@
-#include "scheduler/routing_table.h"
+#include "scheduler/plan/routing_table.h"
 
 #include "test/unit/routing/table_text.h"
 

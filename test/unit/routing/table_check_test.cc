@@ -1,4 +1,4 @@
-#include "scheduler/table_check.h"
+#include "scheduler/plan/table_check.h"
 
 #include "test/unit/routing/table_text.h"
 

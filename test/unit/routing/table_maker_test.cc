@@ -1,6 +1,6 @@
-#include "scheduler/table_maker.h"
+#include "scheduler/plan/table_maker.h"
 
-#include "scheduler/table_check.h"
+#include "scheduler/plan/table_check.h"
 #include "test/unit/routing/table_text.h"
 
 #include <gmock/gmock.h>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "proto/text.h"
-#include "scheduler/routing_table.h"
+#include "scheduler/plan/routing_table.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "scheduler/loss_scaler.h"
+#include "scheduler/plan/loss_scaler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "scheduler/pipeline.h"
+#include "scheduler/pipeline/pipeline.h"
 
 #include <optional>
 #include <string>

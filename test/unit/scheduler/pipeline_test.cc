@@ -1,5 +1,5 @@
 // The pipelines of whole jobs, without nets: what is promised in scheduler/README.md holds in any order of events.
-#include "scheduler/pipeline.h"
+#include "scheduler/pipeline/pipeline.h"
 
 #include "test/unit/scheduler/hand_driven.h"
 

@@ -1,4 +1,4 @@
-#include "scheduler/verdict.h"
+#include "scheduler/control/verdict.h"
 
 #include "hp/status.h"
 

@@ -1,0 +1,240 @@
+#include "scheduler/control/handshake.h"
+
+#include "base/format.h"
+
+#include <algorithm>
+#include <random>
+
+namespace hp {
+namespace {
+
+constexpr uint32_t kProtocol = 2;
+// What strangers say goes into our log: not more than this of it.
+constexpr size_t kMaxQuoted = 64;
+
+std::string Quoted(const std::string& text) {
+  std::string quoted = "\"";
+  for (char c : text.substr(0, kMaxQuoted)) quoted += c >= ' ' && c < 127 ? c : '?';
+  return quoted + (text.size() > kMaxQuoted ? "...\"" : "\"");
+}
+
+std::string Node(const hp::Hello& hello) { return "node " + Quoted(hello.name()); }
+
+std::string Hash(uint64_t hash) { return Format("%016llx", static_cast<unsigned long long>(hash)); }
+
+/// "node "a" WHAT (hash 1) than node "b" (hash 2)".
+std::string Another(const hp::Hello& a, const hp::Hello& b, const char* what, uint64_t hash_a, uint64_t hash_b) {
+  return Format("%s %s (hash %s) than %s (hash %s)", Node(a).c_str(), what, Hash(hash_a).c_str(), Node(b).c_str(),
+                Hash(hash_b).c_str());
+}
+
+std::string Shapes(const hp::Hello& hello) {
+  std::string text;
+  for (const DataShape& shape : hello.data_shape()) {
+    text += Format("%s%lld %s records of %dx%dx%d", text.empty() ? "" : ", ", static_cast<long long>(shape.records()),
+                   shape.test() ? "test" : "training", shape.channels(), shape.height(), shape.width());
+  }
+  return text.empty() ? "hash " + Hash(hello.dataset_hash()) : text + ", hash " + Hash(hello.dataset_hash());
+}
+
+std::string StartDifference(const hp::Hello& a, const hp::Hello& b) {
+  const bool one_only =
+      (a.start_clock() == 0 && a.snapshot_hash() == 0) != (b.start_clock() == 0 && b.snapshot_hash() == 0);
+  return Format("%s%s starts at iteration %lld, %s at iteration %lld", one_only ? "--resume on one node only: " : "",
+                Node(a).c_str(), static_cast<long long>(a.start_clock()), Node(b).c_str(),
+                static_cast<long long>(b.start_clock()));
+}
+
+bool BothAndDifferent(int64_t a, int64_t b, int64_t none) { return a != none && b != none && a != b; }
+
+bool Read(std::string_view bytes, hp::Hello* hello) {
+  return bytes.size() <= kMaxHelloBytes && hello->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
+}
+
+/// What differs between two nodes of one table; each difference names both.
+std::vector<std::string> CompareNodes(const hp::Hello& a, const hp::Hello& b) {
+  std::vector<std::string> found;
+  if (a.net_hash() != b.net_hash()) found.push_back(Another(a, b, "runs another net", a.net_hash(), b.net_hash()));
+  if (a.solver_hash() != b.solver_hash()) {
+    found.push_back(Another(a, b, "runs another solver file", a.solver_hash(), b.solver_hash()));
+  }
+  if (a.start_clock() != b.start_clock()) {
+    found.push_back(StartDifference(a, b));
+  } else if (a.snapshot_hash() != b.snapshot_hash()) {
+    found.push_back(Another(a, b, "resumes another snapshot", a.snapshot_hash(), b.snapshot_hash()));
+  }
+  if (BothAndDifferent(a.random_seed(), b.random_seed(), -1)) {
+    found.push_back(Format("%s has the random_seed %lld, %s %lld", Node(a).c_str(),
+                           static_cast<long long>(a.random_seed()), Node(b).c_str(),
+                           static_cast<long long>(b.random_seed())));
+  }
+  if (a.dataset_hash() != 0 && b.dataset_hash() != 0 && a.dataset_hash() != b.dataset_hash()) {
+    found.push_back(Format("%s reads another data set (%s) than %s (%s)", Node(a).c_str(), Shapes(a).c_str(),
+                           Node(b).c_str(), Shapes(b).c_str()));
+  }
+  return found;
+}
+
+int64_t DrawSeed() { return static_cast<int64_t>(std::random_device()() & 0x7FFFFFFF); }
+
+}  // namespace
+
+JobHandshake::JobHandshake(const RoutingTable& table, const JobFacts& facts, Callbacks callbacks)
+    : table_(table), callbacks_(std::move(callbacks)) {
+  own_.set_protocol(kProtocol);
+  own_.set_job(table.job());
+  own_.set_rank(facts.rank);
+  own_.set_name(table.node(facts.rank).name);
+  own_.set_net_hash(facts.net_hash);
+  own_.set_solver_hash(facts.solver_hash);
+  own_.set_table_hash(table.hash());
+  own_.set_start_clock(facts.start_clock);
+  own_.set_snapshot_hash(facts.snapshot_hash);
+  own_.set_random_seed(facts.rank == 0 && facts.random_seed < 0 ? DrawSeed() : facts.random_seed);
+  own_.set_dataset_hash(facts.dataset_hash);
+  own_.set_cores(facts.cores);
+  own_.set_host_id(facts.host_id);
+  for (const DataShape& shape : facts.data_shapes) *own_.add_data_shape() = shape;
+  hellos_[facts.rank] = own_;
+}
+
+std::string JobHandshake::Hello() { return own_.SerializeAsString(); }
+
+StatusOr<Rank> JobHandshake::Accept(std::string_view bytes) {
+  hp::Hello hello;
+  if (!Read(bytes, &hello)) return InvalidArgument("what came is no hello of an hpnode");
+  if (hello.protocol() != kProtocol) {
+    return FailedPrecondition("%s speaks version %u of the protocol, %s version %u", Node(hello).c_str(),
+                              hello.protocol(), Node(own_).c_str(), kProtocol);
+  }
+  if (hello.job() != own_.job()) {
+    return FailedPrecondition("%s belongs to the job %s, %s to %s", Node(hello).c_str(), Quoted(hello.job()).c_str(),
+                              Node(own_).c_str(), Quoted(own_.job()).c_str());
+  }
+  if (hello.client()) return AcceptClient(hello);
+  if (hello.table_hash() != own_.table_hash()) {
+    return Status(StatusCode::kFailedPrecondition,
+                  Another(hello, own_, "has another routing table", hello.table_hash(), own_.table_hash()));
+  }
+  if (hello.rank() < 0 || hello.rank() >= table_.size() || table_.node(hello.rank()).name != hello.name()) {
+    return FailedPrecondition("%s says that it has rank %d; the table says otherwise", Node(hello).c_str(),
+                              hello.rank());
+  }
+  if (hello.rank() == own_.rank()) return FailedPrecondition("%s is started a second time", Node(own_).c_str());
+  const std::vector<std::string> differences = CompareNodes(hello, own_);
+  if (!differences.empty()) {
+    std::string text;
+    for (const std::string& difference : differences) text += (text.empty() ? "" : "; ") + difference;
+    const Status status(StatusCode::kFailedPrecondition, text);
+    if (!complete()) GiveUp(status);
+    return status;
+  }
+  MutexLock lock(&mutex_);
+  if (!given_up_.ok()) return given_up_.Prepend("the job can't come together");
+  hellos_[hello.rank()] = hello;
+  return hello.rank();
+}
+
+StatusOr<Rank> JobHandshake::AcceptClient(const hp::Hello& hello) {
+  if (hello.net_hash() != 0 && hello.net_hash() != own_.net_hash()) {
+    return FailedPrecondition("the client has another net (hash %s) than %s (hash %s)", Hash(hello.net_hash()).c_str(),
+                              Node(own_).c_str(), Hash(own_.net_hash()).c_str());
+  }
+  return kFirstClientRank + clients_++;
+}
+
+// By a node, not by a client, which may come to a complete job.
+void JobHandshake::OnRefused(Rank peer, const Status& reason) {
+  if (peer >= table_.size()) return;
+  if (!complete()) GiveUp(reason);
+  if (callbacks_.on_parted) callbacks_.on_parted(peer, reason);
+}
+
+void JobHandshake::OnRefusalSent(std::string_view bytes) {
+  hp::Hello hello;
+  if (!Read(bytes, &hello) || hello.client() || hello.table_hash() != own_.table_hash()) return;
+  if (callbacks_.on_parted) callbacks_.on_parted(hello.rank(), OkStatus());
+}
+
+void JobHandshake::GiveUp(const Status& status) {
+  const Status reason(StatusCode::kFailedPrecondition, status.message());
+  {
+    MutexLock lock(&mutex_);
+    if (!given_up_.ok()) return;
+    given_up_ = reason;
+  }
+  if (callbacks_.on_fatal) callbacks_.on_fatal(reason);
+}
+
+bool JobHandshake::complete() const {
+  MutexLock lock(&mutex_);
+  return static_cast<int>(hellos_.size()) == table_.size();
+}
+
+std::optional<hp::Hello> JobHandshake::HelloOf(Rank rank) const {
+  MutexLock lock(&mutex_);
+  const auto found = hellos_.find(rank);
+  if (found == hellos_.end()) return std::nullopt;
+  return found->second;
+}
+
+std::optional<int64_t> JobHandshake::seed() const {
+  MutexLock lock(&mutex_);
+  for (const auto& [rank, hello] : hellos_) {
+    if (hello.random_seed() >= 0) return hello.random_seed();
+  }
+  return std::nullopt;
+}
+
+std::vector<DataShape> JobHandshake::data_shapes() const {
+  MutexLock lock(&mutex_);
+  for (const auto& [rank, hello] : hellos_) {
+    if (hello.data_shape_size() > 0) return {hello.data_shape().begin(), hello.data_shape().end()};
+  }
+  return {};
+}
+
+int JobHandshake::ThreadsOf(Rank rank) const {
+  if (table_.node(rank).threads > 0) return table_.node(rank).threads;
+  MutexLock lock(&mutex_);
+  const auto own = hellos_.find(rank);
+  if (own == hellos_.end()) return 1;
+  int64_t free_cores = own->second.cores(), sharers = 0, before = 0;
+  for (const auto& [other, hello] : hellos_) {
+    const bool same_host = hello.host_id() != 0 && own->second.host_id() != 0
+                               ? hello.host_id() == own->second.host_id()
+                               : table_.node(other).host == table_.node(rank).host;
+    if (!same_host) continue;
+    free_cores -= table_.node(other).threads;
+    if (table_.node(other).threads > 0) continue;
+    ++sharers;
+    before += other < rank ? 1 : 0;
+  }
+  // The first ones get what does not divide.
+  const int64_t share = free_cores > 0 ? free_cores / sharers + (before < free_cores % sharers ? 1 : 0) : 0;
+  return static_cast<int>(std::max<int64_t>(1, share));
+}
+
+std::string ClientHandshake::Hello() {
+  hp::Hello hello;
+  hello.set_protocol(kProtocol);
+  hello.set_job(table_.job());
+  hello.set_name("a client");
+  hello.set_client(true);
+  return hello.SerializeAsString();
+}
+
+StatusOr<Rank> ClientHandshake::Accept(std::string_view bytes) {
+  hp::Hello hello;
+  if (!Read(bytes, &hello) || hello.protocol() != kProtocol) return InvalidArgument("what answers is no hpnode");
+  if (hello.job() != table_.job() || hello.rank() < 0 || hello.rank() >= table_.size() ||
+      table_.node(hello.rank()).name != hello.name()) {
+    return FailedPrecondition("%s of the job %s answers, which the table does not have", Node(hello).c_str(),
+                              Quoted(hello.job()).c_str());
+  }
+  return hello.rank();
+}
+
+void ClientHandshake::OnRefused(Rank, const Status& reason) { on_refused_(reason); }
+
+}  // namespace hp

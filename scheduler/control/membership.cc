@@ -1,0 +1,216 @@
+#include "scheduler/control/membership.h"
+
+#include "base/format.h"
+#include "proto/wire.pb.h"
+
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace hp {
+namespace {
+
+double Seconds(int64_t ns) { return static_cast<double>(ns) / kNsPerSecond; }
+
+std::string Encode(const Loss& loss) {
+  LostNotice notice;
+  notice.set_lost(loss.lost);
+  notice.set_detector(loss.detector);
+  notice.set_cause(loss.cause);
+  return notice.SerializeAsString();
+}
+
+}  // namespace
+
+Membership::Membership(Options options, const Clock* clock, MembershipOutput* output)
+    : options_(std::move(options)), clock_(clock), output_(output), peers_(options_.names.size()) {
+  CHECK_GE(options_.self, 0);
+  CHECK_LT(options_.self, static_cast<int>(peers_.size()));
+  last_tick_ns_ = clock_->NowNs();
+}
+
+void Membership::OnConnected(Rank peer) {
+  peers_.at(peer).connected = true;
+  peers_[peer].heard_ns = clock_->NowNs();
+}
+
+void Membership::OnHeard(Rank peer, int64_t at_ns) {
+  peers_.at(peer).heard_ns = std::max(peers_[peer].heard_ns, at_ns);
+}
+
+void Membership::OnMessage(Rank peer, MemberMessage type, std::string_view payload) {
+  OnHeard(peer, clock_->NowNs());
+  if (type == MemberMessage::kBye) {
+    peers_[peer].bye = true;
+    EndIfAllSaidBye();
+  } else if (type == MemberMessage::kLost) {
+    LostNotice notice;
+    const int size = static_cast<int>(peers_.size());
+    if (!notice.ParseFromArray(payload.data(), static_cast<int>(payload.size())) || notice.lost() < 0 ||
+        notice.lost() >= size || notice.detector() < 0 || notice.detector() >= size) {
+      LOG(WARNING) << "LOST of node " << options_.names[peer] << " names no node of the table; ignored";
+      return;
+    }
+    Consider({notice.lost(), notice.detector(), notice.cause()});
+  }
+}
+
+void Membership::OnClosed(Rank peer, const Status& status) {
+  Peer& entry = peers_.at(peer);
+  if (entry.closed) return;
+  entry.closed = true;
+  entry.closed_ns = clock_->NowNs();
+  entry.closed_why = status.message();
+  LeaveIfReady(entry.closed_ns);
+}
+
+void Membership::OnDataFailure(Rank peer, const Status& cause) {
+  Peer& entry = peers_.at(peer);
+  if (entry.failed_ns || entry.bye || state_ != State::kRunning) return;
+  entry.failed_ns = clock_->NowNs();
+  entry.failed_why = cause.message();
+}
+
+void Membership::SendBye() {
+  if (bye_sent_ || state_ != State::kRunning) return;
+  bye_sent_ = true;
+  output_->SendToAll(MemberMessage::kBye, "");
+  EndIfAllSaidBye();
+}
+
+void Membership::Fail(const std::string& cause) {
+  if (state_ == State::kRunning) Decide(Lost(options_.self, cause));
+}
+
+void Membership::Tick() {
+  const int64_t now = clock_->NowNs();
+  if (now - last_tick_ns_ > options_.stall_ns) RestartSilence(now);
+  last_tick_ns_ = now;
+  if (state_ == State::kRunning && now >= next_heartbeat_ns_) {
+    next_heartbeat_ns_ = now + options_.heartbeat_ns;
+    output_->SendToAll(MemberMessage::kHeartbeat, "");
+  }
+  if (state_ == State::kRunning) LookForLosses(now);
+  LeaveIfReady(now);
+}
+
+/// This process did not run (SIGSTOP, a suspended machine): what arrived meanwhile is not read yet, so the others'
+/// silence so far is our own deafness.
+void Membership::RestartSilence(int64_t now) {
+  for (Peer& peer : peers_) {
+    peer.heard_ns = std::max(peer.heard_ns, now);
+    if (peer.closed) peer.closed_ns = std::max(peer.closed_ns, now);
+    if (peer.failed_ns) peer.failed_ns = now;
+  }
+}
+
+void Membership::LookForLosses(int64_t now) {
+  std::optional<Suspicion> earliest;
+  for (Rank rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
+    const std::optional<Suspicion> suspicion = SuspicionOf(rank, peers_[rank], now);
+    if (suspicion && (!earliest || suspicion->since_ns < earliest->since_ns)) earliest = suspicion;
+  }
+  if (earliest) Decide(earliest->loss);
+}
+
+std::optional<Membership::Suspicion> Membership::SuspicionOf(Rank rank, const Peer& peer, int64_t now) const {
+  if (rank == options_.self) {
+    if (!peer.failed_ns || now - *peer.failed_ns < options_.data_grace_ns) return std::nullopt;
+    return Suspicion{*peer.failed_ns, Lost(rank, peer.failed_why)};
+  }
+  if (peer.bye || !peer.connected) return std::nullopt;
+  if (peer.closed) {
+    if (now - peer.closed_ns < options_.eof_wait_ns) return std::nullopt;
+    return Suspicion{peer.closed_ns, Lost(rank, "its connection ended: " + peer.closed_why)};
+  }
+  if (now - peer.heard_ns >= options_.silence_ns) {
+    if (HearsNobody(now)) {
+      return Suspicion{peer.heard_ns, Lost(options_.self, Format("hears nobody for %.1f s: it is cut off, or all "
+                                                                 "others are lost",
+                                                                 Seconds(now - peer.heard_ns)))};
+    }
+    return Suspicion{peer.heard_ns, Lost(rank, Format("nothing heard for %.1f s", Seconds(now - peer.heard_ns)))};
+  }
+  if (peer.failed_ns && now - *peer.failed_ns >= options_.data_grace_ns) {
+    return Suspicion{*peer.failed_ns, Lost(rank, peer.failed_why)};
+  }
+  return std::nullopt;
+}
+
+/// One silent peer is lost; when all of several are silent together, it is rather our own link.
+bool Membership::HearsNobody(int64_t now) const {
+  int live = 0;
+  for (Rank rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
+    if (rank == options_.self || !peers_[rank].live()) continue;
+    if (now - peers_[rank].heard_ns < 2 * options_.heartbeat_ns) return false;
+    ++live;
+  }
+  return live > 1;
+}
+
+void Membership::Consider(const Loss& loss) {
+  if (state_ == State::kRunning) {
+    Decide(loss);
+  } else if (state_ == State::kLeaving) {
+    accusations_.emplace(loss.detector, loss);
+    // Whoever says so of itself is right; else the node with the lowest rank has the word. All who hear the same agree.
+    const auto key = [](const Loss& l) { return std::pair(l.lost != l.detector, l.detector); };
+    for (const auto& [detector, other] : accusations_) {
+      if (key(other) < key(loss_)) loss_ = other;
+    }
+  }
+}
+
+void Membership::Decide(const Loss& loss) {
+  state_ = State::kLeaving;
+  loss_ = loss;
+  accusations_.emplace(loss.detector, loss);
+  decided_ns_ = clock_->NowNs();
+  output_->SendToAll(MemberMessage::kLost, Encode(loss));
+  output_->ShutdownAll();
+  LeaveIfReady(decided_ns_);
+}
+
+void Membership::LeaveIfReady(int64_t now) {
+  if (state_ != State::kLeaving && state_ != State::kEnding) return;
+  const bool leaving = state_ == State::kLeaving;
+  bool waiting = false;
+  for (Rank rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
+    const Peer& peer = peers_[rank];
+    // An accused node that is not silent may accuse as well, and then all have to hear both.
+    const bool silent = now - peer.heard_ns >= 2 * options_.heartbeat_ns;
+    if (rank != options_.self && peer.connected && !peer.closed && !(leaving && silent && Accused(rank)))
+      waiting = true;
+  }
+  if (waiting && now - decided_ns_ < (leaving ? options_.linger_ns : options_.ending_ns)) return;
+  state_ = leaving ? State::kLost : State::kDone;
+}
+
+bool Membership::Accused(Rank rank) const {
+  return std::any_of(accusations_.begin(), accusations_.end(),
+                     [rank](const auto& entry) { return entry.second.lost == rank; });
+}
+
+void Membership::EndIfAllSaidBye() {
+  if (!bye_sent_ || state_ != State::kRunning) return;
+  for (Rank rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
+    if (rank != options_.self && !peers_[rank].bye) return;
+  }
+  state_ = State::kEnding;
+  decided_ns_ = clock_->NowNs();
+  output_->ShutdownAll();
+  LeaveIfReady(decided_ns_);
+}
+
+std::string Membership::Describe() const {
+  const std::string& name = options_.names[loss_.lost];
+  if (loss_.lost == options_.self && loss_.detector == options_.self) {
+    return Format("node \"%s\", this one, is lost: %s", name.c_str(), loss_.cause.c_str());
+  }
+  return Format("lost node \"%s\"%s: %s (noticed by node \"%s\")", name.c_str(),
+                loss_.lost == options_.self ? ", which is this one" : "", loss_.cause.c_str(),
+                options_.names[loss_.detector].c_str());
+}
+
+}  // namespace hp

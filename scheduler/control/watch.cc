@@ -1,0 +1,129 @@
+#include "scheduler/control/watch.h"
+
+#include "glog/logging.h"
+
+#include <chrono>
+
+namespace hp {
+namespace {
+
+constexpr uint32_t kFirstMemberType = 1;
+constexpr auto kTick = std::chrono::milliseconds(50);
+
+Membership::Options OptionsFor(const RoutingTable& table, Rank self) {
+  Membership::Options options;
+  options.self = self;
+  for (const NodeInfo& node : table.nodes()) options.names.push_back(node.name);
+  return options;
+}
+
+}  // namespace
+
+Watch::Watch(const RoutingTable& table, Rank self, Transport* transport, const Clock* clock, LostSink on_lost)
+    : nodes_(table.size()),
+      self_(self),
+      transport_(transport),
+      on_lost_(std::move(on_lost)),
+      membership_(OptionsFor(table, self), clock, this) {}
+
+Watch::~Watch() { Stop(); }
+
+void Watch::Stop() {
+  {
+    MutexLock lock(&mutex_);
+    stop_ = true;
+    changed_.SignalAll();
+  }
+  thread_.Join();
+}
+
+void Watch::Start() {
+  thread_ = Thread("watch", [this] { Run(); });
+}
+
+void Watch::Run() {
+  for (;;) {
+    Status lost;
+    bool said = false;
+    {
+      MutexLock lock(&mutex_);
+      if (stop_) return;
+      for (Rank rank = 0; rank < nodes_; ++rank) {
+        const int64_t heard = rank == self_ ? 0 : transport_->LastHeardNs(rank);
+        if (heard > 0) membership_.OnHeard(rank, heard);
+      }
+      membership_.Tick();
+      changed_.SignalAll();
+      if (membership_.state() == Membership::State::kLost) {
+        lost = Unavailable("%s", membership_.Describe().c_str());
+        said = membership_.loss().lost == membership_.loss().detector;
+      } else {
+        changed_.WaitFor(&mutex_, kTick);
+      }
+    }
+    if (!lost.ok()) return on_lost_(lost, said);
+  }
+}
+
+void Watch::OnConnected(Rank peer) {
+  MutexLock lock(&mutex_);
+  if (peer < nodes_) membership_.OnConnected(peer);
+}
+
+bool Watch::OnMessage(Rank peer, uint32_t type, std::span<const std::byte> bytes) {
+  if (type < kFirstMemberType || type > kFirstMemberType + static_cast<uint32_t>(MemberMessage::kBye)) return false;
+  if (peer >= nodes_) return true;  // a client has no say
+  MutexLock lock(&mutex_);
+  const std::string_view payload(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  membership_.OnMessage(peer, static_cast<MemberMessage>(type - kFirstMemberType), payload);
+  changed_.SignalAll();
+  return true;
+}
+
+void Watch::OnClosed(Rank peer, const Status& status) {
+  MutexLock lock(&mutex_);
+  if (peer < nodes_) membership_.OnClosed(peer, status);
+  changed_.SignalAll();
+}
+
+void Watch::OnDataFailure(Rank peer, const Status& cause) {
+  MutexLock lock(&mutex_);
+  membership_.OnDataFailure(peer, cause);
+}
+
+void Watch::Fail(const std::string& cause) {
+  MutexLock lock(&mutex_);
+  membership_.Fail(cause);
+  changed_.SignalAll();
+}
+
+bool Watch::Leave(int timeout_ms) {
+  MutexLock lock(&mutex_);
+  membership_.SendBye();
+  const auto going_on = [this]() HP_REQUIRES(mutex_) {
+    return membership_.state() == Membership::State::kRunning || membership_.state() == Membership::State::kEnding;
+  };
+  for (int waited = 0; going_on(); waited += 50) {
+    if (waited >= timeout_ms) return false;
+    changed_.WaitFor(&mutex_, kTick);
+  }
+  return membership_.state() == Membership::State::kDone;
+}
+
+void Watch::SendToAll(MemberMessage type, const std::string& payload) {
+  for (Rank rank = 0; rank < nodes_; ++rank) {
+    if (rank == self_) continue;
+    // A peer that is not connected hears nothing; membership knows.
+    const Status status =
+        transport_->Send(rank, kFirstMemberType + static_cast<uint32_t>(type), std::as_bytes(std::span(payload)));
+    if (!status.ok()) VLOG(1) << "to node " << rank << ": " << status;
+  }
+}
+
+void Watch::ShutdownAll() {
+  for (Rank rank = 0; rank < nodes_; ++rank) {
+    if (rank != self_) transport_->Shutdown(rank);
+  }
+}
+
+}  // namespace hp

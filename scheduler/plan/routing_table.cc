@@ -1,0 +1,118 @@
+#include "scheduler/plan/routing_table.h"
+
+#include "base/format.h"
+#include "proto/hash.h"
+#include "proto/text.h"
+#include "scheduler/plan/table_check.h"
+
+#include <algorithm>
+
+namespace hp {
+namespace {
+
+Status Faults(const std::string& path, const std::vector<std::string>& faults) {
+  if (faults.size() == 1) return InvalidArgument("%s: %s", path.c_str(), faults[0].c_str());
+  std::string text = Format("%s: %zu faults:", path.c_str(), faults.size());
+  for (const std::string& fault : faults) text += "\n  " + fault;
+  return Status(StatusCode::kInvalidArgument, text);
+}
+
+NodeInfo MakeNode(const NodeConfig& config, Rank rank, const StageConfig& stage) {
+  NodeInfo node;
+  node.rank = rank;
+  node.name = config.name();
+  node.stage = config.stage();
+  node.index = config.index();
+  node.role = stage.kind() == StageConfig::CONV ? "conv" : "fc";
+  node.host = config.host();
+  node.port = config.port();
+  node.pool_size = config.pool_size();
+  node.threads = config.threads();
+  node.memory_bytes = config.memory_mb() << 20;
+  node.device = config.device();
+  return node;
+}
+
+RoutingTableConfig DivisionOf(const RoutingTableConfig& config) {
+  RoutingTableConfig division;
+  division.set_micro_batches(config.micro_batches());
+  division.set_batch(config.batch());
+  division.set_exchange(config.exchange());
+  if (config.precision() != RoutingTableConfig::FP32) division.set_precision(config.precision());
+  if (config.precision() == RoutingTableConfig::FP16) {  // its defaults said or not
+    division.mutable_loss_scaling()->set_initial(config.loss_scaling().initial());
+    division.mutable_loss_scaling()->set_growth_interval(config.loss_scaling().growth_interval());
+  }
+  for (const StageConfig& stage : config.stage()) {
+    StageConfig* entry = division.add_stage();
+    *entry = stage;
+    entry->clear_name();
+  }
+  for (const NodeConfig& node : config.node()) {
+    NodeConfig* entry = division.add_node();
+    entry->set_stage(node.stage());
+    entry->set_index(node.index());
+    if (node.device() != "cpu") entry->set_device("cuda");  // another sum order, whichever GPU it is
+  }
+  return division;
+}
+
+}  // namespace
+
+StatusOr<RoutingTable> RoutingTable::Load(const std::string& path) {
+  RoutingTableConfig config;
+  HP_RETURN_IF_ERROR(ReadTextProto(path, &config));
+  return Create(config, path);
+}
+
+StatusOr<RoutingTable> RoutingTable::Create(const RoutingTableConfig& config, const std::string& path) {
+  const std::vector<std::string> faults = CheckStructure(config);
+  if (!faults.empty()) return Faults(path, faults);
+  RoutingTable table;
+  table.config_ = config;
+  table.path_ = path;
+  table.solver_path_ = PathBeside(path, config.solver());
+  for (const StageConfig& stage : config.stage()) {
+    StageInfo info;
+    info.name = StageName(config, static_cast<int>(table.stages_.size()));
+    info.conv = stage.kind() == StageConfig::CONV;
+    info.all_on_gpus = true;
+    table.stages_.push_back(info);
+  }
+  for (const NodeConfig& node : config.node()) {
+    const Rank rank = static_cast<Rank>(table.nodes_.size());
+    table.nodes_.push_back(MakeNode(node, rank, config.stage(node.stage())));
+    StageInfo& stage = table.stages_[node.stage()];
+    stage.all_on_gpus &= node.device() != "cpu";
+    std::vector<Rank>& ranks = stage.ranks;
+    ranks.resize(std::max<size_t>(ranks.size(), node.index() + 1));
+    ranks[node.index()] = rank;
+  }
+  RoutingTableConfig bare = config;
+  bare.clear_solver();
+  table.hash_ = HashMessage(bare);
+  table.division_hash_ = HashMessage(DivisionOf(config));
+  return table;
+}
+
+StatusOr<Rank> RoutingTable::FindNode(const std::string& name) const {
+  std::string names;
+  for (const NodeInfo& node : nodes_) {
+    if (node.name == name) return node.rank;
+    names += (names.empty() ? "" : ", ") + node.name;
+  }
+  return NotFound("%s: no node \"%s\"; expected one of %s", path_.c_str(), name.c_str(), names.c_str());
+}
+
+int64_t RoutingTable::GlobalBatch(int64_t batch_size) const {
+  return config_.batch() == RoutingTableConfig::PER_REPLICA ? batch_size * replicas() : batch_size;
+}
+
+StatusOr<std::vector<int>> RoutingTable::StageOfLayers(const caffe::NetParameter& net) const {
+  std::vector<std::string> faults;
+  std::vector<int> stage_of_layer = AssignLayers(config_, net, &faults);
+  if (!faults.empty()) return Faults(path_, faults);
+  return stage_of_layer;
+}
+
+}  // namespace hp

@@ -1,0 +1,60 @@
+#include "scheduler/plan/schedule.h"
+
+#include <set>
+
+namespace hp {
+
+bool Schedule::TestsAt(int64_t clock) const {
+  if (shape_.test_iter == 0 || shape_.test_interval == 0 || clock % shape_.test_interval != 0) return false;
+  return clock > 0 || shape_.test_initialization;
+}
+
+std::vector<MsgId> Schedule::Ids(int64_t clock, bool train, int64_t batches, int64_t batch, int replica) const {
+  std::vector<MsgId> ids;
+  const int first = replica < 0 ? 0 : replica, last = replica < 0 ? shape_.replicas - 1 : replica;
+  for (int64_t micro = 0; micro < batches * shape_.micro_batches; ++micro) {
+    for (int r = first; r <= last; ++r) {
+      const int within = static_cast<int>(micro % shape_.micro_batches);
+      if (SamplesOf(batch, r, shape_.replicas, within, shape_.micro_batches).empty()) continue;
+      ids.push_back(MsgId::Make(clock, train, micro, r));
+    }
+  }
+  return ids;
+}
+
+std::vector<MsgId> Schedule::TestIds(int64_t clock, int replica) const {
+  if (!TestsAt(clock)) return {};
+  return Ids(clock, false, shape_.test_iter, shape_.test_batch, replica);
+}
+
+std::vector<MsgId> Schedule::TrainIds(int64_t clock, int replica) const {
+  if (clock >= shape_.max_iter) return {};
+  return Ids(clock, true, shape_.iter_size, shape_.train_batch, replica);
+}
+
+IdSamples Schedule::SamplesOfId(MsgId id) const {
+  const int64_t batch = id.train() ? shape_.train_batch : shape_.test_batch;
+  const int within = static_cast<int>(id.micro() % shape_.micro_batches);
+  const Range range = SamplesOf(batch, id.replica(), shape_.replicas, within, shape_.micro_batches);
+  IdSamples samples;
+  samples.batch = id.micro() / shape_.micro_batches;
+  samples.first_row = range.begin;
+  samples.rows = range.size();
+  const int64_t before = id.train() ? id.clock() * shape_.iter_size + samples.batch : samples.batch;
+  samples.first_sample = before * batch + range.begin;
+  return samples;
+}
+
+std::vector<int64_t> Schedule::RowCounts(bool train) const {
+  std::set<int64_t> counts;
+  const int64_t batch = train ? shape_.train_batch : shape_.test_batch;
+  for (int r = 0; r < shape_.replicas; ++r) {
+    for (int m = 0; m < shape_.micro_batches; ++m) {
+      const int64_t rows = SamplesOf(batch, r, shape_.replicas, m, shape_.micro_batches).size();
+      if (rows > 0) counts.insert(rows);
+    }
+  }
+  return {counts.begin(), counts.end()};
+}
+
+}  // namespace hp

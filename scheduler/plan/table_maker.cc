@@ -1,0 +1,234 @@
+#include "scheduler/plan/table_maker.h"
+
+#include "base/format.h"
+#include "base/range.h"
+#include "proto/names.h"
+#include "scheduler/plan/net_facts.h"
+#include "scheduler/plan/table_check.h"
+#include "scheduler/plan/table_places.h"
+
+#include <google/protobuf/text_format.h>
+
+#include <algorithm>
+#include <map>
+
+namespace hp {
+namespace {
+
+// Fewer samples than this make thin products that are bound by reading the weights; more micro-batches than this hide
+// nothing more and hold more activations.
+constexpr int64_t kMinSamplesOfMicroBatch = 8;
+constexpr int64_t kMaxMicroBatches = 4;
+
+std::vector<std::string> LayerNames(const caffe::NetParameter& net) {
+  std::vector<std::string> names;
+  for (const caffe::LayerParameter& layer : net.layer()) names.push_back(layer.name());
+  return names;
+}
+
+/// The InnerProducts behind the last layer with other parameters.
+std::vector<int> TailProducts(const caffe::NetParameter& net) {
+  std::vector<int> products;
+  for (int i = 0; i < net.layer_size(); ++i) {
+    if (net.layer(i).type() == "InnerProduct") {
+      products.push_back(i);
+    } else if (HasParameters(net.layer(i).type())) {
+      products.clear();
+    }
+  }
+  return products;
+}
+
+/// The layer at which each FC stage begins.
+StatusOr<std::vector<int>> ChooseCuts(const TableRequest& request, const caffe::NetParameter& net) {
+  const std::vector<int> products = TailProducts(net);
+  const int stages = static_cast<int>(request.fc.size());
+  if (static_cast<int>(products.size()) < stages) {
+    return InvalidArgument(
+        "--fc asks for %d FC stage(s); the net has %zu InnerProduct layer(s) behind its last "
+        "convolution (--cut=LAYER,... sets the boundaries by hand)",
+        stages, products.size());
+  }
+  std::vector<int> cuts;
+  for (int stage = 0; stage < stages; ++stage) {
+    cuts.push_back(products[PartOf(static_cast<int64_t>(products.size()), stage, stages).begin]);
+  }
+  return cuts;
+}
+
+StatusOr<std::vector<int>> GivenCuts(const TableRequest& request, const caffe::NetParameter& net) {
+  if (request.cut.size() != request.fc.size()) {
+    return InvalidArgument("--cut names %zu layer(s) for %zu FC stage(s); expected the first layer of each",
+                           request.cut.size(), request.fc.size());
+  }
+  const std::vector<std::string> names = LayerNames(net);
+  std::vector<int> cuts;
+  for (const std::string& name : request.cut) {
+    const auto found = std::find(names.begin(), names.end(), name);
+    if (found == names.end()) {
+      const std::string nearest = NearestName(name, names);
+      return InvalidArgument("--cut: the net has no layer \"%s\"%s", name.c_str(),
+                             nearest.empty() ? "" : (" (did you mean \"" + nearest + "\"?)").c_str());
+    }
+    const int cut = static_cast<int>(found - names.begin());
+    if (cut == 0 || (!cuts.empty() && cut <= cuts.back())) {
+      return InvalidArgument(
+          "--cut: layer \"%s\" leaves the stage before it empty; expected layers in the order of the net",
+          name.c_str());
+    }
+    cuts.push_back(cut);
+  }
+  return cuts;
+}
+
+void AddStage(const std::string& name, bool conv, const caffe::NetParameter& net, int begin, int end,
+              RoutingTableConfig* config) {
+  StageConfig* stage = config->add_stage();
+  stage->set_name(name);
+  stage->set_kind(conv ? StageConfig::CONV : StageConfig::FC);
+  stage->set_from_layer(net.layer(begin).name());
+  stage->set_to_layer(net.layer(end - 1).name());
+}
+
+int ChooseMicroBatches(const TableRequest& request, const caffe::NetParameter& net) {
+  if (request.fc.empty()) return 1;  // nothing to overlap
+  const int64_t batch = std::max<int64_t>(1, BatchSizeOf(net, caffe::TRAIN).samples);
+  const int64_t share = request.per_replica ? batch : batch / request.conv;
+  return static_cast<int>(std::clamp(share / kMinSamplesOfMicroBatch, int64_t{1}, kMaxMicroBatches));
+}
+
+/// Gives nodes their hosts and devices, and ports that differ on each host.
+class Addresses {
+ public:
+  Addresses(std::vector<NodePlace> places, int port) : places_(std::move(places)), port_(port) {}
+
+  void Assign(NodeConfig* node) {
+    const NodePlace& place = places_[given_++ % places_.size()];
+    node->set_host(place.host);
+    node->set_port(port_ + used_ports_[place.host]++);
+    if (place.device != "cpu") node->set_device(place.device);
+  }
+
+ private:
+  const std::vector<NodePlace> places_;
+  const int port_;
+  size_t given_ = 0;
+  std::map<std::string, int> used_ports_;
+};
+
+void AddNodes(const std::string& prefix, int stage, int count, Addresses* addresses, RoutingTableConfig* config) {
+  for (int index = 0; index < count; ++index) {
+    NodeConfig* node = config->add_node();
+    node->set_name(prefix + std::to_string(index));
+    node->set_stage(stage);
+    node->set_index(index);
+    addresses->Assign(node);
+  }
+}
+
+Status CheckRequest(const TableRequest& request) {
+  if (request.conv < 1) return InvalidArgument("--conv is %d; expected at least 1", request.conv);
+  for (int shards : request.fc) {
+    if (shards < 1)
+      return InvalidArgument("--fc has a stage of %d nodes; expected at least 1 (or --fc=0 alone)", shards);
+  }
+  if (request.micro_batches < 0) {
+    return InvalidArgument("--micro_batches is %d; expected at least 1, or 0 to have it chosen", request.micro_batches);
+  }
+  return OkStatus();
+}
+
+std::string Fields(const google::protobuf::Message& message, int indent = 0) {
+  google::protobuf::TextFormat::Printer printer;
+  printer.SetInitialIndentLevel(indent);
+  std::string lines;
+  printer.PrintToString(message, &lines);
+  return lines;
+}
+
+/// One field of the table, a line for each of its own.
+std::string Block(const char* field, const google::protobuf::Message& message) {
+  return std::string(field) + " {\n" + Fields(message, 1) + "}\n";
+}
+
+const char* Role(const StageConfig& stage) { return stage.kind() == StageConfig::CONV ? "conv" : "fc"; }
+
+}  // namespace
+
+StatusOr<RoutingTableConfig> MakeTable(const TableRequest& request, const caffe::NetParameter& net) {
+  HP_RETURN_IF_ERROR(CheckRequest(request));
+  HP_ASSIGN_OR_RETURN(std::vector<int> bounds,
+                      request.cut.empty() ? ChooseCuts(request, net) : GivenCuts(request, net));
+  bounds.push_back(net.layer_size());
+  RoutingTableConfig config;
+  config.set_solver(request.solver);
+  if (!request.job.empty()) config.set_job(request.job);
+  config.set_micro_batches(request.micro_batches > 0 ? request.micro_batches : ChooseMicroBatches(request, net));
+  if (request.per_replica) config.set_batch(RoutingTableConfig::PER_REPLICA);
+  HP_ASSIGN_OR_RETURN(std::vector<NodePlace> places, PlacesOf(request.hosts));
+  Addresses addresses(std::move(places), request.port);
+  AddStage("conv", true, net, 0, bounds[0], &config);
+  AddNodes("conv", 0, request.conv, &addresses, &config);
+  for (size_t i = 0; i < request.fc.size(); ++i) {
+    const bool only = request.fc.size() == 1;
+    const std::string name = only ? "fc" : Format("fc_%c", static_cast<char>('a' + i % 26));
+    AddStage(name, false, net, bounds[i], bounds[i + 1], &config);
+    AddNodes(name, static_cast<int>(i) + 1, request.fc[i], &addresses, &config);
+  }
+  std::vector<std::string> faults = CheckStructure(config);
+  if (faults.empty()) faults = CheckNetFit(config, net);
+  if (faults.empty()) return config;
+  std::string text = "no table fits:";
+  for (const std::string& fault : faults) text += (faults.size() > 1 ? "\n  " : " ") + fault;
+  return Status(StatusCode::kInvalidArgument, text);
+}
+
+std::string TableText(const RoutingTableConfig& config, const std::string& comment) {
+  std::string text;
+  for (size_t begin = 0; begin < comment.size();) {
+    const size_t end = std::min(comment.find('\n', begin), comment.size());
+    text += "# " + comment.substr(begin, end - begin) + "\n";
+    begin = end + 1;
+  }
+  RoutingTableConfig job = config;
+  job.clear_stage();
+  job.clear_node();
+  text += "\n# micro_batches: parts that a replica's share of a batch is cut into.\n" + Fields(job);
+  text += "\n# Stages: layers that are placed together. CONV: every node is a replica; FC: every node is a shard.\n";
+  for (const StageConfig& stage : config.stage()) text += Block("stage", stage);
+  text += "\n# Nodes, in the order of ranks. May be added: pool_size, threads, memory_mb, device.\n";
+  for (const NodeConfig& node : config.node()) text += Block("node", node);
+  return text;
+}
+
+std::string DescribeTable(const RoutingTableConfig& config, const caffe::NetParameter& net) {
+  std::string text;
+  std::vector<std::string> faults;
+  const std::vector<int> stage_of_layer = AssignLayers(config, net, &faults);
+  for (int stage = 0; stage < config.stage_size(); ++stage) {
+    const auto first = std::find(stage_of_layer.begin(), stage_of_layer.end(), stage);
+    const auto last = std::find(stage_of_layer.rbegin(), stage_of_layer.rend(), stage);
+    const long count = std::count(stage_of_layer.begin(), stage_of_layer.end(), stage);
+    if (count == 0) continue;
+    text += Format("stage \"%s\": layers \"%s\" to \"%s\" (%ld), %s\n", StageName(config, stage).c_str(),
+                   net.layer(static_cast<int>(first - stage_of_layer.begin())).name().c_str(),
+                   net.layer(static_cast<int>(stage_of_layer.rend() - last) - 1).name().c_str(), count,
+                   config.stage(stage).kind() == StageConfig::CONV ? "a replica on each of" : "a shard on each of");
+    for (const NodeConfig& node : config.node()) {
+      if (node.stage() != stage) continue;
+      text += Format("  %s  --role=%s  %s:%d%s\n", node.name().c_str(), Role(config.stage(stage)), node.host().c_str(),
+                     node.port(), node.device() == "cpu" ? "" : ("  " + node.device()).c_str());
+    }
+  }
+  const BatchSize batch = BatchSizeOf(net, caffe::TRAIN);
+  if (batch.samples <= 0) return text;
+  const bool global = config.batch() == RoutingTableConfig::GLOBAL;
+  int64_t replicas = 0;
+  for (const NodeConfig& node : config.node()) replicas += node.stage() == 0 ? 1 : 0;
+  const int64_t samples = global ? batch.samples : batch.samples * replicas;
+  return text + Format("batch: %lld samples, %lld replica(s) x %d micro-batch(es) of %lld or more\n",
+                       static_cast<long long>(samples), static_cast<long long>(replicas), config.micro_batches(),
+                       static_cast<long long>(samples / (replicas * config.micro_batches())));
+}
+
+}  // namespace hp

@@ -1,0 +1,176 @@
+#include "base/format.h"
+#include "proto/net_filter.h"
+#include "scheduler/plan/msg_id.h"
+#include "scheduler/plan/net_facts.h"
+#include "scheduler/plan/table_check.h"
+
+#include <algorithm>
+#include <map>
+
+namespace hp {
+namespace {
+
+/// Collects what does not fit between a table and a net.
+class NetFit {
+ public:
+  NetFit(const RoutingTableConfig& config, const caffe::NetParameter& net) : config_(config), net_(net) {
+    parts_.resize(config.stage_size());
+    for (const NodeConfig& node : config.node()) {
+      if (node.stage() >= 0 && node.stage() < config.stage_size()) ++parts_[node.stage()];
+    }
+  }
+
+  std::vector<std::string> Run() {
+    stage_of_layer_ = AssignLayers(config_, net_, &faults_);
+    const bool assigned = faults_.empty();
+    CheckBatch();
+    for (caffe::Phase phase : {caffe::TRAIN, caffe::TEST}) {
+      const std::vector<int> layers = LayersOf(net_, phase);
+      CheckLabels(layers);
+      if (!assigned) continue;
+      CheckSources(layers);
+      CheckInPlace(layers);
+      for (int stage = 1; stage < config_.stage_size(); ++stage) CheckShards(stage, layers, phase);
+    }
+    return std::move(faults_);
+  }
+
+ private:
+  /// Most faults show in both phases; they are said once.
+  void Add(const std::string& fault) {
+    if (std::find(faults_.begin(), faults_.end(), fault) == faults_.end()) faults_.push_back(fault);
+  }
+
+  std::string Stage(int stage) const { return "stage \"" + StageName(config_, stage) + "\""; }
+  std::string Layer(int layer) const {
+    return "layer \"" + net_.layer(layer).name() + "\" (" + net_.layer(layer).type() + ")";
+  }
+
+  void CheckBatch() {
+    const BatchSize batch = BatchSizeOf(net_, caffe::TRAIN);
+    if (batch.samples < 0) return;  // the net is not for training
+    if (batch.samples == 0) {
+      Add(Format("layer \"%s\" has no batch_size; expected at least 1", batch.layer.c_str()));
+      return;
+    }
+    const bool global = config_.batch() == RoutingTableConfig::GLOBAL;
+    const int64_t replicas = global ? parts_[0] : 1;
+    if (replicas * config_.micro_batches() <= batch.samples) return;
+    Add(Format(
+        "%lld replica(s) x %d micro-batches are more than the %lld samples of a batch (batch_size of layer \"%s\"); "
+        "expected at least one sample in each micro-batch",
+        static_cast<long long>(replicas), config_.micro_batches(), static_cast<long long>(batch.samples),
+        batch.layer.c_str()));
+  }
+
+  /// Labels go ahead of the pipelines to the layers that read them as labels; nobody else sees them.
+  void CheckLabels(const std::vector<int>& layers) {
+    std::map<std::string, int> labels;
+    for (int i : layers) {
+      const caffe::LayerParameter& layer = net_.layer(i);
+      for (int b = 0; b < layer.bottom_size(); ++b) {
+        const auto label = labels.find(layer.bottom(b));
+        if (label == labels.end() || (b == 1 && ReadsLabels(layer.type()))) continue;
+        Add(Format(
+            "%s reads the labels \"%s\" of layer \"%s\"; expected them only as second bottom of SoftmaxWithLoss or "
+            "Accuracy",
+            Layer(i).c_str(), label->first.c_str(), net_.layer(label->second).name().c_str()));
+      }
+      if (layer.type() == "Data" && layer.top_size() > 1) labels[layer.top(1)] = i;
+    }
+  }
+
+  void CheckSources(const std::vector<int>& layers) {
+    for (int i : layers) {
+      if (stage_of_layer_[i] == 0 || !IsSource(net_.layer(i).type())) continue;
+      Add(Format("%s yields data in %s; expected it in the first, %s", Layer(i).c_str(),
+                 Stage(stage_of_layer_[i]).c_str(), Stage(0).c_str()));
+    }
+  }
+
+  void CheckInPlace(const std::vector<int>& layers) {
+    std::map<std::string, int> writer;  // of each blob, the latest
+    for (int i : layers) {
+      const caffe::LayerParameter& layer = net_.layer(i);
+      for (const std::string& top : layer.top()) {
+        const bool in_place = std::find(layer.bottom().begin(), layer.bottom().end(), top) != layer.bottom().end();
+        const auto before = writer.find(top);
+        if (in_place && before != writer.end() && stage_of_layer_[before->second] != stage_of_layer_[i]) {
+          Add(Format(
+              "the boundary between %s and %s cuts an in-place pair: layer \"%s\" overwrites \"%s\" of layer \"%s\"; "
+              "expected both in one stage",
+              Stage(stage_of_layer_[before->second]).c_str(), Stage(stage_of_layer_[i]).c_str(), layer.name().c_str(),
+              top.c_str(), net_.layer(before->second).name().c_str()));
+        }
+        writer[top] = i;
+      }
+    }
+  }
+
+  void CheckShards(int stage, const std::vector<int>& layers, caffe::Phase phase) {
+    const int shards = parts_[stage];
+    int members = 0, products = 0;
+    for (int i : layers) {
+      if (stage_of_layer_[i] != stage) continue;
+      ++members;
+      const caffe::LayerParameter& layer = net_.layer(i);
+      if (layer.type() == "InnerProduct") {
+        ++products;
+        if (layer.inner_product_param().num_output() < static_cast<uint32_t>(shards)) {
+          Add(Format("%s has %d shards; layer \"%s\" has only %u outputs to share among them", Stage(stage).c_str(),
+                     shards, layer.name().c_str(), layer.inner_product_param().num_output()));
+        }
+      } else if (shards > 1 && HasParameters(layer.type())) {
+        Add(Format("%s can't be divided over the %d shards of %s; expected it in the first stage or one shard",
+                   Layer(i).c_str(), shards, Stage(stage).c_str()));
+      }
+    }
+    if (phase != caffe::TRAIN) return;
+    if (members == 0) {
+      Add(Format("%s has no layer in phase TRAIN", Stage(stage).c_str()));
+    } else if (products == 0 && shards > 1) {
+      Add(Format("%s has %d shards and no InnerProduct to divide; expected one node", Stage(stage).c_str(), shards));
+    }
+  }
+
+  const RoutingTableConfig& config_;
+  const caffe::NetParameter& net_;
+  std::vector<int> parts_;  // nodes of each stage
+  std::vector<int> stage_of_layer_;
+  std::vector<std::string> faults_;
+};
+
+}  // namespace
+
+std::vector<std::string> CheckNetFit(const RoutingTableConfig& config, const caffe::NetParameter& net) {
+  return NetFit(config, net).Run();
+}
+
+std::vector<std::string> CheckSolverFit(const RoutingTableConfig& config, const caffe::SolverParameter& solver) {
+  std::vector<std::string> faults;
+  const auto check = [&](const char* field, int64_t batches, const char* what) {
+    const int64_t ids = batches * config.micro_batches();
+    if (ids <= MsgId::kMaxMicroBatches) return;
+    faults.push_back(
+        Format("micro_batches: %d times %s: %lld are %lld micro-batches of a replica in %s; expected at "
+               "most %lld, the most that their ids can count",
+               config.micro_batches(), field, static_cast<long long>(batches), static_cast<long long>(ids), what,
+               static_cast<long long>(MsgId::kMaxMicroBatches)));
+  };
+  check("iter_size", solver.iter_size(), "an update");
+  if (solver.test_iter_size() > 0) check("test_iter", solver.test_iter(0), "a test");
+  return faults;
+}
+
+std::vector<std::string> CheckTable(const RoutingTableConfig& config, const caffe::NetParameter& net,
+                                    const HostResolver& resolve) {
+  std::vector<std::string> faults = CheckStructure(config);
+  const auto add = [&faults](const std::vector<std::string>& more) {
+    faults.insert(faults.end(), more.begin(), more.end());
+  };
+  if (resolve) add(CheckHosts(config, resolve));
+  if (config.stage_size() > 0) add(CheckNetFit(config, net));
+  return faults;
+}
+
+}  // namespace hp

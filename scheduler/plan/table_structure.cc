@@ -1,0 +1,250 @@
+#include "base/format.h"
+#include "scheduler/plan/loss_scaler.h"
+#include "scheduler/plan/msg_id.h"
+#include "scheduler/plan/table_check.h"
+#include "scheduler/plan/table_places.h"
+
+#include <algorithm>
+#include <map>
+
+namespace hp {
+namespace {
+
+std::string NodeLabel(const RoutingTableConfig& config, int rank) {
+  const std::string& name = config.node(rank).name();
+  return name.empty() ? Format("node %d", rank) : Format("node \"%s\"", name.c_str());
+}
+
+std::string StageLabel(const RoutingTableConfig& config, int stage) {
+  const std::string& name = config.stage(stage).name();
+  return name.empty() ? Format("stage %d", stage) : Format("stage \"%s\"", name.c_str());
+}
+
+/// Collects the faults of one table, topic by topic.
+class StructureCheck {
+ public:
+  explicit StructureCheck(const RoutingTableConfig& config) : config_(config) {}
+
+  std::vector<std::string> Run() {
+    CheckJob();
+    CheckLossScaling();
+    CheckStages();
+    if (config_.node_size() == 0) Add("the table has no node; expected at least one \"node { ... }\"");
+    for (int rank = 0; rank < config_.node_size(); ++rank) CheckNode(rank);
+    CheckNodeNames();
+    CheckAddresses();
+    CheckDevices();
+    if (stages_known_) {
+      for (int stage = 0; stage < config_.stage_size(); ++stage) CheckIndices(stage);
+    }
+    return std::move(faults_);
+  }
+
+ private:
+  void Add(std::string fault) { faults_.push_back(std::move(fault)); }
+
+  void CheckJob() {
+    if (config_.solver().empty()) Add("the table names no solver; expected solver: \"...\"");
+    if (config_.job().empty()) Add("the job has an empty name; expected job: \"...\" or no such line");
+    if (config_.micro_batches() < 1 || config_.micro_batches() > MsgId::kMaxMicroBatches) {
+      Add(Format("micro_batches is %d; expected 1 to %lld", config_.micro_batches(),
+                 static_cast<long long>(MsgId::kMaxMicroBatches)));
+    }
+    if (config_.transport().connect_timeout_s() < 1) {
+      Add(Format("connect_timeout_s is %d; expected at least 1", config_.transport().connect_timeout_s()));
+    }
+  }
+
+  void CheckLossScaling() {
+    const LossScaling& scaling = config_.loss_scaling();
+    if (config_.has_loss_scaling() && config_.precision() != RoutingTableConfig::FP16) {
+      Add(Format("loss_scaling stands beside precision: %s; expected precision: FP16, or no loss_scaling",
+                 RoutingTableConfig::Precision_Name(config_.precision()).c_str()));
+    }
+    if (!LossScaler::IsScale(scaling.initial())) {
+      Add(Format("loss_scaling has initial: %.17g; expected a power of two from 1 to 2^100", scaling.initial()));
+    }
+    if (scaling.growth_interval() < 0) {
+      Add(Format("loss_scaling has growth_interval: %d; expected 0 (it never grows) or more",
+                 scaling.growth_interval()));
+    }
+  }
+
+  void CheckStages() {
+    if (config_.stage_size() == 0) Add("the table has no stage; expected at least one \"stage { kind: CONV }\"");
+    std::map<std::string, int> first;
+    for (int i = 0; i < config_.stage_size(); ++i) {
+      const StageConfig& stage = config_.stage(i);
+      const std::string label = StageLabel(config_, i);
+      if (!stage.has_kind()) {
+        Add(label + " has no kind; expected kind: " + (i == 0 ? "CONV" : "FC"));
+      } else if (i == 0 && stage.kind() != StageConfig::CONV) {
+        Add(label + ", the first, is FC; expected CONV: data enters in a data-parallel stage");
+      } else if (i > 0 && stage.kind() != StageConfig::FC) {
+        Add(label + " is CONV; expected FC for every stage but the first");
+      }
+      if (!stage.name().empty() && !first.emplace(stage.name(), i).second) {
+        Add(Format("stages %d and %d are both named \"%s\"", first[stage.name()], i, stage.name().c_str()));
+      }
+    }
+  }
+
+  void CheckNode(int rank) {
+    const NodeConfig& node = config_.node(rank);
+    const std::string label = NodeLabel(config_, rank);
+    if (node.name().empty()) Add(label + " has no name; expected name: \"...\"");
+    if (!node.has_stage()) {
+      Add(label + " has no stage; expected stage: N");
+      stages_known_ = false;
+    } else if (node.stage() < 0 || node.stage() >= config_.stage_size()) {
+      Add(Format("%s is in stage %d; expected 0 to %d", label.c_str(), node.stage(), config_.stage_size() - 1));
+      stages_known_ = false;
+    }
+    if (node.index() < 0) {
+      Add(Format("%s has index %d; expected 0 or more", label.c_str(), node.index()));
+      stages_known_ = false;
+    }
+    if (node.host().empty()) Add(label + " has no host; expected host: \"...\"");
+    if (!node.has_port()) {
+      Add(label + " has no port; expected port: N");
+    } else if (node.port() < 1 || node.port() > 65535) {
+      Add(Format("%s has port %d; expected 1 to 65535", label.c_str(), node.port()));
+    }
+    if (node.pool_size() < 0) Add(Format("%s has pool_size %d; expected 0 or more", label.c_str(), node.pool_size()));
+    if (node.threads() < 0) Add(Format("%s has threads %d; expected 0 or more", label.c_str(), node.threads()));
+    if (!IsDeviceName(node.device())) {
+      Add(Format("%s computes on \"%s\"; expected \"cpu\" or \"cuda:N\"", label.c_str(), node.device().c_str()));
+    }
+    if (node.memory_mb() < 0) {
+      Add(Format("%s has memory_mb %lld; expected 0 or more", label.c_str(), static_cast<long long>(node.memory_mb())));
+    }
+  }
+
+  void CheckNodeNames() {
+    std::map<std::string, int> first;
+    for (int rank = 0; rank < config_.node_size(); ++rank) {
+      const std::string& name = config_.node(rank).name();
+      if (name.empty() || first.emplace(name, rank).second) continue;
+      Add(Format("nodes %d and %d are both named \"%s\"", first[name], rank, name.c_str()));
+    }
+  }
+
+  void CheckAddresses() {
+    std::map<std::pair<std::string, int>, int> first;
+    for (int rank = 0; rank < config_.node_size(); ++rank) {
+      const NodeConfig& node = config_.node(rank);
+      if (node.host().empty() || !node.has_port()) continue;
+      const auto [entry, fresh] = first.emplace(std::pair(node.host(), node.port()), rank);
+      if (fresh) continue;
+      Add(Format("%s and %s are both on %s:%d; expected a port of its own for each",
+                 NodeLabel(config_, entry->second).c_str(), NodeLabel(config_, rank).c_str(), node.host().c_str(),
+                 node.port()));
+    }
+  }
+
+  /// A GPU computes for one node.
+  void CheckDevices() {
+    std::map<std::pair<std::string, std::string>, int> first;
+    for (int rank = 0; rank < config_.node_size(); ++rank) {
+      const NodeConfig& node = config_.node(rank);
+      if (node.device() == "cpu") continue;
+      const auto [entry, fresh] = first.emplace(std::pair(node.host(), node.device()), rank);
+      if (fresh) continue;
+      Add(Format("%s and %s both compute on %s of %s; expected a GPU of its own for each",
+                 NodeLabel(config_, entry->second).c_str(), NodeLabel(config_, rank).c_str(), node.device().c_str(),
+                 node.host().c_str()));
+    }
+  }
+
+  /// Every index from 0 to the largest, each exactly once.
+  void CheckIndices(int stage) {
+    const char* part = config_.stage(stage).kind() == StageConfig::FC ? "shard" : "replica";
+    const std::string label = StageLabel(config_, stage);
+    std::map<int, int> holder;
+    for (int rank = 0; rank < config_.node_size(); ++rank) {
+      if (config_.node(rank).stage() != stage) continue;
+      const auto [entry, fresh] = holder.emplace(config_.node(rank).index(), rank);
+      if (fresh) continue;
+      Add(Format("%s: %s and %s are both %s %d", label.c_str(), NodeLabel(config_, entry->second).c_str(),
+                 NodeLabel(config_, rank).c_str(), part, entry->first));
+    }
+    if (holder.empty()) {
+      Add(Format("%s has no node; expected at least %s 0", label.c_str(), part));
+      return;
+    }
+    const int nodes = static_cast<int>(holder.size());
+    int missing = 0;
+    for (const auto& [index, rank] : holder) {
+      if (index != missing) {
+        Add(Format("%s: %s %d has no node, although %s is %s %d", label.c_str(), part, missing,
+                   NodeLabel(config_, rank).c_str(), part, index));
+        break;
+      }
+      ++missing;
+    }
+    if (config_.stage(stage).kind() == StageConfig::CONV && nodes > MsgId::kMaxReplicas) {
+      Add(Format("%s has %d replicas; expected at most %lld", label.c_str(), nodes,
+                 static_cast<long long>(MsgId::kMaxReplicas)));
+    }
+  }
+
+  const RoutingTableConfig& config_;
+  std::vector<std::string> faults_;
+  bool stages_known_ = true;
+};
+
+bool IsLoopbackName(const std::string& host) {
+  return host == "localhost" || host.rfind("127.", 0) == 0 || host == "::1";
+}
+
+bool Intersect(const std::vector<std::string>& a, const std::vector<std::string>& b) {
+  return std::any_of(a.begin(), a.end(),
+                     [&b](const std::string& x) { return std::find(b.begin(), b.end(), x) != b.end(); });
+}
+
+}  // namespace
+
+std::string StageName(const RoutingTableConfig& config, int stage) {
+  const std::string& name = config.stage(stage).name();
+  return name.empty() ? Format("stage %d", stage) : name;
+}
+
+std::vector<std::string> CheckStructure(const RoutingTableConfig& config) { return StructureCheck(config).Run(); }
+
+std::vector<std::string> CheckHosts(const RoutingTableConfig& config, const HostResolver& resolve) {
+  std::vector<std::string> faults;
+  std::map<std::string, std::vector<std::string>> addresses;
+  std::map<std::string, int> first_on;
+  for (int rank = 0; rank < config.node_size(); ++rank) {
+    const std::string& host = config.node(rank).host();
+    if (host.empty() || addresses.count(host) > 0) continue;
+    first_on[host] = rank;
+    if ((addresses[host] = resolve(host)).empty()) {
+      faults.push_back(Format("%s: host \"%s\" has no known address", NodeLabel(config, rank).c_str(), host.c_str()));
+    }
+  }
+  for (const auto& [host, own] : addresses) {
+    const auto elsewhere = std::find_if(addresses.begin(), addresses.end(), [&own = own](const auto& other) {
+      return !other.second.empty() && !Intersect(own, other.second);
+    });
+    if (own.empty() || !IsLoopbackName(host) || elsewhere == addresses.end()) continue;
+    faults.push_back(
+        Format("%s: host \"%s\" means another machine on every host; expected the name by which \"%s\" (%s) "
+               "reaches it",
+               NodeLabel(config, first_on[host]).c_str(), host.c_str(), elsewhere->first.c_str(),
+               NodeLabel(config, first_on[elsewhere->first]).c_str()));
+  }
+  for (int a = 0; a < config.node_size(); ++a) {
+    for (int b = a + 1; b < config.node_size(); ++b) {
+      const NodeConfig &x = config.node(a), &y = config.node(b);
+      if (x.host() == y.host() || x.port() != y.port() || !Intersect(addresses[x.host()], addresses[y.host()]))
+        continue;
+      faults.push_back(Format("%s and %s are both on port %d of one host, named \"%s\" and \"%s\"",
+                              NodeLabel(config, a).c_str(), NodeLabel(config, b).c_str(), x.port(), x.host().c_str(),
+                              y.host().c_str()));
+    }
+  }
+  return faults;
+}
+
+}  // namespace hp

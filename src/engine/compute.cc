@@ -1,0 +1,269 @@
+#include "engine/compute.h"
+
+#include "glog/logging.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace hp {
+namespace {}  // namespace
+
+StatusOr<std::unique_ptr<Compute>> Compute::Create(const NodeModel& model, Options options) {
+  std::unique_ptr<Compute> compute(new Compute(model, std::move(options)));
+  HP_RETURN_IF_ERROR(compute->Allocate());
+  return compute;
+}
+
+Status Compute::Allocate() {
+  Device* const device = options_.device;
+  const ParamStore& params = *options_.params;
+  HP_ASSIGN_OR_RETURN(SolverPool pool, SolverPool::Create(device, options_.pool_size, model_.arena_bytes()));
+  pool_ = std::make_unique<SolverPool>(std::move(pool));
+  HP_ASSIGN_OR_RETURN(scratch_, device->Allocate(model_.scratch_bytes() + 64));
+  for (size_t row : model_.any_net(true).update_row_bytes()) {
+    HP_ASSIGN_OR_RETURN(Buffer matrix, device->AllocateShared(row * model_.schedule().update_rows()));
+    matrix_rows_.push_back(matrix.data());
+    matrices_.push_back(std::move(matrix));
+  }
+  for (int i = 0; i < params.size(); ++i) {
+    // Ops write a gradient for every parameter of a layer that learns; that of a frozen one is not looked at.
+    const bool frozen = params.param(i).frozen();
+    HP_ASSIGN_OR_RETURN(Buffer unused, device->Allocate(frozen ? params.count(i) * sizeof(float) : 0));
+    gradients_.push_back(frozen ? unused.floats() : params.gradient(i).data());
+    unused_gradients_.push_back(std::move(unused));
+  }
+  for (bool train : {true, false}) {
+    if (!train && !model_.tests()) continue;
+    for (int64_t rows : model_.schedule().RowCounts(train)) {
+      const NodeNet& net = model_.net(train, rows);
+      for (const NodeParam& param : net.params()) param_index_[&net].push_back(params.Find(param.layer, param.blob));
+    }
+  }
+  if (!device->is_host()) {
+    HP_ASSIGN_OR_RETURN(bridge_, HostBridge::Create(BridgeNeedsOf(model_, options_.pool_size), device));
+    HP_ASSIGN_OR_RETURN(staging_, PortStaging::Create(model_, options_.pool_size, device, options_.reaches));
+    HP_ASSIGN_OR_RETURN(ahead_, ImagesAhead::Create(model_, device, options_.train_input));
+  }
+  HP_ASSIGN_OR_RETURN(
+      updater_,
+      Updater::Create(model_, {device, options_.backend, options_.params, options_.exchange, options_.loss_scale,
+                               [this](const auto& step, const auto& use) { WithUpdateArgs(step, use); }}));
+  const std::vector<MsgId> ids = model_.schedule().TrainIds(0, model_.replica());
+  if (!ids.empty()) {
+    first_id_ = ids.front();
+    last_id_ = ids.back();
+  }
+  return device->Synchronize();
+}
+
+std::vector<std::span<std::byte>> Compute::shared_device_memory() const {
+  if (staging_ && !staging_->any_direct()) return {};
+  std::vector<std::span<std::byte>> memory = {pool_->memory()};
+  for (const Buffer& matrix : matrices_) memory.push_back(matrix.span());
+  return memory;
+}
+
+const NodeNet& Compute::NetOf(MsgId id) const { return model_.net(id.train(), model_.schedule().SamplesOfId(id).rows); }
+
+NetRun Compute::MakeRun(int solver, MsgId id, std::vector<ParamView>* views) const {
+  const IdSamples samples = model_.schedule().SamplesOfId(id);
+  const JobShape& shape = model_.schedule().shape();
+  NetRun run;
+  run.arena = pool_->arena(solver);
+  run.update_matrices = matrix_rows_;
+  run.update_row = samples.batch * shape.train_batch + samples.first_row;
+  run.scratch = scratch_.data();
+  run.gradients = gradients_;
+  run.batch.train = id.train();
+  run.batch.first_sample = samples.first_sample;
+  run.batch.global_rows = id.train() ? shape.train_batch : shape.test_batch;
+  if (views == nullptr) return run;
+  for (int i : param_index_.at(&NetOf(id))) views->push_back(options_.params->View(i));
+  run.params = *views;
+  return run;
+}
+
+std::span<std::byte> Compute::Place(int solver, MsgId id, int port) const {
+  const NodeNet& net = NetOf(id);
+  if (staging_ && staging_->staged(id, port)) return staging_->Place(solver, id, net, port);
+  return net.BufferSpan(net.ports()[port].buffer, MakeRun(solver, id, nullptr));
+}
+
+Device::RepeatKey Compute::KeyOf(RepeatKind kind, int part, const NodeNet& net, const NetRun& run) const {
+  const uint64_t row = net.update_row_bytes().empty() ? 0 : static_cast<uint64_t>(run.update_row);
+  return {reinterpret_cast<uint64_t>(&net),
+          reinterpret_cast<uint64_t>(run.arena),
+          kind,
+          static_cast<uint64_t>(part),
+          row,
+          run.accumulate};
+}
+
+// --- Tasks
+
+Status Compute::Enqueue(const Task& task, Device::Mark* done) {
+  HP_RETURN_IF_ERROR(EnqueueWork(task));
+  if (ahead_) ahead_->Advance();
+  options_.device->Order(Device::kCompute, Device::kCopyOut);
+  *done = options_.device->Record(Device::kCopyOut);
+  return OkStatus();
+}
+
+Status Compute::EnqueueWork(const Task& task) {
+  switch (task.kind) {
+    case Task::kForward:
+      Forward(task);
+      return OkStatus();
+    case Task::kBackward:
+      Backward(task);
+      return OkStatus();
+    case Task::kWeightGradient:
+      WeightGradient(task);
+      return OkStatus();
+    case Task::kNorm:
+      return updater_->Norm(task.clock);
+    case Task::kUpdate:
+      return updater_->Update(task);
+    case Task::kBoundary:
+    case Task::kFinishClock:
+      break;
+  }
+  return OkStatus();
+}
+
+void Compute::Collect(const Task& task) {
+  switch (task.kind) {
+    case Task::kForward:
+      return CollectStatistics(task);
+    case Task::kNorm:
+      return updater_->CollectNorm();
+    case Task::kUpdate:
+      return updater_->CollectUpdate(task);
+    default:
+      return;
+  }
+}
+
+// What a task reads from the host: on the host's device in place.
+void Compute::UseInputs(const Task& task, const NodeNet& net, NetRun* run) {
+  run->batch.loss_scale = updater_->loss_scale();
+  if (bridge_ && task.kind != Task::kForward) return bridge_->UseInputs(task.solver, net, run);
+  Input* const input = task.id.train() ? options_.train_input : options_.test_input;
+  float* const images = net.reads_images() ? input->images(task.id) : nullptr;
+  std::span<const float> labels;
+  if (net.reads_labels(task.segment)) labels = options_.labels->BatchOf(task.id);
+  const IdSamples samples = model_.schedule().SamplesOfId(task.id);
+  if (bridge_) {
+    const bool reads = images != nullptr && task.segment == 0;
+    const bool here = reads && ahead_ && ahead_->Take(task.id, bridge_->images(task.solver), net.images_bytes());
+    bridge_->BringInputs(task.solver, net, task.segment, reads && !here ? images : nullptr, labels, samples.first_row,
+                         run);
+    return;
+  }
+  run->images = images;
+  run->batch.batch_labels = labels;
+  if (!labels.empty()) run->batch.labels = labels.subspan(samples.first_row, samples.rows);
+}
+
+// Work that is repeated does not ask for packed parameters again.
+void RefreshPacked(const NetRun& run) {
+  for (const ParamView& view : run.params) view.packed->Refresh(view.version);
+}
+
+void Compute::Forward(const Task& task) {
+  const NodeNet& net = NetOf(task.id);
+  std::vector<ParamView> views;
+  NetRun run = MakeRun(task.solver, task.id, &views);
+  UseInputs(task, net, &run);
+  if (!bridge_) return net.Forward(task.segment, run);
+  staging_->Bring(task, net, run, false);
+  bridge_->BeginWork();
+  RefreshPacked(run);
+  options_.device->Repeat(KeyOf(kRepeatForward, task.segment, net, run), [&] { net.Forward(task.segment, run); });
+  bridge_->EndWork();
+  staging_->Send(task, net, run, false);
+  bridge_->FetchStatistics(task.solver, net, run);
+}
+
+void Compute::CollectStatistics(const Task& task) {
+  const NodeNet& net = NetOf(task.id);
+  const NetRun run = MakeRun(task.solver, task.id, nullptr);
+  std::vector<float> values;
+  int last_segment = -1;
+  for (size_t i = 0; i < net.outputs().size(); ++i) {
+    const NetOutput& output = net.outputs()[i];
+    last_segment = std::max(last_segment, output.segment);
+    values.push_back(bridge_ ? bridge_->statistics(task.solver)[i] : net.ValueOf(output.tensor, run).floats()[0]);
+    const bool bad = output.segment == task.segment && task.id.train() && !std::isfinite(values.back());
+    if (bad && losses_.finite()) {
+      losses_.set_finite(false);
+      losses_.set_layer(output.layer);
+    }
+  }
+  if (last_segment == task.segment) options_.on_statistics(task.id, values);
+}
+
+void Compute::Backward(const Task& task) {
+  const NodeNet& net = NetOf(task.id);
+  std::vector<ParamView> views;
+  NetRun run = MakeRun(task.solver, task.id, &views);
+  UseInputs(task, net, &run);
+  run.accumulate = Accumulates(task.id);
+  const bool exchanges = InFirstClock(task.id) == last_id_ && model_.table().replicas() > 1;
+  const auto work = [&] {
+    net.Backward(task.segment, run, model_.data_parallel(), [&](const NetStep& step) {
+      if (!exchanges) return;
+      for (int param : step.params) {
+        const std::span<float> gradient = options_.params->gradient(param);
+        if (!gradient.empty()) options_.exchange->Add(task.clock, param, gradient);
+      }
+    });
+  };
+  if (!bridge_) return work();
+  staging_->Bring(task, net, run, true);
+  bridge_->BeginWork();
+  RefreshPacked(run);
+  if (exchanges) {
+    work();  // what is repeated gives nothing to the exchange
+  } else {
+    options_.device->Repeat(KeyOf(kRepeatBackward, task.segment, net, run), work);
+  }
+  bridge_->EndWork();
+  staging_->Send(task, net, run, true);
+}
+
+void Compute::WeightGradient(const Task& task) {
+  if (task.id.bits == 0) return updater_->DeferredGradient(task.unit);
+  const NodeNet& net = NetOf(task.id);
+  std::vector<ParamView> views;
+  NetRun run = MakeRun(task.solver, task.id, &views);
+  UseInputs(task, net, &run);
+  run.accumulate = Accumulates(task.id);
+  const NetStep& step = net.steps()[model_.unit_steps()[task.unit]];
+  options_.device->Repeat(KeyOf(kRepeatWeights, task.unit, net, run), [&] { net.WeightGradient(step, run); });
+}
+
+// --- Updates
+
+void Compute::WithUpdateArgs(const NetStep& step, const std::function<void(Op&, const OpArgs&)>& use) {
+  const NodeNet& net = model_.any_net(true);
+  NetRun run;
+  run.arena = pool_->arena(0);
+  run.update_matrices = matrix_rows_;
+  run.scratch = scratch_.data();
+  run.gradients = gradients_;
+  std::vector<ParamView> views;
+  for (int i : param_index_.at(&net)) views.push_back(options_.params->View(i));
+  run.params = views;
+  net.WithUpdateArgs(step, run, use);
+}
+
+VerdictPart Compute::TakeVerdictPart(int64_t clock) {
+  VerdictPart part = losses_;
+  part.set_clock(clock);
+  losses_.Clear();
+  updater_->AddNorms(&part);
+  return part;
+}
+
+}  // namespace hp

@@ -1,0 +1,105 @@
+#include "engine/executor.h"
+
+#include "base/clock.h"
+#include "base/format.h"
+
+#include "glog/logging.h"
+
+#include <utility>
+
+namespace hp {
+
+Executor::Executor(Options options) : options_(std::move(options)) {
+  if (!options_.device->is_host()) completion_ = Thread("completion", [this] { WatchDevice(); });
+  executor_ = Thread("executor", [this] { Run(); });
+}
+
+Executor::~Executor() {
+  executor_.Join();
+  {
+    MutexLock lock(&mutex_);
+    stop_ = true;
+    changed_.SignalAll();
+  }
+  completion_.Join();
+}
+
+void Executor::Run() {
+  options_.on_start();
+  Status status = RunTasks();
+  WaitUntilIdle();
+  if (status.ok()) {
+    MutexLock lock(&mutex_);
+    status = device_status_;
+  }
+  options_.on_end(status);
+}
+
+Status Executor::RunTasks() {
+  while (const std::optional<Task> task = options_.pipeline->NextTask()) {
+    if (options_.before_task) options_.before_task(*task);
+    HP_RETURN_IF_ERROR(Carry(*task).Prepend(Format("iteration %lld", static_cast<long long>(task->clock))));
+  }
+  return OkStatus();
+}
+
+Status Executor::Carry(const Task& task) {
+  UnderWay under_way{task, 0, Clock::Real()->NowNs()};
+  if (task.kind == Task::kBoundary) {
+    HP_RETURN_IF_ERROR(options_.boundary(task.clock));
+    options_.pipeline->Done(task);
+    return OkStatus();
+  }
+  options_.device->BeginRange(Describe(task));
+  const Status enqueued = options_.compute->Enqueue(task, &under_way.done);
+  options_.device->EndRange();
+  HP_RETURN_IF_ERROR(enqueued);
+  if (options_.device->is_host()) {
+    Finish(under_way);
+    return OkStatus();
+  }
+  MutexLock lock(&mutex_);
+  if (!device_status_.ok()) return device_status_;  // nobody waits for the device any more
+  under_way_.push_back(under_way);
+  changed_.SignalAll();
+  while (under_way_.size() >= kAhead && device_status_.ok()) changed_.Wait(&mutex_);
+  return device_status_;
+}
+
+void Executor::Finish(const UnderWay& under_way) {
+  options_.compute->Collect(under_way.task);
+  VLOG(1) << Describe(under_way.task)
+          << Format(": %.2f ms", static_cast<double>(Clock::Real()->NowNs() - under_way.begin_ns) / 1e6);
+  options_.after_task(under_way.task);
+  options_.pipeline->Done(under_way.task);
+}
+
+void Executor::WatchDevice() {
+  for (;;) {
+    UnderWay first;
+    {
+      MutexLock lock(&mutex_);
+      while (under_way_.empty() && !stop_) changed_.Wait(&mutex_);
+      if (under_way_.empty()) return;
+      first = under_way_.front();
+    }
+    const Status status = options_.device->Wait(first.done);
+    if (status.ok()) Finish(first);
+    MutexLock lock(&mutex_);
+    under_way_.pop_front();
+    if (!status.ok()) {
+      device_status_ = status;
+      under_way_.clear();
+      options_.pipeline->Abort();
+    }
+    changed_.SignalAll();
+    if (!status.ok()) return;
+  }
+}
+
+void Executor::WaitUntilIdle() {
+  MutexLock lock(&mutex_);
+  while (!under_way_.empty()) changed_.Wait(&mutex_);
+}
+
+}  // namespace hp

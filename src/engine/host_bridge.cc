@@ -1,0 +1,94 @@
+#include "engine/host_bridge.h"
+
+#include "model/node_model.h"
+
+#include <algorithm>
+
+namespace hp {
+namespace {
+
+size_t Aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+}  // namespace
+
+BridgeNeeds BridgeNeedsOf(const NodeModel& model, int pool_size) {
+  const JobShape& shape = model.schedule().shape();
+  BridgeNeeds needs;
+  for (bool train : {true, false}) {
+    if (!train && !model.tests()) continue;
+    for (int64_t rows : model.schedule().RowCounts(train)) needs.nets.push_back(&model.net(train, rows));
+  }
+  needs.solvers = pool_size;
+  needs.batch_rows = std::max(shape.train_batch, shape.test_batch);
+  return needs;
+}
+
+HostBridge::Layout HostBridge::LayoutOf(const BridgeNeeds& needs) {
+  size_t images = 0;
+  int64_t rows = 0;
+  for (const NodeNet* net : needs.nets) {
+    rows = std::max(rows, net->rows());
+    images = std::max(images, net->images_bytes());
+  }
+  Layout layout;
+  layout.labels = Aligned(sizeof(Numbers));
+  layout.batch_labels = layout.labels + Aligned(rows * sizeof(float));
+  layout.images = layout.batch_labels + Aligned(needs.batch_rows * sizeof(float));
+  layout.bytes = layout.images + Aligned(images);
+  return layout;
+}
+
+size_t HostBridge::DeviceBytes(const BridgeNeeds& needs) { return needs.solvers * LayoutOf(needs).bytes; }
+
+StatusOr<std::unique_ptr<HostBridge>> HostBridge::Create(const BridgeNeeds& needs, Device* device) {
+  std::unique_ptr<HostBridge> bridge(new HostBridge(device));
+  HP_RETURN_IF_ERROR(bridge->Allocate(needs));
+  return bridge;
+}
+
+Status HostBridge::Allocate(const BridgeNeeds& needs) {
+  const size_t solvers = needs.solvers;
+  layout_ = LayoutOf(needs);
+  block_bytes_ = layout_.bytes;
+  for (const NodeNet* net : needs.nets) outputs_ = std::max(outputs_, net->outputs().size());
+  HP_ASSIGN_OR_RETURN(blocks_, device_->Allocate(solvers * block_bytes_));
+  HP_ASSIGN_OR_RETURN(numbers_, device_->AllocateHost(solvers * sizeof(Numbers)));
+  HP_ASSIGN_OR_RETURN(statistics_, device_->AllocateHost(std::max<size_t>(solvers * outputs_, 1) * sizeof(float)));
+  return OkStatus();
+}
+
+void HostBridge::UseInputs(int solver, const NodeNet& net, NetRun* run) const {
+  std::byte* const begin = block(solver);
+  run->images = images(solver);
+  const Numbers* const numbers = reinterpret_cast<const Numbers*>(begin);
+  run->batch.first_sample_on_device = &numbers->first_sample;
+  run->batch.loss_scale_on_device = &numbers->loss_scale;
+  run->batch.labels = {reinterpret_cast<const float*>(begin + layout_.labels), static_cast<size_t>(net.rows())};
+  run->batch.batch_labels = {reinterpret_cast<const float*>(begin + layout_.batch_labels),
+                             static_cast<size_t>(run->batch.global_rows)};
+}
+
+void HostBridge::BringInputs(int solver, const NodeNet& net, int segment, const float* images,
+                             std::span<const float> labels, int64_t first_row, NetRun* run) {
+  std::byte* const begin = block(solver);
+  Numbers* const numbers = reinterpret_cast<Numbers*>(numbers_.data()) + solver;
+  *numbers = {run->batch.first_sample, run->batch.loss_scale};
+  device_->Upload(Device::kCopyIn, begin, numbers, sizeof(Numbers));
+  if (net.reads_labels(segment)) {
+    device_->Upload(Device::kCopyIn, begin + layout_.labels, labels.data() + first_row, net.rows() * sizeof(float));
+  }
+  if (net.needs_batch_labels(segment)) {
+    device_->Upload(Device::kCopyIn, begin + layout_.batch_labels, labels.data(), labels.size_bytes());
+  }
+  if (images != nullptr) device_->Upload(Device::kCopyIn, this->images(solver), images, net.images_bytes());
+  UseInputs(solver, net, run);
+}
+
+void HostBridge::FetchStatistics(int solver, const NodeNet& net, const NetRun& run) {
+  float* const to = statistics_.floats() + solver * outputs_;
+  for (size_t i = 0; i < net.outputs().size(); ++i) {
+    device_->Download(Device::kCopyOut, to + i, net.ValueOf(net.outputs()[i].tensor, run).data, sizeof(float));
+  }
+}
+
+}  // namespace hp

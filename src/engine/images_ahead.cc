@@ -1,0 +1,62 @@
+#include "engine/images_ahead.h"
+
+#include "glog/logging.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace hp {
+namespace {
+
+/// Of the largest micro-batch; 0: the node reads none.
+size_t ImagesBytes(const NodeModel& model) {
+  size_t bytes = 0;
+  for (int64_t rows : model.schedule().RowCounts(true)) bytes = std::max(bytes, model.net(true, rows).images_bytes());
+  return bytes;
+}
+
+/// The replica's training micro-batch after `id`; 0 after the last one of all.
+MsgId NextOf(const Schedule& schedule, MsgId id) {
+  const std::vector<MsgId> ids = schedule.TrainIds(id.clock(), id.replica());
+  const auto next = std::upper_bound(ids.begin(), ids.end(), id);
+  if (next != ids.end()) return *next;
+  const std::vector<MsgId> later = schedule.TrainIds(id.clock() + 1, id.replica());
+  return later.empty() ? MsgId() : later.front();
+}
+
+}  // namespace
+
+size_t ImagesAhead::DeviceBytes(const NodeModel& model) { return ImagesBytes(model); }
+
+StatusOr<std::unique_ptr<ImagesAhead>> ImagesAhead::Create(const NodeModel& model, Device* device, const Input* input) {
+  const size_t bytes = ImagesBytes(model);
+  if (bytes == 0) return std::unique_ptr<ImagesAhead>();
+  std::unique_ptr<ImagesAhead> ahead(new ImagesAhead(model, device, input));
+  HP_ASSIGN_OR_RETURN(ahead->place_, device->Allocate(bytes));
+  return ahead;
+}
+
+ImagesAhead::~ImagesAhead() {
+  if (!copied_) return;
+  const Status status = device_->Synchronize();
+  if (!status.ok()) LOG(WARNING) << "images copied ahead: " << status;
+}
+
+bool ImagesAhead::Take(MsgId id, void* to, size_t bytes) {
+  if (!id.train()) return false;
+  const bool here = copied_ && id == next_;
+  if (here) device_->Copy(Device::kCopyIn, to, place_.data(), bytes);
+  // Tasks that read images begin in the order of their ids, so nobody wants what is left behind here.
+  next_ = NextOf(model_.schedule(), id);
+  copied_ = false;
+  return here;
+}
+
+void ImagesAhead::Advance() {
+  if (copied_ || next_ == MsgId() || !input_->Ready(next_)) return;
+  const NodeNet& net = model_.net(true, model_.schedule().SamplesOfId(next_).rows);
+  device_->Upload(Device::kCopyIn, place_.data(), input_->images(next_), net.images_bytes());
+  copied_ = true;
+}
+
+}  // namespace hp

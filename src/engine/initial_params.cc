@@ -1,0 +1,70 @@
+#include "engine/initial_params.h"
+
+#include "layers/filler.h"
+#include "net/weights.h"
+
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace hp {
+namespace {
+
+Status Fill(const NodeNet& net, uint64_t seed, ParamStore* params) {
+  return params->Fill([&](const StoredParam& param, int64_t begin, int64_t end, float* out) {
+    for (const NodeParam& candidate : net.params()) {
+      if (candidate.layer != param.layer || candidate.blob != param.blob) continue;
+      FillParam(candidate.spec.filler, param.whole, begin, end, seed, param.name(), out);
+    }
+  });
+}
+
+Status CopyValues(const CaffeModel& model, int index, ParamStore* params) {
+  const StoredParam& param = params->param(index);
+  std::vector<float> values(params->count(index));
+  HP_RETURN_IF_ERROR(
+      model.CopyRows(param.layer, param.blob, param.whole, param.begin_row, param.end_row, values.data()));
+  return params->WriteValues(index, values);
+}
+
+Status CopyHistory(const LoadedSnapshot& snapshot, int index, ParamStore* params) {
+  const StoredParam& param = params->param(index);
+  const auto history = snapshot.histories.find({param.layer, param.blob});
+  if (params->history(index).empty() || history == snapshot.histories.end()) return OkStatus();
+  const std::span<const float> whole = history->second.data;
+  return params->WriteHistory(index, whole.subspan(param.begin_row * param.whole.count(1), params->count(index)));
+}
+
+Status FromSnapshot(const NodeModel& model, const std::string& path, LoadedSnapshot* snapshot, ParamStore* params) {
+  std::vector<SnapshotParam> whole;
+  for (const WholeParam& param : model.whole_params()) {
+    whole.push_back({param.whole.layer, param.whole.blob, param.whole.whole, nullptr, nullptr});
+  }
+  HP_RETURN_IF_ERROR(FitSnapshot(path, whole, snapshot));
+  for (int i = 0; i < params->size(); ++i) {
+    HP_RETURN_IF_ERROR(CopyValues(snapshot->model, i, params));
+    HP_RETURN_IF_ERROR(CopyHistory(*snapshot, i, params));
+  }
+  return OkStatus();
+}
+
+// A layer that the file does not have is new: it keeps its filler's values.
+Status FromWeights(const std::string& path, ParamStore* params) {
+  HP_ASSIGN_OR_RETURN(const CaffeModel model, ReadCaffeModel(path));
+  for (int i = 0; i < params->size(); ++i) {
+    if (model.Find(params->param(i).layer, params->param(i).blob) == nullptr) continue;
+    HP_RETURN_IF_ERROR(CopyValues(model, i, params));
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+Status SetInitialParams(const NodeModel& model, const InitialParams& from, ParamStore* params) {
+  HP_RETURN_IF_ERROR(Fill(model.any_net(true), from.seed, params));
+  if (from.snapshot != nullptr) return FromSnapshot(model, from.snapshot_path, from.snapshot, params);
+  return from.weights.empty() ? OkStatus() : FromWeights(from.weights, params);
+}
+
+}  // namespace hp

@@ -1,0 +1,41 @@
+#pragma once
+
+#include "base/mutex.h"
+#include "transport/transport.h"
+
+#include "engine/snapshotter.h"
+
+#include <map>
+#include <memory>
+
+namespace hp {
+
+/// Gives the weights of a running job to clients (model_test), chunk by chunk as they ask, from a copy that was made
+/// between two updates. A slow client costs the memory of the copy; a dead one nothing. Lives on the first node.
+class PullServer {
+ public:
+  PullServer(const NodeModel& model, Transport* transport) : model_(model), transport_(transport) {}
+
+  /// A client asks for the weights, or for its next chunk. Progress thread.
+  void OnRequest(Rank client) HP_EXCLUDES(mutex_);
+  void OnGone(Rank client) HP_EXCLUDES(mutex_);
+  /// Whether somebody waits for weights that were not ordered yet; true once for each order.
+  bool TakeOrder() HP_EXCLUDES(mutex_);
+  void OnGathered(std::shared_ptr<GatheredModel> model) HP_EXCLUDES(mutex_);
+
+ private:
+  struct Client {
+    std::shared_ptr<GatheredModel> model;  // null: waits for one
+    bool ordered = false;
+    size_t param = 0;
+    int64_t offset = 0;  // floats
+  };
+  void SendNext(Rank rank, Client* client) HP_REQUIRES(mutex_);
+
+  const NodeModel& model_;
+  Transport* const transport_;
+  Mutex mutex_;
+  std::map<Rank, Client> clients_ HP_GUARDED_BY(mutex_);
+};
+
+}  // namespace hp

@@ -1,0 +1,223 @@
+#include "engine/updater.h"
+
+#include "solvers/lr_policy.h"
+#include "solvers/sgd.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <span>
+
+namespace hp {
+namespace {
+
+// Rows of a gradient that are made and used up together: 24 rows of fc6 of AlexNet are 0.9 MB.
+constexpr int64_t kPieceRows = 24;
+
+size_t SquaresBytes(const NodeModel& model) {
+  return std::max<size_t>(model.stored_params().size(), 1) * sizeof(double);
+}
+
+}  // namespace
+
+size_t Updater::DeviceBytes(const NodeModel& model) { return SquaresBytes(model); }
+
+StatusOr<std::unique_ptr<Updater>> Updater::Create(const NodeModel& model, Options options) {
+  std::unique_ptr<Updater> updater(new Updater(model, std::move(options)));
+  Device* const device = updater->options_.device;
+  HP_ASSIGN_OR_RETURN(updater->squares_, device->AllocateHost(SquaresBytes(model)));
+  if (!device->is_host()) {
+    HP_ASSIGN_OR_RETURN(updater->device_squares_, device->Allocate(DeviceBytes(model)));
+  }
+  return updater;
+}
+
+// --- Gradients of the whole update
+
+void Updater::InPieces(const NetStep& step, const PieceFunction& use) {
+  const StoredParam& weights = options_.params->param(step.params[0]);
+  const int64_t rows = weights.end_row - weights.begin_row, pieces = (rows + kPieceRows - 1) / kPieceRows;
+  options_.with_update_args(step, [&](Op& op, const OpArgs& args) {
+    op.BeginParamsRows(args);
+#pragma omp parallel for schedule(static)
+    for (int64_t p = 0; p < pieces; ++p) {
+      const int64_t begin = p * kPieceRows;
+      use(op, args, begin, std::min(begin + kPieceRows, rows));
+    }
+  });
+}
+
+// In pieces where UpdateInPieces has them: its bits do not depend on whether the update waits for the verdict.
+void Updater::DeferredGradient(const NetStep& step) {
+  if (!step.update_op->has_params_rows()) {
+    return options_.with_update_args(step, [](Op& op, const OpArgs& args) { op.BackwardParams(args); });
+  }
+  const int64_t row = options_.params->param(step.params[0]).whole.count(1);
+  const bool bias = step.params.size() > 1;
+  InPieces(step, [row, bias](const Op& op, const OpArgs& args, int64_t begin, int64_t end) {
+    op.BackwardParamsRows(args, begin, end, args.d_params[0] + begin * row, bias ? args.d_params[1] + begin : nullptr);
+  });
+}
+
+// A few rows of the gradient at a time: they are still in the cache when the update reads them, and the gradient of a
+// large layer never goes to memory and back. The sums of squares are added in the order of the rows. Host's device
+// only.
+void Updater::UpdateInPieces(const NetStep& step, float rate) {
+  const int weights = step.params[0], bias = step.params.size() > 1 ? step.params[1] : -1;
+  const StoredParam& stored = options_.params->param(weights);
+  const int64_t rows = stored.end_row - stored.begin_row, row = stored.whole.count(1);
+  std::vector<double> piece_squares((rows + kPieceRows - 1) / kPieceRows, 0);
+  pieces_.resize(omp_get_max_threads());
+  for (std::vector<float>& piece : pieces_) piece.resize(std::max<size_t>(piece.size(), kPieceRows * (row + 1)));
+  InPieces(step, [&](const Op& op, const OpArgs& args, int64_t begin, int64_t end) {
+    float* d_weights = pieces_[omp_get_thread_num()].data();
+    float* d_bias = bias < 0 ? nullptr : d_weights + kPieceRows * row;
+    op.BackwardParamsRows(args, begin, end, d_weights, d_bias);
+    double& sum = piece_squares[begin / kPieceRows];
+    sum = UpdateRows(weights, rate, begin, end, d_weights);
+    if (bias >= 0) sum += UpdateRows(bias, rate, begin, end, d_bias);
+  });
+  for (int param : step.params) {
+    squares()[param] = 0;
+    options_.params->MarkUpdated(param);
+  }
+  for (double sum : piece_squares) squares()[weights] += sum;
+}
+
+SgdCoefficients Updater::CoefficientsOf(int param, float rate) const {
+  const StoredParam& stored = options_.params->param(param);
+  return SgdCoefficientsFor(model_.options().solver, rate, stored.lr_mult, stored.decay_mult, gradient_scale_);
+}
+
+double Updater::UpdateRows(int param, float rate, int64_t begin, int64_t end, const float* gradient) {
+  const StoredParam& stored = options_.params->param(param);
+  if (stored.frozen()) return 0;
+  const int64_t row = stored.whole.count(1), count = (end - begin) * row;
+  const SgdPart part = {CoefficientsOf(param, rate), count, gradient,
+                        options_.params->history(param).data() + begin * row,
+                        options_.params->values(param).data() + begin * row};
+  options_.backend->SgdUpdate({&part, 1});
+  double squares = 0;
+  const SquaresPart sum = {gradient, count, &squares};
+  options_.backend->SumsOfSquares({&sum, 1});
+  return squares;
+}
+
+Status Updater::FinishExchange(int64_t clock) {
+  if (exchanged_ >= clock) return OkStatus();
+  HP_RETURN_IF_ERROR(options_.exchange->Finish(clock));
+  exchanged_ = clock;
+  return OkStatus();
+}
+
+void Updater::EnqueueSquares(const std::vector<int>& units) {
+  std::vector<int> wanted;
+  for (int unit : units) wanted.insert(wanted.end(), StepOfUnit(unit).params.begin(), StepOfUnit(unit).params.end());
+  std::sort(wanted.begin(), wanted.end());
+  std::vector<SquaresPart> parts;
+  for (int param : wanted) {
+    const std::span<const float> gradient = options_.params->gradient(param);
+    double* const to = options_.device->is_host() ? squares() : device_squares();
+    parts.push_back({gradient.data(), static_cast<int64_t>(gradient.size()), to + param});
+  }
+  options_.backend->SumsOfSquares(parts);
+  if (options_.device->is_host()) return;
+  options_.device->Order(Device::kCompute, Device::kCopyOut);
+  for (size_t begin = 0, end = 0; begin < wanted.size(); begin = end) {
+    while (end < wanted.size() && wanted[end] - wanted[begin] == static_cast<int>(end - begin)) ++end;
+    options_.device->Download(Device::kCopyOut, squares() + wanted[begin], device_squares() + wanted[begin],
+                              (end - begin) * sizeof(double));
+  }
+}
+
+void Updater::CollectSquares(int unit) {
+  if (model_.data_parallel() && model_.node().index > 0) return;  // every replica has the same gradients
+  const double unscaled = 1 / (double{loss_scale_} * loss_scale_);
+  for (int param : StepOfUnit(unit).params) {
+    sum_of_squares_ += unscaled * squares()[param];
+    if (!std::isfinite(sum_of_squares_) && layer_not_finite_.empty()) layer_not_finite_ = StepOfUnit(unit).name;
+  }
+}
+
+void Updater::CollectNorm() {
+  for (int unit : AllUnits()) CollectSquares(unit);
+}
+
+void Updater::CollectUpdate(const Task& task) {
+  if (model_.plan().wait_for_verdict) return;
+  for (int unit : UnitsOf(task)) CollectSquares(unit);
+}
+
+void Updater::AddNorms(VerdictPart* part) {
+  part->set_sum_of_squares(sum_of_squares_);
+  if (part->finite() && !layer_not_finite_.empty()) part->set_layer(layer_not_finite_);
+  sum_of_squares_ = 0;
+  layer_not_finite_.clear();
+}
+
+Status Updater::Norm(int64_t clock) {
+  if (model_.data_parallel()) HP_RETURN_IF_ERROR(FinishExchange(clock));
+  EnqueueSquares(AllUnits());
+  return OkStatus();
+}
+
+// Else tasks are under way, which read all this, and nothing of it ever changes.
+void Updater::OnVerdict(const Verdict& verdict) {
+  if (!model_.plan().wait_for_verdict) return;
+  gradient_scale_ = static_cast<float>(verdict.scale()) / loss_scale_;
+  skip_ = verdict.skip();
+  loss_scale_ = static_cast<float>(verdict.next_loss_scale());
+}
+
+std::vector<int> Updater::AllUnits() const {
+  std::vector<int> units(model_.unit_steps().size());
+  std::iota(units.begin(), units.end(), 0);
+  return units;
+}
+
+std::vector<int> Updater::UnitsOf(const Task& task) {
+  std::vector<int> units = {task.unit};
+  units.insert(units.end(), task.more_units.begin(), task.more_units.end());
+  return units;
+}
+
+Status Updater::Update(const Task& task) {
+  if (skip_) return OkStatus();
+  const float rate = LearningRate(model_.options().solver, static_cast<int>(task.clock));
+  const bool waited = model_.plan().wait_for_verdict;
+  std::vector<int> whole;  // the units whose gradients are in memory
+  for (int unit : UnitsOf(task)) {
+    const NetStep& step = StepOfUnit(unit);
+    if (model_.updates_in_pieces(step)) {
+      UpdateInPieces(step, rate);
+      continue;
+    }
+    if (!waited && model_.plan().units[unit].deferred) DeferredGradient(step);
+    whole.push_back(unit);
+  }
+  if (whole.empty()) return OkStatus();
+  if (!waited) {
+    if (model_.data_parallel()) HP_RETURN_IF_ERROR(FinishExchange(task.clock));
+    EnqueueSquares(whole);
+  }
+  UpdateWhole(whole, rate);
+  return OkStatus();
+}
+
+void Updater::UpdateWhole(const std::vector<int>& units, float rate) {
+  ParamStore* const params = options_.params;
+  std::vector<SgdPart> parts;
+  for (int unit : units) {
+    for (int param : StepOfUnit(unit).params) {
+      if (params->param(param).frozen()) continue;
+      parts.push_back({CoefficientsOf(param, rate), params->count(param), params->gradient(param).data(),
+                       params->history(param).data(), params->values(param).data()});
+      params->MarkUpdated(param);
+    }
+  }
+  options_.backend->SgdUpdate(parts);
+}
+
+}  // namespace hp

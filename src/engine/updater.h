@@ -1,0 +1,95 @@
+#pragma once
+
+#include "backend/backend.h"
+#include "proto/wire.pb.h"
+#include "scheduler/pipeline/pipeline.h"
+#include "solvers/exchange/exchange.h"
+#include "solvers/param_store.h"
+#include "tensor/device.h"
+
+#include "model/node_model.h"
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace hp {
+
+/// A node's updates: gradients that are computed for the whole update at once, their norms, what the verdict on them
+/// says, and the change of the parameters. On a device with memory of its own Norm and Update only put work into its
+/// queues; the norms are there when the task is done. Executor thread, but for the Collect functions (as Compute's) and
+/// OnVerdict.
+class Updater {
+ public:
+  struct Options {
+    Device* device = nullptr;
+    Backend* backend = nullptr;
+    ParamStore* params = nullptr;
+    Exchange* exchange = nullptr;
+    float loss_scale = 1;  ///< of the first clock
+    /// Calls `use` with the op and the arguments of a deferred step (NodeNet::WithUpdateArgs).
+    std::function<void(const NetStep& step, const std::function<void(Op&, const OpArgs&)>& use)> with_update_args;
+  };
+
+  /// @return kResourceExhausted: the device has not so much memory.
+  static StatusOr<std::unique_ptr<Updater>> Create(const NodeModel& model, Options options);
+  /// Bytes that Create takes of a device's own memory.
+  static size_t DeviceBytes(const NodeModel& model);
+
+  /// The factor of the losses' gradients in the clock that is open.
+  float loss_scale() const { return loss_scale_; }
+
+  void DeferredGradient(int unit) { DeferredGradient(StepOfUnit(unit)); }
+  /// Has the norms of all gradients computed. @return kUnavailable: a replica was lost in the exchange.
+  Status Norm(int64_t clock);
+  /// Updates the task's units, and has their norms computed where Norm did not. Errors as above.
+  Status Update(const Task& task);
+  void CollectNorm();
+  void CollectUpdate(const Task& task);
+
+  /// How the verdict wants its clock's updates and the next clock's losses, where updates wait for it. After the norm
+  /// of its clock, before its updates: nothing that reads what it says is under way. Any thread.
+  void OnVerdict(const Verdict& verdict);
+  /// Puts the norms that were collected since the last time into `part`.
+  void AddNorms(VerdictPart* part);
+
+ private:
+  using PieceFunction = std::function<void(const Op& op, const OpArgs& args, int64_t begin, int64_t end)>;
+
+  Updater(const NodeModel& model, Options options)
+      : model_(model), options_(std::move(options)), loss_scale_(options_.loss_scale) {}
+
+  /// Calls use(...) by all threads for ranges of a few rows of a deferred step's gradient.
+  void InPieces(const NetStep& step, const PieceFunction& use);
+  void DeferredGradient(const NetStep& step);
+  void UpdateInPieces(const NetStep& step, float rate);
+  /// Applies rows [begin, end) of a parameter's gradient. @return its sum of squares.
+  double UpdateRows(int param, float rate, int64_t begin, int64_t end, const float* gradient);
+  void UpdateWhole(const std::vector<int>& units, float rate);
+  SgdCoefficients CoefficientsOf(int param, float rate) const;
+  Status FinishExchange(int64_t clock);
+  /// Has the sums of squares of the units' gradients computed, and brought to the host.
+  void EnqueueSquares(const std::vector<int>& units);
+  void CollectSquares(int unit);
+
+  const NetStep& StepOfUnit(int unit) const { return model_.any_net(true).steps()[model_.unit_steps()[unit]]; }
+  std::vector<int> AllUnits() const;
+  static std::vector<int> UnitsOf(const Task& task);
+  double* squares() const { return reinterpret_cast<double*>(squares_.data()); }
+  double* device_squares() const { return reinterpret_cast<double*>(device_squares_.data()); }
+
+  const NodeModel& model_;
+  const Options options_;
+  std::vector<std::vector<float>> pieces_;  // of gradients, by thread
+  Buffer squares_;                          // [params] double
+  Buffer device_squares_;                   // where the device computes them; none on the host's
+  int64_t exchanged_ = -1;                  // latest clock whose exchange is finished
+  float gradient_scale_ = 1, loss_scale_;
+  bool skip_ = false;
+  double sum_of_squares_ = 0;
+  std::string layer_not_finite_;
+};
+
+}  // namespace hp

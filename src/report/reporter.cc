@@ -1,0 +1,119 @@
+#include "report/reporter.h"
+
+#include "base/format.h"
+#include "solvers/lr_policy.h"
+
+#include "glog/logging.h"
+
+#include <numeric>
+#include <set>
+
+namespace hp {
+
+Reporter::Reporter(const NodeModel& model, const Clock* clock, int64_t start_clock, LossSink on_loss)
+    : model_(model), clock_source_(clock), start_clock_(start_clock), on_loss_(std::move(on_loss)) {
+  for (bool train : {true, false}) {
+    if (!train && !model.tests()) continue;
+    std::set<int> stages;
+    for (const WholeOutput& output : model.outputs(train)) stages.insert(output.stage);
+    stages_with_outputs_[train] = stages.size();
+  }
+  MutexLock lock(&mutex_);
+  clock_ = displayed_clock_ = start_clock;
+  displayed_ns_ = clock->NowNs();
+}
+
+void Reporter::Add(MsgId id, int stage, const std::vector<float>& values) {
+  MutexLock lock(&mutex_);
+  values_[id][stage] = values;
+  PrintReady();
+}
+
+int64_t Reporter::clocks_done() const {
+  MutexLock lock(&mutex_);
+  return clock_;
+}
+
+int64_t Reporter::samples_done() const { return (clocks_done() - start_clock_) * model_.schedule().update_rows(); }
+
+bool Reporter::Complete(const std::vector<MsgId>& ids, bool train) const {
+  for (MsgId id : ids) {
+    auto found = values_.find(id);
+    if (found == values_.end() || found->second.size() < stages_with_outputs_.at(train)) return false;
+  }
+  return true;
+}
+
+void Reporter::PrintReady() {
+  for (;;) {
+    const std::vector<MsgId> tests = model_.schedule().TestIds(clock_, -1);
+    if (!test_done_) {
+      if (!tests.empty() && !Complete(tests, false)) return;
+      if (!tests.empty()) PrintTest();
+      test_done_ = true;
+    }
+    const std::vector<MsgId> trains = model_.schedule().TrainIds(clock_, -1);
+    if (trains.empty() || !Complete(trains, true)) return;
+    PrintTraining();
+    ++clock_;
+    test_done_ = false;
+  }
+}
+
+std::vector<double> Reporter::Sum(const std::vector<MsgId>& ids, bool train) {
+  const std::vector<WholeOutput>& outputs = model_.outputs(train);
+  std::vector<double> sums(outputs.size(), 0);
+  for (MsgId id : ids) {
+    for (size_t i = 0; i < outputs.size(); ++i) sums[i] += values_[id][outputs[i].stage][outputs[i].index];
+    values_.erase(id);
+  }
+  return sums;
+}
+
+void Reporter::PrintTest() {
+  LOG(INFO) << "Iteration " << clock_ << ", Testing net (#0)";
+  const std::vector<double> sums = Sum(model_.schedule().TestIds(clock_, -1), false);
+  const std::vector<WholeOutput>& outputs = model_.outputs(false);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const double mean = sums[i] / static_cast<double>(model_.schedule().shape().test_iter);
+    std::string weight;
+    if (outputs[i].loss_weight != 0) {
+      weight = Format(" (* %g = %g loss)", outputs[i].loss_weight, outputs[i].loss_weight * mean);
+    }
+    LOG(INFO) << "    Test net output #" << i << ": " << outputs[i].blob << " = " << Format("%g", mean) << weight;
+  }
+}
+
+void Reporter::PrintTraining() {
+  const caffe::SolverParameter& solver = model_.options().solver;
+  std::vector<double> sums = Sum(model_.schedule().TrainIds(clock_, -1), true);
+  const std::vector<WholeOutput>& outputs = model_.outputs(true);
+  double loss = 0;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    sums[i] /= static_cast<double>(solver.iter_size());
+    loss += outputs[i].loss_weight * sums[i];
+  }
+  if (on_loss_) on_loss_(clock_, loss);
+  recent_.push_back(loss);
+  if (static_cast<int>(recent_.size()) > std::max(1, solver.average_loss())) recent_.pop_front();
+  if (solver.display() == 0 || clock_ % solver.display() != 0) return;
+  const double smoothed = std::accumulate(recent_.begin(), recent_.end(), 0.0) / static_cast<double>(recent_.size());
+  const int64_t now = clock_source_->NowNs();
+  const double seconds = static_cast<double>(now - displayed_ns_) / kNsPerSecond;
+  const int64_t iterations = clock_ - displayed_clock_;
+  LOG(INFO) << "Iteration " << clock_
+            << Format(" (%g iter/s, %gs/%d iters), loss = %g", seconds > 0 ? iterations / seconds : 0, seconds,
+                      solver.display(), smoothed);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    std::string weight;
+    if (outputs[i].loss_weight != 0) {
+      weight = Format(" (* %g = %g loss)", outputs[i].loss_weight, outputs[i].loss_weight * sums[i]);
+    }
+    LOG(INFO) << "    Train net output #" << i << ": " << outputs[i].blob << " = " << Format("%g", sums[i]) << weight;
+  }
+  LOG(INFO) << "Iteration " << clock_ << ", lr = " << Format("%g", LearningRate(solver, static_cast<int>(clock_)));
+  displayed_clock_ = clock_;
+  displayed_ns_ = now;
+}
+
+}  // namespace hp
