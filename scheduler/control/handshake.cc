@@ -147,13 +147,13 @@ StatusOr<Rank> JobHandshake::AcceptClient(const hp::Hello& hello) {
 void JobHandshake::OnRefused(Rank peer, const Status& reason) {
   if (peer >= table_.size()) return;
   if (!complete()) GiveUp(reason);
-  if (callbacks_.on_parted) callbacks_.on_parted(peer, reason);
+  if (callbacks_.on_refused) callbacks_.on_refused(peer, reason);
 }
 
 void JobHandshake::OnRefusalSent(std::string_view bytes) {
   hp::Hello hello;
   if (!Read(bytes, &hello) || hello.client() || hello.table_hash() != own_.table_hash()) return;
-  if (callbacks_.on_parted) callbacks_.on_parted(hello.rank(), OkStatus());
+  if (callbacks_.on_refused) callbacks_.on_refused(hello.rank(), OkStatus());
 }
 
 void JobHandshake::GiveUp(const Status& status) {

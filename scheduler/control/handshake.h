@@ -41,7 +41,7 @@ class JobHandshake : public HandshakePolicy {
     /// At most once: the job can't come together, for this reason (exit status 2).
     std::function<void(const Status&)> on_fatal;
     /// `rank` will not be connected: we refused it and told it why (ok), or it refused us for this reason.
-    std::function<void(Rank rank, const Status& refused_us)> on_parted;
+    std::function<void(Rank rank, const Status& refused_us)> on_refused;
   };
   /// @param table must outlive this.
   /// @param callbacks come on the progress thread, or from within GiveUp.

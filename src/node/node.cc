@@ -23,10 +23,10 @@ Node::Node(NodeOptions options)
       table_(*options_.table),
       info_(table_.node(options_.rank)),
       transport_(options_.transport.get()),
-      ending_({.node = info_.name,
-               .leave = options_.leave,
-               .abort = [this](const Status& status) { Abort(status); },
-               .describe = [this] { return pipeline_->Describe(); }}) {}
+      shutdown_({.node = info_.name,
+                 .leave = options_.leave,
+                 .abort = [this](const Status& status) { Abort(status); },
+                 .describe = [this] { return pipeline_->Describe(); }}) {}
 
 Node::~Node() { Stop(); }
 
@@ -34,7 +34,7 @@ Node::~Node() { Stop(); }
 void Node::Stop() {
   Abort(Cancelled("the node ends"));
   executor_.reset();
-  if (watch_) watch_->Stop();  // the transport still reports to it
+  if (failure_detector_) failure_detector_->Stop();  // the transport still reports to it
   if (files_.train_input) files_.train_input->Stop();
   if (files_.test_input) files_.test_input->Stop();
   transport_->Stop();
@@ -58,14 +58,14 @@ Status Node::Run() {
                     &Node::MakeCompute, &Node::MakeSnapshotter}) {
     const Status status = (this->*step)();
     if (status.ok()) continue;
-    ending_.Fail(status);
-    ending_.WaitForLeave();
+    shutdown_.Fail(status);
+    shutdown_.WaitForLeave();
     return status;
   }
   Train();
-  Status status = ending_.WaitForWork();
+  Status status = shutdown_.WaitForWork();
   if (status.ok()) status = Finish();
-  if (!status.ok()) ending_.WaitForLeave();
+  if (!status.ok()) shutdown_.WaitForLeave();
   return status;
 }
 
@@ -79,7 +79,7 @@ Status Node::ReadFiles() {
 }
 
 int Node::ThreadsOf(Rank rank) const {
-  return files_.saved_threads.empty() ? meeting_->handshake()->ThreadsOf(rank) : files_.saved_threads.at(rank);
+  return files_.saved_threads.empty() ? bootstrap_->handshake()->ThreadsOf(rank) : files_.saved_threads.at(rank);
 }
 
 // A team that is smaller than asked for adds up in another order.
@@ -96,21 +96,22 @@ Status Node::TakeThreads(int threads) const {
 
 Status Node::Connect() {
   copies_ = MakeCopyTransport(table_, options_.rank, device_.copier.get(), options_.transport.get(),
-                              {.on_settled = [this](Rank peer) { meeting_->OnSettled(peer); },
-                               .on_failure = [this](const Status& status) { ending_.Fail(status); }});
+                              {.on_settled = [this](Rank peer) { bootstrap_->OnRouteSettled(peer); },
+                               .on_failure = [this](const Status& status) { shutdown_.Fail(status); }});
   if (copies_) transport_ = copies_.get();
   rendezvous_ = std::make_unique<NodeRendezvous>(transport_, options_.rank, table_.stage(info_.stage).ranks);
-  meeting_ = std::make_unique<Meeting>(table_, files_.Facts(options_.rank));
-  watch_ = std::make_unique<Watch>(table_, options_.rank, transport_, options_.clock,
-                                   [this](const Status& status, bool said) { ending_.OnLost(status, said); });
-  ending_.Begin(meeting_.get(), watch_.get());
-  HP_RETURN_IF_ERROR(transport_->Start(this, meeting_->handshake()));
-  watch_->Start();
-  return meeting_->Wait();
+  bootstrap_ = std::make_unique<JobBootstrap>(table_, files_.Facts(options_.rank));
+  failure_detector_ =
+      std::make_unique<FailureDetector>(table_, options_.rank, transport_, options_.clock,
+                                        [this](const Status& status, bool said) { shutdown_.OnLost(status, said); });
+  shutdown_.Begin(bootstrap_.get(), failure_detector_.get());
+  HP_RETURN_IF_ERROR(transport_->Start(this, bootstrap_->handshake()));
+  failure_detector_->Start();
+  return bootstrap_->Wait();
 }
 
 Status Node::BuildModel() {
-  const std::optional<int64_t> seed = meeting_->handshake()->seed();
+  const std::optional<int64_t> seed = bootstrap_->handshake()->seed();
   CHECK(seed) << "no seed after the handshake";
   seed_ = static_cast<uint64_t>(*seed);
   NodeModel::Options options;
@@ -121,7 +122,7 @@ Status Node::BuildModel() {
   options.backend = device_.backend.get();
   options.device = device_.device.get();
   options.seed = seed_;
-  for (const DataShape& shape : meeting_->handshake()->data_shapes()) {
+  for (const DataShape& shape : bootstrap_->handshake()->data_shapes()) {
     (shape.test() ? options.test_shape : options.train_shape) = Shape{shape.channels(), shape.height(), shape.width()};
   }
   const int threads = ThreadsOf(options_.rank);
@@ -155,7 +156,7 @@ Status Node::ConnectExchange() {
   options.rank = options_.rank;
   options.device = &device_;
   options.rendezvous = rendezvous_.get();
-  options.on_failure = [this](const Status& status) { watch_->OnDataFailure(options_.rank, status); };
+  options.on_failure = [this](const Status& status) { failure_detector_->OnDataFailure(options_.rank, status); };
   HP_ASSIGN_OR_RETURN(exchange_, MakeNodeExchange(options));
   return OkStatus();
 }
@@ -164,7 +165,7 @@ Status Node::PrepareInputs() {
   Input::Callbacks callbacks;
   callbacks.on_labels = [this](auto... args) { OnLabels(args...); };
   callbacks.on_ready = [this] { gate_.Run([this] { pipeline_->OnInputs(); }); };
-  callbacks.on_error = [this](const Status& status) { ending_.Fail(status); };
+  callbacks.on_error = [this](const Status& status) { shutdown_.Fail(status); };
   const int ring = memory_.pool_size + 2;
   for (Input* input : {files_.train_input.get(), files_.test_input.get()}) {
     if (input == nullptr) continue;
@@ -249,7 +250,7 @@ void Node::Train() {
     if (task.kind == Task::kFinishClock && input_wait_) input_wait_->OnClockDone(task.clock);
     clock_end_->OnTaskDone(task);
   };
-  options.on_end = [this](const Status& status) { ending_.OnExecuted(status, pipeline_->finished()); };
+  options.on_end = [this](const Status& status) { shutdown_.OnExecuted(status, pipeline_->finished()); };
   executor_ = std::make_unique<Executor>(std::move(options));
 }
 
@@ -268,13 +269,13 @@ void Node::MakeClockEnd() {
   options.send = [this](Rank to, uint32_t type, const google::protobuf::MessageLite& message) {
     Send(to, type, message);
   };
-  options.on_stopped = [this](const Status& status) { ending_.OnStopped(status); };
+  options.on_stopped = [this](const Status& status) { shutdown_.OnStopped(status); };
   clock_end_ = std::make_unique<ClockEnd>(std::move(options));
 }
 
 void Node::OnLabels(int64_t clock, bool train, int64_t batch, int64_t first_row, std::span<const float> labels) {
   const Status status = label_feed_->Add(clock, train, batch, first_row, labels);
-  if (!status.ok()) return ending_.Fail(status);
+  if (!status.ok()) return shutdown_.Fail(status);
   gate_.Run([this] { pipeline_->OnInputs(); });
 }
 
@@ -300,8 +301,8 @@ void Node::Freed(int, MsgId id) {
 
 Status Node::Finish() {
   const Status snapshot = snapshotter_->Finish();
-  if (!watch_->Leave(kLeaveTimeoutMs)) {
-    HP_RETURN_IF_ERROR(ending_.failure());
+  if (!failure_detector_->Leave(kLeaveTimeoutMs)) {
+    HP_RETURN_IF_ERROR(shutdown_.failure());
     LOG(ERROR) << "node " << info_.name << ": the other nodes did not end the job in time";
     return Unavailable("the other nodes did not end the job in time");
   }
@@ -322,14 +323,14 @@ void Node::Send(Rank rank, uint32_t type, const google::protobuf::MessageLite& m
 }
 
 void Node::OnConnected(Rank peer) {
-  watch_->OnConnected(peer);
+  failure_detector_->OnConnected(peer);
   if (peer >= table_.size()) return;
-  meeting_->OnMet(peer);
-  if (!copies_ || !copies_->Asks(peer)) meeting_->OnSettled(peer);
+  bootstrap_->OnConnected(peer);
+  if (!copies_ || !copies_->Asks(peer)) bootstrap_->OnRouteSettled(peer);
 }
 
 void Node::OnConnectFailed(Rank peer, const Status& status) {
-  if (meeting_->OnConnectFailed(peer)) ending_.Fail(status);
+  if (bootstrap_->OnConnectFailed(peer)) shutdown_.Fail(status);
 }
 
 void Node::OnGranted(Rank peer, const PlaceTag& tag, RemoteGrant grant, size_t bytes) {
@@ -350,7 +351,7 @@ void Node::OnWriteEnded(Rank peer, const PlaceTag& tag, const Status& status) {
 }
 
 void Node::OnMessage(Rank peer, uint32_t type, std::span<const std::byte> bytes) {
-  if (watch_->OnMessage(peer, type, bytes)) return;
+  if (failure_detector_->OnMessage(peer, type, bytes)) return;
   if (type == kRendezvousMessage) {
     RendezvousMessage message;
     if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return;
@@ -395,7 +396,7 @@ void Node::OnClosed(Rank peer, const Status& status) {
       if (pulls_) pulls_->OnGone(peer);
     });
   }
-  watch_->OnClosed(peer, status);
+  failure_detector_->OnClosed(peer, status);
 }
 
 }  // namespace hp

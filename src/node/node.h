@@ -7,11 +7,11 @@
 #include "node/job_files.h"
 #include "node/make_transport.h"
 #include "node/rendezvous.h"
-#include "scheduler/control/ending.h"
+#include "scheduler/control/failure_detector.h"
 #include "scheduler/control/gate.h"
-#include "scheduler/control/meeting.h"
+#include "scheduler/control/job_bootstrap.h"
 #include "scheduler/control/orders.h"
-#include "scheduler/control/watch.h"
+#include "scheduler/control/shutdown.h"
 #include "scheduler/pipeline/pipeline.h"
 #include "scheduler/plan/routing_table.h"
 #include "solvers/exchange/exchange.h"
@@ -61,8 +61,8 @@ struct NodeOptions {
 /// One node of a job. Assembles the parts, in the order of Open and Run, and routes what the transport reports to them;
 /// each part does its own work:
 ///   Input (records) -> Pipeline (order of work) -> Compute (segments, updates) -> Transport (tensors)
-///   Meeting and Watch (who is there), ClockEnd and Snapshotter (what concerns all nodes at once), Reporter (Caffe's
-///   log lines), Ending (why it ends, and that others hear of it).
+///   JobBootstrap and FailureDetector (who is there), ClockEnd and Snapshotter (what concerns all nodes at once),
+///   Reporter (Caffe's log lines), Shutdown (why it ends, and that others hear of it).
 class Node : private TransportHandler, private PipelineHost {
  public:
   explicit Node(NodeOptions options);
@@ -133,9 +133,9 @@ class Node : private TransportHandler, private PipelineHost {
   JobFiles files_;
   uint64_t seed_ = 0;
   Gate gate_;
-  Ending ending_;
-  std::unique_ptr<Meeting> meeting_;
-  std::unique_ptr<Watch> watch_;
+  Shutdown shutdown_;
+  std::unique_ptr<JobBootstrap> bootstrap_;
+  std::unique_ptr<FailureDetector> failure_detector_;
   std::unique_ptr<NodeModel> model_;
   NodeMemory memory_;
   std::unique_ptr<ParamStore> params_;

@@ -26,7 +26,7 @@ class HandshakeTest : public ::testing::Test {
   std::unique_ptr<JobHandshake> Make(const JobFacts& facts) {
     JobHandshake::Callbacks callbacks;
     callbacks.on_fatal = [this](const Status& status) { fatal_.push_back(status); };
-    callbacks.on_parted = [this](Rank rank, const Status& refused_us) { parted_.emplace_back(rank, refused_us.ok()); };
+    callbacks.on_refused = [this](Rank rank, const Status& refused_us) { parted_.emplace_back(rank, refused_us.ok()); };
     return std::make_unique<JobHandshake>(table_, facts, callbacks);
   }
   /// What node 0 answers to a node with these facts.

@@ -12,25 +12,27 @@
 
 namespace hp {
 
-/// Runs a node's membership on a thread of its own from the first connection on, so that heartbeats go out whatever
-/// else the node does, and tells the node when it has to leave.
-class Watch : private MembershipOutput {
+/// Detects lost nodes: runs a node's Membership on a thread of its own from the first connection on, so that heartbeats
+/// go out whatever else the node does, and reports when the node has to leave.
+class FailureDetector : private MembershipOutput {
  public:
-  /// Called once, on the watch's thread: a node is lost, leave with exit status 4. `said`: it said so itself.
+  /// Called once, on the detector's thread: a node is lost, leave with exit status 4. `said`: it reported it itself.
   using LostSink = std::function<void(const Status& status, bool said)>;
 
-  Watch(const RoutingTable& table, Rank self, Transport* transport, const Clock* clock, LostSink on_lost);
-  ~Watch() override;
+  FailureDetector(const RoutingTable& table, Rank self, Transport* transport, const Clock* clock, LostSink on_lost);
+  ~FailureDetector() override;
 
   void Start();
-  /// Ends its thread: on_lost comes no more. What the transport reports is still taken, to no effect.
+  /// Ends the thread: on_lost is not called after it. Events of the transport are still accepted and ignored.
   void Stop();
+  /// Events of the transport; clients (ranks beyond the table) are ignored. Progress thread.
   void OnConnected(Rank peer) HP_EXCLUDES(mutex_);
-  /// @return whether `type` was the membership's.
+  /// @return whether `type` belongs to the membership protocol.
   bool OnMessage(Rank peer, uint32_t type, std::span<const std::byte> bytes) HP_EXCLUDES(mutex_);
   void OnClosed(Rank peer, const Status& status) HP_EXCLUDES(mutex_);
+  /// A data endpoint or collective to `peer` failed; the peer is lost unless its connection explains it within 0.5 s.
   void OnDataFailure(Rank peer, const Status& cause) HP_EXCLUDES(mutex_);
-  /// This node can't go on; tells the others. `on_lost` follows when they had time to hear it.
+  /// This node can't continue; tells the others. `on_lost` follows when they had time to hear it.
   void Fail(const std::string& cause) HP_EXCLUDES(mutex_);
   /// Says BYE and waits for that of all others. @return false: a node was lost instead, or `timeout_ms` passed.
   bool Leave(int timeout_ms) HP_EXCLUDES(mutex_);
@@ -44,7 +46,7 @@ class Watch : private MembershipOutput {
   const Rank self_;
   Transport* const transport_;
   const LostSink on_lost_;
-  Mutex mutex_;
+  Mutex mutex_;  ///< held while it sends: lock order is detector, then transport
   CondVar changed_;
   Membership membership_ HP_GUARDED_BY(mutex_);
   bool stop_ HP_GUARDED_BY(mutex_) = false;

@@ -1,4 +1,4 @@
-#include "scheduler/control/ending.h"
+#include "scheduler/control/shutdown.h"
 
 #include "glog/logging.h"
 
@@ -9,60 +9,62 @@ namespace {
 
 constexpr auto kStallReport = std::chrono::seconds(15);
 constexpr int kStopTimeoutMs = 2'000;
-constexpr auto kLeaveLinger = std::chrono::seconds(3);  // the watch takes less to tell the others
+constexpr auto kLeaveLinger = std::chrono::seconds(3);  // the failure detector takes less to tell the others
 
 }  // namespace
 
-// The others hear the cause before we go: the watch says it, reads on for a moment, and then calls OnLost.
-void Ending::Fail(const Status& status) {
+// The others hear the cause before this node leaves: the failure detector sends it, reads on for a moment, and then
+// calls OnLost.
+void Shutdown::Fail(const Status& status) {
   bool over = false;
-  const bool apart = !meeting_->apart().ok();  // then that has been said
-  meeting_->Abort(status);                     // ahead of failure_: see OnLost
+  const bool rejected = !bootstrap_->rejection().ok();  // then the bootstrap has logged why
+  bootstrap_->Abort(status);                            // ahead of failure_: see OnLost
   {
     MutexLock lock(&mutex_);
     if (!failure_.ok()) return;
     failure_ = status;
-    over = watch_over_;
-    if (!apart) LOG(ERROR) << "node " << options_.node << ": " << status.message();
+    over = detector_done_;
+    if (!rejected) LOG(ERROR) << "node " << options_.node << ": " << status.message();
     changed_.SignalAll();
   }
   if (over) {
     Leave();
   } else {
-    watch_->Fail(status.message());
+    failure_detector_->Fail(status.message());
   }
 }
 
-void Ending::OnLost(const Status& status, bool said) {
+void Shutdown::OnLost(const Status& status, bool said) {
   {
     MutexLock lock(&mutex_);
-    watch_over_ = true;
+    detector_done_ = true;
   }
-  // While the meeting still tells others it goes on, unless this node fails as well: of Fail and this one, the later
+  // While the bootstrap still tells others, this node stays, unless it fails as well: of Fail and OnLost, the later one
   // leaves.
-  if (meeting_->OnLost(status, said)) return;
-  const Status apart = meeting_->apart();
+  if (bootstrap_->OnLost(status, said)) return;
+  const Status rejection = bootstrap_->rejection();
   {
     MutexLock lock(&mutex_);
     if (failure_.ok()) {
-      failure_ = apart.ok() ? status : apart;  // then the others only say what we know
-      if (apart.ok()) LOG(ERROR) << failure_.message();
+      failure_ = rejection.ok() ? status : rejection;  // the others only repeat what we know
+      if (rejection.ok()) LOG(ERROR) << failure_.message();
     }
     changed_.SignalAll();
   }
-  meeting_->Abort(status);
+  bootstrap_->Abort(status);
   Leave();
 }
 
-void Ending::OnStopped(const Status& status) {
+void Shutdown::OnStopped(const Status& status) {
   MutexLock lock(&mutex_);
   stopped_ = status;
   changed_.SignalAll();
 }
 
-void Ending::OnExecuted(const Status& status, bool finished) {
+void Shutdown::OnExecuted(const Status& status, bool finished) {
   if (status.code() == StatusCode::kUnavailable || status.code() == StatusCode::kCancelled) {
-    // A collective failed because a replica is lost: the watch finds out which, and ends the job. Or we are ending.
+    // A collective failed because a replica is lost: the failure detector finds out which, and ends the job. Or we are
+    // ending.
     LOG(WARNING) << status;
   } else if (!status.ok()) {
     Fail(status);
@@ -72,7 +74,7 @@ void Ending::OnExecuted(const Status& status, bool finished) {
   changed_.SignalAll();
 }
 
-void Ending::Leave() {
+void Shutdown::Leave() {
   const Status status = failure();
   if (options_.leave) options_.leave(status);
   options_.abort(status);
@@ -81,7 +83,7 @@ void Ending::Leave() {
   changed_.SignalAll();
 }
 
-Status Ending::WaitForWork() {
+Status Shutdown::WaitForWork() {
   Status status;
   {
     MutexLock lock(&mutex_);
@@ -96,13 +98,13 @@ Status Ending::WaitForWork() {
   }
   if (status.code() == StatusCode::kNumeric) {
     LOG(ERROR) << status.message();
-    watch_->Leave(kStopTimeoutMs);
+    failure_detector_->Leave(kStopTimeoutMs);
     if (options_.leave) options_.leave(status);
   }
   return status;
 }
 
-void Ending::WaitForLeave() {
+void Shutdown::WaitForLeave() {
   const auto until = std::chrono::steady_clock::now() + kLeaveLinger;
   MutexLock lock(&mutex_);
   while (!failure_.ok() && !left_) {
@@ -111,7 +113,7 @@ void Ending::WaitForLeave() {
   }
 }
 
-Status Ending::failure() {
+Status Shutdown::failure() {
   MutexLock lock(&mutex_);
   return failure_;
 }

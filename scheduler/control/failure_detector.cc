@@ -1,4 +1,4 @@
-#include "scheduler/control/watch.h"
+#include "scheduler/control/failure_detector.h"
 
 #include "glog/logging.h"
 
@@ -19,16 +19,17 @@ Membership::Options OptionsFor(const RoutingTable& table, Rank self) {
 
 }  // namespace
 
-Watch::Watch(const RoutingTable& table, Rank self, Transport* transport, const Clock* clock, LostSink on_lost)
+FailureDetector::FailureDetector(const RoutingTable& table, Rank self, Transport* transport, const Clock* clock,
+                                 LostSink on_lost)
     : nodes_(table.size()),
       self_(self),
       transport_(transport),
       on_lost_(std::move(on_lost)),
       membership_(OptionsFor(table, self), clock, this) {}
 
-Watch::~Watch() { Stop(); }
+FailureDetector::~FailureDetector() { Stop(); }
 
-void Watch::Stop() {
+void FailureDetector::Stop() {
   {
     MutexLock lock(&mutex_);
     stop_ = true;
@@ -37,11 +38,11 @@ void Watch::Stop() {
   thread_.Join();
 }
 
-void Watch::Start() {
-  thread_ = Thread("watch", [this] { Run(); });
+void FailureDetector::Start() {
+  thread_ = Thread("failures", [this] { Run(); });
 }
 
-void Watch::Run() {
+void FailureDetector::Run() {
   for (;;) {
     Status lost;
     bool said = false;
@@ -65,14 +66,14 @@ void Watch::Run() {
   }
 }
 
-void Watch::OnConnected(Rank peer) {
+void FailureDetector::OnConnected(Rank peer) {
   MutexLock lock(&mutex_);
   if (peer < nodes_) membership_.OnConnected(peer);
 }
 
-bool Watch::OnMessage(Rank peer, uint32_t type, std::span<const std::byte> bytes) {
+bool FailureDetector::OnMessage(Rank peer, uint32_t type, std::span<const std::byte> bytes) {
   if (type < kFirstMemberType || type > kFirstMemberType + static_cast<uint32_t>(MemberMessage::kBye)) return false;
-  if (peer >= nodes_) return true;  // a client has no say
+  if (peer >= nodes_) return true;  // clients take no part in membership
   MutexLock lock(&mutex_);
   const std::string_view payload(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   membership_.OnMessage(peer, static_cast<MemberMessage>(type - kFirstMemberType), payload);
@@ -80,24 +81,24 @@ bool Watch::OnMessage(Rank peer, uint32_t type, std::span<const std::byte> bytes
   return true;
 }
 
-void Watch::OnClosed(Rank peer, const Status& status) {
+void FailureDetector::OnClosed(Rank peer, const Status& status) {
   MutexLock lock(&mutex_);
   if (peer < nodes_) membership_.OnClosed(peer, status);
   changed_.SignalAll();
 }
 
-void Watch::OnDataFailure(Rank peer, const Status& cause) {
+void FailureDetector::OnDataFailure(Rank peer, const Status& cause) {
   MutexLock lock(&mutex_);
   membership_.OnDataFailure(peer, cause);
 }
 
-void Watch::Fail(const std::string& cause) {
+void FailureDetector::Fail(const std::string& cause) {
   MutexLock lock(&mutex_);
   membership_.Fail(cause);
   changed_.SignalAll();
 }
 
-bool Watch::Leave(int timeout_ms) {
+bool FailureDetector::Leave(int timeout_ms) {
   MutexLock lock(&mutex_);
   membership_.SendBye();
   const auto going_on = [this]() HP_REQUIRES(mutex_) {
@@ -110,7 +111,7 @@ bool Watch::Leave(int timeout_ms) {
   return membership_.state() == Membership::State::kDone;
 }
 
-void Watch::SendToAll(MemberMessage type, const std::string& payload) {
+void FailureDetector::SendToAll(MemberMessage type, const std::string& payload) {
   for (Rank rank = 0; rank < nodes_; ++rank) {
     if (rank == self_) continue;
     // A peer that is not connected hears nothing; membership knows.
@@ -120,7 +121,7 @@ void Watch::SendToAll(MemberMessage type, const std::string& payload) {
   }
 }
 
-void Watch::ShutdownAll() {
+void FailureDetector::ShutdownAll() {
   for (Rank rank = 0; rank < nodes_; ++rank) {
     if (rank != self_) transport_->Shutdown(rank);
   }
