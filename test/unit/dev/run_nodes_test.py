@@ -5,7 +5,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
@@ -54,19 +53,23 @@ class RunNodesTest(unittest.TestCase):
             file.write(text)
         os.chmod(full, mode)
 
-    def start(self, conv0, fc0, then="train work/table.prototxt work"):
+    def pipe(self, name):
+        """A pipe in the nodes' folder. Who opens it waits for somebody at its other end: an order of events."""
+        path = os.path.join(self.root, "work", name)
+        os.mkfifo(path)
+        return path
+
+    def start(self, conv0, fc0, before="", then="train work/table.prototxt work"):
+        """Trains with these nodes; `before` is shell that changes the script under test."""
         self.write("work/conv0.sh", conv0)
         self.write("work/fc0.sh", fc0)
-        # The patience with nodes is the only part of the script that is changed: 3 s for 15 s, 0.3 s for 5 s.
-        patience = ("eval \"$(declare -f wait_for_nodes | sed 's/ + 15/ + 3/')\"; "
-                    "eval \"$(declare -f stop_nodes | sed 's/< 50/< 3/')\"; ")
-        script = f"set -euo pipefail; example=ex; source '{self.root}/examples/common.sh'; {patience}{then}"
+        script = f"set -euo pipefail; example=ex; source '{self.root}/examples/common.sh'; {before}\n{then}"
         return subprocess.Popen(["bash", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                 start_new_session=True)
 
     def run_train(self, conv0, fc0, **options):
         process = self.start(conv0, fc0, **options)
-        output = process.communicate(timeout=50)[0]
+        output = process.communicate()[0]
         return process.returncode, output
 
     def test_all_nodes_run_with_their_role_and_progress_is_shown(self):
@@ -82,36 +85,49 @@ class RunNodesTest(unittest.TestCase):
         self.assertNotIn("secret", output)
 
     def test_the_first_failure_is_the_exit_status_and_all_logs_are_shown(self):
-        status, output = self.run_train("echo bad table; exit 2", "sleep 0.5; echo lost conv0; exit 4")
+        self.pipe("noticed")
+        status, output = self.run_train(
+            "echo bad table; exit 2", "read -r <work/noticed; echo lost conv0; exit 4",
+            # Nobody loses patience, and fc0 goes on when the script has seen the first failure.
+            before=self.patience(1000) + " wait() { builtin wait \"$@\" || "
+                   "{ local status=$?; [[ -n ${told-} ]] || { told=1; echo >work/noticed; }; return $status; }; }")
         self.assertEqual(status, 2, output)
         self.assertIn("--- conv0: exit status 2; the end of work/conv0.log:\nbad table\n", output)
         self.assertIn("--- fc0: exit status 4; the end of work/fc0.log:\nlost conv0\n", output)
 
+    @staticmethod
+    def patience(seconds):
+        """Shell that changes how long the script waits for the others after a failure, and then for SIGTERM: 0.3 s."""
+        return (f"eval \"$(declare -f wait_for_nodes | sed 's/ + 15/ + {seconds}/')\"; "
+                "eval \"$(declare -f stop_nodes | sed 's/< 50/< 3/')\";")
+
     def test_a_node_that_never_ends_is_ended_after_a_failure(self):
-        status, output = self.run_train("exit 3", "trap '' TERM; echo $$ >work/pid; while :; do sleep 0.1; done")
+        self.pipe("ready")
+        status, output = self.run_train(
+            "read -r <work/ready; exit 3",
+            "trap '' TERM; echo $$ >work/pid; echo >work/ready; while :; do sleep 0.1; done", before=self.patience(0))
         self.assertEqual(status, 3, output)
         self.assertIn("--- fc0: exit status unknown, it had to be ended", output)
         with open(os.path.join(self.root, "work", "pid"), encoding="utf-8") as file:
             self.assertFalse(os.path.exists(f"/proc/{file.read().strip()}"))
 
     def test_an_interrupt_ends_the_nodes(self):
-        # fc0 has to be killed, which takes a while, and the second signal comes in that time.
+        # fc0 has to be killed, and that waits for the second signal.
+        pids, second = [self.pipe(f"{name}.pid") for name in ("conv0", "fc0")], self.pipe("second")
         node = "[[ $role == conv ]] || trap '' TERM; echo $$ >work/$node.pid; while :; do sleep 0.1; done"
-        process = self.start(node, node)
-        pids = []
-        for name in ("conv0", "fc0"):
-            path = os.path.join(self.root, "work", f"{name}.pid")
-            deadline = time.monotonic() + 20
-            while not (os.path.exists(path) and os.path.getsize(path)) and time.monotonic() < deadline:
-                time.sleep(0.02)
-            with open(path, encoding="utf-8") as file:
-                pids.append(file.read().strip())
+        process = self.start(node, node, before=self.patience(15) +
+                             " kill() { [[ $1 != -9 ]] || read -r <work/second; builtin kill \"$@\"; }")
+        for i, path in enumerate(pids):
+            with open(path, encoding="utf-8") as pipe:
+                pids[i] = pipe.read().strip()
         process.send_signal(signal.SIGTERM)
         self.assertIn("ex: training", process.stdout.readline())
         while "interrupted" not in process.stdout.readline():
             pass
         process.send_signal(signal.SIGTERM)
-        output = process.communicate(timeout=20)[0]
+        with open(second, "w", encoding="utf-8") as pipe:
+            pipe.write("it is sent\n")
+        output = process.communicate()[0]
         self.assertEqual(process.returncode, 130, output)
         for pid in pids:
             self.assertFalse(os.path.exists(f"/proc/{pid}"), output)
