@@ -5,6 +5,7 @@ Each test case has a folder of its own and owns the processes that it starts. No
 
 import ctypes
 import datetime
+import functools
 import os
 import random
 import re
@@ -20,6 +21,7 @@ import unittest
 
 LOSS_LIMIT_S = 3.0  # within which a lost node is named by all others
 PATIENCE_S = 60.0  # for what takes long on a loaded machine only
+BUSY = 0.25  # processors: what others use of a machine that is not quiet
 SIDE = 12  # pixels of the images
 CLASSES = 4
 
@@ -129,17 +131,64 @@ class Process:
         except subprocess.TimeoutExpired:
             return None
 
-    def logged_at(self, pattern):
-        """Time of day of the first log line that matches, by the line's own prefix; None if there is none."""
+    def times_of(self, pattern):
+        """Times of day of the log lines that match, by their own prefixes."""
+        times = []
         for line in self.text().splitlines():
-            if not re.search(pattern, line):
-                continue
             stamp = re.match(r"[IWEF](\d\d)(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{6}) ", line)
-            if stamp:
-                month, day, hour, minute, second, micro = map(int, stamp.groups())
+            if stamp and re.search(pattern, line):
                 year = datetime.date.today().year
-                return datetime.datetime(year, month, day, hour, minute, second, micro).timestamp()
-        return None
+                times.append(datetime.datetime(year, *map(int, stamp.groups())).timestamp())
+        return times
+
+    def logged_at(self, pattern):
+        """Time of day of the first log line that matches; None if there is none."""
+        return next(iter(self.times_of(pattern)), None)
+
+
+class Late(AssertionError):
+    """A node took longer for something than is promised, or this test longer than lets it say anything."""
+
+
+class MachineUsage:
+    """How many processors programs other than this test and those it started have used since this object was made."""
+
+    def __init__(self):
+        self.begin = self.now()
+
+    @staticmethod
+    def now():
+        """(seconds that have passed, processor seconds of all programs, processor seconds of our own ended ones)"""
+        with open("/proc/stat", encoding="ascii") as stat:
+            user, nice, system, _, _, irq, softirq, steal = map(int, stat.readline().split()[1:9])
+        busy = (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+        return time.monotonic(), busy, sum(os.times()[:4])
+
+    def others(self):
+        seconds, busy, own = (now - begin for now, begin in zip(self.now(), self.begin))
+        return (busy - own) / seconds
+
+
+def _with_second_try(test):
+    """A promised time is missed where other programs keep our nodes from running: then, and only then, `test` may try
+    again, once and from the start."""
+    @functools.wraps(test)
+    def tried(self):
+        usage = MachineUsage()
+        try:
+            test(self)
+            return
+        except Late as late:
+            self.end_processes()
+            others = usage.others()
+            if others < BUSY:
+                raise
+            print("    once more, because others used %.1f processors meanwhile: %s" % (others, late))
+        self.tearDown()
+        self.doCleanups()
+        self.setUp()
+        test(self)
+    return tried
 
 
 def _die_with_parent():
@@ -150,20 +199,29 @@ def _die_with_parent():
 class JobTest(unittest.TestCase):
     """A test case with a folder, files of a job in it, and nodes."""
 
+    def __init_subclass__(cls, **options):
+        super().__init_subclass__(**options)
+        for name, test in list(vars(cls).items()):
+            if name.startswith("test_"):
+                setattr(cls, name, _with_second_try(test))
+
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix="hpnode-process-")
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
         self.processes = []
 
     def tearDown(self):
-        for process in self.processes:
-            if process.popen.poll() is None:
-                process.popen.kill()
-            process.popen.wait()
+        self.end_processes()
         if self.failed():
             for process in self.processes:
                 tail = process.text().splitlines()[-25:]
                 print("--- %s, exit status %s" % (process.log, process.popen.returncode), *tail, sep="\n")
+
+    def end_processes(self):
+        for process in self.processes:
+            if process.popen.poll() is None:
+                process.popen.kill()
+            process.popen.wait()
 
     def failed(self):
         result = self._outcome.result
@@ -264,6 +322,11 @@ class JobTest(unittest.TestCase):
         for pattern in patterns:
             self.assertRegex(text, pattern, "%s: log" % process.name)
         self.assertNotRegex(text, r"(?m)^F\d{4} |Check failed|\*\*\* Aborted|terminate called")
+
+    def assert_promised(self, took_s, what, limit_s=LOSS_LIMIT_S):
+        """Holds a node to a time that users are promised; `took_s` is by the node's own log, not by our waiting."""
+        if took_s >= limit_s:
+            raise Late("%s after %.2f s, promised within %.2f s" % (what, took_s, limit_s))
 
     def expect_all(self, processes, status, *patterns, seconds=PATIENCE_S):
         for process in processes:

@@ -22,15 +22,11 @@ class LostNodeTest(cluster.JobTest):
             self.expect_exit(nodes[victim], 4, r"lost node|is lost", seconds=cluster.PATIENCE_S)
 
     def expect_named(self, survivors, victim, sent):
-        deadline = sent + cluster.LOSS_LIMIT_S
         for process in survivors:
-            # The log says when; the rest of the patience is for a machine that runs no Python meanwhile.
-            process.wait(max(0.0, deadline - time.time()) + 2)
-        for process in survivors:
-            self.expect_exit(process, 4, r'lost node "%s"' % re.escape(victim), seconds=0)
+            self.expect_exit(process, 4, r'lost node "%s"' % re.escape(victim))
             took = process.logged_at(r'lost node "') - sent
-            self.assertLess(took, cluster.LOSS_LIMIT_S, "%s named the loss late" % process.name)
             print("    %s: %s named after %.2f s" % (process.name, victim, took))
+            self.assert_promised(took, "%s named the loss" % process.name)
             lines = [line for line in process.text().splitlines() if 'lost node "' in line]
             self.assertEqual(len(lines), 1, "one clear line: %s" % lines)
 
@@ -120,17 +116,18 @@ class LostNodeTest(cluster.JobTest):
         self.await_training(nodes.values())
         sent = [nodes[name].send(signal.SIGKILL) for name in ("conv1", "fc1")][0]
         for name in ("conv0", "fc0"):
-            self.expect_exit(nodes[name], 4, r'lost node "(conv1|fc1)"', seconds=5)
-            self.assertLess(nodes[name].logged_at('lost node "') - sent, cluster.LOSS_LIMIT_S)
+            self.expect_exit(nodes[name], 4, r'lost node "(conv1|fc1)"')
+            self.assert_promised(nodes[name].logged_at('lost node "') - sent, "%s named a loss" % name)
 
 
 class NeverThereTest(cluster.JobTest):
 
     def test_node_that_never_appears(self):
         self.make_job()
-        names = self.make_table(conv=2, fc=2, extra="transport { connect_timeout_s: 3 }")
+        # Long enough for all others to be there in time on a loaded machine.
+        names = self.make_table(conv=2, fc=2, extra="transport { connect_timeout_s: 8 }")
         nodes = [self.start(name=name) for name in names if name != "fc1"]
-        self.expect_all(nodes, 4, r"fc1 \(127\.0\.0\.1:\d+\) did not appear within 3 s", seconds=30)
+        self.expect_all(nodes, 4, r"fc1 \(127\.0\.0\.1:\d+\) did not appear within 8 s")
 
 
 class OrderlyEndTest(cluster.JobTest):

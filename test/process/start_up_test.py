@@ -9,7 +9,7 @@ import time
 
 import cluster
 
-DEADLINE_S = 2
+DEADLINE_S = 5  # on a loaded machine, too, the nodes that are not killed are there by then
 
 
 class StartUpTest(cluster.JobTest):
@@ -21,11 +21,11 @@ class StartUpTest(cluster.JobTest):
 
     def expect_named(self, survivors, victim, limit_s, since):
         for process in survivors:
-            self.expect_exit(process, 4, seconds=limit_s + 2)
+            self.expect_exit(process, 4)
             errors = process.errors()
             self.assertEqual(len(errors), 1, errors)
             self.assertRegex(errors[0], r'lost node "%s"|%s \(\S+\) did not appear' % (victim, victim), process.name)
-            self.assertLess(process.logged_at(re.escape(errors[0])) - since, limit_s, process.name)
+            self.assert_promised(process.logged_at(re.escape(errors[0])) - since, process.name + " gave up", limit_s)
 
     def bytes_received(self):
         """Of each connection of the job's ports that stands, in the order of their addresses."""
@@ -92,7 +92,7 @@ class StartUpTest(cluster.JobTest):
         node = self.start(name=names[1])
         self.await_text(node, "listening|waits|Solving")
         node.send(signal.SIGINT)
-        self.assertEqual(node.wait(5), -signal.SIGINT)
+        self.assertEqual(node.wait(), -signal.SIGINT)
 
 
 if __name__ == "__main__":
