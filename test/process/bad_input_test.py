@@ -6,8 +6,6 @@ import shutil
 
 import cluster
 
-NODE_TIMEOUT_S = 30
-
 
 class FilesTest(cluster.JobTest):
     """Faults that one node finds before it talks to anybody."""
@@ -15,7 +13,7 @@ class FilesTest(cluster.JobTest):
     def refused(self, *patterns, status=2, table="table.prototxt"):
         """Runs a whole table in one process that must refuse, with one error line and no training."""
         process = self.start("--all", table=table)
-        self.expect_exit(process, status, *patterns, seconds=NODE_TIMEOUT_S)
+        self.expect_exit(process, status, *patterns)
         self.assertNotIn("Optimization Done", process.text())
         self.assertEqual(len(process.errors()), 1, "one clear error")
 
@@ -178,7 +176,7 @@ class NodesTest(cluster.JobTest):
     def expect_difference(self, nodes, pattern, apart):
         """Every node says what differs, or that the other one left because of it; nobody waits for the deadline."""
         for node in nodes.values():
-            self.assertIn(node.wait(NODE_TIMEOUT_S), (2, 4), node.name)
+            self.assertIn(node.wait(), (2, 4), node.name)
             self.assertEqual(len(node.errors()), 1, "one clear error: %s" % node.errors())
             self.assertRegex(node.errors()[0], pattern, node.name)
         self.expect_exit(nodes[apart], 2, pattern)
@@ -195,16 +193,16 @@ class NodesTest(cluster.JobTest):
 
     def test_node_that_comes_when_the_others_differ(self):
         self.make_job()
-        names = self.make_table(conv=2, fc=2)  # with the default deadline, 300 s: nobody waits for it
+        names = self.make_table(conv=2, fc=2)  # with the default deadline, 300 s: nobody waits for it, or we lose patience
         table = self.elsewhere(self.read("net.prototxt").decode().replace("kernel_size: 3", "kernel_size: 5"))
         nodes = self.start_differing(names[:2], "conv1", table)
         self.expect_exit(nodes["conv1"], 2, r'node "conv\d" runs another net')
         self.await_text(nodes["conv0"], r'node "conv\d" runs another net')
         told = r"conv0 \(\S+\) refused us: the job can't come together: node \"conv\d\" runs another net"
-        self.expect_exit(self.start(name="fc0"), 2, told, seconds=10)
+        self.expect_exit(self.start(name="fc0"), 2, told)
         self.assertIsNone(nodes["conv0"].popen.poll(), "fc1 was not told yet")
-        self.expect_exit(self.start(name="fc1"), 2, told, seconds=10)
-        self.expect_exit(nodes["conv0"], 2, seconds=10)
+        self.expect_exit(self.start(name="fc1"), 2, told)
+        self.expect_exit(nodes["conv0"], 2)
         for process in self.processes:
             self.assertEqual(len(process.errors()), 1, process.errors())
 
@@ -235,7 +233,7 @@ class NodesTest(cluster.JobTest):
         self.await_training(nodes.values())
         os.truncate(self.path("db/data.mdb"), 8192)
         for node in nodes.values():
-            self.assertIn(node.wait(NODE_TIMEOUT_S), (2, 4), node.name)
+            self.assertIn(node.wait(), (2, 4), node.name)
             self.assertRegex(node.text(), r"database %s/data\.mdb was .*truncated" % self.path("db"), node.name)
 
     def replace_database(self, backend):
@@ -248,7 +246,7 @@ class NodesTest(cluster.JobTest):
         os.rename(self.path("db2"), self.path("db"))
         said = r"database %s(/data\.mdb)? was (removed or )?replaced.* while it was being read" % self.path("db")
         for node in nodes.values():
-            self.assertIn(node.wait(NODE_TIMEOUT_S), (2, 4), node.name)
+            self.assertIn(node.wait(), (2, 4), node.name)
             self.assertRegex(node.text(), said, node.name)
         self.assertIn(2, [nodes["conv0"].popen.returncode, nodes["conv1"].popen.returncode])
         self.expect_exit(nodes["fc0"], 4, r'lost node "conv[01]": ' + said)

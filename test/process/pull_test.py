@@ -78,7 +78,7 @@ class PullTest(cluster.JobTest):
             self.assertEqual(node.errors(), [])
         return int(re.search(r"Snapshotting solver state .*_iter_(\d+)\.solverstate", nodes["conv0"].text()).group(1))
 
-    def evaluator(self, weights, timeout_s=30):
+    def evaluator(self, weights, timeout_s=300):
         return [cluster.program("model_test"), "--model=" + self.path("net.prototxt"), "--cache_dir=none",
                 "--threads=1", "--iterations=4", "--timeout_s=%d" % timeout_s, weights]
 

@@ -2,6 +2,8 @@
 
 import os
 import random
+import re
+import signal
 import socket
 import struct
 
@@ -20,7 +22,7 @@ class StrangersTest(cluster.JobTest):
                     self.hello[:6] + b"\xff" * 64]  # a node's first words, and then lengths that nobody can mean
         for message in messages:
             for keep in (False, True):
-                stranger = socket.create_connection(("127.0.0.1", port), timeout=5)
+                stranger = socket.create_connection(("127.0.0.1", port), timeout=cluster.PATIENCE_S)
                 try:
                     stranger.sendall(message)
                 except OSError:
@@ -49,28 +51,29 @@ class StrangersTest(cluster.JobTest):
         return hello
 
     def test_strangers_and_a_second_job(self):
-        self.make_job(iterations=1200, snapshot=1200)
-        names = self.make_table(conv=2, fc=2)
-        self.run_job(names)
-        undisturbed = self.read("out_iter_1200.caffemodel")
-        os.remove(self.path("out_iter_1200.caffemodel"))
-
+        self.make_job(snapshot=1000000)
         self.hello = self.record_hello()
         names = self.make_table(conv=2, fc=2)
         nodes = self.start_all(names)
         self.await_training(nodes.values(), 5)
         kept = [stranger for name in names for stranger in self.strangers(self.ports[name])]
         second = self.second_job(names)
-        self.expect_exit(second, 2, r"refused us: .*has another routing table", seconds=cluster.PATIENCE_S)
-        for node in nodes.values():
-            self.assertNotIn("Optimization Done", node.text(), "the strangers came too late to disturb")
+        self.expect_exit(second, 2, r"refused us: .*has another routing table")
+        self.await_training(nodes.values())
+        nodes["conv0"].send(signal.SIGINT)
         self.expect_all(nodes.values(), 0, "Optimization Done")
         for stranger in kept:
             stranger.close()
-        self.assertEqual(self.read("out_iter_1200.caffemodel"), undisturbed)
         for node in nodes.values():
             self.assertEqual(node.errors(), [])
             self.assertRegex(node.text(), r"(?m)^W.*(dropped|refused) a connection", node.name)
+        last = int(re.search(r"Snapshotting solver state .*_iter_(\d+)\.solverstate", nodes["conv0"].text()).group(1))
+        disturbed = self.read("out_iter_%d.caffemodel" % last)
+
+        os.remove(self.path("out_iter_%d.caffemodel" % last))
+        self.make_job(iterations=last, snapshot=1000000)
+        self.run_job(names)
+        self.assertEqual(self.read("out_iter_%d.caffemodel" % last), disturbed)
 
     def second_job(self, names):
         """The last node of another table, whose other nodes have the addresses of ours: it dials them."""
