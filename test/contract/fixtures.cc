@@ -20,7 +20,7 @@ namespace {
 #ifdef HP_TEST_REAL_VERBS
 constexpr std::chrono::seconds kPatience(120);  // software RDMA in an emulated machine
 #else
-constexpr std::chrono::seconds kPatience(20);
+constexpr std::chrono::seconds kPatience(60);
 #endif
 
 #ifndef HP_TEST_REAL_VERBS

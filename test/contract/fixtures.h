@@ -34,7 +34,7 @@ struct WorldOptions {
 #ifdef HP_TEST_REAL_VERBS
 constexpr int kShortDeadlineMs = 5000;
 #else
-constexpr int kShortDeadlineMs = 300;
+constexpr int kShortDeadlineMs = 2000;
 #endif
 
 /// A transport under test: its name and how to make a world of it.
