@@ -1,27 +1,11 @@
 #include "proto/names.h"
 
+#include "base/words.h"
+
 #include <algorithm>
 #include <iterator>
-#include <numeric>
 
 namespace hp {
-namespace {
-
-int EditDistance(const std::string& a, const std::string& b) {
-  std::vector<int> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), 0);
-  for (size_t i = 0; i < a.size(); ++i) {
-    int diagonal = row[0]++;
-    for (size_t j = 0; j < b.size(); ++j) {
-      const int replaced = diagonal + (a[i] != b[j]);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, diagonal + 1, row[j] + 1});
-    }
-  }
-  return row.back();
-}
-
-}  // namespace
 
 bool IsCaffeField(const std::string& message, const std::string& field) {
   static constexpr const char* kLayerFields[] = {
@@ -39,9 +23,9 @@ bool IsCaffeField(const std::string& message, const std::string& field) {
 std::string NearestName(const std::string& name, const std::vector<std::string>& candidates) {
   std::string nearest;
   // More than a third of its letters wrong is another word, not a misspelling.
-  int least = std::max<int>(1, static_cast<int>(name.size()) / 3) + 1;
+  size_t least = std::max<size_t>(1, name.size() / 3) + 1;
   for (const std::string& candidate : candidates) {
-    const int distance = EditDistance(name, candidate);
+    const size_t distance = EditDistance(name, candidate);
     if (distance < least) {
       least = distance;
       nearest = candidate;

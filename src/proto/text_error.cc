@@ -1,6 +1,7 @@
 #include "proto/text_error.h"
 
 #include "base/format.h"
+#include "base/words.h"
 #include "proto/names.h"
 
 #include <google/protobuf/io/tokenizer.h>
@@ -96,12 +97,6 @@ std::string Between(const std::string& message, const std::string& prefix, const
   if (message.rfind(prefix, 0) != 0) return "";
   const size_t end = message.find(suffix, prefix.size());
   return end == std::string::npos ? "" : message.substr(prefix.size(), end - prefix.size());
-}
-
-std::string Join(const std::vector<std::string>& words) {
-  std::string joined;
-  for (const std::string& word : words) joined += (joined.empty() ? "" : ", ") + word;
-  return joined;
 }
 
 std::vector<std::string> FieldNames(const Descriptor& type) {
