@@ -10,10 +10,10 @@ namespace {
 
 constexpr size_t kMostPerMessage = 100'000;
 
-const Layer* LabelReader(const NetGraph& graph) {
-  const Layer* reader = nullptr;
+const LayerTraits* LabelReader(const NetGraph& graph) {
+  const LayerTraits* reader = nullptr;
   for (const GraphLayer& layer : graph.layers()) {
-    if (layer.layer->reads_labels()) reader = layer.layer.get();
+    if (layer.traits.reads_labels()) reader = &layer.traits;
   }
   return reader;
 }
@@ -21,9 +21,9 @@ const Layer* LabelReader(const NetGraph& graph) {
 }  // namespace
 
 Status LabelFeed::Add(int64_t clock, bool train, int64_t batch, int64_t first_row, std::span<const float> labels) {
-  const Layer* const reader = LabelReader(model_.graph(train));
+  const LayerTraits* const reader = LabelReader(model_.graph(train));
   if (reader == nullptr) return OkStatus();
-  HP_RETURN_IF_ERROR(CheckLabels(labels, model_.label_classes(train), IgnoredLabel(*reader))
+  HP_RETURN_IF_ERROR(CheckLabels(labels, model_.label_classes(train), reader->ignore_label())
                          .Prepend(Format("layer \"%s\", batch %lld, rows from %lld", reader->name().c_str(),
                                          static_cast<long long>(batch), static_cast<long long>(first_row))));
   store_->Add(clock, train, batch, first_row, labels);

@@ -1,7 +1,6 @@
 #pragma once
 
 #include "base/shape.h"
-#include "hp/status.h"
 
 #include <cstdint>
 #include <string>
@@ -11,12 +10,6 @@ class FillerParameter;
 }  // namespace caffe
 
 namespace hp {
-
-/// Whether `filler` can fill a blob of shape `whole`: constant, uniform, gaussian (sparse too), xavier, msra.
-/// @param where names the layer and field in messages, e.g. `layer "conv1": weight_filler`.
-/// @return kInvalidArgument: another type of Caffe's (named as not supported yet), an unknown one, or values out of
-/// range.
-Status CheckFiller(const caffe::FillerParameter& filler, const Shape& whole, const std::string& where);
 
 /// Writes elements [begin, end) of the initial value of one parameter to out[0, end - begin). Element i is a function
 /// of (seed, param_name, i) alone, so that each shard makes its own slice and the slices of any division make the

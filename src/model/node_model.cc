@@ -85,14 +85,14 @@ void NodeModel::FindLabelReaders(bool train, PhaseModel* phase) {
   const auto& layers = phase->graph->layers();
   int last_stage = 0;
   for (int i = 0; i < static_cast<int>(layers.size()); ++i) {
-    if (!layers[i].layer->reads_labels()) continue;
+    if (!layers[i].traits.reads_labels()) continue;
     const int stage = phase->placement->stage_of(i);
     last_stage = std::max(last_stage, stage);
     const int64_t classes = phase->shapes[layers[i].bottoms[0]].dim(1);
     phase->label_classes = phase->label_classes == 0 ? classes : std::min(phase->label_classes, classes);
     const StageInfo& info = table().stage(stage);
     for (int part = 0; part < info.size(); ++part) {
-      const bool needs = info.conv ? layers[i].layer->needs_batch_labels() : phase->placement->RunsOn(i, part);
+      const bool needs = info.conv ? layers[i].traits.needs_batch_labels() : phase->placement->RunsOn(i, part);
       if (needs) phase->label_readers.insert(info.ranks[part]);
     }
   }
@@ -149,9 +149,9 @@ void NodeModel::FindWholeParams() {
     const int stage = train_.placement->stage_of(i);
     const StageInfo& info = table().stage(stage);
     int blob = 0;
-    for (const ParamSpec& spec : layer.layer->Params(in)) {
+    for (const ParamSpec& spec : layer.traits.Params(in)) {
       WholeParam param;
-      param.whole = {layer.layer->name(), blob++, spec.shape, 0, spec.shape[0], spec.lr_mult, spec.decay_mult, true};
+      param.whole = {layer.traits.name(), blob++, spec.shape, 0, spec.shape[0], spec.lr_mult, spec.decay_mult, true};
       const bool sliced = train_.placement->spread(layer.tops[0]) == Spread::kSlice;
       const int slices = sliced ? info.size() : 1;
       for (int part = 0; part < slices; ++part) {
@@ -182,11 +182,11 @@ void NodeModel::FindOutputs(bool train, std::vector<WholeOutput>* outputs) {
   const PhaseModel& phase = train ? train_ : test_;
   std::map<int, int> seen;  // statistics of each stage so far, in the order in which NodeNet lists them
   for (const GraphLayer& layer : phase.graph->layers()) {
-    if (!layer.layer->is_statistic()) continue;
+    if (!layer.traits.is_statistic()) continue;
     const int stage = table().StageOfLayers(*options_.net)->at(layer.order);
     const GraphBlob& blob = phase.graph->blobs()[layer.tops[0]];
     const int index = seen[stage]++;
-    if (blob.consumers.empty()) outputs->push_back({blob.name, stage, layer.layer->loss_weight(0), index});
+    if (blob.consumers.empty()) outputs->push_back({blob.name, stage, layer.traits.loss_weight(0), index});
   }
 }
 

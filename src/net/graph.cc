@@ -5,33 +5,17 @@
 #include <algorithm>
 
 namespace hp {
-namespace {
 
-bool IsSource(const std::string& type) { return type == "Data" || type == "Input"; }
-
-bool Learns(const GraphLayer& layer) {
-  const std::string& type = layer.layer->type();
-  if (type != "Convolution" && type != "InnerProduct") return false;
-  const bool bias = type == "Convolution" ? layer.param->convolution_param().bias_term()
-                                          : layer.param->inner_product_param().bias_term();
-  const int blobs = bias ? 2 : 1;
-  for (int i = 0; i < blobs; ++i) {
-    if (i >= layer.param->param_size() || layer.param->param(i).lr_mult() != 0) return true;
-  }
-  return false;
-}
-
-}  // namespace
-
-StatusOr<std::unique_ptr<NetGraph>> NetGraph::Create(std::shared_ptr<const caffe::NetParameter> net,
-                                                     caffe::Phase phase) {
+StatusOr<std::unique_ptr<NetGraph>> NetGraph::Create(std::shared_ptr<const caffe::NetParameter> net, caffe::Phase phase,
+                                                     const LayerTypes& types) {
   auto graph = std::make_unique<NetGraph>();
   graph->net_ = std::move(net);
   graph->phase_ = phase;
   for (int i = 0; i < graph->net_->layer_size(); ++i) {
     const caffe::LayerParameter& param = graph->net_->layer(i);
     if (!LayerIsIn(param, StateOf(*graph->net_, phase))) continue;
-    HP_RETURN_IF_ERROR(graph->AddLayer(i, param));
+    HP_ASSIGN_OR_RETURN(const LayerTraits traits, LayerTraits::Create(param, types));
+    HP_RETURN_IF_ERROR(graph->AddLayer(i, traits));
   }
   if (graph->layers_.empty()) {
     return InvalidArgument("net \"%s\" has no layers in phase %s", graph->net_->name().c_str(),
@@ -41,13 +25,12 @@ StatusOr<std::unique_ptr<NetGraph>> NetGraph::Create(std::shared_ptr<const caffe
   return graph;
 }
 
-Status NetGraph::AddLayer(int order, const caffe::LayerParameter& param) {
-  GraphLayer entry;
-  entry.param = &param;
+Status NetGraph::AddLayer(int order, const LayerTraits& traits) {
+  const caffe::LayerParameter& param = traits.param();
+  GraphLayer entry(traits);
   entry.order = order;
-  HP_ASSIGN_OR_RETURN(entry.layer, Layer::Create(param));
-  entry.source = IsSource(param.type());
-  entry.learns = Learns(entry);
+  entry.source = traits.is_source();
+  entry.learns = traits.learns();
   const int index = static_cast<int>(layers_.size());
   for (const std::string& name : param.bottom()) {
     auto found = std::find_if(current_.begin(), current_.end(), [&](const auto& entry) { return entry.first == name; });
@@ -66,7 +49,7 @@ Status NetGraph::AddLayer(int order, const caffe::LayerParameter& param) {
       return InvalidArgument("layer \"%s\": top \"%s\" is already made by layer \"%s\"", param.name().c_str(),
                              name.c_str(), layers_[blobs_[found->second].producer].param->name().c_str());
     }
-    if (in_place && !entry.layer->allows_in_place()) {
+    if (in_place && !traits.allows_in_place()) {
       return InvalidArgument("layer \"%s\": a %s layer can't work in place (bottom and top are both \"%s\")",
                              param.name().c_str(), param.type().c_str(), name.c_str());
     }
@@ -77,7 +60,7 @@ Status NetGraph::AddLayer(int order, const caffe::LayerParameter& param) {
     blob.name = name;
     blob.producer = index;
     blob.top_index = top;
-    blob.label = param.type() == "Data" && top == 1;
+    blob.label = traits.yields_labels(top);
     const int id = static_cast<int>(blobs_.size());
     blobs_.push_back(blob);
     entry.tops.push_back(id);
@@ -87,7 +70,7 @@ Status NetGraph::AddLayer(int order, const caffe::LayerParameter& param) {
       current_.emplace_back(name, id);
     }
   }
-  if (param.type() == "Data") {
+  if (traits.source() == SourceKind::kDataset) {
     if (data_layer_ >= 0) {
       return InvalidArgument("layer \"%s\": a second Data layer in one phase (the first is \"%s\") is not supported",
                              param.name().c_str(), layers_[data_layer_].param->name().c_str());
@@ -95,7 +78,7 @@ Status NetGraph::AddLayer(int order, const caffe::LayerParameter& param) {
     data_layer_ = index;
   }
   for (size_t i = 0; i < entry.bottoms.size(); ++i) {
-    const bool reads_label = entry.layer->reads_labels() && i == 1;
+    const bool reads_label = traits.reads_labels() && i == 1;
     if (blobs_[entry.bottoms[i]].label && !reads_label) {
       return InvalidArgument("layer \"%s\": bottom \"%s\" is a label; only losses and accuracies can read labels",
                              param.name().c_str(), param.bottom(i).c_str());
@@ -113,25 +96,22 @@ void NetGraph::MarkGradients() {
   for (GraphLayer& layer : layers_) {
     bool learns = layer.learns;
     for (int bottom : layer.bottoms) learns |= blobs_[bottom].needs_gradient;
-    if (layer.layer->is_statistic() && layer.layer->loss_weight(0) == 0) learns = false;
+    if (layer.traits.is_statistic() && layer.traits.loss_weight(0) == 0) learns = false;
     // A test has no backward pass.
     for (int top : layer.tops) blobs_[top].needs_gradient = learns && !layer.source && phase_ == caffe::TRAIN;
   }
   for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
     for (size_t i = 0; i < layer->tops.size(); ++i) {
-      if (layer->layer->is_statistic() && layer->layer->loss_weight(i) != 0) layer->leads_to_loss = true;
+      if (layer->traits.is_statistic() && layer->traits.loss_weight(i) != 0) layer->leads_to_loss = true;
       for (int consumer : blobs_[layer->tops[i]].consumers) layer->leads_to_loss |= layers_[consumer].leads_to_loss;
     }
   }
 }
 
 int64_t NetGraph::batch_size() const {
-  if (data_layer_ >= 0) return layers_[data_layer_].param->data_param().batch_size();
+  if (data_layer_ >= 0) return layers_[data_layer_].traits.batch_size();
   for (const GraphLayer& layer : layers_) {
-    if (layer.source && layer.param->input_param().shape_size() > 0 &&
-        layer.param->input_param().shape(0).dim_size() > 0) {
-      return layer.param->input_param().shape(0).dim(0);
-    }
+    if (layer.source) return std::max<int64_t>(0, layer.traits.batch_size());
   }
   return 0;
 }
@@ -147,7 +127,7 @@ StatusOr<std::vector<Shape>> NetGraph::Shapes(const Shape& sample, int64_t rows)
     }
     std::vector<Shape> in;
     for (int bottom : layer.bottoms) in.push_back(shapes[bottom]);
-    HP_ASSIGN_OR_RETURN(const std::vector<Shape> out, layer.layer->OutputShapes(in));
+    HP_ASSIGN_OR_RETURN(const std::vector<Shape> out, layer.traits.OutputShapes(in));
     for (size_t i = 0; i < layer.tops.size() && i < out.size(); ++i) shapes[layer.tops[i]] = out[i];
   }
   return shapes;
@@ -156,7 +136,7 @@ StatusOr<std::vector<Shape>> NetGraph::Shapes(const Shape& sample, int64_t rows)
 std::vector<int> NetGraph::outputs() const {
   std::vector<int> outputs;
   for (const GraphLayer& layer : layers_) {
-    if (!layer.layer->is_statistic()) continue;
+    if (!layer.traits.is_statistic()) continue;
     for (int top : layer.tops) {
       if (blobs_[top].consumers.empty()) outputs.push_back(top);
     }

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "hp/status.h"
-#include "layers/layer.h"
+#include "layers/traits/layer_types.h"
 #include "proto/caffe.pb.h"
 
 #include <memory>
@@ -21,23 +21,27 @@ struct GraphBlob {
 };
 
 struct GraphLayer {
-  const caffe::LayerParameter* param = nullptr;
-  std::unique_ptr<Layer> layer;
+  explicit GraphLayer(const LayerTraits& traits) : traits(traits), param(&traits.param()) {}
+
+  LayerTraits traits;
+  const caffe::LayerParameter* param;
   std::vector<int> bottoms, tops;  ///< blob indices; label bottoms and ignored tops included
   bool in_place = false;           ///< top 0 overwrites bottom 0
-  bool source = false;             ///< Data, Input: yields tensors from outside
+  bool source = false;             ///< yields tensors from outside
   bool learns = false;             ///< has a parameter with lr_mult != 0
   bool leads_to_loss = false;      ///< a top with loss weight lies at or above it
   int order = 0;                   ///< index among the layers of the unfiltered prototxt
 };
 
 /// The whole net of one phase: layers in the order of the prototxt, blobs, and what learns. Shapes depend on the rows
-/// of a micro-batch and are found where ops are made. Immutable; any thread.
+/// of a micro-batch: Shapes. It knows no backend and makes no ops. Immutable; any thread.
 class NetGraph {
  public:
   /// @param net the unfiltered prototxt; kept by the graph.
+  /// @param types must outlive the graph.
   /// @return kInvalidArgument naming the layer: unknown bottom, a top made twice, an unsupported layer, ...
-  static StatusOr<std::unique_ptr<NetGraph>> Create(std::shared_ptr<const caffe::NetParameter> net, caffe::Phase phase);
+  static StatusOr<std::unique_ptr<NetGraph>> Create(std::shared_ptr<const caffe::NetParameter> net, caffe::Phase phase,
+                                                    const LayerTypes& types = LayerTypes::BuiltIn());
 
   const std::vector<GraphLayer>& layers() const { return layers_; }
   const std::vector<GraphBlob>& blobs() const { return blobs_; }
@@ -53,7 +57,7 @@ class NetGraph {
   std::vector<int> outputs() const;
 
  private:
-  Status AddLayer(int order, const caffe::LayerParameter& param);
+  Status AddLayer(int order, const LayerTraits& traits);
   void MarkGradients();
 
   std::shared_ptr<const caffe::NetParameter> net_;

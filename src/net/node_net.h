@@ -2,7 +2,7 @@
 
 #include "backend/backend.h"
 #include "hp/status.h"
-#include "layers/layer.h"
+#include "layers/op_factories.h"
 #include "net/placement.h"
 
 #include <cstdint>
@@ -28,6 +28,7 @@ struct NodeRole {
   int part = 0;        ///< replica or shard
   Shape sample_shape;  ///< [C, H, W] of one record after its transformation
   Backend* backend = nullptr;
+  const OpFactories* ops = &OpFactories::BuiltIn();  ///< for all types of the graph's layers
   uint64_t seed = 0;
   /// Samples of one update that pass through this node, where weight gradients may be deferred; 0: never deferred.
   int64_t update_rows = 0;
@@ -51,7 +52,7 @@ struct NetTensor {
 /// One op of the node's net, with the tensors it reads and writes.
 struct NetStep {
   std::string name;                            ///< the layer's, or "split NAME", "export NAME", ...
-  const Layer* layer = nullptr;                ///< null for steps of our own
+  const LayerTraits* layer = nullptr;          ///< the graph's; null for steps of our own
   std::shared_ptr<Op> op;                      ///< null for sources
   std::vector<int> in, out;                    ///< tensors
   std::vector<int> in_gradient, out_gradient;  ///< buffers, -1: not wanted / none

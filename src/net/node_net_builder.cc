@@ -65,20 +65,20 @@ Status NodeNetBuilder::AddLayer(int layer) {
   }
   HP_ASSIGN_OR_RETURN(std::vector<int> in, Inputs(layer));
   NetStep step;
-  step.name = entry.layer->name();
-  step.layer = entry.layer.get();
+  step.name = entry.traits.name();
+  step.layer = &entry.traits;
   step.in = in;
   std::vector<TensorDesc> descs;
   for (int tensor : in) {
     descs.push_back(net_->tensors_[tensor].desc);
     step.segment = std::max(step.segment, available_[tensor]);
   }
-  HP_ASSIGN_OR_RETURN(std::unique_ptr<Op> op, entry.layer->CreateOp(ContextOf(layer), descs));
+  HP_ASSIGN_OR_RETURN(std::unique_ptr<Op> op, role_.ops->Create(entry.traits, ContextOf(layer), descs));
   step.op = std::move(op);
   AddParams(layer, &step);
 
   StepInfo info;
-  const bool view = entry.layer->type() == "Flatten" && descs[0].dense();
+  const bool view = entry.traits.is_view() && descs[0].dense();
   // An op may want more memory for its output than the input has: of another element type.
   info.in_place = (entry.in_place && step.op->outputs()[0].bytes() == descs[0].bytes()) || view;
   step.forward = !view;
@@ -88,9 +88,9 @@ Status NodeNetBuilder::AddLayer(int layer) {
     const int tensor = AddTensor(graph_.blobs()[entry.tops[i]].name, desc, value, step.segment);
     local_[entry.tops[i]] = tensor;
     step.out.push_back(tensor);
-    if (entry.layer->is_statistic() && i == 0) {
+    if (entry.traits.is_statistic() && i == 0) {
       net_->outputs_.push_back({graph_.blobs()[entry.tops[i]].name, step.name, tensor, step.segment,
-                                entry.layer->loss_weight(0), graph_.blobs()[entry.tops[i]].consumers.empty()});
+                                entry.traits.loss_weight(0), graph_.blobs()[entry.tops[i]].consumers.empty()});
     }
   }
   for (size_t i = 0; i < in.size(); ++i) {
@@ -140,8 +140,8 @@ void NodeNetBuilder::AddParams(int layer, NetStep* step) {
   for (int bottom : entry.bottoms) in.push_back(shapes_[bottom]);
   const OpContext context = ContextOf(layer);
   int blob = 0;
-  for (const ParamSpec& spec : entry.layer->Params(in)) {
-    NodeParam param{entry.layer->name(), blob++, spec, 0, spec.shape[0]};
+  for (const ParamSpec& spec : entry.traits.Params(in)) {
+    NodeParam param{entry.traits.name(), blob++, spec, 0, spec.shape[0]};
     if (placement_.spread(entry.tops[0]) == Spread::kSlice) {
       param.begin_row = context.channel_begin;
       param.end_row = context.channel_end;
@@ -154,11 +154,11 @@ void NodeNetBuilder::AddParams(int layer, NetStep* step) {
 
 StatusOr<std::vector<int>> NodeNetBuilder::Inputs(int layer) {
   const GraphLayer& entry = graph_.layers()[layer];
-  const bool product = entry.layer->channel_use() == ChannelUse::kSplitOutput;
+  const bool product = entry.traits.channel_use() == ChannelUse::kSplitOutput;
   std::vector<int> in;
   for (size_t i = 0; i < entry.bottoms.size(); ++i) {
     const int blob = entry.bottoms[i];
-    if (entry.layer->reads_labels() && i == 1) continue;
+    if (entry.traits.reads_labels() && i == 1) continue;
     if (placement_.ReadsLocally(layer, blob)) {
       int tensor = local_.at(blob);
       if (product) {
@@ -281,7 +281,7 @@ void NodeNetBuilder::MarkBackward() {
       step.backward = !uses_[step.out[0]].empty();
     } else {
       for (int layer = 0; layer < static_cast<int>(graph_.layers().size()); ++layer) {
-        if (graph_.layers()[layer].layer.get() == step.layer) {
+        if (&graph_.layers()[layer].traits == step.layer) {
           step.backward = placement_.Backpropagates(layer, distinct_part());
         }
       }
@@ -447,8 +447,8 @@ Status NodeNetBuilder::MakeUpdateOps() {
       descs.push_back(desc);
     }
     for (int layer = 0; layer < static_cast<int>(graph_.layers().size()); ++layer) {
-      if (graph_.layers()[layer].layer.get() != step.layer) continue;
-      HP_ASSIGN_OR_RETURN(std::unique_ptr<Op> op, step.layer->CreateOp(ContextOf(layer), descs));
+      if (&graph_.layers()[layer].traits != step.layer) continue;
+      HP_ASSIGN_OR_RETURN(std::unique_ptr<Op> op, role_.ops->Create(*step.layer, ContextOf(layer), descs));
       step.update_op = std::move(op);
     }
   }

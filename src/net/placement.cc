@@ -28,7 +28,7 @@ Status Placement::PlaceLayers() {
     for (int top : layers[i].tops) {
       for (int consumer : blobs[top].consumers) {
         if (stage_of(consumer) != stage_of(i)) continue;
-        const bool product = layers[consumer].layer->channel_use() == ChannelUse::kSplitOutput;
+        const bool product = layers[consumer].traits.channel_use() == ChannelUse::kSplitOutput;
         if (product || feeds_product[consumer]) feeds_product[i] = true;
       }
     }
@@ -47,7 +47,7 @@ Status Placement::PlaceLayers() {
     }
     if (!sharded(stage)) continue;
     Spread result = Spread::kAll;
-    const ChannelUse use = layers[i].layer->channel_use();
+    const ChannelUse use = layers[i].traits.channel_use();
     bool on_slices = use == ChannelUse::kElementwise;
     for (int bottom : layers[i].bottoms) {
       if (blobs[bottom].label) continue;
@@ -143,8 +143,8 @@ void Placement::FollowGradients() {
         if (has) backpropagates_[i][part] = true;
       }
     }
-    const Layer& layer = *layers[i].layer;
-    const bool loss = layer.is_statistic() && layer.loss_weight(0) != 0;
+    const LayerTraits& traits = layers[i].traits;
+    const bool loss = traits.is_statistic() && traits.loss_weight(0) != 0;
     if (loss && blobs[layers[i].tops[0]].needs_gradient) {
       for (int part = 0; part < distinct_parts(stage); ++part) backpropagates_[i][part] = RunsOn(i, part);
     }

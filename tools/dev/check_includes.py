@@ -24,8 +24,10 @@ ROOMS = {
     "src/backend": ["tensor"],
     "src/backend/cpu": ["tensor", "backend"],
     "src/backend/cuda": ["tensor", "backend"],
-    "src/layers": ["proto", "tensor", "backend"],
-    "src/net": ["proto", "tensor", "backend", "layers"],
+    # What is true of a layer, for plans and tables: it knows no backend.
+    "src/layers/traits": ["proto"],
+    "src/layers": ["proto", "tensor", "backend", "layers/traits"],
+    "src/net": ["proto", "tensor", "backend", "layers", "layers/traits"],
     "src/data": ["proto", "tensor"],
     # Bytes only; GPU memory reaches it as a span.
     "transport": [],
@@ -36,7 +38,7 @@ ROOMS = {
     # Lies around any of them, and names none.
     "transport/copy": ["transport"],
     # A pure function of the job's files.
-    "scheduler/plan": ["proto"],
+    "scheduler/plan": ["proto", "layers/traits"],
     # These two know the transport through its interface only, and each other not at all.
     "scheduler/pipeline": ["scheduler/plan", "transport"],
     "scheduler/control": ["proto", "scheduler/plan", "transport"],

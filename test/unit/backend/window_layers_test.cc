@@ -160,7 +160,7 @@ TEST(InnerProductLayer, ShapesAndParams) {
 TEST(InnerProductLayer, AShardMakesItsOutputsFromSeveralBlocks) {
   LayerUnderTest layer(InnerProduct("num_output: 10"));
   layer.context().channel_begin = 3, layer.context().channel_end = 7, layer.context().channel_count = 10;
-  const auto op = layer->CreateOp(layer.context(), {{Shape{2, 4}, 1}, {Shape{2, 5}, 1}});
+  const auto op = layer.CreateOp({{Shape{2, 4}, 1}, {Shape{2, 5}, 1}});
   ASSERT_TRUE(op.ok()) << op.status();
   EXPECT_EQ(op.value()->outputs()[0].shape, (Shape{2, 4}));
 }

@@ -1,6 +1,7 @@
 #include "layers/filler.h"
 
 #include "base/philox.h"
+#include "layers/traits/filler_check.h"
 #include "test/unit/layers/layer_test_util.h"
 
 #include <gmock/gmock.h>

@@ -26,12 +26,12 @@ TEST(Labels, OthersAreNamedWithTheirRow) {
 TEST(Labels, LayersSayWhichTheyIgnore) {
   const LayerUnderTest loss(
       R"(name: "l" type: "SoftmaxWithLoss" bottom: "a" bottom: "b" top: "t" loss_param { ignore_label: 255 })");
-  EXPECT_EQ(IgnoredLabel(*loss.operator->()), 255);
+  EXPECT_EQ(loss->ignore_label(), 255);
   const LayerUnderTest accuracy(
       R"(name: "a" type: "Accuracy" bottom: "a" bottom: "b" top: "t" accuracy_param { ignore_label: 3 })");
-  EXPECT_EQ(IgnoredLabel(*accuracy.operator->()), 3);
+  EXPECT_EQ(accuracy->ignore_label(), 3);
   const LayerUnderTest none(R"(name: "a" type: "Accuracy" bottom: "a" bottom: "b" top: "t")");
-  EXPECT_EQ(IgnoredLabel(*none.operator->()), std::nullopt);
+  EXPECT_EQ(none->ignore_label(), std::nullopt);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #pragma once
 
-#include "layers/layer.h"
+#include "layers/op_factories.h"
+#include "layers/traits/layer_types.h"
 #include "proto/caffe.pb.h"
 #include "test/unit/backend/op_test_util.h"
 
@@ -8,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,10 +21,10 @@ inline caffe::LayerParameter ParseLayer(const std::string& text) {
   return param;
 }
 
-/// What Layer::Create says of a prototxt's layer; "" when it takes it.
+/// What LayerTraits::Create says of a prototxt's layer; "" when it takes it.
 inline std::string CreateError(const std::string& text) {
   const caffe::LayerParameter param = ParseLayer(text);
-  const auto layer = Layer::Create(param);
+  const auto layer = LayerTraits::Create(param, LayerTypes::BuiltIn());
   EXPECT_TRUE(layer.ok() || layer.status().code() == StatusCode::kInvalidArgument) << layer.status();
   return layer.status().message();
 }
@@ -31,22 +33,25 @@ inline std::string CreateError(const std::string& text) {
 class LayerUnderTest {
  public:
   explicit LayerUnderTest(const std::string& text) : param_(ParseLayer(text)) {
-    auto layer = Layer::Create(param_);
+    const auto layer = LayerTraits::Create(param_, LayerTypes::BuiltIn());
     EXPECT_TRUE(layer.ok()) << layer.status();
-    if (layer.ok()) layer_ = *std::move(layer);
+    if (layer.ok()) traits_ = *layer;
     context_.backend = UnderTest().backend.get();
     context_.seed = 7;
   }
 
-  Layer* operator->() const { return layer_.get(); }
+  const LayerTraits* operator->() const { return &*traits_; }
   OpContext& context() { return context_; }
 
+  StatusOr<std::unique_ptr<Op>> CreateOp(const std::vector<TensorDesc>& in) const {
+    return OpFactories::BuiltIn().Create(*traits_, context_, in);
+  }
   /// The op for inputs of these layouts. Its outputs must have the shapes that the layer says.
   Op* MakeOp(const std::vector<TensorDesc>& in) {
     std::vector<Shape> shapes;
     for (const TensorDesc& desc : in) shapes.push_back(desc.shape);
-    auto out = layer_->OutputShapes(shapes);
-    auto op = layer_->CreateOp(context_, in);
+    auto out = traits_->OutputShapes(shapes);
+    auto op = CreateOp(in);
     EXPECT_TRUE(out.ok() && op.ok()) << out.status() << op.status();
     EXPECT_EQ(op.value()->outputs().size(), out->size());
     for (size_t i = 0; i < out->size(); ++i) EXPECT_EQ(op.value()->outputs()[i].shape, (*out)[i]);
@@ -56,7 +61,7 @@ class LayerUnderTest {
 
  private:
   caffe::LayerParameter param_;
-  std::unique_ptr<Layer> layer_;
+  std::optional<LayerTraits> traits_;
   std::vector<std::unique_ptr<Op>> ops_;
   OpContext context_;
 };

@@ -1,4 +1,4 @@
-#include "layers/types.h"
+#include "layers/traits/caffe_types.h"
 #include "test/unit/layers/layer_test_util.h"
 
 #include <gmock/gmock.h>
@@ -31,7 +31,7 @@ TEST(Registry, UnknownTypesListNearMatches) {
 }
 
 TEST(Registry, EverySupportedTypeIsOneOfCaffes) {
-  for (const LayerType& type : LayerTypes()) EXPECT_TRUE(IsCaffeLayerType(type.name)) << type.name;
+  for (const LayerType& type : LayerTypes::BuiltIn().all()) EXPECT_NE(FindCaffeType(type.name), nullptr) << type.name;
 }
 
 TEST(Registry, EverySupportedTypeCanBeMade) {
@@ -59,7 +59,7 @@ TEST(Registry, EverySupportedTypeCanBeMade) {
     EXPECT_EQ(CreateError(text), "") << text;
     made.insert(ParseLayer(text).type());
   }
-  for (const LayerType& type : LayerTypes()) EXPECT_EQ(made.count(type.name), 1u) << type.name;
+  for (const LayerType& type : LayerTypes::BuiltIn().all()) EXPECT_EQ(made.count(type.name), 1u) << type.name;
 }
 
 TEST(Registry, EveryLayerNeedsAName) {

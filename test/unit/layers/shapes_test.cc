@@ -1,4 +1,3 @@
-#include "layers/data.h"
 #include "test/unit/layers/layer_test_util.h"
 
 #include <gmock/gmock.h>
@@ -114,18 +113,18 @@ TEST(Shapes, WhoCountsIgnoredLabelsNeedsTheBatchsLabels) {
 TEST(Shapes, Input) {
   const LayerUnderTest one(R"(name: "i" type: "Input" top: "a" top: "b" input_param { shape { dim: 2 dim: 3 } })");
   EXPECT_EQ(Shapes(one, {}), (std::vector<Shape>{{2, 3}, {2, 3}}));
-  EXPECT_EQ(one->CreateOp({}, {})->get(), nullptr);
+  EXPECT_TRUE(one->is_source());
+  EXPECT_EQ(one->batch_size(), 2);
 }
 
 TEST(Shapes, Data) {
   const std::string text = R"(name: "d" type: "Data" top: "x" top: "l" data_param { source: "db" batch_size: 8 } )";
   const LayerUnderTest plain(text);
   EXPECT_EQ(Shapes(plain, {{8, 3, 32, 40}}), (std::vector<Shape>{{8, 3, 32, 40}, {8}}));
-  const auto& data = dynamic_cast<const DataLayer&>(*plain.operator->());
-  EXPECT_EQ(data.batch_size(), 8);
-  EXPECT_EQ(data.data().source(), "db");
-  EXPECT_TRUE(data.has_labels());
-  EXPECT_EQ(plain->CreateOp({}, {})->get(), nullptr);
+  EXPECT_TRUE(plain->is_source());
+  EXPECT_EQ(plain->batch_size(), 8);
+  EXPECT_FALSE(plain->yields_labels(0));
+  EXPECT_TRUE(plain->yields_labels(1));
   const LayerUnderTest crop(text + "transform_param { crop_size: 28 mean_value: 1 mean_value: 2 mean_value: 3 }");
   EXPECT_EQ(Shapes(crop, {{8, 3, 32, 40}}), (std::vector<Shape>{{8, 3, 28, 28}, {8}}));
   const LayerUnderTest old_place(

@@ -25,7 +25,7 @@ int64_t ParametersOf(const NetGraph& graph, const std::vector<Shape>& shapes) {
     if (layer.source) continue;
     std::vector<Shape> in;
     for (int bottom : layer.bottoms) in.push_back(shapes[bottom]);
-    for (const ParamSpec& spec : layer.layer->Params(in)) count += spec.shape.count();
+    for (const ParamSpec& spec : layer.traits.Params(in)) count += spec.shape.count();
   }
   return count;
 }

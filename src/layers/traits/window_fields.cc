@@ -1,6 +1,6 @@
-#include "layers/window_fields.h"
+#include "layers/traits/window_fields.h"
 
-#include "layers/errors.h"
+#include "layers/traits/errors.h"
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
-#include "layers/common_checks.h"
+#include "layers/traits/common_checks.h"
 
 #include "base/format.h"
-#include "layers/errors.h"
+#include "layers/traits/errors.h"
 #include "proto/caffe.pb.h"
 
 #include <algorithm>
@@ -9,23 +9,24 @@
 namespace hp {
 namespace {
 
-std::string Range(int low, int high) {
-  if (high == kAnyNumber) return Format("at least %d", low);
-  return low == high ? Format("%d", low) : Format("%d to %d", low, high);
+bool IsIn(int number, const CountRange& count) { return number >= count.least && number <= count.most; }
+
+std::string Range(const CountRange& count) {
+  if (count.most == kAnyNumber) return Format("at least %d", count.least);
+  return count.least == count.most ? Format("%d", count.least) : Format("%d to %d", count.least, count.most);
 }
 
 Status CheckCounts(const LayerType& type, const caffe::LayerParameter& param) {
   const int bottoms = param.bottom_size(), tops = param.top_size();
-  if (bottoms < type.min_bottoms || bottoms > type.max_bottoms) {
-    return LayerError(param, "has %d bottoms; %s takes %s", bottoms, type.name,
-                      Range(type.min_bottoms, type.max_bottoms).c_str());
+  if (!IsIn(bottoms, type.bottoms)) {
+    return LayerError(param, "has %d bottoms; %s takes %s", bottoms, type.name, Range(type.bottoms).c_str());
   }
-  if (tops < type.min_tops || tops > type.max_tops) {
-    return LayerError(param, "has %d tops; %s takes %s", tops, type.name, Range(type.min_tops, type.max_tops).c_str());
+  if (!IsIn(tops, type.tops)) {
+    return LayerError(param, "has %d tops; %s takes %s", tops, type.name, Range(type.tops).c_str());
   }
-  if (param.param_size() > type.blobs) {
+  if (param.param_size() > type.most_blobs) {
     return LayerError(param, "has %d param entries; %s has %d learnable blobs", param.param_size(), type.name,
-                      type.blobs);
+                      type.most_blobs);
   }
   return OkStatus();
 }
@@ -63,8 +64,7 @@ Status CheckLossWeights(const LayerType& type, const caffe::LayerParameter& para
   const int weights = param.loss_weight_size(), tops = std::max(param.top_size(), 1);
   if (weights == 0) return OkStatus();
   if (weights != tops) return LayerError(param, "has %d tops but %d loss_weight values", param.top_size(), weights);
-  const bool is_loss = std::string(type.name).ends_with("Loss");
-  for (int top = is_loss ? 1 : 0; top < weights; ++top) {
+  for (int top = type.loss ? 1 : 0; top < weights; ++top) {
     if (param.loss_weight(top) == 0) continue;
     return LayerError(param, "loss_weight %g: only the first top of a loss layer can have one, not top %d of %s",
                       param.loss_weight(top), top, type.name);
@@ -81,14 +81,13 @@ Status CheckCommonFields(const LayerType& type, const caffe::LayerParameter& par
   return CheckLossWeights(type, param);
 }
 
-Status CheckInPlace(const Layer& layer) {
-  const caffe::LayerParameter& param = layer.param();
+Status CheckInPlace(const LayerType& type, const caffe::LayerParameter& param) {
   for (int top = 0; top < param.top_size(); ++top) {
     for (int bottom = 0; bottom < param.bottom_size(); ++bottom) {
       if (param.top(top) != param.bottom(bottom)) continue;
-      if (top == 0 && bottom == 0 && layer.allows_in_place()) continue;
+      if (top == 0 && bottom == 0 && type.in_place) continue;
       return LayerError(param, "bottom and top are both \"%s\", but %s cannot work in place", param.top(top).c_str(),
-                        layer.type().c_str());
+                        type.name);
     }
   }
   return OkStatus();

@@ -1,7 +1,5 @@
-#include "layers/data.h"
-
-#include "layers/errors.h"
-#include "layers/factories.h"
+#include "layers/traits/built_in_types.h"
+#include "layers/traits/errors.h"
 #include "proto/caffe.pb.h"
 
 namespace hp {
@@ -40,36 +38,44 @@ Status CheckTransform(const caffe::LayerParameter& param) {
   return OkStatus();
 }
 
-}  // namespace
+Status CheckDataLayer(const caffe::LayerParameter& param) {
+  HP_RETURN_IF_ERROR(CheckData(param));
+  return CheckTransform(param);
+}
 
-const caffe::DataParameter& DataLayer::data() const { return param_.data_param(); }
-const caffe::TransformationParameter& DataLayer::transform() const { return param_.transform_param(); }
-int64_t DataLayer::batch_size() const { return param_.data_param().batch_size(); }
-bool DataLayer::has_labels() const { return param_.top_size() > 1; }
-
-StatusOr<std::vector<Shape>> DataLayer::OutputShapes(const std::vector<Shape>& in) const {
-  if (in.size() != 1 || in[0].rank() != 4) return InternalError("DataLayer::OutputShapes wants the records' shape");
-  const int64_t crop = transform().has_crop_size() ? transform().crop_size() : data().crop_size();
-  const int64_t means = transform().mean_value_size();
+StatusOr<std::vector<Shape>> DataShapes(const caffe::LayerParameter& param, const std::vector<Shape>& in) {
+  if (in.size() != 1 || in[0].rank() != 4) return LayerError(param, "shapes follow from that of the records alone");
+  const caffe::TransformationParameter& transform = param.transform_param();
+  const int64_t crop = transform.has_crop_size() ? transform.crop_size() : param.data_param().crop_size();
+  const int64_t means = transform.mean_value_size();
   Shape images = in[0];
   if (crop > 0 && (images[2] < crop || images[3] < crop)) {
-    return LayerError(param_, "crop_size %lld does not fit records of %lld x %lld pixels", static_cast<long long>(crop),
+    return LayerError(param, "crop_size %lld does not fit records of %lld x %lld pixels", static_cast<long long>(crop),
                       static_cast<long long>(images[2]), static_cast<long long>(images[3]));
   }
   if (means > 1 && means != images[1]) {
-    return LayerError(param_, "%lld mean_value entries for records of %lld channels; give one, or one for each",
+    return LayerError(param, "%lld mean_value entries for records of %lld channels; give one, or one for each",
                       static_cast<long long>(means), static_cast<long long>(images[1]));
   }
   if (crop > 0) images = images.With(2, crop).With(3, crop);
   std::vector<Shape> out = {images};
-  if (has_labels()) out.push_back({images[0]});
+  if (param.top_size() > 1) out.push_back({images[0]});
   return out;
 }
 
-StatusOr<LayerPtr> MakeDataLayer(const caffe::LayerParameter& param) {
-  HP_RETURN_IF_ERROR(CheckData(param));
-  HP_RETURN_IF_ERROR(CheckTransform(param));
-  return LayerPtr(std::make_unique<DataLayer>(param));
+int64_t DataBatchSize(const caffe::LayerParameter& param) { return param.data_param().batch_size(); }
+
+}  // namespace
+
+LayerType DataType() {
+  return {.name = "Data",
+          .fields = {"data_param", "transform_param"},
+          .bottoms = {0, 0},
+          .tops = {1, 2},
+          .source = SourceKind::kDataset,
+          .check = CheckDataLayer,
+          .output_shapes = DataShapes,
+          .batch_size = DataBatchSize};
 }
 
 }  // namespace hp

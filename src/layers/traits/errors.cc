@@ -1,4 +1,4 @@
-#include "layers/errors.h"
+#include "layers/traits/errors.h"
 
 #include "base/format.h"
 #include "proto/caffe.pb.h"

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "layers/types.h"
+#include "layers/traits/layer_types.h"
 
 namespace hp {
 
@@ -8,7 +8,7 @@ namespace hp {
 /// weights, and Caffe's fields that are known but not supported (parameter sharing, propagate_down, inline blobs).
 Status CheckCommonFields(const LayerType& type, const caffe::LayerParameter& param);
 
-/// Whether tops that share a bottom's name do so where `layer` can work in place: top 0 on bottom 0.
-Status CheckInPlace(const Layer& layer);
+/// Whether tops that share a bottom's name do so where the layer can work in place: top 0 on bottom 0.
+Status CheckInPlace(const LayerType& type, const caffe::LayerParameter& param);
 
 }  // namespace hp

@@ -1,0 +1,53 @@
+#include "layers/op_factories.h"
+
+#include "layers/built_in_ops.h"
+
+#include <algorithm>
+
+namespace hp {
+
+const OpFactories& OpFactories::BuiltIn() {
+  static const OpFactories kFactories({
+      {"Accuracy", MakeAccuracyOp},
+      {"Concat", MakeConcatOp},
+      {"Convolution", MakeConvolutionOp},
+      {"Dropout", MakeDropoutOp},
+      {"Eltwise", MakeEltwiseOp},
+      {"Flatten", MakeFlattenOp},
+      {"InnerProduct", MakeInnerProductOp},
+      {"LRN", MakeLrnOp},
+      {"Pooling", MakePoolingOp},
+      {"ReLU", MakeReluOp},
+      {"Sigmoid", MakeSigmoidOp},
+      {"Softmax", MakeSoftmaxOp},
+      {"SoftmaxWithLoss", MakeSoftmaxLossOp},
+      {"Split", MakeSplitOp},
+      {"TanH", MakeTanhOp},
+  });
+  return kFactories;
+}
+
+OpFactories OpFactories::With(const std::string& type, OpFactory factory) const {
+  std::vector<Entry> entries = entries_;
+  std::erase_if(entries, [&](const Entry& entry) { return entry.type == type; });
+  entries.push_back({type, factory});
+  return OpFactories(std::move(entries));
+}
+
+StatusOr<std::unique_ptr<Op>> OpFactories::Create(const LayerTraits& layer, const OpContext& context,
+                                                  const std::vector<TensorDesc>& in) const {
+  const OpFactory factory = Find(layer.type());
+  if (factory == nullptr) {
+    return InternalError("layer \"%s\": nothing makes ops of type %s", layer.name().c_str(), layer.type().c_str());
+  }
+  return factory(layer, context, in);
+}
+
+OpFactory OpFactories::Find(const std::string& type) const {
+  for (const Entry& entry : entries_) {
+    if (entry.type == type) return entry.factory;
+  }
+  return nullptr;
+}
+
+}  // namespace hp

@@ -1,0 +1,48 @@
+#include "layers/traits/built_in_types.h"
+#include "layers/traits/errors.h"
+#include "layers/traits/labelled_inputs.h"
+#include "proto/caffe.pb.h"
+
+namespace hp {
+namespace {
+
+Status CheckAccuracy(const caffe::LayerParameter& param) {
+  if (param.top_size() > 1) return LayerError(param, "a second top (accuracy of each class) is not supported");
+  if (param.accuracy_param().top_k() == 0) return LayerError(param, "top_k must be 1 or more");
+  return OkStatus();
+}
+
+StatusOr<std::vector<Shape>> AccuracyShapes(const caffe::LayerParameter& param, const std::vector<Shape>& in) {
+  const caffe::AccuracyParameter& accuracy = param.accuracy_param();
+  HP_RETURN_IF_ERROR(CheckLabelledInputs(param, in, accuracy.axis()));
+  if (accuracy.top_k() > in[0][1]) {
+    return LayerError(param, "top_k %u is more than the %lld classes of [%s]", accuracy.top_k(),
+                      static_cast<long long>(in[0][1]), in[0].ToString().c_str());
+  }
+  return std::vector<Shape>{{1}};
+}
+
+std::optional<int> AccuracyIgnoreLabel(const caffe::LayerParameter& param) {
+  if (!param.accuracy_param().has_ignore_label()) return std::nullopt;
+  return param.accuracy_param().ignore_label();
+}
+
+/// The share is taken of the rows whose labels are not ignored.
+bool AccuracyNeedsBatchLabels(const caffe::LayerParameter& param) { return param.accuracy_param().has_ignore_label(); }
+
+}  // namespace
+
+LayerType AccuracyType() {
+  return {.name = "Accuracy",
+          .fields = {"accuracy_param"},
+          .bottoms = {2, 2},
+          .tops = {1, 2},
+          .reads_labels = true,
+          .statistic = true,
+          .check = CheckAccuracy,
+          .output_shapes = AccuracyShapes,
+          .needs_batch_labels = AccuracyNeedsBatchLabels,
+          .ignore_label = AccuracyIgnoreLabel};
+}
+
+}  // namespace hp

@@ -1,0 +1,124 @@
+#include "base/format.h"
+#include "base/window.h"
+#include "layers/traits/built_in_types.h"
+#include "layers/traits/errors.h"
+#include "layers/traits/fields.h"
+#include "layers/traits/filler_check.h"
+#include "proto/caffe.pb.h"
+
+#include <span>
+
+namespace hp {
+namespace {
+
+using google::protobuf::RepeatedField;
+
+std::span<const uint32_t> Values(const RepeatedField<uint32_t>& field) {
+  return {field.data(), static_cast<size_t>(field.size())};
+}
+
+Status ReadConvolutionWindow(const caffe::LayerParameter& param, ConvolutionFields* fields) {
+  const caffe::ConvolutionParameter& p = param.convolution_param();
+  const char* const message = "convolution_param";
+  HP_ASSIGN_OR_RETURN(fields->kernel, ReadWindowField(param,
+                                                      {message, "kernel_size", "kernel", Values(p.kernel_size()),
+                                                       p.has_kernel_h(), p.has_kernel_w(), p.kernel_h(), p.kernel_w()},
+                                                      -1, 1));
+  HP_ASSIGN_OR_RETURN(fields->stride, ReadWindowField(param,
+                                                      {message, "stride", "stride", Values(p.stride()),
+                                                       p.has_stride_h(), p.has_stride_w(), p.stride_h(), p.stride_w()},
+                                                      1, 1));
+  HP_ASSIGN_OR_RETURN(
+      fields->pad,
+      ReadWindowField(
+          param, {message, "pad", "pad", Values(p.pad()), p.has_pad_h(), p.has_pad_w(), p.pad_h(), p.pad_w()}, 0, 0));
+  HP_ASSIGN_OR_RETURN(fields->dilation,
+                      ReadWindowField(param, {message, "dilation", nullptr, Values(p.dilation())}, 1, 1));
+  return OkStatus();
+}
+
+}  // namespace
+
+StatusOr<ConvolutionFields> ReadConvolution(const caffe::LayerParameter& param) {
+  const caffe::ConvolutionParameter& convolution = param.convolution_param();
+  ConvolutionFields fields;
+  fields.num_output = convolution.num_output();
+  fields.group = convolution.group();
+  fields.bias = convolution.bias_term();
+  if (fields.num_output < 1) return LayerError(param, "convolution_param has no num_output, or 0; expected at least 1");
+  if (fields.group < 1 || fields.num_output % fields.group != 0) {
+    return LayerError(param, "convolution_param { group: %lld } does not divide num_output: %lld",
+                      static_cast<long long>(fields.group), static_cast<long long>(fields.num_output));
+  }
+  if (convolution.axis() != 1) {
+    return LayerError(param, "convolution_param { axis: %d } is not supported; expected 1 (channels)",
+                      convolution.axis());
+  }
+  HP_RETURN_IF_ERROR(ReadConvolutionWindow(param, &fields));
+  return fields;
+}
+
+namespace {
+
+Status CheckConvolution(const caffe::LayerParameter& param) { return ReadConvolution(param).status(); }
+
+int ConvolutionBlobs(const caffe::LayerParameter& param) { return param.convolution_param().bias_term() ? 2 : 1; }
+
+std::vector<ParamSpec> ConvolutionParams(const caffe::LayerParameter& param, const std::vector<Shape>& in) {
+  const caffe::ConvolutionParameter& convolution = param.convolution_param();
+  const ConvolutionFields fields = ReadConvolution(param).value();
+  std::vector<ParamSpec> specs(fields.bias ? 2 : 1);
+  specs[0].shape = Shape{fields.num_output, in[0][1] / fields.group, fields.kernel.height, fields.kernel.width};
+  if (convolution.has_weight_filler()) specs[0].filler = &convolution.weight_filler();
+  if (!fields.bias) return specs;
+  specs[1].shape = Shape{fields.num_output};
+  if (convolution.has_bias_filler()) specs[1].filler = &convolution.bias_filler();
+  return specs;
+}
+
+Status CheckFillers(const caffe::LayerParameter& param, const std::vector<Shape>& in) {
+  for (const ParamSpec& spec : ConvolutionParams(param, in)) {
+    if (spec.filler == nullptr) continue;
+    const std::string where = Format("layer \"%s\": convolution_param: %s", param.name().c_str(),
+                                     spec.shape.rank() > 1 ? "weight_filler" : "bias_filler");
+    HP_RETURN_IF_ERROR(CheckFiller(*spec.filler, spec.shape, where));
+  }
+  return OkStatus();
+}
+
+StatusOr<std::vector<Shape>> ConvolutionShapes(const caffe::LayerParameter& param, const std::vector<Shape>& in) {
+  HP_ASSIGN_OR_RETURN(const ConvolutionFields fields, ReadConvolution(param));
+  const Shape& shape = in[0];
+  if (shape.rank() != 4) {
+    return LayerError(param, "bottom shape [%s] does not fit; expected [rows, channels, height, width]",
+                      shape.ToString().c_str());
+  }
+  if (shape[1] % fields.group != 0) {
+    return LayerError(param, "convolution_param { group: %lld } does not divide the bottom's %lld channels",
+                      static_cast<long long>(fields.group), static_cast<long long>(shape[1]));
+  }
+  const HeightWidth &kernel = fields.kernel, &stride = fields.stride, &pad = fields.pad, &dilation = fields.dilation;
+  const int64_t height = ConvolvedSize(shape[2], kernel.height, stride.height, pad.height, dilation.height);
+  const int64_t width = ConvolvedSize(shape[3], kernel.width, stride.width, pad.width, dilation.width);
+  if (height < 1 || width < 1) {
+    return LayerError(param, "a kernel of %lld x %lld does not fit into bottom shape [%s] with its padding",
+                      static_cast<long long>(kernel.height), static_cast<long long>(kernel.width),
+                      shape.ToString().c_str());
+  }
+  HP_RETURN_IF_ERROR(CheckFillers(param, in));
+  return std::vector<Shape>{Shape{shape[0], fields.num_output, height, width}};
+}
+
+}  // namespace
+
+LayerType ConvolutionType() {
+  return {.name = "Convolution",
+          .fields = {"convolution_param"},
+          .check = CheckConvolution,
+          .output_shapes = ConvolutionShapes,
+          .most_blobs = 2,
+          .blobs = ConvolutionBlobs,
+          .params = ConvolutionParams};
+}
+
+}  // namespace hp

@@ -1,0 +1,61 @@
+#include "layers/traits/filler_check.h"
+
+#include "proto/caffe.pb.h"
+
+#include "glog/logging.h"
+
+#include <vector>
+
+namespace hp {
+namespace {
+
+/// Whether `field` says something to fillers of `type`. Caffe's model zoo is full of `type: "xavier" std: 0.1`.
+bool HasMeaning(const std::string& type, const std::string& field) {
+  if (field == "type") return true;
+  if (type == "constant") return field == "value";
+  if (type == "uniform") return field == "min" || field == "max";
+  if (type == "gaussian") return field == "mean" || field == "std" || field == "sparse";
+  return field == "variance_norm";
+}
+
+void WarnOfFieldsWithoutMeaning(const caffe::FillerParameter& filler, const std::string& where) {
+  std::vector<const google::protobuf::FieldDescriptor*> fields;
+  filler.GetReflection()->ListFields(filler, &fields);
+  for (const auto* field : fields) {
+    if (HasMeaning(filler.type(), field->name())) continue;
+    LOG(WARNING) << where << ": " << field->name() << " has no meaning for filler type \"" << filler.type()
+                 << "\", here as in Caffe";
+  }
+}
+
+Status CheckType(const std::string& type, const std::string& where) {
+  for (const char* known : {"constant", "uniform", "gaussian", "xavier", "msra"}) {
+    if (type == known) return OkStatus();
+  }
+  if (type == "positive_unitball" || type == "bilinear") {
+    return InvalidArgument("%s: type \"%s\" is a Caffe filler that hpnode does not support yet", where.c_str(),
+                           type.c_str());
+  }
+  return InvalidArgument("%s: unknown filler type \"%s\"; known are constant, uniform, gaussian, xavier, msra",
+                         where.c_str(), type.c_str());
+}
+
+}  // namespace
+
+Status CheckFiller(const caffe::FillerParameter& filler, const Shape& whole, const std::string& where) {
+  HP_RETURN_IF_ERROR(CheckType(filler.type(), where));
+  if (filler.type() == "uniform" && !(filler.min() <= filler.max())) {
+    return InvalidArgument("%s: min %g is greater than max %g", where.c_str(), filler.min(), filler.max());
+  }
+  if (filler.type() == "gaussian" && !(filler.std() >= 0)) {
+    return InvalidArgument("%s: std %g is negative", where.c_str(), filler.std());
+  }
+  if (filler.type() == "gaussian" && (filler.sparse() < -1 || filler.sparse() > whole.dim(0))) {
+    return InvalidArgument("%s: sparse %d is not in -1..%lld (non-zero inputs of an output; -1: all)", where.c_str(),
+                           filler.sparse(), static_cast<long long>(whole.dim(0)));
+  }
+  WarnOfFieldsWithoutMeaning(filler, where);
+  return OkStatus();
+}
+
+}  // namespace hp

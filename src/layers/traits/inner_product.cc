@@ -1,0 +1,67 @@
+#include "base/format.h"
+#include "layers/traits/built_in_types.h"
+#include "layers/traits/errors.h"
+#include "layers/traits/filler_check.h"
+#include "proto/caffe.pb.h"
+
+namespace hp {
+namespace {
+
+Status CheckInnerProduct(const caffe::LayerParameter& param) {
+  const caffe::InnerProductParameter& product = param.inner_product_param();
+  if (product.num_output() < 1) {
+    return LayerError(param, "inner_product_param has no num_output, or 0; expected at least 1");
+  }
+  if (product.transpose()) {
+    return LayerError(param, "inner_product_param { transpose: true } is not supported; expected false");
+  }
+  if (product.axis() != 1) {
+    return LayerError(param, "inner_product_param { axis: %d } is not supported; expected 1", product.axis());
+  }
+  return OkStatus();
+}
+
+int InnerProductBlobs(const caffe::LayerParameter& param) { return param.inner_product_param().bias_term() ? 2 : 1; }
+
+int64_t InnerProductOutputs(const caffe::LayerParameter& param) { return param.inner_product_param().num_output(); }
+
+std::vector<ParamSpec> InnerProductParams(const caffe::LayerParameter& param, const std::vector<Shape>& in) {
+  const caffe::InnerProductParameter& product = param.inner_product_param();
+  std::vector<ParamSpec> specs(product.bias_term() ? 2 : 1);
+  specs[0].shape = Shape{InnerProductOutputs(param), in[0].count(1)};
+  if (product.has_weight_filler()) specs[0].filler = &product.weight_filler();
+  if (!product.bias_term()) return specs;
+  specs[1].shape = Shape{InnerProductOutputs(param)};
+  if (product.has_bias_filler()) specs[1].filler = &product.bias_filler();
+  return specs;
+}
+
+StatusOr<std::vector<Shape>> InnerProductShapes(const caffe::LayerParameter& param, const std::vector<Shape>& in) {
+  if (in[0].rank() < 2) {
+    return LayerError(param, "bottom shape [%s] does not fit; expected [rows, ...] of at least two axes",
+                      in[0].ToString().c_str());
+  }
+  for (const ParamSpec& spec : InnerProductParams(param, in)) {
+    if (spec.filler == nullptr) continue;
+    const std::string where = Format("layer \"%s\": inner_product_param: %s", param.name().c_str(),
+                                     spec.shape.rank() > 1 ? "weight_filler" : "bias_filler");
+    HP_RETURN_IF_ERROR(CheckFiller(*spec.filler, spec.shape, where));
+  }
+  return std::vector<Shape>{Shape{in[0][0], InnerProductOutputs(param)}};
+}
+
+}  // namespace
+
+LayerType InnerProductType() {
+  return {.name = "InnerProduct",
+          .fields = {"inner_product_param"},
+          .channel_use = ChannelUse::kSplitOutput,
+          .check = CheckInnerProduct,
+          .output_shapes = InnerProductShapes,
+          .most_blobs = 2,
+          .blobs = InnerProductBlobs,
+          .params = InnerProductParams,
+          .split_outputs = InnerProductOutputs};
+}
+
+}  // namespace hp

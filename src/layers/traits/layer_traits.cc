@@ -1,0 +1,76 @@
+#include "layers/traits/layer_traits.h"
+
+#include "layers/traits/common_checks.h"
+#include "layers/traits/errors.h"
+#include "layers/traits/layer_types.h"
+#include "proto/caffe.pb.h"
+
+#include "glog/logging.h"
+
+namespace hp {
+
+StatusOr<LayerTraits> LayerTraits::Create(const caffe::LayerParameter& param, const LayerTypes& types) {
+  if (param.name().empty()) return InvalidArgument("a layer of type \"%s\" has no name", param.type().c_str());
+  const LayerType* type = types.Find(param.type());
+  if (type == nullptr) return LayerError(param, "%s", types.DescribeUnsupported(param.type()).c_str());
+  HP_RETURN_IF_ERROR(CheckCommonFields(*type, param));
+  if (type->check != nullptr) HP_RETURN_IF_ERROR(type->check(param));
+  HP_RETURN_IF_ERROR(CheckInPlace(*type, param));
+  return LayerTraits(*type, param);
+}
+
+const std::string& LayerTraits::name() const { return param_->name(); }
+const std::string& LayerTraits::type() const { return param_->type(); }
+
+StatusOr<std::vector<Shape>> LayerTraits::OutputShapes(const std::vector<Shape>& in) const {
+  return type_->output_shapes(*param_, in);
+}
+
+int LayerTraits::blobs() const { return type_->blobs != nullptr ? type_->blobs(*param_) : type_->most_blobs; }
+
+std::vector<ParamSpec> LayerTraits::Params(const std::vector<Shape>& in) const {
+  std::vector<ParamSpec> specs;
+  if (type_->params != nullptr) specs = type_->params(*param_, in);
+  // A row that counts its blobs wrongly would have a layer learn that does not, or the other way round.
+  CHECK_EQ(specs.size(), static_cast<size_t>(blobs())) << "blobs of layer " << name() << " of type " << type();
+  for (int i = 0; i < static_cast<int>(specs.size()); ++i) {
+    specs[i].name = name() + "." + std::to_string(i);
+    if (i >= param_->param_size()) continue;
+    specs[i].lr_mult = param_->param(i).lr_mult();
+    specs[i].decay_mult = param_->param(i).decay_mult();
+  }
+  return specs;
+}
+
+bool LayerTraits::learns() const {
+  for (int i = 0; i < blobs(); ++i) {
+    if (i >= param_->param_size() || param_->param(i).lr_mult() != 0) return true;
+  }
+  return false;
+}
+
+SourceKind LayerTraits::source() const { return type_->source; }
+
+int64_t LayerTraits::batch_size() const { return type_->batch_size != nullptr ? type_->batch_size(*param_) : -1; }
+
+ChannelUse LayerTraits::channel_use() const { return type_->channel_use; }
+bool LayerTraits::allows_in_place() const { return type_->in_place; }
+bool LayerTraits::is_view() const { return type_->view; }
+bool LayerTraits::reads_labels() const { return type_->reads_labels; }
+
+bool LayerTraits::needs_batch_labels() const {
+  return type_->needs_batch_labels != nullptr && type_->needs_batch_labels(*param_);
+}
+
+std::optional<int> LayerTraits::ignore_label() const {
+  return type_->ignore_label != nullptr ? type_->ignore_label(*param_) : std::nullopt;
+}
+
+bool LayerTraits::is_statistic() const { return type_->statistic; }
+
+float LayerTraits::loss_weight(int top) const {
+  if (type_->loss && param_->loss_weight_size() == 0) return top == 0 ? 1 : 0;
+  return top < param_->loss_weight_size() ? param_->loss_weight(top) : 0;
+}
+
+}  // namespace hp

@@ -1,0 +1,116 @@
+#include "layers/traits/layer_types.h"
+
+#include "base/words.h"
+#include "layers/traits/built_in_types.h"
+#include "layers/traits/caffe_types.h"
+#include "proto/caffe.pb.h"
+
+#include <strings.h>
+
+#include <algorithm>
+
+namespace hp {
+namespace {
+
+std::string Lower(std::string name) {
+  for (char& letter : name) letter = static_cast<char>(tolower(letter));
+  return name;
+}
+
+/// Whether a user who wrote `name` may have meant `type`: few slips, or one is the beginning of the other.
+bool IsNear(const std::string& name, const std::string& type) {
+  const size_t shorter = std::min(name.size(), type.size());
+  const bool begins = shorter >= 3 && strncasecmp(name.c_str(), type.c_str(), shorter) == 0;
+  return begins || EditDistance(Lower(name), Lower(type)) <= std::max<size_t>(1, type.size() / 3);
+}
+
+}  // namespace
+
+const LayerTypes& LayerTypes::BuiltIn() {
+  static const LayerTypes kTypes({
+      AccuracyType(),
+      ConcatType(),
+      ConvolutionType(),
+      DataType(),
+      DropoutType(),
+      EltwiseType(),
+      FlattenType(),
+      InnerProductType(),
+      InputType(),
+      LrnType(),
+      PoolingType(),
+      ReluType(),
+      SigmoidType(),
+      SoftmaxType(),
+      SoftmaxLossType(),
+      SplitType(),
+      TanhType(),
+  });
+  return kTypes;
+}
+
+LayerTypes::LayerTypes(std::vector<LayerType> types) : types_(std::move(types)) {}
+
+LayerTypes LayerTypes::With(LayerType type) const {
+  std::vector<LayerType> types = types_;
+  std::erase_if(types, [&](const LayerType& other) { return std::string(other.name) == type.name; });
+  types.push_back(std::move(type));
+  return LayerTypes(std::move(types));
+}
+
+const LayerType* LayerTypes::Find(const std::string& name) const {
+  for (const LayerType& type : types_) {
+    if (name == type.name) return &type;
+  }
+  return nullptr;
+}
+
+bool LayerTypes::IsSource(const caffe::LayerParameter& param) const {
+  if (const LayerType* type = Find(param.type())) return type->source != SourceKind::kNone;
+  const CaffeType* caffe = FindCaffeType(param.type());
+  return caffe != nullptr && caffe->source;
+}
+
+bool LayerTypes::IsDataset(const caffe::LayerParameter& param) const {
+  const LayerType* type = Find(param.type());
+  return type != nullptr && type->source == SourceKind::kDataset;
+}
+
+int64_t LayerTypes::BatchSize(const caffe::LayerParameter& param) const {
+  const LayerType* type = Find(param.type());
+  return type != nullptr && type->batch_size != nullptr ? type->batch_size(param) : -1;
+}
+
+bool LayerTypes::HasParameters(const caffe::LayerParameter& param) const {
+  if (const LayerType* type = Find(param.type())) return type->most_blobs > 0;
+  const CaffeType* caffe = FindCaffeType(param.type());
+  return caffe != nullptr && caffe->parameters;
+}
+
+std::optional<int64_t> LayerTypes::SplitOutputs(const caffe::LayerParameter& param) const {
+  const LayerType* type = Find(param.type());
+  if (type == nullptr || type->split_outputs == nullptr) return std::nullopt;
+  return type->split_outputs(param);
+}
+
+bool LayerTypes::ReadsLabels(const caffe::LayerParameter& param, int bottom) const {
+  const LayerType* type = Find(param.type());
+  return type != nullptr && type->reads_labels && bottom == 1;
+}
+
+bool LayerTypes::YieldsLabels(const caffe::LayerParameter& param, int top) const {
+  return IsDataset(param) && top == 1;
+}
+
+std::string LayerTypes::DescribeUnsupported(const std::string& name) const {
+  if (FindCaffeType(name) != nullptr) return "type " + name + " is a Caffe layer that hpnode does not support yet";
+  std::vector<std::string> all, near;
+  for (const LayerType& type : types_) {
+    all.push_back(type.name);
+    if (IsNear(name, type.name)) near.push_back(type.name);
+  }
+  const std::string unknown = "unknown type \"" + name + "\"";
+  return near.empty() ? unknown + "; known are " + Join(all) : unknown + "; did you mean " + Join(near) + "?";
+}
+
+}  // namespace hp
