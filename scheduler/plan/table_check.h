@@ -1,5 +1,6 @@
 #pragma once
 
+#include "layers/traits/layer_types.h"
 #include "proto/caffe.pb.h"
 #include "proto/routing.pb.h"
 
@@ -24,7 +25,9 @@ std::vector<std::string> CheckHosts(const RoutingTableConfig& config, const Host
 /// Faults that show beside the net: stages that don't tile it, an in-place pair that a boundary cuts, more
 /// micro-batches than samples, more shards than outputs, ... The table must have a stage; other faults of its structure
 /// do no harm.
-std::vector<std::string> CheckNetFit(const RoutingTableConfig& config, const caffe::NetParameter& net);
+/// @param types of the layers that the net may have; a layer of another type is not refused here.
+std::vector<std::string> CheckNetFit(const RoutingTableConfig& config, const caffe::NetParameter& net,
+                                     const LayerTypes& types = LayerTypes::BuiltIn());
 
 /// Faults that show beside the solver: more micro-batches in an update or a test than an id can count.
 std::vector<std::string> CheckSolverFit(const RoutingTableConfig& config, const caffe::SolverParameter& solver);
@@ -32,7 +35,7 @@ std::vector<std::string> CheckSolverFit(const RoutingTableConfig& config, const 
 /// All of them but CheckSolverFit's.
 /// @param resolve null: hosts are not looked up.
 std::vector<std::string> CheckTable(const RoutingTableConfig& config, const caffe::NetParameter& net,
-                                    const HostResolver& resolve);
+                                    const HostResolver& resolve, const LayerTypes& types = LayerTypes::BuiltIn());
 
 /// The stage of each layer, by index in the unfiltered net; -1 where none or several have it, which adds to `faults`.
 /// A stage goes from the first layer named from_layer to the last one named to_layer; a name may stand once per phase.

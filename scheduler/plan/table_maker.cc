@@ -26,13 +26,14 @@ std::vector<std::string> LayerNames(const caffe::NetParameter& net) {
   return names;
 }
 
-/// The InnerProducts behind the last layer with other parameters.
+/// The layers that shards can divide (InnerProducts) behind the last layer with other parameters.
 std::vector<int> TailProducts(const caffe::NetParameter& net) {
+  const LayerTypes& types = LayerTypes::BuiltIn();
   std::vector<int> products;
   for (int i = 0; i < net.layer_size(); ++i) {
-    if (net.layer(i).type() == "InnerProduct") {
+    if (types.SplitOutputs(net.layer(i))) {
       products.push_back(i);
-    } else if (HasParameters(net.layer(i).type())) {
+    } else if (types.HasParameters(net.layer(i))) {
       products.clear();
     }
   }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 namespace hp {
 namespace {
@@ -13,7 +14,8 @@ namespace {
 /// Collects what does not fit between a table and a net.
 class NetFit {
  public:
-  NetFit(const RoutingTableConfig& config, const caffe::NetParameter& net) : config_(config), net_(net) {
+  NetFit(const RoutingTableConfig& config, const caffe::NetParameter& net, const LayerTypes& types)
+      : config_(config), net_(net), types_(types) {
     parts_.resize(config.stage_size());
     for (const NodeConfig& node : config.node()) {
       if (node.stage() >= 0 && node.stage() < config.stage_size()) ++parts_[node.stage()];
@@ -47,7 +49,7 @@ class NetFit {
   }
 
   void CheckBatch() {
-    const BatchSize batch = BatchSizeOf(net_, caffe::TRAIN);
+    const BatchSize batch = BatchSizeOf(net_, caffe::TRAIN, types_);
     if (batch.samples < 0) return;  // the net is not for training
     if (batch.samples == 0) {
       Add(Format("layer \"%s\" has no batch_size; expected at least 1", batch.layer.c_str()));
@@ -70,19 +72,21 @@ class NetFit {
       const caffe::LayerParameter& layer = net_.layer(i);
       for (int b = 0; b < layer.bottom_size(); ++b) {
         const auto label = labels.find(layer.bottom(b));
-        if (label == labels.end() || (b == 1 && ReadsLabels(layer.type()))) continue;
+        if (label == labels.end() || types_.ReadsLabels(layer, b)) continue;
         Add(Format(
             "%s reads the labels \"%s\" of layer \"%s\"; expected them only as second bottom of SoftmaxWithLoss or "
             "Accuracy",
             Layer(i).c_str(), label->first.c_str(), net_.layer(label->second).name().c_str()));
       }
-      if (layer.type() == "Data" && layer.top_size() > 1) labels[layer.top(1)] = i;
+      for (int t = 0; t < layer.top_size(); ++t) {
+        if (types_.YieldsLabels(layer, t)) labels[layer.top(t)] = i;
+      }
     }
   }
 
   void CheckSources(const std::vector<int>& layers) {
     for (int i : layers) {
-      if (stage_of_layer_[i] == 0 || !IsSource(net_.layer(i).type())) continue;
+      if (stage_of_layer_[i] == 0 || !types_.IsSource(net_.layer(i))) continue;
       Add(Format("%s yields data in %s; expected it in the first, %s", Layer(i).c_str(),
                  Stage(stage_of_layer_[i]).c_str(), Stage(0).c_str()));
     }
@@ -114,13 +118,13 @@ class NetFit {
       if (stage_of_layer_[i] != stage) continue;
       ++members;
       const caffe::LayerParameter& layer = net_.layer(i);
-      if (layer.type() == "InnerProduct") {
+      if (const std::optional<int64_t> outputs = types_.SplitOutputs(layer)) {
         ++products;
-        if (layer.inner_product_param().num_output() < static_cast<uint32_t>(shards)) {
-          Add(Format("%s has %d shards; layer \"%s\" has only %u outputs to share among them", Stage(stage).c_str(),
-                     shards, layer.name().c_str(), layer.inner_product_param().num_output()));
+        if (*outputs < shards) {
+          Add(Format("%s has %d shards; layer \"%s\" has only %lld outputs to share among them", Stage(stage).c_str(),
+                     shards, layer.name().c_str(), static_cast<long long>(*outputs)));
         }
-      } else if (shards > 1 && HasParameters(layer.type())) {
+      } else if (shards > 1 && types_.HasParameters(layer)) {
         Add(Format("%s can't be divided over the %d shards of %s; expected it in the first stage or one shard",
                    Layer(i).c_str(), shards, Stage(stage).c_str()));
       }
@@ -135,6 +139,7 @@ class NetFit {
 
   const RoutingTableConfig& config_;
   const caffe::NetParameter& net_;
+  const LayerTypes& types_;
   std::vector<int> parts_;  // nodes of each stage
   std::vector<int> stage_of_layer_;
   std::vector<std::string> faults_;
@@ -142,8 +147,9 @@ class NetFit {
 
 }  // namespace
 
-std::vector<std::string> CheckNetFit(const RoutingTableConfig& config, const caffe::NetParameter& net) {
-  return NetFit(config, net).Run();
+std::vector<std::string> CheckNetFit(const RoutingTableConfig& config, const caffe::NetParameter& net,
+                                     const LayerTypes& types) {
+  return NetFit(config, net, types).Run();
 }
 
 std::vector<std::string> CheckSolverFit(const RoutingTableConfig& config, const caffe::SolverParameter& solver) {
@@ -163,13 +169,13 @@ std::vector<std::string> CheckSolverFit(const RoutingTableConfig& config, const 
 }
 
 std::vector<std::string> CheckTable(const RoutingTableConfig& config, const caffe::NetParameter& net,
-                                    const HostResolver& resolve) {
+                                    const HostResolver& resolve, const LayerTypes& types) {
   std::vector<std::string> faults = CheckStructure(config);
   const auto add = [&faults](const std::vector<std::string>& more) {
     faults.insert(faults.end(), more.begin(), more.end());
   };
   if (resolve) add(CheckHosts(config, resolve));
-  if (config.stage_size() > 0) add(CheckNetFit(config, net));
+  if (config.stage_size() > 0) add(CheckNetFit(config, net, types));
   return faults;
 }
 

@@ -18,7 +18,7 @@ namespace {
 /// The shape of a sample; nothing: the phase has no Data layer.
 StatusOr<std::optional<Shape>> SampleShape(const caffe::NetParameter& net, bool train, const std::string& cache_dir) {
   for (int i : LayersOf(net, train ? caffe::TRAIN : caffe::TEST)) {
-    if (net.layer(i).type() != "Data") continue;
+    if (!LayerTypes::BuiltIn().IsDataset(net.layer(i))) continue;
     HP_ASSIGN_OR_RETURN(const std::unique_ptr<Input> input, Input::Open(net.layer(i), train, cache_dir));
     return std::optional<Shape>(input->sample_shape());
   }

@@ -16,7 +16,7 @@ namespace {
 
 const caffe::LayerParameter* DataLayerOf(const caffe::NetParameter& net, caffe::Phase phase) {
   for (int i : LayersOf(net, phase)) {
-    if (net.layer(i).type() == "Data") return &net.layer(i);
+    if (LayerTypes::BuiltIn().IsDataset(net.layer(i))) return &net.layer(i);
   }
   return nullptr;
 }
