@@ -3,11 +3,11 @@
 #include "node/doctor.h"
 #include "node/launch.h"
 #include "node/node.h"
+#include "report/progress.h"
 #include "scheduler/plan/routing_table.h"
 #include "tools/tool_main.h"
 
 #include "glog/logging.h"
-#include "report/progress.h"
 #include <gflags/gflags.h>
 #include <signal.h>
 #include <unistd.h>

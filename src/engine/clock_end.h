@@ -1,14 +1,13 @@
 #pragma once
 
-#include "scheduler/control/orders.h"
-#include "scheduler/pipeline/pipeline.h"
-
 #include "engine/compute.h"
 #include "engine/input.h"
 #include "engine/label_store.h"
 #include "engine/pull_server.h"
 #include "engine/snapshotter.h"
 #include "model/node_model.h"
+#include "scheduler/control/orders.h"
+#include "scheduler/pipeline/pipeline.h"
 
 #include <functional>
 

@@ -1,11 +1,5 @@
 #pragma once
 
-#include "proto/wire.pb.h"
-#include "solvers/exchange/exchange.h"
-#include "solvers/param_store.h"
-#include "solvers/solver_pool.h"
-#include "tensor/device.h"
-
 #include "engine/host_bridge.h"
 #include "engine/images_ahead.h"
 #include "engine/input.h"
@@ -13,6 +7,11 @@
 #include "engine/port_staging.h"
 #include "engine/updater.h"
 #include "model/node_model.h"
+#include "proto/wire.pb.h"
+#include "solvers/exchange/exchange.h"
+#include "solvers/param_store.h"
+#include "solvers/solver_pool.h"
+#include "tensor/device.h"
 
 #include <functional>
 #include <map>

@@ -2,15 +2,15 @@
 
 #include "base/host.h"
 #include "base/mutex.h"
+#include "engine/host_bridge.h"
+#include "engine/input.h"
+#include "engine/label_store.h"
 #include "net/graph.h"
 #include "net/node_net.h"
 #include "net/placement.h"
 #include "scheduler/plan/schedule.h"
 #include "solvers/param_store.h"
 
-#include "engine/host_bridge.h"
-#include "engine/input.h"
-#include "engine/label_store.h"
 #include <omp.h>
 
 #include <memory>

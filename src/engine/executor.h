@@ -2,11 +2,10 @@
 
 #include "base/mutex.h"
 #include "base/thread.h"
+#include "engine/compute.h"
 #include "hp/status.h"
 #include "scheduler/pipeline/pipeline.h"
 #include "tensor/device.h"
-
-#include "engine/compute.h"
 
 #include <deque>
 #include <functional>

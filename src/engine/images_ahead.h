@@ -1,10 +1,9 @@
 #pragma once
 
-#include "hp/status.h"
-#include "tensor/device.h"
-
 #include "engine/input.h"
+#include "hp/status.h"
 #include "model/node_model.h"
+#include "tensor/device.h"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,9 +1,8 @@
 #pragma once
 
+#include "model/node_model.h"
 #include "solvers/param_store.h"
 #include "solvers/snapshot.h"
-
-#include "model/node_model.h"
 
 #include <cstdint>
 #include <string>

@@ -1,10 +1,9 @@
 #pragma once
 
-#include "hp/status.h"
-#include "proto/wire.pb.h"
-
 #include "engine/label_store.h"
+#include "hp/status.h"
 #include "model/node_model.h"
+#include "proto/wire.pb.h"
 
 #include <cstdint>
 #include <functional>

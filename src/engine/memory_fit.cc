@@ -1,7 +1,6 @@
 #include "engine/memory_fit.h"
 
 #include "base/format.h"
-
 #include "engine/host_bridge.h"
 #include "engine/images_ahead.h"
 #include "engine/updater.h"

@@ -1,11 +1,10 @@
 #pragma once
 
 #include "hp/status.h"
+#include "model/node_model.h"
 #include "scheduler/pipeline/pipeline.h"
 #include "tensor/device.h"
 #include "transport/transport.h"
-
-#include "model/node_model.h"
 
 #include <cstddef>
 #include <functional>

@@ -1,9 +1,8 @@
 #pragma once
 
 #include "base/mutex.h"
-#include "transport/transport.h"
-
 #include "engine/snapshotter.h"
+#include "transport/transport.h"
 
 #include <map>
 #include <memory>

@@ -2,12 +2,11 @@
 
 #include "base/mutex.h"
 #include "base/thread.h"
+#include "model/node_model.h"
 #include "solvers/param_store.h"
 #include "solvers/snapshot.h"
 #include "tensor/buffer.h"
 #include "transport/transport.h"
-
-#include "model/node_model.h"
 
 #include <cstdint>
 #include <functional>

@@ -1,13 +1,12 @@
 #pragma once
 
 #include "backend/backend.h"
+#include "model/node_model.h"
 #include "proto/wire.pb.h"
 #include "scheduler/pipeline/pipeline.h"
 #include "solvers/exchange/exchange.h"
 #include "solvers/param_store.h"
 #include "tensor/device.h"
-
-#include "model/node_model.h"
 
 #include <cstdint>
 #include <functional>

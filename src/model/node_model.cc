@@ -17,9 +17,9 @@ StatusOr<std::unique_ptr<NodeModel>> NodeModel::Create(const Options& options) {
   StageLayout layout;
   for (const StageInfo& stage : table.stages()) layout.stages.push_back({stage.conv, stage.size()});
   HP_ASSIGN_OR_RETURN(layout.stage_of_layer, table.StageOfLayers(*options.net));
-  HP_ASSIGN_OR_RETURN(model->train_.graph, NetGraph::Create(options.net, caffe::TRAIN));
+  HP_ASSIGN_OR_RETURN(model->train_.graph, NetGraph::Create(options.net, caffe::TRAIN, *options.layer_types));
   if (options.solver.test_iter_size() > 0) {
-    HP_ASSIGN_OR_RETURN(model->test_.graph, NetGraph::Create(options.net, caffe::TEST));
+    HP_ASSIGN_OR_RETURN(model->test_.graph, NetGraph::Create(options.net, caffe::TEST, *options.layer_types));
   }
   HP_RETURN_IF_ERROR(model->BuildSchedule(*model->train_.graph, model->test_.graph.get()));
   model->plan_.replica = model->data_parallel() ? model->node().index : -1;
@@ -68,6 +68,7 @@ Status NodeModel::BuildPhase(bool train, const StageLayout& layout, PhaseModel* 
   role.part = node().index;
   role.sample_shape = sample;
   role.backend = options_.backend;
+  role.ops = options_.op_factories;
   role.seed = options_.seed;
   // A replica among several must give its weight gradients to the exchange as they come; everybody else may defer.
   const bool alone = !data_parallel() || table().replicas() == 1;

@@ -46,6 +46,8 @@ class NodeModel {
     caffe::SolverParameter solver;
     std::shared_ptr<const caffe::NetParameter> net;
     Shape train_shape, test_shape;  ///< [C, H, W] of a sample; test: rank 0 if there are no tests
+    const LayerTypes* layer_types = &LayerTypes::BuiltIn();  ///< must outlive the model
+    const OpFactories* op_factories = &OpFactories::BuiltIn();
     Backend* backend = nullptr;
     const Device* device = nullptr;  ///< null: the host
     uint64_t seed = 0;

@@ -2,12 +2,11 @@
 
 #include "backend/backend.h"
 #include "base/format.h"
-#include "proto/net_filter.h"
-#include "solvers/check.h"
-
 #include "engine/input.h"
 #include "engine/memory_fit.h"
 #include "model/node_model.h"
+#include "proto/net_filter.h"
+#include "solvers/check.h"
 
 #include <memory>
 #include <optional>

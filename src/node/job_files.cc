@@ -14,9 +14,9 @@
 namespace hp {
 namespace {
 
-const caffe::LayerParameter* DataLayerOf(const caffe::NetParameter& net, caffe::Phase phase) {
+const caffe::LayerParameter* DataLayerOf(const caffe::NetParameter& net, caffe::Phase phase, const LayerTypes& types) {
   for (int i : LayersOf(net, phase)) {
-    if (LayerTypes::BuiltIn().IsDataset(net.layer(i))) return &net.layer(i);
+    if (types.IsDataset(net.layer(i))) return &net.layer(i);
   }
   return nullptr;
 }
@@ -31,12 +31,12 @@ DataShape ShapeMessage(const Input& input, bool test) {
   return shape;
 }
 
-Status LoadFiles(const RoutingTable& table, JobFiles* files) {
+Status LoadFiles(const RoutingTable& table, const LayerTypes& types, JobFiles* files) {
   HP_ASSIGN_OR_RETURN(files->solver, ReadSolver(table.solver_path()));
   HP_RETURN_IF_ERROR(CheckSolver(files->solver).Prepend(table.solver_path()));
   HP_ASSIGN_OR_RETURN(caffe::NetParameter net, NetOfSolver(files->solver));
   files->net = std::make_shared<const caffe::NetParameter>(std::move(net));
-  std::vector<std::string> faults = CheckTable(table.config(), *files->net, CanonicalAddresses);
+  std::vector<std::string> faults = CheckTable(table.config(), *files->net, CanonicalAddresses, types);
   for (const std::string& fault : CheckSolverFit(table.config(), files->solver)) faults.push_back(fault);
   if (!faults.empty()) {
     std::string all;
@@ -48,14 +48,15 @@ Status LoadFiles(const RoutingTable& table, JobFiles* files) {
   return OkStatus();
 }
 
-Status OpenInputs(const RoutingTable& table, const NodeInfo& node, const std::string& cache_dir, JobFiles* files) {
+Status OpenInputs(const RoutingTable& table, const NodeInfo& node, const std::string& cache_dir,
+                  const LayerTypes& types, JobFiles* files) {
   if (!table.stage(node.stage).conv) return OkStatus();
-  const caffe::LayerParameter* train = DataLayerOf(*files->net, caffe::TRAIN);
+  const caffe::LayerParameter* train = DataLayerOf(*files->net, caffe::TRAIN, types);
   if (train == nullptr)
     return InvalidArgument("net \"%s\" has no Data layer to train from", files->net->name().c_str());
   HP_ASSIGN_OR_RETURN(files->train_input, Input::Open(*train, true, cache_dir));
   if (files->solver.test_iter_size() == 0) return OkStatus();
-  const caffe::LayerParameter* test = DataLayerOf(*files->net, caffe::TEST);
+  const caffe::LayerParameter* test = DataLayerOf(*files->net, caffe::TEST, types);
   if (test == nullptr) return InvalidArgument("net \"%s\" has no Data layer to test with", files->net->name().c_str());
   HP_ASSIGN_OR_RETURN(files->test_input, Input::Open(*test, false, cache_dir));
   return OkStatus();
@@ -113,10 +114,10 @@ Status MakeLossScaler(const RoutingTable& table, const std::string& resume, JobF
 }  // namespace
 
 StatusOr<JobFiles> JobFiles::Read(const RoutingTable& table, const NodeInfo& node, const std::string& resume,
-                                  const std::string& cache_dir) {
+                                  const std::string& cache_dir, const LayerTypes& types) {
   JobFiles files;
-  HP_RETURN_IF_ERROR(LoadFiles(table, &files));
-  HP_RETURN_IF_ERROR(OpenInputs(table, node, cache_dir, &files));
+  HP_RETURN_IF_ERROR(LoadFiles(table, types, &files));
+  HP_RETURN_IF_ERROR(OpenInputs(table, node, cache_dir, types, &files));
   if (!resume.empty()) HP_RETURN_IF_ERROR(LoadSnapshot(table, resume, &files));
   HP_RETURN_IF_ERROR(MakeLossScaler(table, resume, &files));
   return files;

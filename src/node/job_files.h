@@ -1,12 +1,12 @@
 #pragma once
 
+#include "engine/input.h"
+#include "layers/traits/layer_types.h"
 #include "proto/caffe.pb.h"
 #include "scheduler/control/handshake.h"
 #include "scheduler/plan/loss_scaler.h"
 #include "scheduler/plan/routing_table.h"
 #include "solvers/snapshot.h"
-
-#include "engine/input.h"
 
 #include <cstdint>
 #include <memory>
@@ -20,9 +20,10 @@ namespace hp {
 struct JobFiles {
   /// Reads the table's solver and net, opens the databases that `node` reads, and the snapshot to resume.
   /// @param resume a .solverstate; empty: none. @param cache_dir of record indexes; empty: the user's.
+  /// @param types of the layers that the net may have.
   /// @return every fault of the table, or the first of another file, by name and line.
   static StatusOr<JobFiles> Read(const RoutingTable& table, const NodeInfo& node, const std::string& resume,
-                                 const std::string& cache_dir);
+                                 const std::string& cache_dir, const LayerTypes& types = LayerTypes::BuiltIn());
   /// What the others have to agree with.
   JobFacts Facts(Rank rank) const;
 

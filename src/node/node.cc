@@ -1,10 +1,10 @@
 #include "node/node.h"
 
+#include "engine/initial_params.h"
 #include "node/make_exchange.h"
 #include "proto/hash.h"
 #include "scheduler/control/messages.h"
 
-#include "engine/initial_params.h"
 #include "glog/logging.h"
 #include <omp.h>
 
@@ -72,7 +72,8 @@ Status Node::Run() {
 // --- Assembly
 
 Status Node::ReadFiles() {
-  HP_ASSIGN_OR_RETURN(files_, JobFiles::Read(table_, info_, options_.resume, options_.cache_dir));
+  HP_ASSIGN_OR_RETURN(files_,
+                      JobFiles::Read(table_, info_, options_.resume, options_.cache_dir, *options_.layer_types));
   HP_ASSIGN_OR_RETURN(device_, options_.open_device(info_.device, table_.config().precision()));
   if (options_.rank == 0) orders_.Keep(table_.size(), files_.solver.clip_gradients(), files_.loss_scaler);
   return OkStatus();
@@ -119,6 +120,8 @@ Status Node::BuildModel() {
   options.rank = options_.rank;
   options.solver = files_.solver;
   options.net = files_.net;
+  options.layer_types = options_.layer_types;
+  options.op_factories = options_.op_factories;
   options.backend = device_.backend.get();
   options.device = device_.device.get();
   options.seed = seed_;

@@ -2,11 +2,24 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
+#include "engine/clock_end.h"
+#include "engine/compute.h"
+#include "engine/executor.h"
+#include "engine/label_feed.h"
+#include "engine/label_store.h"
+#include "engine/memory_fit.h"
+#include "engine/pull_server.h"
+#include "engine/snapshotter.h"
 #include "hp/status.h"
+#include "layers/op_factories.h"
+#include "layers/traits/layer_types.h"
+#include "model/node_model.h"
 #include "node/devices.h"
 #include "node/job_files.h"
 #include "node/make_transport.h"
 #include "node/rendezvous.h"
+#include "report/input_wait_log.h"
+#include "report/reporter.h"
 #include "scheduler/control/failure_detector.h"
 #include "scheduler/control/gate.h"
 #include "scheduler/control/job_bootstrap.h"
@@ -17,18 +30,6 @@
 #include "solvers/exchange/exchange.h"
 #include "solvers/param_store.h"
 #include "transport/transport.h"
-
-#include "engine/clock_end.h"
-#include "engine/compute.h"
-#include "engine/executor.h"
-#include "engine/label_feed.h"
-#include "engine/label_store.h"
-#include "engine/memory_fit.h"
-#include "engine/pull_server.h"
-#include "engine/snapshotter.h"
-#include "model/node_model.h"
-#include "report/input_wait_log.h"
-#include "report/reporter.h"
 
 #include <atomic>
 #include <condition_variable>
@@ -48,6 +49,9 @@ struct NodeOptions {
   std::string cache_dir;  ///< of record indexes; empty: the user's
   int reader_threads = 1;
   const Clock* clock = Clock::Real();
+  /// The layers that the net may have; both must outlive the node. A program may add its own (LayerTypes::With).
+  const LayerTypes* layer_types = &LayerTypes::BuiltIn();
+  const OpFactories* op_factories = &OpFactories::BuiltIn();
   /// Opens what the node computes on; a test has devices of its own.
   std::function<StatusOr<NodeDevice>(const std::string& name, Precision precision)> open_device = OpenNodeDevice;
   /// Called once with the reason when the node can't go on while others of its threads may be blocked for good: a

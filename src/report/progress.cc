@@ -2,8 +2,8 @@
 
 #include "base/clock.h"
 #include "base/format.h"
-
 #include "report/reporter.h"
+
 #include <unistd.h>
 
 #include <chrono>

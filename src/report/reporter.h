@@ -2,7 +2,6 @@
 
 #include "base/clock.h"
 #include "base/mutex.h"
-
 #include "model/node_model.h"
 
 #include <cstdint>

@@ -2,10 +2,10 @@
 // threads as are asked for and with nobody who computes. Prints one line.
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "engine/input.h"
 #include "proto/text.h"
 #include "test/support/local_cluster.h"
 
-#include "engine/input.h"
 #include "glog/logging.h"
 #include <gflags/gflags.h>
 #include <sys/resource.h>

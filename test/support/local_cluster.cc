@@ -143,6 +143,8 @@ ClusterResult TrainCluster(const ClusterSpec& spec, const std::string& solver_pa
     options.resume = spec.resume;
     options.weights = spec.weights;
     options.reader_threads = spec.reader_threads;
+    options.layer_types = spec.layer_types;
+    options.op_factories = spec.op_factories;
     if (spec.open_device) {
       options.open_device = [&spec, rank](const std::string& name, Precision precision) {
         CHECK(name == DeviceOf(spec, rank) && precision == spec.precision);

@@ -51,6 +51,8 @@ struct ClusterSpec {
   std::function<StatusOr<NodeDevice>(Rank rank)> open_device;
   Precision precision = RoutingTableConfig::FP32;
   std::optional<LossScaling> loss_scaling;
+  const LayerTypes* layer_types = &LayerTypes::BuiltIn();
+  const OpFactories* op_factories = &OpFactories::BuiltIn();
   std::function<void(Rank rank, const Task& task)> before_task;  ///< executor's thread, before each task
   std::function<void(int64_t clock)> on_loss;                    ///< called when the loss of an iteration is known
 };
