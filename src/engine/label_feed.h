@@ -20,7 +20,8 @@ class LabelFeed {
       : model_(model), store_(store), send_(std::move(send)) {}
 
   /// @param labels [rows] of batch `batch` of the update or test at `clock`, from its row `first_row` on.
-  /// @return kInvalidArgument: a label that no class has; layer and batch are named.
+  /// @return kInvalidArgument: a label that one of the layers that read it has no class for and does not ignore; layer
+  /// and batch are named.
   Status Add(int64_t clock, bool train, int64_t batch, int64_t first_row, std::span<const float> labels);
 
  private:

@@ -90,7 +90,7 @@ void NodeModel::FindLabelReaders(bool train, PhaseModel* phase) {
     const int stage = phase->placement->stage_of(i);
     last_stage = std::max(last_stage, stage);
     const int64_t classes = phase->shapes[layers[i].bottoms[0]].dim(1);
-    phase->label_classes = phase->label_classes == 0 ? classes : std::min(phase->label_classes, classes);
+    phase->label_rules.push_back({layers[i].traits.name(), classes, layers[i].traits.ignore_label()});
     const StageInfo& info = table().stage(stage);
     for (int part = 0; part < info.size(); ++part) {
       const bool needs = info.conv ? layers[i].traits.needs_batch_labels() : phase->placement->RunsOn(i, part);

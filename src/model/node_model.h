@@ -1,5 +1,6 @@
 #pragma once
 
+#include "layers/labels.h"
 #include "net/graph.h"
 #include "net/node_net.h"
 #include "net/placement.h"
@@ -79,8 +80,8 @@ class NodeModel {
   const std::vector<WholeOutput>& outputs(bool train) const { return train ? train_outputs_ : test_outputs_; }
   /// Nodes that must hear the labels of a replica's part, beside the replica itself.
   const std::set<Rank>& label_readers(bool train) const { return (train ? train_ : test_).label_readers; }
-  /// Labels must be below this; 0: nothing reads labels.
-  int64_t label_classes(bool train) const { return (train ? train_ : test_).label_classes; }
+  /// What each layer that reads labels takes, in the order of the layers; empty: nothing reads labels.
+  const std::vector<LabelRule>& label_rules(bool train) const { return (train ? train_ : test_).label_rules; }
   /// The node that adds up the statistics and prints them.
   Rank reporter() const { return reporter_; }
 
@@ -95,7 +96,7 @@ class NodeModel {
     std::map<int64_t, std::unique_ptr<NodeNet>> nets;  // by rows
     std::vector<Shape> shapes;                         // of the whole net's blobs, for one sample
     std::set<Rank> label_readers;
-    int64_t label_classes = 0;
+    std::vector<LabelRule> label_rules;
   };
   explicit NodeModel(const Options& options) : options_(options) {}
   Status BuildSchedule(const NetGraph& train, const NetGraph* test);

@@ -8,19 +8,19 @@ namespace hp::test {
 namespace {
 
 TEST(Labels, WholeNumbersInRangePass) {
-  EXPECT_TRUE(CheckLabels(Values{0, 9, 3}, 10, std::nullopt).ok());
-  EXPECT_TRUE(CheckLabels(Values{0, -1, 255}, 10, -1).ok() == false);
-  EXPECT_TRUE(CheckLabels(Values{0, 255, 9}, 10, 255).ok());
-  EXPECT_TRUE(CheckLabels({}, 10, std::nullopt).ok());
+  EXPECT_TRUE(CheckLabels(Values{0, 9, 3}, {"loss", 10, std::nullopt}).ok());
+  EXPECT_TRUE(CheckLabels(Values{0, -1, 255}, {"loss", 10, -1}).ok() == false);
+  EXPECT_TRUE(CheckLabels(Values{0, 255, 9}, {"loss", 10, 255}).ok());
+  EXPECT_TRUE(CheckLabels({}, {"loss", 10, std::nullopt}).ok());
 }
 
 TEST(Labels, OthersAreNamedWithTheirRow) {
-  EXPECT_EQ(CheckLabels(Values{0, 1, 2, 12}, 10, std::nullopt).message(), "label 12 of row 3 is not in 0..9");
-  EXPECT_EQ(CheckLabels(Values{10}, 10, std::nullopt).message(), "label 10 of row 0 is not in 0..9");
-  EXPECT_EQ(CheckLabels(Values{-1}, 10, std::nullopt).message(), "label -1 of row 0 is not in 0..9");
-  EXPECT_EQ(CheckLabels(Values{1.5f}, 10, std::nullopt).message(), "label 1.5 of row 0 is not in 0..9");
-  EXPECT_FALSE(CheckLabels(Values{std::numeric_limits<float>::quiet_NaN()}, 10, -1).ok());
-  EXPECT_EQ(CheckLabels(Values{10}, 10, std::nullopt).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(CheckLabels(Values{0, 1, 2, 12}, {"loss", 10, std::nullopt}).message(), "label 12 of row 3 is not in 0..9");
+  EXPECT_EQ(CheckLabels(Values{10}, {"loss", 10, std::nullopt}).message(), "label 10 of row 0 is not in 0..9");
+  EXPECT_EQ(CheckLabels(Values{-1}, {"loss", 10, std::nullopt}).message(), "label -1 of row 0 is not in 0..9");
+  EXPECT_EQ(CheckLabels(Values{1.5f}, {"loss", 10, std::nullopt}).message(), "label 1.5 of row 0 is not in 0..9");
+  EXPECT_FALSE(CheckLabels(Values{std::numeric_limits<float>::quiet_NaN()}, {"loss", 10, -1}).ok());
+  EXPECT_EQ(CheckLabels(Values{10}, {"loss", 10, std::nullopt}).code(), StatusCode::kInvalidArgument);
 }
 
 TEST(Labels, LayersSayWhichTheyIgnore) {
