@@ -62,6 +62,43 @@ TEST(Registry, EverySupportedTypeCanBeMade) {
   for (const LayerType& type : LayerTypes::BuiltIn().all()) EXPECT_EQ(made.count(type.name), 1u) << type.name;
 }
 
+TEST(Registry, EveryRowIsWhole) {
+  for (const LayerType& type : LayerTypes::BuiltIn().all()) {
+    SCOPED_TRACE(type.name);
+    const bool source = type.source != SourceKind::kNone;
+    EXPECT_NE(type.output_shapes, nullptr);
+    EXPECT_EQ(type.params != nullptr, type.most_blobs > 0);
+    EXPECT_EQ(type.split_outputs != nullptr, type.channel_use == ChannelUse::kSplitOutput);
+    EXPECT_EQ(type.batch_size != nullptr, source);
+    EXPECT_EQ(OpFactories::BuiltIn().Has(type.name), !source) << "what makes its op";
+    EXPECT_EQ(FindCaffeType(type.name)->source, source);
+    EXPECT_EQ(FindCaffeType(type.name)->parameters, type.most_blobs > 0);
+  }
+}
+
+TEST(Registry, ATableCanBeExtended) {
+  LayerType louder = *LayerTypes::BuiltIn().Find("ReLU");
+  louder.name = "Louder";
+  const LayerTypes types = LayerTypes::BuiltIn().With(louder);
+  const caffe::LayerParameter param = ParseLayer(R"(name: "x" type: "Louder" bottom: "a" top: "a")");
+  EXPECT_TRUE(LayerTraits::Create(param, types).ok());
+  EXPECT_FALSE(LayerTraits::Create(param, LayerTypes::BuiltIn()).ok());
+  louder.in_place = false;
+  EXPECT_FALSE(LayerTraits::Create(param, types.With(louder)).ok()) << "the later row of a name counts";
+}
+
+TEST(Registry, LayersLearnUnlessAllTheirMultipliersAreZero) {
+  const auto learns = [](const std::string& more) {
+    return LayerUnderTest(R"(name: "x" type: "InnerProduct" bottom: "a" top: "b" )" + more)->learns();
+  };
+  const std::string product = "inner_product_param { num_output: 4 } ";
+  EXPECT_TRUE(learns(product));
+  EXPECT_TRUE(learns(product + "param { lr_mult: 0 }")) << "the bias does";
+  EXPECT_FALSE(learns(product + "param { lr_mult: 0 } param { lr_mult: 0 }"));
+  EXPECT_FALSE(learns("inner_product_param { num_output: 4 bias_term: false } param { lr_mult: 0 }"));
+  EXPECT_FALSE(LayerUnderTest(R"(name: "r" type: "ReLU" bottom: "a" top: "b")")->learns());
+}
+
 TEST(Registry, EveryLayerNeedsAName) {
   EXPECT_EQ(CreateError(R"(type: "ReLU" bottom: "a" top: "b")"), "a layer of type \"ReLU\" has no name");
 }
