@@ -1,5 +1,5 @@
+#include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/label_count.h"
-#include "backend/cpu/ops.h"
 
 #include "glog/logging.h"
 
@@ -50,7 +50,7 @@ class AccuracyOp final : public Op {
 
 }  // namespace
 
-StatusOr<Backend::OpPtr> MakeAccuracy(const AccuracyDesc& desc, const Backend::Descs& in) {
+StatusOr<Backend::OpPtr> CpuBackend::Accuracy(const AccuracyDesc& desc, const Descs& in) {
   return Backend::OpPtr(std::make_unique<AccuracyOp>(desc, in[0]));
 }
 

@@ -1,5 +1,5 @@
+#include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/onednn.h"
-#include "backend/cpu/ops.h"
 #include "backend/cpu/parallel.h"
 
 namespace hp {
@@ -73,7 +73,7 @@ class SmoothActivationOp final : public Op {
 
 }  // namespace
 
-StatusOr<Backend::OpPtr> MakeActivation(const ActivationDesc& desc, const Backend::Descs& in) {
+StatusOr<Backend::OpPtr> CpuBackend::Activation(const ActivationDesc& desc, const Descs& in) {
   if (desc.kind == ActivationDesc::kRelu) return Backend::OpPtr(std::make_unique<ReluOp>(desc.negative_slope, in[0]));
   const dnnl::algorithm algorithm = desc.kind == ActivationDesc::kSigmoid
                                         ? dnnl::algorithm::eltwise_logistic_use_dst_for_bwd

@@ -1,5 +1,5 @@
 #include "backend/concat_op.h"
-#include "backend/cpu/ops.h"
+#include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/parallel.h"
 #include "backend/cpu/reorder.h"
 
@@ -23,7 +23,7 @@ struct Copies {
 
 }  // namespace
 
-StatusOr<Backend::OpPtr> MakeConcat(int axis, const Backend::Descs& in) {
+StatusOr<Backend::OpPtr> CpuBackend::Concat(int axis, const Descs& in) {
   return Backend::OpPtr(std::make_unique<ConcatOp<Copies>>(Copies(), ConcatPlan(axis, in, true)));
 }
 

@@ -1,5 +1,5 @@
+#include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/onednn.h"
-#include "backend/cpu/ops.h"
 
 #include <algorithm>
 
@@ -267,7 +267,7 @@ void ConvolutionOp::AddBias(const float* sum, float* d_bias) const {
 
 }  // namespace
 
-StatusOr<Backend::OpPtr> MakeConvolution(const ConvolutionDesc& desc, const Backend::Descs& in) {
+StatusOr<Backend::OpPtr> CpuBackend::Convolution(const ConvolutionDesc& desc, const Descs& in) {
   Backend::OpPtr op;
   HP_RETURN_IF_ERROR(onednn::Guard("convolution", [&] { op = std::make_unique<ConvolutionOp>(desc, in[0]); }));
   return op;

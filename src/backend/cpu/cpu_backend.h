@@ -4,23 +4,28 @@
 
 namespace hp {
 
-// What makes the CPU's ops, one function per layer kind; Backend (backend/backend.h) says what each computes. The op's
-// layouts, saved and scratch sizes are fixed when it is made. Any thread; the op itself is for the executor thread.
+/// Makes ops for this host's cores; Backend (backend/backend.h) says what each computes. Each method is defined beside
+/// its op: Pooling in pooling.cc. An op's layouts, saved and scratch sizes are fixed when it is made. The backend has
+/// no state, so ops of several executors share nothing. Any thread; the ops themselves are for the executor thread.
+class CpuBackend final : public Backend {
+ public:
+  StatusOr<OpPtr> Convolution(const ConvolutionDesc& desc, const Descs& in) override;
+  StatusOr<OpPtr> Pooling(const PoolingDesc& desc, const Descs& in) override;
+  StatusOr<OpPtr> Lrn(const LrnDesc& desc, const Descs& in) override;
+  StatusOr<OpPtr> Activation(const ActivationDesc& desc, const Descs& in) override;
+  StatusOr<OpPtr> InnerProduct(const InnerProductDesc& desc, const Descs& in) override;
+  StatusOr<OpPtr> Dropout(const DropoutDesc& desc, const Descs& in) override;
+  StatusOr<OpPtr> Softmax(int axis, const Descs& in) override;
+  StatusOr<OpPtr> SoftmaxLoss(const SoftmaxLossDesc& desc, const Descs& in) override;
+  StatusOr<OpPtr> Accuracy(const AccuracyDesc& desc, const Descs& in) override;
+  StatusOr<OpPtr> Flatten(const Shape& out, const Descs& in) override;
+  StatusOr<OpPtr> Concat(int axis, const Descs& in) override;
+  StatusOr<OpPtr> Eltwise(const EltwiseDesc& desc, const Descs& in) override;
+  StatusOr<OpPtr> Split(int ways, const Descs& in) override;
+  StatusOr<OpPtr> Export(int parts, const Descs& in) override;
 
-StatusOr<Backend::OpPtr> MakeConvolution(const ConvolutionDesc& desc, const Backend::Descs& in);
-StatusOr<Backend::OpPtr> MakePooling(const PoolingDesc& desc, const Backend::Descs& in);
-StatusOr<Backend::OpPtr> MakeLrn(const LrnDesc& desc, const Backend::Descs& in);
-StatusOr<Backend::OpPtr> MakeInnerProduct(const InnerProductDesc& desc, const Backend::Descs& in);
-
-StatusOr<Backend::OpPtr> MakeActivation(const ActivationDesc& desc, const Backend::Descs& in);
-StatusOr<Backend::OpPtr> MakeDropout(const DropoutDesc& desc, const Backend::Descs& in);
-StatusOr<Backend::OpPtr> MakeSoftmax(int axis, const Backend::Descs& in);
-StatusOr<Backend::OpPtr> MakeSoftmaxLoss(const SoftmaxLossDesc& desc, const Backend::Descs& in);
-StatusOr<Backend::OpPtr> MakeAccuracy(const AccuracyDesc& desc, const Backend::Descs& in);
-StatusOr<Backend::OpPtr> MakeFlatten(const Shape& out, const Backend::Descs& in);
-StatusOr<Backend::OpPtr> MakeConcat(int axis, const Backend::Descs& in);
-StatusOr<Backend::OpPtr> MakeEltwise(const EltwiseDesc& desc, const Backend::Descs& in);
-StatusOr<Backend::OpPtr> MakeSplit(int ways, const Backend::Descs& in);
-StatusOr<Backend::OpPtr> MakeExport(int parts, const Backend::Descs& in);
+  void SgdUpdate(std::span<const SgdPart> parts) override;
+  void SumsOfSquares(std::span<const SquaresPart> parts) override;
+};
 
 }  // namespace hp

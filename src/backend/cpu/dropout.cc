@@ -1,5 +1,5 @@
+#include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/dropout_mask.h"
-#include "backend/cpu/ops.h"
 #include "backend/cpu/parallel.h"
 #include "backend/cpu/reorder.h"
 
@@ -95,7 +95,7 @@ class DropoutOp final : public Op {
 
 }  // namespace
 
-StatusOr<Backend::OpPtr> MakeDropout(const DropoutDesc& desc, const Backend::Descs& in) {
+StatusOr<Backend::OpPtr> CpuBackend::Dropout(const DropoutDesc& desc, const Descs& in) {
   return Backend::OpPtr(std::make_unique<DropoutOp>(desc, in[0]));
 }
 

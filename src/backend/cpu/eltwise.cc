@@ -1,4 +1,4 @@
-#include "backend/cpu/ops.h"
+#include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/parallel.h"
 #include "backend/cpu/reorder.h"
 
@@ -118,7 +118,7 @@ class EltwiseOp final : public Op {
 
 }  // namespace
 
-StatusOr<Backend::OpPtr> MakeEltwise(const EltwiseDesc& desc, const Backend::Descs& in) {
+StatusOr<Backend::OpPtr> CpuBackend::Eltwise(const EltwiseDesc& desc, const Descs& in) {
   return Backend::OpPtr(std::make_unique<EltwiseOp>(desc, in));
 }
 

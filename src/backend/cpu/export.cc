@@ -1,4 +1,4 @@
-#include "backend/cpu/ops.h"
+#include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/reorder.h"
 
 #include <algorithm>
@@ -34,7 +34,7 @@ class ExportOp final : public Op {
 
 }  // namespace
 
-StatusOr<Backend::OpPtr> MakeExport(int, const Backend::Descs& in) {
+StatusOr<Backend::OpPtr> CpuBackend::Export(int, const Descs& in) {
   return Backend::OpPtr(std::make_unique<ExportOp>(in[0]));
 }
 

@@ -1,4 +1,4 @@
-#include "backend/cpu/ops.h"
+#include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/reorder.h"
 
 namespace hp {
@@ -22,7 +22,7 @@ class FlattenOp final : public Op {
 
 }  // namespace
 
-StatusOr<Backend::OpPtr> MakeFlatten(const Shape& out, const Backend::Descs& in) {
+StatusOr<Backend::OpPtr> CpuBackend::Flatten(const Shape& out, const Descs& in) {
   return Backend::OpPtr(std::make_unique<FlattenOp>(out, in[0]));
 }
 

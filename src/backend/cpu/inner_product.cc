@@ -1,5 +1,5 @@
+#include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/onednn.h"
-#include "backend/cpu/ops.h"
 #include "backend/cpu/outer_product.h"
 #include "backend/cpu/reorder.h"
 #include "backend/cpu/vec.h"
@@ -140,7 +140,7 @@ class InnerProductOp final : public Op {
 
 }  // namespace
 
-StatusOr<Backend::OpPtr> MakeInnerProduct(const InnerProductDesc& desc, const Backend::Descs& in) {
+StatusOr<Backend::OpPtr> CpuBackend::InnerProduct(const InnerProductDesc& desc, const Descs& in) {
   return Backend::OpPtr(std::make_unique<InnerProductOp>(desc, in));
 }
 

@@ -1,6 +1,6 @@
 #include "backend/cpu/lrn.h"
 
-#include "backend/cpu/ops.h"
+#include "backend/cpu/cpu_backend.h"
 
 #include <algorithm>
 
@@ -157,7 +157,7 @@ Backend::OpPtr MakeLrnAcrossChannels(const LrnDesc& desc, const TensorDesc& in) 
   return MakeLrnKernel<LrnAcrossOp>(desc, in);
 }
 
-StatusOr<Backend::OpPtr> MakeLrn(const LrnDesc& desc, const Backend::Descs& in) {
+StatusOr<Backend::OpPtr> CpuBackend::Lrn(const LrnDesc& desc, const Descs& in) {
   return desc.region == LrnDesc::kAcrossChannels ? MakeLrnAcrossChannels(desc, in[0])
                                                  : MakeLrnWithinChannel(desc, in[0]);
 }

@@ -1,4 +1,4 @@
-#include "backend/cpu/ops.h"
+#include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/vec.h"
 #include "backend/window.h"
 
@@ -224,7 +224,7 @@ class MaxPoolingOp final : public Op {
 
 }  // namespace
 
-StatusOr<Backend::OpPtr> MakePooling(const PoolingDesc& desc, const Backend::Descs& in) {
+StatusOr<Backend::OpPtr> CpuBackend::Pooling(const PoolingDesc& desc, const Descs& in) {
   if (desc.method == PoolingDesc::kAve) return Backend::OpPtr(std::make_unique<AveragePoolingOp>(desc, in[0]));
   const Shape& shape = in[0].shape;
   const int64_t kernel = desc.global ? shape[2] * shape[3] : desc.kernel_h * desc.kernel_w;

@@ -1,4 +1,4 @@
-#include "backend/cpu/ops.h"
+#include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/reorder.h"
 #include "backend/cpu/softmax_math.h"
 
@@ -44,7 +44,7 @@ class SoftmaxOp final : public Op {
 
 }  // namespace
 
-StatusOr<Backend::OpPtr> MakeSoftmax(int axis, const Backend::Descs& in) {
+StatusOr<Backend::OpPtr> CpuBackend::Softmax(int axis, const Descs& in) {
   return Backend::OpPtr(std::make_unique<SoftmaxOp>(axis, in[0]));
 }
 

@@ -1,5 +1,5 @@
+#include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/label_count.h"
-#include "backend/cpu/ops.h"
 #include "backend/cpu/parallel.h"
 #include "backend/cpu/softmax_math.h"
 
@@ -80,7 +80,7 @@ class SoftmaxLossOp final : public Op {
 
 }  // namespace
 
-StatusOr<Backend::OpPtr> MakeSoftmaxLoss(const SoftmaxLossDesc& desc, const Backend::Descs& in) {
+StatusOr<Backend::OpPtr> CpuBackend::SoftmaxLoss(const SoftmaxLossDesc& desc, const Descs& in) {
   return Backend::OpPtr(std::make_unique<SoftmaxLossOp>(desc, in[0]));
 }
 

@@ -1,4 +1,4 @@
-#include "backend/cpu/ops.h"
+#include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/parallel.h"
 #include "backend/cpu/reorder.h"
 
@@ -36,7 +36,7 @@ class SplitOp final : public Op {
 
 }  // namespace
 
-StatusOr<Backend::OpPtr> MakeSplit(int ways, const Backend::Descs& in) {
+StatusOr<Backend::OpPtr> CpuBackend::Split(int ways, const Descs& in) {
   return Backend::OpPtr(std::make_unique<SplitOp>(ways, in[0]));
 }
 
