@@ -1,8 +1,8 @@
 #pragma once
 
 #include "backend/backend.h"
+#include "checkpoint/weights.h"
 #include "hp/status.h"
-#include "net/weights.h"
 #include "proto/caffe.pb.h"
 #include "tensor/device.h"
 

@@ -1,7 +1,7 @@
 #include "engine/initial_params.h"
 
+#include "checkpoint/weights.h"
 #include "layers/filler.h"
-#include "net/weights.h"
 
 #include <algorithm>
 #include <optional>

@@ -1,8 +1,8 @@
 #pragma once
 
+#include "checkpoint/snapshot.h"
 #include "model/node_model.h"
 #include "solvers/param_store.h"
-#include "solvers/snapshot.h"
 
 #include <cstdint>
 #include <string>

@@ -2,9 +2,9 @@
 
 #include "base/mutex.h"
 #include "base/thread.h"
+#include "checkpoint/snapshot.h"
 #include "model/node_model.h"
 #include "solvers/param_store.h"
-#include "solvers/snapshot.h"
 #include "tensor/buffer.h"
 #include "transport/transport.h"
 

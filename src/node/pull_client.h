@@ -1,7 +1,7 @@
 #pragma once
 
+#include "checkpoint/weights.h"
 #include "hp/status.h"
-#include "net/weights.h"
 #include "scheduler/plan/routing_table.h"
 
 namespace hp {

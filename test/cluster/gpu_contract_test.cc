@@ -2,7 +2,7 @@
 // linked with: fakes, each of a node's own, which run the same kernels on the host, late and in any order that the
 // node's marks allow, and whose memory nobody else can touch; or the first real one of this host, which all nodes
 // share.
-#include "solvers/snapshot.h"
+#include "checkpoint/snapshot.h"
 #include "test/cluster/contract_fixture.h"
 #include "test/cluster/gpu_under_test.h"
 

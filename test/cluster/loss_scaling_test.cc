@@ -1,8 +1,8 @@
 // Loss scaling: a scale that nothing overflows under changes no bit; where gradients overflow, an update is skipped on
 // all nodes alike; a job that is resumed goes on with the scale that it had.
 #include "base/mutex.h"
+#include "checkpoint/snapshot.h"
 #include "node/job_files.h"
-#include "solvers/snapshot.h"
 #include "test/cluster/contract_fixture.h"
 
 #include "glog/logging.h"

@@ -2,8 +2,8 @@
 //   forward_net net.prototxt net.caffemodel input.f32 output.f32
 // The net begins with an Input layer; input.f32 is what it yields, output.f32 the top of the last layer, both dense
 // row-major float32.
+#include "checkpoint/weights.h"
 #include "net/node_net.h"
-#include "net/weights.h"
 #include "proto/text.h"
 
 #include <fstream>

@@ -29,6 +29,8 @@ ROOMS = {
     "src/layers": ["proto", "tensor", "backend", "layers/traits"],
     "src/net": ["proto", "tensor", "backend", "layers", "layers/traits"],
     "src/data": ["proto", "tensor"],
+    # Formats alone: what reads and writes them links no engine.
+    "src/checkpoint": ["proto", "tensor"],
     # Bytes only; GPU memory reaches it as a span.
     "transport": [],
     "transport/inproc": ["transport"],
@@ -43,16 +45,16 @@ ROOMS = {
     "scheduler/pipeline": ["scheduler/plan", "transport"],
     "scheduler/control": ["proto", "scheduler/plan", "transport"],
     # backend for what its ops read and write: ParamView.
-    "solvers": ["proto", "tensor", "backend", "net"],
+    "solvers": ["proto", "tensor", "backend"],
     "solvers/exchange": ["solvers", "tensor"],
     "src/model": ["proto", "tensor", "backend", "layers", "net", "scheduler/plan", "scheduler/pipeline", "solvers"],
     # What computes a node's part; of the exchanges it knows the interface.
-    "src/engine": ["proto", "tensor", "backend", "layers", "net", "data", "model", "transport", "scheduler/plan",
-                   "scheduler/pipeline", "scheduler/control", "solvers", "solvers/exchange/exchange.h"],
+    "src/engine": ["proto", "tensor", "backend", "layers", "net", "data", "checkpoint", "model", "transport",
+                   "scheduler/plan", "scheduler/pipeline", "scheduler/control", "solvers", "solvers/exchange/exchange.h"],
     "src/report": ["proto", "net", "model", "scheduler/plan", "scheduler/pipeline", "solvers"],
     "src/node": EVERYTHING,
     # Programs: what they start, what they print, and hproute, the command line of the table maker.
-    "tools": ["node", "engine", "report", "scheduler/plan", "proto"],
+    "tools": ["node", "engine", "report", "checkpoint", "scheduler/plan", "proto"],
 }
 
 # What a room is called in an #include line, longest first: "src/backend/cpu" is "backend/cpu".

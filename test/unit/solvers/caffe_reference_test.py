@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """Checks the NumPy reference (test/support/caffe_*.py) itself: its gradients against central differences, its file
-formats against each other. What it computes forward is checked against OpenCV in test/unit/weights.
+formats against each other. What it computes forward is checked against OpenCV in test/unit/checkpoint.
 """
 import os
 import sys

@@ -1,8 +1,8 @@
-#include "net/weights.h"
+#include "checkpoint/weights.h"
 
-#include "net/message_file.h"
-#include "net/pending_file.h"
-#include "net/weights_stream.h"
+#include "checkpoint/message_file.h"
+#include "checkpoint/pending_file.h"
+#include "checkpoint/weights_stream.h"
 
 #include "glog/logging.h"
 #include "google/protobuf/io/coded_stream.h"

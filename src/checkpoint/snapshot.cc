@@ -1,9 +1,9 @@
-#include "solvers/snapshot.h"
+#include "checkpoint/snapshot.h"
 
 #include "base/format.h"
-#include "net/message_file.h"
-#include "net/pending_file.h"
-#include "net/weights_stream.h"
+#include "checkpoint/message_file.h"
+#include "checkpoint/pending_file.h"
+#include "checkpoint/weights_stream.h"
 
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/text_format.h"

@@ -1,8 +1,8 @@
 #pragma once
 
+#include "checkpoint/pending_file.h"
+#include "checkpoint/weights.h"
 #include "hp/status.h"
-#include "net/pending_file.h"
-#include "net/weights.h"
 #include "proto/caffe.pb.h"
 
 namespace hp {

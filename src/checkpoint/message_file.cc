@@ -1,4 +1,4 @@
-#include "net/message_file.h"
+#include "checkpoint/message_file.h"
 
 #include "google/protobuf/io/zero_copy_stream_impl.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"

@@ -1,7 +1,7 @@
 #pragma once
 
+#include "checkpoint/weights.h"
 #include "hp/status.h"
-#include "net/weights.h"
 #include "proto/caffe.pb.h"
 
 #include "google/protobuf/io/coded_stream.h"

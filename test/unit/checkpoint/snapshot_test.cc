@@ -1,6 +1,6 @@
-#include "solvers/snapshot.h"
+#include "checkpoint/snapshot.h"
 
-#include "net/pending_file.h"
+#include "checkpoint/pending_file.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "base/shape.h"
+#include "checkpoint/weights.h"
 #include "hp/status.h"
-#include "net/weights.h"
 #include "proto/caffe.pb.h"
 #include "proto/snapshot.pb.h"
 

@@ -1,4 +1,4 @@
-#include "net/pending_file.h"
+#include "checkpoint/pending_file.h"
 
 #include "glog/logging.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"

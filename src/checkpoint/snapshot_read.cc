@@ -1,6 +1,6 @@
-#include "net/message_file.h"
-#include "net/pending_file.h"
-#include "solvers/snapshot.h"
+#include "checkpoint/message_file.h"
+#include "checkpoint/pending_file.h"
+#include "checkpoint/snapshot.h"
 
 #include "google/protobuf/text_format.h"
 #include <unistd.h>

@@ -1,6 +1,6 @@
-#include "net/weights.h"
+#include "checkpoint/weights.h"
 
-#include "net/pending_file.h"
+#include "checkpoint/pending_file.h"
 
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"

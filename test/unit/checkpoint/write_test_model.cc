@@ -1,6 +1,6 @@
 // Writes NET.caffemodel from NET.prototxt and blobs given as raw float32:
 //   write_test_model net.prototxt net.caffemodel LAYER BLOB DIM,DIM,... FILE [LAYER BLOB ...]
-#include "net/weights.h"
+#include "checkpoint/weights.h"
 
 #include "google/protobuf/text_format.h"
 
