@@ -1,5 +1,6 @@
 // Writes a routing table, or lists every fault of one.
 #include "base/host.h"
+#include "base/pending_file.h"
 #include "node/describe.h"
 #include "proto/text.h"
 #include "scheduler/plan/routing_table.h"
@@ -7,13 +8,9 @@
 #include "scheduler/plan/table_maker.h"
 #include "tools/tool_main.h"
 
-#include <fcntl.h>
 #include <gflags/gflags.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <iostream>
 #include <optional>
@@ -88,22 +85,6 @@ std::string SolverFromTable(const std::string& solver, const std::string& table)
   return (climbs < depth ? relative : target).string();
 }
 
-/// Written beside, flushed, renamed: the table is whole or not there.
-Status WriteWhole(const std::string& path, const std::string& text) {
-  const std::string beside = path + ".part";
-  const int file = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (file < 0) return InvalidArgument("%s: can't be written: %s", beside.c_str(), std::strerror(errno));
-  const bool written =
-      ::write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size()) && ::fsync(file) == 0;
-  const int error = errno;
-  ::close(file);
-  if (written && ::rename(beside.c_str(), path.c_str()) == 0) return OkStatus();
-  const Status status =
-      InvalidArgument("%s: can't be written: %s", path.c_str(), std::strerror(written ? errno : error));
-  ::unlink(beside.c_str());
-  return status;
-}
-
 std::string CommandLine(const TableRequest& request) {
   std::string text = "Routing table of hpnode, written by\nhproute --solver=" + FLAGS_solver;
   text += " --conv=" + std::to_string(request.conv) + " --fc=" + FLAGS_fc + " --hosts=" + FLAGS_hosts;
@@ -133,7 +114,7 @@ Status Write() {
   for (const std::string& fault : CheckHosts(config, &CanonicalAddresses)) {
     std::cerr << "hproute: warning: " << fault << " (as this host sees it)\n";
   }
-  HP_RETURN_IF_ERROR(WriteWhole(FLAGS_out, TableText(config, CommandLine(request))));
+  HP_RETURN_IF_ERROR(WriteWholeFile(FLAGS_out, TableText(config, CommandLine(request))));
   std::cout << FLAGS_out << ": " << config.node_size() << " node(s)\n" << DescribeTable(config, net);
   return OkStatus();
 }

@@ -1,8 +1,9 @@
 #include "checkpoint/snapshot.h"
 
 #include "base/format.h"
+#include "base/pending_file.h"
 #include "checkpoint/message_file.h"
-#include "checkpoint/pending_file.h"
+#include "checkpoint/summed_file.h"
 #include "checkpoint/weights_stream.h"
 
 #include "google/protobuf/io/coded_stream.h"
@@ -32,7 +33,7 @@ BlobRefs ValuesOf(const SnapshotContents& contents) {
   return blobs;
 }
 
-Status WriteState(const SnapshotContents& contents, PendingFile* file) {
+Status WriteState(const SnapshotContents& contents, SummedFile* file) {
   caffe::SolverState head;
   head.set_iter(static_cast<int>(contents.iteration));
   head.set_learned_net(SnapshotModelPath(contents.prefix, contents.iteration));
@@ -52,13 +53,13 @@ Status WriteState(const SnapshotContents& contents, PendingFile* file) {
   return OkStatus();
 }
 
-void Describe(const PendingFile& file, SnapshotFile* out) {
+void Describe(const SummedFile& file, SnapshotFile* out) {
   out->set_name(FileName(file.path()));
   out->set_bytes(file.bytes());
   out->set_xxh64(file.xxh64());
 }
 
-Status WriteManifest(const SnapshotManifest& manifest, PendingFile* file) {
+Status WriteManifest(const SnapshotManifest& manifest, SummedFile* file) {
   std::string text;
   if (!google::protobuf::TextFormat::PrintToString(manifest, &text)) return InternalError("cannot print a manifest");
   CodedOutputStream out(file->stream());
@@ -80,15 +81,15 @@ class ThreeFiles : public PendingSnapshot {
     const auto [prefix, iteration] = std::pair(contents.prefix, contents.iteration);
     SnapshotManifest manifest = contents.manifest;
     manifest.set_iteration(iteration);
-    HP_RETURN_IF_ERROR(WriteFile(SnapshotModelPath(prefix, iteration), &model_, [&](PendingFile* file) {
+    HP_RETURN_IF_ERROR(WriteFile(SnapshotModelPath(prefix, iteration), &model_, [&](SummedFile* file) {
       return WriteModelTo(*contents.net, ValuesOf(contents), file);
     }));
     Describe(*model_, manifest.mutable_model());
     HP_RETURN_IF_ERROR(WriteFile(SnapshotStatePath(prefix, iteration), &state_,
-                                 [&](PendingFile* file) { return WriteState(contents, file); }));
+                                 [&](SummedFile* file) { return WriteState(contents, file); }));
     Describe(*state_, manifest.mutable_state());
     return WriteFile(SnapshotManifestPath(prefix, iteration), &manifest_,
-                     [&](PendingFile* file) { return WriteManifest(manifest, file); });
+                     [&](SummedFile* file) { return WriteManifest(manifest, file); });
   }
 
   // An old snapshot of the same iteration goes first, its manifest ahead, so that no mixture of the two is ever taken
@@ -97,7 +98,7 @@ class ThreeFiles : public PendingSnapshot {
     HP_RETURN_IF_ERROR(Step("remove", manifest_->path(), [&] { return Remove(manifest_->path()); }));
     HP_RETURN_IF_ERROR(Step("remove", state_->path(), [&] { return Remove(state_->path()); }));
     HP_RETURN_IF_ERROR(Step("sync the folder of", model_->path(), [&] { return SyncFolderOf(model_->path()); }));
-    for (PendingFile* file : {model_.get(), state_.get()}) {
+    for (SummedFile* file : {model_.get(), state_.get()}) {
       HP_RETURN_IF_ERROR(Step("rename", file->path(), [&] { return file->Commit(); }));
     }
     HP_RETURN_IF_ERROR(Step("sync the folder of", model_->path(), [&] { return SyncFolderOf(model_->path()); }));
@@ -113,16 +114,16 @@ class ThreeFiles : public PendingSnapshot {
   }
 
   template <typename Writer>
-  Status WriteFile(const std::string& path, std::unique_ptr<PendingFile>* file, const Writer& writer) {
+  Status WriteFile(const std::string& path, std::unique_ptr<SummedFile>* file, const Writer& writer) {
     return Step("write", path, [&]() -> Status {
-      HP_ASSIGN_OR_RETURN(*file, PendingFile::Create(path));
+      HP_ASSIGN_OR_RETURN(*file, SummedFile::Create(path));
       HP_RETURN_IF_ERROR(writer(file->get()));
       return (*file)->Sync();
     });
   }
 
   const std::function<void(const std::string&)> before_step_;
-  std::unique_ptr<PendingFile> model_, state_, manifest_;
+  std::unique_ptr<SummedFile> model_, state_, manifest_;
 };
 
 }  // namespace

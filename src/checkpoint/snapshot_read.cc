@@ -1,6 +1,6 @@
 #include "checkpoint/message_file.h"
-#include "checkpoint/pending_file.h"
 #include "checkpoint/snapshot.h"
+#include "checkpoint/summed_file.h"
 
 #include "google/protobuf/text_format.h"
 #include <unistd.h>

@@ -1,7 +1,8 @@
 #include "checkpoint/weights.h"
 
+#include "base/pending_file.h"
 #include "checkpoint/message_file.h"
-#include "checkpoint/pending_file.h"
+#include "checkpoint/summed_file.h"
 #include "checkpoint/weights_stream.h"
 
 #include "glog/logging.h"
@@ -107,7 +108,7 @@ StatusOr<CaffeModel> ReadCaffeModel(const std::string& path) {
   return model;
 }
 
-Status WriteModelTo(const caffe::NetParameter& net, const BlobRefs& blobs, PendingFile* file) {
+Status WriteModelTo(const caffe::NetParameter& net, const BlobRefs& blobs, SummedFile* file) {
   caffe::NetParameter head = net;
   head.clear_layer();
   head.clear_layers();
@@ -132,7 +133,7 @@ Status WriteModelTo(const caffe::NetParameter& net, const BlobRefs& blobs, Pendi
 }
 
 Status WriteCaffeModel(const std::string& path, const caffe::NetParameter& net, const BlobRefs& blobs) {
-  HP_ASSIGN_OR_RETURN(const auto file, PendingFile::Create(path));
+  HP_ASSIGN_OR_RETURN(const auto file, SummedFile::Create(path));
   HP_RETURN_IF_ERROR(WriteModelTo(net, blobs, file.get()));
   HP_RETURN_IF_ERROR(file->Sync());
   HP_RETURN_IF_ERROR(file->Commit());

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "checkpoint/pending_file.h"
+#include "checkpoint/summed_file.h"
 #include "checkpoint/weights.h"
 #include "hp/status.h"
 #include "proto/caffe.pb.h"
@@ -8,6 +8,6 @@
 namespace hp {
 
 /// What WriteCaffeModel puts into its file; neither synced nor committed.
-Status WriteModelTo(const caffe::NetParameter& net, const BlobRefs& blobs, PendingFile* file);
+Status WriteModelTo(const caffe::NetParameter& net, const BlobRefs& blobs, SummedFile* file);
 
 }  // namespace hp

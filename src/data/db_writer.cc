@@ -1,5 +1,6 @@
 #include "data/db_writer.h"
 
+#include "base/pending_file.h"
 #include "data/db_writers.h"
 
 #include <fcntl.h>
@@ -26,13 +27,6 @@ Status MoveInPlace(const std::string& from, const std::string& to) {
   if (errno == EINVAL && rename(from.c_str(), to.c_str()) == 0) return OkStatus();
   if (errno == EEXIST || errno == ENOTEMPTY) return AlreadyThere(to);
   return FailedPrecondition("can't move %s to %s: %s", from.c_str(), to.c_str(), std::strerror(errno));
-}
-
-void SyncFolder(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return;
-  fsync(fd);
-  close(fd);
 }
 
 }  // namespace
@@ -77,8 +71,8 @@ Status DbWriter::Finish() {
   HP_RETURN_IF_ERROR(DoFinish());
   HP_RETURN_IF_ERROR(MoveInPlace(partial_, path_));
   finished_ = true;
-  const std::string parent = std::filesystem::path(path_).parent_path();
-  SyncFolder(parent.empty() ? "." : parent);
+  const Status synced = SyncFolderOf(path_);
+  LOG_IF(WARNING, !synced.ok()) << "a power failure may still undo " << path_ << ": " << synced;
   return OkStatus();
 }
 

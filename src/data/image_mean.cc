@@ -1,4 +1,5 @@
 #include "base/format.h"
+#include "base/pending_file.h"
 #include "data/dataset.h"
 #include "data/image.h"
 #include "data/progress.h"
@@ -7,8 +8,6 @@
 
 #include <glog/logging.h>
 
-#include <cstdio>
-#include <fstream>
 #include <vector>
 
 namespace hp {
@@ -67,17 +66,6 @@ class MeanSum {
   int64_t channels_ = 0, height_ = 0, width_ = 0, count_ = 0;
 };
 
-Status WriteBeside(const std::string& path, const std::string& bytes) {
-  const std::string temporary = path + ".partial";
-  std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
-  if (!file) return InvalidArgument("can't write %s", temporary.c_str());
-  file << bytes;
-  file.close();
-  if (file && std::rename(temporary.c_str(), path.c_str()) == 0) return OkStatus();
-  std::remove(temporary.c_str());
-  return ResourceExhausted("can't write %s", path.c_str());
-}
-
 }  // namespace
 
 Status ComputeImageMean(const std::string& database, const std::string& backend, const std::string& mean_file) {
@@ -95,7 +83,7 @@ Status ComputeImageMean(const std::string& database, const std::string& backend,
   }
   sum.LogChannels();
   if (mean_file.empty()) return OkStatus();
-  HP_RETURN_IF_ERROR(WriteBeside(mean_file, sum.Mean().SerializeAsString()));
+  HP_RETURN_IF_ERROR(WriteWholeFile(mean_file, sum.Mean().SerializeAsString()));
   LOG(INFO) << "Wrote the mean of " << dataset->size() << " images to " << mean_file;
   return OkStatus();
 }

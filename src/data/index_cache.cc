@@ -1,13 +1,10 @@
 #include "base/format.h"
+#include "base/pending_file.h"
 #include "data/index.h"
 
-#include <fcntl.h>
 #include <glog/logging.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <xxhash.h>
 
-#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -70,14 +67,12 @@ class IndexFile {
 
 namespace {
 
-bool WriteAll(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = write(fd, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return false;
-    bytes.remove_prefix(static_cast<size_t>(written));
-  }
-  return true;
+// Several processes of one host may scan the same database at once.
+Status WriteIndexFile(const std::string& path, std::string_view bytes) {
+  HP_ASSIGN_OR_RETURN(const auto file, PendingFile::CreatePrivate(path));
+  HP_RETURN_IF_ERROR(file->Write(bytes));
+  HP_RETURN_IF_ERROR(file->Sync());
+  return file->Commit();
 }
 
 }  // namespace
@@ -100,18 +95,8 @@ void IndexCache::Save(const std::string& identity, const RecordIndex& index) con
   if (directory_.empty()) return;
   std::error_code error;
   std::filesystem::create_directories(directory_, error);
-  std::string temporary = path_ + ".XXXXXX";
-  const int fd = mkstemp(temporary.data());
-  if (fd < 0) {
-    VLOG(1) << "no index kept in " << directory_ << ": " << std::strerror(errno);
-    return;
-  }
-  const bool written = WriteAll(fd, IndexFile::Encode(identity, index)) && fsync(fd) == 0;
-  close(fd);
-  if (!written || rename(temporary.c_str(), path_.c_str()) != 0) {
-    VLOG(1) << "no index kept in " << path_ << ": " << std::strerror(errno);
-    unlink(temporary.c_str());
-  }
+  const Status written = WriteIndexFile(path_, IndexFile::Encode(identity, index));
+  if (!written.ok()) VLOG(1) << "no index kept in " << directory_ << ": " << written;
 }
 
 }  // namespace hp

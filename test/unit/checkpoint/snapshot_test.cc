@@ -1,7 +1,5 @@
 #include "checkpoint/snapshot.h"
 
-#include "checkpoint/pending_file.h"
-
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include <sys/mount.h>

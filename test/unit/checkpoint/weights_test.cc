@@ -1,6 +1,6 @@
 #include "checkpoint/weights.h"
 
-#include "checkpoint/pending_file.h"
+#include "checkpoint/summed_file.h"
 
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
@@ -253,7 +253,7 @@ TEST_F(WeightsTest, AFailedWriteLeavesTheOldFile) {
   const float one = 1, two = 2;
   ASSERT_TRUE(WriteCaffeModel(path_, Net(), {{{"fc", 0}, {{1}, &one}}}).ok());
   {
-    auto pending = PendingFile::Create(path_);
+    auto pending = SummedFile::Create(path_);
     ASSERT_TRUE(pending.ok());
     EXPECT_TRUE(fs::exists(path_ + ".tmp"));
   }
@@ -263,7 +263,7 @@ TEST_F(WeightsTest, AFailedWriteLeavesTheOldFile) {
 }
 
 TEST_F(WeightsTest, ChecksumsAreThoseOfTheFile) {
-  auto pending = PendingFile::Create(path_);
+  auto pending = SummedFile::Create(path_);
   ASSERT_TRUE(pending.ok());
   void* block = nullptr;
   int size = 0;
