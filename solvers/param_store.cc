@@ -24,11 +24,8 @@ class Layout {
   int64_t end_ = 0;
 };
 
-void CheckRows(StoredParam* param) {
-  const int64_t rows = param->whole.dim(0);
-  if (param->end_row < 0) param->end_row = rows;
-  CHECK(0 <= param->begin_row && param->begin_row <= param->end_row && param->end_row <= rows)
-      << param->name() << " [" << param->whole << "]: rows " << param->begin_row << " to " << param->end_row;
+void CheckBlock(const StoredParam& param) {
+  CHECK(param.block.LiesIn(param.whole)) << param.name() << " [" << param.whole << "]: " << param.block;
 }
 
 bool WantsGradient(const StoredParam& param) { return !param.frozen() && param.keeps_gradient; }
@@ -38,9 +35,9 @@ bool WantsGradient(const StoredParam& param) { return !param.frozen() && param.k
 ParamStore::ParamStore(Device* device, std::vector<StoredParam> params)
     : device_(device), params_(std::move(params)), versions_(params_.size(), 1) {
   Layout values, gradients, histories;
-  for (StoredParam& param : params_) {
-    CheckRows(&param);
-    const int64_t count = param.local().count();
+  for (const StoredParam& param : params_) {
+    CheckBlock(param);
+    const int64_t count = param.block.count();
     counts_.push_back(count);
     values_at_.push_back(values.Place(count, true));
     gradients_at_.push_back(gradients.Place(count, WantsGradient(param)));
@@ -103,24 +100,23 @@ int ParamStore::Find(const std::string& layer, int blob) const {
 Status ParamStore::Fill(const Filler& filler) {
   std::vector<float> filled;
   for (int i = 0; i < size(); ++i) {
-    const int64_t begin = params_[i].begin_row * params_[i].whole.count(1);
     if (device_ == nullptr) {
-      filler(params_[i], begin, begin + counts_[i], values(i).data());
+      filler(params_[i], values(i).data());
       MarkUpdated(i);
       continue;
     }
     filled.resize(counts_[i]);
-    filler(params_[i], begin, begin + counts_[i], filled.data());
+    filler(params_[i], filled.data());
     HP_RETURN_IF_ERROR(WriteValues(i, filled));
   }
   return OkStatus();
 }
 
-size_t ParamStore::BytesFor(std::vector<StoredParam> params) {
+size_t ParamStore::BytesFor(const std::vector<StoredParam>& params) {
   Layout all;
-  for (StoredParam& param : params) {
-    CheckRows(&param);
-    const int64_t count = param.local().count();
+  for (const StoredParam& param : params) {
+    CheckBlock(param);
+    const int64_t count = param.block.count();
     all.Place(count, true);
     all.Place(count, WantsGradient(param));
     all.Place(count, !param.frozen());

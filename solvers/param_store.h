@@ -1,6 +1,7 @@
 #pragma once
 
 #include "backend/op.h"
+#include "base/block.h"
 #include "base/shape.h"
 #include "tensor/buffer.h"
 
@@ -13,18 +14,18 @@
 
 namespace hp {
 
-/// One parameter of a node: which blob of the net it is, and which rows of it are here.
+/// One parameter of a node: which blob of the net it is, and which block of it is here.
 struct StoredParam {
   std::string layer;
-  int blob = 0;                         ///< 0: weights, 1: bias
-  Shape whole;                          ///< of the whole blob, all shards together
-  int64_t begin_row = 0, end_row = -1;  ///< the rows of axis 0 that are here; -1: to the last
+  int blob = 0;                       ///< 0: weights, 1: bias
+  Shape whole;                        ///< of the whole blob, all shards together
+  Block block = Block::Whole(whole);  ///< what is here
   float lr_mult = 1, decay_mult = 1;
   /// False: no gradient of this parameter is ever kept, because its update is fused into the product that makes it.
   bool keeps_gradient = true;
 
   std::string name() const { return layer + "." + std::to_string(blob); }  ///< "fc6.0"
-  Shape local() const { return whole.rank() == 0 ? whole : whole.With(0, end_row - begin_row); }
+  Shape local() const { return block.ShapeIn(whole); }
   /// Caffe computes no gradient for lr_mult 0 and leaves the weights alone.
   bool frozen() const { return lr_mult == 0; }
 };
@@ -34,11 +35,11 @@ struct StoredParam {
 /// reads of what nobody writes meanwhile. Frozen parameters have neither gradient nor history.
 class ParamStore {
  public:
-  /// Writes the initial values of elements [begin, end) of the whole blob: FillParam of the layers room, with the
-  /// filler found by the caller.
-  using Filler = std::function<void(const StoredParam& param, int64_t begin, int64_t end, float* out)>;
+  /// Writes the initial values of the parameter's block, dense: FillParam of the layers room, with the filler found by
+  /// the caller.
+  using Filler = std::function<void(const StoredParam& param, float* out)>;
 
-  /// All zeros, in the host's memory. `params` in the net's order; row ranges must lie in the blob (CHECK).
+  /// All zeros, in the host's memory. `params` in the net's order; blocks must lie in their blobs (CHECK).
   explicit ParamStore(std::vector<StoredParam> params);
   /// The same in the memory of `device`, which must outlive it. @return kResourceExhausted: so much is not free there.
   static StatusOr<std::unique_ptr<ParamStore>> Create(Device* device, std::vector<StoredParam> params);
@@ -76,7 +77,7 @@ class ParamStore {
   /// What the three arenas take.
   size_t bytes() const { return values_.bytes() + gradients_.bytes() + histories_.bytes(); }
   /// The same before anything is allocated, for a plan of memory.
-  static size_t BytesFor(std::vector<StoredParam> params);
+  static size_t BytesFor(const std::vector<StoredParam>& params);
 
  private:
   /// A layout without memory yet.

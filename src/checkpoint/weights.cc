@@ -69,15 +69,12 @@ const Blob* CaffeModel::Find(const std::string& layer, int blob) const {
   return at == blobs.end() ? nullptr : &at->second;
 }
 
-Status CaffeModel::CopyRows(const std::string& layer, int blob, const Shape& expected, int64_t begin_row,
-                            int64_t end_row, float* out) const {
+Status CaffeModel::CopyBlock(const std::string& layer, int blob, const Shape& expected, const Block& block,
+                             std::span<float> out) const {
   const Blob* found = Find(layer, blob);
   if (found == nullptr) return NotFound("%s: no blob %d of layer \"%s\"", path.c_str(), blob, layer.c_str());
   HP_RETURN_IF_ERROR(CheckShape(*found, layer, blob, expected).Prepend(path));
-  const int64_t row = expected.rank() == 0 ? 1 : expected.count(1);
-  CHECK(0 <= begin_row && begin_row <= end_row && end_row * row <= static_cast<int64_t>(found->data.size()))
-      << layer << " blob " << blob << " rows " << begin_row << " to " << end_row;
-  std::copy(found->data.begin() + begin_row * row, found->data.begin() + end_row * row, out);
+  CutBlock(found->data, expected, block, out);
   return OkStatus();
 }
 

@@ -1,11 +1,13 @@
 #pragma once
 
+#include "base/block.h"
 #include "base/shape.h"
 #include "hp/status.h"
 #include "proto/caffe.pb.h"
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,11 +37,11 @@ struct CaffeModel {
   std::map<BlobKey, Blob> blobs;
 
   const Blob* Find(const std::string& layer, int blob) const;
-  /// Copies rows [begin_row, end_row) of axis 0 of a blob whose whole shape the net says is `expected`.
+  /// Copies a block of a blob whose whole shape the net says is `expected`; `out` [block.count()] gets it dense.
   /// @return kNotFound: the file has no such blob; kFailedPrecondition: its shape is another one. The message names
   /// file, layer, blob, and what was found and expected.
-  Status CopyRows(const std::string& layer, int blob, const Shape& expected, int64_t begin_row, int64_t end_row,
-                  float* out) const;
+  Status CopyBlock(const std::string& layer, int blob, const Shape& expected, const Block& block,
+                   std::span<float> out) const;
 };
 
 /// Whether a blob of a file may be read as `expected`. A legacy blob may have ones in front (Caffe's files before 2014

@@ -48,15 +48,14 @@ class Arrivals {
 StatusOr<std::unique_ptr<ParamStore>> LoadParams(Device* device, const NodeNet& net, const CaffeModel& model) {
   std::vector<StoredParam> stored;
   for (const NodeParam& param : net.params()) {
-    StoredParam entry{param.layer, param.blob, param.spec.shape, 0, param.spec.shape[0], 0, 0, false};
+    StoredParam entry{param.layer, param.blob, param.spec.shape, Block::Whole(param.spec.shape), 0, 0, false};
     stored.push_back(entry);
   }
   HP_ASSIGN_OR_RETURN(std::unique_ptr<ParamStore> params, ParamStore::Create(device, stored));
   for (int i = 0; i < params->size(); ++i) {
     const StoredParam& param = params->param(i);
     std::vector<float> values(params->count(i));
-    HP_RETURN_IF_ERROR(
-        model.CopyRows(param.layer, param.blob, param.whole, param.begin_row, param.end_row, values.data()));
+    HP_RETURN_IF_ERROR(model.CopyBlock(param.layer, param.blob, param.whole, param.block, values));
     HP_RETURN_IF_ERROR(params->WriteValues(i, values));
   }
   return params;

@@ -5,17 +5,16 @@
 
 #include <algorithm>
 #include <optional>
-#include <span>
 #include <vector>
 
 namespace hp {
 namespace {
 
 Status Fill(const NodeNet& net, uint64_t seed, ParamStore* params) {
-  return params->Fill([&](const StoredParam& param, int64_t begin, int64_t end, float* out) {
+  return params->Fill([&](const StoredParam& param, float* out) {
     for (const NodeParam& candidate : net.params()) {
       if (candidate.layer != param.layer || candidate.blob != param.blob) continue;
-      FillParam(candidate.spec.filler, param.whole, begin, end, seed, param.name(), out);
+      FillParam(candidate.spec.filler, param.whole, param.block, seed, param.name(), out);
     }
   });
 }
@@ -23,8 +22,7 @@ Status Fill(const NodeNet& net, uint64_t seed, ParamStore* params) {
 Status CopyValues(const CaffeModel& model, int index, ParamStore* params) {
   const StoredParam& param = params->param(index);
   std::vector<float> values(params->count(index));
-  HP_RETURN_IF_ERROR(
-      model.CopyRows(param.layer, param.blob, param.whole, param.begin_row, param.end_row, values.data()));
+  HP_RETURN_IF_ERROR(model.CopyBlock(param.layer, param.blob, param.whole, param.block, values));
   return params->WriteValues(index, values);
 }
 
@@ -32,8 +30,9 @@ Status CopyHistory(const LoadedSnapshot& snapshot, int index, ParamStore* params
   const StoredParam& param = params->param(index);
   const auto history = snapshot.histories.find({param.layer, param.blob});
   if (params->history(index).empty() || history == snapshot.histories.end()) return OkStatus();
-  const std::span<const float> whole = history->second.data;
-  return params->WriteHistory(index, whole.subspan(param.begin_row * param.whole.count(1), params->count(index)));
+  std::vector<float> block(params->count(index));
+  CutBlock(history->second.data, param.whole, param.block, block);
+  return params->WriteHistory(index, block);
 }
 
 Status FromSnapshot(const NodeModel& model, const std::string& path, LoadedSnapshot* snapshot, ParamStore* params) {

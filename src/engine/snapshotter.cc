@@ -13,8 +13,6 @@ namespace {
 
 uint32_t PortOf(size_t param, bool history) { return static_cast<uint32_t>(param) * 2 + (history ? 1 : 0); }
 
-int64_t RowCount(const Shape& shape) { return shape.rank() == 0 ? 1 : shape.count(1); }
-
 }  // namespace
 
 Snapshotter::Snapshotter(const NodeModel& model, ParamStore* params, Transport* transport, Options options)
@@ -76,7 +74,7 @@ Status Snapshotter::CopyOwn(int64_t clock, Copy* copy) {
   for (size_t p = 0; p < model_.whole_params().size(); ++p) {
     const WholeParam& param = model_.whole_params()[p];
     for (const WholeParam::Slice& slice : param.slices) {
-      if (slice.owner != model_.options().rank || slice.begin_row == slice.end_row) continue;
+      if (slice.owner != model_.options().rank || slice.block.empty()) continue;
       const int i = params_->Find(param.whole.layer, param.whole.blob);
       pieces.push_back({i, PortOf(p, false), false, params_->values(i).size_bytes()});
       if (!params_->history(i).empty()) pieces.push_back({i, PortOf(p, true), true, params_->history(i).size_bytes()});
@@ -132,15 +130,15 @@ void Snapshotter::GrantPlaces(int64_t clock) {
   for (size_t p = 0; p < params.size(); ++p) {
     const StoredParam& whole = params[p].whole;
     const size_t bytes = whole.whole.count() * sizeof(float);
-    const size_t row_bytes = RowCount(whole.whole) * sizeof(float);
+    const size_t row_bytes = ColumnsOf(whole.whole) * sizeof(float);
     gathering_->values.emplace_back(bytes);
     gathering_->histories.emplace_back(whole.frozen() ? 0 : bytes);
     for (const WholeParam::Slice& slice : params[p].slices) {
       for (bool history : {false, true}) {
         const Buffer& to = history ? gathering_->histories[p] : gathering_->values[p];
-        if (to.bytes() == 0 || slice.begin_row == slice.end_row) continue;
+        if (to.bytes() == 0 || slice.block.empty()) continue;
         const std::span<std::byte> place =
-            to.span().subspan(slice.begin_row * row_bytes, (slice.end_row - slice.begin_row) * row_bytes);
+            to.span().subspan(slice.block.begin_row * row_bytes, slice.block.rows() * row_bytes);
         if (slice.owner == model_.options().rank) {
           std::memcpy(place.data(), copy_.slices.at(PortOf(p, history)).data(), place.size());
           continue;

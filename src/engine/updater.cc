@@ -38,7 +38,7 @@ StatusOr<std::unique_ptr<Updater>> Updater::Create(const NodeModel& model, Optio
 
 void Updater::InPieces(const NetStep& step, const PieceFunction& use) {
   const StoredParam& weights = options_.params->param(step.params[0]);
-  const int64_t rows = weights.end_row - weights.begin_row, pieces = (rows + kPieceRows - 1) / kPieceRows;
+  const int64_t rows = weights.block.rows(), pieces = (rows + kPieceRows - 1) / kPieceRows;
   options_.with_update_args(step, [&](Op& op, const OpArgs& args) {
     op.BeginParamsRows(args);
 #pragma omp parallel for schedule(static)
@@ -54,7 +54,7 @@ void Updater::DeferredGradient(const NetStep& step) {
   if (!step.update_op->has_params_rows()) {
     return options_.with_update_args(step, [](Op& op, const OpArgs& args) { op.BackwardParams(args); });
   }
-  const int64_t row = options_.params->param(step.params[0]).whole.count(1);
+  const int64_t row = options_.params->param(step.params[0]).block.cols();
   const bool bias = step.params.size() > 1;
   InPieces(step, [row, bias](const Op& op, const OpArgs& args, int64_t begin, int64_t end) {
     op.BackwardParamsRows(args, begin, end, args.d_params[0] + begin * row, bias ? args.d_params[1] + begin : nullptr);
@@ -67,7 +67,7 @@ void Updater::DeferredGradient(const NetStep& step) {
 void Updater::UpdateInPieces(const NetStep& step, float rate) {
   const int weights = step.params[0], bias = step.params.size() > 1 ? step.params[1] : -1;
   const StoredParam& stored = options_.params->param(weights);
-  const int64_t rows = stored.end_row - stored.begin_row, row = stored.whole.count(1);
+  const int64_t rows = stored.block.rows(), row = stored.block.cols();
   std::vector<double> piece_squares((rows + kPieceRows - 1) / kPieceRows, 0);
   pieces_.resize(omp_get_max_threads());
   for (std::vector<float>& piece : pieces_) piece.resize(std::max<size_t>(piece.size(), kPieceRows * (row + 1)));
@@ -94,7 +94,7 @@ SgdCoefficients Updater::CoefficientsOf(int param, float rate) const {
 double Updater::UpdateRows(int param, float rate, int64_t begin, int64_t end, const float* gradient) {
   const StoredParam& stored = options_.params->param(param);
   if (stored.frozen()) return 0;
-  const int64_t row = stored.whole.count(1), count = (end - begin) * row;
+  const int64_t row = stored.block.cols(), count = (end - begin) * row;
   const SgdPart part = {CoefficientsOf(param, rate), count, gradient,
                         options_.params->history(param).data() + begin * row,
                         options_.params->values(param).data() + begin * row};

@@ -15,13 +15,28 @@ namespace {
 
 using Four = std::array<float, 4>;
 
-constexpr int64_t kWorthwhile = 4096;  // elements that several threads fill sooner than one
+constexpr int64_t kPiece = 4096;  // elements that a thread fills at a time
+
+/// Calls fill(begin, end, out) by all threads for ranges of elements of the whole blob that together are the block: its
+/// rows, or, where these lie one behind the other, pieces of them all.
+/// @param columns of the whole blob.
+template <typename Fill>
+void ForEachRange(const Block& block, int64_t columns, float* out, const Fill& fill) {
+  if (block.empty()) return;
+  const bool joined = block.cols() == columns;
+  const int64_t count = block.count(), length = joined ? kPiece : block.cols(), step = joined ? kPiece : columns;
+  const int64_t first = block.begin_row * columns + block.begin_col;
+#pragma omp parallel for schedule(static) if (count > kPiece)
+  for (int64_t range = 0; range < (count + length - 1) / length; ++range) {
+    const int64_t begin = first + range * step, size = std::min(length, count - range * length);
+    fill(begin, begin + size, out + range * length);
+  }
+}
 
 /// Philox yields four words at a time: element i of a blob is word i % 4 of counter i / 4.
 /// @param four four(group): the values of elements 4 * group to 4 * group + 3.
 template <typename MakeFour>
 void FillByFours(int64_t begin, int64_t end, float* out, const MakeFour& four) {
-#pragma omp parallel for schedule(static) if (end - begin > kWorthwhile)
   for (int64_t group = begin / 4; group < (end + 3) / 4; ++group) {
     const Four values = four(group);
     const int64_t first = std::max(begin, 4 * group), last = std::min(end, 4 * group + 4);
@@ -86,24 +101,35 @@ double Fan(const caffe::FillerParameter& filler, const Shape& whole) {
 
 }  // namespace
 
-void FillParam(const caffe::FillerParameter* filler, const Shape& whole, int64_t begin, int64_t end, uint64_t seed,
+void FillParam(const caffe::FillerParameter* filler, const Shape& whole, const Block& block, uint64_t seed,
                const std::string& param_name, float* out) {
+  CHECK(block.LiesIn(whole)) << param_name << " [" << whole << "]: " << block;
   const std::string type = filler == nullptr ? "constant" : filler->type();
   const uint64_t key = StreamKey(seed, param_name, "filler");
+  const auto uniform = [&](double low, double high) {
+    ForEachRange(block, ColumnsOf(whole), out,
+                 [=](int64_t begin, int64_t end, float* to) { FillUniform(key, low, high, begin, end, to); });
+  };
+  const auto gaussian = [&](double mean, double std) {
+    ForEachRange(block, ColumnsOf(whole), out,
+                 [=](int64_t begin, int64_t end, float* to) { FillGaussian(key, mean, std, begin, end, to); });
+  };
   if (type == "constant") {
-    std::fill_n(out, end - begin, filler == nullptr ? 0.0f : filler->value());
+    std::fill_n(out, block.count(), filler == nullptr ? 0.0f : filler->value());
   } else if (type == "uniform") {
-    FillUniform(key, filler->min(), filler->max(), begin, end, out);
+    uniform(filler->min(), filler->max());
   } else if (type == "gaussian") {
-    FillGaussian(key, filler->mean(), filler->std(), begin, end, out);
+    gaussian(filler->mean(), filler->std());
     // Caffe keeps an element with probability sparse / num_output.
     const double kept = filler->sparse() / static_cast<double>(whole.dim(0));
-    if (filler->sparse() >= 0) Thin(StreamKey(seed, param_name, "filler sparse"), kept, begin, end, out);
+    const uint64_t sparse_key = StreamKey(seed, param_name, "filler sparse");
+    const auto thin = [=](int64_t begin, int64_t end, float* to) { Thin(sparse_key, kept, begin, end, to); };
+    if (filler->sparse() >= 0) ForEachRange(block, ColumnsOf(whole), out, thin);
   } else if (type == "xavier") {
     const double limit = std::sqrt(3 / Fan(*filler, whole));
-    FillUniform(key, -limit, limit, begin, end, out);
+    uniform(-limit, limit);
   } else if (type == "msra") {
-    FillGaussian(key, 0, std::sqrt(2 / Fan(*filler, whole)), begin, end, out);
+    gaussian(0, std::sqrt(2 / Fan(*filler, whole)));
   } else {
     LOG(FATAL) << "filler type " << type << " of " << param_name << " went past CheckFiller";
   }

@@ -152,12 +152,13 @@ void NodeModel::FindWholeParams() {
     int blob = 0;
     for (const ParamSpec& spec : layer.traits.Params(in)) {
       WholeParam param;
-      param.whole = {layer.traits.name(), blob++, spec.shape, 0, spec.shape[0], spec.lr_mult, spec.decay_mult, true};
+      param.whole = {layer.traits.name(), blob++,          spec.shape, Block::Whole(spec.shape),
+                     spec.lr_mult,        spec.decay_mult, true};
       const bool sliced = train_.placement->spread(layer.tops[0]) == Spread::kSlice;
       const int slices = sliced ? info.size() : 1;
       for (int part = 0; part < slices; ++part) {
         const Range rows = PartOf(spec.shape[0], part, slices);
-        param.slices.push_back({info.ranks[part], rows.begin, rows.end});
+        param.slices.push_back({info.ranks[part], Block::Rows(spec.shape, rows.begin, rows.end)});
       }
       whole_params_.push_back(param);
     }
@@ -173,7 +174,8 @@ std::vector<StoredParam> NodeModel::stored_params() const {
   std::vector<StoredParam> params;
   for (int i = 0; i < static_cast<int>(net.params().size()); ++i) {
     const NodeParam& param = net.params()[i];
-    params.push_back({param.layer, param.blob, param.spec.shape, param.begin_row, param.end_row, param.spec.lr_mult,
+    params.push_back({param.layer, param.blob, param.spec.shape,
+                      Block::Rows(param.spec.shape, param.begin_row, param.end_row), param.spec.lr_mult,
                       param.spec.decay_mult, !fused.contains(i)});
   }
   return params;

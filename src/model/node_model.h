@@ -19,14 +19,15 @@
 
 namespace hp {
 
-/// A blob of the whole net and who holds which of its rows: what snapshots are gathered by.
+/// A blob of the whole net and who holds which block of it: what snapshots are gathered by.
 struct WholeParam {
-  StoredParam whole;  ///< all rows
+  StoredParam whole;  ///< all of it
   struct Slice {
     Rank owner = 0;
-    int64_t begin_row = 0, end_row = 0;
+    Block block;
   };
-  std::vector<Slice> slices;  ///< in the order of rows; replicas are owned by replica 0
+  /// Together the whole blob, one for each owner, in the order of its ranks; replicas are owned by replica 0.
+  std::vector<Slice> slices;
 };
 
 /// An output of the whole net and the node that computes it (of replicas: each its own rows).

@@ -55,7 +55,7 @@ NodeSummary SummaryOf(const NodeModel& model, const NodeMemory& memory, int inde
   NodeSummary summary;
   AddLayers(model, &summary);
   for (const StoredParam& param : model.stored_params()) {
-    summary.parameters += (param.end_row - param.begin_row) * param.whole.count(1);
+    summary.parameters += param.block.count();
   }
   summary.parameter_bytes = static_cast<int64_t>(memory.parameters);
   summary.solvers = memory.pool_size;

@@ -31,8 +31,8 @@ struct Params {
 Status ReadParams(const NodeNet& net, const CaffeModel& model, Params* params) {
   for (const NodeParam& param : net.params()) {
     std::vector<float>& values = params->values.emplace_back(param.spec.shape.count());
-    HP_RETURN_IF_ERROR(
-        model.CopyRows(param.layer, param.blob, param.spec.shape, 0, param.spec.shape[0], values.data()));
+    const Shape& shape = param.spec.shape;
+    HP_RETURN_IF_ERROR(model.CopyBlock(param.layer, param.blob, shape, Block::Whole(shape), values));
     params->views.push_back({values.data(), 1, &params->packed.emplace_back()});
   }
   return OkStatus();

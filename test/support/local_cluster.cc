@@ -110,9 +110,10 @@ void Collect(const ParamStore& store, ClusterResult* result) {
     const StoredParam& param = store.param(i);
     std::vector<float>& whole = result->params[param.name()];
     whole.resize(param.whole.count());
-    const int64_t row = param.whole.count(1);
-    const Status status = store.ReadValues(i, std::span(whole).subspan(param.begin_row * row, store.count(i)));
+    std::vector<float> block(store.count(i));
+    const Status status = store.ReadValues(i, block);
     CHECK(status.ok()) << status;
+    PlaceBlock(block, param.block, param.whole, whole);
   }
 }
 

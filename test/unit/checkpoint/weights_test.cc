@@ -123,10 +123,14 @@ TEST_F(WeightsTest, ReadsOldLayersAndShapes) {
   const auto model = ReadCaffeModel(path_);
   ASSERT_TRUE(model.ok()) << model.status();
   std::vector<float> rows(6), bias(2);
-  EXPECT_TRUE(model->CopyRows("fc6", 0, {4, 3}, 2, 4, rows.data()).ok());
+  EXPECT_TRUE(model->CopyBlock("fc6", 0, {4, 3}, {2, 4, 0, 3}, rows).ok());
   EXPECT_THAT(rows, ElementsAre(6, 7, 8, 9, 10, 11));
-  EXPECT_TRUE(model->CopyRows("fc6", 1, {4}, 1, 3, bias.data()).ok());
+  EXPECT_TRUE(model->CopyBlock("fc6", 1, {4}, {1, 3, 0, 1}, bias).ok());
   EXPECT_THAT(bias, ElementsAre(1, 2));
+  std::vector<float> columns(8);
+  EXPECT_TRUE(model->CopyBlock("fc6", 0, {4, 3}, {0, 4, 1, 3}, columns).ok());
+  EXPECT_THAT(columns, ElementsAre(1, 2, 4, 5, 7, 8, 10, 11));
+  EXPECT_TRUE(model->CopyBlock("fc6", 0, {4, 3}, {4, 4, 0, 3}, {}).ok());
 }
 
 TEST_F(WeightsTest, ReadsDoubles) {
@@ -160,10 +164,10 @@ TEST_F(WeightsTest, AnotherShapeIsNamed) {
   const auto model = ReadCaffeModel(path_);
   ASSERT_TRUE(model.ok());
   std::vector<float> out(12);
-  Status status = model->CopyRows("fc", 0, {3, 4}, 0, 3, out.data());
+  Status status = model->CopyBlock("fc", 0, {3, 4}, {0, 3, 0, 4}, out);
   EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
   EXPECT_EQ(status.message(), path_ + ": layer \"fc\" blob 0 has shape \"4 3\"; expected \"3 4\"");
-  status = model->CopyRows("fc", 1, {4}, 0, 4, out.data());
+  status = model->CopyBlock("fc", 1, {4}, {0, 4, 0, 1}, out);
   EXPECT_EQ(status.code(), StatusCode::kNotFound);
   EXPECT_THAT(status.message(), HasSubstr("no blob 1 of layer \"fc\""));
 }

@@ -24,7 +24,7 @@ Values Fill(const std::string& text, const Shape& shape, uint64_t seed = 5, cons
   const caffe::FillerParameter filler = ParseFiller(text);
   EXPECT_TRUE(CheckFiller(filler, shape, "test").ok());
   Values values(shape.count(), std::nanf(""));
-  FillParam(&filler, shape, 0, shape.count(), seed, name, values.data());
+  FillParam(&filler, shape, Block::Whole(shape), seed, name, values.data());
   return values;
 }
 
@@ -48,27 +48,33 @@ const char* const kFillers[] = {"type: 'constant' value: 0.25",
                                 "type: 'xavier'",
                                 "type: 'msra' variance_norm: FAN_OUT"};
 
-TEST(Filler, AnySlicingMakesTheWhole) {
-  const Shape shape = {7, 23};
-  for (const char* text : kFillers) {
-    const caffe::FillerParameter filler = ParseFiller(text);
-    const Values whole = Fill(text, shape);
-    for (int64_t size : {1, 2, 3, 5, 23, 64, 160}) {
-      Values sliced(shape.count());
-      for (int64_t begin = 0; begin < shape.count(); begin += size) {
-        const int64_t end = std::min(shape.count(), begin + size);
-        FillParam(&filler, shape, begin, end, 5, "ip.0", sliced.data() + begin);
+// Every block, cut by rows, columns or both, however uneven or empty, is that of the blob filled at once, bit for bit.
+TEST(Filler, AnyDivisionIntoBlocksMakesTheWhole) {
+  for (const Shape& shape : {Shape{7, 23}, Shape{6, 3, 2, 2}, Shape{90, 100}}) {
+    const int64_t rows = shape[0], columns = ColumnsOf(shape);
+    for (const char* text : kFillers) {
+      const caffe::FillerParameter filler = ParseFiller(text);
+      const Values whole = Fill(text, shape);
+      for (int64_t row : {int64_t{0}, int64_t{1}, rows / 2, rows}) {
+        for (int64_t col : {int64_t{0}, int64_t{1}, int64_t{2}, int64_t{5}, columns - 1, columns}) {
+          for (const Block& block : {Block{0, row, 0, col}, Block{0, row, col, columns}, Block{row, rows, 0, col},
+                                     Block{row, rows, col, columns}}) {
+            Values filled(block.count()), cut(block.count());
+            FillParam(&filler, shape, block, 5, "ip.0", filled.data());
+            CutBlock(whole, shape, block, cut);
+            ASSERT_EQ(filled, cut) << text << " [" << shape << "]: " << block;
+          }
+        }
       }
-      EXPECT_EQ(sliced, whole) << text << " in slices of " << size;
     }
   }
 }
 
-TEST(Filler, WritesNothingBesideItsSlice) {
+TEST(Filler, WritesNothingBesideItsBlock) {
   for (const char* text : kFillers) {
     const caffe::FillerParameter filler = ParseFiller(text);
     Values values(8, 77);
-    FillParam(&filler, {7, 23}, 9, 15, 5, "ip.0", values.data() + 1);
+    FillParam(&filler, {7, 23}, {2, 5, 9, 11}, 5, "ip.0", values.data() + 1);
     EXPECT_EQ(values[0], 77) << text;
     EXPECT_EQ(values[7], 77) << text;
   }
@@ -76,7 +82,7 @@ TEST(Filler, WritesNothingBesideItsSlice) {
 
 TEST(Filler, NoFillerMeansZeros) {
   Values values(10, 77);
-  FillParam(nullptr, {10}, 0, 10, 5, "ip.1", values.data());
+  FillParam(nullptr, {10}, {0, 10, 0, 1}, 5, "ip.1", values.data());
   EXPECT_EQ(values, Values(10, 0.0f));
 }
 

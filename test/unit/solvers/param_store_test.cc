@@ -5,7 +5,7 @@
 
 #include <cstring>
 #include <string>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 namespace hp {
@@ -16,8 +16,8 @@ std::vector<StoredParam> Params() {
       {.layer = "conv1", .blob = 0, .whole = {3, 2, 5, 5}},
       {.layer = "conv1", .blob = 1, .whole = {3}, .lr_mult = 2, .decay_mult = 0},
       {.layer = "frozen", .blob = 0, .whole = {7, 3}, .lr_mult = 0},
-      {.layer = "fc6", .blob = 0, .whole = {10, 33}, .begin_row = 4, .end_row = 7, .keeps_gradient = false},
-      {.layer = "fc6", .blob = 1, .whole = {10}, .begin_row = 4, .end_row = 7},
+      {.layer = "fc6", .blob = 0, .whole = {10, 33}, .block = {4, 7, 0, 33}, .keeps_gradient = false},
+      {.layer = "fc6", .blob = 1, .whole = {10}, .block = {4, 7, 0, 1}},
   };
 }
 
@@ -70,16 +70,18 @@ TEST(ParamStore, KeepsNoArrayThatNobodyNeeds) {
 
 TEST(ParamStore, FillsTheSliceOfAShard) {
   ParamStore store(Params());
-  std::vector<std::tuple<std::string, int64_t, int64_t>> calls;
-  const Status filled = store.Fill([&](const StoredParam& param, int64_t begin, int64_t end, float* out) {
-    calls.emplace_back(param.name(), begin, end);
-    for (int64_t i = begin; i < end; ++i) out[i - begin] = static_cast<float>(i);
+  std::vector<std::pair<std::string, Block>> calls;
+  const Status filled = store.Fill([&](const StoredParam& param, float* out) {
+    calls.emplace_back(param.name(), param.block);
+    for (int64_t i = 0; i < param.block.count(); ++i) out[i] = static_cast<float>(i);
   });
-  EXPECT_THAT(calls, testing::ElementsAre(std::tuple("conv1.0", 0, 150), std::tuple("conv1.1", 0, 3),
-                                          std::tuple("frozen.0", 0, 21), std::tuple("fc6.0", 132, 231),
-                                          std::tuple("fc6.1", 4, 7)));
-  EXPECT_EQ(store.values(3)[0], 132);
-  EXPECT_EQ(store.values(3)[98], 230);
+  EXPECT_TRUE(filled.ok());
+  EXPECT_THAT(calls,
+              testing::ElementsAre(std::pair("conv1.0", Block{0, 3, 0, 50}), std::pair("conv1.1", Block{0, 3, 0, 1}),
+                                   std::pair("frozen.0", Block{0, 7, 0, 3}), std::pair("fc6.0", Block{4, 7, 0, 33}),
+                                   std::pair("fc6.1", Block{4, 7, 0, 1})));
+  EXPECT_EQ(store.values(3)[0], 0);
+  EXPECT_EQ(store.values(3)[98], 98);
 }
 
 TEST(ParamStore, PackedCopiesAreRemadeForANewVersion) {
@@ -101,9 +103,26 @@ TEST(ParamStore, PackedCopiesAreRemadeForANewVersion) {
   EXPECT_EQ(store.View(0).data, store.values(0).data());
 }
 
-TEST(ParamStoreDeathTest, RowsOutsideTheBlobAreABug) {
-  EXPECT_DEATH(ParamStore({{.layer = "fc", .blob = 0, .whole = {10, 3}, .begin_row = 4, .end_row = 11}}),
-               "rows 4 to 11");
+// What splits an InnerProduct by its inputs, unevenly, down to a shard with nothing of it.
+TEST(ParamStore, HoldsAnyBlockDense) {
+  ParamStore store({{.layer = "fc", .blob = 0, .whole = {4, 10}, .block = {0, 4, 7, 10}},
+                    {.layer = "fc", .blob = 1, .whole = {4}, .block = {0, 0, 0, 1}},
+                    {.layer = "fc8", .blob = 0, .whole = {6, 2, 3, 3}, .block = {1, 3, 0, 5}}});
+  EXPECT_EQ(store.param(0).local(), Shape({4, 3}));
+  EXPECT_EQ(store.param(1).local(), Shape({0}));
+  EXPECT_EQ(store.param(2).local(), Shape({2, 5}));
+  for (int i = 0; i < store.size(); ++i) {
+    EXPECT_EQ(store.values(i).size(), static_cast<size_t>(store.param(i).block.count()));
+    EXPECT_EQ(store.gradient(i).size(), store.values(i).size());
+    EXPECT_EQ(store.history(i).size(), store.values(i).size());
+  }
+  EXPECT_EQ(store.bytes(), ParamStore::BytesFor({store.param(0), store.param(1), store.param(2)}));
+  EXPECT_EQ(store.bytes(), 4u * 3 * (16 + 0 + 16));
+}
+
+TEST(ParamStoreDeathTest, ABlockOutsideTheBlobIsABug) {
+  EXPECT_DEATH(ParamStore({{.layer = "fc", .blob = 0, .whole = {10, 3}, .block = {4, 10, 1, 4}}}), "columns 1 to 4");
+  EXPECT_DEATH(ParamStore({{.layer = "fc", .blob = 0, .whole = {10, 3}, .block = {4, 11, 0, 3}}}), "rows 4 to 11");
 }
 
 }  // namespace

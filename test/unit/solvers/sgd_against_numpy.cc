@@ -32,11 +32,10 @@ std::vector<hp::StoredParam> ParseParams(int argc, char** argv) {
   std::vector<hp::StoredParam> params;
   for (int i = 3; i < argc; ++i) {
     long long count = 0;
-    hp::StoredParam param;
-    sscanf(argv[i], "%lld:%f:%f", &count, &param.lr_mult, &param.decay_mult);
-    param.layer = "layer" + std::to_string(i);
-    param.whole = {count};
-    params.push_back(param);
+    float lr_mult = 0, decay_mult = 0;
+    sscanf(argv[i], "%lld:%f:%f", &count, &lr_mult, &decay_mult);
+    params.push_back(
+        {.layer = "layer" + std::to_string(i), .whole = {count}, .lr_mult = lr_mult, .decay_mult = decay_mult});
   }
   return params;
 }
