@@ -45,12 +45,13 @@ void Pipeline::Start() {
 
 // --- Clocks
 
-// A clock opens when its version is there (the caller knows) and the verdict of the clock before the last has arrived;
-// the last one of all waits for every verdict, so that a job ends only with good numbers.
+// A clock opens when its version is there (the caller knows), the verdict of the clock before the last has arrived, and
+// the host has room for what its boundary does; the last one of all waits for every verdict, so that a job ends only
+// with good numbers.
 void Pipeline::OpenClock() {
   if (!started_ || open_ || finish_pushed_ || boundary_pushed_ || finished_) return;
   const bool last = clock_ >= schedule_.shape().max_iter || (stop_at_ && clock_ >= *stop_at_);
-  if (verdict_ < clock_ - (last ? 1 : 2)) return;
+  if (verdict_ < clock_ - (last ? 1 : 2) || !host_->BoundaryReady(clock_)) return;
   boundary_pushed_ = true;
   Push({.kind = Task::kBoundary, .clock = clock_});
 }
@@ -61,6 +62,11 @@ void Pipeline::OnVerdict(int64_t clock, std::optional<int64_t> stop_at) {
   if (stop_at) stop_at_ = stop_at_ ? std::min(*stop_at_, *stop_at) : *stop_at;
   OpenClock();
   ScheduleUpdates();
+}
+
+void Pipeline::OnBoundaryReady() {
+  MutexLock lock(&mutex_);
+  OpenClock();
 }
 
 bool Pipeline::finished() const {

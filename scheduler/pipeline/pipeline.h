@@ -82,6 +82,9 @@ class PipelineHost {
   virtual ~PipelineHost() = default;
   /// The bytes of port `port` (index into the phase's ports) of the micro-batch `id` in solver `solver`.
   virtual std::span<std::byte> Place(int solver, MsgId id, int port) = 0;
+  /// Whether the boundary in front of `clock` may be handed out; where it is not ready, OnBoundaryReady is called when
+  /// it may have become so. Once true it stays so until the boundary is done.
+  virtual bool BoundaryReady(int64_t /*clock*/) { return true; }
   /// Whether records and labels that `segment` reads have arrived.
   virtual bool InputsReady(MsgId id, int segment) = 0;
   /// The solver is free: nothing reads or writes its memory for `id` any more.
@@ -117,6 +120,8 @@ class Pipeline {
   void OnInputs();
   /// The verdict of `clock` is go (or scale, or skip). `stop_at`: no id of that clock or a later one is bound.
   void OnVerdict(int64_t clock, std::optional<int64_t> stop_at);
+  /// What waited for BoundaryReady is looked at again.
+  void OnBoundaryReady();
   /// Ends NextTask for good.
   void Abort();
 
