@@ -32,10 +32,15 @@ void Orders::Add(const Verdict& verdict) {
   orders_[verdict.clock() + kDelay] = verdict;
 }
 
-Verdict Orders::Take(int64_t clock) {
+Verdict Orders::Peek(int64_t clock) {
   MutexLock lock(&mutex_);
-  Verdict order;
-  if (auto found = orders_.find(clock); found != orders_.end()) order = found->second;
+  const auto found = orders_.find(clock);
+  return found == orders_.end() ? Verdict() : found->second;
+}
+
+Verdict Orders::Take(int64_t clock) {
+  Verdict order = Peek(clock);
+  MutexLock lock(&mutex_);
   orders_.erase(orders_.begin(), orders_.upper_bound(clock));
   return order;
 }

@@ -32,7 +32,9 @@ class Orders {
   std::optional<LossScalingState> loss_scaling() HP_EXCLUDES(mutex_);
   /// Keeps the orders of a verdict for their time.
   void Add(const Verdict& verdict) HP_EXCLUDES(mutex_);
-  /// The orders for the boundary in front of `clock`; those of earlier ones are forgotten.
+  /// The orders for the boundary in front of `clock`.
+  Verdict Peek(int64_t clock) HP_EXCLUDES(mutex_);
+  /// The same; they and those of earlier ones are forgotten.
   Verdict Take(int64_t clock) HP_EXCLUDES(mutex_);
 
  private:

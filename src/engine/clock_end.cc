@@ -51,18 +51,28 @@ void ClockEnd::OnVerdict(const Verdict& verdict) {
   options_.pipeline->OnVerdict(verdict.clock(), verdict.stop() ? std::optional<int64_t>(due) : std::nullopt);
 }
 
-Status ClockEnd::Boundary(int64_t clock) {
+ClockEnd::CopyOrder ClockEnd::CopyAt(int64_t clock, const Verdict& order) const {
   const caffe::SolverParameter& solver = *options_.solver;
+  const bool news = clock > options_.start_clock;
+  const bool last = clock >= solver.max_iter() || order.stop();
+  const bool periodic = solver.snapshot() > 0 && clock % solver.snapshot() == 0;
+  const bool due = news && (periodic || (last && solver.snapshot_after_train()));
+  return {order.snapshot() || due, order.pull()};
+}
+
+bool ClockEnd::BoundaryReady(int64_t clock) const {
+  const CopyOrder copy = CopyAt(clock, options_.orders->Peek(clock));
+  return (!copy.files && !copy.pull) || options_.snapshotter->HasRoom(copy.files);
+}
+
+Status ClockEnd::Boundary(int64_t clock) {
   const Verdict order = options_.orders->Take(clock);
   options_.labels->Forget(clock);
   if (options_.test_input && !order.stop() && options_.model->schedule().TestsAt(clock))
     options_.test_input->Start(clock);
-  const bool news = clock > options_.start_clock;
-  const bool last = clock >= solver.max_iter() || order.stop();
-  const bool periodic = solver.snapshot() > 0 && clock % solver.snapshot() == 0;
-  const bool snapshot = order.snapshot() || (news && (periodic || (last && solver.snapshot_after_train())));
-  if (!snapshot && !order.pull()) return OkStatus();
-  return options_.snapshotter->Begin(clock, snapshot, order.pull(), options_.orders->loss_scaling());
+  const CopyOrder copy = CopyAt(clock, order);
+  if (!copy.files && !copy.pull) return OkStatus();
+  return options_.snapshotter->Begin(clock, copy.files, copy.pull, options_.orders->loss_scaling());
 }
 
 }  // namespace hp

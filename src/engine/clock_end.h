@@ -42,13 +42,20 @@ class ClockEnd {
   /// A task is done; if it was the one that settles this node's part of the verdict, that is sent. Executor, or the
   /// device's completion thread.
   void OnTaskDone(const Task& task);
-  /// Between two updates: tests begin, snapshots and pulls are copied. Executor.
+  /// Whether there is room for what Boundary would copy; the snapshotter's on_room says when there may be. Any thread.
+  bool BoundaryReady(int64_t clock) const;
+  /// Between two updates, where BoundaryReady: tests begin, snapshots and pulls are copied. Executor.
   Status Boundary(int64_t clock);
   /// From other nodes. Progress thread.
   void OnPart(Rank from, const VerdictPart& part);
   void OnVerdict(const Verdict& verdict);
 
  private:
+  /// A copy of this node's parameters, and what for.
+  struct CopyOrder {
+    bool files = false, pull = false;
+  };
+  CopyOrder CopyAt(int64_t clock, const Verdict& order) const;
   void SendPart(int64_t clock);
 
   const Options options_;

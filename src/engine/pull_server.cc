@@ -35,9 +35,9 @@ bool PullServer::TakeOrder() {
   return any;
 }
 
-void PullServer::OnGathered(std::shared_ptr<GatheredModel> model) {
+void PullServer::OnGathered(std::shared_ptr<const GatheredModel> model) {
   MutexLock lock(&mutex_);
-  LOG(INFO) << "weights of iteration " << model->iteration << " go to " << clients_.size() << " client(s)";
+  LOG(INFO) << "weights of iteration " << model->iteration() << " go to " << clients_.size() << " client(s)";
   for (auto& [rank, client] : clients_) {
     if (client.model || !client.ordered) continue;
     client.model = model;
@@ -46,18 +46,19 @@ void PullServer::OnGathered(std::shared_ptr<GatheredModel> model) {
 }
 
 void PullServer::SendNext(Rank rank, Client* client) {
-  const auto& params = model_.whole_params();
+  const std::vector<WholeParam>& params = client->model->params();
   if (client->param >= params.size()) return;
   const StoredParam& whole = params[client->param].whole;
   const int64_t count = std::min(kChunkFloats, whole.whole.count() - client->offset);
   PullChunk chunk;
-  chunk.set_iteration(client->model->iteration);
+  chunk.set_iteration(client->model->iteration());
   chunk.set_layer(whole.layer);
   chunk.set_blob(whole.blob);
   for (int64_t dim : whole.whole.dims()) chunk.add_dim(dim);
   chunk.set_offset(client->offset);
-  const float* from = client->model->values[client->param].floats() + client->offset;
-  chunk.set_data(from, count * sizeof(float));
+  values_.resize(count);
+  client->model->CopyValues(client->param, client->offset, values_);
+  chunk.set_data(values_.data(), count * sizeof(float));
   client->offset += count;
   if (client->offset == whole.whole.count()) {
     ++client->param;

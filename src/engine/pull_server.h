@@ -1,11 +1,12 @@
 #pragma once
 
 #include "base/mutex.h"
-#include "engine/snapshotter.h"
+#include "engine/gathered_model.h"
 #include "transport/transport.h"
 
 #include <map>
 #include <memory>
+#include <vector>
 
 namespace hp {
 
@@ -13,27 +14,28 @@ namespace hp {
 /// between two updates. A slow client costs the memory of the copy; a dead one nothing. Lives on the first node.
 class PullServer {
  public:
-  PullServer(const NodeModel& model, Transport* transport) : model_(model), transport_(transport) {}
+  /// `transport` outlives it.
+  explicit PullServer(Transport* transport) : transport_(transport) {}
 
   /// A client asks for the weights, or for its next chunk. Progress thread.
   void OnRequest(Rank client) HP_EXCLUDES(mutex_);
   void OnGone(Rank client) HP_EXCLUDES(mutex_);
   /// Whether somebody waits for weights that were not ordered yet; true once for each order.
   bool TakeOrder() HP_EXCLUDES(mutex_);
-  void OnGathered(std::shared_ptr<GatheredModel> model) HP_EXCLUDES(mutex_);
+  void OnGathered(std::shared_ptr<const GatheredModel> model) HP_EXCLUDES(mutex_);
 
  private:
   struct Client {
-    std::shared_ptr<GatheredModel> model;  // null: waits for one
+    std::shared_ptr<const GatheredModel> model;  // null: waits for one
     bool ordered = false;
     size_t param = 0;
     int64_t offset = 0;  // floats
   };
   void SendNext(Rank rank, Client* client) HP_REQUIRES(mutex_);
 
-  const NodeModel& model_;
   Transport* const transport_;
   Mutex mutex_;
+  std::vector<float> values_ HP_GUARDED_BY(mutex_);  // of one chunk
   std::map<Rank, Client> clients_ HP_GUARDED_BY(mutex_);
 };
 

@@ -1,104 +1,66 @@
 #pragma once
 
-#include "base/mutex.h"
-#include "base/thread.h"
-#include "checkpoint/snapshot.h"
-#include "model/node_model.h"
-#include "solvers/param_store.h"
-#include "tensor/buffer.h"
+#include "engine/slice_gatherer.h"
+#include "engine/slice_sender.h"
+#include "engine/slice_tag.h"
+#include "engine/snapshot_writer.h"
 #include "transport/transport.h"
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
 namespace hp {
 
-/// The weights of the whole net at one iteration, in the memory of the first node.
-struct GatheredModel {
-  int64_t iteration = 0;
-  std::vector<Buffer> values, histories;  ///< by whole parameter; histories may be empty buffers
-  std::optional<LossScalingState> loss_scaling;
-};
-
-/// Snapshots and pulls. Between two updates every node copies what it owns (Begin); the first node grants places for
-/// all slices and the owners write into them while training goes on; then it writes the files on a thread of its own,
-/// and renames them into place when the verdict of their iteration is there, and answers clients from the same copy.
+/// One node's part of snapshots and pulls, which all nodes begin at the same boundaries between two updates. Nobody
+/// waits in them: at a boundary a node copies what it owns (Begin) and training goes on; slices travel, and files are
+/// written, while it does. A boundary that needs a copy is ready when there is room for one (HasRoom), and on_room says
+/// when that may have changed; so memory is bounded however slow a peer or a disk is: SliceSender, SliceGatherer and
+/// SnapshotWriter say by what. How it works: the head of snapshotter.cc.
 class Snapshotter {
  public:
   struct Options {
-    std::string prefix;
-    SnapshotManifest manifest;  ///< without the files
-    /// How often a failed write is tried again, and how long it waits in between.
-    int retry_ms = 5000;
-    /// Called with every model that was gathered for a pull. Executor or progress thread; must not block.
-    std::function<void(std::shared_ptr<GatheredModel>)> on_pulled;
+    Rank rank = 0;
+    SnapshotWriter::Options files;  ///< on the first node; on_written is the snapshotter's own
+    /// As SliceGatherer::Options; on the first node.
+    std::function<void(std::shared_ptr<const GatheredModel>)> on_pulled;
+    /// HasRoom may have turned true. Executor, progress or snapshot thread, under no lock; must not block.
+    std::function<void()> on_room;
   };
 
-  Snapshotter(const NodeModel& model, ParamStore* params, Transport* transport, Options options);
+  /// `params`, `store` and `transport` outlive it.
+  Snapshotter(const std::vector<WholeParam>& params, ParamStore* store, Transport* transport, Options options);
+  /// The transport must have stopped: until then others write into places of ours.
   ~Snapshotter();
 
-  /// Copies this node's part of version `clock`; alike on all nodes. Waits until the copy before it is sent; for files,
-  /// also until those before it are written or given up. Executor.
+  /// Whether Begin may be called, for a snapshot (`files`) or a pull alone. Once true it stays so until Begin. Any
+  /// thread; quick.
+  bool HasRoom(bool files) const;
+  /// Copies this node's part of version `clock`; alike on all nodes. Waits for this node's own device and nothing else.
+  /// Executor, where HasRoom(files).
   /// @param loss_scaling what the first node's snapshot is to say of it.
   /// @return kInternal: the device failed.
-  Status Begin(int64_t clock, bool files, bool pull, const std::optional<LossScalingState>& loss_scaling)
-      HP_EXCLUDES(mutex_);
+  Status Begin(int64_t clock, bool files, bool pull, const std::optional<LossScalingState>& loss_scaling);
 
-  /// Events for tags whose port IsSnapshotPort.
-  static bool IsSnapshotPort(const PlaceTag& tag) { return (tag.port & kPortBit) != 0; }
-  void OnGranted(Rank peer, const PlaceTag& tag, RemoteGrant grant) HP_EXCLUDES(mutex_);
-  void OnGrantEnded(const PlaceTag& tag, const Status& status) HP_EXCLUDES(mutex_);
-  void OnWriteEnded() HP_EXCLUDES(mutex_);
-  void OnVerdict(int64_t clock) HP_EXCLUDES(mutex_);
+  // Events for tags of which IsSliceTag is true. Progress thread.
+  void OnGranted(Rank peer, const PlaceTag& tag, RemoteGrant grant);
+  void OnGrantEnded(const Status& status);
+  void OnWriteEnded(const PlaceTag& tag);
+  /// The verdict of `clock` is go. Any thread.
+  void OnVerdict(int64_t clock);
 
-  /// Waits until everything begun is sent and on the disk. @return what kept the last snapshot from the disk.
-  Status Finish() HP_EXCLUDES(mutex_);
+  /// Waits until everything begun is sent, and on the disk or given up. Main thread, when training is done.
+  /// @return what kept the last snapshot from the disk.
+  Status Finish();
 
  private:
-  static constexpr uint32_t kPortBit = 0x80000000u;
-  struct Copy {
-    int64_t clock = -1;
-    Buffer memory;
-    std::map<uint32_t, std::span<std::byte>> slices;  // by port
-    size_t unsent = 0;
-  };
-
-  bool first() const { return model_.options().rank == 0; }
-  Status CopyOwn(int64_t clock, Copy* copy);
-  void GrantPlaces(int64_t clock) HP_REQUIRES(mutex_);
-  /// Hands a complete model to the writer. @return it, if it is for a pull as well.
-  std::shared_ptr<GatheredModel> TakeGathered() HP_REQUIRES(mutex_);
-  void SendGranted() HP_REQUIRES(mutex_);
-  void Run();
-  Status WriteFiles(const GatheredModel& gathered) HP_EXCLUDES(mutex_);
-  bool WaitForVerdict(int64_t clock) HP_EXCLUDES(mutex_);
-  /// @return false: it is no longer worth it.
-  bool WaitToTryAgain() HP_EXCLUDES(mutex_);
-
-  const NodeModel& model_;
-  ParamStore* const params_;
-  Transport* const transport_;
-  const Options options_;
-  std::shared_ptr<const caffe::NetParameter> train_net_;
-
-  Mutex mutex_;
-  CondVar changed_;
-  Copy copy_ HP_GUARDED_BY(mutex_);
-  std::map<std::pair<int64_t, uint32_t>, std::pair<Rank, RemoteGrant>> grants_ HP_GUARDED_BY(mutex_);
-  std::shared_ptr<GatheredModel> gathering_ HP_GUARDED_BY(mutex_);
-  std::shared_ptr<GatheredModel> to_write_ HP_GUARDED_BY(mutex_);
-  size_t missing_ HP_GUARDED_BY(mutex_) = 0;
-  bool want_files_ HP_GUARDED_BY(mutex_) = false, want_pull_ HP_GUARDED_BY(mutex_) = false;
-  bool writing_ HP_GUARDED_BY(mutex_) = false;  // from to_write_ on until it is on the disk or given up
-  int64_t verdict_ HP_GUARDED_BY(mutex_) = -1;
-  bool stop_ HP_GUARDED_BY(mutex_) = false, newer_wanted_ HP_GUARDED_BY(mutex_) = false;
-  Status last_ HP_GUARDED_BY(mutex_);
-  Thread thread_;
+  const std::function<void()> on_room_;
+  // The first node has a writer and a gatherer, the others a sender.
+  std::unique_ptr<SnapshotWriter> writer_;
+  std::unique_ptr<SliceGatherer> gatherer_;
+  std::unique_ptr<SliceSender> sender_;
 };
 
 }  // namespace hp

@@ -3,6 +3,7 @@
 #include "engine/initial_params.h"
 #include "node/make_exchange.h"
 #include "proto/hash.h"
+#include "proto/net_filter.h"
 #include "scheduler/control/messages.h"
 
 #include "glog/logging.h"
@@ -208,7 +209,22 @@ Status Node::MakeCompute() {
 
 Status Node::MakeSnapshotter() {
   Snapshotter::Options options;
+  options.rank = options_.rank;
+  options.on_room = [this] { pipeline_->OnBoundaryReady(); };
+  if (options_.rank == 0) {
+    options.files = SnapshotFiles();
+    pulls_ = std::make_unique<PullServer>(transport_);
+    options.on_pulled = [this](std::shared_ptr<const GatheredModel> model) { pulls_->OnGathered(std::move(model)); };
+  }
+  snapshotter_ = std::make_unique<Snapshotter>(model_->whole_params(), params_.get(), transport_, std::move(options));
+  return OkStatus();
+}
+
+SnapshotWriter::Options Node::SnapshotFiles() const {
+  SnapshotWriter::Options options;
   options.prefix = files_.solver.snapshot_prefix();
+  options.solver = files_.solver;
+  options.train_net = FilterNet(*files_.net, caffe::TRAIN);
   options.manifest.set_random_seed(static_cast<int64_t>(seed_));
   options.manifest.set_net_hash(NetHash(*files_.net));
   options.manifest.set_solver_hash(SolverHash(files_.solver));
@@ -218,12 +234,7 @@ Status Node::MakeSnapshotter() {
     entry->set_name(node.name);
     entry->set_threads(ThreadsOf(node.rank));
   }
-  if (options_.rank == 0) {
-    pulls_ = std::make_unique<PullServer>(*model_, transport_);
-    options.on_pulled = [this](std::shared_ptr<GatheredModel> model) { pulls_->OnGathered(std::move(model)); };
-  }
-  snapshotter_ = std::make_unique<Snapshotter>(*model_, params_.get(), transport_, options);
-  return OkStatus();
+  return options;
 }
 
 // --- Running
@@ -338,18 +349,18 @@ void Node::OnConnectFailed(Rank peer, const Status& status) {
 
 void Node::OnGranted(Rank peer, const PlaceTag& tag, RemoteGrant grant, size_t bytes) {
   gate_.Run([=, this] {
-    if (Snapshotter::IsSnapshotPort(tag)) return snapshotter_->OnGranted(peer, tag, grant);
+    if (IsSliceTag(tag)) return snapshotter_->OnGranted(peer, tag, grant);
     pipeline_->OnGranted(peer, tag, grant, bytes);
   });
 }
 
 void Node::OnGrantEnded(Rank peer, const PlaceTag& tag, const Status& status) {
-  if (Snapshotter::IsSnapshotPort(tag)) return snapshotter_->OnGrantEnded(tag, status);
+  if (IsSliceTag(tag)) return snapshotter_->OnGrantEnded(status);
   pipeline_->OnGrantEnded(peer, tag, status);
 }
 
 void Node::OnWriteEnded(Rank peer, const PlaceTag& tag, const Status& status) {
-  if (Snapshotter::IsSnapshotPort(tag)) return snapshotter_->OnWriteEnded();
+  if (IsSliceTag(tag)) return snapshotter_->OnWriteEnded(tag);
   pipeline_->OnWriteEnded(peer, tag, status);
 }
 

@@ -101,6 +101,8 @@ class Node : private TransportHandler, private PipelineHost {
   Status PrepareInputs();
   Status MakeCompute();
   Status MakeSnapshotter();
+  /// What the first node writes.
+  SnapshotWriter::Options SnapshotFiles() const;
   void Train();
   void MakeClockEnd();
   Status Finish();
@@ -124,6 +126,7 @@ class Node : private TransportHandler, private PipelineHost {
   void OnClosed(Rank peer, const Status& status) override;
   // PipelineHost
   std::span<std::byte> Place(int solver, MsgId id, int port) override { return compute_->Place(solver, id, port); }
+  bool BoundaryReady(int64_t clock) override { return clock_end_->BoundaryReady(clock); }
   bool InputsReady(MsgId id, int segment) override;
   void Freed(int solver, MsgId id) override;
 

@@ -1,4 +1,4 @@
-#include "node/gathered_model.h"
+#include "engine/gathered_model.h"
 
 #include "glog/logging.h"
 

@@ -1,6 +1,6 @@
-#include "node/slice_gatherer.h"
+#include "engine/slice_gatherer.h"
 
-#include "node/slice_tag.h"
+#include "engine/slice_tag.h"
 
 #include "glog/logging.h"
 
@@ -90,8 +90,9 @@ std::optional<SliceGatherer::Version> SliceGatherer::TakeComplete() {
 
 bool SliceGatherer::StartNext() {
   if (gathering_) return false;
-  const auto next = std::find_if(waiting_.begin(), waiting_.end(),
-                                 [this](const Version& version) { return !version.files || !writing_; });
+  const auto next = std::find_if(waiting_.begin(), waiting_.end(), [disk_is_free = !writing_](const Version& version) {
+    return !version.files || disk_is_free;
+  });
   if (next == waiting_.end()) return false;
   gathering_ = std::move(*next);
   waiting_.erase(next);

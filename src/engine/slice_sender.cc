@@ -1,6 +1,6 @@
-#include "node/slice_sender.h"
+#include "engine/slice_sender.h"
 
-#include "node/slice_tag.h"
+#include "engine/slice_tag.h"
 
 #include "glog/logging.h"
 

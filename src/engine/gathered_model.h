@@ -1,6 +1,6 @@
 #pragma once
 
-#include "node/model.h"
+#include "model/node_model.h"
 #include "proto/snapshot.pb.h"
 #include "tensor/buffer.h"
 

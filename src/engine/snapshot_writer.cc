@@ -1,8 +1,8 @@
-#include "node/snapshot_writer.h"
-
-#include "solvers/lr_policy.h"
+#include "engine/snapshot_writer.h"
 
 #include "checkpoint/snapshot.h"
+#include "solvers/lr_policy.h"
+
 #include "glog/logging.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "base/mutex.h"
-#include "node/model.h"
+#include "model/node_model.h"
 #include "solvers/param_store.h"
 #include "tensor/buffer.h"
 #include "transport/transport.h"

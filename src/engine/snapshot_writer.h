@@ -2,8 +2,8 @@
 
 #include "base/mutex.h"
 #include "base/thread.h"
+#include "engine/gathered_model.h"
 #include "hp/status.h"
-#include "node/gathered_model.h"
 #include "proto/caffe.pb.h"
 #include "proto/snapshot.pb.h"
 
