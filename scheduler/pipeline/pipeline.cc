@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 namespace hp {
 
@@ -33,6 +34,7 @@ Pipeline::Pipeline(const PipelinePlan& plan, const class Schedule& schedule, Pip
       clock_source_(clock),
       transport_(transport),
       verdict_(plan.start_clock - 1) {
+  for (const UnitPlan& unit : plan_.units) CHECK(!unit.exchanged || unit.in_backward) << "exchanged, but not at once";
   for (int solver = 0; solver < plan_.pool_size; ++solver) free_solvers_.insert(solver);
   clock_ = plan_.start_clock;
 }
@@ -322,6 +324,22 @@ void Pipeline::UnitProgress(int u) {
   Unit& unit = unit_[u];
   if (--unit.missing > 0) return;
   CHECK_EQ(unit.missing, 0) << "unit " << u;
+  FinishGradientIfDone(u);
+}
+
+void Pipeline::OnExchanged(int64_t clock, int stage, int u) {
+  MutexLock lock(&mutex_);
+  CHECK_EQ(plan_.units.at(u).stage, stage) << "unit " << u;
+  CHECK(plan_.units[u].exchanged) << "unit " << u << " was not to be exchanged";
+  CHECK(clock == clock_ && training_) << "exchange of clock " << clock << " in clock " << clock_;
+  CHECK(!std::exchange(unit_[u].exchanged, true)) << "unit " << u << " of clock " << clock << " exchanged twice";
+  FinishGradientIfDone(u);
+}
+
+// Other nodes' parts may be in it before our own backward task is done: the exchange has it from within that task.
+void Pipeline::FinishGradientIfDone(int u) {
+  Unit& unit = unit_[u];
+  if (unit.missing > 0 || (plan_.units[u].exchanged && !unit.exchanged)) return;
   if (plan_.units[u].deferred && plan_.wait_for_verdict) {
     Push({.kind = Task::kWeightGradient, .segment = plan_.units[u].segment, .unit = u, .clock = clock_});
     return;

@@ -57,9 +57,12 @@ struct PhasePlan {
 
 /// Parameters that are updated together: those of one layer.
 struct UnitPlan {
+  int stage = 0;  ///< whose layer it is
   int segment = 0;
   bool deferred = false;     ///< one gradient over all rows of the update
   bool in_backward = false;  ///< computed by the backward task itself (data-parallel stages)
+  /// Other nodes have parts of its gradient: it is final when the exchange of its stage has summed them (OnExchanged).
+  bool exchanged = false;
 };
 
 /// What one node does, from the table and the net.
@@ -116,6 +119,10 @@ class Pipeline {
   void OnGranted(Rank peer, const PlaceTag& tag, RemoteGrant grant, size_t bytes);
   void OnGrantEnded(Rank peer, const PlaceTag& tag, const Status& status);
   void OnWriteEnded(Rank peer, const PlaceTag& tag, const Status& status);
+  /// The gradient of `unit` (index into PipelinePlan::units) for `clock`, which is under way, is the sum over all nodes
+  /// of its stage. Once for each of the clock's units that are exchanged, in any order, and also before the backward
+  /// task is done that gave the last of it away.
+  void OnExchanged(int64_t clock, int stage, int unit);
   /// Records or labels arrived: what waited for InputsReady is looked at again.
   void OnInputs();
   /// The verdict of `clock` is go (or scale, or skip). `stop_at`: no id of that clock or a later one is bound.
@@ -150,9 +157,10 @@ class Pipeline {
   };
   /// A unit in the clock under way.
   struct Unit {
-    int missing = 0;        // micro-batches whose gradient is not added yet
-    bool gradient = false;  // final, or computed with the update
-    bool pushed = false;    // its update is handed out
+    int missing = 0;         // micro-batches whose gradient is not added yet
+    bool exchanged = false;  // ... and other nodes' parts are in it
+    bool gradient = false;   // final, or computed with the update
+    bool pushed = false;     // its update is handed out
   };
   struct StoredGrant {
     RemoteGrant grant;
@@ -181,6 +189,7 @@ class Pipeline {
   void PushWeights() HP_REQUIRES(mutex_);
   void FinishWeightGradient(const Task& task) HP_REQUIRES(mutex_);
   void UnitProgress(int unit) HP_REQUIRES(mutex_);
+  void FinishGradientIfDone(int unit) HP_REQUIRES(mutex_);
   void ScheduleUpdates() HP_REQUIRES(mutex_);
   bool TrainsComputed() const HP_REQUIRES(mutex_);
   void FinishClockIfDone() HP_REQUIRES(mutex_);

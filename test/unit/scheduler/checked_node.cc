@@ -136,6 +136,7 @@ void CheckedNode::Boundary(const Task& task) {
   flights_.clear();
   updated_.clear();
   final_.clear();
+  exchanged_.clear();
   last_added_.assign(plan_.units.size(), MsgId{});
   last_backward_ = {};
   norm_ = false;
@@ -213,14 +214,23 @@ void CheckedNode::WeightGradient(const Task& task) {
   flight.unit[task.unit] = true;
 }
 
-bool CheckedNode::HasAllGradients(int64_t clock) const {
+std::vector<int> CheckedNode::GivenToExchange(const Task& task) const {
   MutexLock lock(&mutex_);
-  if (clock_ != clock) return clock_ > clock;
-  for (MsgId id : Trains()) {
-    const auto flight = flights_.find(id);
-    if (flight == flights_.end() || flight->second.backward != BackwardSegments()) return false;
+  std::vector<int> units;
+  if (task.kind != Task::kBackward || task.id != Trains().back()) return units;
+  for (int u = static_cast<int>(plan_.units.size()); u-- > 0;) {
+    if (plan_.units[u].exchanged && plan_.units[u].segment == task.segment) units.push_back(u);
   }
-  return true;
+  return units;
+}
+
+void CheckedNode::OnExchanged(int64_t clock, int unit) {
+  MutexLock lock(&mutex_);
+  if (clock != clock_ || !exchanged_.insert(unit).second) faults_.push_back("an exchange that nobody waits for");
+}
+
+void CheckedNode::CheckExchanged(const Task& task, int unit) {
+  Expect(!plan_.units[unit].exchanged || exchanged_.contains(unit), "ahead of the other replicas' gradients", task);
 }
 
 void CheckedNode::Norm(const Task& task) {
@@ -232,6 +242,7 @@ void CheckedNode::Norm(const Task& task) {
   }
   for (size_t u = 0; u < plan_.units.size(); ++u) {
     Expect(!plan_.units[u].deferred || final_.contains(u), "a norm without a gradient", task);
+    CheckExchanged(task, static_cast<int>(u));
   }
   norm_ = true;
 }
@@ -241,6 +252,7 @@ void CheckedNode::Update(const Task& task) {
   units.insert(units.end(), task.more_units.begin(), task.more_units.end());
   Expect(units.size() == 1 || plan_.updates_together, "units together", task);
   for (int unit : units) Expect(updated_.insert(unit).second, "updated twice", task);
+  for (int unit : units) CheckExchanged(task, unit);
   if (plan_.wait_for_verdict) Expect(norm_ && verdict_ >= task.clock, "an update before the verdict", task);
   for (MsgId id : schedule_.TestIds(clock_, plan_.replica)) {
     Expect(FlightOf(id).forward == plan_.test.segments, "an update before a test", task);

@@ -29,8 +29,9 @@ class CheckedNode : public PipelineHost {
   bool TakeInput() HP_EXCLUDES(mutex_);
   /// Before the pipeline hears of it.
   void OnVerdict(int64_t clock) HP_EXCLUDES(mutex_);
-  /// Whether all backward passes of a clock are done: what an allreduce among replicas waits for.
-  bool HasAllGradients(int64_t clock) const HP_EXCLUDES(mutex_);
+  void OnExchanged(int64_t clock, int unit) HP_EXCLUDES(mutex_);
+  /// The units that a task, which was run, gives to the exchange: those of the last backward pass, last layer first.
+  std::vector<int> GivenToExchange(const Task& task) const HP_EXCLUDES(mutex_);
 
   /// After the end: nothing is left over. @return all that was wrong, one line each; empty if nothing was.
   std::vector<std::string> Faults() const HP_EXCLUDES(mutex_);
@@ -55,6 +56,8 @@ class CheckedNode : public PipelineHost {
   void Norm(const Task& task) HP_REQUIRES(mutex_);
   void Update(const Task& task) HP_REQUIRES(mutex_);
   void FinishClock(const Task& task) HP_REQUIRES(mutex_);
+  /// The other replicas' parts of a unit's gradient are there.
+  void CheckExchanged(const Task& task, int unit) HP_REQUIRES(mutex_);
   /// All that must have landed for segments up to `segment` is there and has not been overwritten.
   void CheckBeforeVerdict(const Task& task) HP_REQUIRES(mutex_);
   void CheckLanded(const Task& task, int segment, bool gradients) HP_REQUIRES(mutex_);
@@ -78,6 +81,7 @@ class CheckedNode : public PipelineHost {
   int64_t clock_ HP_GUARDED_BY(mutex_) = -1, finished_clock_ HP_GUARDED_BY(mutex_) = -1;
   int64_t verdict_ HP_GUARDED_BY(mutex_) = -1;
   std::set<int> updated_ HP_GUARDED_BY(mutex_), final_ HP_GUARDED_BY(mutex_);  // units of this clock
+  std::set<int> exchanged_ HP_GUARDED_BY(mutex_);                              // likewise
   std::vector<MsgId> last_added_ HP_GUARDED_BY(mutex_);                        // by unit: whose gradient was the latest
   MsgId last_backward_ HP_GUARDED_BY(mutex_);
   bool norm_ HP_GUARDED_BY(mutex_) = false;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace hp::test {
 
@@ -135,7 +136,7 @@ bool HandDriven::Step() {
   return false;
 }
 
-// An executor takes a task, or ends the one it has. An update of a replica ends when all replicas have the gradients.
+// An executor takes a task, runs the one it has, or reports it.
 bool HandDriven::Execute(Rank rank) {
   Node& node = nodes_[rank];
   if (!node.task) {
@@ -144,18 +145,28 @@ bool HandDriven::Execute(Rank rank) {
     return node.task.has_value();
   }
   const Task task = *node.task;
-  const bool exchange = task.kind == (job_.wait_for_verdict ? Task::kNorm : Task::kUpdate);
-  if (exchange && job_.stages[job_.stage_of(rank)].conv && !job_.stages[0].units.empty()) {
-    for (Rank replica : job_.ranks_of(0)) {
-      if (!nodes_[replica].checked->HasAllGradients(task.clock)) return false;
+  if (!std::exchange(node.task_run, true)) {
+    if (node.checked->Run(task)) {
+      Post(rank, 0, kControl, {.kind = Event::kVerdictPart, .from = rank, .clock = task.clock});
     }
-  }
-  if (node.checked->Run(task)) {
-    Post(rank, 0, kControl, {.kind = Event::kVerdictPart, .from = rank, .clock = task.clock});
+    Exchange(rank, task);
+    return true;
   }
   node.task.reset();
+  node.task_run = false;
   node.pipeline->Done(task);
   return true;
+}
+
+// What a task gives to its stage's exchange is a sum, and each replica hears of it, after the last of them gave it.
+void HandDriven::Exchange(Rank rank, const Task& task) {
+  const int stage = job_.stage_of(rank);
+  for (int unit : nodes_[rank].checked->GivenToExchange(task)) {
+    if (++exchanges_[{task.clock, stage, unit}] < job_.stages[stage].parts) continue;
+    for (Rank replica : job_.ranks_of(stage)) {
+      Post(rank, replica, kExchange, {.kind = Event::kExchanged, .from = rank, .clock = task.clock, .unit = unit});
+    }
+  }
 }
 
 void HandDriven::Deliver(Rank to, const Event& event) {
@@ -172,6 +183,10 @@ void HandDriven::Deliver(Rank to, const Event& event) {
         faults_.push_back(Format("node %d changed the source of a write that was under way", to));
       }
       return node.pipeline->OnWriteEnded(event.from, event.tag, OkStatus());
+    case Event::kExchanged:
+      if (node.task_run && node.task->kind == Task::kBackward) ++early_exchanges_;
+      node.checked->OnExchanged(event.clock, event.unit);
+      return node.pipeline->OnExchanged(event.clock, job_.stage_of(to), event.unit);
     case Event::kVerdictPart:
       return OnVerdictPart(event.clock);
     case Event::kVerdict: {

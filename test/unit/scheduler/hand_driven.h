@@ -14,7 +14,8 @@
 namespace hp::test {
 
 /// All nodes of a job on one thread: every message, write, completion, input and task is a step, and a seeded random
-/// generator says which comes next. Some nodes and links are a hundred times slower than others. Grants
+/// generator says which comes next. A task is taken, run and reported in three steps, so that what it gives away may
+/// have come back before it is reported. Some nodes and links are a hundred times slower than others. Grants
 /// and messages of one link and direction keep their order; writes do not always, as over several connections.
 class HandDriven {
  public:
@@ -25,19 +26,21 @@ class HandDriven {
   std::vector<std::string> Run();
   /// Writes that arrived.
   int writes() const { return writes_; }
-  /// Tasks that update several units.
+  /// Tasks that update several units; exchanges whose end a node hears of while its own task is not reported.
   int shared_updates() const { return shared_updates_; }
+  int early_exchanges() const { return early_exchanges_; }
 
  private:
   class LinkTransport;
   struct Event {
-    enum Kind { kGranted, kVerdictPart, kVerdict, kArrival, kWriteEnded } kind;
+    enum Kind { kGranted, kVerdictPart, kVerdict, kArrival, kWriteEnded, kExchanged } kind;
     Rank from = 0;
     PlaceTag tag = {};
     uint32_t grant = 0;
     int64_t clock = 0;
     std::vector<std::byte> bytes = {};
     std::span<const std::byte> source = {};
+    int unit = 0;
   };
   struct Grant {
     Rank owner = 0, writer = 0;
@@ -54,9 +57,10 @@ class HandDriven {
     std::unique_ptr<LinkTransport> transport;
     std::unique_ptr<Pipeline> pipeline;
     std::optional<Task> task;
+    bool task_run = false;
     double speed = 1, input_speed = 1;
   };
-  enum Lane { kControl, kBulk, kCompletion };
+  enum Lane { kControl, kBulk, kCompletion, kExchange };
 
   double Draw(double speed) { return -std::log(std::uniform_real_distribution<double>(1e-9, 1)(random_)) / speed; }
   double AnySpeed();
@@ -64,6 +68,7 @@ class HandDriven {
   void Post(Rank from, Rank to, Lane lane, Event event);
   bool Step();
   bool Execute(Rank rank);
+  void Exchange(Rank rank, const Task& task);
   void Deliver(Rank to, const Event& event);
   void OnVerdictPart(int64_t clock);
   bool Finished() const;
@@ -75,8 +80,10 @@ class HandDriven {
   std::vector<Grant> grants_;
   std::set<std::tuple<Rank, Rank, PlaceTag>> granted_;  // owner, writer: each once
   std::map<int64_t, int> parts_;
+  std::map<std::tuple<int64_t, int, int>, int> exchanges_;  // by clock, stage, unit: replicas that gave their part
   int writes_ = 0;
   int shared_updates_ = 0;
+  int early_exchanges_ = 0;
   std::vector<std::string> faults_;
 };
 

@@ -55,6 +55,10 @@ PipelinePlan JobSpec::PlanOf(Rank rank) const {
     }
   }
   plan.units = stages[stage].units;
+  for (UnitPlan& unit : plan.units) {
+    unit.stage = stage;
+    unit.exchanged = unit.in_backward && stages[stage].parts > 1;
+  }
   for (const UnitPlan& unit : plan.units) train.segments = std::max(train.segments, unit.segment + 1);
   plan.test = train;
   std::erase_if(plan.test.ports, [](const PortPlan& port) { return port.gradient; });

@@ -44,7 +44,7 @@ int ExpectedWrites(const JobSpec& job) {
 class AnyOrder : public testing::TestWithParam<int> {};
 
 TEST_P(AnyOrder, EveryJobEndsAndKeepsItsPromises) {
-  int shared_updates = 0;
+  int shared_updates = 0, early_exchanges = 0;
   for (JobSpec job : AllJobs()) {
     job.pool_size = GetParam();
     for (bool wait : {false, true}) {
@@ -56,10 +56,12 @@ TEST_P(AnyOrder, EveryJobEndsAndKeepsItsPromises) {
         ASSERT_TRUE(faults.empty()) << job.name << ", wait " << wait << ", seed " << seed << "\n" << Lines(faults);
         ASSERT_EQ(world.writes(), ExpectedWrites(job)) << job.name;
         shared_updates += world.shared_updates();
+        early_exchanges += world.early_exchanges();
       }
     }
   }
   EXPECT_GT(shared_updates, 0);
+  EXPECT_GT(early_exchanges, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Pools, AnyOrder, testing::Values(1, 2, 50), testing::PrintToStringParamName());
@@ -87,6 +89,44 @@ TEST(PipelineOrders, AVerdictStopsAllNodesAtTheSameClock) {
       const std::vector<std::string> faults = world.Run();
       ASSERT_TRUE(faults.empty()) << job.name << ", seed " << seed << "\n" << Lines(faults);
     }
+  }
+}
+
+/// Does what the pipeline of a node without ports says, until there is nothing more to do. @return the updated units.
+std::vector<int> RunAll(CheckedNode* node, Pipeline* pipeline) {
+  std::vector<int> updated;
+  while (const std::optional<Task> task = pipeline->TryNextTask()) {
+    node->Run(*task);
+    if (task->kind == Task::kUpdate) updated.push_back(task->unit);
+    pipeline->Done(*task);
+  }
+  return updated;
+}
+
+/// Whatever else is still under way, of the same stage or of another.
+TEST(PipelineExchange, MakesItsOwnUnitReadyAndNoOther) {
+  for (bool wait : {false, true}) {
+    JobSpec job = NoFcStage(2);
+    job.shape = UnevenShape(2, 2, 4);
+    job.shape.test_iter = 0;
+    job.wait_for_verdict = wait;
+    CheckedNode node(job, 0);
+    PipelinePlan plan = node.plan();
+    plan.units[1].stage = 3;
+    while (node.TakeInput()) {
+    }
+    Pipeline pipeline(plan, node.schedule(), &node, nullptr);
+    pipeline.Start();
+    EXPECT_TRUE(RunAll(&node, &pipeline).empty());
+    node.OnExchanged(0, 1);
+    pipeline.OnExchanged(0, 3, 1);
+    EXPECT_EQ(RunAll(&node, &pipeline), wait ? std::vector<int>{} : std::vector<int>{1});
+    node.OnExchanged(0, 0);
+    pipeline.OnExchanged(0, 0, 0);
+    EXPECT_EQ(RunAll(&node, &pipeline), wait ? std::vector<int>{} : std::vector<int>{0});
+    node.OnVerdict(0);
+    pipeline.OnVerdict(0, std::nullopt);
+    EXPECT_EQ(RunAll(&node, &pipeline), wait ? (std::vector<int>{0, 1}) : std::vector<int>{});
   }
 }
 

@@ -9,17 +9,35 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <utility>
+#include <vector>
 
 namespace hp::test {
 namespace {
 
 constexpr uint32_t kPart = 1, kVerdict = 2, kBye = 3;
 
+class ThreadedNode;
+
+/// The exchange of the conv replicas: who gives the last part tells all of them.
+class SharedExchange {
+ public:
+  SharedExchange(const JobSpec& job, const std::vector<std::unique_ptr<ThreadedNode>>* nodes)
+      : job_(job), nodes_(*nodes) {}
+  void Add(int64_t clock, int unit) HP_EXCLUDES(mutex_);
+
+ private:
+  const JobSpec& job_;
+  const std::vector<std::unique_ptr<ThreadedNode>>& nodes_;
+  Mutex mutex_;
+  std::map<std::pair<int64_t, int>, int> added_ HP_GUARDED_BY(mutex_);
+};
+
 /// A node as hpnode assembles it, with marks instead of nets.
 class ThreadedNode : public TransportHandler, public HandshakePolicy {
  public:
-  ThreadedNode(const JobSpec& job, Rank rank, InprocNetwork* network)
-      : job_(job), rank_(rank), checked_(job, rank), transport_(network->Create(rank)) {
+  ThreadedNode(const JobSpec& job, Rank rank, InprocNetwork* network, SharedExchange* exchange)
+      : job_(job), rank_(rank), exchange_(exchange), checked_(job, rank), transport_(network->Create(rank)) {
     while (checked_.TakeInput()) {
     }
     pipeline_ = std::make_unique<Pipeline>(checked_.plan(), checked_.schedule(), &checked_, transport_.get());
@@ -30,6 +48,7 @@ class ThreadedNode : public TransportHandler, public HandshakePolicy {
   void Execute() {
     while (const std::optional<Task> task = pipeline_->NextTask()) {
       if (checked_.Run(*task)) Send(0, kPart, task->clock);
+      for (int unit : checked_.GivenToExchange(*task)) exchange_->Add(task->clock, unit);
       pipeline_->Done(*task);
     }
     for (Rank rank = 0; rank < job_.nodes(); ++rank) Send(rank, kBye, 0);
@@ -40,6 +59,10 @@ class ThreadedNode : public TransportHandler, public HandshakePolicy {
     while (byes_ < job_.nodes()) changed_.Wait(&mutex_);
   }
   std::vector<std::string> Faults() const { return checked_.Faults(); }
+  void OnExchanged(int64_t clock, int unit) {
+    checked_.OnExchanged(clock, unit);
+    pipeline_->OnExchanged(clock, 0, unit);
+  }
 
   std::string Hello() override { return std::to_string(rank_); }
   StatusOr<Rank> Accept(std::string_view hello) override { return std::stoi(std::string(hello)); }
@@ -88,6 +111,7 @@ class ThreadedNode : public TransportHandler, public HandshakePolicy {
 
   const JobSpec job_;
   const Rank rank_;
+  SharedExchange* const exchange_;
   CheckedNode checked_;
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<Pipeline> pipeline_;
@@ -98,6 +122,14 @@ class ThreadedNode : public TransportHandler, public HandshakePolicy {
   int byes_ HP_GUARDED_BY(mutex_) = 0;
 };
 
+void SharedExchange::Add(int64_t clock, int unit) {
+  {
+    MutexLock lock(&mutex_);
+    if (++added_[{clock, unit}] < job_.stages[0].parts) return;
+  }
+  for (Rank replica : job_.ranks_of(0)) nodes_[replica]->OnExchanged(clock, unit);
+}
+
 }  // namespace
 
 std::vector<std::string> RunThreaded(const JobSpec& job, uint64_t seed) {
@@ -106,8 +138,9 @@ std::vector<std::string> RunThreaded(const JobSpec& job, uint64_t seed) {
   options.delay = RandomDelays(seed, 100);
   InprocNetwork network(options);
   std::vector<std::unique_ptr<ThreadedNode>> nodes;
+  SharedExchange exchange(job, &nodes);
   for (Rank rank = 0; rank < job.nodes(); ++rank) {
-    nodes.push_back(std::make_unique<ThreadedNode>(job, rank, &network));
+    nodes.push_back(std::make_unique<ThreadedNode>(job, rank, &network, &exchange));
   }
   std::vector<std::string> faults;
   {
