@@ -132,16 +132,7 @@ Status Compute::EnqueueWork(const Task& task) {
 }
 
 void Compute::Collect(const Task& task) {
-  switch (task.kind) {
-    case Task::kForward:
-      return CollectStatistics(task);
-    case Task::kNorm:
-      return updater_->CollectNorm();
-    case Task::kUpdate:
-      return updater_->CollectUpdate(task);
-    default:
-      return;
-  }
+  if (task.kind == Task::kForward) CollectStatistics(task);
 }
 
 // What a task reads from the host: on the host's device in place.

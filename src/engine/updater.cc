@@ -9,6 +9,7 @@
 #include <cmath>
 #include <numeric>
 #include <span>
+#include <string>
 
 namespace hp {
 namespace {
@@ -132,29 +133,19 @@ void Updater::EnqueueSquares(const std::vector<int>& units) {
   }
 }
 
-void Updater::CollectSquares(int unit) {
-  if (model_.data_parallel() && model_.node().index > 0) return;  // every replica has the same gradients
+void Updater::AddNorms(VerdictPart* part) const {
+  double sum = 0;
+  std::string layer_not_finite;
+  const bool counts = !model_.data_parallel() || model_.node().index == 0;  // every replica has the same gradients
   const double unscaled = 1 / (double{loss_scale_} * loss_scale_);
-  for (int param : StepOfUnit(unit).params) {
-    sum_of_squares_ += unscaled * squares()[param];
-    if (!std::isfinite(sum_of_squares_) && layer_not_finite_.empty()) layer_not_finite_ = StepOfUnit(unit).name;
+  for (int unit : counts ? AllUnits() : std::vector<int>()) {
+    for (int param : StepOfUnit(unit).params) {
+      sum += unscaled * squares()[param];
+      if (!std::isfinite(sum) && layer_not_finite.empty()) layer_not_finite = StepOfUnit(unit).name;
+    }
   }
-}
-
-void Updater::CollectNorm() {
-  for (int unit : AllUnits()) CollectSquares(unit);
-}
-
-void Updater::CollectUpdate(const Task& task) {
-  if (model_.plan().wait_for_verdict) return;
-  for (int unit : UnitsOf(task)) CollectSquares(unit);
-}
-
-void Updater::AddNorms(VerdictPart* part) {
-  part->set_sum_of_squares(sum_of_squares_);
-  if (part->finite() && !layer_not_finite_.empty()) part->set_layer(layer_not_finite_);
-  sum_of_squares_ = 0;
-  layer_not_finite_.clear();
+  part->set_sum_of_squares(sum);
+  if (part->finite() && !layer_not_finite.empty()) part->set_layer(layer_not_finite);
 }
 
 Status Updater::Norm(int64_t clock) {

@@ -11,14 +11,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <string>
 #include <vector>
 
 namespace hp {
 
 /// A node's updates: gradients that are computed for the whole update at once, their norms, what the verdict on them
 /// says, and the change of the parameters. On a device with memory of its own Norm and Update only put work into its
-/// queues; the norms are there when the task is done. Executor thread, but for the Collect functions (as Compute's) and
+/// queues; the norms are there when the task is done. Executor thread, but for AddNorms (as Compute::Collect) and
 /// OnVerdict.
 class Updater {
  public:
@@ -45,14 +44,14 @@ class Updater {
   Status Norm(int64_t clock);
   /// Updates the task's units, and has their norms computed where Norm did not. Errors as above.
   Status Update(const Task& task);
-  void CollectNorm();
-  void CollectUpdate(const Task& task);
 
   /// How the verdict wants its clock's updates and the next clock's losses, where updates wait for it. After the norm
   /// of its clock, before its updates: nothing that reads what it says is under way. Any thread.
   void OnVerdict(const Verdict& verdict);
-  /// Puts the norms that were collected since the last time into `part`.
-  void AddNorms(VerdictPart* part);
+  /// Puts the sum of squares of the clock's gradients into `part`, as far as this node answers for them, added up in
+  /// the order of the units: that in which they were updated depends on timing. When all tasks that compute norms of
+  /// the clock are done, and before any of the next one.
+  void AddNorms(VerdictPart* part) const;
 
  private:
   using PieceFunction = std::function<void(const Op& op, const OpArgs& args, int64_t begin, int64_t end)>;
@@ -71,7 +70,6 @@ class Updater {
   Status FinishExchange(int64_t clock);
   /// Has the sums of squares of the units' gradients computed, and brought to the host.
   void EnqueueSquares(const std::vector<int>& units);
-  void CollectSquares(int unit);
 
   const NetStep& StepOfUnit(int unit) const { return model_.any_net(true).steps()[model_.unit_steps()[unit]]; }
   std::vector<int> AllUnits() const;
@@ -87,8 +85,6 @@ class Updater {
   int64_t exchanged_ = -1;                  // latest clock whose exchange is finished
   float gradient_scale_ = 1, loss_scale_;
   bool skip_ = false;
-  double sum_of_squares_ = 0;
-  std::string layer_not_finite_;
 };
 
 }  // namespace hp
