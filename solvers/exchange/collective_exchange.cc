@@ -1,3 +1,8 @@
+// Sums by collectives that the device carries out. A sum waits for the gradient by the order of the device's queues
+// (kExchange behind kCompute), so that nobody on the host does. The other direction goes by way of the host: when the
+// sum's mark is reached the update becomes ready and is put into kCompute. Ordering kCompute behind kExchange instead
+// would save that way, some microseconds an update, but whatever is put into kCompute after it would wait for the other
+// replicas as well: a node that also holds a shard would keep from its peers what they need to get there.
 #include "solvers/exchange/collective_exchange.h"
 
 #include <chrono>
@@ -10,36 +15,58 @@ constexpr auto kWatchEvery = std::chrono::milliseconds(100);
 
 }  // namespace
 
-CollectiveExchange::CollectiveExchange(Device* device, std::unique_ptr<Collectives> collectives,
-                                       std::function<void(const Status&)> on_failure)
-    : device_(device), collectives_(std::move(collectives)), on_failure_(std::move(on_failure)) {
-  thread_ = Thread("exchange", [this] { Watch(); });
+CollectiveExchange::CollectiveExchange(Device* device, std::unique_ptr<Collectives> collectives, Callbacks callbacks)
+    : device_(device), collectives_(std::move(collectives)), callbacks_(std::move(callbacks)) {
+  thread_ = Thread("exchange", [this] { Run(); });
+  watch_ = Thread("exchange watch", [this] { Watch(); });
 }
 
 CollectiveExchange::~CollectiveExchange() {
   {
     MutexLock lock(&mutex_);
     stop_ = true;
-    changed_.Signal();
+    changed_.SignalAll();
   }
+  Abort(Cancelled("exchange: ended"));
   thread_.Join();
+  watch_.Join();
 }
 
-void CollectiveExchange::Add(uint64_t, int, std::span<float> gradient) {
-  if (!status().ok()) return;
+void CollectiveExchange::Add(uint64_t clock, int param, std::span<float> gradient) {
+  if (ended()) return;
   device_->Order(Device::kCompute, Device::kExchange);
-  if (const Status status = collectives_->AllReduce(gradient); !status.ok()) Fail(status);
+  if (const Status status = collectives_->AllReduce(gradient); !status.ok()) return Fail(status);
+  const Device::Mark done = device_->Record(Device::kExchange);
+  MutexLock lock(&mutex_);
+  steps_.push_back({done, clock, param});
+  changed_.SignalAll();
 }
 
-void CollectiveExchange::FinishAsync(uint64_t, std::function<void(const Status&)> done) {
-  device_->Order(Device::kExchange, Device::kCompute);
-  done(status());
+void CollectiveExchange::Run() {
+  for (;;) {
+    Step step;
+    {
+      MutexLock lock(&mutex_);
+      while (steps_.empty() && !stop_) changed_.Wait(&mutex_);
+      if (steps_.empty()) return;
+      step = steps_.front();
+      steps_.pop_front();
+    }
+    if (const Status status = Await(step); !status.ok()) {
+      Fail(status);
+    } else if (!ended()) {
+      callbacks_.on_exchanged(step.clock, step.param);
+    }
+  }
 }
 
-void CollectiveExchange::Abort(const Status& cause) {
-  if (SetStatus(cause)) collectives_->Abort();
+// A collective that was ended early reaches its mark as well: it is a sum only if there is no error.
+Status CollectiveExchange::Await(const Step& step) {
+  HP_RETURN_IF_ERROR(device_->Wait(step.done));
+  return collectives_->AsyncError();
 }
 
+// A collective that lost a replica says so only when it is asked, and until it is aborted its mark is not reached.
 void CollectiveExchange::Watch() {
   for (;;) {
     {
@@ -53,22 +80,23 @@ void CollectiveExchange::Watch() {
 
 // A failure that Abort caused itself is no news.
 void CollectiveExchange::Fail(const Status& status) {
-  if (!SetStatus(status)) return;
-  collectives_->Abort();
-  if (on_failure_) on_failure_(status);
+  if (End(status)) callbacks_.on_failure(status);
 }
 
-bool CollectiveExchange::SetStatus(const Status& status) {
-  MutexLock lock(&mutex_);
-  if (!status_.ok()) return false;
-  status_ = status;
-  changed_.Signal();
+bool CollectiveExchange::End(const Status& cause) {
+  {
+    MutexLock lock(&mutex_);
+    if (!status_.ok()) return false;
+    status_ = cause;
+    changed_.SignalAll();
+  }
+  collectives_->Abort();
   return true;
 }
 
-Status CollectiveExchange::status() const {
+bool CollectiveExchange::ended() const {
   MutexLock lock(&mutex_);
-  return status_;
+  return !status_.ok();
 }
 
 }  // namespace hp

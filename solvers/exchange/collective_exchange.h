@@ -7,7 +7,7 @@
 #include "tensor/device.h"
 
 #include <cstdint>
-#include <functional>
+#include <deque>
 #include <memory>
 #include <span>
 
@@ -26,36 +26,46 @@ class Collectives {
   virtual void Abort() = 0;
 };
 
-/// An exchange among replicas on GPUs, layer by layer beside the backward pass: gradients are summed in the device's
-/// memory, and Finish waits for nothing: what is put into Device::kCompute after it sees the sums.
+/// An exchange among replicas on GPUs: gradients are summed in the device's memory, layer by layer beside the backward
+/// pass. Add only puts work into Device::kExchange, ordered behind what kCompute holds; a thread "exchange" waits for
+/// it and reports, and a thread "exchange watch" asks for errors. Callbacks come from these, failures also from Add.
 class CollectiveExchange : public Exchange {
  public:
-  /// @param on_failure called once, on a thread of the exchange or in Add, with the first failure of a collective.
-  CollectiveExchange(Device* device, std::unique_ptr<Collectives> collectives,
-                     std::function<void(const Status&)> on_failure);
+  /// @param device must outlive it.
+  CollectiveExchange(Device* device, std::unique_ptr<Collectives> collectives, Callbacks callbacks);
   ~CollectiveExchange() override;
 
   void Add(uint64_t clock, int param, std::span<float> gradient) override HP_EXCLUDES(mutex_);
-  void FinishAsync(uint64_t clock, std::function<void(const Status&)> done) override HP_EXCLUDES(mutex_);
-  void Abort(const Status& cause) override HP_EXCLUDES(mutex_);
+  /// Nothing is held back.
+  void Flush(uint64_t /*clock*/) override {}
+  void Abort(const Status& cause) override { End(cause); }
 
  private:
-  /// A collective that lost a replica says so only when it is asked.
-  void Watch();
+  /// A sum under way.
+  struct Step {
+    Device::Mark done = 0;
+    uint64_t clock = 0;
+    int param = 0;
+  };
+
+  void Run() HP_EXCLUDES(mutex_);
+  Status Await(const Step& step);
+  void Watch() HP_EXCLUDES(mutex_);
   void Fail(const Status& status);
-  /// @return whether it was the first.
-  bool SetStatus(const Status& status) HP_EXCLUDES(mutex_);
-  Status status() const HP_EXCLUDES(mutex_);
+  /// The first cause ends the exchange. @return whether it is the first.
+  bool End(const Status& cause) HP_EXCLUDES(mutex_);
+  bool ended() const HP_EXCLUDES(mutex_);
 
   Device* const device_;
   const std::unique_ptr<Collectives> collectives_;
-  const std::function<void(const Status&)> on_failure_;
+  const Callbacks callbacks_;
 
   mutable Mutex mutex_;
   CondVar changed_;
-  Status status_ HP_GUARDED_BY(mutex_);  // the first failure ends the exchange
+  std::deque<Step> steps_ HP_GUARDED_BY(mutex_);
+  Status status_ HP_GUARDED_BY(mutex_);  // why it has ended
   bool stop_ HP_GUARDED_BY(mutex_) = false;
-  Thread thread_;
+  Thread thread_, watch_;
 };
 
 }  // namespace hp

@@ -5,7 +5,6 @@
 #include "solvers/exchange/rendezvous.h"
 
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <string>
 
@@ -17,11 +16,10 @@ struct GlooOptions {
   std::string key_prefix;  ///< of its keys in the rendezvous ("gloo/conv"): two stages may share one rendezvous
   /// Parameters smaller than this are copied together until they make this much, and summed at once.
   size_t bucket_bytes = size_t{1} << 20;
-  /// Called once, on the exchange's thread, with the first failure of a collective. Must not block.
-  std::function<void(const Status&)> on_failure;
 };
 
-/// An Exchange by ring allreduce with Gloo over TCP, on a thread named "exchange" that works in the order of Add.
+/// An Exchange by ring allreduce with Gloo over TCP, on a thread named "exchange" that works in the order of Add and
+/// alone waits for other replicas; its callbacks come from there.
 /// Each replica has a connection to each other one on ephemeral ports of `address` (the kernel's ip_local_port_range).
 /// Nothing here has a time limit: a slow replica is waited for, and who is lost is found out by the node connections.
 /// The grouping into collectives follows from the sequence of sizes alone, and the order of each sum from the ranks.
@@ -29,6 +27,7 @@ struct GlooOptions {
 /// Blocks until all `size` replicas have called it. Any thread.
 /// @return kUnavailable: connecting failed; kInvalidArgument: `address` is not one of this host; or what `rendezvous`
 /// said. Everything that Gloo throws ends up as a Status.
-StatusOr<std::unique_ptr<Exchange>> ConnectGlooExchange(const GlooOptions& options, Rendezvous* rendezvous);
+StatusOr<std::unique_ptr<Exchange>> ConnectGlooExchange(const GlooOptions& options, Rendezvous* rendezvous,
+                                                        Exchange::Callbacks callbacks);
 
 }  // namespace hp

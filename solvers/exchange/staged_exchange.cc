@@ -1,53 +1,66 @@
+// A gradient goes four steps: device to host, into the inner exchange, host to device, reported. The first and the
+// third are copies in one queue of the device, whose marks are reached in their order, so one thread waits for them one
+// after the other without holding any of them up. Nothing is ordered between kExchange and kCompute after the copy
+// back: the update is put into kCompute when the copy has been reported, and so is done.
 #include "solvers/exchange/staged_exchange.h"
 
 #include <utility>
 
 namespace hp {
 
-StagedExchange::StagedExchange(Device* device, std::unique_ptr<Exchange> inner)
-    : device_(device), inner_(std::move(inner)) {
-  thread_ = Thread("staging", [this] { Run(); });
+StatusOr<std::unique_ptr<Exchange>> StagedExchange::Create(Device* device, const MakeInner& make_inner,
+                                                           Callbacks callbacks) {
+  std::unique_ptr<StagedExchange> staged(new StagedExchange(device, std::move(callbacks)));
+  StagedExchange* const self = staged.get();
+  HP_ASSIGN_OR_RETURN(staged->inner_,
+                      make_inner({.on_exchanged = [self](uint64_t clock, int param) { self->CopyBack(clock, param); },
+                                  .on_failure = [self](const Status& status) { self->Fail(status); }}));
+  staged->thread_ = Thread("staging", [self] { self->Run(); });
+  return std::unique_ptr<Exchange>(std::move(staged));
 }
 
 StagedExchange::~StagedExchange() {
-  Abort(Cancelled("exchange: ended"));
+  End(Cancelled("exchange: ended"));
   {
     MutexLock lock(&mutex_);
     stop_ = true;
     changed_.Signal();
   }
-  thread_.Join();
-}
-
-StatusOr<std::span<float>> StagedExchange::HostCopyOf(int param, size_t count) {
-  Buffer& copy = host_copies_[param];
-  if (copy.bytes() != count * sizeof(float)) {
-    HP_ASSIGN_OR_RETURN(copy, device_->AllocateHost(count * sizeof(float)));
-  }
-  return std::span<float>{copy.floats(), count};
+  thread_.Join();  // when the copies are done: they use our memory
+  inner_.reset();  // it calls CopyBack
 }
 
 void StagedExchange::Add(uint64_t clock, int param, std::span<float> gradient) {
-  const StatusOr<std::span<float>> copy = HostCopyOf(param, gradient.size());
-  if (!copy.ok()) {
-    MutexLock lock(&mutex_);
-    allocation_ = copy.status();
-    return;
+  if (const Status status = CopyOut(clock, param, gradient); !status.ok()) Fail(status);
+}
+
+Status StagedExchange::CopyOut(uint64_t clock, int param, std::span<float> gradient) {
+  MutexLock lock(&mutex_);
+  if (!status_.ok()) return OkStatus();
+  Copy& copy = copies_[param];
+  copy.gradient = gradient;
+  if (copy.host.bytes() != gradient.size_bytes()) {
+    HP_ASSIGN_OR_RETURN(copy.host, device_->AllocateHost(gradient.size_bytes()));
   }
   device_->Order(Device::kCompute, Device::kExchange);
-  device_->Download(Device::kExchange, copy->data(), gradient.data(), gradient.size_bytes());
-  Push({clock, param, gradient, *copy, device_->Record(Device::kExchange), nullptr});
+  device_->Download(Device::kExchange, copy.host.data(), gradient.data(), gradient.size_bytes());
+  steps_.push_back({Step::kGive, clock, param, device_->Record(Device::kExchange), copy.host_values()});
+  changed_.Signal();
+  return OkStatus();
 }
 
-void StagedExchange::FinishAsync(uint64_t clock, std::function<void(const Status&)> done) {
-  Push({clock, 0, {}, {}, 0, std::move(done)});
-}
-
-void StagedExchange::Abort(const Status& cause) { inner_->Abort(cause); }
-
-void StagedExchange::Push(Step step) {
+void StagedExchange::CopyBack(uint64_t clock, int param) {
   MutexLock lock(&mutex_);
-  steps_.push_back(std::move(step));
+  if (!status_.ok()) return;
+  const Copy& copy = copies_.at(param);
+  device_->Upload(Device::kExchange, copy.gradient.data(), copy.host.data(), copy.gradient.size_bytes());
+  steps_.push_back({Step::kReport, clock, param, device_->Record(Device::kExchange)});
+  changed_.Signal();
+}
+
+void StagedExchange::Flush(uint64_t clock) {
+  MutexLock lock(&mutex_);
+  steps_.push_back({Step::kFlush, clock});
   changed_.Signal();
 }
 
@@ -58,36 +71,47 @@ void StagedExchange::Run() {
       MutexLock lock(&mutex_);
       while (steps_.empty() && !stop_) changed_.Wait(&mutex_);
       if (steps_.empty()) return;
-      step = std::move(steps_.front());
+      step = steps_.front();
       steps_.pop_front();
-      if (failure_.ok()) failure_ = allocation_;
     }
-    Process(step);
+    if (const Status status = Carry(step); !status.ok()) Fail(status);
   }
 }
 
-void StagedExchange::Process(const Step& step) {
-  if (step.done) return step.done(SumAll(step.clock));
-  const Status copied = device_->Wait(step.copied);
-  if (failure_.ok()) failure_ = copied;
-  if (!failure_.ok()) return;
-  added_.push_back(step);
-  inner_->Add(step.clock, step.param, step.host_copy);
-}
-
-// The others must not wait for what we can't give: a failure of ours ends the exchange.
-Status StagedExchange::SumAll(uint64_t clock) {
-  if (!failure_.ok()) {
-    inner_->Abort(failure_);
-    return failure_;
+Status StagedExchange::Carry(const Step& step) {
+  if (step.kind != Step::kFlush) HP_RETURN_IF_ERROR(device_->Wait(step.copied));
+  {
+    MutexLock lock(&mutex_);
+    if (!status_.ok()) return OkStatus();
   }
-  HP_RETURN_IF_ERROR(inner_->Finish(clock));
-  for (const Step& step : added_) {
-    device_->Upload(Device::kExchange, step.gradient.data(), step.host_copy.data(), step.gradient.size_bytes());
+  switch (step.kind) {
+    case Step::kGive:
+      inner_->Add(step.clock, step.param, step.host_values);
+      break;
+    case Step::kFlush:
+      inner_->Flush(step.clock);
+      break;
+    case Step::kReport:
+      callbacks_.on_exchanged(step.clock, step.param);
+      break;
   }
-  added_.clear();
-  device_->Order(Device::kExchange, Device::kCompute);
   return OkStatus();
+}
+
+// The others must not wait for what we can't give: a failure of ours ends the exchange. One that Abort caused itself is
+// no news.
+void StagedExchange::Fail(const Status& status) {
+  if (End(status)) callbacks_.on_failure(status);
+}
+
+bool StagedExchange::End(const Status& cause) {
+  {
+    MutexLock lock(&mutex_);
+    if (!status_.ok()) return false;
+    status_ = cause;
+  }
+  if (inner_) inner_->Abort(cause);
+  return true;
 }
 
 }  // namespace hp

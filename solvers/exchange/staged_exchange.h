@@ -11,51 +11,61 @@
 #include <map>
 #include <memory>
 #include <span>
-#include <vector>
 
 namespace hp {
 
 /// An exchange of gradients in a device's memory by way of the host's, for replicas that do not all have such a device:
-/// each gradient is copied out as soon as it is final, summed by `inner`, and copied back. Copies go by
-/// Device::kExchange, beside the backward pass; a thread "staging" waits for them.
+/// each gradient is copied out as soon as it is final, summed by another exchange, and copied back. Copies go by
+/// Device::kExchange, beside the backward pass; a thread "staging" waits for them. Callbacks come from there, failures
+/// also from Add and from the other exchange's thread.
 class StagedExchange : public Exchange {
  public:
-  /// `device` must outlive it.
-  StagedExchange(Device* device, std::unique_ptr<Exchange> inner);
+  /// Makes the exchange that sums in the host's memory, with these callbacks.
+  using MakeInner = std::function<StatusOr<std::unique_ptr<Exchange>>(Callbacks callbacks)>;
+
+  /// Blocks as long as `make_inner` does. @param device must outlive it. @return what `make_inner` says.
+  static StatusOr<std::unique_ptr<Exchange>> Create(Device* device, const MakeInner& make_inner, Callbacks callbacks);
   ~StagedExchange() override;
 
   void Add(uint64_t clock, int param, std::span<float> gradient) override HP_EXCLUDES(mutex_);
-  /// When `done` is called, whatever is put into Device::kCompute from then on sees the sums. @return also kInternal
-  /// and kResourceExhausted: the device failed, or the host has no memory for the copies.
-  void FinishAsync(uint64_t clock, std::function<void(const Status&)> done) override HP_EXCLUDES(mutex_);
-  void Abort(const Status& cause) override;
+  void Flush(uint64_t clock) override HP_EXCLUDES(mutex_);
+  void Abort(const Status& cause) override { End(cause); }
 
  private:
-  /// A gradient under way to the host, or, with `done`, the end of a clock.
+  /// Where a parameter's gradient is on both sides.
+  struct Copy {
+    std::span<float> gradient;
+    Buffer host;
+    std::span<float> host_values() const { return {host.floats(), gradient.size()}; }
+  };
+  /// What the staging thread does, once a copy is done.
   struct Step {
+    enum Kind { kGive, kFlush, kReport } kind = kFlush;
     uint64_t clock = 0;
     int param = 0;
-    std::span<float> gradient, host_copy;
-    Device::Mark copied = 0;
-    std::function<void(const Status&)> done;
+    Device::Mark copied = 0;  ///< not of kFlush
+    std::span<float> host_values = {};
   };
 
-  StatusOr<std::span<float>> HostCopyOf(int param, size_t count);
-  void Push(Step step) HP_EXCLUDES(mutex_);
+  StagedExchange(Device* device, Callbacks callbacks) : device_(device), callbacks_(std::move(callbacks)) {}
+  Status CopyOut(uint64_t clock, int param, std::span<float> gradient) HP_EXCLUDES(mutex_);
+  /// Thread of the inner exchange.
+  void CopyBack(uint64_t clock, int param) HP_EXCLUDES(mutex_);
   void Run() HP_EXCLUDES(mutex_);
-  void Process(const Step& step);
-  Status SumAll(uint64_t clock);
+  Status Carry(const Step& step) HP_EXCLUDES(mutex_);
+  void Fail(const Status& status);
+  /// The first cause ends the exchange. @return whether it is the first.
+  bool End(const Status& cause) HP_EXCLUDES(mutex_);
 
   Device* const device_;
-  const std::unique_ptr<Exchange> inner_;
-  std::map<int, Buffer> host_copies_;  // by parameter; the thread that calls Add
-  Status failure_;                     // of the clock under way; staging thread
-  std::vector<Step> added_;            // in it
+  const Callbacks callbacks_;
+  std::unique_ptr<Exchange> inner_;
 
-  Mutex mutex_;
+  Mutex mutex_;  // held while kExchange is fed: two threads do, and steps_ are in the order of its marks
   CondVar changed_;
+  std::map<int, Copy> copies_ HP_GUARDED_BY(mutex_);  // by parameter
   std::deque<Step> steps_ HP_GUARDED_BY(mutex_);
-  Status allocation_ HP_GUARDED_BY(mutex_);
+  Status status_ HP_GUARDED_BY(mutex_);  // why it has ended
   bool stop_ HP_GUARDED_BY(mutex_) = false;
   Thread thread_;
 };

@@ -45,9 +45,8 @@ Status Compute::Allocate() {
     HP_ASSIGN_OR_RETURN(ahead_, ImagesAhead::Create(model_, device, options_.train_input));
   }
   HP_ASSIGN_OR_RETURN(
-      updater_,
-      Updater::Create(model_, {device, options_.backend, options_.params, options_.exchange, options_.loss_scale,
-                               [this](const auto& step, const auto& use) { WithUpdateArgs(step, use); }}));
+      updater_, Updater::Create(model_, {device, options_.backend, options_.params, options_.loss_scale,
+                                         [this](const auto& step, const auto& use) { WithUpdateArgs(step, use); }}));
   const std::vector<MsgId> ids = model_.schedule().TrainIds(0, model_.replica());
   if (!ids.empty()) {
     first_id_ = ids.front();
@@ -101,34 +100,29 @@ Device::RepeatKey Compute::KeyOf(RepeatKind kind, int part, const NodeNet& net, 
 
 // --- Tasks
 
-Status Compute::Enqueue(const Task& task, Device::Mark* done) {
-  HP_RETURN_IF_ERROR(EnqueueWork(task));
+Device::Mark Compute::Enqueue(const Task& task) {
+  EnqueueWork(task);
   if (ahead_) ahead_->Advance();
   options_.device->Order(Device::kCompute, Device::kCopyOut);
-  *done = options_.device->Record(Device::kCopyOut);
-  return OkStatus();
+  return options_.device->Record(Device::kCopyOut);
 }
 
-Status Compute::EnqueueWork(const Task& task) {
+void Compute::EnqueueWork(const Task& task) {
   switch (task.kind) {
     case Task::kForward:
-      Forward(task);
-      return OkStatus();
+      return Forward(task);
     case Task::kBackward:
-      Backward(task);
-      return OkStatus();
+      return Backward(task);
     case Task::kWeightGradient:
-      WeightGradient(task);
-      return OkStatus();
+      return WeightGradient(task);
     case Task::kNorm:
-      return updater_->Norm(task.clock);
+      return updater_->Norm();
     case Task::kUpdate:
       return updater_->Update(task);
     case Task::kBoundary:
     case Task::kFinishClock:
-      break;
+      return;
   }
-  return OkStatus();
 }
 
 void Compute::Collect(const Task& task) {
@@ -200,14 +194,10 @@ void Compute::Backward(const Task& task) {
   NetRun run = MakeRun(task.solver, task.id, &views);
   UseInputs(task, net, &run);
   run.accumulate = Accumulates(task.id);
-  const bool exchanges = InFirstClock(task.id) == last_id_ && model_.table().replicas() > 1;
+  const bool exchanges = options_.exchange != nullptr && InFirstClock(task.id) == last_id_;
   const auto work = [&] {
     net.Backward(task.segment, run, model_.data_parallel(), [&](const NetStep& step) {
-      if (!exchanges) return;
-      for (int param : step.params) {
-        const std::span<float> gradient = options_.params->gradient(param);
-        if (!gradient.empty()) options_.exchange->Add(task.clock, param, gradient);
-      }
+      if (exchanges) GiveToExchange(task, net, step);
     });
   };
   if (!bridge_) return work();
@@ -221,6 +211,14 @@ void Compute::Backward(const Task& task) {
   }
   bridge_->EndWork();
   staging_->Send(task, net, run, true);
+}
+
+// The same layer's step has the same index in the nets of all numbers of rows.
+void Compute::GiveToExchange(const Task& task, const NodeNet& net, const NetStep& step) {
+  const std::vector<int>& steps = model_.unit_steps();
+  const auto unit = std::find(steps.begin(), steps.end(), &step - net.steps().data());
+  CHECK(unit != steps.end()) << "layer " << step.name << " is no unit";
+  options_.exchange->Add(task.clock, static_cast<int>(unit - steps.begin()));
 }
 
 void Compute::WeightGradient(const Task& task) {

@@ -5,10 +5,10 @@
 #include "engine/input.h"
 #include "engine/label_store.h"
 #include "engine/port_staging.h"
+#include "engine/stage_exchange.h"
 #include "engine/updater.h"
 #include "model/node_model.h"
 #include "proto/wire.pb.h"
-#include "solvers/exchange/exchange.h"
 #include "solvers/param_store.h"
 #include "solvers/solver_pool.h"
 #include "tensor/device.h"
@@ -33,7 +33,7 @@ class Compute {
     Device* device = nullptr;
     Backend* backend = nullptr;
     ParamStore* params = nullptr;
-    Exchange* exchange = nullptr;
+    StageExchange* exchange = nullptr;  ///< null: no other node has parts of our gradients
     const LabelStore* labels = nullptr;
     Input *train_input = nullptr, *test_input = nullptr;
     StatisticsSink on_statistics;  ///< from Collect
@@ -54,9 +54,9 @@ class Compute {
   /// The bytes of a port, for the transport. Any thread.
   std::span<std::byte> Place(int solver, MsgId id, int port) const;
 
-  /// Puts any task but kBoundary into the device's queues. @param done where its results are there. Executor thread.
-  /// @return kUnavailable: a replica was lost in the exchange.
-  Status Enqueue(const Task& task, Device::Mark* done);
+  /// Puts any task but kBoundary into the device's queues; on the host's device it is done then. Executor thread.
+  /// @return where its results are there.
+  Device::Mark Enqueue(const Task& task);
   /// Takes the results of a task that is done. One thread at a time, in the order of Enqueue.
   void Collect(const Task& task);
 
@@ -77,7 +77,8 @@ class Compute {
   static MsgId InFirstClock(MsgId id) { return MsgId::Make(0, true, id.micro(), id.replica()); }
   Device::RepeatKey KeyOf(RepeatKind kind, int part, const NodeNet& net, const NetRun& run) const;
 
-  Status EnqueueWork(const Task& task);
+  void EnqueueWork(const Task& task);
+  void GiveToExchange(const Task& task, const NodeNet& net, const NetStep& step);
   void Forward(const Task& task);
   void Backward(const Task& task);
   void WeightGradient(const Task& task);

@@ -51,9 +51,8 @@ Status Executor::Carry(const Task& task) {
     return OkStatus();
   }
   options_.device->BeginRange(Describe(task));
-  const Status enqueued = options_.compute->Enqueue(task, &under_way.done);
+  under_way.done = options_.compute->Enqueue(task);
   options_.device->EndRange();
-  HP_RETURN_IF_ERROR(enqueued);
   if (options_.device->is_host()) {
     Finish(under_way);
     return OkStatus();

@@ -25,7 +25,7 @@ class Executor {
     std::function<void(const Task&)> before_task;   ///< may be null: for tests that delay it
     std::function<Status(int64_t clock)> boundary;  ///< Task::kBoundary: nothing is under way then
     std::function<void(const Task&)> after_task;    ///< its results are there; before the pipeline is told
-    /// Once, at the end: ok, the pipeline has no more tasks; kUnavailable: a collective failed; else the device did.
+    /// Once, at the end: ok, the pipeline has no more tasks; else what `boundary` said, or the device failed.
     std::function<void(const Status&)> on_end;
   };
 

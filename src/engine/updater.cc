@@ -106,13 +106,6 @@ double Updater::UpdateRows(int param, float rate, int64_t begin, int64_t end, co
   return squares;
 }
 
-Status Updater::FinishExchange(int64_t clock) {
-  if (exchanged_ >= clock) return OkStatus();
-  HP_RETURN_IF_ERROR(options_.exchange->Finish(clock));
-  exchanged_ = clock;
-  return OkStatus();
-}
-
 void Updater::EnqueueSquares(const std::vector<int>& units) {
   std::vector<int> wanted;
   for (int unit : units) wanted.insert(wanted.end(), StepOfUnit(unit).params.begin(), StepOfUnit(unit).params.end());
@@ -148,12 +141,6 @@ void Updater::AddNorms(VerdictPart* part) const {
   if (part->finite() && !layer_not_finite.empty()) part->set_layer(layer_not_finite);
 }
 
-Status Updater::Norm(int64_t clock) {
-  if (model_.data_parallel()) HP_RETURN_IF_ERROR(FinishExchange(clock));
-  EnqueueSquares(AllUnits());
-  return OkStatus();
-}
-
 // Else tasks are under way, which read all this, and nothing of it ever changes.
 void Updater::OnVerdict(const Verdict& verdict) {
   if (!model_.plan().wait_for_verdict) return;
@@ -174,8 +161,8 @@ std::vector<int> Updater::UnitsOf(const Task& task) {
   return units;
 }
 
-Status Updater::Update(const Task& task) {
-  if (skip_) return OkStatus();
+void Updater::Update(const Task& task) {
+  if (skip_) return;
   const float rate = LearningRate(model_.options().solver, static_cast<int>(task.clock));
   const bool waited = model_.plan().wait_for_verdict;
   std::vector<int> whole;  // the units whose gradients are in memory
@@ -188,13 +175,9 @@ Status Updater::Update(const Task& task) {
     if (!waited && model_.plan().units[unit].deferred) DeferredGradient(step);
     whole.push_back(unit);
   }
-  if (whole.empty()) return OkStatus();
-  if (!waited) {
-    if (model_.data_parallel()) HP_RETURN_IF_ERROR(FinishExchange(task.clock));
-    EnqueueSquares(whole);
-  }
+  if (whole.empty()) return;
+  if (!waited) EnqueueSquares(whole);
   UpdateWhole(whole, rate);
-  return OkStatus();
 }
 
 void Updater::UpdateWhole(const std::vector<int>& units, float rate) {

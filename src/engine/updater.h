@@ -25,7 +25,6 @@ class Updater {
     Device* device = nullptr;
     Backend* backend = nullptr;
     ParamStore* params = nullptr;
-    Exchange* exchange = nullptr;
     float loss_scale = 1;  ///< of the first clock
     /// Calls `use` with the op and the arguments of a deferred step (NodeNet::WithUpdateArgs).
     std::function<void(const NetStep& step, const std::function<void(Op&, const OpArgs&)>& use)> with_update_args;
@@ -40,10 +39,10 @@ class Updater {
   float loss_scale() const { return loss_scale_; }
 
   void DeferredGradient(int unit) { DeferredGradient(StepOfUnit(unit)); }
-  /// Has the norms of all gradients computed. @return kUnavailable: a replica was lost in the exchange.
-  Status Norm(int64_t clock);
-  /// Updates the task's units, and has their norms computed where Norm did not. Errors as above.
-  Status Update(const Task& task);
+  /// Has the norms of all gradients computed.
+  void Norm() { EnqueueSquares(AllUnits()); }
+  /// Updates the task's units, and has their norms computed where Norm did not.
+  void Update(const Task& task);
 
   /// How the verdict wants its clock's updates and the next clock's losses, where updates wait for it. After the norm
   /// of its clock, before its updates: nothing that reads what it says is under way. Any thread.
@@ -67,7 +66,6 @@ class Updater {
   double UpdateRows(int param, float rate, int64_t begin, int64_t end, const float* gradient);
   void UpdateWhole(const std::vector<int>& units, float rate);
   SgdCoefficients CoefficientsOf(int param, float rate) const;
-  Status FinishExchange(int64_t clock);
   /// Has the sums of squares of the units' gradients computed, and brought to the host.
   void EnqueueSquares(const std::vector<int>& units);
 
@@ -82,7 +80,6 @@ class Updater {
   std::vector<std::vector<float>> pieces_;  // of gradients, by thread
   Buffer squares_;                          // [params] double
   Buffer device_squares_;                   // where the device computes them; none on the host's
-  int64_t exchanged_ = -1;                  // latest clock whose exchange is finished
   float gradient_scale_ = 1, loss_scale_;
   bool skip_ = false;
 };

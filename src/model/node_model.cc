@@ -124,9 +124,11 @@ void NodeModel::PlanUnits() {
     const NetStep& step = net.steps()[s];
     if (!step.learns) continue;
     UnitPlan unit;
+    unit.stage = node().stage;
     unit.segment = step.segment;
     unit.deferred = step.deferred;
     unit.in_backward = data_parallel() && !step.deferred;
+    unit.exchanged = data_parallel() && table().replicas() > 1;
     in_backward |= unit.in_backward;
     plan_.units.push_back(unit);
     unit_steps_.push_back(static_cast<int>(s));

@@ -155,13 +155,19 @@ Status Node::InitParams() {
 }
 
 Status Node::ConnectExchange() {
-  ExchangeOptions options;
-  options.table = &table_;
-  options.rank = options_.rank;
-  options.device = &device_;
-  options.rendezvous = rendezvous_.get();
-  options.on_failure = [this](const Status& status) { failure_detector_->OnDataFailure(options_.rank, status); };
-  HP_ASSIGN_OR_RETURN(exchange_, MakeNodeExchange(options));
+  const auto connect = [this](Exchange::Callbacks callbacks) {
+    ExchangeOptions options;
+    options.table = &table_;
+    options.rank = options_.rank;
+    options.device = &device_;
+    options.rendezvous = rendezvous_.get();
+    options.callbacks = std::move(callbacks);
+    return MakeNodeExchange(options);
+  };
+  StageExchange::Callbacks callbacks;
+  callbacks.on_exchanged = [this](auto... args) { pipeline_->OnExchanged(args...); };
+  callbacks.on_failure = [this](const Status& status) { OnExchangeFailed(status); };
+  HP_ASSIGN_OR_RETURN(exchange_, StageExchange::Create(*model_, info_.stage, params_.get(), connect, callbacks));
   return OkStatus();
 }
 
@@ -285,6 +291,14 @@ void Node::MakeClockEnd() {
   };
   options.on_stopped = [this](const Status& status) { shutdown_.OnStopped(status); };
   clock_end_ = std::make_unique<ClockEnd>(std::move(options));
+}
+
+// A collective fails because a replica is lost: the failure detector finds out which one, and ends the job. All else is
+// our own.
+void Node::OnExchangeFailed(const Status& status) {
+  if (status.code() != StatusCode::kUnavailable) return shutdown_.Fail(status);
+  LOG(WARNING) << status;
+  failure_detector_->OnDataFailure(options_.rank, status);
 }
 
 void Node::OnLabels(int64_t clock, bool train, int64_t batch, int64_t first_row, std::span<const float> labels) {

@@ -10,6 +10,7 @@
 #include "engine/memory_fit.h"
 #include "engine/pull_server.h"
 #include "engine/snapshotter.h"
+#include "engine/stage_exchange.h"
 #include "hp/status.h"
 #include "layers/op_factories.h"
 #include "layers/traits/layer_types.h"
@@ -109,6 +110,7 @@ class Node : private TransportHandler, private PipelineHost {
 
   /// Wakes whatever waits for other nodes.
   void Abort(const Status& status);
+  void OnExchangeFailed(const Status& status);
   void OnLabels(int64_t clock, bool train, int64_t batch, int64_t first_row, std::span<const float> labels);
   void OnStatistics(MsgId id, const std::vector<float>& values);
   void HandleMessage(Rank peer, uint32_t type, std::span<const std::byte> bytes);
@@ -149,7 +151,6 @@ class Node : private TransportHandler, private PipelineHost {
   std::unique_ptr<LabelStore> labels_;
   std::unique_ptr<LabelFeed> label_feed_;
   std::unique_ptr<NodeRendezvous> rendezvous_;
-  std::unique_ptr<Exchange> exchange_;
   std::unique_ptr<Compute> compute_;
   std::unique_ptr<Reporter> reporter_;
   std::atomic<bool> reporter_ready_{false}, training_{false};
@@ -157,6 +158,7 @@ class Node : private TransportHandler, private PipelineHost {
   std::unique_ptr<PullServer> pulls_;
   Orders orders_;
   std::unique_ptr<Pipeline> pipeline_;
+  std::unique_ptr<StageExchange> exchange_;  // made before it; ends first, since it reports to it
   std::unique_ptr<ClockEnd> clock_end_;
   std::unique_ptr<InputWaitLog> input_wait_;  // of nodes that read records
   std::vector<std::unique_ptr<MemoryRegion>> regions_;

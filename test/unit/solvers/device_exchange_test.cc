@@ -1,37 +1,43 @@
 // Exchanges of gradients that are in a device's memory: through the host, and by collectives of the device's own.
 #include "solvers/exchange/collective_exchange.h"
 #include "solvers/exchange/staged_exchange.h"
+#include "test/support/exchange_waiter.h"
 #include "test/support/fake_gpu.h"
 
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <future>
 #include <map>
+#include <memory>
+#include <utility>
 #include <vector>
 
 namespace hp::test {
 namespace {
 
-/// As if another replica had the same gradients: sums are twice what was given.
+/// As if another replica had the same gradients: sums are twice what was given, and there when the clock is flushed.
 class Doubling : public Exchange {
  public:
+  explicit Doubling(Callbacks callbacks) : callbacks_(std::move(callbacks)) {}
   void Add(uint64_t clock, int param, std::span<float> gradient) override {
     clock_ = clock;
     added_[param] = gradient;
   }
-  void FinishAsync(uint64_t clock, std::function<void(const Status&)> done) override {
+  void Flush(uint64_t clock) override {
     EXPECT_EQ(clock, clock_);
     for (auto& [param, gradient] : added_) {
       for (float& value : gradient) value *= 2;
+      if (status_.ok()) callbacks_.on_exchanged(clock, param);
     }
     added_.clear();
-    done(status_);
   }
   void Abort(const Status& cause) override { status_ = cause; }
   const Status& status() const { return status_; }
+  /// Another replica is gone.
+  void Fail(const Status& status) { callbacks_.on_failure(status); }
 
  private:
+  const Callbacks callbacks_;
   uint64_t clock_ = 0;
   std::map<int, std::span<float>> added_;
   Status status_;
@@ -86,16 +92,21 @@ class Gradients {
   std::vector<Buffer> buffers_;
 };
 
+StatusOr<std::unique_ptr<Exchange>> MakeDoubling(Exchange::Callbacks callbacks) {
+  return std::unique_ptr<Exchange>(std::make_unique<Doubling>(std::move(callbacks)));
+}
+
 class DeviceExchange : public testing::TestWithParam<bool> {
  protected:
   std::unique_ptr<Exchange> Make() {
-    if (!GetParam()) return std::make_unique<StagedExchange>(&gpu_, std::make_unique<Doubling>());
-    return std::make_unique<CollectiveExchange>(&gpu_, std::make_unique<DoublingOnGpu>(&gpu_), nullptr);
+    if (!GetParam()) return *StagedExchange::Create(&gpu_, MakeDoubling, waiter_.callbacks());
+    return std::make_unique<CollectiveExchange>(&gpu_, std::make_unique<DoublingOnGpu>(&gpu_), waiter_.callbacks());
   }
   FakeGpu gpu_{{.seed = 5, .protect = true}};
+  ExchangeWaiter waiter_;
 };
 
-/// Gradients are taken when they are computed, not when they are given; and what comes after Finish sees the sums.
+/// Gradients are taken when they are computed, not when they are given; and what comes after the report sees the sums.
 TEST_P(DeviceExchange, SumsWhatTheQueueComputes) {
   const auto exchange = Make();
   Gradients gradients(&gpu_);
@@ -104,7 +115,8 @@ TEST_P(DeviceExchange, SumsWhatTheQueueComputes) {
       gradients.Compute(i, static_cast<float>(clock + 10 * i + 1));
       exchange->Add(clock, i, gradients[i]);
     }
-    ASSERT_TRUE(exchange->Finish(clock).ok());
+    exchange->Flush(clock);
+    ASSERT_TRUE(waiter_.Wait(clock, 2).ok());
     for (int i : {0, 1}) {
       EXPECT_EQ(gradients.Seen(i),
                 std::vector<float>(gradients[i].size(), 2.0f * static_cast<float>(clock + 10 * i + 1)));
@@ -112,10 +124,14 @@ TEST_P(DeviceExchange, SumsWhatTheQueueComputes) {
   }
 }
 
-TEST_P(DeviceExchange, EndsByAbort) {
-  const auto exchange = Make();
+TEST_P(DeviceExchange, ReportsNothingAfterAbort) {
+  Gradients gradients(&gpu_);
+  auto exchange = Make();
   exchange->Abort(Unavailable("node gone"));
-  EXPECT_EQ(exchange->Finish(0).code(), StatusCode::kUnavailable);
+  exchange->Add(0, 0, gradients[0]);
+  exchange->Flush(0);
+  exchange.reset();
+  EXPECT_EQ(waiter_.reports(), 0);
 }
 INSTANTIATE_TEST_SUITE_P(Both, DeviceExchange, testing::Bool(),
                          [](const auto& info) { return info.param ? "Collective" : "Staged"; });
@@ -123,31 +139,39 @@ INSTANTIATE_TEST_SUITE_P(Both, DeviceExchange, testing::Bool(),
 /// The other replicas must not wait for a gradient that never comes.
 TEST(StagedExchange, EndsTheExchangeWhenTheDeviceFails) {
   FakeGpu gpu;
-  auto inner = std::make_unique<Doubling>();
-  const Doubling* const doubling = inner.get();
-  StagedExchange exchange(&gpu, std::move(inner));
+  Doubling* doubling = nullptr;
+  const auto make = [&doubling](Exchange::Callbacks callbacks) -> StatusOr<std::unique_ptr<Exchange>> {
+    auto made = std::make_unique<Doubling>(std::move(callbacks));
+    doubling = made.get();
+    return std::unique_ptr<Exchange>(std::move(made));
+  };
+  ExchangeWaiter waiter;
+  const auto exchange = *StagedExchange::Create(&gpu, make, waiter.callbacks());
   Gradients gradients(&gpu);
   gpu.Fail(InternalError("fell off the bus"));
-  exchange.Add(0, 0, gradients[0]);
-  EXPECT_EQ(exchange.Finish(0).message(), "fell off the bus");
+  exchange->Add(0, 0, gradients[0]);
+  EXPECT_EQ(waiter.Wait(0, 1).message(), "fell off the bus");
   EXPECT_EQ(doubling->status().message(), "fell off the bus");
+  doubling->Fail(Unavailable("and the others see that"));
+  EXPECT_EQ(waiter.reports(), 1);
 }
 
 TEST(CollectiveExchange, SaysOnceThatAReplicaIsGone) {
   FakeGpu gpu;
   auto collectives = std::make_unique<DoublingOnGpu>(&gpu);
   DoublingOnGpu* const raw = collectives.get();
-  std::promise<Status> failure;
-  CollectiveExchange exchange(&gpu, std::move(collectives), [&](const Status& status) { failure.set_value(status); });
+  ExchangeWaiter waiter;
   Gradients gradients(&gpu);
+  CollectiveExchange exchange(&gpu, std::move(collectives), waiter.callbacks());
   exchange.Add(0, 0, gradients[0]);
+  ASSERT_TRUE(waiter.Wait(0, 1).ok());
   raw->failing = true;
-  EXPECT_EQ(failure.get_future().get().message(), "a replica is gone");
+  EXPECT_EQ(waiter.WaitFor(0, {1}).message(), "a replica is gone");
   EXPECT_EQ(raw->aborts, 1);
   exchange.Add(0, 1, gradients[1]);
-  EXPECT_EQ(exchange.Finish(0).code(), StatusCode::kUnavailable);
   exchange.Abort(Cancelled("the node ends"));
   EXPECT_EQ(raw->aborts, 1);
+  EXPECT_EQ(waiter.reports(), 2);
 }
 
 }  // namespace

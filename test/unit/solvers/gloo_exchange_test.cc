@@ -1,7 +1,7 @@
 #include "solvers/exchange/gloo_exchange.h"
 
 #include "base/mutex.h"
-#include "solvers/exchange/local_exchange.h"
+#include "test/support/exchange_waiter.h"
 #include "test/support/shared_rendezvous.h"
 
 #include "gmock/gmock.h"
@@ -79,12 +79,14 @@ std::vector<std::vector<Gradients>> RunReplicas(int size, const std::vector<size
   OnAllRanks(size, seed, [&](int rank) {
     GlooOptions options = OptionsFor(rank, size);
     options.bucket_bytes = bucket_bytes;
-    auto exchange = ConnectGlooExchange(options, &rendezvous);
+    test::ExchangeWaiter waiter;
+    auto exchange = ConnectGlooExchange(options, &rendezvous, waiter.callbacks());
     ASSERT_TRUE(exchange.ok()) << exchange.status();
     for (int clock = 0; clock < clocks; ++clock) {
       Gradients gradients = MakeGradients(sizes, rank, clock);
       for (int param = static_cast<int>(sizes.size()); param-- > 0;) (*exchange)->Add(clock, param, gradients[param]);
-      ASSERT_TRUE((*exchange)->Finish(clock).ok());
+      (*exchange)->Flush(clock);
+      ASSERT_TRUE(waiter.Wait(clock, static_cast<int>(sizes.size())).ok());
       results[rank].push_back(std::move(gradients));
     }
     barrier.Wait();
@@ -143,50 +145,53 @@ TEST(GlooExchange, TinyParametersAloneAndMoreRanksThanValues) {
   ExpectSums(RunReplicas(4, sizes, 2, 5, 1), sizes);
 }
 
-TEST(GlooExchange, AnUpdateWithoutParametersFinishes) { ExpectSums(RunReplicas(2, {}, 2, 3, 1 << 20), {}); }
+TEST(GlooExchange, AnUpdateWithEmptyParametersFinishes) { ExpectSums(RunReplicas(2, {0, 0}, 2, 3, 1 << 20), {0, 0}); }
 
-TEST(GlooExchange, FinishAsyncReportsEveryClockInOrder) {
+// Large parameters are reported while the clock is open; small ones when their bucket is full or flushed.
+TEST(GlooExchange, ReportsEachParameterAsSoonAsItIsSummed) {
   test::SharedRendezvous rendezvous;
   Barrier barrier(2);
-  std::vector<std::vector<uint64_t>> order(2);
   OnAllRanks(2, 1, [&](int rank) {
-    auto exchange = ConnectGlooExchange(OptionsFor(rank, 2), &rendezvous);
+    test::ExchangeWaiter waiter;
+    GlooOptions options = OptionsFor(rank, 2);
+    options.bucket_bytes = 1000 * sizeof(float);
+    auto exchange = ConnectGlooExchange(options, &rendezvous, waiter.callbacks());
     ASSERT_TRUE(exchange.ok()) << exchange.status();
-    std::vector<float> gradient(1000, 1.0f + rank);
+    std::vector<float> large(1000, 1.0f + rank), small(10, 1.0f), other(995, 1.0f), last(1, 1.0f);
     for (uint64_t clock = 0; clock < 3; ++clock) {
-      (*exchange)->Add(clock, 0, gradient);
-      (*exchange)->FinishAsync(clock, [&, clock](const Status& status) {
-        EXPECT_TRUE(status.ok()) << status;
-        order[rank].push_back(clock);
-      });
+      (*exchange)->Add(clock, 4, small);
+      (*exchange)->Add(clock, 3, large);
+      EXPECT_TRUE(waiter.WaitFor(clock, {3}).ok());
+      (*exchange)->Add(clock, 2, other);
+      EXPECT_TRUE(waiter.WaitFor(clock, {2, 3, 4}).ok());
+      (*exchange)->Add(clock, 1, last);
+      (*exchange)->Flush(clock);
+      EXPECT_TRUE(waiter.WaitFor(clock, {1, 2, 3, 4}).ok());
     }
-    ASSERT_TRUE((*exchange)->Finish(3).ok());
-    EXPECT_FLOAT_EQ(gradient[999], 12);  // 3, 6, 12: each clock summed the sums of the one before
+    EXPECT_FLOAT_EQ(large[999], 12);  // 3, 6, 12: each clock summed the sums of the one before
+    EXPECT_FLOAT_EQ(last[0], 8);
     barrier.Wait();
   });
-  EXPECT_THAT(order[0], testing::ElementsAre(0, 1, 2));
-  EXPECT_THAT(order[1], testing::ElementsAre(0, 1, 2));
 }
 
 // Rank 1 never adds what rank 0 waits for.
-TEST(GlooExchange, AbortEndsAWaitingFinish) {
+TEST(GlooExchange, AbortEndsASumThatNeverComes) {
   test::SharedRendezvous rendezvous;
   Barrier waiting(2), aborted(2);
   OnAllRanks(2, 1, [&](int rank) {
-    auto exchange = ConnectGlooExchange(OptionsFor(rank, 2), &rendezvous);
+    test::ExchangeWaiter waiter;
+    auto exchange = ConnectGlooExchange(OptionsFor(rank, 2), &rendezvous, waiter.callbacks());
     ASSERT_TRUE(exchange.ok()) << exchange.status();
     std::vector<float> gradient(1 << 19, 1.0f);
     if (rank == 0) {
       (*exchange)->Add(0, 0, gradient);
-      Status finished;
-      std::thread finish([&] { finished = (*exchange)->Finish(0); });
+      (*exchange)->Flush(0);
       waiting.Wait();
       (*exchange)->Abort(Unavailable("node conv1 is lost"));
-      finish.join();
-      EXPECT_EQ(finished.message(), "node conv1 is lost");
       (*exchange)->Add(1, 0, gradient);
-      EXPECT_EQ((*exchange)->Finish(1).message(), "node conv1 is lost");
+      (*exchange)->Flush(1);
       exchange->reset();  // joins the thread that was in the collective
+      EXPECT_EQ(waiter.reports(), 0);
     } else {
       waiting.Wait();
     }
@@ -198,24 +203,17 @@ TEST(GlooExchange, AReplicaThatLeavesIsAFailure) {
   test::SharedRendezvous rendezvous;
   Barrier failed(2);
   OnAllRanks(2, 1, [&](int rank) {
-    GlooOptions options = OptionsFor(rank, 2);
-    Mutex mutex;
-    std::vector<Status> failures;
-    options.on_failure = [&](const Status& status) {
-      MutexLock lock(&mutex);
-      failures.push_back(status);
-    };
-    auto exchange = ConnectGlooExchange(options, &rendezvous);
+    test::ExchangeWaiter waiter;
+    auto exchange = ConnectGlooExchange(OptionsFor(rank, 2), &rendezvous, waiter.callbacks());
     ASSERT_TRUE(exchange.ok()) << exchange.status();
     if (rank == 1) exchange->reset();
     if (rank == 0) {
       std::vector<float> gradient(1 << 19, 1.0f);
       (*exchange)->Add(0, 0, gradient);
-      EXPECT_EQ((*exchange)->Finish(0).code(), StatusCode::kUnavailable);
+      EXPECT_EQ(waiter.Wait(0, 1).code(), StatusCode::kUnavailable);
+      (*exchange)->Flush(0);
       exchange->reset();
-      MutexLock lock(&mutex);
-      ASSERT_EQ(failures.size(), 1u);
-      EXPECT_EQ(failures[0].code(), StatusCode::kUnavailable);
+      EXPECT_EQ(waiter.reports(), 1);
     }
     failed.Wait();
   });
@@ -224,7 +222,7 @@ TEST(GlooExchange, AReplicaThatLeavesIsAFailure) {
 TEST(GlooExchange, RendezvousErrorsAreReturned) {
   test::SharedRendezvous rendezvous;
   rendezvous.Fail(Unavailable("node conv1 is lost"));
-  const auto exchange = ConnectGlooExchange(OptionsFor(0, 2), &rendezvous);
+  const auto exchange = ConnectGlooExchange(OptionsFor(0, 2), &rendezvous, test::ExchangeWaiter().callbacks());
   ASSERT_FALSE(exchange.ok());
   EXPECT_EQ(exchange.status().code(), StatusCode::kUnavailable);
   EXPECT_THAT(exchange.status().message(), testing::HasSubstr("node conv1 is lost"));
@@ -234,18 +232,10 @@ TEST(GlooExchange, AnAddressOfAnotherHostIsRefused) {
   test::SharedRendezvous rendezvous;
   GlooOptions options = OptionsFor(0, 2);
   options.address = "192.0.2.1";  // TEST-NET-1
-  const auto exchange = ConnectGlooExchange(options, &rendezvous);
+  const auto exchange = ConnectGlooExchange(options, &rendezvous, test::ExchangeWaiter().callbacks());
   ASSERT_FALSE(exchange.ok());
   EXPECT_EQ(exchange.status().code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(exchange.status().message(), testing::HasSubstr("192.0.2.1"));
-}
-
-TEST(LocalExchange, LeavesGradientsAlone) {
-  LocalExchange exchange;
-  std::vector<float> gradient = {1, 2};
-  exchange.Add(0, 0, gradient);
-  EXPECT_TRUE(exchange.Finish(0).ok());
-  EXPECT_THAT(gradient, testing::ElementsAre(1, 2));
 }
 
 }  // namespace
