@@ -3,6 +3,8 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "hp/status.h"
+#include "scheduler/pipeline/task.h"
+#include "scheduler/plan/pipeline_plan.h"
 #include "scheduler/plan/schedule.h"
 #include "transport/transport.h"
 
@@ -15,69 +17,6 @@
 #include <vector>
 
 namespace hp {
-
-/// Something for the executor to compute. Order of work: by kind, then the smaller id, then the later segment.
-struct Task {
-  enum Kind {
-    kBoundary,        ///< between two updates: what concerns all nodes at once
-    kBackward,        ///< a segment's input gradients (a conv node's whole backward pass)
-    kForward,         ///< a segment
-    kWeightGradient,  ///< of one unit: for one micro-batch, or (id.bits == 0) deferred, for the whole update
-    kNorm,            ///< all gradients are there, and the update must wait for the verdict on them
-    kUpdate,          ///< of one unit or a few, deferred gradients included
-    kFinishClock,     ///< all updates are done
-  } kind = kForward;
-  MsgId id = {};
-  int solver = -1;
-  int segment = 0;
-  int unit = 0;
-  int64_t clock = 0;
-  std::vector<int> more_units = {};  ///< kUpdate: which are updated with `unit` (PipelinePlan::updates_together)
-};
-/// Whether `a` goes before `b`.
-bool GoesBefore(const Task& a, const Task& b);
-/// For logs: what the task is, of which micro-batch.
-std::string Describe(const Task& task);
-
-/// One tensor that crosses between this node and others in every micro-batch of a phase.
-struct PortPlan {
-  uint32_t port = 0;     ///< PlaceTag::port
-  bool landing = false;  ///< arrives here; else leaves from here
-  bool gradient = false;
-  int segment = 0;          ///< landing: needed before it; leaving: final after it
-  std::vector<Rank> peers;  ///< one, or one for each replica
-  Rank peer(MsgId id) const { return peers.size() == 1 ? peers[0] : peers[id.replica()]; }
-};
-
-struct PhasePlan {
-  int segments = 1;
-  std::vector<bool> backward;   ///< by segment: whether it has a backward half
-  std::vector<PortPlan> ports;  ///< the host knows them by their index here
-};
-
-/// Parameters that are updated together: those of one layer.
-struct UnitPlan {
-  int stage = 0;  ///< whose layer it is
-  int segment = 0;
-  bool deferred = false;     ///< one gradient over all rows of the update
-  bool in_backward = false;  ///< computed by the backward task itself (data-parallel stages)
-  /// Other nodes have parts of its gradient: it is final when the exchange of its stage has summed them (OnExchanged).
-  bool exchanged = false;
-};
-
-/// What one node does, from the table and the net.
-struct PipelinePlan {
-  PhasePlan train, test;
-  std::vector<UnitPlan> units;
-  int replica = -1;  ///< whose ids the node handles; -1: those of all replicas
-  int pool_size = 1;
-  bool ordered_backward = false;  ///< backward tasks in the order of ids, because they add up weight gradients
-  bool wait_for_verdict = false;  ///< updates wait for the verdict of their own clock (clip_gradients, loss scaling)
-  /// Units that are ready for their update share a task. Where a task's host part costs more than a unit's update: on a
-  /// GPU. Updates of units do not depend on each other, so it changes no bit.
-  bool updates_together = false;
-  int64_t start_clock = 0;
-};
 
 /// What the pipeline asks of its node. Called under the pipeline's lock: must be quick and must not call back.
 class PipelineHost {

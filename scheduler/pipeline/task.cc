@@ -1,0 +1,25 @@
+#include "scheduler/pipeline/task.h"
+
+#include "base/format.h"
+
+#include <tuple>
+
+namespace hp {
+
+bool GoesBefore(const Task& a, const Task& b) {
+  return std::tuple(a.kind, a.id.bits, -a.segment, a.unit) < std::tuple(b.kind, b.id.bits, -b.segment, b.unit);
+}
+
+std::string Describe(const Task& task) {
+  constexpr const char* kNames[] = {"boundary", "backward", "forward", "weight gradient", "norm", "update", "finish"};
+  std::string text = Format("iteration %lld: %s", static_cast<long long>(task.clock), kNames[task.kind]);
+  if (task.id.bits != 0) {
+    text += Format(", micro-batch %lld of replica %d, segment %d", static_cast<long long>(task.id.micro()),
+                   task.id.replica(), task.segment);
+  }
+  if (task.kind == Task::kWeightGradient || task.kind == Task::kUpdate) text += Format(", unit %d", task.unit);
+  for (int unit : task.more_units) text += Format(" %d", unit);
+  return text;
+}
+
+}  // namespace hp
