@@ -3,11 +3,21 @@
 #include "base/format.h"
 
 #include <tuple>
+#include <utility>
 
 namespace hp {
 
 bool GoesBefore(const Task& a, const Task& b) {
   return std::tuple(a.kind, a.id.bits, -a.segment, a.unit) < std::tuple(b.kind, b.id.bits, -b.segment, b.unit);
+}
+
+Task ReadyTasks::TakeFirst() { return std::move(tasks_.extract(tasks_.begin()).value()); }
+
+Task ReadyTasks::Take(bool updates_together) {
+  Task task = TakeFirst();
+  if (!updates_together || task.kind != Task::kUpdate) return task;
+  while (!tasks_.empty() && tasks_.begin()->kind == Task::kUpdate) task.more_units.push_back(TakeFirst().unit);
+  return task;
 }
 
 std::string Describe(const Task& task) {

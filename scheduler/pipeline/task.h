@@ -3,6 +3,7 @@
 #include "scheduler/plan/msg_id.h"
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,22 @@ struct Task {
 };
 /// Whether `a` goes before `b`.
 bool GoesBefore(const Task& a, const Task& b);
+/// Tasks whose turn it is as soon as the executor asks, in the order of work. No lock: its owner has one.
+class ReadyTasks {
+ public:
+  void Push(const Task& task) { tasks_.insert(task); }
+  bool empty() const { return tasks_.empty(); }
+  /// The first one; there is one. @param updates_together an update takes all others that are ready along.
+  Task Take(bool updates_together);
+
+ private:
+  struct Order {
+    bool operator()(const Task& a, const Task& b) const { return GoesBefore(a, b); }
+  };
+  Task TakeFirst();
+
+  std::multiset<Task, Order> tasks_;
+};
 /// For logs: what the task is, of which micro-batch.
 std::string Describe(const Task& task);
 

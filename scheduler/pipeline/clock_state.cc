@@ -1,0 +1,96 @@
+// A unit's gradient goes: added for every micro-batch of the clock -> summed by the exchange, where other nodes have
+// parts of it -> final. With clip_gradients or loss scaling there are two steps more, because the verdict is on all
+// gradients together: deferred ones are computed by a task of their own instead of within the update, and a norm is
+// taken when all are final and nothing of the clock computes any more (what is computed after a verdict would belong to
+// the next clock's loss scale). Updates of a clock wait for its tests, which read the parameters. None of these is
+// waited for in a task: whatever comes last, of this node or of another, makes the next task ready.
+#include "scheduler/pipeline/clock_state.h"
+
+#include "glog/logging.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace hp {
+
+void ClockState::Open(const std::vector<MsgId>& tests, const std::vector<MsgId>& trains) {
+  open_ = true;
+  training_ = !trains.empty();
+  ids_ = tests;
+  ids_.insert(ids_.end(), trains.begin(), trains.end());
+  tests_left_ = static_cast<int>(tests.size());
+  trains_left_ = static_cast<int>(trains.size());
+  flights_left_ = static_cast<int>(ids_.size());
+  units_.assign(plan_->units.size(), {.missing = trains_left_});
+  updates_left_ = training_ ? static_cast<int>(units_.size()) : 0;
+}
+
+std::optional<MsgId> ClockState::TakeId() {
+  if (!open_ || next_ == ids_.size()) return std::nullopt;
+  return ids_[next_++];
+}
+
+// --- Gradients
+
+void ClockState::OnAdded(int unit) {
+  CHECK_GE(--units_[unit].missing, 0) << "unit " << unit;
+  FinishGradientIfDone(unit);
+}
+
+void ClockState::OnExchanged(int stage, int unit) {
+  const UnitPlan& plan = plan_->units.at(unit);
+  CHECK(plan.exchanged && plan.stage == stage && training_)
+      << "unit " << unit << " is not exchanged by stage " << stage;
+  CHECK(!std::exchange(units_[unit].exchanged, true))
+      << "unit " << unit << " of clock " << clock_ << " exchanged twice";
+  FinishGradientIfDone(unit);
+}
+
+// The sum may be there before our own backward task is reported: the exchange has our part from within that task.
+void ClockState::FinishGradientIfDone(int u) {
+  Unit& unit = units_[u];
+  const UnitPlan& plan = plan_->units[u];
+  if (unit.missing > 0 || (plan.exchanged && !unit.exchanged)) return;
+  if (plan.deferred && plan_->wait_for_verdict) {
+    due_.push_back(TaskOf(Task::kWeightGradient, u));
+  } else {
+    unit.gradient = true;  // a deferred one is computed with the update
+  }
+}
+
+// --- Updates
+
+Task ClockState::TaskOf(Task::Kind kind, int unit) const {
+  return {.kind = kind, .segment = plan_->units[unit].segment, .unit = unit, .clock = clock_};
+}
+
+bool ClockState::AllGradients() const {
+  return std::all_of(units_.begin(), units_.end(), [](const Unit& unit) { return unit.gradient; });
+}
+
+std::vector<Task> ClockState::TakeDue(bool has_verdict) {
+  ScheduleUpdates(has_verdict);
+  return std::exchange(due_, {});
+}
+
+void ClockState::ScheduleUpdates(bool has_verdict) {
+  if (!open_ || !training_ || tests_left_ > 0) return;
+  if (plan_->wait_for_verdict) {
+    if (!norm_pushed_ && trains_left_ == 0 && AllGradients()) {
+      norm_pushed_ = true;
+      due_.push_back({.kind = Task::kNorm, .clock = clock_});
+    }
+    if (!norm_done_ || !has_verdict) return;
+  }
+  for (int u = 0; u < static_cast<int>(units_.size()); ++u) {
+    if (!units_[u].gradient || std::exchange(units_[u].pushed, true)) continue;
+    due_.push_back(TaskOf(Task::kUpdate, u));
+  }
+}
+
+bool ClockState::Finished(bool has_verdict) const {
+  if (!open_ || flights_left_ > 0 || updates_left_ > 0) return false;
+  return !training_ || !plan_->wait_for_verdict || (norm_done_ && has_verdict);
+}
+
+}  // namespace hp

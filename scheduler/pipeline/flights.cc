@@ -1,0 +1,231 @@
+// An id is bound to one solver for all its segments. At once every place that others will write is granted: the peer
+// may be slower or faster, and a grant for an id that it has not bound yet waits there. So nothing arrives that was not
+// granted, nobody asks, and the round trip hides behind the work before. In the other direction a tensor that is final
+// before its place is granted waits in `unposted`. The solver is free when its work is done and all its grants and
+// writes have ended: earlier, a late write would land in the next id's memory, or a retransmission send it.
+//
+// Two kinds of work go in the order of ids, because they add to gradients that all ids share, and float sums depend on
+// their order: backward passes that add weight gradients (data-parallel stages), and weight gradients that are tasks.
+#include "scheduler/pipeline/flights.h"
+
+#include "base/format.h"
+
+#include "glog/logging.h"
+
+#include <algorithm>
+
+namespace hp {
+
+// --- Binding
+
+Flight* Flights::Bind(MsgId id, int solver) {
+  Flight& flight = flights_[id];
+  flight.id = id;
+  flight.solver = solver;
+  flight.segments = plan_->phase(id).segments;
+  flight.weights.assign(plan_->units.size(), Flight::kNoWeights);
+  for (size_t u = 0; u < plan_->units.size(); ++u) {
+    if (id.train() && plan_->units[u].at_once()) flight.weights[u] = Flight::kWeightsDue;
+  }
+  GrantPlaces(&flight);
+  return &flight;
+}
+
+void Flights::GrantPlaces(Flight* flight) {
+  const PhasePlan& plan = plan_->phase(flight->id);
+  flight->missing.assign(plan.segments, 0);
+  flight->missing_gradients.assign(plan.segments, 0);
+  for (size_t i = 0; i < plan.ports.size(); ++i) {
+    const PortPlan& port = plan.ports[i];
+    if (!port.landing) continue;
+    ++(port.gradient ? flight->missing_gradients : flight->missing)[port.segment];
+    ++flight->open_grants;
+    const Rank peer = port.peer(flight->id);
+    const std::span<std::byte> place = host_->Place(flight->solver, flight->id, static_cast<int>(i));
+    const Status status = transport_->Grant(peer, {flight->id.bits, port.port}, place);
+    if (!status.ok()) LOG(WARNING) << "grant to node " << peer << ": " << status;
+  }
+}
+
+Flight* Flights::Find(MsgId id) {
+  const auto found = flights_.find(id);
+  return found == flights_.end() ? nullptr : &found->second;
+}
+
+std::optional<int> Flights::FreeIfDone(MsgId id) {
+  const Flight& flight = flights_.at(id);
+  if (!flight.computed() || flight.open_grants > 0 || flight.open_writes > 0) return std::nullopt;
+  if (!flight.unposted.empty()) return std::nullopt;
+  for (Flight::WeightState state : flight.weights) {
+    if (state == Flight::kWeightsDue || state == Flight::kWeightsPushed) return std::nullopt;
+  }
+  const int solver = flight.solver;
+  flights_.erase(id);
+  host_->Freed(solver, id);
+  return solver;
+}
+
+// --- Order of work
+
+std::optional<Task> Flights::TakeTask(Flight* flight) {
+  if (flight->running) return std::nullopt;
+  Task task{.id = flight->id, .solver = flight->solver, .clock = flight->id.clock()};
+  if (flight->next_forward < flight->segments) {
+    const int segment = flight->next_forward;
+    if (flight->missing[segment] > 0) return std::nullopt;
+    flight->lacks_inputs = !host_->InputsReady(flight->id, segment);
+    if (flight->lacks_inputs) return std::nullopt;
+    task.kind = Task::kForward;
+    task.segment = segment;
+  } else if (flight->next_backward >= 0) {
+    if (flight->missing_gradients[flight->next_backward] > 0 || !BackwardIsInOrder(*flight)) return std::nullopt;
+    task.kind = Task::kBackward;
+    task.segment = flight->next_backward;
+  } else {
+    return std::nullopt;
+  }
+  flight->running = true;
+  return task;
+}
+
+std::vector<Task> Flights::TakeTasks() {
+  std::vector<Task> tasks;
+  for (auto& [id, flight] : flights_) {
+    if (const std::optional<Task> task = TakeTask(&flight)) tasks.push_back(*task);
+  }
+  return tasks;
+}
+
+bool Flights::BackwardIsInOrder(const Flight& flight) const {
+  if (!plan_->ordered_backward) return true;
+  for (const auto& [id, other] : flights_) {
+    if (id == flight.id) return true;
+    if (id.train() && !other.computed()) return false;
+  }
+  return true;
+}
+
+// A micro-batch's goes out only behind those of all earlier ones. (There is one executor, and it takes the smaller id
+// first.)
+std::vector<Task> Flights::TakeWeightGradients() {
+  std::vector<Task> tasks;
+  for (int u = 0; u < static_cast<int>(plan_->units.size()); ++u) {
+    const int segment = plan_->units[u].segment;
+    for (auto& [id, flight] : flights_) {
+      Flight::WeightState& state = flight.weights[u];
+      if (state == Flight::kNoWeights || state >= Flight::kWeightsPushed) continue;
+      if (flight.next_forward < flight.segments || flight.next_backward >= segment) break;  // not final yet
+      state = Flight::kWeightsPushed;
+      tasks.push_back({.kind = Task::kWeightGradient,
+                       .id = id,
+                       .solver = flight.solver,
+                       .segment = segment,
+                       .unit = u,
+                       .clock = id.clock()});
+    }
+  }
+  return tasks;
+}
+
+int Flights::NextBackward(MsgId id, int below) const {
+  const PhasePlan& plan = plan_->phase(id);
+  for (int segment = below - 1; segment >= 0; --segment) {
+    if (id.train() && plan.backward[segment]) return segment;
+  }
+  return -1;
+}
+
+void Flights::FinishForward(Flight* flight, int segment) {
+  flight->running = false;
+  ++flight->next_forward;
+  WriteFinal(flight, segment, false);
+  if (flight->next_forward == flight->segments) flight->next_backward = NextBackward(flight->id, flight->segments);
+}
+
+void Flights::FinishBackward(Flight* flight, int segment) {
+  flight->running = false;
+  flight->next_backward = NextBackward(flight->id, segment);
+  WriteFinal(flight, segment, true);
+}
+
+bool Flights::AnyLacksInputs() const {
+  return std::any_of(flights_.begin(), flights_.end(), [](const auto& entry) { return entry.second.lacks_inputs; });
+}
+
+// --- Places
+
+void Flights::WriteFinal(Flight* flight, int segment, bool gradient) {
+  const PhasePlan& plan = plan_->phase(flight->id);
+  for (size_t i = 0; i < plan.ports.size(); ++i) {
+    const PortPlan& port = plan.ports[i];
+    if (port.landing || port.gradient != gradient || port.segment != segment) continue;
+    flight->unposted.insert(static_cast<int>(i));
+    PostIfGranted(flight, static_cast<int>(i));
+  }
+}
+
+void Flights::PostIfGranted(Flight* flight, int index) {
+  const PortPlan& port = plan_->phase(flight->id).ports[index];
+  const Rank peer = port.peer(flight->id);
+  const PlaceTag tag{flight->id.bits, port.port};
+  const auto stored = grants_.find({peer, tag});
+  if (stored == grants_.end()) return;
+  const std::span<std::byte> source = host_->Place(flight->solver, flight->id, index);
+  CHECK_EQ(stored->second.bytes, source.size()) << "port " << port.port << " of message " << flight->id.bits;
+  const Status status = transport_->Write(peer, tag, stored->second.grant, source);
+  grants_.erase(stored);
+  flight->unposted.erase(index);
+  if (status.ok()) {
+    ++flight->open_writes;
+  } else {
+    LOG(WARNING) << "write to node " << peer << ": " << status;
+  }
+}
+
+int Flights::FindPort(MsgId id, uint32_t number, bool landing, Rank peer) const {
+  const PhasePlan& plan = plan_->phase(id);
+  for (size_t i = 0; i < plan.ports.size(); ++i) {
+    const PortPlan& port = plan.ports[i];
+    if (port.port == number && port.landing == landing && port.peer(id) == peer) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+void Flights::OnGranted(Rank peer, const PlaceTag& tag, RemoteGrant grant, size_t bytes) {
+  grants_[{peer, tag}] = {grant, bytes};
+  Flight* const flight = Find(MsgId{tag.msg_id});
+  if (flight == nullptr) return;  // kept until the id is bound and the tensor is final
+  const int port = FindPort(flight->id, tag.port, false, peer);
+  if (port >= 0 && flight->unposted.contains(port)) PostIfGranted(flight, port);
+}
+
+Flight* Flights::OnGrantEnded(Rank peer, const PlaceTag& tag, const Status& status) {
+  Flight* const flight = Find(MsgId{tag.msg_id});
+  CHECK(flight != nullptr) << "grant of message " << tag.msg_id << " ended after its solver was free";
+  const int port = FindPort(flight->id, tag.port, true, peer);
+  CHECK_GE(port, 0) << "port " << tag.port << " from node " << peer;
+  --flight->open_grants;
+  if (!status.ok()) return flight;  // the peer is lost; the job's end is decided elsewhere
+  const PortPlan& plan = plan_->phase(flight->id).ports[port];
+  --(plan.gradient ? flight->missing_gradients : flight->missing)[plan.segment];
+  return flight;
+}
+
+Flight* Flights::OnWriteEnded(const PlaceTag& tag) {
+  Flight* const flight = Find(MsgId{tag.msg_id});
+  CHECK(flight != nullptr) << "write of message " << tag.msg_id << " ended after its solver was free";
+  --flight->open_writes;
+  return flight;
+}
+
+std::string Flights::Describe() const {
+  std::string text;
+  for (const auto& [id, flight] : flights_) {
+    text += Format("; %s micro %lld of replica %d: forward %d, backward %d, %d grants and %d writes open, %zu unposted",
+                   id.train() ? "train" : "test", static_cast<long long>(id.micro()), id.replica(), flight.next_forward,
+                   flight.next_backward, flight.open_grants, flight.open_writes, flight.unposted.size());
+  }
+  return text;
+}
+
+}  // namespace hp
