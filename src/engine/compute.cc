@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace hp {
 namespace {}  // namespace
@@ -131,7 +132,7 @@ void Compute::Collect(const Task& task) {
 
 // What a task reads from the host: on the host's device in place.
 void Compute::UseInputs(const Task& task, const NodeNet& net, NetRun* run) {
-  run->batch.loss_scale = updater_->loss_scale();
+  run->batch.loss_scale = updater_->loss_scale(task.clock);
   if (bridge_ && task.kind != Task::kForward) return bridge_->UseInputs(task.solver, net, run);
   Input* const input = task.id.train() ? options_.train_input : options_.test_input;
   float* const images = net.reads_images() ? input->images(task.id) : nullptr;
@@ -180,10 +181,9 @@ void Compute::CollectStatistics(const Task& task) {
     last_segment = std::max(last_segment, output.segment);
     values.push_back(bridge_ ? bridge_->statistics(task.solver)[i] : net.ValueOf(output.tensor, run).floats()[0]);
     const bool bad = output.segment == task.segment && task.id.train() && !std::isfinite(values.back());
-    if (bad && losses_.finite()) {
-      losses_.set_finite(false);
-      losses_.set_layer(output.layer);
-    }
+    if (!bad || !losses_[task.clock].finite()) continue;
+    losses_[task.clock].set_finite(false);
+    losses_[task.clock].set_layer(output.layer);
   }
   if (last_segment == task.segment) options_.on_statistics(task.id, values);
 }
@@ -248,10 +248,10 @@ void Compute::WithUpdateArgs(const NetStep& step, const std::function<void(Op&, 
 }
 
 VerdictPart Compute::TakeVerdictPart(int64_t clock) {
-  VerdictPart part = losses_;
+  VerdictPart part = std::move(losses_[clock]);
+  losses_.erase(clock);
   part.set_clock(clock);
-  losses_.Clear();
-  updater_->AddNorms(&part);
+  updater_->AddNorms(clock, &part);
   return part;
 }
 

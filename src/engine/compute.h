@@ -101,7 +101,7 @@ class Compute {
   std::map<const NodeNet*, std::vector<int>> param_index_;  // of a NodeNet's parameters in the store
   MsgId first_id_, last_id_;                                // of a clock, in clock 0
   std::unique_ptr<Updater> updater_;
-  VerdictPart losses_;  // what there is to say of them
+  std::map<int64_t, VerdictPart> losses_;  // what there is to say of them, by clock; one
 };
 
 }  // namespace hp

@@ -1,4 +1,8 @@
-#include "engine/updater.h"
+// A layer's gradient comes from one of three places, and the update does the same with each: added up by the
+// micro-batches' own tasks, or summed by the exchange, it stands in the parameter store; deferred, it is one product
+// over all rows of the update, made here. A deferred one on the host is made, used and forgotten a few rows at a time
+// while they are in the cache, unless the verdict needs all norms before any update. Its bits are the same either way,
+// since its pieces are.
 
 #include "solvers/lr_policy.h"
 #include "solvers/sgd.h"
@@ -25,8 +29,8 @@ size_t SquaresBytes(const NodeModel& model) {
 
 size_t Updater::DeviceBytes(const NodeModel& model) { return SquaresBytes(model); }
 
-StatusOr<std::unique_ptr<Updater>> Updater::Create(const NodeModel& model, Options options) {
-  std::unique_ptr<Updater> updater(new Updater(model, std::move(options)));
+StatusOr<std::unique_ptr<Updater>> Updater::Create(const NodeModel& model, const Options& options) {
+  std::unique_ptr<Updater> updater(new Updater(model, options));
   Device* const device = updater->options_.device;
   HP_ASSIGN_OR_RETURN(updater->squares_, device->AllocateHost(SquaresBytes(model)));
   if (!device->is_host()) {
@@ -65,7 +69,7 @@ void Updater::DeferredGradient(const NetStep& step) {
 // A few rows of the gradient at a time: they are still in the cache when the update reads them, and the gradient of a
 // large layer never goes to memory and back. The sums of squares are added in the order of the rows. Host's device
 // only.
-void Updater::UpdateInPieces(const NetStep& step, float rate) {
+void Updater::UpdateInPieces(const NetStep& step, const StepSize& size) {
   const int weights = step.params[0], bias = step.params.size() > 1 ? step.params[1] : -1;
   const StoredParam& stored = options_.params->param(weights);
   const int64_t rows = stored.block.rows(), row = stored.block.cols();
@@ -77,8 +81,8 @@ void Updater::UpdateInPieces(const NetStep& step, float rate) {
     float* d_bias = bias < 0 ? nullptr : d_weights + kPieceRows * row;
     op.BackwardParamsRows(args, begin, end, d_weights, d_bias);
     double& sum = piece_squares[begin / kPieceRows];
-    sum = UpdateRows(weights, rate, begin, end, d_weights);
-    if (bias >= 0) sum += UpdateRows(bias, rate, begin, end, d_bias);
+    sum = UpdateRows(weights, size, begin, end, d_weights);
+    if (bias >= 0) sum += UpdateRows(bias, size, begin, end, d_bias);
   });
   for (int param : step.params) {
     squares()[param] = 0;
@@ -87,16 +91,16 @@ void Updater::UpdateInPieces(const NetStep& step, float rate) {
   for (double sum : piece_squares) squares()[weights] += sum;
 }
 
-SgdCoefficients Updater::CoefficientsOf(int param, float rate) const {
+SgdCoefficients Updater::CoefficientsOf(int param, const StepSize& size) const {
   const StoredParam& stored = options_.params->param(param);
-  return SgdCoefficientsFor(model_.options().solver, rate, stored.lr_mult, stored.decay_mult, gradient_scale_);
+  return SgdCoefficientsFor(model_.options().solver, size.rate, stored.lr_mult, stored.decay_mult, size.gradient_scale);
 }
 
-double Updater::UpdateRows(int param, float rate, int64_t begin, int64_t end, const float* gradient) {
+double Updater::UpdateRows(int param, const StepSize& size, int64_t begin, int64_t end, const float* gradient) {
   const StoredParam& stored = options_.params->param(param);
   if (stored.frozen()) return 0;
   const int64_t row = stored.block.cols(), count = (end - begin) * row;
-  const SgdPart part = {CoefficientsOf(param, rate), count, gradient,
+  const SgdPart part = {CoefficientsOf(param, size), count, gradient,
                         options_.params->history(param).data() + begin * row,
                         options_.params->values(param).data() + begin * row};
   options_.backend->SgdUpdate({&part, 1});
@@ -126,11 +130,11 @@ void Updater::EnqueueSquares(const std::vector<int>& units) {
   }
 }
 
-void Updater::AddNorms(VerdictPart* part) const {
+void Updater::AddNorms(int64_t clock, VerdictPart* part) const {
   double sum = 0;
   std::string layer_not_finite;
   const bool counts = !model_.data_parallel() || model_.node().index == 0;  // every replica has the same gradients
-  const double unscaled = 1 / (double{loss_scale_} * loss_scale_);
+  const double loss = loss_scale(clock), unscaled = 1 / (loss * loss);
   for (int unit : counts ? AllUnits() : std::vector<int>()) {
     for (int param : StepOfUnit(unit).params) {
       sum += unscaled * squares()[param];
@@ -141,12 +145,18 @@ void Updater::AddNorms(VerdictPart* part) const {
   if (part->finite() && !layer_not_finite.empty()) part->set_layer(layer_not_finite);
 }
 
+Updater::Scales Updater::ScalesOf(int64_t clock) const {
+  const auto found = scales_.find(clock);
+  return found == scales_.end() ? Scales{.loss = options_.loss_scale} : found->second;
+}
+
 // Else tasks are under way, which read all this, and nothing of it ever changes.
 void Updater::OnVerdict(const Verdict& verdict) {
   if (!model_.plan().wait_for_verdict) return;
-  gradient_scale_ = static_cast<float>(verdict.scale()) / loss_scale_;
-  skip_ = verdict.skip();
-  loss_scale_ = static_cast<float>(verdict.next_loss_scale());
+  Scales scales = ScalesOf(verdict.clock());
+  scales.gradient = static_cast<float>(verdict.scale()) / scales.loss;
+  scales.skip = verdict.skip();
+  scales_ = {{verdict.clock(), scales}, {verdict.clock() + 1, {.loss = static_cast<float>(verdict.next_loss_scale())}}};
 }
 
 std::vector<int> Updater::AllUnits() const {
@@ -162,14 +172,15 @@ std::vector<int> Updater::UnitsOf(const Task& task) {
 }
 
 void Updater::Update(const Task& task) {
-  if (skip_) return;
-  const float rate = LearningRate(model_.options().solver, static_cast<int>(task.clock));
+  const Scales scales = ScalesOf(task.clock);
+  if (scales.skip) return;
+  const StepSize size{LearningRate(model_.options().solver, static_cast<int>(task.clock)), scales.gradient};
   const bool waited = model_.plan().wait_for_verdict;
   std::vector<int> whole;  // the units whose gradients are in memory
   for (int unit : UnitsOf(task)) {
     const NetStep& step = StepOfUnit(unit);
     if (model_.updates_in_pieces(step)) {
-      UpdateInPieces(step, rate);
+      UpdateInPieces(step, size);
       continue;
     }
     if (!waited && model_.plan().units[unit].deferred) DeferredGradient(step);
@@ -177,16 +188,16 @@ void Updater::Update(const Task& task) {
   }
   if (whole.empty()) return;
   if (!waited) EnqueueSquares(whole);
-  UpdateWhole(whole, rate);
+  UpdateWhole(whole, size);
 }
 
-void Updater::UpdateWhole(const std::vector<int>& units, float rate) {
+void Updater::UpdateWhole(const std::vector<int>& units, const StepSize& size) {
   ParamStore* const params = options_.params;
   std::vector<SgdPart> parts;
   for (int unit : units) {
     for (int param : StepOfUnit(unit).params) {
       if (params->param(param).frozen()) continue;
-      parts.push_back({CoefficientsOf(param, rate), params->count(param), params->gradient(param).data(),
+      parts.push_back({CoefficientsOf(param, size), params->count(param), params->gradient(param).data(),
                        params->history(param).data(), params->values(param).data()});
       params->MarkUpdated(param);
     }
