@@ -7,8 +7,6 @@
 #include <utility>
 
 namespace hp {
-namespace {}  // namespace
-
 StatusOr<std::unique_ptr<Compute>> Compute::Create(const NodeModel& model, Options options) {
   std::unique_ptr<Compute> compute(new Compute(model, std::move(options)));
   HP_RETURN_IF_ERROR(compute->Allocate());
@@ -17,37 +15,14 @@ StatusOr<std::unique_ptr<Compute>> Compute::Create(const NodeModel& model, Optio
 
 Status Compute::Allocate() {
   Device* const device = options_.device;
-  const ParamStore& params = *options_.params;
-  HP_ASSIGN_OR_RETURN(SolverPool pool, SolverPool::Create(device, options_.pool_size, model_.arena_bytes()));
-  pool_ = std::make_unique<SolverPool>(std::move(pool));
-  HP_ASSIGN_OR_RETURN(scratch_, device->Allocate(model_.scratch_bytes() + 64));
-  for (size_t row : model_.any_net(true).update_row_bytes()) {
-    HP_ASSIGN_OR_RETURN(Buffer matrix, device->AllocateShared(row * model_.schedule().update_rows()));
-    matrix_rows_.push_back(matrix.data());
-    matrices_.push_back(std::move(matrix));
-  }
-  for (int i = 0; i < params.size(); ++i) {
-    // Ops write a gradient for every parameter of a layer that learns; that of a frozen one is not looked at.
-    const bool frozen = params.param(i).frozen();
-    HP_ASSIGN_OR_RETURN(Buffer unused, device->Allocate(frozen ? params.count(i) * sizeof(float) : 0));
-    gradients_.push_back(frozen ? unused.floats() : params.gradient(i).data());
-    unused_gradients_.push_back(std::move(unused));
-  }
-  for (bool train : {true, false}) {
-    if (!train && !model_.tests()) continue;
-    for (int64_t rows : model_.schedule().RowCounts(train)) {
-      const NodeNet& net = model_.net(train, rows);
-      for (const NodeParam& param : net.params()) param_index_[&net].push_back(params.Find(param.layer, param.blob));
-    }
-  }
+  HP_ASSIGN_OR_RETURN(workspace_, Workspace::Create(model_, options_.pool_size, device, options_.params));
   if (!device->is_host()) {
     HP_ASSIGN_OR_RETURN(bridge_, HostBridge::Create(BridgeNeedsOf(model_, options_.pool_size), device));
     HP_ASSIGN_OR_RETURN(staging_, PortStaging::Create(model_, options_.pool_size, device, options_.reaches));
     HP_ASSIGN_OR_RETURN(ahead_, ImagesAhead::Create(model_, device, options_.train_input));
   }
-  HP_ASSIGN_OR_RETURN(
-      updater_, Updater::Create(model_, {device, options_.backend, options_.params, options_.loss_scale,
-                                         [this](const auto& step, const auto& use) { WithUpdateArgs(step, use); }}));
+  HP_ASSIGN_OR_RETURN(updater_, Updater::Create(model_, {device, options_.backend, options_.params, workspace_.get(),
+                                                         options_.loss_scale}));
   const std::vector<MsgId> ids = model_.schedule().TrainIds(0, model_.replica());
   if (!ids.empty()) {
     first_id_ = ids.front();
@@ -58,35 +33,13 @@ Status Compute::Allocate() {
 
 std::vector<std::span<std::byte>> Compute::shared_device_memory() const {
   if (staging_ && !staging_->any_direct()) return {};
-  std::vector<std::span<std::byte>> memory = {pool_->memory()};
-  for (const Buffer& matrix : matrices_) memory.push_back(matrix.span());
-  return memory;
-}
-
-const NodeNet& Compute::NetOf(MsgId id) const { return model_.net(id.train(), model_.schedule().SamplesOfId(id).rows); }
-
-NetRun Compute::MakeRun(int solver, MsgId id, std::vector<ParamView>* views) const {
-  const IdSamples samples = model_.schedule().SamplesOfId(id);
-  const JobShape& shape = model_.schedule().shape();
-  NetRun run;
-  run.arena = pool_->arena(solver);
-  run.update_matrices = matrix_rows_;
-  run.update_row = samples.batch * shape.train_batch + samples.first_row;
-  run.scratch = scratch_.data();
-  run.gradients = gradients_;
-  run.batch.train = id.train();
-  run.batch.first_sample = samples.first_sample;
-  run.batch.global_rows = id.train() ? shape.train_batch : shape.test_batch;
-  if (views == nullptr) return run;
-  for (int i : param_index_.at(&NetOf(id))) views->push_back(options_.params->View(i));
-  run.params = *views;
-  return run;
+  return workspace_->shared_memory();
 }
 
 std::span<std::byte> Compute::Place(int solver, MsgId id, int port) const {
-  const NodeNet& net = NetOf(id);
+  const NodeNet& net = workspace_->NetOf(id);
   if (staging_ && staging_->staged(id, port)) return staging_->Place(solver, id, net, port);
-  return net.BufferSpan(net.ports()[port].buffer, MakeRun(solver, id, nullptr));
+  return net.BufferSpan(net.ports()[port].buffer, workspace_->RunOf(solver, id));
 }
 
 Device::RepeatKey Compute::KeyOf(RepeatKind kind, int part, const NodeNet& net, const NetRun& run) const {
@@ -157,9 +110,10 @@ void RefreshPacked(const NetRun& run) {
 }
 
 void Compute::Forward(const Task& task) {
-  const NodeNet& net = NetOf(task.id);
+  const NodeNet& net = workspace_->NetOf(task.id);
   std::vector<ParamView> views;
-  NetRun run = MakeRun(task.solver, task.id, &views);
+  NetRun run = workspace_->RunOf(task.solver, task.id);
+  workspace_->UseParams(net, &views, &run);
   UseInputs(task, net, &run);
   if (!bridge_) return net.Forward(task.segment, run);
   staging_->Bring(task, net, run, false);
@@ -172,8 +126,8 @@ void Compute::Forward(const Task& task) {
 }
 
 void Compute::CollectStatistics(const Task& task) {
-  const NodeNet& net = NetOf(task.id);
-  const NetRun run = MakeRun(task.solver, task.id, nullptr);
+  const NodeNet& net = workspace_->NetOf(task.id);
+  const NetRun run = workspace_->RunOf(task.solver, task.id);
   std::vector<float> values;
   int last_segment = -1;
   for (size_t i = 0; i < net.outputs().size(); ++i) {
@@ -189,9 +143,10 @@ void Compute::CollectStatistics(const Task& task) {
 }
 
 void Compute::Backward(const Task& task) {
-  const NodeNet& net = NetOf(task.id);
+  const NodeNet& net = workspace_->NetOf(task.id);
   std::vector<ParamView> views;
-  NetRun run = MakeRun(task.solver, task.id, &views);
+  NetRun run = workspace_->RunOf(task.solver, task.id);
+  workspace_->UseParams(net, &views, &run);
   UseInputs(task, net, &run);
   run.accumulate = Accumulates(task.id);
   const bool exchanges = options_.exchange != nullptr && InFirstClock(task.id) == last_id_;
@@ -223,28 +178,14 @@ void Compute::GiveToExchange(const Task& task, const NodeNet& net, const NetStep
 
 void Compute::WeightGradient(const Task& task) {
   if (task.id.bits == 0) return updater_->DeferredGradient(task.unit);
-  const NodeNet& net = NetOf(task.id);
+  const NodeNet& net = workspace_->NetOf(task.id);
   std::vector<ParamView> views;
-  NetRun run = MakeRun(task.solver, task.id, &views);
+  NetRun run = workspace_->RunOf(task.solver, task.id);
+  workspace_->UseParams(net, &views, &run);
   UseInputs(task, net, &run);
   run.accumulate = Accumulates(task.id);
   const NetStep& step = net.steps()[model_.unit_steps()[task.unit]];
   options_.device->Repeat(KeyOf(kRepeatWeights, task.unit, net, run), [&] { net.WeightGradient(step, run); });
-}
-
-// --- Updates
-
-void Compute::WithUpdateArgs(const NetStep& step, const std::function<void(Op&, const OpArgs&)>& use) {
-  const NodeNet& net = model_.any_net(true);
-  NetRun run;
-  run.arena = pool_->arena(0);
-  run.update_matrices = matrix_rows_;
-  run.scratch = scratch_.data();
-  run.gradients = gradients_;
-  std::vector<ParamView> views;
-  for (int i : param_index_.at(&net)) views.push_back(options_.params->View(i));
-  run.params = views;
-  net.WithUpdateArgs(step, run, use);
 }
 
 VerdictPart Compute::TakeVerdictPart(int64_t clock) {

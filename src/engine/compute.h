@@ -7,10 +7,10 @@
 #include "engine/port_staging.h"
 #include "engine/stage_exchange.h"
 #include "engine/updater.h"
+#include "engine/workspace.h"
 #include "model/node_model.h"
 #include "proto/wire.pb.h"
 #include "solvers/param_store.h"
-#include "solvers/solver_pool.h"
 #include "tensor/device.h"
 
 #include <functional>
@@ -70,8 +70,6 @@ class Compute {
 
   Compute(const NodeModel& model, Options options) : model_(model), options_(std::move(options)) {}
   Status Allocate();
-  NetRun MakeRun(int solver, MsgId id, std::vector<ParamView>* views) const;
-  const NodeNet& NetOf(MsgId id) const;
   /// Whether the micro-batch adds to gradients that another one began.
   bool Accumulates(MsgId id) const { return InFirstClock(id) != first_id_; }
   static MsgId InFirstClock(MsgId id) { return MsgId::Make(0, true, id.micro(), id.replica()); }
@@ -83,23 +81,16 @@ class Compute {
   void Backward(const Task& task);
   void WeightGradient(const Task& task);
   void UseInputs(const Task& task, const NodeNet& net, NetRun* run);
-  void WithUpdateArgs(const NetStep& step, const std::function<void(Op&, const OpArgs&)>& use);
   void CollectStatistics(const Task& task);
 
   const NodeModel& model_;
   const Options options_;
 
-  std::unique_ptr<SolverPool> pool_;
+  std::unique_ptr<Workspace> workspace_;
   std::unique_ptr<HostBridge> bridge_;    // null on the host's device
   std::unique_ptr<PortStaging> staging_;  // likewise
   std::unique_ptr<ImagesAhead> ahead_;    // null there, and where no images are read
-  Buffer scratch_;
-  std::vector<Buffer> matrices_;
-  std::vector<std::byte*> matrix_rows_;
-  std::vector<Buffer> unused_gradients_;  // of frozen parameters in layers that learn otherwise
-  std::vector<float*> gradients_;
-  std::map<const NodeNet*, std::vector<int>> param_index_;  // of a NodeNet's parameters in the store
-  MsgId first_id_, last_id_;                                // of a clock, in clock 0
+  MsgId first_id_, last_id_;              // of a clock, in clock 0
   std::unique_ptr<Updater> updater_;
   std::map<int64_t, VerdictPart> losses_;  // what there is to say of them, by clock; one
 };

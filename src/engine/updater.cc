@@ -44,7 +44,7 @@ StatusOr<std::unique_ptr<Updater>> Updater::Create(const NodeModel& model, const
 void Updater::InPieces(const NetStep& step, const PieceFunction& use) {
   const StoredParam& weights = options_.params->param(step.params[0]);
   const int64_t rows = weights.block.rows(), pieces = (rows + kPieceRows - 1) / kPieceRows;
-  options_.with_update_args(step, [&](Op& op, const OpArgs& args) {
+  options_.workspace->WithUpdateArgs(step, [&](Op& op, const OpArgs& args) {
     op.BeginParamsRows(args);
 #pragma omp parallel for schedule(static)
     for (int64_t p = 0; p < pieces; ++p) {
@@ -57,7 +57,7 @@ void Updater::InPieces(const NetStep& step, const PieceFunction& use) {
 // In pieces where UpdateInPieces has them: its bits do not depend on whether the update waits for the verdict.
 void Updater::DeferredGradient(const NetStep& step) {
   if (!step.update_op->has_params_rows()) {
-    return options_.with_update_args(step, [](Op& op, const OpArgs& args) { op.BackwardParams(args); });
+    return options_.workspace->WithUpdateArgs(step, [](Op& op, const OpArgs& args) { op.BackwardParams(args); });
   }
   const int64_t row = options_.params->param(step.params[0]).block.cols();
   const bool bias = step.params.size() > 1;

@@ -1,10 +1,10 @@
 #pragma once
 
 #include "backend/backend.h"
+#include "engine/workspace.h"
 #include "model/node_model.h"
 #include "proto/wire.pb.h"
 #include "scheduler/pipeline/pipeline.h"
-#include "solvers/exchange/exchange.h"
 #include "solvers/param_store.h"
 #include "tensor/device.h"
 
@@ -17,18 +17,17 @@
 namespace hp {
 
 /// A node's updates: gradients that are computed for the whole update at once, their norms, what the verdict on them
-/// says, and the change of the parameters. Owned by Compute, which hands it its tasks. On a device with memory of its
-/// own Norm and Update only put work into its queues; the norms are there when the task is done. Executor thread, but
-/// for AddNorms (as Compute::Collect) and OnVerdict.
+/// says, and the change of the parameters. Owned by Compute, which hands it its tasks; the memory that it works in is
+/// the Workspace's. On a device with memory of its own Norm and Update only put work into its queues; the norms are
+/// there when the task is done. Executor thread, but for AddNorms (as Compute::Collect) and OnVerdict.
 class Updater {
  public:
   struct Options {
     Device* device = nullptr;
     Backend* backend = nullptr;
     ParamStore* params = nullptr;
+    const Workspace* workspace = nullptr;
     float loss_scale = 1;  ///< of the first clock
-    /// Calls `use` with the op and the arguments of a deferred step (NodeNet::WithUpdateArgs).
-    std::function<void(const NetStep& step, const std::function<void(Op&, const OpArgs&)>& use)> with_update_args;
   };
 
   /// @return kResourceExhausted: the device has not so much memory.

@@ -1,0 +1,94 @@
+#include "engine/workspace.h"
+
+#include <utility>
+
+namespace hp {
+
+StatusOr<std::unique_ptr<Workspace>> Workspace::Create(const NodeModel& model, int pool_size, Device* device,
+                                                       ParamStore* params) {
+  std::unique_ptr<Workspace> workspace(new Workspace(model, device, params));
+  HP_RETURN_IF_ERROR(workspace->Allocate(pool_size));
+  HP_RETURN_IF_ERROR(workspace->AllocateGradients());
+  workspace->IndexParams();
+  return workspace;
+}
+
+Status Workspace::Allocate(int pool_size) {
+  HP_ASSIGN_OR_RETURN(SolverPool pool, SolverPool::Create(device_, pool_size, model_.arena_bytes()));
+  pool_ = std::make_unique<SolverPool>(std::move(pool));
+  HP_ASSIGN_OR_RETURN(scratch_, device_->Allocate(model_.scratch_bytes() + 64));
+  for (size_t row : model_.any_net(true).update_row_bytes()) {
+    HP_ASSIGN_OR_RETURN(Buffer matrix, device_->AllocateShared(row * model_.schedule().update_rows()));
+    matrix_rows_.push_back(matrix.data());
+    matrices_.push_back(std::move(matrix));
+  }
+  return OkStatus();
+}
+
+// Ops write a gradient for every parameter of a layer that learns; that of a frozen one is not looked at.
+Status Workspace::AllocateGradients() {
+  for (int i = 0; i < params_->size(); ++i) {
+    const bool frozen = params_->param(i).frozen();
+    HP_ASSIGN_OR_RETURN(Buffer unused, device_->Allocate(frozen ? params_->count(i) * sizeof(float) : 0));
+    gradients_.push_back(frozen ? unused.floats() : params_->gradient(i).data());
+    unused_gradients_.push_back(std::move(unused));
+  }
+  return OkStatus();
+}
+
+void Workspace::IndexParams() {
+  for (bool train : {true, false}) {
+    if (!train && !model_.tests()) continue;
+    for (int64_t rows : model_.schedule().RowCounts(train)) {
+      const NodeNet& net = model_.net(train, rows);
+      for (const NodeParam& param : net.params()) param_index_[&net].push_back(params_->Find(param.layer, param.blob));
+    }
+  }
+}
+
+const NodeNet& Workspace::NetOf(MsgId id) const {
+  return model_.net(id.train(), model_.schedule().SamplesOfId(id).rows);
+}
+
+NetRun Workspace::RunOf(int solver, MsgId id) const {
+  const IdSamples samples = model_.schedule().SamplesOfId(id);
+  const JobShape& shape = model_.schedule().shape();
+  NetRun run;
+  run.arena = pool_->arena(solver);
+  run.update_matrices = matrix_rows_;
+  run.update_row = samples.batch * shape.train_batch + samples.first_row;
+  run.scratch = scratch_.data();
+  run.gradients = gradients_;
+  run.batch.train = id.train();
+  run.batch.first_sample = samples.first_sample;
+  run.batch.global_rows = id.train() ? shape.train_batch : shape.test_batch;
+  return run;
+}
+
+void Workspace::UseParams(const NodeNet& net, std::vector<ParamView>* views, NetRun* run) const {
+  views->clear();
+  for (int i : param_index_.at(&net)) views->push_back(params_->View(i));
+  run->params = *views;
+}
+
+// A deferred step reads and writes matrices, parameters and scratch alone. The arena is only what its other tensors,
+// which BackwardParams does not look at, get their addresses from: solver 0's, of which no byte is read or written.
+void Workspace::WithUpdateArgs(const NetStep& step, const std::function<void(Op&, const OpArgs&)>& use) const {
+  const NodeNet& net = model_.any_net(true);
+  NetRun run;
+  run.arena = pool_->arena(0);
+  run.update_matrices = matrix_rows_;
+  run.scratch = scratch_.data();
+  run.gradients = gradients_;
+  std::vector<ParamView> views;
+  UseParams(net, &views, &run);
+  net.WithUpdateArgs(step, run, use);
+}
+
+std::vector<std::span<std::byte>> Workspace::shared_memory() const {
+  std::vector<std::span<std::byte>> memory = {pool_->memory()};
+  for (const Buffer& matrix : matrices_) memory.push_back(matrix.span());
+  return memory;
+}
+
+}  // namespace hp
