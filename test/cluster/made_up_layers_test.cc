@@ -9,7 +9,9 @@
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -186,10 +188,13 @@ TEST_F(MadeUpLayers, TheirParametersMove) {
   const std::vector<float>& hidden = result.params.at("hidden.0");
   std::vector<float> begin(hidden.size());
   const int64_t inputs = static_cast<int64_t>(hidden.size()) / kHidden;
-  FillParam(&xavier, Shape{kHidden, inputs}, 0, static_cast<int64_t>(begin.size()), kSeed, "hidden.0", begin.data());
+  const Shape whole{kHidden, inputs};
+  FillParam(&xavier, whole, Block::Whole(whole), kSeed, "hidden.0", begin.data());
   for (int row = 0; row < kHidden; ++row) {
-    EXPECT_NE(std::vector(hidden.begin() + row * inputs, hidden.begin() + (row + 1) * inputs),
-              std::vector(begin.begin() + row * inputs, begin.begin() + (row + 1) * inputs))
+    const auto of_row = [&](const std::vector<float>& values) {
+      return std::span(values).subspan(row * inputs, inputs);
+    };
+    EXPECT_FALSE(std::ranges::equal(of_row(hidden), of_row(begin)))
         << "output " << row << " has the weights that it began with";
   }
 }
