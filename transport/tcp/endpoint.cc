@@ -19,13 +19,13 @@ RemoteGrant GrantOf(const FrameHeader& header) { return {header.index, header.ge
 
 }  // namespace
 
-TcpEndpoint::TcpEndpoint(Rank peer, std::string name, TcpSocket socket, TcpEndpointContext context)
+TcpEndpoint::TcpEndpoint(Rank peer, std::string name, TcpSocket socket, const TcpEndpointContext& context)
     : peer_(peer),
       name_(std::move(name)),
-      context_(std::move(context)),
+      context_(context),
       socket_(std::move(socket)),
       queue_(socket_.native_handle()),
-      receiver_(socket_.native_handle(), this, context_.on_receive) {}
+      receiver_(socket_.native_handle(), this) {}
 
 Status TcpEndpoint::CheckOpen() const {
   if (!closed_ && !ended_here_) return OkStatus();

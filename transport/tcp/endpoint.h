@@ -23,7 +23,6 @@ struct TcpEndpointContext {
   ProgressThread* progress = nullptr;
   TransportHandler* handler = nullptr;
   const Clock* clock = nullptr;
-  FrameReceiver::Observer on_receive;
 };
 
 /// The open connection to one peer. Posts from any thread; the rest on the progress thread.
@@ -33,7 +32,7 @@ class TcpEndpoint : public PeerLink,
                     public std::enable_shared_from_this<TcpEndpoint> {
  public:
   /// @param socket connected, past the handshake. @param name of the peer, for messages.
-  TcpEndpoint(Rank peer, std::string name, TcpSocket socket, TcpEndpointContext context);
+  TcpEndpoint(Rank peer, std::string name, TcpSocket socket, const TcpEndpointContext& context);
 
   Status Grant(const PlaceTag& tag, std::span<std::byte> place) override HP_EXCLUDES(mutex_);
   Status Write(const PlaceTag& tag, RemoteGrant grant, std::span<const std::byte> source) override HP_EXCLUDES(mutex_);

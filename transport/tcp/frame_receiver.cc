@@ -60,7 +60,6 @@ StatusOr<size_t> FrameReceiver::ReadSome(const Ranges& ranges, size_t* wanted) {
   int count = 0;
   for (std::span<std::byte> range : ranges) {
     if (range.empty()) continue;
-    if (observer_) observer_(range);
     iov[count++] = {range.data(), range.size()};
     *wanted += range.size();
   }

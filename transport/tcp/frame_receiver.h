@@ -6,7 +6,6 @@
 
 #include <array>
 #include <cstddef>
-#include <functional>
 #include <span>
 #include <vector>
 
@@ -36,15 +35,13 @@ class FrameSink {
 /// Turns the bytes of a socket into frames; payloads of DATA frames are received where they belong. One thread.
 class FrameReceiver {
  public:
-  using Observer = std::function<void(std::span<const std::byte>)>;
-
-  /// @param fd a connected non-blocking socket. @param observer may be null; sees each range given to the kernel.
-  FrameReceiver(int fd, FrameSink* sink, Observer observer) : fd_(fd), sink_(sink), observer_(std::move(observer)) {}
+  /// @param fd a connected non-blocking socket.
+  FrameReceiver(int fd, FrameSink* sink) : fd_(fd), sink_(sink) {}
 
   enum class Outcome {
     kDrained,  ///< the socket is empty
     kMore,     ///< `budget` is used up
-    kEnd,      ///< end of stream, at a frame's boundary or not: ask at_boundary
+    kEnd,      ///< end of stream, at a frame's boundary or not
   };
   struct Result {
     Outcome outcome = Outcome::kDrained;
@@ -52,7 +49,6 @@ class FrameReceiver {
   };
   /// Receives about `budget` bytes at most. @return kUnavailable: the socket failed, or the peer broke a rule.
   StatusOr<Result> Receive(size_t budget);
-  bool at_boundary() const { return header_filled_ == 0 && !in_payload_; }
 
  private:
   using Ranges = std::array<std::span<std::byte>, 3>;
@@ -67,7 +63,6 @@ class FrameReceiver {
 
   const int fd_;
   FrameSink* const sink_;
-  const Observer observer_;
   FrameHeaderBytes header_bytes_;
   size_t header_filled_ = 0;  // of the next frame, also while a payload is under way
   FrameHeader frame_;         // the one whose payload is under way

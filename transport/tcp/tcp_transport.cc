@@ -48,8 +48,8 @@ Status TcpTransport::Start(TransportHandler* handler, HandshakePolicy* policy) {
 }
 
 void TcpTransport::Connected(Rank peer, const std::string& name, TcpSocket socket) {
-  auto endpoint = std::make_shared<TcpEndpoint>(
-      peer, name, std::move(socket), TcpEndpointContext{&progress_, handler_, options_.clock, options_.on_receive});
+  auto endpoint = std::make_shared<TcpEndpoint>(peer, name, std::move(socket),
+                                                TcpEndpointContext{&progress_, handler_, options_.clock});
   AddLink(peer, endpoint);
   endpoint->Open();
 }

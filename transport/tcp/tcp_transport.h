@@ -7,9 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -39,9 +37,6 @@ struct TcpOptions {
   /// takes 40 µs to wake up. 0: sleep at once.
   int64_t spin_ns = 50'000;
   const Clock* clock = Clock::Real();  ///< deadlines and LastHeardNs
-  /// For tests: every address range that is given to a system call that receives from an open endpoint. Progress
-  /// thread.
-  std::function<void(std::span<const std::byte>)> on_receive = {};
 };
 
 /// @param listener where the peers of higher rank and clients find us; null: nobody does.

@@ -122,9 +122,8 @@ void VerbsTransport::SetUpDone(Rank peer, const std::string& name, const std::sh
 }
 
 void VerbsTransport::OpenTcp(Rank peer, const std::string& name, TcpSocket socket) {
-  const auto endpoint = std::make_shared<TcpEndpoint>(
-      peer, name, std::move(socket),
-      TcpEndpointContext{&progress_, handler_, options_.tcp.clock, options_.tcp.on_receive});
+  const auto endpoint = std::make_shared<TcpEndpoint>(peer, name, std::move(socket),
+                                                      TcpEndpointContext{&progress_, handler_, options_.tcp.clock});
   AddLink(peer, endpoint);
   endpoint->Open();
 }
