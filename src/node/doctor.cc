@@ -111,9 +111,9 @@ Status RoundTrip::Run(const DoctorOptions& options, const Address& address, std:
   VerbsOptions verbs;
   HP_ASSIGN_OR_RETURN(verbs.settings, VerbsSettingsFor({}, options.devices, Environment));
   verbs.address = !options.address.empty() ? options.address : rank_ == 0 ? address.host : "";
-  verbs.tcp.rank = rank_;
-  verbs.tcp.bind_host = options.address;
-  verbs.tcp.peers = {{0, "the other host", address.host, address.port}, {1, "the other host", "", 0}};
+  verbs.connect.rank = rank_;
+  verbs.connect.bind_host = options.address;
+  verbs.connect.peers = {{0, "the other host", address.host, address.port}, {1, "the other host", "", 0}};
   std::unique_ptr<TcpListener> listener;
   if (rank_ == 0) {
     HP_ASSIGN_OR_RETURN(listener, TcpListener::Bind(address.host, address.port));

@@ -48,8 +48,8 @@ StatusOr<int> ParseNumber(const char* name, const std::string& text) {
 
 }  // namespace
 
-TcpOptions TcpOptionsFor(const RoutingTable& table, Rank rank) {
-  TcpOptions options;
+ConnectOptions ConnectOptionsFor(const RoutingTable& table, Rank rank) {
+  ConnectOptions options;
   options.rank = rank;
   for (const NodeInfo& node : table.nodes()) options.peers.push_back({node.rank, node.name, node.host, node.port});
   options.bind_host = table.node(rank).host;
@@ -112,12 +112,12 @@ std::unique_ptr<CopyTransport> MakeCopyTransport(const RoutingTable& table, Rank
 StatusOr<std::unique_ptr<Transport>> MakeNodeTransport(const RoutingTable& table, Rank rank, const HostDevices& host,
                                                        std::unique_ptr<TcpListener> listener) {
   const TransportConfig& config = table.config().transport();
-  TcpOptions tcp = TcpOptionsFor(table, rank);
-  if (config.kind() == TransportConfig::TCP) return MakeTcpTransport(std::move(tcp), std::move(listener));
+  ConnectOptions connect = ConnectOptionsFor(table, rank);
+  if (config.kind() == TransportConfig::TCP) return MakeTcpTransport(std::move(connect), std::move(listener));
   VerbsOptions options;
-  options.tcp = std::move(tcp);
+  options.connect = std::move(connect);
   if (const auto addresses = ResolveHost(table.node(rank).host); !addresses.empty()) options.address = addresses[0];
-  options.tcp.spin_ns = int64_t{config.verbs().spin_us()} * 1000;
+  options.connect.spin_ns = int64_t{config.verbs().spin_us()} * 1000;
   options.fall_back = config.kind() == TransportConfig::AUTO;
   StatusOr<VerbsSettings> settings = VerbsSettingsFor(table.config(), host, Environment);
   if (!settings.ok()) return settings.status().Prepend(table.path() + ": transport { verbs }");

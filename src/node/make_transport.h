@@ -20,8 +20,8 @@ struct HostDevices {
   static constexpr int kNotSet = -2;
 };
 
-/// What the TCP transport of node `rank` needs to know of the table.
-TcpOptions TcpOptionsFor(const RoutingTable& table, Rank rank);
+/// How node `rank` finds its peers, by the table.
+ConnectOptions ConnectOptionsFor(const RoutingTable& table, Rank rank);
 
 /// The table's verbs section with what this host says: flags, then the table, then NCCL_IB_HCA and NCCL_IB_GID_INDEX.
 /// @param environment as Environment(). @return kInvalidArgument: a value is out of range.

@@ -20,7 +20,7 @@ class Puller : public TransportHandler {
   StatusOr<PulledModel> Pull(int timeout_ms) {
     ClientHandshake handshake(table_, [this](const Status& status) { End(status); });
     const NodeInfo& first = table_.node(0);
-    TcpOptions options;
+    ConnectOptions options;
     options.client = true;
     options.peers.push_back({0, first.name, first.host, first.port});
     options.connect_deadline_ms = timeout_ms;

@@ -49,10 +49,10 @@ std::string AddressOf(Rank rank) {
   return rank == 0 ? FLAGS_addresses.substr(0, comma) : FLAGS_addresses.substr(comma + 1);
 }
 
-std::unique_ptr<Transport> MakeTransport(TcpOptions tcp, std::unique_ptr<TcpListener> listener) {
-  if (FLAGS_transport == "tcp") return MakeTcpTransport(std::move(tcp), std::move(listener));
+std::unique_ptr<Transport> MakeTransport(ConnectOptions connect, std::unique_ptr<TcpListener> listener) {
+  if (FLAGS_transport == "tcp") return MakeTcpTransport(std::move(connect), std::move(listener));
   VerbsOptions options;
-  options.tcp = std::move(tcp);
+  options.connect = std::move(connect);
   options.settings.qps_per_connection = FLAGS_qps;
   options.settings.timeout = 16;  // two processes may share few and slow processors here
   auto transport = MakeVerbsTransport(std::move(options), std::move(listener));
@@ -100,7 +100,7 @@ class Node : public TransportHandler {
         source_(bytes) {
     std::memset(memory_.data(), 1, memory_.bytes());
     std::memset(source_.data(), 1, source_.bytes());
-    TcpOptions options;
+    ConnectOptions options;
     options.rank = rank;
     options.peers = {{0, "rank 0", AddressOf(0), port}, {1, "rank 1", AddressOf(1), 1}};
     options.bind_host = AddressOf(rank);

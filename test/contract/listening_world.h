@@ -16,7 +16,7 @@ class ListeningWorld : public TransportWorld {
  public:
   /// @param addresses of the nodes, in turn.
   ListeningWorld(const WorldOptions& options, const std::vector<std::string>& addresses,
-                 int64_t spin_ns = TcpOptions().spin_ns)
+                 int64_t spin_ns = ConnectOptions().spin_ns)
       : options_(options), spin_ns_(spin_ns) {
     for (Rank rank = 0; rank < options.size; ++rank) {
       const std::string& address = addresses[rank % addresses.size()];
@@ -27,15 +27,15 @@ class ListeningWorld : public TransportWorld {
     }
   }
   std::unique_ptr<Transport> CreateClient(Rank server) override {
-    TcpOptions options = Common();
+    ConnectOptions options = Common();
     options.client = true;
     options.peers = {peers_[server]};
     return MakeTcpTransport(options, nullptr);
   }
 
  protected:
-  TcpOptions NodeOptions(Rank rank) const {
-    TcpOptions options = Common();
+  ConnectOptions NodeOptions(Rank rank) const {
+    ConnectOptions options = Common();
     options.rank = rank;
     options.peers = peers_;
     options.bind_host = peers_[rank].host;
@@ -44,8 +44,8 @@ class ListeningWorld : public TransportWorld {
   std::unique_ptr<TcpListener> TakeListener(Rank rank) { return std::move(listeners_[rank]); }
 
  private:
-  TcpOptions Common() const {
-    TcpOptions options;
+  ConnectOptions Common() const {
+    ConnectOptions options;
     options.connect_deadline_ms = options_.connect_deadline_ms;
     options.clock = options_.clock;
     options.spin_ns = spin_ns_;
@@ -54,7 +54,7 @@ class ListeningWorld : public TransportWorld {
 
   const WorldOptions options_;
   const int64_t spin_ns_;
-  std::vector<TcpPeer> peers_;
+  std::vector<PeerAddress> peers_;
   std::vector<std::unique_ptr<TcpListener>> listeners_;
 };
 

@@ -18,7 +18,7 @@ class VerbsWorld : public ListeningWorld {
  public:
   /// @param fabric null: this host's devices.
   VerbsWorld(const WorldOptions& options, const VerbsSettings& settings, const std::vector<std::string>& addresses,
-             std::unique_ptr<FakeFabric> fabric, int64_t spin_ns = TcpOptions().spin_ns)
+             std::unique_ptr<FakeFabric> fabric, int64_t spin_ns = ConnectOptions().spin_ns)
       : ListeningWorld(options, addresses, spin_ns), settings_(settings), fabric_(std::move(fabric)) {}
   ~VerbsWorld() override {
     hosts_.clear();  // they tell the fabric what is left over
@@ -29,7 +29,7 @@ class VerbsWorld : public ListeningWorld {
 
   std::unique_ptr<Transport> Create(Rank rank) override {
     VerbsOptions options;
-    options.tcp = NodeOptions(rank);
+    options.connect = NodeOptions(rank);
     options.settings = settings_;
     if (fabric_) {
       hosts_.push_back(std::make_unique<FakeVerbs>(fabric_.get()));
@@ -53,7 +53,7 @@ TransportKind FakeVerbsKind(const std::string& name, bool delayed, const VerbsSe
           [=](const WorldOptions& options) -> std::unique_ptr<TransportWorld> {
             auto fabric = std::make_unique<FakeFabric>(FakeFabric::Options{.delayed = delayed, .seed = 7});
             return std::make_unique<VerbsWorld>(options, settings, std::vector<std::string>{"127.0.0.1"},
-                                                std::move(fabric), delayed ? 0 : TcpOptions().spin_ns);
+                                                std::move(fabric), delayed ? 0 : ConnectOptions().spin_ns);
           },
           ""};
 }

@@ -176,7 +176,7 @@ ClusterResult TrainCluster(const ClusterSpec& spec, const std::string& solver_pa
   }
   result.status = RunNodes(table->size(), [&](Rank rank) {
     NodeOptions options = options_for(rank);
-    options.transport = MakeTcpTransport(TcpOptionsFor(*table, rank), std::move(listeners[rank]));
+    options.transport = MakeTcpTransport(ConnectOptionsFor(*table, rank), std::move(listeners[rank]));
     return options;
   });
   return result;

@@ -15,7 +15,7 @@ class Dialer : public std::enable_shared_from_this<Dialer> {
  public:
   using OnSocket = std::function<void(TcpSocket socket)>;
 
-  /// @param bind_host as in TcpOptions. @param on_socket is called with each connection; answer with Retry or Stop.
+  /// @param bind_host as in ConnectOptions. @param on_socket is called with each connection; answer with Retry or Stop.
   Dialer(boost::asio::io_context* io, std::string host, int port, std::string bind_host, OnSocket on_socket);
 
   /// The next attempt, after a pause that doubles from 10 to 250 ms. @param cause why the last one came to nothing.

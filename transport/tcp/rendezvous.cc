@@ -12,12 +12,15 @@ namespace {
 // How late a deadline may be noticed.
 constexpr std::chrono::milliseconds kTick(20);
 
-std::string Label(const TcpPeer& peer) { return Format("%s (%s:%d)", peer.name.c_str(), peer.host.c_str(), peer.port); }
+std::string Label(const PeerAddress& peer) {
+  return Format("%s (%s:%d)", peer.name.c_str(), peer.host.c_str(), peer.port);
+}
 
 }  // namespace
 
-Rendezvous::Rendezvous(boost::asio::io_context* io, const TcpOptions& options, std::unique_ptr<TcpListener> listener,
-                       TransportHandler* handler, HandshakePolicy* policy, Callbacks callbacks)
+Rendezvous::Rendezvous(boost::asio::io_context* io, const ConnectOptions& options,
+                       std::unique_ptr<TcpListener> listener, TransportHandler* handler, HandshakePolicy* policy,
+                       Callbacks callbacks)
     : io_(io),
       options_(options),
       handler_(handler),
@@ -27,7 +30,7 @@ Rendezvous::Rendezvous(boost::asio::io_context* io, const TcpOptions& options, s
       acceptor_(*io),
       timer_(*io),
       limiter_(options.clock) {
-  for (const TcpPeer& peer : options.peers) {
+  for (const PeerAddress& peer : options.peers) {
     if (options.client || peer.rank != options.rank) peers_[peer.rank].peer = peer;
   }
 }

@@ -1,8 +1,9 @@
 #pragma once
 
+#include "transport/tcp/connect_options.h"
 #include "transport/tcp/dialer.h"
 #include "transport/tcp/handshake.h"
-#include "transport/tcp/tcp_transport.h"
+#include "transport/tcp/tcp_listener.h"
 
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -24,7 +25,7 @@ class Rendezvous {
     std::function<void(Rank, const std::string& name, TcpSocket)> connected;
   };
 
-  Rendezvous(boost::asio::io_context* io, const TcpOptions& options, std::unique_ptr<TcpListener> listener,
+  Rendezvous(boost::asio::io_context* io, const ConnectOptions& options, std::unique_ptr<TcpListener> listener,
              TransportHandler* handler, HandshakePolicy* policy, Callbacks callbacks);
 
   void Start();
@@ -32,7 +33,7 @@ class Rendezvous {
 
  private:
   struct Peer {
-    TcpPeer peer;
+    PeerAddress peer;
     std::shared_ptr<Dialer> dialer;  // null: it connects to us
     bool settled = false;            // an outcome was reported
   };
@@ -54,7 +55,7 @@ class Rendezvous {
   Peer* Find(Rank rank);
 
   boost::asio::io_context* const io_;
-  const TcpOptions& options_;
+  const ConnectOptions& options_;
   TransportHandler* const handler_;
   HandshakePolicy* const policy_;
   const Callbacks callbacks_;

@@ -14,7 +14,7 @@ namespace {
 
 class TcpTransport : public LinkedTransport {
  public:
-  TcpTransport(TcpOptions options, std::unique_ptr<TcpListener> listener)
+  TcpTransport(ConnectOptions options, std::unique_ptr<TcpListener> listener)
       : options_(std::move(options)), listener_(std::move(listener)), progress_(options_.spin_ns) {}
   ~TcpTransport() override { Stop(); }
 
@@ -25,7 +25,7 @@ class TcpTransport : public LinkedTransport {
  private:
   void Connected(Rank peer, const std::string& name, TcpSocket socket);
 
-  const TcpOptions options_;
+  const ConnectOptions options_;
   std::unique_ptr<TcpListener> listener_;
   ProgressThread progress_;
   std::unique_ptr<Rendezvous> rendezvous_;
@@ -62,7 +62,7 @@ void TcpTransport::Stop() {
 
 }  // namespace
 
-std::unique_ptr<Transport> MakeTcpTransport(TcpOptions options, std::unique_ptr<TcpListener> listener) {
+std::unique_ptr<Transport> MakeTcpTransport(ConnectOptions options, std::unique_ptr<TcpListener> listener) {
   return std::make_unique<TcpTransport>(std::move(options), std::move(listener));
 }
 

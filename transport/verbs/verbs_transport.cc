@@ -22,7 +22,7 @@ class VerbsTransport : public LinkedTransport {
         listener_(std::move(listener)),
         host_(std::move(host)),
         fault_(std::move(fault)),
-        progress_(options_.tcp.spin_ns) {}
+        progress_(options_.connect.spin_ns) {}
   ~VerbsTransport() override { Stop(); }
 
   Status Start(TransportHandler* handler, HandshakePolicy* policy) override;
@@ -38,7 +38,7 @@ class VerbsTransport : public LinkedTransport {
  private:
   /// librdmacm's messages may be lost, and are sent again only after 4 s: time for three tries.
   int SetupDeadlineMs() const {
-    return options_.tcp.handshake_deadline_ms * (options_.settings.setup == QpSetup::kRdmaCm ? 4 : 1);
+    return options_.connect.handshake_deadline_ms * (options_.settings.setup == QpSetup::kRdmaCm ? 4 : 1);
   }
   // Progress thread.
   void Met(Rank peer, const std::string& name, TcpSocket socket);
@@ -63,23 +63,23 @@ Status VerbsTransport::Start(TransportHandler* handler, HandshakePolicy* policy)
   handler_ = handler;
   LOG(INFO) << (host_ ? "RDMA on " + host_->Describe() : "no RDMA: " + fault_);
   if (host_) {
-    host_->Start({&progress_, handler, options_.tcp.clock, options_.tcp.rank, SetupDeadlineMs()});
+    host_->Start({&progress_, handler, options_.connect.clock, options_.connect.rank, SetupDeadlineMs()});
   }
   Rendezvous::Callbacks callbacks;
   callbacks.is_connected = [this](Rank peer) { return setting_up_.contains(peer) || HasOpenLink(peer); };
   callbacks.connected = [this](Rank peer, const std::string& name, TcpSocket socket) {
     Met(peer, name, std::move(socket));
   };
-  rendezvous_ = std::make_unique<Rendezvous>(progress_.io(), options_.tcp, std::move(listener_), handler, policy,
+  rendezvous_ = std::make_unique<Rendezvous>(progress_.io(), options_.connect, std::move(listener_), handler, policy,
                                              std::move(callbacks));
   rendezvous_->Start();
-  progress_.Start("verbs-" + std::to_string(options_.tcp.rank));
+  progress_.Start("verbs-" + std::to_string(options_.connect.rank));
   return OkStatus();
 }
 
 void VerbsTransport::Met(Rank peer, const std::string& name, TcpSocket socket) {
   // Clients need no device: they speak TCP.
-  if (peer >= kFirstClientRank || options_.tcp.client) return OpenTcp(peer, name, std::move(socket));
+  if (peer >= kFirstClientRank || options_.connect.client) return OpenTcp(peer, name, std::move(socket));
   SetUp(peer, name, std::move(socket));
 }
 
@@ -123,7 +123,7 @@ void VerbsTransport::SetUpDone(Rank peer, const std::string& name, const std::sh
 
 void VerbsTransport::OpenTcp(Rank peer, const std::string& name, TcpSocket socket) {
   const auto endpoint = std::make_shared<TcpEndpoint>(peer, name, std::move(socket),
-                                                      TcpEndpointContext{&progress_, handler_, options_.tcp.clock});
+                                                      TcpEndpointContext{&progress_, handler_, options_.connect.clock});
   AddLink(peer, endpoint);
   endpoint->Open();
 }

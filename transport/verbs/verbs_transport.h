@@ -1,8 +1,8 @@
 #pragma once
 
 #include "hp/status.h"
+#include "transport/tcp/connect_options.h"
 #include "transport/tcp/tcp_listener.h"
-#include "transport/tcp/tcp_transport.h"
 #include "transport/transport.h"
 #include "transport/verbs/settings.h"
 
@@ -15,9 +15,9 @@ class Verbs;
 
 struct VerbsOptions {
   /// How nodes find each other; data of clients goes over TCP, too.
-  TcpOptions tcp;
+  ConnectOptions connect;
   VerbsSettings settings;
-  /// Our numeric address as the peers know it: tells which device and GID are meant. Empty: tcp.bind_host.
+  /// Our numeric address as the peers know it: tells which device and GID are meant. Empty: connect.bind_host.
   std::string address = {};
   /// Whether a pair of nodes of which one has no usable device talks over TCP, instead of failing to connect.
   bool fall_back = false;

@@ -66,7 +66,7 @@ TEST(TcpReceiveTest, PayloadIsReceivedIntoThePlace) {
   std::vector<std::byte> place(kBytes);
   auto listener = TcpListener::Bind("127.0.0.1", 0);
   ASSERT_TRUE(listener.ok());
-  const TcpPeer receiver{0, "receiver", "127.0.0.1", (*listener)->port()}, writer{1, "writer", "127.0.0.1", 1};
+  const PeerAddress receiver{0, "receiver", "127.0.0.1", (*listener)->port()}, writer{1, "writer", "127.0.0.1", 1};
   TestNode to(MakeTcpTransport({.rank = 0, .peers = {receiver, writer}}, *std::move(listener)), "job", 0);
   TestNode from(MakeTcpTransport({.rank = 1, .peers = {receiver, writer}}, nullptr), "job", 1);
   to.Start();

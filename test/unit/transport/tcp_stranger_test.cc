@@ -20,10 +20,10 @@ class StrangerTest : public testing::Test {
     auto listener = TcpListener::Bind("127.0.0.1", 0);
     ASSERT_TRUE(listener.ok());
     port_ = (*listener)->port();
-    TcpOptions options{.rank = 0,
-                       .peers = {{0, "node0", "127.0.0.1", port_}, {1, "node1", "127.0.0.1", 1}},
-                       .max_handshakes = 8,
-                       .clock = &clock_};
+    ConnectOptions options{.rank = 0,
+                           .peers = {{0, "node0", "127.0.0.1", port_}, {1, "node1", "127.0.0.1", 1}},
+                           .max_handshakes = 8,
+                           .clock = &clock_};
     zero_ = std::make_unique<TestNode>(MakeTcpTransport(options, *std::move(listener)), "job", 0);
     options.rank = 1;
     one_ = std::make_unique<TestNode>(MakeTcpTransport(options, nullptr), "job", 1);

@@ -24,10 +24,10 @@ VerbsPair::~VerbsPair() {
 
 Status VerbsPair::Make(Rank rank) {
   VerbsOptions options;
-  options.tcp.rank = rank;
-  options.tcp.peers = peers_;
-  options.tcp.bind_host = "127.0.0.1";
-  options.tcp.handshake_deadline_ms = options_.handshake_deadline_ms;
+  options.connect.rank = rank;
+  options.connect.peers = peers_;
+  options.connect.bind_host = "127.0.0.1";
+  options.connect.handshake_deadline_ms = options_.handshake_deadline_ms;
   options.settings = options_.settings;
   options.fall_back = options_.fall_back;
   options.verbs = hosts_[rank].get();

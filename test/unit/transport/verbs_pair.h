@@ -48,7 +48,7 @@ class VerbsPair {
   FakeFabric fabric_;
   std::array<std::unique_ptr<FakeVerbs>, 2> hosts_;
   std::array<std::unique_ptr<TcpListener>, 2> listeners_;
-  std::vector<TcpPeer> peers_;
+  std::vector<PeerAddress> peers_;
   std::array<std::unique_ptr<TestNode>, 2> nodes_;
 };
 

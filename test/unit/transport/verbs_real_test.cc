@@ -50,7 +50,7 @@ class RealVerbsTest : public testing::TestWithParam<QpSetup> {
     const std::vector<std::string> addresses = RdmaAddresses();
     if (addresses.empty()) GTEST_SKIP() << "no active RDMA device with an IPv4 address (test/rdma-vm/run has two)";
     std::vector<std::unique_ptr<TcpListener>> listeners;
-    std::vector<TcpPeer> peers;
+    std::vector<PeerAddress> peers;
     for (Rank rank = 0; rank < 3; ++rank) {
       const std::string& address = addresses[rank % addresses.size()];
       listeners.push_back(*TcpListener::Bind(address, 0));
@@ -58,9 +58,9 @@ class RealVerbsTest : public testing::TestWithParam<QpSetup> {
     }
     for (Rank rank = 0; rank < 3; ++rank) {
       VerbsOptions options;
-      options.tcp.rank = rank;
-      options.tcp.peers = peers;
-      options.tcp.bind_host = peers[rank].host;
+      options.connect.rank = rank;
+      options.connect.peers = peers;
+      options.connect.bind_host = peers[rank].host;
       options.settings.timeout = 16;
       options.settings.setup = GetParam();
       options.verbs = &verbs_[rank];
