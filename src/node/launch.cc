@@ -1,7 +1,7 @@
 #include "node/launch.h"
 
 #include "node/own_node.h"
-#include "transport/tcp/tcp_listener.h"
+#include "transport/connect/tcp_listener.h"
 
 #include <signal.h>
 

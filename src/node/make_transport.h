@@ -2,8 +2,8 @@
 
 #include "hp/status.h"
 #include "scheduler/plan/routing_table.h"
+#include "transport/connect/tcp_listener.h"
 #include "transport/copy/copy_transport.h"
-#include "transport/tcp/tcp_listener.h"
 #include "transport/transport.h"
 #include "transport/verbs/verbs_transport.h"
 

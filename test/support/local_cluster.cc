@@ -4,7 +4,7 @@
 #include "data/db_writer.h"
 #include "node/launch.h"
 #include "scheduler/plan/routing_table.h"
-#include "transport/tcp/tcp_listener.h"
+#include "transport/connect/tcp_listener.h"
 
 #include "glog/logging.h"
 #include <stdlib.h>

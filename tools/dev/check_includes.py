@@ -33,10 +33,11 @@ ROOMS = {
     "src/checkpoint": ["proto", "tensor"],
     # Bytes only; GPU memory reaches it as a span.
     "transport": [],
+    # How nodes find each other over TCP: what tcp and verbs share, and all that transports know of each other.
+    "transport/connect": ["transport"],
     "transport/inproc": ["transport"],
-    "transport/tcp": ["transport"],
-    # Nodes find each other over TCP, and a pair without RDMA devices stays there.
-    "transport/verbs": ["transport", "transport/tcp"],
+    "transport/tcp": ["transport", "transport/connect"],
+    "transport/verbs": ["transport", "transport/connect", "transport/tcp"],
     # Lies around any of them, and names none.
     "transport/copy": ["transport"],
     # A pure function of the job's files.
@@ -69,7 +70,7 @@ LIBRARIES = [
     (r"(oneapi/)?dnnl|cblas|openblas", r"src/backend/cpu/", "oneDNN and OpenBLAS belong in src/backend/cpu"),
     (r"leveldb/|lmdb\.h", r"src/data/", "the databases belong in src/data"),
     (r"gloo/", r"solvers/exchange/", "Gloo belongs in solvers/exchange"),
-    (r"boost/asio", r"transport/(tcp|verbs)/", "Boost.Asio belongs in transport/tcp and transport/verbs"),
+    (r"boost/asio", r"transport/(connect|tcp|verbs)/", "Boost.Asio belongs in transport/connect, tcp and verbs"),
     (r"google/protobuf/|.*\.pb\.h", r"(?!include/)", "include/hp keeps protobuf out of other programs"),
 ]
 

@@ -2,12 +2,12 @@
 
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "transport/connect/progress.h"
+#include "transport/connect/socket.h"
 #include "transport/grants.h"
 #include "transport/linked_transport.h"
 #include "transport/tcp/frame_receiver.h"
-#include "transport/tcp/progress.h"
 #include "transport/tcp/send_queue.h"
-#include "transport/tcp/socket.h"
 #include "transport/transport.h"
 
 #include <atomic>

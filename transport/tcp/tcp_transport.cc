@@ -1,9 +1,9 @@
 #include "transport/tcp/tcp_transport.h"
 
+#include "transport/connect/peer_connector.h"
+#include "transport/connect/progress.h"
 #include "transport/linked_transport.h"
 #include "transport/tcp/endpoint.h"
-#include "transport/tcp/progress.h"
-#include "transport/tcp/rendezvous.h"
 
 #include <glog/logging.h>
 

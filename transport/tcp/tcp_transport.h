@@ -1,7 +1,7 @@
 #pragma once
 
-#include "transport/tcp/connect_options.h"
-#include "transport/tcp/tcp_listener.h"
+#include "transport/connect/options.h"
+#include "transport/connect/tcp_listener.h"
 #include "transport/transport.h"
 
 #include <memory>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "hp/status.h"
-#include "transport/tcp/socket.h"
+#include "transport/connect/socket.h"
 #include "transport/verbs/device.h"
 #include "transport/verbs/frames.h"
 #include "transport/verbs/queue_pair.h"

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "transport/tcp/progress.h"
+#include "transport/connect/progress.h"
 
 #include <memory>
 #include <string>

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "base/mutex.h"
+#include "transport/connect/progress.h"
 #include "transport/grants.h"
-#include "transport/tcp/progress.h"
 #include "transport/verbs/cm_connector.h"
 #include "transport/verbs/control_sender.h"
 #include "transport/verbs/cq_user.h"

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "transport/tcp/socket.h"
+#include "transport/connect/socket.h"
 #include "transport/wire.h"
 
 #include <functional>

@@ -2,9 +2,9 @@
 
 #include "base/clock.h"
 #include "hp/status.h"
+#include "transport/connect/progress.h"
+#include "transport/connect/socket.h"
 #include "transport/linked_transport.h"
-#include "transport/tcp/progress.h"
-#include "transport/tcp/socket.h"
 #include "transport/transport.h"
 #include "transport/verbs/frames.h"
 

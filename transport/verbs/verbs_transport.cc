@@ -1,8 +1,8 @@
 #include "transport/verbs/verbs_transport.h"
 
+#include "transport/connect/peer_connector.h"
+#include "transport/connect/progress.h"
 #include "transport/tcp/endpoint.h"
-#include "transport/tcp/progress.h"
-#include "transport/tcp/rendezvous.h"
 #include "transport/verbs/link.h"
 #include "transport/verbs/setup_exchange.h"
 

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "hp/status.h"
-#include "transport/tcp/connect_options.h"
-#include "transport/tcp/tcp_listener.h"
+#include "transport/connect/options.h"
+#include "transport/connect/tcp_listener.h"
 #include "transport/transport.h"
 #include "transport/verbs/settings.h"
 

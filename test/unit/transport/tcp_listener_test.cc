@@ -1,7 +1,7 @@
-#include "transport/tcp/tcp_listener.h"
+#include "transport/connect/tcp_listener.h"
 
 #include "base/format.h"
-#include "transport/tcp/port_holder.h"
+#include "transport/connect/port_holder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

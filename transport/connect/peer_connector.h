@@ -1,9 +1,9 @@
 #pragma once
 
-#include "transport/tcp/connect_options.h"
-#include "transport/tcp/dialer.h"
-#include "transport/tcp/handshake.h"
-#include "transport/tcp/tcp_listener.h"
+#include "transport/connect/dialer.h"
+#include "transport/connect/handshake.h"
+#include "transport/connect/options.h"
+#include "transport/connect/tcp_listener.h"
 
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>

@@ -1,4 +1,4 @@
-#include "transport/tcp/dialer.h"
+#include "transport/connect/dialer.h"
 
 #include "base/clock.h"
 

@@ -1,4 +1,4 @@
-#include "transport/tcp/rendezvous.h"
+#include "transport/connect/peer_connector.h"
 
 #include <glog/logging.h>
 

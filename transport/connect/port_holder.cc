@@ -1,4 +1,4 @@
-#include "transport/tcp/port_holder.h"
+#include "transport/connect/port_holder.h"
 
 #include "base/format.h"
 

@@ -1,4 +1,4 @@
-#include "transport/tcp/handshake.h"
+#include "transport/connect/handshake.h"
 
 #include <boost/asio/read.hpp>
 #include <boost/asio/write.hpp>

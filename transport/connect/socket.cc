@@ -1,4 +1,4 @@
-#include "transport/tcp/socket.h"
+#include "transport/connect/socket.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "transport/tcp/socket.h"
+#include "transport/connect/socket.h"
 
 #include <boost/asio/steady_timer.hpp>
 

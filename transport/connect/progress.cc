@@ -1,4 +1,4 @@
-#include "transport/tcp/progress.h"
+#include "transport/connect/progress.h"
 
 #include "base/clock.h"
 

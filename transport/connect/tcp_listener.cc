@@ -1,6 +1,6 @@
-#include "transport/tcp/tcp_listener.h"
+#include "transport/connect/tcp_listener.h"
 
-#include "transport/tcp/port_holder.h"
+#include "transport/connect/port_holder.h"
 
 #include <netdb.h>
 #include <netinet/in.h>
