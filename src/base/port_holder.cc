@@ -15,9 +15,14 @@ namespace fs = std::filesystem;
 
 constexpr char kListening[] = "0A";  // TCP_LISTEN in /proc/net/tcp
 
-/// Inodes of the listening sockets on `port`.
-std::set<std::string> ListeningInodes(int port) {
-  std::set<std::string> inodes;
+/// The listening sockets on a port: of IPv4 and IPv6, or of several processes that share the port.
+struct Listeners {
+  std::set<std::string> sockets;  // as links in /proc/PID/fd name them
+  std::string user;               // the number of the last one's owner
+};
+
+Listeners FindListeners(int port) {
+  Listeners listeners;
   const std::string suffix = Format(":%04X", port);
   for (const char* path : {"/proc/net/tcp", "/proc/net/tcp6"}) {
     std::ifstream file(path);
@@ -28,11 +33,12 @@ std::set<std::string> ListeningInodes(int port) {
       words >> slot >> local >> remote >> state >> queues >> timer >> retransmits >> user >> timeout >> inode;
       if (state == kListening && local.size() > suffix.size() &&
           local.compare(local.size() - suffix.size(), suffix.size(), suffix) == 0) {
-        inodes.insert("socket:[" + inode + "]");
+        listeners.sockets.insert("socket:[" + inode + "]");
+        listeners.user = user;
       }
     }
   }
-  return inodes;
+  return listeners;
 }
 
 bool Holds(const fs::path& process, const std::set<std::string>& sockets) {
@@ -47,24 +53,23 @@ bool Holds(const fs::path& process, const std::set<std::string>& sockets) {
 }  // namespace
 
 std::string PortHolder::ToString() const {
-  if (pid == 0) return "a process of another user";
+  if (pid == 0) return "a process of user " + user;
   return Format("%s (process %d)", program.c_str(), pid);
 }
 
 std::optional<PortHolder> FindPortHolder(int port) {
-  const std::set<std::string> sockets = ListeningInodes(port);
-  if (sockets.empty()) return std::nullopt;
+  const Listeners listeners = FindListeners(port);
+  if (listeners.sockets.empty()) return std::nullopt;
   std::error_code error;
   for (fs::directory_iterator process("/proc", error), end; !error && process != end; process.increment(error)) {
     const std::string name = process->path().filename().string();
-    if (!std::isdigit(static_cast<unsigned char>(name[0])) || !Holds(process->path(), sockets)) continue;
-    PortHolder holder;
-    holder.pid = std::stoi(name);
+    if (!std::isdigit(static_cast<unsigned char>(name[0])) || !Holds(process->path(), listeners.sockets)) continue;
+    PortHolder holder{.pid = std::stoi(name), .user = listeners.user};
     std::ifstream comm(process->path() / "comm");
     std::getline(comm, holder.program);
     return holder;
   }
-  return PortHolder{};
+  return PortHolder{.user = listeners.user};
 }
 
 }  // namespace hp

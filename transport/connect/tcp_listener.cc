@@ -1,6 +1,6 @@
 #include "transport/connect/tcp_listener.h"
 
-#include "transport/connect/port_holder.h"
+#include "base/port_holder.h"
 
 #include <netdb.h>
 #include <netinet/in.h>
@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 namespace hp {
@@ -37,9 +38,9 @@ Status Listen(int fd, const addrinfo& address, const std::string& name, int port
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   if (bind(fd, address.ai_addr, address.ai_addrlen) == 0 && listen(fd, kBacklog) == 0) return OkStatus();
   const int error = errno;
-  const std::string holder = error == EADDRINUSE ? FindPortHolder(port) : "";
-  return FailedPrecondition("can't listen on %s: %s%s%s", name.c_str(), std::strerror(error),
-                            holder.empty() ? "" : ", held by ", holder.c_str());
+  const std::optional<PortHolder> holder = error == EADDRINUSE ? FindPortHolder(port) : std::nullopt;
+  return FailedPrecondition("can't listen on %s: %s%s", name.c_str(), std::strerror(error),
+                            holder ? (", held by " + holder->ToString()).c_str() : "");
 }
 
 int BoundPort(int fd) {

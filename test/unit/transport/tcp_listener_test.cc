@@ -1,7 +1,7 @@
 #include "transport/connect/tcp_listener.h"
 
 #include "base/format.h"
-#include "transport/connect/port_holder.h"
+#include "base/port_holder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,15 +22,15 @@ TEST(TcpListenerTest, APortInUseNamesItsHolder) {
   EXPECT_EQ(second.status().code(), StatusCode::kFailedPrecondition);
   EXPECT_THAT(second.status().message(),
               AllOf(HasSubstr(Format("127.0.0.1:%d: Address already in use", (*first)->port())),
-                    HasSubstr(Format("held by pid %d (", getpid()))));
+                    HasSubstr(Format("held by unit_transport_ (process %d)", getpid()))));
 }
 
 TEST(TcpListenerTest, AFreedPortIsFreeAtOnce) {
   auto first = TcpListener::Bind("127.0.0.1", 0);
   const int port = (*first)->port();
-  EXPECT_NE(FindPortHolder(port), "");
+  EXPECT_TRUE(FindPortHolder(port).has_value());
   *first = nullptr;
-  EXPECT_EQ(FindPortHolder(port), "");
+  EXPECT_FALSE(FindPortHolder(port).has_value());
   EXPECT_TRUE(TcpListener::Bind("127.0.0.1", port).ok());
 }
 
