@@ -4,6 +4,7 @@
 #include "base/environment.h"
 #include "base/format.h"
 #include "base/mutex.h"
+#include "transport/tcp/tcp_transport.h"
 #include "transport/verbs/doctor.h"
 
 #include <algorithm>
@@ -111,6 +112,7 @@ Status RoundTrip::Run(const DoctorOptions& options, const Address& address, std:
   VerbsOptions verbs;
   HP_ASSIGN_OR_RETURN(verbs.settings, VerbsSettingsFor({}, options.devices, Environment));
   verbs.address = !options.address.empty() ? options.address : rank_ == 0 ? address.host : "";
+  verbs.tcp_link = MakeTcpLink;
   verbs.connect.rank = rank_;
   verbs.connect.bind_host = options.address;
   verbs.connect.peers = {{0, "the other host", address.host, address.port}, {1, "the other host", "", 0}};

@@ -116,6 +116,7 @@ StatusOr<std::unique_ptr<Transport>> MakeNodeTransport(const RoutingTable& table
   if (config.kind() == TransportConfig::TCP) return MakeTcpTransport(std::move(connect), std::move(listener));
   VerbsOptions options;
   options.connect = std::move(connect);
+  options.tcp_link = MakeTcpLink;
   if (const auto addresses = ResolveHost(table.node(rank).host); !addresses.empty()) options.address = addresses[0];
   options.connect.spin_ns = int64_t{config.verbs().spin_us()} * 1000;
   options.fall_back = config.kind() == TransportConfig::AUTO;

@@ -53,6 +53,7 @@ std::unique_ptr<Transport> MakeTransport(ConnectOptions connect, std::unique_ptr
   if (FLAGS_transport == "tcp") return MakeTcpTransport(std::move(connect), std::move(listener));
   VerbsOptions options;
   options.connect = std::move(connect);
+  options.tcp_link = MakeTcpLink;
   options.settings.qps_per_connection = FLAGS_qps;
   options.settings.timeout = 16;  // two processes may share few and slow processors here
   auto transport = MakeVerbsTransport(std::move(options), std::move(listener));

@@ -30,6 +30,7 @@ class VerbsWorld : public ListeningWorld {
   std::unique_ptr<Transport> Create(Rank rank) override {
     VerbsOptions options;
     options.connect = NodeOptions(rank);
+    options.tcp_link = MakeTcpLink;
     options.settings = settings_;
     if (fabric_) {
       hosts_.push_back(std::make_unique<FakeVerbs>(fabric_.get()));

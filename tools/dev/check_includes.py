@@ -37,7 +37,7 @@ ROOMS = {
     "transport/connect": ["transport"],
     "transport/inproc": ["transport"],
     "transport/tcp": ["transport", "transport/connect"],
-    "transport/verbs": ["transport", "transport/connect", "transport/tcp"],
+    "transport/verbs": ["transport", "transport/connect"],
     # Lies around any of them, and names none.
     "transport/copy": ["transport"],
     # A pure function of the job's files.

@@ -18,9 +18,9 @@ std::string Label(const PeerAddress& peer) {
 
 }  // namespace
 
-Rendezvous::Rendezvous(boost::asio::io_context* io, const ConnectOptions& options,
-                       std::unique_ptr<TcpListener> listener, TransportHandler* handler, HandshakePolicy* policy,
-                       Callbacks callbacks)
+PeerConnector::PeerConnector(boost::asio::io_context* io, const ConnectOptions& options,
+                             std::unique_ptr<TcpListener> listener, TransportHandler* handler, HandshakePolicy* policy,
+                             Callbacks callbacks)
     : io_(io),
       options_(options),
       handler_(handler),
@@ -35,7 +35,7 @@ Rendezvous::Rendezvous(boost::asio::io_context* io, const ConnectOptions& option
   }
 }
 
-void Rendezvous::Start() {
+void PeerConnector::Start() {
   deadline_ns_ = options_.clock->NowNs() + options_.connect_deadline_ms * kNsPerMs;
   if (listener_) {
     const auto protocol = listener_->ipv6() ? boost::asio::ip::tcp::v6() : boost::asio::ip::tcp::v4();
@@ -48,7 +48,7 @@ void Rendezvous::Start() {
   ScheduleTick();
 }
 
-void Rendezvous::Stop() {
+void PeerConnector::Stop() {
   for (auto& [rank, peer] : peers_) Settle(&peer);
   handshakes_.clear();
   boost::system::error_code ignored;
@@ -56,7 +56,7 @@ void Rendezvous::Stop() {
   timer_.cancel();
 }
 
-void Rendezvous::Accept() {
+void PeerConnector::Accept() {
   acceptor_.async_accept([this](const boost::system::error_code& error, TcpSocket socket) {
     if (error == boost::asio::error::operation_aborted) return;
     if (error) {
@@ -73,13 +73,13 @@ void Rendezvous::Accept() {
   });
 }
 
-void Rendezvous::Dial(Peer* peer) {
+void PeerConnector::Dial(Peer* peer) {
   peer->dialer = std::make_shared<Dialer>(io_, peer->peer.host, peer->peer.port, options_.bind_host,
                                           [this, peer](TcpSocket socket) { Shake(std::move(socket), peer); });
   peer->dialer->Attempt();
 }
 
-void Rendezvous::Shake(TcpSocket socket, Peer* dialed) {
+void PeerConnector::Shake(TcpSocket socket, Peer* dialed) {
   const int64_t deadline_ns = options_.clock->NowNs() + options_.handshake_deadline_ms * kNsPerMs;
   Handshake::Callbacks callbacks;
   callbacks.hello = [this] { return policy_->Hello(); };
@@ -94,7 +94,7 @@ void Rendezvous::Shake(TcpSocket socket, Peer* dialed) {
   ScheduleTick();
 }
 
-void Rendezvous::LimitStrangers() {
+void PeerConnector::LimitStrangers() {
   const auto accepted = [](const std::shared_ptr<Handshake>& handshake) { return handshake->accepted(); };
   if (std::count_if(handshakes_.begin(), handshakes_.end(), accepted) <= static_cast<long>(options_.max_handshakes)) {
     return;
@@ -103,7 +103,7 @@ void Rendezvous::LimitStrangers() {
   oldest->Drop("too many others connect as well");
 }
 
-StatusOr<Rank> Rendezvous::Judge(std::string_view hello, const Peer* dialed) {
+StatusOr<Rank> PeerConnector::Judge(std::string_view hello, const Peer* dialed) {
   HP_ASSIGN_OR_RETURN(const Rank rank, policy_->Accept(hello));
   if (dialed == nullptr) {
     HP_RETURN_IF_ERROR(CheckAccepted(rank));
@@ -115,7 +115,7 @@ StatusOr<Rank> Rendezvous::Judge(std::string_view hello, const Peer* dialed) {
   return rank;
 }
 
-Status Rendezvous::CheckAccepted(Rank rank) {
+Status PeerConnector::CheckAccepted(Rank rank) {
   if (rank >= kFirstClientRank) return OkStatus();
   const Peer* peer = Find(rank);
   if (peer == nullptr || peer->dialer != nullptr) return FailedPrecondition("node %d is not to connect here", rank);
@@ -123,7 +123,7 @@ Status Rendezvous::CheckAccepted(Rank rank) {
   return OkStatus();
 }
 
-void Rendezvous::Connected(Rank rank, const std::shared_ptr<Handshake>& handshake) {
+void PeerConnector::Connected(Rank rank, const std::shared_ptr<Handshake>& handshake) {
   // Two hellos of one rank may both have been judged before the first READY.
   if (callbacks_.is_connected(rank)) return;
   Peer* peer = Find(rank);
@@ -132,7 +132,7 @@ void Rendezvous::Connected(Rank rank, const std::shared_ptr<Handshake>& handshak
   callbacks_.connected(rank, name, std::move(*handshake->socket()));
 }
 
-void Rendezvous::OnAcceptedDone(const std::shared_ptr<Handshake>& handshake, const Handshake::Result& result) {
+void PeerConnector::OnAcceptedDone(const std::shared_ptr<Handshake>& handshake, const Handshake::Result& result) {
   if (result.end == Handshake::End::kConnected) return Connected(result.rank, handshake);
   if (result.end == Handshake::End::kRefusedUs) {
     if (Peer* peer = Find(result.rank)) Settle(peer);
@@ -145,8 +145,8 @@ void Rendezvous::OnAcceptedDone(const std::shared_ptr<Handshake>& handshake, con
   LOG(WARNING) << what << " a connection from " << handshake->address() << ": " << result.status.message() << suffix;
 }
 
-void Rendezvous::OnDialedDone(Peer* peer, const std::shared_ptr<Handshake>& handshake,
-                              const Handshake::Result& result) {
+void PeerConnector::OnDialedDone(Peer* peer, const std::shared_ptr<Handshake>& handshake,
+                                 const Handshake::Result& result) {
   if (peer->settled) return;
   switch (result.end) {
     case Handshake::End::kConnected:
@@ -162,12 +162,12 @@ void Rendezvous::OnDialedDone(Peer* peer, const std::shared_ptr<Handshake>& hand
   }
 }
 
-void Rendezvous::Settle(Peer* peer) {
+void PeerConnector::Settle(Peer* peer) {
   peer->settled = true;
   if (peer->dialer) peer->dialer->Stop();
 }
 
-void Rendezvous::ScheduleTick() {
+void PeerConnector::ScheduleTick() {
   const bool waiting =
       std::any_of(peers_.begin(), peers_.end(), [](const auto& entry) { return !entry.second.settled; });
   if (ticking_ || (!waiting && handshakes_.empty() && !accept_failed_)) return;
@@ -179,14 +179,14 @@ void Rendezvous::ScheduleTick() {
   });
 }
 
-void Rendezvous::Tick() {
+void PeerConnector::Tick() {
   DropSlowHandshakes();
   ReportMissing();
   if (std::exchange(accept_failed_, false)) Accept();
   ScheduleTick();
 }
 
-void Rendezvous::DropSlowHandshakes() {
+void PeerConnector::DropSlowHandshakes() {
   const int64_t now_ns = options_.clock->NowNs(), real_ns = Clock::Real()->NowNs();
   std::vector<std::shared_ptr<Handshake>> slow;
   for (const auto& handshake : handshakes_) {
@@ -200,7 +200,7 @@ void Rendezvous::DropSlowHandshakes() {
   }
 }
 
-void Rendezvous::ReportMissing() {
+void PeerConnector::ReportMissing() {
   if (options_.clock->NowNs() < deadline_ns_) return;
   for (auto& [rank, peer] : peers_) {
     if (peer.settled) continue;
@@ -211,7 +211,7 @@ void Rendezvous::ReportMissing() {
   }
 }
 
-Rendezvous::Peer* Rendezvous::Find(Rank rank) {
+PeerConnector::Peer* PeerConnector::Find(Rank rank) {
   const auto it = peers_.find(rank);
   return it == peers_.end() ? nullptr : &it->second;
 }

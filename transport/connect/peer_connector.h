@@ -18,15 +18,15 @@ namespace hp {
 
 /// Finds the peers of a transport: connects to some, listens for others, shakes hands, and keeps the deadlines.
 /// Progress thread, but for constructor, Start (before it runs) and Stop (after it).
-class Rendezvous {
+class PeerConnector {
  public:
   struct Callbacks {
     std::function<bool(Rank)> is_connected;
     std::function<void(Rank, const std::string& name, TcpSocket)> connected;
   };
 
-  Rendezvous(boost::asio::io_context* io, const ConnectOptions& options, std::unique_ptr<TcpListener> listener,
-             TransportHandler* handler, HandshakePolicy* policy, Callbacks callbacks);
+  PeerConnector(boost::asio::io_context* io, const ConnectOptions& options, std::unique_ptr<TcpListener> listener,
+                TransportHandler* handler, HandshakePolicy* policy, Callbacks callbacks);
 
   void Start();
   void Stop();

@@ -19,7 +19,7 @@ RemoteGrant GrantOf(const FrameHeader& header) { return {header.index, header.ge
 
 }  // namespace
 
-TcpEndpoint::TcpEndpoint(Rank peer, std::string name, TcpSocket socket, const TcpEndpointContext& context)
+TcpEndpoint::TcpEndpoint(Rank peer, std::string name, TcpSocket socket, const SocketLinkContext& context)
     : peer_(peer),
       name_(std::move(name)),
       context_(context),

@@ -1,11 +1,10 @@
 #pragma once
 
-#include "base/clock.h"
 #include "base/mutex.h"
 #include "transport/connect/progress.h"
 #include "transport/connect/socket.h"
+#include "transport/connect/socket_link.h"
 #include "transport/grants.h"
-#include "transport/linked_transport.h"
 #include "transport/tcp/frame_receiver.h"
 #include "transport/tcp/send_queue.h"
 #include "transport/transport.h"
@@ -18,21 +17,14 @@
 
 namespace hp {
 
-/// What an endpoint takes from its transport.
-struct TcpEndpointContext {
-  ProgressThread* progress = nullptr;
-  TransportHandler* handler = nullptr;
-  const Clock* clock = nullptr;
-};
-
 /// The open connection to one peer. Posts from any thread; the rest on the progress thread.
-class TcpEndpoint : public PeerLink,
+class TcpEndpoint : public SocketLink,
                     public ProgressTask,
                     private FrameSink,
                     public std::enable_shared_from_this<TcpEndpoint> {
  public:
   /// @param socket connected, past the handshake. @param name of the peer, for messages.
-  TcpEndpoint(Rank peer, std::string name, TcpSocket socket, const TcpEndpointContext& context);
+  TcpEndpoint(Rank peer, std::string name, TcpSocket socket, const SocketLinkContext& context);
 
   Status Grant(const PlaceTag& tag, std::span<std::byte> place) override HP_EXCLUDES(mutex_);
   Status Write(const PlaceTag& tag, RemoteGrant grant, std::span<const std::byte> source) override HP_EXCLUDES(mutex_);
@@ -43,8 +35,7 @@ class TcpEndpoint : public PeerLink,
   int64_t LastHeardNs() const override { return last_heard_ns_; }
   bool closed() const override { return closed_; }
 
-  /// Reports OnConnected and begins to receive.
-  void Open();
+  void Open() override;
   void Abandon() override HP_EXCLUDES(mutex_);
 
   void Run() override;
@@ -72,7 +63,7 @@ class TcpEndpoint : public PeerLink,
 
   const Rank peer_;
   const std::string name_;
-  const TcpEndpointContext context_;
+  const SocketLinkContext context_;
   TcpSocket socket_;
   SendQueue queue_;
   FrameReceiver receiver_;

@@ -28,39 +28,43 @@ class TcpTransport : public LinkedTransport {
   const ConnectOptions options_;
   std::unique_ptr<TcpListener> listener_;
   ProgressThread progress_;
-  std::unique_ptr<Rendezvous> rendezvous_;
+  std::unique_ptr<PeerConnector> connector_;
   TransportHandler* handler_ = nullptr;
 };
 
 Status TcpTransport::Start(TransportHandler* handler, HandshakePolicy* policy) {
-  CHECK(rendezvous_ == nullptr) << "a transport is started once";
+  CHECK(connector_ == nullptr) << "a transport is started once";
   handler_ = handler;
-  Rendezvous::Callbacks callbacks;
+  PeerConnector::Callbacks callbacks;
   callbacks.is_connected = [this](Rank peer) { return HasOpenLink(peer); };
   callbacks.connected = [this](Rank peer, const std::string& name, TcpSocket socket) {
     Connected(peer, name, std::move(socket));
   };
-  rendezvous_ = std::make_unique<Rendezvous>(progress_.io(), options_, std::move(listener_), handler, policy,
-                                             std::move(callbacks));
-  rendezvous_->Start();
+  connector_ = std::make_unique<PeerConnector>(progress_.io(), options_, std::move(listener_), handler, policy,
+                                               std::move(callbacks));
+  connector_->Start();
   progress_.Start("tcp-" + std::to_string(options_.rank));
   return OkStatus();
 }
 
 void TcpTransport::Connected(Rank peer, const std::string& name, TcpSocket socket) {
-  auto endpoint = std::make_shared<TcpEndpoint>(peer, name, std::move(socket),
-                                                TcpEndpointContext{&progress_, handler_, options_.clock});
-  AddLink(peer, endpoint);
-  endpoint->Open();
+  const auto link = MakeTcpLink(peer, name, std::move(socket), {&progress_, handler_, options_.clock});
+  AddLink(peer, link);
+  link->Open();
 }
 
 void TcpTransport::Stop() {
   progress_.Stop();
-  if (rendezvous_) rendezvous_->Stop();
+  if (connector_) connector_->Stop();
   AbandonLinks();
 }
 
 }  // namespace
+
+std::shared_ptr<SocketLink> MakeTcpLink(Rank peer, const std::string& name, TcpSocket socket,
+                                        const SocketLinkContext& context) {
+  return std::make_shared<TcpEndpoint>(peer, name, std::move(socket), context);
+}
 
 std::unique_ptr<Transport> MakeTcpTransport(ConnectOptions options, std::unique_ptr<TcpListener> listener) {
   return std::make_unique<TcpTransport>(std::move(options), std::move(listener));

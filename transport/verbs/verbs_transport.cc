@@ -2,7 +2,6 @@
 
 #include "transport/connect/peer_connector.h"
 #include "transport/connect/progress.h"
-#include "transport/tcp/endpoint.h"
 #include "transport/verbs/link.h"
 #include "transport/verbs/setup_exchange.h"
 
@@ -22,7 +21,9 @@ class VerbsTransport : public LinkedTransport {
         listener_(std::move(listener)),
         host_(std::move(host)),
         fault_(std::move(fault)),
-        progress_(options_.connect.spin_ns) {}
+        progress_(options_.connect.spin_ns) {
+    CHECK(options_.tcp_link) << "VerbsOptions::tcp_link is not set";
+  }
   ~VerbsTransport() override { Stop(); }
 
   Status Start(TransportHandler* handler, HandshakePolicy* policy) override;
@@ -52,27 +53,27 @@ class VerbsTransport : public LinkedTransport {
   const std::unique_ptr<VerbsHost> host_;  // null: no device
   const std::string fault_;                // why not
   ProgressThread progress_;
-  std::unique_ptr<Rendezvous> rendezvous_;
+  std::unique_ptr<PeerConnector> connector_;
   TransportHandler* handler_ = nullptr;
   uint32_t epoch_ = 0;                                         // progress thread
   std::map<Rank, std::shared_ptr<SetupExchange>> setting_up_;  // likewise
 };
 
 Status VerbsTransport::Start(TransportHandler* handler, HandshakePolicy* policy) {
-  CHECK(rendezvous_ == nullptr) << "a transport is started once";
+  CHECK(connector_ == nullptr) << "a transport is started once";
   handler_ = handler;
   LOG(INFO) << (host_ ? "RDMA on " + host_->Describe() : "no RDMA: " + fault_);
   if (host_) {
     host_->Start({&progress_, handler, options_.connect.clock, options_.connect.rank, SetupDeadlineMs()});
   }
-  Rendezvous::Callbacks callbacks;
+  PeerConnector::Callbacks callbacks;
   callbacks.is_connected = [this](Rank peer) { return setting_up_.contains(peer) || HasOpenLink(peer); };
   callbacks.connected = [this](Rank peer, const std::string& name, TcpSocket socket) {
     Met(peer, name, std::move(socket));
   };
-  rendezvous_ = std::make_unique<Rendezvous>(progress_.io(), options_.connect, std::move(listener_), handler, policy,
-                                             std::move(callbacks));
-  rendezvous_->Start();
+  connector_ = std::make_unique<PeerConnector>(progress_.io(), options_.connect, std::move(listener_), handler, policy,
+                                               std::move(callbacks));
+  connector_->Start();
   progress_.Start("verbs-" + std::to_string(options_.connect.rank));
   return OkStatus();
 }
@@ -122,15 +123,14 @@ void VerbsTransport::SetUpDone(Rank peer, const std::string& name, const std::sh
 }
 
 void VerbsTransport::OpenTcp(Rank peer, const std::string& name, TcpSocket socket) {
-  const auto endpoint = std::make_shared<TcpEndpoint>(peer, name, std::move(socket),
-                                                      TcpEndpointContext{&progress_, handler_, options_.connect.clock});
-  AddLink(peer, endpoint);
-  endpoint->Open();
+  const auto link = options_.tcp_link(peer, name, std::move(socket), {&progress_, handler_, options_.connect.clock});
+  AddLink(peer, link);
+  link->Open();
 }
 
 void VerbsTransport::Stop() {
   progress_.Stop();
-  if (rendezvous_) rendezvous_->Stop();
+  if (connector_) connector_->Stop();
   for (const auto& [rank, exchange] : setting_up_) exchange->Stop();
   setting_up_.clear();
   AbandonLinks();

@@ -2,6 +2,7 @@
 
 #include "hp/status.h"
 #include "transport/connect/options.h"
+#include "transport/connect/socket_link.h"
 #include "transport/connect/tcp_listener.h"
 #include "transport/transport.h"
 #include "transport/verbs/settings.h"
@@ -16,6 +17,8 @@ class Verbs;
 struct VerbsOptions {
   /// How nodes find each other; data of clients goes over TCP, too.
   ConnectOptions connect;
+  /// Makes the links of clients, and with `fall_back` of nodes without RDMA: MakeTcpLink. Must be set.
+  MakeSocketLink tcp_link = {};
   VerbsSettings settings;
   /// Our numeric address as the peers know it: tells which device and GID are meant. Empty: connect.bind_host.
   std::string address = {};

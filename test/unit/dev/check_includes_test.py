@@ -52,6 +52,8 @@ class CheckIncludesTest(unittest.TestCase):
         self.expect_fault("tools/a.cc", '#include "transport/tcp/a.h"\n')
         self.expect_fault("src/layers/a.cc", '#include "backend/cpu/a.h"\n')
         self.expect_fault("transport/inproc/a.cc", '#include "transport/tcp/a.h"\n')
+        self.expect_fault("transport/verbs/a.cc", '#include "transport/tcp/a.h"\n')
+        self.expect_clean({"transport/verbs/a.cc": '#include "transport/connect/a.h"\n'})
 
     def test_the_scheduler_by_rooms(self):
         self.expect_clean({"scheduler/pipeline/a.cc": '#include "scheduler/plan/a.h"\n#include "transport/a.h"\n',

@@ -1,5 +1,7 @@
 #include "test/unit/transport/verbs_pair.h"
 
+#include "transport/tcp/tcp_transport.h"
+
 #include <glog/logging.h>
 #include <gmock/gmock.h>
 
@@ -24,6 +26,7 @@ VerbsPair::~VerbsPair() {
 
 Status VerbsPair::Make(Rank rank) {
   VerbsOptions options;
+  options.tcp_link = MakeTcpLink;
   options.connect.rank = rank;
   options.connect.peers = peers_;
   options.connect.bind_host = "127.0.0.1";

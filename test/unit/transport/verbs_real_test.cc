@@ -1,6 +1,7 @@
 // Failures over the RDMA devices of this host, which a test brings about by disturbing libibverbs' functions.
 #include "test/contract/fixtures.h"
 #include "test/contract/verbs_worlds.h"
+#include "transport/tcp/tcp_transport.h"
 #include "transport/verbs/real_verbs.h"
 #include "transport/verbs/verbs_transport.h"
 
@@ -58,6 +59,7 @@ class RealVerbsTest : public testing::TestWithParam<QpSetup> {
     }
     for (Rank rank = 0; rank < 3; ++rank) {
       VerbsOptions options;
+      options.tcp_link = MakeTcpLink;
       options.connect.rank = rank;
       options.connect.peers = peers;
       options.connect.bind_host = peers[rank].host;
