@@ -59,30 +59,50 @@ std::vector<OpenGrant> GrantTable::CloseAll() {
   return closed;
 }
 
-Status RemoteGrantTable::Add(const PlaceTag& tag, RemoteGrant grant, uint64_t bytes) {
+Status RemoteGrantTable::Add(const PlaceTag& tag, RemoteGrant grant, uint64_t bytes, const RemotePlace& place) {
   if (entries_.size() >= kMaxOpenGrants) return InvalidArgument("more than %zu open grants", kMaxOpenGrants);
-  const bool added = entries_.try_emplace(grant.index, Entry{tag, grant.generation, bytes}).second;
+  const bool added = entries_.try_emplace(grant.index, Entry{tag, grant.generation, bytes, place}).second;
   if (!added) return InvalidArgument("grant %u is open and was given again", grant.index);
   return OkStatus();
 }
 
-StatusOr<uint64_t> RemoteGrantTable::Take(RemoteGrant grant, const PlaceTag* tag, const size_t* want_bytes) {
+StatusOr<RemoteGrantTable::Entries::iterator> RemoteGrantTable::Find(RemoteGrant grant) {
   const auto it = entries_.find(grant.index);
-  if (it == entries_.end() || it->second.generation != grant.generation) {
-    return InvalidArgument("grant %u.%u is not open", grant.index, grant.generation);
-  }
+  if (it != entries_.end() && it->second.generation == grant.generation) return it;
+  return InvalidArgument("grant %u.%u is not open", grant.index, grant.generation);
+}
+
+StatusOr<RemotePlace> RemoteGrantTable::Use(RemoteGrant grant, const PlaceTag& tag, size_t bytes) {
+  HP_ASSIGN_OR_RETURN(const auto it, Find(grant));
   const Entry& entry = it->second;
-  if (tag != nullptr && *tag != entry.tag) {
+  if (tag != entry.tag) {
     return InvalidArgument("grant %u is for msg %" PRIu64 " port %u, not for msg %" PRIu64 " port %u", grant.index,
-                           entry.tag.msg_id, entry.tag.port, tag->msg_id, tag->port);
+                           entry.tag.msg_id, entry.tag.port, tag.msg_id, tag.port);
   }
-  if (want_bytes != nullptr && *want_bytes != entry.bytes) {
+  if (bytes != entry.bytes) {
     return InvalidArgument("a place of %" PRIu64 " bytes for msg %" PRIu64 " port %u, a write of %zu bytes",
-                           entry.bytes, entry.tag.msg_id, entry.tag.port, *want_bytes);
+                           entry.bytes, entry.tag.msg_id, entry.tag.port, bytes);
   }
-  const uint64_t bytes = entry.bytes;
+  const RemotePlace place = entry.place;
   entries_.erase(it);
+  return place;
+}
+
+StatusOr<uint64_t> RemoteGrantTable::Take(RemoteGrant grant, const PlaceTag* tag, const size_t* want_bytes) {
+  HP_ASSIGN_OR_RETURN(const auto it, Find(grant));
+  const uint64_t bytes = it->second.bytes;
+  if (tag == nullptr || want_bytes == nullptr) {
+    HP_RETURN_IF_ERROR(Remove(grant));
+  } else {
+    HP_RETURN_IF_ERROR(Use(grant, *tag, *want_bytes).status());
+  }
   return bytes;
+}
+
+Status RemoteGrantTable::Remove(RemoteGrant grant) {
+  HP_ASSIGN_OR_RETURN(const auto it, Find(grant));
+  entries_.erase(it);
+  return OkStatus();
 }
 
 }  // namespace hp

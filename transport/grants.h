@@ -55,13 +55,24 @@ class GrantTable {
   uint32_t likely_ = kNone;
 };
 
+/// Where a granted place lies, in the terms of what carries the bytes; of a carrier that needs none, all zero.
+struct RemotePlace {
+  uint64_t address = 0;  ///< RDMA: in the peer's memory; copies: offset in the region
+  uint32_t key = 0;      ///< RDMA: rkey; copies: which region of the peer
+  uint16_t parts = 1;    ///< RDMA: data queue pairs that a write goes over
+};
+
 /// The grants that a peer gave us and that we have not used yet. Not thread-safe, likewise.
 class RemoteGrantTable {
  public:
   /// @return kInvalidArgument: the peer granted an open index again, or more than kMaxOpenGrants.
-  Status Add(const PlaceTag& tag, RemoteGrant grant, uint64_t bytes);
-  /// Uses `grant` up. @return its bytes; kInvalidArgument: it is not ours to use, or not for `tag`, or (where
-  /// `want_bytes` is not null) of another size; then it stays as it was.
+  Status Add(const PlaceTag& tag, RemoteGrant grant, uint64_t bytes, const RemotePlace& place = {});
+  /// Uses `grant` up by a write of `bytes` bytes. @return where to; kInvalidArgument: it is not open, is for another
+  /// tag, or is of another size, and stays as it was.
+  StatusOr<RemotePlace> Use(RemoteGrant grant, const PlaceTag& tag, size_t bytes);
+  /// Uses `grant` up without a write. @return kInvalidArgument: it is not open.
+  Status Remove(RemoteGrant grant);
+  /// Uses `grant` up. @return its bytes; errors as of Use, where `tag` and `want_bytes` are not null.
   StatusOr<uint64_t> Take(RemoteGrant grant, const PlaceTag* tag, const size_t* want_bytes);
 
  private:
@@ -69,8 +80,12 @@ class RemoteGrantTable {
     PlaceTag tag;
     uint32_t generation = 0;
     uint64_t bytes = 0;
+    RemotePlace place;
   };
-  std::unordered_map<uint32_t, Entry> entries_;
+  using Entries = std::unordered_map<uint32_t, Entry>;  // by index
+  StatusOr<Entries::iterator> Find(RemoteGrant grant);
+
+  Entries entries_;
 };
 
 }  // namespace hp

@@ -11,21 +11,6 @@ namespace hp {
 
 InprocEndpoint* InprocEndpoint::other() const { return link_->side(1 - side_); }
 
-Status InprocEndpoint::CheckOpen() const {
-  if (state_ == State::kOpen && !ended_here_) return OkStatus();
-  return Unavailable("node %d is not connected", other()->address_);
-}
-
-bool InprocEndpoint::open() const {
-  MutexLock lock(&mutex_);
-  return state_ == State::kOpen;
-}
-
-bool InprocEndpoint::closed() const {
-  MutexLock lock(&mutex_);
-  return state_ == State::kClosed;
-}
-
 void InprocEndpoint::Deliver(Lane lane, Mailbox::Event event) {
   // The link lives as long as an event of it is queued.
   Mailbox::Event run = [this, link = link_->shared_from_this(), event = std::move(event)] {
@@ -45,9 +30,8 @@ void InprocEndpoint::Deliver(Lane lane, Mailbox::Event event) {
 Status InprocEndpoint::Grant(const PlaceTag& tag, std::span<std::byte> place) {
   RemoteGrant grant;
   {
-    MutexLock lock(&mutex_);
-    HP_RETURN_IF_ERROR(CheckOpen());
-    HP_ASSIGN_OR_RETURN(grant, grants_.Open(tag, place));
+    MutexLock lock(&core_.mutex);
+    HP_ASSIGN_OR_RETURN(grant, core_.Grant(tag, place));
   }
   InprocEndpoint* to = other();
   to->Deliver(Lane::kControl, [to, tag, grant, bytes = place.size()] { to->OnGranted(tag, grant, bytes); });
@@ -57,10 +41,8 @@ Status InprocEndpoint::Grant(const PlaceTag& tag, std::span<std::byte> place) {
 Status InprocEndpoint::Write(const PlaceTag& tag, RemoteGrant grant, std::span<const std::byte> source) {
   uint64_t id = 0;
   {
-    MutexLock lock(&mutex_);
-    HP_RETURN_IF_ERROR(CheckOpen());
-    const size_t bytes = source.size();
-    HP_RETURN_IF_ERROR(remote_.Take(grant, &tag, &bytes).status());
+    MutexLock lock(&core_.mutex);
+    HP_RETURN_IF_ERROR(core_.UseGrant(tag, grant, source.size()).status());
     id = next_write_++;
     writes_[id] = tag;
   }
@@ -71,9 +53,8 @@ Status InprocEndpoint::Write(const PlaceTag& tag, RemoteGrant grant, std::span<c
 
 Status InprocEndpoint::CancelGrant(RemoteGrant grant) {
   {
-    MutexLock lock(&mutex_);
-    HP_RETURN_IF_ERROR(CheckOpen());
-    HP_RETURN_IF_ERROR(remote_.Take(grant, nullptr, nullptr).status());
+    MutexLock lock(&core_.mutex);
+    HP_RETURN_IF_ERROR(core_.ReturnGrant(grant));
   }
   InprocEndpoint* to = other();
   to->Deliver(Lane::kControl, [to, grant] { to->OnCancelled(grant); });
@@ -81,12 +62,9 @@ Status InprocEndpoint::CancelGrant(RemoteGrant grant) {
 }
 
 Status InprocEndpoint::Send(uint32_t type, std::span<const std::byte> bytes) {
-  if (bytes.size() > kMaxMessageBytes) {
-    return InvalidArgument("a message of %zu bytes, at most %zu are allowed", bytes.size(), kMaxMessageBytes);
-  }
   {
-    MutexLock lock(&mutex_);
-    HP_RETURN_IF_ERROR(CheckOpen());
+    MutexLock lock(&core_.mutex);
+    HP_RETURN_IF_ERROR(core_.CheckMessage(bytes.size()));
   }
   InprocEndpoint* to = other();
   to->Deliver(Lane::kControl,
@@ -96,9 +74,8 @@ Status InprocEndpoint::Send(uint32_t type, std::span<const std::byte> bytes) {
 
 void InprocEndpoint::Shutdown() {
   {
-    MutexLock lock(&mutex_);
-    if (!CheckOpen().ok()) return;
-    ended_here_ = true;
+    MutexLock lock(&core_.mutex);
+    if (!core_.EndHere()) return;
   }
   InprocEndpoint* to = other();
   to->Deliver(Lane::kBoth, [to] { to->OnEnd(); });
@@ -110,9 +87,8 @@ void InprocEndpoint::Break(const Status& cause) { link_->Break(cause); }
 
 void InprocEndpoint::Open(Rank peer, TransportHandler* handler) {
   {
-    MutexLock lock(&mutex_);
-    if (state_ != State::kHandshake) return;
-    state_ = State::kOpen;
+    MutexLock lock(&core_.mutex);
+    if (!core_.Open()) return;
     peer_ = peer;
     handler_ = handler;
   }
@@ -120,31 +96,28 @@ void InprocEndpoint::Open(Rank peer, TransportHandler* handler) {
 }
 
 void InprocEndpoint::Close(const Status& status) {
-  std::vector<OpenGrant> grants;
-  std::map<uint64_t, PlaceTag> writes;
+  std::vector<PlaceTag> grants, writes;
   {
-    MutexLock lock(&mutex_);
-    if (std::exchange(state_, State::kClosed) != State::kOpen) return;
-    grants = grants_.CloseAll();
-    writes.swap(writes_);
+    MutexLock lock(&core_.mutex);
+    if (core_.Close() != EndpointCore::State::kOpen) return;
+    grants = core_.TakeGrants();
+    for (const auto& [id, tag] : std::exchange(writes_, {})) writes.push_back(tag);
   }
-  for (const OpenGrant& grant : grants) handler_->OnGrantEnded(peer_, grant.tag, status);
-  for (const auto& [id, tag] : writes) handler_->OnWriteEnded(peer_, tag, status);
-  handler_->OnClosed(peer_, status);
+  ReportClosed(handler_, peer_, grants, writes, status);
 }
 
 void InprocEndpoint::Abandon() {
-  MutexLock lock(&mutex_);
-  state_ = State::kClosed;
-  grants_.CloseAll();
+  MutexLock lock(&core_.mutex);
+  core_.Close();
+  core_.TakeGrants();
   writes_.clear();
 }
 
 void InprocEndpoint::OnGranted(const PlaceTag& tag, RemoteGrant grant, size_t bytes) {
   {
-    MutexLock lock(&mutex_);
-    if (state_ != State::kOpen) return;
-    const Status added = remote_.Add(tag, grant, bytes);
+    MutexLock lock(&core_.mutex);
+    if (!open()) return;
+    const Status added = core_.AddGrant(tag, grant, bytes);
     CHECK(added.ok()) << added;
   }
   handler_->OnGranted(peer_, tag, grant, bytes);
@@ -153,17 +126,17 @@ void InprocEndpoint::OnGranted(const PlaceTag& tag, RemoteGrant grant, size_t by
 void InprocEndpoint::OnWrite(RemoteGrant grant, std::span<const std::byte> source, uint64_t id) {
   std::span<std::byte> place;
   {
-    MutexLock lock(&mutex_);
-    if (state_ != State::kOpen) return;
-    OpenGrant* open = grants_.Find(grant);
-    CHECK(open != nullptr && open->place.size() == source.size()) << "a write without its grant";
-    place = open->place;
+    MutexLock lock(&core_.mutex);
+    if (!open()) return;
+    const OpenGrant* const granted = core_.grants().Find(grant);
+    CHECK(granted != nullptr && granted->place.size() == source.size()) << "a write without its grant";
+    place = granted->place;
   }
   if (!link_->Copy(source, place)) return;  // both sides are about to close and to report it
   PlaceTag tag;
   {
-    MutexLock lock(&mutex_);
-    tag = grants_.Close(grant).tag;
+    MutexLock lock(&core_.mutex);
+    tag = *core_.GrantArrived(grant);
   }
   InprocEndpoint* writer = other();
   writer->Deliver(Lane::kControl, [writer, id] { writer->OnWriteDone(id); });
@@ -173,7 +146,7 @@ void InprocEndpoint::OnWrite(RemoteGrant grant, std::span<const std::byte> sourc
 void InprocEndpoint::OnWriteDone(uint64_t id) {
   PlaceTag tag;
   {
-    MutexLock lock(&mutex_);
+    MutexLock lock(&core_.mutex);
     const auto it = writes_.find(id);
     if (it == writes_.end()) return;  // closed meanwhile, and reported then
     tag = it->second;
@@ -186,11 +159,11 @@ void InprocEndpoint::OnWriteDone(uint64_t id) {
 void InprocEndpoint::OnCancelled(RemoteGrant grant) {
   PlaceTag tag;
   {
-    MutexLock lock(&mutex_);
-    if (state_ != State::kOpen) return;
-    tag = grants_.Close(grant).tag;
+    MutexLock lock(&core_.mutex);
+    if (!open()) return;
+    tag = *core_.GrantCancelled(grant);
   }
-  handler_->OnGrantEnded(peer_, tag, Cancelled("node %d gave its grant back", other()->address_));
+  handler_->OnGrantEnded(peer_, tag, Cancelled("%s gave its grant back", core_.name().c_str()));
 }
 
 void InprocEndpoint::OnMessage(uint32_t type, std::span<const std::byte> bytes) {
@@ -198,21 +171,18 @@ void InprocEndpoint::OnMessage(uint32_t type, std::span<const std::byte> bytes) 
 }
 
 void InprocEndpoint::OnEnd() {
-  {
-    MutexLock lock(&mutex_);
-    ended_there_ = true;
-  }
+  core_.EndThere();
   if (peer_ >= kFirstClientRank) Shutdown();
   CloseIfEnded();
 }
 
 void InprocEndpoint::CloseIfEnded() {
   {
-    MutexLock lock(&mutex_);
+    MutexLock lock(&core_.mutex);
     // A write that is still on its way reads its source: it ends first.
-    if (state_ != State::kOpen || !ended_here_ || !ended_there_ || !writes_.empty()) return;
+    if (!open() || !core_.ended_here() || !core_.ended_there() || !writes_.empty()) return;
   }
-  Close(Cancelled("node %d ended the connection", other()->address_));
+  Close(Cancelled("%s ended the connection", core_.name().c_str()));
 }
 
 void InprocLink::Break(const Status& status) {

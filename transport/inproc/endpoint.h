@@ -1,7 +1,7 @@
 #pragma once
 
 #include "base/mutex.h"
-#include "transport/grants.h"
+#include "transport/endpoint_core.h"
 #include "transport/inproc/inproc_network.h"
 #include "transport/inproc/mailbox.h"
 #include "transport/linked_transport.h"
@@ -11,6 +11,8 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <string>
+#include <utility>
 
 namespace hp {
 
@@ -20,26 +22,33 @@ class InprocLink;
 /// progress thread of its own node.
 class InprocEndpoint : public PeerLink {
  public:
-  InprocEndpoint(InprocLink* link, int side, Rank address, std::shared_ptr<Mailbox> mailbox,
+  /// @param address our node's rank. @param other the rank of the node on the other side.
+  InprocEndpoint(InprocLink* link, int side, Rank address, Rank other, std::shared_ptr<Mailbox> mailbox,
                  const InprocOptions& options)
-      : link_(link), side_(side), address_(address), mailbox_(std::move(mailbox)), options_(options) {}
+      : link_(link),
+        side_(side),
+        address_(address),
+        mailbox_(std::move(mailbox)),
+        options_(options),
+        core_("node " + std::to_string(other)) {}
 
-  Status Grant(const PlaceTag& tag, std::span<std::byte> place) override HP_EXCLUDES(mutex_);
-  Status Write(const PlaceTag& tag, RemoteGrant grant, std::span<const std::byte> source) override HP_EXCLUDES(mutex_);
-  Status CancelGrant(RemoteGrant grant) override HP_EXCLUDES(mutex_);
-  Status Send(uint32_t type, std::span<const std::byte> bytes) override HP_EXCLUDES(mutex_);
-  void Shutdown() override HP_EXCLUDES(mutex_);
+  Status Grant(const PlaceTag& tag, std::span<std::byte> place) override HP_EXCLUDES(core_.mutex);
+  Status Write(const PlaceTag& tag, RemoteGrant grant, std::span<const std::byte> source) override
+      HP_EXCLUDES(core_.mutex);
+  Status CancelGrant(RemoteGrant grant) override HP_EXCLUDES(core_.mutex);
+  Status Send(uint32_t type, std::span<const std::byte> bytes) override HP_EXCLUDES(core_.mutex);
+  void Shutdown() override HP_EXCLUDES(core_.mutex);
   void Break(const Status& cause) override;
   int64_t LastHeardNs() const override { return last_heard_ns_; }
 
   /// The handshake is done; `peer` is the other side's rank. Calls OnConnected.
-  void Open(Rank peer, TransportHandler* handler) HP_EXCLUDES(mutex_);
+  void Open(Rank peer, TransportHandler* handler) HP_EXCLUDES(core_.mutex);
   /// Ends all that is open with `status`; no effect when closed already.
-  void Close(const Status& status) HP_EXCLUDES(mutex_);
+  void Close(const Status& status) HP_EXCLUDES(core_.mutex);
   /// The same without telling the handler.
-  void Abandon() override HP_EXCLUDES(mutex_);
-  bool open() const HP_EXCLUDES(mutex_);
-  bool closed() const override HP_EXCLUDES(mutex_);
+  void Abandon() override HP_EXCLUDES(core_.mutex);
+  bool open() const { return core_.open(); }
+  bool closed() const override { return core_.closed(); }
 
   enum class Lane { kControl, kBulk, kBoth };
   /// Queues `event` for this side's progress thread, on the way from the other side. Any thread.
@@ -49,16 +58,13 @@ class InprocEndpoint : public PeerLink {
 
  private:
   InprocEndpoint* other() const;
-  Status CheckOpen() const HP_REQUIRES(mutex_);
-  void OnGranted(const PlaceTag& tag, RemoteGrant grant, size_t bytes) HP_EXCLUDES(mutex_);
-  void OnWrite(RemoteGrant grant, std::span<const std::byte> source, uint64_t id) HP_EXCLUDES(mutex_);
-  void OnWriteDone(uint64_t id) HP_EXCLUDES(mutex_);
-  void OnCancelled(RemoteGrant grant) HP_EXCLUDES(mutex_);
-  void OnMessage(uint32_t type, std::span<const std::byte> bytes) HP_EXCLUDES(mutex_);
-  void OnEnd() HP_EXCLUDES(mutex_);
-  void CloseIfEnded() HP_EXCLUDES(mutex_);
-
-  enum class State { kHandshake, kOpen, kClosed };
+  void OnGranted(const PlaceTag& tag, RemoteGrant grant, size_t bytes) HP_EXCLUDES(core_.mutex);
+  void OnWrite(RemoteGrant grant, std::span<const std::byte> source, uint64_t id) HP_EXCLUDES(core_.mutex);
+  void OnWriteDone(uint64_t id) HP_EXCLUDES(core_.mutex);
+  void OnCancelled(RemoteGrant grant) HP_EXCLUDES(core_.mutex);
+  void OnMessage(uint32_t type, std::span<const std::byte> bytes) HP_EXCLUDES(core_.mutex);
+  void OnEnd() HP_EXCLUDES(core_.mutex);
+  void CloseIfEnded() HP_EXCLUDES(core_.mutex);
 
   InprocLink* const link_;  // owns us
   const int side_;
@@ -69,14 +75,9 @@ class InprocEndpoint : public PeerLink {
   TransportHandler* handler_ = nullptr;
   std::atomic<int64_t> last_heard_ns_ = 0;
 
-  mutable Mutex mutex_;
-  State state_ HP_GUARDED_BY(mutex_) = State::kHandshake;
-  bool ended_here_ HP_GUARDED_BY(mutex_) = false;
-  bool ended_there_ HP_GUARDED_BY(mutex_) = false;
-  GrantTable grants_ HP_GUARDED_BY(mutex_);
-  RemoteGrantTable remote_ HP_GUARDED_BY(mutex_);
-  std::map<uint64_t, PlaceTag> writes_ HP_GUARDED_BY(mutex_);
-  uint64_t next_write_ HP_GUARDED_BY(mutex_) = 0;
+  EndpointCore core_;
+  std::map<uint64_t, PlaceTag> writes_ HP_GUARDED_BY(core_.mutex);
+  uint64_t next_write_ HP_GUARDED_BY(core_.mutex) = 0;
 
   Mutex lane_mutex_;  // innermost but the mailbox's
   int64_t control_due_ns_ HP_GUARDED_BY(lane_mutex_) = 0;
@@ -89,8 +90,8 @@ class InprocLink : public std::enable_shared_from_this<InprocLink> {
   InprocLink(Rank connector, std::shared_ptr<Mailbox> connector_mailbox, Rank acceptor,
              std::shared_ptr<Mailbox> acceptor_mailbox, const InprocOptions& options)
       : options_(options),
-        sides_{InprocEndpoint(this, 0, connector, std::move(connector_mailbox), options_),
-               InprocEndpoint(this, 1, acceptor, std::move(acceptor_mailbox), options_)} {}
+        sides_{InprocEndpoint(this, 0, connector, acceptor, std::move(connector_mailbox), options_),
+               InprocEndpoint(this, 1, acceptor, connector, std::move(acceptor_mailbox), options_)} {}
 
   InprocEndpoint* side(int side) { return &sides_[side]; }
   /// No byte is copied after this; both sides close with `status`, behind what is on the way to them. Any thread.

@@ -21,16 +21,11 @@ RemoteGrant GrantOf(const FrameHeader& header) { return {header.index, header.ge
 
 TcpEndpoint::TcpEndpoint(Rank peer, std::string name, TcpSocket socket, const SocketLinkContext& context)
     : peer_(peer),
-      name_(std::move(name)),
       context_(context),
       socket_(std::move(socket)),
       queue_(socket_.native_handle()),
-      receiver_(socket_.native_handle(), this) {}
-
-Status TcpEndpoint::CheckOpen() const {
-  if (!closed_ && !ended_here_) return OkStatus();
-  return Unavailable("%s is not connected", name_.c_str());
-}
+      receiver_(socket_.native_handle(), this),
+      core_(std::move(name)) {}
 
 void TcpEndpoint::Posted(size_t bytes) {
   if (bytes <= kInlineBytes && !context_.progress->Inside()) {
@@ -43,9 +38,8 @@ void TcpEndpoint::Posted(size_t bytes) {
 
 Status TcpEndpoint::Grant(const PlaceTag& tag, std::span<std::byte> place) {
   {
-    MutexLock lock(&mutex_);
-    HP_RETURN_IF_ERROR(CheckOpen());
-    HP_ASSIGN_OR_RETURN(const RemoteGrant grant, grants_.Open(tag, place));
+    MutexLock lock(&core_.mutex);
+    HP_ASSIGN_OR_RETURN(const RemoteGrant grant, core_.Grant(tag, place));
     queue_.PushControl({.type = FrameType::kGrant,
                         .index = grant.index,
                         .generation = grant.generation,
@@ -59,10 +53,8 @@ Status TcpEndpoint::Grant(const PlaceTag& tag, std::span<std::byte> place) {
 
 Status TcpEndpoint::Write(const PlaceTag& tag, RemoteGrant grant, std::span<const std::byte> source) {
   {
-    MutexLock lock(&mutex_);
-    HP_RETURN_IF_ERROR(CheckOpen());
-    const size_t bytes = source.size();
-    HP_RETURN_IF_ERROR(remote_.Take(grant, &tag, &bytes).status());
+    MutexLock lock(&core_.mutex);
+    HP_RETURN_IF_ERROR(core_.UseGrant(tag, grant, source.size()).status());
     queue_.PushWrite(tag, grant, source);
   }
   Posted(source.size());
@@ -71,9 +63,8 @@ Status TcpEndpoint::Write(const PlaceTag& tag, RemoteGrant grant, std::span<cons
 
 Status TcpEndpoint::CancelGrant(RemoteGrant grant) {
   {
-    MutexLock lock(&mutex_);
-    HP_RETURN_IF_ERROR(CheckOpen());
-    HP_RETURN_IF_ERROR(remote_.Take(grant, nullptr, nullptr).status());
+    MutexLock lock(&core_.mutex);
+    HP_RETURN_IF_ERROR(core_.ReturnGrant(grant));
     queue_.PushControl({.type = FrameType::kCancel, .index = grant.index, .generation = grant.generation});
   }
   Posted(0);
@@ -81,12 +72,9 @@ Status TcpEndpoint::CancelGrant(RemoteGrant grant) {
 }
 
 Status TcpEndpoint::Send(uint32_t type, std::span<const std::byte> bytes) {
-  if (bytes.size() > kMaxMessageBytes) {
-    return InvalidArgument("a message of %zu bytes, at most %zu are allowed", bytes.size(), kMaxMessageBytes);
-  }
   {
-    MutexLock lock(&mutex_);
-    HP_RETURN_IF_ERROR(CheckOpen());
+    MutexLock lock(&core_.mutex);
+    HP_RETURN_IF_ERROR(core_.CheckMessage(bytes.size()));
     HP_RETURN_IF_ERROR(queue_.PushMessage(type, bytes));
   }
   Posted(bytes.size());
@@ -95,20 +83,23 @@ Status TcpEndpoint::Send(uint32_t type, std::span<const std::byte> bytes) {
 
 void TcpEndpoint::Shutdown() {
   {
-    MutexLock lock(&mutex_);
-    if (!CheckOpen().ok()) return;
-    ended_here_ = true;
+    MutexLock lock(&core_.mutex);
+    if (!core_.EndHere()) return;
     queue_.PushEnd();
   }
   context_.progress->Schedule(shared_from_this());
 }
 
 void TcpEndpoint::Break(const Status& cause) {
-  Close(cause.Prepend(Format("the connection to %s broke", name_.c_str())));
+  Close(cause.Prepend(Format("the connection to %s broke", core_.name().c_str())));
 }
 
 void TcpEndpoint::Open() {
   last_heard_ns_ = context_.clock->NowNs();
+  {
+    MutexLock lock(&core_.mutex);
+    core_.Open();
+  }
   context_.handler->OnConnected(peer_);
   context_.progress->Watch(shared_from_this());
 }
@@ -128,7 +119,7 @@ void TcpEndpoint::Run() {
     case SendQueue::Outcome::kFailed:
       // What the peer sent before it went may say why: that comes first, and then the same error.
       if (stream_ended_ || !Poll()) {
-        Close(Unavailable("the connection to %s broke: %s", name_.c_str(), std::strerror(queue_.error())));
+        Close(Unavailable("the connection to %s broke: %s", core_.name().c_str(), std::strerror(queue_.error())));
       } else {
         context_.progress->Schedule(shared_from_this());
       }
@@ -143,7 +134,7 @@ bool TcpEndpoint::Poll() {
   if (stream_ended_ || closed()) return false;
   const StatusOr<FrameReceiver::Result> result = receiver_.Receive(kReceiveBudget);
   if (!result.ok()) {
-    Close(result.status().Prepend(Format("the connection to %s broke", name_.c_str())));
+    Close(result.status().Prepend(Format("the connection to %s broke", core_.name().c_str())));
     return true;
   }
   if (result->outcome == FrameReceiver::Outcome::kEnd) OnEndOfStream();
@@ -178,38 +169,36 @@ void TcpEndpoint::ReportEndedWrites() {
 
 void TcpEndpoint::OnEndOfStream() {
   stream_ended_ = true;
-  if (end_came_) return CloseIfEnded();
-  Close(Unavailable("%s closed the connection without ending it", name_.c_str()));
+  if (core_.ended_there()) return CloseIfEnded();
+  Close(Unavailable("%s closed the connection without ending it", core_.name().c_str()));
 }
 
 void TcpEndpoint::CloseIfEnded() {
-  if (!stream_ended_ || !end_came_ || !queue_.end_sent() || closed()) return;
-  Close(Cancelled("%s ended the connection", name_.c_str()));
+  if (!stream_ended_ || !core_.ended_there() || !queue_.end_sent() || closed()) return;
+  Close(Cancelled("%s ended the connection", core_.name().c_str()));
 }
 
 void TcpEndpoint::Close(const Status& status) {
   {
-    MutexLock lock(&mutex_);
-    if (closed_.exchange(true)) return;
+    MutexLock lock(&core_.mutex);
+    if (core_.Close() == EndpointCore::State::kClosed) return;
   }
   const std::vector<PlaceTag> unsent = queue_.Close();
   boost::system::error_code ignored;
   socket_.close(ignored);
-  std::vector<OpenGrant> grants;
+  std::vector<PlaceTag> grants;
   {
-    MutexLock lock(&mutex_);
-    grants = grants_.CloseAll();
+    MutexLock lock(&core_.mutex);
+    grants = core_.TakeGrants();
   }
   ReportEndedWrites();
-  for (const OpenGrant& grant : grants) context_.handler->OnGrantEnded(peer_, grant.tag, status);
-  for (const PlaceTag& tag : unsent) context_.handler->OnWriteEnded(peer_, tag, status);
-  context_.handler->OnClosed(peer_, status);
+  ReportClosed(context_.handler, peer_, grants, unsent, status);
 }
 
 void TcpEndpoint::Abandon() {
   {
-    MutexLock lock(&mutex_);
-    closed_ = true;
+    MutexLock lock(&core_.mutex);
+    core_.Close();
   }
   queue_.Close();
   boost::system::error_code ignored;
@@ -219,17 +208,17 @@ void TcpEndpoint::Abandon() {
 void TcpEndpoint::OnBytes() { last_heard_ns_ = context_.clock->NowNs(); }
 
 FrameSink::Guess TcpEndpoint::GuessWrite() {
-  MutexLock lock(&mutex_);
-  const std::optional<RemoteGrant> likely = grants_.Likely();
+  MutexLock lock(&core_.mutex);
+  const std::optional<RemoteGrant> likely = core_.grants().Likely();
   if (!likely) return {};
-  const OpenGrant* grant = grants_.Find(*likely);
+  const OpenGrant* grant = core_.grants().Find(*likely);
   return {*likely, grant->received, grant->place.subspan(grant->received)};
 }
 
 StatusOr<std::span<std::byte>> TcpEndpoint::PlaceFor(const FrameHeader& header) {
-  if (end_came_) return InvalidArgument("a frame after the end");
-  MutexLock lock(&mutex_);
-  const OpenGrant* grant = grants_.Find(GrantOf(header));
+  if (core_.ended_there()) return InvalidArgument("a frame after the end");
+  MutexLock lock(&core_.mutex);
+  const OpenGrant* grant = core_.grants().Find(GrantOf(header));
   if (grant == nullptr) return InvalidArgument("a write to grant %u.%u, not open", header.index, header.generation);
   const size_t size = grant->place.size(), received = grant->received;
   if (header.bytes != size || header.at != received || header.length > size - received ||
@@ -237,12 +226,12 @@ StatusOr<std::span<std::byte>> TcpEndpoint::PlaceFor(const FrameHeader& header) 
     return InvalidArgument("a write of %u bytes at %" PRIu64 " of %" PRIu64 " to a place with %zu of %zu bytes",
                            header.length, header.at, header.bytes, received, size);
   }
-  grants_.Expect(GrantOf(header));
+  core_.grants().Expect(GrantOf(header));
   return grant->place.subspan(received, header.length);
 }
 
 Status TcpEndpoint::OnFrame(const FrameHeader& header, std::span<const std::byte> message) {
-  if (end_came_) return InvalidArgument("a frame after the end");
+  if (core_.ended_there()) return InvalidArgument("a frame after the end");
   switch (header.type) {
     case FrameType::kMessage:
       context_.handler->OnMessage(peer_, header.index, message);
@@ -262,8 +251,8 @@ Status TcpEndpoint::OnFrame(const FrameHeader& header, std::span<const std::byte
 Status TcpEndpoint::OnGrant(const FrameHeader& header) {
   const PlaceTag tag{header.msg_id, header.port};
   {
-    MutexLock lock(&mutex_);
-    HP_RETURN_IF_ERROR(remote_.Add(tag, GrantOf(header), header.bytes));
+    MutexLock lock(&core_.mutex);
+    HP_RETURN_IF_ERROR(core_.AddGrant(tag, GrantOf(header), header.bytes));
   }
   context_.handler->OnGranted(peer_, tag, GrantOf(header), header.bytes);
   return OkStatus();
@@ -272,11 +261,11 @@ Status TcpEndpoint::OnGrant(const FrameHeader& header) {
 Status TcpEndpoint::OnData(const FrameHeader& header) {
   PlaceTag tag;
   {
-    MutexLock lock(&mutex_);
-    OpenGrant* grant = grants_.Find(GrantOf(header));  // PlaceFor saw it open, and only we close it
+    MutexLock lock(&core_.mutex);
+    OpenGrant* grant = core_.grants().Find(GrantOf(header));  // PlaceFor saw it open, and only we close it
     grant->received += header.length;
     if (grant->received < grant->place.size()) return OkStatus();
-    tag = grants_.Close(GrantOf(header)).tag;
+    HP_ASSIGN_OR_RETURN(tag, core_.GrantArrived(GrantOf(header)));
   }
   context_.handler->OnGrantEnded(peer_, tag, OkStatus());
   return OkStatus();
@@ -285,19 +274,15 @@ Status TcpEndpoint::OnData(const FrameHeader& header) {
 Status TcpEndpoint::OnCancel(const FrameHeader& header) {
   PlaceTag tag;
   {
-    MutexLock lock(&mutex_);
-    const OpenGrant* grant = grants_.Find(GrantOf(header));
-    if (grant == nullptr || grant->received != 0) {
-      return InvalidArgument("a cancel of grant %u.%u, not open or written to", header.index, header.generation);
-    }
-    tag = grants_.Close(GrantOf(header)).tag;
+    MutexLock lock(&core_.mutex);
+    HP_ASSIGN_OR_RETURN(tag, core_.GrantCancelled(GrantOf(header)));
   }
-  context_.handler->OnGrantEnded(peer_, tag, Cancelled("%s gave its grant back", name_.c_str()));
+  context_.handler->OnGrantEnded(peer_, tag, Cancelled("%s gave its grant back", core_.name().c_str()));
   return OkStatus();
 }
 
 Status TcpEndpoint::OnEnd() {
-  end_came_ = true;
+  core_.EndThere();
   if (peer_ >= kFirstClientRank) Shutdown();
   return OkStatus();
 }

@@ -1,10 +1,9 @@
 #pragma once
 
-#include "base/mutex.h"
 #include "transport/connect/progress.h"
 #include "transport/connect/socket.h"
 #include "transport/connect/socket_link.h"
-#include "transport/grants.h"
+#include "transport/endpoint_core.h"
 #include "transport/tcp/frame_receiver.h"
 #include "transport/tcp/send_queue.h"
 #include "transport/transport.h"
@@ -26,26 +25,26 @@ class TcpEndpoint : public SocketLink,
   /// @param socket connected, past the handshake. @param name of the peer, for messages.
   TcpEndpoint(Rank peer, std::string name, TcpSocket socket, const SocketLinkContext& context);
 
-  Status Grant(const PlaceTag& tag, std::span<std::byte> place) override HP_EXCLUDES(mutex_);
-  Status Write(const PlaceTag& tag, RemoteGrant grant, std::span<const std::byte> source) override HP_EXCLUDES(mutex_);
-  Status CancelGrant(RemoteGrant grant) override HP_EXCLUDES(mutex_);
-  Status Send(uint32_t type, std::span<const std::byte> bytes) override HP_EXCLUDES(mutex_);
-  void Shutdown() override HP_EXCLUDES(mutex_);
+  Status Grant(const PlaceTag& tag, std::span<std::byte> place) override HP_EXCLUDES(core_.mutex);
+  Status Write(const PlaceTag& tag, RemoteGrant grant, std::span<const std::byte> source) override
+      HP_EXCLUDES(core_.mutex);
+  Status CancelGrant(RemoteGrant grant) override HP_EXCLUDES(core_.mutex);
+  Status Send(uint32_t type, std::span<const std::byte> bytes) override HP_EXCLUDES(core_.mutex);
+  void Shutdown() override HP_EXCLUDES(core_.mutex);
   void Break(const Status& cause) override;
   int64_t LastHeardNs() const override { return last_heard_ns_; }
-  bool closed() const override { return closed_; }
+  bool closed() const override { return core_.closed(); }
 
   void Open() override;
-  void Abandon() override HP_EXCLUDES(mutex_);
+  void Abandon() override HP_EXCLUDES(core_.mutex);
 
   void Run() override;
   bool Poll() override;
   void Sleep() override;
 
  private:
-  Status CheckOpen() const HP_REQUIRES(mutex_);
   void Posted(size_t bytes);
-  void Close(const Status& status) HP_EXCLUDES(mutex_);
+  void Close(const Status& status) HP_EXCLUDES(core_.mutex);
   void CloseIfEnded();
   void OnEndOfStream();
   void ReportEndedWrites();
@@ -53,16 +52,15 @@ class TcpEndpoint : public SocketLink,
   void WaitForWrite();
 
   void OnBytes() override;
-  Guess GuessWrite() override HP_EXCLUDES(mutex_);
+  Guess GuessWrite() override HP_EXCLUDES(core_.mutex);
   StatusOr<std::span<std::byte>> PlaceFor(const FrameHeader& header) override;
   Status OnFrame(const FrameHeader& header, std::span<const std::byte> message) override;
-  Status OnGrant(const FrameHeader& header) HP_EXCLUDES(mutex_);
-  Status OnData(const FrameHeader& header) HP_EXCLUDES(mutex_);
-  Status OnCancel(const FrameHeader& header) HP_EXCLUDES(mutex_);
+  Status OnGrant(const FrameHeader& header) HP_EXCLUDES(core_.mutex);
+  Status OnData(const FrameHeader& header) HP_EXCLUDES(core_.mutex);
+  Status OnCancel(const FrameHeader& header) HP_EXCLUDES(core_.mutex);
   Status OnEnd();
 
   const Rank peer_;
-  const std::string name_;
   const SocketLinkContext context_;
   TcpSocket socket_;
   SendQueue queue_;
@@ -72,14 +70,9 @@ class TcpEndpoint : public SocketLink,
   // Progress thread.
   bool waits_for_read_ = false;
   bool waits_for_write_ = false;
-  bool end_came_ = false;  // the peer's END
   bool stream_ended_ = false;
 
-  mutable Mutex mutex_;               // before the queue's
-  std::atomic<bool> closed_ = false;  // set under mutex_
-  bool ended_here_ HP_GUARDED_BY(mutex_) = false;
-  GrantTable grants_ HP_GUARDED_BY(mutex_);
-  RemoteGrantTable remote_ HP_GUARDED_BY(mutex_);
+  EndpointCore core_;  // its lock before the queue's
 };
 
 }  // namespace hp
