@@ -88,17 +88,6 @@ StatusOr<RemotePlace> RemoteGrantTable::Use(RemoteGrant grant, const PlaceTag& t
   return place;
 }
 
-StatusOr<uint64_t> RemoteGrantTable::Take(RemoteGrant grant, const PlaceTag* tag, const size_t* want_bytes) {
-  HP_ASSIGN_OR_RETURN(const auto it, Find(grant));
-  const uint64_t bytes = it->second.bytes;
-  if (tag == nullptr || want_bytes == nullptr) {
-    HP_RETURN_IF_ERROR(Remove(grant));
-  } else {
-    HP_RETURN_IF_ERROR(Use(grant, *tag, *want_bytes).status());
-  }
-  return bytes;
-}
-
 Status RemoteGrantTable::Remove(RemoteGrant grant) {
   HP_ASSIGN_OR_RETURN(const auto it, Find(grant));
   entries_.erase(it);

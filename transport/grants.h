@@ -72,8 +72,6 @@ class RemoteGrantTable {
   StatusOr<RemotePlace> Use(RemoteGrant grant, const PlaceTag& tag, size_t bytes);
   /// Uses `grant` up without a write. @return kInvalidArgument: it is not open.
   Status Remove(RemoteGrant grant);
-  /// Uses `grant` up. @return its bytes; errors as of Use, where `tag` and `want_bytes` are not null.
-  StatusOr<uint64_t> Take(RemoteGrant grant, const PlaceTag* tag, const size_t* want_bytes);
 
  private:
   struct Entry {

@@ -5,26 +5,22 @@
 
 namespace hp {
 
-// --- Posts
-
-Status CopyLink::CheckOpenLocked() const {
-  if (!closed_ && !ended_here_) return OkStatus();
-  return Unavailable("node %d is not connected", peer_);
+CopyLink::CopyLink(Rank peer, const CopyLinkContext& context)
+    : peer_(peer), context_(context), core_("node " + std::to_string(peer)) {
+  MutexLock lock(&core_.mutex);
+  core_.Open();
 }
 
+// --- Posts
+
 Status CopyLink::CheckOpen() const {
-  MutexLock lock(&mutex_);
-  return CheckOpenLocked();
+  MutexLock lock(&core_.mutex);
+  return core_.CheckOpen();
 }
 
 bool CopyLink::copies() const {
-  MutexLock lock(&mutex_);
+  MutexLock lock(&core_.mutex);
   return copies_;
-}
-
-bool CopyLink::closed() const {
-  MutexLock lock(&mutex_);
-  return closed_;
 }
 
 Status CopyLink::Send(CopyMessage type, const std::vector<std::byte>& body) {
@@ -32,38 +28,35 @@ Status CopyLink::Send(CopyMessage type, const std::vector<std::byte>& body) {
 }
 
 Status CopyLink::Grant(const PlaceTag& tag, const CopyMemory& memory, std::span<std::byte> place) {
-  MutexLock lock(&mutex_);
-  HP_RETURN_IF_ERROR(CheckOpenLocked());
+  MutexLock lock(&core_.mutex);
+  HP_RETURN_IF_ERROR(core_.CheckOpen());
   if (!told_.contains(memory.region)) {
     HP_RETURN_IF_ERROR(
         Send(CopyMessage::kRegion, Encode(CopyRegion{memory.region, memory.bytes.size(), memory.handle})));
     told_.insert(memory.region);
   }
-  HP_ASSIGN_OR_RETURN(const RemoteGrant grant, grants_.Open(tag, place));
+  HP_ASSIGN_OR_RETURN(const RemoteGrant grant, core_.Grant(tag, place));
   const auto offset = static_cast<uint64_t>(place.data() - memory.bytes.data());
   const Status sent = Send(CopyMessage::kGrant, Encode(CopyGrant{grant, tag, memory.region, offset, place.size()}));
-  if (!sent.ok()) grants_.Close(grant);
+  if (!sent.ok()) core_.grants().Close(grant);
   return sent;
 }
 
 Status CopyLink::Write(const PlaceTag& tag, RemoteGrant grant, std::span<const std::byte> source) {
-  MutexLock lock(&mutex_);
-  HP_RETURN_IF_ERROR(CheckOpenLocked());
-  const size_t bytes = source.size();
-  HP_RETURN_IF_ERROR(remote_.Take(grant, &tag, &bytes).status());
-  const Place place = places_.extract(grant.index).mapped();
+  MutexLock lock(&core_.mutex);
+  HP_ASSIGN_OR_RETURN(const RemotePlace place, core_.UseGrant(tag, grant, source.size()));
   context_.queue->Push([=, self = shared_from_this()] { return self->BeginWrite(place, source); },
                        [=, self = shared_from_this()](const Status& status) { self->EndWrite(tag, grant, status); });
   return OkStatus();
 }
 
-Status CopyLink::BeginWrite(const Place& place, std::span<const std::byte> source) {
+Status CopyLink::BeginWrite(const RemotePlace& place, std::span<const std::byte> source) {
   {
-    MutexLock lock(&mutex_);
-    if (closed_) return closed_status_;
+    MutexLock lock(&core_.mutex);
+    if (closed()) return closed_status_;
   }
-  HP_ASSIGN_OR_RETURN(std::byte* const region, regions_.Open(place.region, context_.copier));
-  context_.copier->Copy(region + place.offset, source.data(), source.size());
+  HP_ASSIGN_OR_RETURN(std::byte* const region, regions_.Open(place.key, context_.copier));
+  context_.copier->Copy(region + place.address, source.data(), source.size());
   return OkStatus();
 }
 
@@ -78,10 +71,8 @@ void CopyLink::EndWrite(const PlaceTag& tag, RemoteGrant grant, const Status& st
 Status CopyLink::CancelGrant(RemoteGrant grant) {
   Status sent;
   {
-    MutexLock lock(&mutex_);
-    HP_RETURN_IF_ERROR(CheckOpenLocked());
-    HP_RETURN_IF_ERROR(remote_.Take(grant, nullptr, nullptr).status());
-    places_.erase(grant.index);
+    MutexLock lock(&core_.mutex);
+    HP_RETURN_IF_ERROR(core_.ReturnGrant(grant));
     sent = Send(CopyMessage::kCancel, Encode(grant));
   }
   if (!sent.ok()) context_.beneath->Break(peer_, sent.Prepend("giving a grant back"));  // it is used up
@@ -99,9 +90,8 @@ void CopyLink::Leave(std::function<void()> done) {
 }
 
 void CopyLink::Shutdown() {
-  MutexLock lock(&mutex_);
-  if (!CheckOpenLocked().ok()) return;
-  ended_here_ = true;
+  MutexLock lock(&core_.mutex);
+  if (!core_.EndHere()) return;
   // Behind an ANSWER that is about to be sent.
   Leave([self = shared_from_this()] {
     self->context_.beneath->Defer([self] { self->context_.beneath->Shutdown(self->peer_); });
@@ -109,8 +99,8 @@ void CopyLink::Shutdown() {
 }
 
 void CopyLink::OnClosed(const Status& status) {
-  MutexLock lock(&mutex_);
-  if (std::exchange(closed_, true)) return;
+  MutexLock lock(&core_.mutex);
+  if (core_.Close() == EndpointCore::State::kClosed) return;
   closed_status_ = status;
   Leave([self = shared_from_this(), status] {
     self->context_.beneath->Defer([self, status] { self->ReportClosed(status); });
@@ -118,20 +108,19 @@ void CopyLink::OnClosed(const Status& status) {
 }
 
 void CopyLink::ReportClosed(const Status& status) {
-  std::vector<OpenGrant> grants;
+  std::vector<PlaceTag> grants;
   {
-    MutexLock lock(&mutex_);
-    grants = grants_.CloseAll();
+    MutexLock lock(&core_.mutex);
+    grants = core_.TakeGrants();
   }
-  for (const OpenGrant& grant : grants) context_.handler->OnGrantEnded(peer_, grant.tag, status);
   reported_ = true;
-  context_.handler->OnClosed(peer_, status);
+  hp::ReportClosed(context_.handler, peer_, grants, {}, status);
 }
 
 void CopyLink::Abandon() {
   {
-    MutexLock lock(&mutex_);
-    closed_ = true;
+    MutexLock lock(&core_.mutex);
+    core_.Close();
   }
   regions_.Close(context_.copier);
   CloseProbe();
@@ -167,7 +156,7 @@ Status CopyLink::OnMessage(uint32_t type, std::span<const std::byte> bytes) {
     }
     case CopyMessage::kCancel: {
       HP_ASSIGN_OR_RETURN(const RemoteGrant grant, DecodeSlot(bytes));
-      return OnGrantOver(grant, Cancelled("node %d gave its grant back", peer_));
+      return OnGrantOver(grant, Cancelled("%s gave its grant back", core_.name().c_str()));
     }
     default:
       return InvalidArgument("message type %#x is none", type);
@@ -178,9 +167,9 @@ Status CopyLink::OnGrant(const CopyGrant& grant) {
   HP_RETURN_IF_ERROR(regions_.Check(grant.region, grant.offset, grant.bytes));
   if (grant.grant.index >= kMaxOpenGrants) return InvalidArgument("a grant of index %u", grant.grant.index);
   {
-    MutexLock lock(&mutex_);
-    HP_RETURN_IF_ERROR(remote_.Add(grant.tag, grant.grant, grant.bytes));
-    places_[grant.grant.index] = {grant.region, grant.offset};
+    MutexLock lock(&core_.mutex);
+    HP_RETURN_IF_ERROR(
+        core_.AddGrant(grant.tag, grant.grant, grant.bytes, {.address = grant.offset, .key = grant.region}));
   }
   const RemoteGrant marked{grant.grant.index | kCopyGrantBit, grant.grant.generation};
   context_.handler->OnGranted(peer_, grant.tag, marked, grant.bytes);
@@ -190,11 +179,8 @@ Status CopyLink::OnGrant(const CopyGrant& grant) {
 Status CopyLink::OnGrantOver(RemoteGrant grant, const Status& status) {
   PlaceTag tag;
   {
-    MutexLock lock(&mutex_);
-    if (grants_.Find(grant) == nullptr) {
-      return InvalidArgument("an end of grant %u.%u, not open", grant.index, grant.generation);
-    }
-    tag = grants_.Close(grant).tag;
+    MutexLock lock(&core_.mutex);
+    HP_ASSIGN_OR_RETURN(tag, core_.GrantArrived(grant));
   }
   context_.handler->OnGrantEnded(peer_, tag, status);
   return OkStatus();
@@ -216,8 +202,8 @@ Status CopyLink::OnOffer(const CopyOffer& offer) {
 }
 
 void CopyLink::Try(const std::string& handle) {
-  MutexLock lock(&mutex_);
-  if (!CheckOpenLocked().ok()) return;  // we end: nothing of the peer is opened any more
+  MutexLock lock(&core_.mutex);
+  if (!core_.CheckOpen().ok()) return;  // we end: nothing of the peer is opened any more
   context_.queue->Push(
       [self = shared_from_this(), handle]() -> Status {
         DeviceCopier* const copier = self->context_.copier;
@@ -253,7 +239,7 @@ void CopyLink::SettleIfDone() {
   if (!our_answer_ || !their_answer_) return;
   CopyRoad road{offer_->device, our_answer_->ok() ? *their_answer_ : *our_answer_};
   {
-    MutexLock lock(&mutex_);
+    MutexLock lock(&core_.mutex);
     copies_ = road.why_not.ok();
   }
   context_.on_settled(peer_, road);

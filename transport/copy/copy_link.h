@@ -4,7 +4,7 @@
 #include "transport/copy/copy_queue.h"
 #include "transport/copy/messages.h"
 #include "transport/copy/peer_regions.h"
-#include "transport/grants.h"
+#include "transport/endpoint_core.h"
 #include "transport/transport.h"
 
 #include <atomic>
@@ -15,7 +15,6 @@
 #include <set>
 #include <span>
 #include <string>
-#include <unordered_map>
 
 namespace hp {
 
@@ -47,51 +46,45 @@ struct CopyLinkContext {
 /// beneath; the GPU is asked on the copy queue's.
 class CopyLink : public std::enable_shared_from_this<CopyLink> {
  public:
-  CopyLink(Rank peer, const CopyLinkContext& context) : peer_(peer), context_(context) {}
+  CopyLink(Rank peer, const CopyLinkContext& context);
 
   /// Posts, as in Transport. @param place lies in `memory`. @param grant without the mark of our grants.
-  Status Grant(const PlaceTag& tag, const CopyMemory& memory, std::span<std::byte> place) HP_EXCLUDES(mutex_);
-  Status Write(const PlaceTag& tag, RemoteGrant grant, std::span<const std::byte> source) HP_EXCLUDES(mutex_);
-  Status CancelGrant(RemoteGrant grant) HP_EXCLUDES(mutex_);
-  void Shutdown() HP_EXCLUDES(mutex_);
+  Status Grant(const PlaceTag& tag, const CopyMemory& memory, std::span<std::byte> place) HP_EXCLUDES(core_.mutex);
+  Status Write(const PlaceTag& tag, RemoteGrant grant, std::span<const std::byte> source) HP_EXCLUDES(core_.mutex);
+  Status CancelGrant(RemoteGrant grant) HP_EXCLUDES(core_.mutex);
+  void Shutdown() HP_EXCLUDES(core_.mutex);
 
   /// @return kUnavailable: no post of any kind is accepted.
-  Status CheckOpen() const HP_EXCLUDES(mutex_);
+  Status CheckOpen() const HP_EXCLUDES(core_.mutex);
   /// Whether the pair copies.
-  bool copies() const HP_EXCLUDES(mutex_);
+  bool copies() const HP_EXCLUDES(core_.mutex);
 
   /// Events from beneath. OnConnected asks the peer. OnMessage: @return which rule the message breaks.
   void OnConnected();
   Status OnMessage(uint32_t type, std::span<const std::byte> bytes);
-  void OnClosed(const Status& status) HP_EXCLUDES(mutex_);
+  void OnClosed(const Status& status) HP_EXCLUDES(core_.mutex);
   /// The connection beneath is closed; `reported`: and the handler knows.
-  bool closed() const HP_EXCLUDES(mutex_);
+  bool closed() const { return core_.closed(); }
   bool reported() const { return reported_; }
   /// Closes without a report, after progress thread and copy queue have ended.
-  void Abandon() HP_EXCLUDES(mutex_);
+  void Abandon() HP_EXCLUDES(core_.mutex);
 
  private:
-  struct Place {
-    uint32_t region = 0;
-    uint64_t offset = 0;
-  };
-
-  Status CheckOpenLocked() const HP_REQUIRES(mutex_);
   Status Send(CopyMessage type, const std::vector<std::byte>& body);
   Status OnOffer(const CopyOffer& offer);
   Status OnAnswer(const std::string& why_not);
-  Status OnGrant(const CopyGrant& grant) HP_EXCLUDES(mutex_);
-  Status OnGrantOver(RemoteGrant grant, const Status& status) HP_EXCLUDES(mutex_);
+  Status OnGrant(const CopyGrant& grant) HP_EXCLUDES(core_.mutex);
+  Status OnGrantOver(RemoteGrant grant, const Status& status) HP_EXCLUDES(core_.mutex);
   /// Copies into the peer's probe, then answers.
-  void Try(const std::string& handle) HP_EXCLUDES(mutex_);
+  void Try(const std::string& handle) HP_EXCLUDES(core_.mutex);
   void CloseProbe();
-  void Answer(const Status& why_not) HP_EXCLUDES(mutex_);
-  void SettleIfDone() HP_EXCLUDES(mutex_);
+  void Answer(const Status& why_not) HP_EXCLUDES(core_.mutex);
+  void SettleIfDone() HP_EXCLUDES(core_.mutex);
   /// `done` when all copies to the peer that were begun are done and its memory is closed.
-  void Leave(std::function<void()> done) HP_REQUIRES(mutex_);
-  void ReportClosed(const Status& status) HP_EXCLUDES(mutex_);
+  void Leave(std::function<void()> done) HP_REQUIRES(core_.mutex);
+  void ReportClosed(const Status& status) HP_EXCLUDES(core_.mutex);
   // On the copy queue's thread.
-  Status BeginWrite(const Place& place, std::span<const std::byte> source) HP_EXCLUDES(mutex_);
+  Status BeginWrite(const RemotePlace& place, std::span<const std::byte> source) HP_EXCLUDES(core_.mutex);
   void EndWrite(const PlaceTag& tag, RemoteGrant grant, const Status& status);
 
   const Rank peer_;
@@ -104,16 +97,10 @@ class CopyLink : public std::enable_shared_from_this<CopyLink> {
   std::optional<Status> our_answer_, their_answer_;
   std::atomic<bool> reported_ = false;
 
-  // Held while a message is handed down: what is said of a grant keeps its order.
-  mutable Mutex mutex_;
-  bool copies_ HP_GUARDED_BY(mutex_) = false;
-  bool ended_here_ HP_GUARDED_BY(mutex_) = false;
-  bool closed_ HP_GUARDED_BY(mutex_) = false;
-  Status closed_status_ HP_GUARDED_BY(mutex_);
-  GrantTable grants_ HP_GUARDED_BY(mutex_);
-  std::set<uint32_t> told_ HP_GUARDED_BY(mutex_);  // regions of ours that the peer knows
-  RemoteGrantTable remote_ HP_GUARDED_BY(mutex_);
-  std::unordered_map<uint32_t, Place> places_ HP_GUARDED_BY(mutex_);  // of remote_, by index
+  EndpointCore core_;  // its lock is held while a message is handed down: what is said of a grant keeps its order
+  bool copies_ HP_GUARDED_BY(core_.mutex) = false;
+  Status closed_status_ HP_GUARDED_BY(core_.mutex);
+  std::set<uint32_t> told_ HP_GUARDED_BY(core_.mutex);  // regions of ours that the peer knows
 };
 
 /// What marks a RemoteGrant as one of ours: indices beneath are small.

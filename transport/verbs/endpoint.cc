@@ -24,7 +24,7 @@ StatusOr<std::shared_ptr<VerbsEndpoint>> VerbsEndpoint::Create(Rank peer, const 
 }
 
 VerbsEndpoint::VerbsEndpoint(Rank peer, std::string name, uint32_t epoch, Parts parts)
-    : peer_(peer), name_(std::move(name)), epoch_(epoch), parts_(std::move(parts)) {}
+    : peer_(peer), epoch_(epoch), parts_(std::move(parts)), core_(std::move(name)) {}
 
 VerbsEndpoint::~VerbsEndpoint() { Abandon(); }
 
@@ -46,7 +46,7 @@ Status VerbsEndpoint::Prepare() {
     HP_ASSIGN_OR_RETURN(auto qp, QueuePair::Create(verbs, parts_.device->pd(), spec, settings, kControlQp + 1 + i));
     data_qps_.push_back(std::move(qp));
   }
-  MutexLock lock(&mutex_);
+  MutexLock lock(&core_.mutex);
   HP_ASSIGN_OR_RETURN(control_, ControlSender::Create(*parts_.device, control_qp_.get()));
   return OkStatus();
 }
@@ -67,7 +67,7 @@ StatusOr<VerbsSetup> VerbsEndpoint::OwnSetup() {
     // On Ethernet a GID is the IP address of its network interface; on InfiniBand it is none.
     const Gid ip = address.ethernet ? address.gid : GidOfAddress(parts_.device->ip_address());
     HP_ASSIGN_OR_RETURN(cm_, CmConnector::Open(parts_.device, parts_.context.progress->io(),
-                                               {.peer = name_,
+                                               {.peer = core_.name(),
                                                 .address = ip,
                                                 .listens = parts_.context.rank < peer_,
                                                 .epoch = epoch_,
@@ -104,11 +104,11 @@ void VerbsEndpoint::Connect(const VerbsSetup& theirs, std::function<void(const S
   inline_bytes_ = lanes[0]->inline_bytes();
   const uint64_t max_request =
       std::min<uint64_t>(parts_.device->max_message(), parts_.device->settings().max_write_bytes);
-  VLOG(1) << name_ << ": " << (cm_ ? "by librdmacm, " : "") << "GID " << GidText(parts_.device->address(gid_).gid)
-          << " to " << GidText(path->peer.gid) << ", MTU " << (128 << path->mtu) << ", " << lanes_
-          << " data queue pairs, epochs " << epoch_ << " and " << theirs.epoch;
+  VLOG(1) << core_.name() << ": " << (cm_ ? "by librdmacm, " : "") << "GID "
+          << GidText(parts_.device->address(gid_).gid) << " to " << GidText(path->peer.gid) << ", MTU "
+          << (128 << path->mtu) << ", " << lanes_ << " data queue pairs, epochs " << epoch_ << " and " << theirs.epoch;
   {
-    MutexLock lock(&mutex_);
+    MutexLock lock(&core_.mutex);
     control_->Limit(theirs.control_bytes);
     writes_ = std::make_unique<WriteSender>(std::move(lanes), max_request);
   }
@@ -137,6 +137,10 @@ void VerbsEndpoint::ConnectByCm(const VerbsSetup& theirs, ibv_mtu mtu, std::func
 void VerbsEndpoint::Open(TcpSocket lifeline) {
   last_heard_ns_ = parts_.context.clock->NowNs();
   const auto self = std::static_pointer_cast<VerbsEndpoint>(shared_from_this());
+  {
+    MutexLock lock(&core_.mutex);
+    core_.Open();
+  }
   parts_.context.handler->OnConnected(peer_);
   lifeline_ = std::make_unique<Lifeline>(std::move(lifeline), [self](Lifeline::Event event, const std::string& reason) {
     self->OnLifeline(event, reason);
@@ -146,11 +150,6 @@ void VerbsEndpoint::Open(TcpSocket lifeline) {
 
 // --- Posts
 
-Status VerbsEndpoint::CheckOpen() const {
-  if (!closed_ && !ended_here_) return OkStatus();
-  return Unavailable("%s is not connected", name_.c_str());
-}
-
 uint16_t VerbsEndpoint::PartsOf(size_t bytes) const {
   const size_t wanted = bytes / parts_.device->settings().split_bytes;
   return static_cast<uint16_t>(std::clamp<size_t>(wanted, 1, lanes_));
@@ -159,7 +158,7 @@ uint16_t VerbsEndpoint::PartsOf(size_t bytes) const {
 Status VerbsEndpoint::Pump() {
   // END comes after everything else has arrived: nothing orders it behind the writes on other queue pairs.
   HP_RETURN_IF_ERROR(writes_->Pump());
-  if (ended_here_ && !end_pushed_ && writes_->idle()) {
+  if (core_.ended_here() && !end_pushed_ && writes_->idle()) {
     end_pushed_ = true;
     control_->Push({.type = FrameType::kEnd});
   }
@@ -173,7 +172,7 @@ void VerbsEndpoint::Posted() {
 }
 
 Status VerbsEndpoint::Grant(const PlaceTag& tag, std::span<std::byte> place) {
-  if (closed_) return Unavailable("%s is not connected", name_.c_str());
+  if (closed()) return Unavailable("%s is not connected", core_.name().c_str());  // ahead of the registration
   HP_ASSIGN_OR_RETURN(Landing landing, parts_.memory->OpenPlace(epoch_, place));
   FrameHeader frame{.type = FrameType::kGrant,
                     .parts = PartsOf(place.size()),
@@ -182,9 +181,9 @@ Status VerbsEndpoint::Grant(const PlaceTag& tag, std::span<std::byte> place) {
                     .at = landing.address,
                     .port = tag.port,
                     .rkey = landing.rkey};
-  MutexLock lock(&mutex_);
-  HP_RETURN_IF_ERROR(CheckOpen());
-  HP_ASSIGN_OR_RETURN(const RemoteGrant grant, landings_.Open(tag, place, std::move(landing), frame.parts));
+  MutexLock lock(&core_.mutex);
+  HP_ASSIGN_OR_RETURN(const RemoteGrant grant, core_.Grant(tag, place));
+  landings_.Open(grant, std::move(landing), frame.parts);
   frame.index = grant.index;
   frame.generation = grant.generation;
   control_->Push(frame);
@@ -193,47 +192,35 @@ Status VerbsEndpoint::Grant(const PlaceTag& tag, std::span<std::byte> place) {
 }
 
 Status VerbsEndpoint::Write(const PlaceTag& tag, RemoteGrant grant, std::span<const std::byte> source) {
-  if (closed_) return Unavailable("%s is not connected", name_.c_str());
+  if (closed()) return Unavailable("%s is not connected", core_.name().c_str());  // ahead of the registration
   OutgoingWrite write{.tag = tag, .grant = grant, .bytes = source.size()};
   HP_ASSIGN_OR_RETURN(write.source, parts_.memory->OpenSource(source, inline_bytes_));
-  MutexLock lock(&mutex_);
-  HP_RETURN_IF_ERROR(CheckOpen());
-  const size_t bytes = source.size();
-  HP_RETURN_IF_ERROR(remote_.Take(grant, &tag, &bytes).status());
-  const auto place = remote_places_.find(grant.index);
-  write.remote_address = place->second.address;
-  write.rkey = place->second.rkey;
-  write.parts = place->second.parts;
-  remote_places_.erase(place);
+  MutexLock lock(&core_.mutex);
+  HP_ASSIGN_OR_RETURN(write.place, core_.UseGrant(tag, grant, source.size()));
   writes_->Push(std::move(write));
   Posted();
   return OkStatus();
 }
 
 Status VerbsEndpoint::CancelGrant(RemoteGrant grant) {
-  MutexLock lock(&mutex_);
-  HP_RETURN_IF_ERROR(CheckOpen());
-  HP_RETURN_IF_ERROR(remote_.Take(grant, nullptr, nullptr).status());
-  remote_places_.erase(grant.index);
+  MutexLock lock(&core_.mutex);
+  HP_RETURN_IF_ERROR(core_.ReturnGrant(grant));
   control_->Push({.type = FrameType::kCancel, .index = grant.index, .generation = grant.generation});
   Posted();
   return OkStatus();
 }
 
 Status VerbsEndpoint::Send(uint32_t type, std::span<const std::byte> bytes) {
-  if (bytes.size() > kMaxMessageBytes) {
-    return InvalidArgument("a message of %zu bytes, at most %zu are allowed", bytes.size(), kMaxMessageBytes);
-  }
-  MutexLock lock(&mutex_);
-  HP_RETURN_IF_ERROR(CheckOpen());
+  MutexLock lock(&core_.mutex);
+  HP_RETURN_IF_ERROR(core_.CheckMessage(bytes.size()));
   HP_RETURN_IF_ERROR(control_->PushMessage(type, bytes));
   Posted();
   return OkStatus();
 }
 
 void VerbsEndpoint::Shutdown() {
-  MutexLock lock(&mutex_);
-  if (closed_ || std::exchange(ended_here_, true)) return;
+  MutexLock lock(&core_.mutex);
+  if (!core_.EndHere()) return;
   // Always by the progress thread: it sees whether both sides have ended.
   parts_.context.progress->Schedule(shared_from_this());
 }

@@ -1,8 +1,7 @@
 #pragma once
 
-#include "base/mutex.h"
 #include "transport/connect/progress.h"
-#include "transport/grants.h"
+#include "transport/endpoint_core.h"
 #include "transport/verbs/cm_connector.h"
 #include "transport/verbs/control_sender.h"
 #include "transport/verbs/cq_user.h"
@@ -22,7 +21,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 namespace hp {
@@ -42,31 +40,32 @@ class VerbsEndpoint : public VerbsLink, public CqUser {
                                                          Parts parts);
   ~VerbsEndpoint() override;
 
-  Status Grant(const PlaceTag& tag, std::span<std::byte> place) override HP_EXCLUDES(mutex_);
-  Status Write(const PlaceTag& tag, RemoteGrant grant, std::span<const std::byte> source) override HP_EXCLUDES(mutex_);
-  Status CancelGrant(RemoteGrant grant) override HP_EXCLUDES(mutex_);
-  Status Send(uint32_t type, std::span<const std::byte> bytes) override HP_EXCLUDES(mutex_);
-  void Shutdown() override HP_EXCLUDES(mutex_);
+  Status Grant(const PlaceTag& tag, std::span<std::byte> place) override HP_EXCLUDES(core_.mutex);
+  Status Write(const PlaceTag& tag, RemoteGrant grant, std::span<const std::byte> source) override
+      HP_EXCLUDES(core_.mutex);
+  Status CancelGrant(RemoteGrant grant) override HP_EXCLUDES(core_.mutex);
+  Status Send(uint32_t type, std::span<const std::byte> bytes) override HP_EXCLUDES(core_.mutex);
+  void Shutdown() override HP_EXCLUDES(core_.mutex);
   void Break(const Status& cause) override;
   int64_t LastHeardNs() const override { return last_heard_ns_; }
-  bool closed() const override { return closed_; }
-  void Abandon() override HP_EXCLUDES(mutex_);
+  bool closed() const override { return core_.closed(); }
+  void Abandon() override HP_EXCLUDES(core_.mutex);
 
   StatusOr<VerbsSetup> OwnSetup() override;
-  void Connect(const VerbsSetup& theirs, std::function<void(const Status&)> done) override HP_EXCLUDES(mutex_);
+  void Connect(const VerbsSetup& theirs, std::function<void(const Status&)> done) override HP_EXCLUDES(core_.mutex);
   void Open(TcpSocket lifeline) override;
 
   // CqUser
-  void Run() override HP_EXCLUDES(mutex_);
+  void Run() override HP_EXCLUDES(core_.mutex);
   bool Poll() override;
   void Sleep() override;
   void OnAsyncError(const std::string& what, Cause cause) override;
 
  private:
-  struct RemotePlace {
-    uint64_t address = 0;
-    uint32_t rkey = 0;
-    uint16_t parts = 1;
+  /// A place whose bytes are all there.
+  struct Incoming {
+    OpenGrant grant;
+    Landing landing;
   };
 
   static constexpr uint32_t kControlQp = 0;  // id of the control queue pair; data queue pair i has 1 + i
@@ -76,40 +75,38 @@ class VerbsEndpoint : public VerbsLink, public CqUser {
   StatusOr<Path> PathTo(const VerbsSetup& theirs);
   Status ConnectDirectly(const Path& path, const VerbsSetup& theirs);
   void ConnectByCm(const VerbsSetup& theirs, ibv_mtu mtu, std::function<void(const Status&)> done);
-  Status CheckOpen() const HP_REQUIRES(mutex_);
   uint16_t PartsOf(size_t bytes) const;
   /// Sends what was posted, or has the progress thread do it.
-  void Posted() HP_REQUIRES(mutex_);
-  Status Pump() HP_REQUIRES(mutex_);
+  void Posted() HP_REQUIRES(core_.mutex);
+  Status Pump() HP_REQUIRES(core_.mutex);
 
   // Completions. Of the failures, the first that tells most is kept in failure_ and acted upon when the batch is done.
   int PollOnce();
   void OnCompletion(const ibv_wc& completion);
-  void OnSent(const ibv_wc& completion) HP_EXCLUDES(mutex_);
+  void OnSent(const ibv_wc& completion) HP_EXCLUDES(core_.mutex);
   void OnReceived(const ibv_wc& completion);
   Status OnControl(std::span<const std::byte> bytes);
   Status OnFrame(const FrameHeader& frame, std::span<const std::byte> payload);
   Status OnMessage(const FrameHeader& frame, std::span<const std::byte> payload);
-  Status OnGrant(const FrameHeader& frame) HP_EXCLUDES(mutex_);
-  Status OnCancel(const FrameHeader& frame) HP_EXCLUDES(mutex_);
-  Status OnImmediate(uint32_t immediate, uint32_t qp_number) HP_EXCLUDES(mutex_);
-  void DeliverArrived() HP_EXCLUDES(mutex_);
+  Status OnGrant(const FrameHeader& frame) HP_EXCLUDES(core_.mutex);
+  Status OnCancel(const FrameHeader& frame) HP_EXCLUDES(core_.mutex);
+  Status OnImmediate(uint32_t immediate, uint32_t qp_number) HP_EXCLUDES(core_.mutex);
+  void DeliverArrived() HP_EXCLUDES(core_.mutex);
   /// @return whether it was delivered; else it waits for its flush.
-  bool Deliver(LandingTable::Incoming incoming);
-  std::string DescribeError(const ibv_wc& completion) HP_EXCLUDES(mutex_);
+  bool Deliver(Incoming incoming);
+  std::string DescribeError(const ibv_wc& completion) HP_EXCLUDES(core_.mutex);
 
   void Failed(const Status& status, Cause cause = Cause::kError);
   void ActOnFailure();
   void AwaitCause();
-  void OnCmEnded(const std::string& what) HP_EXCLUDES(mutex_);
+  void OnCmEnded(const std::string& what) HP_EXCLUDES(core_.mutex);
   void OnLifeline(Lifeline::Event event, const std::string& reason);
-  void CloseIfEnded() HP_EXCLUDES(mutex_);
-  void Close(const Status& status) HP_EXCLUDES(mutex_);
+  void CloseIfEnded() HP_EXCLUDES(core_.mutex);
+  void Close(const Status& status) HP_EXCLUDES(core_.mutex);
   /// After closed_: nothing arrives and nothing is sent any more.
-  void Destroy() HP_EXCLUDES(mutex_);
+  void Destroy() HP_EXCLUDES(core_.mutex);
 
   const Rank peer_;
-  const std::string name_;
   const uint32_t epoch_;
   const Parts parts_;
   std::atomic<int64_t> last_heard_ns_ = 0;
@@ -125,7 +122,6 @@ class VerbsEndpoint : public VerbsLink, public CqUser {
 
   // Progress thread.
   std::unique_ptr<Lifeline> lifeline_;
-  bool end_came_ = false;   // the peer's END
   bool last_came_ = false;  // the peer has seen our END, and all that it sent was taken
   bool lifeline_ended_ = false;
   Status failure_;
@@ -135,18 +131,14 @@ class VerbsEndpoint : public VerbsLink, public CqUser {
   std::vector<std::byte> message_;  // fragments so far
   bool in_message_ = false;
   uint32_t message_type_ = 0;
-  std::optional<LandingTable::Incoming> flushing_;
+  std::optional<Incoming> flushing_;
 
-  mutable Mutex mutex_;
-  std::atomic<bool> closed_ = false;  // set under mutex_
-  bool ended_here_ HP_GUARDED_BY(mutex_) = false;
-  bool end_pushed_ HP_GUARDED_BY(mutex_) = false;
-  Status post_failure_ HP_GUARDED_BY(mutex_);
-  std::unique_ptr<ControlSender> control_ HP_GUARDED_BY(mutex_);
-  std::unique_ptr<WriteSender> writes_ HP_GUARDED_BY(mutex_);
-  LandingTable landings_ HP_GUARDED_BY(mutex_);
-  RemoteGrantTable remote_ HP_GUARDED_BY(mutex_);
-  std::unordered_map<uint32_t, RemotePlace> remote_places_ HP_GUARDED_BY(mutex_);  // by index
+  EndpointCore core_;
+  bool end_pushed_ HP_GUARDED_BY(core_.mutex) = false;
+  Status post_failure_ HP_GUARDED_BY(core_.mutex);
+  std::unique_ptr<ControlSender> control_ HP_GUARDED_BY(core_.mutex);
+  std::unique_ptr<WriteSender> writes_ HP_GUARDED_BY(core_.mutex);
+  LandingTable landings_ HP_GUARDED_BY(core_.mutex);
 };
 
 }  // namespace hp

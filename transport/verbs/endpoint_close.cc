@@ -16,12 +16,13 @@ std::string VerbsEndpoint::DescribeError(const ibv_wc& completion) {
   } else if (qp == kControlQp) {
     message = " control";
   } else {
-    MutexLock lock(&mutex_);
+    MutexLock lock(&core_.mutex);
     const OutgoingWrite* write = writes_->Find(qp - kControlQp - 1, completion.wr_id);
     if (write != nullptr) message = Format(" msg %" PRIu64 " port %u", write->tag.msg_id, write->tag.port);
   }
   return Format("qp %#x peer %s%s: %s (vendor code %#x), %.1f s after it was last heard", completion.qp_num,
-                name_.c_str(), message.c_str(), WcStatusText(completion.status), completion.vendor_err, silent_s);
+                core_.name().c_str(), message.c_str(), WcStatusText(completion.status), completion.vendor_err,
+                silent_s);
 }
 
 void VerbsEndpoint::Failed(const Status& status, Cause cause) {
@@ -53,13 +54,13 @@ void VerbsEndpoint::AwaitCause() {
 
 void VerbsEndpoint::Break(const Status& cause) {
   if (closed()) return;
-  Failed(cause.Prepend(name_));
+  Failed(cause.Prepend(core_.name()));
   ActOnFailure();
 }
 
 void VerbsEndpoint::OnAsyncError(const std::string& what, Cause cause) {
   if (closed()) return;
-  Failed(Unavailable("%s: %s", name_.c_str(), what.c_str()), cause);
+  Failed(Unavailable("%s: %s", core_.name().c_str(), what.c_str()), cause);
   ActOnFailure();
 }
 
@@ -70,10 +71,10 @@ void VerbsEndpoint::OnCmEnded(const std::string& what) {
   // A peer that closes in order disconnects its queue pairs, too, and has said LAST before: that is on its way.
   bool in_order;
   {
-    MutexLock lock(&mutex_);
-    in_order = end_came_ && end_pushed_;
+    MutexLock lock(&core_.mutex);
+    in_order = core_.ended_there() && end_pushed_;
   }
-  if (!in_order) Failed(Unavailable("%s: %s", name_.c_str(), what.c_str()), Cause::kSymptom);
+  if (!in_order) Failed(Unavailable("%s: %s", core_.name().c_str(), what.c_str()), Cause::kSymptom);
   ActOnFailure();
   CloseIfEnded();
 }
@@ -86,24 +87,24 @@ void VerbsEndpoint::OnLifeline(Lifeline::Event event, const std::string& reason)
   last_came_ |= event == Lifeline::Event::kLast;
   lifeline_ended_ |= event == Lifeline::Event::kEnd;
   if (event == Lifeline::Event::kFailed) {
-    Failed(Unavailable("%s failed: %s", name_.c_str(), reason.c_str()), Cause::kHint);
+    Failed(Unavailable("%s failed: %s", core_.name().c_str(), reason.c_str()), Cause::kHint);
   }
   ActOnFailure();
   CloseIfEnded();
   if (closed() || !lifeline_ended_) return;
-  Close(Unavailable("%s closed the connection without ending it", name_.c_str()));
+  Close(Unavailable("%s closed the connection without ending it", core_.name().c_str()));
 }
 
 void VerbsEndpoint::CloseIfEnded() {
-  if (!end_came_ || closed()) return;
+  if (!core_.ended_there() || closed()) return;
   bool done;
   {
-    MutexLock lock(&mutex_);
+    MutexLock lock(&core_.mutex);
     done = end_pushed_ && (last_came_ || (writes_->idle() && control_->idle()));
   }
   if (!done || flushing_) return;
   lifeline_->SendLast();
-  Close(Cancelled("%s ended the connection", name_.c_str()));
+  Close(Cancelled("%s ended the connection", core_.name().c_str()));
 }
 
 void VerbsEndpoint::Destroy() {
@@ -118,7 +119,7 @@ void VerbsEndpoint::Destroy() {
     const bool control = completion.qp_num == control_qp_->address().number;
     (void)(control ? parts_.device->control_receives() : parts_.device->data_receives())->Recycle(completion.wr_id);
   }
-  MutexLock lock(&mutex_);
+  MutexLock lock(&core_.mutex);
   control_.reset();
   data_qps_.clear();
   control_qp_.reset();
@@ -130,34 +131,34 @@ void VerbsEndpoint::Destroy() {
 }
 
 void VerbsEndpoint::Close(const Status& status) {
-  VLOG(1) << "closing " << name_ << ": " << status;
+  VLOG(1) << "closing " << core_.name() << ": " << status;
   {
-    MutexLock lock(&mutex_);
-    if (closed_.exchange(true)) return;
+    MutexLock lock(&core_.mutex);
+    if (core_.Close() == EndpointCore::State::kClosed) return;
   }
   if (status.code() != StatusCode::kCancelled) lifeline_->SendFailed(status.message().substr(0, kMaxHelloBytes));
   Destroy();
-  std::vector<LandingTable::Incoming> grants;
-  std::vector<PlaceTag> writes;
+  std::vector<Landing> landings;
+  std::vector<PlaceTag> grants, writes;
   {
-    MutexLock lock(&mutex_);
-    grants = landings_.CloseAll();
+    MutexLock lock(&core_.mutex);
+    landings = landings_.TakeAll();
+    grants = core_.TakeGrants();
     writes = writes_->TakeAll();
   }
-  if (flushing_) grants.insert(grants.begin(), std::move(*std::exchange(flushing_, std::nullopt)));
-  for (const auto& grant : grants) parts_.context.handler->OnGrantEnded(peer_, grant.grant.tag, status);
-  for (const PlaceTag& tag : writes) parts_.context.handler->OnWriteEnded(peer_, tag, status);
-  parts_.context.handler->OnClosed(peer_, status);
+  if (flushing_) grants.insert(grants.begin(), std::exchange(flushing_, std::nullopt)->grant.tag);
+  ReportClosed(parts_.context.handler, peer_, grants, writes, status);
 }
 
 void VerbsEndpoint::Abandon() {
   {
-    MutexLock lock(&mutex_);
-    if (closed_.exchange(true)) return;
+    MutexLock lock(&core_.mutex);
+    if (core_.Close() == EndpointCore::State::kClosed) return;
   }
   if (control_qp_) Destroy();
-  MutexLock lock(&mutex_);
-  landings_.CloseAll();
+  MutexLock lock(&core_.mutex);
+  landings_.TakeAll();
+  core_.TakeGrants();
   if (writes_) writes_->TakeAll();
   flushing_.reset();
 }

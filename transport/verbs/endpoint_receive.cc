@@ -21,7 +21,7 @@ void VerbsEndpoint::Run() {
   if (closed()) return;
   Status failed;
   {
-    MutexLock lock(&mutex_);
+    MutexLock lock(&core_.mutex);
     if (post_failure_.ok()) post_failure_ = Pump();
     failed = post_failure_;
   }
@@ -35,7 +35,7 @@ bool VerbsEndpoint::Poll() {
   if (closed()) return false;
   const int count = PollOnce();
   if (count > 0 && !closed()) {
-    MutexLock lock(&mutex_);
+    MutexLock lock(&core_.mutex);
     if (post_failure_.ok()) post_failure_ = Pump();  // there may be room again
     if (!post_failure_.ok()) Failed(post_failure_, Cause::kSymptom);
   }
@@ -47,7 +47,8 @@ bool VerbsEndpoint::Poll() {
 void VerbsEndpoint::Sleep() {
   if (closed()) return;
   const int error = parts_.device->verbs()->ReqNotifyCq(cq_.get());
-  if (error != 0) Failed(Unavailable("%s: no notification of completions: %s", name_.c_str(), std::strerror(error)));
+  if (error != 0)
+    Failed(Unavailable("%s: no notification of completions: %s", core_.name().c_str(), std::strerror(error)));
   // What came before the queue was armed tells nobody.
   if (Poll() && !closed()) parts_.context.progress->Watch(shared_from_this());
 }
@@ -56,7 +57,7 @@ void VerbsEndpoint::Sleep() {
 int VerbsEndpoint::PollOnce() {
   ibv_wc completions[kPollBatch];
   const int count = parts_.device->verbs()->PollCq(cq_.get(), kPollBatch, completions);
-  if (count < 0) Failed(Unavailable("%s: the completion queue failed", name_.c_str()));
+  if (count < 0) Failed(Unavailable("%s: the completion queue failed", core_.name().c_str()));
   // Control passes bulk: what piled up while a handler was busy is mostly ends of writes.
   const auto is_control = [](const ibv_wc& completion) {
     return completion.status == IBV_WC_SUCCESS && (completion.wr_id & ReceivePool::kMark) != 0 &&
@@ -85,7 +86,7 @@ void VerbsEndpoint::OnCompletion(const ibv_wc& completion) {
 void VerbsEndpoint::OnSent(const ibv_wc& completion) {
   std::vector<PlaceTag> ended;
   {
-    MutexLock lock(&mutex_);
+    MutexLock lock(&core_.mutex);
     const uint32_t qp = QueuePair::IdOf(completion.wr_id);
     if (qp == kControlQp) {
       control_->OnCompletion(completion.wr_id);
@@ -106,9 +107,9 @@ void VerbsEndpoint::OnReceived(const ibv_wc& completion) {
   } else {
     status = OnControl(pool->Buffer(completion.wr_id, completion.byte_len));
   }
-  if (!status.ok()) Failed(BrokenRule(status).Prepend(name_));
+  if (!status.ok()) Failed(BrokenRule(status).Prepend(core_.name()));
   const Status recycled = pool->Recycle(completion.wr_id);
-  if (!recycled.ok()) Failed(recycled.Prepend(name_));
+  if (!recycled.ok()) Failed(recycled.Prepend(core_.name()));
 }
 
 Status VerbsEndpoint::OnControl(std::span<const std::byte> bytes) {
@@ -121,7 +122,7 @@ Status VerbsEndpoint::OnControl(std::span<const std::byte> bytes) {
 }
 
 Status VerbsEndpoint::OnFrame(const FrameHeader& frame, std::span<const std::byte> payload) {
-  if (end_came_) return InvalidArgument("a frame after the end");
+  if (core_.ended_there()) return InvalidArgument("a frame after the end");
   if (in_message_ && (frame.type != FrameType::kMessage || frame.index != message_type_)) {
     return InvalidArgument("a frame of type %d within a message", static_cast<int>(frame.type));
   }
@@ -133,7 +134,7 @@ Status VerbsEndpoint::OnFrame(const FrameHeader& frame, std::span<const std::byt
     case FrameType::kCancel:
       return OnCancel(frame);
     case FrameType::kEnd:
-      end_came_ = true;
+      core_.EndThere();
       return OkStatus();
     case FrameType::kData:
       break;
@@ -164,9 +165,8 @@ Status VerbsEndpoint::OnGrant(const FrameHeader& frame) {
     return InvalidArgument("grant %u over %d queue pairs", frame.index, frame.parts);
   }
   {
-    MutexLock lock(&mutex_);
-    HP_RETURN_IF_ERROR(remote_.Add(tag, grant, frame.bytes));
-    remote_places_[frame.index] = {frame.at, frame.rkey, frame.parts};
+    MutexLock lock(&core_.mutex);
+    HP_RETURN_IF_ERROR(core_.AddGrant(tag, grant, frame.bytes, {frame.at, frame.rkey, frame.parts}));
   }
   parts_.context.handler->OnGranted(peer_, tag, grant, frame.bytes);
   return OkStatus();
@@ -175,11 +175,11 @@ Status VerbsEndpoint::OnGrant(const FrameHeader& frame) {
 Status VerbsEndpoint::OnCancel(const FrameHeader& frame) {
   PlaceTag tag;
   {
-    MutexLock lock(&mutex_);
-    HP_ASSIGN_OR_RETURN(const auto cancelled, landings_.Cancel({frame.index, frame.generation}));
-    tag = cancelled.grant.tag;
+    MutexLock lock(&core_.mutex);
+    HP_RETURN_IF_ERROR(landings_.Cancel({frame.index, frame.generation}));
+    HP_ASSIGN_OR_RETURN(tag, core_.GrantCancelled({frame.index, frame.generation}));
   }
-  parts_.context.handler->OnGrantEnded(peer_, tag, Cancelled("%s gave its grant back", name_.c_str()));
+  parts_.context.handler->OnGrantEnded(peer_, tag, Cancelled("%s gave its grant back", core_.name().c_str()));
   return OkStatus();
 }
 
@@ -188,7 +188,7 @@ Status VerbsEndpoint::OnImmediate(uint32_t immediate, uint32_t qp_number) {
                                  [&](const auto& qp) { return qp->address().number == qp_number; });
   if (lane == data_qps_.end()) return InvalidArgument("an immediate on the control queue pair");
   {
-    MutexLock lock(&mutex_);
+    MutexLock lock(&core_.mutex);
     HP_RETURN_IF_ERROR(landings_.OnImmediate(immediate, static_cast<size_t>(lane - data_qps_.begin())));
   }
   DeliverArrived();
@@ -197,16 +197,18 @@ Status VerbsEndpoint::OnImmediate(uint32_t immediate, uint32_t qp_number) {
 
 void VerbsEndpoint::DeliverArrived() {
   while (!flushing_) {
-    std::optional<LandingTable::Incoming> arrived;
+    Incoming incoming;
     {
-      MutexLock lock(&mutex_);
-      arrived = landings_.TakeArrived();
+      MutexLock lock(&core_.mutex);
+      std::optional<LandingTable::Arrived> arrived = landings_.TakeArrived();
+      if (!arrived) return;
+      incoming = {core_.grants().Close(arrived->grant), std::move(arrived->landing)};
     }
-    if (!arrived || !Deliver(*std::move(arrived))) return;
+    if (!Deliver(std::move(incoming))) return;
   }
 }
 
-bool VerbsEndpoint::Deliver(LandingTable::Incoming incoming) {
+bool VerbsEndpoint::Deliver(Incoming incoming) {
   const OpenGrant& grant = incoming.grant;
   if (incoming.landing.needs_flush() && !grant.place.empty()) {
     const auto region = incoming.landing.region;

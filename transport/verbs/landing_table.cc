@@ -6,11 +6,8 @@
 
 namespace hp {
 
-StatusOr<RemoteGrant> LandingTable::Open(const PlaceTag& tag, std::span<std::byte> place, Landing landing,
-                                         uint16_t parts) {
-  HP_ASSIGN_OR_RETURN(const RemoteGrant grant, grants_.Open(tag, place));
+void LandingTable::Open(RemoteGrant grant, Landing landing, uint16_t parts) {
   open_.insert_or_assign(grant.index, Slot{grant, std::move(landing), (uint32_t{1} << parts) - 1});
-  return grant;
 }
 
 Status LandingTable::OnImmediate(uint32_t immediate, size_t lane) {
@@ -28,33 +25,30 @@ Status LandingTable::OnImmediate(uint32_t immediate, size_t lane) {
   return OkStatus();
 }
 
-LandingTable::Incoming LandingTable::Close(std::map<uint32_t, Slot>::iterator it) {
-  Slot slot = std::move(it->second);
-  open_.erase(it);
-  return {grants_.Close(slot.grant), std::move(slot.landing), slot.arrived != 0};
-}
-
-std::optional<LandingTable::Incoming> LandingTable::TakeArrived() {
+std::optional<LandingTable::Arrived> LandingTable::TakeArrived() {
   if (written_.empty()) return std::nullopt;
   const auto it = open_.find(written_.front());
   if (it->second.arrived != it->second.expected) return std::nullopt;
   written_.pop_front();
-  return Close(it);
+  Arrived arrived{it->second.grant, std::move(it->second.landing)};
+  open_.erase(it);
+  return arrived;
 }
 
-StatusOr<LandingTable::Incoming> LandingTable::Cancel(RemoteGrant grant) {
+Status LandingTable::Cancel(RemoteGrant grant) {
   const auto it = open_.find(grant.index);
   if (it == open_.end() || it->second.grant.generation != grant.generation || it->second.arrived != 0) {
     return InvalidArgument("a cancel of grant %u.%u, not open or written to", grant.index, grant.generation);
   }
-  return Close(it);
+  open_.erase(it);
+  return OkStatus();
 }
 
-std::vector<LandingTable::Incoming> LandingTable::CloseAll() {
+std::vector<Landing> LandingTable::TakeAll() {
   written_.clear();
-  std::vector<Incoming> closed;
-  while (!open_.empty()) closed.push_back(Close(open_.begin()));
-  return closed;
+  std::vector<Landing> landings;
+  for (auto& [index, slot] : std::exchange(open_, {})) landings.push_back(std::move(slot.landing));
+  return landings;
 }
 
 }  // namespace hp

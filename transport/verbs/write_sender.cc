@@ -22,7 +22,7 @@ constexpr uint64_t TagOf(uint64_t number, bool last) { return number << 1 | last
 
 void WriteSender::Push(OutgoingWrite write) {
   const uint64_t number = next_number_++;
-  const size_t parts = std::min<size_t>(std::max<size_t>(write.parts, 1), lanes_.size());
+  const size_t parts = std::min<size_t>(std::max<size_t>(write.place.parts, 1), lanes_.size());
   const size_t share = ((write.bytes + parts - 1) / parts + kPartAlign - 1) / kPartAlign * kPartAlign;
   for (size_t i = 0; i < parts; ++i) {
     const size_t end = i + 1 < parts ? std::min((i + 1) * share, write.bytes) : write.bytes;
@@ -40,8 +40,8 @@ void WriteSender::AddRequest(Lane* lane) {
   ibv_send_wr request = {};
   request.opcode = last ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE;
   request.imm_data = htonl(EncodeImmediate(write.grant.index, write.grant.generation));
-  request.wr.rdma.remote_addr = write.remote_address + part.offset;
-  request.wr.rdma.rkey = write.rkey;
+  request.wr.rdma.remote_addr = write.place.address + part.offset;
+  request.wr.rdma.rkey = write.place.key;
   request.num_sge = bytes > 0 ? 1 : 0;
   if (last || ++lane->unsignalled >= lane->qp->depth() / kSignalFraction) {
     request.send_flags |= IBV_SEND_SIGNALED;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "hp/status.h"
+#include "transport/grants.h"
 #include "transport/transport.h"
 #include "transport/verbs/memory.h"
 #include "transport/verbs/queue_pair.h"
@@ -17,9 +18,7 @@ namespace hp {
 struct OutgoingWrite {
   PlaceTag tag = {};
   RemoteGrant grant = {};
-  uint64_t remote_address = 0;
-  uint32_t rkey = 0;
-  uint16_t parts = 1;  ///< data queue pairs that it goes over
+  RemotePlace place = {};
   size_t bytes = 0;
   Source source = {};
 };
