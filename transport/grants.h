@@ -31,7 +31,6 @@ class GrantTable {
   OpenGrant Close(RemoteGrant grant);
   /// Ends all open grants, in the order of their slots.
   std::vector<OpenGrant> CloseAll();
-  size_t open() const { return open_; }
 
   /// The grant that is probably written next: writes mostly come in the order of the grants, so it is the one that was
   /// opened after the one that was closed last, or what Expect said. @return nothing: no telling.

@@ -64,9 +64,8 @@ class QueuePair {
     const uint64_t sequence = id & kSequenceMask;
     while (retired_ <= sequence && retired_ < posted_) on_tag(tags_[retired_++ % depth_]);
   }
-  /// The queue pair that a work request id belongs to.
+  /// The queue pair that a work request id belongs to; of a send, as the top bit marks receives.
   static uint32_t IdOf(uint64_t id) { return static_cast<uint32_t>(id >> 48); }
-  static constexpr uint32_t kMaxId = 0x7fff;  ///< the top bit marks receives
   static constexpr uint64_t kSequenceMask = (uint64_t{1} << 48) - 1;
 
  private:
