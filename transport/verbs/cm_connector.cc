@@ -126,7 +126,7 @@ void CmConnector::Connect(const VerbsSetup& theirs, std::vector<QueuePair*> qps,
   timer_.async_wait([weak = weak_from_this()](const boost::system::error_code& error) {
     if (const auto self = weak.lock(); self && !error) self->OnDeadline();
   });
-  for (QueuePair* qp : qps) ways_.push_back({.qp = qp, .id = {}});
+  for (QueuePair* qp : qps) pending_.push_back({.qp = qp, .id = {}});
   if (!options_.listens && theirs_.cm_port == 0) return Fail(FailedPrecondition("librdmacm: neither side listens"));
   if (options_.listens) {
     while (!early_.empty()) {
@@ -136,8 +136,8 @@ void CmConnector::Connect(const VerbsSetup& theirs, std::vector<QueuePair*> qps,
     }
     return;
   }
-  for (Way& way : ways_) {
-    if (const Status status = Resolve(&way); !status.ok()) return Fail(status);
+  for (PendingQueuePair& pending : pending_) {
+    if (const Status status = Resolve(&pending); !status.ok()) return Fail(status);
   }
 }
 
@@ -145,7 +145,7 @@ void CmConnector::Close() {
   callbacks_ = {};
   timer_.cancel();
   early_.clear();
-  ways_.clear();
+  pending_.clear();
   listener_.reset();
   if (descriptor_) descriptor_->release();  // it is the channel's
   descriptor_.reset();
@@ -185,26 +185,26 @@ void CmConnector::OnEvent(Event event) {
     if (event.type == RDMA_CM_EVENT_DEVICE_REMOVAL) Fail(Unavailable("librdmacm: the device was removed"));
     return;
   }
-  const auto way =
-      std::find_if(ways_.begin(), ways_.end(), [&](const Way& known) { return known.id.get() == event.id; });
-  if (way == ways_.end() || event.type == RDMA_CM_EVENT_TIMEWAIT_EXIT) return;
-  const Status status = Step(&*way, event);
+  const auto pending = std::find_if(pending_.begin(), pending_.end(),
+                                    [&](const PendingQueuePair& known) { return known.id.get() == event.id; });
+  if (pending == pending_.end() || event.type == RDMA_CM_EVENT_TIMEWAIT_EXIT) return;
+  const Status status = Step(&*pending, event);
   if (!status.ok()) Fail(status);
 }
 
-Status CmConnector::Resolve(Way* way) {
-  way->id = CmIdHandle(verbs_->CmCreateId(channel_.get(), nullptr), {verbs_});
-  if (!way->id) return FailedPrecondition("librdmacm gives no identifier: %s", std::strerror(errno));
+Status CmConnector::Resolve(PendingQueuePair* pending) {
+  pending->id = CmIdHandle(verbs_->CmCreateId(channel_.get(), nullptr), {verbs_});
+  if (!pending->id) return FailedPrecondition("librdmacm gives no identifier: %s", std::strerror(errno));
   Gid their_address;
   std::copy(std::begin(theirs_.gid), std::end(theirs_.gid), their_address.begin());
   sockaddr_storage own = SocketAddress(options_.address, 0), peer = SocketAddress(their_address, theirs_.cm_port);
-  if (verbs_->CmResolveAddr(way->id.get(), Plain(&own), Plain(&peer), kResolveMs) == 0) return OkStatus();
+  if (verbs_->CmResolveAddr(pending->id.get(), Plain(&own), Plain(&peer), kResolveMs) == 0) return OkStatus();
   return FailedPrecondition("librdmacm can't resolve %s from %s: %s", GidText(their_address).c_str(),
                             GidText(options_.address).c_str(), std::strerror(errno));
 }
 
-rdma_conn_param CmConnector::Parameters(const Way& way, std::byte* private_data) const {
-  EncodeCmHello({static_cast<uint16_t>(IndexOf(&way)), options_.epoch, theirs_.cm_nonce}, private_data);
+rdma_conn_param CmConnector::Parameters(const PendingQueuePair& pending, std::byte* private_data) const {
+  EncodeCmHello({static_cast<uint16_t>(IndexOf(&pending)), options_.epoch, theirs_.cm_nonce}, private_data);
   rdma_conn_param parameters = {};
   parameters.private_data = private_data;
   parameters.private_data_len = kCmHelloBytes;
@@ -212,23 +212,23 @@ rdma_conn_param CmConnector::Parameters(const Way& way, std::byte* private_data)
   parameters.retry_count = static_cast<uint8_t>(device_->settings().retry_count);
   parameters.rnr_retry_count = static_cast<uint8_t>(device_->settings().rnr_retry);
   parameters.srq = 1;
-  parameters.qp_num = way.qp->address().number;
+  parameters.qp_num = pending.qp->address().number;
   return parameters;
 }
 
-Status CmConnector::Step(Way* way, const Event& event) {
-  const size_t index = IndexOf(way);
+Status CmConnector::Step(PendingQueuePair* pending, const Event& event) {
+  const size_t index = IndexOf(pending);
   const auto failed = [&](const char* step) {
     return FailedPrecondition("librdmacm, queue pair %zu: %s: %s", index, step, std::strerror(errno));
   };
   switch (event.type) {
     case RDMA_CM_EVENT_ADDR_RESOLVED:
-      HP_RETURN_IF_ERROR(CheckDevice(way->id.get()));
-      return verbs_->CmResolveRoute(way->id.get(), kResolveMs) == 0 ? OkStatus() : failed("the route");
+      HP_RETURN_IF_ERROR(CheckDevice(pending->id.get()));
+      return verbs_->CmResolveRoute(pending->id.get(), kResolveMs) == 0 ? OkStatus() : failed("the route");
     case RDMA_CM_EVENT_ROUTE_RESOLVED: {
       std::array<std::byte, kCmHelloBytes> hello;
-      rdma_conn_param parameters = Parameters(*way, hello.data());
-      return verbs_->CmConnect(way->id.get(), &parameters) == 0 ? OkStatus() : failed("connecting");
+      rdma_conn_param parameters = Parameters(*pending, hello.data());
+      return verbs_->CmConnect(pending->id.get(), &parameters) == 0 ? OkStatus() : failed("connecting");
     }
     case RDMA_CM_EVENT_CONNECT_RESPONSE: {
       HP_ASSIGN_OR_RETURN(const CmHello hello, DecodeCmHello(event.private_data));
@@ -239,13 +239,13 @@ Status CmConnector::Step(Way* way, const Event& event) {
         return FailedPrecondition("librdmacm connected queue pair %zu to qp %#x, expected %#x", index, event.qp_number,
                                   theirs_.qps[index].number);
       }
-      HP_RETURN_IF_ERROR(way->qp->Connect(way->id.get(), mtu_, device_->settings()));
-      if (verbs_->CmEstablish(way->id.get()) != 0) return failed("the last step");
-      Up(way);
+      HP_RETURN_IF_ERROR(pending->qp->Connect(pending->id.get(), mtu_, device_->settings()));
+      if (verbs_->CmEstablish(pending->id.get()) != 0) return failed("the last step");
+      Up(pending);
       return OkStatus();
     }
     case RDMA_CM_EVENT_ESTABLISHED:
-      Up(way);
+      Up(pending);
       return OkStatus();
     default:
       return Unavailable("librdmacm, queue pair %zu: %s", index, CmEventText(event.type, event.status).c_str());
@@ -261,7 +261,7 @@ void CmConnector::OnRequest(Event event) {
   if (hello->nonce != nonce_) return Reject(std::move(id), "it names another connection");
   Request request{std::move(id), *hello, event.qp_number};
   // After a failure the peer waits until Close: first it shall hear why, over TCP.
-  if (!ways_.empty() && !failed_) {
+  if (!pending_.empty() && !failed_) {
     const Status status = Accept(std::move(request));
     if (!status.ok()) Fail(status);
   } else if (early_.size() <= kMaxDataQps) {
@@ -282,27 +282,27 @@ void CmConnector::Reject(CmIdHandle id, const std::string& why) {
 
 Status CmConnector::Accept(Request request) {
   const size_t index = request.hello.index;
-  if (request.hello.epoch != theirs_.epoch || index >= ways_.size() || ways_[index].id ||
+  if (request.hello.epoch != theirs_.epoch || index >= pending_.size() || pending_[index].id ||
       request.qp_number != theirs_.qps[index].number) {
     Reject(std::move(request.id), Format("queue pair %zu, qp %#x, epoch %u: not what %s said it would connect", index,
                                          request.qp_number, request.hello.epoch, options_.peer.c_str()));
     return OkStatus();
   }
-  Way& way = ways_[index];
-  way.id = std::move(request.id);
-  HP_RETURN_IF_ERROR(CheckDevice(way.id.get()));
-  HP_RETURN_IF_ERROR(way.qp->Connect(way.id.get(), mtu_, device_->settings()));
+  PendingQueuePair& pending = pending_[index];
+  pending.id = std::move(request.id);
+  HP_RETURN_IF_ERROR(CheckDevice(pending.id.get()));
+  HP_RETURN_IF_ERROR(pending.qp->Connect(pending.id.get(), mtu_, device_->settings()));
   std::array<std::byte, kCmHelloBytes> hello;
-  rdma_conn_param parameters = Parameters(way, hello.data());
-  if (verbs_->CmAccept(way.id.get(), &parameters) == 0) return OkStatus();
+  rdma_conn_param parameters = Parameters(pending, hello.data());
+  if (verbs_->CmAccept(pending.id.get(), &parameters) == 0) return OkStatus();
   return FailedPrecondition("librdmacm, queue pair %zu: accepting: %s", index, std::strerror(errno));
 }
 
 // --- Ends
 
-void CmConnector::Up(Way* way) {
-  way->up = true;
-  if (!std::all_of(ways_.begin(), ways_.end(), [](const Way& each) { return each.up; })) return;
+void CmConnector::Up(PendingQueuePair* pending) {
+  pending->up = true;
+  if (!std::all_of(pending_.begin(), pending_.end(), [](const PendingQueuePair& each) { return each.up; })) return;
   timer_.cancel();
   listener_.reset();  // nobody else has any business there
   if (const auto connected = std::exchange(callbacks_.connected, {})) connected(OkStatus());
@@ -320,8 +320,8 @@ void CmConnector::Fail(const Status& status) {
 
 void CmConnector::OnDeadline() {
   std::string missing;
-  for (const Way& way : ways_) {
-    if (!way.up) missing += Format(" %zu", IndexOf(&way));
+  for (const PendingQueuePair& pending : pending_) {
+    if (!pending.up) missing += Format(" %zu", IndexOf(&pending));
   }
   Fail(DeadlineExceeded("librdmacm did not connect queue pairs%s within %g s", missing.c_str(),
                         options_.deadline_ms / 1e3));

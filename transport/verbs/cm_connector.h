@@ -54,8 +54,8 @@ class CmConnector : public std::enable_shared_from_this<CmConnector> {
   void Close();
 
  private:
-  /// One queue pair on its way.
-  struct Way {
+  /// A queue pair that is being connected, or is.
+  struct PendingQueuePair {
     QueuePair* qp = nullptr;
     CmIdHandle id;
     bool up = false;
@@ -78,7 +78,7 @@ class CmConnector : public std::enable_shared_from_this<CmConnector> {
   Status Prepare();
   Status Listen();
   Status CheckDevice(const rdma_cm_id* id) const;
-  rdma_conn_param Parameters(const Way& way, std::byte* private_data) const;
+  rdma_conn_param Parameters(const PendingQueuePair& pending, std::byte* private_data) const;
 
   void WaitForEvents();
   void TakeEvents();
@@ -86,13 +86,13 @@ class CmConnector : public std::enable_shared_from_this<CmConnector> {
   void OnRequest(Event event);
   void Reject(CmIdHandle id, const std::string& why);
   Status Accept(Request request);
-  Status Resolve(Way* way);
+  Status Resolve(PendingQueuePair* pending);
   /// The next step of a queue pair. @return why there is none.
-  Status Step(Way* way, const Event& event);
-  void Up(Way* way);
+  Status Step(PendingQueuePair* pending, const Event& event);
+  void Up(PendingQueuePair* pending);
   void Fail(const Status& status);
   void OnDeadline();
-  size_t IndexOf(const Way* way) const { return static_cast<size_t>(way - ways_.data()); }
+  size_t IndexOf(const PendingQueuePair* pending) const { return static_cast<size_t>(pending - pending_.data()); }
 
   const std::shared_ptr<VerbsDevice> device_;
   Verbs* const verbs_;
@@ -106,7 +106,7 @@ class CmConnector : public std::enable_shared_from_this<CmConnector> {
   std::vector<Request> early_;  // came ahead of the peer's set-up, or too late
   VerbsSetup theirs_;
   ibv_mtu mtu_ = IBV_MTU_256;
-  std::vector<Way> ways_;  // empty until Connect
+  std::vector<PendingQueuePair> pending_;  // empty until Connect
   Callbacks callbacks_;
   bool failed_ = false;
   LogLimiter strangers_;
