@@ -14,26 +14,26 @@
 namespace hp {
 namespace {
 
-/// What this process's GPUs have told others of: a peer may name no other address here.
-class ToldMemory {
+/// What this process has exported of its GPUs: a peer may name no other address here.
+class ExportedMemory {
  public:
-  static ToldMemory* Get() {
-    static auto* const told = new ToldMemory;
-    return told;
+  static ExportedMemory* Get() {
+    static auto* const exported = new ExportedMemory;
+    return exported;
   }
   void Add(const Gpu* gpu, std::span<std::byte> memory) HP_EXCLUDES(mutex_) {
     MutexLock lock(&mutex_);
-    told_[memory.data()] = {gpu, memory.size()};
+    exported_[memory.data()] = {gpu, memory.size()};
   }
   void Forget(const Gpu* gpu) HP_EXCLUDES(mutex_) {
     MutexLock lock(&mutex_);
-    std::erase_if(told_, [gpu](const auto& entry) { return entry.second.gpu == gpu; });
+    std::erase_if(exported_, [gpu](const auto& entry) { return entry.second.gpu == gpu; });
   }
   /// Whether `bytes` bytes at `memory` are another GPU's than `ours`, or the same GPU's as another node has it.
   bool Has(const Gpu* ours, std::byte* memory, size_t bytes) HP_EXCLUDES(mutex_) {
     MutexLock lock(&mutex_);
-    const auto it = told_.find(memory);
-    return it != told_.end() && it->second.gpu != ours && bytes <= it->second.bytes;
+    const auto it = exported_.find(memory);
+    return it != exported_.end() && it->second.gpu != ours && bytes <= it->second.bytes;
   }
 
  private:
@@ -42,7 +42,7 @@ class ToldMemory {
     size_t bytes = 0;
   };
   Mutex mutex_;
-  std::map<std::byte*, Entry> told_ HP_GUARDED_BY(mutex_);
+  std::map<std::byte*, Entry> exported_ HP_GUARDED_BY(mutex_);
 };
 
 }  // namespace
@@ -61,7 +61,7 @@ std::string GpuHandleOf(Gpu* gpu, const GpuPlace& place, std::span<std::byte> me
   handle.set_pci_address(gpu->info().pci_address);
   handle.set_bytes(memory.size());
   handle.set_address(reinterpret_cast<uint64_t>(memory.data()));
-  ToldMemory::Get()->Add(gpu, memory);
+  ExportedMemory::Get()->Add(gpu, memory);
   const StatusOr<GpuIpcMemory> ipc = gpu->ExportIpc(memory.data());
   if (ipc.ok()) {
     handle.set_ipc_handle(ipc->handle);
@@ -79,7 +79,7 @@ StatusOr<std::unique_ptr<DeviceCopier>> GpuCopier::Create(Gpu* gpu, const GpuPla
   return std::unique_ptr<DeviceCopier>(std::move(copier));
 }
 
-GpuCopier::~GpuCopier() { ToldMemory::Get()->Forget(gpu_); }
+GpuCopier::~GpuCopier() { ExportedMemory::Get()->Forget(gpu_); }
 
 StatusOr<std::byte*> GpuCopier::Open(std::string_view bytes_of_handle, size_t bytes) {
   GpuMemoryHandle handle;
@@ -91,7 +91,8 @@ StatusOr<std::byte*> GpuCopier::Open(std::string_view bytes_of_handle, size_t by
   HP_RETURN_IF_ERROR(gpu_->CanReach(handle.pci_address()));
   if (handle.process() == place_.process) {
     auto* const memory = reinterpret_cast<std::byte*>(handle.address());
-    if (!ToldMemory::Get()->Has(gpu_, memory, bytes)) return InvalidArgument("memory that nobody here has told of");
+    if (!ExportedMemory::Get()->Has(gpu_, memory, bytes))
+      return InvalidArgument("memory that this process has not exported");
     HP_RETURN_IF_ERROR(gpu_->OpenHere(memory, bytes));
     return memory;
   }

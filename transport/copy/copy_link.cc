@@ -30,10 +30,10 @@ Status CopyLink::Send(CopyMessage type, const std::vector<std::byte>& body) {
 Status CopyLink::Grant(const PlaceTag& tag, const CopyMemory& memory, std::span<std::byte> place) {
   MutexLock lock(&core_.mutex);
   HP_RETURN_IF_ERROR(core_.CheckOpen());
-  if (!told_.contains(memory.region)) {
+  if (!exported_.contains(memory.region)) {
     HP_RETURN_IF_ERROR(
         Send(CopyMessage::kRegion, Encode(CopyRegion{memory.region, memory.bytes.size(), memory.handle})));
-    told_.insert(memory.region);
+    exported_.insert(memory.region);
   }
   HP_ASSIGN_OR_RETURN(const RemoteGrant grant, core_.Grant(tag, place));
   const auto offset = static_cast<uint64_t>(place.data() - memory.bytes.data());

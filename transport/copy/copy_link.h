@@ -100,7 +100,7 @@ class CopyLink : public std::enable_shared_from_this<CopyLink> {
   EndpointCore core_;  // its lock is held while a message is handed down: what is said of a grant keeps its order
   bool copies_ HP_GUARDED_BY(core_.mutex) = false;
   Status closed_status_ HP_GUARDED_BY(core_.mutex);
-  std::set<uint32_t> told_ HP_GUARDED_BY(core_.mutex);  // regions of ours that the peer knows
+  std::set<uint32_t> exported_ HP_GUARDED_BY(core_.mutex);  // regions of ours that the peer was told of
 };
 
 /// What marks a RemoteGrant as one of ours: indices beneath are small.
