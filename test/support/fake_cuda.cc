@@ -42,7 +42,7 @@ struct Host {
   std::map<std::byte*, Block> blocks;
   std::map<std::string, int> calls;
   std::map<std::string, cudaError_t> failures;
-  std::vector<std::string> wrongs;
+  std::vector<std::string> misuses;
 };
 
 std::recursive_mutex mutex;
@@ -64,11 +64,11 @@ cudaError_t Call(const std::string& function, const std::function<cudaError_t()>
   return error;
 }
 
-void Wrong(const std::string& what) { host.wrongs.push_back(what); }
+void Misuse(const std::string& what) { host.misuses.push_back(what); }
 
 void NeedCurrent(int device, const std::string& function) {
   if (device != current) {
-    Wrong(function + " for GPU " + std::to_string(device) + " while " + std::to_string(current) + " is current");
+    Misuse(function + " for GPU " + std::to_string(device) + " while " + std::to_string(current) + " is current");
   }
 }
 
@@ -81,7 +81,7 @@ Stream* StreamOf(cudaStream_t handle, const std::string& function) {
     return &own;
   }
   if (!host.streams.contains(stream)) {
-    Wrong(function + " in a stream that is not there");
+    Misuse(function + " in a stream that is not there");
     return nullptr;
   }
   NeedCurrent(stream->device, function);
@@ -91,7 +91,7 @@ Stream* StreamOf(cudaStream_t handle, const std::string& function) {
 Event* EventOf(cudaEvent_t handle, const std::string& function) {
   auto* const event = reinterpret_cast<Event*>(handle);
   if (!host.events.contains(event)) {
-    Wrong(function + " of an event that is not there");
+    Misuse(function + " of an event that is not there");
     return nullptr;
   }
   NeedCurrent(event->device, function);
@@ -143,11 +143,11 @@ cudaError_t Allocate(void** memory, size_t bytes, const Block& kind) {
 cudaError_t Free(void* memory, bool on_host, bool pooled, const std::string& function) {
   const auto it = host.blocks.find(static_cast<std::byte*>(memory));
   if (it == host.blocks.end()) {
-    Wrong(function + " of no block");
+    Misuse(function + " of no block");
     return cudaErrorInvalidValue;
   }
-  if (it->second.on_host != on_host || it->second.pooled != pooled) Wrong(function + " of another kind of memory");
-  if (it->second.imported > 0) Wrong(function + " of memory that is open elsewhere");
+  if (it->second.on_host != on_host || it->second.pooled != pooled) Misuse(function + " of another kind of memory");
+  if (it->second.imported > 0) Misuse(function + " of memory that is open elsewhere");
   NeedCurrent(it->second.device, function);
   std::free(it->first - (it->second.bytes < (2 << 20) ? 1536 : 0));
   host.blocks.erase(it);
@@ -206,7 +206,7 @@ cudaError_t EntryPoint(const char* name, void** function, cudaDriverEntryPointQu
 cudaError_t Drop(const std::string& function, void* handle) {
   return Call(function, [=] {
     auto* const graph = static_cast<Graph*>(handle);
-    if (host.graphs.erase(graph) == 0) Wrong(function + " of a graph that is not there");
+    if (host.graphs.erase(graph) == 0) Misuse(function + " of a graph that is not there");
     delete graph;
     return cudaSuccess;
   });
@@ -236,12 +236,12 @@ void FailNext(const std::string& function, cudaError_t error) {
 
 void FailLaunch(cudaError_t error) { last_error = error; }
 
-std::vector<std::string> Wrongs() {
+std::vector<std::string> Misuses() {
   const std::lock_guard lock(mutex);
-  return host.wrongs;
+  return host.misuses;
 }
 
-size_t Left() {
+size_t Leaks() {
   const std::lock_guard lock(mutex);
   return host.streams.size() + host.events.size() + host.graphs.size() + host.blocks.size();
 }
@@ -423,7 +423,7 @@ cudaError_t cudaIpcCloseMemHandle(void* opened) {
   return Call("cudaIpcCloseMemHandle", [=] {
     const auto it = host.blocks.find(static_cast<std::byte*>(opened));
     if (it == host.blocks.end() || it->second.imported == 0) {
-      Wrong("cudaIpcCloseMemHandle of what is not open");
+      Misuse("cudaIpcCloseMemHandle of what is not open");
       return cudaErrorInvalidValue;
     }
     --it->second.imported;
@@ -435,7 +435,7 @@ cudaError_t cudaIpcCloseMemHandle(void* opened) {
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* made, unsigned int flags) {
   return Call("cudaStreamCreateWithFlags", [=] {
-    if (flags != cudaStreamNonBlocking) Wrong("a stream that waits for the legacy one");
+    if (flags != cudaStreamNonBlocking) Misuse("a stream that waits for the legacy one");
     auto* const stream = new Stream{.device = current, .recorder = {}, .recorded = {}};
     host.streams.insert(stream);
     *made = reinterpret_cast<cudaStream_t>(stream);
@@ -484,14 +484,14 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t handle, unsigne
   return Call("cudaStreamWaitEvent", [=] {
     const Event* const event = EventOf(handle, "cudaStreamWaitEvent");
     (void)StreamOf(stream, "cudaStreamWaitEvent");
-    if (event != nullptr && !event->recorded) Wrong("a wait for an event that nobody recorded");
+    if (event != nullptr && !event->recorded) Misuse("a wait for an event that nobody recorded");
     return cudaSuccess;
   });
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
   return Call("cudaEventSynchronize", [=] {
     const Event* const event = EventOf(handle, "cudaEventSynchronize");
-    if (event != nullptr && !event->recorded) Wrong("a wait for an event that nobody recorded");
+    if (event != nullptr && !event->recorded) Misuse("a wait for an event that nobody recorded");
     return Outside();
   });
 }
@@ -502,7 +502,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mo
   return Call("cudaStreamBeginCapture", [=] {
     Stream* const stream = StreamOf(handle, "cudaStreamBeginCapture");
     if (stream->recording) return cudaErrorIllegalState;
-    if (mode != cudaStreamCaptureModeThreadLocal) Wrong("a recording that other threads spoil");
+    if (mode != cudaStreamCaptureModeThreadLocal) Misuse("a recording that other threads spoil");
     *stream = {.device = stream->device, .recording = true, .recorder = std::this_thread::get_id(), .recorded = {}};
     return cudaSuccess;
   });
@@ -533,7 +533,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) { return Drop("cudaGraph
 cudaError_t cudaGraphLaunch(cudaGraphExec_t handle, cudaStream_t stream) {
   return Call("cudaGraphLaunch", [=] {
     auto* const graph = reinterpret_cast<Graph*>(handle);
-    if (!host.graphs.contains(graph)) Wrong("the launch of a graph that is not there");
+    if (!host.graphs.contains(graph)) Misuse("the launch of a graph that is not there");
     for (const Work& work : graph->work) {
       if (const cudaError_t error = Put(stream, "cudaGraphLaunch", work); error != cudaSuccess) return error;
     }

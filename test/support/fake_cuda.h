@@ -22,10 +22,10 @@ void FailNext(const std::string& function, cudaError_t error);
 /// As if this thread had launched a kernel in vain.
 void FailLaunch(cudaError_t error);
 
-/// What was quietly wrong.
-std::vector<std::string> Wrongs();
+/// Calls that broke a rule of CUDA without an error, one line each.
+std::vector<std::string> Misuses();
 /// Streams, events, graphs and blocks of memory that have not been given back.
-size_t Left();
+size_t Leaks();
 /// How often `function` was called.
 int Calls(const std::string& function);
 

@@ -28,8 +28,8 @@ class CudaGpuTest : public testing::Test {
  protected:
   CudaGpuTest() { fake_cuda::Reset(2); }
   ~CudaGpuTest() override {
-    EXPECT_THAT(fake_cuda::Wrongs(), IsEmpty());
-    EXPECT_EQ(fake_cuda::Left(), 0u);
+    EXPECT_THAT(fake_cuda::Misuses(), IsEmpty());
+    EXPECT_EQ(fake_cuda::Leaks(), 0u);
   }
   static std::unique_ptr<Gpu> Open(int index) {
     auto gpu = OpenGpu(index);
