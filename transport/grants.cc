@@ -76,12 +76,12 @@ StatusOr<RemotePlace> RemoteGrantTable::Use(RemoteGrant grant, const PlaceTag& t
   HP_ASSIGN_OR_RETURN(const auto it, Find(grant));
   const Entry& entry = it->second;
   if (tag != entry.tag) {
-    return InvalidArgument("grant %u is for msg %" PRIu64 " port %u, not for msg %" PRIu64 " port %u", grant.index,
-                           entry.tag.msg_id, entry.tag.port, tag.msg_id, tag.port);
+    return InvalidArgument("grant %u is for msg %" PRIu64 " channel %u, not for msg %" PRIu64 " channel %u",
+                           grant.index, entry.tag.msg_id, entry.tag.channel, tag.msg_id, tag.channel);
   }
   if (bytes != entry.bytes) {
-    return InvalidArgument("a place of %" PRIu64 " bytes for msg %" PRIu64 " port %u, a write of %zu bytes",
-                           entry.bytes, entry.tag.msg_id, entry.tag.port, bytes);
+    return InvalidArgument("a place of %" PRIu64 " bytes for msg %" PRIu64 " channel %u, a write of %zu bytes",
+                           entry.bytes, entry.tag.msg_id, entry.tag.channel, bytes);
   }
   const RemotePlace place = entry.place;
   entries_.erase(it);

@@ -17,7 +17,7 @@ namespace hp {
 /// What a grant is for: both sides compute it from the table, so that a grant finds its write without a question.
 struct PlaceTag {
   uint64_t msg_id = 0;
-  uint32_t port = 0;  ///< which tensor between which two nodes
+  uint32_t channel = 0;  ///< which tensor between which two nodes
 
   bool operator==(const PlaceTag&) const = default;
   auto operator<=>(const PlaceTag&) const = default;

@@ -46,7 +46,7 @@ void EncodeFrameHeader(const FrameHeader& header, std::byte* out) {
   StoreLittle<uint64_t>(out + 16, header.msg_id);
   StoreLittle<uint64_t>(out + 24, header.bytes);
   StoreLittle<uint64_t>(out + 32, header.at);
-  StoreLittle<uint32_t>(out + 40, header.port);
+  StoreLittle<uint32_t>(out + 40, header.channel);
   StoreLittle<uint32_t>(out + 44, header.rkey);
 }
 
@@ -63,7 +63,7 @@ StatusOr<FrameHeader> DecodeFrameHeader(std::span<const std::byte, kFrameHeaderB
   header.msg_id = LoadLittle<uint64_t>(in + 16);
   header.bytes = LoadLittle<uint64_t>(in + 24);
   header.at = LoadLittle<uint64_t>(in + 32);
-  header.port = LoadLittle<uint32_t>(in + 40);
+  header.channel = LoadLittle<uint32_t>(in + 40);
   header.rkey = LoadLittle<uint32_t>(in + 44);
   if (type < static_cast<uint8_t>(FrameType::kMessage) || type > static_cast<uint8_t>(FrameType::kEnd)) {
     return InvalidArgument("frame of unknown type %d", type);

@@ -55,7 +55,7 @@ struct FrameHeader {
   uint64_t msg_id = 0;      ///< kGrant: of its tag
   uint64_t bytes = 0;       ///< kGrant, kData: of the whole place
   uint64_t at = 0;          ///< kData: offset of this payload in the place; RDMA, kGrant: address of the place
-  uint32_t port = 0;        ///< kGrant: of its tag
+  uint32_t channel = 0;     ///< kGrant: of its tag
   uint32_t rkey = 0;        ///< RDMA, kGrant: of the place
 };
 constexpr size_t kFrameHeaderBytes = 48;

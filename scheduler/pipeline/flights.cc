@@ -195,15 +195,15 @@ void Flights::OnGranted(Rank peer, const PlaceTag& tag, RemoteGrant grant, size_
   grants_[{peer, tag}] = {grant, bytes};
   Flight* const flight = Find(MsgId{tag.msg_id});
   if (flight == nullptr) return;  // kept until the id is bound and the tensor is final
-  const int port = FindPort(flight->id, tag.port, false, peer);
+  const int port = FindPort(flight->id, tag.channel, false, peer);
   if (port >= 0 && flight->unposted.contains(port)) PostIfGranted(flight, port);
 }
 
 Flight* Flights::OnGrantEnded(Rank peer, const PlaceTag& tag, const Status& status) {
   Flight* const flight = Find(MsgId{tag.msg_id});
   CHECK(flight != nullptr) << "grant of message " << tag.msg_id << " ended after its solver was free";
-  const int port = FindPort(flight->id, tag.port, true, peer);
-  CHECK_GE(port, 0) << "port " << tag.port << " from node " << peer;
+  const int port = FindPort(flight->id, tag.channel, true, peer);
+  CHECK_GE(port, 0) << "port " << tag.channel << " from node " << peer;
   --flight->open_grants;
   if (!status.ok()) return flight;  // the peer is lost; the job's end is decided elsewhere
   const PortPlan& plan = plan_->phase(flight->id).ports[port];

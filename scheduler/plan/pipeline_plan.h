@@ -10,7 +10,7 @@ namespace hp {
 
 /// One tensor that crosses between this node and others in every micro-batch of a phase.
 struct PortPlan {
-  uint32_t port = 0;     ///< PlaceTag::port
+  uint32_t port = 0;     ///< PlaceTag::channel
   bool landing = false;  ///< arrives here; else leaves from here
   bool gradient = false;
   int segment = 0;          ///< landing: needed before it; leaving: final after it

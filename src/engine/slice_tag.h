@@ -16,6 +16,6 @@ inline PlaceTag SliceTag(int64_t clock, size_t param, bool history) {
 }
 
 /// Whether a tag is SliceTag's: tensors of pipelines have smaller ports.
-inline bool IsSliceTag(const PlaceTag& tag) { return (tag.port & 0x80000000u) != 0; }
+inline bool IsSliceTag(const PlaceTag& tag) { return (tag.channel & 0x80000000u) != 0; }
 
 }  // namespace hp

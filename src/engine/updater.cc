@@ -3,6 +3,7 @@
 // over all rows of the update, made here. A deferred one on the host is made, used and forgotten a few rows at a time
 // while they are in the cache, unless the verdict needs all norms before any update. Its bits are the same either way,
 // since its pieces are.
+#include "engine/updater.h"
 
 #include "solvers/lr_policy.h"
 #include "solvers/sgd.h"

@@ -119,7 +119,8 @@ TEST_P(FailureTest, PostsThatRaceWithAFailureEndOnceOrAreRefused) {
     places[thread].resize(100);
     threads.emplace_back([&, thread] {
       for (uint64_t id = 0;; ++id) {
-        const Status status = node(0)->Grant(1, {.msg_id = id, .port = static_cast<uint32_t>(thread)}, places[thread]);
+        const Status status =
+            node(0)->Grant(1, {.msg_id = id, .channel = static_cast<uint32_t>(thread)}, places[thread]);
         if (status.code() == StatusCode::kUnavailable) return;
         accepted += status.ok();
         (void)node(0)->Send(1, 0, message).ok();

@@ -36,12 +36,12 @@ TEST_P(ContractTest, WritesArriveInTheirPlaces) {
     places.emplace_back(bytes + 2, std::byte{0x55});
   }
   for (size_t i = 0; i < std::size(sizes); ++i) {
-    const PlaceTag tag{.msg_id = 0x123456789A00 + i, .port = 9};
+    const PlaceTag tag{.msg_id = 0x123456789A00 + i, .channel = 9};
     Transfer(0, 1, tag, sources[i], std::span(places[i]).subspan(1, sizes[i]));
   }
   for (size_t i = 0; i < std::size(sizes); ++i) {
     SCOPED_TRACE(sizes[i]);
-    const PlaceTag tag{.msg_id = 0x123456789A00 + i, .port = 9};
+    const PlaceTag tag{.msg_id = 0x123456789A00 + i, .channel = 9};
     EXPECT_TRUE(node(1).Get(Event::kGrantEnded, tag).status.ok());
     EXPECT_TRUE(node(0).Get(Event::kWriteEnded, tag).status.ok());
     EXPECT_TRUE(Same(std::span(places[i]).subspan(1, sizes[i]), sources[i]));
@@ -74,7 +74,7 @@ TEST_P(ContractTest, MessagesOfAllSizesArriveInOrder) {
 
 TEST_P(ContractTest, AGrantIsUsedOnceAndAsGranted) {
   StartNodes(2);
-  const PlaceTag tag{.msg_id = 5, .port = 1}, other{.msg_id = 5, .port = 2};
+  const PlaceTag tag{.msg_id = 5, .channel = 1}, other{.msg_id = 5, .channel = 2};
   std::vector<std::byte> place(100);
   const std::vector<std::byte> source = Pattern(101, 1);
   ASSERT_TRUE(node(1)->Grant(0, tag, place).ok());

@@ -122,7 +122,7 @@ std::vector<std::byte> Encode(const CopyGrant& grant) {
       .Number(grant.grant.index)
       .Number(grant.grant.generation)
       .Number(grant.tag.msg_id)
-      .Number(grant.tag.port)
+      .Number(grant.tag.channel)
       .Number(grant.region)
       .Number(grant.offset)
       .Number(grant.bytes)
@@ -135,7 +135,7 @@ StatusOr<CopyGrant> DecodeGrant(std::span<const std::byte> bytes) {
   grant.grant.index = reader.Number<uint32_t>();
   grant.grant.generation = reader.Number<uint32_t>();
   grant.tag.msg_id = reader.Number<uint64_t>();
-  grant.tag.port = reader.Number<uint32_t>();
+  grant.tag.channel = reader.Number<uint32_t>();
   grant.region = reader.Number<uint32_t>();
   grant.offset = reader.Number<uint64_t>();
   grant.bytes = reader.Number<uint64_t>();

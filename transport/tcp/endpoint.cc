@@ -45,7 +45,7 @@ Status TcpEndpoint::Grant(const PlaceTag& tag, std::span<std::byte> place) {
                         .generation = grant.generation,
                         .msg_id = tag.msg_id,
                         .bytes = place.size(),
-                        .port = tag.port});
+                        .channel = tag.channel});
   }
   Posted(0);
   return OkStatus();
@@ -249,7 +249,7 @@ Status TcpEndpoint::OnFrame(const FrameHeader& header, std::span<const std::byte
 }
 
 Status TcpEndpoint::OnGrant(const FrameHeader& header) {
-  const PlaceTag tag{header.msg_id, header.port};
+  const PlaceTag tag{header.msg_id, header.channel};
   {
     MutexLock lock(&core_.mutex);
     HP_RETURN_IF_ERROR(core_.AddGrant(tag, GrantOf(header), header.bytes));

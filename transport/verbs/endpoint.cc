@@ -179,7 +179,7 @@ Status VerbsEndpoint::Grant(const PlaceTag& tag, std::span<std::byte> place) {
                     .msg_id = tag.msg_id,
                     .bytes = place.size(),
                     .at = landing.address,
-                    .port = tag.port,
+                    .channel = tag.channel,
                     .rkey = landing.rkey};
   MutexLock lock(&core_.mutex);
   HP_ASSIGN_OR_RETURN(const RemoteGrant grant, core_.Grant(tag, place));

@@ -18,7 +18,7 @@ std::string VerbsEndpoint::DescribeError(const ibv_wc& completion) {
   } else {
     MutexLock lock(&core_.mutex);
     const OutgoingWrite* write = writes_->Find(qp - kControlQp - 1, completion.wr_id);
-    if (write != nullptr) message = Format(" msg %" PRIu64 " port %u", write->tag.msg_id, write->tag.port);
+    if (write != nullptr) message = Format(" msg %" PRIu64 " channel %u", write->tag.msg_id, write->tag.channel);
   }
   return Format("qp %#x peer %s%s: %s (vendor code %#x), %.1f s after it was last heard", completion.qp_num,
                 core_.name().c_str(), message.c_str(), WcStatusText(completion.status), completion.vendor_err,

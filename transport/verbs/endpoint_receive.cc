@@ -159,7 +159,7 @@ Status VerbsEndpoint::OnMessage(const FrameHeader& frame, std::span<const std::b
 }
 
 Status VerbsEndpoint::OnGrant(const FrameHeader& frame) {
-  const PlaceTag tag{frame.msg_id, frame.port};
+  const PlaceTag tag{frame.msg_id, frame.channel};
   const RemoteGrant grant{frame.index, frame.generation};
   if (frame.parts < 1 || frame.parts > lanes_ || frame.index >= kMaxOpenGrants) {
     return InvalidArgument("grant %u over %d queue pairs", frame.index, frame.parts);

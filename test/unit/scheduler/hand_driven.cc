@@ -15,7 +15,7 @@ class HandDriven::LinkTransport : public Transport {
 
   hp::Status Grant(Rank peer, const PlaceTag& tag, std::span<std::byte> place) override {
     if (!world_->granted_.insert({self_, peer, tag}).second) {
-      world_->faults_.push_back(Format("node %d granted port %u of %llx twice", self_, tag.port,
+      world_->faults_.push_back(Format("node %d granted port %u of %llx twice", self_, tag.channel,
                                        static_cast<unsigned long long>(tag.msg_id)));
     }
     world_->grants_.push_back({self_, peer, tag, place});
@@ -27,7 +27,7 @@ class HandDriven::LinkTransport : public Transport {
     HandDriven::Grant& open = world_->grants_.at(grant.index);
     if (open.used || open.tag != tag || open.owner != peer || open.writer != self_ ||
         open.place.size() != source.size()) {
-      world_->faults_.push_back(Format("node %d wrote port %u without a grant", self_, tag.port));
+      world_->faults_.push_back(Format("node %d wrote port %u without a grant", self_, tag.channel));
       return InvalidArgument("no such grant");
     }
     open.used = true;

@@ -16,7 +16,7 @@ TEST(CopyMessages, TheBytesAreThoseOfTheReadme) {
   EXPECT_EQ(Text(Encode(CopyOffer{"gpu", "", "why"})), "\x03\0\0\0gpu\0why"s);
   EXPECT_EQ(Text(Encode(CopyRegion{0x0102, 0x03, "H"})), "\x02\x01\0\0\x03\0\0\0\0\0\0\0H"s);
   EXPECT_EQ(Text(Encode(RemoteGrant{7, 8})), "\x07\0\0\0\x08\0\0\0"s);
-  EXPECT_EQ(Text(Encode(CopyGrant{{1, 2}, {.msg_id = 3, .port = 4}, 5, 6, 7})),
+  EXPECT_EQ(Text(Encode(CopyGrant{{1, 2}, {.msg_id = 3, .channel = 4}, 5, 6, 7})),
             "\1\0\0\0\2\0\0\0\3\0\0\0\0\0\0\0\4\0\0\0\5\0\0\0\6\0\0\0\0\0\0\0\7\0\0\0\0\0\0\0"s);
 }
 
@@ -30,7 +30,7 @@ TEST(CopyMessages, ComeBackAsTheyWent) {
   EXPECT_EQ(region->region, 9u);
   EXPECT_EQ(region->bytes, uint64_t{1} << 40);
   EXPECT_EQ(region->handle, "xyz");
-  const CopyGrant sent{{11, 12}, {.msg_id = 13, .port = 14}, 15, 16, 17};
+  const CopyGrant sent{{11, 12}, {.msg_id = 13, .channel = 14}, 15, 16, 17};
   const auto grant = DecodeGrant(Encode(sent));
   EXPECT_EQ(grant->grant.index, 11u);
   EXPECT_EQ(grant->grant.generation, 12u);

@@ -103,7 +103,7 @@ TEST(CopyTransport, AsksOnceOpensOnceAndClosesBeforeTheEnd) {
   EXPECT_EQ(one.RoadTo(0).peer_device, "host");
   const size_t probe = one.copier->copied();
   for (uint64_t id = 0; id < 3; ++id) {
-    const PlaceTag tag{.msg_id = id, .port = 5};
+    const PlaceTag tag{.msg_id = id, .channel = 5};
     std::memset(one.Part(id * 1000, 900).data(), 0, 900);
     Transfer(&zero, 0, &one, 1, tag, zero.Part(id * 1000, 900), one.Part(id * 1000, 900));
     EXPECT_TRUE(one->Get(Event::kGrantEnded, tag).status.ok());
@@ -178,7 +178,7 @@ class CopyRules : public testing::Test {
     Say(CopyMessage::kAnswer, {});
     ASSERT_TRUE(node_.RoadTo(1).why_not.ok()) << node_.RoadTo(1).why_not;
   }
-  CopyGrant AGrant() { return {{3, 1}, {.msg_id = 8, .port = 2}, 5, 0, 100}; }
+  CopyGrant AGrant() { return {{3, 1}, {.msg_id = 8, .channel = 2}, 5, 0, 100}; }
   Status ExpectClosed() {
     node_->AwaitFrom(Event::kClosed, 1);
     const Event closed = node_->events().back();

@@ -10,7 +10,7 @@ namespace {
 
 using testing::ElementsAre;
 
-constexpr PlaceTag kTag{.msg_id = 7, .port = 2};
+constexpr PlaceTag kTag{.msg_id = 7, .channel = 2};
 
 class EndpointCoreTest : public testing::Test {
  protected:

@@ -100,7 +100,7 @@ TEST(VerbsEndpoint, AWriteBeyondItsPlaceIsRefusedByTheAdapter) {
   auto region = pair.node(1)->Register(arena);
   ASSERT_TRUE(region.ok());
   const std::vector<std::byte> source = Pattern(4096, 1);
-  const PlaceTag tag{.msg_id = 812, .port = 3};
+  const PlaceTag tag{.msg_id = 812, .channel = 3};
   const RemoteGrant grant = pair.Grant(1, 0, tag, std::span(arena).first(4096));
   pair.fabric().on_request = [](const FakeQp&, const ibv_send_wr& request) {
     // As a test of an adapter would: the address is moved, so that the end lies beyond the place.
@@ -110,7 +110,7 @@ TEST(VerbsEndpoint, AWriteBeyondItsPlaceIsRefusedByTheAdapter) {
   ASSERT_TRUE(pair.node(0)->Write(1, tag, grant, source).ok());
   const Event ended = pair.node(0).Get(Event::kWriteEnded, tag);
   EXPECT_EQ(ended.status.code(), StatusCode::kUnavailable);
-  EXPECT_THAT(ended.status.message(), HasSubstr("msg 812 port 3: remote access error"));
+  EXPECT_THAT(ended.status.message(), HasSubstr("msg 812 channel 3: remote access error"));
   EXPECT_THAT(ended.status.message(), HasSubstr("peer node1"));
   EXPECT_EQ(pair.node(1).Get(Event::kGrantEnded, tag).status.code(), StatusCode::kUnavailable);
   for (Rank rank : {0, 1}) pair.node(rank).Await(Event::kClosed);
@@ -181,7 +181,7 @@ TEST_F(VerbsCause, ACompletionThatSaysWhyAheadOfAnEventThatCameFirst) {
   pair_->fabric().Raise(qps_[1], IBV_EVENT_QP_LAST_WQE_REACHED);
   AwaitHeard();
   pair_->fabric().EndRequest(qps_[1], IBV_WC_REM_ACCESS_ERR);
-  EXPECT_THAT(Reported(), HasSubstr("msg 812 port 0: remote access error"));
+  EXPECT_THAT(Reported(), HasSubstr("msg 812 channel 0: remote access error"));
 }
 
 TEST_F(VerbsCause, ACompletionThatSaysWhyAheadOfAFlushedOneThatCameFirst) {
@@ -189,7 +189,7 @@ TEST_F(VerbsCause, ACompletionThatSaysWhyAheadOfAFlushedOneThatCameFirst) {
   pair_->fabric().EndRequest(qps_[1], IBV_WC_WR_FLUSH_ERR);
   AwaitHeard();
   pair_->fabric().EndRequest(qps_[2], IBV_WC_RETRY_EXC_ERR);
-  EXPECT_THAT(Reported(), HasSubstr("msg 812 port 0: transport retry counter exceeded"));
+  EXPECT_THAT(Reported(), HasSubstr("msg 812 channel 0: transport retry counter exceeded"));
 }
 
 TEST_F(VerbsCause, AnEventThatSaysWhyAheadOfOneThatDoesNot) {

@@ -92,7 +92,7 @@ TEST(ControlFrame, FramesFollowEachOther) {
                           .msg_id = 7,
                           .bytes = 8,
                           .at = 0x1122334455667788,
-                          .port = 9,
+                          .channel = 9,
                           .rkey = 10};
   EncodeFrameHeader(grant, &bytes[kFrameHeaderBytes + 3]);
   std::span<const std::byte> rest = bytes, payload;

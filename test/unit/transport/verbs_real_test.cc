@@ -115,7 +115,7 @@ TEST_P(RealVerbsTest, AWriteBeyondItsPlaceIsRefusedByTheAdapter) {
   EXPECT_EQ(ended.code(), StatusCode::kUnavailable);
   // Whichever comes first: our adapter's word, or the peer's of the event that its adapter raised.
   EXPECT_THAT(ended.message(),
-              AnyOf(HasSubstr("msg 812 port 0: remote access error"), HasSubstr("reach memory that it may not")));
+              AnyOf(HasSubstr("msg 812 channel 0: remote access error"), HasSubstr("reach memory that it may not")));
   EXPECT_EQ(node(1).Get(Event::kGrantEnded, tag).status.code(), StatusCode::kUnavailable);
   node(1).AwaitFrom(Event::kClosed, 0);
   EXPECT_TRUE(AllAre(std::span(arena).subspan(source.size()), std::byte{0x55})) << "beyond the place";

@@ -37,7 +37,7 @@ TEST(WireTest, BytesAreAsDocumented) {
                      .msg_id = 0x3132333435363738,
                      .bytes = 0x4142434445464748,
                      .at = 0x5152535455565758,
-                     .port = 0x61626364},
+                     .channel = 0x61626364},
                     bytes.data());
   EXPECT_EQ(Hex(bytes),
             "03000000"
