@@ -10,24 +10,26 @@
 #include <unordered_map>
 #include <vector>
 
+// The two tables behind grants: those that an endpoint gave, by slot, and those that its peer gave it. A slot's number
+// and generation together name one grant (RemoteGrant) and travel with everything that is said about it.
 namespace hp {
 
-/// A place of ours that a peer may write.
+/// A place of ours that a peer may write. The place belongs to the transport until the grant ends.
 struct OpenGrant {
   PlaceTag tag;
   std::span<std::byte> place;
-  size_t received = 0;
+  size_t received = 0;  ///< bytes from its begin that are there; of carriers that receive in pieces
 };
 
 /// The grants that we gave one peer. A slot is used again only after its grant has ended, with another generation.
 /// Not thread-safe: its endpoint's mutex guards it.
 class GrantTable {
  public:
-  /// @return kResourceExhausted: kMaxOpenGrants are open.
+  /// Opens a grant in a free slot. @return what names it; kResourceExhausted: kMaxOpenGrants are open.
   StatusOr<RemoteGrant> Open(const PlaceTag& tag, std::span<std::byte> place);
   /// @return nullptr: the peer names a grant that is not open. Valid until the next Open or Close.
   OpenGrant* Find(RemoteGrant grant);
-  /// Ends an open grant.
+  /// Ends an open grant, which must be open: ask Find first where a peer says so. @return it; its slot is free.
   OpenGrant Close(RemoteGrant grant);
   /// Ends all open grants, in the order of their slots.
   std::vector<OpenGrant> CloseAll();
@@ -35,7 +37,7 @@ class GrantTable {
   /// The grant that is probably written next: writes mostly come in the order of the grants, so it is the one that was
   /// opened after the one that was closed last, or what Expect said. @return nothing: no telling.
   std::optional<RemoteGrant> Likely() const;
-  /// `grant` is being written.
+  /// `grant` is being written, so its rest is what Likely says.
   void Expect(RemoteGrant grant) { likely_ = grant.index; }
 
  private:

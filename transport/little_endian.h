@@ -4,12 +4,16 @@
 
 namespace hp {
 
-/// Unsigned numbers as they go over a wire, least significant byte first.
+// Unsigned numbers as they go over a wire, least significant byte first, at any alignment; compilers make one move of
+// it.
+
+/// Writes sizeof(T) bytes to `out`.
 template <typename T>
 void StoreLittle(std::byte* out, T value) {
   for (size_t i = 0; i < sizeof(T); ++i) out[i] = static_cast<std::byte>(value >> (8 * i));
 }
 
+/// Reads sizeof(T) bytes from `in`.
 template <typename T>
 T LoadLittle(const std::byte* in) {
   T value = 0;

@@ -16,7 +16,7 @@ namespace hp {
 
 /// What a grant is for: both sides compute it from the table, so that a grant finds its write without a question.
 struct PlaceTag {
-  uint64_t msg_id = 0;
+  uint64_t msg_id = 0;   ///< of the pipeline that the tensor belongs to
   uint32_t channel = 0;  ///< which tensor between which two nodes
 
   bool operator==(const PlaceTag&) const = default;
@@ -68,7 +68,7 @@ class HandshakePolicy {
   virtual StatusOr<Rank> Accept(std::string_view hello) = 0;
   /// A well-formed peer refused *us* and said why. There is no further attempt.
   virtual void OnRefused(Rank peer, const Status& reason) = 0;
-  /// The refusal of somebody who came to us with `hello` is on its way, or he is gone.
+  /// The refusal of a peer that came to us with `hello` was handed to the kernel, or its connection is gone.
   virtual void OnRefusalSent(std::string_view /*hello*/) {}
 };
 constexpr size_t kMaxHelloBytes = 64 << 10;
@@ -85,7 +85,8 @@ struct DmaBuf {
   uint64_t offset = 0;  ///< of the memory's first byte in it
 };
 
-/// Memory of a GPU, told without the words of its driver: `bytes` are addresses that only the device can read.
+/// Memory of a GPU, described without any type of its driver: `bytes` are addresses that only the device can read.
+/// Whoever describes it keeps it allocated while it is registered; the functions may be called from any thread.
 struct DeviceMemory {
   std::span<std::byte> bytes;
   int device = 0;           ///< for messages
@@ -109,11 +110,13 @@ class Transport {
  public:
   virtual ~Transport() = default;
 
-  /// Starts the progress thread and begins to connect to every peer; OnConnected reports each.
+  /// Starts the progress thread and begins to connect to every peer; OnConnected reports each. Once.
+  /// @param handler, policy outlive the transport, or at least Stop.
   /// @return kFailedPrecondition: our address can't be bound.
   virtual Status Start(TransportHandler* handler, HandshakePolicy* policy) = 0;
 
-  /// Must cover every place and every source. Before Start or after.
+  /// Makes host memory usable; every place and every source must lie in registered memory. Any thread, before Start or
+  /// after. @return what releases it on destruction; kFailedPrecondition: it can't be registered, says what to do.
   virtual StatusOr<std::unique_ptr<MemoryRegion>> Register(std::span<std::byte> memory) = 0;
   /// The same for memory of a GPU. @return kFailedPrecondition: this transport reaches none, or not this.
   virtual StatusOr<std::unique_ptr<MemoryRegion>> RegisterDevice(const DeviceMemory& memory) {

@@ -7,13 +7,16 @@
 #include <cstdint>
 #include <span>
 
-// The bytes on a stream connection; transport/README.md says what they mean. All numbers are little-endian.
+// The bytes on a stream connection, and of the frames on an RDMA control queue pair. transport/README.md has the tables
+// and what follows on what; here is only how they are written and read. All numbers are little-endian, no struct is
+// sent as it lies in memory. What is decoded comes from a peer and may be anything: every Decode checks what can be
+// checked without a connection's state. All functions may be called from any thread.
 namespace hp {
 
 constexpr std::array<char, 8> kWireMagic = {'H', 'P', 'N', 'O', 'D', 'E', '\r', '\n'};
 constexpr uint16_t kWireVersion = 1;
 
-/// A record of the handshake.
+/// The kinds of records: those of the handshake, and those by which two nodes set RDMA up and end it.
 enum class RecordKind : uint16_t {
   kHello = 1,    ///< body: the policy's hello
   kReady = 2,    ///< no body: the connecting side accepts
@@ -23,6 +26,7 @@ enum class RecordKind : uint16_t {
   kLast = 6,     ///< verbs: no body: this end is closed in order
 };
 
+/// What a record begins with. Its layout holds for all protocol versions.
 struct Preamble {
   uint16_t version = kWireVersion;
   RecordKind kind = RecordKind::kHello;
@@ -32,16 +36,17 @@ constexpr size_t kPreambleBytes = 16;
 using PreambleBytes = std::array<std::byte, kPreambleBytes>;
 
 PreambleBytes EncodePreamble(const Preamble& preamble);
+/// Reads what EncodePreamble wrote. The kind may be one that nobody knows.
 /// @return kInvalidArgument: no hpnode speaks there (magic), or a body longer than kMaxHelloBytes. A foreign version is
 /// no error here.
 StatusOr<Preamble> DecodePreamble(const PreambleBytes& bytes);
 
 enum class FrameType : uint8_t {
-  kMessage = 1,
-  kGrant = 2,
-  kData = 3,
-  kCancel = 4,
-  kEnd = 5,
+  kMessage = 1,  ///< a small message, or a fragment of one
+  kGrant = 2,    ///< the receiver may write one place of the sender's, once
+  kData = 3,     ///< TCP: bytes for a granted place
+  kCancel = 4,   ///< the sender gives a grant back that it did not use
+  kEnd = 5,      ///< the sender sends nothing more
 };
 
 /// What stands before each frame's payload, over TCP and, without kData, on an RDMA control queue pair.
@@ -62,7 +67,9 @@ constexpr size_t kFrameHeaderBytes = 48;
 constexpr size_t kMaxFramePayload = 256 << 10;
 using FrameHeaderBytes = std::array<std::byte, kFrameHeaderBytes>;
 
+/// @param out kFrameHeaderBytes bytes. All fields are written, also those that the type does not use.
 void EncodeFrameHeader(const FrameHeader& header, std::byte* out);
+/// Reads what EncodeFrameHeader wrote.
 /// @return kInvalidArgument: unknown type or flags, a payload that the type does not have, or one above
 /// kMaxFramePayload.
 StatusOr<FrameHeader> DecodeFrameHeader(std::span<const std::byte, kFrameHeaderBytes> bytes);

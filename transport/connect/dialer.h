@@ -10,17 +10,22 @@
 
 namespace hp {
 
-/// Connects to one address again and again until told that it may stop. Progress thread.
+/// Connects to one address, again and again until it is stopped, since nodes of a job start in any order. Each
+/// connection goes to `on_socket`, whose owner shakes hands and then says Retry or Stop. Its pending operations keep it
+/// alive; it does not keep `on_socket` after Stop. Progress thread.
 class Dialer : public std::enable_shared_from_this<Dialer> {
  public:
   using OnSocket = std::function<void(TcpSocket socket)>;
 
-  /// @param bind_host as in ConnectOptions. @param on_socket is called with each connection; answer with Retry or Stop.
+  /// @param host name or address, resolved anew for each attempt. @param bind_host as in ConnectOptions.
+  /// @param on_socket is called with each connection, configured; answer with Retry or Stop.
   Dialer(boost::asio::io_context* io, std::string host, int port, std::string bind_host, OnSocket on_socket);
 
   /// The next attempt, after a pause that doubles from 10 to 250 ms. @param cause why the last one came to nothing.
   void Retry(const std::string& cause);
+  /// Begins the first attempt.
   void Attempt();
+  /// Ends all; on_socket is not called any more.
   void Stop();
   /// Gives up an attempt that the network does not answer, and tries again.
   void AbortAttempt();

@@ -18,9 +18,9 @@ struct PeerAddress {
   int port = 0;
 };
 
-/// How a transport finds its peers over TCP and looks after its connections.
+/// How a transport finds its peers over TCP and looks after its connections. Constant once the transport is made.
 struct ConnectOptions {
-  Rank rank = 0;
+  Rank rank = 0;  ///< ours; a client has none
   /// All nodes of the job (our own entry is skipped): we connect to those of lower rank and wait for the others.
   /// Of a client: the nodes to connect to.
   std::vector<PeerAddress> peers = {};

@@ -16,19 +16,28 @@
 
 namespace hp {
 
-/// Finds the peers of a transport: connects to some, listens for others, shakes hands, and keeps the deadlines.
-/// Progress thread, but for constructor, Start (before it runs) and Stop (after it).
+/// Finds the peers of a transport: connects to those of lower rank, again and again, accepts the others and clients,
+/// shakes hands with each, and keeps the deadlines. Each peer of the table gets exactly one outcome: `connected`,
+/// TransportHandler::OnConnectFailed or HandshakePolicy::OnRefused; what strangers send costs one log line, of which
+/// one a second is written. Once a peer has left, it may come again if the policy lets it. Progress thread, but for
+/// constructor, Start (before it runs) and Stop (after it).
 class PeerConnector {
  public:
   struct Callbacks {
+    /// Whether the transport has an open or coming link to this rank, so that a second one is refused.
     std::function<bool(Rank)> is_connected;
+    /// The handshake is done. @param name of the peer, for messages: "conv1 (10.0.0.1:5000)".
     std::function<void(Rank, const std::string& name, TcpSocket)> connected;
   };
 
+  /// @param io runs on the progress thread. @param listener null: nobody can connect to us. @param options, handler and
+  /// policy outlive it.
   PeerConnector(boost::asio::io_context* io, const ConnectOptions& options, std::unique_ptr<TcpListener> listener,
                 TransportHandler* handler, HandshakePolicy* policy, Callbacks callbacks);
 
+  /// Begins to accept and to connect; the time for peers to appear runs from here.
   void Start();
+  /// Ends all attempts and handshakes without an outcome, and closes the listener.
   void Stop();
 
  private:

@@ -15,7 +15,8 @@
 
 namespace hp {
 
-/// Something that the progress thread looks after.
+/// Something that the progress thread looks after: an endpoint, or a completion queue. Held by shared_ptr while it is
+/// scheduled or watched.
 class ProgressTask {
  public:
   virtual ~ProgressTask() = default;
@@ -32,13 +33,17 @@ class ProgressTask {
   std::atomic<bool> scheduled_ = false;
 };
 
-/// The thread that runs an io_context and, for a short time after each thing that happened, polls the tasks it happened
-/// to, because waking a thread takes longer than most answers.
+/// A transport's one progress thread. It runs an io_context and, for a short time after each thing that happened, polls
+/// the tasks it happened to, because waking a thread takes longer than most answers. A task is watched (polled) or
+/// asleep (the io_context waits for its readiness); in both, Schedule has its Run called.
 class ProgressThread {
  public:
+  /// @param spin_ns how long a task is polled after the last thing that happened to it; 0: not at all.
   explicit ProgressThread(int64_t spin_ns) : io_(1), work_(io_.get_executor()), spin_ns_(spin_ns) {}
 
+  /// For sockets and timers, whose handlers run on this thread.
   boost::asio::io_context* io() { return &io_; }
+  /// @param name of the thread, for debuggers; Linux shows 15 characters.
   void Start(const std::string& name);
   /// Ends the thread after what it is doing, and joins it. Not from it.
   void Stop();

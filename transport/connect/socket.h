@@ -15,13 +15,14 @@ using TcpSocket = boost::asio::ip::tcp::socket;
 /// and what is in flight. Within a host a longer queue costs no time and is 10 to 20% faster.
 constexpr int kUnsentBytes = 256 << 10;
 
-/// Connected: non-blocking, without Nagle's delay, with a short queue of unsent bytes.
+/// Prepares a connected socket: non-blocking, without Nagle's delay, and between hosts with a short queue of unsent
+/// bytes. An option that can't be set is left as it is.
 void Configure(TcpSocket* socket);
 
 /// "10.0.0.1:5000", or what went wrong.
 std::string RemoteAddress(const TcpSocket& socket);
 
-/// Lets one line a second through and counts the others; progress thread.
+/// Lets one log line a second through and counts the others, so that a port scanner fills no log; progress thread.
 class LogLimiter {
  public:
   explicit LogLimiter(const Clock* clock) : clock_(clock) {}

@@ -7,8 +7,8 @@
 
 namespace hp {
 
-/// A listening socket. Made before the transport, so that a node can take the first entry of the table whose port is
-/// free.
+/// A listening socket, closed on destruction. Made before the transport, so that a node can take the first entry of the
+/// table whose port is free. One thread at a time.
 class TcpListener {
  public:
   /// Listens on `host` (name or address; empty: on all addresses) and `port` (0: any free one).
@@ -18,9 +18,11 @@ class TcpListener {
   TcpListener(const TcpListener&) = delete;
   TcpListener& operator=(const TcpListener&) = delete;
 
+  /// The port that it listens on, also where 0 was asked for.
   int port() const { return port_; }
-  /// Hands the socket over.
+  /// Hands the descriptor over: the caller closes it.
   int Release();
+  /// The family of its address; else IPv4.
   bool ipv6() const { return ipv6_; }
 
  private:

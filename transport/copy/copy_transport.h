@@ -16,6 +16,7 @@
 
 namespace hp {
 
+/// Which tensors of a node with a GPU go by copies, and whom to tell.
 struct CopyOptions {
   /// The nodes whose tensors may go from GPU to GPU: they ask us as we ask them.
   std::set<Rank> peers;
@@ -30,8 +31,10 @@ struct CopyOptions {
 };
 
 /// A transport around another: between two GPUs of one host that reach each other, tensors are copied from GPU to GPU,
-/// and the other transport carries what is said about them; everything else it does itself. Bytes, states, and what is
-/// different about the end of a grant: transport/README.md.
+/// and the other transport carries what is said about them; everything else it does itself. The handler hears of both
+/// roads alike; a RemoteGrant tells which one it came by, and a Write takes the same. Two threads report: the progress
+/// thread beneath calls the handler, and a thread of its own talks to the GPU. Bytes, states, and what is different
+/// about the end of a grant: transport/README.md.
 class CopyTransport : public Transport, private TransportHandler {
  public:
   /// @param beneath not started; it and the copier must outlive this.

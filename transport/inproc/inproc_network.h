@@ -11,6 +11,7 @@ namespace hp {
 
 struct InprocHub;
 
+/// Of a network of transports within one process.
 struct InprocOptions {
   /// Nodes of the job; ranks 0 to world_size - 1 that do not appear in time are reported by OnConnectFailed. 0: nobody
   /// is waited for.
@@ -27,7 +28,9 @@ struct InprocOptions {
 /// Delays between 0 and `max_us` microseconds, drawn by `seed` from (from, to, bulk, how many went before).
 std::function<int64_t(Rank, Rank, bool)> RandomDelays(uint64_t seed, int max_us);
 
-/// What the transports of one process have in common. It may go away before they do.
+/// What the transports of one process have in common: by it they find each other. For several nodes in one process, and
+/// for tests, which delay events and cut connections. A write is one memcpy, so no memory needs to be registered.
+/// It may go away before its transports do. Any thread.
 class InprocNetwork {
  public:
   explicit InprocNetwork(InprocOptions options = {});

@@ -10,6 +10,9 @@
 
 namespace hp {
 
+/// A transport with one TCP connection to each peer, on any network and within a host. Tensors are received straight
+/// into their places; no memory needs to be registered, and no memory of GPUs is reached. Source of the protocol:
+/// transport/README.md, "Bytes on a TCP connection".
 /// @param listener where the peers of higher rank and clients find us; null: nobody does.
 std::unique_ptr<Transport> MakeTcpTransport(ConnectOptions options, std::unique_ptr<TcpListener> listener);
 

@@ -10,7 +10,7 @@ namespace hp {
 /// How much a failure tells of what brought it about.
 enum class Cause {
   kSymptom,  ///< something failed earlier: a flushed request, a queue pair found in error, a peer that went away
-  kHint,     ///< what happened, and not to which request: most events of the device, the peer's word
+  kHint,     ///< what happened, and not to which request: most events of the device, the peer's reason
   kError,    ///< a completion that says which request and why, or a broken rule
 };
 

@@ -17,6 +17,8 @@ struct Finding {
 };
 
 /// Looks at what RDMA needs on this host: devices, ports, GIDs, MTU, locked memory, and how adapters reach GPUs.
+/// Changes nothing, sends nothing; takes milliseconds. @return in the order to be printed; without a device one of them
+/// says so.
 /// @param address ours as peers know it; empty: unknown. @param verbs null: libibverbs. @param sys_root "/sys".
 std::vector<Finding> ExamineRdma(const VerbsSettings& settings, const std::string& address,
                                  const std::string& sys_root = "/sys", Verbs* verbs = nullptr);

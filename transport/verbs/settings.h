@@ -34,7 +34,7 @@ struct VerbsSettings {
   /// with software RDMA, up to four times that with adapters. Some devices take a retry count of 7 for "for ever".
   int timeout = 14;
   int retry_count = 6;
-  /// How often to knock at a peer that has no receive buffers; 7: for ever. A peer that answers so is alive: whether it
+  /// How often to retry a SEND to a peer that has no receive buffers; 7: for ever. Its adapter answers, so whether it
   /// works is for heartbeats to say.
   int rnr_retry = 7;
   int qps_per_connection = 1;     ///< data queue pairs for each peer
@@ -45,7 +45,7 @@ struct VerbsSettings {
   /// switch), PXB (several), PHB (one host bridge), SYS (anywhere).
   std::string gpudirect_level = "SYS";
 
-  /// How long a failure that tells nothing of its cause waits for one that does: the word of the peer or of the adapter
+  /// How long a failure that tells nothing of its cause waits for one that does: the peer's or the adapter's reason
   /// is often on its way.
   int cause_wait_ms = 100;
   uint32_t send_depth = 128;           ///< work requests that a queue pair holds

@@ -37,7 +37,7 @@ class SetupExchange : public std::enable_shared_from_this<SetupExchange> {
   SetupExchange(TcpSocket socket, VerbsSetup ours, int deadline_ms, Callbacks callbacks);
 
   void Start();
-  /// Ends it without a word; no callback follows.
+  /// Ends it without sending anything; no callback follows.
   void Stop();
   TcpSocket* socket() { return &socket_; }
 

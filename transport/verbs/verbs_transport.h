@@ -14,8 +14,9 @@ namespace hp {
 
 class Verbs;
 
+/// How nodes reach each other by RDMA, and whom they reach without. Constant once the transport is made.
 struct VerbsOptions {
-  /// How nodes find each other; data of clients goes over TCP, too.
+  /// How nodes find each other: over TCP, which clients stay on.
   ConnectOptions connect;
   /// Makes the links of clients, and with `fall_back` of nodes without RDMA: MakeTcpLink. Must be set.
   MakeSocketLink tcp_link = {};
@@ -28,7 +29,11 @@ struct VerbsOptions {
   std::string sys_root = "/sys";  ///< where kernel modules and PCI places are looked up
 };
 
-/// @return kFailedPrecondition: there is no usable device (and no fall_back), with what to do about it.
+/// A transport with RDMA queue pairs to each node that has a device, over InfiniBand or RoCE:
+/// transport/verbs/README.md. Opens the device; nothing is sent before Start.
+/// @param listener where the peers of higher rank and clients find us; null: nobody does.
+/// @return kFailedPrecondition: there is no usable device (and no fall_back), with what to do about it;
+/// kInvalidArgument: a setting is out of range.
 StatusOr<std::unique_ptr<Transport>> MakeVerbsTransport(VerbsOptions options, std::unique_ptr<TcpListener> listener);
 
 class VerbsHost;
