@@ -1,3 +1,11 @@
+// Why the state of an endpoint is apart from what carries its bytes.
+//
+// Four carriers (mailboxes, a socket, queue pairs, a GPU's copy engine) have the same states and the same two tables of
+// grants, and differ in one thing: when a byte can't be read or written any more. So the core decides whether something
+// may happen, and its endpoint makes it happen. Closing is cut in two for that: Close, after which nothing new begins,
+// and TakeGrants, after the carrier has stopped, when places belong to their owner again and may be reported. The
+// states are atomic so that each arriving frame and each look of the failure detector can ask without the lock; they
+// are set under it, so that a post that saw kOpen is queued before the carrier is stopped.
 #include "transport/endpoint_core.h"
 
 namespace hp {

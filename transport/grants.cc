@@ -1,3 +1,11 @@
+// How grants are kept.
+//
+// A grant travels as (index, generation). The index is a slot of a vector, so that what a peer says is looked up
+// without a search; a slot is used again with another generation, so that what is said late of an old grant is
+// recognised and not taken for the new one. Open slots are linked in the order in which they were opened, because
+// writes mostly come in that order: the successor of the grant that ended last is the likely next one, and a receiver
+// that guesses right saves a system call. A peer's grants are in a hash table by index instead of a vector: their
+// indices are the peer's choice, and a vector would let it choose our memory use.
 #include "transport/grants.h"
 
 #include <glog/logging.h>

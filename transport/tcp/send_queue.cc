@@ -1,3 +1,16 @@
+// How one socket carries control and bulk.
+//
+// Two queues: control (bytes of whole frames) and writes. Each sendmsg is assembled anew from both: the rest of a DATA
+// frame that was sent in part, then all control, then DATA frames of the writes in turn, as far as the vector has room.
+// So control passes bulk at the next frame boundary, many small frames share one system call, and no payload is copied.
+// END is framed when nothing else is left.
+//
+// Whoever calls Flush first is the sender; it holds `sending_`, drops the lock for the system call, and sends what the
+// others push meanwhile, so that a poster never waits for the kernel. What was assembled (control_out_, frames_, iov_)
+// belongs to the sender and not to the lock. Commit then takes the number of bytes that the kernel took off the same
+// order. A frame that was cut moves to frames_[0], and its write stays at the front until the frame's last byte is
+// gone; a write has ended when its last frame has. Close shuts the socket down, which makes a sendmsg under way return,
+// and waits for the sender: after it no source is read.
 #include "transport/tcp/send_queue.h"
 
 #include <sys/socket.h>

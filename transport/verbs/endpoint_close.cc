@@ -1,4 +1,16 @@
 // How an endpoint fails and closes.
+//
+// A failure shows in several places at once, and most of them only say that something failed: flushed requests, a queue
+// pair in error, a peer that disconnected. So a failure is not acted upon where it is found: Failed keeps the first one
+// of those that say most (Cause), the rest of the completions is taken, and a mere symptom waits up to cause_wait_ms
+// for the peer's reason (REFUSAL over the TCP connection) or an event of the device.
+//
+// Destroy stops all traffic before anything is reported: queue pairs to the error state, their completions taken (so
+// that shared receive requests come back), queue pairs destroyed, keys of our places void. Only after that may a place
+// be used again, since an RDMA WRITE that is still on its way meets neither queue pair nor key.
+//
+// Closing in order needs both ENDs and the knowledge that ours arrived: by its acknowledgement or by the peer's LAST,
+// which travels over TCP because an acknowledgement may be lost when the peer destroys its queue pair first.
 #include "transport/verbs/endpoint.h"
 #include "transport/verbs/wc_text.h"
 #include "transport/wire.h"

@@ -1,3 +1,12 @@
+// Why a read makes writes visible, and how.
+//
+// A receive completion may overtake the data of the write that it tells of on the way from the adapter to a GPU: they
+// go to different targets (host memory and GPU memory), and PCIe orders only what goes to one. A read of the same
+// memory by the same adapter pushes the posted writes ahead of itself. The read goes over a queue pair that is
+// connected to itself, with its own protection domain, completion queue and key for each region, so that no peer ever
+// gets a key to read with. Requests of one queue pair complete in order: `waiting_` is a queue, and completions need no
+// id. Everything is made with the first flush, as most hosts never need one. An error fails all flushes that wait, and
+// the next one begins anew.
 #include "transport/verbs/flush.h"
 
 #include "transport/verbs/wc_text.h"

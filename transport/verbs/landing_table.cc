@@ -1,3 +1,10 @@
+// When a place that is written over several queue pairs is full.
+//
+// Nothing orders different queue pairs, so each part of a write ends with an immediate of its own, which arrives behind
+// the part's bytes. A slot has a bit for each part, and is full when all came. Writes are reported in the order of the
+// calls all the same: every write uses data queue pair 0, whose immediates come in that order, so the index joins
+// `written_` with that one, and nothing behind a place that is not full yet is reported before it. An immediate carries
+// 16 bits of the generation, so that one for a grant that has ended is not taken for its successor's.
 #include "transport/verbs/landing_table.h"
 
 #include "transport/verbs/frames.h"
