@@ -30,7 +30,7 @@ StatusOr<Preamble> DecodePreamble(const PreambleBytes& bytes) {
   preamble.kind = static_cast<RecordKind>(LoadLittle<uint16_t>(&bytes[10]));
   preamble.length = LoadLittle<uint32_t>(&bytes[12]);
   if (preamble.length > kMaxHelloBytes) {
-    return InvalidArgument("it announced a handshake of %u bytes, at most %zu are allowed", preamble.length,
+    return InvalidArgument("it announced a handshake record of %u bytes, at most %zu are allowed", preamble.length,
                            kMaxHelloBytes);
   }
   return preamble;

@@ -36,8 +36,9 @@ void Handshake::Send(RecordKind kind, const std::string& body, Next next) {
 void Handshake::Read() {
   boost::asio::async_read(socket_, boost::asio::buffer(preamble_bytes_),
                           [self = shared_from_this()](const boost::system::error_code& error, size_t bytes) {
-                            if (error && bytes == 0) return self->Drop("it closed without a word");
-                            if (error) return self->Drop("it closed within its first words");
+                            if (error && bytes == 0)
+                              return self->Drop("it closed the connection without sending anything");
+                            if (error) return self->Drop("it closed the connection within its first record");
                             const StatusOr<Preamble> preamble = DecodePreamble(self->preamble_bytes_);
                             if (!preamble.ok()) return self->Drop(preamble.status().message());
                             self->ReadBody(*preamble);
@@ -49,7 +50,7 @@ void Handshake::ReadBody(const Preamble& preamble) {
   body_.resize(preamble.length);
   boost::asio::async_read(socket_, boost::asio::buffer(body_),
                           [self = shared_from_this()](const boost::system::error_code& error, size_t) {
-                            if (error) return self->Drop("it closed within its hello");
+                            if (error) return self->Drop("it closed the connection within its hello");
                             self->OnRecord();
                           });
 }
@@ -61,7 +62,7 @@ void Handshake::OnRecord() {
   }
   if (preamble_.kind == RecordKind::kHello && !hello_came_) return OnHello();
   if (preamble_.kind == RecordKind::kReady && hello_came_) return FinishConnected();
-  Drop(Format("it sent a record of kind %d out of turn", static_cast<int>(preamble_.kind)));
+  Drop(Format("it sent an unexpected record of kind %d", static_cast<int>(preamble_.kind)));
 }
 
 void Handshake::OnHello() {

@@ -100,7 +100,7 @@ void PeerConnector::LimitStrangers() {
     return;
   }
   const std::shared_ptr<Handshake> oldest = *std::find_if(handshakes_.begin(), handshakes_.end(), accepted);
-  oldest->Drop("too many others connect as well");
+  oldest->Drop("too many connections wait for their handshake");
 }
 
 StatusOr<Rank> PeerConnector::Judge(std::string_view hello, const Peer* dialed) {
@@ -118,7 +118,8 @@ StatusOr<Rank> PeerConnector::Judge(std::string_view hello, const Peer* dialed) 
 Status PeerConnector::CheckAccepted(Rank rank) {
   if (rank >= kFirstClientRank) return OkStatus();
   const Peer* peer = Find(rank);
-  if (peer == nullptr || peer->dialer != nullptr) return FailedPrecondition("node %d is not to connect here", rank);
+  if (peer == nullptr || peer->dialer != nullptr)
+    return FailedPrecondition("node %d is not expected to connect here", rank);
   // Connected once, it may come again if the policy lets it; given up, it may not.
   return OkStatus();
 }

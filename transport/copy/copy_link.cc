@@ -159,7 +159,7 @@ Status CopyLink::OnMessage(uint32_t type, std::span<const std::byte> bytes) {
       return OnGrantOver(grant, Cancelled("%s gave its grant back", core_.name().c_str()));
     }
     default:
-      return InvalidArgument("message type %#x is none", type);
+      return InvalidArgument("unknown message type %#x", type);
   }
 }
 

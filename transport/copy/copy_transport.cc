@@ -116,7 +116,7 @@ Status CopyTransport::Write(Rank peer, const PlaceTag& tag, RemoteGrant grant, s
   if (!(grant.index & kCopyGrantBit) || !link) return beneath_->Write(peer, tag, grant, source);
   {
     MutexLock lock(&mutex_);
-    if (FindMemory(source) == nullptr) return InvalidArgument("a copy from memory that is not of our GPU");
+    if (FindMemory(source) == nullptr) return InvalidArgument("a copy from memory that is not registered for our GPU");
   }
   return link->Write(tag, {grant.index & ~kCopyGrantBit, grant.generation}, source);
 }
@@ -177,7 +177,7 @@ void CopyTransport::OnMessage(Rank peer, uint32_t type, std::span<const std::byt
   if (Ignored(peer)) return;
   if (type < kFirstCopyMessage) return handler_->OnMessage(peer, type, bytes);
   const auto link = Find(peer);
-  const Status status = link ? link->OnMessage(type, bytes) : InvalidArgument("message type %#x is none", type);
+  const Status status = link ? link->OnMessage(type, bytes) : InvalidArgument("unknown message type %#x", type);
   if (!status.ok()) beneath_->Break(peer, status.Prepend("protocol error"));
 }
 

@@ -10,13 +10,13 @@ Status PeerRegions::Add(const CopyRegion& region) {
   MutexLock lock(&mutex_);
   if (regions_.size() >= kMaxRegions) return InvalidArgument("more than %zu regions", kMaxRegions);
   const bool added = regions_.try_emplace(region.region, Region{region.bytes, region.handle}).second;
-  return added ? OkStatus() : InvalidArgument("region %u came twice", region.region);
+  return added ? OkStatus() : InvalidArgument("region %u was announced twice", region.region);
 }
 
 Status PeerRegions::Check(uint32_t region, uint64_t offset, uint64_t bytes) const {
   MutexLock lock(&mutex_);
   const auto it = regions_.find(region);
-  if (it == regions_.end()) return InvalidArgument("a grant in region %u, which nobody told of", region);
+  if (it == regions_.end()) return InvalidArgument("a grant in region %u, which was not announced", region);
   const uint64_t size = it->second.bytes;
   if (offset <= size && bytes <= size - offset) return OkStatus();
   return InvalidArgument("a grant of %" PRIu64 " bytes at %" PRIu64 " of a region of %" PRIu64, bytes, offset, size);

@@ -44,7 +44,7 @@ sockaddr_storage SocketAddress(const Gid& address, uint16_t port) {
 sockaddr* Plain(sockaddr_storage* storage) { return reinterpret_cast<sockaddr*>(storage); }
 
 Status CheckAddress(const Gid& address) {
-  if (address == Gid{}) return FailedPrecondition("librdmacm needs this node's address in numbers");
+  if (address == Gid{}) return FailedPrecondition("librdmacm needs this node's numeric address");
   if (!GidEntry{.gid = address}.link_local()) return OkStatus();
   return FailedPrecondition("librdmacm needs an address of the network interface, and %s is link-local",
                             GidText(address).c_str());
@@ -233,7 +233,7 @@ Status CmConnector::Step(PendingQueuePair* pending, const Event& event) {
     case RDMA_CM_EVENT_CONNECT_RESPONSE: {
       HP_ASSIGN_OR_RETURN(const CmHello hello, DecodeCmHello(event.private_data));
       if (hello.nonce != nonce_ || hello.epoch != theirs_.epoch || hello.index != index) {
-        return FailedPrecondition("librdmacm, queue pair %zu: somebody else answered", index);
+        return FailedPrecondition("librdmacm, queue pair %zu: the answer is not the peer's", index);
       }
       if (event.qp_number != theirs_.qps[index].number) {
         return FailedPrecondition("librdmacm connected queue pair %zu to qp %#x, expected %#x", index, event.qp_number,
@@ -258,7 +258,7 @@ void CmConnector::OnRequest(Event event) {
   CmIdHandle id(event.id, {verbs_});
   const StatusOr<CmHello> hello = DecodeCmHello(event.private_data);
   if (!hello.ok()) return Reject(std::move(id), hello.status().message());
-  if (hello->nonce != nonce_) return Reject(std::move(id), "it names another connection");
+  if (hello->nonce != nonce_) return Reject(std::move(id), "it belongs to another connection");
   Request request{std::move(id), *hello, event.qp_number};
   // After a failure the peer waits until Close: first it shall hear why, over TCP.
   if (!pending_.empty() && !failed_) {
@@ -267,7 +267,7 @@ void CmConnector::OnRequest(Event event) {
   } else if (early_.size() <= kMaxDataQps) {
     early_.push_back(std::move(request));
   } else {
-    Reject(std::move(request.id), "there are too many");
+    Reject(std::move(request.id), "there are too many requests");
   }
 }
 
@@ -295,7 +295,7 @@ Status CmConnector::Accept(Request request) {
   std::array<std::byte, kCmHelloBytes> hello;
   rdma_conn_param parameters = Parameters(pending, hello.data());
   if (verbs_->CmAccept(pending.id.get(), &parameters) == 0) return OkStatus();
-  return FailedPrecondition("librdmacm, queue pair %zu: accepting: %s", index, std::strerror(errno));
+  return FailedPrecondition("librdmacm, queue pair %zu: accept failed: %s", index, std::strerror(errno));
 }
 
 // --- Ends

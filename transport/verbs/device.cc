@@ -78,7 +78,7 @@ Status ReceivePool::Flush() {
   ibv_recv_wr* bad = nullptr;
   const int error = verbs_->PostSrqRecv(srq_.get(), requests.data(), &bad);
   if (error == 0) return OkStatus();
-  return Unavailable("the shared receive queue takes no request: %s", std::strerror(error));
+  return Unavailable("the shared receive queue accepts no request: %s", std::strerror(error));
 }
 
 VerbsDevice::VerbsDevice(Verbs* verbs, VerbsSettings settings, std::string address, OpenPort open)
@@ -99,7 +99,7 @@ StatusOr<std::shared_ptr<VerbsDevice>> VerbsDevice::Open(Verbs* verbs, const Ver
 Status VerbsDevice::CheckLimits() {
   ibv_device_attr limits = {};
   if (const int error = verbs_->QueryDevice(context(), &limits)) {
-    return FailedPrecondition("can't be asked for its limits: %s", std::strerror(error));
+    return FailedPrecondition("can't be queried for its limits: %s", std::strerror(error));
   }
   if (limits.max_srq < 2 || limits.max_srq_wr < 16) return FailedPrecondition("it has no shared receive queues");
   const auto most = [](uint32_t* value, int limit) { *value = std::min(*value, static_cast<uint32_t>(limit)); };

@@ -95,7 +95,7 @@ void Examination::ExamineDevice(ibv_device* device) {
   }
   ibv_device_attr attributes = {};
   if (const int error = verbs_->QueryDevice(context.get(), &attributes)) {
-    return Bad(name + " can't be asked: " + std::strerror(error), "look into dmesg");
+    return Bad(name + " can't be queried: " + std::strerror(error), "look into dmesg");
   }
   Good(Format("%s: firmware %s, %s", name.c_str(), attributes.fw_ver[0] != '\0' ? attributes.fw_ver : "unknown",
               NumaOf(sys_root_ + "/class/infiniband/" + name + "/device").c_str()));
@@ -107,7 +107,7 @@ void Examination::ExaminePort(const std::string& name, ibv_context* context, uin
   const std::string label = Format("%s:%d", name.c_str(), port);
   ibv_port_attr attributes = {};
   if (const int error = verbs_->QueryPort(context, port, &attributes)) {
-    return Bad(label + " can't be asked: " + std::strerror(error), "look into dmesg");
+    return Bad(label + " can't be queried: " + std::strerror(error), "look into dmesg");
   }
   const bool ethernet = attributes.link_layer == IBV_LINK_LAYER_ETHERNET;
   const std::string fault = PortFault(attributes);

@@ -52,7 +52,7 @@ void Lifeline::Tell(const std::shared_ptr<State>& state, Event event) {
 void Lifeline::Send(RecordKind kind, const std::string& body) {
   const PreambleBytes preamble = EncodePreamble({.kind = kind, .length = static_cast<uint32_t>(body.size())});
   const std::string record = std::string(reinterpret_cast<const char*>(preamble.data()), preamble.size()) + body;
-  boost::system::error_code ignored;  // a peer that is gone needs no word; a few bytes find room in a socket
+  boost::system::error_code ignored;  // a peer that is gone needs no record; a few bytes find room in a socket
   state_->socket.send(boost::asio::buffer(record), MSG_NOSIGNAL, ignored);
 }
 

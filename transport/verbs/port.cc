@@ -53,7 +53,7 @@ void LookAtDevice(Verbs* verbs, ibv_device* device, const VerbsSettings& setting
     if (!context) return note(name + " can't be opened: " + std::strerror(errno));
     ibv_device_attr attributes = {};
     if (const int error = verbs->QueryDevice(context.get(), &attributes)) {
-      return note(name + " can't be asked: " + std::strerror(error));
+      return note(name + " can't be queried: " + std::strerror(error));
     }
     ports = attributes.phys_port_cnt;
     const std::string label = Format("%s:%d", name.c_str(), port);
@@ -63,7 +63,7 @@ void LookAtDevice(Verbs* verbs, ibv_device* device, const VerbsSettings& setting
     }
     OpenPort found{std::move(context), name, port, {}};
     if (const int error = verbs->QueryPort(found.context.get(), port, &found.attributes)) {
-      note(label + " can't be asked: " + std::strerror(error));
+      note(label + " can't be queried: " + std::strerror(error));
       continue;
     }
     if (const std::string fault = PortFault(found.attributes); !fault.empty()) {

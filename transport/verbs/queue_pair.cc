@@ -124,7 +124,7 @@ Status QueuePair::Connect(rdma_cm_id* id, ibv_mtu mtu, const VerbsSettings& sett
     attributes.qp_state = state;
     int mask = 0;
     if (verbs_->CmInitQpAttr(id, &attributes, &mask) != 0) {
-      return FailedPrecondition("librdmacm says nothing about a queue pair's %s: %s", name, std::strerror(errno));
+      return FailedPrecondition("librdmacm has no attributes for a queue pair's %s: %s", name, std::strerror(errno));
     }
     if (state == IBV_QPS_INIT) attributes.qp_access_flags = static_cast<unsigned>(access_);
     if (state == IBV_QPS_RTR) {
@@ -169,7 +169,7 @@ Status QueuePair::Post(std::span<ibv_send_wr> requests, std::span<const uint64_t
   }
   // What stands before the bad one was taken.
   if (bad != nullptr) posted_ = bad->wr_id & kSequenceMask;
-  return Unavailable("qp %#x takes no work request: %s", qp_->qp_num, std::strerror(error));
+  return Unavailable("qp %#x accepts no work request: %s", qp_->qp_num, std::strerror(error));
 }
 
 }  // namespace hp

@@ -75,7 +75,7 @@ bool VerbsRegion::Covers(std::span<const std::byte> part) const {
 
 Status VerbsRegion::Try(GpuPath path, const std::string& sys_root) {
   if (path == GpuPath::kStaged) {
-    if (!gpu_.copy) return FailedPrecondition("no way to copy from and to the GPU was given");
+    if (!gpu_.copy) return FailedPrecondition("no function to copy from and to the GPU was given");
     path_ = path;
     return OkStatus();
   }

@@ -56,17 +56,19 @@ void SetupExchange::Send(RecordKind kind, const std::string& body) {
 void SetupExchange::Read(RecordKind expected) {
   const auto self = shared_from_this();
   const auto on_body = [self, expected](const boost::system::error_code& error, size_t) {
-    if (error) return self->Break("it closed while RDMA was set up");
+    if (error) return self->Break("it closed the connection while RDMA was set up");
     self->OnRecord(expected);
   };
   boost::asio::async_read(
       socket_, boost::asio::buffer(preamble_bytes_),
       [self, expected, on_body](const boost::system::error_code& error, size_t) {
-        if (error) return self->Break("it closed before RDMA was set up (does it run with another transport kind?)");
+        if (error)
+          return self->Break(
+              "it closed the connection before RDMA was set up (does it run with another transport kind?)");
         const StatusOr<Preamble> preamble = DecodePreamble(self->preamble_bytes_);
         if (!preamble.ok()) return self->Break(preamble.status().message());
         if (preamble->kind != expected) {
-          return self->Break(Format("it sent a record of kind %d out of turn", static_cast<int>(preamble->kind)));
+          return self->Break(Format("it sent an unexpected record of kind %d", static_cast<int>(preamble->kind)));
         }
         self->body_.resize(preamble->length);
         boost::asio::async_read(self->socket_, boost::asio::buffer(self->body_), on_body);
@@ -99,7 +101,7 @@ void SetupExchange::OnConnected(const Status& status) {
 
 void SetupExchange::OnUp() {
   up_ = body_;
-  // The other side has given up: what we still wait for will not come, and it waits for our word.
+  // The other side has given up: what we still wait for will not come, and it waits for our UP.
   if (!up_->empty()) OnConnected(FailedPrecondition("on the other side: %s", up_->c_str()));
   FinishIfBothSaid();
 }

@@ -25,13 +25,13 @@ const char* WcStatusText(ibv_wc_status status) {
     case IBV_WC_REM_INV_REQ_ERR:
       return "remote invalid request error";
     case IBV_WC_REM_ACCESS_ERR:
-      return "remote access error: the peer's adapter refused a write (beyond its place, or a key that is void)";
+      return "remote access error: the peer's adapter refused a write (beyond its place, or an invalid key)";
     case IBV_WC_REM_OP_ERR:
       return "remote operation error";
     case IBV_WC_RETRY_EXC_ERR:
       return "transport retry counter exceeded: the peer's adapter does not answer";
     case IBV_WC_RNR_RETRY_EXC_ERR:
-      return "receiver-not-ready retry counter exceeded: the peer takes nothing";
+      return "receiver-not-ready retry counter exceeded: the peer posts no receive requests";
     case IBV_WC_REM_ABORT_ERR:
       return "aborted by the peer's adapter";
     case IBV_WC_FATAL_ERR:
@@ -52,7 +52,7 @@ const char* AsyncEventText(ibv_event_type type) {
     case IBV_EVENT_QP_REQ_ERR:
       return "queue pair: the peer sent an invalid request";
     case IBV_EVENT_QP_ACCESS_ERR:
-      return "queue pair: the peer tried to reach memory that it may not";
+      return "queue pair: the peer accessed memory without permission";
     case IBV_EVENT_QP_LAST_WQE_REACHED:
       return "queue pair is in the error state";
     case IBV_EVENT_SRQ_ERR:
@@ -94,7 +94,7 @@ std::string CmEventText(rdma_cm_event_type type, int status) {
     case RDMA_CM_EVENT_ADDR_CHANGE:
       return "the network interface's address moved";
     default:
-      return Format("event %d out of turn", static_cast<int>(type)) + error;
+      return Format("unexpected event %d", static_cast<int>(type)) + error;
   }
 }
 

@@ -265,7 +265,7 @@ TEST_F(CopyRules, NothingIsGrantedWithoutAgreement) {
 TEST_F(CopyRules, AGrantLiesInARegion) {
   Agree();
   Say(CopyMessage::kGrant, Encode(AGrant()));
-  ExpectBroken("a grant in region 5, which nobody told of");
+  ExpectBroken("a grant in region 5, which was not announced");
 }
 
 TEST_F(CopyRules, AGrantLiesWithinItsRegion) {
@@ -288,7 +288,7 @@ TEST_F(CopyRules, AGrantIsGivenOnce) {
 TEST_F(CopyRules, AnUnknownTypeCostsTheConnection) {
   Agree();
   Say(static_cast<CopyMessage>(kFirstCopyMessage + 77), {});
-  ExpectBroken("message type 0x8000004d is none");
+  ExpectBroken("unknown message type 0x8000004d");
 }
 
 /// Two nodes, of which zero has a write to one under way that does not end, and a grant that one never uses.

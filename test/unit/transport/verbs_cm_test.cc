@@ -161,7 +161,7 @@ TEST(VerbsCm, EveryBadEventIsNamed) {
       {RDMA_CM_EVENT_CONNECT_RESPONSE, RDMA_CM_EVENT_REJECTED, 8, "the other side refused: nobody listens there"},
       {RDMA_CM_EVENT_CONNECT_RESPONSE, RDMA_CM_EVENT_REJECTED, 10, "the other side refused: reason 10"},
       {RDMA_CM_EVENT_CONNECT_RESPONSE, RDMA_CM_EVENT_DEVICE_REMOVAL, 0, "queue pair 0: the device was removed"},
-      {RDMA_CM_EVENT_ROUTE_RESOLVED, RDMA_CM_EVENT_MULTICAST_JOIN, 0, "queue pair 0: event 12 out of turn"},
+      {RDMA_CM_EVENT_ROUTE_RESOLVED, RDMA_CM_EVENT_MULTICAST_JOIN, 0, "queue pair 0: unexpected event 12"},
   };
   for (const Case& one : kCases) {
     VerbsPair pair(ByCm());
@@ -250,8 +250,8 @@ TEST(VerbsCm, ARequestThatIsNotThePeersIsRejected) {
 TEST(VerbsCm, AnAnswerThatIsNotThePeersIsRefused) {
   const std::pair<const char*, std::function<void(FakeCmEvent*)>> kCases[] = {
       {"it does not speak our protocol", [](FakeCmEvent* event) { event->data[0] ^= std::byte{1}; }},
-      {"queue pair 0: somebody else answered", [](FakeCmEvent* event) { event->data[16] ^= std::byte{1}; }},
-      {"queue pair 0: somebody else answered", [](FakeCmEvent* event) { event->data[12] ^= std::byte{1}; }},
+      {"queue pair 0: the answer is not the peer's", [](FakeCmEvent* event) { event->data[16] ^= std::byte{1}; }},
+      {"queue pair 0: the answer is not the peer's", [](FakeCmEvent* event) { event->data[12] ^= std::byte{1}; }},
       {"librdmacm connected queue pair 0 to qp", [](FakeCmEvent* event) { ++event->param.conn.qp_num; }},
   };
   for (const auto& [words, change] : kCases) {

@@ -197,7 +197,7 @@ TEST_F(VerbsCause, AnEventThatSaysWhyAheadOfOneThatDoesNot) {
   pair_->fabric().Raise(qps_[1], IBV_EVENT_QP_LAST_WQE_REACHED);
   AwaitHeard();
   pair_->fabric().Raise(qps_[1], IBV_EVENT_QP_ACCESS_ERR);
-  EXPECT_THAT(Reported(), HasSubstr("the peer tried to reach memory that it may not"));
+  EXPECT_THAT(Reported(), HasSubstr("the peer accessed memory without permission"));
 }
 
 TEST_F(VerbsCause, ThePeersWordAheadOfAFlushedRequest) {

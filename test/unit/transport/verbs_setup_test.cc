@@ -70,7 +70,7 @@ TEST_F(VerbsSetupTest, OneThatSpeaksTcpFrames) {
 TEST_F(VerbsSetupTest, OneThatIsReadyTwice) {
   Start();
   peer_->SendRecord({.kind = RecordKind::kReady}, "");
-  ExpectFailed("a record of kind 2 out of turn");
+  ExpectFailed("an unexpected record of kind 2");
 }
 
 TEST_F(VerbsSetupTest, OneWithASetupThatMakesNoSense) {
