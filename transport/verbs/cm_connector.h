@@ -74,6 +74,8 @@ class CmConnector : public std::enable_shared_from_this<CmConnector> {
     std::vector<std::byte> private_data;
   };
 
+  static constexpr int kResolveMs = 2000;  // for an address, and for a route
+
   CmConnector(std::shared_ptr<VerbsDevice> device, boost::asio::io_context* io, Options options);
   Status Prepare();
   Status Listen();

@@ -443,7 +443,7 @@ TEST_F(VerbsCmByHand, RequestsAheadOfTheSetupWaitForIt) {
   SendSetup(/*by_cm=*/true);
   for (int i = 0; i < 2; ++i) EXPECT_EQ(peer.Hear(), RDMA_CM_EVENT_CONNECT_RESPONSE);
   peer_.reset();
-  ExpectFailed("it closed before RDMA was set up");
+  ExpectFailed("it closed the connection before RDMA was set up");
 }
 
 TEST_F(VerbsCmByHand, RequestsAheadOfTheSetupAreNotKeptWithoutEnd) {
