@@ -30,6 +30,25 @@ class SnapshotterTest : public testing::Test {
   std::unique_ptr<SnapshotJob> job_;
 };
 
+/// Makes the snapshot thread wait before a step of its files until the test lets it go on: a disk that hangs.
+class HangingDisk {
+ public:
+  explicit HangingDisk(std::string step) : step_(std::move(step)) {}
+  std::function<void(const std::string&)> before_step() {
+    return [this](const std::string& step) {
+      if (step != step_) return;
+      reached_.set_value();
+      released_.get_future().wait();
+    };
+  }
+  void WaitUntilReached() { reached_.get_future().wait(); }
+  void Release() { released_.set_value(); }
+
+ private:
+  const std::string step_;
+  std::promise<void> reached_, released_;
+};
+
 TEST_F(SnapshotterTest, GathersRowsAndColumnsFromTheirOwners) {
   std::promise<std::shared_ptr<const GatheredModel>> pulled;
   Snapshotter::Options options;
@@ -116,6 +135,75 @@ TEST_F(SnapshotterTest, TrainingGoesOnWhileASliceIsOnItsWay) {
   EXPECT_TRUE(job_->Finish().ok());
   for (int64_t clock : {1, 2, 3}) EXPECT_TRUE(job_->IsThere(clock)) << clock;
   job_.reset();  // calls on_room no more
+}
+
+TEST_F(SnapshotterTest, APullDoesNotWaitForTheDisk) {
+  HangingDisk disk("write net_iter_1.caffemodel");
+  std::promise<std::shared_ptr<const GatheredModel>> pulled;
+  Snapshotter::Options options;
+  options.files.before_step = disk.before_step();
+  options.on_pulled = [&](std::shared_ptr<const GatheredModel> model) { pulled.set_value(std::move(model)); };
+  Start(options);
+  for (int64_t clock : {0, 1}) job_->first().OnVerdict(clock);
+  job_->Begin(1, true, false);
+  disk.WaitUntilReached();
+  job_->Begin(2, true, false);
+  EXPECT_FALSE(job_->first().HasRoom(true));
+  job_->Begin(3, false, true);
+  EXPECT_EQ(pulled.get_future().get()->iteration(), 3);
+  disk.Release();
+  EXPECT_TRUE(job_->Finish().ok());
+  EXPECT_TRUE(job_->IsThere(1));
+  EXPECT_TRUE(job_->IsThere(2));
+  EXPECT_FALSE(job_->IsThere(3));
+}
+
+TEST_F(SnapshotterTest, IsRenamedIntoPlaceAfterItsVerdict) {
+  HangingDisk written("write net_iter_5.hpnode");
+  std::atomic<bool> verdict = false;
+  Snapshotter::Options options;
+  options.files.before_step = [&, before = written.before_step()](const std::string& step) {
+    before(step);
+    EXPECT_TRUE(verdict || step.starts_with("write")) << step;
+  };
+  Start(options);
+  job_->first().OnVerdict(3);
+  job_->Begin(5, true, false);
+  written.WaitUntilReached();
+  written.Release();
+  EXPECT_FALSE(job_->IsThere(5));
+  verdict = true;
+  job_->first().OnVerdict(4);
+  EXPECT_TRUE(job_->Finish().ok());
+  EXPECT_TRUE(job_->IsThere(5));
+}
+
+// A disk that comes back only for the second snapshot: the first one is tried again until then, and not any more.
+TEST_F(SnapshotterTest, ANewerSnapshotEndsTheRetriesOfAnOlderOne) {
+  HangingDisk second("write net_iter_2.caffemodel");
+  Snapshotter::Options options;
+  options.files.retry_ms = 3'600'000;
+  options.files.before_step = second.before_step();
+  Start(options);
+  fs::remove(folder_);
+  job_->first().OnVerdict(1);
+  job_->Begin(1, true, false);
+  job_->Begin(2, true, false);
+  second.WaitUntilReached();
+  fs::create_directory(folder_);
+  second.Release();
+  EXPECT_TRUE(job_->Finish().ok());
+  EXPECT_FALSE(job_->IsThere(1));
+  EXPECT_TRUE(job_->IsThere(2));
+}
+
+TEST_F(SnapshotterTest, SaysWhatKeptTheLastOneFromTheDisk) {
+  Snapshotter::Options options;
+  options.files.retry_ms = 3'600'000;
+  Start(options);
+  fs::remove(folder_);
+  job_->Begin(1, true, false);
+  EXPECT_EQ(job_->Finish().code(), StatusCode::kInvalidArgument);
 }
 
 }  // namespace
