@@ -2,7 +2,9 @@
 
 #include "gtest/gtest.h"
 
+#include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace hp::test {
 
@@ -34,7 +36,11 @@ class Wire::NodeTransport : public Transport {
   Status Start(TransportHandler*, HandshakePolicy*) override { return OkStatus(); }
   StatusOr<std::unique_ptr<MemoryRegion>> Register(std::span<std::byte>) override { return InternalError("unused"); }
   Status CancelGrant(Rank, RemoteGrant) override { return InternalError("unused"); }
-  Status Send(Rank, uint32_t, std::span<const std::byte>) override { return InternalError("unused"); }
+  Status Send(Rank peer, uint32_t type, std::span<const std::byte> bytes) override {
+    const std::lock_guard lock(wire_->mutex_);
+    wire_->sent_[{rank_, peer}].push_back({type, {reinterpret_cast<const char*>(bytes.data()), bytes.size()}});
+    return OkStatus();
+  }
   int64_t LastHeardNs(Rank) const override { return 0; }
   void Shutdown(Rank) override {}
   void Break(Rank, const Status&) override {}
@@ -71,6 +77,11 @@ void Wire::Release(Rank rank) {
   const std::lock_guard lock(mutex_);
   held_.erase(rank);
   changed_.notify_all();
+}
+
+std::vector<Wire::Message> Wire::TakeSent(Rank rank, Rank peer) {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(sent_[{rank, peer}], {});
 }
 
 void Wire::Run() {

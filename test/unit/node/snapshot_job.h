@@ -27,6 +27,11 @@ class Wire {
     std::function<void(const PlaceTag&)> on_write_ended;
   };
 
+  struct Message {
+    uint32_t type = 0;
+    std::string bytes;
+  };
+
   explicit Wire(int nodes);
   ~Wire();
   /// Before anything is posted.
@@ -35,6 +40,8 @@ class Wire {
   /// From now on no write of `rank` arrives.
   void Hold(Rank rank);
   void Release(Rank rank);
+  /// Messages of `rank` to `peer` since the last call; they arrive nowhere else.
+  std::vector<Message> TakeSent(Rank rank, Rank peer);
 
  private:
   class NodeTransport;
@@ -58,6 +65,7 @@ class Wire {
   std::deque<Event> events_;
   std::vector<Grant> grants_;
   std::set<Rank> held_;
+  std::map<std::pair<Rank, Rank>, std::vector<Message>> sent_;
   bool stop_ = false;
   std::thread thread_;
 };
