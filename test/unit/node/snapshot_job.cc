@@ -57,13 +57,15 @@ Wire::Wire(int nodes) {
   thread_ = std::thread([this] { Run(); });
 }
 
-Wire::~Wire() {
+Wire::~Wire() { Stop(); }
+
+void Wire::Stop() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
     changed_.notify_all();
   }
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 Transport* Wire::transport(Rank rank) { return transports_[rank].get(); }
@@ -176,7 +178,7 @@ SnapshotJob::SnapshotJob(const std::string& folder, Snapshotter::Options options
   }
 }
 
-SnapshotJob::~SnapshotJob() = default;
+SnapshotJob::~SnapshotJob() { wire_.Stop(); }
 
 std::vector<float> SnapshotJob::Numbers(size_t param, int64_t count, int64_t clock, bool history) {
   std::vector<float> numbers;

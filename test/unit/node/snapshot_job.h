@@ -34,6 +34,8 @@ class Wire {
 
   explicit Wire(int nodes);
   ~Wire();
+  /// Nothing arrives any more.
+  void Stop();
   /// Before anything is posted.
   void SetHandler(Rank rank, Handler handler) { handlers_[rank] = std::move(handler); }
   Transport* transport(Rank rank);
