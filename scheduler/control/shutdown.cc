@@ -63,8 +63,7 @@ void Shutdown::OnStopped(const Status& status) {
 
 void Shutdown::OnExecuted(const Status& status, bool finished) {
   if (status.code() == StatusCode::kUnavailable || status.code() == StatusCode::kCancelled) {
-    // A collective failed because a replica is lost: the failure detector finds out which, and ends the job. Or we are
-    // ending.
+    // It needed a node that is lost: the failure detector finds out which, and ends the job. Or we are ending.
     LOG(WARNING) << status;
   } else if (!status.ok()) {
     Fail(status);

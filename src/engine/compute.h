@@ -13,16 +13,19 @@
 #include "solvers/param_store.h"
 #include "tensor/device.h"
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
+#include <utility>
 #include <vector>
 
 namespace hp {
 
-/// What a node computes: segments of its nets for the pipeline's tasks, and the updates of its parameters, on its
-/// device. A task is put into the device's queues (Enqueue), and its results are taken when the device has done it
-/// (Collect); on the host's device the one follows the other at once.
+/// What a node computes: segments of its nets for the pipeline's tasks, and the updates of its parameters. A task is
+/// put into the device's queues (Enqueue), and its results are taken when the device has done it (Collect). What is
+/// common; HostCompute and DeviceCompute run the segments. Owned by the node, made before the pipeline.
 class Compute {
  public:
   /// Statistics of a micro-batch: one value for each output of its NodeNet.
@@ -43,55 +46,77 @@ class Compute {
     float loss_scale = 1;  ///< of the first clock
   };
 
-  /// @return kResourceExhausted: the device has not so much memory.
+  /// A HostCompute or a DeviceCompute, by the device. All that `model` and `options` point to must outlive it.
+  /// @return kResourceExhausted: the device has not that much memory free.
   static StatusOr<std::unique_ptr<Compute>> Create(const NodeModel& model, Options options);
+  virtual ~Compute() = default;
 
   /// Memory that peers write into and that is sent from: the device's (the solvers', rows of deferred gradients), and
   /// where tensors pass through the host that of the host.
-  std::vector<std::span<std::byte>> shared_device_memory() const;
-  std::span<std::byte> shared_host_memory() const { return staging_ ? staging_->memory() : std::span<std::byte>(); }
-
+  virtual std::vector<std::span<std::byte>> shared_device_memory() const { return workspace_->shared_memory(); }
+  virtual std::span<std::byte> shared_host_memory() const { return {}; }
   /// The bytes of a port, for the transport. Any thread.
-  std::span<std::byte> Place(int solver, MsgId id, int port) const;
+  virtual std::span<std::byte> Place(int solver, MsgId id, int port) const;
 
-  /// Puts any task but kBoundary into the device's queues; on the host's device it is done then. Executor thread.
-  /// @return where its results are there.
-  Device::Mark Enqueue(const Task& task);
+  /// Puts any task but kBoundary into the device's queues; on the host's device it is done then. Executor thread; never
+  /// waits for the device or for another node.
+  /// @return where its results are there; of no account on the host's device.
+  virtual Device::Mark Enqueue(const Task& task) = 0;
   /// Takes the results of a task that is done. One thread at a time, in the order of Enqueue.
   void Collect(const Task& task);
 
   /// Updater::OnVerdict.
   void OnVerdict(const Verdict& verdict) { updater_->OnVerdict(verdict); }
-  /// What there is to say of `clock` when kNorm or kFinishClock has been collected.
+  /// What there is to say of `clock` when kNorm or kFinishClock has been collected; then it is forgotten. As Collect.
   VerdictPart TakeVerdictPart(int64_t clock);
 
- private:
-  enum RepeatKind : uint64_t { kRepeatForward, kRepeatBackward, kRepeatWeights, kRepeatDeferred };
+ protected:
+  /// A micro-batch's task: the net, and what it runs on. `run` points into `views`.
+  struct Work {
+    const Task& task;
+    const NodeNet& net;
+    std::vector<ParamView> views = {};
+    NetRun run = {};
+  };
+  /// What a forward task reads from the host's memory; null and empty what it does not read.
+  struct HostInputs {
+    float* images = nullptr;
+    std::span<const float> batch_labels;  ///< of the whole batch
+    int64_t first_row = 0;                ///< of the micro-batch within it
+  };
 
   Compute(const NodeModel& model, Options options) : model_(model), options_(std::move(options)) {}
+  /// Everything that both kinds need.
   Status Allocate();
-  /// Whether the micro-batch adds to gradients that another one began.
-  bool Accumulates(MsgId id) const { return InFirstClock(id) != first_id_; }
-  static MsgId InFirstClock(MsgId id) { return MsgId::Make(0, true, id.micro(), id.replica()); }
-  Device::RepeatKey KeyOf(RepeatKind kind, int part, const NodeNet& net, const NetRun& run) const;
 
-  void EnqueueWork(const Task& task);
-  void GiveToExchange(const Task& task, const NodeNet& net, const NetStep& step);
-  void Forward(const Task& task);
-  void Backward(const Task& task);
-  void WeightGradient(const Task& task);
-  void UseInputs(const Task& task, const NodeNet& net, NetRun* run);
-  void CollectStatistics(const Task& task);
+  /// Hands a task to the functions below, or to the Updater.
+  void Carry(const Task& task);
+  /// All but images and labels of a forward, backward or weight gradient task.
+  Work WorkOf(const Task& task) const;
+  HostInputs InputsOf(const Work& work) const;
+  /// Whether the task's gradients go to the exchange when they are computed: those of the clock's last micro-batch.
+  bool Exchanges(const Task& task) const;
+  /// Runs the backward half of the task's segment, and gives the exchange what it has to have.
+  void RunBackward(const Work& work) const;
+
+  virtual void Forward(const Task& task) = 0;
+  virtual void Backward(const Task& task) = 0;
+  /// Of one micro-batch.
+  virtual void WeightGradient(const Task& task) = 0;
+  /// The value of output `index` of a forward task that is done.
+  virtual float Statistic(const Task& task, const NodeNet& net, int index) const = 0;
 
   const NodeModel& model_;
   const Options options_;
-
   std::unique_ptr<Workspace> workspace_;
-  std::unique_ptr<HostBridge> bridge_;    // null on the host's device
-  std::unique_ptr<PortStaging> staging_;  // likewise
-  std::unique_ptr<ImagesAhead> ahead_;    // null there, and where no images are read
-  MsgId first_id_, last_id_;              // of a clock, in clock 0
+
+ private:
+  static MsgId InFirstClock(MsgId id) { return MsgId::Make(0, true, id.micro(), id.replica()); }
+  void GiveToExchange(const Work& work, const NetStep& step) const;
+  void CollectStatistics(const Task& task);
+
   std::unique_ptr<Updater> updater_;
+  MsgId first_id_, last_id_;               // of a clock, in clock 0
   std::map<int64_t, VerdictPart> losses_;  // what there is to say of them, by clock; one
 };
 

@@ -1,0 +1,45 @@
+#include "engine/host_compute.h"
+
+#include <utility>
+
+namespace hp {
+
+StatusOr<std::unique_ptr<Compute>> HostCompute::Create(const NodeModel& model, Options options) {
+  std::unique_ptr<HostCompute> compute(new HostCompute(model, std::move(options)));
+  HP_RETURN_IF_ERROR(compute->Allocate());
+  return std::unique_ptr<Compute>(std::move(compute));
+}
+
+Device::Mark HostCompute::Enqueue(const Task& task) {
+  Carry(task);
+  return {};
+}
+
+Compute::Work HostCompute::ReadyWork(const Task& task) const {
+  Work work = WorkOf(task);
+  const HostInputs inputs = InputsOf(work);
+  work.run.images = inputs.images;
+  work.run.batch.batch_labels = inputs.batch_labels;
+  if (!inputs.batch_labels.empty()) {
+    work.run.batch.labels = inputs.batch_labels.subspan(inputs.first_row, work.net.rows());
+  }
+  return work;
+}
+
+void HostCompute::Forward(const Task& task) {
+  const Work work = ReadyWork(task);
+  work.net.Forward(task.segment, work.run);
+}
+
+void HostCompute::Backward(const Task& task) { RunBackward(ReadyWork(task)); }
+
+void HostCompute::WeightGradient(const Task& task) {
+  const Work work = ReadyWork(task);
+  work.net.WeightGradient(work.net.steps()[model_.unit_steps()[task.unit]], work.run);
+}
+
+float HostCompute::Statistic(const Task& task, const NodeNet& net, int index) const {
+  return net.ValueOf(net.outputs()[index].tensor, workspace_->RunOf(task.solver, task.id)).floats()[0];
+}
+
+}  // namespace hp
