@@ -1,10 +1,7 @@
 #pragma once
 
-#include "engine/host_bridge.h"
-#include "engine/images_ahead.h"
 #include "engine/input.h"
 #include "engine/label_store.h"
-#include "engine/port_staging.h"
 #include "engine/stage_exchange.h"
 #include "engine/updater.h"
 #include "engine/workspace.h"

@@ -167,7 +167,8 @@ Status Node::ConnectExchange() {
   StageExchange::Callbacks callbacks;
   callbacks.on_exchanged = [this](auto... args) { pipeline_->OnExchanged(args...); };
   callbacks.on_failure = [this](const Status& status) { OnExchangeFailed(status); };
-  HP_ASSIGN_OR_RETURN(exchange_, StageExchange::Create(*model_, info_.stage, params_.get(), connect, callbacks));
+  HP_ASSIGN_OR_RETURN(exchange_, StageExchange::Create(info_.stage, ExchangedUnitsOf(*model_, info_.stage, *params_),
+                                                       params_.get(), connect, callbacks));
   return OkStatus();
 }
 
