@@ -1,8 +1,8 @@
 // Tasks of micro-batches run segments of a NodeNet in a solver's memory; tasks of a whole update are the Updater's.
-// Both work in one Workspace, and know each other only in one direction. A gradient goes from the last micro-batch's
-// backward pass straight to the exchange, layer by layer, so that sums are under way while the pass goes on; every
-// earlier micro-batch has added its own by then, because backward tasks of replicas go in the order of ids.
-#include "engine/compute.h"
+// Both work in one Workspace; Compute knows the Updater, and the Updater does not know Compute. A gradient goes from
+// the last micro-batch's backward pass straight to the exchange, layer by layer, so that sums are under way while the
+// pass goes on; every earlier micro-batch has added its own by then, because backward tasks of replicas go in the order
+// of ids.
 
 #include "engine/device_compute.h"
 #include "engine/host_compute.h"

@@ -24,7 +24,7 @@ BridgeNeeds BridgeNeedsOf(const NodeModel& model, int pool_size);
 
 /// What passes between the host and a device with memory of its own, for each solver: images, labels, the number of
 /// the first sample and the loss scale go in, losses come out. Copies to the device go by Device::kCopyIn, others by
-/// kCopyOut. Executor thread, but for what is read when the copies are done.
+/// kCopyOut. Executor thread, but for what is read when the copies are done. Owned by DeviceCompute.
 class HostBridge {
  public:
   /// @return kResourceExhausted: host or device has not so much memory.

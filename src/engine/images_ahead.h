@@ -13,7 +13,7 @@ namespace hp {
 
 /// The images of the training micro-batch after the last one that began, copied to the device while it still computes
 /// what is before: a place of their own, since the solver that will take them is not free yet. Nobody must wait for
-/// it: what is not here when its task begins comes from the host. Executor thread.
+/// it: what is not here when its task begins comes from the host. Executor thread. Owned by DeviceCompute.
 class ImagesAhead {
  public:
   /// @param input of training; must outlive it, and keeps images until their task is done.

@@ -17,6 +17,7 @@ namespace hp {
 /// Tensors of other nodes on their way from and to a device with memory of its own: those of peers whose transport does
 /// not reach that memory pass through the host's, of which each solver has some. A port of a stage of replicas has a
 /// peer for each, so it depends on the micro-batch. Copies to the device go by Device::kCopyIn, others by kCopyOut.
+/// Owned by DeviceCompute.
 class PortStaging {
  public:
   /// @param reaches whether the transport brings tensors of this peer to the device's memory and takes them from there.
