@@ -23,7 +23,7 @@ using google::protobuf::io::CodedOutputStream;
 
 static_assert(std::endian::native == std::endian::little, "floats are written as they lie in memory");
 
-constexpr int kBlockBytes = 1 << 20;
+constexpr int kPieceBytes = 1 << 20;
 
 // One pass over the fields of the outermost message.
 class FieldWalk {
@@ -111,7 +111,7 @@ void WriteLengthTag(int field, int64_t bytes, CodedOutputStream* out) {
 }
 
 void WriteZeros(int64_t bytes, CodedOutputStream* out) {
-  const std::vector<char> zeros(std::min<int64_t>(bytes, kBlockBytes));
+  const std::vector<char> zeros(std::min<int64_t>(bytes, kPieceBytes));
   for (; bytes > 0; bytes -= static_cast<int64_t>(zeros.size())) {
     out->WriteRaw(zeros.data(), static_cast<int>(std::min<int64_t>(bytes, zeros.size())));
   }
@@ -126,7 +126,7 @@ Status ReadMessageFile(const std::string& path, const std::set<int>& parts, cons
   if (fd < 0) return InvalidArgument("%s: cannot be opened: %s", path.c_str(), strerror(errno));
   // Protobuf writes its own opinion of bad bytes to stderr; ours is in the Status.
   const google::protobuf::LogSilencer quiet;
-  google::protobuf::io::FileInputStream file(fd, kBlockBytes);
+  google::protobuf::io::FileInputStream file(fd, kPieceBytes);
   file.SetCloseOnDelete(true);
   int64_t bytes = 0;
   HP_RETURN_IF_ERROR(CheckFile(fd, &bytes).Prepend(path));

@@ -20,7 +20,7 @@ struct State {
 };
 
 std::string FolderOf(const std::string& path) { return path.substr(0, path.rfind('/') + 1); }
-std::string FileName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+std::string NameOf(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 bool Exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
 
 StatusOr<State> ReadState(const std::string& path) {
@@ -64,10 +64,10 @@ StatusOr<std::optional<SnapshotManifest>> ReadManifest(const std::string& state_
   SnapshotManifest manifest;
   google::protobuf::TextFormat::Parser parser;
   if (!parser.ParseFromString(text, &manifest)) return DataLoss("%s: not a manifest of hpnode", path.c_str());
-  if (manifest.state().name() != FileName(state_path) || manifest.iteration() != state.head.iter()) {
+  if (manifest.state().name() != NameOf(state_path) || manifest.iteration() != state.head.iter()) {
     return DataLoss("%s: it belongs to %s at iteration %" PRId64 ", not to %s at iteration %d", path.c_str(),
                     manifest.state().name().c_str(), static_cast<int64_t>(manifest.iteration()),
-                    FileName(state_path).c_str(), state.head.iter());
+                    NameOf(state_path).c_str(), state.head.iter());
   }
   HP_RETURN_IF_ERROR(CheckFileSum(FolderOf(state_path), manifest.state(), path));
   HP_RETURN_IF_ERROR(CheckFileSum(FolderOf(state_path), manifest.model(), path));
@@ -76,7 +76,7 @@ StatusOr<std::optional<SnapshotManifest>> ReadManifest(const std::string& state_
 
 // Snapshots are moved to other folders and hosts, so a model beside the state counts more than the path inside it.
 std::string FindModel(const std::string& state_path, const std::string& learned_net) {
-  const std::string beside = FolderOf(state_path) + FileName(learned_net);
+  const std::string beside = FolderOf(state_path) + NameOf(learned_net);
   return Exists(beside) ? beside : learned_net;
 }
 

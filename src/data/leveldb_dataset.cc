@@ -15,7 +15,7 @@
 namespace hp {
 namespace {
 
-constexpr uint64_t kReadsPerCheck = 64;
+constexpr uint64_t kRecordsPerCheck = 64;
 constexpr size_t kMaxCursors = 8;
 constexpr int kOpenAttempts = 5;
 // Two data layers and a node's sockets have to fit under the usual limit of 1024 open files.
@@ -209,7 +209,7 @@ Status LevelDbDataset::CheckUnchanged() {
 }
 
 Status LevelDbDataset::CheckNowAndThen() {
-  if (reads_.fetch_add(1, std::memory_order_relaxed) % kReadsPerCheck != kReadsPerCheck - 1) return OkStatus();
+  if (reads_.fetch_add(1, std::memory_order_relaxed) % kRecordsPerCheck != kRecordsPerCheck - 1) return OkStatus();
   const auto current = IdentityOf(path_ + "/CURRENT");
   {
     MutexLock lock(&mutex_);

@@ -9,7 +9,7 @@
 namespace hp {
 namespace {
 
-constexpr size_t kBatchBytes = 16 << 20;
+constexpr size_t kTransactionBytes = 16 << 20;
 constexpr size_t kFirstMapBytes = 64 << 20;
 
 class LmdbWriter : public DbWriter {
@@ -30,7 +30,7 @@ class LmdbWriter : public DbWriter {
   Status DoPut(std::string_view key, std::string_view value) override {
     batch_.emplace_back(key, value);
     batch_bytes_ += key.size() + value.size();
-    return batch_bytes_ < kBatchBytes ? OkStatus() : WriteBatch();
+    return batch_bytes_ < kTransactionBytes ? OkStatus() : WriteBatch();
   }
   Status DoFinish() override {
     HP_RETURN_IF_ERROR(WriteBatch());

@@ -1,15 +1,11 @@
 #include "engine/host_bridge.h"
 
+#include "engine/staged_bytes.h"
 #include "model/node_model.h"
 
 #include <algorithm>
 
 namespace hp {
-namespace {
-
-size_t Aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
-
-}  // namespace
 
 BridgeNeeds BridgeNeedsOf(const NodeModel& model, int pool_size) {
   const JobShape& shape = model.schedule().shape();
@@ -31,10 +27,10 @@ HostBridge::Layout HostBridge::LayoutOf(const BridgeNeeds& needs) {
     images = std::max(images, net->images_bytes());
   }
   Layout layout;
-  layout.labels = Aligned(sizeof(Numbers));
-  layout.batch_labels = layout.labels + Aligned(rows * sizeof(float));
-  layout.images = layout.batch_labels + Aligned(needs.batch_rows * sizeof(float));
-  layout.bytes = layout.images + Aligned(images);
+  layout.labels = StagedBytes(sizeof(Numbers));
+  layout.batch_labels = layout.labels + StagedBytes(rows * sizeof(float));
+  layout.images = layout.batch_labels + StagedBytes(needs.batch_rows * sizeof(float));
+  layout.bytes = layout.images + StagedBytes(images);
   return layout;
 }
 

@@ -1,13 +1,10 @@
 #include "engine/port_staging.h"
 
+#include "engine/staged_bytes.h"
+
 #include <algorithm>
 
 namespace hp {
-namespace {
-
-size_t Aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
-
-}  // namespace
 
 StatusOr<std::unique_ptr<PortStaging>> PortStaging::Create(const NodeModel& model, int pool_size, Device* device,
                                                            const std::function<bool(Rank peer)>& reaches) {
@@ -34,7 +31,7 @@ StatusOr<std::unique_ptr<PortStaging>> PortStaging::Create(const NodeModel& mode
 size_t PortStaging::Bytes(const NodeNet& net, bool train, int port) const {
   const std::vector<Rank>& peers = plan(train).ports[port].peers;
   const bool ever = std::any_of(peers.begin(), peers.end(), [this](Rank peer) { return staged_[peer]; });
-  return ever ? Aligned(net.buffer_bytes(net.ports()[port].buffer)) : 0;
+  return ever ? StagedBytes(net.buffer_bytes(net.ports()[port].buffer)) : 0;
 }
 
 std::span<std::byte> PortStaging::Place(int solver, MsgId id, const NodeNet& net, int port) const {

@@ -29,7 +29,7 @@ struct Operands {
 
 /// The tile of Rows x (Vectors * W) elements at (o, k).
 template <int Rows, int Vectors, int W>
-inline void Tile(const Operands& p, int64_t o, int64_t k) {
+inline void MultiplyTile(const Operands& p, int64_t o, int64_t k) {
   FloatVec<W> sums[Rows][Vectors];
   float* d_w = p.d_w + o * p.d_w_stride + k;
   for (int i = 0; i < Rows; ++i) {
@@ -53,9 +53,9 @@ inline void Tile(const Operands& p, int64_t o, int64_t k) {
 template <int Rows>
 inline void RowsOfTiles(const Operands& p, int64_t o, int64_t begin, int64_t end) {
   int64_t k = begin;
-  for (; k + kVectors * kWidth <= end; k += kVectors * kWidth) Tile<Rows, kVectors, kWidth>(p, o, k);
-  for (; k + kWidth <= end; k += kWidth) Tile<Rows, 1, kWidth>(p, o, k);
-  for (; k < end; ++k) Tile<Rows, 1, 1>(p, o, k);
+  for (; k + kVectors * kWidth <= end; k += kVectors * kWidth) MultiplyTile<Rows, kVectors, kWidth>(p, o, k);
+  for (; k + kWidth <= end; k += kWidth) MultiplyTile<Rows, 1, kWidth>(p, o, k);
+  for (; k < end; ++k) MultiplyTile<Rows, 1, 1>(p, o, k);
 }
 
 }  // namespace

@@ -21,6 +21,8 @@ inline std::shared_ptr<const caffe::NetParameter> ParseNet(const std::string& te
   return net;
 }
 
+inline constexpr int kIp1 = 3, kIp2 = 5, kIp3 = 6;  ///< layers of SmallNet
+
 /// conv - pool | ip1 - relu - ip2 - relu - ip3 - loss; layers 0 to 7 in training.
 inline std::string SmallNet(bool frozen_conv = false) {
   const std::string lr = frozen_conv ? "param { lr_mult: 0 } param { lr_mult: 0 }" : "";

@@ -7,7 +7,6 @@
 namespace hp::test {
 namespace {
 
-constexpr int kIp1 = 3, kIp2 = 5;
 constexpr int64_t kRows = 4;
 
 struct PortCount {

@@ -9,8 +9,6 @@ using testing::AllOf;
 using testing::Each;
 using testing::HasSubstr;
 
-constexpr int kIp1 = 3, kIp2 = 5, kIp3 = 6;
-
 void ExpectEdge(const Edge* edge, int from_stage, int parts, int readers, bool gradient) {
   ASSERT_NE(edge, nullptr);
   EXPECT_EQ(edge->from_stage, from_stage);

@@ -14,14 +14,6 @@ using testing::Contains;
 using testing::HasSubstr;
 using testing::Not;
 
-std::vector<ibv_qp_attr> ModifiedTo(FakeVerbs& host, ibv_qp_state state) {
-  std::vector<ibv_qp_attr> found;
-  for (const ibv_qp_attr& attributes : host.modifications()) {
-    if (attributes.qp_state == state) found.push_back(attributes);
-  }
-  return found;
-}
-
 TEST(VerbsBringUp, GoesThroughTheStatesWithTheSettings) {
   VerbsPair pair({.settings = {.traffic_class = 106,
                                .service_level = 3,

@@ -29,12 +29,6 @@ long Count(FakeVerbs& host, const std::string& call) {
   return std::count(calls.begin(), calls.end(), call);
 }
 
-std::vector<ibv_qp_attr> ModifiedTo(FakeVerbs& host, ibv_qp_state state) {
-  std::vector<ibv_qp_attr> found = host.modifications();
-  std::erase_if(found, [state](const ibv_qp_attr& attributes) { return attributes.qp_state != state; });
-  return found;
-}
-
 /// Both nodes, started; neither gets through. @return what each of them was told.
 std::array<std::string, 2> FailToConnect(VerbsPair& pair) {
   std::array<std::string, 2> said;

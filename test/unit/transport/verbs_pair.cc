@@ -60,4 +60,10 @@ void VerbsPair::Transfer(Rank from, Rank to, const PlaceTag& tag, std::span<cons
   EXPECT_TRUE(node(from).Get(Event::kWriteEnded, tag).status.ok());
 }
 
+std::vector<ibv_qp_attr> ModifiedTo(FakeVerbs& host, ibv_qp_state state) {
+  std::vector<ibv_qp_attr> found = host.modifications();
+  std::erase_if(found, [state](const ibv_qp_attr& attributes) { return attributes.qp_state != state; });
+  return found;
+}
+
 }  // namespace hp

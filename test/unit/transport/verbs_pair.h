@@ -52,4 +52,7 @@ class VerbsPair {
   std::array<std::unique_ptr<TestNode>, 2> nodes_;
 };
 
+/// What a host's queue pairs were given when they went into `state`.
+std::vector<ibv_qp_attr> ModifiedTo(FakeVerbs& host, ibv_qp_state state);
+
 }  // namespace hp
