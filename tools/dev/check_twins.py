@@ -196,16 +196,16 @@ def is_ours(name):
 
 def twins_of_objects(symbols, objects):
     """Yields (name, [places]) of the twins among objects."""
-    strong, weak = collections.defaultdict(set), collections.defaultdict(dict)
+    strong, weak = collections.defaultdict(dict), collections.defaultdict(dict)
     for path in objects:
         for name, is_weak, place in symbols[path]:
             if not is_weak:
-                strong[name].add(path)
+                strong[name][path] = f"{path}, from {os.path.relpath(place)}" if place else path
             elif place and is_ours(name):
                 weak[name].setdefault(tuple(place.rsplit(":", 1)), path)
     for name, paths in strong.items():
         if len(paths) > 1:
-            yield name, sorted(paths)
+            yield name, sorted(paths.values())
     for name, places in weak.items():
         if places_apart(places) > 1:
             yield name, sorted(f"{os.path.relpath(file)}:{line}, in {path}" for (file, line), path in places.items())
