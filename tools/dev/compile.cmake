@@ -1,6 +1,38 @@
-# How sources become objects: in groups, since the headers are most of the work.
+# How sources become objects: in groups, since the headers are most of the work, or only to be looked at.
 
 # A group is one translation unit, so names in anonymous namespaces have to differ within a library or program.
 # Sources with compile options of their own stay alone. Small enough for an edited file to be compiled soon.
 set(CMAKE_UNITY_BUILD ${HP_UNITY})
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 8)
+
+if(HP_SYNTAX_ONLY)
+  set(CMAKE_CXX_COMPILE_OBJECT
+      "<CMAKE_CXX_COMPILER> <DEFINES> <INCLUDES> <FLAGS> -fsyntax-only <SOURCE>" "<CMAKE_COMMAND> -E touch <OBJECT>")
+  set(CMAKE_CXX_ARCHIVE_CREATE "<CMAKE_COMMAND> -E touch <TARGET>")
+  set(CMAKE_CXX_ARCHIVE_APPEND "<CMAKE_COMMAND> -E touch <TARGET>")
+  set(CMAKE_CXX_ARCHIVE_FINISH "")
+endif()
+
+# Sets `result` to the targets of a folder and those below it whose TYPE matches.
+function(hp_targets_below folder type result)
+  set(found "")
+  get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
+  foreach(target ${targets})
+    get_target_property(its ${target} TYPE)
+    if(its MATCHES "^(${type})$")
+      list(APPEND found ${target})
+    endif()
+  endforeach()
+  get_property(folders DIRECTORY ${folder} PROPERTY SUBDIRECTORIES)
+  foreach(below ${folders})
+    hp_targets_below(${below} "${type}" more)
+    list(APPEND found ${more})
+  endforeach()
+  set(${result} ${found} PARENT_SCOPE)
+endfunction()
+
+# The target hp_libraries: all libraries of the project, those that its tests share among them.
+function(hp_add_libraries_target)
+  hp_targets_below(${CMAKE_SOURCE_DIR} "STATIC_LIBRARY|OBJECT_LIBRARY" libraries)
+  add_custom_target(hp_libraries DEPENDS ${libraries})
+endfunction()
