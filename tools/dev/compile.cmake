@@ -36,3 +36,11 @@ function(hp_add_libraries_target)
   hp_targets_below(${CMAKE_SOURCE_DIR} "STATIC_LIBRARY|OBJECT_LIBRARY" libraries)
   add_custom_target(hp_libraries DEPENDS ${libraries})
 endfunction()
+
+# Takes all that the calling folder and those below it build out of the default build, but for these programs and what
+# they need. By its name each is still built.
+function(hp_build_only)
+  hp_targets_below(${CMAKE_CURRENT_SOURCE_DIR} "EXECUTABLE|STATIC_LIBRARY|OBJECT_LIBRARY" targets)
+  list(REMOVE_ITEM targets ${ARGN})
+  set_target_properties(${targets} PROPERTIES EXCLUDE_FROM_ALL TRUE)
+endfunction()
