@@ -5,6 +5,7 @@
 #include "node/launch.h"
 #include "scheduler/plan/routing_table.h"
 #include "transport/connect/tcp_listener.h"
+#include "transport/tcp/tcp_transport.h"
 
 #include "glog/logging.h"
 #include <stdlib.h>
