@@ -40,9 +40,9 @@ void Flights::GrantPlaces(Flight* flight) {
     if (!port.landing) continue;
     ++(port.gradient ? flight->missing_gradients : flight->missing)[port.segment];
     ++flight->open_grants;
-    const Rank peer = port.peer(flight->id);
+    const Rank peer = port.peer(flight->id.replica());
     const std::span<std::byte> place = host_->Place(flight->solver, flight->id, static_cast<int>(i));
-    const Status status = transport_->Grant(peer, {flight->id.bits, port.port}, place);
+    const Status status = transport_->Grant(peer, {flight->id.bits, port.channel}, place);
     if (!status.ok()) LOG(WARNING) << "grant to node " << peer << ": " << status;
   }
 }
@@ -166,12 +166,12 @@ void Flights::WriteFinal(Flight* flight, int segment, bool gradient) {
 
 void Flights::PostIfGranted(Flight* flight, int index) {
   const PortPlan& port = plan_->phase(flight->id).ports[index];
-  const Rank peer = port.peer(flight->id);
-  const PlaceTag tag{flight->id.bits, port.port};
+  const Rank peer = port.peer(flight->id.replica());
+  const PlaceTag tag{flight->id.bits, port.channel};
   const auto stored = grants_.find({peer, tag});
   if (stored == grants_.end()) return;
   const std::span<std::byte> source = host_->Place(flight->solver, flight->id, index);
-  CHECK_EQ(stored->second.bytes, source.size()) << "port " << port.port << " of message " << flight->id.bits;
+  CHECK_EQ(stored->second.bytes, source.size()) << "port " << port.channel << " of message " << flight->id.bits;
   const Status status = transport_->Write(peer, tag, stored->second.grant, source);
   grants_.erase(stored);
   flight->unposted.erase(index);
@@ -186,7 +186,8 @@ int Flights::FindPort(MsgId id, uint32_t number, bool landing, Rank peer) const 
   const PhasePlan& plan = plan_->phase(id);
   for (size_t i = 0; i < plan.ports.size(); ++i) {
     const PortPlan& port = plan.ports[i];
-    if (port.port == number && port.landing == landing && port.peer(id) == peer) return static_cast<int>(i);
+    if (port.channel == number && port.landing == landing && port.peer(id.replica()) == peer)
+      return static_cast<int>(i);
   }
   return -1;
 }

@@ -49,7 +49,7 @@ void Pipeline::FinishBoundary(int64_t clock) {
   if (stop_at_ && clock >= *stop_at_) {
     clocks_.at(clock).Open({}, {});
   } else {
-    clocks_.at(clock).Open(schedule_.TestIds(clock, plan_.replica), schedule_.TrainIds(clock, plan_.replica));
+    clocks_.at(clock).Open(schedule_.TestIds(clock, plan_.replicas), schedule_.TrainIds(clock, plan_.replicas));
   }
   BindMore();
   Progress(clock);

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "base/rank.h"
+#include "net/plan/port_plan.h"
 #include "scheduler/plan/msg_id.h"
 
 #include <cstdint>
@@ -8,16 +8,7 @@
 
 namespace hp {
 
-/// One tensor that crosses between this node and others in every micro-batch of a phase.
-struct PortPlan {
-  uint32_t port = 0;     ///< PlaceTag::channel
-  bool landing = false;  ///< arrives here; else leaves from here
-  bool gradient = false;
-  int segment = 0;          ///< landing: needed before it; leaving: final after it
-  std::vector<Rank> peers;  ///< one, or one for each replica
-  Rank peer(MsgId id) const { return peers.size() == 1 ? peers[0] : peers[id.replica()]; }
-};
-
+/// The part of a phase that one node runs, as its pipeline sees it.
 struct PhasePlan {
   int segments = 1;
   std::vector<bool> backward;   ///< by segment: whether it has a backward half
@@ -32,6 +23,9 @@ struct UnitPlan {
   bool in_backward = false;  ///< computed by the backward task itself (data-parallel stages)
   /// Other nodes have parts of its gradient: it is final when the exchange of its stage has summed them (OnExchanged).
   bool exchanged = false;
+  /// Its squares count in this node's part of the norm: replicas have the same sums, and the first one counts them.
+  bool counts = true;
+  int layer = 0;  ///< index into the training graph's layers
   /// Whether each micro-batch's gradient is a task of its own.
   bool at_once() const { return !deferred && !in_backward; }
 };
@@ -40,7 +34,7 @@ struct UnitPlan {
 struct PipelinePlan {
   PhasePlan train, test;
   std::vector<UnitPlan> units;
-  int replica = -1;  ///< whose ids the node handles; -1: those of all replicas
+  std::vector<int> replicas = {0};  ///< whose ids the node handles, ascending
   int pool_size = 1;
   bool ordered_backward = false;  ///< backward tasks in the order of ids, because they add up weight gradients
   bool wait_for_verdict = false;  ///< updates wait for the verdict of their own clock (clip_gradients, loss scaling)

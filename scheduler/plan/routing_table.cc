@@ -21,8 +21,7 @@ NodeInfo MakeNode(const NodeConfig& config, Rank rank, const StageConfig& stage)
   NodeInfo node;
   node.rank = rank;
   node.name = config.name();
-  node.stage = config.stage();
-  node.index = config.index();
+  node.parts = {{config.stage(), config.index()}};
   node.role = stage.kind() == StageConfig::CONV ? "conv" : "fc";
   node.host = config.host();
   node.port = config.port();

@@ -2,6 +2,7 @@
 
 #include "base/rank.h"
 #include "hp/status.h"
+#include "net/plan/placement.h"
 #include "proto/caffe.pb.h"
 #include "proto/routing.pb.h"
 
@@ -26,9 +27,8 @@ struct StageInfo {
 struct NodeInfo {
   Rank rank = 0;
   std::string name;
-  int stage = 0;
-  int index = 0;     ///< replica or shard of the stage
-  std::string role;  ///< "conv" or "fc"
+  std::vector<StagePart> parts;  ///< what it runs, in the order of stages
+  std::string role;              ///< "conv" or "fc"
   std::string host;
   int port = 0;
   int pool_size = 0;         ///< 0: chosen from the table

@@ -1,19 +1,24 @@
 #include "scheduler/plan/schedule.h"
 
+#include <numeric>
 #include <set>
 
 namespace hp {
+
+Schedule::Schedule(const JobShape& shape) : shape_(shape), replicas_(shape.replicas) {
+  std::iota(replicas_.begin(), replicas_.end(), 0);
+}
 
 bool Schedule::TestsAt(int64_t clock) const {
   if (shape_.test_iter == 0 || shape_.test_interval == 0 || clock % shape_.test_interval != 0) return false;
   return clock > 0 || shape_.test_initialization;
 }
 
-std::vector<MsgId> Schedule::Ids(int64_t clock, bool train, int64_t batches, int64_t batch, int replica) const {
+std::vector<MsgId> Schedule::Ids(int64_t clock, bool train, int64_t batches, int64_t batch,
+                                 std::span<const int> replicas) const {
   std::vector<MsgId> ids;
-  const int first = replica < 0 ? 0 : replica, last = replica < 0 ? shape_.replicas - 1 : replica;
   for (int64_t micro = 0; micro < batches * shape_.micro_batches; ++micro) {
-    for (int r = first; r <= last; ++r) {
+    for (int r : replicas) {
       const int within = static_cast<int>(micro % shape_.micro_batches);
       if (SamplesOf(batch, r, shape_.replicas, within, shape_.micro_batches).empty()) continue;
       ids.push_back(MsgId::Make(clock, train, micro, r));
@@ -22,14 +27,14 @@ std::vector<MsgId> Schedule::Ids(int64_t clock, bool train, int64_t batches, int
   return ids;
 }
 
-std::vector<MsgId> Schedule::TestIds(int64_t clock, int replica) const {
+std::vector<MsgId> Schedule::TestIds(int64_t clock, std::span<const int> replicas) const {
   if (!TestsAt(clock)) return {};
-  return Ids(clock, false, shape_.test_iter, shape_.test_batch, replica);
+  return Ids(clock, false, shape_.test_iter, shape_.test_batch, replicas);
 }
 
-std::vector<MsgId> Schedule::TrainIds(int64_t clock, int replica) const {
+std::vector<MsgId> Schedule::TrainIds(int64_t clock, std::span<const int> replicas) const {
   if (clock >= shape_.max_iter) return {};
-  return Ids(clock, true, shape_.iter_size, shape_.train_batch, replica);
+  return Ids(clock, true, shape_.iter_size, shape_.train_batch, replicas);
 }
 
 IdSamples Schedule::SamplesOfId(MsgId id) const {

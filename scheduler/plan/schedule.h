@@ -4,6 +4,7 @@
 #include "scheduler/plan/msg_id.h"
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace hp {
@@ -38,15 +39,19 @@ struct IdSamples {
 /// The ids of a job, a function of the table and the solver alone. Immutable; any thread.
 class Schedule {
  public:
-  explicit Schedule(const JobShape& shape) : shape_(shape) {}
+  explicit Schedule(const JobShape& shape);
   const JobShape& shape() const { return shape_; }
 
   /// Whether clock `clock` begins with a test (Caffe: every test_interval iterations, at 0 if test_initialization says
   /// so).
   bool TestsAt(int64_t clock) const;
-  /// Ids of a clock in their order, of one replica or (-1) of all; ids of empty ranges do not exist.
-  std::vector<MsgId> TestIds(int64_t clock, int replica) const;
-  std::vector<MsgId> TrainIds(int64_t clock, int replica) const;
+  /// Ids of a clock in their order; ids of empty ranges do not exist. @param replicas whose, ascending.
+  std::vector<MsgId> TestIds(int64_t clock, std::span<const int> replicas) const;
+  std::vector<MsgId> TrainIds(int64_t clock, std::span<const int> replicas) const;
+  std::vector<MsgId> TestIds(int64_t clock, int replica) const { return TestIds(clock, std::span(&replica, 1)); }
+  std::vector<MsgId> TrainIds(int64_t clock, int replica) const { return TrainIds(clock, std::span(&replica, 1)); }
+  /// All of them: 0, 1, ...
+  const std::vector<int>& replicas() const { return replicas_; }
   IdSamples SamplesOfId(MsgId id) const;
   /// The different numbers of rows that ids of a phase have, ascending.
   std::vector<int64_t> RowCounts(bool train) const;
@@ -54,9 +59,11 @@ class Schedule {
   int64_t update_rows() const { return shape_.train_batch * shape_.iter_size; }
 
  private:
-  std::vector<MsgId> Ids(int64_t clock, bool train, int64_t batches, int64_t batch, int replica) const;
+  std::vector<MsgId> Ids(int64_t clock, bool train, int64_t batches, int64_t batch,
+                         std::span<const int> replicas) const;
 
   const JobShape shape_;
+  std::vector<int> replicas_;
 };
 
 }  // namespace hp

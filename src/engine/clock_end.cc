@@ -18,7 +18,7 @@ void ClockEnd::SendPart(int64_t clock) {
   VerdictPart part = options_.compute->TakeVerdictPart(clock);
   options_.orders->AddRequests(&part);
   if (options_.pulls && options_.pulls->TakeOrder()) part.add_pull(1);
-  if (options_.model->options().rank == 0) {
+  if (options_.model->rank() == 0) {
     OnPart(0, part);
   } else {
     options_.send(0, kVerdictPartMessage, part);
@@ -33,7 +33,7 @@ void ClockEnd::OnPart(Rank from, const VerdictPart& part) {
                  << "\" has a gradient that is not finite: update skipped, loss scale now "
                  << Format("%g", verdict->next_loss_scale());
   }
-  const int nodes = options_.model->options().table->size();
+  const int nodes = options_.model->table().size();
   for (Rank rank = 1; rank < nodes; ++rank) options_.send(rank, kVerdictMessage, *verdict);
   OnVerdict(*verdict);
 }

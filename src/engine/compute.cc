@@ -24,7 +24,7 @@ Status Compute::Allocate() {
   HP_ASSIGN_OR_RETURN(workspace_, Workspace::Create(model_, options_.pool_size, options_.device, options_.params));
   HP_ASSIGN_OR_RETURN(updater_, Updater::Create(model_, {options_.device, options_.backend, options_.params,
                                                          workspace_.get(), options_.loss_scale}));
-  const std::vector<MsgId> ids = model_.schedule().TrainIds(0, model_.replica());
+  const std::vector<MsgId> ids = model_.schedule().TrainIds(0, model_.plan().replicas);
   if (!ids.empty()) {
     first_id_ = ids.front();
     last_id_ = ids.back();
@@ -34,7 +34,7 @@ Status Compute::Allocate() {
 
 std::span<std::byte> Compute::Place(int solver, MsgId id, int port) const {
   const NodeNet& net = workspace_->NetOf(id);
-  return net.BufferSpan(net.ports()[port].buffer, workspace_->RunOf(solver, id));
+  return net.BufferSpan(net.port_buffer(port), workspace_->RunOf(solver, id));
 }
 
 // --- Tasks
@@ -70,8 +70,8 @@ Compute::HostInputs Compute::InputsOf(const Work& work) const {
   const Task& task = work.task;
   Input* const input = task.id.train() ? options_.train_input : options_.test_input;
   HostInputs inputs;
-  if (work.net.reads_images()) inputs.images = input->images(task.id);
-  if (work.net.reads_labels(task.segment)) inputs.batch_labels = options_.labels->BatchOf(task.id);
+  if (work.net.plan().reads_images()) inputs.images = input->images(task.id);
+  if (work.net.plan().reads_labels(task.segment)) inputs.batch_labels = options_.labels->BatchOf(task.id);
   inputs.first_row = model_.schedule().SamplesOfId(task.id).first_row;
   return inputs;
 }
@@ -79,22 +79,23 @@ Compute::HostInputs Compute::InputsOf(const Work& work) const {
 // --- Gradients
 
 bool Compute::Exchanges(const Task& task) const {
-  return options_.exchange != nullptr && InFirstClock(task.id) == last_id_;
+  return !options_.exchanges.empty() && InFirstClock(task.id) == last_id_;
 }
 
 void Compute::RunBackward(const Work& work) const {
   const bool exchanges = Exchanges(work.task);
-  work.net.Backward(work.task.segment, work.run, model_.data_parallel(), [&](const NetStep& step) {
+  work.net.Backward(work.task.segment, work.run, [&](const NetStep& step) {
     if (exchanges) GiveToExchange(work, step);
   });
 }
 
-// The same layer's step has the same index in the nets of all numbers of rows.
 void Compute::GiveToExchange(const Work& work, const NetStep& step) const {
   const std::vector<int>& steps = model_.unit_steps();
   const auto unit = std::find(steps.begin(), steps.end(), &step - work.net.steps().data());
   CHECK(unit != steps.end()) << "layer " << step.name << " is no unit";
-  options_.exchange->Add(work.task.clock, static_cast<int>(unit - steps.begin()));
+  const int index = static_cast<int>(unit - steps.begin());
+  const UnitPlan& plan = model_.plan().units[index];
+  if (plan.exchanged) options_.exchanges.at(plan.stage)->Add(work.task.clock, index);
 }
 
 // --- Results

@@ -33,7 +33,7 @@ class Compute {
     Device* device = nullptr;
     Backend* backend = nullptr;
     ParamStore* params = nullptr;
-    StageExchange* exchange = nullptr;  ///< null: no other node has parts of our gradients
+    std::map<int, StageExchange*> exchanges;  ///< by stage: those in which other nodes have parts of our gradients
     const LabelStore* labels = nullptr;
     Input *train_input = nullptr, *test_input = nullptr;
     StatisticsSink on_statistics;  ///< from Collect

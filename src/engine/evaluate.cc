@@ -5,9 +5,9 @@
 #include "engine/host_bridge.h"
 #include "engine/input.h"
 #include "engine/label_store.h"
-#include "net/graph.h"
 #include "net/node_net.h"
-#include "net/placement.h"
+#include "net/plan/graph.h"
+#include "net/plan/placement.h"
 #include "scheduler/plan/schedule.h"
 #include "solvers/param_store.h"
 
@@ -47,7 +47,7 @@ class Arrivals {
 
 StatusOr<std::unique_ptr<ParamStore>> LoadParams(Device* device, const NodeNet& net, const CaffeModel& model) {
   std::vector<StoredParam> stored;
-  for (const NodeParam& param : net.params()) {
+  for (const ParamPlan& param : net.plan().params()) {
     StoredParam entry{param.layer, param.blob, param.spec.shape, Block::Whole(param.spec.shape), 0, 0, false};
     stored.push_back(entry);
   }
@@ -111,12 +111,11 @@ class TestNet {
   explicit TestNet(Device* device) : device_(device) {}
 
   Status Build(const NetGraph& graph, const Shape& sample, Backend* backend) {
-    const StageLayout layout{{{true, 1}}, std::vector<int>(graph.net().layer_size(), 0)};
-    HP_ASSIGN_OR_RETURN(const Placement placement, Placement::Create(graph, layout));
-    NodeRole role;
-    role.sample_shape = sample;
-    role.backend = backend;
-    HP_ASSIGN_OR_RETURN(net_, NodeNet::Create(graph, placement, role, graph.batch_size()));
+    const StageLayout layout{{{true, {0}}}, std::vector<int>(graph.net().layer_size(), 0)};
+    HP_ASSIGN_OR_RETURN(Placement placement, Placement::Create(graph, layout));
+    placement_ = std::make_unique<const Placement>(std::move(placement));
+    HP_ASSIGN_OR_RETURN(const NodePlan plan, NodePlan::Create(graph, *placement_, {.sample = sample}));
+    HP_ASSIGN_OR_RETURN(net_, NodeNet::Create(plan, {.backend = backend}, graph.batch_size()));
     return OkStatus();
   }
   Status Allocate(const CaffeModel& model) {
@@ -142,7 +141,8 @@ class TestNet {
   }
 
   Device* const device_;
-  std::unique_ptr<NodeNet> net_;
+  std::unique_ptr<const Placement> placement_;
+  std::unique_ptr<NodeNet> net_;  // points to the placement
   std::unique_ptr<ParamStore> params_;
   std::vector<ParamView> views_;
   Buffer arena_, scratch_;

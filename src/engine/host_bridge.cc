@@ -70,10 +70,10 @@ void HostBridge::BringInputs(int solver, const NodeNet& net, int segment, const 
   Numbers* const numbers = reinterpret_cast<Numbers*>(numbers_.data()) + solver;
   *numbers = {run->batch.first_sample, run->batch.loss_scale};
   device_->Upload(Device::kCopyIn, begin, numbers, sizeof(Numbers));
-  if (net.reads_labels(segment)) {
+  if (net.plan().reads_labels(segment)) {
     device_->Upload(Device::kCopyIn, begin + layout_.labels, labels.data() + first_row, net.rows() * sizeof(float));
   }
-  if (net.needs_batch_labels(segment)) {
+  if (net.plan().needs_batch_labels(segment)) {
     device_->Upload(Device::kCopyIn, begin + layout_.batch_labels, labels.data(), labels.size_bytes());
   }
   if (images != nullptr) device_->Upload(Device::kCopyIn, this->images(solver), images, net.images_bytes());

@@ -12,7 +12,7 @@ namespace {
 
 Status Fill(const NodeNet& net, uint64_t seed, ParamStore* params) {
   return params->Fill([&](const StoredParam& param, float* out) {
-    for (const NodeParam& candidate : net.params()) {
+    for (const ParamPlan& candidate : net.plan().params()) {
       if (candidate.layer != param.layer || candidate.blob != param.blob) continue;
       FillParam(candidate.spec.filler, param.whole, param.block, seed, param.name(), out);
     }

@@ -13,7 +13,7 @@ constexpr size_t kMostPerMessage = 100'000;
 }  // namespace
 
 Status LabelFeed::Add(int64_t clock, bool train, int64_t batch, int64_t first_row, std::span<const float> labels) {
-  const std::vector<LabelRule>& rules = model_.label_rules(train);
+  const std::vector<LabelRule>& rules = train ? train_rules_ : test_rules_;
   if (rules.empty()) return OkStatus();
   for (const LabelRule& rule : rules) {
     HP_RETURN_IF_ERROR(CheckLabels(labels, rule)
@@ -29,8 +29,8 @@ Status LabelFeed::Add(int64_t clock, bool train, int64_t batch, int64_t first_ro
     message.set_batch(batch);
     message.set_first_row(first_row + static_cast<int64_t>(begin));
     message.mutable_label()->Add(part.begin(), part.end());
-    for (Rank rank : model_.label_readers(train)) {
-      if (rank != model_.options().rank) send_(rank, message);
+    for (Rank rank : model_.job().label_readers(train)) {
+      if (rank != model_.rank()) send_(rank, message);
     }
   }
   return OkStatus();

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <vector>
 
 namespace hp {
 
@@ -17,7 +18,11 @@ class LabelFeed {
  public:
   /// @param store of this node. @param send one message to another node.
   LabelFeed(const NodeModel& model, LabelStore* store, std::function<void(Rank, const LabelsMessage&)> send)
-      : model_(model), store_(store), send_(std::move(send)) {}
+      : model_(model),
+        train_rules_(model.label_rules(true)),
+        test_rules_(model.tests() ? model.label_rules(false) : std::vector<LabelRule>()),
+        store_(store),
+        send_(std::move(send)) {}
 
   /// @param labels [rows] of batch `batch` of the update or test at `clock`, from its row `first_row` on.
   /// @return kInvalidArgument: a label that one of the layers that read it has no class for and does not ignore; layer
@@ -26,6 +31,7 @@ class LabelFeed {
 
  private:
   const NodeModel& model_;
+  const std::vector<LabelRule> train_rules_, test_rules_;
   LabelStore* const store_;
   const std::function<void(Rank, const LabelsMessage&)> send_;
 };

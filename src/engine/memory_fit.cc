@@ -34,13 +34,13 @@ size_t MatrixBytes(const NodeModel& model) {
 /// What bounds the node's memory: the table's limit, or what its device has free; 0: nothing.
 size_t MemoryLimit(const NodeModel& model) {
   const size_t table = model.node().memory_bytes;
-  const size_t device = model.on_host() ? 0 : model.options().device->free_bytes();
+  const size_t device = model.on_host() ? 0 : model.device()->free_bytes();
   return table == 0 || device == 0 ? std::max(table, device) : std::min(table, device);
 }
 
 Status DoesNotFit(const NodeModel& model, const NodeMemory& memory, size_t limit) {
   const bool by_table = static_cast<size_t>(model.node().memory_bytes) == limit;
-  const std::string allows = by_table ? "its memory_mb allows" : model.options().device->name() + " has free";
+  const std::string allows = by_table ? "its memory_mb allows" : model.device()->name() + " has free";
   return InvalidArgument("%s: node %s needs %s, %s %s; %s", model.table().path().c_str(), model.node().name.c_str(),
                          MegaBytes(memory.bytes()).c_str(), allows.c_str(), MegaBytes(limit).c_str(),
                          memory.Describe().c_str());

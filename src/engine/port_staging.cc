@@ -18,7 +18,7 @@ StatusOr<std::unique_ptr<PortStaging>> PortStaging::Create(const NodeModel& mode
     for (int64_t rows : model.schedule().RowCounts(train)) {
       const NodeNet& net = model.net(train, rows);
       size_t bytes = 0;
-      for (size_t port = 0; port < net.ports().size(); ++port)
+      for (size_t port = 0; port < net.plan().ports().size(); ++port)
         bytes += staging->Bytes(net, train, static_cast<int>(port));
       staging->solver_bytes_ = std::max(staging->solver_bytes_, bytes);
     }
@@ -31,19 +31,19 @@ StatusOr<std::unique_ptr<PortStaging>> PortStaging::Create(const NodeModel& mode
 size_t PortStaging::Bytes(const NodeNet& net, bool train, int port) const {
   const std::vector<Rank>& peers = plan(train).ports[port].peers;
   const bool ever = std::any_of(peers.begin(), peers.end(), [this](Rank peer) { return staged_[peer]; });
-  return ever ? StagedBytes(net.buffer_bytes(net.ports()[port].buffer)) : 0;
+  return ever ? StagedBytes(net.buffer_bytes(net.port_buffer(port))) : 0;
 }
 
 std::span<std::byte> PortStaging::Place(int solver, MsgId id, const NodeNet& net, int port) const {
   size_t offset = solver * solver_bytes_;
   for (int before = 0; before < port; ++before) offset += Bytes(net, id.train(), before);
-  return memory_.span().subspan(offset, net.buffer_bytes(net.ports()[port].buffer));
+  return memory_.span().subspan(offset, net.buffer_bytes(net.port_buffer(port)));
 }
 
 std::vector<int> PortStaging::PortsOf(const Task& task, const NodeNet& net, bool gradients, bool landing) const {
   std::vector<int> ports;
-  for (int i = 0; i < static_cast<int>(net.ports().size()); ++i) {
-    const NetPort& port = net.ports()[i];
+  for (int i = 0; i < static_cast<int>(net.plan().ports().size()); ++i) {
+    const PortPlan& port = net.plan().ports()[i];
     const bool of_task = port.landing == landing && port.gradient == gradients && port.segment == task.segment;
     if (of_task && staged(task.id, i)) ports.push_back(i);
   }
@@ -53,14 +53,14 @@ std::vector<int> PortStaging::PortsOf(const Task& task, const NodeNet& net, bool
 void PortStaging::Bring(const Task& task, const NodeNet& net, const NetRun& run, bool gradients) {
   for (int port : PortsOf(task, net, gradients, true)) {
     const std::span<std::byte> from = Place(task.solver, task.id, net, port);
-    device_->Upload(Device::kCopyIn, net.BufferSpan(net.ports()[port].buffer, run).data(), from.data(), from.size());
+    device_->Upload(Device::kCopyIn, net.BufferSpan(net.port_buffer(port), run).data(), from.data(), from.size());
   }
 }
 
 void PortStaging::Send(const Task& task, const NodeNet& net, const NetRun& run, bool gradients) {
   for (int port : PortsOf(task, net, gradients, false)) {
     const std::span<std::byte> to = Place(task.solver, task.id, net, port);
-    device_->Download(Device::kCopyOut, to.data(), net.BufferSpan(net.ports()[port].buffer, run).data(), to.size());
+    device_->Download(Device::kCopyOut, to.data(), net.BufferSpan(net.port_buffer(port), run).data(), to.size());
   }
 }
 

@@ -26,7 +26,7 @@ class PortStaging {
                                                        const std::function<bool(Rank peer)>& reaches);
 
   /// Whether micro-batch `id` passes through here at `port` (index into the phase's ports). Any thread.
-  bool staged(MsgId id, int port) const { return staged_[plan(id.train()).ports[port].peer(id)]; }
+  bool staged(MsgId id, int port) const { return staged_[plan(id.train()).ports[port].peer(id.replica())]; }
   /// Whether some tensor does not.
   bool any_direct() const { return any_direct_; }
   /// All of the host's memory that a transport reads and writes; empty where nothing is staged.

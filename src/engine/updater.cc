@@ -94,7 +94,7 @@ void Updater::UpdateInPieces(const NetStep& step, const StepSize& size) {
 
 SgdCoefficients Updater::CoefficientsOf(int param, const StepSize& size) const {
   const StoredParam& stored = options_.params->param(param);
-  return SgdCoefficientsFor(model_.options().solver, size.rate, stored.lr_mult, stored.decay_mult, size.gradient_scale);
+  return SgdCoefficientsFor(model_.job().solver(), size.rate, stored.lr_mult, stored.decay_mult, size.gradient_scale);
 }
 
 double Updater::UpdateRows(int param, const StepSize& size, int64_t begin, int64_t end, const float* gradient) {
@@ -134,9 +134,9 @@ void Updater::EnqueueSquares(const std::vector<int>& units) {
 void Updater::AddNorms(int64_t clock, VerdictPart* part) const {
   double sum = 0;
   std::string layer_not_finite;
-  const bool counts = !model_.data_parallel() || model_.node().index == 0;  // every replica has the same gradients
   const double loss = loss_scale(clock), unscaled = 1 / (loss * loss);
-  for (int unit : counts ? AllUnits() : std::vector<int>()) {
+  for (int unit : AllUnits()) {
+    if (!model_.plan().units[unit].counts) continue;
     for (int param : StepOfUnit(unit).params) {
       sum += unscaled * squares()[param];
       if (!std::isfinite(sum) && layer_not_finite.empty()) layer_not_finite = StepOfUnit(unit).name;
@@ -175,7 +175,7 @@ std::vector<int> Updater::UnitsOf(const Task& task) {
 void Updater::Update(const Task& task) {
   const Scales scales = ScalesOf(task.clock);
   if (scales.skip) return;
-  const StepSize size{LearningRate(model_.options().solver, static_cast<int>(task.clock)), scales.gradient};
+  const StepSize size{LearningRate(model_.job().solver(), static_cast<int>(task.clock)), scales.gradient};
   const bool waited = model_.plan().wait_for_verdict;
   std::vector<int> whole;  // the units whose gradients are in memory
   for (int unit : UnitsOf(task)) {

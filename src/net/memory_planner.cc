@@ -9,21 +9,20 @@ constexpr int kUnused = -2;  // a period: no use seen yet
 
 }  // namespace
 
-MemoryPlanner::MemoryPlanner(NodeNet* net, bool weights_in_backward)
-    : net_(net), weights_in_backward_(weights_in_backward) {
+MemoryPlanner::MemoryPlanner(NodeNet* net) : net_(net) {
   for (const NetBuffer& buffer : net->buffers_) {
     lives_.push_back({buffer.kind == NetBuffer::kArena ? buffer.bytes : 0, kUnused});
   }
 }
 
 MemoryPlanner::Moment MemoryPlanner::Forward(int step) const {
-  if (net_->segments_ == 1) return {0, step};
+  if (net_->segments() == 1) return {0, step};
   return {2 * net_->steps_[step].segment, step};
 }
 
 MemoryPlanner::Moment MemoryPlanner::Backward(int step) const {
   const int at = 2 * static_cast<int>(net_->steps_.size()) - step;
-  if (net_->segments_ == 1) return {0, at};
+  if (net_->segments() == 1) return {0, at};
   return {2 * net_->steps_[step].segment + 1, at};
 }
 
@@ -56,7 +55,7 @@ void MemoryPlanner::AddUses(int index) {
   }
   for (int buffer : read) {
     Use(buffer, Backward(index));
-    if (learns && !weights_in_backward_) UseAlways(buffer);
+    if (learns && !step.in_backward) UseAlways(buffer);
   }
   if (step.op->backward_reads_output()) {
     for (int tensor : step.out) UseValue(tensor, Backward(index));
@@ -68,7 +67,7 @@ void MemoryPlanner::AddUses(int index) {
 
 void MemoryPlanner::Plan() {
   for (int s = 0; s < static_cast<int>(net_->steps_.size()); ++s) AddUses(s);
-  for (const NetPort& port : net_->ports_) UseAlways(port.buffer);
+  for (int buffer : net_->port_buffers_) UseAlways(buffer);
   for (const NetOutput& output : net_->outputs_) UseAlways(net_->tensors_[output.tensor].value);
   for (int s = 0; s < static_cast<int>(net_->steps_.size()); ++s) {
     const NetStep& step = net_->steps_[s];
@@ -76,7 +75,7 @@ void MemoryPlanner::Plan() {
     const int saved = static_cast<int>(lives_.size()) - 1;
     Use(saved, Forward(s));
     if (step.backward || step.learns) Use(saved, Backward(s));
-    if (step.learns && !weights_in_backward_) UseAlways(saved);
+    if (step.learns && !step.in_backward) UseAlways(saved);
   }
   Assign();
 }

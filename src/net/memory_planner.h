@@ -14,8 +14,7 @@ namespace hp {
 /// write, statistics, and what a weight gradient that is computed later reads.
 class MemoryPlanner {
  public:
-  /// @param weights_in_backward parameters' gradients are computed in the backward pass, not in tasks of their own.
-  MemoryPlanner(NodeNet* net, bool weights_in_backward);
+  explicit MemoryPlanner(NodeNet* net);
   void Plan();
 
  private:
@@ -32,7 +31,6 @@ class MemoryPlanner {
   void Assign();
 
   NodeNet* const net_;
-  const bool weights_in_backward_;
   std::vector<Lifetime> lives_;  // of buffers, then of each step's saved bytes
 };
 

@@ -13,9 +13,8 @@ struct BoundArgs {
   std::vector<float*> gradients;
 };
 
-StatusOr<std::unique_ptr<NodeNet>> NodeNet::Create(const NetGraph& graph, const Placement& placement,
-                                                   const NodeRole& role, int64_t rows) {
-  return NodeNetBuilder(graph, placement, role, rows).Build();
+StatusOr<std::unique_ptr<NodeNet>> NodeNet::Create(const NodePlan& plan, const NetContext& context, int64_t rows) {
+  return NodeNetBuilder(plan, context, rows).Build();
 }
 
 std::span<std::byte> NodeNet::BufferSpan(int index, const NetRun& run) const {
@@ -71,18 +70,16 @@ void NodeNet::Forward(int segment, const NetRun& run) const {
   }
 }
 
-void NodeNet::Backward(int segment, const NetRun& run, bool weights,
-                       const std::function<void(const NetStep&)>& on_weights) const {
+void NodeNet::Backward(int segment, const NetRun& run, const std::function<void(const NetStep&)>& on_weights) const {
   for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
     if (step->segment != segment) continue;
-    const bool learns = weights && step->learns && !step->deferred;
     if (!step->backward) continue;
     BoundArgs bound;
     const OpArgs args = Bind(*step, run, &bound);
     bool wanted = false;
     for (int buffer : step->in_gradient) wanted |= buffer >= 0;
     if (wanted) step->op->BackwardInput(args);
-    if (!learns) continue;
+    if (!step->in_backward) continue;
     step->op->BackwardParams(args);
     on_weights(*step);
   }
@@ -99,8 +96,8 @@ void NodeNet::WithUpdateArgs(const NetStep& step, const NetRun& run,
   whole.update_row = 0;
   BoundArgs bound;
   const OpArgs args = Bind(step, whole, &bound);
-  for (Tensor& tensor : bound.in) tensor.desc.shape = tensor.desc.shape.With(0, update_rows_);
-  for (Tensor& tensor : bound.d_out) tensor.desc.shape = tensor.desc.shape.With(0, update_rows_);
+  for (Tensor& tensor : bound.in) tensor.desc.shape = tensor.desc.shape.With(0, plan_.update_rows());
+  for (Tensor& tensor : bound.d_out) tensor.desc.shape = tensor.desc.shape.With(0, plan_.update_rows());
   use(*step.update_op, args);
 }
 
@@ -109,30 +106,6 @@ size_t NodeNet::images_bytes() const {
     if (buffer.kind == NetBuffer::kImages) return buffer.bytes;
   }
   return 0;
-}
-
-bool NodeNet::has_backward(int segment) const {
-  for (const NetStep& step : steps_) {
-    if (step.segment == segment && (step.backward || step.learns)) return true;
-  }
-  for (const NetPort& port : ports_) {
-    if (port.segment == segment && port.gradient) return true;
-  }
-  return false;
-}
-
-bool NodeNet::reads_labels(int segment) const {
-  for (const NetStep& step : steps_) {
-    if (step.segment == segment && step.layer != nullptr && step.layer->reads_labels()) return true;
-  }
-  return false;
-}
-
-bool NodeNet::needs_batch_labels(int segment) const {
-  for (const NetStep& step : steps_) {
-    if (step.segment == segment && step.layer != nullptr && step.layer->needs_batch_labels()) return true;
-  }
-  return false;
 }
 
 }  // namespace hp

@@ -3,7 +3,7 @@
 #include "backend/backend.h"
 #include "hp/status.h"
 #include "layers/op_factories.h"
-#include "net/placement.h"
+#include "net/plan/node_plan.h"
 
 #include <cstdint>
 #include <functional>
@@ -14,24 +14,11 @@
 
 namespace hp {
 
-/// One parameter as this node holds it.
-struct NodeParam {
-  std::string layer;
-  int blob = 0;                        ///< index among the layer's blobs
-  ParamSpec spec;                      ///< of the whole blob
-  int64_t begin_row = 0, end_row = 0;  ///< this node's range of axis 0
-};
-
-/// Which node of the table a NodeNet is for, and what it needs to know to make ops.
-struct NodeRole {
-  int stage = 0;
-  int part = 0;        ///< replica or shard
-  Shape sample_shape;  ///< [C, H, W] of one record after its transformation
+/// What ops are made with, beside the plan.
+struct NetContext {
   Backend* backend = nullptr;
   const OpFactories* ops = &OpFactories::BuiltIn();  ///< for all types of the graph's layers
   uint64_t seed = 0;
-  /// Samples of one update that pass through this node, where weight gradients may be deferred; 0: never deferred.
-  int64_t update_rows = 0;
 };
 
 /// A run of bytes of a micro-batch: in the solver's arena, in a matrix of the whole update (one row a sample), or the
@@ -53,6 +40,7 @@ struct NetTensor {
 struct NetStep {
   std::string name;                            ///< the layer's, or "split NAME", "export NAME", ...
   const LayerTraits* layer = nullptr;          ///< the graph's; null for steps of our own
+  int layer_index = -1;                        ///< into the graph's layers; -1 for steps of our own
   std::shared_ptr<Op> op;                      ///< null for sources
   std::vector<int> in, out;                    ///< tensors
   std::vector<int> in_gradient, out_gradient;  ///< buffers, -1: not wanted / none
@@ -61,19 +49,9 @@ struct NetStep {
   bool forward = true, backward = false;  ///< whether there is anything to compute
   bool learns = false;                    ///< computes gradients of its parameters here
   bool deferred = false;                  ///< ... in one go over the rows of the whole update, by update_op
+  bool in_backward = false;               ///< ... for each micro-batch, by Backward itself
   std::shared_ptr<Op> update_op;
   size_t saved = 0;  ///< offset of saved bytes in the arena
-};
-
-/// One tensor that crosses to or from another node for every micro-batch.
-struct NetPort {
-  int edge = 0;           ///< number of the edge, the same on all nodes
-  bool gradient = false;  ///< a gradient on its way back
-  bool landing = false;   ///< arrives here; else leaves from here
-  int stage = 0;          ///< the other node's
-  int part = 0;           ///< the other node's shard; -1: the replica whose micro-batch it is
-  int segment = 0;        ///< landing: needed before it; leaving: ready after it (forward, or backward for gradients)
-  int buffer = 0;
 };
 
 /// A statistic (loss, accuracy) computed on this node.
@@ -103,13 +81,15 @@ struct NetRun {
 /// all solvers share it. Executor thread only, but for the accessors.
 class NodeNet {
  public:
-  static StatusOr<std::unique_ptr<NodeNet>> Create(const NetGraph& graph, const Placement& placement,
-                                                   const NodeRole& role, int64_t rows);
+  /// @param plan says what runs here; kept. @param rows of a micro-batch.
+  /// @return kInvalidArgument: the backend has no op for a layer, named.
+  static StatusOr<std::unique_ptr<NodeNet>> Create(const NodePlan& plan, const NetContext& context, int64_t rows);
 
   int64_t rows() const { return rows_; }
-  int segments() const { return segments_; }
-  const std::vector<NodeParam>& params() const { return params_; }
-  const std::vector<NetPort>& ports() const { return ports_; }
+  const NodePlan& plan() const { return plan_; }
+  int segments() const { return plan_.segments(); }
+  /// The buffer of port `port`, an index into plan().ports().
+  int port_buffer(int port) const { return port_buffers_[port]; }
   const std::vector<NetOutput>& outputs() const { return outputs_; }
   const std::vector<NetStep>& steps() const { return steps_; }
   const std::vector<NetTensor>& tensors() const { return tensors_; }
@@ -118,17 +98,12 @@ class NodeNet {
   size_t buffer_bytes(int buffer) const { return buffers_[buffer].bytes; }
   size_t arena_bytes() const { return arena_bytes_; }
   size_t scratch_bytes() const { return scratch_bytes_; }
-  bool has_backward(int segment) const;
-  bool reads_labels(int segment) const;
-  bool needs_batch_labels(int segment) const;
-  bool reads_images() const { return reads_images_; }
   /// Of one micro-batch, as the data reader yields them; 0: none are read here.
   size_t images_bytes() const;
   void Forward(int segment, const NetRun& run) const;
-  /// Input gradients of a segment, and the gradients of those parameters that are computed at once: all of them in one
-  /// go if `weights` is true, reporting each step after which its parameters' gradients are done for this micro-batch.
-  void Backward(int segment, const NetRun& run, bool weights,
-                const std::function<void(const NetStep&)>& on_weights) const;
+  /// Input gradients of a segment, and of steps that say so (in_backward) those of their parameters; then `on_weights`
+  /// is called: they are done for this micro-batch.
+  void Backward(int segment, const NetRun& run, const std::function<void(const NetStep&)>& on_weights) const;
   /// The gradients of one step's parameters for this micro-batch.
   void WeightGradient(const NetStep& step, const NetRun& run) const;
   /// Calls `use` with the op and the arguments of a deferred step over all rows of the update (run.update_row is not
@@ -141,19 +116,18 @@ class NodeNet {
  private:
   friend class NodeNetBuilder;
   friend class MemoryPlanner;
+  NodeNet(const NodePlan& plan, int64_t rows) : plan_(plan), rows_(rows) {}
   OpArgs Bind(const NetStep& step, const NetRun& run, struct BoundArgs* bound) const;
 
-  int64_t rows_ = 0, update_rows_ = 0;
-  int segments_ = 1;
+  const NodePlan plan_;
+  const int64_t rows_;
   std::vector<NetBuffer> buffers_;
   std::vector<NetTensor> tensors_;
   std::vector<NetStep> steps_;
-  std::vector<NetPort> ports_;
-  std::vector<NodeParam> params_;
+  std::vector<int> port_buffers_;  // by port of the plan
   std::vector<NetOutput> outputs_;
   std::vector<size_t> update_row_bytes_;
   size_t arena_bytes_ = 0, scratch_bytes_ = 0;
-  bool reads_images_ = false;
 };
 
 }  // namespace hp

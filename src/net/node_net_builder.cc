@@ -10,34 +10,30 @@
 
 namespace hp {
 
-NodeNetBuilder::NodeNetBuilder(const NetGraph& graph, const Placement& placement, const NodeRole& role, int64_t rows)
-    : graph_(graph), placement_(placement), role_(role), net_(new NodeNet) {
-  net_->rows_ = rows;
-  net_->update_rows_ = role.update_rows;
-}
-
-bool NodeNetBuilder::IsMine(int layer) const {
-  return placement_.stage_of(layer) == role_.stage && placement_.RunsOn(layer, distinct_part());
-}
-
-int NodeNetBuilder::distinct_part() const {
-  return placement_.layout().stages[role_.stage].data_parallel ? 0 : role_.part;
-}
+NodeNetBuilder::NodeNetBuilder(const NodePlan& plan, const NetContext& context, int64_t rows)
+    : context_(context),
+      net_(new NodeNet(plan, rows)),
+      plan_(net_->plan_),
+      graph_(plan_.graph()),
+      placement_(plan_.placement()) {}
 
 StatusOr<std::unique_ptr<NodeNet>> NodeNetBuilder::Build() {
-  HP_ASSIGN_OR_RETURN(shapes_, graph_.Shapes(role_.sample_shape, net_->rows_));
-  for (int layer = 0; layer < static_cast<int>(graph_.layers().size()); ++layer) {
-    if (IsMine(layer)) HP_RETURN_IF_ERROR(AddLayer(layer));
-  }
+  HP_ASSIGN_OR_RETURN(shapes_, graph_.Shapes(plan_.sample(), net_->rows_));
+  IndexParams();
+  for (const LayerPlan& layer : plan_.layers()) HP_RETURN_IF_ERROR(AddLayer(layer));
   MarkBackward();
   HP_RETURN_IF_ERROR(AddSplits());
   SortBySegment();
   AssignGradients();
   Defer();
-  AddPorts();
+  FindPortBuffers();
   HP_RETURN_IF_ERROR(MakeUpdateOps());
-  MemoryPlanner(net_.get(), placement_.layout().stages[role_.stage].data_parallel).Plan();
+  MemoryPlanner(net_.get()).Plan();
   return std::move(net_);
+}
+
+void NodeNetBuilder::IndexParams() {
+  for (int i = 0; i < static_cast<int>(plan_.params().size()); ++i) params_[plan_.params()[i].layer].push_back(i);
 }
 
 int NodeNetBuilder::AddBuffer(size_t bytes, NetBuffer::Kind kind) {
@@ -57,27 +53,33 @@ void NodeNetBuilder::AddStep(NetStep step, StepInfo info) {
   info_.push_back(std::move(info));
 }
 
-Status NodeNetBuilder::AddLayer(int layer) {
+Status NodeNetBuilder::AddLayer(const LayerPlan& plan) {
+  const int layer = plan.layer;
   const GraphLayer& entry = graph_.layers()[layer];
   if (entry.source) {
-    AddSource(layer);
+    AddSource(plan);
     return AddExports(entry.tops[0]);
   }
   HP_ASSIGN_OR_RETURN(std::vector<int> in, Inputs(layer));
   NetStep step;
   step.name = entry.traits.name();
   step.layer = &entry.traits;
+  step.layer_index = layer;
   step.in = in;
+  step.segment = plan.segment;
   std::vector<TensorDesc> descs;
   for (int tensor : in) {
     descs.push_back(net_->tensors_[tensor].desc);
-    step.segment = std::max(step.segment, available_[tensor]);
+    CHECK_LE(available_[tensor], plan.segment) << step.name;
   }
-  HP_ASSIGN_OR_RETURN(std::unique_ptr<Op> op, role_.ops->Create(entry.traits, ContextOf(layer), descs));
+  HP_ASSIGN_OR_RETURN(std::unique_ptr<Op> op, context_.ops->Create(entry.traits, ContextOf(plan), descs));
   step.op = std::move(op);
-  AddParams(layer, &step);
+  step.params = params_[step.name];
+  step.learns = plan.learns;
+  step.in_backward = plan.in_backward;
 
   StepInfo info;
+  info.plan = &plan;
   const bool view = entry.traits.is_view() && descs[0].dense();
   // An op may want more memory for its output than the input has: of another element type.
   info.in_place = (entry.in_place && step.op->outputs()[0].bytes() == descs[0].bytes()) || view;
@@ -103,53 +105,23 @@ Status NodeNetBuilder::AddLayer(int layer) {
   return OkStatus();
 }
 
-void NodeNetBuilder::AddSource(int layer) {
-  const int top = graph_.layers()[layer].tops[0];
+void NodeNetBuilder::AddSource(const LayerPlan& plan) {
+  const int top = graph_.layers()[plan.layer].tops[0];
   const TensorDesc desc{shapes_[top], 1};
-  local_[top] = AddTensor(graph_.blobs()[top].name, desc, AddBuffer(desc.bytes(), NetBuffer::kImages), 0);
-  net_->reads_images_ = true;
+  local_[top] = AddTensor(graph_.blobs()[top].name, desc, AddBuffer(desc.bytes(), NetBuffer::kImages), plan.segment);
 }
 
-int NodeNetBuilder::OutputChannels(int layer) const {
-  return static_cast<int>(shapes_[graph_.layers()[layer].tops[0]].dim(1));
-}
-
-OpContext NodeNetBuilder::ContextOf(int layer) const {
-  const GraphLayer& entry = graph_.layers()[layer];
+OpContext NodeNetBuilder::ContextOf(const LayerPlan& layer) const {
+  const GraphLayer& entry = graph_.layers()[layer.layer];
   OpContext context;
-  context.backend = role_.backend;
-  context.seed = role_.seed;
+  context.backend = context_.backend;
+  context.seed = context_.seed;
   context.input_gradient = false;
-  for (int bottom : entry.bottoms) {
-    context.input_gradient |=
-        graph_.blobs()[bottom].needs_gradient && placement_.Backpropagates(layer, distinct_part());
-  }
-  const int64_t channels = OutputChannels(layer);
-  context.channel_count = context.channel_end = channels;
-  if (placement_.spread(entry.tops[0]) == Spread::kSlice) {
-    const Range mine = PartOf(channels, role_.part, placement_.layout().stages[role_.stage].parts);
-    context.channel_begin = mine.begin;
-    context.channel_end = mine.end;
-  }
+  for (int bottom : entry.bottoms) context.input_gradient |= graph_.blobs()[bottom].needs_gradient && layer.backward;
+  context.channel_begin = layer.channels.begin;
+  context.channel_end = layer.channels.end;
+  context.channel_count = shapes_[entry.tops[0]].dim(1);
   return context;
-}
-
-void NodeNetBuilder::AddParams(int layer, NetStep* step) {
-  const GraphLayer& entry = graph_.layers()[layer];
-  std::vector<Shape> in;
-  for (int bottom : entry.bottoms) in.push_back(shapes_[bottom]);
-  const OpContext context = ContextOf(layer);
-  int blob = 0;
-  for (const ParamSpec& spec : entry.traits.Params(in)) {
-    NodeParam param{entry.traits.name(), blob++, spec, 0, spec.shape[0]};
-    if (placement_.spread(entry.tops[0]) == Spread::kSlice) {
-      param.begin_row = context.channel_begin;
-      param.end_row = context.channel_end;
-    }
-    step->params.push_back(static_cast<int>(net_->params_.size()));
-    net_->params_.push_back(param);
-  }
-  step->learns = entry.learns && placement_.Backpropagates(layer, distinct_part());
 }
 
 StatusOr<std::vector<int>> NodeNetBuilder::Inputs(int layer) {
@@ -167,7 +139,7 @@ StatusOr<std::vector<int>> NodeNetBuilder::Inputs(int layer) {
       in.push_back(tensor);
       continue;
     }
-    const int edge = placement_.FindEdge(blob, role_.stage);
+    const int edge = placement_.FindEdge(blob, plan_.part().stage);
     if (product) {
       HP_ASSIGN_OR_RETURN(std::vector<int> parts, Gather(edge));
       in.insert(in.end(), parts.begin(), parts.end());
@@ -188,7 +160,7 @@ StatusOr<std::vector<int>> NodeNetBuilder::Gather(int edge_index) {
   for (int part = 0; part < edge.parts; ++part) {
     const Shape part_shape = edge.parts > 1 ? shape.With(1, PartOf(shape.dim(1), part, edge.parts).size()) : shape;
     const std::string name = graph_.blobs()[edge.blob].name + "[" + std::to_string(part) + "]";
-    if (edge.within_stage() && part == role_.part) {
+    if (edge.within_stage() && part == plan_.part().index) {
       const int source = exported_.at(edge_index);
       parts.push_back(AddTensor(name, {part_shape, 1}, net_->tensors_[source].value, available));
       for (size_t s = 0; s < info_.size(); ++s) {
@@ -216,7 +188,7 @@ StatusOr<int> NodeNetBuilder::GatherWhole(int edge) {
     descs.push_back(net_->tensors_[part].desc);
     step.segment = std::max(step.segment, available_[part]);
   }
-  HP_ASSIGN_OR_RETURN(std::unique_ptr<Op> op, role_.backend->Concat(1, descs));
+  HP_ASSIGN_OR_RETURN(std::unique_ptr<Op> op, context_.backend->Concat(1, descs));
   step.op = std::move(op);
   const int out = AddTensor(step.name, step.op->outputs()[0], -1, step.segment);
   step.out = {out};
@@ -231,7 +203,7 @@ StatusOr<int> NodeNetBuilder::Dense(int tensor) {
   step.name = "dense " + net_->tensors_[tensor].name;
   step.in = {tensor};
   step.segment = available_[tensor];
-  HP_ASSIGN_OR_RETURN(std::unique_ptr<Op> op, role_.backend->Export(1, {net_->tensors_[tensor].desc}));
+  HP_ASSIGN_OR_RETURN(std::unique_ptr<Op> op, context_.backend->Export(1, {net_->tensors_[tensor].desc}));
   step.op = std::move(op);
   const int out = AddTensor(step.name, {net_->tensors_[tensor].desc.shape, 1}, -1, step.segment);
   step.out = {out};
@@ -244,7 +216,7 @@ StatusOr<int> NodeNetBuilder::Dense(int tensor) {
 Status NodeNetBuilder::AddExports(int blob) {
   for (int e = 0; e < static_cast<int>(placement_.edges().size()); ++e) {
     const Edge& edge = placement_.edges()[e];
-    const bool writes = edge.blob == blob && edge.from_stage == role_.stage && (edge.parts > 1 || distinct_part() == 0);
+    const bool writes = edge.blob == blob && plan_.Writes(edge);
     if (!writes || !local_.contains(blob)) continue;
     const int source = local_.at(blob);
     const TensorDesc desc = net_->tensors_[source].desc;
@@ -257,7 +229,7 @@ Status NodeNetBuilder::AddExports(int blob) {
     step.in = {source};
     step.segment = available_[source];
     const int readers = std::max<int>(1, static_cast<int>(info.gradient_readers.size()));
-    HP_ASSIGN_OR_RETURN(std::unique_ptr<Op> op, role_.backend->Export(readers, {desc}));
+    HP_ASSIGN_OR_RETURN(std::unique_ptr<Op> op, context_.backend->Export(readers, {desc}));
     step.op = std::move(op);
     step.forward = !desc.plain();
     const int value = desc.plain() ? net_->tensors_[source].value : -1;
@@ -280,11 +252,7 @@ void NodeNetBuilder::MarkBackward() {
     } else if (info.kind != StepInfo::kLayer) {
       step.backward = !uses_[step.out[0]].empty();
     } else {
-      for (int layer = 0; layer < static_cast<int>(graph_.layers().size()); ++layer) {
-        if (&graph_.layers()[layer].traits == step.layer) {
-          step.backward = placement_.Backpropagates(layer, distinct_part());
-        }
-      }
+      step.backward = info.plan->backward;
     }
     for (size_t i = 0; i < step.in.size(); ++i) {
       info.wants[i] = info.wants[i] && step.backward;
@@ -305,7 +273,7 @@ Status NodeNetBuilder::AddSplits() {
     step.segment = available_[t];
     step.forward = false;  // the readers share the value
     step.backward = true;
-    HP_ASSIGN_OR_RETURN(std::unique_ptr<Op> op, role_.backend->Split(static_cast<int>(uses_[t].size()), {desc}));
+    HP_ASSIGN_OR_RETURN(std::unique_ptr<Op> op, context_.backend->Split(static_cast<int>(uses_[t].size()), {desc}));
     step.op = std::move(op);
     for (const auto& [user, input] : uses_[t]) {
       const int copy = AddTensor(step.name, desc, net_->tensors_[t].value, available_[t]);
@@ -346,7 +314,6 @@ void NodeNetBuilder::SortBySegment() {
   }
   steps = std::move(sorted_steps);
   info_ = std::move(sorted_info);
-  for (const NetStep& step : steps) net_->segments_ = std::max(net_->segments_, step.segment + 1);
 }
 
 void NodeNetBuilder::AssignGradients() {
@@ -360,7 +327,7 @@ void NodeNetBuilder::AssignGradients() {
       // Gradients come from readers, not from consumers on this node; our own reader's is its tensor's.
       const Edge& edge = placement_.edges()[info.edge];
       for (int reader : info.gradient_readers) {
-        const bool self = edge.within_stage() && reader == role_.part;
+        const bool self = edge.within_stage() && reader == plan_.part().index;
         step.out_gradient.push_back(self ? tensors[step.out[1]].gradient
                                          : AddBuffer(tensors[step.out[0]].desc.bytes()));
       }
@@ -383,74 +350,65 @@ void NodeNetBuilder::AssignGradients() {
   }
 }
 
-// Rule of deferral: the rows to keep (inputs and output gradients of a whole update) take less memory than the
-// gradient.
+// A deferred layer keeps its inputs and its output's gradient for all rows of the update.
 void NodeNetBuilder::Defer() {
-  if (role_.update_rows == 0) return;
-  for (NetStep& step : net_->steps_) {
-    if (!step.learns || step.layer->channel_use() != ChannelUse::kSplitOutput) continue;
-    int64_t inputs = 0;
-    bool possible = true;
-    for (int tensor : step.in) {
-      inputs += net_->tensors_[tensor].desc.shape.count(1);
-      possible &= net_->buffers_[net_->tensors_[tensor].value].kind != NetBuffer::kImages;
-    }
-    const int64_t outputs = net_->tensors_[step.out[0]].desc.shape.count(1);
-    if (!possible || role_.update_rows * (inputs + outputs) >= inputs * outputs) continue;
+  for (size_t s = 0; s < net_->steps_.size(); ++s) {
+    NetStep& step = net_->steps_[s];
+    if (info_[s].plan == nullptr || !info_[s].plan->deferred) continue;
     step.deferred = true;
-    for (int tensor : step.in) net_->buffers_[net_->tensors_[tensor].value].kind = NetBuffer::kUpdateMatrix;
+    for (int tensor : step.in) {
+      NetBuffer& value = net_->buffers_[net_->tensors_[tensor].value];
+      CHECK(value.kind != NetBuffer::kImages) << step.name << " can't be deferred: its input is the reader's memory";
+      value.kind = NetBuffer::kUpdateMatrix;
+    }
     net_->buffers_[step.out_gradient[0]].kind = NetBuffer::kUpdateMatrix;
   }
 }
 
-void NodeNetBuilder::AddPorts() {
-  const auto& stages = placement_.layout().stages;
-  for (size_t s = 0; s < net_->steps_.size(); ++s) {
-    const StepInfo& info = info_[s];
-    const NetStep& step = net_->steps_[s];
-    if (info.kind != StepInfo::kExport) continue;
-    const Edge& edge = placement_.edges()[info.edge];
-    for (int reader = 0; reader < edge.readers; ++reader) {
-      if (edge.within_stage() && reader == role_.part) continue;
-      net_->ports_.push_back(
-          {info.edge, false, false, edge.to_stage, reader, step.segment, net_->tensors_[step.out[0]].value});
-    }
-    for (size_t i = 0; i < info.gradient_readers.size(); ++i) {
-      const int reader = info.gradient_readers[i];
-      if (edge.within_stage() && reader == role_.part) continue;
-      net_->ports_.push_back({info.edge, true, true, edge.to_stage, reader, step.segment, step.out_gradient[i]});
+// What a port reads or writes: of an edge that leaves here the export's output and the gradients that its readers send,
+// of one that lands here the part that it fills and this node's gradient of it.
+int NodeNetBuilder::PortBuffer(const PortPlan& port) const {
+  const bool leaves = port.landing == port.gradient;
+  if (leaves) {
+    for (size_t s = 0; s < net_->steps_.size(); ++s) {
+      if (info_[s].kind != StepInfo::kExport || info_[s].edge != port.edge) continue;
+      const NetStep& step = net_->steps_[s];
+      if (!port.gradient) return net_->tensors_[step.out[0]].value;
+      const auto& readers = info_[s].gradient_readers;
+      return step.out_gradient[std::find(readers.begin(), readers.end(), port.part) - readers.begin()];
     }
   }
   for (const Landing& landing : landings_) {
-    const Edge& edge = placement_.edges()[landing.edge];
-    const int part = stages[edge.from_stage].data_parallel ? -1 : landing.part;
-    int segment = net_->segments_;
-    for (const NetStep& step : net_->steps_) {
-      if (std::count(step.in.begin(), step.in.end(), landing.tensor) > 0) segment = std::min(segment, step.segment);
-    }
+    if (leaves || landing.edge != port.edge || landing.part != port.part) continue;
     const NetTensor& tensor = net_->tensors_[landing.tensor];
-    net_->ports_.push_back({landing.edge, false, true, edge.from_stage, part, segment, tensor.value});
-    if (edge.reader_gradient[edge.readers > 1 ? role_.part : 0]) {
-      CHECK_GE(tensor.gradient, 0) << tensor.name;
-      net_->ports_.push_back({landing.edge, true, false, edge.from_stage, part, segment, tensor.gradient});
-    }
+    return port.gradient ? tensor.gradient : tensor.value;
+  }
+  return -1;
+}
+
+void NodeNetBuilder::FindPortBuffers() {
+  for (const PortPlan& port : plan_.ports()) {
+    const int buffer = PortBuffer(port);
+    CHECK_GE(buffer, 0) << "channel " << port.channel << " of \""
+                        << graph_.blobs()[placement_.edges()[port.edge].blob].name << "\" has no buffer";
+    CHECK_EQ(static_cast<int64_t>(net_->buffers_[buffer].bytes), port.row_bytes * net_->rows_)
+        << "channel " << port.channel;
+    net_->port_buffers_.push_back(buffer);
   }
 }
 
 Status NodeNetBuilder::MakeUpdateOps() {
-  for (NetStep& step : net_->steps_) {
+  for (size_t s = 0; s < net_->steps_.size(); ++s) {
+    NetStep& step = net_->steps_[s];
     if (!step.deferred) continue;
     std::vector<TensorDesc> descs;
     for (int tensor : step.in) {
       TensorDesc desc = net_->tensors_[tensor].desc;
-      desc.shape = desc.shape.With(0, role_.update_rows);
+      desc.shape = desc.shape.With(0, plan_.update_rows());
       descs.push_back(desc);
     }
-    for (int layer = 0; layer < static_cast<int>(graph_.layers().size()); ++layer) {
-      if (&graph_.layers()[layer].traits != step.layer) continue;
-      HP_ASSIGN_OR_RETURN(std::unique_ptr<Op> op, role_.ops->Create(*step.layer, ContextOf(layer), descs));
-      step.update_op = std::move(op);
-    }
+    HP_ASSIGN_OR_RETURN(std::unique_ptr<Op> op, context_.ops->Create(*step.layer, ContextOf(*info_[s].plan), descs));
+    step.update_op = std::move(op);
   }
   return OkStatus();
 }

@@ -25,24 +25,26 @@ StatusOr<std::optional<Shape>> SampleShape(const caffe::NetParameter& net, bool 
 }
 
 void AddLayers(const NodeModel& model, NodeSummary* summary) {
-  for (const NetStep& step : model.any_net(true).steps()) {
-    if (step.layer != nullptr) summary->layers.push_back(step.layer->name());
+  const auto& layers = model.job().graph(true).layers();
+  for (const LayerPlan& plan : model.part(true).layers()) {
+    if (!layers[plan.layer].source) summary->layers.push_back(layers[plan.layer].traits.name());
   }
 }
 
-void AddTraffic(const NodeModel& model, int replica, NodeSummary* summary) {
-  for (MsgId id : model.schedule().TrainIds(0, replica)) {
-    const NodeNet& net = model.net(true, model.schedule().SamplesOfId(id).rows);
-    for (const NetPort& port : net.ports()) {
-      (port.landing ? summary->received_bytes : summary->sent_bytes) += net.buffer_bytes(port.buffer);
+void AddTraffic(const NodeModel& model, NodeSummary* summary) {
+  for (MsgId id : model.schedule().TrainIds(0, model.plan().replicas)) {
+    const int64_t rows = model.schedule().SamplesOfId(id).rows;
+    for (const PortPlan& port : model.part(true).ports()) {
+      (port.landing ? summary->received_bytes : summary->sent_bytes) += port.row_bytes * rows;
     }
   }
 }
 
 /// A ring: each replica passes all but its own part on twice, once summing and once with the sums.
 void AddExchange(const NodeModel& model, NodeSummary* summary) {
-  const int64_t replicas = model.table().replicas();
-  if (!model.data_parallel() || replicas == 1) return;
+  const StageInfo& stage = model.table().stage(model.part(true).part().stage);
+  if (!stage.conv || stage.size() == 1) return;
+  const int64_t replicas = stage.size();
   int64_t bytes = 0;
   for (const StoredParam& param : model.stored_params()) {
     if (!param.frozen()) bytes += param.whole.count() * static_cast<int64_t>(sizeof(float));
@@ -51,7 +53,7 @@ void AddExchange(const NodeModel& model, NodeSummary* summary) {
   summary->received_bytes += 2 * bytes * (replicas - 1) / replicas;
 }
 
-NodeSummary SummaryOf(const NodeModel& model, const NodeMemory& memory, int index) {
+NodeSummary SummaryOf(const NodeModel& model, const NodeMemory& memory) {
   NodeSummary summary;
   AddLayers(model, &summary);
   for (const StoredParam& param : model.stored_params()) {
@@ -61,7 +63,7 @@ NodeSummary SummaryOf(const NodeModel& model, const NodeMemory& memory, int inde
   summary.solvers = memory.pool_size;
   summary.solver_bytes = static_cast<int64_t>(memory.solver);
   summary.memory_bytes = static_cast<int64_t>(memory.bytes());
-  AddTraffic(model, model.data_parallel() ? index : -1, &summary);
+  AddTraffic(model, &summary);
   AddExchange(model, &summary);
   return summary;
 }
@@ -76,26 +78,28 @@ std::string Bytes(int64_t bytes) {
 StatusOr<std::vector<NodeSummary>> Summarize(const RoutingTable& table, const caffe::SolverParameter& solver,
                                              const caffe::NetParameter& net, const std::string& cache_dir) {
   HP_RETURN_IF_ERROR(CheckSolver(solver).Prepend(table.solver_path()));
-  NodeModel::Options options;
-  options.table = &table;
-  options.solver = solver;
-  options.net = std::make_shared<const caffe::NetParameter>(net);
+  JobPlan::Options plan;
+  plan.table = &table;
+  plan.solver = solver;
+  plan.net = std::make_shared<const caffe::NetParameter>(net);
   HP_ASSIGN_OR_RETURN(const std::optional<Shape> train, SampleShape(net, true, cache_dir));
   if (!train) return InvalidArgument("net \"%s\" has no Data layer to train from", net.name().c_str());
-  options.train_shape = *train;
+  plan.train_shape = *train;
   if (solver.test_iter_size() > 0) {
     HP_ASSIGN_OR_RETURN(const std::optional<Shape> test, SampleShape(net, false, cache_dir));
     if (!test) return InvalidArgument("net \"%s\" has no Data layer to test with", net.name().c_str());
-    options.test_shape = *test;
+    plan.test_shape = *test;
   }
   const std::unique_ptr<Backend> backend = MakeCpuBackend();
+  HP_ASSIGN_OR_RETURN(const std::shared_ptr<const JobPlan> job, JobPlan::Create(plan));
+  NodeModel::Options options;
   options.backend = backend.get();
   std::vector<NodeSummary> nodes;
   for (const NodeInfo& node : table.nodes()) {
     options.rank = node.rank;
-    HP_ASSIGN_OR_RETURN(const std::unique_ptr<NodeModel> model, NodeModel::Create(options));
+    HP_ASSIGN_OR_RETURN(const std::unique_ptr<NodeModel> model, NodeModel::Create(job, options));
     HP_ASSIGN_OR_RETURN(const NodeMemory memory, FitMemory(*model));
-    nodes.push_back(SummaryOf(*model, memory, node.index));
+    nodes.push_back(SummaryOf(*model, memory));
   }
   return nodes;
 }

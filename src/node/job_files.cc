@@ -11,6 +11,8 @@
 
 #include "glog/logging.h"
 
+#include <algorithm>
+
 namespace hp {
 namespace {
 
@@ -50,7 +52,8 @@ Status LoadFiles(const RoutingTable& table, const LayerTypes& types, JobFiles* f
 
 Status OpenInputs(const RoutingTable& table, const NodeInfo& node, const std::string& cache_dir,
                   const LayerTypes& types, JobFiles* files) {
-  if (!table.stage(node.stage).conv) return OkStatus();
+  const auto reads = [&](const StagePart& part) { return table.stage(part.stage).conv; };
+  if (std::none_of(node.parts.begin(), node.parts.end(), reads)) return OkStatus();
   const caffe::LayerParameter* train = DataLayerOf(*files->net, caffe::TRAIN, types);
   if (train == nullptr)
     return InvalidArgument("net \"%s\" has no Data layer to train from", files->net->name().c_str());

@@ -13,8 +13,8 @@ namespace {
 
 using ExchangePtr = std::unique_ptr<Exchange>;
 
-StatusOr<ExchangePtr> OverGpus(const ExchangeOptions& options, const NodeInfo& node, int replicas) {
-  HP_ASSIGN_OR_RETURN(auto collectives, options.device->connect(node.index, replicas, options.rendezvous));
+StatusOr<ExchangePtr> OverGpus(const ExchangeOptions& options, int replicas) {
+  HP_ASSIGN_OR_RETURN(auto collectives, options.device->connect(options.part.index, replicas, options.rendezvous));
   return ExchangePtr(
       std::make_unique<CollectiveExchange>(options.device->device.get(), std::move(collectives), options.callbacks));
 }
@@ -23,11 +23,11 @@ StatusOr<ExchangePtr> OverGpus(const ExchangeOptions& options, const NodeInfo& n
 
 StatusOr<ExchangePtr> MakeNodeExchange(const ExchangeOptions& options) {
   const NodeInfo& node = options.table->node(options.rank);
-  const StageInfo& stage = options.table->stage(node.stage);
+  const StageInfo& stage = options.table->stage(options.part.stage);
   CHECK(stage.conv && stage.size() > 1) << "node " << node.name << " is no replica among several";
-  if (options.device->connect && stage.all_on_gpus) return OverGpus(options, node, stage.size());
+  if (options.device->connect && stage.all_on_gpus) return OverGpus(options, stage.size());
   GlooOptions gloo;
-  gloo.rank = node.index;
+  gloo.rank = options.part.index;
   gloo.size = stage.size();
   gloo.address = node.host;
   gloo.key_prefix = "conv";

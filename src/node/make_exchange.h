@@ -13,14 +13,15 @@ namespace hp {
 struct ExchangeOptions {
   const RoutingTable* table = nullptr;
   Rank rank = 0;
+  StagePart part;                      ///< of the node, in the stage whose gradients it is
   const NodeDevice* device = nullptr;  ///< outlives the exchange
   Rendezvous* rendezvous = nullptr;    ///< of the node's stage
   Exchange::Callbacks callbacks;
 };
 
-/// How the node's gradients meet those of the other replicas of its stage, of which there are some: by the GPUs' own
-/// collectives where all of the stage compute on GPUs; else over TCP, through the host's memory. Blocks until all
-/// replicas are here.
+/// How the gradients of one of the node's parts meet those of the other replicas of its stage, of which there are some:
+/// by the GPUs' own collectives where all of the stage compute on GPUs; else over TCP, through the host's memory.
+/// Blocks until all replicas are here.
 /// @return as ConnectGlooExchange and NodeDevice::connect.
 StatusOr<std::unique_ptr<Exchange>> MakeNodeExchange(const ExchangeOptions& options);
 

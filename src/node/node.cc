@@ -44,7 +44,7 @@ void Node::Stop() {
 
 void Node::Abort(const Status& status) {
   if (rendezvous_) rendezvous_->Abort(status);
-  if (exchange_) exchange_->Abort(status);
+  for (const auto& [stage, exchange] : exchanges_) exchange->Abort(status);
   if (pipeline_) pipeline_->Abort();
 }
 
@@ -101,7 +101,8 @@ Status Node::Connect() {
                               {.on_settled = [this](Rank peer) { bootstrap_->OnRouteSettled(peer); },
                                .on_failure = [this](const Status& status) { shutdown_.Fail(status); }});
   if (copies_) transport_ = copies_.get();
-  rendezvous_ = std::make_unique<NodeRendezvous>(transport_, options_.rank, table_.stage(info_.stage).ranks);
+  rendezvous_ =
+      std::make_unique<NodeRendezvous>(transport_, options_.rank, table_.stage(info_.parts.front().stage).ranks);
   bootstrap_ = std::make_unique<JobBootstrap>(table_, files_.Facts(options_.rank));
   failure_detector_ =
       std::make_unique<FailureDetector>(table_, options_.rank, transport_, options_.clock,
@@ -116,30 +117,32 @@ Status Node::BuildModel() {
   const std::optional<int64_t> seed = bootstrap_->handshake()->seed();
   CHECK(seed) << "no seed after the handshake";
   seed_ = static_cast<uint64_t>(*seed);
+  JobPlan::Options plan;
+  plan.table = &table_;
+  plan.solver = files_.solver;
+  plan.net = files_.net;
+  plan.types = options_.layer_types;
+  for (const DataShape& shape : bootstrap_->handshake()->data_shapes()) {
+    (shape.test() ? plan.test_shape : plan.train_shape) = Shape{shape.channels(), shape.height(), shape.width()};
+  }
+  HP_ASSIGN_OR_RETURN(std::shared_ptr<const JobPlan> job, JobPlan::Create(plan));
   NodeModel::Options options;
-  options.table = &table_;
   options.rank = options_.rank;
-  options.solver = files_.solver;
-  options.net = files_.net;
-  options.layer_types = options_.layer_types;
   options.op_factories = options_.op_factories;
   options.backend = device_.backend.get();
   options.device = device_.device.get();
   options.seed = seed_;
-  for (const DataShape& shape : bootstrap_->handshake()->data_shapes()) {
-    (shape.test() ? options.test_shape : options.train_shape) = Shape{shape.channels(), shape.height(), shape.width()};
-  }
   const int threads = ThreadsOf(options_.rank);
   HP_RETURN_IF_ERROR(TakeThreads(threads));
-  HP_ASSIGN_OR_RETURN(model_, NodeModel::Create(options));
+  HP_ASSIGN_OR_RETURN(model_, NodeModel::Create(std::move(job), options));
   HP_ASSIGN_OR_RETURN(memory_, FitMemory(*model_));
   LOG(INFO) << "node " << info_.name << ": seed " << seed_ << ", " << threads << " thread(s), "
-            << model_->any_net(true).segments() << " segment(s); " << memory_.Describe();
+            << model_->part(true).segments() << " segment(s); " << memory_.Describe();
   labels_ = std::make_unique<LabelStore>(model_->schedule());
   label_feed_ = std::make_unique<LabelFeed>(
       *model_, labels_.get(), [this](Rank rank, const LabelsMessage& message) { Send(rank, kLabelsMessage, message); });
-  if (model_->reporter() == options_.rank) {
-    reporter_ = std::make_unique<Reporter>(*model_, options_.clock, files_.start_clock, options_.on_loss);
+  if (model_->job().reporter() == options_.rank) {
+    reporter_ = std::make_unique<Reporter>(model_->job(), options_.clock, files_.start_clock, options_.on_loss);
     reporter_ready_ = true;
   }
   return OkStatus();
@@ -155,20 +158,25 @@ Status Node::InitParams() {
 }
 
 Status Node::ConnectExchange() {
-  const auto connect = [this](Exchange::Callbacks callbacks) {
-    ExchangeOptions options;
-    options.table = &table_;
-    options.rank = options_.rank;
-    options.device = &device_;
-    options.rendezvous = rendezvous_.get();
-    options.callbacks = std::move(callbacks);
-    return MakeNodeExchange(options);
-  };
-  StageExchange::Callbacks callbacks;
-  callbacks.on_exchanged = [this](auto... args) { pipeline_->OnExchanged(args...); };
-  callbacks.on_failure = [this](const Status& status) { OnExchangeFailed(status); };
-  HP_ASSIGN_OR_RETURN(exchange_, StageExchange::Create(info_.stage, ExchangedUnitsOf(*model_, info_.stage, *params_),
-                                                       params_.get(), connect, callbacks));
+  for (const StagePart& part : info_.parts) {
+    const auto connect = [this, &part](Exchange::Callbacks callbacks) {
+      ExchangeOptions options;
+      options.table = &table_;
+      options.rank = options_.rank;
+      options.part = part;
+      options.device = &device_;
+      options.rendezvous = rendezvous_.get();
+      options.callbacks = std::move(callbacks);
+      return MakeNodeExchange(options);
+    };
+    StageExchange::Callbacks callbacks;
+    callbacks.on_exchanged = [this](auto... args) { pipeline_->OnExchanged(args...); };
+    callbacks.on_failure = [this](const Status& status) { OnExchangeFailed(status); };
+    HP_ASSIGN_OR_RETURN(
+        auto exchange, StageExchange::Create(part.stage, ExchangedUnitsOf(*model_, part.stage, *params_), params_.get(),
+                                             connect, callbacks));
+    if (exchange) exchanges_[part.stage] = std::move(exchange);
+  }
   return OkStatus();
 }
 
@@ -180,8 +188,8 @@ Status Node::PrepareInputs() {
   const int ring = memory_.pool_size + 2;
   for (Input* input : {files_.train_input.get(), files_.test_input.get()}) {
     if (input == nullptr) continue;
-    HP_RETURN_IF_ERROR(input->Prepare(model_->schedule(), model_->replica(), seed_, ring, options_.reader_threads,
-                                      device_.device.get(), callbacks));
+    HP_RETURN_IF_ERROR(input->Prepare(model_->schedule(), model_->part(true).part().index, seed_, ring,
+                                      options_.reader_threads, device_.device.get(), callbacks));
   }
   return OkStatus();
 }
@@ -194,7 +202,7 @@ Status Node::MakeCompute() {
   options.device = device_.device.get();
   options.backend = device_.backend.get();
   options.params = params_.get();
-  options.exchange = exchange_.get();
+  for (const auto& [stage, exchange] : exchanges_) options.exchanges[stage] = exchange.get();
   options.labels = labels_.get();
   options.train_input = files_.train_input.get();
   options.test_input = files_.test_input.get();
@@ -309,23 +317,23 @@ void Node::OnLabels(int64_t clock, bool train, int64_t batch, int64_t first_row,
 }
 
 void Node::OnStatistics(MsgId id, const std::vector<float>& values) {
-  if (reporter_) return reporter_->Add(id, info_.stage, values);
+  if (reporter_) return reporter_->Add(id, info_.parts.front().stage, values);
   StatisticsMessage message;
   message.set_msg_id(id.bits);
   message.mutable_value()->Add(values.begin(), values.end());
-  Send(model_->reporter(), kStatisticsMessage, message);
+  Send(model_->job().reporter(), kStatisticsMessage, message);
 }
 
 bool Node::InputsReady(MsgId id, int segment) {
-  const NodeNet& net = model_->any_net(id.train());
-  if (net.reads_images() && segment == 0) {
+  const NodePlan& part = model_->part(id.train());
+  if (part.reads_images() && segment == 0) {
     if (!(id.train() ? files_.train_input : files_.test_input)->Ready(id)) return false;
   }
-  return !net.reads_labels(segment) || labels_->Ready(id, net.needs_batch_labels(segment));
+  return !part.reads_labels(segment) || labels_->Ready(id, part.needs_batch_labels(segment));
 }
 
 void Node::Freed(int, MsgId id) {
-  if (model_->any_net(id.train()).reads_images()) (id.train() ? files_.train_input : files_.test_input)->Release(id);
+  if (model_->part(id.train()).reads_images()) (id.train() ? files_.train_input : files_.test_input)->Release(id);
 }
 
 Status Node::Finish() {
@@ -413,7 +421,8 @@ void Node::HandleMessage(Rank peer, uint32_t type, std::span<const std::byte> by
   } else if (type == kStatisticsMessage && reporter_) {
     StatisticsMessage message;
     if (!message.ParseFromArray(bytes.data(), size)) return;
-    reporter_->Add(MsgId{message.msg_id()}, table_.node(peer).stage, {message.value().begin(), message.value().end()});
+    reporter_->Add(MsgId{message.msg_id()}, table_.node(peer).parts.front().stage,
+                   {message.value().begin(), message.value().end()});
   } else {
     LOG(WARNING) << "message of unknown kind " << type << " from node " << table_.node(peer).name;
   }

@@ -35,6 +35,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -158,7 +159,7 @@ class Node : private TransportHandler, private PipelineHost {
   std::unique_ptr<PullServer> pulls_;
   Orders orders_;
   std::unique_ptr<Pipeline> pipeline_;
-  std::unique_ptr<StageExchange> exchange_;  // made before it; ends first, since it reports to it
+  std::map<int, std::unique_ptr<StageExchange>> exchanges_;  // by stage
   std::unique_ptr<ClockEnd> clock_end_;
   std::unique_ptr<InputWaitLog> input_wait_;  // of nodes that read records
   std::vector<std::unique_ptr<MemoryRegion>> regions_;

@@ -10,12 +10,12 @@
 
 namespace hp {
 
-Reporter::Reporter(const NodeModel& model, const Clock* clock, int64_t start_clock, LossSink on_loss)
-    : model_(model), clock_source_(clock), start_clock_(start_clock), on_loss_(std::move(on_loss)) {
+Reporter::Reporter(const JobPlan& job, const Clock* clock, int64_t start_clock, LossSink on_loss)
+    : job_(job), clock_source_(clock), start_clock_(start_clock), on_loss_(std::move(on_loss)) {
   for (bool train : {true, false}) {
-    if (!train && !model.tests()) continue;
+    if (!train && !job.tests()) continue;
     std::set<int> stages;
-    for (const WholeOutput& output : model.outputs(train)) stages.insert(output.stage);
+    for (const WholeOutput& output : job.outputs(train)) stages.insert(output.stage);
     stages_with_outputs_[train] = stages.size();
   }
   MutexLock lock(&mutex_);
@@ -34,7 +34,7 @@ int64_t Reporter::clocks_done() const {
   return clock_;
 }
 
-int64_t Reporter::samples_done() const { return (clocks_done() - start_clock_) * model_.schedule().update_rows(); }
+int64_t Reporter::samples_done() const { return (clocks_done() - start_clock_) * job_.schedule().update_rows(); }
 
 bool Reporter::Complete(const std::vector<MsgId>& ids, bool train) const {
   for (MsgId id : ids) {
@@ -46,13 +46,13 @@ bool Reporter::Complete(const std::vector<MsgId>& ids, bool train) const {
 
 void Reporter::PrintReady() {
   for (;;) {
-    const std::vector<MsgId> tests = model_.schedule().TestIds(clock_, -1);
+    const std::vector<MsgId> tests = job_.schedule().TestIds(clock_, job_.schedule().replicas());
     if (!test_done_) {
       if (!tests.empty() && !Complete(tests, false)) return;
       if (!tests.empty()) PrintTest();
       test_done_ = true;
     }
-    const std::vector<MsgId> trains = model_.schedule().TrainIds(clock_, -1);
+    const std::vector<MsgId> trains = job_.schedule().TrainIds(clock_, job_.schedule().replicas());
     if (trains.empty() || !Complete(trains, true)) return;
     PrintTraining();
     ++clock_;
@@ -61,7 +61,7 @@ void Reporter::PrintReady() {
 }
 
 std::vector<double> Reporter::Sum(const std::vector<MsgId>& ids, bool train) {
-  const std::vector<WholeOutput>& outputs = model_.outputs(train);
+  const std::vector<WholeOutput>& outputs = job_.outputs(train);
   std::vector<double> sums(outputs.size(), 0);
   for (MsgId id : ids) {
     for (size_t i = 0; i < outputs.size(); ++i) sums[i] += values_[id][outputs[i].stage][outputs[i].index];
@@ -72,10 +72,10 @@ std::vector<double> Reporter::Sum(const std::vector<MsgId>& ids, bool train) {
 
 void Reporter::PrintTest() {
   LOG(INFO) << "Iteration " << clock_ << ", Testing net (#0)";
-  const std::vector<double> sums = Sum(model_.schedule().TestIds(clock_, -1), false);
-  const std::vector<WholeOutput>& outputs = model_.outputs(false);
+  const std::vector<double> sums = Sum(job_.schedule().TestIds(clock_, job_.schedule().replicas()), false);
+  const std::vector<WholeOutput>& outputs = job_.outputs(false);
   for (size_t i = 0; i < outputs.size(); ++i) {
-    const double mean = sums[i] / static_cast<double>(model_.schedule().shape().test_iter);
+    const double mean = sums[i] / static_cast<double>(job_.schedule().shape().test_iter);
     std::string weight;
     if (outputs[i].loss_weight != 0) {
       weight = Format(" (* %g = %g loss)", outputs[i].loss_weight, outputs[i].loss_weight * mean);
@@ -85,9 +85,9 @@ void Reporter::PrintTest() {
 }
 
 void Reporter::PrintTraining() {
-  const caffe::SolverParameter& solver = model_.options().solver;
-  std::vector<double> sums = Sum(model_.schedule().TrainIds(clock_, -1), true);
-  const std::vector<WholeOutput>& outputs = model_.outputs(true);
+  const caffe::SolverParameter& solver = job_.solver();
+  std::vector<double> sums = Sum(job_.schedule().TrainIds(clock_, job_.schedule().replicas()), true);
+  const std::vector<WholeOutput>& outputs = job_.outputs(true);
   double loss = 0;
   for (size_t i = 0; i < outputs.size(); ++i) {
     sums[i] /= static_cast<double>(solver.iter_size());

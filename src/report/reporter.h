@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "base/mutex.h"
-#include "model/node_model.h"
+#include "scheduler/plan/job_plan.h"
 
 #include <cstdint>
 #include <deque>
@@ -20,7 +20,7 @@ class Reporter {
   /// Called for every clock with the summed training loss (before smoothing).
   using LossSink = std::function<void(int64_t clock, double loss)>;
 
-  Reporter(const NodeModel& model, const Clock* clock, int64_t start_clock, LossSink on_loss = nullptr);
+  Reporter(const JobPlan& job, const Clock* clock, int64_t start_clock, LossSink on_loss = nullptr);
 
   /// What `stage`'s node for `id` computed: one value for each output of its NodeNet.
   void Add(MsgId id, int stage, const std::vector<float>& values) HP_EXCLUDES(mutex_);
@@ -28,7 +28,7 @@ class Reporter {
   /// Samples of all batches of clocks that are done, since the start.
   int64_t samples_done() const;
   int64_t start_clock() const { return start_clock_; }
-  int64_t max_iter() const { return model_.schedule().shape().max_iter; }
+  int64_t max_iter() const { return job_.schedule().shape().max_iter; }
 
  private:
   using Values = std::map<MsgId, std::map<int, std::vector<float>>>;  // by id, then stage
@@ -39,7 +39,7 @@ class Reporter {
   void PrintTest() HP_REQUIRES(mutex_);
   void PrintTraining() HP_REQUIRES(mutex_);
 
-  const NodeModel& model_;
+  const JobPlan& job_;
   const Clock* const clock_source_;
   const int64_t start_clock_;
   const LossSink on_loss_;

@@ -29,7 +29,7 @@ struct Params {
 };
 
 Status ReadParams(const NodeNet& net, const CaffeModel& model, Params* params) {
-  for (const NodeParam& param : net.params()) {
+  for (const ParamPlan& param : net.plan().params()) {
     std::vector<float>& values = params->values.emplace_back(param.spec.shape.count());
     const Shape& shape = param.spec.shape;
     HP_RETURN_IF_ERROR(model.CopyBlock(param.layer, param.blob, shape, Block::Whole(shape), values));
@@ -57,19 +57,18 @@ Status Main(char** argv) {
   HP_ASSIGN_OR_RETURN(const auto graph,
                       NetGraph::Create(std::make_shared<const caffe::NetParameter>(proto), caffe::TEST));
   StageLayout layout;
-  layout.stages = {{true, 1}};
+  layout.stages = {{true, {0}}};
   layout.stage_of_layer.assign(proto.layer_size(), 0);
   HP_ASSIGN_OR_RETURN(const Placement placement, Placement::Create(*graph, layout));
   const std::unique_ptr<Backend> backend = MakeCpuBackend();
-  NodeRole role;
-  role.sample_shape = Shape{input.dim(1), input.dim(2), input.dim(3)};
-  role.backend = backend.get();
-  HP_ASSIGN_OR_RETURN(const auto net, NodeNet::Create(*graph, placement, role, input.dim(0)));
+  const Shape sample{input.dim(1), input.dim(2), input.dim(3)};
+  HP_ASSIGN_OR_RETURN(const NodePlan plan, NodePlan::Create(*graph, placement, {.sample = sample}));
+  HP_ASSIGN_OR_RETURN(const auto net, NodeNet::Create(plan, {.backend = backend.get()}, input.dim(0)));
 
   Params params;
   HP_RETURN_IF_ERROR(ReadParams(*net, model, &params));
   std::vector<char> images = ReadAll(argv[3]);
-  const size_t expected = input.dim(0) * role.sample_shape.count() * sizeof(float);
+  const size_t expected = input.dim(0) * sample.count() * sizeof(float);
   if (images.size() != expected) return InvalidArgument("%s: expected %zu bytes", argv[3], expected);
   const Buffer arena(net->arena_bytes() + 64), scratch(net->scratch_bytes() + 64);
   NetRun run;

@@ -27,7 +27,9 @@ ROOMS = {
     # What is true of a layer, for plans and tables: it knows no backend.
     "src/layers/traits": ["proto"],
     "src/layers": ["proto", "tensor", "backend", "layers/traits"],
-    "src/net": ["proto", "tensor", "backend", "layers", "layers/traits"],
+    # What runs where and what crosses, without an op: the scheduler's plan reads it, and the net is built from it.
+    "src/net/plan": ["proto", "layers/traits"],
+    "src/net": ["proto", "tensor", "backend", "layers", "layers/traits", "net/plan"],
     "src/data": ["proto", "tensor"],
     # Formats alone: what reads and writes them links no engine.
     "src/checkpoint": ["proto", "tensor"],
@@ -41,18 +43,18 @@ ROOMS = {
     # Lies around any of them, and names none.
     "transport/copy": ["transport"],
     # A pure function of the job's files.
-    "scheduler/plan": ["proto", "layers/traits"],
+    "scheduler/plan": ["proto", "layers/traits", "net/plan"],
     # These two know the transport through its interface only, and each other not at all.
-    "scheduler/pipeline": ["scheduler/plan", "transport"],
+    "scheduler/pipeline": ["scheduler/plan", "net/plan", "transport"],
     "scheduler/control": ["proto", "scheduler/plan", "transport"],
     # backend for what its ops read and write: ParamView.
     "solvers": ["proto", "tensor", "backend"],
     "solvers/exchange": ["solvers", "tensor"],
-    "src/model": ["proto", "tensor", "backend", "layers", "net", "scheduler/plan", "scheduler/pipeline", "solvers"],
+    "src/model": ["proto", "tensor", "backend", "layers", "net", "net/plan", "scheduler/plan", "solvers"],
     # What computes a node's part; of the exchanges it knows the interface.
-    "src/engine": ["proto", "tensor", "backend", "layers", "net", "data", "checkpoint", "model", "transport",
+    "src/engine": ["proto", "tensor", "backend", "layers", "net", "net/plan", "data", "checkpoint", "model", "transport",
                    "scheduler/plan", "scheduler/pipeline", "scheduler/control", "solvers", "solvers/exchange/exchange.h"],
-    "src/report": ["proto", "net", "model", "scheduler/plan", "scheduler/pipeline", "solvers"],
+    "src/report": ["proto", "scheduler/plan", "scheduler/pipeline", "solvers"],
     "src/node": EVERYTHING,
     # Programs: what they start, what they print, and hproute, the command line of the table maker.
     "tools": ["node", "engine", "report", "checkpoint", "scheduler/plan", "proto"],

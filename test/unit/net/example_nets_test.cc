@@ -1,6 +1,6 @@
 // The large nets of examples/, as far as they go without data: both phases, and as many parameters as their papers'
 // nets.
-#include "net/graph.h"
+#include "net/plan/graph.h"
 #include "proto/text.h"
 
 #include <gtest/gtest.h>

@@ -125,8 +125,9 @@ class ArenaTrace {
 /// Nothing is overwritten before it was read for the last time, whatever lands when.
 void ExpectSound(const NodeNet& net, bool weights_later) {
   ArenaTrace trace(net);
-  for (const NetPort& port : net.ports()) {
-    if (port.landing) trace.Write(port.buffer);
+  const std::vector<PortPlan>& ports = net.plan().ports();
+  for (int i = 0; i < static_cast<int>(ports.size()); ++i) {
+    if (ports[i].landing) trace.Write(net.port_buffer(i));
   }
   const auto& steps = net.steps();
   for (const NetStep& step : steps) trace.Forward(step);
@@ -134,7 +135,7 @@ void ExpectSound(const NodeNet& net, bool weights_later) {
   for (const NetStep& step : steps) {
     if (weights_later && step.learns && !step.deferred) trace.Params(step);
   }
-  for (const NetPort& port : net.ports()) trace.Read(port.buffer, "a peer");
+  for (int i = 0; i < static_cast<int>(ports.size()); ++i) trace.Read(net.port_buffer(i), "a peer");
   for (const NetOutput& output : net.outputs()) trace.ReadValue(output.tensor, "the report");
 }
 
@@ -148,7 +149,7 @@ TEST(NodeNetMemory, NothingIsOverwrittenTooEarly) {
         const auto& stages = net->placement->layout().stages;
         ExpectSound(*net->MakeNet(0, 1, 4), false);
         for (int stage = 1; stage < static_cast<int>(stages.size()); ++stage) {
-          for (int part = 0; part < stages[stage].parts; ++part) {
+          for (int part = 0; part < stages[stage].parts(); ++part) {
             ExpectSound(*net->MakeNet(stage, part, 4, update_rows), true);
           }
         }

@@ -1,9 +1,9 @@
 #pragma once
 
 #include "backend/backend.h"
-#include "net/graph.h"
 #include "net/node_net.h"
-#include "net/placement.h"
+#include "net/plan/graph.h"
+#include "net/plan/placement.h"
 #include "proto/caffe.pb.h"
 
 #include <google/protobuf/text_format.h>
@@ -45,8 +45,13 @@ inline std::string SmallNet(bool frozen_conv = false) {
 /// Conv replicas, then FC stages of so many shards; stage i begins at layer `starts[i - 1]`.
 inline StageLayout Layout(int replicas, const std::vector<int>& fc, const std::vector<int>& starts, int layers = 8) {
   StageLayout layout;
-  layout.stages.push_back({true, replicas});
-  for (int shards : fc) layout.stages.push_back({false, shards});
+  Rank next = 0;
+  const auto add = [&](bool data_parallel, int parts) {
+    layout.stages.push_back({data_parallel, {}});
+    for (int part = 0; part < parts; ++part) layout.stages.back().ranks.push_back(next++);
+  };
+  add(true, replicas);
+  for (int shards : fc) add(false, shards);
   for (int layer = 0; layer < layers; ++layer) {
     int stage = 0;
     while (stage < static_cast<int>(fc.size()) && layer >= starts[stage]) ++stage;
@@ -77,13 +82,10 @@ struct PlacedNet {
   }
   std::unique_ptr<NodeNet> MakeNet(int stage, int part, int64_t rows, int64_t update_rows = 0) const {
     static const std::unique_ptr<Backend> backend = MakeCpuBackend();
-    NodeRole role;
-    role.stage = stage;
-    role.part = part;
-    role.sample_shape = Shape{3, 8, 8};
-    role.backend = backend.get();
-    role.update_rows = update_rows;
-    auto net = NodeNet::Create(*graph, *placement, role, rows);
+    auto plan = NodePlan::Create(*graph, *placement, {{stage, part}, Shape{3, 8, 8}, update_rows});
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    if (!plan.ok()) return nullptr;
+    auto net = NodeNet::Create(*plan, {.backend = backend.get()}, rows);
     EXPECT_TRUE(net.ok()) << net.status();
     return net.ok() ? *std::move(net) : nullptr;
   }

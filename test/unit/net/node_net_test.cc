@@ -20,18 +20,18 @@ std::ostream& operator<<(std::ostream& out, const PortCount& count) {
 
 PortCount Count(const NodeNet& net) {
   PortCount count;
-  for (const NetPort& port : net.ports()) {
+  for (const PortPlan& port : net.plan().ports()) {
     ++(port.gradient ? (port.landing ? count.gradients_in : count.gradients_out)
                      : (port.landing ? count.in : count.out));
   }
   return count;
 }
 
-size_t Bytes(const NodeNet& net, const NetPort& port) {
+size_t Bytes(const NodeNet& net, int port) {
   NetRun run;
   std::vector<std::byte*> matrices(net.update_row_bytes().size(), nullptr);
   run.update_matrices = matrices;
-  return net.BufferSpan(port.buffer, run).size();
+  return net.BufferSpan(net.port_buffer(port), run).size();
 }
 
 bool Reads(const NodeNet& net, const NetStep& step, int buffer) {
@@ -40,11 +40,13 @@ bool Reads(const NodeNet& net, const NetStep& step, int buffer) {
 
 /// Whether what lands at `port` lies in the very memory that an op reads: a layer's input, or the gradient that a step
 /// takes from above. Slices are joined only for layers that need whole rows, which an InnerProduct does not.
-bool IsReadInPlace(const NodeNet& net, const NetPort& port) {
+bool IsReadInPlace(const NodeNet& net, int port) {
   const auto& steps = net.steps();
+  const int buffer = net.port_buffer(port);
+  const bool gradient = net.plan().ports()[port].gradient;
   return std::any_of(steps.begin(), steps.end(), [&](const NetStep& step) {
-    if (port.gradient) return std::count(step.out_gradient.begin(), step.out_gradient.end(), port.buffer) > 0;
-    if (!Reads(net, step, port.buffer)) return false;
+    if (gradient) return std::count(step.out_gradient.begin(), step.out_gradient.end(), buffer) > 0;
+    if (!Reads(net, step, buffer)) return false;
     if (step.layer != nullptr) return true;
     return std::none_of(steps.begin(), steps.end(), [&](const NetStep& reader) {
       return reader.layer != nullptr && reader.layer->type() == "InnerProduct" &&
@@ -53,22 +55,25 @@ bool IsReadInPlace(const NodeNet& net, const NetPort& port) {
   });
 }
 
-/// Every port has its other end: the same edge and direction, as many bytes. What arrives is read where it lands.
+/// Every port has its other end: the same channel, as many bytes. What arrives is read where it lands.
 void ExpectPortsMatch(const PlacedNet& net) {
   const auto& stages = net.placement->layout().stages;
-  std::map<std::tuple<int, int, int, int, int, bool>, size_t> leaving, landing;  // edge, from, to, gradient: bytes
+  using Ends = std::tuple<uint32_t, std::vector<Rank>, std::vector<Rank>>;  // channel, from, to
+  std::map<Ends, size_t> leaving, landing;                                  // bytes
   for (int stage = 0; stage < static_cast<int>(stages.size()); ++stage) {
-    const int parts = stages[stage].data_parallel ? 1 : stages[stage].parts;
+    const int parts = stages[stage].data_parallel ? 1 : stages[stage].parts();
     for (int part = 0; part < parts; ++part) {
       const auto node = net.MakeNet(stage, part, kRows);
-      const int self = stages[stage].data_parallel ? -1 : part;
-      for (const NetPort& port : node->ports()) {
+      const auto self =
+          stages[stage].data_parallel ? stages[stage].ranks : std::vector<Rank>{stages[stage].ranks[part]};
+      for (int i = 0; i < static_cast<int>(node->plan().ports().size()); ++i) {
+        const PortPlan& port = node->plan().ports()[i];
         EXPECT_LT(port.segment, node->segments());
-        EXPECT_TRUE(!port.landing || IsReadInPlace(*node, port)) << "stage " << stage << ", edge " << port.edge;
+        EXPECT_TRUE(!port.landing || IsReadInPlace(*node, i)) << "stage " << stage << ", edge " << port.edge;
+        EXPECT_EQ(Bytes(*node, i), static_cast<size_t>(port.row_bytes) * kRows);
         auto& ends = port.landing ? landing : leaving;
-        const auto key = port.landing ? std::tuple(port.edge, port.stage, port.part, stage, self, port.gradient)
-                                      : std::tuple(port.edge, stage, self, port.stage, port.part, port.gradient);
-        EXPECT_TRUE(ends.emplace(key, Bytes(*node, port)).second) << "a port twice";
+        const Ends key = port.landing ? Ends(port.channel, port.peers, self) : Ends(port.channel, self, port.peers);
+        EXPECT_TRUE(ends.emplace(key, Bytes(*node, i)).second) << "a port twice";
       }
     }
   }
@@ -80,11 +85,11 @@ TEST(NodeNet, OneProcessIsOneSegmentWithoutPorts) {
   const PlacedNet net(SmallNet(), Layout(1, {}, {}));
   const auto node = net.MakeNet(0, 0, kRows);
   EXPECT_EQ(node->segments(), 1);
-  EXPECT_TRUE(node->ports().empty());
-  EXPECT_TRUE(node->has_backward(0));
-  EXPECT_TRUE(node->reads_images());
-  EXPECT_TRUE(node->reads_labels(0));
-  EXPECT_EQ(node->params().size(), 8u);
+  EXPECT_TRUE(node->plan().ports().empty());
+  EXPECT_TRUE(node->plan().has_backward(0));
+  EXPECT_TRUE(node->plan().reads_images());
+  EXPECT_TRUE(node->plan().reads_labels(0));
+  EXPECT_EQ(node->plan().params().size(), 8u);
   ASSERT_EQ(node->outputs().size(), 1u);
   EXPECT_EQ(node->outputs()[0].layer, "loss");
 }
@@ -95,9 +100,9 @@ TEST(NodeNet, OneShardRunsAllLayersInOneSegment) {
   EXPECT_EQ(Count(*conv), (PortCount{.out = 1, .gradients_in = 1}));
   EXPECT_EQ(Count(*fc), (PortCount{.in = 1, .gradients_out = 1}));
   EXPECT_EQ(fc->segments(), 1);
-  EXPECT_EQ(fc->ports()[0].part, -1) << "from the replica whose micro-batch it is";
-  EXPECT_FALSE(fc->reads_images());
-  EXPECT_FALSE(conv->reads_labels(0));
+  EXPECT_EQ(fc->plan().ports()[0].peers, (std::vector<Rank>{0, 1})) << "from the replica whose micro-batch it is";
+  EXPECT_FALSE(fc->plan().reads_images());
+  EXPECT_FALSE(conv->plan().reads_labels(0));
   ExpectPortsMatch(net);
 }
 
@@ -112,15 +117,15 @@ TEST(NodeNet, ExchangePointsCutShardsIntoSegments) {
     const auto lead = net.MakeNet(1, 0, kRows);
     EXPECT_EQ(lead->segments(), 4);
     EXPECT_EQ(Count(*lead), (PortCount{2 * peers, 1 + 3 * peers, 1 + 3 * peers, 2 * peers}));
-    EXPECT_TRUE(lead->reads_labels(3));
-    EXPECT_FALSE(lead->reads_labels(2));
+    EXPECT_TRUE(lead->plan().reads_labels(3));
+    EXPECT_FALSE(lead->plan().reads_labels(2));
     EXPECT_EQ(lead->outputs().size(), 1u);
     for (int part = 1; part < shards; ++part) {
       const auto other = net.MakeNet(1, part, kRows);
       EXPECT_EQ(other->segments(), 3);
       EXPECT_EQ(Count(*other), (PortCount{2 * peers + 1, 1 + 2 * peers, 1 + 2 * peers, 2 * peers + 1}));
       EXPECT_TRUE(other->outputs().empty());
-      for (int segment = 0; segment < 3; ++segment) EXPECT_TRUE(other->has_backward(segment));
+      for (int segment = 0; segment < 3; ++segment) EXPECT_TRUE(other->plan().has_backward(segment));
     }
     ExpectPortsMatch(net);
   }
@@ -131,11 +136,11 @@ TEST(NodeNet, ShardsHoldAllRowsOnce) {
   std::map<std::pair<std::string, int>, int64_t> next;  // where the next shard's rows begin
   for (int part = 0; part < 4; ++part) {
     const auto node = net.MakeNet(1, part, kRows);
-    for (const NodeParam& param : node->params()) {
+    for (const ParamPlan& param : node->plan().params()) {
       int64_t& row = next[{param.layer, param.blob}];
-      EXPECT_EQ(param.begin_row, row) << param.layer;
-      EXPECT_GT(param.end_row, row);
-      row = param.end_row;
+      EXPECT_EQ(param.block.begin_row, row) << param.layer;
+      EXPECT_GT(param.block.end_row, row);
+      row = param.block.end_row;
     }
   }
   const std::map<std::pair<std::string, int>, int64_t> whole = {{{"ip1", 0}, 50}, {{"ip1", 1}, 50}, {{"ip2", 0}, 30},
@@ -160,10 +165,10 @@ TEST(NodeNet, FrozenConvLayersHaveNoBackward) {
   const PlacedNet net(SmallNet(true), Layout(2, {2}, {kIp1}));
   const auto conv = net.MakeNet(0, 0, kRows);
   EXPECT_EQ(Count(*conv), (PortCount{.out = 2}));
-  EXPECT_FALSE(conv->has_backward(0));
+  EXPECT_FALSE(conv->plan().has_backward(0));
   for (const NetStep& step : conv->steps()) EXPECT_FALSE(step.learns) << step.name;
   const auto fc = net.MakeNet(1, 1, kRows);
-  EXPECT_TRUE(fc->has_backward(0)) << "ip1 learns";
+  EXPECT_TRUE(fc->plan().has_backward(0)) << "ip1 learns";
   ExpectPortsMatch(net);
 }
 
@@ -172,7 +177,7 @@ TEST(NodeNet, TestsHaveNoGradients) {
   for (int part : {0, 1}) {
     const auto fc = net.MakeNet(1, part, kRows);
     EXPECT_EQ(Count(*fc).gradients_in + Count(*fc).gradients_out, 0);
-    for (int segment = 0; segment < fc->segments(); ++segment) EXPECT_FALSE(fc->has_backward(segment));
+    for (int segment = 0; segment < fc->segments(); ++segment) EXPECT_FALSE(fc->plan().has_backward(segment));
   }
   ExpectPortsMatch(net);
 }
@@ -207,13 +212,14 @@ TEST(NodeNet, RowsOfAnUpdateLieBehindEachOther) {
   std::vector<std::byte*> matrices;
   for (size_t bytes : fc->update_row_bytes()) memory.emplace_back(bytes * 8);
   for (auto& matrix : memory) matrices.push_back(matrix.data());
-  const auto landing =
-      std::find_if(fc->ports().begin(), fc->ports().end(), [](const NetPort& port) { return port.landing; });
-  ASSERT_NE(landing, fc->ports().end());
+  const std::vector<PortPlan>& ports = fc->plan().ports();
+  const auto landing = std::find_if(ports.begin(), ports.end(), [](const PortPlan& port) { return port.landing; });
+  ASSERT_NE(landing, ports.end());
+  const int buffer = fc->port_buffer(static_cast<int>(landing - ports.begin()));
   NetRun first, second;
   first.update_matrices = second.update_matrices = matrices;
   second.update_row = kRows;
-  const auto a = fc->BufferSpan(landing->buffer, first), b = fc->BufferSpan(landing->buffer, second);
+  const auto a = fc->BufferSpan(buffer, first), b = fc->BufferSpan(buffer, second);
   EXPECT_EQ(a.size(), kRows * 54 * sizeof(float));
   EXPECT_EQ(b.data(), a.data() + a.size()) << "the second micro-batch lands right behind the first";
 }

@@ -24,7 +24,7 @@ CheckedNode::CheckedNode(const JobSpec& job, Rank rank)
       schedule_(job.shape),
       memory_(plan_.pool_size, std::vector<Mark>(plan_.train.ports.size(), kNobodys)) {
   for (int64_t clock = 0; clock <= job.last_clock(); ++clock) {
-    for (const auto& ids : {schedule_.TestIds(clock, plan_.replica), schedule_.TrainIds(clock, plan_.replica)}) {
+    for (const auto& ids : {schedule_.TestIds(clock, plan_.replicas), schedule_.TrainIds(clock, plan_.replicas)}) {
       inputs_.insert(inputs_.end(), ids.begin(), ids.end());
     }
   }
@@ -32,10 +32,10 @@ CheckedNode::CheckedNode(const JobSpec& job, Rank rank)
 
 // Both ends of a port compute the same word for it.
 CheckedNode::Mark CheckedNode::MarkOf(MsgId id, const PortPlan& port) const {
-  const Rank peer = port.peer(id);
+  const Rank peer = port.peer(id.replica());
   const Rank writer = port.landing ? peer : rank_, reader = port.landing ? rank_ : peer;
   const auto random =
-      Philox4x32(id.bits, port.port, static_cast<uint64_t>(writer) << 32 | static_cast<uint64_t>(reader));
+      Philox4x32(id.bits, port.channel, static_cast<uint64_t>(writer) << 32 | static_cast<uint64_t>(reader));
   return uint64_t{random[0]} << 32 | random[1];
 }
 
@@ -49,7 +49,8 @@ std::span<std::byte> CheckedNode::Place(int solver, MsgId id, int port) {
     const PortPlan& wanted = plan_.test.ports[port];
     for (size_t i = 0; i < plan_.train.ports.size(); ++i) {
       const PortPlan& other = plan_.train.ports[i];
-      const bool same = other.port == wanted.port && other.landing == wanted.landing && other.peers == wanted.peers;
+      const bool same =
+          other.channel == wanted.channel && other.landing == wanted.landing && other.peers == wanted.peers;
       if (same) index = static_cast<int>(i);
     }
   }
@@ -148,7 +149,9 @@ void CheckedNode::CheckLanded(const Task& task, int segment, bool gradients) {
     if (!port.landing || port.gradient != gradients) continue;
     if (gradients ? port.segment < segment : port.segment > segment) continue;
     Expect(*Word(task.solver, static_cast<int>(i)) == MarkOf(task.id, port),
-           Format("port %u of node %d does not hold what node %d wrote", port.port, rank_, port.peer(task.id)), task);
+           Format("port %u of node %d does not hold what node %d wrote", port.channel, rank_,
+                  port.peer(task.id.replica())),
+           task);
   }
 }
 
@@ -254,7 +257,7 @@ void CheckedNode::Update(const Task& task) {
   for (int unit : units) Expect(updated_.insert(unit).second, "updated twice", task);
   for (int unit : units) CheckExchanged(task, unit);
   if (plan_.wait_for_verdict) Expect(norm_ && verdict_ >= task.clock, "an update before the verdict", task);
-  for (MsgId id : schedule_.TestIds(clock_, plan_.replica)) {
+  for (MsgId id : schedule_.TestIds(clock_, plan_.replicas)) {
     Expect(FlightOf(id).forward == plan_.test.segments, "an update before a test", task);
   }
   for (MsgId id : Trains()) {
@@ -266,7 +269,7 @@ void CheckedNode::Update(const Task& task) {
 void CheckedNode::FinishClock(const Task& task) {
   Expect(updated_.size() == plan_.units.size(), "a clock without all updates", task);
   size_t ids = 0;
-  for (const auto& list : {schedule_.TestIds(clock_, plan_.replica), Trains()}) {
+  for (const auto& list : {schedule_.TestIds(clock_, plan_.replicas), Trains()}) {
     ids += list.size();
     for (MsgId id : list) Expect(FlightOf(id).freed, "a clock ended before " + Name(id), task);
   }
@@ -284,7 +287,7 @@ std::vector<std::string> CheckedNode::Faults() const {
   std::vector<std::string> faults = faults_;
   if (clock_ != job_.last_clock()) faults.push_back(Format("ended at clock %lld", static_cast<long long>(clock_)));
   const bool stopped = job_.stop_after && *job_.stop_after + 2 <= job_.last_clock();
-  const size_t tests = stopped ? 0 : schedule_.TestIds(clock_, plan_.replica).size();
+  const size_t tests = stopped ? 0 : schedule_.TestIds(clock_, plan_.replicas).size();
   if (flights_.size() != tests || !bound_.empty()) faults.push_back("the last clock's tests");
   for (const auto& [id, flight] : flights_) {
     if (!flight.freed) faults.push_back("never freed: " + Name(id));

@@ -62,7 +62,7 @@ class CheckedNode : public PipelineHost {
   void CheckBeforeVerdict(const Task& task) HP_REQUIRES(mutex_);
   void CheckLanded(const Task& task, int segment, bool gradients) HP_REQUIRES(mutex_);
   void WriteMarks(const Task& task, bool gradient) HP_REQUIRES(mutex_);
-  std::vector<MsgId> Trains() const HP_REQUIRES(mutex_) { return schedule_.TrainIds(clock_, plan_.replica); }
+  std::vector<MsgId> Trains() const HP_REQUIRES(mutex_) { return schedule_.TrainIds(clock_, plan_.replicas); }
   Flight& FlightOf(MsgId id) HP_REQUIRES(mutex_);
   int BackwardSegments() const;
 

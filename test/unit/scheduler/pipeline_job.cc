@@ -30,7 +30,11 @@ PipelinePlan JobSpec::PlanOf(Rank rank) const {
   PipelinePlan plan;
   PhasePlan& train = plan.train;
   auto add = [&](int edge, bool gradient, bool landing, int segment, const std::vector<Rank>& peers) {
-    train.ports.push_back({static_cast<uint32_t>(edge * 2 + (gradient ? 1 : 0)), landing, gradient, segment, peers});
+    train.ports.push_back({.channel = static_cast<uint32_t>(edge * 2 + (gradient ? 1 : 0)),
+                           .landing = landing,
+                           .gradient = gradient,
+                           .segment = segment,
+                           .peers = peers});
     train.segments = std::max(train.segments, segment + 1);
   };
   for (int e = 0; e < static_cast<int>(edges.size()); ++e) {
@@ -69,7 +73,10 @@ PipelinePlan JobSpec::PlanOf(Rank rank) const {
     train.backward[unit.segment] = true;
     plan.ordered_backward |= unit.in_backward;
   }
-  plan.replica = stages[stage].conv ? part : -1;
+  plan.replicas.clear();
+  for (int replica = 0; replica < stages[0].parts; ++replica) {
+    if (!stages[stage].conv || replica == part) plan.replicas.push_back(replica);
+  }
   plan.pool_size = pool_size;
   plan.wait_for_verdict = wait_for_verdict;
   plan.updates_together = updates_together;

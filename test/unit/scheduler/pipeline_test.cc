@@ -34,8 +34,8 @@ int ExpectedWrites(const JobSpec& job) {
       return std::count_if(phase.ports.begin(), phase.ports.end(), [](const PortPlan& port) { return port.landing; });
     };
     for (int64_t clock = 0; clock <= job.last_clock(); ++clock) {
-      writes += static_cast<int>(schedule.TestIds(clock, plan.replica).size() * landings(plan.test));
-      writes += static_cast<int>(schedule.TrainIds(clock, plan.replica).size() * landings(plan.train));
+      writes += static_cast<int>(schedule.TestIds(clock, plan.replicas).size() * landings(plan.test));
+      writes += static_cast<int>(schedule.TrainIds(clock, plan.replicas).size() * landings(plan.train));
     }
   }
   return writes;

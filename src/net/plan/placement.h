@@ -1,7 +1,8 @@
 #pragma once
 
+#include "base/rank.h"
 #include "hp/status.h"
-#include "net/graph.h"
+#include "net/plan/graph.h"
 
 #include <cstdint>
 #include <string>
@@ -13,10 +14,20 @@ namespace hp {
 struct StageLayout {
   struct Stage {
     bool data_parallel = false;
-    int parts = 1;  ///< replicas or shards
+    std::vector<Rank> ranks;  ///< of its replicas or shards
+
+    int parts() const { return static_cast<int>(ranks.size()); }
   };
   std::vector<Stage> stages;
   std::vector<int> stage_of_layer;  ///< by index among the layers of the unfiltered prototxt
+};
+
+/// What a node does for one stage: replica or shard `index` of it.
+struct StagePart {
+  int stage = 0;
+  int index = 0;
+
+  bool operator==(const StagePart&) const = default;
 };
 
 /// Where a blob's channels are within the stage that makes it.
@@ -62,9 +73,11 @@ class Placement {
 
  private:
   Placement(const NetGraph& graph, const StageLayout& layout) : graph_(&graph), layout_(layout) {}
-  bool sharded(int stage) const { return !layout_.stages[stage].data_parallel && layout_.stages[stage].parts > 1; }
+  bool sharded(int stage) const { return !layout_.stages[stage].data_parallel && layout_.stages[stage].parts() > 1; }
   /// Nodes of a stage that differ from each other: shards do, replicas do not.
-  int distinct_parts(int stage) const { return layout_.stages[stage].data_parallel ? 1 : layout_.stages[stage].parts; }
+  int distinct_parts(int stage) const {
+    return layout_.stages[stage].data_parallel ? 1 : layout_.stages[stage].parts();
+  }
   Status PlaceLayers();
   void FindEdges();
   void FollowGradients();

@@ -1,4 +1,4 @@
-#include "net/placement.h"
+#include "net/plan/placement.h"
 
 #include <algorithm>
 #include <map>
@@ -61,11 +61,11 @@ Status Placement::PlaceLayers() {
       runs_on_all_[i] = false;
     } else if (layers[i].learns || layers[i].source) {
       return InvalidArgument("layer \"%s\" (%s) can't be in a stage of %d shards: only InnerProduct is split", name,
-                             layers[i].param->type().c_str(), layout_.stages[stage].parts);
+                             layers[i].param->type().c_str(), layout_.stages[stage].parts());
     }
     if (use != ChannelUse::kSplitOutput && layers[i].learns) {
       return InvalidArgument("layer \"%s\" (%s) has parameters and can't be in a stage of %d shards", name,
-                             layers[i].param->type().c_str(), layout_.stages[stage].parts);
+                             layers[i].param->type().c_str(), layout_.stages[stage].parts());
     }
     for (int top : layers[i].tops) spread_[top] = result;
   }
@@ -91,8 +91,8 @@ void Placement::FindEdges() {
       edge.blob = b;
       edge.from_stage = home;
       edge.to_stage = stage;
-      edge.parts = spread_[b] == Spread::kSlice ? layout_.stages[home].parts : 1;
-      edge.readers = all ? layout_.stages[stage].parts : 1;
+      edge.parts = spread_[b] == Spread::kSlice ? layout_.stages[home].parts() : 1;
+      edge.readers = all ? layout_.stages[stage].parts() : 1;
       edges_.push_back(edge);
     }
   }

@@ -1,4 +1,4 @@
-#include "net/graph.h"
+#include "net/plan/graph.h"
 
 #include "proto/net_filter.h"
 

@@ -1,0 +1,179 @@
+#include "scheduler/plan/job_plan.h"
+
+#include <algorithm>
+#include <map>
+
+namespace hp {
+namespace {
+
+constexpr int kConvPool = 4;  // enough to hide a round trip behind three micro-batches
+
+StatusOr<StageLayout> LayoutOf(const RoutingTable& table, const caffe::NetParameter& net) {
+  StageLayout layout;
+  for (const StageInfo& stage : table.stages()) layout.stages.push_back({stage.conv, stage.ranks});
+  HP_ASSIGN_OR_RETURN(layout.stage_of_layer, table.StageOfLayers(net));
+  return layout;
+}
+
+PhasePlan PhaseOf(const NodePlan& node, bool train) {
+  PhasePlan phase;
+  phase.segments = node.segments();
+  for (int segment = 0; segment < node.segments(); ++segment) {
+    phase.backward.push_back(train && node.has_backward(segment));
+  }
+  phase.ports = node.ports();
+  return phase;
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<JobPlan>> JobPlan::Create(const Options& options) {
+  std::unique_ptr<JobPlan> plan(new JobPlan(options));
+  HP_ASSIGN_OR_RETURN(const StageLayout layout, LayoutOf(*options.table, *options.net));
+  HP_ASSIGN_OR_RETURN(plan->train_.graph, NetGraph::Create(options.net, caffe::TRAIN, *options.types));
+  if (options.solver.test_iter_size() > 0) {
+    HP_ASSIGN_OR_RETURN(plan->test_.graph, NetGraph::Create(options.net, caffe::TEST, *options.types));
+  }
+  HP_RETURN_IF_ERROR(plan->MakeSchedule());
+  HP_RETURN_IF_ERROR(plan->PlanPhase(true, layout, &plan->train_));
+  if (plan->tests()) HP_RETURN_IF_ERROR(plan->PlanPhase(false, layout, &plan->test_));
+  plan->FindReporter();
+  plan->FindParams();
+  return plan;
+}
+
+Status JobPlan::MakeSchedule() {
+  const caffe::SolverParameter& solver = options_.solver;
+  JobShape shape;
+  shape.replicas = table().replicas();
+  shape.micro_batches = table().micro_batches();
+  shape.train_batch = table().GlobalBatch(train_.graph->batch_size());
+  shape.iter_size = solver.iter_size();
+  shape.max_iter = solver.max_iter();
+  if (tests()) {
+    shape.test_batch = table().GlobalBatch(test_.graph->batch_size());
+    shape.test_iter = solver.test_iter(0);
+    shape.test_interval = solver.test_interval();
+    shape.test_initialization = solver.test_initialization();
+  }
+  const int64_t parts = int64_t{shape.replicas} * shape.micro_batches;
+  if (shape.train_batch < parts) {
+    return InvalidArgument("%s: a batch of %lld samples can't be divided over %d replicas with %d micro-batches each",
+                           table().path().c_str(), static_cast<long long>(shape.train_batch), shape.replicas,
+                           shape.micro_batches);
+  }
+  schedule_ = std::make_unique<Schedule>(shape);
+  return OkStatus();
+}
+
+Status JobPlan::PlanPhase(bool train, const StageLayout& layout, Phase* phase) {
+  const Shape& sample = train ? options_.train_shape : options_.test_shape;
+  HP_ASSIGN_OR_RETURN(phase->shapes, phase->graph->Shapes(sample, 1));
+  HP_ASSIGN_OR_RETURN(Placement placement, Placement::Create(*phase->graph, layout));
+  phase->placement = std::make_unique<Placement>(std::move(placement));
+  for (const NodeInfo& node : table().nodes()) {
+    NodePlan::Options options;
+    options.part = node.parts.front();
+    options.sample = sample;
+    // A replica among several must give its weight gradients to the exchange as they come; everybody else may defer.
+    const StageInfo& stage = table().stage(options.part.stage);
+    if (train && (!stage.conv || stage.size() == 1)) options.update_rows = schedule_->update_rows();
+    HP_ASSIGN_OR_RETURN(NodePlan plan, NodePlan::Create(*phase->graph, *phase->placement, options));
+    phase->nodes.push_back(std::move(plan));
+  }
+  FindLabelReaders(phase);
+  FindOutputs(phase);
+  return OkStatus();
+}
+
+void JobPlan::FindLabelReaders(Phase* phase) {
+  const auto& layers = phase->graph->layers();
+  for (int i = 0; i < static_cast<int>(layers.size()); ++i) {
+    if (!layers[i].traits.reads_labels()) continue;
+    const StageInfo& stage = table().stage(phase->placement->stage_of(i));
+    for (int part = 0; part < stage.size(); ++part) {
+      // A replica has the labels of its own rows.
+      const bool needs = stage.conv ? layers[i].traits.needs_batch_labels() : phase->placement->RunsOn(i, part);
+      if (needs) phase->label_readers.insert(stage.ranks[part]);
+    }
+  }
+}
+
+void JobPlan::FindOutputs(Phase* phase) {
+  std::map<int, int> seen;  // statistics of each stage so far, in the order in which its nodes list them
+  for (int i = 0; i < static_cast<int>(phase->graph->layers().size()); ++i) {
+    const GraphLayer& layer = phase->graph->layers()[i];
+    if (!layer.traits.is_statistic()) continue;
+    const int stage = phase->placement->stage_of(i);
+    const GraphBlob& blob = phase->graph->blobs()[layer.tops[0]];
+    const int index = seen[stage]++;
+    if (blob.consumers.empty()) phase->outputs.push_back({blob.name, stage, layer.traits.loss_weight(0), index});
+  }
+}
+
+// The first node of the last stage that has a loss or an accuracy.
+void JobPlan::FindReporter() {
+  int stage = 0;
+  for (int i = 0; i < static_cast<int>(train_.graph->layers().size()); ++i) {
+    if (train_.graph->layers()[i].traits.reads_labels()) stage = std::max(stage, train_.placement->stage_of(i));
+  }
+  reporter_ = table().rank_of(stage, 0);
+}
+
+void JobPlan::FindParams() {
+  const auto& layers = train_.graph->layers();
+  for (int i = 0; i < static_cast<int>(layers.size()); ++i) {
+    if (layers[i].source) continue;
+    std::vector<Shape> in;
+    for (int bottom : layers[i].bottoms) in.push_back(train_.shapes[bottom]);
+    const StageInfo& stage = table().stage(train_.placement->stage_of(i));
+    const int slices = train_.placement->spread(layers[i].tops[0]) == Spread::kSlice ? stage.size() : 1;
+    int blob = 0;
+    for (const ParamSpec& spec : layers[i].traits.Params(in)) {
+      ParamOwners param{layers[i].traits.name(), blob++, spec, {}};
+      for (int part = 0; part < slices; ++part) {
+        const Range rows = PartOf(spec.shape[0], part, slices);
+        param.slices.push_back({stage.ranks[part], Block::Rows(spec.shape, rows.begin, rows.end)});
+      }
+      params_.push_back(std::move(param));
+    }
+  }
+}
+
+PipelinePlan JobPlan::pipeline(Rank rank) const {
+  PipelinePlan plan;
+  const NodePlan& node = this->node(rank, true);
+  const StageInfo& stage = table().stage(node.part().stage);
+  plan.train = PhaseOf(node, true);
+  if (tests()) plan.test = PhaseOf(this->node(rank, false), false);
+  for (int i : node.learning_layers()) {
+    const LayerPlan& layer = node.layers()[i];
+    UnitPlan unit;
+    unit.stage = node.part().stage;
+    unit.layer = layer.layer;
+    unit.segment = layer.segment;
+    unit.deferred = layer.deferred;
+    unit.in_backward = layer.in_backward;
+    unit.counts = !stage.conv || node.part().index == 0;
+    unit.exchanged = stage.conv && stage.size() > 1;
+    plan.ordered_backward |= unit.in_backward;
+    plan.units.push_back(unit);
+  }
+  plan.replicas.clear();
+  for (int replica = 0; replica < schedule_->shape().replicas; ++replica) {
+    if (!stage.conv || replica == node.part().index) plan.replicas.push_back(replica);
+  }
+  plan.wait_for_verdict = options_.solver.clip_gradients() >= 0 || table().scales_loss();
+  plan.pool_size = PoolSize(rank, plan.replicas);
+  return plan;
+}
+
+int JobPlan::PoolSize(Rank rank, const std::vector<int>& replicas) const {
+  if (table().node(rank).pool_size > 0) return table().node(rank).pool_size;
+  const int64_t ids = std::max<int64_t>(1, static_cast<int64_t>(schedule_->TrainIds(0, replicas).size()));
+  const bool conv = table().stage(node(rank, true).part().stage).conv;
+  const int64_t wanted = conv ? kConvPool : std::max(2 * table().replicas(), kConvPool);
+  return static_cast<int>(std::min(ids, wanted));
+}
+
+}  // namespace hp
