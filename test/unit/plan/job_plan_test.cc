@@ -1,0 +1,130 @@
+// What follows from a job's files alone, for every node of a table.
+#include "scheduler/plan/job_plan.h"
+
+#include "test/unit/routing/table_text.h"
+
+#include <gmock/gmock.h>
+
+#include <map>
+#include <tuple>
+
+namespace hp {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr char kPlannedNet[] = R"(
+    layer { name: "data" type: "Data" top: "data" top: "label" data_param { source: "x" batch_size: 8 } }
+    layer { name: "conv1" type: "Convolution" bottom: "data" top: "conv1"
+            convolution_param { num_output: 4 kernel_size: 3 } }
+    layer { name: "pool1" type: "Pooling" bottom: "conv1" top: "pool1" pooling_param { kernel_size: 2 stride: 2 } }
+    layer { name: "ip1" type: "InnerProduct" bottom: "pool1" top: "ip1" inner_product_param { num_output: 50 } }
+    layer { name: "relu1" type: "ReLU" bottom: "ip1" top: "ip1" }
+    layer { name: "ip2" type: "InnerProduct" bottom: "ip1" top: "ip2" inner_product_param { num_output: 7 } }
+    layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip2" bottom: "label" top: "loss" })";
+constexpr int64_t kPooled = 4 * 3 * 3;  // of one sample
+
+class JobPlanTest : public testing::Test {
+ protected:
+  StatusOr<std::unique_ptr<JobPlan>> Make(const std::string& solver = "max_iter: 10 test_iter: 2 test_interval: 5") {
+    JobPlan::Options options;
+    options.table = &table_;
+    options.solver = Parse<caffe::SolverParameter>(solver);
+    options.net = std::make_shared<const caffe::NetParameter>(Parse<caffe::NetParameter>(kPlannedNet));
+    options.train_shape = options.test_shape = Shape{1, 8, 8};
+    return JobPlan::Create(options);
+  }
+
+  RoutingTable table_ = MakeTable(kTable);  // conv replicas 0 and 1; shard 1 is rank 2, shard 0 rank 3
+};
+
+TEST_F(JobPlanTest, WhatOneNodeWritesAnotherReads) {
+  const auto job = Make();
+  ASSERT_TRUE(job.ok()) << job.status();
+  for (bool train : {true, false}) {
+    std::map<std::tuple<Rank, Rank, uint32_t>, int64_t> leaving, landing;  // from, to, channel: bytes of a row
+    for (Rank rank = 0; rank < table_.size(); ++rank) {
+      for (const PortPlan& port : (*job)->node(rank, train).ports()) {
+        for (Rank peer : port.peers) {
+          auto& ends = port.landing ? landing : leaving;
+          const auto key = port.landing ? std::tuple(peer, rank, port.channel) : std::tuple(rank, peer, port.channel);
+          EXPECT_TRUE(ends.emplace(key, port.row_bytes).second) << "a port twice";
+        }
+      }
+    }
+    EXPECT_EQ(leaving, landing);
+    EXPECT_EQ((leaving.at({0, 3, 0})), kPooled * 4) << "all of pool1 from replica 0 to shard 0";
+    EXPECT_EQ((leaving.at({3, 2, 2})), 25 * 4) << "half of ip1 from shard 0 to shard 1";
+    EXPECT_EQ(leaving.contains({3, 0, 1}), train) << "a gradient comes back in training alone";
+  }
+}
+
+TEST_F(JobPlanTest, ASegmentEndsWhereShardsGather) {
+  const auto job = Make();
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ((*job)->node(0, true).segments(), 1);
+  EXPECT_EQ((*job)->node(2, true).segments(), 2) << "ip1, and ip2 of all of ip1";
+  EXPECT_EQ((*job)->node(3, true).segments(), 3) << "the loss of all of ip2 as well";
+  EXPECT_TRUE((*job)->node(3, true).reads_labels(2));
+  EXPECT_FALSE((*job)->node(2, true).reads_labels(1));
+  EXPECT_TRUE((*job)->node(0, true).reads_images());
+  EXPECT_EQ((*job)->reporter(), 3);
+}
+
+TEST_F(JobPlanTest, EveryParameterIsOwnedOnce) {
+  const auto job = Make();
+  ASSERT_TRUE(job.ok()) << job.status();
+  for (const ParamOwners& param : (*job)->params()) {
+    int64_t owned = 0;
+    for (const auto& slice : param.slices) owned += slice.block.count();
+    EXPECT_EQ(owned, param.spec.shape.count()) << param.layer << "." << param.blob;
+  }
+  const ParamOwners& ip2 = (*job)->params()[4];
+  ASSERT_EQ(ip2.layer, "ip2");
+  ASSERT_EQ(ip2.slices.size(), 2u);
+  EXPECT_EQ(ip2.slices[0].owner, 3) << "shard 0";
+  EXPECT_EQ(ip2.slices[0].block, (Block{0, 3, 0, 50}));
+  EXPECT_EQ(ip2.slices[1].block, (Block{3, 7, 0, 50}));
+  EXPECT_EQ((*job)->params()[0].slices[0].owner, 0) << "of replicas the first one";
+}
+
+TEST_F(JobPlanTest, APipelineGoesByItsPart) {
+  const auto job = Make();
+  ASSERT_TRUE(job.ok()) << job.status();
+  const PipelinePlan conv = (*job)->pipeline(1), shard = (*job)->pipeline(3);
+  EXPECT_THAT(conv.replicas, ElementsAre(1));
+  EXPECT_THAT(shard.replicas, ElementsAre(0, 1));
+  ASSERT_EQ(conv.units.size(), 1u);
+  EXPECT_TRUE(conv.units[0].in_backward && conv.units[0].exchanged && conv.ordered_backward);
+  EXPECT_FALSE(conv.units[0].counts) << "replica 0 counts the squares";
+  EXPECT_TRUE((*job)->pipeline(0).units[0].counts);
+  ASSERT_EQ(shard.units.size(), 2u);
+  EXPECT_FALSE(shard.units[0].exchanged || shard.units[0].in_backward);
+  EXPECT_THAT(shard.train.backward, ElementsAre(true, true, true));
+  EXPECT_THAT(shard.test.backward, ElementsAre(false, false, false));
+}
+
+// Rows to keep: 8 x (36 + 25) of ip1 are fewer than its 36 x 25 weights; 8 x (50 + 3) of ip2 are more than 50 x 3.
+TEST_F(JobPlanTest, ALayerIsDeferredWhereItsRowsAreSmallerThanItsGradient) {
+  const auto job = Make();
+  ASSERT_TRUE(job.ok()) << job.status();
+  const PipelinePlan shard = (*job)->pipeline(3);
+  EXPECT_TRUE(shard.units[0].deferred);
+  EXPECT_FALSE(shard.units[1].deferred);
+  EXPECT_FALSE((*Make("max_iter: 10 iter_size: 2"))->pipeline(3).units[0].deferred) << "twice the rows";
+}
+
+TEST_F(JobPlanTest, ABatchThatCannotBeDividedIsRefused) {
+  RoutingTableConfig config = table_.config();
+  config.set_micro_batches(5);
+  table_ = *RoutingTable::Create(config, "/job/table.prototxt");
+  const auto job = Make();
+  ASSERT_FALSE(job.ok());
+  EXPECT_EQ(job.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(job.status().message(),
+              HasSubstr("a batch of 8 samples can't be divided over 2 replicas with 5 micro-batches each"));
+}
+
+}  // namespace
+}  // namespace hp
