@@ -148,7 +148,7 @@ std::string Fields(const google::protobuf::Message& message, int indent = 0) {
 }
 
 /// One field of the table, a line for each of its own.
-std::string Block(const char* field, const google::protobuf::Message& message) {
+std::string EntryText(const char* field, const google::protobuf::Message& message) {
   return std::string(field) + " {\n" + Fields(message, 1) + "}\n";
 }
 
@@ -196,9 +196,9 @@ std::string TableText(const RoutingTableConfig& config, const std::string& comme
   job.clear_node();
   text += "\n# micro_batches: parts that a replica's share of a batch is cut into.\n" + Fields(job);
   text += "\n# Stages: layers that are placed together. CONV: every node is a replica; FC: every node is a shard.\n";
-  for (const StageConfig& stage : config.stage()) text += Block("stage", stage);
+  for (const StageConfig& stage : config.stage()) text += EntryText("stage", stage);
   text += "\n# Nodes, in the order of ranks. May be added: pool_size, threads, memory_mb, device.\n";
-  for (const NodeConfig& node : config.node()) text += Block("node", node);
+  for (const NodeConfig& node : config.node()) text += EntryText("node", node);
   return text;
 }
 
