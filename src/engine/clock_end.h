@@ -1,10 +1,10 @@
 #pragma once
 
 #include "engine/compute.h"
-#include "engine/input.h"
-#include "engine/label_store.h"
-#include "engine/pull_server.h"
-#include "engine/snapshotter.h"
+#include "engine/input/input.h"
+#include "engine/input/label_store.h"
+#include "engine/snapshot/pull_server.h"
+#include "engine/snapshot/snapshotter.h"
 #include "model/node_model.h"
 #include "scheduler/control/orders.h"
 #include "scheduler/pipeline/pipeline.h"

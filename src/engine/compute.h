@@ -1,7 +1,7 @@
 #pragma once
 
-#include "engine/input.h"
-#include "engine/label_store.h"
+#include "engine/input/input.h"
+#include "engine/input/label_store.h"
 #include "engine/stage_exchange.h"
 #include "engine/updater.h"
 #include "engine/workspace.h"

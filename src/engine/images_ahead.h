@@ -1,6 +1,6 @@
 #pragma once
 
-#include "engine/input.h"
+#include "engine/input/input.h"
 #include "hp/status.h"
 #include "model/node_model.h"
 #include "tensor/device.h"

@@ -2,7 +2,7 @@
 
 #include "backend/backend.h"
 #include "base/format.h"
-#include "engine/input.h"
+#include "engine/input/input.h"
 #include "engine/memory_fit.h"
 #include "model/node_model.h"
 #include "proto/net_filter.h"

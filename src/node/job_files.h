@@ -1,7 +1,7 @@
 #pragma once
 
 #include "checkpoint/snapshot.h"
-#include "engine/input.h"
+#include "engine/input/input.h"
 #include "layers/traits/layer_types.h"
 #include "proto/caffe.pb.h"
 #include "scheduler/control/handshake.h"

@@ -2,7 +2,7 @@
 // threads as are asked for and with nobody who computes. Prints one line.
 #include "base/clock.h"
 #include "base/mutex.h"
-#include "engine/input.h"
+#include "engine/input/input.h"
 #include "proto/text.h"
 #include "test/support/local_cluster.h"
 

@@ -51,9 +51,15 @@ ROOMS = {
     "solvers": ["proto", "tensor", "backend"],
     "solvers/exchange": ["solvers", "tensor"],
     "src/model": ["proto", "tensor", "backend", "layers", "net", "net/plan", "scheduler/plan", "solvers"],
+    # Records, images and labels on their way to the solvers.
+    "src/engine/input": ["proto", "tensor", "layers", "data", "model", "scheduler/plan"],
+    # Copies of the parameters on their way to files and clients.
+    "src/engine/snapshot": ["proto", "tensor", "checkpoint", "model", "transport", "scheduler/plan", "scheduler/control",
+                            "solvers"],
     # What computes a node's part; of the exchanges it knows the interface.
     "src/engine": ["proto", "tensor", "backend", "layers", "net", "net/plan", "data", "checkpoint", "model", "transport",
-                   "scheduler/plan", "scheduler/pipeline", "scheduler/control", "solvers", "solvers/exchange/exchange.h"],
+                   "scheduler/plan", "scheduler/pipeline", "scheduler/control", "solvers", "solvers/exchange/exchange.h",
+                   "engine/input", "engine/snapshot"],
     "src/report": ["proto", "scheduler/plan", "scheduler/pipeline", "solvers"],
     "src/node": EVERYTHING,
     # Programs: what they start, what they print, and hproute, the command line of the table maker.

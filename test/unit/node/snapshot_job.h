@@ -1,7 +1,7 @@
 #pragma once
 
 #include "checkpoint/snapshot.h"
-#include "engine/snapshotter.h"
+#include "engine/snapshot/snapshotter.h"
 
 #include <condition_variable>
 #include <deque>

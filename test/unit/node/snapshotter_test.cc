@@ -1,4 +1,4 @@
-#include "engine/snapshotter.h"
+#include "engine/snapshot/snapshotter.h"
 
 #include "scheduler/pipeline/pipeline.h"
 #include "test/unit/node/snapshot_job.h"

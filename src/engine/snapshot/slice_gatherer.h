@@ -1,8 +1,8 @@
 #pragma once
 
 #include "base/mutex.h"
-#include "engine/gathered_model.h"
-#include "engine/snapshot_writer.h"
+#include "engine/snapshot/gathered_model.h"
+#include "engine/snapshot/snapshot_writer.h"
 #include "solvers/param_store.h"
 #include "transport/transport.h"
 

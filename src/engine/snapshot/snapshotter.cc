@@ -9,7 +9,7 @@
 // for one more, the boundary that needs it is not ready, which the pipeline is told by HasRoom and on_room. That can't
 // deadlock: consider the oldest version that is not gathered. Its boundary has room on each node, because all before it
 // are sent; nodes that have passed it have done their part of all work in front of it; so every node reaches it.
-#include "engine/snapshotter.h"
+#include "engine/snapshot/snapshotter.h"
 
 #include <utility>
 

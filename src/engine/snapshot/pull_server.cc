@@ -1,4 +1,4 @@
-#include "engine/pull_server.h"
+#include "engine/snapshot/pull_server.h"
 
 #include "proto/wire.pb.h"
 #include "scheduler/control/messages.h"

@@ -1,4 +1,4 @@
-#include "engine/label_store.h"
+#include "engine/input/label_store.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "engine/input.h"
+#include "engine/input/input.h"
 
 #include "proto/hash.h"
 

@@ -2,7 +2,7 @@
 
 #include "base/mutex.h"
 #include "base/thread.h"
-#include "engine/gathered_model.h"
+#include "engine/snapshot/gathered_model.h"
 #include "hp/status.h"
 #include "proto/caffe.pb.h"
 #include "proto/snapshot.pb.h"

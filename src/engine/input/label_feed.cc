@@ -1,4 +1,4 @@
-#include "engine/label_feed.h"
+#include "engine/input/label_feed.h"
 
 #include "base/format.h"
 #include "layers/labels.h"

@@ -1,6 +1,6 @@
-#include "engine/slice_gatherer.h"
+#include "engine/snapshot/slice_gatherer.h"
 
-#include "engine/slice_tag.h"
+#include "engine/snapshot/slice_tag.h"
 
 #include "glog/logging.h"
 

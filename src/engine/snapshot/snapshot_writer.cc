@@ -1,4 +1,4 @@
-#include "engine/snapshot_writer.h"
+#include "engine/snapshot/snapshot_writer.h"
 
 #include "checkpoint/snapshot.h"
 #include "solvers/lr_policy.h"

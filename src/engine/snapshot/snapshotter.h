@@ -1,9 +1,9 @@
 #pragma once
 
-#include "engine/slice_gatherer.h"
-#include "engine/slice_sender.h"
-#include "engine/slice_tag.h"
-#include "engine/snapshot_writer.h"
+#include "engine/snapshot/slice_gatherer.h"
+#include "engine/snapshot/slice_sender.h"
+#include "engine/snapshot/slice_tag.h"
+#include "engine/snapshot/snapshot_writer.h"
 #include "transport/transport.h"
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "engine/gathered_model.h"
+#include "engine/snapshot/gathered_model.h"
 
 #include "glog/logging.h"
 

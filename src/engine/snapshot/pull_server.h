@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "base/mutex.h"
-#include "engine/gathered_model.h"
+#include "engine/snapshot/gathered_model.h"
 #include "transport/transport.h"
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "engine/label_store.h"
+#include "engine/input/label_store.h"
 #include "hp/status.h"
 #include "model/node_model.h"
 #include "proto/wire.pb.h"
