@@ -27,7 +27,7 @@ namespace hp {
 /// progress thread and the exchanges report events. All methods from any thread.
 /// Owned by the node; host and transport must outlive it. Errors of the transport are logged: whoever watches the
 /// connections ends the job and calls Abort.
-/// Source of the contract: README.md of this folder.
+/// Source of the contract: scheduler/README.md.
 class Pipeline {
  public:
   /// @param clock of what input_wait_ns counts.

@@ -46,7 +46,6 @@ class BatchReader::Impl {
     return {records_.load(std::memory_order_relaxed), bytes_.load(std::memory_order_relaxed),
             pieces_.load(std::memory_order_relaxed)};
   }
-  size_t ring_bytes() const { return slots_.size() * slots_[0].bytes(); }
 
  private:
   enum class State { kPlanned, kReading, kRead, kDecoding, kDecoded, kReady };
@@ -358,6 +357,5 @@ const float* BatchReader::images(int64_t piece) const { return impl_->images(pie
 std::span<const float> BatchReader::labels(int64_t piece) const { return impl_->labels(piece); }
 void BatchReader::Release(int64_t piece) { impl_->Release(piece); }
 BatchReader::Counters BatchReader::counters() const { return impl_->counters(); }
-size_t BatchReader::ring_bytes() const { return impl_->ring_bytes(); }
 
 }  // namespace hp

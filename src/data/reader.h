@@ -73,8 +73,6 @@ class BatchReader {
 
   /// Since construction. Any thread.
   Counters counters() const;
-  /// Host memory of the ring, bytes.
-  size_t ring_bytes() const;
 
  private:
   class Impl;

@@ -47,7 +47,6 @@ class Input {
   bool Ready(MsgId id) const;
   float* images(MsgId id) const;
   void Release(MsgId id);
-  size_t ring_bytes() const { return reader_ ? reader_->ring_bytes() : 0; }
 
  private:
   Input() = default;

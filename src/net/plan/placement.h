@@ -67,8 +67,7 @@ class Placement {
   bool ReadsLocally(int layer, int bottom) const;
   /// The edge by which stage `to_stage` receives `blob`, or -1.
   int FindEdge(int blob, int to_stage) const;
-  /// Whether part `part` of the blob's stage has a gradient for it / the layer computes gradients there.
-  bool HasGradient(int blob, int part) const { return gradient_[blob][part]; }
+  /// Whether the layer computes gradients on part `part` of its stage.
   bool Backpropagates(int layer, int part) const { return backpropagates_[layer][part]; }
 
  private:
