@@ -165,7 +165,7 @@ class MachineUsage:
         return time.monotonic(), busy, sum(os.times()[:4])
 
     def others(self):
-        seconds, busy, own = (now - begin for now, begin in zip(self.now(), self.begin))
+        seconds, busy, own = (end - begin for end, begin in zip(self.now(), self.begin))
         return (busy - own) / seconds
 
 
