@@ -57,6 +57,7 @@ table_nodes() {
 declare -A node_names=() # by process id, of the nodes that run
 declare -A node_ends=()  # exit status by name, of the nodes that have ended
 follower='' sentinel=''
+starting='' interrupted_at_start=''
 
 # Ends what still runs, politely first. A second signal must not cut this short: nodes would be left over.
 stop_nodes() {
@@ -74,16 +75,21 @@ stop_nodes() {
 }
 
 interrupted() {
+  if [[ -n $starting ]]; then # what is being forked has no id yet, so nothing would stop it
+    interrupted_at_start=1
+    return
+  fi
   trap '' INT TERM
   echo
-  say "interrupted, ending the nodes" >&2
+  say "interrupted, stopping the nodes" >&2
   exit 130
 }
 
-# Starts every node of the table as a process of this host; their logs are work/NAME.log.
+# Starts every node of the table as a process of this host; their logs are work/NAME.log. Shows their progress.
 start_nodes() {
   local table=$1 work=$2 name role
   trap stop_nodes EXIT
+  starting=1
   trap interrupted INT TERM
   while read -r name role; do
     : >"$work/$name.log" # here and not by the node, so that follow_logs finds it
@@ -91,6 +97,9 @@ start_nodes() {
     node_names[$!]=$name
   done < <(table_nodes "$table")
   [[ ${#node_names[@]} -gt 0 ]] || fail "$table names no nodes"
+  follow_logs "$work"
+  starting=
+  [[ -z $interrupted_at_start ]] || interrupted
 }
 
 # Shows Caffe's progress lines, which one of the nodes logs, until stop_following.
@@ -116,7 +125,7 @@ report_failure() {
   shift
   echo "$example: training failed" >&2
   for name in "$@"; do
-    echo "--- $name: exit status ${node_ends[$name]:-unknown, it had to be ended}; the end of $work/$name.log:" >&2
+    echo "--- $name: exit status ${node_ends[$name]:-unknown, it had to be killed}; the end of $work/$name.log:" >&2
     tail -n 8 "$work/$name.log" >&2
   done
 }
@@ -156,7 +165,6 @@ train() {
   mapfile -t names < <(table_nodes "$table" | cut -d ' ' -f 1)
   say "training with the nodes ${names[*]}; logs in $work/"
   start_nodes "$table" "$work"
-  follow_logs "$work"
   wait_for_nodes "$work" || status=$?
   if [[ $status -ne 0 ]]; then
     stop_nodes

@@ -27,7 +27,7 @@ class CheckDocsTest(unittest.TestCase):
 
     def expect_fault(self, text, name, line=1, path="src/net/README.md"):
         status, output = check({**self.SOURCES, path: text})
-        self.assertEqual((status, output), (1, f"{path}:{line}: there is no `{name}`, neither from the root nor from {path}\n"))
+        self.assertEqual((status, output), (1, f"{path}:{line}: `{name}` does not exist, neither from the root nor from {path}\n"))
 
     def expect_clean(self, text, path="src/net/README.md"):
         status, output = check({**self.SOURCES, path: text})

@@ -107,7 +107,7 @@ class RunNodesTest(unittest.TestCase):
             "read -r <work/ready; exit 3",
             "trap '' TERM; echo $$ >work/pid; echo >work/ready; while :; do sleep 0.1; done", before=self.patience(0))
         self.assertEqual(status, 3, output)
-        self.assertIn("--- fc0: exit status unknown, it had to be ended", output)
+        self.assertIn("--- fc0: exit status unknown, it had to be killed", output)
         with open(os.path.join(self.root, "work", "pid"), encoding="utf-8") as file:
             self.assertFalse(os.path.exists(f"/proc/{file.read().strip()}"))
 
@@ -122,8 +122,7 @@ class RunNodesTest(unittest.TestCase):
                 pids[i] = pipe.read().strip()
         process.send_signal(signal.SIGTERM)
         self.assertIn("ex: training", process.stdout.readline())
-        while "interrupted" not in process.stdout.readline():
-            pass
+        self.assertTrue(any("interrupted" in line for line in iter(process.stdout.readline, "")))
         process.send_signal(signal.SIGTERM)
         with open(second, "w", encoding="utf-8") as pipe:
             pipe.write("it is sent\n")
@@ -131,6 +130,25 @@ class RunNodesTest(unittest.TestCase):
         self.assertEqual(process.returncode, 130, output)
         for pid in pids:
             self.assertFalse(os.path.exists(f"/proc/{pid}"), output)
+
+    def test_an_interrupt_while_nodes_are_started_leaves_nothing_behind(self):
+        # The script says that it has forked `sleep`, and waits before it notes the id: the signal comes between.
+        forked, go_on = self.pipe("forked"), self.pipe("go_on")
+        node = "echo $$ >work/$node.pid; while :; do sleep 0.1; done"
+        process = self.start(node, node, before="eval \"$(declare -f follow_logs | sed '"
+                             "s:sentinel=:echo \\$! >work/forked; read -r <work/go_on; sentinel=:')\";")
+        with open(forked, encoding="utf-8") as pipe:
+            sleep = pipe.read().strip()
+        process.send_signal(signal.SIGTERM)
+        with open(go_on, "w", encoding="utf-8") as pipe:
+            pipe.write("it is sent\n")
+        try:
+            output = process.communicate(timeout=60)[0]
+        finally:
+            if os.path.exists(f"/proc/{sleep}"):
+                os.kill(int(sleep), signal.SIGKILL)
+        self.assertEqual(process.returncode, 130, output)
+        self.assertIn("interrupted, stopping the nodes", output)
 
     def test_a_table_without_nodes_is_refused(self):
         self.write("work/table.prototxt", "")
