@@ -5,10 +5,11 @@
 
 namespace hp {
 
-/// Checks a whole solver file: the fields that must be there, their ranges, and what Caffe knows but hpnode does not
-/// support yet. Every fault is a line "FIELD: what stood there, what was expected"; all of them are in the one message.
-/// Whether the nets exist is the net room's business.
-/// @return kInvalidArgument with all faults; the caller puts the file's name in front (Status::Prepend).
+/// Checks all fields of a solver file: required ones, their ranges, and Caffe features that hpnode does not support
+/// yet. Reads no other file: whether the net exists shows later. LearningRate, the updates and the schedule take these
+/// checks for granted.
+/// @return kInvalidArgument with every fault, a line "FIELD: what stood there; what was expected" for each. The message
+/// does not name the file: add it by Status::Prepend.
 Status CheckSolver(const caffe::SolverParameter& solver);
 
 }  // namespace hp

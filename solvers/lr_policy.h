@@ -5,17 +5,21 @@
 
 namespace hp {
 
-/// Whether `solver` says everything its lr_policy needs. Names the policy and the field.
-/// @return kInvalidArgument: unknown policy, or a field that it needs is missing or out of range.
+/// Checks lr_policy (fixed, step, exp, inv, multistep, poly or sigmoid) and the fields that it needs; base_lr is
+/// CheckSolver's.
+/// @return kInvalidArgument with the first fault: no or an unknown policy, or a field that it needs is missing or out
+/// of range. stepvalues must increase from 1 up: Caffe takes at most one step an iteration, so others would mean
+/// something else there.
 Status CheckLearningRate(const caffe::SolverParameter& solver);
 
-/// The learning rate of update `iter` (from 0), before lr_mult. A function of the file and `iter` alone, so that a
+/// The learning rate of update `iter` (from 0), without lr_mult. A function of the solver file and `iter` alone, so a
 /// resumed run needs no state: multistep counts the stepvalues that are <= iter.
-/// `solver` has passed CheckLearningRate.
+/// @param solver has passed CheckSolver.
 /// Source: Caffe, src/caffe/solvers/sgd_solver.cpp, SGDSolver::GetLearningRate.
 float LearningRate(const caffe::SolverParameter& solver, int iter);
 
-/// Caffe's SolverState::current_step at `iter`: the steps taken by "step" and "multistep", else 0.
+/// Caffe's SolverState::current_step at `iter`, which snapshots contain: the number of steps that "step" or "multistep"
+/// has taken; 0 for other policies. @param solver has passed CheckSolver.
 int LearningRateStep(const caffe::SolverParameter& solver, int iter);
 
 }  // namespace hp

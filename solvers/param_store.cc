@@ -1,3 +1,5 @@
+// Layout comes before memory: offsets of all parameters in the three arenas are computed first, by the same rule that
+// BytesFor uses, and then each arena is allocated at once, on the host or on the device.
 #include "solvers/param_store.h"
 
 #include "glog/logging.h"

@@ -14,69 +14,79 @@
 
 namespace hp {
 
-/// One parameter of a node: which blob of the net it is, and which block of it is here.
+/// One parameter blob as a node stores it: which blob of the net it is, and which block of it this node holds.
 struct StoredParam {
-  std::string layer;
-  int blob = 0;                       ///< 0: weights, 1: bias
+  std::string layer;                  ///< name in the prototxt
+  int blob = 0;                       ///< among the layer's blobs: 0: weights, 1: bias
   Shape whole;                        ///< of the whole blob, all shards together
-  Block block = Block::Whole(whole);  ///< what is here
-  float lr_mult = 1, decay_mult = 1;
-  /// False: no gradient of this parameter is ever kept, because its update is fused into the product that makes it.
+  Block block = Block::Whole(whole);  ///< what this node holds of it, stored dense
+  float lr_mult = 1, decay_mult = 1;  ///< Caffe's factors of learning rate and weight_decay
+  /// False: the store allocates no gradient, because the update consumes it piece by piece as it is computed.
   bool keeps_gradient = true;
 
   std::string name() const { return layer + "." + std::to_string(blob); }  ///< "fc6.0"
+  /// The shape of what this node holds.
   Shape local() const { return block.ShapeIn(whole); }
-  /// Caffe computes no gradient for lr_mult 0 and leaves the weights alone.
+  /// Whether it is never updated: Caffe computes no gradient for lr_mult 0. It has values only.
   bool frozen() const { return lr_mult == 0; }
 };
 
-/// The one set of parameters of a node, shared by all its solvers: values, gradients and momentum histories, in the
-/// order of the net, each in one arena. Every parameter starts at a multiple of 64 bytes. Executor thread, except for
-/// reads of what nobody writes meanwhile. Frozen parameters have neither gradient nor history.
+/// The parameters of a node, one set shared by all its solvers: values, gradients and momentum histories, float32, each
+/// in one arena in the memory of the node's device. Parameters are indexed in the order of the net, and each starts at
+/// a multiple of 64 bytes in its arena.
+///
+/// Executor thread. Other threads may read what nobody writes meanwhile: the exchange owns a gradient from
+/// Exchange::Add to on_exchanged, and snapshots copy values at a boundary. On a GPU the spans are addresses of its
+/// memory: only ops and the copies below may touch them.
 class ParamStore {
  public:
-  /// Writes the initial values of the parameter's block, dense: FillParam of the layers room, with the filler found by
-  /// the caller.
+  /// Writes the initial values of a parameter's block to `out`: host memory, [count], dense.
   using Filler = std::function<void(const StoredParam& param, float* out)>;
 
-  /// All zeros, in the host's memory. `params` in the net's order; blocks must lie in their blobs (CHECK).
+  /// Zeroed, in the host's memory; ends the process if that runs out. @param params in the order of the net; each block
+  /// must lie in its blob (CHECK).
   explicit ParamStore(std::vector<StoredParam> params);
-  /// The same in the memory of `device`, which must outlive it. @return kResourceExhausted: so much is not free there.
+  /// The same in the memory of `device`, which must outlive the store.
+  /// @return kResourceExhausted: out of memory on the device.
   static StatusOr<std::unique_ptr<ParamStore>> Create(Device* device, std::vector<StoredParam> params);
 
+  /// Number of parameters; an index `i` below goes from 0 to size() - 1.
   int size() const { return static_cast<int>(params_.size()); }
   const StoredParam& param(int i) const { return params_[i]; }
-  /// Elements that are here.
+  /// Elements that this node holds.
   int64_t count(int i) const { return counts_[i]; }
-  /// The index of blob `blob` of `layer`, or -1.
+  /// The index of blob `blob` of `layer`; -1: this node does not hold it. Linear in size().
   int Find(const std::string& layer, int blob) const;
 
-  /// [count(i)], in the device's memory, as gradient and history; whoever writes values calls MarkUpdated.
+  /// [count(i)], in the device's memory. Call MarkUpdated after writing to it.
   std::span<float> values(int i) const { return At(values_, values_at_[i], i); }
-  /// [count(i)], or empty: frozen, or !keeps_gradient.
+  /// [count(i)], in the device's memory; empty: frozen, or keeps_gradient is false.
   std::span<float> gradient(int i) const { return At(gradients_, gradients_at_[i], i); }
-  /// [count(i)], or empty: frozen.
+  /// [count(i)], in the device's memory; empty: frozen.
   std::span<float> history(int i) const { return At(histories_, histories_at_[i], i); }
 
-  /// What an op reads; the packed copies are shared by all ops of this parameter.
+  /// The parameter as an op reads it. Take a new view after an update: it contains the version. The packed copies
+  /// belong to the store and are shared by all ops that read this parameter.
   ParamView View(int i) const { return {values(i).data(), versions_[i], packed_[i].get()}; }
+  /// From 1 up; grows with every update.
   uint64_t version(int i) const { return versions_[i]; }
-  /// Call after every change of values(i): packed copies of the old version are made anew when next wanted.
+  /// Call after every change of values(i): packed copies of older versions are then made anew when an op asks for them.
   void MarkUpdated(int i) { ++versions_[i]; }
 
-  /// Copies of values and histories in the host's memory, and back. `to` and `from`: [count(i)]; a frozen parameter has
-  /// no history to write, and reads as nothing. @return kInternal: the device failed.
+  // Copies to and from host memory of exactly the size of the span (CHECK): [count(i)], or empty for the history of a
+  // frozen parameter. They block until all work that was put into Device::kCompute before is done.
+  // @return kInternal: the device failed.
   Status ReadValues(int i, std::span<float> to) const { return Read(values(i), to); }
   Status ReadHistory(int i, std::span<float> to) const { return Read(history(i), to); }
-  Status WriteValues(int i, std::span<const float> from);
+  Status WriteValues(int i, std::span<const float> from);  ///< also marks the parameter as updated
   Status WriteHistory(int i, std::span<const float> from) { return Write(history(i), from); }
 
-  /// Initial values of all parameters. Errors as above.
+  /// Writes the initial values of all parameters. @return kInternal: the device failed.
   Status Fill(const Filler& filler);
 
-  /// What the three arenas take.
+  /// Bytes of the three arenas.
   size_t bytes() const { return values_.bytes() + gradients_.bytes() + histories_.bytes(); }
-  /// The same before anything is allocated, for a plan of memory.
+  /// Bytes that a store of `params` will take; allocates nothing.
   static size_t BytesFor(const std::vector<StoredParam>& params);
 
  private:
@@ -89,10 +99,10 @@ class ParamStore {
     return {arena.floats() + offset, static_cast<size_t>(counts_[i])};
   }
 
-  Device* device_ = nullptr;  // null: the host's memory
+  Device* device_ = nullptr;  // null: host memory
   std::vector<StoredParam> params_;
   std::vector<int64_t> counts_;
-  std::vector<int64_t> values_at_, gradients_at_, histories_at_;  // in floats; -1: not there
+  std::vector<int64_t> values_at_, gradients_at_, histories_at_;  // offsets in floats; -1: the parameter has none
   size_t values_bytes_ = 0, gradients_bytes_ = 0, histories_bytes_ = 0;
   Buffer values_, gradients_, histories_;
   std::vector<uint64_t> versions_;

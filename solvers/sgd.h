@@ -5,13 +5,17 @@
 
 namespace hp {
 
-/// The coefficients of a parameter with `lr_mult` and `decay_mult` for the update with learning rate `rate`.
-/// @param scale of the gradients: ClipScale's over the loss scale, 1 without clip_gradients and loss scaling.
+/// The coefficients for one update of a parameter with `lr_mult` and `decay_mult`: momentum, weight decay as L1 or L2
+/// by regularization_type, and the division by iter_size. The formulas are beside SgdCoefficients.
+/// @param rate LearningRate of the update, without lr_mult.
+/// @param scale factor of the gradients: ClipScale / loss scale; 1 without clip_gradients and loss scaling.
 SgdCoefficients SgdCoefficientsFor(const caffe::SolverParameter& solver, float rate, float lr_mult, float decay_mult,
                                    float scale);
 
-/// The factor that brings a gradient of squared norm `sum_of_squares` (all parameters of the net, summed over
-/// iter_size) down to clip_gradients; 1 if it is no longer than that or nothing is clipped.
+/// The factor that scales a gradient down to the L2 norm clip_gradients; 1 if its norm is not larger, or clip_gradients
+/// is negative. As in Caffe, gradients are clipped before they are divided by iter_size.
+/// @param sum_of_squares of the gradients of all parameters of the net, summed over iter_size.
+/// Source: Caffe, src/caffe/solvers/sgd_solver.cpp, SGDSolver::ClipGradients.
 float ClipScale(const caffe::SolverParameter& solver, double sum_of_squares);
 
 }  // namespace hp

@@ -16,74 +16,87 @@
 
 namespace hp {
 
-/// What the pipeline asks of its node. Called under the pipeline's lock: must be quick and must not call back.
+/// What the pipeline needs from its node: where tensors lie, and whether inputs have arrived. Implemented by the node.
+/// Called under the pipeline's lock, on any thread: must not block and must not call the pipeline.
 class PipelineHost {
  public:
   virtual ~PipelineHost() = default;
-  /// The bytes of port `port` (index into the phase's ports) of the micro-batch `id` in solver `solver`.
+  /// The memory of port `port` (index into the phase's ports) for micro-batch `id` in solver `solver`: rows of `id` x
+  /// PortPlan::row_bytes bytes, registered with the transport. A peer writes into it if the port is a landing one; else
+  /// it is what the pipeline writes to the peer.
   virtual std::span<std::byte> Place(int solver, MsgId id, int port) = 0;
-  /// Whether the boundary in front of `clock` may be handed out; where it is not ready, OnBoundaryReady is called when
-  /// it may have become so. Once true it stays so until the boundary is done.
+  /// Whether the boundary task of `clock` may be handed out (a snapshot needs room for its copies). If not, the host
+  /// calls Pipeline::OnBoundaryReady when that may have changed. Once true it stays true until the task is done.
   virtual bool BoundaryReady(int64_t /*clock*/) { return true; }
-  /// Whether records and labels that `segment` reads have arrived.
+  /// Whether the images and labels that `segment` reads of `id` are there. If not, the host calls Pipeline::OnInputs
+  /// when some have arrived.
   virtual bool InputsReady(MsgId id, int segment) = 0;
-  /// The solver is free: nothing reads or writes its memory for `id` any more.
+  /// `id` is done and `solver` is free: neither this node nor the transport uses its memory for `id` any more.
   virtual void Freed(int solver, MsgId id) = 0;
 };
 
-/// A bound id: how far it is computed, and what of its solver's memory others still read or write.
+/// A bound id: how far it is computed, and which transfers into or out of its solver's memory are still open.
 struct Flight {
+  /// Of one group's weight-gradient task: the flight has none, it is not handed out, it is, it is done.
   enum WeightState : char { kNoWeights, kWeightsDue, kWeightsPushed, kWeightsDone };
 
   MsgId id;
   int solver = 0;
-  int segments = 0;
-  int next_forward = 0;                         ///< segment
-  int next_backward = -1;                       ///< segment, once the forward pass is done; -1: done, or none
-  bool running = false;                         ///< a forward or backward task is handed out
-  bool lacks_inputs = false;                    ///< ... which only records or labels keep from that
-  std::vector<int> missing, missing_gradients;  ///< landings, by segment
-  std::vector<WeightState> weights;             ///< by unit
-  int open_grants = 0, open_writes = 0;
-  std::set<int> unposted;  ///< ports whose tensor is final and whose grant is not there
+  int segments = 0;        ///< of the id's phase
+  int next_forward = 0;    ///< segment that is not computed yet; segments: the forward pass is done
+  int next_backward = -1;  ///< segment, once the forward pass is done; -1: the backward pass is done, or there is none
+  bool running = false;    ///< a forward or backward task is handed out; at most one is
+  bool lacks_inputs = false;                    ///< the next forward task lacks nothing but images or labels
+  std::vector<int> missing, missing_gradients;  ///< by segment: tensors of peers that have not arrived
+  std::vector<WeightState> weights;             ///< by group
+  int open_grants = 0, open_writes = 0;         ///< that the transport has not reported as ended
+  std::set<int> unposted;                       ///< ports whose tensor is final and whose grant has not arrived
 
+  /// Whether all forward and backward tasks are done; weight gradients and transfers may still be open.
   bool computed() const { return next_forward == segments && next_backward < 0 && !running; }
 };
 
-/// A node's bound ids and the tensors that they send and receive: grants their landing places, writes what is final to
-/// whoever granted a place, and knows which of their segments can be computed. Has no lock: the pipeline owns it and
-/// calls it under its own. Posting to the transport fails only if the peer is lost, and then whoever watches the
-/// connections ends the job: here it is logged.
+/// The bound ids of a node and the tensors that they send and receive. Grants peers the places where their tensors
+/// land, writes tensors that are final to the places that peers granted, and decides which forward, backward and
+/// weight-gradient tasks are ready. Not thread-safe: the pipeline owns it and calls it under its own lock, which is
+/// held while the transport is posted to. If a post fails, the peer is lost: that is logged here, and the failure
+/// detector ends the job.
 class Flights {
  public:
   /// All must outlive it.
   Flights(const PipelinePlan* plan, PipelineHost* host, Transport* transport)
       : plan_(plan), host_(host), transport_(transport) {}
 
-  /// Binds `id` to a free solver and grants its landing places.
+  /// Binds `id` to the free solver `solver` and grants all its landing places.
+  /// @return the flight, which stays where it is until FreeIfDone ends it.
   Flight* Bind(MsgId id, int solver);
   /// @return null: the id is not bound.
   Flight* Find(MsgId id);
-  /// If nothing reads or writes the solver's memory for `id` any more, unbinds it. @return the solver, which is free.
+  /// Ends the flight of `id`, which must be bound, if all its tasks are done and all its grants and writes have ended.
+  /// @return the solver, which is free from now on; nothing: the flight goes on.
   std::optional<int> FreeIfDone(MsgId id);
 
   // --- Order of work
-  /// The flight's next forward or backward task, if what it needs is there; it counts as handed out.
+  /// The flight's next forward or backward task if all that it needs is there; it counts as handed out (`running`).
   std::optional<Task> TakeTask(Flight* flight);
-  /// The same of all flights.
+  /// The same for all flights, in the order of ids.
   std::vector<Task> TakeTasks();
-  /// Weight gradients that can be added now, in the order in which they must be.
+  /// The weight-gradient tasks that are ready; they count as handed out. A group's tasks come in the order of ids,
+  /// whose gradients must be added in that order.
   std::vector<Task> TakeWeightGradients();
-  /// A task of the flight is done; what it made final is written.
+  /// A task of the flight is done: tensors that leave after `segment` are written, or wait for their grants.
   void FinishForward(Flight* flight, int segment);
   void FinishBackward(Flight* flight, int segment);
-  /// Whether some flight lacks nothing but its records or labels.
+  /// Whether some flight lacks nothing but images or labels, as of its last TakeTask.
   bool AnyLacksInputs() const;
 
   // --- What the transport reports
+  /// A peer granted a place. It is kept if the id is not bound yet or its tensor is not final.
   void OnGranted(Rank peer, const PlaceTag& tag, RemoteGrant grant, size_t bytes);
-  /// @return whose place it was.
+  /// A grant of ours ended: ok, the tensor has arrived; else the peer is lost, and the segment never gets it.
+  /// @return the flight whose place it was.
   Flight* OnGrantEnded(Rank peer, const PlaceTag& tag, const Status& status);
+  /// A write of ours ended, well or not. @return the flight whose tensor it was.
   Flight* OnWriteEnded(const PlaceTag& tag);
 
   /// For logs: each flight, and what it waits for.
@@ -106,7 +119,7 @@ class Flights {
   PipelineHost* const host_;
   Transport* const transport_;
   std::map<MsgId, Flight> flights_;
-  std::map<std::pair<Rank, PlaceTag>, StoredGrant> grants_;  // of others, until something is written there
+  std::map<std::pair<Rank, PlaceTag>, StoredGrant> grants_;  // of peers, until they are written to
 };
 
 }  // namespace hp

@@ -13,64 +13,79 @@
 
 namespace hp {
 
-/// A blob of parameters of the whole net and who owns which block of it: what snapshots and pulls are gathered by.
+/// A parameter blob of the whole net and which node owns which block of it. Snapshots and pulls gather the parameters
+/// by this list.
 struct ParamOwners {
-  std::string layer;
-  int blob = 0;    ///< among the layer's blobs, in Caffe's order
-  ParamSpec spec;  ///< shape and multipliers
+  std::string layer;  ///< name in the prototxt
+  int blob = 0;       ///< among the layer's blobs, in Caffe's order
+  ParamSpec spec;     ///< shape of the whole blob, multipliers, filler
+  /// The block that one node contributes.
   struct Slice {
     Rank owner = 0;
-    Block block;
+    Block block;  ///< whole rows of the blob
   };
-  /// Together the whole blob, one for each owner, in the order of its ranks; replicas are owned by replica 0.
+  /// Disjoint, together the whole blob. A blob that shards divide has one slice for each shard, in the order of shards;
+  /// any other has one, of replica 0 or shard 0 of its stage.
   std::vector<Slice> slices;
 };
 
-/// An output of the whole net and the stage that computes it (of replicas: each its own rows).
+/// An output of the whole net: a loss or accuracy that no layer consumes. Each node that computes it does so for the
+/// rows of the micro-batch at hand; the reporter adds the contributions up.
 struct WholeOutput {
   std::string blob;
-  int stage = 0;
-  float loss_weight = 0;
-  int index = 0;  ///< among the outputs of its stage's nodes
+  int stage = 0;          ///< the stage that computes it
+  float loss_weight = 0;  ///< its factor in the total loss; 0: it is only printed
+  int index = 0;          ///< into NodeNet::outputs() of the nodes that compute it
 };
 
-/// Everything that follows from a job's files alone: which ids a clock has, which layers run where and in which
-/// segments, what crosses between whom, who owns which parameters. A pure function of (net, solver, table, shapes of
-/// the samples), so every node, `hproute --check` and a planner get the same answers for any node of the table. Knows
-/// no op, no backend, no connection. Immutable; any thread.
+/// The plan of a whole job: which ids each clock has, which layers run on which node and in which segments, which
+/// tensors cross between which nodes, and who owns which parameters. It is a pure function of the net, the solver, the
+/// table and the shapes of the samples, so every node and `hproute --check` compute the same plan, for all nodes of the
+/// table. It needs no op, no backend and no connection.
+///
+/// Immutable; any thread. References that it returns live as long as the plan.
 class JobPlan {
  public:
   struct Options {
-    const RoutingTable* table = nullptr;  ///< must outlive the plan
-    caffe::SolverParameter solver;
-    std::shared_ptr<const caffe::NetParameter> net;    ///< unfiltered
-    Shape train_shape, test_shape;                     ///< [C, H, W] of a sample; test: rank 0 if there are no tests
+    const RoutingTable* table = nullptr;             ///< must outlive the plan
+    caffe::SolverParameter solver;                   ///< the nets that it names are not read
+    std::shared_ptr<const caffe::NetParameter> net;  ///< the whole prototxt, with the layers of both phases
+    /// [C, H, W] of a sample after its transformation (crop). The test shape is ignored if the solver has no test_iter.
+    Shape train_shape, test_shape;
     const LayerTypes* types = &LayerTypes::BuiltIn();  ///< must outlive the plan
   };
-  /// @return kInvalidArgument: a layer that can't be placed, shapes that don't fit, a batch too small for the table.
+  /// Plans both phases for all nodes of the table; allocates no parameters and no activations.
+  /// @return kInvalidArgument: the stages do not cover the net, a layer can't be placed, shapes do not fit together, or
+  /// the global batch has fewer samples than replicas x micro_batches.
   static StatusOr<std::unique_ptr<JobPlan>> Create(const Options& options);
 
   const RoutingTable& table() const { return *options_.table; }
   const caffe::SolverParameter& solver() const { return options_.solver; }
   const Schedule& schedule() const { return *schedule_; }
+  /// Whether the job tests (the solver has a test_iter). If not, nothing below may be called with train == false.
   bool tests() const { return test_.graph != nullptr; }
+  /// The whole net of a phase.
   const NetGraph& graph(bool train) const { return *phase(train).graph; }
   const Placement& placement(bool train) const { return *phase(train).placement; }
 
-  /// What node `rank` runs of a phase.
+  /// The part of a phase that node `rank` runs.
   const NodePlan& node(Rank rank, bool train) const { return phase(train).nodes.at(rank); }
-  /// What its pipeline goes by. The pool is what hides the round trip of a boundary; memory may allow less (the engine
-  /// knows), and a device may want `updates_together`.
+  /// The input of node `rank`'s Pipeline. Its pool_size is the table's, or else large enough to hide the round trip of
+  /// a boundary; the caller lowers it where memory is short (FitMemory). The caller also sets `start_clock`, and
+  /// `updates_together` for a GPU.
   PipelinePlan pipeline(Rank rank) const;
 
-  /// All parameters of the whole net, in the order of the layers.
+  /// All parameter blobs of the training net, frozen ones included, in Caffe's order: that of the layers, then of their
+  /// blobs.
   const std::vector<ParamOwners>& params() const { return params_; }
+  /// In the order of the layers.
   const std::vector<WholeOutput>& outputs(bool train) const { return phase(train).outputs; }
-  /// Nodes that must hear the labels of a replica's part, beside the replica itself.
+  /// The nodes to which every replica sends the labels of its rows: FC nodes that run a loss or an accuracy, and
+  /// replicas with a layer that counts the labels of the whole batch. May contain the sending replica itself.
   const std::set<Rank>& label_readers(bool train) const { return phase(train).label_readers; }
-  /// Shapes of the whole net's blobs, for one sample.
+  /// The shapes of all blobs of graph(train), by blob, for one sample: [1, ...].
   const std::vector<Shape>& shapes(bool train) const { return phase(train).shapes; }
-  /// The node that adds up the statistics and prints them.
+  /// The node that adds up losses and accuracies and prints them: the first one of the last stage that reads labels.
   Rank reporter() const { return reporter_; }
 
  private:

@@ -8,31 +8,36 @@
 
 namespace hp {
 
-/// The factor of the losses' gradients, from one update to the next: halved when gradients overflow, doubled after
-/// growth_interval finite updates in a row. The first node of the table has one. Not thread-safe.
-/// Source of the rules: PyTorch's torch.amp.GradScaler.
+/// The loss scale (precision: FP16): losses multiply their gradients by it, the update divides by it again. It is
+/// halved when a gradient overflows, and doubled after growth_interval finite updates in a row. Powers of two only, so
+/// scaling changes no bit of a gradient that stays in range. The first node of the table decides for all nodes, by its
+/// verdicts (VerdictKeeper). Not thread-safe. Source of the rules: PyTorch's torch.amp.GradScaler.
 class LossScaler {
  public:
-  /// Dividing by it is exact for whatever clip_gradients and iter_size make of the gradients' factor down to 2^-26.
+  /// The scale grows no further. The update's factor, clip scale / iter_size / loss scale, stays a normal float32 for
+  /// every clip scale / iter_size down to 2^-26, so dividing by the loss scale rounds nothing.
   static constexpr double kLargest = 0x1p100;
   /// Whether `scale` is a power of two from 1 to kLargest.
   static bool IsScale(double scale);
 
-  /// @param config checked: CheckStructure.
+  /// Starts at `initial`. @param config has passed CheckStructure.
   explicit LossScaler(const LossScaling& config);
-  /// Goes on from what a snapshot says. @return kDataLoss: that is no state.
+  /// Takes scale and count from a snapshot's manifest. @return kDataLoss: the scale is none (IsScale), or the count is
+  /// negative; the scaler is unchanged.
   Status Restore(const LossScalingState& state);
+  /// The state to put into a snapshot; Restore of it gives an equal scaler.
   LossScalingState state() const;
 
-  /// Of the losses of the iteration that comes.
+  /// The scale of the next iteration's losses.
   double scale() const { return scale_; }
-  /// All gradients of an update were finite.
+  /// Call once for each update whose gradients were all finite; may double the scale.
   void OnFinite();
-  /// Some were not. @return false: the scale was 1 and stays, so it was not to blame.
+  /// Call for an update with a gradient that is not finite; halves the scale.
+  /// @return false: the scale is 1 already, so the overflow is the training's own fault; nothing changes.
   [[nodiscard]] bool BackOff();
 
  private:
-  int64_t growth_interval_;
+  int64_t growth_interval_;  // finite updates; 0: the scale never grows
   double scale_;
   int64_t finite_updates_ = 0;  // since the scale last changed
 };

@@ -8,12 +8,13 @@
 
 namespace hp {
 
+/// The batch size that a prototxt states for one phase.
 struct BatchSize {
-  int64_t samples = -1;  ///< -1: the phase has no data layer and no Input
-  std::string layer;     ///< that says so
+  int64_t samples = -1;  ///< as written, even if 0; -1: the phase has no data layer and no Input
+  std::string layer;     ///< name of the layer that states it, for messages
 };
-/// batch_size of the phase's first data layer; rows of its first Input, if it has none. From the prototxt as it is,
-/// before it is known to be valid.
+/// The batch_size of the phase's first data layer, or the rows of its first Input if it has no data layer. Reads the
+/// prototxt without checking it, so that the table's checks can use it before the net is known to be valid.
 BatchSize BatchSizeOf(const caffe::NetParameter& net, caffe::Phase phase,
                       const LayerTypes& types = LayerTypes::BuiltIn());
 

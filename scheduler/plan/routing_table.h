@@ -14,9 +14,9 @@ namespace hp {
 
 /// A stage of the table: consecutive layers placed together.
 struct StageInfo {
-  std::string name;
-  bool conv = false;         ///< data-parallel: its nodes are replicas; else they are shards
-  bool all_on_gpus = false;  ///< every node of it computes on one
+  std::string name;          ///< as written; "stage N" if it has none
+  bool conv = false;         ///< data-parallel: its nodes are replicas; else they are shards. Only stage 0 is
+  bool all_on_gpus = false;  ///< every node of the stage computes on a GPU: NCCL can sum its gradients
   std::vector<Rank> ranks;   ///< by replica or shard
 
   int size() const { return static_cast<int>(ranks.size()); }
@@ -25,60 +25,72 @@ struct StageInfo {
 
 /// A node of the table.
 struct NodeInfo {
-  Rank rank = 0;
-  std::string name;
-  std::vector<StagePart> parts;  ///< what it runs, in the order of stages
+  Rank rank = 0;                 ///< its position in the table
+  std::string name;              ///< unique in the table
+  std::vector<StagePart> parts;  ///< what it runs: one replica or shard
   std::string role;              ///< "conv" or "fc"
-  std::string host;
-  int port = 0;
-  int pool_size = 0;         ///< 0: chosen from the table
-  int threads = 0;           ///< 0: the host's cores shared among its nodes
-  int64_t memory_bytes = 0;  ///< 0: no limit
-  std::string device;        ///< "cpu" or "cuda:N"
+  std::string host;              ///< name or address, as written
+  int port = 0;                  ///< TCP, 1 to 65535
+  int pool_size = 0;             ///< solvers; 0: JobPlan chooses
+  int threads = 0;               ///< of the executor; 0: its share of the host's cores (JobHandshake::ThreadsOf)
+  int64_t memory_bytes = 0;      ///< most that the node may allocate for training; 0: no limit
+  std::string device;            ///< "cpu" or "cuda:N"
 
   std::string address() const { return host + ":" + std::to_string(port); }
 };
 
-/// Who runs what and who talks to whom, checked: every stage has its nodes, every index exactly one, every node an
-/// address of its own. What needs the net to be known is checked by CheckTable. Immutable; any thread.
+/// The routing table of a job in checked form: which node runs which part of which stage, and at which address. It has
+/// passed CheckStructure: every index of every stage belongs to exactly one node, and no two nodes share an address as
+/// written. Whether it fits the net is not checked here; see CheckTable. A value: copy it. Immutable; any thread.
 class RoutingTable {
  public:
   /// Reads and checks a table file.
-  /// @return kInvalidArgument with every structural fault, or the first fault of the text with its line.
+  /// @return kNotFound: no such file; kInvalidArgument: the first fault of the text with its line, or else every
+  /// structural fault.
   static StatusOr<RoutingTable> Load(const std::string& path);
-  /// The same for a table that is in memory; `path` is what relative paths and messages refer to.
+  /// Checks a table that is in memory. @param path stands in messages; a relative `solver` is looked up beside it.
+  /// @return kInvalidArgument with every structural fault.
   static StatusOr<RoutingTable> Create(const RoutingTableConfig& config, const std::string& path);
 
+  /// The table as written.
   const RoutingTableConfig& config() const { return config_; }
   const std::string& path() const { return path_; }
   const std::string& job() const { return config_.job(); }
-  /// As it can be opened: a relative path is taken beside the table.
+  /// The solver file as it can be opened: a relative path is taken beside the table.
   const std::string& solver_path() const { return solver_path_; }
 
   const std::vector<NodeInfo>& nodes() const { return nodes_; }  ///< by rank
   const NodeInfo& node(Rank rank) const { return nodes_.at(rank); }
+  /// Nodes of the job: ranks are 0 to size() - 1.
   int size() const { return static_cast<int>(nodes_.size()); }
-  const std::vector<StageInfo>& stages() const { return stages_; }
+  const std::vector<StageInfo>& stages() const { return stages_; }  ///< at least one; the first is the conv stage
   const StageInfo& stage(int index) const { return stages_.at(index); }
 
+  /// Nodes of the conv stage.
   int replicas() const { return stages_.front().size(); }
+  /// Nodes of stage `stage`, whether replicas or shards.
   int shards(int stage) const { return stages_.at(stage).size(); }
+  /// The node that is replica or shard `index` of a stage.
   Rank rank_of(int stage, int index) const { return stages_.at(stage).ranks.at(index); }
-  /// @return kNotFound listing the names there are.
+  /// @return kNotFound: no node has this name; the message lists the names of the table.
   StatusOr<Rank> FindNode(const std::string& name) const;
 
+  /// Micro-batches that a replica's share of one batch is cut into, at least 1.
   int micro_batches() const { return config_.micro_batches(); }
+  /// Whether the job has a LossScaler.
   bool scales_loss() const { return config_.precision() == RoutingTableConfig::FP16; }
-  /// The global batch for a prototxt's batch_size: with PER_REPLICA the product with the replicas.
+  /// Samples of the global batch, given the batch_size of the prototxt: multiplied by the replicas with PER_REPLICA.
   int64_t GlobalBatch(int64_t batch_size) const;
-  /// Of all that decides bits and addresses; `solver` is left out, since the solver's own hash stands in.
+  /// Hash of the table but for `solver`, whose content the handshake compares by its own hash. Nodes whose tables have
+  /// different hashes refuse each other.
   uint64_t hash() const { return hash_; }
-  /// Of what decides the order of all sums, but for the nodes' threads: stages, who has which part of them, division of
-  /// the batch, exchange. Names, addresses, pools and limits of nodes and of the job may change between two runs of it.
+  /// Hash of what decides the order of all sums, and so the bits, except the nodes' threads: stages, which node has
+  /// which part and kind of device, division of the batch, precision. Between a snapshot and the run that resumes it,
+  /// names, addresses, pool sizes and limits may change without changing this hash.
   uint64_t division_hash() const { return division_hash_; }
 
-  /// The stage of each layer, by index in the unfiltered net.
-  /// @return kInvalidArgument with every fault if the stages do not cover the net in order (see CheckStages).
+  /// The stage of each layer, by index among the layers of the unfiltered net (see AssignLayers).
+  /// @return kInvalidArgument with every fault if the stages do not cover the net, in order and without overlap.
   StatusOr<std::vector<int>> StageOfLayers(const caffe::NetParameter& net) const;
 
  private:

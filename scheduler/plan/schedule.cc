@@ -1,3 +1,6 @@
+// A batch is cut into replicas x micro_batches parts by PartOf. Micro-batch `micro` of an id counts through all batches
+// of an update or a test, so micro / micro_batches is the batch and micro % micro_batches the part within it. Ids go by
+// micro-batch first and replica second: FC nodes serve all replicas in turn.
 #include "scheduler/plan/schedule.h"
 
 #include <numeric>

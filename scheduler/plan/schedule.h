@@ -9,53 +9,61 @@
 
 namespace hp {
 
-/// The samples of one micro-batch within a global batch of `batch` samples: part replica x micro_batches + micro of
-/// replicas x micro_batches, so that a replica's samples lie together.
+/// The samples of one micro-batch within a global batch of `batch` samples. The batch is divided into replicas x
+/// micro_batches parts whose sizes differ by at most one; those of one replica lie together. Some are empty where the
+/// batch has fewer samples than parts.
+/// @param micro within one batch: 0 to micro_batches - 1.
 constexpr Range SamplesOf(int64_t batch, int replica, int replicas, int micro, int micro_batches) {
   return PartOf(batch, int64_t{replica} * micro_batches + micro, int64_t{replicas} * micro_batches);
 }
 
-/// What the solver and the table say about how much is computed when.
+/// The numbers of solver and table that the schedule follows from. Fields with a Caffe name have Caffe's meaning.
 struct JobShape {
-  int replicas = 1;
-  int micro_batches = 1;
-  int64_t train_batch = 0;  ///< samples of a global batch (a sub-batch with iter_size)
-  int64_t test_batch = 0;
+  int replicas = 1;         ///< nodes of the conv stage
+  int micro_batches = 1;    ///< of one replica's share of one batch
+  int64_t train_batch = 0;  ///< samples of a global batch; an update has iter_size of them
+  int64_t test_batch = 0;   ///< samples of a global test batch; a test has test_iter of them
   int64_t iter_size = 1;
-  int64_t test_iter = 0;  ///< 0: no tests
-  int64_t test_interval = 0;
+  int64_t test_iter = 0;      ///< 0: no tests
+  int64_t test_interval = 0;  ///< 0: no tests
   bool test_initialization = true;
-  int64_t max_iter = 0;
+  int64_t max_iter = 0;  ///< clocks with training ids: 0 to max_iter - 1
 };
 
-/// The samples behind an id.
+/// Which samples the micro-batch of an id holds.
 struct IdSamples {
-  int64_t batch = 0;      ///< of the update (iter_size) or of the test (test_iter)
-  int64_t first_row = 0;  ///< within the global batch
-  int64_t rows = 0;
-  int64_t first_sample = 0;  ///< counted from the start of training, or of the test
+  int64_t batch = 0;         ///< index of its batch within the update (iter_size) or the test (test_iter)
+  int64_t first_row = 0;     ///< within that global batch
+  int64_t rows = 0;          ///< at least 1 for ids that a Schedule lists
+  int64_t first_sample = 0;  ///< index of the first row's sample since the start of training, or of this test
 };
 
-/// The ids of a job, a function of the table and the solver alone. Immutable; any thread.
+/// Which ids each clock has and which samples belong to an id: a function of table and solver alone, so all nodes agree
+/// without a message. Immutable; any thread.
 class Schedule {
  public:
   explicit Schedule(const JobShape& shape);
   const JobShape& shape() const { return shape_; }
 
-  /// Whether clock `clock` begins with a test (Caffe: every test_interval iterations, at 0 if test_initialization says
-  /// so).
+  /// Whether clock `clock` begins with a test: every test_interval iterations, at 0 only with test_initialization.
+  /// Holds for clock max_iter too, which has a test but no training.
+  /// Source: Caffe, src/caffe/solver.cpp, Solver::Step and Solver::Solve.
   bool TestsAt(int64_t clock) const;
-  /// Ids of a clock in their order; ids of empty ranges do not exist. @param replicas whose, ascending.
+  /// The test ids of a clock, in the order of ids; empty unless TestsAt. A micro-batch without samples has no id.
+  /// @param replicas whose ids, ascending.
   std::vector<MsgId> TestIds(int64_t clock, std::span<const int> replicas) const;
+  /// The training ids of a clock, in the order of ids; empty from max_iter on.
   std::vector<MsgId> TrainIds(int64_t clock, std::span<const int> replicas) const;
   std::vector<MsgId> TestIds(int64_t clock, int replica) const { return TestIds(clock, std::span(&replica, 1)); }
   std::vector<MsgId> TrainIds(int64_t clock, int replica) const { return TrainIds(clock, std::span(&replica, 1)); }
-  /// All of them: 0, 1, ...
+  /// All replicas, for the functions above: 0, 1, ...
   const std::vector<int>& replicas() const { return replicas_; }
+  /// @param id of this job; need not be listed by the functions above.
   IdSamples SamplesOfId(MsgId id) const;
-  /// The different numbers of rows that ids of a phase have, ascending.
+  /// The different numbers of rows that micro-batches of a phase have, ascending: at most two, since part sizes differ
+  /// by at most one. A node builds a net for each.
   std::vector<int64_t> RowCounts(bool train) const;
-  /// Samples of one update.
+  /// Samples of one update: all batches of iter_size together.
   int64_t update_rows() const { return shape_.train_batch * shape_.iter_size; }
 
  private:

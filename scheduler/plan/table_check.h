@@ -10,39 +10,47 @@
 
 namespace hp {
 
-// Every fault of a routing table, not only the first, each as one line that names the entries. Faults that would only
-// follow from another one are left out.
+// These functions list every fault of a routing table, not only the first, each as one line that names the entries and
+// says what was expected. Faults that only follow from another one are left out. An empty result means that the table
+// is sound. Any thread.
 
-/// The addresses of a host name in a canonical form, such that two names of one host share one; empty: unknown.
+/// Finds the addresses of a host name in a canonical form: two names of one host have an address in common. Empty: the
+/// host is unknown. CanonicalAddresses (base/host.h) is one, and may ask a name server.
 using HostResolver = std::function<std::vector<std::string>(const std::string& host)>;
 
-/// Faults that show without the net: nodes, stages, indices, hosts and ports as written.
+/// Faults that show in the table alone: settings of the job, nodes, stages, indices, hosts, ports and devices as
+/// written.
 std::vector<std::string> CheckStructure(const RoutingTableConfig& config);
 
-/// Hosts that can't be resolved, and nodes on one port of one host under different names.
+/// Faults of host names: those without an address, loopback names in a table with other hosts, and nodes that share a
+/// port of one host under different names of it.
+/// @param resolve must not be null.
 std::vector<std::string> CheckHosts(const RoutingTableConfig& config, const HostResolver& resolve);
 
-/// Faults that show beside the net: stages that don't tile it, an in-place pair that a boundary cuts, more
-/// micro-batches than samples, more shards than outputs, ... The table must have a stage; other faults of its structure
-/// do no harm.
-/// @param types of the layers that the net may have; a layer of another type is not refused here.
+/// Faults that show only together with the net: stages that do not cover it in order, an in-place pair on two sides of
+/// a stage boundary, more micro-batches than samples, more shards than outputs, and so on. The table must have a stage;
+/// other faults of its structure are tolerated, so this can run before they are mended.
+/// @param net the whole prototxt, with the layers of both phases; need not be valid.
+/// @param types the known layer types; a layer of another type is no fault here (JobPlan refuses it).
 std::vector<std::string> CheckNetFit(const RoutingTableConfig& config, const caffe::NetParameter& net,
                                      const LayerTypes& types = LayerTypes::BuiltIn());
 
-/// Faults that show beside the solver: more micro-batches in an update or a test than an id can count.
+/// Faults that show only together with the solver: more micro-batches in an update or a test than a MsgId can count.
 std::vector<std::string> CheckSolverFit(const RoutingTableConfig& config, const caffe::SolverParameter& solver);
 
-/// All of them but CheckSolverFit's.
+/// The faults of CheckStructure, CheckHosts and CheckNetFit together.
 /// @param resolve null: hosts are not looked up.
 std::vector<std::string> CheckTable(const RoutingTableConfig& config, const caffe::NetParameter& net,
                                     const HostResolver& resolve, const LayerTypes& types = LayerTypes::BuiltIn());
 
-/// The stage of each layer, by index in the unfiltered net; -1 where none or several have it, which adds to `faults`.
-/// A stage goes from the first layer named from_layer to the last one named to_layer; a name may stand once per phase.
+/// The stage of each layer, by index among the layers of the unfiltered net. A stage goes from the first layer named
+/// from_layer to the last one named to_layer (a name may occur once in each phase); an empty from_layer or to_layer
+/// means the net's first or last layer. Layers in no stage or in several, and names that the net does not have, are
+/// appended to `faults`; the result can be used only if nothing was.
 std::vector<int> AssignLayers(const RoutingTableConfig& config, const caffe::NetParameter& net,
                               std::vector<std::string>* faults);
 
-/// The stage's name; "stage 1" if it has none.
+/// The name of stage `stage` for messages: "stage N", N counted from 0, if the table gives it none.
 std::string StageName(const RoutingTableConfig& config, int stage);
 
 }  // namespace hp

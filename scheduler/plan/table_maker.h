@@ -9,28 +9,31 @@
 
 namespace hp {
 
-/// What a user says about the table he wants; hproute's flags.
+/// What a user asks of a new table: hproute's flags.
 struct TableRequest {
-  std::string solver;              ///< as it shall stand in the table
-  int conv = 1;                    ///< replicas of the conv stage
-  std::vector<int> fc;             ///< shards of each FC stage; empty: no FC stage
-  std::vector<std::string> hosts;  ///< see PlacesOf; of the nodes in their order, used again when they run out
+  std::string solver;              ///< path of the solver file, as it is to stand in the table
+  int conv = 1;                    ///< replicas of the conv stage, at least 1
+  std::vector<int> fc;             ///< shards of each FC stage, at least 1 each; empty: no FC stage
+  std::vector<std::string> hosts;  ///< entries as PlacesOf reads them, at least one; nodes take the places in turn
   int port = 29500;                ///< of a host's first node; the others count up from it
-  int micro_batches = 0;           ///< 0: chosen by samples per replica
-  std::vector<std::string> cut;    ///< first layer of each FC stage; empty: chosen
-  bool per_replica = false;        ///< batch_size is each replica's
-  std::string job;                 ///< empty: the default
+  int micro_batches = 0;           ///< of a replica's share of a batch; 0: chosen, 1 to 4 of 8 samples or more
+  std::vector<std::string> cut;    ///< name of the first layer of each FC stage; empty: chosen
+  bool per_replica = false;        ///< the net's batch_size is each replica's, not that of all together
+  std::string job;                 ///< empty: the default of RoutingTableConfig
 };
 
-/// Makes a table for `net`. The first FC stage begins at the first InnerProduct behind all convolutions, further ones
-/// at later InnerProducts, of which each stage gets about as many.
-/// @return kInvalidArgument: the request does not fit the net.
+/// Makes a table for `net`: the conv nodes first, then those of each FC stage. Unless `cut` says otherwise, the first
+/// FC stage begins at the first InnerProduct behind the last other layer with parameters, further ones at later
+/// InnerProducts, of which each stage gets about as many.
+/// @return a table without faults of structure, and that fits `net`; host names are not looked up. kInvalidArgument:
+/// the request is out of range or does not fit the net; the message names the flag, or lists the faults.
 StatusOr<RoutingTableConfig> MakeTable(const TableRequest& request, const caffe::NetParameter& net);
 
-/// The table as readable text, `comment` (lines) on top.
+/// The table as a commented text file that RoutingTable::Load reads.
+/// @param comment lines to put on top, without "#".
 std::string TableText(const RoutingTableConfig& config, const std::string& comment);
 
-/// Who runs what, a line for each stage and node.
+/// A summary for a terminal: a line for each stage that has layers of the net, each of its nodes, and the batch.
 std::string DescribeTable(const RoutingTableConfig& config, const caffe::NetParameter& net);
 
 }  // namespace hp

@@ -7,18 +7,18 @@
 
 namespace hp {
 
-/// Where a node can be placed.
+/// A host and a device on it where a node can run.
 struct NodePlace {
-  std::string host;
+  std::string host;    ///< name or address
   std::string device;  ///< "cuda:N", which takes one node; "cpu", which takes any number
 };
 
-/// "cpu" or "cuda:N".
+/// Whether `name` is "cpu" or "cuda:N", N from 0 to 1023. Not whether such a device exists.
 bool IsDeviceName(const std::string& name);
 
-/// The places that hproute's list of hosts names, in its order. An entry is HOST, HOST/cpu, HOST/cuda:N or
-/// HOST/cuda:N-M, a place for each GPU.
-/// @return kInvalidArgument: another entry; or no entry.
+/// The places that the entries of hproute's --hosts name, in their order. An entry is HOST or HOST/cpu (the host's
+/// CPUs), HOST/cuda:N (one GPU) or HOST/cuda:N-M (a place for each of these GPUs).
+/// @return kInvalidArgument: an entry of another form, or no entry at all.
 StatusOr<std::vector<NodePlace>> PlacesOf(const std::vector<std::string>& hosts);
 
 }  // namespace hp

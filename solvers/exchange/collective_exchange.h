@@ -13,37 +13,43 @@
 
 namespace hp {
 
-/// The collectives of replicas whose devices are GPUs, as much of NCCL as we call. Tests have one without GPUs.
+/// The collectives among replicas on GPUs: the part of NCCL's interface that the exchange uses (nccl_collectives.h).
+/// Tests implement it without GPUs.
 class Collectives {
  public:
   virtual ~Collectives() = default;
-  /// Puts a sum over all replicas, in place, into Device::kExchange. All replicas in the same order; one thread.
+  /// Enqueues an in-place sum over all replicas into Device::kExchange and returns at once. One thread; all replicas
+  /// call it with the same sizes in the same order. @param values in the device's memory; must stay allocated until it
+  /// is done.
+  /// @return kUnavailable: it can't be enqueued, or Abort was called.
   virtual Status AllReduce(std::span<float> values) = 0;
-  /// An error of what was put there earlier. Any thread.
+  /// @return kUnavailable: a sum that was enqueued earlier has failed, most likely because a replica is lost; ok after
+  /// Abort. Any thread.
   virtual Status AsyncError() = 0;
-  /// Ends what is under way: its results are undefined, but nothing waits for it any more. Any thread, also while
-  /// another is in AllReduce.
+  /// Ends the sums under way: their results are undefined, and nothing waits for them any more. Any thread, also while
+  /// another is in AllReduce. May be called again.
   virtual void Abort() = 0;
 };
 
-/// An exchange among replicas on GPUs: gradients are summed in the device's memory, layer by layer beside the backward
-/// pass. Add only puts work into Device::kExchange, ordered behind what kCompute holds; a thread "exchange" waits for
-/// it and reports, and a thread "exchange watch" asks for errors. Callbacks come from these, failures also from Add.
+/// An exchange among replicas that are all on GPUs: gradients are summed in the devices' memory, layer by layer while
+/// the backward pass goes on. Add enqueues a sum into Device::kExchange, ordered behind what kCompute holds. The thread
+/// "exchange" waits for sums and reports them; the thread "exchange watch" asks every 100 ms for errors. Callbacks come
+/// from these threads, on_failure also from within Add.
 class CollectiveExchange : public Exchange {
  public:
-  /// @param device must outlive it.
+  /// Starts the threads. @param device must outlive the exchange. @param collectives of all replicas of the stage.
   CollectiveExchange(Device* device, std::unique_ptr<Collectives> collectives, Callbacks callbacks);
   ~CollectiveExchange() override;
 
   void Add(uint64_t clock, int param, std::span<float> gradient) override HP_EXCLUDES(mutex_);
-  /// Nothing is held back.
+  /// Has nothing to do: every Add starts its own sum.
   void Flush(uint64_t /*clock*/) override {}
   void Abort(const Status& cause) override { End(cause); }
 
  private:
   /// A sum under way.
   struct Step {
-    Device::Mark done = 0;
+    Device::Mark done = 0;  // of kExchange
     uint64_t clock = 0;
     int param = 0;
   };
@@ -62,8 +68,8 @@ class CollectiveExchange : public Exchange {
 
   mutable Mutex mutex_;
   CondVar changed_;
-  std::deque<Step> steps_ HP_GUARDED_BY(mutex_);
-  Status status_ HP_GUARDED_BY(mutex_);  // why it has ended
+  std::deque<Step> steps_ HP_GUARDED_BY(mutex_);  // not waited for yet
+  Status status_ HP_GUARDED_BY(mutex_);           // not ok: why it has ended
   bool stop_ HP_GUARDED_BY(mutex_) = false;
   Thread thread_, watch_;
 };

@@ -8,41 +8,46 @@
 
 namespace hp {
 
-/// How the replicas of a data-parallel stage agree on the gradients of an update: sums over all replicas, in place,
-/// with the same bits on each of them. Work starts at Add, while the backward pass goes on, and nothing here waits for
-/// another replica but the exchange's own threads: that a sum is there is an event (Callbacks::on_exchanged).
+/// Sums the gradients of an update over the replicas of a data-parallel stage: an allreduce, in place, with the same
+/// bits on every replica. Work starts at Add, while the backward pass goes on. Only the exchange's own threads wait for
+/// other replicas; a finished sum is reported by Callbacks::on_exchanged.
 ///
-/// Use, on the executor thread, alike on all replicas:
+/// Use, on the executor thread, in the same order on all replicas:
 ///   exchange->Add(t, 7, gradient_of_7);   // final in the last micro-batch's backward
 ///   exchange->Add(t, 6, gradient_of_6);
 ///   exchange->Flush(t);                   // these were all; on_exchanged(t, 7) and (t, 6) follow, or on_failure
 ///
-/// Owned by the node. Its destructor ends what is under way, as Abort does, and waits until no callback runs any more:
-/// whom the callbacks call must outlive it.
+/// Owned by the node. The destructor ends what is under way, as Abort does, and waits until no callback runs any more,
+/// so everything that the callbacks use must outlive the exchange.
 class Exchange {
  public:
-  /// How an exchange reports, given when it is made; neither is null. Both are called on a thread of the exchange (a
-  /// failure also in Add), under none of its locks, and must not block.
+  /// How an exchange reports; given when it is made, neither may be null. Called on a thread of the exchange
+  /// (on_failure also from within Add), under none of its locks. Must not block.
   struct Callbacks {
-    /// The gradient of `param` that was added for `clock` is the sum, and is the caller's again; on a device, for all
-    /// work that is put into its queues from now on. Once for each Add, in no promised order; never after a failure.
+    /// The gradient of `param` that was added for `clock` holds the sum and belongs to the caller again. On a device
+    /// that is true for work that is enqueued from now on. Once for each Add, in any order; not after a failure.
     std::function<void(uint64_t clock, int param)> on_exchanged;
-    /// Once, with the first failure: kUnavailable: a collective failed, most likely because a replica is lost;
-    /// kInternal: the device failed; kResourceExhausted: no memory. Nothing is exchanged any more. Not after Abort.
+    /// The exchange has ended, and nothing is summed any more. At most once, with the first failure; not after Abort.
+    /// kUnavailable: a collective failed, most likely because a replica is lost; kInternal: the device failed;
+    /// kResourceExhausted: out of memory.
     std::function<void(const Status&)> on_failure;
   };
 
   virtual ~Exchange() = default;
 
-  /// Gives parameter `param` of update `clock` to the exchange, once for each update, in one order that the net fixes
-  /// and that is the same on all replicas. `gradient` belongs to the exchange until on_exchanged. Never blocks; does
-  /// nothing after a failure. One thread at a time.
+  /// Starts the sum of one gradient. Never blocks; does nothing after a failure. One thread at a time, and all replicas
+  /// must add the same parameters with the same sizes in the same order, each once for each clock.
+  /// @param clock the update; its Adds come before those of the next clock.
+  /// @param param the caller's number of the parameter, handed back in on_exchanged.
+  /// @param gradient float32, this replica's part of the gradient. Final when it is added; on a device, when the work
+  /// that Device::kCompute holds by then is done. Belongs to the exchange until on_exchanged, or until the exchange is
+  /// destroyed.
   virtual void Add(uint64_t clock, int param, std::span<float> gradient) = 0;
-  /// Says that all parameters of `clock` were added: what was held back to be summed together with later ones goes out
-  /// now. After the clock's last Add, on its thread; clocks in order. Never blocks.
+  /// Ends the Adds of `clock`: sums that were held back, to be combined with later ones, start now. Once for each
+  /// clock, after its last Add, on the same thread. Never blocks.
   virtual void Flush(uint64_t clock) = 0;
-  /// Ends what is under way: no sum of it can be relied on. Any thread, also in a callback; callbacks that run already
-  /// may still be running when it returns.
+  /// Ends the exchange: what is under way gives no sum. Any thread, also from within a callback; a callback that runs
+  /// already may still be running when it returns. Later calls have no effect.
   virtual void Abort(const Status& cause) = 0;
 };
 

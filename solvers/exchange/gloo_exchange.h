@@ -11,22 +11,24 @@
 namespace hp {
 
 struct GlooOptions {
-  int rank = 0, size = 1;  ///< among the replicas of the stage
-  std::string address;     ///< the node's host in the routing table: what the sockets are bound to
-  std::string key_prefix;  ///< of its keys in the rendezvous ("gloo/conv"): two stages may share one rendezvous
+  int rank = 0, size = 1;  ///< index of this replica, and number of replicas, of the stage
+  std::string address;     ///< name or address of this host that sockets are bound to: the node's host in the table
+  std::string key_prefix;  ///< of its keys in the rendezvous ("conv"), so that several stages can share one
   /// Parameters smaller than this are copied together until they make this much, and summed at once.
   size_t bucket_bytes = size_t{1} << 20;
 };
 
-/// An Exchange by ring allreduce with Gloo over TCP, on a thread named "exchange" that works in the order of Add and
-/// alone waits for other replicas; its callbacks come from there.
-/// Each replica has a connection to each other one on ephemeral ports of `address` (the kernel's ip_local_port_range).
-/// Nothing here has a time limit: a slow replica is waited for, and who is lost is found out by the node connections.
-/// The grouping into collectives follows from the sequence of sizes alone, and the order of each sum from the ranks.
+/// Connects an Exchange of gradients in host memory: a ring allreduce by Gloo over TCP. A thread "exchange" does the
+/// sums in the order of Add; it alone waits for other replicas, and callbacks come from it. Each replica has a
+/// connection to every other one, on ephemeral ports of `address` (the kernel's ip_local_port_range). No time limit: a
+/// slow replica is waited for; whether one is lost is decided by the failure detector, and then Abort ends the wait.
+/// Which parameters share a collective follows from the sequence of sizes alone, and the order of each sum from the
+/// ranks, so all runs give the same bits.
 ///
 /// Blocks until all `size` replicas have called it. Any thread.
-/// @return kUnavailable: connecting failed; kInvalidArgument: `address` is not one of this host; or what `rendezvous`
-/// said. Everything that Gloo throws ends up as a Status.
+/// @param rendezvous used only until it returns.
+/// @return kUnavailable: connecting failed; kInvalidArgument: `address` is not one of this host; or the error of
+/// `rendezvous`. No exception of Gloo leaves it.
 StatusOr<std::unique_ptr<Exchange>> ConnectGlooExchange(const GlooOptions& options, Rendezvous* rendezvous,
                                                         Exchange::Callbacks callbacks);
 

@@ -1,3 +1,7 @@
+// Gloo reports errors by exceptions and has a time limit for every operation. Here each call catches what it throws,
+// and the limit is set so far away that only a broken connection, or Close, ends a collective. The ring algorithm adds
+// in an order that depends on ranks and length alone; with a plain sum of floats the result has the same bits in every
+// run.
 #include "solvers/exchange/gloo_ring.h"
 
 #include "gloo/allreduce.h"

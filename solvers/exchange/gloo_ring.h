@@ -13,19 +13,19 @@ class Context;
 
 namespace hp {
 
-/// Gloo's connections among the replicas, and the one collective we run over them. The only place that sees Gloo: what
-/// it throws leaves here as a Status.
+/// Gloo's connections among the replicas, and the one collective that runs over them. The only class that calls Gloo;
+/// it turns Gloo's exceptions into Status.
 class GlooRing {
  public:
-  /// See ConnectGlooExchange.
+  /// Blocks until all replicas are connected; parameters and errors as ConnectGlooExchange's.
   static StatusOr<std::unique_ptr<GlooRing>> Connect(const GlooOptions& options, Rendezvous* rendezvous);
 
-  /// Sums `values` over all replicas, in place; blocks until that is done. One thread at a time, and all replicas in
-  /// the same order. Ring: each segment goes through the ranks in one order, and its sum is passed round, so the bits
-  /// are the same everywhere and every time.
-  /// @return kUnavailable: a replica is lost, or Close.
+  /// Sums `values` (host memory) over all replicas, in place; blocks until it is done. One thread at a time; all
+  /// replicas call it with the same sizes in the same order. Ring allreduce: each segment is added in one order of
+  /// ranks and its sum passed round, so all replicas get the same bits in every run.
+  /// @return kUnavailable: a replica is lost, or Close was called.
   Status AllReduce(std::span<float> values);
-  /// Cuts the connections: a collective under way ends with an error here and on the other replicas. Any thread.
+  /// Breaks the connections: a collective under way ends with an error, here and on the other replicas. Any thread.
   void Close();
 
  private:

@@ -10,18 +10,19 @@
 namespace hp {
 
 struct NcclOptions {
-  int rank = 0, size = 1;  ///< among the replicas of the stage
-  std::string key_prefix;  ///< of its key in the rendezvous
+  int rank = 0, size = 1;  ///< index of this replica, and number of replicas, of the stage
+  std::string key_prefix;  ///< of its key in the rendezvous, so that several stages can share one
   void* stream = nullptr;  ///< the cudaStream_t of Device::kExchange
-  int gpu = 0;             ///< which one it is on
+  int gpu = 0;             ///< CUDA's index of the stream's GPU
 };
 
-/// Makes NCCL connect the replicas in ConnectNccl rather than in the first AllReduce, which has to return at once,
-/// whatever NCCL_RUNTIME_CONNECT is. Before the process has threads that read the environment.
+/// Makes NCCL connect the replicas in ConnectNccl rather than in the first AllReduce, which has to return at once: sets
+/// NCCL_RUNTIME_CONNECT, whatever the user's value. Call before the process has threads that read the environment.
 void PrepareNccl();
 
-/// NCCL's communicator of the stage. Blocks until all `size` replicas have called it.
-/// @return kUnavailable: it can't be made, or what `rendezvous` said.
+/// Connects NCCL's communicator of the stage. Blocks until all `size` replicas have called it.
+/// @param rendezvous carries the communicator's id from replica 0 to the others; used only until it returns.
+/// @return kUnavailable: NCCL can't connect; or the error of `rendezvous`.
 StatusOr<std::unique_ptr<Collectives>> ConnectNccl(const NcclOptions& options, Rendezvous* rendezvous);
 
 }  // namespace hp

@@ -6,14 +6,15 @@
 
 namespace hp {
 
-/// Where the replicas leave each other their addresses before they are connected. The node's own connections carry it.
-/// Any thread.
+/// A key-value store through which replicas exchange addresses before Gloo or NCCL has connected them. Implemented over
+/// the node's own connections (src/node/rendezvous.h). Any thread.
 class Rendezvous {
  public:
   virtual ~Rendezvous() = default;
-  /// Publishes `value` under `key` to all replicas. Each key is set once.
+  /// Publishes `value`, any bytes, under `key` to all replicas. Each key is set once, by one replica. Does not wait for
+  /// anybody. @return an error: not all replicas can be reached.
   virtual Status Set(const std::string& key, const std::string& value) = 0;
-  /// Blocks until some replica has set `key`. @return any error: it will never be (a node was lost, a deadline passed).
+  /// Blocks until some replica has set `key`; returns its value. @return an error: the job ends before that.
   virtual StatusOr<std::string> Get(const std::string& key) = 0;
 };
 

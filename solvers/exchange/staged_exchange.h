@@ -14,16 +14,19 @@
 
 namespace hp {
 
-/// An exchange of gradients in a device's memory by way of the host's, for replicas that do not all have such a device:
-/// each gradient is copied out as soon as it is final, summed by another exchange, and copied back. Copies go by
-/// Device::kExchange, beside the backward pass; a thread "staging" waits for them. Callbacks come from there, failures
-/// also from Add and from the other exchange's thread.
+/// An exchange of gradients in a device's memory through host memory, for stages whose replicas are not all on GPUs:
+/// each gradient is copied to the host as soon as it is final, summed by another ("inner") exchange, and copied back.
+/// The copies are enqueued into Device::kExchange, beside the backward pass; the thread "staging" waits for them.
+/// on_exchanged comes from that thread; on_failure from it, from within Add, or from the inner exchange's thread.
+///
+/// Keeps a host copy of every gradient that was ever added, so that a parameter's buffer is allocated once.
 class StagedExchange : public Exchange {
  public:
-  /// Makes the exchange that sums in the host's memory, with these callbacks.
+  /// Makes the inner exchange, which sums in host memory and reports by `callbacks`.
   using MakeInner = std::function<StatusOr<std::unique_ptr<Exchange>>(Callbacks callbacks)>;
 
-  /// Blocks as long as `make_inner` does. @param device must outlive it. @return what `make_inner` says.
+  /// Blocks as long as `make_inner` does. @param device must outlive the exchange.
+  /// @return the error of `make_inner`.
   static StatusOr<std::unique_ptr<Exchange>> Create(Device* device, const MakeInner& make_inner, Callbacks callbacks);
   ~StagedExchange() override;
 
@@ -32,13 +35,13 @@ class StagedExchange : public Exchange {
   void Abort(const Status& cause) override { End(cause); }
 
  private:
-  /// Where a parameter's gradient is on both sides.
+  /// A parameter's gradient on both sides.
   struct Copy {
-    std::span<float> gradient;
-    Buffer host;
+    std::span<float> gradient;  // in the device's memory
+    Buffer host;                // of the same size
     std::span<float> host_values() const { return {host.floats(), gradient.size()}; }
   };
-  /// What the staging thread does, once a copy is done.
+  /// What the staging thread does when a copy is done: add to the inner exchange, flush it, or report the sum.
   struct Step {
     enum Kind { kGive, kFlush, kReport } kind = kFlush;
     uint64_t clock = 0;
@@ -61,11 +64,11 @@ class StagedExchange : public Exchange {
   const Callbacks callbacks_;
   std::unique_ptr<Exchange> inner_;
 
-  Mutex mutex_;  // held while kExchange is fed: two threads do, and steps_ are in the order of its marks
+  Mutex mutex_;  // held while kExchange is fed: two threads feed it, and steps_ must be in the order of its marks
   CondVar changed_;
   std::map<int, Copy> copies_ HP_GUARDED_BY(mutex_);  // by parameter
   std::deque<Step> steps_ HP_GUARDED_BY(mutex_);
-  Status status_ HP_GUARDED_BY(mutex_);  // why it has ended
+  Status status_ HP_GUARDED_BY(mutex_);  // not ok: why it has ended
   bool stop_ HP_GUARDED_BY(mutex_) = false;
   Thread thread_;
 };

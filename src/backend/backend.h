@@ -12,14 +12,22 @@
 
 namespace hp {
 
+// Each desc describes one op; all fields come from the layer's Caffe parameter and are validated by layers/traits, so
+// backends do not check them again. Sizes are in pixels, [N, C, H, W] are the input's.
+
+/// y [N, num_output, H', W'] = x * W + b (a cross-correlation, as in Caffe), H' and W' by ConvolvedSize. Parameters: W
+/// [num_output, C / group, kernel_h, kernel_w], then b [num_output]. Caffe: ConvolutionParameter.
 struct ConvolutionDesc {
-  int64_t num_output = 0, group = 1;
+  int64_t num_output = 0, group = 1;  ///< `group` divides C and num_output
   int64_t kernel_h = 0, kernel_w = 0, stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0;
   int64_t dilation_h = 1, dilation_w = 1;  ///< 1: dense, as in Caffe
-  bool bias = true;
-  bool input_gradient = true;  ///< false for the first convolution: BackwardInput is never called
+  bool bias = true;                        ///< false: there is no parameter b
+  bool input_gradient = true;              ///< false for the first convolution: BackwardInput is never called
 };
 
+/// y [N, C, H', W'], the largest or the mean value of each window, H' and W' by PooledShape (backend/window.h). A mean
+/// divides by the window's part of image and padding, as Caffe does. Of equal maxima the first gets the gradient.
+/// Caffe: PoolingParameter.
 struct PoolingDesc {
   enum Method { kMax, kAve } method = kMax;
   int64_t kernel_h = 0, kernel_w = 0, stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0;
@@ -27,56 +35,85 @@ struct PoolingDesc {
   bool ceil = true;     ///< round the output size up, as Caffe does unless round_mode says FLOOR
 };
 
+/// Local response normalization, y = x s^-beta in the input's shape, over a window of local_size places around each
+/// element: across channels s = k + alpha / local_size * (sum of x^2); within a channel the window is local_size x
+/// local_size pixels and s = 1 + alpha / local_size^2 * (sum of x^2), whatever k is. Caffe: LRNParameter.
+/// Source: Krizhevsky, Sutskever, Hinton, "ImageNet Classification with Deep Convolutional Neural Networks", 2012,
+/// section 3.3.
 struct LrnDesc {
   enum Region { kAcrossChannels, kWithinChannel } region = kAcrossChannels;
-  int64_t local_size = 5;
+  int64_t local_size = 5;  ///< odd
   float alpha = 1, beta = 0.75f, k = 1;
 };
 
+/// Elementwise y = f(x); may work in place. The gradient is computed from y.
 struct ActivationDesc {
   enum Kind { kRelu, kSigmoid, kTanh } kind = kRelu;
-  float negative_slope = 0;
+  float negative_slope = 0;  ///< kRelu only, >= 0: f(x) for x < 0 is negative_slope * x
 };
 
-/// y = x W^T + b over inputs x_i [rows, ...] that stand side by side in their columns (the k blocks of a gathered
-/// tensor; one block for a plain layer). The parameter is [num_output, sum of K_i]; each x_i is read dense, flattened
-/// from axis 1 in NCHW order whatever its layout is.
+/// y [rows, num_output] = x W^T + b, dense float32. x is the inputs x_i [rows, ...] side by side: one for a plain
+/// layer, k for a tensor that is gathered from k nodes. Each x_i counts as [rows, K_i], flattened from axis 1 in NCHW
+/// order whatever its layout is. Parameters: W [num_output, sum of K_i], then b [num_output].
 struct InnerProductDesc {
-  int64_t num_output = 0;  ///< of this shard
-  bool bias = true;
-  bool input_gradient = true;
+  int64_t num_output = 0;      ///< of this shard
+  bool bias = true;            ///< false: there is no parameter b
+  bool input_gradient = true;  ///< false: BackwardInput is never called
 };
 
+/// y = x * m in training, m being 0 with probability `ratio` and 1 / (1 - ratio) else; y = x in a test. m depends on
+/// the stream key, the sample and the unit only (DropoutRule), so it is the same however rows and units are divided
+/// over nodes, and the backward pass computes it again. May work in place.
 struct DropoutDesc {
-  float ratio = 0.5f;
+  float ratio = 0.5f;       ///< in [0, 1)
   uint64_t stream_key = 0;  ///< StreamKey(seed, layer, "dropout")
   int64_t first_unit = 0;   ///< index of this shard's first unit in the whole layer
   int64_t total_units = 0;  ///< units of the whole layer per sample
 };
 
+/// Softmax over `classes` and the multinomial logistic loss of logits [rows, classes] (or of as many elements, like
+/// [rows, classes, 1, 1]): output 0 is [1], these rows' part of the loss of the global batch, not multiplied by
+/// loss_weight: sum over rows of -log(p[label]) / normalizer. Parts of all micro-batches add up to the loss. The
+/// gradient is multiplied by loss_weight and BatchContext::loss_scale. Labels: BatchContext::labels.
+/// Caffe: SoftmaxWithLossLayer, LossParameter.
 struct SoftmaxLossDesc {
+  /// The normalizer: kValid counts the global batch's labels that are not ignored, kFull and kBatchSize its samples,
+  /// kNone is 1. At least 1 in any case.
   enum Normalization { kFull, kValid, kBatchSize, kNone } normalization = kValid;
-  bool has_ignore_label = false;
+  bool has_ignore_label = false;  ///< rows with `ignore_label` add no loss and get a zero gradient
   int ignore_label = 0;
   float loss_weight = 1;
   bool probabilities = false;  ///< a second output: the softmax, in the input's shape (no gradient comes back by it)
-  int axis = 1;
+  int axis = 1;                ///< of the classes: only 1 (CHECK)
 };
 
+/// Output 0 is [1]: the rows of scores [rows, classes] whose label is among the top_k, divided by the global batch's
+/// labels that are not ignored, so that the parts of all micro-batches add up to the accuracy. A score equal to the
+/// label's counts as better, a NaN score of the label as wrong. Its gradient is zero. Caffe: AccuracyLayer.
 struct AccuracyDesc {
   int top_k = 1;
-  int axis = 1;
+  int axis = 1;  ///< of the classes: only 1 (CHECK)
   bool has_ignore_label = false;
   int ignore_label = 0;
 };
 
+/// One output from inputs of one shape, elementwise, in the first input's layout. kMax: of two equal inputs the second
+/// gets the gradient, later ones only if they are larger, as in Caffe; a NaN wins. Caffe: EltwiseLayer.
 struct EltwiseDesc {
   enum Operation { kProd, kSum, kMax } operation = kSum;
   std::vector<float> coeff;  ///< kSum only; empty: all 1
 };
 
-/// The device seam: makes the ops of one device. CPU: oneDNN and own loops. `in` holds shapes and layouts of the
-/// bottoms. Descs are already validated by the layers, and so are shapes.
+/// The arithmetic of one device: a factory of ops, and the update. CPU: oneDNN and own loops (backend/cpu); NVIDIA
+/// GPUs: cuDNN, cuBLASLt and own kernels (backend/cuda). The two give the same results up to rounding and agree in all
+/// corner cases.
+///
+/// Each factory method makes one op for fixed shapes. `in` holds shape, layout and element type of each bottom; any
+/// layout is accepted, and Op::outputs() says which layouts the op chose for the tops. Shapes and descs are validated
+/// by the layers before. An op may outlive neither the backend nor its device. Factory methods: one thread at a
+/// time. The update
+/// and the ops: executor thread; on a GPU they only put work into Device::kCompute.
+/// @return kInternal: oneDNN cannot compute it; kFailedPrecondition: cuDNN or cuBLASLt cannot.
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -89,26 +126,32 @@ class Backend {
   virtual StatusOr<OpPtr> Activation(const ActivationDesc& desc, const Descs& in) = 0;
   virtual StatusOr<OpPtr> InnerProduct(const InnerProductDesc& desc, const Descs& in) = 0;
   virtual StatusOr<OpPtr> Dropout(const DropoutDesc& desc, const Descs& in) = 0;
+  /// Softmax along `axis`, in the input's shape and layout; not a loss.
   virtual StatusOr<OpPtr> Softmax(int axis, const Descs& in) = 0;
   virtual StatusOr<OpPtr> SoftmaxLoss(const SoftmaxLossDesc& desc, const Descs& in) = 0;
   virtual StatusOr<OpPtr> Accuracy(const AccuracyDesc& desc, const Descs& in) = 0;
+  /// The input's elements in dense NCHW order under the shape `out`, which has equally many.
   virtual StatusOr<OpPtr> Flatten(const Shape& out, const Descs& in) = 0;
+  /// The inputs side by side along `axis` (not negative); all other axes are equal.
   virtual StatusOr<OpPtr> Concat(int axis, const Descs& in) = 0;
   virtual StatusOr<OpPtr> Eltwise(const EltwiseDesc& desc, const Descs& in) = 0;
-  /// One input, `ways` outputs that share its memory in Forward; BackwardInput adds the `ways` gradients in order.
+  /// One input, `ways` outputs equal to it, for which the memory plan uses the input's memory where it can (Forward
+  /// then does nothing). BackwardInput adds the gradients of the outputs in order; a null one counts as zero.
   virtual StatusOr<OpPtr> Split(int ways, const Descs& in) = 0;
-  /// Forward: the input in dense NCHW and float32. BackwardInput: the sum of d_out[0..parts) (dense float32 too), in
-  /// order, as the input is. Stands where a tensor leaves the node: `parts` readers send a gradient back.
+  /// Stands where a tensor leaves the node. Forward: the input in dense NCHW and float32. BackwardInput: the sum of
+  /// d_out[0..parts), dense float32, one from each reader (null counts as zero), added in order, in the input's layout
+  /// and element type.
   virtual StatusOr<OpPtr> Export(int parts, const Descs& in) = 0;
 
-  /// The update in one pass over memory.
+  /// Updates history and weights of each part, in one pass over memory (see SgdCoefficients). All parts in one call
+  /// cost least on a GPU. `parts` may be freed after the call, what it points to only when the work is done.
   virtual void SgdUpdate(std::span<const SgdPart> parts) = 0;
-  /// Each part's sum of squares, added in double in an order that n alone fixes. Not finite exactly when a value is NaN
-  /// or infinite: squares of float32 do not overflow a double.
+  /// Writes each part's sum of squares, added in double in an order that n alone fixes, so equal values give equal
+  /// bits. Not finite exactly when a value is NaN or infinite: squares of float32 do not overflow a double.
   virtual void SumsOfSquares(std::span<const SquaresPart> parts) = 0;
 };
 
-/// Ops on this host's cores.
+/// A backend for this host's cores, for tensors in host memory. Stateless.
 std::unique_ptr<Backend> MakeCpuBackend();
 
 }  // namespace hp

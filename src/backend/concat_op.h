@@ -9,9 +9,10 @@
 
 namespace hp {
 
-/// Inputs side by side along one axis; an input in another layout or element type than the output's is brought there
-/// through scratch.
-/// @tparam Copies how a device copies, strides and lengths in elements:
+/// Backend::Concat for any device: copies each input to its place in the output and, backward, each place to its
+/// input's gradient. An input in another layout or element type than the output's is converted in scratch, one input at
+/// a time.
+/// @tparam Copies how a device copies; strides and lengths in elements of type `element`:
 ///   void CopyLayout(from_desc, from, to_desc, to) const;
 ///   void CopyPieces(element, count, length, from, from_stride, to, to_stride) const;   // `count` runs of `length`
 template <typename Copies>
@@ -49,7 +50,7 @@ class ConcatOp final : public Op {
   bool backward_reads_output() const override { return false; }
 
  private:
-  /// Where a part's first piece is.
+  /// The address of a part's first piece in the output.
   std::byte* InOutput(const Tensor& whole, const ConcatPlan::Part& part) const {
     return static_cast<std::byte*>(whole.data) + part.offset * BytesOf(plan_.output.element);
   }

@@ -1,3 +1,6 @@
+// In memory a tensor is [N][C / block][spatial][block]. Along any axis but the channels of NHWC, whatever is outside
+// the concatenated axis counts the pieces (Outer), and everything from that axis inward is one contiguous piece. NHWC
+// has its channels innermost, so there each pixel has a piece of every input.
 #include "backend/concat_plan.h"
 
 #include "backend/layout.h"

@@ -6,8 +6,8 @@
 
 namespace hp {
 
-/// A label as Caffe reads it, the whole part of a float; what no int holds (a NaN too) becomes a number that is no
-/// label.
+/// A label as Caffe reads it: the float rounded toward zero. NaN and values outside the range of an int become
+/// INT64_MIN, which no class and no ignore_label equals.
 HP_HOST_DEVICE inline int64_t LabelOf(float label) {
   constexpr float kLimit = 2147483648.0f;
   return label > -kLimit && label < kLimit ? static_cast<int64_t>(label) : INT64_MIN;

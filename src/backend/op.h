@@ -14,19 +14,25 @@
 
 namespace hp {
 
-/// Reordered copies of one parameter, made once for each version and shared by all ops that want the same layout.
-/// Executor thread only.
+/// Copies of one parameter in other layouts or element types, made once for each version of its values and shared by
+/// all ops that want the same. Owned by the parameter store, one for each parameter; ops only call Get. Executor thread
+/// only.
 class PackedParams {
  public:
   using Fill = std::function<void(std::byte*)>;
 
-  /// @param device where the copies are; null: in the host's memory.
+  /// @param device whose memory the copies are in, which must outlive them; null: host memory.
   explicit PackedParams(Device* device = nullptr) : device_(device) {}
 
-  /// @param key what the copy is ("bwd OIhw16o16i"); equal keys share one copy, at one address.
-  /// @param fill writes `bytes` bytes; called when there is no copy of `version` yet, and kept for Refresh.
+  /// The copy under `key` for `version` of the parameter; it stays valid, at one address, as long as this object.
+  /// @param key names the layout ("conv 256x48x5x5 ... 16i16o"): equal keys mean equal contents and sizes.
+  /// @param version ParamView::version. @param bytes CHECK-fails if the device is out of memory.
+  /// @param fill writes the `bytes` bytes from the parameter's values, on a GPU by putting work into kCompute. Called
+  /// when the copy is of another version or not there, and kept for Refresh: where Refresh is used (GPUs) it must not
+  /// refer to the op, which may be gone by then.
   std::byte* Get(const std::string& key, size_t bytes, uint64_t version, Fill fill);
-  /// Makes copies of other versions anew: before work is repeated that does not ask for them again (Device::Repeat).
+  /// Fills copies of other versions than `version` again. Call it before captured work is replayed
+  /// (Device::RunCaptured), which reads the copies without calling Get.
   void Refresh(uint64_t version);
 
  private:
@@ -39,77 +45,91 @@ class PackedParams {
   std::map<std::string, Copy> copies_;
 };
 
-/// One parameter as an op reads it: dense, in Caffe's layout ([O, C/group, kH, kW], [num_output, K], [num_output]).
+/// One parameter as an op reads it: dense float32 in Caffe's layout ([O, C / group, kH, kW], [num_output, K],
+/// [num_output]).
 struct ParamView {
-  const float* data = nullptr;
-  uint64_t version = 0;            ///< grows with every update; what PackedParams is kept by
+  const float* data = nullptr;     ///< in the device's memory; the same address for the whole job
+  uint64_t version = 0;            ///< grows with every change of the values; for PackedParams::Get
   PackedParams* packed = nullptr;  ///< never null while a job runs
 };
 
-/// What an op needs to know of where its rows stand in the training.
+/// What an op needs to know about the micro-batch that its rows belong to. Kernels of a GPU read numbers that differ
+/// between micro-batches from device memory at fixed addresses (`..._on_device`), because captured work is replayed
+/// with the same arguments; the CPU's ops read the numbers themselves. On a GPU the labels are in device memory, too.
 struct BatchContext {
-  bool train = true;
-  uint64_t first_sample = 0;  ///< index of row 0, counted from the start of training (of the test, in a test)
-  /// The same where ops of a device find it: work that is repeated has this address, not the number. Labels, too, are
-  /// in the device's memory then.
-  const uint64_t* first_sample_on_device = nullptr;
-  float loss_scale = 1;  ///< what losses multiply their gradients by, and nothing else: a power of two
-  const float* loss_scale_on_device = nullptr;  ///< likewise
-  int64_t global_rows = 0;                      ///< samples in the whole global batch (of one sub-batch with iter_size)
-  std::span<const float> labels;                ///< [rows] labels of this op's own rows
-  std::span<const float> batch_labels;          ///< [global_rows], only for ops whose needs_batch_labels() is true
+  bool train = true;                                 ///< false in a test: dropout passes its input through
+  uint64_t first_sample = 0;                         ///< index of row 0 since the start of training (or of the test)
+  const uint64_t* first_sample_on_device = nullptr;  ///< the same for a GPU; null on the CPU
+  float loss_scale = 1;                              ///< losses multiply their gradients by it; a power of two
+  const float* loss_scale_on_device = nullptr;       ///< the same for a GPU; null on the CPU
+  int64_t global_rows = 0;              ///< samples in the whole global batch (in one sub-batch with iter_size)
+  std::span<const float> labels;        ///< [rows], those of this op's rows; only for layers that read labels
+  std::span<const float> batch_labels;  ///< [global_rows]; only where LayerTraits::needs_batch_labels() is true
 };
 
-/// The arguments of one call. Pointers of `in`, `out`, `d_in`, `d_out` are as the op's descs say; `in[i]` and `out[i]`
-/// (and `d_in[i]`, `d_out[i]`) are the same memory where the layer works in place.
+/// The arguments of one call, all in the memory of the op's device. Descs of `in` and `out` are those that the op was
+/// made for and chose, and d_in[i], d_out[i] have them as well. Where the layer works in place in[0] and out[0] (and
+/// d_in[0], d_out[0]) are the same memory. What the op declares not to read may be stale.
 struct OpArgs {
   std::span<const Tensor> in, out;
-  std::span<const Tensor> d_in;  ///< overwritten, never added to; data == nullptr: not wanted
-  std::span<const Tensor> d_out;
+  std::span<const Tensor> d_in;   ///< overwritten, never added to; data == nullptr: not wanted
+  std::span<const Tensor> d_out;  ///< one for each output; Export has one for each reader
   std::span<const ParamView> params;
-  std::span<float* const> d_params;  ///< gradients in the layout of the parameters
+  std::span<float* const> d_params;  ///< gradients, as many and in the layout of `params`
   bool accumulate = false;           ///< BackwardParams adds to d_params instead of overwriting
-  std::byte* saved = nullptr;        ///< saved_bytes(), kept from Forward to the last backward half of the same rows
-  std::byte* scratch = nullptr;      ///< scratch_bytes(), free after each call
-  const BatchContext* batch = nullptr;
+  std::byte* saved = nullptr;        ///< saved_bytes(), kept from Forward to the last backward call for the same rows
+  std::byte* scratch = nullptr;      ///< scratch_bytes(), contents lost after each call
+  const BatchContext* batch = nullptr;  ///< not null
 };
 
-/// One layer's arithmetic on one device, for fixed shapes. Made once, shared by all solvers of a node: it has no state
-/// of its own that a call changes. Executor thread only; calls use all threads of the calling thread's OpenMP team and
-/// give the same bits for the same team size.
+/// One layer's arithmetic on one device, for fixed shapes. Made once by a Backend, shared by all solvers of a node: a
+/// call changes none of its state, only what the arguments point to. For each micro-batch: Forward, then BackwardInput
+/// and BackwardParams in any order. Calls overwrite outputs and gradients.
+///
+/// Executor thread only. On the CPU a call uses all threads of the OpenMP team and gives the same bits for the same
+/// team size; on a GPU it only puts work into Device::kCompute (the same work for the same arguments, so it can be
+/// captured) and gives the same bits always. Calls report no errors: our own faults are CHECKs, a GPU's show up in
+/// Device::Wait.
 class Op {
  public:
   virtual ~Op() = default;
 
-  /// Shapes and layouts of the tops; the op chose the layouts.
+  /// Shapes, layouts and element types of the tops; the op chose layouts and types.
   const std::vector<TensorDesc>& outputs() const { return outputs_; }
+  /// Bytes that OpArgs::scratch must have for any of the calls; ops of one node share one scratch area.
   size_t scratch_bytes() const { return scratch_bytes_; }
+  /// Bytes that OpArgs::saved must have; each solver has its own.
   size_t saved_bytes() const { return saved_bytes_; }
-  /// What it keeps in PackedParams, which ops of the same parameters share.
+  /// Bytes that it keeps in PackedParams on a GPU (0 on the CPU), for the plan of memory. Ops of the same parameters
+  /// share them.
   size_t packed_bytes() const { return packed_bytes_; }
 
+  /// Computes `out` (and `saved`) from `in` and `params`.
   virtual void Forward(const OpArgs& args) = 0;
-  /// The gradients of the inputs from those of the outputs.
+  /// Computes d_in from d_out, and from in, out, saved and params as far as the op reads them.
   virtual void BackwardInput(const OpArgs& args) = 0;
-  /// The gradients of the parameters; may run much later than BackwardInput, and for an InnerProduct over the rows of
-  /// many micro-batches at once.
+  /// Computes d_params from `in` and d_out, or adds to them (args.accumulate). May run much later than BackwardInput;
+  /// for an InnerProduct also by an op of more rows, over the rows of all micro-batches of an update at once.
   virtual void BackwardParams(const OpArgs&) {}
 
-  /// Whether the gradient of parameter 0 (and 1) can be had in pieces of a few output rows, so that a piece is still in
-  /// the cache when the update reads it: BeginParamsRows once, then BackwardParamsRows for any ranges.
+  /// Whether the gradients of parameters 0 and 1 can be computed in pieces of a few output rows, so that a piece is
+  /// still in the cache when the update reads it: BeginParamsRows once, then BackwardParamsRows for any ranges. The
+  /// CPU's InnerProduct can. If false, the other two CHECK-fail.
   virtual bool has_params_rows() const { return false; }
-  /// Prepares the pieces of these `args`, in args.scratch, which must stay as it is until the last of them.
+  /// Prepares the pieces of these `args` in args.scratch, which must stay unmodified until the last of them.
   virtual void BeginParamsRows(const OpArgs&);
   /// Overwrites `d_weights` [end - begin, K] and, if there is a bias, `d_bias` [end - begin] with the gradients of
-  /// output rows [begin, end); adds to them if args.accumulate. args.d_params is not used. On the calling thread alone;
-  /// any threads at the same time, with ranges that do not depend on their number or do: the bits are the same.
+  /// output rows [begin, end); adds to them if args.accumulate. args.d_params is not used. Runs on the calling thread
+  /// alone; several threads may call it at once. The bits do not depend on how the rows are divided.
   virtual void BackwardParamsRows(const OpArgs&, int64_t begin, int64_t end, float* d_weights, float* d_bias) const;
 
-  /// Whether BackwardInput or BackwardParams reads `in` / `out` (what the memory plan must keep).
+  /// Whether BackwardInput or BackwardParams reads `in` / `out`. Where false, the memory plan reuses the memory before
+  /// the backward pass.
   virtual bool backward_reads_input() const { return true; }
   virtual bool backward_reads_output() const { return true; }
 
  protected:
+  // Set by the constructors of derived classes, then constant.
   std::vector<TensorDesc> outputs_;
   size_t scratch_bytes_ = 0;
   size_t saved_bytes_ = 0;

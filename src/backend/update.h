@@ -10,17 +10,18 @@ namespace hp {
 ///   g = gradient_scale * gradient + l2 * w + l1 * sign(w)
 ///   h = momentum * h + rate * g
 ///   w = w - h
-/// The learning rate is inside the history, so a change of rate acts on new gradients only.
-/// Source: Caffe, src/caffe/solvers/sgd_solver.cpp.
+/// with g the gradient, w the weights and h the history (momentum). The learning rate is inside the history, so a
+/// change of rate acts on new gradients only. Source: Caffe, src/caffe/solvers/sgd_solver.cpp.
 struct SgdCoefficients {
-  float rate = 0;  ///< learning rate times lr_mult
-  float momentum = 0;
-  float l2 = 0, l1 = 0;  ///< weight_decay times decay_mult, in the one that regularization_type names
-  /// Clip scale / iter_size / loss scale: Caffe clips the sum over iter_size, then divides.
+  float rate = 0;        ///< learning rate times lr_mult
+  float momentum = 0;    ///< Caffe's field; 0: plain SGD
+  float l2 = 0, l1 = 0;  ///< weight_decay times decay_mult in the one that regularization_type names, the other 0
+  /// Clip scale / iter_size / loss scale, in this order: Caffe clips the sum over iter_size, then divides.
   float gradient_scale = 1;
 };
 
-/// One element of it. @param kL1 whether l1 may be other than 0: the common regularisers pay for nothing else.
+/// The update of one element, on the host or in a kernel; the same operations on all devices.
+/// @tparam kL1 whether c.l1 is read; false saves its cost where l1 is 0.
 template <bool kL1>
 HP_HOST_DEVICE inline void SgdStep(const SgdCoefficients& c, float gradient, float* history, float* weight) {
   const float w = *weight;
@@ -31,7 +32,8 @@ HP_HOST_DEVICE inline void SgdStep(const SgdCoefficients& c, float gradient, flo
   *weight = w - h;
 }
 
-/// A parameter in an update, or any run of its elements: they do not depend on each other. [n] float32, no overlap.
+/// A parameter in an update, or any range of its elements: elements do not depend on each other. The three arrays are
+/// [n] float32 in the device's memory and do not overlap, nor do those of different parts of one call.
 struct SgdPart {
   SgdCoefficients coefficients;
   int64_t n = 0;
@@ -39,11 +41,11 @@ struct SgdPart {
   float *history = nullptr, *weights = nullptr;
 };
 
-/// Where the sum of squares of values [n] is wanted.
+/// An array whose sum of squares is wanted, and where the result goes. All in the device's memory.
 struct SquaresPart {
-  const float* values = nullptr;
+  const float* values = nullptr;  ///< [n]
   int64_t n = 0;
-  double* sum = nullptr;
+  double* sum = nullptr;  ///< overwritten
 };
 
 }  // namespace hp

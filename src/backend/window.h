@@ -5,7 +5,8 @@
 
 namespace hp {
 
-/// The shape [N, C, H', W'] of a pooling's output; H' or W' < 1: no window fits.
+/// The shape [N, C, H', W'] of a pooling's output for an input [N, C, H, W], by PooledSize (base/window.h); global
+/// pooling gives [N, C, 1, 1]. H' or W' < 1: no window fits, which the layers report as an error.
 inline Shape PooledShape(const PoolingDesc& desc, const Shape& in) {
   if (desc.global) return Shape{in[0], in[1], 1, 1};
   const bool padding = desc.pad_h > 0 || desc.pad_w > 0;

@@ -5,15 +5,16 @@
 
 namespace hp {
 
-/// Monotonic time in nanoseconds; a test puts a FakeClock in its place.
+/// Monotonic time in nanoseconds since an arbitrary moment: only differences mean anything, and only within a process.
+/// Any thread. A test puts a FakeClock in its place.
 class Clock {
  public:
   virtual ~Clock() = default;
   virtual int64_t NowNs() const = 0;
-  static const Clock* Real();
+  static const Clock* Real();  ///< std::chrono::steady_clock; lives as long as the process
 };
 
-/// Stands still until told otherwise. Any thread.
+/// Starts at 0 and advances only by Advance. Any thread.
 class FakeClock : public Clock {
  public:
   int64_t NowNs() const override { return now_ns_.load(); }

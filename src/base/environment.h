@@ -4,7 +4,8 @@
 
 namespace hp {
 
-/// The environment variable `name`; empty: not set. The only place that reads the environment.
+/// The value of environment variable `name`; empty if it is not set (or set to nothing). The only place of the project
+/// that reads the environment.
 std::string Environment(const char* name);
 
 }  // namespace hp

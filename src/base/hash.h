@@ -5,8 +5,8 @@
 
 namespace hp {
 
-/// XXH64 of `bytes`, seed 0: equal on all hosts, so that it may be sent and saved. It protects against accidents, not
-/// against anybody who means harm.
+/// XXH64 of `bytes` with seed 0. Equal on all hosts, so it may be sent and saved. It detects accidental differences; it
+/// is not cryptographic.
 uint64_t HashBytes(std::string_view bytes);
 
 }  // namespace hp

@@ -6,26 +6,29 @@
 
 namespace hp {
 
-/// What CanonicalAddresses calls every address of the host that asks.
+/// Stands for every address of this host in the result of CanonicalAddresses.
 constexpr char kThisHost[] = "this host";
 
-/// The numeric addresses of this host's interfaces (getifaddrs), loopback included, without duplicates.
+/// The numeric addresses of this host's interfaces (getifaddrs), IPv4 and IPv6, loopback included, without duplicates;
+/// empty if the system does not say. A link-local IPv6 address carries its interface ("fe80::1%eth0").
 std::vector<std::string> OwnAddresses();
 
-/// The numeric addresses of a host name or address, without duplicates; empty if it is unknown. May ask a name server.
+/// The numeric addresses of a host name or address, without duplicates; empty if it is unknown. May ask a name server
+/// (getaddrinfo) and block for its timeout.
 std::vector<std::string> ResolveHost(const std::string& host);
 
-/// The same with loopback and own addresses replaced by kThisHost, so that two names of one host share an entry
-/// (`localhost`, 127.0.1.1 and the address of eth0 are one host). A HostResolver.
+/// ResolveHost with loopback and own addresses replaced by kThisHost, so that two names of one host share an entry:
+/// `localhost`, 127.0.1.1 and the address of eth0 are one host. It is the HostResolver of scheduler/plan outside tests.
 std::vector<std::string> CanonicalAddresses(const std::string& host);
 
-/// Whether the name means this host.
+/// Whether one of the name's addresses is this host's. May block as ResolveHost.
 bool IsThisHost(const std::string& host);
 
-/// Hash of the boot id: the same for all processes of one running kernel, whatever names it has. 0: unknown.
+/// Hash of the kernel's boot id: equal for all processes of one running kernel, also in different containers, whatever
+/// host names they see. 0: unknown.
 uint64_t HostId();
 
-/// Cores that this process may run on.
+/// Number of logical CPUs that this process may run on (its affinity mask); at least 1.
 int AvailableCores();
 
 }  // namespace hp

@@ -4,7 +4,14 @@
 #include <condition_variable>
 #include <mutex>
 
-// Clang's thread-safety annotations (clang++ -Wthread-safety checks them; g++ sees nothing).
+// Clang's thread-safety annotations: clang++ -Wthread-safety checks them at compile time, for other compilers they are
+// empty.
+//   HP_GUARDED_BY(mu)       on a member: read and written only with mu held; HP_PT_GUARDED_BY: what it points to
+//   HP_REQUIRES(mu)         on a function: the caller holds mu
+//   HP_EXCLUDES(mu)         on a function: the caller does not hold mu, which the function locks
+//   HP_ACQUIRE, HP_RELEASE  on a function: it locks, or unlocks, the mutex for its caller
+//   HP_ACQUIRED_BEFORE(mu)  on a mutex: its place in the lock order
+// Source: clang.llvm.org/docs/ThreadSafetyAnalysis.html.
 #if defined(__clang__)
 #define HP_THREAD_ANNOTATION(x) __attribute__((x))
 #else
@@ -23,7 +30,8 @@
 
 namespace hp {
 
-/// std::mutex that clang's analysis knows. Never call back into a user's code while holding one.
+/// std::mutex that clang's analysis knows; not recursive. Prefer MutexLock to Lock and Unlock. House rule: no callback
+/// or virtual method of a user is called while one is held.
 class HP_CAPABILITY("mutex") Mutex {
  public:
   void Lock() HP_ACQUIRE() { mutex_.lock(); }
@@ -34,6 +42,7 @@ class HP_CAPABILITY("mutex") Mutex {
   std::mutex mutex_;
 };
 
+/// Holds `mutex` for its own lifetime.
 class HP_SCOPED_CAPABILITY MutexLock {
  public:
   explicit MutexLock(Mutex* mutex) HP_ACQUIRE(mutex) : mutex_(mutex) { mutex_->Lock(); }
@@ -45,22 +54,28 @@ class HP_SCOPED_CAPABILITY MutexLock {
   Mutex* const mutex_;
 };
 
-/// A condition variable for Mutex. Wait in a loop over the condition: `while (!ready_) cv_.Wait(&mutex_);`
+/// A condition variable for Mutex. A wait may end without a signal, so wait in a loop over the condition:
+///   MutexLock lock(&mutex_);
+///   while (!ready_) cv_.Wait(&mutex_);
+/// Signal and SignalAll may be called with or without the mutex held.
 class CondVar {
  public:
+  /// Releases `mutex`, waits for a signal, and locks it again. All waiters of one CondVar use the same mutex.
   void Wait(Mutex* mutex) HP_REQUIRES(mutex) HP_NO_THREAD_SAFETY_ANALYSIS {
     std::unique_lock<std::mutex> lock(mutex->mutex_, std::adopt_lock);
     cv_.wait(lock);
     lock.release();
   }
-  /// @return false: `timeout` passed without a signal.
+  /// Wait, for at most `timeout`. @return false: `timeout` passed without a signal; the mutex is held again either way.
   bool WaitFor(Mutex* mutex, std::chrono::nanoseconds timeout) HP_REQUIRES(mutex) HP_NO_THREAD_SAFETY_ANALYSIS {
     std::unique_lock<std::mutex> lock(mutex->mutex_, std::adopt_lock);
     const bool signalled = cv_.wait_for(lock, timeout) == std::cv_status::no_timeout;
     lock.release();
     return signalled;
   }
+  /// Wakes one waiter, if there is any.
   void Signal() { cv_.notify_one(); }
+  /// Wakes all waiters.
   void SignalAll() { cv_.notify_all(); }
 
  private:

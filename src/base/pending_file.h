@@ -9,34 +9,37 @@
 
 namespace hp {
 
-/// A file that is written beside its place and put there in one step: until Commit, whoever looks at `path` sees what
-/// was there before. Destruction without Commit removes what was written. One thread at a time.
+/// A file that is written under a temporary name in the folder of `path` and renamed to `path` by Commit: until then
+/// `path` is what it was before. Destruction without Commit removes the temporary file. One thread at a time.
 ///   HP_ASSIGN_OR_RETURN(const auto file, PendingFile::Create(path));
 ///   HP_RETURN_IF_ERROR(file->Write(bytes));
 ///   HP_RETURN_IF_ERROR(file->Sync());
 ///   HP_RETURN_IF_ERROR(file->Commit());
 class PendingFile {
  public:
-  /// The bytes stand in `path` + ".tmp"; one that a killed process left is overwritten. Only one process at a time may
-  /// write `path`.
-  /// @return kInvalidArgument: the folder is missing or cannot be written; kResourceExhausted: no space.
+  /// Writes to `path` + ".tmp" with the permissions of the umask; a file of that name that a killed process left is
+  /// overwritten. Only one process at a time may write `path`.
+  /// @return kInvalidArgument: the folder is missing or cannot be written; kResourceExhausted: no disk space.
   static StatusOr<std::unique_ptr<PendingFile>> Create(const std::string& path);
-  /// The bytes stand in a file of a name of its own beside `path`, so that several processes may write `path` at once:
-  /// the last Commit counts. Only its owner may read it. Errors as above.
+  /// Writes to a unique name, `path` + ".XXXXXX", so that several processes may write `path` at once: the last Commit
+  /// wins. Only its owner may read it (mode 0600). Errors as Create's.
   static StatusOr<std::unique_ptr<PendingFile>> CreatePrivate(const std::string& path);
 
   PendingFile(const PendingFile&) = delete;
   ~PendingFile();
 
-  /// Appends. The first error is kept: it is what each later Write, and Sync, returns.
-  /// @return kResourceExhausted: no space.
+  /// Appends `bytes`; blocks while the kernel takes them. The first error is kept: each later Write and Sync returns
+  /// it.
+  /// @return kResourceExhausted: no disk space or quota; kInvalidArgument: any other error of the disk.
   Status Write(std::string_view bytes);
-  /// Waits until the disk has everything. Nothing may be written after it. Errors as above.
+  /// Blocks until the disk has all bytes (fsync). No Write may follow. Errors as Write's.
   Status Sync();
-  /// Renames the file into place; after Sync, once. Lasts through a power failure when the caller has synced the folder
-  /// (SyncFolderOf), which it does when all its renames are done.
+  /// Renames the file to `path`, replacing what is there. Call it once, after a Sync that succeeded (CHECK). The rename
+  /// survives a power failure only when the folder is synced too: call SyncFolderOf once all files of a group are
+  /// committed. Errors as Write's, and kNotFound: the folder is gone.
   Status Commit();
 
+  /// The final name.
   const std::string& path() const { return path_; }
 
  private:
@@ -49,11 +52,12 @@ class PendingFile {
   Status status_;
 };
 
-/// Makes renames and removals in the folder of `path` last through a power failure.
+/// Makes renames and removals in the folder that contains `path` survive a power failure; blocks for the disk.
+/// @return kNotFound: there is no such folder; else as PendingFile::Write.
 Status SyncFolderOf(const std::string& path);
 
-/// Writes a small file in one go: after an error, or a crash at any moment, `path` is what it was before. Errors as
-/// PendingFile's.
+/// Create, Write, Sync, Commit and SyncFolderOf in one call: a crash at any moment leaves `path` with its old contents
+/// or the new ones. Errors as theirs; only that of SyncFolderOf comes after `path` was replaced.
 Status WriteWholeFile(const std::string& path, std::string_view bytes);
 
 }  // namespace hp

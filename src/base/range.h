@@ -4,7 +4,7 @@
 
 namespace hp {
 
-/// A half-open range [begin, end).
+/// A half-open range [begin, end) of rows, outputs, samples or the like; begin <= end.
 struct Range {
   int64_t begin = 0, end = 0;
 
@@ -14,8 +14,8 @@ struct Range {
 };
 
 /// Part `index` of `count` items divided over `parts` in order: contiguous, sizes differ by at most one, and a
-/// remainder is spread, not dropped. It is how samples go to replicas and micro-batches, and outputs to shards.
-/// @param count `count` x `parts` must fit in 63 bits.
+/// remainder is spread, not dropped. Samples are divided over replicas and micro-batches with it, outputs over shards.
+/// @param count at least 0; `count` x `parts` must fit in 63 bits. @param index 0 to parts - 1; `parts` at least 1.
 constexpr Range PartOf(int64_t count, int64_t index, int64_t parts) {
   return {count * index / parts, count * (index + 1) / parts};
 }

@@ -2,8 +2,9 @@
 
 namespace hp {
 
-/// A node's position in the routing table; the same on all nodes of a job. Peers that are not in the table (someone who
-/// pulls the weights of a running job) get ranks from kFirstClientRank on, given out by the handshake.
+/// A node's position in the routing table, from 0; the same on all nodes of a job. Clients, peers that are not in the
+/// table (model_test pulling the weights of a running job), get ranks from kFirstClientRank on, which the node that
+/// accepts them assigns in the handshake.
 using Rank = int;
 constexpr Rank kFirstClientRank = 1 << 20;
 

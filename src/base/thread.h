@@ -6,15 +6,19 @@
 
 namespace hp {
 
-/// A joining thread with a name of at most 15 characters that `top -H` and a debugger show.
+/// A thread that is joined on destruction and has a name that `top -H` and a debugger show (the kernel keeps its first
+/// 15 characters). Destruction waits for the body, so make it return first. Assign only to one that is not joinable:
+/// as with std::thread, replacing a running one ends the process.
 class Thread {
  public:
-  Thread() = default;
+  Thread() = default;  ///< no thread; joinable() is false
+  /// Starts `body`, which must not throw.
   Thread(const std::string& name, std::function<void()> body);
   Thread(Thread&&) = default;
   Thread& operator=(Thread&&) = default;
   ~Thread() { Join(); }
 
+  /// Blocks until the body has returned; nothing if there is no thread. Not from the thread itself.
   void Join() {
     if (thread_.joinable()) thread_.join();
   }

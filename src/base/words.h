@@ -6,10 +6,10 @@
 
 namespace hp {
 
-// Names in messages: which one was meant, and lists of them.
+// For messages about names: finding the one that a user meant, and listing several.
 
-/// Levenshtein's distance: how many letters to insert, delete or replace to make `b` of `a`. Upper and lower case
-/// differ. O(|a| |b|) time.
+/// The Levenshtein distance: the least number of bytes to insert, delete or replace to turn `a` into `b`. Case counts.
+/// O(|a| |b|) time, O(|b|) memory.
 size_t EditDistance(const std::string& a, const std::string& b);
 
 /// "a, b, c"; empty if there are no words.

@@ -15,71 +15,78 @@
 
 namespace hp {
 
-/// One learnable blob of the whole net, all shards together.
+/// One parameter blob of the whole net, all shards together, in host memory.
 struct SnapshotParam {
-  std::string layer;
-  int blob = 0;
-  Shape shape;
-  const float* values = nullptr;
-  const float* history = nullptr;  ///< null: zeros (frozen)
+  std::string layer;               ///< name in the prototxt
+  int blob = 0;                    ///< among the layer's blobs, in Caffe's order
+  Shape shape;                     ///< of the whole blob
+  const float* values = nullptr;   ///< [shape.count()]; null: zeros are written
+  const float* history = nullptr;  ///< momentum, [shape.count()]; null: zeros are written (frozen parameters)
 };
 
 /// What a snapshot is made of. Everything it points to must stay unmodified during PrepareSnapshot.
 struct SnapshotContents {
-  std::string prefix;                        ///< solver.snapshot_prefix
-  int64_t iteration = 0;                     ///< updates done
-  int current_step = 0;                      ///< LearningRateStep
-  const caffe::NetParameter* net = nullptr;  ///< the train net, without blobs
-  std::vector<SnapshotParam> params;         ///< in Caffe's order: that of the layers, then of their blobs
-  /// Seed, hashes and nodes; iteration and the two files are filled in by PrepareSnapshot.
+  std::string prefix;                        ///< path without "_iter_N...": snapshot_prefix of the solver
+  int64_t iteration = 0;                     ///< updates done; the snapshot resumes at this clock
+  int current_step = 0;                      ///< LearningRateStep of `iteration`
+  const caffe::NetParameter* net = nullptr;  ///< the training net; its own blobs are ignored
+  std::vector<SnapshotParam> params;         ///< all of the net, in Caffe's order: by layer, then by blob
+  /// Seed, hashes, nodes and loss scale; iteration and the two files are filled in by PrepareSnapshot.
   SnapshotManifest manifest;
-  /// Called before each change of the folder with what it will do; a test ends the process there. May be empty.
+  /// Called before each change of the folder with what it will do, e.g. "rename NAME", in PrepareSnapshot and in
+  /// Commit; a test ends the process there. May be empty.
   std::function<void(const std::string& step)> before_step;
 };
 
-/// The names of the files of a snapshot.
+// The paths of a snapshot's files.
 std::string SnapshotModelPath(const std::string& prefix, int64_t iteration);     ///< PREFIX_iter_N.caffemodel
 std::string SnapshotStatePath(const std::string& prefix, int64_t iteration);     ///< PREFIX_iter_N.solverstate
 std::string SnapshotManifestPath(const std::string& prefix, int64_t iteration);  ///< PREFIX_iter_N.hpnode
 
-/// A snapshot whose bytes are on the disk under temporary names beside the final ones. It is not there yet for anybody
-/// who looks; Commit puts it there, destruction without Commit removes it.
+/// A snapshot whose bytes are on the disk under temporary names ("*.tmp") beside the final ones. Commit makes it
+/// visible under its final names; destruction without Commit removes it. So the slow part, writing, can be done before
+/// it is known whether the snapshot is good.
 class PendingSnapshot {
  public:
   virtual ~PendingSnapshot() = default;
-  /// Renames the three files into place, the manifest last, and syncs the folder. A crash in between leaves either the
-  /// whole snapshot or one that ReadSnapshot refuses as incomplete. Once.
+  /// Removes an older manifest and state of the same iteration, renames the three files into place, the manifest last,
+  /// and syncs the folder. A crash at any moment leaves either a whole snapshot or one that ReadSnapshot refuses as
+  /// incomplete. Once.
+  /// @return an error: a file cannot be replaced or renamed; what stands there then is refused in the same way.
   virtual Status Commit() = 0;
 };
 
-/// Writes and syncs the temporary files. A full disk leaves nothing behind and no earlier snapshot changed.
-/// @return kResourceExhausted: no space; kInvalidArgument: the folder is missing or cannot be written.
+/// Writes and syncs the temporary files. After an error nothing is left behind, and no earlier snapshot has changed.
+/// Any thread; one snapshot of one prefix and iteration at a time.
+/// @return kResourceExhausted: no space, or a file over protobuf's 2 GiB; kInvalidArgument: the folder is missing or
+/// cannot be written.
 StatusOr<std::unique_ptr<PendingSnapshot>> PrepareSnapshot(const SnapshotContents& contents);
 
-/// A snapshot read back.
+/// A snapshot in memory, as ReadSnapshot returns it.
 struct LoadedSnapshot {
-  int64_t iteration = 0;
-  int current_step = 0;
-  std::optional<SnapshotManifest> manifest;  ///< nothing: Caffe wrote it
-  CaffeModel model;
-  std::vector<Blob> file_histories;  ///< in the order of the file, until FitSnapshot names them
-  std::map<BlobKey, Blob> histories;
+  int64_t iteration = 0;                     ///< updates done
+  int current_step = 0;                      ///< as Caffe counts it; LearningRate does not need it
+  std::optional<SnapshotManifest> manifest;  ///< nothing: Caffe wrote the snapshot
+  CaffeModel model;                          ///< the weights
+  std::vector<Blob> file_histories;          ///< in the order of the file; FitSnapshot moves them to `histories`
+  std::map<BlobKey, Blob> histories;         ///< momentum by blob; empty before FitSnapshot
 };
 
-/// Reads the snapshot whose .solverstate is `state_path` before its net is known: its blobs are not compared with
-/// anything, and its histories have no names yet.
-/// @return as the ReadSnapshot below.
+/// Reads the snapshot whose .solverstate is `state_path`, ours or Caffe's own, when the shapes of its net are not known
+/// yet: blobs are not compared with anything, and histories have no names. FitSnapshot must follow.
+/// The model is the one that the state names: the file of that name beside the state if there is one, else the path as
+/// it stands. A state that hpnode wrote must have its manifest beside it, which must agree with both files to the byte.
+/// @return kNotFound: a file is missing; kInvalidArgument: a file can't be opened; kDataLoss: a file is truncated or
+/// was changed, or the snapshot was not completed.
 StatusOr<LoadedSnapshot> ReadSnapshot(const std::string& state_path);
 
-/// Compares `snapshot`, read from `state_path`, with a net with the blobs `params`, and gives each its history.
-/// @return kFailedPrecondition: it is another net's.
+/// Compares `snapshot` with the net that it is to resume, and fills in `histories`. Once for each snapshot.
+/// @param state_path for messages.
+/// @param params all blobs of the net, in Caffe's order; only layer, blob and shape are read.
+/// @return kFailedPrecondition: it is another net's; the message names layer, blob, found and expected shape.
 Status FitSnapshot(const std::string& state_path, const std::vector<SnapshotParam>& params, LoadedSnapshot* snapshot);
 
-/// Reads the snapshot whose .solverstate is `state_path`, ours or Caffe's own, for a net with the blobs `params` (in
-/// Caffe's order; only layer, blob and shape are read). The model is the one that the state names, beside the state or
-/// where it says. A manifest, where there is one, must agree with both files to the byte.
-/// @return kNotFound: a file is missing; kDataLoss: a file is truncated, changed, or the snapshot was not completed;
-/// kFailedPrecondition: it is another net's (layer, blob, found and expected shape are named).
+/// Both in one, where the net is known before. Errors as theirs.
 StatusOr<LoadedSnapshot> ReadSnapshot(const std::string& state_path, const std::vector<SnapshotParam>& params);
 
 }  // namespace hp

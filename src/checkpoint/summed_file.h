@@ -10,27 +10,31 @@
 
 namespace hp {
 
-/// A pending file (base/pending_file.h) that protobuf writes into, and the sum of all that it wrote. One thread at a
-/// time.
+/// A pending file (base/pending_file.h) as an output stream of protobuf, with the size and checksum of what was
+/// written. Nothing stands at `path` before Commit; destruction without Commit removes what was written. One thread at
+/// a time.
 ///   HP_ASSIGN_OR_RETURN(const auto file, SummedFile::Create(path));
 ///   ... write to file->stream() ...
 ///   HP_RETURN_IF_ERROR(file->Sync());
 ///   HP_RETURN_IF_ERROR(file->Commit());
 class SummedFile {
  public:
-  /// Errors as PendingFile::Create's.
+  /// @return kInvalidArgument: the folder is missing or cannot be written; kResourceExhausted: no space.
   static StatusOr<std::unique_ptr<SummedFile>> Create(const std::string& path);
   virtual ~SummedFile() = default;
 
-  /// Where to write. An error is kept, and reported by Sync.
+  /// Where to write; owned by the file. A CodedOutputStream over it must be destroyed before Sync. The first error is
+  /// kept for Sync to report.
   virtual google::protobuf::io::ZeroCopyOutputStream* stream() = 0;
   /// Writes what is buffered and waits until the disk has it. Nothing may be written after it.
+  /// @return kResourceExhausted: no space; else the first error of a write.
   virtual Status Sync() = 0;
-  /// As PendingFile::Commit.
+  /// Renames the file into place; after Sync, once. The caller syncs the folder (SyncFolderOf).
   virtual Status Commit() = 0;
 
+  /// The final path.
   virtual const std::string& path() const = 0;
-  /// Of all that was written; after Sync.
+  /// Size, and XXH64 with seed 0, of all that was written; after Sync.
   virtual int64_t bytes() const = 0;
   virtual uint64_t xxh64() const = 0;
 };
@@ -40,7 +44,7 @@ struct FileSum {
   int64_t bytes = 0;
   uint64_t xxh64 = 0;
 };
-/// Reads the file once, a block at a time.
+/// Computes the sum of a file; reads it once, 1 MiB at a time.
 /// @return kNotFound: there is no such file; kInvalidArgument: it cannot be read.
 StatusOr<FileSum> SumFile(const std::string& path);
 

@@ -14,50 +14,58 @@
 
 namespace hp {
 
-/// (layer name, index of the blob in its layer).
+/// Names a parameter blob: (layer name, index of the blob in its layer).
 using BlobKey = std::pair<std::string, int>;
 
 /// One blob of a file.
 struct Blob {
-  Shape shape;          ///< as it stands in the file
-  bool legacy = false;  ///< written as num, channels, height, width, padded with ones in front
-  std::vector<float> data;
+  Shape shape;              ///< as it stands in the file
+  bool legacy = false;      ///< the shape was written as num, channels, height, width, padded with ones in front
+  std::vector<float> data;  ///< shape.count() values, dense
 };
 
-/// A blob in somebody's memory, dense in Caffe's layout.
+/// A blob in the caller's memory, which must stay unmodified while it is written.
 struct BlobRef {
   Shape shape;
-  const float* data = nullptr;
+  const float* data = nullptr;  ///< host memory, [shape.count()], dense in Caffe's layout; null: zeros are written
 };
 using BlobRefs = std::map<BlobKey, BlobRef>;
 
 /// The weights of a .caffemodel.
 struct CaffeModel {
-  std::string path;
-  std::map<BlobKey, Blob> blobs;
+  std::string path;               ///< of the file, for messages
+  std::map<BlobKey, Blob> blobs;  ///< float32, also where the file has double
 
+  /// @return null: there is no such blob. Valid as long as `blobs` is unchanged.
   const Blob* Find(const std::string& layer, int blob) const;
-  /// Copies a block of a blob whose whole shape the net says is `expected`; `out` [block.count()] gets it dense.
+  /// Copies a block of a blob to `out`.
+  /// @param expected shape of the whole blob in the net; a legacy blob may have ones in front (ShapeFits).
+  /// @param block of that blob; a shard's rows, or all of it.
+  /// @param out [block.count()], dense.
   /// @return kNotFound: the file has no such blob; kFailedPrecondition: its shape is another one. The message names
   /// file, layer, blob, and what was found and expected.
   Status CopyBlock(const std::string& layer, int blob, const Shape& expected, const Block& block,
                    std::span<float> out) const;
 };
 
-/// Whether a blob of a file may be read as `expected`. A legacy blob may have ones in front (Caffe's files before 2014
-/// have 1 x 1 x N x K for an inner product and 1 x 1 x 1 x N for a bias).
-/// Source: Caffe, src/caffe/blob.cpp, Blob::ShapeEquals.
+/// Whether a blob of a file may be read as `expected`: the shapes are equal, or a legacy blob has ones in front (files
+/// of Caffe before 2014 have 1 x 1 x N x K for an inner product and 1 x 1 x 1 x N for a bias). Source: Caffe,
+/// src/caffe/blob.cpp, Blob::ShapeEquals.
 bool ShapeFits(const Blob& blob, const Shape& expected);
-/// @return kFailedPrecondition naming the layer, the blob's index, the shape found and the shape expected.
+/// ShapeFits as a Status. @param layer,index stand in the message.
+/// @return kFailedPrecondition, naming the layer, the blob's index, the shape found and the shape expected.
 Status CheckShape(const Blob& blob, const std::string& layer, int index, const Shape& expected);
 
-/// Reads all blobs of a .caffemodel, of `layer` (now) and `layers` (before 2014) entries, layer by layer.
-/// @return kNotFound: no such file; kDataLoss: it is truncated, not a .caffemodel, or over protobuf's 2 GiB.
+/// Reads all blobs of a .caffemodel, layer by layer, whether its entries are `layer` or the older `layers`.
+/// @return kNotFound: no such file; kInvalidArgument: it can't be opened; kDataLoss: it is truncated, not a
+/// .caffemodel, without any blob, or over protobuf's 2 GiB.
 StatusOr<CaffeModel> ReadCaffeModel(const std::string& path);
 
-/// Writes `net` (the train net, as Caffe does; blobs that it already has are left out) with `blobs` put into its
-/// layers. Goes layer by layer from the caller's memory to the file: no second copy. Atomic: after an error, or a crash
-/// at any moment, `path` is what it was before.
+/// Writes a .caffemodel, layer by layer from the caller's memory to the file, without a second copy. Atomic: after an
+/// error, or a crash at any moment, `path` is what it was before. Lasts through a power failure once it returns ok.
+/// @param net the training net, as Caffe writes it; blobs that it already contains are left out.
+/// @param blobs those to put into its layers; each must belong to a layer of `net`, and a layer's must count from 0
+/// without a gap (CHECK).
 /// @return kResourceExhausted: disk full or over protobuf's 2 GiB; kInvalidArgument: the folder cannot be written.
 Status WriteCaffeModel(const std::string& path, const caffe::NetParameter& net, const BlobRefs& blobs);
 

@@ -7,7 +7,9 @@
 
 namespace hp {
 
-/// What WriteCaffeModel puts into its file; neither synced nor committed.
+/// Writes what WriteCaffeModel puts into its file, for a caller that syncs and commits `file` itself.
+/// @return kResourceExhausted: over protobuf's 2 GiB; nothing is written then. Errors of the disk are reported by
+/// SummedFile::Sync.
 Status WriteModelTo(const caffe::NetParameter& net, const BlobRefs& blobs, SummedFile* file);
 
 }  // namespace hp

@@ -4,8 +4,9 @@
 
 namespace hp {
 
-/// The folder for record indexes: `configured` if it is not empty; else hpnode below $XDG_CACHE_HOME or ~/.cache.
-/// Empty: nowhere (neither variable is set, or `configured` is "none"). The folder may not exist yet.
+/// The folder that keeps record indexes between runs: `configured` (flag --cache_dir) if it is not empty, else
+/// $XDG_CACHE_HOME/hpnode, else ~/.cache/hpnode. It may not exist yet.
+/// @return empty: nothing is kept, because `configured` is "none" or neither variable is set.
 std::string CacheDirectory(const std::string& configured);
 
 }  // namespace hp

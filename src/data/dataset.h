@@ -10,51 +10,60 @@
 
 namespace hp {
 
+/// The format of a database; Caffe's DataParameter.DB.
 enum class DbBackend { kLevelDb, kLmdb };
 
 /// "leveldb" or "lmdb", in any case. @return kInvalidArgument for anything else.
 StatusOr<DbBackend> ParseDbBackend(std::string_view name);
+/// "leveldb" or "lmdb".
 const char* DbBackendName(DbBackend backend);
 
 struct DatasetOptions {
-  /// Where the record index is kept between runs. Empty: $XDG_CACHE_HOME/hpnode, or ~/.cache/hpnode. "none": nowhere.
-  /// A folder that can't be written costs a scan in each run, not an error.
+  /// The folder in which record indexes are kept between runs. Empty: $XDG_CACHE_HOME/hpnode, else ~/.cache/hpnode.
+  /// "none": nowhere. A folder that cannot be written is no error, but each run scans the keys anew.
   std::string cache_dir;
-  /// Put in front of what goes wrong at Open, e.g. `train.prototxt layer "cifar" data_param.source`.
+  /// Put in front of the message of an error of Open, e.g. `train.prototxt layer "cifar" data_param.source`.
   std::string hint;
-  /// For the progress of the scan.
+  /// Times the log lines about the progress of a scan.
   const Clock* clock = Clock::Real();
 };
 
 /// A database of serialized Datum records, opened for reading only: nothing in its folder is created, locked or
-/// changed, so that several processes, and users who own nothing there, read the same one, also while another has it
-/// open. What is read is the state at Open. Records are numbered from 0 in the order of their keys. Any thread.
+/// changed, so several processes can read the same one without write permission, also while another has it open. It
+/// shows the state at Open; a database that is replaced or truncated (LMDB: or written to)
+/// later is an error of Read. Records are numbered
+/// from 0 in the order of their keys, as Caffe reads them. Any thread may call anything, several at once.
+///
+/// To add a backend, derive from it: size, key, Read and CheckUnchanged with the contracts here, an Open that scans or
+/// loads the keys, and a case in dataset.cc.
 class Dataset {
  public:
   virtual ~Dataset() = default;
 
-  /// Opens the database at `source` (a folder; for LMDB also its data file) and finds the number and the keys of its
-  /// records: from the cached index, or by a scan that logs its progress.
-  /// @return kNotFound: no such path; kInvalidArgument: there is something else, or no record in it; kDataLoss: a file
-  /// of it is truncated or corrupt (named).
+  /// Opens the database at `source` (a folder; for LMDB also its data file) and loads the keys of its records: from the
+  /// cached index if that fits, else by a scan of all keys, which logs its progress and may take minutes.
+  /// @return kNotFound: no such path; kInvalidArgument: not a database of this backend, not readable, or without
+  /// records; kDataLoss: a file of it is truncated or corrupt (named); kFailedPrecondition: it was changed meanwhile.
   static StatusOr<std::unique_ptr<Dataset>> Open(const std::string& source, DbBackend backend,
                                                  const DatasetOptions& options = {});
 
-  virtual int64_t size() const = 0;
-  /// The key of `record`, valid as long as the dataset. @param record in [0, size()).
+  virtual int64_t size() const = 0;  ///< records, > 0
+  /// The key of `record`; the view is valid as long as the dataset. @param record in [0, size()).
   virtual std::string_view key(int64_t record) const = 0;
-  /// The value of `record`, normally a serialized Datum. Reading a record after the one before it is cheapest.
+  /// Copies the value of `record`, normally a serialized Datum, to *bytes. Blocks for the disk. Reading records in
+  /// ascending order is cheapest.
   /// @return kFailedPrecondition: the database was replaced or truncated since Open; kDataLoss: a corrupt file (named).
   virtual Status Read(int64_t record, std::string* bytes) = 0;
 
-  /// Whether the database is still the one that was opened; also checked on read errors and now and then by Read.
+  /// Checks that the database is still the one that was opened, by inode, size and time of its files; Read does it now
+  /// and then, and after errors. @return kFailedPrecondition: it is not.
   virtual Status CheckUnchanged() = 0;
 
-  const std::string& source() const { return source_; }
-  /// A hash over the number of records and a sample of keys and values; the same for equal contents in LevelDB and
-  /// LMDB, never 0. What nodes compare at the handshake.
+  const std::string& source() const { return source_; }  ///< as given to Open
+  /// A hash of the number of records and of keys and values of 32 of them; equal for equal contents in LevelDB and
+  /// LMDB, never 0. Nodes compare it at the handshake.
   uint64_t Fingerprint() const { return fingerprint_; }
-  /// "record 17 (key "00000017") of /data/train_lmdb", for messages.
+  /// For messages: "record 17 (key "00000017") of /data/train_lmdb"; unprintable bytes of the key are escaped.
   std::string Describe(int64_t record) const;
 
  protected:

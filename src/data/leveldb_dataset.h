@@ -18,10 +18,11 @@
 
 namespace hp {
 
-/// A LevelDB folder, read through ReadOnlyEnv. Records that follow each other come from an iterator, others by key.
+/// A Dataset in a LevelDB folder, read through ReadOnlyEnv. Records that are read in ascending order come from
+/// iterators, of which up to 8 are kept, each at the last record that it read; others are looked up by key. Any thread.
 class LevelDbDataset : public Dataset {
  public:
-  /// @param path the real path of a folder that exists.
+  /// Dataset::Open for this backend. @param path `source` without symbolic links; an existing folder.
   static StatusOr<std::unique_ptr<Dataset>> Open(const std::string& source, const std::string& path,
                                                  const DatasetOptions& options);
 

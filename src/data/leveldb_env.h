@@ -16,26 +16,29 @@
 
 namespace hp {
 
-/// A leveldb::Env that shows a database as it lies on the disk and keeps to itself whatever LevelDB writes: recovery's
-/// new log, MANIFEST, CURRENT and tables, renames and removals happen in memory. Nobody's lock is taken.
+/// A leveldb::Env with which LevelDB opens a database without changing anything on the disk. LevelDB reads the files of
+/// the folder; what it writes during recovery (log, MANIFEST, CURRENT, tables), renames and removals stay in memory,
+/// and its lock file is not taken. One Env for one database; it must outlive the leveldb::DB.
 ///
-/// Files are read with pread, not mmap: a file that somebody truncates under way is then an error and not a SIGBUS.
-/// Errors name the file. After Seal() nothing can be written in memory either, which ends LevelDB's attempts to compact
-/// (its first one fails, and after a failure it only reads).
+/// Files are read with pread, not mmap, so that a file that is truncated meanwhile gives an error instead of SIGBUS.
+/// Errors name the file. After Seal() nothing can be written in memory either, so LevelDB's first compaction fails, and
+/// after that failure it only reads. Any thread.
 class ReadOnlyEnv : public leveldb::EnvWrapper {
  public:
   ReadOnlyEnv();
   ~ReadOnlyEnv() override;
 
-  /// Recovery is over: background work that LevelDB asked for meanwhile begins, and can write no files.
+  /// Call when leveldb::DB::Open has returned, so recovery is over: from then on no file can be created, and background
+  /// work that LevelDB has scheduled so far starts.
   void Seal() HP_EXCLUDES(mutex_);
-  /// Tables that must still be what they were: opening another one at the same path is an error.
+  /// Sets the tables of the database, by path: opening a table that has become another file is an error from then on.
   void Expect(std::map<std::string, FileIdentity> tables) HP_EXCLUDES(mutex_);
   /// Whether `path` was written by this process, in memory.
   bool InMemory(const std::string& path) { return memory_->FileExists(path); }
-  /// The file that the calling thread read last, to name in errors that LevelDB reports without a name; may be empty.
+  /// The file that the calling thread read last, to name it in errors that LevelDB reports without a name; empty: none.
   static std::string LastFileRead();
 
+  // leveldb::Env, see leveldb/env.h.
   leveldb::Status NewSequentialFile(const std::string& path, leveldb::SequentialFile** file) override;
   leveldb::Status NewRandomAccessFile(const std::string& path, leveldb::RandomAccessFile** file) override;
   leveldb::Status NewWritableFile(const std::string& path, leveldb::WritableFile** file) override;

@@ -15,12 +15,14 @@
 
 namespace hp {
 
-/// An LMDB environment opened with MDB_RDONLY | MDB_NOLOCK: no lock file, no reader table, any number of processes.
-/// LMDB reads through a memory map. The file's size and times are looked at before every read, so that a truncated file
-/// is an error; one that is cut in the middle of a read can still end the process by SIGBUS.
+/// A Dataset in an LMDB environment, opened with MDB_RDONLY | MDB_NOLOCK: no lock file, no reader table, any number of
+/// processes. LMDB reads through a memory map, so the file's size and times are checked before every read: a truncated
+/// file is an error, but one that is cut in the middle of a read can still end the process by SIGBUS. Any thread; each
+/// read uses a read transaction that no other thread has.
 class LmdbDataset : public Dataset {
  public:
-  /// @param path the real path of a folder with a data.mdb, or of such a file.
+  /// Dataset::Open for this backend. @param path `source` without symbolic links: a folder with a data.mdb, or such a
+  /// file.
   static StatusOr<std::unique_ptr<Dataset>> Open(const std::string& source, const std::string& path,
                                                  const DatasetOptions& options);
   ~LmdbDataset() override;

@@ -7,13 +7,14 @@
 
 namespace hp {
 
-/// Logs how a long pass over records gets on: the first line after some seconds, so that a short one logs nothing.
+/// Logs the progress of a pass over many records: a line every 5 s with records, records/s and MB, and one at the end.
+/// A pass of less than 5 s logs nothing. One thread.
 class Progress {
  public:
-  /// @param what e.g. "Indexing /data/train". @param expected number of records, 0: unknown.
+  /// @param what starts each line, e.g. "Indexing /data/train". @param expected number of records; 0: unknown.
   Progress(std::string what, int64_t expected, const Clock* clock = Clock::Real());
-  ~Progress();
-  /// Call for each record.
+  ~Progress();  ///< writes the last line
+  /// Counts one record; call it for each. @param bytes of the record.
   void Count(size_t bytes);
 
  private:

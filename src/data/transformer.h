@@ -17,54 +17,60 @@ class TransformationParameter;
 
 namespace hp {
 
-/// A mean image as compute_image_mean writes it.
+/// A mean image as compute_image_mean writes it, in memory.
 struct MeanImage {
-  Shape shape;  ///< [C, H, W]; rank 0: none
-  std::vector<float> data;
-  /// Of shape and contents; 0: none. Stands in for `mean_file` in the handshake.
+  Shape shape;              ///< [C, H, W]; rank 0: none
+  std::vector<float> data;  ///< shape.count() values, dense
+  /// Hash of shape and contents; 0: no image. Nodes compare it at the handshake instead of the path.
   uint64_t fingerprint = 0;
 };
-/// Reads a BlobProto of [C, H, W] or [1, C, H, W], binary.
-/// @return kNotFound, kDataLoss (not a BlobProto, or its sizes don't fit together); both name `path`.
+/// Reads a binary BlobProto of shape [C, H, W] or [1, C, H, W].
+/// @return kNotFound: it cannot be opened; kDataLoss: not a BlobProto, or its sizes contradict each other. Both name
+/// `path`.
 StatusOr<MeanImage> ReadMeanFile(const std::string& path);
 
+/// How Transformer makes a float image of a record; Caffe's TransformationParameter.
 struct TransformOptions {
-  float scale = 1;
-  bool mirror = false;
-  int64_t crop_size = 0;  ///< 0: whole images
-  MeanImage mean;
-  std::vector<float> mean_value;                 ///< none, one, or one for each channel
-  bool force_color = false, force_gray = false;  ///< for encoded images
+  float scale = 1;                               ///< factor after the mean is subtracted
+  bool mirror = false;                           ///< flip half of the images from left to right
+  int64_t crop_size = 0;                         ///< pixels, of a square; 0: whole images
+  MeanImage mean;                                ///< subtracted element by element; has the size of whole images
+  std::vector<float> mean_value;                 ///< subtracted: none, one, or one for each channel
+  bool force_color = false, force_gray = false;  ///< of encoded images: 3 channels, or 1; else as stored
 };
-/// The transform of a Data layer: transform_param, with what old files say in data_param (scale, mean_file, crop_size,
-/// mirror, force_encoded_color). Reads the mean file.
-/// @return kInvalidArgument: mean_file and mean_value, or force_color and force_gray, at once.
+/// The options of a Data layer: its transform_param, and what old files have in data_param instead (scale, mean_file,
+/// crop_size, mirror, force_encoded_color). Reads the mean file.
+/// @return kInvalidArgument: both mean_file and mean_value, or both force_color and force_gray; errors of ReadMeanFile.
+/// All name the layer.
 StatusOr<TransformOptions> TransformOptionsOf(const caffe::LayerParameter& layer);
 
-/// Makes a float image of a Datum: (pixel - mean) * scale, cropped and mirrored, as Caffe's DataTransformer does:
-///  - crop: at random in training, the centre in tests;
-///  - mirror: at random (one in two) in training *and* in tests, as Caffe does;
+/// Makes a float image of a Datum: (pixel - mean) * scale, cropped and mirrored, by the rules of Caffe's
+/// DataTransformer:
+///  - crop: at a random place in training, in the centre in tests;
+///  - mirror: at random (one in two) in training and in tests;
 ///  - the mean image has the size of the whole image and is cropped with it;
 ///  - channels of encoded images are in OpenCV's order (B, G, R).
-/// What is random depends on (seed, layer, sample) alone: any node cuts the same crop for the same sample.
-/// Immutable; any thread.
+/// Random choices depend on (seed, layer, sample) alone, so every node makes the same image of the same sample.
+/// Immutable; any thread, several at once.
 class Transformer {
  public:
+  /// @param train false in a test: crops are taken in the centre. @param seed the job's. @param layer name of the Data
+  /// layer.
   /// @param first any record of the dataset: it decides the output shape, as in Caffe.
   /// @param where names that record in messages (Dataset::Describe).
-  /// @return kInvalidArgument: the options don't fit the record (names both).
+  /// @return kInvalidArgument: the options do not fit the record (names both); kDataLoss: it cannot be decoded.
   static StatusOr<std::unique_ptr<Transformer>> Create(TransformOptions options, bool train, uint64_t seed,
                                                        std::string_view layer, const caffe::Datum& first,
                                                        const std::string& where);
 
-  /// [C, H, W] of every output: with crop_size, H = W = crop_size.
+  /// [C, H, W] of every output; with crop_size, H = W = crop_size.
   const Shape& output_shape() const { return output_shape_; }
 
-  /// Transforms one record. Images may differ in size only where they are cropped and no mean image is used.
-  /// @param sample counted from the start of training (of the test).
-  /// @param out [C, H, W] floats, dense.
-  /// @return kDataLoss: can't be decoded, or its fields contradict each other; kInvalidArgument: another shape than the
-  /// first record's (both named). Messages don't name the record: the caller knows it.
+  /// Transforms one record. Images may differ in size only if they are cropped and there is no mean image.
+  /// @param sample counted from the start of training (or of the test); selects the random choices.
+  /// @param out [C, H, W] float32, dense, overwritten.
+  /// @return kDataLoss: it cannot be decoded, or its fields contradict each other; kInvalidArgument: another shape than
+  /// the first record's (both named). Messages do not name the record: the caller puts Dataset::Describe in front.
   Status Transform(const caffe::Datum& datum, uint64_t sample, float* out) const;
 
  private:

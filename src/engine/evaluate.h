@@ -13,25 +13,27 @@
 namespace hp {
 
 struct EvaluateOptions {
-  int64_t iterations = 50;  ///< batches of the TEST phase's batch_size
-  int threads = 0;          ///< 0: all cores
-  int reader_threads = 1;
-  std::string cache_dir;
-  /// Called for every batch with the values of all outputs.
+  int64_t iterations = 50;  ///< batches of the TEST phase's batch_size, as Caffe's test_iter; at least 1
+  int threads = 0;          ///< OpenMP threads of the calling thread; 0: all cores
+  int reader_threads = 1;   ///< at least 1
+  std::string cache_dir;    ///< DatasetOptions::cache_dir
+  /// Called for every batch, from 0 and in order, with the values of all outputs; on the calling thread. May be null.
   std::function<void(int64_t batch, const std::vector<float>& values)> on_batch;
 };
 
-/// One output of a net (loss, accuracy), as the mean over all batches.
+/// One output of a net: a loss or an accuracy.
 struct Evaluated {
-  std::string name;
-  float loss_weight = 0;
-  double mean = 0;
+  std::string name;       ///< of its blob
+  float loss_weight = 0;  ///< 0: not part of the net's loss
+  double mean = 0;        ///< over all batches, without loss_weight
 };
 
-/// Runs the TEST phase of `net` with the weights of `model` over its database, from the first record on.
-/// @param device,backend what it computes on; both outlive the call.
-/// @return kInvalidArgument, kNotFound, kFailedPrecondition: net, weights or data do not fit (named);
-/// kResourceExhausted: the device has not so much memory.
+/// Runs the TEST phase of `net` with the weights of `model` over the database of its Data layer, from the first record
+/// on, as `caffe test` does. Blocks until it is done; reads ahead on threads of its own.
+/// @param device,backend what it computes on; both must outlive the call.
+/// @return one entry for each output, in the order of the layers, as in on_batch. kInvalidArgument, kNotFound,
+/// kFailedPrecondition, kDataLoss: net, weights or data are missing or do not fit (named); kResourceExhausted: the
+/// device is out of memory; kInternal: it failed.
 StatusOr<std::vector<Evaluated>> Evaluate(const caffe::NetParameter& net, const CaffeModel& model, Device* device,
                                           Backend* backend, const EvaluateOptions& options);
 

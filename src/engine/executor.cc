@@ -1,3 +1,8 @@
+// On the host's device Enqueue computes, so the executor thread finishes each task before it asks for the next. On
+// other devices it enqueues up to kAhead tasks and "completion" waits for the oldest: the pipeline learns of each task
+// as soon as it is done, and the device always has a next one. kAhead is small because what is enqueued can't be
+// overtaken any more by a more urgent task. A boundary needs no special care: the pipeline hands it out only when all
+// earlier tasks are done. When the device fails, "completion" aborts the pipeline, which ends the executor's loop.
 #include "engine/executor.h"
 
 #include "base/clock.h"

@@ -12,52 +12,66 @@
 
 namespace hp {
 
-/// Carries out a node's tasks in the order of the pipeline: the one thread that computes. Where a device queues its
-/// work, a task is given to it while earlier ones are still under way, so that it does not wait for the host, and a
-/// second thread says when each is done.
+/// Carries out a node's tasks in the order of the pipeline, on a thread "executor": the one that computes. On a device
+/// that queues its work, up to three tasks are enqueued at once, so that the device does not wait for the host, and a
+/// thread "completion" waits for each and reports it to the pipeline. Owned by the node.
+///
+/// A task goes: Pipeline::NextTask -> before_task -> Compute::Enqueue -> [device] -> Compute::Collect -> after_task ->
+/// Pipeline::Done. A kBoundary goes: NextTask -> before_task -> boundary -> Done. All on the executor thread, except
+/// that what follows [device] is on "completion" where the device is not the host's.
 class Executor {
  public:
+  /// No callback is called under a lock. All but `before_task` must be set, and what they use must outlive the
+  /// executor.
   struct Options {
-    Pipeline* pipeline = nullptr;
+    Pipeline* pipeline = nullptr;  ///< must outlive the executor, like the next two
     Compute* compute = nullptr;
-    Device* device = nullptr;
-    std::function<void()> on_start;                 ///< executor thread, first
-    std::function<void(const Task&)> before_task;   ///< may be null: for tests that delay it
-    std::function<Status(int64_t clock)> boundary;  ///< Task::kBoundary: nothing is under way then
-    std::function<void(const Task&)> after_task;    ///< its results are there; before the pipeline is told
-    /// Once, at the end: ok, the pipeline has no more tasks; else what `boundary` said, or the device failed.
+    Device* device = nullptr;                      ///< that of `compute`
+    std::function<void()> on_start;                ///< first thing on the executor thread, e.g. to size its OpenMP team
+    std::function<void(const Task&)> before_task;  ///< null: nothing. For tests that delay a task
+    /// Carries out kBoundary in front of `clock`; no task is under way then. An error ends the executor.
+    std::function<Status(int64_t clock)> boundary;
+    /// The task's results are there, and Pipeline::Done follows. Not for kBoundary. On the thread of Collect.
+    std::function<void(const Task&)> after_task;
+    /// Once, last thing on the executor thread, when no task is under way. Ok: the pipeline has finished or was
+    /// aborted (Pipeline::finished does not tell which). Else the error of `boundary`, with the iteration in front, or
+    /// kInternal: the device failed; then the pipeline was aborted here.
     std::function<void(const Status&)> on_end;
   };
 
+  /// Starts the threads at once: the pipeline must have been made, Start may still follow.
   explicit Executor(Options options);
-  /// The pipeline must have ended or been aborted.
+  /// Waits for the threads, until the pipeline hands out no more tasks: it must have finished, or Pipeline::Abort was
+  /// called. Tasks that are under way are finished first.
   ~Executor();
 
  private:
-  /// Tasks that may be under way at once: what hides the host's part of one behind the other.
+  /// Tasks that may be enqueued and not done: they hide the host's work for one behind the device's for another.
   static constexpr size_t kAhead = 3;
 
+  /// A task that was enqueued and is not done.
   struct UnderWay {
     Task task;
     Device::Mark done = 0;
-    int64_t begin_ns = 0;
+    int64_t begin_ns = 0;  ///< for the log
   };
 
   void Run();
   Status RunTasks();
   Status Carry(const Task& task);
-  /// The results of a task that is done.
+  /// Collects the results of a task that is done, and reports it.
   void Finish(const UnderWay& under_way);
+  /// The thread "completion".
   void WatchDevice();
   void WaitUntilIdle() HP_EXCLUDES(mutex_);
 
   const Options options_;
-  Mutex mutex_;
+  Mutex mutex_;  // not held while anything of options_ is called, but for Pipeline::Abort
   CondVar changed_;
   std::deque<UnderWay> under_way_ HP_GUARDED_BY(mutex_);  // the first one is being waited for
   Status device_status_ HP_GUARDED_BY(mutex_);
   bool stop_ HP_GUARDED_BY(mutex_) = false;
-  Thread executor_, completion_;
+  Thread executor_, completion_;  // completion_: none on the host's device
 };
 
 }  // namespace hp

@@ -1,3 +1,7 @@
+// Each solver's inputs have fixed places in device memory, large enough for every net of the node: ops and captured
+// graphs keep the addresses, and only the bytes change. Labels that a segment does not read are not copied. The host's
+// side of the numbers is pinned and per solver as well: a solver's next task begins only when its last one is done, so
+// no copy still reads them.
 #include "engine/host_bridge.h"
 
 #include "engine/staged_bytes.h"

@@ -7,17 +7,19 @@
 
 namespace hp {
 
-/// Compute on the host's processors: a task is done when Enqueue returns, and everything is read and written where it
-/// lies, images and labels in the reader's memory, tensors of other nodes in the solvers'.
+/// Compute on the host's processors, without copies: images and labels are read in the memory of Input and LabelStore,
+/// tensors of other nodes arrive in the solvers' memory. A task is done when Enqueue returns. Made by Compute::Create.
 class HostCompute : public Compute {
  public:
-  /// @return as Compute::Create.
+  /// Parameters and errors as Compute::Create.
   static StatusOr<std::unique_ptr<Compute>> Create(const NodeModel& model, Options options);
 
+  /// Computes with the OpenMP team of the calling thread, whose size decides the bits of sums. @return 0, no mark.
   Device::Mark Enqueue(const Task& task) override;
 
  private:
   HostCompute(const NodeModel& model, Options options) : Compute(model, std::move(options)) {}
+  /// WorkOf with images and labels.
   Work ReadyWork(const Task& task) const;
   void Forward(const Task& task) override;
   void Backward(const Task& task) override;

@@ -11,14 +11,17 @@ namespace hp {
 
 /// Where a job's parameters come from.
 struct InitialParams {
-  uint64_t seed = 0;                   ///< of the fillers
-  LoadedSnapshot* snapshot = nullptr;  ///< values and momentum; is fitted to the net
+  uint64_t seed = 0;                   ///< of the fillers; the same on all nodes
+  LoadedSnapshot* snapshot = nullptr;  ///< values and momentum, of all blobs; changed by FitSnapshot. Null: none
   std::string snapshot_path;           ///< for messages
-  std::string weights;                 ///< a .caffemodel, where there is no snapshot; empty: none
+  std::string weights;                 ///< a .caffemodel; empty: none. Not read where there is a snapshot
 };
 
-/// Sets this node's slices of all parameters: by the fillers first, then what the snapshot or the weights have.
-/// @return which blob of which file does not fit.
+/// Sets this node's slices of all parameters: by the fillers first, then what the snapshot or the weights have. A blob
+/// that `weights` lacks keeps its filler's values, as with Caffe's --weights; a snapshot must have all. Main thread,
+/// before training.
+/// @return kFailedPrecondition, kNotFound: a blob of the file does not fit or is missing (named); kNotFound, kDataLoss:
+/// `weights` can't be read; kInternal: the device failed.
 Status SetInitialParams(const NodeModel& model, const InitialParams& from, ParamStore* params);
 
 }  // namespace hp

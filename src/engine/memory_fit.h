@@ -9,23 +9,25 @@ namespace hp {
 
 /// What a node's memory is made of, in bytes of its device, with a pool of `pool_size` solvers.
 struct NodeMemory {
-  int pool_size = 1;
+  int pool_size = 1;      ///< solvers
   size_t parameters = 0;  ///< values, gradients and histories
-  size_t solver = 0;      ///< of one
-  size_t matrices = 0;    ///< rows of deferred gradients
-  size_t scratch = 0;
-  /// What only a device with memory of its own needs: room for what comes from the host, gradients of frozen parameters
-  /// that ops write, parameters in other layouts.
+  size_t solver = 0;      ///< of one solver
+  size_t matrices = 0;    ///< inputs of deferred gradients, of all rows of an update
+  size_t scratch = 0;     ///< shared by all solvers
+  /// What only a device with memory of its own needs: copies of inputs that come from the host, gradients of frozen
+  /// parameters that ops write, parameters in other layouts; 0 on the host.
   size_t device_only = 0;
 
+  /// The whole, with each solver rounded up to pages.
   size_t bytes() const;
-  /// One line: the parts.
+  /// One line with the parts, for the log and for errors.
   std::string Describe() const;
 };
 
-/// The pool that the node gets: the table's, or (where the table leaves it open) the plan's, cut to what the table's
-/// memory_mb and the device's free memory allow.
-/// @return kInvalidArgument with the figures: not even the table's pool, or one solver, fits.
+/// Decides the size of the node's pool, before any of the memory is allocated: the table's pool_size; where that is 0
+/// the plan's, made smaller until all fits into the table's memory_mb and the device's free memory. The host's free
+/// memory is no limit. Image buffers and snapshots' copies are not counted. Main thread.
+/// @return kInvalidArgument with the figures: the table's pool does not fit, or where that is 0 not even one solver.
 StatusOr<NodeMemory> FitMemory(const NodeModel& model);
 
 }  // namespace hp

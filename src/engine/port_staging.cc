@@ -1,3 +1,8 @@
+// A solver's part of the memory holds its staged ports one behind the other, in the order of the net's ports, each
+// aligned (StagedBytes). A port has a place if the tensor of any replica passes through it, so the places of a phase
+// and number of rows do not depend on the micro-batch; all phases share the part, which has the size of the largest.
+// The transport writes into and reads from these places while the copies between them and the solver's arena are
+// ordered by the device: in before the task's work, out behind it.
 #include "engine/port_staging.h"
 
 #include "engine/staged_bytes.h"

@@ -14,42 +14,49 @@
 
 namespace hp {
 
-/// Tensors of other nodes on their way from and to a device with memory of its own: those of peers whose transport does
-/// not reach that memory pass through the host's, of which each solver has some. A port of a stage of replicas has a
-/// peer for each, so it depends on the micro-batch. Copies to the device go by Device::kCopyIn, others by kCopyOut.
-/// Owned by DeviceCompute.
+/// Pinned host memory through which tensors of other nodes pass on their way from and to a device with memory of its
+/// own, for peers whose transport does not reach that memory. Each solver has a place in it for each port that is ever
+/// staged. A port of a data-parallel stage has a peer for each replica, so whether it is staged depends on the
+/// micro-batch. Copies to the device go by Device::kCopyIn, others by kCopyOut. Immutable after Create but for the
+/// bytes. Owned by DeviceCompute.
 class PortStaging {
  public:
+  /// @param device not the host's; it and the model must outlive this.
   /// @param reaches whether the transport brings tensors of this peer to the device's memory and takes them from there.
-  /// @return kResourceExhausted: the host has not so much memory.
+  /// Called here only, for every rank.
+  /// @return kResourceExhausted: the host is out of (pinned) memory.
   static StatusOr<std::unique_ptr<PortStaging>> Create(const NodeModel& model, int pool_size, Device* device,
                                                        const std::function<bool(Rank peer)>& reaches);
 
-  /// Whether micro-batch `id` passes through here at `port` (index into the phase's ports). Any thread.
+  /// Whether the tensor of micro-batch `id` at `port` (index into the phase's ports) passes through here. Any thread.
   bool staged(MsgId id, int port) const { return staged_[plan(id.train()).ports[port].peer(id.replica())]; }
-  /// Whether some tensor does not.
+  /// Whether some tensor does not: the transport must know the device's memory then.
   bool any_direct() const { return any_direct_; }
-  /// All of the host's memory that a transport reads and writes; empty where nothing is staged.
+  /// All of the memory, to be registered with the transport; empty where nothing is staged.
   std::span<std::byte> memory() const { return memory_.span(); }
-  /// Where a port's bytes are for the transport, if staged. Any thread.
+  /// The bytes of a staged port for the transport. Any thread.
+  /// @param net that of `id`.
   std::span<std::byte> Place(int solver, MsgId id, const NodeNet& net, int port) const;
 
-  /// Before a task: tensors that have arrived for it. After it: those that are final now. Executor thread.
+  /// Before a task's work is put into kCompute: begins to copy the tensors that have arrived for it to the device.
+  /// @param gradients those of a backward task; else the activations of a forward task. Executor thread.
   void Bring(const Task& task, const NodeNet& net, const NetRun& run, bool gradients);
+  /// After it, behind HostBridge::EndWork: begins to copy the tensors that it made final to the host. Executor thread.
   void Send(const Task& task, const NodeNet& net, const NetRun& run, bool gradients);
 
  private:
   PortStaging(const NodeModel& model, Device* device) : model_(model), device_(device) {}
   const PhasePlan& plan(bool train) const { return train ? model_.plan().train : model_.plan().test; }
+  /// What a port's place takes; 0: it is never staged.
   size_t Bytes(const NodeNet& net, bool train, int port) const;
-  /// The ports of a task that are staged.
+  /// The staged ports of a task.
   std::vector<int> PortsOf(const Task& task, const NodeNet& net, bool gradients, bool landing) const;
 
   const NodeModel& model_;
   Device* const device_;
-  std::vector<bool> staged_;  // by rank
+  std::vector<bool> staged_;  // by rank: tensors from and to it pass through here
   bool any_direct_ = false;
-  size_t solver_bytes_ = 0;
+  size_t solver_bytes_ = 0;  // of memory_, for each solver
   Buffer memory_;
 };
 

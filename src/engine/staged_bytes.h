@@ -4,7 +4,8 @@
 
 namespace hp {
 
-/// Bytes that a place of `bytes` takes among others in one allocation: each begins where any device may copy from.
+/// Bytes that a place of `bytes` takes in an allocation that several share: a multiple of 256, to which CUDA aligns its
+/// own allocations, so that each place is aligned as one of them.
 constexpr size_t StagedBytes(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 }  // namespace hp

@@ -15,27 +15,35 @@
 
 namespace hp {
 
-/// What a node's ops work in, on its device: the solvers' memory, the rows that deferred gradients keep, scratch, and
-/// where gradients go. Compute runs micro-batches in it, the Updater whole updates; it knows neither. Owned by Compute.
-/// Immutable after Create, so any thread may ask; what lies in the memory is the executor's, the device's and the
-/// transport's business.
+/// The memory that a node's ops work in, on its device:
+///   - an arena for each solver: activations, their gradients, what ops save, and the tensors of peers;
+///   - a matrix [rows of the update, row] for each tensor that deferred gradients read: micro-batches fill their rows;
+///   - one scratch area, which only one op uses at a time;
+///   - the addresses of the parameters' gradients.
+/// Compute runs micro-batches in it, the Updater whole updates. Owned by Compute. Immutable after Create, so any thread
+/// may call it; who reads and writes the memory when is decided by the pipeline and the device's queues.
 class Workspace {
  public:
-  /// Model, device and params must outlive it. @param pool_size solvers. @return kResourceExhausted: the device has not
-  /// that much memory free.
+  /// Allocates all of it, zeroed. Model, device and params must outlive it.
+  /// @param pool_size number of solvers, at least 1. @return kResourceExhausted: the device is out of memory.
   static StatusOr<std::unique_ptr<Workspace>> Create(const NodeModel& model, int pool_size, Device* device,
                                                      ParamStore* params);
 
-  /// The net that runs micro-batch `id`.
+  /// The net that runs micro-batch `id`: that of its phase and number of rows.
   const NodeNet& NetOf(MsgId id) const;
-  /// What micro-batch `id` runs on in `solver`, but for parameters, images and labels.
+  /// The memory and the rows that micro-batch `id` runs on in `solver`. Left for the caller: params (UseParams),
+  /// images, labels, loss_scale and accumulate. Its spans point into the workspace.
+  /// @param solver in [0, pool_size).
   NetRun RunOf(int solver, MsgId id) const;
-  /// Gives `run` the net's parameters as they are now. @param views where they are kept; must outlive the run.
+  /// Points `run` at the net's parameters and their versions. Executor thread, which also changes them.
+  /// @param net of the model. @param views overwritten; `run` points into it, so it must live as long, unchanged.
   void UseParams(const NodeNet& net, std::vector<ParamView>* views, NetRun* run) const;
-  /// Calls `use` with the op and the arguments of a deferred step over all rows of the update. Executor thread.
+  /// Calls `use` once, before it returns, with the op and the arguments of a deferred step over all rows of the update:
+  /// for Op::BackwardParams, or its pieces. Gradients go to the ParamStore. Executor thread.
+  /// @param step of NodeModel::any_net(true); must be deferred.
   void WithUpdateArgs(const NetStep& step, const std::function<void(Op&, const OpArgs&)>& use) const;
 
-  /// Memory that peers write into and that is sent from: the solvers', and the rows of deferred gradients.
+  /// Memory that the transport writes into and sends from: all arenas as one span, then each matrix.
   std::vector<std::span<std::byte>> shared_memory() const;
 
  private:
@@ -50,10 +58,10 @@ class Workspace {
   ParamStore* const params_;
   std::unique_ptr<SolverPool> pool_;
   Buffer scratch_;
-  std::vector<Buffer> matrices_;
-  std::vector<std::byte*> matrix_rows_;
-  std::vector<Buffer> unused_gradients_;  // of frozen parameters in layers that learn otherwise
-  std::vector<float*> gradients_;
+  std::vector<Buffer> matrices_;                            // by NodeNet::update_row_bytes
+  std::vector<std::byte*> matrix_rows_;                     // their first bytes, for NetRun
+  std::vector<Buffer> unused_gradients_;                    // of frozen parameters, which ops write all the same
+  std::vector<float*> gradients_;                           // by parameter of the store; null: none is kept
   std::map<const NodeNet*, std::vector<int>> param_index_;  // of a NodeNet's parameters in the store
 };
 

@@ -4,7 +4,9 @@
 
 namespace hp {
 
-// The factories of OpFactories::BuiltIn(), each in the file of its layer; sisters share one.
+// The factories of OpFactories::BuiltIn(), each of type OpFactory (op_factories.h, which says what they take and
+// return) and in the file of its layer; related types share a file. `in` never includes labels. Errors are the
+// backend's.
 
 using LayerInputs = std::vector<TensorDesc>;
 using LayerOp = std::unique_ptr<Op>;

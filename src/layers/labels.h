@@ -9,15 +9,15 @@
 
 namespace hp {
 
-/// What labels one loss or accuracy takes.
+/// The labels that one loss or accuracy accepts: whole numbers in [0, classes), and the ignored one.
 struct LabelRule {
-  std::string layer;
-  int64_t classes = 0;  ///< labels are below it
-  std::optional<int> ignore_label;
+  std::string layer;                ///< its name, for messages
+  int64_t classes = 0;              ///< number of classes
+  std::optional<int> ignore_label;  ///< any int; none: all labels count
 };
 
-/// Whether every label is a whole number in [0, classes) or the one that is ignored. Losses and accuracies count on
-/// it: who puts labels into a BatchContext calls this first. (An op given a bad label treats it as ignored.)
+/// Checks labels before they are put into a BatchContext; losses and accuracies rely on it (given a bad label, an op
+/// treats its row as ignored). O(labels), any thread.
 /// @return kInvalidArgument: "label 12 of row 3 is not in 0..9"; rows count from 0 within `labels`.
 Status CheckLabels(std::span<const float> labels, const LabelRule& rule);
 

@@ -11,31 +11,35 @@
 
 namespace hp {
 
-/// What a layer must know beyond its parameters when its op is made for one node.
+/// What a factory needs beyond the layer's parameters to make its op for one node.
 struct OpContext {
-  Backend* backend = nullptr;
-  uint64_t seed = 0;
-  bool input_gradient = true;  ///< false: nothing below the layer learns
-  /// This shard's range of the layer's output channels, and their whole number; {0, n, n} where nothing is split.
+  Backend* backend = nullptr;  ///< must outlive the op
+  uint64_t seed = 0;           ///< the job's; of dropout's masks
+  bool input_gradient = true;  ///< false: no layer below learns, so BackwardInput is never called
+  /// This shard's range of the layer's output channels, and their number in all shards; {0, n, n} where nothing is
+  /// split. All 0: not known, taken as not split.
   int64_t channel_begin = 0, channel_end = 0, channel_count = 0;
 };
 
-/// Makes the op of a layer: reads its parameters into the desc that the backend wants.
-/// @param in shapes and layouts of its inputs; labels are not among them. For kSplitOutput and kElementwise, `context`
-/// says which slice. OutputShapes accepted the shapes.
+/// Makes the op of a layer: reads its Caffe parameter into the backend's desc and calls the backend. A plain function
+/// without state; any thread.
+/// @param in shape, layout and element type of each input, without labels. For kSplitOutput and kElementwise they are
+/// this shard's, and `context` says which slice it is. LayerTraits::OutputShapes has accepted the shapes.
+/// @return errors of the backend (backend/backend.h).
 using OpFactory = StatusOr<std::unique_ptr<Op>> (*)(const LayerTraits& layer, const OpContext& context,
                                                     const std::vector<TensorDesc>& in);
 
-/// What makes the ops of the layer types that a job may use: the other half of LayerTypes, which says what is true of
-/// them. Immutable; any thread.
+/// The op factories of the layer types that a job may use, by name of the type: the counterpart of LayerTypes, whose
+/// rows hold what is true of a layer without an op. Immutable; any thread.
 class OpFactories {
  public:
-  /// Those of LayerTypes::BuiltIn(), but for sources: these have no op.
+  /// Factories for all types of LayerTypes::BuiltIn() except sources (Data, Input), which have no op. Lives as long as
+  /// the process.
   static const OpFactories& BuiltIn();
-  /// These and that of one more type, which replaces the one of its name.
+  /// A copy with one more type; a factory of the same name is replaced.
   OpFactories With(const std::string& type, OpFactory factory) const;
 
-  /// The op of one layer. @return kInternal: there is no factory for its type; else as OpFactory.
+  /// Makes the op of `layer`. @return kInternal: there is no factory for its type; else as OpFactory.
   StatusOr<std::unique_ptr<Op>> Create(const LayerTraits& layer, const OpContext& context,
                                        const std::vector<TensorDesc>& in) const;
   bool Has(const std::string& type) const { return Find(type) != nullptr; }

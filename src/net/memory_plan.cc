@@ -1,3 +1,6 @@
+// Greedy by size: buffers are placed one after the other, the largest first, each into the lowest gap between the
+// placed buffers whose lives meet its own. `placed` is kept sorted by offset, so that one pass finds the gap. What is
+// always in use goes first, since it shares memory with nothing.
 #include "net/memory_plan.h"
 
 #include <algorithm>

@@ -1,3 +1,6 @@
+// Each step says which buffers it reads and writes forward and backward; the life of a buffer goes from its first use
+// to its last (Use), or is kAlways once it is used in two periods. PlanMemory does the rest. What a backward pass reads
+// of its forward pass depends on the op: backward_reads_input, backward_reads_output and its saved bytes.
 #include "net/memory_planner.h"
 
 #include <algorithm>

@@ -5,19 +5,22 @@
 
 namespace hp {
 
-/// Gives the buffers of a NodeNet their places: in a solver's arena, where buffers whose lives do not overlap share
-/// memory, or in the matrices of the whole update.
+/// Gives the buffers of a NodeNet their places: in a solver's arena, where buffers that are not in use at the same time
+/// share memory, or as rows of a matrix of the whole update. The last step of NodeNetBuilder.
 ///
-/// A life is counted in moments of a micro-batch: the steps forward, then backward. A net of one segment runs them in
-/// that one order. Of several segments the order is found while they run, so there each segment has a period of its own
-/// for each direction, and what is used in more than one of them lives always, as do the tensors that peers read and
-/// write, statistics, and what a weight gradient that is computed later reads.
+/// Time is counted in the steps of one micro-batch: all steps forward, then backward. A net of one segment runs them in
+/// exactly that order. With several segments their order depends on what arrives when, so each segment has a period of
+/// its own for each direction, and a buffer that is used in more than one of them is always in use. So are tensors that
+/// peers read or write, statistics, and what a weight-gradient task reads later.
 class MemoryPlanner {
  public:
+  /// @param net complete but for offsets; must outlive the planner.
   explicit MemoryPlanner(NodeNet* net);
+  /// Sets the offsets of the net's buffers and saved bytes, and its arena, scratch and matrix sizes. Once.
   void Plan();
 
  private:
+  /// A step in one direction: `at` counts within the period.
   struct Moment {
     int period = 0, at = 0;
   };

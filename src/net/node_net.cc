@@ -1,3 +1,6 @@
+// A run binds the indices of a step's tensors and buffers to addresses in the memory of the micro-batch at hand (Bind),
+// and calls the op. Nothing else happens at run time: what is shared, in place or not wanted was decided when the net
+// was built.
 #include "net/node_net.h"
 
 #include "net/node_net_builder.h"

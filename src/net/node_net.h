@@ -16,107 +16,131 @@ namespace hp {
 
 /// What ops are made with, beside the plan.
 struct NetContext {
-  Backend* backend = nullptr;
-  const OpFactories* ops = &OpFactories::BuiltIn();  ///< for all types of the graph's layers
-  uint64_t seed = 0;
+  Backend* backend = nullptr;                        ///< makes the ops; must outlive the net
+  const OpFactories* ops = &OpFactories::BuiltIn();  ///< for all layer types of the graph; used by Create alone
+  uint64_t seed = 0;                                 ///< the job's: dropout masks follow from it
 };
 
-/// A run of bytes of a micro-batch: in the solver's arena, in a matrix of the whole update (one row a sample), or the
-/// data reader's own memory.
+/// A buffer of one micro-batch: where a tensor's value or gradient lies. Tensors that share memory share a buffer.
 struct NetBuffer {
+  /// In the solver's arena; rows of a matrix that holds a row for each sample of the update; the data reader's memory.
   enum Kind { kArena, kUpdateMatrix, kImages } kind = kArena;
   size_t bytes = 0;   ///< of all rows of the micro-batch
-  size_t offset = 0;  ///< kArena: from the arena's begin; kUpdateMatrix: which matrix
+  size_t offset = 0;  ///< kArena: bytes from the arena's begin; kUpdateMatrix: index of the matrix; kImages: unused
 };
 
+/// A tensor of the node's net. Several tensors may be one blob: its parts, or copies for several readers.
 struct NetTensor {
-  std::string name;
-  TensorDesc desc;
-  int value = -1;     ///< buffer
-  int gradient = -1;  ///< buffer, or -1: none on this node
+  std::string name;   ///< the blob's, or of a step of our own
+  TensorDesc desc;    ///< axis 0 is the rows of the micro-batch
+  int value = -1;     ///< index of its buffer
+  int gradient = -1;  ///< index of its gradient's buffer; -1: it has none on this node
 };
 
-/// One op of the node's net, with the tensors it reads and writes.
+/// One op of the node's net and the tensors that it reads and writes. Steps of our own, beside those of layers, bring
+/// tensors into the form in which they are read or sent: gather, dense, split, export (see README.md).
 struct NetStep {
-  std::string name;                            ///< the layer's, or "split NAME", "export NAME", ...
-  const LayerTraits* layer = nullptr;          ///< the graph's; null for steps of our own
-  int layer_index = -1;                        ///< into the graph's layers; -1 for steps of our own
-  std::shared_ptr<Op> op;                      ///< null for sources
-  std::vector<int> in, out;                    ///< tensors
-  std::vector<int> in_gradient, out_gradient;  ///< buffers, -1: not wanted / none
-  std::vector<int> params;                     ///< into NodeNet::params()
-  int segment = 0;
-  bool forward = true, backward = false;  ///< whether there is anything to compute
+  std::string name;                    ///< the layer's, or "split NAME", "export NAME", ...
+  const LayerTraits* layer = nullptr;  ///< the graph's; null for steps of our own
+  int layer_index = -1;                ///< into the graph's layers; -1 for steps of our own
+  std::shared_ptr<Op> op;              ///< never null; sources have no step
+  std::vector<int> in, out;            ///< indices of tensors; labels are not among them
+  /// Indices of buffers: one for each of `in`, -1 where the gradient is not wanted; one for each of `out`, -1 where
+  /// there is none. An export has one output gradient for each reader that sends one, in the order of ranks.
+  std::vector<int> in_gradient, out_gradient;
+  std::vector<int> params;                ///< indices into NodePlan::params()
+  int segment = 0;                        ///< the segment that runs the step
+  bool forward = true, backward = false;  ///< whether there is anything to compute; not for views
   bool learns = false;                    ///< computes gradients of its parameters here
-  bool deferred = false;                  ///< ... in one go over the rows of the whole update, by update_op
-  bool in_backward = false;               ///< ... for each micro-batch, by Backward itself
-  std::shared_ptr<Op> update_op;
-  size_t saved = 0;  ///< offset of saved bytes in the arena
+  bool deferred = false;                  ///< in one go over the rows of the whole update, by update_op
+  bool in_backward = false;               ///< for each micro-batch, within Backward; neither: by WeightGradient
+  std::shared_ptr<Op> update_op;          ///< the same layer's op for plan().update_rows() rows; null unless deferred
+  size_t saved = 0;                       ///< offset in the arena of what Forward saves for the backward pass
 };
 
-/// A statistic (loss, accuracy) computed on this node.
+/// A statistic (loss or accuracy) that this node computes: a tensor with one element, the contribution of the
+/// micro-batch's rows.
 struct NetOutput {
-  std::string blob, layer;
-  int tensor = 0;
-  int segment = 0;
-  float loss_weight = 0;
-  bool top_of_net = false;  ///< consumed by nobody: printed
+  std::string blob, layer;  ///< names in the prototxt
+  int tensor = 0;           ///< index of its tensor
+  int segment = 0;          ///< it is there when the forward task of this segment is done
+  float loss_weight = 0;    ///< its factor in the loss; 0: it is only printed
+  bool top_of_net = false;  ///< no layer reads it: it is one of the net's outputs
 };
 
-/// What a run of a segment works on.
+/// The memory that one call works in. All pointers are to memory of the backend's device, which must stay as it is
+/// until the call's work is done.
 struct NetRun {
-  std::byte* arena = nullptr;                   ///< arena_bytes() of the micro-batch's solver
-  std::span<std::byte* const> update_matrices;  ///< row 0 of the update
-  int64_t update_row = 0;                       ///< first row of this micro-batch within the update
-  float* images = nullptr;                      ///< kImages, conv nodes
-  std::byte* scratch = nullptr;                 ///< scratch_bytes(), one for the executor
-  BatchContext batch;
-  std::span<const ParamView> params;
-  std::span<float* const> gradients;  ///< by parameter; null where none is kept
-  bool accumulate = false;            ///< BackwardParams adds to `gradients`
+  std::byte* arena = nullptr;                   ///< arena_bytes(): the solver of the micro-batch
+  std::span<std::byte* const> update_matrices;  ///< the first row of each matrix of update_row_bytes()
+  int64_t update_row = 0;                       ///< first row of this micro-batch within the update's matrices
+  float* images = nullptr;                      ///< images_bytes(), [rows, C, H, W]; null where none are read
+  std::byte* scratch = nullptr;                 ///< scratch_bytes(): one for all calls, which must not overlap
+  BatchContext batch;                           ///< labels, loss scale and place of the rows in the training
+  std::span<const ParamView> params;            ///< one for each of plan().params()
+  std::span<float* const> gradients;            ///< one for each of plan().params(); may be empty for Forward
+  bool accumulate = false;                      ///< gradients of parameters are added to, not overwritten
 };
 
-/// The part of one phase's net that one node runs, for micro-batches of a fixed number of rows: steps cut into segments
-/// by the exchange points, the tensors that cross, and a plan of the solver's memory. Has no state that runs change, so
-/// all solvers share it. Executor thread only, but for the accessors.
+/// The part of one phase's net that one node runs, for micro-batches of a fixed number of rows: ops, the tensors
+/// between them, the buffers of what crosses to other nodes, and a plan of the solver's memory. It owns no memory of
+/// tensors or parameters: each call gets it as a NetRun. Immutable once created, so all solvers share one net.
+///
+/// Within one micro-batch: Forward of the segments upwards, then Backward of the segments downwards. WeightGradient of
+/// a step that learns and is neither deferred nor in_backward comes at any time after Backward of its segment. All of
+/// them get the same arena. Executor thread only, but for the accessors, BufferSpan and ValueOf. On a device the calls
+/// enqueue their work into Device::kCompute.
 class NodeNet {
  public:
-  /// @param plan says what runs here; kept. @param rows of a micro-batch.
-  /// @return kInvalidArgument: the backend has no op for a layer, named.
+  /// Makes the ops and plans the memory; expensive, since backends may prepare kernels.
+  /// @param plan what runs on the node; copied. Its graph and placement must outlive the net.
+  /// @param rows of a micro-batch, at least 1.
+  /// @return kInvalidArgument, naming the layer: the backend can't compute it, or shapes do not fit; kInternal: no
+  /// factory for its type.
   static StatusOr<std::unique_ptr<NodeNet>> Create(const NodePlan& plan, const NetContext& context, int64_t rows);
 
   int64_t rows() const { return rows_; }
   const NodePlan& plan() const { return plan_; }
   int segments() const { return plan_.segments(); }
-  /// The buffer of port `port`, an index into plan().ports().
+  /// The buffer that port `port` reads or writes. @param port index into plan().ports().
   int port_buffer(int port) const { return port_buffers_[port]; }
+  /// In the order of the layers.
   const std::vector<NetOutput>& outputs() const { return outputs_; }
+  /// In the order of execution: by segment.
   const std::vector<NetStep>& steps() const { return steps_; }
   const std::vector<NetTensor>& tensors() const { return tensors_; }
-  /// Bytes of one row of each matrix that holds a whole update.
+  /// For each matrix that deferred steps need: the bytes of one row. The caller allocates plan().update_rows() rows.
   const std::vector<size_t>& update_row_bytes() const { return update_row_bytes_; }
   size_t buffer_bytes(int buffer) const { return buffers_[buffer].bytes; }
+  /// Bytes of a solver: NetRun::arena.
   size_t arena_bytes() const { return arena_bytes_; }
+  /// Bytes of NetRun::scratch: the most that any op needs.
   size_t scratch_bytes() const { return scratch_bytes_; }
-  /// Of one micro-batch, as the data reader yields them; 0: none are read here.
+  /// Bytes of one micro-batch's images (float32); 0: the node reads none.
   size_t images_bytes() const;
+
+  /// Runs the forward passes of a segment's steps. Its landing ports must be filled.
   void Forward(int segment, const NetRun& run) const;
-  /// Input gradients of a segment, and of steps that say so (in_backward) those of their parameters; then `on_weights`
-  /// is called: they are done for this micro-batch.
+  /// Runs the backward passes of a segment's steps, last step first: input gradients, and for in_backward steps the
+  /// gradients of their parameters.
+  /// @param on_weights called after each in_backward step: its parameters' gradients of this micro-batch are added.
   void Backward(int segment, const NetRun& run, const std::function<void(const NetStep&)>& on_weights) const;
-  /// The gradients of one step's parameters for this micro-batch.
+  /// Computes the gradients of one step's parameters for this micro-batch; after Backward of its segment.
   void WeightGradient(const NetStep& step, const NetRun& run) const;
-  /// Calls `use` with the op and the arguments of a deferred step over all rows of the update (run.update_row is not
-  /// read): for BackwardParams, or for its pieces.
+  /// Calls `use` with update_op and its arguments, over all rows of the update, of a deferred step: for BackwardParams
+  /// or BackwardParamsRows. After Backward of all micro-batches of the update. Ignores run.update_row.
   void WithUpdateArgs(const NetStep& step, const NetRun& run, const std::function<void(Op&, const OpArgs&)>& use) const;
 
+  /// The memory of a buffer in this run; the rows of the micro-batch alone where it is in a matrix.
   std::span<std::byte> BufferSpan(int buffer, const NetRun& run) const;
+  /// A tensor's value in this run.
   Tensor ValueOf(int tensor, const NetRun& run) const;
 
  private:
   friend class NodeNetBuilder;
   friend class MemoryPlanner;
   NodeNet(const NodePlan& plan, int64_t rows) : plan_(plan), rows_(rows) {}
+  /// The arguments of a step's op; `bound` holds what they point to.
   OpArgs Bind(const NetStep& step, const NetRun& run, struct BoundArgs* bound) const;
 
   const NodePlan plan_;

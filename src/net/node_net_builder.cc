@@ -1,3 +1,13 @@
+// A net is built in passes over its steps:
+//   1. AddLayer, in the order of the layers: the layer's step, in front of it what brings its inputs into the form that
+//   it
+//      reads (gather, dense), behind it an export for each edge on which its output leaves.
+//   2. MarkBackward, backwards: which steps compute gradients, and which inputs receive one from which step.
+//   3. AddSplits: where several steps send a gradient to one tensor, a split step adds them up.
+//   4. SortBySegment: the order of execution.
+//   5. AssignGradients, Defer, FindPortBuffers: buffers of gradients, of whole updates and of what crosses.
+//   6. MakeUpdateOps, MemoryPlanner: ops over a whole update, and where each buffer lies.
+// Values get their buffers in pass 1; a tensor that is the same memory as another one gets the other one's buffer.
 #include "net/node_net_builder.h"
 
 #include "base/range.h"

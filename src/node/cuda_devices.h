@@ -9,13 +9,18 @@
 
 namespace hp {
 
+// The parts of OpenNodeDevice for GPUs, apart so that tests make node devices of a FakeGpu.
+
 /// How GPUs compute products with a table's precision.
 GpuMath MathOf(Precision precision);
 
-/// Memory of `gpu`, which must outlive its uses, as a transport wants it described.
+/// Describes memory of `gpu` for a transport: addresses, and functions that export or copy it.
+/// @param gpu must outlive the description and its functions. @param place of the node that has the memory.
+/// @param memory of Gpu::AllocateShared.
 DeviceMemory DescribeGpuMemory(Gpu* gpu, const GpuPlace& place, std::span<std::byte> memory);
 
-/// A node's device from its parts. @return kResourceExhausted: the GPU has no memory for the backend's own.
+/// A node's device from its parts; without `connect`, which needs NCCL.
+/// @return kResourceExhausted: the GPU has no memory for the backend's own.
 StatusOr<NodeDevice> MakeGpuDevice(std::unique_ptr<Gpu> gpu, std::unique_ptr<GpuLibrary> library,
                                    const GpuPlace& place = ThisPlace());
 

@@ -17,25 +17,30 @@
 
 namespace hp {
 
-/// What a node computes on.
+/// What a node computes on, and how others reach it. On the host's processors only `device` and `backend` are set.
+/// Owned by the node; outlives all memory that was allocated on it.
 struct NodeDevice {
   std::unique_ptr<Device> device;
-  std::unique_ptr<Backend> backend;  ///< its ops
-  /// What a transport needs to reach memory of the device; null: it can't.
+  std::unique_ptr<Backend> backend;  ///< makes ops for `device`
+  /// Describes memory of the device for a transport (Transport::RegisterDevice). Null: no transport reaches it.
   std::function<DeviceMemory(std::span<std::byte> memory)> describe;
-  /// Joins replicas that all compute on such devices. Null: they exchange through the host.
+  /// Connects the `size` replicas of a stage that all compute on such devices; `rank` is ours among them. Blocks until
+  /// all have called it. Null: they exchange through the host. @return as ConnectNccl.
   std::function<StatusOr<std::unique_ptr<Collectives>>(int rank, int size, Rendezvous* rendezvous)> connect;
-  /// The device as it copies into the memory of others of its host; null: it is none of those that can.
+  /// Copies from this device into the memory of others of its host. Null: it can't.
   std::unique_ptr<DeviceCopier> copier;
 };
 
 using Precision = RoutingTableConfig::Precision;
 
-/// The device of a routing table's node: "cpu" or "cuda:N". A CPU always computes in float32.
-/// @return kNotFound: no such GPU here; kFailedPrecondition: no driver, or a build without CUDA.
+/// Opens the device of a routing table's node, for this process.
+/// @param name "cpu" or "cuda:N", GPU N of this host as DescribeDevices lists them.
+/// @param precision how a GPU computes products; a CPU always computes in float32.
+/// @return kInvalidArgument: another name; kNotFound: no such GPU here; kFailedPrecondition: no driver, or a build
+/// without CUDA; kResourceExhausted: the GPU has no memory left for the backend's own.
 StatusOr<NodeDevice> OpenNodeDevice(const std::string& name, Precision precision);
 
-/// What this host has to compute on, a line each, or why a GPU can't be used.
+/// What this host has to compute on, a line each, or why it has no GPU: the text of `hpnode --list_devices`.
 std::string DescribeDevices();
 
 }  // namespace hp

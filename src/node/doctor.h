@@ -10,15 +10,18 @@ namespace hp {
 
 /// What `hpnode --doctor` is to do.
 struct DoctorOptions {
-  HostDevices devices;
-  std::string address;  ///< ours, as others know it; empty: unknown
-  /// One half of a round trip: wait for the other one at ADDRESS:PORT, or go to the one that waits there. Both empty:
-  /// none.
+  HostDevices devices;  ///< which RDMA devices to look at; empty: all
+  std::string address;  ///< ours, as others know it: tells which device and GID are meant; empty: unknown
+  /// The two ends of a measurement, each ADDRESS:PORT: `listen` waits there for the other host, `peer` connects to the
+  /// host that waits there. At most one of them; both empty: nothing is measured.
   std::string listen, peer;
 };
 
-/// Writes what this host has for RDMA, each finding with what to do about it, and measures the way to another host.
-/// @return kFailedPrecondition: something keeps RDMA from working here; kUnavailable: the round trip failed.
+/// Writes what this host has for RDMA, a line for each finding and one with advice where there is any. With `listen` or
+/// `peer` also measures latency and bandwidth to another host by RDMA, which the end with `peer` prints. Waits up
+/// to 5 minutes for the other host; changes nothing on this one.
+/// @return kFailedPrecondition: a finding keeps RDMA from working here, or no device is usable; kInvalidArgument: an
+/// option; kUnavailable, kDeadlineExceeded: the measurement failed.
 Status RunDoctor(const DoctorOptions& options, std::ostream* out);
 
 }  // namespace hp

@@ -13,27 +13,36 @@
 
 namespace hp {
 
-/// Where a node runs, as far as its GPU's memory goes: within one process a pointer says enough, between two of one
-/// host CUDA IPC is needed, which is no use within one.
+/// The host and process that a node runs in. They decide how another node opens memory of its GPU: by its address
+/// within the same process, by CUDA IPC from another one of the same host (CUDA does not open a process's own handles),
+/// not at all from another host.
 struct GpuPlace {
-  uint64_t host_id = 0;  ///< 0: unknown, and nobody else is on that host
-  std::string process;   ///< of all processes of the host
+  uint64_t host_id = 0;  ///< HostId(); 0: unknown, and nobody counts as on the same host
+  std::string process;   ///< differs between all processes of the host, also in containers
 };
+/// Of this process.
 GpuPlace ThisPlace();
 
-/// What export_handle of memory of `gpu` gives: a GpuMemoryHandle. @param memory of AllocateShared. Until the GPU's
-/// GpuCopier ends, others of this process may open it by its address.
+/// A handle by which other nodes of the host open memory of `gpu`, for DeviceMemory::export_handle: a serialized
+/// GpuMemoryHandle. Never fails: where CUDA can't export the memory, the handle says why. Until the GPU's GpuCopier is
+/// destroyed, nodes of this process may open it by its address. Any thread.
+/// @param memory of Gpu::AllocateShared.
 std::string GpuHandleOf(Gpu* gpu, const GpuPlace& place, std::span<std::byte> memory);
 
-/// A node's GPU as it copies into the memory of others.
+/// Copies from a node's GPU into memory of other GPUs of its host, in the queue Device::kCopyAcross. Contract of the
+/// methods, and threads: DeviceCopier.
 class GpuCopier : public DeviceCopier {
  public:
-  /// @param gpu must outlive it. @return kResourceExhausted: it has no memory for the probe.
+  /// @param gpu must outlive it. @param place of the node. @return kResourceExhausted: it has no memory for the probe.
   static StatusOr<std::unique_ptr<DeviceCopier>> Create(Gpu* gpu, const GpuPlace& place);
+  /// Memory that GpuHandleOf exported of this GPU can't be opened in this process from here on.
   ~GpuCopier() override;
 
   std::string name() const override { return gpu_->name(); }
   const DeviceMemory& probe() const override { return probe_; }
+  /// By address if the handle is of this process, which must have exported it, of another GPU object; else by CUDA IPC.
+  /// @param handle not trusted. @return kInvalidArgument: no handle, not exported here, or fewer than `bytes` bytes;
+  /// kFailedPrecondition: another host, or the driver can't reach or open it; says why.
   StatusOr<std::byte*> Open(std::string_view handle, size_t bytes) override;
   void Close(std::byte* opened) override;
   void Copy(std::byte* to, const std::byte* from, size_t bytes) override {
@@ -47,9 +56,9 @@ class GpuCopier : public DeviceCopier {
 
   Gpu* const gpu_;
   const GpuPlace place_;
-  Buffer probe_buffer_;
-  DeviceMemory probe_;
-  std::multiset<std::byte*> ipc_;  // what is open by IPC
+  Buffer probe_buffer_;            // kCopyProbeBytes of the GPU
+  DeviceMemory probe_;             // describes it
+  std::multiset<std::byte*> ipc_;  // what is open by IPC, and must be closed; the rest is of this process
 };
 
 }  // namespace hp

@@ -16,25 +16,34 @@
 
 namespace hp {
 
-/// What a node knows of its job before it meets the others: its files, read and checked.
+/// The files of a job as one node reads them, checked: all that it knows before it is connected to the others. Owned by
+/// the node, which takes the inputs and the snapshot from it.
 struct JobFiles {
-  /// Reads the table's solver and net, opens the databases that `node` reads, and the snapshot to resume.
-  /// @param resume a .solverstate; empty: none. @param cache_dir of record indexes; empty: the user's.
-  /// @param types of the layers that the net may have.
-  /// @return every fault of the table, or the first of another file, by name and line.
+  /// Reads the table's solver and net, checks the table beside the net, opens the databases that `node` reads (those of
+  /// conv nodes), and reads the snapshot to resume. May take long: a database without a cached index is scanned. Logs
+  /// Caffe's first lines. Main thread; opens no connection.
+  /// @param table,types need not outlive the result. @param node an entry of the table.
+  /// @param resume a .solverstate, ours or Caffe's; empty: none. @param cache_dir DatasetOptions::cache_dir.
+  /// @param types the layers that the net may have.
+  /// @return kInvalidArgument: all faults of the table beside the net, or the first fault of solver or net, by file and
+  /// line; kNotFound, kDataLoss: a file or database is missing or corrupt; kFailedPrecondition: the snapshot is another
+  /// net's, or the table's threads contradict it.
   static StatusOr<JobFiles> Read(const RoutingTable& table, const NodeInfo& node, const std::string& resume,
                                  const std::string& cache_dir, const LayerTypes& types = LayerTypes::BuiltIn());
-  /// What the others have to agree with.
+  /// What this node says in its hello, and the others compare with theirs. @param rank its own.
   JobFacts Facts(Rank rank) const;
 
-  caffe::SolverParameter solver;
-  std::shared_ptr<const caffe::NetParameter> net;
-  std::unique_ptr<Input> train_input, test_input;  ///< null: this node reads none
-  std::unique_ptr<LoadedSnapshot> snapshot;        ///< null: starts afresh
-  uint64_t snapshot_hash = 0;                      ///< of the file and its manifest; 0: none
-  int64_t start_clock = 0;
-  std::optional<LossScaler> loss_scaler;  ///< as the job starts with it; nothing: it does not scale its losses
-  std::vector<int> saved_threads;  ///< of the nodes when the snapshot was written, by rank; empty: of no meaning here
+  caffe::SolverParameter solver;                   ///< CheckSolver has passed
+  std::shared_ptr<const caffe::NetParameter> net;  ///< of both phases, unfiltered
+  std::unique_ptr<Input> train_input, test_input;  ///< opened, not prepared; null: this node reads none
+  /// The snapshot to resume, whole: each node cuts its slices out of it (SetInitialParams). Null: starts afresh.
+  std::unique_ptr<LoadedSnapshot> snapshot;
+  uint64_t snapshot_hash = 0;             ///< of the .solverstate and its manifest; 0: none. Equal on all nodes
+  int64_t start_clock = 0;                ///< first iteration: the snapshot's
+  std::optional<LossScaler> loss_scaler;  ///< in the state in which the job starts; nothing: losses are not scaled
+  /// By rank: the threads with which the snapshot was written, if it was under the same division of the work; training
+  /// goes on with these, for the same bits. Empty: the table and the hosts decide.
+  std::vector<int> saved_threads;
 };
 
 }  // namespace hp

@@ -12,28 +12,46 @@
 
 namespace hp {
 
-/// The node of the table that this process is, and its transport, which listens already.
+/// The node of the table that this process is, and its transport: not started, but its port is taken already, so that
+/// no other process takes the same node.
 struct OwnNode {
   Rank rank = 0;
-  std::unique_ptr<Transport> transport;
+  std::unique_ptr<Transport> transport;  ///< for NodeOptions::transport
 };
-/// Takes the first node of `role` on this host whose port is free, or the one named `node_name` (see TakeOwnNode).
+/// Takes the first node of `role` on this host whose port is free, or the one named `node_name` (FindOwnNodes,
+/// TakeOwnNode), and makes the transport that the table names (MakeNodeTransport).
+/// @param role "conv" or "fc"; may be empty with `node_name`. @param node_name empty: chosen by role.
+/// @param devices what the host says of its RDMA devices.
+/// @return kInvalidArgument, kNotFound: no entry of the table fits; kFailedPrecondition: the ports of all that fit are
+/// taken, or there is no RDMA device where the table wants one.
 StatusOr<OwnNode> TakeOwnNodeOverNetwork(const RoutingTable& table, const std::string& role,
                                          const std::string& node_name, const HostDevices& devices = {});
 
-/// Runs every node of the table as threads of this process, over the in-process transport.
-/// @param options_for everything but the transport. `on_start`: called with the first node before it runs.
-/// @return ok, or the first failure in the order of ranks, that of a node that did not merely lose another one first.
+/// Runs every node of the table in this process, each on a thread "node RANK", over the in-process transport, and
+/// blocks until all have ended.
+/// @param options_for called once for each rank, in their order, before any node runs: everything but the transport.
+/// @param network its world_size is overwritten.
+/// @param on_start called with node 0 after all nodes were opened and before any runs; may be null. The node lives
+/// until this returns.
+/// @return ok, or one failure: the first in the order of ranks that is not kUnavailable, because a node that lost
+/// another one only follows it; if all are kUnavailable, the first. If a node can't be opened, its error, and none
+/// runs.
 Status RunAllNodes(const RoutingTable& table, const std::function<NodeOptions(Rank)>& options_for,
                    const InprocOptions& network = {}, const std::function<void(Node*)>& on_start = nullptr);
 
-/// Runs nodes 0 to count - 1 as threads of this process, each with what `options_for` gives it, its transport included.
-/// @return as RunAllNodes.
+/// Runs nodes 0 to count - 1 of one job in this process over transports of the caller's choice; as RunAllNodes.
+/// @param options_for with the transport. @param on_start called with the first node when all are open, and with null
+/// before they are destroyed.
 Status RunNodes(int count, const std::function<NodeOptions(Rank)>& options_for,
                 const std::function<void(Node*)>& on_start = nullptr);
 
-/// SIGINT and SIGTERM: stop with a snapshot, the second time at once; SIGHUP: a snapshot (as Caffe). Before training
-/// begins each ends the process, as it does where nobody asks for it. For the process's one node, or its first.
+/// Installs handlers for the process. SIGINT, SIGTERM and SIGUSR1 ask for a stop with a snapshot (Node::RequestStop),
+/// however often they come; but a SIGINT more than 1 s after the first one ends the process at once. SIGHUP asks for a
+/// snapshot, as in Caffe, unless it was ignored when the process began (nohup). Before training begins each ends the
+/// process, since no request would be carried out. SIGPIPE is ignored: writes to closed connections report an error
+/// instead.
+/// @param node the process's one node, or its first. Null: nobody takes requests any more; call it before the node is
+/// destroyed.
 void HandleSignals(Node* node);
 
 }  // namespace hp

@@ -13,34 +13,41 @@
 
 namespace hp {
 
-/// What a host says about its own devices; wins over the table.
+/// What flags of this host say about its RDMA devices; they win over the table.
 struct HostDevices {
-  std::string hca;          ///< empty: as the table says
-  int gid_index = kNotSet;  ///< likewise
-  static constexpr int kNotSet = -2;
+  std::string hca;                    ///< as VerbsConfig::hca; empty: as the table says
+  int gid_index = kNotSet;            ///< as VerbsConfig::gid_index: -1: chosen; kNotSet: as the table says
+  static constexpr int kNotSet = -2;  ///< no flag was given
 };
 
-/// How node `rank` finds its peers, by the table.
+/// How node `rank` finds its peers over TCP, by the table: all nodes' addresses, its own to bind to, the time limit.
 ConnectOptions ConnectOptionsFor(const RoutingTable& table, Rank rank);
 
-/// The table's verbs section with what this host says: flags, then the table, then NCCL_IB_HCA and NCCL_IB_GID_INDEX.
-/// @param environment as Environment(). @return kInvalidArgument: a value is out of range.
+/// The table's verbs section completed by this host: device and GID index come from `host`, else from the table, else
+/// from the environment variables NCCL_IB_HCA and NCCL_IB_GID_INDEX.
+/// @param environment reads a variable, as Environment(). @return kInvalidArgument: a value is out of range.
 StatusOr<VerbsSettings> VerbsSettingsFor(const RoutingTableConfig& table, const HostDevices& host,
                                          const std::function<std::string(const char*)>& environment);
 
-/// What MakeCopyTransport tells its node. From threads of the transport.
+/// What a CopyTransport reports to its node, on threads of the transport; must not block. Both must be set.
 struct CopyCallbacks {
-  std::function<void(Rank peer)> on_settled;             ///< whether tensors to and from `peer` are copied is known
-  std::function<void(const Status& status)> on_failure;  ///< our GPU failed
+  /// It is decided whether tensors from and to `peer` are copied. Once for each other node with a GPU that connects.
+  std::function<void(Rank peer)> on_settled;
+  std::function<void(const Status& status)> on_failure;  ///< our GPU failed in a copy
 };
 
-/// Around `beneath`, a transport that copies tensors between GPUs of one host. Logs of each pair how its tensors go.
-/// @param copier our GPU, for a node that has one. @return null: by the table there is nobody to copy to or from, or it
-/// wants no copies. All nodes see that alike.
+/// Puts a transport around `beneath` that copies tensors between GPUs of one host (transport/copy/copy_transport.h).
+/// Logs for each pair which route its tensors take, and why. The result must be started instead of `beneath`.
+/// @param table,copier,beneath must outlive it. @param copier our GPU; null only where the node computes on the CPU.
+/// @return null: the node or all others compute on CPUs, or the table says device_copies: OFF. All nodes of a pair
+/// decide alike.
 std::unique_ptr<CopyTransport> MakeCopyTransport(const RoutingTable& table, Rank rank, DeviceCopier* copier,
                                                  Transport* beneath, CopyCallbacks callbacks);
 
-/// The transport that the table names. @return kFailedPrecondition: kind VERBS, and no usable device here.
+/// Makes the transport that the table names, TCP or RDMA; not started.
+/// @param listener on the node's address, for peers of higher rank and clients.
+/// @return kFailedPrecondition: kind VERBS, and no usable device here; kInvalidArgument: a setting of the verbs
+/// section, a flag or a variable is out of range.
 StatusOr<std::unique_ptr<Transport>> MakeNodeTransport(const RoutingTable& table, Rank rank, const HostDevices& host,
                                                        std::unique_ptr<TcpListener> listener);
 

@@ -6,15 +6,18 @@
 
 namespace hp {
 
-/// The weights of a running job, pulled over TCP from the table's first node, which copies them between two updates.
-/// Training does not wait for it.
+/// The weights of a running job.
 struct PulledModel {
-  CaffeModel model;
-  int64_t iteration = 0;
+  CaffeModel model;       ///< all blobs of the net; its path names the job, for messages
+  int64_t iteration = 0;  ///< updates that they have seen
 };
 
-/// @param timeout_ms for the first answer, and for each further piece.
-/// @return kUnavailable: there is no such job, or it ended; kFailedPrecondition: it runs another table.
+/// Pulls the weights of the job of `table` over TCP, whatever transport its nodes use, from the table's first node,
+/// which copies them between two updates (engine/snapshot/pull_server.h). Training does not wait for it. Blocks; may
+/// run on any host that reaches the node.
+/// @param timeout_ms longest silence: to connect, for the first chunk, and for each further one.
+/// @return kUnavailable, kDeadlineExceeded: there is no such job, it ended, or it was silent; kInvalidArgument,
+/// kFailedPrecondition: something else listens there, or a job with another table; kDataLoss: a chunk can't be read.
 StatusOr<PulledModel> PullWeights(const RoutingTable& table, int timeout_ms);
 
 }  // namespace hp

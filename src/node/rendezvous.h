@@ -10,18 +10,22 @@
 
 namespace hp {
 
-/// The conv replicas' rendezvous over the node's own connections: every key is sent to all replicas. Any thread.
+/// The conv replicas' rendezvous over the node's own connections: every key is sent to all replicas, and each keeps
+/// all. By it Gloo and NCCL connect. Owned by the node. Any thread.
 class NodeRendezvous : public Rendezvous {
  public:
+  /// @param transport must outlive it. @param self our own rank.
   /// @param replicas ranks of the stage; our own is skipped.
   NodeRendezvous(Transport* transport, Rank self, std::vector<Rank> replicas)
       : transport_(transport), self_(self), replicas_(std::move(replicas)) {}
 
+  /// All replicas must be connected. Does not block. @return Transport::Send's error: some replicas did not get it.
   Status Set(const std::string& key, const std::string& value) override;
+  /// Blocks without a time limit until the key is set or Abort is called. @return the cause of Abort.
   StatusOr<std::string> Get(const std::string& key) override HP_EXCLUDES(mutex_);
-  /// A RendezvousMessage arrived.
+  /// A RendezvousMessage of a replica arrived. Progress thread.
   void OnMessage(std::string key, std::string value) HP_EXCLUDES(mutex_);
-  /// Ends Get with `cause`.
+  /// Ends every Get, also later ones, with `cause`, which must not be ok.
   void Abort(const Status& cause) HP_EXCLUDES(mutex_);
 
  private:

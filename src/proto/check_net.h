@@ -8,8 +8,10 @@
 
 namespace hp {
 
-/// What holds for any net, whatever its layers do; see ReadNet. Returns the first fault.
-/// @param line_of the line, from 1, where a layer stands; null: unknown.
+/// Checks what holds for any net, whatever its layers do: it has layers, each has a name and a type, names are unique
+/// in each phase, and no layer has both include and exclude rules.
+/// @param path of the file, for messages. @param line_of the line, from 1, where layer `layer` begins; null: unknown.
+/// @return kInvalidArgument: the first fault, as "PATH:LINE: what; expected ...".
 Status CheckNet(const caffe::NetParameter& net, const std::string& path, const std::function<int(int layer)>& line_of);
 
 }  // namespace hp

@@ -6,20 +6,22 @@
 
 namespace hp {
 
-/// Whether `layer` is in a net of this state, by its include and exclude rules: Caffe's Net::FilterNet. A layer without
-/// rules is in; one with includes is in if any of them holds; one with excludes is out if any of them holds.
+// Which layers belong to a phase, by the rules of Caffe's Net::FilterNet.
+
+/// Whether `layer` is part of a net in `state`. A layer without rules is; one with include rules is if any of them
+/// holds; one with exclude rules is not if any of them holds. A rule holds if phase, level and stages all meet it.
 bool LayerIsIn(const caffe::LayerParameter& layer, const caffe::NetState& state);
 
-/// The same for a net that states no level or stages of its own.
+/// The same for level 0 and no stages, which is the state of a net that does not give one.
 bool IncludedInPhase(const caffe::LayerParameter& layer, caffe::Phase phase);
 
-/// The state of a phase: the net's own level and stages, with `phase`.
+/// The state of a net in a phase: its own level and stages, with `phase`.
 caffe::NetState StateOf(const caffe::NetParameter& net, caffe::Phase phase);
 
-/// The indices, in order, of the layers that `phase` has.
+/// The indices in net.layer() of the layers of `phase`, ascending.
 std::vector<int> LayersOf(const caffe::NetParameter& net, caffe::Phase phase);
 
-/// The net with only the layers of `phase`, in their order; `state` says the phase.
+/// A copy of the net with only the layers of `phase`, in their order; its `state` is StateOf(net, phase).
 caffe::NetParameter FilterNet(const caffe::NetParameter& net, caffe::Phase phase);
 
 }  // namespace hp

@@ -11,30 +11,36 @@ class Message;
 
 namespace hp {
 
-/// Reads a text-format file into `message`, which is cleared first.
-/// @return the file's first fault as "FILE:LINE:COLUMN: what; expected ..."; a field that Caffe has and hpnode has not
-/// is called that, a misspelt one comes with the nearest name. kNotFound: no such file.
+// Reading protobuf text files (prototxt) with error messages for people. Any thread.
+
+/// Reads a text-format file into `message`, which is cleared first; after an error its contents are undefined.
+/// @return kInvalidArgument: the first fault, as "FILE:LINE:COLUMN: what; expected ...", with the nearest name for a
+/// misspelt field, and a note for a field of Caffe's that is not supported; kNotFound: no such file.
 Status ReadTextProto(const std::string& path, google::protobuf::Message* message);
 
-/// The same for text from elsewhere; `name` stands in for the file.
+/// The same for text in memory; `name` takes the place of FILE in messages.
 Status ParseTextProto(const std::string& text, const std::string& name, google::protobuf::Message* message);
 
-/// Reads a whole file. @return kNotFound or kInvalidArgument, naming the path and the system's reason.
+/// The contents of a file. @return kNotFound: no such file; kInvalidArgument: a folder, or it cannot be read. Names the
+/// path.
 StatusOr<std::string> ReadFile(const std::string& path);
 
-/// Reads a net and checks what holds for any net: there are layers, each has a name and a type, no name stands twice in
-/// one phase, and no layer has both include and exclude rules. Faults name file and line.
+/// Reads a net and checks what holds for any net: there are layers, each has a name and a type, names are unique in
+/// each phase, and no layer has both include and exclude rules. Errors as ReadTextProto's; they name file and line.
 StatusOr<caffe::NetParameter> ReadNet(const std::string& path);
 
-/// Reads a solver. Its `net` comes back as the path of the file that was found: as it stands (from the working
-/// directory, as Caffe has it), else beside the solver file.
-/// @return kNotFound naming both places; kInvalidArgument if it names no net, or by a field that is not supported.
+/// Reads a solver. Its `net` is looked for relative to the working directory, as in Caffe, and else beside the solver
+/// file; the result's `net` is the path that was found. A `net_param` is checked as by ReadNet.
+/// @return kNotFound: no solver file, or no net file (names both places); kInvalidArgument: a fault in the text, no net
+/// or two, or train_net, test_net and the like, which are not supported.
 StatusOr<caffe::SolverParameter> ReadSolver(const std::string& path);
 
-/// The net of a solver from ReadSolver: `net_param` if it has one, else the file `net`.
+/// The net of a solver from ReadSolver: its `net_param` if it has one, else read from the file `net`. Errors as
+/// ReadNet's.
 StatusOr<caffe::NetParameter> NetOfSolver(const caffe::SolverParameter& solver);
 
-/// `relative` beside the file `base`: "/a/b.prototxt" + "c" = "/a/c". An absolute path stays.
+/// The path `relative` in the folder of file `base`: "/a/b.prototxt" and "c" make "/a/c". An absolute path is returned
+/// as it is.
 std::string PathBeside(const std::string& base, const std::string& relative);
 
 }  // namespace hp

@@ -10,11 +10,14 @@ namespace hp {
 class Reporter;
 
 /// One line at the bottom of a terminal: iterations done, images/s and the time left. Shown on standard error while it
-/// exists, from what the node's reporter knows; nothing where standard error is not a terminal.
+/// exists, from what the node's reporter knows. Where standard error is no terminal it does nothing, not even start its
+/// thread, "progress bar".
 class ProgressBar {
  public:
-  /// @param reporter asked twice a second, on a thread of the bar's own; may return null: nothing is shown then.
+  /// @param reporter called twice a second, on the bar's thread. Null, or a reporter without a complete iteration:
+  /// nothing is shown. What it returns must live until the bar is destroyed.
   explicit ProgressBar(std::function<const Reporter*()> reporter);
+  /// Joins the thread, at once, and clears the line.
   ~ProgressBar();
 
  private:

@@ -6,21 +6,25 @@
 
 namespace hp {
 
-/// A run of memory that is given back on destruction: the host's, or a device's (tensor/device.h).
+/// A contiguous block of memory, the host's or a device's (Device::Allocate), that is released on destruction. Movable,
+/// not copyable. Moving keeps the address, so views (Tensor, std::span) of the memory stay valid while some Buffer owns
+/// it. Not synchronized: one thread at a time moves or destroys it.
 class Buffer {
  public:
+  /// Gives back `bytes` bytes at `data`; called once, by the thread that destroys the Buffer.
   using Release = std::function<void(std::byte* data, size_t bytes)>;
 
-  Buffer() = default;
-  /// Zeroed host memory, aligned to 64 bytes (2 MiB and with huge pages advised when it is large). Aborts the process
-  /// when the host has no memory left: sizes are checked against the table before this is reached.
+  Buffer() = default;  ///< empty: data() is null, bytes() 0
+  /// Zeroed host memory, page-aligned; from 4 MiB on aligned to 2 MiB, with huge pages advised. 0 bytes: empty. Aborts
+  /// the process when the system refuses the memory; what a node needs is compared with the table's memory_mb before.
   explicit Buffer(size_t bytes);
-  /// Memory from elsewhere; `release` gives it back.
+  /// Takes ownership of memory from elsewhere. @param release called with `data` and `bytes`, unless `data` is null.
   Buffer(std::byte* data, size_t bytes, Release release) : data_(data), bytes_(bytes), release_(std::move(release)) {}
   Buffer(Buffer&& other) noexcept;
-  Buffer& operator=(Buffer&& other) noexcept;
+  Buffer& operator=(Buffer&& other) noexcept;  ///< swaps: `other` releases what was here
   ~Buffer();
 
+  // Constness is the handle's, not the memory's. Host code may dereference only host memory.
   std::byte* data() const { return data_; }
   float* floats() const { return reinterpret_cast<float*>(data_); }
   size_t bytes() const { return bytes_; }

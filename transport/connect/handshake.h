@@ -13,52 +13,54 @@
 
 namespace hp {
 
-/// One connection before it is an endpoint: hellos are exchanged, and each side judges the other's.
-/// transport/README.md, "Handshake", has the records and their order; nothing is sent to a peer that has not said a
-/// well-formed hello. It sends and receives without blocking, keeps itself alive by its pending operations, and closes
-/// the socket unless it ends as kConnected. It has no timer: its owner watches deadline_ns and calls Drop. Progress
-/// thread.
+/// The handshake on one connection: hellos are exchanged, and each side decides about the other's. The accepting side
+/// sends nothing before it has read a well-formed hello. transport/README.md, "Handshake", has the records and their
+/// order. Hold it by shared_ptr: its pending operations keep it alive. It closes the socket unless it ends as
+/// kConnected. It has no timer: its owner watches deadline_ns() and calls Drop. Progress thread only; nothing blocks.
 class Handshake : public std::enable_shared_from_this<Handshake> {
  public:
   enum class End {
-    kConnected,  ///< take socket()
-    kRefused,    ///< by us: our judgement of the peer's hello
-    kRefusedUs,  ///< by the peer, with its reason
-    kDropped,    ///< not our protocol, too slow, gone
+    kConnected,  ///< both accept: take socket()
+    kRefused,    ///< we refused the peer's hello, or its protocol version
+    kRefusedUs,  ///< the peer refused ours, with its reason
+    kDropped,    ///< another protocol, too slow, or the connection broke
   };
   /// How a handshake ended.
   struct Result {
     End end = End::kDropped;
-    Status status;   // not ok but with kConnected
-    Rank rank = -1;  // with kConnected, and with kRefusedUs where known
+    Status status;   ///< ok if and only if kConnected
+    Rank rank = -1;  ///< of the peer: with kConnected, and with kRefusedUs where known; else -1
   };
   struct Callbacks {
-    /// What we say of ourselves; at most kMaxHelloBytes.
+    /// Our own hello; at most kMaxHelloBytes. Called when it is to be sent.
     std::function<std::string()> hello;
-    /// Judges the peer's hello, which may be any bytes. @return its rank, or why it is refused; the peer is told that.
+    /// Decides about the peer's hello, which may be any bytes. @return the peer's rank, or why it is refused; the
+    /// message is sent to it.
     std::function<StatusOr<Rank>(std::string_view hello)> judge;
-    /// Called exactly once.
+    /// Called exactly once, with the handshake and how it ended.
     std::function<void(const std::shared_ptr<Handshake>&, const Result&)> done;
   };
 
-  /// @param socket connected and configured. @param accepted whether the peer connected to us; else we did to it.
-  /// @param deadline_ns by the transport's clock.
+  /// @param socket connected and configured (socket.h). @param accepted whether the peer connected to us; false: we to
+  /// it.
+  /// @param deadline_ns for the owner, by the transport's clock.
   Handshake(TcpSocket socket, bool accepted, int64_t deadline_ns, Callbacks callbacks);
 
-  /// Sends our hello if we are the connecting side, and begins to read.
+  /// Starts it: the connecting side sends its hello, both start to read. Once.
   void Start();
-  /// Ends it as kDropped because of `reason`; no effect when it has ended.
+  /// Ends it as kDropped, with `reason` as the message (as kRefused if a refusal was being sent). No effect once it
+  /// ended.
   void Drop(const std::string& reason);
 
-  /// With kConnected: to be moved from.
+  /// The connection; after kConnected the owner moves it out.
   TcpSocket* socket() { return &socket_; }
   /// The peer's address and port, for messages.
   const std::string& address() const { return address_; }
-  /// The peer's, once it was judged.
+  /// The peer's hello, once Callbacks::judge has had it.
   const std::string& hello() const { return body_; }
-  /// When to drop it, by the transport's clock.
+  /// When the owner shall drop it, by the transport's clock.
   int64_t deadline_ns() const { return deadline_ns_; }
-  bool accepted() const { return accepted_; }
+  bool accepted() const { return accepted_; }  ///< whether the peer connected to us
 
  private:
   using Next = void (Handshake::*)();

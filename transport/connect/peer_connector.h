@@ -16,28 +16,30 @@
 
 namespace hp {
 
-/// Finds the peers of a transport: connects to those of lower rank, again and again, accepts the others and clients,
-/// shakes hands with each, and keeps the deadlines. Each peer of the table gets exactly one outcome: `connected`,
-/// TransportHandler::OnConnectFailed or HandshakePolicy::OnRefused; what strangers send costs one log line, of which
-/// one a second is written. Once a peer has left, it may come again if the policy lets it. Progress thread, but for
-/// constructor, Start (before it runs) and Stop (after it).
+/// Connects a transport to its peers over TCP: dials those of lower rank, again and again, accepts the others and
+/// clients, performs the handshake with each, and watches the deadlines. Each peer of the table gets exactly one
+/// outcome: Callbacks::connected, TransportHandler::OnConnectFailed or HandshakePolicy::OnRefused. Connections that
+/// fail the handshake are logged, at most one line a second. A peer whose link has closed may connect again if the
+/// policy accepts it. Everything runs on the progress thread, except the constructor and Start (before that thread
+/// runs) and Stop (after it).
 class PeerConnector {
  public:
   struct Callbacks {
-    /// Whether the transport has an open or coming link to this rank, so that a second one is refused.
+    /// Whether the transport has a link to this rank, open or being set up: then a second one is refused.
     std::function<bool(Rank)> is_connected;
-    /// The handshake is done. @param name of the peer, for messages: "conv1 (10.0.0.1:5000)".
+    /// The handshake with this rank is done: the socket is the transport's from now on, non-blocking, with no byte read
+    /// beyond the handshake. @param name of the peer, for messages: "conv1 (10.0.0.1:5000)".
     std::function<void(Rank, const std::string& name, TcpSocket)> connected;
   };
 
-  /// @param io runs on the progress thread. @param listener null: nobody can connect to us. @param options, handler and
-  /// policy outlive it.
+  /// @param io the progress thread's. @param listener null: nobody can connect to us (a client). `io`, `options`,
+  /// `handler` and `policy` must outlive it.
   PeerConnector(boost::asio::io_context* io, const ConnectOptions& options, std::unique_ptr<TcpListener> listener,
                 TransportHandler* handler, HandshakePolicy* policy, Callbacks callbacks);
 
-  /// Begins to accept and to connect; the time for peers to appear runs from here.
+  /// Starts to accept and to connect. ConnectOptions::connect_deadline_ms counts from here. Once.
   void Start();
-  /// Ends all attempts and handshakes without an outcome, and closes the listener.
+  /// Ends all attempts and handshakes without an outcome, and stops listening.
   void Stop();
 
  private:
@@ -49,14 +51,19 @@ class PeerConnector {
 
   void Accept();
   void Dial(Peer* peer);
+  /// Starts the handshake on a connection. @param dialed the peer that we connected to; null: it was accepted.
   void Shake(TcpSocket socket, Peer* dialed);
+  /// Decides about a hello: the policy's answer, then whether that rank may connect in this way.
   StatusOr<Rank> Judge(std::string_view hello, const Peer* dialed);
   Status CheckAccepted(Rank rank);
   void OnAcceptedDone(const std::shared_ptr<Handshake>& handshake, const Handshake::Result& result);
   void OnDialedDone(Peer* peer, const std::shared_ptr<Handshake>& handshake, const Handshake::Result& result);
   void Connected(Rank rank, const std::shared_ptr<Handshake>& handshake);
+  /// Drops the oldest accepted handshake beyond ConnectOptions::max_handshakes.
   void LimitStrangers();
+  /// An outcome of `peer` is reported, or nobody wants one: stops its dialer.
   void Settle(Peer* peer);
+  /// Runs Tick after a pause while there is anything to time out.
   void ScheduleTick();
   void Tick();
   void DropSlowHandshakes();
@@ -73,9 +80,9 @@ class PeerConnector {
   boost::asio::steady_timer timer_;
   std::map<Rank, Peer> peers_;
   std::list<std::shared_ptr<Handshake>> handshakes_;  // oldest first
-  int64_t deadline_ns_ = 0;
-  bool ticking_ = false;
-  bool accept_failed_ = false;
+  int64_t deadline_ns_ = 0;                           // for all peers to appear
+  bool ticking_ = false;                              // timer_ is set
+  bool accept_failed_ = false;                        // Accept is tried again by the next Tick
   LogLimiter limiter_;
 };
 

@@ -15,17 +15,16 @@
 
 namespace hp {
 
-/// Something that the progress thread looks after: an endpoint, or a completion queue. Held by shared_ptr while it is
-/// scheduled or watched.
+/// Something that the progress thread serves: an endpoint, or a completion queue. The thread holds it by shared_ptr
+/// while it is scheduled or watched. All methods are called on the progress thread and must not block.
 class ProgressTask {
  public:
   virtual ~ProgressTask() = default;
-  /// Does what was scheduled. Progress thread.
+  /// Does what Schedule was called for.
   virtual void Run() = 0;
-  /// Looks for something to do. @return whether there was. Progress thread.
+  /// Does what can be done without waiting, e.g. receives. @return whether there was anything.
   virtual bool Poll() = 0;
-  /// It will not be polled any more: wait for readiness instead, which must call ProgressThread::Watch. Progress
-  /// thread.
+  /// Polling ends after this call: start an asynchronous wait for readiness on io(), whose handler calls Watch again.
   virtual void Sleep() = 0;
 
  private:
@@ -33,28 +32,29 @@ class ProgressTask {
   std::atomic<bool> scheduled_ = false;
 };
 
-/// A transport's one progress thread. It runs an io_context and, for a short time after each thing that happened, polls
-/// the tasks it happened to, because waking a thread takes longer than most answers. A task is watched (polled) or
-/// asleep (the io_context waits for its readiness); in both, Schedule has its Run called.
+/// The one progress thread of a transport. It runs an io_context, and after each event it polls the task of that event
+/// for a short time, because waking a thread takes longer than most answers. A task is either watched (polled) or
+/// asleep (the io_context waits for its readiness); Schedule has its Run called in both states.
 class ProgressThread {
  public:
-  /// @param spin_ns how long a task is polled after the last thing that happened to it; 0: not at all.
+  /// @param spin_ns how long a task is polled after its last event, in ns; 0: polled once.
   explicit ProgressThread(int64_t spin_ns) : io_(1), work_(io_.get_executor()), spin_ns_(spin_ns) {}
 
-  /// For sockets and timers, whose handlers run on this thread.
+  /// The io_context for sockets and timers; their handlers run on this thread.
   boost::asio::io_context* io() { return &io_; }
-  /// @param name of the thread, for debuggers; Linux shows 15 characters.
+  /// Starts the thread. Once. @param name of the thread, at most 15 characters.
   void Start(const std::string& name);
-  /// Ends the thread after what it is doing, and joins it. Not from it.
+  /// Ends the thread after the call that it is in, and joins it; events and tasks that wait are not run. Not from the
+  /// thread itself.
   void Stop();
 
-  /// event() soon, in the order of the calls. Any thread.
+  /// Runs event() on the thread, soon, in the order of the calls. Any thread.
   void Post(std::function<void()> event);
-  /// task->Run() soon, once for all calls until then. Any thread.
+  /// Has task->Run() called soon, once for all calls until then. Any thread; cheap if it is scheduled already.
   void Schedule(std::shared_ptr<ProgressTask> task) HP_EXCLUDES(mutex_);
-  /// Polls `task` until nothing has happened to it for spin_ns. Progress thread.
+  /// Polls `task` until it has had no event for spin_ns; then calls its Sleep. Progress thread.
   void Watch(std::shared_ptr<ProgressTask> task);
-  /// Whether the caller is this thread.
+  /// Whether the calling thread is this one.
   bool Inside() const;
 
  private:

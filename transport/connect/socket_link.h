@@ -11,23 +11,24 @@
 
 namespace hp {
 
-/// What a SocketLink takes from its transport, which owns all of it and outlives the link.
+/// What a SocketLink uses of its transport, which owns it and outlives the link.
 struct SocketLinkContext {
   ProgressThread* progress = nullptr;
   TransportHandler* handler = nullptr;
   const Clock* clock = nullptr;  ///< for LastHeardNs
 };
 
-/// A link that carries everything over the connection on which its two nodes met.
+/// A link that carries everything over the TCP connection on which its two nodes met.
 class SocketLink : public PeerLink {
  public:
-  /// Reports OnConnected, then begins to receive. Once, after the link was added to its transport's; progress thread.
+  /// Reports OnConnected, then starts to receive. Once, after the link was added to the transport's links. Progress
+  /// thread.
   virtual void Open() = 0;
 };
 
-/// Makes the link over `socket`, which is connected and past the handshake. By this a transport that uses sockets only
-/// for some of its peers (verbs: clients, and nodes without a device) is given the transport that does it for them.
-/// @param name of the peer, for messages.
+/// Makes a link over `socket`, which is connected and past the handshake. A transport that uses sockets only for some
+/// of its peers (verbs: clients, and nodes without a device) is given this function, so that it need not know the TCP
+/// transport. @param name of the peer, for messages. Progress thread.
 using MakeSocketLink = std::function<std::shared_ptr<SocketLink>(Rank peer, const std::string& name, TcpSocket socket,
                                                                  const SocketLinkContext& context)>;
 

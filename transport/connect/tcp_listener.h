@@ -7,22 +7,23 @@
 
 namespace hp {
 
-/// A listening socket, closed on destruction. Made before the transport, so that a node can take the first entry of the
-/// table whose port is free. One thread at a time.
+/// A listening TCP socket, closed on destruction. It is made before the transport, so that a node can take the first
+/// entry of the table whose port is free. One thread at a time.
 class TcpListener {
  public:
-  /// Listens on `host` (name or address; empty: on all addresses) and `port` (0: any free one).
-  /// @return kFailedPrecondition: it can't; the message names the address, the cause, and who holds the port.
+  /// Listens on `host` (name or address; empty: all IPv4 addresses) and `port` (0: any free one). SO_REUSEADDR is set.
+  /// @return kFailedPrecondition: it can't; the message names the address, the cause, and the process that holds the
+  /// port; kInvalidArgument: `port` is not in 0..65535.
   static StatusOr<std::unique_ptr<TcpListener>> Bind(const std::string& host, int port);
   ~TcpListener();
   TcpListener(const TcpListener&) = delete;
   TcpListener& operator=(const TcpListener&) = delete;
 
-  /// The port that it listens on, also where 0 was asked for.
+  /// The port that it listens on; never 0.
   int port() const { return port_; }
-  /// Hands the descriptor over: the caller closes it.
+  /// Gives up the descriptor, which the caller closes; call it once.
   int Release();
-  /// The family of its address; else IPv4.
+  /// Whether it listens on an IPv6 address; false: IPv4.
   bool ipv6() const { return ipv6_; }
 
  private:

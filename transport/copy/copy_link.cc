@@ -1,3 +1,7 @@
+// A grant by copy is a message with (region, offset); a write is a copy in the node's copy queue, after which ARRIVED
+// is sent. Whether a pair copies is found out by trying: each side copies into the other's probe and answers. To close,
+// a last job goes through the copy queue (Leave): behind it no copy to this peer is pending, its regions are closed,
+// and only then is the end reported or the connection beneath shut down.
 #include "transport/copy/copy_link.h"
 
 #include <utility>

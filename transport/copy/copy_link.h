@@ -18,55 +18,66 @@
 
 namespace hp {
 
-/// How the tensors between two nodes with GPUs travel.
+/// How the tensors between two nodes with GPUs travel: by copies from GPU to GPU, or by the transport beneath.
 struct CopyRoad {
-  std::string peer_device;  ///< "cuda:1"
-  Status why_not;           ///< ok: from GPU to GPU
+  std::string peer_device;  ///< the peer's GPU, "cuda:1"
+  Status why_not;           ///< ok: by copies; else why by the transport beneath
 };
 
-/// Memory of our GPU that was registered.
+/// Registered memory of our GPU, in which we may grant places.
 struct CopyMemory {
-  uint32_t region = 0;
-  std::span<std::byte> bytes;
-  std::string handle;
+  uint32_t region = 0;         ///< its number in messages, unique in a transport
+  std::span<std::byte> bytes;  ///< addresses of the GPU; not readable by the host
+  std::string handle;          ///< by which the peer's copier opens it
 };
 
-/// What a link takes from its transport.
+/// What a link uses of its transport, which owns it and outlives the link.
 struct CopyLinkContext {
   Transport* beneath = nullptr;
   TransportHandler* handler = nullptr;
   DeviceCopier* copier = nullptr;
   CopyQueue* queue = nullptr;
-  CopyOffer offer;  ///< ours
+  CopyOffer offer;  ///< ours, sent at OnConnected
+  // As in CopyOptions.
   std::function<void(Rank peer, const CopyRoad& road)> on_settled;
   std::function<void(const Status& status)> on_failure;
 };
 
-/// The connection to one peer with a GPU, as far as copies go. Posts from any thread; events on the progress thread
-/// beneath; the GPU is asked on the copy queue's.
+/// The part of the connection to one peer with a GPU that concerns copies: whether the pair copies, grants in both
+/// directions, regions, and the end. Posts come from any thread; events run on the progress thread of the transport
+/// beneath; the GPU is used on the copy queue's thread only. Pending events and copies own the link by shared_ptr.
+/// transport/README.md, "Copies between GPUs of one host", has messages and states.
 class CopyLink : public std::enable_shared_from_this<CopyLink> {
  public:
   CopyLink(Rank peer, const CopyLinkContext& context);
 
-  /// Posts, as in Transport. @param place lies in `memory`. @param grant without the mark of our grants.
+  // Posts, with the contracts of Transport's methods of these names.
+
+  /// @param place lies in `memory`.
   Status Grant(const PlaceTag& tag, const CopyMemory& memory, std::span<std::byte> place) HP_EXCLUDES(core_.mutex);
+  /// @param grant without kCopyGrantBit, as for CancelGrant. @param source in registered memory of our GPU.
   Status Write(const PlaceTag& tag, RemoteGrant grant, std::span<const std::byte> source) HP_EXCLUDES(core_.mutex);
   Status CancelGrant(RemoteGrant grant) HP_EXCLUDES(core_.mutex);
   void Shutdown() HP_EXCLUDES(core_.mutex);
 
-  /// @return kUnavailable: no post of any kind is accepted.
+  /// @return kUnavailable: the link accepts no posts, of either kind.
   Status CheckOpen() const HP_EXCLUDES(core_.mutex);
-  /// Whether the pair copies.
+  /// Whether the pair copies; false until that is settled.
   bool copies() const HP_EXCLUDES(core_.mutex);
 
-  /// Events from beneath. OnConnected asks the peer. OnMessage: @return which rule the message breaks.
+  // Events from beneath, on its progress thread.
+
+  /// Sends our OFFER.
   void OnConnected();
+  /// @param type of CopyMessage. @return kInvalidArgument: the message breaks a rule (named); the connection is then to
+  /// be broken.
   Status OnMessage(uint32_t type, std::span<const std::byte> bytes);
+  /// The connection beneath is closed: reports grants and OnClosed to the handler after the last copy to this peer.
   void OnClosed(const Status& status) HP_EXCLUDES(core_.mutex);
-  /// The connection beneath is closed; `reported`: and the handler knows.
+  /// Whether the connection beneath is closed; and whether the handler was told. Any thread.
   bool closed() const { return core_.closed(); }
   bool reported() const { return reported_; }
-  /// Closes without a report, after progress thread and copy queue have ended.
+  /// Closes without a report; after the progress thread and the copy queue have ended.
   void Abandon() HP_EXCLUDES(core_.mutex);
 
  private:
@@ -103,7 +114,7 @@ class CopyLink : public std::enable_shared_from_this<CopyLink> {
   std::set<uint32_t> exported_ HP_GUARDED_BY(core_.mutex);  // regions of ours that the peer was told of
 };
 
-/// What marks a RemoteGrant as one of ours: indices beneath are small.
+/// Set in RemoteGrant::index of grants that are fulfilled by copies; indices of the transport beneath are smaller.
 constexpr uint32_t kCopyGrantBit = uint32_t{1} << 31;
 
 }  // namespace hp

@@ -10,24 +10,26 @@
 
 namespace hp {
 
-/// The thread that talks to a node's GPU about copies: it puts them into the GPU's queue in the order of Push, some
-/// ahead of each other, and says when each is done.
+/// The thread that makes a node's GPU copy: it puts copies into the GPU's queue in the order of Push, without waiting
+/// for those before, and reports each when it is done. The only user of the copier's methods that are for one thread.
 class CopyQueue {
  public:
-  /// Puts work into the GPU's queue; an error: none was put there.
+  /// Puts work into the GPU's queue by the copier. @return an error: nothing was put there.
   using Begin = std::function<Status()>;
-  /// What Begin said, or else, when its work is done, what the GPU said.
+  /// Gets Begin's error, or, when the work that it started is done, DeviceCopier::Wait's result.
   using Done = std::function<void(const Status&)>;
 
+  /// @param copier must outlive it.
   explicit CopyQueue(DeviceCopier* copier) : copier_(copier) {}
   ~CopyQueue() { Stop(); }
 
+  /// Starts the thread. Once.
   void Start(const std::string& thread_name);
-  /// Before or after Start. `begin` and `done` are called once each on the queue's thread, in the order of Push, unless
-  /// Stop comes first.
+  /// Queues a job, before or after Start; any thread, never blocks. `begin` and `done` are called once each on the
+  /// queue's thread, both in the order of Push and without a lock, unless Stop comes first.
   void Push(Begin begin, Done done) HP_EXCLUDES(mutex_);
-  /// Waits for the work that has begun, and forgets the rest: `done` is not called any more. What is pushed later is
-  /// forgotten, too.
+  /// Waits for the work that has begun, drops the rest, and joins the thread: no `done` is called any more. Jobs that
+  /// are pushed later are dropped, too. Not from the queue's thread.
   void Stop() HP_EXCLUDES(mutex_);
 
  private:

@@ -1,3 +1,6 @@
+// Posts are split by what they concern: grants in registered device memory of a pair that copies, and grants that came
+// with kCopyGrantBit, go to the peer's CopyLink; all others to the transport beneath. Of its events, messages of our
+// own types go to the link, everything else to the handler.
 #include "transport/copy/copy_transport.h"
 
 #include <optional>

@@ -16,42 +16,44 @@
 
 namespace hp {
 
-/// Which tensors of a node with a GPU go by copies, and whom to tell.
+/// Which peers of a node with a GPU may be reached by copies, and callbacks.
 struct CopyOptions {
-  /// The nodes whose tensors may go from GPU to GPU: they ask us as we ask them.
+  /// The nodes with GPUs that may be on this host. Both nodes of a pair must have each other here.
   std::set<Rank> peers;
-  DeviceCopier* copier = nullptr;  ///< our GPU
+  DeviceCopier* copier = nullptr;  ///< our GPU; required
   std::string thread_name = "copies";
-  /// Device memory is registered beneath, too, for the peers that are reached there.
+  /// Whether device memory is also registered with the transport beneath, for peers that it reaches.
   bool register_beneath = false;
-  /// How the tensors of a pair travel; once for each of `peers` that stays connected so long. Progress thread.
+  /// Reports how the tensors of a pair travel; once for each connection of one of `peers`, unless it closes first.
+  /// Progress thread.
   std::function<void(Rank peer, const CopyRoad& road)> on_settled = [](Rank, const CopyRoad&) {};
-  /// Our GPU failed in a copy. From a thread of the transport.
+  /// A copy failed with kInternal: our GPU is taken for broken. From the copy queue's thread.
   std::function<void(const Status& status)> on_failure = [](const Status&) {};
 };
 
-/// A transport around another: between two GPUs of one host that reach each other, tensors are copied from GPU to GPU,
-/// and the other transport carries what is said about them; everything else it does itself. The handler hears of both
-/// roads alike; a RemoteGrant tells which one it came by, and a Write takes the same. Two threads report: the progress
-/// thread beneath calls the handler, and a thread of its own talks to the GPU. Bytes, states, and what is different
-/// about the end of a grant: transport/README.md.
+/// A transport around another one ("beneath"): between two GPUs of one host that reach each other, tensors are copied
+/// from GPU to GPU, and the transport beneath carries the messages about them; everything else is passed on to it. The
+/// handler sees no difference: a RemoteGrant knows by which way it came, and its Write goes the same way. The handler
+/// is called on the progress thread beneath; a thread of its own feeds the GPU. Messages, states, and how the end of a
+/// grant differs from other transports': transport/README.md.
 class CopyTransport : public Transport, private TransportHandler {
  public:
-  /// @param beneath not started; it and the copier must outlive this.
+  /// @param beneath not started yet; Start and Stop of this start and stop it. It and the copier must outlive this.
   CopyTransport(Transport* beneath, CopyOptions options);
   ~CopyTransport() override { Stop(); }
 
-  /// Whether `peer` is asked when it connects, so that on_settled follows.
+  /// Whether `peer` gets an OFFER when it connects, so that on_settled follows.
   bool Asks(Rank peer) const { return options_.peers.contains(peer); }
-  /// Whether tensors to and from `peer` go from GPU to GPU: final when on_settled said so.
+  /// Whether tensors to and from `peer` go from GPU to GPU; final from on_settled on. Any thread.
   bool Copies(Rank peer) const HP_EXCLUDES(mutex_);
 
+  // Transport's methods; comments only where their contract is narrower.
   Status Start(TransportHandler* handler, HandshakePolicy* policy) override;
   StatusOr<std::unique_ptr<MemoryRegion>> Register(std::span<std::byte> memory) override;
   StatusOr<std::unique_ptr<MemoryRegion>> RegisterDevice(const DeviceMemory& memory) override HP_EXCLUDES(mutex_);
-  /// From GPU to GPU if the pair copies and `place` lies in registered device memory.
+  /// By copies if the pair copies and `place` is not empty and lies in registered device memory; else beneath.
   Status Grant(Rank peer, const PlaceTag& tag, std::span<std::byte> place) override;
-  /// @param source of a grant that is copied: in registered device memory.
+  /// @param source for a grant that is fulfilled by a copy: in registered device memory (kInvalidArgument otherwise).
   Status Write(Rank peer, const PlaceTag& tag, RemoteGrant grant, std::span<const std::byte> source) override;
   Status CancelGrant(Rank peer, RemoteGrant grant) override;
   Status Send(Rank peer, uint32_t type, std::span<const std::byte> bytes) override;
@@ -59,7 +61,7 @@ class CopyTransport : public Transport, private TransportHandler {
   void Shutdown(Rank peer) override;
   void Break(Rank peer, const Status& cause) override { beneath_->Break(peer, cause); }
   void Defer(std::function<void()> event) override { beneath_->Defer(std::move(event)); }
-  /// Waits for our own copies before any connection closes. A peer's copies into our memory end with its own Stop.
+  /// Waits for our own copies, then closes the connections. A peer's copies into our memory end with its own Stop.
   void Stop() override;
 
  private:

@@ -9,12 +9,14 @@
 #include <string>
 #include <vector>
 
-// What CopyTransports say to each other; the bytes are in transport/README.md. Each Decode takes the body of a message,
-// which may be anything. @return kInvalidArgument: it is too short or too long.
+// The messages between CopyTransports; transport/README.md has their bytes and order. Encode makes the body of a
+// message, Decode... reads one, which comes from the peer and is not trusted: they return kInvalidArgument if it is too
+// short or too long, and leave the rules about its values to the caller.
 namespace hp {
 
-/// Types of Transport::Send from here on are ours.
+/// Types of Transport::Send from here on belong to CopyTransport.
 constexpr uint32_t kFirstCopyMessage = uint32_t{1} << 31;
+/// The types.
 enum class CopyMessage : uint32_t {
   kOffer = kFirstCopyMessage,
   kAnswer,
@@ -24,36 +26,39 @@ enum class CopyMessage : uint32_t {
   kCancel,
 };
 
+/// OFFER: the sender's GPU, and memory with which the receiver tries whether it can copy to it.
 struct CopyOffer {
-  std::string device;
-  std::string handle;   ///< of memory to try; empty: there is none
-  std::string why_not;  ///< then
+  std::string device;   ///< name of the GPU, "cuda:0"
+  std::string handle;   ///< of kCopyProbeBytes of memory; empty: there is none
+  std::string why_not;  ///< why there is none; empty if there is
 };
 
+/// REGION: memory of the sender in which it will grant places.
 struct CopyRegion {
-  uint32_t region = 0;
-  uint64_t bytes = 0;
-  std::string handle;
+  uint32_t region = 0;  ///< its number; announced once for each connection
+  uint64_t bytes = 0;   ///< its size
+  std::string handle;   ///< for DeviceCopier::Open
 };
 
+/// GRANT: a place of the sender that the receiver may write once.
 struct CopyGrant {
-  RemoteGrant grant;
-  PlaceTag tag;
-  uint32_t region = 0;
-  uint64_t offset = 0;
-  uint64_t bytes = 0;
+  RemoteGrant grant;    ///< without kCopyGrantBit
+  PlaceTag tag;         ///< what the place is for
+  uint32_t region = 0;  ///< of a REGION before
+  uint64_t offset = 0;  ///< bytes from the region's start
+  uint64_t bytes = 0;   ///< size of the place
 };
 
 std::vector<std::byte> Encode(const CopyOffer& offer);
 std::vector<std::byte> Encode(const CopyRegion& region);
 std::vector<std::byte> Encode(const CopyGrant& grant);
-std::vector<std::byte> Encode(RemoteGrant grant);
-std::vector<std::byte> Encode(const std::string& text);
+std::vector<std::byte> Encode(RemoteGrant grant);        ///< ARRIVED, CANCEL
+std::vector<std::byte> Encode(const std::string& text);  ///< ANSWER
 
 StatusOr<CopyOffer> DecodeOffer(std::span<const std::byte> bytes);
 StatusOr<CopyRegion> DecodeRegion(std::span<const std::byte> bytes);
 StatusOr<CopyGrant> DecodeGrant(std::span<const std::byte> bytes);
-StatusOr<RemoteGrant> DecodeSlot(std::span<const std::byte> bytes);
-std::string DecodeText(std::span<const std::byte> bytes);
+StatusOr<RemoteGrant> DecodeSlot(std::span<const std::byte> bytes);  ///< ARRIVED, CANCEL
+std::string DecodeText(std::span<const std::byte> bytes);            ///< ANSWER; any bytes
 
 }  // namespace hp

@@ -11,16 +11,19 @@
 
 namespace hp {
 
-/// Memory of one peer's GPU in which it grants places, each region opened by the first copy into it.
+/// The regions of one peer's GPU memory in which it grants places. A region is opened by the first copy into it,
+/// because opening takes milliseconds. Any thread, except Open and Close.
 class PeerRegions {
  public:
-  /// @return kInvalidArgument: it is there already, or there are kMaxRegions.
+  /// Adds an announced region. @return kInvalidArgument: its number is taken, or there are kMaxRegions already.
   Status Add(const CopyRegion& region) HP_EXCLUDES(mutex_);
-  /// @return kInvalidArgument: such a place lies in no region.
+  /// Checks a granted place. @return kInvalidArgument: the region was not announced, or the place is not within it.
   Status Check(uint32_t region, uint64_t offset, uint64_t bytes) const HP_EXCLUDES(mutex_);
-  /// Where the region begins for our GPU. Errors as DeviceCopier::Open. One thread at a time, with Close.
+  /// The address of the region's start for our GPU; opens it if need be. `region` has passed Check. Errors as
+  /// DeviceCopier::Open. The copy queue's thread.
   StatusOr<std::byte*> Open(uint32_t region, DeviceCopier* copier) HP_EXCLUDES(mutex_);
-  /// Closes what was opened.
+  /// Closes all regions that are open; no copy into them may be pending. The copy queue's thread, or after it has
+  /// ended.
   void Close(DeviceCopier* copier) HP_EXCLUDES(mutex_);
 
  private:

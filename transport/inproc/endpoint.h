@@ -18,11 +18,14 @@ namespace hp {
 
 class InprocLink;
 
-/// One side of a link: the state of its node's endpoint. Posts from any thread; the On... functions and Close on the
-/// progress thread of its own node.
+/// One side of a link: the endpoint of one of its two nodes. Posts come from any thread; all that changes its state by
+/// the peer (the On... functions) or ends it (Close) runs on the progress thread of its own node. Owned by its
+/// InprocLink.
 class InprocEndpoint : public PeerLink {
  public:
-  /// @param address our node's rank. @param other the rank of the node on the other side.
+  /// @param side 0: the connecting one, 1: the accepting one. @param address our node's rank (a client's: that of the
+  /// node that it connects to). @param other likewise of the other side, for messages. @param mailbox our progress
+  /// thread's.
   InprocEndpoint(InprocLink* link, int side, Rank address, Rank other, std::shared_ptr<Mailbox> mailbox,
                  const InprocOptions& options)
       : link_(link),
@@ -41,17 +44,20 @@ class InprocEndpoint : public PeerLink {
   void Break(const Status& cause) override;
   int64_t LastHeardNs() const override { return last_heard_ns_; }
 
-  /// The handshake is done; `peer` is the other side's rank. Calls OnConnected.
+  /// The handshake is done: accepts posts and reports OnConnected. @param peer the other side's rank as the policies
+  /// decided; a client's is not its address.
   void Open(Rank peer, TransportHandler* handler) HP_EXCLUDES(core_.mutex);
-  /// Ends all that is open with `status`; no effect when closed already.
+  /// Ends all that is open with `status` and reports OnClosed; no effect when closed already.
   void Close(const Status& status) HP_EXCLUDES(core_.mutex);
-  /// The same without telling the handler.
+  /// The same without a report, after the progress thread has ended.
   void Abandon() override HP_EXCLUDES(core_.mutex);
   bool open() const { return core_.open(); }
   bool closed() const override { return core_.closed(); }
 
+  /// What an event keeps its order with: messages, grants and cancels; writes; or both (the end).
   enum class Lane { kControl, kBulk, kBoth };
-  /// Queues `event` for this side's progress thread, on the way from the other side. Any thread.
+  /// Queues an event that comes from the other side for this side's progress thread, delayed by InprocOptions::delay.
+  /// Any thread.
   void Deliver(Lane lane, Mailbox::Event event) HP_EXCLUDES(lane_mutex_);
   Rank address() const { return address_; }
   Rank peer() const { return peer_; }
@@ -84,7 +90,7 @@ class InprocEndpoint : public PeerLink {
   int64_t bulk_due_ns_ HP_GUARDED_BY(lane_mutex_) = 0;
 };
 
-/// Two nodes' connection. Kept alive by its events and by both transports' tables.
+/// The connection of two nodes: both endpoints. Owned by its queued events and by both transports' tables.
 class InprocLink : public std::enable_shared_from_this<InprocLink> {
  public:
   InprocLink(Rank connector, std::shared_ptr<Mailbox> connector_mailbox, Rank acceptor,
@@ -93,10 +99,12 @@ class InprocLink : public std::enable_shared_from_this<InprocLink> {
         sides_{InprocEndpoint(this, 0, connector, acceptor, std::move(connector_mailbox), options_),
                InprocEndpoint(this, 1, acceptor, connector, std::move(acceptor_mailbox), options_)} {}
 
+  /// 0: the connecting node's endpoint, 1: the accepting one's.
   InprocEndpoint* side(int side) { return &sides_[side]; }
-  /// No byte is copied after this; both sides close with `status`, behind what is on the way to them. Any thread.
+  /// Breaks the connection: no byte is copied after the call, and both sides close with `status`, after the events that
+  /// are queued for them. Any thread; waits for a copy that is running.
   void Break(const Status& status) HP_EXCLUDES(copy_mutex_);
-  /// Copies unless the link is broken. @return whether it did.
+  /// Copies `source` to `place`, of the same size, unless the link is broken. @return whether it did.
   bool Copy(std::span<const std::byte> source, std::span<std::byte> place) HP_EXCLUDES(copy_mutex_);
 
  private:

@@ -18,15 +18,16 @@ namespace hp {
 
 class InprocTransport;
 
-/// Somebody who has started. `transport` is only used in events of `mailbox`, which end before it does.
+/// A transport that was started, as others reach it. `transport` is used only in events of `mailbox`, which end before
+/// the transport does.
 struct InprocAddress {
-  Rank rank = -1;
+  Rank rank = -1;  ///< a client's: that of the node that it connects to
   bool client = false;
   std::shared_ptr<Mailbox> mailbox;
   InprocTransport* transport = nullptr;
 };
 
-/// Who has started, by what InprocNetwork and the transports share.
+/// The registry of started transports, shared by InprocNetwork and the transports.
 struct InprocHub {
   explicit InprocHub(InprocOptions options) : options(std::move(options)) {}
 
@@ -36,9 +37,11 @@ struct InprocHub {
   std::vector<InprocAddress> clients HP_GUARDED_BY(mutex);  // with the rank that they want to talk to
 };
 
+/// The transport of one node or client of an InprocNetwork, which makes it. Its progress thread runs the events of its
+/// mailbox.
 class InprocTransport : public LinkedTransport {
  public:
-  /// @param rank our own; of a client: the only one to connect to.
+  /// @param rank our own; a client's: that of the only node to connect to.
   InprocTransport(std::shared_ptr<InprocHub> hub, Rank rank, bool client);
   ~InprocTransport() override { Stop(); }
 
@@ -46,7 +49,7 @@ class InprocTransport : public LinkedTransport {
   void Defer(std::function<void()> event) override { self_.mailbox->Post(0, false, std::move(event)); }
   void Stop() override;
 
-  /// Begins a handshake with `to`. Own progress thread, as all below.
+  /// Starts a handshake with `to`. On our own progress thread, as everything below.
   void Dial(const InprocAddress& to);
   /// Breaks the connection to `peer`, if there is one.
   void Cut(Rank peer);

@@ -10,17 +10,18 @@
 
 namespace hp {
 
-/// Events for one progress thread, each with the real time before which it must not run (0: at once). Of events of
-/// equal time those that are not bulk run first, and then in the order of Post.
+/// The queue of events of one progress thread, in order of the time at which they are due; of events with equal times
+/// those that are not bulk run first, then in the order of Post.
 class Mailbox {
  public:
   using Event = std::function<void()>;
 
-  /// Any thread. Dropped after Close.
+  /// Queues `event`; dropped after Close. Any thread. @param due_ns by Clock::Real(): it does not run before; 0: at
+  /// once.
   void Post(int64_t due_ns, bool bulk, Event event) HP_EXCLUDES(mutex_);
-  /// Waits for the next event that is due. @return an empty one: closed.
+  /// Blocks until an event is due and removes it. The progress thread. @return an empty one: closed.
   Event Next() HP_EXCLUDES(mutex_);
-  /// Ends Next and drops what is queued.
+  /// Ends Next, now and later, and drops all queued events. Any thread.
   void Close() HP_EXCLUDES(mutex_);
 
  private:

@@ -16,13 +16,16 @@
 
 namespace hp {
 
-/// The open connection to one peer. Posts from any thread; the rest on the progress thread.
+/// The link to one peer over a TCP connection. A post queues its frame in the SendQueue; a small one is sent by the
+/// posting thread itself, unless that is the progress thread, which sends what a handler posts when the handler
+/// returns. Receiving (FrameReceiver), failures and all reports happen on the progress thread. Posts come from any
+/// thread; all else is for the progress thread. PeerLink and SocketLink have the contracts.
 class TcpEndpoint : public SocketLink,
                     public ProgressTask,
                     private FrameSink,
                     public std::enable_shared_from_this<TcpEndpoint> {
  public:
-  /// @param socket connected, past the handshake. @param name of the peer, for messages.
+  /// @param socket connected, configured, past the handshake. @param name of the peer, for messages.
   TcpEndpoint(Rank peer, std::string name, TcpSocket socket, const SocketLinkContext& context);
 
   Status Grant(const PlaceTag& tag, std::span<std::byte> place) override HP_EXCLUDES(core_.mutex);
@@ -38,19 +41,24 @@ class TcpEndpoint : public SocketLink,
   void Open() override;
   void Abandon() override HP_EXCLUDES(core_.mutex);
 
+  // ProgressTask
   void Run() override;
   bool Poll() override;
   void Sleep() override;
 
  private:
+  /// Sends a post of `bytes` bytes now, or has the progress thread do it.
   void Posted(size_t bytes);
+  /// Stops the send queue, closes the socket, then reports everything that is open and OnClosed.
   void Close(const Status& status) HP_EXCLUDES(core_.mutex);
+  /// Closes with kCancelled when both ENDs and the peer's end of stream were seen.
   void CloseIfEnded();
   void OnEndOfStream();
   void ReportEndedWrites();
   void WaitForRead();
   void WaitForWrite();
 
+  // FrameSink
   void OnBytes() override;
   Guess GuessWrite() override HP_EXCLUDES(core_.mutex);
   StatusOr<std::span<std::byte>> PlaceFor(const FrameHeader& header) override;
@@ -68,9 +76,9 @@ class TcpEndpoint : public SocketLink,
   std::atomic<int64_t> last_heard_ns_ = 0;
 
   // Progress thread.
-  bool waits_for_read_ = false;
-  bool waits_for_write_ = false;
-  bool stream_ended_ = false;
+  bool waits_for_read_ = false;   // async_wait is pending
+  bool waits_for_write_ = false;  // likewise
+  bool stream_ended_ = false;     // by the peer
 
   EndpointCore core_;  // its lock before the queue's
 };

@@ -11,43 +11,48 @@
 
 namespace hp {
 
-/// What a FrameReceiver asks and tells its endpoint.
+/// The endpoint's side of a FrameReceiver: it says where payloads go and gets the frames. Called from
+/// FrameReceiver::Receive, on its thread. An error names the rule that a frame breaks, and ends the connection.
 class FrameSink {
  public:
   virtual ~FrameSink() = default;
-  /// Bytes arrived; before what they mean.
+  /// Bytes have arrived; called before they are interpreted.
   virtual void OnBytes() = 0;
-  /// The rest of the place that is probably written next, where what follows an unknown header is received. A place is
-  /// the transport's to scribble on from its grant to its end.
+  /// The place that is probably written next: the bytes behind an unread header are received there, which saves a
+  /// system call if the guess is right. A wrong guess leaves garbage in the place, which is allowed between its grant
+  /// and its end.
   struct Guess {
     RemoteGrant grant;
-    uint64_t offset = 0;
-    std::span<std::byte> rest;  ///< empty: no telling
+    uint64_t offset = 0;        ///< of `rest` in the place, in bytes
+    std::span<std::byte> rest;  ///< the part not yet written; empty: no guess
   };
+  /// Asked between frames.
   virtual Guess GuessWrite() = 0;
-  /// @return where exactly the payload of this DATA frame goes, or which rule the frame breaks.
+  /// @return where the payload of this DATA frame goes, header.length bytes; kInvalidArgument: the frame breaks a rule.
   virtual StatusOr<std::span<std::byte>> PlaceFor(const FrameHeader& header) = 0;
-  /// A frame is there whole. @param message the whole message, with the last fragment of one.
-  /// @return which rule the frame breaks.
+  /// A frame is complete; of a message in fragments only the last one is reported.
+  /// @param message for MESSAGE frames: the whole message, valid during the call. @return kInvalidArgument: as above.
   virtual Status OnFrame(const FrameHeader& header, std::span<const std::byte> message) = 0;
 };
 
-/// Turns the bytes of a socket into frames; payloads of DATA frames are received where they belong. One thread.
+/// Reads frames from a socket. Payloads of DATA frames are received directly into their places. One thread (the
+/// progress thread). transport/README.md, "Frames" and "Receiving without a copy".
 class FrameReceiver {
  public:
-  /// @param fd a connected non-blocking socket.
+  /// @param fd a connected non-blocking socket, which its owner closes. @param sink outlives it.
   FrameReceiver(int fd, FrameSink* sink) : fd_(fd), sink_(sink) {}
 
   enum class Outcome {
-    kDrained,  ///< the socket is empty
-    kMore,     ///< `budget` is used up
-    kEnd,      ///< end of stream, at a frame's boundary or not
+    kDrained,  ///< the socket is empty for now
+    kMore,     ///< `budget` is used up; call again
+    kEnd,      ///< the peer ended the stream, between frames or within one
   };
   struct Result {
     Outcome outcome = Outcome::kDrained;
-    size_t bytes = 0;
+    size_t bytes = 0;  ///< received by this call
   };
-  /// Receives about `budget` bytes at most. @return kUnavailable: the socket failed, or the peer broke a rule.
+  /// Receives what is there, about `budget` bytes at most, and calls the sink for each frame. Never blocks.
+  /// @return kUnavailable: the socket failed, or the peer broke a rule of the protocol; do not call again.
   StatusOr<Result> Receive(size_t budget);
 
  private:

@@ -14,41 +14,43 @@
 
 namespace hp {
 
-/// What one endpoint has to send, in the order of the wire: control frames ahead of DATA frames at frame boundaries.
-/// Any thread pushes; whoever calls Flush sends, one thread at a time and without the lock, so that pushing never waits
-/// for a system call.
+/// The frames that one endpoint has to send. Control frames go ahead of DATA frames at frame boundaries and keep their
+/// own order; writes go one after the other. Any thread pushes and calls Flush; one thread at a time sends, without the
+/// lock, so a push never waits for a system call. Nothing blocks but Close.
 class SendQueue {
  public:
   /// @param fd a connected non-blocking socket; its owner closes it after Close.
   explicit SendQueue(int fd) : fd_(fd) {}
 
-  /// Queues a frame without payload.
+  /// Queues a control frame without payload (GRANT, CANCEL).
   void PushControl(const FrameHeader& header) HP_EXCLUDES(mutex_);
-  /// Queues a message in fragments. @return kResourceExhausted: kMaxQueuedBytes wait.
+  /// Queues a message (copied), in fragments if it is large. @return kResourceExhausted: kMaxQueuedBytes wait already.
   Status PushMessage(uint32_t type, std::span<const std::byte> bytes) HP_EXCLUDES(mutex_);
+  /// Queues a write. `source` is read by Flush and must stay unmodified until TakeEnded or Close returns its tag.
   void PushWrite(const PlaceTag& tag, RemoteGrant grant, std::span<const std::byte> source) HP_EXCLUDES(mutex_);
-  /// Queues END behind everything; the sending side is shut down after it. Nothing may be pushed later.
+  /// Queues END behind everything; when it is sent, the sending side of the socket is shut down. Push nothing later.
   void PushEnd() HP_EXCLUDES(mutex_);
 
   enum class Outcome {
-    kIdle,     ///< all is sent
-    kMore,     ///< `budget` is used up
-    kBlocked,  ///< the socket is full: Unblock when it can be written to again
-    kBusy,     ///< another thread sends, what was pushed as well
-    kFailed,   ///< see error()
+    kIdle,     ///< everything is sent
+    kMore,     ///< `budget` is used up; call again
+    kBlocked,  ///< the socket is full: call Unblock and Flush when it is writable again
+    kBusy,     ///< another thread is sending, and will send what was pushed
+    kFailed,   ///< the socket failed: see error()
   };
-  /// Sends about `budget` bytes at most.
+  /// Sends about `budget` bytes at most. Any thread; never blocks.
   Outcome Flush(size_t budget) HP_EXCLUDES(mutex_);
+  /// The socket is writable again.
   void Unblock() HP_EXCLUDES(mutex_);
 
-  /// The writes whose last byte the kernel took since the last call.
+  /// The writes whose last byte the kernel has taken since the last call, in their order: their sources are free.
   std::vector<PlaceTag> TakeEnded() HP_EXCLUDES(mutex_);
-  bool has_ended() const HP_EXCLUDES(mutex_);
-  bool end_sent() const HP_EXCLUDES(mutex_);
-  int error() const HP_EXCLUDES(mutex_);  ///< errno of what failed, or 0
+  bool has_ended() const HP_EXCLUDES(mutex_);  ///< whether TakeEnded would return any
+  bool end_sent() const HP_EXCLUDES(mutex_);   ///< whether the kernel has taken END
+  int error() const HP_EXCLUDES(mutex_);       ///< errno of what failed, or 0
 
-  /// Ends all sending: shuts the socket down both ways and waits for the thread in Flush, if there is one.
-  /// @return the writes that were not sent whole.
+  /// Ends all sending: shuts the socket down both ways and waits for the thread in Flush, if there is one. No source is
+  /// read after it. @return the writes that were not sent completely.
   std::vector<PlaceTag> Close() HP_EXCLUDES(mutex_);
 
  private:

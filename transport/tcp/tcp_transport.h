@@ -10,13 +10,14 @@
 
 namespace hp {
 
-/// A transport with one TCP connection to each peer, on any network and within a host. Tensors are received straight
-/// into their places; no memory needs to be registered, and no memory of GPUs is reached. Source of the protocol:
-/// transport/README.md, "Bytes on a TCP connection".
-/// @param listener where the peers of higher rank and clients find us; null: nobody does.
+/// Makes a transport with one TCP connection to each peer, on any network and within a host. Tensors are received
+/// directly into their places. Register does nothing, and memory of GPUs is not reached. Nothing is sent before Start.
+/// transport/README.md, "Bytes on a TCP connection", has the protocol.
+/// @param listener where peers of higher rank and clients connect; null: nobody can (a client).
 std::unique_ptr<Transport> MakeTcpTransport(ConnectOptions options, std::unique_ptr<TcpListener> listener);
 
-/// The link to one peer as this transport makes it, for transports that use TCP for some peers only: a MakeSocketLink.
+/// Makes the link to one peer over a connected socket, as this transport does: the MakeSocketLink
+/// (connect/socket_link.h) of transports that use TCP for some peers only.
 std::shared_ptr<SocketLink> MakeTcpLink(Rank peer, const std::string& name, TcpSocket socket,
                                         const SocketLinkContext& context);
 

@@ -1,3 +1,6 @@
+// The side of lower rank listens; the other resolves address and route for each queue pair and sends its connection
+// request, all at the same time. Requests may arrive ahead of the peer's SETUP: they wait in early_. This file has the
+// bring-up; cm_connector_events.cc has what follows from librdmacm's events.
 #include "transport/verbs/cm_connector.h"
 
 #include <fcntl.h>

@@ -20,37 +20,42 @@
 
 namespace hp {
 
-/// Connects our queue pairs to those of one peer by librdmacm, which finds device, route and packet numbers from IP
-/// addresses, and hears from it when they end. The queue pairs stay ours (librdmacm knows their numbers only), so that
-/// they share our receive queues, completion queue and protection domain. transport/README.md has the bytes and the
-/// steps. Progress thread; nothing blocks: its events are polled with everything else.
+/// Connects our queue pairs to those of one peer by librdmacm, which finds device, route and packet numbers by IP
+/// addresses and reports when the connection ends. The queue pairs stay ours (librdmacm knows only their numbers), so
+/// that they share our receive queues, completion queue and protection domain. transport/README.md, "Set-up by
+/// librdmacm", has the bytes and the steps. Hold it by shared_ptr. Progress thread only; nothing blocks, its event
+/// channel is polled like a socket.
+///   Open -> AddTo (our SETUP) -> the peer's SETUP arrives -> Connect -> connected ... ended -> Close
 class CmConnector : public std::enable_shared_from_this<CmConnector> {
  public:
   struct Callbacks {
-    /// Once: all queue pairs are ready to send, or why one is not.
+    /// Once: ok, all queue pairs are ready to send; else why one is not. May be called from within Connect.
     std::function<void(const Status&)> connected;
-    /// Once, later: what ended the connection.
+    /// At most once, after `connected` was ok: what ended the connection (the peer disconnected, the device was
+    /// removed, ...).
     std::function<void(const std::string& what)> ended;
   };
   struct Options {
-    std::string peer;      ///< its name, for messages
-    Gid address = {};      ///< ours, an IP address: a GID of RoCE is one
-    bool listens = false;  ///< else we are the one to connect
-    uint32_t epoch = 0;    ///< of our side
-    int deadline_ms = 0;
+    std::string peer;      ///< the peer's name, for messages
+    Gid address = {};      ///< our IP address as a GID (IPv4 mapped); not link-local
+    bool listens = false;  ///< whether we accept (the side of lower rank); false: we connect
+    uint32_t epoch = 0;    ///< of our transport's connection, for CmHello
+    int deadline_ms = 0;   ///< for all queue pairs to be connected, from Connect
   };
 
-  /// With an event channel of its own and, if it listens, bound to a port that the system chose.
-  /// @return kFailedPrecondition: no librdmacm here, or the address is not that of `device`.
+  /// Opens an event channel and, if options.listens, listens on a port that the system chooses.
+  /// @return kFailedPrecondition: librdmacm does not work here, or the address does not belong to `device`; says which.
   static StatusOr<std::shared_ptr<CmConnector>> Open(std::shared_ptr<VerbsDevice> device, boost::asio::io_context* io,
                                                      Options options);
   ~CmConnector() { Close(); }
 
-  /// What the peer must know beside its own queue pairs: our address, port and nonce.
+  /// Writes what the peer needs to connect to us into our SETUP: address, port and nonce.
   void AddTo(VerbsSetup* setup) const;
-  /// @param qps as many as both sides have, in the order of their set-ups; they outlive the connector's Close.
+  /// Starts to connect `qps`, or to accept their connection requests. Once, when the peer's SETUP is there.
+  /// @param qps as many as both sides have, in the order of both SETUPs; they must outlive Close. @param mtu the most
+  /// that both ports take.
   void Connect(const VerbsSetup& theirs, std::vector<QueuePair*> qps, ibv_mtu mtu, Callbacks callbacks);
-  /// Ends everything; no callback follows. The peer's side hears that the queue pairs are disconnected.
+  /// Destroys all identifiers and the event channel; no callback follows. The peer sees the queue pairs disconnected.
   void Close();
 
  private:

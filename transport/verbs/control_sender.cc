@@ -1,3 +1,6 @@
+// Frames are appended to one byte string; each SEND takes as many whole frames off its front as fit. Inline SENDs need
+// no memory after the post; others are copied to a slot, which is free again when a completion covers it. Every 8th
+// SEND is signalled.
 #include "transport/verbs/control_sender.h"
 
 #include "transport/little_endian.h"

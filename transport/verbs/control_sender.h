@@ -13,23 +13,28 @@
 
 namespace hp {
 
-/// Sends control frames over the control queue pair: as many as fit in each SEND, inline where that fits, else from a
-/// slot of registered memory. Its endpoint's mutex guards it.
+/// Sends control frames over the control queue pair: as many whole frames as fit into each SEND, inline if possible,
+/// else from a slot of registered memory. Push queues, Pump posts. Guarded by its endpoint's mutex; nothing blocks.
 class ControlSender {
  public:
-  /// @param qp outlives it. Registers its slots.
+  /// Allocates and registers the slots. @param qp the control queue pair, which must outlive it.
+  /// @return kResourceExhausted: the memory cannot be registered.
   static StatusOr<std::unique_ptr<ControlSender>> Create(const VerbsDevice& device, QueuePair* qp);
-  /// The peer takes so much in one SEND.
+  /// Bounds the bytes of one SEND by what the peer's receive buffers hold (VerbsSetup::control_bytes); before any Push.
   void Limit(uint32_t peer_control_bytes);
 
+  /// Queues a frame without payload.
   void Push(const FrameHeader& frame) { Append(frame, {}); }
+  /// Queues a message (copied), in fragments if it does not fit into one SEND.
   /// @return kResourceExhausted: kMaxQueuedBytes wait already.
   Status PushMessage(uint32_t type, std::span<const std::byte> bytes);
-  /// Posts what fits. @param signal_last ask for the completion of the last one, to know when all is done.
-  /// @return kUnavailable: the queue pair takes none.
+  /// Posts what fits into the send queue and the slots; call again after OnCompletion.
+  /// @param signal_last whether the last SEND of what is queued gets a completion, so that idle() becomes true.
+  /// @return kUnavailable: the queue pair accepts no request.
   Status Pump(bool signal_last);
+  /// The completion of request `id` came: it and all before it are done, and their slots free.
   void OnCompletion(uint64_t id);
-  /// Everything pushed has arrived, as far as completions were asked for.
+  /// Whether everything pushed was sent and completed; it stays false until the last SEND was signalled.
   bool idle() const { return pending_.size() == sent_ && qp_->idle(); }
 
  private:

@@ -1,3 +1,6 @@
+// Set-up, posts and the posting of work requests; endpoint_receive.cc has completions and frames, endpoint_close.cc
+// failures and the end. A post changes the core and queues in the sender under one lock, and pumps there; so work
+// requests are posted in the order in which the core accepted them.
 #include "transport/verbs/endpoint.h"
 
 #include <algorithm>

@@ -14,20 +14,27 @@
 
 namespace hp {
 
-/// Makes what an adapter wrote into GPU memory visible to the GPU: a completion tells that the bytes left the adapter,
-/// not that they passed the PCIe bridges on the way; a read through the same way does. So it reads one byte over a
-/// queue pair that is connected to itself, in a protection domain of its own: the only place where anything is remotely
-/// readable. Progress thread. Source: NCCL, transport/net_ib.cc, ncclIbIflush.
+/// Makes what the adapter wrote into GPU memory visible to the GPU. A completion says that the bytes have left the
+/// adapter, not that they have passed the PCIe bridges; a read of the same memory by the same adapter returns only
+/// after them. So it reads one byte over a queue pair that is connected to itself, in a protection domain of its own,
+/// which is the only one with remotely readable memory. Progress thread. Source: NCCL, transport/net_ib.cc,
+/// ncclIbIflush.
 class VerbsFlush : public CqUser {
  public:
   using Done = std::function<void(const Status&)>;
 
+  /// Makes nothing on the device before the first Flush. @param progress must outlive it.
   VerbsFlush(std::shared_ptr<VerbsDevice> device, ProgressThread* progress);
 
-  /// Calls `done` when everything that was written to `region` before can be seen.
+  /// Calls `done` once: ok when everything that was written to `region` before this call is visible to the GPU; else
+  /// why that is not known (kUnavailable, kResourceExhausted, kFailedPrecondition). An error may be reported from
+  /// within.
+  /// @param address any byte of the region.
   void Flush(const std::shared_ptr<VerbsRegion>& region, const std::byte* address, Done done);
+  /// Destroys everything on the device; flushes that wait are not reported.
   void Stop();
 
+  // CqUser
   void Run() override {}
   bool Poll() override;
   void Sleep() override;

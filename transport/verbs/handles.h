@@ -9,7 +9,10 @@
 
 namespace hp {
 
-/// Destroys a verbs object through the table it came from.
+// A unique_ptr for each kind of libibverbs and librdmacm object, so that they are destroyed in reverse order of
+// creation. The Verbs table must outlive them. Handle(raw, {verbs}) takes ownership; null if the call failed.
+
+/// Destroys an object by the Verbs table that made it; a failure is logged.
 template <typename Object, int (Verbs::*kDestroy)(Object*)>
 struct VerbsDeleter {
   Verbs* verbs = nullptr;
@@ -32,7 +35,8 @@ using QpHandle = VerbsHandle<ibv_qp, &Verbs::DestroyQp>;
 using CmChannelHandle = VerbsHandle<rdma_event_channel, &Verbs::CmDestroyEventChannel>;
 using CmIdHandle = VerbsHandle<rdma_cm_id, &Verbs::CmDestroyId>;
 
-/// The device list of the table, freed at the end.
+/// The list of the host's RDMA devices, freed on destruction; devices that are to be used later must be opened before.
+/// Empty if there are none or libibverbs fails.
 class DeviceList {
  public:
   explicit DeviceList(Verbs* verbs) : verbs_(verbs), list_(verbs->GetDeviceList(&count_)) {

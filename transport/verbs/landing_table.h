@@ -12,25 +12,28 @@
 
 namespace hp {
 
-/// Where the grants that we gave one peer land, and what has arrived of each. The grants themselves are the endpoint
-/// core's. Its endpoint's mutex guards it.
+/// The landing places of the grants that we gave one peer, and which parts of each write have arrived. The grants
+/// themselves are in the endpoint core. Guarded by its endpoint's mutex.
 class LandingTable {
  public:
+  /// A grant whose place is complete.
   struct Arrived {
     RemoteGrant grant;
-    Landing landing;
+    Landing landing;  ///< ends with this; its staging still has to be copied, or its memory flushed
   };
 
-  /// @param parts data queue pairs that the write comes over; 1 to 16.
+  /// Adds a grant that is about to be sent. @param parts number of data queue pairs that the write comes over; 1 to 16.
   void Open(RemoteGrant grant, Landing landing, uint16_t parts);
-  /// An immediate arrived on data queue pair `lane`; the first one sees every write, in their order.
-  /// @return kInvalidArgument: it belongs to no open grant, or that one expects none on this queue pair (any more).
+  /// An immediate arrived on data queue pair `lane`, from 0. Every write uses lane 0, and its immediates there give the
+  /// order of writes. @return kInvalidArgument: it names no open grant, or one that expects none on this lane (any
+  /// more).
   Status OnImmediate(uint32_t immediate, size_t lane);
-  /// Removes and returns the next grant of which everything is there, in the order of the writes.
+  /// Removes and returns the next complete grant, in the order of the writes: nothing while an earlier write is
+  /// incomplete.
   std::optional<Arrived> TakeArrived();
-  /// Removes a grant that was given back. @return kInvalidArgument: not open, or written to.
+  /// Removes a grant that the peer gave back. @return kInvalidArgument: it is not open, or a part was written.
   Status Cancel(RemoteGrant grant);
-  /// Removes all. @return their landings, to be released when nothing can arrive any more.
+  /// Removes all grants. @return their landings; release them after the queue pairs are destroyed.
   std::vector<Landing> TakeAll();
 
  private:

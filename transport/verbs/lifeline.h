@@ -9,21 +9,24 @@
 
 namespace hp {
 
-/// The connection over which two nodes met, kept while their queue pairs are in use: when a process goes, its end of
-/// stream tells at once what queue pairs tell only after all retries. Carries one record in each direction:
-/// LAST, or a REFUSAL that says why its side failed. Progress thread.
+/// The TCP connection over which two nodes met, kept while their queue pairs are in use: when a process ends, its end
+/// of stream shows at once, while queue pairs notice only after all retries. It carries one record in each direction:
+/// LAST, or a REFUSAL that says why the sender's endpoint failed. Progress thread; nothing blocks.
 class Lifeline {
  public:
   enum class Event {
-    kLast,    ///< the peer has closed in order
-    kFailed,  ///< the peer's side failed, and says why
-    kEnd,     ///< end of stream, or something that has no place here
+    kLast,    ///< LAST: the peer has seen our END, and all that it sent has arrived
+    kFailed,  ///< REFUSAL: the peer's endpoint failed, with its reason
+    kEnd,     ///< end of stream, an error, or any other record
   };
+  /// Called for each event; may destroy the lifeline. @param reason with kFailed.
   using OnEvent = std::function<void(Event, const std::string& reason)>;
 
+  /// Starts to read. @param socket past the set-up of RDMA.
   Lifeline(TcpSocket socket, OnEvent on_event);
-  /// Closes; no event follows.
+  /// Closes the connection; no event follows.
   ~Lifeline();
+  // Each sends the record at once; a failure is ignored, since the peer then sees the end of the stream.
   void SendLast() { Send(RecordKind::kLast, ""); }
   void SendFailed(const std::string& reason) { Send(RecordKind::kRefusal, reason); }
 

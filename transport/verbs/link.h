@@ -16,39 +16,46 @@
 
 namespace hp {
 
-/// One that goes over queue pairs. Progress thread.
+/// A link over queue pairs, as the transport sees it while it is set up: OwnSetup, Connect, Open, in this order.
+/// Progress thread.
 class VerbsLink : public PeerLink {
  public:
-  /// What the peer must know to connect its queue pairs to ours.
+  /// The SETUP to send: what the peer needs to connect its queue pairs to ours. @return kFailedPrecondition: the port
+  /// has no usable address, or librdmacm does not work.
   virtual StatusOr<VerbsSetup> OwnSetup() = 0;
-  /// Connects ours to the peer's. `done` is called once, from here or later, or never if the link is abandoned first.
+  /// Connects our queue pairs to the peer's. `done` is called once, from within or later, or never if the link is
+  /// abandoned first. @param theirs the peer's SETUP, without a fault.
   virtual void Connect(const VerbsSetup& theirs, std::function<void(const Status&)> done) = 0;
-  /// Both sides are connected: reports OnConnected. @param lifeline the connection over which they met; its end is the
-  /// peer's end.
+  /// Both sides are connected: accepts posts and reports OnConnected. After the link was added to the transport's.
+  /// @param lifeline the TCP connection over which the nodes met (lifeline.h).
   virtual void Open(TcpSocket lifeline) = 0;
 };
 
-/// What a transport's parts take from it.
+/// What the parts of a verbs transport use of it; all pointers outlive them.
 struct VerbsContext {
   ProgressThread* progress = nullptr;
   TransportHandler* handler = nullptr;
-  const Clock* clock = nullptr;
-  Rank rank = 0;              ///< ours
-  int setup_deadline_ms = 0;  ///< for a peer to set RDMA up
+  const Clock* clock = nullptr;  ///< of LastHeardNs
+  Rank rank = 0;                 ///< ours
+  int setup_deadline_ms = 0;     ///< for both sides to connect their queue pairs
 };
 
-/// The RDMA device of a transport. No header of libibverbs is needed to use one, so that a build without it can say so.
+/// The RDMA device of a transport, without any type of libibverbs, so that the transport compiles without it too
+/// (no_verbs.cc). OpenVerbsHost makes one.
 class VerbsHost {
  public:
   virtual ~VerbsHost() = default;
+  /// Device, port and address, for the log.
   virtual std::string Describe() const = 0;
+  // As Transport's of these names; any thread.
   virtual StatusOr<std::unique_ptr<MemoryRegion>> Register(std::span<std::byte> memory) = 0;
   virtual StatusOr<std::unique_ptr<MemoryRegion>> RegisterDevice(const DeviceMemory& memory) = 0;
-  /// Begins to look after the device's events on the progress thread, before that runs.
+  /// Has the progress thread wait for the device's events; before that thread runs. Once.
   virtual void Start(const VerbsContext& context) = 0;
-  /// Makes queue pairs towards a peer. @param epoch counts this transport's connections. Progress thread.
+  /// Makes a link with queue pairs, not connected yet. Progress thread. @param name of the peer, for messages.
+  /// @param epoch number of this connection, unique in the transport. @return errors of VerbsEndpoint::Create.
   virtual StatusOr<std::shared_ptr<VerbsLink>> NewLink(Rank peer, const std::string& name, uint32_t epoch) = 0;
-  /// After the progress thread has ended and all links are closed.
+  /// Releases what is on the device; after the progress thread has ended and all links are closed.
   virtual void Stop() = 0;
 };
 

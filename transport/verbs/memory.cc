@@ -1,3 +1,7 @@
+// Regions are found by address in an ordered map. A place in a region gets a memory region of its own at its first
+// grant to an owner; it is kept under (owner, address, size), so that a new connection has new keys and dropping an
+// owner is a range of the map. GPU memory that the adapter cannot reach is staged: a write lands in, or is sent from,
+// host memory that is allocated for this use.
 #include "transport/verbs/memory.h"
 
 #include <glog/logging.h>

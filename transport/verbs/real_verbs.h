@@ -4,7 +4,8 @@
 
 namespace hp {
 
-/// The functions of libibverbs and librdmacm; RealVerbs() gives one. A test derives from it to disturb a real device.
+/// The table of the functions of libibverbs and librdmacm themselves; RealVerbs() returns one. A test derives from it
+/// to inject faults into a real device. Any thread, as libibverbs.
 class LibibVerbs : public Verbs {
  public:
   ibv_device** GetDeviceList(int* count) override { return ibv_get_device_list(count); }

@@ -1,3 +1,6 @@
+// Both sides send SETUP at once. If both have RDMA each connects its queue pairs and sends UP with the result; a side
+// whose peer has given up answers with its own UP at once. It ends when both results are known and all that we sent is
+// handed to the kernel, so that the connection can go on with TCP frames.
 #include "transport/verbs/setup_exchange.h"
 
 #include <boost/asio/read.hpp>

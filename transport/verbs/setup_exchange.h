@@ -14,31 +14,37 @@
 
 namespace hp {
 
-/// How two nodes that have shaken hands set their queue pairs up over the same connection: both send SETUP, connect,
-/// and say UP. transport/README.md has the bytes. Progress thread.
+/// The exchange by which two nodes set up RDMA over the TCP connection of their handshake: both send SETUP, connect
+/// their queue pairs, and send UP. transport/README.md, "Bytes over RDMA", has the records. Hold it by shared_ptr:
+/// pending operations keep it alive. Progress thread; nothing blocks.
 class SetupExchange : public std::enable_shared_from_this<SetupExchange> {
  public:
   enum class End {
-    kVerbs,    ///< both are connected
-    kNoVerbs,  ///< one side says that it can't; the connection is whole
-    kBroken,   ///< the connection failed, or the peer was too slow
+    kVerbs,    ///< both sides' queue pairs are connected
+    kNoVerbs,  ///< one side cannot do RDMA; the TCP connection is intact and can be used
+    kBroken,   ///< the TCP connection failed, the peer broke the protocol, or the deadline passed
   };
   struct Result {
     End end = End::kBroken;
-    Status status;  ///< not ok but with kVerbs
+    Status status;  ///< ok if and only if kVerbs; else which side failed and why
   };
   struct Callbacks {
-    /// Calls `connected` once, before it returns or later.
+    /// Connects our queue pairs to the peer's; called only if neither SETUP has a fault. Calls `connected` once, from
+    /// within or later.
     std::function<void(const VerbsSetup& theirs, std::function<void(const Status&)> connected)> connect;
-    /// Called exactly once.
+    /// Called exactly once, unless Stop comes first, when everything that we said is sent.
     std::function<void(const std::shared_ptr<SetupExchange>&, const Result&)> done;
   };
 
+  /// @param socket past the handshake. @param ours our SETUP, with a fault if we have no RDMA. @param deadline_ms for
+  /// all of it, from Start.
   SetupExchange(TcpSocket socket, VerbsSetup ours, int deadline_ms, Callbacks callbacks);
 
+  /// Sends SETUP and starts to read. Once.
   void Start();
-  /// Ends it without sending anything; no callback follows.
+  /// Closes the connection; no callback follows.
   void Stop();
+  /// The connection, which `done` moves out after kVerbs and kNoVerbs.
   TcpSocket* socket() { return &socket_; }
 
  private:

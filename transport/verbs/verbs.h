@@ -8,11 +8,11 @@
 
 namespace hp {
 
-/// Every function of libibverbs and librdmacm that we call, as one table, so that a test can stand in for a device:
-/// fail a step, drop a completion, check the order of calls. Arguments and results are those of the function of that
-/// name
-/// (`ibv_reg_mr` is RegMr, `rdma_bind_addr` is CmBindAddr); see their manual pages. Pointers are null on failure with
-/// errno set; ints are 0 or an errno, those of librdmacm 0 or -1 with errno set.
+/// Every function of libibverbs and librdmacm that we call, as one table, so that a test can replace a device: fail a
+/// step, drop a completion, check the order of calls. Arguments and results are those of the function of the same name
+/// (ibv_reg_mr is RegMr, rdma_bind_addr is CmBindAddr), and the manual pages of those are the contract. On failure
+/// pointers are null with errno set; ints are an errno (0: ok), those of librdmacm -1 with errno set. Differences are
+/// noted. Any thread.
 class Verbs {
  public:
   virtual ~Verbs() = default;
@@ -69,7 +69,7 @@ class Verbs {
   virtual int CmReject(rdma_cm_id* id) = 0;
 };
 
-/// libibverbs and librdmacm themselves.
+/// The real libraries. Lives as long as the process.
 Verbs* RealVerbs();
 
 }  // namespace hp

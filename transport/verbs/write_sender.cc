@@ -1,3 +1,7 @@
+// Each queue pair has a lane of parts. Pump turns the parts at its front into work requests while the send queue has
+// room and posts them in one list. Only the last request of a part and every quarter of the queue's depth is signalled;
+// a completion retires all requests before it. A request's tag has the number of its write and whether it ends a part;
+// a write is done when all its parts are.
 #include "transport/verbs/write_sender.h"
 
 #include "transport/verbs/frames.h"

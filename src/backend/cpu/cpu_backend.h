@@ -4,9 +4,11 @@
 
 namespace hp {
 
-/// Makes ops for this host's cores; Backend (backend/backend.h) says what each computes. Each method is defined beside
-/// its op: Pooling in pooling.cc. An op's layouts, saved and scratch sizes are fixed when it is made. The backend has
-/// no state, so ops of several executors share nothing. Any thread; the ops themselves are for the executor thread.
+/// Makes ops for this host's cores, on float32 tensors in host memory; Backend (backend/backend.h) says what each
+/// computes. Each method is defined in the file of its op: Pooling in pooling.cc. Tensors of any layout are accepted;
+/// convolutions choose blocked or NHWC layouts (README.md). The backend has no state, so factory methods may be called
+/// by any thread and ops of several executors share nothing; an op itself is for the executor thread. Only Convolution
+/// can fail: kInternal with oneDNN's message.
 class CpuBackend final : public Backend {
  public:
   StatusOr<OpPtr> Convolution(const ConvolutionDesc& desc, const Descs& in) override;
@@ -24,6 +26,7 @@ class CpuBackend final : public Backend {
   StatusOr<OpPtr> Split(int ways, const Descs& in) override;
   StatusOr<OpPtr> Export(int parts, const Descs& in) override;
 
+  // By all threads of the OpenMP team for large parts; done on return. In update.h the same for one part.
   void SgdUpdate(std::span<const SgdPart> parts) override;
   void SumsOfSquares(std::span<const SquaresPart> parts) override;
 };

@@ -1,3 +1,5 @@
+// Philox for 16 counters at once, one in each lane of an AVX-512 register; each counter yields four words, so a group
+// is 64 units. Ranges that do not start or end at a group compute the whole group and copy their part.
 #include "backend/cpu/dropout_mask.h"
 
 #include <algorithm>

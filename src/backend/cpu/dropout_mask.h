@@ -6,13 +6,15 @@
 
 namespace hp {
 
-/// The factors of dropout, 0 or 1 / (1 - ratio), for any run of units of one sample: a function of (stream key, sample,
-/// unit) alone, however the batch and the layer are divided.
+/// Computes the factors of dropout, 0 or 1 / (1 - ratio), for any range of units of one sample, vectorised: a function
+/// of (stream key, sample, unit) alone, however the batch and the layer are divided. DropoutRule defines it.
 class DropoutMask {
  public:
+  /// @param stream_key StreamKey(seed, layer, "dropout"). @param ratio probability of 0, in [0, 1).
   DropoutMask(uint64_t stream_key, float ratio) : rule_(DropoutRule::Make(stream_key, ratio)) {}
 
-  /// factors[0, end - begin) = those of units [begin, end), counted within the whole layer; begin >= 0. Any thread.
+  /// Writes factors[0, end - begin), those of units [begin, end). Any thread; cheapest in multiples of 64 units.
+  /// @param sample counted from the start of training. @param begin,end in NCHW order within the whole layer, >= 0.
   void Fill(uint64_t sample, int64_t begin, int64_t end, float* factors) const;
 
  private:

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <memory>
 
+// What the two ops of local response normalization share: powers of the scale s without pow where the exponent allows
+// it, and aligned working memory. LrnDesc (backend/backend.h) has the formulas.
 namespace hp {
 
 /// s^(-1/4) for s > 0 within 2e-7: a first guess from the exponent bits (within 3.2%), then three Newton steps for
@@ -24,11 +26,12 @@ inline FloatVec<W> InverseFourthRoot(FloatVec<W> s) {
   return r;
 }
 
-/// s^-beta and s^-(beta+1) for beta = Quarters / 4.
+/// s^-beta and, in *next unless null, s^-(beta+1), for beta = Quarters / 4 and s > 0, without pow.
 template <int Quarters>
 struct QuarterPower {
   explicit QuarterPower(float) {}
 
+  /// @param next set to s^-(beta+1); null: not wanted.
   template <int W>
   FloatVec<W> operator()(FloatVec<W> s, FloatVec<W>* next = nullptr) const {
     const FloatVec<W> r = InverseFourthRoot<W>(s);
@@ -39,7 +42,7 @@ struct QuarterPower {
   }
 };
 
-/// The same for any beta.
+/// The same for any beta, by std::pow for each element.
 struct AnyPower {
   explicit AnyPower(float exponent) : beta(exponent) {}
 
@@ -53,7 +56,7 @@ struct AnyPower {
   float beta;
 };
 
-/// Makes a Kernel<Power>(desc, in) with the power that desc.beta wants.
+/// Makes an op Kernel<Power>(desc, in) with the fastest Power for desc.beta.
 template <template <typename> class Kernel>
 Backend::OpPtr MakeLrnKernel(const LrnDesc& desc, const TensorDesc& in) {
   if (desc.beta == 0.75f) return std::make_unique<Kernel<QuarterPower<3>>>(desc, in);
@@ -62,10 +65,11 @@ Backend::OpPtr MakeLrnKernel(const LrnDesc& desc, const TensorDesc& in) {
   return std::make_unique<Kernel<AnyPower>>(desc, in);
 }
 
+// The ops of the two regions of LrnDesc; any layout, which the output keeps.
 Backend::OpPtr MakeLrnAcrossChannels(const LrnDesc& desc, const TensorDesc& in);
 Backend::OpPtr MakeLrnWithinChannel(const LrnDesc& desc, const TensorDesc& in);
 
-/// A thread's working memory, aligned for vectors and zeroed.
+/// A thread's working memory: at least `count` floats, zeroed and aligned to 64 bytes.
 class AlignedFloats {
  public:
   explicit AlignedFloats(int64_t count) : lines_((count + 15) / 16) {}

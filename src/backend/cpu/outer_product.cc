@@ -1,3 +1,6 @@
+// Register blocking: a tile of d_w (kRows outputs by kVectors vectors of columns) stays in registers while r runs over
+// all rows of dy and x. Columns are walked in ranges whose part of x fits into half of the second-level cache and is
+// read again by every tile of outputs.
 #include "backend/cpu/outer_product.h"
 
 #include "backend/cpu/vec.h"

@@ -1,3 +1,8 @@
+// Windows are clipped once, when the op is made: Axis has, for each output index, the window's range in the image and
+// Caffe's divisor, and for each place of the image the range of windows that cover it. The forward pass loops over
+// outputs. The backward pass loops over rows of the input and collects from the windows that cover the row, so no two
+// threads add to one element and sums have a fixed order. Vectors run along the channels of a block; in dense NCHW,
+// with one channel in a block, loops are scalar.
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/vec.h"
 #include "backend/window.h"

@@ -1,3 +1,6 @@
+// Between dense and blocked layouts a copy is a transposition of (channels, pixels) within each block: it goes in tiles
+// of at most 16 channels by 64 pixels, which both sides find in the first-level cache. Between two blocked layouts runs
+// of channels that are contiguous in both are copied. Tiles and runs are divided over the threads of the team.
 #include "backend/cpu/reorder.h"
 
 #include "backend/cpu/parallel.h"

@@ -1,3 +1,5 @@
+// Three passes over the classes: the largest value, exponentials and their sum (in double), division. Where columns are
+// strided (inner > 1) up to 64 neighbouring ones are taken together, so that memory is read in order.
 #include "backend/cpu/softmax_math.h"
 
 #include "backend/cpu/parallel.h"

@@ -8,7 +8,8 @@ namespace hp {
 /// x is subtracted first; a NaN or infinity in x gives NaN in y. All threads of the team; each sum is one thread's.
 void ComputeSoftmax(const float* x, int64_t outer, int64_t classes, int64_t inner, float* y);
 
-/// dx = y * (dy - sum of dy * y), the sum over the middle of [outer, classes, inner].
+/// dx = y * (dy - sum of dy * y), the sum over the middle of [outer, classes, inner]; y is ComputeSoftmax's result. dy
+/// and dx may be the same memory.
 void ComputeSoftmaxGradient(const float* y, const float* dy, int64_t outer, int64_t classes, int64_t inner, float* dx);
 
 }  // namespace hp

@@ -1,3 +1,6 @@
+// One pass over gradient, history and weights, which is bound by memory. Threads take contiguous ranges of whole cache
+// lines. Sums of squares are added per block of 32768 values and then over the blocks in order, so the number of
+// threads does not change the bits.
 #include "backend/cpu/update.h"
 
 #include <omp.h>

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <type_traits>
 
+// Loops over channels as loops over vectors of compile-time width: ForEachChunk cuts the channels, the body works on
+// FloatVec<W>. W is 16, 8, 4 or 1; a wider vector than the host's registers is split by the compiler.
 namespace hp {
 
 /// W floats, or integers, that the compiler keeps in vector registers (GCC's and Clang's vector extensions).
@@ -17,7 +19,7 @@ using FloatVec = typename VecTypes<W>::Floats;
 template <int W>
 using IntVec = typename VecTypes<W>::Ints;
 
-/// Unaligned; compiles to one load or store.
+// Access of W floats at any alignment; each compiles to one instruction.
 template <int W>
 inline FloatVec<W> Load(const float* from) {
   FloatVec<W> value;
@@ -29,7 +31,7 @@ inline void Store(float* to, FloatVec<W> value) {
   std::memcpy(to, &value, sizeof(value));
 }
 
-/// Elements below which a loop is not worth waking other threads for (some microseconds).
+/// Elements up to which a loop stays on the calling thread: waking others costs some microseconds.
 constexpr int64_t kSerialElements = 8192;
 
 /// Cuts `channels` into pieces of 16, 8, 4 and 1 and calls body(width, first channel), the width as a constant:

@@ -7,7 +7,8 @@
 
 namespace hp::cuda {
 
-/// y[r][c] += bias[c] for y [rows, columns], both of `element`s. @param stride elements from one row of y to the next.
+/// Puts y[r][c] += bias[c] into `stream`, for y [rows, columns] and bias [columns], both of type `element` and in the
+/// GPU's memory; computed in float32. @param stride elements from one row of y to the next.
 void AddBias(const GpuStream& stream, int64_t rows, int64_t columns, int64_t stride, const void* bias,
              ElementType element, void* y);
 

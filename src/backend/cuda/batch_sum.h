@@ -6,14 +6,15 @@
 #include <cstdint>
 #include <span>
 
-// What a loss and an accuracy make of their rows' values. Only for .cu files.
+// The sum over a micro-batch's rows, divided by a number of samples: the last step of a loss and an accuracy. Only for
+// .cu files.
 namespace hp::cuda {
 
-/// How many samples a sum over rows is divided by: a number of the job's, or the labels of the whole batch, in the
-/// device's memory, that are not the ignored one.
+/// The number of samples that a sum over rows is divided by: a fixed one, or how many of the global batch's labels are
+/// not the ignored one, which the kernel counts.
 struct SampleCount {
   int64_t fixed = 0;
-  const float* labels = nullptr;  ///< null: `fixed`
+  const float* labels = nullptr;  ///< [labels_count] in the device's memory; null: `fixed` is the count
   int64_t labels_count = 0;
   int ignore_label = 0;
 
@@ -23,7 +24,8 @@ struct SampleCount {
   }
 };
 
-/// Calls result(sum of values[0, rows), count), on the device. One block of threads; a batch has few rows.
+/// The reduction (launch.h) that computes the sum of values[0, rows) in double and the count, in a fixed order, in one
+/// block of threads; a batch has few rows.
 template <typename Result>
 struct BatchSum {
   struct Value {
@@ -46,6 +48,7 @@ struct BatchSum {
   }
 };
 
+/// Puts into `stream`: result(double sum of values[0, rows), int64_t count), called once on the device.
 template <typename Result>
 void SumOverBatch(const GpuStream& stream, const float* values, int64_t rows, const SampleCount& count,
                   const Result& result) {

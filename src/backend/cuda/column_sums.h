@@ -7,11 +7,12 @@
 
 namespace hp::cuda {
 
-/// Floats of scratch that ColumnSums wants.
+/// Floats of scratch that ColumnSums needs for these sizes.
 int64_t ColumnSumsScratch(int64_t rows, int64_t columns);
 
-/// to[c] = (to[c] +) the sum of column c of from [rows, columns] of `element`s, in an order that the sizes alone
-/// determine: what a bias gradient is.
+/// Puts to[c] = (to[c] +) the sum of column c of from [rows, columns] into `stream`: a bias gradient. `from` is dense,
+/// of type `element`; sums are float32, in an order that only the sizes determine. @param to [columns].
+/// @param scratch [ColumnSumsScratch(rows, columns)]. All memory is the GPU's.
 void ColumnSums(const GpuStream& stream, int64_t rows, int64_t columns, ElementType element, const void* from, bool add,
                 float* to, float* scratch);
 

@@ -1,3 +1,7 @@
+// Algorithms are chosen by cuBLASLt's heuristics when the product is made: one for factors aligned to 16 bytes and one
+// for any alignment, since columns of gathered inputs begin anywhere; Run takes the first if all addresses allow it.
+// Split sums are combined in a fixed order, so equal arguments give equal bits. The bias is part of the product where
+// cuBLASLt can do that for both alignments, else a kernel adds it.
 #include "backend/cuda/cublas_gemm.h"
 
 #include "backend/cuda/add_bias.h"

@@ -6,8 +6,9 @@
 
 namespace hp {
 
-/// What CUDA's runtime says of `call`, which is then no longer the thread's last error: that is for launches of
-/// kernels. kInternal: whatever fails once the GPU was opened is no user's mistake.
+/// The result of runtime function `call` as a Status: kInternal with CUDA's message and name of the error, since
+/// whatever fails once a GPU is open is no user's mistake. Clears the thread's last error, which is kept for kernel
+/// launches.
 inline Status CudaStatus(cudaError_t error, const char* call) {
   if (error == cudaSuccess) return OkStatus();
   cudaGetLastError();

@@ -1,3 +1,6 @@
+// A convolution as up to three plans of cuDNN's graph API, one operation graph each. The forward graph includes the
+// bias where cuDNN has an engine for it, else a kernel adds the bias to y. All tensors are described as NHWC by their
+// strides.
 #include "backend/cuda/cudnn_convolution.h"
 
 #include "backend/cuda/add_bias.h"

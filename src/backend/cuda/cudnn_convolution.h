@@ -8,24 +8,27 @@
 
 namespace hp {
 
-/// The plans of one convolution's three products.
+/// How cuDNN computes one convolution: a plan for the forward pass and one for each gradient. Tensors are NHWC, weights
+/// [O, kH, kW, C / group].
 struct CudnnConvolutionPlans {
-  /// Makes them. @param in [N, C, H, W]. @return kFailedPrecondition: no engine can.
+  /// @param in the input's shape [N, C, H, W]. @return kFailedPrecondition: cuDNN has no acceptable engine for one of
+  /// them.
   static StatusOr<CudnnConvolutionPlans> Make(const CudnnTarget& target, const ConvolutionDesc& desc, const Shape& in);
 
-  /// The ids of tensors in Run.
+  /// The ids of tensors in CudnnPlan::Run. Gradients have the id of their tensor; kProduct is the product before the
+  /// bias.
   enum Id : int64_t { kX = 'x', kY = 'y', kWeights = 'w', kBias = 'b', kProduct = 'p' };
 
   CudnnPlan forward;
-  bool bias_fused = false;  ///< `forward` adds the bias
+  bool bias_fused = false;  ///< `forward` adds the bias; else a kernel does (add_bias.h)
   CudnnPlan backward_weights;
   std::optional<CudnnPlan> backward_input;      ///< where the desc wants it
   Shape out;                                    ///< [N, O, H', W']
   ElementType element = ElementType::kFloat32;  ///< of all tensors
 };
 
-/// A convolution on `gpu`'s compute stream. @param target with a handle that is bound to it and outlives the
-/// convolution. Errors as above.
+/// A convolution on `gpu`'s compute stream. @param target its handle is bound to that stream and outlives the
+/// convolution, as `gpu` does. @return kFailedPrecondition: as Make.
 StatusOr<std::unique_ptr<GpuConvolution>> MakeCudnnConvolution(Gpu* gpu, const CudnnTarget& target,
                                                                const ConvolutionDesc& desc, const Shape& in);
 

@@ -12,7 +12,7 @@
 
 namespace hp {
 
-/// OK, or kFailedPrecondition with cuDNN's words. @param what what was asked of it.
+/// Ok, or kFailedPrecondition with cuDNN's message. @param what the operation, for the message.
 Status CudnnStatus(cudnnStatus_t status, const std::string& what);
 
 /// cuDNN's name of an element type.
@@ -21,7 +21,7 @@ inline cudnnDataType_t CudnnTypeOf(ElementType element) {
   return element == ElementType::kFloat16 ? CUDNN_DATA_HALF : CUDNN_DATA_FLOAT;
 }
 
-/// By what name cuDNN knows the C++ type of an attribute.
+/// cuDNN's constant for the C++ type of an attribute.
 template <typename T>
 constexpr cudnnBackendAttributeType_t CudnnTypeOf() {
   if constexpr (std::is_same_v<T, int64_t>) return CUDNN_TYPE_INT64;
@@ -37,43 +37,49 @@ constexpr cudnnBackendAttributeType_t CudnnTypeOf() {
   if constexpr (std::is_same_v<T, cudnnBackendNumericalNote_t>) return CUDNN_TYPE_NUMERICAL_NOTE;
 }
 
-/// One descriptor of cuDNN's graph API. Set and Get keep the first failure, which Finalize and status() tell.
+/// Owns one descriptor of cuDNN's backend (graph) API: create, Set attributes, Finalize, then use it in others or Get
+/// from it. Set and Get report nothing: the first failure is kept, and Finalize and status() return it
+/// (kFailedPrecondition). Movable. One thread at a time.
 class CudnnDescriptor {
  public:
-  CudnnDescriptor() = default;
-  /// @param what for messages.
+  CudnnDescriptor() = default;  ///< no descriptor
+  /// Creates one of `type`. @param what names it in messages.
   CudnnDescriptor(cudnnBackendDescriptorType_t type, std::string what);
 
   cudnnBackendDescriptor_t get() const { return descriptor_.get(); }
   const Status& status() const { return status_; }
+  /// After all Sets; makes the descriptor usable by others. @return the first failure of any call so far.
   Status Finalize();
 
+  /// Sets attribute `name` to one value of type T, which must be one that CudnnTypeOf knows.
   template <typename T>
   void Set(cudnnBackendAttributeName_t name, const T& value) {
     SetRaw(name, CudnnTypeOf<T>(), 1, &value);
   }
+  /// Sets an attribute that is an array.
   template <typename T>
   void SetAll(cudnnBackendAttributeName_t name, const std::vector<T>& values) {
     SetRaw(name, CudnnTypeOf<T>(), static_cast<int64_t>(values.size()), values.data());
   }
-  /// @param value finalised; must outlive this descriptor.
+  /// @param value a finalized descriptor, which must outlive this one. Its failure becomes this one's.
   void Set(cudnnBackendAttributeName_t name, const CudnnDescriptor& value);
   void SetDescriptors(cudnnBackendAttributeName_t name, const std::vector<CudnnDescriptor>& values);
 
+  /// An attribute of a finalized descriptor; T{} if it cannot be read.
   template <typename T>
   T Get(cudnnBackendAttributeName_t name) {
     T value = {};
     GetRaw(name, CudnnTypeOf<T>(), 1, &value);
     return value;
   }
-  /// At most `most` of them.
+  /// An attribute that is an array: its first `most` values at most.
   template <typename T>
   std::vector<T> GetAll(cudnnBackendAttributeName_t name, int64_t most) {
     std::vector<T> values(most);
     values.resize(GetRaw(name, CudnnTypeOf<T>(), most, values.data()));
     return values;
   }
-  /// Descriptors of `type`, as many as there are.
+  /// All descriptors of `type` in an attribute. @param what names them in messages.
   std::vector<CudnnDescriptor> GetDescriptors(cudnnBackendAttributeName_t name, cudnnBackendDescriptorType_t type,
                                               const std::string& what);
 

@@ -9,32 +9,36 @@
 
 namespace hp {
 
-/// What plans are made for: the GPU of a handle or, where there is none, one that a descriptor of cuDNN 9.8 describes.
+/// What plans are made for: the GPU of `handle`, or, in tests without a GPU, one that is only described by `device`.
 struct CudnnTarget {
-  cudnnHandle_t handle = nullptr;
-  const CudnnDescriptor* device = nullptr;
+  cudnnHandle_t handle = nullptr;           ///< null: no GPU
+  const CudnnDescriptor* device = nullptr;  ///< device properties of cuDNN 9.8 or later; null: those of the handle
   GpuMath math = GpuMath::kFloat32;
-  size_t most_workspace_bytes = size_t{1} << 30;  ///< of one plan; an engine that wants more is passed over
+  size_t most_workspace_bytes = size_t{1} << 30;  ///< of one plan; engines that need more are passed over
 };
 
-/// Operations on tensors, each finalised; what an operation refers to comes before it.
+/// An operation graph for cuDNN: all descriptors finalized, each after those that it refers to.
 struct CudnnOperations {
   std::vector<CudnnDescriptor> parts;  ///< tensors and the like
   std::vector<CudnnDescriptor> operations;
 };
 
-/// How cuDNN computes some operations of fixed sizes: by the first engine, in the order of its heuristics, that is
-/// deterministic and as exact as the target's math wants. Chosen when made; a call changes nothing.
+/// An execution plan of cuDNN for operations of fixed sizes. The engine is chosen when the plan is made: the first one
+/// in the order of cuDNN's heuristics that is deterministic, as exact as the target's math requires, and within the
+/// workspace. Nothing is timed, so equal inputs make equal plans. Run changes no state.
 class CudnnPlan {
  public:
-  /// @param what for messages. @return kFailedPrecondition: no engine can, with the reason of the last one.
+  /// @param what names the operations in messages.
+  /// @return kFailedPrecondition: no engine is acceptable; the message has the reason for the last one tried.
   static StatusOr<CudnnPlan> Make(const CudnnTarget& target, CudnnOperations operations, const std::string& what);
 
-  size_t workspace_bytes() const { return workspace_bytes_; }
-  /// Of the engine that was chosen.
+  size_t workspace_bytes() const { return workspace_bytes_; }  ///< that Run needs
+  /// cuDNN's notes on the arithmetic of the chosen engine.
   const std::vector<cudnnBackendNumericalNote_t>& notes() const { return notes_; }
 
-  /// Puts it into the handle's stream. @param pointers the tensors by their ids, aligned to kCudnnAlignment.
+  /// Puts the operations into the handle's stream. @param pointers (id, address) of each tensor that is not virtual, in
+  /// the GPU's memory, aligned to kCudnnAlignment. @param workspace [workspace_bytes()].
+  /// @return kFailedPrecondition: cuDNN refused.
   Status Run(cudnnHandle_t handle, const std::vector<std::pair<int64_t, const void*>>& pointers,
              std::byte* workspace) const;
 
@@ -50,7 +54,7 @@ class CudnnPlan {
   size_t workspace_bytes_ = 0;
 };
 
-/// Of what a plan reads and writes, in bytes.
+/// Alignment of the tensors that a plan reads and writes, in bytes.
 constexpr int64_t kCudnnAlignment = 16;
 
 }  // namespace hp

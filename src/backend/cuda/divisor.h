@@ -13,6 +13,7 @@ namespace hp {
 /// Source: Granlund, Montgomery, "Division by Invariant Integers using Multiplication", PLDI 1994.
 class Divisor {
  public:
+  /// @param divisor 1 to 2^31 - 1 (CHECK).
   explicit Divisor(int64_t divisor) : divisor_(static_cast<uint32_t>(divisor)) {
     CHECK(divisor > 0 && divisor <= INT32_MAX) << divisor;
     while ((uint64_t{1} << log_) < divisor_) ++log_;
@@ -20,10 +21,11 @@ class Divisor {
   }
 
   HP_HOST_DEVICE uint32_t value() const { return divisor_; }
+  /// n / divisor, rounded down; n < 2^31.
   HP_HOST_DEVICE uint32_t Quotient(uint32_t n) const {
     return static_cast<uint32_t>((uint64_t{n} * multiplier_) >> (31 + log_));
   }
-  /// @param remainder of the division.
+  /// The same. @param remainder n % divisor.
   HP_HOST_DEVICE uint32_t Quotient(uint32_t n, uint32_t* remainder) const {
     const uint32_t quotient = Quotient(n);
     *remainder = n - quotient * divisor_;

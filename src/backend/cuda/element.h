@@ -8,8 +8,8 @@
 
 #include <cstdint>
 
-// Elements of 16 bits: kernels compute in float32 and round what they write, to the nearest, to even where two are.
-// Only for .cu files.
+// Reading and writing elements of 16 bits: kernels compute in float32 and round what they write to the nearest value,
+// ties to even. Only for .cu files.
 namespace hp {
 
 using Bfloat16 = __nv_bfloat16;
@@ -23,7 +23,7 @@ HP_HOST_DEVICE inline void Put(float value, float* to) { *to = value; }
 HP_HOST_DEVICE inline void Put(float value, Bfloat16* to) { *to = __float2bfloat16_rn(value); }
 HP_HOST_DEVICE inline void Put(float value, Float16* to) { *to = __float2half_rn(value); }
 
-/// W neighbours as float32, read at once.
+/// W consecutive elements as float32, read in one access; `from` is aligned to W elements.
 template <int W, typename T>
 HP_HOST_DEVICE inline Pack<float, W> ReadPack(const T* from) {
   const Pack<T, W> raw = LoadPack<W>(from);
@@ -31,6 +31,7 @@ HP_HOST_DEVICE inline Pack<float, W> ReadPack(const T* from) {
   for (int w = 0; w < W; ++w) pack.of[w] = ToFloat(raw.of[w]);
   return pack;
 }
+/// Rounds W values to T and writes them in one access; alignment likewise.
 template <typename T, int W>
 HP_HOST_DEVICE inline void WritePack(T* to, const Pack<float, W>& pack) {
   Pack<T, W> raw;
@@ -38,13 +39,14 @@ HP_HOST_DEVICE inline void WritePack(T* to, const Pack<float, W>& pack) {
   StorePack(to, raw);
 }
 
-/// Stands for a type where a value of it would be made only to be thrown away.
+/// Passes a type to a generic lambda.
 template <typename T>
 struct TypeTag {
   using Type = T;
 };
 
-/// make(TypeTag<T>()) with the C++ type of the elements.
+/// Calls make(TypeTag<T>()) with the C++ type T of `element`:
+///   WithElementType(desc.element, [&](auto type) { using T = typename decltype(type)::Type; ... });
 template <typename Make>
 auto WithElementType(ElementType element, const Make& make) {
   switch (element) {
@@ -58,7 +60,7 @@ auto WithElementType(ElementType element, const Make& make) {
   return make(TypeTag<float>());
 }
 
-/// The data of a tensor whose elements are of type T.
+/// The data of a tensor as T*, which its element type must be; not checked.
 template <typename T>
 T* DataAs(const Tensor& tensor) {
   return static_cast<T*>(tensor.data);

@@ -6,8 +6,10 @@
 
 namespace hp::cuda {
 
-/// make(in) for an op without parameters that knows float32 alone; where inputs are of 16 bits, one that works on
-/// copies of them, made anew for the backward pass: for what is small (losses) or rare (mixed types).
+/// Makes an op without parameters that supports only float32, for inputs of any element type: make(in) itself if all
+/// are float32, else an op that converts 16-bit inputs in scratch before each pass, and their gradients after. The
+/// conversions cost a pass over memory each, so it is for small tensors (losses) and rare cases (mixed types).
+/// @return errors of `make`.
 StatusOr<Backend::OpPtr> OnFloat32(const GpuContext& context, const Backend::Descs& in,
                                    const std::function<StatusOr<Backend::OpPtr>(const Backend::Descs& in)>& make);
 

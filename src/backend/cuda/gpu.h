@@ -12,81 +12,95 @@
 
 namespace hp {
 
-/// Stands in for a stream where there is no GPU: does on the host, in order and at some later time, what a kernel or a
-/// library would do.
+/// Stands in for a CUDA stream in tests without a GPU: runs on the host, in order and some time later, what a kernel or
+/// a library would do.
 class HostStream {
  public:
   virtual ~HostStream() = default;
+  /// Appends `work`; never blocks. `work` owns copies of its arguments: it may run long after the call.
   virtual void Enqueue(std::function<void()> work) = 0;
 };
 
-/// Where kernels and library calls go: one of the two.
+/// The stream that kernels and library calls go to: exactly one of the two is set. The Gpu owns it.
 struct GpuStream {
-  void* cuda = nullptr;  ///< a cudaStream_t
-  HostStream* host = nullptr;
+  void* cuda = nullptr;        ///< a cudaStream_t
+  HostStream* host = nullptr;  ///< in tests
 };
 
-/// What there is to know of a GPU before a node takes it.
+/// Properties of a GPU, read when it was listed or opened.
 struct GpuInfo {
-  int index = 0;
-  std::string name;
-  int major = 0, minor = 0;  ///< compute capability
-  size_t memory_bytes = 0, free_bytes = 0;
+  int index = 0;                            ///< CUDA's device number N of "cuda:N"
+  std::string name;                         ///< "NVIDIA H200"
+  int major = 0, minor = 0;                 ///< compute capability
+  size_t memory_bytes = 0, free_bytes = 0;  ///< free_bytes: when it was read, of all processes
   int multiprocessors = 0;
-  std::string pci_address;  ///< "0000:3b:00.0"
-  bool dma_buf = false;     ///< its memory can be exported for an adapter
-  std::string fault;        ///< why it can't be used now; the rest but the index is missing then
+  std::string pci_address;  ///< "0000:3b:00.0", lower case
+  bool dma_buf = false;     ///< its memory can be exported to a network adapter (ExportDmaBuf)
+  std::string fault;        ///< why it can't be used now; then only `index` is set besides. Empty: none
 };
 
-/// Memory of a GPU as another process of the host opens it.
+/// Names memory of a GPU for other processes of the same host. May be sent to them.
 struct GpuIpcMemory {
-  std::string handle;   ///< of the driver, of the allocation that the memory lies in
-  uint64_t offset = 0;  ///< of the memory in it
+  std::string handle;   ///< the bytes of a cudaIpcMemHandle_t, of the allocation that contains the memory
+  uint64_t offset = 0;  ///< bytes from the start of the allocation to the memory
 };
 
-/// One GPU: a Device whose queues are streams. The real one is OpenGpu; tests have a FakeGpu, which runs the same
-/// kernels on the host, late and in any order that streams and marks allow.
+/// One GPU: a Device whose queues are CUDA streams, and what only GPUs have. It is the one seam to CUDA's runtime and
+/// driver. OpenGpu makes the real one; tests use a FakeGpu, which runs the same kernels on the host, late and in any
+/// order that streams and marks allow. Device says which calls block and who may call.
 class Gpu : public Device {
  public:
   bool is_host() const override { return false; }
+  /// As read when it was opened.
   virtual const GpuInfo& info() const = 0;
+  /// The stream of `queue`, to put kernels and library calls into; lives as long as the Gpu.
   virtual GpuStream stream(Queue queue) = 0;
 
-  /// A descriptor of `bytes` bytes of memory of Allocate for a network adapter; the receiver closes `*fd`.
-  /// @param pcie_mapping by PCIe's addresses rather than the GPU's own fabric.
+  /// Exports `bytes` bytes of memory of AllocateShared as a dma-buf, with which a network adapter can access it.
+  /// @param memory the start of the allocation. @param pcie_mapping map by PCIe addresses rather than the GPU's own
+  /// fabric; some adapters need it.
+  /// @param fd a file descriptor that the caller closes. @param offset of `memory` within the dma-buf, in bytes.
   /// @return kFailedPrecondition: the driver can't.
   virtual Status ExportDmaBuf(const void* memory, size_t bytes, bool pcie_mapping, int* fd, uint64_t* offset) = 0;
-  /// A copy between host and device, either way, done when it returns. Any thread.
+  /// Copies between host and device memory, either way; blocks until it is done. Not ordered with any queue: the caller
+  /// knows that no pending work uses the memory. Any thread. @return kInternal: the device failed.
   virtual Status CopyNow(void* to, const void* from, size_t bytes) = 0;
 
-  // Memory of another GPU of this host, or of this one as another node has it, to copy into.
+  // Copies into memory of another node: of another GPU of this host, or of this GPU. Memory of another process is
+  // opened with ExportIpc there and OpenIpc here, memory of this process with OpenHere; then CopyAcross writes to it.
+  // Any thread, except CopyAcross, which feeds a queue.
 
-  /// Whether this GPU can reach the memory of the one at `pci_address`. Ok also where this process does not see that
-  /// one: opening its memory will tell. @return kFailedPrecondition: the driver says no.
+  /// Whether this GPU can access the memory of the GPU at `pci_address`. Ok also where this process cannot see that
+  /// one: then only opening its memory shows it. @return kFailedPrecondition: no peer access.
   virtual Status CanReach(const std::string& pci_address) = 0;
-  /// For OpenIpc of another process. @param memory of AllocateShared. @return kFailedPrecondition: the driver can't.
+  /// Names memory for OpenIpc in another process. @param memory anywhere in a Buffer of AllocateShared, which must stay
+  /// allocated until the other process has closed it. @return kFailedPrecondition: the driver can't.
   virtual StatusOr<GpuIpcMemory> ExportIpc(const void* memory) = 0;
-  /// @param memory from another process, so it may be anything. @return kInvalidArgument: there are not `bytes` bytes
-  /// of it; kFailedPrecondition: the driver can't open it.
+  /// Maps memory of another process into this one. @param memory comes from the other process and is not trusted.
+  /// @return an address for CopyAcross, until CloseIpc. kInvalidArgument: not a handle, or fewer than `bytes` bytes
+  /// behind the offset; kFailedPrecondition: the driver can't open it.
   virtual StatusOr<void*> OpenIpc(const GpuIpcMemory& memory, size_t bytes) = 0;
-  /// @param opened what OpenIpc gave; no copy into it is under way.
+  /// Unmaps it; once for each OpenIpc (CHECK). @param opened what OpenIpc returned; no copy into it may be pending.
   virtual void CloseIpc(void* opened) = 0;
-  /// Makes memory of a GPU of this process, which AllocateShared of that one gave, a place to copy into: for good.
-  /// @return kInvalidArgument: there are no `bytes` bytes of a GPU at `memory`; kFailedPrecondition: as CanReach.
+  /// Makes memory of a GPU of this process a valid target of CopyAcross, for as long as it is allocated; nothing closes
+  /// it. @param memory anywhere in a Buffer of that GPU's AllocateShared.
+  /// @return kInvalidArgument: no `bytes` bytes of GPU memory at `memory`; kFailedPrecondition: no peer access.
   virtual Status OpenHere(void* memory, size_t bytes) = 0;
-  /// A copy from memory of this GPU into memory of OpenIpc or OpenHere.
+  /// Puts a copy of `bytes` bytes from memory of this GPU into `queue`. @param to in memory of OpenIpc or OpenHere.
   virtual void CopyAcross(Queue queue, void* to, const void* from, size_t bytes) = 0;
 
-  /// A library could not put its work into a queue: Wait and Synchronize say `status` from now on, unless this thread
-  /// is recording; then the work is done again directly. Any thread.
+  /// Reports that a library could not put its work into a queue: Wait and Synchronize return the first such status from
+  /// then on. Exception: while this thread records captured work (RunCaptured), only the recording fails, and the work
+  /// is run directly instead. Any thread.
   virtual void Fail(const Status& status) = 0;
 };
 
-/// The GPUs of this host, also those that another process has for itself. @return kFailedPrecondition: no driver, or
-/// one too old; says which.
+/// The GPUs that CUDA shows this process, in the order of their indices, also those that cannot be used now
+/// (GpuInfo::fault). @return kFailedPrecondition: no driver, or one too old; the message says which.
 StatusOr<std::vector<GpuInfo>> ListGpus();
 
-/// @return kNotFound: no such GPU; kFailedPrecondition: as ListGpus.
+/// Opens "cuda:INDEX" and creates its streams. @return kNotFound: no such GPU; kFailedPrecondition: as ListGpus;
+/// kInternal: CUDA failed.
 StatusOr<std::unique_ptr<Gpu>> OpenGpu(int index);
 
 }  // namespace hp

@@ -10,8 +10,10 @@
 #include <cuda_runtime.h>
 #endif
 
-// How own kernels run: a functor says what happens to one element or one row; these bring it to all of them, on a GPU
-// or, where a stream is a HostStream, on the host. Only for .cu files.
+// How own kernels run: a functor says what happens to one element or one row; the loops here apply it to all of them,
+// on a GPU or, where the stream is a HostStream, on the host. They only put the work into the stream and copy the
+// functor, which holds plain numbers and pointers to the GPU's memory, never references or `this`. Errors of a launch
+// are CUDA's last error, which Device::Record checks. Only for .cu files.
 namespace hp {
 
 constexpr int kBlockThreads = 256;
@@ -24,7 +26,8 @@ __global__ void __launch_bounds__(kBlockThreads) ForEachKernel(int64_t n, Functo
   for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += stride) functor(i);
 }
 
-/// functor(i) for each i in [0, n), in any order.
+/// Calls functor(int64_t i) for each i in [0, n), in any order and concurrently; consecutive threads have consecutive
+/// i.
 template <typename Functor>
 void ForEach(const GpuStream& stream, int64_t n, const Functor& functor) {
   if (n == 0) return;
@@ -102,7 +105,7 @@ __global__ void __launch_bounds__(kBlockThreads) ReduceRowsKernel(int64_t rows, 
   }
 }
 
-/// The same on the host, in the same order.
+/// What ReduceRowsKernel computes, on the host, combining in the same order, so that the bits agree.
 template <typename Reduction>
 void ReduceRowsOnHost(int64_t rows, int64_t width, const Reduction& reduction) {
   using Value = typename Reduction::Value;
@@ -123,7 +126,9 @@ void ReduceRowsOnHost(int64_t rows, int64_t width, const Reduction& reduction) {
   }
 }
 
-/// reduction.Finish(row, all of Map(row, 0..width) combined) for each row. @param width not read where there is RowAt.
+/// Calls reduction.Finish(row, value) for each row in [0, rows), value being Map(row, i) for all i in [0, width)
+/// combined as ReduceRowsKernel says; then Each, if there is one. A block of threads for each row: for long rows.
+/// @param width of all rows; not read where the reduction has RowAt.
 template <typename Reduction>
 void ReduceRows(const GpuStream& stream, int64_t rows, int64_t width, const Reduction& reduction) {
   if (rows == 0) return;
@@ -150,7 +155,8 @@ struct ReduceOneRow {
   }
 };
 
-/// As ReduceRows, a thread for each row: for many short rows, or neighbouring rows whose elements are neighbours.
+/// The same with one thread for each row, which combines from the first element to the last: for many short rows, or
+/// where consecutive rows have consecutive elements. No RowAt.
 template <typename Reduction>
 void ReduceShortRows(const GpuStream& stream, int64_t rows, int64_t width, const Reduction& reduction) {
   ForEach(stream, rows, ReduceOneRow<Reduction>{width, reduction});

@@ -9,8 +9,8 @@
 
 namespace hp {
 
-/// C [m, n] = A B, or C += A B; row-major. A and B are of the library's element type, C is float32. A is [m, k], or [k,
-/// m] if transpose_a; B is [k, n], or [n, k] if transpose_b.
+/// A matrix product C [m, n] = A B, or C += A B, all row-major. A and B are of the library's element type, C and bias
+/// are float32. A is stored as [m, k], or as [k, m] if transpose_a; B as [k, n], or as [n, k] if transpose_b.
 struct GpuGemmDesc {
   int64_t m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;
@@ -18,56 +18,61 @@ struct GpuGemmDesc {
   bool bias = false;                                 ///< bias [n] is added to each row of C
 };
 
-/// A matrix product of fixed sizes. Has no state that a call changes.
+/// A matrix product of fixed sizes. Run changes no state. The library and the GPU must outlive it.
 class GpuGemm {
  public:
   virtual ~GpuGemm() = default;
-  virtual size_t workspace_bytes() const = 0;
-  /// @param add C += A B instead of C = A B. @param bias null unless the desc says so.
+  virtual size_t workspace_bytes() const = 0;  ///< that Run needs
+  /// Puts the product into the compute stream; all memory is the GPU's. Factors may begin at any element.
+  /// @param bias [n]; null unless the desc says so. @param add C += A B instead of C = A B.
+  /// @param workspace [workspace_bytes()], contents lost. A failure shows up in Device::Wait (Gpu::Fail).
   virtual void Run(const void* a, const void* b, const float* bias, bool add, float* c, std::byte* workspace) = 0;
 };
 
-/// A convolution of fixed sizes: x and y are NHWC, the weights [O, kH, kW, C / group], the bias [O]; all, and their
-/// gradients, of the library's element type.
+/// A convolution of fixed sizes: x and y are NHWC, the weights [O, kH, kW, C / group], the bias [O]. All of them and
+/// their gradients are of the library's element type, in the GPU's memory, and aligned to 16 bytes. Calls put work into
+/// the compute stream, overwrite their result and change no state. The library and the GPU must outlive it.
 class GpuConvolution {
  public:
   virtual ~GpuConvolution() = default;
-  /// For any of the three.
+  /// That any of the three calls needs; its contents are lost.
   virtual size_t workspace_bytes() const = 0;
   /// @param bias null: none.
   virtual void Forward(const void* x, const void* weights, const void* bias, void* y, std::byte* workspace) = 0;
+  /// Only if the desc has input_gradient.
   virtual void BackwardInput(const void* dy, const void* weights, void* dx, std::byte* workspace) = 0;
   virtual void BackwardWeights(const void* x, const void* dy, void* d_weights, std::byte* workspace) = 0;
 };
 
-/// What NVIDIA's libraries do for us, on the compute stream of one GPU; MakeGpuLibrary's is cuBLASLt and cuDNN, tests
-/// have one that computes on the host.
+/// Matrix products and convolutions on the compute stream of one GPU: the one seam to cuBLASLt and cuDNN
+/// (MakeGpuLibrary); tests have one that computes on the host. One thread at a time.
 class GpuLibrary {
  public:
   virtual ~GpuLibrary() = default;
-  /// Of the factors of its products.
+  /// The element type of the products' factors.
   virtual ElementType element() const = 0;
-  /// @return kFailedPrecondition: the library has no way to compute it.
+  /// @return kFailedPrecondition: the library cannot compute it.
   virtual StatusOr<std::unique_ptr<GpuGemm>> Gemm(const GpuGemmDesc& desc) = 0;
-  /// @param in the input's shape [N, C, H, W]. Errors as above.
+  /// @param in the input's shape [N, C, H, W]. Errors as Gemm's.
   virtual StatusOr<std::unique_ptr<GpuConvolution>> Convolution(const ConvolutionDesc& desc, const Shape& in) = 0;
 };
 
-/// How products are computed; sums are float32 in any case.
+/// How products are computed (the table's `precision`); sums are float32 in any case.
 enum class GpuMath {
-  kFloat32,   ///< as on the host
-  kTf32,      ///< factors rounded to 10 bits
-  kBFloat16,  ///< factors of 16 bits, of which 7 are the fraction's
-  kFloat16,   ///< factors of 16 bits, of which 10 are the fraction's; from 6e-8 to 65504
+  kFloat32,   ///< float32 factors, as on the host
+  kTf32,      ///< float32 in memory, rounded to 10 fraction bits in the multiplication
+  kBFloat16,  ///< 16 bits in memory, 7 of them fraction
+  kFloat16,   ///< 16 bits in memory, 10 of them fraction; magnitudes from 6e-8 to 65504
 };
 
-/// Of the factors in memory.
+/// The element type of the factors in memory.
 inline ElementType ElementOf(GpuMath math) {
   if (math == GpuMath::kBFloat16) return ElementType::kBFloat16;
   return math == GpuMath::kFloat16 ? ElementType::kFloat16 : ElementType::kFloat32;
 }
 
-/// cuDNN and cuBLASLt on `gpu`, which must outlive it. @return kFailedPrecondition: a library can't be initialised.
+/// cuDNN and cuBLASLt on `gpu`, a real GPU (CHECK) that must outlive the library.
+/// @return kFailedPrecondition: a library can't be initialized.
 StatusOr<std::unique_ptr<GpuLibrary>> MakeGpuLibrary(Gpu* gpu, GpuMath math);
 
 }  // namespace hp

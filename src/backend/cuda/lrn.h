@@ -4,10 +4,10 @@
 
 #include <cmath>
 
-// What LRN's kernels share. Only for .cu files.
+// The arithmetic of LRN's kernels (lrn.cu). Only for .cu files.
 namespace hp::cuda {
 
-/// s^-3/4 and s^-7/4, which every published net has, without a logarithm.
+/// s^-beta and, in *next, s^-(beta+1), for beta = 3/4 (that of the published nets) without a logarithm; s > 0.
 struct ThreeQuarters {
   HP_HOST_DEVICE float operator()(float s, float* next) const {
     const float root = rsqrtf(s), power = root * sqrtf(root);
@@ -16,7 +16,7 @@ struct ThreeQuarters {
   }
 };
 
-/// s^-beta and s^-(beta+1).
+/// The same for any beta.
 struct AnyPower {
   float beta;
   HP_HOST_DEVICE float operator()(float s, float* next) const {

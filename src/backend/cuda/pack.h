@@ -5,20 +5,21 @@
 #include <cstdint>
 #include <initializer_list>
 
-// Reads and writes of 16 bytes: loops that are bound by memory reach its speed with fewer instructions. Only for .cu
-// files.
+// Memory access in units of 16 bytes, so that loops that are bound by memory reach its speed with fewer instructions.
+// Only for .cu files.
 namespace hp {
 
-/// W values that lie side by side.
+/// W consecutive values, aligned to their size.
 template <typename T, int W>
 struct alignas(W * sizeof(T)) Pack {
   T of[W];
 };
 
-/// Of a pack of 16 bytes.
+/// Values of T in 16 bytes.
 template <typename T>
 constexpr int kPackWidth = 16 / sizeof(T);
 
+// One access of sizeof(Pack); the address must be aligned to that (Packable).
 template <int W, typename T>
 HP_HOST_DEVICE inline Pack<T, W> LoadPack(const T* from) {
   return *reinterpret_cast<const Pack<T, W>*>(from);
@@ -35,8 +36,8 @@ HP_HOST_DEVICE inline void StorePack(T* to, const Pack<T, W>& pack) {
   *reinterpret_cast<Pack<T, W>*>(to) = pack;
 }
 
-/// Whether memory at all of these can be accessed in packs of 16 bytes or less. A property of the arguments, so that a
-/// recording stays right.
+/// Whether all addresses are multiples of 16, so that packs can be used. It depends on the arguments only, so captured
+/// work stays valid.
 inline bool Packable(std::initializer_list<const void*> addresses) {
   for (const void* address : addresses) {
     if (reinterpret_cast<uintptr_t>(address) % 16 != 0) return false;
@@ -44,7 +45,7 @@ inline bool Packable(std::initializer_list<const void*> addresses) {
   return true;
 }
 
-/// Takes the items of ForEach to elements: packs first, then what is left over one by one.
+/// Maps the items of ForEach to elements: packs first, then the remaining elements one by one.
 template <typename Functor, int W>
 struct EachPack {
   int64_t packs;
@@ -58,8 +59,8 @@ struct EachPack {
   }
 };
 
-/// functor.Run<V>(i) for elements [i, i + V), until all of [0, n) are done, in any order; V is W or 1.
-/// @param packable Run<W> may be called, for multiples of W.
+/// Calls functor.Run<V>(i) for elements [i, i + V), V being W or 1, so that each of [0, n) is done once, in any order.
+/// @param packable whether Run<W> may be called (for i a multiple of W): Packable of all addresses.
 template <int W, typename Functor>
 void ForEachPack(const GpuStream& stream, int64_t n, bool packable, const Functor& functor) {
   const int64_t packs = packable ? n / W : 0;

@@ -9,9 +9,11 @@
 
 namespace hp {
 
-/// How the real GPU `index` comes by memory of others: the part of Gpu of that name, by CUDA's runtime. Any thread.
+/// Access of the real GPU `index` to memory of other GPUs and processes, by CUDA's runtime: implements the methods of
+/// the same names of Gpu (gpu.h), which says what they do and return. Any thread.
 class PeerMemory {
  public:
+  /// @param index CUDA's device number.
   explicit PeerMemory(int index) : index_(index) {}
 
   Status CanReach(const std::string& pci_address) const;

@@ -6,10 +6,10 @@
 #include <span>
 #include <vector>
 
-// Sums that several ops need; CopyLayout is in ops.h.
+// Sums of tensors, put into `stream`; all memory is the GPU's. CopyLayout is in ops.h.
 namespace hp::cuda {
 
-/// The memory of those tensors that have any.
+/// The addresses of those tensors that are not null.
 inline std::vector<const void*> WantedData(std::span<const Tensor> tensors) {
   std::vector<const void*> data;
   for (const Tensor& tensor : tensors) {
@@ -18,10 +18,10 @@ inline std::vector<const void*> WantedData(std::span<const Tensor> tensors) {
   return data;
 }
 
-/// to = sources[0] + sources[1] + ..., all as `desc` says, added in float32 in that order; zeros without sources.
+/// to = sources[0] + sources[1] + ..., all described by `desc`, added in float32 in that order; zeros without sources.
 void Sum(const GpuStream& stream, const TensorDesc& desc, std::span<const void* const> sources, void* to);
 
-/// The same of sources in dense NCHW and float32, which is what other nodes send.
+/// The same with sources in dense NCHW and float32, as other nodes send them, of the shape of `to_desc`.
 void SumFromDense(const GpuStream& stream, std::span<const void* const> sources, const TensorDesc& to_desc, void* to);
 
 }  // namespace hp::cuda

@@ -20,9 +20,9 @@ __global__ void __launch_bounds__(kBlockThreads) ForEachInRowsKernel(int64_t row
   for (int64_t row = int64_t{blockIdx.y} * blockDim.y + threadIdx.y; row < rows; row += stride) functor(row, i);
 }
 
-/// functor(int64_t row, uint32_t i) for each row in [0, rows) and i in [0, width), in any order. Neighbouring threads
-/// have neighbouring i; short rows share a block.
-/// @param width below 2^31.
+/// Calls functor(int64_t row, uint32_t i) for each row in [0, rows) and i in [0, width), in any order and concurrently.
+/// Consecutive threads have consecutive i; short rows share a block.
+/// @param width below 2^31 (CHECK).
 template <typename Functor>
 void ForEachInRows(const GpuStream& stream, int64_t rows, int64_t width, const Functor& functor) {
   CHECK_LT(width, int64_t{1} << 31);

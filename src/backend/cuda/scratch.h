@@ -4,10 +4,10 @@
 
 namespace hp::cuda {
 
-/// Divides an op's scratch into pieces, when the op is made.
+/// Plans the pieces of an op's scratch area, in the op's constructor. bytes() becomes the op's scratch_bytes().
 class ScratchPlan {
  public:
-  /// The offset of `bytes` bytes, as aligned as a device's allocations are.
+  /// Appends a piece. @return its offset, a multiple of 256 (the alignment of a GPU's allocations).
   size_t Add(size_t bytes) {
     const size_t offset = bytes_;
     bytes_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -20,7 +20,7 @@ class ScratchPlan {
   size_t bytes_ = 0;
 };
 
-/// The piece at `offset`.
+/// The address of the piece at `offset`, a result of ScratchPlan::Add.
 inline float* ScratchFloats(std::byte* scratch, size_t offset) { return reinterpret_cast<float*>(scratch + offset); }
 
 }  // namespace hp::cuda

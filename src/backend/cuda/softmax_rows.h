@@ -8,7 +8,8 @@
 // Softmax as a reduction of rows (launch.h). Only for .cu files.
 namespace hp::cuda {
 
-/// The middle dimension of [outer, classes, inner] as rows: outer x inner of them, elements `inner` apart.
+/// Maps rows of a reduction to the middle dimension of a tensor [outer, classes, inner]: outer * inner rows of
+/// `classes` elements, `inner` apart. (row, i) to the element's offset.
 struct SoftmaxColumns {
   int64_t classes, inner;
   HP_HOST_DEVICE int64_t operator()(int64_t row, int64_t i) const {
@@ -51,8 +52,9 @@ struct SoftmaxForward {
   }
 };
 
-/// A block of threads for a long row, a thread for a short one. With elements `inner` apart, it is neighbouring rows
-/// that neighbouring threads should read.
+/// Runs `reduction` over `rows` rows of at.classes elements: with a block of threads for each row if it is long, else,
+/// and where a row's elements are not consecutive, with a thread for each row, so that neighbouring threads read
+/// neighbouring addresses.
 template <typename Reduction>
 void ReduceSoftmaxRows(const GpuStream& stream, int64_t rows, const Reduction& reduction, const SoftmaxColumns& at) {
   constexpr int64_t kShort = 32;

@@ -5,12 +5,12 @@
 #include <cstdint>
 #include <vector>
 
-// Work on tiles that go through the memory that a block's threads share. Only for .cu files.
+// Work on tiles by way of the shared memory of a block of threads. Only for .cu files.
 namespace hp {
 
 #if defined(__CUDACC__)
 
-/// All threads of a block fill the shared memory, then all use it.
+/// For each tile: all threads of a block fill the shared memory, then (after a barrier) all use it.
 ///   struct Tiles {
 ///     static constexpr int kFloats = ...;                              // of shared memory
 ///     void Fill(int64_t tile, int thread, float* shared) const;        // thread in [0, kBlockThreads)
@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(kBlockThreads) ForTilesKernel(int64_t count, T
   }
 }
 
-/// tiles.Fill and then tiles.Use for each tile in [0, count).
+/// Calls tiles.Fill and then tiles.Use for each tile in [0, count) and each thread, tiles in any order.
 template <typename Tiles>
 void ForTiles(const GpuStream& stream, int64_t count, const Tiles& tiles) {
   if (count == 0) return;

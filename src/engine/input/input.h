@@ -16,42 +16,75 @@
 
 namespace hp {
 
-/// A conv node's input for one phase: opens the database, knows the shape of a sample, and then reads the node's own
-/// part of each global batch ahead of the computation.
+/// A conv node's input for one phase: the images and labels of its own part of each global batch, read, decoded and
+/// transformed ahead of the computation by threads "read0", "read1", ... Images wait here until they are released;
+/// labels go to a callback. Owned by the node (JobFiles).
+///
+/// Use: Open, Prepare, Start; then for each micro-batch Ready -> images -> Release; Stop or the destructor at the end.
 class Input {
  public:
+  /// Called by the reader threads, one call at a time for each Input, under no lock. All must be set; none may call
+  /// Start or Stop.
   struct Callbacks {
-    /// Labels of this node's part of batch `batch` of the update or test at `clock`. Reader threads.
+    /// The labels of this node's part of a batch: rows [first_row, first_row + size) of the global batch, valid during
+    /// the call. In the order of batches, before any image of the part is ready.
+    /// @param batch of the update (0 .. iter_size - 1) or of the test (0 .. test_iter - 1) at `clock`.
     std::function<void(int64_t clock, bool train, int64_t batch, int64_t first_row, std::span<const float>)> on_labels;
+    /// Ready has turned true for one more micro-batch.
     std::function<void()> on_ready;
+    /// Reading has failed and ended: kDataLoss, kFailedPrecondition (the database was changed) or kInvalidArgument (a
+    /// record of another shape), with the record named. At most once for each Start.
     std::function<void(const Status&)> on_error;
   };
 
-  /// Opens the database of the Data layer `layer`.
+  /// Opens the database of a Data layer and finds its number of records, by a scan if no index is cached.
+  /// @param train as Caffe's phase: decides between random and centre crops, and which ids there are.
+  /// @param cache_dir DatasetOptions::cache_dir.
+  /// @return kNotFound: no database or mean file there; kDataLoss: a file of it is corrupt; kInvalidArgument: the layer
+  /// contradicts itself or the first record.
   static StatusOr<std::unique_ptr<Input>> Open(const caffe::LayerParameter& layer, bool train,
                                                const std::string& cache_dir);
-  ~Input();
+  ~Input();  ///< Stops.
 
+  // Of the opened database; any thread.
+
+  /// [C, H, W] of a sample after its transformation (crop).
   const Shape& sample_shape() const { return shape_; }
+  /// A hash of the database's contents and the mean image: nodes compare it at the handshake.
   uint64_t fingerprint() const { return fingerprint_; }
   int64_t records() const { return dataset_->size(); }
 
-  /// Makes the reader, once the seed is known. @param device what copies the images; must outlive the input.
+  /// Makes the reader and its image buffers. Once, after Open and before Start; main thread.
+  /// @param schedule must outlive the input.
+  /// @param replica whose part of each batch is read.
+  /// @param seed of the job: decides shuffling, crops and mirroring, the same on all nodes.
+  /// @param ring image buffers: micro-batches that may be decoded and not released; at least 1. Each takes the images
+  /// of the largest micro-batch.
+  /// @param threads reader threads, at least 1.
+  /// @param device allocates the buffers, in pinned host memory where it has any; must outlive the input.
+  /// @return kDataLoss, kFailedPrecondition: the database or the mean file has changed since Open.
   Status Prepare(const Schedule& schedule, int replica, uint64_t seed, int ring, int threads, Device* device,
                  Callbacks callbacks);
-  /// Begins with the micro-batches of `clock`: training once, tests at each clock that has one.
+  /// Begins to read with the first micro-batch of `clock`. Of training: once, and it reads on to the last iteration. Of
+  /// tests: at each clock with a test, which starts again with the phase's first sample; ends the one before.
+  /// No image of an earlier Start may be in use. Executor or main thread; waits for reader threads that are still busy.
   void Start(int64_t clock);
+  /// Ends the reader threads; no callback follows, and all images are invalid. Not from a callback.
   void Stop();
 
-  /// Whether the images of `id` are decoded. Any thread.
+  /// Whether the images of `id`, an id of this replica and phase of a clock that was started, are decoded. Any thread;
+  /// takes no lock.
   bool Ready(MsgId id) const;
+  /// [rows, C, H, W] float32, dense, aligned to 64 bytes, in the host's memory; from Ready(id) to Release(id), else
+  /// CHECK fails. Any thread.
   float* images(MsgId id) const;
+  /// The images of `id` are no longer used: their buffer is free for a later micro-batch. Once for each id. Any thread.
   void Release(MsgId id);
 
  private:
   Input() = default;
   StatusOr<std::unique_ptr<Transformer>> MakeTransformer(uint64_t seed) const;
-  /// Number of the id's piece: counts the node's micro-batches from the start of training (of the test).
+  /// The reader's number of the id: counts the node's micro-batches from the start of training (of the test).
   int64_t PieceOf(MsgId id) const;
 
   caffe::LayerParameter layer_;
@@ -63,9 +96,9 @@ class Input {
   uint64_t fingerprint_ = 0;
   const Schedule* schedule_ = nullptr;
   int replica_ = 0;
-  std::vector<MsgId> ids_;             ///< of one clock
-  std::atomic<int64_t> ready_end_{0};  ///< pieces below it are decoded
-  std::atomic<int64_t> test_clock_{0};
+  std::vector<MsgId> ids_;              ///< the replica's ids of one clock, as in clock 0; empty: it reads nothing
+  std::atomic<int64_t> ready_end_{0};   ///< pieces below it are decoded
+  std::atomic<int64_t> test_clock_{0};  ///< of the latest Start
   Callbacks callbacks_;
 };
 

@@ -12,11 +12,13 @@
 
 namespace hp {
 
-/// Takes the labels of a conv node's part of each batch, ahead of its images, to all nodes that have a loss or an
-/// accuracy, this one included. Any thread.
+/// Checks the labels of a conv node's part of each batch and passes them on ahead of the images: into this node's
+/// LabelStore, and by messages to all other nodes that have a loss or an accuracy (JobPlan::label_readers). Owned by
+/// the node. Any thread.
 class LabelFeed {
  public:
-  /// @param store of this node. @param send one message to another node.
+  /// @param model must outlive it. @param store of this node; must outlive it.
+  /// @param send sends a message to another node; must not block, reports its errors itself.
   LabelFeed(const NodeModel& model, LabelStore* store, std::function<void(Rank, const LabelsMessage&)> send)
       : model_(model),
         train_rules_(model.label_rules(true)),
@@ -24,9 +26,11 @@ class LabelFeed {
         store_(store),
         send_(std::move(send)) {}
 
+  /// Takes what Input::Callbacks::on_labels reports. Does nothing if no layer of the phase reads labels. Several
+  /// messages for each reader, if the labels are many.
   /// @param labels [rows] of batch `batch` of the update or test at `clock`, from its row `first_row` on.
-  /// @return kInvalidArgument: a label that one of the layers that read it has no class for and does not ignore; layer
-  /// and batch are named.
+  /// @return kInvalidArgument: a label is no class of a layer that reads it, nor its ignore_label; layer, batch and row
+  /// are named, and nothing was stored or sent.
   Status Add(int64_t clock, bool train, int64_t batch, int64_t first_row, std::span<const float> labels);
 
  private:

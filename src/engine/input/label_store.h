@@ -11,28 +11,34 @@
 
 namespace hp {
 
-/// The labels of the batches under way, as they arrive ahead of the pipelines: each replica sends those of its part.
-/// Holds at most the batches of two clocks. Any thread.
+/// The labels of the batches under way on a node with a loss or an accuracy, as they arrive ahead of the pipelines:
+/// each replica sends those of its part of a batch, in any order of replicas and batches. How many batches it holds is
+/// bounded by how far the replicas read ahead. Owned by the node. Any thread; all calls are quick, also under the
+/// pipeline's lock, and call nobody.
 class LabelStore {
  public:
+  /// @param schedule must outlive it.
   explicit LabelStore(const Schedule& schedule) : schedule_(schedule) {}
 
-  /// Labels [first_row, first_row + labels.size()) of batch `batch` of the update or test at `clock`.
+  /// Adds labels [first_row, first_row + labels.size()) of batch `batch` of the update (0 .. iter_size - 1) or of the
+  /// test (0 .. test_iter - 1) at `clock`. Rows beyond the global batch are ignored.
   void Add(int64_t clock, bool train, int64_t batch, int64_t first_row, std::span<const float> labels)
       HP_EXCLUDES(mutex_);
-  /// Whether the labels of the id's own rows (of its whole batch, if `whole`) are there.
+  /// Whether the labels of the id's own rows have arrived.
+  /// @param whole asks for those of its whole global batch.
   bool Ready(MsgId id, bool whole) const HP_EXCLUDES(mutex_);
-  /// The labels of the whole global batch of `id`; rows that did not arrive are 0. Valid until Forget.
+  /// The labels [global batch] of the id's batch; empty if none arrived yet. Rows that did not arrive are 0 and may be
+  /// written at any time: only rows that are Ready may be read. Valid until Forget drops the id's clock.
   std::span<const float> BatchOf(MsgId id) const HP_EXCLUDES(mutex_);
-  /// Batches of clocks before `clock` are no longer needed.
+  /// Drops the batches of all clocks before `clock`: no task of theirs may be under way. At each boundary.
   void Forget(int64_t clock) HP_EXCLUDES(mutex_);
 
  private:
-  using Key = std::tuple<int64_t, bool, int64_t>;
+  using Key = std::tuple<int64_t, bool, int64_t>;  // clock, train, batch
   struct Batch {
-    std::vector<float> labels;
-    std::vector<bool> there;
-    int64_t missing = 0;
+    std::vector<float> labels;  // [global batch], allocated once: BatchOf points into it
+    std::vector<bool> there;    // by row: it has arrived
+    int64_t missing = 0;        // rows that have not
   };
 
   const Schedule& schedule_;

@@ -4,7 +4,8 @@
 
 namespace hp {
 
-// The rows of LayerTypes::BuiltIn(), each with its functions in a file of its own; sisters share one.
+// The rows of LayerTypes::BuiltIn() (LayerType says what a row holds), each in a file with the functions that it points
+// to; related types share a file.
 
 LayerType AccuracyType();
 LayerType ConcatType();

@@ -4,14 +4,15 @@
 
 namespace hp {
 
-/// A layer type that BVLC Caffe 1.0 or its master registers, supported here or not.
+/// A layer type that BVLC Caffe 1.0 or its master branch registers, supported here or not. Messages tell a user who
+/// names one that it is not supported, rather than unknown.
 struct CaffeType {
-  const char* name;
-  bool source = false;      ///< yields tensors from outside the net
-  bool parameters = false;  ///< has parameters that are learned or kept
+  const char* name;         ///< as the prototxt's `type`
+  bool source = false;      ///< its tops come from outside the net
+  bool parameters = false;  ///< has blobs that are learned or saved (BatchNorm's statistics, too)
 };
 
-/// Caffe's type of that name, or null.
+/// The entry for type `name` (case counts), which lives as long as the process; null: not a type of Caffe's.
 const CaffeType* FindCaffeType(const std::string& name);
 
 }  // namespace hp

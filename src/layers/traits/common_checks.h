@@ -4,11 +4,13 @@
 
 namespace hp {
 
-/// Checks what all layers have in common: the number of bottoms and tops, fields that belong to other types, loss
-/// weights, and Caffe's fields that are known but not supported (parameter sharing, propagate_down, inline blobs).
+// Checks of LayerTraits::Create that hold for every type. Both return kInvalidArgument, naming the layer and the field.
+
+/// Checks the numbers of bottoms and tops, typed parameters that belong to other types, loss weights, and Caffe's
+/// fields that are known but not supported (parameter sharing, propagate_down, inline blobs).
 Status CheckCommonFields(const LayerType& type, const caffe::LayerParameter& param);
 
-/// Whether tops that share a bottom's name do so where the layer can work in place: top 0 on bottom 0.
+/// Checks that a top has a bottom's name only where the layer can work in place, and only top 0 that of bottom 0.
 Status CheckInPlace(const LayerType& type, const caffe::LayerParameter& param);
 
 }  // namespace hp

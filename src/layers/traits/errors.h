@@ -8,7 +8,8 @@ class LayerParameter;
 
 namespace hp {
 
-/// kInvalidArgument with the layer's name in front: `layer "conv1": MESSAGE`.
+/// kInvalidArgument with a printf-style message after the layer's name: `layer "conv1": MESSAGE`. Every message about a
+/// layer is made with it. Say what stood there and what would fit.
 Status LayerError(const caffe::LayerParameter& param, const char* format, ...) __attribute__((format(printf, 2, 3)));
 
 }  // namespace hp

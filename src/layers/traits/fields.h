@@ -13,36 +13,37 @@ class LossParameter;
 
 namespace hp {
 
-// Fields that a layer's shapes and its op both go by, read in one place: Caffe has several ways to write most of them.
+// Fields that both a layer's shapes (its row) and its op (src/layers) depend on, read in one place, because Caffe has
+// several ways to write most of them. Sizes are in pixels.
 
-/// A convolution_param, but for its fillers.
+/// A convolution_param without its fillers, checked; its defaults are Caffe's.
 struct ConvolutionFields {
   int64_t num_output = 0, group = 1;
   HeightWidth kernel, stride, pad, dilation;
-  bool bias = true;
+  bool bias = true;  ///< bias_term
 };
-/// @return kInvalidArgument: names the layer and the field.
+/// @return kInvalidArgument: a value is missing or out of range; names the layer and the field.
 StatusOr<ConvolutionFields> ReadConvolution(const caffe::LayerParameter& param);
 
-/// A pooling_param.
+/// A pooling_param, checked; its defaults are Caffe's.
 struct PoolingFields {
-  bool average = false;  ///< else the maximum
-  bool global = false;   ///< kernel = the input's size; `kernel` says nothing
+  bool average = false;  ///< AVE; false: MAX
+  bool global = false;   ///< kernel = the input's size; ignore `kernel`
   bool ceil = true;      ///< round the output size up, as Caffe does unless round_mode says FLOOR
   HeightWidth kernel, stride, pad;
 };
-/// @return kInvalidArgument: names the layer and the field.
+/// @return kInvalidArgument: a value is missing, out of range or not supported; names the layer and the field.
 StatusOr<PoolingFields> ReadPooling(const caffe::LayerParameter& param);
 
-/// The axis along which the bottoms are put side by side, as written: negative ones count from the end.
+/// The axis of concatenation as written, by `axis` or the older `concat_dim`: negative ones count from the end.
 int ConcatAxis(const caffe::ConcatParameter& param);
 
-/// What a loss is divided by.
+/// What a loss is divided by; Caffe's LossParameter.NormalizationMode. All counts are of the global batch.
 enum class LossNormalization {
   kFull,       ///< rows
   kValid,      ///< rows whose label is not ignored
   kBatchSize,  ///< samples of the batch
-  kNone,
+  kNone,       ///< 1
 };
 /// Caffe's rule: `normalization` where it is set, else the older `normalize` (true: VALID, false: BATCH_SIZE).
 LossNormalization NormalizationOf(const caffe::LossParameter& param);

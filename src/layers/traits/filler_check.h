@@ -11,8 +11,8 @@ class FillerParameter;
 
 namespace hp {
 
-/// Whether `filler` can fill a blob of shape `whole`: constant, uniform, gaussian (sparse too), xavier, msra. Warns of
-/// fields that have no meaning for its type.
+/// Checks that FillParam (layers/filler.h) can fill a blob of shape `whole` with `filler`: types constant, uniform,
+/// gaussian (with `sparse` too), xavier, msra. Logs a warning for each field that has no meaning for its type.
 /// @param where names the layer and field in messages, e.g. `layer "conv1": weight_filler`.
 /// @return kInvalidArgument: another type of Caffe's (named as not supported yet), an unknown one, or values out of
 /// range.

@@ -11,9 +11,10 @@ class LayerParameter;
 
 namespace hp {
 
-/// Whether bottoms [logits, labels] (or logits alone) fit a layer that reads labels: classes along axis 1, one label
-/// for each row.
-/// @param axis as the layer's parameters give it; negative ones count from the end.
+/// Checks the bottoms of a layer that reads labels (losses, Accuracy): logits [rows, classes] or [rows, classes, 1, 1],
+/// and labels with one element for each row, of any shape; the latter may be missing from `in`.
+/// @param axis of the classes as the layer's parameter gives it, must mean axis 1; negative ones count from the end.
+/// @return kInvalidArgument: names the layer, the shape found and the one expected.
 Status CheckLabelledInputs(const caffe::LayerParameter& param, const std::vector<Shape>& in, int axis);
 
 }  // namespace hp

@@ -20,83 +20,89 @@ class LayerTypes;
 
 /// One learnable blob of a layer.
 struct ParamSpec {
-  std::string name;  ///< "conv1.0" (weights), "conv1.1" (bias)
-  Shape shape;       ///< of the whole blob, all shards together
-  float lr_mult = 1, decay_mult = 1;
+  std::string name;                                ///< "conv1.0" (weights), "conv1.1" (bias)
+  Shape shape;                                     ///< of the whole blob, all shards together; axis 0: outputs
+  float lr_mult = 1, decay_mult = 1;               ///< Caffe's ParamSpec; lr_mult 0: never updated
   const caffe::FillerParameter* filler = nullptr;  ///< lives as long as the LayerParameter; null: zeros
 };
 
-/// How the channels of a layer's output depend on those of its input: what the partition of an FC stage goes by.
+/// How the channels (axis 1) of a layer's output depend on those of its input. Decides which tensors the nodes of a
+/// model-parallel (FC) stage exchange.
 enum class ChannelUse {
-  kElementwise,  ///< channel by channel: works on a slice as it is (ReLU, Dropout, Eltwise, ...)
+  kElementwise,  ///< channel by channel: a shard works on its slice (ReLU, Dropout, Eltwise, ...)
   kWhole,        ///< needs all channels of its inputs (Softmax, Concat, Pooling, ...)
-  kSplitOutput,  ///< needs all channels of its input, yields any slice of its output (InnerProduct)
+  kSplitOutput,  ///< needs all channels of its input, computes any slice of its output (InnerProduct)
 };
 
 /// Where a layer's tops come from.
 enum class SourceKind {
   kNone,     ///< from its bottoms: an op computes them
-  kDataset,  ///< from a database that a reader reads: top 0 the images, top 1 their labels, which go ahead of the rest
-  kInput,    ///< from whoever runs the net
+  kDataset,  ///< from a database (Data): top 0 the images, top 1 their labels, which are sent ahead
+  kInput,    ///< from the program that runs the net (Input)
 };
 
-/// What is true of one layer of the prototxt: everything that the graph, its placement, the table's checks and the
-/// planner ask of a layer, so that none of them knows a type by its name. It computes nothing and knows no backend;
-/// what makes the layer's op is in layers/op_factories.h.
+/// The facts about one layer of the prototxt: everything that the graph, the placement of layers, the checks of a
+/// routing table and the planner need to know about it, so that none of them knows a type by its name. It computes
+/// nothing and knows no backend; layers/op_factories.h makes the layer's op.
 ///
-/// A cheap value: it refers to its parameter and to its type's row (layer_types.h), and both must outlive it.
-/// Immutable; any thread.
+/// A cheap value of two pointers, to the layer's parameter and to its type's row (layer_types.h), which must outlive
+/// it. Immutable; any thread.
+///   HP_ASSIGN_OR_RETURN(const LayerTraits traits, LayerTraits::Create(net.layer(i), LayerTypes::BuiltIn()));
+///   HP_ASSIGN_OR_RETURN(const std::vector<Shape> tops, traits.OutputShapes(bottoms));
 class LayerTraits {
  public:
-  /// The traits of the layer that `param` describes, checked: its type, the numbers of its bottoms and tops, the values
-  /// of its fields.
+  /// Checks the layer that `param` describes (type, numbers of bottoms and tops, values of all fields) and makes its
+  /// traits. Shapes are checked later, by OutputShapes.
   /// @param param must outlive the result; `types` too.
   /// @return kInvalidArgument, naming the layer: unknown type, a known Caffe type or field that is not supported, or a
   /// bad value.
   static StatusOr<LayerTraits> Create(const caffe::LayerParameter& param, const LayerTypes& types);
 
-  const std::string& name() const;
-  const std::string& type() const;
+  const std::string& name() const;  ///< unique in its phase; never empty
+  const std::string& type() const;  ///< as in the prototxt: "InnerProduct"
   const caffe::LayerParameter& param() const { return *param_; }
 
-  /// Shapes of the tops for bottoms of the given shapes (axis 0 = rows): a function of the parameter and of these
-  /// alone.
-  /// @param in one for each bottom, labels included. kDataset: one, [rows, channels, height, width] of the records as
-  /// the database holds them. kInput: none.
-  /// @return one for each top. kInvalidArgument: which layer, what stood there, what fits.
+  /// Shapes of the tops for bottoms of the given shapes (axis 0 = rows); depends on the parameter and these only.
+  /// @param in one for each bottom, labels included, of the whole layer (all shards). kDataset: one, [rows, channels,
+  /// height, width] of the records in the database. kInput: none.
+  /// @return one for each top. kInvalidArgument: the shapes do not fit; names the layer, what it got and what would
+  /// fit.
   StatusOr<std::vector<Shape>> OutputShapes(const std::vector<Shape>& in) const;
 
   /// Learnable blobs, in Caffe's order; empty for most layers.
   /// @param in as for OutputShapes, which accepted them.
   std::vector<ParamSpec> Params(const std::vector<Shape>& in) const;
-  /// How many these are, whatever the shapes.
+  /// The number of learnable blobs; it does not depend on shapes.
   int blobs() const;
-  /// Whether one of them has lr_mult != 0: then gradients flow to this layer, and an update follows.
+  /// Whether one of them has lr_mult != 0: then the backward pass goes down to this layer, and its parameters are
+  /// updated.
   bool learns() const;
 
   SourceKind source() const;
   bool is_source() const { return source() != SourceKind::kNone; }
   /// Whether top `top` is the labels of a dataset.
   bool yields_labels(int top) const { return source() == SourceKind::kDataset && top == 1; }
-  /// Samples of a batch as a source gives them: the global batch, or a replica's with `batch: PER_REPLICA`. -1: the
-  /// layer does not say.
+  /// A source's batch size as written, in samples: of the global batch, or of one replica where the table says `batch:
+  /// PER_REPLICA`. -1: the layer does not give one.
   int64_t batch_size() const;
 
   ChannelUse channel_use() const;
-  /// Whether top 0 may be the memory of bottom 0.
+  /// Whether top 0 may have the name, and then the memory, of bottom 0.
   bool allows_in_place() const;
-  /// Whether top 0 is the bytes of a dense bottom 0 under another shape, so that there is nothing to compute.
+  /// Whether top 0 is a dense bottom 0 under another shape (Flatten): then it shares its memory and no op runs.
   bool is_view() const;
 
-  /// Layers that read labels by BatchContext: bottom 1 is the label blob and is not passed to the op.
+  /// Whether bottom 1 is labels: the op gets them by BatchContext::labels, not as an input.
   bool reads_labels() const;
-  /// Whether the op reads BatchContext::batch_labels (a count of labels that are not ignored).
+  /// Whether the op reads BatchContext::batch_labels as well, to count the global batch's labels that are not ignored.
   bool needs_batch_labels() const;
-  /// The label that a reader of labels leaves out; nothing: it counts all.
+  /// The label whose rows do not count; nothing: all rows count.
   std::optional<int> ignore_label() const;
-  /// Top 0 is a [1]-shaped contribution, summed over the micro-batches of a batch in the order of ids.
+  /// Whether top 0 is a number [1] that is reported (loss, accuracy): a micro-batch's contribution, summed over the
+  /// micro-batches of a batch in the order of ids.
   bool is_statistic() const;
-  /// The weight of top `top` in the objective: as the parameter says, else 1 for the first top of a loss, else 0.
+  /// The weight of top `top` in the objective: Caffe's loss_weight, by default 1 for the first top of a loss and 0 for
+  /// all else.
   float loss_weight(int top) const;
 
  private:

@@ -9,16 +9,20 @@
 
 namespace hp {
 
-constexpr int kAnyNumber = 1 << 20;
+constexpr int kAnyNumber = 1 << 20;  ///< as CountRange::most: no limit
 
-/// How many bottoms, or tops, a layer may have.
+/// How many bottoms, or tops, a layer may have; both ends included.
 struct CountRange {
   int least = 1, most = 1;
 };
 
-/// Facts of one layer type, and functions of one layer of it: the row that adds a type to the table. Most rows leave
-/// most entries as they are. Functions hold no state; any thread. But for `check`, `batch_size` and
-/// `split_outputs`, they are called with parameters that LayerTraits::Create accepted.
+/// One row of the table of layer types: facts of a type, and functions of one layer of it, given its parameter. To add
+/// a type, fill in a row; most rows leave most entries at their defaults, which suit a layer without parameters that
+/// has one bottom and one top. Only `name` and `output_shapes` are required. Functions have no state and are called by
+/// any thread. All but `check`, `batch_size` and `split_outputs` get only parameters that LayerTraits::Create accepted.
+///   LayerType PoolingType() {
+///     return {.name = "Pooling", .fields = {"pooling_param"}, .check = CheckPooling, .output_shapes = PoolingShapes};
+///   }
 struct LayerType {
   using Parameter = const caffe::LayerParameter&;
 
@@ -33,20 +37,22 @@ struct LayerType {
   bool statistic = false;     ///< LayerTraits::is_statistic
   bool loss = false;          ///< its first top has a loss weight, 1 by default; no other top may have one
 
-  /// What is wrong with the values of its own fields; null: nothing can be. LayerError names the layer.
+  /// Checks the values of the type's own fields; reports by LayerError (errors.h). Null: nothing to check.
   Status (*check)(Parameter) = nullptr;
-  /// LayerTraits::OutputShapes. Never null.
+  /// LayerTraits::OutputShapes. Not null. `in` has the right number of shapes; anything else about them is checked
+  /// here.
   StatusOr<std::vector<Shape>> (*output_shapes)(Parameter, const std::vector<Shape>& in) = nullptr;
 
-  int most_blobs = 0;  ///< learnable blobs, and `param` entries, that a layer of the type can have
-  /// How many this layer has; null: most_blobs.
+  int most_blobs = 0;  ///< the most learnable blobs, and `param` entries, of a layer of the type
+  /// LayerTraits::blobs: how many this layer has; null: most_blobs.
   int (*blobs)(Parameter) = nullptr;
-  /// Shape and filler of each. Names and multipliers are filled in by LayerTraits::Params. Null: there are none.
+  /// Shape and filler of each blob; exactly blobs() of them (CHECK). LayerTraits::Params fills in names and
+  /// multipliers. Null: there are none.
   std::vector<ParamSpec> (*params)(Parameter, const std::vector<Shape>& in) = nullptr;
 
-  /// Channels of the output, which shards divide; set exactly where channel_use is kSplitOutput.
+  /// The number of output channels, which shards divide. Set if and only if channel_use is kSplitOutput.
   int64_t (*split_outputs)(Parameter) = nullptr;
-  /// LayerTraits::batch_size; null but for sources.
+  /// LayerTraits::batch_size; only for sources. Null: -1.
   int64_t (*batch_size)(Parameter) = nullptr;
   /// LayerTraits::needs_batch_labels; null: false.
   bool (*needs_batch_labels)(Parameter) = nullptr;
@@ -54,39 +60,42 @@ struct LayerType {
   std::optional<int> (*ignore_label)(Parameter) = nullptr;
 };
 
-/// The layer types that a job may use. Immutable; any thread.
+/// The table of layer types that a job may use, by name. Immutable; any thread.
 class LayerTypes {
  public:
-  /// Those of this library, in the order of their names.
+  /// The types of this library. Lives as long as the process.
   static const LayerTypes& BuiltIn();
-  /// @param types no two of one name.
+  /// @param types with different names.
   explicit LayerTypes(std::vector<LayerType> types);
-  /// These and one more, which replaces the one of its name: how a program, or a test, adds a type of its own.
+  /// A copy with one more type, or with the one of the same name replaced: for programs and tests with types of their
+  /// own. OpFactories::With adds its op.
   LayerTypes With(LayerType type) const;
 
   const std::vector<LayerType>& all() const { return types_; }
-  /// The type of that name, or null. LayerTraits are pointers into this table.
+  /// The row of type `name` (case counts), or null. It lives as long as this table, and LayerTraits point to it.
   const LayerType* Find(const std::string& name) const;
 
-  // Of any parameter, one of an unsupported type included: what a table is checked by before anything else looks at the
-  // net. A type of Caffe's that is not supported is known by Caffe's list.
+  // Questions about any layer's parameter, also one of an unknown type or that was never checked: for the checks of a
+  // routing table, which come before those of the net. What is known of Caffe's types that are not supported is in
+  // caffe_types.h.
 
-  /// Whether it yields tensors from outside the net.
+  /// Whether the layer is a source: its tops come from outside the net.
   bool IsSource(const caffe::LayerParameter& param) const;
-  /// Whether these are the records of a database.
+  /// Whether it is a source of kind kDataset.
   bool IsDataset(const caffe::LayerParameter& param) const;
-  /// LayerTraits::batch_size.
+  /// LayerTraits::batch_size; -1 as well for unknown types.
   int64_t BatchSize(const caffe::LayerParameter& param) const;
-  /// Whether layers of its type have parameters that are learned or kept.
+  /// Whether layers of its type can have blobs that are learned or saved.
   bool HasParameters(const caffe::LayerParameter& param) const;
-  /// The channels of its output if the shards of a stage can divide them; nothing: they can't.
+  /// The number of its output channels if it is kSplitOutput; nothing: shards cannot divide them.
   std::optional<int64_t> SplitOutputs(const caffe::LayerParameter& param) const;
   /// Whether bottom `bottom` is read as labels.
   bool ReadsLabels(const caffe::LayerParameter& param, int bottom) const;
   /// Whether top `top` is the labels of a dataset.
   bool YieldsLabels(const caffe::LayerParameter& param, int top) const;
 
-  /// What to say of a type that is not in the table: a Caffe type by name, else near matches or the whole list.
+  /// The message for a type that is not in the table: "... is a Caffe layer that hpnode does not support yet", or
+  /// "unknown type", with similar names or the whole list.
   std::string DescribeUnsupported(const std::string& name) const;
 
  private:

@@ -12,34 +12,38 @@ namespace hp {
 
 /// One tensor of the whole net. A name that layers overwrite in place stands for several blobs, one for each writer.
 struct GraphBlob {
-  std::string name;
-  int producer = -1;            ///< layer index
+  std::string name;             ///< as in the prototxt
+  int producer = -1;            ///< index of the layer that writes it
   int top_index = 0;            ///< which top of the producer
-  std::vector<int> consumers;   ///< layer indices, in their order
-  bool label = false;           ///< comes from a Data layer's second top: goes ahead of the pipelines, not through them
-  bool needs_gradient = false;  ///< something that learns lies below it
+  std::vector<int> consumers;   ///< indices of the layers that read it, in their order
+  bool label = false;           ///< labels of a dataset: sent ahead of the micro-batches (LabelFeed), on no edge
+  bool needs_gradient = false;  ///< some parameter below it learns; false for all blobs in a test
 };
 
+/// One layer of the whole net.
 struct GraphLayer {
   explicit GraphLayer(const LayerTraits& traits) : traits(traits), param(&traits.param()) {}
 
   LayerTraits traits;
-  const caffe::LayerParameter* param;
-  std::vector<int> bottoms, tops;  ///< blob indices; label bottoms and ignored tops included
-  bool in_place = false;           ///< top 0 overwrites bottom 0
-  bool source = false;             ///< yields tensors from outside
-  bool learns = false;             ///< has a parameter with lr_mult != 0
-  bool leads_to_loss = false;      ///< a top with loss weight lies at or above it
-  int order = 0;                   ///< index among the layers of the unfiltered prototxt
+  const caffe::LayerParameter* param;  ///< in the graph's net()
+  std::vector<int> bottoms, tops;      ///< blob indices, in the order of the prototxt; labels included
+  bool in_place = false;               ///< top 0 may be written into the memory of bottom 0, which nobody else reads
+  bool source = false;                 ///< its tops come from outside the net (Data, Input)
+  bool learns = false;                 ///< has a parameter with lr_mult != 0
+  bool leads_to_loss = false;          ///< it, or a layer above it, has a top with a loss weight
+  int order = 0;                       ///< index among the layers of the unfiltered prototxt
 };
 
-/// The whole net of one phase: layers in the order of the prototxt, blobs, and what learns. Shapes depend on the rows
-/// of a micro-batch: Shapes. It knows no backend and makes no ops. Immutable; any thread.
+/// The whole net of one phase: its layers in the order of the prototxt, the blobs between them, and which of them need
+/// gradients. Needs no backend and makes no ops. Shapes are computed on request, since they depend on the rows of a
+/// micro-batch. Immutable; any thread.
 class NetGraph {
  public:
-  /// @param net the unfiltered prototxt; kept by the graph.
+  /// Takes the layers of `phase` (Caffe's include and exclude rules) and connects them.
+  /// @param net the whole prototxt; the graph keeps it alive.
   /// @param types must outlive the graph.
-  /// @return kInvalidArgument naming the layer: unknown bottom, a top made twice, an unsupported layer, ...
+  /// @return kInvalidArgument, naming the layer: an unknown bottom, a top that is made twice, an unsupported type or
+  /// field, a second Data layer, labels read by a layer that is no loss or accuracy; or the phase has no layers.
   static StatusOr<std::unique_ptr<NetGraph>> Create(std::shared_ptr<const caffe::NetParameter> net, caffe::Phase phase,
                                                     const LayerTypes& types = LayerTypes::BuiltIn());
 
@@ -47,13 +51,16 @@ class NetGraph {
   const std::vector<GraphBlob>& blobs() const { return blobs_; }
   caffe::Phase phase() const { return phase_; }
   const caffe::NetParameter& net() const { return *net_; }
-  /// The data layer, or -1.
+  /// Index of the Data layer; -1: the phase has none.
   int data_layer() const { return data_layer_; }
-  /// batch_size of the data layer (of the first Input's shape, if there is none).
+  /// The batch_size of the Data layer, or the rows of the first Input if there is none; 0: no source states one.
   int64_t batch_size() const;
-  /// The shapes of all blobs for `rows` samples of shape `sample` ([C, H, W] after the transformation).
+  /// The shapes of all blobs, by blob, for `rows` samples.
+  /// @param sample [C, H, W] of one sample after its transformation: top 0 of every source is [rows, C, H, W], its
+  /// other tops are [rows].
+  /// @return kInvalidArgument, naming the layer: a shape that it can't take.
   StatusOr<std::vector<Shape>> Shapes(const Shape& sample, int64_t rows) const;
-  /// Blobs that nobody consumes and that are statistics (losses, accuracies): the net's outputs, in layer order.
+  /// The net's outputs, in the order of the layers: blobs that no layer reads and that are losses or accuracies.
   std::vector<int> outputs() const;
 
  private:
@@ -64,7 +71,7 @@ class NetGraph {
   caffe::Phase phase_ = caffe::TRAIN;
   std::vector<GraphLayer> layers_;
   std::vector<GraphBlob> blobs_;
-  std::vector<std::pair<std::string, int>> current_;  ///< latest blob of each name
+  std::vector<std::pair<std::string, int>> current_;  // latest blob of each name
   int data_layer_ = -1;
 };
 

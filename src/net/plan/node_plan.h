@@ -15,71 +15,81 @@ namespace hp {
 
 /// A layer as one node runs it.
 struct LayerPlan {
-  int layer = 0;  ///< index into NetGraph::layers()
-  int segment = 0;
+  int layer = 0;          ///< index into NetGraph::layers()
+  int segment = 0;        ///< the segment whose tasks run it
   bool backward = false;  ///< computes gradients on this node
-  bool learns = false;    ///< ... those of its parameters too
-  /// The gradient of its parameters is computed in one go over all rows of the update, instead of per micro-batch.
+  bool learns = false;    ///< computes gradients of its parameters on this node; then backward is true too
+  /// The gradients of its parameters are computed in one go over all rows of the update, instead of per micro-batch.
+  /// Where the inputs and output gradients of all rows take less memory than the gradient itself.
   bool deferred = false;
-  /// ... or per micro-batch by the backward pass itself, instead of in a task of its own: in data-parallel stages,
-  /// where nobody waits for the input's gradient alone.
+  /// They are computed per micro-batch by the backward pass itself, instead of by a task of their own. In data-parallel
+  /// stages, where nobody waits for the input's gradient alone.
   bool in_backward = false;
-  Range channels;  ///< of its output, that this node computes
+  Range channels;  ///< of its output: those that this node computes
 };
 
-/// A blob of parameters as one node holds it.
+/// A parameter blob as one node holds it.
 struct ParamPlan {
-  std::string layer;
-  int blob = 0;    ///< among the layer's blobs, in Caffe's order
-  ParamSpec spec;  ///< of the whole blob
-  Block block;     ///< what of it lies on this node
+  std::string layer;  ///< name in the prototxt
+  int blob = 0;       ///< among the layer's blobs, in Caffe's order
+  ParamSpec spec;     ///< of the whole blob, all shards together
+  Block block;        ///< what this node holds of it: whole rows
 };
 
-/// The part of one phase's net that one part of a stage runs: which layers in which segments, what crosses to other
-/// nodes and when, which parameters it holds. A pure function of graph, placement and batch, which every node can
-/// compute for every other: the net's builder, the pipeline, checks and snapshots all read it. Knows no op and no
-/// backend. Immutable; any thread.
+/// What one node runs of one phase's net: which layers in which segments, which tensors cross to and from other nodes
+/// and when, and which parameters it holds. A pure function of graph, placement and options, so every node can compute
+/// it for every other one. It needs no op and no backend.
 ///
-/// A segment is a run of layers between two exchange points. A layer's segment is the greatest of those that its inputs
-/// come from, one more where an input has to be gathered from the node's fellow shards; forward passes go up the
-/// segments, backward passes down.
+/// A segment is a group of layers that can run without waiting for a peer in between: all its inputs from other nodes
+/// arrive before it, all its outputs leave after it. A layer's segment is the largest of its inputs' segments, plus one
+/// where an input is gathered from the other shards of the stage. Forward passes go up the segments, backward passes
+/// down.
+///
+/// A value: copy it. Immutable; any thread.
 class NodePlan {
  public:
   struct Options {
-    StagePart part = {};
-    Shape sample = {};  ///< [C, H, W] of one record after its transformation
-    /// Samples of one update that pass through this node, where weight gradients may be deferred; 0: never deferred.
+    StagePart part = {};  ///< which replica or shard of which stage the node is
+    Shape sample = {};    ///< [C, H, W] of one sample after its transformation
+    /// Samples of one update that pass through this node; 0: weight gradients are never deferred (tests, and replicas
+    /// whose gradients are exchanged).
     int64_t update_rows = 0;
   };
-  /// @param graph,placement must outlive the plan. @return kInvalidArgument: shapes that do not fit, naming the layer.
+  /// @param graph,placement must outlive the plan and its copies.
+  /// @return kInvalidArgument, naming the layer: shapes that do not fit.
   static StatusOr<NodePlan> Create(const NetGraph& graph, const Placement& placement, const Options& options);
 
   const NetGraph& graph() const { return *graph_; }
   const Placement& placement() const { return *placement_; }
   const StagePart& part() const { return options_.part; }
-  /// Whether the node is one of several alike, each with rows of its own.
+  /// Whether the node is a replica of its stage, which runs all of it on rows of its own; else it is a shard.
   bool data_parallel() const { return placement_->layout().stages[part().stage].data_parallel; }
   const Shape& sample() const { return options_.sample; }
   int64_t update_rows() const { return options_.update_rows; }
 
+  /// Number of segments, at least 1.
   int segments() const { return segments_; }
-  /// In the order of the net; sources included.
+  /// The layers that run here, in the order of the net; sources included.
   const std::vector<LayerPlan>& layers() const { return layers_; }
-  /// The plan of a layer that runs here; null: it does not.
+  /// @param layer index into NetGraph::layers(). @return null: it does not run here.
   const LayerPlan* FindLayer(int layer) const;
-  /// Leaving and landing ones, values and gradients: a pipeline knows them by their index here.
+  /// What crosses to and from other nodes, values and gradients. Elsewhere a port is an index into these.
   const std::vector<PortPlan>& ports() const { return ports_; }
-  /// In the order of the layers, and of each layer's blobs.
+  /// The parameters that lie here, frozen ones included, in the order of the layers, then of each layer's blobs.
   const std::vector<ParamPlan>& params() const { return params_; }
-  /// Layers that learn here, as indices into layers(): in the order in which a forward pass meets them.
+  /// Layers that learn here, as indices into layers(), in the order in which a forward pass runs them. Each is a
+  /// parameter group.
   const std::vector<int>& learning_layers() const { return learning_layers_; }
 
-  /// Whether this node makes what crosses the edge: its slice of it, or all.
+  /// Whether this node writes what crosses the edge: its slice of it, or all of it.
   bool Writes(const Edge& edge) const;
+  /// Whether the segment has a backward task: some layer of it computes gradients, or a gradient passes through.
   bool has_backward(int segment) const;
+  /// Whether the node has a Data or Input layer; it is in segment 0.
   bool reads_images() const;
+  /// Whether some layer of the segment reads labels.
   bool reads_labels(int segment) const;
-  /// Whether some layer of it counts the labels of the whole batch.
+  /// Whether some layer of the segment counts the labels of the whole batch (BatchContext::batch_labels).
   bool needs_batch_labels(int segment) const;
 
  private:
@@ -97,7 +107,7 @@ class NodePlan {
   int LandingSegment(int edge) const;
   int64_t RowBytes(int edge, int writer) const;
   bool IsImages(int blob) const;
-  /// Parts that differ from each other are told apart; all replicas look like part 0.
+  /// The part by which the placement tells nodes of the stage apart: all replicas are alike and count as part 0.
   int distinct_part() const { return data_parallel() ? 0 : part().index; }
 
   const NetGraph* graph_;

@@ -1,3 +1,8 @@
+// Three passes: PlaceLayers decides for each layer of a sharded stage whether it runs on all shards, on its shard's
+// slice or on shard 0 alone, and so how its tops are spread; FindEdges lists the blobs that some reader can't read
+// where it is; FollowGradients goes from the losses down and marks which layers compute gradients on which part, and
+// which readers of an edge send one back. Stages that are not sharded have whole blobs everywhere, and only edges to
+// other stages.
 #include "net/plan/placement.h"
 
 #include <algorithm>

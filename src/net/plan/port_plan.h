@@ -7,18 +7,19 @@
 
 namespace hp {
 
-/// One tensor that crosses between this node and others in every micro-batch of a phase. Both sides compute it.
+/// A port: one tensor that crosses between this node and a peer in every micro-batch of a phase. Both sides compute the
+/// same channel and size, so nothing about a tensor is sent but its bytes.
 struct PortPlan {
-  uint32_t channel = 0;          ///< PlaceTag::channel: which tensor between which two nodes
-  int edge = 0;                  ///< of the placement
-  int part = 0;                  ///< the writer's or reader's part of its stage; 0 where all replicas are alike
-  bool landing = false;          ///< arrives here; else leaves from here
-  bool gradient = false;         ///< a gradient on its way back
-  int segment = 0;               ///< landing: needed before it; leaving: final after it
-  int64_t row_bytes = 0;         ///< of one sample: dense, row-major float32
-  std::vector<Rank> peers = {};  ///< one, or one for each replica
+  uint32_t channel = 0;   ///< PlaceTag::channel: tells apart the tensors that cross between two nodes
+  int edge = 0;           ///< index into Placement::edges()
+  int part = 0;           ///< the peer's part of its stage: shard or replica; 0 where the writers are replicas
+  bool landing = false;   ///< it arrives here; else it leaves from here
+  bool gradient = false;  ///< a gradient on its way back; else a value
+  int segment = 0;  ///< landing: this segment's task needs it; leaving: it is final when this segment's task is done
+  int64_t row_bytes = 0;         ///< bytes of one sample: dense, row-major float32
+  std::vector<Rank> peers = {};  ///< one, or one for each replica, by replica
 
-  /// Whom it comes from or goes to, for a micro-batch of `replica`.
+  /// The node that it comes from or goes to, for a micro-batch of `replica`.
   Rank peer(int replica) const { return peers.size() == 1 ? peers[0] : peers[replica]; }
 };
 
