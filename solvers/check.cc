@@ -20,7 +20,7 @@ class Faults {
     if (wrong) Add(line);
   }
   void Unsupported(bool set, const std::string& what) {
-    AddIf(set, what + " is Caffe's, but hpnode does not support it yet");
+    AddIf(set, what + ": supported by Caffe, but not yet by hpnode");
   }
   Status ToStatus() const { return lines_.empty() ? OkStatus() : InvalidArgument("%s", lines_.c_str()); }
 
@@ -39,11 +39,12 @@ void CheckType(const caffe::SolverParameter& solver, Faults* faults) {
   if (type == "SGD") return;
   const bool known = std::find(kCaffeTypes.begin(), kCaffeTypes.end(), type) != kCaffeTypes.end();
   faults->Add(field + ": \"" + type + "\" is " +
-              (known ? "a Caffe solver that hpnode does not support yet" : "no solver; expected SGD"));
+              (known ? "a Caffe solver that hpnode does not support yet" : "not a solver type; expected SGD"));
 }
 
 void CheckNumber(const char* field, float value, Faults* faults) {
-  faults->AddIf(!(value >= 0) || std::isinf(value), Format("%s: %g; expected a number from 0 up", field, value));
+  faults->AddIf(!(value >= 0) || std::isinf(value),
+                Format("%s: %g; expected a finite number of at least 0", field, value));
 }
 
 void CheckNumbers(const caffe::SolverParameter& solver, Faults* faults) {

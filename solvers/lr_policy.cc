@@ -1,3 +1,5 @@
+// The rates are computed in double and rounded to float once. Caffe keeps the number of steps of "multistep" as state;
+// here it is counted from the iteration, which gives the same rates for increasing stepvalues.
 #include "solvers/lr_policy.h"
 
 #include <algorithm>
@@ -47,8 +49,8 @@ Status CheckStepValues(const caffe::SolverParameter& solver) {
   for (int i = 0; i < solver.stepvalue_size(); ++i) {
     const int least = i == 0 ? 1 : solver.stepvalue(i - 1) + 1;
     if (solver.stepvalue(i) < least) {
-      return InvalidArgument("stepvalue: %d at position %d; expected increasing values from 1 on", solver.stepvalue(i),
-                             i + 1);
+      return InvalidArgument("stepvalue: %d at position %d; expected increasing values of at least 1",
+                             solver.stepvalue(i), i + 1);
     }
   }
   return OkStatus();

@@ -10,8 +10,8 @@ DEFINE_string(backend, "lmdb", "The database to read, lmdb or leveldb.");
 namespace {
 
 constexpr char kUsage[] =
-    R"(Computes the mean image of a database of equally large images, for mean_file, and logs the mean of each channel, for
-mean_value.
+    R"(Computes the mean image of a database of images of equal size, for mean_file, and logs the mean of each channel,
+for mean_value.
 
   compute_image_mean [FLAGS] DB_NAME [OUTPUT_FILE]
 

@@ -5,15 +5,15 @@
 
 #include <gflags/gflags.h>
 
-DEFINE_bool(gray, false, "Treat images as grayscale ones.");
+DEFINE_bool(gray, false, "Read images as grayscale.");
 DEFINE_bool(shuffle, false, "Shuffle the order of the images and their labels.");
 DEFINE_uint64(seed, 1, "Seed of --shuffle: the same seed gives the same order.");
 DEFINE_string(backend, "lmdb", "The database to write, lmdb or leveldb.");
-DEFINE_int32(resize_width, 0, "Width that images are resized to; 0: as they are.");
-DEFINE_int32(resize_height, 0, "Height that images are resized to; 0: as they are.");
+DEFINE_int32(resize_width, 0, "Width that images are resized to; 0: not resized.");
+DEFINE_int32(resize_height, 0, "Height that images are resized to; 0: not resized.");
 DEFINE_bool(check_size, false, "Check that all records have the same size.");
-DEFINE_bool(encoded, false, "Store the images encoded: much smaller, decoded when they are read.");
-DEFINE_string(encode_type, "", "How to encode them, png, jpg, ...; implies --encoded. Empty: as the file's name says.");
+DEFINE_bool(encoded, false, "Store the images encoded: a much smaller database, decoded when read.");
+DEFINE_string(encode_type, "", "Encoding: png, jpg, ...; implies --encoded. Empty: by the file's extension.");
 
 namespace {
 

@@ -18,20 +18,22 @@
 #include <vector>
 
 DEFINE_string(routing, "", "the job's routing table (text protobuf; hproute writes one)");
-DEFINE_string(role, "", "conv or fc: which of the table's nodes on this host to be");
-DEFINE_string(node, "", "name of the node to be; wins over --role and addresses");
+DEFINE_string(role, "", "conv or fc: role of the node to run, one of the table's nodes on this host");
+DEFINE_string(node, "", "name of the node to run; overrides --role and this host's addresses");
 DEFINE_bool(all, false, "run every node of the table as threads of this process, without a network");
-DEFINE_string(resume, "", "go on from this .solverstate; on every node of the job, with the same file");
+DEFINE_string(resume, "", "resume from this .solverstate; give the same file to every node of the job");
 DEFINE_string(weights, "", "take initial weights from this .caffemodel, layer by layer by name");
-DEFINE_string(cache_dir, "", "where record indexes of databases are kept; empty: ~/.cache/hpnode; none: nowhere");
+DEFINE_string(cache_dir, "",
+              "folder that caches the record indexes of databases; empty: ~/.cache/hpnode; none: no cache");
 DEFINE_int32(reader_threads, 1, "threads that read and transform records, on conv nodes");
-DEFINE_bool(doctor, false, "look at what this host has for RDMA, say what to do about it, and train nothing");
+DEFINE_bool(doctor, false, "check this host's RDMA setup, suggest fixes, and exit");
 DEFINE_string(doctor_listen, "", "with --doctor: wait at ADDRESS:PORT for another host's --doctor_peer");
-DEFINE_string(doctor_peer, "", "with --doctor: measure the way to the host that waits at ADDRESS:PORT");
-DEFINE_string(doctor_address, "", "with --doctor: this host's own address, as others know it");
-DEFINE_bool(list_devices, false, "say what this host has to compute on, and train nothing");
-DEFINE_string(ib_hca, "", "RDMA devices of this host to use, as NCCL_IB_HCA; wins over the table");
-DEFINE_int32(ib_gid_index, hp::HostDevices::kNotSet, "GID index of this host, as NCCL_IB_GID_INDEX; -1: chosen");
+DEFINE_string(doctor_peer, "", "with --doctor: measure the connection to the host that waits at ADDRESS:PORT");
+DEFINE_string(doctor_address, "", "with --doctor: this host's address, as other hosts see it");
+DEFINE_bool(list_devices, false, "list the devices of this host, and exit");
+DEFINE_string(ib_hca, "", "RDMA devices of this host to use, as NCCL_IB_HCA; overrides the table");
+DEFINE_int32(ib_gid_index, hp::HostDevices::kNotSet,
+             "GID index of this host, as NCCL_IB_GID_INDEX; -1: chosen automatically");
 
 namespace hp {
 namespace {
@@ -44,11 +46,13 @@ constexpr char kUsage[] =
     "  hproute --solver=solver.prototxt --conv=2 --fc=2 --hosts=127.0.0.1 --out=table.prototxt\n"
     "  hpnode --role=conv --routing=table.prototxt &   # twice\n"
     "  hpnode --role=fc --routing=table.prototxt &     # twice\n"
-    "what a host has to compute on:\n"
+    "to list the devices of a host:\n"
     "  hpnode --list_devices\n"
-    "what a host has for RDMA:\n"
+    "to check the RDMA setup of a host:\n"
     "  hpnode --doctor [--doctor_listen=ADDRESS:PORT | --doctor_peer=ADDRESS:PORT]\n"
-    "exit status: 0 done, 1 our own fault, 2 input or configuration, 3 NaN or infinity, 4 a node was lost";
+    "exit status: 0 success, 1 internal error, 2 invalid input or configuration, 3 NaN or infinity, 4 a node was "
+    "lost,\n"
+    "  5 stopped early by SIGINT, SIGTERM or SIGUSR1, with a snapshot to resume from";
 
 /// Ends the process where other threads may be blocked for good in a collective or a system call.
 [[noreturn]] void LeaveProcess(const Status& status) {
@@ -77,8 +81,10 @@ Status RunOne(const RoutingTable& table, bool* said) {
   HandleSignals(&node);
   const ProgressBar bar([&node] { return node.reporter(); });
   *said = true;
-  HP_RETURN_IF_ERROR(node.Open());
-  return node.Run();
+  Status status = node.Open();
+  if (status.ok()) status = node.Run();
+  HandleSignals(nullptr);
+  return status;
 }
 
 /// @param[out] said  nodes ran, and have logged why they ended

@@ -17,24 +17,27 @@
 #include <sstream>
 
 DEFINE_string(solver, "", "Caffe solver file of the job.");
-DEFINE_int32(conv, 1, "Nodes of the conv stage: replicas.");
-DEFINE_string(fc, "1", "Nodes of the FC stage: shards. K1,K2 makes two FC stages on different nodes; 0 none.");
-DEFINE_string(hosts, "localhost",
-              "Hosts of the nodes, conv nodes first, then FC nodes. A host may be named several times; "
-              "fewer hosts than nodes are used again from the first on. HOST/cuda:0-3 has a node on each of its GPUs.");
-DEFINE_int32(port, 29500, "Port of the first node of each host; its other nodes have the ports behind it.");
-DEFINE_int32(micro_batches, 0, "Parts that a replica's share of a batch is cut into; 0: chosen, at most 4.");
-DEFINE_string(cut, "", "First layer of each FC stage, by name; empty: chosen by the InnerProduct layers.");
-DEFINE_bool(batch_per_replica, false, "batch_size of the net is that of each replica, not of all together.");
-DEFINE_string(job, "", "Name of the job; keeps two jobs with equal tables apart.");
+DEFINE_int32(conv, 1, "Number of nodes of the conv stage (replicas).");
+DEFINE_string(fc, "1",
+              "Number of nodes of the FC stage (shards). K1,K2: two FC stages on different nodes; 0: no FC stage.");
+DEFINE_string(
+    hosts, "localhost",
+    "Hosts of the nodes, conv nodes first, then FC nodes. A host may be listed several times; "
+    "if there are fewer hosts than nodes, they are reused in order. HOST/cuda:0-3: a node on each of these GPUs.");
+DEFINE_int32(port, 29500, "Port of the first node of each host; its other nodes use the following ports.");
+DEFINE_int32(micro_batches, 0, "Micro-batches per replica and batch; 0: chosen automatically, at most 4.");
+DEFINE_string(cut, "", "Name of the first layer of each FC stage; empty: chosen by the InnerProduct layers.");
+DEFINE_bool(batch_per_replica, false, "batch_size of the net is per replica, not the total of all replicas.");
+DEFINE_string(job, "", "Name of the job; tells two jobs with the same table apart.");
 DEFINE_string(out, "", "Table to write.");
-DEFINE_bool(check, false, "List every fault of the table that follows, or say who runs, holds and sends what.");
-DEFINE_string(cache_dir, "", "Where record indexes are kept; empty: ~/.cache/hpnode; none: nowhere.");
+DEFINE_bool(check, false, "Check the given table: list all its faults, or what each node runs, holds and sends.");
+DEFINE_string(cache_dir, "",
+              "Folder that caches the record indexes of databases; empty: ~/.cache/hpnode; none: no cache.");
 
 namespace hp {
 namespace {
 
-constexpr char kUsage[] = R"(Writes a routing table (who runs what, and who talks to whom), or checks one.
+constexpr char kUsage[] = R"(Writes a routing table (which node runs which layers, and where), or checks one.
 
   hproute --solver=FILE --conv=N --fc=K --hosts=HOST,... --out=TABLE [FLAGS]
   hproute --check TABLE
@@ -44,7 +47,7 @@ Examples:
   hproute --solver=lenet_solver.prototxt --conv=1 --fc=0 --hosts=localhost --out=plain.prototxt
   hproute --solver=alexnet_solver.prototxt --conv=4 --fc=4 --hosts=a/cuda:0-3,b/cuda:0-3 --out=table.prototxt
   hproute --check table.prototxt
-Exit status: 0 written or sound, 2 faults.
+Exit status: 0 written or valid, 2 faults.
 )";
 
 std::vector<std::string> SplitList(const std::string& text) {
@@ -158,7 +161,7 @@ Status PrintNodes(const std::string& path, const Job& job) {
   HP_ASSIGN_OR_RETURN(const RoutingTable table, RoutingTable::Create(job.config, path));
   const StatusOr<std::vector<NodeSummary>> nodes = Summarize(table, *job.solver, *job.net, FLAGS_cache_dir);
   if (nodes.status().code() == StatusCode::kNotFound) {
-    std::cout << "What the nodes hold and send is not known here: " << nodes.status().message() << "\n";
+    std::cout << "Cannot compute what the nodes hold and send: " << nodes.status().message() << "\n";
     return OkStatus();
   }
   HP_RETURN_IF_ERROR(nodes.status());
@@ -172,7 +175,7 @@ Status Check(const std::string& path) {
   const std::vector<std::string> faults = ReadJob(path, &job);
   for (const std::string& fault : faults) std::cout << path << ": " << fault << "\n";
   if (!faults.empty()) return InvalidArgument("%s has %zu fault(s)", path.c_str(), faults.size());
-  std::cout << path << ": sound\n" << DescribeTable(job.config, *job.net);
+  std::cout << path << ": valid\n" << DescribeTable(job.config, *job.net);
   return PrintNodes(path, job);
 }
 
@@ -183,9 +186,9 @@ int main(int argc, char** argv) {
   const hp::ToolUsage usage{"hproute", hp::kUsage, 0, 1};
   return hp::ToolMain(argc, argv, usage, [](const std::vector<std::string>& arguments) -> hp::Status {
     if (FLAGS_check && arguments.size() == 1) return hp::Check(arguments[0]);
-    if (FLAGS_check) return hp::InvalidArgument("--check: which table? (hproute --check TABLE)");
+    if (FLAGS_check) return hp::InvalidArgument("--check needs a table (hproute --check TABLE)");
     if (!arguments.empty())
-      return hp::InvalidArgument("argument \"%s\" is not understood (hproute --help)", arguments[0].c_str());
+      return hp::InvalidArgument("unexpected argument \"%s\" (hproute --help)", arguments[0].c_str());
     return hp::Write();
   });
 }

@@ -9,15 +9,16 @@
 #include "glog/logging.h"
 #include <gflags/gflags.h>
 
-DEFINE_string(model, "", "The net (prototxt); its TEST phase is run.");
+DEFINE_string(model, "", "The net (prototxt); its TEST phase is evaluated.");
 DEFINE_string(weights, "", "The .caffemodel with the weights.");
 DEFINE_string(routing, "", "Instead of --weights: pull the weights of the running job that has this routing table.");
-DEFINE_int64(iterations, 50, "Batches to evaluate.");
-DEFINE_string(device, "cpu", "What computes: cpu, or cuda:N, GPU N as hpnode --list_devices counts them.");
-DEFINE_int32(threads, 0, "Threads that compute; 0: all cores.");
+DEFINE_int64(iterations, 50, "Number of batches to evaluate.");
+DEFINE_string(device, "cpu", "Device to compute on: cpu, or cuda:N as listed by hpnode --list_devices.");
+DEFINE_int32(threads, 0, "Compute threads; 0: one per core.");
 DEFINE_int32(reader_threads, 1, "Threads that read and transform records.");
-DEFINE_int32(timeout_s, 60, "With --routing: how long to wait for the job.");
-DEFINE_string(cache_dir, "", "Where record indexes are kept; empty: ~/.cache/hpnode; none: nowhere.");
+DEFINE_int32(timeout_s, 60, "With --routing: how long to wait for the job, in seconds.");
+DEFINE_string(cache_dir, "",
+              "Folder that caches the record indexes of databases; empty: ~/.cache/hpnode; none: no cache.");
 
 namespace hp {
 namespace {
@@ -34,7 +35,7 @@ Example:
 
 StatusOr<CaffeModel> Weights() {
   if (FLAGS_weights.empty() == FLAGS_routing.empty()) {
-    return InvalidArgument("give one of --weights=FILE.caffemodel and --routing=TABLE.prototxt");
+    return InvalidArgument("expected either --weights=FILE.caffemodel or --routing=TABLE.prototxt");
   }
   if (!FLAGS_weights.empty()) return ReadCaffeModel(FLAGS_weights);
   HP_ASSIGN_OR_RETURN(const RoutingTable table, RoutingTable::Load(FLAGS_routing));
@@ -46,7 +47,7 @@ StatusOr<CaffeModel> Weights() {
 Status Run() {
   if (FLAGS_model.empty()) return InvalidArgument("--model=NET.prototxt is missing (model_test --help)");
   if (FLAGS_iterations < 1)
-    return InvalidArgument("--iterations=%lld: at least 1 is needed", static_cast<long long>(FLAGS_iterations));
+    return InvalidArgument("--iterations is %lld; expected at least 1", static_cast<long long>(FLAGS_iterations));
   HP_ASSIGN_OR_RETURN(const caffe::NetParameter net, ReadNet(FLAGS_model));
   HP_ASSIGN_OR_RETURN(const CaffeModel weights, Weights());
   HP_ASSIGN_OR_RETURN(const NodeDevice device, OpenNodeDevice(FLAGS_device, RoutingTableConfig::FP32));

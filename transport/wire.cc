@@ -36,6 +36,8 @@ StatusOr<Preamble> DecodePreamble(const PreambleBytes& bytes) {
   return preamble;
 }
 
+Status ProtocolError(const Status& broken) { return Unavailable("protocol error: %s", broken.message().c_str()); }
+
 void EncodeFrameHeader(const FrameHeader& header, std::byte* out) {
   StoreLittle<uint8_t>(out, static_cast<uint8_t>(header.type));
   StoreLittle<uint8_t>(out + 1, header.more ? kFlagMore : 0);

@@ -67,6 +67,10 @@ constexpr size_t kFrameHeaderBytes = 48;
 constexpr size_t kMaxFramePayload = 256 << 10;
 using FrameHeaderBytes = std::array<std::byte, kFrameHeaderBytes>;
 
+/// What an endpoint ends with when its peer breaks the rules of the wire: kUnavailable, "protocol error: ...".
+/// @param broken the rule, as the function that saw it reports it.
+Status ProtocolError(const Status& broken);
+
 /// @param out kFrameHeaderBytes bytes. All fields are written, also those that the type does not use.
 void EncodeFrameHeader(const FrameHeader& header, std::byte* out);
 /// Reads what EncodeFrameHeader wrote.

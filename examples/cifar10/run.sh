@@ -7,16 +7,15 @@ usage() {
 usage: examples/cifar10/run.sh [--data DIR] [--net quick|full] [--iterations N]
 
 Installs what is missing (Debian packages), builds Release, writes CIFAR-10 as LevelDB databases, trains on this machine
-over TCP, and prints the test accuracy and where the model lies.
+over TCP, and prints the test accuracy and the path of the model.
 
   --data DIR       folder with CIFAR-10's binary files, data_batch_1.bin to data_batch_5.bin and test_batch.bin;
-                   without it they are downloaded from their home page (170 MB) and their checksum is checked
+                   without it they are downloaded from the CIFAR-10 home page (170 MB) and verified
   --net quick      Caffe's cifar10_quick on 2 conv and 2 FC nodes, 5,000 iterations (the default)
   --net full       Caffe's cifar10_full on 3 conv and 2 FC nodes, 70,000 iterations: hours on a few cores
-  --iterations N   trains for N iterations instead; the learning rate drops at the same fractions of them
+  --iterations N   trains for N iterations instead; the learning rate steps are scaled accordingly
 
-Everything it makes lies in examples/cifar10/work/; a next run makes it anew, but for the download. Ctrl-C ends the
-nodes too.
+All output is in examples/cifar10/work/; each run recreates it, except for the download. Ctrl-C stops the nodes too.
 TEXT
 }
 
@@ -30,7 +29,7 @@ data='' net=quick iterations=''
 while [[ $# -gt 0 ]]; do
   case $1 in
     -h | --help) usage && exit 0 ;;
-    --data | --net | --iterations) [[ $# -ge 2 ]] || bad_option "$1 wants a value" ;;&
+    --data | --net | --iterations) [[ $# -ge 2 ]] || bad_option "$1 needs a value" ;;&
     --data) data=$(realpath -m "$2") && shift 2 ;;
     --net) net=$2 && shift 2 ;;
     --iterations) iterations=$2 && shift 2 ;;
@@ -61,7 +60,7 @@ download() {
   fi
   if ! echo "$md5  $archive" | md5sum --check --status; then
     rm "$archive"
-    fail "$url is not the file that it should be (its MD5 sum is not $md5); removed, try again"
+    fail "$url: wrong MD5 sum, expected $md5; removed the download, run this again"
   fi
   tar -xzf "$archive" -C "$work/download"
   data=$work/download/cifar-10-batches-bin

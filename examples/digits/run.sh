@@ -7,9 +7,9 @@ usage() {
 usage: examples/digits/run.sh
 
 Installs what is missing (Debian packages), builds Release, writes the digits as LevelDB databases, trains with two conv
-nodes and two FC nodes on this machine over TCP, and prints the test accuracy and where the model lies.
+nodes and two FC nodes on this machine over TCP, and prints the test accuracy and the path of the model.
 
-Everything it makes lies in examples/digits/work/, which each run makes anew. Ctrl-C ends the nodes too.
+All output is in examples/digits/work/, which each run recreates. Ctrl-C stops the nodes too.
 TEXT
 }
 

@@ -7,7 +7,8 @@
 
 namespace hp {
 
-/// What went wrong, in the few kinds that callers tell apart. Each kind has an exit status (see ExitStatus).
+/// What went wrong, in the few kinds that callers tell apart. Each kind has an exit status of the process
+/// (ExitStatus).
 enum class StatusCode {
   kOk = 0,
   kInternal,            ///< our own fault: exit 1
@@ -18,22 +19,26 @@ enum class StatusCode {
   kNumeric,             ///< NaN or infinity in the training: exit 3
   kUnavailable,         ///< a peer is lost: exit 4
   kDeadlineExceeded,    ///< a peer did not appear in time: exit 4
-  kResourceExhausted,   ///< no space, memory or grant right now
-  kCancelled,           ///< ended by the other side or by a stop
+  kResourceExhausted,   ///< no disk space, memory or grant at the moment: exit 1
+  kCancelled,           ///< ended in order, by the peer or by a stop of our own: exit 1 if it reaches main()
+  kStopped,             ///< the job stopped early because it was asked to, and can be resumed: exit 5
 };
 
-/// The result of something that peers, files, configuration or devices can make fail. Cheap when ok.
-/// The message names cause and identity once, where the fault was detected.
+/// The result of something that peers, files, configuration or devices can make fail; our own bugs are CHECKs instead.
+/// A value: copy and move it freely. The message names cause and identity (file, peer, layer) once, where the fault was
+/// detected; callers that know more put it in front with Prepend.
+///   Status status = file->Write(bytes);
+///   if (!status.ok()) return status.Prepend("snapshot");
 class [[nodiscard]] Status {
  public:
-  Status() = default;
+  Status() = default;  ///< ok, without a message
   Status(StatusCode code, std::string message) : code_(code), message_(std::move(message)) {}
 
   bool ok() const { return code_ == StatusCode::kOk; }
   StatusCode code() const { return code_; }
   const std::string& message() const { return message_; }
 
-  /// The same fault with where it happened put in front: "WHERE: message".
+  /// @return the same code with the message "WHERE: message"; an ok status unchanged.
   Status Prepend(const std::string& where) const { return ok() ? *this : Status(code_, where + ": " + message_); }
 
  private:
@@ -42,7 +47,8 @@ class [[nodiscard]] Status {
 };
 
 inline Status OkStatus() { return {}; }
-/// printf-style constructors, e.g. InvalidArgument("layer \"%s\": no bottom", name.c_str()).
+// Statuses with a printf-style message, one function for each code. The compiler checks the arguments.
+/// InvalidArgument("layer \"%s\": no bottom", name.c_str()).
 Status InternalError(const char* format, ...) __attribute__((format(printf, 1, 2)));
 Status InvalidArgument(const char* format, ...) __attribute__((format(printf, 1, 2)));
 Status NotFound(const char* format, ...) __attribute__((format(printf, 1, 2)));
@@ -53,22 +59,29 @@ Status Unavailable(const char* format, ...) __attribute__((format(printf, 1, 2))
 Status DeadlineExceeded(const char* format, ...) __attribute__((format(printf, 1, 2)));
 Status ResourceExhausted(const char* format, ...) __attribute__((format(printf, 1, 2)));
 Status Cancelled(const char* format, ...) __attribute__((format(printf, 1, 2)));
+Status Stopped(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
-/// The process exit status for `status`: 0 done, 1 our own fault, 2 input or configuration, 3 numbers, 4 lost node.
+/// The process exit status for `status`: 0 ok, 1 our own fault, 2 input or configuration, 3 NaN or infinity
+/// in the training, 4 a node was lost, 5 stopped early by request. After 4 and 5 the job is worth starting again.
 int ExitStatus(const Status& status);
 
+/// "invalid argument" for kInvalidArgument: a constant in lower case, for messages.
 const char* StatusCodeName(StatusCode code);
+/// "CODE NAME: message", or "ok".
 std::ostream& operator<<(std::ostream& out, const Status& status);
 
-/// A T, or the Status that says why there is none.
+/// A T, or the Status that says why there is none. Both constructors are implicit, so that a function returns either a
+/// value or a Status. value(), * and -> may be used only if ok(); `*std::move(result)` moves the value out, also if T
+/// cannot be copied.
 template <typename T>
 class [[nodiscard]] StatusOr {
  public:
+  /// @param status must not be ok: that would be neither a value nor an error.
   StatusOr(Status status) : status_(std::move(status)) {}  // NOLINT(google-explicit-constructor)
   StatusOr(T value) : value_(std::move(value)) {}          // NOLINT(google-explicit-constructor)
 
   bool ok() const { return value_.has_value(); }
-  const Status& status() const { return status_; }
+  const Status& status() const { return status_; }  ///< ok if there is a value
   T& value() & { return *value_; }
   const T& value() const& { return *value_; }
   T&& value() && { return *std::move(value_); }
@@ -80,7 +93,7 @@ class [[nodiscard]] StatusOr {
 
  private:
   Status status_;
-  std::optional<T> value_;
+  std::optional<T> value_;  // empty: status_ is an error
 };
 
 }  // namespace hp
@@ -88,13 +101,17 @@ class [[nodiscard]] StatusOr {
 #define HP_CONCAT_INNER(a, b) a##b
 #define HP_CONCAT(a, b) HP_CONCAT_INNER(a, b)
 
-/// Returns from the enclosing function when `expression` is not ok.
+/// Evaluates `expression`, a Status, once; returns it from the enclosing function (of type Status or StatusOr) unless
+/// it is ok.
 #define HP_RETURN_IF_ERROR(expression)                                               \
   do {                                                                               \
     if (::hp::Status hp_status_ = (expression); !hp_status_.ok()) return hp_status_; \
   } while (0)
 
-/// Declares or assigns `target` from a StatusOr, or returns its Status.
+/// Evaluates `expression`, a StatusOr, once; returns its Status from the enclosing function if it is not ok, else moves
+/// its value into `target`, which may be a declaration:
+///   HP_ASSIGN_OR_RETURN(const auto dataset, Dataset::Open(path, kind));
+/// Several statements: inside `if` or a loop it needs braces. A comma in `target` needs parentheses, or a typedef.
 #define HP_ASSIGN_OR_RETURN(target, expression) \
   HP_ASSIGN_OR_RETURN_INNER(HP_CONCAT(hp_result_, __LINE__), target, expression)
 #define HP_ASSIGN_OR_RETURN_INNER(result, target, expression) \

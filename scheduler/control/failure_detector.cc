@@ -1,3 +1,6 @@
+// The thread ticks the membership every 50 ms, or at once after an event. What the transport heard is read at each tick
+// (LastHeardNs) rather than reported byte by byte. Everything goes through one lock, which is held while messages are
+// sent, so that a LOST is queued before the streams are ended.
 #include "scheduler/control/failure_detector.h"
 
 #include "glog/logging.h"
@@ -7,7 +10,6 @@
 namespace hp {
 namespace {
 
-constexpr uint32_t kFirstMemberType = 1;
 constexpr auto kTick = std::chrono::milliseconds(50);
 
 Membership::Options OptionsFor(const RoutingTable& table, Rank self) {
@@ -56,7 +58,7 @@ void FailureDetector::Run() {
       membership_.Tick();
       changed_.SignalAll();
       if (membership_.state() == Membership::State::kLost) {
-        lost = Unavailable("%s", membership_.Describe().c_str());
+        lost = Status(membership_.loss().code, membership_.Describe());
         said = membership_.loss().lost == membership_.loss().detector;
       } else {
         changed_.WaitFor(&mutex_, kTick);
@@ -72,11 +74,11 @@ void FailureDetector::OnConnected(Rank peer) {
 }
 
 bool FailureDetector::OnMessage(Rank peer, uint32_t type, std::span<const std::byte> bytes) {
-  if (type < kFirstMemberType || type > kFirstMemberType + static_cast<uint32_t>(MemberMessage::kBye)) return false;
-  if (peer >= nodes_) return true;  // clients take no part in membership
+  constexpr uint32_t kFirst = MemberType(MemberMessage::kHeartbeat);
+  if (type < kFirst || type > MemberType(MemberMessage::kBye)) return false;
   MutexLock lock(&mutex_);
   const std::string_view payload(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  membership_.OnMessage(peer, static_cast<MemberMessage>(type - kFirstMemberType), payload);
+  membership_.OnMessage(peer, static_cast<MemberMessage>(type - kFirst), payload);
   changed_.SignalAll();
   return true;
 }
@@ -92,7 +94,7 @@ void FailureDetector::OnDataFailure(Rank peer, const Status& cause) {
   membership_.OnDataFailure(peer, cause);
 }
 
-void FailureDetector::Fail(const std::string& cause) {
+void FailureDetector::Fail(const Status& cause) {
   MutexLock lock(&mutex_);
   membership_.Fail(cause);
   changed_.SignalAll();
@@ -115,8 +117,7 @@ void FailureDetector::SendToAll(MemberMessage type, const std::string& payload) 
   for (Rank rank = 0; rank < nodes_; ++rank) {
     if (rank == self_) continue;
     // A peer that is not connected hears nothing; membership knows.
-    const Status status =
-        transport_->Send(rank, kFirstMemberType + static_cast<uint32_t>(type), std::as_bytes(std::span(payload)));
+    const Status status = transport_->Send(rank, MemberType(type), std::as_bytes(std::span(payload)));
     if (!status.ok()) VLOG(1) << "to node " << rank << ": " << status;
   }
 }

@@ -1,8 +1,13 @@
+// A hello is compared in an order that decides what a difference means: protocol, job and table tell whether the other
+// side belongs to this job at all; only then do its rank, and net, solver, start, seed and data count, where a
+// difference means that a node of this job was started wrongly. Seeds and data sets are compared only where both sides
+// have one.
 #include "scheduler/control/handshake.h"
 
 #include "base/format.h"
 
 #include <algorithm>
+#include <iterator>
 #include <random>
 
 namespace hp {
@@ -54,22 +59,22 @@ bool Read(std::string_view bytes, hp::Hello* hello) {
 /// What differs between two nodes of one table; each difference names both.
 std::vector<std::string> CompareNodes(const hp::Hello& a, const hp::Hello& b) {
   std::vector<std::string> found;
-  if (a.net_hash() != b.net_hash()) found.push_back(Another(a, b, "runs another net", a.net_hash(), b.net_hash()));
+  if (a.net_hash() != b.net_hash()) found.push_back(Another(a, b, "runs a different net", a.net_hash(), b.net_hash()));
   if (a.solver_hash() != b.solver_hash()) {
-    found.push_back(Another(a, b, "runs another solver file", a.solver_hash(), b.solver_hash()));
+    found.push_back(Another(a, b, "runs a different solver file", a.solver_hash(), b.solver_hash()));
   }
   if (a.start_clock() != b.start_clock()) {
     found.push_back(StartDifference(a, b));
   } else if (a.snapshot_hash() != b.snapshot_hash()) {
-    found.push_back(Another(a, b, "resumes another snapshot", a.snapshot_hash(), b.snapshot_hash()));
+    found.push_back(Another(a, b, "resumes from a different snapshot", a.snapshot_hash(), b.snapshot_hash()));
   }
   if (BothAndDifferent(a.random_seed(), b.random_seed(), -1)) {
-    found.push_back(Format("%s has the random_seed %lld, %s %lld", Node(a).c_str(),
+    found.push_back(Format("%s has random_seed %lld, %s has %lld", Node(a).c_str(),
                            static_cast<long long>(a.random_seed()), Node(b).c_str(),
                            static_cast<long long>(b.random_seed())));
   }
   if (a.dataset_hash() != 0 && b.dataset_hash() != 0 && a.dataset_hash() != b.dataset_hash()) {
-    found.push_back(Format("%s reads another data set (%s) than %s (%s)", Node(a).c_str(), Shapes(a).c_str(),
+    found.push_back(Format("%s reads a different data set (%s) than %s (%s)", Node(a).c_str(), Shapes(a).c_str(),
                            Node(b).c_str(), Shapes(b).c_str()));
   }
   return found;
@@ -102,9 +107,9 @@ std::string JobHandshake::Hello() { return own_.SerializeAsString(); }
 
 StatusOr<Rank> JobHandshake::Accept(std::string_view bytes) {
   hp::Hello hello;
-  if (!Read(bytes, &hello)) return InvalidArgument("what came is no hello of an hpnode");
+  if (!Read(bytes, &hello)) return InvalidArgument("received an invalid hello: the peer is not an hpnode");
   if (hello.protocol() != kProtocol) {
-    return FailedPrecondition("%s speaks version %u of the protocol, %s version %u", Node(hello).c_str(),
+    return FailedPrecondition("%s speaks protocol version %u, %s speaks version %u", Node(hello).c_str(),
                               hello.protocol(), Node(own_).c_str(), kProtocol);
   }
   if (hello.job() != own_.job()) {
@@ -114,33 +119,53 @@ StatusOr<Rank> JobHandshake::Accept(std::string_view bytes) {
   if (hello.client()) return AcceptClient(hello);
   if (hello.table_hash() != own_.table_hash()) {
     return Status(StatusCode::kFailedPrecondition,
-                  Another(hello, own_, "has another routing table", hello.table_hash(), own_.table_hash()));
+                  Another(hello, own_, "has a different routing table", hello.table_hash(), own_.table_hash()));
   }
   if (hello.rank() < 0 || hello.rank() >= table_.size() || table_.node(hello.rank()).name != hello.name()) {
-    return FailedPrecondition("%s says that it has rank %d; the table says otherwise", Node(hello).c_str(),
+    return FailedPrecondition("%s claims rank %d, which contradicts the routing table", Node(hello).c_str(),
                               hello.rank());
   }
-  if (hello.rank() == own_.rank()) return FailedPrecondition("%s is started a second time", Node(own_).c_str());
+  if (hello.rank() == own_.rank()) return FailedPrecondition("%s was started twice", Node(own_).c_str());
   const std::vector<std::string> differences = CompareNodes(hello, own_);
   if (!differences.empty()) {
     std::string text;
     for (const std::string& difference : differences) text += (text.empty() ? "" : "; ") + difference;
     const Status status(StatusCode::kFailedPrecondition, text);
-    if (!complete()) GiveUp(status);
+    if (!complete() && !IsConnected(hello.rank())) GiveUp(status);
     return status;
   }
   MutexLock lock(&mutex_);
-  if (!given_up_.ok()) return given_up_.Prepend("the job can't come together");
-  hellos_[hello.rank()] = hello;
+  if (!given_up_.ok()) return given_up_.Prepend("the job cannot start");
+  if (!connected_.contains(hello.rank())) hellos_[hello.rank()] = hello;
   return hello.rank();
 }
 
 StatusOr<Rank> JobHandshake::AcceptClient(const hp::Hello& hello) {
   if (hello.net_hash() != 0 && hello.net_hash() != own_.net_hash()) {
-    return FailedPrecondition("the client has another net (hash %s) than %s (hash %s)", Hash(hello.net_hash()).c_str(),
-                              Node(own_).c_str(), Hash(own_.net_hash()).c_str());
+    return FailedPrecondition("the client has a different net (hash %s) than %s (hash %s)",
+                              Hash(hello.net_hash()).c_str(), Node(own_).c_str(), Hash(own_.net_hash()).c_str());
   }
-  return kFirstClientRank + clients_++;
+  MutexLock lock(&mutex_);
+  const auto first = connected_.lower_bound(kFirstClientRank);
+  if (static_cast<size_t>(std::distance(first, connected_.end())) >= kMaxClients) {
+    return ResourceExhausted("%s serves %zu clients already; try again later", Node(own_).c_str(), kMaxClients);
+  }
+  return kFirstClientRank + accepted_clients_++;
+}
+
+void JobHandshake::OnConnected(Rank peer) {
+  MutexLock lock(&mutex_);
+  connected_.insert(peer);
+}
+
+void JobHandshake::OnClientGone(Rank client) {
+  MutexLock lock(&mutex_);
+  connected_.erase(client);
+}
+
+bool JobHandshake::IsConnected(Rank peer) const {
+  MutexLock lock(&mutex_);
+  return connected_.contains(peer);
 }
 
 // By a node, not by a client, which may come to a complete job.
@@ -169,13 +194,6 @@ void JobHandshake::GiveUp(const Status& status) {
 bool JobHandshake::complete() const {
   MutexLock lock(&mutex_);
   return static_cast<int>(hellos_.size()) == table_.size();
-}
-
-std::optional<hp::Hello> JobHandshake::HelloOf(Rank rank) const {
-  MutexLock lock(&mutex_);
-  const auto found = hellos_.find(rank);
-  if (found == hellos_.end()) return std::nullopt;
-  return found->second;
 }
 
 std::optional<int64_t> JobHandshake::seed() const {
@@ -226,10 +244,11 @@ std::string ClientHandshake::Hello() {
 
 StatusOr<Rank> ClientHandshake::Accept(std::string_view bytes) {
   hp::Hello hello;
-  if (!Read(bytes, &hello) || hello.protocol() != kProtocol) return InvalidArgument("what answers is no hpnode");
+  if (!Read(bytes, &hello) || hello.protocol() != kProtocol)
+    return InvalidArgument("the peer is not an hpnode of this version");
   if (hello.job() != table_.job() || hello.rank() < 0 || hello.rank() >= table_.size() ||
       table_.node(hello.rank()).name != hello.name()) {
-    return FailedPrecondition("%s of the job %s answers, which the table does not have", Node(hello).c_str(),
+    return FailedPrecondition("%s of the job %s answered, which is not in the routing table", Node(hello).c_str(),
                               Quoted(hello.job()).c_str());
   }
   return hello.rank();

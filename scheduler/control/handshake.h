@@ -10,83 +10,103 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 namespace hp {
 
-/// What a node says about itself and wants its peers to agree with.
+/// What a node says about itself in its hello: what its peers must agree with, and what they learn from it.
 struct JobFacts {
   Rank rank = 0;
-  uint64_t net_hash = 0, solver_hash = 0;
-  int64_t start_clock = 0;
-  uint64_t snapshot_hash = 0;  ///< 0: started afresh
-  int64_t random_seed = -1;    ///< of the solver or the snapshot; -1: not given
-  uint64_t dataset_hash = 0;   ///< 0: this node reads no data
-  std::vector<DataShape> data_shapes;
-  int cores = 1;         ///< AvailableCores()
-  uint64_t host_id = 0;  ///< HostId()
+  uint64_t net_hash = 0, solver_hash = 0;  ///< NetHash, SolverHash (proto/hash.h)
+  int64_t start_clock = 0;                 ///< the first iteration to run; 0 unless resumed
+  uint64_t snapshot_hash = 0;              ///< of the .solverstate and its manifest; 0: started afresh
+  int64_t random_seed = -1;                ///< of the solver or the snapshot; -1: not given
+  uint64_t dataset_hash = 0;               ///< of the databases' content; 0: this node reads no data
+  std::vector<DataShape> data_shapes;      ///< of each phase that this node reads; empty: it reads none
+  int cores = 1;                           ///< AvailableCores()
+  uint64_t host_id = 0;                    ///< HostId(); 0: unknown, then hosts are told apart by name
 };
 
-/// Lets in the nodes of our job and nobody else. Both sides compare everything, so a difference is found on both, and
-/// the message, which names both nodes, reads the same on both. A node whose table agrees but whose net, solver, start,
-/// seed or data do not is one of ours started wrongly: before the job is complete that is fatal here too. Anybody
-/// else's hello costs him his connection and us nothing. Once the job can't come together, every node that comes is
-/// refused with the reason.
+/// Admits the nodes of our job and refuses everyone else, and keeps what each node said in its hello.
 ///
-/// HandshakePolicy's methods come on the progress thread; all others may be called from any thread.
+/// Both sides compare the same facts, so both find a difference, and the message, which names both nodes, reads the
+/// same on both. Which refusals end the job:
+/// - A node with our table, but with another net, solver, start, seed or data, is a node of this job that was started
+///   wrongly: until the job is complete, the job can't start.
+/// - A hello of another program, job or table is refused, and nothing else happens. So is one in the name of a node
+///   that is connected, and a client's when kMaxClients are connected.
+/// - Once the job can't start, every node that comes is refused with the reason.
+///
+/// HandshakePolicy's methods are called on the progress thread; all others may be called from any thread.
 class JobHandshake : public HandshakePolicy {
  public:
+  static constexpr size_t kMaxClients = 16;
+
+  /// Either may be null. Called on the progress thread or from within GiveUp, under no lock.
   struct Callbacks {
-    /// At most once: the job can't come together, for this reason (exit status 2).
+    /// At most once: the job can't start, for this reason (kFailedPrecondition: exit status 2).
     std::function<void(const Status&)> on_fatal;
-    /// `rank` will not be connected: we refused it and told it why (ok), or it refused us for this reason.
+    /// `rank` will not be connected. Ok: we refused it, and it has been told why. Else it refused us, for this reason.
     std::function<void(Rank rank, const Status& refused_us)> on_refused;
   };
-  /// @param table must outlive this.
-  /// @param callbacks come on the progress thread, or from within GiveUp.
+  /// Rank 0 draws a seed here if `facts` gives none. @param table must outlive this.
   JobHandshake(const RoutingTable& table, const JobFacts& facts, Callbacks callbacks);
 
+  /// The facts of this node, as a serialised hp::Hello.
   std::string Hello() override;
+  /// @return the rank of a node of this job, or a new rank from kFirstClientRank up for a client. kInvalidArgument: not
+  /// a hello of hpnode; kFailedPrecondition: what differs, or why the job can't start.
   StatusOr<Rank> Accept(std::string_view hello) override;
   void OnRefused(Rank peer, const Status& reason) override;
   void OnRefusalSent(std::string_view hello) override;
 
-  /// The job can't come together for `reason`; calls on_fatal, if this is the first one.
+  /// The peer, node or client, is connected. What a node said counts from then on: further hellos in its name are
+  /// refused or have no effect.
+  void OnConnected(Rank peer) HP_EXCLUDES(mutex_);
+  /// A client's connection has ended.
+  void OnClientGone(Rank client) HP_EXCLUDES(mutex_);
+
+  /// The job can't start for `reason`: refuses all nodes that come from now on. The first call calls on_fatal; later
+  /// ones have no effect.
   void GiveUp(const Status& reason) HP_EXCLUDES(mutex_);
-  /// All nodes of the table have been accepted.
+  /// Whether all nodes of the table have been accepted.
   bool complete() const HP_EXCLUDES(mutex_);
-  /// What `rank` said; nothing before it was accepted.
-  std::optional<hp::Hello> HelloOf(Rank rank) const HP_EXCLUDES(mutex_);
-  /// The job's seed: the one given, else the one that rank 0 drew. Nothing: given to nobody here, and rank 0 was not
-  /// accepted yet.
+  /// The job's seed: that of the lowest accepted rank that has one. Rank 0 always has one, given or drawn, so when
+  /// complete it is the same on all nodes. Nothing: no node accepted so far has one.
   std::optional<int64_t> seed() const HP_EXCLUDES(mutex_);
-  /// What the data layers of the job yield, as the first node that reads data says; empty before.
+  /// What the data layers of the job yield, as the first accepted node that reads data says; empty: none does so far.
   std::vector<DataShape> data_shapes() const HP_EXCLUDES(mutex_);
-  /// The threads of a node: the table's, else its share of what is left of its host's cores; at least 1. The same on
-  /// every node. Call when complete.
+  /// The executor threads of a node: the table's number, else its share of the cores that the table's numbers leave
+  /// free on its host; at least 1. Call when complete: then it is the same on all nodes.
   int ThreadsOf(Rank rank) const HP_EXCLUDES(mutex_);
 
  private:
-  StatusOr<Rank> AcceptClient(const hp::Hello& hello);
+  bool IsConnected(Rank peer) const HP_EXCLUDES(mutex_);
+  StatusOr<Rank> AcceptClient(const hp::Hello& hello) HP_EXCLUDES(mutex_);
 
   const RoutingTable& table_;
   const Callbacks callbacks_;
   hp::Hello own_;
   mutable Mutex mutex_;
   std::map<Rank, hp::Hello> hellos_ HP_GUARDED_BY(mutex_);  // our own among them
-  Status given_up_ HP_GUARDED_BY(mutex_);
-  int clients_ = 0;  // so far
+  Status given_up_ HP_GUARDED_BY(mutex_);                   // not ok: why the job can't start
+  std::set<Rank> connected_ HP_GUARDED_BY(mutex_);          // nodes and clients
+  int accepted_clients_ = 0;                                // so far. Progress thread
 };
 
-/// The policy of a tool that asks a node for the weights of its job.
+/// The policy of a client: a tool that asks a node for the weights of its job and takes no part in the training.
 class ClientHandshake : public HandshakePolicy {
  public:
-  /// @param table must outlive this. `on_refused` comes on the progress thread.
+  /// @param table of the job; must outlive this.
+  /// @param on_refused called on the progress thread when the node refuses the client; must not be null.
   ClientHandshake(const RoutingTable& table, std::function<void(const Status&)> on_refused)
       : table_(table), on_refused_(std::move(on_refused)) {}
 
   std::string Hello() override;
+  /// @return the rank of the node that answers. kInvalidArgument: not a hello of hpnode; kFailedPrecondition: a node of
+  /// another job, or none of the table. Hashes are not compared.
   StatusOr<Rank> Accept(std::string_view hello) override;
   void OnRefused(Rank peer, const Status& reason) override;
 

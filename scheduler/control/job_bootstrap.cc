@@ -1,3 +1,7 @@
+// Every peer is in one of three states: connected (and later its route settled), refused, or still to come. Wait ends
+// when all routes are settled, or, once there is a reason why the job can't start (rejection_), when no peer is still
+// to come that has to hear it. The transport sends the reason itself, as the answer to a peer's hello
+// (JobHandshake::GiveUp).
 #include "scheduler/control/job_bootstrap.h"
 
 #include "glog/logging.h"
@@ -39,8 +43,7 @@ void JobBootstrap::LogUnsettledRoutes() const {
     if (!settled_.contains(peer)) names += " " + table_.node(peer).name;
   }
   if (names.empty()) return;  // peers that are not connected have a deadline of their own
-  LOG(INFO) << "node " << table_.node(self_).name
-            << " waits for GPUs to reach each other's memory, its own and those of" << names;
+  LOG(INFO) << "node " << table_.node(self_).name << " is waiting for GPU peer access to be set up with" << names;
 }
 
 void JobBootstrap::Reject(const Status& status) {
@@ -65,6 +68,7 @@ bool JobBootstrap::AllInformed() const {
 }
 
 void JobBootstrap::OnConnected(Rank peer) {
+  handshake_.OnConnected(peer);
   MutexLock lock(&mutex_);
   connected_.insert(peer);
   changed_.SignalAll();

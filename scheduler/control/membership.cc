@@ -1,3 +1,8 @@
+// Each sign of a loss (end of stream, silence, failed data endpoint) is noted with its time, and counts only after a
+// moment in which a better explanation may arrive: a LOST from a node that knows more, or a BYE. Tick looks for signs
+// whose time is up, and decides on the oldest. A decision is told to all before the streams are ended, and then the
+// node reads on (kLeaving): accusations of others that arrive meanwhile are compared by one order, the same on all
+// nodes, so all that heard the same end with the same loss.
 #include "scheduler/control/membership.h"
 
 #include "base/format.h"
@@ -18,7 +23,25 @@ std::string Encode(const Loss& loss) {
   notice.set_lost(loss.lost);
   notice.set_detector(loss.detector);
   notice.set_cause(loss.cause);
+  notice.set_status(static_cast<int>(loss.code));
   return notice.SerializeAsString();
+}
+
+/// Of a notice: the peer may have written anything, and only a node itself knows why it fails.
+StatusCode CodeOf(const LostNotice& notice) {
+  const auto code = static_cast<StatusCode>(notice.status());
+  switch (code) {
+    case StatusCode::kInternal:
+    case StatusCode::kInvalidArgument:
+    case StatusCode::kNotFound:
+    case StatusCode::kFailedPrecondition:
+    case StatusCode::kDataLoss:
+    case StatusCode::kNumeric:
+    case StatusCode::kResourceExhausted:
+      return notice.lost() == notice.detector() ? code : StatusCode::kUnavailable;
+    default:
+      return StatusCode::kUnavailable;
+  }
 }
 
 }  // namespace
@@ -49,10 +72,11 @@ void Membership::OnMessage(Rank peer, MemberMessage type, std::string_view paylo
     const int size = static_cast<int>(peers_.size());
     if (!notice.ParseFromArray(payload.data(), static_cast<int>(payload.size())) || notice.lost() < 0 ||
         notice.lost() >= size || notice.detector() < 0 || notice.detector() >= size) {
-      LOG(WARNING) << "LOST of node " << options_.names[peer] << " names no node of the table; ignored";
+      LOG(WARNING) << "ignoring a LOST message from node " << options_.names[peer]
+                   << ": it names a node that is not in the routing table";
       return;
     }
-    Consider({notice.lost(), notice.detector(), notice.cause()});
+    Consider({notice.lost(), notice.detector(), notice.cause(), CodeOf(notice)});
   }
 }
 
@@ -79,8 +103,10 @@ void Membership::SendBye() {
   EndIfAllSaidBye();
 }
 
-void Membership::Fail(const std::string& cause) {
-  if (state_ == State::kRunning) Decide(Lost(options_.self, cause));
+void Membership::Fail(const Status& cause) {
+  Loss loss = Lost(options_.self, cause.message());
+  loss.code = cause.code();
+  if (state_ == State::kRunning) Decide(loss);
 }
 
 void Membership::Tick() {
@@ -122,15 +148,15 @@ std::optional<Membership::Suspicion> Membership::SuspicionOf(Rank rank, const Pe
   if (peer.bye || !peer.connected) return std::nullopt;
   if (peer.closed) {
     if (now - peer.closed_ns < options_.eof_wait_ns) return std::nullopt;
-    return Suspicion{peer.closed_ns, Lost(rank, "its connection ended: " + peer.closed_why)};
+    return Suspicion{peer.closed_ns, Lost(rank, "its connection closed: " + peer.closed_why)};
   }
   if (now - peer.heard_ns >= options_.silence_ns) {
     if (HearsNobody(now)) {
-      return Suspicion{peer.heard_ns, Lost(options_.self, Format("hears nobody for %.1f s: it is cut off, or all "
-                                                                 "others are lost",
+      return Suspicion{peer.heard_ns, Lost(options_.self, Format("no heartbeat from any node for %.1f s: it is "
+                                                                 "disconnected, or all others are lost",
                                                                  Seconds(now - peer.heard_ns)))};
     }
-    return Suspicion{peer.heard_ns, Lost(rank, Format("nothing heard for %.1f s", Seconds(now - peer.heard_ns)))};
+    return Suspicion{peer.heard_ns, Lost(rank, Format("no heartbeat for %.1f s", Seconds(now - peer.heard_ns)))};
   }
   if (peer.failed_ns && now - *peer.failed_ns >= options_.data_grace_ns) {
     return Suspicion{*peer.failed_ns, Lost(rank, peer.failed_why)};
@@ -208,7 +234,7 @@ std::string Membership::Describe() const {
   if (loss_.lost == options_.self && loss_.detector == options_.self) {
     return Format("node \"%s\", this one, is lost: %s", name.c_str(), loss_.cause.c_str());
   }
-  return Format("lost node \"%s\"%s: %s (noticed by node \"%s\")", name.c_str(),
+  return Format("lost node \"%s\"%s: %s (detected by node \"%s\")", name.c_str(),
                 loss_.lost == options_.self ? ", which is this one" : "", loss_.cause.c_str(),
                 options_.names[loss_.detector].c_str());
 }

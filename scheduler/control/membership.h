@@ -13,91 +13,113 @@
 
 namespace hp {
 
-/// What membership says to the other nodes.
-enum class MemberMessage { kHeartbeat, kLost, kBye };
+/// The messages of the membership protocol.
+enum class MemberMessage {
+  kHeartbeat,  ///< empty: the sender's process runs
+  kLost,       ///< a LostNotice: the sender has decided that a node is lost
+  kBye         ///< empty: the sender has finished the job and needs nobody any more
+};
+/// Their types on the wire (Transport::Send): 1, 2, 3.
+constexpr uint32_t MemberType(MemberMessage message) { return 1 + static_cast<uint32_t>(message); }
 
-/// What membership does to the node's connections.
+/// How membership acts on the node's connections. Called from within Membership's methods; must not call it.
 class MembershipOutput {
  public:
   virtual ~MembershipOutput() = default;
-  /// To every connected peer, ahead of bulk data.
+  /// Sends a message to every connected peer, ahead of bulk data. Must not block; a peer that can't be reached is
+  /// skipped.
   virtual void SendToAll(MemberMessage type, const std::string& payload) = 0;
   /// Sends what is queued and ends the sending side of every connection; receiving goes on.
   virtual void ShutdownAll() = 0;
 };
 
-/// A node is lost: who, why, and who noticed.
+/// A decision that a node is lost.
 struct Loss {
   Rank lost = 0;
-  Rank detector = 0;
+  Rank detector = 0;  ///< the node that noticed; `lost` itself if it reported its own failure
   std::string cause;
+  /// What the node that reported its own failure says of it (a wrong configuration, numbers that are not finite); else
+  /// kUnavailable. All nodes of the job leave with its exit status.
+  StatusCode code = StatusCode::kUnavailable;
 
   bool operator==(const Loss&) const = default;
 };
 
-/// Who is there, who is lost and when the job is over: design of the loss of a node, as a state machine without threads
-/// or sockets. Call Tick at least every 100 ms, and report what happens; then look at state(). Waiting is never an
-/// error: only an end of stream without BYE, silence of a connection, and a data endpoint that failed are.
+/// Decides which node is lost and when the job is over: a state machine without threads or sockets (FailureDetector has
+/// both). Report what happens, call Tick at least every 100 ms, then look at state(). There is no limit on how long a
+/// computation or a wait for a peer may take: a peer is lost only by an end of stream without BYE, by silence, or by a
+/// failed data endpoint.
 ///
-/// All survivors name the same node: the first to decide tells all others before it ends its streams, whoever sees an
-/// end of stream waits for such news, and nodes that decided at the same time differently settle it while they read on.
-/// One thread at a time; the output is called from within.
+/// All survivors name the same node. The first to decide tells all others before it ends its streams; a node that sees
+/// an end of stream waits a moment for such a message; and nodes that decided differently at the same time read on,
+/// hear each other's LOST, and settle on one by the same rule: a node that accuses itself is right, else the accuser
+/// with the lowest rank is. scheduler/README.md has the states and times.
+///
+/// Not thread-safe. The output is called from within.
 class Membership {
  public:
+  /// Times in ns, by `clock`. The defaults are those of a job.
   struct Options {
     Rank self = 0;
-    std::vector<std::string> names;  ///< of all nodes, by rank
-    int64_t heartbeat_ns = kNsPerSecond / 2;
-    int64_t silence_ns = 2 * kNsPerSecond;
-    int64_t eof_wait_ns = kNsPerSecond / 5;    ///< for a LOST on other connections
-    int64_t data_grace_ns = kNsPerSecond / 2;  ///< for the node connection to say something else
-    int64_t linger_ns = kNsPerSecond / 2;      ///< reading on after a decision, at most
+    std::vector<std::string> names;            ///< of all nodes, by rank
+    int64_t heartbeat_ns = kNsPerSecond / 2;   ///< between two heartbeats to all peers
+    int64_t silence_ns = 2 * kNsPerSecond;     ///< without a byte of a peer: it is lost
+    int64_t eof_wait_ns = kNsPerSecond / 5;    ///< after an end of stream, for a LOST that explains it
+    int64_t data_grace_ns = kNsPerSecond / 2;  ///< after a data failure, for another explanation of it
+    int64_t linger_ns = kNsPerSecond / 2;      ///< reading on after a loss is decided, at most
     int64_t ending_ns = 2 * kNsPerSecond;      ///< reading on at the end of the job, at most
-    int64_t stall_ns = kNsPerSecond;           ///< between two ticks: more means that this process did not run
+    int64_t stall_ns = kNsPerSecond;  ///< between two ticks; more: this process was stopped, silence starts anew
   };
   enum class State {
     kRunning,
-    kLeaving,  ///< a loss is decided and told; reading on. Post no more.
-    kLost,     ///< leave now, exit status 4; loss() is final
-    kEnding,   ///< BYE from all to all; reading on, so that nobody's is lost by our closing
-    kDone,     ///< leave now, exit status 0
+    kLeaving,  ///< a loss is decided and all were told; reading on. Nothing can be sent to peers any more
+    kLost,     ///< leave with exit status 4; loss() is final
+    kEnding,   ///< all nodes have said BYE; reading on, since closing now could lose a BYE on its way to a peer
+    kDone,     ///< leave with exit status 0
   };
 
+  /// @param clock,output must outlive this.
   Membership(Options options, const Clock* clock, MembershipOutput* output);
 
+  // --- Events. Peers are nodes of the table.
   void OnConnected(Rank peer);
-  /// Any byte of `peer` arrived, at this time of the clock (Transport::LastHeardNs).
+  /// The last byte of `peer` arrived at `at_ns` of the clock (Transport::LastHeardNs). Times may come out of order.
   void OnHeard(Rank peer, int64_t at_ns);
+  /// @param payload of kLost: a serialised LostNotice; one that names no node of the table is logged and ignored.
   void OnMessage(Rank peer, MemberMessage type, std::string_view payload);
-  /// The connection to `peer` is gone, in order or not.
+  /// The connection to `peer` is gone, in order or not. @param status its message becomes part of the cause.
   void OnClosed(Rank peer, const Status& status);
-  /// A data endpoint to `peer`, or a collective that it takes part in, failed. `peer` = self: it is not known which.
+  /// A data endpoint to `peer`, or a collective that it takes part in, failed. The first failure of a peer counts, and
+  /// only in kRunning. `peer` = self: it is not known whose fault it is; without another explanation this node accuses
+  /// itself.
   void OnDataFailure(Rank peer, const Status& cause);
+  /// Sends heartbeats when they are due, and decides what only the passing of time can decide.
   void Tick();
 
-  /// This node is through, its last snapshot is written.
+  // --- What the node does
+  /// This node has done all its work, its last snapshot included. kEnding follows when all others have said BYE too.
   void SendBye();
-  /// This node can't go on; the others name it with this cause.
-  void Fail(const std::string& cause);
+  /// This node can't continue; the others name it with this cause. No effect unless kRunning.
+  void Fail(const Status& cause);
 
   State state() const { return state_; }
-  /// Valid in kLeaving and kLost.
+  /// Valid in kLeaving, where it may still change, and in kLost.
   const Loss& loss() const { return loss_; }
-  /// One line for the log: `lost node "fc1": nothing heard for 2.0 s (noticed by node "conv0")`.
+  /// loss() as one line: `lost node "fc1": nothing heard for 2.0 s (noticed by node "conv0")`.
   std::string Describe() const;
 
  private:
   struct Peer {
-    bool connected = false, bye = false, closed = false;
-    int64_t heard_ns = 0, closed_ns = 0;
+    bool connected = false, bye = false, closed = false;  // each stays once set
+    int64_t heard_ns = 0, closed_ns = 0;                  // last byte; end of stream
     std::string closed_why;
-    std::optional<int64_t> failed_ns;  // a data endpoint
+    std::optional<int64_t> failed_ns;  // first failure of a data endpoint
     std::string failed_why;
 
-    /// It should talk to us.
+    /// Whether heartbeats are expected of it.
     bool live() const { return connected && !bye && !closed; }
   };
-  /// Something that will have decided at a time, if nothing else is heard.
+  /// A sign of a loss that nothing has explained in its time.
   struct Suspicion {
     int64_t since_ns = 0;
     Loss loss;
@@ -112,7 +134,9 @@ class Membership {
   void RestartSilence(int64_t now);
   void EndIfAllSaidBye();
   void LeaveIfReady(int64_t now);
-  Loss Lost(Rank rank, std::string cause) const { return {rank, options_.self, std::move(cause)}; }
+  Loss Lost(Rank rank, std::string cause) const {
+    return {.lost = rank, .detector = options_.self, .cause = std::move(cause)};
+  }
 
   const Options options_;
   const Clock* const clock_;
@@ -121,7 +145,7 @@ class Membership {
   State state_ = State::kRunning;
   Loss loss_;
   std::map<Rank, Loss> accusations_;  // by detector
-  int64_t decided_ns_ = 0;            // the loss, or the end
+  int64_t decided_ns_ = 0;            // when kLeaving or kEnding began
   int64_t last_tick_ns_ = 0;
   int64_t next_heartbeat_ns_ = 0;
   bool bye_sent_ = false;

@@ -4,15 +4,17 @@
 
 namespace hp {
 
-/// Kinds of eager messages between nodes (Transport::Send). 1 to 9 are the membership's.
+/// The `type` of eager messages between nodes (Transport::Send); payloads are the messages of src/proto/wire.proto. 1
+/// to 9 belong to the membership protocol (MemberMessage). The nodes of a job run the same version of the protocol
+/// (JobHandshake).
 enum MessageType : uint32_t {
-  kVerdictPartMessage = 10,  ///< VerdictPart, to rank 0
-  kVerdictMessage = 11,      ///< Verdict, from rank 0
-  kLabelsMessage = 12,       ///< LabelsMessage
-  kStatisticsMessage = 13,   ///< StatisticsMessage, to the node that prints
-  kRendezvousMessage = 14,   ///< RendezvousMessage, among replicas
-  kPullRequest = 20,         ///< empty; a client asks rank 0 for the weights, or for the next chunk of them
-  kPullChunk = 21,           ///< PullChunk, to a client
+  kIterationReportMessage = 10,  ///< IterationReport, to rank 0
+  kVerdictMessage = 11,          ///< Verdict, from rank 0
+  kLabelsMessage = 12,           ///< LabelsMessage
+  kStatisticsMessage = 13,       ///< StatisticsMessage, to the node that prints
+  kRendezvousMessage = 14,       ///< RendezvousMessage, among replicas
+  kPullRequest = 20,             ///< empty; a client asks rank 0 for the weights, or for the next chunk of them
+  kPullChunk = 21,               ///< PullChunk, to a client
 };
 
 }  // namespace hp

@@ -1,3 +1,6 @@
+// Two things must have happened before this node leaves with a failure: the reason is known here (failure_), and the
+// failure detector has told the others (OnLost). They come in either order, on different threads, and whichever is
+// second calls Leave. Where another node is lost, the detector brings both at once.
 #include "scheduler/control/shutdown.h"
 
 #include "glog/logging.h"
@@ -30,7 +33,7 @@ void Shutdown::Fail(const Status& status) {
   if (over) {
     Leave();
   } else {
-    failure_detector_->Fail(status.message());
+    failure_detector_->Fail(status);
   }
 }
 
@@ -90,7 +93,7 @@ Status Shutdown::WaitForWork() {
     while (!finished_ && failure_.ok() && stopped_.ok()) {
       if (changed_.WaitFor(&mutex_, kStallReport)) continue;
       const std::string now = options_.describe();
-      if (now == seen) LOG(INFO) << "node " << options_.node << " waits: " << now;
+      if (now == seen) LOG(INFO) << "node " << options_.node << " is waiting: " << now;
       seen = now;
     }
     status = !stopped_.ok() ? stopped_ : failure_;

@@ -1,3 +1,6 @@
+// Reports lie by clock and rank until the last one of a clock is there. Then they are added up in the order of ranks,
+// and one verdict follows from the sum. Nodes say of their losses whether they are finite; a gradient that is not shows
+// in its node's sum of squares.
 #include "scheduler/control/verdict.h"
 
 #include "hp/status.h"
@@ -6,29 +9,29 @@
 
 namespace hp {
 
-std::optional<Verdict> VerdictKeeper::Add(Rank rank, const VerdictPart& part) {
-  auto& parts = parts_[part.clock()];
-  parts[rank] = part;
-  if (static_cast<int>(parts.size()) < nodes_) return std::nullopt;
+std::optional<Verdict> VerdictKeeper::Add(Rank rank, const IterationReport& report) {
+  auto& reports = reports_[report.clock()];
+  reports[rank] = report;
+  if (static_cast<int>(reports.size()) < nodes_) return std::nullopt;
   Verdict verdict;
-  verdict.set_clock(part.clock());
+  verdict.set_clock(report.clock());
   double sum = 0;
   bool losses_finite = true, gradients_finite = true;
   std::string layer;
-  for (const auto& [node, said] : parts) {
-    sum += said.sum_of_squares();
-    const bool finite = std::isfinite(said.sum_of_squares());
-    if (losses_finite && gradients_finite && !(said.finite() && finite)) layer = said.layer();
-    losses_finite &= said.finite();
+  for (const auto& [node, of_node] : reports) {
+    sum += of_node.sum_of_squares();
+    const bool finite = std::isfinite(of_node.sum_of_squares());
+    if (losses_finite && gradients_finite && !(of_node.finite() && finite)) layer = of_node.layer();
+    losses_finite &= of_node.finite();
     gradients_finite &= finite;
-    verdict.set_stop(verdict.stop() || said.stop());
-    verdict.set_snapshot(verdict.snapshot() || said.snapshot());
-    verdict.set_pull(verdict.pull() || said.pull_size() > 0);
+    verdict.set_stop(verdict.stop() || of_node.stop());
+    verdict.set_snapshot(verdict.snapshot() || of_node.snapshot());
+    verdict.set_pull(verdict.pull() || of_node.pull_size() > 0);
   }
   Judge(losses_finite, gradients_finite, layer, &verdict);
   const double norm = std::sqrt(sum);
   if (gradients_finite && clip_gradients_ >= 0 && norm > clip_gradients_) verdict.set_scale(clip_gradients_ / norm);
-  parts_.erase(part.clock());
+  reports_.erase(report.clock());
   return verdict;
 }
 

@@ -1,9 +1,9 @@
-// A unit's gradient goes: added for every micro-batch of the clock -> summed by the exchange, where other nodes have
-// parts of it -> final. With clip_gradients or loss scaling there are two steps more, because the verdict is on all
-// gradients together: deferred ones are computed by a task of their own instead of within the update, and a norm is
-// taken when all are final and nothing of the clock computes any more (what is computed after a verdict would belong to
-// the next clock's loss scale). Updates of a clock wait for its tests, which read the parameters. None of these is
-// waited for in a task: whatever comes last, of this node or of another, makes the next task ready.
+// The gradient of a parameter group goes: added for every micro-batch of the clock -> summed by the exchange, where
+// other nodes have parts of it -> final. With clip_gradients or loss scaling there are two steps more, because the
+// verdict is on all gradients together: deferred ones are computed by a task of their own instead of within the update,
+// and a norm is taken when all are final and nothing of the clock computes any more (what is computed after a verdict
+// would belong to the next clock's loss scale). Updates of a clock wait for its tests, which read the parameters. None
+// of these is waited for in a task: whatever comes last, of this node or of another, makes the next task ready.
 #include "scheduler/pipeline/clock_state.h"
 
 #include "glog/logging.h"
@@ -21,8 +21,8 @@ void ClockState::Open(const std::vector<MsgId>& tests, const std::vector<MsgId>&
   tests_left_ = static_cast<int>(tests.size());
   trains_left_ = static_cast<int>(trains.size());
   flights_left_ = static_cast<int>(ids_.size());
-  units_.assign(plan_->units.size(), {.missing = trains_left_});
-  updates_left_ = training_ ? static_cast<int>(units_.size()) : 0;
+  groups_.assign(plan_->groups.size(), {.missing = trains_left_});
+  updates_left_ = training_ ? static_cast<int>(groups_.size()) : 0;
 }
 
 std::optional<MsgId> ClockState::TakeId() {
@@ -32,40 +32,40 @@ std::optional<MsgId> ClockState::TakeId() {
 
 // --- Gradients
 
-void ClockState::OnAdded(int unit) {
-  CHECK_GE(--units_[unit].missing, 0) << "unit " << unit;
-  FinishGradientIfDone(unit);
+void ClockState::OnAdded(int group) {
+  CHECK_GE(--groups_[group].missing, 0) << "group " << group;
+  FinishGradientIfDone(group);
 }
 
-void ClockState::OnExchanged(int stage, int unit) {
-  const UnitPlan& plan = plan_->units.at(unit);
+void ClockState::OnExchanged(int stage, int group) {
+  const ParamGroupPlan& plan = plan_->groups.at(group);
   CHECK(plan.exchanged && plan.stage == stage && training_)
-      << "unit " << unit << " is not exchanged by stage " << stage;
-  CHECK(!std::exchange(units_[unit].exchanged, true))
-      << "unit " << unit << " of clock " << clock_ << " exchanged twice";
-  FinishGradientIfDone(unit);
+      << "group " << group << " is not exchanged by stage " << stage;
+  CHECK(!std::exchange(groups_[group].exchanged, true))
+      << "group " << group << " of clock " << clock_ << " exchanged twice";
+  FinishGradientIfDone(group);
 }
 
 // The sum may be there before our own backward task is reported: the exchange has our part from within that task.
 void ClockState::FinishGradientIfDone(int u) {
-  Unit& unit = units_[u];
-  const UnitPlan& plan = plan_->units[u];
-  if (unit.missing > 0 || (plan.exchanged && !unit.exchanged)) return;
+  Group& group = groups_[u];
+  const ParamGroupPlan& plan = plan_->groups[u];
+  if (group.missing > 0 || (plan.exchanged && !group.exchanged)) return;
   if (plan.deferred && plan_->wait_for_verdict) {
     due_.push_back(TaskOf(Task::kWeightGradient, u));
   } else {
-    unit.gradient = true;  // a deferred one is computed with the update
+    group.gradient = true;  // a deferred one is computed with the update
   }
 }
 
 // --- Updates
 
-Task ClockState::TaskOf(Task::Kind kind, int unit) const {
-  return {.kind = kind, .segment = plan_->units[unit].segment, .unit = unit, .clock = clock_};
+Task ClockState::TaskOf(Task::Kind kind, int group) const {
+  return {.kind = kind, .segment = plan_->groups[group].segment, .group = group, .clock = clock_};
 }
 
 bool ClockState::AllGradients() const {
-  return std::all_of(units_.begin(), units_.end(), [](const Unit& unit) { return unit.gradient; });
+  return std::all_of(groups_.begin(), groups_.end(), [](const Group& group) { return group.gradient; });
 }
 
 std::vector<Task> ClockState::TakeDue(bool has_verdict) {
@@ -82,8 +82,8 @@ void ClockState::ScheduleUpdates(bool has_verdict) {
     }
     if (!norm_done_ || !has_verdict) return;
   }
-  for (int u = 0; u < static_cast<int>(units_.size()); ++u) {
-    if (!units_[u].gradient || std::exchange(units_[u].pushed, true)) continue;
+  for (int u = 0; u < static_cast<int>(groups_.size()); ++u) {
+    if (!groups_[u].gradient || std::exchange(groups_[u].pushed, true)) continue;
     due_.push_back(TaskOf(Task::kUpdate, u));
   }
 }

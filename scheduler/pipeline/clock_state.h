@@ -9,60 +9,74 @@
 
 namespace hp {
 
-/// What belongs to one clock of a node: its ids, and how far its gradients and updates are. A state machine without
-/// locks: the pipeline owns one for each clock under way, calls it under its own lock, and asks for what became due
-/// (TakeDue) after each call that says that something is done.
+/// The progress of one clock on one node: which ids are bound and computed, which gradients are final, which updates
+/// are done. It decides which gradient, norm and update tasks are ready; the order of forward and backward passes is
+/// decided by Flights. A state machine without a lock: the pipeline owns one for each clock under way and calls it
+/// under its own lock. After each On... call it asks for the tasks that became ready (TakeDue), then whether the clock
+/// is done (Finished).
+///
+/// Life: constructed with the boundary task -> Open -> ids taken, On... calls -> Finished -> Close -> destroyed when
+/// the kFinishClock task is done.
 class ClockState {
  public:
-  /// A clock whose boundary task is handed out; nothing is bound before Open. `plan` must outlive it.
+  /// @param plan must outlive it.
   ClockState(const PipelinePlan* plan, int64_t clock) : plan_(plan), clock_(clock) {}
 
-  /// The boundary is done: the clock's ids, each list in its order. Without training ids it is the last clock of all.
+  /// The boundary task is done: ids may be bound. Once. Before it TakeId and TakeDue return nothing.
+  /// @param tests,trains the clock's ids on this node, each in the order of ids. No training ids: this is the job's
+  /// last clock, which updates nothing.
   void Open(const std::vector<MsgId>& tests, const std::vector<MsgId>& trains);
+  /// Whether the clock has training ids.
   bool training() const { return training_; }
 
   // --- Ids
-  /// The first id that is not bound yet. @return nothing: all are, or the clock is not open.
+  /// The next id to bind, tests first; it counts as bound from then on. @return nothing: all ids are bound, or the
+  /// clock is not open.
   std::optional<MsgId> TakeId();
-  /// What there is to compute of an id, but weight gradients, is computed.
+  /// All forward and backward passes of `id` are done; its weight-gradient tasks may not be. Once for each id.
   void OnComputed(MsgId id) { --(id.train() ? trains_left_ : tests_left_); }
-  /// The solver of an id is free again.
+  /// A solver of this clock is free again. Once for each id.
   void OnFreed() { --flights_left_; }
 
-  // --- Gradients, by unit
-  /// A micro-batch's is added.
-  void OnAdded(int unit);
-  /// It is summed with those of other nodes; before or after the last OnAdded.
-  void OnExchanged(int stage, int unit);
-  /// A deferred one is computed for the whole update.
-  void OnDeferredGradient(int unit) { units_[unit].gradient = true; }
+  // --- Gradients, by parameter group
+  /// A micro-batch's gradient is added to the group's, or (deferred) its rows are kept. Once for each training id.
+  void OnAdded(int group);
+  /// The exchange has summed the group's gradient over the replicas of `stage`. Once for each exchanged group, before
+  /// or after the last OnAdded.
+  void OnExchanged(int stage, int group);
+  /// The kWeightGradient task of a deferred group is done.
+  void OnDeferredGradient(int group) { groups_[group].gradient = true; }
 
   // --- Updates
+  /// The kNorm task is done.
   void OnNorm() { norm_done_ = true; }
-  void OnUpdated(int units) { updates_left_ -= units; }
-  /// The deferred gradients, the norm and the updates that may begin now, each once.
-  /// @param has_verdict the clock's own verdict is there.
+  /// An update of this many groups is done.
+  void OnUpdated(int groups) { updates_left_ -= groups; }
+  /// The tasks that are ready and were not returned before: deferred gradients, the norm, updates.
+  /// @param has_verdict whether the clock's own verdict has arrived; matters only with wait_for_verdict.
   std::vector<Task> TakeDue(bool has_verdict);
-  /// Whether all of it is done: ids, updates, and where updates wait for the verdict that too.
+  /// Whether the clock is open and all of it is done: solvers free, groups updated, and with wait_for_verdict the norm
+  /// taken and the verdict there.
   bool Finished(bool has_verdict) const;
-  /// Its end has been decided: it is not open any more.
+  /// The pipeline has acted on Finished, which is false from now on.
   void Close() { open_ = false; }
   bool open() const { return open_; }
 
+  // For logs: how many ids were taken, of how many.
   size_t bound() const { return next_; }
   size_t ids() const { return ids_.size(); }
 
  private:
-  struct Unit {
+  struct Group {
     int missing = 0;         // micro-batches whose gradient is not added yet
-    bool exchanged = false;  // ... and other nodes' parts are in it
-    bool gradient = false;   // final, or computed with the update
+    bool exchanged = false;  // OnExchanged was called
+    bool gradient = false;   // the gradient is final, or the update computes it
     bool pushed = false;     // its update is handed out
   };
-  void FinishGradientIfDone(int unit);
+  void FinishGradientIfDone(int group);
   void ScheduleUpdates(bool has_verdict);
   bool AllGradients() const;
-  Task TaskOf(Task::Kind kind, int unit) const;
+  Task TaskOf(Task::Kind kind, int group) const;
 
   const PipelinePlan* plan_;
   int64_t clock_;
@@ -72,8 +86,8 @@ class ClockState {
   size_t next_ = 0;                       // first unbound one
   int tests_left_ = 0, trains_left_ = 0;  // ids that are not computed
   int flights_left_ = 0;                  // ids whose solver is not free again
-  std::vector<Unit> units_;
-  int updates_left_ = 0;  // units that are not updated
+  std::vector<Group> groups_;
+  int updates_left_ = 0;  // groups that are not updated
   bool norm_pushed_ = false, norm_done_ = false;
   std::vector<Task> due_;
 };

@@ -23,9 +23,9 @@ Flight* Flights::Bind(MsgId id, int solver) {
   flight.id = id;
   flight.solver = solver;
   flight.segments = plan_->phase(id).segments;
-  flight.weights.assign(plan_->units.size(), Flight::kNoWeights);
-  for (size_t u = 0; u < plan_->units.size(); ++u) {
-    if (id.train() && plan_->units[u].at_once()) flight.weights[u] = Flight::kWeightsDue;
+  flight.weights.assign(plan_->groups.size(), Flight::kNoWeights);
+  for (size_t u = 0; u < plan_->groups.size(); ++u) {
+    if (id.train() && plan_->groups[u].at_once()) flight.weights[u] = Flight::kWeightsDue;
   }
   GrantPlaces(&flight);
   return &flight;
@@ -109,8 +109,8 @@ bool Flights::BackwardIsInOrder(const Flight& flight) const {
 // first.)
 std::vector<Task> Flights::TakeWeightGradients() {
   std::vector<Task> tasks;
-  for (int u = 0; u < static_cast<int>(plan_->units.size()); ++u) {
-    const int segment = plan_->units[u].segment;
+  for (int u = 0; u < static_cast<int>(plan_->groups.size()); ++u) {
+    const int segment = plan_->groups[u].segment;
     for (auto& [id, flight] : flights_) {
       Flight::WeightState& state = flight.weights[u];
       if (state == Flight::kNoWeights || state >= Flight::kWeightsPushed) continue;
@@ -120,7 +120,7 @@ std::vector<Task> Flights::TakeWeightGradients() {
                        .id = id,
                        .solver = flight.solver,
                        .segment = segment,
-                       .unit = u,
+                       .group = u,
                        .clock = id.clock()});
     }
   }

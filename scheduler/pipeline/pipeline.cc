@@ -22,7 +22,9 @@ Pipeline::Pipeline(const PipelinePlan& plan, const class Schedule& schedule, Pip
       flights_(&plan_, host, transport),
       iteration_(plan.start_clock),
       verdict_(plan.start_clock - 1) {
-  for (const UnitPlan& unit : plan_.units) CHECK(!unit.exchanged || unit.in_backward) << "exchanged, but not at once";
+  for (const ParamGroupPlan& group : plan_.groups)
+    CHECK(!group.exchanged || group.in_backward)
+        << "an exchanged group needs its gradient in the backward pass, not deferred";
   for (int solver = 0; solver < plan_.pool_size; ++solver) free_solvers_.insert(solver);
 }
 
@@ -134,7 +136,7 @@ void Pipeline::Done(const Task& task) {
       clocks_.at(task.clock).OnNorm();
       return Progress(task.clock);
     case Task::kUpdate:
-      clocks_.at(task.clock).OnUpdated(1 + static_cast<int>(task.more_units.size()));
+      clocks_.at(task.clock).OnUpdated(1 + static_cast<int>(task.more_groups.size()));
       return Progress(task.clock);
     case Task::kFinishClock:
       clocks_.erase(task.clock);
@@ -154,9 +156,9 @@ void Pipeline::FinishForward(const Task& task) {
 void Pipeline::FinishBackward(const Task& task) {
   Flight* const flight = flights_.Find(task.id);
   flights_.FinishBackward(flight, task.segment);
-  for (int u = 0; u < static_cast<int>(plan_.units.size()); ++u) {
-    const UnitPlan& unit = plan_.units[u];
-    if (unit.segment == task.segment && !unit.at_once()) clocks_.at(task.clock).OnAdded(u);
+  for (int u = 0; u < static_cast<int>(plan_.groups.size()); ++u) {
+    const ParamGroupPlan& group = plan_.groups[u];
+    if (group.segment == task.segment && !group.at_once()) clocks_.at(task.clock).OnAdded(u);
   }
   Push(flights_.TakeWeightGradients());
   if (flight->computed()) OnComputed(task.id);
@@ -168,11 +170,11 @@ void Pipeline::FinishBackward(const Task& task) {
 void Pipeline::FinishWeightGradient(const Task& task) {
   ClockState& state = clocks_.at(task.clock);
   if (task.id.bits == 0) {
-    state.OnDeferredGradient(task.unit);
+    state.OnDeferredGradient(task.group);
     return Progress(task.clock);
   }
-  flights_.Find(task.id)->weights[task.unit] = Flight::kWeightsDone;
-  state.OnAdded(task.unit);
+  flights_.Find(task.id)->weights[task.group] = Flight::kWeightsDone;
+  state.OnAdded(task.group);
   Progress(task.clock);
   FreeIfDone(task.id);
 }
@@ -230,11 +232,11 @@ void Pipeline::OnWriteEnded(Rank, const PlaceTag& tag, const Status&) {
   FreeIfDone(flights_.OnWriteEnded(tag)->id);
 }
 
-void Pipeline::OnExchanged(int64_t clock, int stage, int unit) {
+void Pipeline::OnExchanged(int64_t clock, int stage, int group) {
   MutexLock lock(&mutex_);
   const auto state = clocks_.find(clock);
-  CHECK(state != clocks_.end()) << "an exchange of clock " << clock << " in clock " << iteration_;
-  state->second.OnExchanged(stage, unit);
+  CHECK(state != clocks_.end()) << "finished an exchange of clock " << clock << " in clock " << iteration_;
+  state->second.OnExchanged(stage, group);
   Progress(clock);
 }
 

@@ -20,57 +20,82 @@
 
 namespace hp {
 
-/// The state machine of a node's pipelines: binds the next id of the node's list as soon as a solver and its parameter
-/// version are there, grants its landing places, hands out what has its inputs in the order of work, writes what is
-/// final to whoever granted a place, and frees the solver when its work, posts and grants have ended. One clock after
-/// the other: tests, training micro-batches, updates. Has no thread: the executor asks for tasks, the transport's
-/// progress thread and the exchanges report events. All methods from any thread.
-/// Owned by the node; host and transport must outlive it. Errors of the transport are logged: whoever watches the
-/// connections ends the job and calls Abort.
-/// Source of the contract: scheduler/README.md.
+/// Decides what a node computes next. It binds the next id to a free solver, grants peers the places where their
+/// tensors land, hands out tasks as soon as all that they need is there, writes finished tensors to the places that
+/// peers granted, and frees the solver when its tasks are done and its transfers have ended. One clock after the other:
+/// tests, training micro-batches, updates.
+///
+/// It has no thread of its own. The executor takes a task, carries it out and reports it:
+///   while (const std::optional<Task> task = pipeline->NextTask()) {
+///     ...                       // compute; tensors lie where PipelineHost::Place says
+///     pipeline->Done(*task);    // any thread; posts what the task made final
+///   }
+/// Meanwhile the transport's progress thread, the exchanges and the readers report events, each of which may make tasks
+/// ready. All methods may be called from any thread, but not from a PipelineHost method. Only NextTask blocks.
+///
+/// Owned by the node. A lost peer shows here only as work that never becomes ready: the failure detector ends the job,
+/// and the node calls Abort. The guarantees on order and on memory are in scheduler/README.md.
 class Pipeline {
  public:
-  /// @param clock of what input_wait_ns counts.
+  /// @param plan,schedule are copied. @param host,transport must outlive the pipeline.
+  /// @param clock measures input_wait_ns; must outlive it too.
   Pipeline(const PipelinePlan& plan, const Schedule& schedule, PipelineHost* host, Transport* transport,
            const Clock* clock = Clock::Real());
 
-  /// All peers are connected: the first clock may begin.
+  /// Opens the first clock (PipelinePlan::start_clock). Call once, when all peers are connected: grants are posted from
+  /// then on. Before it no task is ready. Grants and verdicts may be reported earlier.
   void Start() HP_EXCLUDES(mutex_);
 
-  // --- The executor's side.
-  /// Blocks until there is a task. @return nothing: the job is done or was stopped.
+  // --- For the executor
+  /// Blocks until a task is ready and returns the first one in the order of work (GoesBefore). One thread. The next
+  /// task may be taken before this one is done, but what they compute must be carried out in the order of the calls:
+  /// tasks that add to the same gradient are handed out in the order in which float sums must be made.
+  /// @return nothing, for good: the job is done, or Abort was called.
   std::optional<Task> NextTask() HP_EXCLUDES(mutex_);
-  /// Never blocks. For tests that interleave by hand.
+  /// As NextTask, but returns nothing instead of blocking. For tests that interleave nodes by hand.
   std::optional<Task> TryNextTask() HP_EXCLUDES(mutex_);
+  /// `task`, as it was handed out, is done: its results are in memory, where the transport may read them. Once for each
+  /// task. Posts the tensors that it made final, and grants of ids that are bound now.
   void Done(const Task& task) HP_EXCLUDES(mutex_);
 
-  // --- Events.
+  // --- Events of the transport (TransportHandler), whose tag is of a micro-batch
+  /// A peer granted the place of a tensor that this node sends. May come before the id is bound here; it is kept.
   void OnGranted(Rank peer, const PlaceTag& tag, RemoteGrant grant, size_t bytes) HP_EXCLUDES(mutex_);
+  /// A place that this node granted is filled, or (not ok) will not be, because the peer is lost.
   void OnGrantEnded(Rank peer, const PlaceTag& tag, const Status& status) HP_EXCLUDES(mutex_);
+  /// A write of this node ended; its source may be reused.
   void OnWriteEnded(Rank peer, const PlaceTag& tag, const Status& status) HP_EXCLUDES(mutex_);
-  /// The gradient of `unit` (index into PipelinePlan::units) for `clock`, which is under way, is the sum over all nodes
-  /// of its stage. Once for each of the clock's units that are exchanged, in any order, and also before the backward
-  /// task is done that gave the last of it away.
-  void OnExchanged(int64_t clock, int stage, int unit) HP_EXCLUDES(mutex_);
-  /// Records or labels arrived: what waited for InputsReady is looked at again.
+
+  // --- Events of the node
+  /// The gradient of `group` (index into PipelinePlan::groups) for `clock`, which must be under way (CHECK), is summed
+  /// over the replicas of `stage`. Once a clock for each group that is exchanged, in any order; may come before Done of
+  /// the backward task that gave the gradient to the exchange.
+  void OnExchanged(int64_t clock, int stage, int group) HP_EXCLUDES(mutex_);
+  /// Images or labels arrived: asks InputsReady again for every flight that waits.
   void OnInputs() HP_EXCLUDES(mutex_);
-  /// The verdict of `clock` is go (or scale, or skip). `stop_at`: no id of that clock or a later one is bound.
+  /// The verdict of clock t = `clock` has arrived and does not end the job by an error. Clock t + 2 may open, or t + 1
+  /// if that is the last one; with wait_for_verdict the updates of t follow.
+  /// @param stop_at the job ends in front of this clock: no id of it or a later one is bound, and no further update is
+  /// made. Nothing: it goes on. Of several stops the earliest counts.
   void OnVerdict(int64_t clock, std::optional<int64_t> stop_at) HP_EXCLUDES(mutex_);
-  /// What waited for BoundaryReady is looked at again.
+  /// Asks BoundaryReady again if a clock waits for it.
   void OnBoundaryReady() HP_EXCLUDES(mutex_);
-  /// Ends NextTask for good.
+  /// Ends the work: NextTask returns nothing from now on. Tasks that are handed out may still be reported by Done, and
+  /// events too.
   void Abort() HP_EXCLUDES(mutex_);
 
+  /// Whether NextTask has nothing to return for good: all work is done, or Abort was called.
   bool finished() const HP_EXCLUDES(mutex_) {
     MutexLock lock(&mutex_);
     return finished_;
   }
-  /// How long the executor has been without a task while a micro-batch lacked nothing but its records or labels.
+  /// Total time, in ns since construction, that the executor waited for a task while some micro-batch lacked nothing
+  /// but images or labels: the time lost to slow input.
   int64_t input_wait_ns() const HP_EXCLUDES(mutex_) {
     MutexLock lock(&mutex_);
     return input_wait_ns_;
   }
-  /// One line on what is bound and what each waits for: for logs when something does not move.
+  /// One line on the clock, its verdicts, and what each bound id waits for: for the log when nothing moves.
   std::string Describe() const HP_EXCLUDES(mutex_);
 
  private:
@@ -96,7 +121,8 @@ class Pipeline {
   PipelineHost* const host_;
   const Clock* const clock_;
 
-  mutable Mutex mutex_;  // held while the transport is posted to: lock order is pipeline, then transport
+  // Held while host and transport are called. Lock order: pipeline, then the host's locks and the transport's.
+  mutable Mutex mutex_;
   CondVar changed_;
   ReadyTasks ready_ HP_GUARDED_BY(mutex_);
   Flights flights_ HP_GUARDED_BY(mutex_);
@@ -105,7 +131,7 @@ class Pipeline {
   bool started_ HP_GUARDED_BY(mutex_) = false, finished_ HP_GUARDED_BY(mutex_) = false;
   int64_t iteration_ HP_GUARDED_BY(mutex_);                     // the clock that is under way, or opens next
   std::map<int64_t, ClockState> clocks_ HP_GUARDED_BY(mutex_);  // under way, by clock: one
-  int64_t verdict_ HP_GUARDED_BY(mutex_);                       // latest clock with a verdict
+  int64_t verdict_ HP_GUARDED_BY(mutex_);  // latest clock with a verdict; start_clock - 1: none yet
   std::optional<int64_t> stop_at_ HP_GUARDED_BY(mutex_);
   int64_t input_wait_ns_ HP_GUARDED_BY(mutex_) = 0;
   std::optional<int64_t> starved_since_ns_ HP_GUARDED_BY(mutex_);  // the executor asked, and inputs are what it lacks

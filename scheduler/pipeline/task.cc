@@ -1,3 +1,5 @@
+// Tasks that are ready lie in a set in the order of work, so taking the first one is all the scheduling there is: what
+// peers wait for goes before what only this node needs, and earlier ids before later ones.
 #include "scheduler/pipeline/task.h"
 
 #include "base/format.h"
@@ -8,7 +10,7 @@
 namespace hp {
 
 bool GoesBefore(const Task& a, const Task& b) {
-  return std::tuple(a.kind, a.id.bits, -a.segment, a.unit) < std::tuple(b.kind, b.id.bits, -b.segment, b.unit);
+  return std::tuple(a.kind, a.id.bits, -a.segment, a.group) < std::tuple(b.kind, b.id.bits, -b.segment, b.group);
 }
 
 Task ReadyTasks::TakeFirst() { return std::move(tasks_.extract(tasks_.begin()).value()); }
@@ -16,7 +18,7 @@ Task ReadyTasks::TakeFirst() { return std::move(tasks_.extract(tasks_.begin()).v
 Task ReadyTasks::Take(bool updates_together) {
   Task task = TakeFirst();
   if (!updates_together || task.kind != Task::kUpdate) return task;
-  while (!tasks_.empty() && tasks_.begin()->kind == Task::kUpdate) task.more_units.push_back(TakeFirst().unit);
+  while (!tasks_.empty() && tasks_.begin()->kind == Task::kUpdate) task.more_groups.push_back(TakeFirst().group);
   return task;
 }
 
@@ -27,8 +29,8 @@ std::string Describe(const Task& task) {
     text += Format(", micro-batch %lld of replica %d, segment %d", static_cast<long long>(task.id.micro()),
                    task.id.replica(), task.segment);
   }
-  if (task.kind == Task::kWeightGradient || task.kind == Task::kUpdate) text += Format(", unit %d", task.unit);
-  for (int unit : task.more_units) text += Format(" %d", unit);
+  if (task.kind == Task::kWeightGradient || task.kind == Task::kUpdate) text += Format(", group %d", task.group);
+  for (int group : task.more_groups) text += Format(" %d", group);
   return text;
 }
 

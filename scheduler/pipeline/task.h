@@ -9,32 +9,37 @@
 
 namespace hp {
 
-/// Something for the executor to compute. Order of work: by kind, then the smaller id, then the later segment.
+/// One piece of work for the executor, handed out by the Pipeline when all that it needs is there: a task never waits.
+/// The kinds are declared in the order of work: what a peer waits for comes first (input gradients before forward
+/// passes), work that only this node needs comes last.
 struct Task {
   enum Kind {
-    kBoundary,        ///< between two updates: what concerns all nodes at once
-    kBackward,        ///< a segment's input gradients (a conv node's whole backward pass)
-    kForward,         ///< a segment
-    kWeightGradient,  ///< of one unit: for one micro-batch, or (id.bits == 0) deferred, for the whole update
-    kNorm,            ///< all gradients are there, and the update must wait for the verdict on them
-    kUpdate,          ///< of one unit or a few, deferred gradients included
-    kFinishClock,     ///< all updates are done
+    kBoundary,        ///< start of a clock: what all nodes do between the same two updates (snapshots, pulls, a stop)
+    kBackward,        ///< backward pass of a segment: input gradients, and parameter gradients of in_backward groups
+    kForward,         ///< forward pass of a segment
+    kWeightGradient,  ///< gradient of one group: of one micro-batch, or (id.bits == 0) deferred, of the whole update
+    kNorm,            ///< squared norm of all gradients; the updates wait for the verdict on it
+    kUpdate,          ///< update of `group` and `more_groups`, whose deferred gradients it computes if nothing else has
+    kFinishClock,     ///< the last task of a clock: all updates are done and all solvers are free
   } kind = kForward;
-  MsgId id = {};
-  int solver = -1;
-  int segment = 0;
-  int unit = 0;
-  int64_t clock = 0;
-  std::vector<int> more_units = {};  ///< kUpdate: which are updated with `unit` (PipelinePlan::updates_together)
+  MsgId id = {};                      ///< the micro-batch; bits == 0: the task is not of one micro-batch
+  int solver = -1;                    ///< whose memory holds the micro-batch, from 0; -1: none
+  int segment = 0;                    ///< kForward, kBackward; of the group's layer with kWeightGradient and kUpdate
+  int group = 0;                      ///< kWeightGradient, kUpdate: index into PipelinePlan::groups
+  int64_t clock = 0;                  ///< the iteration; set in every task
+  std::vector<int> more_groups = {};  ///< kUpdate: groups to update together with `group`; see updates_together
 };
-/// Whether `a` goes before `b`.
+/// The order of work among tasks that are ready: by kind, then the smaller id, then the later segment, then the smaller
+/// group.
 bool GoesBefore(const Task& a, const Task& b);
-/// Tasks whose turn it is as soon as the executor asks, in the order of work. No lock: its owner has one.
+
+/// The tasks that can be computed at once, sorted by GoesBefore. Not thread-safe: the pipeline's lock guards it.
 class ReadyTasks {
  public:
   void Push(const Task& task) { tasks_.insert(task); }
   bool empty() const { return tasks_.empty(); }
-  /// The first one; there is one. @param updates_together an update takes all others that are ready along.
+  /// Removes the first task and returns it. Must not be empty.
+  /// @param updates_together an update also takes along all other updates that are ready, as its more_groups.
   Task Take(bool updates_together);
 
  private:
@@ -45,7 +50,7 @@ class ReadyTasks {
 
   std::multiset<Task, Order> tasks_;
 };
-/// For logs: what the task is, of which micro-batch.
+/// One line for logs: the task's iteration, kind, micro-batch and groups.
 std::string Describe(const Task& task);
 
 }  // namespace hp

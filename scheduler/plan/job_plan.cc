@@ -1,3 +1,8 @@
+// The plan is made in three layers, each a function of the one before: the graph of a phase's whole net (NetGraph),
+// where its layers and blobs lie on the table's stages (Placement), and for each node what it runs of that (NodePlan).
+// What concerns all nodes, such as owners of parameters and readers of labels, follows from graph and placement alone.
+// A node plans all others along with itself: it is cheap, since no op is made and no memory allocated, and saves every
+// message that would otherwise tell a peer what to expect.
 #include "scheduler/plan/job_plan.h"
 
 #include <algorithm>
@@ -148,16 +153,16 @@ PipelinePlan JobPlan::pipeline(Rank rank) const {
   if (tests()) plan.test = PhaseOf(this->node(rank, false), false);
   for (int i : node.learning_layers()) {
     const LayerPlan& layer = node.layers()[i];
-    UnitPlan unit;
-    unit.stage = node.part().stage;
-    unit.layer = layer.layer;
-    unit.segment = layer.segment;
-    unit.deferred = layer.deferred;
-    unit.in_backward = layer.in_backward;
-    unit.counts = !stage.conv || node.part().index == 0;
-    unit.exchanged = stage.conv && stage.size() > 1;
-    plan.ordered_backward |= unit.in_backward;
-    plan.units.push_back(unit);
+    ParamGroupPlan group;
+    group.stage = node.part().stage;
+    group.layer = layer.layer;
+    group.segment = layer.segment;
+    group.deferred = layer.deferred;
+    group.in_backward = layer.in_backward;
+    group.counts = !stage.conv || node.part().index == 0;
+    group.exchanged = stage.conv && stage.size() > 1;
+    plan.ordered_backward |= group.in_backward;
+    plan.groups.push_back(group);
   }
   plan.replicas.clear();
   for (int replica = 0; replica < schedule_->shape().replicas; ++replica) {

@@ -8,40 +8,43 @@
 
 namespace hp {
 
-/// The part of a phase that one node runs, as its pipeline sees it.
+/// The part of one phase that one node runs, reduced to what its pipeline needs.
 struct PhasePlan {
-  int segments = 1;
-  std::vector<bool> backward;   ///< by segment: whether it has a backward half
-  std::vector<PortPlan> ports;  ///< the host knows them by their index here
+  int segments = 1;             ///< at least 1; forward passes go from segment 0 up
+  std::vector<bool> backward;   ///< by segment: whether it has a backward task; all false in a test
+  std::vector<PortPlan> ports;  ///< a "port" elsewhere is an index into these, and into NodePlan::ports()
 };
 
-/// Parameters that are updated together: those of one layer.
-struct UnitPlan {
-  int stage = 0;  ///< whose layer it is
-  int segment = 0;
-  bool deferred = false;     ///< one gradient over all rows of the update
-  bool in_backward = false;  ///< computed by the backward task itself (data-parallel stages)
-  /// Other nodes have parts of its gradient: it is final when the exchange of its stage has summed them (OnExchanged).
+/// A parameter group: the parameters of one layer, which are updated together. Its gradient comes about in one of three
+/// ways: `in_backward`, `deferred`, or else by a weight-gradient task for each micro-batch (at_once).
+struct ParamGroupPlan {
+  int stage = 0;             ///< index of the layer's stage in the table
+  int segment = 0;           ///< the layer's segment on this node
+  bool deferred = false;     ///< one product over all rows of the update, after its last backward pass
+  bool in_backward = false;  ///< computed by the backward task of each micro-batch (data-parallel stages)
+  /// Replicas have different parts of its gradient: it is final when the exchange of its stage has summed them
+  /// (Pipeline::OnExchanged). Requires in_backward.
   bool exchanged = false;
-  /// Its squares count in this node's part of the norm: replicas have the same sums, and the first one counts them.
+  /// Whether this node includes the group in the sum of squares that it reports. Replicas have equal gradients, so only
+  /// replica 0 does.
   bool counts = true;
   int layer = 0;  ///< index into the training graph's layers
-  /// Whether each micro-batch's gradient is a task of its own.
+  /// Whether each micro-batch has a weight-gradient task for this group.
   bool at_once() const { return !deferred && !in_backward; }
 };
 
-/// What one node does, from the table and the net.
+/// What one node's pipeline has to run: JobPlan::pipeline makes it. Plain values; the pipeline keeps a copy.
 struct PipelinePlan {
-  PhasePlan train, test;
-  std::vector<UnitPlan> units;
-  std::vector<int> replicas = {0};  ///< whose ids the node handles, ascending
-  int pool_size = 1;
-  bool ordered_backward = false;  ///< backward tasks in the order of ids, because they add up weight gradients
+  PhasePlan train, test;               ///< `test` is unused in a job without tests
+  std::vector<ParamGroupPlan> groups;  ///< those that learn here; a "group" elsewhere is an index into these
+  std::vector<int> replicas = {0};     ///< whose ids pass through the node, ascending: its own, or all (FC nodes)
+  int pool_size = 1;                   ///< solvers, at least 1: micro-batches that are under way at once
+  bool ordered_backward = false;       ///< backward tasks go in the order of ids, because they add up weight gradients
   bool wait_for_verdict = false;  ///< updates wait for the verdict of their own clock (clip_gradients, loss scaling)
-  /// Units that are ready for their update share a task. Where a task's host part costs more than a unit's update: on a
-  /// GPU. Updates of units do not depend on each other, so it changes no bit.
+  /// One update task takes all groups that are ready. For GPUs, where handing out a task costs the host more than the
+  /// update of a small group takes. Groups are independent of each other, so it changes no bit.
   bool updates_together = false;
-  int64_t start_clock = 0;
+  int64_t start_clock = 0;  ///< the first iteration to run: 0, or the iteration of the snapshot
 
   const PhasePlan& phase(MsgId id) const { return id.train() ? train : test; }
 };

@@ -1,3 +1,7 @@
+// Three choices make a table: where the net is cut into stages, how many micro-batches a replica's share of a batch
+// has, and which host, port and device each node gets. The cuts lie in front of InnerProducts behind the last layer
+// with other parameters: from there on parameters are many and activations few, which is where model parallelism pays.
+// The result then passes the same checks as a table that a user wrote.
 #include "scheduler/plan/table_maker.h"
 
 #include "base/format.h"
@@ -46,7 +50,7 @@ StatusOr<std::vector<int>> ChooseCuts(const TableRequest& request, const caffe::
   const int stages = static_cast<int>(request.fc.size());
   if (static_cast<int>(products.size()) < stages) {
     return InvalidArgument(
-        "--fc asks for %d FC stage(s); the net has %zu InnerProduct layer(s) behind its last "
+        "--fc asks for %d FC stage(s); the net has %zu InnerProduct layer(s) after its last "
         "convolution (--cut=LAYER,... sets the boundaries by hand)",
         stages, products.size());
   }
@@ -134,7 +138,8 @@ Status CheckRequest(const TableRequest& request) {
       return InvalidArgument("--fc has a stage of %d nodes; expected at least 1 (or --fc=0 alone)", shards);
   }
   if (request.micro_batches < 0) {
-    return InvalidArgument("--micro_batches is %d; expected at least 1, or 0 to have it chosen", request.micro_batches);
+    return InvalidArgument("--micro_batches is %d; expected at least 1, or 0 to choose it automatically",
+                           request.micro_batches);
   }
   return OkStatus();
 }
@@ -179,7 +184,7 @@ StatusOr<RoutingTableConfig> MakeTable(const TableRequest& request, const caffe:
   std::vector<std::string> faults = CheckStructure(config);
   if (faults.empty()) faults = CheckNetFit(config, net);
   if (faults.empty()) return config;
-  std::string text = "no table fits:";
+  std::string text = "cannot make a valid table:";
   for (const std::string& fault : faults) text += (faults.size() > 1 ? "\n  " : " ") + fault;
   return Status(StatusCode::kInvalidArgument, text);
 }
@@ -194,10 +199,10 @@ std::string TableText(const RoutingTableConfig& config, const std::string& comme
   RoutingTableConfig job = config;
   job.clear_stage();
   job.clear_node();
-  text += "\n# micro_batches: parts that a replica's share of a batch is cut into.\n" + Fields(job);
+  text += "\n# micro_batches: micro-batches per replica and batch.\n" + Fields(job);
   text += "\n# Stages: layers that are placed together. CONV: every node is a replica; FC: every node is a shard.\n";
   for (const StageConfig& stage : config.stage()) text += EntryText("stage", stage);
-  text += "\n# Nodes, in the order of ranks. May be added: pool_size, threads, memory_mb, device.\n";
+  text += "\n# Nodes, in rank order. Optional fields: pool_size, threads, memory_mb, device.\n";
   for (const NodeConfig& node : config.node()) text += EntryText("node", node);
   return text;
 }

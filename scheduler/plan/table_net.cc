@@ -1,3 +1,5 @@
+// Checks of the table beside the net and the solver. They read the prototxt as it is, by the types' facts (LayerTypes),
+// without making a graph of it: a table with faults is to be described even where no plan can be made.
 #include "base/format.h"
 #include "proto/net_filter.h"
 #include "scheduler/plan/msg_id.h"
@@ -74,7 +76,7 @@ class NetFit {
         const auto label = labels.find(layer.bottom(b));
         if (label == labels.end() || types_.ReadsLabels(layer, b)) continue;
         Add(Format(
-            "%s reads the labels \"%s\" of layer \"%s\"; expected them only as second bottom of SoftmaxWithLoss or "
+            "%s reads the labels \"%s\" of layer \"%s\"; expected labels only as second bottom of SoftmaxWithLoss or "
             "Accuracy",
             Layer(i).c_str(), label->first.c_str(), net_.layer(label->second).name().c_str()));
       }
@@ -87,7 +89,7 @@ class NetFit {
   void CheckSources(const std::vector<int>& layers) {
     for (int i : layers) {
       if (stage_of_layer_[i] == 0 || !types_.IsSource(net_.layer(i))) continue;
-      Add(Format("%s yields data in %s; expected it in the first, %s", Layer(i).c_str(),
+      Add(Format("%s produces input data in %s; expected it in the first stage, %s", Layer(i).c_str(),
                  Stage(stage_of_layer_[i]).c_str(), Stage(0).c_str()));
     }
   }
@@ -121,11 +123,11 @@ class NetFit {
       if (const std::optional<int64_t> outputs = types_.SplitOutputs(layer)) {
         ++products;
         if (*outputs < shards) {
-          Add(Format("%s has %d shards; layer \"%s\" has only %lld outputs to share among them", Stage(stage).c_str(),
-                     shards, layer.name().c_str(), static_cast<long long>(*outputs)));
+          Add(Format("%s has %d shards; layer \"%s\" has only %lld outputs to split", Stage(stage).c_str(), shards,
+                     layer.name().c_str(), static_cast<long long>(*outputs)));
         }
       } else if (shards > 1 && types_.HasParameters(layer)) {
-        Add(Format("%s can't be divided over the %d shards of %s; expected it in the first stage or one shard",
+        Add(Format("%s can't be split over the %d shards of %s; expected it in the first stage or one shard",
                    Layer(i).c_str(), shards, Stage(stage).c_str()));
       }
     }
@@ -133,7 +135,8 @@ class NetFit {
     if (members == 0) {
       Add(Format("%s has no layer in phase TRAIN", Stage(stage).c_str()));
     } else if (products == 0 && shards > 1) {
-      Add(Format("%s has %d shards and no InnerProduct to divide; expected one node", Stage(stage).c_str(), shards));
+      Add(Format("%s has %d shards but no InnerProduct layer to split; expected one node", Stage(stage).c_str(),
+                 shards));
     }
   }
 
@@ -159,7 +162,7 @@ std::vector<std::string> CheckSolverFit(const RoutingTableConfig& config, const 
     if (ids <= MsgId::kMaxMicroBatches) return;
     faults.push_back(
         Format("micro_batches: %d times %s: %lld are %lld micro-batches of a replica in %s; expected at "
-               "most %lld, the most that their ids can count",
+               "most %lld, the limit of micro-batch ids",
                config.micro_batches(), field, static_cast<long long>(batches), static_cast<long long>(ids), what,
                static_cast<long long>(MsgId::kMaxMicroBatches)));
   };

@@ -1,3 +1,5 @@
+// Assigns layers to stages: each stage claims the layers from its from_layer to its to_layer, the first stage to claim
+// a layer keeps it, and what several stages claim or none does is reported as ranges of layers, not layer by layer.
 #include "base/format.h"
 #include "proto/names.h"
 #include "scheduler/plan/table_check.h"
@@ -63,7 +65,7 @@ class Assignment {
     }
     if (found < 0) {
       const std::string nearest = NearestName(name, names);
-      Add(Format("%s: %s %s is no layer of the net%s", Label(stage).c_str(), field, Quoted(name).c_str(),
+      Add(Format("%s: %s %s is not a layer of the net%s", Label(stage).c_str(), field, Quoted(name).c_str(),
                  nearest.empty() ? "" : (" (did you mean " + Quoted(nearest) + "?)").c_str()));
     }
     return found;
@@ -72,7 +74,7 @@ class Assignment {
   void Claim(int stage, std::vector<int>* stage_of_layer) {
     const LayerSpan span = spans_[stage];
     if (stage > 0 && span.first < spans_[stage - 1].first && span.last < spans_[stage - 1].first) {
-      Add(Format("%s lies before %s; expected the stages in the order of the layers", Label(stage).c_str(),
+      Add(Format("%s comes before %s in the net; expected the stages in the order of the layers", Label(stage).c_str(),
                  Label(stage - 1).c_str()));
     }
     std::map<int, LayerSpan> shared;  // by the stage that had them before
@@ -94,7 +96,7 @@ class Assignment {
     for (int begin = 0; begin < net_.layer_size();) {
       int end = begin;
       while (end < net_.layer_size() && stage_of_layer[end] < 0) ++end;
-      if (end > begin) Add(LayerRange(net_, begin, end) + " of the net: in no stage");
+      if (end > begin) Add(LayerRange(net_, begin, end) + " of the net: not in any stage");
       begin = end + 1;
     }
   }

@@ -1,3 +1,5 @@
+// Checks of what stands in the table alone. Each topic is checked by itself and adds its faults; checks of indices are
+// left out where a node names no valid stage, since their faults would only follow from that one.
 #include "base/format.h"
 #include "scheduler/plan/loss_scaler.h"
 #include "scheduler/plan/msg_id.h"
@@ -45,7 +47,7 @@ class StructureCheck {
 
   void CheckJob() {
     if (config_.solver().empty()) Add("the table names no solver; expected solver: \"...\"");
-    if (config_.job().empty()) Add("the job has an empty name; expected job: \"...\" or no such line");
+    if (config_.job().empty()) Add("the job has an empty name; expected job: \"...\" or no job field");
     if (config_.micro_batches() < 1 || config_.micro_batches() > MsgId::kMaxMicroBatches) {
       Add(Format("micro_batches is %d; expected 1 to %lld", config_.micro_batches(),
                  static_cast<long long>(MsgId::kMaxMicroBatches)));
@@ -58,7 +60,7 @@ class StructureCheck {
   void CheckLossScaling() {
     const LossScaling& scaling = config_.loss_scaling();
     if (config_.has_loss_scaling() && config_.precision() != RoutingTableConfig::FP16) {
-      Add(Format("loss_scaling stands beside precision: %s; expected precision: FP16, or no loss_scaling",
+      Add(Format("loss_scaling is set with precision: %s; expected precision: FP16, or no loss_scaling",
                  RoutingTableConfig::Precision_Name(config_.precision()).c_str()));
     }
     if (!LossScaler::IsScale(scaling.initial())) {
@@ -220,7 +222,7 @@ std::vector<std::string> CheckHosts(const RoutingTableConfig& config, const Host
     if (host.empty() || addresses.count(host) > 0) continue;
     first_on[host] = rank;
     if ((addresses[host] = resolve(host)).empty()) {
-      faults.push_back(Format("%s: host \"%s\" has no known address", NodeLabel(config, rank).c_str(), host.c_str()));
+      faults.push_back(Format("%s: cannot resolve host \"%s\"", NodeLabel(config, rank).c_str(), host.c_str()));
     }
   }
   for (const auto& [host, own] : addresses) {
@@ -229,7 +231,7 @@ std::vector<std::string> CheckHosts(const RoutingTableConfig& config, const Host
     });
     if (own.empty() || !IsLoopbackName(host) || elsewhere == addresses.end()) continue;
     faults.push_back(
-        Format("%s: host \"%s\" means another machine on every host; expected the name by which \"%s\" (%s) "
+        Format("%s: host \"%s\" means a different machine on each host; expected the name by which \"%s\" (%s) "
                "reaches it",
                NodeLabel(config, first_on[host]).c_str(), host.c_str(), elsewhere->first.c_str(),
                NodeLabel(config, first_on[elsewhere->first]).c_str()));

@@ -27,7 +27,7 @@ CollectiveExchange::~CollectiveExchange() {
     stop_ = true;
     changed_.SignalAll();
   }
-  Abort(Cancelled("exchange: ended"));
+  Abort(Cancelled("exchange: shut down"));
   thread_.Join();
   watch_.Join();
 }

@@ -64,7 +64,7 @@ class GlooExchange : public Exchange {
     thread_ = Thread("exchange", [this] { Run(); });
   }
   ~GlooExchange() override {
-    Abort(Cancelled("exchange: ended"));
+    Abort(Cancelled("exchange: shut down"));
     thread_.Join();
   }
 

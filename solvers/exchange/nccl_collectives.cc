@@ -1,3 +1,5 @@
+// Replica 0 makes NCCL's unique id and hands it to the others by the rendezvous; then all join the communicator. Its
+// calls enqueue and return at once, so one lock may serialise them with Abort, after which the communicator is gone.
 #include "solvers/exchange/nccl_collectives.h"
 
 #include "base/mutex.h"
@@ -27,7 +29,7 @@ class Nccl : public Collectives {
   Status AllReduce(std::span<float> values) override {
     cudaSetDevice(options_.gpu);
     MutexLock lock(&mutex_);
-    if (aborted_) return Unavailable("the exchange was ended");
+    if (aborted_) return Unavailable("the exchange was aborted");
     const ncclResult_t result = ncclAllReduce(values.data(), values.data(), values.size(), ncclFloat, ncclSum, comm_,
                                               static_cast<cudaStream_t>(options_.stream));
     return NcclStatus(result, comm_, "ncclAllReduce");

@@ -20,7 +20,7 @@ StatusOr<std::unique_ptr<Exchange>> StagedExchange::Create(Device* device, const
 }
 
 StagedExchange::~StagedExchange() {
-  End(Cancelled("exchange: ended"));
+  End(Cancelled("exchange: shut down"));
   {
     MutexLock lock(&mutex_);
     stop_ = true;

@@ -18,7 +18,7 @@ std::byte* PackedParams::Get(const std::string& key, size_t bytes, uint64_t vers
       copy.buffer = Buffer(bytes);
     } else {
       StatusOr<Buffer> buffer = device_->Allocate(bytes);
-      CHECK(buffer.ok()) << "copy of a parameter: " << buffer.status();
+      CHECK(buffer.ok()) << "cannot allocate a copy of a parameter: " << buffer.status();
       copy.buffer = *std::move(buffer);
     }
   }

@@ -13,6 +13,7 @@
 namespace hp {
 namespace {
 
+// kNotFound is left for Commit and SyncFolderOf: a folder that is missing at the start is CannotCreate's.
 Status FileError(const std::string& path, const char* what, int error) {
   if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
     return ResourceExhausted("%s: %s: %s", path.c_str(), what, strerror(error));
@@ -74,8 +75,9 @@ Status PendingFile::Sync() {
 }
 
 Status PendingFile::Commit() {
-  CHECK_EQ(fd_, -1) << path_ << " was not synced";
-  if (rename(temporary_.c_str(), path_.c_str()) != 0) return FileError(path_, "cannot be put into place", errno);
+  CHECK_EQ(fd_, -1) << path_ << ": Commit() before Sync()";
+  if (rename(temporary_.c_str(), path_.c_str()) != 0)
+    return FileError(path_, "cannot rename the temporary file into place", errno);
   committed_ = true;
   return OkStatus();
 }

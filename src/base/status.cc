@@ -25,6 +25,7 @@ HP_DEFINE_STATUS(Unavailable, kUnavailable)
 HP_DEFINE_STATUS(DeadlineExceeded, kDeadlineExceeded)
 HP_DEFINE_STATUS(ResourceExhausted, kResourceExhausted)
 HP_DEFINE_STATUS(Cancelled, kCancelled)
+HP_DEFINE_STATUS(Stopped, kStopped)
 #undef HP_DEFINE_STATUS
 
 int ExitStatus(const Status& status) {
@@ -41,6 +42,8 @@ int ExitStatus(const Status& status) {
     case StatusCode::kUnavailable:
     case StatusCode::kDeadlineExceeded:
       return 4;
+    case StatusCode::kStopped:
+      return 5;
     default:
       return 1;
   }
@@ -70,6 +73,8 @@ const char* StatusCodeName(StatusCode code) {
       return "resource exhausted";
     case StatusCode::kCancelled:
       return "cancelled";
+    case StatusCode::kStopped:
+      return "stopped";
   }
   return "unknown";
 }

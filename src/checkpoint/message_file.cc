@@ -1,3 +1,6 @@
+// The outermost message is walked field by field with protobuf's own coded streams; only one sub-message at a time is
+// parsed into an object. Writing goes the other way round: the sizes of a blob's fields are computed first, since
+// protobuf puts a length in front of each, and then its values are written straight from the caller's memory.
 #include "checkpoint/message_file.h"
 
 #include "google/protobuf/io/zero_copy_stream_impl.h"
@@ -52,9 +55,8 @@ class FieldWalk {
     }
     const int64_t begin = in_->CurrentPosition();
     if (begin + length > file_bytes_) {
-      return DataLoss(
-          "truncated, or not a file of Caffe's: the entry at byte %lld has %u bytes, the file only %lld more",
-          static_cast<long long>(begin), length, static_cast<long long>(file_bytes_ - begin));
+      return DataLoss("truncated, or not a Caffe file: the entry at byte %lld needs %u bytes, but only %lld are left",
+                      static_cast<long long>(begin), length, static_cast<long long>(file_bytes_ - begin));
     }
     const auto limit = in_->PushLimit(static_cast<int>(length));
     HP_RETURN_IF_ERROR(reader_(field, in_));
@@ -62,7 +64,7 @@ class FieldWalk {
     return OkStatus();
   }
   Status Broken() const {
-    return DataLoss("truncated, or not a file of Caffe's: no protobuf message at byte %d of %lld",
+    return DataLoss("truncated, or not a Caffe file: no valid protobuf message at byte %d of %lld",
                     in_->CurrentPosition(), static_cast<long long>(file_bytes_));
   }
 
@@ -75,11 +77,11 @@ class FieldWalk {
 Status CheckFile(int fd, int64_t* bytes) {
   struct stat info;
   if (fstat(fd, &info) != 0) return DataLoss("cannot be read: %s", strerror(errno));
-  if (!S_ISREG(info.st_mode)) return InvalidArgument("not a file");
+  if (!S_ISREG(info.st_mode)) return InvalidArgument("not a regular file");
   *bytes = info.st_size;
   if (*bytes == 0) return DataLoss("the file is empty");
   if (*bytes > kMaxMessageBytes2GiB) {
-    return DataLoss("%.2f GB, but protobuf, and so Caffe's files, end at 2 GiB", static_cast<double>(*bytes) * 1e-9);
+    return DataLoss("the file has %.2f GB; protobuf limits Caffe files to 2 GiB", static_cast<double>(*bytes) * 1e-9);
   }
   return OkStatus();
 }
@@ -145,7 +147,8 @@ Status ReadMessageFile(const std::string& path, const std::set<int>& parts, cons
 Status ParsePart(CodedInputStream* part, google::protobuf::MessageLite* message) {
   message->Clear();
   if (message->MergeFromCodedStream(part) && part->BytesUntilLimit() == 0) return OkStatus();
-  return DataLoss("broken entry before byte %d: not a %s", part->CurrentPosition(), message->GetTypeName().c_str());
+  return DataLoss("corrupt entry before byte %d: not a valid %s", part->CurrentPosition(),
+                  message->GetTypeName().c_str());
 }
 
 StatusOr<Blob> TakeBlob(caffe::BlobProto* proto) {
@@ -161,7 +164,7 @@ StatusOr<Blob> TakeBlob(caffe::BlobProto* proto) {
   int64_t left = values;
   for (int64_t dim : blob.shape.dims()) left = dim > 0 && left % dim == 0 ? left / dim : -1;
   if (left != 1) {
-    return DataLoss("a blob of shape \"%s\" with %lld values", blob.shape.ToString().c_str(),
+    return DataLoss("blob has shape \"%s\", but %lld values", blob.shape.ToString().c_str(),
                     static_cast<long long>(values));
   }
   if (proto->data_size() > 0) {

@@ -1,3 +1,6 @@
+// A snapshot counts as complete when its manifest is there and agrees with the other two files. So the manifest is the
+// last file to be renamed and the first to be removed, with the folder synced in between, and each state says that it
+// has one (has_manifest): a state without its manifest is refused.
 #include "checkpoint/snapshot.h"
 
 #include "base/format.h"
@@ -13,6 +16,7 @@
 #include <cerrno>
 #include <cinttypes>
 #include <cstring>
+#include <filesystem>
 #include <set>
 #include <utility>
 
@@ -20,8 +24,6 @@ namespace hp {
 namespace {
 
 using google::protobuf::io::CodedOutputStream;
-
-std::string FileName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 std::string PathOf(const std::string& prefix, int64_t iteration, const char* extension) {
   return Format("%s_iter_%" PRId64 ".%s", prefix.c_str(), iteration, extension);
@@ -42,7 +44,7 @@ Status WriteState(const SnapshotContents& contents, SummedFile* file) {
   int64_t bytes = static_cast<int64_t>(head.ByteSizeLong());
   for (const SnapshotParam& param : contents.params) bytes += BlobFieldBytes({param.shape, param.history});
   if (bytes > kMaxMessageBytes2GiB) {
-    return ResourceExhausted("%s: %.2f GB of histories, but a .solverstate (protobuf) ends at 2 GiB",
+    return ResourceExhausted("%s: %.2f GB of histories exceed the 2 GiB limit of a .solverstate (protobuf)",
                              file->path().c_str(), static_cast<double>(bytes) * 1e-9);
   }
   CodedOutputStream out(file->stream());
@@ -54,14 +56,15 @@ Status WriteState(const SnapshotContents& contents, SummedFile* file) {
 }
 
 void Describe(const SummedFile& file, SnapshotFile* out) {
-  out->set_name(FileName(file.path()));
+  out->set_name(std::filesystem::path(file.path()).filename().string());
   out->set_bytes(file.bytes());
   out->set_xxh64(file.xxh64());
 }
 
 Status WriteManifest(const SnapshotManifest& manifest, SummedFile* file) {
   std::string text;
-  if (!google::protobuf::TextFormat::PrintToString(manifest, &text)) return InternalError("cannot print a manifest");
+  if (!google::protobuf::TextFormat::PrintToString(manifest, &text))
+    return InternalError("cannot write the manifest as text");
   CodedOutputStream out(file->stream());
   out.WriteString(text);
   return OkStatus();
@@ -109,7 +112,7 @@ class ThreeFiles : public PendingSnapshot {
  private:
   template <typename Action>
   Status Step(const char* verb, const std::string& path, const Action& action) {
-    if (before_step_) before_step_(std::string(verb) + " " + FileName(path));
+    if (before_step_) before_step_(std::string(verb) + " " + std::filesystem::path(path).filename().string());
     return action();
   }
 

@@ -1,3 +1,5 @@
+// Reading begins with the state, which names the model and says whether there must be a manifest. Checksums are
+// compared before the model is parsed, so that a damaged file is reported as such.
 #include "checkpoint/message_file.h"
 #include "checkpoint/snapshot.h"
 #include "checkpoint/summed_file.h"
@@ -6,6 +8,7 @@
 #include <unistd.h>
 
 #include <cinttypes>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -20,7 +23,7 @@ struct State {
 };
 
 std::string FolderOf(const std::string& path) { return path.substr(0, path.rfind('/') + 1); }
-std::string NameOf(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+std::string FileName(const std::string& path) { return std::filesystem::path(path).filename().string(); }
 bool Exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
 
 StatusOr<State> ReadState(const std::string& path) {
@@ -36,7 +39,10 @@ StatusOr<State> ReadState(const std::string& path) {
   std::string rest;
   HP_RETURN_IF_ERROR(ReadMessageFile(path, {caffe::SolverState::kHistoryFieldNumber}, reader, &rest));
   if (!state.head.ParseFromString(rest) || !state.head.has_iter() || !state.head.has_learned_net()) {
-    return DataLoss("%s: not a .solverstate: no iteration or no name of a model in it", path.c_str());
+    return DataLoss("%s: not a .solverstate: its iteration or the name of its model is missing", path.c_str());
+  }
+  if (state.head.iter() < 0) {
+    return DataLoss("%s: iteration %d; expected at least 0", path.c_str(), state.head.iter());
   }
   return state;
 }
@@ -46,7 +52,7 @@ Status CheckFileSum(const std::string& folder, const SnapshotFile& file, const s
   HP_ASSIGN_OR_RETURN(const FileSum sum, SumFile(path));
   if (sum.bytes == file.bytes() && sum.xxh64 == file.xxh64()) return OkStatus();
   return DataLoss("%s: %" PRId64 " bytes, checksum %016" PRIx64 "; its manifest %s says %" PRId64
-                  " bytes, checksum %016" PRIx64 ": it was changed, or belongs to another snapshot",
+                  " bytes, checksum %016" PRIx64 ": the file was changed, or belongs to another snapshot",
                   path.c_str(), sum.bytes, sum.xxh64, manifest_path.c_str(), static_cast<int64_t>(file.bytes()),
                   static_cast<uint64_t>(file.xxh64()));
 }
@@ -63,11 +69,11 @@ StatusOr<std::optional<SnapshotManifest>> ReadManifest(const std::string& state_
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   SnapshotManifest manifest;
   google::protobuf::TextFormat::Parser parser;
-  if (!parser.ParseFromString(text, &manifest)) return DataLoss("%s: not a manifest of hpnode", path.c_str());
-  if (manifest.state().name() != NameOf(state_path) || manifest.iteration() != state.head.iter()) {
-    return DataLoss("%s: it belongs to %s at iteration %" PRId64 ", not to %s at iteration %d", path.c_str(),
+  if (!parser.ParseFromString(text, &manifest)) return DataLoss("%s: not an hpnode manifest", path.c_str());
+  if (manifest.state().name() != FileName(state_path) || manifest.iteration() != state.head.iter()) {
+    return DataLoss("%s: the manifest belongs to %s at iteration %" PRId64 ", not to %s at iteration %d", path.c_str(),
                     manifest.state().name().c_str(), static_cast<int64_t>(manifest.iteration()),
-                    NameOf(state_path).c_str(), state.head.iter());
+                    FileName(state_path).c_str(), state.head.iter());
   }
   HP_RETURN_IF_ERROR(CheckFileSum(FolderOf(state_path), manifest.state(), path));
   HP_RETURN_IF_ERROR(CheckFileSum(FolderOf(state_path), manifest.model(), path));
@@ -76,7 +82,7 @@ StatusOr<std::optional<SnapshotManifest>> ReadManifest(const std::string& state_
 
 // Snapshots are moved to other folders and hosts, so a model beside the state counts more than the path inside it.
 std::string FindModel(const std::string& state_path, const std::string& learned_net) {
-  const std::string beside = FolderOf(state_path) + NameOf(learned_net);
+  const std::string beside = FolderOf(state_path) + FileName(learned_net);
   return Exists(beside) ? beside : learned_net;
 }
 
@@ -84,8 +90,8 @@ Status CheckParams(const CaffeModel& model, const std::vector<SnapshotParam>& pa
   for (const SnapshotParam& param : params) {
     const Blob* blob = model.Find(param.layer, param.blob);
     if (blob == nullptr) {
-      return FailedPrecondition("%s: no blob %d of layer \"%s\": it is another net's", model.path.c_str(), param.blob,
-                                param.layer.c_str());
+      return FailedPrecondition("%s: no blob %d of layer \"%s\": the snapshot belongs to another net",
+                                model.path.c_str(), param.blob, param.layer.c_str());
     }
     HP_RETURN_IF_ERROR(CheckShape(*blob, param.layer, param.blob, param.shape).Prepend(model.path));
   }
@@ -95,8 +101,9 @@ Status CheckParams(const CaffeModel& model, const std::vector<SnapshotParam>& pa
 Status TakeHistories(const std::string& path, std::vector<Blob> histories, const std::vector<SnapshotParam>& params,
                      std::map<BlobKey, Blob>* out) {
   if (histories.size() != params.size()) {
-    return FailedPrecondition("%s: histories of %zu parameters; expected %zu: it is another net's or solver type's",
-                              path.c_str(), histories.size(), params.size());
+    return FailedPrecondition(
+        "%s: histories of %zu parameters; expected %zu: the snapshot belongs to another net or solver type",
+        path.c_str(), histories.size(), params.size());
   }
   for (size_t i = 0; i < params.size(); ++i) {
     const SnapshotParam& param = params[i];

@@ -1,3 +1,6 @@
+// A .caffemodel is a NetParameter whose layers contain their blobs. It is read and written layer by layer
+// (message_file.h), with each layer's head, the parameter without blobs, as an ordinary message and its blobs straight
+// from memory.
 #include "checkpoint/weights.h"
 
 #include "base/pending_file.h"
@@ -101,7 +104,7 @@ StatusOr<CaffeModel> ReadCaffeModel(const std::string& path) {
   };
   const std::set<int> parts = {caffe::NetParameter::kLayerFieldNumber, caffe::NetParameter::kLayersFieldNumber};
   HP_RETURN_IF_ERROR(ReadMessageFile(path, parts, reader, nullptr));
-  if (model.blobs.empty()) return DataLoss("%s: no layer with parameters in it", path.c_str());
+  if (model.blobs.empty()) return DataLoss("%s: contains no layer with parameters", path.c_str());
   return model;
 }
 
@@ -120,7 +123,7 @@ Status WriteModelTo(const caffe::NetParameter& net, const BlobRefs& blobs, Summe
   }
   CHECK_EQ(placed, blobs.size()) << "blobs of layers that the net does not have";
   if (bytes > kMaxMessageBytes2GiB) {
-    return ResourceExhausted("%s: %.2f GB of parameters, but a .caffemodel (protobuf) ends at 2 GiB",
+    return ResourceExhausted("%s: %.2f GB of parameters exceed the 2 GiB limit of a .caffemodel (protobuf)",
                              file->path().c_str(), static_cast<double>(bytes) * 1e-9);
   }
   CodedOutputStream out(file->stream());

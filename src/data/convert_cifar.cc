@@ -27,8 +27,8 @@ StatusOr<int64_t> CheckFiles(const std::vector<std::string>& files) {
     const uintmax_t bytes = std::filesystem::file_size(file, error);
     if (error) return NotFound("%s: %s", file.c_str(), error.message().c_str());
     if (bytes == 0 || bytes % kRecordBytes != 0) {
-      return DataLoss("%s is truncated or no CIFAR-10 file: it has %ju bytes, expected a multiple of %zu", file.c_str(),
-                      bytes, kRecordBytes);
+      return DataLoss("%s is truncated or not a CIFAR-10 file: it has %ju bytes, expected a multiple of %zu",
+                      file.c_str(), bytes, kRecordBytes);
     }
     LOG_IF(WARNING, bytes / kRecordBytes != kRecordsOfAFile)
         << file << " has " << bytes / kRecordBytes << " records; CIFAR-10's own files have " << kRecordsOfAFile;
@@ -48,7 +48,7 @@ Status ConvertFile(const std::string& path, DbWriter* writer, Progress* progress
   for (int64_t i = 0; file.read(record.data(), kRecordBytes); ++i) {
     const int label = static_cast<unsigned char>(record[0]);
     if (label >= kClasses) {
-      return DataLoss("%s: record %lld has the label %d, expected 0 to %d: no CIFAR-10 file", path.c_str(),
+      return DataLoss("%s: record %lld has the label %d, expected 0 to %d: not a CIFAR-10 file", path.c_str(),
                       static_cast<long long>(i), label, kClasses - 1);
     }
     datum.set_label(label);
@@ -78,7 +78,7 @@ Status ConvertCifar(const std::string& input_folder, const std::string& output_f
   HP_ASSIGN_OR_RETURN(const int64_t test_records, CheckFiles(test_files));
   std::error_code error;
   std::filesystem::create_directories(output_folder, error);
-  if (error) return InvalidArgument("can't make %s: %s", output_folder.c_str(), error.message().c_str());
+  if (error) return InvalidArgument("cannot create %s: %s", output_folder.c_str(), error.message().c_str());
   const std::string prefix = output_folder + "/cifar10_";
   HP_ASSIGN_OR_RETURN(const auto train, DbWriter::Create(prefix + "train_" + DbBackendName(kind), kind));
   HP_ASSIGN_OR_RETURN(const auto test, DbWriter::Create(prefix + "test_" + DbBackendName(kind), kind));

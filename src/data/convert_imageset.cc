@@ -95,7 +95,7 @@ class ImageSetConverter {
     if (!options_.check_size) return OkStatus();
     if (first_size_ == 0) first_size_ = datum.data().size();
     if (datum.data().size() == first_size_) return OkStatus();
-    return InvalidArgument("%s:%d: %s has %zu bytes (%d x %d x %d), expected %zu as the first image has",
+    return InvalidArgument("%s:%d: %s has %zu bytes (%d x %d x %d), expected %zu, the size of the first image",
                            options_.list.c_str(), entry.line, entry.name.c_str(), datum.data().size(), datum.channels(),
                            datum.height(), datum.width(), first_size_);
   }
@@ -119,7 +119,7 @@ Status CheckOptions(const ImageSetOptions& options) {
                            options.resize_height);
   }
   if (options.check_size && (options.encoded || !options.encode_type.empty())) {
-    return InvalidArgument("check_size compares raw images: expected neither encoded nor encode_type beside it");
+    return InvalidArgument("check_size compares raw images and cannot be combined with encoded or encode_type");
   }
   return OkStatus();
 }
@@ -143,7 +143,7 @@ Status ConvertImageSet(const ImageSetOptions& options) {
     const Entry& entry = entries[order.Record(i)];
     if (Status status = converter.MakeDatum(entry, &datum); !status.ok()) {
       status = status.Prepend(Format("%s:%d", options.list.c_str(), entry.line));
-      LOG(WARNING) << "left out: " << status.message();
+      LOG(WARNING) << "skipped: " << status.message();
       if (failures++ == 0) first_failure = status;
       continue;
     }
@@ -152,10 +152,10 @@ Status ConvertImageSet(const ImageSetOptions& options) {
         writer->Put(Format("%08lld_%s", static_cast<long long>(i), entry.name.c_str()), datum.SerializeAsString()));
     progress.Count(datum.data().size());
   }
-  if (writer->count() == 0) return first_failure.Prepend("none of the images can be read; the first one");
+  if (writer->count() == 0) return first_failure.Prepend("no image can be read; first failure");
   HP_RETURN_IF_ERROR(writer->Finish());
   LOG(INFO) << "Wrote " << writer->count() << " records to " << writer->path();
-  LOG_IF(WARNING, failures > 0) << failures << " of " << entries.size() << " images could not be read and are left out";
+  LOG_IF(WARNING, failures > 0) << failures << " of " << entries.size() << " images could not be read and were skipped";
   return OkStatus();
 }
 

@@ -23,7 +23,7 @@ struct IdxFile {
 StatusOr<uint32_t> ReadBigEndian(IdxFile* file) {
   unsigned char bytes[4];
   if (!file->stream.read(reinterpret_cast<char*>(bytes), 4)) {
-    return DataLoss("%s is truncated: its header is not complete", file->path.c_str());
+    return DataLoss("%s is truncated: its header is incomplete", file->path.c_str());
   }
   return uint32_t{bytes[0]} << 24 | uint32_t{bytes[1]} << 16 | uint32_t{bytes[2]} << 8 | bytes[3];
 }
@@ -39,8 +39,8 @@ Status OpenIdx(const std::string& path, uint32_t magic, const char* what, IdxFil
   HP_ASSIGN_OR_RETURN(const uint32_t found, ReadBigEndian(file));
   if (found >> 16 == 0x1F8B) return InvalidArgument("%s is compressed: gunzip it first", path.c_str());
   if (found != magic) {
-    return InvalidArgument("%s is no MNIST file of %s: its magic number is %u, expected %u", path.c_str(), what, found,
-                           magic);
+    return InvalidArgument("%s is not an MNIST file of %s: its magic number is %u, expected %u", path.c_str(), what,
+                           found, magic);
   }
   // In steps that can't overflow: no dimension may promise more than the file has.
   uint64_t needed = 1;
@@ -53,7 +53,7 @@ Status OpenIdx(const std::string& path, uint32_t magic, const char* what, IdxFil
   }
   const uint64_t header = 4 + 4 * rank;
   if (file->dims.size() < rank || bytes < header + needed) {
-    return DataLoss("%s is truncated: it has %ju bytes, fewer than its header promises", path.c_str(), bytes);
+    return DataLoss("%s is truncated: it has %ju bytes, fewer than its header requires", path.c_str(), bytes);
   }
   return OkStatus();
 }

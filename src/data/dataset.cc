@@ -37,11 +37,11 @@ StatusOr<std::string> RealPath(const std::string& source) {
 
 StatusOr<std::unique_ptr<Dataset>> OpenBackend(const std::string& source, DbBackend backend,
                                                const DatasetOptions& options) {
-  if (source.empty()) return InvalidArgument("no database is named");
+  if (source.empty()) return InvalidArgument("no database is given");
   HP_ASSIGN_OR_RETURN(const std::string path, RealPath(source));
   if (backend == DbBackend::kLmdb) return LmdbDataset::Open(source, path, options);
   if (!std::filesystem::is_directory(path)) {
-    return InvalidArgument("%s is no LevelDB database: it is not a folder", path.c_str());
+    return InvalidArgument("%s is not a LevelDB database: it is not a folder", path.c_str());
   }
   return LevelDbDataset::Open(source, path, options);
 }

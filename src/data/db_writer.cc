@@ -18,7 +18,7 @@ namespace hp {
 namespace {
 
 Status AlreadyThere(const std::string& path) {
-  return FailedPrecondition("%s exists already: remove it first, or give another name", path.c_str());
+  return FailedPrecondition("%s already exists: remove it first, or choose another name", path.c_str());
 }
 
 // Not every file system knows RENAME_NOREPLACE; a plain rename replaces nothing but an empty folder.
@@ -34,7 +34,7 @@ Status MoveInPlace(const std::string& from, const std::string& to) {
 StatusOr<std::unique_ptr<DbWriter>> DbWriter::Create(const std::string& name, DbBackend backend) {
   std::string path = name;
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
-  if (path.empty()) return InvalidArgument("no database to write is named");
+  if (path.empty()) return InvalidArgument("no output database is given");
   std::error_code error;
   if (std::filesystem::symlink_status(path, error).type() != std::filesystem::file_type::not_found) {
     return AlreadyThere(path);
@@ -72,7 +72,7 @@ Status DbWriter::Finish() {
   HP_RETURN_IF_ERROR(MoveInPlace(partial_, path_));
   finished_ = true;
   const Status synced = SyncFolderOf(path_);
-  LOG_IF(WARNING, !synced.ok()) << "a power failure may still undo " << path_ << ": " << synced;
+  LOG_IF(WARNING, !synced.ok()) << "cannot sync " << path_ << ", a power failure may lose it: " << synced;
   return OkStatus();
 }
 

@@ -18,8 +18,8 @@ int ReadFlag(ImageColor color) {
 }
 
 StatusOr<Image> FromMat(const cv::Mat& mat) {
-  if (mat.empty()) return DataLoss("not an image that can be decoded");
-  if (mat.depth() != CV_8U) return InvalidArgument("an image with more than 8 bits a channel");
+  if (mat.empty()) return DataLoss("cannot decode the image");
+  if (mat.depth() != CV_8U) return InvalidArgument("the image has more than 8 bits per channel");
   const cv::Mat dense = mat.isContinuous() ? mat : mat.clone();
   Image image{dense.rows, dense.cols, dense.channels(), {}};
   image.pixels.assign(dense.data, dense.data + dense.total() * dense.elemSize());
@@ -34,11 +34,11 @@ cv::Mat ToMat(const Image& image) {
 
 // OpenCV throws for some damaged files and returns nothing for others.
 StatusOr<Image> DecodeImage(const std::string& bytes, ImageColor color) try {
-  if (bytes.empty()) return DataLoss("an encoded image of 0 bytes");
+  if (bytes.empty()) return DataLoss("the encoded image is empty");
   const cv::Mat encoded(1, static_cast<int>(bytes.size()), CV_8U, const_cast<char*>(bytes.data()));
   return FromMat(cv::imdecode(encoded, ReadFlag(color)));
 } catch (const cv::Exception& error) {
-  return DataLoss("not an image that can be decoded: %s", error.err.c_str());
+  return DataLoss("cannot decode the image: %s", error.err.c_str());
 }
 
 StatusOr<Image> ReadImageFile(const std::string& path, ImageColor color, int height, int width) try {
@@ -54,7 +54,7 @@ StatusOr<Image> ReadImageFile(const std::string& path, ImageColor color, int hei
   if (!image.ok()) return image.status().Prepend(path);
   return image;
 } catch (const cv::Exception& error) {
-  return DataLoss("%s: not an image that can be decoded: %s", path.c_str(), error.err.c_str());
+  return DataLoss("%s: cannot decode the image: %s", path.c_str(), error.err.c_str());
 }
 
 StatusOr<std::string> EncodeImage(const Image& image, const std::string& extension) try {

@@ -77,7 +77,7 @@ Status ComputeImageMean(const std::string& database, const std::string& backend,
   caffe::Datum datum;
   for (int64_t record = 0; record < dataset->size(); ++record) {
     HP_RETURN_IF_ERROR(dataset->Read(record, &bytes));
-    if (!datum.ParseFromString(bytes)) return DataLoss("%s is no Datum", dataset->Describe(record).c_str());
+    if (!datum.ParseFromString(bytes)) return DataLoss("%s is not a valid Datum", dataset->Describe(record).c_str());
     if (const Status status = sum.Add(&datum); !status.ok()) return status.Prepend(dataset->Describe(record));
     progress.Count(bytes.size());
   }

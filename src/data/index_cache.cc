@@ -96,7 +96,7 @@ void IndexCache::Save(const std::string& identity, const RecordIndex& index) con
   std::error_code error;
   std::filesystem::create_directories(directory_, error);
   const Status written = WriteIndexFile(path_, IndexFile::Encode(identity, index));
-  if (!written.ok()) VLOG(1) << "no index kept in " << directory_ << ": " << written;
+  if (!written.ok()) VLOG(1) << "cannot cache the index in " << directory_ << ": " << written;
 }
 
 }  // namespace hp

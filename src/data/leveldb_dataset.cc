@@ -1,3 +1,7 @@
+// Open: LevelDB recovers in memory (ReadOnlyEnv); if the folder's files changed meanwhile, it is opened again, up to 5
+// times. The keys come from the cached index or from one scan. Read: a record that continues a recent one comes from an
+// iterator kept at that place; any other is looked up by key, and if its successor is asked for next, an iterator is
+// made for the range.
 #include "data/leveldb_dataset.h"
 
 #include "base/format.h"
@@ -86,7 +90,7 @@ StatusOr<std::unique_ptr<Dataset>> LevelDbDataset::Open(const std::string& sourc
       return InvalidArgument("database %s can't be read: %s", path.c_str(), std::strerror(errno));
     }
     const bool lmdb = IdentityOf(path + "/data.mdb").has_value();
-    return InvalidArgument("%s is no LevelDB database: there is no file CURRENT in it%s", path.c_str(),
+    return InvalidArgument("%s is not a LevelDB database: it has no file CURRENT%s", path.c_str(),
                            lmdb ? ", but a data.mdb; set backend: LMDB" : "");
   }
   auto dataset = std::unique_ptr<LevelDbDataset>(new LevelDbDataset(source, path));
@@ -200,7 +204,7 @@ Status LevelDbDataset::CheckUnchanged() {
   }
   for (const auto& [file, identity] : tables_) {
     if (IdentityOf(file) == identity) continue;
-    return FailedPrecondition("database %s was replaced or truncated while it was being read: %s is not what it was",
+    return FailedPrecondition("database %s was replaced or truncated while it was being read: %s has changed",
                               path_.c_str(), file.c_str());
   }
   // Somebody has opened it for writing: a new MANIFEST, but the tables that we read are untouched.
@@ -277,7 +281,7 @@ Status LevelDbDataset::Failed(const std::string& what, const leveldb::Status& st
   const std::string file = ReadOnlyEnv::LastFileRead();
   HP_RETURN_IF_ERROR(CheckUnchanged());
   return DataLoss("database %s is truncated or corrupt: %s: %s (last file read: %s)", path_.c_str(), what.c_str(),
-                  status.ok() ? "the record is not there" : status.ToString().c_str(), file.c_str());
+                  status.ok() ? "record not found" : status.ToString().c_str(), file.c_str());
 }
 
 }  // namespace hp

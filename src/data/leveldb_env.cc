@@ -1,3 +1,6 @@
+// Two layers: LevelDB's in-memory Env holds everything that LevelDB writes; what is not found there is read from the
+// disk, unless LevelDB has removed it (hidden_). Table files check every 64 reads that they are still the file that was
+// opened.
 #include "data/leveldb_env.h"
 
 #include "base/format.h"
@@ -69,7 +72,7 @@ class TableFile : public leveldb::RandomAccessFile {
     *result = Slice(scratch, got);
     // No table is read beyond its end, unless it was cut.
     if (status.ok() && got < size) {
-      return Result::Corruption(file_.path(), Format("truncated: %zu bytes at %llu are not there", size,
+      return Result::Corruption(file_.path(), Format("truncated: %zu bytes at offset %llu are missing", size,
                                                      static_cast<unsigned long long>(offset)));
     }
     return status;

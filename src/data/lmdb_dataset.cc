@@ -1,3 +1,6 @@
+// Open: checks that the file has all pages that LMDB's header counts, since LMDB would touch missing ones through the
+// memory map. The keys come from the cached index or from one scan. Read: looks a key up in a read transaction of the
+// state at Open; transactions are kept for reuse, one for each thread that reads at the same time.
 #include "data/lmdb_dataset.h"
 
 #include "base/format.h"
@@ -34,7 +37,7 @@ StatusOr<std::unique_ptr<Dataset>> LmdbDataset::Open(const std::string& source, 
   if (!identity) {
     if (errno != ENOENT) return InvalidArgument("database %s can't be read: %s", file.c_str(), std::strerror(errno));
     const bool leveldb = IdentityOf(path + "/CURRENT").has_value();
-    return InvalidArgument("%s is no LMDB database: there is no file data.mdb in it%s", path.c_str(),
+    return InvalidArgument("%s is not an LMDB database: it has no file data.mdb%s", path.c_str(),
                            leveldb ? ", but a LevelDB; set backend: LEVELDB" : "");
   }
   auto dataset = std::unique_ptr<LmdbDataset>(new LmdbDataset(source, file));
@@ -64,7 +67,7 @@ Status LmdbDataset::OpenEnv(bool is_file) {
     if (error == EACCES || error == EPERM) {
       return InvalidArgument("database %s can't be read: %s", file_.c_str(), mdb_strerror(error));
     }
-    return DataLoss("database %s is truncated or no LMDB database: %s", file_.c_str(), mdb_strerror(error));
+    return DataLoss("database %s is truncated or not an LMDB database: %s", file_.c_str(), mdb_strerror(error));
   }
   return CheckUnchanged();
 }

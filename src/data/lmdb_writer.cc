@@ -51,7 +51,7 @@ class LmdbWriter : public DbWriter {
       map_bytes_ *= 2;
       if (const int resized = mdb_env_set_mapsize(env_.get(), map_bytes_); resized != 0) return Failed(resized);
     }
-    if (error == MDB_KEYEXIST) return InvalidArgument("can't write %s: a key comes twice", path().c_str());
+    if (error == MDB_KEYEXIST) return InvalidArgument("can't write %s: duplicate key", path().c_str());
     batch_.clear();
     batch_bytes_ = 0;
     return error == 0 ? OkStatus() : Failed(error);

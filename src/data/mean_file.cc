@@ -30,7 +30,7 @@ StatusOr<MeanImage> ReadMeanFile(const std::string& path) {
   if (!file) return NotFound("mean_file \"%s\": %s", path.c_str(), std::strerror(errno));
   const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   caffe::BlobProto blob;
-  if (!blob.ParseFromString(bytes)) return DataLoss("mean_file \"%s\" is truncated or no BlobProto", path.c_str());
+  if (!blob.ParseFromString(bytes)) return DataLoss("mean_file \"%s\" is truncated or not a BlobProto", path.c_str());
   MeanImage mean;
   mean.shape = ShapeOf(blob);
   if (mean.shape.rank() != 3) {

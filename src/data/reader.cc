@@ -9,7 +9,6 @@
 #include <glog/logging.h>
 
 #include <algorithm>
-#include <atomic>
 #include <deque>
 #include <string>
 #include <utility>
@@ -40,12 +39,7 @@ class BatchReader::Impl {
   void Start(int64_t first_piece, int64_t end_piece) HP_EXCLUDES(mutex_);
   void Stop() HP_EXCLUDES(mutex_);
   const float* images(int64_t piece) HP_EXCLUDES(mutex_);
-  std::span<const float> labels(int64_t piece) HP_EXCLUDES(mutex_);
   void Release(int64_t piece) HP_EXCLUDES(mutex_);
-  Counters counters() const {
-    return {records_.load(std::memory_order_relaxed), bytes_.load(std::memory_order_relaxed),
-            pieces_.load(std::memory_order_relaxed)};
-  }
 
  private:
   enum class State { kPlanned, kReading, kRead, kDecoding, kDecoded, kReady };
@@ -92,7 +86,6 @@ class BatchReader::Impl {
   const Transformer* const transformer_;
   const BatchReaderOptions options_;
   std::vector<Buffer> slots_;
-  std::atomic<int64_t> records_{0}, bytes_{0}, pieces_{0};
 
   Mutex mutex_;
   CondVar changed_;
@@ -210,7 +203,7 @@ BatchReader::Impl::Work* BatchReader::Impl::NextToRead() {
 BatchReader::Impl::Work* BatchReader::Impl::Find(int64_t number) {
   CHECK(!works_.empty());
   const int64_t index = number - works_.front().number;
-  CHECK(index >= 0 && index < static_cast<int64_t>(works_.size())) << "piece " << number << " is not under way";
+  CHECK(index >= 0 && index < static_cast<int64_t>(works_.size())) << "piece " << number << " is not in progress";
   return &works_[index];
 }
 
@@ -221,12 +214,10 @@ Status BatchReader::Impl::ReadRecords(Work* work) {
     const int64_t record = order_.Record(work->piece.first_sample + row);
     HP_RETURN_IF_ERROR(dataset_->Read(record, &bytes));
     if (!work->data[row].ParseFromString(bytes)) {
-      return DataLoss("%s is no Datum (%zu bytes)", dataset_->Describe(record).c_str(), bytes.size());
+      return DataLoss("%s is not a valid Datum (%zu bytes)", dataset_->Describe(record).c_str(), bytes.size());
     }
     work->records.push_back(record);
     work->labels.push_back(static_cast<float>(work->data[row].label()));
-    records_.fetch_add(1, std::memory_order_relaxed);
-    bytes_.fetch_add(static_cast<int64_t>(bytes.size()), std::memory_order_relaxed);
   }
   return OkStatus();
 }
@@ -239,7 +230,6 @@ Status BatchReader::Impl::Decode(Work* work) {
     if (!status.ok()) return status.Prepend(dataset_->Describe(work->records[row]));
   }
   std::vector<caffe::Datum>().swap(work->data);
-  pieces_.fetch_add(1, std::memory_order_relaxed);
   return OkStatus();
 }
 
@@ -326,13 +316,6 @@ const float* BatchReader::Impl::images(int64_t piece) {
   return slots_[work->slot].floats();
 }
 
-std::span<const float> BatchReader::Impl::labels(int64_t piece) {
-  MutexLock lock(&mutex_);
-  const Work* work = Find(piece);
-  CHECK(work->state == State::kReady && !work->released) << "piece " << piece << " is not ready";
-  return work->labels;
-}
-
 void BatchReader::Impl::Release(int64_t piece) {
   MutexLock lock(&mutex_);
   Work* work = Find(piece);
@@ -354,8 +337,6 @@ BatchReader::~BatchReader() = default;
 void BatchReader::Start(int64_t first_piece, int64_t end_piece) { impl_->Start(first_piece, end_piece); }
 void BatchReader::Stop() { impl_->Stop(); }
 const float* BatchReader::images(int64_t piece) const { return impl_->images(piece); }
-std::span<const float> BatchReader::labels(int64_t piece) const { return impl_->labels(piece); }
 void BatchReader::Release(int64_t piece) { impl_->Release(piece); }
-BatchReader::Counters BatchReader::counters() const { return impl_->counters(); }
 
 }  // namespace hp

@@ -15,12 +15,10 @@ StatusOr<TransformOptions> TransformOptionsOf(const caffe::LayerParameter& layer
   options.mean_value.assign(param.mean_value().begin(), param.mean_value().end());
   const std::string& mean_file = param.has_mean_file() ? param.mean_file() : old.mean_file();
   if (!mean_file.empty() && !options.mean_value.empty()) {
-    return InvalidArgument("layer \"%s\": mean_file and mean_value at once: expected one of them",
-                           layer.name().c_str());
+    return InvalidArgument("layer \"%s\": has both mean_file and mean_value; give one", layer.name().c_str());
   }
   if (options.force_color && options.force_gray) {
-    return InvalidArgument("layer \"%s\": force_color and force_gray at once: expected one of them",
-                           layer.name().c_str());
+    return InvalidArgument("layer \"%s\": has both force_color and force_gray; give one", layer.name().c_str());
   }
   if (mean_file.empty()) return options;
   auto mean = ReadMeanFile(mean_file);

@@ -1,3 +1,6 @@
+// A record is viewed in place (raw bytes, floats) or decoded into an interleaved image; one pass over its rows then
+// crops, mirrors, subtracts the mean and scales. Random numbers are the first words of Philox counter `sample`: word 0
+// decides about the mirror, words 1 and 2 are the place of the crop.
 #include "data/transformer.h"
 
 #include "base/philox.h"
@@ -61,7 +64,7 @@ StatusOr<std::unique_ptr<Transformer>> Transformer::Create(TransformOptions opti
   }
   const size_t values = checked.mean_value.size();
   if (values > 1 && static_cast<int64_t>(values) != channels) {
-    return InvalidArgument("%zu values of mean_value, but %s has %lld channels: expected 1 or %lld", values,
+    return InvalidArgument("%zu mean_value entries, but %s has %lld channels; expected 1 or %lld", values,
                            where.c_str(), static_cast<long long>(channels), static_cast<long long>(channels));
   }
   if (checked.mean.shape.rank() != 0 && checked.mean.shape != Shape({channels, source.height, source.width})) {

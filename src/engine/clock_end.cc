@@ -1,3 +1,8 @@
+// Iteration t, on every node: OnTaskDone -> report -> first node -> verdict -> OnVerdict. A verdict takes a round
+// trip, and nodes do not wait for it: they go on with t + 1 meanwhile, and only clock t + 2 needs it. That is why
+// requests of t are carried out in front of t + 2: no node is past that boundary before it has the verdict, so all
+// carry them out at the same one. Where updates wait for the verdict (clip_gradients, loss scaling), reports are sent
+// after the norm instead of at the end of the clock, and the verdict's factors apply to t itself.
 #include "engine/clock_end.h"
 
 #include "base/format.h"
@@ -11,26 +16,26 @@ namespace hp {
 
 void ClockEnd::OnTaskDone(const Task& task) {
   const bool waits = options_.model->plan().wait_for_verdict;
-  if (task.kind == (waits ? Task::kNorm : Task::kFinishClock)) SendPart(task.clock);
+  if (task.kind == (waits ? Task::kNorm : Task::kFinishClock)) SendReport(task.clock);
 }
 
-void ClockEnd::SendPart(int64_t clock) {
-  VerdictPart part = options_.compute->TakeVerdictPart(clock);
-  options_.orders->AddRequests(&part);
-  if (options_.pulls && options_.pulls->TakeOrder()) part.add_pull(1);
+void ClockEnd::SendReport(int64_t clock) {
+  IterationReport report = options_.compute->TakeReport(clock);
+  options_.requests->AddRequests(&report);
+  if (options_.pulls && options_.pulls->TakeRequest()) report.add_pull(1);
   if (options_.model->rank() == 0) {
-    OnPart(0, part);
+    OnReport(0, report);
   } else {
-    options_.send(0, kVerdictPartMessage, part);
+    options_.send(0, kIterationReportMessage, report);
   }
 }
 
-void ClockEnd::OnPart(Rank from, const VerdictPart& part) {
-  const std::optional<Verdict> verdict = options_.orders->AddPart(from, part);
+void ClockEnd::OnReport(Rank from, const IterationReport& report) {
+  const std::optional<Verdict> verdict = options_.requests->AddReport(from, report);
   if (!verdict) return;
   if (verdict->skip()) {
     LOG(WARNING) << "iteration " << verdict->clock() << ": layer \"" << verdict->layer()
-                 << "\" has a gradient that is not finite: update skipped, loss scale now "
+                 << "\" has a NaN or infinity in its gradient: update skipped, loss scale now "
                  << Format("%g", verdict->next_loss_scale());
   }
   const int nodes = options_.model->table().size();
@@ -40,39 +45,40 @@ void ClockEnd::OnPart(Rank from, const VerdictPart& part) {
 
 void ClockEnd::OnVerdict(const Verdict& verdict) {
   if (verdict.status() != 0) {
-    options_.on_stopped(NumericError("iteration %lld: layer \"%s\" gave a number that is not finite",
+    options_.on_stopped(NumericError("iteration %lld: layer \"%s\" produced a NaN or infinity",
                                      static_cast<long long>(verdict.clock()), verdict.layer().c_str()));
     return;
   }
-  const int64_t due = verdict.clock() + Orders::kDelay;
-  options_.orders->Add(verdict);
+  const int64_t due = verdict.clock() + BoundaryRequests::kDelay;
+  if (verdict.stop() && due < options_.solver->max_iter()) stops_early_ = true;
+  options_.requests->Add(verdict);
   if (options_.model->plan().wait_for_verdict) options_.compute->OnVerdict(verdict);
   options_.snapshotter->OnVerdict(verdict.clock());
   options_.pipeline->OnVerdict(verdict.clock(), verdict.stop() ? std::optional<int64_t>(due) : std::nullopt);
 }
 
-ClockEnd::CopyOrder ClockEnd::CopyAt(int64_t clock, const Verdict& order) const {
+ClockEnd::CopyRequest ClockEnd::CopyAt(int64_t clock, const Verdict& request) const {
   const caffe::SolverParameter& solver = *options_.solver;
   const bool news = clock > options_.start_clock;
-  const bool last = clock >= solver.max_iter() || order.stop();
+  const bool last = clock >= solver.max_iter();
   const bool periodic = solver.snapshot() > 0 && clock % solver.snapshot() == 0;
-  const bool due = news && (periodic || (last && solver.snapshot_after_train()));
-  return {order.snapshot() || due, order.pull()};
+  const bool due = news && (periodic || request.stop() || (last && solver.snapshot_after_train()));
+  return {request.snapshot() || due, request.pull()};
 }
 
 bool ClockEnd::BoundaryReady(int64_t clock) const {
-  const CopyOrder copy = CopyAt(clock, options_.orders->Peek(clock));
+  const CopyRequest copy = CopyAt(clock, options_.requests->Peek(clock));
   return (!copy.files && !copy.pull) || options_.snapshotter->HasRoom(copy.files);
 }
 
 Status ClockEnd::Boundary(int64_t clock) {
-  const Verdict order = options_.orders->Take(clock);
+  const Verdict request = options_.requests->Take(clock);
   options_.labels->Forget(clock);
-  if (options_.test_input && !order.stop() && options_.model->schedule().TestsAt(clock))
+  if (options_.test_input && !request.stop() && options_.model->schedule().TestsAt(clock))
     options_.test_input->Start(clock);
-  const CopyOrder copy = CopyAt(clock, order);
+  const CopyRequest copy = CopyAt(clock, request);
   if (!copy.files && !copy.pull) return OkStatus();
-  return options_.snapshotter->Begin(clock, copy.files, copy.pull, options_.orders->loss_scaling());
+  return options_.snapshotter->Begin(clock, copy.files, copy.pull, options_.requests->loss_scaling());
 }
 
 }  // namespace hp

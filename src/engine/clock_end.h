@@ -6,9 +6,10 @@
 #include "engine/snapshot/pull_server.h"
 #include "engine/snapshot/snapshotter.h"
 #include "model/node_model.h"
-#include "scheduler/control/orders.h"
+#include "scheduler/control/boundary_requests.h"
 #include "scheduler/pipeline/pipeline.h"
 
+#include <atomic>
 #include <functional>
 
 namespace google::protobuf {
@@ -17,48 +18,67 @@ class MessageLite;
 
 namespace hp {
 
-/// What all nodes do alike at the end of a clock: each sends its part of the verdict to the first node, which sends the
-/// verdict to all; and what verdicts order is begun between two later updates.
+/// The agreement of all nodes at the end of each clock. Every node sends its report of iteration t to the first node;
+/// when that has all reports of t, it sends its verdict (go, scale, skip or stop) to all. What a verdict of t asks for,
+/// stop, snapshot or pull, each node carries out at the boundary in front of clock t + BoundaryRequests::kDelay. One
+/// per node, owned by it; has no state and no thread of its own.
 class ClockEnd {
  public:
-  /// All but what may be null are there, and outlive this.
+  /// All must be set and outlive this, but for what may be null.
   struct Options {
     const NodeModel* model = nullptr;
-    const caffe::SolverParameter* solver = nullptr;
-    Input* test_input = nullptr;  ///< null: this node reads no records of tests
-    int64_t start_clock = 0;
-    Orders* orders = nullptr;
+    const caffe::SolverParameter* solver = nullptr;  ///< of the job; its snapshot fields are read
+    Input* test_input = nullptr;                     ///< null: this node reads no records of tests
+    int64_t start_clock = 0;                         ///< first iteration of this run: > 0 if it resumes
+    BoundaryRequests* requests = nullptr;            ///< of this node; on the first one it merges the reports
     Compute* compute = nullptr;
     LabelStore* labels = nullptr;
     Snapshotter* snapshotter = nullptr;
     Pipeline* pipeline = nullptr;
-    PullServer* pulls = nullptr;  ///< on the first node
+    PullServer* pulls = nullptr;  ///< on the first node; null elsewhere
+    /// Sends a message to another node: `type` as in scheduler/control/messages.h. Must not block. It has no result: a
+    /// lost peer is the failure detector's business.
     std::function<void(Rank to, uint32_t type, const google::protobuf::MessageLite& message)> send;
-    /// A verdict ends the job. Any thread.
+    /// A verdict ends the job, on all nodes alike: kNumeric, with iteration and layer. On the thread of OnVerdict, or
+    /// on the first node of OnReport or OnTaskDone. Must not block.
     std::function<void(const Status&)> on_stopped;
   };
   explicit ClockEnd(Options options) : options_(std::move(options)) {}
 
-  /// A task is done; if it was the one that settles this node's part of the verdict, that is sent. Executor, or the
-  /// device's completion thread.
+  /// Whether a verdict has the job stop before its last iteration. Stays true. Any thread.
+  bool stops_early() const { return stops_early_; }
+
+  /// After Compute::Collect of every task but kBoundary, and before Pipeline::Done. Sends this node's report if the
+  /// task completes it: kNorm where updates wait for the verdict, kFinishClock elsewhere. Executor's thread, or
+  /// "completion".
   void OnTaskDone(const Task& task);
-  /// Whether there is room for what Boundary would copy; the snapshotter's on_room says when there may be. Any thread.
+  /// Whether the snapshotter has room for the copy that Boundary(clock) makes; true if it makes none. When it is false,
+  /// Snapshotter::Options::on_room says that it may have become true. Any thread, also under the pipeline's lock: quick
+  /// and does not call the pipeline.
   bool BoundaryReady(int64_t clock) const;
-  /// Between two updates, where BoundaryReady: tests begin, snapshots and pulls are copied. Executor.
+  /// What is done between the updates of clock - 1 and clock: labels of earlier clocks are forgotten, the reader of a
+  /// due test is started, and parameters are copied for a snapshot (asked for, or due by the solver's `snapshot` or
+  /// `snapshot_after_train`) or a pull. Executor thread, once for each clock in order, where BoundaryReady(clock); no
+  /// task may be under way. @return kInternal: the device failed.
   Status Boundary(int64_t clock);
-  /// From other nodes. Progress thread.
-  void OnPart(Rank from, const VerdictPart& part);
+  /// On the first node: a report of another node. The last one of a clock makes the verdict, which is sent to all and
+  /// handled here as by OnVerdict. Progress thread.
+  void OnReport(Rank from, const IterationReport& report);
+  /// On other nodes: a verdict of the first one. Gives it to the requests, the updater, the snapshotter and the
+  /// pipeline, in this order; a stop on account of numbers goes to on_stopped alone. Progress thread.
   void OnVerdict(const Verdict& verdict);
 
  private:
-  /// A copy of this node's parameters, and what for.
-  struct CopyOrder {
+  /// What a copy of this node's parameters is for; neither: no copy.
+  struct CopyRequest {
     bool files = false, pull = false;
   };
-  CopyOrder CopyAt(int64_t clock, const Verdict& order) const;
-  void SendPart(int64_t clock);
+  /// @param request what the verdicts ask for at this boundary.
+  CopyRequest CopyAt(int64_t clock, const Verdict& request) const;
+  void SendReport(int64_t clock);
 
   const Options options_;
+  std::atomic<bool> stops_early_{false};
 };
 
 }  // namespace hp

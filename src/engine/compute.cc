@@ -46,7 +46,7 @@ void Compute::Carry(const Task& task) {
     case Task::kBackward:
       return Backward(task);
     case Task::kWeightGradient:
-      return task.id.bits == 0 ? updater_->DeferredGradient(task.unit) : WeightGradient(task);
+      return task.id.bits == 0 ? updater_->DeferredGradient(task.group) : WeightGradient(task);
     case Task::kNorm:
       return updater_->Norm();
     case Task::kUpdate:
@@ -90,11 +90,11 @@ void Compute::RunBackward(const Work& work) const {
 }
 
 void Compute::GiveToExchange(const Work& work, const NetStep& step) const {
-  const std::vector<int>& steps = model_.unit_steps();
-  const auto unit = std::find(steps.begin(), steps.end(), &step - work.net.steps().data());
-  CHECK(unit != steps.end()) << "layer " << step.name << " is no unit";
-  const int index = static_cast<int>(unit - steps.begin());
-  const UnitPlan& plan = model_.plan().units[index];
+  const std::vector<int>& steps = model_.group_steps();
+  const auto group = std::find(steps.begin(), steps.end(), &step - work.net.steps().data());
+  CHECK(group != steps.end()) << "layer " << step.name << " has no parameter group";
+  const int index = static_cast<int>(group - steps.begin());
+  const ParamGroupPlan& plan = model_.plan().groups[index];
   if (plan.exchanged) options_.exchanges.at(plan.stage)->Add(work.task.clock, index);
 }
 
@@ -120,12 +120,12 @@ void Compute::CollectStatistics(const Task& task) {
   if (last_segment == task.segment) options_.on_statistics(task.id, values);
 }
 
-VerdictPart Compute::TakeVerdictPart(int64_t clock) {
-  VerdictPart part = std::move(losses_[clock]);
+IterationReport Compute::TakeReport(int64_t clock) {
+  IterationReport report = std::move(losses_[clock]);
   losses_.erase(clock);
-  part.set_clock(clock);
-  updater_->AddNorms(clock, &part);
-  return part;
+  report.set_clock(clock);
+  updater_->AddNorms(clock, &report);
+  return report;
 }
 
 }  // namespace hp

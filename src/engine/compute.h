@@ -21,69 +21,88 @@
 namespace hp {
 
 /// What a node computes: segments of its nets for the pipeline's tasks, and the updates of its parameters. A task is
-/// put into the device's queues (Enqueue), and its results are taken when the device has done it (Collect). What is
-/// common; HostCompute and DeviceCompute run the segments. Owned by the node, made before the pipeline.
+/// put into the device's queues (Enqueue), and its results are taken when the device has finished it (Collect). This
+/// class has what all devices share; HostCompute and DeviceCompute run the segments. Owned by the node, which makes it
+/// before the pipeline: the pipeline asks for its places.
+///
+/// Use, for each task but kBoundary (what Executor does):
+///   Device::Mark mark = compute->Enqueue(task);   // executor thread
+///   device->Wait(mark);                           // not on the host's device: the task is done already
+///   compute->Collect(task);
+///   pipeline->Done(task);
 class Compute {
  public:
-  /// Statistics of a micro-batch: one value for each output of its NodeNet.
+  /// Statistics (losses, accuracies) of micro-batch `id`: one value for each of NodeNet::outputs(), in that order. Once
+  /// for each micro-batch, when the last segment with an output is done; never if the node computes no output. Each is
+  /// the micro-batch's share of the whole batch's value, without loss_weight and loss scale; shares are to be added.
   using StatisticsSink = std::function<void(MsgId id, const std::vector<float>& values)>;
 
   struct Options {
-    int pool_size = 1;  ///< solvers
-    Device* device = nullptr;
-    Backend* backend = nullptr;
-    ParamStore* params = nullptr;
-    std::map<int, StageExchange*> exchanges;  ///< by stage: those in which other nodes have parts of our gradients
+    int pool_size = 1;             ///< solvers: micro-batches that may be under way at once; at least 1
+    Device* device = nullptr;      ///< as that of the model
+    Backend* backend = nullptr;    ///< as that of the model
+    ParamStore* params = nullptr;  ///< of NodeModel::stored_params
+    /// By stage: the exchanges of the gradients that other nodes have parts of. Empty: no gradient is exchanged.
+    std::map<int, StageExchange*> exchanges;
     const LabelStore* labels = nullptr;
-    Input *train_input = nullptr, *test_input = nullptr;
-    StatisticsSink on_statistics;  ///< from Collect
-    /// Whether the transport reaches the device's memory for tensors from and to a peer; those of others pass through
-    /// the host. Of no account on the host's device.
+    Input *train_input = nullptr, *test_input = nullptr;  ///< null: the node reads no images of that phase
+    StatisticsSink on_statistics;                         ///< called by Collect, on its thread; not null
+    /// Whether the transport reaches the device's memory for tensors from and to a peer; tensors of other peers pass
+    /// through the host's memory. Called by Create alone, for every rank. Not read on the host's device.
     std::function<bool(Rank peer)> reaches = [](Rank) { return false; };
-    float loss_scale = 1;  ///< of the first clock
+    float loss_scale = 1;  ///< of the first clock; a power of two, 1: losses are not scaled
   };
 
-  /// A HostCompute or a DeviceCompute, by the device. All that `model` and `options` point to must outlive it.
-  /// @return kResourceExhausted: the device has not that much memory free.
+  /// Makes a HostCompute or a DeviceCompute, by the device, and allocates the memory of the solvers, the deferred
+  /// gradients and the scratch. All that `model` and `options` point to must outlive it; the exchanges, its last task.
+  /// @return kResourceExhausted: the device is out of memory.
   static StatusOr<std::unique_ptr<Compute>> Create(const NodeModel& model, Options options);
   virtual ~Compute() = default;
 
-  /// Memory that peers write into and that is sent from: the device's (the solvers', rows of deferred gradients), and
-  /// where tensors pass through the host that of the host.
+  /// Memory that the transport writes tensors of peers into and sends from, to be registered with it before training.
+  /// On the device: the solvers' and the rows of deferred gradients. Empty: all tensors pass through the host.
   virtual std::vector<std::span<std::byte>> shared_device_memory() const { return workspace_->shared_memory(); }
+  /// The same in the host's memory, for peers that do not reach the device's. Empty: nothing passes through it.
   virtual std::span<std::byte> shared_host_memory() const { return {}; }
-  /// The bytes of a port, for the transport. Any thread.
+  /// The bytes of a port, where the transport reads or writes them: [rows of `id`, row_bytes of the port], within the
+  /// shared memory above. Any thread; quick, takes no lock.
+  /// @param port index into the ports of the phase of `id` (NodePlan::ports).
   virtual std::span<std::byte> Place(int solver, MsgId id, int port) const;
 
-  /// Puts any task but kBoundary into the device's queues; on the host's device it is done then. Executor thread; never
-  /// waits for the device or for another node.
-  /// @return where its results are there; of no account on the host's device.
+  /// Puts any task but kBoundary into the device's queues; on the host's device it computes the task. Executor thread,
+  /// in the order of the pipeline's tasks. Never waits for another node. A failure of the device is not reported here
+  /// but by Device::Wait.
+  /// @return to be waited for before Collect; meaningless on the host's device.
   virtual Device::Mark Enqueue(const Task& task) = 0;
-  /// Takes the results of a task that is done. One thread at a time, in the order of Enqueue.
+  /// Takes the results of a task that is done: the statistics of a forward task. Must come before Pipeline::Done, which
+  /// gives the solver to another micro-batch. One thread at a time, in the order of Enqueue: the executor's on the
+  /// host, "completion" on other devices.
   void Collect(const Task& task);
 
   /// Updater::OnVerdict.
   void OnVerdict(const Verdict& verdict) { updater_->OnVerdict(verdict); }
-  /// What there is to say of `clock` when kNorm or kFinishClock has been collected; then it is forgotten. As Collect.
-  VerdictPart TakeVerdictPart(int64_t clock);
+  /// This node's report of `clock`: whether its losses are finite, and the sum of squares of its gradients; requests of
+  /// users are not in it. Once for each clock, after Collect of kNorm where updates wait for the verdict, of
+  /// kFinishClock elsewhere; on the thread of Collect.
+  IterationReport TakeReport(int64_t clock);
 
  protected:
-  /// A micro-batch's task: the net, and what it runs on. `run` points into `views`.
+  /// A micro-batch's task: the net, and what it runs on. `run.params` points into `views`: do not copy it.
   struct Work {
     const Task& task;
     const NodeNet& net;
     std::vector<ParamView> views = {};
     NetRun run = {};
   };
-  /// What a forward task reads from the host's memory; null and empty what it does not read.
+  /// What a forward task reads from the host's memory; null and empty: it does not read that.
   struct HostInputs {
-    float* images = nullptr;
-    std::span<const float> batch_labels;  ///< of the whole batch
-    int64_t first_row = 0;                ///< of the micro-batch within it
+    float* images = nullptr;              ///< [rows, C, H, W] float32 of the micro-batch
+    std::span<const float> batch_labels;  ///< [rows of the whole batch]
+    int64_t first_row = 0;                ///< of the micro-batch within the whole batch
   };
 
   Compute(const NodeModel& model, Options options) : model_(model), options_(std::move(options)) {}
-  /// Everything that both kinds need.
+  /// Makes the workspace and the updater.
   Status Allocate();
 
   /// Hands a task to the functions below, or to the Updater.
@@ -91,16 +110,18 @@ class Compute {
   /// All but images and labels of a forward, backward or weight gradient task.
   Work WorkOf(const Task& task) const;
   HostInputs InputsOf(const Work& work) const;
-  /// Whether the task's gradients go to the exchange when they are computed: those of the clock's last micro-batch.
+  /// Whether the task's gradients go to the exchange as they are computed: those of the clock's last micro-batch, to
+  /// which all earlier ones have been added.
   bool Exchanges(const Task& task) const;
-  /// Runs the backward half of the task's segment, and gives the exchange what it has to have.
+  /// Runs the backward pass of the task's segment, and gives final gradients to the exchange.
   void RunBackward(const Work& work) const;
 
   virtual void Forward(const Task& task) = 0;
   virtual void Backward(const Task& task) = 0;
-  /// Of one micro-batch.
+  /// Of one micro-batch; deferred ones are the Updater's.
   virtual void WeightGradient(const Task& task) = 0;
-  /// The value of output `index` of a forward task that is done.
+  /// The value of output `index` of the net, of a forward task that is done; it means something once the output's
+  /// segment is. Called by Collect.
   virtual float Statistic(const Task& task, const NodeNet& net, int index) const = 0;
 
   const NodeModel& model_;
@@ -113,8 +134,8 @@ class Compute {
   void CollectStatistics(const Task& task);
 
   std::unique_ptr<Updater> updater_;
-  MsgId first_id_, last_id_;               // of a clock, in clock 0
-  std::map<int64_t, VerdictPart> losses_;  // what there is to say of them, by clock; one
+  MsgId first_id_, last_id_;                   // the node's training ids of a clock, as in clock 0
+  std::map<int64_t, IterationReport> losses_;  // by clock: what Collect found so far; at most the one under way
 };
 
 }  // namespace hp

@@ -1,9 +1,9 @@
 // A task in the device's queues: copies in (inputs, tensors of peers that do not reach the device's memory) -> kCompute
 // -> copies out (such tensors, statistics), ordered by the device, so that the copies of one task run beside the work
-// of another. The work itself is a recording (Device::Repeat) that is replayed under the same key: what differs from
-// time to time (number of the sample, loss scale, labels, images) lies in device memory at fixed addresses, which the
-// copies in fill. The last micro-batch of a replica is not recorded: its gradients go to the exchange layer by layer,
-// and what is replayed gives nothing to anybody.
+// of another. The work itself is a recording (Device::RunCaptured) that is replayed under the same key: what differs
+// from time to time (number of the sample, loss scale, labels, images) lies in device memory at fixed addresses, which
+// the copies in fill. The last micro-batch of a replica is not recorded: its gradients go to the exchange layer by
+// layer, and what is replayed gives nothing to anybody.
 #include "engine/device_compute.h"
 
 #include <utility>
@@ -29,7 +29,7 @@ Status DeviceCompute::AllocateBridges() {
   Device* const device = options_.device;
   HP_ASSIGN_OR_RETURN(bridge_, HostBridge::Create(BridgeNeedsOf(model_, options_.pool_size), device));
   HP_ASSIGN_OR_RETURN(staging_, PortStaging::Create(model_, options_.pool_size, device, options_.reaches));
-  HP_ASSIGN_OR_RETURN(ahead_, ImagesAhead::Create(model_, device, options_.train_input));
+  HP_ASSIGN_OR_RETURN(prefetcher_, InputPrefetcher::Create(model_, device, options_.train_input));
   return device->Synchronize();
 }
 
@@ -45,12 +45,12 @@ std::span<std::byte> DeviceCompute::Place(int solver, MsgId id, int port) const 
 
 Device::Mark DeviceCompute::Enqueue(const Task& task) {
   Carry(task);
-  if (ahead_) ahead_->Advance();
+  if (prefetcher_) prefetcher_->Advance();
   options_.device->Order(Device::kCompute, Device::kCopyOut);
   return options_.device->Record(Device::kCopyOut);
 }
 
-Device::RepeatKey DeviceCompute::KeyOf(RepeatKind kind, int part, const Work& work) const {
+Device::CaptureKey DeviceCompute::KeyOf(CaptureKind kind, int part, const Work& work) const {
   const uint64_t row = work.net.update_row_bytes().empty() ? 0 : static_cast<uint64_t>(work.run.update_row);
   return {reinterpret_cast<uint64_t>(&work.net),
           reinterpret_cast<uint64_t>(work.run.arena),
@@ -65,7 +65,8 @@ void DeviceCompute::BringInputs(Work* work) {
   const NodeNet& net = work->net;
   const HostInputs inputs = InputsOf(*work);
   const bool reads = inputs.images != nullptr && task.segment == 0;
-  const bool here = reads && ahead_ && ahead_->Take(task.id, bridge_->images(task.solver), net.images_bytes());
+  const bool here =
+      reads && prefetcher_ && prefetcher_->Take(task.id, bridge_->images(task.solver), net.images_bytes());
   bridge_->BringInputs(task.solver, net, task.segment, reads && !here ? inputs.images : nullptr, inputs.batch_labels,
                        inputs.first_row, &work->run);
 }
@@ -76,7 +77,8 @@ void DeviceCompute::Forward(const Task& task) {
   staging_->Bring(task, work.net, work.run, false);
   bridge_->BeginWork();
   RefreshPacked(work.run);
-  options_.device->Repeat(KeyOf(kRepeatForward, task.segment, work), [&] { work.net.Forward(task.segment, work.run); });
+  options_.device->RunCaptured(KeyOf(kCapturedForward, task.segment, work),
+                               [&] { work.net.Forward(task.segment, work.run); });
   bridge_->EndWork();
   staging_->Send(task, work.net, work.run, false);
   bridge_->FetchStatistics(task.solver, work.net, work.run);
@@ -91,7 +93,7 @@ void DeviceCompute::Backward(const Task& task) {
   if (Exchanges(task)) {
     RunBackward(work);
   } else {
-    options_.device->Repeat(KeyOf(kRepeatBackward, task.segment, work), [&] { RunBackward(work); });
+    options_.device->RunCaptured(KeyOf(kCapturedBackward, task.segment, work), [&] { RunBackward(work); });
   }
   bridge_->EndWork();
   staging_->Send(task, work.net, work.run, true);
@@ -100,8 +102,9 @@ void DeviceCompute::Backward(const Task& task) {
 void DeviceCompute::WeightGradient(const Task& task) {
   Work work = WorkOf(task);
   bridge_->UseInputs(task.solver, work.net, &work.run);
-  const NetStep& step = work.net.steps()[model_.unit_steps()[task.unit]];
-  options_.device->Repeat(KeyOf(kRepeatWeights, task.unit, work), [&] { work.net.WeightGradient(step, work.run); });
+  const NetStep& step = work.net.steps()[model_.group_steps()[task.group]];
+  options_.device->RunCaptured(KeyOf(kCapturedWeights, task.group, work),
+                               [&] { work.net.WeightGradient(step, work.run); });
 }
 
 float DeviceCompute::Statistic(const Task& task, const NodeNet&, int index) const {

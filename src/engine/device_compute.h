@@ -2,7 +2,7 @@
 
 #include "engine/compute.h"
 #include "engine/host_bridge.h"
-#include "engine/images_ahead.h"
+#include "engine/input_prefetcher.h"
 #include "engine/port_staging.h"
 
 #include <cstdint>
@@ -14,25 +14,30 @@
 namespace hp {
 
 /// Compute on a device with memory of its own, a GPU: a task is put into its queues with the copies that it needs, and
-/// is done when its mark is reached.
+/// is done when its mark is reached. Made by Compute::Create. device_compute.cc begins with how the queues are used.
 class DeviceCompute : public Compute {
  public:
-  /// @return as Compute::Create, also where the host has not that much memory.
+  /// Parameters as Compute::Create. Blocks until the device has set its memory up.
+  /// @return kResourceExhausted: device or host is out of memory; kInternal: the device failed.
   static StatusOr<std::unique_ptr<Compute>> Create(const NodeModel& model, Options options);
 
   std::vector<std::span<std::byte>> shared_device_memory() const override;
   std::span<std::byte> shared_host_memory() const override { return staging_->memory(); }
   std::span<std::byte> Place(int solver, MsgId id, int port) const override;
+  /// Does not wait for the device, but for a copy from pageable memory of the host, where an input lies there.
+  /// @return a mark of kCopyOut, behind everything that belongs to the task.
   Device::Mark Enqueue(const Task& task) override;
 
  private:
-  enum RepeatKind : uint64_t { kRepeatForward, kRepeatBackward, kRepeatWeights };
+  /// What a captured piece of work computes: part of its key.
+  enum CaptureKind : uint64_t { kCapturedForward, kCapturedBackward, kCapturedWeights };
 
   DeviceCompute(const NodeModel& model, Options options) : Compute(model, std::move(options)) {}
   Status AllocateBridges();
-  /// Before a forward task: what it reads from the host.
+  /// Before a forward task: copies in what it reads from the host.
   void BringInputs(Work* work);
-  Device::RepeatKey KeyOf(RepeatKind kind, int part, const Work& work) const;
+  /// Names a piece of work by all addresses and flags that its kernels depend on. @param part segment or group.
+  Device::CaptureKey KeyOf(CaptureKind kind, int part, const Work& work) const;
   void Forward(const Task& task) override;
   void Backward(const Task& task) override;
   void WeightGradient(const Task& task) override;
@@ -40,7 +45,7 @@ class DeviceCompute : public Compute {
 
   std::unique_ptr<HostBridge> bridge_;
   std::unique_ptr<PortStaging> staging_;
-  std::unique_ptr<ImagesAhead> ahead_;  // null where no images are read
+  std::unique_ptr<InputPrefetcher> prefetcher_;  // null where no images are read
 };
 
 }  // namespace hp

@@ -1,3 +1,6 @@
+// The TEST phase as a job of one node, one replica and one micro-batch a batch: the same plan, net, reader and bridge
+// as in training, without pipeline and transport. Batches are computed one after the other on the calling thread,
+// while the reader's threads decode up to kRing ahead.
 #include "engine/evaluate.h"
 
 #include "base/host.h"
@@ -134,7 +137,7 @@ class TestNet {
     for (int segment = 0; segment < net_->segments(); ++segment) {
       bridge_->BringInputs(0, *net_, segment, segment == 0 ? images : nullptr, labels, 0, run);
       bridge_->BeginWork();
-      device_->Repeat({static_cast<uint64_t>(segment)}, [&] { net_->Forward(segment, *run); });
+      device_->RunCaptured({static_cast<uint64_t>(segment)}, [&] { net_->Forward(segment, *run); });
       bridge_->EndWork();
     }
     bridge_->FetchStatistics(0, *net_, *run);

@@ -1,8 +1,11 @@
+// All parts but the solvers are fixed by the plan, so the pool is what can give way: it is made smaller by one solver
+// until the sum fits. Fewer solvers hide less of the network's latency and change no bit. A pool that the table fixes
+// is not changed, since its author asked for it: what does not fit is an error before anything is allocated.
 #include "engine/memory_fit.h"
 
 #include "base/format.h"
 #include "engine/host_bridge.h"
-#include "engine/images_ahead.h"
+#include "engine/input_prefetcher.h"
 #include "engine/updater.h"
 
 #include <algorithm>
@@ -14,7 +17,7 @@ size_t DeviceOnlyBytes(const NodeModel& model, int pool_size) {
   if (model.on_host()) return 0;
   // What an allocation takes beyond its bytes, at the least: the device keeps enough free for larger roundings.
   constexpr size_t kBlock = 256;
-  size_t bytes = HostBridge::DeviceBytes(BridgeNeedsOf(model, pool_size)) + ImagesAhead::DeviceBytes(model) +
+  size_t bytes = HostBridge::DeviceBytes(BridgeNeedsOf(model, pool_size)) + InputPrefetcher::DeviceBytes(model) +
                  Updater::DeviceBytes(model) + 8 * kBlock;
   for (const StoredParam& param : model.stored_params()) {
     if (param.frozen()) bytes += param.local().count() * sizeof(float) + kBlock;

@@ -1,33 +1,36 @@
+// The exchange sums parameter by parameter, the pipeline updates group by group: a counter for each group under way
+// turns the events of one into those of the other. The last group of a clock flushes the exchange, so that gradients
+// which it held back to fill a bucket go out.
 #include "engine/stage_exchange.h"
 
 #include "glog/logging.h"
 
 namespace hp {
 
-ExchangedUnits ExchangedUnitsOf(const NodeModel& model, int stage, const ParamStore& params) {
-  ExchangedUnits units;
-  const std::vector<UnitPlan>& plans = model.plan().units;
-  for (int unit = 0; unit < static_cast<int>(plans.size()); ++unit) {
-    if (!plans[unit].exchanged || plans[unit].stage != stage) continue;
-    for (int param : model.any_net(true).steps()[model.unit_steps()[unit]].params) {
-      if (!params.param(param).frozen()) units[unit].push_back(param);
+ExchangedGroups ExchangedGroupsOf(const NodeModel& model, int stage, const ParamStore& params) {
+  ExchangedGroups groups;
+  const std::vector<ParamGroupPlan>& plans = model.plan().groups;
+  for (int group = 0; group < static_cast<int>(plans.size()); ++group) {
+    if (!plans[group].exchanged || plans[group].stage != stage) continue;
+    for (int param : model.any_net(true).steps()[model.group_steps()[group]].params) {
+      if (!params.param(param).frozen()) groups[group].push_back(param);
     }
-    CHECK(units.contains(unit)) << "unit " << unit << " learns nothing";
+    CHECK(groups.contains(group)) << "group " << group << " has no trainable parameters";
   }
-  return units;
+  return groups;
 }
 
-StageExchange::StageExchange(int stage, ExchangedUnits units, ParamStore* params, Callbacks callbacks)
-    : stage_(stage), params_(params), callbacks_(std::move(callbacks)), units_(std::move(units)) {
-  for (const auto& [unit, of_unit] : units_) {
-    for (int param : of_unit) unit_of_[param] = unit;
+StageExchange::StageExchange(int stage, ExchangedGroups groups, ParamStore* params, Callbacks callbacks)
+    : stage_(stage), params_(params), callbacks_(std::move(callbacks)), groups_(std::move(groups)) {
+  for (const auto& [group, of_group] : groups_) {
+    for (int param : of_group) group_of_[param] = group;
   }
 }
 
-StatusOr<std::unique_ptr<StageExchange>> StageExchange::Create(int stage, ExchangedUnits units, ParamStore* params,
+StatusOr<std::unique_ptr<StageExchange>> StageExchange::Create(int stage, ExchangedGroups groups, ParamStore* params,
                                                                const Connect& connect, Callbacks callbacks) {
-  if (units.empty()) return std::unique_ptr<StageExchange>();
-  std::unique_ptr<StageExchange> made(new StageExchange(stage, std::move(units), params, std::move(callbacks)));
+  if (groups.empty()) return std::unique_ptr<StageExchange>();
+  std::unique_ptr<StageExchange> made(new StageExchange(stage, std::move(groups), params, std::move(callbacks)));
   StageExchange* const self = made.get();
   const auto on_exchanged = [self](uint64_t clock, int param) {
     self->OnExchanged(static_cast<int64_t>(clock), param);
@@ -37,27 +40,27 @@ StatusOr<std::unique_ptr<StageExchange>> StageExchange::Create(int stage, Exchan
   return made;
 }
 
-// All of a unit's parameters count as under way before the first of them is given away: it may be back at once.
-void StageExchange::Add(int64_t clock, int unit) {
-  const std::vector<int>& params = units_.at(unit);
+// All of a group's parameters count as under way before the first of them is given away: it may be back at once.
+void StageExchange::Add(int64_t clock, int group) {
+  const std::vector<int>& params = groups_.at(group);
   {
     MutexLock lock(&mutex_);
-    missing_[{clock, unit}] = params.size();
+    missing_[{clock, group}] = params.size();
   }
   for (int param : params) exchange_->Add(static_cast<uint64_t>(clock), param, params_->gradient(param));
-  if (++added_ < units_.size()) return;
+  if (++added_ < groups_.size()) return;
   added_ = 0;
   exchange_->Flush(static_cast<uint64_t>(clock));
 }
 
 void StageExchange::OnExchanged(int64_t clock, int param) {
-  const int unit = unit_of_.at(param);
+  const int group = group_of_.at(param);
   {
     MutexLock lock(&mutex_);
-    if (--missing_.at({clock, unit}) > 0) return;
-    missing_.erase({clock, unit});
+    if (--missing_.at({clock, group}) > 0) return;
+    missing_.erase({clock, group});
   }
-  callbacks_.on_exchanged(clock, stage_, unit);
+  callbacks_.on_exchanged(clock, stage_, group);
 }
 
 }  // namespace hp

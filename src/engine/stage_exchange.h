@@ -14,44 +14,54 @@
 
 namespace hp {
 
-/// The parameters with a gradient, of each unit (index into PipelinePlan::units) of a stage that is exchanged.
-using ExchangedUnits = std::map<int, std::vector<int>>;
-ExchangedUnits ExchangedUnitsOf(const NodeModel& model, int stage, const ParamStore& params);
+/// By parameter group (index into PipelinePlan::groups) whose gradients a stage's replicas sum: the group's parameters
+/// that have a gradient, as indices into the ParamStore.
+using ExchangedGroups = std::map<int, std::vector<int>>;
+/// The groups of `stage` that this node exchanges. Empty: the stage is an FC stage or has one node, or nothing learns.
+ExchangedGroups ExchangedGroupsOf(const NodeModel& model, int stage, const ParamStore& params);
 
-/// The exchange of one stage of this node, as the pipeline sees it: whole units go in, and an event says when all
-/// parameters of one are sums. Owned by the node, which connects it before training begins.
+/// The allreduce of one data-parallel stage, by parameter groups: groups go in (Add) as the backward pass makes them
+/// final, and an event (on_exchanged) says when all gradients of one are the sums over the stage's replicas. Nothing
+/// here waits for another replica. Owned by the node, which connects it before training begins.
 class StageExchange {
  public:
   struct Callbacks {
-    /// All gradients of the unit are the sums of `clock`. On a thread of the exchange, under no lock; must not block.
-    std::function<void(int64_t clock, int stage, int unit)> on_exchanged;
-    std::function<void(const Status&)> on_failure;  ///< Exchange::Callbacks::on_failure
+    /// The gradients of all parameters of the group hold the sums for `clock`. Once for each Add, in any order, also
+    /// before Add has returned; never after a failure. On a thread of the exchange, under no lock; must not block.
+    std::function<void(int64_t clock, int stage, int group)> on_exchanged;
+    /// Exchange::Callbacks::on_failure: once, on a thread of the exchange or in Add; must not block.
+    std::function<void(const Status&)> on_failure;
   };
+  /// Makes the exchange that does the sums, with callbacks of this class (MakeNodeExchange).
   using Connect = std::function<StatusOr<std::unique_ptr<Exchange>>(Exchange::Callbacks callbacks)>;
 
-  /// Blocks until all replicas of the stage are connected. @param params must outlive it.
-  /// @return null: there are no units, `connect` was not called; or what `connect` says.
-  static StatusOr<std::unique_ptr<StageExchange>> Create(int stage, ExchangedUnits units, ParamStore* params,
+  /// Calls `connect` once, which blocks until all replicas of the stage are connected. Main thread.
+  /// @param groups none of them empty. @param params the gradients; must outlive it.
+  /// @param callbacks both set; what they call must outlive it.
+  /// @return null: there are no groups, and `connect` was not called; else the error of `connect`.
+  static StatusOr<std::unique_ptr<StageExchange>> Create(int stage, ExchangedGroups groups, ParamStore* params,
                                                          const Connect& connect, Callbacks callbacks);
 
-  /// The gradients of `unit` are final on this node; the unit's norm and update wait for on_exchanged. The units of a
-  /// clock in one order that the net fixes, each once. Executor thread; never blocks.
-  void Add(int64_t clock, int unit) HP_EXCLUDES(mutex_);
-  /// Exchange::Abort. Any thread.
+  /// Gives the gradients of `group` to the exchange: on this node they are final for `clock`, and must not be read or
+  /// written before on_exchanged. Each of the clock's groups once, in one order, the same on all replicas and in all
+  /// clocks; the last one flushes what was held back to be summed together. Executor thread; never blocks; does nothing
+  /// after a failure.
+  void Add(int64_t clock, int group) HP_EXCLUDES(mutex_);
+  /// Exchange::Abort: ends what is under way, without on_failure. Any thread.
   void Abort(const Status& cause) { exchange_->Abort(cause); }
 
  private:
-  StageExchange(int stage, ExchangedUnits units, ParamStore* params, Callbacks callbacks);
+  StageExchange(int stage, ExchangedGroups groups, ParamStore* params, Callbacks callbacks);
   void OnExchanged(int64_t clock, int param) HP_EXCLUDES(mutex_);
 
   const int stage_;
   ParamStore* const params_;
   const Callbacks callbacks_;
-  const ExchangedUnits units_;
-  std::map<int, int> unit_of_;  // by parameter
-  size_t added_ = 0;            // units of the clock under way; executor
-  Mutex mutex_;
-  std::map<std::pair<int64_t, int>, size_t> missing_ HP_GUARDED_BY(mutex_);  // by clock, unit: parameters under way
+  const ExchangedGroups groups_;
+  std::map<int, int> group_of_;  // by parameter
+  size_t added_ = 0;             // groups of the clock under way; executor thread
+  Mutex mutex_;                  // not held while the exchange or a callback is called
+  std::map<std::pair<int64_t, int>, size_t> missing_ HP_GUARDED_BY(mutex_);  // by clock, group: parameters under way
   std::unique_ptr<Exchange> exchange_;                                       // last: its callbacks end before the rest
 };
 

@@ -111,9 +111,10 @@ double Updater::UpdateRows(int param, const StepSize& size, int64_t begin, int64
   return squares;
 }
 
-void Updater::EnqueueSquares(const std::vector<int>& units) {
+void Updater::EnqueueSquares(const std::vector<int>& groups) {
   std::vector<int> wanted;
-  for (int unit : units) wanted.insert(wanted.end(), StepOfUnit(unit).params.begin(), StepOfUnit(unit).params.end());
+  for (int group : groups)
+    wanted.insert(wanted.end(), StepOfGroup(group).params.begin(), StepOfGroup(group).params.end());
   std::sort(wanted.begin(), wanted.end());
   std::vector<SquaresPart> parts;
   for (int param : wanted) {
@@ -131,19 +132,19 @@ void Updater::EnqueueSquares(const std::vector<int>& units) {
   }
 }
 
-void Updater::AddNorms(int64_t clock, VerdictPart* part) const {
+void Updater::AddNorms(int64_t clock, IterationReport* report) const {
   double sum = 0;
   std::string layer_not_finite;
   const double loss = loss_scale(clock), unscaled = 1 / (loss * loss);
-  for (int unit : AllUnits()) {
-    if (!model_.plan().units[unit].counts) continue;
-    for (int param : StepOfUnit(unit).params) {
+  for (int group : AllGroups()) {
+    if (!model_.plan().groups[group].counts) continue;
+    for (int param : StepOfGroup(group).params) {
       sum += unscaled * squares()[param];
-      if (!std::isfinite(sum) && layer_not_finite.empty()) layer_not_finite = StepOfUnit(unit).name;
+      if (!std::isfinite(sum) && layer_not_finite.empty()) layer_not_finite = StepOfGroup(group).name;
     }
   }
-  part->set_sum_of_squares(sum);
-  if (part->finite() && !layer_not_finite.empty()) part->set_layer(layer_not_finite);
+  report->set_sum_of_squares(sum);
+  if (report->finite() && !layer_not_finite.empty()) report->set_layer(layer_not_finite);
 }
 
 Updater::Scales Updater::ScalesOf(int64_t clock) const {
@@ -160,16 +161,16 @@ void Updater::OnVerdict(const Verdict& verdict) {
   scales_ = {{verdict.clock(), scales}, {verdict.clock() + 1, {.loss = static_cast<float>(verdict.next_loss_scale())}}};
 }
 
-std::vector<int> Updater::AllUnits() const {
-  std::vector<int> units(model_.unit_steps().size());
-  std::iota(units.begin(), units.end(), 0);
-  return units;
+std::vector<int> Updater::AllGroups() const {
+  std::vector<int> groups(model_.group_steps().size());
+  std::iota(groups.begin(), groups.end(), 0);
+  return groups;
 }
 
-std::vector<int> Updater::UnitsOf(const Task& task) {
-  std::vector<int> units = {task.unit};
-  units.insert(units.end(), task.more_units.begin(), task.more_units.end());
-  return units;
+std::vector<int> Updater::GroupsOf(const Task& task) {
+  std::vector<int> groups = {task.group};
+  groups.insert(groups.end(), task.more_groups.begin(), task.more_groups.end());
+  return groups;
 }
 
 void Updater::Update(const Task& task) {
@@ -177,26 +178,26 @@ void Updater::Update(const Task& task) {
   if (scales.skip) return;
   const StepSize size{LearningRate(model_.job().solver(), static_cast<int>(task.clock)), scales.gradient};
   const bool waited = model_.plan().wait_for_verdict;
-  std::vector<int> whole;  // the units whose gradients are in memory
-  for (int unit : UnitsOf(task)) {
-    const NetStep& step = StepOfUnit(unit);
+  std::vector<int> whole;  // the groups whose gradients are in memory
+  for (int group : GroupsOf(task)) {
+    const NetStep& step = StepOfGroup(group);
     if (model_.updates_in_pieces(step)) {
       UpdateInPieces(step, size);
       continue;
     }
-    if (!waited && model_.plan().units[unit].deferred) DeferredGradient(step);
-    whole.push_back(unit);
+    if (!waited && model_.plan().groups[group].deferred) DeferredGradient(step);
+    whole.push_back(group);
   }
   if (whole.empty()) return;
   if (!waited) EnqueueSquares(whole);
   UpdateWhole(whole, size);
 }
 
-void Updater::UpdateWhole(const std::vector<int>& units, const StepSize& size) {
+void Updater::UpdateWhole(const std::vector<int>& groups, const StepSize& size) {
   ParamStore* const params = options_.params;
   std::vector<SgdPart> parts;
-  for (int unit : units) {
-    for (int param : StepOfUnit(unit).params) {
+  for (int group : groups) {
+    for (int param : StepOfGroup(group).params) {
       if (params->param(param).frozen()) continue;
       parts.push_back({CoefficientsOf(param, size), params->count(param), params->gradient(param).data(),
                        params->history(param).data(), params->values(param).data()});

@@ -16,50 +16,62 @@
 
 namespace hp {
 
-/// A node's updates: gradients that are computed for the whole update at once, their norms, what the verdict on them
-/// says, and the change of the parameters. Owned by Compute, which hands it its tasks; the memory that it works in is
-/// the Workspace's. On a device with memory of its own Norm and Update only put work into its queues; the norms are
-/// there when the task is done. Executor thread, but for AddNorms (as Compute::Collect) and OnVerdict.
+/// A node's updates: deferred gradients (computed once for all rows of the update), the sums of squares for the norm,
+/// the factors that the verdict prescribes, and the change of values and histories. Owned by Compute, which hands it
+/// its tasks; it works in the Workspace's memory and the ParamStore's. On a device with memory of its own
+/// DeferredGradient, Norm and Update only put work into kCompute and kCopyOut; results are there when the task is done.
+/// Executor thread, except AddNorms (as Compute::Collect) and OnVerdict. "group" is an index into PipelinePlan::groups.
+///
+/// A clock goes, where updates wait for the verdict (PipelinePlan::wait_for_verdict):
+///   DeferredGradient of each deferred group, Norm, AddNorms, OnVerdict, Update of each group;
+/// elsewhere Update alone, for each group once its gradient is final, then AddNorms. Learning rates and the arithmetic
+/// are those of Caffe's SGDSolver (solvers/sgd.h).
 class Updater {
  public:
   struct Options {
-    Device* device = nullptr;
+    Device* device = nullptr;  ///< must outlive the updater, like all that these point to
     Backend* backend = nullptr;
     ParamStore* params = nullptr;
     const Workspace* workspace = nullptr;
     float loss_scale = 1;  ///< of the first clock
   };
 
-  /// @return kResourceExhausted: the device has not so much memory.
+  /// @param model must outlive it. @return kResourceExhausted: the device, or the host for its side, is out of memory.
   static StatusOr<std::unique_ptr<Updater>> Create(const NodeModel& model, const Options& options);
-  /// Bytes that Create takes of a device's own memory.
+  /// Bytes that Create takes of a device's own memory: a double for each parameter of the node.
   static size_t DeviceBytes(const NodeModel& model);
 
-  /// The factor of the losses' gradients in a clock that is under way. Also as AddNorms.
+  /// What losses multiply their gradients by in a clock that is under way. On the thread of AddNorms as well.
   float loss_scale(int64_t clock) const { return ScalesOf(clock).loss; }
 
-  void DeferredGradient(int unit) { DeferredGradient(StepOfUnit(unit)); }
-  /// Has the norms of all gradients computed.
-  void Norm() { EnqueueSquares(AllUnits()); }
-  /// Updates the task's units, and has their norms computed where Norm did not.
+  /// Computes the gradient of a deferred group over all rows of the update into the ParamStore.
+  void DeferredGradient(int group) { DeferredGradient(StepOfGroup(group)); }
+  /// Computes the sums of squares of all gradients. Only where updates wait for the verdict.
+  void Norm() { EnqueueSquares(AllGroups()); }
+  /// Updates values and histories of task.group and task.more_groups, whose gradients are final; where updates do not
+  /// wait for the verdict, computes deferred gradients and sums of squares as well. If the verdict says skip, changes
+  /// nothing, also no version.
   void Update(const Task& task);
 
-  /// How the verdict wants its clock's updates and the next clock's losses, where updates wait for it. After the norm
-  /// of its clock, before its updates: nothing that reads what it says is under way. Any thread, one after the other.
+  /// Takes the clock's gradient scale and whether it is skipped, and the next clock's loss scale; does nothing where
+  /// updates do not wait for verdicts. After the norm of its clock and before its updates, so that no task reads what
+  /// it changes. Any thread, one call at a time, in the order of clocks.
   void OnVerdict(const Verdict& verdict);
-  /// Puts the sum of squares of the clock's gradients into `part`, as far as this node answers for them, added up in
-  /// the order of the units: that in which they were updated depends on timing. When all tasks that compute norms of
-  /// the clock are done, and before any of the next one.
-  void AddNorms(int64_t clock, VerdictPart* part) const;
+  /// Puts the sum of squares of the clock's gradients into `report`, without the loss scale and of groups that count on
+  /// this node (ParamGroupPlan::counts), and the first layer that made it not finite, unless a loss was not finite.
+  /// Summed in the order of the groups, because the order of their updates depends on timing. After all tasks that
+  /// compute sums of squares of the clock, and before any of the next one.
+  void AddNorms(int64_t clock, IterationReport* report) const;
 
  private:
-  /// What an update multiplies its gradients by.
+  /// The learning rate before lr_mult, and what an update multiplies its gradients by.
   struct StepSize {
     float rate = 0, gradient_scale = 1;
   };
+  /// Takes rows [begin, end) of a deferred step's gradient.
   using PieceFunction = std::function<void(const Op& op, const OpArgs& args, int64_t begin, int64_t end)>;
 
-  /// What belongs to one clock: the factors of its losses and of its gradients, and whether it changes anything.
+  /// Of one clock: the factors of its losses' gradients and of its updates' gradients, and whether it is skipped.
   struct Scales {
     float loss = 1, gradient = 1;
     bool skip = false;
@@ -68,29 +80,29 @@ class Updater {
   Updater(const NodeModel& model, const Options& options) : model_(model), options_(options) {}
   Scales ScalesOf(int64_t clock) const;
 
-  /// Calls use(...) by all threads for ranges of a few rows of a deferred step's gradient.
+  /// Calls use(...) by all threads of the OpenMP team for ranges of a few rows of a deferred step's gradient.
   void InPieces(const NetStep& step, const PieceFunction& use);
   void DeferredGradient(const NetStep& step);
   void UpdateInPieces(const NetStep& step, const StepSize& size);
-  /// Applies rows [begin, end) of a parameter's gradient. @return its sum of squares.
+  /// Applies rows [begin, end) of a parameter's gradient. @return their sum of squares.
   double UpdateRows(int param, const StepSize& size, int64_t begin, int64_t end, const float* gradient);
-  void UpdateWhole(const std::vector<int>& units, const StepSize& size);
+  void UpdateWhole(const std::vector<int>& groups, const StepSize& size);
   SgdCoefficients CoefficientsOf(int param, const StepSize& size) const;
-  /// Has the sums of squares of the units' gradients computed, and brought to the host.
-  void EnqueueSquares(const std::vector<int>& units);
+  /// Computes the sums of squares of the groups' gradients, and fetches them to the host.
+  void EnqueueSquares(const std::vector<int>& groups);
 
-  const NetStep& StepOfUnit(int unit) const { return model_.any_net(true).steps()[model_.unit_steps()[unit]]; }
-  std::vector<int> AllUnits() const;
-  static std::vector<int> UnitsOf(const Task& task);
+  const NetStep& StepOfGroup(int group) const { return model_.any_net(true).steps()[model_.group_steps()[group]]; }
+  std::vector<int> AllGroups() const;
+  static std::vector<int> GroupsOf(const Task& task);
   double* squares() const { return reinterpret_cast<double*>(squares_.data()); }
   double* device_squares() const { return reinterpret_cast<double*>(device_squares_.data()); }
 
   const NodeModel& model_;
   const Options options_;
-  std::vector<std::vector<float>> pieces_;  // of gradients, by thread
-  Buffer squares_;                          // [params] double
-  Buffer device_squares_;                   // where the device computes them; none on the host's
-  std::map<int64_t, Scales> scales_;        // by clock, where updates wait for the verdict
+  std::vector<std::vector<float>> pieces_;  // by thread: rows of a gradient and of its bias
+  Buffer squares_;                          // [params] double, in the host's memory
+  Buffer device_squares_;                   // the same where the device computes it; none on the host's
+  std::map<int64_t, Scales> scales_;        // by clock, where updates wait for the verdict; a clock not in it: defaults
 };
 
 }  // namespace hp

@@ -1,3 +1,6 @@
+// Random values come from Philox with the element's index in the whole blob as counter: four elements for each counter,
+// so a range that starts or ends within four computes and drops the rest. Gaussian values are Box-Muller pairs, two of
+// them in each four. `sparse` zeroes elements in a second pass with a stream of its own.
 #include "layers/filler.h"
 
 #include "base/philox.h"
@@ -131,7 +134,7 @@ void FillParam(const caffe::FillerParameter* filler, const Shape& whole, const B
   } else if (type == "msra") {
     gaussian(0, std::sqrt(2 / Fan(*filler, whole)));
   } else {
-    LOG(FATAL) << "filler type " << type << " of " << param_name << " went past CheckFiller";
+    LOG(FATAL) << "filler type " << type << " of " << param_name << " was not rejected by CheckFiller";
   }
 }
 

@@ -38,7 +38,7 @@ StatusOr<std::unique_ptr<Op>> OpFactories::Create(const LayerTraits& layer, cons
                                                   const std::vector<TensorDesc>& in) const {
   const OpFactory factory = Find(layer.type());
   if (factory == nullptr) {
-    return InternalError("layer \"%s\": nothing makes ops of type %s", layer.name().c_str(), layer.type().c_str());
+    return InternalError("layer \"%s\": no op factory for type %s", layer.name().c_str(), layer.type().c_str());
   }
   return factory(layer, context, in);
 }

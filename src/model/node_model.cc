@@ -1,3 +1,6 @@
+// Micro-batches of one phase may differ by a row, when samples do not divide evenly, and ops are made for fixed
+// shapes: so there is a net for each number of rows. They share nothing but parameters, which lie in the ParamStore
+// and fit all of them, and the solvers' memory, which has the size of the largest.
 #include "model/node_model.h"
 
 #include "glog/logging.h"
@@ -12,7 +15,7 @@ StatusOr<std::unique_ptr<NodeModel>> NodeModel::Create(std::shared_ptr<const Job
   model->plan_.updates_together = !model->on_host();
   HP_RETURN_IF_ERROR(model->BuildNets(true, &model->train_nets_));
   if (model->tests()) HP_RETURN_IF_ERROR(model->BuildNets(false, &model->test_nets_));
-  model->FindUnitSteps();
+  model->FindGroupSteps();
   for (const ParamOwners& param : model->job().params()) {
     model->whole_params_.push_back({{param.layer, param.blob, param.spec.shape, Block::Whole(param.spec.shape),
                                      param.spec.lr_mult, param.spec.decay_mult, true},
@@ -32,13 +35,14 @@ Status NodeModel::BuildNets(bool train, Nets* nets) {
   return OkStatus();
 }
 
-void NodeModel::FindUnitSteps() {
+void NodeModel::FindGroupSteps() {
   const std::vector<NetStep>& steps = any_net(true).steps();
-  for (const UnitPlan& unit : plan_.units) {
+  for (const ParamGroupPlan& group : plan_.groups) {
     const auto step =
-        std::find_if(steps.begin(), steps.end(), [&](const NetStep& s) { return s.layer_index == unit.layer; });
-    CHECK(step != steps.end() && step->learns) << "layer " << unit.layer << " does not learn here";
-    unit_steps_.push_back(static_cast<int>(step - steps.begin()));
+        std::find_if(steps.begin(), steps.end(), [&](const NetStep& s) { return s.layer_index == group.layer; });
+    CHECK(step != steps.end() && step->learns)
+        << "layer " << group.layer << " has no trainable parameters on this node";
+    group_steps_.push_back(static_cast<int>(step - steps.begin()));
   }
 }
 

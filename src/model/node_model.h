@@ -14,24 +14,31 @@
 
 namespace hp {
 
-/// A blob of the whole net and who holds which block of it: what snapshots are gathered by.
+/// A blob of the whole net and who owns which block of it: what snapshots are gathered by.
 struct WholeParam {
-  StoredParam whole;  ///< all of it
+  StoredParam whole;  ///< its block is the whole blob
   using Slice = ParamOwners::Slice;
-  std::vector<Slice> slices;  ///< ParamOwners::slices
+  std::vector<Slice> slices;  ///< ParamOwners::slices: together the whole blob, one for each owner
 };
 
-/// The job's plan carried out for one node: its nets, made of ops for its device, for every number of rows that occurs,
-/// and the parameters that they hold. Has no state that training changes. Immutable after Create; any thread.
+/// The job's plan carried out for one node: its nets, made of ops for its device, one NodeNet for each phase and number
+/// of rows that a micro-batch can have, and what others need to know of them. All nets of a phase have the same steps,
+/// parameters, ports and outputs, at the same indices; only numbers of rows differ. Has no state that training changes:
+/// values are in the ParamStore, activations in the solvers. Made once by the node. Immutable after Create; any thread
+/// may call its methods, but what NodeNet computes is the executor's.
+///
+/// `train` chooses the phase, TRAIN or TEST; false only where tests() is true.
 class NodeModel {
  public:
   struct Options {
-    Rank rank = 0;
-    const OpFactories* op_factories = &OpFactories::BuiltIn();  ///< for all of the plan's layer types
-    Backend* backend = nullptr;                                 ///< must outlive the model
-    const Device* device = nullptr;                             ///< null: the host
-    uint64_t seed = 0;
+    Rank rank = 0;  ///< of the node
+    /// For all of the plan's layer types; must outlive the model, like the next two.
+    const OpFactories* op_factories = &OpFactories::BuiltIn();
+    Backend* backend = nullptr;      ///< makes the ops
+    const Device* device = nullptr;  ///< that of the backend; null: the host's
+    uint64_t seed = 0;               ///< of the job, for ops that draw random numbers; the same on all nodes
   };
+  /// Makes all nets. Allocates no solver and no parameter. Main thread.
   /// @return kInvalidArgument: the backend can't make a layer's op, named.
   static StatusOr<std::unique_ptr<NodeModel>> Create(std::shared_ptr<const JobPlan> job, const Options& options);
 
@@ -40,31 +47,42 @@ class NodeModel {
   const Schedule& schedule() const { return job_->schedule(); }
   Rank rank() const { return options_.rank; }
   const NodeInfo& node() const { return table().node(rank()); }
-  /// What the node runs of a phase.
+  /// The layers, ports and parameters of a phase that the node runs.
   const NodePlan& part(bool train) const { return job_->node(rank(), train); }
-  /// What its pipeline goes by.
+  /// Segments, ports and parameter groups for the pipeline. Its pool_size is only wished for (FitMemory decides), its
+  /// start_clock is 0.
   const PipelinePlan& plan() const { return plan_; }
+  /// Whether the job has a TEST phase.
   bool tests() const { return job_->tests(); }
-  const Device* device() const { return options_.device; }
+  const Device* device() const { return options_.device; }  ///< null: the host's
   bool on_host() const { return device() == nullptr || device()->is_host(); }
 
-  /// @param rows of a micro-batch, one of the schedule's RowCounts.
+  /// The net for micro-batches of `rows` rows.
+  /// @param rows one of Schedule::RowCounts(train); others throw std::out_of_range.
   const NodeNet& net(bool train, int64_t rows) const { return *nets(train).at(rows); }
+  /// A net of the phase, for what is alike in all of them.
   const NodeNet& any_net(bool train) const { return *nets(train).begin()->second; }
 
+  /// The node's own blocks of parameters, in the order of NodePlan::params: what its ParamStore is made of. Gradients
+  /// of steps that are updated in pieces are not kept. Built anew by each call.
   std::vector<StoredParam> stored_params() const;
-  /// Whether the step's gradient is made and used up piece by piece in the update, and never stands in memory.
+  /// Whether the step's gradient is made and used up piece by piece in the update, so that the ParamStore keeps none.
+  /// @param step of a train net.
   bool updates_in_pieces(const NetStep& step) const {
     return step.deferred && !plan_.wait_for_verdict && step.update_op->has_params_rows();
   }
+  /// All blobs of the whole net, also those that other nodes own, in Caffe's order: layers, then their blobs.
   const std::vector<WholeParam>& whole_params() const { return whole_params_; }
-  /// Steps of the train nets, by unit. The same layer's step has the same index in the nets of all numbers of rows.
-  const std::vector<int>& unit_steps() const { return unit_steps_; }
-  /// What each layer that reads labels takes, in the order of the layers; empty: nothing reads labels.
+  /// By parameter group (index into plan().groups): the step of the train nets whose parameters it is, as an index into
+  /// NodeNet::steps of each of them.
+  const std::vector<int>& group_steps() const { return group_steps_; }
+  /// What each layer of the whole net that reads labels accepts, in the order of the layers; empty: nothing reads
+  /// labels. Built anew by each call.
   std::vector<LabelRule> label_rules(bool train) const;
 
-  /// Of a solver, and of what all solvers share: the largest that any net needs.
+  /// Bytes of one solver: the most that any net needs.
   size_t arena_bytes() const { return arena_bytes_; }
+  /// Bytes of the scratch that all solvers share: likewise.
   size_t scratch_bytes() const { return scratch_bytes_; }
 
  private:
@@ -73,13 +91,13 @@ class NodeModel {
       : job_(std::move(job)), options_(options), plan_(job_->pipeline(options.rank)) {}
   const Nets& nets(bool train) const { return train ? train_nets_ : test_nets_; }
   Status BuildNets(bool train, Nets* nets);
-  void FindUnitSteps();
+  void FindGroupSteps();
 
   const std::shared_ptr<const JobPlan> job_;
   const Options options_;
-  PipelinePlan plan_;
+  PipelinePlan plan_;  // JobPlan::pipeline, and updates_together by the device
   Nets train_nets_, test_nets_;
-  std::vector<int> unit_steps_;
+  std::vector<int> group_steps_;
   std::vector<WholeParam> whole_params_;
   size_t arena_bytes_ = 0, scratch_bytes_ = 0;
 };

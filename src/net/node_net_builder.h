@@ -9,12 +9,13 @@
 
 namespace hp {
 
-/// Builds a NodeNet from its plan. First the steps in the order of the layers, with the exchange points that they meet
-/// (AddLayer); then, backwards, what has a gradient; then splits where several readers send one; then the buffers of
-/// gradients and ports, and memory.
+/// Builds a NodeNet from its plan: NodeNet::Create uses it. node_net_builder.cc begins with the order of its work. One
+/// use for each net.
 class NodeNetBuilder {
  public:
+  /// Parameters as NodeNet::Create's.
   NodeNetBuilder(const NodePlan& plan, const NetContext& context, int64_t rows);
+  /// Once. Errors as NodeNet::Create's.
   StatusOr<std::unique_ptr<NodeNet>> Build();
 
  private:
@@ -22,14 +23,14 @@ class NodeNetBuilder {
   struct Landing {
     int edge = 0, part = 0, tensor = 0;
   };
-  /// Steps of our own and what the builder must remember of any step.
+  /// What the builder must remember of a step beyond NetStep.
   struct StepInfo {
-    enum Kind { kLayer, kSource, kDense, kConcat, kSplit, kExport } kind = kLayer;
-    bool in_place = false;                   ///< output 0 shares value and gradient with input 0
-    std::vector<bool> wants = {};            ///< inputs whose gradient the layer could compute
-    const LayerPlan* plan = nullptr;         ///< kLayer
-    int edge = -1;                           ///< kExport
-    std::vector<int> gradient_readers = {};  ///< kExport: readers that send a gradient, in rank order
+    enum Kind { kLayer, kDense, kConcat, kSplit, kExport } kind = kLayer;
+    bool in_place = false;                   // output 0 shares value and gradient with input 0
+    std::vector<bool> wants = {};            // by input: whether its gradient is to be computed
+    const LayerPlan* plan = nullptr;         // kLayer
+    int edge = -1;                           // kExport
+    std::vector<int> gradient_readers = {};  // kExport: readers that send a gradient, in the order of ranks
   };
 
   Status AddLayer(const LayerPlan& plan);

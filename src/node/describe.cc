@@ -115,11 +115,11 @@ std::string DescribeNodes(const RoutingTable& table, const std::vector<NodeSumma
     for (const std::string& layer : node.layers) line += " " + layer;
     text += line + "\n";
     const std::string& device = table.node(static_cast<Rank>(rank)).device;
-    text +=
-        Format("  memory %s, of it a pool of %d solver(s) of %s each%s\n", Bytes(node.memory_bytes).c_str(),
-               node.solvers, Bytes(node.solver_bytes).c_str(),
-               device == "cpu" ? "" : (", were it on a CPU; " + device + " takes more, and says so at start").c_str());
-    text += Format("  in each iteration sends %s and receives %s\n", Bytes(node.sent_bytes).c_str(),
+    text += Format(
+        "  memory %s, including a pool of %d solver(s) of %s each%s\n", Bytes(node.memory_bytes).c_str(), node.solvers,
+        Bytes(node.solver_bytes).c_str(),
+        device == "cpu" ? "" : (", as on a CPU; " + device + " needs more and logs how much at startup").c_str());
+    text += Format("  sends %s and receives %s in each iteration\n", Bytes(node.sent_bytes).c_str(),
                    Bytes(node.received_bytes).c_str());
   }
   return text;

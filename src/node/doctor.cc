@@ -1,3 +1,7 @@
+// The measurement is a small protocol of two ends over the verbs transport. Rank 0 (--doctor_listen) grants a 64 MiB
+// place and answers each ping; rank 1 (--doctor_peer) sends pings, each when the answer to the one before is there,
+// then writes into the place once and waits for kDone. It reports the median round trip and the bandwidth of that
+// write.
 #include "node/doctor.h"
 
 #include "base/clock.h"
@@ -35,7 +39,7 @@ StatusOr<Address> ParseAddress(const std::string& text) {
     const auto [end, error] = std::from_chars(text.data() + colon + 1, text.data() + text.size(), address.port);
     if (error == std::errc() && end == text.data() + text.size()) return address;
   }
-  return InvalidArgument("\"%s\" is no address; expected ADDRESS:PORT", text.c_str());
+  return InvalidArgument("\"%s\" is not an address; expected ADDRESS:PORT", text.c_str());
 }
 
 /// One end: rank 0 waits and answers, rank 1 comes and measures.
@@ -48,7 +52,7 @@ class RoundTrip : public TransportHandler, public HandshakePolicy {
   std::string Hello() override { return std::to_string(rank_); }
   StatusOr<Rank> Accept(std::string_view hello) override {
     if (hello == std::to_string(1 - rank_)) return 1 - rank_;
-    return InvalidArgument("no doctor there");
+    return InvalidArgument("the peer is not running hpnode --doctor");
   }
   void OnRefused(Rank, const Status& reason) override { Finish(reason); }
   void OnConnected(Rank peer) override {
@@ -156,7 +160,7 @@ Status RunDoctor(const DoctorOptions& options, std::ostream* out) {
     HP_ASSIGN_OR_RETURN(const Address address, ParseAddress(waits ? options.listen : options.peer));
     HP_RETURN_IF_ERROR(RoundTrip(waits ? 0 : 1).Run(options, address, out));
   }
-  return faults == 0 ? OkStatus() : FailedPrecondition("%d findings to look at", faults);
+  return faults == 0 ? OkStatus() : FailedPrecondition("%d finding(s) need attention", faults);
 }
 
 }  // namespace hp

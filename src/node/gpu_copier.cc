@@ -1,3 +1,7 @@
+// Two nodes in one process (tests, hpnode --all) can't use CUDA IPC, and need not: an address is enough. But a handle
+// comes from a peer and may hold any number, so an address counts only if this process has exported it: ExportedMemory
+// lists those, for all GPUs of the process. A handle of another process is opened by CUDA IPC, where the driver checks
+// it.
 #include "node/gpu_copier.h"
 
 #include "base/host.h"
@@ -84,15 +88,17 @@ GpuCopier::~GpuCopier() { ExportedMemory::Get()->Forget(gpu_); }
 StatusOr<std::byte*> GpuCopier::Open(std::string_view bytes_of_handle, size_t bytes) {
   GpuMemoryHandle handle;
   if (!handle.ParseFromArray(bytes_of_handle.data(), static_cast<int>(bytes_of_handle.size()))) {
-    return InvalidArgument("what should name a GPU's memory does not");
+    return InvalidArgument("not a valid GPU memory handle");
   }
-  if (bytes > handle.bytes()) return InvalidArgument("memory of %zu bytes, not %zu", handle.bytes(), bytes);
-  if (place_.host_id == 0 || handle.host_id() != place_.host_id) return FailedPrecondition("they are on two hosts");
+  if (bytes > handle.bytes())
+    return InvalidArgument("the GPU memory handle covers %zu bytes; expected at least %zu", handle.bytes(), bytes);
+  if (place_.host_id == 0 || handle.host_id() != place_.host_id)
+    return FailedPrecondition("they are on different hosts");
   HP_RETURN_IF_ERROR(gpu_->CanReach(handle.pci_address()));
   if (handle.process() == place_.process) {
     auto* const memory = reinterpret_cast<std::byte*>(handle.address());
     if (!ExportedMemory::Get()->Has(gpu_, memory, bytes))
-      return InvalidArgument("memory that this process has not exported");
+      return InvalidArgument("the GPU memory handle names memory that this process has not exported");
     HP_RETURN_IF_ERROR(gpu_->OpenHere(memory, bytes));
     return memory;
   }

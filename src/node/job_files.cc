@@ -1,3 +1,6 @@
+// Order: solver, net, table beside the net, databases, snapshot, loss scaler; the first error ends it, but faults of
+// the table come all at once, since a person corrects them by hand. The snapshot is not compared with the shapes of
+// the net here: an FC node learns the shape of a sample only from the other nodes' hellos.
 #include "node/job_files.h"
 
 #include "base/format.h"
@@ -69,22 +72,23 @@ Status OpenInputs(const RoutingTable& table, const NodeInfo& node, const std::st
 Status RequireSavedThreads(const RoutingTable& table, const std::string& resume, JobFiles* files) {
   const SnapshotManifest& manifest = *files->snapshot->manifest;
   if (manifest.division_hash() != table.division_hash() || manifest.node_size() != table.size()) {
-    LOG(INFO) << resume << " was written under another division of the work: what follows is the same up to "
-              << "rounding, not to the bit";
+    LOG(INFO) << resume << " was written with a different partitioning of the work: results match up to rounding, "
+              << "not bit for bit";
     return OkStatus();
   }
   std::string differences;
   for (const NodeInfo& node : table.nodes()) {
     const int saved = manifest.node(node.rank).threads();
-    if (saved < 1) return DataLoss("%s: the manifest beside it gives node %d no threads", resume.c_str(), node.rank);
+    if (saved < 1) return DataLoss("%s: its manifest has no thread count for node %d", resume.c_str(), node.rank);
     files->saved_threads.push_back(saved);
     if (node.threads == 0 || node.threads == saved) continue;
-    differences += Format("%snode \"%s\" had %d thread(s), the table gives it %d", differences.empty() ? "" : "; ",
+    differences += Format("%snode \"%s\" had %d thread(s), but has %d in the table", differences.empty() ? "" : "; ",
                           node.name.c_str(), saved, node.threads);
   }
   if (differences.empty()) return OkStatus();
-  return FailedPrecondition("%s: %s when %s was written; for the same bits expected the same, or no threads there",
-                            table.path().c_str(), differences.c_str(), resume.c_str());
+  return FailedPrecondition(
+      "%s: %s when %s was written; to resume bit for bit, use the same number of threads or omit it",
+      table.path().c_str(), differences.c_str(), resume.c_str());
 }
 
 Status LoadSnapshot(const RoutingTable& table, const std::string& resume, JobFiles* files) {
@@ -99,7 +103,7 @@ Status LoadSnapshot(const RoutingTable& table, const std::string& resume, JobFil
   const SnapshotManifest& manifest = *files->snapshot->manifest;
   files->snapshot_hash ^= HashMessage(manifest);
   if (manifest.net_hash() != NetHash(*files->net)) {
-    return FailedPrecondition("%s was written by another net than \"%s\"", resume.c_str(), files->net->name().c_str());
+    return FailedPrecondition("%s belongs to another net than \"%s\"", resume.c_str(), files->net->name().c_str());
   }
   return RequireSavedThreads(table, resume, files);
 }
@@ -111,7 +115,7 @@ Status MakeLossScaler(const RoutingTable& table, const std::string& resume, JobF
   if (!files->snapshot || !files->snapshot->manifest) return OkStatus();
   const SnapshotManifest& manifest = *files->snapshot->manifest;
   if (!manifest.has_loss_scaling()) return OkStatus();
-  return files->loss_scaler->Restore(manifest.loss_scaling()).Prepend(resume + ": the manifest beside it");
+  return files->loss_scaler->Restore(manifest.loss_scaling()).Prepend(resume + ": its manifest");
 }
 
 }  // namespace

@@ -11,15 +11,22 @@ namespace hp {
 namespace {
 
 std::atomic<Node*> signalled{nullptr};
+std::atomic<int64_t> interrupted_ns{0};  // the first SIGINT
 
+// A launcher and a terminal may both deliver one SIGINT, and schedulers send SIGTERM twice: only a second SIGINT that
+// comes a while after the first means that the user does not want to wait for the boundary.
 void OnSignal(int signal) {
   Node* node = signalled;
-  ::signal(signal, SIG_DFL);  // the second time it ends the process
-  if (!node->training()) {    // no order would be carried out
+  const int64_t now_ns = Clock::Real()->NowNs();
+  int64_t first_ns = 0;
+  const bool again =
+      signal == SIGINT && !interrupted_ns.compare_exchange_strong(first_ns, now_ns) && now_ns - first_ns > kNsPerSecond;
+  if (node == nullptr) return;       // the process is about to end
+  if (!node->training() || again) {  // no request would be carried out
+    ::signal(signal, SIG_DFL);
     raise(signal);
   } else if (signal == SIGHUP) {
     node->RequestSnapshot();
-    ::signal(signal, OnSignal);
   } else {
     node->RequestStop();
   }
@@ -71,6 +78,7 @@ Status RunNodes(int count, const std::function<NodeOptions(Rank)>& options_for,
     }
   }
   for (const auto& node : nodes) node->Stop();
+  if (on_start) on_start(nullptr);
   Status first;
   for (const Status& status : results) {
     if (status.ok()) continue;
@@ -82,8 +90,18 @@ Status RunNodes(int count, const std::function<NodeOptions(Rank)>& options_for,
 }
 
 void HandleSignals(Node* node) {
+  Clock::Real();  // makes what the handler may not make
   signalled = node;
-  for (int signal : {SIGINT, SIGTERM, SIGHUP}) ::signal(signal, OnSignal);
+  if (node == nullptr) return;
+  struct sigaction action = {};
+  action.sa_handler = OnSignal;
+  action.sa_flags = SA_RESTART;
+  for (int signal : {SIGINT, SIGTERM, SIGUSR1, SIGHUP}) {
+    struct sigaction before = {};
+    const bool ignored = sigaction(signal, nullptr, &before) == 0 && before.sa_handler == SIG_IGN;
+    if (ignored && signal == SIGHUP) continue;  // nohup
+    sigaction(signal, &action, nullptr);
+  }
   // A peer that closes its end shows as an error of the write.
   ::signal(SIGPIPE, SIG_IGN);
 }

@@ -24,7 +24,7 @@ StatusOr<ExchangePtr> OverGpus(const ExchangeOptions& options, int replicas) {
 StatusOr<ExchangePtr> MakeNodeExchange(const ExchangeOptions& options) {
   const NodeInfo& node = options.table->node(options.rank);
   const StageInfo& stage = options.table->stage(options.part.stage);
-  CHECK(stage.conv && stage.size() > 1) << "node " << node.name << " is no replica among several";
+  CHECK(stage.conv && stage.size() > 1) << "node " << node.name << " is not one of several replicas";
   if (options.device->connect && stage.all_on_gpus) return OverGpus(options, stage.size());
   GlooOptions gloo;
   gloo.rank = options.part.index;

@@ -125,7 +125,7 @@ StatusOr<std::unique_ptr<Transport>> MakeNodeTransport(const RoutingTable& table
   options.settings = *std::move(settings);
   auto transport = MakeVerbsTransport(std::move(options), std::move(listener));
   if (!transport.ok()) {
-    return transport.status().Prepend(table.path() + ": transport { kind: VERBS } (AUTO takes TCP instead)");
+    return transport.status().Prepend(table.path() + ": transport { kind: VERBS } (kind: AUTO uses TCP in this case)");
   }
   return transport;
 }

@@ -1,3 +1,9 @@
+// Open and Run make the parts one by one, each step a method; a step that fails ends the node through Shutdown, as
+// does everything that fails later. Peers need not be in the same step: events that arrive before Train wait in the
+// Gate, except those of the bootstrap, the failure detector and the rendezvous, which the steps themselves wait for.
+// From Train on there is no control flow here any more: threads of the parts report to each other, through the methods
+// at the end of this file, and the main thread waits in Shutdown::WaitForWork. Stop takes the threads down in an order
+// in which none calls into a part that is gone.
 #include "node/node.h"
 
 #include "engine/initial_params.h"
@@ -5,6 +11,7 @@
 #include "proto/hash.h"
 #include "proto/net_filter.h"
 #include "scheduler/control/messages.h"
+#include "scheduler/control/slice_tag.h"
 
 #include "glog/logging.h"
 #include <omp.h>
@@ -33,7 +40,7 @@ Node::~Node() { Stop(); }
 
 // Threads first: nobody may call into a part that is gone.
 void Node::Stop() {
-  Abort(Cancelled("the node ends"));
+  Abort(Cancelled("the node is shutting down"));
   executor_.reset();
   if (failure_detector_) failure_detector_->Stop();  // the transport still reports to it
   if (files_.train_input) files_.train_input->Stop();
@@ -66,7 +73,7 @@ Status Node::Run() {
   Train();
   Status status = shutdown_.WaitForWork();
   if (status.ok()) status = Finish();
-  if (!status.ok()) shutdown_.WaitForLeave();
+  if (!status.ok() && status.code() != StatusCode::kStopped) shutdown_.WaitForLeave();
   return status;
 }
 
@@ -76,7 +83,7 @@ Status Node::ReadFiles() {
   HP_ASSIGN_OR_RETURN(files_,
                       JobFiles::Read(table_, info_, options_.resume, options_.cache_dir, *options_.layer_types));
   HP_ASSIGN_OR_RETURN(device_, options_.open_device(info_.device, table_.config().precision()));
-  if (options_.rank == 0) orders_.Keep(table_.size(), files_.solver.clip_gradients(), files_.loss_scaler);
+  if (options_.rank == 0) requests_.Keep(table_.size(), files_.solver.clip_gradients(), files_.loss_scaler);
   return OkStatus();
 }
 
@@ -87,8 +94,7 @@ int Node::ThreadsOf(Rank rank) const {
 // A team that is smaller than asked for adds up in another order.
 Status Node::TakeThreads(int threads) const {
   if (threads > omp_get_thread_limit()) {
-    return FailedPrecondition("node \"%s\" computes with %d threads%s; its process may have %d (OMP_THREAD_LIMIT)",
-                              info_.name.c_str(), threads,
+    return FailedPrecondition("node \"%s\" needs %d threads%s; OMP_THREAD_LIMIT allows %d", info_.name.c_str(), threads,
                               files_.saved_threads.empty() ? "" : ", as before the snapshot", omp_get_thread_limit());
   }
   omp_set_dynamic(0);
@@ -108,6 +114,16 @@ Status Node::Connect() {
       std::make_unique<FailureDetector>(table_, options_.rank, transport_, options_.clock,
                                         [this](const Status& status, bool said) { shutdown_.OnLost(status, said); });
   shutdown_.Begin(bootstrap_.get(), failure_detector_.get());
+  if (options_.rank == 0) pulls_ = std::make_unique<PullServer>(transport_);
+  Inbox::Early early;
+  early.table = &table_;
+  early.self = options_.rank;
+  early.transport = transport_;
+  early.gate = &gate_;
+  early.failure_detector = failure_detector_.get();
+  early.rendezvous = rendezvous_.get();
+  early.pulls = pulls_.get();
+  inbox_ = std::make_unique<Inbox>(early);
   HP_RETURN_IF_ERROR(transport_->Start(this, bootstrap_->handshake()));
   failure_detector_->Start();
   return bootstrap_->Wait();
@@ -172,9 +188,9 @@ Status Node::ConnectExchange() {
     StageExchange::Callbacks callbacks;
     callbacks.on_exchanged = [this](auto... args) { pipeline_->OnExchanged(args...); };
     callbacks.on_failure = [this](const Status& status) { OnExchangeFailed(status); };
-    HP_ASSIGN_OR_RETURN(
-        auto exchange, StageExchange::Create(part.stage, ExchangedUnitsOf(*model_, part.stage, *params_), params_.get(),
-                                             connect, callbacks));
+    HP_ASSIGN_OR_RETURN(auto exchange,
+                        StageExchange::Create(part.stage, ExchangedGroupsOf(*model_, part.stage, *params_),
+                                              params_.get(), connect, callbacks));
     if (exchange) exchanges_[part.stage] = std::move(exchange);
   }
   return OkStatus();
@@ -228,7 +244,6 @@ Status Node::MakeSnapshotter() {
   options.on_room = [this] { pipeline_->OnBoundaryReady(); };
   if (options_.rank == 0) {
     options.files = SnapshotFiles();
-    pulls_ = std::make_unique<PullServer>(transport_);
     options.on_pulled = [this](std::shared_ptr<const GatheredModel> model) { pulls_->OnGathered(std::move(model)); };
   }
   snapshotter_ = std::make_unique<Snapshotter>(model_->whole_params(), params_.get(), transport_, std::move(options));
@@ -264,6 +279,14 @@ void Node::Train() {
     files_.train_input->Start(files_.start_clock);
     input_wait_ = std::make_unique<InputWaitLog>(info_.name, pipeline_.get(), options_.clock, files_.solver.display());
   }
+  Inbox::Assembled parts;
+  parts.job = &model_->job();
+  parts.start_clock = files_.start_clock;
+  parts.clock_end = clock_end_.get();
+  parts.labels = labels_.get();
+  parts.pipeline = pipeline_.get();
+  parts.reporter = reporter_.get();
+  inbox_->SetAssembled(parts);
   gate_.Open();
   pipeline_->Start();
   training_ = true;
@@ -289,7 +312,7 @@ void Node::MakeClockEnd() {
   options.solver = &files_.solver;
   options.test_input = files_.test_input.get();
   options.start_clock = files_.start_clock;
-  options.orders = &orders_;
+  options.requests = &requests_;
   options.compute = compute_.get();
   options.labels = labels_.get();
   options.snapshotter = snapshotter_.get();
@@ -340,13 +363,14 @@ Status Node::Finish() {
   const Status snapshot = snapshotter_->Finish();
   if (!failure_detector_->Leave(kLeaveTimeoutMs)) {
     HP_RETURN_IF_ERROR(shutdown_.failure());
-    LOG(ERROR) << "node " << info_.name << ": the other nodes did not end the job in time";
-    return Unavailable("the other nodes did not end the job in time");
+    LOG(ERROR) << "node " << info_.name << ": timed out waiting for the other nodes to finish the job";
+    return Unavailable("timed out waiting for the other nodes to finish the job");
   }
   if (input_wait_) input_wait_->Finish();
   if (options_.on_done) options_.on_done(*params_);
-  LOG(INFO) << "Optimization Done.";
-  if (snapshot.ok()) return snapshot;
+  const bool early = clock_end_->stops_early();
+  LOG(INFO) << (early ? "Optimization stopped early." : "Optimization Done.");
+  if (snapshot.ok()) return early ? Stopped("stopped early, as requested") : OkStatus();
   LOG(ERROR) << "node " << info_.name << ": the last snapshot was not written: " << snapshot.message();
   return InternalError("the last snapshot was not written: %s", snapshot.message().c_str());
 }
@@ -361,7 +385,11 @@ void Node::Send(Rank rank, uint32_t type, const google::protobuf::MessageLite& m
 
 void Node::OnConnected(Rank peer) {
   failure_detector_->OnConnected(peer);
-  if (peer >= table_.size()) return;
+  if (peer >= table_.size()) {
+    bootstrap_->handshake()->OnConnected(peer);
+    if (pulls_) pulls_->OnConnected(peer);
+    return;
+  }
   bootstrap_->OnConnected(peer);
   if (!copies_ || !copies_->Asks(peer)) bootstrap_->OnRouteSettled(peer);
 }
@@ -371,13 +399,14 @@ void Node::OnConnectFailed(Rank peer, const Status& status) {
 }
 
 void Node::OnGranted(Rank peer, const PlaceTag& tag, RemoteGrant grant, size_t bytes) {
-  gate_.Run([=, this] {
+  inbox_->OnGranted(peer, tag, bytes, [=, this] {
     if (IsSliceTag(tag)) return snapshotter_->OnGranted(peer, tag, grant);
     pipeline_->OnGranted(peer, tag, grant, bytes);
   });
 }
 
 void Node::OnGrantEnded(Rank peer, const PlaceTag& tag, const Status& status) {
+  if (status.code() == StatusCode::kCancelled) inbox_->OnCancelled(peer);
   if (IsSliceTag(tag)) return snapshotter_->OnGrantEnded(status);
   pipeline_->OnGrantEnded(peer, tag, status);
 }
@@ -388,52 +417,15 @@ void Node::OnWriteEnded(Rank peer, const PlaceTag& tag, const Status& status) {
 }
 
 void Node::OnMessage(Rank peer, uint32_t type, std::span<const std::byte> bytes) {
-  if (failure_detector_->OnMessage(peer, type, bytes)) return;
-  if (type == kRendezvousMessage) {
-    RendezvousMessage message;
-    if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return;
-    rendezvous_->OnMessage(message.key(), message.value());
-    return;
-  }
-  gate_.Run([this, peer, type, copy = std::vector<std::byte>(bytes.begin(), bytes.end())] {
-    HandleMessage(peer, type, copy);
-  });
-}
-
-void Node::HandleMessage(Rank peer, uint32_t type, std::span<const std::byte> bytes) {
-  const int size = static_cast<int>(bytes.size());
-  if (peer >= table_.size()) {
-    if (type == kPullRequest && pulls_) pulls_->OnRequest(peer);
-    return;
-  }
-  if (type == kVerdictPartMessage && options_.rank == 0) {
-    VerdictPart part;
-    if (part.ParseFromArray(bytes.data(), size)) clock_end_->OnPart(peer, part);
-  } else if (type == kVerdictMessage) {
-    Verdict verdict;
-    if (verdict.ParseFromArray(bytes.data(), size)) clock_end_->OnVerdict(verdict);
-  } else if (type == kLabelsMessage) {
-    LabelsMessage message;
-    if (!message.ParseFromArray(bytes.data(), size)) return;
-    labels_->Add(message.clock(), message.train(), message.batch(), message.first_row(),
-                 {message.label().data(), static_cast<size_t>(message.label_size())});
-    pipeline_->OnInputs();
-  } else if (type == kStatisticsMessage && reporter_) {
-    StatisticsMessage message;
-    if (!message.ParseFromArray(bytes.data(), size)) return;
-    reporter_->Add(MsgId{message.msg_id()}, table_.node(peer).parts.front().stage,
-                   {message.value().begin(), message.value().end()});
-  } else {
-    LOG(WARNING) << "message of unknown kind " << type << " from node " << table_.node(peer).name;
-  }
+  inbox_->OnMessage(peer, type, bytes);
 }
 
 void Node::OnClosed(Rank peer, const Status& status) {
   if (peer >= table_.size()) {
-    gate_.Run([this, peer] {
-      if (pulls_) pulls_->OnGone(peer);
-    });
+    bootstrap_->handshake()->OnClientGone(peer);
+    if (pulls_) pulls_->OnGone(peer);
   }
+  inbox_->OnClosed(peer);
   failure_detector_->OnClosed(peer, status);
 }
 

@@ -16,15 +16,16 @@
 #include "layers/traits/layer_types.h"
 #include "model/node_model.h"
 #include "node/devices.h"
+#include "node/inbox.h"
 #include "node/job_files.h"
 #include "node/make_transport.h"
 #include "node/rendezvous.h"
 #include "report/input_wait_log.h"
 #include "report/reporter.h"
+#include "scheduler/control/boundary_requests.h"
 #include "scheduler/control/failure_detector.h"
 #include "scheduler/control/gate.h"
 #include "scheduler/control/job_bootstrap.h"
-#include "scheduler/control/orders.h"
 #include "scheduler/control/shutdown.h"
 #include "scheduler/pipeline/pipeline.h"
 #include "scheduler/plan/routing_table.h"
@@ -42,26 +43,33 @@
 
 namespace hp {
 
+/// Which node of which job, how it starts, and whom it reports to.
 struct NodeOptions {
-  const RoutingTable* table = nullptr;  ///< must outlive the node
-  Rank rank = 0;
-  std::unique_ptr<Transport> transport;
-  std::string resume;     ///< a .solverstate to go on from; empty: start afresh
-  std::string weights;    ///< a .caffemodel to take initial weights from; empty: fillers
-  std::string cache_dir;  ///< of record indexes; empty: the user's
-  int reader_threads = 1;
-  const Clock* clock = Clock::Real();
+  const RoutingTable* table = nullptr;   ///< must outlive the node
+  Rank rank = 0;                         ///< which entry of the table the node is
+  std::unique_ptr<Transport> transport;  ///< of this rank, not started; the node starts and stops it
+  /// A .solverstate to continue from, the same file on every node (compared at the handshake); empty: start afresh.
+  std::string resume;
+  /// A .caffemodel to take initial weights from, layer by layer by name; empty: fillers. Must be the same file on every
+  /// node, which nobody checks. Not read with `resume`.
+  std::string weights;
+  std::string cache_dir;               ///< DatasetOptions::cache_dir
+  int reader_threads = 1;              ///< for each phase, on nodes that read records; at least 1
+  const Clock* clock = Clock::Real();  ///< for failure detection and the log; must outlive the node
   /// The layers that the net may have; both must outlive the node. A program may add its own (LayerTypes::With).
   const LayerTypes* layer_types = &LayerTypes::BuiltIn();
   const OpFactories* op_factories = &OpFactories::BuiltIn();
-  /// Opens what the node computes on; a test has devices of its own.
+  /// Opens the device by the name that the table gives it; tests have devices of their own.
   std::function<StatusOr<NodeDevice>(const std::string& name, Precision precision)> open_device = OpenNodeDevice;
-  /// Called once with the reason when the node can't go on while others of its threads may be blocked for good: a
-  /// process ends itself here. Returns only where the node is to unwind (several nodes in one process).
+  /// Called with the reason when the node can't continue while threads of it may be blocked for good, in a collective
+  /// or a system call: a process ends itself here (_exit). Any thread, under no lock. Null, or one that returns, for
+  /// several nodes in one process: the node unwinds and Run returns the reason.
   std::function<void(const Status&)> leave;
-  Reporter::LossSink on_loss;                      ///< on the node that holds the loss
-  std::function<void(const Task&)> before_task;    ///< executor thread, before each task: for tests that delay it
-  std::function<void(const ParamStore&)> on_done;  ///< after the last update, before the node ends
+  /// Training losses, on the node with the reporter (JobPlan::reporter); not called on others. May be null.
+  Reporter::LossSink on_loss;
+  std::function<void(const Task&)> before_task;  ///< Executor::Options::before_task; may be null
+  /// With the final parameters, on the thread of Run, when all nodes have ended the job without a failure. May be null.
+  std::function<void(const ParamStore&)> on_done;
 };
 
 /// One node of a job. Assembles the parts, in the order of Open and Run, and routes what the transport reports to them;
@@ -69,32 +77,53 @@ struct NodeOptions {
 ///   Input (records) -> Pipeline (order of work) -> Compute (segments, updates) -> Transport (tensors)
 ///   JobBootstrap and FailureDetector (who is there), ClockEnd and Snapshotter (what concerns all nodes at once),
 ///   Reporter (Caffe's log lines), Shutdown (why it ends, and that others hear of it).
+///
+/// Use:
+///   Node node(std::move(options));
+///   Status status = node.Open();           // ReadFiles
+///   if (status.ok()) status = node.Run();  // blocks until the job has ended
+///   return ExitStatus(status);
+///
+/// Open, Run and Stop one after the other, from any thread; the requests, training() and reporter() from any thread,
+/// until the node is destroyed. src/node/README.md has the steps of the assembly, all threads and the locks.
 class Node : private TransportHandler, private PipelineHost {
  public:
+  /// Starts nothing.
   explicit Node(NodeOptions options);
+  /// Stops.
   ~Node() override;
 
-  /// Reads the job's files and opens the device; nobody else hears of it. Once, before Run. @return ok, or why not,
-  /// which is logged.
+  /// Reads the job's files (JobFiles) and opens the device, without any connection. Once, before Run.
+  /// @return ok, or the first fault of files or device, which is logged: kNotFound, kInvalidArgument, kDataLoss,
+  /// kFailedPrecondition, kResourceExhausted.
   Status Open();
-  /// Trains from the first to the last iteration. @return ok, or why not, which is logged (ExitStatus has the
-  /// process's exit status).
+  /// Connects to all nodes of the table, trains to the last iteration, and ends the job together with the others.
+  /// Blocks all the while. Sets the size of the calling thread's OpenMP team. Once, after Open returned ok.
+  /// @return ok; kStopped: a node was asked to stop before the last iteration, and the job can be resumed; or the first
+  /// reason why not, which is logged (ExitStatus has the process's exit status):
+  /// kUnavailable, kDeadlineExceeded: another node was lost or did not appear; kNumeric: numbers are not finite;
+  /// kFailedPrecondition: nodes do not fit together; kInvalidArgument: net, table or labels; kInternal: a device
+  /// failed, or the last snapshot was not written; kResourceExhausted: a device is out of memory.
   Status Run();
-  /// Ends its threads and its connections; Run must have returned. The destructor does it too, but nodes of one process
-  /// whose GPUs copy into each other's memory all stop before the first of them gives its memory back.
+  /// Ends its threads and its connections; Run must have returned, or not begun. May be called again. The destructor
+  /// does it too, but nodes of one process whose GPUs copy into each other's memory must all have stopped before the
+  /// first of them is destroyed and frees its memory.
   void Stop();
 
-  /// At the next opportunity that all nodes share: stop (with a snapshot, as Caffe does on SIGINT), or a snapshot.
-  /// Async-signal-safe.
-  void RequestStop() { orders_.RequestStop(); }
-  void RequestSnapshot() { orders_.RequestSnapshot(); }
-  /// Whether the job is assembled, so that requests are carried out. Async-signal-safe.
+  /// Asks all nodes of the job to stop at the same boundary, two iterations after this node's next report, with a
+  /// snapshot. Run returns kStopped then, or ok if that was the last iteration. Before
+  /// training() it takes effect once training has begun. Async-signal-safe.
+  void RequestStop() { requests_.RequestStop(); }
+  /// Asks all nodes for a snapshot at such a boundary; training goes on. Async-signal-safe.
+  void RequestSnapshot() { requests_.RequestSnapshot(); }
+  /// Whether training has begun, so that requests are carried out; stays true. Async-signal-safe.
   bool training() const { return training_; }
-  /// How far training is, for a progress display; null before the job is assembled, and on nodes without the loss.
+  /// How far training is, for a progress display; null before the model is built, and on nodes without the reporter.
+  /// Lives as long as the node.
   const Reporter* reporter() const { return reporter_ready_ ? reporter_.get() : nullptr; }
 
  private:
-  // In the order of Open and Run.
+  // The steps of Open and Run, in their order; src/node/README.md says what each makes.
   Status ReadFiles();
   Status Connect();
   Status BuildModel();
@@ -103,23 +132,29 @@ class Node : private TransportHandler, private PipelineHost {
   Status PrepareInputs();
   Status MakeCompute();
   Status MakeSnapshotter();
-  /// What the first node writes.
+  /// The first node's options for what it writes.
   SnapshotWriter::Options SnapshotFiles() const;
   void Train();
   void MakeClockEnd();
   Status Finish();
 
-  /// Wakes whatever waits for other nodes.
+  /// Wakes whatever waits for other nodes. Any thread; may be called again.
   void Abort(const Status& status);
+  /// On a thread of an exchange.
   void OnExchangeFailed(const Status& status);
+  /// Reader threads.
   void OnLabels(int64_t clock, bool train, int64_t batch, int64_t first_row, std::span<const float> labels);
+  /// To the reporter, here or on its node. On the thread of Compute::Collect.
   void OnStatistics(MsgId id, const std::vector<float>& values);
-  void HandleMessage(Rank peer, uint32_t type, std::span<const std::byte> bytes);
+  /// Threads that a node computes with: the snapshot's where it was written under the same division of the work, else
+  /// the table's or its share of its host's cores.
   int ThreadsOf(Rank rank) const;
+  /// Sets the size of the calling thread's OpenMP team. @return kFailedPrecondition: OMP_THREAD_LIMIT is lower.
   Status TakeThreads(int threads) const;
+  /// Errors are logged: a lost peer is the failure detector's business. Never blocks.
   void Send(Rank rank, uint32_t type, const google::protobuf::MessageLite& message);
 
-  // TransportHandler
+  // TransportHandler: progress thread. Slices of snapshots go to the snapshotter, tensors to the pipeline.
   void OnConnected(Rank peer) override;
   void OnConnectFailed(Rank peer, const Status& status) override;
   void OnGranted(Rank peer, const PlaceTag& tag, RemoteGrant grant, size_t bytes) override;
@@ -127,7 +162,7 @@ class Node : private TransportHandler, private PipelineHost {
   void OnWriteEnded(Rank peer, const PlaceTag& tag, const Status& status) override;
   void OnMessage(Rank peer, uint32_t type, std::span<const std::byte> bytes) override;
   void OnClosed(Rank peer, const Status& status) override;
-  // PipelineHost
+  // PipelineHost: under the pipeline's lock, must not call it back.
   std::span<std::byte> Place(int solver, MsgId id, int port) override { return compute_->Place(solver, id, port); }
   bool BoundaryReady(int64_t clock) override { return clock_end_->BoundaryReady(clock); }
   bool InputsReady(MsgId id, int segment) override;
@@ -135,34 +170,36 @@ class Node : private TransportHandler, private PipelineHost {
 
   NodeOptions options_;
   const RoutingTable& table_;
-  const NodeInfo& info_;
-  Transport* transport_;
+  const NodeInfo& info_;  // our entry
+  Transport* transport_;  // copies_, or options_.transport
 
+  // A part lies below those that it uses to its end: it is destroyed before them, after Stop has ended all threads.
   NodeDevice device_;                      // before all that has memory of it
   std::unique_ptr<CopyTransport> copies_;  // around options_.transport; null: no tensors go from GPU to GPU
   JobFiles files_;
-  uint64_t seed_ = 0;
-  Gate gate_;
+  uint64_t seed_ = 0;  // of the job
+  Gate gate_;          // holds events back until Train
   Shutdown shutdown_;
   std::unique_ptr<JobBootstrap> bootstrap_;
   std::unique_ptr<FailureDetector> failure_detector_;
+  std::unique_ptr<NodeRendezvous> rendezvous_;
+  std::unique_ptr<PullServer> pulls_;  // on the first node
+  std::unique_ptr<Inbox> inbox_;
   std::unique_ptr<NodeModel> model_;
-  NodeMemory memory_;
+  NodeMemory memory_;  // what FitMemory chose
   std::unique_ptr<ParamStore> params_;
   std::unique_ptr<LabelStore> labels_;
   std::unique_ptr<LabelFeed> label_feed_;
-  std::unique_ptr<NodeRendezvous> rendezvous_;
   std::unique_ptr<Compute> compute_;
-  std::unique_ptr<Reporter> reporter_;
+  std::unique_ptr<Reporter> reporter_;  // null: another node reports
   std::atomic<bool> reporter_ready_{false}, training_{false};
   std::unique_ptr<Snapshotter> snapshotter_;
-  std::unique_ptr<PullServer> pulls_;
-  Orders orders_;
+  BoundaryRequests requests_;
   std::unique_ptr<Pipeline> pipeline_;
   std::map<int, std::unique_ptr<StageExchange>> exchanges_;  // by stage
   std::unique_ptr<ClockEnd> clock_end_;
-  std::unique_ptr<InputWaitLog> input_wait_;  // of nodes that read records
-  std::vector<std::unique_ptr<MemoryRegion>> regions_;
+  std::unique_ptr<InputWaitLog> input_wait_;            // of nodes that read records
+  std::vector<std::unique_ptr<MemoryRegion>> regions_;  // compute_'s memory, registered with transport_
   std::unique_ptr<Executor> executor_;
 };
 

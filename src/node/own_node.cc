@@ -49,8 +49,8 @@ StatusOr<std::vector<Rank>> FindOwnNodes(const RoutingTable& table, const std::s
   std::string addresses;
   for (const std::string& address : OwnAddresses()) addresses += (addresses.empty() ? "" : ", ") + address;
   return NotFound(
-      "%s: no %s node is on this host, which has the addresses %s; the table has %s (--node=NAME picks one "
-      "all the same)",
+      "%s: no %s node is on this host, which has the addresses %s; the table has %s (--node=NAME selects "
+      "one anyway)",
       table.path().c_str(), role.c_str(), addresses.c_str(), entries.c_str());
 }
 
@@ -66,11 +66,12 @@ StatusOr<Rank> TakeOwnNode(const RoutingTable& table, const std::vector<Rank>& c
     const std::string reason = holder ? "held by " + holder->ToString() : status.message();
     taken += Format("\n  node \"%s\", port %d: %s", node.name.c_str(), node.port, reason.c_str());
     if (!holder || holder->program == program) continue;
-    return FailedPrecondition("%s: port %d of node \"%s\" is held by %s; expected it free or held by %s",
+    return FailedPrecondition("%s: port %d of node \"%s\" is held by %s; expected it to be free or held by %s",
                               table.path().c_str(), node.port, node.name.c_str(), holder->ToString().c_str(),
                               program.c_str());
   }
-  return FailedPrecondition("%s: no node of this host is left to run:%s", table.path().c_str(), taken.c_str());
+  return FailedPrecondition("%s: all nodes of this host are already running or their ports are taken:%s",
+                            table.path().c_str(), taken.c_str());
 }
 
 }  // namespace hp

@@ -1,3 +1,6 @@
+// A client of the transport without a rank: connects to node 0 alone, asks for a chunk, puts it where its offset says,
+// asks for the next, until one says that it is the last. All of it happens on the progress thread; the caller's thread
+// waits and watches that chunks keep coming.
 #include "node/pull_client.h"
 
 #include "base/mutex.h"
@@ -62,7 +65,8 @@ class Puller : public TransportHandler {
     blob.data.resize(blob.shape.count());
     const size_t count = chunk.data().size() / sizeof(float);
     if (chunk.offset() < 0 || chunk.offset() + count > blob.data.size()) {
-      return DataLoss("a piece of layer \"%s\" blob %d lies outside of it", chunk.layer().c_str(), chunk.blob());
+      return DataLoss("received a chunk outside the bounds of layer \"%s\" blob %d", chunk.layer().c_str(),
+                      chunk.blob());
     }
     std::memcpy(blob.data.data() + chunk.offset(), chunk.data().data(), count * sizeof(float));
     pulled_.iteration = chunk.iteration();
@@ -78,7 +82,7 @@ class Puller : public TransportHandler {
     if (type != kPullChunk) return;  // heartbeats
     PullChunk chunk;
     if (!chunk.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
-      return End(DataLoss("a piece of the weights can't be read"));
+      return End(DataLoss("cannot parse a chunk of the weights"));
     }
     if (const Status status = Take(chunk); !status.ok()) return End(status);
     {
@@ -93,7 +97,7 @@ class Puller : public TransportHandler {
     }
   }
   void OnClosed(Rank, const Status& status) override {
-    End(Unavailable("the job ended before it gave its weights: %s", status.message().c_str()));
+    End(Unavailable("the job ended before it sent its weights: %s", status.message().c_str()));
   }
 
   const RoutingTable& table_;

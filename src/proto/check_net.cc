@@ -34,7 +34,7 @@ class Checker {
       return InvalidArgument("%s: layer \"%s\" has no type; expected type: \"...\"", Where(i).c_str(), name);
     }
     if (layer.include_size() > 0 && layer.exclude_size() > 0) {
-      return InvalidArgument("%s: layer \"%s\" has include and exclude rules; expected one kind only", Where(i).c_str(),
+      return InvalidArgument("%s: layer \"%s\" has both include and exclude rules; give one kind", Where(i).c_str(),
                              name);
     }
     return OkStatus();
@@ -45,7 +45,7 @@ class Checker {
     for (int i : LayersOf(net_, phase)) {
       const auto [entry, fresh] = first.emplace(net_.layer(i).name(), i);
       if (fresh) continue;
-      return InvalidArgument("%s: a second layer \"%s\" in phase %s (the first: %s); expected a name of its own",
+      return InvalidArgument("%s: a second layer \"%s\" in phase %s (the first: %s); expected a unique name",
                              Where(i).c_str(), net_.layer(i).name().c_str(), caffe::Phase_Name(phase).c_str(),
                              Where(entry->second).c_str());
     }

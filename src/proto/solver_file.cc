@@ -49,8 +49,8 @@ StatusOr<caffe::SolverParameter> ReadSolver(const std::string& path) {
   if (IsFile(solver.net())) return solver;
   const std::string beside = PathBeside(path, solver.net());
   if (!IsFile(beside)) {
-    const std::string places = beside == solver.net() ? beside : solver.net() + " nor " + beside;
-    return NotFound("%s: net \"%s\": there is no file %s", path.c_str(), solver.net().c_str(), places.c_str());
+    const std::string places = beside == solver.net() ? beside : solver.net() + " or " + beside;
+    return NotFound("%s: net \"%s\": no such file: %s", path.c_str(), solver.net().c_str(), places.c_str());
   }
   solver.set_net(beside);
   return solver;

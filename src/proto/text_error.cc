@@ -1,3 +1,6 @@
+// The parser reports a position and a message in its own words. The text is tokenized again as the parser does; the
+// token at the position, or the one before it, is the one that is wrong. Walking the tokens up to there with a stack of
+// open messages gives the enclosing block and its descriptor, and with them the fields or enum values that would fit.
 #include "proto/text_error.h"
 
 #include "base/format.h"
@@ -140,7 +143,7 @@ std::string Mismatch(const std::vector<Tokenizer::Token>& tokens, size_t index, 
   const Tokenizer::Token& token = tokens[index];
   std::string text = "found " + Found(token) + "; expected " + Wanted(wanted);
   if (token.text.empty() && frames.size() > 1) {
-    text += Format(" or the \"}\" of \"%s\" in line %d", frames[frames.size() - 2].field.c_str(),
+    text += Format(" or the \"}\" that closes \"%s\" of line %d", frames[frames.size() - 2].field.c_str(),
                    tokens[frames.back().opened_at].line + 1);
   }
   return text;
@@ -165,7 +168,7 @@ Status ExplainTextError(const std::string& text, const std::string& name, const 
     return at(before, UnknownValue(tokens[before].text, frames.back().field, frames));
   }
   if (const std::string field = Between(message, "Non-repeated field \"", "\""); !field.empty()) {
-    return at(before, Format("field \"%s\" stands here a second time; expected at most one", field.c_str()));
+    return at(before, Format("field \"%s\" is set a second time; expected at most once", field.c_str()));
   }
   if (const std::string field = Between(message, "Invalid value for boolean field \"", "\""); !field.empty()) {
     return at(before, Format("found \"%s\" for field \"%s\"; expected true or false", tokens[before].text.c_str(),

@@ -1,3 +1,7 @@
+// Values wait in values_ until all micro-batches of a clock, of all stages with outputs, are there; then they are
+// added in the order of ids, so that the sum's bits do not depend on the order of arrival. Each value is a share that
+// its op has already divided by the whole batch, so sums are divided by iter_size or test_iter alone. The format of
+// the lines is that of Caffe's src/caffe/solver.cpp (Solver::Step, Solver::Test).
 #include "report/reporter.h"
 
 #include "base/format.h"
@@ -11,7 +15,7 @@
 namespace hp {
 
 Reporter::Reporter(const JobPlan& job, const Clock* clock, int64_t start_clock, LossSink on_loss)
-    : job_(job), clock_source_(clock), start_clock_(start_clock), on_loss_(std::move(on_loss)) {
+    : job_(job), clock_(clock), start_clock_(start_clock), on_loss_(std::move(on_loss)) {
   for (bool train : {true, false}) {
     if (!train && !job.tests()) continue;
     std::set<int> stages;
@@ -19,7 +23,7 @@ Reporter::Reporter(const JobPlan& job, const Clock* clock, int64_t start_clock, 
     stages_with_outputs_[train] = stages.size();
   }
   MutexLock lock(&mutex_);
-  clock_ = displayed_clock_ = start_clock;
+  iteration_ = displayed_iteration_ = start_clock;
   displayed_ns_ = clock->NowNs();
 }
 
@@ -31,7 +35,7 @@ void Reporter::Add(MsgId id, int stage, const std::vector<float>& values) {
 
 int64_t Reporter::clocks_done() const {
   MutexLock lock(&mutex_);
-  return clock_;
+  return iteration_;
 }
 
 int64_t Reporter::samples_done() const { return (clocks_done() - start_clock_) * job_.schedule().update_rows(); }
@@ -46,16 +50,16 @@ bool Reporter::Complete(const std::vector<MsgId>& ids, bool train) const {
 
 void Reporter::PrintReady() {
   for (;;) {
-    const std::vector<MsgId> tests = job_.schedule().TestIds(clock_, job_.schedule().replicas());
+    const std::vector<MsgId> tests = job_.schedule().TestIds(iteration_, job_.schedule().replicas());
     if (!test_done_) {
       if (!tests.empty() && !Complete(tests, false)) return;
       if (!tests.empty()) PrintTest();
       test_done_ = true;
     }
-    const std::vector<MsgId> trains = job_.schedule().TrainIds(clock_, job_.schedule().replicas());
+    const std::vector<MsgId> trains = job_.schedule().TrainIds(iteration_, job_.schedule().replicas());
     if (trains.empty() || !Complete(trains, true)) return;
     PrintTraining();
-    ++clock_;
+    ++iteration_;
     test_done_ = false;
   }
 }
@@ -71,8 +75,8 @@ std::vector<double> Reporter::Sum(const std::vector<MsgId>& ids, bool train) {
 }
 
 void Reporter::PrintTest() {
-  LOG(INFO) << "Iteration " << clock_ << ", Testing net (#0)";
-  const std::vector<double> sums = Sum(job_.schedule().TestIds(clock_, job_.schedule().replicas()), false);
+  LOG(INFO) << "Iteration " << iteration_ << ", Testing net (#0)";
+  const std::vector<double> sums = Sum(job_.schedule().TestIds(iteration_, job_.schedule().replicas()), false);
   const std::vector<WholeOutput>& outputs = job_.outputs(false);
   for (size_t i = 0; i < outputs.size(); ++i) {
     const double mean = sums[i] / static_cast<double>(job_.schedule().shape().test_iter);
@@ -86,22 +90,22 @@ void Reporter::PrintTest() {
 
 void Reporter::PrintTraining() {
   const caffe::SolverParameter& solver = job_.solver();
-  std::vector<double> sums = Sum(job_.schedule().TrainIds(clock_, job_.schedule().replicas()), true);
+  std::vector<double> sums = Sum(job_.schedule().TrainIds(iteration_, job_.schedule().replicas()), true);
   const std::vector<WholeOutput>& outputs = job_.outputs(true);
   double loss = 0;
   for (size_t i = 0; i < outputs.size(); ++i) {
     sums[i] /= static_cast<double>(solver.iter_size());
     loss += outputs[i].loss_weight * sums[i];
   }
-  if (on_loss_) on_loss_(clock_, loss);
+  if (on_loss_) on_loss_(iteration_, loss);
   recent_.push_back(loss);
   if (static_cast<int>(recent_.size()) > std::max(1, solver.average_loss())) recent_.pop_front();
-  if (solver.display() == 0 || clock_ % solver.display() != 0) return;
+  if (solver.display() == 0 || iteration_ % solver.display() != 0) return;
   const double smoothed = std::accumulate(recent_.begin(), recent_.end(), 0.0) / static_cast<double>(recent_.size());
-  const int64_t now = clock_source_->NowNs();
+  const int64_t now = clock_->NowNs();
   const double seconds = static_cast<double>(now - displayed_ns_) / kNsPerSecond;
-  const int64_t iterations = clock_ - displayed_clock_;
-  LOG(INFO) << "Iteration " << clock_
+  const int64_t iterations = iteration_ - displayed_iteration_;
+  LOG(INFO) << "Iteration " << iteration_
             << Format(" (%g iter/s, %gs/%d iters), loss = %g", seconds > 0 ? iterations / seconds : 0, seconds,
                       solver.display(), smoothed);
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -111,8 +115,9 @@ void Reporter::PrintTraining() {
     }
     LOG(INFO) << "    Train net output #" << i << ": " << outputs[i].blob << " = " << Format("%g", sums[i]) << weight;
   }
-  LOG(INFO) << "Iteration " << clock_ << ", lr = " << Format("%g", LearningRate(solver, static_cast<int>(clock_)));
-  displayed_clock_ = clock_;
+  LOG(INFO) << "Iteration " << iteration_
+            << ", lr = " << Format("%g", LearningRate(solver, static_cast<int>(iteration_)));
+  displayed_iteration_ = iteration_;
   displayed_ns_ = now;
 }
 

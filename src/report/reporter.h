@@ -13,44 +13,63 @@
 
 namespace hp {
 
-/// Adds up the losses and accuracies of all micro-batches, in the order of ids, and prints Caffe's lines, in the order
-/// of clocks whatever the order of arrival. Lives on the node that holds the loss. Any thread.
+/// Adds up the losses and accuracies of all micro-batches and logs the lines that Caffe's solver logs, in the form that
+/// its parse_log.py reads. Micro-batches may arrive in any order: sums go in the order of ids and lines in the order of
+/// clocks, so the same job logs the same numbers each time. One in a job, on node JobPlan::reporter, owned by it; other
+/// nodes send it their values. Any thread.
+///
+/// A clock is printed once all its micro-batches are there, its test in front of its training:
+///   "Iteration 100, Testing net (#0)", "    Test net output #0: ..."      if the clock has a test
+///   "Iteration 100 (... iter/s, ...), loss = ...", "    Train net output #0: ...", "Iteration 100, lr = ..."
+///                                                                        every `display` iterations
 class Reporter {
  public:
-  /// Called for every clock with the summed training loss (before smoothing).
+  /// Takes the training loss of a clock: the sum of loss_weight x output, as mean over iter_size, not smoothed by
+  /// average_loss. Once for every clock, in their order. Called by Add, under the reporter's lock: must be quick and
+  /// must not call the reporter.
   using LossSink = std::function<void(int64_t clock, double loss)>;
 
+  /// @param job must outlive it. @param clock measures iter/s; must outlive it.
+  /// @param start_clock first iteration of this run. @param on_loss null: nobody wants the losses.
   Reporter(const JobPlan& job, const Clock* clock, int64_t start_clock, LossSink on_loss = nullptr);
 
-  /// What `stage`'s node for `id` computed: one value for each output of its NodeNet.
+  /// Adds the statistics of micro-batch `id`, as Compute::StatisticsSink has them, and prints what has become complete.
+  /// Once for each id and stage with outputs.
+  /// @param stage of the node that computed them.
+  /// @param values one for each output of that node's NodeNet: shares of the whole batch's value.
   void Add(MsgId id, int stage, const std::vector<float>& values) HP_EXCLUDES(mutex_);
+  /// Iterations whose training losses are complete, counted from iteration 0: start_clock() at first.
   int64_t clocks_done() const HP_EXCLUDES(mutex_);
-  /// Samples of all batches of clocks that are done, since the start.
+  /// Training samples of these iterations, counted from start_clock().
   int64_t samples_done() const;
   int64_t start_clock() const { return start_clock_; }
+  /// The iteration at which the job ends.
   int64_t max_iter() const { return job_.schedule().shape().max_iter; }
 
  private:
   using Values = std::map<MsgId, std::map<int, std::vector<float>>>;  // by id, then stage
 
+  /// Whether all stages have reported all `ids`.
   bool Complete(const std::vector<MsgId>& ids, bool train) const HP_REQUIRES(mutex_);
+  /// Sums over `ids` by output of the whole net, and forgets their values.
   std::vector<double> Sum(const std::vector<MsgId>& ids, bool train) HP_REQUIRES(mutex_);
+  /// Prints tests and iterations from iteration_ on, as far as they are complete.
   void PrintReady() HP_REQUIRES(mutex_);
   void PrintTest() HP_REQUIRES(mutex_);
   void PrintTraining() HP_REQUIRES(mutex_);
 
   const JobPlan& job_;
-  const Clock* const clock_source_;
+  const Clock* const clock_;
   const int64_t start_clock_;
   const LossSink on_loss_;
   std::map<bool, size_t> stages_with_outputs_;  // by train
 
   mutable Mutex mutex_;
   Values values_ HP_GUARDED_BY(mutex_);
-  int64_t clock_ HP_GUARDED_BY(mutex_) = 0;
-  bool test_done_ HP_GUARDED_BY(mutex_) = false;
+  int64_t iteration_ HP_GUARDED_BY(mutex_) = 0;      // the one whose losses are printed next
+  bool test_done_ HP_GUARDED_BY(mutex_) = false;     // iteration_'s test is printed, or it has none
   std::deque<double> recent_ HP_GUARDED_BY(mutex_);  // losses of the last average_loss iterations
-  int64_t displayed_clock_ HP_GUARDED_BY(mutex_) = 0, displayed_ns_ HP_GUARDED_BY(mutex_) = 0;
+  int64_t displayed_iteration_ HP_GUARDED_BY(mutex_) = 0, displayed_ns_ HP_GUARDED_BY(mutex_) = 0;  // the last display
 };
 
 }  // namespace hp

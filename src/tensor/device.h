@@ -12,68 +12,94 @@
 
 namespace hp {
 
-/// What a node computes on: its memory, and the order of its work. What is put into one queue is done in the order of
-/// the calls; queues run beside each other. The host's device has done everything when a call returns.
+/// What a node computes on: its memory, and queues of work (CUDA streams on a GPU). Work of one queue is done in the
+/// order of the calls; different queues run concurrently unless Order says otherwise. The host's device
+/// (MakeHostDevice) has done everything when a call returns. backend/cuda/gpu.h adds what only GPUs have.
 ///
-/// Calls never block, except Wait and Synchronize. A failure of the device shows up there. Any thread, but each queue
+/// Calls that put work into a queue never block and report nothing: a failure of the device shows up in the next Wait
+/// or Synchronize, and in all later ones. Allocations, Wait and Synchronize block. Any thread may call, but each queue
 /// is fed by one thread at a time.
+///
+/// A tensor that is copied in, used and copied out:
+///   device->Upload(Device::kCopyIn, input, host_in, bytes);
+///   device->Order(Device::kCopyIn, Device::kCompute);
+///   op->Forward(args);                                        // puts its kernels into kCompute
+///   device->Order(Device::kCompute, Device::kCopyOut);
+///   device->Download(Device::kCopyOut, host_out, output, bytes);
+///   const Device::Mark done = device->Record(Device::kCopyOut);
+///   HP_RETURN_IF_ERROR(device->Wait(done));                   // host_out is complete
 class Device {
  public:
-  /// Ops and updates; copies from the host, copies to the host, the gradient exchange, and copies to other devices,
-  /// which overlap with them.
-  enum Queue { kCompute, kCopyIn, kCopyOut, kExchange, kCopyAcross };
+  enum Queue {
+    kCompute,    ///< ops and updates
+    kCopyIn,     ///< copies from the host
+    kCopyOut,    ///< copies to the host
+    kExchange,   ///< sums of gradients over replicas
+    kCopyAcross  ///< copies to other devices
+  };
   static constexpr int kQueues = 5;
 
-  /// A point in a queue's work; good for one Wait.
+  /// A point in a queue's work, from Record. Valid for one Wait.
   using Mark = uint64_t;
 
-  /// What makes a piece of work the same as an earlier one: the same calls on the same addresses.
-  using RepeatKey = std::array<uint64_t, 6>;
+  /// Names a captured piece of work: equal keys mean the same calls with the same addresses and sizes. Where
+  /// several users of one device capture work, their keys contain an address that tells them apart.
+  using CaptureKey = std::array<uint64_t, 6>;
 
   virtual ~Device() = default;
 
-  /// "cpu", "cuda:0".
+  /// "cpu", "cuda:0": as in the routing table and in messages.
   virtual std::string name() const = 0;
-  /// Whether its memory is the host's, so that anybody may read it and nothing is ever pending.
+  /// Whether its memory is host memory: host code may dereference it, and no work is ever pending.
   virtual bool is_host() const = 0;
 
-  /// Memory that is free now; 0: the host's, which is not ours alone to count.
+  /// Bytes that a node may still allocate, a reserve for the driver deducted; 0 for the host, whose free memory is not
+  /// counted here.
   virtual size_t free_bytes() const = 0;
-  /// Zeroed memory of the device; must not outlive it. @return kResourceExhausted: so much is not free.
+  /// Zeroed memory of the device, aligned to 256 bytes on a GPU, else to a page. Waits for kCompute on a GPU. It must
+  /// not outlive the device, nor be released while work that uses it is pending. 0 bytes: an empty Buffer.
+  /// @return kResourceExhausted: out of memory; kInternal: the device failed.
   virtual StatusOr<Buffer> Allocate(size_t bytes) = 0;
-  /// The same, of the kind that can be given to others: a network adapter, another device.
+  /// The same in memory that can be exported to a network adapter (Gpu::ExportDmaBuf), another device or another
+  /// process; costs up to 2 MiB of rounding, so not for many small buffers.
   virtual StatusOr<Buffer> AllocateShared(size_t bytes) { return Allocate(bytes); }
-  /// Zeroed memory of the host that copies to and from the device go to directly. Errors as above.
+  /// Zeroed host memory that the device copies from and to without a detour (pinned). Errors as Allocate's.
   virtual StatusOr<Buffer> AllocateHost(size_t bytes) = 0;
 
-  /// From host memory (of AllocateHost, or the copy may wait for itself) to the device. The source must stay as it is
-  /// until the copy is done.
+  /// Copies `bytes` bytes from host memory to the device. The source must stay unmodified until the copy is done.
+  /// Memory of AllocateHost; with any other the call may block for the copy.
   virtual void Upload(Queue queue, void* to, const void* from, size_t bytes) = 0;
-  /// From the device to host memory, which is undefined until the copy is done.
+  /// Copies from the device to host memory (likewise of AllocateHost), whose contents are undefined until the copy is
+  /// done.
   virtual void Download(Queue queue, void* to, const void* from, size_t bytes) = 0;
 
-  /// Within the device.
+  /// Copies within the device; the two ranges do not overlap.
   virtual void Copy(Queue queue, void* to, const void* from, size_t bytes) = 0;
 
-  /// What is put into `then` from now on waits for what was put into `first` until now.
+  /// Work put into `then` after this call starts only when all work put into `first` before it is done. The host does
+  /// not wait.
   virtual void Order(Queue first, Queue then) = 0;
+  /// Marks the end of what `queue` holds so far. Each mark holds a resource of the device until it is waited for.
   virtual Mark Record(Queue queue) = 0;
-  /// Blocks until all that was in the queue before the mark is done. @return kInternal: the device failed.
+  /// Blocks until all work that was in the queue before the mark is done. Once for each mark (CHECK on a GPU); any
+  /// thread. @return kInternal: the device failed, now or earlier.
   virtual Status Wait(Mark mark) = 0;
-  /// Blocks until all queues are empty. Errors as above.
+  /// Blocks until all queues are empty. Errors as Wait's.
   virtual Status Synchronize() = 0;
 
-  /// Calls `work`, which feeds kCompute alone, or does again what it did under the same key: `work` is then not called
-  /// and must not be needed for anything else. Numbers that differ from time to time belong into device memory. The
-  /// first time is never the one that is done again, so that `work` may make then what it needs once.
-  virtual void Repeat(const RepeatKey& key, const std::function<void()>& work) = 0;
+  /// Runs `work`, which puts work into kCompute only. A GPU calls it directly the first time that it sees `key`,
+  /// records it as a CUDA graph the second time, and from then on launches the graph without calling `work`; one launch
+  /// costs less than many kernels. So `work` must have no other effect, must do the same for the same key, and may
+  /// allocate and initialise in its first run only; numbers that differ from run to run belong in device memory at
+  /// fixed addresses. What cannot be recorded is run directly each time. kCompute's thread only.
+  virtual void RunCaptured(const CaptureKey& key, const std::function<void()>& work) = 0;
 
-  /// Names what is put into the queues between the two, for a profiler. They nest.
+  /// Names what the calling thread puts into the queues between the two calls, for a profiler (NVTX). They nest.
   virtual void BeginRange(const std::string& /*name*/) {}
   virtual void EndRange() {}
 };
 
-/// The host's processors and memory.
+/// The host's processors and memory, name "cpu". Stateless; any thread.
 std::unique_ptr<Device> MakeHostDevice();
 
 }  // namespace hp

@@ -21,7 +21,7 @@ class HostDevice : public Device {
   Mark Record(Queue) override { return 0; }
   Status Wait(Mark) override { return OkStatus(); }
   Status Synchronize() override { return OkStatus(); }
-  void Repeat(const RepeatKey&, const std::function<void()>& work) override { work(); }
+  void RunCaptured(const CaptureKey&, const std::function<void()>& work) override { work(); }
 };
 
 }  // namespace

@@ -250,10 +250,10 @@ TEST_F(LossScalingTest, StopsWhereNoScaleHelps) {
   SkipLines skips;
   const ClusterResult result = TrainCluster(Scaled(Table(2, {2}, 2, 0, false), Scaling(4, 2000)), solver);
   EXPECT_EQ(result.status.code(), StatusCode::kNumeric);
-  const std::string has = "has a gradient that is not finite: update skipped, loss scale now ";
+  const std::string has = "has a NaN or infinity in its gradient: update skipped, loss scale now ";
   EXPECT_THAT(skips.lines(), testing::ElementsAre("iteration 0: layer \"conv1\" " + has + "2",
                                                   "iteration 1: layer \"conv1\" " + has + "1"));
-  EXPECT_THAT(result.status.message(), testing::ContainsRegex("^iteration 2: layer \".*\" gave a number that is not"));
+  EXPECT_THAT(result.status.message(), testing::ContainsRegex("^iteration 2: layer \".*\" produced a NaN or infinity"));
 }
 
 TEST_F(LossScalingTest, SkipsAlikeWithAnyDelays) {

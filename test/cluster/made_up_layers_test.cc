@@ -202,7 +202,7 @@ TEST_F(MadeUpLayers, TheirParametersMove) {
 TEST_F(MadeUpLayers, ALayerWithParametersThatShardsCannotDivideIsRefused) {
   const ClusterResult result = TrainCluster(Spec(1, {2}, "gain", "conv1"), solver_);
   EXPECT_EQ(result.status.code(), StatusCode::kInvalidArgument);
-  EXPECT_THAT(result.status.message(), testing::HasSubstr("layer \"gain\" (Gain) can't be divided over the 2 shards"));
+  EXPECT_THAT(result.status.message(), testing::HasSubstr("layer \"gain\" (Gain) can't be split over the 2 shards"));
 }
 
 TEST_F(MadeUpLayers, MoreShardsThanOutputsAreRefused) {

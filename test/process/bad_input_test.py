@@ -32,7 +32,7 @@ class FilesTest(cluster.JobTest):
     def test_missing_net(self):
         self.plain()
         os.remove(self.path("net.prototxt"))
-        self.refused(r"there is no file .*net\.prototxt")
+        self.refused(r"no such file: .*net\.prototxt")
 
     def test_missing_database(self):
         self.plain()
@@ -134,7 +134,7 @@ class FilesTest(cluster.JobTest):
         self.expect_exit(self.start("--all"), 0)
         self.make_job(iterations=20, hidden=17)
         process = self.start("--all", "--resume=" + self.path("out_iter_10.solverstate"))
-        self.expect_exit(process, 2, r"out_iter_10\.solverstate was written by another net")
+        self.expect_exit(process, 2, r"out_iter_10\.solverstate belongs to another net")
 
     def test_table_lists_all_faults(self):
         self.make_job()
@@ -151,15 +151,15 @@ class NodesTest(cluster.JobTest):
     def test_numbers_that_are_not_finite(self):
         self.make_job(solver="base_lr: 1e30\ndisplay: 5\n")
         nodes = self.start_all(self.make_table(conv=2, fc=2))
-        self.expect_all(nodes.values(), 3, r'iteration \d+: layer "\w+" gave a number that is not finite')
+        self.expect_all(nodes.values(), 3, r'iteration \d+: layer "\w+" produced a NaN or infinity')
         lines = {line.split("] ")[1] for node in nodes.values() for line in node.text().splitlines()
-                 if "not finite" in line}
+                 if "NaN or infinity" in line}
         self.assertEqual(len(lines), 1, "all nodes say the same: %s" % lines)
 
     def test_numbers_that_are_not_finite_in_one_process(self):
         self.make_job(solver="base_lr: 1e30\ndisplay: 5\n")
         self.make_table(conv=1, fc=0, micro_batches=1)
-        self.expect_exit(self.start("--all"), 3, r'iteration \d+: layer "\w+" gave a number that is not finite')
+        self.expect_exit(self.start("--all"), 3, r'iteration \d+: layer "\w+" produced a NaN or infinity')
 
     def elsewhere(self, net):
         """The same job with another net, as files of another host. Returns its table's name."""
@@ -176,7 +176,7 @@ class NodesTest(cluster.JobTest):
     def expect_difference(self, nodes, pattern, apart):
         """Every node says what differs, or that the other one left because of it; nobody waits for the deadline."""
         for node in nodes.values():
-            self.assertIn(node.wait(), (2, 4), node.name)
+            self.assertEqual(node.wait(), 2, node.name)
             self.assertEqual(len(node.errors()), 1, "one clear error: %s" % node.errors())
             self.assertRegex(node.errors()[0], pattern, node.name)
         self.expect_exit(nodes[apart], 2, pattern)
@@ -189,16 +189,16 @@ class NodesTest(cluster.JobTest):
         cluster.write_database(self.path("db2"), seed=2)
         table = self.elsewhere(self.read("net.prototxt").decode().replace(self.path("db"), self.path("db2")))
         nodes = self.start_differing(names, "conv1", table)
-        self.expect_difference(nodes, r'node "conv1" reads another data set|node "conv0" reads another', "conv1")
+        self.expect_difference(nodes, r'node "conv[01]" reads a different data set', "conv1")
 
     def test_node_that_comes_when_the_others_differ(self):
         self.make_job()
         names = self.make_table(conv=2, fc=2)  # with the default deadline, 300 s: nobody waits for it, or we lose patience
         table = self.elsewhere(self.read("net.prototxt").decode().replace("kernel_size: 3", "kernel_size: 5"))
         nodes = self.start_differing(names[:2], "conv1", table)
-        self.expect_exit(nodes["conv1"], 2, r'node "conv\d" runs another net')
-        self.await_text(nodes["conv0"], r'node "conv\d" runs another net')
-        told = r"conv0 \(\S+\) refused us: the job can't come together: node \"conv\d\" runs another net"
+        self.expect_exit(nodes["conv1"], 2, r'node "conv\d" runs a different net')
+        self.await_text(nodes["conv0"], r'node "conv\d" runs a different net')
+        told = r"conv0 \(\S+\) refused us: the job cannot start: node \"conv\d\" runs a different net"
         self.expect_exit(self.start(name="fc0"), 2, told)
         self.assertIsNone(nodes["conv0"].popen.poll(), "fc1 was not told yet")
         self.expect_exit(self.start(name="fc1"), 2, told)
@@ -211,7 +211,7 @@ class NodesTest(cluster.JobTest):
         names = self.make_table(conv=1, fc=2)
         table = self.elsewhere(self.read("net.prototxt").decode().replace("kernel_size: 3", "kernel_size: 5"))
         nodes = self.start_differing(names, "fc1", table)
-        self.expect_difference(nodes, r"runs another net", "fc1")
+        self.expect_difference(nodes, r"runs a different net", "fc1")
 
     def test_resume_on_one_node_only(self):
         self.make_job(iterations=20, snapshot=10)
@@ -233,7 +233,7 @@ class NodesTest(cluster.JobTest):
         self.await_training(nodes.values())
         os.truncate(self.path("db/data.mdb"), 8192)
         for node in nodes.values():
-            self.assertIn(node.wait(), (2, 4), node.name)
+            self.assertEqual(node.wait(), 2, node.name)
             self.assertRegex(node.text(), r"database %s/data\.mdb was .*truncated" % self.path("db"), node.name)
 
     def replace_database(self, backend):
@@ -246,10 +246,9 @@ class NodesTest(cluster.JobTest):
         os.rename(self.path("db2"), self.path("db"))
         said = r"database %s(/data\.mdb)? was (removed or )?replaced.* while it was being read" % self.path("db")
         for node in nodes.values():
-            self.assertIn(node.wait(), (2, 4), node.name)
+            self.assertEqual(node.wait(), 2, node.name)
             self.assertRegex(node.text(), said, node.name)
-        self.assertIn(2, [nodes["conv0"].popen.returncode, nodes["conv1"].popen.returncode])
-        self.expect_exit(nodes["fc0"], 4, r'lost node "conv[01]": ' + said)
+        self.expect_exit(nodes["fc0"], 2, r'lost node "conv[01]": ' + said)
 
 
 if __name__ == "__main__":

@@ -137,7 +137,17 @@ class OrderlyEndTest(cluster.JobTest):
         nodes = self.start_all(self.make_table(conv=2, fc=2))
         self.await_training(nodes.values())
         nodes["fc1"].send(signal.SIGINT)
-        self.expect_all(nodes.values(), 0, "Optimization Done")
+        self.expect_all(nodes.values(), 5, "Optimization stopped early")
+        self.assertRegex(nodes["conv0"].text(), r"Snapshotting solver state to binary proto file \S*solverstate")
+
+    def test_schedulers_send_sigterm_twice_and_to_all(self):
+        self.make_job(snapshot=0)  # nor one after training: a stop writes one all the same
+        nodes = self.start_all(self.make_table(conv=2, fc=2))
+        self.await_training(nodes.values())
+        for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGTERM, signal.SIGINT, signal.SIGINT):
+            for node in nodes.values():
+                node.send(number)
+        self.expect_all(nodes.values(), 5, "Optimization stopped early")
         self.assertRegex(nodes["conv0"].text(), r"Snapshotting solver state to binary proto file \S*solverstate")
 
 

@@ -43,7 +43,7 @@ class OwnEntryTest(cluster.JobTest):
         self.await_listening(2, role="conv")
         third = self.start("--role=conv", log="third")
         holders = "hpnode \\(process (%d|%d)\\)" % (first.popen.pid, second.popen.pid)
-        self.expect_exit(third, 2, r"no node of this host is left to run:",
+        self.expect_exit(third, 2, r"all nodes of this host are already running or their ports are taken:",
                          r'node "conv0", port %d: held by %s' % (self.ports["conv0"], holders),
                          r'node "conv1", port %d: held by %s' % (self.ports["conv1"], holders))
 

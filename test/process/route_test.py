@@ -21,10 +21,10 @@ class RouteTest(cluster.JobTest):
         return text
 
     def nodes(self):
-        """{node: (layers, parameters, solvers, sent bytes, received bytes)} of a sound table."""
+        """{node: (layers, parameters, solvers, sent bytes, received bytes)} of a valid table."""
         pattern = (r'node "(\w+)": (\d+) layer\(s\), (\d+) parameters \(\d+ bytes with histories and gradients\)\n'
-                   r"  (.*)\n  memory \d+ bytes, of it a pool of (\d+) solver\(s\) of (\d+) bytes each\n"
-                   r"  in each iteration sends (\d+) bytes and receives (\d+) bytes\n")
+                   r"  (.*)\n  memory \d+ bytes, including a pool of (\d+) solver\(s\) of (\d+) bytes each\n"
+                   r"  sends (\d+) bytes and receives (\d+) bytes in each iteration\n")
         text = self.check()
         found = {}
         for name, layers, parameters, listed, solvers, solver_bytes, sent, received in re.findall(pattern, text):
@@ -72,7 +72,7 @@ class RouteTest(cluster.JobTest):
         self.make_job()
         self.make_table(conv=1, fc=1)
         shutil.rmtree(self.path("db"))
-        self.assertRegex(self.check(), r"sound\n[^$]*What the nodes hold and send is not known here: .*does not exist")
+        self.assertRegex(self.check(), r"valid\n[^$]*Cannot compute what the nodes hold and send: .*does not exist")
 
     def test_node_over_its_memory(self):
         self.make_job(hidden=10000)
@@ -99,7 +99,7 @@ class RouteTest(cluster.JobTest):
             self.assertIn(said, text)
         os.remove(self.path("net.prototxt"))
         text = self.check(2)
-        for said in ("there is no file", "both on 127.0.0.1:20000", "has 2 fault(s)"):
+        for said in ("no such file", "both on 127.0.0.1:20000", "has 2 fault(s)"):
             self.assertIn(said, text)
 
 

@@ -86,6 +86,11 @@ class StartUpTest(cluster.JobTest):
     def test_fc_shard_lost_at_any_time(self):
         self.lose_at_any_time("fc1", 4)
 
+    def test_hosts_may_be_names(self):
+        self.make_job(iterations=20)
+        names = self.make_table(conv=2, fc=2, hosts=["localhost"] * 4)
+        self.expect_all(self.start_all(names).values(), 0, "Optimization Done")
+
     def test_ctrl_c_while_waiting_for_others(self):
         self.make_job()
         names = self.make_table(conv=1, fc=1)

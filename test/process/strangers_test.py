@@ -8,6 +8,7 @@ import socket
 import struct
 
 import cluster
+import peer
 
 
 class StrangersTest(cluster.JobTest):
@@ -58,10 +59,10 @@ class StrangersTest(cluster.JobTest):
         self.await_training(nodes.values(), 5)
         kept = [stranger for name in names for stranger in self.strangers(self.ports[name])]
         second = self.second_job(names)
-        self.expect_exit(second, 2, r"refused us: .*has another routing table")
+        self.expect_exit(second, 2, r"refused us: .*has a different routing table")
         self.await_training(nodes.values())
         nodes["conv0"].send(signal.SIGINT)
-        self.expect_all(nodes.values(), 0, "Optimization Done")
+        self.expect_all(nodes.values(), 5, "Optimization stopped early")
         for stranger in kept:
             stranger.close()
         for node in nodes.values():
@@ -70,6 +71,62 @@ class StrangersTest(cluster.JobTest):
         last = int(re.search(r"Snapshotting solver state .*_iter_(\d+)\.solverstate", nodes["conv0"].text()).group(1))
         disturbed = self.read("out_iter_%d.caffemodel" % last)
 
+        os.remove(self.path("out_iter_%d.caffemodel" % last))
+        self.make_job(iterations=last, snapshot=1000000)
+        self.run_job(names)
+        self.assertEqual(self.read("out_iter_%d.caffemodel" % last), disturbed)
+
+    def clients_that_lie(self, port, first):
+        """Sends, as a client, everything that a client may not send. Returns how many were dropped for it."""
+        lies = [peer.frame(peer.MESSAGE, b"x" * 10, index=kind) for kind in
+                (1, 2, 3, peer.REPORT, peer.VERDICT, peer.LABELS, peer.STATISTICS, peer.RENDEZVOUS, peer.PULL_CHUNK, 99)]
+        lies += [peer.frame(peer.MESSAGE, b"x" * 10, index=peer.PULL_REQUEST),
+                 peer.frame(peer.GRANT, msg_id=7, size=64, channel=1)]
+        # Places for the slices of a later snapshot, which the nodes would write to.
+        lies.append(b"".join(peer.frame(peer.GRANT, index=i, msg_id=clock, size=4 * 500, channel=peer.SLICE | i)
+                             for clock in range(1, 200) for i in range(16)))
+        lies.append(peer.frame(peer.MESSAGE, index=peer.PULL_REQUEST) * (1 if first else 2))
+        for lie in lies[:-1]:
+            liar = peer.Peer(port, peer.client_hello())
+            liar.send(lie)
+            self.assertTrue(liar.is_dropped(), lie[:48])
+            liar.close()
+        if not first:  # only the first node has weights to give
+            asker = peer.Peer(port, peer.client_hello())
+            asker.send(lies[-1])
+            self.assertTrue(asker.is_dropped())
+            asker.close()
+        return len(lies) - (1 if first else 0)
+
+    def test_clients_that_lie(self):
+        self.make_job(snapshot=1000000)
+        names = self.make_table(conv=2, fc=2)
+        nodes = self.start_all(names)
+        self.await_training(nodes.values(), 5)
+        for name in names:
+            dropped = self.clients_that_lie(self.ports[name], first=name == names[0])
+            said = re.findall(r"(?m)^W.* closing the connection of client", nodes[name].text())
+            self.assertEqual(len(said), dropped, "one line for each")
+
+        idle, refused = [], 0
+        for _ in range(100):
+            try:
+                idle.append(peer.Peer(self.ports[names[0]], peer.client_hello()))
+            except peer.Refused as reason:
+                refused += 1
+                self.assertIn("try again later", str(reason))
+        self.assertGreater(refused, 50)
+
+        nodes["conv0"].send(signal.SIGHUP)
+        self.await_text(nodes["conv0"], r"Snapshotting solver state")
+        nodes["conv0"].send(signal.SIGINT)
+        self.expect_all(nodes.values(), 5, "Optimization stopped early")
+        for node in nodes.values():
+            self.assertEqual(node.errors(), [])
+        for client in idle:
+            client.close()
+        last = int(re.findall(r"Snapshotting solver state .*_iter_(\d+)\.solverstate", nodes["conv0"].text())[-1])
+        disturbed = self.read("out_iter_%d.caffemodel" % last)
         os.remove(self.path("out_iter_%d.caffemodel" % last))
         self.make_job(iterations=last, snapshot=1000000)
         self.run_job(names)

@@ -177,7 +177,7 @@ Status FakeGpu::Synchronize() {
   return failure_;
 }
 
-void FakeGpu::Repeat(const RepeatKey& key, const std::function<void()>& work) {
+void FakeGpu::RunCaptured(const CaptureKey& key, const std::function<void()>& work) {
   bool known, first;
   {
     MutexLock lock(&mutex_);

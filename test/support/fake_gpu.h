@@ -19,7 +19,7 @@ namespace hp::test {
 
 /// A GPU on the host. Nothing that is queued is done before somebody waits for it; then queues take turns at random, as
 /// far as Order and marks allow. So a copy whose source is reused too early, or a result that is read too early, shows.
-/// Repeated work is a recording, as CUDA's graphs are.
+/// Captured work is a recording, as CUDA graphs are.
 class FakeGpu : public Gpu {
  public:
   struct Options {
@@ -43,7 +43,7 @@ class FakeGpu : public Gpu {
   void Hold() HP_EXCLUDES(mutex_);
   /// Waits until Wait has told somebody of the failure.
   void AwaitTold() HP_EXCLUDES(mutex_);
-  /// How many recordings Repeat made, and how often it replayed one.
+  /// How many recordings RunCaptured made, and how often it replayed one.
   int recorded() const HP_EXCLUDES(mutex_);
   int repeated() const HP_EXCLUDES(mutex_);
   /// How often Copy was called.
@@ -66,7 +66,7 @@ class FakeGpu : public Gpu {
   Mark Record(Queue queue) override HP_EXCLUDES(mutex_);
   Status Wait(Mark mark) override HP_EXCLUDES(mutex_);
   Status Synchronize() override HP_EXCLUDES(mutex_);
-  void Repeat(const RepeatKey& key, const std::function<void()>& work) override HP_EXCLUDES(mutex_);
+  void RunCaptured(const CaptureKey& key, const std::function<void()>& work) override HP_EXCLUDES(mutex_);
   GpuStream stream(Queue queue) override;
   Status ExportDmaBuf(const void* memory, size_t bytes, bool pcie_mapping, int* fd, uint64_t* offset) override;
   Status CopyNow(void* to, const void* from, size_t bytes) override HP_EXCLUDES(mutex_);
@@ -107,8 +107,8 @@ class FakeGpu : public Gpu {
   Mark last_mark_ HP_GUARDED_BY(mutex_) = 0;
   std::set<Mark> reached_ HP_GUARDED_BY(mutex_);
   std::vector<Work>* recording_ HP_GUARDED_BY(mutex_) = nullptr;
-  std::set<RepeatKey> seen_ HP_GUARDED_BY(mutex_);
-  std::map<RepeatKey, std::vector<Work>> recordings_ HP_GUARDED_BY(mutex_);
+  std::set<CaptureKey> seen_ HP_GUARDED_BY(mutex_);
+  std::map<CaptureKey, std::vector<Work>> recordings_ HP_GUARDED_BY(mutex_);
   int recorded_ HP_GUARDED_BY(mutex_) = 0, repeated_ HP_GUARDED_BY(mutex_) = 0;
   std::atomic<int> copies_{0};
   Status failure_ HP_GUARDED_BY(mutex_);

@@ -37,6 +37,6 @@ targets=("$@")
 if [[ ${1:-} == --tests ]]; then
   [[ $# -eq 2 ]] || usage
   mapfile -t targets < <(tools/dev/test_targets.py "build/$preset" "$2")
-  [[ ${#targets[@]} -gt 0 ]] || { echo "build: tests with the labels $2 need nothing built" && exit 0; }
+  [[ ${#targets[@]} -gt 0 ]] || { echo "build: no targets to build for tests with the labels $2" && exit 0; }
 fi
 exec cmake --build --preset "$preset" ${targets[@]:+--target "${targets[@]}"}

@@ -65,7 +65,7 @@ def check_tree(root):
         for offset, name in names_in(text):
             if not IGNORED.fullmatch(name) and not exists(root, os.path.dirname(path), name):
                 line = text.count("\n", 0, offset) + 1
-                faults.append(f"{path}:{line}: there is no `{name}`, neither from the root nor from {path}")
+                faults.append(f"{path}:{line}: `{name}` does not exist, neither from the root nor from {path}")
     return files, faults
 
 
@@ -78,7 +78,7 @@ def main():
     if faults:
         print("\n".join(faults))
         sys.exit(1)
-    print(f"check_docs: {files} Markdown files name only what exists")
+    print(f"check_docs: {files} Markdown files, all file names exist")
 
 
 if __name__ == "__main__":

@@ -127,7 +127,7 @@ def check_library(path, header):
     """What is wrong with the file `path` including a library's header; None: nothing."""
     for headers, places, rule in LIBRARIES:
         if re.match(headers, header) and not re.match(places, path):
-            return f"<{header}> has no place here: {rule}"
+            return f"<{header}> may not be included here: {rule}"
     return None
 
 
@@ -150,7 +150,7 @@ def check_file(root, path):
     """Yields (line number, what is wrong) for one file, and (line number, None) for each getenv."""
     room = room_of(path)
     if room is None:
-        yield 1, "lies in no room that tools/dev/check_includes.py knows"
+        yield 1, "is in no room that tools/dev/check_includes.py lists"
         return
     with open(os.path.join(root, path), encoding="utf-8") as file:
         lines = without_comments(file.read()).split("\n")
@@ -177,7 +177,7 @@ def check_rules():
 
     def follow(name, path):
         if name in path:
-            return [f"the rules go round in a circle: {' -> '.join([*path[path.index(name):], name])}"]
+            return [f"the rules are circular: {' -> '.join([*path[path.index(name):], name])}"]
         if name in below or rooms.get(name, EVERYTHING) is EVERYTHING:
             return []
         faults = [fault for allowed in rooms[name] for fault in follow(allowed, [*path, name])]
@@ -212,7 +212,7 @@ def main():
     if faults:
         print("\n".join(faults))
         sys.exit(1)
-    print(f"check_includes: {files} files, all within the rules")
+    print(f"check_includes: {files} files, no violations")
 
 
 if __name__ == "__main__":

@@ -237,7 +237,7 @@ def main():
         more, objects = twins_of_build(args.build)
         twins.update(more)
     if files == 0 or args.build and objects == 0:
-        sys.exit("check_twins: nothing to look at")
+        sys.exit("check_twins: no files to check")
     for name, places in sorted(twins.items()):
         print(f"{name} is defined {len(places)} times:", *places, sep="\n  ")
     if twins:

@@ -18,6 +18,6 @@ files() {
 
 case ${1:-} in
   '') files | xargs -0 -r "$tool" -i ;;
-  --check) files | xargs -0 -r "$tool" --dry-run -Werror && echo "format: all files are as .clang-format says" ;;
+  --check) files | xargs -0 -r "$tool" --dry-run -Werror && echo "format: all files are formatted" ;;
   *) echo "usage: tools/dev/format.sh [--check]" && exit 2 ;;
 esac

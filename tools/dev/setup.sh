@@ -65,9 +65,9 @@ fi
 
 echo "setup: installing ${#packages[@]} Debian packages: ${packages[*]}"
 as_root apt-get -q -o DPkg::Lock::Timeout=300 update ||
-  echo "setup: apt-get update failed (above); trying with the package lists that are there" >&2
+  echo "setup: apt-get update failed (above); continuing with the existing package lists" >&2
 as_root apt-get -q -y --no-install-recommends -o DPkg::Lock::Timeout=300 install "${packages[@]}" ||
-  fail "apt-get could not install: ${packages[*]} (its reason is above; without root rights run this as root once)"
+  fail "apt-get could not install: ${packages[*]} (see its output above; without root rights, run this once as root)"
 
 mapfile -t packages < <(missing)
 [[ ${#packages[@]} -eq 0 ]] || fail "still missing after the installation: ${packages[*]}"

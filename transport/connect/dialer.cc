@@ -28,24 +28,33 @@ void Dialer::Attempt() {
                           [self = shared_from_this()](const boost::system::error_code& error, const auto& results) {
                             if (self->stopped_) return;
                             if (error) return self->Retry(error.message());
-                            self->Connect(results);
+                            self->targets_.assign(results.begin(), results.end());
+                            self->next_target_ = 0;
+                            self->ConnectNext("no address");
                           });
 }
 
-void Dialer::Connect(const boost::asio::ip::tcp::resolver::results_type& results) {
-  const auto target = results.begin()->endpoint();
-  boost::system::error_code error;
-  socket_.open(target.protocol(), error);
-  if (!error && !bind_host_.empty()) {
-    const auto local = boost::asio::ip::make_address(bind_host_, error);
-    if (!error) socket_.bind({local, 0}, error);
-  }
-  if (error) return Retry(error.message());
+void Dialer::ConnectNext(const std::string& cause) {
+  if (next_target_ == targets_.size()) return Retry(cause);
+  const auto target = targets_[next_target_++];
+  if (const auto error = OpenFor(target)) return ConnectNext(error.message());
+  attempt_since_ns_ = Clock::Real()->NowNs();
   socket_.async_connect(target, [self = shared_from_this()](const boost::system::error_code& error) {
     if (self->stopped_) return;
-    if (error) return self->Retry(error.message());
+    if (error) return self->ConnectNext(error.message());
     self->OnConnected();
   });
+}
+
+boost::system::error_code Dialer::OpenFor(const boost::asio::ip::tcp::endpoint& target) {
+  boost::system::error_code error;
+  socket_.close(error);
+  socket_.open(target.protocol(), error);
+  if (error || bind_host_.empty()) return error;
+  boost::system::error_code is_name;
+  const auto local = boost::asio::ip::make_address(bind_host_, is_name);
+  if (!is_name && local.is_v6() == target.address().is_v6()) socket_.bind({local, 0}, error);
+  return error;
 }
 
 void Dialer::OnConnected() {

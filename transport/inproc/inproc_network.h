@@ -11,35 +11,40 @@ namespace hp {
 
 struct InprocHub;
 
-/// Of a network of transports within one process.
+/// Options of a network of transports within one process.
 struct InprocOptions {
-  /// Nodes of the job; ranks 0 to world_size - 1 that do not appear in time are reported by OnConnectFailed. 0: nobody
-  /// is waited for.
+  /// Number of nodes of the job; ranks 0 to world_size - 1 that do not start in time are reported by OnConnectFailed.
+  /// 0: nobody is waited for.
   int world_size = 0;
-  int connect_deadline_ms = 30'000;
-  /// How long an event on the way from `from` to `to` takes, in nanoseconds of real time; called from any thread, one
-  /// call at a time for each link and direction. `bulk`: a write; else a message, grant, cancel or end. Null: no delay.
-  /// Order is kept within bulk and within the others of one link and direction, and between nothing else.
+  int connect_deadline_ms = 30'000;  ///< from the Start of each transport, in real time
+  /// The delay of an event from `from` to `to`, in nanoseconds of real time; for tests. Called from any thread, one
+  /// call at a time for each link and direction. `bulk`: a write; else a message, grant, cancel or end. Events keep
+  /// their order within bulk and within the others of one link and direction; all else may overtake. Null: no delay.
   std::function<int64_t(Rank from, Rank to, bool bulk)> delay = {};
-  /// What LastHeardNs is measured by.
+  /// The clock of LastHeardNs.
   const Clock* clock = Clock::Real();
 };
 
-/// Delays between 0 and `max_us` microseconds, drawn by `seed` from (from, to, bulk, how many went before).
+/// For InprocOptions::delay: random delays from 0 to `max_us` microseconds, a function of seed, from, to, bulk and the
+/// number of events before.
 std::function<int64_t(Rank, Rank, bool)> RandomDelays(uint64_t seed, int max_us);
 
-/// What the transports of one process have in common: by it they find each other. For several nodes in one process, and
-/// for tests, which delay events and cut connections. A write is one memcpy, so no memory needs to be registered.
-/// It may go away before its transports do. Any thread.
+/// Connects the transports of one process with each other, without sockets: for several nodes in one process, and for
+/// tests, which can delay events and cut connections. A write is one memcpy by the receiver's progress thread; memory
+/// need not be registered. The network may be destroyed before its transports. Any thread.
+///   InprocNetwork network({.world_size = 2});
+///   auto a = network.Create(0), b = network.Create(1);   // then Start both
 class InprocNetwork {
  public:
   explicit InprocNetwork(InprocOptions options = {});
 
-  /// The transport of node `rank`. Started, it connects to every other node of the network as that starts.
+  /// The transport of node `rank`. Once started, it connects to every other node of the network as soon as that is
+  /// started.
   std::unique_ptr<Transport> Create(Rank rank);
-  /// The transport of somebody who is no node and connects to `server` only, once that is started.
+  /// The transport of a client, which connects to node `server` only, as soon as that is started.
   std::unique_ptr<Transport> CreateClient(Rank server);
-  /// Breaks the connection between two nodes: both see OnClosed(kUnavailable).
+  /// Breaks the connection between two nodes, soon: both get OnClosed(kUnavailable). No effect if there is none. For
+  /// tests.
   void Cut(Rank a, Rank b);
 
  private:

@@ -1,3 +1,7 @@
+// One readv for each frame of a stream of them: the rest of the payload under way goes to its place, and the next
+// header behind it. Between frames, if a small write is probably next, its place is guessed: header, place and the
+// header after it are read in one call. After a wrong guess the bytes are moved out of the place (ahead_) and
+// interpreted again before any handler is called.
 #include "transport/tcp/frame_receiver.h"
 
 #include "transport/transport.h"
@@ -15,8 +19,6 @@ namespace {
 // Only smaller places are guessed: what was wrongly guessed is copied, and a large write does not need the gain.
 constexpr size_t kMaxGuess = 16 << 10;
 constexpr size_t kEndOfStream = static_cast<size_t>(-1);
-
-Status BrokenRule(const Status& status) { return Unavailable("protocol error: %s", status.message().c_str()); }
 
 }  // namespace
 
@@ -118,19 +120,19 @@ Status FrameReceiver::Feed(std::span<const std::byte> bytes) {
 
 Status FrameReceiver::BeginFrame() {
   const StatusOr<FrameHeader> header = DecodeFrameHeader(header_bytes_);
-  if (!header.ok()) return BrokenRule(header.status());
+  if (!header.ok()) return ProtocolError(header.status());
   frame_ = *header;
   if (in_message_ && (frame_.type != FrameType::kMessage || frame_.index != message_type_)) {
-    return BrokenRule(InvalidArgument("a frame of type %d within a message", static_cast<int>(frame_.type)));
+    return ProtocolError(InvalidArgument("a frame of type %d within a message", static_cast<int>(frame_.type)));
   }
   if (frame_.type == FrameType::kData) {
     const StatusOr<std::span<std::byte>> place = sink_->PlaceFor(frame_);
-    if (!place.ok()) return BrokenRule(place.status());
+    if (!place.ok()) return ProtocolError(place.status());
     payload_ = *place;
   } else if (frame_.type == FrameType::kMessage) {
     const size_t before = in_message_ ? message_.size() : 0;
     if (before + frame_.length > kMaxMessageBytes) {
-      return BrokenRule(InvalidArgument("a message of more than %zu bytes", kMaxMessageBytes));
+      return ProtocolError(InvalidArgument("a message of more than %zu bytes", kMaxMessageBytes));
     }
     message_.resize(before + frame_.length);
     payload_ = std::span<std::byte>(message_).subspan(before);
@@ -146,7 +148,7 @@ Status FrameReceiver::EndFrame() {
   if (in_message_) return OkStatus();
   const bool message = frame_.type == FrameType::kMessage;
   const Status status = sink_->OnFrame(frame_, message ? std::span<const std::byte>(message_) : std::span<std::byte>());
-  return status.ok() ? status : BrokenRule(status);
+  return status.ok() ? status : ProtocolError(status);
 }
 
 }  // namespace hp

@@ -13,8 +13,6 @@ namespace {
 
 constexpr int kPollBatch = 64;
 
-Status BrokenRule(const Status& status) { return Unavailable("protocol error: %s", status.message().c_str()); }
-
 }  // namespace
 
 void VerbsEndpoint::Run() {
@@ -107,7 +105,7 @@ void VerbsEndpoint::OnReceived(const ibv_wc& completion) {
   } else {
     status = OnControl(pool->Buffer(completion.wr_id, completion.byte_len));
   }
-  if (!status.ok()) Failed(BrokenRule(status).Prepend(core_.name()));
+  if (!status.ok()) Failed(ProtocolError(status).Prepend(core_.name()));
   const Status recycled = pool->Recycle(completion.wr_id);
   if (!recycled.ok()) Failed(recycled.Prepend(core_.name()));
 }

@@ -12,35 +12,40 @@
 
 namespace hp::onednn {
 
-/// Channels in one block of the layout that this host's convolutions like best: 16 with AVX-512, else 8.
+/// Channels in one block of the layout in which convolutions are fastest on this host: 16 with AVX-512, else 8.
 int64_t NativeBlock();
 
-/// oneDNN's description of a rank-4 tensor of shape `shape` with `channel_block`, which divides the channels.
+/// oneDNN's description of a float32 tensor [N, C, H, W] with `channel_block`, which divides C.
 dnnl::memory::desc Describe(const Shape& shape, int64_t channel_block);
-/// NHWC under that name: one channel is also NCHW, 16 are also nChw16c, but oneDNN picks its kernels by the name.
+/// The same, always named NHWC: with one channel it is also NCHW and with 16 also nChw16c, but oneDNN picks its kernels
+/// by the name.
 dnnl::memory::desc DescribeNhwc(const Shape& shape);
 
 /// A name for the memory format of `desc` ("256x48x5x5 s... 16i16o"): equal for equal formats and sizes, as
 /// PackedParams wants.
 std::string FormatName(const dnnl::memory::desc& desc);
 
-/// The engine and the stream of one op. Ops of different executors share nothing but oneDNN's own primitive cache.
+/// The engine and the stream of one op; executor thread. Ops of different executors share nothing but oneDNN's own
+/// primitive cache.
 struct Context {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
 
+  /// A view of `data`, which the caller owns; const is dropped because oneDNN has no const memory.
   dnnl::memory Memory(const dnnl::memory::desc& desc, const void* data) const {
     return {desc, engine, const_cast<void*>(data)};
   }
 };
 
-/// A copy between two formats, optionally added to what the target holds.
+/// A copy of a tensor from one format to another, made once and run many times.
 class Reorder {
  public:
-  Reorder() = default;
+  Reorder() = default;  ///< needed() is false
+  /// @param add add to the target instead of overwriting it. Throws dnnl::error.
   Reorder(const Context& context, const dnnl::memory::desc& from, const dnnl::memory::desc& to, bool add = false);
   /// Whether the formats differ; a plain copy between equal ones must not be run.
   bool needed() const { return needed_; }
+  /// By all threads of the team; done on return. `from` and `to` do not overlap.
   void Run(Context* context, const void* from, void* to) const;
 
  private:
@@ -49,18 +54,20 @@ class Reorder {
   dnnl::primitive primitive_;
 };
 
-/// Runs `make`, which builds primitives; oneDNN's exception becomes a Status that starts with `what`.
+/// Calls `make`, which builds primitives. @return kInternal with oneDNN's message, prefixed by `what`, if it throws
+/// dnnl::error.
 template <typename Make>
 Status Guard(const char* what, const Make& make) {
   try {
     make();
   } catch (const dnnl::error& error) {
-    return InternalError("%s: oneDNN says \"%s\" (status %d)", what, error.what(), static_cast<int>(error.status));
+    return InternalError("%s: oneDNN error: %s (status %d)", what, error.what(), static_cast<int>(error.status));
   }
   return OkStatus();
 }
 
-/// Attributes of a primitive that takes its scratchpad from OpArgs::scratch.
+/// Attributes of a primitive that takes its scratchpad from the caller (DNNL_ARG_SCRATCHPAD, in OpArgs::scratch)
+/// instead of allocating it.
 dnnl::primitive_attr UserScratchpad();
 
 }  // namespace hp::onednn

@@ -1,5 +1,6 @@
 #include "backend/cuda/batch_sum.h"
-#include "backend/cuda/ops.h"
+#include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/float32_inputs.h"
 
 #include "glog/logging.h"
 
@@ -82,8 +83,10 @@ class AccuracyOp final : public Op {
 
 }  // namespace
 
-StatusOr<Backend::OpPtr> MakeAccuracy(const GpuContext& context, const AccuracyDesc& desc, const Backend::Descs& in) {
-  return Backend::OpPtr(std::make_unique<AccuracyOp>(context, desc, in[0]));
+StatusOr<Backend::OpPtr> CudaBackend::Accuracy(const AccuracyDesc& desc, const Descs& in) {
+  return OnFloat32(context_, in, [&](const Descs& float32) {
+    return StatusOr<OpPtr>(std::make_unique<AccuracyOp>(context_, desc, float32[0]));
+  });
 }
 
 }  // namespace hp::cuda

@@ -1,5 +1,5 @@
+#include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/element.h"
-#include "backend/cuda/ops.h"
 
 #include <cmath>
 
@@ -88,17 +88,16 @@ Backend::OpPtr Make(const GpuContext& context, const Function& function, const T
 
 }  // namespace
 
-StatusOr<Backend::OpPtr> MakeActivation(const GpuContext& context, const ActivationDesc& desc,
-                                        const Backend::Descs& in) {
+StatusOr<Backend::OpPtr> CudaBackend::Activation(const ActivationDesc& desc, const Descs& in) {
   switch (desc.kind) {
     case ActivationDesc::kRelu:
-      return Make(context, Relu{desc.negative_slope}, in[0]);
+      return Make(context_, Relu{desc.negative_slope}, in[0]);
     case ActivationDesc::kSigmoid:
-      return Make(context, Sigmoid{}, in[0]);
+      return Make(context_, Sigmoid{}, in[0]);
     case ActivationDesc::kTanh:
       break;
   }
-  return Make(context, Tanh{}, in[0]);
+  return Make(context_, Tanh{}, in[0]);
 }
 
 }  // namespace hp::cuda

@@ -1,5 +1,5 @@
 #include "backend/concat_op.h"
-#include "backend/cuda/ops.h"
+#include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/pack.h"
 #include "backend/cuda/rows.h"
 
@@ -52,8 +52,8 @@ struct Copies {
 
 }  // namespace
 
-StatusOr<Backend::OpPtr> MakeConcat(const GpuContext& context, int axis, const Backend::Descs& in) {
-  return Backend::OpPtr(std::make_unique<ConcatOp<Copies>>(Copies{context}, ConcatPlan(axis, in, false)));
+StatusOr<Backend::OpPtr> CudaBackend::Concat(int axis, const Descs& in) {
+  return Backend::OpPtr(std::make_unique<ConcatOp<Copies>>(Copies{context_}, ConcatPlan(axis, in, false)));
 }
 
 }  // namespace hp::cuda

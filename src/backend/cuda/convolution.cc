@@ -1,6 +1,6 @@
 #include "backend/cuda/add_layout.h"
 #include "backend/cuda/column_sums.h"
-#include "backend/cuda/ops.h"
+#include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/scratch.h"
 #include "backend/layout.h"
 #include "backend/window.h"
@@ -113,10 +113,9 @@ class ConvolutionOp final : public Op {
 
 }  // namespace
 
-StatusOr<Backend::OpPtr> MakeConvolution(const GpuContext& context, const ConvolutionDesc& desc,
-                                         const Backend::Descs& in) {
-  HP_ASSIGN_OR_RETURN(std::unique_ptr<GpuConvolution> convolution, context.library->Convolution(desc, in[0].shape));
-  return Backend::OpPtr(std::make_unique<ConvolutionOp>(context, desc, in[0], std::move(convolution)));
+StatusOr<Backend::OpPtr> CudaBackend::Convolution(const ConvolutionDesc& desc, const Descs& in) {
+  HP_ASSIGN_OR_RETURN(std::unique_ptr<GpuConvolution> convolution, context_.library->Convolution(desc, in[0].shape));
+  return Backend::OpPtr(std::make_unique<ConvolutionOp>(context_, desc, in[0], std::move(convolution)));
 }
 
 }  // namespace hp::cuda

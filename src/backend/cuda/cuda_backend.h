@@ -2,12 +2,55 @@
 
 #include "backend/backend.h"
 #include "backend/cuda/library.h"
+#include "backend/cuda/ops.h"
+#include "tensor/buffer.h"
 
 #include <memory>
+#include <span>
 
 namespace hp {
+namespace cuda {
 
-/// Ops on `gpu`, which must outlive the backend and its ops. @return kResourceExhausted: no memory for partial sums.
+/// Makes ops that put their work into the compute queue of a GPU, on tensors in its memory: dense or NHWC, float32 or
+/// the library's element type. Backend (backend/backend.h) says what each computes, README.md of this folder which
+/// layouts and types they choose. Each method is defined in the file of its op: Pooling in pooling.cu. A call of an op
+/// only queues work, and the same work for the same arguments, so that it may be captured. Made by MakeCudaBackend.
+class CudaBackend final : public Backend {
+ public:
+  /// @param gpu must outlive the backend and its ops. @param partial_sums PartialSums() doubles in its memory.
+  CudaBackend(Gpu* gpu, std::unique_ptr<GpuLibrary> library, Buffer partial_sums)
+      : library_(std::move(library)),
+        partial_sums_(std::move(partial_sums)),
+        context_{gpu, library_.get(), reinterpret_cast<double*>(partial_sums_.data())} {}
+
+  StatusOr<OpPtr> Convolution(const ConvolutionDesc& desc, const Descs& in) override;
+  StatusOr<OpPtr> Pooling(const PoolingDesc& desc, const Descs& in) override;
+  StatusOr<OpPtr> Lrn(const LrnDesc& desc, const Descs& in) override;
+  StatusOr<OpPtr> Activation(const ActivationDesc& desc, const Descs& in) override;
+  StatusOr<OpPtr> InnerProduct(const InnerProductDesc& desc, const Descs& in) override;
+  StatusOr<OpPtr> Dropout(const DropoutDesc& desc, const Descs& in) override;
+  StatusOr<OpPtr> Softmax(int axis, const Descs& in) override;
+  StatusOr<OpPtr> SoftmaxLoss(const SoftmaxLossDesc& desc, const Descs& in) override;
+  StatusOr<OpPtr> Accuracy(const AccuracyDesc& desc, const Descs& in) override;
+  StatusOr<OpPtr> Flatten(const Shape& out, const Descs& in) override;
+  StatusOr<OpPtr> Concat(int axis, const Descs& in) override;
+  StatusOr<OpPtr> Eltwise(const EltwiseDesc& desc, const Descs& in) override;
+  StatusOr<OpPtr> Split(int ways, const Descs& in) override;
+  StatusOr<OpPtr> Export(int parts, const Descs& in) override;
+
+  void SgdUpdate(std::span<const SgdPart> parts) override { cuda::SgdUpdate(context_.stream(), parts); }
+  void SumsOfSquares(std::span<const SquaresPart> parts) override { cuda::SumsOfSquares(context_, parts); }
+
+ private:
+  const std::unique_ptr<GpuLibrary> library_;
+  const Buffer partial_sums_;
+  const GpuContext context_;
+};
+
+}  // namespace cuda
+
+/// The backend of a GPU. `gpu` must outlive the backend and its ops, the backend its ops.
+/// @return kResourceExhausted: no memory for partial sums of SumsOfSquares.
 StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(Gpu* gpu, std::unique_ptr<GpuLibrary> library);
 
 }  // namespace hp

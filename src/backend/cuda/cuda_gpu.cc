@@ -75,7 +75,7 @@ class CudaGpu : public Gpu {
   Mark Record(Queue queue) override HP_EXCLUDES(mutex_);
   Status Wait(Mark mark) override HP_EXCLUDES(mutex_);
   Status Synchronize() override HP_EXCLUDES(mutex_);
-  void Repeat(const RepeatKey& key, const std::function<void()>& work) override;
+  void RunCaptured(const CaptureKey& key, const std::function<void()>& work) override;
   void BeginRange(const std::string& name) override { nvtxRangePushA(name.c_str()); }
   void EndRange() override { nvtxRangePop(); }
   GpuStream stream(Queue queue) override { return {.cuda = streams_[queue], .host = nullptr}; }
@@ -108,8 +108,8 @@ class CudaGpu : public Gpu {
   const GpuInfo info_;
   PeerMemory peers_;
   cudaStream_t streams_[kQueues] = {};
-  std::map<RepeatKey, cudaGraphExec_t> graphs_;  // null: seen once. Executor thread
-  bool recordable_ = true;                       // likewise
+  std::map<CaptureKey, cudaGraphExec_t> graphs_;  // null: seen once. Executor thread
+  bool recordable_ = true;                        // likewise
 
   mutable Mutex mutex_;
   std::vector<cudaEvent_t> free_events_ HP_GUARDED_BY(mutex_);
@@ -181,7 +181,7 @@ StatusOr<Buffer> CudaGpu::Allocate(size_t bytes, bool pooled) {
       pooled ? cudaMallocAsync(&memory, bytes, stream) : cudaMalloc(&memory, RoundUp(bytes, kDriverBlock));
   if (error != cudaSuccess) {
     cudaGetLastError();
-    return ResourceExhausted("%s: %.1f MB of memory: %s", name().c_str(), bytes / 1e6, cudaGetErrorString(error));
+    return ResourceExhausted("%s: cannot allocate %.1f MB: %s", name().c_str(), bytes / 1e6, cudaGetErrorString(error));
   }
   HP_RETURN_IF_ERROR(CudaStatus(cudaMemsetAsync(memory, 0, bytes, stream), "cudaMemsetAsync"));
   HP_RETURN_IF_ERROR(CudaStatus(cudaStreamSynchronize(stream), "cudaStreamSynchronize"));
@@ -197,7 +197,8 @@ StatusOr<Buffer> CudaGpu::AllocateHost(size_t bytes) {
   void* memory = nullptr;
   if (const cudaError_t error = cudaHostAlloc(&memory, bytes, cudaHostAllocPortable); error != cudaSuccess) {
     cudaGetLastError();
-    return ResourceExhausted("%.1f MB of pinned host memory: %s", bytes / 1e6, cudaGetErrorString(error));
+    return ResourceExhausted("cannot allocate %.1f MB of pinned host memory: %s", bytes / 1e6,
+                             cudaGetErrorString(error));
   }
   std::fill_n(static_cast<std::byte*>(memory), bytes, std::byte{0});
   return Buffer(static_cast<std::byte*>(memory), bytes, [index = info_.index](std::byte* data, size_t) {
@@ -254,7 +255,7 @@ void CudaGpu::Order(Queue first, Queue then) {
 }
 
 Device::Mark CudaGpu::Record(Queue queue) {
-  Note(cudaGetLastError(), "the launch of a kernel");  // which returns nothing itself
+  Note(cudaGetLastError(), "kernel launch");  // which returns nothing itself
   const cudaEvent_t event = TakeEvent();
   Note(cudaEventRecord(event, streams_[queue]), "cudaEventRecord");
   MutexLock lock(&mutex_);
@@ -272,7 +273,7 @@ Status CudaGpu::Wait(Mark mark) {
     event = found->second;
     marks_.erase(found);
   }
-  Note(cudaEventSynchronize(event), "the work before");
+  Note(cudaEventSynchronize(event), "earlier asynchronous work");
   MutexLock lock(&mutex_);
   free_events_.push_back(event);
   return failure_;
@@ -280,14 +281,14 @@ Status CudaGpu::Wait(Mark mark) {
 
 Status CudaGpu::Synchronize() {
   Use();
-  Note(cudaGetLastError(), "the launch of a kernel");
-  for (cudaStream_t stream : streams_) Note(cudaStreamSynchronize(stream), "the work before");
+  Note(cudaGetLastError(), "kernel launch");
+  for (cudaStream_t stream : streams_) Note(cudaStreamSynchronize(stream), "earlier asynchronous work");
   return failure();
 }
 
-// --- Repetition
+// --- Captured work
 
-void CudaGpu::Repeat(const RepeatKey& key, const std::function<void()>& work) {
+void CudaGpu::RunCaptured(const CaptureKey& key, const std::function<void()>& work) {
   Use();
   const auto [entry, first] = graphs_.try_emplace(key, nullptr);
   if (first) return work();
@@ -313,8 +314,8 @@ cudaGraphExec_t CudaGpu::RecordGraph(const std::function<void()>& work) {
   }
   if (executable != nullptr) return executable;
   cudaGetLastError();
-  if (refused.ok()) refused = CudaStatus(error, "recording");
-  LOG(WARNING) << name() << ": work is put into the queue call by call from now on: " << refused;
+  if (refused.ok()) refused = CudaStatus(error, "graph capture");
+  LOG(WARNING) << name() << ": CUDA graph capture failed, launching kernels one by one from now on: " << refused;
   recordable_ = false;
   return nullptr;
 }
@@ -334,7 +335,7 @@ StatusOr<int> CountGpus() {
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error == cudaSuccess) return count;
-  return FailedPrecondition("%s (nvidia-smi says which driver there is, if any)", cudaGetErrorString(error));
+  return FailedPrecondition("%s (run nvidia-smi to see which driver is installed)", cudaGetErrorString(error));
 }
 
 }  // namespace

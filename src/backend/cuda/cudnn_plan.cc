@@ -1,3 +1,5 @@
+// cuDNN lists engines for a graph by its heuristics: mode A, then the fallback. They are tried in that order until one
+// has no objectionable numerical note, fits into the workspace and finalizes to a plan.
 #include "backend/cuda/cudnn_plan.h"
 
 #include "base/format.h"
@@ -14,13 +16,13 @@ const char* Objection(GpuMath math, const std::vector<cudnnBackendNumericalNote_
   for (const cudnnBackendNumericalNote_t note : notes) {
     switch (note) {
       case CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC:
-        return "gives other bits each time";
+        return "is nondeterministic";
       case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:
       case CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION:
         return "computes in half precision";
       case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6:
       case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13:
-        return "loses digits in large Winograd tiles";
+        return "loses precision in large Winograd tiles";
       case CUDNN_NUMERICAL_NOTE_TENSOR_CORE:  // of float32 factors that is TF32
         if (math == GpuMath::kFloat32) return "computes in TF32";
         break;
@@ -38,7 +40,7 @@ StatusOr<CudnnPlan> CudnnPlan::Make(const CudnnTarget& target, CudnnOperations o
   plan.what_ = what;
   plan.operations_ = std::move(operations);
   HP_RETURN_IF_ERROR(plan.MakeGraph(target));
-  Status last = FailedPrecondition("cuDNN: %s: no engine", what.c_str());
+  Status last = FailedPrecondition("cuDNN: %s: no engine found", what.c_str());
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
     if (plan.TryEngines(target, mode, &last).ok()) return plan;
   }
@@ -68,7 +70,7 @@ Status CudnnPlan::TryEngines(const CudnnTarget& target, cudnnBackendHeurMode_t m
     engine_config_ = std::move(config);
     return OkStatus();
   }
-  if (last->ok()) *last = FailedPrecondition("cuDNN: %s: no engine", what_.c_str());
+  if (last->ok()) *last = FailedPrecondition("cuDNN: %s: no engine found", what_.c_str());
   return *last;
 }
 
@@ -81,7 +83,7 @@ Status CudnnPlan::TryEngine(const CudnnTarget& target, CudnnDescriptor* engine_c
       engine[0].GetAll<cudnnBackendNumericalNote_t>(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
   HP_RETURN_IF_ERROR(engine[0].status());
   if (const char* objection = Objection(target.math, notes_)) {
-    return FailedPrecondition("cuDNN: %s: the last of its engines %s", what_.c_str(), objection);
+    return FailedPrecondition("cuDNN: %s: no usable engine, the last one %s", what_.c_str(), objection);
   }
 
   plan_ = CudnnDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, what_ + ", plan");
@@ -94,7 +96,7 @@ Status CudnnPlan::TryEngine(const CudnnTarget& target, CudnnDescriptor* engine_c
   const int64_t bytes = plan_.Get<int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
   HP_RETURN_IF_ERROR(plan_.status());
   if (static_cast<size_t>(bytes) > target.most_workspace_bytes) {
-    return FailedPrecondition("cuDNN: %s: an engine wants %lld bytes of workspace", what_.c_str(),
+    return FailedPrecondition("cuDNN: %s: an engine needs %lld bytes of workspace", what_.c_str(),
                               static_cast<long long>(bytes));
   }
   workspace_bytes_ = static_cast<size_t>(bytes);

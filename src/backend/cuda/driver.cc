@@ -35,13 +35,14 @@ Status DriverExportDmaBuf(const void* memory, size_t bytes, bool pcie_mapping, i
   const auto get_handle =
       Find<CUresult(void*, CUdeviceptr, size_t, CUmemRangeHandleType, unsigned long long)>(  // NOLINT(runtime/int)
           "cuMemGetHandleForAddressRange");
-  if (get_handle == nullptr) return FailedPrecondition("the driver does not export memory");
+  if (get_handle == nullptr)
+    return FailedPrecondition("the driver cannot export memory (no cuMemGetHandleForAddressRange)");
   unsigned long long flags = 0;  // NOLINT(runtime/int)
   if (pcie_mapping) {
 #if CUDA_VERSION >= 12080
     flags = CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE;
 #else
-    return FailedPrecondition("this CUDA has no PCIe mapping of a dma-buf");
+    return FailedPrecondition("PCIe mapping of a dma-buf needs a build with CUDA 12.8 or later");
 #endif
   }
   const CUresult result =
@@ -52,7 +53,7 @@ Status DriverExportDmaBuf(const void* memory, size_t bytes, bool pcie_mapping, i
 
 Status DriverAllocationOf(const void* memory, const void** begin, size_t* bytes) {
   const auto get_range = Find<CUresult(CUdeviceptr*, size_t*, CUdeviceptr)>("cuMemGetAddressRange");
-  if (get_range == nullptr) return FailedPrecondition("the driver does not tell allocations");
+  if (get_range == nullptr) return FailedPrecondition("the driver has no cuMemGetAddressRange");
   CUdeviceptr base = 0;
   const CUresult result = get_range(&base, bytes, reinterpret_cast<CUdeviceptr>(memory));
   *begin = reinterpret_cast<const void*>(base);

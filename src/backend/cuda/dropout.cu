@@ -1,6 +1,6 @@
+#include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/divisor.h"
 #include "backend/cuda/element.h"
-#include "backend/cuda/ops.h"
 #include "backend/cuda/rows.h"
 #include "backend/dropout_rule.h"
 #include "backend/layout.h"
@@ -128,9 +128,9 @@ class DropoutOp final : public Op {
 
 }  // namespace
 
-StatusOr<Backend::OpPtr> MakeDropout(const GpuContext& context, const DropoutDesc& desc, const Backend::Descs& in) {
+StatusOr<Backend::OpPtr> CudaBackend::Dropout(const DropoutDesc& desc, const Descs& in) {
   return WithElementType(in[0].element, [&](auto type) -> Backend::OpPtr {
-    return std::make_unique<DropoutOp<typename decltype(type)::Type>>(context, desc, in[0]);
+    return std::make_unique<DropoutOp<typename decltype(type)::Type>>(context_, desc, in[0]);
   });
 }
 

@@ -1,6 +1,6 @@
+#include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/element.h"
 #include "backend/cuda/float32_inputs.h"
-#include "backend/cuda/ops.h"
 #include "backend/layout.h"
 
 #include <algorithm>
@@ -201,16 +201,15 @@ class EltwiseOp final : public Op {
 
 }  // namespace
 
-StatusOr<Backend::OpPtr> MakeEltwise(const GpuContext& context, const EltwiseDesc& desc, const Backend::Descs& in) {
+StatusOr<Backend::OpPtr> CudaBackend::Eltwise(const EltwiseDesc& desc, const Descs& in) {
   if (in.size() > kInputs) {
-    return FailedPrecondition("Eltwise of %zu bottoms; a GPU takes up to %d", in.size(), kInputs);
+    return FailedPrecondition("Eltwise has %zu bottoms; expected at most %d on a GPU", in.size(), kInputs);
   }
   const bool one_type =
       std::all_of(in.begin(), in.end(), [&](const TensorDesc& d) { return d.element == in[0].element; });
-  if (!one_type)
-    return OnFloat32(context, in, [&](const auto& float32) { return MakeEltwise(context, desc, float32); });
+  if (!one_type) return OnFloat32(context_, in, [&](const auto& float32) { return Eltwise(desc, float32); });
   return WithElementType(in[0].element, [&](auto type) -> Backend::OpPtr {
-    return std::make_unique<EltwiseOp<typename decltype(type)::Type>>(context, desc, in);
+    return std::make_unique<EltwiseOp<typename decltype(type)::Type>>(context_, desc, in);
   });
 }
 

@@ -1,4 +1,4 @@
-#include "backend/cuda/ops.h"
+#include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/reorder.h"
 
 namespace hp::cuda {
@@ -28,8 +28,8 @@ class ExportOp final : public Op {
 
 }  // namespace
 
-StatusOr<Backend::OpPtr> MakeExport(const GpuContext& context, int, const Backend::Descs& in) {
-  return Backend::OpPtr(std::make_unique<ExportOp>(context, in[0]));
+StatusOr<Backend::OpPtr> CudaBackend::Export(int, const Descs& in) {
+  return Backend::OpPtr(std::make_unique<ExportOp>(context_, in[0]));
 }
 
 }  // namespace hp::cuda

@@ -1,4 +1,4 @@
-#include "backend/cuda/ops.h"
+#include "backend/cuda/cuda_backend.h"
 
 namespace hp::cuda {
 namespace {
@@ -29,8 +29,8 @@ class FlattenOp final : public Op {
 
 }  // namespace
 
-StatusOr<Backend::OpPtr> MakeFlatten(const GpuContext& context, const Shape& out, const Backend::Descs& in) {
-  return Backend::OpPtr(std::make_unique<FlattenOp>(context, out, in[0]));
+StatusOr<Backend::OpPtr> CudaBackend::Flatten(const Shape& out, const Descs& in) {
+  return Backend::OpPtr(std::make_unique<FlattenOp>(context_, out, in[0]));
 }
 
 }  // namespace hp::cuda

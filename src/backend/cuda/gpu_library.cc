@@ -66,7 +66,7 @@ class NvidiaLibrary final : public GpuLibrary {
 }  // namespace
 
 StatusOr<std::unique_ptr<GpuLibrary>> MakeGpuLibrary(Gpu* gpu, GpuMath math) {
-  CHECK(gpu->stream(Device::kCompute).host == nullptr) << gpu->name() << " is not a GPU of NVIDIA's";
+  CHECK(gpu->stream(Device::kCompute).host == nullptr) << gpu->name() << " is not an NVIDIA GPU";
   auto library = std::make_unique<NvidiaLibrary>(gpu, math);
   HP_RETURN_IF_ERROR(library->Open());
   return std::unique_ptr<GpuLibrary>(std::move(library));

@@ -1,5 +1,5 @@
 #include "backend/cuda/column_sums.h"
-#include "backend/cuda/ops.h"
+#include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/scratch.h"
 #include "backend/layout.h"
 
@@ -174,9 +174,8 @@ class InnerProductOp final : public Op {
 
 }  // namespace
 
-StatusOr<Backend::OpPtr> MakeInnerProduct(const GpuContext& context, const InnerProductDesc& desc,
-                                          const Backend::Descs& in) {
-  return InnerProductOp::Create(context, desc, in);
+StatusOr<Backend::OpPtr> CudaBackend::InnerProduct(const InnerProductDesc& desc, const Descs& in) {
+  return InnerProductOp::Create(context_, desc, in);
 }
 
 }  // namespace hp::cuda

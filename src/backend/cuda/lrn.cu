@@ -1,7 +1,7 @@
+#include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/divisor.h"
 #include "backend/cuda/element.h"
 #include "backend/cuda/lrn.h"
-#include "backend/cuda/ops.h"
 #include "backend/cuda/rows.h"
 #include "backend/layout.h"
 
@@ -302,9 +302,9 @@ Backend::OpPtr Make(const GpuContext& context, const LrnDesc& desc, const Power&
 
 }  // namespace
 
-StatusOr<Backend::OpPtr> MakeLrn(const GpuContext& context, const LrnDesc& desc, const Backend::Descs& in) {
-  if (desc.beta == 0.75f) return Make(context, desc, ThreeQuarters{}, in[0]);
-  return Make(context, desc, AnyPower{desc.beta}, in[0]);
+StatusOr<Backend::OpPtr> CudaBackend::Lrn(const LrnDesc& desc, const Descs& in) {
+  if (desc.beta == 0.75f) return Make(context_, desc, ThreeQuarters{}, in[0]);
+  return Make(context_, desc, AnyPower{desc.beta}, in[0]);
 }
 
 }  // namespace hp::cuda

@@ -44,7 +44,8 @@ StatusOr<GpuIpcMemory> PeerMemory::ExportIpc(const void* memory) const {
 
 StatusOr<void*> PeerMemory::OpenIpc(const GpuIpcMemory& memory, size_t bytes) {
   cudaIpcMemHandle_t handle;
-  if (memory.handle.size() != sizeof(handle)) return InvalidArgument("a handle of %zu bytes", memory.handle.size());
+  if (memory.handle.size() != sizeof(handle))
+    return InvalidArgument("invalid IPC memory handle: %zu bytes", memory.handle.size());
   std::memcpy(&handle, memory.handle.data(), sizeof(handle));
   Use();
   void* begin = nullptr;
@@ -59,7 +60,8 @@ StatusOr<void*> PeerMemory::OpenIpc(const GpuIpcMemory& memory, size_t bytes) {
   if (told.ok()) size -= static_cast<std::byte*>(begin) - static_cast<const std::byte*>(allocation);
   if (!told.ok() || memory.offset > size || bytes > size - memory.offset) {
     cudaIpcCloseMemHandle(begin);
-    return told.ok() ? InvalidArgument("an allocation of %zu bytes, not %zu more", size, bytes) : told;
+    return told.ok() ? InvalidArgument("the allocation has %zu bytes, too few for %zu at the given offset", size, bytes)
+                     : told;
   }
   void* const opened = static_cast<std::byte*>(begin) + memory.offset;
   MutexLock lock(&mutex_);
@@ -73,7 +75,7 @@ void PeerMemory::CloseIpc(void* opened) {
   {
     MutexLock lock(&mutex_);
     const auto found = opened_.find(opened);
-    CHECK(found != opened_.end()) << "memory is closed that is not open";
+    CHECK(found != opened_.end()) << "closing memory that is not open";
     begin = found->second;
     opened_.erase(found);
   }
@@ -90,7 +92,7 @@ Status PeerMemory::OpenHere(void* memory, size_t bytes) const {
   const cudaError_t error = cudaPointerGetAttributes(&attributes, memory);
   if (error != cudaSuccess || attributes.type != cudaMemoryTypeDevice) {
     cudaGetLastError();
-    return InvalidArgument("no memory of a GPU");
+    return InvalidArgument("not GPU memory");
   }
   const void* begin = nullptr;
   size_t size = 0;
@@ -99,7 +101,7 @@ Status PeerMemory::OpenHere(void* memory, size_t bytes) const {
   Use();
   HP_RETURN_IF_ERROR(told);
   if (bytes > size - (static_cast<std::byte*>(memory) - static_cast<const std::byte*>(begin))) {
-    return InvalidArgument("an allocation of %zu bytes in all, not %zu more", size, bytes);
+    return InvalidArgument("the allocation has %zu bytes, too few for %zu at the given address", size, bytes);
   }
   if (attributes.device == index_) return OkStatus();
   HP_RETURN_IF_ERROR(CanReach(attributes.device));

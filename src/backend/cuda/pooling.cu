@@ -1,6 +1,6 @@
+#include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/divisor.h"
 #include "backend/cuda/element.h"
-#include "backend/cuda/ops.h"
 #include "backend/cuda/rows.h"
 #include "backend/window.h"
 
@@ -285,9 +285,9 @@ Backend::OpPtr Make(const GpuContext& context, const PoolingDesc& desc, const Te
 
 }  // namespace
 
-StatusOr<Backend::OpPtr> MakePooling(const GpuContext& context, const PoolingDesc& desc, const Backend::Descs& in) {
+StatusOr<Backend::OpPtr> CudaBackend::Pooling(const PoolingDesc& desc, const Descs& in) {
   return WithElementType(in[0].element,
-                         [&](auto type) { return Make<typename decltype(type)::Type>(context, desc, in[0]); });
+                         [&](auto type) { return Make<typename decltype(type)::Type>(context_, desc, in[0]); });
 }
 
 }  // namespace hp::cuda

@@ -184,7 +184,7 @@ void SumAny(const GpuStream& stream, const TensorDesc& from_desc, std::span<cons
       SumLayout<typename decltype(type)::Type>(stream, from_desc, sources, to_desc, static_cast<float*>(to));
     });
   }
-  CHECK(from_desc.element == ElementType::kFloat32) << "two types of 16 bits in one net";
+  CHECK(from_desc.element == ElementType::kFloat32) << "FP16 and BF16 in one net";
   WithElementType(to_desc.element, [&](auto type) {
     SumLayout<float>(stream, from_desc, sources, to_desc, static_cast<typename decltype(type)::Type*>(to));
   });

@@ -1,5 +1,6 @@
+#include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/float32_inputs.h"
 #include "backend/cuda/launch.h"
-#include "backend/cuda/ops.h"
 #include "backend/cuda/softmax_rows.h"
 #include "backend/layout.h"
 
@@ -53,8 +54,10 @@ class SoftmaxOp final : public Op {
 
 }  // namespace
 
-StatusOr<Backend::OpPtr> MakeSoftmax(const GpuContext& context, int axis, const Backend::Descs& in) {
-  return Backend::OpPtr(std::make_unique<SoftmaxOp>(context, axis, in[0]));
+StatusOr<Backend::OpPtr> CudaBackend::Softmax(int axis, const Descs& in) {
+  return OnFloat32(context_, in, [&](const Descs& float32) {
+    return StatusOr<OpPtr>(std::make_unique<SoftmaxOp>(context_, axis, float32[0]));
+  });
 }
 
 }  // namespace hp::cuda

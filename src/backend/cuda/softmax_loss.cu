@@ -1,5 +1,6 @@
 #include "backend/cuda/batch_sum.h"
-#include "backend/cuda/ops.h"
+#include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/float32_inputs.h"
 #include "backend/cuda/softmax_rows.h"
 
 #include "glog/logging.h"
@@ -130,9 +131,10 @@ class SoftmaxLossOp final : public Op {
 
 }  // namespace
 
-StatusOr<Backend::OpPtr> MakeSoftmaxLoss(const GpuContext& context, const SoftmaxLossDesc& desc,
-                                         const Backend::Descs& in) {
-  return Backend::OpPtr(std::make_unique<SoftmaxLossOp>(context, desc, in[0]));
+StatusOr<Backend::OpPtr> CudaBackend::SoftmaxLoss(const SoftmaxLossDesc& desc, const Descs& in) {
+  return OnFloat32(context_, in, [&](const Descs& float32) {
+    return StatusOr<OpPtr>(std::make_unique<SoftmaxLossOp>(context_, desc, float32[0]));
+  });
 }
 
 }  // namespace hp::cuda

@@ -1,4 +1,4 @@
-#include "backend/cuda/ops.h"
+#include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/reorder.h"
 
 namespace hp::cuda {
@@ -29,8 +29,8 @@ class SplitOp final : public Op {
 
 }  // namespace
 
-StatusOr<Backend::OpPtr> MakeSplit(const GpuContext& context, int ways, const Backend::Descs& in) {
-  return Backend::OpPtr(std::make_unique<SplitOp>(context, ways, in[0]));
+StatusOr<Backend::OpPtr> CudaBackend::Split(int ways, const Descs& in) {
+  return Backend::OpPtr(std::make_unique<SplitOp>(context_, ways, in[0]));
 }
 
 }  // namespace hp::cuda

@@ -1,3 +1,6 @@
+// The reader knows pieces, numbered from 0 in the order of use, the pipeline knows ids. A clock has the same micro-
+// batches each time, so piece = clock * count + index of the id among the replica's ids of a clock; a test begins
+// again at piece 0. Pieces become ready in their order, so one atomic bound says which are.
 #include "engine/input/input.h"
 
 #include "proto/hash.h"
@@ -32,7 +35,7 @@ StatusOr<std::unique_ptr<Transformer>> Input::MakeTransformer(uint64_t seed) con
   std::string bytes;
   HP_RETURN_IF_ERROR(dataset_->Read(0, &bytes));
   caffe::Datum first;
-  if (!first.ParseFromString(bytes)) return DataLoss("%s is not a Datum", dataset_->Describe(0).c_str());
+  if (!first.ParseFromString(bytes)) return DataLoss("%s is not a valid Datum", dataset_->Describe(0).c_str());
   HP_ASSIGN_OR_RETURN(TransformOptions options, TransformOptionsOf(layer_));
   return Transformer::Create(std::move(options), train_, seed, layer_.name(), first, dataset_->Describe(0));
 }
@@ -44,7 +47,7 @@ namespace {
 Buffer AllocateImages(Device* device, size_t bytes) {
   StatusOr<Buffer> buffer = device->AllocateHost(bytes);
   if (buffer.ok()) return *std::move(buffer);
-  LOG(WARNING) << "images are in ordinary memory: " << buffer.status();
+  LOG(WARNING) << "no pinned host memory for images, using pageable memory: " << buffer.status();
   return Buffer(bytes);
 }
 

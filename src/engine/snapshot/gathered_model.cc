@@ -1,17 +1,20 @@
+// Memory is laid out by slice, not by blob, since a transport's write has one contiguous target: [slice 0][slice 1]...
+// of each parameter. For slices of whole rows that is the blob itself, which is read in place; for others (columns) it
+// is put together when it is read, whole or in part.
 #include "engine/snapshot/gathered_model.h"
 
 #include "glog/logging.h"
 
 namespace hp {
 
-GatheredModel::GatheredModel(const std::vector<WholeParam>& params, int64_t iteration)
+GatheredModel::GatheredModel(const std::vector<WholeParam>& params, int64_t iteration, bool histories)
     : params_(params), iteration_(iteration) {
   for (const WholeParam& param : params_) {
     int64_t count = 0;
     for (const WholeParam::Slice& slice : param.slices) count += slice.block.count();
-    CHECK_EQ(count, param.whole.whole.count()) << param.whole.name() << ": its slices are not the whole";
+    CHECK_EQ(count, param.whole.whole.count()) << param.whole.name() << ": its slices do not add up to the whole";
     values_.emplace_back(count * sizeof(float));
-    histories_.emplace_back(param.whole.frozen() ? 0 : count * sizeof(float));
+    histories_.emplace_back(histories && !param.whole.frozen() ? count * sizeof(float) : 0);
   }
 }
 

@@ -11,35 +11,43 @@
 
 namespace hp {
 
-/// Values and histories of the whole net at one iteration, in the memory of the first node. The slices of a parameter
-/// lie dense one behind the other, in the order of WholeParam::slices, so that each arrives in one write wherever it
-/// was cut; slices of rows are then the whole blob. Each slice is filled by one writer; all may be read when all are
-/// there.
+/// Values and histories of the whole net at one iteration, in the host's memory of the first node. The slices of a
+/// parameter lie dense one behind the other, in the order of WholeParam::slices, so that each arrives in one write
+/// however the blob was cut; slices of whole rows in their order then are the whole blob. No lock: each slice has one
+/// writer, and what is read must be complete.
 class GatheredModel {
  public:
-  /// All zeros. `params` must outlive it.
-  GatheredModel(const std::vector<WholeParam>& params, int64_t iteration);
+  /// All zeros. Takes twice the bytes of the net's parameters (once without histories, which frozen ones never have) of
+  /// address space; memory is taken as slices are written. CHECKs that the slices of each parameter make up the whole
+  /// blob.
+  /// @param params NodeModel::whole_params; must outlive it. @param iteration updates done.
+  /// @param histories whether the model has them: for a snapshot, but not for clients.
+  GatheredModel(const std::vector<WholeParam>& params, int64_t iteration, bool histories);
 
   const std::vector<WholeParam>& params() const { return params_; }
   int64_t iteration() const { return iteration_; }
 
-  /// Where slice `slice` of parameter `param` belongs, dense [count of its block]. Empty: the block is, or the
-  /// parameter is frozen and `history` was asked for.
+  /// Where slice `slice` of parameter `param` (indices into params() and its slices) belongs, dense [count of its
+  /// block], row-major. Empty: the block is, or `history` was asked for and there is none.
   std::span<float> Place(size_t param, size_t slice, bool history) const;
-  /// Copies elements [begin, begin + out.size()) of a parameter's values, counted in the whole blob.
+  /// Copies elements [begin, begin + out.size()) of a parameter's values, counted row-major in the whole blob, whatever
+  /// slices they lie in.
   void CopyValues(size_t param, int64_t begin, std::span<float> out) const;
-  /// A parameter's whole blob, row-major: in place if its slices are rows, else put together in `room`. Null: a history
-  /// of a frozen parameter.
+  /// A parameter's whole blob, row-major: in this model's memory if its slices are whole rows in order, else put
+  /// together in `room`, which it allocates and which must live as long as the result is used. Null: a history
+  /// that the model does not have.
   const float* Whole(size_t param, bool history, Buffer* room) const;
 
-  std::optional<LossScalingState> loss_scaling;  ///< what the snapshot is to say of it
+  /// The loss scaler's state for the snapshot's manifest; nothing: losses are not scaled. Set before others read it.
+  std::optional<LossScalingState> loss_scaling;
 
  private:
+  /// Whether the slices are whole rows in their order.
   bool InOrder(size_t param) const;
 
   const std::vector<WholeParam>& params_;
   const int64_t iteration_;
-  std::vector<Buffer> values_, histories_;  // by parameter; no bytes: frozen
+  std::vector<Buffer> values_, histories_;  // by parameter; no bytes: no history
 };
 
 }  // namespace hp

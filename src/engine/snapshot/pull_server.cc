@@ -1,3 +1,7 @@
+// A client is idle, waits for a copy, or has one and a position in it, the next chunk. One copy serves all clients that
+// wait when it is requested: TakeRequest marks them, OnGathered gives it to the marked ones; who comes in between waits
+// for the next copy. Chunks go out one for each request, so a slow client never fills the transport's queue, and
+// a model is freed with its last client.
 #include "engine/snapshot/pull_server.h"
 
 #include "proto/wire.pb.h"
@@ -6,7 +10,6 @@
 #include "glog/logging.h"
 
 #include <algorithm>
-#include <iterator>
 #include <set>
 #include <string>
 
@@ -17,11 +20,23 @@ constexpr int64_t kChunkFloats = 192 << 10;  // 768 KiB: below kMaxMessageBytes 
 
 }  // namespace
 
+void PullServer::OnConnected(Rank rank) {
+  MutexLock lock(&mutex_);
+  clients_[rank].asked_ns = clock_->NowNs();
+}
+
 void PullServer::OnRequest(Rank rank) {
   MutexLock lock(&mutex_);
-  Client& client = clients_[rank];
+  const auto found = clients_.find(rank);
+  if (found == clients_.end()) return;  // dropped
+  Client& client = found->second;
+  if (client.waits) return transport_->Break(rank, Unavailable("it asked again before it had an answer"));
   client.asked_ns = clock_->NowNs();
-  if (client.model && !SendNext(rank, &client)) clients_.erase(rank);
+  if (client.model) {
+    SendNext(rank, &client);
+  } else {
+    client.waits = true;
+  }
 }
 
 void PullServer::OnGone(Rank rank) {
@@ -37,49 +52,48 @@ size_t PullServer::models() const {
   return models.size();
 }
 
-void PullServer::ForgetIdle() {
+void PullServer::DropSilent() {
   const int64_t now_ns = clock_->NowNs();
-  std::erase_if(clients_, [now_ns](const auto& entry) {
-    const Client& client = entry.second;
-    const bool idle = client.model && now_ns - client.asked_ns > kIdleNs;
-    if (idle) {
-      LOG(WARNING) << "client " << entry.first << " has asked for nothing for " << kIdleNs / kNsPerSecond
-                   << " s: it gives up its copy of iteration " << client.model->iteration() << " to others";
+  std::erase_if(clients_, [this, now_ns](const auto& entry) {
+    const auto& [rank, client] = entry;
+    const bool silent = !client.waits && now_ns - client.asked_ns > kIdleNs;
+    if (silent) {
+      LOG(WARNING) << "client " << rank << " has sent no request for " << kIdleNs / kNsPerSecond
+                   << " s: closing its connection";
+      transport_->Break(rank, Unavailable("no request for %lld s", static_cast<long long>(kIdleNs / kNsPerSecond)));
     }
-    return idle;
+    return silent;
   });
 }
 
-bool PullServer::TakeOrder() {
+bool PullServer::TakeRequest() {
   MutexLock lock(&mutex_);
+  DropSilent();
   bool waits = false;
   for (const auto& [rank, client] : clients_) {
-    if (client.ordered && !client.model) return false;
-    waits |= !client.model;
+    if (client.requested) return false;
+    waits |= client.waits;
   }
-  if (!waits) return false;
-  if (models() >= kMaxModels) ForgetIdle();
-  if (models() >= kMaxModels) return false;
-  for (auto& [rank, client] : clients_) client.ordered = true;
+  if (!waits || models() >= kMaxModels) return false;
+  for (auto& [rank, client] : clients_) client.requested = client.waits;
   return true;
 }
 
 void PullServer::OnGathered(std::shared_ptr<const GatheredModel> model) {
   MutexLock lock(&mutex_);
-  LOG(INFO) << "weights of iteration " << model->iteration() << " go to " << clients_.size() << " client(s)";
-  for (auto entry = clients_.begin(); entry != clients_.end();) {
-    Client& client = entry->second;
-    bool more = true;
-    if (client.ordered && !client.model) {
-      client.model = model;
-      client.asked_ns = clock_->NowNs();
-      more = SendNext(entry->first, &client);
-    }
-    entry = more ? std::next(entry) : clients_.erase(entry);
+  int served = 0;
+  for (auto& [rank, client] : clients_) {
+    if (!client.requested) continue;
+    client = Client();
+    client.model = model;
+    client.asked_ns = clock_->NowNs();
+    SendNext(rank, &client);
+    ++served;
   }
+  LOG(INFO) << "sending the weights of iteration " << model->iteration() << " to " << served << " client(s)";
 }
 
-bool PullServer::SendNext(Rank rank, Client* client) {
+void PullServer::SendNext(Rank rank, Client* client) {
   const GatheredModel& model = *client->model;
   const StoredParam& whole = model.params()[client->param].whole;
   const int64_t count = std::min(kChunkFloats, whole.whole.count() - client->offset);
@@ -101,7 +115,10 @@ bool PullServer::SendNext(Rank rank, Client* client) {
   const std::string bytes = chunk.SerializeAsString();
   const Status status = transport_->Send(rank, kPullChunk, std::as_bytes(std::span(bytes)));
   if (!status.ok()) LOG(WARNING) << "client " << rank << ": " << status;
-  return !chunk.last();
+  if (!chunk.last()) return;
+  const int64_t asked_ns = client->asked_ns;
+  *client = Client();
+  client->asked_ns = asked_ns;
 }
 
 }  // namespace hp

@@ -1,6 +1,10 @@
+// A version goes: waiting_ -> gathering_ -> complete -> writer, pulls. Only one is gathered at a time, so that an open
+// grant is known to be of it and missing_ counts down to its end; Advance moves versions on after each event, and
+// hands them out without the lock. A snapshot stays in waiting_ while the writer is busy, so that at most one model
+// waits for the disk; a pull overtakes it there. snapshotter.cc says why versions in waiting_ cannot deadlock.
 #include "engine/snapshot/slice_gatherer.h"
 
-#include "engine/snapshot/slice_tag.h"
+#include "scheduler/control/slice_tag.h"
 
 #include "glog/logging.h"
 
@@ -25,8 +29,8 @@ bool SliceGatherer::HasRoom(bool files) const {
 }
 
 Status SliceGatherer::Begin(int64_t clock, bool files, bool pull, const std::optional<LossScalingState>& loss_scaling) {
-  CHECK(HasRoom(files)) << "a copy of iteration " << clock << ", and others wait to be gathered";
-  auto model = std::make_shared<GatheredModel>(params_, clock);
+  CHECK(HasRoom(files)) << "no room to gather iteration " << clock << ": others are still waiting";
+  auto model = std::make_shared<GatheredModel>(params_, clock, files);
   model->loss_scaling = loss_scaling;
   for (size_t p = 0; p < params_.size(); ++p) {
     for (size_t s = 0; s < params_[p].slices.size(); ++s) {

@@ -1,6 +1,9 @@
+// A slice is written when both its copy and its grant are there. Grants may come first, when the first node reaches
+// the boundary earlier than this one: they wait in grants_. Copies that are made faster than the first node grants
+// wait in copies_, and HasRoom bounds them.
 #include "engine/snapshot/slice_sender.h"
 
-#include "engine/snapshot/slice_tag.h"
+#include "scheduler/control/slice_tag.h"
 
 #include "glog/logging.h"
 
@@ -11,8 +14,9 @@ bool SliceSender::HasRoom() const {
   return copies_.size() < kMaxCopies;
 }
 
-Status SliceSender::Copy(int64_t clock) {
-  CHECK(HasRoom()) << "a copy of iteration " << clock << ", and the last " << kMaxCopies << " are not sent";
+Status SliceSender::Copy(int64_t clock, bool histories) {
+  CHECK(HasRoom()) << "no room for a copy of iteration " << clock << ": the last " << kMaxCopies
+                   << " have not been sent";
   struct Piece {
     PlaceTag tag;
     int param = 0;  // of the store
@@ -27,6 +31,7 @@ Status SliceSender::Copy(int64_t clock) {
       if (slice.owner != rank_ || slice.block.empty()) continue;
       const int i = store_->Find(param.whole.layer, param.whole.blob);
       for (bool history : {false, true}) {
+        if (history && !histories) continue;
         const size_t count = (history ? store_->history(i) : store_->values(i)).size();
         if (count > 0) pieces.push_back({SliceTag(clock, p, history), i, history, count});
         floats += count;

@@ -15,49 +15,56 @@
 
 namespace hp {
 
-/// What a node other than the first does of a snapshot or a pull: between two updates it copies the slices that it owns
-/// (Copy), and training goes on; each is written when the first node grants its place, and a copy is given up when all
-/// of it has been sent. The first node grants in its own time, so a further copy may be made meanwhile.
-/// Memory: at most kMaxCopies times this node's own values and histories.
+/// The part of every node but the first in snapshots and pulls: between two updates it copies the slices that it owns
+/// (Copy), and training goes on; each slice is written when the first node grants its place, and a copy is freed when
+/// all of it has been sent. The first node may take long to grant, so a further copy may be made meanwhile.
+/// Memory: at most kMaxCopies times this node's own values and histories, in the host's memory. Owned by the
+/// Snapshotter.
 class SliceSender {
  public:
   static constexpr size_t kMaxCopies = 2;
 
-  /// All outlive it.
+  /// @param rank this node's, not 0. All others must outlive it.
   SliceSender(Rank rank, const std::vector<WholeParam>& params, ParamStore* store, Transport* transport)
       : rank_(rank), params_(params), store_(store), transport_(transport) {}
 
   /// Whether Copy may be called. Once true it stays so until Copy. Any thread; quick.
   bool HasRoom() const HP_EXCLUDES(mutex_);
-  /// Copies this node's part of version `clock`. Waits for this node's own device and nothing else. Executor; HasRoom.
+  /// Copies this node's slices of version `clock`, the parameters at the start of that clock, and sends those whose
+  /// places are granted already. Waits for this node's own device and nothing else. Does nothing on a node that owns no
+  /// slice. Executor thread; HasRoom must be true (CHECK).
+  /// @param histories whether they are copied, too: alike on all nodes.
   /// @return kInternal: the device failed.
-  Status Copy(int64_t clock) HP_EXCLUDES(mutex_);
+  Status Copy(int64_t clock, bool histories) HP_EXCLUDES(mutex_);
 
-  /// A place for one slice, perhaps of a clock that is not copied yet. Progress thread.
+  /// The first node granted the place of a slice, perhaps of a clock that is not copied yet. Progress thread.
   void OnGranted(Rank first, const PlaceTag& tag, RemoteGrant grant) HP_EXCLUDES(mutex_);
-  /// A slice has been sent. @return whether there is room again. Progress thread.
+  /// A slice has been sent, or the connection failed, which ends the job. Progress thread.
+  /// @return whether that freed a copy, so that HasRoom may have turned true.
   bool OnWriteEnded(const PlaceTag& tag) HP_EXCLUDES(mutex_);
 
-  /// Waits until every copy is sent. Main thread.
+  /// Blocks until every copy is sent. Main thread.
   void WaitUntilSent() HP_EXCLUDES(mutex_);
 
  private:
+  /// Of one clock.
   struct ModelCopy {
     Buffer memory;
-    std::map<PlaceTag, std::span<std::byte>> slices;
-    size_t unsent = 0;
+    std::map<PlaceTag, std::span<std::byte>> slices;  // in memory
+    size_t unsent = 0;                                // slices
   };
+  /// Writes all slices that have both a copy and a grant.
   void SendGranted() HP_REQUIRES(mutex_);
 
   const Rank rank_;
   const std::vector<WholeParam>& params_;
   ParamStore* const store_;
-  Transport* const transport_;  // posted to under mutex_
+  Transport* const transport_;  // posted to under mutex_: lock order is sender, then transport
 
   mutable Mutex mutex_;
   CondVar changed_;
-  std::map<int64_t, ModelCopy> copies_ HP_GUARDED_BY(mutex_);  // by clock
-  std::map<PlaceTag, std::pair<Rank, RemoteGrant>> grants_ HP_GUARDED_BY(mutex_);
+  std::map<int64_t, ModelCopy> copies_ HP_GUARDED_BY(mutex_);                      // by clock
+  std::map<PlaceTag, std::pair<Rank, RemoteGrant>> grants_ HP_GUARDED_BY(mutex_);  // not used yet
 };
 
 }  // namespace hp

@@ -1,3 +1,7 @@
+// The order makes two promises. Files are written under temporary names and renamed only when all their bytes are on
+// the disk, so a crash leaves no snapshot that passes for complete and is not; and not before the verdict of the last
+// update, so a snapshot never has numbers that stopped the job. Only renaming waits for that verdict, writing does
+// not.
 #include "engine/snapshot/snapshot_writer.h"
 
 #include "checkpoint/snapshot.h"
@@ -29,7 +33,7 @@ void SnapshotWriter::Stop() {
 
 void SnapshotWriter::Write(std::shared_ptr<const GatheredModel> model) {
   MutexLock lock(&mutex_);
-  CHECK(!to_write_) << "two snapshots to write at once";
+  CHECK(!to_write_) << "another snapshot is still waiting to be written";
   to_write_ = std::move(model);
   changed_.SignalAll();
 }
@@ -102,7 +106,7 @@ Status SnapshotWriter::WriteFiles(const GatheredModel& model) {
                 << SnapshotStatePath(options_.prefix, model.iteration());
     }
     if (status.ok() || status.code() == StatusCode::kCancelled) return status;
-    LOG(WARNING) << "snapshot of iteration " << model.iteration() << " failed, training goes on: " << status;
+    LOG(WARNING) << "snapshot of iteration " << model.iteration() << " failed, training continues: " << status;
     if (!WaitToTryAgain()) return status;
   }
 }

@@ -35,7 +35,7 @@ Snapshotter::~Snapshotter() {
 bool Snapshotter::HasRoom(bool files) const { return sender_ ? sender_->HasRoom() : gatherer_->HasRoom(files); }
 
 Status Snapshotter::Begin(int64_t clock, bool files, bool pull, const std::optional<LossScalingState>& loss_scaling) {
-  return sender_ ? sender_->Copy(clock) : gatherer_->Begin(clock, files, pull, loss_scaling);
+  return sender_ ? sender_->Copy(clock, files) : gatherer_->Begin(clock, files, pull, loss_scaling);
 }
 
 void Snapshotter::OnGranted(Rank peer, const PlaceTag& tag, RemoteGrant grant) {

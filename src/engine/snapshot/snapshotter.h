@@ -2,8 +2,8 @@
 
 #include "engine/snapshot/slice_gatherer.h"
 #include "engine/snapshot/slice_sender.h"
-#include "engine/snapshot/slice_tag.h"
 #include "engine/snapshot/snapshot_writer.h"
+#include "scheduler/control/slice_tag.h"
 #include "transport/transport.h"
 
 #include <cstdint>
@@ -14,45 +14,54 @@
 
 namespace hp {
 
-/// One node's part of snapshots and pulls, which all nodes begin at the same boundaries between two updates. Nobody
-/// waits in them: at a boundary a node copies what it owns (Begin) and training goes on; slices travel, and files are
-/// written, while it does. A boundary that needs a copy is ready when there is room for one (HasRoom), and on_room says
-/// when that may have changed; so memory is bounded however slow a peer or a disk is: SliceSender, SliceGatherer and
-/// SnapshotWriter say by what. How it works: the head of snapshotter.cc.
+/// One node's part of snapshots and pulls, which all nodes begin at the same boundaries between two updates. At a
+/// boundary a node copies the slices that it owns (Begin) and training goes on, while slices travel to the first node
+/// and files are written: no task waits for a peer, a disk or a client. A boundary that needs a copy is ready when
+/// there is room for one (HasRoom), and on_room says when that may have changed; so memory is bounded however slow a
+/// peer or a disk is: SliceSender, SliceGatherer and SnapshotWriter say by what. How it works: the head of
+/// snapshotter.cc. One per node, owned by it.
 class Snapshotter {
  public:
   struct Options {
-    Rank rank = 0;
-    SnapshotWriter::Options files;  ///< on the first node; on_written is the snapshotter's own
-    /// As SliceGatherer::Options; on the first node.
+    Rank rank = 0;                  ///< this node's
+    SnapshotWriter::Options files;  ///< read on the first node; its on_written is set here
+    /// SliceGatherer::Options::on_pulled; called on the first node only.
     std::function<void(std::shared_ptr<const GatheredModel>)> on_pulled;
     /// HasRoom may have turned true. Executor, progress or snapshot thread, under no lock; must not block.
     std::function<void()> on_room;
   };
 
-  /// `params`, `store` and `transport` outlive it.
+  /// `params` (NodeModel::whole_params), `store` and `transport` must outlive it.
   Snapshotter(const std::vector<WholeParam>& params, ParamStore* store, Transport* transport, Options options);
-  /// The transport must have stopped: until then others write into places of ours.
+  /// Stops the writer. The transport must have stopped: until then peers write into its memory.
   ~Snapshotter();
 
   /// Whether Begin may be called, for a snapshot (`files`) or a pull alone. Once true it stays so until Begin. Any
-  /// thread; quick.
+  /// thread, also under the pipeline's lock; quick.
   bool HasRoom(bool files) const;
-  /// Copies this node's part of version `clock`; alike on all nodes. Waits for this node's own device and nothing else.
-  /// Executor, where HasRoom(files).
-  /// @param loss_scaling what the first node's snapshot is to say of it.
+  /// Copies this node's slices of version `clock`, the parameters after clock updates; all nodes call it for the same
+  /// clocks with the same `files` and `pull`. Waits for this node's own device and nothing else. Executor thread;
+  /// HasRoom(files) must be true (CHECK).
+  /// @param files,pull what the copy is for: one or both.
+  /// @param loss_scaling for the snapshot's manifest; read on the first node.
   /// @return kInternal: the device failed.
   Status Begin(int64_t clock, bool files, bool pull, const std::optional<LossScalingState>& loss_scaling);
 
-  // Events for tags of which IsSliceTag is true. Progress thread.
+  // The transport's events for tags of which IsSliceTag is true, and only those. Progress thread.
+
+  /// On nodes other than the first: it granted the place of a slice.
   void OnGranted(Rank peer, const PlaceTag& tag, RemoteGrant grant);
+  /// On the first node: a slice has arrived, or its owner is lost.
   void OnGrantEnded(const Status& status);
+  /// On nodes other than the first: a slice has been sent.
   void OnWriteEnded(const PlaceTag& tag);
-  /// The verdict of `clock` is go. Any thread.
+
+  /// The verdict of `clock` does not stop the job for its numbers: SnapshotWriter::OnVerdict. Any thread.
   void OnVerdict(int64_t clock);
 
-  /// Waits until everything begun is sent, and on the disk or given up. Main thread, when training is done.
-  /// @return what kept the last snapshot from the disk.
+  /// Blocks until all that was begun is sent and, on the first node, on the disk or given up; a write that fails is not
+  /// tried again. Main thread, when training is done.
+  /// @return what kept the last snapshot from the disk; ok on other nodes.
   Status Finish();
 
  private:

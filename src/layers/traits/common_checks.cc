@@ -46,16 +46,16 @@ Status CheckForeignFields(const LayerType& type, const caffe::LayerParameter& pa
 
 Status CheckUnsupportedFields(const caffe::LayerParameter& param) {
   if (param.propagate_down_size() > 0) {
-    return LayerError(param, "propagate_down is not supported (set lr_mult: 0 below to stop learning there)");
+    return LayerError(param, "propagate_down is not supported (set lr_mult: 0 in the layers below to freeze them)");
   }
   if (param.blobs_size() > 0) {
     return LayerError(param, "blobs inside a net definition are not supported (load weights from a .caffemodel)");
   }
   for (const caffe::ParamSpec& spec : param.param()) {
     if (spec.has_name()) {
-      return LayerError(param, "param { name: \"%s\" }: sharing of parameters is not supported", spec.name().c_str());
+      return LayerError(param, "param { name: \"%s\" }: parameter sharing is not supported", spec.name().c_str());
     }
-    if (spec.has_share_mode()) return LayerError(param, "param { share_mode }: sharing of parameters is not supported");
+    if (spec.has_share_mode()) return LayerError(param, "param { share_mode }: parameter sharing is not supported");
   }
   return OkStatus();
 }

@@ -45,7 +45,8 @@ StatusOr<ConvolutionFields> ReadConvolution(const caffe::LayerParameter& param) 
   fields.num_output = convolution.num_output();
   fields.group = convolution.group();
   fields.bias = convolution.bias_term();
-  if (fields.num_output < 1) return LayerError(param, "convolution_param has no num_output, or 0; expected at least 1");
+  if (fields.num_output < 1)
+    return LayerError(param, "convolution_param: num_output is missing or 0; expected at least 1");
   if (fields.group < 1 || fields.num_output % fields.group != 0) {
     return LayerError(param, "convolution_param { group: %lld } does not divide num_output: %lld",
                       static_cast<long long>(fields.group), static_cast<long long>(fields.num_output));

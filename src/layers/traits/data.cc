@@ -15,7 +15,7 @@ Status CheckMovedFields(const caffe::LayerParameter& param) {
                       : data.has_mirror() && transform.has_mirror()       ? "mirror"
                                                                           : nullptr;
   if (twice == nullptr) return OkStatus();
-  return LayerError(param, "both data_param and transform_param have %s; give it in transform_param alone", twice);
+  return LayerError(param, "both data_param and transform_param have %s; give it in transform_param only", twice);
 }
 
 /// `prefetch` needs no check: it is how many batches Caffe's reader holds ahead, and ours measures its own need.
@@ -44,7 +44,8 @@ Status CheckDataLayer(const caffe::LayerParameter& param) {
 }
 
 StatusOr<std::vector<Shape>> DataShapes(const caffe::LayerParameter& param, const std::vector<Shape>& in) {
-  if (in.size() != 1 || in[0].rank() != 4) return LayerError(param, "shapes follow from that of the records alone");
+  if (in.size() != 1 || in[0].rank() != 4)
+    return LayerError(param, "cannot infer shapes without the shape [rows, channels, height, width] of its records");
   const caffe::TransformationParameter& transform = param.transform_param();
   const int64_t crop = transform.has_crop_size() ? transform.crop_size() : param.data_param().crop_size();
   const int64_t means = transform.mean_value_size();
@@ -54,7 +55,7 @@ StatusOr<std::vector<Shape>> DataShapes(const caffe::LayerParameter& param, cons
                       static_cast<long long>(images[2]), static_cast<long long>(images[3]));
   }
   if (means > 1 && means != images[1]) {
-    return LayerError(param, "%lld mean_value entries for records of %lld channels; give one, or one for each",
+    return LayerError(param, "%lld mean_value entries for records of %lld channels; give one, or one per channel",
                       static_cast<long long>(means), static_cast<long long>(images[1]));
   }
   if (crop > 0) images = images.With(2, crop).With(3, crop);

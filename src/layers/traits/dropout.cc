@@ -9,14 +9,14 @@ Status CheckDropout(const caffe::LayerParameter& param) {
   const float ratio = param.dropout_param().dropout_ratio();
   if (!(ratio >= 0 && ratio < 1)) return LayerError(param, "dropout_ratio %g is not in [0, 1)", ratio);
   if (!param.dropout_param().scale_train()) {
-    return LayerError(param, "scale_train: false (scaling in tests instead of in training) is not supported");
+    return LayerError(param, "scale_train: false (scaling at test time instead of in training) is not supported");
   }
   return OkStatus();
 }
 
 StatusOr<std::vector<Shape>> DropoutShapes(const caffe::LayerParameter& param, const std::vector<Shape>& in) {
   if (in[0].rank() < 2) {
-    return LayerError(param, "bottom has shape [%s]; wanted [rows, units...]", in[0].ToString().c_str());
+    return LayerError(param, "bottom has shape [%s]; expected [rows, units...]", in[0].ToString().c_str());
   }
   return in;
 }

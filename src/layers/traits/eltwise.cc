@@ -8,13 +8,14 @@ namespace {
 Status CheckEltwise(const caffe::LayerParameter& param) {
   const caffe::EltwiseParameter& eltwise = param.eltwise_param();
   if (eltwise.coeff_size() > 0 && eltwise.operation() != caffe::EltwiseParameter::SUM) {
-    return LayerError(param, "coeff is for operation SUM alone");
+    return LayerError(param, "coeff is for operation SUM only");
   }
   if (eltwise.coeff_size() > 0 && eltwise.coeff_size() != param.bottom_size()) {
     return LayerError(param, "has %d coeff values for %d bottoms", eltwise.coeff_size(), param.bottom_size());
   }
   if (!eltwise.stable_prod_grad()) {
-    return LayerError(param, "stable_prod_grad: false is not supported (only the gradient that survives zeros is)");
+    return LayerError(param,
+                      "stable_prod_grad: false is not supported (expected true: the gradient that is stable at zeros)");
   }
   return OkStatus();
 }

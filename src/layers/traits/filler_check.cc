@@ -23,8 +23,8 @@ void WarnOfFieldsWithoutMeaning(const caffe::FillerParameter& filler, const std:
   filler.GetReflection()->ListFields(filler, &fields);
   for (const auto* field : fields) {
     if (HasMeaning(filler.type(), field->name())) continue;
-    LOG(WARNING) << where << ": " << field->name() << " has no meaning for filler type \"" << filler.type()
-                 << "\", here as in Caffe";
+    LOG(WARNING) << where << ": " << field->name() << " is ignored by filler type \"" << filler.type()
+                 << "\", as in Caffe";
   }
 }
 
@@ -36,7 +36,7 @@ Status CheckType(const std::string& type, const std::string& where) {
     return InvalidArgument("%s: type \"%s\" is a Caffe filler that hpnode does not support yet", where.c_str(),
                            type.c_str());
   }
-  return InvalidArgument("%s: unknown filler type \"%s\"; known are constant, uniform, gaussian, xavier, msra",
+  return InvalidArgument("%s: unknown filler type \"%s\"; expected one of constant, uniform, gaussian, xavier, msra",
                          where.c_str(), type.c_str());
 }
 
@@ -51,7 +51,7 @@ Status CheckFiller(const caffe::FillerParameter& filler, const Shape& whole, con
     return InvalidArgument("%s: std %g is negative", where.c_str(), filler.std());
   }
   if (filler.type() == "gaussian" && (filler.sparse() < -1 || filler.sparse() > whole.dim(0))) {
-    return InvalidArgument("%s: sparse %d is not in -1..%lld (non-zero inputs of an output; -1: all)", where.c_str(),
+    return InvalidArgument("%s: sparse %d is not in -1..%lld (non-zero weights per output; -1: all)", where.c_str(),
                            filler.sparse(), static_cast<long long>(whole.dim(0)));
   }
   WarnOfFieldsWithoutMeaning(filler, where);

@@ -12,8 +12,8 @@ StatusOr<std::vector<Shape>> FlattenShapes(const caffe::LayerParameter& param, c
   const int begin = shape.CanonicalAxis(flatten.axis()), end = shape.CanonicalAxis(flatten.end_axis());
   if (begin < 1 || end < begin || end >= shape.rank()) {
     return LayerError(param,
-                      "flatten_param { axis: %d end_axis: %d } does not fit bottom shape [%s]; wanted axes "
-                      "from 1 on (axis 0 counts the rows), the first not behind the last",
+                      "flatten_param { axis: %d end_axis: %d } does not fit bottom shape [%s]; expected 1 or "
+                      "more (axis 0 is the batch), and axis not after end_axis",
                       flatten.axis(), flatten.end_axis(), shape.ToString().c_str());
   }
   std::vector<int64_t> dims(shape.dims().begin(), shape.dims().begin() + begin);

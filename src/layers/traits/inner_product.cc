@@ -10,7 +10,7 @@ namespace {
 Status CheckInnerProduct(const caffe::LayerParameter& param) {
   const caffe::InnerProductParameter& product = param.inner_product_param();
   if (product.num_output() < 1) {
-    return LayerError(param, "inner_product_param has no num_output, or 0; expected at least 1");
+    return LayerError(param, "inner_product_param: num_output is missing or 0; expected at least 1");
   }
   if (product.transpose()) {
     return LayerError(param, "inner_product_param { transpose: true } is not supported; expected false");

@@ -110,7 +110,7 @@ std::string LayerTypes::DescribeUnsupported(const std::string& name) const {
     if (IsNear(name, type.name)) near.push_back(type.name);
   }
   const std::string unknown = "unknown type \"" + name + "\"";
-  return near.empty() ? unknown + "; known are " + Join(all) : unknown + "; did you mean " + Join(near) + "?";
+  return near.empty() ? unknown + "; expected one of " + Join(all) : unknown + "; did you mean " + Join(near) + "?";
 }
 
 }  // namespace hp

@@ -86,7 +86,7 @@ StatusOr<std::vector<Shape>> PoolingShapes(const caffe::LayerParameter& param, c
   }
   if (BeginsBehind(shape[2], height, stride.height, pad.height) ||
       BeginsBehind(shape[3], width, stride.width, pad.width)) {
-    return LayerError(param, "the last window would begin behind bottom shape [%s]; expected a smaller stride",
+    return LayerError(param, "the last window would begin beyond bottom shape [%s]; expected a smaller stride",
                       shape.ToString().c_str());
   }
   return std::vector<Shape>{Shape{shape[0], shape[1], height, width}};

@@ -1,3 +1,6 @@
+// Layers are added in the order of the prototxt, so a bottom is whatever blob was the latest of its name: Caffe's rule.
+// An in-place layer makes a new blob of the same name, whose memory is decided later. Then gradients are marked in two
+// passes: upwards, what has a learning parameter below it; downwards, what leads to a loss.
 #include "net/plan/graph.h"
 
 #include "proto/net_filter.h"
@@ -35,7 +38,7 @@ Status NetGraph::AddLayer(int order, const LayerTraits& traits) {
   for (const std::string& name : param.bottom()) {
     auto found = std::find_if(current_.begin(), current_.end(), [&](const auto& entry) { return entry.first == name; });
     if (found == current_.end()) {
-      return InvalidArgument("layer \"%s\": bottom \"%s\" is made by no layer before it", param.name().c_str(),
+      return InvalidArgument("layer \"%s\": bottom \"%s\" is not produced by any earlier layer", param.name().c_str(),
                              name.c_str());
     }
     entry.bottoms.push_back(found->second);
@@ -46,7 +49,7 @@ Status NetGraph::AddLayer(int order, const LayerTraits& traits) {
     auto found = std::find_if(current_.begin(), current_.end(), [&](const auto& entry) { return entry.first == name; });
     const bool in_place = top == 0 && param.bottom_size() > 0 && param.bottom(0) == name;
     if (found != current_.end() && !in_place) {
-      return InvalidArgument("layer \"%s\": top \"%s\" is already made by layer \"%s\"", param.name().c_str(),
+      return InvalidArgument("layer \"%s\": top \"%s\" is already produced by layer \"%s\"", param.name().c_str(),
                              name.c_str(), layers_[blobs_[found->second].producer].param->name().c_str());
     }
     if (in_place && !traits.allows_in_place()) {

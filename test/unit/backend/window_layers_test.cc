@@ -73,7 +73,7 @@ TEST(ConvolutionLayer, MakesItsOp) {
 
 TEST(ConvolutionLayer, MistakesAreNamed) {
   EXPECT_EQ(CreateError(Convolution("kernel_size: 3")),
-            "layer \"x\": convolution_param has no num_output, or 0; expected at least 1");
+            "layer \"x\": convolution_param: num_output is missing or 0; expected at least 1");
   EXPECT_EQ(CreateError(Convolution("num_output: 4")), "layer \"x\": convolution_param has no kernel_size");
   EXPECT_THAT(CreateError(Convolution("num_output: 4 kernel_size: 0")), HasSubstr("kernel_size: 0 x 0"));
   EXPECT_THAT(CreateError(Convolution("num_output: 4 kernel_size: 4000000000")), HasSubstr("kernel_size: 4000000000"));

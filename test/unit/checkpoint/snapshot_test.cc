@@ -11,6 +11,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -162,6 +163,20 @@ TEST_F(SnapshotTest, ReadsCaffesOwn) {
   EXPECT_EQ(snapshot->iteration, 33);
   EXPECT_FALSE(snapshot->manifest.has_value());
   EXPECT_EQ(snapshot->histories.at({"fc", 0}).data[19], 9.5f);
+}
+
+TEST_F(SnapshotTest, RefusesAnIterationBelow0) {
+  for (int iteration : {-1, std::numeric_limits<int>::min()}) {
+    caffe::SolverState state;
+    state.set_iter(iteration);
+    state.set_learned_net("net.caffemodel");
+    std::ofstream file(Path("below.solverstate"), std::ios::binary);
+    ASSERT_TRUE(state.SerializeToOstream(&file));
+    file.close();
+    const Status status = ReadSnapshot(Path("below.solverstate"), Contents(0).params).status();
+    EXPECT_EQ(status.code(), StatusCode::kDataLoss);
+    EXPECT_THAT(status.message(), HasSubstr("expected at least 0"));
+  }
 }
 
 TEST_F(SnapshotTest, RefusesChangedTruncatedAndIncompleteOnes) {

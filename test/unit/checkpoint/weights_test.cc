@@ -243,7 +243,7 @@ TEST_F(WeightsTest, ProtobufsLimitIsNamedOnBothWays) {
   fs::resize_file(path_, 3'000'000'000);
   const Status read = ReadCaffeModel(path_).status();
   EXPECT_EQ(read.code(), StatusCode::kDataLoss);
-  EXPECT_THAT(read.message(), HasSubstr("3.00 GB, but protobuf"));
+  EXPECT_THAT(read.message(), HasSubstr("the file has 3.00 GB; protobuf"));
   fs::remove(path_);
   const float* nothing = nullptr;
   const Status written =

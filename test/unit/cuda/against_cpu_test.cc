@@ -290,7 +290,7 @@ TEST_P(AgainstCpu, RepeatedForAnotherMicroBatch) {
   for (uint32_t seed : {1, 2, 3, 4}) {
     on_gpu_.Load(seed);
     on_gpu_.RefreshPacked();
-    gpu_.device->Repeat({1}, [&] { on_gpu_.Call(); });
+    gpu_.device->RunCaptured({1}, [&] { on_gpu_.Call(); });
     ExpectSame(on_gpu_.Results(), OnCpu(seed));
   }
   if (const auto* fake = dynamic_cast<const FakeGpu*>(gpu_.device.get())) {
@@ -318,7 +318,7 @@ TEST(Eltwise, TakesUpTo32Inputs) {
   EXPECT_TRUE(gpu.backend->Eltwise({}, Backend::Descs(32, desc)).ok());
   const auto more = gpu.backend->Eltwise({}, Backend::Descs(33, desc));
   EXPECT_EQ(more.status().code(), StatusCode::kFailedPrecondition);
-  EXPECT_EQ(more.status().message(), "Eltwise of 33 bottoms; a GPU takes up to 32");
+  EXPECT_EQ(more.status().message(), "Eltwise has 33 bottoms; expected at most 32 on a GPU");
 }
 
 INSTANTIATE_TEST_SUITE_P(Ops, AgainstCpu, testing::ValuesIn(TypedCases()),

@@ -22,7 +22,7 @@ using testing::IsEmpty;
 
 constexpr size_t kArena = size_t{3} << 20;  // large enough for memory of its own
 constexpr size_t kPage = size_t{2} << 20;
-constexpr Device::RepeatKey kWork = {1, 2, 3};
+constexpr Device::CaptureKey kWork = {1, 2, 3};
 
 class CudaGpuTest : public testing::Test {
  protected:
@@ -90,7 +90,8 @@ TEST_F(CudaGpuTest, EveryThreadCallsItsOwnDevice) {
   OnAnotherThread([&] { EXPECT_TRUE(gpu->Wait(mark).ok()); });
   OnAnotherThread([&] { EXPECT_TRUE(gpu->CopyNow(pinned.data(), arena.data(), 1000).ok()); });
   for (int i = 0; i < 3; ++i) {
-    OnAnotherThread([&] { gpu->Repeat(kWork, [&] { gpu->Copy(Device::kCompute, arena.data(), pooled.data(), 8); }); });
+    OnAnotherThread(
+        [&] { gpu->RunCaptured(kWork, [&] { gpu->Copy(Device::kCompute, arena.data(), pooled.data(), 8); }); });
   }
   OnAnotherThread([&] { EXPECT_TRUE(gpu->Synchronize().ok()); });
   OnAnotherThread([&] { EXPECT_GT(gpu->free_bytes(), 0u); });
@@ -135,7 +136,7 @@ TEST_F(CudaGpuTest, SaysHowMuchWasWantedOfWhat) {
   fake_cuda::FailNext("cudaMalloc", cudaErrorMemoryAllocation);
   const Status status = gpu->Allocate(kArena).status();
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
-  EXPECT_THAT(status.message(), HasSubstr("cuda:0: 3.1 MB of memory"));
+  EXPECT_THAT(status.message(), HasSubstr("cuda:0: cannot allocate 3.1 MB"));
   EXPECT_TRUE(gpu->Synchronize().ok()) << "no failure of the GPU";
 }
 
@@ -220,7 +221,7 @@ TEST_F(CudaGpuTest, WorkIsDoneThenRecordedThenReplayed) {
   Counter counter(gpu.get());
   for (int i = 1; i <= 5; ++i) {
     counter.Set(i);
-    gpu->Repeat(kWork, [&] { counter.Work(); });
+    gpu->RunCaptured(kWork, [&] { counter.Work(); });
     EXPECT_EQ(counter.Get(), i);
     EXPECT_EQ(counter.times, std::min(i, 2));
   }
@@ -241,7 +242,7 @@ TEST_F(CudaGpuTest, WorkThatCantBeRecordedIsDoneAllTheSame) {
     for (int i = 1; i <= 4; ++i) {
       counter.Set(i);
       if (i == 2) hinder(gpu.get());
-      gpu->Repeat(kWork, [&] { counter.Work(); });
+      gpu->RunCaptured(kWork, [&] { counter.Work(); });
       EXPECT_EQ(counter.Get(), i);
     }
     EXPECT_TRUE(gpu->Wait(gpu->Record(Device::kCompute)).ok());
@@ -254,7 +255,7 @@ TEST_F(CudaGpuTest, ALibraryThatFailsWhileItIsRecordedMayDoBetterDirectly) {
   const auto gpu = Open(0);
   Counter counter(gpu.get());
   for (int i = 1; i <= 3; ++i) {
-    gpu->Repeat(kWork, [&] {
+    gpu->RunCaptured(kWork, [&] {
       if (i == 2 && counter.times == 1) {
         ++counter.times;
         return gpu->Fail(InternalError("not while it is recorded"));

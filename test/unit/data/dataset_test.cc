@@ -238,7 +238,7 @@ TEST_P(DatasetTest, AnExistingPathIsNeverOverwritten) {
   const auto before = Photograph(folder_ / "db");
   const auto again = DbWriter::Create(folder_ / "db", GetParam());
   EXPECT_EQ(again.status().code(), StatusCode::kFailedPrecondition);
-  EXPECT_THAT(again.status().message(), HasSubstr((folder_ / "db") + " exists already"));
+  EXPECT_THAT(again.status().message(), HasSubstr((folder_ / "db") + " already exists"));
   EXPECT_EQ(Photograph(folder_ / "db"), before);
 }
 

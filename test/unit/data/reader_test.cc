@@ -154,12 +154,9 @@ std::string Ready(int64_t piece) { return Format("ready %lld", static_cast<long 
 
 void ExpectPiece(const BatchReader& reader, int64_t number, const Piece& piece, const RecordOrder& order) {
   const float* images = reader.images(number);
-  const auto labels = reader.labels(number);
   ASSERT_EQ(reinterpret_cast<uintptr_t>(images) % 64, 0u);
-  ASSERT_EQ(static_cast<int64_t>(labels.size()), piece.rows);
   for (int64_t row = 0; row < piece.rows; ++row) {
     const float record = static_cast<float>(order.Record(piece.first_sample + row));
-    ASSERT_EQ(labels[row], record);
     for (int i = 0; i < 6; ++i) ASSERT_EQ(images[row * 6 + i], record) << "piece " << number << " row " << row;
   }
 }
@@ -237,10 +234,7 @@ TEST_P(BatchReaderTest, PiecesComeInOrderWithTheirRowsAfterTheirLabels) {
     for (int row = 0; row < 8; ++row) expected.push_back(static_cast<float>(order.Record(batch * 20 + 4 + row)));
     EXPECT_EQ(recorder.labels(batch), expected);
   }
-  const auto counters = reader.counters();
-  EXPECT_EQ(counters.records, 80);
-  EXPECT_EQ(counters.pieces, 30);
-  EXPECT_GT(counters.bytes, 80 * 6);
+  EXPECT_EQ(dataset.reads().size(), 80u);
   EXPECT_TRUE(recorder.error().ok());
 }
 
@@ -369,7 +363,8 @@ TEST(BatchReader, ErrorsNameTheRecordOnce) {
     broken.broken_ = 3;
     EXPECT_EQ(ErrorOf(&broken, threads).message(), "fake.db is broken");
     rubbish.rubbish_ = 2;
-    EXPECT_EQ(ErrorOf(&rubbish, threads).message(), "record 2 (key \"some-key\") of fake.db is no Datum (3 bytes)");
+    EXPECT_EQ(ErrorOf(&rubbish, threads).message(),
+              "record 2 (key \"some-key\") of fake.db is not a valid Datum (3 bytes)");
     odd.odd_ = 1;
     const Status status = ErrorOf(&odd, threads);
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);

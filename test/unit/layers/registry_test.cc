@@ -27,7 +27,7 @@ TEST(Registry, UnknownTypesListNearMatches) {
             "layer \"d\": unknown type \"Dropuot\"; did you mean Dropout?");
   EXPECT_THAT(CreateError(R"(name: "l" type: "SoftmaxLoss" bottom: "a" top: "b")"), HasSubstr("SoftmaxWithLoss"));
   const std::string far = CreateError(R"(name: "q" type: "Quantum" bottom: "a" top: "b")");
-  EXPECT_THAT(far, StartsWith("layer \"q\": unknown type \"Quantum\"; known are Accuracy, Concat"));
+  EXPECT_THAT(far, StartsWith("layer \"q\": unknown type \"Quantum\"; expected one of Accuracy, Concat"));
 }
 
 TEST(Registry, EverySupportedTypeIsOneOfCaffes) {
@@ -150,7 +150,7 @@ TEST(Registry, LayersRefuseTheirOwnFieldsByName) {
   EXPECT_THAT(CreateError(concat + "concat_param { axis: 1 concat_dim: 1 }"), HasSubstr("both axis and concat_dim"));
   const std::string eltwise = R"(name: "e" type: "Eltwise" bottom: "x" bottom: "y" top: "t" )";
   EXPECT_THAT(CreateError(eltwise + "eltwise_param { coeff: 1 }"), HasSubstr("1 coeff values for 2 bottoms"));
-  EXPECT_THAT(CreateError(eltwise + "eltwise_param { operation: MAX coeff: 1 coeff: 2 }"), HasSubstr("SUM alone"));
+  EXPECT_THAT(CreateError(eltwise + "eltwise_param { operation: MAX coeff: 1 coeff: 2 }"), HasSubstr("SUM only"));
   EXPECT_THAT(CreateError(eltwise + "eltwise_param { operation: PROD stable_prod_grad: false }"),
               HasSubstr("stable_prod_grad: false"));
   EXPECT_THAT(CreateError(R"(name: "i" type: "Input" top: "a" top: "b" top: "c" input_param { shape { dim: 1 }

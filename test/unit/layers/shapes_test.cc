@@ -78,8 +78,8 @@ TEST(Shapes, LossAndAccuracy) {
   EXPECT_FALSE(plain->needs_batch_labels());
   EXPECT_EQ(plain->loss_weight(0), 1);
   EXPECT_EQ(ShapeError(plain, {{4, 10}, {5}}),
-            "layer \"l\": labels have shape [5]; wanted one for each of the 4 rows of [4 10]");
-  EXPECT_THAT(ShapeError(plain, {{4, 10, 2, 2}, {4, 1, 2, 2}}), HasSubstr("a label for each pixel is not supported"));
+            "layer \"l\": labels have shape [5]; expected one for each of the 4 rows of [4 10]");
+  EXPECT_THAT(ShapeError(plain, {{4, 10, 2, 2}, {4, 1, 2, 2}}), HasSubstr("one label per pixel is not supported"));
   EXPECT_THAT(ShapeError(LayerUnderTest(loss + "softmax_param { axis: 2 }"), {{4, 10, 1}, {4}}), HasSubstr("axis 2"));
   const LayerUnderTest two(loss + "top: \"p\" loss_weight: 0.5 loss_weight: 0");
   EXPECT_EQ(Shapes(two, {{4, 10}, {4}}), (std::vector<Shape>{{1}, {4, 10}}));

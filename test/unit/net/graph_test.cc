@@ -23,12 +23,12 @@ std::string ErrorOf(const std::string& text, caffe::Phase phase = caffe::TRAIN) 
 
 TEST(GraphErrors, NameTheLayerAndWhatIsWrong) {
   EXPECT_THAT(ErrorOf(kData + "layer { name: 'r' type: 'ReLU' bottom: 'datum' top: 'r' }"),
-              AllOf(HasSubstr("\"r\""), HasSubstr("\"datum\""), HasSubstr("no layer before it")));
+              AllOf(HasSubstr("\"r\""), HasSubstr("\"datum\""), HasSubstr("not produced by any earlier layer")));
   // A bottom that only a later layer makes.
   EXPECT_THAT(ErrorOf(kData + "layer { name: 'r' type: 'ReLU' bottom: 'conv' top: 'r' }" + kConv),
               AllOf(HasSubstr("\"r\""), HasSubstr("\"conv\"")));
   EXPECT_THAT(ErrorOf(kData + kConv + "layer { name: 'r' type: 'ReLU' bottom: 'data' top: 'conv' }"),
-              AllOf(HasSubstr("\"r\""), HasSubstr("already made by layer \"conv\"")));
+              AllOf(HasSubstr("\"r\""), HasSubstr("already produced by layer \"conv\"")));
   EXPECT_THAT(ErrorOf(kData + "layer { name: 'c' type: 'Convolution' bottom: 'data' top: 'data' convolution_param { "
                               "num_output: 4 kernel_size: 3 } }"),
               AllOf(HasSubstr("\"c\""), HasSubstr("in place"), HasSubstr("Convolution")));

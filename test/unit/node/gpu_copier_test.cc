@@ -105,9 +105,9 @@ TEST_F(GpuCopierTest, OnlyMemoryThatWasToldOf) {
 }
 
 TEST_F(GpuCopierTest, NotBetweenHosts) {
-  EXPECT_EQ(OpenError(HandleIn({2, "us"})).message(), "they are on two hosts");
+  EXPECT_EQ(OpenError(HandleIn({2, "us"})).message(), "they are on different hosts");
   const auto nowhere = GpuCopier::Create(&ours_, {0, "us"});
-  EXPECT_EQ((*nowhere)->Open(HandleIn({0, "us"}), kBytes).status().message(), "they are on two hosts")
+  EXPECT_EQ((*nowhere)->Open(HandleIn({0, "us"}), kBytes).status().message(), "they are on different hosts")
       << "no host id is nobody's";
 }
 
@@ -124,7 +124,8 @@ TEST_F(GpuCopierTest, NotWithoutAccess) {
 TEST_F(GpuCopierTest, RubbishOpensNothing) {
   EXPECT_EQ(OpenError("rubbish").code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(OpenError("").code(), StatusCode::kInvalidArgument);
-  EXPECT_THAT(OpenError(HandleIn({1, "us"}), kBytes + 1).message(), HasSubstr("memory of 10000 bytes, not 10001"));
+  EXPECT_THAT(OpenError(HandleIn({1, "us"}), kBytes + 1).message(),
+              HasSubstr("covers 10000 bytes; expected at least 10001"));
   const auto errors = {
       OpenError(Changed([](GpuMemoryHandle* handle) { handle->set_ipc_handle("made up"); })),
       OpenError(Changed([](GpuMemoryHandle* handle) { handle->set_ipc_offset(uint64_t{1} << 40); })),

@@ -95,12 +95,12 @@ TEST_F(JobPlanTest, APipelineGoesByItsPart) {
   const PipelinePlan conv = (*job)->pipeline(1), shard = (*job)->pipeline(3);
   EXPECT_THAT(conv.replicas, ElementsAre(1));
   EXPECT_THAT(shard.replicas, ElementsAre(0, 1));
-  ASSERT_EQ(conv.units.size(), 1u);
-  EXPECT_TRUE(conv.units[0].in_backward && conv.units[0].exchanged && conv.ordered_backward);
-  EXPECT_FALSE(conv.units[0].counts) << "replica 0 counts the squares";
-  EXPECT_TRUE((*job)->pipeline(0).units[0].counts);
-  ASSERT_EQ(shard.units.size(), 2u);
-  EXPECT_FALSE(shard.units[0].exchanged || shard.units[0].in_backward);
+  ASSERT_EQ(conv.groups.size(), 1u);
+  EXPECT_TRUE(conv.groups[0].in_backward && conv.groups[0].exchanged && conv.ordered_backward);
+  EXPECT_FALSE(conv.groups[0].counts) << "replica 0 counts the squares";
+  EXPECT_TRUE((*job)->pipeline(0).groups[0].counts);
+  ASSERT_EQ(shard.groups.size(), 2u);
+  EXPECT_FALSE(shard.groups[0].exchanged || shard.groups[0].in_backward);
   EXPECT_THAT(shard.train.backward, ElementsAre(true, true, true));
   EXPECT_THAT(shard.test.backward, ElementsAre(false, false, false));
 }
@@ -110,9 +110,9 @@ TEST_F(JobPlanTest, ALayerIsDeferredWhereItsRowsAreSmallerThanItsGradient) {
   const auto job = Make();
   ASSERT_TRUE(job.ok()) << job.status();
   const PipelinePlan shard = (*job)->pipeline(3);
-  EXPECT_TRUE(shard.units[0].deferred);
-  EXPECT_FALSE(shard.units[1].deferred);
-  EXPECT_FALSE((*Make("max_iter: 10 iter_size: 2"))->pipeline(3).units[0].deferred) << "twice the rows";
+  EXPECT_TRUE(shard.groups[0].deferred);
+  EXPECT_FALSE(shard.groups[1].deferred);
+  EXPECT_FALSE((*Make("max_iter: 10 iter_size: 2"))->pipeline(3).groups[0].deferred) << "twice the rows";
 }
 
 TEST_F(JobPlanTest, ABatchThatCannotBeDividedIsRefused) {

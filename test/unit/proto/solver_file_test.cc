@@ -57,8 +57,8 @@ TEST_F(SolverFileTest, MissingNetNamesBothPlaces) {
   const std::string path = Write("solver.prototxt", "net: \"no_such.prototxt\"");
   const auto solver = ReadSolver(path);
   EXPECT_EQ(solver.status().code(), StatusCode::kNotFound);
-  EXPECT_EQ(solver.status().message(), path + ": net \"no_such.prototxt\": there is no file no_such.prototxt nor " +
-                                           folder_ + "/no_such.prototxt");
+  EXPECT_EQ(solver.status().message(),
+            path + ": net \"no_such.prototxt\": no such file: no_such.prototxt or " + folder_ + "/no_such.prototxt");
 }
 
 TEST_F(SolverFileTest, NetInTheSolverAndNoNetAtAll) {
@@ -81,9 +81,9 @@ TEST_F(SolverFileTest, NetFaultsNameTheLine) {
   EXPECT_EQ(error("\n\nlayer { type: 'ReLU' }"), path + ":3: layer 1 has no name; expected name: \"...\"");
   EXPECT_EQ(error("layer { name: 'a' }"), path + ":1: layer \"a\" has no type; expected type: \"...\"");
   EXPECT_EQ(error("layer { name: 'a' type: 'T' }\nlayer { name: 'b' type: 'T' }\nlayer { name: 'a' type: 'T' }"),
-            path + ":3: a second layer \"a\" in phase TRAIN (the first: " + path + ":1); expected a name of its own");
+            path + ":3: a second layer \"a\" in phase TRAIN (the first: " + path + ":1); expected a unique name");
   EXPECT_EQ(error("layer { name: 'a' type: 'T' include { phase: TEST } exclude { phase: TRAIN } }"),
-            path + ":1: layer \"a\" has include and exclude rules; expected one kind only");
+            path + ":1: layer \"a\" has both include and exclude rules; give one kind");
   EXPECT_EQ(error("layer { name: 'a' type: 'T' include { phase: TEST } }\n"
                   "layer { name: 'a' type: 'T' include { phase: TRAIN } }"),
             "");

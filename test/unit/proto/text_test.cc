@@ -64,7 +64,7 @@ TEST(TextTest, SaysWhatStoodThereAndWhatWasExpected) {
   EXPECT_EQ(NetError("layer {\n pooling_param { global_pooling: maybe }\n}"),
             "net.prototxt:2:34: found \"maybe\" for field \"global_pooling\"; expected true or false");
   EXPECT_EQ(NetError("layer { name: 'a'\n name: 'b' }"),
-            "net.prototxt:2:2: field \"name\" stands here a second time; expected at most one");
+            "net.prototxt:2:2: field \"name\" is set a second time; expected at most once");
   EXPECT_EQ(NetError("layer { pooling_param { kernel_size: 99999999999 } }"),
             "net.prototxt:1:38: 99999999999 is out of range; expected a number that fits the field \"kernel_size\"");
   EXPECT_EQ(NetError("layer {\n  name \"conv\"\n}"), "net.prototxt:2:8: found the string \"conv\"; expected \":\"");
@@ -72,7 +72,8 @@ TEST(TextTest, SaysWhatStoodThereAndWhatWasExpected) {
 
 TEST(TextTest, UnclosedBlockNamesWhereItBegan) {
   EXPECT_EQ(NetError("name: 'n'\nlayer {\n  name: 'a'\n"),
-            "net.prototxt:4:1: found the end of the file; expected a field name or the \"}\" of \"layer\" in line 2");
+            "net.prototxt:4:1: found the end of the file; expected a field name or the \"}\" that closes \"layer\" of "
+            "line 2");
   EXPECT_EQ(NetError("layer { name: 'a' }\n}\n"), "net.prototxt:2:1: found \"}\"; expected a field name");
 }
 

@@ -47,7 +47,6 @@ TEST_F(HandshakeTest, NodesOfOneJobAcceptEachOther) {
   EXPECT_FALSE(a->complete());
   for (Rank rank : {1, 3}) EXPECT_TRUE(a->Accept(Make(Facts(rank))->Hello()).ok());
   EXPECT_TRUE(a->complete());
-  EXPECT_EQ(a->HelloOf(3)->name(), "fc0");
   EXPECT_TRUE(fatal_.empty());
 }
 
@@ -56,12 +55,12 @@ TEST_F(HandshakeTest, SaysWhatDiffersAndThatIsFatalBeforeTheJobIsComplete) {
   facts.solver_hash = 0x23;
   EXPECT_EQ(
       Refusal(facts),
-      "node \"fc1\" runs another solver file (hash 0000000000000023) than node \"conv0\" (hash 0000000000000022)");
+      "node \"fc1\" runs a different solver file (hash 0000000000000023) than node \"conv0\" (hash 0000000000000022)");
   ASSERT_EQ(fatal_.size(), 1u);
   EXPECT_EQ(ExitStatus(fatal_[0]), 2);
   facts.net_hash = 0x12;
-  EXPECT_THAT(Refusal(facts), HasSubstr("runs another net (hash 0000000000000012)"));
-  EXPECT_THAT(Refusal(facts), HasSubstr("; node \"fc1\" runs another solver file"));
+  EXPECT_THAT(Refusal(facts), HasSubstr("runs a different net (hash 0000000000000012)"));
+  EXPECT_THAT(Refusal(facts), HasSubstr("; node \"fc1\" runs a different solver file"));
 }
 
 TEST_F(HandshakeTest, ResumeOnOneNodeOnly) {
@@ -76,7 +75,7 @@ TEST_F(HandshakeTest, ResumeOnOneNodeOnly) {
   EXPECT_TRUE(resumed->Accept(Make(other)->Hello()).ok());
   other.snapshot_hash = 8;
   EXPECT_THAT(resumed->Accept(Make(other)->Hello()).status().message(),
-              HasSubstr("node \"conv0\" resumes another snapshot"));
+              HasSubstr("node \"conv0\" resumes from a different snapshot"));
   other.start_clock = 400;
   EXPECT_EQ(resumed->Accept(Make(other)->Hello()).status().message(),
             "node \"conv0\" starts at iteration 400, node \"conv1\" at iteration 500");
@@ -96,9 +95,10 @@ TEST_F(HandshakeTest, DatasetsOfNodesThatReadDataMustAgree) {
   other.dataset_hash = 0x32;
   shape.set_records(999);
   other.data_shapes = {shape};
-  EXPECT_EQ(here->Accept(Make(other)->Hello()).status().message(),
-            "node \"conv1\" reads another data set (999 training records of 3x32x16, hash 0000000000000032) than node "
-            "\"conv0\" (1000 training records of 3x32x16, hash 0000000000000031)");
+  EXPECT_EQ(
+      here->Accept(Make(other)->Hello()).status().message(),
+      "node \"conv1\" reads a different data set (999 training records of 3x32x16, hash 0000000000000032) than node "
+      "\"conv0\" (1000 training records of 3x32x16, hash 0000000000000031)");
   // A node without data learns its input shapes.
   const auto fc = Make(Facts(3));
   EXPECT_TRUE(fc->data_shapes().empty());
@@ -126,7 +126,7 @@ TEST_F(HandshakeTest, GivenSeedsMustAgree) {
   EXPECT_EQ(here->seed(), 5);
   EXPECT_TRUE(here->Accept(Make(b)->Hello()).ok());
   b.random_seed = 6;
-  EXPECT_EQ(here->Accept(Make(b)->Hello()).status().message(), "node \"fc1\" has the random_seed 6, node \"conv0\" 5");
+  EXPECT_EQ(here->Accept(Make(b)->Hello()).status().message(), "node \"fc1\" has random_seed 6, node \"conv0\" has 5");
 }
 
 TEST_F(HandshakeTest, StrangersCostUsNothing) {
@@ -139,8 +139,8 @@ TEST_F(HandshakeTest, StrangersCostUsNothing) {
             "node \"conv1\" belongs to the job \"other\", node \"conv0\" to \"hpnode\"");
   const RoutingTable other_table = MakeTable(std::string(kTable) + "batch: PER_REPLICA");
   EXPECT_THAT(here->Accept(JobHandshake(other_table, Facts(1), {}).Hello()).status().message(),
-              HasSubstr("has another routing table"));
-  EXPECT_EQ(here->Accept(here->Hello()).status().message(), "node \"conv0\" is started a second time");
+              HasSubstr("has a different routing table"));
+  EXPECT_EQ(here->Accept(here->Hello()).status().message(), "node \"conv0\" was started twice");
   EXPECT_TRUE(fatal_.empty());
 }
 
@@ -149,7 +149,7 @@ TEST_F(HandshakeTest, HostileHellosStayOutOfTheLog) {
   hp::Hello hello;
   ASSERT_TRUE(hello.ParseFromString(Make(Facts(1))->Hello()));
   hello.set_rank(1 << 30);
-  EXPECT_THAT(here->Accept(hello.SerializeAsString()).status().message(), HasSubstr("the table says otherwise"));
+  EXPECT_THAT(here->Accept(hello.SerializeAsString()).status().message(), HasSubstr("contradicts the routing table"));
   hello.set_rank(-5);
   EXPECT_FALSE(here->Accept(hello.SerializeAsString()).ok());
   hello.set_job("x\n\x1b[31m" + std::string(10000, 'y'));
@@ -184,9 +184,9 @@ TEST_F(HandshakeTest, WhoComesToAJobThatIsGivenUpHearsWhy) {
   other.net_hash = 0x99;
   const std::string hello = Make(other)->Hello();
   const std::string why = here->Accept(hello).status().message();
-  EXPECT_THAT(why, HasSubstr("runs another net"));
+  EXPECT_THAT(why, HasSubstr("runs a different net"));
   here->OnRefusalSent(hello);
-  EXPECT_EQ(here->Accept(Make(Facts(1))->Hello()).status().message(), "the job can't come together: " + why);
+  EXPECT_EQ(here->Accept(Make(Facts(1))->Hello()).status().message(), "the job cannot start: " + why);
   here->OnRefused(3, FailedPrecondition("no"));
   here->OnRefused(kFirstClientRank, FailedPrecondition("a client's"));
   here->OnRefusalSent("rubbish");
@@ -201,12 +201,52 @@ TEST_F(HandshakeTest, ClientsHaveNoSeat) {
   ASSERT_TRUE(first.ok()) << first.status();
   EXPECT_GE(*first, kFirstClientRank);
   EXPECT_NE(*first, *second);
-  EXPECT_FALSE(here->HelloOf(*first).has_value());
   EXPECT_EQ(*client.Accept(here->Hello()), 0);
   const RoutingTable other_job = MakeTable(std::string(kTable) + "job: \"other\"");
   ClientHandshake stranger(other_job, [](const Status&) {});
   EXPECT_FALSE(here->Accept(stranger.Hello()).ok());
   EXPECT_FALSE(stranger.Accept(here->Hello()).ok());
+  for (Rank rank : {1, 2}) EXPECT_TRUE(here->Accept(Make(Facts(rank))->Hello()).ok());
+  EXPECT_FALSE(here->complete()) << "three nodes of four, and two clients";
+  EXPECT_TRUE(here->Accept(Make(Facts(3))->Hello()).ok());
+  EXPECT_TRUE(here->complete());
+}
+
+TEST_F(HandshakeTest, ClientsAreFew) {
+  const auto here = Make(Facts(0));
+  ClientHandshake client(table_, [](const Status&) {});
+  std::vector<Rank> clients;
+  for (size_t i = 0; i < JobHandshake::kMaxClients; ++i) {
+    clients.push_back(*here->Accept(client.Hello()));
+    here->OnConnected(clients.back());
+  }
+  EXPECT_EQ(here->Accept(client.Hello()).status().code(), StatusCode::kResourceExhausted);
+  here->OnClientGone(clients[3]);
+  EXPECT_TRUE(here->Accept(client.Hello()).ok());
+}
+
+TEST_F(HandshakeTest, AHelloInTheNameOfAConnectedNodeChangesNothing) {
+  const auto here = Make(Facts(0));
+  for (Rank rank : {1, 2, 3}) {
+    ASSERT_TRUE(here->Accept(Make(Facts(rank))->Hello()).ok());
+    if (rank < 3) here->OnConnected(rank);
+  }
+  const int threads = here->ThreadsOf(2);
+  JobFacts facts = Facts(2);
+  facts.cores = 64;
+  (void)here->Accept(Make(facts)->Hello());
+  EXPECT_EQ(here->ThreadsOf(2), threads);
+}
+
+TEST_F(HandshakeTest, AnotherNetInTheNameOfAConnectedNodeIsRefusedAndEndsNothing) {
+  const auto here = Make(Facts(0));
+  ASSERT_TRUE(here->Accept(Make(Facts(2))->Hello()).ok());
+  here->OnConnected(2);
+  JobFacts facts = Facts(2);
+  facts.net_hash += 1;
+  EXPECT_FALSE(here->Accept(Make(facts)->Hello()).ok());
+  EXPECT_TRUE(fatal_.empty());
+  EXPECT_TRUE(here->Accept(Make(Facts(1))->Hello()).ok()) << "the job still comes together";
 }
 
 TEST_F(HandshakeTest, ThreadsShareTheHostsCores) {

@@ -101,7 +101,7 @@ TEST_F(OwnNodeTest, NoneLeftNamesEntriesAndHolders) {
   const auto listen = [](const NodeInfo&) { return Taken(); };
   const auto ours = [](int) { return std::optional<PortHolder>({17, "hpnode"}); };
   EXPECT_EQ(TakeOwnNode(table_, {1, 4}, "hpnode", listen, ours).status().message(),
-            "/job/table.prototxt: no node of this host is left to run:\n"
+            "/job/table.prototxt: all nodes of this host are already running or their ports are taken:\n"
             "  node \"conv1\", port 29500: held by hpnode (process 17)\n"
             "  node \"conv2\", port 29502: held by hpnode (process 17)");
 }
@@ -111,10 +111,10 @@ TEST_F(OwnNodeTest, PortHeldBySomethingElseIsAnError) {
   const auto other = [](int) { return std::optional<PortHolder>({18, "nginx"}); };
   const Status status = TakeOwnNode(table_, {1, 4}, "hpnode", listen, other).status();
   EXPECT_EQ(ExitStatus(status), 2);
-  EXPECT_EQ(
-      status.message(),
-      "/job/table.prototxt: port 29500 of node \"conv1\" is held by nginx (process 18); expected it free or held by "
-      "hpnode");
+  EXPECT_EQ(status.message(),
+            "/job/table.prototxt: port 29500 of node \"conv1\" is held by nginx (process 18); expected it to be free "
+            "or held by "
+            "hpnode");
 }
 
 }  // namespace

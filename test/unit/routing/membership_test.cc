@@ -55,7 +55,7 @@ TEST_P(LossTest, StoppedNodeIsNamedByAll) {
     cluster.Stop(victim);
     cluster.RunFor(4000);
     ExpectAllName(cluster, nodes, {victim}, victim, now, 3000);
-    EXPECT_THAT(cluster.end((victim + 1) % nodes).line, HasSubstr("nothing heard for 2.0 s"));
+    EXPECT_THAT(cluster.end((victim + 1) % nodes).line, HasSubstr("no heartbeat for 2.0 s"));
     // When it goes on, it hears what was decided.
     EXPECT_TRUE(cluster.alive(victim));
     cluster.Continue(victim);
@@ -69,7 +69,7 @@ TEST_P(LossTest, CutOffNodeIsNamedByAll) {
     cluster.CutOff(victim);
     cluster.RunFor(4000);
     ExpectAllName(cluster, nodes, {}, victim, now, 3000);
-    EXPECT_THAT(cluster.end(victim).line, HasSubstr("hears nobody"));
+    EXPECT_THAT(cluster.end(victim).line, HasSubstr("no heartbeat from any node"));
   });
 }
 
@@ -99,12 +99,15 @@ TEST_P(LossTest, TwoKilledAtOnceGiveOneName) {
 
 TEST_P(LossTest, NodeThatGivesUpSaysWhy) {
   ForEachVictim([](MemberCluster& cluster, int nodes, Rank victim, int64_t now) {
-    cluster.at(victim).Fail("out of memory");
+    cluster.at(victim).Fail(ResourceExhausted("out of memory"));
     cluster.RunFor(3000);
     ExpectAllName(cluster, nodes, {}, victim, now, 1000);
     EXPECT_EQ(cluster.end(victim).line, Format("node \"n%d\", this one, is lost: out of memory", victim));
+    for (Rank rank = 0; rank < nodes; ++rank) {
+      EXPECT_EQ(cluster.end(rank).loss.code, StatusCode::kResourceExhausted) << "the exit status of all, node " << rank;
+    }
     EXPECT_EQ(cluster.end((victim + 1) % nodes).line,
-              Format("lost node \"n%d\": out of memory (noticed by node \"n%d\")", victim, victim));
+              Format("lost node \"n%d\": out of memory (detected by node \"n%d\")", victim, victim));
   });
 }
 
@@ -245,7 +248,7 @@ TEST_F(OneNodeTest, TellsAllBeforeItEndsItsStreamsAndReadsOnForHalfASecond) {
   Pass(50, {1, 3});
   EXPECT_EQ(membership_.state(), State::kLost);
   EXPECT_EQ(membership_.Describe(),
-            "lost node \"n2\": its connection ended: connection reset (noticed by node \"n0\")");
+            "lost node \"n2\": its connection closed: connection reset (detected by node \"n0\")");
   const int heartbeats = Sent(MemberMessage::kHeartbeat);
   Pass(1000, {1, 3});
   EXPECT_EQ(Sent(MemberMessage::kHeartbeat), heartbeats);

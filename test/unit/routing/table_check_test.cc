@@ -59,7 +59,7 @@ TEST(TableCheckTest, EveryFaultIsListed) {
       node { name: "n" stage: 7 host: "a" port: 0 } node { name: "n" index: -1 })"),
               UnorderedElementsAre(
                   "the table names no solver; expected solver: \"...\"",
-                  "the job has an empty name; expected job: \"...\" or no such line",
+                  "the job has an empty name; expected job: \"...\" or no job field",
                   "micro_batches is 0; expected 1 to 524288", "connect_timeout_s is 0; expected at least 1",
                   "stage \"x\", the first, is FC; expected CONV: data enters in a data-parallel stage",
                   "stage \"x\" is CONV; expected FC for every stage but the first",
@@ -83,7 +83,7 @@ TEST(TableCheckTest, LossScaling) {
   EXPECT_THAT(faults("precision: BF16"), IsEmpty());
   for (const char* precision : {"FP32", "TF32", "BF16"}) {
     EXPECT_THAT(faults(std::string("precision: ") + precision + " loss_scaling { }"),
-                ElementsAre(std::string("loss_scaling stands beside precision: ") + precision +
+                ElementsAre(std::string("loss_scaling is set with precision: ") + precision +
                             "; expected precision: FP16, or no loss_scaling"));
   }
   for (const char* initial : {"0", "-2", "0.5", "3", "inf", "nan", "65537", "2.5353012004564588e+30"}) {
@@ -109,24 +109,24 @@ TEST(TableCheckTest, AliasesOfOneHostShareItsPorts) {
               ElementsAre("node \"conv0\" and node \"conv1\" are both on port 29500 of one host, named \"a\" and "
                           "\"alias-of-a\""));
   EXPECT_THAT(hosts(With(kTable, "index: 1 host: \"b\"", "index: 1 host: \"nowhere\"")),
-              ElementsAre("node \"conv1\": host \"nowhere\" has no known address"));
+              ElementsAre("node \"conv1\": cannot resolve host \"nowhere\""));
   EXPECT_THAT(
       hosts(With(kTable, "index: 1 host: \"b\"", "index: 1 host: \"localhost\"")),
-      ElementsAre("node \"conv1\": host \"localhost\" means another machine on every host; expected the name by "
+      ElementsAre("node \"conv1\": host \"localhost\" means a different machine on each host; expected the name by "
                   "which \"a\" (node \"conv0\") reaches it"));
 }
 
 TEST(TableCheckTest, StagesThatDoNotTileTheNet) {
   EXPECT_THAT(Fit(With(kTable, "to_layer: \"pool1\"", "to_layer: \"pol1\""), kNet),
-              ElementsAre("stage \"conv\": to_layer \"pol1\" is no layer of the net (did you mean \"pool1\"?)"));
+              ElementsAre("stage \"conv\": to_layer \"pol1\" is not a layer of the net (did you mean \"pool1\"?)"));
   EXPECT_THAT(Fit(With(kTable, "from_layer: \"ip1\"", "from_layer: \"fc6\""), kNet),
-              ElementsAre("stage \"fc\": from_layer \"fc6\" is no layer of the net"));
+              ElementsAre("stage \"fc\": from_layer \"fc6\" is not a layer of the net"));
   EXPECT_THAT(Fit(With(kTable, "from_layer: \"ip1\"", "from_layer: \"ip2\""), kNet),
-              ElementsAre("layers \"ip1\" to \"relu2\" of the net: in no stage"));
+              ElementsAre("layers \"ip1\" to \"relu2\" of the net: not in any stage"));
   EXPECT_THAT(Fit(With(kTable, "from_layer: \"ip1\"", "from_layer: \"pool1\""), kNet),
               ElementsAre("stage \"conv\" and stage \"fc\" both have layer \"pool1\""));
   EXPECT_THAT(Fit(With(kTable, "to_layer: \"pool1\"", "to_layer: \"pool1\" from_layer: \"conv1\""), kNet),
-              ElementsAre("layers \"data\" to \"data\" of the net: in no stage"));
+              ElementsAre("layers \"data\" to \"data\" of the net: not in any stage"));
   EXPECT_THAT(Fit(With(kTable, "to_layer: \"pool1\"", "from_layer: \"pool1\" to_layer: \"conv1\""), kNet),
               ElementsAre("stage \"conv\" ends at layer \"conv1\", before it begins at layer \"pool1\""));
 }
@@ -134,8 +134,10 @@ TEST(TableCheckTest, StagesThatDoNotTileTheNet) {
 TEST(TableCheckTest, StagesOutOfOrder) {
   const std::string table = With(With(kTable, "to_layer: \"pool1\"", "from_layer: \"ip1\""),
                                  "from_layer: \"ip1\" }\n    node", "to_layer: \"pool1\" }\n    node");
-  EXPECT_THAT(Fit(table, kNet),
-              ElementsAre("stage \"fc\" lies before stage \"conv\"; expected the stages in the order of the layers"));
+  EXPECT_THAT(
+      Fit(table, kNet),
+      ElementsAre(
+          "stage \"fc\" comes before stage \"conv\" in the net; expected the stages in the order of the layers"));
 }
 
 TEST(TableCheckTest, DataOutsideTheFirstStage) {
@@ -144,7 +146,8 @@ TEST(TableCheckTest, DataOutsideTheFirstStage) {
                                "layer { name: \"ip2\"");
   EXPECT_THAT(
       Fit(kTable, net),
-      ElementsAre("layer \"more\" (Data) yields data in stage \"fc\"; expected it in the first, stage \"conv\""));
+      ElementsAre(
+          "layer \"more\" (Data) produces input data in stage \"fc\"; expected it in the first stage, stage \"conv\""));
 }
 
 TEST(TableCheckTest, BoundaryThatCutsAnInPlacePair) {
@@ -172,17 +175,16 @@ TEST(TableCheckTest, WhatShardsCanNotShare) {
     table += "node { name: 'fc_" + std::to_string(shard) + "' stage: 1 index: " + std::to_string(shard) +
              " host: 'c' port: " + std::to_string(shard) + " }";
   }
-  EXPECT_THAT(Fit(table, kNet),
-              ElementsAre("stage \"fc\" has 4 shards; layer \"ip2\" has only 3 outputs to share among them"));
+  EXPECT_THAT(Fit(table, kNet), ElementsAre("stage \"fc\" has 4 shards; layer \"ip2\" has only 3 outputs to split"));
   EXPECT_THAT(
       Fit(kTable, With(kNet, "name: \"relu2\" type: \"ReLU\" bottom: \"ip1\" top: \"ip1\"",
                        "name: \"relu2\" type: \"Convolution\" bottom: \"ip1\" top: \"x\"")),
-      ElementsAre("layer \"relu2\" (Convolution) can't be divided over the 2 shards of stage \"fc\"; expected it in "
+      ElementsAre("layer \"relu2\" (Convolution) can't be split over the 2 shards of stage \"fc\"; expected it in "
                   "the first stage or one shard"));
   const std::string no_product =
       With(With(kTable, "to_layer: \"pool1\"", "to_layer: \"ip2\""), "from_layer: \"ip1\"", "from_layer: \"accuracy\"");
   EXPECT_THAT(Fit(no_product, kNet),
-              ElementsAre("stage \"fc\" has 2 shards and no InnerProduct to divide; expected one node"));
+              ElementsAre("stage \"fc\" has 2 shards but no InnerProduct layer to split; expected one node"));
 }
 
 TEST(TableCheckTest, StageWithoutTrainingLayers) {
@@ -197,7 +199,7 @@ TEST(TableCheckTest, StageWithoutTrainingLayers) {
 TEST(TableCheckTest, LabelsReadAsData) {
   EXPECT_THAT(
       Fit(kTable, With(kNet, "bottom: \"ip1\" top: \"ip2\"", "bottom: \"label\" top: \"ip2\"")),
-      ElementsAre("layer \"ip2\" (InnerProduct) reads the labels \"label\" of layer \"data\"; expected them only as "
+      ElementsAre("layer \"ip2\" (InnerProduct) reads the labels \"label\" of layer \"data\"; expected labels only as "
                   "second bottom of SoftmaxWithLoss or Accuracy"));
 }
 
@@ -205,11 +207,11 @@ TEST(TableCheckTest, FaultsOfAllKindsAreListedTogether) {
   const std::string table =
       With(With(With(kTable, "micro_batches: 2", "micro_batches: 50"), "host: \"b\"", "host: \"nowhere\""),
            "name: \"fc1\" stage: 1", "name: \"fc1\" stage: 9");
-  EXPECT_THAT(CheckTable(Parse<RoutingTableConfig>(table), Parse<caffe::NetParameter>(kNet), &Aliases),
-              ElementsAre("node \"fc1\" is in stage 9; expected 0 to 1",
-                          "node \"conv1\": host \"nowhere\" has no known address",
-                          "2 replica(s) x 50 micro-batches are more than the 8 samples of a batch (batch_size of layer "
-                          "\"data\"); expected at least one sample in each micro-batch"));
+  EXPECT_THAT(
+      CheckTable(Parse<RoutingTableConfig>(table), Parse<caffe::NetParameter>(kNet), &Aliases),
+      ElementsAre("node \"fc1\" is in stage 9; expected 0 to 1", "node \"conv1\": cannot resolve host \"nowhere\"",
+                  "2 replica(s) x 50 micro-batches are more than the 8 samples of a batch (batch_size of layer "
+                  "\"data\"); expected at least one sample in each micro-batch"));
 }
 
 }  // namespace

@@ -86,7 +86,7 @@ void CheckedNode::Freed(int solver, MsgId id) {
 
 CheckedNode::Flight& CheckedNode::FlightOf(MsgId id) {
   Flight& flight = flights_[id];
-  flight.unit.resize(plan_.units.size());
+  flight.group.resize(plan_.groups.size());
   return flight;
 }
 
@@ -96,8 +96,8 @@ int CheckedNode::BackwardSegments() const {
 
 void CheckedNode::Expect(bool condition, const std::string& what, const Task& task) {
   if (condition) return;
-  faults_.push_back(Format("%s: task %d of clock %lld, %s, segment %d, unit %d", what.c_str(), task.kind,
-                           static_cast<long long>(task.clock), Name(task.id).c_str(), task.segment, task.unit));
+  faults_.push_back(Format("%s: task %d of clock %lld, %s, segment %d, group %d", what.c_str(), task.kind,
+                           static_cast<long long>(task.clock), Name(task.id).c_str(), task.segment, task.group));
 }
 
 bool CheckedNode::Run(const Task& task) {
@@ -138,7 +138,7 @@ void CheckedNode::Boundary(const Task& task) {
   updated_.clear();
   final_.clear();
   exchanged_.clear();
-  last_added_.assign(plan_.units.size(), MsgId{});
+  last_added_.assign(plan_.groups.size(), MsgId{});
   last_backward_ = {};
   norm_ = false;
 }
@@ -192,9 +192,9 @@ void CheckedNode::Backward(const Task& task) {
   CheckLanded(task, task.segment, true);
   if (plan_.ordered_backward) Expect(last_backward_ <= task.id, "backward not in the order of ids", task);
   last_backward_ = task.id;
-  for (size_t u = 0; u < plan_.units.size(); ++u) {
-    const UnitPlan& unit = plan_.units[u];
-    if (unit.segment == task.segment && (unit.deferred || unit.in_backward)) flight.unit[u] = true;
+  for (size_t u = 0; u < plan_.groups.size(); ++u) {
+    const ParamGroupPlan& group = plan_.groups[u];
+    if (group.segment == task.segment && (group.deferred || group.in_backward)) flight.group[u] = true;
   }
   WriteMarks(task, true);
   ++flight.backward;
@@ -202,38 +202,38 @@ void CheckedNode::Backward(const Task& task) {
 
 void CheckedNode::WeightGradient(const Task& task) {
   CheckBeforeVerdict(task);
-  const UnitPlan& unit = plan_.units[task.unit];
+  const ParamGroupPlan& group = plan_.groups[task.group];
   if (task.id.bits == 0) {
-    Expect(unit.deferred && plan_.wait_for_verdict && final_.insert(task.unit).second, "a deferred gradient", task);
-    for (MsgId id : Trains()) Expect(FlightOf(id).unit[task.unit], "a deferred gradient too early", task);
+    Expect(group.deferred && plan_.wait_for_verdict && final_.insert(task.group).second, "a deferred gradient", task);
+    for (MsgId id : Trains()) Expect(FlightOf(id).group[task.group], "a deferred gradient too early", task);
     return;
   }
   Flight& flight = FlightOf(task.id);
-  Expect(!unit.deferred && !unit.in_backward && !flight.unit[task.unit], "a gradient that is not due", task);
-  Expect(last_added_[task.unit] < task.id, "gradients not in the order of ids", task);
+  Expect(!group.deferred && !group.in_backward && !flight.group[task.group], "a gradient that is not due", task);
+  Expect(last_added_[task.group] < task.id, "gradients not in the order of ids", task);
   CheckLanded(task, plan_.train.segments, false);
-  CheckLanded(task, unit.segment, true);
-  last_added_[task.unit] = task.id;
-  flight.unit[task.unit] = true;
+  CheckLanded(task, group.segment, true);
+  last_added_[task.group] = task.id;
+  flight.group[task.group] = true;
 }
 
 std::vector<int> CheckedNode::GivenToExchange(const Task& task) const {
   MutexLock lock(&mutex_);
-  std::vector<int> units;
-  if (task.kind != Task::kBackward || task.id != Trains().back()) return units;
-  for (int u = static_cast<int>(plan_.units.size()); u-- > 0;) {
-    if (plan_.units[u].exchanged && plan_.units[u].segment == task.segment) units.push_back(u);
+  std::vector<int> groups;
+  if (task.kind != Task::kBackward || task.id != Trains().back()) return groups;
+  for (int u = static_cast<int>(plan_.groups.size()); u-- > 0;) {
+    if (plan_.groups[u].exchanged && plan_.groups[u].segment == task.segment) groups.push_back(u);
   }
-  return units;
+  return groups;
 }
 
-void CheckedNode::OnExchanged(int64_t clock, int unit) {
+void CheckedNode::OnExchanged(int64_t clock, int group) {
   MutexLock lock(&mutex_);
-  if (clock != clock_ || !exchanged_.insert(unit).second) faults_.push_back("an exchange that nobody waits for");
+  if (clock != clock_ || !exchanged_.insert(group).second) faults_.push_back("an exchange that nobody waits for");
 }
 
-void CheckedNode::CheckExchanged(const Task& task, int unit) {
-  Expect(!plan_.units[unit].exchanged || exchanged_.contains(unit), "ahead of the other replicas' gradients", task);
+void CheckedNode::CheckExchanged(const Task& task, int group) {
+  Expect(!plan_.groups[group].exchanged || exchanged_.contains(group), "ahead of the other replicas' gradients", task);
 }
 
 void CheckedNode::Norm(const Task& task) {
@@ -241,33 +241,33 @@ void CheckedNode::Norm(const Task& task) {
   for (MsgId id : Trains()) {
     Expect(FlightOf(id).forward == plan_.train.segments, "a norm before " + Name(id), task);
     Expect(FlightOf(id).backward == BackwardSegments(), "a norm before " + Name(id), task);
-    for (size_t u = 0; u < plan_.units.size(); ++u) Expect(FlightOf(id).unit[u], "a norm before " + Name(id), task);
+    for (size_t u = 0; u < plan_.groups.size(); ++u) Expect(FlightOf(id).group[u], "a norm before " + Name(id), task);
   }
-  for (size_t u = 0; u < plan_.units.size(); ++u) {
-    Expect(!plan_.units[u].deferred || final_.contains(u), "a norm without a gradient", task);
+  for (size_t u = 0; u < plan_.groups.size(); ++u) {
+    Expect(!plan_.groups[u].deferred || final_.contains(u), "a norm without a gradient", task);
     CheckExchanged(task, static_cast<int>(u));
   }
   norm_ = true;
 }
 
 void CheckedNode::Update(const Task& task) {
-  std::vector<int> units = {task.unit};
-  units.insert(units.end(), task.more_units.begin(), task.more_units.end());
-  Expect(units.size() == 1 || plan_.updates_together, "units together", task);
-  for (int unit : units) Expect(updated_.insert(unit).second, "updated twice", task);
-  for (int unit : units) CheckExchanged(task, unit);
+  std::vector<int> groups = {task.group};
+  groups.insert(groups.end(), task.more_groups.begin(), task.more_groups.end());
+  Expect(groups.size() == 1 || plan_.updates_together, "groups together", task);
+  for (int group : groups) Expect(updated_.insert(group).second, "updated twice", task);
+  for (int group : groups) CheckExchanged(task, group);
   if (plan_.wait_for_verdict) Expect(norm_ && verdict_ >= task.clock, "an update before the verdict", task);
   for (MsgId id : schedule_.TestIds(clock_, plan_.replicas)) {
     Expect(FlightOf(id).forward == plan_.test.segments, "an update before a test", task);
   }
   for (MsgId id : Trains()) {
     Expect(FlightOf(id).forward == plan_.train.segments, "an update before the forward pass of " + Name(id), task);
-    for (int unit : units) Expect(FlightOf(id).unit[unit], "an update without the gradient of " + Name(id), task);
+    for (int group : groups) Expect(FlightOf(id).group[group], "an update without the gradient of " + Name(id), task);
   }
 }
 
 void CheckedNode::FinishClock(const Task& task) {
-  Expect(updated_.size() == plan_.units.size(), "a clock without all updates", task);
+  Expect(updated_.size() == plan_.groups.size(), "a clock without all updates", task);
   size_t ids = 0;
   for (const auto& list : {schedule_.TestIds(clock_, plan_.replicas), Trains()}) {
     ids += list.size();

@@ -23,14 +23,14 @@ class CheckedNode : public PipelineHost {
   bool InputsReady(MsgId id, int segment) override HP_EXCLUDES(mutex_);
   void Freed(int solver, MsgId id) override HP_EXCLUDES(mutex_);
 
-  /// Carries out a task and checks that it was due. @return whether the node's part of the verdict is to be sent.
+  /// Carries out a task and checks that it was due. @return whether the node's report of the iteration is to be sent.
   bool Run(const Task& task) HP_EXCLUDES(mutex_);
   /// Records of the next id, or labels, arrive. @return false: all are there.
   bool TakeInput() HP_EXCLUDES(mutex_);
   /// Before the pipeline hears of it.
   void OnVerdict(int64_t clock) HP_EXCLUDES(mutex_);
-  void OnExchanged(int64_t clock, int unit) HP_EXCLUDES(mutex_);
-  /// The units that a task, which was run, gives to the exchange: those of the last backward pass, last layer first.
+  void OnExchanged(int64_t clock, int group) HP_EXCLUDES(mutex_);
+  /// The groups that a task, which was run, gives to the exchange: those of the last backward pass, last layer first.
   std::vector<int> GivenToExchange(const Task& task) const HP_EXCLUDES(mutex_);
 
   /// After the end: nothing is left over. @return all that was wrong, one line each; empty if nothing was.
@@ -38,9 +38,9 @@ class CheckedNode : public PipelineHost {
 
  private:
   struct Flight {
-    int forward = 0;         // segments done
-    int backward = 0;        // segments done, of those that have one
-    std::vector<bool> unit;  // gradients of units at hand
+    int forward = 0;          // segments done
+    int backward = 0;         // segments done, of those that have one
+    std::vector<bool> group;  // gradients of groups at hand
     bool freed = false;
   };
   using Mark = uint64_t;
@@ -56,8 +56,8 @@ class CheckedNode : public PipelineHost {
   void Norm(const Task& task) HP_REQUIRES(mutex_);
   void Update(const Task& task) HP_REQUIRES(mutex_);
   void FinishClock(const Task& task) HP_REQUIRES(mutex_);
-  /// The other replicas' parts of a unit's gradient are there.
-  void CheckExchanged(const Task& task, int unit) HP_REQUIRES(mutex_);
+  /// The other replicas' parts of a group's gradient are there.
+  void CheckExchanged(const Task& task, int group) HP_REQUIRES(mutex_);
   /// All that must have landed for segments up to `segment` is there and has not been overwritten.
   void CheckBeforeVerdict(const Task& task) HP_REQUIRES(mutex_);
   void CheckLanded(const Task& task, int segment, bool gradients) HP_REQUIRES(mutex_);
@@ -80,9 +80,9 @@ class CheckedNode : public PipelineHost {
   std::set<MsgId> ready_ HP_GUARDED_BY(mutex_);
   int64_t clock_ HP_GUARDED_BY(mutex_) = -1, finished_clock_ HP_GUARDED_BY(mutex_) = -1;
   int64_t verdict_ HP_GUARDED_BY(mutex_) = -1;
-  std::set<int> updated_ HP_GUARDED_BY(mutex_), final_ HP_GUARDED_BY(mutex_);  // units of this clock
+  std::set<int> updated_ HP_GUARDED_BY(mutex_), final_ HP_GUARDED_BY(mutex_);  // groups of this clock
   std::set<int> exchanged_ HP_GUARDED_BY(mutex_);                              // likewise
-  std::vector<MsgId> last_added_ HP_GUARDED_BY(mutex_);                        // by unit: whose gradient was the latest
+  std::vector<MsgId> last_added_ HP_GUARDED_BY(mutex_);  // by group: whose gradient was the latest
   MsgId last_backward_ HP_GUARDED_BY(mutex_);
   bool norm_ HP_GUARDED_BY(mutex_) = false;
   std::vector<std::string> faults_ HP_GUARDED_BY(mutex_);

@@ -141,13 +141,13 @@ bool HandDriven::Execute(Rank rank) {
   Node& node = nodes_[rank];
   if (!node.task) {
     node.task = node.pipeline->TryNextTask();
-    if (node.task && !node.task->more_units.empty()) ++shared_updates_;
+    if (node.task && !node.task->more_groups.empty()) ++shared_updates_;
     return node.task.has_value();
   }
   const Task task = *node.task;
   if (!std::exchange(node.task_run, true)) {
     if (node.checked->Run(task)) {
-      Post(rank, 0, kControl, {.kind = Event::kVerdictPart, .from = rank, .clock = task.clock});
+      Post(rank, 0, kControl, {.kind = Event::kReport, .from = rank, .clock = task.clock});
     }
     Exchange(rank, task);
     return true;
@@ -161,10 +161,10 @@ bool HandDriven::Execute(Rank rank) {
 // What a task gives to its stage's exchange is a sum, and each replica hears of it, after the last of them gave it.
 void HandDriven::Exchange(Rank rank, const Task& task) {
   const int stage = job_.stage_of(rank);
-  for (int unit : nodes_[rank].checked->GivenToExchange(task)) {
-    if (++exchanges_[{task.clock, stage, unit}] < job_.stages[stage].parts) continue;
+  for (int group : nodes_[rank].checked->GivenToExchange(task)) {
+    if (++exchanges_[{task.clock, stage, group}] < job_.stages[stage].parts) continue;
     for (Rank replica : job_.ranks_of(stage)) {
-      Post(rank, replica, kExchange, {.kind = Event::kExchanged, .from = rank, .clock = task.clock, .unit = unit});
+      Post(rank, replica, kExchange, {.kind = Event::kExchanged, .from = rank, .clock = task.clock, .group = group});
     }
   }
 }
@@ -185,10 +185,10 @@ void HandDriven::Deliver(Rank to, const Event& event) {
       return node.pipeline->OnWriteEnded(event.from, event.tag, OkStatus());
     case Event::kExchanged:
       if (node.task_run && node.task->kind == Task::kBackward) ++early_exchanges_;
-      node.checked->OnExchanged(event.clock, event.unit);
-      return node.pipeline->OnExchanged(event.clock, job_.stage_of(to), event.unit);
-    case Event::kVerdictPart:
-      return OnVerdictPart(event.clock);
+      node.checked->OnExchanged(event.clock, event.group);
+      return node.pipeline->OnExchanged(event.clock, job_.stage_of(to), event.group);
+    case Event::kReport:
+      return OnReport(event.clock);
     case Event::kVerdict: {
       node.checked->OnVerdict(event.clock);
       std::optional<int64_t> stop_at;
@@ -198,8 +198,8 @@ void HandDriven::Deliver(Rank to, const Event& event) {
   }
 }
 
-void HandDriven::OnVerdictPart(int64_t clock) {
-  if (++parts_[clock] < job_.nodes()) return;
+void HandDriven::OnReport(int64_t clock) {
+  if (++reports_[clock] < job_.nodes()) return;
   for (Rank rank = 0; rank < job_.nodes(); ++rank) {
     Post(0, rank, kControl, {.kind = Event::kVerdict, .from = 0, .clock = clock});
   }

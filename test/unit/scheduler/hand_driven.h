@@ -26,21 +26,21 @@ class HandDriven {
   std::vector<std::string> Run();
   /// Writes that arrived.
   int writes() const { return writes_; }
-  /// Tasks that update several units; exchanges whose end a node hears of while its own task is not reported.
+  /// Tasks that update several groups; exchanges whose end a node hears of while its own task is not reported.
   int shared_updates() const { return shared_updates_; }
   int early_exchanges() const { return early_exchanges_; }
 
  private:
   class LinkTransport;
   struct Event {
-    enum Kind { kGranted, kVerdictPart, kVerdict, kArrival, kWriteEnded, kExchanged } kind;
+    enum Kind { kGranted, kReport, kVerdict, kArrival, kWriteEnded, kExchanged } kind;
     Rank from = 0;
     PlaceTag tag = {};
     uint32_t grant = 0;
     int64_t clock = 0;
     std::vector<std::byte> bytes = {};
     std::span<const std::byte> source = {};
-    int unit = 0;
+    int group = 0;
   };
   struct Grant {
     Rank owner = 0, writer = 0;
@@ -70,7 +70,7 @@ class HandDriven {
   bool Execute(Rank rank);
   void Exchange(Rank rank, const Task& task);
   void Deliver(Rank to, const Event& event);
-  void OnVerdictPart(int64_t clock);
+  void OnReport(int64_t clock);
   bool Finished() const;
 
   const JobSpec job_;
@@ -79,8 +79,8 @@ class HandDriven {
   std::map<std::tuple<Rank, Rank, Lane>, Queue> queues_;
   std::vector<Grant> grants_;
   std::set<std::tuple<Rank, Rank, PlaceTag>> granted_;  // owner, writer: each once
-  std::map<int64_t, int> parts_;
-  std::map<std::tuple<int64_t, int, int>, int> exchanges_;  // by clock, stage, unit: replicas that gave their part
+  std::map<int64_t, int> reports_;
+  std::map<std::tuple<int64_t, int, int>, int> exchanges_;  // by clock, stage, group: replicas that gave their part
   int writes_ = 0;
   int shared_updates_ = 0;
   int early_exchanges_ = 0;

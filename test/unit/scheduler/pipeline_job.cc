@@ -58,20 +58,20 @@ PipelinePlan JobSpec::PlanOf(Rank rank) const {
       if (edge.gradient) add(e, true, false, edge.to_segment, peers);
     }
   }
-  plan.units = stages[stage].units;
-  for (UnitPlan& unit : plan.units) {
-    unit.stage = stage;
-    unit.exchanged = unit.in_backward && stages[stage].parts > 1;
+  plan.groups = stages[stage].groups;
+  for (ParamGroupPlan& group : plan.groups) {
+    group.stage = stage;
+    group.exchanged = group.in_backward && stages[stage].parts > 1;
   }
-  for (const UnitPlan& unit : plan.units) train.segments = std::max(train.segments, unit.segment + 1);
+  for (const ParamGroupPlan& group : plan.groups) train.segments = std::max(train.segments, group.segment + 1);
   plan.test = train;
   std::erase_if(plan.test.ports, [](const PortPlan& port) { return port.gradient; });
   train.backward.assign(train.segments, false);
   plan.test.backward = train.backward;
   for (const PortPlan& port : train.ports) train.backward[port.segment] = train.backward[port.segment] || port.gradient;
-  for (const UnitPlan& unit : plan.units) {
-    train.backward[unit.segment] = true;
-    plan.ordered_backward |= unit.in_backward;
+  for (const ParamGroupPlan& group : plan.groups) {
+    train.backward[group.segment] = true;
+    plan.ordered_backward |= group.in_backward;
   }
   plan.replicas.clear();
   for (int replica = 0; replica < stages[0].parts; ++replica) {
@@ -87,12 +87,13 @@ int64_t JobSpec::last_clock() const { return stop_after ? std::min(*stop_after +
 
 namespace {
 
-constexpr UnitPlan InBackward() { return {.segment = 0, .deferred = false, .in_backward = true}; }
-constexpr UnitPlan AtOnce(int segment) { return {.segment = segment}; }
-constexpr UnitPlan Deferred(int segment) { return {.segment = segment, .deferred = true}; }
+constexpr ParamGroupPlan InBackward() { return {.segment = 0, .deferred = false, .in_backward = true}; }
+constexpr ParamGroupPlan AtOnce(int segment) { return {.segment = segment}; }
+constexpr ParamGroupPlan Deferred(int segment) { return {.segment = segment, .deferred = true}; }
 
 StageSpec Conv(int replicas, bool frozen) {
-  return {true, replicas, frozen ? std::vector<UnitPlan>() : std::vector<UnitPlan>{InBackward(), InBackward()}};
+  return {true, replicas,
+          frozen ? std::vector<ParamGroupPlan>() : std::vector<ParamGroupPlan>{InBackward(), InBackward()}};
 }
 
 }  // namespace
@@ -137,7 +138,7 @@ JobSpec NoFcStage(int replicas) {
   JobSpec job;
   job.name = "conv " + std::to_string(replicas);
   job.stages = {Conv(replicas, false)};
-  if (replicas == 1) job.stages[0].units.push_back(Deferred(0));
+  if (replicas == 1) job.stages[0].groups.push_back(Deferred(0));
   return job;
 }
 

@@ -20,7 +20,7 @@ struct EdgeSpec {
 struct StageSpec {
   bool conv = false;
   int parts = 1;
-  std::vector<UnitPlan> units;
+  std::vector<ParamGroupPlan> groups;
 };
 
 /// A job as the pipelines of its nodes see it. Stage 0 is the conv stage.
@@ -37,7 +37,7 @@ struct JobSpec {
   int stage_of(Rank rank) const;
   int part_of(Rank rank) const;
   std::vector<Rank> ranks_of(int stage) const;
-  /// What node `rank` does: its ports from the edges, its segments from ports and units.
+  /// What node `rank` does: its ports from the edges, its segments from ports and groups.
   PipelinePlan PlanOf(Rank rank) const;
   /// The clock at whose begin the job ends, and whether a test stands there.
   int64_t last_clock() const;

@@ -92,12 +92,12 @@ TEST(PipelineOrders, AVerdictStopsAllNodesAtTheSameClock) {
   }
 }
 
-/// Does what the pipeline of a node without ports says, until there is nothing more to do. @return the updated units.
+/// Does what the pipeline of a node without ports says, until there is nothing more to do. @return the updated groups.
 std::vector<int> RunAll(CheckedNode* node, Pipeline* pipeline) {
   std::vector<int> updated;
   while (const std::optional<Task> task = pipeline->TryNextTask()) {
     node->Run(*task);
-    if (task->kind == Task::kUpdate) updated.push_back(task->unit);
+    if (task->kind == Task::kUpdate) updated.push_back(task->group);
     pipeline->Done(*task);
   }
   return updated;
@@ -112,7 +112,7 @@ TEST(PipelineExchange, MakesItsOwnUnitReadyAndNoOther) {
     job.wait_for_verdict = wait;
     CheckedNode node(job, 0);
     PipelinePlan plan = node.plan();
-    plan.units[1].stage = 3;
+    plan.groups[1].stage = 3;
     while (node.TakeInput()) {
     }
     Pipeline pipeline(plan, node.schedule(), &node, nullptr);
@@ -168,10 +168,10 @@ TEST(PipelineOrders, WorkGoesByKindThenIdThenLaterSegment) {
       {.kind = Task::kForward, .id = MsgId::Make(3, false, 7, 0), .segment = 0},
       {.kind = Task::kForward, .id = first, .segment = 2},
       {.kind = Task::kForward, .id = second, .segment = 2},
-      {.kind = Task::kWeightGradient, .id = first, .segment = 2, .unit = 1},
-      {.kind = Task::kWeightGradient, .id = first, .segment = 0, .unit = 0},
-      {.kind = Task::kWeightGradient, .id = second, .segment = 2, .unit = 1},
-      {.kind = Task::kUpdate, .segment = 0, .unit = 0},
+      {.kind = Task::kWeightGradient, .id = first, .segment = 2, .group = 1},
+      {.kind = Task::kWeightGradient, .id = first, .segment = 0, .group = 0},
+      {.kind = Task::kWeightGradient, .id = second, .segment = 2, .group = 1},
+      {.kind = Task::kUpdate, .segment = 0, .group = 0},
   };
   for (size_t i = 0; i < order.size(); ++i) {
     for (size_t j = 0; j < order.size(); ++j) EXPECT_EQ(GoesBefore(order[i], order[j]), i < j) << i << " " << j;

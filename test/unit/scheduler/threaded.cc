@@ -24,7 +24,7 @@ class SharedExchange {
  public:
   SharedExchange(const JobSpec& job, const std::vector<std::unique_ptr<ThreadedNode>>* nodes)
       : job_(job), nodes_(*nodes) {}
-  void Add(int64_t clock, int unit) HP_EXCLUDES(mutex_);
+  void Add(int64_t clock, int group) HP_EXCLUDES(mutex_);
 
  private:
   const JobSpec& job_;
@@ -48,7 +48,7 @@ class ThreadedNode : public TransportHandler, public HandshakePolicy {
   void Execute() {
     while (const std::optional<Task> task = pipeline_->NextTask()) {
       if (checked_.Run(*task)) Send(0, kPart, task->clock);
-      for (int unit : checked_.GivenToExchange(*task)) exchange_->Add(task->clock, unit);
+      for (int group : checked_.GivenToExchange(*task)) exchange_->Add(task->clock, group);
       pipeline_->Done(*task);
     }
     for (Rank rank = 0; rank < job_.nodes(); ++rank) Send(rank, kBye, 0);
@@ -59,9 +59,9 @@ class ThreadedNode : public TransportHandler, public HandshakePolicy {
     while (byes_ < job_.nodes()) changed_.Wait(&mutex_);
   }
   std::vector<std::string> Faults() const { return checked_.Faults(); }
-  void OnExchanged(int64_t clock, int unit) {
-    checked_.OnExchanged(clock, unit);
-    pipeline_->OnExchanged(clock, 0, unit);
+  void OnExchanged(int64_t clock, int group) {
+    checked_.OnExchanged(clock, group);
+    pipeline_->OnExchanged(clock, 0, group);
   }
 
   std::string Hello() override { return std::to_string(rank_); }
@@ -122,12 +122,12 @@ class ThreadedNode : public TransportHandler, public HandshakePolicy {
   int byes_ HP_GUARDED_BY(mutex_) = 0;
 };
 
-void SharedExchange::Add(int64_t clock, int unit) {
+void SharedExchange::Add(int64_t clock, int group) {
   {
     MutexLock lock(&mutex_);
-    if (++added_[{clock, unit}] < job_.stages[0].parts) return;
+    if (++added_[{clock, group}] < job_.stages[0].parts) return;
   }
-  for (Rank replica : job_.ranks_of(0)) nodes_[replica]->OnExchanged(clock, unit);
+  for (Rank replica : job_.ranks_of(0)) nodes_[replica]->OnExchanged(clock, group);
 }
 
 }  // namespace

@@ -11,18 +11,18 @@ namespace {
 
 constexpr int kNumeric = static_cast<int>(StatusCode::kNumeric);
 
-VerdictPart Part(int64_t clock, double sum_of_squares, const std::string& layer = "") {
-  VerdictPart part;
-  part.set_clock(clock);
-  part.set_sum_of_squares(sum_of_squares);
-  part.set_layer(layer);
-  return part;
+IterationReport Report(int64_t clock, double sum_of_squares, const std::string& layer = "") {
+  IterationReport report;
+  report.set_clock(clock);
+  report.set_sum_of_squares(sum_of_squares);
+  report.set_layer(layer);
+  return report;
 }
 
-VerdictPart BadLoss(int64_t clock, const std::string& layer) {
-  VerdictPart part = Part(clock, 1, layer);
-  part.set_finite(false);
-  return part;
+IterationReport BadLoss(int64_t clock, const std::string& layer) {
+  IterationReport report = Report(clock, 1, layer);
+  report.set_finite(false);
+  return report;
 }
 
 LossScaler Scaler(double initial, int growth_interval = 2000) {
@@ -32,8 +32,8 @@ LossScaler Scaler(double initial, int growth_interval = 2000) {
   return LossScaler(config);
 }
 
-/// The verdict on the parts of two nodes; the second one's comes first.
-Verdict Judge(VerdictKeeper* keeper, const VerdictPart& first, const VerdictPart& second) {
+/// The verdict on the reports of two nodes; the second one's comes first.
+Verdict Judge(VerdictKeeper* keeper, const IterationReport& first, const IterationReport& second) {
   EXPECT_FALSE(keeper->Add(1, second));
   const std::optional<Verdict> verdict = keeper->Add(0, first);
   EXPECT_TRUE(verdict);
@@ -42,19 +42,19 @@ Verdict Judge(VerdictKeeper* keeper, const VerdictPart& first, const VerdictPart
 
 TEST(VerdictKeeper, ScalesGradientsOfALargerNorm) {
   VerdictKeeper keeper(2, 2.5);
-  EXPECT_EQ(Judge(&keeper, Part(0, 3), Part(0, 3.25)).scale(), 1);
-  EXPECT_EQ(Judge(&keeper, Part(1, 9), Part(1, 16)).scale(), 0.5);
+  EXPECT_EQ(Judge(&keeper, Report(0, 3), Report(0, 3.25)).scale(), 1);
+  EXPECT_EQ(Judge(&keeper, Report(1, 9), Report(1, 16)).scale(), 0.5);
   VerdictKeeper never(2, -1);
-  EXPECT_EQ(Judge(&never, Part(0, 9), Part(0, 16)).scale(), 1);
+  EXPECT_EQ(Judge(&never, Report(0, 9), Report(0, 16)).scale(), 1);
 }
 
 TEST(VerdictKeeper, StopsAtNumbersThatAreNotFiniteAndNamesTheLowestRanks) {
   VerdictKeeper keeper(2, -1);
-  EXPECT_EQ(Judge(&keeper, Part(0, 1), Part(0, 1)).status(), 0);
-  Verdict verdict = Judge(&keeper, Part(1, INFINITY, "conv1"), BadLoss(1, "loss"));
+  EXPECT_EQ(Judge(&keeper, Report(0, 1), Report(0, 1)).status(), 0);
+  Verdict verdict = Judge(&keeper, Report(1, INFINITY, "conv1"), BadLoss(1, "loss"));
   EXPECT_EQ(verdict.status(), kNumeric);
   EXPECT_EQ(verdict.layer(), "conv1");
-  verdict = Judge(&keeper, Part(2, 1), Part(2, NAN, "ip1"));
+  verdict = Judge(&keeper, Report(2, 1), Report(2, NAN, "ip1"));
   EXPECT_EQ(verdict.status(), kNumeric);
   EXPECT_EQ(verdict.layer(), "ip1");
   EXPECT_FALSE(verdict.skip());
@@ -63,13 +63,13 @@ TEST(VerdictKeeper, StopsAtNumbersThatAreNotFiniteAndNamesTheLowestRanks) {
 
 TEST(VerdictKeeper, SkipsWithHalfTheScaleWhereLossesAreScaled) {
   VerdictKeeper keeper(2, 1, Scaler(4));
-  const Verdict verdict = Judge(&keeper, Part(0, 1), Part(0, INFINITY, "ip1"));
+  const Verdict verdict = Judge(&keeper, Report(0, 1), Report(0, INFINITY, "ip1"));
   EXPECT_TRUE(verdict.skip());
   EXPECT_EQ(verdict.status(), 0);
   EXPECT_EQ(verdict.layer(), "ip1");
   EXPECT_EQ(verdict.scale(), 1);
   EXPECT_EQ(verdict.next_loss_scale(), 2);
-  const Verdict next = Judge(&keeper, Part(1, 1), Part(1, 1));
+  const Verdict next = Judge(&keeper, Report(1, 1), Report(1, 1));
   EXPECT_FALSE(next.skip());
   EXPECT_FALSE(next.has_layer());
   EXPECT_EQ(next.next_loss_scale(), 2);
@@ -77,8 +77,8 @@ TEST(VerdictKeeper, SkipsWithHalfTheScaleWhereLossesAreScaled) {
 
 TEST(VerdictKeeper, ScaleOneIsNotToBlame) {
   VerdictKeeper keeper(2, -1, Scaler(2));
-  EXPECT_TRUE(Judge(&keeper, Part(0, NAN, "ip1"), Part(0, 1)).skip());
-  const Verdict verdict = Judge(&keeper, Part(1, NAN, "ip1"), Part(1, 1));
+  EXPECT_TRUE(Judge(&keeper, Report(0, NAN, "ip1"), Report(0, 1)).skip());
+  const Verdict verdict = Judge(&keeper, Report(1, NAN, "ip1"), Report(1, 1));
   EXPECT_FALSE(verdict.skip());
   EXPECT_EQ(verdict.status(), kNumeric);
   EXPECT_EQ(verdict.layer(), "ip1");
@@ -86,27 +86,27 @@ TEST(VerdictKeeper, ScaleOneIsNotToBlame) {
 
 TEST(VerdictKeeper, NoScaleIsToBlameForALoss) {
   VerdictKeeper keeper(2, -1, Scaler(65536));
-  const Verdict verdict = Judge(&keeper, Part(0, NAN, "ip1"), BadLoss(0, "loss"));
+  const Verdict verdict = Judge(&keeper, Report(0, NAN, "ip1"), BadLoss(0, "loss"));
   EXPECT_FALSE(verdict.skip());
   EXPECT_EQ(verdict.status(), kNumeric);
 }
 
 TEST(VerdictKeeper, SaysTheNextClocksScale) {
   VerdictKeeper keeper(2, -1, Scaler(4, 2));
-  EXPECT_EQ(Judge(&keeper, Part(0, 1), Part(0, 1)).next_loss_scale(), 4);
-  EXPECT_EQ(Judge(&keeper, Part(1, 1), Part(1, 1)).next_loss_scale(), 8);
+  EXPECT_EQ(Judge(&keeper, Report(0, 1), Report(0, 1)).next_loss_scale(), 4);
+  EXPECT_EQ(Judge(&keeper, Report(1, 1), Report(1, 1)).next_loss_scale(), 8);
   EXPECT_EQ(keeper.scaler()->state().scale(), 8);
   EXPECT_EQ(keeper.scaler()->state().finite_updates(), 0);
 }
 
-/// Orders do not wait for a better clock.
+/// Requests do not wait for a better clock.
 TEST(VerdictKeeper, ASkipCarriesOrders) {
   VerdictKeeper keeper(2, -1, Scaler(4));
-  VerdictPart part = Part(0, INFINITY, "ip1");
-  part.set_stop(true);
-  part.set_snapshot(true);
-  part.add_pull(1);
-  const Verdict verdict = Judge(&keeper, part, Part(0, 1));
+  IterationReport report = Report(0, INFINITY, "ip1");
+  report.set_stop(true);
+  report.set_snapshot(true);
+  report.add_pull(1);
+  const Verdict verdict = Judge(&keeper, report, Report(0, 1));
   EXPECT_TRUE(verdict.skip() && verdict.stop() && verdict.snapshot() && verdict.pull());
 }
 

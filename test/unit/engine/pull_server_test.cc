@@ -2,21 +2,25 @@
 
 #include "proto/wire.pb.h"
 #include "scheduler/control/messages.h"
-#include "test/unit/node/snapshot_job.h"
+#include "test/unit/engine/snapshot_job.h"
 
 #include "gtest/gtest.h"
 
 #include <cstring>
 #include <numeric>
+#include <set>
 
 namespace hp::test {
 namespace {
 
 class PullServerTest : public testing::Test {
  protected:
+  PullServerTest() {
+    for (Rank client = a_; client <= newcomer_; ++client) server_.OnConnected(client);
+  }
   /// A model with one large parameter, in columns, and a bias in rows.
   std::shared_ptr<const GatheredModel> Model(int64_t iteration) {
-    auto model = std::make_shared<GatheredModel>(params_, iteration);
+    auto model = std::make_shared<GatheredModel>(params_, iteration, false);
     for (size_t p = 0; p < params_.size(); ++p) {
       for (size_t s = 0; s < params_[p].slices.size(); ++s) {
         CutBlock(Whole(p, iteration), params_[p].whole.whole, params_[p].slices[s].block, model->Place(p, s, false));
@@ -33,7 +37,7 @@ class PullServerTest : public testing::Test {
   void Fill() {
     for (Rank client = a_; client < newcomer_; ++client) {
       server_.OnRequest(client);
-      ASSERT_TRUE(server_.TakeOrder());
+      ASSERT_TRUE(server_.TakeRequest());
       const auto model = Model(client - a_);
       if (client == a_) first_ = model;
       server_.OnGathered(model);
@@ -75,27 +79,27 @@ class PullServerTest : public testing::Test {
 };
 
 TEST_F(PullServerTest, SendsTheWholeOfWhatIsHeldInBlocks) {
-  EXPECT_FALSE(server_.TakeOrder());
+  EXPECT_FALSE(server_.TakeRequest());
   server_.OnRequest(a_);
-  EXPECT_TRUE(server_.TakeOrder());
-  EXPECT_FALSE(server_.TakeOrder()) << "one order for each copy";
+  EXPECT_TRUE(server_.TakeRequest());
+  EXPECT_FALSE(server_.TakeRequest()) << "one request for each copy";
   server_.OnGathered(Model(3));
   const auto pulled = PullAll(a_);
   ASSERT_EQ(pulled.size(), 2u);
   EXPECT_EQ(pulled[0], Whole(0, 3));
   EXPECT_EQ(pulled[1], Whole(1, 3));
-  EXPECT_FALSE(server_.TakeOrder());
+  EXPECT_FALSE(server_.TakeRequest());
 }
 
 TEST_F(PullServerTest, WhoComesLaterGetsTheNextCopy) {
   server_.OnRequest(a_);
-  ASSERT_TRUE(server_.TakeOrder());
+  ASSERT_TRUE(server_.TakeRequest());
   server_.OnRequest(b_);
-  EXPECT_FALSE(server_.TakeOrder()) << "a's is under way";
+  EXPECT_FALSE(server_.TakeRequest()) << "a's is under way";
   server_.OnGathered(Model(1));
   EXPECT_EQ(Chunks(a_).size(), 1u);
   EXPECT_TRUE(Chunks(b_).empty());
-  EXPECT_TRUE(server_.TakeOrder());
+  EXPECT_TRUE(server_.TakeRequest());
   server_.OnGathered(Model(2));
   EXPECT_EQ(PullAll(b_)[1], Whole(1, 2));
   server_.OnRequest(a_);
@@ -105,36 +109,49 @@ TEST_F(PullServerTest, WhoComesLaterGetsTheNextCopy) {
 TEST_F(PullServerTest, HoldsAFewModelsAndNoMore) {
   Fill();
   server_.OnRequest(newcomer_);
-  EXPECT_FALSE(server_.TakeOrder());
+  EXPECT_FALSE(server_.TakeRequest());
   EXPECT_FALSE(first_.expired());
   server_.OnRequest(a_);
   EXPECT_EQ(PullAll(a_).size(), 2u);
   EXPECT_TRUE(first_.expired());
-  EXPECT_TRUE(server_.TakeOrder());
+  EXPECT_TRUE(server_.TakeRequest());
   server_.OnGathered(Model(9));
   EXPECT_EQ(PullAll(newcomer_)[1], Whole(1, 9));
 }
 
-TEST_F(PullServerTest, AClientThatIsSilentGivesWayToOthersAndMayStartOver) {
+TEST_F(PullServerTest, AClientThatIsSilentLosesItsConnection) {
   Fill();
   clock_.Advance(PullServer::kIdleNs);
-  for (Rank client = b_; client < newcomer_; ++client) server_.OnRequest(client);  // slow, not silent
-  clock_.Advance(1);
+  server_.OnRequest(b_);  // slow, not silent
   server_.OnRequest(newcomer_);
-  ASSERT_TRUE(server_.TakeOrder());
+  EXPECT_FALSE(server_.TakeRequest());
+  EXPECT_TRUE(wire_.broken(0).empty());
+  clock_.Advance(1);
+  EXPECT_TRUE(server_.TakeRequest());
+  EXPECT_EQ(wire_.broken(0), std::set<Rank>{a_});
   EXPECT_TRUE(first_.expired());
+  server_.OnRequest(a_);  // was on its way
   server_.OnGathered(Model(12));
+  EXPECT_TRUE(Chunks(a_).empty());
   EXPECT_EQ(PullAll(newcomer_)[1], Whole(1, 12));
   EXPECT_EQ(PullAll(b_).size(), 2u);
+  clock_.Advance(PullServer::kIdleNs + 1);
+  EXPECT_FALSE(server_.TakeRequest());
+  EXPECT_EQ(wire_.broken(0), (std::set<Rank>{a_, b_, newcomer_})) << "nobody keeps a connection for nothing";
+}
+
+TEST_F(PullServerTest, AClientThatWaitsIsNotSilentAndMayNotAskAgain) {
   server_.OnRequest(a_);
-  ASSERT_TRUE(server_.TakeOrder());
-  server_.OnGathered(Model(13));
-  EXPECT_EQ(PullAll(a_)[0], Whole(0, 13));
+  clock_.Advance(10 * PullServer::kIdleNs);
+  EXPECT_TRUE(server_.TakeRequest());
+  EXPECT_FALSE(wire_.broken(0).contains(a_)) << "an iteration may be long";
+  server_.OnRequest(a_);
+  EXPECT_TRUE(wire_.broken(0).contains(a_));
 }
 
 TEST_F(PullServerTest, AClientThatGoesLeavesNothing) {
   server_.OnRequest(a_);
-  ASSERT_TRUE(server_.TakeOrder());
+  ASSERT_TRUE(server_.TakeRequest());
   server_.OnGone(a_);
   std::weak_ptr<const GatheredModel> model;
   {
@@ -143,7 +160,7 @@ TEST_F(PullServerTest, AClientThatGoesLeavesNothing) {
     server_.OnGathered(gathered);
   }
   EXPECT_TRUE(model.expired());
-  EXPECT_FALSE(server_.TakeOrder());
+  EXPECT_FALSE(server_.TakeRequest());
 }
 
 }  // namespace

@@ -44,6 +44,8 @@ class Wire {
   void Release(Rank rank);
   /// Messages of `rank` to `peer` since the last call; they arrive nowhere else.
   std::vector<Message> TakeSent(Rank rank, Rank peer);
+  /// The peers whose connections `rank` broke.
+  std::set<Rank> broken(Rank rank);
 
  private:
   class NodeTransport;
@@ -67,6 +69,7 @@ class Wire {
   std::deque<Event> events_;
   std::vector<Grant> grants_;
   std::set<Rank> held_;
+  std::set<std::pair<Rank, Rank>> broken_;
   std::map<std::pair<Rank, Rank>, std::vector<Message>> sent_;
   bool stop_ = false;
   std::thread thread_;

@@ -1,4 +1,8 @@
-#include "engine/images_ahead.h"
+// One buffer, whose state is (next_, copied_). Take of a training id moves next_ to the id after it and frees the
+// buffer; Advance, after each task, fills it as soon as the host has the images. Both put their copies into kCopyIn,
+// which keeps their order: the buffer is overwritten only after the copy out of it. At the begin of a job nothing is
+// copied ahead, and micro-batches of tests go by without touching it.
+#include "engine/input_prefetcher.h"
 
 #include "glog/logging.h"
 
@@ -26,23 +30,24 @@ MsgId NextOf(const Schedule& schedule, MsgId id) {
 
 }  // namespace
 
-size_t ImagesAhead::DeviceBytes(const NodeModel& model) { return ImagesBytes(model); }
+size_t InputPrefetcher::DeviceBytes(const NodeModel& model) { return ImagesBytes(model); }
 
-StatusOr<std::unique_ptr<ImagesAhead>> ImagesAhead::Create(const NodeModel& model, Device* device, const Input* input) {
+StatusOr<std::unique_ptr<InputPrefetcher>> InputPrefetcher::Create(const NodeModel& model, Device* device,
+                                                                   const Input* input) {
   const size_t bytes = ImagesBytes(model);
-  if (bytes == 0) return std::unique_ptr<ImagesAhead>();
-  std::unique_ptr<ImagesAhead> ahead(new ImagesAhead(model, device, input));
-  HP_ASSIGN_OR_RETURN(ahead->place_, device->Allocate(bytes));
-  return ahead;
+  if (bytes == 0) return std::unique_ptr<InputPrefetcher>();
+  std::unique_ptr<InputPrefetcher> made(new InputPrefetcher(model, device, input));
+  HP_ASSIGN_OR_RETURN(made->place_, device->Allocate(bytes));
+  return made;
 }
 
-ImagesAhead::~ImagesAhead() {
+InputPrefetcher::~InputPrefetcher() {
   if (!copied_) return;
   const Status status = device_->Synchronize();
-  if (!status.ok()) LOG(WARNING) << "images copied ahead: " << status;
+  if (!status.ok()) LOG(WARNING) << "prefetch of images: " << status;
 }
 
-bool ImagesAhead::Take(MsgId id, void* to, size_t bytes) {
+bool InputPrefetcher::Take(MsgId id, void* to, size_t bytes) {
   if (!id.train()) return false;
   const bool here = copied_ && id == next_;
   if (here) device_->Copy(Device::kCopyIn, to, place_.data(), bytes);
@@ -52,7 +57,7 @@ bool ImagesAhead::Take(MsgId id, void* to, size_t bytes) {
   return here;
 }
 
-void ImagesAhead::Advance() {
+void InputPrefetcher::Advance() {
   if (copied_ || next_ == MsgId() || !input_->Ready(next_)) return;
   const NodeNet& net = model_.net(true, model_.schedule().SamplesOfId(next_).rows);
   device_->Upload(Device::kCopyIn, place_.data(), input_->images(next_), net.images_bytes());

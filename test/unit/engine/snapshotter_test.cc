@@ -1,7 +1,7 @@
 #include "engine/snapshot/snapshotter.h"
 
 #include "scheduler/pipeline/pipeline.h"
-#include "test/unit/node/snapshot_job.h"
+#include "test/unit/engine/snapshot_job.h"
 
 #include "gtest/gtest.h"
 
@@ -69,6 +69,23 @@ TEST_F(SnapshotterTest, GathersRowsAndColumnsFromTheirOwners) {
   job_->first().OnVerdict(6);
   EXPECT_TRUE(job_->Finish().ok());
   EXPECT_TRUE(job_->IsThere(7));
+}
+
+TEST_F(SnapshotterTest, AModelForClientsHasNoHistories) {
+  std::promise<std::shared_ptr<const GatheredModel>> pulled;
+  Snapshotter::Options options;
+  options.on_pulled = [&](std::shared_ptr<const GatheredModel> model) { pulled.set_value(std::move(model)); };
+  Start(options);
+  job_->Begin(3, false, true);
+  const auto model = pulled.get_future().get();
+  for (size_t p = 0; p < job_->params().size(); ++p) {
+    const auto& slices = job_->params()[p].slices;
+    for (size_t s = 0; s < slices.size(); ++s) {
+      EXPECT_TRUE(model->Place(p, s, true).empty());
+      EXPECT_EQ(model->Place(p, s, false).size(), static_cast<size_t>(slices[s].block.count()));
+    }
+  }
+  EXPECT_TRUE(job_->Finish().ok());
 }
 
 /// The first node's pipeline, whose every boundary but the first takes a snapshot.

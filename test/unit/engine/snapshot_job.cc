@@ -1,4 +1,4 @@
-#include "test/unit/node/snapshot_job.h"
+#include "test/unit/engine/snapshot_job.h"
 
 #include "gtest/gtest.h"
 
@@ -43,7 +43,10 @@ class Wire::NodeTransport : public Transport {
   }
   int64_t LastHeardNs(Rank) const override { return 0; }
   void Shutdown(Rank) override {}
-  void Break(Rank, const Status&) override {}
+  void Break(Rank peer, const Status&) override {
+    const std::lock_guard lock(wire_->mutex_);
+    wire_->broken_.insert({rank_, peer});
+  }
   void Defer(std::function<void()>) override {}
   void Stop() override {}
 
@@ -58,6 +61,15 @@ Wire::Wire(int nodes) {
 }
 
 Wire::~Wire() { Stop(); }
+
+std::set<Rank> Wire::broken(Rank rank) {
+  const std::lock_guard lock(mutex_);
+  std::set<Rank> peers;
+  for (const auto& [by, peer] : broken_) {
+    if (by == rank) peers.insert(peer);
+  }
+  return peers;
+}
 
 void Wire::Stop() {
   {

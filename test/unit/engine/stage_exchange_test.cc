@@ -35,7 +35,7 @@ class ScriptedExchange : public Exchange {
 
 class StageExchangeTest : public testing::Test {
  protected:
-  using Event = std::tuple<int64_t, int, int>;  // clock, stage, unit
+  using Event = std::tuple<int64_t, int, int>;  // clock, stage, group
 
   StageExchangeTest() {
     std::vector<StoredParam> stored;
@@ -46,16 +46,16 @@ class StageExchangeTest : public testing::Test {
     EXPECT_TRUE(params.ok()) << params.status();
     params_ = *std::move(params);
   }
-  std::unique_ptr<StageExchange> Make(const ExchangedUnits& units) {
+  std::unique_ptr<StageExchange> Make(const ExchangedGroups& groups) {
     const auto connect = [this](Exchange::Callbacks callbacks) -> StatusOr<std::unique_ptr<Exchange>> {
       auto made = std::make_unique<ScriptedExchange>(std::move(callbacks), &calls_);
       inner_ = made.get();
       return std::unique_ptr<Exchange>(std::move(made));
     };
-    auto exchange = StageExchange::Create(7, units, params_.get(), connect,
+    auto exchange = StageExchange::Create(7, groups, params_.get(), connect,
                                           {.on_exchanged =
-                                               [this](int64_t clock, int stage, int unit) {
-                                                 events_.push_back({clock, stage, unit});
+                                               [this](int64_t clock, int stage, int group) {
+                                                 events_.push_back({clock, stage, group});
                                                },
                                            .on_failure = [this](const Status& status) { failure_ = status; }});
     EXPECT_TRUE(exchange.ok()) << exchange.status();

@@ -1,0 +1,48 @@
+#include "scheduler/control/boundary_requests.h"
+
+#include "glog/logging.h"
+
+namespace hp {
+
+void BoundaryRequests::AddRequests(IterationReport* report) {
+  report->set_stop(stop_);
+  report->set_snapshot(snapshot_.exchange(false));
+}
+
+void BoundaryRequests::Keep(int nodes, double clip_gradients, const std::optional<LossScaler>& scaler) {
+  MutexLock lock(&mutex_);
+  keeper_.emplace(nodes, clip_gradients, scaler);
+}
+
+std::optional<Verdict> BoundaryRequests::AddReport(Rank from, const IterationReport& report) {
+  MutexLock lock(&mutex_);
+  CHECK(keeper_) << "received an iteration report on a node other than the first";
+  return keeper_->Add(from, report);
+}
+
+std::optional<LossScalingState> BoundaryRequests::loss_scaling() {
+  MutexLock lock(&mutex_);
+  if (!keeper_ || !keeper_->scaler()) return std::nullopt;
+  return keeper_->scaler()->state();
+}
+
+void BoundaryRequests::Add(const Verdict& verdict) {
+  if (!verdict.stop() && !verdict.snapshot() && !verdict.pull()) return;
+  MutexLock lock(&mutex_);
+  requests_[verdict.clock() + kDelay] = verdict;
+}
+
+Verdict BoundaryRequests::Peek(int64_t clock) {
+  MutexLock lock(&mutex_);
+  const auto found = requests_.find(clock);
+  return found == requests_.end() ? Verdict() : found->second;
+}
+
+Verdict BoundaryRequests::Take(int64_t clock) {
+  Verdict request = Peek(clock);
+  MutexLock lock(&mutex_);
+  requests_.erase(requests_.begin(), requests_.upper_bound(clock));
+  return request;
+}
+
+}  // namespace hp

@@ -1,0 +1,57 @@
+#pragma once
+
+#include "base/mutex.h"
+#include "scheduler/control/verdict.h"
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <optional>
+
+namespace hp {
+
+/// Stops, snapshots and pulls, from the request on any node to the boundary at which all nodes carry them out. A
+/// request takes three steps:
+///   1. RequestStop or RequestSnapshot; the node's next report carries it (AddRequests).
+///   2. On the first node AddReport merges the reports of clock t into a verdict, which the caller sends to all nodes.
+///   3. Every node keeps the verdict (Add) until the boundary in front of clock t + kDelay (Peek, Take).
+/// So all nodes act between the same two updates. One on each node, owned by Node. Any thread; the two requests also
+/// from a signal handler.
+class BoundaryRequests {
+ public:
+  /// The requests in the verdict of clock t are carried out at the boundary in front of clock t + kDelay: no node opens
+  /// that clock before it has the verdict of t.
+  static constexpr int64_t kDelay = 2;
+
+  /// Asks for the end of the job, in every report from now on. Async-signal-safe.
+  void RequestStop() { stop_ = true; }
+  /// Asks for a snapshot, in the next report only. Async-signal-safe.
+  void RequestSnapshot() { snapshot_ = true; }
+  /// Sets `stop` and `snapshot` of this node's report. Once for each clock.
+  void AddRequests(IterationReport* report);
+
+  /// On the first node alone, before the first report: lets AddReport merge reports. Parameters as VerdictKeeper's.
+  void Keep(int nodes, double clip_gradients, const std::optional<LossScaler>& scaler) HP_EXCLUDES(mutex_);
+  /// On the first node alone (CHECK). @return the verdict of the report's clock if this was the last report that it
+  /// lacked, else nothing.
+  std::optional<Verdict> AddReport(Rank from, const IterationReport& report) HP_EXCLUDES(mutex_);
+  /// The loss scaler's state after the latest verdict, for a snapshot's manifest. @return nothing on nodes but the
+  /// first, and where losses are not scaled.
+  std::optional<LossScalingState> loss_scaling() HP_EXCLUDES(mutex_);
+
+  /// Keeps the requests of a verdict until their boundary; ignores a verdict without any. Once for each clock.
+  void Add(const Verdict& verdict) HP_EXCLUDES(mutex_);
+  /// The verdict whose requests are to be carried out at the boundary in front of `clock`; an empty one if there are
+  /// none.
+  Verdict Peek(int64_t clock) HP_EXCLUDES(mutex_);
+  /// As Peek, and forgets the requests of this boundary and of earlier ones.
+  Verdict Take(int64_t clock) HP_EXCLUDES(mutex_);
+
+ private:
+  std::atomic<bool> stop_{false}, snapshot_{false};  // asked for on this node
+  Mutex mutex_;
+  std::optional<VerdictKeeper> keeper_ HP_GUARDED_BY(mutex_);  // on the first node alone
+  std::map<int64_t, Verdict> requests_ HP_GUARDED_BY(mutex_);  // by the clock behind the boundary
+};
+
+}  // namespace hp

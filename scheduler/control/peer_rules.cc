@@ -1,0 +1,237 @@
+// Types and sizes are checked when a message arrives, because it may be kept until the node is assembled (Gate); what
+// it says is checked when it is taken out, because only then is there a plan to compare with. A grant names the tensor
+// that it is for, so it is compared with the one port, or the one slice, that the plan has under that name.
+#include "scheduler/control/peer_rules.h"
+
+#include "base/format.h"
+#include "scheduler/control/membership.h"
+#include "scheduler/control/messages.h"
+#include "scheduler/control/slice_tag.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace hp {
+namespace {
+
+constexpr size_t kMaxNotice = 64 << 10;  // LostNotice, IterationReport and Verdict: numbers and a short text
+constexpr size_t kMaxLayerName = 1 << 10;
+// Of a replica's addresses, one for each of the others, and a few keys of NCCL's.
+constexpr size_t kRendezvousBytes = 64 << 10, kRendezvousBytesPerNode = 1 << 10;
+// What a float can count without gaps is less; this keeps the conversion to an integer defined.
+constexpr float kMaxLabel = 2147483648.0f;
+
+long long Print(int64_t number) { return static_cast<long long>(number); }
+
+}  // namespace
+
+// --- Before anything is kept
+
+Status PeerRules::CheckMessage(Rank from, uint32_t type, size_t bytes) {
+  if (IsClient(from)) {
+    if (type != kPullRequest) return InvalidArgument("a message of type %u, which no client may send", type);
+    if (self_ != 0) return InvalidArgument("a request for weights, which only the first node answers");
+    if (bytes != 0) return InvalidArgument("a request for weights with %zu bytes", bytes);
+    return OkStatus();
+  }
+  const auto allow = [&](bool right_peer, size_t most) -> Status {
+    if (!right_peer) return InvalidArgument("a message of type %u, which it may not send to this node", type);
+    if (bytes > most) return InvalidArgument("a message of type %u with %zu bytes; at most %zu", type, bytes, most);
+    return CountEarly(from, bytes);
+  };
+  switch (type) {
+    case MemberType(MemberMessage::kHeartbeat):
+    case MemberType(MemberMessage::kBye):
+      return bytes == 0 ? OkStatus() : InvalidArgument("a heartbeat or BYE with %zu bytes", bytes);
+    case MemberType(MemberMessage::kLost):
+      return bytes <= kMaxNotice ? OkStatus() : InvalidArgument("a LOST with %zu bytes", bytes);
+    case kIterationReportMessage:
+      return allow(self_ == 0, kMaxNotice);
+    case kVerdictMessage:
+      return allow(from == 0, kMaxNotice);
+    case kLabelsMessage:
+      return allow(ReplicaOf(from) >= 0, kMaxMessageBytes);
+    case kStatisticsMessage:
+      return allow(true, kMaxMessageBytes);
+    case kRendezvousMessage: {
+      const size_t most = kRendezvousBytes + kRendezvousBytesPerNode * static_cast<size_t>(table_.size());
+      size_t& sent = rendezvous_[from];
+      sent = std::min(sent + bytes, most + 1);  // kMaxMessageBytes is far from an overflow
+      return allow(ExchangesWith(from) && sent <= most, most);
+    }
+    default:
+      return InvalidArgument("a message of unknown type %u", type);
+  }
+}
+
+Status PeerRules::CountEarly(Rank from, size_t bytes) {
+  MutexLock lock(&mutex_);
+  if (planned_) return OkStatus();
+  Early& early = early_[from];
+  if (++early.messages > kMaxEarlyMessages || (early.bytes += bytes) > kMaxEarlyBytes) {
+    return InvalidArgument("%d messages with %zu bytes before this node was ready", early.messages, early.bytes);
+  }
+  return OkStatus();
+}
+
+bool PeerRules::MarkRefused(Rank peer) {
+  MutexLock lock(&mutex_);
+  return refused_.insert(peer).second;
+}
+
+bool PeerRules::IsRefused(Rank peer) {
+  MutexLock lock(&mutex_);
+  return refused_.contains(peer);
+}
+
+void PeerRules::Forget(Rank peer) {
+  MutexLock lock(&mutex_);
+  refused_.erase(peer);
+  early_.erase(peer);
+}
+
+Status PeerRules::CheckGranter(Rank from) const {
+  return IsClient(from) ? InvalidArgument("a grant, which no client may send") : OkStatus();
+}
+
+bool PeerRules::ExchangesWith(Rank from) const {
+  for (const StagePart& own : table_.node(self_).parts) {
+    const auto same = [&own](const StagePart& part) { return part.stage == own.stage; };
+    const auto& parts = table_.node(from).parts;
+    if (table_.stage(own.stage).conv && std::any_of(parts.begin(), parts.end(), same)) return true;
+  }
+  return false;
+}
+
+int PeerRules::ReplicaOf(Rank from) const {
+  for (const StagePart& part : table_.node(from).parts) {
+    if (table_.stage(part.stage).conv) return part.index;
+  }
+  return -1;
+}
+
+// --- In an assembled node
+
+void PeerRules::SetPlan(const JobPlan* job, int64_t start_clock) {
+  job_ = job;
+  start_clock_ = next_verdict_ = start_clock;
+  MutexLock lock(&mutex_);
+  planned_ = true;
+  early_.clear();
+}
+
+bool PeerRules::HasPhase(int64_t clock, bool train) const {
+  const int64_t max_iter = job_->schedule().shape().max_iter;
+  if (clock < start_clock_ || clock > max_iter) return false;
+  return train ? clock < max_iter : job_->tests() && job_->schedule().TestsAt(clock);
+}
+
+Status PeerRules::CheckListed(MsgId id) const {
+  const JobShape& shape = job_->schedule().shape();
+  const int64_t batches = id.train() ? shape.iter_size : shape.test_iter;
+  if (HasPhase(id.clock(), id.train()) && id.replica() < shape.replicas && id.micro() < batches * shape.micro_batches &&
+      job_->schedule().SamplesOfId(id).rows > 0) {
+    return OkStatus();
+  }
+  return InvalidArgument("message id %016llx, which the job does not have", static_cast<unsigned long long>(id.bits));
+}
+
+Status PeerRules::CheckGrant(Rank from, const PlaceTag& tag, size_t bytes) const {
+  HP_RETURN_IF_ERROR(CheckGranter(from));
+  if (IsSliceTag(tag)) return CheckSlice(from, tag, bytes);
+  const MsgId id{tag.msg_id};
+  HP_RETURN_IF_ERROR(CheckListed(id).Prepend("a grant"));
+  const NodePlan& plan = job_->node(self_, id.train());
+  if (!plan.data_parallel() || plan.part().index == id.replica()) {
+    for (const PortPlan& port : plan.ports()) {
+      if (port.landing || port.channel != tag.channel || port.peer(id.replica()) != from) continue;
+      const int64_t expected = job_->schedule().SamplesOfId(id).rows * port.row_bytes;
+      if (static_cast<int64_t>(bytes) == expected) return OkStatus();
+      return InvalidArgument("a grant of %zu bytes for channel %u; expected %lld", bytes, tag.channel, Print(expected));
+    }
+  }
+  return InvalidArgument("a grant for channel %u of message id %016llx, which this node does not write to it",
+                         tag.channel, static_cast<unsigned long long>(id.bits));
+}
+
+Status PeerRules::CheckSlice(Rank from, const PlaceTag& tag, size_t bytes) const {
+  const int64_t clock = static_cast<int64_t>(tag.msg_id);
+  const size_t param = SliceParam(tag);
+  if (from != 0) return InvalidArgument("a grant for a slice of a snapshot, which only the first node gathers");
+  if (clock < start_clock_ || clock > job_->schedule().shape().max_iter || param >= job_->params().size()) {
+    return InvalidArgument("a grant for parameter %zu at iteration %lld, which the job does not have", param,
+                           Print(clock));
+  }
+  const ParamOwners& owners = job_->params()[param];
+  for (const ParamOwners::Slice& slice : owners.slices) {
+    if (slice.owner != self_ || slice.block.empty() || (SliceIsHistory(tag) && owners.spec.lr_mult == 0)) continue;
+    const int64_t expected = slice.block.count() * static_cast<int64_t>(sizeof(float));
+    if (static_cast<int64_t>(bytes) == expected) return OkStatus();
+    return InvalidArgument("a grant of %zu bytes for the slice of %s; expected %lld", bytes, owners.spec.name.c_str(),
+                           Print(expected));
+  }
+  return InvalidArgument("a grant for a slice of %s, which this node does not have", owners.spec.name.c_str());
+}
+
+Status PeerRules::CheckReport(Rank from, const IterationReport& report) {
+  int64_t& next = next_report_.try_emplace(from, start_clock_).first->second;
+  if (report.clock() != next) {
+    return InvalidArgument("a report of iteration %lld; expected %lld", Print(report.clock()), Print(next));
+  }
+  ++next;
+  if (report.layer().size() > kMaxLayerName)
+    return InvalidArgument("a report with a layer's name of %zu bytes", report.layer().size());
+  return OkStatus();
+}
+
+Status PeerRules::CheckVerdict(const Verdict& verdict) {
+  // Two iterations may be open at once, and threads of the first node send their verdicts.
+  if ((verdict.clock() != next_verdict_ && verdict.clock() != next_verdict_ + 1) ||
+      !verdicts_.insert(verdict.clock()).second) {
+    return InvalidArgument("a verdict on iteration %lld; expected %lld", Print(verdict.clock()), Print(next_verdict_));
+  }
+  while (verdicts_.erase(next_verdict_) > 0) ++next_verdict_;
+  const bool sound = std::isfinite(verdict.scale()) && verdict.scale() >= 0 &&
+                     std::isfinite(verdict.next_loss_scale()) && verdict.next_loss_scale() > 0 &&
+                     verdict.layer().size() <= kMaxLayerName;
+  return sound ? OkStatus() : InvalidArgument("a verdict whose numbers are out of range");
+}
+
+Status PeerRules::CheckLabels(Rank from, const LabelsMessage& labels) const {
+  const bool train = labels.train();
+  const JobShape& shape = job_->schedule().shape();
+  const int64_t batch = train ? shape.train_batch : shape.test_batch;
+  const int64_t batches = train ? shape.iter_size : shape.test_iter;
+  const int replica = ReplicaOf(from);
+  if (replica < 0 || !HasPhase(labels.clock(), train) || !job_->label_readers(train).contains(self_) ||
+      labels.batch() < 0 || labels.batch() >= batches) {
+    return InvalidArgument("labels of batch %lld at iteration %lld, which it does not read for this node",
+                           Print(labels.batch()), Print(labels.clock()));
+  }
+  const int64_t begin = SamplesOf(batch, replica, shape.replicas, 0, shape.micro_batches).begin;
+  const int64_t end = SamplesOf(batch, replica, shape.replicas, shape.micro_batches - 1, shape.micro_batches).end;
+  if (labels.first_row() < begin || labels.first_row() > end || labels.label_size() > end - labels.first_row()) {
+    return InvalidArgument("%d labels from row %lld on; it reads rows %lld to %lld", labels.label_size(),
+                           Print(labels.first_row()), Print(begin), Print(end - 1));
+  }
+  const auto is_number = [](float label) { return label >= -kMaxLabel && label < kMaxLabel; };
+  if (std::all_of(labels.label().begin(), labels.label().end(), is_number)) return OkStatus();
+  return InvalidArgument("a label that is no class");
+}
+
+Status PeerRules::CheckStatistics(Rank from, const StatisticsMessage& statistics) const {
+  const MsgId id{statistics.msg_id()};
+  HP_RETURN_IF_ERROR(CheckListed(id).Prepend("statistics"));
+  if (job_->reporter() != self_) return InvalidArgument("statistics for a node that does not print them");
+  const StagePart& part = job_->node(from, id.train()).part();
+  if (table_.stage(part.stage).conv && part.index != id.replica()) {
+    return InvalidArgument("statistics of replica %d", id.replica());
+  }
+  const auto& outputs = job_->outputs(id.train());
+  const auto expected = std::count_if(outputs.begin(), outputs.end(),
+                                      [&part](const WholeOutput& output) { return output.stage == part.stage; });
+  if (statistics.value_size() == expected && expected > 0) return OkStatus();
+  return InvalidArgument("%d statistics; expected %lld", statistics.value_size(), Print(expected));
+}
+
+}  // namespace hp

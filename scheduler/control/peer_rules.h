@@ -1,0 +1,92 @@
+#pragma once
+
+#include "base/mutex.h"
+#include "hp/status.h"
+#include "proto/wire.pb.h"
+#include "scheduler/plan/job_plan.h"
+#include "transport/transport.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <set>
+
+namespace hp {
+
+/// Who may say what. Every grant and message of the transport passes here before a part of the node sees it, so that
+/// the parts need not doubt what they are given. A peer is one of two kinds:
+/// - A client, which is anybody who knows the job's name: it may ask the first node for weights, and nothing else.
+/// - A node of the job: it may send what its place in the table has it send, in that order, each number within the
+///   range that the plan gives it.
+/// Each function returns ok or kInvalidArgument with what was wrong; the caller then breaks the connection. That costs
+/// the job nothing if the peer is a client; a node counts as lost.
+///
+/// The progress thread; from SetPlan until the Gate is open the main thread calls the second group.
+class PeerRules {
+ public:
+  /// Messages that a node may send before this one has a plan, in bytes: labels that are read ahead.
+  static constexpr size_t kMaxEarlyBytes = size_t{64} << 20;
+  static constexpr int kMaxEarlyMessages = 1 << 16;
+
+  /// @param table must outlive this. @param self our own rank.
+  PeerRules(const RoutingTable& table, Rank self) : table_(table), self_(self) {}
+
+  // --- Before anything is kept of it
+  /// Whether `from` may send messages of this type and size, and so many of them.
+  Status CheckMessage(Rank from, uint32_t type, size_t bytes) HP_EXCLUDES(mutex_);
+  /// Whether `from` may grant us places.
+  Status CheckGranter(Rank from) const;
+
+  // --- Peers that broke a rule: what else they sent is not looked at. Any thread.
+  /// @return whether this is the first time.
+  bool MarkRefused(Rank peer) HP_EXCLUDES(mutex_);
+  bool IsRefused(Rank peer) HP_EXCLUDES(mutex_);
+  /// Its connection has ended.
+  void Forget(Rank peer) HP_EXCLUDES(mutex_);
+
+  // --- In an assembled node
+  /// What the functions below compare with. Once, before them. @param job must outlive this.
+  /// @param start_clock the first iteration of this run.
+  void SetPlan(const JobPlan* job, int64_t start_clock) HP_EXCLUDES(mutex_);
+  /// A place for a tensor or a slice that this node writes to `from`, of just its size.
+  Status CheckGrant(Rank from, const PlaceTag& tag, size_t bytes) const;
+  /// The report of the next iteration of `from`.
+  Status CheckReport(Rank from, const IterationReport& report);
+  /// The verdict on the next iteration, or the one after it.
+  Status CheckVerdict(const Verdict& verdict);
+  /// Labels of rows that `from` reads.
+  Status CheckLabels(Rank from, const LabelsMessage& labels) const;
+  /// One value for each output of a micro-batch that `from` computes.
+  Status CheckStatistics(Rank from, const StatisticsMessage& statistics) const;
+
+ private:
+  bool IsClient(Rank from) const { return from >= table_.size(); }
+  /// Whether both are replicas of one stage, which exchange gradients.
+  bool ExchangesWith(Rank from) const;
+  /// The replica that `from` is of the stage that reads records; -1: none.
+  int ReplicaOf(Rank from) const;
+  /// Whether a clock of this run has training (or a test) at `clock`.
+  bool HasPhase(int64_t clock, bool train) const;
+  Status CheckListed(MsgId id) const;
+  Status CheckSlice(Rank from, const PlaceTag& tag, size_t bytes) const;
+  Status CountEarly(Rank from, size_t bytes) HP_EXCLUDES(mutex_);
+
+  const RoutingTable& table_;
+  const Rank self_;
+  const JobPlan* job_ = nullptr;  // written before the Gate opens, read after
+  int64_t start_clock_ = 0;
+  std::map<Rank, int64_t> next_report_;  // clocks; absent: start_clock_
+  int64_t next_verdict_ = 0;             // all before it have come
+  std::set<int64_t> verdicts_;           // come already, of those from next_verdict_ on
+  struct Early {
+    int messages = 0;
+    size_t bytes = 0;
+  };
+  std::map<Rank, size_t> rendezvous_;  // bytes, by peer
+  Mutex mutex_;
+  bool planned_ HP_GUARDED_BY(mutex_) = false;
+  std::set<Rank> refused_ HP_GUARDED_BY(mutex_);
+  std::map<Rank, Early> early_ HP_GUARDED_BY(mutex_);  // by peer, until SetPlan
+};
+
+}  // namespace hp

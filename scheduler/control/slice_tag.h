@@ -1,0 +1,25 @@
+#pragma once
+
+#include "transport/transport.h"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace hp {
+
+constexpr uint32_t kSliceBit = 0x80000000u;
+
+/// The tag of one slice on its way to the first node: of the version at the start of `clock`, the values or the history
+/// of its owner's slice of a parameter. An owner has one slice of a parameter, so tag and owner name it together.
+/// @param param index into JobPlan::params, which is that into NodeModel::whole_params; below 2^30.
+inline PlaceTag SliceTag(int64_t clock, size_t param, bool history) {
+  return {static_cast<uint64_t>(clock), kSliceBit | static_cast<uint32_t>(param) * 2 | (history ? 1 : 0)};
+}
+
+/// Whether a grant or write is of a slice: tensors of pipelines have channels without the top bit.
+inline bool IsSliceTag(const PlaceTag& tag) { return (tag.channel & kSliceBit) != 0; }
+/// What SliceTag was given. Only of a slice's tag; the peer may have made it up.
+inline size_t SliceParam(const PlaceTag& tag) { return (tag.channel & ~kSliceBit) / 2; }
+inline bool SliceIsHistory(const PlaceTag& tag) { return (tag.channel & 1) != 0; }
+
+}  // namespace hp

@@ -1,0 +1,71 @@
+#pragma once
+
+#include "base/rank.h"
+#include "engine/clock_end.h"
+#include "engine/input/label_store.h"
+#include "engine/snapshot/pull_server.h"
+#include "node/rendezvous.h"
+#include "report/reporter.h"
+#include "scheduler/control/failure_detector.h"
+#include "scheduler/control/gate.h"
+#include "scheduler/control/peer_rules.h"
+#include "scheduler/pipeline/pipeline.h"
+#include "transport/transport.h"
+
+#include <cstdint>
+#include <functional>
+#include <set>
+#include <span>
+
+namespace hp {
+
+/// What peers send, on its way to the part of the node that it is for. PeerRules looks at all of it; what the node can
+/// only take when it is assembled waits in the Gate in between. A peer that breaks a rule loses its connection, with
+/// one line in the log, and what else it sent is dropped. Owned by the node. Progress thread, unless said otherwise.
+class Inbox {
+ public:
+  /// All outlive the inbox.
+  struct Early {
+    const RoutingTable* table = nullptr;
+    Rank self = 0;
+    Transport* transport = nullptr;
+    Gate* gate = nullptr;
+    FailureDetector* failure_detector = nullptr;
+    NodeRendezvous* rendezvous = nullptr;
+    PullServer* pulls = nullptr;  ///< null: not the first node
+  };
+  /// The parts of an assembled node, which outlive the inbox.
+  struct Assembled {
+    const JobPlan* job = nullptr;
+    int64_t start_clock = 0;  ///< the first iteration of this run
+    ClockEnd* clock_end = nullptr;
+    LabelStore* labels = nullptr;
+    Pipeline* pipeline = nullptr;
+    Reporter* reporter = nullptr;  ///< null: another node prints
+  };
+  explicit Inbox(const Early& early) : early_(early), rules_(*early.table, early.self) {}
+
+  /// Main thread, once, just before the Gate opens.
+  void SetAssembled(const Assembled& parts);
+
+  /// Hands a message to its part.
+  void OnMessage(Rank peer, uint32_t type, std::span<const std::byte> bytes);
+  /// Calls `deliver` for a grant that is in order: at once, or on the main thread when the Gate opens.
+  void OnGranted(Rank peer, const PlaceTag& tag, size_t bytes, std::function<void()> deliver);
+  /// A grant of ours was cancelled: by a peer, which no node of a job does, or by the end of the connection.
+  void OnCancelled(Rank peer);
+  void OnClosed(Rank peer);
+
+ private:
+  /// Breaks the peer's connection. Also the main thread, while the Gate opens.
+  void Refuse(Rank peer, const Status& fault);
+  /// A message whose type and size are in order. Also the main thread, while the Gate opens.
+  void Take(Rank peer, uint32_t type, std::span<const std::byte> bytes);
+
+  const Early early_;
+  PeerRules rules_;
+  Assembled parts_;        // written before the Gate opens, read after
+  std::set<Rank> closed_;  // nodes whose connection has ended
+};
+
+}  // namespace hp

@@ -1,0 +1,243 @@
+// What a client and a node may send, and that nothing else passes.
+#include "scheduler/control/peer_rules.h"
+
+#include "scheduler/control/membership.h"
+#include "scheduler/control/messages.h"
+#include "scheduler/control/slice_tag.h"
+#include "test/unit/routing/table_text.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <memory>
+
+namespace hp {
+namespace {
+
+using testing::HasSubstr;
+
+// One segment a node: replicas 0 and 1 read 8 rows in two micro-batches each; rank 3 is shard 0, rank 2 shard 1.
+constexpr char kRuledNet[] = R"(
+    layer { name: "data" type: "Data" top: "data" top: "label" data_param { source: "x" batch_size: 8 } }
+    layer { name: "conv1" type: "Convolution" bottom: "data" top: "conv1"
+            convolution_param { num_output: 4 kernel_size: 3 } }
+    layer { name: "pool1" type: "Pooling" bottom: "conv1" top: "pool1" pooling_param { kernel_size: 2 stride: 2 } }
+    layer { name: "ip1" type: "InnerProduct" bottom: "pool1" top: "ip1" inner_product_param { num_output: 50 } }
+    layer { name: "ip2" type: "InnerProduct" bottom: "ip1" top: "ip2" inner_product_param { num_output: 7 } }
+    layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip2" bottom: "label" top: "loss" })";
+constexpr Rank kConv0 = 0, kConv1 = 1, kShard1 = 2, kShard0 = 3, kClient = kFirstClientRank;
+
+class PeerRulesTest : public testing::Test {
+ protected:
+  PeerRulesTest() {
+    JobPlan::Options options;
+    options.table = &table_;
+    options.solver = Parse<caffe::SolverParameter>("max_iter: 10 test_iter: 2 test_interval: 5");
+    options.net = std::make_shared<const caffe::NetParameter>(Parse<caffe::NetParameter>(kRuledNet));
+    options.train_shape = options.test_shape = Shape{1, 8, 8};
+    auto job = JobPlan::Create(options);
+    EXPECT_TRUE(job.ok()) << job.status();
+    job_ = *std::move(job);
+  }
+  /// Those of an assembled node, which resumed at iteration 3.
+  std::unique_ptr<PeerRules> Rules(Rank self) {
+    auto rules = std::make_unique<PeerRules>(table_, self);
+    rules->SetPlan(job_.get(), 3);
+    return rules;
+  }
+  /// The grant that the rules of `self` expect for a tensor from `self` to `peer`.
+  void ExpectGrants(Rank self, Rank peer) {
+    const auto rules = Rules(self);
+    int found = 0;
+    for (bool train : {true, false}) {
+      for (const PortPlan& port : job_->node(self, train).ports()) {
+        const MsgId id = MsgId::Make(5, train, 1, self == kConv1 ? 1 : 0);
+        if (port.landing || port.peer(id.replica()) != peer) continue;
+        ++found;
+        const PlaceTag tag{id.bits, port.channel};
+        const size_t bytes = job_->schedule().SamplesOfId(id).rows * port.row_bytes;
+        EXPECT_TRUE(rules->CheckGrant(peer, tag, bytes).ok()) << rules->CheckGrant(peer, tag, bytes);
+        for (size_t wrong : {bytes - 1, bytes + 1, size_t{0}, std::numeric_limits<size_t>::max()}) {
+          EXPECT_THAT(rules->CheckGrant(peer, tag, wrong).message(), HasSubstr("expected"));
+        }
+        EXPECT_FALSE(rules->CheckGrant(peer, {id.bits, port.channel + 100}, bytes).ok()) << "another tensor";
+        EXPECT_FALSE(rules->CheckGrant(kClient, tag, bytes).ok());
+        for (const MsgId other :
+             {MsgId::Make(2, train, 1, id.replica()), MsgId::Make(11, train, 1, id.replica()),
+              MsgId::Make(5, train, 1000, id.replica()), MsgId::Make(5, train, 1, 2), MsgId::Make(4, false, 1, 0)}) {
+          EXPECT_FALSE(rules->CheckGrant(peer, {other.bits, port.channel}, bytes).ok()) << other.bits;
+        }
+      }
+    }
+    EXPECT_GT(found, 0) << self << " to " << peer;
+  }
+  LabelsMessage Labels(int64_t first_row, int count) {
+    LabelsMessage labels;
+    labels.set_clock(4);
+    labels.set_train(true);
+    labels.set_batch(0);
+    labels.set_first_row(first_row);
+    for (int i = 0; i < count; ++i) labels.add_label(1);
+    return labels;
+  }
+
+  const RoutingTable table_ = MakeTable(kTable);
+  std::unique_ptr<JobPlan> job_;
+};
+
+TEST_F(PeerRulesTest, AClientMayAskForWeightsAndNothingElse) {
+  const auto first = Rules(0), other = Rules(kShard0);
+  EXPECT_TRUE(first->CheckMessage(kClient, kPullRequest, 0).ok());
+  EXPECT_FALSE(first->CheckMessage(kClient, kPullRequest, 1).ok());
+  EXPECT_FALSE(other->CheckMessage(kClient, kPullRequest, 0).ok());
+  EXPECT_FALSE(first->CheckGranter(kClient).ok());
+  EXPECT_TRUE(first->CheckGranter(kShard0).ok());
+  for (uint32_t type = 0; type < 64; ++type) {
+    if (type == kPullRequest) continue;
+    for (size_t bytes : {0, 10}) EXPECT_FALSE(first->CheckMessage(kClient, type, bytes).ok()) << type;
+  }
+}
+
+TEST_F(PeerRulesTest, ANodeMaySendWhatItsPlaceHasItSend) {
+  const auto conv0 = Rules(kConv0), conv1 = Rules(kConv1), shard0 = Rules(kShard0);
+  EXPECT_TRUE(conv0->CheckMessage(kShard1, kIterationReportMessage, 100).ok());
+  EXPECT_FALSE(conv1->CheckMessage(kShard1, kIterationReportMessage, 100).ok()) << "reports go to the first node";
+  EXPECT_TRUE(conv1->CheckMessage(kConv0, kVerdictMessage, 100).ok());
+  EXPECT_FALSE(conv1->CheckMessage(kShard0, kVerdictMessage, 100).ok()) << "verdicts come from the first node";
+  EXPECT_TRUE(shard0->CheckMessage(kConv1, kLabelsMessage, 100).ok());
+  EXPECT_FALSE(shard0->CheckMessage(kShard1, kLabelsMessage, 100).ok()) << "it reads no records";
+  EXPECT_TRUE(conv0->CheckMessage(kConv1, kRendezvousMessage, 100).ok());
+  EXPECT_FALSE(conv0->CheckMessage(kShard1, kRendezvousMessage, 100).ok()) << "shards exchange nothing";
+  EXPECT_FALSE(shard0->CheckMessage(kShard1, kRendezvousMessage, 100).ok());
+  EXPECT_TRUE(conv0->CheckMessage(kConv1, MemberType(MemberMessage::kHeartbeat), 0).ok());
+  EXPECT_FALSE(conv0->CheckMessage(kConv1, MemberType(MemberMessage::kBye), 1).ok());
+  EXPECT_FALSE(conv0->CheckMessage(kConv1, MemberType(MemberMessage::kLost), 1 << 20).ok());
+  EXPECT_FALSE(conv0->CheckMessage(kConv1, kIterationReportMessage, 1 << 20).ok());
+  for (uint32_t type : {0u, 9u, static_cast<uint32_t>(kPullRequest), static_cast<uint32_t>(kPullChunk), ~0u}) {
+    EXPECT_FALSE(conv0->CheckMessage(kConv1, type, 0).ok()) << type;
+  }
+}
+
+TEST_F(PeerRulesTest, ARendezvousIsBounded) {
+  const auto conv0 = Rules(kConv0);
+  int sent = 0;
+  while (sent < 1000 && conv0->CheckMessage(kConv1, kRendezvousMessage, 4096).ok()) ++sent;
+  EXPECT_GE(sent, 8);
+  EXPECT_LT(sent, 100);
+}
+
+TEST_F(PeerRulesTest, WhatIsKeptForANodeThatIsNotReadyIsBounded) {
+  PeerRules shard(table_, kShard0);
+  size_t bytes = 0;
+  while (bytes <= PeerRules::kMaxEarlyBytes && shard.CheckMessage(kConv0, kLabelsMessage, 1 << 20).ok())
+    bytes += 1 << 20;
+  EXPECT_EQ(bytes, PeerRules::kMaxEarlyBytes);
+  int messages = 0;
+  while (messages <= PeerRules::kMaxEarlyMessages && shard.CheckMessage(kConv1, kStatisticsMessage, 0).ok()) ++messages;
+  EXPECT_EQ(messages, PeerRules::kMaxEarlyMessages);
+  shard.SetPlan(job_.get(), 0);
+  EXPECT_TRUE(shard.CheckMessage(kConv1, kStatisticsMessage, 0).ok());
+}
+
+TEST_F(PeerRulesTest, AGrantIsForATensorThatIsWrittenThere) {
+  ExpectGrants(kConv0, kShard0);
+  ExpectGrants(kConv1, kShard1);
+  ExpectGrants(kShard0, kShard1);
+  EXPECT_FALSE(Rules(kConv0)->CheckGrant(kConv1, {MsgId::Make(5, true, 0, 0).bits, 0}, 64).ok());
+}
+
+TEST_F(PeerRulesTest, AGrantForASliceIsOneOfTheFirstNodesForASliceThatLiesHere) {
+  const auto rules = Rules(kShard0);
+  ASSERT_EQ(job_->params().size(), 6u);  // conv1, ip1, ip2
+  const size_t bytes = 25 * 36 * sizeof(float);
+  for (bool history : {false, true}) EXPECT_TRUE(rules->CheckGrant(0, SliceTag(5, 2, history), bytes).ok());
+  EXPECT_FALSE(rules->CheckGrant(0, SliceTag(5, 2, false), bytes + 4).ok());
+  EXPECT_FALSE(rules->CheckGrant(kShard1, SliceTag(5, 2, false), bytes).ok()) << "it gathers nothing";
+  EXPECT_FALSE(rules->CheckGrant(0, SliceTag(5, 0, false), 4 * 9 * sizeof(float)).ok()) << "replica 0 has conv1";
+  EXPECT_FALSE(rules->CheckGrant(0, SliceTag(5, 6, false), bytes).ok());
+  EXPECT_FALSE(rules->CheckGrant(0, SliceTag(5, 1 << 29, false), bytes).ok());
+  for (int64_t clock : {int64_t{-1}, int64_t{2}, int64_t{11}, std::numeric_limits<int64_t>::min()}) {
+    EXPECT_FALSE(rules->CheckGrant(0, SliceTag(clock, 2, false), bytes).ok()) << clock;
+  }
+}
+
+TEST_F(PeerRulesTest, ReportsAndVerdictsComeInOrder) {
+  const auto first = Rules(0), other = Rules(kShard0);
+  const auto report = [](int64_t clock) {
+    IterationReport report;
+    report.set_clock(clock);
+    report.set_sum_of_squares(NAN);
+    return report;
+  };
+  EXPECT_TRUE(first->CheckReport(kConv1, report(3)).ok());
+  EXPECT_FALSE(first->CheckReport(kConv1, report(3)).ok()) << "twice";
+  EXPECT_TRUE(first->CheckReport(kShard0, report(3)).ok()) << "each node has a row of its own";
+  EXPECT_TRUE(first->CheckReport(kConv1, report(4)).ok());
+  EXPECT_FALSE(first->CheckReport(kConv1, report(6)).ok());
+  EXPECT_FALSE(first->CheckReport(kShard1, report(-1)).ok());
+  Verdict verdict;
+  verdict.set_clock(3);
+  EXPECT_TRUE(other->CheckVerdict(verdict).ok());
+  EXPECT_FALSE(other->CheckVerdict(verdict).ok());
+  for (int64_t clock : {5, 4}) {
+    verdict.set_clock(clock);
+    EXPECT_TRUE(other->CheckVerdict(verdict).ok()) << "two may be open";
+    EXPECT_FALSE(other->CheckVerdict(verdict).ok());
+  }
+  verdict.set_clock(8);
+  EXPECT_FALSE(other->CheckVerdict(verdict).ok());
+  verdict.set_clock(6);
+  verdict.set_scale(NAN);
+  EXPECT_FALSE(other->CheckVerdict(verdict).ok());
+}
+
+TEST_F(PeerRulesTest, LabelsAreOfRowsThatTheReplicaReads) {
+  const auto rules = Rules(kShard0);
+  EXPECT_TRUE(rules->CheckLabels(kConv0, Labels(0, 4)).ok());
+  EXPECT_TRUE(rules->CheckLabels(kConv1, Labels(4, 4)).ok());
+  EXPECT_TRUE(rules->CheckLabels(kConv1, Labels(6, 2)).ok());
+  EXPECT_FALSE(rules->CheckLabels(kConv0, Labels(0, 5)).ok()) << "row 4 is the other replica's";
+  EXPECT_FALSE(rules->CheckLabels(kConv1, Labels(0, 4)).ok());
+  for (int64_t row :
+       {int64_t{-1}, int64_t{-1} << 60, std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()}) {
+    EXPECT_FALSE(rules->CheckLabels(kConv0, Labels(row, 1)).ok()) << row;
+  }
+  LabelsMessage labels = Labels(0, 1);
+  labels.set_clock(10);
+  EXPECT_FALSE(rules->CheckLabels(kConv0, labels).ok()) << "no training at max_iter";
+  labels = Labels(0, 1);
+  labels.set_batch(1);
+  EXPECT_FALSE(rules->CheckLabels(kConv0, labels).ok()) << "iter_size is 1";
+  labels = Labels(0, 1);
+  labels.set_train(false);
+  EXPECT_FALSE(rules->CheckLabels(kConv0, labels).ok()) << "no test at 4";
+  labels.set_clock(5);
+  labels.set_batch(1);
+  EXPECT_TRUE(rules->CheckLabels(kConv0, labels).ok());
+  for (float label : {NAN, INFINITY, -INFINITY, 1e30f}) {
+    labels.set_label(0, label);
+    EXPECT_FALSE(rules->CheckLabels(kConv0, labels).ok()) << label;
+  }
+  EXPECT_FALSE(Rules(kConv1)->CheckLabels(kConv0, Labels(0, 1)).ok()) << "it reads none";
+}
+
+TEST_F(PeerRulesTest, StatisticsHaveAValueForEachOutput) {
+  ASSERT_EQ(job_->reporter(), kShard0);
+  const auto rules = Rules(kShard0);
+  StatisticsMessage statistics;
+  statistics.set_msg_id(MsgId::Make(4, true, 0, 1).bits);
+  EXPECT_FALSE(rules->CheckStatistics(kShard1, statistics).ok()) << "none";
+  statistics.add_value(1);
+  EXPECT_TRUE(rules->CheckStatistics(kShard1, statistics).ok());
+  EXPECT_FALSE(rules->CheckStatistics(kConv1, statistics).ok()) << "its stage has no output";
+  EXPECT_FALSE(Rules(kConv0)->CheckStatistics(kShard1, statistics).ok());
+  statistics.add_value(1);
+  EXPECT_FALSE(rules->CheckStatistics(kShard1, statistics).ok());
+  statistics.set_msg_id(~uint64_t{0});
+  EXPECT_FALSE(rules->CheckStatistics(kShard1, statistics).ok());
+}
+
+}  // namespace
+}  // namespace hp
