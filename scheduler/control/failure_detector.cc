@@ -3,6 +3,8 @@
 // sent, so that a LOST is queued before the streams are ended.
 #include "scheduler/control/failure_detector.h"
 
+#include "base/format.h"
+
 #include "glog/logging.h"
 
 #include <chrono>
@@ -11,6 +13,7 @@ namespace hp {
 namespace {
 
 constexpr auto kTick = std::chrono::milliseconds(50);
+constexpr int64_t kToldDeafnessNs = kNsPerSecond;
 
 Membership::Options OptionsFor(const RoutingTable& table, Rank self) {
   Membership::Options options;
@@ -27,6 +30,7 @@ FailureDetector::FailureDetector(const RoutingTable& table, Rank self, Transport
       self_(self),
       transport_(transport),
       on_lost_(std::move(on_lost)),
+      name_(table.node(self).name),
       membership_(OptionsFor(table, self), clock, this) {}
 
 FailureDetector::~FailureDetector() { Stop(); }
@@ -55,7 +59,8 @@ void FailureDetector::Run() {
         const int64_t heard = rank == self_ ? 0 : transport_->LastHeardNs(rank);
         if (heard > 0) membership_.OnHeard(rank, heard);
       }
-      membership_.Tick();
+      const int64_t deaf_ns = membership_.Tick(Listened());
+      WarnOfDeafness(deaf_ns);
       changed_.SignalAll();
       if (membership_.state() == Membership::State::kLost) {
         lost = Status(membership_.loss().code, membership_.Describe());
@@ -66,6 +71,22 @@ void FailureDetector::Run() {
     }
     if (!lost.ok()) return on_lost_(lost, said);
   }
+}
+
+bool FailureDetector::Listened() {
+  if (!answered_->exchange(false)) return false;  // it is still asked
+  transport_->Defer([answered = answered_] { *answered = true; });
+  return true;
+}
+
+void FailureDetector::WarnOfDeafness(int64_t deaf_ns) {
+  deaf_ns_ += deaf_ns;
+  if (deaf_ns_ < kToldDeafnessNs || deaf_ns > 0) return;  // told when it is over
+  LOG(WARNING) << "node " << name_ << " did not run for "
+               << Format("%.1f", static_cast<double>(deaf_ns_) / kNsPerSecond)
+               << " s: the process was stopped, the machine suspended, or other programs took its processors; the "
+                  "other nodes are not blamed for that time";
+  deaf_ns_ = 0;
 }
 
 void FailureDetector::OnConnected(Rank peer) {

@@ -7,7 +7,9 @@
 #include "scheduler/plan/routing_table.h"
 #include "transport/transport.h"
 
+#include <atomic>
 #include <functional>
+#include <memory>
 #include <string>
 
 namespace hp {
@@ -15,7 +17,7 @@ namespace hp {
 /// Detects lost nodes: runs a node's Membership on a thread of its own, "failures", so that heartbeats go out whatever
 /// else the node does, and reports when the node has to leave. A peer counts as lost when its connection ends without a
 /// BYE, after 2 s of silence, or when a data transfer to it fails (see Membership, which makes all survivors name the
-/// same node). Any thread, unless said otherwise.
+/// same node). Silence counts only while the transport's progress thread ran. Any thread, unless said otherwise.
 ///
 /// Life: Start -> events -> Leave at the end of the job, or on_lost -> Stop.
 class FailureDetector : private MembershipOutput {
@@ -58,6 +60,9 @@ class FailureDetector : private MembershipOutput {
 
  private:
   void Run();
+  /// Whether the progress thread ran since the last call, which asked it.
+  bool Listened();
+  void WarnOfDeafness(int64_t deaf_ns) HP_REQUIRES(mutex_);
   void SendToAll(MemberMessage type, const std::string& payload) override HP_REQUIRES(mutex_);
   void ShutdownAll() override HP_REQUIRES(mutex_);
 
@@ -65,10 +70,13 @@ class FailureDetector : private MembershipOutput {
   const Rank self_;
   Transport* const transport_;
   const LostSink on_lost_;
+  const std::string name_;  // our own
+  const std::shared_ptr<std::atomic<bool>> answered_ = std::make_shared<std::atomic<bool>>(true);
   Mutex mutex_;  // held while the transport is posted to. Lock order: detector, then transport
   CondVar changed_;
   Membership membership_ HP_GUARDED_BY(mutex_);
   bool stop_ HP_GUARDED_BY(mutex_) = false;
+  int64_t deaf_ns_ HP_GUARDED_BY(mutex_) = 0;  // not told yet
   Thread thread_;
 };
 

@@ -38,6 +38,7 @@ StatusCode CodeOf(const LostNotice& notice) {
     case StatusCode::kDataLoss:
     case StatusCode::kNumeric:
     case StatusCode::kResourceExhausted:
+    case StatusCode::kStopped:
       return notice.lost() == notice.detector() ? code : StatusCode::kUnavailable;
     default:
       return StatusCode::kUnavailable;
@@ -109,9 +110,10 @@ void Membership::Fail(const Status& cause) {
   if (state_ == State::kRunning) Decide(loss);
 }
 
-void Membership::Tick() {
+int64_t Membership::Tick(bool listened) {
   const int64_t now = clock_->NowNs();
-  if (now - last_tick_ns_ > options_.stall_ns) RestartSilence(now);
+  const int64_t passed = now - last_tick_ns_;
+  Forgive(passed, listened, now);
   last_tick_ns_ = now;
   if (state_ == State::kRunning && now >= next_heartbeat_ns_) {
     next_heartbeat_ns_ = now + options_.heartbeat_ns;
@@ -119,15 +121,19 @@ void Membership::Tick() {
   }
   if (state_ == State::kRunning) LookForLosses(now);
   LeaveIfReady(now);
+  return listened ? std::max<int64_t>(passed - options_.attention_ns, 0) : passed;
 }
 
-/// This process did not run (SIGSTOP, a suspended machine): what arrived meanwhile is not read yet, so the others'
-/// silence so far is our own deafness.
-void Membership::RestartSilence(int64_t now) {
+/// What arrived while nobody listened is not read yet, so that much of the others' silence is our own deafness.
+void Membership::Forgive(int64_t passed_ns, bool listened, int64_t now) {
+  const auto later = [=](int64_t at_ns, int64_t attention_ns) {
+    const int64_t counted_ns = listened ? std::min(passed_ns, attention_ns) : 0;
+    return std::min(at_ns + passed_ns - counted_ns, now);
+  };
   for (Peer& peer : peers_) {
-    peer.heard_ns = std::max(peer.heard_ns, now);
-    if (peer.closed) peer.closed_ns = std::max(peer.closed_ns, now);
-    if (peer.failed_ns) peer.failed_ns = now;
+    peer.heard_ns = later(peer.heard_ns, options_.attention_ns);
+    if (peer.closed) peer.closed_ns = later(peer.closed_ns, options_.short_attention_ns);
+    if (peer.failed_ns) peer.failed_ns = later(*peer.failed_ns, options_.short_attention_ns);
   }
 }
 

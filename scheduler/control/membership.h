@@ -61,14 +61,15 @@ class Membership {
   /// Times in ns, by `clock`. The defaults are those of a job.
   struct Options {
     Rank self = 0;
-    std::vector<std::string> names;            ///< of all nodes, by rank
-    int64_t heartbeat_ns = kNsPerSecond / 2;   ///< between two heartbeats to all peers
-    int64_t silence_ns = 2 * kNsPerSecond;     ///< without a byte of a peer: it is lost
-    int64_t eof_wait_ns = kNsPerSecond / 5;    ///< after an end of stream, for a LOST that explains it
-    int64_t data_grace_ns = kNsPerSecond / 2;  ///< after a data failure, for another explanation of it
-    int64_t linger_ns = kNsPerSecond / 2;      ///< reading on after a loss is decided, at most
-    int64_t ending_ns = 2 * kNsPerSecond;      ///< reading on at the end of the job, at most
-    int64_t stall_ns = kNsPerSecond;  ///< between two ticks; more: this process was stopped, silence starts anew
+    std::vector<std::string> names;                  ///< of all nodes, by rank
+    int64_t heartbeat_ns = kNsPerSecond / 2;         ///< between two heartbeats to all peers
+    int64_t silence_ns = 2 * kNsPerSecond;           ///< without a byte of a peer: it is lost
+    int64_t eof_wait_ns = kNsPerSecond / 5;          ///< after an end of stream, for a LOST that explains it
+    int64_t data_grace_ns = kNsPerSecond / 2;        ///< after a data failure, for another explanation of it
+    int64_t linger_ns = kNsPerSecond / 2;            ///< reading on after a loss is decided, at most
+    int64_t ending_ns = 2 * kNsPerSecond;            ///< reading on at the end of the job, at most
+    int64_t attention_ns = kNsPerSecond / 2;         ///< between two ticks: most that counts as silence of the others
+    int64_t short_attention_ns = kNsPerSecond / 10;  ///< and for eof_wait_ns and data_grace_ns
   };
   enum class State {
     kRunning,
@@ -94,7 +95,11 @@ class Membership {
   /// itself.
   void OnDataFailure(Rank peer, const Status& cause);
   /// Sends heartbeats when they are due, and decides what only the passing of time can decide.
-  void Tick();
+  /// @param listened whether what peers send was read since the last tick: the transport's progress thread ran. Else
+  /// the time since then does not count, nor does more of it than Options::attention_ns: this process was stopped, the
+  /// machine suspended, or other programs took the processors.
+  /// @return the time in ns that does not count as silence.
+  int64_t Tick(bool listened);
 
   // --- What the node does
   /// This node has done all its work, its last snapshot included. kEnding follows when all others have said BYE too.
@@ -131,7 +136,7 @@ class Membership {
   std::optional<Suspicion> SuspicionOf(Rank rank, const Peer& peer, int64_t now) const;
   bool HearsNobody(int64_t now) const;
   bool Accused(Rank rank) const;
-  void RestartSilence(int64_t now);
+  void Forgive(int64_t passed_ns, bool listened, int64_t now);
   void EndIfAllSaidBye();
   void LeaveIfReady(int64_t now);
   Loss Lost(Rank rank, std::string cause) const {

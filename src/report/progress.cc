@@ -2,12 +2,12 @@
 
 #include "base/clock.h"
 #include "base/format.h"
+#include "base/log_writer.h"
 #include "report/reporter.h"
 
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdio>
 
 namespace hp {
 namespace {
@@ -35,7 +35,7 @@ ProgressBar::~ProgressBar() {
   }
   if (!thread_.joinable()) return;
   thread_.Join();
-  fputs("\r\033[K", stderr);
+  WriteProgress("\r\033[K");
 }
 
 void ProgressBar::Run() {
@@ -52,10 +52,9 @@ void ProgressBar::Run() {
     const double seconds = static_cast<double>(Clock::Real()->NowNs() - begin_ns) / kNsPerSecond;
     const double done = static_cast<double>(reporter->clocks_done() - reporter->start_clock());
     const double left = static_cast<double>(reporter->max_iter() - reporter->clocks_done()) * seconds / done;
-    fprintf(stderr, "\r\033[Kiteration %lld of %lld, %.0f images/s, %s left",
-            static_cast<long long>(reporter->clocks_done()), static_cast<long long>(reporter->max_iter()),
-            static_cast<double>(reporter->samples_done()) / seconds, Duration(left).c_str());
-    fflush(stderr);
+    WriteProgress(Format("\r\033[Kiteration %lld of %lld, %.0f images/s, %s left",
+                         static_cast<long long>(reporter->clocks_done()), static_cast<long long>(reporter->max_iter()),
+                         static_cast<double>(reporter->samples_done()) / seconds, Duration(left).c_str()));
   }
 }
 

@@ -103,9 +103,10 @@ layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip2" bottom: "label" top: 
 class Process:
     """A started hpnode with its log."""
 
-    def __init__(self, name, command, log, environment):
+    def __init__(self, name, command, log, environment, stderr=None):
         self.name, self.log = name, log
         with open(log, "wb") as out:
+            out = out if stderr is None else stderr
             self.popen = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environment,
                                           preexec_fn=_die_with_parent)
 
@@ -272,8 +273,9 @@ class JobTest(unittest.TestCase):
 
     # --- Processes
 
-    def start(self, *flags, name=None, table="table.prototxt", prefix=(), log=None, **variables):
-        """Starts `hpnode --node=name` or, without a name, with these flags only; `variables` of its environment."""
+    def start(self, *flags, name=None, table="table.prototxt", prefix=(), log=None, stderr=None, **variables):
+        """Starts `hpnode --node=name` or, without a name, with these flags only; `variables` of its environment.
+        `stderr`: a descriptor that it logs to instead of its file."""
         label = log or name or "node"
         command = [*prefix, program("hpnode"), "--routing=" + self.path(table), "--cache_dir=none", *flags]
         if name:
@@ -281,7 +283,7 @@ class JobTest(unittest.TestCase):
         path = self.path("%s.%d.log" % (label, len(self.processes)))
         # Many small processes on few cores: an OpenMP thread that spins takes the core from the node that is to run.
         environment = dict(os.environ, OMP_WAIT_POLICY="passive", **variables)
-        process = Process(label, command, path, environment)
+        process = Process(label, command, path, environment, stderr)
         self.processes.append(process)
         return process
 

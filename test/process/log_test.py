@@ -1,6 +1,7 @@
 """The log of a job as Caffe's scripts read it, and what a node says of its data."""
 
 import datetime
+import os
 import re
 
 import cluster
@@ -70,6 +71,23 @@ class LogTest(cluster.JobTest):
             for name, lines in logs.items():
                 if name != teller:
                     self.assertEqual(parse(lines)["train"], [], "%s tells the loss too" % name)
+
+    def test_a_log_that_nobody_reads_holds_up_nothing(self):
+        self.make_job(iterations=3000, solver="display: 1\n")
+        names = self.make_table(conv=1, fc=1)
+        for blocked in names:
+            reader, writer = os.pipe()
+            os.set_blocking(writer, False)
+            try:
+                while True:
+                    os.write(writer, b"x" * 4096)
+            except BlockingIOError:
+                os.set_blocking(writer, True)
+            nodes = [self.start(name=name, stderr=writer if name == blocked else None) for name in names]
+            os.close(writer)
+            for node in nodes:
+                self.expect_exit(node, 0)
+            os.close(reader)
 
     def test_nodes_that_read_say_how_long_they_waited(self):
         for name, lines in self.run_to(20, 2, 1).items():

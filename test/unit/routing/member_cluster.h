@@ -146,7 +146,7 @@ class MemberCluster {
     }
     if (now_ms() >= node.next_tick_ms) {
       node.next_tick_ms = now_ms() + 50;
-      node.membership.Tick();
+      node.membership.Tick(true);
     }
     const Membership::State state = node.membership.state();
     if (state != Membership::State::kLost && state != Membership::State::kDone) return;

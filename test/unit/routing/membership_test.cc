@@ -202,7 +202,7 @@ class OneNodeTest : public ::testing::Test, protected MembershipOutput {
     for (int i = 0; i < ms; i += 50) {
       clock_.Advance(50 * kNsPerMs);
       for (Rank peer : talking) membership_.OnHeard(peer, clock_.NowNs());
-      membership_.Tick();
+      membership_.Tick(true);
     }
   }
   int Sent(MemberMessage type) const {
@@ -293,11 +293,47 @@ TEST_F(OneNodeTest, RubbishInALostIsIgnored) {
 TEST_F(OneNodeTest, OwnStallAccusesNobody) {
   Pass(1000, {1, 2, 3});
   clock_.Advance(10 * kNsPerSecond);  // a suspended machine
-  membership_.Tick();
+  membership_.Tick(true);
   EXPECT_EQ(membership_.state(), State::kRunning);
+  Pass(1450, {1, 2});  // half a second of it counts
+  EXPECT_EQ(membership_.state(), State::kRunning);
+  Pass(50, {1, 2});
+  EXPECT_EQ(membership_.loss().lost, 3);
+}
+
+TEST_F(OneNodeTest, SilenceCountsOnlyWhileSomebodyListened) {
+  Pass(1000, {1, 2, 3});
+  int64_t deaf_ns = 0;
+  for (int i = 0; i < 200; ++i) {  // the progress thread hangs in a system call for 10 s
+    clock_.Advance(50 * kNsPerMs);
+    deaf_ns += membership_.Tick(false);
+  }
+  EXPECT_EQ(deaf_ns, 10 * kNsPerSecond);
   Pass(1950, {1, 2});
   EXPECT_EQ(membership_.state(), State::kRunning);
   Pass(50, {1, 2});
+  EXPECT_EQ(membership_.loss().lost, 3);
+}
+
+TEST_F(OneNodeTest, AProcessThatRunsNowAndThenHearsTheOthersInTime) {
+  Pass(1000, {1, 2, 3});
+  for (int i = 0; i < 20; ++i) {  // other programs leave us one moment in 1.5 s; the others are as badly off
+    clock_.Advance(1500 * kNsPerMs);
+    membership_.Tick(true);
+    if (i % 3 == 0) {
+      for (Rank peer : {1, 2, 3}) membership_.OnHeard(peer, clock_.NowNs());
+    }
+    ASSERT_EQ(membership_.state(), State::kRunning) << i;
+  }
+}
+
+TEST_F(OneNodeTest, AnEndOfStreamWaitsForItsReasonThatIsNotReadYet) {
+  Pass(1000, {1, 2, 3});
+  membership_.OnClosed(3, Unavailable("end of stream"));
+  clock_.Advance(2 * kNsPerSecond);
+  membership_.Tick(true);
+  EXPECT_EQ(membership_.state(), State::kRunning);
+  Pass(100, {1, 2});
   EXPECT_EQ(membership_.loss().lost, 3);
 }
 

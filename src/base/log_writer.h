@@ -1,0 +1,63 @@
+#pragma once
+
+#include "base/mutex.h"
+#include "base/thread.h"
+
+#include <chrono>
+#include <ctime>
+#include <deque>
+#include <functional>
+#include <string>
+
+namespace hp {
+
+/// What a program tells its user, written by a thread of its own, "log": a terminal that is stopped, a pipe that nobody
+/// reads or a slow disk holds up that thread alone, never one that computes or talks to other nodes. The queue is
+/// bounded: when nobody takes the lines, those of progress are dropped, and counted; warnings and errors never are.
+/// Any thread.
+class LogWriter {
+ public:
+  /// Lines of progress that wait at most.
+  static constexpr size_t kMaxWaiting = 4096;
+
+  struct Line {
+    char severity = 'I';  ///< glog's: I, W, E, F. I is progress
+    time_t time = 0;      ///< in s since 1970
+    std::string text;     ///< with its newline
+  };
+  /// @param output called on the log's thread, for each line in the order of Add; may block.
+  /// @param on_dropped called on the log's thread when lines are written again after `lines` of them were dropped. It
+  /// may call Add.
+  LogWriter(std::function<void(const Line&)> output, std::function<void(int64_t lines)> on_dropped);
+  /// Writes what waits, however long that takes, and joins the thread.
+  ~LogWriter();
+
+  /// Queues a line. Never blocks.
+  void Add(Line line) HP_EXCLUDES(mutex_);
+  /// Waits until all lines that were added before are written. @return false: `limit` passed first.
+  bool Flush(std::chrono::milliseconds limit) HP_EXCLUDES(mutex_);
+
+ private:
+  void Run() HP_EXCLUDES(mutex_);
+
+  const std::function<void(const Line&)> output_;
+  const std::function<void(int64_t)> on_dropped_;
+  Mutex mutex_;
+  CondVar changed_;
+  std::deque<Line> waiting_ HP_GUARDED_BY(mutex_);
+  size_t progress_ HP_GUARDED_BY(mutex_) = 0;  // lines of waiting_ that are progress
+  int64_t added_ HP_GUARDED_BY(mutex_) = 0, written_ HP_GUARDED_BY(mutex_) = 0, dropped_ HP_GUARDED_BY(mutex_) = 0;
+  bool stop_ HP_GUARDED_BY(mutex_) = false;
+  Thread thread_;
+};
+
+/// From now on glog's lines go through a LogWriter to where its flags say (--logtostderr, --log_dir, ...). For main
+/// functions: after the flags were parsed and InitGoogleLogging, once. A fatal line waits up to 2 s to be written.
+void StartLogWriter();
+/// Waits until what was logged is written, `limit` at most: before the process ends.
+void FlushLog(std::chrono::milliseconds limit);
+/// Writes to standard error behind the lines that were logged before; dropped when nobody reads. Without a log writer
+/// at once.
+void WriteProgress(const std::string& text);
+
+}  // namespace hp
