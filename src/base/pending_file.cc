@@ -35,8 +35,8 @@ Status CannotCreate(const std::string& path, const std::string& temporary, int e
 
 }  // namespace
 
-StatusOr<std::unique_ptr<PendingFile>> PendingFile::Create(const std::string& path) {
-  std::string temporary = path + ".tmp";
+StatusOr<std::unique_ptr<PendingFile>> PendingFile::Create(const std::string& path, const std::string& suffix) {
+  std::string temporary = path + suffix;
   const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (fd < 0) return CannotCreate(path, temporary, errno);
   return std::unique_ptr<PendingFile>(new PendingFile(path, std::move(temporary), fd));

@@ -17,10 +17,10 @@ namespace hp {
 ///   HP_RETURN_IF_ERROR(file->Commit());
 class PendingFile {
  public:
-  /// Writes to `path` + ".tmp" with the permissions of the umask; a file of that name that a killed process left is
-  /// overwritten. Only one process at a time may write `path`.
+  /// Writes to `path` + `suffix` with the permissions of the umask; a file of that name that a killed process left is
+  /// overwritten. Only one process at a time may write `path` with the same suffix.
   /// @return kInvalidArgument: the folder is missing or cannot be written; kResourceExhausted: no disk space.
-  static StatusOr<std::unique_ptr<PendingFile>> Create(const std::string& path);
+  static StatusOr<std::unique_ptr<PendingFile>> Create(const std::string& path, const std::string& suffix = ".tmp");
   /// Writes to a unique name, `path` + ".XXXXXX", so that several processes may write `path` at once: the last Commit
   /// wins. Only its owner may read it (mode 0600). Errors as Create's.
   static StatusOr<std::unique_ptr<PendingFile>> CreatePrivate(const std::string& path);

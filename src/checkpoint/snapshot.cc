@@ -78,7 +78,8 @@ Status Remove(const std::string& path) {
 
 class ThreeFiles : public PendingSnapshot {
  public:
-  explicit ThreeFiles(std::function<void(const std::string&)> before_step) : before_step_(std::move(before_step)) {}
+  ThreeFiles(std::function<void(const std::string&)> before_step, const Incarnation* incarnation)
+      : before_step_(std::move(before_step)), incarnation_(incarnation) {}
 
   Status Write(const SnapshotContents& contents) {
     const auto [prefix, iteration] = std::pair(contents.prefix, contents.iteration);
@@ -98,14 +99,15 @@ class ThreeFiles : public PendingSnapshot {
   // An old snapshot of the same iteration goes first, its manifest ahead, so that no mixture of the two is ever taken
   // for a whole one.
   Status Commit() override {
-    HP_RETURN_IF_ERROR(Step("remove", manifest_->path(), [&] { return Remove(manifest_->path()); }));
-    HP_RETURN_IF_ERROR(Step("remove", state_->path(), [&] { return Remove(state_->path()); }));
-    HP_RETURN_IF_ERROR(Step("sync the folder of", model_->path(), [&] { return SyncFolderOf(model_->path()); }));
-    for (SummedFile* file : {model_.get(), state_.get()}) {
-      HP_RETURN_IF_ERROR(Step("rename", file->path(), [&] { return file->Commit(); }));
+    for (SummedFile* file : {manifest_.get(), state_.get()}) {
+      HP_RETURN_IF_ERROR(Replace("remove", file->path(), [&] { return Remove(file->path()); }));
     }
     HP_RETURN_IF_ERROR(Step("sync the folder of", model_->path(), [&] { return SyncFolderOf(model_->path()); }));
-    HP_RETURN_IF_ERROR(Step("rename", manifest_->path(), [&] { return manifest_->Commit(); }));
+    for (SummedFile* file : {model_.get(), state_.get()}) {
+      HP_RETURN_IF_ERROR(Replace("rename", file->path(), [&] { return file->Commit(); }));
+    }
+    HP_RETURN_IF_ERROR(Step("sync the folder of", model_->path(), [&] { return SyncFolderOf(model_->path()); }));
+    HP_RETURN_IF_ERROR(Replace("rename", manifest_->path(), [&] { return manifest_->Commit(); }));
     return Step("sync the folder of", model_->path(), [&] { return SyncFolderOf(model_->path()); });
   }
 
@@ -116,16 +118,27 @@ class ThreeFiles : public PendingSnapshot {
     return action();
   }
 
+  /// A step that changes what stands under a final name: not if a later start of the job does it now.
+  template <typename Action>
+  Status Replace(const char* verb, const std::string& path, const Action& action) {
+    return Step(verb, path, [&]() -> Status {
+      if (incarnation_ != nullptr) HP_RETURN_IF_ERROR(incarnation_->Check());
+      return action();
+    });
+  }
+
   template <typename Writer>
   Status WriteFile(const std::string& path, std::unique_ptr<SummedFile>* file, const Writer& writer) {
+    const std::string suffix = incarnation_ == nullptr ? ".tmp" : "." + std::to_string(incarnation_->number()) + ".tmp";
     return Step("write", path, [&]() -> Status {
-      HP_ASSIGN_OR_RETURN(*file, SummedFile::Create(path));
+      HP_ASSIGN_OR_RETURN(*file, SummedFile::Create(path, suffix));
       HP_RETURN_IF_ERROR(writer(file->get()));
       return (*file)->Sync();
     });
   }
 
   const std::function<void(const std::string&)> before_step_;
+  const Incarnation* const incarnation_;
   std::unique_ptr<SummedFile> model_, state_, manifest_;
 };
 
@@ -142,7 +155,7 @@ std::string SnapshotManifestPath(const std::string& prefix, int64_t iteration) {
 }
 
 StatusOr<std::unique_ptr<PendingSnapshot>> PrepareSnapshot(const SnapshotContents& contents) {
-  auto files = std::make_unique<ThreeFiles>(contents.before_step);
+  auto files = std::make_unique<ThreeFiles>(contents.before_step, contents.incarnation);
   HP_RETURN_IF_ERROR(files->Write(contents));
   return std::unique_ptr<PendingSnapshot>(std::move(files));
 }

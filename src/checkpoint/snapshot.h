@@ -1,6 +1,7 @@
 #pragma once
 
 #include "base/shape.h"
+#include "checkpoint/incarnation.h"
 #include "checkpoint/weights.h"
 #include "hp/status.h"
 #include "proto/caffe.pb.h"
@@ -33,6 +34,9 @@ struct SnapshotContents {
   std::vector<SnapshotParam> params;         ///< all of the net, in Caffe's order: by layer, then by blob
   /// Seed, hashes, nodes and loss scale; iteration and the two files are filled in by PrepareSnapshot.
   SnapshotManifest manifest;
+  /// Which start of the job writes it, and may go on writing: asked before each file is replaced. Outlives the
+  /// PendingSnapshot. Null: nobody else can.
+  const Incarnation* incarnation = nullptr;
   /// Called before each change of the folder with what it will do, e.g. "rename NAME", in PrepareSnapshot and in
   /// Commit; a test ends the process there. May be empty.
   std::function<void(const std::string& step)> before_step;
@@ -43,7 +47,7 @@ std::string SnapshotModelPath(const std::string& prefix, int64_t iteration);    
 std::string SnapshotStatePath(const std::string& prefix, int64_t iteration);     ///< PREFIX_iter_N.solverstate
 std::string SnapshotManifestPath(const std::string& prefix, int64_t iteration);  ///< PREFIX_iter_N.hpnode
 
-/// A snapshot whose bytes are on the disk under temporary names ("*.tmp") beside the final ones. Commit makes it
+/// A snapshot whose bytes are on the disk under temporary names ("*.START.tmp") beside the final ones. Commit makes it
 /// visible under its final names; destruction without Commit removes it. So the slow part, writing, can be done before
 /// it is known whether the snapshot is good.
 class PendingSnapshot {
@@ -59,7 +63,7 @@ class PendingSnapshot {
 /// Writes and syncs the temporary files. After an error nothing is left behind, and no earlier snapshot has changed.
 /// Any thread; one snapshot of one prefix and iteration at a time.
 /// @return kResourceExhausted: no space, or a file over protobuf's 2 GiB; kInvalidArgument: the folder is missing or
-/// cannot be written.
+/// cannot be written. Commit also kFailedPrecondition: a later start of the job writes them now.
 StatusOr<std::unique_ptr<PendingSnapshot>> PrepareSnapshot(const SnapshotContents& contents);
 
 /// A snapshot in memory, as ReadSnapshot returns it.

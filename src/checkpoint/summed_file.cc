@@ -71,8 +71,8 @@ Status ReadError(const std::string& path, const char* what, int error) {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<SummedFile>> SummedFile::Create(const std::string& path) {
-  HP_ASSIGN_OR_RETURN(auto file, PendingFile::Create(path));
+StatusOr<std::unique_ptr<SummedFile>> SummedFile::Create(const std::string& path, const std::string& suffix) {
+  HP_ASSIGN_OR_RETURN(auto file, PendingFile::Create(path, suffix));
   return std::unique_ptr<SummedFile>(std::make_unique<PendingSummedFile>(std::move(file)));
 }
 

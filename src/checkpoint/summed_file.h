@@ -19,8 +19,9 @@ namespace hp {
 ///   HP_RETURN_IF_ERROR(file->Commit());
 class SummedFile {
  public:
+  /// @param suffix of the temporary name, as PendingFile::Create.
   /// @return kInvalidArgument: the folder is missing or cannot be written; kResourceExhausted: no space.
-  static StatusOr<std::unique_ptr<SummedFile>> Create(const std::string& path);
+  static StatusOr<std::unique_ptr<SummedFile>> Create(const std::string& path, const std::string& suffix = ".tmp");
   virtual ~SummedFile() = default;
 
   /// Where to write; owned by the file. A CodedOutputStream over it must be destroyed before Sync. The first error is

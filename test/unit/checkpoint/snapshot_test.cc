@@ -127,6 +127,33 @@ TEST_F(SnapshotTest, NothingIsThereBeforeCommitAndNothingIsLeftWithoutIt) {
   EXPECT_THAT(Files(), testing::IsEmpty());
 }
 
+TEST_F(SnapshotTest, OfAStartThatHasASuccessorItIsDropped) {
+  SnapshotContents contents = Contents(100);
+  const auto first = Incarnation::Claim(contents.prefix);
+  ASSERT_TRUE(first.ok()) << first.status();
+  contents.incarnation = first->get();
+  auto pending = PrepareSnapshot(contents);
+  ASSERT_TRUE(pending.ok()) << pending.status();
+  EXPECT_TRUE(fs::exists(Path("net_iter_100.caffemodel.1.tmp")));
+  ASSERT_TRUE((*pending)->Commit().ok());
+
+  auto late = PrepareSnapshot(contents);  // stopped here, and a successor begins and writes the same iteration
+  ASSERT_TRUE(late.ok()) << late.status();
+  const auto second = Incarnation::Claim(contents.prefix);
+  ASSERT_TRUE(second.ok()) << second.status();
+  contents.incarnation = second->get();
+  Fill(7);
+  auto succeeding = PrepareSnapshot(contents);
+  ASSERT_TRUE(succeeding.ok() && (*succeeding)->Commit().ok());
+  EXPECT_EQ((*late)->Commit().code(), StatusCode::kFailedPrecondition);
+  late = std::unique_ptr<PendingSnapshot>();
+  const auto loaded = Read(100);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  ExpectValues(loaded->model.Find("conv1", 1), {2}, values_.data() + 24);
+  EXPECT_THAT(Files(), UnorderedElementsAre("net_iter_100.caffemodel", "net_iter_100.solverstate",
+                                            "net_iter_100.hpnode", "net_start_2"));
+}
+
 TEST_F(SnapshotTest, MovesToAnotherFolder) {
   ASSERT_TRUE(Write(100).ok());
   const std::string moved = folder_ + "/moved";

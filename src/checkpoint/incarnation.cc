@@ -1,0 +1,139 @@
+#include "checkpoint/incarnation.h"
+
+#include "base/format.h"
+#include "base/pending_file.h"
+
+#include "glog/logging.h"
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <random>
+#include <sstream>
+#include <vector>
+
+namespace hp {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kStart[] = "_start_";
+constexpr int kAttempts = 1000;  // each lost to somebody who claimed the same number
+
+std::string StartPath(const std::string& prefix, int64_t number) { return prefix + kStart + std::to_string(number); }
+
+fs::path StartFolder(const std::string& prefix) {
+  const fs::path folder = fs::path(prefix).parent_path();
+  return folder.empty() ? "." : folder;
+}
+
+std::optional<int64_t> StartNumber(std::string_view text) {
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || number < 1) return std::nullopt;
+  return number;
+}
+
+/// What stands between `front` and `back` in a name.
+std::optional<std::string_view> Between(std::string_view name, std::string_view front, std::string_view back) {
+  if (name.size() < front.size() + back.size() || !name.starts_with(front) || !name.ends_with(back))
+    return std::nullopt;
+  return name.substr(front.size(), name.size() - front.size() - back.size());
+}
+
+struct Found {
+  std::map<int64_t, fs::path> starts;
+  std::vector<std::pair<int64_t, fs::path>> temporaries;  // by the number of their start
+};
+
+Found LookAround(const std::string& prefix) {
+  Found found;
+  const std::string stem = fs::path(prefix).filename().string();
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(StartFolder(prefix), error)) {
+    const std::string name = entry.path().filename().string();
+    if (const auto middle = Between(name, stem + kStart, "")) {
+      if (const auto number = StartNumber(*middle)) found.starts[*number] = entry.path();
+    } else if (const auto rest = Between(name, stem + "_iter_", ".tmp")) {
+      const size_t dot = rest->rfind('.');
+      const auto number = dot == std::string_view::npos ? std::nullopt : StartNumber(rest->substr(dot + 1));
+      if (number) found.temporaries.emplace_back(*number, entry.path());
+    }
+  }
+  return found;
+}
+
+std::string DescribeProcess() {
+  char host[256] = "";
+  gethostname(host, sizeof(host) - 1);
+  std::random_device random;
+  return Format("host %s, process %d, at %lld s, %08x%08x\n", host, static_cast<int>(getpid()),
+                static_cast<long long>(std::time(nullptr)), random(), random());
+}
+
+std::string ContentsOf(const fs::path& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Incarnation>> Incarnation::Claim(const std::string& prefix) {
+  const std::string content = DescribeProcess();
+  const std::string own = prefix + kStart + Format("claim_%d_%08x", static_cast<int>(getpid()), std::random_device()());
+  HP_RETURN_IF_ERROR(WriteWholeFile(own, content));
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const Found found = LookAround(prefix);
+    const int64_t number = found.starts.empty() ? 1 : found.starts.rbegin()->first + 1;
+    if (link(own.c_str(), StartPath(prefix, number).c_str()) != 0) {
+      if (errno == EEXIST) continue;
+      const std::string reason = std::strerror(errno);
+      unlink(own.c_str());
+      return InvalidArgument("%s: cannot be made: %s", StartPath(prefix, number).c_str(), reason.c_str());
+    }
+    // What we saw may be old: somebody has claimed more, and removed what was there.
+    const Found now = LookAround(prefix);
+    if (now.starts.empty() || now.starts.rbegin()->first != number) {
+      unlink(StartPath(prefix, number).c_str());
+      continue;
+    }
+    unlink(own.c_str());
+    std::error_code ignored;
+    for (const auto& [start, path] : found.starts) fs::remove(path, ignored);
+    for (const auto& [start, path] : found.temporaries) {
+      if (start < number) fs::remove(path, ignored);
+    }
+    return std::unique_ptr<Incarnation>(new Incarnation(prefix, number, content));
+  }
+  unlink(own.c_str());
+  return InvalidArgument("%s%s*: others claim every number", prefix.c_str(), kStart);
+}
+
+Status Incarnation::Check() const {
+  const Found found = LookAround(prefix_);
+  if (!found.starts.empty() && found.starts.rbegin()->first > number_) {
+    std::string who = ContentsOf(found.starts.rbegin()->second);
+    who = who.substr(0, who.find_last_of(','));
+    return FailedPrecondition(
+        "this is start %lld of the job; start %lld has begun since (%s) and writes the snapshots %s",
+        static_cast<long long>(number_), static_cast<long long>(found.starts.rbegin()->first), who.c_str(),
+        prefix_.c_str());
+  }
+  const std::string path = StartPath(prefix_, number_);
+  std::error_code error;
+  if (!fs::exists(path, error) && !error) {
+    return FailedPrecondition("%s is gone: somebody else writes the snapshots of this job", path.c_str());
+  }
+  if (ContentsOf(path) == content_) return OkStatus();
+  return InvalidArgument("%s cannot be read, or another process has written it", path.c_str());
+}
+
+}  // namespace hp

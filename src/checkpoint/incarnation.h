@@ -1,0 +1,35 @@
+#pragma once
+
+#include "hp/status.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace hp {
+
+/// A start of a job, numbered among all starts that write snapshots of one prefix. Two may live at once: the older one
+/// was stopped or cut off, and somebody has started the job anew. The higher number has the right to write; the lower
+/// one finds out before it touches a file. The number is the name of a file beside the snapshots, PREFIX_start_N, which
+/// only one process can make (link(), on network file systems too). Any thread.
+class Incarnation {
+ public:
+  /// Claims the number behind the highest that is there, and removes what lower ones left: their files, and temporary
+  /// files of snapshots.
+  /// @return kInvalidArgument: the folder is missing or can't be written; kResourceExhausted: no space.
+  static StatusOr<std::unique_ptr<Incarnation>> Claim(const std::string& prefix);
+
+  int64_t number() const { return number_; }
+  /// @return kFailedPrecondition: a later start has claimed a higher number, or ours is gone.
+  Status Check() const;
+
+ private:
+  Incarnation(std::string prefix, int64_t number, std::string content)
+      : prefix_(std::move(prefix)), number_(number), content_(std::move(content)) {}
+
+  const std::string prefix_;
+  const int64_t number_;
+  const std::string content_;  // of our file: tells it from that of another process
+};
+
+}  // namespace hp

@@ -1,0 +1,99 @@
+#include "checkpoint/incarnation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <thread>
+#include <vector>
+
+namespace hp {
+namespace {
+
+using testing::HasSubstr;
+using testing::UnorderedElementsAre;
+
+class IncarnationTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    char folder[] = "/tmp/hpnode-start-XXXXXX";
+    ASSERT_NE(mkdtemp(folder), nullptr);
+    folder_ = folder;
+    prefix_ = folder_ + "/out";
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::unique_ptr<Incarnation> Claim() {
+    auto claimed = Incarnation::Claim(prefix_);
+    EXPECT_TRUE(claimed.ok()) << claimed.status();
+    return *std::move(claimed);
+  }
+  std::set<std::string> Names() const {
+    std::set<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_)) names.insert(entry.path().filename());
+    return names;
+  }
+  void Touch(const std::string& name) const { std::ofstream(folder_ + "/" + name) << "x"; }
+
+  std::string folder_, prefix_;
+};
+
+TEST_F(IncarnationTest, ALaterStartEndsTheEarlierOne) {
+  const auto first = Claim();
+  EXPECT_EQ(first->number(), 1);
+  EXPECT_TRUE(first->Check().ok());
+  const auto second = Claim();
+  EXPECT_EQ(second->number(), 2);
+  EXPECT_TRUE(second->Check().ok());
+  const Status status = first->Check();
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(status.message(), HasSubstr("this is start 1 of the job; start 2 has begun since (host "));
+  EXPECT_THAT(Names(), UnorderedElementsAre("out_start_2"));
+}
+
+TEST_F(IncarnationTest, WhatAnotherProcessMadeOfTheSameNumberIsNotOurs) {
+  const auto first = Claim();
+  std::filesystem::remove(prefix_ + "_start_1");
+  EXPECT_EQ(first->Check().code(), StatusCode::kFailedPrecondition);
+  const auto other = Claim();
+  EXPECT_EQ(other->number(), 1);
+  EXPECT_FALSE(first->Check().ok());
+  EXPECT_TRUE(other->Check().ok());
+}
+
+TEST_F(IncarnationTest, TemporaryFilesOfEarlierStartsGoAndNothingElse) {
+  Claim();
+  for (const char* name : {"out_iter_10.caffemodel.1.tmp", "out_iter_10.caffemodel", "out_iter_20.solverstate.9.tmp",
+                           "other_iter_10.caffemodel.1.tmp", "out_start_x", "out_iter_10.tmp"}) {
+    Touch(name);
+  }
+  EXPECT_EQ(Claim()->number(), 2);
+  EXPECT_THAT(Names(), UnorderedElementsAre("out_start_2", "out_iter_10.caffemodel", "out_iter_20.solverstate.9.tmp",
+                                            "other_iter_10.caffemodel.1.tmp", "out_start_x", "out_iter_10.tmp"));
+}
+
+TEST_F(IncarnationTest, OfManyAtOnceEachHasItsOwnNumber) {
+  std::vector<std::unique_ptr<Incarnation>> claims(8);
+  {
+    std::vector<std::jthread> threads;
+    for (auto& claim : claims) threads.emplace_back([&] { claim = Claim(); });
+  }
+  std::set<int64_t> numbers;
+  int valid = 0;
+  for (const auto& claim : claims) {
+    numbers.insert(claim->number());
+    valid += claim->Check().ok();
+  }
+  EXPECT_EQ(numbers.size(), claims.size());
+  EXPECT_EQ(valid, 1);
+}
+
+TEST_F(IncarnationTest, AMissingFolderIsNamed) {
+  EXPECT_THAT(Incarnation::Claim(folder_ + "/absent/out").status().message(), HasSubstr("does not exist"));
+}
+
+}  // namespace
+}  // namespace hp
