@@ -62,6 +62,11 @@ class HandshakePolicy {
   virtual ~HandshakePolicy() = default;
   /// What we say first; at most kMaxHelloBytes.
   virtual std::string Hello() = 0;
+  /// What we say to one that came to us with `hello` and was accepted; at most kMaxHelloBytes.
+  virtual std::string Answer(std::string_view /*hello*/) { return Hello(); }
+  /// The node of the job in whose name a hello speaks, before anything else of it is looked at: where connections come
+  /// over a network, it must come from that node's host. -1: a client's, unreadable, or it may come from anywhere.
+  virtual Rank ClaimedRank(std::string_view /*hello*/) const { return -1; }
   /// Reads the other side's hello. @return its rank, or the reason for dropping the connection (logged once; and
   /// sent to a peer that did speak our protocol, so that it can say what differs). A client, which is no node of the
   /// table, gets a rank >= kFirstClientRank that is not in use; clients may come and go at any time.

@@ -24,6 +24,7 @@ enum class RecordKind : uint16_t {
   kSetup = 4,    ///< verbs: body: VerbsSetup
   kUp = 5,       ///< verbs: body: empty, or why it could not be set up
   kLast = 6,     ///< verbs: no body: this end is closed in order
+  kNonce = 7,    ///< body: 32 random bytes, ahead of the hellos where there is a token
 };
 
 /// What a record begins with. Its layout holds for all protocol versions.

@@ -89,6 +89,11 @@ std::vector<TransportKind> AllTransports() {
 }
 #endif
 
+Rank TestPolicy::ClaimedRank(std::string_view hello) const {
+  const size_t space = hello.rfind(' ');
+  return space == std::string_view::npos ? -1 : std::atoi(std::string(hello.substr(space + 1)).c_str());
+}
+
 StatusOr<Rank> TestPolicy::Accept(std::string_view hello) {
   char job[64] = "";
   int rank = 0;

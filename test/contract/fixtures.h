@@ -52,6 +52,7 @@ class TestPolicy : public HandshakePolicy {
  public:
   TestPolicy(std::string job, Rank rank) : job_(std::move(job)), rank_(rank) {}
   std::string Hello() override { return job_ + " " + std::to_string(rank_); }
+  Rank ClaimedRank(std::string_view hello) const override;
   StatusOr<Rank> Accept(std::string_view hello) override;
   void OnRefused(Rank peer, const Status& reason) override HP_EXCLUDES(mutex_);
   void OnRefusalSent(std::string_view hello) override HP_EXCLUDES(mutex_);

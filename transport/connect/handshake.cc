@@ -7,17 +7,44 @@
 #include <utility>
 
 namespace hp {
+namespace {
 
-Handshake::Handshake(TcpSocket socket, bool accepted, int64_t deadline_ns, Callbacks callbacks)
+constexpr size_t kMaxRefusalBytes = kMaxHelloBytes / 2;  // its seal has to fit in, too
+
+}  // namespace
+
+Handshake::Handshake(TcpSocket socket, bool accepted, int64_t deadline_ns, std::unique_ptr<Proof> proof,
+                     Callbacks callbacks)
     : socket_(std::move(socket)),
       accepted_(accepted),
       address_(RemoteAddress(socket_)),
       deadline_ns_(deadline_ns),
+      proof_(std::move(proof)),
       callbacks_(std::move(callbacks)) {}
 
 void Handshake::Start() {
   if (accepted_) return Read();
-  Send(RecordKind::kHello, callbacks_.hello(), &Handshake::Read);
+  if (proof_) return Send(RecordKind::kNonce, proof_->OwnNonce(), &Handshake::Read);
+  SendHello("", &Handshake::Read);
+}
+
+void Handshake::SendHello(std::string_view to, Next next) {
+  Send(RecordKind::kHello, Sealed(RecordKind::kHello, callbacks_.hello(to)), next);
+}
+
+std::string Handshake::Sealed(RecordKind kind, const std::string& body) const {
+  return proof_ ? proof_->Seal(kind, body) : body;
+}
+
+bool Handshake::OpenBody() {
+  if (!proof_) return true;
+  StatusOr<std::string> body = proof_->Open(preamble_.kind, body_);
+  if (!body.ok()) {
+    Drop(body.status().message());
+    return false;
+  }
+  body_ = *std::move(body);
+  return true;
 }
 
 void Handshake::Drop(const std::string& reason) { Finish(End::kDropped, Unavailable("%s", reason.c_str())); }
@@ -36,8 +63,12 @@ void Handshake::Send(RecordKind kind, const std::string& body, Next next) {
 void Handshake::Read() {
   boost::asio::async_read(socket_, boost::asio::buffer(preamble_bytes_),
                           [self = shared_from_this()](const boost::system::error_code& error, size_t bytes) {
-                            if (error && bytes == 0)
-                              return self->Drop("it closed the connection without sending anything");
+                            if (error && bytes == 0) {
+                              const bool proven = self->proof_ && self->proof_->has_peer_nonce();
+                              return self->Drop(proven ? "it closed the connection when it saw our proof: does it "
+                                                         "have the same --token_file?"
+                                                       : "it closed the connection without sending anything");
+                            }
                             if (error) return self->Drop("it closed the connection within its first record");
                             const StatusOr<Preamble> preamble = DecodePreamble(self->preamble_bytes_);
                             if (!preamble.ok()) return self->Drop(preamble.status().message());
@@ -57,7 +88,9 @@ void Handshake::ReadBody(const Preamble& preamble) {
 
 void Handshake::OnRecord() {
   if (ended_) return;
+  if (preamble_.kind == RecordKind::kNonce || (proof_ && !proof_->has_peer_nonce())) return OnNonce();
   if (preamble_.kind == RecordKind::kRefusal && (hello_came_ || !accepted_)) {
+    if (!OpenBody()) return;
     return Finish(End::kRefusedUs, FailedPrecondition("%s", body_.c_str()));
   }
   if (preamble_.kind == RecordKind::kHello && !hello_came_) return OnHello();
@@ -65,21 +98,32 @@ void Handshake::OnRecord() {
   Drop(Format("it sent an unexpected record of kind %d", static_cast<int>(preamble_.kind)));
 }
 
+void Handshake::OnNonce() {
+  if (!proof_) return Drop("it has a token, and this node was started without one (--token_file)");
+  if (preamble_.kind != RecordKind::kNonce) return Drop("it has no token (--token_file)");
+  if (const Status status = proof_->SetPeerNonce(body_); !status.ok()) return Drop(status.message());
+  if (accepted_) return Send(RecordKind::kNonce, proof_->OwnNonce(), &Handshake::Read);
+  SendHello("", &Handshake::Read);
+}
+
 void Handshake::OnHello() {
+  if (!OpenBody()) return;
   hello_came_ = true;
   if (preamble_.version != kWireVersion) {
     return Refuse(FailedPrecondition("protocol version %d here, %d there", kWireVersion, preamble_.version));
   }
-  const StatusOr<Rank> rank = callbacks_.judge(body_);
+  const StatusOr<Rank> rank = callbacks_.judge(body_, proof_.get());
+  if (rank.status().code() == StatusCode::kUnavailable) return Drop(rank.status().message());
   if (!rank.ok()) return Refuse(rank.status());
   rank_ = *rank;
-  if (accepted_) return Send(RecordKind::kHello, callbacks_.hello(), &Handshake::Read);
+  if (accepted_) return SendHello(body_, &Handshake::Read);
   Send(RecordKind::kReady, "", &Handshake::FinishConnected);
 }
 
 void Handshake::Refuse(const Status& reason) {
   refusal_ = reason;
-  Send(RecordKind::kRefusal, reason.message().substr(0, kMaxHelloBytes), &Handshake::FinishRefused);
+  Send(RecordKind::kRefusal, Sealed(RecordKind::kRefusal, reason.message().substr(0, kMaxRefusalBytes)),
+       &Handshake::FinishRefused);
 }
 
 void Handshake::FinishRefused() { Finish(End::kRefused, refusal_); }

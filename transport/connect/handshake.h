@@ -1,5 +1,6 @@
 #pragma once
 
+#include "transport/connect/proof.h"
 #include "transport/connect/socket.h"
 #include "transport/transport.h"
 #include "transport/wire.h"
@@ -32,19 +33,21 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
     Rank rank = -1;  ///< of the peer: with kConnected, and with kRefusedUs where known; else -1
   };
   struct Callbacks {
-    /// Our own hello; at most kMaxHelloBytes. Called when it is to be sent.
-    std::function<std::string()> hello;
+    /// Our own hello; at most kMaxHelloBytes. Called when it is to be sent. @param to the hello that it answers; empty:
+    /// we speak first.
+    std::function<std::string(std::string_view to)> hello;
     /// Decides about the peer's hello, which may be any bytes. @return the peer's rank, or why it is refused; the
-    /// message is sent to it.
-    std::function<StatusOr<Rank>(std::string_view hello)> judge;
+    /// message is sent to it, unless it is kUnavailable: then it hears nothing and may try again.
+    /// @param proof what the peer has proven by then; null: there is no token.
+    std::function<StatusOr<Rank>(std::string_view hello, const Proof* proof)> judge;
     /// Called exactly once, with the handshake and how it ended.
     std::function<void(const std::shared_ptr<Handshake>&, const Result&)> done;
   };
 
   /// @param socket connected and configured (socket.h). @param accepted whether the peer connected to us; false: we to
   /// it.
-  /// @param deadline_ns for the owner, by the transport's clock.
-  Handshake(TcpSocket socket, bool accepted, int64_t deadline_ns, Callbacks callbacks);
+  /// @param deadline_ns for the owner, by the transport's clock. @param proof null: there is no token.
+  Handshake(TcpSocket socket, bool accepted, int64_t deadline_ns, std::unique_ptr<Proof> proof, Callbacks callbacks);
 
   /// Starts it: the connecting side sends its hello, both start to read. Once.
   void Start();
@@ -56,6 +59,8 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
   TcpSocket* socket() { return &socket_; }
   /// The peer's address and port, for messages.
   const std::string& address() const { return address_; }
+  /// The peer's address without its port.
+  std::string host() const { return address_.substr(0, address_.rfind(':')); }
   /// The peer's hello, once Callbacks::judge has had it.
   const std::string& hello() const { return body_; }
   /// When the owner shall drop it, by the transport's clock.
@@ -69,7 +74,12 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
   void Read();
   void ReadBody(const Preamble& preamble);
   void OnRecord();
+  void OnNonce();
   void OnHello();
+  void SendHello(std::string_view to, Next next);
+  /// Takes the seal off what came. @return false: the handshake has ended.
+  bool OpenBody();
+  std::string Sealed(RecordKind kind, const std::string& body) const;
   void Refuse(const Status& reason);
   void FinishConnected();
   void FinishRefused();
@@ -79,6 +89,7 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
   const bool accepted_;
   const std::string address_;
   const int64_t deadline_ns_;
+  const std::unique_ptr<Proof> proof_;
   Callbacks callbacks_;
   PreambleBytes preamble_bytes_;
   Preamble preamble_;

@@ -1,10 +1,12 @@
 #pragma once
 
 #include "base/clock.h"
+#include "transport/connect/job_token.h"
 #include "transport/transport.h"
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,9 +30,12 @@ struct ConnectOptions {
   bool client = false;
   /// Numeric local address of the connections that we make; empty: the system's choice.
   std::string bind_host = {};
-  int connect_deadline_ms = 300'000;  ///< for all peers to appear; the others get OnConnectFailed
-  int handshake_deadline_ms = 5'000;  ///< for each handshake, and each attempt to connect
-  size_t max_handshakes = 64;         ///< accepted connections in their handshake; the oldest is dropped
+  int64_t connect_deadline_ms = 300'000;  ///< for all peers to appear; the others get OnConnectFailed
+  int handshake_deadline_ms = 5'000;      ///< for each handshake, and each attempt to connect
+  size_t max_handshakes = 64;             ///< accepted connections in their handshake; the oldest is dropped
+  size_t max_handshakes_per_host = 32;    ///< likewise, from one address
+  /// What both sides have to prove; none: whoever comes from the host of a node may speak in its name.
+  std::optional<JobKeys> keys = {};
   /// How long the progress thread polls after the last event before it sleeps. A sleeping thread takes 40 µs to wake
   /// up. 0: it sleeps at once.
   int64_t spin_ns = 50'000;

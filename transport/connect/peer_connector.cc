@@ -11,6 +11,7 @@ namespace {
 
 // How late a deadline may be noticed.
 constexpr std::chrono::milliseconds kTick(20);
+constexpr int64_t kReportNs = 15 * kNsPerSecond;
 
 std::string Label(const PeerAddress& peer) {
   return Format("%s (%s:%d)", peer.name.c_str(), peer.host.c_str(), peer.port);
@@ -28,6 +29,7 @@ PeerConnector::PeerConnector(boost::asio::io_context* io, const ConnectOptions& 
       callbacks_(std::move(callbacks)),
       listener_(std::move(listener)),
       acceptor_(*io),
+      host_check_(std::make_shared<HostCheck>(io, options.clock)),
       timer_(*io),
       limiter_(options.clock) {
   for (const PeerAddress& peer : options.peers) {
@@ -43,14 +45,20 @@ void PeerConnector::Start() {
     Accept();
   }
   for (auto& [rank, peer] : peers_) {
-    if (options_.client || rank < options_.rank) Dial(&peer);
+    if (options_.client || rank < options_.rank) {
+      Dial(&peer);
+    } else {
+      host_check_->Expect(rank, peer.peer.host);
+    }
   }
+  next_report_ns_ = options_.clock->NowNs() + kReportNs;
   ScheduleTick();
 }
 
 void PeerConnector::Stop() {
   for (auto& [rank, peer] : peers_) Settle(&peer);
   handshakes_.clear();
+  host_check_->Stop();
   boost::system::error_code ignored;
   acceptor_.close(ignored);
   timer_.cancel();
@@ -82,25 +90,35 @@ void PeerConnector::Dial(Peer* peer) {
 void PeerConnector::Shake(TcpSocket socket, Peer* dialed) {
   const int64_t deadline_ns = options_.clock->NowNs() + options_.handshake_deadline_ms * kNsPerMs;
   Handshake::Callbacks callbacks;
-  callbacks.hello = [this] { return policy_->Hello(); };
-  callbacks.judge = [this, dialed](std::string_view hello) { return Judge(hello, dialed); };
+  callbacks.hello = [this](std::string_view to) { return to.empty() ? policy_->Hello() : policy_->Answer(to); };
+  boost::system::error_code gone;
+  callbacks.judge = [this, dialed, from = socket.remote_endpoint(gone).address()](
+                        std::string_view hello, const Proof* proof) -> StatusOr<Rank> {
+    if (dialed == nullptr) HP_RETURN_IF_ERROR(CheckClaim(policy_->ClaimedRank(hello), proof, from));
+    return Judge(hello, dialed);
+  };
   callbacks.done = [this, dialed](const std::shared_ptr<Handshake>& handshake, const Handshake::Result& result) {
     handshakes_.remove(handshake);
     dialed == nullptr ? OnAcceptedDone(handshake, result) : OnDialedDone(dialed, handshake, result);
   };
-  handshakes_.push_back(
-      std::make_shared<Handshake>(std::move(socket), dialed == nullptr, deadline_ns, std::move(callbacks)));
+  handshakes_.push_back(std::make_shared<Handshake>(std::move(socket), dialed == nullptr, deadline_ns,
+                                                    MakeProof(dialed), std::move(callbacks)));
   handshakes_.back()->Start();
   ScheduleTick();
 }
 
 void PeerConnector::LimitStrangers() {
-  const auto accepted = [](const std::shared_ptr<Handshake>& handshake) { return handshake->accepted(); };
-  if (std::count_if(handshakes_.begin(), handshakes_.end(), accepted) <= static_cast<long>(options_.max_handshakes)) {
-    return;
-  }
-  const std::shared_ptr<Handshake> oldest = *std::find_if(handshakes_.begin(), handshakes_.end(), accepted);
-  oldest->Drop("too many connections wait for their handshake");
+  const auto limit = [this](size_t most, const char* why, const std::function<bool(const Handshake&)>& counts) {
+    const auto counted = [&counts](const std::shared_ptr<Handshake>& one) { return one->accepted() && counts(*one); };
+    if (std::count_if(handshakes_.begin(), handshakes_.end(), counted) <= static_cast<long>(most)) return;
+    const std::shared_ptr<Handshake> oldest = *std::find_if(handshakes_.begin(), handshakes_.end(), counted);
+    oldest->Drop(why);
+  };
+  const std::string newest = handshakes_.empty() ? "" : handshakes_.back()->host();
+  limit(options_.max_handshakes_per_host, "too many connections of its host wait for their handshake",
+        [&newest](const Handshake& one) { return one.host() == newest; });
+  limit(options_.max_handshakes, "too many connections wait for their handshake",
+        [](const Handshake&) { return true; });
 }
 
 StatusOr<Rank> PeerConnector::Judge(std::string_view hello, const Peer* dialed) {
@@ -113,6 +131,36 @@ StatusOr<Rank> PeerConnector::Judge(std::string_view hello, const Peer* dialed) 
   }
   if (callbacks_.is_connected(rank)) return FailedPrecondition("node %d is connected already", rank);
   return rank;
+}
+
+std::unique_ptr<Proof> PeerConnector::MakeProof(const Peer* dialed) const {
+  if (!options_.keys) return nullptr;
+  return std::make_unique<Proof>(&*options_.keys, Proof::Self{.client = options_.client,
+                                                              .rank = options_.rank,
+                                                              .accepted = dialed == nullptr,
+                                                              .dialed = dialed == nullptr ? 0 : dialed->peer.rank});
+}
+
+// A token proves who speaks, wherever it is; without one, only the host that it speaks from tells anything.
+Status PeerConnector::CheckClaim(Rank claimed, const Proof* proof, const boost::asio::ip::address& from) {
+  if (proof == nullptr) return CheckHost(claimed, from);
+  if (claimed < 0 || (!proof->peer_is_client() && proof->peer_rank() == claimed)) return OkStatus();
+  return FailedPrecondition("its hello is in another name than its proof");
+}
+
+Status PeerConnector::CheckHost(Rank claimed, const boost::asio::ip::address& from) {
+  if (claimed < 0 || claimed == options_.rank) return OkStatus();  // our own name: the policy says what is wrong
+  HP_RETURN_IF_ERROR(CheckAccepted(claimed));
+  const std::string& name = Find(claimed)->peer.name;
+  switch (host_check_->Belongs(claimed, from)) {
+    case HostCheck::Answer::kYes:
+      return OkStatus();
+    case HostCheck::Answer::kAskAgain:
+      return Unavailable("its hello is in the name of %s, whose host is being looked up", name.c_str());
+    case HostCheck::Answer::kNo:
+      break;
+  }
+  return FailedPrecondition("a hello in the name of %s must come from its host", name.c_str());
 }
 
 Status PeerConnector::CheckAccepted(Rank rank) {
@@ -182,6 +230,7 @@ void PeerConnector::ScheduleTick() {
 
 void PeerConnector::Tick() {
   DropSlowHandshakes();
+  ReportWaiting();
   ReportMissing();
   if (std::exchange(accept_failed_, false)) Accept();
   ScheduleTick();
@@ -199,6 +248,21 @@ void PeerConnector::DropSlowHandshakes() {
     const int64_t since_ns = peer.dialer ? peer.dialer->attempt_since_ns() : 0;
     if (since_ns != 0 && real_ns - since_ns > options_.handshake_deadline_ms * kNsPerMs) peer.dialer->AbortAttempt();
   }
+}
+
+void PeerConnector::ReportWaiting() {
+  const int64_t now_ns = options_.clock->NowNs();
+  if (now_ns < next_report_ns_) return;
+  next_report_ns_ = now_ns + kReportNs;
+  std::string names;
+  for (const auto& [rank, peer] : peers_) {
+    if (peer.settled) continue;
+    names += (names.empty() ? "" : ", ") + Label(peer.peer) +
+             (peer.dialer ? ": " + peer.dialer->cause() : ", which has not connected");
+  }
+  if (names.empty()) return;
+  LOG(INFO) << Format("waiting for %s (%lld s more)", names.c_str(),
+                      static_cast<long long>((deadline_ns_ - now_ns) / kNsPerSecond));
 }
 
 void PeerConnector::ReportMissing() {

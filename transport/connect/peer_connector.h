@@ -2,6 +2,7 @@
 
 #include "transport/connect/dialer.h"
 #include "transport/connect/handshake.h"
+#include "transport/connect/host_check.h"
 #include "transport/connect/options.h"
 #include "transport/connect/tcp_listener.h"
 
@@ -55,11 +56,15 @@ class PeerConnector {
   void Shake(TcpSocket socket, Peer* dialed);
   /// Decides about a hello: the policy's answer, then whether that rank may connect in this way.
   StatusOr<Rank> Judge(std::string_view hello, const Peer* dialed);
+  std::unique_ptr<Proof> MakeProof(const Peer* dialed) const;
+  /// Whether who connected to us may speak as node `claimed` (-1: as no node).
+  Status CheckClaim(Rank claimed, const Proof* proof, const boost::asio::ip::address& from);
+  Status CheckHost(Rank claimed, const boost::asio::ip::address& from);
   Status CheckAccepted(Rank rank);
   void OnAcceptedDone(const std::shared_ptr<Handshake>& handshake, const Handshake::Result& result);
   void OnDialedDone(Peer* peer, const std::shared_ptr<Handshake>& handshake, const Handshake::Result& result);
   void Connected(Rank rank, const std::shared_ptr<Handshake>& handshake);
-  /// Drops the oldest accepted handshake beyond ConnectOptions::max_handshakes.
+  /// Drops the oldest accepted handshakes beyond ConnectOptions::max_handshakes and max_handshakes_per_host.
   void LimitStrangers();
   /// An outcome of `peer` is reported, or nobody wants one: stops its dialer.
   void Settle(Peer* peer);
@@ -67,6 +72,8 @@ class PeerConnector {
   void ScheduleTick();
   void Tick();
   void DropSlowHandshakes();
+  /// Says every 15 s whom we wait for.
+  void ReportWaiting();
   void ReportMissing();
   Peer* Find(Rank rank);
 
@@ -77,10 +84,11 @@ class PeerConnector {
   const Callbacks callbacks_;
   std::unique_ptr<TcpListener> listener_;
   boost::asio::ip::tcp::acceptor acceptor_;
+  std::shared_ptr<HostCheck> host_check_;
   boost::asio::steady_timer timer_;
   std::map<Rank, Peer> peers_;
   std::list<std::shared_ptr<Handshake>> handshakes_;  // oldest first
-  int64_t deadline_ns_ = 0;                           // for all peers to appear
+  int64_t deadline_ns_ = 0, next_report_ns_ = 0;      // for all peers to appear; of whom we wait for
   bool ticking_ = false;                              // timer_ is set
   bool accept_failed_ = false;                        // Accept is tried again by the next Tick
   LogLimiter limiter_;

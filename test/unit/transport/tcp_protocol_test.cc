@@ -24,7 +24,7 @@ class ProtocolTest : public testing::Test {
     ASSERT_TRUE(listener.ok());
     const int port = (*listener)->port();
     node_ = std::make_unique<TestNode>(
-        MakeTcpTransport({.rank = 0, .peers = {{0, "node0", "127.0.0.1", port}, {1, "node1", "10.1.1.1", 7}}},
+        MakeTcpTransport({.rank = 0, .peers = {{0, "node0", "127.0.0.1", port}, {1, "node1", "127.0.0.1", 7}}},
                          *std::move(listener)),
         "job", 0);
     node_->Start();
@@ -57,7 +57,7 @@ class ProtocolTest : public testing::Test {
     const Event closed = node_->events().back();
     EXPECT_EQ(closed.kind, Event::kClosed);
     EXPECT_EQ(closed.status.code(), StatusCode::kUnavailable);
-    EXPECT_THAT(closed.status.message(), HasSubstr("node1 (10.1.1.1:7) broke: protocol error: " + rule));
+    EXPECT_THAT(closed.status.message(), HasSubstr("node1 (127.0.0.1:7) broke: protocol error: " + rule));
     EXPECT_TRUE(AllAre(std::span(memory_).first(kBytes), kUntouched));
     EXPECT_TRUE(AllAre(std::span(memory_).last(kBytes), kUntouched));
     EXPECT_TRUE(peer_->Closed());

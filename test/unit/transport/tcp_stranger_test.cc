@@ -88,7 +88,7 @@ TEST_F(StrangerTest, ThereIsRoomForSoManyOnly) {
   for (int i = 0; i < 9; ++i) peers.push_back(std::make_unique<WirePeer>(port_));
   EXPECT_TRUE(peers[0]->Closed());
   // The ninth is still listened to.
-  peers[8]->SendRecord({.length = 8}, "theirs 4");
+  peers[8]->SendRecord({.length = 8}, "theirs 1");
   RecordKind kind = RecordKind::kHello;
   EXPECT_THAT(peers[8]->ReceiveRecord(&kind), HasSubstr("\"theirs\" there"));
   EXPECT_EQ(kind, RecordKind::kRefusal);
