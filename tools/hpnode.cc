@@ -1,8 +1,10 @@
 // Trains one node of a job, or (--all) all nodes of a table in this process.
+#include "base/log_writer.h"
 #include "node/devices.h"
 #include "node/doctor.h"
 #include "node/launch.h"
 #include "node/node.h"
+#include "node/signals.h"
 #include "report/progress.h"
 #include "scheduler/plan/routing_table.h"
 #include "tools/tool_main.h"
@@ -12,6 +14,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -26,6 +29,12 @@ DEFINE_string(weights, "", "take initial weights from this .caffemodel, layer by
 DEFINE_string(cache_dir, "",
               "folder that caches the record indexes of databases; empty: ~/.cache/hpnode; none: no cache");
 DEFINE_int32(reader_threads, 1, "threads that read and transform records, on conv nodes");
+DEFINE_string(token_file, "", "the job's token (hproute --new_token): peers without it are turned away");
+DEFINE_string(interface, "",
+              "what to listen on: an interface's name, or a network like 10.0.0.0/8; empty: as the table says");
+DEFINE_int32(wait, 0, "how long to wait for the other nodes to appear, in s; 0: as the table says");
+DEFINE_int32(stop_within_s, 20,
+             "a stop (SIGINT, SIGTERM, SIGUSR1) that takes longer, in s, ends the node without a snapshot");
 DEFINE_bool(doctor, false, "check this host's RDMA setup, suggest fixes, and exit");
 DEFINE_string(doctor_listen, "", "with --doctor: wait at ADDRESS:PORT for another host's --doctor_peer");
 DEFINE_string(doctor_peer, "", "with --doctor: measure the connection to the host that waits at ADDRESS:PORT");
@@ -37,6 +46,8 @@ DEFINE_int32(ib_gid_index, hp::HostDevices::kNotSet,
 
 namespace hp {
 namespace {
+
+constexpr int kMaxWaitS = 1'000'000;
 
 constexpr char kUsage[] =
     "trains one node of a job\n"
@@ -56,7 +67,7 @@ constexpr char kUsage[] =
 
 /// Ends the process where other threads may be blocked for good in a collective or a system call.
 [[noreturn]] void LeaveProcess(const Status& status) {
-  google::FlushLogFiles(google::INFO);
+  FlushLog(std::chrono::seconds(2));
   _exit(ExitStatus(status));
 }
 
@@ -68,26 +79,49 @@ NodeOptions OptionsFor(const RoutingTable& table, Rank rank) {
   options.weights = FLAGS_weights;
   options.cache_dir = FLAGS_cache_dir;
   options.reader_threads = FLAGS_reader_threads;
+  options.stop_within_s = FLAGS_stop_within_s;
   options.leave = LeaveProcess;
   return options;
 }
 
-Status RunOne(const RoutingTable& table, bool* said) {
-  HP_ASSIGN_OR_RETURN(OwnNode own,
-                      TakeOwnNodeOverNetwork(table, FLAGS_role, FLAGS_node, {FLAGS_ib_hca, FLAGS_ib_gid_index}));
+StatusOr<HostSettings> ReadHostSettings() {
+  HostSettings host;
+  host.devices = {FLAGS_ib_hca, FLAGS_ib_gid_index};
+  host.wait_s = FLAGS_wait;
+  host.interface = FLAGS_interface;
+  if (FLAGS_token_file.empty()) return host;
+  HP_ASSIGN_OR_RETURN(host.keys, ReadJobKeys(FLAGS_token_file));
+  if (!host.keys->node) {
+    return InvalidArgument("%s is a read key; a node needs the job's token", FLAGS_token_file.c_str());
+  }
+  return host;
+}
+
+Status RunOne(const RoutingTable& table, SignalThread* signals, bool* said) {
+  HP_ASSIGN_OR_RETURN(const HostSettings host, ReadHostSettings());
+  HP_ASSIGN_OR_RETURN(OwnNode own, TakeOwnNodeOverNetwork(table, FLAGS_role, FLAGS_node, host));
   NodeOptions options = OptionsFor(table, own.rank);
   options.transport = std::move(own.transport);
   Node node(std::move(options));
-  HandleSignals(&node);
+  signals->Serve(&node);
   const ProgressBar bar([&node] { return node.reporter(); });
   *said = true;
   Status status = node.Open();
   if (status.ok()) status = node.Run();
-  HandleSignals(nullptr);
+  signals->Serve(nullptr);
   return status;
 }
 
-/// @param[out] said  nodes ran, and have logged why they ended
+/// @param[out] said nodes ran, and have logged why they ended
+Status Train(SignalThread* signals, bool* said) {
+  HP_ASSIGN_OR_RETURN(const RoutingTable table, RoutingTable::Load(FLAGS_routing));
+  if (!FLAGS_all) return RunOne(table, signals, said);
+  *said = true;
+  return RunAllNodes(
+      table, [&table](Rank rank) { return OptionsFor(table, rank); }, {},
+      [signals](Node* node) { signals->Serve(node); });
+}
+
 Status Main(bool* said) {
   if (FLAGS_doctor) {
     return RunDoctor({{FLAGS_ib_hca, FLAGS_ib_gid_index}, FLAGS_doctor_address, FLAGS_doctor_listen, FLAGS_doctor_peer},
@@ -98,16 +132,18 @@ Status Main(bool* said) {
     return OkStatus();
   }
   if (FLAGS_routing.empty()) return InvalidArgument("--routing=table.prototxt is missing (hpnode --help)");
-  HP_ASSIGN_OR_RETURN(const RoutingTable table, RoutingTable::Load(FLAGS_routing));
-  if (FLAGS_all) {
-    *said = true;
-    return RunAllNodes(
-        table, [&table](Rank rank) { return OptionsFor(table, rank); }, {}, HandleSignals);
-  }
-  if (FLAGS_role.empty() && FLAGS_node.empty()) {
+  if (!FLAGS_all && FLAGS_role.empty() && FLAGS_node.empty()) {
     return InvalidArgument("--role=conv|fc or --node=NAME is missing (hpnode --help)");
   }
-  return RunOne(table, said);
+  if (FLAGS_wait < 0 || FLAGS_wait > kMaxWaitS) {
+    return InvalidArgument("--wait is %d; expected 0 to %d", FLAGS_wait, kMaxWaitS);
+  }
+  if (FLAGS_stop_within_s < 1)
+    return InvalidArgument("--stop_within_s is %d; expected at least 1", FLAGS_stop_within_s);
+  // Ahead of all other threads, and for good: threads may be blocked when the process ends.
+  auto* const signals = new SignalThread({.stop_within_s = FLAGS_stop_within_s, .leave = LeaveProcess});
+  StartLogWriter();
+  return Train(signals, said);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Writes a routing table, or lists every fault of one.
 #include "base/host.h"
+#include "base/job_token.h"
 #include "base/pending_file.h"
 #include "node/describe.h"
 #include "proto/text.h"
@@ -31,16 +32,23 @@ DEFINE_bool(batch_per_replica, false, "batch_size of the net is per replica, not
 DEFINE_string(job, "", "Name of the job; tells two jobs with the same table apart.");
 DEFINE_string(out, "", "Table to write.");
 DEFINE_bool(check, false, "Check the given table: list all its faults, or what each node runs, holds and sends.");
+DEFINE_string(new_token, "",
+              "Write a new job token to this file, readable by you alone; hpnode --token_file reads it.");
+DEFINE_string(token_file, "", "With --read_key: the job's token.");
+DEFINE_string(read_key, "", "Write to this file what a reader of the job's weights needs, and no node can use.");
 DEFINE_string(cache_dir, "",
               "Folder that caches the record indexes of databases; empty: ~/.cache/hpnode; none: no cache.");
 
 namespace hp {
 namespace {
 
-constexpr char kUsage[] = R"(Writes a routing table (which node runs which layers, and where), or checks one.
+constexpr char kUsage[] =
+    R"(Writes a routing table (which node runs which layers, and where) or a job token, or checks a table.
 
   hproute --solver=FILE --conv=N --fc=K --hosts=HOST,... --out=TABLE [FLAGS]
   hproute --check TABLE
+  hproute --new_token=FILE
+  hproute --token_file=FILE --read_key=FILE
 
 Examples:
   hproute --solver=lenet_solver.prototxt --conv=2 --fc=1 --hosts=a,b,c --out=table.prototxt
@@ -179,6 +187,13 @@ Status Check(const std::string& path) {
   return PrintNodes(path, job);
 }
 
+/// The key is given to who may read the weights, the token to nobody but nodes.
+Status WriteReadKeyOf(const std::string& token_file, const std::string& path) {
+  if (token_file.empty()) return InvalidArgument("--read_key needs the job's token: --token_file=FILE");
+  HP_ASSIGN_OR_RETURN(const JobKeys keys, ReadJobKeys(token_file));
+  return WriteReadKey(keys, path);
+}
+
 }  // namespace
 }  // namespace hp
 
@@ -189,6 +204,9 @@ int main(int argc, char** argv) {
     if (FLAGS_check) return hp::InvalidArgument("--check needs a table (hproute --check TABLE)");
     if (!arguments.empty())
       return hp::InvalidArgument("unexpected argument \"%s\" (hproute --help)", arguments[0].c_str());
+    if (!FLAGS_new_token.empty()) return hp::WriteNewToken(FLAGS_new_token);
+    if (!FLAGS_read_key.empty()) return hp::WriteReadKeyOf(FLAGS_token_file, FLAGS_read_key);
+    if (!FLAGS_token_file.empty()) return hp::InvalidArgument("--token_file goes with --read_key (hproute --help)");
     return hp::Write();
   });
 }

@@ -9,9 +9,12 @@
 #include "glog/logging.h"
 #include <gflags/gflags.h>
 
+#include <optional>
+
 DEFINE_string(model, "", "The net (prototxt); its TEST phase is evaluated.");
 DEFINE_string(weights, "", "The .caffemodel with the weights.");
 DEFINE_string(routing, "", "Instead of --weights: pull the weights of the running job that has this routing table.");
+DEFINE_string(token_file, "", "With --routing: the job's token or read key (hproute --new_token, --read_key).");
 DEFINE_int64(iterations, 50, "Number of batches to evaluate.");
 DEFINE_string(device, "cpu", "Device to compute on: cpu, or cuda:N as listed by hpnode --list_devices.");
 DEFINE_int32(threads, 0, "Compute threads; 0: one per core.");
@@ -39,7 +42,11 @@ StatusOr<CaffeModel> Weights() {
   }
   if (!FLAGS_weights.empty()) return ReadCaffeModel(FLAGS_weights);
   HP_ASSIGN_OR_RETURN(const RoutingTable table, RoutingTable::Load(FLAGS_routing));
-  HP_ASSIGN_OR_RETURN(PulledModel pulled, PullWeights(table, FLAGS_timeout_s * 1000));
+  std::optional<JobKeys> keys;
+  if (!FLAGS_token_file.empty()) {
+    HP_ASSIGN_OR_RETURN(keys, ReadJobKeys(FLAGS_token_file));
+  }
+  HP_ASSIGN_OR_RETURN(PulledModel pulled, PullWeights(table, FLAGS_timeout_s * 1000, keys));
   LOG(INFO) << "Weights of iteration " << pulled.iteration << " pulled from " << table.node(0).address();
   return std::move(pulled.model);
 }

@@ -105,21 +105,37 @@ JobHandshake::JobHandshake(const RoutingTable& table, const JobFacts& facts, Cal
 
 std::string JobHandshake::Hello() { return own_.SerializeAsString(); }
 
+std::string JobHandshake::Answer(std::string_view bytes) {
+  hp::Hello hello;
+  if (!Read(bytes, &hello) || !hello.client()) return Hello();
+  hp::Hello answer;
+  answer.set_protocol(own_.protocol());
+  answer.set_job(own_.job());
+  answer.set_rank(own_.rank());
+  answer.set_name(own_.name());
+  return answer.SerializeAsString();
+}
+
+Rank JobHandshake::ClaimedRank(std::string_view bytes) const {
+  hp::Hello hello;
+  return Read(bytes, &hello) && !hello.client() ? std::max(hello.rank(), 0) : -1;
+}
+
 StatusOr<Rank> JobHandshake::Accept(std::string_view bytes) {
   hp::Hello hello;
   if (!Read(bytes, &hello)) return InvalidArgument("received an invalid hello: the peer is not an hpnode");
   if (hello.protocol() != kProtocol) {
-    return FailedPrecondition("%s speaks protocol version %u, %s speaks version %u", Node(hello).c_str(),
-                              hello.protocol(), Node(own_).c_str(), kProtocol);
+    return FailedPrecondition("%s speaks protocol version %u, expected %u", Node(hello).c_str(), hello.protocol(),
+                              kProtocol);
   }
   if (hello.job() != own_.job()) {
-    return FailedPrecondition("%s belongs to the job %s, %s to %s", Node(hello).c_str(), Quoted(hello.job()).c_str(),
-                              Node(own_).c_str(), Quoted(own_.job()).c_str());
+    return FailedPrecondition("%s belongs to the job %s, which is not the one here", Node(hello).c_str(),
+                              Quoted(hello.job()).c_str());
   }
   if (hello.client()) return AcceptClient(hello);
   if (hello.table_hash() != own_.table_hash()) {
-    return Status(StatusCode::kFailedPrecondition,
-                  Another(hello, own_, "has a different routing table", hello.table_hash(), own_.table_hash()));
+    return FailedPrecondition("%s has a different routing table (hash %s) than the node here", Node(hello).c_str(),
+                              Hash(hello.table_hash()).c_str());
   }
   if (hello.rank() < 0 || hello.rank() >= table_.size() || table_.node(hello.rank()).name != hello.name()) {
     return FailedPrecondition("%s claims rank %d, which contradicts the routing table", Node(hello).c_str(),
@@ -142,8 +158,7 @@ StatusOr<Rank> JobHandshake::Accept(std::string_view bytes) {
 
 StatusOr<Rank> JobHandshake::AcceptClient(const hp::Hello& hello) {
   if (hello.net_hash() != 0 && hello.net_hash() != own_.net_hash()) {
-    return FailedPrecondition("the client has a different net (hash %s) than %s (hash %s)",
-                              Hash(hello.net_hash()).c_str(), Node(own_).c_str(), Hash(own_.net_hash()).c_str());
+    return FailedPrecondition("the client has a different net (hash %s) than the job", Hash(hello.net_hash()).c_str());
   }
   MutexLock lock(&mutex_);
   const auto first = connected_.lower_bound(kFirstClientRank);

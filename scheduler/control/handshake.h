@@ -56,8 +56,12 @@ class JobHandshake : public HandshakePolicy {
 
   /// The facts of this node, as a serialised hp::Hello.
   std::string Hello() override;
+  /// To a node the same; to a client only what it needs to know whom it reached.
+  std::string Answer(std::string_view hello) override;
+  Rank ClaimedRank(std::string_view hello) const override;
   /// @return the rank of a node of this job, or a new rank from kFirstClientRank up for a client. kInvalidArgument: not
-  /// a hello of hpnode; kFailedPrecondition: what differs, or why the job can't start.
+  /// a hello of hpnode; kFailedPrecondition: what differs, or why the job can't start. It names nothing of ours to who
+  /// has not said that it has our table.
   StatusOr<Rank> Accept(std::string_view hello) override;
   void OnRefused(Rank peer, const Status& reason) override;
   void OnRefusalSent(std::string_view hello) override;

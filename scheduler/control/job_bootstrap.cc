@@ -101,7 +101,8 @@ void JobBootstrap::OnRefused(Rank peer, const Status& refused_us) {
 bool JobBootstrap::OnLost(const Status& status, bool said) {
   {
     MutexLock lock(&mutex_);
-    if (!waiting_ || !said || !aborted_.ok()) return false;
+    // A stop is asked of all nodes, those that come later too, so nobody stays to tell them.
+    if (!waiting_ || !said || !aborted_.ok() || status.code() == StatusCode::kStopped) return false;
     Reject(status);
   }
   handshake_.GiveUp(status);  // peers that connect later hear it from the first node

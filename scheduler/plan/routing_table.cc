@@ -24,6 +24,7 @@ NodeInfo MakeNode(const NodeConfig& config, Rank rank, const StageConfig& stage)
   node.parts = {{config.stage(), config.index()}};
   node.role = stage.kind() == StageConfig::CONV ? "conv" : "fc";
   node.host = config.host();
+  node.listen = config.listen();
   node.port = config.port();
   node.pool_size = config.pool_size();
   node.threads = config.threads();

@@ -29,7 +29,8 @@ struct NodeInfo {
   std::string name;              ///< unique in the table
   std::vector<StagePart> parts;  ///< what it runs: one replica or shard
   std::string role;              ///< "conv" or "fc"
-  std::string host;              ///< name or address, as written
+  std::string host;              ///< name or address, as written, that others dial
+  std::string listen;            ///< name or address that the node listens on; empty: `host`
   int port = 0;                  ///< TCP, 1 to 65535
   int pool_size = 0;             ///< solvers; 0: JobPlan chooses
   int threads = 0;               ///< of the executor; 0: its share of the host's cores (JobHandshake::ThreadsOf)

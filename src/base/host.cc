@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <charconv>
 #include <fstream>
 #include <memory>
 #include <thread>
@@ -29,19 +30,75 @@ void AddOnce(const std::string& item, std::vector<std::string>* list) {
 
 bool IsLoopback(const std::string& address) { return address.rfind("127.", 0) == 0 || address == "::1"; }
 
-}  // namespace
+struct InterfaceAddress {
+  std::string interface, address;
+};
 
-std::vector<std::string> OwnAddresses() {
-  std::vector<std::string> addresses;
+std::vector<InterfaceAddress> InterfaceAddresses() {
+  std::vector<InterfaceAddress> found;
   ifaddrs* raw = nullptr;
-  if (getifaddrs(&raw) != 0) return addresses;
+  if (getifaddrs(&raw) != 0) return found;
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> list(raw, &freeifaddrs);
   for (const ifaddrs* entry = list.get(); entry != nullptr; entry = entry->ifa_next) {
     if (entry->ifa_addr == nullptr) continue;
     const int family = entry->ifa_addr->sa_family;
-    if (family == AF_INET || family == AF_INET6) AddOnce(Numeric(entry->ifa_addr), &addresses);
+    if (family == AF_INET || family == AF_INET6) found.push_back({entry->ifa_name, Numeric(entry->ifa_addr)});
   }
+  return found;
+}
+
+/// The bytes of a numeric address, 4 or 16; empty: it is none.
+std::vector<uint8_t> BytesOf(const std::string& address) {
+  const std::string plain = address.substr(0, address.find('%'));  // without the interface of a link-local one
+  std::vector<uint8_t> bytes(4);
+  if (inet_pton(AF_INET, plain.c_str(), bytes.data()) == 1) return bytes;
+  bytes.resize(16);
+  if (inet_pton(AF_INET6, plain.c_str(), bytes.data()) == 1) return bytes;
+  return {};
+}
+
+/// @param network "10.0.0.0/8". Nothing is in what can't be read.
+bool IsIn(const std::string& address, const std::string& network) {
+  const size_t slash = network.find('/');
+  if (slash == std::string::npos) return false;
+  const std::vector<uint8_t> bytes = BytesOf(address), net = BytesOf(network.substr(0, slash));
+  int bits = -1;
+  const char* const end = network.data() + network.size();
+  const auto [rest, error] = std::from_chars(network.data() + slash + 1, end, bits);
+  if (error != std::errc() || rest != end || bytes.empty() || bytes.size() != net.size()) return false;
+  if (bits < 0 || bits > static_cast<int>(8 * bytes.size())) return false;
+  for (int bit = 0; bit < bits; ++bit) {
+    if (((bytes[bit / 8] ^ net[bit / 8]) & (0x80 >> bit % 8)) != 0) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::vector<std::string> OwnAddresses() {
+  std::vector<std::string> addresses;
+  for (const InterfaceAddress& own : InterfaceAddresses()) AddOnce(own.address, &addresses);
   return addresses;
+}
+
+StatusOr<std::string> OwnAddressOn(const std::string& interface) {
+  std::string all;
+  for (const InterfaceAddress& own : InterfaceAddresses()) {
+    if (own.interface == interface || IsIn(own.address, interface)) return own.address;
+    all += (all.empty() ? "" : ", ") + own.interface + " " + own.address;
+  }
+  return InvalidArgument(
+      "no address of this host is on the interface \"%s\" (a name, or a network like 10.0.0.0/8); "
+      "it has %s",
+      interface.c_str(), all.c_str());
+}
+
+bool IsPrivateAddress(const std::string& address) {
+  for (const char* network : {"127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16",
+                              "100.64.0.0/10", "::1/128", "fc00::/7", "fe80::/10"}) {
+    if (IsIn(address, network)) return true;
+  }
+  return false;
 }
 
 std::vector<std::string> ResolveHost(const std::string& host) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "hp/status.h"
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -12,6 +14,14 @@ constexpr char kThisHost[] = "this host";
 /// The numeric addresses of this host's interfaces (getifaddrs), IPv4 and IPv6, loopback included, without duplicates;
 /// empty if the system does not say. A link-local IPv6 address carries its interface ("fe80::1%eth0").
 std::vector<std::string> OwnAddresses();
+
+/// This host's own address on an interface. @param interface its name ("eth0"), or the network that it is in
+/// ("10.0.0.0/8", "fd00::/8"). @return the first that fits; kInvalidArgument: none does; the message has all addresses.
+StatusOr<std::string> OwnAddressOn(const std::string& interface);
+
+/// Whether an address is reached from here or from private networks alone: loopback, link-local, RFC 1918, RFC 4193,
+/// RFC 6598. @param address numeric; another text is not private.
+bool IsPrivateAddress(const std::string& address);
 
 /// The numeric addresses of a host name or address, without duplicates; empty if it is unknown. May ask a name server
 /// (getaddrinfo) and block for its timeout.

@@ -1,50 +1,45 @@
 #include "node/launch.h"
 
+#include "base/host.h"
 #include "node/own_node.h"
 #include "transport/connect/tcp_listener.h"
 
-#include <signal.h>
+#include "glog/logging.h"
 
-#include <atomic>
+#include <chrono>
+#include <thread>
 
 namespace hp {
 namespace {
 
-std::atomic<Node*> signalled{nullptr};
-std::atomic<int64_t> interrupted_ns{0};  // the first SIGINT
+constexpr auto kNamePause = std::chrono::milliseconds(500);
 
-// A launcher and a terminal may both deliver one SIGINT, and schedulers send SIGTERM twice: only a second SIGINT that
-// comes a while after the first means that the user does not want to wait for the boundary.
-void OnSignal(int signal) {
-  Node* node = signalled;
-  const int64_t now_ns = Clock::Real()->NowNs();
-  int64_t first_ns = 0;
-  const bool again =
-      signal == SIGINT && !interrupted_ns.compare_exchange_strong(first_ns, now_ns) && now_ns - first_ns > kNsPerSecond;
-  if (node == nullptr) return;       // the process is about to end
-  if (!node->training() || again) {  // no request would be carried out
-    ::signal(signal, SIG_DFL);
-    raise(signal);
-  } else if (signal == SIGHUP) {
-    node->RequestSnapshot();
-  } else {
-    node->RequestStop();
+/// In clusters a host's own name may come a while after its processes.
+void WaitForName(const std::string& host, int64_t limit_ms) {
+  const int64_t until_ns = Clock::Real()->NowNs() + limit_ms * kNsPerMs;
+  bool told = false;
+  while (ResolveHost(host).empty() && Clock::Real()->NowNs() < until_ns) {
+    if (!told) LOG(INFO) << "waiting for this host's name to be known: " << host;
+    told = true;
+    std::this_thread::sleep_for(kNamePause);
   }
 }
 
 }  // namespace
 
 StatusOr<OwnNode> TakeOwnNodeOverNetwork(const RoutingTable& table, const std::string& role,
-                                         const std::string& node_name, const HostDevices& devices) {
+                                         const std::string& node_name, const HostSettings& host) {
   HP_ASSIGN_OR_RETURN(const std::vector<Rank> candidates, FindOwnNodes(table, role, node_name));
   std::unique_ptr<TcpListener> listener;
-  auto listen = [&listener](const NodeInfo& node) -> Status {
-    HP_ASSIGN_OR_RETURN(listener, TcpListener::Bind(node.host, node.port));
+  auto listen = [&](const NodeInfo& node) -> Status {
+    HP_ASSIGN_OR_RETURN(const std::string address, ListenAddress(node, host));
+    WaitForName(address, ConnectOptionsFor(table, node.rank, host).connect_deadline_ms);
+    HP_ASSIGN_OR_RETURN(listener, TcpListener::Bind(address, node.port));
     return OkStatus();
   };
   OwnNode own;
   HP_ASSIGN_OR_RETURN(own.rank, TakeOwnNode(table, candidates, "hpnode", listen));
-  HP_ASSIGN_OR_RETURN(own.transport, MakeNodeTransport(table, own.rank, devices, std::move(listener)));
+  HP_ASSIGN_OR_RETURN(own.transport, MakeNodeTransport(table, own.rank, host, std::move(listener)));
   return own;
 }
 
@@ -87,23 +82,6 @@ Status RunNodes(int count, const std::function<NodeOptions(Rank)>& options_for,
     }
   }
   return first;
-}
-
-void HandleSignals(Node* node) {
-  Clock::Real();  // makes what the handler may not make
-  signalled = node;
-  if (node == nullptr) return;
-  struct sigaction action = {};
-  action.sa_handler = OnSignal;
-  action.sa_flags = SA_RESTART;
-  for (int signal : {SIGINT, SIGTERM, SIGUSR1, SIGHUP}) {
-    struct sigaction before = {};
-    const bool ignored = sigaction(signal, nullptr, &before) == 0 && before.sa_handler == SIG_IGN;
-    if (ignored && signal == SIGHUP) continue;  // nohup
-    sigaction(signal, &action, nullptr);
-  }
-  // A peer that closes its end shows as an error of the write.
-  ::signal(SIGPIPE, SIG_IGN);
 }
 
 }  // namespace hp

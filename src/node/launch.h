@@ -21,11 +21,12 @@ struct OwnNode {
 /// Takes the first node of `role` on this host whose port is free, or the one named `node_name` (FindOwnNodes,
 /// TakeOwnNode), and makes the transport that the table names (MakeNodeTransport).
 /// @param role "conv" or "fc"; may be empty with `node_name`. @param node_name empty: chosen by role.
-/// @param devices what the host says of its RDMA devices.
+/// A name of this host that is not known yet is tried again as long as the node would wait for the others.
+/// @param host what the process says of its host.
 /// @return kInvalidArgument, kNotFound: no entry of the table fits; kFailedPrecondition: the ports of all that fit are
 /// taken, or there is no RDMA device where the table wants one.
 StatusOr<OwnNode> TakeOwnNodeOverNetwork(const RoutingTable& table, const std::string& role,
-                                         const std::string& node_name, const HostDevices& devices = {});
+                                         const std::string& node_name, const HostSettings& host = {});
 
 /// Runs every node of the table in this process, each on a thread "node RANK", over the in-process transport, and
 /// blocks until all have ended.
@@ -44,14 +45,5 @@ Status RunAllNodes(const RoutingTable& table, const std::function<NodeOptions(Ra
 /// before they are destroyed.
 Status RunNodes(int count, const std::function<NodeOptions(Rank)>& options_for,
                 const std::function<void(Node*)>& on_start = nullptr);
-
-/// Installs handlers for the process. SIGINT, SIGTERM and SIGUSR1 ask for a stop with a snapshot (Node::RequestStop),
-/// however often they come; but a SIGINT more than 1 s after the first one ends the process at once. SIGHUP asks for a
-/// snapshot, as in Caffe, unless it was ignored when the process began (nohup). Before training begins each ends the
-/// process, since no request would be carried out. SIGPIPE is ignored: writes to closed connections report an error
-/// instead.
-/// @param node the process's one node, or its first. Null: nobody takes requests any more; call it before the node is
-/// destroyed.
-void HandleSignals(Node* node);
 
 }  // namespace hp

@@ -46,14 +46,34 @@ StatusOr<int> ParseNumber(const char* name, const std::string& text) {
   return InvalidArgument("the environment variable %s is \"%s\"; expected a number", name, text.c_str());
 }
 
+/// Without a token whoever reaches the port from the right address may speak for a node, or read the weights.
+void WarnOfOpenPort(const std::string& listen) {
+  const bool any = listen == "0.0.0.0" || listen == "::";
+  for (const std::string& address : any ? OwnAddresses() : ResolveHost(listen)) {
+    if (IsPrivateAddress(address)) continue;
+    LOG(WARNING) << "listening on " << address << ", which is no private address, without a job token: anybody who "
+                 << "reaches it can read the weights (--token_file; hproute --new_token)";
+    return;
+  }
+}
+
 }  // namespace
 
-ConnectOptions ConnectOptionsFor(const RoutingTable& table, Rank rank) {
+StatusOr<std::string> ListenAddress(const NodeInfo& node, const HostSettings& host) {
+  if (!host.interface.empty()) return OwnAddressOn(host.interface);
+  return node.listen.empty() ? node.host : node.listen;
+}
+
+ConnectOptions ConnectOptionsFor(const RoutingTable& table, Rank rank, const HostSettings& host,
+                                 const std::string& listen) {
   ConnectOptions options;
   options.rank = rank;
   for (const NodeInfo& node : table.nodes()) options.peers.push_back({node.rank, node.name, node.host, node.port});
-  options.bind_host = table.node(rank).host;
-  options.connect_deadline_ms = table.config().transport().connect_timeout_s() * 1000;
+  const bool any = listen == "0.0.0.0" || listen == "::";
+  options.bind_host = listen.empty() ? table.node(rank).host : any ? "" : listen;
+  const int wait_s = host.wait_s > 0 ? host.wait_s : table.config().transport().connect_timeout_s();
+  options.connect_deadline_ms = int64_t{wait_s} * 1000;
+  options.keys = host.keys;
   return options;
 }
 
@@ -109,10 +129,12 @@ std::unique_ptr<CopyTransport> MakeCopyTransport(const RoutingTable& table, Rank
   return std::make_unique<CopyTransport>(beneath, std::move(options));
 }
 
-StatusOr<std::unique_ptr<Transport>> MakeNodeTransport(const RoutingTable& table, Rank rank, const HostDevices& host,
+StatusOr<std::unique_ptr<Transport>> MakeNodeTransport(const RoutingTable& table, Rank rank, const HostSettings& host,
                                                        std::unique_ptr<TcpListener> listener) {
   const TransportConfig& config = table.config().transport();
-  ConnectOptions connect = ConnectOptionsFor(table, rank);
+  HP_ASSIGN_OR_RETURN(const std::string listen, ListenAddress(table.node(rank), host));
+  ConnectOptions connect = ConnectOptionsFor(table, rank, host, listen);
+  if (!host.keys) WarnOfOpenPort(listen);
   if (config.kind() == TransportConfig::TCP) return MakeTcpTransport(std::move(connect), std::move(listener));
   VerbsOptions options;
   options.connect = std::move(connect);
@@ -120,7 +142,7 @@ StatusOr<std::unique_ptr<Transport>> MakeNodeTransport(const RoutingTable& table
   if (const auto addresses = ResolveHost(table.node(rank).host); !addresses.empty()) options.address = addresses[0];
   options.connect.spin_ns = int64_t{config.verbs().spin_us()} * 1000;
   options.fall_back = config.kind() == TransportConfig::AUTO;
-  StatusOr<VerbsSettings> settings = VerbsSettingsFor(table.config(), host, Environment);
+  StatusOr<VerbsSettings> settings = VerbsSettingsFor(table.config(), host.devices, Environment);
   if (!settings.ok()) return settings.status().Prepend(table.path() + ": transport { verbs }");
   options.settings = *std::move(settings);
   auto transport = MakeVerbsTransport(std::move(options), std::move(listener));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/job_token.h"
 #include "hp/status.h"
 #include "scheduler/plan/routing_table.h"
 #include "transport/connect/tcp_listener.h"
@@ -9,6 +10,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace hp {
@@ -20,8 +22,22 @@ struct HostDevices {
   static constexpr int kNotSet = -2;  ///< no flag was given
 };
 
+/// What a process says beside the table of the host that it runs on.
+struct HostSettings {
+  HostDevices devices;
+  int wait_s = 0;               ///< for the other nodes to appear, in s; 0: as the table says
+  std::string interface;        ///< what to listen on, as OwnAddressOn; empty: as the table says
+  std::optional<JobKeys> keys;  ///< what peers have to prove; none: the job has no token
+};
+
 /// How node `rank` finds its peers over TCP, by the table: all nodes' addresses, its own to bind to, the time limit.
-ConnectOptions ConnectOptionsFor(const RoutingTable& table, Rank rank);
+/// @param listen the address that it listens on; empty or a name: the system chooses what it dials from.
+ConnectOptions ConnectOptionsFor(const RoutingTable& table, Rank rank, const HostSettings& host = {},
+                                 const std::string& listen = "");
+
+/// Where a node listens: on --interface, else on the table's `listen`, else on its host's address.
+/// @return kInvalidArgument: the interface is not here.
+StatusOr<std::string> ListenAddress(const NodeInfo& node, const HostSettings& host);
 
 /// The table's verbs section completed by this host: device and GID index come from `host`, else from the table, else
 /// from the environment variables NCCL_IB_HCA and NCCL_IB_GID_INDEX.
@@ -48,7 +64,7 @@ std::unique_ptr<CopyTransport> MakeCopyTransport(const RoutingTable& table, Rank
 /// @param listener on the node's address, for peers of higher rank and clients.
 /// @return kFailedPrecondition: kind VERBS, and no usable device here; kInvalidArgument: a setting of the verbs
 /// section, a flag or a variable is out of range.
-StatusOr<std::unique_ptr<Transport>> MakeNodeTransport(const RoutingTable& table, Rank rank, const HostDevices& host,
+StatusOr<std::unique_ptr<Transport>> MakeNodeTransport(const RoutingTable& table, Rank rank, const HostSettings& host,
                                                        std::unique_ptr<TcpListener> listener);
 
 }  // namespace hp

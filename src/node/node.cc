@@ -6,6 +6,7 @@
 // in which none calls into a part that is gone.
 #include "node/node.h"
 
+#include "checkpoint/incarnation.h"
 #include "engine/initial_params.h"
 #include "node/make_exchange.h"
 #include "proto/hash.h"
@@ -34,7 +35,8 @@ Node::Node(NodeOptions options)
       shutdown_({.node = info_.name,
                  .leave = options_.leave,
                  .abort = [this](const Status& status) { Abort(status); },
-                 .describe = [this] { return pipeline_->Describe(); }}) {}
+                 .describe = [this] { return pipeline_->Describe(); }}),
+      stop_budget_(info_.name, options_.stop_within_s, options_.clock) {}
 
 Node::~Node() { Stop(); }
 
@@ -55,6 +57,14 @@ void Node::Abort(const Status& status) {
   if (pipeline_) pipeline_->Abort();
 }
 
+bool Node::RequestStop() {
+  requests_.RequestStop();
+  if (training_) return true;
+  if (!connecting_) return false;
+  shutdown_.Fail(Stopped("stopped before training began"));
+  return true;
+}
+
 Status Node::Open() {
   const Status status = ReadFiles();
   if (!status.ok()) LOG(ERROR) << "node " << info_.name << ": " << status.message();
@@ -73,7 +83,7 @@ Status Node::Run() {
   Train();
   Status status = shutdown_.WaitForWork();
   if (status.ok()) status = Finish();
-  if (!status.ok() && status.code() != StatusCode::kStopped) shutdown_.WaitForLeave();
+  if (!status.ok()) shutdown_.WaitForLeave();
   return status;
 }
 
@@ -114,6 +124,7 @@ Status Node::Connect() {
       std::make_unique<FailureDetector>(table_, options_.rank, transport_, options_.clock,
                                         [this](const Status& status, bool said) { shutdown_.OnLost(status, said); });
   shutdown_.Begin(bootstrap_.get(), failure_detector_.get());
+  connecting_ = true;
   if (options_.rank == 0) pulls_ = std::make_unique<PullServer>(transport_);
   Inbox::Early early;
   early.table = &table_;
@@ -244,15 +255,22 @@ Status Node::MakeSnapshotter() {
   options.on_room = [this] { pipeline_->OnBoundaryReady(); };
   if (options_.rank == 0) {
     options.files = SnapshotFiles();
+    options.on_written = [this](int64_t took_ns) { stop_budget_.OnSnapshot(took_ns); };
     options.on_pulled = [this](std::shared_ptr<const GatheredModel> model) { pulls_->OnGathered(std::move(model)); };
   }
   snapshotter_ = std::make_unique<Snapshotter>(model_->whole_params(), params_.get(), transport_, std::move(options));
   return OkStatus();
 }
 
-SnapshotWriter::Options Node::SnapshotFiles() const {
+SnapshotWriter::Options Node::SnapshotFiles() {
   SnapshotWriter::Options options;
   options.prefix = files_.solver.snapshot_prefix();
+  options.on_superseded = [this](const Status& status) { shutdown_.Fail(status); };
+  if (auto claimed = Incarnation::Claim(options.prefix); claimed.ok()) {
+    options.incarnation = *std::move(claimed);
+  } else {
+    LOG(WARNING) << "snapshots cannot be written: " << claimed.status().message();
+  }
   options.solver = files_.solver;
   options.train_net = FilterNet(*files_.net, caffe::TRAIN);
   options.manifest.set_random_seed(static_cast<int64_t>(seed_));
@@ -299,7 +317,10 @@ void Node::Train() {
   options.before_task = options_.before_task;
   options.boundary = [this](int64_t clock) { return clock_end_->Boundary(clock); };
   options.after_task = [this](const Task& task) {
-    if (task.kind == Task::kFinishClock && input_wait_) input_wait_->OnClockDone(task.clock);
+    if (task.kind == Task::kFinishClock) {
+      stop_budget_.OnIteration();
+      if (input_wait_) input_wait_->OnClockDone(task.clock);
+    }
     clock_end_->OnTaskDone(task);
   };
   options.on_end = [this](const Status& status) { shutdown_.OnExecuted(status, pipeline_->finished()); };
@@ -361,6 +382,10 @@ void Node::Freed(int, MsgId id) {
 
 Status Node::Finish() {
   const Status snapshot = snapshotter_->Finish();
+  if (snapshot.code() == StatusCode::kUnavailable) {  // one that had said BYE already, so that nobody misses it
+    shutdown_.Fail(snapshot);
+    return snapshot;
+  }
   if (!failure_detector_->Leave(kLeaveTimeoutMs)) {
     HP_RETURN_IF_ERROR(shutdown_.failure());
     LOG(ERROR) << "node " << info_.name << ": timed out waiting for the other nodes to finish the job";
@@ -407,7 +432,12 @@ void Node::OnGranted(Rank peer, const PlaceTag& tag, RemoteGrant grant, size_t b
 
 void Node::OnGrantEnded(Rank peer, const PlaceTag& tag, const Status& status) {
   if (status.code() == StatusCode::kCancelled) inbox_->OnCancelled(peer);
-  if (IsSliceTag(tag)) return snapshotter_->OnGrantEnded(status);
+  if (IsSliceTag(tag)) {
+    return snapshotter_->OnGrantEnded(
+        status.ok() ? status
+                    : Unavailable("node \"%s\" ended before its part of the snapshot had arrived: %s",
+                                  table_.node(peer).name.c_str(), status.message().c_str()));
+  }
   pipeline_->OnGrantEnded(peer, tag, status);
 }
 

@@ -22,6 +22,7 @@
 #include "node/rendezvous.h"
 #include "report/input_wait_log.h"
 #include "report/reporter.h"
+#include "report/stop_budget.h"
 #include "scheduler/control/boundary_requests.h"
 #include "scheduler/control/failure_detector.h"
 #include "scheduler/control/gate.h"
@@ -61,6 +62,8 @@ struct NodeOptions {
   const OpFactories* op_factories = &OpFactories::BuiltIn();
   /// Opens the device by the name that the table gives it; tests have devices of their own.
   std::function<StatusOr<NodeDevice>(const std::string& name, Precision precision)> open_device = OpenNodeDevice;
+  /// What a stop by request may take before the process ends itself, in s, for a warning; 0: as long as it takes.
+  int stop_within_s = 0;
   /// Called with the reason when the node can't continue while threads of it may be blocked for good, in a collective
   /// or a system call: a process ends itself here (_exit). Any thread, under no lock. Null, or one that returns, for
   /// several nodes in one process: the node unwinds and Run returns the reason.
@@ -111,13 +114,16 @@ class Node : private TransportHandler, private PipelineHost {
   void Stop();
 
   /// Asks all nodes of the job to stop at the same boundary, two iterations after this node's next report, with a
-  /// snapshot. Run returns kStopped then, or ok if that was the last iteration. Before
-  /// training() it takes effect once training has begun. Async-signal-safe.
-  void RequestStop() { requests_.RequestStop(); }
-  /// Asks all nodes for a snapshot at such a boundary; training goes on. Async-signal-safe.
+  /// snapshot. Run returns kStopped then, or ok if that was the last iteration. Before training() the job ends at once,
+  /// on all nodes that are connected; Run returns kStopped.
+  /// @return false: Run has not begun to connect, so nobody has to hear of it, and the process may just end.
+  bool RequestStop();
+  /// Asks all nodes for a snapshot at such a boundary; training goes on.
   void RequestSnapshot() { requests_.RequestSnapshot(); }
-  /// Whether training has begun, so that requests are carried out; stays true. Async-signal-safe.
+  /// Whether training has begun, so that requests are carried out; stays true.
   bool training() const { return training_; }
+  /// Ends the job at once, for all nodes (Shutdown::Fail). After RequestStop returned true.
+  void Fail(const Status& status) { shutdown_.Fail(status); }
   /// How far training is, for a progress display; null before the model is built, and on nodes without the reporter.
   /// Lives as long as the node.
   const Reporter* reporter() const { return reporter_ready_ ? reporter_.get() : nullptr; }
@@ -132,8 +138,8 @@ class Node : private TransportHandler, private PipelineHost {
   Status PrepareInputs();
   Status MakeCompute();
   Status MakeSnapshotter();
-  /// The first node's options for what it writes.
-  SnapshotWriter::Options SnapshotFiles() const;
+  /// The first node's options for what it writes. Claims the right to write it.
+  SnapshotWriter::Options SnapshotFiles();
   void Train();
   void MakeClockEnd();
   Status Finish();
@@ -192,13 +198,14 @@ class Node : private TransportHandler, private PipelineHost {
   std::unique_ptr<LabelFeed> label_feed_;
   std::unique_ptr<Compute> compute_;
   std::unique_ptr<Reporter> reporter_;  // null: another node reports
-  std::atomic<bool> reporter_ready_{false}, training_{false};
+  std::atomic<bool> reporter_ready_{false}, connecting_{false}, training_{false};
   std::unique_ptr<Snapshotter> snapshotter_;
   BoundaryRequests requests_;
   std::unique_ptr<Pipeline> pipeline_;
   std::map<int, std::unique_ptr<StageExchange>> exchanges_;  // by stage
   std::unique_ptr<ClockEnd> clock_end_;
-  std::unique_ptr<InputWaitLog> input_wait_;            // of nodes that read records
+  std::unique_ptr<InputWaitLog> input_wait_;  // of nodes that read records
+  StopBudget stop_budget_;
   std::vector<std::unique_ptr<MemoryRegion>> regions_;  // compute_'s memory, registered with transport_
   std::unique_ptr<Executor> executor_;
 };

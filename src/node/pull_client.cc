@@ -20,13 +20,14 @@ class Puller : public TransportHandler {
  public:
   explicit Puller(const RoutingTable& table) : table_(table) {}
 
-  StatusOr<PulledModel> Pull(int timeout_ms) {
+  StatusOr<PulledModel> Pull(int timeout_ms, const std::optional<JobKeys>& keys) {
     ClientHandshake handshake(table_, [this](const Status& status) { End(status); });
     const NodeInfo& first = table_.node(0);
     ConnectOptions options;
     options.client = true;
     options.peers.push_back({0, first.name, first.host, first.port});
     options.connect_deadline_ms = timeout_ms;
+    options.keys = keys;
     transport_ = MakeTcpTransport(options, nullptr);
     HP_RETURN_IF_ERROR(transport_->Start(this, &handshake));
     const Status status = Wait(timeout_ms);
@@ -112,6 +113,8 @@ class Puller : public TransportHandler {
 
 }  // namespace
 
-StatusOr<PulledModel> PullWeights(const RoutingTable& table, int timeout_ms) { return Puller(table).Pull(timeout_ms); }
+StatusOr<PulledModel> PullWeights(const RoutingTable& table, int timeout_ms, const std::optional<JobKeys>& keys) {
+  return Puller(table).Pull(timeout_ms, keys);
+}
 
 }  // namespace hp

@@ -1,8 +1,11 @@
 #pragma once
 
+#include "base/job_token.h"
 #include "checkpoint/weights.h"
 #include "hp/status.h"
 #include "scheduler/plan/routing_table.h"
+
+#include <optional>
 
 namespace hp {
 
@@ -16,8 +19,9 @@ struct PulledModel {
 /// which copies them between two updates (engine/snapshot/pull_server.h). Training does not wait for it. Blocks; may
 /// run on any host that reaches the node.
 /// @param timeout_ms longest silence: to connect, for the first chunk, and for each further one.
+/// @param keys of the job's token, or its read key; none: the job has no token.
 /// @return kUnavailable, kDeadlineExceeded: there is no such job, it ended, or it was silent; kInvalidArgument,
 /// kFailedPrecondition: something else listens there, or a job with another table; kDataLoss: a chunk can't be read.
-StatusOr<PulledModel> PullWeights(const RoutingTable& table, int timeout_ms);
+StatusOr<PulledModel> PullWeights(const RoutingTable& table, int timeout_ms, const std::optional<JobKeys>& keys);
 
 }  // namespace hp

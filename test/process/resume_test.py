@@ -47,6 +47,21 @@ class ResumeTest(cluster.JobTest):
     def test_two_conv_and_two_fc_nodes(self):
         self.check(self.make_table(conv=2, fc=2))
 
+    def test_a_second_start_ends_the_first(self):
+        self.make_job(snapshot=10)
+        names = self.make_table(conv=1, fc=0)
+        first = self.start(name=names[0])
+        self.await_text(first, "Snapshotting solver state")
+        first.send(signal.SIGSTOP)
+        self.make_table(conv=1, fc=0, name="second.prototxt")
+        second = self.start(name=names[0], table="second.prototxt")
+        self.await_text(second, "Snapshotting solver state")
+        first.send(signal.SIGCONT)
+        self.expect_exit(first, 2, r"this is start 1 of the job; start 2 has begun since \(host .*, process \d+\)")
+        self.await_text(second, "Snapshotting solver state", count=5)
+        second.send(signal.SIGTERM)
+        self.expect_exit(second, 5, "Optimization stopped early")
+
     def test_one_process(self):
         self.make_table(conv=1, fc=0, micro_batches=1)
         self.check([None], "--all")

@@ -1,9 +1,11 @@
 """A node that is killed while the job comes together: the others name it, do not wait longer than they say, and exit 4."""
 
+import os
 import random
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import time
 
@@ -91,13 +93,75 @@ class StartUpTest(cluster.JobTest):
         names = self.make_table(conv=2, fc=2, hosts=["localhost"] * 4)
         self.expect_all(self.start_all(names).values(), 0, "Optimization Done")
 
-    def test_ctrl_c_while_waiting_for_others(self):
+    def test_a_stop_while_waiting_for_others(self):
         self.make_job()
         names = self.make_table(conv=1, fc=1)
-        node = self.start(name=names[1])
-        self.await_text(node, "listening|waits|Solving")
-        node.send(signal.SIGINT)
-        self.assertEqual(node.wait(), -signal.SIGINT)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP):
+            node = self.start(name=names[1])
+            self.await_dialing(node)
+            node.send(number)
+            self.expect_exit(node, 5, "stopped before training began")
+
+    def test_a_stop_ends_those_that_are_there_already(self):
+        self.make_job()
+        names = self.make_table(conv=2, fc=1)
+        nodes = [self.start(name=name) for name in names[:2]]
+        self.await_connection(nodes)
+        nodes[1].send(signal.SIGTERM)
+        self.expect_all(nodes, 5, "stopped before training began")
+
+    def test_a_stop_of_a_containers_first_process(self):
+        """The kernel spares it the signals that it has not asked for."""
+        unshare = ["unshare", "--pid", "--fork", "--kill-child"]
+        if subprocess.run([*unshare, "true"], check=False, stderr=subprocess.DEVNULL).returncode != 0:
+            self.skipTest("SKIPPED: no process namespaces here")
+        self.make_job(snapshot=1000000)
+        self.make_table(conv=1, fc=0)
+        for training in (False, True):
+            self.make_table(conv=1 if training else 2, fc=0, micro_batches=1)
+            node = self.start(name="conv0" if training else "conv1", prefix=unshare)
+            if training:
+                self.await_training([node])
+            else:
+                self.await_dialing(node)
+            with open("/proc/%d/task/%d/children" % (node.popen.pid, node.popen.pid), encoding="ascii") as children:
+                os.kill(int(children.read().split()[0]), signal.SIGTERM)
+            self.expect_exit(node, 5, "Optimization stopped early" if training else "stopped before training began")
+
+    def await_connection(self, nodes):
+        """Waits until the two nodes are connected and hear each other."""
+        if not shutil.which("ss"):
+            self.skipTest("SKIPPED: iproute2's ss is not here")
+        self.await_heartbeats(1)
+        self.assertEqual([node.popen.poll() for node in nodes], [None, None])
+
+    def await_dialing(self, node):
+        """Waits until the node knocks at the first node's door, where nobody is."""
+        with socket.socket() as door:
+            door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            door.bind(("127.0.0.1", self.ports["conv0"]))
+            door.listen()
+            door.settimeout(cluster.PATIENCE_S)
+            knock, _ = door.accept()
+            knock.close()
+        self.assertIsNone(node.popen.poll())
+
+    def test_the_flag_wait_overrides_the_table(self):
+        self.make_job()
+        names = self.make_table(conv=1, fc=1)
+        node = self.start("--wait=2", name=names[0])
+        self.expect_exit(node, 4, r"fc0 \(127\.0\.0\.1:\d+\) did not appear within 2 s")
+
+    def test_listening_elsewhere_than_others_dial(self):
+        self.make_job(iterations=20)
+        names = self.make_table(conv=2, fc=1, hosts=["127.0.0.1"] * 3)
+        text = self.read("table.prototxt").decode().replace('name: "conv0"', 'listen: "0.0.0.0" name: "conv0"')
+        self.write("table.prototxt", text)
+        nodes = [self.start(*(["--interface=127.0.0.0/8"] if name == "conv1" else ["--interface=lo"] if name == "fc0"
+                              else []), name=name) for name in names]
+        self.expect_all(nodes, 0, "Optimization Done")
+        wrong = self.start("--interface=203.0.113.0/24", name="conv0")
+        self.expect_exit(wrong, 2, r'no address of this host is on the interface "203\.0\.113\.0/24"')
 
 
 if __name__ == "__main__":

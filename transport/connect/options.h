@@ -1,7 +1,7 @@
 #pragma once
 
 #include "base/clock.h"
-#include "transport/connect/job_token.h"
+#include "base/job_token.h"
 #include "transport/transport.h"
 
 #include <cstddef>

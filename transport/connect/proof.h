@@ -1,7 +1,7 @@
 #pragma once
 
+#include "base/job_token.h"
 #include "hp/status.h"
-#include "transport/connect/job_token.h"
 #include "transport/transport.h"
 #include "transport/wire.h"
 

@@ -52,9 +52,13 @@ Status SliceGatherer::Begin(int64_t clock, bool files, bool pull, const std::opt
 }
 
 void SliceGatherer::OnGrantEnded(const Status& status) {
-  if (!status.ok()) return;  // its owner is lost, and with it the job
   {
     MutexLock lock(&mutex_);
+    if (!status.ok()) {
+      if (lost_.ok()) lost_ = status;
+      changed_.SignalAll();
+      return;
+    }
     CHECK_GT(missing_, 0u);
     if (--missing_ > 0) return;
   }
@@ -124,9 +128,10 @@ void SliceGatherer::GrantPlaces() {
   }
 }
 
-void SliceGatherer::WaitUntilDone() {
+Status SliceGatherer::WaitUntilDone() {
   MutexLock lock(&mutex_);
-  while (gathering_ || !waiting_.empty() || writing_) changed_.Wait(&mutex_);
+  while ((gathering_ || !waiting_.empty() || writing_) && lost_.ok()) changed_.Wait(&mutex_);
+  return lost_;
 }
 
 }  // namespace hp

@@ -47,14 +47,15 @@ class SliceGatherer {
   Status Begin(int64_t clock, bool files, bool pull, const std::optional<LossScalingState>& loss_scaling)
       HP_EXCLUDES(mutex_);
 
-  /// A grant of a slice (IsSliceTag) has ended: ok, the slice is in its place; an error is ignored, since its owner is
-  /// lost and the job ends. Progress thread.
+  /// A grant of a slice (IsSliceTag) has ended: ok, the slice is in its place; else its owner is gone, and what is
+  /// being gathered will never be complete. Progress thread.
   void OnGrantEnded(const Status& status) HP_EXCLUDES(mutex_);
   /// The writer has written its model or given it up. Snapshot thread.
   void OnWritten() HP_EXCLUDES(mutex_);
 
   /// Blocks until everything begun has been handed on, and the writer is done with it. Main thread.
-  void WaitUntilDone() HP_EXCLUDES(mutex_);
+  /// @return the first error of OnGrantEnded, as soon as there is one.
+  Status WaitUntilDone() HP_EXCLUDES(mutex_);
 
  private:
   struct Version {
@@ -82,6 +83,7 @@ class SliceGatherer {
   std::optional<Version> gathering_ HP_GUARDED_BY(mutex_);
   size_t missing_ HP_GUARDED_BY(mutex_) = 0;    // slices of gathering_ that have not arrived
   bool writing_ HP_GUARDED_BY(mutex_) = false;  // the writer has a model
+  Status lost_ HP_GUARDED_BY(mutex_);           // the owner of a slice is gone
 };
 
 }  // namespace hp

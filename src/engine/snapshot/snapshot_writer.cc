@@ -91,6 +91,7 @@ Status SnapshotWriter::WriteFiles(const GatheredModel& model) {
   contents.net = &options_.train_net;
   contents.manifest = options_.manifest;
   contents.before_step = options_.before_step;
+  contents.incarnation = options_.incarnation.get();
   if (model.loss_scaling) *contents.manifest.mutable_loss_scaling() = *model.loss_scaling;
   std::vector<Buffer> room(2 * model.params().size());  // of blobs that do not lie in one piece
   for (size_t p = 0; p < model.params().size(); ++p) {
@@ -106,6 +107,10 @@ Status SnapshotWriter::WriteFiles(const GatheredModel& model) {
                 << SnapshotStatePath(options_.prefix, model.iteration());
     }
     if (status.ok() || status.code() == StatusCode::kCancelled) return status;
+    if (status.code() == StatusCode::kFailedPrecondition) {
+      options_.on_superseded(status);
+      return status;
+    }
     LOG(WARNING) << "snapshot of iteration " << model.iteration() << " failed, training continues: " << status;
     if (!WaitToTryAgain()) return status;
   }

@@ -2,6 +2,7 @@
 
 #include "base/mutex.h"
 #include "base/thread.h"
+#include "checkpoint/incarnation.h"
 #include "engine/snapshot/gathered_model.h"
 #include "hp/status.h"
 #include "proto/caffe.pb.h"
@@ -29,6 +30,11 @@ class SnapshotWriter {
     caffe::SolverParameter solver;  ///< for the learning rate's step in the .solverstate
     caffe::NetParameter train_net;  ///< the TRAIN phase, without blobs: what the .caffemodel says of the layers
     int retry_ms = 5000;            ///< between a failed write and the next attempt
+    /// This start of the job; null: no other start can write these files.
+    std::shared_ptr<const Incarnation> incarnation;
+    /// A later start of the job writes them now, and this one must end. Snapshot thread, under no lock; may be null
+    /// without an incarnation.
+    std::function<void(const Status&)> on_superseded;
     /// Before each change of the folder, as SnapshotContents::before_step. For tests; may be null.
     std::function<void(const std::string& step)> before_step;
     /// The model that Write was called with is on the disk or given up. Snapshot thread, under no lock.

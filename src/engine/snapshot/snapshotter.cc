@@ -11,18 +11,20 @@
 // are sent; nodes that have passed it have done their part of all work in front of it; so every node reaches it.
 #include "engine/snapshot/snapshotter.h"
 
+#include "base/clock.h"
+
 #include <utility>
 
 namespace hp {
 
 Snapshotter::Snapshotter(const std::vector<WholeParam>& params, ParamStore* store, Transport* transport,
                          Options options)
-    : on_room_(std::move(options.on_room)) {
+    : on_room_(std::move(options.on_room)), on_written_(std::move(options.on_written)) {
   if (options.rank != 0) {
     sender_ = std::make_unique<SliceSender>(options.rank, params, store, transport);
     return;
   }
-  options.files.on_written = [this] { gatherer_->OnWritten(); };
+  options.files.on_written = [this] { OnWritten(); };
   writer_ = std::make_unique<SnapshotWriter>(std::move(options.files));
   gatherer_ = std::make_unique<SliceGatherer>(params, store, transport, writer_.get(),
                                               SliceGatherer::Options{std::move(options.on_pulled), on_room_});
@@ -35,7 +37,24 @@ Snapshotter::~Snapshotter() {
 bool Snapshotter::HasRoom(bool files) const { return sender_ ? sender_->HasRoom() : gatherer_->HasRoom(files); }
 
 Status Snapshotter::Begin(int64_t clock, bool files, bool pull, const std::optional<LossScalingState>& loss_scaling) {
-  return sender_ ? sender_->Copy(clock, files) : gatherer_->Begin(clock, files, pull, loss_scaling);
+  if (sender_) return sender_->Copy(clock, files);
+  if (files) {
+    MutexLock lock(&mutex_);
+    begun_ns_.push_back(Clock::Real()->NowNs());
+  }
+  return gatherer_->Begin(clock, files, pull, loss_scaling);
+}
+
+// Snapshots are written in the order in which they begin.
+void Snapshotter::OnWritten() {
+  int64_t begun_ns = 0;
+  {
+    MutexLock lock(&mutex_);
+    begun_ns = begun_ns_.front();
+    begun_ns_.pop_front();
+  }
+  if (on_written_) on_written_(Clock::Real()->NowNs() - begun_ns);
+  gatherer_->OnWritten();
 }
 
 void Snapshotter::OnGranted(Rank peer, const PlaceTag& tag, RemoteGrant grant) {
@@ -60,7 +79,7 @@ Status Snapshotter::Finish() {
     return OkStatus();
   }
   writer_->SetLastAttempt();
-  gatherer_->WaitUntilDone();
+  HP_RETURN_IF_ERROR(gatherer_->WaitUntilDone());
   return writer_->last();
 }
 

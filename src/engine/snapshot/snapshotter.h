@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/mutex.h"
 #include "engine/snapshot/slice_gatherer.h"
 #include "engine/snapshot/slice_sender.h"
 #include "engine/snapshot/snapshot_writer.h"
@@ -7,6 +8,7 @@
 #include "transport/transport.h"
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -27,6 +29,9 @@ class Snapshotter {
     SnapshotWriter::Options files;  ///< read on the first node; its on_written is set here
     /// SliceGatherer::Options::on_pulled; called on the first node only.
     std::function<void(std::shared_ptr<const GatheredModel>)> on_pulled;
+    /// A snapshot is on the disk or given up, so long (ns) after its Begin. Snapshot thread, under no lock; may be
+    /// null.
+    std::function<void(int64_t took_ns)> on_written;
     /// HasRoom may have turned true. Executor, progress or snapshot thread, under no lock; must not block.
     std::function<void()> on_room;
   };
@@ -51,7 +56,7 @@ class Snapshotter {
 
   /// On nodes other than the first: it granted the place of a slice.
   void OnGranted(Rank peer, const PlaceTag& tag, RemoteGrant grant);
-  /// On the first node: a slice has arrived, or its owner is lost.
+  /// On the first node: a slice has arrived, or its owner is gone.
   void OnGrantEnded(const Status& status);
   /// On nodes other than the first: a slice has been sent.
   void OnWriteEnded(const PlaceTag& tag);
@@ -61,11 +66,16 @@ class Snapshotter {
 
   /// Blocks until all that was begun is sent and, on the first node, on the disk or given up; a write that fails is not
   /// tried again. Main thread, when training is done.
-  /// @return what kept the last snapshot from the disk; ok on other nodes.
+  /// @return what kept the last snapshot from the disk, an error of OnGrantEnded among that; ok on other nodes.
   Status Finish();
 
  private:
+  void OnWritten() HP_EXCLUDES(mutex_);
+
   const std::function<void()> on_room_;
+  const std::function<void(int64_t)> on_written_;
+  Mutex mutex_;
+  std::deque<int64_t> begun_ns_ HP_GUARDED_BY(mutex_);  // of the snapshots that are not written yet, on the first node
   // The first node has a writer and a gatherer, the others a sender.
   std::unique_ptr<SnapshotWriter> writer_;
   std::unique_ptr<SliceGatherer> gatherer_;

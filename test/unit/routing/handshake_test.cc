@@ -136,7 +136,7 @@ TEST_F(HandshakeTest, StrangersCostUsNothing) {
   EXPECT_FALSE(here->Accept(std::string(kMaxHelloBytes + 1, 'x')).ok());
   const RoutingTable other_job = MakeTable(std::string(kTable) + "job: \"other\"");
   EXPECT_EQ(here->Accept(JobHandshake(other_job, Facts(1), {}).Hello()).status().message(),
-            "node \"conv1\" belongs to the job \"other\", node \"conv0\" to \"hpnode\"");
+            "node \"conv1\" belongs to the job \"other\", which is not the one here");
   const RoutingTable other_table = MakeTable(std::string(kTable) + "batch: PER_REPLICA");
   EXPECT_THAT(here->Accept(JobHandshake(other_table, Facts(1), {}).Hello()).status().message(),
               HasSubstr("has a different routing table"));

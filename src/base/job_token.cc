@@ -1,4 +1,4 @@
-#include "transport/connect/job_token.h"
+#include "base/job_token.h"
 
 #include <fcntl.h>
 #include <glog/logging.h>
