@@ -1,15 +1,17 @@
 // Types and sizes are checked when a message arrives, because it may be kept until the node is assembled (Gate); what
 // it says is checked when it is taken out, because only then is there a plan to compare with. A grant names the tensor
-// that it is for, so it is compared with the one port, or the one slice, that the plan has under that name.
+// that it is for, so it is compared with the one port, slice or place of an exchange that the plan has under that name.
 #include "scheduler/control/peer_rules.h"
 
 #include "base/format.h"
+#include "scheduler/control/exchange_tag.h"
 #include "scheduler/control/membership.h"
 #include "scheduler/control/messages.h"
 #include "scheduler/control/slice_tag.h"
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace hp {
 namespace {
@@ -112,9 +114,10 @@ int PeerRules::ReplicaOf(Rank from) const {
 
 // --- In an assembled node
 
-void PeerRules::SetPlan(const JobPlan* job, int64_t start_clock) {
+void PeerRules::SetPlan(const JobPlan* job, int64_t start_clock, std::vector<ExchangePlaces> exchanges) {
   job_ = job;
   start_clock_ = next_verdict_ = start_clock;
+  exchanges_ = ExchangeRules(std::move(exchanges), start_clock, job->schedule().shape().max_iter);
   MutexLock lock(&mutex_);
   planned_ = true;
   early_.clear();
@@ -136,8 +139,9 @@ Status PeerRules::CheckListed(MsgId id) const {
   return InvalidArgument("message id %016llx, which the job does not have", static_cast<unsigned long long>(id.bits));
 }
 
-Status PeerRules::CheckGrant(Rank from, const PlaceTag& tag, size_t bytes) const {
+Status PeerRules::CheckGrant(Rank from, const PlaceTag& tag, size_t bytes) {
   HP_RETURN_IF_ERROR(CheckGranter(from));
+  if (IsExchangeTag(tag)) return exchanges_.Check(from, tag, bytes);
   if (IsSliceTag(tag)) return CheckSlice(from, tag, bytes);
   const MsgId id{tag.msg_id};
   HP_RETURN_IF_ERROR(CheckListed(id).Prepend("a grant"));

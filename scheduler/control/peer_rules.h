@@ -3,6 +3,7 @@
 #include "base/mutex.h"
 #include "hp/status.h"
 #include "proto/wire.pb.h"
+#include "scheduler/control/exchange_rules.h"
 #include "scheduler/plan/job_plan.h"
 #include "transport/transport.h"
 
@@ -10,6 +11,7 @@
 #include <cstdint>
 #include <map>
 #include <set>
+#include <vector>
 
 namespace hp {
 
@@ -46,10 +48,10 @@ class PeerRules {
 
   // --- In an assembled node
   /// What the functions below compare with. Once, before them. @param job must outlive this.
-  /// @param start_clock the first iteration of this run.
-  void SetPlan(const JobPlan* job, int64_t start_clock) HP_EXCLUDES(mutex_);
-  /// A place for a tensor or a slice that this node writes to `from`, of just its size.
-  Status CheckGrant(Rank from, const PlaceTag& tag, size_t bytes) const;
+  /// @param start_clock the first iteration of this run. @param exchanges in which this node takes part.
+  void SetPlan(const JobPlan* job, int64_t start_clock, std::vector<ExchangePlaces> exchanges = {}) HP_EXCLUDES(mutex_);
+  /// A place for a tensor, a slice or gradients that this node writes to `from`, of just its size.
+  Status CheckGrant(Rank from, const PlaceTag& tag, size_t bytes);
   /// The report of the next iteration of `from`.
   Status CheckReport(Rank from, const IterationReport& report);
   /// The verdict on the next iteration, or the one after it.
@@ -75,6 +77,7 @@ class PeerRules {
   const Rank self_;
   const JobPlan* job_ = nullptr;  // written before the Gate opens, read after
   int64_t start_clock_ = 0;
+  ExchangeRules exchanges_;
   std::map<Rank, int64_t> next_report_;  // clocks; absent: start_clock_
   int64_t next_verdict_ = 0;             // all before it have come
   std::set<int64_t> verdicts_;           // come already, of those from next_verdict_ on

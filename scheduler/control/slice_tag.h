@@ -16,7 +16,8 @@ inline PlaceTag SliceTag(int64_t clock, size_t param, bool history) {
   return {static_cast<uint64_t>(clock), kSliceBit | static_cast<uint32_t>(param) * 2 | (history ? 1 : 0)};
 }
 
-/// Whether a grant or write is of a slice: tensors of pipelines have channels without the top bit.
+/// Whether a grant or write is of a slice: tensors of pipelines, and places of exchanges, have channels without the top
+/// bit.
 inline bool IsSliceTag(const PlaceTag& tag) { return (tag.channel & kSliceBit) != 0; }
 /// What SliceTag was given. Only of a slice's tag; the peer may have made it up.
 inline size_t SliceParam(const PlaceTag& tag) { return (tag.channel & ~kSliceBit) / 2; }

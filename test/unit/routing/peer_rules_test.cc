@@ -1,6 +1,7 @@
 // What a client and a node may send, and that nothing else passes.
 #include "scheduler/control/peer_rules.h"
 
+#include "scheduler/control/exchange_tag.h"
 #include "scheduler/control/membership.h"
 #include "scheduler/control/messages.h"
 #include "scheduler/control/slice_tag.h"
@@ -161,6 +162,53 @@ TEST_F(PeerRulesTest, AGrantForASliceIsOneOfTheFirstNodesForASliceThatLiesHere) 
   for (int64_t clock : {int64_t{-1}, int64_t{2}, int64_t{11}, std::numeric_limits<int64_t>::min()}) {
     EXPECT_FALSE(rules->CheckGrant(0, SliceTag(clock, 2, false), bytes).ok()) << clock;
   }
+}
+
+/// The rules of conv0, which writes to conv1 in the exchange of stage 0: places of 8, none and 12 bytes in each update.
+class ExchangeRulesTest : public PeerRulesTest {
+ protected:
+  ExchangeRulesTest() { rules_.SetPlan(job_.get(), 3, {{.stage = 0, .granter = kConv1, .bytes = {8, 0, 12}}}); }
+  Status Grant(uint64_t clock, uint32_t number, size_t bytes, Rank from = kConv1, int stage = 0) {
+    return rules_.CheckGrant(from, ExchangeTag(stage, clock, number), bytes);
+  }
+
+  PeerRules rules_{table_, kConv0};
+};
+
+TEST_F(ExchangeRulesTest, EachPlaceOfAnUpdateIsGrantedOnceAndThenTheNext) {
+  for (uint64_t clock : {3, 4, 5}) {
+    EXPECT_TRUE(Grant(clock, 2, 12).ok());
+    EXPECT_THAT(Grant(clock, 2, 12).message(), HasSubstr("second grant for place 2"));
+    EXPECT_THAT(Grant(clock + 1, 0, 8).message(), HasSubstr("expected")) << "ahead of its time";
+    EXPECT_TRUE(Grant(clock, 0, 8).ok());
+    EXPECT_FALSE(Grant(clock, 0, 8).ok());
+  }
+}
+
+TEST_F(ExchangeRulesTest, APlaceHasTheSizeThatThePlanGives) {
+  for (size_t bytes : {size_t{0}, size_t{4}, size_t{12}, std::numeric_limits<size_t>::max()}) {
+    EXPECT_THAT(Grant(3, 0, bytes).message(), HasSubstr("expected 8"));
+  }
+  EXPECT_FALSE(Grant(3, 1, 0).ok()) << "there is none of this number";
+  for (uint32_t number : {3u, ~0u}) EXPECT_FALSE(Grant(3, number, 8).ok()) << number;
+  EXPECT_TRUE(Grant(3, 0, 8).ok()) << "none of these counted";
+}
+
+TEST_F(ExchangeRulesTest, OnlyTheNeighbourThatWeWriteToGrantsPlaces) {
+  for (Rank other : {kShard0, kShard1, kClient}) EXPECT_FALSE(Grant(3, 0, 8, other).ok()) << other;
+  for (int stage : {1, 2, 1 << 29}) EXPECT_FALSE(Grant(3, 0, 8, kConv1, stage).ok()) << stage;
+  for (Rank self : {kConv1, kShard0}) {
+    EXPECT_FALSE(Rules(self)->CheckGrant(kConv0, ExchangeTag(0, 3, 0), 8).ok()) << "it exchanges nothing";
+  }
+}
+
+TEST_F(ExchangeRulesTest, UpdatesAreThoseOfThisRun) {
+  for (uint64_t clock : {0, 2, 10, 0x7fffffff}) EXPECT_FALSE(Grant(clock, 0, 8).ok()) << clock;
+  for (uint64_t clock = 3; clock < 10; ++clock) {
+    EXPECT_TRUE(Grant(clock, 0, 8).ok());
+    EXPECT_TRUE(Grant(clock, 2, 12).ok());
+  }
+  EXPECT_FALSE(Grant(10, 0, 8).ok()) << "no training at max_iter";
 }
 
 TEST_F(PeerRulesTest, ReportsAndVerdictsComeInOrder) {

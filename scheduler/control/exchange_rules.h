@@ -1,0 +1,45 @@
+#pragma once
+
+#include "base/rank.h"
+#include "hp/status.h"
+#include "transport/transport.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace hp {
+
+/// What one neighbour of this node in the exchange of a data-parallel stage may grant it, in each update.
+struct ExchangePlaces {
+  int stage = 0;              ///< index in the table
+  Rank granter = 0;           ///< the neighbour that we write to
+  std::vector<size_t> bytes;  ///< by number of the place: its size; 0: there is no such place
+};
+
+/// Which grants of exchanges are in order: each place of an update once, of just its size, and all of an update before
+/// the first of the next one. An honest neighbour can't do otherwise, since an update needs all of its places, and what
+/// this node keeps for later is bounded by the places of an update. Progress thread (PeerRules).
+class ExchangeRules {
+ public:
+  ExchangeRules() = default;  ///< allows none
+  /// @param start_clock the first update of this run. @param end_clock the one behind the last.
+  ExchangeRules(std::vector<ExchangePlaces> exchanges, int64_t start_clock, int64_t end_clock);
+
+  /// @param tag an exchange's (ExchangeTag). @return kInvalidArgument: what is wrong with the grant.
+  Status Check(Rank from, const PlaceTag& tag, size_t bytes);
+
+ private:
+  struct Exchange {
+    ExchangePlaces places;
+    int64_t clock = 0;          // of which places are granted now
+    std::vector<bool> granted;  // by number, of `clock`
+    size_t left = 0;            // of `clock`
+    void Begin(int64_t begun);
+  };
+
+  std::vector<Exchange> exchanges_;
+  int64_t end_clock_ = 0;
+};
+
+}  // namespace hp
