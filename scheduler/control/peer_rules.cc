@@ -18,8 +18,8 @@ namespace {
 
 constexpr size_t kMaxNotice = 64 << 10;  // LostNotice, IterationReport and Verdict: numbers and a short text
 constexpr size_t kMaxLayerName = 1 << 10;
-// Of a replica's addresses, one for each of the others, and a few keys of NCCL's.
-constexpr size_t kRendezvousBytes = 64 << 10, kRendezvousBytesPerNode = 1 << 10;
+// NCCL's id of a few hundred bytes, once for each stage.
+constexpr size_t kRendezvousBytes = 4 << 10;
 // What a float can count without gaps is less; this keeps the conversion to an integer defined.
 constexpr float kMaxLabel = 2147483648.0f;
 
@@ -56,10 +56,9 @@ Status PeerRules::CheckMessage(Rank from, uint32_t type, size_t bytes) {
     case kStatisticsMessage:
       return allow(true, kMaxMessageBytes);
     case kRendezvousMessage: {
-      const size_t most = kRendezvousBytes + kRendezvousBytesPerNode * static_cast<size_t>(table_.size());
       size_t& sent = rendezvous_[from];
-      sent = std::min(sent + bytes, most + 1);  // kMaxMessageBytes is far from an overflow
-      return allow(ExchangesWith(from) && sent <= most, most);
+      sent = std::min(sent + bytes, kRendezvousBytes + 1);  // kMaxMessageBytes is far from an overflow
+      return allow(ExchangesWith(from) && sent <= kRendezvousBytes, kRendezvousBytes);
     }
     default:
       return InvalidArgument("a message of unknown type %u", type);

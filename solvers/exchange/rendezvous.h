@@ -6,8 +6,8 @@
 
 namespace hp {
 
-/// A key-value store through which replicas exchange addresses before Gloo or NCCL has connected them. Implemented over
-/// the node's own connections (src/node/rendezvous.h). Any thread.
+/// A key-value store through which replicas exchange what NCCL needs to connect them. Implemented over the node's own
+/// connections (src/node/rendezvous.h). Any thread.
 class Rendezvous {
  public:
   virtual ~Rendezvous() = default;

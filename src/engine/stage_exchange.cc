@@ -5,6 +5,8 @@
 
 #include "glog/logging.h"
 
+#include <functional>
+
 namespace hp {
 
 ExchangedGroups ExchangedGroupsOf(const NodeModel& model, int stage, const ParamStore& params) {
@@ -18,6 +20,16 @@ ExchangedGroups ExchangedGroupsOf(const NodeModel& model, int stage, const Param
     CHECK(groups.contains(group)) << "group " << group << " has no trainable parameters";
   }
   return groups;
+}
+
+std::vector<int> ExchangedParamsOf(const NodeModel& model, const ExchangedGroups& groups) {
+  std::map<std::pair<int, int>, const std::vector<int>*, std::greater<>> backward;  // by segment and step
+  for (const auto& [group, params] : groups) {
+    backward[{model.plan().groups[group].segment, model.group_steps()[group]}] = &params;
+  }
+  std::vector<int> ordered;
+  for (const auto& [place, params] : backward) ordered.insert(ordered.end(), params->begin(), params->end());
+  return ordered;
 }
 
 StageExchange::StageExchange(int stage, ExchangedGroups groups, ParamStore* params, Callbacks callbacks)

@@ -19,6 +19,9 @@ namespace hp {
 using ExchangedGroups = std::map<int, std::vector<int>>;
 /// The groups of `stage` that this node exchanges. Empty: the stage is an FC stage or has one node, or nothing learns.
 ExchangedGroups ExchangedGroupsOf(const NodeModel& model, int stage, const ParamStore& params);
+/// The parameters of `groups` in the order in which backward passes make their gradients final, which is that of the
+/// stage's Exchange::Add in every clock: segments and the layers in them from the last to the first.
+std::vector<int> ExchangedParamsOf(const NodeModel& model, const ExchangedGroups& groups);
 
 /// The allreduce of one data-parallel stage, by parameter groups: groups go in (Add) as the backward pass makes them
 /// final, and an event (on_exchanged) says when all gradients of one are the sums over the stage's replicas. Nothing

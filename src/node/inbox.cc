@@ -8,7 +8,6 @@
 
 #include <cstddef>
 #include <utility>
-#include <vector>
 
 namespace hp {
 namespace {
@@ -22,9 +21,9 @@ StatusOr<Message> Parse(uint32_t type, std::span<const std::byte> bytes) {
 
 }  // namespace
 
-void Inbox::SetAssembled(const Assembled& parts) {
-  parts_ = parts;
-  rules_.SetPlan(parts.job, parts.start_clock);
+void Inbox::SetAssembled(Assembled parts) {
+  rules_.SetPlan(parts.job, parts.start_clock, std::move(parts.exchanges));
+  parts_ = std::move(parts);
 }
 
 void Inbox::OnMessage(Rank peer, uint32_t type, std::span<const std::byte> bytes) {

@@ -16,6 +16,7 @@
 #include <functional>
 #include <set>
 #include <span>
+#include <vector>
 
 namespace hp {
 
@@ -42,11 +43,12 @@ class Inbox {
     LabelStore* labels = nullptr;
     Pipeline* pipeline = nullptr;
     Reporter* reporter = nullptr;  ///< null: another node prints
+    std::vector<ExchangePlaces> exchanges = {};
   };
   explicit Inbox(const Early& early) : early_(early), rules_(*early.table, early.self) {}
 
   /// Main thread, once, just before the Gate opens.
-  void SetAssembled(const Assembled& parts);
+  void SetAssembled(Assembled parts);
 
   /// Hands a message to its part.
   void OnMessage(Rank peer, uint32_t type, std::span<const std::byte> bytes);

@@ -11,6 +11,7 @@
 #include "node/make_exchange.h"
 #include "proto/hash.h"
 #include "proto/net_filter.h"
+#include "scheduler/control/exchange_tag.h"
 #include "scheduler/control/messages.h"
 #include "scheduler/control/slice_tag.h"
 
@@ -186,23 +187,27 @@ Status Node::InitParams() {
 
 Status Node::ConnectExchange() {
   for (const StagePart& part : info_.parts) {
-    const auto connect = [this, &part](Exchange::Callbacks callbacks) {
+    const ExchangedGroups groups = ExchangedGroupsOf(*model_, part.stage, *params_);
+    std::unique_ptr<ExchangeLinks> links;
+    const auto connect = [&](Exchange::Callbacks callbacks) {
       ExchangeOptions options;
       options.table = &table_;
       options.rank = options_.rank;
       options.part = part;
       options.device = &device_;
       options.rendezvous = rendezvous_.get();
+      options.params = ExchangedParamsOf(*model_, groups);
+      options.store = params_.get();
+      options.transport = transport_;
       options.callbacks = std::move(callbacks);
-      return MakeNodeExchange(options);
+      return MakeNodeExchange(options, &links);
     };
     StageExchange::Callbacks callbacks;
     callbacks.on_exchanged = [this](auto... args) { pipeline_->OnExchanged(args...); };
     callbacks.on_failure = [this](const Status& status) { OnExchangeFailed(status); };
-    HP_ASSIGN_OR_RETURN(auto exchange,
-                        StageExchange::Create(part.stage, ExchangedGroupsOf(*model_, part.stage, *params_),
-                                              params_.get(), connect, callbacks));
+    HP_ASSIGN_OR_RETURN(auto exchange, StageExchange::Create(part.stage, groups, params_.get(), connect, callbacks));
     if (exchange) exchanges_[part.stage] = std::move(exchange);
+    if (links) exchange_links_[part.stage] = std::move(links);
   }
   return OkStatus();
 }
@@ -304,7 +309,8 @@ void Node::Train() {
   parts.labels = labels_.get();
   parts.pipeline = pipeline_.get();
   parts.reporter = reporter_.get();
-  inbox_->SetAssembled(parts);
+  for (const auto& [stage, links] : exchange_links_) parts.exchanges.push_back(links->places());
+  inbox_->SetAssembled(std::move(parts));
   gate_.Open();
   pipeline_->Start();
   training_ = true;
@@ -423,9 +429,14 @@ void Node::OnConnectFailed(Rank peer, const Status& status) {
   if (bootstrap_->OnConnectFailed(peer)) shutdown_.Fail(status);
 }
 
+ExchangeLinks& Node::LinksOf(const PlaceTag& tag) const {
+  return *exchange_links_.at(static_cast<int>(ExchangeStage(tag)));
+}
+
 void Node::OnGranted(Rank peer, const PlaceTag& tag, RemoteGrant grant, size_t bytes) {
   inbox_->OnGranted(peer, tag, bytes, [=, this] {
     if (IsSliceTag(tag)) return snapshotter_->OnGranted(peer, tag, grant);
+    if (IsExchangeTag(tag)) return LinksOf(tag).OnGranted(tag, grant);
     pipeline_->OnGranted(peer, tag, grant, bytes);
   });
 }
@@ -438,11 +449,13 @@ void Node::OnGrantEnded(Rank peer, const PlaceTag& tag, const Status& status) {
                     : Unavailable("node \"%s\" ended before its part of the snapshot had arrived: %s",
                                   table_.node(peer).name.c_str(), status.message().c_str()));
   }
+  if (IsExchangeTag(tag)) return LinksOf(tag).OnGrantEnded(tag, status);
   pipeline_->OnGrantEnded(peer, tag, status);
 }
 
 void Node::OnWriteEnded(Rank peer, const PlaceTag& tag, const Status& status) {
   if (IsSliceTag(tag)) return snapshotter_->OnWriteEnded(tag);
+  if (IsExchangeTag(tag)) return LinksOf(tag).OnWriteEnded(tag, status);
   pipeline_->OnWriteEnded(peer, tag, status);
 }
 

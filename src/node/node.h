@@ -16,6 +16,7 @@
 #include "layers/traits/layer_types.h"
 #include "model/node_model.h"
 #include "node/devices.h"
+#include "node/exchange_links.h"
 #include "node/inbox.h"
 #include "node/job_files.h"
 #include "node/make_transport.h"
@@ -146,6 +147,8 @@ class Node : private TransportHandler, private PipelineHost {
 
   /// Wakes whatever waits for other nodes. Any thread; may be called again.
   void Abort(const Status& status);
+  /// Of an exchange's tag that has passed PeerRules, or that we posted under.
+  ExchangeLinks& LinksOf(const PlaceTag& tag) const;
   /// On a thread of an exchange.
   void OnExchangeFailed(const Status& status);
   /// Reader threads.
@@ -202,7 +205,8 @@ class Node : private TransportHandler, private PipelineHost {
   std::unique_ptr<Snapshotter> snapshotter_;
   BoundaryRequests requests_;
   std::unique_ptr<Pipeline> pipeline_;
-  std::map<int, std::unique_ptr<StageExchange>> exchanges_;  // by stage
+  std::map<int, std::unique_ptr<ExchangeLinks>> exchange_links_;  // by stage; none where NCCL sums
+  std::map<int, std::unique_ptr<StageExchange>> exchanges_;       // by stage
   std::unique_ptr<ClockEnd> clock_end_;
   std::unique_ptr<InputWaitLog> input_wait_;  // of nodes that read records
   StopBudget stop_budget_;

@@ -11,7 +11,7 @@
 namespace hp {
 
 /// The conv replicas' rendezvous over the node's own connections: every key is sent to all replicas, and each keeps
-/// all. By it Gloo and NCCL connect. Owned by the node. Any thread.
+/// all. By it NCCL connects. Owned by the node. Any thread.
 class NodeRendezvous : public Rendezvous {
  public:
   /// @param transport must outlive it. @param self our own rank.

@@ -124,7 +124,7 @@ TEST_F(PeerRulesTest, ANodeMaySendWhatItsPlaceHasItSend) {
 TEST_F(PeerRulesTest, ARendezvousIsBounded) {
   const auto conv0 = Rules(kConv0);
   int sent = 0;
-  while (sent < 1000 && conv0->CheckMessage(kConv1, kRendezvousMessage, 4096).ok()) ++sent;
+  while (sent < 1000 && conv0->CheckMessage(kConv1, kRendezvousMessage, 256).ok()) ++sent;
   EXPECT_GE(sent, 8);
   EXPECT_LT(sent, 100);
 }

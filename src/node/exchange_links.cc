@@ -1,0 +1,45 @@
+#include "node/exchange_links.h"
+
+#include "scheduler/control/exchange_tag.h"
+
+namespace hp {
+namespace {
+
+RingPlace PlaceOf(const PlaceTag& tag) { return {ExchangeClock(tag), ExchangeNumber(tag)}; }
+
+}  // namespace
+
+PlaceTag ExchangeLinks::TagOf(const RingPlace& place) const {
+  return ExchangeTag(places_.stage, place.clock, place.number);
+}
+
+StatusOr<std::shared_ptr<const void>> ExchangeLinks::Register(std::span<std::byte> memory) {
+  HP_ASSIGN_OR_RETURN(std::unique_ptr<MemoryRegion> region, transport_->Register(memory));
+  return std::shared_ptr<const void>(std::shared_ptr<MemoryRegion>(std::move(region)));
+}
+
+Status ExchangeLinks::Grant(const RingPlace& place, std::span<float> memory) {
+  return transport_->Grant(left_, TagOf(place), std::as_writable_bytes(memory)).Prepend("exchange");
+}
+
+Status ExchangeLinks::Write(const RingPlace& place, const RingGrant& grant, std::span<const float> source) {
+  return transport_->Write(places_.granter, TagOf(place), {grant.index, grant.generation}, std::as_bytes(source))
+      .Prepend("exchange");
+}
+
+void ExchangeLinks::OnGranted(const PlaceTag& tag, RemoteGrant grant) {
+  events_->OnGranted(PlaceOf(tag), {grant.index, grant.generation});
+}
+
+// A neighbour that ends its connection in order (kCancelled) leaves the ring as well.
+void ExchangeLinks::OnGrantEnded(const PlaceTag& tag, const Status& status) {
+  if (status.ok()) return events_->OnArrived(PlaceOf(tag));
+  events_->OnBroken(Unavailable("exchange: %s", status.message().c_str()));
+}
+
+void ExchangeLinks::OnWriteEnded(const PlaceTag& tag, const Status& status) {
+  if (status.ok()) return events_->OnWritten(PlaceOf(tag));
+  events_->OnBroken(Unavailable("exchange: %s", status.message().c_str()));
+}
+
+}  // namespace hp

@@ -1,0 +1,44 @@
+#pragma once
+
+#include "scheduler/control/peer_rules.h"
+#include "solvers/exchange/ring_links.h"
+#include "transport/transport.h"
+
+#include <memory>
+#include <span>
+
+namespace hp {
+
+/// The links of a stage's ring over the node's own connections: each place is a grant of the transport, under a tag of
+/// the exchange (ExchangeTag). Owned by the node, which hands it what the transport reports of such tags.
+class ExchangeLinks : public RingLinks {
+ public:
+  /// @param transport must outlive it. @param left the neighbour that writes to us.
+  /// @param places of the right neighbour, to which we write: what it grants us.
+  ExchangeLinks(Transport* transport, Rank left, ExchangePlaces places)
+      : transport_(transport), left_(left), places_(std::move(places)) {}
+
+  /// What PeerRules compares grants with.
+  const ExchangePlaces& places() const { return places_; }
+
+  void Begin(RingEvents* events) override { events_ = events; }
+  StatusOr<std::shared_ptr<const void>> Register(std::span<std::byte> memory) override;
+  Status Grant(const RingPlace& place, std::span<float> memory) override;
+  Status Write(const RingPlace& place, const RingGrant& grant, std::span<const float> source) override;
+
+  /// TransportHandler's events, of tags of this stage. Progress thread; the first also the main thread, when the Gate
+  /// opens.
+  void OnGranted(const PlaceTag& tag, RemoteGrant grant);
+  void OnGrantEnded(const PlaceTag& tag, const Status& status);
+  void OnWriteEnded(const PlaceTag& tag, const Status& status);
+
+ private:
+  PlaceTag TagOf(const RingPlace& place) const;
+
+  Transport* const transport_;
+  const Rank left_;
+  const ExchangePlaces places_;
+  RingEvents* events_ = nullptr;  // set before the Gate opens
+};
+
+}  // namespace hp
