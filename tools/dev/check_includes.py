@@ -77,7 +77,6 @@ LIBRARIES = [
     (r"nccl", r"solvers/exchange/nccl", "NCCL belongs in solvers/exchange/nccl*"),
     (r"(oneapi/)?dnnl|cblas|openblas", r"src/backend/cpu/", "oneDNN and OpenBLAS belong in src/backend/cpu"),
     (r"leveldb/|lmdb\.h", r"src/data/", "the databases belong in src/data"),
-    (r"gloo/", r"solvers/exchange/", "Gloo belongs in solvers/exchange"),
     (r"boost/asio", r"transport/(connect|tcp|verbs)/", "Boost.Asio belongs in transport/connect, tcp and verbs"),
     (r"google/protobuf/|.*\.pb\.h", r"(?!include/)", "include/hp keeps protobuf out of other programs"),
 ]
