@@ -14,7 +14,7 @@
 namespace hp {
 
 constexpr std::array<char, 8> kWireMagic = {'H', 'P', 'N', 'O', 'D', 'E', '\r', '\n'};
-constexpr uint16_t kWireVersion = 1;
+constexpr uint16_t kWireVersion = 2;
 
 /// The kinds of records: those of the handshake, and those by which two nodes set RDMA up and end it.
 enum class RecordKind : uint16_t {

@@ -33,7 +33,7 @@ def client_hello(job="hpnode"):
 
 
 def record(kind, body=b""):
-    return MAGIC + struct.pack("<HHI", 1, kind, len(body)) + body
+    return MAGIC + struct.pack("<HHI", 2, kind, len(body)) + body
 
 
 def frame(kind, payload=b"", index=0, generation=0, msg_id=0, size=0, channel=0):

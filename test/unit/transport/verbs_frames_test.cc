@@ -60,7 +60,7 @@ TEST(CmHello, BytesAreThoseOfTheReadme) {
   EXPECT_FALSE(DecodeCmHello(std::span(bytes).first(23)).ok());
   EXPECT_FALSE(DecodeCmHello({}).ok());
   bytes[8] = std::byte{9};
-  EXPECT_THAT(DecodeCmHello(bytes).status().message(), HasSubstr("protocol version 9, 1 here"));
+  EXPECT_THAT(DecodeCmHello(bytes).status().message(), HasSubstr("protocol version 9, 2 here"));
   bytes[0] = std::byte{'h'};
   EXPECT_THAT(DecodeCmHello(bytes).status().message(), HasSubstr("does not speak our protocol"));
 }
