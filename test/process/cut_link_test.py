@@ -12,7 +12,8 @@ def ip(*arguments):
     subprocess.run(["ip", *arguments], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
 
-class CutLinkTest(cluster.JobTest):
+class Hosts(cluster.JobTest):
+    """Nodes on hosts of their own."""
 
     def setUp(self):
         super().setUp()
@@ -37,6 +38,7 @@ class CutLinkTest(cluster.JobTest):
     def make_hosts(self, names, rate=None):
         """A host for each node. Returns their addresses."""
         addresses = []
+        self.hosts = list(names)
         for i, name in enumerate(names):
             self.make_namespace(name)
             ip("-n", self.name("switch"), "link", "add", "port%d" % i, "type", "veth", "peer", "name", "eth0",
@@ -48,21 +50,32 @@ class CutLinkTest(cluster.JobTest):
                 subprocess.run(["tc", "-n", self.name(name), "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", rate,
                                 "burst", "64kb", "latency", "50ms"], check=True)
             addresses.append("10.213.7.%d" % (i + 1))
+        self.addresses = addresses
         return addresses
 
     def start_hosts(self, conv, fc, rate=None, iterations=10, **table):
         """Starts each node on a host of its own, and waits until they train."""
         names = ["conv%d" % i for i in range(conv)] + ["fc%d" % i for i in range(fc)]
         self.make_table(conv=conv, fc=fc, hosts=self.make_hosts(names, rate), **table)
-        nodes = {name: self.start(name=name, prefix=["ip", "netns", "exec", self.name(name)]) for name in names}
+        nodes = {name: self.start(name=name, prefix=self.on_host(name)) for name in names}
         self.await_training(nodes.values(), iterations)
         return nodes
 
+    def on_host(self, name):
+        """What a command has to begin with to run on the host of this node."""
+        return ["ip", "netns", "exec", self.name(name)]
+
+    def link(self, host, state):
+        """Takes the port of the switch that a host is at "down" or "up"."""
+        ip("-n", self.name("switch"), "link", "set", "port%d" % self.hosts.index(host), state)
+
+
+class CutLinkTest(Hosts):
+
     def cut(self, conv, fc, victim, **job):
         nodes = self.start_hosts(conv, fc, **job)
-        names = list(nodes)
         cut = cluster.time.time()
-        ip("-n", self.name("switch"), "link", "set", "port%d" % names.index(victim), "down")
+        self.link(victim, "down")
         for node in nodes.values():
             said = r'lost node "%s"' % victim if node.name != victim else r'node "%s", this one, is lost' % victim
             self.expect_exit(node, 4, said)

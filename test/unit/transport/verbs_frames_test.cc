@@ -51,7 +51,7 @@ TEST(CmHello, BytesAreThoseOfTheReadme) {
   std::vector<std::byte> bytes(56);  // as librdmacm pads it
   EncodeCmHello({.index = 2, .epoch = 7, .nonce = 0x1122334455667788}, bytes.data());
   const std::string text(reinterpret_cast<const char*>(bytes.data()), kCmHelloBytes);
-  EXPECT_EQ(text, std::string("HPNODE\r\n\1\0\2\0\7\0\0\0\x88\x77\x66\x55\x44\x33\x22\x11", 24));
+  EXPECT_EQ(text, std::string("HPNODE\r\n\2\0\2\0\7\0\0\0\x88\x77\x66\x55\x44\x33\x22\x11", 24));
   const StatusOr<CmHello> hello = DecodeCmHello(bytes);
   ASSERT_TRUE(hello.ok()) << hello.status();
   EXPECT_EQ(hello->index, 2);
