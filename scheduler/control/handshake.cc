@@ -13,7 +13,7 @@
 namespace hp {
 namespace {
 
-constexpr uint32_t kProtocol = 2;
+constexpr uint32_t kProtocol = 3;
 // What strangers say goes into our log: not more than this of it.
 constexpr size_t kMaxQuoted = 64;
 
@@ -97,9 +97,13 @@ JobHandshake::JobHandshake(const RoutingTable& table, const JobFacts& facts, Cal
   own_.set_snapshot_hash(facts.snapshot_hash);
   own_.set_random_seed(facts.rank == 0 && facts.random_seed < 0 ? DrawSeed() : facts.random_seed);
   own_.set_dataset_hash(facts.dataset_hash);
-  own_.set_cores(facts.cores);
   own_.set_host_id(facts.host_id);
   for (const DataShape& shape : facts.data_shapes) *own_.add_data_shape() = shape;
+  for (const CorePool& pool : facts.core_pools) {
+    SharedCores* const shared = own_.add_shared_cores();
+    shared->set_id(pool.id);
+    shared->set_cores(pool.cores);
+  }
   hellos_[facts.rank] = own_;
 }
 
@@ -231,21 +235,32 @@ int JobHandshake::ThreadsOf(Rank rank) const {
   if (table_.node(rank).threads > 0) return table_.node(rank).threads;
   MutexLock lock(&mutex_);
   const auto own = hellos_.find(rank);
-  if (own == hellos_.end()) return 1;
-  int64_t free_cores = own->second.cores(), sharers = 0, before = 0;
-  for (const auto& [other, hello] : hellos_) {
-    const bool same_host = hello.host_id() != 0 && own->second.host_id() != 0
-                               ? hello.host_id() == own->second.host_id()
-                               : table_.node(other).host == table_.node(rank).host;
-    if (!same_host) continue;
-    free_cores -= table_.node(other).threads;
-    if (table_.node(other).threads > 0) continue;
+  if (own == hellos_.end() || own->second.shared_cores_size() == 0) return 1;
+  int64_t threads = kMaxThreads;
+  for (const SharedCores& pool : own->second.shared_cores()) {
+    threads = std::min(threads, ShareOf(own->second, pool));
+  }
+  return static_cast<int>(std::max<int64_t>(1, threads));
+}
+
+bool JobHandshake::OnOneHost(const hp::Hello& a, const hp::Hello& b) const {
+  if (a.host_id() != 0 && b.host_id() != 0) return a.host_id() == b.host_id();
+  return table_.node(a.rank()).host == table_.node(b.rank()).host;
+}
+
+int64_t JobHandshake::ShareOf(const hp::Hello& own, const SharedCores& pool) const {
+  int64_t free_cores = pool.cores(), sharers = 0, before = 0;
+  for (const auto& [rank, hello] : hellos_) {
+    const auto same = [&pool](const SharedCores& other) { return other.id() == pool.id(); };
+    if (!OnOneHost(own, hello) || std::none_of(hello.shared_cores().begin(), hello.shared_cores().end(), same))
+      continue;
+    free_cores -= table_.node(rank).threads;
+    if (table_.node(rank).threads > 0) continue;
     ++sharers;
-    before += other < rank ? 1 : 0;
+    before += rank < own.rank() ? 1 : 0;
   }
   // The first ones get what does not divide.
-  const int64_t share = free_cores > 0 ? free_cores / sharers + (before < free_cores % sharers ? 1 : 0) : 0;
-  return static_cast<int>(std::max<int64_t>(1, share));
+  return free_cores > 0 ? free_cores / sharers + (before < free_cores % sharers ? 1 : 0) : 0;
 }
 
 std::string ClientHandshake::Hello() {

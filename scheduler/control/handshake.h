@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/cores.h"
 #include "base/mutex.h"
 #include "hp/status.h"
 #include "proto/wire.pb.h"
@@ -25,7 +26,7 @@ struct JobFacts {
   int64_t random_seed = -1;                ///< of the solver or the snapshot; -1: not given
   uint64_t dataset_hash = 0;               ///< of the databases' content; 0: this node reads no data
   std::vector<DataShape> data_shapes;      ///< of each phase that this node reads; empty: it reads none
-  int cores = 1;                           ///< AvailableCores()
+  std::vector<CorePool> core_pools;        ///< CorePools()
   uint64_t host_id = 0;                    ///< HostId(); 0: unknown, then hosts are told apart by name
 };
 
@@ -82,13 +83,16 @@ class JobHandshake : public HandshakePolicy {
   std::optional<int64_t> seed() const HP_EXCLUDES(mutex_);
   /// What the data layers of the job yield, as the first accepted node that reads data says; empty: none does so far.
   std::vector<DataShape> data_shapes() const HP_EXCLUDES(mutex_);
-  /// The executor threads of a node: the table's number, else its share of the cores that the table's numbers leave
-  /// free on its host; at least 1. Call when complete: then it is the same on all nodes.
+  /// The executor threads of a node: the table's number, else the least of its shares of its core pools, 1 to
+  /// kMaxThreads. The nodes of a host that have a pool share what the table's numbers leave of it. Call when complete:
+  /// then it is the same on all nodes.
   int ThreadsOf(Rank rank) const HP_EXCLUDES(mutex_);
 
  private:
   bool IsConnected(Rank peer) const HP_EXCLUDES(mutex_);
   StatusOr<Rank> AcceptClient(const hp::Hello& hello) HP_EXCLUDES(mutex_);
+  bool OnOneHost(const hp::Hello& a, const hp::Hello& b) const;
+  int64_t ShareOf(const hp::Hello& own, const SharedCores& pool) const HP_REQUIRES(mutex_);
 
   const RoutingTable& table_;
   const Callbacks callbacks_;

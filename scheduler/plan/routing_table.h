@@ -33,7 +33,7 @@ struct NodeInfo {
   std::string listen;            ///< name or address that the node listens on; empty: `host`
   int port = 0;                  ///< TCP, 1 to 65535
   int pool_size = 0;             ///< solvers; 0: JobPlan chooses
-  int threads = 0;               ///< of the executor; 0: its share of the host's cores (JobHandshake::ThreadsOf)
+  int threads = 0;               ///< of the executor; 0: its share of its host's cores (JobHandshake::ThreadsOf)
   int64_t memory_bytes = 0;      ///< most that the node may allocate for training; 0: no limit
   std::string device;            ///< "cpu" or "cuda:N"
 

@@ -5,14 +5,12 @@
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <netdb.h>
-#include <sched.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <charconv>
 #include <fstream>
 #include <memory>
-#include <thread>
 
 namespace hp {
 namespace {
@@ -133,12 +131,6 @@ uint64_t HostId() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string id;
   return std::getline(file, id) ? HashBytes(id) : 0;
-}
-
-int AvailableCores() {
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return std::max(1u, std::thread::hardware_concurrency());
 }
 
 }  // namespace hp

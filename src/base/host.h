@@ -38,7 +38,4 @@ bool IsThisHost(const std::string& host);
 /// host names they see. 0: unknown.
 uint64_t HostId();
 
-/// Number of logical CPUs that this process may run on (its affinity mask); at least 1.
-int AvailableCores();
-
 }  // namespace hp

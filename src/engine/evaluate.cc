@@ -3,7 +3,7 @@
 // while the reader's threads decode up to kRing ahead.
 #include "engine/evaluate.h"
 
-#include "base/host.h"
+#include "base/cores.h"
 #include "base/mutex.h"
 #include "engine/host_bridge.h"
 #include "engine/input/input.h"

@@ -1,8 +1,8 @@
 #include "node/cuda_devices.h"
 
 #include "backend/cuda/cuda_backend.h"
+#include "base/cores.h"
 #include "base/format.h"
-#include "base/host.h"
 #include "solvers/exchange/nccl_collectives.h"
 
 #include <charconv>

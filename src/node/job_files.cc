@@ -3,6 +3,7 @@
 // the net here: an FC node learns the shape of a sample only from the other nodes' hellos.
 #include "node/job_files.h"
 
+#include "base/cores.h"
 #include "base/format.h"
 #include "base/hash.h"
 #include "base/host.h"
@@ -147,7 +148,7 @@ JobFacts JobFiles::Facts(Rank rank) const {
     facts.dataset_hash ^= test_input->fingerprint() * 31;
     facts.data_shapes.push_back(ShapeMessage(*test_input, true));
   }
-  facts.cores = AvailableCores();
+  facts.core_pools = CorePools();
   facts.host_id = HostId();
   return facts;
 }

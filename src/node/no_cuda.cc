@@ -1,5 +1,5 @@
+#include "base/cores.h"
 #include "base/format.h"
-#include "base/host.h"
 #include "node/devices.h"
 
 namespace hp {

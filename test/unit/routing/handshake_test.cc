@@ -19,7 +19,7 @@ class HandshakeTest : public ::testing::Test {
     facts.rank = rank;
     facts.net_hash = 0x11;
     facts.solver_hash = 0x22;
-    facts.cores = 8;
+    facts.core_pools = {{0xC, 8}};
     facts.host_id = rank % 2 == 0 ? 0xA : 0xB;
     return facts;
   }
@@ -233,7 +233,7 @@ TEST_F(HandshakeTest, AHelloInTheNameOfAConnectedNodeChangesNothing) {
   }
   const int threads = here->ThreadsOf(2);
   JobFacts facts = Facts(2);
-  facts.cores = 64;
+  facts.core_pools = {{0xC, 64}};
   (void)here->Accept(Make(facts)->Hello());
   EXPECT_EQ(here->ThreadsOf(2), threads);
 }
@@ -263,7 +263,7 @@ TEST_F(HandshakeTest, ThreadsThatDoNotDivideGoToTheFirst) {
   const auto facts = [](Rank rank) {
     JobFacts f = Facts(rank);
     f.host_id = 0;  // unknown: the table's names count, a: 0 and 2, b: 1 and 3
-    f.cores = rank % 2 == 0 ? 5 : 2;
+    f.core_pools = {{0xC, rank % 2 == 0 ? 5 : 2}};
     return f;
   };
   const auto here = Make(facts(0));
@@ -271,6 +271,52 @@ TEST_F(HandshakeTest, ThreadsThatDoNotDivideGoToTheFirst) {
   EXPECT_EQ(here->ThreadsOf(0), 3);
   EXPECT_EQ(here->ThreadsOf(2), 2);
   EXPECT_EQ(here->ThreadsOf(1), 1);  // nothing is left, but one thread is needed
+}
+
+// Batch systems bind the tasks of one host to processors of their own.
+TEST_F(HandshakeTest, NodesWithProcessorsOfTheirOwnDoNotShareThem) {
+  const auto facts = [](Rank rank) {
+    JobFacts f = Facts(rank);
+    f.core_pools = {{0xC0u + static_cast<uint64_t>(rank), 4}};
+    return f;
+  };
+  const auto here = Make(facts(0));
+  for (Rank rank : {1, 2, 3}) ASSERT_TRUE(here->Accept(Make(facts(rank))->Hello()).ok());
+  EXPECT_EQ(here->ThreadsOf(0), 4);
+  EXPECT_EQ(here->ThreadsOf(2), 4);
+  EXPECT_EQ(here->ThreadsOf(1), 4) << "node 3, with threads in the table, has other processors";
+}
+
+TEST_F(HandshakeTest, QuotasAreSharedByTheNodesOfTheirGroup) {
+  constexpr uint64_t kCpus = 0xC, kOuter = 1, kInner = 2, kOther = 3;
+  const auto facts = [](Rank rank) {
+    JobFacts f = Facts(rank);
+    f.host_id = 0xA;
+    f.core_pools = {{kCpus, 16}, {rank == 2 ? kOther : kInner, rank == 2 ? 4 : 5}, {kOuter, 9}};
+    return f;
+  };
+  const auto here = Make(facts(0));
+  for (Rank rank : {1, 2, 3}) ASSERT_TRUE(here->Accept(Make(facts(rank))->Hello()).ok());
+  // Node 3 takes 3 of the inner group's 5, of the outer one's 9 and of the 16 processors.
+  EXPECT_EQ(here->ThreadsOf(0), 1);
+  EXPECT_EQ(here->ThreadsOf(1), 1);
+  EXPECT_EQ(here->ThreadsOf(2), 2) << "of the outer group's 6";
+}
+
+TEST_F(HandshakeTest, ThreadsStayInBounds) {
+  const auto facts = [](Rank rank) {
+    JobFacts f = Facts(rank);
+    f.host_id = static_cast<uint64_t>(rank) + 1;
+    if (rank == 0) f.core_pools = {{0xC, 1 << 30}};
+    if (rank == 1) f.core_pools = {{0xC, -5}};
+    if (rank == 2) f.core_pools.clear();
+    return f;
+  };
+  const auto here = Make(facts(0));
+  for (Rank rank : {1, 2, 3}) ASSERT_TRUE(here->Accept(Make(facts(rank))->Hello()).ok());
+  EXPECT_EQ(here->ThreadsOf(0), kMaxThreads);
+  EXPECT_EQ(here->ThreadsOf(1), 1);
+  EXPECT_EQ(here->ThreadsOf(2), 1);
 }
 
 }  // namespace
