@@ -30,6 +30,24 @@ PhasePlan PhaseOf(const NodePlan& node, bool train) {
   return phase;
 }
 
+/// Samples are counted through all of a training or a test, and parts of a batch found by products: each in 62 bits.
+Status CheckCounts(const JobShape& shape) {
+  constexpr __int128 kMost = __int128{1} << 62;
+  const auto check = [](const char* what, int64_t batches, int64_t batch) {
+    if (__int128{batches} * batch < kMost) return OkStatus();
+    return InvalidArgument("%s has %lld batches of %lld samples; expected less than 2^62 samples in all", what,
+                           static_cast<long long>(batches), static_cast<long long>(batch));
+  };
+  const int64_t parts = int64_t{shape.replicas} * shape.micro_batches;
+  if (parts * __int128{std::max(shape.train_batch, shape.test_batch)} >= kMost) {
+    return InvalidArgument("%d replicas x %d micro-batches of %lld samples; expected a product of less than 2^62",
+                           shape.replicas, shape.micro_batches,
+                           static_cast<long long>(std::max(shape.train_batch, shape.test_batch)));
+  }
+  HP_RETURN_IF_ERROR(check("the training (max_iter x iter_size)", shape.max_iter * shape.iter_size, shape.train_batch));
+  return check("a test (test_iter)", shape.test_iter, shape.test_batch);
+}
+
 }  // namespace
 
 StatusOr<std::unique_ptr<JobPlan>> JobPlan::Create(const Options& options) {
@@ -67,6 +85,7 @@ Status JobPlan::MakeSchedule() {
                            table().path().c_str(), static_cast<long long>(shape.train_batch), shape.replicas,
                            shape.micro_batches);
   }
+  HP_RETURN_IF_ERROR(CheckCounts(shape).Prepend(table().path()));
   schedule_ = std::make_unique<Schedule>(shape);
   return OkStatus();
 }
@@ -175,7 +194,9 @@ PipelinePlan JobPlan::pipeline(Rank rank) const {
 
 int JobPlan::PoolSize(Rank rank, const std::vector<int>& replicas) const {
   if (table().node(rank).pool_size > 0) return table().node(rank).pool_size;
-  const int64_t ids = std::max<int64_t>(1, static_cast<int64_t>(schedule_->TrainIds(0, replicas).size()));
+  // Every micro-batch of a training has samples, so each is an id.
+  const JobShape& shape = schedule_->shape();
+  const int64_t ids = shape.max_iter == 0 ? 1 : shape.iter_size * shape.micro_batches * std::ssize(replicas);
   const bool conv = table().stage(node(rank, true).part().stage).conv;
   const int64_t wanted = conv ? kConvPool : std::max(2 * table().replicas(), kConvPool);
   return static_cast<int>(std::min(ids, wanted));

@@ -55,8 +55,9 @@ class JobPlan {
     const LayerTypes* types = &LayerTypes::BuiltIn();  ///< must outlive the plan
   };
   /// Plans both phases for all nodes of the table; allocates no parameters and no activations.
-  /// @return kInvalidArgument: the stages do not cover the net, a layer can't be placed, shapes do not fit together, or
-  /// the global batch has fewer samples than replicas x micro_batches.
+  /// @return kInvalidArgument: the stages do not cover the net, a layer can't be placed, shapes do not fit together or
+  /// are too large, the global batch has fewer samples than replicas x micro_batches, or there are more samples than
+  /// can be counted.
   static StatusOr<std::unique_ptr<JobPlan>> Create(const Options& options);
 
   const RoutingTable& table() const { return *options_.table; }

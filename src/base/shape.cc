@@ -1,6 +1,17 @@
 #include "base/shape.h"
 
+#include <algorithm>
+
 namespace hp {
+
+bool Shape::InBounds() const {
+  int64_t product = 1;
+  for (int64_t dim : dims_) {
+    if (dim < 0 || dim > kMaxDim) return false;
+    if (__builtin_mul_overflow(product, std::max<int64_t>(dim, 1), &product) || product > kMaxElements) return false;
+  }
+  return true;
+}
 
 int64_t Shape::count(int begin, int end) const {
   if (end < 0) end = rank();

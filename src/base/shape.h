@@ -14,6 +14,10 @@ namespace hp {
 class Shape {
  public:
   Shape() = default;
+  /// The largest dim, and the most elements, of a tensor that may be computed with: dims that libraries count in 32
+  /// bits, and an address space (2^47 bytes) of float32.
+  static constexpr int64_t kMaxDim = 2147483647, kMaxElements = int64_t{1} << 45;
+
   /// Shape{32, 3, 227, 227}; dims are at least 0.
   Shape(std::initializer_list<int64_t> dims) : dims_(dims) {}
   explicit Shape(std::vector<int64_t> dims) : dims_(std::move(dims)) {}
@@ -23,7 +27,11 @@ class Shape {
   const std::vector<int64_t>& dims() const { return dims_; }
   /// dims[axis], or 1 beyond the last axis (Caffe's legacy reading of [N, K] as [N, K, 1, 1]).
   int64_t dim(int axis) const { return axis < rank() ? dims_[axis] : 1; }
+  /// Whether no dim is negative or above kMaxDim, and there are at most kMaxElements. Shapes that files and peers give
+  /// are checked with it before anything is computed from them: then no number of elements or bytes overflows.
+  bool InBounds() const;
   /// The product of dims[begin, end), the number of elements by default; 1 for an empty range. end < 0: up to the last.
+  /// Not checked for overflow.
   int64_t count(int begin = 0, int end = -1) const;
   /// A copy with dims[axis] = value; 0 <= axis < rank().
   Shape With(int axis, int64_t value) const;

@@ -61,9 +61,7 @@ Status Input::Prepare(const Schedule& schedule, int replica, uint64_t seed, int 
   if (train_) {
     ids_ = schedule.TrainIds(0, replica);
   } else {
-    for (int64_t clock = 0; ids_.empty() && clock <= schedule.shape().test_interval; ++clock) {
-      ids_ = schedule.TestIds(clock, replica);
-    }
+    ids_ = schedule.TestIds(schedule.shape().test_initialization ? 0 : schedule.shape().test_interval, replica);
     for (MsgId& id : ids_) id = MsgId::Make(0, false, id.micro(), id.replica());
   }
   HP_ASSIGN_OR_RETURN(transformer_, MakeTransformer(seed));

@@ -93,4 +93,16 @@ Status CheckInPlace(const LayerType& type, const caffe::LayerParameter& param) {
   return OkStatus();
 }
 
+Status CheckSize(const caffe::LayerParameter& param, const char* what, const Shape& shape) {
+  if (shape.InBounds()) return OkStatus();
+  return LayerError(param, "%s shape [%s] is too large; expected dims of at most %lld, and at most %lld elements", what,
+                    shape.ToString().c_str(), static_cast<long long>(Shape::kMaxDim),
+                    static_cast<long long>(Shape::kMaxElements));
+}
+
+Status CheckDim(const caffe::LayerParameter& param, const char* field, uint32_t value) {
+  if (value >= 1 && value <= Shape::kMaxDim) return OkStatus();
+  return LayerError(param, "%s: %u }: expected 1 to %lld", field, value, static_cast<long long>(Shape::kMaxDim));
+}
+
 }  // namespace hp

@@ -4,7 +4,7 @@
 
 namespace hp {
 
-// Checks of LayerTraits::Create that hold for every type. Both return kInvalidArgument, naming the layer and the field.
+// Checks of LayerTraits that hold for every type. All return kInvalidArgument, naming the layer and the field.
 
 /// Checks the numbers of bottoms and tops, typed parameters that belong to other types, loss weights, and Caffe's
 /// fields that are known but not supported (parameter sharing, propagate_down, inline blobs).
@@ -12,5 +12,11 @@ Status CheckCommonFields(const LayerType& type, const caffe::LayerParameter& par
 
 /// Checks that a top has a bottom's name only where the layer can work in place, and only top 0 that of bottom 0.
 Status CheckInPlace(const LayerType& type, const caffe::LayerParameter& param);
+
+/// Checks that a shape is in bounds (Shape::InBounds). @param what it belongs to: "top".
+Status CheckSize(const caffe::LayerParameter& param, const char* what, const Shape& shape);
+
+/// Checks a number that the prototxt gives for a dim: 1 to Shape::kMaxDim. @param field "data_param { batch_size".
+Status CheckDim(const caffe::LayerParameter& param, const char* field, uint32_t value);
 
 }  // namespace hp

@@ -11,9 +11,15 @@ int ConcatAxis(const caffe::ConcatParameter& param) {
 
 namespace {
 
+constexpr uint32_t kMostAxes = 32;  // Caffe's kMaxBlobAxes
+
 Status CheckConcat(const caffe::LayerParameter& param) {
   if (param.concat_param().has_axis() && param.concat_param().has_concat_dim()) {
     return LayerError(param, "concat_param has both axis and concat_dim; give one");
+  }
+  if (param.concat_param().concat_dim() > kMostAxes) {
+    return LayerError(param, "concat_param { concat_dim: %u }: expected an axis, 1 or more",
+                      param.concat_param().concat_dim());
   }
   return OkStatus();
 }

@@ -1,6 +1,7 @@
 #include "base/format.h"
 #include "base/window.h"
 #include "layers/traits/built_in_types.h"
+#include "layers/traits/common_checks.h"
 #include "layers/traits/errors.h"
 #include "layers/traits/fields.h"
 #include "layers/traits/filler_check.h"
@@ -45,8 +46,10 @@ StatusOr<ConvolutionFields> ReadConvolution(const caffe::LayerParameter& param) 
   fields.num_output = convolution.num_output();
   fields.group = convolution.group();
   fields.bias = convolution.bias_term();
-  if (fields.num_output < 1)
+  if (fields.num_output < 1) {
     return LayerError(param, "convolution_param: num_output is missing or 0; expected at least 1");
+  }
+  HP_RETURN_IF_ERROR(CheckDim(param, "convolution_param { num_output", convolution.num_output()));
   if (fields.group < 1 || fields.num_output % fields.group != 0) {
     return LayerError(param, "convolution_param { group: %lld } does not divide num_output: %lld",
                       static_cast<long long>(fields.group), static_cast<long long>(fields.num_output));

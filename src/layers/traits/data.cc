@@ -1,4 +1,5 @@
 #include "layers/traits/built_in_types.h"
+#include "layers/traits/common_checks.h"
 #include "layers/traits/errors.h"
 #include "proto/caffe.pb.h"
 
@@ -22,7 +23,7 @@ Status CheckMovedFields(const caffe::LayerParameter& param) {
 Status CheckData(const caffe::LayerParameter& param) {
   const caffe::DataParameter& data = param.data_param();
   if (data.source().empty()) return LayerError(param, "data_param has no source");
-  if (data.batch_size() == 0) return LayerError(param, "data_param { batch_size } must be 1 or more");
+  HP_RETURN_IF_ERROR(CheckDim(param, "data_param { batch_size", data.batch_size()));
   return CheckMovedFields(param);
 }
 

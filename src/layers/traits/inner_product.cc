@@ -1,5 +1,6 @@
 #include "base/format.h"
 #include "layers/traits/built_in_types.h"
+#include "layers/traits/common_checks.h"
 #include "layers/traits/errors.h"
 #include "layers/traits/filler_check.h"
 #include "proto/caffe.pb.h"
@@ -12,6 +13,7 @@ Status CheckInnerProduct(const caffe::LayerParameter& param) {
   if (product.num_output() < 1) {
     return LayerError(param, "inner_product_param: num_output is missing or 0; expected at least 1");
   }
+  HP_RETURN_IF_ERROR(CheckDim(param, "inner_product_param { num_output", product.num_output()));
   if (product.transpose()) {
     return LayerError(param, "inner_product_param { transpose: true } is not supported; expected false");
   }

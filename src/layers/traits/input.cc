@@ -1,4 +1,5 @@
 #include "layers/traits/built_in_types.h"
+#include "layers/traits/common_checks.h"
 #include "layers/traits/errors.h"
 #include "proto/caffe.pb.h"
 
@@ -11,6 +12,7 @@ StatusOr<Shape> ReadShape(const caffe::LayerParameter& param, const caffe::BlobS
     if (dim < 1) return LayerError(param, "input shape [%s]: every dim must be 1 or more", shape.ToString().c_str());
   }
   if (shape.rank() == 0) return LayerError(param, "an input shape has no dims");
+  HP_RETURN_IF_ERROR(CheckSize(param, "input", shape));
   return shape;
 }
 

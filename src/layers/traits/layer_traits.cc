@@ -23,7 +23,13 @@ const std::string& LayerTraits::name() const { return param_->name(); }
 const std::string& LayerTraits::type() const { return param_->type(); }
 
 StatusOr<std::vector<Shape>> LayerTraits::OutputShapes(const std::vector<Shape>& in) const {
-  return type_->output_shapes(*param_, in);
+  HP_ASSIGN_OR_RETURN(std::vector<Shape> out, type_->output_shapes(*param_, in));
+  for (const Shape& shape : out) HP_RETURN_IF_ERROR(CheckSize(*param_, "top", shape));
+  if (type_->params == nullptr) return out;
+  for (const ParamSpec& spec : type_->params(*param_, in)) {
+    HP_RETURN_IF_ERROR(CheckSize(*param_, "parameter", spec.shape));
+  }
+  return out;
 }
 
 int LayerTraits::blobs() const { return type_->blobs != nullptr ? type_->blobs(*param_) : type_->most_blobs; }

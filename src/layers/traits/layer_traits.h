@@ -65,8 +65,8 @@ class LayerTraits {
   /// Shapes of the tops for bottoms of the given shapes (axis 0 = rows); depends on the parameter and these only.
   /// @param in one for each bottom, labels included, of the whole layer (all shards). kDataset: one, [rows, channels,
   /// height, width] of the records in the database. kInput: none.
-  /// @return one for each top. kInvalidArgument: the shapes do not fit; names the layer, what it got and what would
-  /// fit.
+  /// @return one for each top, in bounds (Shape::InBounds), and so are those of Params. kInvalidArgument: the shapes do
+  /// not fit, or are too large; names the layer, what it got and what would fit.
   StatusOr<std::vector<Shape>> OutputShapes(const std::vector<Shape>& in) const;
 
   /// Learnable blobs, in Caffe's order; empty for most layers.

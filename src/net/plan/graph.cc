@@ -126,6 +126,11 @@ StatusOr<std::vector<Shape>> NetGraph::Shapes(const Shape& sample, int64_t rows)
       std::vector<int64_t> dims = {rows};
       dims.insert(dims.end(), sample.dims().begin(), sample.dims().end());
       for (size_t i = 0; i < layer.tops.size(); ++i) shapes[layer.tops[i]] = i == 0 ? Shape(dims) : Shape{rows};
+      if (!Shape(dims).InBounds()) {
+        return InvalidArgument("layer \"%s\": %lld samples of shape [%s] are too large; expected at most %lld elements",
+                               layer.traits.name().c_str(), static_cast<long long>(rows), sample.ToString().c_str(),
+                               static_cast<long long>(Shape::kMaxElements));
+      }
       continue;
     }
     std::vector<Shape> in;

@@ -183,8 +183,8 @@ bool NodePlan::CanBeDeferred(int layer) const {
   const GraphLayer& entry = graph_->layers()[layer];
   if (update_rows() == 0 || entry.traits.channel_use() != ChannelUse::kSplitOutput) return false;
   if (IsImages(entry.bottoms[0])) return false;
-  const int64_t inputs = shapes_[entry.bottoms[0]].count(1);
-  const int64_t outputs = FindLayer(layer)->channels.size();
+  const __int128 inputs = shapes_[entry.bottoms[0]].count(1);
+  const __int128 outputs = FindLayer(layer)->channels.size();
   return update_rows() * (inputs + outputs) < inputs * outputs;
 }
 

@@ -134,5 +134,53 @@ TEST(Shapes, Data) {
   EXPECT_THAT(ShapeError(crop, {{8, 1, 32, 40}}), HasSubstr("3 mean_value entries for records of 1 channels"));
 }
 
+TEST(Shapes, InBounds) {
+  EXPECT_TRUE((Shape{}).InBounds());
+  EXPECT_TRUE((Shape{2147483647, 16384}).InBounds());
+  EXPECT_TRUE((Shape{int64_t{1} << 30, 1 << 15}).InBounds()) << "2^45 elements";
+  EXPECT_FALSE((Shape{int64_t{1} << 30, (1 << 15) + 1}).InBounds());
+  EXPECT_FALSE((Shape{2147483648}).InBounds());
+  EXPECT_FALSE((Shape{2147483648, 0}).InBounds()) << "no elements, but a dim that is too large";
+  EXPECT_FALSE((Shape{1 << 30, 1 << 30, 16}).InBounds()) << "2^64, which is 0 in 64 bits";
+  EXPECT_FALSE((Shape{4, -1}).InBounds());
+}
+
+TEST(Shapes, NumbersBeyondTheirFieldsAreRefused) {
+  const std::string product = R"(name: "ip" type: "InnerProduct" bottom: "a" top: "b" inner_product_param )";
+  EXPECT_EQ(CreateError(product + "{ num_output: 4294967295 }"),
+            "layer \"ip\": inner_product_param { num_output: 4294967295 }: expected 1 to 2147483647");
+  EXPECT_EQ(CreateError(product + "{ num_output: 2147483647 }"), "");
+  EXPECT_EQ(CreateError(R"(name: "c" type: "Convolution" bottom: "a" top: "b"
+                           convolution_param { num_output: 2147483648 kernel_size: 3 })"),
+            "layer \"c\": convolution_param { num_output: 2147483648 }: expected 1 to 2147483647");
+  const std::string data = R"(name: "d" type: "Data" top: "x" data_param { source: "db" batch_size: )";
+  EXPECT_EQ(CreateError(data + "4294967295 }"),
+            "layer \"d\": data_param { batch_size: 4294967295 }: expected 1 to 2147483647");
+  EXPECT_EQ(CreateError(data + "0 }"), "layer \"d\": data_param { batch_size: 0 }: expected 1 to 2147483647");
+  EXPECT_EQ(CreateError(R"(name: "c" type: "Concat" bottom: "a" bottom: "b" top: "t"
+                           concat_param { concat_dim: 4294967295 })"),
+            "layer \"c\": concat_param { concat_dim: 4294967295 }: expected an axis, 1 or more");
+  EXPECT_THAT(CreateError(R"(name: "i" type: "Input" top: "a" input_param { shape { dim: 9223372036854775807 } })"),
+              HasSubstr("input shape [9223372036854775807] is too large"));
+}
+
+TEST(Shapes, ProductsThatOverflowAreRefused) {
+  const LayerUnderTest product(
+      R"(name: "ip" type: "InnerProduct" bottom: "a" top: "b" inner_product_param { num_output: 2147483647 })");
+  EXPECT_EQ(
+      ShapeError(product, {{1, 1 << 15}}),
+      "layer \"ip\": parameter shape [2147483647 32768] is too large; expected dims of at most 2147483647, and at "
+      "most 35184372088832 elements");
+  EXPECT_THAT(ShapeError(product, {{1 << 20, 4}}), HasSubstr("top shape [1048576 2147483647] is too large"));
+  // [1 << 30, 16, 1 << 15, 1 << 15] has 2^64 elements, which is 0 in 64 bits.
+  const LayerUnderTest window(R"(name: "c" type: "Convolution" bottom: "a" top: "b"
+                                 convolution_param { num_output: 1073741824 kernel_size: 32768 pad: 20000 })");
+  EXPECT_THAT(ShapeError(window, {{1, 16, 1, 1}}), HasSubstr("is too large"));
+  const LayerUnderTest flat(R"(name: "f" type: "Flatten" bottom: "a" top: "b")");
+  EXPECT_THAT(ShapeError(flat, {{1, 1 << 20, 1 << 12}}), HasSubstr("top shape [1 4294967296] is too large"));
+  const LayerUnderTest both(R"(name: "c" type: "Concat" bottom: "a" bottom: "b" top: "t")");
+  EXPECT_THAT(ShapeError(both, {{1, 2147483647}, {1, 1}}), HasSubstr("top shape [1 2147483648] is too large"));
+}
+
 }  // namespace
 }  // namespace hp::test

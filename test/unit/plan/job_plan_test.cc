@@ -31,11 +31,18 @@ class JobPlanTest : public testing::Test {
     JobPlan::Options options;
     options.table = &table_;
     options.solver = Parse<caffe::SolverParameter>(solver);
-    options.net = std::make_shared<const caffe::NetParameter>(Parse<caffe::NetParameter>(kPlannedNet));
-    options.train_shape = options.test_shape = Shape{1, 8, 8};
+    options.net = std::make_shared<const caffe::NetParameter>(Parse<caffe::NetParameter>(net_));
+    options.train_shape = options.test_shape = sample_;
     return JobPlan::Create(options);
   }
 
+  /// `text` with the first `what` replaced.
+  static std::string With(std::string text, const std::string& what, const std::string& by) {
+    return text.replace(text.find(what), what.size(), by);
+  }
+
+  std::string net_ = kPlannedNet;
+  Shape sample_ = {1, 8, 8};
   RoutingTable table_ = MakeTable(kTable);  // conv replicas 0 and 1; shard 1 is rank 2, shard 0 rank 3
 };
 
@@ -124,6 +131,48 @@ TEST_F(JobPlanTest, ABatchThatCannotBeDividedIsRefused) {
   EXPECT_EQ(job.status().code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(job.status().message(),
               HasSubstr("a batch of 8 samples can't be divided over 2 replicas with 5 micro-batches each"));
+}
+
+TEST_F(JobPlanTest, SamplesThatCannotBeCountedAreRefused) {
+  net_ = With(kPlannedNet, "batch_size: 8", "batch_size: 2147483647");
+  const auto counted = Make("max_iter: 2147483647");
+  EXPECT_TRUE(counted.ok()) << counted.status();
+  const auto job = Make("max_iter: 2147483647 iter_size: 2");
+  ASSERT_FALSE(job.ok());
+  EXPECT_EQ(job.status().message(),
+            "/job/table.prototxt: the training (max_iter x iter_size) has 4294967294 batches of 2147483647 samples; "
+            "expected less than 2^62 samples in all");
+  const auto tests = Make("max_iter: 1 test_interval: 1 test_iter: 2147483647");
+  EXPECT_TRUE(tests.ok()) << tests.status();
+}
+
+TEST_F(JobPlanTest, SamplesOfAShapeThatNobodyHasAreRefused) {
+  for (const Shape& shape : {Shape{1 << 30, 1 << 30, 16}, Shape{-1, 8, 8}}) {
+    sample_ = shape;
+    const auto job = Make();
+    ASSERT_FALSE(job.ok()) << shape;
+    EXPECT_THAT(job.status().message(), HasSubstr("layer \"data\": 1 samples of shape [" + shape.ToString() + "]"));
+  }
+}
+
+// The products of rows and dims pass 2^63; the rows are more than the gradient has elements.
+TEST_F(JobPlanTest, DeferralOfManyRows) {
+  net_ = With(With(kPlannedNet, "batch_size: 8", "batch_size: 2147483647"), "num_output: 50", "num_output: 2000000");
+  const auto job = Make("max_iter: 10 iter_size: 200000");
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_FALSE((*job)->pipeline(3).groups[0].deferred);
+  EXPECT_FALSE((*job)->pipeline(3).groups[1].deferred);
+}
+
+TEST_F(JobPlanTest, APoolIsChosenWithoutListingItsIds) {
+  net_ = With(kPlannedNet, "batch_size: 8", "batch_size: 2147483647");
+  RoutingTableConfig config = table_.config();
+  config.set_micro_batches(524288);
+  table_ = *RoutingTable::Create(config, "/job/table.prototxt");
+  const auto job = Make("max_iter: 10");
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ((*job)->pipeline(0).pool_size, 4);
+  EXPECT_EQ((*Make("max_iter: 0"))->pipeline(0).pool_size, 1);
 }
 
 }  // namespace
