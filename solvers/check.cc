@@ -55,6 +55,9 @@ void CheckNumbers(const caffe::SolverParameter& solver, Faults* faults) {
   CheckNumber("weight_decay", solver.weight_decay(), faults);
   faults->AddIf(!std::isfinite(solver.clip_gradients()),
                 Format("clip_gradients: %g; expected a norm, or -1 for none", solver.clip_gradients()));
+  // An unsigned 64-bit key is made of it; Caffe takes -1 for "any".
+  faults->AddIf(solver.random_seed() < -1, Format("random_seed: %lld; expected -1 (drawn at the start) or at least 0",
+                                                  static_cast<long long>(solver.random_seed())));
   faults->AddIf(solver.max_iter() < 0, Format("max_iter: %d; expected at least 0", solver.max_iter()));
   faults->AddIf(solver.iter_size() < 1, Format("iter_size: %d; expected at least 1", solver.iter_size()));
   faults->AddIf(solver.display() < 0, Format("display: %d; expected at least 0", solver.display()));

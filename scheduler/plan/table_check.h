@@ -14,6 +14,10 @@ namespace hp {
 // says what was expected. Faults that only follow from another one are left out. An empty result means that the table
 // is sound. Any thread.
 
+/// The largest numbers that a table may give a node: solvers of its pool, and MiB of memory (an address space, 2^47
+/// bytes). Its threads are bounded by kMaxThreads (base/cores.h).
+constexpr int64_t kMaxPoolSize = 65536, kMaxMemoryMb = int64_t{1} << 27;
+
 /// Finds the addresses of a host name in a canonical form: two names of one host have an address in common. Empty: the
 /// host is unknown. CanonicalAddresses (base/host.h) is one, and may ask a name server.
 using HostResolver = std::function<std::vector<std::string>(const std::string& host)>;

@@ -57,6 +57,11 @@ class NetFit {
       Add(Format("layer \"%s\" has no batch_size; expected at least 1", batch.layer.c_str()));
       return;
     }
+    if (batch.samples > Shape::kMaxDim) {
+      Add(Format("layer \"%s\" has batch_size %lld; expected at most %lld", batch.layer.c_str(),
+                 static_cast<long long>(batch.samples), static_cast<long long>(Shape::kMaxDim)));
+      return;
+    }
     const bool global = config_.batch() == RoutingTableConfig::GLOBAL;
     const int64_t replicas = global ? parts_[0] : 1;
     if (replicas * config_.micro_batches() <= batch.samples) return;

@@ -1,5 +1,6 @@
 // Checks of what stands in the table alone. Each topic is checked by itself and adds its faults; checks of indices are
 // left out where a node names no valid stage, since their faults would only follow from that one.
+#include "base/cores.h"
 #include "base/format.h"
 #include "scheduler/plan/loss_scaler.h"
 #include "scheduler/plan/msg_id.h"
@@ -11,6 +12,8 @@
 
 namespace hp {
 namespace {
+
+constexpr int kMaxTimeoutS = 2'000'000;  // timers count milliseconds in an int
 
 std::string NodeLabel(const RoutingTableConfig& config, int rank) {
   const std::string& name = config.node(rank).name();
@@ -52,8 +55,9 @@ class StructureCheck {
       Add(Format("micro_batches is %d; expected 1 to %lld", config_.micro_batches(),
                  static_cast<long long>(MsgId::kMaxMicroBatches)));
     }
-    if (config_.transport().connect_timeout_s() < 1) {
-      Add(Format("connect_timeout_s is %d; expected at least 1", config_.transport().connect_timeout_s()));
+    const int timeout_s = config_.transport().connect_timeout_s();
+    if (timeout_s < 1 || timeout_s > kMaxTimeoutS) {
+      Add(Format("connect_timeout_s is %d; expected 1 to %d", timeout_s, kMaxTimeoutS));
     }
   }
 
@@ -112,14 +116,18 @@ class StructureCheck {
     } else if (node.port() < 1 || node.port() > 65535) {
       Add(Format("%s has port %d; expected 1 to 65535", label.c_str(), node.port()));
     }
-    if (node.pool_size() < 0) Add(Format("%s has pool_size %d; expected 0 or more", label.c_str(), node.pool_size()));
-    if (node.threads() < 0) Add(Format("%s has threads %d; expected 0 or more", label.c_str(), node.threads()));
+    CheckRange(label, "pool_size", node.pool_size(), kMaxPoolSize);
+    CheckRange(label, "threads", node.threads(), kMaxThreads);
+    CheckRange(label, "memory_mb", node.memory_mb(), kMaxMemoryMb);
     if (!IsDeviceName(node.device())) {
       Add(Format("%s computes on \"%s\"; expected \"cpu\" or \"cuda:N\"", label.c_str(), node.device().c_str()));
     }
-    if (node.memory_mb() < 0) {
-      Add(Format("%s has memory_mb %lld; expected 0 or more", label.c_str(), static_cast<long long>(node.memory_mb())));
-    }
+  }
+
+  void CheckRange(const std::string& label, const char* field, int64_t value, int64_t most) {
+    if (value >= 0 && value <= most) return;
+    Add(Format("%s has %s %lld; expected 0 to %lld", label.c_str(), field, static_cast<long long>(value),
+               static_cast<long long>(most)));
   }
 
   void CheckNodeNames() {

@@ -60,13 +60,13 @@ TEST(TableCheckTest, EveryFaultIsListed) {
               UnorderedElementsAre(
                   "the table names no solver; expected solver: \"...\"",
                   "the job has an empty name; expected job: \"...\" or no job field",
-                  "micro_batches is 0; expected 1 to 524288", "connect_timeout_s is 0; expected at least 1",
+                  "micro_batches is 0; expected 1 to 524288", "connect_timeout_s is 0; expected 1 to 2000000",
                   "stage \"x\", the first, is FC; expected CONV: data enters in a data-parallel stage",
                   "stage \"x\" is CONV; expected FC for every stage but the first",
                   "stages 0 and 1 are both named \"x\"", "stage 2 has no kind; expected kind: FC",
                   "node 0 has no name; expected name: \"...\"", "node 0 has port 70000; expected 1 to 65535",
-                  "node 0 has pool_size -1; expected 0 or more", "node 0 has threads -2; expected 0 or more",
-                  "node 0 has memory_mb -3; expected 0 or more", "node \"n\" is in stage 7; expected 0 to 2",
+                  "node 0 has pool_size -1; expected 0 to 65536", "node 0 has threads -2; expected 0 to 1024",
+                  "node 0 has memory_mb -3; expected 0 to 134217728", "node \"n\" is in stage 7; expected 0 to 2",
                   "node \"n\" has port 0; expected 1 to 65535", "node \"n\" has no stage; expected stage: N",
                   "node \"n\" has index -1; expected 0 or more", "node \"n\" has no host; expected host: \"...\"",
                   "node \"n\" has no port; expected port: N", "nodes 1 and 2 are both named \"n\""));
@@ -100,6 +100,25 @@ std::vector<std::string> Aliases(const std::string& host) {
   if (host == "b") return {"10.0.0.2"};
   if (host == "localhost") return {"this host"};
   return {};
+}
+
+TEST(TableCheckTest, NumbersThatNoHostHas) {
+  const std::string node = "\"fc1\" stage: 1 index: 1";
+  EXPECT_THAT(Structure(With(kTable, node, node + " pool_size: 65536 threads: 1024 memory_mb: 134217728")), IsEmpty());
+  EXPECT_THAT(Structure(With(kTable, node, node + " pool_size: 65537 threads: 1025 memory_mb: 134217729")),
+              ElementsAre("node \"fc1\" has pool_size 65537; expected 0 to 65536",
+                          "node \"fc1\" has threads 1025; expected 0 to 1024",
+                          "node \"fc1\" has memory_mb 134217729; expected 0 to 134217728"));
+  EXPECT_THAT(Structure(With(kTable, node, node + " memory_mb: 17592186044416")),  // 2^44 MiB are 2^64 bytes
+              ElementsAre("node \"fc1\" has memory_mb 17592186044416; expected 0 to 134217728"));
+  EXPECT_THAT(Structure(std::string(kTable) + "transport { connect_timeout_s: 2147483647 }"),
+              ElementsAre("connect_timeout_s is 2147483647; expected 1 to 2000000"));
+}
+
+TEST(TableCheckTest, BatchesThatCannotBeCounted) {
+  EXPECT_THAT(Fit(kTable, With(kNet, "batch_size: 8", "batch_size: 2147483647")), IsEmpty());
+  EXPECT_THAT(Fit(kTable, With(kNet, "batch_size: 8", "batch_size: 4294967295")),
+              ElementsAre("layer \"data\" has batch_size 4294967295; expected at most 2147483647"));
 }
 
 TEST(TableCheckTest, AliasesOfOneHostShareItsPorts) {

@@ -59,6 +59,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"clip_gradients: nan", "clip_gradients: "}, BadCase{"iter_size: 0", "iter_size: 0"},
         BadCase{"max_iter: -5", "max_iter: -5"}, BadCase{"display: -1", "display: -1"},
         BadCase{"average_loss: 0", "average_loss: 0"},
+        BadCase{"random_seed: -2", "random_seed: -2; expected -1 (drawn at the start) or at least 0"},
+        BadCase{"random_seed: -9223372036854775808", "random_seed: -9223372036854775808"},
         BadCase{"regularization_type: 'L3'", "regularization_type: \"L3\"; expected L1 or L2"},
         BadCase{"lr_policy: 'step'", "\"step\" needs gamma"}, BadCase{"train_net: 'x'", "net and train_net"},
         BadCase{"test_net: 'a' test_net: 'b' test_iter: 1 test_interval: 1",
