@@ -19,7 +19,7 @@ enum class StatusCode {
   kNumeric,             ///< NaN or infinity in the training: exit 3
   kUnavailable,         ///< a peer is lost: exit 4
   kDeadlineExceeded,    ///< a peer did not appear in time: exit 4
-  kResourceExhausted,   ///< no disk space, memory or grant at the moment: exit 1
+  kResourceExhausted,   ///< the host has no memory, threads or disk space for it: exit 2
   kCancelled,           ///< ended in order, by the peer or by a stop of our own: exit 1 if it reaches main()
   kStopped,             ///< the job stopped early because it was asked to, and can be resumed: exit 5
 };
@@ -61,8 +61,9 @@ Status ResourceExhausted(const char* format, ...) __attribute__((format(printf, 
 Status Cancelled(const char* format, ...) __attribute__((format(printf, 1, 2)));
 Status Stopped(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
-/// The process exit status for `status`: 0 ok, 1 our own fault, 2 input or configuration, 3 NaN or infinity
-/// in the training, 4 a node was lost, 5 stopped early by request. After 4 and 5 the job is worth starting again.
+/// The process exit status for `status`: 0 ok, 1 our own fault, 2 input, configuration, or too little memory, 3 NaN or
+/// infinity in the training, 4 a node was lost, 5 stopped early by request. After 4 and 5 the job is worth starting
+/// again.
 int ExitStatus(const Status& status);
 
 /// "invalid argument" for kInvalidArgument: a constant in lower case, for messages.

@@ -26,7 +26,7 @@ std::optional<int64_t> KiloBytes(const std::string& path, const std::string& nam
 }
 
 /// Keeps the least of what is shown to it.
-class Least {
+class LeastRoom {
  public:
   void Take(MemoryRoom room) {
     room.bytes = std::max<int64_t>(room.bytes, 0);
@@ -38,11 +38,11 @@ class Least {
   MemoryRoom least_ = AddressSpaceRoom();
 };
 
-void TakeLimit(int resource, const std::string& root, const char* used_name, MemoryRoom room, Least* least) {
+void TakeLimit(int resource, const std::string& root, const char* used_name, MemoryRoom room, LeastRoom* least) {
   rlimit limit = {};
   if (getrlimit(resource, &limit) != 0 || limit.rlim_cur >= static_cast<rlim_t>(kAddressSpace)) return;
   const int64_t used = KiloBytes(root + "/proc/self/status", used_name).value_or(0);
-  room.bytes = static_cast<int64_t>(limit.rlim_cur) - used;
+  room.bytes = static_cast<int64_t>(limit.rlim_cur) - used - kLibraryReserve;
   least->Take(std::move(room));
 }
 
@@ -50,8 +50,20 @@ void TakeLimit(int resource, const std::string& root, const char* used_name, Mem
 
 MemoryRoom AddressSpaceRoom() { return {kAddressSpace, "no host has more than", ""}; }
 
+MemoryRoom HostMemoryTotal(const std::string& root) {
+  LeastRoom least;
+  if (const std::optional<int64_t> total = KiloBytes(root + "/proc/meminfo", "MemTotal")) {
+    const int64_t swap = KiloBytes(root + "/proc/meminfo", "SwapTotal").value_or(0);
+    least.Take({*total + swap, "this host has", ""});
+  }
+  if (const std::optional<CgroupRoom> group = CgroupMemoryRoom(root)) {
+    least.Take({group->limit, "control group " + group->folder + " of this host allows", ""});
+  }
+  return least.room();
+}
+
 MemoryRoom HostMemoryRoom(const std::string& root) {
-  Least least;
+  LeastRoom least;
   if (const std::optional<int64_t> free = KiloBytes(root + "/proc/meminfo", "MemAvailable")) {
     const int64_t swap = KiloBytes(root + "/proc/meminfo", "SwapFree").value_or(0);
     least.Take({*free + swap, "the host has free", "end other programs"});
@@ -59,8 +71,8 @@ MemoryRoom HostMemoryRoom(const std::string& root) {
   if (const std::optional<CgroupRoom> group = CgroupMemoryRoom(root)) {
     least.Take({group->bytes, "its control group " + group->folder + " leaves", "raise the group's memory limit"});
   }
-  TakeLimit(RLIMIT_AS, root, "VmSize", {0, "ulimit -v leaves", "raise ulimit -v"}, &least);
-  TakeLimit(RLIMIT_DATA, root, "VmData", {0, "ulimit -d leaves", "raise ulimit -d"}, &least);
+  TakeLimit(RLIMIT_AS, root, "VmSize", {0, "ulimit -v leaves it", "raise ulimit -v"}, &least);
+  TakeLimit(RLIMIT_DATA, root, "VmData", {0, "ulimit -d leaves it", "raise ulimit -d"}, &least);
   return least.room();
 }
 

@@ -36,6 +36,7 @@ int ExitStatus(const Status& status) {
     case StatusCode::kNotFound:
     case StatusCode::kFailedPrecondition:
     case StatusCode::kDataLoss:
+    case StatusCode::kResourceExhausted:
       return 2;
     case StatusCode::kNumeric:
       return 3;

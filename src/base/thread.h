@@ -1,5 +1,7 @@
 #pragma once
 
+#include "hp/status.h"
+
 #include <functional>
 #include <string>
 #include <thread>
@@ -27,5 +29,10 @@ class Thread {
  private:
   std::thread thread_;
 };
+
+/// Whether the system lets this process have `count` more threads at once: starts that many, and ends them. For
+/// libraries that end the process when they get no thread. Any thread; blocks until all have ended.
+/// @return kResourceExhausted: it lets it have fewer; says how many, and which limits there are.
+Status TryThreads(int count);
 
 }  // namespace hp

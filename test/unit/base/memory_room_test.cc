@@ -68,6 +68,17 @@ TEST(HostMemoryRoomTest, IsTheLeastOfHostAndGroup) {
   EXPECT_THAT(HostMemoryRoom(root.path()).limit, HasSubstr("/sys/fs/cgroup/a"));
 }
 
+TEST(HostMemoryTotalTest, IsWhatThereIsUsedOrNot) {
+  const FakeRoot root;
+  root.Write("/proc/meminfo", "MemTotal:   9000 kB\nMemAvailable:   500 kB\nSwapTotal:  1000 kB\nSwapFree: 20 kB\n");
+  EXPECT_EQ(HostMemoryTotal(root.path()).bytes, 10000 * 1024);
+  root.MountVersion2("/");
+  root.Write("/proc/self/cgroup", "0::/a\n");
+  root.Write("/sys/fs/cgroup/a/memory.max", "8192\n");
+  root.Write("/sys/fs/cgroup/a/memory.current", "4096\n");
+  EXPECT_EQ(HostMemoryTotal(root.path()).bytes, 8192);
+}
+
 TEST(HostMemoryRoomTest, IsTheProcesssOwnLimit) {
   constexpr int64_t kLimit = int64_t{1} << 45;  // more than a sanitizer's shadow
   const FakeRoot root;
@@ -80,7 +91,7 @@ TEST(HostMemoryRoomTest, IsTheProcesssOwnLimit) {
     ASSERT_EQ(setrlimit(resource, &limit), 0);
     const MemoryRoom room = HostMemoryRoom(root.path());
     ASSERT_EQ(setrlimit(resource, &before), 0);
-    EXPECT_EQ(room.bytes, kLimit - kMega);
+    EXPECT_EQ(room.bytes, kLimit - kMega - kLibraryReserve);
     EXPECT_THAT(room.limit, HasSubstr(name));
     EXPECT_THAT(room.advice, HasSubstr(name));
   }
