@@ -52,14 +52,23 @@ ParamStore::ParamStore(Device* device, std::vector<StoredParam> params)
 }
 
 ParamStore::ParamStore(std::vector<StoredParam> params) : ParamStore(nullptr, std::move(params)) {
-  values_ = Buffer(values_bytes_);
-  gradients_ = Buffer(gradients_bytes_);
-  histories_ = Buffer(histories_bytes_);
+  const Status status = AllocateOnHost();
+  CHECK(status.ok()) << status;
+}
+
+Status ParamStore::AllocateOnHost() {
+  HP_ASSIGN_OR_RETURN(values_, Buffer::Allocate(values_bytes_));
+  HP_ASSIGN_OR_RETURN(gradients_, Buffer::Allocate(gradients_bytes_));
+  HP_ASSIGN_OR_RETURN(histories_, Buffer::Allocate(histories_bytes_));
+  return OkStatus();
 }
 
 StatusOr<std::unique_ptr<ParamStore>> ParamStore::Create(Device* device, std::vector<StoredParam> params) {
-  if (device->is_host()) return std::make_unique<ParamStore>(std::move(params));
-  std::unique_ptr<ParamStore> store(new ParamStore(device, std::move(params)));
+  std::unique_ptr<ParamStore> store(new ParamStore(device->is_host() ? nullptr : device, std::move(params)));
+  if (device->is_host()) {
+    HP_RETURN_IF_ERROR(store->AllocateOnHost().Prepend("parameters"));
+    return store;
+  }
   HP_ASSIGN_OR_RETURN(store->values_, device->Allocate(store->values_bytes_));
   // Collectives of this process's GPUs reach into each other's gradients.
   HP_ASSIGN_OR_RETURN(store->gradients_, device->AllocateShared(store->gradients_bytes_));

@@ -43,11 +43,11 @@ class ParamStore {
   /// Writes the initial values of a parameter's block to `out`: host memory, [count], dense.
   using Filler = std::function<void(const StoredParam& param, float* out)>;
 
-  /// Zeroed, in the host's memory; ends the process if that runs out. @param params in the order of the net; each block
-  /// must lie in its blob (CHECK).
+  /// Zeroed, in the host's memory; CHECKs that there is enough: for small stores of tests. @param params in the order
+  /// of the net; each block must lie in its blob (CHECK).
   explicit ParamStore(std::vector<StoredParam> params);
   /// The same in the memory of `device`, which must outlive the store.
-  /// @return kResourceExhausted: out of memory on the device.
+  /// @return kResourceExhausted: the device is out of memory.
   static StatusOr<std::unique_ptr<ParamStore>> Create(Device* device, std::vector<StoredParam> params);
 
   /// Number of parameters; an index `i` below goes from 0 to size() - 1.
@@ -92,6 +92,7 @@ class ParamStore {
  private:
   /// A layout without memory yet.
   ParamStore(Device* device, std::vector<StoredParam> params);
+  Status AllocateOnHost();
   Status Read(std::span<const float> from, std::span<float> to) const;
   Status Write(std::span<float> to, std::span<const float> from);
   std::span<float> At(const Buffer& arena, int64_t offset, int i) const {

@@ -2,6 +2,8 @@
 
 #include "glog/logging.h"
 
+#include <new>
+
 namespace hp {
 
 void Op::BeginParamsRows(const OpArgs&) { LOG(FATAL) << "this op has no row gradients"; }
@@ -14,13 +16,12 @@ std::byte* PackedParams::Get(const std::string& key, size_t bytes, uint64_t vers
   Copy& copy = copies_[key];
   if (copy.buffer.bytes() == bytes && copy.version == version) return copy.buffer.data();
   if (copy.buffer.bytes() != bytes) {
-    if (device_ == nullptr) {
-      copy.buffer = Buffer(bytes);
-    } else {
-      StatusOr<Buffer> buffer = device_->Allocate(bytes);
-      CHECK(buffer.ok()) << "cannot allocate a copy of a parameter: " << buffer.status();
-      copy.buffer = *std::move(buffer);
+    StatusOr<Buffer> buffer = device_ == nullptr ? Buffer::Allocate(bytes) : device_->Allocate(bytes);
+    if (!buffer.ok()) {
+      LOG(ERROR) << "cannot allocate a copy of a parameter: " << buffer.status();
+      throw std::bad_alloc();
     }
+    copy.buffer = *std::move(buffer);
   }
   copy.fill = std::move(fill);
   copy.fill(copy.buffer.data());

@@ -26,7 +26,8 @@ class PackedParams {
 
   /// The copy under `key` for `version` of the parameter; it stays valid, at one address, as long as this object.
   /// @param key names the layout ("conv 256x48x5x5 ... 16i16o"): equal keys mean equal contents and sizes.
-  /// @param version ParamView::version. @param bytes CHECK-fails if the device is out of memory.
+  /// @param version ParamView::version. @param bytes throws std::bad_alloc if the device is out of memory, which ends
+  /// the executor with a Status.
   /// @param fill writes the `bytes` bytes from the parameter's values, on a GPU by putting work into kCompute. Called
   /// when the copy is of another version or not there, and kept for Refresh: where Refresh is used (GPUs) it must not
   /// refer to the op, which may be gone by then.

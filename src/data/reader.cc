@@ -2,6 +2,7 @@
 
 #include "base/format.h"
 #include "base/mutex.h"
+#include "base/out_of_memory.h"
 #include "base/thread.h"
 #include "proto/caffe.pb.h"
 #include "tensor/buffer.h"
@@ -28,13 +29,11 @@ class BatchReader::Impl {
     CHECK_GE(options_.threads, 1);
     CHECK_GE(options_.batches_ahead, 1);
     CHECK_GT(options_.max_rows, 0);
-    const size_t bytes = sizeof(float) * options_.max_rows * transformer_->output_shape().count();
-    for (int i = 0; i < options_.ring; ++i) {
-      slots_.push_back(options_.allocate ? options_.allocate(bytes) : Buffer(bytes));
-      free_slots_.push_back(i);
-    }
+    allocated_ = Allocate(sizeof(float) * options_.max_rows * transformer_->output_shape().count());
   }
   ~Impl() { Stop(); }
+
+  const Status& allocated() const { return allocated_; }
 
   void Start(int64_t first_piece, int64_t end_piece) HP_EXCLUDES(mutex_);
   void Stop() HP_EXCLUDES(mutex_);
@@ -68,6 +67,7 @@ class BatchReader::Impl {
     Status error;
   };
 
+  Status Allocate(size_t bytes);
   void ThreadBody();
   void Plan() HP_REQUIRES(mutex_);
   Work* NextToDecode() HP_REQUIRES(mutex_);
@@ -86,6 +86,7 @@ class BatchReader::Impl {
   const Transformer* const transformer_;
   const BatchReaderOptions options_;
   std::vector<Buffer> slots_;
+  Status allocated_;  // the constructor's
 
   Mutex mutex_;
   CondVar changed_;
@@ -103,9 +104,19 @@ class BatchReader::Impl {
   std::vector<Thread> threads_;  // Start and Stop only
 };
 
+Status BatchReader::Impl::Allocate(size_t bytes) {
+  for (int i = 0; i < options_.ring; ++i) {
+    HP_ASSIGN_OR_RETURN(Buffer slot, options_.allocate ? options_.allocate(bytes) : Buffer::Allocate(bytes));
+    slots_.push_back(std::move(slot));
+    free_slots_.push_back(i);
+  }
+  return OkStatus();
+}
+
 void BatchReader::Impl::Start(int64_t first_piece, int64_t end_piece) {
   Stop();
   CHECK_LE(first_piece, end_piece);
+  CHECK(allocated_.ok()) << allocated_;
   {
     MutexLock lock(&mutex_);
     stopping_ = failed_ = false;
@@ -150,7 +161,8 @@ void BatchReader::Impl::ThreadBody() {
       }
     }
     // Nobody else touches a piece in the states kReading and kDecoding, nor removes it.
-    if (const Status status = decode ? Decode(work) : ReadRecords(work); !status.ok()) return Fail(status);
+    const Status status = OrOutOfMemory("reading records", [&] { return decode ? Decode(work) : ReadRecords(work); });
+    if (!status.ok()) return Fail(status);
     {
       MutexLock lock(&mutex_);
       work->state = decode ? State::kDecoded : State::kRead;
@@ -334,6 +346,7 @@ BatchReader::BatchReader(Dataset* dataset, RecordOrder order, const Transformer*
     : impl_(std::make_unique<Impl>(dataset, order, transformer, std::move(options))) {}
 BatchReader::~BatchReader() = default;
 
+Status BatchReader::allocated() const { return impl_->allocated(); }
 void BatchReader::Start(int64_t first_piece, int64_t end_piece) { impl_->Start(first_piece, end_piece); }
 void BatchReader::Stop() { impl_->Stop(); }
 const float* BatchReader::images(int64_t piece) const { return impl_->images(piece); }

@@ -31,7 +31,7 @@ struct BatchReaderOptions {
   int batches_ahead = 1;  ///< parts whose records are read, undecoded, beyond the one with the oldest unreleased piece
 
   /// Makes an image buffer of `bytes` bytes, in the constructor; null: ordinary host memory.
-  std::function<Buffer(size_t bytes)> allocate;
+  std::function<StatusOr<Buffer>(size_t bytes)> allocate;
   /// The piece of a number in [first_piece, end_piece) of Start. A pure function that must not call the reader: it runs
   /// under the reader's lock.
   std::function<Piece(int64_t piece)> piece;
@@ -56,9 +56,12 @@ struct BatchReaderOptions {
 ///   dataset records --(threads)--> undecoded part of a batch --on_labels--> decode + transform --> ring --on_ready-->
 class BatchReader {
  public:
-  /// Allocates the image buffers; starts no thread. @param dataset, transformer must outlive the reader.
+  /// Allocates the image buffers, which `allocated` tells about; starts no thread. @param dataset, transformer must
+  /// outlive the reader.
   BatchReader(Dataset* dataset, RecordOrder order, const Transformer* transformer, BatchReaderOptions options);
   ~BatchReader();  ///< Stops.
+  /// @return ok, or kResourceExhausted: there is no memory for the image buffers, and it must not be started.
+  Status allocated() const;
 
   /// Starts the threads, which read pieces first_piece, ..., end_piece - 1. Ends a previous run first (as Stop).
   /// Training calls it once, with the piece to resume at; each test calls it again, with pieces from 0.

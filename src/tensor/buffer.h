@@ -1,5 +1,7 @@
 #pragma once
 
+#include "hp/status.h"
+
 #include <cstddef>
 #include <functional>
 #include <span>
@@ -15,9 +17,10 @@ class Buffer {
   using Release = std::function<void(std::byte* data, size_t bytes)>;
 
   Buffer() = default;  ///< empty: data() is null, bytes() 0
-  /// Zeroed host memory, page-aligned; from 4 MiB on aligned to 2 MiB, with huge pages advised. 0 bytes: empty. Aborts
-  /// the process when the system refuses the memory; what a node needs is compared with the table's memory_mb before.
-  explicit Buffer(size_t bytes);
+  /// Zeroed host memory, page-aligned; from 4 MiB on aligned to 2 MiB, with huge pages advised. 0 bytes: empty.
+  /// @return kResourceExhausted: the system refuses it. Linux may also grant what it does not have, and end the process
+  /// when it is used; so what a node needs is compared with what there is before (engine/memory_fit.h).
+  static StatusOr<Buffer> Allocate(size_t bytes);
   /// Takes ownership of memory from elsewhere. @param release called with `data` and `bytes`, unless `data` is null.
   Buffer(std::byte* data, size_t bytes, Release release) : data_(data), bytes_(bytes), release_(std::move(release)) {}
   Buffer(Buffer&& other) noexcept;

@@ -10,8 +10,8 @@ class HostDevice : public Device {
   std::string name() const override { return "cpu"; }
   bool is_host() const override { return true; }
   size_t free_bytes() const override { return 0; }
-  StatusOr<Buffer> Allocate(size_t bytes) override { return Buffer(bytes); }
-  StatusOr<Buffer> AllocateHost(size_t bytes) override { return Buffer(bytes); }
+  StatusOr<Buffer> Allocate(size_t bytes) override { return Buffer::Allocate(bytes); }
+  StatusOr<Buffer> AllocateHost(size_t bytes) override { return Buffer::Allocate(bytes); }
   void Upload(Queue queue, void* to, const void* from, size_t bytes) override { Copy(queue, to, from, bytes); }
   void Download(Queue queue, void* to, const void* from, size_t bytes) override { Copy(queue, to, from, bytes); }
   void Copy(Queue, void* to, const void* from, size_t bytes) override {

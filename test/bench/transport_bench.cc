@@ -61,6 +61,12 @@ std::unique_ptr<Transport> MakeTransport(ConnectOptions connect, std::unique_ptr
   return *std::move(transport);
 }
 
+Buffer Memory(size_t bytes) {
+  StatusOr<Buffer> memory = Buffer::Allocate(bytes);
+  CHECK(memory.ok()) << memory.status();
+  return *std::move(memory);
+}
+
 double CpuSeconds() {
   rusage usage;
   getrusage(RUSAGE_SELF, &usage);
@@ -97,8 +103,8 @@ class Node : public TransportHandler {
         rank_(rank),
         peer_(1 - rank),
         policy_(rank),
-        memory_(window_ * bytes),
-        source_(bytes) {
+        memory_(Memory(window_ * bytes)),
+        source_(Memory(bytes)) {
     std::memset(memory_.data(), 1, memory_.bytes());
     std::memset(source_.data(), 1, source_.bytes());
     ConnectOptions options;

@@ -70,7 +70,8 @@ Status Main(char** argv) {
   std::vector<char> images = ReadAll(argv[3]);
   const size_t expected = input.dim(0) * sample.count() * sizeof(float);
   if (images.size() != expected) return InvalidArgument("%s: expected %zu bytes", argv[3], expected);
-  const Buffer arena(net->arena_bytes() + 64), scratch(net->scratch_bytes() + 64);
+  HP_ASSIGN_OR_RETURN(const Buffer arena, Buffer::Allocate(net->arena_bytes() + 64));
+  HP_ASSIGN_OR_RETURN(const Buffer scratch, Buffer::Allocate(net->scratch_bytes() + 64));
   NetRun run;
   run.arena = arena.data();
   run.scratch = scratch.data();

@@ -58,7 +58,7 @@ class FakeGpu : public Gpu {
   const GpuInfo& info() const override { return info_; }
   size_t free_bytes() const override HP_EXCLUDES(mutex_);
   StatusOr<Buffer> Allocate(size_t bytes) override HP_EXCLUDES(mutex_);
-  StatusOr<Buffer> AllocateHost(size_t bytes) override { return Buffer(bytes); }
+  StatusOr<Buffer> AllocateHost(size_t bytes) override { return Buffer::Allocate(bytes); }
   void Upload(Queue queue, void* to, const void* from, size_t bytes) override;
   void Download(Queue queue, void* to, const void* from, size_t bytes) override;
   void Copy(Queue queue, void* to, const void* from, size_t bytes) override;

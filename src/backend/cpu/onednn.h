@@ -55,12 +55,13 @@ class Reorder {
 };
 
 /// Calls `make`, which builds primitives. @return kInternal with oneDNN's message, prefixed by `what`, if it throws
-/// dnnl::error.
+/// dnnl::error; kResourceExhausted if that says out of memory.
 template <typename Make>
 Status Guard(const char* what, const Make& make) {
   try {
     make();
   } catch (const dnnl::error& error) {
+    if (error.status == dnnl_out_of_memory) return ResourceExhausted("out of memory: oneDNN, %s", what);
     return InternalError("%s: oneDNN error: %s (status %d)", what, error.what(), static_cast<int>(error.status));
   }
   return OkStatus();

@@ -44,11 +44,11 @@ namespace {
 
 /// Host memory that the device copies from directly; ordinary memory, which it copies from more slowly, where there is
 /// no more of that.
-Buffer AllocateImages(Device* device, size_t bytes) {
+StatusOr<Buffer> AllocateImages(Device* device, size_t bytes) {
   StatusOr<Buffer> buffer = device->AllocateHost(bytes);
-  if (buffer.ok()) return *std::move(buffer);
+  if (buffer.ok() || device->is_host()) return buffer;
   LOG(WARNING) << "no pinned host memory for images, using pageable memory: " << buffer.status();
-  return Buffer(bytes);
+  return Buffer::Allocate(bytes);
 }
 
 }  // namespace
@@ -90,8 +90,9 @@ Status Input::Prepare(const Schedule& schedule, int replica, uint64_t seed, int 
   options.on_error = [this](const Status& status) { callbacks_.on_error(status); };
   const caffe::DataParameter& data = layer_.data_param();
   const RecordOrder order(dataset_->size(), data.shuffle(), seed, train_ ? data.rand_skip() : 0);
-  if (!ids_.empty()) reader_ = std::make_unique<BatchReader>(dataset_.get(), order, transformer_.get(), options);
-  return OkStatus();
+  if (ids_.empty()) return OkStatus();
+  reader_ = std::make_unique<BatchReader>(dataset_.get(), order, transformer_.get(), options);
+  return reader_->allocated().Prepend("images of layer \"" + layer_.name() + "\"");
 }
 
 void Input::Start(int64_t clock) {

@@ -7,15 +7,25 @@
 
 namespace hp {
 
-GatheredModel::GatheredModel(const std::vector<WholeParam>& params, int64_t iteration, bool histories)
-    : params_(params), iteration_(iteration) {
+StatusOr<std::shared_ptr<GatheredModel>> GatheredModel::Create(const std::vector<WholeParam>& params, int64_t iteration,
+                                                               bool histories) {
+  std::shared_ptr<GatheredModel> model(new GatheredModel(params, iteration));
+  HP_RETURN_IF_ERROR(model->Allocate(histories).Prepend("weights of the whole net"));
+  return model;
+}
+
+Status GatheredModel::Allocate(bool histories) {
   for (const WholeParam& param : params_) {
     int64_t count = 0;
     for (const WholeParam::Slice& slice : param.slices) count += slice.block.count();
     CHECK_EQ(count, param.whole.whole.count()) << param.whole.name() << ": its slices do not add up to the whole";
-    values_.emplace_back(count * sizeof(float));
-    histories_.emplace_back(histories && !param.whole.frozen() ? count * sizeof(float) : 0);
+    HP_ASSIGN_OR_RETURN(Buffer values, Buffer::Allocate(count * sizeof(float)));
+    const bool has_history = histories && !param.whole.frozen();
+    HP_ASSIGN_OR_RETURN(Buffer history, Buffer::Allocate(has_history ? count * sizeof(float) : 0));
+    values_.push_back(std::move(values));
+    histories_.push_back(std::move(history));
   }
+  return OkStatus();
 }
 
 std::span<float> GatheredModel::Place(size_t param, size_t slice, bool history) const {
@@ -44,17 +54,18 @@ bool GatheredModel::InOrder(size_t param) const {
   return true;
 }
 
-const float* GatheredModel::Whole(size_t param, bool history, Buffer* room) const {
+StatusOr<const float*> GatheredModel::Whole(size_t param, bool history, Buffer* room) const {
   const Buffer& memory = history ? histories_[param] : values_[param];
-  if (memory.bytes() == 0) return nullptr;
-  if (InOrder(param)) return memory.floats();
+  const float* whole_blob = nullptr;
+  if (memory.bytes() == 0) return whole_blob;
+  if (InOrder(param)) return whole_blob = memory.floats();
   const WholeParam& whole = params_[param];
-  *room = Buffer(memory.bytes());
+  HP_ASSIGN_OR_RETURN(*room, Buffer::Allocate(memory.bytes()));
   for (size_t s = 0; s < whole.slices.size(); ++s) {
     PlaceBlock(Place(param, s, history), whole.slices[s].block, whole.whole.whole,
                {room->floats(), memory.bytes() / sizeof(float)});
   }
-  return room->floats();
+  return whole_blob = room->floats();
 }
 
 }  // namespace hp

@@ -5,6 +5,7 @@
 #include "tensor/buffer.h"
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -22,7 +23,9 @@ class GatheredModel {
   /// blob.
   /// @param params NodeModel::whole_params; must outlive it. @param iteration updates done.
   /// @param histories whether the model has them: for a snapshot, but not for clients.
-  GatheredModel(const std::vector<WholeParam>& params, int64_t iteration, bool histories);
+  /// @return kResourceExhausted: out of memory.
+  static StatusOr<std::shared_ptr<GatheredModel>> Create(const std::vector<WholeParam>& params, int64_t iteration,
+                                                         bool histories);
 
   const std::vector<WholeParam>& params() const { return params_; }
   int64_t iteration() const { return iteration_; }
@@ -36,12 +39,15 @@ class GatheredModel {
   /// A parameter's whole blob, row-major: in this model's memory if its slices are whole rows in order, else put
   /// together in `room`, which it allocates and which must live as long as the result is used. Null: a history
   /// that the model does not have.
-  const float* Whole(size_t param, bool history, Buffer* room) const;
+  /// @return kResourceExhausted: no memory for `room`.
+  StatusOr<const float*> Whole(size_t param, bool history, Buffer* room) const;
 
   /// The loss scaler's state for the snapshot's manifest; nothing: losses are not scaled. Set before others read it.
   std::optional<LossScalingState> loss_scaling;
 
  private:
+  GatheredModel(const std::vector<WholeParam>& params, int64_t iteration) : params_(params), iteration_(iteration) {}
+  Status Allocate(bool histories);
   /// Whether the slices are whole rows in their order.
   bool InOrder(size_t param) const;
 

@@ -30,7 +30,7 @@ bool SliceGatherer::HasRoom(bool files) const {
 
 Status SliceGatherer::Begin(int64_t clock, bool files, bool pull, const std::optional<LossScalingState>& loss_scaling) {
   CHECK(HasRoom(files)) << "no room to gather iteration " << clock << ": others are still waiting";
-  auto model = std::make_shared<GatheredModel>(params_, clock, files);
+  HP_ASSIGN_OR_RETURN(const std::shared_ptr<GatheredModel> model, GatheredModel::Create(params_, clock, files));
   model->loss_scaling = loss_scaling;
   for (size_t p = 0; p < params_.size(); ++p) {
     for (size_t s = 0; s < params_[p].slices.size(); ++s) {
@@ -44,7 +44,7 @@ Status SliceGatherer::Begin(int64_t clock, bool files, bool pull, const std::opt
   }
   {
     MutexLock lock(&mutex_);
-    waiting_.push_back({std::move(model), files, pull});
+    waiting_.push_back({model, files, pull});
     if (files) writer_->SetNewerWaits(true);
   }
   Advance();

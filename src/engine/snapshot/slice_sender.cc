@@ -39,7 +39,7 @@ Status SliceSender::Copy(int64_t clock, bool histories) {
     }
   }
   ModelCopy copy;
-  copy.memory = Buffer(floats * sizeof(float));
+  HP_ASSIGN_OR_RETURN(copy.memory, Buffer::Allocate(floats * sizeof(float)));
   copy.unsent = pieces.size();
   size_t offset = 0;
   for (const Piece& piece : pieces) {

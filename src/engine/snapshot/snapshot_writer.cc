@@ -4,6 +4,7 @@
 // not.
 #include "engine/snapshot/snapshot_writer.h"
 
+#include "base/out_of_memory.h"
 #include "checkpoint/snapshot.h"
 #include "solvers/lr_policy.h"
 
@@ -15,6 +16,20 @@
 #include <vector>
 
 namespace hp {
+namespace {
+
+/// @param room memory for blobs that do not lie in one piece, two for each parameter.
+Status AddParams(const GatheredModel& model, std::vector<Buffer>* room, SnapshotContents* contents) {
+  for (size_t p = 0; p < model.params().size(); ++p) {
+    const StoredParam& whole = model.params()[p].whole;
+    HP_ASSIGN_OR_RETURN(const float* values, model.Whole(p, false, &(*room)[2 * p]));
+    HP_ASSIGN_OR_RETURN(const float* history, model.Whole(p, true, &(*room)[2 * p + 1]));
+    contents->params.push_back({whole.layer, whole.blob, whole.whole, values, history});
+  }
+  return OkStatus();
+}
+
+}  // namespace
 
 SnapshotWriter::SnapshotWriter(Options options) : options_(std::move(options)) {
   thread_ = Thread("snapshot", [this] { Run(); });
@@ -94,14 +109,13 @@ Status SnapshotWriter::WriteFiles(const GatheredModel& model) {
   contents.incarnation = options_.incarnation.get();
   if (model.loss_scaling) *contents.manifest.mutable_loss_scaling() = *model.loss_scaling;
   std::vector<Buffer> room(2 * model.params().size());  // of blobs that do not lie in one piece
-  for (size_t p = 0; p < model.params().size(); ++p) {
-    const StoredParam& whole = model.params()[p].whole;
-    contents.params.push_back({whole.layer, whole.blob, whole.whole, model.Whole(p, false, &room[2 * p]),
-                               model.Whole(p, true, &room[2 * p + 1])});
+  if (const Status status = AddParams(model, &room, &contents); !status.ok()) {
+    LOG(WARNING) << "snapshot of iteration " << model.iteration() << " is given up, training continues: " << status;
+    return status;
   }
   LOG(INFO) << "Snapshotting to binary proto file " << SnapshotModelPath(options_.prefix, model.iteration());
   for (;;) {
-    const Status status = TryOnce(contents);
+    const Status status = OrOutOfMemory("writing a snapshot", [&] { return TryOnce(contents); });
     if (status.ok()) {
       LOG(INFO) << "Snapshotting solver state to binary proto file "
                 << SnapshotStatePath(options_.prefix, model.iteration());

@@ -93,7 +93,7 @@ using Call = std::function<void(const std::vector<std::byte*>&, std::byte* works
 Elements OnHost(FakeGpu* gpu, Tensors tensors, const Call& call) {
   std::vector<std::byte*> pointers;
   for (Elements& tensor : tensors) pointers.push_back(tensor.bytes.data());
-  Buffer workspace(1024);
+  const Buffer workspace = Buffer::Allocate(1024).value();
   call(pointers, workspace.data());
   EXPECT_TRUE(gpu->Synchronize().ok());
   return tensors.back();

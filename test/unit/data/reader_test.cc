@@ -183,7 +183,7 @@ TEST_P(BatchReaderTest, ImagesAreInMemoryOfTheCallers) {
   BatchReaderOptions options = recorder.Options(division, GetParam().ring, GetParam().threads);
   options.allocate = [&slots](size_t bytes) {
     EXPECT_EQ(bytes, 4 * 6 * sizeof(float));
-    Buffer buffer(bytes);
+    Buffer buffer = Buffer::Allocate(bytes).value();
     slots.insert(buffer.floats());
     return buffer;
   };
@@ -195,6 +195,17 @@ TEST_P(BatchReaderTest, ImagesAreInMemoryOfTheCallers) {
     EXPECT_TRUE(slots.contains(reader.images(n))) << n;
     reader.Release(n);
   }
+}
+
+TEST_P(BatchReaderTest, SaysThatThereIsNoMemoryForImages) {
+  FakeDataset dataset(20);
+  const auto transformer = PlainTransformer();
+  Recorder recorder;
+  BatchReaderOptions options = recorder.Options(Division{4, 0, {4}}, GetParam().ring, GetParam().threads);
+  options.allocate = [](size_t) { return ResourceExhausted("none left"); };
+  EXPECT_EQ(BatchReader(&dataset, {20, false, 1}, transformer.get(), options).allocated().message(), "none left");
+  options.allocate = nullptr;
+  EXPECT_TRUE(BatchReader(&dataset, {20, false, 1}, transformer.get(), options).allocated().ok());
 }
 
 TEST_P(BatchReaderTest, PiecesComeInOrderWithTheirRowsAfterTheirLabels) {

@@ -20,7 +20,7 @@ class PullServerTest : public testing::Test {
   }
   /// A model with one large parameter, in columns, and a bias in rows.
   std::shared_ptr<const GatheredModel> Model(int64_t iteration) {
-    auto model = std::make_shared<GatheredModel>(params_, iteration, false);
+    auto model = GatheredModel::Create(params_, iteration, false).value();
     for (size_t p = 0; p < params_.size(); ++p) {
       for (size_t s = 0; s < params_[p].slices.size(); ++s) {
         CutBlock(Whole(p, iteration), params_[p].whole.whole, params_[p].slices[s].block, model->Place(p, s, false));

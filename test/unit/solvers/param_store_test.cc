@@ -125,5 +125,18 @@ TEST(ParamStoreDeathTest, ABlockOutsideTheBlobIsABug) {
   EXPECT_DEATH(ParamStore({{.layer = "fc", .blob = 0, .whole = {10, 3}, .block = {4, 11, 0, 3}}}), "rows 4 to 11");
 }
 
+// Twice: what the system refuses, and what it is not even asked for.
+TEST(ParamStore, MemoryThatCannotBeHadIsAStatus) {
+  const std::unique_ptr<Device> host = MakeHostDevice();
+  for (const int64_t rows : {int64_t{1} << 30, int64_t{1} << 31}) {
+    const Shape whole = {rows, 1 << 15};
+    const auto store = ParamStore::Create(
+        host.get(), {{.layer = "fc", .blob = 0, .whole = whole, .block = Block::Whole(whole), .lr_mult = 0}});
+    ASSERT_FALSE(store.ok()) << rows;
+    EXPECT_EQ(store.status().code(), StatusCode::kResourceExhausted);
+    EXPECT_THAT(store.status().message(), testing::StartsWith("parameters: out of memory: cannot allocate "));
+  }
+}
+
 }  // namespace
 }  // namespace hp
