@@ -1,5 +1,6 @@
 // Trains one node of a job, or (--all) all nodes of a table in this process.
 #include "base/log_writer.h"
+#include "base/out_of_memory.h"
 #include "node/devices.h"
 #include "node/doctor.h"
 #include "node/launch.h"
@@ -61,8 +62,8 @@ constexpr char kUsage[] =
     "  hpnode --list_devices\n"
     "to check the RDMA setup of a host:\n"
     "  hpnode --doctor [--doctor_listen=ADDRESS:PORT | --doctor_peer=ADDRESS:PORT]\n"
-    "exit status: 0 success, 1 internal error, 2 invalid input or configuration, 3 NaN or infinity, 4 a node was "
-    "lost,\n"
+    "exit status: 0 success, 1 internal error, 2 invalid input or configuration, or too little memory,\n"
+    "  3 NaN or infinity, 4 a node was lost,\n"
     "  5 stopped early by SIGINT, SIGTERM or SIGUSR1, with a snapshot to resume from";
 
 /// Ends the process where other threads may be blocked for good in a collective or a system call.
@@ -132,6 +133,7 @@ Status Main(bool* said) {
     return OkStatus();
   }
   if (FLAGS_routing.empty()) return InvalidArgument("--routing=table.prototxt is missing (hpnode --help)");
+  HP_RETURN_IF_ERROR(CheckThreads("reader_threads", FLAGS_reader_threads, 1));
   if (!FLAGS_all && FLAGS_role.empty() && FLAGS_node.empty()) {
     return InvalidArgument("--role=conv|fc or --node=NAME is missing (hpnode --help)");
   }
@@ -150,12 +152,17 @@ Status Main(bool* said) {
 }  // namespace hp
 
 int main(int argc, char** argv) {
+  hp::ExitWhenOutOfMemory();
   FLAGS_logtostderr = true;
   FLAGS_log_year_in_prefix = false;  // Caffe's parse_log.py can't read it
   if (hp::ParseFlags({"hpnode", hp::kUsage, 0, 0}, &argc, &argv)) return 0;
   google::InitGoogleLogging(argv[0]);
-  bool said = false;
-  const hp::Status status = hp::Main(&said);
-  if (!status.ok() && !said) LOG(ERROR) << status.message();
+  bool said = false, ended = false;
+  const hp::Status status = hp::OrOutOfMemory("", [&] {
+    const hp::Status result = hp::Main(&said);
+    ended = true;
+    return result;
+  });
+  if (!status.ok() && !(said && ended)) LOG(ERROR) << status.message();
   hp::LeaveProcess(status);
 }

@@ -1,6 +1,7 @@
 // Writes a routing table, or lists every fault of one.
 #include "base/host.h"
 #include "base/job_token.h"
+#include "base/memory_room.h"
 #include "base/pending_file.h"
 #include "node/describe.h"
 #include "proto/text.h"
@@ -36,6 +37,9 @@ DEFINE_string(new_token, "",
               "Write a new job token to this file, readable by you alone; hpnode --token_file reads it.");
 DEFINE_string(token_file, "", "With --read_key: the job's token.");
 DEFINE_string(read_key, "", "Write to this file what a reader of the job's weights needs, and no node can use.");
+DEFINE_int64(memory_mb, 0,
+             "With --check: memory that a host has for each of its nodes, in MiB; 0: all that it has if it is this "
+             "host, else what an address space can hold.");
 DEFINE_string(cache_dir, "",
               "Folder that caches the record indexes of databases; empty: ~/.cache/hpnode; none: no cache.");
 
@@ -164,10 +168,16 @@ std::vector<std::string> ReadJob(const std::string& path, Job* job) {
   return faults;
 }
 
+/// What the node's host has for it, as far as we can know.
+MemoryRoom RoomFor(const NodeInfo& node) {
+  if (FLAGS_memory_mb > 0) return {FLAGS_memory_mb << 20, "--memory_mb allows", ""};
+  return node.device == "cpu" && IsThisHost(node.host) ? HostMemoryTotal() : AddressSpaceRoom();
+}
+
 /// What each node holds and sends. A fault that only shows here (memory_mb, shapes) is one; no database here is none.
 Status PrintNodes(const std::string& path, const Job& job) {
   HP_ASSIGN_OR_RETURN(const RoutingTable table, RoutingTable::Create(job.config, path));
-  const StatusOr<std::vector<NodeSummary>> nodes = Summarize(table, *job.solver, *job.net, FLAGS_cache_dir);
+  const StatusOr<std::vector<NodeSummary>> nodes = Summarize(table, *job.solver, *job.net, FLAGS_cache_dir, RoomFor);
   if (nodes.status().code() == StatusCode::kNotFound) {
     std::cout << "Cannot compute what the nodes hold and send: " << nodes.status().message() << "\n";
     return OkStatus();
@@ -178,6 +188,10 @@ Status PrintNodes(const std::string& path, const Job& job) {
 }
 
 Status Check(const std::string& path) {
+  if (FLAGS_memory_mb < 0 || FLAGS_memory_mb > kMaxMemoryMb) {
+    return InvalidArgument("--memory_mb is %lld; expected 0 to %lld", static_cast<long long>(FLAGS_memory_mb),
+                           static_cast<long long>(kMaxMemoryMb));
+  }
   Job job;
   HP_RETURN_IF_ERROR(ReadTextProto(path, &job.config));
   const std::vector<std::string> faults = ReadJob(path, &job);

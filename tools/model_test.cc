@@ -4,6 +4,7 @@
 #include "node/devices.h"
 #include "node/pull_client.h"
 #include "proto/text.h"
+#include "scheduler/plan/msg_id.h"
 #include "tools/tool_main.h"
 
 #include "glog/logging.h"
@@ -25,6 +26,8 @@ DEFINE_string(cache_dir, "",
 
 namespace hp {
 namespace {
+
+constexpr int kMaxTimeoutS = 2'000'000;  // timers count milliseconds in an int
 
 constexpr char kUsage[] =
     R"(Evaluates a model on the database of its TEST phase, from the first record on, and prints the mean of each output.
@@ -53,8 +56,15 @@ StatusOr<CaffeModel> Weights() {
 
 Status Run() {
   if (FLAGS_model.empty()) return InvalidArgument("--model=NET.prototxt is missing (model_test --help)");
-  if (FLAGS_iterations < 1)
-    return InvalidArgument("--iterations is %lld; expected at least 1", static_cast<long long>(FLAGS_iterations));
+  if (FLAGS_iterations < 1 || FLAGS_iterations > MsgId::kMaxMicroBatches) {
+    return InvalidArgument("--iterations is %lld; expected 1 to %lld", static_cast<long long>(FLAGS_iterations),
+                           static_cast<long long>(MsgId::kMaxMicroBatches));
+  }
+  if (FLAGS_timeout_s < 1 || FLAGS_timeout_s > kMaxTimeoutS) {
+    return InvalidArgument("--timeout_s is %d; expected 1 to %d", FLAGS_timeout_s, kMaxTimeoutS);
+  }
+  HP_RETURN_IF_ERROR(CheckThreads("threads", FLAGS_threads, 0));
+  HP_RETURN_IF_ERROR(CheckThreads("reader_threads", FLAGS_reader_threads, 1));
   HP_ASSIGN_OR_RETURN(const caffe::NetParameter net, ReadNet(FLAGS_model));
   HP_ASSIGN_OR_RETURN(const CaffeModel weights, Weights());
   HP_ASSIGN_OR_RETURN(const NodeDevice device, OpenNodeDevice(FLAGS_device, RoutingTableConfig::FP32));

@@ -1,5 +1,8 @@
 #include "tools/tool_main.h"
 
+#include "base/cores.h"
+#include "base/out_of_memory.h"
+
 #include <gflags/gflags.h>
 #include <glog/logging.h>
 #include <unistd.h>
@@ -50,8 +53,14 @@ bool ParseFlags(const ToolUsage& usage, int* argc, char*** argv) {
   return false;
 }
 
+Status CheckThreads(const char* flag, int threads, int least) {
+  if (threads >= least && threads <= kMaxThreads) return OkStatus();
+  return InvalidArgument("--%s is %d; expected %d to %d", flag, threads, least, kMaxThreads);
+}
+
 int ToolMain(int argc, char** argv, const ToolUsage& usage,
              const std::function<Status(const std::vector<std::string>&)>& body) {
+  ExitWhenOutOfMemory();
   FLAGS_logtostderr = true;
   FLAGS_log_year_in_prefix = false;  // as Caffe's logs
   google::InitGoogleLogging(usage.name);
@@ -63,7 +72,7 @@ int ToolMain(int argc, char** argv, const ToolUsage& usage,
     std::cerr << "\n" << usage.text << "\n";
     return kWrongInput;
   }
-  const Status status = body(arguments);
+  const Status status = OrOutOfMemory("", [&] { return body(arguments); });
   if (!status.ok()) std::cerr << usage.name << ": " << status.message() << std::endl;
   return ExitStatus(status);
 }

@@ -15,12 +15,17 @@ struct ToolUsage {
   size_t max_arguments;
 };
 
+/// Whether a flag's number of threads is in [least, kMaxThreads]. @param flag its name.
+/// @return kInvalidArgument: it is not; names the flag.
+Status CheckThreads(const char* flag, int threads, int least);
+
 /// Reads gflags, and answers --help on stdout. A wrong flag ends the process with status 2.
 /// @return whether help was asked for, and there is nothing else to do.
 bool ParseFlags(const ToolUsage& usage, int* argc, char*** argv);
 
 /// The main function of a small tool: parses gflags, answers --help (exit 0), logs to stderr, and turns what `body`
-/// returns into one line on stderr and the exit status. A wrong command line exits 2.
+/// returns into one line on stderr and the exit status. A wrong command line exits 2, and so does a tool that runs out
+/// of memory.
 int ToolMain(int argc, char** argv, const ToolUsage& usage,
              const std::function<Status(const std::vector<std::string>& arguments)>& body);
 

@@ -4,7 +4,6 @@
 #include "scheduler/plan/schedule.h"
 
 #include <numeric>
-#include <set>
 
 namespace hp {
 
@@ -54,15 +53,12 @@ IdSamples Schedule::SamplesOfId(MsgId id) const {
 }
 
 std::vector<int64_t> Schedule::RowCounts(bool train) const {
-  std::set<int64_t> counts;
   const int64_t batch = train ? shape_.train_batch : shape_.test_batch;
-  for (int r = 0; r < shape_.replicas; ++r) {
-    for (int m = 0; m < shape_.micro_batches; ++m) {
-      const int64_t rows = SamplesOf(batch, r, shape_.replicas, m, shape_.micro_batches).size();
-      if (rows > 0) counts.insert(rows);
-    }
-  }
-  return {counts.begin(), counts.end()};
+  const int64_t parts = int64_t{shape_.replicas} * shape_.micro_batches;
+  std::vector<int64_t> counts;
+  if (batch >= parts) counts.push_back(batch / parts);
+  if (batch % parts != 0) counts.push_back(batch / parts + 1);
+  return counts;
 }
 
 }  // namespace hp

@@ -4,17 +4,18 @@
 #include "engine/evaluate.h"
 
 #include "base/cores.h"
+#include "base/format.h"
 #include "base/mutex.h"
+#include "engine/compute_threads.h"
 #include "engine/host_bridge.h"
 #include "engine/input/input.h"
 #include "engine/input/label_store.h"
+#include "engine/memory_fit.h"
 #include "net/node_net.h"
 #include "net/plan/graph.h"
 #include "net/plan/placement.h"
 #include "scheduler/plan/schedule.h"
 #include "solvers/param_store.h"
-
-#include <omp.h>
 
 #include <memory>
 
@@ -118,10 +119,16 @@ class TestNet {
     HP_ASSIGN_OR_RETURN(Placement placement, Placement::Create(graph, layout));
     placement_ = std::make_unique<const Placement>(std::move(placement));
     HP_ASSIGN_OR_RETURN(const NodePlan plan, NodePlan::Create(graph, *placement_, {.sample = sample}));
+    HP_RETURN_IF_ERROR(CheckPlannedTest(plan, graph.batch_size(), Room()));
     HP_ASSIGN_OR_RETURN(net_, NodeNet::Create(plan, {.backend = backend}, graph.batch_size()));
     return OkStatus();
   }
+  /// Of the host, where that is the device.
+  MemoryRoom Room() const { return device_->is_host() ? HostMemoryRoom() : AddressSpaceRoom(); }
   Status Allocate(const CaffeModel& model) {
+    size_t parameters = 0;
+    for (const ParamPlan& param : net_->plan().params()) parameters += param.block.count() * sizeof(float);
+    HP_RETURN_IF_ERROR(CheckTestMemory(*net_, parameters, kRing, Room()));
     HP_ASSIGN_OR_RETURN(params_, LoadParams(device_, *net_, model));
     for (int i = 0; i < params_->size(); ++i) views_.push_back(params_->View(i));
     HP_ASSIGN_OR_RETURN(arena_, device_->Allocate(net_->arena_bytes()));
@@ -156,7 +163,12 @@ class TestNet {
 
 StatusOr<std::vector<Evaluated>> Evaluate(const caffe::NetParameter& net_param, const CaffeModel& model, Device* device,
                                           Backend* backend, const EvaluateOptions& options) {
-  omp_set_num_threads(options.threads > 0 ? options.threads : AvailableCores());
+  if (options.iterations < 1 || options.iterations > MsgId::kMaxMicroBatches) {
+    return InvalidArgument("%lld iterations; expected 1 to %lld", static_cast<long long>(options.iterations),
+                           static_cast<long long>(MsgId::kMaxMicroBatches));
+  }
+  const int threads = options.threads > 0 ? options.threads : AvailableCores();
+  HP_RETURN_IF_ERROR(TakeComputeThreads(threads, Format("the test needs %d threads", threads)));
   auto net_copy = std::make_shared<const caffe::NetParameter>(net_param);
   HP_ASSIGN_OR_RETURN(const std::unique_ptr<NetGraph> graph, NetGraph::Create(net_copy, caffe::TEST));
   if (graph->data_layer() < 0)

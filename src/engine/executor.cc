@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/format.h"
+#include "base/out_of_memory.h"
 
 #include "glog/logging.h"
 
@@ -30,8 +31,10 @@ Executor::~Executor() {
 }
 
 void Executor::Run() {
-  options_.on_start();
-  Status status = RunTasks();
+  Status status = OrOutOfMemory("computing", [this] {
+    HP_RETURN_IF_ERROR(options_.on_start());
+    return RunTasks();
+  });
   WaitUntilIdle();
   if (status.ok()) {
     MutexLock lock(&mutex_);

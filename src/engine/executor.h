@@ -26,16 +26,18 @@ class Executor {
   struct Options {
     Pipeline* pipeline = nullptr;  ///< must outlive the executor, like the next two
     Compute* compute = nullptr;
-    Device* device = nullptr;                      ///< that of `compute`
-    std::function<void()> on_start;                ///< first thing on the executor thread, e.g. to size its OpenMP team
+    Device* device = nullptr;  ///< that of `compute`
+    /// First thing on the executor thread, e.g. to size its OpenMP team. An error ends the executor.
+    std::function<Status()> on_start;
     std::function<void(const Task&)> before_task;  ///< null: nothing. For tests that delay a task
     /// Carries out kBoundary in front of `clock`; no task is under way then. An error ends the executor.
     std::function<Status(int64_t clock)> boundary;
     /// The task's results are there, and Pipeline::Done follows. Not for kBoundary. On the thread of Collect.
     std::function<void(const Task&)> after_task;
     /// Once, last thing on the executor thread, when no task is under way. Ok: the pipeline has finished or was
-    /// aborted (Pipeline::finished does not tell which). Else the error of `boundary`, with the iteration in front, or
-    /// kInternal: the device failed; then the pipeline was aborted here.
+    /// aborted (Pipeline::finished does not tell which). Else the error of `on_start` or of `boundary`, with the
+    /// iteration in front; kResourceExhausted: a task found no memory; or kInternal: the device failed, and the
+    /// pipeline was aborted here.
     std::function<void(const Status&)> on_end;
   };
 

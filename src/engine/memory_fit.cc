@@ -1,6 +1,7 @@
 // All parts but the solvers are fixed by the plan, so the pool is what can give way: it is made smaller by one solver
 // until the sum fits. Fewer solvers hide less of the network's latency and change no bit. A pool that the table fixes
-// is not changed, since its author asked for it: what does not fit is an error before anything is allocated.
+// is not changed, since its author asked for it: what does not fit is an error before anything is allocated. Sums are
+// taken in 128 bits, since a table may ask for anything.
 #include "engine/memory_fit.h"
 
 #include "base/format.h"
@@ -9,9 +10,15 @@
 #include "engine/updater.h"
 
 #include <algorithm>
+#include <limits>
+#include <optional>
 
 namespace hp {
 namespace {
+
+using Wide = unsigned __int128;
+
+size_t Narrow(Wide bytes) { return static_cast<size_t>(std::min<Wide>(bytes, std::numeric_limits<size_t>::max())); }
 
 size_t DeviceOnlyBytes(const NodeModel& model, int pool_size) {
   if (model.on_host()) return 0;
@@ -29,24 +36,19 @@ size_t DeviceOnlyBytes(const NodeModel& model, int pool_size) {
 }
 
 size_t MatrixBytes(const NodeModel& model) {
-  size_t bytes = 0;
-  for (size_t row : model.any_net(true).update_row_bytes()) bytes += row * model.schedule().update_rows();
-  return bytes;
+  Wide bytes = 0;
+  for (size_t row : model.any_net(true).update_row_bytes()) bytes += Wide{row} * model.schedule().update_rows();
+  return Narrow(bytes);
 }
 
-/// What bounds the node's memory: the table's limit, or what its device has free; 0: nothing.
-size_t MemoryLimit(const NodeModel& model) {
-  const size_t table = model.node().memory_bytes;
-  const size_t device = model.on_host() ? 0 : model.device()->free_bytes();
-  return table == 0 || device == 0 ? std::max(table, device) : std::min(table, device);
-}
-
-Status DoesNotFit(const NodeModel& model, const NodeMemory& memory, size_t limit) {
-  const bool by_table = static_cast<size_t>(model.node().memory_bytes) == limit;
-  const std::string allows = by_table ? "its memory_mb allows" : model.device()->name() + " has free";
-  return InvalidArgument("%s: node %s needs %s, %s %s; %s", model.table().path().c_str(), model.node().name.c_str(),
-                         MegaBytes(memory.bytes()).c_str(), allows.c_str(), MegaBytes(limit).c_str(),
-                         memory.Describe().c_str());
+size_t ImageBytes(const NodeModel& model) {
+  Wide bytes = 0;
+  for (bool train : {true, false}) {
+    if (!train && !model.tests()) continue;
+    const std::vector<int64_t> rows = model.schedule().RowCounts(train);
+    if (!rows.empty()) bytes += model.net(train, rows.back()).images_bytes();
+  }
+  return Narrow(bytes);
 }
 
 NodeMemory MemoryOf(const NodeModel& model, int pool_size) {
@@ -57,33 +59,139 @@ NodeMemory MemoryOf(const NodeModel& model, int pool_size) {
   memory.matrices = MatrixBytes(model);
   memory.scratch = model.scratch_bytes();
   memory.device_only = DeviceOnlyBytes(model, pool_size);
+  memory.images = ImageBytes(model);
   return memory;
+}
+
+/// Memory that is more than something allows.
+struct Excess {
+  size_t needed = 0, allowed = 0;  ///< bytes
+  std::string limit;               ///< MemoryRoom::limit
+  std::string advice;              ///< MemoryRoom::advice
+};
+
+std::optional<Excess> OverTable(const NodeInfo& node, size_t bytes) {
+  const size_t allowed = static_cast<size_t>(node.memory_bytes);
+  if (allowed == 0 || bytes <= allowed) return std::nullopt;
+  return Excess{bytes, allowed, "its memory_mb allows", ""};
+}
+
+std::optional<Excess> OverRoom(const MemoryRoom& room, size_t bytes) {
+  const size_t allowed = static_cast<size_t>(room.bytes);
+  if (bytes <= allowed) return std::nullopt;
+  return Excess{bytes, allowed, room.limit, room.advice};
+}
+
+std::optional<Excess> OverAny(const NodeModel& model, const NodeMemory& memory, const MemoryRoom& host) {
+  if (std::optional<Excess> excess = OverTable(model.node(), memory.bytes())) return excess;
+  if (model.on_host()) return OverRoom(host, Narrow(Wide{memory.bytes()} + memory.image_bytes()));
+  const size_t free = model.device()->free_bytes();
+  if (free > 0 && memory.bytes() > free) return Excess{memory.bytes(), free, model.device()->name() + " has free", ""};
+  return OverRoom(host, memory.image_bytes());
+}
+
+Status DoesNotFit(const std::string& who, const Excess& excess, const std::string& parts) {
+  return InvalidArgument("%s needs %s, %s %s; %s; more nodes, or a smaller batch_size, need less of each%s%s",
+                         who.c_str(), MegaBytes(excess.needed).c_str(), excess.limit.c_str(),
+                         MegaBytes(excess.allowed).c_str(), parts.c_str(), excess.advice.empty() ? "" : "; or ",
+                         excess.advice.c_str());
+}
+
+std::string Who(const RoutingTable& table, Rank rank) { return table.path() + ": node " + table.node(rank).name; }
+
+/// The least that a node of `plan` can do with.
+struct Least {
+  Wide parameters = 0, tensor = 0;  ///< bytes of all parameters, and of the largest tensor of `rows` samples
+  std::string layer;                ///< that makes it
+
+  size_t bytes() const { return Narrow(parameters + tensor); }
+  std::string Describe() const {
+    return "parameters " + MegaBytes(Narrow(parameters)) + ", top of layer \"" + layer + "\" " +
+           MegaBytes(Narrow(tensor)) + ", and more";
+  }
+};
+
+/// Images are left out: they are not among a node's own tensors.
+/// @param shapes of the net's blobs for one sample. @param learns whether parameters have histories.
+/// @param element least bytes of an element of a tensor.
+Least LeastOf(const NodePlan& plan, const std::vector<Shape>& shapes, int64_t rows, bool learns, size_t element) {
+  Least least;
+  for (const ParamPlan& param : plan.params()) {
+    const bool history = learns && param.spec.lr_mult != 0;
+    least.parameters += Wide(param.block.count()) * sizeof(float) * (history ? 2 : 1);
+  }
+  for (const LayerPlan& layer : plan.layers()) {
+    const GraphLayer& entry = plan.graph().layers()[layer.layer];
+    if (entry.source || entry.traits.is_statistic()) continue;  // a statistic is one number, whatever the rows
+    const Shape& shape = shapes[entry.tops[0]];
+    const int64_t each = shape.rank() > 1 ? shape.With(1, layer.channels.size()).count(1) : 1;
+    const Wide bytes = Wide(each) * element * Wide(rows);
+    if (bytes <= least.tensor) continue;
+    least.tensor = bytes;
+    least.layer = entry.traits.name();
+  }
+  return least;
 }
 
 }  // namespace
 
 size_t NodeMemory::bytes() const {
   constexpr size_t kPage = 4096;
-  return parameters + pool_size * ((solver + kPage - 1) / kPage * kPage) + scratch + matrices + device_only;
+  const Wide solvers = Wide(pool_size) * ((Wide{solver} + kPage - 1) / kPage * kPage);
+  return Narrow(Wide{parameters} + solvers + scratch + matrices + device_only);
 }
+
+size_t NodeMemory::image_bytes() const { return Narrow(Wide{images} * ring()); }
 
 std::string NodeMemory::Describe() const {
   std::string text = Format("memory: parameters %s, %d solvers of %s each, rows of deferred gradients %s, scratch %s",
                             MegaBytes(parameters).c_str(), pool_size, MegaBytes(solver).c_str(),
                             MegaBytes(matrices).c_str(), MegaBytes(scratch).c_str());
   if (device_only > 0) text += ", input and copies " + MegaBytes(device_only);
+  if (images > 0) text += ", images " + MegaBytes(image_bytes());
   return text;
 }
 
-StatusOr<NodeMemory> FitMemory(const NodeModel& model) {
-  const size_t limit = MemoryLimit(model);
-  NodeMemory memory = MemoryOf(model, model.plan().pool_size);
-  if (limit == 0) return memory;
-  if (model.node().pool_size == 0) {
-    while (memory.pool_size > 1 && memory.bytes() > limit) memory = MemoryOf(model, memory.pool_size - 1);
+Status CheckPlannedMemory(const JobPlan& job, Rank rank, const MemoryRoom& host) {
+  const size_t element = job.table().node(rank).device == "cpu" ? 4 : 2;  // GPUs may compute in 16 bits
+  for (bool train : {true, false}) {
+    if (!train && !job.tests()) continue;
+    const std::vector<int64_t> rows = job.schedule().RowCounts(train);
+    const Least least =
+        LeastOf(job.node(rank, train), job.shapes(train), rows.empty() ? 0 : rows.back(), train, element);
+    std::optional<Excess> excess = OverTable(job.table().node(rank), least.bytes());
+    if (!excess) excess = OverRoom(host, least.bytes());
+    if (excess) return DoesNotFit(Who(job.table(), rank), *excess, least.Describe());
   }
-  if (memory.bytes() > limit) return DoesNotFit(model, memory, limit);
+  return OkStatus();
+}
+
+StatusOr<NodeMemory> FitMemory(const NodeModel& model, const MemoryRoom& host) {
+  NodeMemory memory = MemoryOf(model, model.plan().pool_size);
+  std::optional<Excess> excess = OverAny(model, memory, host);
+  while (excess && model.node().pool_size == 0 && memory.pool_size > 1) {
+    memory.device_only = DeviceOnlyBytes(model, --memory.pool_size);
+    excess = OverAny(model, memory, host);
+  }
+  if (excess) return DoesNotFit(Who(model.table(), model.rank()), *excess, memory.Describe());
   return memory;
+}
+
+Status CheckTestMemory(const NodeNet& net, size_t parameters, int ring, const MemoryRoom& host) {
+  const Wide images = Wide{net.images_bytes()} * ring;
+  const Wide bytes = Wide{parameters} + net.arena_bytes() + net.scratch_bytes() + images;
+  const std::optional<Excess> excess = OverRoom(host, Narrow(bytes));
+  if (!excess) return OkStatus();
+  return DoesNotFit("the test", *excess,
+                    "memory: parameters " + MegaBytes(parameters) + ", activations " + MegaBytes(net.arena_bytes()) +
+                        ", images " + MegaBytes(Narrow(images)));
+}
+
+Status CheckPlannedTest(const NodePlan& plan, int64_t rows, const MemoryRoom& host) {
+  HP_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, plan.graph().Shapes(plan.sample(), 1));
+  const Least least = LeastOf(plan, shapes, rows, false, 2);
+  const std::optional<Excess> excess = OverRoom(host, least.bytes());
+  return excess ? DoesNotFit("the test", *excess, least.Describe()) : OkStatus();
 }
 
 }  // namespace hp

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/memory_room.h"
 #include "model/node_model.h"
 
 #include <cstddef>
@@ -17,17 +18,39 @@ struct NodeMemory {
   /// What only a device with memory of its own needs: copies of inputs that come from the host, gradients of frozen
   /// parameters that ops write, parameters in other layouts; 0 on the host.
   size_t device_only = 0;
+  /// Images of one micro-batch, of training and test together: in the host's memory, `ring()` times.
+  size_t images = 0;
 
-  /// The whole, with each solver rounded up to pages.
+  /// Image buffers of a phase: those of bound micro-batches, and two that are read ahead.
+  int ring() const { return pool_size + 2; }
+  /// The whole, with each solver rounded up to pages; without the images. The largest number if it is beyond that.
   size_t bytes() const;
+  /// Bytes of the images' buffers; likewise.
+  size_t image_bytes() const;
   /// One line with the parts, for the log and for errors.
   std::string Describe() const;
 };
 
+/// Refuses what cannot fit before any op is made for it, which may take long and fail in a library's words: the node's
+/// parameters and its largest tensor alone are compared with the table's memory_mb and with `host`. Main thread.
+/// @param host what the node's host has, for nodes that compute on it; else AddressSpaceRoom().
+/// @return kInvalidArgument with the figures, and the layer.
+Status CheckPlannedMemory(const JobPlan& job, Rank rank, const MemoryRoom& host);
+
 /// Decides the size of the node's pool, before any of the memory is allocated: the table's pool_size; where that is 0
-/// the plan's, made smaller until all fits into the table's memory_mb and the device's free memory. The host's free
-/// memory is no limit. Image buffers and snapshots' copies are not counted. Main thread.
+/// the plan's, made smaller until all fits into the table's memory_mb, the device's free memory, and `host`. Nodes of
+/// one host, each by itself, are compared with all that it has. Snapshots' copies are not counted, nor is what
+/// libraries keep. Main thread.
+/// @param host what the node's host has: of image buffers, and on the host's device of all.
 /// @return kInvalidArgument with the figures: the table's pool does not fit, or where that is 0 not even one solver.
-StatusOr<NodeMemory> FitMemory(const NodeModel& model);
+StatusOr<NodeMemory> FitMemory(const NodeModel& model, const MemoryRoom& host);
+
+/// Whether a test of `net`, whose ops are made, fits: `parameters` bytes, activations, and `ring` buffers of images.
+/// @return kInvalidArgument with the figures.
+Status CheckTestMemory(const NodeNet& net, size_t parameters, int ring, const MemoryRoom& host);
+
+/// CheckPlannedMemory for a test of whole batches by one node, with Caffe's parameters but without gradients.
+/// @param plan of a TEST phase. @param rows of a batch.
+Status CheckPlannedTest(const NodePlan& plan, int64_t rows, const MemoryRoom& host);
 
 }  // namespace hp

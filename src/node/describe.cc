@@ -8,6 +8,8 @@
 #include "proto/net_filter.h"
 #include "solvers/check.h"
 
+#include <algorithm>
+#include <limits>
 #include <memory>
 #include <optional>
 
@@ -31,12 +33,25 @@ void AddLayers(const NodeModel& model, NodeSummary* summary) {
   }
 }
 
+/// a * b + c, or the largest number if it is beyond that.
+int64_t MultiplyAdd(int64_t a, int64_t b, int64_t c) {
+  return static_cast<int64_t>(std::min<__int128>(__int128{a} * b + c, std::numeric_limits<int64_t>::max()));
+}
+
+/// Samples of an update whose pipelines pass the node: all, or a replica's share.
+int64_t UpdateRows(const NodeModel& model) {
+  const JobShape& shape = model.schedule().shape();
+  if (shape.max_iter == 0) return 0;
+  int64_t rows = 0;
+  for (int replica : model.plan().replicas) rows += PartOf(shape.train_batch, replica, shape.replicas).size();
+  return rows * shape.iter_size;
+}
+
 void AddTraffic(const NodeModel& model, NodeSummary* summary) {
-  for (MsgId id : model.schedule().TrainIds(0, model.plan().replicas)) {
-    const int64_t rows = model.schedule().SamplesOfId(id).rows;
-    for (const PortPlan& port : model.part(true).ports()) {
-      (port.landing ? summary->received_bytes : summary->sent_bytes) += port.row_bytes * rows;
-    }
+  const int64_t rows = UpdateRows(model);
+  for (const PortPlan& port : model.part(true).ports()) {
+    int64_t& bytes = port.landing ? summary->received_bytes : summary->sent_bytes;
+    bytes = MultiplyAdd(port.row_bytes, rows, bytes);
   }
 }
 
@@ -49,8 +64,9 @@ void AddExchange(const NodeModel& model, NodeSummary* summary) {
   for (const StoredParam& param : model.stored_params()) {
     if (!param.frozen()) bytes += param.whole.count() * static_cast<int64_t>(sizeof(float));
   }
-  summary->sent_bytes += 2 * bytes * (replicas - 1) / replicas;
-  summary->received_bytes += 2 * bytes * (replicas - 1) / replicas;
+  const int64_t ring = static_cast<int64_t>(__int128{2} * bytes * (replicas - 1) / replicas);
+  summary->sent_bytes = MultiplyAdd(ring, 1, summary->sent_bytes);
+  summary->received_bytes = MultiplyAdd(ring, 1, summary->received_bytes);
 }
 
 NodeSummary SummaryOf(const NodeModel& model, const NodeMemory& memory) {
@@ -76,12 +92,15 @@ std::string Bytes(int64_t bytes) {
 }  // namespace
 
 StatusOr<std::vector<NodeSummary>> Summarize(const RoutingTable& table, const caffe::SolverParameter& solver,
-                                             const caffe::NetParameter& net, const std::string& cache_dir) {
+                                             const caffe::NetParameter& net, const std::string& cache_dir,
+                                             const std::function<MemoryRoom(const NodeInfo&)>& room) {
   HP_RETURN_IF_ERROR(CheckSolver(solver).Prepend(table.solver_path()));
   JobPlan::Options plan;
   plan.table = &table;
   plan.solver = solver;
   plan.net = std::make_shared<const caffe::NetParameter>(net);
+  // What is wrong with the net shows without its databases, which may be on other hosts.
+  HP_RETURN_IF_ERROR(NetGraph::Create(plan.net, caffe::TRAIN).status());
   HP_ASSIGN_OR_RETURN(const std::optional<Shape> train, SampleShape(net, true, cache_dir));
   if (!train) return InvalidArgument("net \"%s\" has no Data layer to train from", net.name().c_str());
   plan.train_shape = *train;
@@ -97,8 +116,10 @@ StatusOr<std::vector<NodeSummary>> Summarize(const RoutingTable& table, const ca
   std::vector<NodeSummary> nodes;
   for (const NodeInfo& node : table.nodes()) {
     options.rank = node.rank;
+    const MemoryRoom host = room(node);
+    HP_RETURN_IF_ERROR(CheckPlannedMemory(*job, node.rank, host));
     HP_ASSIGN_OR_RETURN(const std::unique_ptr<NodeModel> model, NodeModel::Create(job, options));
-    HP_ASSIGN_OR_RETURN(const NodeMemory memory, FitMemory(*model));
+    HP_ASSIGN_OR_RETURN(const NodeMemory memory, FitMemory(*model, host));
     nodes.push_back(SummaryOf(*model, memory));
   }
   return nodes;

@@ -1,10 +1,12 @@
 #pragma once
 
+#include "base/memory_room.h"
 #include "hp/status.h"
 #include "proto/caffe.pb.h"
 #include "scheduler/plan/routing_table.h"
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -24,12 +26,14 @@ struct NodeSummary {
 };
 
 /// Summaries by rank, for `hproute --check`. Every node is planned as if it computed on a CPU, so no GPU is needed.
+/// @param room what the host of a node has for it; AddressSpaceRoom() where that is not known.
 /// Opens the databases of the Data layers to learn the shape of a sample. Only built-in layer types.
 /// @param net unfiltered. @param cache_dir DatasetOptions::cache_dir.
 /// @return kNotFound: a database or mean file is not on this host; kInvalidArgument, kDataLoss: a fault of net, solver,
-/// table (also too little memory_mb) or data.
+/// table (also too little memory_mb, or more than its `room`) or data.
 StatusOr<std::vector<NodeSummary>> Summarize(const RoutingTable& table, const caffe::SolverParameter& solver,
-                                             const caffe::NetParameter& net, const std::string& cache_dir);
+                                             const caffe::NetParameter& net, const std::string& cache_dir,
+                                             const std::function<MemoryRoom(const NodeInfo&)>& room);
 
 /// Four lines for each node. @param nodes summaries of this table, by rank.
 std::string DescribeNodes(const RoutingTable& table, const std::vector<NodeSummary>& nodes);

@@ -13,6 +13,7 @@ namespace hp {
 namespace {
 
 constexpr auto kNamePause = std::chrono::milliseconds(500);
+constexpr int kLeastThreads = 4;  // of a node: its own, executor, failure detector, transport
 
 /// In clusters a host's own name may come a while after its processes.
 void WaitForName(const std::string& host, int64_t limit_ms) {
@@ -65,6 +66,11 @@ Status RunNodes(int count, const std::function<NodeOptions(Rank)>& options_for,
   // One by one: what is wrong with the job's files is said once, not by each node.
   for (const auto& node : nodes) HP_RETURN_IF_ERROR(node->Open());
   if (on_start) on_start(nodes[0].get());
+  // Nodes that have started wait for those that have not: all or none.
+  if (const Status status = TryThreads(kLeastThreads * count); !status.ok()) {
+    LOG(ERROR) << status.message();
+    return status;
+  }
   std::vector<Status> results(nodes.size());
   {
     std::vector<Thread> threads;

@@ -6,7 +6,10 @@
 // in which none calls into a part that is gone.
 #include "node/node.h"
 
+#include "base/format.h"
+#include "base/out_of_memory.h"
 #include "checkpoint/incarnation.h"
+#include "engine/compute_threads.h"
 #include "engine/initial_params.h"
 #include "node/make_exchange.h"
 #include "proto/hash.h"
@@ -16,7 +19,6 @@
 #include "scheduler/control/slice_tag.h"
 
 #include "glog/logging.h"
-#include <omp.h>
 
 #include <algorithm>
 #include <chrono>
@@ -67,23 +69,22 @@ bool Node::RequestStop() {
 }
 
 Status Node::Open() {
-  const Status status = ReadFiles();
+  const Status status = OrOutOfMemory("reading the job's files", [this] { return ReadFiles(); });
   if (!status.ok()) LOG(ERROR) << "node " << info_.name << ": " << status.message();
   return status;
 }
 
 Status Node::Run() {
   for (auto step : {&Node::Connect, &Node::BuildModel, &Node::InitParams, &Node::ConnectExchange, &Node::PrepareInputs,
-                    &Node::MakeCompute, &Node::MakeSnapshotter}) {
-    const Status status = (this->*step)();
+                    &Node::MakeCompute, &Node::MakeSnapshotter, &Node::Train}) {
+    const Status status = OrOutOfMemory("starting", [this, step] { return (this->*step)(); });
     if (status.ok()) continue;
     shutdown_.Fail(status);
     shutdown_.WaitForLeave();
     return status;
   }
-  Train();
   Status status = shutdown_.WaitForWork();
-  if (status.ok()) status = Finish();
+  if (status.ok()) status = OrOutOfMemory("ending the job", [this] { return Finish(); });
   if (!status.ok()) shutdown_.WaitForLeave();
   return status;
 }
@@ -104,13 +105,8 @@ int Node::ThreadsOf(Rank rank) const {
 
 // A team that is smaller than asked for adds up in another order.
 Status Node::TakeThreads(int threads) const {
-  if (threads > omp_get_thread_limit()) {
-    return FailedPrecondition("node \"%s\" needs %d threads%s; OMP_THREAD_LIMIT allows %d", info_.name.c_str(), threads,
-                              files_.saved_threads.empty() ? "" : ", as before the snapshot", omp_get_thread_limit());
-  }
-  omp_set_dynamic(0);
-  omp_set_num_threads(threads);
-  return OkStatus();
+  return TakeComputeThreads(threads, Format("node \"%s\" needs %d threads%s", info_.name.c_str(), threads,
+                                            files_.saved_threads.empty() ? "" : ", as before the snapshot"));
 }
 
 Status Node::Connect() {
@@ -162,8 +158,10 @@ Status Node::BuildModel() {
   options.seed = seed_;
   const int threads = ThreadsOf(options_.rank);
   HP_RETURN_IF_ERROR(TakeThreads(threads));
+  const MemoryRoom room = HostMemoryRoom();
+  HP_RETURN_IF_ERROR(CheckPlannedMemory(*job, options_.rank, device_.device->is_host() ? room : AddressSpaceRoom()));
   HP_ASSIGN_OR_RETURN(model_, NodeModel::Create(std::move(job), options));
-  HP_ASSIGN_OR_RETURN(memory_, FitMemory(*model_));
+  HP_ASSIGN_OR_RETURN(memory_, FitMemory(*model_, room));
   LOG(INFO) << "node " << info_.name << ": seed " << seed_ << ", " << threads << " thread(s), "
             << model_->part(true).segments() << " segment(s); " << memory_.Describe();
   labels_ = std::make_unique<LabelStore>(model_->schedule());
@@ -217,10 +215,9 @@ Status Node::PrepareInputs() {
   callbacks.on_labels = [this](auto... args) { OnLabels(args...); };
   callbacks.on_ready = [this] { gate_.Run([this] { pipeline_->OnInputs(); }); };
   callbacks.on_error = [this](const Status& status) { shutdown_.Fail(status); };
-  const int ring = memory_.pool_size + 2;
   for (Input* input : {files_.train_input.get(), files_.test_input.get()}) {
     if (input == nullptr) continue;
-    HP_RETURN_IF_ERROR(input->Prepare(model_->schedule(), model_->part(true).part().index, seed_, ring,
+    HP_RETURN_IF_ERROR(input->Prepare(model_->schedule(), model_->part(true).part().index, seed_, memory_.ring(),
                                       options_.reader_threads, device_.device.get(), callbacks));
   }
   return OkStatus();
@@ -292,7 +289,7 @@ SnapshotWriter::Options Node::SnapshotFiles() {
 
 // --- Running
 
-void Node::Train() {
+Status Node::Train() {
   PipelinePlan plan = model_->plan();
   plan.pool_size = memory_.pool_size;
   plan.start_clock = files_.start_clock;
@@ -319,7 +316,7 @@ void Node::Train() {
   options.pipeline = pipeline_.get();
   options.compute = compute_.get();
   options.device = device_.device.get();
-  options.on_start = [this, threads] { CHECK(TakeThreads(threads).ok()); };
+  options.on_start = [this, threads] { return TakeThreads(threads); };
   options.before_task = options_.before_task;
   options.boundary = [this](int64_t clock) { return clock_end_->Boundary(clock); };
   options.after_task = [this](const Task& task) {
@@ -331,6 +328,7 @@ void Node::Train() {
   };
   options.on_end = [this](const Status& status) { shutdown_.OnExecuted(status, pipeline_->finished()); };
   executor_ = std::make_unique<Executor>(std::move(options));
+  return OkStatus();
 }
 
 void Node::MakeClockEnd() {

@@ -107,7 +107,8 @@ class Node : private TransportHandler, private PipelineHost {
   /// reason why not, which is logged (ExitStatus has the process's exit status):
   /// kUnavailable, kDeadlineExceeded: another node was lost or did not appear; kNumeric: numbers are not finite;
   /// kFailedPrecondition: nodes do not fit together; kInvalidArgument: net, table or labels; kInternal: a device
-  /// failed, or the last snapshot was not written; kResourceExhausted: a device is out of memory.
+  /// failed, or the last snapshot was not written; kResourceExhausted: out of memory, on a device or the host, or no
+  /// thread to be had.
   Status Run();
   /// Ends its threads and its connections; Run must have returned, or not begun. May be called again. The destructor
   /// does it too, but nodes of one process whose GPUs copy into each other's memory must all have stopped before the
@@ -141,7 +142,7 @@ class Node : private TransportHandler, private PipelineHost {
   Status MakeSnapshotter();
   /// The first node's options for what it writes. Claims the right to write it.
   SnapshotWriter::Options SnapshotFiles();
-  void Train();
+  Status Train();
   void MakeClockEnd();
   Status Finish();
 

@@ -136,6 +136,89 @@ class FilesTest(cluster.JobTest):
         process = self.start("--all", "--resume=" + self.path("out_iter_10.solverstate"))
         self.expect_exit(process, 2, r"out_iter_10\.solverstate belongs to another net")
 
+    def set_of_the_node(self, field):
+        """Gives the only node of the table a field, e.g. "threads: 2"."""
+        text = re.sub(r" %s \d+" % field.split()[0], "", self.read("table.prototxt").decode())
+        self.write("table.prototxt", text.replace("stage: 0 index: 0", "stage: 0 index: 0 " + field))
+
+    def refused_everywhere(self, *patterns):
+        """hproute --check and hpnode both refuse, at once and in our own words."""
+        status, text = cluster.run_tool("hproute", "--check", self.path("table.prototxt"), "--cache_dir=none")
+        self.assertEqual(status, 2, text)
+        for pattern in patterns:
+            self.assertRegex(text, pattern)
+        self.refused(*patterns)
+
+    def test_numbers_that_no_field_can_mean(self):
+        for before, after, said in (
+                ("batch_size: 12 backend", "batch_size: 4294967295 backend",
+                 r'layer "data" has batch_size 4294967295; expected at most 2147483647'),
+                ("num_output: 4 kernel_size", "num_output: 4294967295 kernel_size",
+                 r'layer "conv1": convolution_param { num_output: 4294967295 }: expected 1 to 2147483647'),
+                ("inner_product_param { num_output: 4", "inner_product_param { num_output: 4294967295",
+                 r'layer "ip2": inner_product_param { num_output: 4294967295 }: expected 1 to 2147483647')):
+            self.plain(net=cluster.NET.replace(before, after, 1))
+            self.refused_everywhere(said)
+
+    def test_shapes_whose_products_overflow(self):
+        net = cluster.NET.replace("num_output: 4 kernel_size: 3", "num_output: 1073741824 kernel_size: 131072 pad: 70000")
+        self.plain(net=net)
+        self.refused_everywhere(r'layer "conv1": (top|parameter) shape \[[\d ]+\] is too large')
+
+    def test_memory_that_the_host_does_not_have(self):
+        for before, after in (("batch_size: 12 backend", "batch_size: 2147483647 backend"),
+                              ("inner_product_param { num_output: %(hidden)d", "inner_product_param { num_output: 2147483647")):
+            self.plain(net=cluster.NET.replace(before, after, 1))
+            status, text = cluster.run_tool("hproute", "--check", self.path("table.prototxt"), "--cache_dir=none")
+            self.assertEqual(status, 2, text)
+            self.assertRegex(text, r"node conv0 needs \d+\.\d MB, (this host has|control group \S+ of this host allows) \d")
+            self.refused(r"node conv0 needs \d+\.\d MB, (the host has free|its control group \S+ leaves) \d+\.\d MB; "
+                         r"parameters .*a smaller batch_size")
+
+    def test_numbers_of_the_table_and_the_solver(self):
+        for field, said in (("memory_mb: 17592186044416", "has memory_mb 17592186044416; expected 0 to 134217728"),
+                            ("pool_size: 2147483647", "has pool_size 2147483647; expected 0 to 65536"),
+                            ("threads: 2000", "has threads 2000; expected 0 to 1024")):
+            self.plain()
+            self.set_of_the_node(field)
+            self.refused_everywhere('node "conv0" ' + said)
+        for seed in (-2, -2**63):
+            self.plain()
+            self.write("solver.prototxt", self.read("solver.prototxt").decode().replace("seed: 7", "seed: %d" % seed))
+            self.refused_everywhere(r"random_seed: %d; expected -1" % seed)
+        self.plain()
+        for flag in ("--reader_threads=0", "--reader_threads=2000"):
+            self.expect_exit(self.start("--all", flag), 2, r"reader_threads is \d+; expected 1 to 1024")
+
+    def limited(self, kib, *flags):
+        """Runs a whole table in an address space of `kib` KiB. Returns (exit status, what it said)."""
+        process = self.start(*(flags or ("--all",)), prefix=("prlimit", "--as=%d" % (kib * 1024)))
+        return process.wait(), process.text()
+
+    def test_address_space_that_is_too_small(self):
+        self.plain(hidden=3000000)  # 1.2 GB of weights alone
+        status, text = self.limited(3000000)
+        self.assertEqual(status, 2, text)
+        self.assertRegex(text, r"node conv0 needs \d+\.\d MB, ulimit -v leaves it \d+\.\d MB; .*raise ulimit -v")
+        self.plain()
+        self.set_of_the_node("threads: 1000")
+        status, text = self.limited(2000000)
+        self.assertEqual(status, 2, text)
+        self.assertRegex(text, r'node "conv0" needs 1000 threads; the system starts only \d+ of 999 threads; .*ulimit -v')
+        self.plain()
+        self.set_of_the_node("threads: 2")
+        least = 100000  # for the libraries
+        while self.limited(least, "--help")[0] != 0:
+            least += 10000
+        seen = set()
+        for kib in range(least, least + 800000, 40000):
+            status, text = self.limited(kib)
+            self.assertIn(status, (0, 2), "%d KiB: %s" % (kib, text))
+            if status != 0:
+                self.assertRegex(text, "out of memory|cannot start a thread|the system starts only|ulimit -v leaves it")
+            seen.add(status)
+        self.assertEqual(seen, {0, 2})
+
     def test_table_lists_all_faults(self):
         self.make_job()
         self.make_table(conv=2, fc=1, micro_batches=7, before="ip1", cut="relu2")

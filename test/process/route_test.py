@@ -15,8 +15,8 @@ CONV_PARAMETERS = 4 * 3 * 3 + 4
 
 class RouteTest(cluster.JobTest):
 
-    def check(self, status=0):
-        found, text = cluster.run_tool("hproute", "--check", self.path("table.prototxt"), "--cache_dir=none")
+    def check(self, status=0, *flags):
+        found, text = cluster.run_tool("hproute", "--check", self.path("table.prototxt"), "--cache_dir=none", *flags)
         self.assertEqual(found, status, text)
         return text
 
@@ -80,6 +80,25 @@ class RouteTest(cluster.JobTest):
         text = self.read("table.prototxt").decode()
         self.write("table.prototxt", re.sub(r"(stage: 1 index: 0 )", r"\1memory_mb: 1 ", text))
         self.assertRegex(self.check(2), r"node fc0 needs \d+\.\d MB, its memory_mb allows 1\.0 MB")
+
+    def test_memory_of_the_hosts(self):
+        self.make_job(hidden=100000)
+        self.make_table(conv=1, fc=2)
+        self.assertRegex(self.check(2, "--memory_mb=20"), r"node fc0 needs \d+\.\d MB, --memory_mb allows 21\.0 MB; parameters")
+        self.check(0, "--memory_mb=4096")
+        self.assertIn("expected 0 to 134217728", self.check(2, "--memory_mb=17592186044416"))
+
+    def test_many_samples_are_not_listed(self):
+        self.make_job(solver="iter_size: 524288\n", net=cluster.NET.replace("batch_size: 12", "batch_size: 100000", 1))
+        self.make_table(conv=1, fc=1, micro_batches=1)
+        crossing = r"%.1f MB" % (524288 * 100000 * POOLED * FLOAT / 1e6)
+        self.assertEqual(self.check().count("sends %s and receives %s" % (crossing, crossing)), 2)
+
+    def test_faulty_net_without_its_database(self):
+        self.make_job(net=cluster.NET.replace("num_output: 4 kernel_size", "num_output: 4294967295 kernel_size"))
+        self.make_table(conv=1, fc=1)
+        shutil.rmtree(self.path("db"))
+        self.assertIn("num_output: 4294967295 }: expected 1 to 2147483647", self.check(2))
 
     def test_more_micro_batches_than_ids_can_count(self):
         self.make_job(solver="iter_size: 262145\n")

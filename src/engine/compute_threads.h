@@ -1,0 +1,15 @@
+#pragma once
+
+#include "hp/status.h"
+
+#include <string>
+
+namespace hp {
+
+/// Gives the calling thread an OpenMP team of just `threads` threads, and starts it: sums depend on its size. libgomp
+/// would end the process if the system did not let it start one.
+/// @param threads at least 1. @param need who needs how many and why, for messages: "node "a" needs 4 threads".
+/// @return kFailedPrecondition: OMP_THREAD_LIMIT allows fewer; kResourceExhausted: the system does.
+Status TakeComputeThreads(int threads, const std::string& need);
+
+}  // namespace hp

@@ -1,0 +1,104 @@
+// What a node needs beside what there is, before anything is allocated.
+#include "engine/memory_fit.h"
+
+#include "test/unit/routing/table_text.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace hp {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr char kOneNode[] = R"(
+    solver: "s" micro_batches: 4 stage { kind: CONV } node { name: "n" stage: 0 host: "a" port: 1 POOL })";
+constexpr char kSmallNet[] = R"(
+    layer { name: "data" type: "Data" top: "data" top: "label" data_param { source: "x" batch_size: BATCH } }
+    layer { name: "ip1" type: "InnerProduct" bottom: "data" top: "ip1" inner_product_param { num_output: OUTPUTS } }
+    layer { name: "relu1" type: "ReLU" bottom: "ip1" top: "ip1" }
+    layer { name: "ip2" type: "InnerProduct" bottom: "ip1" top: "ip2" inner_product_param { num_output: 7 } }
+    layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip2" bottom: "label" top: "loss" })";
+
+class MemoryFitTest : public testing::Test {
+ protected:
+  void Plan(const std::string& node = "", const std::string& batch = "64", const std::string& outputs = "5000") {
+    table_ = MakeTable(With(kOneNode, "POOL", node));
+    JobPlan::Options options;
+    options.table = &*table_;
+    options.solver = Parse<caffe::SolverParameter>("max_iter: 10");
+    options.net = std::make_shared<const caffe::NetParameter>(
+        Parse<caffe::NetParameter>(With(With(kSmallNet, "BATCH", batch), "OUTPUTS", outputs)));
+    options.train_shape = {3, 8, 8};
+    StatusOr<std::unique_ptr<JobPlan>> job = JobPlan::Create(options);
+    ASSERT_TRUE(job.ok()) << job.status();
+    job_ = *std::move(job);
+  }
+  StatusOr<NodeMemory> Fit(int64_t bytes) {
+    NodeModel::Options options;
+    options.backend = backend_.get();
+    const auto model = NodeModel::Create(job_, options);
+    EXPECT_TRUE(model.ok()) << model.status();
+    return FitMemory(**model, {bytes, "the host has free", "end other programs"});
+  }
+  Status Planned(int64_t bytes) {
+    return CheckPlannedMemory(*job_, 0, {bytes, "the host has free", "end other programs"});
+  }
+  static std::string With(std::string text, const std::string& what, const std::string& by) {
+    return text.replace(text.find(what), what.size(), by);
+  }
+
+  std::optional<RoutingTable> table_;
+  std::shared_ptr<const JobPlan> job_;
+  const std::unique_ptr<Backend> backend_ = MakeCpuBackend();
+};
+
+TEST_F(MemoryFitTest, ThePoolGivesWayToTheHostsMemory) {
+  Plan();
+  const auto all = Fit(AddressSpaceRoom().bytes);
+  ASSERT_TRUE(all.ok()) << all.status();
+  EXPECT_EQ(all->pool_size, 4);
+  EXPECT_EQ(all->images, 16 * 3 * 8 * 8 * sizeof(float)) << "of a micro-batch";
+  const int64_t needed = static_cast<int64_t>(all->bytes() + all->image_bytes());
+  EXPECT_EQ(Fit(needed)->pool_size, 4);
+  EXPECT_EQ(Fit(needed - 1)->pool_size, 3) << "images are the host's memory, too";
+  Plan("pool_size: 4");
+  const auto fixed = Fit(needed - 1);
+  ASSERT_FALSE(fixed.ok()) << "the table's pool is not changed";
+  EXPECT_EQ(ExitStatus(fixed.status()), 2);
+  EXPECT_THAT(fixed.status().message(), AllOf(HasSubstr("/job/table.prototxt: node n needs "),
+                                              HasSubstr(" MB, the host has free "), HasSubstr("memory: parameters "),
+                                              HasSubstr("a smaller batch_size"), HasSubstr("end other programs")));
+}
+
+TEST_F(MemoryFitTest, SumsDoNotWrap) {
+  Plan("pool_size: 65536");
+  NodeMemory memory = Fit(AddressSpaceRoom().bytes).value();
+  memory.solver = size_t{1} << 47;
+  EXPECT_GT(memory.bytes(), size_t{1} << 62);
+  memory.solver = size_t{1} << 63;
+  EXPECT_EQ(memory.bytes(), std::numeric_limits<size_t>::max());
+  memory.images = size_t{1} << 63;
+  EXPECT_EQ(memory.image_bytes(), std::numeric_limits<size_t>::max());
+}
+
+TEST_F(MemoryFitTest, WhatCannotFitIsRefusedFromThePlanAlone) {
+  Plan();
+  // Values and histories of [5000, 192] and [7, 5000] with biases, and 16 rows of 5000.
+  const int64_t least = 2 * 4 * (5000 * 192 + 5000 + 7 * 5000 + 7) + 4 * 16 * 5000;
+  EXPECT_TRUE(Planned(least).ok());
+  EXPECT_EQ(Planned(least - 1).code(), StatusCode::kInvalidArgument);
+  Plan("memory_mb: 7");
+  EXPECT_THAT(Planned(AddressSpaceRoom().bytes).message(), HasSubstr("its memory_mb allows 7.3 MB"));
+}
+
+TEST_F(MemoryFitTest, NumbersThatNoHostCanHoldAreRefusedAtOnce) {
+  Plan("", "2147483647", "2147483647");
+  const Status status = CheckPlannedMemory(*job_, 0, AddressSpaceRoom());
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("no host has more than 140737488.4 MB"), HasSubstr("layer \"ip1\"")));
+}
+
+}  // namespace
+}  // namespace hp
