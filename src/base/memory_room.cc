@@ -1,6 +1,7 @@
 #include "base/memory_room.h"
 
 #include "base/cgroup.h"
+#include "base/format.h"
 
 #include <sys/resource.h>
 
@@ -71,8 +72,12 @@ MemoryRoom HostMemoryRoom(const std::string& root) {
   if (const std::optional<CgroupRoom> group = CgroupMemoryRoom(root)) {
     least.Take({group->bytes, "its control group " + group->folder + " leaves", "raise the group's memory limit"});
   }
-  TakeLimit(RLIMIT_AS, root, "VmSize", {0, "ulimit -v leaves it", "raise ulimit -v"}, &least);
-  TakeLimit(RLIMIT_DATA, root, "VmData", {0, "ulimit -d leaves it", "raise ulimit -d"}, &least);
+  TakeLimit(RLIMIT_AS, root, "VmSize",
+            {0, "ulimit -v leaves it", "raise ulimit -v, of which libraries take " + MegaBytes(kLibraryReserve)},
+            &least);
+  TakeLimit(RLIMIT_DATA, root, "VmData",
+            {0, "ulimit -d leaves it", "raise ulimit -d, of which libraries take " + MegaBytes(kLibraryReserve)},
+            &least);
   return least.room();
 }
 

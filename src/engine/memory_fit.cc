@@ -90,11 +90,12 @@ std::optional<Excess> OverAny(const NodeModel& model, const NodeMemory& memory, 
   return OverRoom(host, memory.image_bytes());
 }
 
-Status DoesNotFit(const std::string& who, const Excess& excess, const std::string& parts) {
-  return InvalidArgument("%s needs %s, %s %s; %s; more nodes, or a smaller batch_size, need less of each%s%s",
-                         who.c_str(), MegaBytes(excess.needed).c_str(), excess.limit.c_str(),
-                         MegaBytes(excess.allowed).c_str(), parts.c_str(), excess.advice.empty() ? "" : "; or ",
-                         excess.advice.c_str());
+constexpr char kForNodes[] = "take more nodes or a smaller batch_size", kForTests[] = "take a smaller batch_size";
+
+Status DoesNotFit(const std::string& who, const Excess& excess, const std::string& parts, const char* remedy) {
+  return InvalidArgument("%s needs %s, %s %s; %s; %s%s%s", who.c_str(), MegaBytes(excess.needed).c_str(),
+                         excess.limit.c_str(), MegaBytes(excess.allowed).c_str(), parts.c_str(), remedy,
+                         excess.advice.empty() ? "" : "; or ", excess.advice.c_str());
 }
 
 std::string Who(const RoutingTable& table, Rank rank) { return table.path() + ": node " + table.node(rank).name; }
@@ -161,7 +162,7 @@ Status CheckPlannedMemory(const JobPlan& job, Rank rank, const MemoryRoom& host)
         LeastOf(job.node(rank, train), job.shapes(train), rows.empty() ? 0 : rows.back(), train, element);
     std::optional<Excess> excess = OverTable(job.table().node(rank), least.bytes());
     if (!excess) excess = OverRoom(host, least.bytes());
-    if (excess) return DoesNotFit(Who(job.table(), rank), *excess, least.Describe());
+    if (excess) return DoesNotFit(Who(job.table(), rank), *excess, least.Describe(), kForNodes);
   }
   return OkStatus();
 }
@@ -173,7 +174,7 @@ StatusOr<NodeMemory> FitMemory(const NodeModel& model, const MemoryRoom& host) {
     memory.device_only = DeviceOnlyBytes(model, --memory.pool_size);
     excess = OverAny(model, memory, host);
   }
-  if (excess) return DoesNotFit(Who(model.table(), model.rank()), *excess, memory.Describe());
+  if (excess) return DoesNotFit(Who(model.table(), model.rank()), *excess, memory.Describe(), kForNodes);
   return memory;
 }
 
@@ -184,14 +185,15 @@ Status CheckTestMemory(const NodeNet& net, size_t parameters, int ring, const Me
   if (!excess) return OkStatus();
   return DoesNotFit("the test", *excess,
                     "memory: parameters " + MegaBytes(parameters) + ", activations " + MegaBytes(net.arena_bytes()) +
-                        ", images " + MegaBytes(Narrow(images)));
+                        ", images " + MegaBytes(Narrow(images)),
+                    kForTests);
 }
 
 Status CheckPlannedTest(const NodePlan& plan, int64_t rows, const MemoryRoom& host) {
   HP_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, plan.graph().Shapes(plan.sample(), 1));
   const Least least = LeastOf(plan, shapes, rows, false, 2);
   const std::optional<Excess> excess = OverRoom(host, least.bytes());
-  return excess ? DoesNotFit("the test", *excess, least.Describe()) : OkStatus();
+  return excess ? DoesNotFit("the test", *excess, least.Describe(), kForTests) : OkStatus();
 }
 
 }  // namespace hp

@@ -219,6 +219,19 @@ class FilesTest(cluster.JobTest):
             seen.add(status)
         self.assertEqual(seen, {0, 2})
 
+    def test_tests_that_the_host_cannot_hold(self):
+        self.plain(snapshot=10)
+        self.expect_exit(self.start("--all"), 0)
+        self.write("large.prototxt", self.read("net.prototxt").decode().replace("size: 12", "size: 2147483647"))
+        for net, flag, said in (("large", "--threads=1", r"the test needs \d+\.\d MB, .* \d+\.\d MB; .*a smaller batch_size"),
+                                ("net", "--iterations=524289", "iterations is 524289; expected 1 to 524288"),
+                                ("net", "--threads=1025", "threads is 1025; expected 0 to 1024"),
+                                ("net", "--reader_threads=0", "reader_threads is 0; expected 1 to 1024")):
+            status, text = cluster.run_tool("model_test", "--model=" + self.path(net + ".prototxt"), "--cache_dir=none",
+                                            "--weights=" + self.path("out_iter_20.caffemodel"), flag)
+            self.assertEqual(status, 2, text)
+            self.assertRegex(text, said)
+
     def test_table_lists_all_faults(self):
         self.make_job()
         self.make_table(conv=2, fc=1, micro_batches=7, before="ip1", cut="relu2")
