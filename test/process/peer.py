@@ -29,7 +29,7 @@ def bytes_field(field, data):
 
 def client_hello(job="hpnode"):
     """What a tool that wants weights says of itself (Hello of src/proto/wire.proto)."""
-    return number_field(1, 2) + bytes_field(2, job.encode()) + bytes_field(4, b"a client") + number_field(14, 1)
+    return number_field(1, 3) + bytes_field(2, job.encode()) + bytes_field(4, b"a client") + number_field(14, 1)
 
 
 def record(kind, body=b""):
