@@ -7,8 +7,16 @@
 
 namespace hp {
 
+/// Bytes of a file.
+struct Extent {
+  uint64_t offset = 0, bytes = 0;
+
+  bool operator==(const Extent&) const = default;
+};
+
 /// The keys of a database's records in ascending order, by which records are addressed by number: databases find
-/// records by key only. Takes the bytes of all keys and 8 more for each. Immutable once filled; then any thread.
+/// records by key only. For an LMDB also where their values lie. Takes the bytes of all keys and 8 more for each, 24
+/// for an LMDB. Immutable once filled; then any thread.
 class RecordIndex {
  public:
   /// Records.
@@ -23,12 +31,27 @@ class RecordIndex {
     keys_.append(key);
     ends_.push_back(keys_.size());
   }
+  /// Likewise, with the place of the value. An index has places for all of its records or for none.
+  void Append(std::string_view key, Extent value) {
+    Append(key);
+    values_.push_back(value);
+  }
+  /// Whether `value` may be called.
+  bool has_values() const { return values_.size() == ends_.size(); }
+  Extent value(int64_t record) const { return values_[record]; }  ///< its place in the file
 
  private:
   friend class IndexFile;
   std::string keys_;            // one after the other
   std::vector<uint64_t> ends_;  // of each in keys_
+  std::vector<Extent> values_;  // empty: not known
 };
+
+/// The contents of an index file: `index` and the `identity` of its database, with a checksum.
+std::string EncodeIndex(const std::string& identity, const RecordIndex& index);
+/// Reads what EncodeIndex made; `bytes` may be anything. @return false: it is damaged or for another identity, and
+/// *index as it was.
+bool DecodeIndex(std::string_view bytes, const std::string& identity, RecordIndex* index);
 
 /// The file that keeps the index of one database between runs: DIRECTORY/HASH.index, HASH being that of the database's
 /// path. Several processes may load and save it at once. One thread at a time.

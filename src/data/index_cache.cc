@@ -5,14 +5,16 @@
 #include <glog/logging.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 namespace hp {
 
-// The file, little-endian as the host: magic, length and bytes of the identity, number of records, length and bytes of
-// the keys, the end of each key, and XXH3 over all of that.
+// The file, little-endian as the host: magic, length and bytes of the identity, numbers of records and of places,
+// length and bytes of the keys, the end of each key, the place of each value, and XXH3 over all of that.
 class IndexFile {
  public:
   static std::string Encode(const std::string& identity, const RecordIndex& index) {
@@ -20,9 +22,11 @@ class IndexFile {
     AppendNumber(identity.size(), &out);
     out += identity;
     AppendNumber(index.ends_.size(), &out);
+    AppendNumber(index.values_.size(), &out);
     AppendNumber(index.keys_.size(), &out);
     out += index.keys_;
-    out.append(reinterpret_cast<const char*>(index.ends_.data()), index.ends_.size() * sizeof(uint64_t));
+    AppendArray(index.ends_, &out);
+    AppendArray(index.values_, &out);
     AppendNumber(XXH3_64bits(out.data(), out.size()), &out);
     return out;
   }
@@ -31,25 +35,32 @@ class IndexFile {
     if (in.size() < sizeof(uint64_t)) return false;
     const std::string_view body = in.substr(0, in.size() - sizeof(uint64_t));
     std::string_view tail = in.substr(body.size());
-    uint64_t hash = 0, identity_size = 0, records = 0, keys_size = 0;
+    uint64_t hash = 0, identity_size = 0, records = 0, values = 0, keys_size = 0;
     if (!TakeNumber(&tail, &hash) || hash != XXH3_64bits(body.data(), body.size())) return false;
-    std::string_view rest = body, magic, found;
+    std::string_view rest = body, magic, found, keys;
     if (!Take(&rest, kMagic.size(), &magic) || magic != kMagic) return false;
     if (!TakeNumber(&rest, &identity_size) || !Take(&rest, identity_size, &found) || found != identity) return false;
-    std::string_view keys;
-    if (!TakeNumber(&rest, &records) || !TakeNumber(&rest, &keys_size) || !Take(&rest, keys_size, &keys)) return false;
-    if (rest.size() / sizeof(uint64_t) != records || rest.size() % sizeof(uint64_t) != 0) return false;
-    index->keys_.assign(keys);
-    index->ends_.resize(records);
-    std::memcpy(index->ends_.data(), rest.data(), rest.size());
+    if (!TakeNumber(&rest, &records) || !TakeNumber(&rest, &values) || !TakeNumber(&rest, &keys_size)) return false;
+    RecordIndex decoded;
+    if (!Take(&rest, keys_size, &keys) || !TakeArray(&rest, records, &decoded.ends_)) return false;
+    if ((values != 0 && values != records) || !TakeArray(&rest, values, &decoded.values_) || !rest.empty())
+      return false;
+    const auto& ends = decoded.ends_;
+    if (!std::is_sorted(ends.begin(), ends.end()) || (ends.empty() ? 0 : ends.back()) != keys.size()) return false;
+    decoded.keys_.assign(keys);
+    *index = std::move(decoded);
     return true;
   }
 
  private:
-  inline static const std::string kMagic = "hpnode index 1\n";
+  inline static const std::string kMagic = "hpnode index 2\n";
 
   static void AppendNumber(uint64_t value, std::string* out) {
     out->append(reinterpret_cast<const char*>(&value), sizeof(value));
+  }
+  template <typename T>
+  static void AppendArray(const std::vector<T>& values, std::string* out) {
+    out->append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
   }
   static bool Take(std::string_view* in, uint64_t size, std::string_view* out) {
     if (in->size() < size) return false;
@@ -63,7 +74,23 @@ class IndexFile {
     std::memcpy(value, bytes.data(), sizeof(*value));
     return true;
   }
+  template <typename T>
+  static bool TakeArray(std::string_view* in, uint64_t count, std::vector<T>* values) {
+    std::string_view bytes;
+    if (count > in->size() / sizeof(T) || !Take(in, count * sizeof(T), &bytes)) return false;
+    values->resize(count);
+    if (count > 0) std::memcpy(static_cast<void*>(values->data()), bytes.data(), bytes.size());
+    return true;
+  }
 };
+
+std::string EncodeIndex(const std::string& identity, const RecordIndex& index) {
+  return IndexFile::Encode(identity, index);
+}
+
+bool DecodeIndex(std::string_view bytes, const std::string& identity, RecordIndex* index) {
+  return IndexFile::Decode(bytes, identity, index);
+}
 
 namespace {
 
@@ -88,14 +115,14 @@ bool IndexCache::Load(const std::string& identity, RecordIndex* index) const {
   std::ifstream file(path_, std::ios::binary);
   if (!file) return false;
   const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  return IndexFile::Decode(bytes, identity, index);
+  return DecodeIndex(bytes, identity, index);
 }
 
 void IndexCache::Save(const std::string& identity, const RecordIndex& index) const {
   if (directory_.empty()) return;
   std::error_code error;
   std::filesystem::create_directories(directory_, error);
-  const Status written = WriteIndexFile(path_, IndexFile::Encode(identity, index));
+  const Status written = WriteIndexFile(path_, EncodeIndex(identity, index));
   if (!written.ok()) VLOG(1) << "cannot cache the index in " << directory_ << ": " << written;
 }
 

@@ -4,6 +4,9 @@
 
 #include "data_test_util.h"
 #include <gtest/gtest.h>
+#include <xxhash.h>
+
+#include <cstring>
 
 namespace hp {
 namespace {
@@ -20,6 +23,14 @@ RecordIndex SomeIndex() {
 void ExpectSame(const RecordIndex& a, const RecordIndex& b) {
   ASSERT_EQ(a.size(), b.size());
   for (int64_t i = 0; i < a.size(); ++i) EXPECT_EQ(a.key(i), b.key(i));
+  ASSERT_EQ(a.has_values(), b.has_values());
+  for (int64_t i = 0; a.has_values() && i < a.size(); ++i) EXPECT_EQ(a.value(i), b.value(i));
+}
+
+// A file with a right checksum for whatever stands in it.
+std::string Sealed(std::string body) {
+  const uint64_t hash = XXH3_64bits(body.data(), body.size());
+  return body.append(reinterpret_cast<const char*>(&hash), sizeof(hash));
 }
 
 TEST(RecordIndex, KeepsKeysInOrder) {
@@ -42,6 +53,35 @@ TEST(IndexCache, SavesAndLoads) {
   int files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder / "new/folder")) files += entry.exists();
   EXPECT_EQ(files, 1);
+}
+
+TEST(IndexCache, KeepsThePlacesOfValues) {
+  RecordIndex index, loaded;
+  index.Append("a", Extent{4112, 7});
+  index.Append("b", Extent{uint64_t{1} << 40, 0});
+  ASSERT_TRUE(DecodeIndex(EncodeIndex("identity", index), "identity", &loaded));
+  ExpectSame(loaded, index);
+  EXPECT_FALSE(SomeIndex().has_values());
+}
+
+TEST(IndexCache, RefusesNumbersThatDoNotFitBehindARightChecksum) {
+  RecordIndex index;
+  index.Append("ab", Extent{1, 2});
+  index.Append("cd", Extent{3, 4});
+  const std::string whole = EncodeIndex("i", index);
+  const std::string body = whole.substr(0, whole.size() - sizeof(uint64_t));
+  RecordIndex loaded;
+  ASSERT_TRUE(DecodeIndex(Sealed(body), "i", &loaded));
+  const size_t numbers = body.size() - 4 * sizeof(uint64_t) - 2 * sizeof(uint64_t) - 4 - 3 * sizeof(uint64_t);
+  for (const size_t at : {numbers, numbers + 8, numbers + 16, numbers + 28, numbers + 36}) {  // counts, then ends
+    for (const uint64_t value : {uint64_t{0}, uint64_t{1}, uint64_t{5}, ~uint64_t{0}, uint64_t{1} << 61}) {
+      std::string damaged = body;
+      std::memcpy(damaged.data() + at, &value, sizeof(value));
+      const bool decoded = DecodeIndex(Sealed(damaged), "i", &loaded);
+      // An end may be any number between its neighbours, and places may be missing.
+      EXPECT_EQ(decoded, (at == numbers + 28 && value <= 1)) << at << ", " << value;
+    }
+  }
 }
 
 TEST(IndexCache, FitsOneIdentityAndOneDatabaseOnly) {
