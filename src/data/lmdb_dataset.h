@@ -1,24 +1,20 @@
 #pragma once
 
-#include "base/mutex.h"
 #include "data/dataset.h"
 #include "data/file_identity.h"
 #include "data/index.h"
-
-#include <lmdb.h>
+#include "data/lmdb_pages.h"
 
 #include <atomic>
 #include <memory>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace hp {
 
-/// A Dataset in an LMDB environment, opened with MDB_RDONLY | MDB_NOLOCK: no lock file, no reader table, any number of
-/// processes. LMDB reads through a memory map, so the file's size and times are checked before every read: a truncated
-/// file is an error, but one that is cut in the middle of a read can still end the process by SIGBUS. Any thread; each
-/// read uses a read transaction that no other thread has.
+/// A Dataset in an LMDB environment: no lock file, no reader table, any number of processes. It reads the file itself
+/// and with pread (lmdb_pages.h says why not by liblmdb), so damaged pages and a file that is cut or replaced at any
+/// time are errors. Any thread.
 class LmdbDataset : public Dataset {
  public:
   /// Dataset::Open for this backend. @param path `source` without symbolic links: a folder with a data.mdb, or such a
@@ -29,36 +25,22 @@ class LmdbDataset : public Dataset {
 
   int64_t size() const override { return index_.size(); }
   std::string_view key(int64_t record) const override { return index_.key(record); }
-  Status Read(int64_t record, std::string* bytes) override HP_EXCLUDES(mutex_);
+  Status Read(int64_t record, std::string* bytes) override;
   Status CheckUnchanged() override;
 
  private:
-  struct EnvClose {
-    void operator()(MDB_env* env) const { mdb_env_close(env); }
-  };
-  struct TxnAbort {
-    void operator()(MDB_txn* txn) const { mdb_txn_abort(txn); }
-  };
-  using Txn = std::unique_ptr<MDB_txn, TxnAbort>;
-
-  LmdbDataset(const std::string& source, const std::string& file) : Dataset(source), file_(file) {}
-  Status OpenEnv(bool is_file);
-  Status CheckComplete();
-  Status OpenDb();
+  LmdbDataset(const std::string& source, const std::string& path, int fd);
   Status LoadIndex(const DatasetOptions& options);
   Status Scan(const Clock* clock);
-  StatusOr<Txn> TakeTxn() HP_EXCLUDES(mutex_);
-  Status Failed(const std::string& what, int error);
+  Status ReadFile(uint64_t offset, size_t count, char* to) const;
 
-  const std::string file_;  // .../data.mdb
-  RecordIndex index_;
-  std::unique_ptr<MDB_env, EnvClose> env_;
-  MDB_dbi dbi_ = 0;
-  size_t snapshot_ = 0;  // the number of LMDB's transaction that we read
+  const std::string path_;  // .../data.mdb
+  const int fd_;
   FileIdentity identity_;
+  LmdbFile file_;
+  LmdbMeta meta_;
+  RecordIndex index_;
   std::atomic<uint64_t> reads_{0};
-  Mutex mutex_;
-  std::vector<Txn> idle_ HP_GUARDED_BY(mutex_);  // one thread at a time may use a transaction
 };
 
 }  // namespace hp

@@ -296,6 +296,31 @@ TEST(LmdbDataset, TruncatedFilesAreFoundAtOpen) {
   }
 }
 
+// The cached index is believed, since size and time are those of the file that was walked. Record 58 is none of those
+// that Open reads for the fingerprint.
+TEST(LmdbDataset, ARecordDamagedBehindTheCachedIndexIsNamedWithItsPage) {
+  TempFolder folder;
+  DatasetOptions options;
+  options.cache_dir = folder / "cache";
+  WriteRecords(folder / "db", DbBackend::kLmdb, NoiseRecords(100, 9000));
+  ASSERT_TRUE(Dataset::Open(folder / "db", DbBackend::kLmdb, options).ok());
+  const std::string file = folder / "db/data.mdb";
+  const auto time = std::filesystem::last_write_time(file);
+  std::string bytes = ReadWholeFile(file);
+  const size_t value = bytes.find(NoiseBytes(58, 9002));
+  ASSERT_EQ(value % 4096, 16u) << "in pages of its own";
+  bytes[value - 16] ^= 1;  // their number
+  WriteWholeFile(file, bytes);
+  std::filesystem::last_write_time(file, time);
+  auto dataset = Dataset::Open(folder / "db", DbBackend::kLmdb, options);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  ASSERT_TRUE((*dataset)->Read(57, &bytes).ok());
+  const Status status = (*dataset)->Read(58, &bytes);
+  EXPECT_EQ(status.code(), StatusCode::kDataLoss);
+  EXPECT_THAT(status.message(), HasSubstr("record 58 (key \"00000058\")"));
+  EXPECT_THAT(status.message(), HasSubstr(Format("%s is corrupt: page %zu no longer", file.c_str(), value / 4096)));
+}
+
 TEST(LmdbDataset, ADataFileWithoutItsFolderIsADatabase) {
   TempFolder folder;
   DatasetOptions options;
