@@ -1,5 +1,6 @@
 #include "data/image.h"
 
+#include "data/image_header.h"
 #include "proto/caffe.pb.h"
 
 #include <opencv2/imgcodecs.hpp>
@@ -35,6 +36,10 @@ cv::Mat ToMat(const Image& image) {
 // OpenCV throws for some damaged files and returns nothing for others.
 StatusOr<Image> DecodeImage(const std::string& bytes, ImageColor color) try {
   if (bytes.empty()) return DataLoss("the encoded image is empty");
+  if (const auto pixels = DeclaredPixels(bytes); pixels && *pixels > kMaxImagePixels) {
+    return DataLoss("the image has %lld pixels by its header, %zu bytes; at most %lld are decoded",
+                    static_cast<long long>(*pixels), bytes.size(), static_cast<long long>(kMaxImagePixels));
+  }
   const cv::Mat encoded(1, static_cast<int>(bytes.size()), CV_8U, const_cast<char*>(bytes.data()));
   return FromMat(cv::imdecode(encoded, ReadFlag(color)));
 } catch (const cv::Exception& error) {

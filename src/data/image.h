@@ -25,8 +25,12 @@ enum class ImageColor {
   kGray,      ///< 1; color images are converted
 };
 
+/// Pixels of a JPEG or PNG record, at most: damaged bytes that say more would cost gigabytes before anything is found.
+constexpr int64_t kMaxImagePixels = int64_t{1} << 27;
+
 /// Decodes JPEG, PNG and every other format of OpenCV's imgcodecs. Any thread, as all functions here.
-/// @return kDataLoss: not an image, or a damaged one; kInvalidArgument: more than 8 bits a channel.
+/// @return kDataLoss: not an image, a damaged one, or one of more than kMaxImagePixels; kInvalidArgument: more than 8
+/// bits a channel.
 StatusOr<Image> DecodeImage(const std::string& bytes, ImageColor color);
 /// Reads and decodes an image file and, if `height` and `width` are both > 0, resizes it (bilinear).
 /// @return as DecodeImage, and kNotFound: no such file. The message names `path`.

@@ -1,5 +1,7 @@
 #include "data/image.h"
 
+#include "data/image_header.h"
+
 #include "data_test_util.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -53,6 +55,31 @@ TEST(Image, DamagedImagesAreErrors) {
   EXPECT_EQ(DecodeImage(NoiseBytes(1, 1000), ImageColor::kAsStored).status().code(), StatusCode::kDataLoss);
   const auto png = EncodeImage(Noise(20, 20, 3), "png");
   EXPECT_EQ(DecodeImage(png->substr(0, 20), ImageColor::kAsStored).status().code(), StatusCode::kDataLoss);
+}
+
+TEST(Image, HeadersSayHowManyPixelsThereAre) {
+  for (const char* format : {"png", "jpg"}) {
+    const auto encoded = EncodeImage(Noise(20, 30, 3), format);
+    EXPECT_EQ(DeclaredPixels(*encoded), 600) << format;
+    for (size_t bytes = 0; bytes < encoded->size(); ++bytes) {
+      const auto pixels = DeclaredPixels(encoded->substr(0, bytes));
+      EXPECT_TRUE(!pixels || *pixels == 600) << format << ", " << bytes;
+    }
+  }
+  EXPECT_FALSE(DeclaredPixels("P5 30 20 255"));
+}
+
+TEST(Image, AHeaderThatSaysABillionPixelsCostsNothing) {
+  std::string png = *EncodeImage(Noise(20, 30, 3), "png"), jpeg = *EncodeImage(Noise(20, 30, 3), "jpg");
+  png[18] = png[22] = 127;  // width and height, big-endian from bytes 16 and 20
+  const size_t frame = jpeg.find("\xFF\xC0");
+  ASSERT_NE(frame, std::string::npos);
+  jpeg[frame + 5] = jpeg[frame + 7] = 127;
+  for (const std::string& bytes : {png, jpeg}) {
+    const Status status = DecodeImage(bytes, ImageColor::kAsStored).status();
+    EXPECT_EQ(status.code(), StatusCode::kDataLoss);
+    EXPECT_THAT(status.message(), HasSubstr("at most 134217728 are decoded"));
+  }
 }
 
 TEST(Image, FilesAreReadAndResized) {
