@@ -23,6 +23,15 @@ Shape ShapeOf(const caffe::BlobProto& blob) {
   return Shape(dims);
 }
 
+// Divides instead of multiplying: hostile dims could overflow a product.
+bool HasValues(const Shape& shape, int64_t values) {
+  for (const int64_t dim : shape.dims()) {
+    if (dim <= 0 || values % dim != 0) return false;
+    values /= dim;
+  }
+  return values == 1;
+}
+
 }  // namespace
 
 StatusOr<MeanImage> ReadMeanFile(const std::string& path) {
@@ -39,7 +48,7 @@ StatusOr<MeanImage> ReadMeanFile(const std::string& path) {
   }
   mean.data.assign(blob.data().begin(), blob.data().end());
   if (mean.data.empty()) mean.data.assign(blob.double_data().begin(), blob.double_data().end());
-  if (mean.shape.count() != static_cast<int64_t>(mean.data.size()) || mean.data.empty()) {
+  if (!HasValues(mean.shape, static_cast<int64_t>(mean.data.size()))) {
     return DataLoss("mean_file \"%s\" has the shape %s and %zu values", path.c_str(), mean.shape.ToString().c_str(),
                     mean.data.size());
   }

@@ -323,6 +323,11 @@ TEST(MeanFile, BadFilesAreNamed) {
   for (int i = 0; i < 11; ++i) blob.add_data(1);
   WriteWholeFile(folder / "short", blob.SerializeAsString());
   EXPECT_THAT(ReadMeanFile(folder / "short").status().message(), HasSubstr("has the shape 2 2 3 and 11 values"));
+  caffe::BlobProto negative;
+  for (const int64_t dim : {-1, -1, 4}) negative.mutable_shape()->add_dim(dim);
+  for (int i = 0; i < 4; ++i) negative.add_data(1);
+  WriteWholeFile(folder / "negative", negative.SerializeAsString());
+  EXPECT_THAT(ReadMeanFile(folder / "negative").status().message(), HasSubstr("has the shape -1 -1 4 and 4 values"));
   const std::string whole = blob.SerializeAsString();
   WriteWholeFile(folder / "cut", whole.substr(0, whole.size() - 5));
   EXPECT_EQ(ReadMeanFile(folder / "cut").status().code(), StatusCode::kDataLoss);
