@@ -5,6 +5,7 @@
 #include "scheduler/control/handshake.h"
 
 #include "base/format.h"
+#include "proto/parse.h"
 
 #include <algorithm>
 #include <iterator>
@@ -53,7 +54,7 @@ std::string StartDifference(const hp::Hello& a, const hp::Hello& b) {
 bool BothAndDifferent(int64_t a, int64_t b, int64_t none) { return a != none && b != none && a != b; }
 
 bool Read(std::string_view bytes, hp::Hello* hello) {
-  return bytes.size() <= kMaxHelloBytes && hello->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
+  return bytes.size() <= kMaxHelloBytes && ParseMessage(bytes, hello);
 }
 
 /// What differs between two nodes of one table; each difference names both.

@@ -6,6 +6,7 @@
 #include "scheduler/control/membership.h"
 
 #include "base/format.h"
+#include "proto/parse.h"
 #include "proto/wire.pb.h"
 
 #include <glog/logging.h>
@@ -71,8 +72,8 @@ void Membership::OnMessage(Rank peer, MemberMessage type, std::string_view paylo
   } else if (type == MemberMessage::kLost) {
     LostNotice notice;
     const int size = static_cast<int>(peers_.size());
-    if (!notice.ParseFromArray(payload.data(), static_cast<int>(payload.size())) || notice.lost() < 0 ||
-        notice.lost() >= size || notice.detector() < 0 || notice.detector() >= size) {
+    if (!ParseMessage(payload, &notice) || notice.lost() < 0 || notice.lost() >= size || notice.detector() < 0 ||
+        notice.detector() >= size) {
       LOG(WARNING) << "ignoring a LOST message from node " << options_.names[peer]
                    << ": it names a node that is not in the routing table";
       return;

@@ -4,6 +4,7 @@
 #include "checkpoint/snapshot.h"
 #include "checkpoint/summed_file.h"
 
+#include "google/protobuf/stubs/logging.h"
 #include "google/protobuf/text_format.h"
 #include <unistd.h>
 
@@ -68,6 +69,7 @@ StatusOr<std::optional<SnapshotManifest>> ReadManifest(const std::string& state_
   }
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   SnapshotManifest manifest;
+  const google::protobuf::LogSilencer quiet;  // its opinion of a damaged manifest; ours is in the Status
   google::protobuf::TextFormat::Parser parser;
   if (!parser.ParseFromString(text, &manifest)) return DataLoss("%s: not an hpnode manifest", path.c_str());
   if (manifest.state().name() != FileName(state_path) || manifest.iteration() != state.head.iter()) {

@@ -7,6 +7,7 @@
 #include "base/host.h"
 #include "base/mutex.h"
 #include "node/cuda_devices.h"
+#include "proto/parse.h"
 #include "proto/wire.pb.h"
 
 #include <unistd.h>
@@ -87,9 +88,7 @@ GpuCopier::~GpuCopier() { ExportedMemory::Get()->Forget(gpu_); }
 
 StatusOr<std::byte*> GpuCopier::Open(std::string_view bytes_of_handle, size_t bytes) {
   GpuMemoryHandle handle;
-  if (!handle.ParseFromArray(bytes_of_handle.data(), static_cast<int>(bytes_of_handle.size()))) {
-    return InvalidArgument("not a valid GPU memory handle");
-  }
+  if (!ParseMessage(bytes_of_handle, &handle)) return InvalidArgument("not a valid GPU memory handle");
   if (bytes > handle.bytes())
     return InvalidArgument("the GPU memory handle covers %zu bytes; expected at least %zu", handle.bytes(), bytes);
   if (place_.host_id == 0 || handle.host_id() != place_.host_id)

@@ -1,6 +1,7 @@
 #include "node/inbox.h"
 
 #include "base/format.h"
+#include "proto/parse.h"
 #include "proto/wire.pb.h"
 #include "scheduler/control/messages.h"
 
@@ -15,7 +16,7 @@ namespace {
 template <typename Message>
 StatusOr<Message> Parse(uint32_t type, std::span<const std::byte> bytes) {
   Message message;
-  if (message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return message;
+  if (ParseMessage({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, &message)) return message;
   return InvalidArgument("a message of type %u that cannot be parsed", type);
 }
 

@@ -4,6 +4,7 @@
 #include "node/pull_client.h"
 
 #include "base/mutex.h"
+#include "proto/parse.h"
 #include "proto/wire.pb.h"
 #include "scheduler/control/handshake.h"
 #include "scheduler/control/messages.h"
@@ -82,7 +83,7 @@ class Puller : public TransportHandler {
   void OnMessage(Rank, uint32_t type, std::span<const std::byte> bytes) override {
     if (type != kPullChunk) return;  // heartbeats
     PullChunk chunk;
-    if (!chunk.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    if (!ParseMessage({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, &chunk)) {
       return End(DataLoss("cannot parse a chunk of the weights"));
     }
     if (const Status status = Take(chunk); !status.ok()) return End(status);

@@ -63,6 +63,17 @@ TEST_F(HandshakeTest, SaysWhatDiffersAndThatIsFatalBeforeTheJobIsComplete) {
   EXPECT_THAT(Refusal(facts), HasSubstr("; node \"fc1\" runs a different solver file"));
 }
 
+// Protobuf would write a line to stderr for each such text, as often as a stranger likes.
+TEST_F(HandshakeTest, TextOfAStrangerIsNotWrittenAboutByProtobuf) {
+  hp::Hello hello;
+  ASSERT_TRUE(hello.ParseFromString(Make(Facts(2))->Hello()));
+  hello.set_job("\xFF\xFE");
+  const std::string bytes = hello.SerializePartialAsString();
+  testing::internal::CaptureStderr();
+  EXPECT_FALSE(Make(Facts(0))->Accept(bytes).ok());
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+
 TEST_F(HandshakeTest, ResumeOnOneNodeOnly) {
   JobFacts facts = Facts(1);
   facts.start_clock = 500;
