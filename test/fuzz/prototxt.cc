@@ -1,0 +1,27 @@
+// The text of a net or of a solver, and the plan that a job makes of it. The first byte chooses.
+#include "scheduler/plan/table_check.h"
+#include "test/fuzz/fuzz_job.h"
+
+using namespace hp;
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static const auto table = fuzz::SmallTable();
+  if (size == 0) return 0;
+  caffe::NetParameter net;
+  caffe::SolverParameter solver;
+  if (data[0] % 2 == 0) {
+    static fuzz::MemoryFile file;
+    file.Write({reinterpret_cast<const char*>(data + 1), size - 1});
+    auto read = ReadNet(file.path());
+    if (!read.ok()) return 0;
+    net = *std::move(read);
+    solver = fuzz::ParsedText<caffe::SolverParameter>(fuzz::kSolver);
+  } else {
+    if (!ParseTextProto({reinterpret_cast<const char*>(data + 1), size - 1}, "fuzz", &solver).ok()) return 0;
+    net = fuzz::ParsedText<caffe::NetParameter>(fuzz::kNet);
+  }
+  // A job is planned if these find nothing (src/node/job_files.cc).
+  if (!CheckSolverFit(table.config(), solver).empty() || !CheckNetFit(table.config(), net).empty()) return 0;
+  (void)fuzz::PlanOf(table, net, solver).ok();
+  return 0;
+}
