@@ -1,0 +1,256 @@
+// Peers that passed the handshake and then say what they like, to a node with its parts (lying_node.h). Most of what
+// they say is lawful, each number of it may be a lie, and the node goes on in between: it may refuse, and must not
+// fall.
+#include "test/fuzz/lying_node.h"
+
+#include "scheduler/control/membership.h"
+#include "scheduler/control/messages.h"
+#include "scheduler/control/slice_tag.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+using namespace hp;
+
+namespace {
+
+constexpr int kMostSteps = 2000;
+constexpr int64_t kClocks = 4;  // whose grants and labels are said
+constexpr Rank kClients = 2;
+
+struct LawfulGrant {
+  Rank peer = 0;
+  PlaceTag tag;
+  size_t bytes = 0;
+};
+
+struct LawfulLabels {
+  int64_t clock = 0, batch = 0;
+  bool train = false;
+  int replica = 0;
+};
+
+// The places that peers grant `self`, in the order of ids.
+std::vector<LawfulGrant> GrantsFor(const JobPlan& job, Rank self) {
+  std::vector<LawfulGrant> grants;
+  const Schedule& schedule = job.schedule();
+  for (int64_t clock = 0; clock < kClocks; ++clock) {
+    for (const bool train : {false, true}) {
+      const NodePlan& plan = job.node(self, train);
+      for (const MsgId id :
+           train ? schedule.TrainIds(clock, schedule.replicas()) : schedule.TestIds(clock, schedule.replicas())) {
+        if (plan.data_parallel() && plan.part().index != id.replica()) continue;
+        for (const PortPlan& port : plan.ports()) {
+          if (port.landing) continue;
+          const auto bytes = static_cast<size_t>(schedule.SamplesOfId(id).rows * port.row_bytes);
+          grants.push_back({port.peer(id.replica()), {id.bits, port.channel}, bytes});
+        }
+      }
+    }
+  }
+  return grants;
+}
+
+std::vector<LawfulLabels> LabelsOf(const JobPlan& job) {
+  std::vector<LawfulLabels> labels;
+  const JobShape& shape = job.schedule().shape();
+  for (int64_t clock = 0; clock < kClocks; ++clock) {
+    for (const bool train : {false, true}) {
+      if (!train && !job.schedule().TestsAt(clock)) continue;
+      for (int64_t batch = 0; batch < (train ? shape.iter_size : shape.test_iter); ++batch) {
+        for (int replica = 0; replica < shape.replicas; ++replica) labels.push_back({clock, batch, train, replica});
+      }
+    }
+  }
+  return labels;
+}
+
+class Liar {
+ public:
+  Liar(FuzzedDataProvider* in, const JobPlan& job, Rank self, fuzz::VictimNode* node)
+      : in_(*in), job_(job), self_(self), node_(*node), grants_(GrantsFor(job, self)), labels_(LabelsOf(job)) {}
+
+  void Step() {
+    const int choice = in_.ConsumeIntegralInRange(0, 31);
+    if (choice < 5) return Grant();
+    if (choice < 8) return Labels();
+    if (choice < 10) return self_ == 0 ? Report() : SayVerdict();
+    if (choice < 16) return EndGrant();
+    if (choice < 20) return EndWrite();
+    if (choice < 22) return node_.FinishExchange();
+    if (choice < 24) return Rarely() ? Oddity() : node_.Assemble();
+    for (int i = in_.ConsumeIntegralInRange(1, 8); i > 0; --i) node_.RunTask();
+  }
+
+ private:
+  bool Rarely() { return in_.ConsumeIntegralInRange(0, 15) == 0; }
+  // What ends a connection, or is said seldom.
+  void Oddity() {
+    switch (in_.ConsumeIntegralInRange(0, 7)) {
+      case 0:
+        return Say(Peer(), kStatisticsMessage, Statistics());
+      case 1:
+        return Say(Peer(), kRendezvousMessage, Rendezvous());
+      case 2:
+        return Say(Peer(), MemberType(MemberMessage::kLost), Lost());
+      case 3:
+        return GrantSlice();
+      case 4:
+        return node_.Close(Peer());
+      case 5:
+        return EndGrant(Cancelled("given back"));
+      default:
+        return SayAnything();
+    }
+  }
+
+  // `lawful`, mostly.
+  int64_t Lie(int64_t lawful) {
+    switch (in_.ConsumeIntegralInRange(0, 255)) {
+      case 0:
+        return lawful + 1;
+      case 1:
+        return lawful - 1;
+      case 2:
+        return in_.ConsumeIntegral<int64_t>();
+      case 3:
+        return in_.ConsumeIntegralInRange(0, 16);
+      default:
+        return lawful;
+    }
+  }
+  double LieOf(double lawful) {
+    return in_.ConsumeIntegralInRange(0, 255) == 0 ? in_.ConsumeFloatingPoint<double>() : lawful;
+  }
+  Rank Peer() {
+    const Rank rank = in_.ConsumeIntegralInRange<Rank>(0, job_.table().size() + kClients - 1);
+    if (rank == self_) return (rank + 1) % job_.table().size();
+    return rank < job_.table().size() ? rank : kFirstClientRank + rank - job_.table().size();
+  }
+  Rank PeerOr(Rank lawful) { return lawful == self_ || in_.ConsumeIntegralInRange(0, 255) == 0 ? Peer() : lawful; }
+
+  void Say(Rank peer, uint32_t type, const google::protobuf::MessageLite& message) {
+    Send(peer, type, message.SerializeAsString());
+  }
+  void Send(Rank peer, uint32_t type, const std::string& bytes) {
+    if (node_.reachable(peer)) node_.Message(peer, type, bytes);
+  }
+  void SayAnything() {
+    const uint32_t type = in_.ConsumeBool() ? in_.ConsumeIntegralInRange(0, 24) : in_.ConsumeIntegral<uint32_t>();
+    Send(Peer(), type, in_.ConsumeRandomLengthString(100));
+  }
+
+  // Of each other node in turn.
+  void Report() {
+    const Rank others = job_.table().size() - 1;
+    IterationReport report;
+    report.set_clock(Lie(reports_ / others));
+    report.set_finite(Lie(1) == 1);
+    report.set_sum_of_squares(LieOf(1));
+    report.set_stop(Lie(0) != 0);
+    if (Lie(0) != 0) report.set_layer(in_.ConsumeRandomLengthString(20));
+    Say(PeerOr(1 + static_cast<Rank>(reports_ % others)), kIterationReportMessage, report);
+    ++reports_;
+  }
+  void SayVerdict() {
+    Verdict verdict;
+    verdict.set_clock(Lie(verdicts_++));
+    verdict.set_scale(LieOf(1));
+    verdict.set_next_loss_scale(LieOf(1));
+    verdict.set_status(static_cast<int32_t>(Lie(0)));
+    verdict.set_stop(Lie(0) != 0);
+    verdict.set_skip(Lie(0) != 0);
+    Say(PeerOr(0), kVerdictMessage, verdict);
+  }
+  void Labels() {
+    if (labels_said_ == labels_.size() || !job_.label_readers(true).contains(self_)) return;
+    const LawfulLabels& next = labels_[labels_said_++];
+    const JobShape& shape = job_.schedule().shape();
+    const int64_t rows = (next.train ? shape.train_batch : shape.test_batch) / shape.replicas;
+    LabelsMessage labels;
+    labels.set_clock(Lie(next.clock));
+    labels.set_train(Lie(next.train) != 0);
+    labels.set_batch(Lie(next.batch));
+    labels.set_first_row(Lie(next.replica * rows));
+    for (int64_t i = std::min<int64_t>(Lie(rows), 100); i > 0; --i) labels.add_label(static_cast<float>(LieOf(1)));
+    Say(PeerOr(job_.table().rank_of(0, next.replica)), kLabelsMessage, labels);
+  }
+  StatisticsMessage Statistics() {
+    StatisticsMessage statistics;
+    statistics.set_msg_id(static_cast<uint64_t>(Lie(static_cast<int64_t>(MsgId::Make(0, true, 0, 0).bits))));
+    for (int64_t i = std::min<int64_t>(Lie(1), 100); i > 0; --i) statistics.add_value(1);
+    return statistics;
+  }
+  RendezvousMessage Rendezvous() {
+    RendezvousMessage message;
+    message.set_key(in_.ConsumeRandomLengthString(10));
+    message.set_value(in_.ConsumeRandomLengthString(10));
+    return message;
+  }
+  LostNotice Lost() {
+    LostNotice notice;
+    notice.set_lost(static_cast<int32_t>(Lie(1)));
+    notice.set_detector(static_cast<int32_t>(Lie(2)));
+    notice.set_cause(in_.ConsumeRandomLengthString(20));
+    notice.set_status(static_cast<int32_t>(Lie(0)));
+    return notice;
+  }
+
+  // A place for a tensor that the node sends: the next one, or (once more) one before it.
+  void Grant() {
+    if (grants_.empty()) return;
+    const size_t index = Rarely() ? in_.ConsumeIntegralInRange<size_t>(0, grants_.size() - 1) : granted_++;
+    if (index >= grants_.size()) return;
+    const LawfulGrant& grant = grants_[index];
+    const Rank peer = PeerOr(grant.peer);
+    if (!node_.reachable(peer)) return;
+    const PlaceTag tag{static_cast<uint64_t>(Lie(static_cast<int64_t>(grant.tag.msg_id))),
+                       static_cast<uint32_t>(Lie(grant.tag.channel))};
+    node_.Granted(peer, tag, static_cast<size_t>(Lie(static_cast<int64_t>(grant.bytes))));
+  }
+  void GrantSlice() {
+    const Rank peer = Peer();
+    if (!node_.reachable(peer)) return;
+    const size_t param = in_.ConsumeIntegralInRange<size_t>(0, job_.params().size());
+    node_.Granted(peer, SliceTag(Lie(1), param, in_.ConsumeBool()), in_.ConsumeIntegralInRange<size_t>(0, 4096));
+  }
+  void EndGrant(const Status& status = OkStatus()) {
+    if (node_.transport.grants.empty()) return;
+    node_.EndGrant(in_.ConsumeIntegralInRange<size_t>(0, node_.transport.grants.size() - 1), status);
+  }
+  void EndWrite() {
+    if (node_.transport.writes.empty()) return;
+    node_.EndWrite(in_.ConsumeIntegralInRange<size_t>(0, node_.transport.writes.size() - 1), OkStatus());
+  }
+
+  FuzzedDataProvider& in_;
+  const JobPlan& job_;
+  const Rank self_;
+  fuzz::VictimNode& node_;
+  const std::vector<LawfulGrant> grants_;
+  const std::vector<LawfulLabels> labels_;
+  // Said so far.
+  size_t granted_ = 0, labels_said_ = 0;
+  int64_t reports_ = 0, verdicts_ = 0;
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static const auto table = fuzz::SmallTable();
+  static const auto job = fuzz::PlanOf(table, fuzz::ParsedText<caffe::NetParameter>(fuzz::kNet),
+                                       fuzz::ParsedText<caffe::SolverParameter>(fuzz::kSolver));
+  fuzz::Expect(job.ok());
+  FuzzedDataProvider in(data, size);
+  const Rank self = in.ConsumeIntegralInRange<Rank>(0, table.size() - 1);
+  fuzz::VictimNode node(table, **job, self);
+  for (Rank client = 0; client < kClients; ++client) node.ConnectClient(kFirstClientRank + client);
+  if (in.ConsumeIntegralInRange(0, 3) != 0) node.Assemble();
+  Liar liar(&in, **job, self, &node);
+  for (int step = 0; step < kMostSteps && in.remaining_bytes() > 0; ++step) {
+    liar.Step();
+    node.Settle();
+  }
+  return 0;
+}
