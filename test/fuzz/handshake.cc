@@ -1,5 +1,5 @@
 // The records of a stranger, in pieces, before and after this side's own: a handshake with a node of a job, with its
-// real policy, or with a client.
+// real policy, or with a client; with a token or without.
 #include "transport/connect/handshake.h"
 
 #include "scheduler/control/handshake.h"
@@ -10,9 +10,7 @@ using namespace hp;
 
 namespace {
 
-JobFacts FactsOf(Rank rank) {
-  return {.rank = rank, .net_hash = 0x11, .solver_hash = 0x22, .random_seed = 1, .cores = 8, .host_id = 0xA};
-}
+JobFacts FactsOf(Rank rank) { return {.rank = rank, .net_hash = 0x11, .solver_hash = 0x22, .random_seed = 1}; }
 
 // The record of a node of the job or of a client, perhaps with one wrong byte; or nothing. Hashes of the table can't be
 // guessed.
@@ -47,8 +45,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz::Stream stream(&io);
   int ends = 0;
   Handshake::Callbacks callbacks;
-  callbacks.hello = [policy] { return policy->Hello(); };
-  callbacks.judge = [policy](std::string_view hello) { return policy->Accept(hello); };
+  callbacks.hello = [policy](std::string_view to) { return to.empty() ? policy->Hello() : policy->Answer(to); };
+  callbacks.judge = [policy](std::string_view hello, const Proof*) -> StatusOr<Rank> {
+    (void)policy->ClaimedRank(hello);
+    return policy->Accept(hello);
+  };
   callbacks.done = [&](const std::shared_ptr<Handshake>& ended, const Handshake::Result& result) {
     ++ends;
     fuzz::Expect(result.status.ok() == (result.end == Handshake::End::kConnected));
@@ -56,7 +57,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (result.end == Handshake::End::kRefused) policy->OnRefusalSent(ended->hello());
     if (result.end == Handshake::End::kConnected && !client) job.OnConnected(result.rank);
   };
-  const auto handshake = std::make_shared<Handshake>(stream.Take(), accepted, 0, callbacks);
+  const Proof::Self self{.client = client, .accepted = accepted, .dialed = 1};
+  const JobKeys token{.node = true};
+  auto proof = in.ConsumeBool() ? std::make_unique<Proof>(&token, self) : nullptr;
+  const auto handshake = std::make_shared<Handshake>(stream.Take(), accepted, 0, std::move(proof), callbacks);
   handshake->Start();
   if (const std::string hello = RealHello(&in, table); !hello.empty()) stream.Send(hello);
   io.poll();

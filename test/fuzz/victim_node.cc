@@ -1,3 +1,4 @@
+#include "scheduler/control/exchange_tag.h"
 #include "scheduler/control/messages.h"
 #include "scheduler/control/slice_tag.h"
 #include "test/fuzz/lying_node.h"
@@ -65,7 +66,7 @@ void VictimNode::Granted(Rank peer, const PlaceTag& tag, size_t bytes) {
   const RemoteGrant grant{next_grant_++, 0};
   transport.granted[grant.index] = {{peer, tag}, bytes};
   inbox_.OnGranted(peer, tag, bytes, [this, peer, tag, bytes, grant] {
-    if (!IsSliceTag(tag)) pipeline_.OnGranted(peer, tag, grant, bytes);
+    if (!IsSliceTag(tag) && !IsExchangeTag(tag)) pipeline_.OnGranted(peer, tag, grant, bytes);
   });
 }
 
