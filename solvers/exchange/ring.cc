@@ -40,16 +40,14 @@ void AddTo(std::span<float> sum, std::span<const float> arrived) {
 
 StatusOr<std::unique_ptr<Ring>> Ring::Create(const RingPlan* plan, RingLinks* links, DoneSink on_done) {
   std::unique_ptr<Ring> ring(new Ring(plan, links, std::move(on_done)));
+  HP_ASSIGN_OR_RETURN(ring->scratch_,
+                      Buffer::Allocate(plan->steps() > 0 ? kSlots * ring->slot_values_ * sizeof(float) : 0));
   HP_ASSIGN_OR_RETURN(ring->registered_, links->Register(ring->scratch_.span()));
   return ring;
 }
 
 Ring::Ring(const RingPlan* plan, RingLinks* links, DoneSink on_done)
-    : plan_(*plan),
-      links_(links),
-      on_done_(std::move(on_done)),
-      slot_values_(LargestChunk(*plan)),
-      scratch_(plan->steps() > 0 ? kSlots * slot_values_ * sizeof(float) : 0) {
+    : plan_(*plan), links_(links), on_done_(std::move(on_done)), slot_values_(LargestChunk(*plan)) {
   for (int slot = kSlots; slot-- > 0;) free_slots_.push_back(slot);
 }
 

@@ -77,7 +77,7 @@ class Ring {
   std::map<SumKey, Sum> sums_;
   // Places for what is added on arrival: a few, granted in one order.
   const size_t slot_values_;
-  const Buffer scratch_;
+  Buffer scratch_;
   std::shared_ptr<const void> registered_;
   std::vector<int> free_slots_;
   std::map<RingPlace, int> slots_;  // granted

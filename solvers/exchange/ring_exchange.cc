@@ -6,6 +6,8 @@
 // depends on where a value lies in its collective, and all replicas must do the same.
 #include "solvers/exchange/ring_exchange.h"
 
+#include "base/out_of_memory.h"
+
 #include "glog/logging.h"
 
 #include <algorithm>
@@ -44,7 +46,7 @@ Status RingExchange::Prepare() {
   for (size_t i = 0; i < values_.size(); ++i) {
     const RingPlan::Collective& collective = plan_.collectives()[i];
     if (collective.params.size() == 1) continue;
-    values_[i].bucket = Buffer(collective.count * sizeof(float));
+    HP_ASSIGN_OR_RETURN(values_[i].bucket, Buffer::Allocate(collective.count * sizeof(float)));
     HP_ASSIGN_OR_RETURN(values_[i].registered, links_->Register(values_[i].bucket.span()));
   }
   return OkStatus();
@@ -102,7 +104,7 @@ void RingExchange::Run() {
     const std::vector<Event> events = Take();
     if (events.empty()) return;
     for (const Event& event : events) {
-      const Status status = Handle(event);
+      const Status status = OrOutOfMemory("summing gradients", [&] { return Handle(event); });
       if (status.ok()) continue;
       if (End(status)) callbacks_.on_failure(status);
       return;
