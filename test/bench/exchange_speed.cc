@@ -46,7 +46,7 @@ class Policy : public HandshakePolicy {
 class Replica : public TransportHandler {
  public:
   Replica(Rank rank, size_t bytes, const std::vector<PeerAddress>& peers, std::unique_ptr<TcpListener> listener)
-      : peers_(static_cast<int>(peers.size()) - 1), policy_(rank), gradient_(bytes) {
+      : peers_(static_cast<int>(peers.size()) - 1), policy_(rank), gradient_(*Buffer::Allocate(bytes)) {
     ConnectOptions options;
     options.rank = rank;
     options.peers = peers;
