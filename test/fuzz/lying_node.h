@@ -119,7 +119,6 @@ class VictimNode : private PipelineHost {
   bool assembled_ = false;
   uint32_t next_grant_ = 0;
   std::deque<Exchange> exchanges_;
-  std::vector<std::byte> memory_;
 };
 
 }  // namespace hp::fuzz
