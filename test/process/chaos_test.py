@@ -117,9 +117,14 @@ class ChaosTest(cut_link_test.Hosts):
             self.assert_promised(node.logged_at('lost node "') - since, node.name + " named the loss")
 
     def expect_going_on(self, nodes):
-        self.await_training(nodes.values())
-        nodes["fc1"].send(signal.SIGTERM)
-        self.expect_all(nodes.values(), 5, "Optimization stopped early")
+        try:
+            self.await_training(nodes.values())
+            nodes["fc1"].send(signal.SIGTERM)
+            self.expect_all(nodes.values(), 5, "Optimization stopped early")
+        except AssertionError as error:
+            if any("no heartbeat for" in node.text() for node in nodes.values()):
+                raise cluster.Late("a node that was disturbed for a moment was lost") from error
+            raise
         for node in nodes.values():
             self.assertEqual(node.errors(), [])
 

@@ -150,6 +150,18 @@ class OrderlyEndTest(cluster.JobTest):
         self.expect_all(nodes.values(), 5, "Optimization stopped early")
         self.assertRegex(nodes["conv0"].text(), r"Snapshotting solver state to binary proto file \S*solverstate")
 
+    def test_a_stop_that_takes_too_long_ends_without_a_snapshot(self):
+        self.make_job(snapshot=0)
+        names = self.make_table(conv=2, fc=2)
+        nodes = {name: self.start("--stop_within_s=1", name=name) for name in names}
+        self.await_training(nodes.values())
+        nodes["fc1"].send(signal.SIGSTOP)  # no boundary is reached, and silence is a loss after 2 s only
+        nodes["conv1"].send(signal.SIGTERM)
+        said = r"did not stop at a boundary within 1 s \(--stop_within_s\)"
+        self.expect_all([nodes[name] for name in names if name != "fc1"], 5, said)
+        nodes["fc1"].send(signal.SIGCONT)
+        self.assertIn(nodes["fc1"].wait(), (4, 5))
+
 
 if __name__ == "__main__":
     cluster.main()

@@ -33,7 +33,7 @@ class TokenTest(cluster.JobTest):
                                       (self.new_token("other"), 4, "it have the same --token_file")):
             status, text = cluster.run_tool("model_test", "--model=" + self.path("net.prototxt"), "--cache_dir=none",
                                             "--routing=" + self.path("table.prototxt"), "--iterations=1",
-                                            "--timeout_s=%d" % (300 if expected == 0 else 1), *([flags] if flags else []))
+                                            "--timeout_s=%d" % (300 if expected == 0 else 4), *([flags] if flags else []))
             self.assertEqual(status, expected, text)
             self.assertIn(said, text)
         self.strangers(nodes)
