@@ -51,7 +51,8 @@ StatusOr<std::unique_ptr<PendingFile>> PendingFile::CreatePrivate(const std::str
 
 PendingFile::~PendingFile() {
   if (fd_ >= 0) close(fd_);
-  if (!committed_ && unlink(temporary_.c_str()) != 0) PLOG(WARNING) << "cannot remove " << temporary_;
+  if (!committed_ && unlink(temporary_.c_str()) != 0 && errno != ENOENT)
+    PLOG(WARNING) << "cannot remove " << temporary_;
 }
 
 Status PendingFile::Write(std::string_view bytes) {

@@ -121,7 +121,7 @@ Status Incarnation::Check() const {
   const Found found = LookAround(prefix_);
   if (!found.starts.empty() && found.starts.rbegin()->first > number_) {
     std::string who = ContentsOf(found.starts.rbegin()->second);
-    who = who.substr(0, who.find_last_of(','));
+    who = who.substr(0, who.find(", at "));
     return FailedPrecondition(
         "this is start %lld of the job; start %lld has begun since (%s) and writes the snapshots %s",
         static_cast<long long>(number_), static_cast<long long>(found.starts.rbegin()->first), who.c_str(),
