@@ -105,6 +105,7 @@ class BatchReader::Impl {
 };
 
 Status BatchReader::Impl::Allocate(size_t bytes) {
+  MutexLock lock(&mutex_);
   for (int i = 0; i < options_.ring; ++i) {
     HP_ASSIGN_OR_RETURN(Buffer slot, options_.allocate ? options_.allocate(bytes) : Buffer::Allocate(bytes));
     slots_.push_back(std::move(slot));
