@@ -317,9 +317,9 @@ TEST(RingExchange, AbortEndsASumThatNeverComes) {
       exchange->Abort(Unavailable("node conv1 is lost"));
       exchange->Add(1, 0, gradient);
       exchange->Flush(1);
+      exchange.reset();  // joins the thread that was in the sum, and granted to the other one
     }
     aborted.Wait();
-    exchange.reset();  // joins the thread that was in the sum
     EXPECT_EQ(waiter.reports(), 0);
   });
 }
