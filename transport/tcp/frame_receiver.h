@@ -43,7 +43,7 @@ class FrameReceiver {
   FrameReceiver(int fd, FrameSink* sink) : fd_(fd), sink_(sink) {}
 
   enum class Outcome {
-    kDrained,  ///< the socket is empty for now
+    kDrained,  ///< nothing can be read without waiting
     kMore,     ///< `budget` is used up; call again
     kEnd,      ///< the peer ended the stream, between frames or within one
   };
