@@ -3,13 +3,13 @@
 #include "base/job_token.h"
 #include "base/memory_room.h"
 #include "base/pending_file.h"
-#include "node/describe.h"
 #include "proto/text.h"
 #include "scheduler/plan/routing_table.h"
 #include "scheduler/plan/table_check.h"
 #include "scheduler/plan/table_maker.h"
 #include "tools/tool_main.h"
 
+#include "commands/describe.h"
 #include <gflags/gflags.h>
 
 #include <algorithm>

@@ -1,13 +1,14 @@
 #pragma once
 
 #include "engine/compute.h"
-#include "engine/input/input.h"
-#include "engine/input/label_store.h"
-#include "engine/snapshot/pull_server.h"
-#include "engine/snapshot/snapshotter.h"
 #include "model/node_model.h"
 #include "scheduler/control/boundary_requests.h"
 #include "scheduler/pipeline/pipeline.h"
+
+#include "input/input.h"
+#include "input/label_store.h"
+#include "snapshot/pull_server.h"
+#include "snapshot/snapshotter.h"
 
 #include <atomic>
 #include <functional>

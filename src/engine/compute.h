@@ -1,7 +1,5 @@
 #pragma once
 
-#include "engine/input/input.h"
-#include "engine/input/label_store.h"
 #include "engine/stage_exchange.h"
 #include "engine/updater.h"
 #include "engine/workspace.h"
@@ -9,6 +7,9 @@
 #include "proto/wire.pb.h"
 #include "solvers/param_store.h"
 #include "tensor/device.h"
+
+#include "input/input.h"
+#include "input/label_store.h"
 
 #include <cstdint>
 #include <functional>

@@ -1,9 +1,10 @@
 #pragma once
 
-#include "engine/input/input.h"
 #include "hp/status.h"
 #include "model/node_model.h"
 #include "tensor/device.h"
+
+#include "input/input.h"
 
 #include <cstddef>
 #include <cstdint>

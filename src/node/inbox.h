@@ -2,8 +2,6 @@
 
 #include "base/rank.h"
 #include "engine/clock_end.h"
-#include "engine/input/label_store.h"
-#include "engine/snapshot/pull_server.h"
 #include "node/rendezvous.h"
 #include "report/reporter.h"
 #include "scheduler/control/failure_detector.h"
@@ -11,6 +9,9 @@
 #include "scheduler/control/peer_rules.h"
 #include "scheduler/pipeline/pipeline.h"
 #include "transport/transport.h"
+
+#include "input/label_store.h"
+#include "snapshot/pull_server.h"
 
 #include <cstdint>
 #include <functional>

@@ -12,6 +12,8 @@
 namespace hp {
 namespace {
 
+constexpr auto kNamePause = std::chrono::milliseconds(500);
+
 GpuDirect GpuDirectOf(VerbsConfig::GpuDirect way) {
   switch (way) {
     case VerbsConfig::DMABUF:
@@ -54,6 +56,17 @@ void WarnOfOpenPort(const std::string& listen) {
     LOG(WARNING) << "listening on " << address << ", which is no private address, without a job token: anybody who "
                  << "reaches it can read the weights (--token_file; hproute --new_token)";
     return;
+  }
+}
+
+/// In clusters a host's own name may come a while after its processes.
+void WaitForName(const std::string& host, int64_t limit_ms) {
+  const int64_t until_ns = Clock::Real()->NowNs() + limit_ms * kNsPerMs;
+  bool told = false;
+  while (ResolveHost(host).empty() && Clock::Real()->NowNs() < until_ns) {
+    if (!told) LOG(INFO) << "waiting for this host's name to be known: " << host;
+    told = true;
+    std::this_thread::sleep_for(kNamePause);
   }
 }
 
@@ -127,6 +140,13 @@ std::unique_ptr<CopyTransport> MakeCopyTransport(const RoutingTable& table, Rank
   };
   options.on_failure = std::move(callbacks.on_failure);
   return std::make_unique<CopyTransport>(beneath, std::move(options));
+}
+
+StatusOr<std::unique_ptr<TcpListener>> ListenAsNode(const RoutingTable& table, Rank rank, const HostSettings& host) {
+  const NodeInfo& node = table.node(rank);
+  HP_ASSIGN_OR_RETURN(const std::string address, ListenAddress(node, host));
+  WaitForName(address, ConnectOptionsFor(table, rank, host).connect_deadline_ms);
+  return TcpListener::Bind(address, node.port);
 }
 
 StatusOr<std::unique_ptr<Transport>> MakeNodeTransport(const RoutingTable& table, Rank rank, const HostSettings& host,

@@ -39,6 +39,11 @@ ConnectOptions ConnectOptionsFor(const RoutingTable& table, Rank rank, const Hos
 /// @return kInvalidArgument: the interface is not here.
 StatusOr<std::string> ListenAddress(const NodeInfo& node, const HostSettings& host);
 
+/// Takes the node's port, on ListenAddress. A name of this host that is not known yet is tried again as long as the
+/// node would wait for the others. @return also TcpListener::Bind's errors: the port is taken, the address is not of
+/// this host.
+StatusOr<std::unique_ptr<TcpListener>> ListenAsNode(const RoutingTable& table, Rank rank, const HostSettings& host);
+
 /// The table's verbs section completed by this host: device and GID index come from `host`, else from the table, else
 /// from the environment variables NCCL_IB_HCA and NCCL_IB_GID_INDEX.
 /// @param environment reads a variable, as Environment(). @return kInvalidArgument: a value is out of range.

@@ -11,7 +11,6 @@
 #include "checkpoint/incarnation.h"
 #include "engine/compute_threads.h"
 #include "engine/initial_params.h"
-#include "node/make_exchange.h"
 #include "proto/hash.h"
 #include "proto/net_filter.h"
 #include "scheduler/control/exchange_tag.h"
@@ -56,8 +55,8 @@ void Node::Stop() {
 
 void Node::Abort(const Status& status) {
   if (rendezvous_) rendezvous_->Abort(status);
-  for (const auto& [stage, exchange] : exchanges_) exchange->Abort(status);
-  if (pipeline_) pipeline_->Abort();
+  exchanges_.Abort(status);
+  if (training_) pipeline_->Abort();  // made before that, by the main thread
 }
 
 bool Node::RequestStop() {
@@ -75,7 +74,7 @@ Status Node::Open() {
 }
 
 Status Node::Run() {
-  for (auto step : {&Node::Connect, &Node::BuildModel, &Node::InitParams, &Node::ConnectExchange, &Node::PrepareInputs,
+  for (auto step : {&Node::Connect, &Node::BuildModel, &Node::InitParams, &Node::ConnectExchanges, &Node::PrepareInputs,
                     &Node::MakeCompute, &Node::MakeSnapshotter, &Node::Train}) {
     const Status status = OrOutOfMemory("starting", [this, step] { return (this->*step)(); });
     if (status.ok()) continue;
@@ -183,31 +182,18 @@ Status Node::InitParams() {
   return OkStatus();
 }
 
-Status Node::ConnectExchange() {
-  for (const StagePart& part : info_.parts) {
-    const ExchangedGroups groups = ExchangedGroupsOf(*model_, part.stage, *params_);
-    std::unique_ptr<ExchangeLinks> links;
-    const auto connect = [&](Exchange::Callbacks callbacks) {
-      ExchangeOptions options;
-      options.table = &table_;
-      options.rank = options_.rank;
-      options.part = part;
-      options.device = &device_;
-      options.rendezvous = rendezvous_.get();
-      options.params = ExchangedParamsOf(*model_, groups);
-      options.store = params_.get();
-      options.transport = transport_;
-      options.callbacks = std::move(callbacks);
-      return MakeNodeExchange(options, &links);
-    };
-    StageExchange::Callbacks callbacks;
-    callbacks.on_exchanged = [this](auto... args) { pipeline_->OnExchanged(args...); };
-    callbacks.on_failure = [this](const Status& status) { OnExchangeFailed(status); };
-    HP_ASSIGN_OR_RETURN(auto exchange, StageExchange::Create(part.stage, groups, params_.get(), connect, callbacks));
-    if (exchange) exchanges_[part.stage] = std::move(exchange);
-    if (links) exchange_links_[part.stage] = std::move(links);
-  }
-  return OkStatus();
+Status Node::ConnectExchanges() {
+  NodeExchanges::Options options;
+  options.table = &table_;
+  options.rank = options_.rank;
+  options.model = model_.get();
+  options.params = params_.get();
+  options.device = &device_;
+  options.rendezvous = rendezvous_.get();
+  options.transport = transport_;
+  options.callbacks.on_exchanged = [this](auto... args) { pipeline_->OnExchanged(args...); };
+  options.callbacks.on_failure = [this](const Status& status) { OnExchangeFailed(status); };
+  return exchanges_.Connect(options);
 }
 
 Status Node::PrepareInputs() {
@@ -231,7 +217,7 @@ Status Node::MakeCompute() {
   options.device = device_.device.get();
   options.backend = device_.backend.get();
   options.params = params_.get();
-  for (const auto& [stage, exchange] : exchanges_) options.exchanges[stage] = exchange.get();
+  options.exchanges = exchanges_.by_stage();
   options.labels = labels_.get();
   options.train_input = files_.train_input.get();
   options.test_input = files_.test_input.get();
@@ -306,7 +292,7 @@ Status Node::Train() {
   parts.labels = labels_.get();
   parts.pipeline = pipeline_.get();
   parts.reporter = reporter_.get();
-  for (const auto& [stage, links] : exchange_links_) parts.exchanges.push_back(links->places());
+  parts.exchanges = exchanges_.places();
   inbox_->SetAssembled(std::move(parts));
   gate_.Open();
   pipeline_->Start();
@@ -427,14 +413,10 @@ void Node::OnConnectFailed(Rank peer, const Status& status) {
   if (bootstrap_->OnConnectFailed(peer)) shutdown_.Fail(status);
 }
 
-ExchangeLinks& Node::LinksOf(const PlaceTag& tag) const {
-  return *exchange_links_.at(static_cast<int>(ExchangeStage(tag)));
-}
-
 void Node::OnGranted(Rank peer, const PlaceTag& tag, RemoteGrant grant, size_t bytes) {
   inbox_->OnGranted(peer, tag, bytes, [=, this] {
     if (IsSliceTag(tag)) return snapshotter_->OnGranted(peer, tag, grant);
-    if (IsExchangeTag(tag)) return LinksOf(tag).OnGranted(tag, grant);
+    if (IsExchangeTag(tag)) return exchanges_.OnGranted(tag, grant);
     pipeline_->OnGranted(peer, tag, grant, bytes);
   });
 }
@@ -447,13 +429,13 @@ void Node::OnGrantEnded(Rank peer, const PlaceTag& tag, const Status& status) {
                     : Unavailable("node \"%s\" ended before its part of the snapshot had arrived: %s",
                                   table_.node(peer).name.c_str(), status.message().c_str()));
   }
-  if (IsExchangeTag(tag)) return LinksOf(tag).OnGrantEnded(tag, status);
+  if (IsExchangeTag(tag)) return exchanges_.OnGrantEnded(tag, status);
   pipeline_->OnGrantEnded(peer, tag, status);
 }
 
 void Node::OnWriteEnded(Rank peer, const PlaceTag& tag, const Status& status) {
   if (IsSliceTag(tag)) return snapshotter_->OnWriteEnded(tag);
-  if (IsExchangeTag(tag)) return LinksOf(tag).OnWriteEnded(tag, status);
+  if (IsExchangeTag(tag)) return exchanges_.OnWriteEnded(tag, status);
   pipeline_->OnWriteEnded(peer, tag, status);
 }
 

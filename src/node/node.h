@@ -5,21 +5,16 @@
 #include "engine/clock_end.h"
 #include "engine/compute.h"
 #include "engine/executor.h"
-#include "engine/input/label_feed.h"
-#include "engine/input/label_store.h"
 #include "engine/memory_fit.h"
-#include "engine/snapshot/pull_server.h"
-#include "engine/snapshot/snapshotter.h"
-#include "engine/stage_exchange.h"
 #include "hp/status.h"
 #include "layers/op_factories.h"
 #include "layers/traits/layer_types.h"
 #include "model/node_model.h"
 #include "node/devices.h"
-#include "node/exchange_links.h"
 #include "node/inbox.h"
 #include "node/job_files.h"
 #include "node/make_transport.h"
+#include "node/node_exchanges.h"
 #include "node/rendezvous.h"
 #include "report/input_wait_log.h"
 #include "report/reporter.h"
@@ -31,14 +26,17 @@
 #include "scheduler/control/shutdown.h"
 #include "scheduler/pipeline/pipeline.h"
 #include "scheduler/plan/routing_table.h"
-#include "solvers/exchange/exchange.h"
 #include "solvers/param_store.h"
 #include "transport/transport.h"
+
+#include "input/label_feed.h"
+#include "input/label_store.h"
+#include "snapshot/pull_server.h"
+#include "snapshot/snapshotter.h"
 
 #include <atomic>
 #include <condition_variable>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -136,7 +134,7 @@ class Node : private TransportHandler, private PipelineHost {
   Status Connect();
   Status BuildModel();
   Status InitParams();
-  Status ConnectExchange();
+  Status ConnectExchanges();
   Status PrepareInputs();
   Status MakeCompute();
   Status MakeSnapshotter();
@@ -148,8 +146,6 @@ class Node : private TransportHandler, private PipelineHost {
 
   /// Wakes whatever waits for other nodes. Any thread; may be called again.
   void Abort(const Status& status);
-  /// Of an exchange's tag that has passed PeerRules, or that we posted under.
-  ExchangeLinks& LinksOf(const PlaceTag& tag) const;
   /// On a thread of an exchange.
   void OnExchangeFailed(const Status& status);
   /// Reader threads.
@@ -206,8 +202,7 @@ class Node : private TransportHandler, private PipelineHost {
   std::unique_ptr<Snapshotter> snapshotter_;
   BoundaryRequests requests_;
   std::unique_ptr<Pipeline> pipeline_;
-  std::map<int, std::unique_ptr<ExchangeLinks>> exchange_links_;  // by stage; none where NCCL sums
-  std::map<int, std::unique_ptr<StageExchange>> exchanges_;       // by stage
+  NodeExchanges exchanges_;
   std::unique_ptr<ClockEnd> clock_end_;
   std::unique_ptr<InputWaitLog> input_wait_;  // of nodes that read records
   StopBudget stop_budget_;

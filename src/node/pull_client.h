@@ -16,7 +16,7 @@ struct PulledModel {
 };
 
 /// Pulls the weights of the job of `table` over TCP, whatever transport its nodes use, from the table's first node,
-/// which copies them between two updates (engine/snapshot/pull_server.h). Training does not wait for it. Blocks; may
+/// which copies them between two updates (snapshot/pull_server.h). Training does not wait for it. Blocks; may
 /// run on any host that reaches the node.
 /// @param timeout_ms longest silence: to connect, for the first chunk, and for each further one.
 /// @param keys of the job's token, or its read key; none: the job has no token.

@@ -1,13 +1,14 @@
 #pragma once
 
 #include "engine/clock_end.h"
-#include "engine/input/label_store.h"
-#include "engine/snapshot/pull_server.h"
 #include "node/inbox.h"
 #include "report/reporter.h"
 #include "scheduler/control/boundary_requests.h"
 #include "scheduler/pipeline/pipeline.h"
 #include "test/fuzz/fuzz_job.h"
+
+#include "input/label_store.h"
+#include "snapshot/pull_server.h"
 
 #include <deque>
 #include <functional>

@@ -2,11 +2,11 @@
 
 #include "base/philox.h"
 #include "data/db_writer.h"
-#include "node/launch.h"
 #include "scheduler/plan/routing_table.h"
 #include "transport/connect/tcp_listener.h"
 #include "transport/tcp/tcp_transport.h"
 
+#include "commands/launch.h"
 #include "glog/logging.h"
 #include <stdlib.h>
 #include <time.h>

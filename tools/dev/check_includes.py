@@ -52,18 +52,21 @@ ROOMS = {
     "solvers/exchange": ["solvers", "tensor"],
     "src/model": ["proto", "tensor", "backend", "layers", "net", "net/plan", "scheduler/plan", "solvers"],
     # Records, images and labels on their way to the solvers.
-    "src/engine/input": ["proto", "tensor", "layers", "data", "model", "scheduler/plan"],
+    "src/input": ["proto", "tensor", "layers", "data", "model", "scheduler/plan"],
     # Copies of the parameters on their way to files and clients.
-    "src/engine/snapshot": ["proto", "tensor", "checkpoint", "model", "transport", "scheduler/plan", "scheduler/control",
+    "src/snapshot": ["proto", "tensor", "checkpoint", "model", "transport", "scheduler/plan", "scheduler/control",
                             "solvers"],
     # What computes a node's part; of the exchanges it knows the interface.
     "src/engine": ["proto", "tensor", "backend", "layers", "net", "net/plan", "data", "checkpoint", "model", "transport",
                    "scheduler/plan", "scheduler/pipeline", "scheduler/control", "solvers", "solvers/exchange/exchange.h",
-                   "engine/input", "engine/snapshot"],
+                   "input", "snapshot"],
     "src/report": ["proto", "scheduler/plan", "scheduler/pipeline", "solvers"],
     "src/node": EVERYTHING,
+    # What the programs do with nodes and nets; of the transports it names the one within a process.
+    "src/commands": ["node", "engine", "input", "model", "net", "net/plan", "backend", "tensor", "proto", "checkpoint",
+                     "solvers", "scheduler/plan", "transport/inproc/inproc_network.h"],
     # Programs: what they start, what they print, and hproute, the command line of the table maker.
-    "tools": ["node", "engine", "report", "checkpoint", "scheduler/plan", "proto"],
+    "tools": ["commands", "node", "report", "checkpoint", "scheduler/plan", "proto"],
 }
 
 # What a room is called in an #include line, longest first: "src/backend/cpu" is "backend/cpu".

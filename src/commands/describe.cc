@@ -1,0 +1,150 @@
+#include "commands/describe.h"
+
+#include "backend/backend.h"
+#include "base/format.h"
+#include "engine/memory_fit.h"
+#include "model/node_model.h"
+#include "proto/net_filter.h"
+#include "solvers/check.h"
+
+#include "input/input.h"
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <optional>
+
+namespace hp {
+namespace {
+
+/// The shape of a sample; nothing: the phase has no Data layer.
+StatusOr<std::optional<Shape>> SampleShape(const caffe::NetParameter& net, bool train, const std::string& cache_dir) {
+  for (int i : LayersOf(net, train ? caffe::TRAIN : caffe::TEST)) {
+    if (!LayerTypes::BuiltIn().IsDataset(net.layer(i))) continue;
+    HP_ASSIGN_OR_RETURN(const std::unique_ptr<Input> input, Input::Open(net.layer(i), train, cache_dir));
+    return std::optional<Shape>(input->sample_shape());
+  }
+  return std::optional<Shape>();
+}
+
+void AddLayers(const NodeModel& model, NodeSummary* summary) {
+  const auto& layers = model.job().graph(true).layers();
+  for (const LayerPlan& plan : model.part(true).layers()) {
+    if (!layers[plan.layer].source) summary->layers.push_back(layers[plan.layer].traits.name());
+  }
+}
+
+/// a * b + c, or the largest number if it is beyond that.
+int64_t MultiplyAdd(int64_t a, int64_t b, int64_t c) {
+  return static_cast<int64_t>(std::min<__int128>(__int128{a} * b + c, std::numeric_limits<int64_t>::max()));
+}
+
+/// Samples of an update whose pipelines pass the node: all, or a replica's share.
+int64_t UpdateRows(const NodeModel& model) {
+  const JobShape& shape = model.schedule().shape();
+  if (shape.max_iter == 0) return 0;
+  int64_t rows = 0;
+  for (int replica : model.plan().replicas) rows += PartOf(shape.train_batch, replica, shape.replicas).size();
+  return rows * shape.iter_size;
+}
+
+void AddTraffic(const NodeModel& model, NodeSummary* summary) {
+  const int64_t rows = UpdateRows(model);
+  for (const PortPlan& port : model.part(true).ports()) {
+    int64_t& bytes = port.landing ? summary->received_bytes : summary->sent_bytes;
+    bytes = MultiplyAdd(port.row_bytes, rows, bytes);
+  }
+}
+
+/// A ring: each replica passes all but its own part on twice, once summing and once with the sums.
+void AddExchange(const NodeModel& model, NodeSummary* summary) {
+  const StageInfo& stage = model.table().stage(model.part(true).part().stage);
+  if (!stage.conv || stage.size() == 1) return;
+  const int64_t replicas = stage.size();
+  int64_t bytes = 0;
+  for (const StoredParam& param : model.stored_params()) {
+    if (!param.frozen()) bytes += param.whole.count() * static_cast<int64_t>(sizeof(float));
+  }
+  const int64_t ring = static_cast<int64_t>(__int128{2} * bytes * (replicas - 1) / replicas);
+  summary->sent_bytes = MultiplyAdd(ring, 1, summary->sent_bytes);
+  summary->received_bytes = MultiplyAdd(ring, 1, summary->received_bytes);
+}
+
+NodeSummary SummaryOf(const NodeModel& model, const NodeMemory& memory) {
+  NodeSummary summary;
+  AddLayers(model, &summary);
+  for (const StoredParam& param : model.stored_params()) {
+    summary.parameters += param.block.count();
+  }
+  summary.parameter_bytes = static_cast<int64_t>(memory.parameters);
+  summary.solvers = memory.pool_size;
+  summary.solver_bytes = static_cast<int64_t>(memory.solver);
+  summary.memory_bytes = static_cast<int64_t>(memory.bytes());
+  AddTraffic(model, &summary);
+  AddExchange(model, &summary);
+  return summary;
+}
+
+std::string Bytes(int64_t bytes) {
+  if (bytes < 1'000'000) return Format("%lld bytes", static_cast<long long>(bytes));
+  return Format("%.1f MB", bytes / 1e6);
+}
+
+}  // namespace
+
+StatusOr<std::vector<NodeSummary>> Summarize(const RoutingTable& table, const caffe::SolverParameter& solver,
+                                             const caffe::NetParameter& net, const std::string& cache_dir,
+                                             const std::function<MemoryRoom(const NodeInfo&)>& room) {
+  HP_RETURN_IF_ERROR(CheckSolver(solver).Prepend(table.solver_path()));
+  JobPlan::Options plan;
+  plan.table = &table;
+  plan.solver = solver;
+  plan.net = std::make_shared<const caffe::NetParameter>(net);
+  // What is wrong with the net shows without its databases, which may be on other hosts.
+  HP_RETURN_IF_ERROR(NetGraph::Create(plan.net, caffe::TRAIN).status());
+  HP_ASSIGN_OR_RETURN(const std::optional<Shape> train, SampleShape(net, true, cache_dir));
+  if (!train) return InvalidArgument("net \"%s\" has no Data layer to train from", net.name().c_str());
+  plan.train_shape = *train;
+  if (solver.test_iter_size() > 0) {
+    HP_ASSIGN_OR_RETURN(const std::optional<Shape> test, SampleShape(net, false, cache_dir));
+    if (!test) return InvalidArgument("net \"%s\" has no Data layer to test with", net.name().c_str());
+    plan.test_shape = *test;
+  }
+  const std::unique_ptr<Backend> backend = MakeCpuBackend();
+  HP_ASSIGN_OR_RETURN(const std::shared_ptr<const JobPlan> job, JobPlan::Create(plan));
+  NodeModel::Options options;
+  options.backend = backend.get();
+  std::vector<NodeSummary> nodes;
+  for (const NodeInfo& node : table.nodes()) {
+    options.rank = node.rank;
+    const MemoryRoom host = room(node);
+    HP_RETURN_IF_ERROR(CheckPlannedMemory(*job, node.rank, host));
+    HP_ASSIGN_OR_RETURN(const std::unique_ptr<NodeModel> model, NodeModel::Create(job, options));
+    HP_ASSIGN_OR_RETURN(const NodeMemory memory, FitMemory(*model, host));
+    nodes.push_back(SummaryOf(*model, memory));
+  }
+  return nodes;
+}
+
+std::string DescribeNodes(const RoutingTable& table, const std::vector<NodeSummary>& nodes) {
+  std::string text;
+  for (size_t rank = 0; rank < nodes.size(); ++rank) {
+    const NodeSummary& node = nodes[rank];
+    text += Format("node \"%s\": %zu layer(s), %lld parameters (%s with histories and gradients)\n",
+                   table.node(static_cast<Rank>(rank)).name.c_str(), node.layers.size(),
+                   static_cast<long long>(node.parameters), Bytes(node.parameter_bytes).c_str());
+    std::string line = " ";
+    for (const std::string& layer : node.layers) line += " " + layer;
+    text += line + "\n";
+    const std::string& device = table.node(static_cast<Rank>(rank)).device;
+    text += Format(
+        "  memory %s, including a pool of %d solver(s) of %s each%s\n", Bytes(node.memory_bytes).c_str(), node.solvers,
+        Bytes(node.solver_bytes).c_str(),
+        device == "cpu" ? "" : (", as on a CPU; " + device + " needs more and logs how much at startup").c_str());
+    text += Format("  sends %s and receives %s in each iteration\n", Bytes(node.sent_bytes).c_str(),
+                   Bytes(node.received_bytes).c_str());
+  }
+  return text;
+}
+
+}  // namespace hp

@@ -1,0 +1,77 @@
+#include "commands/launch.h"
+
+#include "base/thread.h"
+
+#include "commands/own_node.h"
+#include "glog/logging.h"
+
+#include <utility>
+
+namespace hp {
+namespace {
+
+constexpr int kLeastThreads = 4;  // of a node: its own, executor, failure detector, transport
+
+}  // namespace
+
+StatusOr<OwnNode> TakeOwnNodeOverNetwork(const RoutingTable& table, const std::string& role,
+                                         const std::string& node_name, const HostSettings& host) {
+  HP_ASSIGN_OR_RETURN(const std::vector<Rank> candidates, FindOwnNodes(table, role, node_name));
+  std::unique_ptr<TcpListener> listener;
+  auto listen = [&](const NodeInfo& node) -> Status {
+    HP_ASSIGN_OR_RETURN(listener, ListenAsNode(table, node.rank, host));
+    return OkStatus();
+  };
+  OwnNode own;
+  HP_ASSIGN_OR_RETURN(own.rank, TakeOwnNode(table, candidates, "hpnode", listen));
+  HP_ASSIGN_OR_RETURN(own.transport, MakeNodeTransport(table, own.rank, host, std::move(listener)));
+  return own;
+}
+
+Status RunAllNodes(const RoutingTable& table, const std::function<NodeOptions(Rank)>& options_for,
+                   const InprocOptions& network_options, const std::function<void(Node*)>& on_start) {
+  InprocOptions complete = network_options;
+  complete.world_size = table.size();
+  InprocNetwork network(complete);
+  return RunNodes(
+      table.size(),
+      [&](Rank rank) {
+        NodeOptions options = options_for(rank);
+        options.transport = network.Create(rank);
+        return options;
+      },
+      on_start);
+}
+
+Status RunNodes(int count, const std::function<NodeOptions(Rank)>& options_for,
+                const std::function<void(Node*)>& on_start) {
+  std::vector<std::unique_ptr<Node>> nodes;
+  for (Rank rank = 0; rank < count; ++rank) nodes.push_back(std::make_unique<Node>(options_for(rank)));
+  // One by one: what is wrong with the job's files is said once, not by each node.
+  for (const auto& node : nodes) HP_RETURN_IF_ERROR(node->Open());
+  if (on_start) on_start(nodes[0].get());
+  // Nodes that have started wait for those that have not: all or none.
+  if (const Status status = TryThreads(kLeastThreads * count); !status.ok()) {
+    LOG(ERROR) << status.message();
+    return status;
+  }
+  std::vector<Status> results(nodes.size());
+  {
+    std::vector<Thread> threads;
+    for (size_t rank = 0; rank < nodes.size(); ++rank) {
+      threads.emplace_back("node " + std::to_string(rank), [&, rank] { results[rank] = nodes[rank]->Run(); });
+    }
+  }
+  for (const auto& node : nodes) node->Stop();
+  if (on_start) on_start(nullptr);
+  Status first;
+  for (const Status& status : results) {
+    if (status.ok()) continue;
+    if (first.ok() || (first.code() == StatusCode::kUnavailable && status.code() != StatusCode::kUnavailable)) {
+      first = status;
+    }
+  }
+  return first;
+}
+
+}  // namespace hp

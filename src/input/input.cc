@@ -1,0 +1,125 @@
+// The reader knows pieces, numbered from 0 in the order of use, the pipeline knows ids. A clock has the same micro-
+// batches each time, so piece = clock * count + index of the id among the replica's ids of a clock; a test begins
+// again at piece 0. Pieces become ready in their order, so one atomic bound says which are.
+#include "input/input.h"
+
+#include "proto/hash.h"
+
+#include "glog/logging.h"
+
+#include <algorithm>
+
+namespace hp {
+
+StatusOr<std::unique_ptr<Input>> Input::Open(const caffe::LayerParameter& layer, bool train,
+                                             const std::string& cache_dir) {
+  std::unique_ptr<Input> input(new Input);
+  input->layer_ = layer;
+  input->train_ = train;
+  const caffe::DataParameter& data = layer.data_param();
+  DatasetOptions options;
+  options.cache_dir = cache_dir;
+  options.hint = "layer \"" + layer.name() + "\"";
+  const DbBackend backend = data.backend() == caffe::DataParameter::LMDB ? DbBackend::kLmdb : DbBackend::kLevelDb;
+  HP_ASSIGN_OR_RETURN(input->dataset_, Dataset::Open(data.source(), backend, options));
+  HP_ASSIGN_OR_RETURN(std::unique_ptr<Transformer> transformer, input->MakeTransformer(0));
+  input->shape_ = transformer->output_shape();
+  HP_ASSIGN_OR_RETURN(const TransformOptions transform, TransformOptionsOf(layer));
+  input->fingerprint_ = input->dataset_->Fingerprint() ^ (transform.mean.fingerprint * 0x9E3779B97F4A7C15u);
+  return input;
+}
+
+Input::~Input() { Stop(); }
+
+StatusOr<std::unique_ptr<Transformer>> Input::MakeTransformer(uint64_t seed) const {
+  std::string bytes;
+  HP_RETURN_IF_ERROR(dataset_->Read(0, &bytes));
+  caffe::Datum first;
+  if (!first.ParseFromString(bytes)) return DataLoss("%s is not a valid Datum", dataset_->Describe(0).c_str());
+  HP_ASSIGN_OR_RETURN(TransformOptions options, TransformOptionsOf(layer_));
+  return Transformer::Create(std::move(options), train_, seed, layer_.name(), first, dataset_->Describe(0));
+}
+
+namespace {
+
+/// Host memory that the device copies from directly; ordinary memory, which it copies from more slowly, where there is
+/// no more of that.
+StatusOr<Buffer> AllocateImages(Device* device, size_t bytes) {
+  StatusOr<Buffer> buffer = device->AllocateHost(bytes);
+  if (buffer.ok() || device->is_host()) return buffer;
+  LOG(WARNING) << "no pinned host memory for images, using pageable memory: " << buffer.status();
+  return Buffer::Allocate(bytes);
+}
+
+}  // namespace
+
+Status Input::Prepare(const Schedule& schedule, int replica, uint64_t seed, int ring, int threads, Device* device,
+                      Callbacks callbacks) {
+  schedule_ = &schedule;
+  replica_ = replica;
+  callbacks_ = std::move(callbacks);
+  if (train_) {
+    ids_ = schedule.TrainIds(0, replica);
+  } else {
+    ids_ = schedule.TestIds(schedule.shape().test_initialization ? 0 : schedule.shape().test_interval, replica);
+    for (MsgId& id : ids_) id = MsgId::Make(0, false, id.micro(), id.replica());
+  }
+  HP_ASSIGN_OR_RETURN(transformer_, MakeTransformer(seed));
+  BatchReaderOptions options;
+  for (MsgId id : ids_) options.max_rows = std::max(options.max_rows, schedule.SamplesOfId(id).rows);
+  options.ring = ring;
+  options.threads = threads;
+  options.allocate = [device](size_t bytes) { return AllocateImages(device, bytes); };
+  options.piece = [this](int64_t piece) {
+    const int64_t count = static_cast<int64_t>(ids_.size());
+    const MsgId first = ids_[piece % count];
+    const MsgId id = MsgId::Make(piece / count, train_, first.micro(), first.replica());
+    const IdSamples samples = schedule_->SamplesOfId(id);
+    const int64_t before = train_ ? id.clock() * schedule_->shape().iter_size : 0;
+    return Piece{before + samples.batch, samples.first_sample, samples.rows, samples.first_row};
+  };
+  options.on_labels = [this](int64_t batch, int64_t first_row, std::span<const float> labels) {
+    const int64_t per_clock = schedule_->shape().iter_size;
+    const int64_t clock = train_ ? batch / per_clock : test_clock_.load();
+    callbacks_.on_labels(clock, train_, train_ ? batch % per_clock : batch, first_row, labels);
+  };
+  options.on_ready = [this](int64_t piece) {
+    ready_end_ = piece + 1;
+    callbacks_.on_ready();
+  };
+  options.on_error = [this](const Status& status) { callbacks_.on_error(status); };
+  const caffe::DataParameter& data = layer_.data_param();
+  const RecordOrder order(dataset_->size(), data.shuffle(), seed, train_ ? data.rand_skip() : 0);
+  if (ids_.empty()) return OkStatus();
+  reader_ = std::make_unique<BatchReader>(dataset_.get(), order, transformer_.get(), options);
+  return reader_->allocated().Prepend("images of layer \"" + layer_.name() + "\"");
+}
+
+void Input::Start(int64_t clock) {
+  if (!reader_) return;
+  const int64_t count = static_cast<int64_t>(ids_.size());
+  const int64_t first = train_ ? clock * count : 0;
+  const int64_t end = train_ ? schedule_->shape().max_iter * count : count;
+  reader_->Stop();
+  test_clock_ = clock;
+  ready_end_ = first;
+  if (first < end) reader_->Start(first, end);
+}
+
+void Input::Stop() {
+  if (reader_) reader_->Stop();
+}
+
+int64_t Input::PieceOf(MsgId id) const {
+  const MsgId in_first_clock = MsgId::Make(0, train_, id.micro(), id.replica());
+  const int64_t index = std::lower_bound(ids_.begin(), ids_.end(), in_first_clock) - ids_.begin();
+  return train_ ? id.clock() * static_cast<int64_t>(ids_.size()) + index : index;
+}
+
+bool Input::Ready(MsgId id) const { return PieceOf(id) < ready_end_; }
+
+float* Input::images(MsgId id) const { return const_cast<float*>(reader_->images(PieceOf(id))); }
+
+void Input::Release(MsgId id) { reader_->Release(PieceOf(id)); }
+
+}  // namespace hp

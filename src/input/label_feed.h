@@ -1,0 +1,44 @@
+#pragma once
+
+#include "hp/status.h"
+#include "model/node_model.h"
+#include "proto/wire.pb.h"
+
+#include "input/label_store.h"
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+namespace hp {
+
+/// Checks the labels of a conv node's part of each batch and passes them on ahead of the images: into this node's
+/// LabelStore, and by messages to all other nodes that have a loss or an accuracy (JobPlan::label_readers). Owned by
+/// the node. Any thread.
+class LabelFeed {
+ public:
+  /// @param model must outlive it. @param store of this node; must outlive it.
+  /// @param send sends a message to another node; must not block, reports its errors itself.
+  LabelFeed(const NodeModel& model, LabelStore* store, std::function<void(Rank, const LabelsMessage&)> send)
+      : model_(model),
+        train_rules_(model.label_rules(true)),
+        test_rules_(model.tests() ? model.label_rules(false) : std::vector<LabelRule>()),
+        store_(store),
+        send_(std::move(send)) {}
+
+  /// Takes what Input::Callbacks::on_labels reports. Does nothing if no layer of the phase reads labels. Several
+  /// messages for each reader, if the labels are many.
+  /// @param labels [rows] of batch `batch` of the update or test at `clock`, from its row `first_row` on.
+  /// @return kInvalidArgument: a label is no class of a layer that reads it, nor its ignore_label; layer, batch and row
+  /// are named, and nothing was stored or sent.
+  Status Add(int64_t clock, bool train, int64_t batch, int64_t first_row, std::span<const float> labels);
+
+ private:
+  const NodeModel& model_;
+  const std::vector<LabelRule> train_rules_, test_rules_;
+  LabelStore* const store_;
+  const std::function<void(Rank, const LabelsMessage&)> send_;
+};
+
+}  // namespace hp

@@ -1,0 +1,47 @@
+#include "input/label_store.h"
+
+#include <algorithm>
+
+namespace hp {
+
+void LabelStore::Add(int64_t clock, bool train, int64_t batch, int64_t first_row, std::span<const float> labels) {
+  MutexLock lock(&mutex_);
+  Batch& entry = batches_[{clock, train, batch}];
+  const int64_t rows = train ? schedule_.shape().train_batch : schedule_.shape().test_batch;
+  if (entry.labels.empty()) {
+    entry.labels.assign(rows, 0);
+    entry.there.assign(rows, false);
+    entry.missing = rows;
+  }
+  for (int64_t i = 0; i < static_cast<int64_t>(labels.size()) && first_row + i < rows; ++i) {
+    entry.labels[first_row + i] = labels[i];
+    if (!entry.there[first_row + i]) --entry.missing;
+    entry.there[first_row + i] = true;
+  }
+}
+
+bool LabelStore::Ready(MsgId id, bool whole) const {
+  const IdSamples samples = schedule_.SamplesOfId(id);
+  MutexLock lock(&mutex_);
+  auto found = batches_.find({id.clock(), id.train(), samples.batch});
+  if (found == batches_.end()) return false;
+  const Batch& batch = found->second;
+  if (batch.missing == 0) return true;
+  if (whole) return false;
+  const auto begin = batch.there.begin() + samples.first_row;
+  return std::all_of(begin, begin + samples.rows, [](bool there) { return there; });
+}
+
+std::span<const float> LabelStore::BatchOf(MsgId id) const {
+  MutexLock lock(&mutex_);
+  auto found = batches_.find({id.clock(), id.train(), schedule_.SamplesOfId(id).batch});
+  if (found == batches_.end()) return {};
+  return found->second.labels;
+}
+
+void LabelStore::Forget(int64_t clock) {
+  MutexLock lock(&mutex_);
+  while (!batches_.empty() && std::get<0>(batches_.begin()->first) < clock) batches_.erase(batches_.begin());
+}
+
+}  // namespace hp

@@ -1,0 +1,72 @@
+#pragma once
+
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "transport/transport.h"
+
+#include "snapshot/gathered_model.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+namespace hp {
+
+/// Gives the weights of a running job to clients (model_test), from copies that are made between two updates. A client
+/// sends kPullRequest, gets a PullChunk, and asks for the next chunk when it has that one, until the last. Training
+/// does not wait for clients: one that is slow costs the memory of its copy; when its connection ends, that is freed.
+/// One on the first node, owned by it.
+///
+/// Memory: at most kMaxModels copies, each shared by all clients that waited for it. Clients that would need one more
+/// wait until another client is done. A client that asks for nothing for kIdleNs, though it may, loses its connection.
+class PullServer {
+ public:
+  static constexpr size_t kMaxModels = 2;
+  static constexpr int64_t kIdleNs = 10 * kNsPerSecond;
+
+  /// Both must outlive it. @param clock measures idle clients.
+  explicit PullServer(Transport* transport, const Clock* clock = Clock::Real())
+      : transport_(transport), clock_(clock) {}
+
+  /// A client is connected. Progress thread.
+  void OnConnected(Rank client) HP_EXCLUDES(mutex_);
+  /// kPullRequest of a client: it asks for the weights, or for its next chunk. Sends the chunk if the client has a
+  /// copy, else remembers that it waits; one that asks again while it waits loses its connection. After the last chunk
+  /// a further request asks for a new copy. Progress thread.
+  /// @param client its rank, kFirstClientRank or more.
+  void OnRequest(Rank client) HP_EXCLUDES(mutex_);
+  /// The client's connection has ended; what it held is freed. Progress thread.
+  void OnGone(Rank client) HP_EXCLUDES(mutex_);
+  /// Once for each iteration report of the first node: whether it is to request a copy, for all clients that wait now.
+  /// Drops clients that are silent. True once for each copy, and not again while a client waits for the one requested.
+  /// Executor thread, or "completion".
+  bool TakeRequest() HP_EXCLUDES(mutex_);
+  /// The copy that was requested is complete. Sends its first chunk to each client that it was requested for. Executor,
+  /// progress or snapshot thread; copies a chunk for each client, does not block otherwise.
+  void OnGathered(std::shared_ptr<const GatheredModel> model) HP_EXCLUDES(mutex_);
+
+ private:
+  struct Client {
+    bool waits = false;                          // for a model
+    std::shared_ptr<const GatheredModel> model;  // null: it has none
+    bool requested = false;                      // TakeRequest counted it
+    size_t param = 0;                            // of the next chunk
+    int64_t offset = 0;                          // of the next chunk within the parameter, in floats
+    int64_t asked_ns = 0;                        // its last request
+  };
+  /// After the last chunk the client has no model.
+  void SendNext(Rank rank, Client* client) HP_REQUIRES(mutex_);
+  /// Copies that clients hold.
+  size_t models() const HP_REQUIRES(mutex_);
+  void DropSilent() HP_REQUIRES(mutex_);
+
+  Transport* const transport_;  // posted to under mutex_: lock order is pull server, then transport
+  const Clock* const clock_;
+  mutable Mutex mutex_;
+  std::vector<float> values_ HP_GUARDED_BY(mutex_);  // of one chunk
+  std::map<Rank, Client> clients_ HP_GUARDED_BY(mutex_);
+};
+
+}  // namespace hp

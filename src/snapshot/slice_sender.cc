@@ -1,0 +1,93 @@
+// A slice is written when both its copy and its grant are there. Grants may come first, when the first node reaches
+// the boundary earlier than this one: they wait in grants_. Copies that are made faster than the first node grants
+// wait in copies_, and HasRoom bounds them.
+#include "snapshot/slice_sender.h"
+
+#include "scheduler/control/slice_tag.h"
+
+#include "glog/logging.h"
+
+namespace hp {
+
+bool SliceSender::HasRoom() const {
+  MutexLock lock(&mutex_);
+  return copies_.size() < kMaxCopies;
+}
+
+Status SliceSender::Copy(int64_t clock, bool histories) {
+  CHECK(HasRoom()) << "no room for a copy of iteration " << clock << ": the last " << kMaxCopies
+                   << " have not been sent";
+  struct Piece {
+    PlaceTag tag;
+    int param = 0;  // of the store
+    bool history = false;
+    size_t count = 0;
+  };
+  std::vector<Piece> pieces;
+  size_t floats = 0;
+  for (size_t p = 0; p < params_.size(); ++p) {
+    const WholeParam& param = params_[p];
+    for (const WholeParam::Slice& slice : param.slices) {
+      if (slice.owner != rank_ || slice.block.empty()) continue;
+      const int i = store_->Find(param.whole.layer, param.whole.blob);
+      for (bool history : {false, true}) {
+        if (history && !histories) continue;
+        const size_t count = (history ? store_->history(i) : store_->values(i)).size();
+        if (count > 0) pieces.push_back({SliceTag(clock, p, history), i, history, count});
+        floats += count;
+      }
+    }
+  }
+  ModelCopy copy;
+  HP_ASSIGN_OR_RETURN(copy.memory, Buffer::Allocate(floats * sizeof(float)));
+  copy.unsent = pieces.size();
+  size_t offset = 0;
+  for (const Piece& piece : pieces) {
+    const std::span<float> to{copy.memory.floats() + offset, piece.count};
+    HP_RETURN_IF_ERROR(piece.history ? store_->ReadHistory(piece.param, to) : store_->ReadValues(piece.param, to));
+    copy.slices[piece.tag] = std::as_writable_bytes(to);
+    offset += piece.count;
+  }
+  if (pieces.empty()) return OkStatus();
+  MutexLock lock(&mutex_);
+  copies_[clock] = std::move(copy);
+  SendGranted();
+  return OkStatus();
+}
+
+void SliceSender::SendGranted() {
+  for (auto grant = grants_.begin(); grant != grants_.end();) {
+    const PlaceTag tag = grant->first;
+    const auto copy = copies_.find(static_cast<int64_t>(tag.msg_id));
+    if (copy == copies_.end() || !copy->second.slices.contains(tag)) {
+      ++grant;
+      continue;
+    }
+    const Status status =
+        transport_->Write(grant->second.first, tag, grant->second.second, copy->second.slices.at(tag));
+    if (!status.ok()) LOG(WARNING) << "snapshot of iteration " << tag.msg_id << ": " << status;
+    grant = grants_.erase(grant);
+  }
+}
+
+void SliceSender::OnGranted(Rank first, const PlaceTag& tag, RemoteGrant grant) {
+  MutexLock lock(&mutex_);
+  grants_[tag] = {first, grant};
+  SendGranted();
+}
+
+bool SliceSender::OnWriteEnded(const PlaceTag& tag) {
+  MutexLock lock(&mutex_);
+  const auto copy = copies_.find(static_cast<int64_t>(tag.msg_id));
+  if (copy == copies_.end() || --copy->second.unsent > 0) return false;
+  copies_.erase(copy);
+  changed_.SignalAll();
+  return true;
+}
+
+void SliceSender::WaitUntilSent() {
+  MutexLock lock(&mutex_);
+  while (!copies_.empty()) changed_.Wait(&mutex_);
+}
+
+}  // namespace hp

@@ -1,0 +1,86 @@
+#pragma once
+
+#include "base/mutex.h"
+#include "scheduler/control/slice_tag.h"
+#include "transport/transport.h"
+
+#include "snapshot/slice_gatherer.h"
+#include "snapshot/slice_sender.h"
+#include "snapshot/snapshot_writer.h"
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace hp {
+
+/// One node's part of snapshots and pulls, which all nodes begin at the same boundaries between two updates. At a
+/// boundary a node copies the slices that it owns (Begin) and training goes on, while slices travel to the first node
+/// and files are written: no task waits for a peer, a disk or a client. A boundary that needs a copy is ready when
+/// there is room for one (HasRoom), and on_room says when that may have changed; so memory is bounded however slow a
+/// peer or a disk is: SliceSender, SliceGatherer and SnapshotWriter say by what. How it works: the head of
+/// snapshotter.cc. One per node, owned by it.
+class Snapshotter {
+ public:
+  struct Options {
+    Rank rank = 0;                  ///< this node's
+    SnapshotWriter::Options files;  ///< read on the first node; its on_written is set here
+    /// SliceGatherer::Options::on_pulled; called on the first node only.
+    std::function<void(std::shared_ptr<const GatheredModel>)> on_pulled;
+    /// A snapshot is on the disk or given up, so long (ns) after its Begin. Snapshot thread, under no lock; may be
+    /// null.
+    std::function<void(int64_t took_ns)> on_written;
+    /// HasRoom may have turned true. Executor, progress or snapshot thread, under no lock; must not block.
+    std::function<void()> on_room;
+  };
+
+  /// `params` (NodeModel::whole_params), `store` and `transport` must outlive it.
+  Snapshotter(const std::vector<WholeParam>& params, ParamStore* store, Transport* transport, Options options);
+  /// Stops the writer. The transport must have stopped: until then peers write into its memory.
+  ~Snapshotter();
+
+  /// Whether Begin may be called, for a snapshot (`files`) or a pull alone. Once true it stays so until Begin. Any
+  /// thread, also under the pipeline's lock; quick.
+  bool HasRoom(bool files) const;
+  /// Copies this node's slices of version `clock`, the parameters after clock updates; all nodes call it for the same
+  /// clocks with the same `files` and `pull`. Waits for this node's own device and nothing else. Executor thread;
+  /// HasRoom(files) must be true (CHECK).
+  /// @param files,pull what the copy is for: one or both.
+  /// @param loss_scaling for the snapshot's manifest; read on the first node.
+  /// @return kInternal: the device failed.
+  Status Begin(int64_t clock, bool files, bool pull, const std::optional<LossScalingState>& loss_scaling);
+
+  // The transport's events for tags of which IsSliceTag is true, and only those. Progress thread.
+
+  /// On nodes other than the first: it granted the place of a slice.
+  void OnGranted(Rank peer, const PlaceTag& tag, RemoteGrant grant);
+  /// On the first node: a slice has arrived, or its owner is gone.
+  void OnGrantEnded(const Status& status);
+  /// On nodes other than the first: a slice has been sent.
+  void OnWriteEnded(const PlaceTag& tag);
+
+  /// The verdict of `clock` does not stop the job for its numbers: SnapshotWriter::OnVerdict. Any thread.
+  void OnVerdict(int64_t clock);
+
+  /// Blocks until all that was begun is sent and, on the first node, on the disk or given up; a write that fails is not
+  /// tried again. Main thread, when training is done.
+  /// @return what kept the last snapshot from the disk, an error of OnGrantEnded among that; ok on other nodes.
+  Status Finish();
+
+ private:
+  void OnWritten() HP_EXCLUDES(mutex_);
+
+  const std::function<void()> on_room_;
+  const std::function<void(int64_t)> on_written_;
+  Mutex mutex_;
+  std::deque<int64_t> begun_ns_ HP_GUARDED_BY(mutex_);  // of the snapshots that are not written yet, on the first node
+  // The first node has a writer and a gatherer, the others a sender.
+  std::unique_ptr<SnapshotWriter> writer_;
+  std::unique_ptr<SliceGatherer> gatherer_;
+  std::unique_ptr<SliceSender> sender_;
+};
+
+}  // namespace hp
