@@ -1,6 +1,8 @@
 // Trains one node of a job, or (--all) all nodes of a table in this process.
 #include "base/log_writer.h"
 #include "base/out_of_memory.h"
+#include "commands/launch.h"
+#include "commands/signals.h"
 #include "node/devices.h"
 #include "node/doctor.h"
 #include "node/node.h"
@@ -8,8 +10,6 @@
 #include "scheduler/plan/routing_table.h"
 #include "tools/tool_main.h"
 
-#include "commands/launch.h"
-#include "commands/signals.h"
 #include "glog/logging.h"
 #include <gflags/gflags.h>
 #include <signal.h>

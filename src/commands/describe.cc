@@ -3,11 +3,10 @@
 #include "backend/backend.h"
 #include "base/format.h"
 #include "engine/memory_fit.h"
+#include "input/input.h"
 #include "model/node_model.h"
 #include "proto/net_filter.h"
 #include "solvers/check.h"
-
-#include "input/input.h"
 
 #include <algorithm>
 #include <limits>

@@ -9,14 +9,13 @@
 #include "engine/compute_threads.h"
 #include "engine/host_bridge.h"
 #include "engine/memory_fit.h"
+#include "input/input.h"
+#include "input/label_store.h"
 #include "net/node_net.h"
 #include "net/plan/graph.h"
 #include "net/plan/placement.h"
 #include "scheduler/plan/schedule.h"
 #include "solvers/param_store.h"
-
-#include "input/input.h"
-#include "input/label_store.h"
 
 #include <memory>
 

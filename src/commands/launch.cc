@@ -1,8 +1,8 @@
 #include "commands/launch.h"
 
 #include "base/thread.h"
-
 #include "commands/own_node.h"
+
 #include "glog/logging.h"
 
 #include <utility>

@@ -1,12 +1,11 @@
 #pragma once
 
 #include "engine/compute.h"
+#include "input/input.h"
+#include "input/label_store.h"
 #include "model/node_model.h"
 #include "scheduler/control/boundary_requests.h"
 #include "scheduler/pipeline/pipeline.h"
-
-#include "input/input.h"
-#include "input/label_store.h"
 #include "snapshot/pull_server.h"
 #include "snapshot/snapshotter.h"
 

@@ -3,13 +3,12 @@
 #include "engine/stage_exchange.h"
 #include "engine/updater.h"
 #include "engine/workspace.h"
+#include "input/input.h"
+#include "input/label_store.h"
 #include "model/node_model.h"
 #include "proto/wire.pb.h"
 #include "solvers/param_store.h"
 #include "tensor/device.h"
-
-#include "input/input.h"
-#include "input/label_store.h"
 
 #include <cstdint>
 #include <functional>

@@ -1,10 +1,9 @@
 #pragma once
 
 #include "hp/status.h"
+#include "input/input.h"
 #include "model/node_model.h"
 #include "tensor/device.h"
-
-#include "input/input.h"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,10 +1,9 @@
 #pragma once
 
 #include "hp/status.h"
+#include "input/label_store.h"
 #include "model/node_model.h"
 #include "proto/wire.pb.h"
-
-#include "input/label_store.h"
 
 #include <cstdint>
 #include <functional>

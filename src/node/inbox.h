@@ -2,16 +2,15 @@
 
 #include "base/rank.h"
 #include "engine/clock_end.h"
+#include "input/label_store.h"
 #include "node/rendezvous.h"
 #include "report/reporter.h"
 #include "scheduler/control/failure_detector.h"
 #include "scheduler/control/gate.h"
 #include "scheduler/control/peer_rules.h"
 #include "scheduler/pipeline/pipeline.h"
-#include "transport/transport.h"
-
-#include "input/label_store.h"
 #include "snapshot/pull_server.h"
+#include "transport/transport.h"
 
 #include <cstdint>
 #include <functional>

@@ -1,13 +1,12 @@
 #pragma once
 
 #include "checkpoint/snapshot.h"
+#include "input/input.h"
 #include "layers/traits/layer_types.h"
 #include "proto/caffe.pb.h"
 #include "scheduler/control/handshake.h"
 #include "scheduler/plan/loss_scaler.h"
 #include "scheduler/plan/routing_table.h"
-
-#include "input/input.h"
 
 #include <cstdint>
 #include <memory>

@@ -7,6 +7,8 @@
 #include "engine/executor.h"
 #include "engine/memory_fit.h"
 #include "hp/status.h"
+#include "input/label_feed.h"
+#include "input/label_store.h"
 #include "layers/op_factories.h"
 #include "layers/traits/layer_types.h"
 #include "model/node_model.h"
@@ -26,13 +28,10 @@
 #include "scheduler/control/shutdown.h"
 #include "scheduler/pipeline/pipeline.h"
 #include "scheduler/plan/routing_table.h"
-#include "solvers/param_store.h"
-#include "transport/transport.h"
-
-#include "input/label_feed.h"
-#include "input/label_store.h"
 #include "snapshot/pull_server.h"
 #include "snapshot/snapshotter.h"
+#include "solvers/param_store.h"
+#include "transport/transport.h"
 
 #include <atomic>
 #include <condition_variable>

@@ -2,9 +2,8 @@
 
 #include "base/clock.h"
 #include "base/mutex.h"
-#include "transport/transport.h"
-
 #include "snapshot/gathered_model.h"
+#include "transport/transport.h"
 
 #include <cstddef>
 #include <cstdint>

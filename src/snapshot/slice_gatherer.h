@@ -1,11 +1,10 @@
 #pragma once
 
 #include "base/mutex.h"
-#include "solvers/param_store.h"
-#include "transport/transport.h"
-
 #include "snapshot/gathered_model.h"
 #include "snapshot/snapshot_writer.h"
+#include "solvers/param_store.h"
+#include "transport/transport.h"
 
 #include <cstddef>
 #include <cstdint>

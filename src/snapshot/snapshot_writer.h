@@ -6,7 +6,6 @@
 #include "hp/status.h"
 #include "proto/caffe.pb.h"
 #include "proto/snapshot.pb.h"
-
 #include "snapshot/gathered_model.h"
 
 #include <cstdint>

@@ -2,11 +2,10 @@
 
 #include "base/mutex.h"
 #include "scheduler/control/slice_tag.h"
-#include "transport/transport.h"
-
 #include "snapshot/slice_gatherer.h"
 #include "snapshot/slice_sender.h"
 #include "snapshot/snapshot_writer.h"
+#include "transport/transport.h"
 
 #include <cstdint>
 #include <deque>

@@ -2,11 +2,11 @@
 // threads as are asked for and with nobody who computes. Prints one line.
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "input/input.h"
 #include "proto/text.h"
 #include "test/support/local_cluster.h"
 
 #include "glog/logging.h"
-#include "input/input.h"
 #include <gflags/gflags.h>
 #include <sys/resource.h>
 

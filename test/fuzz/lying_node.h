@@ -1,14 +1,13 @@
 #pragma once
 
 #include "engine/clock_end.h"
+#include "input/label_store.h"
 #include "node/inbox.h"
 #include "report/reporter.h"
 #include "scheduler/control/boundary_requests.h"
 #include "scheduler/pipeline/pipeline.h"
-#include "test/fuzz/fuzz_job.h"
-
-#include "input/label_store.h"
 #include "snapshot/pull_server.h"
+#include "test/fuzz/fuzz_job.h"
 
 #include <deque>
 #include <functional>

@@ -1,12 +1,12 @@
 #include "test/support/local_cluster.h"
 
 #include "base/philox.h"
+#include "commands/launch.h"
 #include "data/db_writer.h"
 #include "scheduler/plan/routing_table.h"
 #include "transport/connect/tcp_listener.h"
 #include "transport/tcp/tcp_transport.h"
 
-#include "commands/launch.h"
 #include "glog/logging.h"
 #include <stdlib.h>
 #include <time.h>

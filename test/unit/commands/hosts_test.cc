@@ -1,7 +1,7 @@
 #include "base/host.h"
+#include "commands/own_node.h"
 #include "test/unit/routing/table_text.h"
 
-#include "commands/own_node.h"
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,6 @@
 #pragma once
 
 #include "checkpoint/snapshot.h"
-
 #include "snapshot/snapshotter.h"
 
 #include <condition_variable>
