@@ -2,9 +2,13 @@
 
 #include "base/format.h"
 
+#include <new>
 #include <utility>
 
 namespace hp {
+
+// As what nobody catches.
+void TransportHandler::OnOutOfMemory(const Status&) { throw std::bad_alloc(); }
 namespace {
 
 class NoRegion : public MemoryRegion {};

@@ -54,6 +54,9 @@ class TransportHandler {
   /// The connection to `peer` is gone, after all its grants and writes were reported. kCancelled: both sides ended it
   /// in order (Shutdown); kUnavailable: it broke. Once per OnConnected. Posts to `peer` fail from just before on.
   virtual void OnClosed(Rank peer, const Status& status) = 0;
+  /// There was no memory for something on the progress thread (kResourceExhausted), and an event is lost: the node must
+  /// end. May be called again. By default the process ends (ExitWhenOutOfMemory).
+  virtual void OnOutOfMemory(const Status& status);
 };
 
 /// Decides who may talk to us. Called on the progress thread.
@@ -139,7 +142,8 @@ class Transport {
   virtual Status CancelGrant(Rank peer, RemoteGrant grant) = 0;
   /// Sends a small message (copied; at most kMaxMessageBytes), in order, ahead of bulk data. `type` is the caller's.
   /// @return kUnavailable: the peer is not connected; kInvalidArgument: too long; kResourceExhausted: kMaxQueuedBytes
-  /// wait to be sent, try again after some were (only a peer that reads slower than we talk brings this about).
+  /// (of a client: kMaxQueuedForClient) wait to be sent, try again after some were (only a peer that reads slower than
+  /// we talk brings this about).
   virtual Status Send(Rank peer, uint32_t type, std::span<const std::byte> bytes) = 0;
 
   /// When the last byte of `peer` arrived, by the transport's Clock; 0: never.
@@ -160,7 +164,8 @@ class Transport {
   virtual void Stop() = 0;
 };
 constexpr size_t kMaxMessageBytes = 1 << 20;
-constexpr size_t kMaxQueuedBytes = size_t{256} << 20;  ///< control bytes waiting for one peer
-constexpr size_t kMaxOpenGrants = 1 << 16;             ///< to one peer
+constexpr size_t kMaxQueuedBytes = size_t{256} << 20;    ///< control bytes waiting for one node
+constexpr size_t kMaxQueuedForClient = size_t{4} << 20;  ///< for one client, which may ask and not read
+constexpr size_t kMaxOpenGrants = 1 << 16;               ///< to one peer
 
 }  // namespace hp

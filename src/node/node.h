@@ -167,6 +167,7 @@ class Node : private TransportHandler, private PipelineHost {
   void OnWriteEnded(Rank peer, const PlaceTag& tag, const Status& status) override;
   void OnMessage(Rank peer, uint32_t type, std::span<const std::byte> bytes) override;
   void OnClosed(Rank peer, const Status& status) override;
+  void OnOutOfMemory(const Status& status) override { shutdown_.Fail(status); }
   // PipelineHost: under the pipeline's lock, must not call it back.
   std::span<std::byte> Place(int solver, MsgId id, int port) override { return compute_->Place(solver, id, port); }
   bool BoundaryReady(int64_t clock) override { return clock_end_->BoundaryReady(clock); }

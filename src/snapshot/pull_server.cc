@@ -114,7 +114,11 @@ void PullServer::SendNext(Rank rank, Client* client) {
   chunk.set_last(client->param == model.params().size());
   const std::string bytes = chunk.SerializeAsString();
   const Status status = transport_->Send(rank, kPullChunk, std::as_bytes(std::span(bytes)));
-  if (!status.ok()) LOG(WARNING) << "client " << rank << ": " << status;
+  if (!status.ok()) {
+    LOG(WARNING) << "client " << rank << ": " << status;
+    transport_->Break(rank, status);  // it asks and does not read
+    return;
+  }
   if (!chunk.last()) return;
   const int64_t asked_ns = client->asked_ns;
   *client = Client();

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <new>
 #include <thread>
 
 namespace hp {
@@ -79,6 +80,24 @@ TEST_P(FailureTest, NothingIsWrittenAfterAGrantEnded) {
   EXPECT_EQ(node(0).events(Event::kGrantEnded).size(), static_cast<size_t>(kWrites));
   EXPECT_GE(failed, 1);
   for (const auto& place : places) EXPECT_TRUE(AllAre(place, kMine));
+}
+
+// An event for which there is no memory is lost, and the node is told so; the thread lives.
+TEST_P(FailureTest, AShortageOfMemoryIsReported) {
+  StartNodes(2);
+  node(0).ReactBy([](const Event& event) {
+    if (event.kind == Event::kMessage) throw std::bad_alloc();
+  });
+  ASSERT_TRUE(node(1)->Send(0, 7, {}).ok());
+  node(0).Await(Event::kOutOfMemory);
+  const Status status = node(0).events(Event::kOutOfMemory)[0].status;
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.message(), "out of memory: moving data between nodes");
+  std::atomic<bool> alive = false;
+  node(0)->Defer([&alive] { alive = true; });
+  node(0)->Break(1, Unavailable("the node ends"));
+  node(0).AwaitFrom(Event::kClosed, 1);
+  EXPECT_TRUE(alive);
 }
 
 TEST_P(FailureTest, NothingHappensAfterStop) {

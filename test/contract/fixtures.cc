@@ -189,6 +189,8 @@ void TestNode::OnClosed(Rank peer, const Status& status) {
   Record({.kind = Event::kClosed, .peer = peer, .status = status});
 }
 
+void TestNode::OnOutOfMemory(const Status& status) { Record({.kind = Event::kOutOfMemory, .status = status}); }
+
 std::vector<std::byte> Pattern(size_t bytes, uint64_t seed) {
   std::vector<std::byte> pattern(bytes);
   for (size_t at = 0; at < bytes; at += sizeof(uint64_t)) {

@@ -70,7 +70,7 @@ class TestPolicy : public HandshakePolicy {
 
 /// Something a handler was told.
 struct Event {
-  enum Kind { kConnected, kConnectFailed, kGranted, kGrantEnded, kWriteEnded, kMessage, kClosed } kind;
+  enum Kind { kConnected, kConnectFailed, kGranted, kGrantEnded, kWriteEnded, kMessage, kClosed, kOutOfMemory } kind;
   Rank peer = -1;
   PlaceTag tag = {};
   RemoteGrant grant = {};
@@ -116,6 +116,7 @@ class TestNode : public TransportHandler {
   void OnWriteEnded(Rank peer, const PlaceTag& tag, const Status& status) override;
   void OnMessage(Rank peer, uint32_t type, std::span<const std::byte> bytes) override;
   void OnClosed(Rank peer, const Status& status) override;
+  void OnOutOfMemory(const Status& status) override;
 
  private:
   void Record(Event event) HP_EXCLUDES(mutex_);

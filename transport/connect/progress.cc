@@ -1,6 +1,7 @@
 #include "transport/connect/progress.h"
 
 #include "base/clock.h"
+#include "base/out_of_memory.h"
 
 #include <boost/asio/post.hpp>
 
@@ -16,8 +17,8 @@ constexpr int kPollsPerIo = 16;
 
 }  // namespace
 
-void ProgressThread::Start(const std::string& name) {
-  thread_ = Thread(name, [this] { Loop(); });
+void ProgressThread::Start(const std::string& name, std::function<void(const Status&)> on_out_of_memory) {
+  thread_ = Thread(name, [this, on_out_of_memory = std::move(on_out_of_memory)] { Loop(on_out_of_memory); });
 }
 
 void ProgressThread::Stop() {
@@ -92,17 +93,25 @@ void ProgressThread::SleepUntilEvent() {
   now_ns_ = Clock::Real()->NowNs();
 }
 
-void ProgressThread::Loop() {
+void ProgressThread::Loop(const std::function<void(const Status&)>& on_out_of_memory) {
   current = this;
-  for (int round = 0; !stopping_; ++round) {
-    RunScheduled();
-    if (watched_.empty()) {
-      if (!has_work_) SleepUntilEvent();
-      continue;
-    }
-    if (PollWatched() || round % kPollsPerIo == 0) io_.poll();
+  while (!stopping_) {
+    const Status status = OrOutOfMemory("moving data between nodes", [this] {
+      for (int round = 0; !stopping_; ++round) Turn(round);
+      return OkStatus();
+    });
+    if (!status.ok()) on_out_of_memory(status);
   }
   current = nullptr;
+}
+
+void ProgressThread::Turn(int round) {
+  RunScheduled();
+  if (watched_.empty()) {
+    if (!has_work_) SleepUntilEvent();
+    return;
+  }
+  if (PollWatched() || round % kPollsPerIo == 0) io_.poll();
 }
 
 }  // namespace hp

@@ -42,8 +42,9 @@ class ProgressThread {
 
   /// The io_context for sockets and timers; their handlers run on this thread.
   boost::asio::io_context* io() { return &io_; }
-  /// Starts the thread. Once. @param name of the thread, at most 15 characters.
-  void Start(const std::string& name);
+  /// Starts the thread. Once. @param name of the thread, at most 15 characters. @param on_out_of_memory called on it
+  /// whenever an event or a task could not have memory (kResourceExhausted); then it goes on.
+  void Start(const std::string& name, std::function<void(const Status&)> on_out_of_memory);
   /// Ends the thread after the call that it is in, and joins it; events and tasks that wait are not run. Not from the
   /// thread itself.
   void Stop();
@@ -63,7 +64,8 @@ class ProgressThread {
     int64_t until_ns;
   };
 
-  void Loop();
+  void Loop(const std::function<void(const Status&)>& on_out_of_memory);
+  void Turn(int round);
   bool RunScheduled() HP_EXCLUDES(mutex_);
   bool PollWatched();
   void SleepUntilEvent();

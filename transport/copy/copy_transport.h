@@ -82,6 +82,7 @@ class CopyTransport : public Transport, private TransportHandler {
   void OnWriteEnded(Rank peer, const PlaceTag& tag, const Status& status) override;
   void OnMessage(Rank peer, uint32_t type, std::span<const std::byte> bytes) override;
   void OnClosed(Rank peer, const Status& status) override;
+  void OnOutOfMemory(const Status& status) override { handler_->OnOutOfMemory(status); }
 
   Transport* const beneath_;
   const CopyOptions options_;

@@ -1,5 +1,7 @@
 #include "transport/inproc/inproc_transport.h"
 
+#include "base/out_of_memory.h"
+
 #include <glog/logging.h>
 
 #include <utility>
@@ -40,7 +42,15 @@ Status InprocTransport::Start(TransportHandler* handler, HandshakePolicy* policy
 }
 
 void InprocTransport::Run() {
-  while (Mailbox::Event event = self_.mailbox->Next()) event();
+  bool stopped = false;
+  while (!stopped) {
+    const Status status = OrOutOfMemory("moving data between nodes", [this, &stopped] {
+      while (Mailbox::Event event = self_.mailbox->Next()) event();
+      stopped = true;
+      return OkStatus();
+    });
+    if (!status.ok()) handler_->OnOutOfMemory(status);
+  }
 }
 
 void InprocTransport::Dial(const InprocAddress& to) {

@@ -70,8 +70,9 @@ Status TcpEndpoint::CancelGrant(RemoteGrant grant) {
 Status TcpEndpoint::Send(uint32_t type, std::span<const std::byte> bytes) {
   {
     MutexLock lock(&core_.mutex);
+    const size_t most = peer_ >= kFirstClientRank ? kMaxQueuedForClient : kMaxQueuedBytes;
     HP_RETURN_IF_ERROR(core_.CheckMessage(bytes.size()));
-    HP_RETURN_IF_ERROR(queue_.PushMessage(type, bytes));
+    HP_RETURN_IF_ERROR(queue_.PushMessage(type, bytes, most));
   }
   Posted(bytes.size());
   return OkStatus();

@@ -33,10 +33,10 @@ void SendQueue::PushControl(const FrameHeader& header) {
   AppendControl(header, {});
 }
 
-Status SendQueue::PushMessage(uint32_t type, std::span<const std::byte> bytes) {
+Status SendQueue::PushMessage(uint32_t type, std::span<const std::byte> bytes, size_t most) {
   MutexLock lock(&mutex_);
   const size_t queued = control_pending_.size() + control_out_.size() - control_sent_;
-  if (queued + bytes.size() > kMaxQueuedBytes) return ResourceExhausted("%zu bytes wait to be sent", queued);
+  if (queued + bytes.size() > most) return ResourceExhausted("%zu bytes wait to be sent", queued);
   do {
     FrameHeader header{.type = FrameType::kMessage, .index = type};
     header.length = static_cast<uint32_t>(std::min(bytes.size(), kMaxFramePayload));

@@ -24,8 +24,8 @@ class SendQueue {
 
   /// Queues a control frame without payload (GRANT, CANCEL).
   void PushControl(const FrameHeader& header) HP_EXCLUDES(mutex_);
-  /// Queues a message (copied), in fragments if it is large. @return kResourceExhausted: kMaxQueuedBytes wait already.
-  Status PushMessage(uint32_t type, std::span<const std::byte> bytes) HP_EXCLUDES(mutex_);
+  /// Queues a message (copied), in fragments if it is large. @return kResourceExhausted: `most` bytes wait already.
+  Status PushMessage(uint32_t type, std::span<const std::byte> bytes, size_t most) HP_EXCLUDES(mutex_);
   /// Queues a write. `source` is read by Flush and must stay unmodified until TakeEnded or Close returns its tag.
   void PushWrite(const PlaceTag& tag, RemoteGrant grant, std::span<const std::byte> source) HP_EXCLUDES(mutex_);
   /// Queues END behind everything; when it is sent, the sending side of the socket is shut down. Push nothing later.

@@ -43,7 +43,8 @@ Status TcpTransport::Start(TransportHandler* handler, HandshakePolicy* policy) {
   connector_ = std::make_unique<PeerConnector>(progress_.io(), options_, std::move(listener_), handler, policy,
                                                std::move(callbacks));
   connector_->Start();
-  progress_.Start("tcp-" + std::to_string(options_.rank));
+  progress_.Start("tcp-" + std::to_string(options_.rank),
+                  [handler](const Status& status) { handler->OnOutOfMemory(status); });
   return OkStatus();
 }
 

@@ -74,7 +74,8 @@ Status VerbsTransport::Start(TransportHandler* handler, HandshakePolicy* policy)
   connector_ = std::make_unique<PeerConnector>(progress_.io(), options_.connect, std::move(listener_), handler, policy,
                                                std::move(callbacks));
   connector_->Start();
-  progress_.Start("verbs-" + std::to_string(options_.connect.rank));
+  progress_.Start("verbs-" + std::to_string(options_.connect.rank),
+                  [handler](const Status& status) { handler->OnOutOfMemory(status); });
   return OkStatus();
 }
 
