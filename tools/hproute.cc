@@ -3,13 +3,13 @@
 #include "base/job_token.h"
 #include "base/memory_room.h"
 #include "base/pending_file.h"
+#include "commands/describe.h"
 #include "proto/text.h"
 #include "scheduler/plan/routing_table.h"
 #include "scheduler/plan/table_check.h"
 #include "scheduler/plan/table_maker.h"
 #include "tools/tool_main.h"
 
-#include "commands/describe.h"
 #include <gflags/gflags.h>
 
 #include <algorithm>
@@ -30,6 +30,7 @@ DEFINE_int32(port, 29500, "Port of the first node of each host; its other nodes 
 DEFINE_int32(micro_batches, 0, "Micro-batches per replica and batch; 0: chosen automatically, at most 4.");
 DEFINE_string(cut, "", "Name of the first layer of each FC stage; empty: chosen by the InnerProduct layers.");
 DEFINE_bool(batch_per_replica, false, "batch_size of the net is per replica, not the total of all replicas.");
+DEFINE_bool(tls, false, "Encrypt what the nodes send to each other; each needs the job's token (--new_token).");
 DEFINE_string(job, "", "Name of the job; tells two jobs with the same table apart.");
 DEFINE_string(out, "", "Table to write.");
 DEFINE_bool(check, false, "Check the given table: list all its faults, or what each node runs, holds and sends.");
@@ -119,6 +120,7 @@ Status Write() {
   request.micro_batches = FLAGS_micro_batches;
   request.cut = SplitList(FLAGS_cut);
   request.per_replica = FLAGS_batch_per_replica;
+  request.tls = FLAGS_tls;
   request.job = FLAGS_job;
   HP_ASSIGN_OR_RETURN(const caffe::SolverParameter solver, ReadSolver(FLAGS_solver));
   HP_ASSIGN_OR_RETURN(const caffe::NetParameter net, NetOfSolver(solver));

@@ -89,6 +89,10 @@ class RoutingTable {
   /// which part and kind of device, division of the batch, precision. Between a snapshot and the run that resumes it,
   /// names, addresses, pool sizes and limits may change without changing this hash.
   uint64_t division_hash() const { return division_hash_; }
+  /// Whether tensors may cross the network unencrypted: over RDMA, or by NCCL.
+  bool may_send_clear() const {
+    return !config_.transport().tls() || config_.transport().clear() == TransportConfig::ALLOWED;
+  }
 
   /// The stage of each layer, by index among the layers of the unfiltered net (see AssignLayers).
   /// @return kInvalidArgument with every fault if the stages do not cover the net, in order and without overlap.

@@ -169,6 +169,7 @@ StatusOr<RoutingTableConfig> MakeTable(const TableRequest& request, const caffe:
   RoutingTableConfig config;
   config.set_solver(request.solver);
   if (!request.job.empty()) config.set_job(request.job);
+  if (request.tls) config.mutable_transport()->set_tls(true);
   config.set_micro_batches(request.micro_batches > 0 ? request.micro_batches : ChooseMicroBatches(request, net));
   if (request.per_replica) config.set_batch(RoutingTableConfig::PER_REPLICA);
   HP_ASSIGN_OR_RETURN(std::vector<NodePlace> places, PlacesOf(request.hosts));

@@ -19,6 +19,7 @@ struct TableRequest {
   int micro_batches = 0;           ///< of a replica's share of a batch; 0: chosen, 1 to 4 of 8 samples or more
   std::vector<std::string> cut;    ///< name of the first layer of each FC stage; empty: chosen
   bool per_replica = false;        ///< the net's batch_size is each replica's, not that of all together
+  bool tls = false;                ///< connections are encrypted
   std::string job;                 ///< empty: the default of RoutingTableConfig
 };
 

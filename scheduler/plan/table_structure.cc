@@ -59,6 +59,19 @@ class StructureCheck {
     if (timeout_s < 1 || timeout_s > kMaxTimeoutS) {
       Add(Format("connect_timeout_s is %d; expected 1 to %d", timeout_s, kMaxTimeoutS));
     }
+    CheckEncryption();
+  }
+
+  void CheckEncryption() {
+    const TransportConfig& transport = config_.transport();
+    if (transport.tls() && transport.kind() == TransportConfig::VERBS &&
+        transport.clear() != TransportConfig::ALLOWED) {
+      Add("transport has kind: VERBS and tls: true, but RDMA encrypts nothing; expected kind: TCP or AUTO, or clear: "
+          "ALLOWED");
+    }
+    if (!transport.tls() && transport.has_clear()) {
+      Add("transport has clear without tls; expected tls: true, or no clear field");
+    }
   }
 
   void CheckLossScaling() {

@@ -29,8 +29,9 @@ struct ExchangeOptions {
 };
 
 /// Makes the allreduce of one data-parallel stage, which must have several replicas (CHECK): by NCCL where all of them
-/// compute on GPUs; else by a ring over the node's connections, with gradients of a GPU copied through the host's
-/// memory. All replicas decide alike. With NCCL it blocks until all replicas have called it. Main thread.
+/// compute on GPUs and the table lets it (RoutingTable::may_send_clear); else by a ring over the node's connections,
+/// with gradients of a GPU copied through the host's memory. All replicas decide alike. With NCCL it blocks until all
+/// replicas have called it. Main thread.
 /// @param links set to those of the ring, which must outlive the exchange; null: NCCL needs none.
 /// @return kUnavailable: NCCL can't connect, or what `rendezvous` returned; kFailedPrecondition: the transport can't
 /// register memory.

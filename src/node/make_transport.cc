@@ -72,6 +72,11 @@ void WaitForName(const std::string& host, int64_t limit_ms) {
 
 }  // namespace
 
+Status NoTokenForTls(const RoutingTable& table) {
+  return InvalidArgument("%s: transport { tls: true } needs the job's token: --token_file=FILE (hproute --new_token)",
+                         table.path().c_str());
+}
+
 StatusOr<std::string> ListenAddress(const NodeInfo& node, const HostSettings& host) {
   if (!host.interface.empty()) return OwnAddressOn(host.interface);
   return node.listen.empty() ? node.host : node.listen;
@@ -87,6 +92,7 @@ ConnectOptions ConnectOptionsFor(const RoutingTable& table, Rank rank, const Hos
   const int wait_s = host.wait_s > 0 ? host.wait_s : table.config().transport().connect_timeout_s();
   options.connect_deadline_ms = int64_t{wait_s} * 1000;
   options.keys = host.keys;
+  options.tls = table.config().transport().tls();
   return options;
 }
 
@@ -154,8 +160,16 @@ StatusOr<std::unique_ptr<Transport>> MakeNodeTransport(const RoutingTable& table
   const TransportConfig& config = table.config().transport();
   HP_ASSIGN_OR_RETURN(const std::string listen, ListenAddress(table.node(rank), host));
   ConnectOptions connect = ConnectOptionsFor(table, rank, host, listen);
+  if (config.tls() && !host.keys) return NoTokenForTls(table);
   if (!host.keys) WarnOfOpenPort(listen);
-  if (config.kind() == TransportConfig::TCP) return MakeTcpTransport(std::move(connect), std::move(listener));
+  const bool rdma = config.kind() != TransportConfig::TCP;
+  if (config.tls()) {
+    LOG(INFO) << "connections are encrypted (TLS 1.3)"
+              << (!rdma                    ? ""
+                  : table.may_send_clear() ? "; RDMA is not, as the table allows (clear: ALLOWED)"
+                                           : ", so RDMA is not used (the table does not say clear: ALLOWED)");
+  }
+  if (!rdma || !table.may_send_clear()) return MakeTcpTransport(std::move(connect), std::move(listener));
   VerbsOptions options;
   options.connect = std::move(connect);
   options.tcp_link = MakeTcpLink;

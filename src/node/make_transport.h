@@ -30,6 +30,9 @@ struct HostSettings {
   std::optional<JobKeys> keys;  ///< what peers have to prove; none: the job has no token
 };
 
+/// What to tell a user whose table wants TLS (kInvalidArgument).
+Status NoTokenForTls(const RoutingTable& table);
+
 /// How node `rank` finds its peers over TCP, by the table: all nodes' addresses, its own to bind to, the time limit.
 /// @param listen the address that it listens on; empty or a name: the system chooses what it dials from.
 ConnectOptions ConnectOptionsFor(const RoutingTable& table, Rank rank, const HostSettings& host = {},
@@ -68,7 +71,7 @@ std::unique_ptr<CopyTransport> MakeCopyTransport(const RoutingTable& table, Rank
 /// Makes the transport that the table names, TCP or RDMA; not started.
 /// @param listener on the node's address, for peers of higher rank and clients.
 /// @return kFailedPrecondition: kind VERBS, and no usable device here; kInvalidArgument: a setting of the verbs
-/// section, a flag or a variable is out of range.
+/// section, a flag or a variable is out of range, or the table wants TLS and there is no token.
 StatusOr<std::unique_ptr<Transport>> MakeNodeTransport(const RoutingTable& table, Rank rank, const HostSettings& host,
                                                        std::unique_ptr<TcpListener> listener);
 

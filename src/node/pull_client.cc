@@ -4,6 +4,7 @@
 #include "node/pull_client.h"
 
 #include "base/mutex.h"
+#include "node/make_transport.h"
 #include "proto/parse.h"
 #include "proto/wire.pb.h"
 #include "scheduler/control/handshake.h"
@@ -29,6 +30,8 @@ class Puller : public TransportHandler {
     options.peers.push_back({0, first.name, first.host, first.port});
     options.connect_deadline_ms = timeout_ms;
     options.keys = keys;
+    options.tls = table_.config().transport().tls();
+    if (options.tls && !keys) return NoTokenForTls(table_);
     transport_ = MakeTcpTransport(options, nullptr);
     HP_RETURN_IF_ERROR(transport_->Start(this, &handshake));
     const Status status = Wait(timeout_ms);

@@ -22,7 +22,7 @@
 #include <utility>
 #include <vector>
 
-DEFINE_string(transport, "tcp", "tcp or verbs");
+DEFINE_string(transport, "tcp", "tcp, tcp with a job's token (token), or with TLS as well (tls), or verbs");
 DEFINE_string(addresses, "127.0.0.1,127.0.0.1", "of the two processes; with verbs they choose the devices");
 DEFINE_int32(qps, 1, "data queue pairs, with verbs");
 DEFINE_string(sizes, "64,1024,4096,16384,65536,262144,1048576,4194304,16777216,67108864", "bytes of a write");
@@ -50,7 +50,11 @@ std::string AddressOf(Rank rank) {
 }
 
 std::unique_ptr<Transport> MakeTransport(ConnectOptions connect, std::unique_ptr<TcpListener> listener) {
-  if (FLAGS_transport == "tcp") return MakeTcpTransport(std::move(connect), std::move(listener));
+  if (FLAGS_transport != "verbs") {
+    if (FLAGS_transport != "tcp") connect.keys = JobKeys{.node = true};
+    connect.tls = FLAGS_transport == "tls";
+    return MakeTcpTransport(std::move(connect), std::move(listener));
+  }
   VerbsOptions options;
   options.connect = std::move(connect);
   options.tcp_link = MakeTcpLink;

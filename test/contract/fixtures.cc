@@ -40,7 +40,8 @@ class InprocWorld : public TransportWorld {
 
 class TcpWorld : public ListeningWorld {
  public:
-  explicit TcpWorld(const WorldOptions& options) : ListeningWorld(options, {"127.0.0.1"}) {}
+  explicit TcpWorld(const WorldOptions& options, const std::optional<JobKeys>& keys = {})
+      : ListeningWorld(options, {"127.0.0.1"}, ConnectOptions().spin_ns, keys) {}
   std::unique_ptr<Transport> Create(Rank rank) override {
     return MakeTcpTransport(NodeOptions(rank), TakeListener(rank));
   }
@@ -66,6 +67,8 @@ std::vector<TransportKind> AllTransports() {
       {"inproc", [](const WorldOptions& options) { return std::make_unique<InprocWorld>(options, 0); }},
       {"inproc_delayed", [](const WorldOptions& options) { return std::make_unique<InprocWorld>(options, 500); }},
       {"tcp", [](const WorldOptions& options) { return std::make_unique<TcpWorld>(options); }},
+      {"tcp_tls",
+       [](const WorldOptions& options) { return std::make_unique<TcpWorld>(options, JobKeys{.node = true}); }},
       CopyKind("copies_over_inproc",
                [](const WorldOptions& options) { return std::make_unique<InprocWorld>(options, 500); }),
 #ifndef __SANITIZE_THREAD__  // which does not see that a message through the kernel puts copies in order

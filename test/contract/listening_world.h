@@ -5,6 +5,7 @@
 
 #include <glog/logging.h>
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,10 +15,10 @@ namespace hp {
 /// Nodes that meet over TCP on this host, each with a listener from the start; clients talk TCP.
 class ListeningWorld : public TransportWorld {
  public:
-  /// @param addresses of the nodes, in turn.
+  /// @param addresses of the nodes, in turn. @param keys their connections are encrypted by these; none: in clear.
   ListeningWorld(const WorldOptions& options, const std::vector<std::string>& addresses,
-                 int64_t spin_ns = ConnectOptions().spin_ns)
-      : options_(options), spin_ns_(spin_ns) {
+                 int64_t spin_ns = ConnectOptions().spin_ns, const std::optional<JobKeys>& keys = {})
+      : options_(options), spin_ns_(spin_ns), keys_(keys) {
     for (Rank rank = 0; rank < options.size; ++rank) {
       const std::string& address = addresses[rank % addresses.size()];
       auto listener = TcpListener::Bind(address, 0);
@@ -49,11 +50,14 @@ class ListeningWorld : public TransportWorld {
     options.connect_deadline_ms = options_.connect_deadline_ms;
     options.clock = options_.clock;
     options.spin_ns = spin_ns_;
+    options.keys = keys_;
+    options.tls = keys_.has_value();
     return options;
   }
 
   const WorldOptions options_;
   const int64_t spin_ns_;
+  const std::optional<JobKeys> keys_;
   std::vector<PeerAddress> peers_;
   std::vector<std::unique_ptr<TcpListener>> listeners_;
 };

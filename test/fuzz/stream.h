@@ -1,11 +1,12 @@
 #pragma once
 
 #include "test/fuzz/fuzz.h"
-#include "transport/connect/socket.h"
+#include "transport/connect/byte_stream.h"
 
 #include <boost/asio/io_context.hpp>
 #include <sys/socket.h>
 
+#include <memory>
 #include <string_view>
 #include <utility>
 
@@ -23,7 +24,7 @@ class Stream {
   }
   ~Stream() { close(peer_); }
 
-  TcpSocket Take() { return std::move(socket_); }
+  std::unique_ptr<ByteStream> Take() { return std::make_unique<ByteStream>(std::move(socket_)); }
   /// At most kMost bytes, which the socket's buffer holds. The receiver may have gone.
   void Send(std::string_view bytes) {
     char answers[4096];

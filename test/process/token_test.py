@@ -61,6 +61,55 @@ class TokenTest(cluster.JobTest):
                     self.assertIn(len(answer), (0, heard), said)
             self.assertRegex(node.text(), r"(?m)^W.* dropped a connection from 127\.0\.0\.1:\d+: it (has|sent)")
 
+    def test_over_tls_the_same_comes_out(self):
+        self.make_job(iterations=30, snapshot=30)
+        models = []
+        for name, extra in (("clear", ""), ("tls", "transport { tls: true }")):
+            names = self.make_table(conv=2, fc=2, extra=extra)
+            nodes = self.start_all(names, self.token)
+            self.expect_all(nodes.values(), 0, "Optimization Done")
+            models.append(self.read("out_iter_30.caffemodel"))
+            for node in nodes.values():
+                self.assertEqual("connections are encrypted (TLS 1.3)" in node.text(), name == "tls")
+        self.assertEqual(models[0], models[1])
+
+    def test_over_tls_strangers_hear_nothing(self):
+        self.make_job(snapshot=1000000)
+        names = self.make_table(conv=1, fc=2, extra="transport { tls: true }")
+        nodes = self.start_all(names, self.token)
+        self.await_training(nodes.values())
+        for name, node in nodes.items():
+            nonce = peer.record(peer.NONCE, bytes(32))
+            heard, said = b"", nonce + peer.record(peer.HELLO, peer.client_hello())
+            with socket.create_connection(("127.0.0.1", self.ports[name]), timeout=cluster.PATIENCE_S) as stranger:
+                stranger.sendall(said)
+                try:
+                    while more := stranger.recv(1 << 16):
+                        heard += more
+                except ConnectionResetError:
+                    pass  # what it had not read
+            self.assertNotIn(b"HPNODE", heard)
+            self.assertRegex(node.text(), r"(?m)^W.* dropped a connection from 127\.0\.0\.1:\d+: it does not speak TLS")
+        key = self.path("key")
+        status, text = cluster.run_tool("hproute", self.token, "--read_key=" + key)
+        self.assertEqual(status, 0, text)
+        for flags, expected, said in (("--token_file=" + key, 0, "accuracy = "), ("", 2, "needs the job's token"),
+                                      (self.new_token("other"), 4, "it have the same --token_file")):
+            status, text = cluster.run_tool("model_test", "--model=" + self.path("net.prototxt"), "--cache_dir=none",
+                                            "--routing=" + self.path("table.prototxt"), "--iterations=1",
+                                            "--timeout_s=%d" % (300 if expected == 0 else 4), *([flags] if flags else []))
+            self.assertEqual(status, expected, text)
+            self.assertIn(said, text)
+        nodes["conv0"].send(signal.SIGTERM)
+        self.expect_all(nodes.values(), 5, "Optimization stopped early")
+
+    def test_tls_needs_a_token(self):
+        self.make_job()
+        self.make_table(conv=1, fc=1, extra="transport { tls: true }")
+        self.expect_exit(self.start(name="conv0"), 2, r"tls: true \} needs the job's token: --token_file")
+        self.make_table(conv=1, fc=1, extra="transport { tls: true kind: VERBS }")
+        self.expect_exit(self.start(self.token, name="conv0"), 2, "RDMA encrypts nothing")
+
     def test_a_node_without_it_does_not_get_in(self):
         self.make_job()
         names = self.make_table(conv=2, fc=1)

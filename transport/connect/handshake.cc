@@ -1,8 +1,5 @@
 #include "transport/connect/handshake.h"
 
-#include <boost/asio/read.hpp>
-#include <boost/asio/write.hpp>
-
 #include <algorithm>
 #include <utility>
 
@@ -13,11 +10,11 @@ constexpr size_t kMaxRefusalBytes = kMaxHelloBytes / 2;  // its seal has to fit 
 
 }  // namespace
 
-Handshake::Handshake(TcpSocket socket, bool accepted, int64_t deadline_ns, std::unique_ptr<Proof> proof,
-                     Callbacks callbacks)
-    : socket_(std::move(socket)),
+Handshake::Handshake(std::unique_ptr<ByteStream> stream, bool accepted, int64_t deadline_ns,
+                     std::unique_ptr<Proof> proof, Callbacks callbacks)
+    : stream_(std::move(stream)),
       accepted_(accepted),
-      address_(RemoteAddress(socket_)),
+      address_(RemoteAddress(stream_->socket())),
       deadline_ns_(deadline_ns),
       proof_(std::move(proof)),
       callbacks_(std::move(callbacks)) {}
@@ -53,37 +50,39 @@ void Handshake::Send(RecordKind kind, const std::string& body, Next next) {
   const PreambleBytes preamble = EncodePreamble({.kind = kind, .length = static_cast<uint32_t>(body.size())});
   out_.assign(reinterpret_cast<const char*>(preamble.data()), preamble.size());
   out_ += body;
-  boost::asio::async_write(socket_, boost::asio::buffer(out_),
-                           [self = shared_from_this(), next](const boost::system::error_code& error, size_t) {
-                             if (error) return self->Drop(error.message());
-                             (self.get()->*next)();
-                           });
+  stream_->WriteAll(std::as_bytes(std::span(out_)),
+                    [self = shared_from_this(), next](const ByteStream::ReadResult& result) {
+                      if (result.state != ByteStream::State::kOk) return self->Drop(result.status.message());
+                      (self.get()->*next)();
+                    });
 }
 
 void Handshake::Read() {
-  boost::asio::async_read(socket_, boost::asio::buffer(preamble_bytes_),
-                          [self = shared_from_this()](const boost::system::error_code& error, size_t bytes) {
-                            if (error && bytes == 0) {
-                              const bool proven = self->proof_ && self->proof_->has_peer_nonce();
-                              return self->Drop(proven ? "it closed the connection when it saw our proof: does it "
-                                                         "have the same --token_file?"
-                                                       : "it closed the connection without sending anything");
-                            }
-                            if (error) return self->Drop("it closed the connection within its first record");
-                            const StatusOr<Preamble> preamble = DecodePreamble(self->preamble_bytes_);
-                            if (!preamble.ok()) return self->Drop(preamble.status().message());
-                            self->ReadBody(*preamble);
-                          });
+  stream_->ReadAll(preamble_bytes_, [self = shared_from_this()](const ByteStream::ReadResult& result) {
+    if (result.state != ByteStream::State::kOk) return self->Drop(self->EndWithin(result));
+    const StatusOr<Preamble> preamble = DecodePreamble(self->preamble_bytes_);
+    if (!preamble.ok()) return self->Drop(preamble.status().message());
+    self->ReadBody(*preamble);
+  });
+}
+
+std::string Handshake::EndWithin(const ByteStream::ReadResult& result) const {
+  if (result.status.code() == StatusCode::kFailedPrecondition) return result.status.message();
+  if (result.bytes > 0) return "it closed the connection within its first record";
+  if (!proof_ || !proof_->has_peer_nonce()) return "it closed the connection without sending anything";
+  return "it closed the connection when it saw our proof: does it have the same --token_file?";
 }
 
 void Handshake::ReadBody(const Preamble& preamble) {
   preamble_ = preamble;
   body_.resize(preamble.length);
-  boost::asio::async_read(socket_, boost::asio::buffer(body_),
-                          [self = shared_from_this()](const boost::system::error_code& error, size_t) {
-                            if (error) return self->Drop("it closed the connection within its hello");
-                            self->OnRecord();
-                          });
+  stream_->ReadAll(std::as_writable_bytes(std::span(body_)),
+                   [self = shared_from_this()](const ByteStream::ReadResult& result) {
+                     if (result.state != ByteStream::State::kOk) {
+                       return self->Drop("it closed the connection within its hello");
+                     }
+                     self->OnRecord();
+                   });
 }
 
 void Handshake::OnRecord() {
@@ -138,8 +137,7 @@ void Handshake::Finish(End end, const Status& status) {
   const bool refused = end == End::kDropped && !refusal_.ok();
   done(self, {refused ? End::kRefused : end, refused ? refusal_ : status, rank_});
   if (end == End::kConnected) return;
-  boost::system::error_code ignored;
-  socket_.close(ignored);
+  stream_->Close();
 }
 
 }  // namespace hp

@@ -1,11 +1,9 @@
 #pragma once
 
+#include "transport/connect/byte_stream.h"
 #include "transport/connect/proof.h"
-#include "transport/connect/socket.h"
 #include "transport/transport.h"
 #include "transport/wire.h"
-
-#include <boost/asio/buffer.hpp>
 
 #include <array>
 #include <functional>
@@ -16,7 +14,7 @@ namespace hp {
 
 /// The handshake on one connection: hellos are exchanged, and each side decides about the other's. The accepting side
 /// sends nothing before it has read a well-formed hello. transport/README.md, "Handshake", has the records and their
-/// order. Hold it by shared_ptr: its pending operations keep it alive. It closes the socket unless it ends as
+/// order. Hold it by shared_ptr: its pending operations keep it alive. It closes the stream unless it ends as
 /// kConnected. It has no timer: its owner watches deadline_ns() and calls Drop. Progress thread only; nothing blocks.
 class Handshake : public std::enable_shared_from_this<Handshake> {
  public:
@@ -44,10 +42,11 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
     std::function<void(const std::shared_ptr<Handshake>&, const Result&)> done;
   };
 
-  /// @param socket connected and configured (socket.h). @param accepted whether the peer connected to us; false: we to
+  /// @param stream nothing read or written yet. @param accepted whether the peer connected to us; false: we to
   /// it.
   /// @param deadline_ns for the owner, by the transport's clock. @param proof null: there is no token.
-  Handshake(TcpSocket socket, bool accepted, int64_t deadline_ns, std::unique_ptr<Proof> proof, Callbacks callbacks);
+  Handshake(std::unique_ptr<ByteStream> stream, bool accepted, int64_t deadline_ns, std::unique_ptr<Proof> proof,
+            Callbacks callbacks);
 
   /// Starts it: the connecting side sends its hello, both start to read. Once.
   void Start();
@@ -55,8 +54,8 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
   /// ended.
   void Drop(const std::string& reason);
 
-  /// The connection; after kConnected the owner moves it out.
-  TcpSocket* socket() { return &socket_; }
+  /// The connection, after kConnected: the owner's.
+  std::unique_ptr<ByteStream> TakeStream() { return std::move(stream_); }
   /// The peer's address and port, for messages.
   const std::string& address() const { return address_; }
   /// The peer's address without its port.
@@ -72,6 +71,8 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
 
   void Send(RecordKind kind, const std::string& body, Next next);
   void Read();
+  /// Why the stream ended or failed before a record.
+  std::string EndWithin(const ByteStream::ReadResult& result) const;
   void ReadBody(const Preamble& preamble);
   void OnRecord();
   void OnNonce();
@@ -85,7 +86,7 @@ class Handshake : public std::enable_shared_from_this<Handshake> {
   void FinishRefused();
   void Finish(End end, const Status& status);
 
-  TcpSocket socket_;
+  std::unique_ptr<ByteStream> stream_;  // until it is taken
   const bool accepted_;
   const std::string address_;
   const int64_t deadline_ns_;

@@ -36,6 +36,7 @@ struct ConnectOptions {
   size_t max_handshakes_per_host = 32;    ///< likewise, from one address
   /// What both sides have to prove; none: whoever comes from the host of a node may speak in its name.
   std::optional<JobKeys> keys = {};
+  bool tls = false;  ///< all connections are encrypted (tls.h); needs `keys`
   /// How long the progress thread polls after the last event before it sleeps. A sleeping thread takes 40 µs to wake
   /// up. 0: it sleeps at once.
   int64_t spin_ns = 50'000;

@@ -13,6 +13,12 @@ namespace {
 constexpr std::chrono::milliseconds kTick(20);
 constexpr int64_t kReportNs = 15 * kNsPerSecond;
 
+std::unique_ptr<TlsContext> MakeTls(const ConnectOptions& options) {
+  if (!options.tls) return nullptr;
+  CHECK(options.keys) << "TLS needs the job's token";
+  return std::make_unique<TlsContext>(TlsContext::Options{.keys = *options.keys, .client = options.client});
+}
+
 std::string Label(const PeerAddress& peer) {
   return Format("%s (%s:%d)", peer.name.c_str(), peer.host.c_str(), peer.port);
 }
@@ -29,6 +35,7 @@ PeerConnector::PeerConnector(boost::asio::io_context* io, const ConnectOptions& 
       callbacks_(std::move(callbacks)),
       listener_(std::move(listener)),
       acceptor_(*io),
+      tls_(MakeTls(options)),
       host_check_(std::make_shared<HostCheck>(io, options.clock)),
       timer_(*io),
       limiter_(options.clock) {
@@ -101,7 +108,9 @@ void PeerConnector::Shake(TcpSocket socket, Peer* dialed) {
     handshakes_.remove(handshake);
     dialed == nullptr ? OnAcceptedDone(handshake, result) : OnDialedDone(dialed, handshake, result);
   };
-  handshakes_.push_back(std::make_shared<Handshake>(std::move(socket), dialed == nullptr, deadline_ns,
+  std::unique_ptr<ByteStream> stream =
+      tls_ ? tls_->NewStream(std::move(socket), dialed == nullptr) : std::make_unique<ByteStream>(std::move(socket));
+  handshakes_.push_back(std::make_shared<Handshake>(std::move(stream), dialed == nullptr, deadline_ns,
                                                     MakeProof(dialed), std::move(callbacks)));
   handshakes_.back()->Start();
   ScheduleTick();
@@ -178,7 +187,7 @@ void PeerConnector::Connected(Rank rank, const std::shared_ptr<Handshake>& hands
   Peer* peer = Find(rank);
   if (peer != nullptr) Settle(peer);
   const std::string name = peer != nullptr ? Label(peer->peer) : "client " + handshake->address();
-  callbacks_.connected(rank, name, std::move(*handshake->socket()));
+  callbacks_.connected(rank, name, handshake->TakeStream());
 }
 
 void PeerConnector::OnAcceptedDone(const std::shared_ptr<Handshake>& handshake, const Handshake::Result& result) {

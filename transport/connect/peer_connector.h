@@ -5,6 +5,7 @@
 #include "transport/connect/host_check.h"
 #include "transport/connect/options.h"
 #include "transport/connect/tcp_listener.h"
+#include "transport/connect/tls.h"
 
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -28,9 +29,10 @@ class PeerConnector {
   struct Callbacks {
     /// Whether the transport has a link to this rank, open or being set up: then a second one is refused.
     std::function<bool(Rank)> is_connected;
-    /// The handshake with this rank is done: the socket is the transport's from now on, non-blocking, with no byte read
-    /// beyond the handshake. @param name of the peer, for messages: "conv1 (10.0.0.1:5000)".
-    std::function<void(Rank, const std::string& name, TcpSocket)> connected;
+    /// The handshake with this rank is done: the stream is the transport's from now on, with no byte read beyond the
+    /// handshake. It must be gone before this object is. @param name of the peer, for messages: "conv1
+    /// (10.0.0.1:5000)".
+    std::function<void(Rank, const std::string& name, std::unique_ptr<ByteStream>)> connected;
   };
 
   /// @param io the progress thread's. @param listener null: nobody can connect to us (a client). `io`, `options`,
@@ -84,6 +86,7 @@ class PeerConnector {
   const Callbacks callbacks_;
   std::unique_ptr<TcpListener> listener_;
   boost::asio::ip::tcp::acceptor acceptor_;
+  const std::unique_ptr<TlsContext> tls_;  // null: connections are in clear
   std::shared_ptr<HostCheck> host_check_;
   boost::asio::steady_timer timer_;
   std::map<Rank, Peer> peers_;

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "base/clock.h"
+#include "transport/connect/byte_stream.h"
 #include "transport/connect/progress.h"
-#include "transport/connect/socket.h"
 #include "transport/linked_transport.h"
 
 #include <functional>
@@ -26,10 +26,10 @@ class SocketLink : public PeerLink {
   virtual void Open() = 0;
 };
 
-/// Makes a link over `socket`, which is connected and past the handshake. A transport that uses sockets only for some
+/// Makes a link over `stream`, which is past the handshake. A transport that uses sockets only for some
 /// of its peers (verbs: clients, and nodes without a device) is given this function, so that it need not know the TCP
 /// transport. @param name of the peer, for messages. Progress thread.
-using MakeSocketLink = std::function<std::shared_ptr<SocketLink>(Rank peer, const std::string& name, TcpSocket socket,
-                                                                 const SocketLinkContext& context)>;
+using MakeSocketLink = std::function<std::shared_ptr<SocketLink>(
+    Rank peer, const std::string& name, std::unique_ptr<ByteStream> stream, const SocketLinkContext& context)>;
 
 }  // namespace hp

@@ -1,6 +1,5 @@
 #include "transport/tcp/endpoint.h"
 
-#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -15,16 +14,17 @@ constexpr size_t kReceiveBudget = 512 << 10;
 
 }  // namespace
 
-TcpEndpoint::TcpEndpoint(Rank peer, std::string name, TcpSocket socket, const SocketLinkContext& context)
+TcpEndpoint::TcpEndpoint(Rank peer, std::string name, std::unique_ptr<ByteStream> stream,
+                         const SocketLinkContext& context)
     : peer_(peer),
       context_(context),
-      socket_(std::move(socket)),
-      queue_(socket_.native_handle()),
-      receiver_(socket_.native_handle(), this),
+      stream_(std::move(stream)),
+      queue_(stream_.get()),
+      receiver_(stream_.get(), this),
       core_(std::move(name)) {}
 
 void TcpEndpoint::Posted(size_t bytes) {
-  if (bytes <= kInlineBytes && !context_.progress->Inside()) {
+  if (bytes <= kInlineBytes && !stream_->encrypted() && !context_.progress->Inside()) {
     const SendQueue::Outcome outcome = queue_.Flush(kInlineBytes);
     const bool done = outcome == SendQueue::Outcome::kIdle || outcome == SendQueue::Outcome::kBusy;
     if (done && !queue_.has_ended()) return;
@@ -116,7 +116,7 @@ void TcpEndpoint::Run() {
     case SendQueue::Outcome::kFailed:
       // What the peer sent before it went may say why: that comes first, and then the same error.
       if (stream_ended_ || !Poll()) {
-        Close(Unavailable("the connection to %s broke: %s", core_.name().c_str(), std::strerror(queue_.error())));
+        Close(Unavailable("the connection to %s broke: %s", core_.name().c_str(), queue_.error().message().c_str()));
       } else {
         context_.progress->Schedule(shared_from_this());
       }
@@ -144,20 +144,22 @@ void TcpEndpoint::Sleep() {
 
 void TcpEndpoint::WaitForRead() {
   if (std::exchange(waits_for_read_, true)) return;
-  socket_.async_wait(TcpSocket::wait_read, [self = shared_from_this()](const boost::system::error_code& error) {
-    self->waits_for_read_ = false;
-    if (!error) self->context_.progress->Watch(self);
-  });
+  stream_->socket().async_wait(TcpSocket::wait_read,
+                               [self = shared_from_this()](const boost::system::error_code& error) {
+                                 self->waits_for_read_ = false;
+                                 if (!error) self->context_.progress->Watch(self);
+                               });
 }
 
 void TcpEndpoint::WaitForWrite() {
   if (std::exchange(waits_for_write_, true)) return;
-  socket_.async_wait(TcpSocket::wait_write, [self = shared_from_this()](const boost::system::error_code& error) {
-    self->waits_for_write_ = false;
-    if (error) return;
-    self->queue_.Unblock();
-    self->Run();
-  });
+  stream_->socket().async_wait(TcpSocket::wait_write,
+                               [self = shared_from_this()](const boost::system::error_code& error) {
+                                 self->waits_for_write_ = false;
+                                 if (error) return;
+                                 self->queue_.Unblock();
+                                 self->Run();
+                               });
 }
 
 void TcpEndpoint::ReportEndedWrites() {
@@ -181,8 +183,7 @@ void TcpEndpoint::Close(const Status& status) {
     if (core_.Close() == EndpointCore::State::kClosed) return;
   }
   const std::vector<PlaceTag> unsent = queue_.Close();
-  boost::system::error_code ignored;
-  socket_.close(ignored);
+  stream_->Close();
   std::vector<PlaceTag> grants;
   {
     MutexLock lock(&core_.mutex);
@@ -198,8 +199,7 @@ void TcpEndpoint::Abandon() {
     core_.Close();
   }
   queue_.Close();
-  boost::system::error_code ignored;
-  socket_.close(ignored);
+  stream_->Close();
 }
 
 }  // namespace hp

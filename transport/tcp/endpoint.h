@@ -1,7 +1,7 @@
 #pragma once
 
+#include "transport/connect/byte_stream.h"
 #include "transport/connect/progress.h"
-#include "transport/connect/socket.h"
 #include "transport/connect/socket_link.h"
 #include "transport/endpoint_core.h"
 #include "transport/tcp/frame_receiver.h"
@@ -25,8 +25,8 @@ class TcpEndpoint : public SocketLink,
                     private FrameSink,
                     public std::enable_shared_from_this<TcpEndpoint> {
  public:
-  /// @param socket connected, configured, past the handshake. @param name of the peer, for messages.
-  TcpEndpoint(Rank peer, std::string name, TcpSocket socket, const SocketLinkContext& context);
+  /// @param stream past the handshake. @param name of the peer, for messages.
+  TcpEndpoint(Rank peer, std::string name, std::unique_ptr<ByteStream> stream, const SocketLinkContext& context);
 
   Status Grant(const PlaceTag& tag, std::span<std::byte> place) override HP_EXCLUDES(core_.mutex);
   Status Write(const PlaceTag& tag, RemoteGrant grant, std::span<const std::byte> source) override
@@ -70,7 +70,7 @@ class TcpEndpoint : public SocketLink,
 
   const Rank peer_;
   const SocketLinkContext context_;
-  TcpSocket socket_;
+  const std::unique_ptr<ByteStream> stream_;
   SendQueue queue_;
   FrameReceiver receiver_;
   std::atomic<int64_t> last_heard_ns_ = 0;

@@ -6,11 +6,7 @@
 
 #include "transport/transport.h"
 
-#include <sys/socket.h>
-#include <sys/uio.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 
 namespace hp {
@@ -18,7 +14,6 @@ namespace {
 
 // Only smaller places are guessed: what was wrongly guessed is copied, and a large write does not need the gain.
 constexpr size_t kMaxGuess = 16 << 10;
-constexpr size_t kEndOfStream = static_cast<size_t>(-1);
 
 }  // namespace
 
@@ -26,13 +21,15 @@ StatusOr<FrameReceiver::Result> FrameReceiver::Receive(size_t budget) {
   Result result;
   while (result.bytes < budget) {
     size_t wanted = 0;
-    HP_ASSIGN_OR_RETURN(const size_t bytes, ReadSome(NextRanges(), &wanted));
-    if (bytes == kEndOfStream) {
+    const ByteStream::ReadResult read = ReadSome(NextRanges(), &wanted);
+    if (read.arrived > 0) sink_->OnBytes();
+    if (read.state == ByteStream::State::kFailed) return Unavailable("%s", read.status.message().c_str());
+    if (read.state == ByteStream::State::kEnd) {
       result.outcome = Outcome::kEnd;
       return result;
     }
+    const size_t bytes = read.bytes;
     if (bytes == 0) return result;
-    sink_->OnBytes();
     result.bytes += bytes;
     HP_RETURN_IF_ERROR(guess_.rest.empty() ? Advance(bytes) : AdvanceGuess(bytes));
     // Less than asked for: the socket was empty. What has come since then, and an end of stream, shows at the next
@@ -50,28 +47,21 @@ FrameReceiver::Ranges FrameReceiver::NextRanges() {
   guess_ = {};
   if (in_payload_) return {payload_, header};
   if (header_filled_ > 0) return {header};
-  guess_ = sink_->GuessWrite();
+  if (!stream_.encrypted()) guess_ = sink_->GuessWrite();
   if (guess_.offset + guess_.rest.size() > kMaxGuess) guess_ = {};
   if (guess_.rest.empty()) return {header};
   return {header, guess_.rest, next_header_};
 }
 
-/// @return bytes received; 0: none there; kEndOfStream.
-StatusOr<size_t> FrameReceiver::ReadSome(const Ranges& ranges, size_t* wanted) {
-  iovec iov[3];
-  int count = 0;
+ByteStream::ReadResult FrameReceiver::ReadSome(const Ranges& ranges, size_t* wanted) {
+  iovec iov[ByteStream::kMaxRanges];
+  size_t count = 0;
   for (std::span<std::byte> range : ranges) {
     if (range.empty()) continue;
     iov[count++] = {range.data(), range.size()};
     *wanted += range.size();
   }
-  while (true) {
-    const ssize_t got = count == 1 ? recv(fd_, iov[0].iov_base, iov[0].iov_len, MSG_DONTWAIT) : readv(fd_, iov, count);
-    if (got > 0) return static_cast<size_t>(got);
-    if (got == 0) return kEndOfStream;
-    if (errno == EAGAIN) return size_t{0};
-    if (errno != EINTR) return Unavailable("%s", std::strerror(errno));
-  }
+  return stream_.Read({iov, count});
 }
 
 Status FrameReceiver::Advance(size_t bytes) {

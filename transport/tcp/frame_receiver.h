@@ -1,6 +1,7 @@
 #pragma once
 
 #include "hp/status.h"
+#include "transport/connect/byte_stream.h"
 #include "transport/transport.h"
 #include "transport/wire.h"
 
@@ -35,12 +36,12 @@ class FrameSink {
   virtual Status OnFrame(const FrameHeader& header, std::span<const std::byte> message) = 0;
 };
 
-/// Reads frames from a socket. Payloads of DATA frames are received directly into their places. One thread (the
+/// Reads frames from a stream. Payloads of DATA frames are received directly into their places. One thread (the
 /// progress thread). transport/README.md, "Frames" and "Receiving without a copy".
 class FrameReceiver {
  public:
-  /// @param fd a connected non-blocking socket, which its owner closes. @param sink outlives it.
-  FrameReceiver(int fd, FrameSink* sink) : fd_(fd), sink_(sink) {}
+  /// @param stream,sink outlive it.
+  FrameReceiver(ByteStream* stream, FrameSink* sink) : stream_(*stream), sink_(sink) {}
 
   enum class Outcome {
     kDrained,  ///< nothing can be read without waiting
@@ -59,14 +60,14 @@ class FrameReceiver {
   using Ranges = std::array<std::span<std::byte>, 3>;
 
   Ranges NextRanges();
-  StatusOr<size_t> ReadSome(const Ranges& ranges, size_t* wanted);
+  ByteStream::ReadResult ReadSome(const Ranges& ranges, size_t* wanted);
   Status Advance(size_t bytes);
   Status AdvanceGuess(size_t bytes);
   Status Feed(std::span<const std::byte> bytes);
   Status BeginFrame();
   Status EndFrame();
 
-  const int fd_;
+  ByteStream& stream_;
   FrameSink* const sink_;
   FrameHeaderBytes header_bytes_;
   size_t header_filled_ = 0;  // of the next frame, also while a payload is under way

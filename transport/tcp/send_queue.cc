@@ -8,15 +8,14 @@
 // Whoever calls Flush first is the sender; it holds `sending_`, drops the lock for the system call, and sends what the
 // others push meanwhile, so that a poster never waits for the kernel. What was assembled (control_out_, frames_, iov_)
 // belongs to the sender and not to the lock. Commit then takes the number of bytes that the kernel took off the same
-// order. A frame that was cut moves to frames_[0], and its write stays at the front until the frame's last byte is
-// gone; a write has ended when its last frame has. Close shuts the socket down, which makes a sendmsg under way return,
-// and waits for the sender: after it no source is read.
+// order (over TLS, that was encrypted). A frame that was cut moves to frames_[0], and its write stays at the front
+// until the frame's last byte is gone; a write has ended when its last frame has. Close shuts the socket down, which
+// makes a sendmsg under way return, and waits for the sender: after it no source is read.
 #include "transport/tcp/send_queue.h"
 
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <utility>
 
 namespace hp {
@@ -157,31 +156,27 @@ void SendQueue::Commit(size_t bytes) {
 SendQueue::Outcome SendQueue::SendAll(size_t budget) {
   size_t total = 0;
   while (!closed_) {
-    if (!Assemble()) return Outcome::kIdle;
+    if (!Assemble() && !held_back_) {
+      if (end_framed_) {
+        shutdown(stream_.socket().native_handle(), SHUT_WR);
+        end_sent_ = true;
+      }
+      return Outcome::kIdle;
+    }
     if (total >= budget) return Outcome::kMore;
-    msghdr message = {};
-    message.msg_iov = iov_.data();
-    message.msg_iovlen = iov_count_;
     mutex_.Unlock();
-    const ssize_t sent = sendmsg(fd_, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
-    const int error = errno;
+    const ByteStream::WriteResult written = stream_.Write({iov_.data(), iov_count_});
     mutex_.Lock();
-    if (sent < 0 && error == EINTR) continue;
-    if (sent < 0 && error != EAGAIN) {
-      error_ = error;
+    if (written.state != ByteStream::State::kOk) {
+      error_ = written.status;
       return Outcome::kFailed;
     }
-    total += std::max<ssize_t>(sent, 0);
-    const bool full = sent < static_cast<ssize_t>(iov_bytes_);
-    if (sent > 0) Commit(sent);
-    if (full) {
+    held_back_ = written.blocked;
+    total += written.bytes;
+    if (written.bytes > 0) Commit(written.bytes);
+    if (written.blocked) {
       blocked_ = true;
       return Outcome::kBlocked;
-    }
-    if (end_framed_ && !control_left()) {
-      shutdown(fd_, SHUT_WR);
-      end_sent_ = true;
-      return Outcome::kIdle;
     }
   }
   return Outcome::kIdle;
@@ -190,7 +185,7 @@ SendQueue::Outcome SendQueue::SendAll(size_t budget) {
 SendQueue::Outcome SendQueue::Flush(size_t budget) {
   MutexLock lock(&mutex_);
   if (closed_ || end_sent_) return Outcome::kIdle;
-  if (error_ != 0) return Outcome::kFailed;
+  if (!error_.ok()) return Outcome::kFailed;
   if (sending_) return Outcome::kBusy;
   if (blocked_) return Outcome::kBlocked;
   sending_ = true;
@@ -220,7 +215,7 @@ bool SendQueue::end_sent() const {
   return end_sent_;
 }
 
-int SendQueue::error() const {
+Status SendQueue::error() const {
   MutexLock lock(&mutex_);
   return error_;
 }
@@ -228,7 +223,7 @@ int SendQueue::error() const {
 std::vector<PlaceTag> SendQueue::Close() {
   MutexLock lock(&mutex_);
   closed_ = true;
-  shutdown(fd_, SHUT_RDWR);  // makes a sendmsg under way return
+  shutdown(stream_.socket().native_handle(), SHUT_RDWR);  // makes a sendmsg under way return
   while (sending_) idle_.Wait(&mutex_);
   std::vector<PlaceTag> unsent;
   for (const Write& write : writes_) unsent.push_back(write.tag);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "base/mutex.h"
+#include "transport/connect/byte_stream.h"
 #include "transport/transport.h"
 #include "transport/wire.h"
 
@@ -16,11 +17,12 @@ namespace hp {
 
 /// The frames that one endpoint has to send. Control frames go ahead of DATA frames at frame boundaries and keep their
 /// own order; writes go one after the other. Any thread pushes and calls Flush; one thread at a time sends, without the
-/// lock, so a push never waits for a system call. Nothing blocks but Close.
+/// lock, so a push never waits for a system call; with TLS only the progress thread calls Flush. Nothing blocks but
+/// Close.
 class SendQueue {
  public:
-  /// @param fd a connected non-blocking socket; its owner closes it after Close.
-  explicit SendQueue(int fd) : fd_(fd) {}
+  /// @param stream outlives it; its owner closes it after Close.
+  explicit SendQueue(ByteStream* stream) : stream_(*stream) {}
 
   /// Queues a control frame without payload (GRANT, CANCEL).
   void PushControl(const FrameHeader& header) HP_EXCLUDES(mutex_);
@@ -43,11 +45,11 @@ class SendQueue {
   /// The socket is writable again.
   void Unblock() HP_EXCLUDES(mutex_);
 
-  /// The writes whose last byte the kernel has taken since the last call, in their order: their sources are free.
+  /// The writes whose last byte the stream has taken since the last call, in their order: their sources are free.
   std::vector<PlaceTag> TakeEnded() HP_EXCLUDES(mutex_);
   bool has_ended() const HP_EXCLUDES(mutex_);  ///< whether TakeEnded would return any
-  bool end_sent() const HP_EXCLUDES(mutex_);   ///< whether the kernel has taken END
-  int error() const HP_EXCLUDES(mutex_);       ///< errno of what failed, or 0
+  bool end_sent() const HP_EXCLUDES(mutex_);   ///< whether the socket has taken END
+  Status error() const HP_EXCLUDES(mutex_);    ///< what failed, or ok
 
   /// Ends all sending: shuts the socket down both ways and waits for the thread in Flush, if there is one. No source is
   /// read after it. @return the writes that were not sent completely.
@@ -78,12 +80,9 @@ class SendQueue {
   void Commit(size_t bytes) HP_REQUIRES(mutex_);
   void FinishFrame(const Frame& frame) HP_REQUIRES(mutex_);
   void AppendControl(const FrameHeader& header, std::span<const std::byte> payload) HP_REQUIRES(mutex_);
-  bool control_left() const HP_REQUIRES(mutex_) {
-    return control_sent_ < control_out_.size() || !control_pending_.empty();
-  }
   Outcome SendAll(size_t budget) HP_REQUIRES(mutex_) HP_NO_THREAD_SAFETY_ANALYSIS;
 
-  const int fd_;
+  ByteStream& stream_;
   mutable Mutex mutex_;  // innermost
   CondVar idle_;
   bool sending_ HP_GUARDED_BY(mutex_) = false;
@@ -92,7 +91,7 @@ class SendQueue {
   bool end_queued_ HP_GUARDED_BY(mutex_) = false;
   bool end_framed_ HP_GUARDED_BY(mutex_) = false;
   bool end_sent_ HP_GUARDED_BY(mutex_) = false;
-  int error_ HP_GUARDED_BY(mutex_) = 0;
+  Status error_ HP_GUARDED_BY(mutex_);
   std::vector<std::byte> control_pending_ HP_GUARDED_BY(mutex_);
   std::deque<Write> writes_ HP_GUARDED_BY(mutex_);
   std::vector<PlaceTag> ended_ HP_GUARDED_BY(mutex_);
@@ -104,6 +103,7 @@ class SendQueue {
   size_t first_frame_ = 1, end_frame_ = 1;    // 0: there is a frame sent in part
   std::array<iovec, kMaxIov> iov_;
   size_t iov_count_ = 0, iov_bytes_ = 0;
+  bool held_back_ = false;  // the stream may have bytes that the socket did not take
 };
 
 }  // namespace hp

@@ -23,7 +23,7 @@ class TcpTransport : public LinkedTransport {
   void Stop() override;
 
  private:
-  void Connected(Rank peer, const std::string& name, TcpSocket socket);
+  void Connected(Rank peer, const std::string& name, std::unique_ptr<ByteStream> stream);
 
   const ConnectOptions options_;
   std::unique_ptr<TcpListener> listener_;
@@ -37,8 +37,8 @@ Status TcpTransport::Start(TransportHandler* handler, HandshakePolicy* policy) {
   handler_ = handler;
   PeerConnector::Callbacks callbacks;
   callbacks.is_connected = [this](Rank peer) { return HasOpenLink(peer); };
-  callbacks.connected = [this](Rank peer, const std::string& name, TcpSocket socket) {
-    Connected(peer, name, std::move(socket));
+  callbacks.connected = [this](Rank peer, const std::string& name, std::unique_ptr<ByteStream> stream) {
+    Connected(peer, name, std::move(stream));
   };
   connector_ = std::make_unique<PeerConnector>(progress_.io(), options_, std::move(listener_), handler, policy,
                                                std::move(callbacks));
@@ -48,8 +48,8 @@ Status TcpTransport::Start(TransportHandler* handler, HandshakePolicy* policy) {
   return OkStatus();
 }
 
-void TcpTransport::Connected(Rank peer, const std::string& name, TcpSocket socket) {
-  const auto link = MakeTcpLink(peer, name, std::move(socket), {&progress_, handler_, options_.clock});
+void TcpTransport::Connected(Rank peer, const std::string& name, std::unique_ptr<ByteStream> stream) {
+  const auto link = MakeTcpLink(peer, name, std::move(stream), {&progress_, handler_, options_.clock});
   AddLink(peer, link);
   link->Open();
 }
@@ -62,9 +62,9 @@ void TcpTransport::Stop() {
 
 }  // namespace
 
-std::shared_ptr<SocketLink> MakeTcpLink(Rank peer, const std::string& name, TcpSocket socket,
+std::shared_ptr<SocketLink> MakeTcpLink(Rank peer, const std::string& name, std::unique_ptr<ByteStream> stream,
                                         const SocketLinkContext& context) {
-  return std::make_shared<TcpEndpoint>(peer, name, std::move(socket), context);
+  return std::make_shared<TcpEndpoint>(peer, name, std::move(stream), context);
 }
 
 std::unique_ptr<Transport> MakeTcpTransport(ConnectOptions options, std::unique_ptr<TcpListener> listener) {

@@ -18,7 +18,7 @@ std::unique_ptr<Transport> MakeTcpTransport(ConnectOptions options, std::unique_
 
 /// Makes the link to one peer over a connected socket, as this transport does: the MakeSocketLink
 /// (connect/socket_link.h) of transports that use TCP for some peers only.
-std::shared_ptr<SocketLink> MakeTcpLink(Rank peer, const std::string& name, TcpSocket socket,
+std::shared_ptr<SocketLink> MakeTcpLink(Rank peer, const std::string& name, std::unique_ptr<ByteStream> stream,
                                         const SocketLinkContext& context);
 
 }  // namespace hp

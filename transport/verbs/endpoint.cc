@@ -137,7 +137,7 @@ void VerbsEndpoint::ConnectByCm(const VerbsSetup& theirs, ibv_mtu mtu, std::func
   cm_->Connect(theirs, std::move(qps), mtu, {.connected = std::move(done), .ended = ended});
 }
 
-void VerbsEndpoint::Open(TcpSocket lifeline) {
+void VerbsEndpoint::Open(std::unique_ptr<ByteStream> lifeline) {
   last_heard_ns_ = parts_.context.clock->NowNs();
   const auto self = std::static_pointer_cast<VerbsEndpoint>(shared_from_this());
   {

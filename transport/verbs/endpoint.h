@@ -61,7 +61,7 @@ class VerbsEndpoint : public VerbsLink, public CqUser {
   // VerbsLink
   StatusOr<VerbsSetup> OwnSetup() override;
   void Connect(const VerbsSetup& theirs, std::function<void(const Status&)> done) override HP_EXCLUDES(core_.mutex);
-  void Open(TcpSocket lifeline) override;
+  void Open(std::unique_ptr<ByteStream> lifeline) override;
 
   // CqUser
   void Run() override HP_EXCLUDES(core_.mutex);

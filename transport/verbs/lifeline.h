@@ -1,6 +1,6 @@
 #pragma once
 
-#include "transport/connect/socket.h"
+#include "transport/connect/byte_stream.h"
 #include "transport/wire.h"
 
 #include <functional>
@@ -22,8 +22,8 @@ class Lifeline {
   /// Called for each event; may destroy the lifeline. @param reason with kFailed.
   using OnEvent = std::function<void(Event, const std::string& reason)>;
 
-  /// Starts to read. @param socket past the set-up of RDMA.
-  Lifeline(TcpSocket socket, OnEvent on_event);
+  /// Starts to read. @param stream past the set-up of RDMA.
+  Lifeline(std::unique_ptr<ByteStream> stream, OnEvent on_event);
   /// Closes the connection; no event follows.
   ~Lifeline();
   // Each sends the record at once; a failure is ignored, since the peer then sees the end of the stream.

@@ -2,8 +2,8 @@
 
 #include "base/clock.h"
 #include "hp/status.h"
+#include "transport/connect/byte_stream.h"
 #include "transport/connect/progress.h"
-#include "transport/connect/socket.h"
 #include "transport/linked_transport.h"
 #include "transport/transport.h"
 #include "transport/verbs/frames.h"
@@ -28,7 +28,7 @@ class VerbsLink : public PeerLink {
   virtual void Connect(const VerbsSetup& theirs, std::function<void(const Status&)> done) = 0;
   /// Both sides are connected: accepts posts and reports OnConnected. After the link was added to the transport's.
   /// @param lifeline the TCP connection over which the nodes met (lifeline.h).
-  virtual void Open(TcpSocket lifeline) = 0;
+  virtual void Open(std::unique_ptr<ByteStream> lifeline) = 0;
 };
 
 /// What the parts of a verbs transport use of it; all pointers outlive them.

@@ -3,18 +3,15 @@
 // handed to the kernel, so that the connection can go on with TCP frames.
 #include "transport/verbs/setup_exchange.h"
 
-#include <boost/asio/read.hpp>
-#include <boost/asio/write.hpp>
-
 #include <chrono>
 #include <utility>
 
 namespace hp {
 
-SetupExchange::SetupExchange(TcpSocket socket, VerbsSetup ours, int deadline_ms, Callbacks callbacks)
-    : socket_(std::move(socket)),
+SetupExchange::SetupExchange(std::unique_ptr<ByteStream> stream, VerbsSetup ours, int deadline_ms, Callbacks callbacks)
+    : stream_(std::move(stream)),
       ours_(std::move(ours)),
-      timer_(socket_.get_executor()),
+      timer_(stream_->socket().get_executor()),
       deadline_ms_(deadline_ms),
       callbacks_(std::move(callbacks)) {}
 
@@ -30,52 +27,49 @@ void SetupExchange::Start() {
 void SetupExchange::Stop() {
   callbacks_ = {};
   timer_.cancel();
-  boost::system::error_code ignored;
-  socket_.close(ignored);
+  stream_->Close();
 }
 
 void SetupExchange::Send(RecordKind kind, const std::string& body) {
   const PreambleBytes preamble = EncodePreamble({.kind = kind, .length = static_cast<uint32_t>(body.size())});
   const std::string record(reinterpret_cast<const char*>(preamble.data()), preamble.size());
   waiting_ += record + body;
-  if (!out_.empty()) return;
+  if (out_.empty()) SendWaiting();
+}
+
+void SetupExchange::SendWaiting() {
   out_.swap(waiting_);
-  boost::asio::async_write(socket_, boost::asio::buffer(out_),
-                           [self = shared_from_this()](const boost::system::error_code& error, size_t) {
-                             if (error) return self->Break(error.message());
-                             self->out_.clear();
-                             if (std::string more; !self->waiting_.empty()) {
-                               more.swap(self->waiting_);
-                               self->out_ = std::move(more);
-                               boost::system::error_code failed;  // a few bytes: the socket has room
-                               boost::asio::write(self->socket_, boost::asio::buffer(self->out_), failed);
-                               self->out_.clear();
-                               if (failed) return self->Break(failed.message());
-                             }
-                             self->FinishIfSent();
-                           });
+  stream_->WriteAll(std::as_bytes(std::span(out_)), [self = shared_from_this()](const ByteStream::ReadResult& result) {
+    if (result.state != ByteStream::State::kOk) return self->Break(result.status.message());
+    self->out_.clear();
+    if (!self->waiting_.empty()) return self->SendWaiting();
+    self->FinishIfSent();
+  });
 }
 
 void SetupExchange::Read(RecordKind expected) {
-  const auto self = shared_from_this();
-  const auto on_body = [self, expected](const boost::system::error_code& error, size_t) {
-    if (error) return self->Break("it closed the connection while RDMA was set up");
-    self->OnRecord(expected);
-  };
-  boost::asio::async_read(
-      socket_, boost::asio::buffer(preamble_bytes_),
-      [self, expected, on_body](const boost::system::error_code& error, size_t) {
-        if (error)
-          return self->Break(
-              "it closed the connection before RDMA was set up (does it run with another transport kind?)");
-        const StatusOr<Preamble> preamble = DecodePreamble(self->preamble_bytes_);
-        if (!preamble.ok()) return self->Break(preamble.status().message());
-        if (preamble->kind != expected) {
-          return self->Break(Format("it sent an unexpected record of kind %d", static_cast<int>(preamble->kind)));
-        }
-        self->body_.resize(preamble->length);
-        boost::asio::async_read(self->socket_, boost::asio::buffer(self->body_), on_body);
-      });
+  stream_->ReadAll(preamble_bytes_, [self = shared_from_this(), expected](const ByteStream::ReadResult& result) {
+    if (result.state != ByteStream::State::kOk) {
+      return self->Break("it closed the connection before RDMA was set up (does it run with another transport kind?)");
+    }
+    const StatusOr<Preamble> preamble = DecodePreamble(self->preamble_bytes_);
+    if (!preamble.ok()) return self->Break(preamble.status().message());
+    if (preamble->kind != expected) {
+      return self->Break(Format("it sent an unexpected record of kind %d", static_cast<int>(preamble->kind)));
+    }
+    self->body_.resize(preamble->length);
+    self->ReadBody(expected);
+  });
+}
+
+void SetupExchange::ReadBody(RecordKind kind) {
+  stream_->ReadAll(std::as_writable_bytes(std::span(body_)),
+                   [self = shared_from_this(), kind](const ByteStream::ReadResult& result) {
+                     if (result.state != ByteStream::State::kOk) {
+                       return self->Break("it closed the connection while RDMA was set up");
+                     }
+                     self->OnRecord(kind);
+                   });
 }
 
 void SetupExchange::OnRecord(RecordKind kind) {
@@ -130,8 +124,7 @@ void SetupExchange::FinishIfSent() {
 
 void SetupExchange::Break(const std::string& cause) {
   timer_.cancel();
-  boost::system::error_code ignored;
-  socket_.close(ignored);
+  stream_->Close();
   if (const auto done = std::exchange(callbacks_, {}).done) {
     done(shared_from_this(), {End::kBroken, Unavailable("%s", cause.c_str())});
   }

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "hp/status.h"
-#include "transport/connect/socket.h"
+#include "transport/connect/byte_stream.h"
 #include "transport/verbs/frames.h"
 #include "transport/wire.h"
 
@@ -36,20 +36,22 @@ class SetupExchange : public std::enable_shared_from_this<SetupExchange> {
     std::function<void(const std::shared_ptr<SetupExchange>&, const Result&)> done;
   };
 
-  /// @param socket past the handshake. @param ours our SETUP, with a fault if we have no RDMA. @param deadline_ms for
+  /// @param stream past the handshake. @param ours our SETUP, with a fault if we have no RDMA. @param deadline_ms for
   /// all of it, from Start.
-  SetupExchange(TcpSocket socket, VerbsSetup ours, int deadline_ms, Callbacks callbacks);
+  SetupExchange(std::unique_ptr<ByteStream> stream, VerbsSetup ours, int deadline_ms, Callbacks callbacks);
 
   /// Sends SETUP and starts to read. Once.
   void Start();
   /// Closes the connection; no callback follows.
   void Stop();
-  /// The connection, which `done` moves out after kVerbs and kNoVerbs.
-  TcpSocket* socket() { return &socket_; }
+  /// The connection, in `done` after kVerbs and kNoVerbs: the caller's.
+  std::unique_ptr<ByteStream> TakeStream() { return std::move(stream_); }
 
  private:
   void Send(RecordKind kind, const std::string& body);
+  void SendWaiting();
   void Read(RecordKind expected);
+  void ReadBody(RecordKind kind);
   void OnRecord(RecordKind kind);
   void OnSetup();
   void OnUp();
@@ -60,7 +62,7 @@ class SetupExchange : public std::enable_shared_from_this<SetupExchange> {
   void FinishIfSent();
   void Break(const std::string& cause);
 
-  TcpSocket socket_;
+  std::unique_ptr<ByteStream> stream_;  // until it is taken
   const VerbsSetup ours_;
   boost::asio::steady_timer timer_;
   const int deadline_ms_;

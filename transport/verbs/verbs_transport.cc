@@ -42,11 +42,11 @@ class VerbsTransport : public LinkedTransport {
     return options_.connect.handshake_deadline_ms * (options_.settings.setup == QpSetup::kRdmaCm ? 4 : 1);
   }
   // Progress thread.
-  void Met(Rank peer, const std::string& name, TcpSocket socket);
-  void SetUp(Rank peer, const std::string& name, TcpSocket socket);
-  void SetUpDone(Rank peer, const std::string& name, const std::shared_ptr<VerbsLink>& link, TcpSocket socket,
-                 const SetupExchange::Result& result);
-  void OpenTcp(Rank peer, const std::string& name, TcpSocket socket);
+  void Met(Rank peer, const std::string& name, std::unique_ptr<ByteStream> stream);
+  void SetUp(Rank peer, const std::string& name, std::unique_ptr<ByteStream> stream);
+  void SetUpDone(Rank peer, const std::string& name, const std::shared_ptr<VerbsLink>& link,
+                 std::unique_ptr<ByteStream> stream, const SetupExchange::Result& result);
+  void OpenTcp(Rank peer, const std::string& name, std::unique_ptr<ByteStream> stream);
 
   const VerbsOptions options_;
   std::unique_ptr<TcpListener> listener_;
@@ -68,8 +68,8 @@ Status VerbsTransport::Start(TransportHandler* handler, HandshakePolicy* policy)
   }
   PeerConnector::Callbacks callbacks;
   callbacks.is_connected = [this](Rank peer) { return setting_up_.contains(peer) || HasOpenLink(peer); };
-  callbacks.connected = [this](Rank peer, const std::string& name, TcpSocket socket) {
-    Met(peer, name, std::move(socket));
+  callbacks.connected = [this](Rank peer, const std::string& name, std::unique_ptr<ByteStream> stream) {
+    Met(peer, name, std::move(stream));
   };
   connector_ = std::make_unique<PeerConnector>(progress_.io(), options_.connect, std::move(listener_), handler, policy,
                                                std::move(callbacks));
@@ -79,13 +79,13 @@ Status VerbsTransport::Start(TransportHandler* handler, HandshakePolicy* policy)
   return OkStatus();
 }
 
-void VerbsTransport::Met(Rank peer, const std::string& name, TcpSocket socket) {
+void VerbsTransport::Met(Rank peer, const std::string& name, std::unique_ptr<ByteStream> stream) {
   // Clients need no device: they speak TCP.
-  if (peer >= kFirstClientRank || options_.connect.client) return OpenTcp(peer, name, std::move(socket));
-  SetUp(peer, name, std::move(socket));
+  if (peer >= kFirstClientRank || options_.connect.client) return OpenTcp(peer, name, std::move(stream));
+  SetUp(peer, name, std::move(stream));
 }
 
-void VerbsTransport::SetUp(Rank peer, const std::string& name, TcpSocket socket) {
+void VerbsTransport::SetUp(Rank peer, const std::string& name, std::unique_ptr<ByteStream> stream) {
   std::shared_ptr<VerbsLink> link;
   VerbsSetup ours{.fault = fault_};
   if (host_) {
@@ -100,31 +100,31 @@ void VerbsTransport::SetUp(Rank peer, const std::string& name, TcpSocket socket)
   };
   callbacks.done = [=, this](const std::shared_ptr<SetupExchange>& exchange, const SetupExchange::Result& result) {
     setting_up_.erase(peer);
-    SetUpDone(peer, name, link, std::move(*exchange->socket()), result);
+    SetUpDone(peer, name, link, exchange->TakeStream(), result);
   };
   auto exchange =
-      std::make_shared<SetupExchange>(std::move(socket), std::move(ours), SetupDeadlineMs(), std::move(callbacks));
+      std::make_shared<SetupExchange>(std::move(stream), std::move(ours), SetupDeadlineMs(), std::move(callbacks));
   setting_up_[peer] = exchange;
   exchange->Start();
 }
 
 void VerbsTransport::SetUpDone(Rank peer, const std::string& name, const std::shared_ptr<VerbsLink>& link,
-                               TcpSocket socket, const SetupExchange::Result& result) {
+                               std::unique_ptr<ByteStream> stream, const SetupExchange::Result& result) {
   if (result.end == SetupExchange::End::kVerbs) {
     if (options_.fall_back) LOG(INFO) << name << ": over RDMA, " << host_->Describe();
     AddLink(peer, link);
-    return link->Open(std::move(socket));
+    return link->Open(std::move(stream));
   }
   if (link) link->Abandon();
   if (result.end == SetupExchange::End::kNoVerbs && options_.fall_back) {
     LOG(INFO) << name << ": over TCP, because " << result.status.message();
-    return OpenTcp(peer, name, std::move(socket));
+    return OpenTcp(peer, name, std::move(stream));
   }
   handler_->OnConnectFailed(peer, result.status.Prepend(name));
 }
 
-void VerbsTransport::OpenTcp(Rank peer, const std::string& name, TcpSocket socket) {
-  const auto link = options_.tcp_link(peer, name, std::move(socket), {&progress_, handler_, options_.connect.clock});
+void VerbsTransport::OpenTcp(Rank peer, const std::string& name, std::unique_ptr<ByteStream> stream) {
+  const auto link = options_.tcp_link(peer, name, std::move(stream), {&progress_, handler_, options_.connect.clock});
   AddLink(peer, link);
   link->Open();
 }
