@@ -16,7 +16,7 @@ inputs=("$work/corpus/$name" "$work/seeds/$name")
 [[ ! -f $work/seeds/$name.dict ]] || inputs+=(-dict="$work/seeds/$name.dict")
 
 echo "seed $seed"
-export UBSAN_OPTIONS=print_stacktrace=1
+export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 # Inputs over 64 KiB only cost time; an input that takes 10 s or 1 GiB is a finding.
 exec "$program" -max_total_time="$seconds" -seed="$seed" -max_len=65536 -timeout=10 -rss_limit_mb=2048 \
   -malloc_limit_mb=1024 -artifact_prefix="$work/findings/$name-" -print_final_stats=1 "${inputs[@]}"

@@ -5,15 +5,27 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 // Elements of 16 bits on the host, written without the GPU's own conversions, which are held to them.
 namespace hp::test {
 
+// clang 14 knows the type by this name alone, and lets no function return it.
+#ifdef __clang__
+using Half = __fp16;
+#else
+using Half = _Float16;
+#endif
+
 inline float GetElement(ElementType element, const void* data, int64_t i) {
   if (element == ElementType::kFloat32) return static_cast<const float*>(data)[i];
   const uint16_t bits = static_cast<const uint16_t*>(data)[i];
-  if (element == ElementType::kFloat16) return static_cast<float>(std::bit_cast<_Float16>(bits));
+  if (element == ElementType::kFloat16) {
+    Half half;
+    std::memcpy(&half, &bits, sizeof(half));
+    return static_cast<float>(half);
+  }
   return std::bit_cast<float>(uint32_t{bits} << 16);
 }
 
@@ -25,7 +37,8 @@ inline void SetElement(ElementType element, float value, void* data, int64_t i) 
   }
   uint16_t bits = 0;
   if (element == ElementType::kFloat16) {
-    bits = std::bit_cast<uint16_t>(static_cast<_Float16>(value));
+    const Half half = static_cast<Half>(value);
+    std::memcpy(&bits, &half, sizeof(bits));
   } else if (std::isnan(value)) {
     bits = 0x7fff;
   } else {

@@ -68,10 +68,10 @@ class ArenaTrace {
   }
 
   void Write(int buffer) {
-    const auto [begin, bytes] = Span(buffer);
-    if (!InArena(begin)) return;
+    const auto own = Span(buffer);
+    if (!InArena(own.first)) return;
     std::erase_if(owners_, [&](int other) {
-      return other != buffer && Overlap(begin, bytes, Span(other).first, Span(other).second);
+      return other != buffer && Overlap(own.first, own.second, Span(other).first, Span(other).second);
     });
     owners_.insert(buffer);
   }
