@@ -54,7 +54,7 @@ TEST(PortHolderTest, NamesTheProcessThatListens) {
     const auto holder = FindPortHolder(port);
     ASSERT_TRUE(holder.has_value());
     EXPECT_EQ(holder->pid, getpid());
-    EXPECT_EQ(holder->program, std::string("unit_routing").substr(0, 15));
+    EXPECT_EQ(holder->program, std::string("unit_commands").substr(0, 15));
   }
   EXPECT_FALSE(FindPortHolder(port).has_value());
 }
