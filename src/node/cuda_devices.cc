@@ -3,6 +3,7 @@
 #include "backend/cuda/cuda_backend.h"
 #include "base/cores.h"
 #include "base/format.h"
+#include "scheduler/plan/table_places.h"
 #include "solvers/exchange/nccl_collectives.h"
 
 #include <charconv>
@@ -67,12 +68,9 @@ StatusOr<NodeDevice> MakeGpuDevice(std::unique_ptr<Gpu> gpu, std::unique_ptr<Gpu
 
 StatusOr<NodeDevice> OpenNodeDevice(const std::string& name, Precision precision) {
   if (name == "cpu") return NodeDevice{MakeHostDevice(), MakeCpuBackend(), nullptr, nullptr, nullptr};
+  if (!IsDeviceName(name)) return NoSuchDeviceName(name);
   int index = -1;
-  const char* const end = name.data() + name.size();
-  const auto [stop, error] = std::from_chars(name.data() + kPrefix.size(), end, index);
-  if (name.rfind(kPrefix, 0) != 0 || error != std::errc() || stop != end) {
-    return InvalidArgument("device \"%s\"; expected \"cpu\" or \"cuda:N\"", name.c_str());
-  }
+  std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), index);
   PrepareNccl();
   HP_ASSIGN_OR_RETURN(std::unique_ptr<Gpu> gpu, OpenGpu(index));
   HP_ASSIGN_OR_RETURN(std::unique_ptr<GpuLibrary> library, MakeGpuLibrary(gpu.get(), MathOf(precision)));

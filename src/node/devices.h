@@ -40,6 +40,11 @@ using Precision = RoutingTableConfig::Precision;
 /// without CUDA; kResourceExhausted: the GPU has no memory left for the backend's own.
 StatusOr<NodeDevice> OpenNodeDevice(const std::string& name, Precision precision);
 
+/// What OpenNodeDevice says of a name that is none (IsDeviceName).
+inline Status NoSuchDeviceName(const std::string& name) {
+  return InvalidArgument("device \"%s\"; expected \"cpu\" or \"cuda:N\"", name.c_str());
+}
+
 /// What this host has to compute on, a line each, or why it has no GPU: the text of `hpnode --list_devices`.
 std::string DescribeDevices();
 

@@ -1,6 +1,7 @@
 #include "base/cores.h"
 #include "base/format.h"
 #include "node/devices.h"
+#include "scheduler/plan/table_places.h"
 
 namespace hp {
 
@@ -8,6 +9,7 @@ namespace hp {
 
 StatusOr<NodeDevice> OpenNodeDevice(const std::string& name, Precision) {
   if (name == "cpu") return NodeDevice{MakeHostDevice(), MakeCpuBackend(), nullptr, nullptr, nullptr};
+  if (!IsDeviceName(name)) return NoSuchDeviceName(name);
   return FailedPrecondition("device %s: this hpnode was built without CUDA", name.c_str());
 }
 
