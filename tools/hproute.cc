@@ -39,7 +39,7 @@ DEFINE_string(new_token, "",
 DEFINE_string(token_file, "", "With --read_key: the job's token.");
 DEFINE_string(read_key, "", "Write to this file what a reader of the job's weights needs, and no node can use.");
 DEFINE_int64(memory_mb, 0,
-             "With --check: memory that a host has for each of its nodes, in MiB; 0: all that it has if it is this "
+             "With --check: memory that each host has for all of its nodes, in MiB; 0: all that it has if it is this "
              "host, else what an address space can hold.");
 DEFINE_string(cache_dir, "",
               "Folder that caches the record indexes of databases; empty: ~/.cache/hpnode; none: no cache.");
@@ -170,7 +170,7 @@ std::vector<std::string> ReadJob(const std::string& path, Job* job) {
   return faults;
 }
 
-/// What the node's host has for it, as far as we can know.
+/// What the node's host has for its nodes, as far as we can know.
 MemoryRoom RoomFor(const NodeInfo& node) {
   if (FLAGS_memory_mb > 0) return {FLAGS_memory_mb << 20, "--memory_mb allows", ""};
   return node.device == "cpu" && IsThisHost(node.host) ? HostMemoryTotal() : AddressSpaceRoom();
@@ -179,7 +179,8 @@ MemoryRoom RoomFor(const NodeInfo& node) {
 /// What each node holds and sends. A fault that only shows here (memory_mb, shapes) is one; no database here is none.
 Status PrintNodes(const std::string& path, const Job& job) {
   HP_ASSIGN_OR_RETURN(const RoutingTable table, RoutingTable::Create(job.config, path));
-  const StatusOr<std::vector<NodeSummary>> nodes = Summarize(table, *job.solver, *job.net, FLAGS_cache_dir, RoomFor);
+  const StatusOr<std::vector<NodeSummary>> nodes =
+      Summarize(table, *job.solver, *job.net, FLAGS_cache_dir, RoomFor, &CanonicalAddresses);
   if (nodes.status().code() == StatusCode::kNotFound) {
     std::cout << "Cannot compute what the nodes hold and send: " << nodes.status().message() << "\n";
     return OkStatus();

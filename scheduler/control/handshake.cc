@@ -244,6 +244,16 @@ int JobHandshake::ThreadsOf(Rank rank) const {
   return static_cast<int>(std::max<int64_t>(1, threads));
 }
 
+std::vector<Rank> JobHandshake::NodesOnHostOf(Rank rank) const {
+  MutexLock lock(&mutex_);
+  const auto own = hellos_.find(rank);
+  std::vector<Rank> ranks;
+  for (const auto& [other, hello] : hellos_) {
+    if (own != hellos_.end() && OnOneHost(own->second, hello)) ranks.push_back(other);
+  }
+  return ranks;
+}
+
 bool JobHandshake::OnOneHost(const hp::Hello& a, const hp::Hello& b) const {
   if (a.host_id() != 0 && b.host_id() != 0) return a.host_id() == b.host_id();
   return table_.node(a.rank()).host == table_.node(b.rank()).host;

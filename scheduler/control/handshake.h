@@ -87,6 +87,8 @@ class JobHandshake : public HandshakePolicy {
   /// kMaxThreads. The nodes of a host that have a pool share what the table's numbers leave of it. Call when complete:
   /// then it is the same on all nodes.
   int ThreadsOf(Rank rank) const HP_EXCLUDES(mutex_);
+  /// The nodes that run on the host of `rank`, itself among them, in the order of the table. Call when complete.
+  std::vector<Rank> NodesOnHostOf(Rank rank) const HP_EXCLUDES(mutex_);
 
  private:
   bool IsConnected(Rank peer) const HP_EXCLUDES(mutex_);

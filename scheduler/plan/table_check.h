@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/rank.h"
 #include "layers/traits/layer_types.h"
 #include "proto/caffe.pb.h"
 #include "proto/routing.pb.h"
@@ -30,6 +31,10 @@ std::vector<std::string> CheckStructure(const RoutingTableConfig& config);
 /// port of one host under different names of it.
 /// @param resolve must not be null.
 std::vector<std::string> CheckHosts(const RoutingTableConfig& config, const HostResolver& resolve);
+
+/// The ranks of each host's nodes, in the order of the table. Names that have an address in common are one host; a name
+/// that cannot be resolved is a host of its own. @param resolve must not be null.
+std::vector<std::vector<Rank>> NodesByHost(const RoutingTableConfig& config, const HostResolver& resolve);
 
 /// Faults that show only together with the net: stages that do not cover it in order, an in-place pair on two sides of
 /// a stage boundary, more micro-batches than samples, more shards than outputs, and so on. The table must have a stage;

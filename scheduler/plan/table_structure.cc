@@ -270,4 +270,30 @@ std::vector<std::string> CheckHosts(const RoutingTableConfig& config, const Host
   return faults;
 }
 
+std::vector<std::vector<Rank>> NodesByHost(const RoutingTableConfig& config, const HostResolver& resolve) {
+  struct Host {
+    std::vector<std::string> addresses;
+    std::vector<Rank> ranks;
+  };
+  std::vector<Host> hosts;
+  std::map<std::string, size_t> known;
+  for (Rank rank = 0; rank < config.node_size(); ++rank) {
+    const std::string& name = config.node(rank).host();
+    auto entry = known.find(name);
+    if (entry == known.end()) {
+      const std::vector<std::string> own = resolve(name);
+      const auto same =
+          std::find_if(hosts.begin(), hosts.end(), [&own](const Host& host) { return Intersect(own, host.addresses); });
+      entry = known.emplace(name, same - hosts.begin()).first;
+      if (same == hosts.end()) hosts.emplace_back();
+      std::vector<std::string>& all = hosts[entry->second].addresses;
+      all.insert(all.end(), own.begin(), own.end());
+    }
+    hosts[entry->second].ranks.push_back(rank);
+  }
+  std::vector<std::vector<Rank>> ranks;
+  for (Host& host : hosts) ranks.push_back(std::move(host.ranks));
+  return ranks;
+}
+
 }  // namespace hp

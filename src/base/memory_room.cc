@@ -4,6 +4,7 @@
 #include "base/format.h"
 
 #include <sys/resource.h>
+#include <sys/sysinfo.h>
 
 #include <algorithm>
 #include <fstream>
@@ -61,6 +62,13 @@ MemoryRoom HostMemoryTotal(const std::string& root) {
     least.Take({group->limit, "control group " + group->folder + " of this host allows", ""});
   }
   return least.room();
+}
+
+// Not from /proc/meminfo: containers may show their own limit there.
+MemoryRoom MachineMemory() {
+  struct sysinfo info = {};
+  if (sysinfo(&info) != 0) return AddressSpaceRoom();
+  return {static_cast<int64_t>((info.totalram + info.totalswap) * info.mem_unit), "it has", ""};
 }
 
 MemoryRoom HostMemoryRoom(const std::string& root) {

@@ -27,6 +27,10 @@ MemoryRoom HostMemoryRoom(const std::string& root = "");
 /// @param root as in base/cgroup.h.
 MemoryRoom HostMemoryTotal(const std::string& root = "");
 
+/// What the machine has, used or not: its memory and swap, whatever a control group or a container shows of it. The
+/// most that all processes of the host can have together.
+MemoryRoom MachineMemory();
+
 /// The most that any process can have: a user's half of an x86-64 address space, 2^47 bytes. For plans of nodes on
 /// other hosts.
 MemoryRoom AddressSpaceRoom();

@@ -79,6 +79,7 @@ NodeSummary SummaryOf(const NodeModel& model, const NodeMemory& memory) {
   summary.solvers = memory.pool_size;
   summary.solver_bytes = static_cast<int64_t>(memory.solver);
   summary.memory_bytes = static_cast<int64_t>(memory.bytes());
+  summary.host_bytes = static_cast<int64_t>(memory.host_bytes(model.node().device == "cpu"));
   AddTraffic(model, &summary);
   AddExchange(model, &summary);
   return summary;
@@ -93,7 +94,8 @@ std::string Bytes(int64_t bytes) {
 
 StatusOr<std::vector<NodeSummary>> Summarize(const RoutingTable& table, const caffe::SolverParameter& solver,
                                              const caffe::NetParameter& net, const std::string& cache_dir,
-                                             const std::function<MemoryRoom(const NodeInfo&)>& room) {
+                                             const std::function<MemoryRoom(const NodeInfo&)>& room,
+                                             const HostResolver& resolve) {
   HP_RETURN_IF_ERROR(CheckSolver(solver).Prepend(table.solver_path()));
   JobPlan::Options plan;
   plan.table = &table;
@@ -121,6 +123,15 @@ StatusOr<std::vector<NodeSummary>> Summarize(const RoutingTable& table, const ca
     HP_ASSIGN_OR_RETURN(const std::unique_ptr<NodeModel> model, NodeModel::Create(job, options));
     HP_ASSIGN_OR_RETURN(const NodeMemory memory, FitMemory(*model, host));
     nodes.push_back(SummaryOf(*model, memory));
+  }
+  for (const std::vector<Rank>& ranks : NodesByHost(table.config(), resolve)) {
+    std::vector<HostShare> shares;
+    MemoryRoom least = AddressSpaceRoom();
+    for (const Rank rank : ranks) {
+      shares.push_back({rank, static_cast<size_t>(nodes[rank].host_bytes)});
+      if (MemoryRoom host = room(table.node(rank)); host.bytes < least.bytes) least = std::move(host);
+    }
+    HP_RETURN_IF_ERROR(CheckHostMemory(table, shares, least));
   }
   return nodes;
 }

@@ -4,6 +4,7 @@
 #include "hp/status.h"
 #include "proto/caffe.pb.h"
 #include "scheduler/plan/routing_table.h"
+#include "scheduler/plan/table_check.h"
 
 #include <cstdint>
 #include <functional>
@@ -20,20 +21,23 @@ struct NodeSummary {
   int solvers = 0;                  ///< size of its pool
   int64_t solver_bytes = 0;         ///< of one solver
   int64_t memory_bytes = 0;         ///< NodeMemory::bytes, as on a CPU
+  int64_t host_bytes = 0;           ///< of its host's memory (NodeMemory::host_bytes)
   /// Activations, their gradients and the conv replicas' allreduce (counted as a ring); labels and control messages are
   /// small and left out.
   int64_t sent_bytes = 0, received_bytes = 0;
 };
 
 /// Summaries by rank, for `hproute --check`. Every node is planned as if it computed on a CPU, so no GPU is needed.
-/// @param room what the host of a node has for it; AddressSpaceRoom() where that is not known.
+/// @param room what the host of a node has for its nodes; AddressSpaceRoom() where that is not known.
+/// @param resolve which nodes share a host, and with it its room.
 /// Opens the databases of the Data layers to learn the shape of a sample. Only built-in layer types.
 /// @param net unfiltered. @param cache_dir DatasetOptions::cache_dir.
 /// @return kNotFound: a database or mean file is not on this host; kInvalidArgument, kDataLoss: a fault of net, solver,
-/// table (also too little memory_mb, or more than its `room`) or data.
+/// table (also too little memory_mb, or a node or the nodes of a host that need more than its `room`) or data.
 StatusOr<std::vector<NodeSummary>> Summarize(const RoutingTable& table, const caffe::SolverParameter& solver,
                                              const caffe::NetParameter& net, const std::string& cache_dir,
-                                             const std::function<MemoryRoom(const NodeInfo&)>& room);
+                                             const std::function<MemoryRoom(const NodeInfo&)>& room,
+                                             const HostResolver& resolve);
 
 /// Four lines for each node. @param nodes summaries of this table, by rank.
 std::string DescribeNodes(const RoutingTable& table, const std::vector<NodeSummary>& nodes);

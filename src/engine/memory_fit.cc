@@ -84,10 +84,10 @@ std::optional<Excess> OverRoom(const MemoryRoom& room, size_t bytes) {
 
 std::optional<Excess> OverAny(const NodeModel& model, const NodeMemory& memory, const MemoryRoom& host) {
   if (std::optional<Excess> excess = OverTable(model.node(), memory.bytes())) return excess;
-  if (model.on_host()) return OverRoom(host, Narrow(Wide{memory.bytes()} + memory.image_bytes()));
+  if (model.on_host()) return OverRoom(host, memory.host_bytes(true));
   const size_t free = model.device()->free_bytes();
   if (free > 0 && memory.bytes() > free) return Excess{memory.bytes(), free, model.device()->name() + " has free", ""};
-  return OverRoom(host, memory.image_bytes());
+  return OverRoom(host, memory.host_bytes(false));
 }
 
 constexpr char kForNodes[] = "take more nodes or a smaller batch_size", kForTests[] = "take a smaller batch_size";
@@ -134,6 +134,12 @@ Least LeastOf(const NodePlan& plan, const std::vector<Shape>& shapes, int64_t ro
   return least;
 }
 
+Least LeastOf(const JobPlan& job, Rank rank, bool train) {
+  const size_t element = job.table().node(rank).device == "cpu" ? 4 : 2;  // GPUs may compute in 16 bits
+  const std::vector<int64_t> rows = job.schedule().RowCounts(train);
+  return LeastOf(job.node(rank, train), job.shapes(train), rows.empty() ? 0 : rows.back(), train, element);
+}
+
 }  // namespace
 
 size_t NodeMemory::bytes() const {
@@ -143,6 +149,10 @@ size_t NodeMemory::bytes() const {
 }
 
 size_t NodeMemory::image_bytes() const { return Narrow(Wide{images} * ring()); }
+
+size_t NodeMemory::host_bytes(bool on_host) const {
+  return on_host ? Narrow(Wide{bytes()} + image_bytes()) : image_bytes();
+}
 
 std::string NodeMemory::Describe() const {
   std::string text = Format("memory: parameters %s, %d solvers of %s each, rows of deferred gradients %s, scratch %s",
@@ -154,12 +164,9 @@ std::string NodeMemory::Describe() const {
 }
 
 Status CheckPlannedMemory(const JobPlan& job, Rank rank, const MemoryRoom& host) {
-  const size_t element = job.table().node(rank).device == "cpu" ? 4 : 2;  // GPUs may compute in 16 bits
   for (bool train : {true, false}) {
     if (!train && !job.tests()) continue;
-    const std::vector<int64_t> rows = job.schedule().RowCounts(train);
-    const Least least =
-        LeastOf(job.node(rank, train), job.shapes(train), rows.empty() ? 0 : rows.back(), train, element);
+    const Least least = LeastOf(job, rank, train);
     std::optional<Excess> excess = OverTable(job.table().node(rank), least.bytes());
     if (!excess) excess = OverRoom(host, least.bytes());
     if (excess) return DoesNotFit(Who(job.table(), rank), *excess, least.Describe(), kForNodes);
@@ -176,6 +183,32 @@ StatusOr<NodeMemory> FitMemory(const NodeModel& model, const MemoryRoom& host) {
   }
   if (excess) return DoesNotFit(Who(model.table(), model.rank()), *excess, memory.Describe(), kForNodes);
   return memory;
+}
+
+Status CheckHostMemory(const RoutingTable& table, const std::vector<HostShare>& shares, const MemoryRoom& room) {
+  Wide sum = 0;
+  std::string parts;
+  for (const HostShare& share : shares) {
+    sum += share.bytes;
+    parts += (parts.empty() ? "" : ", ") + table.node(share.rank).name + " " + MegaBytes(share.bytes);
+  }
+  const std::optional<Excess> excess = OverRoom(room, Narrow(sum));
+  if (!excess) return OkStatus();
+  return InvalidArgument(
+      "%s: the %zu nodes of host \"%s\" need %s together, %s %s: %s too little; %s; put some on other hosts, or take a "
+      "smaller pool_size or batch_size%s%s",
+      table.path().c_str(), shares.size(), table.node(shares.front().rank).host.c_str(),
+      MegaBytes(excess->needed).c_str(), excess->limit.c_str(), MegaBytes(excess->allowed).c_str(),
+      MegaBytes(excess->needed - excess->allowed).c_str(), parts.c_str(), excess->advice.empty() ? "" : "; or ",
+      excess->advice.c_str());
+}
+
+Status CheckPlannedHostMemory(const JobPlan& job, const std::vector<Rank>& ranks, const MemoryRoom& room) {
+  std::vector<HostShare> shares;
+  for (const Rank rank : ranks) {
+    if (job.table().node(rank).device == "cpu") shares.push_back({rank, LeastOf(job, rank, true).bytes()});
+  }
+  return shares.empty() ? OkStatus() : CheckHostMemory(job.table(), shares, room);
 }
 
 Status CheckTestMemory(const NodeNet& net, size_t parameters, int ring, const MemoryRoom& host) {

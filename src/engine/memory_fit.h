@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <string>
+#include <vector>
 
 namespace hp {
 
@@ -27,6 +28,8 @@ struct NodeMemory {
   size_t bytes() const;
   /// Bytes of the images' buffers; likewise.
   size_t image_bytes() const;
+  /// Bytes of the host's memory. @param on_host whether the node computes there: then all of it, else the images.
+  size_t host_bytes(bool on_host) const;
   /// One line with the parts, for the log and for errors.
   std::string Describe() const;
 };
@@ -39,11 +42,26 @@ Status CheckPlannedMemory(const JobPlan& job, Rank rank, const MemoryRoom& host)
 
 /// Decides the size of the node's pool, before any of the memory is allocated: the table's pool_size; where that is 0
 /// the plan's, made smaller until all fits into the table's memory_mb, the device's free memory, and `host`. Nodes of
-/// one host, each by itself, are compared with all that it has. Snapshots' copies are not counted, nor is what
-/// libraries keep. Main thread.
+/// one host, each by itself, are compared with all that it has; CheckHostMemory adds them up. Snapshots' copies are not
+/// counted, nor is what libraries keep. Main thread.
 /// @param host what the node's host has: of image buffers, and on the host's device of all.
 /// @return kInvalidArgument with the figures: the table's pool does not fit, or where that is 0 not even one solver.
 StatusOr<NodeMemory> FitMemory(const NodeModel& model, const MemoryRoom& host);
+
+/// What a node needs of its host's memory.
+struct HostShare {
+  Rank rank = 0;
+  size_t bytes = 0;
+};
+
+/// Whether the nodes of one host fit there together. @param shares of all of them, at least one.
+/// @param room what the host has for them.
+/// @return kInvalidArgument with the sum, each node's share, and what is missing.
+Status CheckHostMemory(const RoutingTable& table, const std::vector<HostShare>& shares, const MemoryRoom& room);
+
+/// CheckHostMemory of what CheckPlannedMemory looks at, which is less than the nodes will take: a node that starts
+/// knows no more of others. Nodes on GPUs count nothing. @param ranks of one host's nodes. @param room of that host.
+Status CheckPlannedHostMemory(const JobPlan& job, const std::vector<Rank>& ranks, const MemoryRoom& room);
 
 /// Whether a test of `net`, whose ops are made, fits: `parameters` bytes, activations, and `ring` buffers of images.
 /// @return kInvalidArgument with the figures.

@@ -159,6 +159,8 @@ Status Node::BuildModel() {
   HP_RETURN_IF_ERROR(TakeThreads(threads));
   const MemoryRoom room = HostMemoryRoom();
   HP_RETURN_IF_ERROR(CheckPlannedMemory(*job, options_.rank, device_.device->is_host() ? room : AddressSpaceRoom()));
+  HP_RETURN_IF_ERROR(
+      CheckPlannedHostMemory(*job, bootstrap_->handshake()->NodesOnHostOf(options_.rank), MachineMemory()));
   HP_ASSIGN_OR_RETURN(model_, NodeModel::Create(std::move(job), options));
   HP_ASSIGN_OR_RETURN(memory_, FitMemory(*model_, room));
   LOG(INFO) << "node " << info_.name << ": seed " << seed_ << ", " << threads << " thread(s), "

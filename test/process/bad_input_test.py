@@ -6,6 +6,8 @@ import shutil
 
 import cluster
 
+FLOAT = 4
+
 
 class FilesTest(cluster.JobTest):
     """Faults that one node finds before it talks to anybody."""
@@ -174,6 +176,18 @@ class FilesTest(cluster.JobTest):
             self.assertRegex(text, r"node conv0 needs \d+\.\d MB, (this host has|control group \S+ of this host allows) \d")
             self.refused(r"node conv0 needs \d+\.\d MB, (the host has free|its control group \S+ leaves) \d+\.\d MB; "
                          r"parameters .*a smaller batch_size")
+
+    def test_memory_that_the_nodes_of_a_host_do_not_have_together(self):
+        with open("/proc/meminfo", encoding="ascii") as file:
+            kib = sum(int(line.split()[1]) for line in file if re.match("(Mem|Swap)Total:", line))
+        shards = 12  # each takes a tenth of what there is, mostly values and histories of [hidden, 100]
+        net = cluster.NET.replace("inner_product_param { num_output: 4", "inner_product_param { num_output: %d" % shards)
+        self.make_job(hidden=int(kib * 1024 * 1.2 / (2 * FLOAT * 100)), net=net)
+        self.make_table(conv=1, fc=shards)
+        # The limit ends what is not refused before it takes the host's memory.
+        process = self.start("--all", prefix=("prlimit", "--as=%d" % (kib * 1024 * 3 // 4)))
+        self.expect_exit(process, 2, r'the 13 nodes of host "127\.0\.0\.1" need \d+\.\d MB together, it has \d+\.\d MB: '
+                                     r"\d+\.\d MB too little; conv0 \d")
 
     def test_numbers_of_the_table_and_the_solver(self):
         for field, said in (("memory_mb: 17592186044416", "has memory_mb 17592186044416; expected 0 to 134217728"),

@@ -88,6 +88,23 @@ class RouteTest(cluster.JobTest):
         self.check(0, "--memory_mb=4096")
         self.assertIn("expected 0 to 134217728", self.check(2, "--memory_mb=17592186044416"))
 
+    def test_nodes_of_one_host_are_added_up(self):
+        self.make_job(hidden=100000)
+        self.make_table(conv=1, fc=2, hosts=["127.0.0.1", "127.0.0.1", "localhost"])
+        each = [float(mb) for mb in re.findall(r"  memory (\d+\.\d) MB", self.check())]
+        self.assertEqual(len(each), 2, "the shards")
+        room = int(max(each)) + 10  # MB, and some for images; of the sum it is half
+        found = re.search(r'the 3 nodes of host "127\.0\.0\.1" need (\d+\.\d) MB together, --memory_mb allows (\d+\.\d) MB: '
+                          r"(\d+\.\d) MB too little; conv0 \d+\.\d MB, fc0 \d+\.\d MB, fc1 \d+\.\d MB; put some on other hosts",
+                          self.check(2, "--memory_mb=%d" % room))
+        self.assertIsNotNone(found)
+        needed, allowed, missing = map(float, found.groups())
+        self.assertGreaterEqual(needed, sum(each))
+        self.assertAlmostEqual(needed - allowed, missing, delta=0.11)
+        self.check(0, "--memory_mb=%d" % (needed / 1.048576 + 1))
+        self.make_table(conv=1, fc=2, hosts=["192.0.2.1", "192.0.2.2", "192.0.2.3"])
+        self.check(0, "--memory_mb=%d" % room)
+
     def test_many_samples_are_not_listed(self):
         self.make_job(solver="iter_size: 524288\n", net=cluster.NET.replace("batch_size: 12", "batch_size: 100000", 1))
         self.make_table(conv=1, fc=1, micro_batches=1)

@@ -100,5 +100,51 @@ TEST_F(MemoryFitTest, NumbersThatNoHostCanHoldAreRefusedAtOnce) {
   EXPECT_THAT(status.message(), AllOf(HasSubstr("no host has more than 140737488.4 MB"), HasSubstr("layer \"ip1\"")));
 }
 
+class HostMemoryTest : public MemoryFitTest {
+ protected:
+  /// Plans two replicas on one host. @param first, second fields of their entries.
+  void PlanTwo(const std::string& first = "", const std::string& second = "") {
+    const std::string node = R"( node { name: "m" stage: 0 index: 1 host: "a" port: 2 )";
+    Plan(first + "}" + node + second);
+  }
+  Status Planned(int64_t bytes) { return CheckPlannedHostMemory(*job_, {0, 1}, {bytes, "it has", ""}); }
+};
+
+TEST_F(HostMemoryTest, NodesOfOneHostAreAddedUp) {
+  PlanTwo();
+  const std::vector<HostShare> shares = {{0, 3'000'000}, {1, 2'500'000}};
+  EXPECT_TRUE(CheckHostMemory(*table_, shares, {5'500'000, "it has", ""}).ok());
+  const Status status = CheckHostMemory(*table_, shares, {4'300'000, "this host has", "end other programs"});
+  EXPECT_EQ(ExitStatus(status), 2);
+  EXPECT_THAT(
+      status.message(),
+      AllOf(HasSubstr("/job/table.prototxt: the 2 nodes of host \"a\" need 5.5 MB together, this host has 4.3 MB: "
+                      "1.2 MB too little; n 3.0 MB, m 2.5 MB; "),
+            HasSubstr("or end other programs")));
+  constexpr size_t kHuge = std::numeric_limits<size_t>::max();
+  EXPECT_FALSE(CheckHostMemory(*table_, {{0, kHuge}, {1, kHuge}}, AddressSpaceRoom()).ok()) << "sums do not wrap";
+}
+
+TEST_F(HostMemoryTest, NodesOfOneHostAreAddedUpFromThePlanAlone) {
+  PlanTwo();
+  // Of each: values and histories of [5000, 192] and [7, 5000] with biases, and 8 rows of 5000.
+  const int64_t each = 2 * 4 * (5000 * 192 + 5000 + 7 * 5000 + 7) + 4 * 8 * 5000;
+  EXPECT_TRUE(Planned(2 * each).ok());
+  EXPECT_EQ(Planned(2 * each - 1).code(), StatusCode::kInvalidArgument);
+  PlanTwo("", "device: \"cuda:0\"");
+  EXPECT_TRUE(Planned(each).ok()) << "a GPU has memory of its own";
+  EXPECT_FALSE(Planned(each - 1).ok());
+  PlanTwo("device: \"cuda:1\"", "device: \"cuda:0\"");
+  EXPECT_TRUE(Planned(0).ok());
+}
+
+TEST_F(HostMemoryTest, OfAGpuNodeImagesAlone) {
+  NodeMemory memory;
+  memory.parameters = 8192;
+  memory.images = 100;
+  EXPECT_EQ(memory.host_bytes(true), 8192u + 3 * 100);
+  EXPECT_EQ(memory.host_bytes(false), 3u * 100);
+}
+
 }  // namespace
 }  // namespace hp

@@ -284,6 +284,17 @@ TEST_F(HandshakeTest, ThreadsThatDoNotDivideGoToTheFirst) {
   EXPECT_EQ(here->ThreadsOf(1), 1);  // nothing is left, but one thread is needed
 }
 
+TEST_F(HandshakeTest, NodesOfOneHostAreKnownByItsIdElseByItsName) {
+  const auto here = Make(Facts(0));
+  for (Rank rank : {1, 2, 3}) {
+    JobFacts facts = Facts(rank);
+    if (rank == 3) facts.host_id = 0;  // unknown; the table has it on b, as node 1
+    ASSERT_TRUE(here->Accept(Make(facts)->Hello()).ok());
+  }
+  EXPECT_EQ(here->NodesOnHostOf(0), (std::vector<Rank>{0, 2}));
+  EXPECT_EQ(here->NodesOnHostOf(1), (std::vector<Rank>{1, 3}));
+}
+
 // Batch systems bind the tasks of one host to processors of their own.
 TEST_F(HandshakeTest, NodesWithProcessorsOfTheirOwnDoNotShareThem) {
   const auto facts = [](Rank rank) {

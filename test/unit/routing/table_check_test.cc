@@ -135,6 +135,15 @@ TEST(TableCheckTest, AliasesOfOneHostShareItsPorts) {
                   "which \"a\" (node \"conv0\") reaches it"));
 }
 
+TEST(TableCheckTest, NodesByHostWhateverItsName) {
+  const auto nodes = [](const std::string& table) { return NodesByHost(Parse<RoutingTableConfig>(table), &Aliases); };
+  EXPECT_THAT(nodes(kTable), ElementsAre(ElementsAre(0, 2), ElementsAre(1, 3)));
+  EXPECT_THAT(nodes(With(kTable, "index: 1 host: \"b\"", "index: 1 host: \"alias-of-a\"")),
+              ElementsAre(ElementsAre(0, 1, 2), ElementsAre(3)));
+  EXPECT_THAT(nodes(With(kTable, "index: 1 host: \"b\"", "index: 1 host: \"nowhere\"")),
+              ElementsAre(ElementsAre(0, 2), ElementsAre(1), ElementsAre(3)));
+}
+
 TEST(TableCheckTest, StagesThatDoNotTileTheNet) {
   EXPECT_THAT(Fit(With(kTable, "to_layer: \"pool1\"", "to_layer: \"pol1\""), kNet),
               ElementsAre("stage \"conv\": to_layer \"pol1\" is not a layer of the net (did you mean \"pool1\"?)"));
