@@ -18,11 +18,10 @@ constexpr uint32_t kProtocol = 3;
 // What strangers say goes into our log: not more than this of it.
 constexpr size_t kMaxQuoted = 64;
 
-std::string Quoted(const std::string& text) {
-  std::string quoted = "\"";
-  for (char c : text.substr(0, kMaxQuoted)) quoted += c >= ' ' && c < 127 ? c : '?';
-  return quoted + (text.size() > kMaxQuoted ? "...\"" : "\"");
-}
+std::string Quoted(const std::string& text) { return "\"" + Printable(text, kMaxQuoted) + "\""; }
+
+/// What a peer gave as the reason for refusing us.
+Status Said(const Status& reason) { return Status(reason.code(), Printable(reason.message())); }
 
 std::string Node(const hp::Hello& hello) { return "node " + Quoted(hello.name()); }
 
@@ -191,8 +190,9 @@ bool JobHandshake::IsConnected(Rank peer) const {
 // By a node, not by a client, which may come to a complete job.
 void JobHandshake::OnRefused(Rank peer, const Status& reason) {
   if (peer >= table_.size()) return;
-  if (!complete()) GiveUp(reason);
-  if (callbacks_.on_refused) callbacks_.on_refused(peer, reason);
+  const Status said = Said(reason);
+  if (!complete()) GiveUp(said);
+  if (callbacks_.on_refused) callbacks_.on_refused(peer, said);
 }
 
 void JobHandshake::OnRefusalSent(std::string_view bytes) {
@@ -295,6 +295,6 @@ StatusOr<Rank> ClientHandshake::Accept(std::string_view bytes) {
   return hello.rank();
 }
 
-void ClientHandshake::OnRefused(Rank, const Status& reason) { on_refused_(reason); }
+void ClientHandshake::OnRefused(Rank, const Status& reason) { on_refused_(Said(reason)); }
 
 }  // namespace hp

@@ -78,7 +78,7 @@ void Membership::OnMessage(Rank peer, MemberMessage type, std::string_view paylo
                    << ": it names a node that is not in the routing table";
       return;
     }
-    Consider({notice.lost(), notice.detector(), notice.cause(), CodeOf(notice)});
+    Consider({notice.lost(), notice.detector(), Printable(notice.cause()), CodeOf(notice)});
   }
 }
 

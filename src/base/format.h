@@ -3,6 +3,7 @@
 #include <cstdarg>
 #include <cstddef>
 #include <string>
+#include <string_view>
 
 namespace hp {
 
@@ -13,5 +14,9 @@ std::string FormatV(const char* format, va_list args) __attribute__((format(prin
 
 /// "12.3 MB": in units of 10^6 bytes, one decimal.
 std::string MegaBytes(size_t bytes);
+
+/// A text that others wrote, as it may stand in a log and on a terminal: control characters, and bytes that are no
+/// UTF-8, become "\x1b"; what is beyond the first `most` bytes is left out, and "..." says so.
+std::string Printable(std::string_view text, size_t most = 2048);
 
 }  // namespace hp

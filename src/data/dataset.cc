@@ -68,11 +68,8 @@ StatusOr<std::unique_ptr<Dataset>> Dataset::Open(const std::string& source, DbBa
 }
 
 std::string Dataset::Describe(int64_t record) const {
-  std::string printable;
-  for (const unsigned char c : key(record)) {
-    printable += c >= ' ' && c != 0x7F ? std::string(1, static_cast<char>(c)) : Format("\\x%02x", c);
-  }
-  return Format("record %lld (key \"%s\") of %s", static_cast<long long>(record), printable.c_str(), source_.c_str());
+  return Format("record %lld (key \"%s\") of %s", static_cast<long long>(record), Printable(key(record)).c_str(),
+                source_.c_str());
 }
 
 Status Dataset::ComputeFingerprint() {

@@ -34,7 +34,7 @@ void ClockEnd::OnReport(Rank from, const IterationReport& report) {
   const std::optional<Verdict> verdict = options_.requests->AddReport(from, report);
   if (!verdict) return;
   if (verdict->skip()) {
-    LOG(WARNING) << "iteration " << verdict->clock() << ": layer \"" << verdict->layer()
+    LOG(WARNING) << "iteration " << verdict->clock() << ": layer \"" << Printable(verdict->layer())
                  << "\" has a NaN or infinity in its gradient: update skipped, loss scale now "
                  << Format("%g", verdict->next_loss_scale());
   }
@@ -46,7 +46,7 @@ void ClockEnd::OnReport(Rank from, const IterationReport& report) {
 void ClockEnd::OnVerdict(const Verdict& verdict) {
   if (verdict.status() != 0) {
     options_.on_stopped(NumericError("iteration %lld: layer \"%s\" produced a NaN or infinity",
-                                     static_cast<long long>(verdict.clock()), verdict.layer().c_str()));
+                                     static_cast<long long>(verdict.clock()), Printable(verdict.layer()).c_str()));
     return;
   }
   const int64_t due = verdict.clock() + BoundaryRequests::kDelay;

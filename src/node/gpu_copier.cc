@@ -4,6 +4,7 @@
 // it.
 #include "node/gpu_copier.h"
 
+#include "base/format.h"
 #include "base/host.h"
 #include "base/mutex.h"
 #include "node/cuda_devices.h"
@@ -93,7 +94,7 @@ StatusOr<std::byte*> GpuCopier::Open(std::string_view bytes_of_handle, size_t by
     return InvalidArgument("the GPU memory handle covers %zu bytes; expected at least %zu", handle.bytes(), bytes);
   if (place_.host_id == 0 || handle.host_id() != place_.host_id)
     return FailedPrecondition("they are on different hosts");
-  HP_RETURN_IF_ERROR(gpu_->CanReach(handle.pci_address()));
+  HP_RETURN_IF_ERROR(gpu_->CanReach(Printable(handle.pci_address())));
   if (handle.process() == place_.process) {
     auto* const memory = reinterpret_cast<std::byte*>(handle.address());
     if (!ExportedMemory::Get()->Has(gpu_, memory, bytes))
@@ -101,7 +102,7 @@ StatusOr<std::byte*> GpuCopier::Open(std::string_view bytes_of_handle, size_t by
     HP_RETURN_IF_ERROR(gpu_->OpenHere(memory, bytes));
     return memory;
   }
-  if (handle.ipc_handle().empty()) return FailedPrecondition("%s", handle.ipc_fault().c_str());
+  if (handle.ipc_handle().empty()) return FailedPrecondition("%s", Printable(handle.ipc_fault()).c_str());
   HP_ASSIGN_OR_RETURN(void* const opened, gpu_->OpenIpc({handle.ipc_handle(), handle.ipc_offset()}, bytes));
   ipc_.insert(static_cast<std::byte*>(opened));
   return static_cast<std::byte*>(opened);

@@ -3,6 +3,7 @@
 // waits and watches that chunks keep coming.
 #include "node/pull_client.h"
 
+#include "base/format.h"
 #include "base/mutex.h"
 #include "node/make_transport.h"
 #include "proto/parse.h"
@@ -70,7 +71,7 @@ class Puller : public TransportHandler {
     blob.data.resize(blob.shape.count());
     const size_t count = chunk.data().size() / sizeof(float);
     if (chunk.offset() < 0 || chunk.offset() + count > blob.data.size()) {
-      return DataLoss("received a chunk outside the bounds of layer \"%s\" blob %d", chunk.layer().c_str(),
+      return DataLoss("received a chunk outside the bounds of layer \"%s\" blob %d", Printable(chunk.layer()).c_str(),
                       chunk.blob());
     }
     std::memcpy(blob.data.data() + chunk.offset(), chunk.data().data(), count * sizeof(float));

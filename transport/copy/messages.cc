@@ -1,5 +1,6 @@
 #include "transport/copy/messages.h"
 
+#include "base/format.h"
 #include "transport/little_endian.h"
 
 #include <algorithm>
@@ -10,14 +11,9 @@ namespace {
 constexpr size_t kMaxHandleBytes = 4096;
 constexpr size_t kMaxTextBytes = 512;
 
-/// For our log, whoever wrote it.
+/// For our log.
 std::string TextOf(std::span<const std::byte> bytes) {
-  std::string text;
-  for (std::byte byte : bytes.first(std::min(bytes.size(), kMaxTextBytes))) {
-    const auto c = static_cast<unsigned char>(byte);
-    text += c < ' ' || c == 127 ? '?' : static_cast<char>(c);
-  }
-  return text;
+  return Printable({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, kMaxTextBytes);
 }
 
 class Writer {

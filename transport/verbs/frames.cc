@@ -1,5 +1,6 @@
 #include "transport/verbs/frames.h"
 
+#include "base/format.h"
 #include "transport/little_endian.h"
 
 #include <algorithm>
@@ -57,7 +58,7 @@ StatusOr<VerbsSetup> DecodeSetup(const std::string& bytes) {
     setup.qps.push_back({LoadLittle<uint32_t>(Bytes(bytes, kSetupHead + 8 * i)),
                          LoadLittle<uint32_t>(Bytes(bytes, kSetupHead + 8 * i + 4))});
   }
-  setup.fault = bytes.substr(kSetupHead + 8 * qps);
+  setup.fault = Printable(bytes.substr(kSetupHead + 8 * qps));
   if (setup.fault.empty() && (qps < 2 || setup.mtu < 1 || setup.mtu > 5 || setup.control_bytes < 256)) {
     return InvalidArgument("a set-up with %u queue pairs, MTU %d and control messages of %u bytes", qps, setup.mtu,
                            setup.control_bytes);

@@ -1,5 +1,7 @@
 #include "transport/verbs/lifeline.h"
 
+#include "base/format.h"
+
 #include <utility>
 
 namespace hp {
@@ -42,7 +44,7 @@ void Lifeline::ReadReason(const std::shared_ptr<State>& state, size_t bytes) {
 
 void Lifeline::Tell(const std::shared_ptr<State>& state, Event event) {
   const OnEvent on_event = state->on_event;  // the event may destroy the lifeline
-  if (on_event) on_event(event, state->reason);
+  if (on_event) on_event(event, Printable(state->reason));
 }
 
 void Lifeline::Send(RecordKind kind, const std::string& body) {

@@ -3,6 +3,8 @@
 // handed to the kernel, so that the connection can go on with TCP frames.
 #include "transport/verbs/setup_exchange.h"
 
+#include "base/format.h"
+
 #include <chrono>
 #include <utility>
 
@@ -97,7 +99,7 @@ void SetupExchange::OnConnected(const Status& status) {
 }
 
 void SetupExchange::OnUp() {
-  up_ = body_;
+  up_ = Printable(body_);
   // The other side has given up: what we still wait for will not come, and it waits for our UP.
   if (!up_->empty()) OnConnected(FailedPrecondition("on the other side: %s", up_->c_str()));
   FinishIfBothSaid();

@@ -189,6 +189,16 @@ TEST_F(HandshakeTest, BeingRefusedIsFatalOnce) {
   EXPECT_EQ(fatal_[0].message(), "why");
 }
 
+TEST_F(HandshakeTest, ARefusalCannotWriteLinesOfItsOwn) {
+  Make(Facts(3))->OnRefused(0, FailedPrecondition("why\nI0101 well"));
+  ASSERT_EQ(fatal_.size(), 1u);
+  EXPECT_EQ(fatal_[0].message(), "why\\x0aI0101 well");
+  std::string said;
+  ClientHandshake client(table_, [&said](const Status& status) { said = status.message(); });
+  client.OnRefused(0, FailedPrecondition("why\x1b[2J"));
+  EXPECT_EQ(said, "why\\x1b[2J");
+}
+
 TEST_F(HandshakeTest, WhoComesToAJobThatIsGivenUpHearsWhy) {
   const auto here = Make(Facts(0));
   JobFacts other = Facts(2);

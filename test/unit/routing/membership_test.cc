@@ -283,6 +283,11 @@ TEST_F(OneNodeTest, NewsOfALossOverrulesAnEndOfStream) {
   EXPECT_EQ(membership_.loss(), (Loss{3, 2, "why"}));
 }
 
+TEST_F(OneNodeTest, ACauseCannotWriteLinesOfItsOwn) {
+  membership_.OnMessage(1, MemberMessage::kLost, "\x08\x03\x10\x02\x1a\x06why\n\x1b[");
+  EXPECT_EQ(membership_.Describe(), "lost node \"n3\": why\\x0a\\x1b[ (detected by node \"n2\")");
+}
+
 TEST_F(OneNodeTest, RubbishInALostIsIgnored) {
   membership_.OnMessage(1, MemberMessage::kLost, "\xff\xff");
   membership_.OnMessage(1, MemberMessage::kLost, "\x08\x09\x10\x01");  // no node 9

@@ -37,6 +37,7 @@ TEST(Setup, ComesBack) {
   EXPECT_EQ(setup->qps[0].psn, 0xABCDEFu);
   EXPECT_EQ(setup->fault, "");
   EXPECT_EQ(DecodeSetup(EncodeSetup({.fault = "no device"}))->fault, "no device");
+  EXPECT_EQ(DecodeSetup(EncodeSetup({.fault = "no\ndevice"}))->fault, "no\\x0adevice") << "it stands in our log";
 }
 
 TEST(Setup, BytesAreThoseOfTheReadme) {
