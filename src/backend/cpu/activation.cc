@@ -53,14 +53,14 @@ class SmoothActivationOp final : public Op {
   }
 
   void Forward(const OpArgs& args) override {
-    forward_.execute(context_.stream, {{DNNL_ARG_SRC, context_.Memory(flat_, args.in[0].floats())},
-                                       {DNNL_ARG_DST, context_.Memory(flat_, args.out[0].floats())}});
+    context_.Execute(forward_, {{DNNL_ARG_SRC, context_.Memory(flat_, args.in[0].floats())},
+                                {DNNL_ARG_DST, context_.Memory(flat_, args.out[0].floats())}});
   }
   void BackwardInput(const OpArgs& args) override {
     if (args.d_in[0].data == nullptr) return;
-    backward_.execute(context_.stream, {{DNNL_ARG_DST, context_.Memory(flat_, args.out[0].floats())},
-                                        {DNNL_ARG_DIFF_DST, context_.Memory(flat_, args.d_out[0].floats())},
-                                        {DNNL_ARG_DIFF_SRC, context_.Memory(flat_, args.d_in[0].floats())}});
+    context_.Execute(backward_, {{DNNL_ARG_DST, context_.Memory(flat_, args.out[0].floats())},
+                                 {DNNL_ARG_DIFF_DST, context_.Memory(flat_, args.d_out[0].floats())},
+                                 {DNNL_ARG_DIFF_SRC, context_.Memory(flat_, args.d_in[0].floats())}});
   }
   bool backward_reads_input() const override { return false; }
 

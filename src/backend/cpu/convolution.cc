@@ -223,7 +223,7 @@ void ConvolutionOp::Forward(const OpArgs& args) {
       {DNNL_ARG_DST, context_.Memory(dst_, args.out[0].floats())},
       {DNNL_ARG_SCRATCHPAD, context_.Memory(forward_pd_.scratchpad_desc(), scratch.primitive)}};
   if (bias_) arguments[DNNL_ARG_BIAS] = context_.Memory(bias_desc_, args.params[1].data);
-  forward_.execute(context_.stream, arguments);
+  context_.Execute(forward_, arguments);
 }
 
 void ConvolutionOp::BackwardInput(const OpArgs& args) {
@@ -231,12 +231,11 @@ void ConvolutionOp::BackwardInput(const OpArgs& args) {
   Pieces pieces(args.scratch);
   const Scratch scratch = BackwardInputScratch(&pieces);
   void* d_src = src_to_in_.needed() ? static_cast<void*>(scratch.input) : args.d_in[0].floats();
-  backward_input_.execute(
-      context_.stream,
-      {{DNNL_ARG_DIFF_DST, context_.Memory(dst_, args.d_out[0].floats())},
-       {DNNL_ARG_WEIGHTS, backward_weights_.Get(&context_, args.params[0])},
-       {DNNL_ARG_DIFF_SRC, context_.Memory(src_, d_src)},
-       {DNNL_ARG_SCRATCHPAD, context_.Memory(backward_input_pd_.scratchpad_desc(), scratch.primitive)}});
+  context_.Execute(backward_input_,
+                   {{DNNL_ARG_DIFF_DST, context_.Memory(dst_, args.d_out[0].floats())},
+                    {DNNL_ARG_WEIGHTS, backward_weights_.Get(&context_, args.params[0])},
+                    {DNNL_ARG_DIFF_SRC, context_.Memory(src_, d_src)},
+                    {DNNL_ARG_SCRATCHPAD, context_.Memory(backward_input_pd_.scratchpad_desc(), scratch.primitive)}});
   if (src_to_in_.needed()) src_to_in_.Run(&context_, d_src, args.d_in[0].floats());
 }
 
@@ -256,7 +255,7 @@ void ConvolutionOp::BackwardParams(const OpArgs& args) {
     d_bias = args.accumulate ? reinterpret_cast<float*>(scratch.bias) : args.d_params[1];
     arguments[DNNL_ARG_DIFF_BIAS] = context_.Memory(bias_desc_, d_bias);
   }
-  backward_params_.execute(context_.stream, arguments);
+  context_.Execute(backward_params_, arguments);
   if (!direct) (args.accumulate ? add_gradient_ : store_gradient_).Run(&context_, d_weights, args.d_params[0]);
   if (bias_ && args.accumulate) AddBias(d_bias, args.d_params[1]);
 }

@@ -3,6 +3,7 @@
 #include "backend/cpu/cpu_backend.h"
 
 #include <algorithm>
+#include <new>
 
 namespace hp {
 namespace {
@@ -109,17 +110,21 @@ class LrnAcrossOp final : public Op {
   template <typename Body>
   void ForEachTile(int buffers, const Body& body) const {
     const int64_t tiles = (spatial_ + tile_ - 1) / tile_;
-#pragma omp parallel if (images_ * channels_ * spatial_ > kSerialElements)
+    bool out_of_memory = false;
+#pragma omp parallel reduction(|| : out_of_memory) if (images_ * channels_ * spatial_ > kSerialElements)
     {
-      AlignedFloats buffer(buffers * tile_ * padded_ + 16);
+      const AlignedFloats buffer(buffers * tile_ * padded_ + 16);
+      out_of_memory = buffer.data() == nullptr;
 #pragma omp for collapse(2) schedule(static)
       for (int64_t image = 0; image < images_; ++image) {
         for (int64_t i = 0; i < tiles; ++i) {
+          if (out_of_memory) continue;
           const int64_t first = i * tile_;
           body(Tile{image * channels_ * spatial_ + first * block_, std::min(tile_, spatial_ - first)}, buffer.data());
         }
       }
     }
+    if (out_of_memory) throw std::bad_alloc();
   }
 
   /// Calls body(width, offset in the tensor, offset of the window's first element in a buffer) for all vectors of a

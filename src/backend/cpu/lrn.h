@@ -4,6 +4,9 @@
 #include "backend/cpu/vec.h"
 
 #include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
 #include <memory>
 
 // What the two ops of local response normalization share: powers of the scale s without pow where the exponent allows
@@ -69,17 +72,24 @@ Backend::OpPtr MakeLrnKernel(const LrnDesc& desc, const TensorDesc& in) {
 Backend::OpPtr MakeLrnAcrossChannels(const LrnDesc& desc, const TensorDesc& in);
 Backend::OpPtr MakeLrnWithinChannel(const LrnDesc& desc, const TensorDesc& in);
 
-/// A thread's working memory: at least `count` floats, zeroed and aligned to 64 bytes.
+/// A thread's working memory: at least `count` floats, zeroed and aligned to 64 bytes. Throws nothing, because it is
+/// made inside OpenMP regions, which no exception may leave.
 class AlignedFloats {
  public:
-  explicit AlignedFloats(int64_t count) : lines_((count + 15) / 16) {}
-  float* data() { return lines_.empty() ? nullptr : lines_[0].values; }
+  explicit AlignedFloats(int64_t count) {
+    const size_t bytes = (static_cast<size_t>(count) * sizeof(float) + kLine - 1) / kLine * kLine;
+    data_.reset(static_cast<float*>(std::aligned_alloc(kLine, bytes)));
+    if (data_ != nullptr) std::memset(data_.get(), 0, bytes);
+  }
+  /// Null: out of memory.
+  float* data() const { return data_.get(); }
 
  private:
-  struct alignas(64) Line {
-    float values[16] = {};
+  static constexpr size_t kLine = 64;
+  struct Free {
+    void operator()(float* data) const { std::free(data); }
   };
-  std::vector<Line> lines_;
+  std::unique_ptr<float, Free> data_;
 };
 
 }  // namespace hp

@@ -1,6 +1,7 @@
 #include "backend/cpu/lrn.h"
 
 #include <algorithm>
+#include <new>
 
 namespace hp {
 namespace {
@@ -79,11 +80,14 @@ class LrnWithinOp final : public Op {
   template <typename Body>
   void ForEachPlane(int64_t lines, const Body& body) const {
     const int64_t padded = width_ + 2 * margin_;
-#pragma omp parallel if (planes_ * height_ * row_ > kSerialElements)
+    bool out_of_memory = false;
+#pragma omp parallel reduction(|| : out_of_memory) if (planes_ * height_ * row_ > kSerialElements)
     {
-      AlignedFloats buffer(lines * padded * 16);
+      const AlignedFloats buffer(lines * padded * 16);
+      out_of_memory = buffer.data() == nullptr;
 #pragma omp for schedule(static)
       for (int64_t plane = 0; plane < planes_; ++plane) {
+        if (out_of_memory) continue;
         ForEachChunk(block_, [&](auto width, int64_t channel) {
           constexpr int W = decltype(width)::value;
           std::fill_n(buffer.data(), margin_ * W, 0.0f);
@@ -92,6 +96,7 @@ class LrnWithinOp final : public Op {
         });
       }
     }
+    if (out_of_memory) throw std::bad_alloc();
   }
 
   /// Sums of squares down the columns of the window around row h.

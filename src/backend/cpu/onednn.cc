@@ -59,7 +59,7 @@ Reorder::Reorder(const Context& context, const dnnl::memory::desc& from, const d
 
 void Reorder::Run(Context* context, const void* from, void* to) const {
   dnnl::memory source = context->Memory(from_, from), target = context->Memory(to_, to);
-  primitive_.execute(context->stream, {{DNNL_ARG_FROM, source}, {DNNL_ARG_TO, target}});
+  context->Execute(primitive_, {{DNNL_ARG_FROM, source}, {DNNL_ARG_TO, target}});
 }
 
 }  // namespace hp::onednn

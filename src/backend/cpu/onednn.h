@@ -6,6 +6,7 @@
 #include <dnnl.hpp>
 
 #include <cstddef>
+#include <new>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -25,6 +26,18 @@ dnnl::memory::desc DescribeNhwc(const Shape& shape);
 /// PackedParams wants.
 std::string FormatName(const dnnl::memory::desc& desc);
 
+/// Calls `work`, which runs primitives. dnnl::error that says out of memory becomes std::bad_alloc, for which the
+/// thread that computes is prepared (OrOutOfMemory); all others pass.
+template <typename Work>
+auto OrBadAlloc(const Work& work) -> decltype(work()) {
+  try {
+    return work();
+  } catch (const dnnl::error& error) {
+    if (error.status == dnnl_out_of_memory) throw std::bad_alloc();
+    throw;
+  }
+}
+
 /// The engine and the stream of one op; executor thread. Ops of different executors share nothing but oneDNN's own
 /// primitive cache.
 struct Context {
@@ -33,7 +46,11 @@ struct Context {
 
   /// A view of `data`, which the caller owns; const is dropped because oneDNN has no const memory.
   dnnl::memory Memory(const dnnl::memory::desc& desc, const void* data) const {
-    return {desc, engine, const_cast<void*>(data)};
+    return OrBadAlloc([&] { return dnnl::memory(desc, engine, const_cast<void*>(data)); });
+  }
+  /// Done on return.
+  void Execute(const dnnl::primitive& primitive, const std::unordered_map<int, dnnl::memory>& arguments) const {
+    OrBadAlloc([&] { primitive.execute(stream, arguments); });
   }
 };
 
