@@ -5,6 +5,8 @@
 // replicas as well: a node that also holds a shard would keep from its peers what they need to get there.
 #include "solvers/exchange/collective_exchange.h"
 
+#include "base/out_of_memory.h"
+
 #include <chrono>
 #include <utility>
 
@@ -52,11 +54,12 @@ void CollectiveExchange::Run() {
       step = steps_.front();
       steps_.pop_front();
     }
-    if (const Status status = Await(step); !status.ok()) {
-      Fail(status);
-    } else if (!ended()) {
-      callbacks_.on_exchanged(step.clock, step.param);
-    }
+    const Status status = OrOutOfMemory("summing gradients", [&] {
+      HP_RETURN_IF_ERROR(Await(step));
+      if (!ended()) callbacks_.on_exchanged(step.clock, step.param);
+      return OkStatus();
+    });
+    if (!status.ok()) Fail(status);
   }
 }
 

@@ -4,6 +4,8 @@
 // back: the update is put into kCompute when the copy has been reported, and so is done.
 #include "solvers/exchange/staged_exchange.h"
 
+#include "base/out_of_memory.h"
+
 #include <utility>
 
 namespace hp {
@@ -74,7 +76,8 @@ void StagedExchange::Run() {
       step = steps_.front();
       steps_.pop_front();
     }
-    if (const Status status = Carry(step); !status.ok()) Fail(status);
+    const Status status = OrOutOfMemory("summing gradients", [&] { return Carry(step); });
+    if (!status.ok()) Fail(status);
   }
 }
 

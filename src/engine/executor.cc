@@ -90,8 +90,13 @@ void Executor::WatchDevice() {
       if (under_way_.empty()) return;
       first = under_way_.front();
     }
-    const Status status = options_.device->Wait(first.done);
-    if (status.ok()) Finish(first);
+    Status status = options_.device->Wait(first.done);
+    if (status.ok()) {
+      status = OrOutOfMemory("computing", [&] {
+        Finish(first);
+        return OkStatus();
+      });
+    }
     MutexLock lock(&mutex_);
     under_way_.pop_front();
     if (!status.ok()) {

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -98,9 +99,10 @@ StatusOr<std::unique_ptr<Exchange>> MakeDoubling(Exchange::Callbacks callbacks) 
 
 class DeviceExchange : public testing::TestWithParam<bool> {
  protected:
-  std::unique_ptr<Exchange> Make() {
-    if (!GetParam()) return *StagedExchange::Create(&gpu_, MakeDoubling, waiter_.callbacks());
-    return std::make_unique<CollectiveExchange>(&gpu_, std::make_unique<DoublingOnGpu>(&gpu_), waiter_.callbacks());
+  std::unique_ptr<Exchange> Make() { return Make(waiter_.callbacks()); }
+  std::unique_ptr<Exchange> Make(const Exchange::Callbacks& callbacks) {
+    if (!GetParam()) return *StagedExchange::Create(&gpu_, MakeDoubling, callbacks);
+    return std::make_unique<CollectiveExchange>(&gpu_, std::make_unique<DoublingOnGpu>(&gpu_), callbacks);
   }
   FakeGpu gpu_{{.seed = 5, .protect = true}};
   ExchangeWaiter waiter_;
@@ -132,6 +134,17 @@ TEST_P(DeviceExchange, ReportsNothingAfterAbort) {
   exchange->Flush(0);
   exchange.reset();
   EXPECT_EQ(waiter_.reports(), 0);
+}
+
+TEST_P(DeviceExchange, WhoTakesASumMayFindNoMemory) {
+  Gradients gradients(&gpu_);
+  Exchange::Callbacks callbacks = waiter_.callbacks();
+  callbacks.on_exchanged = [](uint64_t, int) { throw std::bad_alloc(); };
+  const auto exchange = Make(callbacks);
+  gradients.Compute(0, 1);
+  exchange->Add(0, 0, gradients[0]);
+  exchange->Flush(0);
+  EXPECT_EQ(waiter_.Wait(0, 1).message(), "out of memory: summing gradients");
 }
 INSTANTIATE_TEST_SUITE_P(Both, DeviceExchange, testing::Bool(),
                          [](const auto& info) { return info.param ? "Collective" : "Staged"; });
