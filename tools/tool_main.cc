@@ -5,6 +5,7 @@
 
 #include <gflags/gflags.h>
 #include <glog/logging.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -34,6 +35,25 @@ void PrintHelp(const ToolUsage& usage) {
   }
 }
 
+// The default of the signal. Where that is nothing, because the kernel spares a container's first process the signals
+// that it has no handler for, raise returns.
+extern "C" void EndBySignal(int signal) {
+  raise(signal);
+  _exit(128 + signal);
+}
+
+/// SIGINT and SIGTERM end the process, whichever it is of its container. Who started it may have them ignored (nohup, a
+/// shell's &): that stays so.
+void EndWhenSignalled() {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    struct sigaction before = {}, action = {};
+    if (sigaction(signal, nullptr, &before) != 0 || before.sa_handler != SIG_DFL) continue;
+    action.sa_handler = &EndBySignal;
+    action.sa_flags = static_cast<int>(SA_RESETHAND | SA_NODEFER);
+    sigaction(signal, &action, nullptr);
+  }
+}
+
 }  // namespace
 
 // For an unknown flag or a bad value gflags prints a line and calls exit(1), which is our word for a fault of our own.
@@ -60,6 +80,7 @@ Status CheckThreads(const char* flag, int threads, int least) {
 
 int ToolMain(int argc, char** argv, const ToolUsage& usage,
              const std::function<Status(const std::vector<std::string>&)>& body) {
+  EndWhenSignalled();
   ExitWhenOutOfMemory();
   FLAGS_logtostderr = true;
   FLAGS_log_year_in_prefix = false;  // as Caffe's logs

@@ -25,7 +25,8 @@ bool ParseFlags(const ToolUsage& usage, int* argc, char*** argv);
 
 /// The main function of a small tool: parses gflags, answers --help (exit 0), logs to stderr, and turns what `body`
 /// returns into one line on stderr and the exit status. A wrong command line exits 2, and so does a tool that runs out
-/// of memory.
+/// of memory. SIGINT and SIGTERM end it as they end any program, as the first process of a container too (128 +
+/// signal).
 int ToolMain(int argc, char** argv, const ToolUsage& usage,
              const std::function<Status(const std::vector<std::string>& arguments)>& body);
 
