@@ -204,11 +204,21 @@ Status Check(const std::string& path) {
   return PrintNodes(path, job);
 }
 
+Status WriteToken(const std::string& path) {
+  HP_RETURN_IF_ERROR(WriteNewToken(path));
+  std::cout << path << ": a new token, readable by you alone; copy it to all hosts of the job and start each node with "
+            << "--token_file=" << path << "\n";
+  return OkStatus();
+}
+
 /// The key is given to who may read the weights, the token to nobody but nodes.
 Status WriteReadKeyOf(const std::string& token_file, const std::string& path) {
   if (token_file.empty()) return InvalidArgument("--read_key needs the job's token: --token_file=FILE");
   HP_ASSIGN_OR_RETURN(const JobKeys keys, ReadJobKeys(token_file));
-  return WriteReadKey(keys, path);
+  HP_RETURN_IF_ERROR(WriteReadKey(keys, path));
+  std::cout << path << ": the read key of " << token_file << ", readable by you alone; give it to who may read the "
+            << "weights of the job: model_test --token_file=" << path << "\n";
+  return OkStatus();
 }
 
 }  // namespace
@@ -221,7 +231,7 @@ int main(int argc, char** argv) {
     if (FLAGS_check) return hp::InvalidArgument("--check needs a table (hproute --check TABLE)");
     if (!arguments.empty())
       return hp::InvalidArgument("unexpected argument \"%s\" (hproute --help)", arguments[0].c_str());
-    if (!FLAGS_new_token.empty()) return hp::WriteNewToken(FLAGS_new_token);
+    if (!FLAGS_new_token.empty()) return hp::WriteToken(FLAGS_new_token);
     if (!FLAGS_read_key.empty()) return hp::WriteReadKeyOf(FLAGS_token_file, FLAGS_read_key);
     if (!FLAGS_token_file.empty()) return hp::InvalidArgument("--token_file goes with --read_key (hproute --help)");
     return hp::Write();

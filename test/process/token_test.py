@@ -122,6 +122,16 @@ class TokenTest(cluster.JobTest):
             node.send(signal.SIGTERM)
         self.expect_all(nodes + [good], 5, "Optimization stopped early")
 
+    def test_who_writes_a_token_or_a_key_hears_what_to_do_with_it(self):
+        path, key = self.path("job.token"), self.path("read.key")
+        for flags, said in ((["--new_token=" + path], "%s: a new token, readable by you alone; copy it to all hosts of the job "
+                             "and start each node with --token_file=%s\n" % (path, path)),
+                            (["--token_file=" + path, "--read_key=" + key], "%s: the read key of %s, readable by you alone; "
+                             "give it to who may read the weights of the job: model_test --token_file=%s\n" % (key, path, key))):
+            self.assertEqual(cluster.run_tool("hproute", *flags), (0, said))
+        for name in ("job.token", "read.key"):
+            self.assertEqual(os.stat(self.path(name)).st_mode & 0o777, 0o600)
+
     def test_a_token_that_others_can_read_is_refused(self):
         self.make_job()
         self.make_table(conv=1, fc=1)
