@@ -17,7 +17,14 @@ void BoundaryRequests::Keep(int nodes, double clip_gradients, const std::optiona
 std::optional<Verdict> BoundaryRequests::AddReport(Rank from, const IterationReport& report) {
   MutexLock lock(&mutex_);
   CHECK(keeper_) << "received an iteration report on a node other than the first";
-  return keeper_->Add(from, report);
+  const std::optional<Verdict> verdict = keeper_->Add(from, report);
+  if (verdict) clocks_judged_ = verdict->clock() + 1;  // in their order: each node's reports come in that
+  return verdict;
+}
+
+int64_t BoundaryRequests::clocks_judged() {
+  MutexLock lock(&mutex_);
+  return clocks_judged_;
 }
 
 std::optional<LossScalingState> BoundaryRequests::loss_scaling() {

@@ -35,6 +35,9 @@ class BoundaryRequests {
   /// On the first node alone (CHECK). @return the verdict of the report's clock if this was the last report that it
   /// lacked, else nothing.
   std::optional<Verdict> AddReport(Rank from, const IterationReport& report) HP_EXCLUDES(mutex_);
+  /// On the first node alone: how many clocks have a verdict, counted from iteration 0; 0 before the first verdict of
+  /// this run. A verdict counts before AddReport returns it, so ahead of everything that follows from it.
+  int64_t clocks_judged() HP_EXCLUDES(mutex_);
   /// The loss scaler's state after the latest verdict, for a snapshot's manifest. @return nothing on nodes but the
   /// first, and where losses are not scaled.
   std::optional<LossScalingState> loss_scaling() HP_EXCLUDES(mutex_);
@@ -51,6 +54,7 @@ class BoundaryRequests {
   std::atomic<bool> stop_{false}, snapshot_{false};  // asked for on this node
   Mutex mutex_;
   std::optional<VerdictKeeper> keeper_ HP_GUARDED_BY(mutex_);  // on the first node alone
+  int64_t clocks_judged_ HP_GUARDED_BY(mutex_) = 0;
   std::map<int64_t, Verdict> requests_ HP_GUARDED_BY(mutex_);  // by the clock behind the boundary
 };
 

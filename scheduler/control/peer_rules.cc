@@ -4,6 +4,7 @@
 #include "scheduler/control/peer_rules.h"
 
 #include "base/format.h"
+#include "scheduler/control/boundary_requests.h"
 #include "scheduler/control/exchange_tag.h"
 #include "scheduler/control/membership.h"
 #include "scheduler/control/messages.h"
@@ -176,10 +177,15 @@ Status PeerRules::CheckSlice(Rank from, const PlaceTag& tag, size_t bytes) const
   return InvalidArgument("a grant for a slice of %s, which this node does not have", owners.spec.name.c_str());
 }
 
-Status PeerRules::CheckReport(Rank from, const IterationReport& report) {
+Status PeerRules::CheckReport(Rank from, const IterationReport& report, int64_t clocks_judged) {
   int64_t& next = next_report_.try_emplace(from, start_clock_).first->second;
   if (report.clock() != next) {
     return InvalidArgument("a report of iteration %lld; expected %lld", Print(report.clock()), Print(next));
+  }
+  const int64_t judged = std::max(clocks_judged, start_clock_);
+  if (next >= judged + BoundaryRequests::kDelay) {
+    return InvalidArgument("a report of iteration %lld before the verdict on iteration %lld", Print(next),
+                           Print(next - BoundaryRequests::kDelay));
   }
   ++next;
   if (report.layer().size() > kMaxLayerName)

@@ -82,7 +82,8 @@ void Inbox::Take(Rank peer, uint32_t type, std::span<const std::byte> bytes) {
   switch (type) {
     case kIterationReportMessage:
       return take(
-          Parse<IterationReport>(type, bytes), [&](const auto& report) { return rules_.CheckReport(peer, report); },
+          Parse<IterationReport>(type, bytes),
+          [&](const auto& report) { return rules_.CheckReport(peer, report, parts_.requests->clocks_judged()); },
           [&](const auto& report) { parts_.clock_end->OnReport(peer, report); });
     case kVerdictMessage:
       return take(

@@ -5,6 +5,7 @@
 #include "input/label_store.h"
 #include "node/rendezvous.h"
 #include "report/reporter.h"
+#include "scheduler/control/boundary_requests.h"
 #include "scheduler/control/failure_detector.h"
 #include "scheduler/control/gate.h"
 #include "scheduler/control/peer_rules.h"
@@ -39,6 +40,7 @@ class Inbox {
   struct Assembled {
     const JobPlan* job = nullptr;
     int64_t start_clock = 0;  ///< the first iteration of this run
+    BoundaryRequests* requests = nullptr;
     ClockEnd* clock_end = nullptr;
     LabelStore* labels = nullptr;
     Pipeline* pipeline = nullptr;

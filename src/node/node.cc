@@ -290,6 +290,7 @@ Status Node::Train() {
   Inbox::Assembled parts;
   parts.job = &model_->job();
   parts.start_clock = files_.start_clock;
+  parts.requests = &requests_;
   parts.clock_end = clock_end_.get();
   parts.labels = labels_.get();
   parts.pipeline = pipeline_.get();

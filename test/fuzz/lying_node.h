@@ -88,6 +88,7 @@ class VictimNode : private PipelineHost {
   /// The exchange of gradients that was begun first is done.
   void FinishExchange();
 
+  int64_t clocks_judged() { return requests_.clocks_judged(); }
   bool reachable(Rank peer) const { return !transport.closed.contains(peer) && !transport.breaking.contains(peer); }
 
   FuzzTransport transport;

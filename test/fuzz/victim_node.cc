@@ -116,6 +116,7 @@ void VictimNode::Settle() {
 void VictimNode::Assemble() {
   if (std::exchange(assembled_, true)) return;
   inbox_.SetAssembled({.job = &job_,
+                       .requests = &requests_,
                        .clock_end = clock_end_.get(),
                        .labels = &labels_,
                        .pipeline = &pipeline_,

@@ -1,6 +1,7 @@
 // What a client and a node may send, and that nothing else passes.
 #include "scheduler/control/peer_rules.h"
 
+#include "scheduler/control/boundary_requests.h"
 #include "scheduler/control/exchange_tag.h"
 #include "scheduler/control/membership.h"
 #include "scheduler/control/messages.h"
@@ -211,6 +212,26 @@ TEST_F(ExchangeRulesTest, UpdatesAreThoseOfThisRun) {
   EXPECT_FALSE(Grant(10, 0, 8).ok()) << "no training at max_iter";
 }
 
+TEST_F(PeerRulesTest, ReportsAreOfTheTwoIterationsThatMayBeOpen) {
+  const auto rules = Rules(0);
+  BoundaryRequests requests;
+  requests.Keep(2, -1, std::nullopt);
+  IterationReport report;
+  const auto check = [&](int64_t clock) {
+    report.set_clock(clock);
+    return rules->CheckReport(kConv1, report, requests.clocks_judged());
+  };
+  for (int64_t clock : {3, 4}) {
+    EXPECT_TRUE(check(clock).ok());
+    EXPECT_FALSE(requests.AddReport(kConv1, report));
+  }
+  EXPECT_EQ(check(5).message(), "a report of iteration 5 before the verdict on iteration 3");
+  report.set_clock(3);
+  EXPECT_TRUE(requests.AddReport(kConv0, report));
+  EXPECT_TRUE(check(5).ok());
+  EXPECT_FALSE(check(6).ok());
+}
+
 TEST_F(PeerRulesTest, ReportsAndVerdictsComeInOrder) {
   const auto first = Rules(0), other = Rules(kShard0);
   const auto report = [](int64_t clock) {
@@ -219,12 +240,12 @@ TEST_F(PeerRulesTest, ReportsAndVerdictsComeInOrder) {
     report.set_sum_of_squares(NAN);
     return report;
   };
-  EXPECT_TRUE(first->CheckReport(kConv1, report(3)).ok());
-  EXPECT_FALSE(first->CheckReport(kConv1, report(3)).ok()) << "twice";
-  EXPECT_TRUE(first->CheckReport(kShard0, report(3)).ok()) << "each node has a row of its own";
-  EXPECT_TRUE(first->CheckReport(kConv1, report(4)).ok());
-  EXPECT_FALSE(first->CheckReport(kConv1, report(6)).ok());
-  EXPECT_FALSE(first->CheckReport(kShard1, report(-1)).ok());
+  EXPECT_TRUE(first->CheckReport(kConv1, report(3), 0).ok());
+  EXPECT_FALSE(first->CheckReport(kConv1, report(3), 0).ok()) << "twice";
+  EXPECT_TRUE(first->CheckReport(kShard0, report(3), 0).ok()) << "each node has a row of its own";
+  EXPECT_TRUE(first->CheckReport(kConv1, report(4), 0).ok());
+  EXPECT_FALSE(first->CheckReport(kConv1, report(6), 10).ok());
+  EXPECT_FALSE(first->CheckReport(kShard1, report(-1), 0).ok());
   Verdict verdict;
   verdict.set_clock(3);
   EXPECT_TRUE(other->CheckVerdict(verdict).ok());
