@@ -3,11 +3,12 @@
 // protobuf puts a length in front of each, and then its values are written straight from the caller's memory.
 #include "checkpoint/message_file.h"
 
+#include "base/input_file.h"
+
 #include "google/protobuf/io/zero_copy_stream_impl.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "google/protobuf/stubs/logging.h"
 #include "google/protobuf/wire_format_lite.h"
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -74,10 +75,9 @@ class FieldWalk {
   const int64_t file_bytes_;
 };
 
-Status CheckFile(int fd, int64_t* bytes) {
+Status CheckSize(int fd, int64_t* bytes) {
   struct stat info;
   if (fstat(fd, &info) != 0) return DataLoss("cannot be read: %s", strerror(errno));
-  if (!S_ISREG(info.st_mode)) return InvalidArgument("not a regular file");
   *bytes = info.st_size;
   if (*bytes == 0) return DataLoss("the file is empty");
   if (*bytes > kMaxMessageBytes2GiB) {
@@ -123,15 +123,13 @@ void WriteZeros(int64_t bytes, CodedOutputStream* out) {
 
 Status ReadMessageFile(const std::string& path, const std::set<int>& parts, const PartReader& reader,
                        std::string* rest) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0 && errno == ENOENT) return NotFound("%s: no such file", path.c_str());
-  if (fd < 0) return InvalidArgument("%s: cannot be opened: %s", path.c_str(), strerror(errno));
+  HP_ASSIGN_OR_RETURN(const int fd, OpenInputFile(path));
   // Protobuf writes its own opinion of bad bytes to stderr; ours is in the Status.
   const google::protobuf::LogSilencer quiet;
   google::protobuf::io::FileInputStream file(fd, kPieceBytes);
   file.SetCloseOnDelete(true);
   int64_t bytes = 0;
-  HP_RETURN_IF_ERROR(CheckFile(fd, &bytes).Prepend(path));
+  HP_RETURN_IF_ERROR(CheckSize(fd, &bytes).Prepend(path));
   CodedInputStream in(&file);
   std::string others;
   Status status;

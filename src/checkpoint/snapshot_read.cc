@@ -1,5 +1,6 @@
 // Reading begins with the state, which names the model and says whether there must be a manifest. Checksums are
 // compared before the model is parsed, so that a damaged file is reported as such.
+#include "base/input_file.h"
 #include "checkpoint/message_file.h"
 #include "checkpoint/snapshot.h"
 #include "checkpoint/summed_file.h"
@@ -10,8 +11,6 @@
 
 #include <cinttypes>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <utility>
 
@@ -63,15 +62,15 @@ StatusOr<std::optional<SnapshotManifest>> ReadManifest(const std::string& state_
   using Result = std::optional<SnapshotManifest>;
   if (!state.head.has_manifest()) return Result();
   const std::string path = state_path.substr(0, state_path.rfind('.')) + ".hpnode";
-  std::ifstream file(path);
-  if (!file) {
+  const StatusOr<std::string> text = ReadInputFile(path);
+  if (text.status().code() == StatusCode::kNotFound) {
     return DataLoss("%s: the snapshot is not complete: its manifest %s is missing", state_path.c_str(), path.c_str());
   }
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  HP_RETURN_IF_ERROR(text.status());
   SnapshotManifest manifest;
   const google::protobuf::LogSilencer quiet;  // its opinion of a damaged manifest; ours is in the Status
   google::protobuf::TextFormat::Parser parser;
-  if (!parser.ParseFromString(text, &manifest)) return DataLoss("%s: not an hpnode manifest", path.c_str());
+  if (!parser.ParseFromString(*text, &manifest)) return DataLoss("%s: not an hpnode manifest", path.c_str());
   if (manifest.state().name() != FileName(state_path) || manifest.iteration() != state.head.iter()) {
     return DataLoss("%s: the manifest belongs to %s at iteration %" PRId64 ", not to %s at iteration %d", path.c_str(),
                     manifest.state().name().c_str(), static_cast<int64_t>(manifest.iteration()),

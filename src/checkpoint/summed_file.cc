@@ -1,9 +1,9 @@
 #include "checkpoint/summed_file.h"
 
+#include "base/input_file.h"
 #include "base/pending_file.h"
 
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -63,12 +63,6 @@ class PendingSummedFile : public SummedFile {
   std::optional<google::protobuf::io::CopyingOutputStreamAdaptor> stream_;  // flushes into output_ on destruction
 };
 
-Status ReadError(const std::string& path, const char* what, int error) {
-  const char* const reason = strerror(error);
-  return error == ENOENT ? NotFound("%s: %s: %s", path.c_str(), what, reason)
-                         : InvalidArgument("%s: %s: %s", path.c_str(), what, reason);
-}
-
 }  // namespace
 
 StatusOr<std::unique_ptr<SummedFile>> SummedFile::Create(const std::string& path, const std::string& suffix) {
@@ -77,8 +71,7 @@ StatusOr<std::unique_ptr<SummedFile>> SummedFile::Create(const std::string& path
 }
 
 StatusOr<FileSum> SumFile(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return ReadError(path, "cannot open", errno);
+  HP_ASSIGN_OR_RETURN(const int fd, OpenInputFile(path));
   XXH64_state_t state;
   XXH64_reset(&state, 0);
   FileSum sum;
@@ -92,7 +85,7 @@ StatusOr<FileSum> SumFile(const std::string& path) {
   }
   const int error = errno;
   close(fd);
-  if (bytes < 0) return ReadError(path, "cannot read", error);
+  if (bytes < 0) return InvalidArgument("%s: cannot be read: %s", path.c_str(), strerror(error));
   sum.xxh64 = XXH64_digest(&state);
   return sum;
 }

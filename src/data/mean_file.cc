@@ -1,12 +1,8 @@
+#include "base/input_file.h"
 #include "data/transformer.h"
 #include "proto/caffe.pb.h"
 
 #include <xxhash.h>
-
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 
 namespace hp {
 namespace {
@@ -35,11 +31,10 @@ bool HasValues(const Shape& shape, int64_t values) {
 }  // namespace
 
 StatusOr<MeanImage> ReadMeanFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return NotFound("mean_file \"%s\": %s", path.c_str(), std::strerror(errno));
-  const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  const StatusOr<std::string> bytes = ReadInputFile(path);
+  if (!bytes.ok()) return bytes.status().Prepend("mean_file");
   caffe::BlobProto blob;
-  if (!blob.ParseFromString(bytes)) return DataLoss("mean_file \"%s\" is truncated or not a BlobProto", path.c_str());
+  if (!blob.ParseFromString(*bytes)) return DataLoss("mean_file \"%s\" is truncated or not a BlobProto", path.c_str());
   MeanImage mean;
   mean.shape = ShapeOf(blob);
   if (mean.shape.rank() != 3) {

@@ -7,6 +7,7 @@
 #include "base/format.h"
 #include "base/hash.h"
 #include "base/host.h"
+#include "base/input_file.h"
 #include "proto/hash.h"
 #include "proto/net_filter.h"
 #include "proto/text.h"
@@ -98,7 +99,7 @@ Status LoadSnapshot(const RoutingTable& table, const std::string& resume, JobFil
   HP_ASSIGN_OR_RETURN(LoadedSnapshot snapshot, ReadSnapshot(resume));
   files->snapshot = std::make_unique<LoadedSnapshot>(std::move(snapshot));
   files->start_clock = files->snapshot->iteration;
-  HP_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(resume));
+  HP_ASSIGN_OR_RETURN(const std::string bytes, ReadInputFile(resume));
   files->snapshot_hash = HashBytes(bytes);
   if (!files->snapshot->manifest) return OkStatus();
   const SnapshotManifest& manifest = *files->snapshot->manifest;

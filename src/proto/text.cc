@@ -1,16 +1,11 @@
 #include "proto/text.h"
 
+#include "base/input_file.h"
 #include "proto/check_net.h"
 #include "proto/text_error.h"
 
 #include <google/protobuf/io/tokenizer.h>
 #include <google/protobuf/text_format.h>
-
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
 
 namespace hp {
 namespace {
@@ -56,32 +51,17 @@ Status Parse(const std::string& text, const std::string& name, google::protobuf:
 
 }  // namespace
 
-StatusOr<std::string> ReadFile(const std::string& path) {
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    const int error = errno;
-    if (error == ENOENT) return NotFound("%s: no such file", path.c_str());
-    return InvalidArgument("%s: can't be read: %s", path.c_str(), std::strerror(error));
-  }
-  if (std::filesystem::is_directory(path)) return InvalidArgument("%s: is a folder, expected a file", path.c_str());
-  std::ostringstream content;
-  content << file.rdbuf();
-  if (file.bad()) return InvalidArgument("%s: can't be read: %s", path.c_str(), std::strerror(errno));
-  return content.str();
-}
-
 Status ParseTextProto(const std::string& text, const std::string& name, google::protobuf::Message* message) {
   return Parse(text, name, message, nullptr);
 }
 
 Status ReadTextProto(const std::string& path, google::protobuf::Message* message) {
-  HP_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  HP_ASSIGN_OR_RETURN(const std::string text, ReadInputFile(path));
   return Parse(text, path, message, nullptr);
 }
 
 StatusOr<caffe::NetParameter> ReadNet(const std::string& path) {
-  HP_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  HP_ASSIGN_OR_RETURN(const std::string text, ReadInputFile(path));
   caffe::NetParameter net;
   TextFormat::ParseInfoTree locations;
   HP_RETURN_IF_ERROR(Parse(text, path, &net, &locations));

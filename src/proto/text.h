@@ -21,10 +21,6 @@ Status ReadTextProto(const std::string& path, google::protobuf::Message* message
 /// The same for text in memory; `name` takes the place of FILE in messages.
 Status ParseTextProto(const std::string& text, const std::string& name, google::protobuf::Message* message);
 
-/// The contents of a file. @return kNotFound: no such file; kInvalidArgument: a folder, or it cannot be read. Names the
-/// path.
-StatusOr<std::string> ReadFile(const std::string& path);
-
 /// Reads a net and checks what holds for any net: there are layers, each has a name and a type, names are unique in
 /// each phase, and no layer has both include and exclude rules. Errors as ReadTextProto's; they name file and line.
 StatusOr<caffe::NetParameter> ReadNet(const std::string& path);

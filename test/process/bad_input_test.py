@@ -122,6 +122,25 @@ class FilesTest(cluster.JobTest):
         process = self.start("--all", "--resume=" + self.path("absent.solverstate"))
         self.expect_exit(process, 2, r"absent\.solverstate: no such file")
 
+    def test_pipes_in_place_of_files(self):
+        """Nobody writes to them: who opened one would wait for ever."""
+        self.plain(snapshot=10)
+        self.expect_exit(self.start("--all"), 0)
+        os.mkfifo(self.path("pipe"))
+        os.mkfifo(self.path("pipe.solverstate"))
+        for flag in ("--resume=" + self.path("pipe.solverstate"), "--weights=" + self.path("pipe")):
+            self.expect_exit(self.start("--all", flag), 2, r"/pipe(\.solverstate)?: is a pipe, expected a file")
+        for name in ("out_iter_20.hpnode", "out_iter_20.caffemodel", "net.prototxt", "solver.prototxt", "table.prototxt"):
+            os.rename(self.path(name), self.path("aside"))
+            os.mkfifo(self.path(name))
+            flags = ["--resume=" + self.path("out_iter_20.solverstate")] if name.startswith("out") else []
+            self.expect_exit(self.start("--all", *flags), 2, re.escape(name) + ": is a pipe, expected a file")
+            os.rename(self.path("aside"), self.path(name))
+        status, text = cluster.run_tool("model_test", "--model=" + self.path("net.prototxt"), "--cache_dir=none",
+                                        "--weights=" + self.path("pipe"))
+        self.assertEqual(status, 2, text)
+        self.assertIn("pipe: is a pipe, expected a file", text)
+
     def test_truncated_snapshot(self):
         self.plain(snapshot=10)
         self.expect_exit(self.start("--all"), 0)

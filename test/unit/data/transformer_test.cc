@@ -349,7 +349,7 @@ TEST(TransformOptionsOf, ReadsBothPlaces) {
   EXPECT_EQ(options->crop_size, 27);
 
   layer.mutable_transform_param()->set_mean_file("/no/mean.binaryproto");
-  EXPECT_THAT(TransformOptionsOf(layer).status().message(), HasSubstr("layer \"cifar\": mean_file \"/no/mean"));
+  EXPECT_THAT(TransformOptionsOf(layer).status().message(), HasSubstr("layer \"cifar\": mean_file: /no/mean"));
   layer.mutable_transform_param()->add_mean_value(1);
   EXPECT_THAT(TransformOptionsOf(layer).status().message(), HasSubstr("mean_file and mean_value"));
   layer.mutable_transform_param()->clear_mean_file();
