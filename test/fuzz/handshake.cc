@@ -32,7 +32,7 @@ std::string RealHello(FuzzedDataProvider* in, const RoutingTable& table) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const auto table = fuzz::SmallTable();
+  static const auto table = MakeTable(kTable);
   FuzzedDataProvider in(data, size);
   const bool accepted = in.ConsumeBool(), client = in.ConsumeBool();
   JobHandshake job(table, FactsOf(0), {});

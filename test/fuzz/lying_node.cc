@@ -239,16 +239,14 @@ class Liar {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const auto table = fuzz::SmallTable();
-  static const auto job = fuzz::PlanOf(table, fuzz::ParsedText<caffe::NetParameter>(fuzz::kNet),
-                                       fuzz::ParsedText<caffe::SolverParameter>(fuzz::kSolver));
-  fuzz::Expect(job.ok());
+  static const auto table = MakeTable(kTable);
+  static const auto job = SmallJob(table);
   FuzzedDataProvider in(data, size);
   const Rank self = in.ConsumeIntegralInRange<Rank>(0, table.size() - 1);
-  fuzz::VictimNode node(table, **job, self);
+  fuzz::VictimNode node(table, *job, self);
   for (Rank client = 0; client < kClients; ++client) node.ConnectClient(kFirstClientRank + client);
   if (in.ConsumeIntegralInRange(0, 3) != 0) node.Assemble();
-  Liar liar(&in, **job, self, &node);
+  Liar liar(&in, *job, self, &node);
   for (int step = 0; step < kMostSteps && in.remaining_bytes() > 0; ++step) {
     liar.Step();
     node.Settle();

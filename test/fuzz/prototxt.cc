@@ -5,7 +5,7 @@
 using namespace hp;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const auto table = fuzz::SmallTable();
+  static const auto table = MakeTable(kTable);
   if (size == 0) return 0;
   caffe::NetParameter net;
   caffe::SolverParameter solver;
@@ -15,13 +15,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     auto read = ReadNet(file.path());
     if (!read.ok()) return 0;
     net = *std::move(read);
-    solver = fuzz::ParsedText<caffe::SolverParameter>(fuzz::kSolver);
+    solver = Parse<caffe::SolverParameter>(kJobSolver);
   } else {
     if (!ParseTextProto({reinterpret_cast<const char*>(data + 1), size - 1}, "fuzz", &solver).ok()) return 0;
-    net = fuzz::ParsedText<caffe::NetParameter>(fuzz::kNet);
+    net = Parse<caffe::NetParameter>(kJobNet);
   }
   // A job is planned if these find nothing (src/node/job_files.cc).
   if (!CheckSolverFit(table.config(), solver).empty() || !CheckNetFit(table.config(), net).empty()) return 0;
-  (void)fuzz::PlanOf(table, net, solver).ok();
+  (void)PlanOf(table, net, solver).ok();
   return 0;
 }

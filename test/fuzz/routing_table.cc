@@ -7,8 +7,8 @@
 using namespace hp;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const auto net = fuzz::ParsedText<caffe::NetParameter>(fuzz::kNet);
-  static const auto solver = fuzz::ParsedText<caffe::SolverParameter>(fuzz::kSolver);
+  static const auto net = Parse<caffe::NetParameter>(kJobNet);
+  static const auto solver = Parse<caffe::SolverParameter>(kJobSolver);
   RoutingTableConfig config;
   if (!ParseTextProto({reinterpret_cast<const char*>(data), size}, "fuzz", &config).ok()) return 0;
   if (config.stage_size() > 0) (void)CheckNetFit(config, net);
@@ -16,6 +16,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto table = RoutingTable::Create(config, "/job/table");
   if (!table.ok()) return 0;
   if (!CheckTable(table->config(), net, nullptr).empty() || !CheckSolverFit(table->config(), solver).empty()) return 0;
-  (void)fuzz::PlanOf(*table, net, solver).ok();
+  (void)PlanOf(*table, net, solver).ok();
   return 0;
 }

@@ -1,6 +1,6 @@
 #include "base/host.h"
 #include "commands/own_node.h"
-#include "test/unit/routing/table_text.h"
+#include "test/support/small_job.h"
 
 #include <arpa/inet.h>
 #include <gmock/gmock.h>

@@ -1,7 +1,7 @@
 // What a node needs beside what there is, before anything is allocated.
 #include "engine/memory_fit.h"
 
-#include "test/unit/routing/table_text.h"
+#include "test/support/small_job.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

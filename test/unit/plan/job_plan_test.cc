@@ -1,7 +1,7 @@
 // What follows from a job's files alone, for every node of a table.
 #include "scheduler/plan/job_plan.h"
 
-#include "test/unit/routing/table_text.h"
+#include "test/support/small_job.h"
 
 #include <gmock/gmock.h>
 

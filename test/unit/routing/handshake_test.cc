@@ -1,6 +1,6 @@
 #include "scheduler/control/handshake.h"
 
-#include "test/unit/routing/table_text.h"
+#include "test/support/small_job.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

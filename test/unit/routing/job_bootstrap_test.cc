@@ -1,7 +1,7 @@
 // When a node stops waiting for the others, and when it knows that the job cannot start.
 #include "scheduler/control/job_bootstrap.h"
 
-#include "test/unit/routing/table_text.h"
+#include "test/support/small_job.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include "scheduler/control/membership.h"
 #include "scheduler/control/messages.h"
 #include "scheduler/control/slice_tag.h"
-#include "test/unit/routing/table_text.h"
+#include "test/support/small_job.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,29 +20,10 @@ namespace {
 
 using testing::HasSubstr;
 
-// One segment a node: replicas 0 and 1 read 8 rows in two micro-batches each; rank 3 is shard 0, rank 2 shard 1.
-constexpr char kRuledNet[] = R"(
-    layer { name: "data" type: "Data" top: "data" top: "label" data_param { source: "x" batch_size: 8 } }
-    layer { name: "conv1" type: "Convolution" bottom: "data" top: "conv1"
-            convolution_param { num_output: 4 kernel_size: 3 } }
-    layer { name: "pool1" type: "Pooling" bottom: "conv1" top: "pool1" pooling_param { kernel_size: 2 stride: 2 } }
-    layer { name: "ip1" type: "InnerProduct" bottom: "pool1" top: "ip1" inner_product_param { num_output: 50 } }
-    layer { name: "ip2" type: "InnerProduct" bottom: "ip1" top: "ip2" inner_product_param { num_output: 7 } }
-    layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip2" bottom: "label" top: "loss" })";
 constexpr Rank kConv0 = 0, kConv1 = 1, kShard1 = 2, kShard0 = 3, kClient = kFirstClientRank;
 
 class PeerRulesTest : public testing::Test {
  protected:
-  PeerRulesTest() {
-    JobPlan::Options options;
-    options.table = &table_;
-    options.solver = Parse<caffe::SolverParameter>("max_iter: 10 test_iter: 2 test_interval: 5");
-    options.net = std::make_shared<const caffe::NetParameter>(Parse<caffe::NetParameter>(kRuledNet));
-    options.train_shape = options.test_shape = Shape{1, 8, 8};
-    auto job = JobPlan::Create(options);
-    EXPECT_TRUE(job.ok()) << job.status();
-    job_ = *std::move(job);
-  }
   /// Those of an assembled node, which resumed at iteration 3.
   std::unique_ptr<PeerRules> Rules(Rank self) {
     auto rules = std::make_unique<PeerRules>(table_, self);
@@ -86,7 +67,7 @@ class PeerRulesTest : public testing::Test {
   }
 
   const RoutingTable table_ = MakeTable(kTable);
-  std::unique_ptr<JobPlan> job_;
+  const std::unique_ptr<JobPlan> job_ = SmallJob(table_);
 };
 
 TEST_F(PeerRulesTest, AClientMayAskForWeightsAndNothingElse) {

@@ -1,6 +1,6 @@
 #include "scheduler/plan/routing_table.h"
 
-#include "test/unit/routing/table_text.h"
+#include "test/support/small_job.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 #include "scheduler/plan/table_maker.h"
 
 #include "scheduler/plan/table_check.h"
-#include "test/unit/routing/table_text.h"
+#include "test/support/small_job.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
