@@ -28,9 +28,27 @@ Reporter::Reporter(const JobPlan& job, const Clock* clock, int64_t start_clock, 
 }
 
 void Reporter::Add(MsgId id, int stage, const std::vector<float>& values) {
-  MutexLock lock(&mutex_);
-  values_[id][stage] = values;
-  PrintReady();
+  {
+    MutexLock lock(&mutex_);
+    values_[id][stage] = values;
+    PrintReady();
+  }
+  TellLosses();
+}
+
+void Reporter::TellLosses() {
+  for (bool first = true;; first = false) {
+    std::pair<int64_t, double> next;
+    {
+      MutexLock lock(&mutex_);
+      if (first && telling_) return;
+      telling_ = !losses_.empty();
+      if (!telling_) return;
+      next = losses_.front();
+      losses_.pop_front();
+    }
+    on_loss_(next.first, next.second);
+  }
 }
 
 int64_t Reporter::clocks_done() const {
@@ -97,7 +115,7 @@ void Reporter::PrintTraining() {
     sums[i] /= static_cast<double>(solver.iter_size());
     loss += outputs[i].loss_weight * sums[i];
   }
-  if (on_loss_) on_loss_(iteration_, loss);
+  if (on_loss_) losses_.emplace_back(iteration_, loss);
   recent_.push_back(loss);
   if (static_cast<int>(recent_.size()) > std::max(1, solver.average_loss())) recent_.pop_front();
   if (solver.display() == 0 || iteration_ % solver.display() != 0) return;

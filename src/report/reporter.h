@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace hp {
@@ -25,8 +26,8 @@ namespace hp {
 class Reporter {
  public:
   /// Takes the training loss of a clock: the sum of loss_weight x output, as mean over iter_size, not smoothed by
-  /// average_loss. Once for every clock, in their order. Called by Add, under the reporter's lock: must be quick and
-  /// must not call the reporter.
+  /// average_loss. Once for every clock, in their order, one call at a time. Under no lock, on the thread of an Add,
+  /// which may be the transport's progress thread: must be quick.
   using LossSink = std::function<void(int64_t clock, double loss)>;
 
   /// @param job must outlive it. @param clock measures iter/s; must outlive it.
@@ -57,6 +58,8 @@ class Reporter {
   void PrintReady() HP_REQUIRES(mutex_);
   void PrintTest() HP_REQUIRES(mutex_);
   void PrintTraining() HP_REQUIRES(mutex_);
+  /// Calls on_loss for what is in losses_, unless another thread does so already.
+  void TellLosses() HP_EXCLUDES(mutex_);
 
   const JobPlan& job_;
   const Clock* const clock_;
@@ -66,9 +69,11 @@ class Reporter {
 
   mutable Mutex mutex_;
   Values values_ HP_GUARDED_BY(mutex_);
-  int64_t iteration_ HP_GUARDED_BY(mutex_) = 0;      // the one whose losses are printed next
-  bool test_done_ HP_GUARDED_BY(mutex_) = false;     // iteration_'s test is printed, or it has none
-  std::deque<double> recent_ HP_GUARDED_BY(mutex_);  // losses of the last average_loss iterations
+  int64_t iteration_ HP_GUARDED_BY(mutex_) = 0;                          // the one whose losses are printed next
+  bool test_done_ HP_GUARDED_BY(mutex_) = false;                         // iteration_'s test is printed, or it has none
+  std::deque<double> recent_ HP_GUARDED_BY(mutex_);                      // losses of the last average_loss iterations
+  std::deque<std::pair<int64_t, double>> losses_ HP_GUARDED_BY(mutex_);  // clocks and losses for on_loss_
+  bool telling_ HP_GUARDED_BY(mutex_) = false;                           // a thread is in TellLosses
   int64_t displayed_iteration_ HP_GUARDED_BY(mutex_) = 0, displayed_ns_ HP_GUARDED_BY(mutex_) = 0;  // the last display
 };
 

@@ -1,0 +1,76 @@
+#include "report/reporter.h"
+
+#include "test/support/small_job.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace hp {
+namespace {
+
+constexpr char kSolver[] = "max_iter: 300 lr_policy: \"fixed\" base_lr: 0.1";
+
+class ReporterTest : public testing::Test {
+ protected:
+  ReporterTest() {
+    auto job = PlanOf(table_, Parse<caffe::NetParameter>(kJobNet), Parse<caffe::SolverParameter>(kSolver));
+    EXPECT_TRUE(job.ok()) << job.status();
+    job_ = *std::move(job);
+  }
+  /// Of all micro-batches of a clock: their share of a loss that is the clock's number.
+  std::vector<std::pair<MsgId, float>> ValuesOf(int64_t clock) const {
+    std::vector<std::pair<MsgId, float>> values;
+    const std::vector<MsgId> ids = job_->schedule().TrainIds(clock, job_->schedule().replicas());
+    for (const MsgId id : ids) values.emplace_back(id, static_cast<float>(clock) / static_cast<float>(ids.size()));
+    return values;
+  }
+  void Add(Reporter* reporter, const std::pair<MsgId, float>& value) const {
+    reporter->Add(value.first, job_->outputs(true)[0].stage, {value.second});
+  }
+
+  const RoutingTable table_ = MakeTable(kTable);
+  std::unique_ptr<JobPlan> job_;
+};
+
+TEST_F(ReporterTest, WhoTakesALossMayAskTheReporter) {
+  const Reporter* asked = nullptr;
+  std::vector<int64_t> done;
+  Reporter reporter(*job_, Clock::Real(), 0, [&](int64_t, double) { done.push_back(asked->clocks_done()); });
+  asked = &reporter;
+  for (int64_t clock : {0, 1}) {
+    for (const auto& value : ValuesOf(clock)) Add(&reporter, value);
+  }
+  EXPECT_EQ(done, (std::vector<int64_t>{1, 2}));
+}
+
+TEST_F(ReporterTest, LossesComeInOrderWhoeverAddsTheLastValue) {
+  std::vector<std::pair<int64_t, double>> losses;  // no lock: one call at a time
+  Reporter reporter(*job_, Clock::Real(), 0, [&](int64_t clock, double loss) { losses.emplace_back(clock, loss); });
+  std::vector<std::pair<MsgId, float>> values;
+  for (int64_t clock = 0; clock < 300; ++clock) {
+    for (const auto& value : ValuesOf(clock)) values.push_back(value);
+  }
+  std::shuffle(values.begin(), values.end(), std::mt19937(1));
+  std::vector<std::thread> threads;
+  constexpr size_t kThreads = 4;
+  for (size_t thread = 0; thread < kThreads; ++thread) {
+    threads.emplace_back([&, thread] {
+      for (size_t i = thread; i < values.size(); i += kThreads) Add(&reporter, values[i]);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  ASSERT_EQ(losses.size(), 300u);
+  for (int64_t clock = 0; clock < 300; ++clock) {
+    EXPECT_EQ(losses[clock].first, clock);
+    EXPECT_FLOAT_EQ(static_cast<float>(losses[clock].second), static_cast<float>(clock));
+  }
+}
+
+}  // namespace
+}  // namespace hp
