@@ -1,7 +1,8 @@
 // A client is idle, waits for a copy, or has one and a position in it, the next chunk. One copy serves all clients that
 // wait when it is requested: TakeRequest marks them, OnGathered gives it to the marked ones; who comes in between waits
 // for the next copy. Chunks go out one for each request, so a slow client never fills the transport's queue, and
-// a model is freed with its last client.
+// a model is freed with its last client. They are copied and sent without the lock: which chunk answers a request is
+// decided under it, and one thread at a time does so for a client, so that its chunks keep their order.
 #include "snapshot/pull_server.h"
 
 #include "proto/wire.pb.h"
@@ -12,6 +13,8 @@
 #include <algorithm>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace hp {
 namespace {
@@ -26,17 +29,14 @@ void PullServer::OnConnected(Rank rank) {
 }
 
 void PullServer::OnRequest(Rank rank) {
-  MutexLock lock(&mutex_);
-  const auto found = clients_.find(rank);
-  if (found == clients_.end()) return;  // dropped
-  Client& client = found->second;
-  if (client.waits) return transport_->Break(rank, Unavailable("it asked again before it had an answer"));
-  client.asked_ns = clock_->NowNs();
-  if (client.model) {
-    SendNext(rank, &client);
-  } else {
-    client.waits = true;
+  {
+    MutexLock lock(&mutex_);
+    const auto found = clients_.find(rank);
+    if (found == clients_.end()) return;  // dropped
+    found->second.asked_ns = clock_->NowNs();
+    ++found->second.requests;
   }
+  Serve(rank);
 }
 
 void PullServer::OnGone(Rank rank) {
@@ -47,7 +47,7 @@ void PullServer::OnGone(Rank rank) {
 size_t PullServer::models() const {
   std::set<const GatheredModel*> models;
   for (const auto& [rank, client] : clients_) {
-    if (client.model) models.insert(client.model.get());
+    if (client.next.model) models.insert(client.next.model.get());
   }
   return models.size();
 }
@@ -80,49 +80,85 @@ bool PullServer::TakeRequest() {
 }
 
 void PullServer::OnGathered(std::shared_ptr<const GatheredModel> model) {
-  MutexLock lock(&mutex_);
-  int served = 0;
-  for (auto& [rank, client] : clients_) {
-    if (!client.requested) continue;
-    client = Client();
-    client.model = model;
-    client.asked_ns = clock_->NowNs();
-    SendNext(rank, &client);
-    ++served;
+  std::vector<Rank> asked;
+  {
+    MutexLock lock(&mutex_);
+    for (auto& [rank, client] : clients_) {
+      if (!client.requested) continue;
+      client.waits = client.requested = false;
+      client.next = {model};
+      client.asked_ns = clock_->NowNs();
+      ++client.requests;  // the one that waited
+      asked.push_back(rank);
+    }
   }
-  LOG(INFO) << "sending the weights of iteration " << model->iteration() << " to " << served << " client(s)";
+  LOG(INFO) << "sending the weights of iteration " << model->iteration() << " to " << asked.size() << " client(s)";
+  for (const Rank rank : asked) Serve(rank);
 }
 
-void PullServer::SendNext(Rank rank, Client* client) {
-  const GatheredModel& model = *client->model;
-  const StoredParam& whole = model.params()[client->param].whole;
-  const int64_t count = std::min(kChunkFloats, whole.whole.count() - client->offset);
-  PullChunk chunk;
-  chunk.set_iteration(model.iteration());
-  chunk.set_layer(whole.layer);
-  chunk.set_blob(whole.blob);
-  for (int64_t dim : whole.whole.dims()) chunk.add_dim(dim);
-  chunk.set_offset(client->offset);
-  values_.resize(count);
-  model.CopyValues(client->param, client->offset, values_);
-  chunk.set_data(values_.data(), count * sizeof(float));
-  client->offset += count;
-  if (client->offset == whole.whole.count()) {
-    ++client->param;
-    client->offset = 0;
+void PullServer::Serve(Rank rank) {
+  for (bool first = true;; first = false) {
+    Position chunk;
+    {
+      MutexLock lock(&mutex_);
+      const auto found = clients_.find(rank);
+      if (found == clients_.end()) return;
+      Client& client = found->second;
+      if (first && client.served) return;
+      chunk = TakeNext(&client, rank);
+      client.served = chunk.model != nullptr;
+      if (!client.served) return;
+    }
+    Send(rank, std::move(chunk));
   }
-  chunk.set_last(client->param == model.params().size());
-  const std::string bytes = chunk.SerializeAsString();
+}
+
+PullServer::Position PullServer::TakeNext(Client* client, Rank rank) {
+  if (client->requests == 0) return {};
+  --client->requests;
+  if (client->next.model) {
+    Position chunk = client->next;
+    if (!client->next.Advance()) client->next = {};
+    return chunk;
+  }
+  if (client->waits || client->requests > 0) {
+    transport_->Break(rank, Unavailable("it asked again before it had an answer"));
+  }
+  client->waits = true;
+  client->requests = 0;
+  return {};
+}
+
+int64_t PullServer::Position::count() const {
+  return std::min(kChunkFloats, model->params()[param].whole.whole.count() - offset);
+}
+
+bool PullServer::Position::Advance() {
+  offset += count();
+  if (offset == model->params()[param].whole.whole.count()) {
+    ++param;
+    offset = 0;
+  }
+  return param < model->params().size();
+}
+
+void PullServer::Send(Rank rank, Position chunk) {
+  const StoredParam& whole = chunk.model->params()[chunk.param].whole;
+  std::vector<float> values(chunk.count());
+  chunk.model->CopyValues(chunk.param, chunk.offset, values);
+  PullChunk message;
+  message.set_iteration(chunk.model->iteration());
+  message.set_layer(whole.layer);
+  message.set_blob(whole.blob);
+  for (int64_t dim : whole.whole.dims()) message.add_dim(dim);
+  message.set_offset(chunk.offset);
+  message.set_data(values.data(), values.size() * sizeof(float));
+  message.set_last(!chunk.Advance());
+  const std::string bytes = message.SerializeAsString();
   const Status status = transport_->Send(rank, kPullChunk, std::as_bytes(std::span(bytes)));
-  if (!status.ok()) {
-    LOG(WARNING) << "client " << rank << ": " << status;
-    transport_->Break(rank, status);  // it asks and does not read
-    return;
-  }
-  if (!chunk.last()) return;
-  const int64_t asked_ns = client->asked_ns;
-  *client = Client();
-  client->asked_ns = asked_ns;
+  if (status.ok()) return;
+  LOG(WARNING) << "client " << rank << ": " << status;
+  transport_->Break(rank, status);  // it asks and does not read
 }
 
 }  // namespace hp

@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <vector>
 
 namespace hp {
 
@@ -47,24 +46,36 @@ class PullServer {
   void OnGathered(std::shared_ptr<const GatheredModel> model) HP_EXCLUDES(mutex_);
 
  private:
-  struct Client {
-    bool waits = false;                          // for a model
-    std::shared_ptr<const GatheredModel> model;  // null: it has none
-    bool requested = false;                      // TakeRequest counted it
-    size_t param = 0;                            // of the next chunk
-    int64_t offset = 0;                          // of the next chunk within the parameter, in floats
-    int64_t asked_ns = 0;                        // its last request
+  /// Where a model's next chunk begins.
+  struct Position {
+    std::shared_ptr<const GatheredModel> model;  // null: none
+    size_t param = 0;
+    int64_t offset = 0;  // within the parameter, in floats
+    int64_t count() const;
+    /// Goes past the next chunk. @return whether there is one more.
+    bool Advance();
   };
-  /// After the last chunk the client has no model.
-  void SendNext(Rank rank, Client* client) HP_REQUIRES(mutex_);
+  struct Client {
+    bool waits = false;      // for a model
+    bool requested = false;  // TakeRequest counted it
+    bool served = false;     // a thread is in Serve for it
+    int requests = 0;        // that nobody has looked at
+    Position next;
+    int64_t asked_ns = 0;  // its last request
+  };
+  /// Answers the client's requests, one after the other, unless another thread does so already.
+  void Serve(Rank rank) HP_EXCLUDES(mutex_);
+  /// Takes the client's next request. @return the chunk to answer it with; nothing: there is no request, or no answer
+  /// to it yet.
+  Position TakeNext(Client* client, Rank rank) HP_REQUIRES(mutex_);
+  void Send(Rank rank, Position chunk) HP_EXCLUDES(mutex_);
   /// Copies that clients hold.
   size_t models() const HP_REQUIRES(mutex_);
   void DropSilent() HP_REQUIRES(mutex_);
 
-  Transport* const transport_;  // posted to under mutex_: lock order is pull server, then transport
+  Transport* const transport_;  // breaks connections under mutex_: lock order is pull server, then transport
   const Clock* const clock_;
   mutable Mutex mutex_;
-  std::vector<float> values_ HP_GUARDED_BY(mutex_);  // of one chunk
   std::map<Rank, Client> clients_ HP_GUARDED_BY(mutex_);
 };
 

@@ -7,11 +7,37 @@
 #include "gtest/gtest.h"
 
 #include <cstring>
+#include <functional>
 #include <numeric>
 #include <set>
 
 namespace hp::test {
 namespace {
+
+/// Sends chunks to nobody. What `while_sending` does happens before a chunk is counted as sent.
+class SlowTransport : public Transport {
+ public:
+  Status Send(Rank, uint32_t, std::span<const std::byte> bytes) override {
+    while_sending();
+    EXPECT_TRUE(chunks.emplace_back().ParseFromArray(bytes.data(), static_cast<int>(bytes.size())));
+    return OkStatus();
+  }
+  void Break(Rank, const Status&) override { ++breaks; }
+  // The server calls nothing else.
+  Status Start(TransportHandler*, HandshakePolicy*) override { return OkStatus(); }
+  StatusOr<std::unique_ptr<MemoryRegion>> Register(std::span<std::byte>) override { return InternalError("unused"); }
+  Status Grant(Rank, const PlaceTag&, std::span<std::byte>) override { return OkStatus(); }
+  Status Write(Rank, const PlaceTag&, RemoteGrant, std::span<const std::byte>) override { return OkStatus(); }
+  Status CancelGrant(Rank, RemoteGrant) override { return OkStatus(); }
+  int64_t LastHeardNs(Rank) const override { return 0; }
+  void Shutdown(Rank) override {}
+  void Defer(std::function<void()>) override {}
+  void Stop() override {}
+
+  std::function<void()> while_sending = [] {};
+  std::vector<PullChunk> chunks;
+  int breaks = 0;
+};
 
 class PullServerTest : public testing::Test {
  protected:
@@ -161,6 +187,45 @@ TEST_F(PullServerTest, AClientThatGoesLeavesNothing) {
   }
   EXPECT_TRUE(model.expired());
   EXPECT_FALSE(server_.TakeRequest());
+}
+
+TEST_F(PullServerTest, OthersNeedNotWaitWhileAChunkIsSent) {
+  SlowTransport transport;
+  PullServer server(&transport, &clock_);
+  server.OnConnected(a_);
+  server.OnRequest(a_);
+  ASSERT_TRUE(server.TakeRequest());
+  int served = 0;
+  transport.while_sending = [&] {
+    server.OnConnected(b_);
+    EXPECT_FALSE(server.TakeRequest());
+    ++served;
+  };
+  server.OnGathered(Model(1));
+  EXPECT_EQ(served, 1);
+}
+
+TEST_F(PullServerTest, ChunksGoInOrderWhoeverSendsThem) {
+  SlowTransport transport;
+  PullServer server(&transport, &clock_);
+  server.OnConnected(a_);
+  server.OnRequest(a_);
+  ASSERT_TRUE(server.TakeRequest());
+  transport.while_sending = [&] {
+    if (transport.chunks.size() < 2) server.OnRequest(a_);  // on the progress thread, which does not wait for this one
+  };
+  server.OnGathered(Model(1));
+  ASSERT_EQ(transport.chunks.size(), 3u);
+  EXPECT_EQ(transport.chunks[0].offset(), 0);
+  EXPECT_EQ(transport.chunks[1].offset(), 192 << 10);
+  EXPECT_EQ(transport.chunks[2].blob(), 1);
+  EXPECT_TRUE(transport.chunks[2].last());
+  EXPECT_EQ(transport.breaks, 0);
+  transport.while_sending = [] {};
+  server.OnRequest(a_);
+  EXPECT_TRUE(server.TakeRequest()) << "a new copy";
+  server.OnRequest(a_);
+  EXPECT_EQ(transport.breaks, 1) << "it waits";
 }
 
 }  // namespace
