@@ -1,10 +1,16 @@
 #include "data/image.h"
 
+#include "data/image_exif.h"
 #include "data/image_header.h"
 
 #include "data_test_util.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
 
 namespace hp {
 namespace {
@@ -55,6 +61,29 @@ TEST(Image, DamagedImagesAreErrors) {
   EXPECT_EQ(DecodeImage(NoiseBytes(1, 1000), ImageColor::kAsStored).status().code(), StatusCode::kDataLoss);
   const auto png = EncodeImage(Noise(20, 20, 3), "png");
   EXPECT_EQ(DecodeImage(png->substr(0, 20), ImageColor::kAsStored).status().code(), StatusCode::kDataLoss);
+}
+
+TEST(Image, UprightImages) {
+  const Image image{2, 3, 1, {1, 2, 3, 4, 5, 6}};
+  const std::vector<std::vector<unsigned char>> expected = {
+      {1, 2, 3, 4, 5, 6}, {1, 2, 3, 4, 5, 6}, {3, 2, 1, 6, 5, 4}, {6, 5, 4, 3, 2, 1}, {4, 5, 6, 1, 2, 3},
+      {1, 4, 2, 5, 3, 6}, {4, 1, 5, 2, 6, 3}, {6, 3, 5, 2, 4, 1}, {3, 6, 2, 5, 1, 4}, {1, 2, 3, 4, 5, 6}};
+  for (int orientation = 0; orientation < 10; ++orientation) {
+    const Image upright = TurnUpright(image, orientation);
+    EXPECT_EQ(upright.pixels, expected[orientation]) << orientation;
+    EXPECT_EQ(upright.width, orientation >= 5 && orientation <= 8 ? 2 : 3) << orientation;
+    EXPECT_EQ(upright.height, 6 / upright.width);
+  }
+}
+
+TEST(Image, ExifNotesTheOrientation) {
+  using std::string_literals::operator""s;
+  const std::string little = "II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0"s;
+  const std::string big = "MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0"s;
+  EXPECT_EQ(ExifOrientation(little), 6);
+  EXPECT_EQ(ExifOrientation(big), 6);
+  for (size_t bytes = 0; bytes < 20; ++bytes) EXPECT_FALSE(ExifOrientation(little.substr(0, bytes))) << bytes;
+  EXPECT_FALSE(ExifOrientation("II*\0\xFF\xFF\xFF\xFF"s));
 }
 
 TEST(Image, HeadersSayHowManyPixelsThereAre) {
