@@ -98,6 +98,18 @@ TEST(Image, HeadersSayHowManyPixelsThereAre) {
   EXPECT_FALSE(DeclaredPixels("P5 30 20 255"));
 }
 
+TEST(Image, APngIsAsLongAsItsChunksSay) {
+  const std::string png = *EncodeImage(Noise(20, 30, 3), "png");
+  EXPECT_TRUE(PngChunksFit(png));
+  EXPECT_TRUE(PngChunksFit(png + "what follows"));
+  for (size_t bytes = 0; bytes < png.size(); ++bytes) EXPECT_FALSE(PngChunksFit(png.substr(0, bytes))) << bytes;
+  for (const char length : {1, 127, -1}) {
+    std::string longer = png;
+    longer[33] = length;  // of the chunk behind the header, big-endian
+    EXPECT_FALSE(PngChunksFit(longer));
+  }
+}
+
 TEST(Image, AHeaderThatSaysABillionPixelsCostsNothing) {
   std::string png = *EncodeImage(Noise(20, 30, 3), "png"), jpeg = *EncodeImage(Noise(20, 30, 3), "jpg");
   png[18] = png[22] = 127;  // width and height, big-endian from bytes 16 and 20
