@@ -1,4 +1,4 @@
-// Converts image files to a database of Datum records.
+// Converts JPEG and PNG files to a database of Datum records.
 
 #include "hp/convert.h"
 #include "tools/tool_main.h"
@@ -13,12 +13,12 @@ DEFINE_int32(resize_width, 0, "Width that images are resized to; 0: not resized.
 DEFINE_int32(resize_height, 0, "Height that images are resized to; 0: not resized.");
 DEFINE_bool(check_size, false, "Check that all records have the same size.");
 DEFINE_bool(encoded, false, "Store the images encoded: a much smaller database, decoded when read.");
-DEFINE_string(encode_type, "", "Encoding: png, jpg, ...; implies --encoded. Empty: by the file's extension.");
+DEFINE_string(encode_type, "", "Encoding, png or jpg; implies --encoded. Empty: by the file's extension.");
 
 namespace {
 
 constexpr char kUsage[] =
-    R"(Converts image files to a database.
+    R"(Converts image files, JPEG or PNG, to a database.
 
   convert_imageset [FLAGS] ROOTFOLDER/ LISTFILE DB_NAME
 

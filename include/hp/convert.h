@@ -41,11 +41,11 @@ struct ImageSetOptions {
   int resize_width = 0, resize_height = 0;  ///< pixels, both or neither; 0: images keep their sizes
   bool check_size = false;                  ///< all records must have as many bytes as the first; raw images only
   bool encoded = false;                     ///< store encoded images, where possible the file as it is
-  std::string encode_type;                  ///< "png", "jpg", ...; implies `encoded`; empty: as the file's name says
+  std::string encode_type;                  ///< "png" or "jpg"; implies `encoded`; empty: as the file's name says
 };
-/// Converts image files to one database. An image that cannot be read is left out with a warning, as in Caffe; if none
-/// can be read, the error of the first one is returned. A record's key is its position in the order written, 8 digits,
-/// then "_" and the name in the list.
+/// Converts JPEG and PNG files to one database. An image that cannot be read is left out with a warning, as in Caffe;
+/// if none can be read, the error of the first one is returned. A record's key is its position in the order written, 8
+/// digits, then "_" and the name in the list.
 Status ConvertImageSet(const ImageSetOptions& options);
 
 /// Computes the mean image of a database whose images all have the shape of the first one; sums are in double

@@ -1,9 +1,11 @@
 #include "data/image.h"
 
 #include "data/image_header.h"
+#include "data/image_jpeg.h"
+#include "data/image_png.h"
 #include "proto/caffe.pb.h"
+#include "proto/text.h"
 
-#include <opencv2/imgcodecs.hpp>
 #include <opencv2/imgproc.hpp>
 #include <sys/stat.h>
 
@@ -13,63 +15,46 @@
 namespace hp {
 namespace {
 
-int ReadFlag(ImageColor color) {
-  if (color == ImageColor::kColor) return cv::IMREAD_COLOR;
-  return color == ImageColor::kGray ? cv::IMREAD_GRAYSCALE : cv::IMREAD_UNCHANGED;
-}
-
-StatusOr<Image> FromMat(const cv::Mat& mat) {
-  if (mat.empty()) return DataLoss("cannot decode the image");
-  if (mat.depth() != CV_8U) return InvalidArgument("the image has more than 8 bits per channel");
-  const cv::Mat dense = mat.isContinuous() ? mat : mat.clone();
-  Image image{dense.rows, dense.cols, dense.channels(), {}};
-  image.pixels.assign(dense.data, dense.data + dense.total() * dense.elemSize());
-  return image;
-}
-
-cv::Mat ToMat(const Image& image) {
-  return cv::Mat(image.height, image.width, CV_8UC(image.channels), const_cast<unsigned char*>(image.pixels.data()));
+StatusOr<Image> Resized(Image image, int height, int width) try {
+  const cv::Mat from(image.height, image.width, CV_8UC(image.channels), image.pixels.data());
+  cv::Mat to;
+  cv::resize(from, to, cv::Size(width, height));
+  return Image{height, width, image.channels, {to.data, to.data + to.total() * to.elemSize()}};
+} catch (const cv::Exception& error) {
+  return InvalidArgument("cannot resize the image to %d x %d: %s", width, height, error.err.c_str());
 }
 
 }  // namespace
 
-// OpenCV throws for some damaged files and returns nothing for others.
-StatusOr<Image> DecodeImage(const std::string& bytes, ImageColor color) try {
+StatusOr<Image> DecodeImage(const std::string& bytes, ImageColor color) {
   if (bytes.empty()) return DataLoss("the encoded image is empty");
-  if (const auto pixels = DeclaredPixels(bytes); pixels && *pixels > kMaxImagePixels) {
-    return DataLoss("the image has %lld pixels by its header, %zu bytes; at most %lld are decoded",
-                    static_cast<long long>(*pixels), bytes.size(), static_cast<long long>(kMaxImagePixels));
-  }
-  const cv::Mat encoded(1, static_cast<int>(bytes.size()), CV_8U, const_cast<char*>(bytes.data()));
-  return FromMat(cv::imdecode(encoded, ReadFlag(color)));
-} catch (const cv::Exception& error) {
-  return DataLoss("cannot decode the image: %s", error.err.c_str());
+  if (const auto pixels = DeclaredPixels(bytes)) HP_RETURN_IF_ERROR(CheckDeclaredPixels(*pixels, bytes.size()));
+  if (IsJpeg(bytes)) return DecodeJpeg(bytes, color);
+  if (IsPng(bytes)) return DecodePng(bytes, color);
+  const std::string format(OtherImageFormat(bytes));
+  if (format.empty()) return DataLoss("cannot decode the image: not a JPEG or PNG image");
+  return DataLoss(
+      "cannot decode the image: it is a %s image; expected JPEG or PNG (convert it, e.g. with ImageMagick's mogrify)",
+      format.c_str());
 }
 
-StatusOr<Image> ReadImageFile(const std::string& path, ImageColor color, int height, int width) try {
+StatusOr<Image> ReadImageFile(const std::string& path, ImageColor color, int height, int width) {
   struct stat info;
   if (stat(path.c_str(), &info) != 0) return NotFound("%s: %s", path.c_str(), std::strerror(errno));
-  cv::Mat mat = cv::imread(path, ReadFlag(color));
-  if (!mat.empty() && height > 0 && width > 0) {
-    cv::Mat resized;
-    cv::resize(mat, resized, cv::Size(width, height));
-    mat = resized;
-  }
-  auto image = FromMat(mat);
+  HP_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path));
+  auto image = DecodeImage(bytes, color);
+  if (image.ok() && height > 0 && width > 0) image = Resized(*std::move(image), height, width);
   if (!image.ok()) return image.status().Prepend(path);
   return image;
-} catch (const cv::Exception& error) {
-  return DataLoss("%s: cannot decode the image: %s", path.c_str(), error.err.c_str());
 }
 
-StatusOr<std::string> EncodeImage(const Image& image, const std::string& extension) try {
-  std::vector<unsigned char> bytes;
-  if (!cv::imencode("." + extension, ToMat(image), bytes)) {
-    return InvalidArgument("no encoder for \"%s\" images", extension.c_str());
+StatusOr<std::string> EncodeImage(const Image& image, const std::string& extension) {
+  if (image.channels != 1 && image.channels != 3 && image.channels != 4) {
+    return InvalidArgument("no encoder for images of %d channels; expected 1, 3 or 4", image.channels);
   }
-  return std::string(bytes.begin(), bytes.end());
-} catch (const cv::Exception& error) {
-  return InvalidArgument("no encoder for \"%s\" images: %s", extension.c_str(), error.err.c_str());
+  if (extension == "jpg" || extension == "jpeg") return EncodeJpeg(image);
+  if (extension == "png") return EncodePng(image);
+  return InvalidArgument("no encoder for \"%s\" images; there are \"jpg\", \"jpeg\" and \"png\"", extension.c_str());
 }
 
 void ImageToDatum(const Image& image, caffe::Datum* datum) {

@@ -18,25 +18,30 @@ struct Image {
   std::vector<unsigned char> pixels;  ///< height * width * channels bytes
 };
 
-/// How many channels a decoded image has.
+/// How many channels a decoded image has, and whether it is turned as its EXIF orientation says: as OpenCV does for
+/// IMREAD_UNCHANGED, IMREAD_COLOR and IMREAD_GRAYSCALE, to the pixel.
 enum class ImageColor {
-  kAsStored,  ///< as in the file: 1, 3 or 4
-  kColor,     ///< 3; gray images are expanded
-  kGray,      ///< 1; color images are converted
+  kAsStored,  ///< as in the file: 1, 3 or 4; not turned
+  kColor,     ///< 3; gray images are expanded; upright
+  kGray,      ///< 1; color images are converted; upright
 };
 
 /// Pixels of a JPEG or PNG record, at most: damaged bytes that say more would cost gigabytes before anything is found.
 constexpr int64_t kMaxImagePixels = int64_t{1} << 27;
 
-/// Decodes JPEG, PNG and every other format of OpenCV's imgcodecs. Any thread, as all functions here.
-/// @return kDataLoss: not an image, a damaged one, or one of more than kMaxImagePixels; kInvalidArgument: more than 8
-/// bits a channel.
+/// Decodes JPEG and PNG. Any thread, as all functions here. A JPEG that ends too early, or is damaged in a way that
+/// libjpeg only warns of, is decoded as far as it goes, and the rest is gray or blurred; a PNG never is.
+/// @return kDataLoss: not a JPEG or PNG (another well-known format is named), a damaged one, in the words of libjpeg or
+/// libpng, or one of more than kMaxImagePixels, found before memory for them is taken; kInvalidArgument: kAsStored, and
+/// a PNG has 16 bits a channel.
 StatusOr<Image> DecodeImage(const std::string& bytes, ImageColor color);
 /// Reads and decodes an image file and, if `height` and `width` are both > 0, resizes it (bilinear).
-/// @return as DecodeImage, and kNotFound: no such file. The message names `path`.
+/// @return as DecodeImage; kNotFound: no such file; kInvalidArgument: a folder, or it cannot be read or resized. The
+/// message names `path`.
 StatusOr<Image> ReadImageFile(const std::string& path, ImageColor color, int height, int width);
-/// Encodes an image. @param extension of the format, without a dot: "png", "jpg".
-/// @return the bytes of a file; kInvalidArgument: OpenCV has no encoder for it.
+/// Encodes an image of 1, 3 or 4 channels: the bytes that OpenCV would write by default. @param extension of the
+/// format, without a dot: "png", "jpg" or "jpeg" (quality 95).
+/// @return the bytes of a file; kInvalidArgument: another extension, or what the format cannot hold.
 StatusOr<std::string> EncodeImage(const Image& image, const std::string& extension);
 
 /// Stores the image's raw bytes, planar [C, H, W], and its shape in `datum`; the label stays.

@@ -304,6 +304,7 @@ TEST_F(ImageSetTest, BadInputIsNamed) {
   ExpectFailure(tool_ + " --check_size img/ list.txt db",
                 "list.txt:5: 4.png has 12 bytes (3 x 2 x 2), expected 240, the size of the first image");
   ExpectFailure(tool_ + " --resize_width=4 img/ list.txt db", "expected both or neither");
+  ExpectFailure(tool_ + " --encode_type=webp img/ list.txt db", "no encoder for \"webp\" images; there are \"jpg\"");
 }
 
 TEST_F(ConvertTest, TheMeanImageIsTheMean) {

@@ -63,6 +63,49 @@ TEST(Image, DamagedImagesAreErrors) {
   EXPECT_EQ(DecodeImage(png->substr(0, 20), ImageColor::kAsStored).status().code(), StatusCode::kDataLoss);
 }
 
+// What OpenCV does with each kind of image and damage is compared in images_in_opencv.py.
+TEST(Image, MessagesAreTheLibrariesOwn) {
+  std::string png = *EncodeImage(Noise(20, 20, 3), "png");
+  png[45] ^= 1;  // in the pixels
+  const auto wrong = DecodeImage(png, ImageColor::kColor);
+  EXPECT_EQ(wrong.status().code(), StatusCode::kDataLoss);
+  EXPECT_THAT(wrong.status().message(), HasSubstr("cannot decode the image: IDAT: "));
+  const auto cut = DecodeImage(png.substr(0, 40), ImageColor::kColor);
+  EXPECT_THAT(cut.status().message(), HasSubstr("premature end"));
+  const std::string jpeg = *EncodeImage(Noise(20, 20, 3), "jpg");
+  const auto no_frame = DecodeImage(jpeg.substr(0, 30), ImageColor::kColor);
+  EXPECT_EQ(no_frame.status().code(), StatusCode::kDataLoss);
+  EXPECT_THAT(no_frame.status().message(), HasSubstr("cannot decode the image: "));
+}
+
+TEST(Image, ATruncatedJpegIsDecodedAsFarAsItGoes) {
+  const std::string jpeg = *EncodeImage(Noise(64, 16, 3), "jpg");
+  const auto whole = DecodeImage(jpeg, ImageColor::kColor);
+  const auto cut = DecodeImage(jpeg.substr(0, jpeg.size() * 3 / 4), ImageColor::kColor);
+  ASSERT_TRUE(cut.ok()) << cut.status();
+  const auto last_row = cut->pixels.end() - 16 * 3;
+  EXPECT_TRUE(std::equal(cut->pixels.begin(), cut->pixels.begin() + 16 * 3, whole->pixels.begin()));
+  EXPECT_FALSE(std::equal(last_row, cut->pixels.end(), whole->pixels.end() - 16 * 3));
+}
+
+TEST(Image, OtherFormatsAreNamed) {
+  using std::string_literals::operator""s;
+  for (const auto& [bytes, name] : std::map<std::string, std::string>{{"BM6\0\0\0"s, "BMP"},
+                                                                      {"GIF89a", "GIF"},
+                                                                      {"II*\0\x08\0\0\0"s, "TIFF"},
+                                                                      {"RIFF\x24\0\0\0WEBPVP8 "s, "WebP"},
+                                                                      {"P6\n3 2\n255\n", "PNM"}}) {
+    const Status status = DecodeImage(bytes, ImageColor::kAsStored).status();
+    EXPECT_EQ(status.code(), StatusCode::kDataLoss);
+    EXPECT_THAT(status.message(), HasSubstr("is a " + name + " image; expected JPEG or PNG (convert it"));
+  }
+  for (const std::string bytes : {"no image", "B", "RIFF", "P6"}) {
+    const Status status = DecodeImage(bytes, ImageColor::kAsStored).status();
+    EXPECT_EQ(status.code(), StatusCode::kDataLoss);
+    EXPECT_THAT(status.message(), HasSubstr("not a JPEG or PNG image")) << bytes;
+  }
+}
+
 TEST(Image, UprightImages) {
   const Image image{2, 3, 1, {1, 2, 3, 4, 5, 6}};
   const std::vector<std::vector<unsigned char>> expected = {
@@ -107,6 +150,7 @@ TEST(Image, APngIsAsLongAsItsChunksSay) {
     std::string longer = png;
     longer[33] = length;  // of the chunk behind the header, big-endian
     EXPECT_FALSE(PngChunksFit(longer));
+    EXPECT_EQ(DecodeImage(longer, ImageColor::kColor).status().code(), StatusCode::kDataLoss);
   }
 }
 
@@ -143,7 +187,13 @@ TEST(Image, FilesAreReadAndResized) {
 }
 
 TEST(Image, UnknownFormatsCannotBeWritten) {
-  EXPECT_EQ(EncodeImage(Noise(2, 2, 1), "xyz").status().code(), StatusCode::kInvalidArgument);
+  const Status status = EncodeImage(Noise(2, 2, 1), "xyz").status();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("\"jpg\", \"jpeg\" and \"png\""));
+  EXPECT_EQ(EncodeImage(Noise(2, 2, 2), "png").status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(EncodeImage({0, 0, 3, {}}, "png").status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(EncodeImage({0, 0, 3, {}}, "jpg").status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(EncodeImage(Noise(2, 2, 3), "jpeg")->substr(0, 2), "\xFF\xD8");
 }
 
 }  // namespace
