@@ -80,6 +80,8 @@ LIBRARIES = [
     (r"nccl", r"solvers/exchange/nccl", "NCCL belongs in solvers/exchange/nccl*"),
     (r"(oneapi/)?dnnl|cblas|openblas", r"src/backend/cpu/", "oneDNN and OpenBLAS belong in src/backend/cpu"),
     (r"leveldb/|lmdb\.h", r"src/data/", "the databases belong in src/data"),
+    (r"(jpeglib|turbojpeg|png)\.h", r"src/data/", "libjpeg and libpng belong in src/data"),
+    (r"opencv2/", r"src/data/", "OpenCV belongs in src/data"),
     (r"boost/asio", r"transport/(connect|tcp|verbs)/", "Boost.Asio belongs in transport/connect, tcp and verbs"),
     (r"openssl/", r"transport/connect/tls|src/base/job_token", "OpenSSL belongs in transport/connect/tls and base/job_token"),
     (r"google/protobuf/|.*\.pb\.h", r"(?!include/)", "include/hp keeps protobuf out of other programs"),

@@ -76,7 +76,7 @@ class CheckIncludesTest(unittest.TestCase):
 
     def test_libraries_stay_where_they_belong(self):
         for header in ("infiniband/verbs.h", "rdma/rdma_cma.h", "cuda_runtime.h", "nccl.h", "oneapi/dnnl/dnnl.hpp", "dnnl.hpp", "cblas.h",
-                       "leveldb/db.h", "lmdb.h", "boost/asio.hpp"):
+                       "leveldb/db.h", "lmdb.h", "boost/asio.hpp", "jpeglib.h", "png.h", "opencv2/imgproc.hpp"):
             self.expect_fault("scheduler/plan/a.cc", f"\n#include <{header}>\n", header, line=2)
             self.expect_fault("scheduler/plan/a.cc", f'\n#include "{header}"\n', header, line=2)
         self.expect_clean({
@@ -86,6 +86,7 @@ class CheckIncludesTest(unittest.TestCase):
             "src/backend/cuda/a.cu": "#include <cuda_runtime.h>\n",
             "solvers/exchange/nccl_exchange.cc": "#include <nccl.h>\n#include <cuda_runtime.h>\n",
             "src/data/a.cc": "#include <leveldb/db.h>\n#include <lmdb.h>\n",
+            "src/data/b.cc": "#include <jpeglib.h>\n#include <png.h>\n#include <opencv2/imgproc.hpp>\n",
         })
 
     def test_project_headers_are_written_with_their_room(self):
