@@ -1,4 +1,4 @@
-// A JPEG or PNG record. Large images only cost time, and other formats are OpenCV's affair.
+// A JPEG or PNG record. Large images only cost time, and other formats are not read.
 #include "data/image.h"
 
 #include "data/image_header.h"

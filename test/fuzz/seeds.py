@@ -109,15 +109,19 @@ def index_cache():
 
 # --- images
 
-def png(width, height, color, channels):
+def png(width, height, color, channels, extra=(), interlaced=0):
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
     rows = b"".join(b"\0" + bytes(range(width * channels)) for _ in range(height))
-    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, color, 0, 0, 0)) +
+    header = struct.pack(">IIBBBBB", width, height, 8, color, 0, 0, interlaced)
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) +
+            b"".join(chunk(kind, data) for kind, data in extra) +
             chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
 
 
+# What a camera notes: turned by 90 degrees.
+EXIF = b"II*\0" + struct.pack("<IHHHIHHI", 8, 1, 0x112, 3, 1, 6, 0, 0)
 # One gray pixel.
 JPEG = base64.b64decode(
     "/9j/2wBDAAMCAgICAgMCAgIDAwMDBAYEBAQEBAgGBgUGCQgKCgkICQkKDA8MCgsOCwkJDRENDg8QEBEQCgwSExIQEw8QEBD/yQALCAABAAEB"
@@ -127,7 +131,11 @@ JPEG = base64.b64decode(
 def image():
     yield png(3, 2, 2, 3)
     yield png(3, 2, 0, 1)
+    yield png(3, 2, 6, 4)
+    yield png(3, 2, 3, 1, [(b"PLTE", bytes(range(12))), (b"tRNS", bytes(range(4)))])
+    yield png(1, 1, 2, 3, [(b"eXIf", EXIF)], interlaced=1)
     yield JPEG
+    yield JPEG[:2] + b"\xff\xe1" + struct.pack(">H", len(EXIF) + 8) + b"Exif\0\0" + EXIF + JPEG[2:]
 
 
 def datum():
