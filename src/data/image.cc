@@ -1,16 +1,12 @@
 #include "data/image.h"
 
+#include "base/input_file.h"
 #include "data/image_header.h"
 #include "data/image_jpeg.h"
 #include "data/image_png.h"
 #include "proto/caffe.pb.h"
-#include "proto/text.h"
 
 #include <opencv2/imgproc.hpp>
-#include <sys/stat.h>
-
-#include <cerrno>
-#include <cstring>
 
 namespace hp {
 namespace {
@@ -39,9 +35,7 @@ StatusOr<Image> DecodeImage(const std::string& bytes, ImageColor color) {
 }
 
 StatusOr<Image> ReadImageFile(const std::string& path, ImageColor color, int height, int width) {
-  struct stat info;
-  if (stat(path.c_str(), &info) != 0) return NotFound("%s: %s", path.c_str(), std::strerror(errno));
-  HP_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path));
+  HP_ASSIGN_OR_RETURN(const std::string bytes, ReadInputFile(path));
   auto image = DecodeImage(bytes, color);
   if (image.ok() && height > 0 && width > 0) image = Resized(*std::move(image), height, width);
   if (!image.ok()) return image.status().Prepend(path);

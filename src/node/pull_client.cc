@@ -102,6 +102,7 @@ class Puller : public TransportHandler {
       Ask();
     }
   }
+  void OnOutOfMemory(const Status& status) override { End(status); }
   void OnClosed(Rank, const Status& status) override {
     End(Unavailable("the job ended before it sent its weights: %s", status.message().c_str()));
   }

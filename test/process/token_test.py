@@ -89,7 +89,7 @@ class TokenTest(cluster.JobTest):
                 except ConnectionResetError:
                     pass  # what it had not read
             self.assertNotIn(b"HPNODE", heard)
-            self.assertRegex(node.text(), r"(?m)^W.* dropped a connection from 127\.0\.0\.1:\d+: it does not speak TLS")
+            self.await_text(node, r"(?m)^W.* dropped a connection from 127\.0\.0\.1:\d+: it does not speak TLS")
         key = self.path("key")
         status, text = cluster.run_tool("hproute", self.token, "--read_key=" + key)
         self.assertEqual(status, 0, text)
