@@ -36,8 +36,8 @@ constexpr int64_t kMaxImagePixels = int64_t{1} << 27;
 /// a PNG has 16 bits a channel.
 StatusOr<Image> DecodeImage(const std::string& bytes, ImageColor color);
 /// Reads and decodes an image file and, if `height` and `width` are both > 0, resizes it (bilinear).
-/// @return as DecodeImage; kNotFound: no such file; kInvalidArgument: a folder, or it cannot be read or resized. The
-/// message names `path`.
+/// @return as DecodeImage; kNotFound: no such file; kInvalidArgument: no regular file, or it cannot be read or resized.
+/// The message names `path`.
 StatusOr<Image> ReadImageFile(const std::string& path, ImageColor color, int height, int width);
 /// Encodes an image of 1, 3 or 4 channels: the bytes that OpenCV would write by default. @param extension of the
 /// format, without a dot: "png", "jpg" or "jpeg" (quality 95).

@@ -286,7 +286,7 @@ TEST_F(ImageSetTest, UnreadableImagesAreLeftOutAndNamed) {
   const Outcome outcome = Call(tool_ + " img/ list.txt db");
   EXPECT_EQ(outcome.exit_status, 0);
   EXPECT_THAT(outcome.output, HasSubstr("skipped: list.txt:4: img/3.png: cannot decode"));
-  EXPECT_THAT(outcome.output, HasSubstr("skipped: list.txt:6: img/5.png: No such file"));
+  EXPECT_THAT(outcome.output, HasSubstr("skipped: list.txt:6: img/5.png: no such file"));
   EXPECT_THAT(outcome.output, HasSubstr("2 of 6 images could not be read"));
   EXPECT_EQ(ReadAll("db", DbBackend::kLmdb).size(), 4u);
   ExpectFailure(tool_ + " wrong/ list.txt db2", "no image can be read; first failure: list.txt:1: wrong/0.png");
