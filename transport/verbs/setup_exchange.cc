@@ -125,11 +125,11 @@ void SetupExchange::FinishIfSent() {
 }
 
 void SetupExchange::Break(const std::string& cause) {
+  const auto done = std::exchange(callbacks_, {}).done;
+  if (!done) return;  // it has ended, and the stream may be somebody else's
   timer_.cancel();
   stream_->Close();
-  if (const auto done = std::exchange(callbacks_, {}).done) {
-    done(shared_from_this(), {End::kBroken, Unavailable("%s", cause.c_str())});
-  }
+  done(shared_from_this(), {End::kBroken, Unavailable("%s", cause.c_str())});
 }
 
 }  // namespace hp

@@ -100,7 +100,8 @@ void VerbsTransport::SetUp(Rank peer, const std::string& name, std::unique_ptr<B
   };
   callbacks.done = [=, this](const std::shared_ptr<SetupExchange>& exchange, const SetupExchange::Result& result) {
     setting_up_.erase(peer);
-    SetUpDone(peer, name, link, exchange->TakeStream(), result);
+    const bool broken = result.end == SetupExchange::End::kBroken;
+    SetUpDone(peer, name, link, broken ? nullptr : exchange->TakeStream(), result);
   };
   auto exchange =
       std::make_shared<SetupExchange>(std::move(stream), std::move(ours), SetupDeadlineMs(), std::move(callbacks));
