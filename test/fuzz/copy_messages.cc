@@ -2,6 +2,9 @@
 #include "test/fuzz/fuzz.h"
 #include "transport/copy/messages.h"
 
+#include <algorithm>
+#include <string>
+
 using namespace hp;
 
 namespace {
@@ -18,6 +21,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (const auto region = DecodeRegion(bytes); region.ok()) ExpectSame(Encode(*region), bytes);
   if (const auto grant = DecodeGrant(bytes); grant.ok()) ExpectSame(Encode(*grant), bytes);
   if (const auto slot = DecodeSlot(bytes); slot.ok()) ExpectSame(Encode(*slot), bytes);
-  fuzz::Expect(DecodeText(bytes).size() <= size);
+  const std::string text = DecodeText(bytes);
+  fuzz::Expect(text.size() <= 4 * size + 3);  // "\x1b" for a byte that can't be printed
+  fuzz::Expect(std::all_of(text.begin(), text.end(), [](unsigned char c) { return c >= ' ' && c != 0x7F; }));
   return 0;
 }

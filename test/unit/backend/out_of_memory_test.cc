@@ -20,7 +20,7 @@ TEST(OneDnnTest, OutOfMemoryIsBadAllocAndNothingElseIs) {
 }
 
 TEST(LrnDeathTest, ABufferThatCannotBeHad) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef HP_SANITIZED
   GTEST_SKIP() << "a sanitizer's shadow is larger than any limit of the address space";
 #endif
   constexpr int64_t kWindow = (1 << 29) + 1;  // its margins alone take gigabytes

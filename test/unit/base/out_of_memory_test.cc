@@ -57,7 +57,7 @@ TEST(OutOfMemoryDeathTest, OfAnyThreadEndsTheProcessWithOneLine) {
 TEST(TryThreadsTest, AsManyAsTheSystemStarts) {
   EXPECT_TRUE(TryThreads(0).ok());
   EXPECT_TRUE(TryThreads(20).ok());
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef HP_SANITIZED
   GTEST_SKIP() << "a sanitizer's shadow is larger than any limit of the address space";
 #endif
   const auto run = [] {
