@@ -171,10 +171,7 @@ ByteStream::ReadResult TlsStream::Read(std::span<const iovec> to) {
       ended_ = Failure(returned);
       break;
     }
-    if (const Status status = CheckKeyed(); !status.ok()) {
-      ended_ = {.state = State::kFailed, .status = status};
-      break;
-    }
+    if (!CheckKeyed().ok()) break;
     result.bytes += got;
     filled += got;
     if (filled < to[i].iov_len) continue;
@@ -263,12 +260,16 @@ bool TlsStream::Drain(WriteResult* result) {
   return true;
 }
 
-// A session that was found by its key counts as resumed; one that was made by a certificate does not.
+// A session that was found by its key counts as resumed; one that was made by a certificate does not. What was
+// encrypted for that one must not be sent.
 Status TlsStream::CheckKeyed() {
   if (keyed_ || SSL_is_init_finished(ssl_) == 0) return OkStatus();
-  if (SSL_session_reused(ssl_) == 0) return FailedPrecondition("it has not proven the job's token");
-  keyed_ = true;
-  return OkStatus();
+  keyed_ = SSL_session_reused(ssl_) == 1;
+  if (keyed_) return OkStatus();
+  out_.clear();
+  out_sent_ = 0;
+  ended_ = {.state = State::kFailed, .status = FailedPrecondition("it has not proven the job's token")};
+  return ended_.status;
 }
 
 ByteStream::ReadResult TlsStream::Failure(int returned) {

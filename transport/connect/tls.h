@@ -62,7 +62,7 @@ class TlsStream : public ByteStream {
   /// What a call of OpenSSL that did not succeed means; kOk where it only waits for the socket.
   ReadResult Failure(int returned);
   Status Explain(unsigned long error) const;
-  /// @return not ok: the handshake ended without the key.
+  /// @return not ok: the handshake ended without the key, and the stream has failed.
   Status CheckKeyed();
   /// Encrypts `piece`, of at most a record. @return false: not done, and `*result` says why if the stream failed.
   bool Encrypt(std::span<const std::byte> piece, WriteResult* result);
