@@ -75,14 +75,14 @@ StatusOr<RoutingTable> RoutingTable::Create(const RoutingTableConfig& config, co
     StageInfo info;
     info.name = StageName(config, static_cast<int>(table.stages_.size()));
     info.conv = stage.kind() == StageConfig::CONV;
-    info.all_on_gpus = true;
+    info.by_nccl = info.conv && table.may_send_clear();
     table.stages_.push_back(info);
   }
   for (const NodeConfig& node : config.node()) {
     const Rank rank = static_cast<Rank>(table.nodes_.size());
     table.nodes_.push_back(MakeNode(node, rank, config.stage(node.stage())));
     StageInfo& stage = table.stages_[node.stage()];
-    stage.all_on_gpus &= node.device() != "cpu";
+    stage.by_nccl &= node.device() != "cpu";
     std::vector<Rank>& ranks = stage.ranks;
     ranks.resize(std::max<size_t>(ranks.size(), node.index() + 1));
     ranks[node.index()] = rank;
@@ -90,7 +90,13 @@ StatusOr<RoutingTable> RoutingTable::Create(const RoutingTableConfig& config, co
   RoutingTableConfig bare = config;
   bare.clear_solver();
   table.hash_ = HashMessage(bare);
-  table.division_hash_ = HashMessage(DivisionOf(config));
+  RoutingTableConfig division = DivisionOf(config);
+  // Replicas on GPUs that NCCL would sum for, and may not: by a ring, in another order.
+  const StageInfo& conv = table.stages_.front();
+  const bool on_gpus = std::all_of(conv.ranks.begin(), conv.ranks.end(),
+                                   [&table](Rank rank) { return table.node(rank).device != "cpu"; });
+  if (on_gpus && !conv.by_nccl) division.mutable_transport()->set_tls(true);
+  table.division_hash_ = HashMessage(division);
   return table;
 }
 

@@ -14,10 +14,10 @@ namespace hp {
 
 /// A stage of the table: consecutive layers placed together.
 struct StageInfo {
-  std::string name;          ///< as written; "stage N" if it has none
-  bool conv = false;         ///< data-parallel: its nodes are replicas; else they are shards. Only stage 0 is
-  bool all_on_gpus = false;  ///< every node of the stage computes on a GPU: NCCL can sum its gradients
-  std::vector<Rank> ranks;   ///< by replica or shard
+  std::string name;         ///< as written; "stage N" if it has none
+  bool conv = false;        ///< data-parallel: its nodes are replicas; else they are shards. Only stage 0 is
+  bool by_nccl = false;     ///< NCCL sums its gradients: its replicas are all on GPUs, and may speak in clear
+  std::vector<Rank> ranks;  ///< by replica or shard
 
   int size() const { return static_cast<int>(ranks.size()); }
   const char* role() const { return conv ? "conv" : "fc"; }
@@ -86,8 +86,8 @@ class RoutingTable {
   /// different hashes refuse each other.
   uint64_t hash() const { return hash_; }
   /// Hash of what decides the order of all sums, and so the bits, except the nodes' threads: stages, which node has
-  /// which part and kind of device, division of the batch, precision. Between a snapshot and the run that resumes it,
-  /// names, addresses, pool sizes and limits may change without changing this hash.
+  /// which part and kind of device, what sums gradients, division of the batch, precision. Between a snapshot and the
+  /// run that resumes it, names, addresses, pool sizes and limits may change without changing this hash.
   uint64_t division_hash() const { return division_hash_; }
   /// Whether tensors may cross the network unencrypted: over RDMA, or by NCCL.
   bool may_send_clear() const {

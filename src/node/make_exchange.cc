@@ -41,12 +41,7 @@ std::unique_ptr<ExchangeLinks> LinksOf(const ExchangeOptions& options, const Rin
 StatusOr<ExchangePtr> MakeNodeExchange(const ExchangeOptions& options, std::unique_ptr<ExchangeLinks>* links) {
   const StageInfo& stage = options.table->stage(options.part.stage);
   CHECK(stage.conv && stage.size() > 1) << "stage " << stage.name << " has no replicas that exchange";
-  if (options.device->connect && stage.all_on_gpus) {
-    if (options.table->may_send_clear()) return OverGpus(options, stage.size());
-    LOG(INFO) << "stage " << stage.name
-              << " sums through the host: NCCL encrypts nothing (the table does not say clear: "
-              << "ALLOWED)";
-  }
+  if (options.device->connect && stage.by_nccl) return OverGpus(options, stage.size());
   const RingPlan plan = PlanOf(options, stage.size());
   *links = LinksOf(options, plan);
   const auto ring = [&](Exchange::Callbacks callbacks) -> StatusOr<ExchangePtr> {

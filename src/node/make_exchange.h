@@ -28,10 +28,9 @@ struct ExchangeOptions {
   Exchange::Callbacks callbacks;   ///< both set
 };
 
-/// Makes the allreduce of one data-parallel stage, which must have several replicas (CHECK): by NCCL where all of them
-/// compute on GPUs and the table lets it (RoutingTable::may_send_clear); else by a ring over the node's connections,
-/// with gradients of a GPU copied through the host's memory. All replicas decide alike. With NCCL it blocks until all
-/// replicas have called it. Main thread.
+/// Makes the allreduce of one data-parallel stage, which must have several replicas (CHECK): by NCCL where the table
+/// has it so (StageInfo::by_nccl); else by a ring over the node's connections, with gradients of a GPU copied through
+/// the host's memory. All replicas decide alike. With NCCL it blocks until all replicas have called it. Main thread.
 /// @param links set to those of the ring, which must outlive the exchange; null: NCCL needs none.
 /// @return kUnavailable: NCCL can't connect, or what `rendezvous` returned; kFailedPrecondition: the transport can't
 /// register memory.

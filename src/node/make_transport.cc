@@ -164,10 +164,8 @@ StatusOr<std::unique_ptr<Transport>> MakeNodeTransport(const RoutingTable& table
   if (!host.keys) WarnOfOpenPort(listen);
   const bool rdma = config.kind() != TransportConfig::TCP;
   if (config.tls()) {
-    LOG(INFO) << "connections are encrypted (TLS 1.3)"
-              << (!rdma                    ? ""
-                  : table.may_send_clear() ? "; RDMA is not, as the table allows (clear: ALLOWED)"
-                                           : ", so RDMA is not used (the table does not say clear: ALLOWED)");
+    LOG(INFO) << "connections are encrypted (TLS 1.3); RDMA and NCCL, which encrypt nothing, "
+              << (table.may_send_clear() ? "may be used" : "are not used (clear: ALLOWED in the table allows them)");
   }
   if (!rdma || !table.may_send_clear()) return MakeTcpTransport(std::move(connect), std::move(listener));
   VerbsOptions options;

@@ -78,6 +78,27 @@ TEST(RoutingTableTest, DivisionHashIsOfWhatDecidesBits) {
   EXPECT_NE(hash(), scaled);
 }
 
+/// NCCL and a ring add in orders of their own.
+TEST(RoutingTableTest, TlsDecidesWhatSumsForGpus) {
+  RoutingTableConfig config = Parse<RoutingTableConfig>(kTable);
+  const auto table = [&config] { return RoutingTable::Create(config, "table").value(); };
+  const uint64_t cpus = table().division_hash();
+  EXPECT_FALSE(table().stage(0).by_nccl);
+  config.mutable_transport()->set_tls(true);
+  EXPECT_EQ(table().division_hash(), cpus) << "a ring in any case";
+  config.clear_transport();
+  for (int rank : {0, 1}) config.mutable_node(rank)->set_device("cuda:0");
+  const uint64_t gpus = table().division_hash();
+  EXPECT_TRUE(table().stage(0).by_nccl);
+  EXPECT_FALSE(table().stage(1).by_nccl);
+  config.mutable_transport()->set_tls(true);
+  EXPECT_FALSE(table().stage(0).by_nccl);
+  EXPECT_NE(table().division_hash(), gpus);
+  config.mutable_transport()->set_clear(TransportConfig::ALLOWED);
+  EXPECT_TRUE(table().stage(0).by_nccl);
+  EXPECT_EQ(table().division_hash(), gpus);
+}
+
 TEST(RoutingTableTest, LoadNamesTheFileAndTheLine) {
   char path[] = "/tmp/hp_table_XXXXXX";
   close(mkstemp(path));
