@@ -85,6 +85,7 @@ std::vector<TransportKind> AllTransports() {
                      .data_receives = 32,
                      .split_bytes = 4096,
                      .max_write_bytes = 50'000}),
+      FakeVerbsKind("verbs_fake_tls", /*delayed=*/false, {}, JobKeys{.node = true}),
       CopyKind("copies_over_verbs_fake", FakeVerbsKind("", /*delayed=*/false, {}).make),
       FakeVerbsKind("verbs_fake_rdmacm", /*delayed=*/true, {.qps_per_connection = 2, .setup = QpSetup::kRdmaCm}),
 #endif

@@ -18,8 +18,9 @@ class VerbsWorld : public ListeningWorld {
  public:
   /// @param fabric null: this host's devices.
   VerbsWorld(const WorldOptions& options, const VerbsSettings& settings, const std::vector<std::string>& addresses,
-             std::unique_ptr<FakeFabric> fabric, int64_t spin_ns = ConnectOptions().spin_ns)
-      : ListeningWorld(options, addresses, spin_ns), settings_(settings), fabric_(std::move(fabric)) {}
+             std::unique_ptr<FakeFabric> fabric, int64_t spin_ns = ConnectOptions().spin_ns,
+             const std::optional<JobKeys>& keys = {})
+      : ListeningWorld(options, addresses, spin_ns, keys), settings_(settings), fabric_(std::move(fabric)) {}
   ~VerbsWorld() override {
     hosts_.clear();  // they tell the fabric what is left over
     if (!fabric_) return;
@@ -49,12 +50,13 @@ class VerbsWorld : public ListeningWorld {
 
 }  // namespace
 
-TransportKind FakeVerbsKind(const std::string& name, bool delayed, const VerbsSettings& settings) {
+TransportKind FakeVerbsKind(const std::string& name, bool delayed, const VerbsSettings& settings,
+                            const std::optional<JobKeys>& keys) {
   return {name,
           [=](const WorldOptions& options) -> std::unique_ptr<TransportWorld> {
             auto fabric = std::make_unique<FakeFabric>(FakeFabric::Options{.delayed = delayed, .seed = 7});
             return std::make_unique<VerbsWorld>(options, settings, std::vector<std::string>{"127.0.0.1"},
-                                                std::move(fabric), delayed ? 0 : ConnectOptions().spin_ns);
+                                                std::move(fabric), delayed ? 0 : ConnectOptions().spin_ns, keys);
           },
           ""};
 }

@@ -2,12 +2,14 @@
 #include "node/make_transport.h"
 
 #include "proto/routing.pb.h"
+#include "test/support/small_job.h"
 
 #include <gmock/gmock.h>
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
 #include <map>
+#include <typeinfo>
 
 namespace hp {
 namespace {
@@ -82,6 +84,37 @@ TEST(VerbsSettingsFor, MistakesAreNamed) {
   EXPECT_THAT(Settings("timeout: 32").status().message(), HasSubstr("timeout is 32; expected 1 to 31"));
   EXPECT_THAT(Settings("pci_relaxed_ordering: 3").status().message(), HasSubstr("expected 0, 1 or 2"));
   EXPECT_EQ(Settings("qps_per_connection: 0").status().code(), StatusCode::kInvalidArgument);
+}
+
+/// The transport of the first of two nodes, not started. @param token whether the process has one.
+StatusOr<std::unique_ptr<Transport>> TransportFor(const std::string& transport, bool token) {
+  const auto table = MakeTable(
+      "solver: 's' stage { kind: CONV } node { name: 'a' stage: 0 host: '127.0.0.1' port: 1 } "
+      "node { name: 'b' stage: 0 index: 1 host: '127.0.0.1' port: 2 } transport { " +
+      transport + " }");
+  HostSettings host;
+  if (token) host.keys = JobKeys{.node = true};
+  HP_ASSIGN_OR_RETURN(auto listener, TcpListener::Bind("127.0.0.1", 0));
+  return MakeNodeTransport(table, 0, host, std::move(listener));
+}
+
+TEST(MakeNodeTransport, TlsNeedsTheToken) {
+  const auto transport = TransportFor("tls: true", false);
+  EXPECT_EQ(transport.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(transport.status().message(), HasSubstr("needs the job's token: --token_file=FILE"));
+  EXPECT_TRUE(TransportFor("tls: true", true).ok());
+}
+
+TEST(MakeNodeTransport, OverTlsThereIsNoRdmaUnlessAllowed) {
+  const auto kind = [](const std::string& transport) {
+    const auto made = TransportFor(transport, true);
+    EXPECT_TRUE(made.ok()) << made.status();
+    const Transport& its = **made;
+    return std::string(typeid(its).name());
+  };
+  EXPECT_THAT(kind("kind: AUTO"), HasSubstr("VerbsTransport"));
+  EXPECT_THAT(kind("kind: AUTO tls: true"), HasSubstr("TcpTransport"));
+  EXPECT_THAT(kind("kind: AUTO tls: true clear: ALLOWED"), HasSubstr("VerbsTransport"));
 }
 
 }  // namespace

@@ -41,6 +41,21 @@ TEST(TableCheckTest, TwoNodesOnOnePort) {
               ElementsAre("node \"conv0\" and node \"fc1\" are both on a:29500; expected a port of its own for each"));
 }
 
+TEST(TableCheckTest, WhatTlsDoesNotReachHasToBeAllowed) {
+  const auto faults = [](const std::string& transport) {
+    return Structure(std::string(kTable) + "transport { " + transport + " }");
+  };
+  for (const char* sound :
+       {"tls: true", "tls: true kind: AUTO", "tls: true kind: VERBS clear: ALLOWED", "kind: VERBS"}) {
+    EXPECT_THAT(faults(sound), IsEmpty()) << sound;
+  }
+  EXPECT_THAT(faults("tls: true kind: VERBS"),
+              ElementsAre("transport has kind: VERBS and tls: true, but RDMA encrypts nothing; expected kind: TCP or "
+                          "AUTO, or clear: ALLOWED"));
+  EXPECT_THAT(faults("clear: ALLOWED"),
+              ElementsAre("transport has clear without tls; expected tls: true, or no clear field"));
+}
+
 TEST(TableCheckTest, ShardsWithoutNodeOrWithTwo) {
   EXPECT_THAT(Structure(With(kTable, "stage: 1 index: 0", "stage: 1 index: 2")),
               ElementsAre("stage \"fc\": shard 0 has no node, although node \"fc1\" is shard 1"));
