@@ -21,21 +21,28 @@ class TokenTest(cluster.JobTest):
         self.assertEqual(status, 0, text)
         return "--token_file=" + self.path(name)
 
+    def read_key(self):
+        """The flag of a reader."""
+        status, text = cluster.run_tool("hproute", self.token, "--read_key=" + self.path("key"))
+        self.assertEqual(status, 0, text)
+        return "--token_file=" + self.path("key")
+
+    def expect_readers(self, *readers):
+        """Each is a flag of model_test or "", its exit status, and what it says."""
+        for flag, expected, said in readers:
+            status, text = cluster.run_tool("model_test", "--model=" + self.path("net.prototxt"), "--cache_dir=none",
+                                            "--routing=" + self.path("table.prototxt"), "--iterations=1",
+                                            "--timeout_s=%d" % (300 if expected == 0 else 4), *([flag] if flag else []))
+            self.assertEqual(status, expected, text)
+            self.assertIn(said, text)
+
     def test_nodes_with_the_token_train_and_a_reader_reads(self):
         self.make_job(snapshot=1000000)
         names = self.make_table(conv=2, fc=2)
         nodes = self.start_all(names, self.token)
         self.await_training(nodes.values())
-        key = "--token_file=" + self.path("key")
-        status, text = cluster.run_tool("hproute", self.token, "--read_key=" + self.path("key"))
-        self.assertEqual(status, 0, text)
-        for flags, expected, said in ((key, 0, "accuracy = "), (self.token, 0, "accuracy = "), ("", 4, ""),
-                                      (self.new_token("other"), 4, "it have the same --token_file")):
-            status, text = cluster.run_tool("model_test", "--model=" + self.path("net.prototxt"), "--cache_dir=none",
-                                            "--routing=" + self.path("table.prototxt"), "--iterations=1",
-                                            "--timeout_s=%d" % (300 if expected == 0 else 4), *([flags] if flags else []))
-            self.assertEqual(status, expected, text)
-            self.assertIn(said, text)
+        self.expect_readers((self.read_key(), 0, "accuracy = "), (self.token, 0, "accuracy = "), ("", 4, ""),
+                            (self.new_token("other"), 4, "it have the same --token_file"))
         self.strangers(nodes)
         nodes["fc0"].send(signal.SIGINT)
         self.expect_all(nodes.values(), 5, "Optimization stopped early")
@@ -90,16 +97,8 @@ class TokenTest(cluster.JobTest):
                     pass  # what it had not read
             self.assertNotIn(b"HPNODE", heard)
             self.await_text(node, r"(?m)^W.* dropped a connection from 127\.0\.0\.1:\d+: it does not speak TLS")
-        key = self.path("key")
-        status, text = cluster.run_tool("hproute", self.token, "--read_key=" + key)
-        self.assertEqual(status, 0, text)
-        for flags, expected, said in (("--token_file=" + key, 0, "accuracy = "), ("", 2, "needs the job's token"),
-                                      (self.new_token("other"), 4, "it have the same --token_file")):
-            status, text = cluster.run_tool("model_test", "--model=" + self.path("net.prototxt"), "--cache_dir=none",
-                                            "--routing=" + self.path("table.prototxt"), "--iterations=1",
-                                            "--timeout_s=%d" % (300 if expected == 0 else 4), *([flags] if flags else []))
-            self.assertEqual(status, expected, text)
-            self.assertIn(said, text)
+        self.expect_readers((self.read_key(), 0, "accuracy = "), ("", 2, "needs the job's token"),
+                            (self.new_token("other"), 4, "it have the same --token_file"))
         nodes["conv0"].send(signal.SIGTERM)
         self.expect_all(nodes.values(), 5, "Optimization stopped early")
 

@@ -65,6 +65,13 @@ class TlsTest : public testing::Test {
     const iovec range = {heard_.data(), bytes};
     return from->Read({&range, 1});
   }
+  /// What the dialer sends for `text`, taken off the wire.
+  std::string RecordOf(const std::string& text) {
+    EXPECT_EQ(WriteOnce(dialer_.get(), text).bytes, text.size());
+    std::string record(text.size() + 1000, '\0');
+    record.resize(static_cast<size_t>(recv(acceptor_->socket().native_handle(), record.data(), record.size(), 0)));
+    return record;
+  }
   static ByteStream::WriteResult WriteOnce(ByteStream* to, const std::string& text) {
     const iovec range = {const_cast<char*>(text.data()), text.size()};
     return to->Write({&range, 1});
@@ -89,9 +96,7 @@ TEST_F(TlsTest, NothingOfItIsInClear) {
   Connect(context, context);
   Say(dialer_.get(), acceptor_.get(), "first");
   const std::string secret(100, 'x');
-  ASSERT_EQ(WriteOnce(dialer_.get(), secret).bytes, secret.size());
-  std::string raw(1000, '\0');
-  raw.resize(static_cast<size_t>(recv(acceptor_->socket().native_handle(), raw.data(), raw.size(), 0)));
+  const std::string raw = RecordOf(secret);
   EXPECT_GT(raw.size(), secret.size());
   EXPECT_THAT(raw, testing::Not(HasSubstr("xxxx")));
 }
@@ -130,10 +135,7 @@ TEST_F(TlsTest, PartOfARecordIsALifeSignAndNoByte) {
   const TlsContext context({.keys = Token(1)});
   Connect(context, context);
   Say(dialer_.get(), acceptor_.get(), "first");
-  WriteOnce(dialer_.get(), std::string(1000, 'x'));
-  // The record is taken off the wire and put back in two parts.
-  std::string record(2000, '\0');
-  record.resize(static_cast<size_t>(recv(acceptor_->socket().native_handle(), record.data(), record.size(), 0)));
+  const std::string record = RecordOf(std::string(1000, 'x'));
   const int wire = dialer_->socket().native_handle();
   ASSERT_EQ(send(wire, record.data(), 600, 0), 600);
   const auto part = ReadOnce(acceptor_.get(), 1000);
@@ -150,9 +152,7 @@ TEST_F(TlsTest, ADamagedRecordReachesNoPlace) {
   const TlsContext context({.keys = Token(1)});
   Connect(context, context);
   Say(dialer_.get(), acceptor_.get(), "first");
-  WriteOnce(dialer_.get(), std::string(1000, 'x'));
-  std::string record(2000, '\0');
-  record.resize(static_cast<size_t>(recv(acceptor_->socket().native_handle(), record.data(), record.size(), 0)));
+  std::string record = RecordOf(std::string(1000, 'x'));
   record[record.size() / 2] ^= 1;
   send(dialer_->socket().native_handle(), record.data(), record.size(), 0);
   const auto read = ReadOnce(acceptor_.get(), 1000);
