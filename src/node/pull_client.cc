@@ -1,19 +1,19 @@
-// A client of the transport without a rank: connects to node 0 alone, asks for a chunk, puts it where its offset says,
-// asks for the next, until one says that it is the last. All of it happens on the progress thread; the caller's thread
-// waits and watches that chunks keep coming.
+// A client of the transport without a rank: connects to node 0 alone and asks for one chunk after the other, until one
+// says that it is the last. All of it happens on the progress thread; the caller's thread waits and watches that chunks
+// keep coming.
 #include "node/pull_client.h"
 
-#include "base/format.h"
+#include "base/memory_room.h"
 #include "base/mutex.h"
 #include "node/make_transport.h"
 #include "proto/parse.h"
 #include "proto/wire.pb.h"
 #include "scheduler/control/handshake.h"
 #include "scheduler/control/messages.h"
+#include "snapshot/pulled_blobs.h"
 #include "transport/tcp/tcp_transport.h"
 
 #include <chrono>
-#include <cstring>
 
 namespace hp {
 namespace {
@@ -38,6 +38,7 @@ class Puller : public TransportHandler {
     const Status status = Wait(timeout_ms);
     transport_->Stop();
     HP_RETURN_IF_ERROR(status);
+    HP_ASSIGN_OR_RETURN(pulled_.model.blobs, blobs_.Finish());
     pulled_.model.path = "the job of " + table_.path();
     return std::move(pulled_);
   }
@@ -65,20 +66,6 @@ class Puller : public TransportHandler {
     const Status status = transport_->Send(0, kPullRequest, {});
     if (!status.ok()) End(status);
   }
-  Status Take(const PullChunk& chunk) {
-    Blob& blob = pulled_.model.blobs[{chunk.layer(), chunk.blob()}];
-    blob.shape = Shape(std::vector<int64_t>(chunk.dim().begin(), chunk.dim().end()));
-    blob.data.resize(blob.shape.count());
-    const size_t count = chunk.data().size() / sizeof(float);
-    if (chunk.offset() < 0 || chunk.offset() + count > blob.data.size()) {
-      return DataLoss("received a chunk outside the bounds of layer \"%s\" blob %d", Printable(chunk.layer()).c_str(),
-                      chunk.blob());
-    }
-    std::memcpy(blob.data.data() + chunk.offset(), chunk.data().data(), count * sizeof(float));
-    pulled_.iteration = chunk.iteration();
-    return OkStatus();
-  }
-
   void OnConnected(Rank) override { Ask(); }
   void OnConnectFailed(Rank, const Status& status) override { End(status); }
   void OnGranted(Rank, const PlaceTag&, RemoteGrant, size_t) override {}
@@ -90,7 +77,8 @@ class Puller : public TransportHandler {
     if (!ParseMessage({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, &chunk)) {
       return End(DataLoss("cannot parse a chunk of the weights"));
     }
-    if (const Status status = Take(chunk); !status.ok()) return End(status);
+    if (const Status status = blobs_.Take(chunk); !status.ok()) return End(status);
+    pulled_.iteration = chunk.iteration();
     {
       MutexLock lock(&mutex_);
       ++chunks_;
@@ -109,7 +97,8 @@ class Puller : public TransportHandler {
 
   const RoutingTable& table_;
   std::unique_ptr<Transport> transport_;
-  PulledModel pulled_;  // progress thread until the end
+  PulledModel pulled_;  // progress thread until the end, as is blobs_
+  PulledBlobs blobs_{HostMemoryRoom().bytes};
   Mutex mutex_;
   CondVar changed_;
   int64_t chunks_ HP_GUARDED_BY(mutex_) = 0;

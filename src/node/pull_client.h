@@ -21,7 +21,8 @@ struct PulledModel {
 /// @param timeout_ms longest silence: to connect, for the first chunk, and for each further one.
 /// @param keys of the job's token, or its read key; none: the job has no token.
 /// @return kUnavailable, kDeadlineExceeded: there is no such job, it ended, or it was silent; kInvalidArgument,
-/// kFailedPrecondition: something else listens there, or a job with another table; kDataLoss: a chunk can't be read.
+/// kFailedPrecondition: something else listens there, or a job with another table; kDataLoss: a chunk can't be read
+/// or does not follow on the others; kResourceExhausted: the weights are larger than the host's memory.
 StatusOr<PulledModel> PullWeights(const RoutingTable& table, int timeout_ms, const std::optional<JobKeys>& keys);
 
 }  // namespace hp
