@@ -41,7 +41,7 @@ StatusOr<MrHandle> RegisterHostMemory(Verbs* verbs, ibv_pd* pd, const void* addr
 StatusOr<std::unique_ptr<ReceivePool>> ReceivePool::Create(Verbs* verbs, ibv_pd* pd, uint32_t count, size_t bytes) {
   std::unique_ptr<ReceivePool> pool(new ReceivePool(verbs, count, bytes));
   if (bytes > 0) {
-    pool->buffers_ = std::make_unique<std::byte[]>(count * bytes);
+    pool->buffers_ = std::make_unique_for_overwrite<std::byte[]>(count * bytes);
     HP_ASSIGN_OR_RETURN(pool->region_,
                         RegisterHostMemory(verbs, pd, pool->buffers_.get(), count * bytes, IBV_ACCESS_LOCAL_WRITE));
   }

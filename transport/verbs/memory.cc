@@ -104,7 +104,7 @@ StatusOr<Landing> VerbsMemory::OpenPlace(uint64_t owner, std::span<std::byte> pl
     return landing;
   }
   if (landing.region) {
-    landing.staging = std::make_unique<std::byte[]>(place.size());
+    landing.staging = std::make_unique_for_overwrite<std::byte[]>(place.size());
     landing.address = AddressOf(landing.staging.get());
   }
   HP_ASSIGN_OR_RETURN(landing.own,
@@ -124,7 +124,7 @@ StatusOr<Source> VerbsMemory::OpenSource(std::span<const std::byte> source, size
     return opened;
   }
   if (region) {
-    opened.staging = std::make_unique<std::byte[]>(source.size());
+    opened.staging = std::make_unique_for_overwrite<std::byte[]>(source.size());
     HP_RETURN_IF_ERROR(region->Copy(opened.staging.get(), source.data(), source.size()));
     opened.address = AddressOf(opened.staging.get());
     opened.host = true;
