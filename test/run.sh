@@ -3,18 +3,12 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-werror=OFF
-case ${1:-} in
-  '') ;;
-  --werror) werror=ON ;;
-  *)
-    echo "usage: test/run.sh [--werror]      --werror: compiler warnings are errors"
-    exit 2
-    ;;
-esac
+for option in "$@"; do
+  [[ $option == -D* ]] || { echo "usage: test/run.sh [-DNAME=VALUE ...]      options of CMake" && exit 2; }
+done
 
 tools/dev/setup.sh
 echo "run: building build/release"
-tools/dev/build.sh release -DHP_WERROR=$werror
+tools/dev/build.sh release "$@"
 echo "run: all tests"
 ctest --preset release -j 2
