@@ -30,13 +30,6 @@ struct WorldOptions {
   const Clock* clock = Clock::Real();
 };
 
-/// For what is expected to pass: long enough for those nodes that do appear.
-#ifdef HP_TEST_REAL_VERBS
-constexpr int kShortDeadlineMs = 5000;
-#else
-constexpr int kShortDeadlineMs = 2000;
-#endif
-
 /// A transport under test: its name and how to make a world of it.
 struct TransportKind {
   std::string name;
@@ -45,7 +38,12 @@ struct TransportKind {
   /// Its own Stop, and a failure, keep a peer that lives from writing only when that has reported its end.
   bool peers_write_on = false;
 };
+
+// What a program of the suite tests: host_transports.cc or device_transports.cc says.
+
 std::vector<TransportKind> AllTransports();
+/// A deadline that is expected to pass: long enough for those nodes that do appear.
+int ShortDeadlineMs();
 
 /// A hello of "JOB RANK"; refuses other jobs. Clients say rank -1 and get the next client rank.
 class TestPolicy : public HandshakePolicy {

@@ -28,7 +28,7 @@ TEST_P(HandshakeTest, NodesStartInAnyOrder) {
 }
 
 TEST_P(HandshakeTest, APeerThatDoesNotAppearIsNamed) {
-  MakeNodes({.size = 3, .connect_deadline_ms = kShortDeadlineMs});
+  MakeNodes({.size = 3, .connect_deadline_ms = ShortDeadlineMs()});
   node(0).Start();
   node(2).Start();
   for (Rank rank : {0, 2}) {
@@ -38,7 +38,7 @@ TEST_P(HandshakeTest, APeerThatDoesNotAppearIsNamed) {
     ASSERT_EQ(failed.size(), 1u);
     EXPECT_EQ(failed[0].peer, 1);
     EXPECT_EQ(failed[0].status.code(), StatusCode::kDeadlineExceeded);
-    EXPECT_THAT(failed[0].status.message(), HasSubstr(Format("did not appear within %g s", kShortDeadlineMs / 1e3)));
+    EXPECT_THAT(failed[0].status.message(), HasSubstr(Format("did not appear within %g s", ShortDeadlineMs() / 1e3)));
   }
   ASSERT_TRUE(node(0)->Send(2, 1, {}).ok());
   node(2).Await(Event::kMessage);
