@@ -18,9 +18,11 @@ import os
 import re
 import shutil
 import statistics
+import struct
 import subprocess
 import sys
 import tempfile
+import zlib
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import hybrid_hosts
@@ -34,6 +36,16 @@ WARM_UP = 2  # iterations
 SIDES = ("hpnode", "hybrid", "ddp")
 
 Result = collections.namedtuple("Result", "images_per_s cpu_s_per_image sent_mb received_mb per_node")
+
+
+def random_png(side):
+    """A colour image, [side, side]."""
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    rows = b"".join(b"\0" + os.urandom(3 * side) for _ in range(side))
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)) +
+            chunk(b"IDAT", zlib.compress(rows, 1)) + chunk(b"IEND", b""))
 
 
 class Hpnode:
@@ -51,9 +63,9 @@ class Hpnode:
         os.mkdir(self.path("images"))
         with open(self.path("list.txt"), "w", encoding="ascii") as names:
             for i in range(RECORDS):
-                with open(self.path("images/%d.ppm" % i), "wb") as image:
-                    image.write(b"P6 %d %d 255\n" % (SIDE, SIDE) + os.urandom(3 * SIDE * SIDE))
-                names.write("%d.ppm %d\n" % (i, i * 10))
+                with open(self.path("images/%d.png" % i), "wb") as image:
+                    image.write(random_png(SIDE))
+                names.write("%d.png %d\n" % (i, i * 10))
         hybrid_hosts.run(os.path.join(self.bin, "convert_imageset"), "--backend=leveldb", self.path("images/"),
                          self.path("list.txt"), self.path("db"))
         shutil.rmtree(self.path("images"))
