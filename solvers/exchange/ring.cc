@@ -40,10 +40,13 @@ void AddTo(std::span<float> sum, std::span<const float> arrived) {
 
 StatusOr<std::unique_ptr<Ring>> Ring::Create(const RingPlan* plan, RingLinks* links, DoneSink on_done) {
   std::unique_ptr<Ring> ring(new Ring(plan, links, std::move(on_done)));
-  HP_ASSIGN_OR_RETURN(ring->scratch_,
-                      Buffer::Allocate(plan->steps() > 0 ? kSlots * ring->slot_values_ * sizeof(float) : 0));
+  HP_ASSIGN_OR_RETURN(ring->scratch_, Buffer::Allocate(BytesFor(*plan)));
   HP_ASSIGN_OR_RETURN(ring->registered_, links->Register(ring->scratch_.span()));
   return ring;
+}
+
+size_t Ring::BytesFor(const RingPlan& plan) {
+  return plan.steps() > 0 ? kSlots * LargestChunk(plan) * sizeof(float) : 0;
 }
 
 Ring::Ring(const RingPlan* plan, RingLinks* links, DoneSink on_done)

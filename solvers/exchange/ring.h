@@ -35,6 +35,9 @@ class Ring {
   /// @return the error of RingLinks::Register.
   static StatusOr<std::unique_ptr<Ring>> Create(const RingPlan* plan, RingLinks* links, DoneSink on_done);
 
+  /// Of the memory that it allocates.
+  static size_t BytesFor(const RingPlan& plan);
+
   /// Starts a collective; those of a clock in the order of the plan, and all of them before those of the next clock.
   /// @param values [count of the collective] float32, registered with the links; the ring's until it is done.
   /// @return RingLinks' error.

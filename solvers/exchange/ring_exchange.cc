@@ -40,6 +40,14 @@ RingExchange::~RingExchange() {
   thread_.Join();
 }
 
+size_t RingExchange::BytesFor(const RingPlan& plan) {
+  size_t bytes = Ring::BytesFor(plan);
+  for (const RingPlan::Collective& collective : plan.collectives()) {
+    if (collective.params.size() > 1) bytes += collective.count * sizeof(float);
+  }
+  return bytes;
+}
+
 Status RingExchange::Prepare() {
   HP_ASSIGN_OR_RETURN(
       ring_, Ring::Create(&plan_, links_, [this](uint64_t clock, int collective) { Finish(clock, collective); }));

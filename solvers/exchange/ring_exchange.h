@@ -37,6 +37,8 @@ class RingExchange : public Exchange, private RingEvents {
   static StatusOr<std::unique_ptr<RingExchange>> Create(RingPlan plan, std::vector<int> params, RingLinks* links,
                                                         Callbacks callbacks);
   ~RingExchange() override;
+  /// Of memory that it allocates.
+  static size_t BytesFor(const RingPlan& plan);
 
   void Add(uint64_t clock, int param, std::span<float> gradient) override HP_EXCLUDES(mutex_);
   /// Has nothing to do: the plan says where a clock ends.

@@ -5,6 +5,7 @@
 #include "engine/memory_fit.h"
 #include "input/input.h"
 #include "model/node_model.h"
+#include "node/make_exchange.h"
 #include "proto/net_filter.h"
 #include "solvers/check.h"
 
@@ -121,7 +122,7 @@ StatusOr<std::vector<NodeSummary>> Summarize(const RoutingTable& table, const ca
     const MemoryRoom host = room(node);
     HP_RETURN_IF_ERROR(CheckPlannedMemory(*job, node.rank, host));
     HP_ASSIGN_OR_RETURN(const std::unique_ptr<NodeModel> model, NodeModel::Create(job, options));
-    HP_ASSIGN_OR_RETURN(const NodeMemory memory, FitMemory(*model, host));
+    HP_ASSIGN_OR_RETURN(const NodeMemory memory, FitMemory(*model, ExchangeHostBytes(*model), host));
     nodes.push_back(SummaryOf(*model, memory));
   }
   for (const std::vector<Rank>& ranks : NodesByHost(table.config(), resolve)) {

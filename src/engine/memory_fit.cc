@@ -151,7 +151,7 @@ size_t NodeMemory::bytes() const {
 size_t NodeMemory::image_bytes() const { return Narrow(Wide{images} * ring()); }
 
 size_t NodeMemory::host_bytes(bool on_host) const {
-  return on_host ? Narrow(Wide{bytes()} + image_bytes()) : image_bytes();
+  return Narrow((on_host ? Wide{bytes()} : Wide{0}) + image_bytes() + exchange);
 }
 
 std::string NodeMemory::Describe() const {
@@ -160,6 +160,7 @@ std::string NodeMemory::Describe() const {
                             MegaBytes(matrices).c_str(), MegaBytes(scratch).c_str());
   if (device_only > 0) text += ", input and copies " + MegaBytes(device_only);
   if (images > 0) text += ", images " + MegaBytes(image_bytes());
+  if (exchange > 0) text += ", exchange " + MegaBytes(exchange);
   return text;
 }
 
@@ -174,8 +175,9 @@ Status CheckPlannedMemory(const JobPlan& job, Rank rank, const MemoryRoom& host)
   return OkStatus();
 }
 
-StatusOr<NodeMemory> FitMemory(const NodeModel& model, const MemoryRoom& host) {
+StatusOr<NodeMemory> FitMemory(const NodeModel& model, size_t exchange, const MemoryRoom& host) {
   NodeMemory memory = MemoryOf(model, model.plan().pool_size);
+  memory.exchange = exchange;
   std::optional<Excess> excess = OverAny(model, memory, host);
   while (excess && model.node().pool_size == 0 && memory.pool_size > 1) {
     memory.device_only = DeviceOnlyBytes(model, --memory.pool_size);

@@ -21,6 +21,7 @@ struct NodeMemory {
   size_t device_only = 0;
   /// Images of one micro-batch, of training and test together: in the host's memory, `ring()` times.
   size_t images = 0;
+  size_t exchange = 0;  ///< of replicas that sum gradients by a ring: in the host's memory
 
   /// Image buffers of a phase: those of bound micro-batches, and two that are read ahead.
   int ring() const { return pool_size + 2; }
@@ -28,7 +29,8 @@ struct NodeMemory {
   size_t bytes() const;
   /// Bytes of the images' buffers; likewise.
   size_t image_bytes() const;
-  /// Bytes of the host's memory. @param on_host whether the node computes there: then all of it, else the images.
+  /// Bytes of the host's memory. @param on_host whether the node computes there: then all of it, else the images and
+  /// what the exchange takes.
   size_t host_bytes(bool on_host) const;
   /// One line with the parts, for the log and for errors.
   std::string Describe() const;
@@ -44,9 +46,10 @@ Status CheckPlannedMemory(const JobPlan& job, Rank rank, const MemoryRoom& host)
 /// the plan's, made smaller until all fits into the table's memory_mb, the device's free memory, and `host`. Nodes of
 /// one host, each by itself, are compared with all that it has; CheckHostMemory adds them up. Snapshots' copies are not
 /// counted, nor is what libraries keep. Main thread.
+/// @param exchange bytes of the host's memory that its exchanges take.
 /// @param host what the node's host has: of image buffers, and on the host's device of all.
 /// @return kInvalidArgument with the figures: the table's pool does not fit, or where that is 0 not even one solver.
-StatusOr<NodeMemory> FitMemory(const NodeModel& model, const MemoryRoom& host);
+StatusOr<NodeMemory> FitMemory(const NodeModel& model, size_t exchange, const MemoryRoom& host);
 
 /// What a node needs of its host's memory.
 struct HostShare {

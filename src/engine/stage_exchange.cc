@@ -9,13 +9,14 @@
 
 namespace hp {
 
-ExchangedGroups ExchangedGroupsOf(const NodeModel& model, int stage, const ParamStore& params) {
+ExchangedGroups ExchangedGroupsOf(const NodeModel& model, int stage) {
+  const std::vector<StoredParam> params = model.stored_params();
   ExchangedGroups groups;
   const std::vector<ParamGroupPlan>& plans = model.plan().groups;
   for (int group = 0; group < static_cast<int>(plans.size()); ++group) {
     if (!plans[group].exchanged || plans[group].stage != stage) continue;
     for (int param : model.any_net(true).steps()[model.group_steps()[group]].params) {
-      if (!params.param(param).frozen()) groups[group].push_back(param);
+      if (!params[param].frozen()) groups[group].push_back(param);
     }
     CHECK(groups.contains(group)) << "group " << group << " has no trainable parameters";
   }

@@ -18,7 +18,7 @@ namespace hp {
 /// that have a gradient, as indices into the ParamStore.
 using ExchangedGroups = std::map<int, std::vector<int>>;
 /// The groups of `stage` that this node exchanges. Empty: the stage is an FC stage or has one node, or nothing learns.
-ExchangedGroups ExchangedGroupsOf(const NodeModel& model, int stage, const ParamStore& params);
+ExchangedGroups ExchangedGroupsOf(const NodeModel& model, int stage);
 /// The parameters of `groups` in the order in which backward passes make their gradients final, which is that of the
 /// stage's Exchange::Add in every clock: segments and the layers in them from the last to the first.
 std::vector<int> ExchangedParamsOf(const NodeModel& model, const ExchangedGroups& groups);

@@ -1,14 +1,14 @@
 #pragma once
 
 #include "hp/status.h"
+#include "model/node_model.h"
 #include "node/devices.h"
 #include "node/exchange_links.h"
-#include "scheduler/plan/routing_table.h"
 #include "solvers/exchange/exchange.h"
 #include "solvers/exchange/rendezvous.h"
-#include "solvers/param_store.h"
 #include "transport/transport.h"
 
+#include <cstddef>
 #include <memory>
 #include <vector>
 
@@ -16,17 +16,18 @@ namespace hp {
 
 /// Whose gradients are exchanged, and on what.
 struct ExchangeOptions {
-  const RoutingTable* table = nullptr;
-  Rank rank = 0;                       ///< of the node
+  const NodeModel* model = nullptr;    ///< of the node
   StagePart part;                      ///< one of the node's parts: the stage, and which replica of it the node is
   const NodeDevice* device = nullptr;  ///< the node's; must outlive the exchange
   Rendezvous* rendezvous = nullptr;    ///< among the replicas of the stage, for NCCL; used in MakeNodeExchange only
-  /// Indices into `store`, which gives their sizes, in the order of Exchange::Add.
-  std::vector<int> params;
-  const ParamStore* store = nullptr;
-  Transport* transport = nullptr;  ///< must outlive the exchange
-  Exchange::Callbacks callbacks;   ///< both set
+  std::vector<int> params;             ///< of ExchangedParamsOf
+  Transport* transport = nullptr;      ///< must outlive the exchange
+  Exchange::Callbacks callbacks;       ///< both set
 };
+
+/// Bytes of the host's memory that the exchanges of a node take by a ring: places, buckets, and copies of a GPU's
+/// gradients. 0 by NCCL, and where nothing is exchanged.
+size_t ExchangeHostBytes(const NodeModel& model);
 
 /// Makes the allreduce of one data-parallel stage, which must have several replicas (CHECK): by NCCL where the table
 /// has it so (StageInfo::by_nccl); else by a ring over the node's connections, with gradients of a GPU copied through

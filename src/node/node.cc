@@ -162,7 +162,7 @@ Status Node::BuildModel() {
   HP_RETURN_IF_ERROR(
       CheckPlannedHostMemory(*job, bootstrap_->handshake()->NodesOnHostOf(options_.rank), MachineMemory()));
   HP_ASSIGN_OR_RETURN(model_, NodeModel::Create(std::move(job), options));
-  HP_ASSIGN_OR_RETURN(memory_, FitMemory(*model_, room));
+  HP_ASSIGN_OR_RETURN(memory_, FitMemory(*model_, ExchangeHostBytes(*model_), room));
   LOG(INFO) << "node " << info_.name << ": seed " << seed_ << ", " << threads << " thread(s), "
             << model_->part(true).segments() << " segment(s); " << memory_.Describe();
   labels_ = std::make_unique<LabelStore>(model_->schedule());
@@ -186,8 +186,6 @@ Status Node::InitParams() {
 
 Status Node::ConnectExchanges() {
   NodeExchanges::Options options;
-  options.table = &table_;
-  options.rank = options_.rank;
   options.model = model_.get();
   options.params = params_.get();
   options.device = &device_;

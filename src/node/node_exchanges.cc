@@ -7,18 +7,16 @@
 namespace hp {
 
 Status NodeExchanges::Connect(const Options& options) {
-  for (const StagePart& part : options.table->node(options.rank).parts) {
-    const ExchangedGroups groups = ExchangedGroupsOf(*options.model, part.stage, *options.params);
+  for (const StagePart& part : options.model->node().parts) {
+    const ExchangedGroups groups = ExchangedGroupsOf(*options.model, part.stage);
     std::unique_ptr<ExchangeLinks> links;
     const auto connect = [&](Exchange::Callbacks callbacks) {
       ExchangeOptions exchange;
-      exchange.table = options.table;
-      exchange.rank = options.rank;
+      exchange.model = options.model;
       exchange.part = part;
       exchange.device = options.device;
       exchange.rendezvous = options.rendezvous;
       exchange.params = ExchangedParamsOf(*options.model, groups);
-      exchange.store = options.params;
       exchange.transport = options.transport;
       exchange.callbacks = std::move(callbacks);
       return MakeNodeExchange(exchange, &links);

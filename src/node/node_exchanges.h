@@ -18,8 +18,6 @@ namespace hp {
 class NodeExchanges {
  public:
   struct Options {
-    const RoutingTable* table = nullptr;
-    Rank rank = 0;  ///< of the node
     const NodeModel* model = nullptr;
     ParamStore* params = nullptr;
     const NodeDevice* device = nullptr;

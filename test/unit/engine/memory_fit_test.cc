@@ -1,6 +1,7 @@
 // What a node needs beside what there is, before anything is allocated.
 #include "engine/memory_fit.h"
 
+#include "node/make_exchange.h"
 #include "test/support/small_job.h"
 
 #include <gmock/gmock.h>
@@ -40,7 +41,7 @@ class MemoryFitTest : public testing::Test {
     options.backend = backend_.get();
     const auto model = NodeModel::Create(job_, options);
     EXPECT_TRUE(model.ok()) << model.status();
-    return FitMemory(**model, {bytes, "the host has free", "end other programs"});
+    return FitMemory(**model, ExchangeHostBytes(**model), {bytes, "the host has free", "end other programs"});
   }
   Status Planned(int64_t bytes) {
     return CheckPlannedMemory(*job_, 0, {bytes, "the host has free", "end other programs"});
@@ -138,12 +139,24 @@ TEST_F(HostMemoryTest, NodesOfOneHostAreAddedUpFromThePlanAlone) {
   EXPECT_TRUE(Planned(0).ok());
 }
 
-TEST_F(HostMemoryTest, OfAGpuNodeImagesAlone) {
+TEST_F(HostMemoryTest, TheExchangeOfReplicasCounts) {
+  PlanTwo();
+  const auto memory = Fit(AddressSpaceRoom().bytes);
+  ASSERT_TRUE(memory.ok()) << memory.status();
+  // Four places of a chunk, and a bucket of all parameters but one.
+  EXPECT_EQ(memory->exchange, 4u * (256 << 10) + 4 * (5000 + 7 * 5000 + 7));
+  EXPECT_THAT(memory->Describe(), HasSubstr(", exchange 1.2 MB"));
+  Plan();
+  EXPECT_EQ(Fit(AddressSpaceRoom().bytes)->exchange, 0u) << "one node";
+}
+
+TEST_F(HostMemoryTest, OfAGpuNodeImagesAndTheExchangeAlone) {
   NodeMemory memory;
   memory.parameters = 8192;
   memory.images = 100;
-  EXPECT_EQ(memory.host_bytes(true), 8192u + 3 * 100);
-  EXPECT_EQ(memory.host_bytes(false), 3u * 100);
+  memory.exchange = 7;
+  EXPECT_EQ(memory.host_bytes(true), 8192u + 3 * 100 + 7);
+  EXPECT_EQ(memory.host_bytes(false), 3u * 100 + 7);
 }
 
 }  // namespace
