@@ -287,6 +287,16 @@ def verbs_setup():
     yield pieces(record(4, setup), record(5, b"no port")) + b"\0\0\0\1"
 
 
+def pulled_blobs():
+    def chunk(dims, offset, values, layer="ip", index=0, last=0):
+        message = (number(1, 7) + part(2, layer) + number(3, index) + b"".join(number(4, dim) for dim in dims) +
+                   number(5, offset) + floats(6, values) + number(7, last))
+        return struct.pack("<H", len(message)) + message
+
+    yield chunk([2, 3], 0, range(4)) + chunk([2, 3], 4, range(2)) + chunk([2], 0, range(2), index=1, last=1)
+    yield chunk([1 << 31, 1 << 31], 0, [1]) + chunk([-1], 0, [1])
+
+
 def copy_messages():
     yield struct.pack("<I", 6) + b"cuda:0" + b"\1" + b"handle"
     yield struct.pack("<I", 6) + b"cuda:0" + b"\0" + b"no peer access"
