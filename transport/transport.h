@@ -138,7 +138,8 @@ class Transport {
   /// Writes `source` into a granted place; it must stay unmodified until OnWriteEnded. Uses the grant up.
   /// @return kUnavailable: the peer is not connected; kInvalidArgument: no such grant, another tag, or another length.
   virtual Status Write(Rank peer, const PlaceTag& tag, RemoteGrant grant, std::span<const std::byte> source) = 0;
-  /// Gives a grant back unused: its owner sees kCancelled. Errors as in Write.
+  /// Gives a grant back unused: its owner sees kCancelled. Errors as in Write. Rule [cancel]: who gives up ends every
+  /// grant that it holds, each by itself or all by the end of the connection.
   virtual Status CancelGrant(Rank peer, RemoteGrant grant) = 0;
   /// Sends a small message (copied; at most kMaxMessageBytes), in order, ahead of bulk data. `type` is the caller's.
   /// @return kUnavailable: the peer is not connected; kInvalidArgument: too long; kResourceExhausted: kMaxQueuedBytes

@@ -46,7 +46,9 @@ void ClockState::OnExchanged(int stage, int group) {
   FinishGradientIfDone(group);
 }
 
-// The sum may be there before our own backward task is reported: the exchange has our part from within that task.
+// Rule [update-when-complete]: a gradient is final when all ids of the clock are in it, and those of the other
+// replicas. The sum may be there before our own backward task is reported: the exchange has our part from within that
+// task.
 void ClockState::FinishGradientIfDone(int u) {
   Group& group = groups_[u];
   const ParamGroupPlan& plan = plan_->groups[u];

@@ -31,6 +31,7 @@ Flight* Flights::Bind(MsgId id, int solver) {
   return &flight;
 }
 
+// Rule [grant-at-bind]: every place of the id, once.
 void Flights::GrantPlaces(Flight* flight) {
   const PhasePlan& plan = plan_->phase(flight->id);
   flight->missing.assign(plan.segments, 0);
@@ -52,6 +53,7 @@ Flight* Flights::Find(MsgId id) {
   return found == flights_.end() ? nullptr : &found->second;
 }
 
+// Rule [release]: work, writes and grants of the id have ended, and nothing of it waits to be written.
 std::optional<int> Flights::FreeIfDone(MsgId id) {
   const Flight& flight = flights_.at(id);
   if (!flight.computed() || flight.open_grants > 0 || flight.open_writes > 0) return std::nullopt;
@@ -105,8 +107,8 @@ bool Flights::BackwardIsInOrder(const Flight& flight) const {
   return true;
 }
 
-// A micro-batch's goes out only behind those of all earlier ones. (There is one executor, and it takes the smaller id
-// first.)
+// Rule [add-in-order]: a micro-batch's goes out only behind those of all earlier ones. (There is one executor, and it
+// takes the smaller id first.)
 std::vector<Task> Flights::TakeWeightGradients() {
   std::vector<Task> tasks;
   for (int u = 0; u < static_cast<int>(plan_->groups.size()); ++u) {
@@ -164,6 +166,7 @@ void Flights::WriteFinal(Flight* flight, int segment, bool gradient) {
   }
 }
 
+// Rule [write-granted]: what is final, as soon as its grant is there, and not before.
 void Flights::PostIfGranted(Flight* flight, int index) {
   const PortPlan& port = plan_->phase(flight->id).ports[index];
   const Rank peer = port.peer(flight->id.replica());
@@ -192,10 +195,11 @@ int Flights::FindPort(MsgId id, uint32_t number, bool landing, Rank peer) const 
   return -1;
 }
 
+// Rule [keep-grant]: until the id is bound and the tensor is final.
 void Flights::OnGranted(Rank peer, const PlaceTag& tag, RemoteGrant grant, size_t bytes) {
   grants_[{peer, tag}] = {grant, bytes};
   Flight* const flight = Find(MsgId{tag.msg_id});
-  if (flight == nullptr) return;  // kept until the id is bound and the tensor is final
+  if (flight == nullptr) return;
   const int port = FindPort(flight->id, tag.channel, false, peer);
   if (port >= 0 && flight->unposted.contains(port)) PostIfGranted(flight, port);
 }

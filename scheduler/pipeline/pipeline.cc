@@ -36,9 +36,10 @@ void Pipeline::Start() {
 
 // --- Clocks
 
-// A clock opens when its version is there (the caller knows), the verdict of the clock before the last has arrived, and
-// the host has room for what its boundary does; the last one of all waits for every verdict, so that a job ends only
-// with good numbers.
+// Rule [version]: a clock opens when its version is there, which its ids compute with (the caller knows). Rule
+// [one-gradient]: and when the one before is finished, whose sums its gradients would be added to. Rule
+// [after-verdict]: and when the verdict of the clock before the last has arrived, and the host has room for what its
+// boundary does; the last one of all waits for every verdict, so that a job ends only with good numbers.
 void Pipeline::OpenClock() {
   if (!started_ || finished_ || clocks_.contains(iteration_)) return;
   const bool last = iteration_ >= schedule_.shape().max_iter || (stop_at_ && iteration_ >= *stop_at_);
@@ -187,6 +188,8 @@ void Pipeline::OnComputed(MsgId id) {
 
 // --- Flights
 
+// Rule [bind-next]: the next id of the node's own list, as soon as a solver is free. Nobody is asked: all smaller ids
+// are bound, so the smallest unfinished one can be finished, whatever the pools.
 void Pipeline::BindMore() {
   for (auto& [clock, state] : clocks_) {
     while (!free_solvers_.empty()) {
