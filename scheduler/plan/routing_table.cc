@@ -95,7 +95,7 @@ StatusOr<RoutingTable> RoutingTable::Create(const RoutingTableConfig& config, co
   const StageInfo& conv = table.stages_.front();
   const bool on_gpus = std::all_of(conv.ranks.begin(), conv.ranks.end(),
                                    [&table](Rank rank) { return table.node(rank).device != "cpu"; });
-  if (on_gpus && !conv.by_nccl) division.mutable_transport()->set_tls(true);
+  if (on_gpus && conv.size() > 1 && !conv.by_nccl) division.mutable_transport()->set_tls(true);
   table.division_hash_ = HashMessage(division);
   return table;
 }

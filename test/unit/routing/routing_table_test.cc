@@ -97,6 +97,10 @@ TEST(RoutingTableTest, TlsDecidesWhatSumsForGpus) {
   config.mutable_transport()->set_clear(TransportConfig::ALLOWED);
   EXPECT_TRUE(table().stage(0).by_nccl);
   EXPECT_EQ(table().division_hash(), gpus);
+  config.mutable_node()->DeleteSubrange(1, 1);
+  const uint64_t alone = table().division_hash();
+  config.mutable_transport()->clear_clear();
+  EXPECT_EQ(table().division_hash(), alone) << "one replica sums with nobody";
 }
 
 TEST(RoutingTableTest, LoadNamesTheFileAndTheLine) {
