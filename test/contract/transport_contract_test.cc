@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstring>
 #include <future>
 #include <set>
 #include <thread>
@@ -126,35 +127,46 @@ TEST_P(ContractTest, UnknownPeersAreNotConnected) {
   }
 }
 
-// The receiver is held up until more is queued than any kernel buffers, and a message after it.
+// The receiver is held up until more is queued than any kernel buffers, and a message after it. The thread that queues
+// may be held up itself, for longer than bulk takes; so a message that comes last is no proof, but one that comes last
+// each time is.
 TEST_P(ContractTest, ControlPassesBulk) {
-  MakeNodes({.size = 2});
-  std::promise<void> release;
-  node(1).ReactBy([future = release.get_future().share()](const Event& event) {
-    if (event.kind == Event::kMessage && event.type == 1) future.wait();
-  });
-  for (auto& each : nodes_) each->Start();
-  AwaitMesh();
   constexpr size_t kBytes = 8 << 20, kWrites = 10;
+  constexpr int kAttempts = 20;
   const std::vector<std::byte> source = Pattern(kBytes, 3);
   std::vector<std::vector<std::byte>> places(kWrites, std::vector<std::byte>(kBytes));
-  for (uint64_t id = 0; id < kWrites; ++id) ASSERT_TRUE(node(1)->Grant(0, {.msg_id = id}, places[id]).ok());
-  node(0).Await(Event::kGranted, kWrites);
-  ASSERT_TRUE(node(0)->Send(1, 1, {}).ok());
-  node(1).Await(Event::kMessage);
-  for (const Event& granted : node(0).events(Event::kGranted)) {
-    ASSERT_TRUE(node(0)->Write(1, granted.tag, granted.grant, source).ok());
-  }
-  ASSERT_TRUE(node(0)->Send(1, 2, {}).ok());
-  release.set_value();
-  node(1).Await(Event::kGrantEnded, kWrites);
-  size_t before = 0;
-  for (const Event& event : node(1).events()) {
-    if (event.kind == Event::kMessage && event.type == 2) break;
-    before += event.kind == Event::kGrantEnded;
+  size_t before = kWrites;  // writes that arrived before the message
+  for (int attempt = 0; attempt < kAttempts && before == kWrites; ++attempt) {
+    nodes_.clear();
+    MakeNodes({.size = 2});
+    std::promise<void> release;
+    node(1).ReactBy([future = release.get_future().share()](const Event& event) {
+      if (event.kind == Event::kMessage && event.type == 1) future.wait();
+    });
+    for (auto& each : nodes_) each->Start();
+    AwaitMesh();
+    for (uint64_t id = 0; id < kWrites; ++id) ASSERT_TRUE(node(1)->Grant(0, {.msg_id = id}, places[id]).ok());
+    node(0).Await(Event::kGranted, kWrites);
+    ASSERT_TRUE(node(0)->Send(1, 1, {}).ok());
+    node(1).Await(Event::kMessage);
+    for (const Event& granted : node(0).events(Event::kGranted)) {
+      ASSERT_TRUE(node(0)->Write(1, granted.tag, granted.grant, source).ok());
+    }
+    ASSERT_TRUE(node(0)->Send(1, 2, {}).ok());
+    release.set_value();
+    node(1).Await(Event::kGrantEnded, kWrites);
+    node(1).Await(Event::kMessage, 2);
+    before = 0;
+    for (const Event& event : node(1).events()) {
+      if (event.kind == Event::kMessage && event.type == 2) break;
+      before += event.kind == Event::kGrantEnded;
+    }
+    for (auto& place : places) {
+      EXPECT_TRUE(Same(place, source));
+      std::memset(place.data(), 0, kBytes);
+    }
   }
   EXPECT_LT(before, kWrites);
-  for (const auto& place : places) EXPECT_TRUE(Same(place, source));
 }
 
 // Three nodes, four threads each: every thread grants places to both other nodes and sends; every grant is answered
