@@ -29,6 +29,13 @@ DEFINE_string(
 DEFINE_int32(port, 29500, "Port of the first node of each host; its other nodes use the following ports.");
 DEFINE_int32(micro_batches, 0, "Micro-batches per replica and batch; 0: chosen automatically, at most 4.");
 DEFINE_string(cut, "", "Name of the first layer of each FC stage; empty: chosen by the InnerProduct layers.");
+DEFINE_string(
+    split, "",
+    "How InnerProduct layers are divided over the shards: LAYER:BY,..., BY being OUTPUTS (as all others are), "
+    "INPUTS (best behind one split by OUTPUTS: nothing is sent in between) or NONE.");
+DEFINE_bool(
+    scattered, false,
+    "Send each FC shard a slice of what enters its stage, and let the shards gather it, instead of all to each.");
 DEFINE_bool(batch_per_replica, false, "batch_size of the net is per replica, not the total of all replicas.");
 DEFINE_bool(tls, false, "Encrypt what the nodes send to each other; each needs the job's token (--new_token).");
 DEFINE_string(job, "", "Name of the job; tells two jobs with the same table apart.");
@@ -105,6 +112,8 @@ std::string CommandLine(const TableRequest& request) {
   std::string text = "Routing table of hpnode, written by\nhproute --solver=" + FLAGS_solver;
   text += " --conv=" + std::to_string(request.conv) + " --fc=" + FLAGS_fc + " --hosts=" + FLAGS_hosts;
   if (!FLAGS_cut.empty()) text += " --cut=" + FLAGS_cut;
+  if (!FLAGS_split.empty()) text += " --split=" + FLAGS_split;
+  if (FLAGS_scattered) text += " --scattered";
   return text + " --out=" + FLAGS_out + "\nEvery node of the job needs the same table.";
 }
 
@@ -119,6 +128,8 @@ Status Write() {
   request.port = FLAGS_port;
   request.micro_batches = FLAGS_micro_batches;
   request.cut = SplitList(FLAGS_cut);
+  request.split = SplitList(FLAGS_split);
+  request.scattered = FLAGS_scattered;
   request.per_replica = FLAGS_batch_per_replica;
   request.tls = FLAGS_tls;
   request.job = FLAGS_job;

@@ -17,6 +17,7 @@ StatusOr<StageLayout> LayoutOf(const RoutingTable& table, const caffe::NetParame
   StageLayout layout;
   for (const StageInfo& stage : table.stages()) layout.stages.push_back({stage.conv, stage.ranks});
   HP_ASSIGN_OR_RETURN(layout.stage_of_layer, table.StageOfLayers(net));
+  layout.split_of_layer = table.SplitOfLayers(net);
   return layout;
 }
 
@@ -53,9 +54,12 @@ Status CheckCounts(const JobShape& shape) {
 StatusOr<std::unique_ptr<JobPlan>> JobPlan::Create(const Options& options) {
   std::unique_ptr<JobPlan> plan(new JobPlan(options));
   HP_ASSIGN_OR_RETURN(const StageLayout layout, LayoutOf(*options.table, *options.net));
-  HP_ASSIGN_OR_RETURN(plan->train_.graph, NetGraph::Create(options.net, caffe::TRAIN, *options.types));
+  std::vector<bool> scatters;
+  for (const StageInfo& stage : options.table->stages()) scatters.push_back(stage.scattered);
+  const GraphCuts cuts = CutsOf(layout, scatters);
+  HP_ASSIGN_OR_RETURN(plan->train_.graph, NetGraph::Create(options.net, caffe::TRAIN, *options.types, cuts));
   if (options.solver.test_iter_size() > 0) {
-    HP_ASSIGN_OR_RETURN(plan->test_.graph, NetGraph::Create(options.net, caffe::TEST, *options.types));
+    HP_ASSIGN_OR_RETURN(plan->test_.graph, NetGraph::Create(options.net, caffe::TEST, *options.types, cuts));
   }
   HP_RETURN_IF_ERROR(plan->MakeSchedule());
   HP_RETURN_IF_ERROR(plan->PlanPhase(true, layout, &plan->train_));
@@ -93,7 +97,7 @@ Status JobPlan::MakeSchedule() {
 Status JobPlan::PlanPhase(bool train, const StageLayout& layout, Phase* phase) {
   const Shape& sample = train ? options_.train_shape : options_.test_shape;
   HP_ASSIGN_OR_RETURN(phase->shapes, phase->graph->Shapes(sample, 1));
-  HP_ASSIGN_OR_RETURN(Placement placement, Placement::Create(*phase->graph, layout));
+  HP_ASSIGN_OR_RETURN(Placement placement, Placement::Create(*phase->graph, sample, layout));
   phase->placement = std::make_unique<Placement>(std::move(placement));
   for (const NodeInfo& node : table().nodes()) {
     NodePlan::Options options;
@@ -150,14 +154,14 @@ void JobPlan::FindParams() {
     if (layers[i].source) continue;
     std::vector<Shape> in;
     for (int bottom : layers[i].bottoms) in.push_back(train_.shapes[bottom]);
-    const StageInfo& stage = table().stage(train_.placement->stage_of(i));
-    const int slices = train_.placement->spread(layers[i].tops[0]) == Spread::kSlice ? stage.size() : 1;
-    int blob = 0;
-    for (const ParamSpec& spec : layers[i].traits.Params(in)) {
+    const Placement& placement = *train_.placement;
+    const int stage = placement.stage_of(i);
+    int blob = layers[i].first_blob();
+    for (const ParamSpec& spec : layers[i].Params(in)) {
       ParamOwners param{layers[i].traits.name(), blob++, spec, {}};
-      for (int part = 0; part < slices; ++part) {
-        const Range rows = PartOf(spec.shape[0], part, slices);
-        param.slices.push_back({stage.ranks[part], Block::Rows(spec.shape, rows.begin, rows.end)});
+      for (int part = 0; part < placement.distinct_parts(stage); ++part) {
+        const Block block = placement.BlockOn(i, part, spec.shape);
+        if (!block.empty()) param.slices.push_back({table().stage(stage).ranks[part], block});
       }
       params_.push_back(std::move(param));
     }

@@ -22,10 +22,10 @@ struct ParamOwners {
   /// The block that one node contributes.
   struct Slice {
     Rank owner = 0;
-    Block block;  ///< whole rows of the blob
+    Block block;  ///< rows of the blob, or columns; not empty
   };
-  /// Disjoint, together the whole blob. A blob that shards divide has one slice for each shard, in the order of shards;
-  /// any other has one, of replica 0 or shard 0 of its stage.
+  /// Disjoint, together the whole blob. A blob that shards divide has one slice for each shard that holds some of it,
+  /// in the order of shards; any other has one, of replica 0 or shard 0 of its stage.
   std::vector<Slice> slices;
 };
 

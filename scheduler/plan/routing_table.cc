@@ -6,6 +6,7 @@
 #include "scheduler/plan/table_check.h"
 
 #include <algorithm>
+#include <map>
 
 namespace hp {
 namespace {
@@ -46,7 +47,13 @@ RoutingTableConfig DivisionOf(const RoutingTableConfig& config) {
     StageConfig* entry = division.add_stage();
     *entry = stage;
     entry->clear_name();
+    if (entry->boundary() == StageConfig::DIRECT) entry->clear_boundary();
   }
+  std::map<std::string, SplitConfig> splits;
+  for (const SplitConfig& split : config.split()) {
+    if (split.by() != SplitConfig::OUTPUTS) splits[split.layer()] = split;
+  }
+  for (const auto& [layer, split] : splits) *division.add_split() = split;
   for (const NodeConfig& node : config.node()) {
     NodeConfig* entry = division.add_node();
     entry->set_stage(node.stage());
@@ -75,6 +82,7 @@ StatusOr<RoutingTable> RoutingTable::Create(const RoutingTableConfig& config, co
     StageInfo info;
     info.name = StageName(config, static_cast<int>(table.stages_.size()));
     info.conv = stage.kind() == StageConfig::CONV;
+    info.scattered = stage.boundary() == StageConfig::SCATTERED;
     info.by_nccl = info.conv && table.may_send_clear();
     table.stages_.push_back(info);
   }
@@ -118,6 +126,20 @@ StatusOr<std::vector<int>> RoutingTable::StageOfLayers(const caffe::NetParameter
   std::vector<int> stage_of_layer = AssignLayers(config_, net, &faults);
   if (!faults.empty()) return Faults(path_, faults);
   return stage_of_layer;
+}
+
+std::vector<LayerSplit> RoutingTable::SplitOfLayers(const caffe::NetParameter& net) const {
+  std::map<std::string, SplitConfig::By> given;
+  for (const SplitConfig& split : config_.split()) given[split.layer()] = split.by();
+  std::vector<LayerSplit> splits;
+  for (const caffe::LayerParameter& layer : net.layer()) {
+    const auto found = given.find(layer.name());
+    const SplitConfig::By by = found == given.end() ? SplitConfig::OUTPUTS : found->second;
+    splits.push_back(by == SplitConfig::INPUTS ? LayerSplit::kInputs
+                     : by == SplitConfig::NONE ? LayerSplit::kNone
+                                               : LayerSplit::kOutputs);
+  }
+  return splits;
 }
 
 }  // namespace hp

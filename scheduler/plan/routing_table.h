@@ -16,6 +16,7 @@ namespace hp {
 struct StageInfo {
   std::string name;         ///< as written; "stage N" if it has none
   bool conv = false;        ///< data-parallel: its nodes are replicas; else they are shards. Only stage 0 is
+  bool scattered = false;   ///< what other stages send comes in slices, which the shards gather
   bool by_nccl = false;     ///< NCCL sums its gradients: its replicas are all on GPUs, and may speak in clear
   std::vector<Rank> ranks;  ///< by replica or shard
 
@@ -97,6 +98,8 @@ class RoutingTable {
   /// The stage of each layer, by index among the layers of the unfiltered net (see AssignLayers).
   /// @return kInvalidArgument with every fault if the stages do not cover the net, in order and without overlap.
   StatusOr<std::vector<int>> StageOfLayers(const caffe::NetParameter& net) const;
+  /// How each layer is divided over the shards of its stage, likewise by index; matters only where there are several.
+  std::vector<LayerSplit> SplitOfLayers(const caffe::NetParameter& net) const;
 
  private:
   RoutingTable() = default;

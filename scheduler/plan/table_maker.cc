@@ -159,6 +159,24 @@ std::string EntryText(const char* field, const google::protobuf::Message& messag
 
 const char* Role(const StageConfig& stage) { return stage.kind() == StageConfig::CONV ? "conv" : "fc"; }
 
+Status AddSplits(const TableRequest& request, RoutingTableConfig* config) {
+  for (const std::string& item : request.split) {
+    const size_t colon = item.rfind(':');
+    SplitConfig::By by = SplitConfig::OUTPUTS;
+    if (colon == std::string::npos || !SplitConfig::By_Parse(item.substr(colon + 1), &by)) {
+      return InvalidArgument("--split has \"%s\"; expected LAYER:OUTPUTS, LAYER:INPUTS or LAYER:NONE", item.c_str());
+    }
+    SplitConfig* const split = config->add_split();
+    split->set_layer(item.substr(0, colon));
+    split->set_by(by);
+  }
+  for (StageConfig& stage : *config->mutable_stage()) {
+    const bool sharded = request.scattered && stage.kind() == StageConfig::FC;
+    if (sharded) stage.set_boundary(StageConfig::SCATTERED);
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 StatusOr<RoutingTableConfig> MakeTable(const TableRequest& request, const caffe::NetParameter& net) {
@@ -182,6 +200,7 @@ StatusOr<RoutingTableConfig> MakeTable(const TableRequest& request, const caffe:
     AddStage(name, false, net, bounds[i], bounds[i + 1], &config);
     AddNodes(name, static_cast<int>(i) + 1, request.fc[i], &addresses, &config);
   }
+  HP_RETURN_IF_ERROR(AddSplits(request, &config));
   std::vector<std::string> faults = CheckStructure(config);
   if (faults.empty()) faults = CheckNetFit(config, net);
   if (faults.empty()) return config;

@@ -1,6 +1,7 @@
 // Checks of the table beside the net and the solver. They read the prototxt as it is, by the types' facts (LayerTypes),
 // without making a graph of it: a table with faults is to be described even where no plan can be made.
 #include "base/format.h"
+#include "proto/names.h"
 #include "proto/net_filter.h"
 #include "scheduler/plan/msg_id.h"
 #include "scheduler/plan/net_facts.h"
@@ -8,7 +9,6 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 
 namespace hp {
 namespace {
@@ -27,6 +27,7 @@ class NetFit {
   std::vector<std::string> Run() {
     stage_of_layer_ = AssignLayers(config_, net_, &faults_);
     const bool assigned = faults_.empty();
+    CheckSplits(assigned);
     CheckBatch();
     for (caffe::Phase phase : {caffe::TRAIN, caffe::TEST}) {
       const std::vector<int> layers = LayersOf(net_, phase);
@@ -48,6 +49,31 @@ class NetFit {
   std::string Stage(int stage) const { return "stage \"" + StageName(config_, stage) + "\""; }
   std::string Layer(int layer) const {
     return "layer \"" + net_.layer(layer).name() + "\" (" + net_.layer(layer).type() + ")";
+  }
+
+  void CheckSplits(bool assigned) {
+    for (const SplitConfig& split : config_.split()) {
+      const std::string& name = split.layer();
+      std::vector<std::string> names;
+      int found = -1;
+      for (int i = 0; i < net_.layer_size(); ++i) {
+        names.push_back(net_.layer(i).name());
+        if (names.back() == name) found = i;
+      }
+      if (name.empty()) continue;  // a fault of its own
+      if (found < 0) {
+        const std::string nearest = NearestName(name, names);
+        Add(Format("split: \"%s\" is not a layer of the net%s", name.c_str(),
+                   nearest.empty() ? "" : (" (did you mean \"" + nearest + "\"?)").c_str()));
+      } else if (!types_.SplitOutputs(net_.layer(found))) {
+        Add(Format("split: %s can't be split; expected an InnerProduct layer", Layer(found).c_str()));
+      } else if (split.by() == SplitConfig::INPUTS && !types_.SplitsInputs(net_.layer(found))) {
+        Add(Format("split: %s can't be split by INPUTS; expected OUTPUTS or NONE", Layer(found).c_str()));
+      } else if (assigned && config_.stage(stage_of_layer_[found]).kind() == StageConfig::CONV) {
+        Add(Format("split: %s is in %s, whose nodes are replicas; expected a layer of an FC stage",
+                   Layer(found).c_str(), Stage(stage_of_layer_[found]).c_str()));
+      }
+    }
   }
 
   void CheckBatch() {
@@ -125,12 +151,8 @@ class NetFit {
       if (stage_of_layer_[i] != stage) continue;
       ++members;
       const caffe::LayerParameter& layer = net_.layer(i);
-      if (const std::optional<int64_t> outputs = types_.SplitOutputs(layer)) {
+      if (types_.SplitOutputs(layer)) {
         ++products;
-        if (*outputs < shards) {
-          Add(Format("%s has %d shards; layer \"%s\" has only %lld outputs to split", Stage(stage).c_str(), shards,
-                     layer.name().c_str(), static_cast<long long>(*outputs)));
-        }
       } else if (shards > 1 && types_.HasParameters(layer)) {
         Add(Format("%s can't be split over the %d shards of %s; expected it in the first stage or one shard",
                    Layer(i).c_str(), shards, Stage(stage).c_str()));

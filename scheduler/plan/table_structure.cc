@@ -34,6 +34,7 @@ class StructureCheck {
     CheckJob();
     CheckLossScaling();
     CheckStages();
+    CheckSplits();
     if (config_.node_size() == 0) Add("the table has no node; expected at least one \"node { ... }\"");
     for (int rank = 0; rank < config_.node_size(); ++rank) CheckNode(rank);
     CheckNodeNames();
@@ -102,8 +103,23 @@ class StructureCheck {
       } else if (i > 0 && stage.kind() != StageConfig::FC) {
         Add(label + " is CONV; expected FC for every stage but the first");
       }
+      if (stage.kind() == StageConfig::CONV && stage.boundary() == StageConfig::SCATTERED) {
+        Add(label + " is CONV and has boundary: SCATTERED; expected it of an FC stage, whose shards gather the slices");
+      }
       if (!stage.name().empty() && !first.emplace(stage.name(), i).second) {
         Add(Format("stages %d and %d are both named \"%s\"", first[stage.name()], i, stage.name().c_str()));
+      }
+    }
+  }
+
+  void CheckSplits() {
+    std::map<std::string, int> first;
+    for (int i = 0; i < config_.split_size(); ++i) {
+      const std::string& layer = config_.split(i).layer();
+      if (layer.empty()) {
+        Add(Format("split %d names no layer; expected layer: \"...\"", i));
+      } else if (!first.emplace(layer, i).second) {
+        Add(Format("splits %d and %d are both of layer \"%s\"", first[layer], i, layer.c_str()));
       }
     }
   }

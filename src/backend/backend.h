@@ -2,6 +2,7 @@
 
 #include "backend/op.h"
 #include "backend/update.h"
+#include "base/range.h"
 #include "hp/status.h"
 
 #include <cstdint>
@@ -142,6 +143,13 @@ class Backend {
   /// d_out[0..parts), dense float32, one from each reader (null counts as zero), added in order, in the input's layout
   /// and element type.
   virtual StatusOr<OpPtr> Export(int parts, const Descs& in) = 0;
+  /// Output i is channels (axis 1) `channels[i]` of the input, a dense float32 tensor, dense. BackwardInput puts the
+  /// outputs' gradients in their places; channels of no output, and those whose gradient is null, get zero.
+  /// @param channels ranges that do not overlap.
+  virtual StatusOr<OpPtr> Scatter(const std::vector<Range>& channels, const Descs& in) = 0;
+  /// y [rows, n] = the sum of all inputs, added in order, then of parameter 0, a bias [n]; all dense float32. The
+  /// gradient of every input is y's, in whose memory it lies: there is no BackwardInput.
+  virtual StatusOr<OpPtr> Sum(bool bias, const Descs& in) = 0;
 
   /// Updates history and weights of each part, in one pass over memory (see SgdCoefficients). All parts in one call
   /// cost least on a GPU. `parts` may be freed after the call, what it points to only when the work is done.

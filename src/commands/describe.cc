@@ -30,7 +30,7 @@ StatusOr<std::optional<Shape>> SampleShape(const caffe::NetParameter& net, bool 
 void AddLayers(const NodeModel& model, NodeSummary* summary) {
   const auto& layers = model.job().graph(true).layers();
   for (const LayerPlan& plan : model.part(true).layers()) {
-    if (!layers[plan.layer].source) summary->layers.push_back(layers[plan.layer].traits.name());
+    if (!layers[plan.layer].source) summary->layers.push_back(layers[plan.layer].name());
   }
 }
 

@@ -115,8 +115,8 @@ class TestNet {
   explicit TestNet(Device* device) : device_(device) {}
 
   Status Build(const NetGraph& graph, const Shape& sample, Backend* backend) {
-    const StageLayout layout{{{true, {0}}}, std::vector<int>(graph.net().layer_size(), 0)};
-    HP_ASSIGN_OR_RETURN(Placement placement, Placement::Create(graph, layout));
+    const StageLayout layout{{{true, {0}}}, std::vector<int>(graph.net().layer_size(), 0), {}};
+    HP_ASSIGN_OR_RETURN(Placement placement, Placement::Create(graph, sample, layout));
     placement_ = std::make_unique<const Placement>(std::move(placement));
     HP_ASSIGN_OR_RETURN(const NodePlan plan, NodePlan::Create(graph, *placement_, {.sample = sample}));
     HP_RETURN_IF_ERROR(CheckPlannedTest(plan, graph.batch_size(), Room()));

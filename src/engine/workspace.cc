@@ -41,8 +41,8 @@ void Workspace::IndexParams() {
     if (!train && !model_.tests()) continue;
     for (int64_t rows : model_.schedule().RowCounts(train)) {
       const NodeNet& net = model_.net(train, rows);
-      for (const ParamPlan& param : net.plan().params())
-        param_index_[&net].push_back(params_->Find(param.layer, param.blob));
+      std::vector<int>& index = param_index_[&net];  // there even if the node has no parameters
+      for (const ParamPlan& param : net.plan().params()) index.push_back(params_->Find(param.layer, param.blob));
     }
   }
 }

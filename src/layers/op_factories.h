@@ -19,6 +19,8 @@ struct OpContext {
   /// This shard's range of the layer's output channels, and their number in all shards; {0, n, n} where nothing is
   /// split. All 0: not known, taken as not split.
   int64_t channel_begin = 0, channel_end = 0, channel_count = 0;
+  /// Whether the op yields an addend of its outputs, from some of the inputs: the bias comes later.
+  bool addends = false;
 };
 
 /// Makes the op of a layer: reads its Caffe parameter into the backend's desc and calls the backend. A plain function

@@ -1,7 +1,6 @@
 // A net is built in passes over its steps:
 //   1. AddLayer, in the order of the layers: the layer's step, in front of it what brings its inputs into the form that
-//   it
-//      reads (gather, dense), behind it an export for each edge on which its output leaves.
+//      it reads (gather, dense), behind it an export or a scatter for each edge on which its output leaves.
 //   2. MarkBackward, backwards: which steps compute gradients, and which inputs receive one from which step.
 //   3. AddSplits: where several steps send a gradient to one tensor, a split step adds them up.
 //   4. SortBySegment: the order of execution.
@@ -43,7 +42,7 @@ StatusOr<std::unique_ptr<NodeNet>> NodeNetBuilder::Build() {
 }
 
 void NodeNetBuilder::IndexParams() {
-  for (int i = 0; i < static_cast<int>(plan_.params().size()); ++i) params_[plan_.params()[i].layer].push_back(i);
+  for (int i = 0; i < static_cast<int>(plan_.params().size()); ++i) params_[plan_.params()[i].graph_layer].push_back(i);
 }
 
 int NodeNetBuilder::AddBuffer(size_t bytes, NetBuffer::Kind kind) {
@@ -72,7 +71,7 @@ Status NodeNetBuilder::AddLayer(const LayerPlan& plan) {
   }
   HP_ASSIGN_OR_RETURN(std::vector<int> in, Inputs(layer));
   NetStep step;
-  step.name = entry.traits.name();
+  step.name = entry.name();
   step.layer = &entry.traits;
   step.layer_index = layer;
   step.in = in;
@@ -82,9 +81,8 @@ Status NodeNetBuilder::AddLayer(const LayerPlan& plan) {
     descs.push_back(net_->tensors_[tensor].desc);
     CHECK_LE(available_[tensor], plan.segment) << step.name;
   }
-  HP_ASSIGN_OR_RETURN(std::unique_ptr<Op> op, context_.ops->Create(entry.traits, ContextOf(plan), descs));
-  step.op = std::move(op);
-  step.params = params_[step.name];
+  HP_ASSIGN_OR_RETURN(step.op, MakeOp(plan, descs));
+  step.params = params_[layer];
   step.learns = plan.learns;
   step.in_backward = plan.in_backward;
 
@@ -115,6 +113,12 @@ Status NodeNetBuilder::AddLayer(const LayerPlan& plan) {
   return OkStatus();
 }
 
+StatusOr<std::unique_ptr<Op>> NodeNetBuilder::MakeOp(const LayerPlan& plan, const std::vector<TensorDesc>& in) {
+  const GraphLayer& entry = graph_.layers()[plan.layer];
+  if (entry.piece == GraphLayer::kSum) return context_.backend->Sum(!params_[plan.layer].empty(), in);
+  return context_.ops->Create(entry.traits, ContextOf(plan), in);
+}
+
 void NodeNetBuilder::AddSource(const LayerPlan& plan) {
   const int top = graph_.layers()[plan.layer].tops[0];
   const TensorDesc desc{shapes_[top], 1};
@@ -131,12 +135,14 @@ OpContext NodeNetBuilder::ContextOf(const LayerPlan& layer) const {
   context.channel_begin = layer.channels.begin;
   context.channel_end = layer.channels.end;
   context.channel_count = shapes_[entry.tops[0]].dim(1);
+  context.addends = entry.piece == GraphLayer::kProduct;
   return context;
 }
 
 StatusOr<std::vector<int>> NodeNetBuilder::Inputs(int layer) {
   const GraphLayer& entry = graph_.layers()[layer];
-  const bool product = entry.traits.channel_use() == ChannelUse::kSplitOutput;
+  const ChannelUse use = entry.channel_use();
+  const bool product = use == ChannelUse::kSplitOutput || use == ChannelUse::kSplitInput;
   std::vector<int> in;
   for (size_t i = 0; i < entry.bottoms.size(); ++i) {
     const int blob = entry.bottoms[i];
@@ -149,8 +155,8 @@ StatusOr<std::vector<int>> NodeNetBuilder::Inputs(int layer) {
       in.push_back(tensor);
       continue;
     }
-    const int edge = placement_.FindEdge(blob, plan_.part().stage);
-    if (product) {
+    const int edge = placement_.EdgeOf(layer, blob);
+    if (product || use == ChannelUse::kSum) {
       HP_ASSIGN_OR_RETURN(std::vector<int> parts, Gather(edge));
       in.insert(in.end(), parts.begin(), parts.end());
     } else {
@@ -161,25 +167,29 @@ StatusOr<std::vector<int>> NodeNetBuilder::Inputs(int layer) {
   return in;
 }
 
+// The pieces of an edge as they land, or as this node has its own.
 StatusOr<std::vector<int>> NodeNetBuilder::Gather(int edge_index) {
   if (auto found = gathered_.find(edge_index); found != gathered_.end()) return found->second;
   const Edge& edge = placement_.edges()[edge_index];
-  const Shape& shape = shapes_[edge.blob];
-  const int available = edge.within_stage() ? available_[exported_.at(edge_index)] + 1 : 0;
+  const int available = plan_.LandingSegment(edge_index);
   std::vector<int> parts;
-  for (int part = 0; part < edge.parts; ++part) {
-    const Shape part_shape = edge.parts > 1 ? shape.With(1, PartOf(shape.dim(1), part, edge.parts).size()) : shape;
-    const std::string name = graph_.blobs()[edge.blob].name + "[" + std::to_string(part) + "]";
-    if (edge.within_stage() && part == plan_.part().index) {
-      const int source = exported_.at(edge_index);
-      parts.push_back(AddTensor(name, {part_shape, 1}, net_->tensors_[source].value, available));
+  for (const EdgePiece& piece : plan_.PiecesIn(edge)) {
+    if (edge.within_stage() && piece.writer == plan_.part().index) {
+      const int own = exported_.at(edge_index);
+      const std::string& name = net_->tensors_[own].name;
+      const TensorDesc desc = net_->tensors_[own].desc;
+      parts.push_back(AddTensor(name, desc, net_->tensors_[own].value, std::max(available, available_[own])));
       for (size_t s = 0; s < info_.size(); ++s) {
-        if (info_[s].kind == StepInfo::kExport && info_[s].edge == edge_index)
-          net_->steps_[s].out.push_back(parts.back());
+        const bool broadcasts = info_[s].kind == StepInfo::kExport && info_[s].edge == edge_index;
+        if (broadcasts) net_->steps_[s].out.push_back(parts.back());
       }
+      own_.emplace(edge_index, parts.back());
     } else {
-      parts.push_back(AddTensor(name, {part_shape, 1}, -1, available));
-      landings_.push_back({edge_index, part, parts.back()});
+      const Shape& whole = shapes_[edge.blob];
+      const Shape shape = whole.rank() > 1 ? whole.With(1, piece.channels.size()) : whole;
+      const std::string name = graph_.blobs()[edge.blob].name + "[" + std::to_string(piece.writer) + "]";
+      parts.push_back(AddTensor(name, {shape, 1}, -1, available));
+      landings_.push_back({edge_index, piece.writer, parts.back()});
     }
   }
   gathered_[edge_index] = parts;
@@ -207,7 +217,11 @@ StatusOr<int> NodeNetBuilder::GatherWhole(int edge) {
 }
 
 StatusOr<int> NodeNetBuilder::Dense(int tensor) {
-  if (net_->tensors_[tensor].desc.dense()) return tensor;
+  return net_->tensors_[tensor].desc.dense() ? StatusOr<int>(tensor) : Plain(tensor);
+}
+
+StatusOr<int> NodeNetBuilder::Plain(int tensor) {
+  if (net_->tensors_[tensor].desc.plain()) return tensor;
   if (auto found = dense_.find(tensor); found != dense_.end()) return found->second;
   NetStep step;
   step.name = "dense " + net_->tensors_[tensor].name;
@@ -221,32 +235,64 @@ StatusOr<int> NodeNetBuilder::Dense(int tensor) {
   return dense_[tensor] = out;
 }
 
-// Where a blob leaves this node, an export step stands: it makes the tensor dense and float32 (nothing to do if it is)
-// and, on the way back, adds up the gradients of all readers in the order of their ranks.
+// Where a blob leaves this node, or changes its layout on it, a step of our own stands for each edge.
 Status NodeNetBuilder::AddExports(int blob) {
+  if (!local_.contains(blob)) return OkStatus();
   for (int e = 0; e < static_cast<int>(placement_.edges().size()); ++e) {
     const Edge& edge = placement_.edges()[e];
-    const bool writes = edge.blob == blob && plan_.Writes(edge);
-    if (!writes || !local_.contains(blob)) continue;
-    const int source = local_.at(blob);
-    const TensorDesc desc = net_->tensors_[source].desc;
-    StepInfo info{.kind = StepInfo::kExport, .edge = e};
-    for (int reader = 0; reader < edge.readers; ++reader) {
-      if (edge.reader_gradient[reader]) info.gradient_readers.push_back(reader);
-    }
-    NetStep step;
-    step.name = "export " + graph_.blobs()[blob].name;
-    step.in = {source};
-    step.segment = available_[source];
-    const int readers = std::max<int>(1, static_cast<int>(info.gradient_readers.size()));
-    HP_ASSIGN_OR_RETURN(std::unique_ptr<Op> op, context_.backend->Export(readers, {desc}));
-    step.op = std::move(op);
-    step.forward = !desc.plain();
-    const int value = desc.plain() ? net_->tensors_[source].value : -1;
-    exported_[e] = AddTensor(step.name, {desc.shape, 1}, value, step.segment);
-    step.out = {exported_[e]};
-    AddStep(std::move(step), std::move(info));
+    if (edge.blob != blob) continue;
+    const std::vector<EdgePiece> pieces = plan_.PiecesOut(edge);
+    if (pieces.empty()) continue;
+    const Range here = placement_.ChannelsOn(blob, plan_.distinct_part());
+    const bool all =
+        std::all_of(pieces.begin(), pieces.end(), [&](const EdgePiece& piece) { return piece.channels == here; });
+    HP_RETURN_IF_ERROR(all ? AddExport(e, local_.at(blob), pieces) : AddScatter(e, local_.at(blob), pieces));
   }
+  return OkStatus();
+}
+
+// All readers get the same: an export makes the tensor dense and float32 (nothing to do if it is) and, on the way back,
+// adds up the gradients of all readers in the order of their ranks.
+Status NodeNetBuilder::AddExport(int edge, int source, const std::vector<EdgePiece>& pieces) {
+  const TensorDesc desc = net_->tensors_[source].desc;
+  StepInfo info{.kind = StepInfo::kExport, .edge = edge};
+  std::copy_if(pieces.begin(), pieces.end(), std::back_inserter(info.pieces),
+               [](const EdgePiece& piece) { return piece.gradient; });
+  NetStep step;
+  step.name = "export " + graph_.blobs()[placement_.edges()[edge].blob].name;
+  step.in = {source};
+  step.segment = available_[source];
+  const int readers = std::max<int>(1, static_cast<int>(info.pieces.size()));
+  HP_ASSIGN_OR_RETURN(step.op, context_.backend->Export(readers, {desc}));
+  step.forward = !desc.plain();
+  const int value = desc.plain() ? net_->tensors_[source].value : -1;
+  exported_[edge] = AddTensor(step.name, {desc.shape, 1}, value, step.segment);
+  step.out = {exported_[edge]};
+  AddStep(std::move(step), std::move(info));
+  return OkStatus();
+}
+
+// Each reader gets channels of its own: a scatter copies them into dense tensors and, on the way back, puts their
+// gradients side by side.
+Status NodeNetBuilder::AddScatter(int edge, int source, const std::vector<EdgePiece>& pieces) {
+  HP_ASSIGN_OR_RETURN(const int dense, Plain(source));
+  const int blob = placement_.edges()[edge].blob;
+  const int64_t first = placement_.ChannelsOn(blob, plan_.distinct_part()).begin;
+  NetStep step;
+  step.name = "scatter " + graph_.blobs()[blob].name;
+  step.in = {dense};
+  step.segment = available_[dense];
+  std::vector<Range> channels;
+  for (const EdgePiece& piece : pieces) {
+    channels.push_back({piece.channels.begin - first, piece.channels.end - first});
+  }
+  HP_ASSIGN_OR_RETURN(step.op, context_.backend->Scatter(channels, {net_->tensors_[dense].desc}));
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    step.out.push_back(AddTensor(step.name, step.op->outputs()[i], -1, step.segment));
+    const bool own = placement_.edges()[edge].within_stage() && pieces[i].reader == plan_.part().index;
+    if (own) exported_[edge] = step.out.back();
+  }
+  AddStep(std::move(step), {.kind = StepInfo::kScatter, .edge = edge, .pieces = pieces});
   return OkStatus();
 }
 
@@ -257,8 +303,9 @@ void NodeNetBuilder::MarkBackward() {
   for (int s = static_cast<int>(steps.size()) - 1; s >= 0; --s) {
     NetStep& step = steps[s];
     StepInfo& info = info_[s];
-    if (info.kind == StepInfo::kExport) {
-      step.backward = !info.gradient_readers.empty();
+    if (info.kind == StepInfo::kExport || info.kind == StepInfo::kScatter) {
+      step.backward =
+          std::any_of(info.pieces.begin(), info.pieces.end(), [](const auto& piece) { return piece.gradient; });
     } else if (info.kind != StepInfo::kLayer) {
       step.backward = !uses_[step.out[0]].empty();
     } else {
@@ -326,6 +373,16 @@ void NodeNetBuilder::SortBySegment() {
   info_ = std::move(sorted_info);
 }
 
+// Gradients of what leaves come from readers, not from consumers on this node; our own reader's is its tensor's.
+int NodeNetBuilder::GradientOf(const EdgePiece& piece, int edge, int tensor) {
+  const bool own = placement_.edges()[edge].within_stage() && piece.reader == plan_.part().index;
+  return own ? net_->tensors_[own_.at(edge)].gradient : AddBuffer(net_->tensors_[tensor].desc.bytes());
+}
+
+bool NodeNetBuilder::IsSum(const NetStep& step) const {
+  return step.layer_index >= 0 && graph_.layers()[step.layer_index].piece == GraphLayer::kSum;
+}
+
 void NodeNetBuilder::AssignGradients() {
   auto& tensors = net_->tensors_;
   for (int s = static_cast<int>(net_->steps_.size()) - 1; s >= 0; --s) {
@@ -334,14 +391,12 @@ void NodeNetBuilder::AssignGradients() {
     const TensorDesc& in_desc = tensors[step.in[0]].desc;
     bool alias = info.in_place;
     if (info.kind == StepInfo::kExport) {
-      // Gradients come from readers, not from consumers on this node; our own reader's is its tensor's.
-      const Edge& edge = placement_.edges()[info.edge];
-      for (int reader : info.gradient_readers) {
-        const bool self = edge.within_stage() && reader == plan_.part().index;
-        step.out_gradient.push_back(self ? tensors[step.out[1]].gradient
-                                         : AddBuffer(tensors[step.out[0]].desc.bytes()));
+      for (const EdgePiece& piece : info.pieces) step.out_gradient.push_back(GradientOf(piece, info.edge, step.out[0]));
+      alias = in_desc.plain() && info.pieces.size() == 1;
+    } else if (info.kind == StepInfo::kScatter) {
+      for (size_t i = 0; i < info.pieces.size(); ++i) {
+        step.out_gradient.push_back(info.pieces[i].gradient ? GradientOf(info.pieces[i], info.edge, step.out[i]) : -1);
       }
-      alias = in_desc.plain() && info.gradient_readers.size() == 1;
     } else {
       for (int out : step.out) step.out_gradient.push_back(tensors[out].gradient);
     }
@@ -350,8 +405,9 @@ void NodeNetBuilder::AssignGradients() {
         step.in_gradient.push_back(-1);
         continue;
       }
-      const int buffer = alias && i == 0 && step.out_gradient[0] >= 0 ? step.out_gradient[0]
-                                                                      : AddBuffer(tensors[step.in[i]].desc.bytes());
+      const bool shares = (alias && i == 0) || IsSum(step);  // the gradient of every addend is the sum's
+      const int buffer =
+          shares && step.out_gradient[0] >= 0 ? step.out_gradient[0] : AddBuffer(tensors[step.in[i]].desc.bytes());
       tensors[step.in[i]].gradient = buffer;
       step.in_gradient.push_back(buffer);
     }
@@ -379,17 +435,17 @@ void NodeNetBuilder::Defer() {
 // of one that lands here the part that it fills and this node's gradient of it.
 int NodeNetBuilder::PortBuffer(const PortPlan& port) const {
   const bool leaves = port.landing == port.gradient;
-  if (leaves) {
-    for (size_t s = 0; s < net_->steps_.size(); ++s) {
-      if (info_[s].kind != StepInfo::kExport || info_[s].edge != port.edge) continue;
-      const NetStep& step = net_->steps_[s];
-      if (!port.gradient) return net_->tensors_[step.out[0]].value;
-      const auto& readers = info_[s].gradient_readers;
-      return step.out_gradient[std::find(readers.begin(), readers.end(), port.part) - readers.begin()];
-    }
+  for (size_t s = 0; leaves && s < net_->steps_.size(); ++s) {
+    if (info_[s].edge != port.edge) continue;
+    const NetStep& step = net_->steps_[s];
+    if (info_[s].kind == StepInfo::kExport && !port.gradient) return net_->tensors_[step.out[0]].value;
+    const auto& pieces = info_[s].pieces;
+    const auto piece = std::find_if(pieces.begin(), pieces.end(), [&](const auto& p) { return p.reader == port.part; });
+    const auto index = piece - pieces.begin();
+    return port.gradient ? step.out_gradient[index] : net_->tensors_[step.out[index]].value;
   }
   for (const Landing& landing : landings_) {
-    if (leaves || landing.edge != port.edge || landing.part != port.part) continue;
+    if (leaves || landing.edge != port.edge || landing.writer != port.part) continue;
     const NetTensor& tensor = net_->tensors_[landing.tensor];
     return port.gradient ? tensor.gradient : tensor.value;
   }
@@ -417,8 +473,7 @@ Status NodeNetBuilder::MakeUpdateOps() {
       desc.shape = desc.shape.With(0, plan_.update_rows());
       descs.push_back(desc);
     }
-    HP_ASSIGN_OR_RETURN(std::unique_ptr<Op> op, context_.ops->Create(*step.layer, ContextOf(*info_[s].plan), descs));
-    step.update_op = std::move(op);
+    HP_ASSIGN_OR_RETURN(step.update_op, context_.ops->Create(*step.layer, ContextOf(*info_[s].plan), descs));
   }
   return OkStatus();
 }

@@ -19,18 +19,18 @@ class NodeNetBuilder {
   StatusOr<std::unique_ptr<NodeNet>> Build();
 
  private:
-  /// A tensor that another node writes: one part of an edge.
+  /// A tensor that another node writes: what comes by an edge from one of its writers.
   struct Landing {
-    int edge = 0, part = 0, tensor = 0;
+    int edge = 0, writer = 0, tensor = 0;
   };
   /// What the builder must remember of a step beyond NetStep.
   struct StepInfo {
-    enum Kind { kLayer, kDense, kConcat, kSplit, kExport } kind = kLayer;
-    bool in_place = false;                   // output 0 shares value and gradient with input 0
-    std::vector<bool> wants = {};            // by input: whether its gradient is to be computed
-    const LayerPlan* plan = nullptr;         // kLayer
-    int edge = -1;                           // kExport
-    std::vector<int> gradient_readers = {};  // kExport: readers that send a gradient, in the order of ranks
+    enum Kind { kLayer, kDense, kConcat, kSplit, kExport, kScatter } kind = kLayer;
+    bool in_place = false;               // output 0 shares value and gradient with input 0
+    std::vector<bool> wants = {};        // by input: whether its gradient is to be computed
+    const LayerPlan* plan = nullptr;     // kLayer
+    int edge = -1;                       // kExport, kScatter
+    std::vector<EdgePiece> pieces = {};  // kExport: that have a gradient; kScatter: all, one for each output
   };
 
   Status AddLayer(const LayerPlan& plan);
@@ -39,7 +39,13 @@ class NodeNetBuilder {
   StatusOr<std::vector<int>> Gather(int edge);
   StatusOr<int> GatherWhole(int edge);
   StatusOr<int> Dense(int tensor);
+  StatusOr<int> Plain(int tensor);
   Status AddExports(int blob);
+  Status AddExport(int edge, int source, const std::vector<EdgePiece>& pieces);
+  Status AddScatter(int edge, int source, const std::vector<EdgePiece>& pieces);
+  bool IsSum(const NetStep& step) const;
+  int GradientOf(const EdgePiece& piece, int edge, int tensor);
+  StatusOr<std::unique_ptr<Op>> MakeOp(const LayerPlan& plan, const std::vector<TensorDesc>& in);
   void IndexParams();
 
   void MarkBackward();
@@ -65,12 +71,13 @@ class NodeNetBuilder {
   std::vector<StepInfo> info_;                          // by step
   std::vector<int> available_;                          // by tensor: first segment that may read it
   std::vector<std::vector<std::pair<int, int>>> uses_;  // by tensor: (step, input) that send a gradient
-  std::map<std::string, std::vector<int>> params_;      // layer -> indices into the plan's params
+  std::map<int, std::vector<int>> params_;              // graph layer -> indices into the plan's params
   std::map<int, int> local_;                            // blob -> tensor made on this node
-  std::map<int, std::vector<int>> gathered_;            // edge -> tensors of its parts
+  std::map<int, std::vector<int>> gathered_;            // edge -> tensors of its pieces
   std::map<int, int> whole_;                            // edge -> one tensor
   std::map<int, int> dense_;                            // tensor -> the same in NCHW order
-  std::map<int, int> exported_;                         // edge -> tensor that leaves
+  std::map<int, int> exported_;  // edge -> tensor that leaves; of a scatter the piece that stays here
+  std::map<int, int> own_;       // edge -> the tensor that this node reads of its own
   std::vector<Landing> landings_;
 };
 

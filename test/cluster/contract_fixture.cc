@@ -107,6 +107,8 @@ std::string ContractTest::NewPrefix() {
 std::string ContractTest::Describe(const ClusterSpec& spec) {
   std::string text = "conv " + std::to_string(spec.conv) + " fc";
   for (int shards : spec.fc) text += " " + std::to_string(shards);
+  for (const auto& [layer, by] : spec.splits) text += " " + layer + ":" + SplitConfig::By_Name(by);
+  if (spec.scattered) text += " scattered";
   return text + " micro " + std::to_string(spec.micro_batches) + " pool " + std::to_string(spec.pool_size) +
          " threads " + std::to_string(spec.threads) + (spec.tcp ? " tcp" : " inproc") +
          (spec.delay_seed != 0 ? " delayed" : "");
@@ -121,6 +123,12 @@ ClusterSpec Table(int conv, std::vector<int> fc, int micro, int pool, bool tcp) 
   spec.micro_batches = micro;
   spec.pool_size = pool;
   spec.tcp = tcp;
+  return spec;
+}
+
+ClusterSpec Split(const std::map<std::string, SplitConfig::By>& splits, ClusterSpec spec, bool scattered) {
+  spec.splits = splits;
+  spec.scattered = scattered;
   return spec;
 }
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,9 @@ class ContractTest : public testing::Test {
 
 /// `conv` replicas, FC stages of `fc` shards from ip1 (and ip2) on.
 ClusterSpec Table(int conv, std::vector<int> fc, int micro, int pool, bool tcp);
+
+/// `spec` with layers split otherwise than by outputs. @param scattered see StageConfig::Boundary.
+ClusterSpec Split(const std::map<std::string, SplitConfig::By>& splits, ClusterSpec spec, bool scattered = false);
 
 /// Trains under the table, and again with random delays on links and before tasks: the same bits.
 void CheckSameBits(ClusterSpec table, const std::string& solver, const std::vector<uint64_t>& delay_seeds);

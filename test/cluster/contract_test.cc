@@ -1,6 +1,7 @@
 // The contract of a routing table: it changes how fast training runs, never what it computes. One net with everything
 // that depends on where a sample or a channel is (dropout, crops, mirrors, LRN, ignored labels, iter_size, uneven
 // divisions) is trained by one process, then under many tables; all parameters and all losses must agree.
+#include "checkpoint/snapshot.h"
 #include "test/cluster/contract_fixture.h"
 
 namespace hp::test {
@@ -25,6 +26,59 @@ TEST_F(ContractTest, ClippedGradients) {
                                         Table(3, {}, 1, 0, false), Table(1, {3}, 4, 2, true)});
 }
 
+constexpr auto kInputs = SplitConfig::INPUTS, kNone = SplitConfig::NONE;
+
+// Alternating splits, sums at the lead and between stages, layers on the lead alone, slices that do not divide, and
+// more shards than ip3 has outputs or conv2 has channels.
+TEST_F(ContractTest, SplitsOfLayers) {
+  Check(Solver(""),
+        {Split({{"ip2", kInputs}}, Table(2, {2}, 3, 1, false)), Split({{"ip1", kInputs}}, Table(2, {3}, 2, 0, true)),
+         Split({{"ip3", kInputs}}, Table(1, {4}, 3, 2, false)),
+         Split({{"ip1", kInputs}, {"ip2", kInputs}, {"ip3", kInputs}}, Table(3, {2}, 1, 1, false)),
+         Split({{"ip1", kNone}}, Table(2, {2}, 2, 0, false)),
+         Split({{"ip2", kNone}, {"ip3", kInputs}}, Table(2, {3}, 3, 1, false)),
+         Split({{"ip1", kInputs}, {"ip2", kInputs}}, Table(2, {2, 3}, 2, 1, false)),
+         Split({{"ip2", kInputs}, {"ip3", kInputs}}, Table(1, {3, 2}, 3, 0, true)), Table(2, {7}, 1, 1, false),
+         Split({{"ip1", kInputs}, {"ip3", kInputs}}, Table(1, {19}, 1, 1, false))});
+}
+
+// More shards than there is anything to do for: the last ones hold nothing, and end with the others.
+TEST_F(ContractTest, ShardsWithoutALayer) {
+  ClusterSpec table = Table(2, {7}, 2, 1, false);
+  table.fc_starts = {"ip3"};
+  table.ends = {"relu4"};
+  Check(Solver(""), {table, Split({{"ip3", kNone}}, table)});
+}
+
+// Columns of weights, rows of biases and what one shard has alone are put together in a snapshot, and given out again.
+TEST_F(ContractTest, SplitsResumeFromTheirSnapshots) {
+  const std::string prefix = NewPrefix();
+  const std::string solver = Solver("snapshot: 5 snapshot_prefix: '" + prefix + "'", false, 10);
+  for (ClusterSpec table : {Split({{"ip1", kInputs}, {"ip2", kNone}}, Table(2, {3}, 2, 1, false)),
+                            Split({{"ip2", kInputs}}, Table(1, {2, 3}, 3, 0, false), true)}) {
+    SCOPED_TRACE(Describe(table));
+    const ClusterResult whole = TrainCluster(table, solver);
+    ASSERT_TRUE(whole.status.ok()) << whole.status;
+    table.resume = SnapshotStatePath(prefix, 5);
+    const ClusterResult resumed = TrainCluster(table, solver);
+    ASSERT_TRUE(resumed.status.ok()) << resumed.status;
+    EXPECT_EQ(resumed.params, whole.params);
+  }
+}
+
+TEST_F(ContractTest, ScatteredBoundaries) {
+  Check(Solver(""), {Split({}, Table(2, {2}, 3, 1, false), true), Split({}, Table(2, {3, 2}, 2, 0, true), true),
+                     Split({{"ip1", kInputs}, {"ip2", kNone}}, Table(1, {3}, 3, 1, false), true),
+                     Split({{"ip2", kInputs}}, Table(3, {2, 3}, 1, 1, false), true)});
+}
+
+TEST_F(ContractTest, SplitsWithClippingAndFrozenLayers) {
+  Check(Solver("clip_gradients: 0.8"), {Split({{"ip2", kInputs}}, Table(2, {2}, 3, 1, false)),
+                                        Split({{"ip1", kInputs}, {"ip2", kNone}}, Table(2, {3}, 2, 0, false), true)});
+  Check(Solver("", true), {Split({{"ip1", kInputs}}, Table(2, {2}, 3, 1, false)),
+                           Split({{"ip2", kInputs}}, Table(2, {3}, 1, 1, false), true)});
+}
+
 // No gradient crosses back to the conv nodes, and no exchange holds a fast replica back.
 TEST_F(ContractTest, FrozenConvLayers) {
   Check(Solver("", true), {Table(2, {2}, 3, 1, false), Table(3, {1, 2}, 2, 1, false), Table(2, {4}, 1, 0, true),
@@ -43,8 +97,8 @@ TEST_F(ContractTest, TwoThreadsANode) {
 
 TEST_F(ContractTest, SameTableTwiceGivesTheSameBits) {
   const std::string solver = Solver("", false, 12);
-  for (const ClusterSpec& table :
-       {Table(2, {2}, 3, 2, false), Table(3, {2, 2}, 2, 1, false), Table(2, {3}, 3, 0, true)}) {
+  for (const ClusterSpec& table : {Table(2, {2}, 3, 2, false), Table(3, {2, 2}, 2, 1, false), Table(2, {3}, 3, 0, true),
+                                   Split({{"ip2", kInputs}}, Table(2, {3}, 3, 1, true), true)}) {
     SCOPED_TRACE(Describe(table));
     CheckSameBits(table, solver, {11, 12});
   }

@@ -49,6 +49,12 @@ TEST_F(GpuContractTest, NodesThatMayCopyToEachOther) {
   Check(Solver(""), {table});
 }
 
+TEST_F(GpuContractTest, SplitsAndScatteredBoundaries) {
+  Check(Solver(""), {OnGpus(kEverywhere, Split({{"ip2", SplitConfig::INPUTS}}, Table(2, {2}, 3, 1, false), true)),
+                     OnGpus(kOddNodes, Split({{"ip1", SplitConfig::INPUTS}, {"ip2", SplitConfig::NONE}},
+                                             Table(2, {3}, 2, 0, true)))});
+}
+
 TEST_F(GpuContractTest, ClippedGradientsAndFrozenLayers) {
   Check(Solver("clip_gradients: 0.8"), {OnGpus(kEverywhere, Table(2, {2}, 3, 1, false))});
   Check(Solver("", true), {OnGpus(kOddNodes, Table(2, {2}, 3, 1, false))});
@@ -65,6 +71,7 @@ TEST_F(GpuContractTest, SixteenBits) {
        {std::pair{RoutingTableConfig::BF16, 0.03}, std::pair{RoutingTableConfig::FP16, 0.004}}) {
     for (const auto& [where, table] :
          {std::pair{kEverywhere, Table(1, {}, 3, 0, false)}, std::pair{kEverywhere, Table(2, {2, 1}, 2, 1, true)},
+          std::pair{kEverywhere, Split({{"ip2", SplitConfig::INPUTS}}, Table(1, {2}, 3, 1, false), true)},
           std::pair{kConv, Table(2, {2}, 3, 1, false)}, std::pair{kOddNodes, Table(2, {2}, 3, 0, false)}}) {
       SCOPED_TRACE(Describe(table) + ", precision " + RoutingTableConfig::Precision_Name(precision));
       ClusterSpec spec = table;

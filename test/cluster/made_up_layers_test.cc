@@ -164,7 +164,10 @@ TEST_F(MadeUpLayers, TrainUnderHybridTablesAsInOneProcess) {
   const ClusterResult reference = TrainCluster(Spec(1, {}), solver_);
   ASSERT_TRUE(reference.status.ok()) << reference.status;
   EXPECT_LT(reference.losses.at(29), reference.losses.at(0)) << "nothing was learnt";
-  for (ClusterSpec spec : {Spec(2, {2}), Spec(3, {1}), Spec(1, {3}), Spec(2, {})}) {
+  ClusterSpec lead = Spec(1, {2});
+  lead.splits = {{"hidden", SplitConfig::NONE}};
+  // 6 shards: one more than there are scores.
+  for (ClusterSpec spec : {Spec(2, {2}), Spec(3, {1}), Spec(1, {3}), Spec(2, {}), Spec(1, {6}), lead}) {
     for (int micro : {1, 2}) {
       spec.micro_batches = micro;
       SCOPED_TRACE(testing::Message() << "conv " << spec.conv << " fc " << testing::PrintToString(spec.fc) << " micro "
@@ -205,9 +208,11 @@ TEST_F(MadeUpLayers, ALayerWithParametersThatShardsCannotDivideIsRefused) {
   EXPECT_THAT(result.status.message(), testing::HasSubstr("layer \"gain\" (Gain) can't be split over the 2 shards"));
 }
 
-TEST_F(MadeUpLayers, MoreShardsThanOutputsAreRefused) {
-  const ClusterResult result = TrainCluster(Spec(1, {6}), solver_);
-  EXPECT_THAT(result.status.message(), testing::HasSubstr("layer \"scores\" has only 5 outputs"));
+TEST_F(MadeUpLayers, AreSplitByInputsOnlyIfTheirTypeSaysSo) {
+  ClusterSpec spec = Spec(1, {2});
+  spec.splits = {{"hidden", SplitConfig::INPUTS}};
+  EXPECT_THAT(TrainCluster(spec, solver_).status.message(),
+              testing::HasSubstr("layer \"hidden\" (Projection) can't be split by INPUTS; expected OUTPUTS or NONE"));
 }
 
 TEST_F(MadeUpLayers, WithoutTheirRowsTheyAreUnknown) {

@@ -59,9 +59,9 @@ Status Main(char** argv) {
   StageLayout layout;
   layout.stages = {{true, {0}}};
   layout.stage_of_layer.assign(proto.layer_size(), 0);
-  HP_ASSIGN_OR_RETURN(const Placement placement, Placement::Create(*graph, layout));
-  const std::unique_ptr<Backend> backend = MakeCpuBackend();
   const Shape sample{input.dim(1), input.dim(2), input.dim(3)};
+  HP_ASSIGN_OR_RETURN(const Placement placement, Placement::Create(*graph, sample, layout));
+  const std::unique_ptr<Backend> backend = MakeCpuBackend();
   HP_ASSIGN_OR_RETURN(const NodePlan plan, NodePlan::Create(*graph, placement, {.sample = sample}));
   HP_ASSIGN_OR_RETURN(const auto net, NodeNet::Create(plan, {.backend = backend.get()}, input.dim(0)));
 

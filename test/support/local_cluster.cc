@@ -92,6 +92,12 @@ RoutingTableConfig MakeTable(const ClusterSpec& spec, const std::string& solver_
     StageConfig* stage =
         add_stage("fc" + std::to_string(s) + "_", static_cast<int>(s) + 1, spec.fc[s], StageConfig::FC);
     stage->set_from_layer(spec.fc_starts[s]);
+    if (spec.scattered) stage->set_boundary(StageConfig::SCATTERED);
+  }
+  for (const auto& [layer, by] : spec.splits) {
+    SplitConfig* split = config.add_split();
+    split->set_layer(layer);
+    split->set_by(by);
   }
   for (size_t s = 0; s < spec.fc.size(); ++s) config.mutable_stage(static_cast<int>(s))->set_to_layer(spec.ends[s]);
   return config;

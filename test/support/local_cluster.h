@@ -34,9 +34,11 @@ void WriteRandomImages(const std::string& path, int records, int channels, int s
 /// How a job is laid out.
 struct ClusterSpec {
   int conv = 1;
-  std::vector<int> fc;                 ///< shards of each FC stage
-  std::vector<std::string> fc_starts;  ///< first layer of each FC stage
-  std::vector<std::string> ends;       ///< last layer of each stage but the last
+  std::vector<int> fc;                                 ///< shards of each FC stage
+  std::vector<std::string> fc_starts;                  ///< first layer of each FC stage
+  std::vector<std::string> ends;                       ///< last layer of each stage but the last
+  std::map<std::string, SplitConfig::By> splits = {};  ///< of layers that are not split by outputs
+  bool scattered = false;                              ///< FC stages get slices of what comes in
   int micro_batches = 1;
   int pool_size = 0;  ///< 0: default
   int threads = 1;

@@ -25,6 +25,8 @@ class CpuBackend final : public Backend {
   StatusOr<OpPtr> Eltwise(const EltwiseDesc& desc, const Descs& in) override;
   StatusOr<OpPtr> Split(int ways, const Descs& in) override;
   StatusOr<OpPtr> Export(int parts, const Descs& in) override;
+  StatusOr<OpPtr> Scatter(const std::vector<Range>& channels, const Descs& in) override;
+  StatusOr<OpPtr> Sum(bool bias, const Descs& in) override;
 
   // By all threads of the OpenMP team for large parts; done on return. In update.h the same for one part.
   void SgdUpdate(std::span<const SgdPart> parts) override;

@@ -1,8 +1,8 @@
+#include "backend/cpu/column_sums.h"
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/onednn.h"
 #include "backend/cpu/outer_product.h"
 #include "backend/cpu/reorder.h"
-#include "backend/cpu/vec.h"
 
 #include "glog/logging.h"
 
@@ -77,7 +77,9 @@ class InnerProductOp final : public Op {
       Gemm('T', 'N', outputs_count_, block.columns, rows_, args.d_out[0].floats(), outputs_count_, Rows(args, i),
            block.columns, args.accumulate, args.d_params[0] + block.first, columns_);
     }
-    if (bias_) SumRows(args.d_out[0].floats(), 0, outputs_count_, args.accumulate, args.d_params[1]);
+    if (bias_) {
+      ColumnSums(args.d_out[0].floats(), rows_, outputs_count_, outputs_count_, args.accumulate, args.d_params[1]);
+    }
   }
 
   bool has_params_rows() const override { return true; }
@@ -89,7 +91,9 @@ class InnerProductOp final : public Op {
       OuterProductSum(rows_, end - begin, block.columns, args.d_out[0].floats() + begin, outputs_count_, Rows(args, i),
                       block.columns, d_weights + block.first, columns_, args.accumulate);
     }
-    if (bias_) SumRows(args.d_out[0].floats(), begin, end, args.accumulate, d_bias);
+    if (bias_) {
+      ColumnSums(args.d_out[0].floats() + begin, rows_, end - begin, outputs_count_, args.accumulate, d_bias);
+    }
   }
 
   bool backward_reads_output() const override { return false; }
@@ -121,16 +125,6 @@ class InnerProductOp final : public Op {
         }
       }
     }
-  }
-
-  /// to[o - begin] = (to +) the sum of column o of dy, rows ascending.
-  void SumRows(const float* dy, int64_t begin, int64_t end, bool add, float* to) const {
-    ForEachChunk(end - begin, [&](auto width, int64_t first) {
-      constexpr int W = decltype(width)::value;
-      FloatVec<W> sum = add ? Load<W>(to + first) : FloatVec<W>{};
-      for (int64_t r = 0; r < rows_; ++r) sum += Load<W>(dy + r * outputs_count_ + begin + first);
-      Store<W>(to + first, sum);
-    });
   }
 
   const bool bias_;

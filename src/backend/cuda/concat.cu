@@ -1,7 +1,10 @@
+// Concat and Scatter, which undoes it.
 #include "backend/concat_op.h"
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/pack.h"
+#include "backend/cuda/reorder.h"
 #include "backend/cuda/rows.h"
+#include "backend/scatter_op.h"
 
 namespace hp::cuda {
 namespace {
@@ -18,7 +21,7 @@ struct CopyPiece {
   }
 };
 
-/// ConcatOp's copies, in the compute stream.
+/// The copies of both, in the compute stream.
 struct Copies {
   GpuContext context;
 
@@ -33,6 +36,7 @@ struct Copies {
       CopyPieces<uint32_t>(count, length, from, from_stride, to, to_stride);
     }
   }
+  void Zero(const TensorDesc& desc, void* to) const { cuda::Sum(context.stream(), desc, {}, to); }
 
  private:
   template <typename T>
@@ -54,6 +58,10 @@ struct Copies {
 
 StatusOr<Backend::OpPtr> CudaBackend::Concat(int axis, const Descs& in) {
   return Backend::OpPtr(std::make_unique<ConcatOp<Copies>>(Copies{context_}, ConcatPlan(axis, in, false)));
+}
+
+StatusOr<Backend::OpPtr> CudaBackend::Scatter(const std::vector<Range>& channels, const Descs& in) {
+  return Backend::OpPtr(std::make_unique<ScatterOp<Copies>>(Copies{context_}, channels, in[0]));
 }
 
 }  // namespace hp::cuda

@@ -37,6 +37,8 @@ class CudaBackend final : public Backend {
   StatusOr<OpPtr> Eltwise(const EltwiseDesc& desc, const Descs& in) override;
   StatusOr<OpPtr> Split(int ways, const Descs& in) override;
   StatusOr<OpPtr> Export(int parts, const Descs& in) override;
+  StatusOr<OpPtr> Scatter(const std::vector<Range>& channels, const Descs& in) override;
+  StatusOr<OpPtr> Sum(bool bias, const Descs& in) override;
 
   void SgdUpdate(std::span<const SgdPart> parts) override { cuda::SgdUpdate(context_.stream(), parts); }
   void SumsOfSquares(std::span<const SquaresPart> parts) override { cuda::SumsOfSquares(context_, parts); }

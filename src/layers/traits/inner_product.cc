@@ -58,6 +58,7 @@ LayerType InnerProductType() {
   return {.name = "InnerProduct",
           .fields = {"inner_product_param"},
           .channel_use = ChannelUse::kSplitOutput,
+          .split_inputs = true,
           .check = CheckInnerProduct,
           .output_shapes = InnerProductShapes,
           .most_blobs = 2,

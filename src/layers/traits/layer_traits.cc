@@ -50,10 +50,12 @@ std::vector<ParamSpec> LayerTraits::Params(const std::vector<Shape>& in) const {
 
 bool LayerTraits::learns() const {
   for (int i = 0; i < blobs(); ++i) {
-    if (i >= param_->param_size() || param_->param(i).lr_mult() != 0) return true;
+    if (learns(i)) return true;
   }
   return false;
 }
+
+bool LayerTraits::learns(int blob) const { return blob >= param_->param_size() || param_->param(blob).lr_mult() != 0; }
 
 SourceKind LayerTraits::source() const { return type_->source; }
 

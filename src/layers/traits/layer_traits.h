@@ -32,6 +32,8 @@ enum class ChannelUse {
   kElementwise,  ///< channel by channel: a shard works on its slice (ReLU, Dropout, Eltwise, ...)
   kWhole,        ///< needs all channels of its inputs (Softmax, Concat, Pooling, ...)
   kSplitOutput,  ///< needs all channels of its input, computes any slice of its output (InnerProduct)
+  kSplitInput,   ///< the same layer split by inputs: needs a slice of them, computes a part of the sum of all outputs
+  kSum,          ///< adds up such parts of a slice, and then the bias. Of no type: GraphLayer::Piece
 };
 
 /// Where a layer's tops come from.
@@ -77,6 +79,8 @@ class LayerTraits {
   /// Whether one of them has lr_mult != 0: then the backward pass goes down to this layer, and its parameters are
   /// updated.
   bool learns() const;
+  /// Whether blob `blob` has lr_mult != 0.
+  bool learns(int blob) const;
 
   SourceKind source() const;
   bool is_source() const { return source() != SourceKind::kNone; }

@@ -93,6 +93,11 @@ std::optional<int64_t> LayerTypes::SplitOutputs(const caffe::LayerParameter& par
   return type->split_outputs(param);
 }
 
+bool LayerTypes::SplitsInputs(const caffe::LayerParameter& param) const {
+  const LayerType* type = Find(param.type());
+  return type != nullptr && type->split_inputs;
+}
+
 bool LayerTypes::ReadsLabels(const caffe::LayerParameter& param, int bottom) const {
   const LayerType* type = Find(param.type());
   return type != nullptr && type->reads_labels && bottom == 1;

@@ -31,6 +31,9 @@ struct LayerType {
   CountRange bottoms = {}, tops = {};     ///< one each, unless said otherwise
   SourceKind source = SourceKind::kNone;  ///< see SourceKind; sources have no bottoms
   ChannelUse channel_use = ChannelUse::kWhole;
+  /// Only kSplitOutput: whether its inputs can be divided as well. Blob 0 is [outputs, inputs], the output is a sum
+  /// over the inputs, and blob 1, if there is one, [outputs], is added to it. Its op obeys OpContext::addends.
+  bool split_inputs = false;
   bool in_place = false;      ///< LayerTraits::allows_in_place
   bool view = false;          ///< LayerTraits::is_view
   bool reads_labels = false;  ///< bottom 1 is labels
@@ -89,6 +92,8 @@ class LayerTypes {
   bool HasParameters(const caffe::LayerParameter& param) const;
   /// The number of its output channels if it is kSplitOutput; nothing: shards cannot divide them.
   std::optional<int64_t> SplitOutputs(const caffe::LayerParameter& param) const;
+  /// Whether its inputs can be divided over shards, too.
+  bool SplitsInputs(const caffe::LayerParameter& param) const;
   /// Whether bottom `bottom` is read as labels.
   bool ReadsLabels(const caffe::LayerParameter& param, int bottom) const;
   /// Whether top `top` is the labels of a dataset.

@@ -5,12 +5,28 @@
 
 #include "proto/net_filter.h"
 
+#include "glog/logging.h"
+
 #include <algorithm>
 
 namespace hp {
 
+std::string GraphLayer::name() const { return piece == kSum ? traits.name() + " sum" : traits.name(); }
+
+ChannelUse GraphLayer::channel_use() const {
+  if (piece == kProduct) return ChannelUse::kSplitInput;
+  return piece == kSum ? ChannelUse::kSum : traits.channel_use();
+}
+
+std::vector<ParamSpec> GraphLayer::Params(const std::vector<Shape>& in) const {
+  std::vector<ParamSpec> specs = traits.Params(in);
+  if (piece == kProduct) specs.resize(1);
+  if (piece == kSum) specs.erase(specs.begin());
+  return specs;
+}
+
 StatusOr<std::unique_ptr<NetGraph>> NetGraph::Create(std::shared_ptr<const caffe::NetParameter> net, caffe::Phase phase,
-                                                     const LayerTypes& types) {
+                                                     const LayerTypes& types, const GraphCuts& cuts) {
   auto graph = std::make_unique<NetGraph>();
   graph->net_ = std::move(net);
   graph->phase_ = phase;
@@ -18,7 +34,8 @@ StatusOr<std::unique_ptr<NetGraph>> NetGraph::Create(std::shared_ptr<const caffe
     const caffe::LayerParameter& param = graph->net_->layer(i);
     if (!LayerIsIn(param, StateOf(*graph->net_, phase))) continue;
     HP_ASSIGN_OR_RETURN(const LayerTraits traits, LayerTraits::Create(param, types));
-    HP_RETURN_IF_ERROR(graph->AddLayer(i, traits));
+    HP_RETURN_IF_ERROR(graph->AddLayer(i, traits, cuts));
+    if (!cuts.by_inputs.empty() && cuts.by_inputs[i]) graph->CutInTwo();
   }
   if (graph->layers_.empty()) {
     return InvalidArgument("net \"%s\" has no layers in phase %s", graph->net_->name().c_str(),
@@ -28,22 +45,37 @@ StatusOr<std::unique_ptr<NetGraph>> NetGraph::Create(std::shared_ptr<const caffe
   return graph;
 }
 
-Status NetGraph::AddLayer(int order, const LayerTraits& traits) {
+int NetGraph::AddBlob(const std::string& name, int top, GraphLayer* producer) {
+  GraphBlob blob;
+  blob.name = name;
+  blob.producer = static_cast<int>(layers_.size());
+  blob.top_index = top;
+  blob.label = producer->traits.yields_labels(top);
+  blobs_.push_back(blob);
+  producer->tops.push_back(static_cast<int>(blobs_.size()) - 1);
+  return producer->tops.back();
+}
+
+Status NetGraph::AddLayer(int order, const LayerTraits& traits, const GraphCuts& cuts) {
   const caffe::LayerParameter& param = traits.param();
   GraphLayer entry(traits);
   entry.order = order;
   entry.source = traits.is_source();
   entry.learns = traits.learns();
-  const int index = static_cast<int>(layers_.size());
+  const int group = cuts.scattered.empty() ? -1 : cuts.scattered[order];
   for (const std::string& name : param.bottom()) {
     auto found = std::find_if(current_.begin(), current_.end(), [&](const auto& entry) { return entry.first == name; });
     if (found == current_.end()) {
       return InvalidArgument("layer \"%s\": bottom \"%s\" is not produced by any earlier layer", param.name().c_str(),
                              name.c_str());
     }
-    entry.bottoms.push_back(found->second);
-    blobs_[found->second].consumers.push_back(index);
+    int blob = found->second;
+    const bool outside = group >= 0 && cuts.scattered[layers_[blobs_[blob].producer].order] != group;
+    if (outside && !blobs_[blob].label) blob = ScatteredInto(group, order, blob);
+    entry.bottoms.push_back(blob);
   }
+  const int index = static_cast<int>(layers_.size());
+  for (int bottom : entry.bottoms) blobs_[bottom].consumers.push_back(index);
   for (int top = 0; top < param.top_size(); ++top) {
     const std::string& name = param.top(top);
     auto found = std::find_if(current_.begin(), current_.end(), [&](const auto& entry) { return entry.first == name; });
@@ -59,14 +91,7 @@ Status NetGraph::AddLayer(int order, const LayerTraits& traits) {
     // A blob that somebody else reads too is not overwritten: the layer gets memory of its own.
     const bool overwrites = in_place && blobs_[entry.bottoms[0]].consumers.size() == 1;
     entry.in_place |= overwrites;
-    GraphBlob blob;
-    blob.name = name;
-    blob.producer = index;
-    blob.top_index = top;
-    blob.label = traits.yields_labels(top);
-    const int id = static_cast<int>(blobs_.size());
-    blobs_.push_back(blob);
-    entry.tops.push_back(id);
+    const int id = AddBlob(name, top, &entry);
     if (found != current_.end()) {
       found->second = id;
     } else {
@@ -80,19 +105,67 @@ Status NetGraph::AddLayer(int order, const LayerTraits& traits) {
     }
     data_layer_ = index;
   }
-  for (size_t i = 0; i < entry.bottoms.size(); ++i) {
-    const bool reads_label = traits.reads_labels() && i == 1;
-    if (blobs_[entry.bottoms[i]].label && !reads_label) {
-      return InvalidArgument("layer \"%s\": bottom \"%s\" is a label; only losses and accuracies can read labels",
-                             param.name().c_str(), param.bottom(i).c_str());
-    }
-    if (!blobs_[entry.bottoms[i]].label && reads_label && !layers_[blobs_[entry.bottoms[i]].producer].source) {
-      return InvalidArgument("layer \"%s\": bottom \"%s\" must be the label of a Data layer", param.name().c_str(),
-                             param.bottom(i).c_str());
-    }
-  }
+  HP_RETURN_IF_ERROR(CheckLabels(entry));
   layers_.push_back(std::move(entry));
   return OkStatus();
+}
+
+Status NetGraph::CheckLabels(const GraphLayer& entry) const {
+  for (size_t i = 0; i < entry.bottoms.size(); ++i) {
+    const bool reads_label = entry.traits.reads_labels() && i == 1;
+    const GraphBlob& blob = blobs_[entry.bottoms[i]];
+    if (blob.label && !reads_label) {
+      return InvalidArgument("layer \"%s\": bottom \"%s\" is a label; only losses and accuracies can read labels",
+                             entry.param->name().c_str(), blob.name.c_str());
+    }
+    if (!blob.label && reads_label && !layers_[blob.producer].source) {
+      return InvalidArgument("layer \"%s\": bottom \"%s\" must be the label of a Data layer",
+                             entry.param->name().c_str(), blob.name.c_str());
+    }
+  }
+  return OkStatus();
+}
+
+// A Split with one top, in the place of its first reader: it computes nothing, and the slices that land are its output.
+int NetGraph::ScatteredInto(int group, int order, int blob) {
+  const auto [found, added] = scattered_.emplace(std::pair(blob, group), -1);
+  if (!added) return found->second;
+  auto param = std::make_unique<caffe::LayerParameter>();
+  param->set_name("scatter " + blobs_[blob].name);
+  param->set_type("Split");
+  param->add_bottom(blobs_[blob].name);
+  param->add_top(param->name());
+  const StatusOr<LayerTraits> traits = LayerTraits::Create(*param, LayerTypes::BuiltIn());
+  CHECK(traits.ok()) << traits.status();
+  GraphLayer entry(*traits);
+  own_params_.push_back(std::move(param));
+  entry.piece = GraphLayer::kScatter;
+  entry.order = order;
+  entry.in_place = true;
+  entry.bottoms = {blob};
+  blobs_[blob].consumers.push_back(static_cast<int>(layers_.size()));
+  found->second = AddBlob(blobs_[blob].name, 0, &entry);
+  layers_.push_back(std::move(entry));
+  return found->second;
+}
+
+// The latest layer keeps its weights and yields parts of sums; an entry behind it adds them up, and then the bias.
+void NetGraph::CutInTwo() {
+  GraphLayer& product = layers_.back();
+  GraphLayer sum(product.traits);
+  product.piece = GraphLayer::kProduct;
+  product.learns = product.traits.learns(0);
+  sum.piece = GraphLayer::kSum;
+  sum.learns = product.traits.blobs() > 1 && product.traits.learns(1);
+  sum.order = product.order;
+  sum.bottoms = product.tops;
+  const int part = product.tops[0];
+  blobs_[part].consumers.push_back(static_cast<int>(layers_.size()));
+  const int whole = AddBlob(blobs_[part].name, 0, &sum);
+  for (auto& [name, blob] : current_) {
+    if (blob == part) blob = whole;
+  }
+  layers_.push_back(std::move(sum));
 }
 
 void NetGraph::MarkGradients() {
@@ -135,6 +208,10 @@ StatusOr<std::vector<Shape>> NetGraph::Shapes(const Shape& sample, int64_t rows)
     }
     std::vector<Shape> in;
     for (int bottom : layer.bottoms) in.push_back(shapes[bottom]);
+    if (layer.piece == GraphLayer::kSum) {
+      shapes[layer.tops[0]] = in[0];
+      continue;
+    }
     HP_ASSIGN_OR_RETURN(const std::vector<Shape> out, layer.traits.OutputShapes(in));
     for (size_t i = 0; i < layer.tops.size() && i < out.size(); ++i) shapes[layer.tops[i]] = out[i];
   }

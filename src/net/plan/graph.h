@@ -4,8 +4,10 @@
 #include "layers/traits/layer_types.h"
 #include "proto/caffe.pb.h"
 
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace hp {
@@ -20,18 +22,41 @@ struct GraphBlob {
   bool needs_gradient = false;  ///< some parameter below it learns; false for all blobs in a test
 };
 
-/// One layer of the whole net.
+/// How a graph deviates from the prototxt because of how a table splits it. What it computes stays the same. Both lists
+/// are by index among the layers of the unfiltered prototxt; empty: nothing deviates.
+struct GraphCuts {
+  /// Layers whose product and sum are two entries: those that are split by inputs.
+  std::vector<bool> by_inputs;
+  /// The group (stage) of a layer; -1: none. What a layer of a group reads from outside it goes through an entry
+  /// "scatter NAME" in the group, so that each shard receives its slice and the shards gather the whole.
+  std::vector<int> scattered;
+};
+
+/// One layer of the whole net, or a piece of one.
 struct GraphLayer {
   explicit GraphLayer(const LayerTraits& traits) : traits(traits), param(&traits.param()) {}
 
+  /// Of a layer that is split by inputs there are two entries, one behind the other: kProduct, which has its weights,
+  /// and kSum, which has its bias. A kScatter is of no layer (GraphCuts::scattered).
+  enum Piece { kAll, kProduct, kSum, kScatter };
+
   LayerTraits traits;
-  const caffe::LayerParameter* param;  ///< in the graph's net()
-  std::vector<int> bottoms, tops;      ///< blob indices, in the order of the prototxt; labels included
-  bool in_place = false;               ///< top 0 may be written into the memory of bottom 0, which nobody else reads
-  bool source = false;                 ///< its tops come from outside the net (Data, Input)
-  bool learns = false;                 ///< has a parameter with lr_mult != 0
-  bool leads_to_loss = false;          ///< it, or a layer above it, has a top with a loss weight
-  int order = 0;                       ///< index among the layers of the unfiltered prototxt
+  const caffe::LayerParameter* param;  ///< in the graph's net(), or the graph's own
+  Piece piece = kAll;
+  std::vector<int> bottoms, tops;  ///< blob indices, in the order of the prototxt; labels included
+  bool in_place = false;           ///< top 0 may be written into the memory of bottom 0, which nobody else reads
+  bool source = false;             ///< its tops come from outside the net (Data, Input)
+  bool learns = false;             ///< has a parameter with lr_mult != 0
+  bool leads_to_loss = false;      ///< it, or a layer above it, has a top with a loss weight
+  int order = 0;                   ///< index among the layers of the unfiltered prototxt
+
+  /// Name of the entry: the layer's, and of a kSum "NAME sum".
+  std::string name() const;
+  ChannelUse channel_use() const;
+  /// The learnable blobs of this entry. @param in as for LayerTraits::Params.
+  std::vector<ParamSpec> Params(const std::vector<Shape>& in) const;
+  /// Index of the first of them among the layer's blobs.
+  int first_blob() const { return piece == kSum ? 1 : 0; }
 };
 
 /// The whole net of one phase: its layers in the order of the prototxt, the blobs between them, and which of them need
@@ -42,10 +67,12 @@ class NetGraph {
   /// Takes the layers of `phase` (Caffe's include and exclude rules) and connects them.
   /// @param net the whole prototxt; the graph keeps it alive.
   /// @param types must outlive the graph.
+  /// @param cuts of layers that the table splits.
   /// @return kInvalidArgument, naming the layer: an unknown bottom, a top that is made twice, an unsupported type or
   /// field, a second Data layer, labels read by a layer that is no loss or accuracy; or the phase has no layers.
   static StatusOr<std::unique_ptr<NetGraph>> Create(std::shared_ptr<const caffe::NetParameter> net, caffe::Phase phase,
-                                                    const LayerTypes& types = LayerTypes::BuiltIn());
+                                                    const LayerTypes& types = LayerTypes::BuiltIn(),
+                                                    const GraphCuts& cuts = {});
 
   const std::vector<GraphLayer>& layers() const { return layers_; }
   const std::vector<GraphBlob>& blobs() const { return blobs_; }
@@ -64,14 +91,20 @@ class NetGraph {
   std::vector<int> outputs() const;
 
  private:
-  Status AddLayer(int order, const LayerTraits& traits);
+  Status AddLayer(int order, const LayerTraits& traits, const GraphCuts& cuts);
+  Status CheckLabels(const GraphLayer& entry) const;
+  int AddBlob(const std::string& name, int top, GraphLayer* producer);
+  int ScatteredInto(int group, int order, int blob);
+  void CutInTwo();
   void MarkGradients();
 
   std::shared_ptr<const caffe::NetParameter> net_;
   caffe::Phase phase_ = caffe::TRAIN;
   std::vector<GraphLayer> layers_;
   std::vector<GraphBlob> blobs_;
-  std::vector<std::pair<std::string, int>> current_;  // latest blob of each name
+  std::vector<std::pair<std::string, int>> current_;                // latest blob of each name
+  std::map<std::pair<int, int>, int> scattered_;                    // (blob, group) -> the blob that its scatter makes
+  std::vector<std::unique_ptr<caffe::LayerParameter>> own_params_;  // of scatters
   int data_layer_ = -1;
 };
 

@@ -4,16 +4,15 @@
 #include "net/plan/node_plan.h"
 
 #include <algorithm>
+#include <iterator>
+#include <set>
 
 namespace hp {
 
 StatusOr<NodePlan> NodePlan::Create(const NetGraph& graph, const Placement& placement, const Options& options) {
   NodePlan plan(graph, placement, options);
   HP_ASSIGN_OR_RETURN(plan.shapes_, graph.Shapes(options.sample, 1));
-  for (int layer = 0; layer < static_cast<int>(graph.layers().size()); ++layer) {
-    const bool mine = placement.stage_of(layer) == options.part.stage && placement.RunsOn(layer, plan.distinct_part());
-    if (mine) plan.PlaceLayer(layer);
-  }
+  plan.PlaceLayers();
   plan.AddLeavingPorts();
   plan.AddLandingPorts();
   plan.AddParams();
@@ -28,54 +27,54 @@ const LayerPlan* NodePlan::FindLayer(int layer) const {
 
 // --- Layers
 
-void NodePlan::PlaceLayer(int layer) {
-  const GraphLayer& entry = graph_->layers()[layer];
-  LayerPlan plan;
-  plan.layer = layer;
-  for (size_t i = 0; i < entry.bottoms.size(); ++i) {
-    const bool label = entry.traits.reads_labels() && i == 1;  // labels go ahead of the pipelines
-    if (!label) plan.segment = std::max(plan.segment, SegmentOfInput(layer, entry.bottoms[i]));
+void NodePlan::PlaceLayers() {
+  std::set<int> levels;
+  std::vector<int> mine;
+  for (int layer = 0; layer < static_cast<int>(graph_->layers().size()); ++layer) {
+    if (placement_->stage_of(layer) != part().stage || !placement_->RunsOn(layer, distinct_part())) continue;
+    mine.push_back(layer);
+    levels.insert(placement_->level_of(layer));
   }
-  plan.backward = !entry.source && placement_->Backpropagates(layer, distinct_part());
-  plan.learns = plan.backward && entry.learns;
-  const int64_t channels = shapes_[entry.tops[0]].dim(1);
-  plan.channels = {0, channels};
-  if (placement_->spread(entry.tops[0]) == Spread::kSlice) {
-    plan.channels = PartOf(channels, part().index, placement_->layout().stages[part().stage].parts());
+  segments_ = std::max<int>(1, static_cast<int>(levels.size()));
+  for (int layer : mine) {
+    const GraphLayer& entry = graph_->layers()[layer];
+    LayerPlan plan;
+    plan.layer = layer;
+    plan.segment = static_cast<int>(std::distance(levels.begin(), levels.find(placement_->level_of(layer))));
+    plan.backward = !entry.source && placement_->Backpropagates(layer, distinct_part());
+    plan.learns = plan.backward && entry.learns;
+    plan.channels = placement_->ChannelsOn(entry.tops[0], distinct_part());
+    places_[layer] = static_cast<int>(layers_.size());
+    layers_.push_back(plan);
   }
-  segments_ = std::max(segments_, plan.segment + 1);
-  places_[layer] = static_cast<int>(layers_.size());
-  layers_.push_back(plan);
-}
-
-int NodePlan::SegmentOfInput(int layer, int bottom) const {
-  const int producer = graph_->blobs()[bottom].producer;
-  if (placement_->ReadsLocally(layer, bottom)) return layers_[places_.at(producer)].segment;
-  const Edge& edge = placement_->edges()[placement_->FindEdge(bottom, part().stage)];
-  return edge.within_stage() ? layers_[places_.at(producer)].segment + 1 : 0;
 }
 
 // --- Ports
 
-bool NodePlan::Writes(const Edge& edge) const {
-  return edge.from_stage == part().stage && (edge.parts > 1 || distinct_part() == 0);
+std::vector<EdgePiece> NodePlan::PiecesIn(const Edge& edge) const {
+  if (edge.to_stage != part().stage) return {};
+  return placement_->PiecesTo(edge, distinct_part());
 }
 
-int64_t NodePlan::RowBytes(int edge_index, int writer) const {
-  const Edge& edge = placement_->edges()[edge_index];
+std::vector<EdgePiece> NodePlan::PiecesOut(const Edge& edge) const {
+  if (edge.from_stage != part().stage) return {};
+  return placement_->PiecesFrom(edge, distinct_part());
+}
+
+void NodePlan::AddPort(PortPlan port, const EdgePiece& piece) {
+  const Edge& edge = placement_->edges()[port.edge];
+  const bool leaves = port.landing == port.gradient;  // as a value
+  const int other_stage = leaves ? edge.to_stage : edge.from_stage;
+  port.part = leaves ? piece.reader : piece.writer;
+  port.channel = static_cast<uint32_t>(port.edge) * 2 + (port.gradient ? 1 : 0);
   Shape shape = shapes_[edge.blob];
-  if (edge.parts > 1) shape = shape.With(1, PartOf(shape.dim(1), writer, edge.parts).size());
-  return shape.count(1) * static_cast<int64_t>(sizeof(float));
-}
-
-void NodePlan::AddPort(const PortPlan& port, int other_stage) {
-  ports_.push_back(port);
-  PortPlan& added = ports_.back();
-  added.channel = static_cast<uint32_t>(port.edge) * 2 + (port.gradient ? 1 : 0);
+  if (shape.rank() > 1) shape = shape.With(1, piece.channels.size());
+  port.row_bytes = shape.count(1) * static_cast<int64_t>(sizeof(float));
   const std::vector<Rank>& ranks = placement_->layout().stages[other_stage].ranks;
   // Readers are told apart, whoever they are; of writers that are replicas, it is the one whose micro-batch it is.
-  const bool any_replica = port.landing != port.gradient && placement_->layout().stages[other_stage].data_parallel;
-  added.peers = any_replica ? ranks : std::vector<Rank>{ranks[port.part]};
+  const bool any_replica = !leaves && placement_->layout().stages[other_stage].data_parallel;
+  port.peers = any_replica ? ranks : std::vector<Rank>{ranks[port.part]};
+  ports_.push_back(port);
 }
 
 // What leaves a node leaves after the segment of the layer that makes it; its gradients land before that segment's
@@ -88,19 +87,12 @@ void NodePlan::AddLeavingPorts() {
     for (int top : graph_->layers()[layer.layer].tops) {
       for (int e = 0; e < static_cast<int>(placement_->edges().size()); ++e) {
         const Edge& edge = placement_->edges()[e];
-        if (edge.blob != top || !Writes(edge)) continue;
-        const int64_t row_bytes = RowBytes(e, part().index);
+        if (edge.blob != top) continue;
         for (bool gradient : {false, true}) {
-          for (int reader = 0; reader < edge.readers; ++reader) {
-            if (edge.within_stage() && reader == part().index) continue;
-            if (gradient && !edge.reader_gradient[reader]) continue;
-            AddPort({.edge = e,
-                     .part = reader,
-                     .landing = gradient,
-                     .gradient = gradient,
-                     .segment = layer.segment,
-                     .row_bytes = row_bytes},
-                    edge.to_stage);
+          for (const EdgePiece& piece : PiecesOut(edge)) {
+            if (edge.within_stage() && piece.reader == part().index) continue;
+            if (gradient && !piece.gradient) continue;
+            AddPort({.edge = e, .landing = gradient, .gradient = gradient, .segment = layer.segment}, piece);
           }
         }
       }
@@ -108,18 +100,16 @@ void NodePlan::AddLeavingPorts() {
   }
 }
 
-// What lands is needed before the first segment that reads it, or that gathers the parts into one tensor.
+// What lands is needed before the first segment that reads it.
 int NodePlan::LandingSegment(int edge_index) const {
   const Edge& edge = placement_->edges()[edge_index];
-  int segment = segments_, gathered = segments_;
+  int segment = segments_;
   for (int consumer : graph_->blobs()[edge.blob].consumers) {
     const LayerPlan* const reader = FindLayer(consumer);
     if (reader == nullptr || placement_->ReadsLocally(consumer, edge.blob)) continue;
-    segment = std::min(segment, reader->segment);
-    const bool reads_parts = graph_->layers()[consumer].traits.channel_use() == ChannelUse::kSplitOutput;
-    if (!reads_parts && edge.parts > 1) gathered = std::min(gathered, SegmentOfInput(consumer, edge.blob));
+    if (placement_->EdgeOf(consumer, edge.blob) == edge_index) segment = std::min(segment, reader->segment);
   }
-  return std::min(segment, gathered);
+  return segment;
 }
 
 void NodePlan::AddLandingPorts() {
@@ -129,20 +119,15 @@ void NodePlan::AddLandingPorts() {
     for (size_t i = 0; i < entry.bottoms.size(); ++i) {
       const bool label = entry.traits.reads_labels() && i == 1;
       if (label || placement_->ReadsLocally(layer.layer, entry.bottoms[i])) continue;
-      const int e = placement_->FindEdge(entry.bottoms[i], part().stage);
+      const int e = placement_->EdgeOf(layer.layer, entry.bottoms[i]);
       if (seen[e]) continue;
       seen[e] = true;
       const Edge& edge = placement_->edges()[e];
       const int segment = LandingSegment(e);
-      const bool returns = edge.reader_gradient[edge.readers > 1 ? part().index : 0];
-      for (int writer = 0; writer < edge.parts; ++writer) {
-        if (edge.within_stage() && writer == part().index) continue;
-        PortPlan port{.edge = e, .part = writer, .landing = true, .segment = segment, .row_bytes = RowBytes(e, writer)};
-        AddPort(port, edge.from_stage);
-        if (!returns) continue;
-        port.landing = false;
-        port.gradient = true;
-        AddPort(port, edge.from_stage);
+      for (const EdgePiece& piece : PiecesIn(edge)) {
+        if (edge.within_stage() && piece.writer == part().index) continue;
+        AddPort({.edge = e, .landing = true, .segment = segment}, piece);
+        if (piece.gradient) AddPort({.edge = e, .gradient = true, .segment = segment}, piece);
       }
     }
   }
@@ -156,12 +141,10 @@ void NodePlan::AddParams() {
     if (entry.source) continue;
     std::vector<Shape> in;
     for (int bottom : entry.bottoms) in.push_back(shapes_[bottom]);
-    const bool sliced = placement_->spread(entry.tops[0]) == Spread::kSlice;
-    int blob = 0;
-    for (const ParamSpec& spec : entry.traits.Params(in)) {
-      const Block block =
-          sliced ? Block::Rows(spec.shape, layer.channels.begin, layer.channels.end) : Block::Whole(spec.shape);
-      params_.push_back({entry.traits.name(), blob++, spec, block});
+    int blob = entry.first_blob();
+    for (const ParamSpec& spec : entry.Params(in)) {
+      const Block block = placement_->BlockOn(layer.layer, distinct_part(), spec.shape);
+      params_.push_back({entry.traits.name(), blob++, layer.layer, spec, block});
     }
   }
 }
@@ -181,10 +164,12 @@ void NodePlan::FindLearningLayers() {
 // gradient. Images are the reader's memory, one micro-batch at a time, and can't be kept.
 bool NodePlan::CanBeDeferred(int layer) const {
   const GraphLayer& entry = graph_->layers()[layer];
-  if (update_rows() == 0 || entry.traits.channel_use() != ChannelUse::kSplitOutput) return false;
+  const ChannelUse use = entry.channel_use();
+  if (update_rows() == 0 || (use != ChannelUse::kSplitOutput && use != ChannelUse::kSplitInput)) return false;
   if (IsImages(entry.bottoms[0])) return false;
-  const __int128 inputs = shapes_[entry.bottoms[0]].count(1);
-  const __int128 outputs = FindLayer(layer)->channels.size();
+  const auto weights = std::find_if(params_.begin(), params_.end(),
+                                    [layer](const ParamPlan& param) { return param.graph_layer == layer; });
+  const __int128 inputs = weights->block.cols(), outputs = weights->block.rows();
   return update_rows() * (inputs + outputs) < inputs * outputs;
 }
 

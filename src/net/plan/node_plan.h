@@ -25,15 +25,16 @@ struct LayerPlan {
   /// They are computed per micro-batch by the backward pass itself, instead of by a task of their own. In data-parallel
   /// stages, where nobody waits for the input's gradient alone.
   bool in_backward = false;
-  Range channels;  ///< of its output: those that this node computes
+  Range channels;  ///< of its output: those that this node computes, or (kSplitInput) has addends of
 };
 
 /// A parameter blob as one node holds it.
 struct ParamPlan {
-  std::string layer;  ///< name in the prototxt
-  int blob = 0;       ///< among the layer's blobs, in Caffe's order
-  ParamSpec spec;     ///< of the whole blob, all shards together
-  Block block;        ///< what this node holds of it: whole rows
+  std::string layer;    ///< name in the prototxt
+  int blob = 0;         ///< among the layer's blobs, in Caffe's order
+  int graph_layer = 0;  ///< the entry of NetGraph::layers() that reads it
+  ParamSpec spec;       ///< of the whole blob, all shards together
+  Block block;          ///< what this node holds of it
 };
 
 /// What one node runs of one phase's net: which layers in which segments, which tensors cross to and from other nodes
@@ -41,9 +42,8 @@ struct ParamPlan {
 /// it for every other one. It needs no op and no backend.
 ///
 /// A segment is a group of layers that can run without waiting for a peer in between: all its inputs from other nodes
-/// arrive before it, all its outputs leave after it. A layer's segment is the largest of its inputs' segments, plus one
-/// where an input is gathered from the other shards of the stage. Forward passes go up the segments, backward passes
-/// down.
+/// arrive before it, all its outputs leave after it. The layers of one level (Placement::level_of) are a segment; the
+/// levels that a node has are counted from 0. Forward passes go up the segments, backward passes down.
 ///
 /// A value: copy it. Immutable; any thread.
 class NodePlan {
@@ -81,8 +81,13 @@ class NodePlan {
   /// parameter group.
   const std::vector<int>& learning_layers() const { return learning_layers_; }
 
-  /// Whether this node writes what crosses the edge: its slice of it, or all of it.
-  bool Writes(const Edge& edge) const;
+  /// What this node gets by an edge, by writer, and what it gives, by reader; itself may be both.
+  std::vector<EdgePiece> PiecesIn(const Edge& edge) const;
+  std::vector<EdgePiece> PiecesOut(const Edge& edge) const;
+  /// The segment of the first layer here that reads what comes by edge `edge`.
+  int LandingSegment(int edge) const;
+  /// The part by which the placement tells nodes of the stage apart: all replicas are alike and count as part 0.
+  int distinct_part() const { return data_parallel() ? 0 : part().index; }
   /// Whether the segment has a backward task: some layer of it computes gradients, or a gradient passes through.
   bool has_backward(int segment) const;
   /// Whether the node has a Data or Input layer; it is in segment 0.
@@ -96,19 +101,14 @@ class NodePlan {
   NodePlan(const NetGraph& graph, const Placement& placement, const Options& options)
       : graph_(&graph), placement_(&placement), options_(options) {}
 
-  void PlaceLayer(int layer);
+  void PlaceLayers();
   void AddParams();
   void AddLeavingPorts();
   void AddLandingPorts();
-  void AddPort(const PortPlan& port, int other_stage);
+  void AddPort(PortPlan port, const EdgePiece& piece);
   void FindLearningLayers();
   bool CanBeDeferred(int layer) const;
-  int SegmentOfInput(int layer, int bottom) const;
-  int LandingSegment(int edge) const;
-  int64_t RowBytes(int edge, int writer) const;
   bool IsImages(int blob) const;
-  /// The part by which the placement tells nodes of the stage apart: all replicas are alike and count as part 0.
-  int distinct_part() const { return data_parallel() ? 0 : part().index; }
 
   const NetGraph* graph_;
   const Placement* placement_;

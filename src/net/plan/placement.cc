@@ -1,114 +1,279 @@
-// Three passes: PlaceLayers decides for each layer of a sharded stage whether it runs on all shards, on its shard's
-// slice or on shard 0 alone, and so how its tops are spread; FindEdges lists the blobs that some reader can't read
-// where it is; FollowGradients goes from the losses down and marks which layers compute gradients on which part, and
-// which readers of an edge send one back. Stages that are not sharded have whole blobs everywhere, and only edges to
-// other stages.
+// Four passes: PlaceLayers decides for each layer of a sharded stage on which shards it runs, and so how its tops lie;
+// FindEdges lists the blobs that some reader can't read where and as they lie, piece by piece; FindLevels counts the
+// edges on the way to each layer; FollowGradients goes from the losses down and marks which layers compute gradients on
+// which part, and which pieces have one that returns. Stages that are not sharded have whole blobs everywhere, and only
+// edges to other stages.
 #include "net/plan/placement.h"
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 namespace hp {
+namespace {
 
-bool Edge::any_gradient() const {
-  return std::any_of(reader_gradient.begin(), reader_gradient.end(), [](bool b) { return b; });
+Range Intersection(const Range& a, const Range& b) {
+  const int64_t begin = std::max(a.begin, b.begin);
+  return {begin, std::max(begin, std::min(a.end, b.end))};
 }
 
-StatusOr<Placement> Placement::Create(const NetGraph& graph, const StageLayout& layout) {
-  Placement placement(graph, layout);
+}  // namespace
+
+GraphCuts CutsOf(const StageLayout& layout, const std::vector<bool>& scatters) {
+  GraphCuts cuts;
+  for (size_t i = 0; i < layout.stage_of_layer.size(); ++i) {
+    const int stage = layout.stage_of_layer[i];
+    const bool sharded = stage >= 0 && layout.stages[stage].sharded();
+    const LayerSplit split = layout.split_of_layer.empty() ? LayerSplit::kOutputs : layout.split_of_layer[i];
+    cuts.by_inputs.push_back(sharded && split == LayerSplit::kInputs);
+    cuts.scattered.push_back(sharded && !scatters.empty() && scatters[stage] ? stage : -1);
+  }
+  return cuts;
+}
+
+bool Edge::any_gradient() const {
+  return std::any_of(gradient.begin(), gradient.end(), [](bool sends) { return sends; });
+}
+
+StatusOr<Placement> Placement::Create(const NetGraph& graph, const Shape& sample, const StageLayout& layout) {
+  HP_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, graph.Shapes(sample, 1));
+  Placement placement(graph, shapes, layout);
   HP_RETURN_IF_ERROR(placement.PlaceLayers());
   placement.FindEdges();
+  placement.FindLevels();
   placement.FollowGradients();
   return placement;
 }
 
-// A layer of a sharded stage runs on all shards if an InnerProduct of the stage lies above it, or on its shard's slice
-// if it works channel by channel; everything else, losses above all, runs on the lead shard.
-Status Placement::PlaceLayers() {
+Placement::Placement(const NetGraph& graph, const std::vector<Shape>& shapes, const StageLayout& layout)
+    : graph_(&graph), layout_(layout) {
+  for (const Shape& shape : shapes) channels_.push_back(shape.rank() > 1 ? shape.dim(1) : 1);
+}
+
+bool Placement::IsLabel(int layer, size_t bottom) const {
+  return graph_->layers()[layer].traits.reads_labels() && bottom == 1;
+}
+
+Range Placement::ChannelsOn(int blob, int part) const {
+  const int producer = graph_->blobs()[blob].producer;
+  if (!runs_on_[producer][part]) return {};
+  if (layout_of_[blob] != Layout::kSlice) return {0, channels_[blob]};
+  return PartOf(channels_[blob], part, layout_.stages[stage_of(producer)].parts());
+}
+
+Block Placement::BlockOn(int layer, int part, const Shape& whole) const {
+  const GraphLayer& entry = graph_->layers()[layer];
+  Block block = Block::Whole(whole);
+  if (!runs_on_[layer][part]) return Block::Rows(whole, 0, 0);
+  if (entry.channel_use() == ChannelUse::kSplitInput) {
+    // A channel of the input is as many columns as it has pixels.
+    const int64_t channels = channels_[entry.bottoms[0]], columns = block.cols() / channels;
+    const Range inputs = PartOf(channels, part, distinct_parts(stage_of(layer)));
+    block.begin_col = inputs.begin * columns;
+    block.end_col = inputs.end * columns;
+  } else if (layout_of_[entry.tops[0]] == Layout::kSlice) {
+    const Range outputs = ChannelsOn(entry.tops[0], part);
+    block = Block::Rows(whole, outputs.begin, outputs.end);
+  }
+  return block;
+}
+
+// --- Layers
+
+// Which layers have, in their stage, a divided layer above them. Those run on all shards even where they need whole
+// blobs, so that no shard waits for the lead.
+std::vector<bool> Placement::FeedsProduct() const {
   const auto& layers = graph_->layers();
-  const auto& blobs = graph_->blobs();
-  const int count = static_cast<int>(layers.size());
-  std::vector<bool> feeds_product(count, false);
-  for (int i = count - 1; i >= 0; --i) {
+  std::vector<bool> feeds(layers.size(), false);
+  for (int i = static_cast<int>(layers.size()) - 1; i >= 0; --i) {
     for (int top : layers[i].tops) {
-      for (int consumer : blobs[top].consumers) {
+      for (int consumer : graph_->blobs()[top].consumers) {
         if (stage_of(consumer) != stage_of(i)) continue;
-        const bool product = layers[consumer].traits.channel_use() == ChannelUse::kSplitOutput;
-        if (product || feeds_product[consumer]) feeds_product[i] = true;
+        const ChannelUse use = layers[consumer].channel_use();
+        const bool product = use == ChannelUse::kSplitInput || use == ChannelUse::kSplitOutput;
+        const bool divided = product && (layout_.split_of_layer.empty() ||
+                                         layout_.split_of_layer[layers[consumer].order] != LayerSplit::kNone);
+        feeds[i] = feeds[i] || divided || feeds[consumer];
       }
     }
   }
-  runs_on_all_.assign(count, true);
-  slicewise_.assign(count, false);
-  spread_.assign(blobs.size(), Spread::kAll);
-  for (int i = 0; i < count; ++i) {
-    const int stage = stage_of(i);
-    const char* name = layers[i].param->name().c_str();
-    for (int bottom : layers[i].bottoms) {
-      if (stage_of(blobs[bottom].producer) > stage) {
-        return InvalidArgument("layer \"%s\" is in stage %d but reads \"%s\" of the later stage %d", name, stage,
-                               blobs[bottom].name.c_str(), stage_of(blobs[bottom].producer));
-      }
-    }
-    if (!sharded(stage)) continue;
-    Spread result = Spread::kAll;
-    const ChannelUse use = layers[i].traits.channel_use();
-    bool on_slices = use == ChannelUse::kElementwise;
-    for (int bottom : layers[i].bottoms) {
-      if (blobs[bottom].label) continue;
-      on_slices &= stage_of(blobs[bottom].producer) == stage && spread_[bottom] == Spread::kSlice;
-    }
-    if (use == ChannelUse::kSplitOutput || on_slices) {
-      result = Spread::kSlice;
-      slicewise_[i] = on_slices;
-    } else if (!feeds_product[i]) {
-      result = Spread::kLead;
-      runs_on_all_[i] = false;
-    } else if (layers[i].learns || layers[i].source) {
-      return InvalidArgument("layer \"%s\" (%s) can't be in a stage of %d shards: only InnerProduct is split", name,
-                             layers[i].param->type().c_str(), layout_.stages[stage].parts());
-    }
-    if (use != ChannelUse::kSplitOutput && layers[i].learns) {
-      return InvalidArgument("layer \"%s\" (%s) has parameters and can't be in a stage of %d shards", name,
-                             layers[i].param->type().c_str(), layout_.stages[stage].parts());
-    }
-    for (int top : layers[i].tops) spread_[top] = result;
+  return feeds;
+}
+
+Status Placement::CheckOrder(int layer) const {
+  for (int bottom : graph_->layers()[layer].bottoms) {
+    const GraphBlob& blob = graph_->blobs()[bottom];
+    if (stage_of(blob.producer) <= stage_of(layer)) continue;
+    return InvalidArgument("layer \"%s\" is in stage %d but reads \"%s\" of the later stage %d", NameOf(layer).c_str(),
+                           stage_of(layer), blob.name.c_str(), stage_of(blob.producer));
   }
   return OkStatus();
 }
 
-bool Placement::ReadsLocally(int layer, int bottom) const {
-  if (stage_of(graph_->blobs()[bottom].producer) != stage_of(layer)) return false;
-  return spread_[bottom] != Spread::kSlice || slicewise_[layer];
+// Of a layer of a sharded stage. What works channel by channel keeps the layout of what it reads. Everything else needs
+// whole blobs: on all shards if a divided layer lies above, else (losses above all) on the lead shard.
+StatusOr<Layout> Placement::LayoutOfTops(int layer, bool feeds_product) const {
+  const GraphLayer& entry = graph_->layers()[layer];
+  const ChannelUse use = entry.channel_use();
+  const bool whole = !layout_.split_of_layer.empty() && layout_.split_of_layer[entry.order] == LayerSplit::kNone;
+  if (use == ChannelUse::kSplitInput) return Layout::kPartial;
+  if (use == ChannelUse::kSum || entry.piece == GraphLayer::kScatter) return Layout::kSlice;
+  if (use == ChannelUse::kSplitOutput) return whole ? Layout::kLead : Layout::kSlice;
+  const int shards = layout_.stages[stage_of(layer)].parts();
+  if (entry.learns || (entry.source && feeds_product)) {
+    return InvalidArgument("layer \"%s\" (%s) %s a stage of %d shards: only InnerProduct is split",
+                           NameOf(layer).c_str(), entry.param->type().c_str(),
+                           entry.learns ? "has parameters and can't be in" : "can't be in", shards);
+  }
+  bool slices = use == ChannelUse::kElementwise, lead = false;
+  for (size_t i = 0; i < entry.bottoms.size(); ++i) {
+    if (IsLabel(layer, i)) continue;
+    const int bottom = entry.bottoms[i];
+    const bool here = stage_of(graph_->blobs()[bottom].producer) == stage_of(layer);
+    slices &= here && layout_of_[bottom] == Layout::kSlice;
+    lead |= here && layout_of_[bottom] == Layout::kLead;
+  }
+  if (slices) return Layout::kSlice;
+  return lead || !feeds_product ? Layout::kLead : Layout::kWhole;
 }
 
+Status Placement::PlaceLayers() {
+  const auto& layers = graph_->layers();
+  const std::vector<bool> feeds_product = FeedsProduct();
+  const int count = static_cast<int>(layers.size());
+  layout_of_.assign(graph_->blobs().size(), Layout::kWhole);
+  on_slices_.assign(count, false);
+  lead_.assign(count, false);
+  for (int i = 0; i < count; ++i) {
+    const int stage = stage_of(i);
+    HP_RETURN_IF_ERROR(CheckOrder(i));
+    runs_on_.emplace_back(distinct_parts(stage), true);
+    if (!sharded(stage)) continue;
+    HP_ASSIGN_OR_RETURN(const Layout tops, LayoutOfTops(i, feeds_product[i]));
+    for (int top : layers[i].tops) layout_of_[top] = tops;
+    lead_[i] = tops == Layout::kLead;
+    on_slices_[i] = tops == Layout::kSlice && layers[i].channel_use() == ChannelUse::kElementwise;
+    // Where there are fewer channels than shards, some shards have nothing to do.
+    const bool by_inputs = tops == Layout::kPartial;
+    const int64_t divided = channels_[by_inputs ? layers[i].bottoms[0] : layers[i].tops[0]];
+    for (int part = 0; part < distinct_parts(stage); ++part) {
+      if (lead_[i]) runs_on_[i][part] = part == 0;
+      if (by_inputs || tops == Layout::kSlice) {
+        runs_on_[i][part] = !PartOf(divided, part, distinct_parts(stage)).empty();
+      }
+    }
+  }
+  return OkStatus();
+}
+
+// --- Edges
+
+// How a layer needs what it reads.
+Layout Placement::NeedOf(int layer) const {
+  if (!sharded(stage_of(layer))) return Layout::kWhole;
+  if (lead_[layer]) return Layout::kLead;
+  const ChannelUse use = graph_->layers()[layer].channel_use();
+  const bool slice = on_slices_[layer] || use == ChannelUse::kSplitInput || use == ChannelUse::kSum;
+  return slice ? Layout::kSlice : Layout::kWhole;
+}
+
+bool Placement::ReadsLocally(int layer, int bottom) const {
+  if (stage_of(graph_->blobs()[bottom].producer) != stage_of(layer)) return false;
+  const Layout has = layout_of_[bottom], need = NeedOf(layer);
+  return has == need || (has == Layout::kWhole && need == Layout::kLead);
+}
+
+// A stage that needs a blob whole on all its shards has it on the lead as well.
 void Placement::FindEdges() {
   const auto& blobs = graph_->blobs();
   for (int b = 0; b < static_cast<int>(blobs.size()); ++b) {
     if (blobs[b].label) continue;
-    std::map<int, bool> readers;  // stage -> whether all its parts read
+    std::map<std::pair<int, Layout>, std::vector<int>> readers;
     for (int consumer : blobs[b].consumers) {
-      if (!ReadsLocally(consumer, b)) readers[stage_of(consumer)] |= runs_on_all_[consumer];
+      if (!ReadsLocally(consumer, b)) readers[{stage_of(consumer), NeedOf(consumer)}].push_back(consumer);
     }
-    const int home = stage_of(blobs[b].producer);
-    for (const auto& [stage, all] : readers) {
-      Edge edge;
-      edge.blob = b;
-      edge.from_stage = home;
-      edge.to_stage = stage;
-      edge.parts = spread_[b] == Spread::kSlice ? layout_.stages[home].parts() : 1;
-      edge.readers = all ? layout_.stages[stage].parts() : 1;
-      edges_.push_back(edge);
+    for (auto& [key, consumers] : readers) {
+      const auto whole = readers.find({key.first, Layout::kWhole});
+      if (key.second != Layout::kLead || whole == readers.end()) continue;
+      whole->second.insert(whole->second.end(), consumers.begin(), consumers.end());
+      consumers.clear();
+    }
+    for (const auto& [key, consumers] : readers) {
+      if (!consumers.empty()) AddEdge(b, key.first, key.second, consumers);
     }
   }
 }
 
-int Placement::FindEdge(int blob, int to_stage) const {
+void Placement::AddEdge(int blob, int to_stage, Layout need, const std::vector<int>& consumers) {
+  Edge edge;
+  edge.blob = blob;
+  edge.from_stage = stage_of(graph_->blobs()[blob].producer);
+  edge.to_stage = to_stage;
+  edge.from = layout_of_[blob];
+  edge.to = need;
+  const int parts = distinct_parts(to_stage);
+  for (int part = 0; part < parts; ++part) {
+    const bool runs = std::any_of(consumers.begin(), consumers.end(), [&](int layer) { return runs_on_[layer][part]; });
+    const bool nothing = need == Layout::kSlice && PartOf(channels_[blob], part, parts).empty();
+    edge.reads.push_back(runs && !nothing);
+  }
+  edge.gradient.assign(parts, false);
+  edges_.push_back(std::move(edge));
+}
+
+Range Placement::PieceOf(const Edge& edge, int writer, int reader) const {
+  if (!edge.reads[reader]) return {};
+  // Of those that have the whole, one writes: the first, or within a stage each for itself.
+  if (edge.from == Layout::kWhole && writer != (edge.within_stage() ? reader : 0)) return {};
+  const bool slice = edge.to == Layout::kSlice;
+  const int64_t channels = channels_[edge.blob];
+  return Intersection(ChannelsOn(edge.blob, writer),
+                      slice ? PartOf(channels, reader, distinct_parts(edge.to_stage)) : Range{0, channels});
+}
+
+std::vector<EdgePiece> Placement::PiecesTo(const Edge& edge, int reader) const {
+  std::vector<EdgePiece> pieces;
+  for (int writer = 0; writer < distinct_parts(edge.from_stage); ++writer) {
+    const Range channels = PieceOf(edge, writer, reader);
+    if (!channels.empty()) pieces.push_back({writer, reader, channels, edge.gradient[reader]});
+  }
+  return pieces;
+}
+
+std::vector<EdgePiece> Placement::PiecesFrom(const Edge& edge, int writer) const {
+  std::vector<EdgePiece> pieces;
+  for (int reader = 0; reader < distinct_parts(edge.to_stage); ++reader) {
+    const Range channels = PieceOf(edge, writer, reader);
+    if (!channels.empty()) pieces.push_back({writer, reader, channels, edge.gradient[reader]});
+  }
+  return pieces;
+}
+
+int Placement::EdgeOf(int layer, int bottom) const {
+  const Layout need = NeedOf(layer);
   for (size_t i = 0; i < edges_.size(); ++i) {
-    if (edges_[i].blob == blob && edges_[i].to_stage == to_stage) return static_cast<int>(i);
+    const Edge& edge = edges_[i];
+    const bool serves = edge.to == need || (edge.to == Layout::kWhole && need == Layout::kLead);
+    if (edge.blob == bottom && edge.to_stage == stage_of(layer) && serves) return static_cast<int>(i);
   }
   return -1;
 }
+
+void Placement::FindLevels() {
+  for (int i = 0; i < static_cast<int>(graph_->layers().size()); ++i) {
+    const GraphLayer& entry = graph_->layers()[i];
+    int level = 0;
+    for (size_t k = 0; k < entry.bottoms.size(); ++k) {
+      if (IsLabel(i, k)) continue;  // labels go ahead of the pipelines
+      const int bottom = entry.bottoms[k], below = level_of_[graph_->blobs()[bottom].producer];
+      const bool crosses = !ReadsLocally(i, bottom) && !edges_[EdgeOf(i, bottom)].local();
+      level = std::max(level, below + (crosses ? 1 : 0));
+    }
+    level_of_.push_back(level);
+  }
+}
+
+// --- Gradients
 
 // From the losses down: a layer computes gradients on a node if it is a loss there or one of its tops has a gradient
 // there; a blob has one where a local reader computes it or where a reader behind an edge sends it back.
@@ -117,41 +282,44 @@ void Placement::FollowGradients() {
   const auto& blobs = graph_->blobs();
   gradient_.resize(blobs.size());
   backpropagates_.resize(layers.size());
-  for (size_t b = 0; b < blobs.size(); ++b) gradient_[b].assign(distinct_parts(stage_of(blobs[b].producer)), false);
   for (int i = static_cast<int>(layers.size()) - 1; i >= 0; --i) {
-    const int stage = stage_of(i);
-    backpropagates_[i].assign(distinct_parts(stage), false);
+    const int parts = distinct_parts(stage_of(i));
+    backpropagates_[i].assign(parts, false);
     for (int top : layers[i].tops) {
-      GraphBlob const& blob = blobs[top];
-      for (Edge& edge : edges_) {
-        if (edge.blob != top) continue;
-        edge.reader_gradient.assign(edge.readers, false);
-        for (int reader = 0; reader < edge.readers; ++reader) {
-          for (int consumer : blob.consumers) {
-            if (stage_of(consumer) != edge.to_stage || ReadsLocally(consumer, top) || !RunsOn(consumer, reader))
-              continue;
-            if (blob.needs_gradient && backpropagates_[consumer][reader]) edge.reader_gradient[reader] = true;
-          }
-        }
-      }
-      for (int part = 0; part < distinct_parts(stage); ++part) {
-        if (!RunsOn(i, part) || !blob.needs_gradient) continue;
-        bool has = false;
-        for (int consumer : blob.consumers) {
-          has |= ReadsLocally(consumer, top) && RunsOn(consumer, part) && backpropagates_[consumer][part];
-        }
-        for (const Edge& edge : edges_) {
-          const bool writes = edge.blob == top && (edge.parts > 1 || part == 0);
-          has |= writes && edge.any_gradient();
-        }
-        gradient_[top][part] = has;
-        if (has) backpropagates_[i][part] = true;
+      FollowBlob(top);
+      for (int part = 0; part < parts; ++part) {
+        if (runs_on_[i][part] && gradient_[top][part]) backpropagates_[i][part] = true;
       }
     }
     const LayerTraits& traits = layers[i].traits;
     const bool loss = traits.is_statistic() && traits.loss_weight(0) != 0;
-    if (loss && blobs[layers[i].tops[0]].needs_gradient) {
-      for (int part = 0; part < distinct_parts(stage); ++part) backpropagates_[i][part] = RunsOn(i, part);
+    if (loss && blobs[layers[i].tops[0]].needs_gradient) backpropagates_[i] = runs_on_[i];
+  }
+}
+
+void Placement::FollowBlob(int b) {
+  const GraphBlob& blob = graph_->blobs()[b];
+  gradient_[b].assign(distinct_parts(stage_of(blob.producer)), false);
+  if (!blob.needs_gradient) return;
+  for (int consumer : blob.consumers) {
+    const bool local = ReadsLocally(consumer, b);
+    if (local) {
+      for (size_t part = 0; part < gradient_[b].size(); ++part) {
+        if (backpropagates_[consumer][part]) gradient_[b][part] = true;
+      }
+      continue;
+    }
+    Edge& edge = edges_[EdgeOf(consumer, b)];
+    for (size_t part = 0; part < edge.gradient.size(); ++part) {
+      if (edge.reads[part] && backpropagates_[consumer][part]) edge.gradient[part] = true;
+    }
+  }
+  for (const Edge& edge : edges_) {
+    if (edge.blob != b) continue;
+    for (int part = 0; part < static_cast<int>(gradient_[b].size()); ++part) {
+      for (const EdgePiece& piece : PiecesFrom(edge, part)) {
+        if (piece.gradient) gradient_[b][part] = true;
+      }
     }
   }
 }

@@ -1,6 +1,9 @@
 #pragma once
 
+#include "base/block.h"
+#include "base/range.h"
 #include "base/rank.h"
+#include "base/shape.h"
 #include "hp/status.h"
 #include "net/plan/graph.h"
 
@@ -10,6 +13,13 @@
 
 namespace hp {
 
+/// How a layer that shards can divide is divided.
+enum class LayerSplit {
+  kOutputs,  ///< each shard computes its outputs from the whole input
+  kInputs,   ///< each shard computes a part of all outputs from its inputs, and the sum of its outputs
+  kNone,     ///< shard 0 has all of it
+};
+
 /// The stages of a table, reduced to what a placement needs.
 struct StageLayout {
   struct Stage {
@@ -18,9 +28,11 @@ struct StageLayout {
 
     /// Number of replicas or shards.
     int parts() const { return static_cast<int>(ranks.size()); }
+    bool sharded() const { return !data_parallel && parts() > 1; }
   };
   std::vector<Stage> stages;
-  std::vector<int> stage_of_layer;  ///< by index among the layers of the unfiltered prototxt
+  std::vector<int> stage_of_layer;         ///< by index among the layers of the unfiltered prototxt
+  std::vector<LayerSplit> split_of_layer;  ///< likewise; empty: all by outputs
 };
 
 /// What a node does for one stage: replica or shard `index` of it.
@@ -31,23 +43,35 @@ struct StagePart {
   bool operator==(const StagePart&) const = default;
 };
 
-/// How a blob's channels are spread over the nodes of the stage that makes it. A stage with one shard has kAll only.
-enum class Spread {
-  kAll,    ///< whole on every node of the stage; each replica has its own rows
-  kSlice,  ///< shard j of k holds channels [n*j/k, n*(j+1)/k)
-  kLead,   ///< whole on shard 0 only
+/// How a blob lies on the parts of a stage. A stage with one shard, and each replica, has kWhole only.
+enum class Layout {
+  kWhole,    ///< all of it on every part; of replicas each has its own rows
+  kSlice,    ///< shard j of k holds channels PartOf(channels, j, k), which may be none
+  kPartial,  ///< shards hold addends of all of it; nobody reads them but a sum, slice by slice
+  kLead,     ///< all of it on shard 0
 };
 
-/// A blob that crosses between nodes: from the stage that makes it to a stage that reads it, or within an FC stage from
-/// the slices of its shards to the shards that need it whole. "Edge e" is the same one on all nodes.
+/// Channels of a blob that cross from one part of a stage to one part of a stage, itself perhaps.
+struct EdgePiece {
+  int writer = 0;         ///< part of the stage that makes the blob; 0 where it is a replica: each writes its rows
+  int reader = 0;         ///< part of the stage that reads it
+  Range channels;         ///< of the whole blob; not empty
+  bool gradient = false;  ///< whether the reader sends their gradient back
+};
+
+/// A blob that crosses between parts: from the stage that makes it to a stage that reads it, or within an FC stage from
+/// how its shards have it to how they need it. "Edge e" is the same one on all nodes.
 struct Edge {
-  int blob = 0;                       ///< index into NetGraph::blobs()
-  int from_stage = 0, to_stage = 0;   ///< equal: a gather within an FC stage
-  int parts = 1;                      ///< writers: every shard with its slice, or one (of replicas: each for its rows)
-  int readers = 1;                    ///< parts of to_stage that read it: all of them, or shard 0 alone
-  std::vector<bool> reader_gradient;  ///< by reader: whether it sends its part of the gradient back
+  int blob = 0;                                       ///< index into NetGraph::blobs()
+  int from_stage = 0, to_stage = 0;                   ///< equal: within an FC stage
+  Layout from = Layout::kWhole, to = Layout::kWhole;  ///< how its writers have it and its readers then have it
+  std::vector<bool> reads, gradient;  ///< by part of to_stage: whether it reads, and whether it sends a gradient back
 
   bool within_stage() const { return from_stage == to_stage; }
+  /// Whether the pieces of a reader are addends of the same channels; else they lie side by side.
+  bool summed() const { return from == Layout::kPartial; }
+  /// Whether nothing crosses the network: each shard takes its slice of its own whole.
+  bool local() const { return within_stage() && from == Layout::kWhole; }
   /// Whether any reader sends a gradient.
   bool any_gradient() const;
 };
@@ -58,45 +82,75 @@ struct Edge {
 /// arXiv:1404.5997.
 class Placement {
  public:
-  /// @param graph must outlive the placement. @param layout copied; must give every layer of the graph a stage.
-  /// @return kInvalidArgument, naming the layer: it reads a blob of a later stage, or has parameters that shards can't
-  /// divide.
-  static StatusOr<Placement> Create(const NetGraph& graph, const StageLayout& layout);
+  /// @param graph made with the cuts of the layout (CutsOf); must outlive the placement.
+  /// @param sample [C, H, W] of one sample. @param layout copied; must give every layer of the graph a stage.
+  /// @return kInvalidArgument, naming the layer: shapes that do not fit; it reads a blob of a later stage, or has
+  /// parameters that shards can't divide.
+  static StatusOr<Placement> Create(const NetGraph& graph, const Shape& sample, const StageLayout& layout);
 
-  // A layer or blob is given by its index in the graph, a part by its index in the stage.
+  // A layer or blob is given by its index in the graph, a part by its index in the stage; replicas are alike and count
+  // as part 0.
   const StageLayout& layout() const { return layout_; }
   /// In the order of blobs, then of the stages that read them.
   const std::vector<Edge>& edges() const { return edges_; }
   int stage_of(int layer) const { return layout_.stage_of_layer[graph_->layers()[layer].order]; }
-  Spread spread(int blob) const { return spread_[blob]; }
-  /// Whether `layer` runs on part `part` of its stage: on all parts, or on part 0 alone.
-  bool RunsOn(int layer, int part) const { return runs_on_all_[layer] || part == 0; }
-  /// Whether the layer reads `bottom` (a blob) as it lies on its own node, whole or as the shard's slice, and not by an
-  /// edge.
+  Layout layout_of(int blob) const { return layout_of_[blob]; }
+  /// The channels of a blob (axis 1; of a vector its one element) that lie on a part of its stage; of a kPartial one
+  /// those that it has addends of. Empty: none of it lies there.
+  Range ChannelsOn(int blob, int part) const;
+  /// What a part of its stage holds of a parameter of `layer`, of shape `whole`: of weights whose inputs are divided
+  /// some columns, else some rows or all. Empty where the layer does not run.
+  Block BlockOn(int layer, int part, const Shape& whole) const;
+  /// Whether `layer` runs on part `part` of its stage.
+  bool RunsOn(int layer, int part) const { return runs_on_[layer][part]; }
+  /// How many exchanges between nodes or shards lie before a layer on the longest way to it. Layers of a level on one
+  /// node can run one behind the other without waiting for a peer.
+  int level_of(int layer) const { return level_of_[layer]; }
+  /// Whether the layer reads `bottom` (a blob) as it lies on its own node, and not by an edge.
   bool ReadsLocally(int layer, int bottom) const;
-  /// The index of the edge by which stage `to_stage` receives `blob`; -1: there is none.
-  int FindEdge(int blob, int to_stage) const;
-  /// Whether the layer computes gradients on part `part` of its stage. All replicas are alike: for them part is 0.
+  /// What crosses an edge to one reader, by writer, and from one writer, by reader.
+  std::vector<EdgePiece> PiecesTo(const Edge& edge, int reader) const;
+  std::vector<EdgePiece> PiecesFrom(const Edge& edge, int writer) const;
+  /// The index of the edge by which a layer that does not read `bottom` locally gets it.
+  int EdgeOf(int layer, int bottom) const;
+  /// Whether the layer computes gradients on part `part` of its stage.
   bool Backpropagates(int layer, int part) const { return backpropagates_[layer][part]; }
-
- private:
-  Placement(const NetGraph& graph, const StageLayout& layout) : graph_(&graph), layout_(layout) {}
-  bool sharded(int stage) const { return !layout_.stages[stage].data_parallel && layout_.stages[stage].parts() > 1; }
-  /// Number of parts that differ in what they run: shards do, replicas do not.
+  /// Number of parts of a stage that differ in what they run: shards do, replicas do not.
   int distinct_parts(int stage) const {
     return layout_.stages[stage].data_parallel ? 1 : layout_.stages[stage].parts();
   }
+
+ private:
+  Placement(const NetGraph& graph, const std::vector<Shape>& shapes, const StageLayout& layout);
+  bool sharded(int stage) const { return layout_.stages[stage].sharded(); }
+  const std::string& NameOf(int layer) const { return graph_->layers()[layer].param->name(); }
+  bool IsLabel(int layer, size_t bottom) const;
+  Layout NeedOf(int layer) const;
+  Range PieceOf(const Edge& edge, int writer, int reader) const;
+  std::vector<bool> FeedsProduct() const;
+  Status CheckOrder(int layer) const;
+  StatusOr<Layout> LayoutOfTops(int layer, bool feeds_product) const;
   Status PlaceLayers();
   void FindEdges();
+  void AddEdge(int blob, int to_stage, Layout need, const std::vector<int>& consumers);
+  void FindLevels();
   void FollowGradients();
+  void FollowBlob(int blob);
 
   const NetGraph* graph_;
   StageLayout layout_;
-  std::vector<bool> runs_on_all_, slicewise_;  // by layer
-  std::vector<Spread> spread_;                 // by blob
+  std::vector<int64_t> channels_;           // by blob
+  std::vector<Layout> layout_of_;           // by blob
+  std::vector<bool> on_slices_, lead_;      // by layer: works channel by channel on slices; runs on shard 0 alone
+  std::vector<std::vector<bool>> runs_on_;  // [layer][distinct part]
+  std::vector<int> level_of_;               // by layer
   std::vector<Edge> edges_;
-  std::vector<std::vector<bool>> gradient_;        // [blob][part of its stage]
-  std::vector<std::vector<bool>> backpropagates_;  // [layer][part of its stage]
+  std::vector<std::vector<bool>> gradient_;        // [blob][distinct part of its stage]
+  std::vector<std::vector<bool>> backpropagates_;  // [layer][distinct part]
 };
+
+/// What the graph of a net must look like for its layout: layers by inputs in two.
+/// @param scatters by stage: whether what comes from other stages is scattered over its shards. Empty: nowhere.
+GraphCuts CutsOf(const StageLayout& layout, const std::vector<bool>& scatters);
 
 }  // namespace hp

@@ -9,6 +9,7 @@
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,6 +22,7 @@ inline std::shared_ptr<const caffe::NetParameter> ParseNet(const std::string& te
   return net;
 }
 
+inline const Shape kSample = {3, 8, 8};
 inline constexpr int kIp1 = 3, kIp2 = 5, kIp3 = 6;  ///< layers of SmallNet
 
 /// conv - pool | ip1 - relu - ip2 - relu - ip3 - loss; layers 0 to 7 in training.
@@ -60,14 +62,22 @@ inline StageLayout Layout(int replicas, const std::vector<int>& fc, const std::v
   return layout;
 }
 
+/// `layout` with some layers split otherwise than by outputs.
+inline StageLayout Splits(StageLayout layout, const std::map<int, LayerSplit>& splits) {
+  layout.split_of_layer.assign(layout.stage_of_layer.size(), LayerSplit::kOutputs);
+  for (const auto& [layer, split] : splits) layout.split_of_layer[layer] = split;
+  return layout;
+}
+
 /// A net on its stages. Not movable: the placement points to the graph.
 struct PlacedNet {
-  PlacedNet(const std::string& text, const StageLayout& layout, caffe::Phase phase = caffe::TRAIN) {
-    auto made = NetGraph::Create(ParseNet(text), phase);
+  PlacedNet(const std::string& text, const StageLayout& layout, caffe::Phase phase = caffe::TRAIN,
+            const std::vector<bool>& scatters = {}) {
+    auto made = NetGraph::Create(ParseNet(text), phase, LayerTypes::BuiltIn(), CutsOf(layout, scatters));
     EXPECT_TRUE(made.ok()) << made.status();
     if (!made.ok()) return;
     graph = *std::move(made);
-    auto placed = Placement::Create(*graph, layout);
+    auto placed = Placement::Create(*graph, kSample, layout);
     EXPECT_TRUE(placed.ok()) << placed.status();
     if (placed.ok()) placement = std::make_unique<Placement>(*std::move(placed));
   }
@@ -82,7 +92,7 @@ struct PlacedNet {
   }
   std::unique_ptr<NodeNet> MakeNet(int stage, int part, int64_t rows, int64_t update_rows = 0) const {
     static const std::unique_ptr<Backend> backend = MakeCpuBackend();
-    auto plan = NodePlan::Create(*graph, *placement, {{stage, part}, Shape{3, 8, 8}, update_rows});
+    auto plan = NodePlan::Create(*graph, *placement, {{stage, part}, kSample, update_rows});
     EXPECT_TRUE(plan.ok()) << plan.status();
     if (!plan.ok()) return nullptr;
     auto net = NodeNet::Create(*plan, {.backend = backend.get()}, rows);

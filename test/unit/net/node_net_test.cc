@@ -161,6 +161,71 @@ TEST(NodeNet, TwoFcStages) {
   ExpectPortsMatch(net);
 }
 
+/// What a node sends and receives for one row, in floats.
+struct Traffic {
+  int64_t sent = 0, received = 0;
+  bool operator==(const Traffic&) const = default;
+};
+std::ostream& operator<<(std::ostream& out, const Traffic& traffic) {
+  return out << traffic.sent << " sent, " << traffic.received << " received";
+}
+
+Traffic TrafficOf(const NodeNet& net) {
+  Traffic traffic;
+  for (const PortPlan& port : net.plan().ports()) {
+    (port.landing ? traffic.received : traffic.sent) += port.row_bytes / static_cast<int64_t>(sizeof(float));
+  }
+  return traffic;
+}
+
+// The formulas of scheduler/README.md, with two shards that divide all sizes but ip3's 5.
+TEST(NodeNet, SplitsAndBoundariesCostWhatTheFormulasSay) {
+  constexpr int64_t kBoundary = 54, kN1 = 50, kN2 = 30;  // floats of pool1, ip1, ip2
+  const auto layout = Layout(1, {2}, {kIp1});
+  const auto other = [](const PlacedNet& net) { return TrafficOf(*net.MakeNet(1, 1, kRows)); };
+  const auto conv = [](const PlacedNet& net) { return TrafficOf(*net.MakeNet(0, 0, kRows)); };
+  // Shard 1 has 3 of ip3's outputs and sends them to the lead.
+  const PlacedNet outputs(SmallNet(), layout);
+  EXPECT_EQ(conv(outputs), (Traffic{2 * kBoundary, 2 * kBoundary}));
+  EXPECT_EQ(other(outputs), (Traffic{kBoundary + kN1 + kN2 + 3, kBoundary + kN1 + kN2 + 3}));
+
+  const PlacedNet alternating(SmallNet(), Splits(layout, {{kIp2, LayerSplit::kInputs}}));
+  EXPECT_EQ(other(alternating), (Traffic{kBoundary + 2 * kN2 + 3, kBoundary + 2 * kN2 + 3}))
+      << "ip1 stays where it is, ip2 is summed and gathered";
+
+  // The addends of ip3 cross to shard 0 (2 of them) and 1 (3), and the sum of 3 to the lead.
+  const PlacedNet last(SmallNet(), Splits(layout, {{kIp3, LayerSplit::kInputs}}));
+  EXPECT_EQ(other(last), (Traffic{kBoundary + kN1 + (2 + 3) + 3, kBoundary + kN1 + (3 + 2) + 3}));
+
+  const PlacedNet scattered(SmallNet(), layout, caffe::TRAIN, {false, true});
+  EXPECT_EQ(conv(scattered), (Traffic{kBoundary, kBoundary}));
+  EXPECT_EQ(other(scattered),
+            (Traffic{kBoundary / 2 + kBoundary + kN1 + kN2 + 3, kBoundary / 2 + kBoundary + kN1 + kN2 + 3}));
+  for (const PlacedNet* net : {&outputs, &alternating, &last, &scattered}) ExpectPortsMatch(*net);
+}
+
+TEST(NodeNet, ParametersLieOnceWhateverTheSplits) {
+  for (const auto& [split, shards] : {std::pair(LayerSplit::kInputs, 4),
+                                      {LayerSplit::kInputs, 7},
+                                      {LayerSplit::kNone, 3},
+                                      {LayerSplit::kOutputs, 8}}) {
+    const PlacedNet net(SmallNet(), Splits(Layout(1, {shards}, {kIp1}), {{kIp1, split}, {kIp2, split}, {kIp3, split}}));
+    std::map<std::pair<std::string, int>, int64_t> elements;
+    for (int part = 0; part < shards; ++part) {
+      const auto node = net.MakeNet(1, part, kRows);
+      for (const ParamPlan& param : node->plan().params()) {
+        EXPECT_FALSE(param.block.empty()) << param.layer;
+        elements[{param.layer, param.blob}] += param.block.count();
+      }
+    }
+    const std::map<std::pair<std::string, int>, int64_t> whole = {{{"ip1", 0}, 50 * 54}, {{"ip1", 1}, 50},
+                                                                  {{"ip2", 0}, 30 * 50}, {{"ip2", 1}, 30},
+                                                                  {{"ip3", 0}, 150},     {{"ip3", 1}, 5}};
+    EXPECT_EQ(elements, whole) << shards << " shards";
+    ExpectPortsMatch(net);
+  }
+}
+
 TEST(NodeNet, FrozenConvLayersHaveNoBackward) {
   const PlacedNet net(SmallNet(true), Layout(2, {2}, {kIp1}));
   const auto conv = net.MakeNet(0, 0, kRows);

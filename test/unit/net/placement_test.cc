@@ -2,26 +2,35 @@
 
 #include "gmock/gmock.h"
 
+#include <algorithm>
+#include <map>
+#include <utility>
+
 namespace hp::test {
 namespace {
 
 using testing::AllOf;
-using testing::Each;
+using testing::ElementsAre;
+using testing::Field;
 using testing::HasSubstr;
+using testing::Pair;
 
-void ExpectEdge(const Edge* edge, int from_stage, int parts, int readers, bool gradient) {
+/// @param parts writers of each reader's pieces. @param readers that read at all.
+void ExpectEdge(const PlacedNet& net, const Edge* edge, int from_stage, int parts, int readers, bool gradient) {
   ASSERT_NE(edge, nullptr);
   EXPECT_EQ(edge->from_stage, from_stage);
-  EXPECT_EQ(edge->parts, parts);
-  EXPECT_EQ(edge->readers, readers);
-  EXPECT_EQ(edge->reader_gradient.size(), static_cast<size_t>(readers));
-  EXPECT_THAT(edge->reader_gradient, Each(gradient));
+  EXPECT_EQ(std::count(edge->reads.begin(), edge->reads.end(), true), readers);
+  for (int reader = 0; reader < static_cast<int>(edge->reads.size()); ++reader) {
+    const std::vector<EdgePiece> pieces = net.placement->PiecesTo(*edge, reader);
+    EXPECT_EQ(pieces.size(), edge->reads[reader] ? parts : 0);
+    for (const EdgePiece& piece : pieces) EXPECT_EQ(piece.gradient, gradient);
+  }
 }
 
 std::string PlacementError(const std::string& text, const StageLayout& layout) {
-  const auto graph = NetGraph::Create(ParseNet(text), caffe::TRAIN);
+  const auto graph = NetGraph::Create(ParseNet(text), caffe::TRAIN, LayerTypes::BuiltIn(), CutsOf(layout, {}));
   EXPECT_TRUE(graph.ok()) << graph.status();
-  const auto placement = Placement::Create(**graph, layout);
+  const auto placement = Placement::Create(**graph, kSample, layout);
   return placement.ok() ? "" : placement.status().message();
 }
 
@@ -34,17 +43,17 @@ TEST(Placement, OneProcessHasNoEdges) {
 TEST(Placement, OneShardGetsTheBoundaryOnly) {
   const PlacedNet net(SmallNet(), Layout(3, {1}, {kIp1}));
   EXPECT_EQ(net.placement->edges().size(), 1u);
-  ExpectEdge(net.FindEdge("pool1", 1), 0, 1, 1, true);
+  ExpectEdge(net, net.FindEdge("pool1", 1), 0, 1, 1, true);
 }
 
 TEST(Placement, ShardsGatherSlicesAndTheLeadHasTheLoss) {
   for (int shards : {2, 4}) {
     const PlacedNet net(SmallNet(), Layout(2, {shards}, {kIp1}));
     EXPECT_EQ(net.placement->edges().size(), 4u);
-    ExpectEdge(net.FindEdge("pool1", 1), 0, 1, shards, true);
-    ExpectEdge(net.FindEdge("ip1", 1), 1, shards, shards, true);
-    ExpectEdge(net.FindEdge("ip2", 1), 1, shards, shards, true);
-    ExpectEdge(net.FindEdge("ip3", 1), 1, shards, 1, true);
+    ExpectEdge(net, net.FindEdge("pool1", 1), 0, 1, shards, true);
+    ExpectEdge(net, net.FindEdge("ip1", 1), 1, shards, shards, true);
+    ExpectEdge(net, net.FindEdge("ip2", 1), 1, shards, shards, true);
+    ExpectEdge(net, net.FindEdge("ip3", 1), 1, shards, 1, true);
     // ReLU works on slices: what is gathered is what it made.
     EXPECT_EQ(net.graph->blobs()[net.FindEdge("ip1", 1)->blob].producer, 4);
     EXPECT_TRUE(net.placement->RunsOn(7, 0));
@@ -56,17 +65,17 @@ TEST(Placement, ShardsGatherSlicesAndTheLeadHasTheLoss) {
 TEST(Placement, TwoFcStages) {
   const PlacedNet net(SmallNet(), Layout(2, {2, 3}, {kIp1, kIp2}));
   EXPECT_EQ(net.placement->edges().size(), 4u);
-  ExpectEdge(net.FindEdge("pool1", 1), 0, 1, 2, true);
-  ExpectEdge(net.FindEdge("ip1", 2), 1, 2, 3, true);
-  ExpectEdge(net.FindEdge("ip2", 2), 2, 3, 3, true);
-  ExpectEdge(net.FindEdge("ip3", 2), 2, 3, 1, true);
+  ExpectEdge(net, net.FindEdge("pool1", 1), 0, 1, 2, true);
+  ExpectEdge(net, net.FindEdge("ip1", 2), 1, 2, 3, true);
+  ExpectEdge(net, net.FindEdge("ip2", 2), 2, 3, 3, true);
+  ExpectEdge(net, net.FindEdge("ip3", 2), 2, 3, 1, true);
   EXPECT_EQ(net.FindEdge("ip1", 1), nullptr) << "nobody in the first stage reads it whole";
 }
 
 TEST(Placement, NothingGoesBackToFrozenLayersOrInATest) {
   const PlacedNet frozen(SmallNet(true), Layout(2, {2}, {kIp1}));
-  ExpectEdge(frozen.FindEdge("pool1", 1), 0, 1, 2, false);
-  ExpectEdge(frozen.FindEdge("ip1", 1), 1, 2, 2, true);
+  ExpectEdge(frozen, frozen.FindEdge("pool1", 1), 0, 1, 2, false);
+  ExpectEdge(frozen, frozen.FindEdge("ip1", 1), 1, 2, 2, true);
   EXPECT_FALSE(frozen.placement->Backpropagates(1, 0));
   const PlacedNet test(SmallNet(), Layout(2, {2}, {kIp1}), caffe::TEST);
   for (const Edge& edge : test.placement->edges()) EXPECT_FALSE(edge.any_gradient());
@@ -82,11 +91,76 @@ TEST(Placement, ABlobThatTwoStagesReadCrossesTwice) {
       "layer { name: 'sum' type: 'Eltwise' bottom: 'a' bottom: 'b' top: 'sum' }\n"
       "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'sum' bottom: 'label' top: 'loss' }\n";
   const PlacedNet net(text, Layout(2, {2, 2}, {2, 3}, 6));
-  ExpectEdge(net.FindEdge("conv", 1), 0, 1, 2, true);
-  ExpectEdge(net.FindEdge("conv", 2), 0, 1, 2, true);
+  ExpectEdge(net, net.FindEdge("conv", 1), 0, 1, 2, true);
+  ExpectEdge(net, net.FindEdge("conv", 2), 0, 1, 2, true);
   // An Eltwise over a slice and a gathered blob runs on the lead alone.
-  ExpectEdge(net.FindEdge("a", 2), 1, 2, 1, true);
-  ExpectEdge(net.FindEdge("b", 2), 2, 2, 1, true);
+  ExpectEdge(net, net.FindEdge("a", 2), 1, 2, 1, true);
+  ExpectEdge(net, net.FindEdge("b", 2), 2, 2, 1, true);
+}
+
+std::vector<std::pair<std::string, hp::Layout>> EdgesOf(const PlacedNet& net) {
+  std::vector<std::pair<std::string, hp::Layout>> edges;
+  for (const Edge& edge : net.placement->edges()) edges.push_back({net.graph->blobs()[edge.blob].name, edge.to});
+  return edges;
+}
+
+// ip1 by outputs, ReLU on its slices, ip2 by inputs: nothing crosses in between. Then the sum, and its slices to ip3.
+TEST(Placement, AlternatingSplitsExchangeOnlyTheSum) {
+  const PlacedNet net(SmallNet(), Splits(Layout(2, {2}, {kIp1}), {{kIp2, LayerSplit::kInputs}}));
+  EXPECT_THAT(EdgesOf(net), ElementsAre(Pair("pool1", hp::Layout::kWhole), Pair("ip2", hp::Layout::kSlice),
+                                        Pair("ip2", hp::Layout::kWhole), Pair("ip3", hp::Layout::kLead)));
+  const Edge& sum = net.placement->edges()[1];
+  EXPECT_TRUE(sum.summed());
+  EXPECT_THAT(net.placement->PiecesTo(sum, 1),
+              ElementsAre(Field(&EdgePiece::channels, Range{15, 30}), Field(&EdgePiece::channels, Range{15, 30})))
+      << "an addend of the same channels from each shard";
+}
+
+TEST(Placement, WhatIsSplitByInputsGetsItsSliceOfTheBoundary) {
+  const PlacedNet net(SmallNet(), Splits(Layout(2, {4}, {kIp1}), {{kIp1, LayerSplit::kInputs}}));
+  const Edge* boundary = net.FindEdge("pool1", 1);
+  ASSERT_NE(boundary, nullptr);
+  EXPECT_EQ(boundary->to, hp::Layout::kSlice);
+  // 6 channels on 4 shards: 1, 2, 1, 2.
+  for (int shard = 0; shard < 4; ++shard) {
+    EXPECT_THAT(net.placement->PiecesTo(*boundary, shard),
+                ElementsAre(Field(&EdgePiece::channels, PartOf(6, shard, 4))));
+  }
+  EXPECT_EQ(net.placement->BlockOn(kIp1, 1, {50, 54}), (Block{0, 50, 9, 27})) << "9 pixels a channel";
+}
+
+TEST(Placement, ALayerThatIsNotSplitIsTheLeads) {
+  const PlacedNet net(SmallNet(), Splits(Layout(1, {3}, {kIp1}), {{kIp2, LayerSplit::kNone}}));
+  EXPECT_THAT(EdgesOf(net), ElementsAre(Pair("pool1", hp::Layout::kWhole), Pair("ip1", hp::Layout::kLead),
+                                        Pair("ip2", hp::Layout::kWhole), Pair("ip3", hp::Layout::kLead)));
+  EXPECT_TRUE(net.placement->RunsOn(kIp2, 0));
+  EXPECT_FALSE(net.placement->RunsOn(kIp2, 2));
+  const Edge& broadcast = net.placement->edges()[2];
+  EXPECT_EQ(net.placement->PiecesFrom(broadcast, 0).size(), 3u) << "itself among them";
+  EXPECT_TRUE(net.placement->PiecesFrom(broadcast, 1).empty());
+  EXPECT_TRUE(net.placement->BlockOn(kIp2, 1, {30, 50}).empty());
+}
+
+TEST(Placement, FewerChannelsThanShardsLieOnSomeOfThem) {
+  const PlacedNet net(SmallNet(), Layout(1, {8}, {kIp1}));
+  int run = 0;
+  for (int shard = 0; shard < 8; ++shard) run += net.placement->RunsOn(kIp3, shard);
+  EXPECT_EQ(run, 5) << "ip3 has 5 outputs";
+  ExpectEdge(net, net.FindEdge("ip2", 1), 1, 8, 5, true);
+}
+
+TEST(Placement, AScatteredBoundaryCrossesOnceAndIsGatheredByTheShards) {
+  const PlacedNet net(SmallNet(), Layout(2, {3}, {kIp1}), caffe::TRAIN, {false, true});
+  EXPECT_THAT(EdgesOf(net), ElementsAre(Pair("pool1", hp::Layout::kSlice), Pair("pool1", hp::Layout::kWhole),
+                                        Pair("ip1", hp::Layout::kWhole), Pair("ip2", hp::Layout::kWhole),
+                                        Pair("ip3", hp::Layout::kLead)));
+  const Edge &boundary = net.placement->edges()[0], &gather = net.placement->edges()[1];
+  EXPECT_EQ(boundary.from_stage, 0);
+  EXPECT_EQ(gather.from_stage, 1);
+  for (int shard = 0; shard < 3; ++shard) {
+    EXPECT_EQ(net.placement->PiecesTo(boundary, shard).size(), 1u);
+    EXPECT_EQ(net.placement->PiecesTo(gather, shard).size(), 3u);
+  }
 }
 
 TEST(Placement, RefusesWhatCannotBePlaced) {

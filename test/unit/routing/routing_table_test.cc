@@ -78,6 +78,22 @@ TEST(RoutingTableTest, DivisionHashIsOfWhatDecidesBits) {
   EXPECT_NE(hash(), scaled);
 }
 
+/// A split by inputs adds in another order, and so does a product over slices that were gathered.
+TEST(RoutingTableTest, DivisionHashIsOfSplitsAndBoundaries) {
+  const auto hash = [](const std::string& more) { return MakeTable(kTable + more).division_hash(); };
+  const uint64_t plain = hash("");
+  EXPECT_EQ(hash("split { layer: 'ip1' by: OUTPUTS }"), plain) << "as it is anyway";
+  EXPECT_NE(hash("split { layer: 'ip1' by: INPUTS }"), plain);
+  EXPECT_NE(hash("split { layer: 'ip1' by: INPUTS }"), hash("split { layer: 'ip1' by: NONE }"));
+  EXPECT_EQ(hash("split { layer: 'ip1' by: INPUTS } split { layer: 'ip2' by: NONE }"),
+            hash("split { layer: 'ip2' by: NONE } split { layer: 'ip1' by: INPUTS }"));
+  RoutingTableConfig config = Parse<RoutingTableConfig>(kTable);
+  config.mutable_stage(1)->set_boundary(StageConfig::DIRECT);
+  EXPECT_EQ(RoutingTable::Create(config, "table").value().division_hash(), plain) << "the default";
+  config.mutable_stage(1)->set_boundary(StageConfig::SCATTERED);
+  EXPECT_NE(RoutingTable::Create(config, "table").value().division_hash(), plain);
+}
+
 /// NCCL and a ring add in orders of their own.
 TEST(RoutingTableTest, TlsDecidesWhatSumsForGpus) {
   RoutingTableConfig config = Parse<RoutingTableConfig>(kTable);

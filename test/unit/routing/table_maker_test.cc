@@ -118,14 +118,35 @@ TEST_F(TableMakerTest, BadRequests) {
   EXPECT_THAT(Fault(Request(0, {1}, {"a"})), HasSubstr("--conv is 0"));
   EXPECT_THAT(Fault(Request(1, {1, 0}, {"a"})), HasSubstr("--fc has a stage of 0 nodes"));
   EXPECT_THAT(Fault(Request(1, {1}, {})), HasSubstr("--hosts is empty"));
-  EXPECT_THAT(Fault(Request(1, {11}, {"a"})), HasSubstr("layer \"fc8\" has only 10 outputs"));
-  TableRequest request = Request(1, {1}, {"a"});
+  TableRequest request = Request(1, {2}, {"a"});
+  for (const char* split : {"fc6", "fc6:ROWS", ":", "fc6:"}) {
+    request.split = {split};
+    EXPECT_THAT(Fault(request), HasSubstr(std::string("--split has \"") + split + "\"; expected LAYER:OUTPUTS"));
+  }
+  request.split = {"fc9:INPUTS"};
+  EXPECT_THAT(Fault(request), HasSubstr("\"fc9\" is not a layer of the net"));
+  request = Request(1, {1}, {"a"});
   request.port = 65535;
   EXPECT_THAT(Fault(request), HasSubstr("node \"fc0\" has port 65536"));
 }
 
+TEST_F(TableMakerTest, SplitsAndBoundariesAsAskedFor) {
+  TableRequest request = Request(2, {2}, {"a", "b"});
+  request.split = {"fc7:INPUTS", "fc8:NONE"};
+  request.scattered = true;
+  const RoutingTableConfig config = Make(request);
+  ASSERT_EQ(config.split_size(), 2);
+  EXPECT_EQ(config.split(0).layer(), "fc7");
+  EXPECT_EQ(config.split(0).by(), SplitConfig::INPUTS);
+  EXPECT_EQ(config.split(1).by(), SplitConfig::NONE);
+  EXPECT_FALSE(config.stage(0).has_boundary());
+  EXPECT_EQ(config.stage(1).boundary(), StageConfig::SCATTERED);
+}
+
 TEST_F(TableMakerTest, TextReadsBackAsTheSameTable) {
   TableRequest request = Request(2, {2, 1}, {"a", "b"});
+  request.split = {"fc7:INPUTS"};
+  request.scattered = true;
   request.per_replica = true;
   request.job = "my job";
   const RoutingTableConfig config = Make(request);
