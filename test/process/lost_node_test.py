@@ -1,7 +1,10 @@
 """A node that dies, or stops without a word, in the middle of training: all others name it, soon, and exit with 4."""
 
+import os
 import re
 import signal
+import subprocess
+import sys
 import time
 
 import cluster
@@ -118,6 +121,52 @@ class LostNodeTest(cluster.JobTest):
         for name in ("conv0", "fc0"):
             self.expect_exit(nodes[name], 4, r'lost node "(conv1|fc1)"')
             self.assert_promised(nodes[name].logged_at('lost node "') - sent, "%s named a loss" % name)
+
+
+class StarvedTest(cluster.JobTest):
+    """Nodes of the idle class beside busy loops on the one processor that they all may use."""
+
+    STARVED_S = 8  # several times the silence that makes a loss
+    LOOPS = 4
+
+    def starve(self, nodes, processor):
+        for node in nodes:
+            for thread in os.listdir("/proc/%d/task" % node.popen.pid):
+                os.sched_setaffinity(int(thread), {processor})
+                os.sched_setscheduler(int(thread), os.SCHED_IDLE, os.sched_param(0))
+        loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"],
+                                  preexec_fn=lambda: os.sched_setaffinity(0, {processor})) for _ in range(self.LOOPS)]
+        for loop in loops:
+            self.addCleanup(loop.wait)
+            self.addCleanup(loop.kill)
+        return loops
+
+    @staticmethod
+    def processor_seconds(nodes):
+        ticks = 0
+        for node in nodes:
+            with open("/proc/%d/stat" % node.popen.pid, encoding="ascii") as stat:
+                fields = stat.read().rsplit(")", 1)[1].split()
+            ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+    def test_nodes_that_get_no_processor_time_blame_nobody(self):
+        self.make_job(iterations=1000000)
+        nodes = list(self.start_all(self.make_table(conv=2, fc=1)).values())
+        self.await_training(nodes)
+        loops = self.starve(nodes, min(os.sched_getaffinity(0)))
+        before = self.processor_seconds(nodes)
+        time.sleep(self.STARVED_S)  # what is under test is that nothing happens meanwhile
+        used = self.processor_seconds(nodes) - before
+        for loop in loops:
+            loop.kill()
+        print("    %d nodes had %.2f s of processor time in %d s" % (len(nodes), used, self.STARVED_S))
+        self.assertLess(used, 0.2 * self.STARVED_S, "they were not starved")
+        self.await_training(nodes)
+        nodes[0].send(signal.SIGINT)
+        self.expect_all(nodes, 5, "Optimization stopped early")
+        for node in nodes:
+            self.assertNotRegex(node.text(), "lost node")
 
 
 class NeverThereTest(cluster.JobTest):
