@@ -143,9 +143,9 @@ TEST_F(HostMemoryTest, TheExchangeOfReplicasCounts) {
   PlanTwo();
   const auto memory = Fit(AddressSpaceRoom().bytes);
   ASSERT_TRUE(memory.ok()) << memory.status();
-  // Four places of a chunk, and a bucket of all parameters but one.
-  EXPECT_EQ(memory->exchange, 4u * (256 << 10) + 4 * (5000 + 7 * 5000 + 7));
-  EXPECT_THAT(memory->Describe(), HasSubstr(", exchange 1.2 MB"));
+  // Two places of a chunk, and a bucket of all parameters but one.
+  EXPECT_EQ(memory->exchange, 2u * (256 << 10) + 4 * (5000 + 7 * 5000 + 7));
+  EXPECT_THAT(memory->Describe(), HasSubstr(", exchange 0.7 MB"));
   Plan();
   EXPECT_EQ(Fit(AddressSpaceRoom().bytes)->exchange, 0u) << "one node";
 }
