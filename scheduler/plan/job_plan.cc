@@ -161,7 +161,8 @@ void JobPlan::FindParams() {
       ParamOwners param{layers[i].traits.name(), blob++, spec, {}};
       for (int part = 0; part < placement.distinct_parts(stage); ++part) {
         const Block block = placement.BlockOn(i, part, spec.shape);
-        if (!block.empty()) param.slices.push_back({table().stage(stage).ranks[part], block});
+        const bool again = !param.slices.empty() && block == Block::Whole(spec.shape);  // the first shard owns it
+        if (!block.empty() && !again) param.slices.push_back({table().stage(stage).ranks[part], block});
       }
       params_.push_back(std::move(param));
     }

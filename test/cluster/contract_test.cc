@@ -66,6 +66,19 @@ TEST_F(ContractTest, SplitsResumeFromTheirSnapshots) {
   }
 }
 
+// A pooling in the FC stage runs on every shard: each takes its slice of its own output, and adds nothing to the
+// gradient of the others'.
+TEST_F(ContractTest, WhatAllShardsComputeIsSlicedWhereItLies) {
+  const auto table = [](int conv, int shards, int micro) {
+    ClusterSpec spec = Table(conv, {shards}, micro, 1, false);
+    spec.fc_starts = {"pool2"};
+    spec.ends = {"relu2"};
+    return spec;
+  };
+  Check(Solver(""), {Split({{"ip1", kInputs}}, table(2, 2, 3)), Split({{"ip1", kInputs}}, table(1, 3, 2), true),
+                     Split({{"ip1", kInputs}, {"ip2", kInputs}}, table(1, 5, 1)), table(2, 3, 1)});
+}
+
 TEST_F(ContractTest, ScatteredBoundaries) {
   Check(Solver(""), {Split({}, Table(2, {2}, 3, 1, false), true), Split({}, Table(2, {3, 2}, 2, 0, true), true),
                      Split({{"ip1", kInputs}, {"ip2", kNone}}, Table(1, {3}, 3, 1, false), true),
