@@ -13,6 +13,7 @@
 
 #include <array>
 #include <csetjmp>
+#include <new>
 #include <utility>
 
 namespace hp {
@@ -122,7 +123,18 @@ int JpegOrientation(const jpeg_decompress_struct& codec) {
 struct JpegSink : jpeg_destination_mgr {
   std::string bytes;
   std::array<JOCTET, 1 << 14> block;
+  bool out_of_memory = false;
 };
+
+void AppendJpegBytes(j_compress_ptr codec, size_t count) {
+  auto* sink = static_cast<JpegSink*>(codec->dest);
+  try {
+    sink->bytes.append(reinterpret_cast<const char*>(sink->block.data()), count);
+  } catch (const std::bad_alloc&) {
+    sink->out_of_memory = true;
+  }
+  if (sink->out_of_memory) longjmp(static_cast<JpegErrors*>(codec->err)->escape, 1);
+}
 
 void BeginJpegBlock(j_compress_ptr codec) {
   auto* sink = static_cast<JpegSink*>(codec->dest);
@@ -131,14 +143,12 @@ void BeginJpegBlock(j_compress_ptr codec) {
 }
 
 void EndJpegBlock(j_compress_ptr codec) {
-  auto* sink = static_cast<JpegSink*>(codec->dest);
-  sink->bytes.append(reinterpret_cast<const char*>(sink->block.data()), sink->block.size() - sink->free_in_buffer);
+  AppendJpegBytes(codec, static_cast<JpegSink*>(codec->dest)->block.size() - codec->dest->free_in_buffer);
 }
 
 // A full block: libjpeg leaves free_in_buffer behind, so it does not count here.
 boolean NextJpegBlock(j_compress_ptr codec) {
-  auto* sink = static_cast<JpegSink*>(codec->dest);
-  sink->bytes.append(reinterpret_cast<const char*>(sink->block.data()), sink->block.size());
+  AppendJpegBytes(codec, static_cast<JpegSink*>(codec->dest)->block.size());
   BeginJpegBlock(codec);
   return TRUE;
 }
@@ -200,7 +210,9 @@ StatusOr<Image> DecodeJpeg(std::string_view bytes, ImageColor color) {
 
 StatusOr<std::string> EncodeJpeg(const Image& image) {
   JpegEncoding encoding(&image);
-  if (!TryJpeg(WriteJpeg, &encoding)) return InvalidArgument("cannot encode the image: %s", encoding.errors.message);
+  const bool encoded = TryJpeg(WriteJpeg, &encoding);
+  if (encoding.sink.out_of_memory) return ResourceExhausted("out of memory: encoding an image");
+  if (!encoded) return InvalidArgument("cannot encode the image: %s", encoding.errors.message);
   return std::move(encoding.sink.bytes);
 }
 

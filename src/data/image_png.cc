@@ -9,6 +9,7 @@
 #include <csetjmp>
 #include <cstdio>
 #include <cstring>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -147,16 +148,23 @@ struct PngEncoding {
   png_infop info = nullptr;
   const Image* image;
   std::string bytes;
+  bool out_of_memory = false;
 };
 
 void WritePngBytes(png_structp png, png_bytep from, size_t size) {
-  static_cast<std::string*>(png_get_io_ptr(png))->append(reinterpret_cast<const char*>(from), size);
+  auto* encoding = static_cast<PngEncoding*>(png_get_io_ptr(png));
+  try {
+    encoding->bytes.append(reinterpret_cast<const char*>(from), size);
+  } catch (const std::bad_alloc&) {
+    encoding->out_of_memory = true;
+  }
+  if (encoding->out_of_memory) png_error(png, "out of memory");
 }
 
 void WritePng(PngEncoding* encoding) {
   const png_structp png = encoding->png;
   const Image& image = *encoding->image;
-  png_set_write_fn(png, &encoding->bytes, WritePngBytes, nullptr);
+  png_set_write_fn(png, encoding, WritePngBytes, nullptr);
   png_set_filter(png, PNG_FILTER_TYPE_BASE, PNG_FILTER_SUB);
   png_set_compression_level(png, kFastestDeflate);
   png_set_compression_strategy(png, kRunLengths);
@@ -198,7 +206,9 @@ StatusOr<Image> DecodePng(std::string_view bytes, ImageColor color) {
 StatusOr<std::string> EncodePng(const Image& image) {
   PngEncoding encoding(&image);
   if (encoding.info == nullptr) return ResourceExhausted("libpng has no memory to encode an image");
-  if (!TryPng(WritePng, &encoding)) return InvalidArgument("cannot encode the image: %s", encoding.message.text);
+  const bool encoded = TryPng(WritePng, &encoding);
+  if (encoding.out_of_memory) return ResourceExhausted("out of memory: encoding an image");
+  if (!encoded) return InvalidArgument("cannot encode the image: %s", encoding.message.text);
   return std::move(encoding.bytes);
 }
 

@@ -6,8 +6,12 @@
 #include "data_test_util.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <fstream>
 #include <map>
 #include <string>
 #include <vector>
@@ -184,6 +188,26 @@ TEST(Image, FilesAreReadAndResized) {
   const auto damaged = ReadImageFile(folder / "c.png", ImageColor::kColor, 0, 0);
   EXPECT_EQ(damaged.status().code(), StatusCode::kDataLoss);
   EXPECT_THAT(damaged.status().message(), HasSubstr(folder / "c.png"));
+}
+
+// The libraries' frames are C's, and no exception can pass them.
+TEST(ImageDeathTest, MemoryForTheBytesThatCannotBeHadIsAStatus) {
+#ifdef HP_SANITIZED
+  GTEST_SKIP() << "a sanitizer's shadow is larger than any limit of the address space";
+#endif
+  const Image image = Noise(3000, 3000, 3);
+  const auto run = [&image](const char* format) {
+    int64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    const rlimit limit = {static_cast<rlim_t>(pages * 4096 + (12 << 20)), RLIM_INFINITY};
+    setrlimit(RLIMIT_AS, &limit);
+    const auto bytes = EncodeImage(image, format);
+    std::fputs(bytes.status().message().c_str(), stderr);
+    _exit(bytes.status().code() == StatusCode::kResourceExhausted ? 7 : 0);
+  };
+  for (const char* format : {"png", "jpg"}) {
+    EXPECT_EXIT(run(format), testing::ExitedWithCode(7), "out of memory: encoding an image") << format;
+  }
 }
 
 TEST(Image, UnknownFormatsCannotBeWritten) {
