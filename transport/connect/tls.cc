@@ -260,8 +260,9 @@ bool TlsStream::Drain(WriteResult* result) {
   return true;
 }
 
-// A session that was found by its key counts as resumed; one that was made by a certificate does not. What was
-// encrypted for that one must not be sent.
+// A session that was found by its key counts as resumed; one that was made by a certificate does not. The dialler takes
+// no certificate and the acceptor has none, so this is a second bolt on the same door: should the first ever be opened,
+// what was encrypted for a stranger is still not sent.
 Status TlsStream::CheckKeyed() {
   if (keyed_ || SSL_is_init_finished(ssl_) == 0) return OkStatus();
   keyed_ = SSL_session_reused(ssl_) == 1;
