@@ -106,7 +106,9 @@ std::string ContractTest::NewPrefix() {
 }
 std::string ContractTest::Describe(const ClusterSpec& spec) {
   std::string text = "conv " + std::to_string(spec.conv) + " fc";
-  for (int shards : spec.fc) text += " " + std::to_string(shards);
+  for (size_t stage = 0; stage < spec.fc.size(); ++stage) {
+    text += " " + std::to_string(spec.fc[stage]) + " from " + spec.fc_starts[stage];
+  }
   for (const auto& [layer, by] : spec.splits) text += " " + layer + ":" + SplitConfig::By_Name(by);
   if (spec.scattered) text += " scattered";
   return text + " micro " + std::to_string(spec.micro_batches) + " pool " + std::to_string(spec.pool_size) +
