@@ -167,135 +167,6 @@ StatusOr<std::vector<int>> NodeNetBuilder::Inputs(int layer) {
   return in;
 }
 
-// The pieces of an edge as they land, or as this node has its own.
-StatusOr<std::vector<int>> NodeNetBuilder::Gather(int edge_index) {
-  if (auto found = gathered_.find(edge_index); found != gathered_.end()) return found->second;
-  const Edge& edge = placement_.edges()[edge_index];
-  const int available = plan_.LandingSegment(edge_index);
-  std::vector<int> parts;
-  for (const EdgePiece& piece : plan_.PiecesIn(edge)) {
-    if (edge.within_stage() && piece.writer == plan_.part().index) {
-      const int own = exported_.at(edge_index);
-      const std::string& name = net_->tensors_[own].name;
-      const TensorDesc desc = net_->tensors_[own].desc;
-      parts.push_back(AddTensor(name, desc, net_->tensors_[own].value, std::max(available, available_[own])));
-      for (size_t s = 0; s < info_.size(); ++s) {
-        const bool broadcasts = info_[s].kind == StepInfo::kExport && info_[s].edge == edge_index;
-        if (broadcasts) net_->steps_[s].out.push_back(parts.back());
-      }
-      own_.emplace(edge_index, parts.back());
-    } else {
-      const Shape& whole = shapes_[edge.blob];
-      const Shape shape = whole.rank() > 1 ? whole.With(1, piece.channels.size()) : whole;
-      const std::string name = graph_.blobs()[edge.blob].name + "[" + std::to_string(piece.writer) + "]";
-      parts.push_back(AddTensor(name, {shape, 1}, -1, available));
-      landings_.push_back({edge_index, piece.writer, parts.back()});
-    }
-  }
-  gathered_[edge_index] = parts;
-  return parts;
-}
-
-StatusOr<int> NodeNetBuilder::GatherWhole(int edge) {
-  if (auto found = whole_.find(edge); found != whole_.end()) return found->second;
-  HP_ASSIGN_OR_RETURN(std::vector<int> parts, Gather(edge));
-  if (parts.size() == 1) return whole_[edge] = parts[0];
-  NetStep step;
-  step.name = "gather " + graph_.blobs()[placement_.edges()[edge].blob].name;
-  step.in = parts;
-  std::vector<TensorDesc> descs;
-  for (int part : parts) {
-    descs.push_back(net_->tensors_[part].desc);
-    step.segment = std::max(step.segment, available_[part]);
-  }
-  HP_ASSIGN_OR_RETURN(std::unique_ptr<Op> op, context_.backend->Concat(1, descs));
-  step.op = std::move(op);
-  const int out = AddTensor(step.name, step.op->outputs()[0], -1, step.segment);
-  step.out = {out};
-  AddStep(std::move(step), {.kind = StepInfo::kConcat});
-  return whole_[edge] = out;
-}
-
-StatusOr<int> NodeNetBuilder::Dense(int tensor) {
-  return net_->tensors_[tensor].desc.dense() ? StatusOr<int>(tensor) : Plain(tensor);
-}
-
-StatusOr<int> NodeNetBuilder::Plain(int tensor) {
-  if (net_->tensors_[tensor].desc.plain()) return tensor;
-  if (auto found = dense_.find(tensor); found != dense_.end()) return found->second;
-  NetStep step;
-  step.name = "dense " + net_->tensors_[tensor].name;
-  step.in = {tensor};
-  step.segment = available_[tensor];
-  HP_ASSIGN_OR_RETURN(std::unique_ptr<Op> op, context_.backend->Export(1, {net_->tensors_[tensor].desc}));
-  step.op = std::move(op);
-  const int out = AddTensor(step.name, {net_->tensors_[tensor].desc.shape, 1}, -1, step.segment);
-  step.out = {out};
-  AddStep(std::move(step), {.kind = StepInfo::kDense});
-  return dense_[tensor] = out;
-}
-
-// Where a blob leaves this node, or changes its layout on it, a step of our own stands for each edge.
-Status NodeNetBuilder::AddExports(int blob) {
-  if (!local_.contains(blob)) return OkStatus();
-  for (int e = 0; e < static_cast<int>(placement_.edges().size()); ++e) {
-    const Edge& edge = placement_.edges()[e];
-    if (edge.blob != blob) continue;
-    const std::vector<EdgePiece> pieces = plan_.PiecesOut(edge);
-    if (pieces.empty()) continue;
-    const Range here = placement_.ChannelsOn(blob, plan_.distinct_part());
-    const bool all =
-        std::all_of(pieces.begin(), pieces.end(), [&](const EdgePiece& piece) { return piece.channels == here; });
-    HP_RETURN_IF_ERROR(all ? AddExport(e, local_.at(blob), pieces) : AddScatter(e, local_.at(blob), pieces));
-  }
-  return OkStatus();
-}
-
-// All readers get the same: an export makes the tensor dense and float32 (nothing to do if it is) and, on the way back,
-// adds up the gradients of all readers in the order of their ranks.
-Status NodeNetBuilder::AddExport(int edge, int source, const std::vector<EdgePiece>& pieces) {
-  const TensorDesc desc = net_->tensors_[source].desc;
-  StepInfo info{.kind = StepInfo::kExport, .edge = edge};
-  std::copy_if(pieces.begin(), pieces.end(), std::back_inserter(info.pieces),
-               [](const EdgePiece& piece) { return piece.gradient; });
-  NetStep step;
-  step.name = "export " + graph_.blobs()[placement_.edges()[edge].blob].name;
-  step.in = {source};
-  step.segment = available_[source];
-  const int readers = std::max<int>(1, static_cast<int>(info.pieces.size()));
-  HP_ASSIGN_OR_RETURN(step.op, context_.backend->Export(readers, {desc}));
-  step.forward = !desc.plain();
-  const int value = desc.plain() ? net_->tensors_[source].value : -1;
-  exported_[edge] = AddTensor(step.name, {desc.shape, 1}, value, step.segment);
-  step.out = {exported_[edge]};
-  AddStep(std::move(step), std::move(info));
-  return OkStatus();
-}
-
-// Each reader gets channels of its own: a scatter copies them into dense tensors and, on the way back, puts their
-// gradients side by side.
-Status NodeNetBuilder::AddScatter(int edge, int source, const std::vector<EdgePiece>& pieces) {
-  HP_ASSIGN_OR_RETURN(const int dense, Plain(source));
-  const int blob = placement_.edges()[edge].blob;
-  const int64_t first = placement_.ChannelsOn(blob, plan_.distinct_part()).begin;
-  NetStep step;
-  step.name = "scatter " + graph_.blobs()[blob].name;
-  step.in = {dense};
-  step.segment = available_[dense];
-  std::vector<Range> channels;
-  for (const EdgePiece& piece : pieces) {
-    channels.push_back({piece.channels.begin - first, piece.channels.end - first});
-  }
-  HP_ASSIGN_OR_RETURN(step.op, context_.backend->Scatter(channels, {net_->tensors_[dense].desc}));
-  for (size_t i = 0; i < pieces.size(); ++i) {
-    step.out.push_back(AddTensor(step.name, step.op->outputs()[i], -1, step.segment));
-    const bool own = placement_.edges()[edge].within_stage() && pieces[i].reader == plan_.part().index;
-    if (own) exported_[edge] = step.out.back();
-  }
-  AddStep(std::move(step), {.kind = StepInfo::kScatter, .edge = edge, .pieces = pieces});
-  return OkStatus();
-}
-
 // A layer's step computes gradients if the placement says so; our own steps do if a reader of their output does.
 void NodeNetBuilder::MarkBackward() {
   auto& steps = net_->steps_;
@@ -373,12 +244,6 @@ void NodeNetBuilder::SortBySegment() {
   info_ = std::move(sorted_info);
 }
 
-// Gradients of what leaves come from readers, not from consumers on this node; our own reader's is its tensor's.
-int NodeNetBuilder::GradientOf(const EdgePiece& piece, int edge, int tensor) {
-  const bool own = placement_.edges()[edge].within_stage() && piece.reader == plan_.part().index;
-  return own ? net_->tensors_[own_.at(edge)].gradient : AddBuffer(net_->tensors_[tensor].desc.bytes());
-}
-
 bool NodeNetBuilder::IsSum(const NetStep& step) const {
   return step.layer_index >= 0 && graph_.layers()[step.layer_index].piece == GraphLayer::kSum;
 }
@@ -429,27 +294,6 @@ void NodeNetBuilder::Defer() {
     }
     net_->buffers_[step.out_gradient[0]].kind = NetBuffer::kUpdateMatrix;
   }
-}
-
-// What a port reads or writes: of an edge that leaves here the export's output and the gradients that its readers send,
-// of one that lands here the part that it fills and this node's gradient of it.
-int NodeNetBuilder::PortBuffer(const PortPlan& port) const {
-  const bool leaves = port.landing == port.gradient;
-  for (size_t s = 0; leaves && s < net_->steps_.size(); ++s) {
-    if (info_[s].edge != port.edge) continue;
-    const NetStep& step = net_->steps_[s];
-    if (info_[s].kind == StepInfo::kExport && !port.gradient) return net_->tensors_[step.out[0]].value;
-    const auto& pieces = info_[s].pieces;
-    const auto piece = std::find_if(pieces.begin(), pieces.end(), [&](const auto& p) { return p.reader == port.part; });
-    const auto index = piece - pieces.begin();
-    return port.gradient ? step.out_gradient[index] : net_->tensors_[step.out[index]].value;
-  }
-  for (const Landing& landing : landings_) {
-    if (leaves || landing.edge != port.edge || landing.writer != port.part) continue;
-    const NetTensor& tensor = net_->tensors_[landing.tensor];
-    return port.gradient ? tensor.gradient : tensor.value;
-  }
-  return -1;
 }
 
 void NodeNetBuilder::FindPortBuffers() {
