@@ -105,8 +105,9 @@ class StrangersTest(cluster.JobTest):
         self.await_training(nodes.values(), 5)
         for name in names:
             dropped = self.clients_that_lie(self.ports[name], first=name == names[0])
-            said = re.findall(r"(?m)^W.* closing the connection of client", nodes[name].text())
-            self.assertEqual(len(said), dropped, "one line for each")
+            said = r"(?m)^W.* closing the connection of client"
+            self.await_text(nodes[name], said, count=dropped)  # a thread of its own writes the log
+            self.assertEqual(len(re.findall(said, nodes[name].text())), dropped, "one line for each")
 
         idle, refused = [], 0
         for _ in range(100):

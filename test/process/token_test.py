@@ -66,7 +66,7 @@ class TokenTest(cluster.JobTest):
                     except ConnectionResetError:
                         pass  # what it had not read
                     self.assertIn(len(answer), (0, heard), said)
-            self.assertRegex(node.text(), r"(?m)^W.* dropped a connection from 127\.0\.0\.1:\d+: it (has|sent)")
+            self.await_text(node, r"(?m)^W.* dropped a connection from 127\.0\.0\.1:\d+: it (has|sent)")
 
     def test_over_tls_the_same_comes_out(self):
         self.make_job(iterations=30, snapshot=30)
