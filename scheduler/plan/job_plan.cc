@@ -15,7 +15,7 @@ constexpr int kConvPool = 4;  // enough to hide a round trip behind three micro-
 
 StatusOr<StageLayout> LayoutOf(const RoutingTable& table, const caffe::NetParameter& net) {
   StageLayout layout;
-  for (const StageInfo& stage : table.stages()) layout.stages.push_back({stage.conv, stage.ranks});
+  for (const StageInfo& stage : table.stages()) layout.stages.push_back({stage.conv, stage.ranks, stage.scattered});
   HP_ASSIGN_OR_RETURN(layout.stage_of_layer, table.StageOfLayers(net));
   layout.split_of_layer = table.SplitOfLayers(net);
   return layout;
@@ -54,9 +54,7 @@ Status CheckCounts(const JobShape& shape) {
 StatusOr<std::unique_ptr<JobPlan>> JobPlan::Create(const Options& options) {
   std::unique_ptr<JobPlan> plan(new JobPlan(options));
   HP_ASSIGN_OR_RETURN(const StageLayout layout, LayoutOf(*options.table, *options.net));
-  std::vector<bool> scatters;
-  for (const StageInfo& stage : options.table->stages()) scatters.push_back(stage.scattered);
-  const GraphCuts cuts = CutsOf(layout, scatters);
+  const GraphCuts cuts = CutsOf(layout);
   HP_ASSIGN_OR_RETURN(plan->train_.graph, NetGraph::Create(options.net, caffe::TRAIN, *options.types, cuts));
   if (options.solver.test_iter_size() > 0) {
     HP_ASSIGN_OR_RETURN(plan->test_.graph, NetGraph::Create(options.net, caffe::TEST, *options.types, cuts));
@@ -161,8 +159,7 @@ void JobPlan::FindParams() {
       ParamOwners param{layers[i].traits.name(), blob++, spec, {}};
       for (int part = 0; part < placement.distinct_parts(stage); ++part) {
         const Block block = placement.BlockOn(i, part, spec.shape);
-        const bool again = !param.slices.empty() && block == Block::Whole(spec.shape);  // the first shard owns it
-        if (!block.empty() && !again) param.slices.push_back({table().stage(stage).ranks[part], block});
+        if (!block.empty()) param.slices.push_back({table().stage(stage).ranks[part], block});
       }
       params_.push_back(std::move(param));
     }

@@ -57,56 +57,71 @@ int NetGraph::AddBlob(const std::string& name, int top, GraphLayer* producer) {
 }
 
 Status NetGraph::AddLayer(int order, const LayerTraits& traits, const GraphCuts& cuts) {
-  const caffe::LayerParameter& param = traits.param();
   GraphLayer entry(traits);
   entry.order = order;
   entry.source = traits.is_source();
   entry.learns = traits.learns();
-  const int group = cuts.scattered.empty() ? -1 : cuts.scattered[order];
-  for (const std::string& name : param.bottom()) {
-    auto found = std::find_if(current_.begin(), current_.end(), [&](const auto& entry) { return entry.first == name; });
-    if (found == current_.end()) {
-      return InvalidArgument("layer \"%s\": bottom \"%s\" is not produced by any earlier layer", param.name().c_str(),
-                             name.c_str());
-    }
-    int blob = found->second;
-    const bool outside = group >= 0 && cuts.scattered[layers_[blobs_[blob].producer].order] != group;
-    if (outside && !blobs_[blob].label) blob = ScatteredInto(group, order, blob);
-    entry.bottoms.push_back(blob);
-  }
+  HP_RETURN_IF_ERROR(FindBottoms(cuts.scattered.empty() ? -1 : cuts.scattered[order], cuts, &entry));
   const int index = static_cast<int>(layers_.size());
   for (int bottom : entry.bottoms) blobs_[bottom].consumers.push_back(index);
-  for (int top = 0; top < param.top_size(); ++top) {
-    const std::string& name = param.top(top);
-    auto found = std::find_if(current_.begin(), current_.end(), [&](const auto& entry) { return entry.first == name; });
-    const bool in_place = top == 0 && param.bottom_size() > 0 && param.bottom(0) == name;
-    if (found != current_.end() && !in_place) {
-      return InvalidArgument("layer \"%s\": top \"%s\" is already produced by layer \"%s\"", param.name().c_str(),
-                             name.c_str(), layers_[blobs_[found->second].producer].param->name().c_str());
-    }
-    if (in_place && !traits.allows_in_place()) {
-      return InvalidArgument("layer \"%s\": a %s layer can't work in place (bottom and top are both \"%s\")",
-                             param.name().c_str(), param.type().c_str(), name.c_str());
-    }
-    // A blob that somebody else reads too is not overwritten: the layer gets memory of its own.
-    const bool overwrites = in_place && blobs_[entry.bottoms[0]].consumers.size() == 1;
-    entry.in_place |= overwrites;
-    const int id = AddBlob(name, top, &entry);
-    if (found != current_.end()) {
-      found->second = id;
-    } else {
-      current_.emplace_back(name, id);
-    }
-  }
+  HP_RETURN_IF_ERROR(AddTops(&entry));
   if (traits.source() == SourceKind::kDataset) {
     if (data_layer_ >= 0) {
       return InvalidArgument("layer \"%s\": a second Data layer in one phase (the first is \"%s\") is not supported",
-                             param.name().c_str(), layers_[data_layer_].param->name().c_str());
+                             traits.name().c_str(), layers_[data_layer_].param->name().c_str());
     }
     data_layer_ = index;
   }
   HP_RETURN_IF_ERROR(CheckLabels(entry));
   layers_.push_back(std::move(entry));
+  return OkStatus();
+}
+
+int* NetGraph::Latest(const std::string& name) {
+  const auto found =
+      std::find_if(current_.begin(), current_.end(), [&](const auto& entry) { return entry.first == name; });
+  return found == current_.end() ? nullptr : &found->second;
+}
+
+// What comes from outside the group of a layer comes through a scatter.
+Status NetGraph::FindBottoms(int group, const GraphCuts& cuts, GraphLayer* entry) {
+  for (const std::string& name : entry->param->bottom()) {
+    const int* const latest = Latest(name);
+    if (latest == nullptr) {
+      return InvalidArgument("layer \"%s\": bottom \"%s\" is not produced by any earlier layer",
+                             entry->param->name().c_str(), name.c_str());
+    }
+    int blob = *latest;
+    const bool outside = group >= 0 && cuts.scattered[layers_[blobs_[blob].producer].order] != group;
+    if (outside && !blobs_[blob].label) blob = ScatteredInto(group, entry->order, blob);
+    entry->bottoms.push_back(blob);
+  }
+  return OkStatus();
+}
+
+Status NetGraph::AddTops(GraphLayer* entry) {
+  const caffe::LayerParameter& param = *entry->param;
+  for (int top = 0; top < param.top_size(); ++top) {
+    const std::string& name = param.top(top);
+    int* const latest = Latest(name);
+    const bool in_place = top == 0 && param.bottom_size() > 0 && param.bottom(0) == name;
+    if (latest != nullptr && !in_place) {
+      return InvalidArgument("layer \"%s\": top \"%s\" is already produced by layer \"%s\"", param.name().c_str(),
+                             name.c_str(), layers_[blobs_[*latest].producer].param->name().c_str());
+    }
+    if (in_place && !entry->traits.allows_in_place()) {
+      return InvalidArgument("layer \"%s\": a %s layer can't work in place (bottom and top are both \"%s\")",
+                             param.name().c_str(), param.type().c_str(), name.c_str());
+    }
+    // A blob that somebody else reads too is not overwritten: the layer gets memory of its own.
+    entry->in_place |= in_place && blobs_[entry->bottoms[0]].consumers.size() == 1;
+    const int id = AddBlob(name, top, entry);
+    if (latest != nullptr) {
+      *latest = id;
+    } else {
+      current_.emplace_back(name, id);
+    }
+  }
   return OkStatus();
 }
 

@@ -92,6 +92,9 @@ class NetGraph {
 
  private:
   Status AddLayer(int order, const LayerTraits& traits, const GraphCuts& cuts);
+  int* Latest(const std::string& name);
+  Status FindBottoms(int group, const GraphCuts& cuts, GraphLayer* entry);
+  Status AddTops(GraphLayer* entry);
   Status CheckLabels(const GraphLayer& entry) const;
   int AddBlob(const std::string& name, int top, GraphLayer* producer);
   int ScatteredInto(int group, int order, int blob);

@@ -19,20 +19,15 @@ Range Intersection(const Range& a, const Range& b) {
 
 }  // namespace
 
-GraphCuts CutsOf(const StageLayout& layout, const std::vector<bool>& scatters) {
+GraphCuts CutsOf(const StageLayout& layout) {
   GraphCuts cuts;
-  for (size_t i = 0; i < layout.stage_of_layer.size(); ++i) {
-    const int stage = layout.stage_of_layer[i];
-    const bool sharded = stage >= 0 && layout.stages[stage].sharded();
-    const LayerSplit split = layout.split_of_layer.empty() ? LayerSplit::kOutputs : layout.split_of_layer[i];
-    cuts.by_inputs.push_back(sharded && split == LayerSplit::kInputs);
-    cuts.scattered.push_back(sharded && !scatters.empty() && scatters[stage] ? stage : -1);
+  for (int i = 0; i < static_cast<int>(layout.stage_of_layer.size()); ++i) {
+    const int index = layout.stage_of_layer[i];
+    const StageLayout::Stage& stage = layout.stages[index];
+    cuts.by_inputs.push_back(stage.sharded() && layout.SplitOf(i) == LayerSplit::kInputs);
+    cuts.scattered.push_back(stage.sharded() && stage.scattered ? index : -1);
   }
   return cuts;
-}
-
-bool Edge::any_gradient() const {
-  return std::any_of(gradient.begin(), gradient.end(), [](bool sends) { return sends; });
 }
 
 StatusOr<Placement> Placement::Create(const NetGraph& graph, const Shape& sample, const StageLayout& layout) {
@@ -91,8 +86,7 @@ std::vector<bool> Placement::FeedsProduct() const {
         if (stage_of(consumer) != stage_of(i)) continue;
         const ChannelUse use = layers[consumer].channel_use();
         const bool product = use == ChannelUse::kSplitInput || use == ChannelUse::kSplitOutput;
-        const bool divided = product && (layout_.split_of_layer.empty() ||
-                                         layout_.split_of_layer[layers[consumer].order] != LayerSplit::kNone);
+        const bool divided = product && layout_.SplitOf(layers[consumer].order) != LayerSplit::kNone;
         feeds[i] = feeds[i] || divided || feeds[consumer];
       }
     }
@@ -115,15 +109,18 @@ Status Placement::CheckOrder(int layer) const {
 StatusOr<Layout> Placement::LayoutOfTops(int layer, bool feeds_product) const {
   const GraphLayer& entry = graph_->layers()[layer];
   const ChannelUse use = entry.channel_use();
-  const bool whole = !layout_.split_of_layer.empty() && layout_.split_of_layer[entry.order] == LayerSplit::kNone;
   if (use == ChannelUse::kSplitInput) return Layout::kPartial;
   if (use == ChannelUse::kSum || entry.piece == GraphLayer::kScatter) return Layout::kSlice;
-  if (use == ChannelUse::kSplitOutput) return whole ? Layout::kLead : Layout::kSlice;
+  if (use == ChannelUse::kSplitOutput) {
+    return layout_.SplitOf(entry.order) == LayerSplit::kNone ? Layout::kLead : Layout::kSlice;
+  }
+  // No parameter, learning or not, is kept twice within a stage.
   const int shards = layout_.stages[stage_of(layer)].parts();
-  if (entry.learns || (entry.source && feeds_product)) {
+  const bool has_params = entry.traits.blobs() > 0;
+  if (has_params || (entry.source && feeds_product)) {
     return InvalidArgument("layer \"%s\" (%s) %s a stage of %d shards: only InnerProduct is split",
                            NameOf(layer).c_str(), entry.param->type().c_str(),
-                           entry.learns ? "has parameters and can't be in" : "can't be in", shards);
+                           has_params ? "has parameters and can't be in" : "can't be in", shards);
   }
   bool slices = use == ChannelUse::kElementwise, lead = false;
   for (size_t i = 0; i < entry.bottoms.size(); ++i) {

@@ -25,6 +25,7 @@ struct StageLayout {
   struct Stage {
     bool data_parallel = false;  ///< its parts are replicas; else they are shards
     std::vector<Rank> ranks;     ///< by part: index of the replica or shard
+    bool scattered = false;      ///< shards: each gets a slice of what comes in, and they gather it
 
     /// Number of replicas or shards.
     int parts() const { return static_cast<int>(ranks.size()); }
@@ -33,6 +34,9 @@ struct StageLayout {
   std::vector<Stage> stages;
   std::vector<int> stage_of_layer;         ///< by index among the layers of the unfiltered prototxt
   std::vector<LayerSplit> split_of_layer;  ///< likewise; empty: all by outputs
+
+  /// Of layer `order` of the unfiltered prototxt.
+  LayerSplit SplitOf(int order) const { return split_of_layer.empty() ? LayerSplit::kOutputs : split_of_layer[order]; }
 };
 
 /// What a node does for one stage: replica or shard `index` of it.
@@ -72,8 +76,6 @@ struct Edge {
   bool summed() const { return from == Layout::kPartial; }
   /// Whether nothing crosses the network: each shard takes its slice of its own whole.
   bool local() const { return within_stage() && from == Layout::kWhole; }
-  /// Whether any reader sends a gradient.
-  bool any_gradient() const;
 };
 
 /// How one phase of a net lies on the stages of a table: which layers run on which nodes, which blobs cross between
@@ -94,7 +96,6 @@ class Placement {
   /// In the order of blobs, then of the stages that read them.
   const std::vector<Edge>& edges() const { return edges_; }
   int stage_of(int layer) const { return layout_.stage_of_layer[graph_->layers()[layer].order]; }
-  Layout layout_of(int blob) const { return layout_of_[blob]; }
   /// The channels of a blob (axis 1; of a vector its one element) that lie on a part of its stage; of a kPartial one
   /// those that it has addends of. Empty: none of it lies there.
   Range ChannelsOn(int blob, int part) const;
@@ -149,8 +150,7 @@ class Placement {
   std::vector<std::vector<bool>> backpropagates_;  // [layer][distinct part]
 };
 
-/// What the graph of a net must look like for its layout: layers by inputs in two.
-/// @param scatters by stage: whether what comes from other stages is scattered over its shards. Empty: nowhere.
-GraphCuts CutsOf(const StageLayout& layout, const std::vector<bool>& scatters);
+/// What the graph of a net must look like for its layout: layers by inputs in two, scatters where stages want them.
+GraphCuts CutsOf(const StageLayout& layout);
 
 }  // namespace hp

@@ -49,7 +49,7 @@ inline StageLayout Layout(int replicas, const std::vector<int>& fc, const std::v
   StageLayout layout;
   Rank next = 0;
   const auto add = [&](bool data_parallel, int parts) {
-    layout.stages.push_back({data_parallel, {}});
+    layout.stages.push_back({data_parallel, {}, false});
     for (int part = 0; part < parts; ++part) layout.stages.back().ranks.push_back(next++);
   };
   add(true, replicas);
@@ -69,11 +69,16 @@ inline StageLayout Splits(StageLayout layout, const std::map<int, LayerSplit>& s
   return layout;
 }
 
+/// `layout` with an FC stage whose boundary is scattered.
+inline StageLayout Scattered(StageLayout layout, int stage) {
+  layout.stages[stage].scattered = true;
+  return layout;
+}
+
 /// A net on its stages. Not movable: the placement points to the graph.
 struct PlacedNet {
-  PlacedNet(const std::string& text, const StageLayout& layout, caffe::Phase phase = caffe::TRAIN,
-            const std::vector<bool>& scatters = {}) {
-    auto made = NetGraph::Create(ParseNet(text), phase, LayerTypes::BuiltIn(), CutsOf(layout, scatters));
+  PlacedNet(const std::string& text, const StageLayout& layout, caffe::Phase phase = caffe::TRAIN) {
+    auto made = NetGraph::Create(ParseNet(text), phase, LayerTypes::BuiltIn(), CutsOf(layout));
     EXPECT_TRUE(made.ok()) << made.status();
     if (!made.ok()) return;
     graph = *std::move(made);

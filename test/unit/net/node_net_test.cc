@@ -197,7 +197,7 @@ TEST(NodeNet, SplitsAndBoundariesCostWhatTheFormulasSay) {
   const PlacedNet last(SmallNet(), Splits(layout, {{kIp3, LayerSplit::kInputs}}));
   EXPECT_EQ(other(last), (Traffic{kBoundary + kN1 + (2 + 3) + 3, kBoundary + kN1 + (3 + 2) + 3}));
 
-  const PlacedNet scattered(SmallNet(), layout, caffe::TRAIN, {false, true});
+  const PlacedNet scattered(SmallNet(), Scattered(layout, 1));
   EXPECT_EQ(conv(scattered), (Traffic{kBoundary, kBoundary}));
   EXPECT_EQ(other(scattered),
             (Traffic{kBoundary / 2 + kBoundary + kN1 + kN2 + 3, kBoundary / 2 + kBoundary + kN1 + kN2 + 3}));

@@ -10,6 +10,7 @@ namespace hp::test {
 namespace {
 
 using testing::AllOf;
+using testing::Each;
 using testing::ElementsAre;
 using testing::Field;
 using testing::HasSubstr;
@@ -28,7 +29,7 @@ void ExpectEdge(const PlacedNet& net, const Edge* edge, int from_stage, int part
 }
 
 std::string PlacementError(const std::string& text, const StageLayout& layout) {
-  const auto graph = NetGraph::Create(ParseNet(text), caffe::TRAIN, LayerTypes::BuiltIn(), CutsOf(layout, {}));
+  const auto graph = NetGraph::Create(ParseNet(text), caffe::TRAIN, LayerTypes::BuiltIn(), CutsOf(layout));
   EXPECT_TRUE(graph.ok()) << graph.status();
   const auto placement = Placement::Create(**graph, kSample, layout);
   return placement.ok() ? "" : placement.status().message();
@@ -78,7 +79,7 @@ TEST(Placement, NothingGoesBackToFrozenLayersOrInATest) {
   ExpectEdge(frozen, frozen.FindEdge("ip1", 1), 1, 2, 2, true);
   EXPECT_FALSE(frozen.placement->Backpropagates(1, 0));
   const PlacedNet test(SmallNet(), Layout(2, {2}, {kIp1}), caffe::TEST);
-  for (const Edge& edge : test.placement->edges()) EXPECT_FALSE(edge.any_gradient());
+  for (const Edge& edge : test.placement->edges()) EXPECT_THAT(edge.gradient, Each(false));
 }
 
 TEST(Placement, ABlobThatTwoStagesReadCrossesTwice) {
@@ -150,7 +151,7 @@ TEST(Placement, FewerChannelsThanShardsLieOnSomeOfThem) {
 }
 
 TEST(Placement, AScatteredBoundaryCrossesOnceAndIsGatheredByTheShards) {
-  const PlacedNet net(SmallNet(), Layout(2, {3}, {kIp1}), caffe::TRAIN, {false, true});
+  const PlacedNet net(SmallNet(), Scattered(Layout(2, {3}, {kIp1}), 1));
   EXPECT_THAT(EdgesOf(net), ElementsAre(Pair("pool1", hp::Layout::kSlice), Pair("pool1", hp::Layout::kWhole),
                                         Pair("ip1", hp::Layout::kWhole), Pair("ip2", hp::Layout::kWhole),
                                         Pair("ip3", hp::Layout::kLead)));
