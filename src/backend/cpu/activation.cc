@@ -5,6 +5,20 @@
 namespace hp {
 namespace {
 
+// Loops in functions of their own: the closure of a parallel region would be read again after each store, because the
+// store might have changed it, and the compiler would make scalar code with a branch for each element.
+
+// "x < 0 ? ... : x" hands a NaN on.
+void Rectify(const float* x, float slope, int64_t count, float* y) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) y[i] = x[i] < 0 ? slope * x[i] : x[i];
+}
+
+void RectifyGradient(const float* y, const float* dy, float slope, int64_t count, float* dx) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) dx[i] = y[i] > 0 ? dy[i] : slope * dy[i];
+}
+
 /// y = x for x > 0, else slope * x. The gradient goes by the sign of y, which is x's: it works in place.
 class ReluOp final : public Op {
  public:
@@ -14,11 +28,8 @@ class ReluOp final : public Op {
     const float* x = args.in[0].floats();
     float* y = args.out[0].floats();
     const float slope = slope_;
-    // "x < 0 ? ... : x" hands a NaN on.
-    ForChunks(args.in[0].count(), [=](int64_t begin, int64_t end) {
-#pragma omp simd
-      for (int64_t i = begin; i < end; ++i) y[i] = x[i] < 0 ? slope * x[i] : x[i];
-    });
+    ForChunks(args.in[0].count(),
+              [=](int64_t begin, int64_t end) { Rectify(x + begin, slope, end - begin, y + begin); });
   }
   void BackwardInput(const OpArgs& args) override {
     if (args.d_in[0].data == nullptr) return;
@@ -26,8 +37,7 @@ class ReluOp final : public Op {
     float* dx = args.d_in[0].floats();
     const float slope = slope_;
     ForChunks(args.in[0].count(), [=](int64_t begin, int64_t end) {
-#pragma omp simd
-      for (int64_t i = begin; i < end; ++i) dx[i] = y[i] > 0 ? dy[i] : slope * dy[i];
+      RectifyGradient(y + begin, dy + begin, slope, end - begin, dx + begin);
     });
   }
   bool backward_reads_input() const override { return false; }
