@@ -5,6 +5,8 @@
 // message that would otherwise tell a peer what to expect.
 #include "scheduler/plan/job_plan.h"
 
+#include "net/plan/cuts.h"
+
 #include <algorithm>
 #include <map>
 
@@ -54,10 +56,9 @@ Status CheckCounts(const JobShape& shape) {
 StatusOr<std::unique_ptr<JobPlan>> JobPlan::Create(const Options& options) {
   std::unique_ptr<JobPlan> plan(new JobPlan(options));
   HP_ASSIGN_OR_RETURN(const StageLayout layout, LayoutOf(*options.table, *options.net));
-  const GraphCuts cuts = CutsOf(layout);
-  HP_ASSIGN_OR_RETURN(plan->train_.graph, NetGraph::Create(options.net, caffe::TRAIN, *options.types, cuts));
+  HP_RETURN_IF_ERROR(plan->MakeGraph(caffe::TRAIN, options.train_shape, layout, &plan->train_));
   if (options.solver.test_iter_size() > 0) {
-    HP_ASSIGN_OR_RETURN(plan->test_.graph, NetGraph::Create(options.net, caffe::TEST, *options.types, cuts));
+    HP_RETURN_IF_ERROR(plan->MakeGraph(caffe::TEST, options.test_shape, layout, &plan->test_));
   }
   HP_RETURN_IF_ERROR(plan->MakeSchedule());
   HP_RETURN_IF_ERROR(plan->PlanPhase(true, layout, &plan->train_));
@@ -65,6 +66,12 @@ StatusOr<std::unique_ptr<JobPlan>> JobPlan::Create(const Options& options) {
   plan->FindReporter();
   plan->FindParams();
   return plan;
+}
+
+Status JobPlan::MakeGraph(caffe::Phase phase, const Shape& sample, const StageLayout& layout, Phase* plan) {
+  HP_ASSIGN_OR_RETURN(const GraphCuts cuts, FindCuts(options_.net, phase, *options_.types, sample, layout));
+  HP_ASSIGN_OR_RETURN(plan->graph, NetGraph::Create(options_.net, phase, *options_.types, cuts));
+  return OkStatus();
 }
 
 Status JobPlan::MakeSchedule() {
@@ -119,7 +126,7 @@ void JobPlan::FindLabelReaders(Phase* phase) {
     const StageInfo& stage = table().stage(phase->placement->stage_of(i));
     for (int part = 0; part < stage.size(); ++part) {
       // A replica has the labels of its own rows.
-      const bool needs = stage.conv ? layers[i].traits.needs_batch_labels() : phase->placement->RunsOn(i, part);
+      const bool needs = stage.conv ? layers[i].needs_batch_labels() : phase->placement->RunsOn(i, part);
       if (needs) phase->label_readers.insert(stage.ranks[part]);
     }
   }
@@ -129,7 +136,7 @@ void JobPlan::FindOutputs(Phase* phase) {
   std::map<int, int> seen;  // statistics of each stage so far, in the order in which its nodes list them
   for (int i = 0; i < static_cast<int>(phase->graph->layers().size()); ++i) {
     const GraphLayer& layer = phase->graph->layers()[i];
-    if (!layer.traits.is_statistic()) continue;
+    if (!layer.is_statistic()) continue;
     const int stage = phase->placement->stage_of(i);
     const GraphBlob& blob = phase->graph->blobs()[layer.tops[0]];
     const int index = seen[stage]++;

@@ -100,6 +100,7 @@ class JobPlan {
   };
   explicit JobPlan(const Options& options) : options_(options) {}
   const Phase& phase(bool train) const { return train ? train_ : test_; }
+  Status MakeGraph(caffe::Phase phase, const Shape& sample, const StageLayout& layout, Phase* plan);
   Status MakeSchedule();
   Status PlanPhase(bool train, const StageLayout& layout, Phase* phase);
   void FindLabelReaders(Phase* phase);

@@ -98,6 +98,12 @@ struct AccuracyDesc {
   int ignore_label = 0;
 };
 
+/// The classes of one shard, where shard j of k has PartOf(count, j, k) of them, and none has nothing.
+struct ClassSlice {
+  Range here;         ///< of this shard
+  int64_t count = 0;  ///< of all shards
+};
+
 /// One output from inputs of one shape, elementwise, in the first input's layout. kMax: of two equal inputs the second
 /// gets the gradient, later ones only if they are larger, as in Caffe; a NaN wins. Caffe: EltwiseLayer.
 struct EltwiseDesc {
@@ -131,6 +137,28 @@ class Backend {
   virtual StatusOr<OpPtr> Softmax(int axis, const Descs& in) = 0;
   virtual StatusOr<OpPtr> SoftmaxLoss(const SoftmaxLossDesc& desc, const Descs& in) = 0;
   virtual StatusOr<OpPtr> Accuracy(const AccuracyDesc& desc, const Descs& in) = 0;
+  // Softmax, loss and accuracy over classes that are spread over k shards (ClassSlice), in two ops: what a shard says
+  // of its classes, a few numbers for each row, and what follows from the numbers of all shards, taken in the order of
+  // shards. x [rows, n] are this shard's logits, or as many elements ([rows, n, 1, 1]); `said` are k outputs of the
+  // first op, each dense float32. Rows and labels as for the whole ops. Only x of a loss has a gradient.
+
+  /// Output [rows, 2]: the largest x, and the sum of exp(x - largest), to which x at minus infinity add nothing. Where
+  /// some x is NaN or plus infinity the sum is NaN, and the largest means nothing. With `labels` [rows, 3]: then the
+  /// label's x; anything, NaN too, if it is not of this shard.
+  virtual StatusOr<OpPtr> ClassStatistics(const ClassSlice& classes, bool labels, const Descs& in) = 0;
+  /// Inputs x, then said[0..k) of ClassStatistics without labels: this shard's slice of the softmax along axis 1, in
+  /// x's shape and layout.
+  virtual StatusOr<OpPtr> SlicedSoftmax(const Descs& in) = 0;
+  /// Inputs x, then said[0..k) of ClassStatistics with labels: output [1] and the gradient of x as SoftmaxLoss has
+  /// them; `probabilities` is false. Nothing of x's size is saved: the gradient is computed from x.
+  virtual StatusOr<OpPtr> SlicedSoftmaxLoss(const SoftmaxLossDesc& desc, const ClassSlice& classes,
+                                            const Descs& in) = 0;
+  /// Output [rows, 1 + top_k]: the label's score, anything if it is not of this shard, and, in any order, the top_k
+  /// largest scores of the other classes of this shard, NaN where there are fewer; scores that are NaN are left out.
+  virtual StatusOr<OpPtr> TopScores(const AccuracyDesc& desc, const ClassSlice& classes, const Descs& in) = 0;
+  /// Inputs said[0..k) of TopScores: output [1] as Accuracy has it. @param classes of all shards.
+  virtual StatusOr<OpPtr> SlicedAccuracy(const AccuracyDesc& desc, int64_t classes, const Descs& in) = 0;
+
   /// The input's elements in dense NCHW order under the shape `out`, which has equally many.
   virtual StatusOr<OpPtr> Flatten(const Shape& out, const Descs& in) = 0;
   /// The inputs side by side along `axis` (not negative); all other axes are equal.

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "base/host_device.h"
+
 #include <cstdint>
 
 namespace hp {
@@ -18,6 +20,11 @@ struct Range {
 /// @param count at least 0; `count` x `parts` must fit in 63 bits. @param index 0 to parts - 1; `parts` at least 1.
 constexpr Range PartOf(int64_t count, int64_t index, int64_t parts) {
   return {count * index / parts, count * (index + 1) / parts};
+}
+
+/// The index of the part that holds `item`, one of `count` items divided as PartOf does.
+HP_HOST_DEVICE constexpr int64_t PartHolding(int64_t count, int64_t item, int64_t parts) {
+  return ((item + 1) * parts - 1) / count;
 }
 
 }  // namespace hp

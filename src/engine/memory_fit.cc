@@ -123,7 +123,7 @@ Least LeastOf(const NodePlan& plan, const std::vector<Shape>& shapes, int64_t ro
   }
   for (const LayerPlan& layer : plan.layers()) {
     const GraphLayer& entry = plan.graph().layers()[layer.layer];
-    if (entry.source || entry.traits.is_statistic()) continue;  // a statistic is one number, whatever the rows
+    if (entry.source || entry.is_statistic()) continue;  // a statistic is one number, whatever the rows
     const Shape& shape = shapes[entry.tops[0]];
     const int64_t each = shape.rank() > 1 ? shape.With(1, layer.channels.size()).count(1) : 1;
     const Wide bytes = Wide(each) * element * Wide(rows);

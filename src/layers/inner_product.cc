@@ -4,11 +4,11 @@
 namespace hp {
 
 /// y = x W^T + b, x flattened from axis 1. A shard's op yields outputs [channel_begin, channel_end) and may get its
-/// input in several blocks that stand side by side, or (OpContext::addends) only some of it.
+/// input in several blocks that stand side by side, or (OpContext::kAddends) only some of it.
 StatusOr<LayerOp> MakeInnerProductOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in) {
   InnerProductDesc desc;
   desc.num_output = context.channel_end - context.channel_begin;
-  desc.bias = layer.param().inner_product_param().bias_term() && !context.addends;
+  desc.bias = layer.param().inner_product_param().bias_term() && context.part != OpContext::kAddends;
   desc.input_gradient = context.input_gradient;
   return context.backend->InnerProduct(desc, in);
 }

@@ -19,8 +19,16 @@ struct OpContext {
   /// This shard's range of the layer's output channels, and their number in all shards; {0, n, n} where nothing is
   /// split. All 0: not known, taken as not split.
   int64_t channel_begin = 0, channel_end = 0, channel_count = 0;
-  /// Whether the op yields an addend of its outputs, from some of the inputs: the bias comes later.
-  bool addends = false;
+  /// Which part of the layer the op computes where shards have divided more than its outputs.
+  enum Part {
+    kAll,      ///< all of what is said above
+    kAddends,  ///< an addend of its outputs, from some of the inputs: the bias comes later
+    kClasses,  ///< the numbers that a shard says of its classes (ClassSplit); the channels above are its classes
+    kMerged,   ///< what follows from the numbers of all shards: they are the inputs, behind this shard's own classes
+               ///< unless it follows from the numbers alone. Of the channels above, which are classes
+  } part = kAll;
+
+  ClassSlice classes() const { return {{channel_begin, channel_end}, channel_count}; }
 };
 
 /// Makes the op of a layer: reads its Caffe parameter into the backend's desc and calls the backend. A plain function

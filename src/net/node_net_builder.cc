@@ -69,15 +69,17 @@ Status NodeNetBuilder::AddLayer(const LayerPlan& plan) {
     AddSource(plan);
     return AddExports(entry.tops[0]);
   }
-  HP_ASSIGN_OR_RETURN(std::vector<int> in, Inputs(layer));
+  HP_ASSIGN_OR_RETURN(const std::vector<Input> inputs, Inputs(layer));
   NetStep step;
   step.name = entry.name();
   step.layer = &entry.traits;
   step.layer_index = layer;
-  step.in = in;
   step.segment = plan.segment;
   std::vector<TensorDesc> descs;
-  for (int tensor : in) {
+  StepInfo info;
+  for (const auto& [tensor, blob] : inputs) {
+    step.in.push_back(tensor);
+    info.wants.push_back(graph_.blobs()[blob].needs_gradient);
     descs.push_back(net_->tensors_[tensor].desc);
     CHECK_LE(available_[tensor], plan.segment) << step.name;
   }
@@ -86,7 +88,6 @@ Status NodeNetBuilder::AddLayer(const LayerPlan& plan) {
   step.learns = plan.learns;
   step.in_backward = plan.in_backward;
 
-  StepInfo info;
   info.plan = &plan;
   const bool view = entry.traits.is_view() && descs[0].dense();
   // An op may want more memory for its output than the input has: of another element type.
@@ -94,19 +95,15 @@ Status NodeNetBuilder::AddLayer(const LayerPlan& plan) {
   step.forward = !view;
   for (size_t i = 0; i < entry.tops.size(); ++i) {
     const TensorDesc& desc = step.op->outputs()[i];
-    const int value = info.in_place && i == 0 ? net_->tensors_[in[0]].value : -1;
+    const int value = info.in_place && i == 0 ? net_->tensors_[step.in[0]].value : -1;
     const int tensor = AddTensor(graph_.blobs()[entry.tops[i]].name, desc, value, step.segment);
     local_[entry.tops[i]] = tensor;
     step.out.push_back(tensor);
-    if (entry.traits.is_statistic() && i == 0) {
+    // What several shards compute alike is reported by the first.
+    if (entry.is_statistic() && i == 0 && plan_.distinct_part() == 0) {
       net_->outputs_.push_back({graph_.blobs()[entry.tops[i]].name, step.name, tensor, step.segment,
                                 entry.traits.loss_weight(0), graph_.blobs()[entry.tops[i]].consumers.empty()});
     }
-  }
-  for (size_t i = 0; i < in.size(); ++i) {
-    // The parts of a gathered bottom share its blob; every other bottom is one tensor.
-    const size_t bottom = in.size() > entry.bottoms.size() ? 0 : i;
-    info.wants.push_back(graph_.blobs()[entry.bottoms[bottom]].needs_gradient);
   }
   AddStep(std::move(step), std::move(info));
   for (int top : entry.tops) HP_RETURN_IF_ERROR(AddExports(top));
@@ -134,34 +131,38 @@ OpContext NodeNetBuilder::ContextOf(const LayerPlan& layer) const {
   for (int bottom : entry.bottoms) context.input_gradient |= graph_.blobs()[bottom].needs_gradient && layer.backward;
   context.channel_begin = layer.channels.begin;
   context.channel_end = layer.channels.end;
-  context.channel_count = shapes_[entry.tops[0]].dim(1);
-  context.addends = entry.piece == GraphLayer::kProduct;
+  const bool classes = entry.piece == GraphLayer::kClasses || entry.piece == GraphLayer::kMerged;
+  context.channel_count = shapes_[classes ? graph_.ClassesOf(layer.layer) : entry.tops[0]].dim(1);
+  if (entry.piece == GraphLayer::kProduct) context.part = OpContext::kAddends;
+  if (entry.piece == GraphLayer::kClasses) context.part = OpContext::kClasses;
+  if (entry.piece == GraphLayer::kMerged) context.part = OpContext::kMerged;
   return context;
 }
 
-StatusOr<std::vector<int>> NodeNetBuilder::Inputs(int layer) {
+StatusOr<std::vector<NodeNetBuilder::Input>> NodeNetBuilder::Inputs(int layer) {
   const GraphLayer& entry = graph_.layers()[layer];
   const ChannelUse use = entry.channel_use();
   const bool product = use == ChannelUse::kSplitOutput || use == ChannelUse::kSplitInput;
-  std::vector<int> in;
+  const bool in_pieces = product || use == ChannelUse::kSum || entry.piece == GraphLayer::kMerged;
+  std::vector<Input> in;
   for (size_t i = 0; i < entry.bottoms.size(); ++i) {
     const int blob = entry.bottoms[i];
-    if (entry.traits.reads_labels() && i == 1) continue;
+    if (entry.is_label(i)) continue;
     if (placement_.ReadsLocally(layer, blob)) {
       int tensor = local_.at(blob);
       if (product) {
         HP_ASSIGN_OR_RETURN(tensor, Dense(tensor));
       }
-      in.push_back(tensor);
+      in.push_back({tensor, blob});
       continue;
     }
     const int edge = placement_.EdgeOf(layer, blob);
-    if (product || use == ChannelUse::kSum) {
-      HP_ASSIGN_OR_RETURN(std::vector<int> parts, Gather(edge));
-      in.insert(in.end(), parts.begin(), parts.end());
+    if (in_pieces) {
+      HP_ASSIGN_OR_RETURN(const std::vector<int> parts, Gather(edge));
+      for (int part : parts) in.push_back({part, blob});
     } else {
       HP_ASSIGN_OR_RETURN(const int whole, GatherWhole(edge));
-      in.push_back(whole);
+      in.push_back({whole, blob});
     }
   }
   return in;

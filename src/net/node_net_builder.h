@@ -35,7 +35,11 @@ class NodeNetBuilder {
 
   Status AddLayer(const LayerPlan& plan);
   void AddSource(const LayerPlan& plan);
-  StatusOr<std::vector<int>> Inputs(int layer);
+  /// A tensor that a layer reads, and the blob that it is, or is a part of.
+  struct Input {
+    int tensor = 0, blob = 0;
+  };
+  StatusOr<std::vector<Input>> Inputs(int layer);
   StatusOr<std::vector<int>> Gather(int edge);
   StatusOr<int> GatherWhole(int edge);
   StatusOr<int> Dense(int tensor);

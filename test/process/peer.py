@@ -5,6 +5,7 @@ import struct
 
 MAGIC = b"HPNODE\r\n"
 HELLO, READY, REFUSAL, NONCE = 1, 2, 3, 7    # records
+PROTOCOL = 4    # kProtocol of scheduler/control/handshake.cc
 MESSAGE, GRANT, DATA, CANCEL, END = range(1, 6)  # frames
 # Messages (scheduler/control/messages.h); 1 to 3 are the membership's.
 REPORT, VERDICT, LABELS, STATISTICS, RENDEZVOUS, PULL_REQUEST, PULL_CHUNK = 10, 11, 12, 13, 14, 20, 21
@@ -29,7 +30,7 @@ def bytes_field(field, data):
 
 def client_hello(job="hpnode"):
     """What a tool that wants weights says of itself (Hello of src/proto/wire.proto)."""
-    return number_field(1, 3) + bytes_field(2, job.encode()) + bytes_field(4, b"a client") + number_field(14, 1)
+    return number_field(1, PROTOCOL) + bytes_field(2, job.encode()) + bytes_field(4, b"a client") + number_field(14, 1)
 
 
 def record(kind, body=b""):

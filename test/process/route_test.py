@@ -47,7 +47,8 @@ class RouteTest(cluster.JobTest):
             self.assertEqual((sent, received), (crossing + exchanged, crossing + exchanged), name)
         parameters = POOLED * HIDDEN + HIDDEN + HIDDEN * 4 + 4
         self.assertEqual(nodes["fc0"][1] + nodes["fc1"][1], parameters)
-        self.assertEqual(nodes["fc0"][0][:4], ["ip1", "relu2", "drop", "ip2"])
+        for name in ("fc0", "fc1"):
+            self.assertEqual(nodes[name][0], ["ip1", "relu2", "drop", "ip2", "loss.classes", "loss"])
 
     def test_one_node_sends_nothing(self):
         self.make_job()

@@ -25,9 +25,7 @@ class AccuracyOp final : public Op {
     for (int64_t row = 0; row < rows_; ++row) {
       right += IsRight(args.in[0].floats() + row * classes_, LabelOf(batch.labels[row]));
     }
-    const int64_t valid =
-        desc_.has_ignore_label ? CountValid(batch.batch_labels, desc_.ignore_label) : batch.global_rows;
-    args.out[0].floats()[0] = valid == 0 ? 0 : static_cast<float>(static_cast<double>(right) / valid);
+    args.out[0].floats()[0] = ShareOfCounted(right, desc_, batch);
   }
   /// A count has no gradient.
   void BackwardInput(const OpArgs& args) override {

@@ -1,5 +1,5 @@
 #include "backend/cpu/cpu_backend.h"
-#include "backend/cpu/label_count.h"
+#include "backend/cpu/loss_rows.h"
 #include "backend/cpu/parallel.h"
 #include "backend/cpu/softmax_math.h"
 
@@ -17,7 +17,7 @@ namespace {
 class SoftmaxLossOp final : public Op {
  public:
   SoftmaxLossOp(const SoftmaxLossDesc& desc, const TensorDesc& in)
-      : desc_(desc), rows_(in.shape[0]), classes_(in.shape[1]) {
+      : desc_(desc), rule_(desc, in.shape[1]), rows_(in.shape[0]), classes_(in.shape[1]) {
     CHECK(desc.axis == 1 && in.count() == rows_ * classes_) << "logits " << in.shape;
     outputs_ = {{{1}, 1}};
     if (desc.probabilities) outputs_.push_back({in.shape, 1});
@@ -29,11 +29,11 @@ class SoftmaxLossOp final : public Op {
     ComputeSoftmax(args.in[0].floats(), rows_, classes_, 1, probabilities);
     double sum = 0;
     for (int64_t row = 0; row < rows_; ++row) {
-      if (!IsCounted(*args.batch, row)) continue;
+      if (!rule_.IsCounted(*args.batch, row)) continue;
       const float probability = probabilities[row * classes_ + LabelOf(args.batch->labels[row])];
       sum -= std::log(std::max(probability, FLT_MIN));  // in this order a NaN stays
     }
-    args.out[0].floats()[0] = static_cast<float>(sum / Normalizer(*args.batch));
+    args.out[0].floats()[0] = static_cast<float>(sum / rule_.Normalizer(*args.batch));
     if (desc_.probabilities) std::copy_n(probabilities, rows_ * classes_, args.out[1].floats());
   }
 
@@ -41,11 +41,11 @@ class SoftmaxLossOp final : public Op {
     float* d_logits = args.d_in[0].floats();
     if (d_logits == nullptr) return;
     const float* probabilities = reinterpret_cast<const float*>(args.saved);
-    const float scale = static_cast<float>(desc_.loss_weight / Normalizer(*args.batch)) * args.batch->loss_scale;
+    const float scale = rule_.GradientScale(*args.batch);
     ForItems(rows_, rows_ * classes_, [&](int64_t row) {
       float* to = d_logits + row * classes_;
       const float* p = probabilities + row * classes_;
-      if (!IsCounted(*args.batch, row)) {
+      if (!rule_.IsCounted(*args.batch, row)) {
         std::fill_n(to, classes_, 0.0f);
         return;
       }
@@ -58,23 +58,8 @@ class SoftmaxLossOp final : public Op {
   bool backward_reads_output() const override { return false; }
 
  private:
-  /// Ignored rows yield nothing, and so do labels out of range, which CheckLabels refuses before they get here.
-  bool IsCounted(const BatchContext& batch, int64_t row) const {
-    const int64_t label = LabelOf(batch.labels[row]);
-    if (desc_.has_ignore_label && label == desc_.ignore_label) return false;
-    return label >= 0 && label < classes_;
-  }
-
-  double Normalizer(const BatchContext& batch) const {
-    int64_t count = batch.global_rows;
-    if (desc_.normalization == SoftmaxLossDesc::kNone) count = 1;
-    if (desc_.normalization == SoftmaxLossDesc::kValid && desc_.has_ignore_label) {
-      count = CountValid(batch.batch_labels, desc_.ignore_label);
-    }
-    return static_cast<double>(std::max<int64_t>(count, 1));
-  }
-
   const SoftmaxLossDesc desc_;
+  const LossRows rule_;
   const int64_t rows_, classes_;
 };
 

@@ -11,7 +11,6 @@ namespace hp {
 namespace {
 
 constexpr int64_t kPixels = 64;  // columns taken at once where inner > 1
-constexpr int64_t kExpCost = 8;  // of an exponential, in elements that are only copied
 
 /// `pixels` neighbouring columns, elements `inner` apart.
 void SoftmaxColumns(const float* x, int64_t classes, int64_t inner, int64_t pixels, float* y) {

@@ -1,6 +1,6 @@
-#include "backend/cuda/batch_sum.h"
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/float32_inputs.h"
+#include "backend/cuda/loss_rules.h"
 
 #include "glog/logging.h"
 
@@ -12,34 +12,21 @@ namespace {
 /// such a score is wrong.
 struct RowIsRight {
   using Value = int64_t;
-  const float *scores, *labels;
+  const float* scores;
+  CountedLabels label_of;
   int64_t classes;
-  AccuracyDesc desc;
+  int top_k;
   float* right;
 
   HP_HOST_DEVICE Value Identity() const { return 0; }
   HP_HOST_DEVICE Value Map(int64_t row, int64_t i) const {
-    const int64_t label = Label(row);
+    const int64_t label = label_of(row);
     return label >= 0 && scores[row * classes + i] >= scores[row * classes + label] ? 1 : 0;
   }
   HP_HOST_DEVICE Value Combine(const Value& a, const Value& b) const { return a + b; }
   HP_HOST_DEVICE void Finish(int64_t row, const Value& reached) const {
     // The label's own score is one of those that reach it, if it is a number.
-    right[row] = reached > 0 && reached <= desc.top_k ? 1.0f : 0.0f;
-  }
-
- private:
-  HP_HOST_DEVICE int64_t Label(int64_t row) const {
-    const int64_t label = LabelOf(labels[row]);
-    if (desc.has_ignore_label && label == desc.ignore_label) return -1;
-    return label >= 0 && label < classes ? label : -1;
-  }
-};
-
-struct StoreAccuracy {
-  float* accuracy;
-  HP_HOST_DEVICE void operator()(double right, int64_t count) const {
-    *accuracy = count == 0 ? 0 : static_cast<float>(right / static_cast<double>(count));
+    right[row] = reached > 0 && reached <= top_k ? 1.0f : 0.0f;
   }
 };
 
@@ -60,13 +47,11 @@ class AccuracyOp final : public Op {
   }
 
   void Forward(const OpArgs& args) override {
-    const BatchContext& batch = *args.batch;
     float* right = reinterpret_cast<float*>(args.scratch);
+    const CountedLabels label_of = LabelsOf(desc_, *args.batch, classes_);
     ReduceRows(context_.stream(), rows_, classes_,
-               RowIsRight{args.in[0].floats(), batch.labels.data(), classes_, desc_, right});
-    const SampleCount count = desc_.has_ignore_label ? SampleCount::Valid(batch.batch_labels, desc_.ignore_label)
-                                                     : SampleCount::Fixed(batch.global_rows);
-    SumOverBatch(context_.stream(), right, rows_, count, StoreAccuracy{args.out[0].floats()});
+               RowIsRight{args.in[0].floats(), label_of, classes_, desc_.top_k, right});
+    SumOverBatch(context_.stream(), right, rows_, ValidLabels(desc_, *args.batch), StoreAccuracy{args.out[0].floats()});
   }
   /// A count has no gradient.
   void BackwardInput(const OpArgs& args) override {

@@ -32,6 +32,11 @@ class CudaBackend final : public Backend {
   StatusOr<OpPtr> Softmax(int axis, const Descs& in) override;
   StatusOr<OpPtr> SoftmaxLoss(const SoftmaxLossDesc& desc, const Descs& in) override;
   StatusOr<OpPtr> Accuracy(const AccuracyDesc& desc, const Descs& in) override;
+  StatusOr<OpPtr> ClassStatistics(const ClassSlice& classes, bool labels, const Descs& in) override;
+  StatusOr<OpPtr> SlicedSoftmax(const Descs& in) override;
+  StatusOr<OpPtr> SlicedSoftmaxLoss(const SoftmaxLossDesc& desc, const ClassSlice& classes, const Descs& in) override;
+  StatusOr<OpPtr> TopScores(const AccuracyDesc& desc, const ClassSlice& classes, const Descs& in) override;
+  StatusOr<OpPtr> SlicedAccuracy(const AccuracyDesc& desc, int64_t classes, const Descs& in) override;
   StatusOr<OpPtr> Flatten(const Shape& out, const Descs& in) override;
   StatusOr<OpPtr> Concat(int axis, const Descs& in) override;
   StatusOr<OpPtr> Eltwise(const EltwiseDesc& desc, const Descs& in) override;

@@ -1,31 +1,14 @@
-#include "backend/cuda/batch_sum.h"
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/float32_inputs.h"
+#include "backend/cuda/loss_rules.h"
 #include "backend/cuda/softmax_rows.h"
 
 #include "glog/logging.h"
 
-#include <cfloat>
-
 namespace hp::cuda {
 namespace {
 
-/// Which rows have a say: ignored ones don't, nor do labels out of range, which CheckLabels refuses before.
-struct CountedLabels {
-  const float* labels;
-  int64_t classes;
-  bool has_ignore_label;
-  int ignore_label;
-  /// The row's label, or -1.
-  HP_HOST_DEVICE int64_t operator()(int64_t row) const {
-    const int64_t label = LabelOf(labels[row]);
-    if (has_ignore_label && label == ignore_label) return -1;
-    return label >= 0 && label < classes ? label : -1;
-  }
-};
-
-/// The row's softmax, a copy of it where one is wanted, and the row's loss. Caffe takes the logarithm of no less than
-/// FLT_MIN; a NaN stays.
+/// The row's softmax, a copy of it where one is wanted, and the row's loss.
 struct RowLoss {
   using Value = SoftmaxForward::Value;
   SoftmaxForward softmax;
@@ -38,25 +21,11 @@ struct RowLoss {
   HP_HOST_DEVICE Value Combine(const Value& a, const Value& b) const { return softmax.Combine(a, b); }
   HP_HOST_DEVICE void Finish(int64_t row, const Value& value) const {
     const int64_t label = label_of(row);
-    losses[row] = 0;
-    if (label < 0) return;
-    const float probability = softmax.Probability(row, label, value);
-    losses[row] = -logf(probability < FLT_MIN ? FLT_MIN : probability);
+    losses[row] = label < 0 ? 0 : LabelLoss(softmax.Probability(row, label, value));
   }
   HP_HOST_DEVICE void Each(int64_t row, int64_t i, const Value& value) const {
     softmax.Each(row, i, value);
     if (copy != nullptr) copy[softmax.at(row, i)] = softmax.y[softmax.at(row, i)];
-  }
-};
-
-/// The loss, and what the gradients are to be multiplied by.
-struct StoreLoss {
-  float loss_weight;
-  float *loss, *scale;
-  HP_HOST_DEVICE void operator()(double sum, int64_t count) const {
-    const double normalizer = count < 1 ? 1.0 : static_cast<double>(count);
-    *loss = static_cast<float>(sum / normalizer);
-    *scale = static_cast<float>(loss_weight / normalizer);
   }
 };
 
@@ -97,7 +66,7 @@ class SoftmaxLossOp final : public Op {
                               desc_.probabilities ? args.out[1].floats() : nullptr,
                               losses},
                       at);
-    SumOverBatch(context_.stream(), losses, rows_, Count(*args.batch),
+    SumOverBatch(context_.stream(), losses, rows_, LossNormalizer(desc_, *args.batch),
                  StoreLoss{desc_.loss_weight, args.out[0].floats(), Scale(args)});
   }
 
@@ -113,16 +82,7 @@ class SoftmaxLossOp final : public Op {
  private:
   float* Probabilities(const OpArgs& args) const { return reinterpret_cast<float*>(args.saved); }
   float* Scale(const OpArgs& args) const { return Probabilities(args) + rows_ * classes_; }
-  CountedLabels Labels(const OpArgs& args) const {
-    return {args.batch->labels.data(), classes_, desc_.has_ignore_label, desc_.ignore_label};
-  }
-  SampleCount Count(const BatchContext& batch) const {
-    if (desc_.normalization == SoftmaxLossDesc::kNone) return SampleCount::Fixed(1);
-    if (desc_.normalization == SoftmaxLossDesc::kValid && desc_.has_ignore_label) {
-      return SampleCount::Valid(batch.batch_labels, desc_.ignore_label);
-    }
-    return SampleCount::Fixed(batch.global_rows);
-  }
+  CountedLabels Labels(const OpArgs& args) const { return LabelsOf(desc_, *args.batch, classes_); }
 
   const GpuContext context_;
   const SoftmaxLossDesc desc_;

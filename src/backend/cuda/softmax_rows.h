@@ -29,9 +29,9 @@ struct SoftmaxForward {
   float* y;
   SoftmaxColumns at;
 
-  HP_HOST_DEVICE Value Identity() const { return {-INFINITY, 0}; }
+  HP_HOST_DEVICE static Value Identity() { return {-INFINITY, 0}; }
   HP_HOST_DEVICE Value Map(int64_t row, int64_t i) const { return {x[at(row, i)], 1}; }
-  HP_HOST_DEVICE Value Combine(const Value& a, const Value& b) const {
+  HP_HOST_DEVICE static Value Combine(const Value& a, const Value& b) {
     if (a.sum == 0) return b;
     if (b.sum == 0) return a;
     const float largest = a.largest > b.largest ? a.largest : b.largest;
@@ -42,7 +42,10 @@ struct SoftmaxForward {
     y[at(row, i)] = Probability(row, i, value);
   }
   HP_HOST_DEVICE float Probability(int64_t row, int64_t i, const Value& value) const {
-    return expf(x[at(row, i)] - value.largest) * static_cast<float>(1 / value.sum);
+    return Probability(x[at(row, i)], value);
+  }
+  HP_HOST_DEVICE static float Probability(float x, const Value& value) {
+    return expf(x - value.largest) * static_cast<float>(1 / value.sum);
   }
 
  private:

@@ -30,6 +30,11 @@ std::optional<int> AccuracyIgnoreLabel(const caffe::LayerParameter& param) {
 /// The share is taken of the rows whose labels are not ignored.
 bool AccuracyNeedsBatchLabels(const caffe::LayerParameter& param) { return param.accuracy_param().has_ignore_label(); }
 
+/// The label's score, and the largest of the others.
+std::optional<ClassSplit> AccuracyClassSplit(const caffe::LayerParameter& param) {
+  return ClassSplit{.numbers = 1 + int64_t{param.accuracy_param().top_k()}, .on_one_shard = true};
+}
+
 }  // namespace
 
 LayerType AccuracyType() {
@@ -41,6 +46,7 @@ LayerType AccuracyType() {
           .statistic = true,
           .check = CheckAccuracy,
           .output_shapes = AccuracyShapes,
+          .class_split = AccuracyClassSplit,
           .needs_batch_labels = AccuracyNeedsBatchLabels,
           .ignore_label = AccuracyIgnoreLabel};
 }

@@ -62,6 +62,11 @@ SourceKind LayerTraits::source() const { return type_->source; }
 int64_t LayerTraits::batch_size() const { return type_->batch_size != nullptr ? type_->batch_size(*param_) : -1; }
 
 ChannelUse LayerTraits::channel_use() const { return type_->channel_use; }
+
+std::optional<ClassSplit> LayerTraits::class_split() const {
+  return type_->class_split != nullptr ? type_->class_split(*param_) : std::nullopt;
+}
+
 bool LayerTraits::allows_in_place() const { return type_->in_place; }
 bool LayerTraits::is_view() const { return type_->view; }
 bool LayerTraits::reads_labels() const { return type_->reads_labels; }

@@ -36,6 +36,14 @@ enum class ChannelUse {
   kSum,          ///< adds up such parts of a slice, and then the bias. Of no type: GraphLayer::Piece
 };
 
+/// How a layer over classes (axis 1 of bottom 0) is divided over shards that have a slice of them each: every shard
+/// says some numbers of its classes, and the result follows from those of all shards.
+struct ClassSplit {
+  int64_t numbers = 0;  ///< that a shard says of each row, float32
+  /// The result follows from these numbers alone, on one shard; else on every shard, from them and its own classes.
+  bool on_one_shard = false;
+};
+
 /// Where a layer's tops come from.
 enum class SourceKind {
   kNone,     ///< from its bottoms: an op computes them
@@ -91,6 +99,8 @@ class LayerTraits {
   int64_t batch_size() const;
 
   ChannelUse channel_use() const;
+  /// Only kWhole: how its classes are divided; nothing: one shard needs all of them.
+  std::optional<ClassSplit> class_split() const;
   /// Whether top 0 may have the name, and then the memory, of bottom 0.
   bool allows_in_place() const;
   /// Whether top 0 is a dense bottom 0 under another shape (Flatten): then it shares its memory and no op runs.

@@ -32,7 +32,7 @@ struct LayerType {
   SourceKind source = SourceKind::kNone;  ///< see SourceKind; sources have no bottoms
   ChannelUse channel_use = ChannelUse::kWhole;
   /// Only kSplitOutput: whether its inputs can be divided as well. Blob 0 is [outputs, inputs], the output is a sum
-  /// over the inputs, and blob 1, if there is one, [outputs], is added to it. Its op obeys OpContext::addends.
+  /// over the inputs, and blob 1, if there is one, [outputs], is added to it. Its op obeys OpContext::part (kAddends).
   bool split_inputs = false;
   bool in_place = false;      ///< LayerTraits::allows_in_place
   bool view = false;          ///< LayerTraits::is_view
@@ -55,6 +55,9 @@ struct LayerType {
 
   /// The number of output channels, which shards divide. Set if and only if channel_use is kSplitOutput.
   int64_t (*split_outputs)(Parameter) = nullptr;
+  /// LayerTraits::class_split; only where channel_use is kWhole. Its op obeys OpContext::part (kClasses, kMerged).
+  /// Null: none.
+  std::optional<ClassSplit> (*class_split)(Parameter) = nullptr;
   /// LayerTraits::batch_size; only for sources. Null: -1.
   int64_t (*batch_size)(Parameter) = nullptr;
   /// LayerTraits::needs_batch_labels; null: false.

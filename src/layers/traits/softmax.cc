@@ -14,8 +14,17 @@ StatusOr<std::vector<Shape>> SoftmaxShapes(const caffe::LayerParameter& param, c
   return in;
 }
 
+/// The largest x and the sum of exponentials. Forward only: FindCuts.
+std::optional<ClassSplit> SoftmaxClassSplit(const caffe::LayerParameter& param) {
+  if (param.softmax_param().axis() != 1) return std::nullopt;
+  return ClassSplit{.numbers = 2};
+}
+
 }  // namespace
 
-LayerType SoftmaxType() { return {.name = "Softmax", .fields = {"softmax_param"}, .output_shapes = SoftmaxShapes}; }
+LayerType SoftmaxType() {
+  return {
+      .name = "Softmax", .fields = {"softmax_param"}, .output_shapes = SoftmaxShapes, .class_split = SoftmaxClassSplit};
+}
 
 }  // namespace hp

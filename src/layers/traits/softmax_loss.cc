@@ -41,6 +41,13 @@ bool SoftmaxLossNeedsBatchLabels(const caffe::LayerParameter& param) {
   return SoftmaxLossIgnoreLabel(param) && NormalizationOf(param.loss_param()) == LossNormalization::kValid;
 }
 
+/// The largest logit, the sum of exponentials, the label's logit. Not with the softmax as a second top: it would lie on
+/// the shards while the loss lies on one.
+std::optional<ClassSplit> SoftmaxLossClassSplit(const caffe::LayerParameter& param) {
+  if (param.top_size() > 1) return std::nullopt;
+  return ClassSplit{.numbers = 3};
+}
+
 }  // namespace
 
 LayerType SoftmaxLossType() {
@@ -52,6 +59,7 @@ LayerType SoftmaxLossType() {
           .statistic = true,
           .loss = true,
           .output_shapes = SoftmaxLossShapes,
+          .class_split = SoftmaxLossClassSplit,
           .needs_batch_labels = SoftmaxLossNeedsBatchLabels,
           .ignore_label = SoftmaxLossIgnoreLabel};
 }

@@ -11,7 +11,10 @@
 
 namespace hp {
 
-std::string GraphLayer::name() const { return piece == kSum ? traits.name() + " sum" : traits.name(); }
+std::string GraphLayer::name() const {
+  if (piece == kSum) return traits.name() + ".sum";
+  return piece == kClasses ? traits.name() + ".classes" : traits.name();
+}
 
 ChannelUse GraphLayer::channel_use() const {
   if (piece == kProduct) return ChannelUse::kSplitInput;
@@ -35,7 +38,8 @@ StatusOr<std::unique_ptr<NetGraph>> NetGraph::Create(std::shared_ptr<const caffe
     if (!LayerIsIn(param, StateOf(*graph->net_, phase))) continue;
     HP_ASSIGN_OR_RETURN(const LayerTraits traits, LayerTraits::Create(param, types));
     HP_RETURN_IF_ERROR(graph->AddLayer(i, traits, cuts));
-    if (!cuts.by_inputs.empty() && cuts.by_inputs[i]) graph->CutInTwo();
+    if (!cuts.by_inputs.empty() && cuts.by_inputs[i]) graph->CutProduct();
+    if (!cuts.class_shards.empty() && cuts.class_shards[i] > 0) graph->CutClasses(cuts.class_shards[i]);
   }
   if (graph->layers_.empty()) {
     return InvalidArgument("net \"%s\" has no layers in phase %s", graph->net_->name().c_str(),
@@ -146,7 +150,7 @@ int NetGraph::ScatteredInto(int group, int order, int blob) {
   const auto [found, added] = scattered_.emplace(std::pair(blob, group), -1);
   if (!added) return found->second;
   auto param = std::make_unique<caffe::LayerParameter>();
-  param->set_name("scatter " + blobs_[blob].name);
+  param->set_name(blobs_[blob].name + ".scatter");
   param->set_type("Split");
   param->add_bottom(blobs_[blob].name);
   param->add_top(param->name());
@@ -165,7 +169,7 @@ int NetGraph::ScatteredInto(int group, int order, int blob) {
 }
 
 // The latest layer keeps its weights and yields parts of sums; an entry behind it adds them up, and then the bias.
-void NetGraph::CutInTwo() {
+void NetGraph::CutProduct() {
   GraphLayer& product = layers_.back();
   GraphLayer sum(product.traits);
   product.piece = GraphLayer::kProduct;
@@ -183,17 +187,46 @@ void NetGraph::CutInTwo() {
   layers_.push_back(std::move(sum));
 }
 
+// The latest layer says something of the classes of each shard; an entry behind it has its tops.
+void NetGraph::CutClasses(int shards) {
+  const int index = static_cast<int>(layers_.size()) - 1;
+  GraphLayer& classes = layers_.back();
+  GraphLayer merged(classes.traits);
+  merged.piece = GraphLayer::kMerged;
+  merged.order = classes.order;
+  merged.class_shards = shards;
+  merged.tops = std::exchange(classes.tops, {});
+  for (int top : merged.tops) blobs_[top].producer = index + 1;
+  classes.piece = GraphLayer::kClasses;
+  classes.class_shards = shards;
+  classes.in_place = false;
+  GraphBlob said;
+  said.name = classes.name();
+  said.producer = index;
+  blobs_.push_back(said);
+  classes.tops = {static_cast<int>(blobs_.size()) - 1};
+  merged.bottoms = classes.bottoms;
+  if (classes.traits.class_split()->on_one_shard) {
+    merged.bottoms[0] = classes.tops[0];
+  } else {
+    merged.bottoms.push_back(classes.tops[0]);
+  }
+  for (int bottom : merged.bottoms) blobs_[bottom].consumers.push_back(index + 1);
+  layers_.push_back(std::move(merged));
+}
+
 void NetGraph::MarkGradients() {
   for (GraphLayer& layer : layers_) {
     bool learns = layer.learns;
     for (int bottom : layer.bottoms) learns |= blobs_[bottom].needs_gradient;
-    if (layer.traits.is_statistic() && layer.traits.loss_weight(0) == 0) learns = false;
+    if (layer.piece == GraphLayer::kClasses) learns = false;
+    if (layer.is_statistic() && layer.traits.loss_weight(0) == 0) learns = false;
     // A test has no backward pass.
     for (int top : layer.tops) blobs_[top].needs_gradient = learns && !layer.source && phase_ == caffe::TRAIN;
   }
   for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
     for (size_t i = 0; i < layer->tops.size(); ++i) {
-      if (layer->traits.is_statistic() && layer->traits.loss_weight(i) != 0) layer->leads_to_loss = true;
+      if (layer->is_statistic() && layer->traits.loss_weight(i) != 0) layer->leads_to_loss = true;
       for (int consumer : blobs_[layer->tops[i]].consumers) layer->leads_to_loss |= layers_[consumer].leads_to_loss;
     }
   }
@@ -227,7 +260,15 @@ StatusOr<std::vector<Shape>> NetGraph::Shapes(const Shape& sample, int64_t rows)
       shapes[layer.tops[0]] = in[0];
       continue;
     }
+    if (layer.piece == GraphLayer::kMerged) {
+      shapes[layer.tops[0]] = layer.is_statistic() ? Shape{1} : in[0];
+      continue;
+    }
     HP_ASSIGN_OR_RETURN(const std::vector<Shape> out, layer.traits.OutputShapes(in));
+    if (layer.piece == GraphLayer::kClasses) {
+      shapes[layer.tops[0]] = {in[0].dim(0), layer.traits.class_split()->numbers * layer.class_shards};
+      continue;
+    }
     for (size_t i = 0; i < layer.tops.size() && i < out.size(); ++i) shapes[layer.tops[i]] = out[i];
   }
   return shapes;
@@ -236,7 +277,7 @@ StatusOr<std::vector<Shape>> NetGraph::Shapes(const Shape& sample, int64_t rows)
 std::vector<int> NetGraph::outputs() const {
   std::vector<int> outputs;
   for (const GraphLayer& layer : layers_) {
-    if (!layer.traits.is_statistic()) continue;
+    if (!layer.is_statistic()) continue;
     for (int top : layer.tops) {
       if (blobs_[top].consumers.empty()) outputs.push_back(top);
     }

@@ -22,14 +22,17 @@ struct GraphBlob {
   bool needs_gradient = false;  ///< some parameter below it learns; false for all blobs in a test
 };
 
-/// How a graph deviates from the prototxt because of how a table splits it. What it computes stays the same. Both lists
+/// How a graph deviates from the prototxt because of how a table splits it. What it computes stays the same. All lists
 /// are by index among the layers of the unfiltered prototxt; empty: nothing deviates.
 struct GraphCuts {
   /// Layers whose product and sum are two entries: those that are split by inputs.
   std::vector<bool> by_inputs;
   /// The group (stage) of a layer; -1: none. What a layer of a group reads from outside it goes through an entry
-  /// "scatter NAME" in the group, so that each shard receives its slice and the shards gather the whole.
+  /// "NAME.scatter" in the group, so that each shard receives its slice and the shards gather the whole.
   std::vector<int> scattered;
+  /// Over how many shards the classes of a layer lie, so that what each says of them and what follows from it are two
+  /// entries (ClassSplit); 0: it is one.
+  std::vector<int> class_shards;
 };
 
 /// One layer of the whole net, or a piece of one.
@@ -37,8 +40,11 @@ struct GraphLayer {
   explicit GraphLayer(const LayerTraits& traits) : traits(traits), param(&traits.param()) {}
 
   /// Of a layer that is split by inputs there are two entries, one behind the other: kProduct, which has its weights,
-  /// and kSum, which has its bias. A kScatter is of no layer (GraphCuts::scattered).
-  enum Piece { kAll, kProduct, kSum, kScatter };
+  /// and kSum, which has its bias; likewise of one over classes that shards have in slices: kClasses, whose top is what
+  /// the shards say of their classes, side by side, and kMerged, which has it as its last bottom. It has the layer's
+  /// other bottoms as well, or (ClassSplit::on_one_shard) the labels alone. A kScatter is of no layer
+  /// (GraphCuts::scattered).
+  enum Piece { kAll, kProduct, kSum, kScatter, kClasses, kMerged };
 
   LayerTraits traits;
   const caffe::LayerParameter* param;  ///< in the graph's net(), or the graph's own
@@ -49,9 +55,15 @@ struct GraphLayer {
   bool learns = false;             ///< has a parameter with lr_mult != 0
   bool leads_to_loss = false;      ///< it, or a layer above it, has a top with a loss weight
   int order = 0;                   ///< index among the layers of the unfiltered prototxt
+  int class_shards = 0;            ///< kClasses, kMerged: over how many shards the classes lie
 
-  /// Name of the entry: the layer's, and of a kSum "NAME sum".
+  /// Name of the entry: the layer's, of a kSum "NAME.sum", of a kClasses "NAME.classes".
   std::string name() const;
+  /// As those of its traits, of what this entry computes.
+  bool is_statistic() const { return piece != kClasses && traits.is_statistic(); }
+  bool needs_batch_labels() const { return piece != kClasses && traits.needs_batch_labels(); }
+  /// Whether bottom `i` is labels.
+  bool is_label(size_t i) const { return traits.reads_labels() && i == 1; }
   ChannelUse channel_use() const;
   /// The learnable blobs of this entry. @param in as for LayerTraits::Params.
   std::vector<ParamSpec> Params(const std::vector<Shape>& in) const;
@@ -87,6 +99,10 @@ class NetGraph {
   /// other tops are [rows].
   /// @return kInvalidArgument, naming the layer: a shape that it can't take.
   StatusOr<std::vector<Shape>> Shapes(const Shape& sample, int64_t rows) const;
+  /// The blob whose classes a kClasses entry says something of; of a kMerged one, the same blob.
+  int ClassesOf(int layer) const {
+    return layers_[layers_[layer].piece == GraphLayer::kMerged ? layer - 1 : layer].bottoms[0];
+  }
   /// The net's outputs, in the order of the layers: blobs that no layer reads and that are losses or accuracies.
   std::vector<int> outputs() const;
 
@@ -98,7 +114,8 @@ class NetGraph {
   Status CheckLabels(const GraphLayer& entry) const;
   int AddBlob(const std::string& name, int top, GraphLayer* producer);
   int ScatteredInto(int group, int order, int blob);
-  void CutInTwo();
+  void CutProduct();
+  void CutClasses(int shards);
   void MarkGradients();
 
   std::shared_ptr<const caffe::NetParameter> net_;

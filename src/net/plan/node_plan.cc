@@ -44,6 +44,8 @@ void NodePlan::PlaceLayers() {
     plan.backward = !entry.source && placement_->Backpropagates(layer, distinct_part());
     plan.learns = plan.backward && entry.learns;
     plan.channels = placement_->ChannelsOn(entry.tops[0], distinct_part());
+    const bool classes = entry.piece == GraphLayer::kClasses || entry.piece == GraphLayer::kMerged;
+    if (classes) plan.channels = placement_->ChannelsOn(graph_->ClassesOf(layer), distinct_part());
     places_[layer] = static_cast<int>(layers_.size());
     layers_.push_back(plan);
   }
@@ -117,7 +119,7 @@ void NodePlan::AddLandingPorts() {
   for (const LayerPlan& layer : layers_) {
     const GraphLayer& entry = graph_->layers()[layer.layer];
     for (size_t i = 0; i < entry.bottoms.size(); ++i) {
-      const bool label = entry.traits.reads_labels() && i == 1;
+      const bool label = entry.is_label(i);
       if (label || placement_->ReadsLocally(layer.layer, entry.bottoms[i])) continue;
       const int e = placement_->EdgeOf(layer.layer, entry.bottoms[i]);
       if (seen[e]) continue;
@@ -204,7 +206,7 @@ bool NodePlan::reads_labels(int segment) const {
 
 bool NodePlan::needs_batch_labels(int segment) const {
   return std::any_of(layers_.begin(), layers_.end(), [&](const LayerPlan& layer) {
-    return layer.segment == segment && graph_->layers()[layer.layer].traits.needs_batch_labels();
+    return layer.segment == segment && graph_->layers()[layer.layer].needs_batch_labels();
   });
 }
 

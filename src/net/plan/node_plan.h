@@ -25,7 +25,9 @@ struct LayerPlan {
   /// They are computed per micro-batch by the backward pass itself, instead of by a task of their own. In data-parallel
   /// stages, where nobody waits for the input's gradient alone.
   bool in_backward = false;
-  Range channels;  ///< of its output: those that this node computes, or (kSplitInput) has addends of
+  /// Of its output: those that this node computes, or (kSplitInput) has addends of. Of a piece over classes
+  /// (GraphLayer::kClasses, kMerged) the classes that this node has.
+  Range channels;
 };
 
 /// A parameter blob as one node holds it.

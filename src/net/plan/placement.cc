@@ -19,17 +19,6 @@ Range Intersection(const Range& a, const Range& b) {
 
 }  // namespace
 
-GraphCuts CutsOf(const StageLayout& layout) {
-  GraphCuts cuts;
-  for (int i = 0; i < static_cast<int>(layout.stage_of_layer.size()); ++i) {
-    const int index = layout.stage_of_layer[i];
-    const StageLayout::Stage& stage = layout.stages[index];
-    cuts.by_inputs.push_back(stage.sharded() && layout.SplitOf(i) == LayerSplit::kInputs);
-    cuts.scattered.push_back(stage.sharded() && stage.scattered ? index : -1);
-  }
-  return cuts;
-}
-
 StatusOr<Placement> Placement::Create(const NetGraph& graph, const Shape& sample, const StageLayout& layout) {
   HP_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, graph.Shapes(sample, 1));
   Placement placement(graph, shapes, layout);
@@ -43,10 +32,6 @@ StatusOr<Placement> Placement::Create(const NetGraph& graph, const Shape& sample
 Placement::Placement(const NetGraph& graph, const std::vector<Shape>& shapes, const StageLayout& layout)
     : graph_(&graph), layout_(layout) {
   for (const Shape& shape : shapes) channels_.push_back(shape.rank() > 1 ? shape.dim(1) : 1);
-}
-
-bool Placement::IsLabel(int layer, size_t bottom) const {
-  return graph_->layers()[layer].traits.reads_labels() && bottom == 1;
 }
 
 Range Placement::ChannelsOn(int blob, int part) const {
@@ -111,6 +96,12 @@ StatusOr<Layout> Placement::LayoutOfTops(int layer, bool feeds_product) const {
   const ChannelUse use = entry.channel_use();
   if (use == ChannelUse::kSplitInput) return Layout::kPartial;
   if (use == ChannelUse::kSum || entry.piece == GraphLayer::kScatter) return Layout::kSlice;
+  if (entry.piece == GraphLayer::kClasses) return Layout::kSlice;
+  if (entry.piece == GraphLayer::kMerged) {
+    // What all shards compute alike, a loss, is whole.
+    if (entry.traits.class_split()->on_one_shard) return Layout::kLead;
+    return entry.is_statistic() ? Layout::kWhole : Layout::kSlice;
+  }
   if (use == ChannelUse::kSplitOutput) {
     return layout_.SplitOf(entry.order) == LayerSplit::kNone ? Layout::kLead : Layout::kSlice;
   }
@@ -124,7 +115,7 @@ StatusOr<Layout> Placement::LayoutOfTops(int layer, bool feeds_product) const {
   }
   bool slices = use == ChannelUse::kElementwise, lead = false;
   for (size_t i = 0; i < entry.bottoms.size(); ++i) {
-    if (IsLabel(layer, i)) continue;
+    if (entry.is_label(i)) continue;
     const int bottom = entry.bottoms[i];
     const bool here = stage_of(graph_->blobs()[bottom].producer) == stage_of(layer);
     slices &= here && layout_of_[bottom] == Layout::kSlice;
@@ -165,18 +156,21 @@ Status Placement::PlaceLayers() {
 
 // --- Edges
 
-// How a layer needs what it reads.
-Layout Placement::NeedOf(int layer) const {
+// How a layer needs a blob that it reads.
+Layout Placement::NeedOf(int layer, int bottom) const {
   if (!sharded(stage_of(layer))) return Layout::kWhole;
   if (lead_[layer]) return Layout::kLead;
-  const ChannelUse use = graph_->layers()[layer].channel_use();
-  const bool slice = on_slices_[layer] || use == ChannelUse::kSplitInput || use == ChannelUse::kSum;
+  const GraphLayer& entry = graph_->layers()[layer];
+  const ChannelUse use = entry.channel_use();
+  if (entry.piece == GraphLayer::kMerged) return bottom == entry.bottoms[0] ? Layout::kSlice : Layout::kWhole;
+  const bool slice = on_slices_[layer] || entry.piece == GraphLayer::kClasses || use == ChannelUse::kSplitInput ||
+                     use == ChannelUse::kSum;
   return slice ? Layout::kSlice : Layout::kWhole;
 }
 
 bool Placement::ReadsLocally(int layer, int bottom) const {
   if (stage_of(graph_->blobs()[bottom].producer) != stage_of(layer)) return false;
-  const Layout has = layout_of_[bottom], need = NeedOf(layer);
+  const Layout has = layout_of_[bottom], need = NeedOf(layer, bottom);
   return has == need || (has == Layout::kWhole && need == Layout::kLead);
 }
 
@@ -187,7 +181,7 @@ void Placement::FindEdges() {
     if (blobs[b].label) continue;
     std::map<std::pair<int, Layout>, std::vector<int>> readers;
     for (int consumer : blobs[b].consumers) {
-      if (!ReadsLocally(consumer, b)) readers[{stage_of(consumer), NeedOf(consumer)}].push_back(consumer);
+      if (!ReadsLocally(consumer, b)) readers[{stage_of(consumer), NeedOf(consumer, b)}].push_back(consumer);
     }
     for (auto& [key, consumers] : readers) {
       const auto whole = readers.find({key.first, Layout::kWhole});
@@ -247,7 +241,7 @@ std::vector<EdgePiece> Placement::PiecesFrom(const Edge& edge, int writer) const
 }
 
 int Placement::EdgeOf(int layer, int bottom) const {
-  const Layout need = NeedOf(layer);
+  const Layout need = NeedOf(layer, bottom);
   for (size_t i = 0; i < edges_.size(); ++i) {
     const Edge& edge = edges_[i];
     const bool serves = edge.to == need || (edge.to == Layout::kWhole && need == Layout::kLead);
@@ -261,7 +255,7 @@ void Placement::FindLevels() {
     const GraphLayer& entry = graph_->layers()[i];
     int level = 0;
     for (size_t k = 0; k < entry.bottoms.size(); ++k) {
-      if (IsLabel(i, k)) continue;  // labels go ahead of the pipelines
+      if (entry.is_label(k)) continue;  // labels go ahead of the pipelines
       const int bottom = entry.bottoms[k], below = level_of_[graph_->blobs()[bottom].producer];
       const bool crosses = !ReadsLocally(i, bottom) && !edges_[EdgeOf(i, bottom)].local();
       level = std::max(level, below + (crosses ? 1 : 0));
@@ -288,8 +282,7 @@ void Placement::FollowGradients() {
         if (runs_on_[i][part] && gradient_[top][part]) backpropagates_[i][part] = true;
       }
     }
-    const LayerTraits& traits = layers[i].traits;
-    const bool loss = traits.is_statistic() && traits.loss_weight(0) != 0;
+    const bool loss = layers[i].is_statistic() && layers[i].traits.loss_weight(0) != 0;
     if (loss && blobs[layers[i].tops[0]].needs_gradient) backpropagates_[i] = runs_on_[i];
   }
 }

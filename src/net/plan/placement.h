@@ -84,7 +84,7 @@ struct Edge {
 /// arXiv:1404.5997.
 class Placement {
  public:
-  /// @param graph made with the cuts of the layout (CutsOf); must outlive the placement.
+  /// @param graph made with the cuts of the layout (net/plan/cuts.h); must outlive the placement.
   /// @param sample [C, H, W] of one sample. @param layout copied; must give every layer of the graph a stage.
   /// @return kInvalidArgument, naming the layer: shapes that do not fit; it reads a blob of a later stage, or has
   /// parameters that shards can't divide.
@@ -107,6 +107,8 @@ class Placement {
   /// How many exchanges between nodes or shards lie before a layer on the longest way to it. Layers of a level on one
   /// node can run one behind the other without waiting for a peer.
   int level_of(int layer) const { return level_of_[layer]; }
+  /// How a blob lies on the parts of its stage.
+  Layout layout_of(int blob) const { return layout_of_[blob]; }
   /// Whether the layer reads `bottom` (a blob) as it lies on its own node, and not by an edge.
   bool ReadsLocally(int layer, int bottom) const;
   /// What crosses an edge to one reader, by writer, and from one writer, by reader.
@@ -125,8 +127,7 @@ class Placement {
   Placement(const NetGraph& graph, const std::vector<Shape>& shapes, const StageLayout& layout);
   bool sharded(int stage) const { return layout_.stages[stage].sharded(); }
   const std::string& NameOf(int layer) const { return graph_->layers()[layer].param->name(); }
-  bool IsLabel(int layer, size_t bottom) const;
-  Layout NeedOf(int layer) const;
+  Layout NeedOf(int layer, int bottom) const;
   Range PieceOf(const Edge& edge, int writer, int reader) const;
   std::vector<bool> FeedsProduct() const;
   Status CheckOrder(int layer) const;
@@ -149,8 +150,5 @@ class Placement {
   std::vector<std::vector<bool>> gradient_;        // [blob][distinct part of its stage]
   std::vector<std::vector<bool>> backpropagates_;  // [layer][distinct part]
 };
-
-/// What the graph of a net must look like for its layout: layers by inputs in two, scatters where stages want them.
-GraphCuts CutsOf(const StageLayout& layout);
 
 }  // namespace hp

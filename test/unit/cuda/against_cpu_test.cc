@@ -67,6 +67,13 @@ auto Loss(SoftmaxLossDesc::Normalization normalization, bool ignore) {
     return backend.SoftmaxLoss({normalization, ignore, 2, 0.5f, true}, in);
   };
 }
+// Of a shard that has classes from 1 on.
+StatusOr<Backend::OpPtr> ClassStatistics(Backend& backend, const Backend::Descs& in) {
+  return backend.ClassStatistics({{1, 1 + in[0].shape[1]}, 200}, true, in);
+}
+StatusOr<Backend::OpPtr> TopScores(Backend& backend, const Backend::Descs& in) {
+  return backend.TopScores({.top_k = 3}, {{1, 1 + in[0].shape[1]}, 200}, in);
+}
 auto Accuracy(bool ignore) {
   return [=](Backend& backend, const Backend::Descs& in) { return backend.Accuracy({2, 1, ignore, 2}, in); };
 }
@@ -130,6 +137,9 @@ const Case kCases[] = {
     {"loss_of_many_classes", Loss(SoftmaxLossDesc::kNone, true), {{{9, 100}, 1}}, 1e-5f},
     {"loss_of_valid_labels", Loss(SoftmaxLossDesc::kValid, true), {{{40, 5}, 1}}, 1e-6f},
     {"accuracy", Accuracy(false), {{{40, 5}, 1}}},
+    {"class_statistics", ClassStatistics, {{{40, 5}, 1}}, 1e-6f},
+    {"class_statistics_of_many_classes", ClassStatistics, {{{9, 100}, 1}}, 1e-6f},
+    {"top_scores", TopScores, {{{40, 5}, 1}}},
     {"accuracy_of_valid_labels", Accuracy(true), {{{40, 5}, 1}}},
 };
 

@@ -2,6 +2,7 @@
 
 #include "backend/backend.h"
 #include "net/node_net.h"
+#include "net/plan/cuts.h"
 #include "net/plan/graph.h"
 #include "net/plan/placement.h"
 #include "proto/caffe.pb.h"
@@ -78,7 +79,11 @@ inline StageLayout Scattered(StageLayout layout, int stage) {
 /// A net on its stages. Not movable: the placement points to the graph.
 struct PlacedNet {
   PlacedNet(const std::string& text, const StageLayout& layout, caffe::Phase phase = caffe::TRAIN) {
-    auto made = NetGraph::Create(ParseNet(text), phase, LayerTypes::BuiltIn(), CutsOf(layout));
+    const auto net = ParseNet(text);
+    const auto cuts = FindCuts(net, phase, LayerTypes::BuiltIn(), kSample, layout);
+    EXPECT_TRUE(cuts.ok()) << cuts.status();
+    if (!cuts.ok()) return;
+    auto made = NetGraph::Create(net, phase, LayerTypes::BuiltIn(), *cuts);
     EXPECT_TRUE(made.ok()) << made.status();
     if (!made.ok()) return;
     graph = *std::move(made);

@@ -113,19 +113,16 @@ TEST(NodeNet, ExchangePointsCutShardsIntoSegments) {
     const auto conv = net.MakeNet(0, 0, kRows);
     EXPECT_EQ(Count(*conv), (PortCount{.out = shards, .gradients_in = shards}));
     const int peers = shards - 1;
-    // Slices of ip1 and ip2 from and to every other shard; those of ip3 to the lead.
-    const auto lead = net.MakeNet(1, 0, kRows);
-    EXPECT_EQ(lead->segments(), 4);
-    EXPECT_EQ(Count(*lead), (PortCount{2 * peers, 1 + 3 * peers, 1 + 3 * peers, 2 * peers}));
-    EXPECT_TRUE(lead->plan().reads_labels(3));
-    EXPECT_FALSE(lead->plan().reads_labels(2));
-    EXPECT_EQ(lead->outputs().size(), 1u);
-    for (int part = 1; part < shards; ++part) {
-      const auto other = net.MakeNet(1, part, kRows);
-      EXPECT_EQ(other->segments(), 3);
-      EXPECT_EQ(Count(*other), (PortCount{2 * peers + 1, 1 + 2 * peers, 1 + 2 * peers, 2 * peers + 1}));
-      EXPECT_TRUE(other->outputs().empty());
-      for (int segment = 0; segment < 3; ++segment) EXPECT_TRUE(other->plan().has_backward(segment));
+    // Slices of ip1 and ip2, and what is said of the classes of ip3, from and to every other shard.
+    for (int part = 0; part < shards; ++part) {
+      const auto node = net.MakeNet(1, part, kRows);
+      EXPECT_EQ(node->segments(), 4);
+      EXPECT_EQ(Count(*node), (PortCount{3 * peers, 1 + 3 * peers, 1 + 2 * peers, 2 * peers}));
+      for (int segment = 0; segment < 4; ++segment) {
+        EXPECT_EQ(node->plan().reads_labels(segment), segment >= 2) << segment;
+        EXPECT_TRUE(node->plan().has_backward(segment)) << segment;
+      }
+      EXPECT_EQ(node->outputs().size(), part == 0 ? 1u : 0u) << "shard 0 reports";
     }
     ExpectPortsMatch(net);
   }
@@ -153,11 +150,11 @@ TEST(NodeNet, TwoFcStages) {
   const auto first = net.MakeNet(1, 1, kRows);
   EXPECT_EQ(first->segments(), 1);
   EXPECT_EQ(Count(*first), (PortCount{.out = 3, .in = 1, .gradients_out = 1, .gradients_in = 3}));
-  const auto lead = net.MakeNet(2, 0, kRows), last = net.MakeNet(2, 2, kRows);
-  EXPECT_EQ(lead->segments(), 3);
-  EXPECT_EQ(Count(*lead), (PortCount{2, 2 + 2 + 2, 2 + 2 + 2, 2}));
-  EXPECT_EQ(last->segments(), 2);
-  EXPECT_EQ(Count(*last), (PortCount{2 + 1, 2 + 2, 2 + 2, 2 + 1}));
+  for (int part : {0, 2}) {
+    const auto last = net.MakeNet(2, part, kRows);
+    EXPECT_EQ(last->segments(), 3);
+    EXPECT_EQ(Count(*last), (PortCount{2 + 2, 2 + 2 + 2, 2 + 2, 2}));
+  }
   ExpectPortsMatch(net);
 }
 
@@ -180,27 +177,27 @@ Traffic TrafficOf(const NodeNet& net) {
 
 // The formulas of scheduler/README.md, with two shards that divide all sizes but ip3's 5.
 TEST(NodeNet, SplitsAndBoundariesCostWhatTheFormulasSay) {
-  constexpr int64_t kBoundary = 54, kN1 = 50, kN2 = 30;  // floats of pool1, ip1, ip2
+  constexpr int64_t kBoundary = 54, kN1 = 50, kN2 = 30, kSaid = 3;  // floats of pool1, ip1, ip2
   const auto layout = Layout(1, {2}, {kIp1});
   const auto other = [](const PlacedNet& net) { return TrafficOf(*net.MakeNet(1, 1, kRows)); };
   const auto conv = [](const PlacedNet& net) { return TrafficOf(*net.MakeNet(0, 0, kRows)); };
-  // Shard 1 has 3 of ip3's outputs and sends them to the lead.
+  // kSaid: what a shard says of its classes of ip3 to the other one.
   const PlacedNet outputs(SmallNet(), layout);
   EXPECT_EQ(conv(outputs), (Traffic{2 * kBoundary, 2 * kBoundary}));
-  EXPECT_EQ(other(outputs), (Traffic{kBoundary + kN1 + kN2 + 3, kBoundary + kN1 + kN2 + 3}));
+  EXPECT_EQ(other(outputs), (Traffic{kBoundary + kN1 + kN2 + kSaid, kBoundary + kN1 + kN2 + kSaid}));
 
   const PlacedNet alternating(SmallNet(), Splits(layout, {{kIp2, LayerSplit::kInputs}}));
-  EXPECT_EQ(other(alternating), (Traffic{kBoundary + 2 * kN2 + 3, kBoundary + 2 * kN2 + 3}))
+  EXPECT_EQ(other(alternating), (Traffic{kBoundary + 2 * kN2 + kSaid, kBoundary + 2 * kN2 + kSaid}))
       << "ip1 stays where it is, ip2 is summed and gathered";
 
-  // The addends of ip3 cross to shard 0 (2 of them) and 1 (3), and the sum of 3 to the lead.
+  // The addends of ip3 cross to shard 0 (2 of them) and 1 (3), their gradients likewise.
   const PlacedNet last(SmallNet(), Splits(layout, {{kIp3, LayerSplit::kInputs}}));
-  EXPECT_EQ(other(last), (Traffic{kBoundary + kN1 + (2 + 3) + 3, kBoundary + kN1 + (3 + 2) + 3}));
+  EXPECT_EQ(other(last), (Traffic{kBoundary + kN1 + (2 + 3) + kSaid, kBoundary + kN1 + (3 + 2) + kSaid}));
 
   const PlacedNet scattered(SmallNet(), Scattered(layout, 1));
   EXPECT_EQ(conv(scattered), (Traffic{kBoundary, kBoundary}));
   EXPECT_EQ(other(scattered),
-            (Traffic{kBoundary / 2 + kBoundary + kN1 + kN2 + 3, kBoundary / 2 + kBoundary + kN1 + kN2 + 3}));
+            (Traffic{kBoundary / 2 + kBoundary + kN1 + kN2 + kSaid, kBoundary / 2 + kBoundary + kN1 + kN2 + kSaid}));
   for (const PlacedNet* net : {&outputs, &alternating, &last, &scattered}) ExpectPortsMatch(*net);
 }
 

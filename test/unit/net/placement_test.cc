@@ -29,10 +29,8 @@ void ExpectEdge(const PlacedNet& net, const Edge* edge, int from_stage, int part
 }
 
 std::string PlacementError(const std::string& text, const StageLayout& layout) {
-  const auto graph = NetGraph::Create(ParseNet(text), caffe::TRAIN, LayerTypes::BuiltIn(), CutsOf(layout));
-  EXPECT_TRUE(graph.ok()) << graph.status();
-  const auto placement = Placement::Create(**graph, kSample, layout);
-  return placement.ok() ? "" : placement.status().message();
+  const auto cuts = FindCuts(ParseNet(text), caffe::TRAIN, LayerTypes::BuiltIn(), kSample, layout);
+  return cuts.ok() ? "" : cuts.status().message();
 }
 
 TEST(Placement, OneProcessHasNoEdges) {
@@ -47,19 +45,23 @@ TEST(Placement, OneShardGetsTheBoundaryOnly) {
   ExpectEdge(net, net.FindEdge("pool1", 1), 0, 1, 1, true);
 }
 
-TEST(Placement, ShardsGatherSlicesAndTheLeadHasTheLoss) {
+TEST(Placement, ShardsGatherSlicesAndSayOfTheirClasses) {
   for (int shards : {2, 4}) {
     const PlacedNet net(SmallNet(), Layout(2, {shards}, {kIp1}));
     EXPECT_EQ(net.placement->edges().size(), 4u);
     ExpectEdge(net, net.FindEdge("pool1", 1), 0, 1, shards, true);
     ExpectEdge(net, net.FindEdge("ip1", 1), 1, shards, shards, true);
     ExpectEdge(net, net.FindEdge("ip2", 1), 1, shards, shards, true);
-    ExpectEdge(net, net.FindEdge("ip3", 1), 1, shards, 1, true);
+    ExpectEdge(net, net.FindEdge("loss.classes", 1), 1, shards, shards, false);
     // ReLU works on slices: what is gathered is what it made.
     EXPECT_EQ(net.graph->blobs()[net.FindEdge("ip1", 1)->blob].producer, 4);
-    EXPECT_TRUE(net.placement->RunsOn(7, 0));
-    EXPECT_FALSE(net.placement->RunsOn(7, 1));
-    EXPECT_TRUE(net.placement->RunsOn(kIp3, shards - 1));
+    const int loss = static_cast<int>(net.graph->layers().size()) - 1;
+    EXPECT_EQ(net.graph->layers()[loss].piece, GraphLayer::kMerged);
+    for (int shard = 0; shard < shards; ++shard) {
+      EXPECT_TRUE(net.placement->RunsOn(loss, shard));
+      EXPECT_TRUE(net.placement->Backpropagates(loss, shard)) << "on its own classes";
+      EXPECT_FALSE(net.placement->Backpropagates(loss - 1, shard));
+    }
   }
 }
 
@@ -69,7 +71,7 @@ TEST(Placement, TwoFcStages) {
   ExpectEdge(net, net.FindEdge("pool1", 1), 0, 1, 2, true);
   ExpectEdge(net, net.FindEdge("ip1", 2), 1, 2, 3, true);
   ExpectEdge(net, net.FindEdge("ip2", 2), 2, 3, 3, true);
-  ExpectEdge(net, net.FindEdge("ip3", 2), 2, 3, 1, true);
+  ExpectEdge(net, net.FindEdge("loss.classes", 2), 2, 3, 3, false);
   EXPECT_EQ(net.FindEdge("ip1", 1), nullptr) << "nobody in the first stage reads it whole";
 }
 
@@ -109,7 +111,7 @@ std::vector<std::pair<std::string, hp::Layout>> EdgesOf(const PlacedNet& net) {
 TEST(Placement, AlternatingSplitsExchangeOnlyTheSum) {
   const PlacedNet net(SmallNet(), Splits(Layout(2, {2}, {kIp1}), {{kIp2, LayerSplit::kInputs}}));
   EXPECT_THAT(EdgesOf(net), ElementsAre(Pair("pool1", hp::Layout::kWhole), Pair("ip2", hp::Layout::kSlice),
-                                        Pair("ip2", hp::Layout::kWhole), Pair("ip3", hp::Layout::kLead)));
+                                        Pair("ip2", hp::Layout::kWhole), Pair("loss.classes", hp::Layout::kWhole)));
   const Edge& sum = net.placement->edges()[1];
   EXPECT_TRUE(sum.summed());
   EXPECT_THAT(net.placement->PiecesTo(sum, 1),
@@ -133,7 +135,7 @@ TEST(Placement, WhatIsSplitByInputsGetsItsSliceOfTheBoundary) {
 TEST(Placement, ALayerThatIsNotSplitIsTheLeads) {
   const PlacedNet net(SmallNet(), Splits(Layout(1, {3}, {kIp1}), {{kIp2, LayerSplit::kNone}}));
   EXPECT_THAT(EdgesOf(net), ElementsAre(Pair("pool1", hp::Layout::kWhole), Pair("ip1", hp::Layout::kLead),
-                                        Pair("ip2", hp::Layout::kWhole), Pair("ip3", hp::Layout::kLead)));
+                                        Pair("ip2", hp::Layout::kWhole), Pair("loss.classes", hp::Layout::kWhole)));
   EXPECT_TRUE(net.placement->RunsOn(kIp2, 0));
   EXPECT_FALSE(net.placement->RunsOn(kIp2, 2));
   const Edge& broadcast = net.placement->edges()[2];
@@ -148,13 +150,52 @@ TEST(Placement, FewerChannelsThanShardsLieOnSomeOfThem) {
   for (int shard = 0; shard < 8; ++shard) run += net.placement->RunsOn(kIp3, shard);
   EXPECT_EQ(run, 5) << "ip3 has 5 outputs";
   ExpectEdge(net, net.FindEdge("ip2", 1), 1, 8, 5, true);
+  ExpectEdge(net, net.FindEdge("ip3", 1), 1, 5, 1, true);
+  EXPECT_EQ(net.FindEdge("loss.classes", 1), nullptr) << "fewer classes than shards are gathered on the lead";
+}
+
+std::string NetAbove(const std::string& layers) {
+  return "layer { name: 'data' type: 'Data' top: 'data' top: 'label' data_param { source: 'x' batch_size: 8 } }\n"
+         "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip' inner_product_param { num_output: 6 } }\n" +
+         layers;
+}
+
+TEST(Placement, WhatComputesOnClassesIsCutWhereTheyLieInSlices) {
+  const auto layout = Layout(1, {2}, {1}, 3);
+  // The one node that has the accuracy needs what the shards say, and no class.
+  const PlacedNet accuracy(NetAbove("layer { name: 'a' type: 'Accuracy' bottom: 'ip' bottom: 'label' top: 'a' "
+                                    "accuracy_param { top_k: 2 } }\n"),
+                           layout, caffe::TEST);
+  EXPECT_THAT(EdgesOf(accuracy), ElementsAre(Pair("data", hp::Layout::kWhole), Pair("a.classes", hp::Layout::kLead)));
+  EXPECT_EQ((*accuracy.graph->Shapes(kSample, 4))[accuracy.placement->edges()[1].blob], (Shape{4, 2 * 3}));
+  EXPECT_EQ(accuracy.graph->outputs().size(), 1u);
+
+  const std::string softmax = "layer { name: 's' type: 'Softmax' bottom: 'ip' top: 's' }\n";
+  const PlacedNet forward(NetAbove(softmax), layout, caffe::TEST);
+  EXPECT_THAT(EdgesOf(forward), ElementsAre(Pair("data", hp::Layout::kWhole), Pair("s.classes", hp::Layout::kWhole)));
+  const int top = static_cast<int>(forward.graph->blobs().size()) - 2;
+  EXPECT_EQ(forward.graph->blobs()[top].name, "s");
+  EXPECT_EQ(forward.placement->layout_of(top), hp::Layout::kSlice);
+}
+
+// A softmax whose gradient needs the whole, and one that is the second top of a loss.
+TEST(Placement, ClassesAreGatheredWhereTheNumbersOfAllShardsAreNotEnough) {
+  const std::string below_loss =
+      "layer { name: 's' type: 'Softmax' bottom: 'ip' top: 's' }\n"
+      "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 's' bottom: 'label' top: 'loss' }\n";
+  const std::string two_tops =
+      "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' top: 's' }\n";
+  for (const auto& [layers, count] : {std::pair(below_loss, 4), {two_tops, 3}}) {
+    const PlacedNet net(NetAbove(layers), Layout(1, {2}, {1}, count));
+    EXPECT_THAT(EdgesOf(net), ElementsAre(Pair("data", hp::Layout::kWhole), Pair("ip", hp::Layout::kLead))) << layers;
+  }
 }
 
 TEST(Placement, AScatteredBoundaryCrossesOnceAndIsGatheredByTheShards) {
   const PlacedNet net(SmallNet(), Scattered(Layout(2, {3}, {kIp1}), 1));
   EXPECT_THAT(EdgesOf(net), ElementsAre(Pair("pool1", hp::Layout::kSlice), Pair("pool1", hp::Layout::kWhole),
                                         Pair("ip1", hp::Layout::kWhole), Pair("ip2", hp::Layout::kWhole),
-                                        Pair("ip3", hp::Layout::kLead)));
+                                        Pair("loss.classes", hp::Layout::kWhole)));
   const Edge &boundary = net.placement->edges()[0], &gather = net.placement->edges()[1];
   EXPECT_EQ(boundary.from_stage, 0);
   EXPECT_EQ(gather.from_stage, 1);

@@ -1,0 +1,165 @@
+// Softmax and its loss over classes that shards have in slices. Each shard says of a row the largest of its logits and
+// the sum of exponentials relative to it; the sums of all shards are brought to the largest of all and added in the
+// order of shards, so that every shard has the same bits. What a shard then needs of its own classes is computed again
+// from the logits: to keep it would take memory of rows x classes in every solver.
+#include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/loss_rows.h"
+#include "backend/cpu/parallel.h"
+#include "backend/cpu/softmax_math.h"
+#include "backend/forward_only_op.h"
+
+#include "glog/logging.h"
+
+#include <algorithm>
+#include <cfloat>
+#include <cmath>
+#include <limits>
+
+namespace hp {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+/// What is known of a row's classes, some or all: the largest logit, and the sum of exponentials relative to it.
+struct RowClasses {
+  float largest = -kInfinity;
+  double sum = 0;
+
+  static RowClasses Of(const float* x, int64_t classes) {
+    RowClasses row;
+    for (int64_t c = 0; c < classes; ++c) row.largest = std::max(row.largest, x[c]);
+    // Classes at minus infinity add nothing, also where there are no others; a NaN stays.
+    for (int64_t c = 0; c < classes; ++c) row.sum += x[c] == -kInfinity ? 0 : std::exp(x[c] - row.largest);
+    return row;
+  }
+  /// @param said [rows, numbers] of each shard.
+  static RowClasses Merged(std::span<const Tensor> said, int64_t row) {
+    RowClasses merged;
+    for (const Tensor& shard : said) merged.largest = std::max(merged.largest, Numbers(shard, row)[0]);
+    for (const Tensor& shard : said) {
+      const float* const numbers = Numbers(shard, row);
+      // Without any finite class its largest is minus infinity, which is no number to subtract.
+      merged.sum += numbers[1] == 0 ? 0 : numbers[1] * std::exp(numbers[0] - merged.largest);
+    }
+    // As the whole softmax: if nothing is above minus infinity it is not a number.
+    if (merged.sum == 0) merged.sum = std::numeric_limits<double>::quiet_NaN();
+    return merged;
+  }
+  float Probability(float x) const { return static_cast<float>(std::exp(x - largest) / sum); }
+
+  static const float* Numbers(const Tensor& said, int64_t row) {
+    return said.floats() + row * said.desc.shape.count(1);
+  }
+};
+
+class ClassStatisticsOp final : public ForwardOnlyOp {
+ public:
+  ClassStatisticsOp(const ClassSlice& classes, bool labels, const TensorDesc& in)
+      : classes_(classes.here), labels_(labels), rows_(in.shape[0]) {
+    CHECK_EQ(in.count(), rows_ * classes_.size()) << "logits " << in.shape;
+    outputs_ = {{{rows_, labels ? 3 : 2}, 1}};
+  }
+
+  void Forward(const OpArgs& args) override {
+    const int64_t n = classes_.size(), numbers = labels_ ? 3 : 2;
+    ForItems(rows_, kExpCost * rows_ * n, [&](int64_t row) {
+      const float* const x = args.in[0].floats() + row * n;
+      float* const said = args.out[0].floats() + row * numbers;
+      const RowClasses classes = RowClasses::Of(x, n);
+      said[0] = classes.largest;
+      said[1] = static_cast<float>(classes.sum);
+      if (!labels_) return;
+      const int64_t label = LabelOf(args.batch->labels[row]);
+      said[2] = label >= classes_.begin && label < classes_.end ? x[label - classes_.begin] : 0;
+    });
+  }
+
+ private:
+  const Range classes_;
+  const bool labels_;
+  const int64_t rows_;
+};
+
+class SlicedSoftmaxOp final : public ForwardOnlyOp {
+ public:
+  explicit SlicedSoftmaxOp(const TensorDesc& in) { outputs_ = {in}; }
+
+  void Forward(const OpArgs& args) override {
+    const int64_t rows = outputs_[0].shape[0], n = outputs_[0].shape.count(1);
+    ForItems(rows, kExpCost * rows * n, [&](int64_t row) {
+      const RowClasses classes = RowClasses::Merged(args.in.subspan(1), row);
+      const float* const x = args.in[0].floats() + row * n;
+      float* const y = args.out[0].floats() + row * n;
+      for (int64_t c = 0; c < n; ++c) y[c] = classes.Probability(x[c]);
+    });
+  }
+};
+
+/// Saved, for each row: RowClasses of all shards. Source of the rules: Caffe's SoftmaxWithLossLayer.
+class SlicedSoftmaxLossOp final : public Op {
+ public:
+  SlicedSoftmaxLossOp(const SoftmaxLossDesc& desc, const ClassSlice& classes, const Backend::Descs& in)
+      : rule_(desc, classes.count), classes_(classes), rows_(in[0].shape[0]) {
+    CHECK(desc.axis == 1 && !desc.probabilities && in[0].count() == rows_ * classes.here.size())
+        << "logits " << in[0].shape;
+    outputs_ = {{{1}, 1}};
+    saved_bytes_ = static_cast<size_t>(rows_) * sizeof(RowClasses);
+  }
+
+  void Forward(const OpArgs& args) override {
+    const std::span<const Tensor> said = args.in.subspan(1);
+    const int64_t shards = std::ssize(said);
+    double sum = 0;
+    for (int64_t row = 0; row < rows_; ++row) {
+      const RowClasses classes = Saved(args)[row] = RowClasses::Merged(said, row);
+      if (!rule_.IsCounted(*args.batch, row)) continue;
+      const int64_t owner = PartHolding(classes_.count, LabelOf(args.batch->labels[row]), shards);
+      const float probability = classes.Probability(RowClasses::Numbers(said[owner], row)[2]);
+      sum -= std::log(std::max(probability, FLT_MIN));  // in this order a NaN stays
+    }
+    args.out[0].floats()[0] = static_cast<float>(sum / rule_.Normalizer(*args.batch));
+  }
+
+  void BackwardInput(const OpArgs& args) override {
+    if (args.d_in[0].data == nullptr) return;
+    const float scale = rule_.GradientScale(*args.batch);
+    const int64_t n = classes_.here.size();
+    ForItems(rows_, kExpCost * rows_ * n, [&](int64_t row) {
+      const float* const x = args.in[0].floats() + row * n;
+      float* const to = args.d_in[0].floats() + row * n;
+      if (!rule_.IsCounted(*args.batch, row)) {
+        std::fill_n(to, n, 0.0f);
+        return;
+      }
+      const RowClasses classes = Saved(args)[row];
+      for (int64_t c = 0; c < n; ++c) to[c] = scale * classes.Probability(x[c]);
+      const int64_t label = LabelOf(args.batch->labels[row]) - classes_.here.begin;
+      if (label >= 0 && label < n) to[label] = scale * (classes.Probability(x[label]) - 1);
+    });
+  }
+  bool backward_reads_output() const override { return false; }
+
+ private:
+  RowClasses* Saved(const OpArgs& args) const { return reinterpret_cast<RowClasses*>(args.saved); }
+
+  const LossRows rule_;
+  const ClassSlice classes_;
+  const int64_t rows_;
+};
+
+}  // namespace
+
+StatusOr<Backend::OpPtr> CpuBackend::ClassStatistics(const ClassSlice& classes, bool labels, const Descs& in) {
+  return Backend::OpPtr(std::make_unique<ClassStatisticsOp>(classes, labels, in[0]));
+}
+
+StatusOr<Backend::OpPtr> CpuBackend::SlicedSoftmax(const Descs& in) {
+  return Backend::OpPtr(std::make_unique<SlicedSoftmaxOp>(in[0]));
+}
+
+StatusOr<Backend::OpPtr> CpuBackend::SlicedSoftmaxLoss(const SoftmaxLossDesc& desc, const ClassSlice& classes,
+                                                       const Descs& in) {
+  return Backend::OpPtr(std::make_unique<SlicedSoftmaxLossOp>(desc, classes, in));
+}
+
+}  // namespace hp

@@ -1,0 +1,73 @@
+#pragma once
+
+#include "backend/backend.h"
+#include "backend/cuda/batch_sum.h"
+#include "backend/label.h"
+
+#include <cfloat>
+#include <cmath>
+#include <cstdint>
+
+// What counts in a loss and in an accuracy, and what it is divided by: the same for whole classes and for sliced ones.
+// Only for .cu files.
+namespace hp::cuda {
+
+/// Which rows have a say: ignored ones don't, nor do labels out of range, which CheckLabels refuses before.
+struct CountedLabels {
+  const float* labels;
+  int64_t classes;
+  bool has_ignore_label;
+  int ignore_label;
+  /// The row's label, or -1.
+  HP_HOST_DEVICE int64_t operator()(int64_t row) const {
+    const int64_t label = LabelOf(labels[row]);
+    if (has_ignore_label && label == ignore_label) return -1;
+    return label >= 0 && label < classes ? label : -1;
+  }
+};
+
+/// @param desc SoftmaxLossDesc or AccuracyDesc.
+template <typename Desc>
+CountedLabels LabelsOf(const Desc& desc, const BatchContext& batch, int64_t classes) {
+  return {batch.labels.data(), classes, desc.has_ignore_label, desc.ignore_label};
+}
+
+/// The loss of a label with this probability. Caffe takes the logarithm of no less than FLT_MIN; a NaN stays.
+HP_HOST_DEVICE inline float LabelLoss(float probability) {
+  return -logf(probability < FLT_MIN ? FLT_MIN : probability);
+}
+
+/// The loss, and what the gradients are to be multiplied by.
+struct StoreLoss {
+  float loss_weight;
+  float *loss, *scale;
+  HP_HOST_DEVICE void operator()(double sum, int64_t count) const {
+    const double normalizer = count < 1 ? 1.0 : static_cast<double>(count);
+    *loss = static_cast<float>(sum / normalizer);
+    *scale = static_cast<float>(loss_weight / normalizer);
+  }
+};
+
+/// What SoftmaxLossDesc::normalization divides a loss by.
+inline SampleCount LossNormalizer(const SoftmaxLossDesc& desc, const BatchContext& batch) {
+  if (desc.normalization == SoftmaxLossDesc::kNone) return SampleCount::Fixed(1);
+  if (desc.normalization == SoftmaxLossDesc::kValid && desc.has_ignore_label) {
+    return SampleCount::Valid(batch.batch_labels, desc.ignore_label);
+  }
+  return SampleCount::Fixed(batch.global_rows);
+}
+
+struct StoreAccuracy {
+  float* accuracy;
+  HP_HOST_DEVICE void operator()(double right, int64_t count) const {
+    *accuracy = count == 0 ? 0 : static_cast<float>(right / static_cast<double>(count));
+  }
+};
+
+/// The valid labels of the whole batch.
+inline SampleCount ValidLabels(const AccuracyDesc& desc, const BatchContext& batch) {
+  return desc.has_ignore_label ? SampleCount::Valid(batch.batch_labels, desc.ignore_label)
+                               : SampleCount::Fixed(batch.global_rows);
+}
+
+}  // namespace hp::cuda
