@@ -106,9 +106,10 @@ RoutingTableConfig MakeTable(const ClusterSpec& spec, const std::string& solver_
 namespace {
 
 /// Sleeps up to 2 ms before a task, a different time for each (seed, node, task). Delays are what the test is about.
-void DelayTask(uint64_t seed, Rank rank, const Task& task) {
+void DelayTask(const ClusterSpec& spec, Rank rank, const Task& task) {
+  const uint64_t seed = spec.delay_seed;
   const uint32_t draw = Philox4x32(seed, task.id.bits, rank * 1000 + task.kind * 10 + task.segment)[0];
-  const timespec pause{0, static_cast<long>(draw % 2000) * 1000};
+  const timespec pause{0, static_cast<long>(draw % static_cast<uint32_t>(spec.delay_us)) * 1000};
   nanosleep(&pause, nullptr);
 }
 
@@ -171,13 +172,13 @@ ClusterResult TrainCluster(const ClusterSpec& spec, const std::string& solver_pa
     if (spec.before_task) {
       options.before_task = [&spec, rank](const Task& task) { spec.before_task(rank, task); };
     } else if (spec.delay_seed != 0) {
-      options.before_task = [seed = spec.delay_seed, rank](const Task& task) { DelayTask(seed, rank, task); };
+      options.before_task = [&spec, rank](const Task& task) { DelayTask(spec, rank, task); };
     }
     return options;
   };
   if (!spec.tcp) {
     InprocOptions network;
-    if (spec.delay_seed != 0) network.delay = RandomDelays(spec.delay_seed, 1500);
+    if (spec.delay_seed != 0) network.delay = RandomDelays(spec.delay_seed, spec.delay_us);
     result.status = RunAllNodes(*table, options_for, network);
     return result;
   }

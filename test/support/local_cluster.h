@@ -45,6 +45,7 @@ struct ClusterSpec {
   int reader_threads = 1;
   bool tcp = false;
   uint64_t delay_seed = 0;  ///< not 0: random delays on links (inproc) and before tasks
+  int delay_us = 1500;      ///< the longest of them
   std::string resume, weights;
   std::string device = "cpu";                            ///< of every node, in the table
   std::function<std::string(Rank rank)> device_of = {};  ///< of each node instead
