@@ -180,6 +180,7 @@ void Flights::PostIfGranted(Flight* flight, int index) {
   flight->unposted.erase(index);
   if (status.ok()) {
     ++flight->open_writes;
+    if (flight->id.train()) payload_.sent += std::ssize(source);
   } else {
     LOG(WARNING) << "write to node " << peer << ": " << status;
   }
@@ -211,6 +212,7 @@ Flight* Flights::OnGrantEnded(Rank peer, const PlaceTag& tag, const Status& stat
   CHECK_GE(port, 0) << "port " << tag.channel << " from node " << peer;
   --flight->open_grants;
   if (!status.ok()) return flight;  // the peer is lost; the job's end is decided elsewhere
+  if (flight->id.train()) payload_.received += std::ssize(host_->Place(flight->solver, flight->id, port));
   const PortPlan& plan = plan_->phase(flight->id).ports[port];
   --(plan.gradient ? flight->missing_gradients : flight->missing)[plan.segment];
   return flight;

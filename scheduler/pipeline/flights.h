@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/payload.h"
 #include "scheduler/pipeline/task.h"
 #include "scheduler/plan/pipeline_plan.h"
 #include "transport/transport.h"
@@ -99,6 +100,8 @@ class Flights {
   /// A write of ours ended, well or not. @return the flight whose tensor it was.
   Flight* OnWriteEnded(const PlaceTag& tag);
 
+  /// What the ports of training ids have moved: counted when a write is posted, and when a tensor has arrived.
+  const Payload& payload() const { return payload_; }
   /// For logs: each flight, and what it waits for.
   std::string Describe() const;
 
@@ -120,6 +123,7 @@ class Flights {
   Transport* const transport_;
   std::map<MsgId, Flight> flights_;
   std::map<std::pair<Rank, PlaceTag>, StoredGrant> grants_;  // of peers, until they are written to
+  Payload payload_;
 };
 
 }  // namespace hp

@@ -95,6 +95,16 @@ class Pipeline {
     MutexLock lock(&mutex_);
     return input_wait_ns_;
   }
+  /// Clocks of this run that are done, updates and all.
+  int64_t clocks_done() const HP_EXCLUDES(mutex_) {
+    MutexLock lock(&mutex_);
+    return iteration_ - plan_.start_clock;
+  }
+  /// What the ports have moved in training so far (Flights::payload).
+  Payload payload() const HP_EXCLUDES(mutex_) {
+    MutexLock lock(&mutex_);
+    return flights_.payload();
+  }
   /// One line on the clock, its verdicts, and what each bound id waits for: for the log when nothing moves.
   std::string Describe() const HP_EXCLUDES(mutex_);
 

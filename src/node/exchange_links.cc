@@ -19,10 +19,18 @@ StatusOr<std::shared_ptr<const void>> ExchangeLinks::Register(std::span<std::byt
 }
 
 Status ExchangeLinks::Grant(const RingPlace& place, std::span<float> memory) {
+  {
+    MutexLock lock(&mutex_);
+    granted_[place] = memory.size_bytes();
+  }
   return transport_->Grant(left_, TagOf(place), std::as_writable_bytes(memory)).Prepend("exchange");
 }
 
 Status ExchangeLinks::Write(const RingPlace& place, const RingGrant& grant, std::span<const float> source) {
+  {
+    MutexLock lock(&mutex_);
+    payload_.sent += std::ssize(std::as_bytes(source));
+  }
   return transport_->Write(places_.granter, TagOf(place), {grant.index, grant.generation}, std::as_bytes(source))
       .Prepend("exchange");
 }
@@ -33,7 +41,13 @@ void ExchangeLinks::OnGranted(const PlaceTag& tag, RemoteGrant grant) {
 
 // A neighbour that ends its connection in order (kCancelled) leaves the ring as well.
 void ExchangeLinks::OnGrantEnded(const PlaceTag& tag, const Status& status) {
-  if (status.ok()) return events_->OnArrived(PlaceOf(tag));
+  const RingPlace place = PlaceOf(tag);
+  {
+    MutexLock lock(&mutex_);
+    const auto granted = granted_.extract(place);
+    if (status.ok() && granted) payload_.received += static_cast<int64_t>(granted.mapped());
+  }
+  if (status.ok()) return events_->OnArrived(place);
   events_->OnBroken(Unavailable("exchange: %s", status.message().c_str()));
 }
 

@@ -1,9 +1,13 @@
 #pragma once
 
+#include "base/mutex.h"
+#include "base/payload.h"
 #include "scheduler/control/peer_rules.h"
 #include "solvers/exchange/ring_links.h"
 #include "transport/transport.h"
 
+#include <cstddef>
+#include <map>
 #include <memory>
 #include <span>
 
@@ -23,13 +27,19 @@ class ExchangeLinks : public RingLinks {
 
   void Begin(RingEvents* events) override { events_ = events; }
   StatusOr<std::shared_ptr<const void>> Register(std::span<std::byte> memory) override;
-  Status Grant(const RingPlace& place, std::span<float> memory) override;
-  Status Write(const RingPlace& place, const RingGrant& grant, std::span<const float> source) override;
+  Status Grant(const RingPlace& place, std::span<float> memory) override HP_EXCLUDES(mutex_);
+  Status Write(const RingPlace& place, const RingGrant& grant, std::span<const float> source) override
+      HP_EXCLUDES(mutex_);
+  /// What was written and has arrived so far. Any thread.
+  Payload payload() const HP_EXCLUDES(mutex_) {
+    MutexLock lock(&mutex_);
+    return payload_;
+  }
 
   /// TransportHandler's events, of tags of this stage. Progress thread; the first also the main thread, when the Gate
   /// opens.
   void OnGranted(const PlaceTag& tag, RemoteGrant grant);
-  void OnGrantEnded(const PlaceTag& tag, const Status& status);
+  void OnGrantEnded(const PlaceTag& tag, const Status& status) HP_EXCLUDES(mutex_);
   void OnWriteEnded(const PlaceTag& tag, const Status& status);
 
  private:
@@ -39,6 +49,10 @@ class ExchangeLinks : public RingLinks {
   const Rank left_;
   const ExchangePlaces places_;
   RingEvents* events_ = nullptr;  // set before the Gate opens
+
+  mutable Mutex mutex_;
+  std::map<RingPlace, size_t> granted_ HP_GUARDED_BY(mutex_);  // to the left neighbour, in bytes
+  Payload payload_ HP_GUARDED_BY(mutex_);
 };
 
 }  // namespace hp

@@ -383,12 +383,22 @@ Status Node::Finish() {
     return Unavailable("timed out waiting for the other nodes to finish the job");
   }
   if (input_wait_) input_wait_->Finish();
+  LogPayload();
   if (options_.on_done) options_.on_done(*params_);
   const bool early = clock_end_->stops_early();
   LOG(INFO) << (early ? "Optimization stopped early." : "Optimization Done.");
   if (snapshot.ok()) return early ? Stopped("stopped early, as requested") : OkStatus();
   LOG(ERROR) << "node " << info_.name << ": the last snapshot was not written: " << snapshot.message();
   return InternalError("the last snapshot was not written: %s", snapshot.message().c_str());
+}
+
+// What `hproute --check` says of an iteration, counted. Tests and snapshots are not in it.
+void Node::LogPayload() const {
+  Payload payload = pipeline_->payload();
+  payload += exchanges_.payload();
+  LOG(INFO) << Format("node %s: sent %lld and received %lld bytes of tensors in %lld iterations", info_.name.c_str(),
+                      static_cast<long long>(payload.sent), static_cast<long long>(payload.received),
+                      static_cast<long long>(pipeline_->clocks_done()));
 }
 
 // --- Events

@@ -142,6 +142,7 @@ class Node : private TransportHandler, private PipelineHost {
   Status Train();
   void MakeClockEnd();
   Status Finish();
+  void LogPayload() const;
 
   /// Wakes whatever waits for other nodes. Any thread; may be called again.
   void Abort(const Status& status);

@@ -51,6 +51,12 @@ std::vector<ExchangePlaces> NodeExchanges::places() const {
   return places;
 }
 
+Payload NodeExchanges::payload() const {
+  Payload payload;
+  for (const auto& [stage, links] : links_) payload += links->payload();
+  return payload;
+}
+
 ExchangeLinks& NodeExchanges::LinksOf(const PlaceTag& tag) const {
   return *links_.at(static_cast<int>(ExchangeStage(tag)));
 }

@@ -1,0 +1,53 @@
+"""Bytes: what nodes count while they train is what hproute --check says of each iteration, to the byte."""
+
+import re
+
+import cluster
+
+ITERATIONS = 10
+INPUTS = 'split { layer: "ip2" by: INPUTS }'
+LEAD = 'split { layer: "ip1" by: NONE }'
+
+
+class PayloadTest(cluster.JobTest):
+
+    def promised(self):
+        """{node: (sent, received)} of an iteration."""
+        status, text = cluster.run_tool("hproute", "--check", self.path("table.prototxt"), "--cache_dir=none")
+        self.assertEqual(status, 0, text)
+        found = re.findall(r'node "(\w+)":(?:.*\n)+?  sends (\d+) bytes and receives (\d+) bytes in each iteration', text)
+        return {name: (int(sent), int(received)) for name, sent, received in found}
+
+    def counted(self, names):
+        nodes = [self.start(name=name) for name in names]
+        self.expect_all(nodes, 0, "Optimization Done")
+        found = {}
+        for node in nodes:
+            line = re.search(r"node (\w+): sent (\d+) and received (\d+) bytes of tensors in (\d+) iterations", node.text())
+            self.assertIsNotNone(line, node.text())
+            self.assertEqual(int(line.group(4)), ITERATIONS)
+            found[line.group(1)] = (int(line.group(2)), int(line.group(3)))
+        return found
+
+    def test_tables(self):
+        self.make_job(iterations=ITERATIONS, test=True)
+        # Conv nodes, FC nodes, and what else the table says. 4 classes: with 5 shards they are gathered.
+        for conv, fc, extra, boundary in ((1, 1, "", ""), (2, 0, "", ""), (4, 2, "", ""), (2, 3, INPUTS, ""), (1, 2, LEAD, ""),
+                                          (2, 4, "", "boundary: SCATTERED"), (1, 5, INPUTS, "boundary: SCATTERED")):
+            with self.subTest(conv=conv, fc=fc, extra=extra, boundary=boundary):
+                names = self.make_table(conv=conv, fc=fc, micro_batches=2)
+                table = self.read("table.prototxt").decode()
+                table = table.replace('from_layer: "ip1"', 'from_layer: "ip1" ' + boundary) + extra + "\n"
+                self.write("table.prototxt", table)
+                promised, counted = self.promised(), self.counted(names)
+                self.assertEqual(sorted(promised), sorted(names))
+                self.assertEqual(counted, {name: (sent * ITERATIONS, received * ITERATIONS)
+                                           for name, (sent, received) in promised.items()})
+                self.assertEqual(sum(sent for sent, _ in counted.values()),
+                                 sum(received for _, received in counted.values()))
+                if conv + fc > 1:
+                    self.assertTrue(all(sent > 0 for sent, _ in counted.values()), counted)
+
+
+if __name__ == "__main__":
+    cluster.main()
