@@ -3,6 +3,7 @@
 #include "backend/cpu/softmax_math.h"
 
 #include "backend/cpu/parallel.h"
+#include "backend/cpu/row_math.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,6 +12,15 @@ namespace hp {
 namespace {
 
 constexpr int64_t kPixels = 64;  // columns taken at once where inner > 1
+
+/// Where the classes of a row are neighbours.
+void SoftmaxRow(const float* x, int64_t classes, float* y) {
+  const float largest = RowMax(x, classes);
+  RowExp(x, largest, 1, classes, y);
+  const double sum = RowSum(y, classes);
+#pragma omp simd
+  for (int64_t c = 0; c < classes; ++c) y[c] = static_cast<float>(y[c] / sum);
+}
 
 /// `pixels` neighbouring columns, elements `inner` apart.
 void SoftmaxColumns(const float* x, int64_t classes, int64_t inner, int64_t pixels, float* y) {
@@ -59,8 +69,10 @@ void ForColumns(int64_t outer, int64_t classes, int64_t inner, const Visit& visi
 }  // namespace
 
 void ComputeSoftmax(const float* x, int64_t outer, int64_t classes, int64_t inner, float* y) {
-  ForColumns(outer, classes, inner,
-             [=](int64_t offset, int64_t pixels) { SoftmaxColumns(x + offset, classes, inner, pixels, y + offset); });
+  ForColumns(outer, classes, inner, [=](int64_t offset, int64_t pixels) {
+    if (inner == 1) return SoftmaxRow(x + offset, classes, y + offset);
+    SoftmaxColumns(x + offset, classes, inner, pixels, y + offset);
+  });
 }
 
 void ComputeSoftmaxGradient(const float* y, const float* dy, int64_t outer, int64_t classes, int64_t inner, float* dx) {
