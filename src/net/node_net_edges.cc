@@ -92,7 +92,8 @@ Status NodeNetBuilder::AddExports(int blob) {
 }
 
 // All readers get the same: an export makes the tensor dense and float32 (nothing to do if it is) and, on the way back,
-// adds up the gradients of all readers in the order of their ranks.
+// adds up the gradients of all readers in the order of their ranks. Images lie in the reader's memory, which is not the
+// transport's and is another for each micro-batch: they are copied.
 Status NodeNetBuilder::AddExport(int edge, int source, const std::vector<EdgePiece>& pieces) {
   const TensorDesc desc = net_->tensors_[source].desc;
   StepInfo info{.kind = StepInfo::kExport, .edge = edge};
@@ -104,8 +105,9 @@ Status NodeNetBuilder::AddExport(int edge, int source, const std::vector<EdgePie
   step.segment = available_[source];
   const int readers = std::max<int>(1, static_cast<int>(info.pieces.size()));
   HP_ASSIGN_OR_RETURN(step.op, context_.backend->Export(readers, {desc}));
-  step.forward = !desc.plain();
-  const int value = desc.plain() ? net_->tensors_[source].value : -1;
+  const int shared = net_->tensors_[source].value;
+  step.forward = !desc.plain() || net_->buffers_[shared].kind == NetBuffer::kImages;
+  const int value = step.forward ? -1 : shared;
   exported_[edge] = AddTensor(step.name, {desc.shape, 1}, value, step.segment);
   step.out = {exported_[edge]};
   AddStep(std::move(step), std::move(info));

@@ -93,6 +93,14 @@ TEST_F(ContractTest, SplitsWithClippingAndFrozenLayers) {
 }
 
 // No gradient crosses back to the conv nodes, and no exchange holds a fast replica back.
+// What leaves the conv nodes are the images themselves.
+TEST_F(ContractTest, ConvNodesThatOnlyRead) {
+  ClusterSpec table = Table(2, {1}, 2, 1, true);
+  table.fc_starts = {"conv1"};
+  table.ends = {"data"};
+  Check(Solver(""), {table});
+}
+
 TEST_F(ContractTest, FrozenConvLayers) {
   Check(Solver("", true), {Table(2, {2}, 3, 1, false), Table(3, {1, 2}, 2, 1, false), Table(2, {4}, 1, 0, true),
                            Table(2, {}, 3, 0, false)});

@@ -55,6 +55,13 @@ TEST_F(GpuContractTest, SplitsAndScatteredBoundaries) {
                                              Table(2, {3}, 2, 0, true)))});
 }
 
+TEST_F(GpuContractTest, ConvNodesThatOnlyRead) {
+  ClusterSpec table = Table(2, {1}, 2, 1, false);
+  table.fc_starts = {"conv1"};
+  table.ends = {"data"};
+  Check(Solver(""), {OnGpus(kEverywhere, table)});
+}
+
 TEST_F(GpuContractTest, ClippedGradientsAndFrozenLayers) {
   Check(Solver("clip_gradients: 0.8"), {OnGpus(kEverywhere, Table(2, {2}, 3, 1, false))});
   Check(Solver("", true), {OnGpus(kOddNodes, Table(2, {2}, 3, 1, false))});
