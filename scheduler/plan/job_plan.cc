@@ -173,6 +173,14 @@ void JobPlan::FindParams() {
   }
 }
 
+int64_t JobPlan::parameter_bytes() const {
+  int64_t bytes = 0;
+  for (const ParamOwners& param : params_) {
+    bytes += param.spec.shape.count() * static_cast<int64_t>(sizeof(float));
+  }
+  return bytes;
+}
+
 PipelinePlan JobPlan::pipeline(Rank rank) const {
   PipelinePlan plan;
   const NodePlan& node = this->node(rank, true);

@@ -79,6 +79,8 @@ class JobPlan {
   /// All parameter blobs of the training net, frozen ones included, in Caffe's order: that of the layers, then of their
   /// blobs.
   const std::vector<ParamOwners>& params() const { return params_; }
+  /// Bytes of their values, float32, of the whole net.
+  int64_t parameter_bytes() const;
   /// In the order of the layers.
   const std::vector<WholeOutput>& outputs(bool train) const { return phase(train).outputs; }
   /// The nodes to which every replica sends the labels of its rows: FC nodes that run a loss or an accuracy, and

@@ -29,6 +29,8 @@ std::string PathOf(const std::string& prefix, int64_t iteration, const char* ext
   return Format("%s_iter_%" PRId64 ".%s", prefix.c_str(), iteration, extension);
 }
 
+constexpr int64_t kMostForHeads = int64_t{1} << 20;  // names, shapes and the net's description
+
 BlobRefs ValuesOf(const SnapshotContents& contents) {
   BlobRefs blobs;
   for (const SnapshotParam& param : contents.params) blobs[{param.layer, param.blob}] = {param.shape, param.values};
@@ -143,6 +145,15 @@ class ThreeFiles : public PendingSnapshot {
 };
 
 }  // namespace
+
+Status CheckSnapshotSize(const caffe::SolverParameter& solver, int64_t bytes) {
+  if (solver.snapshot() == 0 && !solver.snapshot_after_train()) return OkStatus();
+  if (bytes <= kMaxMessageBytes2GiB - kMostForHeads) return OkStatus();
+  return InvalidArgument(
+      "%.2f GB of parameters: a .caffemodel and a .solverstate hold 2 GiB each (protobuf), so the solver's snapshots "
+      "can't be written; set snapshot: 0 and snapshot_after_train: false to train without",
+      static_cast<double>(bytes) * 1e-9);
+}
 
 std::string SnapshotModelPath(const std::string& prefix, int64_t iteration) {
   return PathOf(prefix, iteration, "caffemodel");

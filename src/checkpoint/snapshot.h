@@ -47,6 +47,11 @@ std::string SnapshotModelPath(const std::string& prefix, int64_t iteration);    
 std::string SnapshotStatePath(const std::string& prefix, int64_t iteration);     ///< PREFIX_iter_N.solverstate
 std::string SnapshotManifestPath(const std::string& prefix, int64_t iteration);  ///< PREFIX_iter_N.hpnode
 
+/// Whether the snapshots that a solver asks for can be written, before hours of training are spent on one that can't.
+/// @param bytes of all parameters of the net; histories have as many.
+/// @return kInvalidArgument: more than a .caffemodel or a .solverstate holds.
+Status CheckSnapshotSize(const caffe::SolverParameter& solver, int64_t bytes);
+
 /// A snapshot whose bytes are on the disk under temporary names ("*.START.tmp") beside the final ones. Commit makes it
 /// visible under its final names; destruction without Commit removes it. So the slow part, writing, can be done before
 /// it is known whether the snapshot is good.

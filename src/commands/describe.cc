@@ -2,6 +2,7 @@
 
 #include "backend/backend.h"
 #include "base/format.h"
+#include "checkpoint/snapshot.h"
 #include "engine/memory_fit.h"
 #include "input/input.h"
 #include "model/node_model.h"
@@ -114,6 +115,7 @@ StatusOr<std::vector<NodeSummary>> Summarize(const RoutingTable& table, const ca
   }
   const std::unique_ptr<Backend> backend = MakeCpuBackend();
   HP_ASSIGN_OR_RETURN(const std::shared_ptr<const JobPlan> job, JobPlan::Create(plan));
+  HP_RETURN_IF_ERROR(CheckSnapshotSize(job->solver(), job->parameter_bytes()));
   NodeModel::Options options;
   options.backend = backend.get();
   std::vector<NodeSummary> nodes;

@@ -9,6 +9,7 @@
 #include "base/format.h"
 #include "base/out_of_memory.h"
 #include "checkpoint/incarnation.h"
+#include "checkpoint/snapshot.h"
 #include "engine/compute_threads.h"
 #include "engine/initial_params.h"
 #include "proto/hash.h"
@@ -149,6 +150,7 @@ Status Node::BuildModel() {
     (shape.test() ? plan.test_shape : plan.train_shape) = Shape{shape.channels(), shape.height(), shape.width()};
   }
   HP_ASSIGN_OR_RETURN(std::shared_ptr<const JobPlan> job, JobPlan::Create(plan));
+  HP_RETURN_IF_ERROR(CheckSnapshotSize(job->solver(), job->parameter_bytes()));
   NodeModel::Options options;
   options.rank = options_.rank;
   options.op_factories = options_.op_factories;

@@ -112,6 +112,18 @@ class RouteTest(cluster.JobTest):
         crossing = r"%.1f MB" % (524288 * 100000 * POOLED * FLOAT / 1e6)
         self.assertEqual(self.check().count("sends %s and receives %s" % (crossing, crossing)), 2)
 
+    def test_snapshots_larger_than_their_format(self):
+        hidden = 6000000
+        parameters = CONV_PARAMETERS + (POOLED + 1) * hidden + (hidden + 1) * 4
+        for snapshot in (5, 0):
+            self.make_job(hidden=hidden, snapshot=snapshot)
+            self.make_table(conv=1, fc=2)
+            found, text = cluster.run_tool("hproute", "--check", self.path("table.prototxt"), "--cache_dir=none")
+            said = "%.2f GB of parameters: a .caffemodel and a .solverstate hold 2 GiB each" % (parameters * FLOAT / 1e9)
+            self.assertEqual(said in text, snapshot != 0, text)
+            if snapshot:
+                self.assertEqual(found, 2, text)
+
     def test_faulty_net_without_its_database(self):
         self.make_job(net=cluster.NET.replace("num_output: 4 kernel_size", "num_output: 4294967295 kernel_size"))
         self.make_table(conv=1, fc=1)
