@@ -60,7 +60,7 @@ void Shutdown::OnLost(const Status& status, bool said) {
 
 void Shutdown::OnStopped(const Status& status) {
   MutexLock lock(&mutex_);
-  stopped_ = status;
+  if (stopped_.ok()) stopped_ = status;  // verdicts of later clocks may be on their way already
   changed_.SignalAll();
 }
 
