@@ -3,13 +3,13 @@
 #include "base/out_of_memory.h"
 #include "commands/launch.h"
 #include "commands/signals.h"
-#include "node/devices.h"
 #include "node/doctor.h"
 #include "node/node.h"
 #include "report/progress.h"
 #include "scheduler/plan/routing_table.h"
 #include "tools/tool_main.h"
 
+#include "devices/devices.h"
 #include "glog/logging.h"
 #include <gflags/gflags.h>
 #include <signal.h>

@@ -1,12 +1,12 @@
 // Evaluates a model: the TEST phase of a net with the weights of a .caffemodel, or of a running job.
 #include "base/format.h"
 #include "commands/evaluate.h"
-#include "node/devices.h"
 #include "node/pull_client.h"
 #include "proto/text.h"
 #include "scheduler/plan/msg_id.h"
 #include "tools/tool_main.h"
 
+#include "devices/devices.h"
 #include "glog/logging.h"
 #include <gflags/gflags.h>
 

@@ -2,11 +2,12 @@
 
 #include "hp/status.h"
 #include "model/node_model.h"
-#include "node/devices.h"
 #include "node/exchange_links.h"
 #include "solvers/exchange/exchange.h"
 #include "solvers/exchange/rendezvous.h"
 #include "transport/transport.h"
+
+#include "devices/devices.h"
 
 #include <cstddef>
 #include <memory>

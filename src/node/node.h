@@ -12,7 +12,6 @@
 #include "layers/op_factories.h"
 #include "layers/traits/layer_types.h"
 #include "model/node_model.h"
-#include "node/devices.h"
 #include "node/inbox.h"
 #include "node/job_files.h"
 #include "node/make_transport.h"
@@ -32,6 +31,8 @@
 #include "snapshot/snapshotter.h"
 #include "solvers/param_store.h"
 #include "transport/transport.h"
+
+#include "devices/devices.h"
 
 #include <atomic>
 #include <condition_variable>

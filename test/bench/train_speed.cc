@@ -1,10 +1,10 @@
 // Images per second of whole training in one process: reading, forward, backward and update, by the trivial table, over
 // a database of random images. Prints one line for test/bench/train_speed.py to read.
 #include "base/clock.h"
-#include "node/devices.h"
 #include "proto/text.h"
 #include "test/support/local_cluster.h"
 
+#include "devices/devices.h"
 #include "glog/logging.h"
 #include <gflags/gflags.h>
 #include <sys/resource.h>

@@ -1,8 +1,9 @@
 #pragma once
 
 #include "hp/status.h"
-#include "node/devices.h"
 #include "scheduler/plan/routing_table.h"
+
+#include "devices/devices.h"
 
 namespace hp::test {
 

@@ -1,8 +1,9 @@
 #pragma once
 
-#include "node/cuda_devices.h"
 #include "test/support/fake_gpu.h"
 #include "test/support/host_gpu_library.h"
+
+#include "devices/cuda_devices.h"
 
 #include <memory>
 #include <utility>

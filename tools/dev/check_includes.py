@@ -61,12 +61,15 @@ ROOMS = {
                    "scheduler/plan", "scheduler/pipeline", "scheduler/control", "solvers", "solvers/exchange/exchange.h",
                    "input", "snapshot"],
     "src/report": ["proto", "scheduler/plan", "scheduler/pipeline", "solvers"],
+    # What opens the host or a GPU for a node: it names the backends, and nobody it gives them to does.
+    "src/devices": ["proto", "tensor", "backend", "backend/cpu", "backend/cuda", "transport", "transport/copy",
+                    "scheduler/plan", "solvers/exchange"],
     "src/node": EVERYTHING,
     # What the programs do with nodes and nets; of the transports it names the one within a process.
     "src/commands": ["node", "engine", "input", "model", "net", "net/plan", "backend", "tensor", "proto", "checkpoint",
                      "solvers", "scheduler/plan", "transport/inproc/inproc_network.h"],
     # Programs: what they start, what they print, and hproute, the command line of the table maker.
-    "tools": ["commands", "node", "report", "checkpoint", "scheduler/plan", "proto"],
+    "tools": ["commands", "devices", "node", "report", "checkpoint", "scheduler/plan", "proto"],
 }
 
 # What a room is called in an #include line, longest first: "src/backend/cpu" is "backend/cpu".

@@ -13,7 +13,7 @@ namespace hp {
 constexpr size_t kCopyProbeBytes = 256;  ///< of the memory by which a pair tries whether it can copy
 
 /// The part of a node's GPU that copies into memory of other GPUs of its host, without any type of CUDA's. One thread
-/// at a time (CopyQueue's), except where it says otherwise. src/node/gpu_copier.h implements it.
+/// at a time (CopyQueue's), except where it says otherwise. src/devices/gpu_copier.h implements it.
 class DeviceCopier {
  public:
   using Mark = uint64_t;  ///< a point in the GPU's queue, from Record

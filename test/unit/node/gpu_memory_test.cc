@@ -1,7 +1,7 @@
 // What a transport is told of a GPU's memory.
-#include "node/cuda_devices.h"
 #include "test/support/fake_gpu.h"
 
+#include "devices/cuda_devices.h"
 #include <gtest/gtest.h>
 #include <unistd.h>
 

@@ -2,15 +2,15 @@
 // comes from a peer and may hold any number, so an address counts only if this process has exported it: ExportedMemory
 // lists those, for all GPUs of the process. A handle of another process is opened by CUDA IPC, where the driver checks
 // it.
-#include "node/gpu_copier.h"
+#include "devices/gpu_copier.h"
 
 #include "base/format.h"
 #include "base/host.h"
 #include "base/mutex.h"
-#include "node/cuda_devices.h"
 #include "proto/parse.h"
 #include "proto/wire.pb.h"
 
+#include "devices/cuda_devices.h"
 #include <unistd.h>
 
 #include <filesystem>

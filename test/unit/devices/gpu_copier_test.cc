@@ -1,11 +1,11 @@
 // How a node's GPU opens the memory of others: by a pointer within its process, by IPC from another one of its host.
-#include "node/gpu_copier.h"
+#include "devices/gpu_copier.h"
 
-#include "node/cuda_devices.h"
 #include "proto/wire.pb.h"
 #include "test/support/fake_gpu.h"
 #include "test/support/fake_host.h"
 
+#include "devices/cuda_devices.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

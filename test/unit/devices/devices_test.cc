@@ -1,4 +1,4 @@
-#include "node/devices.h"
+#include "devices/devices.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,8 +1,9 @@
 #pragma once
 
 #include "backend/cuda/library.h"
-#include "node/devices.h"
-#include "node/gpu_copier.h"
+
+#include "devices/devices.h"
+#include "devices/gpu_copier.h"
 
 #include <memory>
 #include <span>

@@ -1,4 +1,4 @@
-#include "node/cuda_devices.h"
+#include "devices/cuda_devices.h"
 
 #include "backend/cuda/cuda_backend.h"
 #include "base/cores.h"

@@ -1,7 +1,8 @@
 #include "base/cores.h"
 #include "base/format.h"
-#include "node/devices.h"
 #include "scheduler/plan/table_places.h"
+
+#include "devices/devices.h"
 
 namespace hp {
 
