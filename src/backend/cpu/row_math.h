@@ -18,7 +18,7 @@ namespace hp {
 
 constexpr int64_t kRowLanes = 16;
 
-/// The largest of x[0, count), which is not NaN; -infinity: there is none.
+/// The largest of x[0, count) that is not NaN; -infinity: there is none.
 inline float RowMax(const float* x, int64_t count) {
   float lanes[kRowLanes];
   std::fill_n(lanes, kRowLanes, -std::numeric_limits<float>::infinity());
