@@ -107,7 +107,7 @@ bool PeerRules::ExchangesWith(Rank from) const {
 
 int PeerRules::ReplicaOf(Rank from) const {
   for (const StagePart& part : table_.node(from).parts) {
-    if (table_.stage(part.stage).conv) return part.index;
+    if (part.stage == 0) return part.index;
   }
   return -1;
 }
@@ -146,9 +146,10 @@ Status PeerRules::CheckGrant(Rank from, const PlaceTag& tag, size_t bytes) {
   const MsgId id{tag.msg_id};
   HP_RETURN_IF_ERROR(CheckListed(id).Prepend("a grant"));
   const NodePlan& plan = job_->node(self_, id.train());
-  if (!plan.data_parallel() || plan.part().index == id.replica()) {
+  const int64_t turn = TurnOf(id, job_->schedule().shape().replicas);
+  if (job_->ShareOf(plan.part()).Has(turn)) {
     for (const PortPlan& port : plan.ports()) {
-      if (port.landing || port.channel != tag.channel || port.peer(id.replica()) != from) continue;
+      if (port.landing || port.channel != tag.channel || port.peer(turn) != from) continue;
       const int64_t expected = job_->schedule().SamplesOfId(id).rows * port.row_bytes;
       if (static_cast<int64_t>(bytes) == expected) return OkStatus();
       return InvalidArgument("a grant of %zu bytes for channel %u; expected %lld", bytes, tag.channel, Print(expected));
@@ -233,8 +234,8 @@ Status PeerRules::CheckStatistics(Rank from, const StatisticsMessage& statistics
   HP_RETURN_IF_ERROR(CheckListed(id).Prepend("statistics"));
   if (job_->reporter() != self_) return InvalidArgument("statistics for a node that does not print them");
   const StagePart& part = job_->node(from, id.train()).part();
-  if (table_.stage(part.stage).conv && part.index != id.replica()) {
-    return InvalidArgument("statistics of replica %d", id.replica());
+  if (!job_->ShareOf(part).Has(TurnOf(id, job_->schedule().shape().replicas))) {
+    return InvalidArgument("statistics of a micro-batch that another replica computes");
   }
   const auto& outputs = job_->outputs(id.train());
   const auto expected = std::count_if(outputs.begin(), outputs.end(),

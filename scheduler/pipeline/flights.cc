@@ -41,7 +41,7 @@ void Flights::GrantPlaces(Flight* flight) {
     if (!port.landing) continue;
     ++(port.gradient ? flight->missing_gradients : flight->missing)[port.segment];
     ++flight->open_grants;
-    const Rank peer = port.peer(flight->id.replica());
+    const Rank peer = plan_->PeerOf(port, flight->id);
     const std::span<std::byte> place = host_->Place(flight->solver, flight->id, static_cast<int>(i));
     const Status status = transport_->Grant(peer, {flight->id.bits, port.channel}, place);
     if (!status.ok()) LOG(WARNING) << "grant to node " << peer << ": " << status;
@@ -98,11 +98,13 @@ std::vector<Task> Flights::TakeTasks() {
   return tasks;
 }
 
+// By segment: a later id may be further up.
 bool Flights::BackwardIsInOrder(const Flight& flight) const {
   if (!plan_->ordered_backward) return true;
   for (const auto& [id, other] : flights_) {
     if (id == flight.id) return true;
-    if (id.train() && !other.computed()) return false;
+    const bool behind = other.next_forward < other.segments || other.next_backward >= flight.next_backward;
+    if (id.train() && behind) return false;
   }
   return true;
 }
@@ -169,7 +171,7 @@ void Flights::WriteFinal(Flight* flight, int segment, bool gradient) {
 // Rule [write-granted]: what is final, as soon as its grant is there, and not before.
 void Flights::PostIfGranted(Flight* flight, int index) {
   const PortPlan& port = plan_->phase(flight->id).ports[index];
-  const Rank peer = port.peer(flight->id.replica());
+  const Rank peer = plan_->PeerOf(port, flight->id);
   const PlaceTag tag{flight->id.bits, port.channel};
   const auto stored = grants_.find({peer, tag});
   if (stored == grants_.end()) return;
@@ -190,7 +192,7 @@ int Flights::FindPort(MsgId id, uint32_t number, bool landing, Rank peer) const 
   const PhasePlan& plan = plan_->phase(id);
   for (size_t i = 0; i < plan.ports.size(); ++i) {
     const PortPlan& port = plan.ports[i];
-    if (port.channel == number && port.landing == landing && port.peer(id.replica()) == peer)
+    if (port.channel == number && port.landing == landing && plan_->PeerOf(port, id) == peer)
       return static_cast<int>(i);
   }
   return -1;

@@ -52,7 +52,7 @@ void Pipeline::FinishBoundary(int64_t clock) {
   if (stop_at_ && clock >= *stop_at_) {
     clocks_.at(clock).Open({}, {});
   } else {
-    clocks_.at(clock).Open(schedule_.TestIds(clock, plan_.replicas), schedule_.TrainIds(clock, plan_.replicas));
+    clocks_.at(clock).Open(schedule_.TestIds(clock, plan_.share), schedule_.TrainIds(clock, plan_.share));
   }
   BindMore();
   Progress(clock);
@@ -162,6 +162,7 @@ void Pipeline::FinishBackward(const Task& task) {
     if (group.segment == task.segment && !group.at_once()) clocks_.at(task.clock).OnAdded(u);
   }
   Push(flights_.TakeWeightGradients());
+  if (plan_.ordered_backward) Push(flights_.TakeTasks());  // the next in order may go
   if (flight->computed()) OnComputed(task.id);
   Progress(task.clock);
   Advance(flight);
@@ -182,7 +183,6 @@ void Pipeline::FinishWeightGradient(const Task& task) {
 
 void Pipeline::OnComputed(MsgId id) {
   clocks_.at(id.clock()).OnComputed(id);
-  if (plan_.ordered_backward) Push(flights_.TakeTasks());  // the next in order may go
   Progress(id.clock());
 }
 

@@ -123,10 +123,12 @@ void JobPlan::FindLabelReaders(Phase* phase) {
   const auto& layers = phase->graph->layers();
   for (int i = 0; i < static_cast<int>(layers.size()); ++i) {
     if (!layers[i].traits.reads_labels()) continue;
-    const StageInfo& stage = table().stage(phase->placement->stage_of(i));
+    const int index = phase->placement->stage_of(i);
+    const StageInfo& stage = table().stage(index);
     for (int part = 0; part < stage.size(); ++part) {
-      // A replica has the labels of its own rows.
-      const bool needs = stage.conv ? layers[i].needs_batch_labels() : phase->placement->RunsOn(i, part);
+      // Those that read the samples have the labels of their own rows.
+      const bool reads = index == 0;
+      const bool needs = reads ? layers[i].needs_batch_labels() : phase->placement->RunsOn(i, stage.conv ? 0 : part);
       if (needs) phase->label_readers.insert(stage.ranks[part]);
     }
   }
@@ -200,20 +202,24 @@ PipelinePlan JobPlan::pipeline(Rank rank) const {
     plan.ordered_backward |= group.in_backward;
     plan.groups.push_back(group);
   }
-  plan.replicas.clear();
-  for (int replica = 0; replica < schedule_->shape().replicas; ++replica) {
-    if (!stage.conv || replica == node.part().index) plan.replicas.push_back(replica);
-  }
+  plan.replicas = schedule_->shape().replicas;
+  plan.share = ShareOf(node.part());
   plan.wait_for_verdict = options_.solver.clip_gradients() >= 0 || table().scales_loss();
-  plan.pool_size = PoolSize(rank, plan.replicas);
+  plan.pool_size = PoolSize(rank, plan.share);
   return plan;
 }
 
-int JobPlan::PoolSize(Rank rank, const std::vector<int>& replicas) const {
+IdShare JobPlan::ShareOf(const StagePart& part) const {
+  const StageInfo& stage = table().stage(part.stage);
+  return stage.conv ? IdShare{stage.size(), part.index} : IdShare{};
+}
+
+int JobPlan::PoolSize(Rank rank, IdShare share) const {
   if (table().node(rank).pool_size > 0) return table().node(rank).pool_size;
   // Every micro-batch of a training has samples, so each is an id.
   const JobShape& shape = schedule_->shape();
-  const int64_t ids = shape.max_iter == 0 ? 1 : shape.iter_size * shape.micro_batches * std::ssize(replicas);
+  const int64_t turns = shape.iter_size * shape.micro_batches * shape.replicas;
+  const int64_t ids = shape.max_iter == 0 ? 1 : (turns - share.index + share.of - 1) / share.of;
   const bool conv = table().stage(node(rank, true).part().stage).conv;
   const int64_t wanted = conv ? kConvPool : std::max(2 * table().replicas(), kConvPool);
   return static_cast<int>(std::min(ids, wanted));

@@ -71,6 +71,8 @@ class JobPlan {
 
   /// The part of a phase that node `rank` runs.
   const NodePlan& node(Rank rank, bool train) const { return phase(train).nodes.at(rank); }
+  /// The ids that pass through a part of a stage.
+  IdShare ShareOf(const StagePart& part) const;
   /// The input of node `rank`'s Pipeline. Its pool_size is the table's, or else large enough to hide the round trip of
   /// a boundary; the caller lowers it where memory is short (FitMemory). The caller also sets `start_clock`, and
   /// `updates_together` for a GPU.
@@ -83,8 +85,9 @@ class JobPlan {
   int64_t parameter_bytes() const;
   /// In the order of the layers.
   const std::vector<WholeOutput>& outputs(bool train) const { return phase(train).outputs; }
-  /// The nodes to which every replica sends the labels of its rows: FC nodes that run a loss or an accuracy, and
-  /// replicas with a layer that counts the labels of the whole batch. May contain the sending replica itself.
+  /// The nodes to which everyone who reads samples sends the labels of its rows: those of other stages that run a loss
+  /// or an accuracy, and those that read samples and have a layer that counts the labels of the whole batch. May
+  /// contain the sending node itself.
   const std::set<Rank>& label_readers(bool train) const { return phase(train).label_readers; }
   /// The shapes of all blobs of graph(train), by blob, for one sample: [1, ...].
   const std::vector<Shape>& shapes(bool train) const { return phase(train).shapes; }
@@ -109,7 +112,7 @@ class JobPlan {
   void FindOutputs(Phase* phase);
   void FindReporter();
   void FindParams();
-  int PoolSize(Rank rank, const std::vector<int>& replicas) const;
+  int PoolSize(Rank rank, IdShare share) const;
 
   const Options options_;
   std::unique_ptr<Schedule> schedule_;

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "net/plan/port_plan.h"
-#include "scheduler/plan/msg_id.h"
+#include "scheduler/plan/schedule.h"
 
 #include <cstdint>
 #include <vector>
@@ -37,7 +37,8 @@ struct ParamGroupPlan {
 struct PipelinePlan {
   PhasePlan train, test;               ///< `test` is unused in a job without tests
   std::vector<ParamGroupPlan> groups;  ///< those that learn here; a "group" elsewhere is an index into these
-  std::vector<int> replicas = {0};     ///< whose ids pass through the node, ascending: its own, or all (FC nodes)
+  int replicas = 1;                    ///< of the first stage, which read the samples
+  IdShare share;                       ///< the ids that pass through the node
   int pool_size = 1;                   ///< solvers, at least 1: micro-batches that are under way at once
   bool ordered_backward = false;       ///< backward tasks go in the order of ids, because they add up weight gradients
   bool wait_for_verdict = false;  ///< updates wait for the verdict of their own clock (clip_gradients, loss scaling)
@@ -47,6 +48,8 @@ struct PipelinePlan {
   int64_t start_clock = 0;  ///< the first iteration to run: 0, or the iteration of the snapshot
 
   const PhasePlan& phase(MsgId id) const { return id.train() ? train : test; }
+  /// The node that a micro-batch's tensor comes from or goes to by one of the phase's ports.
+  Rank PeerOf(const PortPlan& port, MsgId id) const { return port.peer(TurnOf(id, replicas)); }
 };
 
 }  // namespace hp

@@ -100,10 +100,11 @@ StatusOr<RoutingTable> RoutingTable::Create(const RoutingTableConfig& config, co
   table.hash_ = HashMessage(bare);
   RoutingTableConfig division = DivisionOf(config);
   // Replicas on GPUs that NCCL would sum for, and may not: by a ring, in another order.
-  const StageInfo& conv = table.stages_.front();
-  const bool on_gpus = std::all_of(conv.ranks.begin(), conv.ranks.end(),
-                                   [&table](Rank rank) { return table.node(rank).device != "cpu"; });
-  if (on_gpus && conv.size() > 1 && !conv.by_nccl) division.mutable_transport()->set_tls(true);
+  for (const StageInfo& stage : table.stages_) {
+    const bool on_gpus = std::all_of(stage.ranks.begin(), stage.ranks.end(),
+                                     [&table](Rank rank) { return table.node(rank).device != "cpu"; });
+    if (stage.conv && on_gpus && stage.size() > 1 && !stage.by_nccl) division.mutable_transport()->set_tls(true);
+  }
   table.division_hash_ = HashMessage(division);
   return table;
 }

@@ -12,10 +12,10 @@
 
 namespace hp {
 
-/// A stage of the table: consecutive layers placed together.
+/// A stage of the table: a set of layers placed together.
 struct StageInfo {
   std::string name;         ///< as written; "stage N" if it has none
-  bool conv = false;        ///< data-parallel: its nodes are replicas; else they are shards. Only stage 0 is
+  bool conv = false;        ///< data-parallel: its nodes are replicas; else they are shards. Stage 0 is
   bool scattered = false;   ///< what other stages send comes in slices, which the shards gather
   bool by_nccl = false;     ///< NCCL sums its gradients: its replicas are all on GPUs, and may speak in clear
   std::vector<Rank> ranks;  ///< by replica or shard
@@ -65,10 +65,10 @@ class RoutingTable {
   const NodeInfo& node(Rank rank) const { return nodes_.at(rank); }
   /// Nodes of the job: ranks are 0 to size() - 1.
   int size() const { return static_cast<int>(nodes_.size()); }
-  const std::vector<StageInfo>& stages() const { return stages_; }  ///< at least one; the first is the conv stage
+  const std::vector<StageInfo>& stages() const { return stages_; }  ///< at least one; the first reads samples
   const StageInfo& stage(int index) const { return stages_.at(index); }
 
-  /// Nodes of the conv stage.
+  /// Nodes of the first stage, which read the samples.
   int replicas() const { return stages_.front().size(); }
   /// Nodes of stage `stage`, whether replicas or shards.
   int shards(int stage) const { return stages_.at(stage).size(); }
@@ -96,7 +96,7 @@ class RoutingTable {
   }
 
   /// The stage of each layer, by index among the layers of the unfiltered net (see AssignLayers).
-  /// @return kInvalidArgument with every fault if the stages do not cover the net, in order and without overlap.
+  /// @return kInvalidArgument with every fault if the stages do not cover the net without overlap.
   StatusOr<std::vector<int>> StageOfLayers(const caffe::NetParameter& net) const;
   /// How each layer is divided over the shards of its stage, likewise by index; matters only where there are several.
   std::vector<LayerSplit> SplitOfLayers(const caffe::NetParameter& net) const;

@@ -1,42 +1,36 @@
 // A batch is cut into replicas x micro_batches parts by PartOf. Micro-batch `micro` of an id counts through all batches
 // of an update or a test, so micro / micro_batches is the batch and micro % micro_batches the part within it. Ids go by
-// micro-batch first and replica second: FC nodes serve all replicas in turn.
+// micro-batch first and replica second: nodes of other stages serve all replicas in turn.
 #include "scheduler/plan/schedule.h"
 
-#include <numeric>
-
 namespace hp {
-
-Schedule::Schedule(const JobShape& shape) : shape_(shape), replicas_(shape.replicas) {
-  std::iota(replicas_.begin(), replicas_.end(), 0);
-}
 
 bool Schedule::TestsAt(int64_t clock) const {
   if (shape_.test_iter == 0 || shape_.test_interval == 0 || clock % shape_.test_interval != 0) return false;
   return clock > 0 || shape_.test_initialization;
 }
 
-std::vector<MsgId> Schedule::Ids(int64_t clock, bool train, int64_t batches, int64_t batch,
-                                 std::span<const int> replicas) const {
+std::vector<MsgId> Schedule::Ids(int64_t clock, bool train, int64_t batches, int64_t batch, IdShare share) const {
   std::vector<MsgId> ids;
-  for (int64_t micro = 0; micro < batches * shape_.micro_batches; ++micro) {
-    for (int r : replicas) {
-      const int within = static_cast<int>(micro % shape_.micro_batches);
-      if (SamplesOf(batch, r, shape_.replicas, within, shape_.micro_batches).empty()) continue;
-      ids.push_back(MsgId::Make(clock, train, micro, r));
-    }
+  const int64_t turns = batches * shape_.micro_batches * shape_.replicas;
+  for (int64_t turn = share.index; turn < turns; turn += share.of) {
+    const int64_t micro = turn / shape_.replicas;
+    const int replica = static_cast<int>(turn % shape_.replicas);
+    const int within = static_cast<int>(micro % shape_.micro_batches);
+    if (SamplesOf(batch, replica, shape_.replicas, within, shape_.micro_batches).empty()) continue;
+    ids.push_back(MsgId::Make(clock, train, micro, replica));
   }
   return ids;
 }
 
-std::vector<MsgId> Schedule::TestIds(int64_t clock, std::span<const int> replicas) const {
+std::vector<MsgId> Schedule::TestIds(int64_t clock, IdShare share) const {
   if (!TestsAt(clock)) return {};
-  return Ids(clock, false, shape_.test_iter, shape_.test_batch, replicas);
+  return Ids(clock, false, shape_.test_iter, shape_.test_batch, share);
 }
 
-std::vector<MsgId> Schedule::TrainIds(int64_t clock, std::span<const int> replicas) const {
+std::vector<MsgId> Schedule::TrainIds(int64_t clock, IdShare share) const {
   if (clock >= shape_.max_iter) return {};
-  return Ids(clock, true, shape_.iter_size, shape_.train_batch, replicas);
+  return Ids(clock, true, shape_.iter_size, shape_.train_batch, share);
 }
 
 IdSamples Schedule::SamplesOfId(MsgId id) const {

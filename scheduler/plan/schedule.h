@@ -4,7 +4,6 @@
 #include "scheduler/plan/msg_id.h"
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 namespace hp {
@@ -19,7 +18,7 @@ constexpr Range SamplesOf(int64_t batch, int replica, int replicas, int micro, i
 
 /// The numbers of solver and table that the schedule follows from. Fields with a Caffe name have Caffe's meaning.
 struct JobShape {
-  int replicas = 1;         ///< nodes of the conv stage
+  int replicas = 1;         ///< of the first stage, whose nodes read the samples
   int micro_batches = 1;    ///< of one replica's share of one batch
   int64_t train_batch = 0;  ///< samples of a global batch; an update has iter_size of them
   int64_t test_batch = 0;   ///< samples of a global test batch; a test has test_iter of them
@@ -28,6 +27,16 @@ struct JobShape {
   int64_t test_interval = 0;  ///< 0: no tests
   bool test_initialization = true;
   int64_t max_iter = 0;  ///< clocks with training ids: 0 to max_iter - 1
+};
+
+/// Which ids of a phase pass through a node: those whose TurnOf, divided by `of`, leaves `index`. {}: all of them, as
+/// through a shard; replica r of a conv stage has {size of the stage, r}.
+struct IdShare {
+  int of = 1;
+  int index = 0;
+
+  bool Has(int64_t turn) const { return turn % of == index; }
+  bool operator==(const IdShare&) const = default;
 };
 
 /// Which samples the micro-batch of an id holds.
@@ -42,7 +51,7 @@ struct IdSamples {
 /// without a message. Immutable; any thread.
 class Schedule {
  public:
-  explicit Schedule(const JobShape& shape);
+  explicit Schedule(const JobShape& shape) : shape_(shape) {}
   const JobShape& shape() const { return shape_; }
 
   /// Whether clock `clock` begins with a test: every test_interval iterations, at 0 only with test_initialization.
@@ -50,14 +59,11 @@ class Schedule {
   /// Source: Caffe, src/caffe/solver.cpp, Solver::Step and Solver::Solve.
   bool TestsAt(int64_t clock) const;
   /// The test ids of a clock, in the order of ids; empty unless TestsAt. A micro-batch without samples has no id.
-  /// @param replicas whose ids, ascending.
-  std::vector<MsgId> TestIds(int64_t clock, std::span<const int> replicas) const;
+  std::vector<MsgId> TestIds(int64_t clock, IdShare share = {}) const;
   /// The training ids of a clock, in the order of ids; empty from max_iter on.
-  std::vector<MsgId> TrainIds(int64_t clock, std::span<const int> replicas) const;
-  std::vector<MsgId> TestIds(int64_t clock, int replica) const { return TestIds(clock, std::span(&replica, 1)); }
-  std::vector<MsgId> TrainIds(int64_t clock, int replica) const { return TrainIds(clock, std::span(&replica, 1)); }
-  /// All replicas, for the functions above: 0, 1, ...
-  const std::vector<int>& replicas() const { return replicas_; }
+  std::vector<MsgId> TrainIds(int64_t clock, IdShare share = {}) const;
+  /// The ids whose samples a replica reads.
+  IdShare ReadBy(int replica) const { return {shape_.replicas, replica}; }
   /// @param id of this job; need not be listed by the functions above.
   IdSamples SamplesOfId(MsgId id) const;
   /// The different numbers of rows that micro-batches of a phase have, ascending: at most two, since part sizes differ
@@ -67,11 +73,9 @@ class Schedule {
   int64_t update_rows() const { return shape_.train_batch * shape_.iter_size; }
 
  private:
-  std::vector<MsgId> Ids(int64_t clock, bool train, int64_t batches, int64_t batch,
-                         std::span<const int> replicas) const;
+  std::vector<MsgId> Ids(int64_t clock, bool train, int64_t batches, int64_t batch, IdShare share) const;
 
   const JobShape shape_;
-  std::vector<int> replicas_;
 };
 
 }  // namespace hp

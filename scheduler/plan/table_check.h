@@ -36,9 +36,9 @@ std::vector<std::string> CheckHosts(const RoutingTableConfig& config, const Host
 /// that cannot be resolved is a host of its own. @param resolve must not be null.
 std::vector<std::vector<Rank>> NodesByHost(const RoutingTableConfig& config, const HostResolver& resolve);
 
-/// Faults that show only together with the net: stages that do not cover it in order, an in-place pair on two sides of
-/// a stage boundary, more micro-batches than samples, more shards than outputs, and so on. The table must have a stage;
-/// other faults of its structure are tolerated, so this can run before they are mended.
+/// Faults that show only together with the net: stages that do not cover it, more micro-batches than samples, and so
+/// on. The table must have a stage; other faults of its structure are tolerated, so this can run before they are
+/// mended.
 /// @param net the whole prototxt, with the layers of both phases; need not be valid.
 /// @param types the known layer types; a layer of another type is no fault here (JobPlan refuses it).
 std::vector<std::string> CheckNetFit(const RoutingTableConfig& config, const caffe::NetParameter& net,
@@ -52,10 +52,11 @@ std::vector<std::string> CheckSolverFit(const RoutingTableConfig& config, const 
 std::vector<std::string> CheckTable(const RoutingTableConfig& config, const caffe::NetParameter& net,
                                     const HostResolver& resolve, const LayerTypes& types = LayerTypes::BuiltIn());
 
-/// The stage of each layer, by index among the layers of the unfiltered net. A stage goes from the first layer named
-/// from_layer to the last one named to_layer (a name may occur once in each phase); an empty from_layer or to_layer
-/// means the net's first or last layer. Layers in no stage or in several, and names that the net does not have, are
-/// appended to `faults`; the result can be used only if nothing was.
+/// The stage of each layer, by index among the layers of the unfiltered net. A stage has the layers that it names, and
+/// of its range those that no stage names. The range goes from the first layer named from_layer to the last one named
+/// to_layer (a name may occur once in each phase); an empty one of them means the net's first or last layer. Layers in
+/// no stage or in several, and names that the net does not have, are appended to `faults`; the result can be used only
+/// if nothing was.
 std::vector<int> AssignLayers(const RoutingTableConfig& config, const caffe::NetParameter& net,
                               std::vector<std::string>* faults);
 

@@ -177,6 +177,20 @@ Status AddSplits(const TableRequest& request, RoutingTableConfig* config) {
   return OkStatus();
 }
 
+/// "a" to "b", "c": what lies together in the net.
+std::string LayersOfStage(const std::vector<int>& stage_of_layer, int stage, const caffe::NetParameter& net) {
+  std::string text;
+  for (int begin = 0; begin < net.layer_size(); ++begin) {
+    if (stage_of_layer[begin] != stage) continue;
+    int end = begin;
+    while (end + 1 < net.layer_size() && stage_of_layer[end + 1] == stage) ++end;
+    text += (text.empty() ? "\"" : ", \"") + net.layer(begin).name() + "\"";
+    if (end > begin) text += " to \"" + net.layer(end).name() + "\"";
+    begin = end;
+  }
+  return text;
+}
+
 }  // namespace
 
 StatusOr<RoutingTableConfig> MakeTable(const TableRequest& request, const caffe::NetParameter& net) {
@@ -232,13 +246,10 @@ std::string DescribeTable(const RoutingTableConfig& config, const caffe::NetPara
   std::vector<std::string> faults;
   const std::vector<int> stage_of_layer = AssignLayers(config, net, &faults);
   for (int stage = 0; stage < config.stage_size(); ++stage) {
-    const auto first = std::find(stage_of_layer.begin(), stage_of_layer.end(), stage);
-    const auto last = std::find(stage_of_layer.rbegin(), stage_of_layer.rend(), stage);
     const long count = std::count(stage_of_layer.begin(), stage_of_layer.end(), stage);
     if (count == 0) continue;
-    text += Format("stage \"%s\": layers \"%s\" to \"%s\" (%ld), %s\n", StageName(config, stage).c_str(),
-                   net.layer(static_cast<int>(first - stage_of_layer.begin())).name().c_str(),
-                   net.layer(static_cast<int>(stage_of_layer.rend() - last) - 1).name().c_str(), count,
+    text += Format("stage \"%s\": layers %s (%ld), %s\n", StageName(config, stage).c_str(),
+                   LayersOfStage(stage_of_layer, stage, net).c_str(), count,
                    config.stage(stage).kind() == StageConfig::CONV ? "a replica on each of" : "a shard on each of");
     for (const NodeConfig& node : config.node()) {
       if (node.stage() != stage) continue;

@@ -34,8 +34,7 @@ class NetFit {
       CheckLabels(layers);
       if (!assigned) continue;
       CheckSources(layers);
-      CheckInPlace(layers);
-      for (int stage = 1; stage < config_.stage_size(); ++stage) CheckShards(stage, layers, phase);
+      for (int stage = 0; stage < config_.stage_size(); ++stage) CheckShards(stage, layers, phase);
     }
     return std::move(faults_);
   }
@@ -125,27 +124,8 @@ class NetFit {
     }
   }
 
-  void CheckInPlace(const std::vector<int>& layers) {
-    std::map<std::string, int> writer;  // of each blob, the latest
-    for (int i : layers) {
-      const caffe::LayerParameter& layer = net_.layer(i);
-      for (const std::string& top : layer.top()) {
-        const bool in_place = std::find(layer.bottom().begin(), layer.bottom().end(), top) != layer.bottom().end();
-        const auto before = writer.find(top);
-        if (in_place && before != writer.end() && stage_of_layer_[before->second] != stage_of_layer_[i]) {
-          Add(Format(
-              "the boundary between %s and %s cuts an in-place pair: layer \"%s\" overwrites \"%s\" of layer \"%s\"; "
-              "expected both in one stage",
-              Stage(stage_of_layer_[before->second]).c_str(), Stage(stage_of_layer_[i]).c_str(), layer.name().c_str(),
-              top.c_str(), net_.layer(before->second).name().c_str()));
-        }
-        writer[top] = i;
-      }
-    }
-  }
-
   void CheckShards(int stage, const std::vector<int>& layers, caffe::Phase phase) {
-    const int shards = parts_[stage];
+    const int shards = config_.stage(stage).kind() == StageConfig::FC ? parts_[stage] : 1;
     int members = 0, products = 0;
     for (int i : layers) {
       if (stage_of_layer_[i] != stage) continue;
@@ -154,7 +134,7 @@ class NetFit {
       if (types_.SplitOutputs(layer)) {
         ++products;
       } else if (shards > 1 && types_.HasParameters(layer)) {
-        Add(Format("%s can't be split over the %d shards of %s; expected it in the first stage or one shard",
+        Add(Format("%s can't be split over the %d shards of %s; expected it in a conv stage or one shard",
                    Layer(i).c_str(), shards, Stage(stage).c_str()));
       }
     }

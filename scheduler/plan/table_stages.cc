@@ -1,8 +1,11 @@
-// Assigns layers to stages: each stage claims the layers from its from_layer to its to_layer, the first stage to claim
-// a layer keeps it, and what several stages claim or none does is reported as ranges of layers, not layer by layer.
+// Assigns layers to stages. First each stage claims the layers that it names, and then those of its range that nobody
+// named; the first stage to claim a layer keeps it, and what several stages claim or none does is reported as ranges of
+// layers, not layer by layer.
 #include "base/format.h"
 #include "proto/names.h"
 #include "scheduler/plan/table_check.h"
+
+#include <fnmatch.h>
 
 #include <algorithm>
 #include <map>
@@ -27,7 +30,9 @@ class Assignment {
   std::vector<int> Run() {
     std::vector<int> stage_of_layer(net_.layer_size(), -1);
     if (!FindRanges()) return stage_of_layer;
-    for (int stage = 0; stage < config_.stage_size(); ++stage) Claim(stage, &stage_of_layer);
+    for (int stage = 0; stage < config_.stage_size(); ++stage) ClaimNamed(stage, &stage_of_layer);
+    named_ = stage_of_layer;
+    for (int stage = 0; stage < config_.stage_size(); ++stage) ClaimRange(stage, &stage_of_layer);
     ReportGaps(stage_of_layer);
     return stage_of_layer;
   }
@@ -41,11 +46,12 @@ class Assignment {
     bool known = true;
     for (int stage = 0; stage < config_.stage_size(); ++stage) {
       const StageConfig& entry = config_.stage(stage);
-      LayerSpan span{0, net_.layer_size() - 1};
+      const bool ranged = entry.layer().empty() || !entry.from_layer().empty() || !entry.to_layer().empty();
+      LayerSpan span{0, ranged ? net_.layer_size() - 1 : -1};
       if (!entry.from_layer().empty()) span.first = Find(stage, "from_layer", entry.from_layer(), false);
       if (!entry.to_layer().empty()) span.last = Find(stage, "to_layer", entry.to_layer(), true);
-      known = known && span.first >= 0 && span.last >= 0;
-      if (span.first >= 0 && span.last >= 0 && span.first > span.last) {
+      known = known && span.first >= 0 && (span.last >= 0 || !ranged);
+      if (ranged && span.first >= 0 && span.last >= 0 && span.first > span.last) {
         Add(Format("%s ends at layer %s, before it begins at layer %s", Label(stage).c_str(),
                    Quoted(entry.to_layer()).c_str(), Quoted(entry.from_layer()).c_str()));
         known = false;
@@ -58,27 +64,43 @@ class Assignment {
   /// The first or the last layer of this name; -1, and a fault, if there is none.
   int Find(int stage, const char* field, const std::string& name, bool last) {
     int found = -1;
-    std::vector<std::string> names;
     for (int i = 0; i < net_.layer_size(); ++i) {
       if (net_.layer(i).name() == name && (last || found < 0)) found = i;
-      names.push_back(net_.layer(i).name());
     }
-    if (found < 0) {
-      const std::string nearest = NearestName(name, names);
-      Add(Format("%s: %s %s is not a layer of the net%s", Label(stage).c_str(), field, Quoted(name).c_str(),
-                 nearest.empty() ? "" : (" (did you mean " + Quoted(nearest) + "?)").c_str()));
-    }
+    if (found < 0) AddUnknown(stage, field, name);
     return found;
   }
 
-  void Claim(int stage, std::vector<int>* stage_of_layer) {
-    const LayerSpan span = spans_[stage];
-    if (stage > 0 && span.first < spans_[stage - 1].first && span.last < spans_[stage - 1].first) {
-      Add(Format("%s comes before %s in the net; expected the stages in the order of the layers", Label(stage).c_str(),
-                 Label(stage - 1).c_str()));
+  void AddUnknown(int stage, const char* field, const std::string& name) {
+    std::vector<std::string> names;
+    for (const caffe::LayerParameter& layer : net_.layer()) names.push_back(layer.name());
+    const std::string nearest = NearestName(name, names);
+    Add(Format("%s: %s %s is not a layer of the net%s", Label(stage).c_str(), field, Quoted(name).c_str(),
+               nearest.empty() ? "" : (" (did you mean " + Quoted(nearest) + "?)").c_str()));
+  }
+
+  void ClaimNamed(int stage, std::vector<int>* stage_of_layer) {
+    for (const std::string& pattern : config_.stage(stage).layer()) {
+      bool found = false;
+      for (int i = 0; i < net_.layer_size(); ++i) {
+        const std::string& name = net_.layer(i).name();
+        if (name != pattern && fnmatch(pattern.c_str(), name.c_str(), 0) != 0) continue;
+        found = true;
+        int& owner = (*stage_of_layer)[i];
+        if (owner >= 0 && owner != stage) {
+          Add(Format("%s and %s both name layer %s", Label(owner).c_str(), Label(stage).c_str(), Quoted(name).c_str()));
+        }
+        if (owner < 0) owner = stage;
+      }
+      if (!found) AddUnknown(stage, "layer", pattern);
     }
+  }
+
+  void ClaimRange(int stage, std::vector<int>* stage_of_layer) {
+    const LayerSpan span = spans_[stage];
     std::map<int, LayerSpan> shared;  // by the stage that had them before
     for (int i = span.first; i <= span.last; ++i) {
+      if (named_[i] >= 0) continue;
       int& owner = (*stage_of_layer)[i];
       if (owner < 0) {
         owner = stage;
@@ -107,7 +129,8 @@ class Assignment {
   const RoutingTableConfig& config_;
   const caffe::NetParameter& net_;
   std::vector<std::string>* faults_;
-  std::vector<LayerSpan> spans_;
+  std::vector<LayerSpan> spans_;  // by stage; of one without a range it ends before it begins
+  std::vector<int> named_;        // by layer: the stage that names it; -1: none
 };
 
 }  // namespace

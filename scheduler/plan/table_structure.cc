@@ -42,6 +42,7 @@ class StructureCheck {
     CheckDevices();
     if (stages_known_) {
       for (int stage = 0; stage < config_.stage_size(); ++stage) CheckIndices(stage);
+      CheckReplicas();
     }
     return std::move(faults_);
   }
@@ -97,11 +98,9 @@ class StructureCheck {
       const StageConfig& stage = config_.stage(i);
       const std::string label = StageLabel(config_, i);
       if (!stage.has_kind()) {
-        Add(label + " has no kind; expected kind: " + (i == 0 ? "CONV" : "FC"));
+        Add(label + " has no kind; expected kind: " + (i == 0 ? "CONV" : "CONV or FC"));
       } else if (i == 0 && stage.kind() != StageConfig::CONV) {
         Add(label + ", the first, is FC; expected CONV: data enters in a data-parallel stage");
-      } else if (i > 0 && stage.kind() != StageConfig::FC) {
-        Add(label + " is CONV; expected FC for every stage but the first");
       }
       if (stage.kind() == StageConfig::CONV && stage.boundary() == StageConfig::SCATTERED) {
         Add(label + " is CONV and has boundary: SCATTERED; expected it of an FC stage, whose shards gather the slices");
@@ -224,6 +223,24 @@ class StructureCheck {
     if (config_.stage(stage).kind() == StageConfig::CONV && nodes > MsgId::kMaxReplicas) {
       Add(Format("%s has %d replicas; expected at most %lld", label.c_str(), nodes,
                  static_cast<long long>(MsgId::kMaxReplicas)));
+    }
+  }
+
+  /// Each micro-batch has one replica in each conv stage, and each replica some of them.
+  void CheckReplicas() {
+    std::vector<int> nodes(config_.stage_size(), 0);
+    for (const NodeConfig& node : config_.node()) ++nodes[node.stage()];
+    for (int stage = 1; stage < config_.stage_size(); ++stage) {
+      if (config_.stage(stage).kind() != StageConfig::CONV || nodes[0] == 0 || nodes[stage] == 0) continue;
+      if (nodes[stage] > int64_t{nodes[0]} * config_.micro_batches()) {
+        Add(Format("%s has %d replicas for %lld micro-batches (of %d replicas, %d each); expected at most as many",
+                   StageLabel(config_, stage).c_str(), nodes[stage],
+                   static_cast<long long>(int64_t{nodes[0]} * config_.micro_batches()), nodes[0],
+                   config_.micro_batches()));
+      }
+      if (nodes[0] % nodes[stage] == 0 || nodes[stage] % nodes[0] == 0) continue;
+      Add(Format("%s has %d replicas and %s %d; expected one number to divide the other",
+                 StageLabel(config_, stage).c_str(), nodes[stage], StageLabel(config_, 0).c_str(), nodes[0]));
     }
   }
 

@@ -42,11 +42,9 @@ int64_t MultiplyAdd(int64_t a, int64_t b, int64_t c) {
 
 /// Samples of an update whose pipelines pass the node: all, or a replica's share.
 int64_t UpdateRows(const NodeModel& model) {
-  const JobShape& shape = model.schedule().shape();
-  if (shape.max_iter == 0) return 0;
   int64_t rows = 0;
-  for (int replica : model.plan().replicas) rows += PartOf(shape.train_batch, replica, shape.replicas).size();
-  return rows * shape.iter_size;
+  for (MsgId id : model.schedule().TrainIds(0, model.plan().share)) rows += model.schedule().SamplesOfId(id).rows;
+  return rows;
 }
 
 void AddTraffic(const NodeModel& model, NodeSummary* summary) {

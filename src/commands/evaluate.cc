@@ -192,7 +192,7 @@ StatusOr<std::vector<Evaluated>> Evaluate(const caffe::NetParameter& net_param, 
 
   std::vector<Evaluated> results;
   for (const NetOutput& output : net->outputs()) results.push_back({output.blob, output.loss_weight, 0});
-  for (MsgId id : schedule.TestIds(0, 0)) {
+  for (MsgId id : schedule.TestIds(0)) {
     HP_RETURN_IF_ERROR(arrivals.Await(*input, id));
     const IdSamples samples = schedule.SamplesOfId(id);
     HP_ASSIGN_OR_RETURN(const std::vector<float> values,

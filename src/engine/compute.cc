@@ -24,7 +24,7 @@ Status Compute::Allocate() {
   HP_ASSIGN_OR_RETURN(workspace_, Workspace::Create(model_, options_.pool_size, options_.device, options_.params));
   HP_ASSIGN_OR_RETURN(updater_, Updater::Create(model_, {options_.device, options_.backend, options_.params,
                                                          workspace_.get(), options_.loss_scale}));
-  const std::vector<MsgId> ids = model_.schedule().TrainIds(0, model_.plan().replicas);
+  const std::vector<MsgId> ids = model_.schedule().TrainIds(0, model_.plan().share);
   if (!ids.empty()) {
     first_id_ = ids.front();
     last_id_ = ids.back();

@@ -21,10 +21,10 @@ size_t ImagesBytes(const NodeModel& model) {
 
 /// The replica's training micro-batch after `id`; 0 after the last one of all.
 MsgId NextOf(const Schedule& schedule, MsgId id) {
-  const std::vector<MsgId> ids = schedule.TrainIds(id.clock(), id.replica());
+  const std::vector<MsgId> ids = schedule.TrainIds(id.clock(), schedule.ReadBy(id.replica()));
   const auto next = std::upper_bound(ids.begin(), ids.end(), id);
   if (next != ids.end()) return *next;
-  const std::vector<MsgId> later = schedule.TrainIds(id.clock() + 1, id.replica());
+  const std::vector<MsgId> later = schedule.TrainIds(id.clock() + 1, schedule.ReadBy(id.replica()));
   return later.empty() ? MsgId() : later.front();
 }
 

@@ -29,7 +29,7 @@ class PortStaging {
                                                        const std::function<bool(Rank peer)>& reaches);
 
   /// Whether the tensor of micro-batch `id` at `port` (index into the phase's ports) passes through here. Any thread.
-  bool staged(MsgId id, int port) const { return staged_[plan(id.train()).ports[port].peer(id.replica())]; }
+  bool staged(MsgId id, int port) const { return staged_[model_.plan().PeerOf(plan(id.train()).ports[port], id)]; }
   /// Whether some tensor does not: the transport must know the device's memory then.
   bool any_direct() const { return any_direct_; }
   /// All of the memory, to be registered with the transport; empty where nothing is staged.

@@ -59,9 +59,10 @@ Status Input::Prepare(const Schedule& schedule, int replica, uint64_t seed, int 
   replica_ = replica;
   callbacks_ = std::move(callbacks);
   if (train_) {
-    ids_ = schedule.TrainIds(0, replica);
+    ids_ = schedule.TrainIds(0, schedule.ReadBy(replica));
   } else {
-    ids_ = schedule.TestIds(schedule.shape().test_initialization ? 0 : schedule.shape().test_interval, replica);
+    const int64_t first = schedule.shape().test_initialization ? 0 : schedule.shape().test_interval;
+    ids_ = schedule.TestIds(first, schedule.ReadBy(replica));
     for (MsgId& id : ids_) id = MsgId::Make(0, false, id.micro(), id.replica());
   }
   HP_ASSIGN_OR_RETURN(transformer_, MakeTransformer(seed));

@@ -55,9 +55,8 @@ Status LoadFiles(const RoutingTable& table, const LayerTypes& types, JobFiles* f
   return OkStatus();
 }
 
-Status OpenInputs(const RoutingTable& table, const NodeInfo& node, const std::string& cache_dir,
-                  const LayerTypes& types, JobFiles* files) {
-  const auto reads = [&](const StagePart& part) { return table.stage(part.stage).conv; };
+Status OpenInputs(const NodeInfo& node, const std::string& cache_dir, const LayerTypes& types, JobFiles* files) {
+  const auto reads = [](const StagePart& part) { return part.stage == 0; };
   if (std::none_of(node.parts.begin(), node.parts.end(), reads)) return OkStatus();
   const caffe::LayerParameter* train = DataLayerOf(*files->net, caffe::TRAIN, types);
   if (train == nullptr)
@@ -126,7 +125,7 @@ StatusOr<JobFiles> JobFiles::Read(const RoutingTable& table, const NodeInfo& nod
                                   const std::string& cache_dir, const LayerTypes& types) {
   JobFiles files;
   HP_RETURN_IF_ERROR(LoadFiles(table, types, &files));
-  HP_RETURN_IF_ERROR(OpenInputs(table, node, cache_dir, types, &files));
+  HP_RETURN_IF_ERROR(OpenInputs(node, cache_dir, types, &files));
   if (!resume.empty()) HP_RETURN_IF_ERROR(LoadSnapshot(table, resume, &files));
   HP_RETURN_IF_ERROR(MakeLossScaler(table, resume, &files));
   return files;

@@ -68,13 +68,13 @@ bool Reporter::Complete(const std::vector<MsgId>& ids, bool train) const {
 
 void Reporter::PrintReady() {
   for (;;) {
-    const std::vector<MsgId> tests = job_.schedule().TestIds(iteration_, job_.schedule().replicas());
+    const std::vector<MsgId> tests = job_.schedule().TestIds(iteration_);
     if (!test_done_) {
       if (!tests.empty() && !Complete(tests, false)) return;
       if (!tests.empty()) PrintTest();
       test_done_ = true;
     }
-    const std::vector<MsgId> trains = job_.schedule().TrainIds(iteration_, job_.schedule().replicas());
+    const std::vector<MsgId> trains = job_.schedule().TrainIds(iteration_);
     if (trains.empty() || !Complete(trains, true)) return;
     PrintTraining();
     ++iteration_;
@@ -94,7 +94,7 @@ std::vector<double> Reporter::Sum(const std::vector<MsgId>& ids, bool train) {
 
 void Reporter::PrintTest() {
   LOG(INFO) << "Iteration " << iteration_ << ", Testing net (#0)";
-  const std::vector<double> sums = Sum(job_.schedule().TestIds(iteration_, job_.schedule().replicas()), false);
+  const std::vector<double> sums = Sum(job_.schedule().TestIds(iteration_), false);
   const std::vector<WholeOutput>& outputs = job_.outputs(false);
   for (size_t i = 0; i < outputs.size(); ++i) {
     const double mean = sums[i] / static_cast<double>(job_.schedule().shape().test_iter);
@@ -108,7 +108,7 @@ void Reporter::PrintTest() {
 
 void Reporter::PrintTraining() {
   const caffe::SolverParameter& solver = job_.solver();
-  std::vector<double> sums = Sum(job_.schedule().TrainIds(iteration_, job_.schedule().replicas()), true);
+  std::vector<double> sums = Sum(job_.schedule().TrainIds(iteration_), true);
   const std::vector<WholeOutput>& outputs = job_.outputs(true);
   double loss = 0;
   for (size_t i = 0; i < outputs.size(); ++i) {

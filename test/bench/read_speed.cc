@@ -72,7 +72,7 @@ int Main() {
   int64_t begin_ns = 0;
   double begin_cpu = 0;
   for (int64_t clock = 0; clock < shape.max_iter; ++clock) {
-    const MsgId id = schedule.TrainIds(clock, 0).front();
+    const MsgId id = schedule.TrainIds(clock).front();
     {
       MutexLock lock(&mutex);
       while (!input->Ready(id)) changed.Wait(&mutex);

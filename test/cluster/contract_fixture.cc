@@ -13,16 +13,20 @@ std::string Text(double value) {
   return text;
 }
 
-std::string Net(const std::string& folder, bool frozen, double loss_weight) {
-  const std::string lr = frozen ? " param { lr_mult: 0 } param { lr_mult: 0 } "
-                                : " param { lr_mult: 1 } param { lr_mult: 2 decay_mult: 0 } ";
+/// Layers "data" of both phases: batches of 11 and 7 images of 3 x 10 x 10, and labels below 5.
+std::string DataLayers(const std::string& folder) {
   auto data = [&](const std::string& phase, const std::string& db, int batch, const std::string& transform) {
     return "layer { name: 'data' type: 'Data' top: 'data' top: 'label' include { phase: " + phase +
            " } data_param { source: '" + folder + "/" + db + "' batch_size: " + std::to_string(batch) +
            " shuffle: true } transform_param { scale: 0.0078125 mean_value: 120 crop_size: 10 " + transform + " } }\n";
   };
-  return "name: 'contract'\n" + data("TRAIN", "train", 11, "mirror: true") + data("TEST", "test", 7, "") +
-         "layer { name: 'conv1' type: 'Convolution' bottom: 'data' top: 'conv1'" + lr +
+  return data("TRAIN", "train", 11, "mirror: true") + data("TEST", "test", 7, "");
+}
+
+std::string Layers(bool frozen, double loss_weight) {
+  const std::string lr = frozen ? " param { lr_mult: 0 } param { lr_mult: 0 } "
+                                : " param { lr_mult: 1 } param { lr_mult: 2 decay_mult: 0 } ";
+  return "layer { name: 'conv1' type: 'Convolution' bottom: 'data' top: 'conv1'" + lr +
          "  convolution_param { num_output: 6 kernel_size: 3 weight_filler { type: 'xavier' } } }\n"
          "layer { name: 'relu1' type: 'ReLU' bottom: 'conv1' top: 'conv1' }\n"
          "layer { name: 'pool1' type: 'Pooling' bottom: 'conv1' top: 'pool1' pooling_param { kernel_size: 3 stride: 2 "
@@ -64,12 +68,16 @@ void ContractTest::SetUpTestSuite() {
 void ContractTest::TearDownTestSuite() { delete folder_; }
 
 std::string ContractTest::Solver(const std::string& extra, bool frozen, int iterations, double loss_weight) {
+  return SolverOf(Layers(frozen, loss_weight), extra, 0.02 / loss_weight, 0.002 * loss_weight, iterations);
+}
+
+std::string ContractTest::SolverOf(const std::string& layers, const std::string& extra, double base_lr,
+                                   double weight_decay, int iterations) {
   static int count = 0;
   const std::string name = std::to_string(count++);
-  WriteFile(*folder_ / (name + "_net.prototxt"), Net(folder_->path(), frozen, loss_weight));
-  const std::string path = *folder_ / (name + "_solver.prototxt");
-  WriteFile(path, "net: '" + *folder_ / (name + "_net.prototxt") + "'\nbase_lr: " + Text(0.02 / loss_weight) +
-                      " weight_decay: " + Text(0.002 * loss_weight) +
+  const std::string net = *folder_ / (name + "_net.prototxt"), path = *folder_ / (name + "_solver.prototxt");
+  WriteFile(net, "name: 'contract'\n" + DataLayers(folder_->path()) + layers);
+  WriteFile(path, "net: '" + net + "'\nbase_lr: " + Text(base_lr) + " weight_decay: " + Text(weight_decay) +
                       " lr_policy: 'step' gamma: 0.5 stepsize: 20 momentum: 0.9\n"
                       "iter_size: 2 max_iter: " +
                       std::to_string(iterations) +
@@ -105,7 +113,9 @@ std::string ContractTest::NewPrefix() {
   return *folder_ / ("snapshot" + std::to_string(count++));
 }
 std::string ContractTest::Describe(const ClusterSpec& spec) {
-  std::string text = "conv " + std::to_string(spec.conv) + " fc";
+  std::string text;
+  for (const ClusterStage& stage : spec.stages) text += std::to_string(stage.parts) + " x {" + stage.config + "} ";
+  if (spec.stages.empty()) text = "conv " + std::to_string(spec.conv) + " fc";
   for (size_t stage = 0; stage < spec.fc.size(); ++stage) {
     text += " " + std::to_string(spec.fc[stage]) + " from " + spec.fc_starts[stage];
   }

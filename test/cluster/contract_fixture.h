@@ -11,8 +11,8 @@
 
 namespace hp::test {
 
-/// A data set, a net and a solver in a folder: a net with everything that depends on where a sample or a channel is
-/// (dropout, crops, mirrors, LRN, ignored labels, iter_size, uneven divisions).
+/// A data set, nets and solvers in a folder; its own net is one with everything that depends on where a sample or a
+/// channel is (dropout, crops, mirrors, LRN, ignored labels, iter_size, uneven divisions).
 class ContractTest : public testing::Test {
  protected:
   static void SetUpTestSuite();
@@ -21,6 +21,10 @@ class ContractTest : public testing::Test {
   /// Writes a solver and its net. @return the solver's path.
   /// @param loss_weight learning rate and decay make up for it, so that it only makes gradients larger.
   static std::string Solver(const std::string& extra, bool frozen = false, int iterations = 50, double loss_weight = 1);
+  /// The same for a net of its own. @param layers behind Data layers with tops "data", of 3 x 10 x 10,
+  /// and "label", below 5.
+  static std::string SolverOf(const std::string& layers, const std::string& extra, double base_lr = 0.02,
+                              double weight_decay = 0.002, int iterations = 50);
   /// Trains under every table and compares all parameters and losses with one process on one CPU.
   static void Check(const std::string& solver, const std::vector<ClusterSpec>& tables);
   static void Compare(const ClusterResult& result, const ClusterResult& reference);

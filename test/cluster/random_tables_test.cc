@@ -25,8 +25,12 @@ class Drawing {
   ClusterSpec Draw() {
     ClusterSpec spec;
     spec.conv = Below(3) + 1;
-    DrawStages(&spec);
     spec.micro_batches = Below(std::min(5, kSamples / spec.conv)) + 1;
+    if (Below(3) == 0) {
+      DrawSets(&spec);
+    } else {
+      DrawStages(&spec);
+    }
     spec.pool_size = Below(4);
     spec.threads = Below(4) == 0 ? 2 : 1;
     spec.reader_threads = Below(3) + 1;
@@ -45,6 +49,41 @@ class Drawing {
 
   int Below(int bound) { return static_cast<int>(random_() % static_cast<uint64_t>(bound)); }
 
+  static constexpr Cut kAnywhere[] = {{"pool1", "relu1"}, {"conv2", "norm1"}, {"relu2", "conv2"},
+                                      {"pool2", "relu2"}, {"ip1", "pool2"},   {"relu3", "ip1"},
+                                      {"ip2", "drop1"},   {"ip3", "relu4"},   {"accuracy", "ip3"}};
+  static constexpr int kAnywhereCount = static_cast<int>(std::size(kAnywhere)), kFirstOfShards = 3;
+
+  static constexpr SplitConfig::By kBy[] = {SplitConfig::OUTPUTS, SplitConfig::INPUTS, SplitConfig::INPUTS,
+                                            SplitConfig::NONE};
+
+  /// Stages cut anywhere, conv or FC, and sometimes the loss back on the nodes that read the samples.
+  void DrawSets(ClusterSpec* spec) {
+    std::string text = "kind: CONV";
+    int parts = spec->conv, begin = 0;
+    for (int stages = Below(3) + 1; stages > 0 && begin < kAnywhereCount; --stages) {
+      const int cut = begin + Below(kAnywhereCount - begin);
+      spec->stages.push_back({text + " to_layer: '" + kAnywhere[cut].end + "'", parts});
+      begin = cut + 1;
+      const bool shards = cut >= kFirstOfShards && Below(3) > 0;
+      text = std::string(shards ? "kind: FC" : "kind: CONV") + " from_layer: '" + kAnywhere[cut].start + "'";
+      if (shards && Below(3) == 0) text += " boundary: SCATTERED";
+      parts = shards ? 1 : ReplicasBeside(*spec);
+      if (!shards || !std::string(kAnywhere[cut].start).starts_with("ip")) continue;
+      parts = Below(5) + 1;
+      if (Below(2) == 0) spec->splits[kAnywhere[cut].start] = kBy[Below(4)];
+    }
+    spec->stages.push_back({text, parts});
+    if (begin < kAnywhereCount && Below(2) == 0) spec->stages[0].config += " layer: 'loss' layer: 'accuracy'";
+  }
+
+  /// As many replicas as in the first stage, or a number that divides that, or that it divides.
+  int ReplicasBeside(const ClusterSpec& spec) {
+    std::vector<int> counts = {1, spec.conv, spec.conv};
+    if (spec.micro_batches > 1) counts.push_back(2 * spec.conv);
+    return counts[Below(static_cast<int>(counts.size()))];
+  }
+
   void DrawStages(ClusterSpec* spec) {
     const int stages = Below(8) == 0 ? 0 : Below(2) + 1;
     int cut = -1, first = kCutCount;
@@ -59,8 +98,6 @@ class Drawing {
       spec->fc.push_back(Below(6) + 1);
     }
     spec->scattered = stages > 0 && Below(3) == 0;
-    constexpr SplitConfig::By kBy[] = {SplitConfig::OUTPUTS, SplitConfig::INPUTS, SplitConfig::INPUTS,
-                                       SplitConfig::NONE};
     for (int product = std::max(first, 1); product < kCutCount; ++product) {
       const SplitConfig::By by = kBy[Below(4)];
       if (by != SplitConfig::OUTPUTS) spec->splits[kCuts[product].start] = by;

@@ -38,13 +38,12 @@ std::vector<LawfulGrant> GrantsFor(const JobPlan& job, Rank self) {
   for (int64_t clock = 0; clock < kClocks; ++clock) {
     for (const bool train : {false, true}) {
       const NodePlan& plan = job.node(self, train);
-      for (const MsgId id :
-           train ? schedule.TrainIds(clock, schedule.replicas()) : schedule.TestIds(clock, schedule.replicas())) {
-        if (plan.data_parallel() && plan.part().index != id.replica()) continue;
+      const IdShare share = job.ShareOf(plan.part());
+      for (const MsgId id : train ? schedule.TrainIds(clock, share) : schedule.TestIds(clock, share)) {
         for (const PortPlan& port : plan.ports()) {
           if (port.landing) continue;
           const auto bytes = static_cast<size_t>(schedule.SamplesOfId(id).rows * port.row_bytes);
-          grants.push_back({port.peer(id.replica()), {id.bits, port.channel}, bytes});
+          grants.push_back({port.peer(TurnOf(id, schedule.shape().replicas)), {id.bits, port.channel}, bytes});
         }
       }
     }

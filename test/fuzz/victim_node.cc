@@ -143,7 +143,7 @@ void VictimNode::RunTask() {
 
 void VictimNode::BeginExchanges(const Task& task) {
   if (task.kind != Task::kBackward) return;
-  if (task.id != job_.schedule().TrainIds(task.clock, plan_.replicas).back()) return;
+  if (task.id != job_.schedule().TrainIds(task.clock, plan_.share).back()) return;
   for (int group = 0; group < static_cast<int>(plan_.groups.size()); ++group) {
     const ParamGroupPlan& plan = plan_.groups[group];
     if (plan.exchanged && plan.segment == task.segment) exchanges_.push_back({task.clock, plan.stage, group});

@@ -107,10 +107,10 @@ class FilesTest(cluster.JobTest):
         self.write("table.prototxt", text.replace('stage: 1 index: 1', 'stage: 1 index: 2'))
         self.refused(r'stage "fc": shard 1 has no node')
 
-    def test_stage_that_cuts_an_in_place_pair(self):
+    def test_stage_of_layers_that_the_net_does_not_have(self):
         self.make_job()
-        self.make_table(conv=1, fc=1, before="ip1", cut="relu2")
-        self.refused(r'cuts an in-place pair: layer "relu2" overwrites "ip1" of layer "ip1"')
+        self.make_table(stages=[("conv", "kind: CONV", 1), ("fc", 'kind: FC layer: "ipp1"', 1)])
+        self.refused(r'stage "fc": layer "ipp1" is not a layer of the net \(did you mean "ip1"\?\)')
 
     def test_more_micro_batches_than_samples(self):
         self.make_job()
@@ -267,11 +267,11 @@ class FilesTest(cluster.JobTest):
 
     def test_table_lists_all_faults(self):
         self.make_job()
-        self.make_table(conv=2, fc=1, micro_batches=7, before="ip1", cut="relu2")
+        self.make_table(micro_batches=7, stages=[("conv", "kind: CONV", 2), ("fc", 'kind: FC layer: "nowhere"', 1)])
         status, text = cluster.run_tool("hproute", "--check", self.path("table.prototxt"))
         self.assertEqual(status, 2, text)
         self.assertIn("7 micro-batches", text)
-        self.assertIn("in-place pair", text)
+        self.assertIn('"nowhere" is not a layer', text)
 
 
 class NodesTest(cluster.JobTest):

@@ -254,17 +254,20 @@ class JobTest(unittest.TestCase):
         self.write("solver.prototxt", text + solver)
 
     def make_table(self, conv=2, fc=2, micro_batches=2, name="table.prototxt", hosts=None, ports=None, cut="ip1",
-                   before="pool1", extra="", solver="solver.prototxt", threads=1):
-        """A table of conv0, conv1, ..., fc0, ... on loopback. Returns the names of its nodes."""
+                   before="pool1", extra="", solver="solver.prototxt", threads=1, stages=None):
+        """A table of conv0, conv1, ..., fc0, ... on loopback. Returns the names of its nodes.
+        `stages`: instead of conv, fc, cut and before, (name, the rest of its text, number of nodes) of each."""
         each = "threads: %d " % threads if threads else ""
-        names = ["conv%d" % i for i in range(conv)] + ["fc%d" % i for i in range(fc)]
+        if stages is None:
+            stages = [("conv", 'kind: CONV to_layer: "%s"' % before if fc else "kind: CONV", conv)]
+            stages += [("fc", 'kind: FC from_layer: "%s"' % cut, fc)] if fc else []
+        parts = [(stage, index) for stage, (_, _, nodes) in enumerate(stages) for index in range(nodes)]
+        names = [stages[stage][0] + str(index) for stage, index in parts]
         ports = ports or free_ports(len(names))
         text = 'solver: "%s"\nmicro_batches: %d\n%s\n' % (solver, micro_batches, extra)
-        text += 'stage { name: "conv" kind: CONV %s }\n' % ('to_layer: "%s"' % before if fc else "")
-        if fc:
-            text += 'stage { name: "fc" kind: FC from_layer: "%s" }\n' % cut
-        for i, (node, port) in enumerate(zip(names, ports)):
-            stage, index = (0, i) if i < conv else (1, i - conv)
+        for label, rest, _ in stages:
+            text += 'stage { name: "%s" %s }\n' % (label, rest)
+        for i, (node, port, (stage, index)) in enumerate(zip(names, ports, parts)):
             text += 'node { name: "%s" stage: %d index: %d host: "%s" port: %d %s}\n' % (
                 node, stage, index, hosts[i] if hosts else "127.0.0.1", port, each)
         self.write(name, text)

@@ -18,6 +18,15 @@ class PayloadTest(cluster.JobTest):
         found = re.findall(r'node "(\w+)":(?:.*\n)+?  sends (\d+) bytes and receives (\d+) bytes in each iteration', text)
         return {name: (int(sent), int(received)) for name, sent, received in found}
 
+    def check(self, names):
+        promised, counted = self.promised(), self.counted(names)
+        self.assertEqual(sorted(promised), sorted(names))
+        self.assertEqual(counted, {name: (sent * ITERATIONS, received * ITERATIONS)
+                                   for name, (sent, received) in promised.items()})
+        self.assertEqual(sum(sent for sent, _ in counted.values()), sum(received for _, received in counted.values()))
+        if len(names) > 1:
+            self.assertTrue(all(sent > 0 for sent, _ in counted.values()), counted)
+
     def counted(self, names):
         nodes = [self.start(name=name) for name in names]
         self.expect_all(nodes, 0, "Optimization Done")
@@ -39,14 +48,17 @@ class PayloadTest(cluster.JobTest):
                 table = self.read("table.prototxt").decode()
                 table = table.replace('from_layer: "ip1"', 'from_layer: "ip1" ' + boundary) + extra + "\n"
                 self.write("table.prototxt", table)
-                promised, counted = self.promised(), self.counted(names)
-                self.assertEqual(sorted(promised), sorted(names))
-                self.assertEqual(counted, {name: (sent * ITERATIONS, received * ITERATIONS)
-                                           for name, (sent, received) in promised.items()})
-                self.assertEqual(sum(sent for sent, _ in counted.values()),
-                                 sum(received for _, received in counted.values()))
-                if conv + fc > 1:
-                    self.assertTrue(all(sent > 0 for sent, _ in counted.values()), counted)
+                self.check(names)
+
+    def test_sets_of_layers(self):
+        self.make_job(iterations=ITERATIONS, test=True)
+        above = 'kind: FC layer: "ip?" layer: "relu2" layer: "drop"'
+        for stages in ([("a", 'kind: CONV to_layer: "relu1"', 2), ("b", 'kind: CONV from_layer: "pool1"', 4)],
+                       [("a", "kind: CONV", 2), ("b", above, 2)],
+                       [("a", 'kind: CONV to_layer: "conv1"', 1), ("c", 'kind: FC from_layer: "ip1"', 3),
+                        ("b", 'kind: CONV from_layer: "relu1" to_layer: "pool1"', 2)]):
+            with self.subTest(stages=stages):
+                self.check(self.make_table(micro_batches=2, stages=stages))
 
 
 if __name__ == "__main__":

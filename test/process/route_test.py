@@ -141,9 +141,10 @@ class RouteTest(cluster.JobTest):
 
     def test_all_faults_at_once(self):
         self.make_job(solver="iter_size: 400000\n")
-        self.make_table(conv=2, fc=1, micro_batches=7, before="ip1", cut="relu2", ports=[20000, 20000, 20001])
+        self.make_table(micro_batches=7, ports=[20000, 20000, 20001],
+                        stages=[("conv", "kind: CONV", 2), ("fc", 'kind: FC layer: "nowhere"', 1)])
         text = self.check(2)
-        for said in ("times iter_size: 400000", "7 micro-batches are more than the 12 samples", "in-place pair",
+        for said in ("times iter_size: 400000", "7 micro-batches are more than the 12 samples", "not a layer of the net",
                      "both on 127.0.0.1:20000", "has 4 fault(s)"):
             self.assertIn(said, text)
         os.remove(self.path("net.prototxt"))

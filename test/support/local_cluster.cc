@@ -4,6 +4,7 @@
 #include "commands/launch.h"
 #include "data/db_writer.h"
 #include "scheduler/plan/routing_table.h"
+#include "test/support/small_job.h"
 #include "transport/connect/tcp_listener.h"
 #include "transport/tcp/tcp_transport.h"
 
@@ -87,17 +88,23 @@ RoutingTableConfig MakeTable(const ClusterSpec& spec, const std::string& solver_
     }
     return entry;
   };
+  for (const auto& [layer, by] : spec.splits) {
+    SplitConfig* split = config.add_split();
+    split->set_layer(layer);
+    split->set_by(by);
+  }
+  for (size_t s = 0; s < spec.stages.size(); ++s) {
+    const StageConfig given = Parse<StageConfig>(spec.stages[s].config);
+    add_stage("stage" + std::to_string(s) + "_", static_cast<int>(s), spec.stages[s].parts, given.kind())
+        ->MergeFrom(given);
+  }
+  if (!spec.stages.empty()) return config;
   add_stage("conv", 0, spec.conv, StageConfig::CONV);
   for (size_t s = 0; s < spec.fc.size(); ++s) {
     StageConfig* stage =
         add_stage("fc" + std::to_string(s) + "_", static_cast<int>(s) + 1, spec.fc[s], StageConfig::FC);
     stage->set_from_layer(spec.fc_starts[s]);
     if (spec.scattered) stage->set_boundary(StageConfig::SCATTERED);
-  }
-  for (const auto& [layer, by] : spec.splits) {
-    SplitConfig* split = config.add_split();
-    split->set_layer(layer);
-    split->set_by(by);
   }
   for (size_t s = 0; s < spec.fc.size(); ++s) config.mutable_stage(static_cast<int>(s))->set_to_layer(spec.ends[s]);
   return config;

@@ -31,8 +31,15 @@ void WriteFile(const std::string& path, const std::string& text);
 /// noise, so that something can be learnt. A function of `seed`.
 void WriteRandomImages(const std::string& path, int records, int channels, int size, int classes, uint64_t seed);
 
+/// A stage as a table has it (StageConfig in text form), and how many nodes it has.
+struct ClusterStage {
+  std::string config;
+  int parts = 1;
+};
+
 /// How a job is laid out.
 struct ClusterSpec {
+  std::vector<ClusterStage> stages = {};  ///< instead of the next four, which are for stages one behind the other
   int conv = 1;
   std::vector<int> fc;                                 ///< shards of each FC stage
   std::vector<std::string> fc_starts;                  ///< first layer of each FC stage

@@ -73,9 +73,8 @@ void NodePlan::AddPort(PortPlan port, const EdgePiece& piece) {
   if (shape.rank() > 1) shape = shape.With(1, piece.channels.size());
   port.row_bytes = shape.count(1) * static_cast<int64_t>(sizeof(float));
   const std::vector<Rank>& ranks = placement_->layout().stages[other_stage].ranks;
-  // Readers are told apart, whoever they are; of writers that are replicas, it is the one whose micro-batch it is.
-  const bool any_replica = !leaves && placement_->layout().stages[other_stage].data_parallel;
-  port.peers = any_replica ? ranks : std::vector<Rank>{ranks[port.part]};
+  const bool replicas = placement_->layout().stages[other_stage].data_parallel;
+  port.peers = replicas ? ranks : std::vector<Rank>{ranks[port.part]};
   ports_.push_back(port);
 }
 

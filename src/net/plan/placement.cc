@@ -79,16 +79,6 @@ std::vector<bool> Placement::FeedsProduct() const {
   return feeds;
 }
 
-Status Placement::CheckOrder(int layer) const {
-  for (int bottom : graph_->layers()[layer].bottoms) {
-    const GraphBlob& blob = graph_->blobs()[bottom];
-    if (stage_of(blob.producer) <= stage_of(layer)) continue;
-    return InvalidArgument("layer \"%s\" is in stage %d but reads \"%s\" of the later stage %d", NameOf(layer).c_str(),
-                           stage_of(layer), blob.name.c_str(), stage_of(blob.producer));
-  }
-  return OkStatus();
-}
-
 // Of a layer of a sharded stage. What works channel by channel keeps the layout of what it reads. Everything else needs
 // whole blobs: on all shards if a divided layer lies above, else (losses above all) on the lead shard.
 StatusOr<Layout> Placement::LayoutOfTops(int layer, bool feeds_product) const {
@@ -134,7 +124,6 @@ Status Placement::PlaceLayers() {
   lead_.assign(count, false);
   for (int i = 0; i < count; ++i) {
     const int stage = stage_of(i);
-    HP_RETURN_IF_ERROR(CheckOrder(i));
     runs_on_.emplace_back(distinct_parts(stage), true);
     if (!sharded(stage)) continue;
     HP_ASSIGN_OR_RETURN(const Layout tops, LayoutOfTops(i, feeds_product[i]));

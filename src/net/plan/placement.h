@@ -58,7 +58,7 @@ enum class Layout {
 /// Channels of a blob that cross from one part of a stage to one part of a stage, itself perhaps.
 struct EdgePiece {
   int writer = 0;         ///< part of the stage that makes the blob; 0 where it is a replica: each writes its rows
-  int reader = 0;         ///< part of the stage that reads it
+  int reader = 0;         ///< part of the stage that reads it; 0 where it is a replica: each reads its rows
   Range channels;         ///< of the whole blob; not empty
   bool gradient = false;  ///< whether the reader sends their gradient back
 };
@@ -86,8 +86,7 @@ class Placement {
  public:
   /// @param graph made with the cuts of the layout (net/plan/cuts.h); must outlive the placement.
   /// @param sample [C, H, W] of one sample. @param layout copied; must give every layer of the graph a stage.
-  /// @return kInvalidArgument, naming the layer: shapes that do not fit; it reads a blob of a later stage, or has
-  /// parameters that shards can't divide.
+  /// @return kInvalidArgument, naming the layer: shapes that do not fit, or parameters that shards can't divide.
   static StatusOr<Placement> Create(const NetGraph& graph, const Shape& sample, const StageLayout& layout);
 
   // A layer or blob is given by its index in the graph, a part by its index in the stage; replicas are alike and count
@@ -130,7 +129,6 @@ class Placement {
   Layout NeedOf(int layer, int bottom) const;
   Range PieceOf(const Edge& edge, int writer, int reader) const;
   std::vector<bool> FeedsProduct() const;
-  Status CheckOrder(int layer) const;
   StatusOr<Layout> LayoutOfTops(int layer, bool feeds_product) const;
   Status PlaceLayers();
   void FindEdges();

@@ -206,10 +206,6 @@ TEST(Placement, AScatteredBoundaryCrossesOnceAndIsGatheredByTheShards) {
 }
 
 TEST(Placement, RefusesWhatCannotBePlaced) {
-  StageLayout backwards = Layout(1, {1}, {kIp1});
-  backwards.stage_of_layer[2] = 1;
-  backwards.stage_of_layer[3] = 0;
-  EXPECT_THAT(PlacementError(SmallNet(), backwards), AllOf(HasSubstr("\"ip1\""), HasSubstr("\"pool1\"")));
   EXPECT_THAT(PlacementError(SmallNet(), Layout(1, {2}, {1})), AllOf(HasSubstr("\"conv1\""), HasSubstr("2 shards")));
   EXPECT_EQ(PlacementError(SmallNet(), Layout(1, {1}, {1})), "") << "one shard may run any layer";
 }

@@ -97,12 +97,35 @@ TEST_F(JobPlanTest, EveryParameterIsOwnedOnce) {
   EXPECT_EQ((*job)->params()[0].slices[0].owner, 0) << "of replicas the first one";
 }
 
+TEST(ScheduleTest, SharesOfAPhaseAreDisjointAndTogetherAllOfIt) {
+  JobShape shape;
+  shape.replicas = 2;
+  shape.micro_batches = 3;
+  shape.iter_size = 2;
+  shape.train_batch = 9;
+  shape.max_iter = 5;
+  const Schedule schedule(shape);
+  const std::vector<MsgId> all = schedule.TrainIds(4);
+  ASSERT_EQ(all.size(), 12u);
+  for (int of : {1, 2, 4, 6}) {
+    std::set<MsgId> seen;
+    for (int index = 0; index < of; ++index) {
+      const std::vector<MsgId> ids = schedule.TrainIds(4, {of, index});
+      EXPECT_EQ(ids.size(), all.size() / of);
+      EXPECT_TRUE(std::is_sorted(ids.begin(), ids.end()));
+      seen.insert(ids.begin(), ids.end());
+    }
+    EXPECT_EQ(seen.size(), all.size()) << of;
+  }
+  for (MsgId id : schedule.TrainIds(4, schedule.ReadBy(1))) EXPECT_EQ(id.replica(), 1);
+}
+
 TEST_F(JobPlanTest, APipelineGoesByItsPart) {
   const auto job = Make();
   ASSERT_TRUE(job.ok()) << job.status();
   const PipelinePlan conv = (*job)->pipeline(1), shard = (*job)->pipeline(3);
-  EXPECT_THAT(conv.replicas, ElementsAre(1));
-  EXPECT_THAT(shard.replicas, ElementsAre(0, 1));
+  EXPECT_EQ(conv.share, (IdShare{2, 1}));
+  EXPECT_EQ(shard.share, IdShare());
   ASSERT_EQ(conv.groups.size(), 1u);
   EXPECT_TRUE(conv.groups[0].in_backward && conv.groups[0].exchanged && conv.ordered_backward);
   EXPECT_FALSE(conv.groups[0].counts) << "replica 0 counts the squares";

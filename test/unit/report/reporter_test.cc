@@ -26,7 +26,7 @@ class ReporterTest : public testing::Test {
   /// Of all micro-batches of a clock: their share of a loss that is the clock's number.
   std::vector<std::pair<MsgId, float>> ValuesOf(int64_t clock) const {
     std::vector<std::pair<MsgId, float>> values;
-    const std::vector<MsgId> ids = job_->schedule().TrainIds(clock, job_->schedule().replicas());
+    const std::vector<MsgId> ids = job_->schedule().TrainIds(clock);
     for (const MsgId id : ids) values.emplace_back(id, static_cast<float>(clock) / static_cast<float>(ids.size()));
     return values;
   }

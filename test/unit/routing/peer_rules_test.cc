@@ -37,7 +37,7 @@ class PeerRulesTest : public testing::Test {
     for (bool train : {true, false}) {
       for (const PortPlan& port : job_->node(self, train).ports()) {
         const MsgId id = MsgId::Make(5, train, 1, self == kConv1 ? 1 : 0);
-        if (port.landing || port.peer(id.replica()) != peer) continue;
+        if (port.landing || port.peer(TurnOf(id, 2)) != peer) continue;
         ++found;
         const PlaceTag tag{id.bits, port.channel};
         const size_t bytes = job_->schedule().SamplesOfId(id).rows * port.row_bytes;

@@ -24,7 +24,7 @@ CheckedNode::CheckedNode(const JobSpec& job, Rank rank)
       schedule_(job.shape),
       memory_(plan_.pool_size, std::vector<Mark>(plan_.train.ports.size(), kNobodys)) {
   for (int64_t clock = 0; clock <= job.last_clock(); ++clock) {
-    for (const auto& ids : {schedule_.TestIds(clock, plan_.replicas), schedule_.TrainIds(clock, plan_.replicas)}) {
+    for (const auto& ids : {schedule_.TestIds(clock, plan_.share), schedule_.TrainIds(clock, plan_.share)}) {
       inputs_.insert(inputs_.end(), ids.begin(), ids.end());
     }
   }
@@ -32,7 +32,7 @@ CheckedNode::CheckedNode(const JobSpec& job, Rank rank)
 
 // Both ends of a port compute the same word for it.
 CheckedNode::Mark CheckedNode::MarkOf(MsgId id, const PortPlan& port) const {
-  const Rank peer = port.peer(id.replica());
+  const Rank peer = plan_.PeerOf(port, id);
   const Rank writer = port.landing ? peer : rank_, reader = port.landing ? rank_ : peer;
   const auto random =
       Philox4x32(id.bits, port.channel, static_cast<uint64_t>(writer) << 32 | static_cast<uint64_t>(reader));
@@ -148,10 +148,10 @@ void CheckedNode::CheckLanded(const Task& task, int segment, bool gradients) {
     const PortPlan& port = plan_.train.ports[i];
     if (!port.landing || port.gradient != gradients) continue;
     if (gradients ? port.segment < segment : port.segment > segment) continue;
-    Expect(*Word(task.solver, static_cast<int>(i)) == MarkOf(task.id, port),
-           Format("port %u of node %d does not hold what node %d wrote", port.channel, rank_,
-                  port.peer(task.id.replica())),
-           task);
+    Expect(
+        *Word(task.solver, static_cast<int>(i)) == MarkOf(task.id, port),
+        Format("port %u of node %d does not hold what node %d wrote", port.channel, rank_, plan_.PeerOf(port, task.id)),
+        task);
   }
 }
 
@@ -190,8 +190,9 @@ void CheckedNode::Backward(const Task& task) {
   Expect(task.segment == expected, "backward out of order", task);
   CheckLanded(task, plan_.train.segments, false);
   CheckLanded(task, task.segment, true);
-  if (plan_.ordered_backward) Expect(last_backward_ <= task.id, "backward not in the order of ids", task);
-  last_backward_ = task.id;
+  MsgId& last = last_backward_[task.segment];
+  if (plan_.ordered_backward) Expect(last < task.id, "backward not in the order of ids", task);
+  last = task.id;
   for (size_t u = 0; u < plan_.groups.size(); ++u) {
     const ParamGroupPlan& group = plan_.groups[u];
     if (group.segment == task.segment && (group.deferred || group.in_backward)) flight.group[u] = true;
@@ -257,7 +258,7 @@ void CheckedNode::Update(const Task& task) {
   for (int group : groups) Expect(updated_.insert(group).second, "updated twice", task);
   for (int group : groups) CheckExchanged(task, group);
   if (plan_.wait_for_verdict) Expect(norm_ && verdict_ >= task.clock, "an update before the verdict", task);
-  for (MsgId id : schedule_.TestIds(clock_, plan_.replicas)) {
+  for (MsgId id : schedule_.TestIds(clock_, plan_.share)) {
     Expect(FlightOf(id).forward == plan_.test.segments, "an update before a test", task);
   }
   for (MsgId id : Trains()) {
@@ -269,7 +270,7 @@ void CheckedNode::Update(const Task& task) {
 void CheckedNode::FinishClock(const Task& task) {
   Expect(updated_.size() == plan_.groups.size(), "a clock without all updates", task);
   size_t ids = 0;
-  for (const auto& list : {schedule_.TestIds(clock_, plan_.replicas), Trains()}) {
+  for (const auto& list : {schedule_.TestIds(clock_, plan_.share), Trains()}) {
     ids += list.size();
     for (MsgId id : list) Expect(FlightOf(id).freed, "a clock ended before " + Name(id), task);
   }
@@ -287,7 +288,7 @@ std::vector<std::string> CheckedNode::Faults() const {
   std::vector<std::string> faults = faults_;
   if (clock_ != job_.last_clock()) faults.push_back(Format("ended at clock %lld", static_cast<long long>(clock_)));
   const bool stopped = job_.stop_after && *job_.stop_after + 2 <= job_.last_clock();
-  const size_t tests = stopped ? 0 : schedule_.TestIds(clock_, plan_.replicas).size();
+  const size_t tests = stopped ? 0 : schedule_.TestIds(clock_, plan_.share).size();
   if (flights_.size() != tests || !bound_.empty()) faults.push_back("the last clock's tests");
   for (const auto& [id, flight] : flights_) {
     if (!flight.freed) faults.push_back("never freed: " + Name(id));

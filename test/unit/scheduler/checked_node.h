@@ -62,7 +62,7 @@ class CheckedNode : public PipelineHost {
   void CheckBeforeVerdict(const Task& task) HP_REQUIRES(mutex_);
   void CheckLanded(const Task& task, int segment, bool gradients) HP_REQUIRES(mutex_);
   void WriteMarks(const Task& task, bool gradient) HP_REQUIRES(mutex_);
-  std::vector<MsgId> Trains() const HP_REQUIRES(mutex_) { return schedule_.TrainIds(clock_, plan_.replicas); }
+  std::vector<MsgId> Trains() const HP_REQUIRES(mutex_) { return schedule_.TrainIds(clock_, plan_.share); }
   Flight& FlightOf(MsgId id) HP_REQUIRES(mutex_);
   int BackwardSegments() const;
 
@@ -82,8 +82,8 @@ class CheckedNode : public PipelineHost {
   int64_t verdict_ HP_GUARDED_BY(mutex_) = -1;
   std::set<int> updated_ HP_GUARDED_BY(mutex_), final_ HP_GUARDED_BY(mutex_);  // groups of this clock
   std::set<int> exchanged_ HP_GUARDED_BY(mutex_);                              // likewise
-  std::vector<MsgId> last_added_ HP_GUARDED_BY(mutex_);  // by group: whose gradient was the latest
-  MsgId last_backward_ HP_GUARDED_BY(mutex_);
+  std::vector<MsgId> last_added_ HP_GUARDED_BY(mutex_);       // by group: whose gradient was the latest
+  std::map<int, MsgId> last_backward_ HP_GUARDED_BY(mutex_);  // by segment
   bool norm_ HP_GUARDED_BY(mutex_) = false;
   std::vector<std::string> faults_ HP_GUARDED_BY(mutex_);
 };

@@ -40,15 +40,17 @@ PipelinePlan JobSpec::PlanOf(Rank rank) const {
   for (int e = 0; e < static_cast<int>(edges.size()); ++e) {
     const EdgeSpec& edge = edges[e];
     const std::vector<Rank> writers = ranks_of(edge.from), readers = ranks_of(edge.to);
-    const int reader_count = edge.lead ? 1 : static_cast<int>(readers.size());
+    const bool to_conv = stages[edge.to].conv;
+    const int reader_count = edge.lead || to_conv ? 1 : static_cast<int>(readers.size());
     if (stage == edge.from && (stages[stage].conv || edge.sliced || part == 0)) {
       for (int r = 0; r < reader_count; ++r) {
-        if (readers[r] == rank) continue;
-        add(e, false, false, edge.from_segment, {readers[r]});
-        if (edge.gradient) add(e, true, true, edge.from_segment, {readers[r]});
+        if (!to_conv && readers[r] == rank) continue;
+        const std::vector<Rank> peers = to_conv ? readers : std::vector<Rank>{readers[r]};
+        add(e, false, false, edge.from_segment, peers);
+        if (edge.gradient) add(e, true, true, edge.from_segment, peers);
       }
     }
-    if (stage != edge.to || part >= reader_count) continue;
+    if (stage != edge.to || (!to_conv && part >= reader_count)) continue;
     const bool from_conv = stages[edge.from].conv;
     const int landings = from_conv || !edge.sliced ? 1 : static_cast<int>(writers.size());
     for (int w = 0; w < landings; ++w) {
@@ -73,10 +75,8 @@ PipelinePlan JobSpec::PlanOf(Rank rank) const {
     train.backward[group.segment] = true;
     plan.ordered_backward |= group.in_backward;
   }
-  plan.replicas.clear();
-  for (int replica = 0; replica < stages[0].parts; ++replica) {
-    if (!stages[stage].conv || replica == part) plan.replicas.push_back(replica);
-  }
+  plan.replicas = stages[0].parts;
+  if (stages[stage].conv) plan.share = {stages[stage].parts, part};
   plan.pool_size = pool_size;
   plan.wait_for_verdict = wait_for_verdict;
   plan.updates_together = updates_together;
@@ -87,7 +87,7 @@ int64_t JobSpec::last_clock() const { return stop_after ? std::min(*stop_after +
 
 namespace {
 
-constexpr ParamGroupPlan InBackward() { return {.segment = 0, .deferred = false, .in_backward = true}; }
+constexpr ParamGroupPlan InBackward(int segment = 0) { return {.segment = segment, .in_backward = true}; }
 constexpr ParamGroupPlan AtOnce(int segment) { return {.segment = segment}; }
 constexpr ParamGroupPlan Deferred(int segment) { return {.segment = segment, .deferred = true}; }
 
@@ -131,6 +131,20 @@ JobSpec TwoFcStages(int replicas, int first, int second, bool frozen, bool skip)
     // Sent early, needed late; made late, needed at once.
     job.edges.push_back({.from = 1, .to = 2, .to_segment = 2, .sliced = true, .lead = true});
   }
+  return job;
+}
+
+JobSpec ThereAndBack(int replicas, int behind, int shards) {
+  JobSpec job;
+  job.name =
+      "conv " + std::to_string(replicas) + "," + std::to_string(behind) + " fc " + std::to_string(shards) + " and back";
+  job.stages = {{true, replicas, {InBackward(0), InBackward(1)}},
+                {true, behind, {InBackward(0), InBackward(0)}},
+                {false, shards, {AtOnce(0), Deferred(0)}}};
+  job.edges = {{.to = 1},
+               {.from = 1, .to = 2},
+               {.from = 2, .to = 0, .to_segment = 1, .sliced = true},
+               {.from = 1, .to = 0, .to_segment = 1}};
   return job;
 }
 

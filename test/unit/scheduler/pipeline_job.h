@@ -23,7 +23,7 @@ struct StageSpec {
   std::vector<ParamGroupPlan> groups;
 };
 
-/// A job as the pipelines of its nodes see it. Stage 0 is the conv stage.
+/// A job as the pipelines of its nodes see it. Stage 0 reads the samples.
 struct JobSpec {
   std::string name;
   std::vector<StageSpec> stages;
@@ -47,6 +47,8 @@ struct JobSpec {
 JobSpec OneFcStage(int replicas, int shards, bool frozen);
 /// Two FC stages; `skip`: the conv stage also writes to the second segment of the first and to the second stage.
 JobSpec TwoFcStages(int replicas, int first, int second, bool frozen, bool skip);
+/// Two conv stages and an FC stage behind each other, and the losses on the first, in a second segment of its nodes.
+JobSpec ThereAndBack(int replicas, int behind, int shards);
 /// Plain training, or data-parallel without FC nodes.
 JobSpec NoFcStage(int replicas);
 

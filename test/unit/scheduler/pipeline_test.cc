@@ -20,6 +20,8 @@ std::vector<JobSpec> AllJobs() {
     jobs.push_back(TwoFcStages(2, 2, 3, frozen, false));
     jobs.push_back(TwoFcStages(3, 2, 2, frozen, true));
   }
+  jobs.push_back(ThereAndBack(2, 1, 2));
+  jobs.push_back(ThereAndBack(3, 3, 1));
   for (JobSpec& job : jobs) job.shape = UnevenShape(job.stages[0].parts, 2, 4);
   return jobs;
 }
@@ -34,8 +36,8 @@ int ExpectedWrites(const JobSpec& job) {
       return std::count_if(phase.ports.begin(), phase.ports.end(), [](const PortPlan& port) { return port.landing; });
     };
     for (int64_t clock = 0; clock <= job.last_clock(); ++clock) {
-      writes += static_cast<int>(schedule.TestIds(clock, plan.replicas).size() * landings(plan.test));
-      writes += static_cast<int>(schedule.TrainIds(clock, plan.replicas).size() * landings(plan.train));
+      writes += static_cast<int>(schedule.TestIds(clock, plan.share).size() * landings(plan.test));
+      writes += static_cast<int>(schedule.TrainIds(clock, plan.share).size() * landings(plan.train));
     }
   }
   return writes;
@@ -45,7 +47,10 @@ class AnyOrder : public testing::TestWithParam<int> {};
 
 TEST_P(AnyOrder, EveryJobEndsAndKeepsItsPromises) {
   int shared_updates = 0, early_exchanges = 0;
-  for (JobSpec job : AllJobs()) {
+  std::vector<JobSpec> jobs = AllJobs();
+  jobs.push_back(ThereAndBack(2, 4, 3));  // which have one micro-batch each
+  jobs.back().shape = UnevenShape(2, 2, 4);
+  for (JobSpec job : jobs) {
     job.pool_size = GetParam();
     for (bool wait : {false, true}) {
       job.wait_for_verdict = wait;

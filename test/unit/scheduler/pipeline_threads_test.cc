@@ -7,7 +7,8 @@ namespace hp::test {
 namespace {
 
 TEST(PipelineThreads, JobsEndOverTheInprocTransport) {
-  std::vector<JobSpec> jobs = {OneFcStage(2, 2, false), OneFcStage(3, 1, true), TwoFcStages(2, 1, 2, false, true)};
+  std::vector<JobSpec> jobs = {OneFcStage(2, 2, false), OneFcStage(3, 1, true), TwoFcStages(2, 1, 2, false, true),
+                               ThereAndBack(2, 2, 2)};
   for (JobSpec& job : jobs) {
     job.shape = UnevenShape(job.stages[0].parts, 3, 5);
     for (int pool : {1, 20}) {

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -19,18 +20,18 @@ constexpr uint32_t kPart = 1, kVerdict = 2, kBye = 3;
 
 class ThreadedNode;
 
-/// The exchange of the conv replicas: who gives the last part tells all of them.
+/// The exchanges of replicas: who gives the last part of a stage's group tells all of that stage.
 class SharedExchange {
  public:
   SharedExchange(const JobSpec& job, const std::vector<std::unique_ptr<ThreadedNode>>* nodes)
       : job_(job), nodes_(*nodes) {}
-  void Add(int64_t clock, int group) HP_EXCLUDES(mutex_);
+  void Add(int64_t clock, int stage, int group) HP_EXCLUDES(mutex_);
 
  private:
   const JobSpec& job_;
   const std::vector<std::unique_ptr<ThreadedNode>>& nodes_;
   Mutex mutex_;
-  std::map<std::pair<int64_t, int>, int> added_ HP_GUARDED_BY(mutex_);
+  std::map<std::tuple<int64_t, int, int>, int> added_ HP_GUARDED_BY(mutex_);  // by clock, stage, group
 };
 
 /// A node as hpnode assembles it, with marks instead of nets.
@@ -48,7 +49,7 @@ class ThreadedNode : public TransportHandler, public HandshakePolicy {
   void Execute() {
     while (const std::optional<Task> task = pipeline_->NextTask()) {
       if (checked_.Run(*task)) Send(0, kPart, task->clock);
-      for (int group : checked_.GivenToExchange(*task)) exchange_->Add(task->clock, group);
+      for (int group : checked_.GivenToExchange(*task)) exchange_->Add(task->clock, job_.stage_of(rank_), group);
       pipeline_->Done(*task);
     }
     for (Rank rank = 0; rank < job_.nodes(); ++rank) Send(rank, kBye, 0);
@@ -61,7 +62,7 @@ class ThreadedNode : public TransportHandler, public HandshakePolicy {
   std::vector<std::string> Faults() const { return checked_.Faults(); }
   void OnExchanged(int64_t clock, int group) {
     checked_.OnExchanged(clock, group);
-    pipeline_->OnExchanged(clock, 0, group);
+    pipeline_->OnExchanged(clock, job_.stage_of(rank_), group);
   }
 
   std::string Hello() override { return std::to_string(rank_); }
@@ -122,12 +123,12 @@ class ThreadedNode : public TransportHandler, public HandshakePolicy {
   int byes_ HP_GUARDED_BY(mutex_) = 0;
 };
 
-void SharedExchange::Add(int64_t clock, int group) {
+void SharedExchange::Add(int64_t clock, int stage, int group) {
   {
     MutexLock lock(&mutex_);
-    if (++added_[{clock, group}] < job_.stages[0].parts) return;
+    if (++added_[{clock, stage, group}] < job_.stages[stage].parts) return;
   }
-  for (Rank replica : job_.ranks_of(0)) nodes_[replica]->OnExchanged(clock, group);
+  for (Rank replica : job_.ranks_of(stage)) nodes_[replica]->OnExchanged(clock, group);
 }
 
 }  // namespace
