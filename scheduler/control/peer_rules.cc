@@ -145,10 +145,9 @@ Status PeerRules::CheckGrant(Rank from, const PlaceTag& tag, size_t bytes) {
   if (IsSliceTag(tag)) return CheckSlice(from, tag, bytes);
   const MsgId id{tag.msg_id};
   HP_RETURN_IF_ERROR(CheckListed(id).Prepend("a grant"));
-  const NodePlan& plan = job_->node(self_, id.train());
   const int64_t turn = TurnOf(id, job_->schedule().shape().replicas);
-  if (job_->ShareOf(plan.part()).Has(turn)) {
-    for (const PortPlan& port : plan.ports()) {
+  if (const int variant = job_->ShareOf(self_).VariantOf(turn); variant >= 0) {
+    for (const PortPlan& port : job_->node(self_, id.train(), variant).ports()) {
       if (port.landing || port.channel != tag.channel || port.peer(turn) != from) continue;
       const int64_t expected = job_->schedule().SamplesOfId(id).rows * port.row_bytes;
       if (static_cast<int64_t>(bytes) == expected) return OkStatus();
@@ -233,13 +232,14 @@ Status PeerRules::CheckStatistics(Rank from, const StatisticsMessage& statistics
   const MsgId id{statistics.msg_id()};
   HP_RETURN_IF_ERROR(CheckListed(id).Prepend("statistics"));
   if (job_->reporter() != self_) return InvalidArgument("statistics for a node that does not print them");
-  const StagePart& part = job_->node(from, id.train()).part();
-  if (!job_->ShareOf(part).Has(TurnOf(id, job_->schedule().shape().replicas))) {
-    return InvalidArgument("statistics of a micro-batch that another replica computes");
+  const int64_t turn = TurnOf(id, job_->schedule().shape().replicas);
+  const int variant = job_->ShareOf(from).VariantOf(turn), stage = statistics.stage();
+  if (variant < 0 || job_->node(from, id.train(), variant).FindPart(stage) < 0) {
+    return InvalidArgument("statistics of stage %d of a micro-batch that it does not compute there", stage);
   }
   const auto& outputs = job_->outputs(id.train());
   const auto expected = std::count_if(outputs.begin(), outputs.end(),
-                                      [&part](const WholeOutput& output) { return output.stage == part.stage; });
+                                      [stage](const WholeOutput& output) { return output.stage == stage; });
   if (statistics.value_size() == expected && expected > 0) return OkStatus();
   return InvalidArgument("%d statistics; expected %lld", statistics.value_size(), Print(expected));
 }

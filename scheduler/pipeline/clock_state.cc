@@ -21,7 +21,11 @@ void ClockState::Open(const std::vector<MsgId>& tests, const std::vector<MsgId>&
   tests_left_ = static_cast<int>(tests.size());
   trains_left_ = static_cast<int>(trains.size());
   flights_left_ = static_cast<int>(ids_.size());
-  groups_.assign(plan_->groups.size(), {.missing = trains_left_});
+  groups_.assign(plan_->groups.size(), {});
+  for (size_t u = 0; u < groups_.size(); ++u) {
+    groups_[u].missing = static_cast<int>(
+        std::count_if(trains.begin(), trains.end(), [&](MsgId id) { return plan_->phase(id).groups[u] >= 0; }));
+  }
   updates_left_ = training_ ? static_cast<int>(groups_.size()) : 0;
 }
 

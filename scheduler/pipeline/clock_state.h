@@ -39,7 +39,8 @@ class ClockState {
   void OnFreed() { --flights_left_; }
 
   // --- Gradients, by parameter group
-  /// A micro-batch's gradient is added to the group's, or (deferred) its rows are kept. Once for each training id.
+  /// A micro-batch's gradient is added to the group's, or (deferred) its rows are kept. Once for each training id that
+  /// runs the group's layer.
   void OnAdded(int group);
   /// The exchange has summed the group's gradient over the replicas of `stage`. Once for each exchanged group, before
   /// or after the last OnAdded.

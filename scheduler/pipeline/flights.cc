@@ -25,7 +25,8 @@ Flight* Flights::Bind(MsgId id, int solver) {
   flight.segments = plan_->phase(id).segments;
   flight.weights.assign(plan_->groups.size(), Flight::kNoWeights);
   for (size_t u = 0; u < plan_->groups.size(); ++u) {
-    if (id.train() && plan_->groups[u].at_once()) flight.weights[u] = Flight::kWeightsDue;
+    const bool due = id.train() && plan_->groups[u].at_once() && plan_->phase(id).groups[u] >= 0;
+    if (due) flight.weights[u] = Flight::kWeightsDue;
   }
   GrantPlaces(&flight);
   return &flight;
@@ -98,13 +99,16 @@ std::vector<Task> Flights::TakeTasks() {
   return tasks;
 }
 
-// By segment: a later id may be further up.
+// By what is added: a later id may be further up.
 bool Flights::BackwardIsInOrder(const Flight& flight) const {
-  if (!plan_->ordered_backward) return true;
-  for (const auto& [id, other] : flights_) {
-    if (id == flight.id) return true;
-    const bool behind = other.next_forward < other.segments || other.next_backward >= flight.next_backward;
-    if (id.train() && behind) return false;
+  for (int u = 0; u < static_cast<int>(plan_->groups.size()); ++u) {
+    if (!plan_->groups[u].in_backward || plan_->phase(flight.id).groups[u] != flight.next_backward) continue;
+    for (auto other = flights_.begin(); other->first != flight.id; ++other) {
+      const int segment = other->first.train() ? plan_->phase(other->first).groups[u] : -1;
+      if (segment < 0) continue;
+      const bool forward = other->second.next_forward < other->second.segments;
+      if (forward || other->second.next_backward >= segment) return false;
+    }
   }
   return true;
 }
@@ -114,10 +118,10 @@ bool Flights::BackwardIsInOrder(const Flight& flight) const {
 std::vector<Task> Flights::TakeWeightGradients() {
   std::vector<Task> tasks;
   for (int u = 0; u < static_cast<int>(plan_->groups.size()); ++u) {
-    const int segment = plan_->groups[u].segment;
     for (auto& [id, flight] : flights_) {
       Flight::WeightState& state = flight.weights[u];
       if (state == Flight::kNoWeights || state >= Flight::kWeightsPushed) continue;
+      const int segment = plan_->phase(id).groups[u];
       if (flight.next_forward < flight.segments || flight.next_backward >= segment) break;  // not final yet
       state = Flight::kWeightsPushed;
       tasks.push_back({.kind = Task::kWeightGradient,

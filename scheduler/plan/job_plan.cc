@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 namespace hp {
 namespace {
@@ -23,13 +24,18 @@ StatusOr<StageLayout> LayoutOf(const RoutingTable& table, const caffe::NetParame
   return layout;
 }
 
-PhasePlan PhaseOf(const NodePlan& node, bool train) {
+PhasePlan PhaseOf(const NodePlan& node, const NodePlan& all, bool train) {
   PhasePlan phase;
   phase.segments = node.segments();
   for (int segment = 0; segment < node.segments(); ++segment) {
     phase.backward.push_back(train && node.has_backward(segment));
   }
   phase.ports = node.ports();
+  if (!train) return phase;
+  for (int i : all.learning_layers()) {
+    const LayerPlan* const layer = node.FindLayer(all.layers()[i].layer);
+    phase.groups.push_back(layer == nullptr ? -1 : layer->segment);
+  }
   return phase;
 }
 
@@ -61,6 +67,7 @@ StatusOr<std::unique_ptr<JobPlan>> JobPlan::Create(const Options& options) {
     HP_RETURN_IF_ERROR(plan->MakeGraph(caffe::TEST, options.test_shape, layout, &plan->test_));
   }
   HP_RETURN_IF_ERROR(plan->MakeSchedule());
+  plan->FindVariants();
   HP_RETURN_IF_ERROR(plan->PlanPhase(true, layout, &plan->train_));
   if (plan->tests()) HP_RETURN_IF_ERROR(plan->PlanPhase(false, layout, &plan->test_));
   plan->FindReporter();
@@ -104,15 +111,13 @@ Status JobPlan::PlanPhase(bool train, const StageLayout& layout, Phase* phase) {
   HP_ASSIGN_OR_RETURN(phase->shapes, phase->graph->Shapes(sample, 1));
   HP_ASSIGN_OR_RETURN(Placement placement, Placement::Create(*phase->graph, sample, layout));
   phase->placement = std::make_unique<Placement>(std::move(placement));
-  for (const NodeInfo& node : table().nodes()) {
-    NodePlan::Options options;
-    options.part = node.parts.front();
-    options.sample = sample;
-    // A replica among several must give its weight gradients to the exchange as they come; everybody else may defer.
-    const StageInfo& stage = table().stage(options.part.stage);
-    if (train && (!stage.conv || stage.size() == 1)) options.update_rows = schedule_->update_rows();
-    HP_ASSIGN_OR_RETURN(NodePlan plan, NodePlan::Create(*phase->graph, *phase->placement, options));
-    phase->nodes.push_back(std::move(plan));
+  for (const auto& variants : variants_) {
+    std::vector<NodePlan>& plans = phase->nodes.emplace_back();
+    for (const std::vector<StagePart>& parts : variants) {
+      NodePlan::Options options{parts, sample, train ? schedule_->update_rows() : 0};
+      HP_ASSIGN_OR_RETURN(NodePlan plan, NodePlan::Create(*phase->graph, *phase->placement, options));
+      plans.push_back(std::move(plan));
+    }
   }
   FindLabelReaders(phase);
   FindOutputs(phase);
@@ -183,45 +188,68 @@ int64_t JobPlan::parameter_bytes() const {
   return bytes;
 }
 
+// The turns at which all the parts of a node that an id passes are the same set are one variant.
+void JobPlan::FindVariants() {
+  for (const NodeInfo& node : table().nodes()) {
+    int64_t turns = 1;
+    for (const StagePart& part : node.parts) {
+      const StageInfo& stage = table().stage(part.stage);
+      if (stage.conv) turns = std::lcm(turns, int64_t{stage.size()});
+    }
+    std::vector<std::vector<StagePart>> variants = {node.parts};
+    std::vector<int> of_turn;
+    for (int64_t turn = 0; turn < turns; ++turn) {
+      std::vector<StagePart> passed;
+      for (const StagePart& part : node.parts) {
+        const StageInfo& stage = table().stage(part.stage);
+        if (!stage.conv || turn % stage.size() == part.index) passed.push_back(part);
+      }
+      const auto known = std::find(variants.begin(), variants.end(), passed);
+      of_turn.push_back(passed.empty() ? -1 : static_cast<int>(known - variants.begin()));
+      if (known == variants.end() && !passed.empty()) variants.push_back(passed);
+    }
+    variants_.push_back(std::move(variants));
+    shares_.emplace_back(std::move(of_turn));
+  }
+}
+
 PipelinePlan JobPlan::pipeline(Rank rank) const {
   PipelinePlan plan;
-  const NodePlan& node = this->node(rank, true);
-  const StageInfo& stage = table().stage(node.part().stage);
-  plan.train = PhaseOf(node, true);
-  if (tests()) plan.test = PhaseOf(this->node(rank, false), false);
-  for (int i : node.learning_layers()) {
-    const LayerPlan& layer = node.layers()[i];
+  const NodePlan& all = node(rank, true);
+  for (int variant = 0; variant < variants(rank); ++variant) {
+    plan.train.push_back(PhaseOf(node(rank, true, variant), all, true));
+    if (tests()) plan.test.push_back(PhaseOf(node(rank, false, variant), all, false));
+  }
+  for (int i : all.learning_layers()) {
+    const LayerPlan& layer = all.layers()[i];
     ParamGroupPlan group;
-    group.stage = node.part().stage;
+    group.stage = train_.placement->stage_of(layer.layer);
+    const StageInfo& stage = table().stage(group.stage);
     group.layer = layer.layer;
     group.segment = layer.segment;
     group.deferred = layer.deferred;
     group.in_backward = layer.in_backward;
-    group.counts = !stage.conv || node.part().index == 0;
+    group.counts = !stage.conv || stage.ranks[0] == rank;
     group.exchanged = stage.conv && stage.size() > 1;
     plan.ordered_backward |= group.in_backward;
     plan.groups.push_back(group);
   }
   plan.replicas = schedule_->shape().replicas;
-  plan.share = ShareOf(node.part());
+  plan.share = ShareOf(rank);
   plan.wait_for_verdict = options_.solver.clip_gradients() >= 0 || table().scales_loss();
-  plan.pool_size = PoolSize(rank, plan.share);
+  plan.pool_size = PoolSize(rank);
   return plan;
 }
 
-IdShare JobPlan::ShareOf(const StagePart& part) const {
-  const StageInfo& stage = table().stage(part.stage);
-  return stage.conv ? IdShare{stage.size(), part.index} : IdShare{};
-}
-
-int JobPlan::PoolSize(Rank rank, IdShare share) const {
+int JobPlan::PoolSize(Rank rank) const {
   if (table().node(rank).pool_size > 0) return table().node(rank).pool_size;
   // Every micro-batch of a training has samples, so each is an id.
   const JobShape& shape = schedule_->shape();
-  const int64_t turns = shape.iter_size * shape.micro_batches * shape.replicas;
-  const int64_t ids = shape.max_iter == 0 ? 1 : (turns - share.index + share.of - 1) / share.of;
-  const bool conv = table().stage(node(rank, true).part().stage).conv;
-  const int64_t wanted = conv ? kConvPool : std::max(2 * table().replicas(), kConvPool);
+  const int64_t ids = shape.max_iter == 0 ? 1 : std::ssize(schedule_->TrainIds(0, ShareOf(rank)));
+  const auto conv = [this](const StagePart& part) { return table().stage(part.stage).conv; };
+  const std::vector<StagePart>& parts = table().node(rank).parts;
+  const bool replica = std::all_of(parts.begin(), parts.end(), conv);
+  const int64_t wanted = replica ? kConvPool : std::max(2 * table().replicas(), kConvPool);
   return static_cast<int>(std::min(ids, wanted));
 }
 

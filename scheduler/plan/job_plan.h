@@ -69,10 +69,13 @@ class JobPlan {
   const NetGraph& graph(bool train) const { return *phase(train).graph; }
   const Placement& placement(bool train) const { return *phase(train).placement; }
 
-  /// The part of a phase that node `rank` runs.
-  const NodePlan& node(Rank rank, bool train) const { return phase(train).nodes.at(rank); }
-  /// The ids that pass through a part of a stage.
-  IdShare ShareOf(const StagePart& part) const;
+  /// What node `rank` runs of a phase, in each of its variants: sets of its parts that some ids pass. Variant 0 has all
+  /// of its parts; of a node with one part it is the only one. Layers that are in several variants are alike in all of
+  /// them, but for their segments and for the ports and steps around them.
+  const NodePlan& node(Rank rank, bool train, int variant = 0) const { return phase(train).nodes.at(rank).at(variant); }
+  int variants(Rank rank) const { return static_cast<int>(variants_.at(rank).size()); }
+  /// The ids that pass through a node, and as which variant.
+  const IdShare& ShareOf(Rank rank) const { return shares_.at(rank); }
   /// The input of node `rank`'s Pipeline. Its pool_size is the table's, or else large enough to hide the round trip of
   /// a boundary; the caller lowers it where memory is short (FitMemory). The caller also sets `start_clock`, and
   /// `updates_together` for a GPU.
@@ -99,7 +102,7 @@ class JobPlan {
     std::unique_ptr<NetGraph> graph;
     std::unique_ptr<Placement> placement;
     std::vector<Shape> shapes;
-    std::vector<NodePlan> nodes;  // by rank
+    std::vector<std::vector<NodePlan>> nodes;  // by rank and variant
     std::vector<WholeOutput> outputs;
     std::set<Rank> label_readers;
   };
@@ -112,11 +115,14 @@ class JobPlan {
   void FindOutputs(Phase* phase);
   void FindReporter();
   void FindParams();
-  int PoolSize(Rank rank, IdShare share) const;
+  void FindVariants();
+  int PoolSize(Rank rank) const;
 
   const Options options_;
   std::unique_ptr<Schedule> schedule_;
   Phase train_, test_;
+  std::vector<std::vector<std::vector<StagePart>>> variants_;  // by rank and variant: the parts
+  std::vector<IdShare> shares_;                                // by rank
   std::vector<ParamOwners> params_;
   Rank reporter_ = 0;
 };

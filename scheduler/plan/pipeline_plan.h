@@ -8,18 +8,19 @@
 
 namespace hp {
 
-/// The part of one phase that one node runs, reduced to what its pipeline needs.
+/// The part of one phase that one node runs of the ids of a variant, reduced to what its pipeline needs.
 struct PhasePlan {
-  int segments = 1;             ///< at least 1; forward passes go from segment 0 up
-  std::vector<bool> backward;   ///< by segment: whether it has a backward task; all false in a test
-  std::vector<PortPlan> ports;  ///< a "port" elsewhere is an index into these, and into NodePlan::ports()
+  int segments = 1;              ///< at least 1; forward passes go from segment 0 up
+  std::vector<bool> backward;    ///< by segment: whether it has a backward task; all false in a test
+  std::vector<PortPlan> ports;   ///< a "port" elsewhere is an index into these, and into NodePlan::ports()
+  std::vector<int> groups = {};  ///< in training, by parameter group: its layer's segment; -1: the layer does not run
 };
 
 /// A parameter group: the parameters of one layer, which are updated together. Its gradient comes about in one of three
 /// ways: `in_backward`, `deferred`, or else by a weight-gradient task for each micro-batch (at_once).
 struct ParamGroupPlan {
   int stage = 0;             ///< index of the layer's stage in the table
-  int segment = 0;           ///< the layer's segment on this node
+  int segment = 0;           ///< the layer's segment in variant 0, which gives the order of updates
   bool deferred = false;     ///< one product over all rows of the update, after its last backward pass
   bool in_backward = false;  ///< computed by the backward task of each micro-batch (data-parallel stages)
   /// Replicas have different parts of its gradient: it is final when the exchange of its stage has summed them
@@ -35,10 +36,10 @@ struct ParamGroupPlan {
 
 /// What one node's pipeline has to run: JobPlan::pipeline makes it. Plain values; the pipeline keeps a copy.
 struct PipelinePlan {
-  PhasePlan train, test;               ///< `test` is unused in a job without tests
+  std::vector<PhasePlan> train, test;  ///< by variant; `test` is unused in a job without tests
   std::vector<ParamGroupPlan> groups;  ///< those that learn here; a "group" elsewhere is an index into these
   int replicas = 1;                    ///< of the first stage, which read the samples
-  IdShare share;                       ///< the ids that pass through the node
+  IdShare share;                       ///< the ids that pass through the node, and as which variant
   int pool_size = 1;                   ///< solvers, at least 1: micro-batches that are under way at once
   bool ordered_backward = false;       ///< backward tasks go in the order of ids, because they add up weight gradients
   bool wait_for_verdict = false;  ///< updates wait for the verdict of their own clock (clip_gradients, loss scaling)
@@ -47,7 +48,8 @@ struct PipelinePlan {
   bool updates_together = false;
   int64_t start_clock = 0;  ///< the first iteration to run: 0, or the iteration of the snapshot
 
-  const PhasePlan& phase(MsgId id) const { return id.train() ? train : test; }
+  int VariantOf(MsgId id) const { return share.VariantOf(TurnOf(id, replicas)); }
+  const PhasePlan& phase(MsgId id) const { return (id.train() ? train : test)[VariantOf(id)]; }
   /// The node that a micro-batch's tensor comes from or goes to by one of the phase's ports.
   Rank PeerOf(const PortPlan& port, MsgId id) const { return port.peer(TurnOf(id, replicas)); }
 };

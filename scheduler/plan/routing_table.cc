@@ -22,7 +22,7 @@ NodeInfo MakeNode(const NodeConfig& config, Rank rank, const StageConfig& stage)
   NodeInfo node;
   node.rank = rank;
   node.name = config.name();
-  node.parts = {{config.stage(), config.index()}};
+  node.parts = PartsOf(config);
   node.role = stage.kind() == StageConfig::CONV ? "conv" : "fc";
   node.host = config.host();
   node.listen = config.listen();
@@ -58,6 +58,7 @@ RoutingTableConfig DivisionOf(const RoutingTableConfig& config) {
     NodeConfig* entry = division.add_node();
     entry->set_stage(node.stage());
     entry->set_index(node.index());
+    *entry->mutable_part() = node.part();
     if (node.device() != "cpu") entry->set_device("cuda");  // another sum order, whichever GPU it is
   }
   return division;
@@ -89,11 +90,13 @@ StatusOr<RoutingTable> RoutingTable::Create(const RoutingTableConfig& config, co
   for (const NodeConfig& node : config.node()) {
     const Rank rank = static_cast<Rank>(table.nodes_.size());
     table.nodes_.push_back(MakeNode(node, rank, config.stage(node.stage())));
-    StageInfo& stage = table.stages_[node.stage()];
-    stage.by_nccl &= node.device() != "cpu";
-    std::vector<Rank>& ranks = stage.ranks;
-    ranks.resize(std::max<size_t>(ranks.size(), node.index() + 1));
-    ranks[node.index()] = rank;
+    for (const StagePart& part : table.nodes_.back().parts) {
+      StageInfo& stage = table.stages_[part.stage];
+      stage.by_nccl &= node.device() != "cpu";
+      std::vector<Rank>& ranks = stage.ranks;
+      ranks.resize(std::max<size_t>(ranks.size(), part.index + 1));
+      ranks[part.index] = rank;
+    }
   }
   RoutingTableConfig bare = config;
   bare.clear_solver();
@@ -107,6 +110,11 @@ StatusOr<RoutingTable> RoutingTable::Create(const RoutingTableConfig& config, co
   }
   table.division_hash_ = HashMessage(division);
   return table;
+}
+
+int NodeInfo::IndexIn(int stage) const {
+  const auto found = std::find_if(parts.begin(), parts.end(), [stage](const StagePart& p) { return p.stage == stage; });
+  return found == parts.end() ? -1 : found->index;
 }
 
 StatusOr<Rank> RoutingTable::FindNode(const std::string& name) const {

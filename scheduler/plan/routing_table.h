@@ -28,8 +28,8 @@ struct StageInfo {
 struct NodeInfo {
   Rank rank = 0;                 ///< its position in the table
   std::string name;              ///< unique in the table
-  std::vector<StagePart> parts;  ///< what it runs: one replica or shard
-  std::string role;              ///< "conv" or "fc"
+  std::vector<StagePart> parts;  ///< what it runs: replicas and shards of different stages, at least one
+  std::string role;              ///< "conv" or "fc": that of the first of them
   std::string host;              ///< name or address, as written, that others dial
   std::string listen;            ///< name or address that the node listens on; empty: `host`
   int port = 0;                  ///< TCP, 1 to 65535
@@ -38,6 +38,8 @@ struct NodeInfo {
   int64_t memory_bytes = 0;      ///< most that the node may allocate for training; 0: no limit
   std::string device;            ///< "cpu" or "cuda:N"
 
+  /// Which replica or shard of a stage it is; -1: none.
+  int IndexIn(int stage) const;
   std::string address() const { return host + ":" + std::to_string(port); }
 };
 

@@ -10,10 +10,12 @@ bool Schedule::TestsAt(int64_t clock) const {
   return clock > 0 || shape_.test_initialization;
 }
 
-std::vector<MsgId> Schedule::Ids(int64_t clock, bool train, int64_t batches, int64_t batch, IdShare share) const {
+std::vector<MsgId> Schedule::Ids(int64_t clock, bool train, int64_t batches, int64_t batch,
+                                 const IdShare& share) const {
   std::vector<MsgId> ids;
   const int64_t turns = batches * shape_.micro_batches * shape_.replicas;
-  for (int64_t turn = share.index; turn < turns; turn += share.of) {
+  for (int64_t turn = 0; turn < turns; ++turn) {
+    if (!share.Has(turn)) continue;
     const int64_t micro = turn / shape_.replicas;
     const int replica = static_cast<int>(turn % shape_.replicas);
     const int within = static_cast<int>(micro % shape_.micro_batches);
@@ -23,12 +25,12 @@ std::vector<MsgId> Schedule::Ids(int64_t clock, bool train, int64_t batches, int
   return ids;
 }
 
-std::vector<MsgId> Schedule::TestIds(int64_t clock, IdShare share) const {
+std::vector<MsgId> Schedule::TestIds(int64_t clock, const IdShare& share) const {
   if (!TestsAt(clock)) return {};
   return Ids(clock, false, shape_.test_iter, shape_.test_batch, share);
 }
 
-std::vector<MsgId> Schedule::TrainIds(int64_t clock, IdShare share) const {
+std::vector<MsgId> Schedule::TrainIds(int64_t clock, const IdShare& share) const {
   if (clock >= shape_.max_iter) return {};
   return Ids(clock, true, shape_.iter_size, shape_.train_batch, share);
 }

@@ -4,6 +4,8 @@
 #include "scheduler/plan/msg_id.h"
 
 #include <cstdint>
+#include <iterator>
+#include <utility>
 #include <vector>
 
 namespace hp {
@@ -29,14 +31,24 @@ struct JobShape {
   int64_t max_iter = 0;  ///< clocks with training ids: 0 to max_iter - 1
 };
 
-/// Which ids of a phase pass through a node: those whose TurnOf, divided by `of`, leaves `index`. {}: all of them, as
-/// through a shard; replica r of a conv stage has {size of the stage, r}.
-struct IdShare {
-  int of = 1;
-  int index = 0;
+/// Which ids of a phase pass through a node or a part of it, by their turn (TurnOf), and what the node runs of them: a
+/// node with several parts may be passed in several ways, its variants (JobPlan::node). Immutable.
+class IdShare {
+ public:
+  /// All ids, as through a shard.
+  IdShare() = default;
+  /// Those whose turn, divided by `of`, leaves `index`, as through replica `index` of `of`.
+  IdShare(int of, int index) : variants_(of, -1) { variants_[index] = 0; }
+  /// @param variants by turn, divided by their number; -1: the id does not pass. Not empty.
+  explicit IdShare(std::vector<int> variants) : variants_(std::move(variants)) {}
 
-  bool Has(int64_t turn) const { return turn % of == index; }
+  /// -1: the id does not pass.
+  int VariantOf(int64_t turn) const { return variants_[turn % std::ssize(variants_)]; }
+  bool Has(int64_t turn) const { return VariantOf(turn) >= 0; }
   bool operator==(const IdShare&) const = default;
+
+ private:
+  std::vector<int> variants_ = {0};
 };
 
 /// Which samples the micro-batch of an id holds.
@@ -59,9 +71,9 @@ class Schedule {
   /// Source: Caffe, src/caffe/solver.cpp, Solver::Step and Solver::Solve.
   bool TestsAt(int64_t clock) const;
   /// The test ids of a clock, in the order of ids; empty unless TestsAt. A micro-batch without samples has no id.
-  std::vector<MsgId> TestIds(int64_t clock, IdShare share = {}) const;
+  std::vector<MsgId> TestIds(int64_t clock, const IdShare& share = {}) const;
   /// The training ids of a clock, in the order of ids; empty from max_iter on.
-  std::vector<MsgId> TrainIds(int64_t clock, IdShare share = {}) const;
+  std::vector<MsgId> TrainIds(int64_t clock, const IdShare& share = {}) const;
   /// The ids whose samples a replica reads.
   IdShare ReadBy(int replica) const { return {shape_.replicas, replica}; }
   /// @param id of this job; need not be listed by the functions above.
@@ -73,7 +85,7 @@ class Schedule {
   int64_t update_rows() const { return shape_.train_batch * shape_.iter_size; }
 
  private:
-  std::vector<MsgId> Ids(int64_t clock, bool train, int64_t batches, int64_t batch, IdShare share) const;
+  std::vector<MsgId> Ids(int64_t clock, bool train, int64_t batches, int64_t batch, const IdShare& share) const;
 
   const JobShape shape_;
 };

@@ -2,6 +2,7 @@
 
 #include "base/rank.h"
 #include "layers/traits/layer_types.h"
+#include "net/plan/placement.h"
 #include "proto/caffe.pb.h"
 #include "proto/routing.pb.h"
 
@@ -22,6 +23,9 @@ constexpr int64_t kMaxPoolSize = 65536, kMaxMemoryMb = int64_t{1} << 27;
 /// Finds the addresses of a host name in a canonical form: two names of one host have an address in common. Empty: the
 /// host is unknown. CanonicalAddresses (base/host.h) is one, and may ask a name server.
 using HostResolver = std::function<std::vector<std::string>(const std::string& host)>;
+
+/// What a node runs, as written: its own stage's part first.
+std::vector<StagePart> PartsOf(const NodeConfig& node);
 
 /// Faults that show in the table alone: settings of the job, nodes, stages, indices, hosts, ports and devices as
 /// written.

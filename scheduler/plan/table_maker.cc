@@ -252,16 +252,19 @@ std::string DescribeTable(const RoutingTableConfig& config, const caffe::NetPara
                    LayersOfStage(stage_of_layer, stage, net).c_str(), count,
                    config.stage(stage).kind() == StageConfig::CONV ? "a replica on each of" : "a shard on each of");
     for (const NodeConfig& node : config.node()) {
-      if (node.stage() != stage) continue;
-      text += Format("  %s  --role=%s  %s:%d%s\n", node.name().c_str(), Role(config.stage(stage)), node.host().c_str(),
-                     node.port(), node.device() == "cpu" ? "" : ("  " + node.device()).c_str());
+      const std::vector<StagePart> parts = PartsOf(node);
+      if (std::none_of(parts.begin(), parts.end(), [stage](const StagePart& p) { return p.stage == stage; })) continue;
+      text += Format("  %s  --role=%s  %s:%d%s\n", node.name().c_str(), Role(config.stage(node.stage())),
+                     node.host().c_str(), node.port(), node.device() == "cpu" ? "" : ("  " + node.device()).c_str());
     }
   }
   const BatchSize batch = BatchSizeOf(net, caffe::TRAIN);
   if (batch.samples <= 0) return text;
   const bool global = config.batch() == RoutingTableConfig::GLOBAL;
   int64_t replicas = 0;
-  for (const NodeConfig& node : config.node()) replicas += node.stage() == 0 ? 1 : 0;
+  for (const NodeConfig& node : config.node()) {
+    for (const StagePart& part : PartsOf(node)) replicas += part.stage == 0 ? 1 : 0;
+  }
   const int64_t samples = global ? batch.samples : batch.samples * replicas;
   return text + Format("batch: %lld samples, %lld replica(s) x %d micro-batch(es) of %lld or more\n",
                        static_cast<long long>(samples), static_cast<long long>(replicas), config.micro_batches(),

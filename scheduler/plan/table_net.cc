@@ -20,7 +20,9 @@ class NetFit {
       : config_(config), net_(net), types_(types) {
     parts_.resize(config.stage_size());
     for (const NodeConfig& node : config.node()) {
-      if (node.stage() >= 0 && node.stage() < config.stage_size()) ++parts_[node.stage()];
+      for (const StagePart& part : PartsOf(node)) {
+        if (part.stage >= 0 && part.stage < config.stage_size()) ++parts_[part.stage];
+      }
     }
   }
 

@@ -9,11 +9,15 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
+#include <set>
 
 namespace hp {
 namespace {
 
 constexpr int kMaxTimeoutS = 2'000'000;  // timers count milliseconds in an int
+constexpr int kMaxParts = 16;            // of a node
+constexpr int64_t kMaxTurns = 65536;     // a node knows which of its parts each of them passes
 
 std::string NodeLabel(const RoutingTableConfig& config, int rank) {
   const std::string& name = config.node(rank).name();
@@ -43,6 +47,7 @@ class StructureCheck {
     if (stages_known_) {
       for (int stage = 0; stage < config_.stage_size(); ++stage) CheckIndices(stage);
       CheckReplicas();
+      if (faults_.empty()) CheckPartsMeet();
     }
     return std::move(faults_);
   }
@@ -130,14 +135,8 @@ class StructureCheck {
     if (!node.has_stage()) {
       Add(label + " has no stage; expected stage: N");
       stages_known_ = false;
-    } else if (node.stage() < 0 || node.stage() >= config_.stage_size()) {
-      Add(Format("%s is in stage %d; expected 0 to %d", label.c_str(), node.stage(), config_.stage_size() - 1));
-      stages_known_ = false;
     }
-    if (node.index() < 0) {
-      Add(Format("%s has index %d; expected 0 or more", label.c_str(), node.index()));
-      stages_known_ = false;
-    }
+    CheckParts(label, node);
     if (node.host().empty()) Add(label + " has no host; expected host: \"...\"");
     if (!node.has_port()) {
       Add(label + " has no port; expected port: N");
@@ -149,6 +148,26 @@ class StructureCheck {
     CheckRange(label, "memory_mb", node.memory_mb(), kMaxMemoryMb);
     if (!IsDeviceName(node.device())) {
       Add(Format("%s computes on \"%s\"; expected \"cpu\" or \"cuda:N\"", label.c_str(), node.device().c_str()));
+    }
+  }
+
+  void CheckParts(const std::string& label, const NodeConfig& node) {
+    std::set<int> stages;
+    for (const StagePart& part : PartsOf(node)) {
+      if (part.stage < 0 || part.stage >= config_.stage_size()) {
+        Add(Format("%s is in stage %d; expected 0 to %d", label.c_str(), part.stage, config_.stage_size() - 1));
+        stages_known_ = false;
+      } else if (!stages.insert(part.stage).second) {
+        Add(Format("%s has two parts of %s; expected parts of different stages", label.c_str(),
+                   StageLabel(config_, part.stage).c_str()));
+      }
+      if (part.index < 0) {
+        Add(Format("%s has index %d; expected 0 or more", label.c_str(), part.index));
+        stages_known_ = false;
+      }
+    }
+    if (node.part_size() >= kMaxParts) {
+      Add(Format("%s has %d parts; expected at most %d", label.c_str(), node.part_size() + 1, kMaxParts));
     }
   }
 
@@ -200,11 +219,13 @@ class StructureCheck {
     const std::string label = StageLabel(config_, stage);
     std::map<int, int> holder;
     for (int rank = 0; rank < config_.node_size(); ++rank) {
-      if (config_.node(rank).stage() != stage) continue;
-      const auto [entry, fresh] = holder.emplace(config_.node(rank).index(), rank);
-      if (fresh) continue;
-      Add(Format("%s: %s and %s are both %s %d", label.c_str(), NodeLabel(config_, entry->second).c_str(),
-                 NodeLabel(config_, rank).c_str(), part, entry->first));
+      for (const StagePart& own : PartsOf(config_.node(rank))) {
+        if (own.stage != stage) continue;
+        const auto [entry, fresh] = holder.emplace(own.index, rank);
+        if (fresh) continue;
+        Add(Format("%s: %s and %s are both %s %d", label.c_str(), NodeLabel(config_, entry->second).c_str(),
+                   NodeLabel(config_, rank).c_str(), part, entry->first));
+      }
     }
     if (holder.empty()) {
       Add(Format("%s has no node; expected at least %s 0", label.c_str(), part));
@@ -228,8 +249,7 @@ class StructureCheck {
 
   /// Each micro-batch has one replica in each conv stage, and each replica some of them.
   void CheckReplicas() {
-    std::vector<int> nodes(config_.stage_size(), 0);
-    for (const NodeConfig& node : config_.node()) ++nodes[node.stage()];
+    const std::vector<int> nodes = NodesByStage();
     for (int stage = 1; stage < config_.stage_size(); ++stage) {
       if (config_.stage(stage).kind() != StageConfig::CONV || nodes[0] == 0 || nodes[stage] == 0) continue;
       if (nodes[stage] > int64_t{nodes[0]} * config_.micro_batches()) {
@@ -241,6 +261,39 @@ class StructureCheck {
       if (nodes[0] % nodes[stage] == 0 || nodes[stage] % nodes[0] == 0) continue;
       Add(Format("%s has %d replicas and %s %d; expected one number to divide the other",
                  StageLabel(config_, stage).c_str(), nodes[stage], StageLabel(config_, 0).c_str(), nodes[0]));
+    }
+  }
+
+  std::vector<int> NodesByStage() const {
+    std::vector<int> nodes(config_.stage_size(), 0);
+    for (const NodeConfig& node : config_.node()) {
+      for (const StagePart& part : PartsOf(node)) ++nodes[part.stage];
+    }
+    return nodes;
+  }
+
+  /// Some micro-batch must pass all parts of a node: what it passes of them then lies in one net.
+  void CheckPartsMeet() {
+    const std::vector<int> nodes = NodesByStage();
+    for (int rank = 0; rank < config_.node_size(); ++rank) {
+      int64_t turn = 0, turns = 1;  // micro-batch turn + n * turns passes all parts so far
+      for (const StagePart& part : PartsOf(config_.node(rank))) {
+        if (config_.stage(part.stage).kind() == StageConfig::FC) continue;
+        const int replicas = nodes[part.stage];
+        const int64_t all = std::lcm(turns, int64_t{replicas});
+        while (turn < all && turn % replicas != part.index) turn += turns;
+        if (turn >= all) {
+          Add(
+              Format("%s is replica %d of the %d of %s, whose micro-batches do not pass its other parts; expected a "
+                     "replica that takes some of the same",
+                     NodeLabel(config_, rank).c_str(), part.index, replicas, StageLabel(config_, part.stage).c_str()));
+          break;
+        }
+        if ((turns = all) <= kMaxTurns) continue;
+        Add(Format("%s has parts that meet once in %lld micro-batches; expected at most %lld",
+                   NodeLabel(config_, rank).c_str(), static_cast<long long>(turns), static_cast<long long>(kMaxTurns)));
+        break;
+      }
     }
   }
 
@@ -263,6 +316,12 @@ bool Intersect(const std::vector<std::string>& a, const std::vector<std::string>
 std::string StageName(const RoutingTableConfig& config, int stage) {
   const std::string& name = config.stage(stage).name();
   return name.empty() ? Format("stage %d", stage) : name;
+}
+
+std::vector<StagePart> PartsOf(const NodeConfig& node) {
+  std::vector<StagePart> parts = {{node.stage(), node.index()}};
+  for (const PartConfig& part : node.part()) parts.push_back({part.stage(), part.index()});
+  return parts;
 }
 
 std::vector<std::string> CheckStructure(const RoutingTableConfig& config) { return StructureCheck(config).Run(); }

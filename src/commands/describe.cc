@@ -4,6 +4,7 @@
 #include "base/format.h"
 #include "checkpoint/snapshot.h"
 #include "engine/memory_fit.h"
+#include "engine/stage_exchange.h"
 #include "input/input.h"
 #include "model/node_model.h"
 #include "node/make_exchange.h"
@@ -12,6 +13,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -40,33 +42,32 @@ int64_t MultiplyAdd(int64_t a, int64_t b, int64_t c) {
   return static_cast<int64_t>(std::min<__int128>(__int128{a} * b + c, std::numeric_limits<int64_t>::max()));
 }
 
-/// Samples of an update whose pipelines pass the node: all, or a replica's share.
-int64_t UpdateRows(const NodeModel& model) {
-  int64_t rows = 0;
-  for (MsgId id : model.schedule().TrainIds(0, model.plan().share)) rows += model.schedule().SamplesOfId(id).rows;
-  return rows;
-}
-
 void AddTraffic(const NodeModel& model, NodeSummary* summary) {
-  const int64_t rows = UpdateRows(model);
-  for (const PortPlan& port : model.part(true).ports()) {
-    int64_t& bytes = port.landing ? summary->received_bytes : summary->sent_bytes;
-    bytes = MultiplyAdd(port.row_bytes, rows, bytes);
+  std::map<int, int64_t> rows;  // of an update, by variant
+  for (MsgId id : model.schedule().TrainIds(0, model.plan().share)) {
+    rows[model.plan().VariantOf(id)] += model.schedule().SamplesOfId(id).rows;
+  }
+  for (const auto& [variant, of_variant] : rows) {
+    for (const PortPlan& port : model.job().node(model.rank(), true, variant).ports()) {
+      int64_t& bytes = port.landing ? summary->received_bytes : summary->sent_bytes;
+      bytes = MultiplyAdd(port.row_bytes, of_variant, bytes);
+    }
   }
 }
 
 /// A ring: each replica passes all but its own part on twice, once summing and once with the sums.
 void AddExchange(const NodeModel& model, NodeSummary* summary) {
-  const StageInfo& stage = model.table().stage(model.part(true).part().stage);
-  if (!stage.conv || stage.size() == 1) return;
-  const int64_t replicas = stage.size();
-  int64_t bytes = 0;
-  for (const StoredParam& param : model.stored_params()) {
-    if (!param.frozen()) bytes += param.whole.count() * static_cast<int64_t>(sizeof(float));
+  const std::vector<StoredParam> params = model.stored_params();
+  for (const StagePart& part : model.node().parts) {
+    int64_t bytes = 0;
+    const ExchangedGroups groups = ExchangedGroupsOf(model, part.stage);
+    for (int param : ExchangedParamsOf(model, groups))
+      bytes += params[param].whole.count() * static_cast<int64_t>(sizeof(float));
+    const int64_t replicas = model.table().stage(part.stage).size();
+    const int64_t ring = static_cast<int64_t>(__int128{2} * bytes * (replicas - 1) / replicas);
+    summary->sent_bytes = MultiplyAdd(ring, 1, summary->sent_bytes);
+    summary->received_bytes = MultiplyAdd(ring, 1, summary->received_bytes);
   }
-  const int64_t ring = static_cast<int64_t>(__int128{2} * bytes * (replicas - 1) / replicas);
-  summary->sent_bytes = MultiplyAdd(ring, 1, summary->sent_bytes);
-  summary->received_bytes = MultiplyAdd(ring, 1, summary->received_bytes);
 }
 
 NodeSummary SummaryOf(const NodeModel& model, const NodeMemory& memory) {

@@ -24,10 +24,11 @@ Status Compute::Allocate() {
   HP_ASSIGN_OR_RETURN(workspace_, Workspace::Create(model_, options_.pool_size, options_.device, options_.params));
   HP_ASSIGN_OR_RETURN(updater_, Updater::Create(model_, {options_.device, options_.backend, options_.params,
                                                          workspace_.get(), options_.loss_scale}));
-  const std::vector<MsgId> ids = model_.schedule().TrainIds(0, model_.plan().share);
-  if (!ids.empty()) {
-    first_id_ = ids.front();
-    last_id_ = ids.back();
+  for (const MsgId id : model_.schedule().TrainIds(0, model_.plan().share)) {
+    for (const StagePart& part : model_.NetOf(id).plan().parts()) {
+      first_ids_.emplace(part.stage, id);
+      last_ids_[part.stage] = id;
+    }
   }
   return OkStatus();
 }
@@ -62,7 +63,10 @@ Compute::Work Compute::WorkOf(const Task& task) const {
   work.run = workspace_->RunOf(task.solver, task.id);
   workspace_->UseParams(work.net, &work.views, &work.run);
   work.run.batch.loss_scale = updater_->loss_scale(task.clock);
-  work.run.accumulate = task.kind != Task::kForward && InFirstClock(task.id) != first_id_;
+  const std::vector<StagePart>& parts = work.net.plan().parts();
+  for (size_t p = 0; p < parts.size() && task.kind != Task::kForward; ++p) {
+    if (InFirstClock(task.id) != first_ids_.at(parts[p].stage)) work.run.accumulate |= uint64_t{1} << p;
+  }
   return work;
 }
 
@@ -79,7 +83,8 @@ Compute::HostInputs Compute::InputsOf(const Work& work) const {
 // --- Gradients
 
 bool Compute::Exchanges(const Task& task) const {
-  return !options_.exchanges.empty() && InFirstClock(task.id) == last_id_;
+  return std::any_of(options_.exchanges.begin(), options_.exchanges.end(),
+                     [&](const auto& entry) { return IsLast(task.id, entry.first); });
 }
 
 void Compute::RunBackward(const Work& work) const {
@@ -90,12 +95,10 @@ void Compute::RunBackward(const Work& work) const {
 }
 
 void Compute::GiveToExchange(const Work& work, const NetStep& step) const {
-  const std::vector<int>& steps = model_.group_steps();
-  const auto group = std::find(steps.begin(), steps.end(), &step - work.net.steps().data());
-  CHECK(group != steps.end()) << "layer " << step.name << " has no parameter group";
-  const int index = static_cast<int>(group - steps.begin());
-  const ParamGroupPlan& plan = model_.plan().groups[index];
-  if (plan.exchanged) options_.exchanges.at(plan.stage)->Add(work.task.clock, index);
+  const int group = model_.GroupOf(step);
+  const ParamGroupPlan& plan = model_.plan().groups[group];
+  if (plan.exchanged && IsLast(work.task.id, plan.stage))
+    options_.exchanges.at(plan.stage)->Add(work.task.clock, group);
 }
 
 // --- Results
@@ -106,18 +109,20 @@ void Compute::Collect(const Task& task) {
 
 void Compute::CollectStatistics(const Task& task) {
   const NodeNet& net = workspace_->NetOf(task.id);
-  std::vector<float> values;
-  int last_segment = -1;
+  std::map<int, std::vector<float>> values;  // by stage
+  std::map<int, int> last_segment;           // likewise
   for (size_t i = 0; i < net.outputs().size(); ++i) {
     const NetOutput& output = net.outputs()[i];
-    last_segment = std::max(last_segment, output.segment);
-    values.push_back(Statistic(task, net, static_cast<int>(i)));
-    const bool bad = output.segment == task.segment && task.id.train() && !std::isfinite(values.back());
+    last_segment[output.stage] = std::max(last_segment[output.stage], output.segment);
+    values[output.stage].push_back(Statistic(task, net, static_cast<int>(i)));
+    const bool bad = output.segment == task.segment && task.id.train() && !std::isfinite(values[output.stage].back());
     if (!bad || !losses_[task.clock].finite()) continue;
     losses_[task.clock].set_finite(false);
     losses_[task.clock].set_layer(output.layer);
   }
-  if (last_segment == task.segment) options_.on_statistics(task.id, values);
+  for (const auto& [stage, of_stage] : values) {
+    if (last_segment[stage] == task.segment) options_.on_statistics(task.id, stage, of_stage);
+  }
 }
 
 IterationReport Compute::TakeReport(int64_t clock) {

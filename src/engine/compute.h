@@ -32,10 +32,11 @@ namespace hp {
 ///   pipeline->Done(task);
 class Compute {
  public:
-  /// Statistics (losses, accuracies) of micro-batch `id`: one value for each of NodeNet::outputs(), in that order. Once
-  /// for each micro-batch, when the last segment with an output is done; never if the node computes no output. Each is
-  /// the micro-batch's share of the whole batch's value, without loss_weight and loss scale; shares are to be added.
-  using StatisticsSink = std::function<void(MsgId id, const std::vector<float>& values)>;
+  /// Statistics (losses, accuracies) of micro-batch `id` and a stage: one value for each of the stage's in
+  /// NodeNet::outputs(), in that order. Once for each micro-batch and stage with outputs here, when the last segment
+  /// with one is done. Each is the micro-batch's share of the whole batch's value, without loss_weight and loss scale;
+  /// shares are to be added.
+  using StatisticsSink = std::function<void(MsgId id, int stage, const std::vector<float>& values)>;
 
   struct Options {
     int pool_size = 1;             ///< solvers: micro-batches that may be under way at once; at least 1
@@ -110,8 +111,8 @@ class Compute {
   /// All but images and labels of a forward, backward or weight gradient task.
   Work WorkOf(const Task& task) const;
   HostInputs InputsOf(const Work& work) const;
-  /// Whether the task's gradients go to the exchange as they are computed: those of the clock's last micro-batch, to
-  /// which all earlier ones have been added.
+  /// Whether gradients of the task go to an exchange as they are computed: those of the stage's last micro-batch of the
+  /// clock, to which all earlier ones have been added.
   bool Exchanges(const Task& task) const;
   /// Runs the backward pass of the task's segment, and gives final gradients to the exchange.
   void RunBackward(const Work& work) const;
@@ -130,11 +131,13 @@ class Compute {
 
  private:
   static MsgId InFirstClock(MsgId id) { return MsgId::Make(0, true, id.micro(), id.replica()); }
+  bool IsLast(MsgId id, int stage) const { return InFirstClock(id) == last_ids_.at(stage); }
   void GiveToExchange(const Work& work, const NetStep& step) const;
   void CollectStatistics(const Task& task);
 
   std::unique_ptr<Updater> updater_;
-  MsgId first_id_, last_id_;                   // the node's training ids of a clock, as in clock 0
+  std::map<int, MsgId> first_ids_,
+      last_ids_;  // by stage: the node's training ids of a clock that run it, as in clock 0
   std::map<int64_t, IterationReport> losses_;  // by clock: what Collect found so far; at most the one under way
 };
 

@@ -102,7 +102,7 @@ void DeviceCompute::Backward(const Task& task) {
 void DeviceCompute::WeightGradient(const Task& task) {
   Work work = WorkOf(task);
   bridge_->UseInputs(task.solver, work.net, &work.run);
-  const NetStep& step = work.net.steps()[model_.group_steps()[task.group]];
+  const NetStep& step = model_.StepOf(work.net, task.group);
   options_.device->RunCaptured(KeyOf(kCapturedWeights, task.group, work),
                                [&] { work.net.WeightGradient(step, work.run); });
 }

@@ -16,7 +16,7 @@ BridgeNeeds BridgeNeedsOf(const NodeModel& model, int pool_size) {
   BridgeNeeds needs;
   for (bool train : {true, false}) {
     if (!train && !model.tests()) continue;
-    for (int64_t rows : model.schedule().RowCounts(train)) needs.nets.push_back(&model.net(train, rows));
+    for (const NodeNet* net : model.AllNets(train)) needs.nets.push_back(net);
   }
   needs.solvers = pool_size;
   needs.batch_rows = std::max(shape.train_batch, shape.test_batch);

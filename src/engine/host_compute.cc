@@ -35,7 +35,7 @@ void HostCompute::Backward(const Task& task) { RunBackward(ReadyWork(task)); }
 
 void HostCompute::WeightGradient(const Task& task) {
   const Work work = ReadyWork(task);
-  work.net.WeightGradient(work.net.steps()[model_.group_steps()[task.group]], work.run);
+  work.net.WeightGradient(model_.StepOf(work.net, task.group), work.run);
 }
 
 float HostCompute::Statistic(const Task& task, const NodeNet& net, int index) const {

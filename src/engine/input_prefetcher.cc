@@ -15,7 +15,7 @@ namespace {
 /// Of the largest micro-batch; 0: the node reads none.
 size_t ImagesBytes(const NodeModel& model) {
   size_t bytes = 0;
-  for (int64_t rows : model.schedule().RowCounts(true)) bytes = std::max(bytes, model.net(true, rows).images_bytes());
+  for (const NodeNet* net : model.AllNets(true)) bytes = std::max(bytes, net->images_bytes());
   return bytes;
 }
 
@@ -59,7 +59,7 @@ bool InputPrefetcher::Take(MsgId id, void* to, size_t bytes) {
 
 void InputPrefetcher::Advance() {
   if (copied_ || next_ == MsgId() || !input_->Ready(next_)) return;
-  const NodeNet& net = model_.net(true, model_.schedule().SamplesOfId(next_).rows);
+  const NodeNet& net = model_.NetOf(next_);
   device_->Upload(Device::kCopyIn, place_.data(), input_->images(next_), net.images_bytes());
   copied_ = true;
 }

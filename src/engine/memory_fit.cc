@@ -45,8 +45,9 @@ size_t ImageBytes(const NodeModel& model) {
   Wide bytes = 0;
   for (bool train : {true, false}) {
     if (!train && !model.tests()) continue;
-    const std::vector<int64_t> rows = model.schedule().RowCounts(train);
-    if (!rows.empty()) bytes += model.net(train, rows.back()).images_bytes();
+    size_t most = 0;
+    for (const NodeNet* net : model.AllNets(train)) most = std::max(most, net->images_bytes());
+    bytes += most;
   }
   return Narrow(bytes);
 }

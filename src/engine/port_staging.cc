@@ -1,6 +1,6 @@
 // A solver's part of the memory holds its staged ports one behind the other, in the order of the net's ports, each
-// aligned (StagedBytes). A port has a place if the tensor of any replica passes through it, so the places of a phase
-// and number of rows do not depend on the micro-batch; all phases share the part, which has the size of the largest.
+// aligned (StagedBytes). A port has a place if the tensor of any replica passes through it, so the places of a net
+// do not depend on the micro-batch; all nets share the part, which has the size of the largest.
 // The transport writes into and reads from these places while the copies between them and the solver's arena are
 // ordered by the device: in before the task's work, out behind it.
 #include "engine/port_staging.h"
@@ -17,14 +17,12 @@ StatusOr<std::unique_ptr<PortStaging>> PortStaging::Create(const NodeModel& mode
   for (Rank rank = 0; rank < model.table().size(); ++rank) staging->staged_.push_back(!reaches(rank));
   for (bool train : {true, false}) {
     if (!train && !model.tests()) continue;
-    for (const PortPlan& port : staging->plan(train).ports) {
-      for (Rank peer : port.peers) staging->any_direct_ |= !staging->staged_[peer];
-    }
-    for (int64_t rows : model.schedule().RowCounts(train)) {
-      const NodeNet& net = model.net(train, rows);
+    for (const NodeNet* net : model.AllNets(train)) {
       size_t bytes = 0;
-      for (size_t port = 0; port < net.plan().ports().size(); ++port)
-        bytes += staging->Bytes(net, train, static_cast<int>(port));
+      for (size_t port = 0; port < net->plan().ports().size(); ++port) {
+        for (Rank peer : net->plan().ports()[port].peers) staging->any_direct_ |= !staging->staged_[peer];
+        bytes += staging->Bytes(*net, static_cast<int>(port));
+      }
       staging->solver_bytes_ = std::max(staging->solver_bytes_, bytes);
     }
   }
@@ -33,15 +31,15 @@ StatusOr<std::unique_ptr<PortStaging>> PortStaging::Create(const NodeModel& mode
 }
 
 /// Of a port that is staged for some micro-batch.
-size_t PortStaging::Bytes(const NodeNet& net, bool train, int port) const {
-  const std::vector<Rank>& peers = plan(train).ports[port].peers;
+size_t PortStaging::Bytes(const NodeNet& net, int port) const {
+  const std::vector<Rank>& peers = net.plan().ports()[port].peers;
   const bool ever = std::any_of(peers.begin(), peers.end(), [this](Rank peer) { return staged_[peer]; });
   return ever ? StagedBytes(net.buffer_bytes(net.port_buffer(port))) : 0;
 }
 
 std::span<std::byte> PortStaging::Place(int solver, MsgId id, const NodeNet& net, int port) const {
   size_t offset = solver * solver_bytes_;
-  for (int before = 0; before < port; ++before) offset += Bytes(net, id.train(), before);
+  for (int before = 0; before < port; ++before) offset += Bytes(net, before);
   return memory_.span().subspan(offset, net.buffer_bytes(net.port_buffer(port)));
 }
 

@@ -29,7 +29,9 @@ class PortStaging {
                                                        const std::function<bool(Rank peer)>& reaches);
 
   /// Whether the tensor of micro-batch `id` at `port` (index into the phase's ports) passes through here. Any thread.
-  bool staged(MsgId id, int port) const { return staged_[model_.plan().PeerOf(plan(id.train()).ports[port], id)]; }
+  bool staged(MsgId id, int port) const {
+    return staged_[model_.plan().PeerOf(model_.plan().phase(id).ports[port], id)];
+  }
   /// Whether some tensor does not: the transport must know the device's memory then.
   bool any_direct() const { return any_direct_; }
   /// All of the memory, to be registered with the transport; empty where nothing is staged.
@@ -46,9 +48,8 @@ class PortStaging {
 
  private:
   PortStaging(const NodeModel& model, Device* device) : model_(model), device_(device) {}
-  const PhasePlan& plan(bool train) const { return train ? model_.plan().train : model_.plan().test; }
   /// What a port's place takes; 0: it is never staged.
-  size_t Bytes(const NodeNet& net, bool train, int port) const;
+  size_t Bytes(const NodeNet& net, int port) const;
   /// The staged ports of a task.
   std::vector<int> PortsOf(const Task& task, const NodeNet& net, bool gradients, bool landing) const;
 

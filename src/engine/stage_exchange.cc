@@ -15,7 +15,7 @@ ExchangedGroups ExchangedGroupsOf(const NodeModel& model, int stage) {
   const std::vector<ParamGroupPlan>& plans = model.plan().groups;
   for (int group = 0; group < static_cast<int>(plans.size()); ++group) {
     if (!plans[group].exchanged || plans[group].stage != stage) continue;
-    for (int param : model.any_net(true).steps()[model.group_steps()[group]].params) {
+    for (int param : model.StepOf(model.any_net(true), group).params) {
       if (!params[param].frozen()) groups[group].push_back(param);
     }
     CHECK(groups.contains(group)) << "group " << group << " has no trainable parameters";
@@ -24,9 +24,9 @@ ExchangedGroups ExchangedGroupsOf(const NodeModel& model, int stage) {
 }
 
 std::vector<int> ExchangedParamsOf(const NodeModel& model, const ExchangedGroups& groups) {
-  std::map<std::pair<int, int>, const std::vector<int>*, std::greater<>> backward;  // by segment and step
+  std::map<std::pair<int, int>, const std::vector<int>*, std::greater<>> backward;  // by segment and layer
   for (const auto& [group, params] : groups) {
-    backward[{model.plan().groups[group].segment, model.group_steps()[group]}] = &params;
+    backward[{model.plan().groups[group].segment, model.plan().groups[group].layer}] = &params;
   }
   std::vector<int> ordered;
   for (const auto& [place, params] : backward) ordered.insert(ordered.end(), params->begin(), params->end());

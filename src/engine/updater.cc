@@ -162,7 +162,7 @@ void Updater::OnVerdict(const Verdict& verdict) {
 }
 
 std::vector<int> Updater::AllGroups() const {
-  std::vector<int> groups(model_.group_steps().size());
+  std::vector<int> groups(model_.plan().groups.size());
   std::iota(groups.begin(), groups.end(), 0);
   return groups;
 }

@@ -91,7 +91,7 @@ class Updater {
   /// Computes the sums of squares of the groups' gradients, and fetches them to the host.
   void EnqueueSquares(const std::vector<int>& groups);
 
-  const NetStep& StepOfGroup(int group) const { return model_.any_net(true).steps()[model_.group_steps()[group]]; }
+  const NetStep& StepOfGroup(int group) const { return model_.StepOf(model_.any_net(true), group); }
   std::vector<int> AllGroups() const;
   static std::vector<int> GroupsOf(const Task& task);
   double* squares() const { return reinterpret_cast<double*>(squares_.data()); }

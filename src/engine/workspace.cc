@@ -39,17 +39,17 @@ Status Workspace::AllocateGradients() {
 void Workspace::IndexParams() {
   for (bool train : {true, false}) {
     if (!train && !model_.tests()) continue;
-    for (int64_t rows : model_.schedule().RowCounts(train)) {
-      const NodeNet& net = model_.net(train, rows);
-      std::vector<int>& index = param_index_[&net];  // there even if the node has no parameters
-      for (const ParamPlan& param : net.plan().params()) index.push_back(params_->Find(param.layer, param.blob));
+    for (const NodeNet* net : model_.AllNets(train)) {
+      NetParams& of_net = net_params_[net];  // there even if the node has no parameters
+      for (const ParamPlan& param : net->plan().params()) {
+        of_net.index.push_back(params_->Find(param.layer, param.blob));
+        of_net.gradients.push_back(gradients_[of_net.index.back()]);
+      }
     }
   }
 }
 
-const NodeNet& Workspace::NetOf(MsgId id) const {
-  return model_.net(id.train(), model_.schedule().SamplesOfId(id).rows);
-}
+const NodeNet& Workspace::NetOf(MsgId id) const { return model_.NetOf(id); }
 
 NetRun Workspace::RunOf(int solver, MsgId id) const {
   const IdSamples samples = model_.schedule().SamplesOfId(id);
@@ -59,7 +59,6 @@ NetRun Workspace::RunOf(int solver, MsgId id) const {
   run.update_matrices = matrix_rows_;
   run.update_row = samples.batch * shape.train_batch + samples.first_row;
   run.scratch = scratch_.data();
-  run.gradients = gradients_;
   run.batch.train = id.train();
   run.batch.first_sample = samples.first_sample;
   run.batch.global_rows = id.train() ? shape.train_batch : shape.test_batch;
@@ -68,8 +67,10 @@ NetRun Workspace::RunOf(int solver, MsgId id) const {
 
 void Workspace::UseParams(const NodeNet& net, std::vector<ParamView>* views, NetRun* run) const {
   views->clear();
-  for (int i : param_index_.at(&net)) views->push_back(params_->View(i));
+  const NetParams& of_net = net_params_.at(&net);
+  for (int i : of_net.index) views->push_back(params_->View(i));
   run->params = *views;
+  run->gradients = of_net.gradients;
 }
 
 // A deferred step reads and writes matrices, parameters and scratch alone. The arena is only what its other tensors,
@@ -80,7 +81,6 @@ void Workspace::WithUpdateArgs(const NetStep& step, const std::function<void(Op&
   run.arena = pool_->arena(0);
   run.update_matrices = matrix_rows_;
   run.scratch = scratch_.data();
-  run.gradients = gradients_;
   std::vector<ParamView> views;
   UseParams(net, &views, &run);
   net.WithUpdateArgs(step, run, use);

@@ -35,7 +35,7 @@ class Workspace {
   /// images, labels, loss_scale and accumulate. Its spans point into the workspace.
   /// @param solver in [0, pool_size).
   NetRun RunOf(int solver, MsgId id) const;
-  /// Points `run` at the net's parameters and their versions. Executor thread, which also changes them.
+  /// Points `run` at the net's parameters, their versions and gradients. Executor thread, which also changes them.
   /// @param net of the model. @param views overwritten; `run` points into it, so it must live as long, unchanged.
   void UseParams(const NodeNet& net, std::vector<ParamView>* views, NetRun* run) const;
   /// Calls `use` once, before it returns, with the op and the arguments of a deferred step over all rows of the update:
@@ -58,11 +58,15 @@ class Workspace {
   ParamStore* const params_;
   std::unique_ptr<SolverPool> pool_;
   Buffer scratch_;
-  std::vector<Buffer> matrices_;                            // by NodeNet::update_row_bytes
-  std::vector<std::byte*> matrix_rows_;                     // their first bytes, for NetRun
-  std::vector<Buffer> unused_gradients_;                    // of frozen parameters, which ops write all the same
-  std::vector<float*> gradients_;                           // by parameter of the store; null: none is kept
-  std::map<const NodeNet*, std::vector<int>> param_index_;  // of a NodeNet's parameters in the store
+  std::vector<Buffer> matrices_;          // by NodeNet::update_row_bytes
+  std::vector<std::byte*> matrix_rows_;   // their first bytes, for NetRun
+  std::vector<Buffer> unused_gradients_;  // of frozen parameters, which ops write all the same
+  std::vector<float*> gradients_;         // by parameter of the store; null: none is kept
+  struct NetParams {
+    std::vector<int> index;         // of the net's parameters in the store
+    std::vector<float*> gradients;  // theirs
+  };
+  std::map<const NodeNet*, NetParams> net_params_;
 };
 
 }  // namespace hp

@@ -1,6 +1,7 @@
 // Micro-batches of one phase may differ by a row, when samples do not divide evenly, and ops are made for fixed
-// shapes: so there is a net for each number of rows. They share nothing but parameters, which lie in the ParamStore
-// and fit all of them, and the solvers' memory, which has the size of the largest.
+// shapes: so there is a net for each number of rows, and on a node with several parts for each variant. They share
+// nothing but parameters, which lie in the ParamStore and fit all of them, and the solvers' memory, which has the size
+// of the largest.
 #include "model/node_model.h"
 
 #include "glog/logging.h"
@@ -15,7 +16,7 @@ StatusOr<std::unique_ptr<NodeModel>> NodeModel::Create(std::shared_ptr<const Job
   model->plan_.updates_together = !model->on_host();
   HP_RETURN_IF_ERROR(model->BuildNets(true, &model->train_nets_));
   if (model->tests()) HP_RETURN_IF_ERROR(model->BuildNets(false, &model->test_nets_));
-  model->FindGroupSteps();
+  model->CheckGroups();
   for (const ParamOwners& param : model->job().params()) {
     model->whole_params_.push_back({{param.layer, param.blob, param.spec.shape, Block::Whole(param.spec.shape),
                                      param.spec.lr_mult, param.spec.decay_mult, true},
@@ -26,24 +27,46 @@ StatusOr<std::unique_ptr<NodeModel>> NodeModel::Create(std::shared_ptr<const Job
 
 Status NodeModel::BuildNets(bool train, Nets* nets) {
   const NetContext context{options_.backend, options_.op_factories, options_.seed};
-  for (int64_t rows : schedule().RowCounts(train)) {
-    HP_ASSIGN_OR_RETURN(std::unique_ptr<NodeNet> net, NodeNet::Create(part(train), context, rows));
-    arena_bytes_ = std::max(arena_bytes_, net->arena_bytes());
-    scratch_bytes_ = std::max(scratch_bytes_, net->scratch_bytes());
-    (*nets)[rows] = std::move(net);
+  for (int variant = 0; variant < variants(); ++variant) {
+    for (int64_t rows : schedule().RowCounts(train)) {
+      HP_ASSIGN_OR_RETURN(std::unique_ptr<NodeNet> net,
+                          NodeNet::Create(job_->node(rank(), train, variant), context, rows));
+      arena_bytes_ = std::max(arena_bytes_, net->arena_bytes());
+      scratch_bytes_ = std::max(scratch_bytes_, net->scratch_bytes());
+      (*nets)[{variant, rows}] = std::move(net);
+    }
   }
   return OkStatus();
 }
 
-void NodeModel::FindGroupSteps() {
-  const std::vector<NetStep>& steps = any_net(true).steps();
-  for (const ParamGroupPlan& group : plan_.groups) {
-    const auto step =
-        std::find_if(steps.begin(), steps.end(), [&](const NetStep& s) { return s.layer_index == group.layer; });
-    CHECK(step != steps.end() && step->learns)
-        << "layer " << group.layer << " has no trainable parameters on this node";
-    group_steps_.push_back(static_cast<int>(step - steps.begin()));
+// What lies in rows of an update is the same in all variants: a layer that waits for the whole update is passed by all
+// ids.
+void NodeModel::CheckGroups() const {
+  for (int group = 0; group < static_cast<int>(plan_.groups.size()); ++group) StepOf(any_net(true), group);
+  for (const auto& [key, net] : train_nets_) {
+    CHECK(net->update_row_bytes() == any_net(true).update_row_bytes()) << "variant " << key.first;
   }
+}
+
+std::vector<const NodeNet*> NodeModel::AllNets(bool train) const {
+  std::vector<const NodeNet*> all;
+  for (const auto& [key, net] : nets(train)) all.push_back(net.get());
+  return all;
+}
+
+const NetStep& NodeModel::StepOf(const NodeNet& net, int group) const {
+  const int layer = plan_.groups[group].layer;
+  const auto step = std::find_if(net.steps().begin(), net.steps().end(),
+                                 [layer](const NetStep& s) { return s.layer_index == layer; });
+  CHECK(step != net.steps().end() && step->learns) << "layer " << layer << " has no trainable parameters here";
+  return *step;
+}
+
+int NodeModel::GroupOf(const NetStep& step) const {
+  const auto group = std::find_if(plan_.groups.begin(), plan_.groups.end(),
+                                  [&step](const ParamGroupPlan& g) { return g.layer == step.layer_index; });
+  CHECK(group != plan_.groups.end()) << "layer " << step.name << " has no parameter group";
+  return static_cast<int>(group - plan_.groups.begin());
 }
 
 std::vector<LabelRule> NodeModel::label_rules(bool train) const {

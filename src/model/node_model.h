@@ -21,9 +21,10 @@ struct WholeParam {
   std::vector<Slice> slices;  ///< ParamOwners::slices: together the whole blob, one for each owner
 };
 
-/// The job's plan carried out for one node: its nets, made of ops for its device, one NodeNet for each phase and number
-/// of rows that a micro-batch can have, and what others need to know of them. All nets of a phase have the same steps,
-/// parameters, ports and outputs, at the same indices; only numbers of rows differ. Has no state that training changes:
+/// The job's plan carried out for one node: its nets, made of ops for its device, one NodeNet for each phase, variant
+/// (JobPlan::node) and number of rows that a micro-batch can have, and what others need to know of them. All nets of a
+/// phase and variant have the same steps, parameters, ports and outputs, at the same indices; only numbers of rows
+/// differ. Has no state that training changes:
 /// values are in the ParamStore, activations in the solvers. Made once by the node. Immutable after Create; any thread
 /// may call its methods, but what NodeNet computes is the executor's.
 ///
@@ -47,8 +48,9 @@ class NodeModel {
   const Schedule& schedule() const { return job_->schedule(); }
   Rank rank() const { return options_.rank; }
   const NodeInfo& node() const { return table().node(rank()); }
-  /// The layers, ports and parameters of a phase that the node runs.
+  /// The layers, ports and parameters of a phase that the node runs, all its parts together.
   const NodePlan& part(bool train) const { return job_->node(rank(), train); }
+  int variants() const { return job_->variants(rank()); }
   /// Segments, ports and parameter groups for the pipeline. Its pool_size is only wished for (FitMemory decides), its
   /// start_clock is 0.
   const PipelinePlan& plan() const { return plan_; }
@@ -57,10 +59,13 @@ class NodeModel {
   const Device* device() const { return options_.device; }  ///< null: the host's
   bool on_host() const { return device() == nullptr || device()->is_host(); }
 
-  /// The net for micro-batches of `rows` rows.
-  /// @param rows one of Schedule::RowCounts(train); others throw std::out_of_range.
-  const NodeNet& net(bool train, int64_t rows) const { return *nets(train).at(rows); }
-  /// A net of the phase, for what is alike in all of them.
+  /// The net that runs micro-batch `id`, which must pass the node.
+  const NodeNet& NetOf(MsgId id) const {
+    return *nets(id.train()).at({plan_.VariantOf(id), schedule().SamplesOfId(id).rows});
+  }
+  /// All nets of a phase, by variant and rows.
+  std::vector<const NodeNet*> AllNets(bool train) const;
+  /// A net with all parts of the node, for what is alike in all nets that have it.
   const NodeNet& any_net(bool train) const { return *nets(train).begin()->second; }
 
   /// The node's own blocks of parameters, in the order of NodePlan::params: what its ParamStore is made of. Gradients
@@ -73,9 +78,10 @@ class NodeModel {
   }
   /// All blobs of the whole net, also those that other nodes own, in Caffe's order: layers, then their blobs.
   const std::vector<WholeParam>& whole_params() const { return whole_params_; }
-  /// By parameter group (index into plan().groups): the step of the train nets whose parameters it is, as an index into
-  /// NodeNet::steps of each of them.
-  const std::vector<int>& group_steps() const { return group_steps_; }
+  /// The step of a train net whose parameters a group (index into plan().groups) has; the net must have its layer.
+  const NetStep& StepOf(const NodeNet& net, int group) const;
+  /// The group of a step that learns, of a train net.
+  int GroupOf(const NetStep& step) const;
   /// What each layer of the whole net that reads labels accepts, in the order of the layers; empty: nothing reads
   /// labels. Built anew by each call.
   std::vector<LabelRule> label_rules(bool train) const;
@@ -86,18 +92,17 @@ class NodeModel {
   size_t scratch_bytes() const { return scratch_bytes_; }
 
  private:
-  using Nets = std::map<int64_t, std::unique_ptr<NodeNet>>;  // by rows
+  using Nets = std::map<std::pair<int, int64_t>, std::unique_ptr<NodeNet>>;  // by variant and rows
   NodeModel(std::shared_ptr<const JobPlan> job, const Options& options)
       : job_(std::move(job)), options_(options), plan_(job_->pipeline(options.rank)) {}
   const Nets& nets(bool train) const { return train ? train_nets_ : test_nets_; }
   Status BuildNets(bool train, Nets* nets);
-  void FindGroupSteps();
+  void CheckGroups() const;
 
   const std::shared_ptr<const JobPlan> job_;
   const Options options_;
   PipelinePlan plan_;  // JobPlan::pipeline, and updates_together by the device
   Nets train_nets_, test_nets_;
-  std::vector<int> group_steps_;
   std::vector<WholeParam> whole_params_;
   size_t arena_bytes_ = 0, scratch_bytes_ = 0;
 };

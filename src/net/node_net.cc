@@ -58,7 +58,7 @@ OpArgs NodeNet::Bind(const NetStep& step, const NetRun& run, BoundArgs* bound) c
   args.d_out = bound->d_out;
   args.params = bound->params;
   args.d_params = bound->gradients;
-  args.accumulate = run.accumulate;
+  args.accumulate = (run.accumulate >> step.part & 1) != 0;
   args.saved = run.arena + step.saved;
   args.scratch = run.scratch;
   args.batch = &run.batch;

@@ -54,6 +54,7 @@ struct NetStep {
   bool learns = false;                    ///< computes gradients of its parameters here
   bool deferred = false;                  ///< in one go over the rows of the whole update, by update_op
   bool in_backward = false;               ///< for each micro-batch, within Backward; neither: by WeightGradient
+  int part = 0;                           ///< of a layer: index of its stage's part in plan().parts()
   std::shared_ptr<Op> update_op;          ///< the same layer's op for plan().update_rows() rows; null unless deferred
   size_t saved = 0;                       ///< offset in the arena of what Forward saves for the backward pass
 };
@@ -62,6 +63,7 @@ struct NetStep {
 /// micro-batch's rows.
 struct NetOutput {
   std::string blob, layer;  ///< names in the prototxt
+  int stage = 0;            ///< of its layer
   int tensor = 0;           ///< index of its tensor
   int segment = 0;          ///< it is there when the forward task of this segment is done
   float loss_weight = 0;    ///< its factor in the loss; 0: it is only printed
@@ -79,7 +81,7 @@ struct NetRun {
   BatchContext batch;                           ///< labels, loss scale and place of the rows in the training
   std::span<const ParamView> params;            ///< one for each of plan().params()
   std::span<float* const> gradients;            ///< one for each of plan().params(); may be empty for Forward
-  bool accumulate = false;                      ///< gradients of parameters are added to, not overwritten
+  uint64_t accumulate = 0;  ///< bit p: gradients of parameters of plan().parts()[p] are added to, not overwritten
 };
 
 /// The part of one phase's net that one node runs, for micro-batches of a fixed number of rows: ops, the tensors

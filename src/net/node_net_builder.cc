@@ -87,6 +87,7 @@ Status NodeNetBuilder::AddLayer(const LayerPlan& plan) {
   step.params = params_[layer];
   step.learns = plan.learns;
   step.in_backward = plan.in_backward;
+  step.part = plan_.FindPart(placement_.stage_of(layer));
 
   info.plan = &plan;
   const bool view = entry.traits.is_view() && descs[0].dense();
@@ -100,9 +101,10 @@ Status NodeNetBuilder::AddLayer(const LayerPlan& plan) {
     local_[entry.tops[i]] = tensor;
     step.out.push_back(tensor);
     // What several shards compute alike is reported by the first.
-    if (entry.is_statistic() && i == 0 && plan_.distinct_part() == 0) {
-      net_->outputs_.push_back({graph_.blobs()[entry.tops[i]].name, step.name, tensor, step.segment,
-                                entry.traits.loss_weight(0), graph_.blobs()[entry.tops[i]].consumers.empty()});
+    if (entry.is_statistic() && i == 0 && plan_.distinct_part(placement_.stage_of(layer)) == 0) {
+      net_->outputs_.push_back({graph_.blobs()[entry.tops[i]].name, step.name, placement_.stage_of(layer), tensor,
+                                step.segment, entry.traits.loss_weight(0),
+                                graph_.blobs()[entry.tops[i]].consumers.empty()});
     }
   }
   AddStep(std::move(step), std::move(info));

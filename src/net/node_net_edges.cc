@@ -14,7 +14,7 @@ StatusOr<std::vector<int>> NodeNetBuilder::Gather(int edge_index) {
   const int available = plan_.LandingSegment(edge_index);
   std::vector<int> parts;
   for (const EdgePiece& piece : plan_.PiecesIn(edge)) {
-    if (edge.within_stage() && piece.writer == plan_.part().index) {
+    if (plan_.IsLocal(edge, piece)) {
       const int own = exported_.at(edge_index);
       const std::string name = net_->tensors_[own].name;
       const TensorDesc desc = net_->tensors_[own].desc;
@@ -83,7 +83,7 @@ Status NodeNetBuilder::AddExports(int blob) {
     if (edge.blob != blob) continue;
     const std::vector<EdgePiece> pieces = plan_.PiecesOut(edge);
     if (pieces.empty()) continue;
-    const Range here = placement_.ChannelsOn(blob, plan_.distinct_part());
+    const Range here = placement_.ChannelsOn(blob, plan_.distinct_part(edge.from_stage));
     const bool all =
         std::all_of(pieces.begin(), pieces.end(), [&](const EdgePiece& piece) { return piece.channels == here; });
     HP_RETURN_IF_ERROR(all ? AddExport(e, local_.at(blob), pieces) : AddScatter(e, local_.at(blob), pieces));
@@ -119,7 +119,7 @@ Status NodeNetBuilder::AddExport(int edge, int source, const std::vector<EdgePie
 Status NodeNetBuilder::AddScatter(int edge, int source, const std::vector<EdgePiece>& pieces) {
   HP_ASSIGN_OR_RETURN(const int dense, Plain(source));
   const int blob = placement_.edges()[edge].blob;
-  const int64_t first = placement_.ChannelsOn(blob, plan_.distinct_part()).begin;
+  const int64_t first = placement_.ChannelsOn(blob, plan_.distinct_part(placement_.edges()[edge].from_stage)).begin;
   NetStep step;
   step.name = "scatter " + graph_.blobs()[blob].name;
   step.in = {dense};
@@ -131,8 +131,7 @@ Status NodeNetBuilder::AddScatter(int edge, int source, const std::vector<EdgePi
   HP_ASSIGN_OR_RETURN(step.op, context_.backend->Scatter(channels, {net_->tensors_[dense].desc}));
   for (size_t i = 0; i < pieces.size(); ++i) {
     step.out.push_back(AddTensor(step.name, step.op->outputs()[i], -1, step.segment));
-    const bool own = placement_.edges()[edge].within_stage() && pieces[i].reader == plan_.part().index;
-    if (own) exported_[edge] = step.out.back();
+    if (plan_.IsLocal(placement_.edges()[edge], pieces[i])) exported_[edge] = step.out.back();
   }
   AddStep(std::move(step), {.kind = StepInfo::kScatter, .edge = edge, .pieces = pieces});
   return OkStatus();
@@ -140,8 +139,8 @@ Status NodeNetBuilder::AddScatter(int edge, int source, const std::vector<EdgePi
 
 // Gradients of what leaves come from readers, not from consumers on this node; our own reader's is its tensor's.
 int NodeNetBuilder::GradientOf(const EdgePiece& piece, int edge, int tensor) {
-  const bool own = placement_.edges()[edge].within_stage() && piece.reader == plan_.part().index;
-  return own ? net_->tensors_[own_.at(edge)].gradient : AddBuffer(net_->tensors_[tensor].desc.bytes());
+  return plan_.IsLocal(placement_.edges()[edge], piece) ? net_->tensors_[own_.at(edge)].gradient
+                                                        : AddBuffer(net_->tensors_[tensor].desc.bytes());
 }
 
 // What a port reads or writes: of an edge that leaves here the export's output and the gradients that its readers send,

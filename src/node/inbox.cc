@@ -102,7 +102,7 @@ void Inbox::Take(Rank peer, uint32_t type, std::span<const std::byte> bytes) {
           Parse<StatisticsMessage>(type, bytes),
           [&](const auto& statistics) { return rules_.CheckStatistics(peer, statistics); },
           [&](const auto& statistics) {
-            parts_.reporter->Add(MsgId{statistics.msg_id()}, parts_.job->node(peer, true).part().stage,
+            parts_.reporter->Add(MsgId{statistics.msg_id()}, statistics.stage(),
                                  {statistics.value().begin(), statistics.value().end()});
           });
   }

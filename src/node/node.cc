@@ -205,7 +205,7 @@ Status Node::PrepareInputs() {
   callbacks.on_error = [this](const Status& status) { shutdown_.Fail(status); };
   for (Input* input : {files_.train_input.get(), files_.test_input.get()}) {
     if (input == nullptr) continue;
-    HP_RETURN_IF_ERROR(input->Prepare(model_->schedule(), model_->part(true).part().index, seed_, memory_.ring(),
+    HP_RETURN_IF_ERROR(input->Prepare(model_->schedule(), info_.IndexIn(0), seed_, memory_.ring(),
                                       options_.reader_threads, device_.device.get(), callbacks));
   }
   return OkStatus();
@@ -353,24 +353,25 @@ void Node::OnLabels(int64_t clock, bool train, int64_t batch, int64_t first_row,
   gate_.Run([this] { pipeline_->OnInputs(); });
 }
 
-void Node::OnStatistics(MsgId id, const std::vector<float>& values) {
-  if (reporter_) return reporter_->Add(id, info_.parts.front().stage, values);
+void Node::OnStatistics(MsgId id, int stage, const std::vector<float>& values) {
+  if (reporter_) return reporter_->Add(id, stage, values);
   StatisticsMessage message;
   message.set_msg_id(id.bits);
+  message.set_stage(stage);
   message.mutable_value()->Add(values.begin(), values.end());
   Send(model_->job().reporter(), kStatisticsMessage, message);
 }
 
 bool Node::InputsReady(MsgId id, int segment) {
-  const NodePlan& part = model_->part(id.train());
-  if (part.reads_images() && segment == 0) {
+  const NodePlan& plan = model_->NetOf(id).plan();
+  if (plan.reads_images() && segment == 0) {
     if (!(id.train() ? files_.train_input : files_.test_input)->Ready(id)) return false;
   }
-  return !part.reads_labels(segment) || labels_->Ready(id, part.needs_batch_labels(segment));
+  return !plan.reads_labels(segment) || labels_->Ready(id, plan.needs_batch_labels(segment));
 }
 
 void Node::Freed(int, MsgId id) {
-  if (model_->part(id.train()).reads_images()) (id.train() ? files_.train_input : files_.test_input)->Release(id);
+  if (model_->NetOf(id).plan().reads_images()) (id.train() ? files_.train_input : files_.test_input)->Release(id);
 }
 
 Status Node::Finish() {

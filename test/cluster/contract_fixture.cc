@@ -114,7 +114,11 @@ std::string ContractTest::NewPrefix() {
 }
 std::string ContractTest::Describe(const ClusterSpec& spec) {
   std::string text;
-  for (const ClusterStage& stage : spec.stages) text += std::to_string(stage.parts) + " x {" + stage.config + "} ";
+  for (const ClusterStage& stage : spec.stages) {
+    text += std::to_string(stage.parts) + " x {" + stage.config + "}";
+    for (Rank rank : stage.on) text += " on " + std::to_string(rank);
+    text += " ";
+  }
   if (spec.stages.empty()) text = "conv " + std::to_string(spec.conv) + " fc";
   for (size_t stage = 0; stage < spec.fc.size(); ++stage) {
     text += " " + std::to_string(spec.fc[stage]) + " from " + spec.fc_starts[stage];

@@ -35,6 +35,25 @@ TEST_F(EnduranceTest, PoolsOfOne) { Run(Tightest(11), false); }
 // Without an exchange nothing holds fast replicas back.
 TEST_F(EnduranceTest, PoolsOfOneWithFrozenConvLayers) { Run(Tightest(12), true); }
 
+// Three conv stages with branches of the pooling that join in front of the shards, and a loss on the nodes that read.
+TEST_F(EnduranceTest, StagesThatJoinOnOtherNodes) {
+  ClusterSpec spec = Tightest(14);
+  spec.splits.clear();
+  spec.stages = {{"kind: CONV layer: 'loss' layer: 'accuracy' to_layer: 'pool1'", 3},
+                 {"kind: CONV from_layer: 'norm1' to_layer: 'conv2'", 1},
+                 {"kind: CONV from_layer: 'relu2' to_layer: 'pool2'", 3},
+                 {"kind: FC from_layer: 'ip1'", 3}};
+  Run(spec, false);
+}
+
+TEST_F(EnduranceTest, NodesThatAreReplicasAndShards) {
+  ClusterSpec spec = Tightest(15);
+  spec.stages = {{"kind: CONV to_layer: 'relu2'", 3},
+                 {"kind: FC from_layer: 'pool2' to_layer: 'drop1'", 3, {2, 0}},
+                 {"kind: FC from_layer: 'ip2'", 2, {1, 0}}};
+  Run(spec, false);
+}
+
 TEST_F(EnduranceTest, ScatteredBoundariesAndALayerOnTheLead) {
   ClusterSpec spec = Split({{"ip2", SplitConfig::NONE}}, Tightest(13), true);
   Run(spec, false);

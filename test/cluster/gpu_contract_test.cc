@@ -55,6 +55,22 @@ TEST_F(GpuContractTest, SplitsAndScatteredBoundaries) {
                                              Table(2, {3}, 2, 0, true)))});
 }
 
+/// Ports to several replicas, some on GPUs and some not, and nodes with two segments of replicas.
+TEST_F(GpuContractTest, SetsOfLayers) {
+  ClusterSpec cut, back;
+  cut.stages = {{"kind: CONV to_layer: 'relu1'", 2},
+                {"kind: CONV from_layer: 'pool1' to_layer: 'pool2'", 4},
+                {"kind: FC from_layer: 'ip1'", 2}};
+  back.stages = {{"kind: CONV", 2}, {"kind: FC layer: 'ip?' layer: 'relu3' layer: 'drop1' layer: 'relu4'", 3}};
+  cut.micro_batches = back.micro_batches = 2;
+  cut.pool_size = 1;
+  ClusterSpec both = cut;
+  both.stages[1].parts = 2;
+  both.stages[2].on = {1, 0};
+  Check(Solver(""), {OnGpus(kEverywhere, cut), OnGpus(kOddNodes, cut), OnGpus(kOddNodes, back),
+                     OnGpus(kEverywhere, both), OnGpus(kOddNodes, both)});
+}
+
 TEST_F(GpuContractTest, ConvNodesThatOnlyRead) {
   ClusterSpec table = Table(2, {1}, 2, 1, false);
   table.fc_starts = {"conv1"};

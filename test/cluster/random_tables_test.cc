@@ -1,10 +1,12 @@
 // The contract under tables that nobody chose: drawn from a printed seed, with everything that a table can say of how a
 // net is divided. HPNODE_TABLES=N tries more of them, HPNODE_TABLES_SEED=S others.
+#include "scheduler/plan/table_check.h"
 #include "test/cluster/contract_fixture.h"
 
 #include <algorithm>
 #include <cstdlib>
 #include <iostream>
+#include <numeric>
 #include <random>
 
 namespace hp::test {
@@ -74,7 +76,28 @@ class Drawing {
       if (Below(2) == 0) spec->splits[kAnywhere[cut].start] = kBy[Below(4)];
     }
     spec->stages.push_back({text, parts});
+    for (size_t stage = 1; stage < spec->stages.size(); ++stage) {
+      if (Below(3) == 0) PutOnOthers(spec, stage);
+    }
     if (begin < kAnywhereCount && Below(2) == 0) spec->stages[0].config += " layer: 'loss' layer: 'accuracy'";
+  }
+
+  /// Puts some of a stage's parts on nodes of earlier stages, if the table then has no fault.
+  void PutOnOthers(ClusterSpec* spec, size_t stage) {
+    Rank nodes = 0;
+    for (size_t before = 0; before < stage; ++before) {
+      nodes += spec->stages[before].parts - static_cast<int>(spec->stages[before].on.size());
+    }
+    std::vector<Rank> ranks(nodes);
+    std::iota(ranks.begin(), ranks.end(), 0);
+    for (int i = nodes - 1; i > 0; --i) std::swap(ranks[i], ranks[Below(i + 1)]);
+    const std::vector<ClusterStage> own = spec->stages;
+    ranks.resize(std::min(nodes, Below(spec->stages[stage].parts) + 1));
+    spec->stages[stage].on = ranks;
+    // Stages behind this one have their nodes behind those that it has now.
+    ClusterSpec until = *spec;
+    until.stages.resize(stage + 1);
+    if (!CheckStructure(MakeTable(until, "solver.prototxt")).empty()) spec->stages = own;
   }
 
   /// As many replicas as in the first stage, or a number that divides that, or that it divides.

@@ -119,12 +119,35 @@ TEST_F(StagesTest, InAnyOrder) {
                 1)});
 }
 
+// A replica and a shard on one node, also two shards of different stages and replicas of two; some shards elsewhere.
+TEST_F(StagesTest, NodesWithSeveralParts) {
+  const char behind[] = "kind: CONV from_layer: 'conv3' to_layer: 'sum'", rest[] = "kind: CONV to_layer: 'mix'";
+  const ClusterStage side{"kind: FC layer: 'side/*'", 2, {1, 0}};
+  Check(Branched(),
+        {Stages({{kConv, 2}, {kFc, 2, {0, 1}}}, 2, 1), Stages({{kConv, 3}, {kFc, 2, {2}}}, 1, 0, true),
+         Stages({{kConv, 1}, {kFc, 2, {0}}}, 3, 2), Stages({{kConv, 2}, side, {kFc, 3, {1, 0}}}, 2, 1, true),
+         Stages({{rest, 2}, {behind, 2, {0, 1}}, side, {kFc, 2, {1}}}, 2, 1),
+         Stages({{rest, 2}, {behind, 1, {1}}, side, {kFc, 2, {0, 1}}}, 3, 0),
+         Stages({{rest, 1}, {behind, 3, {0}}, {"kind: FC layer: 'side/*'", 3, {2, 1, 0}}, {kFc, 2}}, 3, 1, true)});
+}
+
+TEST_F(StagesTest, SeveralPartsWithClippingAndSplits) {
+  ClusterSpec split = Stages({{kConv, 2}, {kFc, 3, {1, 0}}}, 2, 1);
+  split.splits = {{"fc7", SplitConfig::INPUTS}};
+  ClusterSpec lead = Stages({{kAll, 2}, {"kind: FC layer: 'fc?' layer: 'relu?'", 2, {0, 1}}}, 2, 0, true);
+  lead.stages[1].config = "kind: FC layer: 'fc6' layer: 'fc7' layer: 'relu6' layer: 'relu7' boundary: SCATTERED";
+  lead.splits = {{"fc6", SplitConfig::NONE}};
+  Check(Branched("clip_gradients: 0.8"), {split, lead});
+}
+
 TEST_F(StagesTest, SameBitsTwice) {
   CheckSameBits(Stages({{"kind: CONV to_layer: 'pool1'", 2},
                         {"kind: CONV from_layer: 'narrow' to_layer: 'sum'", 4},
                         {"kind: FC layer: 'side/*'", 2},
                         {kFc, 2}},
                        3, 1),
+                SolverOf(kBranched, "", 0.02, 0.002, 8), {1, 2});
+  CheckSameBits(Stages({{kConv, 2}, {"kind: FC layer: 'side/*'", 2, {1, 0}}, {kFc, 3, {1, 0}}}, 3, 1),
                 SolverOf(kBranched, "", 0.02, 0.002, 8), {1, 2});
 }
 
@@ -134,7 +157,7 @@ TEST_F(StagesTest, ResumeFromTheirSnapshots) {
   ClusterSpec table = Stages({{kAll, 2},
                               {"kind: CONV layer: 'conv3' layer: 'relu3' layer: 'conv4' layer: 'sum'", 2},
                               {"kind: FC layer: 'side/*'", 2},
-                              {"kind: FC layer: 'fc*'", 3}},
+                              {"kind: FC layer: 'fc*'", 3, {1, 0}}},
                              2, 1);
   const ClusterResult whole = TrainCluster(table, solver);
   ASSERT_TRUE(whole.status.ok()) << whole.status;

@@ -38,7 +38,7 @@ std::vector<LawfulGrant> GrantsFor(const JobPlan& job, Rank self) {
   for (int64_t clock = 0; clock < kClocks; ++clock) {
     for (const bool train : {false, true}) {
       const NodePlan& plan = job.node(self, train);
-      const IdShare share = job.ShareOf(plan.part());
+      const IdShare& share = job.ShareOf(self);
       for (const MsgId id : train ? schedule.TrainIds(clock, share) : schedule.TestIds(clock, share)) {
         for (const PortPlan& port : plan.ports()) {
           if (port.landing) continue;

@@ -60,6 +60,19 @@ class PayloadTest(cluster.JobTest):
             with self.subTest(stages=stages):
                 self.check(self.make_table(micro_batches=2, stages=stages))
 
+    def test_a_replica_and_a_shard_on_one_node(self):
+        self.make_job(iterations=ITERATIONS, test=True)
+        names = self.make_table(conv=2, fc=3, micro_batches=2)
+        apart = self.promised()
+        table = self.read("table.prototxt").decode().splitlines()
+        on_conv = [line.replace(" stage: 0", " part { stage: 1 index: 1 } stage: 0") if '"conv0"' in line else line
+                   for line in table if '"fc1"' not in line]
+        self.write("table.prototxt", "\n".join(on_conv))
+        names.remove("fc1")
+        together = self.promised()
+        self.assertLess(sum(sent for sent, _ in together.values()), sum(sent for sent, _ in apart.values()))
+        self.check(names)
+
 
 if __name__ == "__main__":
     cluster.main()

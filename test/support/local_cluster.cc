@@ -71,11 +71,17 @@ RoutingTableConfig MakeTable(const ClusterSpec& spec, const std::string& solver_
   config.set_precision(spec.precision);
   config.mutable_transport()->set_device_copies(spec.device_copies);
   if (spec.loss_scaling) *config.mutable_loss_scaling() = *spec.loss_scaling;
-  auto add_stage = [&](const std::string& name, int stage, int parts, StageConfig::Kind kind) {
+  auto add_stage = [&](const std::string& name, int stage, int parts, StageConfig::Kind kind,
+                       const std::vector<Rank>& on = {}) {
     StageConfig* entry = config.add_stage();
     entry->set_name(name);
     entry->set_kind(kind);
-    for (int part = 0; part < parts; ++part) {
+    for (int part = 0; part < static_cast<int>(on.size()); ++part) {
+      PartConfig* more = config.mutable_node(on[part])->add_part();
+      more->set_stage(stage);
+      more->set_index(part);
+    }
+    for (int part = static_cast<int>(on.size()); part < parts; ++part) {
       NodeConfig* node = config.add_node();
       node->set_name(name + std::to_string(part));
       node->set_stage(stage);
@@ -95,7 +101,8 @@ RoutingTableConfig MakeTable(const ClusterSpec& spec, const std::string& solver_
   }
   for (size_t s = 0; s < spec.stages.size(); ++s) {
     const StageConfig given = Parse<StageConfig>(spec.stages[s].config);
-    add_stage("stage" + std::to_string(s) + "_", static_cast<int>(s), spec.stages[s].parts, given.kind())
+    add_stage("stage" + std::to_string(s) + "_", static_cast<int>(s), spec.stages[s].parts, given.kind(),
+              spec.stages[s].on)
         ->MergeFrom(given);
   }
   if (!spec.stages.empty()) return config;

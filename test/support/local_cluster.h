@@ -35,6 +35,7 @@ void WriteRandomImages(const std::string& path, int records, int channels, int s
 struct ClusterStage {
   std::string config;
   int parts = 1;
+  std::vector<Rank> on = {};  ///< nodes of earlier stages that have its first parts, instead of nodes of their own
 };
 
 /// How a job is laid out.

@@ -25,27 +25,44 @@ const LayerPlan* NodePlan::FindLayer(int layer) const {
   return found == places_.end() ? nullptr : &layers_[found->second];
 }
 
+// --- Parts
+
+int NodePlan::FindPart(int stage) const {
+  const auto found =
+      std::find_if(parts().begin(), parts().end(), [stage](const StagePart& part) { return part.stage == stage; });
+  return found == parts().end() ? -1 : static_cast<int>(found - parts().begin());
+}
+
+int NodePlan::distinct_part(int stage) const { return data_parallel(stage) ? 0 : parts()[FindPart(stage)].index; }
+
+bool NodePlan::IsLocal(const Edge& edge, const EdgePiece& piece) const {
+  const auto here = [this](int stage, int part) { return FindPart(stage) >= 0 && distinct_part(stage) == part; };
+  return here(edge.from_stage, piece.writer) && here(edge.to_stage, piece.reader);
+}
+
 // --- Layers
 
 void NodePlan::PlaceLayers() {
   std::set<int> levels;
   std::vector<int> mine;
   for (int layer = 0; layer < static_cast<int>(graph_->layers().size()); ++layer) {
-    if (placement_->stage_of(layer) != part().stage || !placement_->RunsOn(layer, distinct_part())) continue;
+    const int stage = placement_->stage_of(layer);
+    if (FindPart(stage) < 0 || !placement_->RunsOn(layer, distinct_part(stage))) continue;
     mine.push_back(layer);
     levels.insert(placement_->level_of(layer));
   }
   segments_ = std::max<int>(1, static_cast<int>(levels.size()));
   for (int layer : mine) {
     const GraphLayer& entry = graph_->layers()[layer];
+    const int part = distinct_part(placement_->stage_of(layer));
     LayerPlan plan;
     plan.layer = layer;
     plan.segment = static_cast<int>(std::distance(levels.begin(), levels.find(placement_->level_of(layer))));
-    plan.backward = !entry.source && placement_->Backpropagates(layer, distinct_part());
+    plan.backward = !entry.source && placement_->Backpropagates(layer, part);
     plan.learns = plan.backward && entry.learns;
-    plan.channels = placement_->ChannelsOn(entry.tops[0], distinct_part());
+    plan.channels = placement_->ChannelsOn(entry.tops[0], part);
     const bool classes = entry.piece == GraphLayer::kClasses || entry.piece == GraphLayer::kMerged;
-    if (classes) plan.channels = placement_->ChannelsOn(graph_->ClassesOf(layer), distinct_part());
+    if (classes) plan.channels = placement_->ChannelsOn(graph_->ClassesOf(layer), part);
     places_[layer] = static_cast<int>(layers_.size());
     layers_.push_back(plan);
   }
@@ -54,13 +71,13 @@ void NodePlan::PlaceLayers() {
 // --- Ports
 
 std::vector<EdgePiece> NodePlan::PiecesIn(const Edge& edge) const {
-  if (edge.to_stage != part().stage) return {};
-  return placement_->PiecesTo(edge, distinct_part());
+  if (FindPart(edge.to_stage) < 0) return {};
+  return placement_->PiecesTo(edge, distinct_part(edge.to_stage));
 }
 
 std::vector<EdgePiece> NodePlan::PiecesOut(const Edge& edge) const {
-  if (edge.from_stage != part().stage) return {};
-  return placement_->PiecesFrom(edge, distinct_part());
+  if (FindPart(edge.from_stage) < 0) return {};
+  return placement_->PiecesFrom(edge, distinct_part(edge.from_stage));
 }
 
 void NodePlan::AddPort(PortPlan port, const EdgePiece& piece) {
@@ -73,8 +90,7 @@ void NodePlan::AddPort(PortPlan port, const EdgePiece& piece) {
   if (shape.rank() > 1) shape = shape.With(1, piece.channels.size());
   port.row_bytes = shape.count(1) * static_cast<int64_t>(sizeof(float));
   const std::vector<Rank>& ranks = placement_->layout().stages[other_stage].ranks;
-  const bool replicas = placement_->layout().stages[other_stage].data_parallel;
-  port.peers = replicas ? ranks : std::vector<Rank>{ranks[port.part]};
+  port.peers = data_parallel(other_stage) ? ranks : std::vector<Rank>{ranks[port.part]};
   ports_.push_back(port);
 }
 
@@ -91,7 +107,7 @@ void NodePlan::AddLeavingPorts() {
         if (edge.blob != top) continue;
         for (bool gradient : {false, true}) {
           for (const EdgePiece& piece : PiecesOut(edge)) {
-            if (edge.within_stage() && piece.reader == part().index) continue;
+            if (IsLocal(edge, piece)) continue;
             if (gradient && !piece.gradient) continue;
             AddPort({.edge = e, .landing = gradient, .gradient = gradient, .segment = layer.segment}, piece);
           }
@@ -126,7 +142,7 @@ void NodePlan::AddLandingPorts() {
       const Edge& edge = placement_->edges()[e];
       const int segment = LandingSegment(e);
       for (const EdgePiece& piece : PiecesIn(edge)) {
-        if (edge.within_stage() && piece.writer == part().index) continue;
+        if (IsLocal(edge, piece)) continue;
         AddPort({.edge = e, .landing = true, .segment = segment}, piece);
         if (piece.gradient) AddPort({.edge = e, .gradient = true, .segment = segment}, piece);
       }
@@ -142,9 +158,10 @@ void NodePlan::AddParams() {
     if (entry.source) continue;
     std::vector<Shape> in;
     for (int bottom : entry.bottoms) in.push_back(shapes_[bottom]);
+    const int part = distinct_part(placement_->stage_of(layer.layer));
     int blob = entry.first_blob();
     for (const ParamSpec& spec : entry.Params(in)) {
-      const Block block = placement_->BlockOn(layer.layer, distinct_part(), spec.shape);
+      const Block block = placement_->BlockOn(layer.layer, part, spec.shape);
       params_.push_back({entry.traits.name(), blob++, layer.layer, spec, block});
     }
   }
@@ -154,7 +171,8 @@ void NodePlan::FindLearningLayers() {
   for (int i = 0; i < static_cast<int>(layers_.size()); ++i) {
     if (!layers_[i].learns) continue;
     layers_[i].deferred = CanBeDeferred(layers_[i].layer);
-    layers_[i].in_backward = data_parallel() && !layers_[i].deferred;
+    const int stage = placement_->stage_of(layers_[i].layer);
+    layers_[i].in_backward = data_parallel(stage) && !layers_[i].deferred;
     learning_layers_.push_back(i);
   }
   std::stable_sort(learning_layers_.begin(), learning_layers_.end(),
@@ -162,26 +180,30 @@ void NodePlan::FindLearningLayers() {
 }
 
 // Rule of deferral: the rows to keep (inputs and output gradients of a whole update) take less memory than the
-// gradient. Images are the reader's memory, one micro-batch at a time, and can't be kept.
+// gradient. A replica among several gives its gradients to the exchange as they come, and images are the reader's
+// memory, one micro-batch at a time: neither can be kept.
 bool NodePlan::CanBeDeferred(int layer) const {
   const GraphLayer& entry = graph_->layers()[layer];
   const ChannelUse use = entry.channel_use();
   if (update_rows() == 0 || (use != ChannelUse::kSplitOutput && use != ChannelUse::kSplitInput)) return false;
-  if (IsImages(entry.bottoms[0])) return false;
+  const int stage = placement_->stage_of(layer);
+  if (data_parallel(stage) && placement_->layout().stages[stage].parts() > 1) return false;
+  if (IsImages(stage, entry.bottoms[0])) return false;
   const auto weights = std::find_if(params_.begin(), params_.end(),
                                     [layer](const ParamPlan& param) { return param.graph_layer == layer; });
   const __int128 inputs = weights->block.cols(), outputs = weights->block.rows();
   return update_rows() * (inputs + outputs) < inputs * outputs;
 }
 
-// Whether a blob lies in the images' memory on this node: it is the images, or the same bytes under another name.
-bool NodePlan::IsImages(int blob) const {
+// Whether a layer of the stage finds a blob in the images' memory: it is the images, or the same bytes under another
+// name. What comes by an edge has memory of its own.
+bool NodePlan::IsImages(int stage, int blob) const {
   const int producer = graph_->blobs()[blob].producer;
   const GraphLayer& entry = graph_->layers()[producer];
-  if (FindLayer(producer) == nullptr) return false;
+  if (FindLayer(producer) == nullptr || placement_->stage_of(producer) != stage) return false;
   if (entry.source) return true;
   return (entry.in_place || entry.traits.is_view()) && graph_->blobs()[blob].top_index == 0 &&
-         IsImages(entry.bottoms[0]);
+         IsImages(stage, entry.bottoms[0]);
 }
 
 // --- Segments

@@ -51,10 +51,9 @@ struct ParamPlan {
 class NodePlan {
  public:
   struct Options {
-    StagePart part = {};  ///< which replica or shard of which stage the node is
-    Shape sample = {};    ///< [C, H, W] of one sample after its transformation
-    /// Samples of one update that pass through this node; 0: weight gradients are never deferred (tests, and replicas
-    /// whose gradients are exchanged).
+    std::vector<StagePart> parts = {{}};  ///< what the node runs: replicas and shards of different stages
+    Shape sample = {};                    ///< [C, H, W] of one sample after its transformation
+    /// Samples of one update; 0: weight gradients are never deferred (tests).
     int64_t update_rows = 0;
   };
   /// @param graph,placement must outlive the plan and its copies.
@@ -63,9 +62,9 @@ class NodePlan {
 
   const NetGraph& graph() const { return *graph_; }
   const Placement& placement() const { return *placement_; }
-  const StagePart& part() const { return options_.part; }
-  /// Whether the node is a replica of its stage, which runs all of it on rows of its own; else it is a shard.
-  bool data_parallel() const { return placement_->layout().stages[part().stage].data_parallel; }
+  const std::vector<StagePart>& parts() const { return options_.parts; }
+  /// The index in parts() of the one of `stage`; -1: the node runs nothing of it.
+  int FindPart(int stage) const;
   const Shape& sample() const { return options_.sample; }
   int64_t update_rows() const { return options_.update_rows; }
 
@@ -83,13 +82,16 @@ class NodePlan {
   /// parameter group.
   const std::vector<int>& learning_layers() const { return learning_layers_; }
 
-  /// What this node gets by an edge, by writer, and what it gives, by reader; itself may be both.
+  /// What this node gets by an edge, by writer, and what it gives, by reader; itself may be both (IsLocal).
   std::vector<EdgePiece> PiecesIn(const Edge& edge) const;
   std::vector<EdgePiece> PiecesOut(const Edge& edge) const;
+  /// Whether both ends of a piece that PiecesIn or PiecesOut returned are on this node, so that it crosses by no port.
+  bool IsLocal(const Edge& edge, const EdgePiece& piece) const;
   /// The segment of the first layer here that reads what comes by edge `edge`.
   int LandingSegment(int edge) const;
-  /// The part by which the placement tells nodes of the stage apart: all replicas are alike and count as part 0.
-  int distinct_part() const { return data_parallel() ? 0 : part().index; }
+  /// The part by which the placement tells nodes of a stage apart: all replicas are alike and count as part 0.
+  /// @param stage must be one of parts().
+  int distinct_part(int stage) const;
   /// Whether the segment has a backward task: some layer of it computes gradients, or a gradient passes through.
   bool has_backward(int segment) const;
   /// Whether the node has a Data or Input layer; it is in segment 0.
@@ -110,7 +112,8 @@ class NodePlan {
   void AddPort(PortPlan port, const EdgePiece& piece);
   void FindLearningLayers();
   bool CanBeDeferred(int layer) const;
-  bool IsImages(int blob) const;
+  bool IsImages(int stage, int blob) const;
+  bool data_parallel(int stage) const { return placement_->layout().stages[stage].data_parallel; }
 
   const NetGraph* graph_;
   const Placement* placement_;

@@ -102,7 +102,7 @@ struct PlacedNet {
   }
   std::unique_ptr<NodeNet> MakeNet(int stage, int part, int64_t rows, int64_t update_rows = 0) const {
     static const std::unique_ptr<Backend> backend = MakeCpuBackend();
-    auto plan = NodePlan::Create(*graph, *placement, {{stage, part}, kSample, update_rows});
+    auto plan = NodePlan::Create(*graph, *placement, {{{stage, part}}, kSample, update_rows});
     EXPECT_TRUE(plan.ok()) << plan.status();
     if (!plan.ok()) return nullptr;
     auto net = NodeNet::Create(*plan, {.backend = backend.get()}, rows);

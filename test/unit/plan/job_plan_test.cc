@@ -132,8 +132,8 @@ TEST_F(JobPlanTest, APipelineGoesByItsPart) {
   EXPECT_TRUE((*job)->pipeline(0).groups[0].counts);
   ASSERT_EQ(shard.groups.size(), 2u);
   EXPECT_FALSE(shard.groups[0].exchanged || shard.groups[0].in_backward);
-  EXPECT_THAT(shard.train.backward, ElementsAre(true, true, true));
-  EXPECT_THAT(shard.test.backward, ElementsAre(false, false, false));
+  EXPECT_THAT(shard.train[0].backward, ElementsAre(true, true, true));
+  EXPECT_THAT(shard.test[0].backward, ElementsAre(false, false, false));
 }
 
 // Rows to keep: 8 x (36 + 25) of ip1 are fewer than its 36 x 25 weights; 8 x (50 + 3) of ip2 are more than 50 x 3.

@@ -278,9 +278,15 @@ TEST_F(PeerRulesTest, StatisticsHaveAValueForEachOutput) {
   const auto rules = Rules(kShard0);
   StatisticsMessage statistics;
   statistics.set_msg_id(MsgId::Make(4, true, 0, 1).bits);
+  statistics.set_stage(1);
   EXPECT_FALSE(rules->CheckStatistics(kShard1, statistics).ok()) << "none";
   statistics.add_value(1);
   EXPECT_TRUE(rules->CheckStatistics(kShard1, statistics).ok());
+  for (int stage : {0, -1, 7}) {
+    statistics.set_stage(stage);
+    EXPECT_FALSE(rules->CheckStatistics(kShard1, statistics).ok()) << "not its stage: " << stage;
+  }
+  statistics.set_stage(1);
   EXPECT_FALSE(rules->CheckStatistics(kConv1, statistics).ok()) << "its stage has no output";
   EXPECT_FALSE(Rules(kConv0)->CheckStatistics(kShard1, statistics).ok());
   statistics.add_value(1);

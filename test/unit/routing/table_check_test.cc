@@ -8,6 +8,7 @@
 namespace hp {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
@@ -87,6 +88,36 @@ TEST(TableCheckTest, EveryFaultIsListed) {
   EXPECT_THAT(Structure("solver: 's'"),
               ElementsAre("the table has no stage; expected at least one \"stage { kind: CONV }\"",
                           "the table has no node; expected at least one \"node { ... }\""));
+}
+
+TEST(TableCheckTest, NodesWithSeveralParts) {
+  const auto faults = [](const std::string& first, const std::string& second, const std::string& fc = "") {
+    return Structure(
+        "solver: 's' micro_batches: 3 stage { kind: CONV } stage { name: 'top' kind: CONV from_layer: 'x' }"
+        "stage { kind: FC from_layer: 'y' }"
+        "node { name: 'a' host: 'h' port: 1 stage: 0 index: 0 " +
+        first +
+        " }"
+        "node { name: 'b' host: 'h' port: 2 stage: 0 index: 1 " +
+        second + " }" + fc);
+  };
+  const std::string top0 = "part { stage: 1 } ", top1 = "part { stage: 1 index: 1 } ", shard = "part { stage: 2 } ";
+  EXPECT_THAT(faults(top0 + shard, top1), IsEmpty());
+  EXPECT_THAT(faults("", top0, "node { name: 'c' host: 'h' port: 3 stage: 2 }"), IsEmpty()) << "one replica takes all";
+  EXPECT_THAT(
+      faults(top1 + shard, top0),
+      ElementsAre("node \"a\" is replica 1 of the 2 of stage \"top\", whose micro-batches do not pass its other "
+                  "parts; expected a replica that takes some of the same",
+                  "node \"b\" is replica 0 of the 2 of stage \"top\", whose micro-batches do not pass its other "
+                  "parts; expected a replica that takes some of the same"));
+  EXPECT_THAT(faults(top0 + top1, shard), ElementsAre("node \"a\" has two parts of stage \"top\"; expected parts of "
+                                                      "different stages"));
+  EXPECT_THAT(faults(top0 + shard, shard), ElementsAre("stage 2: node \"a\" and node \"b\" are both shard 0"));
+  EXPECT_THAT(faults(top0 + "part { stage: 9 }", "part { stage: 2 index: -1 }"),
+              ElementsAre("node \"a\" is in stage 9; expected 0 to 2", "node \"b\" has index -1; expected 0 or more"));
+  std::string many;
+  for (int i = 0; i < 16; ++i) many += shard;
+  EXPECT_THAT(faults(many, top0), Contains("node \"a\" has 17 parts; expected at most 16"));
 }
 
 TEST(TableCheckTest, LossScaling) {

@@ -22,7 +22,7 @@ CheckedNode::CheckedNode(const JobSpec& job, Rank rank)
       rank_(rank),
       plan_(job.PlanOf(rank)),
       schedule_(job.shape),
-      memory_(plan_.pool_size, std::vector<Mark>(plan_.train.ports.size(), kNobodys)) {
+      memory_(plan_.pool_size, std::vector<Mark>(plan_.train[0].ports.size(), kNobodys)) {
   for (int64_t clock = 0; clock <= job.last_clock(); ++clock) {
     for (const auto& ids : {schedule_.TestIds(clock, plan_.share), schedule_.TrainIds(clock, plan_.share)}) {
       inputs_.insert(inputs_.end(), ids.begin(), ids.end());
@@ -46,9 +46,9 @@ std::span<std::byte> CheckedNode::Place(int solver, MsgId id, int port) {
   // A test's ports are those of training without gradients.
   int index = port;
   if (!id.train()) {
-    const PortPlan& wanted = plan_.test.ports[port];
-    for (size_t i = 0; i < plan_.train.ports.size(); ++i) {
-      const PortPlan& other = plan_.train.ports[i];
+    const PortPlan& wanted = plan_.test[0].ports[port];
+    for (size_t i = 0; i < plan_.train[0].ports.size(); ++i) {
+      const PortPlan& other = plan_.train[0].ports[i];
       const bool same =
           other.channel == wanted.channel && other.landing == wanted.landing && other.peers == wanted.peers;
       if (same) index = static_cast<int>(i);
@@ -91,7 +91,7 @@ CheckedNode::Flight& CheckedNode::FlightOf(MsgId id) {
 }
 
 int CheckedNode::BackwardSegments() const {
-  return static_cast<int>(std::count(plan_.train.backward.begin(), plan_.train.backward.end(), true));
+  return static_cast<int>(std::count(plan_.train[0].backward.begin(), plan_.train[0].backward.end(), true));
 }
 
 void CheckedNode::Expect(bool condition, const std::string& what, const Task& task) {
@@ -144,8 +144,8 @@ void CheckedNode::Boundary(const Task& task) {
 }
 
 void CheckedNode::CheckLanded(const Task& task, int segment, bool gradients) {
-  for (size_t i = 0; i < plan_.train.ports.size(); ++i) {
-    const PortPlan& port = plan_.train.ports[i];
+  for (size_t i = 0; i < plan_.train[0].ports.size(); ++i) {
+    const PortPlan& port = plan_.train[0].ports[i];
     if (!port.landing || port.gradient != gradients) continue;
     if (gradients ? port.segment < segment : port.segment > segment) continue;
     Expect(
@@ -157,8 +157,8 @@ void CheckedNode::CheckLanded(const Task& task, int segment, bool gradients) {
 
 // Writes what leaves after this segment.
 void CheckedNode::WriteMarks(const Task& task, bool gradient) {
-  for (size_t i = 0; i < plan_.train.ports.size(); ++i) {
-    const PortPlan& port = plan_.train.ports[i];
+  for (size_t i = 0; i < plan_.train[0].ports.size(); ++i) {
+    const PortPlan& port = plan_.train[0].ports[i];
     if (port.landing || port.gradient != gradient || port.segment != task.segment) continue;
     *Word(task.solver, static_cast<int>(i)) = MarkOf(task.id, port);
   }
@@ -183,12 +183,12 @@ void CheckedNode::Backward(const Task& task) {
   CheckBeforeVerdict(task);
   Flight& flight = FlightOf(task.id);
   int expected = -1, passed = 0;
-  for (int segment = plan_.train.segments - 1; segment >= 0 && expected < 0; --segment) {
-    if (plan_.train.backward[segment] && passed++ == flight.backward) expected = segment;
+  for (int segment = plan_.train[0].segments - 1; segment >= 0 && expected < 0; --segment) {
+    if (plan_.train[0].backward[segment] && passed++ == flight.backward) expected = segment;
   }
-  Expect(task.id.train() && flight.forward == plan_.train.segments, "backward before forward", task);
+  Expect(task.id.train() && flight.forward == plan_.train[0].segments, "backward before forward", task);
   Expect(task.segment == expected, "backward out of order", task);
-  CheckLanded(task, plan_.train.segments, false);
+  CheckLanded(task, plan_.train[0].segments, false);
   CheckLanded(task, task.segment, true);
   MsgId& last = last_backward_[task.segment];
   if (plan_.ordered_backward) Expect(last < task.id, "backward not in the order of ids", task);
@@ -212,7 +212,7 @@ void CheckedNode::WeightGradient(const Task& task) {
   Flight& flight = FlightOf(task.id);
   Expect(!group.deferred && !group.in_backward && !flight.group[task.group], "a gradient that is not due", task);
   Expect(last_added_[task.group] < task.id, "gradients not in the order of ids", task);
-  CheckLanded(task, plan_.train.segments, false);
+  CheckLanded(task, plan_.train[0].segments, false);
   CheckLanded(task, group.segment, true);
   last_added_[task.group] = task.id;
   flight.group[task.group] = true;
@@ -240,7 +240,7 @@ void CheckedNode::CheckExchanged(const Task& task, int group) {
 void CheckedNode::Norm(const Task& task) {
   Expect(plan_.wait_for_verdict && !norm_, "a norm", task);
   for (MsgId id : Trains()) {
-    Expect(FlightOf(id).forward == plan_.train.segments, "a norm before " + Name(id), task);
+    Expect(FlightOf(id).forward == plan_.train[0].segments, "a norm before " + Name(id), task);
     Expect(FlightOf(id).backward == BackwardSegments(), "a norm before " + Name(id), task);
     for (size_t u = 0; u < plan_.groups.size(); ++u) Expect(FlightOf(id).group[u], "a norm before " + Name(id), task);
   }
@@ -259,10 +259,10 @@ void CheckedNode::Update(const Task& task) {
   for (int group : groups) CheckExchanged(task, group);
   if (plan_.wait_for_verdict) Expect(norm_ && verdict_ >= task.clock, "an update before the verdict", task);
   for (MsgId id : schedule_.TestIds(clock_, plan_.share)) {
-    Expect(FlightOf(id).forward == plan_.test.segments, "an update before a test", task);
+    Expect(FlightOf(id).forward == plan_.test[0].segments, "an update before a test", task);
   }
   for (MsgId id : Trains()) {
-    Expect(FlightOf(id).forward == plan_.train.segments, "an update before the forward pass of " + Name(id), task);
+    Expect(FlightOf(id).forward == plan_.train[0].segments, "an update before the forward pass of " + Name(id), task);
     for (int group : groups) Expect(FlightOf(id).group[group], "an update without the gradient of " + Name(id), task);
   }
 }

@@ -28,7 +28,7 @@ std::vector<Rank> JobSpec::ranks_of(int stage) const {
 PipelinePlan JobSpec::PlanOf(Rank rank) const {
   const int stage = stage_of(rank), part = part_of(rank);
   PipelinePlan plan;
-  PhasePlan& train = plan.train;
+  PhasePlan train;
   auto add = [&](int edge, bool gradient, bool landing, int segment, const std::vector<Rank>& peers) {
     train.ports.push_back({.channel = static_cast<uint32_t>(edge * 2 + (gradient ? 1 : 0)),
                            .landing = landing,
@@ -66,15 +66,18 @@ PipelinePlan JobSpec::PlanOf(Rank rank) const {
     group.exchanged = group.in_backward && stages[stage].parts > 1;
   }
   for (const ParamGroupPlan& group : plan.groups) train.segments = std::max(train.segments, group.segment + 1);
-  plan.test = train;
-  std::erase_if(plan.test.ports, [](const PortPlan& port) { return port.gradient; });
+  PhasePlan test = train;
+  std::erase_if(test.ports, [](const PortPlan& port) { return port.gradient; });
   train.backward.assign(train.segments, false);
-  plan.test.backward = train.backward;
+  test.backward = train.backward;
   for (const PortPlan& port : train.ports) train.backward[port.segment] = train.backward[port.segment] || port.gradient;
   for (const ParamGroupPlan& group : plan.groups) {
     train.backward[group.segment] = true;
     plan.ordered_backward |= group.in_backward;
+    train.groups.push_back(group.segment);
   }
+  plan.train = {train};
+  plan.test = {test};
   plan.replicas = stages[0].parts;
   if (stages[stage].conv) plan.share = {stages[stage].parts, part};
   plan.pool_size = pool_size;

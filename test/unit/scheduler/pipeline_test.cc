@@ -36,8 +36,8 @@ int ExpectedWrites(const JobSpec& job) {
       return std::count_if(phase.ports.begin(), phase.ports.end(), [](const PortPlan& port) { return port.landing; });
     };
     for (int64_t clock = 0; clock <= job.last_clock(); ++clock) {
-      writes += static_cast<int>(schedule.TestIds(clock, plan.share).size() * landings(plan.test));
-      writes += static_cast<int>(schedule.TrainIds(clock, plan.share).size() * landings(plan.train));
+      writes += static_cast<int>(schedule.TestIds(clock, plan.share).size() * landings(plan.test[0]));
+      writes += static_cast<int>(schedule.TrainIds(clock, plan.share).size() * landings(plan.train[0]));
     }
   }
   return writes;
