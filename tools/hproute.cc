@@ -36,6 +36,8 @@ DEFINE_string(
 DEFINE_bool(
     scattered, false,
     "Send each FC shard a slice of what enters its stage, and let the shards gather it, instead of all to each.");
+DEFINE_string(shares, "",
+              "Share of the batch of each conv node, such as 2,1: a host of twice the speed; empty: all alike.");
 DEFINE_bool(batch_per_replica, false, "batch_size of the net is per replica, not the total of all replicas.");
 DEFINE_bool(tls, false, "Encrypt what the nodes send to each other; each needs the job's token (--new_token).");
 DEFINE_string(job, "", "Name of the job; tells two jobs with the same table apart.");
@@ -79,16 +81,21 @@ std::vector<std::string> SplitList(const std::string& text) {
   return items;
 }
 
-StatusOr<std::vector<int>> FcStages(const std::string& text) {
-  std::vector<int> stages;
+StatusOr<std::vector<int>> Numbers(const char* flag, const std::string& text, const char* what) {
+  std::vector<int> numbers;
   for (const std::string& item : SplitList(text)) {
     char* end = nullptr;
-    const long shards = std::strtol(item.c_str(), &end, 10);
-    if (*end != '\0' || shards < 0 || shards > 1 << 20) {
-      return InvalidArgument("--fc has \"%s\"; expected a number of nodes", item.c_str());
+    const long number = std::strtol(item.c_str(), &end, 10);
+    if (*end != '\0' || number < 0 || number > 1 << 20) {
+      return InvalidArgument("--%s has \"%s\"; expected %s", flag, item.c_str(), what);
     }
-    stages.push_back(static_cast<int>(shards));
+    numbers.push_back(static_cast<int>(number));
   }
+  return numbers;
+}
+
+StatusOr<std::vector<int>> FcStages(const std::string& text) {
+  HP_ASSIGN_OR_RETURN(std::vector<int> stages, Numbers("fc", text, "a number of nodes"));
   if (stages.empty()) return InvalidArgument("--fc is empty; expected K, K1,K2 or 0");
   if (stages == std::vector<int>{0}) stages.clear();
   return stages;
@@ -114,6 +121,7 @@ std::string CommandLine(const TableRequest& request) {
   if (!FLAGS_cut.empty()) text += " --cut=" + FLAGS_cut;
   if (!FLAGS_split.empty()) text += " --split=" + FLAGS_split;
   if (FLAGS_scattered) text += " --scattered";
+  if (!FLAGS_shares.empty()) text += " --shares=" + FLAGS_shares;
   return text + " --out=" + FLAGS_out + "\nEvery node of the job needs the same table.";
 }
 
@@ -122,6 +130,7 @@ Status Write() {
   if (FLAGS_out.empty()) return InvalidArgument("--out=TABLE is missing (hproute --help)");
   TableRequest request;
   HP_ASSIGN_OR_RETURN(request.fc, FcStages(FLAGS_fc));
+  HP_ASSIGN_OR_RETURN(request.shares, Numbers("shares", FLAGS_shares, "a share of the batch"));
   request.solver = SolverFromTable(FLAGS_solver, FLAGS_out);
   request.conv = FLAGS_conv;
   request.hosts = SplitList(FLAGS_hosts);

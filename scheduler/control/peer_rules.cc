@@ -217,8 +217,7 @@ Status PeerRules::CheckLabels(Rank from, const LabelsMessage& labels) const {
     return InvalidArgument("labels of batch %lld at iteration %lld, which it does not read for this node",
                            Print(labels.batch()), Print(labels.clock()));
   }
-  const int64_t begin = SamplesOf(batch, replica, shape.replicas, 0, shape.micro_batches).begin;
-  const int64_t end = SamplesOf(batch, replica, shape.replicas, shape.micro_batches - 1, shape.micro_batches).end;
+  const auto [begin, end] = job_->schedule().RowsOf(train, replica);
   if (labels.first_row() < begin || labels.first_row() > end || labels.label_size() > end - labels.first_row()) {
     return InvalidArgument("%d labels from row %lld on; it reads rows %lld to %lld", labels.label_size(),
                            Print(labels.first_row()), Print(begin), Print(end - 1));

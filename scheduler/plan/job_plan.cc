@@ -47,7 +47,7 @@ Status CheckCounts(const JobShape& shape) {
     return InvalidArgument("%s has %lld batches of %lld samples; expected less than 2^62 samples in all", what,
                            static_cast<long long>(batches), static_cast<long long>(batch));
   };
-  const int64_t parts = int64_t{shape.replicas} * shape.micro_batches;
+  const int64_t parts = shape.all_shares() * shape.micro_batches;
   if (parts * __int128{std::max(shape.train_batch, shape.test_batch)} >= kMost) {
     return InvalidArgument("%d replicas x %d micro-batches of %lld samples; expected a product of less than 2^62",
                            shape.replicas, shape.micro_batches,
@@ -85,6 +85,7 @@ Status JobPlan::MakeSchedule() {
   const caffe::SolverParameter& solver = options_.solver;
   JobShape shape;
   shape.replicas = table().replicas();
+  shape.shares = table().shares();
   shape.micro_batches = table().micro_batches();
   shape.train_batch = table().GlobalBatch(train_.graph->batch_size());
   shape.iter_size = solver.iter_size();
@@ -95,13 +96,13 @@ Status JobPlan::MakeSchedule() {
     shape.test_interval = solver.test_interval();
     shape.test_initialization = solver.test_initialization();
   }
-  const int64_t parts = int64_t{shape.replicas} * shape.micro_batches;
-  if (shape.train_batch < parts) {
+  HP_RETURN_IF_ERROR(CheckCounts(shape).Prepend(table().path()));
+  const int least = shape.shares.empty() ? 1 : *std::min_element(shape.shares.begin(), shape.shares.end());
+  if (shape.train_batch * least < shape.all_shares() * shape.micro_batches) {
     return InvalidArgument("%s: a batch of %lld samples can't be divided over %d replicas with %d micro-batches each",
                            table().path().c_str(), static_cast<long long>(shape.train_batch), shape.replicas,
                            shape.micro_batches);
   }
-  HP_RETURN_IF_ERROR(CheckCounts(shape).Prepend(table().path()));
   schedule_ = std::make_unique<Schedule>(shape);
   return OkStatus();
 }

@@ -29,6 +29,7 @@ NodeInfo MakeNode(const NodeConfig& config, Rank rank, const StageConfig& stage)
   node.port = config.port();
   node.pool_size = config.pool_size();
   node.threads = config.threads();
+  node.share = config.share();
   node.memory_bytes = config.memory_mb() << 20;
   node.device = config.device();
   return node;
@@ -59,6 +60,7 @@ RoutingTableConfig DivisionOf(const RoutingTableConfig& config) {
     entry->set_stage(node.stage());
     entry->set_index(node.index());
     *entry->mutable_part() = node.part();
+    if (node.share() != 1) entry->set_share(node.share());
     if (node.device() != "cpu") entry->set_device("cuda");  // another sum order, whichever GPU it is
   }
   return division;
@@ -124,6 +126,13 @@ StatusOr<Rank> RoutingTable::FindNode(const std::string& name) const {
     names += (names.empty() ? "" : ", ") + node.name;
   }
   return NotFound("%s: no node \"%s\"; expected one of %s", path_.c_str(), name.c_str(), names.c_str());
+}
+
+std::vector<int> RoutingTable::shares() const {
+  std::vector<int> shares;
+  for (Rank rank : stages_.front().ranks) shares.push_back(nodes_[rank].share);
+  const bool alike = std::all_of(shares.begin(), shares.end(), [&](int share) { return share == shares[0]; });
+  return alike ? std::vector<int>() : shares;
 }
 
 int64_t RoutingTable::GlobalBatch(int64_t batch_size) const {

@@ -35,6 +35,7 @@ struct NodeInfo {
   int port = 0;                  ///< TCP, 1 to 65535
   int pool_size = 0;             ///< solvers; 0: JobPlan chooses
   int threads = 0;               ///< of the executor; 0: its share of its host's cores (JobHandshake::ThreadsOf)
+  int share = 1;                 ///< of a batch, of a node that reads samples
   int64_t memory_bytes = 0;      ///< most that the node may allocate for training; 0: no limit
   std::string device;            ///< "cpu" or "cuda:N"
 
@@ -72,6 +73,8 @@ class RoutingTable {
 
   /// Nodes of the first stage, which read the samples.
   int replicas() const { return stages_.front().size(); }
+  /// Their shares of a batch, by replica; empty: all alike.
+  std::vector<int> shares() const;
   /// Nodes of stage `stage`, whether replicas or shards.
   int shards(int stage) const { return stages_.at(stage).size(); }
   /// The node that is replica or shard `index` of a stage.

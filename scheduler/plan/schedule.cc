@@ -1,9 +1,30 @@
-// A batch is cut into replicas x micro_batches parts by PartOf. Micro-batch `micro` of an id counts through all batches
-// of an update or a test, so micro / micro_batches is the batch and micro % micro_batches the part within it. Ids go by
-// micro-batch first and replica second: nodes of other stages serve all replicas in turn.
+// A batch is cut by the shares of replicas and micro-batches: a part goes from the sum of all shares before it to the
+// sum with its own, in proportion. With equal shares that is PartOf. Micro-batch `micro` of an id counts through all
+// batches of an update or a test, so micro / micro_batches is the batch and micro % micro_batches the part within it.
+// Ids go by micro-batch first and replica second: nodes of other stages serve all replicas in turn.
 #include "scheduler/plan/schedule.h"
 
+#include <numeric>
+#include <set>
+
 namespace hp {
+
+int64_t JobShape::all_shares() const {
+  return shares.empty() ? replicas : std::accumulate(shares.begin(), shares.end(), int64_t{0});
+}
+
+Schedule::Schedule(const JobShape& shape) : shape_(shape), shares_before_(shape.replicas + 1, 0) {
+  for (int replica = 0; replica < shape.replicas; ++replica) {
+    shares_before_[replica + 1] = shares_before_[replica] + (shape.shares.empty() ? 1 : shape.shares[replica]);
+  }
+}
+
+Range Schedule::SamplesOf(int64_t batch, int replica, int micro) const {
+  const int64_t share = shares_before_[replica + 1] - shares_before_[replica];
+  const int64_t begin = shares_before_[replica] * shape_.micro_batches + share * micro;
+  const int64_t all = shares_before_.back() * shape_.micro_batches;
+  return {batch * begin / all, batch * (begin + share) / all};
+}
 
 bool Schedule::TestsAt(int64_t clock) const {
   if (shape_.test_iter == 0 || shape_.test_interval == 0 || clock % shape_.test_interval != 0) return false;
@@ -19,7 +40,7 @@ std::vector<MsgId> Schedule::Ids(int64_t clock, bool train, int64_t batches, int
     const int64_t micro = turn / shape_.replicas;
     const int replica = static_cast<int>(turn % shape_.replicas);
     const int within = static_cast<int>(micro % shape_.micro_batches);
-    if (SamplesOf(batch, replica, shape_.replicas, within, shape_.micro_batches).empty()) continue;
+    if (SamplesOf(batch, replica, within).empty()) continue;
     ids.push_back(MsgId::Make(clock, train, micro, replica));
   }
   return ids;
@@ -38,7 +59,7 @@ std::vector<MsgId> Schedule::TrainIds(int64_t clock, const IdShare& share) const
 IdSamples Schedule::SamplesOfId(MsgId id) const {
   const int64_t batch = id.train() ? shape_.train_batch : shape_.test_batch;
   const int within = static_cast<int>(id.micro() % shape_.micro_batches);
-  const Range range = SamplesOf(batch, id.replica(), shape_.replicas, within, shape_.micro_batches);
+  const Range range = SamplesOf(batch, id.replica(), within);
   IdSamples samples;
   samples.batch = id.micro() / shape_.micro_batches;
   samples.first_row = range.begin;
@@ -48,13 +69,18 @@ IdSamples Schedule::SamplesOfId(MsgId id) const {
   return samples;
 }
 
-std::vector<int64_t> Schedule::RowCounts(bool train) const {
+Range Schedule::RowsOf(bool train, int replica) const {
   const int64_t batch = train ? shape_.train_batch : shape_.test_batch;
-  const int64_t parts = int64_t{shape_.replicas} * shape_.micro_batches;
-  std::vector<int64_t> counts;
-  if (batch >= parts) counts.push_back(batch / parts);
-  if (batch % parts != 0) counts.push_back(batch / parts + 1);
-  return counts;
+  return {SamplesOf(batch, replica, 0).begin, SamplesOf(batch, replica, shape_.micro_batches - 1).end};
+}
+
+std::vector<int64_t> Schedule::RowCounts(bool train, const IdShare& share) const {
+  const int64_t batches = train ? shape_.iter_size : shape_.test_iter;
+  std::set<int64_t> counts;
+  for (MsgId id : Ids(0, train, batches, train ? shape_.train_batch : shape_.test_batch, share)) {
+    counts.insert(SamplesOfId(id).rows);
+  }
+  return {counts.begin(), counts.end()};
 }
 
 }  // namespace hp

@@ -10,14 +10,6 @@
 
 namespace hp {
 
-/// The samples of one micro-batch within a global batch of `batch` samples. The batch is divided into replicas x
-/// micro_batches parts whose sizes differ by at most one; those of one replica lie together. Some are empty where the
-/// batch has fewer samples than parts.
-/// @param micro within one batch: 0 to micro_batches - 1.
-constexpr Range SamplesOf(int64_t batch, int replica, int replicas, int micro, int micro_batches) {
-  return PartOf(batch, int64_t{replica} * micro_batches + micro, int64_t{replicas} * micro_batches);
-}
-
 /// The numbers of solver and table that the schedule follows from. Fields with a Caffe name have Caffe's meaning.
 struct JobShape {
   int replicas = 1;         ///< of the first stage, whose nodes read the samples
@@ -29,6 +21,11 @@ struct JobShape {
   int64_t test_interval = 0;  ///< 0: no tests
   bool test_initialization = true;
   int64_t max_iter = 0;  ///< clocks with training ids: 0 to max_iter - 1
+  /// Of a batch, by replica, each at least 1: a replica with twice the share reads twice the samples. Empty: all alike.
+  std::vector<int> shares = {};
+
+  /// The sum of all replicas' shares.
+  int64_t all_shares() const;
 };
 
 /// Which ids of a phase pass through a node or a part of it, by their turn (TurnOf), and what the node runs of them: a
@@ -63,7 +60,8 @@ struct IdSamples {
 /// without a message. Immutable; any thread.
 class Schedule {
  public:
-  explicit Schedule(const JobShape& shape) : shape_(shape) {}
+  /// @param shape whose batches, times all_shares() times micro_batches, are below 2^62.
+  explicit Schedule(const JobShape& shape);
   const JobShape& shape() const { return shape_; }
 
   /// Whether clock `clock` begins with a test: every test_interval iterations, at 0 only with test_initialization.
@@ -78,9 +76,16 @@ class Schedule {
   IdShare ReadBy(int replica) const { return {shape_.replicas, replica}; }
   /// @param id of this job; need not be listed by the functions above.
   IdSamples SamplesOfId(MsgId id) const;
-  /// The different numbers of rows that micro-batches of a phase have, ascending: at most two, since part sizes differ
-  /// by at most one. A node builds a net for each.
-  std::vector<int64_t> RowCounts(bool train) const;
+  /// The samples of one micro-batch within a global batch of `batch` samples. Replicas have contiguous parts by their
+  /// shares, and each divides its own into micro_batches parts; parts of equal shares differ by at most one sample.
+  /// Some are empty where the batch has few samples.
+  /// @param micro within one batch: 0 to micro_batches - 1.
+  Range SamplesOf(int64_t batch, int replica, int micro) const;
+  /// The rows of each global batch that a replica reads.
+  Range RowsOf(bool train, int replica) const;
+  /// The different numbers of rows that micro-batches of a phase have, ascending: two at most of replicas with the same
+  /// share. A node builds a net for each.
+  std::vector<int64_t> RowCounts(bool train, const IdShare& share = {}) const;
   /// Samples of one update: all batches of iter_size together.
   int64_t update_rows() const { return shape_.train_batch * shape_.iter_size; }
 
@@ -88,6 +93,7 @@ class Schedule {
   std::vector<MsgId> Ids(int64_t clock, bool train, int64_t batches, int64_t batch, const IdShare& share) const;
 
   const JobShape shape_;
+  std::vector<int64_t> shares_before_;  // by replica, and all of them: sums of the shares of those before it
 };
 
 }  // namespace hp

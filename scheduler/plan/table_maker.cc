@@ -14,6 +14,7 @@
 #include <google/protobuf/text_format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
 namespace hp {
@@ -133,6 +134,9 @@ void AddNodes(const std::string& prefix, int stage, int count, Addresses* addres
 
 Status CheckRequest(const TableRequest& request) {
   if (request.conv < 1) return InvalidArgument("--conv is %d; expected at least 1", request.conv);
+  if (!request.shares.empty() && std::ssize(request.shares) != request.conv) {
+    return InvalidArgument("--shares names %zu share(s) for %d conv node(s)", request.shares.size(), request.conv);
+  }
   for (int shards : request.fc) {
     if (shards < 1)
       return InvalidArgument("--fc has a stage of %d nodes; expected at least 1 (or --fc=0 alone)", shards);
@@ -208,6 +212,8 @@ StatusOr<RoutingTableConfig> MakeTable(const TableRequest& request, const caffe:
   Addresses addresses(std::move(places), request.port);
   AddStage("conv", true, net, 0, bounds[0], &config);
   AddNodes("conv", 0, request.conv, &addresses, &config);
+  for (size_t i = 0; i < request.shares.size(); ++i)
+    config.mutable_node(static_cast<int>(i))->set_share(request.shares[i]);
   for (size_t i = 0; i < request.fc.size(); ++i) {
     const bool only = request.fc.size() == 1;
     const std::string name = only ? "fc" : Format("fc_%c", static_cast<char>('a' + i % 26));
@@ -261,14 +267,19 @@ std::string DescribeTable(const RoutingTableConfig& config, const caffe::NetPara
   const BatchSize batch = BatchSizeOf(net, caffe::TRAIN);
   if (batch.samples <= 0) return text;
   const bool global = config.batch() == RoutingTableConfig::GLOBAL;
-  int64_t replicas = 0;
+  int64_t replicas = 0, shares = 0, least = std::numeric_limits<int64_t>::max();
   for (const NodeConfig& node : config.node()) {
-    for (const StagePart& part : PartsOf(node)) replicas += part.stage == 0 ? 1 : 0;
+    for (const StagePart& part : PartsOf(node)) {
+      if (part.stage != 0) continue;
+      ++replicas;
+      shares += node.share();
+      least = std::min<int64_t>(least, node.share());
+    }
   }
   const int64_t samples = global ? batch.samples : batch.samples * replicas;
   return text + Format("batch: %lld samples, %lld replica(s) x %d micro-batch(es) of %lld or more\n",
                        static_cast<long long>(samples), static_cast<long long>(replicas), config.micro_batches(),
-                       static_cast<long long>(samples / (replicas * config.micro_batches())));
+                       static_cast<long long>(samples * least / (shares * config.micro_batches())));
 }
 
 }  // namespace hp

@@ -19,6 +19,7 @@ struct TableRequest {
   int micro_batches = 0;           ///< of a replica's share of a batch; 0: chosen, 1 to 4 of 8 samples or more
   std::vector<std::string> cut;    ///< name of the first layer of each FC stage; empty: chosen
   std::vector<std::string> split;  ///< "LAYER:BY", BY as in the table: OUTPUTS, INPUTS or NONE
+  std::vector<int> shares;         ///< of a batch, of each conv node; empty: all alike
   bool scattered = false;          ///< FC stages get slices of what comes in, and gather them
   bool per_replica = false;        ///< the net's batch_size is each replica's, not that of all together
   bool tls = false;                ///< connections are encrypted

@@ -91,12 +91,32 @@ class NetFit {
     }
     const bool global = config_.batch() == RoutingTableConfig::GLOBAL;
     const int64_t replicas = global ? parts_[0] : 1;
+    CheckShares(batch);
     if (replicas * config_.micro_batches() <= batch.samples) return;
     Add(Format(
         "%lld replica(s) x %d micro-batches are more than the %lld samples of a batch (batch_size of layer \"%s\"); "
         "expected at least one sample in each micro-batch",
         static_cast<long long>(replicas), config_.micro_batches(), static_cast<long long>(batch.samples),
         batch.layer.c_str()));
+  }
+
+  /// A small share must be a sample for each micro-batch all the same.
+  void CheckShares(const BatchSize& batch) {
+    int64_t all = 0;
+    const NodeConfig* least = nullptr;
+    for (const NodeConfig& node : config_.node()) {
+      const std::vector<StagePart> parts = PartsOf(node);
+      if (std::none_of(parts.begin(), parts.end(), [](const StagePart& part) { return part.stage == 0; })) continue;
+      all += node.share();
+      if (least == nullptr || node.share() < least->share()) least = &node;
+    }
+    if (least == nullptr || all == parts_[0] * int64_t{least->share()}) return;  // all alike
+    if (batch.samples * least->share() >= all * config_.micro_batches()) return;
+    Add(Format(
+        "node \"%s\" has a share of %d in %lld of the %lld samples of a batch (batch_size of layer \"%s\"): too few "
+        "for %d micro-batches; expected a larger share, or fewer micro-batches",
+        least->name().c_str(), least->share(), static_cast<long long>(all), static_cast<long long>(batch.samples),
+        batch.layer.c_str(), config_.micro_batches()));
   }
 
   /// Labels go ahead of the pipelines to the layers that read them as labels; nobody else sees them.

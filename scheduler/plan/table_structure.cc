@@ -17,7 +17,8 @@ namespace {
 
 constexpr int kMaxTimeoutS = 2'000'000;  // timers count milliseconds in an int
 constexpr int kMaxParts = 16;            // of a node
-constexpr int64_t kMaxTurns = 65536;     // a node knows which of its parts each of them passes
+constexpr int kMaxShare = 10000;
+constexpr int64_t kMaxTurns = 65536;  // a node knows which of its parts each of them passes
 
 std::string NodeLabel(const RoutingTableConfig& config, int rank) {
   const std::string& name = config.node(rank).name();
@@ -143,11 +144,27 @@ class StructureCheck {
     } else if (node.port() < 1 || node.port() > 65535) {
       Add(Format("%s has port %d; expected 1 to 65535", label.c_str(), node.port()));
     }
+    CheckShare(label, node);
     CheckRange(label, "pool_size", node.pool_size(), kMaxPoolSize);
     CheckRange(label, "threads", node.threads(), kMaxThreads);
     CheckRange(label, "memory_mb", node.memory_mb(), kMaxMemoryMb);
     if (!IsDeviceName(node.device())) {
       Add(Format("%s computes on \"%s\"; expected \"cpu\" or \"cuda:N\"", label.c_str(), node.device().c_str()));
+    }
+  }
+
+  void CheckShare(const std::string& label, const NodeConfig& node) {
+    if (!node.has_share()) return;
+    const std::vector<StagePart> parts = PartsOf(node);
+    if (node.share() < 1 || node.share() > kMaxShare) {
+      Add(Format("%s has share %d; expected 1 to %d", label.c_str(), node.share(), kMaxShare));
+    } else if (std::none_of(parts.begin(), parts.end(), [](const StagePart& part) { return part.stage == 0; })) {
+      Add(Format("%s has a share of the batch, but is not in %s, whose nodes read it", label.c_str(),
+                 StageLabel(config_, 0).c_str()));
+    } else if (node.share() != 1 && config_.batch() == RoutingTableConfig::PER_REPLICA) {
+      Add(Format(
+          "%s has share %d with batch: PER_REPLICA, where all have the same; expected no share, or batch: GLOBAL",
+          label.c_str(), node.share()));
     }
   }
 

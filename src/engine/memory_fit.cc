@@ -137,7 +137,7 @@ Least LeastOf(const NodePlan& plan, const std::vector<Shape>& shapes, int64_t ro
 
 Least LeastOf(const JobPlan& job, Rank rank, bool train) {
   const size_t element = job.table().node(rank).device == "cpu" ? 4 : 2;  // GPUs may compute in 16 bits
-  const std::vector<int64_t> rows = job.schedule().RowCounts(train);
+  const std::vector<int64_t> rows = job.schedule().RowCounts(train, job.ShareOf(rank));
   return LeastOf(job.node(rank, train), job.shapes(train), rows.empty() ? 0 : rows.back(), train, element);
 }
 

@@ -28,7 +28,7 @@ StatusOr<std::unique_ptr<NodeModel>> NodeModel::Create(std::shared_ptr<const Job
 Status NodeModel::BuildNets(bool train, Nets* nets) {
   const NetContext context{options_.backend, options_.op_factories, options_.seed};
   for (int variant = 0; variant < variants(); ++variant) {
-    for (int64_t rows : schedule().RowCounts(train)) {
+    for (int64_t rows : schedule().RowCounts(train, plan_.share)) {
       HP_ASSIGN_OR_RETURN(std::unique_ptr<NodeNet> net,
                           NodeNet::Create(job_->node(rank(), train, variant), context, rows));
       arena_bytes_ = std::max(arena_bytes_, net->arena_bytes());

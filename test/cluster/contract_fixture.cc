@@ -125,6 +125,7 @@ std::string ContractTest::Describe(const ClusterSpec& spec) {
   }
   for (const auto& [layer, by] : spec.splits) text += " " + layer + ":" + SplitConfig::By_Name(by);
   if (spec.scattered) text += " scattered";
+  for (int share : spec.shares) text += " share " + std::to_string(share);
   return text + " micro " + std::to_string(spec.micro_batches) + " pool " + std::to_string(spec.pool_size) +
          " threads " + std::to_string(spec.threads) + (spec.tcp ? " tcp" : " inproc") +
          (spec.delay_seed != 0 ? " delayed" : "");

@@ -28,6 +28,7 @@ class Drawing {
     ClusterSpec spec;
     spec.conv = Below(3) + 1;
     spec.micro_batches = Below(std::min(5, kSamples / spec.conv)) + 1;
+    if (Below(3) == 0) DrawShares(&spec);
     if (Below(3) == 0) {
       DrawSets(&spec);
     } else {
@@ -80,6 +81,17 @@ class Drawing {
       if (Below(3) == 0) PutOnOthers(spec, stage);
     }
     if (begin < kAnywhereCount && Below(2) == 0) spec->stages[0].config += " layer: 'loss' layer: 'accuracy'";
+  }
+
+  /// Different parts of a batch, each with a sample for every micro-batch.
+  void DrawShares(ClusterSpec* spec) {
+    int all = 0, least = kSamples;
+    for (int replica = 0; replica < spec->conv; ++replica) {
+      spec->shares.push_back(Below(3) + 1);
+      all += spec->shares.back();
+      least = std::min(least, spec->shares.back());
+    }
+    if (kSamples * least < all * spec->micro_batches) spec->shares.clear();
   }
 
   /// Puts some of a stage's parts on nodes of earlier stages, if the table then has no fault.

@@ -131,6 +131,18 @@ TEST_F(StagesTest, NodesWithSeveralParts) {
          Stages({{rest, 1}, {behind, 3, {0}}, {"kind: FC layer: 'side/*'", 3, {2, 1, 0}}, {kFc, 2}}, 3, 1, true)});
 }
 
+// Hosts of different speed: parts of the batch of different size, down to one sample of eleven.
+TEST_F(StagesTest, UnequalShares) {
+  std::vector<ClusterSpec> tables = {Table(2, {2}, 2, 1, false), Table(3, {1}, 1, 0, true), Table(2, {}, 2, 1, false),
+                                     Stages({{kConv, 2}, {kFc, 2, {1, 0}}}, 1, 1)};
+  tables[0].shares = {3, 1};
+  tables[1].shares = {8, 1, 2};
+  tables[2].shares = {2, 7};
+  tables[3].shares = {1, 10};
+  Check(Solver(""), {tables.begin(), tables.begin() + 3});
+  Check(Branched(), {tables[3]});
+}
+
 TEST_F(StagesTest, SeveralPartsWithClippingAndSplits) {
   ClusterSpec split = Stages({{kConv, 2}, {kFc, 3, {1, 0}}}, 2, 1);
   split.splits = {{"fc7", SplitConfig::INPUTS}};

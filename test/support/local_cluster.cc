@@ -91,6 +91,7 @@ RoutingTableConfig MakeTable(const ClusterSpec& spec, const std::string& solver_
       node->set_pool_size(spec.pool_size);
       node->set_threads(spec.threads);
       node->set_device(DeviceOf(spec, config.node_size() - 1));
+      if (stage == 0 && !spec.shares.empty()) node->set_share(spec.shares[part]);
     }
     return entry;
   };

@@ -1,5 +1,6 @@
 #include "scheduler/plan/schedule.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,11 +31,15 @@ TEST(PartitionTest, MicroBatchesOfAReplicaLieTogetherInItsRange) {
   for (int64_t batch : {7, 10, 64, 101}) {
     for (int replicas : {1, 2, 3}) {
       for (int micro_batches : {1, 2, 3}) {
+        JobShape shape;
+        shape.replicas = replicas;
+        shape.micro_batches = micro_batches;
+        const Schedule schedule(shape);
         int64_t next = 0;
         for (int r = 0; r < replicas; ++r) {
           EXPECT_EQ(PartOf(batch, r, replicas).begin, next);
           for (int m = 0; m < micro_batches; ++m) {
-            const Range range = SamplesOf(batch, r, replicas, m, micro_batches);
+            const Range range = schedule.SamplesOf(batch, r, m);
             EXPECT_EQ(range.begin, next);
             next = range.end;
           }
@@ -43,6 +48,34 @@ TEST(PartitionTest, MicroBatchesOfAReplicaLieTogetherInItsRange) {
         EXPECT_EQ(next, batch);
       }
     }
+  }
+}
+
+TEST(PartitionTest, SharesAreInProportion) {
+  JobShape shape;
+  shape.replicas = 3;
+  shape.micro_batches = 2;
+  shape.shares = {3, 1, 2};
+  shape.train_batch = 24;
+  shape.max_iter = 1;
+  const Schedule schedule(shape);
+  EXPECT_EQ(schedule.RowsOf(true, 0), (Range{0, 12}));
+  EXPECT_EQ(schedule.RowsOf(true, 1), (Range{12, 16}));
+  EXPECT_EQ(schedule.RowsOf(true, 2), (Range{16, 24}));
+  EXPECT_EQ(schedule.SamplesOf(24, 0, 1), (Range{6, 12}));
+  EXPECT_THAT(schedule.RowCounts(true), testing::ElementsAre(2, 4, 6));
+  EXPECT_THAT(schedule.RowCounts(true, schedule.ReadBy(1)), testing::ElementsAre(2));
+  for (int64_t batch : {7, 11, 1000003}) {
+    int64_t next = 0;
+    for (int replica = 0; replica < 3; ++replica) {
+      for (int micro = 0; micro < 2; ++micro) {
+        const Range range = schedule.SamplesOf(batch, replica, micro);
+        EXPECT_EQ(range.begin, next);
+        EXPECT_NEAR(static_cast<double>(range.size()), batch * shape.shares[replica] / 12.0, 1);
+        next = range.end;
+      }
+    }
+    EXPECT_EQ(next, batch);
   }
 }
 

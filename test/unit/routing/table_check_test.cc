@@ -120,6 +120,21 @@ TEST(TableCheckTest, NodesWithSeveralParts) {
   EXPECT_THAT(faults(many, top0), Contains("node \"a\" has 17 parts; expected at most 16"));
 }
 
+TEST(TableCheckTest, Shares) {
+  EXPECT_THAT(Structure(With(kTable, "stage: 0 index: 0", "stage: 0 index: 0 share: 3")), IsEmpty());
+  EXPECT_THAT(Structure(With(kTable, "stage: 0 index: 0", "stage: 0 index: 0 share: 0")),
+              ElementsAre("node \"conv0\" has share 0; expected 1 to 10000"));
+  EXPECT_THAT(Structure(With(kTable, "stage: 1 index: 0", "stage: 1 index: 0 share: 2")),
+              ElementsAre("node \"fc0\" has a share of the batch, but is not in stage \"conv\", whose nodes read it"));
+  EXPECT_THAT(Structure(With(kTable, "stage: 0 index: 0", "stage: 0 index: 0 share: 2") + "batch: PER_REPLICA"),
+              ElementsAre("node \"conv0\" has share 2 with batch: PER_REPLICA, where all have the same; expected no "
+                          "share, or batch: GLOBAL"));
+  EXPECT_THAT(Fit(With(kTable, "stage: 0 index: 0", "stage: 0 index: 0 share: 3"), kNet), IsEmpty());
+  EXPECT_THAT(Fit(With(kTable, "stage: 0 index: 0", "stage: 0 index: 0 share: 4"), kNet),
+              ElementsAre("node \"conv1\" has a share of 1 in 5 of the 8 samples of a batch (batch_size of layer "
+                          "\"data\"): too few for 2 micro-batches; expected a larger share, or fewer micro-batches"));
+}
+
 TEST(TableCheckTest, LossScaling) {
   const auto faults = [](const std::string& more) { return Structure(std::string(kTable) + more); };
   EXPECT_THAT(faults("precision: FP16"), IsEmpty());
