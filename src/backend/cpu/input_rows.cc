@@ -1,0 +1,29 @@
+#include "backend/cpu/input_rows.h"
+
+#include "backend/cpu/reorder.h"
+#include "backend/layout.h"
+
+namespace hp {
+
+InputRows::InputRows(const std::vector<TensorDesc>& in) : rows_(in[0].shape[0]) {
+  for (const TensorDesc& input : in) {
+    Block block = {input, columns_, input.shape.count(1), EffectiveBlock(input) == 1, copy_floats_};
+    columns_ += block.columns;
+    if (!block.dense) copy_floats_ += (rows_ * block.columns + 15) / 16 * 16;
+    blocks_.push_back(block);
+  }
+}
+
+void InputRows::Bring(const OpArgs& args) const {
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    const TensorDesc& desc = blocks_[i].desc;
+    if (!blocks_[i].dense) CopyLayout(desc, args.in[i].floats(), {desc.shape, 1}, Copy(args, i));
+  }
+}
+
+void InputRows::StoreGradient(const OpArgs& args, size_t i) const {
+  const TensorDesc& desc = blocks_[i].desc;
+  if (!blocks_[i].dense) CopyLayout({desc.shape, 1}, Copy(args, i), desc, args.d_in[i].floats());
+}
+
+}  // namespace hp
