@@ -1,58 +1,21 @@
-#include "test/unit/backend/op_test_util.h"
+#include "test/unit/backend/product_test_util.h"
 
 namespace hp::test {
 namespace {
 
-struct Case {
-  const char* name;
-  std::vector<TensorDesc> in;
-  int64_t num_output;
-  bool bias = true;
-
-  int64_t rows() const { return in[0].shape[0]; }
-  int64_t columns() const {
-    int64_t sum = 0;
-    for (const TensorDesc& desc : in) sum += desc.shape.count(1);
-    return sum;
-  }
-};
-
-const Case kCases[] = {
-    {"plain", {{{5, 12}, 1}}, 7},
-    {"no bias", {{{4, 33}, 1}}, 10, false},
-    {"one row, one output", {{{1, 5}, 1}}, 1},
-    {"many rows", {{{70, 40}, 1}}, 19},
-    {"vectors and rests", {{{3, 131}, 1}}, 37},
-    {"images, dense", {{{6, 4, 3, 2}, 1}}, 9},
-    {"images, blocked", {{{6, 32, 3, 2}, 16}}, 9},
-    {"images, NHWC", {{{6, 5, 3, 2}, 5}}, 20},
-    {"one pixel, blocked", {{{2, 32, 1, 1}, 16}}, 4},
-    {"two blocks", {{{4, 6}, 1}, {{4, 6}, 1}}, 8},
-    {"uneven blocks", {{{5, 7}, 1}, {{5, 1}, 1}, {{5, 18}, 1}}, 11},
-    {"blocks of several layouts", {{{3, 16, 2, 2}, 16}, {{3, 3, 2, 2}, 1}, {{3, 6, 3, 1}, 6}}, 10, false},
-};
-
-/// NHWC instead of blocks that the backend under test does not have.
-Backend::Descs Supported(Backend::Descs in) {
-  for (TensorDesc& desc : in) {
-    if (!UnderTest().blocked_layouts && !desc.dense()) desc.channel_block = desc.shape[1];
-  }
-  return in;
-}
-
-class InnerProductTest : public testing::TestWithParam<Case> {
+class InnerProductTest : public testing::TestWithParam<ProductCase> {
  protected:
   void SetUp() override {
-    const Case& c = GetParam();
+    const ProductCase& c = GetParam();
     InnerProductDesc desc;
     desc.num_output = c.num_output, desc.bias = c.bias;
-    auto op = UnderTest().backend->InnerProduct(desc, Supported(c.in));
+    auto op = UnderTest().backend->InnerProduct(desc, c.Supported());
     ASSERT_TRUE(op.ok()) << op.status();
     op_ = std::move(op).value();
     ASSERT_EQ(op_->outputs()[0], (TensorDesc{Shape{c.rows(), c.num_output}, 1}));
     std::vector<Shape> params = {{c.num_output, c.columns()}};
     if (c.bias) params.push_back({c.num_output});
-    runner_.emplace(op_.get(), Supported(c.in), params);
+    runner_.emplace(op_.get(), c.Supported(), params);
     for (size_t i = 0; i < c.in.size(); ++i) {
       runner_->SetInput(static_cast<int>(i), RandomValues(c.in[i].count(), static_cast<uint32_t>(i)));
     }
@@ -66,7 +29,7 @@ class InnerProductTest : public testing::TestWithParam<Case> {
 };
 
 TEST_P(InnerProductTest, ForwardIsTheProduct) {
-  const Case& c = GetParam();
+  const ProductCase& c = GetParam();
   runner_->Forward();
   const Values weights = runner_->Param(0);
   Values want;
@@ -112,30 +75,10 @@ TEST_P(InnerProductTest, AGradientThatIsNotWantedIsNotTouched) {
   }
 }
 
-/// The whole gradient from pieces of `step` rows; bias behind the weights.
-Values GradientInPieces(OpRunner* runner, const Case& c, int64_t step, bool accumulate) {
-  Values weights(c.num_output * c.columns(), accumulate ? 1.0f : std::nanf(""));
-  Values bias(c.num_output, accumulate ? 1.0f : std::nanf(""));
-  runner->Forward();
-  WriteTensor(runner->d_out()[0], RandomValues(c.rows() * c.num_output, 22));
-  runner->Call([&](OpArgs args) {
-    args.accumulate = accumulate;
-    args.d_params = {};
-    runner->op()->BeginParamsRows(args);
-    for (int64_t begin = 0; begin < c.num_output; begin += step) {
-      const int64_t end = std::min(begin + step, c.num_output);
-      runner->op()->BackwardParamsRows(args, begin, end, weights.data() + begin * c.columns(),
-                                       c.bias ? bias.data() + begin : nullptr);
-    }
-  });
-  if (c.bias) weights.insert(weights.end(), bias.begin(), bias.end());
-  return weights;
-}
-
 TEST_P(InnerProductTest, PiecesOfRowsMakeTheWholeGradientBitForBit) {
   if (!UnderTest().device->is_host()) GTEST_SKIP() << "a GPU computes the gradient as a whole";
   ASSERT_TRUE(op_->has_params_rows());
-  const Case& c = GetParam();
+  const ProductCase& c = GetParam();
   runner_->Forward();
   runner_->BackwardParams();
   Values want = runner_->ParamGradient(0);
@@ -163,12 +106,7 @@ TEST_P(InnerProductTest, TheSameCallGivesTheSameBits) {
   EXPECT_EQ(results[0], results[1]);
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, InnerProductTest, testing::ValuesIn(kCases), [](const auto& info) {
-  std::string name = info.param.name;
-  std::replace_if(
-      name.begin(), name.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Cases, InnerProductTest, testing::ValuesIn(kProductCases), NameOf);
 
 TEST(InnerProductRows, ARowsResultDoesNotDependOnTheOthers) {
   // What a pipeline of micro-batches leans on: rows are independent samples.
