@@ -62,6 +62,14 @@ struct InnerProductDesc {
   bool input_gradient = true;  ///< false: BackwardInput is never called
 };
 
+/// y [rows, num_output] = the cosine between x, put together as InnerProductDesc says, and each row of W [num_output,
+/// sum of K_i]: dot(x / |x|, w / |w|), dense float32. Its gradients go through both normalisations.
+struct CosineProductDesc {
+  int64_t num_output = 0;                      ///< of this shard
+  bool input_gradient = true;                  ///< false: BackwardInput is never called
+  static constexpr double kLeastNorm = 1e-12;  ///< |x| and |w| count as no less
+};
+
 /// y = x * m in training, m being 0 with probability `ratio` and 1 / (1 - ratio) else; y = x in a test. m depends on
 /// the stream key, the sample and the unit only (DropoutRule), so it is the same however rows and units are divided
 /// over nodes, and the backward pass computes it again. May work in place.
