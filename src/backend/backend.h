@@ -140,6 +140,7 @@ class Backend {
   virtual StatusOr<OpPtr> Lrn(const LrnDesc& desc, const Descs& in) = 0;
   virtual StatusOr<OpPtr> Activation(const ActivationDesc& desc, const Descs& in) = 0;
   virtual StatusOr<OpPtr> InnerProduct(const InnerProductDesc& desc, const Descs& in) = 0;
+  virtual StatusOr<OpPtr> CosineProduct(const CosineProductDesc& desc, const Descs& in) = 0;
   virtual StatusOr<OpPtr> Dropout(const DropoutDesc& desc, const Descs& in) = 0;
   /// Softmax along `axis`, in the input's shape and layout; not a loss.
   virtual StatusOr<OpPtr> Softmax(int axis, const Descs& in) = 0;

@@ -109,13 +109,14 @@ class Op {
   virtual void Forward(const OpArgs& args) = 0;
   /// Computes d_in from d_out, and from in, out, saved and params as far as the op reads them.
   virtual void BackwardInput(const OpArgs& args) = 0;
-  /// Computes d_params from `in` and d_out, or adds to them (args.accumulate). May run much later than BackwardInput;
-  /// for an InnerProduct also by an op of more rows, over the rows of all micro-batches of an update at once.
+  /// Computes d_params from `in`, d_out and params, or adds to them (args.accumulate). May run much later than
+  /// BackwardInput; for products also by an op of more rows, over the rows of all micro-batches of an update at once,
+  /// without `saved`.
   virtual void BackwardParams(const OpArgs&) {}
 
   /// Whether the gradients of parameters 0 and 1 can be computed in pieces of a few output rows, so that a piece is
   /// still in the cache when the update reads it: BeginParamsRows once, then BackwardParamsRows for any ranges. The
-  /// CPU's InnerProduct can. If false, the other two CHECK-fail.
+  /// CPU's products can. If false, the other two CHECK-fail.
   virtual bool has_params_rows() const { return false; }
   /// Prepares the pieces of these `args` in args.scratch, which must stay unmodified until the last of them.
   virtual void BeginParamsRows(const OpArgs&);

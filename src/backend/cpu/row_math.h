@@ -1,5 +1,7 @@
 #pragma once
 
+#include "backend/cpu/vec.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -43,6 +45,27 @@ inline double RowSum(const float* x, int64_t count) {
   for (int64_t i = whole; i < count; ++i) lanes[0] += x[i];
   double sum = 0;
   for (const double lane : lanes) sum += lane;
+  return sum;
+}
+
+/// The sum of a[i] * b[i] over [0, count): in float over pieces of 4096, in double over these.
+inline double RowDot(const float* a, const float* b, int64_t count) {
+  constexpr int64_t kPiece = 4096, kVectors = 4;  // as many sums at a time, or each would wait for the one before
+  double sum = 0;
+  for (int64_t begin = 0; begin < count; begin += kPiece) {
+    const int64_t end = std::min(count, begin + kPiece);
+    FloatVec<kRowLanes> sums[kVectors] = {};
+    int64_t i = begin;
+    for (; i + kVectors * kRowLanes <= end; i += kVectors * kRowLanes) {
+      for (int v = 0; v < kVectors; ++v) {
+        sums[v] += Load<kRowLanes>(a + i + v * kRowLanes) * Load<kRowLanes>(b + i + v * kRowLanes);
+      }
+    }
+    for (; i + kRowLanes <= end; i += kRowLanes) sums[0] += Load<kRowLanes>(a + i) * Load<kRowLanes>(b + i);
+    const FloatVec<kRowLanes> all = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+    for (int lane = 0; lane < kRowLanes; ++lane) sum += all[lane];
+    for (; i < end; ++i) sum += static_cast<double>(a[i]) * b[i];
+  }
   return sum;
 }
 

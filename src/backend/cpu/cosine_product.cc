@@ -1,0 +1,189 @@
+// Cosines between features and rows of weights: an inner product of features that were divided by their norms, whose
+// columns are then divided by the norms of the weights' rows. There is no normalised copy of the weights, which may be
+// far larger than a cache: the product goes over them in tiles, and a row's norm is taken while its tile is in the
+// cache. Backward, x' being x / |x|:
+//   dx = (h - x' (x' h)) / |x|, h the sum over classes of dy w'    (linear in dy: shards' parts of it add up)
+//   dw = (g - w' (w' g)) / |w|, g the sum over rows of dy x'
+#include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/gemm.h"
+#include "backend/cpu/input_rows.h"
+#include "backend/cpu/outer_product.h"
+#include "backend/cpu/parallel.h"
+#include "backend/cpu/row_math.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <new>
+
+namespace hp {
+namespace {
+
+/// Weights of one tile: 256 KiB, so that its rows are still in the second-level cache when their norms are taken.
+constexpr int64_t kTileFloats = 65536;
+/// A product of fewer rows than that is slow.
+constexpr int64_t kLeastTileRows = 64;
+/// Rows of the weights' gradient that are computed together, a multiple of OuterProductSum's tiles.
+constexpr int64_t kGradientRows = 24;
+
+/// 1 / |x|, with a norm of at least 1e-12; a NaN stays.
+float InverseNorm(const float* x, int64_t count) {
+  return static_cast<float>(1 / std::max(std::sqrt(RowDot(x, x, count)), CosineProductDesc::kLeastNorm));
+}
+
+/// y = factor * (y - along * x).
+void Project(const float* x, float along, float factor, int64_t count, float* y) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) y[i] = factor * (y[i] - along * x[i]);
+}
+
+/// Saved: the inverse norms of the weights' rows. Scratch, in this order: the inputs' copies, the normalised features
+/// side by side, their inverse norms, their gradient, and a number for each row and output.
+class CosineProductOp final : public Op {
+ public:
+  CosineProductOp(const CosineProductDesc& desc, const Backend::Descs& in)
+      : outputs_count_(desc.num_output), inputs_(in), rows_(inputs_.rows()), columns_(inputs_.columns()) {
+    outputs_ = {{Shape{rows_, outputs_count_}, 1}};
+    saved_bytes_ = outputs_count_ * sizeof(float);
+    scratch_bytes_ = (inputs_.floats() + rows_ * (2 * columns_ + 1 + outputs_count_)) * sizeof(float);
+  }
+
+  void Forward(const OpArgs& args) override {
+    NormaliseInputs(args);
+    const int64_t tile = std::clamp(kTileFloats / columns_, kLeastTileRows, std::max(kLeastTileRows, outputs_count_));
+    const int64_t tiles = (outputs_count_ + tile - 1) / tile;
+    std::atomic<bool> out_of_memory = false;  // no exception may leave the threads' loop
+#pragma omp parallel for schedule(static) if (tiles > 1)
+    for (int64_t i = 0; i < tiles; ++i) {
+      try {
+        ComputeTile(args, i * tile, std::min(outputs_count_, (i + 1) * tile));
+      } catch (const std::bad_alloc&) {
+        out_of_memory = true;
+      }
+    }
+    if (out_of_memory) throw std::bad_alloc();
+  }
+
+  void BackwardInput(const OpArgs& args) override {
+    NormaliseInputs(args);
+    const float* const dy = args.d_out[0].floats();
+    const float* const inverse_norms = SavedNorms(args);
+    float* const scaled = OutputNumbers(args);
+    ForItems(rows_, rows_ * outputs_count_, [&](int64_t row) {
+      const int64_t at = row * outputs_count_;
+#pragma omp simd
+      for (int64_t o = 0; o < outputs_count_; ++o) scaled[at + o] = dy[at + o] * inverse_norms[o];
+    });
+    Gemm('N', 'N', rows_, columns_, outputs_count_, scaled, outputs_count_, args.params[0].data, columns_, false,
+         FeatureGradients(args), columns_);
+    ForItems(rows_, rows_ * columns_, [&](int64_t row) {
+      const float* const x = Features(args) + row * columns_;
+      float* const gradient = FeatureGradients(args) + row * columns_;
+      const auto along = static_cast<float>(RowDot(x, gradient, columns_));
+      Project(x, along, FeatureNorms(args)[row], columns_, gradient);
+      StoreGradientRow(args, row, gradient);
+    });
+    for (size_t i = 0; i < args.d_in.size(); ++i) {
+      if (args.d_in[i].data != nullptr) inputs_.StoreGradient(args, i);
+    }
+  }
+
+  void BackwardParams(const OpArgs& args) override {
+    BeginParamsRows(args);
+    const int64_t pieces = (outputs_count_ + kGradientRows - 1) / kGradientRows;
+    ForItems(pieces, rows_ * outputs_count_ * columns_, [&](int64_t piece) {
+      const int64_t begin = piece * kGradientRows, end = std::min(outputs_count_, begin + kGradientRows);
+      BackwardParamsRows(args, begin, end, args.d_params[0] + begin * columns_, nullptr);
+    });
+  }
+
+  bool has_params_rows() const override { return true; }
+  void BeginParamsRows(const OpArgs& args) override { NormaliseInputs(args); }
+  void BackwardParamsRows(const OpArgs& args, int64_t begin, int64_t end, float* d_weights, float*) const override {
+    for (int64_t first = begin; first < end; first += kGradientRows) {
+      const int64_t count = std::min(kGradientRows, end - first);
+      AddGradientRows(args, first, count, d_weights + (first - begin) * columns_);
+    }
+  }
+
+  bool backward_reads_output() const override { return false; }
+
+ private:
+  float* Features(const OpArgs& args) const { return reinterpret_cast<float*>(args.scratch) + inputs_.floats(); }
+  float* FeatureNorms(const OpArgs& args) const { return Features(args) + rows_ * columns_; }
+  float* FeatureGradients(const OpArgs& args) const { return FeatureNorms(args) + rows_; }
+  float* OutputNumbers(const OpArgs& args) const { return FeatureGradients(args) + rows_ * columns_; }
+  static float* SavedNorms(const OpArgs& args) { return reinterpret_cast<float*>(args.saved); }
+
+  void NormaliseInputs(const OpArgs& args) const {
+    inputs_.Bring(args);
+    ForItems(rows_, rows_ * columns_, [&](int64_t row) {
+      float* const x = Features(args) + row * columns_;
+      for (size_t i = 0; i < inputs_.blocks().size(); ++i) {
+        const InputRows::Block& block = inputs_.blocks()[i];
+        std::copy_n(inputs_.Rows(args, i) + row * block.columns, block.columns, x + block.first);
+      }
+      const float inverse_norm = FeatureNorms(args)[row] = InverseNorm(x, columns_);
+#pragma omp simd
+      for (int64_t i = 0; i < columns_; ++i) x[i] *= inverse_norm;
+    });
+  }
+
+  /// Outputs [begin, end) of all rows: the product transposed, as InnerProduct has it, then columns over norms.
+  void ComputeTile(const OpArgs& args, int64_t begin, int64_t end) const {
+    const float* const weights = args.params[0].data;
+    const float* const transposed = OutputNumbers(args);
+    Gemm('N', 'T', end - begin, rows_, columns_, weights + begin * columns_, columns_, Features(args), columns_, false,
+         OutputNumbers(args) + begin * rows_, rows_);
+    float* const inverse_norms = SavedNorms(args);
+    for (int64_t o = begin; o < end; ++o) inverse_norms[o] = InverseNorm(weights + o * columns_, columns_);
+    for (int64_t row = 0; row < rows_; ++row) {
+      float* const y = args.out[0].floats() + row * outputs_count_;
+      for (int64_t o = begin; o < end; ++o) y[o] = transposed[o * rows_ + row] * inverse_norms[o];
+    }
+  }
+
+  void StoreGradientRow(const OpArgs& args, int64_t row, const float* gradient) const {
+    for (size_t i = 0; i < inputs_.blocks().size(); ++i) {
+      if (args.d_in[i].data == nullptr) continue;
+      const InputRows::Block& block = inputs_.blocks()[i];
+      std::copy_n(gradient + block.first, block.columns, inputs_.GradientRows(args, i) + row * block.columns);
+    }
+  }
+
+  /// The gradients of `count` rows of weights from row `first` on, at most kGradientRows. What they are added to is
+  /// multiplied by the norms first, as the projection divides by them, and its part along the weights is kept.
+  void AddGradientRows(const OpArgs& args, int64_t first, int64_t count, float* d_weights) const {
+    const float* const weights = args.params[0].data + first * columns_;
+    float inverse_norms[kGradientRows];
+    double kept[kGradientRows] = {};
+    for (int64_t o = 0; o < count; ++o) {
+      inverse_norms[o] = InverseNorm(weights + o * columns_, columns_);
+      if (!args.accumulate) continue;
+      float* const before = d_weights + o * columns_;
+      for (int64_t i = 0; i < columns_; ++i) before[i] /= inverse_norms[o];
+      kept[o] = RowDot(weights + o * columns_, before, columns_);
+    }
+    OuterProductSum(rows_, count, columns_, args.d_out[0].floats() + first, outputs_count_, Features(args), columns_,
+                    d_weights, columns_, args.accumulate);
+    for (int64_t o = 0; o < count; ++o) {
+      const float* const w = weights + o * columns_;
+      float* const gradient = d_weights + o * columns_;
+      const double square = static_cast<double>(inverse_norms[o]) * inverse_norms[o];
+      const double along = (RowDot(w, gradient, columns_) - kept[o]) * square;
+      Project(w, static_cast<float>(along), inverse_norms[o], columns_, gradient);
+    }
+  }
+
+  const int64_t outputs_count_;
+  const InputRows inputs_;
+  const int64_t rows_, columns_;
+};
+
+}  // namespace
+
+StatusOr<Backend::OpPtr> CpuBackend::CosineProduct(const CosineProductDesc& desc, const Descs& in) {
+  return Backend::OpPtr(std::make_unique<CosineProductOp>(desc, in));
+}
+
+}  // namespace hp
