@@ -62,6 +62,9 @@ auto Convolution(int64_t kernel, int64_t group) {
 StatusOr<Backend::OpPtr> InnerProduct(Backend& backend, const Backend::Descs& in) {
   return backend.InnerProduct({.num_output = 11}, in);
 }
+StatusOr<Backend::OpPtr> CosineProduct(Backend& backend, const Backend::Descs& in) {
+  return backend.CosineProduct({.num_output = 11}, in);
+}
 auto Loss(SoftmaxLossDesc::Normalization normalization, bool ignore) {
   return [=](Backend& backend, const Backend::Descs& in) {
     return backend.SoftmaxLoss({normalization, ignore, 2, 0.5f, true}, in);
@@ -130,6 +133,8 @@ const Case kCases[] = {
     {"convolution_1x1", Convolution(1, 1), {kOddNhwc}, 1e-4f, {{8, 13, 1, 1}, {8}}},
     {"inner_product", InnerProduct, {{{40, 30}, 1}}, 1e-4f, {{11, 30}, {11}}},
     {"inner_product_of_blocks", InnerProduct, {kNhwc, {{3, 7}, 1}, kDense}, 1e-4f, {{11, 1519}, {11}}},
+    {"cosine_product", CosineProduct, {{{40, 30}, 1}}, 1e-4f, {{11, 30}}},
+    {"cosine_product_of_blocks", CosineProduct, {kNhwc, {{3, 7}, 1}, kDense}, 1e-4f, {{11, 1519}}},
     {"softmax_nhwc", Softmax(1), {kNhwc}, 1e-6f},
     {"softmax_of_long_rows", Softmax(1), {{{3, 700}, 1}}, 1e-6f},
     {"softmax_of_pixels", Softmax(2), {kOddNhwc}, 1e-6f},
