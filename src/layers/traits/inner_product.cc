@@ -20,10 +20,16 @@ Status CheckInnerProduct(const caffe::LayerParameter& param) {
   if (product.axis() != 1) {
     return LayerError(param, "inner_product_param { axis: %d } is not supported; expected 1", product.axis());
   }
+  if (product.normalize() && product.bias_term()) {
+    return LayerError(param, "inner_product_param { normalize: true } has no bias; expected bias_term: false");
+  }
   return OkStatus();
 }
 
 int InnerProductBlobs(const caffe::LayerParameter& param) { return param.inner_product_param().bias_term() ? 2 : 1; }
+
+/// A norm is one of all inputs.
+bool InnerProductSplitsInputs(const caffe::LayerParameter& param) { return !param.inner_product_param().normalize(); }
 
 int64_t InnerProductOutputs(const caffe::LayerParameter& param) { return param.inner_product_param().num_output(); }
 
@@ -58,7 +64,7 @@ LayerType InnerProductType() {
   return {.name = "InnerProduct",
           .fields = {"inner_product_param"},
           .channel_use = ChannelUse::kSplitOutput,
-          .split_inputs = true,
+          .split_inputs = InnerProductSplitsInputs,
           .check = CheckInnerProduct,
           .output_shapes = InnerProductShapes,
           .most_blobs = 2,

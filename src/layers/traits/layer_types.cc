@@ -95,7 +95,7 @@ std::optional<int64_t> LayerTypes::SplitOutputs(const caffe::LayerParameter& par
 
 bool LayerTypes::SplitsInputs(const caffe::LayerParameter& param) const {
   const LayerType* type = Find(param.type());
-  return type != nullptr && type->split_inputs;
+  return type != nullptr && type->split_inputs != nullptr && type->split_inputs(param);
 }
 
 bool LayerTypes::ReadsLabels(const caffe::LayerParameter& param, int bottom) const {

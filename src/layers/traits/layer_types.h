@@ -19,7 +19,8 @@ struct CountRange {
 /// One row of the table of layer types: facts of a type, and functions of one layer of it, given its parameter. To add
 /// a type, fill in a row; most rows leave most entries at their defaults, which suit a layer without parameters that
 /// has one bottom and one top. Only `name` and `output_shapes` are required. Functions have no state and are called by
-/// any thread. All but `check`, `batch_size` and `split_outputs` get only parameters that LayerTraits::Create accepted.
+/// any thread. All but `check`, `batch_size`, `split_outputs` and `split_inputs` get only parameters that
+/// LayerTraits::Create accepted.
 ///   LayerType PoolingType() {
 ///     return {.name = "Pooling", .fields = {"pooling_param"}, .check = CheckPooling, .output_shapes = PoolingShapes};
 ///   }
@@ -33,7 +34,8 @@ struct LayerType {
   ChannelUse channel_use = ChannelUse::kWhole;
   /// Only kSplitOutput: whether its inputs can be divided as well. Blob 0 is [outputs, inputs], the output is a sum
   /// over the inputs, and blob 1, if there is one, [outputs], is added to it. Its op obeys OpContext::part (kAddends).
-  bool split_inputs = false;
+  /// Null: no.
+  bool (*split_inputs)(Parameter) = nullptr;
   bool in_place = false;      ///< LayerTraits::allows_in_place
   bool view = false;          ///< LayerTraits::is_view
   bool reads_labels = false;  ///< bottom 1 is labels

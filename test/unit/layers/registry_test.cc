@@ -160,6 +160,20 @@ TEST(Registry, LayersRefuseTheirOwnFieldsByName) {
               HasSubstr("input shape [1 0]"));
 }
 
+TEST(Registry, CosinesHaveNoBias) {
+  const auto product = [](const std::string& fields) {
+    return CreateError(
+        R"(name: "head" type: "InnerProduct" bottom: "x" top: "t" inner_product_param { num_output: 4 )" + fields +
+        " }");
+  };
+  EXPECT_EQ(product("normalize: true bias_term: false"), "");
+  EXPECT_EQ(product("normalize: false"), "");
+  for (const char* bias : {"", " bias_term: true"}) {
+    EXPECT_EQ(product(std::string("normalize: true") + bias),
+              "layer \"head\": inner_product_param { normalize: true } has no bias; expected bias_term: false");
+  }
+}
+
 TEST(Registry, DataRefusesItsOwnFieldsByName) {
   const auto data = [](const std::string& more, const std::string& transform = "") {
     return CreateError(R"(name: "data" type: "Data" top: "x" top: "l" data_param { source: "db" batch_size: 8 )" +

@@ -69,6 +69,16 @@ TEST(Shapes, SoftmaxRefusesTheRows) {
   EXPECT_EQ(Shapes(last, {{4, 3, 2}}), (std::vector<Shape>{{4, 3, 2}}));
 }
 
+TEST(Shapes, CosinesHaveOneBlobOfWeights) {
+  const LayerUnderTest head(R"(name: "head" type: "InnerProduct" bottom: "a" top: "b"
+                               inner_product_param { num_output: 6 normalize: true bias_term: false })");
+  EXPECT_EQ(Shapes(head, {{4, 3, 2, 1}}), (std::vector<Shape>{{4, 6}}));
+  const std::vector<ParamSpec> params = head->Params({{4, 3, 2, 1}});
+  ASSERT_EQ(params.size(), 1u);
+  EXPECT_EQ(params[0].shape, (Shape{6, 6}));
+  EXPECT_EQ(head->channel_use(), ChannelUse::kSplitOutput);
+}
+
 TEST(Shapes, LossAndAccuracy) {
   const std::string loss = R"(name: "l" type: "SoftmaxWithLoss" bottom: "a" bottom: "b" top: "t" )";
   const LayerUnderTest plain(loss);

@@ -295,6 +295,13 @@ TEST(TableCheckTest, WhatShardsCanNotShare) {
 TEST(TableCheckTest, SplitsOfWhatCannotBeSplit) {
   const auto fit = [](const std::string& split) { return Fit(kTable + split, kNet); };
   EXPECT_THAT(fit("split { layer: 'ip1' by: INPUTS } split { layer: 'ip2' by: NONE }"), IsEmpty());
+  const auto cosines = [](const std::string& split) {
+    return Fit(kTable + split, With(kNet, "num_output: 5", "num_output: 5 normalize: true bias_term: false"));
+  };
+  EXPECT_THAT(cosines("split { layer: 'ip1' by: OUTPUTS } split { layer: 'ip2' by: INPUTS }"), IsEmpty());
+  EXPECT_THAT(cosines("split { layer: 'ip1' by: NONE }"), IsEmpty());
+  EXPECT_THAT(cosines("split { layer: 'ip1' by: INPUTS }"),
+              ElementsAre("split: layer \"ip1\" (InnerProduct) can't be split by INPUTS; expected OUTPUTS or NONE"));
   EXPECT_THAT(fit("split { layer: 'ip3' by: INPUTS }"),
               ElementsAre("split: \"ip3\" is not a layer of the net (did you mean \"ip1\"?)"));
   EXPECT_THAT(fit("split { layer: 'relu2' by: INPUTS }"),
