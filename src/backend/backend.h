@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -80,6 +81,15 @@ struct DropoutDesc {
   int64_t total_units = 0;  ///< units of the whole layer per sample
 };
 
+/// The logits made of the cosines x of a row's classes, clamped to [-1, 1]: scale * x, but for the label, whose angle
+/// is theta = acos(x), scale * (cos(theta + angle) - cosine). Where theta + angle is above pi, this formula still
+/// holds. Backward, d logit / dx is taken as `scale` everywhere: at the label, and outside [-1, 1].
+struct MarginDesc {
+  float scale = 64;  ///< above 0
+  float angle = 0;   ///< m2 of ArcFace, in [0, pi]
+  float cosine = 0;  ///< m3 of CosFace
+};
+
 /// Softmax over `classes` and the multinomial logistic loss of logits [rows, classes] (or of as many elements, like
 /// [rows, classes, 1, 1]): output 0 is [1], these rows' part of the loss of the global batch, not multiplied by
 /// loss_weight: sum over rows of -log(p[label]) / normalizer. Parts of all micro-batches add up to the loss. The
@@ -94,6 +104,10 @@ struct SoftmaxLossDesc {
   float loss_weight = 1;
   bool probabilities = false;  ///< a second output: the softmax, in the input's shape (no gradient comes back by it)
   int axis = 1;                ///< of the classes: only 1 (CHECK)
+  std::optional<MarginDesc> margin = {};  ///< what is given are cosines; all above is said of the logits made of them
+
+  /// What gradients are multiplied by, besides 1 / normalizer and BatchContext::loss_scale.
+  float gradient_weight() const { return margin ? loss_weight * margin->scale : loss_weight; }
 };
 
 /// Output 0 is [1]: the rows of scores [rows, classes] whose label is among the top_k, divided by the global batch's
@@ -153,8 +167,10 @@ class Backend {
 
   /// Output [rows, 2]: the largest x, and the sum of exp(x - largest), to which x at minus infinity add nothing. Where
   /// some x is NaN or plus infinity the sum is NaN, and the largest means nothing. With `labels` [rows, 3]: then the
-  /// label's x; anything, NaN too, if it is not of this shard.
-  virtual StatusOr<OpPtr> ClassStatistics(const ClassSlice& classes, bool labels, const Descs& in) = 0;
+  /// label's x; anything, NaN too, if it is not of this shard. With `margin`, which needs labels, all this is said of
+  /// the logits that it makes of x.
+  virtual StatusOr<OpPtr> ClassStatistics(const ClassSlice& classes, bool labels,
+                                          const std::optional<MarginDesc>& margin, const Descs& in) = 0;
   /// Inputs x, then said[0..k) of ClassStatistics without labels: this shard's slice of the softmax along axis 1, in
   /// x's shape and layout.
   virtual StatusOr<OpPtr> SlicedSoftmax(const Descs& in) = 0;

@@ -30,7 +30,9 @@ StatusOr<LayerOp> MakeSoftmaxLossOp(const LayerTraits& layer, const OpContext& c
   desc.ignore_label = layer.ignore_label().value_or(desc.ignore_label);
   desc.loss_weight = layer.loss_weight(0);
   desc.probabilities = layer.param().top_size() > 1;
-  if (context.part == OpContext::kClasses) return context.backend->ClassStatistics(context.classes(), true, in);
+  if (context.part == OpContext::kClasses) {
+    return context.backend->ClassStatistics(context.classes(), true, desc.margin, in);
+  }
   if (context.part == OpContext::kMerged) return context.backend->SlicedSoftmaxLoss(desc, context.classes(), in);
   return context.backend->SoftmaxLoss(desc, {in[0]});
 }

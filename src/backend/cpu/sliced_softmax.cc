@@ -15,6 +15,7 @@
 #include <cfloat>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 namespace hp {
 namespace {
@@ -27,14 +28,33 @@ struct RowClasses {
   double sum = 0;
 
   static RowClasses Of(const float* x, int64_t classes) {
+    return Of(RowMax(x, classes), classes, [x](int64_t begin, int64_t, float*) { return x + begin; });
+  }
+  /// Of the logits that `margin` makes of x. @param label its index among them, if it is one of them.
+  static RowClasses Of(const MarginRule& margin, const float* x, int64_t classes, int64_t label) {
+    const bool here = label >= 0 && label < classes;
+    const int64_t before = here ? label : classes, behind = here ? label + 1 : classes;
+    float largest = here ? std::max(-kInfinity, margin.LabelLogit(x[label])) : -kInfinity;  // so without a NaN
+    if (!here || classes > 1) {
+      const float others = std::max(RowMax(x, before), RowMax(x + behind, classes - behind));
+      largest = std::max(largest, margin.Logit(others));
+    }
+    return Of(largest, classes, [&](int64_t begin, int64_t count, float* logits) {
+      MarginLogits(margin, x + begin, count, label - begin, logits);
+      return logits;
+    });
+  }
+  /// @param largest of the logits. @param logits(begin, count, place) yields some of them, computed at `place` or not.
+  template <typename Logits>
+  static RowClasses Of(float largest, int64_t classes, const Logits& logits) {
     constexpr int64_t kChunk = 1024;  // 4 KiB: they stay in the first-level cache
-    RowClasses row = {RowMax(x, classes), 0};
+    RowClasses row = {largest, 0};
     // Minus infinity is no number to subtract. Classes there add nothing; a NaN stays.
     const float shift = row.largest == -kInfinity ? 0 : row.largest;
     float exponentials[kChunk];
     for (int64_t begin = 0; begin < classes; begin += kChunk) {
       const int64_t count = std::min(kChunk, classes - begin);
-      RowExp(x + begin, shift, 1, count, exponentials);
+      RowExp(logits(begin, count, exponentials), shift, 1, count, exponentials);
       row.sum += RowSum(exponentials, count);
     }
     return row;
@@ -66,9 +86,12 @@ struct RowClasses {
 
 class ClassStatisticsOp final : public ForwardOnlyOp {
  public:
-  ClassStatisticsOp(const ClassSlice& classes, bool labels, const TensorDesc& in)
+  ClassStatisticsOp(const ClassSlice& classes, bool labels, const std::optional<MarginDesc>& margin,
+                    const TensorDesc& in)
       : classes_(classes.here), labels_(labels), rows_(in.shape[0]) {
     CHECK_EQ(in.count(), rows_ * classes_.size()) << "logits " << in.shape;
+    CHECK(labels || !margin) << "a margin needs labels";
+    if (margin) margin_.emplace(*margin);
     outputs_ = {{{rows_, labels ? 3 : 2}, 1}};
   }
 
@@ -77,19 +100,23 @@ class ClassStatisticsOp final : public ForwardOnlyOp {
     ForItems(rows_, kExpCost * rows_ * n, [&](int64_t row) {
       const float* const x = args.in[0].floats() + row * n;
       float* const said = args.out[0].floats() + row * numbers;
-      const RowClasses classes = RowClasses::Of(x, n);
+      const int64_t label = labels_ ? LabelOf(args.batch->labels[row]) : -1;
+      const bool here = label >= classes_.begin && label < classes_.end;
+      const int64_t at = here ? label - classes_.begin : -1;
+      const RowClasses classes = margin_ ? RowClasses::Of(*margin_, x, n, at) : RowClasses::Of(x, n);
       said[0] = classes.largest;
       said[1] = static_cast<float>(classes.sum);
-      if (!labels_) return;
-      const int64_t label = LabelOf(args.batch->labels[row]);
-      said[2] = label >= classes_.begin && label < classes_.end ? x[label - classes_.begin] : 0;
+      if (labels_) said[2] = here ? LabelLogit(x[at]) : 0;
     });
   }
 
  private:
+  float LabelLogit(float x) const { return margin_ ? margin_->LabelLogit(x) : x; }
+
   const Range classes_;
   const bool labels_;
   const int64_t rows_;
+  std::optional<MarginRule> margin_;
 };
 
 class SlicedSoftmaxOp final : public ForwardOnlyOp {
@@ -115,6 +142,7 @@ class SlicedSoftmaxLossOp final : public Op {
     CHECK(desc.axis == 1 && !desc.probabilities && in[0].count() == rows_ * classes.here.size())
         << "logits " << in[0].shape;
     outputs_ = {{{1}, 1}};
+    if (desc.margin) margin_.emplace(*desc.margin);
     saved_bytes_ = static_cast<size_t>(rows_) * sizeof(RowClasses);
   }
 
@@ -144,9 +172,13 @@ class SlicedSoftmaxLossOp final : public Op {
         return;
       }
       const RowClasses classes = Saved(args)[row];
-      classes.Probabilities(x, n, scale, to);
       const int64_t label = LabelOf(args.batch->labels[row]) - classes_.here.begin;
-      if (label >= 0 && label < n) to[label] = scale * (classes.Probability(x[label]) - 1);
+      const bool here = label >= 0 && label < n;
+      if (margin_) MarginLogits(*margin_, x, n, label, to);
+      const float* const logits = margin_ ? to : x;
+      const float of_label = here ? logits[label] : 0;
+      classes.Probabilities(logits, n, scale, to);
+      if (here) to[label] = scale * (classes.Probability(of_label) - 1);
     });
   }
   bool backward_reads_output() const override { return false; }
@@ -157,12 +189,14 @@ class SlicedSoftmaxLossOp final : public Op {
   const LossRows rule_;
   const ClassSlice classes_;
   const int64_t rows_;
+  std::optional<MarginRule> margin_;
 };
 
 }  // namespace
 
-StatusOr<Backend::OpPtr> CpuBackend::ClassStatistics(const ClassSlice& classes, bool labels, const Descs& in) {
-  return Backend::OpPtr(std::make_unique<ClassStatisticsOp>(classes, labels, in[0]));
+StatusOr<Backend::OpPtr> CpuBackend::ClassStatistics(const ClassSlice& classes, bool labels,
+                                                     const std::optional<MarginDesc>& margin, const Descs& in) {
+  return Backend::OpPtr(std::make_unique<ClassStatisticsOp>(classes, labels, margin, in[0]));
 }
 
 StatusOr<Backend::OpPtr> CpuBackend::SlicedSoftmax(const Descs& in) {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cfloat>
 #include <cmath>
+#include <optional>
 
 namespace hp {
 namespace {
@@ -21,12 +22,14 @@ class SoftmaxLossOp final : public Op {
     CHECK(desc.axis == 1 && in.count() == rows_ * classes_) << "logits " << in.shape;
     outputs_ = {{{1}, 1}};
     if (desc.probabilities) outputs_.push_back({in.shape, 1});
+    if (desc.margin) margin_.emplace(*desc.margin);
     saved_bytes_ = in.bytes();
   }
 
   void Forward(const OpArgs& args) override {
     float* probabilities = reinterpret_cast<float*>(args.saved);
-    ComputeSoftmax(args.in[0].floats(), rows_, classes_, 1, probabilities);
+    const float* const logits = margin_ ? WithMargin(args, probabilities) : args.in[0].floats();
+    ComputeSoftmax(logits, rows_, classes_, 1, probabilities);
     double sum = 0;
     for (int64_t row = 0; row < rows_; ++row) {
       if (!rule_.IsCounted(*args.batch, row)) continue;
@@ -58,9 +61,19 @@ class SoftmaxLossOp final : public Op {
   bool backward_reads_output() const override { return false; }
 
  private:
+  /// The logits of all rows, at `to`.
+  const float* WithMargin(const OpArgs& args, float* to) const {
+    ForItems(rows_, rows_ * classes_, [&](int64_t row) {
+      const int64_t at = row * classes_;
+      MarginLogits(*margin_, args.in[0].floats() + at, classes_, rule_.CountedLabel(*args.batch, row), to + at);
+    });
+    return to;
+  }
+
   const SoftmaxLossDesc desc_;
   const LossRows rule_;
   const int64_t rows_, classes_;
+  std::optional<MarginRule> margin_;
 };
 
 }  // namespace

@@ -33,7 +33,8 @@ class CudaBackend final : public Backend {
   StatusOr<OpPtr> Softmax(int axis, const Descs& in) override;
   StatusOr<OpPtr> SoftmaxLoss(const SoftmaxLossDesc& desc, const Descs& in) override;
   StatusOr<OpPtr> Accuracy(const AccuracyDesc& desc, const Descs& in) override;
-  StatusOr<OpPtr> ClassStatistics(const ClassSlice& classes, bool labels, const Descs& in) override;
+  StatusOr<OpPtr> ClassStatistics(const ClassSlice& classes, bool labels, const std::optional<MarginDesc>& margin,
+                                  const Descs& in) override;
   StatusOr<OpPtr> SlicedSoftmax(const Descs& in) override;
   StatusOr<OpPtr> SlicedSoftmaxLoss(const SoftmaxLossDesc& desc, const ClassSlice& classes, const Descs& in) override;
   StatusOr<OpPtr> TopScores(const AccuracyDesc& desc, const ClassSlice& classes, const Descs& in) override;

@@ -2,11 +2,14 @@
 
 #include "backend/backend.h"
 #include "backend/cuda/batch_sum.h"
+#include "backend/cuda/softmax_rows.h"
 #include "backend/label.h"
+#include "backend/margin_rule.h"
 
 #include <cfloat>
 #include <cmath>
 #include <cstdint>
+#include <optional>
 
 // What counts in a loss and in an accuracy, and what it is divided by: the same for whole classes and for sliced ones.
 // Only for .cu files.
@@ -32,6 +35,25 @@ CountedLabels LabelsOf(const Desc& desc, const BatchContext& batch, int64_t clas
   return {batch.labels.data(), classes, desc.has_ignore_label, desc.ignore_label};
 }
 
+/// The logits that a margin makes of cosines (softmax_rows.h): `classes` of a row in memory, from class `first` on.
+struct MarginLogits {
+  const float* x;
+  MarginRule margin;
+  CountedLabels label_of;
+  int64_t first;
+  HP_HOST_DEVICE float operator()(int64_t row, int64_t i, int64_t offset) const {
+    return first + i == label_of(row) ? margin.LabelLogit(x[offset]) : margin.Logit(x[offset]);
+  }
+};
+
+/// Calls use(logits) with what reads the logits at x: plain ones, or those that a margin makes of cosines.
+template <typename Use>
+void WithLogits(const std::optional<MarginDesc>& margin, const float* x, const CountedLabels& label_of, int64_t first,
+                const Use& use) {
+  if (margin) return use(MarginLogits{x, MarginRule(*margin), label_of, first});
+  use(PlainLogits{x});
+}
+
 /// The loss of a label with this probability. Caffe takes the logarithm of no less than FLT_MIN; a NaN stays.
 HP_HOST_DEVICE inline float LabelLoss(float probability) {
   return -logf(probability < FLT_MIN ? FLT_MIN : probability);
@@ -39,12 +61,12 @@ HP_HOST_DEVICE inline float LabelLoss(float probability) {
 
 /// The loss, and what the gradients are to be multiplied by.
 struct StoreLoss {
-  float loss_weight;
+  float gradient_weight;
   float *loss, *scale;
   HP_HOST_DEVICE void operator()(double sum, int64_t count) const {
     const double normalizer = count < 1 ? 1.0 : static_cast<double>(count);
     *loss = static_cast<float>(sum / normalizer);
-    *scale = static_cast<float>(loss_weight / normalizer);
+    *scale = static_cast<float>(gradient_weight / normalizer);
   }
 };
 

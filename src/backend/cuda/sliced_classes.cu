@@ -11,16 +11,20 @@
 
 #include "glog/logging.h"
 
+#include <optional>
+#include <type_traits>
+
 namespace hp::cuda {
 namespace {
 
-using RowSum = SoftmaxForward::Value;
+using RowSum = SoftmaxSums::Value;
 
-/// Reads x once and writes `width` numbers for each row: the largest x, the sum of exponentials and, if labels are not
-/// null, the label's x (0 where it is another shard's).
+/// Reads x once and writes `width` numbers for each row: the largest logit, the sum of exponentials and, if labels are
+/// not null, the label's logit (0 where it is another shard's).
+template <typename Logits>
 struct RowStatistics {
   using Value = RowSum;
-  SoftmaxForward softmax;
+  SoftmaxOf<Logits> softmax;
   const float* labels;
   Range classes;
   int64_t width;
@@ -36,7 +40,7 @@ struct RowStatistics {
     if (labels == nullptr) return;
     const int64_t label = LabelOf(labels[row]);
     const bool here = label >= classes.begin && label < classes.end;
-    to[2] = here ? softmax.x[softmax.at(row, label - classes.begin)] : 0;
+    to[2] = here ? softmax.Logit(row, label - classes.begin) : 0;
   }
 
  private:
@@ -56,10 +60,10 @@ struct MergeRow {
   RowSum* merged;
   HP_HOST_DEVICE void operator()(int64_t row) const { merged[row] = Merge(row); }
   HP_HOST_DEVICE RowSum Merge(int64_t row) const {
-    RowSum value = said.begins() ? SoftmaxForward::Identity() : merged[row];
+    RowSum value = said.begins() ? SoftmaxSums::Identity() : merged[row];
     for (int64_t shard = 0; shard < said.count; ++shard) {
       const float* numbers = said.Row(shard, row);
-      value = SoftmaxForward::Combine(value, {numbers[0], numbers[1]});
+      value = SoftmaxSums::Combine(value, {numbers[0], numbers[1]});
     }
     return value;
   }
@@ -80,7 +84,7 @@ struct MergeLoss {
     }
     const float* numbers = merge.said.RowOfHolder(row, label, label_of.classes);
     if (numbers != nullptr) losses[row] = numbers[2];
-    if (merge.said.ends()) losses[row] = LabelLoss(SoftmaxForward::Probability(losses[row], value));
+    if (merge.said.ends()) losses[row] = LabelLoss(SoftmaxSums::Probability(losses[row], value));
   }
 };
 
@@ -92,8 +96,9 @@ struct SliceSoftmax {
 };
 
 /// Reads x, writes its gradient.
+template <typename Logits>
 struct SliceLossGradient {
-  SoftmaxForward softmax;  ///< without y
+  SoftmaxOf<Logits> softmax;  ///< without y
   const RowSum* merged;
   const float *scale, *loss_scale;
   CountedLabels label_of;
@@ -101,7 +106,7 @@ struct SliceLossGradient {
   float* d_x;
   HP_HOST_DEVICE void operator()(int64_t row, uint32_t i) const {
     const int64_t label = label_of(row);
-    const float probability = softmax.Probability(row, i, merged[row]);
+    const float probability = softmax.Probability(softmax.Logit(row, i), merged[row]);
     const float gradient = *scale * *loss_scale * (first_class + i == label ? probability - 1 : probability);
     d_x[softmax.at(row, i)] = label < 0 ? 0 : gradient;
   }
@@ -114,7 +119,14 @@ class SlicedOp : public Op {
       : context_(context), rows_(x.shape[0]), columns_{x.shape[1], 1} {
     CHECK_EQ(x.count(), rows_ * columns_.classes) << "logits " << x.shape;
   }
-  SoftmaxForward SoftmaxOf(const OpArgs& args, float* y) const { return {args.in[0].floats(), y, columns_}; }
+  /// Calls use(SoftmaxOf<...> without y) for this shard's logits. @param label_of among all classes.
+  template <typename Use>
+  void WithSoftmax(const OpArgs& args, const std::optional<MarginDesc>& margin, const CountedLabels& label_of,
+                   int64_t first_class, const Use& use) const {
+    WithLogits(margin, args.in[0].floats(), label_of, first_class, [&](const auto& logits) {
+      use(SoftmaxOf<std::decay_t<decltype(logits)>>{{}, logits, nullptr, columns_});
+    });
+  }
 
   const GpuContext context_;
   const int64_t rows_;
@@ -123,17 +135,21 @@ class SlicedOp : public Op {
 
 class ClassStatisticsOp final : public SlicedOp {
  public:
-  ClassStatisticsOp(const GpuContext& context, const ClassSlice& classes, bool labels, const TensorDesc& x)
-      : SlicedOp(context, x), classes_(classes.here), labels_(labels) {
+  ClassStatisticsOp(const GpuContext& context, const ClassSlice& classes, bool labels,
+                    const std::optional<MarginDesc>& margin, const TensorDesc& x)
+      : SlicedOp(context, x), classes_(classes), labels_(labels), margin_(margin) {
     CHECK_EQ(classes.here.size(), columns_.classes);
+    CHECK(labels || !margin) << "a margin needs labels";
     outputs_ = {{{rows_, width()}, 1}};
   }
 
   void Forward(const OpArgs& args) override {
     const float* labels = labels_ ? args.batch->labels.data() : nullptr;
-    ReduceSoftmaxRows(context_.stream(), rows_,
-                      RowStatistics{SoftmaxOf(args, nullptr), labels, classes_, width(), args.out[0].floats()},
-                      columns_);
+    const CountedLabels label_of = {labels, classes_.count, false, 0};
+    WithSoftmax(args, margin_, label_of, classes_.here.begin, [&]<typename Logits>(const SoftmaxOf<Logits>& softmax) {
+      ReduceSoftmaxRows(context_.stream(), rows_,
+                        RowStatistics<Logits>{softmax, labels, classes_.here, width(), args.out[0].floats()}, columns_);
+    });
   }
   void BackwardInput(const OpArgs&) override {}
   bool backward_reads_input() const override { return false; }
@@ -142,8 +158,9 @@ class ClassStatisticsOp final : public SlicedOp {
  private:
   int64_t width() const { return labels_ ? 3 : 2; }
 
-  const Range classes_;
+  const ClassSlice classes_;
   const bool labels_;
+  const std::optional<MarginDesc> margin_;
 };
 
 /// Scratch: the merged sums.
@@ -160,7 +177,7 @@ class SlicedSoftmaxOp final : public SlicedOp {
       ForEach(context_.stream(), rows_, MergeRow{said, merged});
     });
     ForEachInRows(context_.stream(), rows_, columns_.classes,
-                  SliceSoftmax{SoftmaxOf(args, args.out[0].floats()), merged});
+                  SliceSoftmax{{{}, {args.in[0].floats()}, args.out[0].floats(), columns_}, merged});
   }
   void BackwardInput(const OpArgs&) override {}
   bool backward_reads_input() const override { return false; }
@@ -188,14 +205,17 @@ class SlicedSoftmaxLossOp final : public SlicedOp {
       ForEach(context_.stream(), rows_, MergeLoss{{said, Merged(args)}, label_of, losses});
     });
     SumOverBatch(context_.stream(), losses, rows_, LossNormalizer(desc_, *args.batch),
-                 StoreLoss{desc_.loss_weight, args.out[0].floats(), Scale(args)});
+                 StoreLoss{desc_.gradient_weight(), args.out[0].floats(), Scale(args)});
   }
   void BackwardInput(const OpArgs& args) override {
     if (args.d_in[0].data == nullptr) return;
-    ForEachInRows(
-        context_.stream(), rows_, columns_.classes,
-        SliceLossGradient{SoftmaxOf(args, nullptr), Merged(args), Scale(args), args.batch->loss_scale_on_device,
-                          LabelsOf(desc_, *args.batch, classes_.count), classes_.here.begin, args.d_in[0].floats()});
+    const CountedLabels label_of = LabelsOf(desc_, *args.batch, classes_.count);
+    const int64_t first = classes_.here.begin;
+    WithSoftmax(args, desc_.margin, label_of, first, [&]<typename Logits>(const SoftmaxOf<Logits>& softmax) {
+      ForEachInRows(context_.stream(), rows_, columns_.classes,
+                    SliceLossGradient<Logits>{softmax, Merged(args), Scale(args), args.batch->loss_scale_on_device,
+                                              label_of, first, args.d_in[0].floats()});
+    });
   }
   bool backward_reads_output() const override { return false; }
 
@@ -209,9 +229,10 @@ class SlicedSoftmaxLossOp final : public SlicedOp {
 
 }  // namespace
 
-StatusOr<Backend::OpPtr> CudaBackend::ClassStatistics(const ClassSlice& classes, bool labels, const Descs& in) {
+StatusOr<Backend::OpPtr> CudaBackend::ClassStatistics(const ClassSlice& classes, bool labels,
+                                                      const std::optional<MarginDesc>& margin, const Descs& in) {
   return OnFloat32(context_, in, [&](const Descs& float32) {
-    return StatusOr<OpPtr>(std::make_unique<ClassStatisticsOp>(context_, classes, labels, float32[0]));
+    return StatusOr<OpPtr>(std::make_unique<ClassStatisticsOp>(context_, classes, labels, margin, float32[0]));
   });
 }
 

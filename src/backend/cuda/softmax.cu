@@ -37,7 +37,8 @@ class SoftmaxOp final : public Op {
   }
 
   void Forward(const OpArgs& args) override {
-    ReduceSoftmaxRows(context_.stream(), rows_, SoftmaxForward{args.in[0].floats(), args.out[0].floats(), at_}, at_);
+    ReduceSoftmaxRows(context_.stream(), rows_, SoftmaxForward{{}, {args.in[0].floats()}, args.out[0].floats(), at_},
+                      at_);
   }
   void BackwardInput(const OpArgs& args) override {
     if (args.d_in[0].data == nullptr) return;

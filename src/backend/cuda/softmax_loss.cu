@@ -5,13 +5,16 @@
 
 #include "glog/logging.h"
 
+#include <type_traits>
+
 namespace hp::cuda {
 namespace {
 
 /// The row's softmax, a copy of it where one is wanted, and the row's loss.
+template <typename Logits>
 struct RowLoss {
-  using Value = SoftmaxForward::Value;
-  SoftmaxForward softmax;
+  using Value = SoftmaxSums::Value;
+  SoftmaxOf<Logits> softmax;
   CountedLabels label_of;
   float* copy;
   float* losses;
@@ -21,7 +24,7 @@ struct RowLoss {
   HP_HOST_DEVICE Value Combine(const Value& a, const Value& b) const { return softmax.Combine(a, b); }
   HP_HOST_DEVICE void Finish(int64_t row, const Value& value) const {
     const int64_t label = label_of(row);
-    losses[row] = label < 0 ? 0 : LabelLoss(softmax.Probability(row, label, value));
+    losses[row] = label < 0 ? 0 : LabelLoss(softmax.Probability(softmax.Logit(row, label), value));
   }
   HP_HOST_DEVICE void Each(int64_t row, int64_t i, const Value& value) const {
     softmax.Each(row, i, value);
@@ -60,14 +63,14 @@ class SoftmaxLossOp final : public Op {
   void Forward(const OpArgs& args) override {
     float* losses = reinterpret_cast<float*>(args.scratch);
     const SoftmaxColumns at = {classes_, 1};
-    ReduceSoftmaxRows(context_.stream(), rows_,
-                      RowLoss{{args.in[0].floats(), Probabilities(args), at},
-                              Labels(args),
-                              desc_.probabilities ? args.out[1].floats() : nullptr,
-                              losses},
-                      at);
+    float* const copy = desc_.probabilities ? args.out[1].floats() : nullptr;
+    WithLogits(desc_.margin, args.in[0].floats(), Labels(args), 0, [&](const auto& logits) {
+      using Logits = std::decay_t<decltype(logits)>;
+      const SoftmaxOf<Logits> softmax = {{}, logits, Probabilities(args), at};
+      ReduceSoftmaxRows(context_.stream(), rows_, RowLoss<Logits>{softmax, Labels(args), copy, losses}, at);
+    });
     SumOverBatch(context_.stream(), losses, rows_, LossNormalizer(desc_, *args.batch),
-                 StoreLoss{desc_.loss_weight, args.out[0].floats(), Scale(args)});
+                 StoreLoss{desc_.gradient_weight(), args.out[0].floats(), Scale(args)});
   }
 
   void BackwardInput(const OpArgs& args) override {

@@ -17,32 +17,21 @@ struct SoftmaxColumns {
   }
 };
 
-/// y = exp(x) / sum of exp(x). Reads x twice, the second time from the cache, and writes y; x and y may be the same
-/// memory. The largest x is subtracted first: the sums of two parts are brought to the larger one's scale when they are
-/// added. A NaN or an infinity in x makes the row NaN.
-struct SoftmaxForward {
+/// What is known of some of a row's logits, as a reduction combines it. The largest x is subtracted before the
+/// exponentials: the sums of two parts are brought to the larger one's scale when they are added. A NaN or an infinity
+/// makes the row NaN.
+struct SoftmaxSums {
   struct Value {
     float largest;
     double sum;
   };
-  const float* x;
-  float* y;
-  SoftmaxColumns at;
 
   HP_HOST_DEVICE static Value Identity() { return {-INFINITY, 0}; }
-  HP_HOST_DEVICE Value Map(int64_t row, int64_t i) const { return {x[at(row, i)], 1}; }
   HP_HOST_DEVICE static Value Combine(const Value& a, const Value& b) {
     if (a.sum == 0) return b;
     if (b.sum == 0) return a;
     const float largest = a.largest > b.largest ? a.largest : b.largest;
     return {largest, a.sum * Scale(a.largest, largest) + b.sum * Scale(b.largest, largest)};
-  }
-  HP_HOST_DEVICE void Finish(int64_t, const Value&) const {}
-  HP_HOST_DEVICE void Each(int64_t row, int64_t i, const Value& value) const {
-    y[at(row, i)] = Probability(row, i, value);
-  }
-  HP_HOST_DEVICE float Probability(int64_t row, int64_t i, const Value& value) const {
-    return Probability(x[at(row, i)], value);
   }
   HP_HOST_DEVICE static float Probability(float x, const Value& value) {
     return expf(x - value.largest) * static_cast<float>(1 / value.sum);
@@ -54,6 +43,29 @@ struct SoftmaxForward {
     return largest == new_largest && largest < INFINITY ? 1 : expf(largest - new_largest);
   }
 };
+
+/// Logits that stand in memory as they are.
+struct PlainLogits {
+  const float* x;
+  HP_HOST_DEVICE float operator()(int64_t, int64_t, int64_t offset) const { return x[offset]; }
+};
+
+/// y = exp(x) / sum of exp(x). Reads x twice, the second time from the cache, and writes y; x and y may be the same
+/// memory. @tparam Logits yields x by (row, i, the element's offset).
+template <typename Logits>
+struct SoftmaxOf : SoftmaxSums {
+  Logits x;
+  float* y;
+  SoftmaxColumns at;
+
+  HP_HOST_DEVICE float Logit(int64_t row, int64_t i) const { return x(row, i, at(row, i)); }
+  HP_HOST_DEVICE Value Map(int64_t row, int64_t i) const { return {Logit(row, i), 1}; }
+  HP_HOST_DEVICE void Finish(int64_t, const Value&) const {}
+  HP_HOST_DEVICE void Each(int64_t row, int64_t i, const Value& value) const {
+    y[at(row, i)] = Probability(Logit(row, i), value);
+  }
+};
+using SoftmaxForward = SoftmaxOf<PlainLogits>;
 
 /// Runs `reduction` over `rows` rows of at.classes elements: with a block of threads for each row if it is long, else,
 /// and where a row's elements are not consecutive, with a thread for each row, so that neighbouring threads read

@@ -72,7 +72,15 @@ auto Loss(SoftmaxLossDesc::Normalization normalization, bool ignore) {
 }
 // Of a shard that has classes from 1 on.
 StatusOr<Backend::OpPtr> ClassStatistics(Backend& backend, const Backend::Descs& in) {
-  return backend.ClassStatistics({{1, 1 + in[0].shape[1]}, 200}, true, in);
+  return backend.ClassStatistics({{1, 1 + in[0].shape[1]}, 200}, true, std::nullopt, in);
+}
+constexpr MarginDesc kMargin = {.scale = 8, .angle = 0.5f, .cosine = 0.1f};
+StatusOr<Backend::OpPtr> MarginStatistics(Backend& backend, const Backend::Descs& in) {
+  return backend.ClassStatistics({{1, 1 + in[0].shape[1]}, 200}, true, kMargin, in);
+}
+StatusOr<Backend::OpPtr> MarginLoss(Backend& backend, const Backend::Descs& in) {
+  return backend.SoftmaxLoss({.has_ignore_label = true, .ignore_label = 2, .probabilities = true, .margin = kMargin},
+                             in);
 }
 StatusOr<Backend::OpPtr> TopScores(Backend& backend, const Backend::Descs& in) {
   return backend.TopScores({.top_k = 3}, {{1, 1 + in[0].shape[1]}, 200}, in);
@@ -144,6 +152,10 @@ const Case kCases[] = {
     {"accuracy", Accuracy(false), {{{40, 5}, 1}}},
     {"class_statistics", ClassStatistics, {{{40, 5}, 1}}, 1e-6f},
     {"class_statistics_of_many_classes", ClassStatistics, {{{9, 100}, 1}}, 1e-6f},
+    {"margin_statistics", MarginStatistics, {{{40, 5}, 1}}, 1e-5f},
+    {"margin_statistics_of_many_classes", MarginStatistics, {{{9, 100}, 1}}, 1e-5f},
+    {"margin_loss", MarginLoss, {{{40, 5}, 1}}, 1e-5f},
+    {"margin_loss_of_many_classes", MarginLoss, {{{9, 100}, 1}}, 1e-5f},
     {"top_scores", TopScores, {{{40, 5}, 1}}},
     {"accuracy_of_valid_labels", Accuracy(true), {{{40, 5}, 1}}},
 };

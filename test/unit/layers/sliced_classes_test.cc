@@ -2,6 +2,7 @@
 
 #include <cfloat>
 #include <functional>
+#include <optional>
 
 // Softmax, loss and accuracy over classes in slices, beside the whole ops of the same backend.
 namespace hp::test {
@@ -87,9 +88,9 @@ ShardValues SaidByAll(const SlicedBatch& batch, int64_t numbers, const FirstOp& 
   return said;
 }
 
-ShardValues Statistics(const SlicedBatch& batch, bool labels) {
+ShardValues Statistics(const SlicedBatch& batch, bool labels, const std::optional<MarginDesc>& margin = {}) {
   return SaidByAll(batch, labels ? 3 : 2, [=](const ClassSlice& slice, const Backend::Descs& in) {
-    return Ops().ClassStatistics(slice, labels, in);
+    return Ops().ClassStatistics(slice, labels, margin, in);
   });
 }
 
@@ -165,7 +166,7 @@ LossResult LossInSlices(const SlicedBatch& batch, const SoftmaxLossDesc& desc, c
   return result;
 }
 LossResult LossInSlices(const SlicedBatch& batch, const SoftmaxLossDesc& desc) {
-  return LossInSlices(batch, desc, Statistics(batch, true));
+  return LossInSlices(batch, desc, Statistics(batch, true, desc.margin));
 }
 
 float WholeAccuracy(const SlicedBatch& batch, const AccuracyDesc& desc) {
@@ -419,6 +420,47 @@ TEST(SlicedSoftmaxLoss, GradientNobodyWantsIsNotWritten) {
   op->SkipInputGradient(0);
   op->BackwardInput();
   for (float value : op->InputGradient()) EXPECT_TRUE(std::isnan(value));  // the runner's poison
+}
+
+/// With margins the exponentials' arguments are larger.
+constexpr float kMarginTolerance = 1e-5f;
+
+const MarginDesc kMargins[] = {{.scale = 64, .angle = 0.5f},                     // ArcFace
+                               {.scale = 30, .cosine = 0.35f},                   // CosFace
+                               {.scale = 8, .angle = 0.3f, .cosine = 0.2f},      // both
+                               {.scale = 8, .angle = 3.1f, .cosine = -0.5f},     // an angle that passes pi
+                               {.scale = 2000, .angle = 1.0f, .cosine = 0.5f}};  // exponentials that underflow
+
+TEST(SlicedMarginLoss, IsTheWholeOne) {
+  for (SlicedBatch& batch : Divisions(1.1f)) {  // some are beyond 1
+    batch.other_labels = {1, kIgnored, 5};
+    for (const MarginDesc& margin : kMargins) {
+      for (bool ignore : {false, true}) {
+        SCOPED_TRACE(batch.name() + ", scale " + std::to_string(margin.scale));
+        const SoftmaxLossDesc desc = {
+            .has_ignore_label = ignore, .ignore_label = kIgnored, .loss_weight = 0.3f, .margin = margin};
+        const LossResult want = WholeLoss(batch, desc);
+        EXPECT_GT(want.loss, 0.1f);
+        ExpectAgree(LossInSlices(batch, desc), want, kMarginTolerance);
+      }
+    }
+  }
+}
+
+/// Infinities are clamped; a NaN stays.
+TEST(SlicedMarginLoss, NumbersThatAreNotFinite) {
+  for (Change change : kChanges) {
+    for (SlicedBatch& batch : Divisions(1)) {
+      for (const MarginDesc& margin : kMargins) {
+        SCOPED_TRACE(batch.name());
+        change(&batch);
+        const LossResult want = WholeLoss(batch, {.margin = margin});
+        EXPECT_EQ(std::isnan(want.loss), change == PutNaNs);
+        ExpectAgree(LossInSlices(batch, {.margin = margin}), want, kMarginTolerance);
+        batch = RandomBatch(batch.classes, batch.shards, 1);
+      }
+    }
+  }
 }
 
 /// Independent of the op's way: all scores sorted.
