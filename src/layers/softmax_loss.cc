@@ -2,6 +2,8 @@
 #include "layers/traits/fields.h"
 #include "proto/caffe.pb.h"
 
+#include <optional>
+
 namespace hp {
 namespace {
 
@@ -19,6 +21,12 @@ SoftmaxLossDesc::Normalization DescOf(LossNormalization normalization) {
   return SoftmaxLossDesc::kValid;
 }
 
+std::optional<MarginDesc> MarginOf(const caffe::LayerParameter& param) {
+  if (!param.has_margin_param()) return std::nullopt;
+  const caffe::MarginParameter& margin = param.margin_param();
+  return MarginDesc{.scale = margin.scale(), .angle = margin.angle(), .cosine = margin.cosine()};
+}
+
 }  // namespace
 
 /// Multinomial logistic loss of a softmax: top 0 is these rows' contribution to the normalised loss, not weighted;
@@ -30,6 +38,7 @@ StatusOr<LayerOp> MakeSoftmaxLossOp(const LayerTraits& layer, const OpContext& c
   desc.ignore_label = layer.ignore_label().value_or(desc.ignore_label);
   desc.loss_weight = layer.loss_weight(0);
   desc.probabilities = layer.param().top_size() > 1;
+  desc.margin = MarginOf(layer.param());
   if (context.part == OpContext::kClasses) {
     return context.backend->ClassStatistics(context.classes(), true, desc.margin, in);
   }

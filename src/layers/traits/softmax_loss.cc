@@ -1,7 +1,10 @@
 #include "layers/traits/built_in_types.h"
+#include "layers/traits/errors.h"
 #include "layers/traits/fields.h"
 #include "layers/traits/labelled_inputs.h"
 #include "proto/caffe.pb.h"
+
+#include <cmath>
 
 namespace hp {
 
@@ -23,6 +26,21 @@ LossNormalization NormalizationOf(const caffe::LossParameter& param) {
 }
 
 namespace {
+
+Status CheckSoftmaxLoss(const caffe::LayerParameter& param) {
+  constexpr float kPi = 3.14159274f;  // as a float32 has it
+  const caffe::MarginParameter& margin = param.margin_param();
+  if (!(margin.scale() > 0) || !std::isfinite(margin.scale())) {
+    return LayerError(param, "margin_param { scale: %g }: expected a number above 0", margin.scale());
+  }
+  if (!(margin.angle() >= 0 && margin.angle() <= kPi)) {
+    return LayerError(param, "margin_param { angle: %g }: expected 0 to pi", margin.angle());
+  }
+  if (!std::isfinite(margin.cosine())) {
+    return LayerError(param, "margin_param { cosine: %g }: expected a finite number", margin.cosine());
+  }
+  return OkStatus();
+}
 
 /// Top 0 is the loss; a second top, where there is one, is the softmax.
 StatusOr<std::vector<Shape>> SoftmaxLossShapes(const caffe::LayerParameter& param, const std::vector<Shape>& in) {
@@ -52,12 +70,13 @@ std::optional<ClassSplit> SoftmaxLossClassSplit(const caffe::LayerParameter& par
 
 LayerType SoftmaxLossType() {
   return {.name = "SoftmaxWithLoss",
-          .fields = {"loss_param", "softmax_param"},
+          .fields = {"loss_param", "margin_param", "softmax_param"},
           .bottoms = {2, 2},
           .tops = {0, 2},
           .reads_labels = true,
           .statistic = true,
           .loss = true,
+          .check = CheckSoftmaxLoss,
           .output_shapes = SoftmaxLossShapes,
           .class_split = SoftmaxLossClassSplit,
           .needs_batch_labels = SoftmaxLossNeedsBatchLabels,

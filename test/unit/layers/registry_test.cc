@@ -174,6 +174,29 @@ TEST(Registry, CosinesHaveNoBias) {
   }
 }
 
+TEST(Registry, MarginsOutOfRangeAreRefused) {
+  const auto loss = [](const std::string& margin) {
+    return CreateError(R"(name: "l" type: "SoftmaxWithLoss" bottom: "x" bottom: "y" top: "t" margin_param { )" +
+                       margin + " }");
+  };
+  for (const char* sound : {"", "scale: 30 angle: 0.5", "cosine: 0.35", "angle: 3.14159265", "cosine: -0.1"}) {
+    EXPECT_EQ(loss(sound), "") << sound;
+  }
+  EXPECT_EQ(loss("scale: 0"), "layer \"l\": margin_param { scale: 0 }: expected a number above 0");
+  for (const char* scale : {"scale: -1", "scale: nan", "scale: inf"}) {
+    EXPECT_THAT(loss(scale), HasSubstr("expected a number above 0")) << scale;
+  }
+  EXPECT_EQ(loss("angle: -0.5"), "layer \"l\": margin_param { angle: -0.5 }: expected 0 to pi");
+  for (const char* angle : {"angle: 3.2", "angle: nan", "angle: inf"}) {
+    EXPECT_THAT(loss(angle), HasSubstr("expected 0 to pi")) << angle;
+  }
+  for (const char* cosine : {"cosine: nan", "cosine: inf", "cosine: -inf"}) {
+    EXPECT_THAT(loss(cosine), HasSubstr("expected a finite number")) << cosine;
+  }
+  EXPECT_EQ(CreateError(R"(name: "s" type: "Softmax" bottom: "x" top: "t" margin_param { })"),
+            "layer \"s\": margin_param does not belong to a layer of type Softmax");
+}
+
 TEST(Registry, DataRefusesItsOwnFieldsByName) {
   const auto data = [](const std::string& more, const std::string& transform = "") {
     return CreateError(R"(name: "data" type: "Data" top: "x" top: "l" data_param { source: "db" batch_size: 8 )" +
