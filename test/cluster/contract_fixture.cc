@@ -23,7 +23,7 @@ std::string DataLayers(const std::string& folder) {
   return data("TRAIN", "train", 11, "mirror: true") + data("TEST", "test", 7, "");
 }
 
-std::string Layers(bool frozen, double loss_weight) {
+std::string Layers(bool frozen, double loss_weight, const NetHead& head) {
   const std::string lr = frozen ? " param { lr_mult: 0 } param { lr_mult: 0 } "
                                 : " param { lr_mult: 1 } param { lr_mult: 2 decay_mult: 0 } ";
   return "layer { name: 'conv1' type: 'Convolution' bottom: 'data' top: 'conv1'" + lr +
@@ -48,12 +48,14 @@ std::string Layers(bool frozen, double loss_weight) {
          "  inner_product_param { num_output: 130 weight_filler { type: 'xavier' } } }\n"
          "layer { name: 'relu4' type: 'ReLU' bottom: 'ip2' top: 'ip2' relu_param { negative_slope: 0.1 } }\n"
          "layer { name: 'ip3' type: 'InnerProduct' bottom: 'ip2' top: 'ip3'\n"
-         "  inner_product_param { num_output: 5 weight_filler { type: 'xavier' } } }\n"
+         "  inner_product_param { " +
+         head.product +
+         " weight_filler { type: 'xavier' } } }\n"
          "layer { name: 'accuracy' type: 'Accuracy' bottom: 'ip3' bottom: 'label' top: 'accuracy' include { phase: "
          "TEST } }\n"
          "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip3' bottom: 'label' top: 'loss' loss_param { "
          "ignore_label: 2 } loss_weight: " +
-         Text(loss_weight) + " }\n";
+         Text(loss_weight) + " " + head.loss + " }\n";
 }
 
 }  // namespace
@@ -67,8 +69,9 @@ void ContractTest::SetUpTestSuite() {
 }
 void ContractTest::TearDownTestSuite() { delete folder_; }
 
-std::string ContractTest::Solver(const std::string& extra, bool frozen, int iterations, double loss_weight) {
-  return SolverOf(Layers(frozen, loss_weight), extra, 0.02 / loss_weight, 0.002 * loss_weight, iterations);
+std::string ContractTest::Solver(const std::string& extra, bool frozen, int iterations, double loss_weight,
+                                 const NetHead& head) {
+  return SolverOf(Layers(frozen, loss_weight, head), extra, 0.02 / loss_weight, 0.002 * loss_weight, iterations);
 }
 
 std::string ContractTest::SolverOf(const std::string& layers, const std::string& extra, double base_lr,

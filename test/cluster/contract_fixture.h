@@ -11,6 +11,11 @@
 
 namespace hp::test {
 
+/// What ends the net: fields of the last product's inner_product_param, and of the layer of the loss.
+struct NetHead {
+  std::string product = "num_output: 5", loss = "";
+};
+
 /// A data set, nets and solvers in a folder; its own net is one with everything that depends on where a sample or a
 /// channel is (dropout, crops, mirrors, LRN, ignored labels, iter_size, uneven divisions).
 class ContractTest : public testing::Test {
@@ -20,7 +25,8 @@ class ContractTest : public testing::Test {
 
   /// Writes a solver and its net. @return the solver's path.
   /// @param loss_weight learning rate and decay make up for it, so that it only makes gradients larger.
-  static std::string Solver(const std::string& extra, bool frozen = false, int iterations = 50, double loss_weight = 1);
+  static std::string Solver(const std::string& extra, bool frozen = false, int iterations = 50, double loss_weight = 1,
+                            const NetHead& head = {});
   /// The same for a net of its own. @param layers behind Data layers with tops "data", of 3 x 10 x 10,
   /// and "label", below 5.
   static std::string SolverOf(const std::string& layers, const std::string& extra, double base_lr = 0.02,
