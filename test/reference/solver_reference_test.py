@@ -41,8 +41,8 @@ layer {{ name: "pool2" type: "Pooling" bottom: "conv2" top: "pool2"
 layer {{ name: "ip1" type: "InnerProduct" bottom: "pool2" top: "ip1" {ip1}
   inner_product_param {{ num_output: 31 }} }}
 layer {{ name: "relu3" type: "ReLU" bottom: "ip1" top: "ip1" }}
-layer {{ name: "ip2" type: "InnerProduct" bottom: "ip1" top: "ip2" {ip2} inner_product_param {{ num_output: 5 }} }}
-layer {{ name: "loss" type: "SoftmaxWithLoss" bottom: "ip2" bottom: "label" top: "loss" }}
+layer {{ name: "ip2" type: "InnerProduct" bottom: "ip1" top: "ip2" {ip2} inner_product_param {{ num_output: 5 {cosines} }} }}
+layer {{ name: "loss" type: "SoftmaxWithLoss" bottom: "ip2" bottom: "label" top: "loss" {margin} }}
 """
 SHAPES = {"conv1": [(8, 1, 3, 3), (8,)], "conv2": [(12, 4, 3, 3), (12,)], "ip1": [(31, 192), (31,)],
           "ip2": [(5, 31), (5,)]}
@@ -67,6 +67,8 @@ CASES = {
     "multipliers": {"multipliers": True},
     "iter_size": {"iter_size": 2},
     "clip_gradients": {"clip_gradients": 0.3},
+    "margin": {"margin": True},
+    "margin clipped": {"margin": True, "clip_gradients": 0.3, "iter_size": 2},
     "all together": {"multipliers": True, "iter_size": 3, "clip_gradients": 1.5, "regularization_type": '"L1"',
                      "weight_decay": 0.004, "lr_policy": '"step"', "gamma": 0.4, "stepsize": 7},
 }
@@ -96,30 +98,33 @@ def write_job(folder, name, case):
     settings = {**BASE, **case}
     multipliers = MULTIPLIERS if settings.pop("multipliers", False) else {}
     solver, net = f"{folder}/{name}_solver.prototxt", f"{folder}/{name}_net.prototxt"
+    margin = settings.pop("margin", False)
     with open(net, "w") as file:
-        file.write(NET.format(folder=folder, **{layer: multipliers.get(layer, "") for layer in SHAPES}))
+        file.write(NET.format(folder=folder, cosines="normalize: true bias_term: false" if margin else "",
+                              margin="margin_param { scale: 6 angle: 0.4 cosine: 0.1 }" if margin else "",
+                              **{layer: multipliers.get(layer, "") for layer in SHAPES}))
     with open(solver, "w") as file:
         file.write(f'net: "{net}"\nsnapshot_prefix: "{folder}/{name}"\nmax_iter: {ITERATIONS}\nrandom_seed: 1\n')
         file.writelines(f"{field}: {value}\n" for field, value in settings.items())
     return solver, net
 
 
-def train_reference(folder, solver, net):
+def train_reference(folder, solver, net, start):
     """@return {blob: final values}, {blob: momentum}, losses."""
-    model = Net(read_prototxt(net), read_caffemodel(f"{folder}/start.caffemodel"))
+    model = Net(read_prototxt(net), read_caffemodel(start))
     records = Records(f"{folder}/records", (1, SIZE, SIZE), model.data)
     sgd, log = train(read_prototxt(solver), model, records, ITERATIONS)
     names = [f"{param.layer}.{param.index}" for param in model.params]
     return dict(zip(names, (param.value for param in model.params))), dict(zip(names, sgd.history)), log
 
 
-def train_hpnode(tools, folder, name, solver, nodes):
+def train_hpnode(tools, folder, name, solver, start, nodes):
     """The same of what hpnode writes at the end."""
     table = f"{folder}/{name}_table.prototxt"
     conv, fc = nodes
     hpnode, hproute, _ = tools
     run(hproute, f"--solver={solver}", f"--conv={conv}", f"--fc={fc}", "--hosts=127.0.0.1", f"--out={table}")
-    run(hpnode, "--all", f"--routing={table}", f"--weights={folder}/start.caffemodel", "--cache_dir=none")
+    run(hpnode, "--all", f"--routing={table}", f"--weights={start}", "--cache_dir=none")
     model = read_caffemodel(f"{folder}/{name}_iter_{ITERATIONS}.caffemodel")
     values = {f"{layer}.{index}": blob for layer, blobs in model.items() for index, blob in enumerate(blobs)}
     iteration, _, history = read_solverstate(f"{folder}/{name}_iter_{ITERATIONS}.solverstate")
@@ -149,18 +154,21 @@ def main():
         start = {layer: [random.normal(0, 1 / np.sqrt(np.prod(shape[1:])) if len(shape) > 1 else 0.1, shape)
                          for shape in shapes] for layer, shapes in SHAPES.items()}
         write_caffemodel(f"{folder}/start.caffemodel", start)
+        # Cosines have no bias.
+        write_caffemodel(f"{folder}/cosines.caffemodel", {**start, "ip2": start["ip2"][:1]})
         plain = None
         for name, case in CASES.items():
             solver, net = write_job(folder, name.replace(" ", "_"), case)
-            expected, momentum, log = train_reference(folder, solver, net)
-            found, found_momentum = train_hpnode(tools, folder, name.replace(" ", "_"), solver, nodes)
+            weights = f"{folder}/{'cosines' if case.get('margin') else 'start'}.caffemodel"
+            expected, momentum, log = train_reference(folder, solver, net, weights)
+            found, found_momentum = train_hpnode(tools, folder, name.replace(" ", "_"), solver, weights, nodes)
             blob = difference(found, expected)
             history = difference(found_momentum, momentum)
             print(f"{name}: loss {log[0][1]:.3f} to {log[-1][1]:.3f}; largest difference {blob[0]:.2g} ({blob[1]}), "
                   f"momentum {history[0]:.2g} ({history[1]})", flush=True)
             # The case must matter: solved by the plain rules, its blobs would differ by far more than is allowed.
             plain = plain or expected
-            if name != "fixed":
+            if name != "fixed" and not case.get("margin"):  # which has other blobs
                 assert difference(plain, expected)[0] > 30 * TOLERANCE, f"{name} is hardly different from fixed"
             if blob[0] > TOLERANCE or history[0] > 10 * TOLERANCE:
                 failed.append(name)

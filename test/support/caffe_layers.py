@@ -68,13 +68,36 @@ class Convolution(Layer):
         return [d_padded[:, :, ph:d_padded.shape[2] - ph, pw:d_padded.shape[3] - pw]]
 
 
+class Unit:
+    """Rows over their norms, which count as at least 1e-12."""
+
+    def __init__(self, rows):
+        self.norms = np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+        self.rows = rows / self.norms
+
+    def backward(self, d_rows):
+        return (d_rows - self.rows * (d_rows * self.rows).sum(1, keepdims=True)) / self.norms
+
+
 class InnerProduct(Layer):
+    """With hpnode's `normalize` the cosine between each row of the bottom and each row of the weights."""
+
+    def __init__(self, spec):
+        super().__init__(spec)
+        self.normalize = one(self.sub("inner_product_param"), "normalize", False)
+
     def forward(self, bottom):
         self.shape, self.flat = bottom.shape, bottom.reshape(len(bottom), -1)
+        if self.normalize:
+            self.features, self.weights = Unit(self.flat), Unit(self.params[0])
+            return [self.features.rows @ self.weights.rows.T]
         top = self.flat @ self.params[0].T
         return [top + self.params[1] if len(self.params) > 1 else top]
 
     def backward(self, d_top):
+        if self.normalize:
+            self.grads[0] += self.weights.backward(d_top.T @ self.features.rows)
+            return [self.features.backward(d_top @ self.weights.rows).reshape(self.shape)]
         self.grads[0] += d_top.T @ self.flat
         if len(self.params) > 1:
             self.grads[1] += d_top.sum(0)
@@ -225,7 +248,17 @@ class Eltwise(Layer):
 
 class SoftmaxWithLoss(Layer):
     """Class axis 1, labels [N] or [N, 1, H, W]. The loss is summed over labels that are not ignored and divided as
-    `normalization` says: FULL by all, VALID (default) by those counted, BATCH_SIZE by N, NONE by 1."""
+    `normalization` says: FULL by all, VALID (default) by those counted, BATCH_SIZE by N, NONE by 1.
+
+    With hpnode's `margin_param` the scores are cosines. The gradient goes straight through the margin: it is that of
+    scale * cosine, at the probabilities of the logits with the margin."""
+
+    def with_margin(self, flat, label):
+        """Logits of cosines; `label` is true where a class is the label of its row."""
+        p = self.sub("margin_param")
+        cosines = np.clip(flat, -1, 1)
+        harder = np.cos(np.arccos(cosines) + one(p, "angle", 0.0)) - one(p, "cosine", 0.0)
+        return self.scale * np.where(label, harder, cosines)
 
     def forward(self, scores, labels):
         p = self.sub("loss_param")
@@ -234,8 +267,13 @@ class SoftmaxWithLoss(Layer):
         labels = np.broadcast_to(labels.reshape(len(labels), -1), (flat.shape[0], flat.shape[2])).astype(int)
         ignore = one(p, "ignore_label")
         self.counted = np.ones(labels.shape, bool) if ignore is None else labels != ignore
+        self.labels, self.scale = np.where(self.counted, labels, 0), 1.0
+        if "margin_param" in self.spec:
+            self.scale = one(self.sub("margin_param"), "scale", 64.0)
+            classes = np.arange(flat.shape[1])[None, :, None]
+            flat = self.with_margin(flat, (classes == self.labels[:, None]) & self.counted[:, None])
         e = np.exp(flat - flat.max(1, keepdims=True))
-        self.prob, self.labels = e / e.sum(1, keepdims=True), np.where(self.counted, labels, 0)
+        self.prob = e / e.sum(1, keepdims=True)
         mode = one(p, "normalization", "VALID" if one(p, "normalize", True) else "BATCH_SIZE")
         divisor = {"FULL": labels.size, "VALID": self.counted.sum(), "BATCH_SIZE": len(scores), "NONE": 1}[mode]
         self.divisor = max(1, divisor)
@@ -247,7 +285,7 @@ class SoftmaxWithLoss(Layer):
     def backward(self, d_loss):
         d_scores = self.prob.copy()
         d_scores[self.index] -= 1
-        d_scores *= self.counted[:, None, :] * (d_loss / self.divisor)
+        d_scores *= self.counted[:, None, :] * (self.scale * d_loss / self.divisor)
         return [d_scores.reshape(self.shape), None]
 
 

@@ -13,6 +13,7 @@ except ImportError as missing:
     print("SKIPPED:", missing)
     sys.exit(77)
 
+from caffe_layers import LAYERS
 from caffe_net import Net
 from caffe_text import Parser
 from caffe_wire import read_caffemodel, write_caffemodel
@@ -44,10 +45,34 @@ layer { name: "loss" type: "SoftmaxWithLoss" bottom: "fc2" bottom: "label" top: 
 layer { name: "fc3" type: "InnerProduct" bottom: "fc1" top: "fc3" inner_product_param { num_output: 4 } }
 layer { name: "loss2" type: "SoftmaxWithLoss" bottom: "fc3" bottom: "label" top: "loss2" loss_weight: 0.3
   loss_param { normalization: FULL } }
+layer { name: "fc4" type: "InnerProduct" bottom: "fc1" top: "fc4"
+  inner_product_param { num_output: 4 normalize: true bias_term: false } }
+layer { name: "loss3" type: "SoftmaxWithLoss" bottom: "fc4" bottom: "label" top: "loss3"
+  margin_param { scale: 3 } }
 """
 SHAPES = {"conv1": [(4, 2, 3, 2), (4,)], "conv2": [(4, 2, 2, 2)], "fc1": [(6, None), (6,)], "fc2": [(5, 6), (5,)],
-          "fc3": [(4, 6), (4,)]}
+          "fc3": [(4, 6), (4,)], "fc4": [(4, 6)]}
 STEP = 1e-5
+
+
+def check_margin(random):
+    """A margin's gradient goes straight through it, so differences show only the way there: its value is compared with
+    the sum of the angles written out for each row, its gradient with that of the logits."""
+    cosines, labels = random.uniform(-1, 1, (4, 5)), np.array([1, 3, 0, 2])
+    cosines[1, 3] = -0.99  # its angle and the margin's are above pi
+    spec = """layer { name: "loss" type: "SoftmaxWithLoss" bottom: "x" bottom: "y" top: "loss"
+              margin_param { scale: 8 angle: 0.5 cosine: 0.1 } loss_param { ignore_label: 2 } }"""
+    loss = LAYERS["SoftmaxWithLoss"](Parser(spec).message()["layer"][0])
+    value, want, gradients = loss.forward(cosines, labels)[0], 0.0, np.zeros((4, 5))
+    for row, label in enumerate(labels[:3]):
+        logits = 8 * cosines[row]
+        logits[label] = 8 * (np.cos(np.arccos(cosines[row, label]) + 0.5) - 0.1)
+        prob = np.exp(logits) / np.exp(logits).sum()
+        want -= np.log(prob[label]) / 3
+        prob[label] -= 1
+        gradients[row] = 8 * prob / 3
+    assert abs(value - want) < 1e-12, (value, want)
+    assert np.allclose(loss.backward(1.0)[0], gradients, atol=1e-12)
 
 
 def main():
@@ -75,6 +100,7 @@ def main():
             assert abs(numeric - gradient[at]) < 1e-6 + 1e-4 * abs(numeric), (
                 f"{param.layer}.{param.index} at {at}: {gradient[at]}, numeric {numeric}")
         assert np.abs(gradient).max() > 1e-4, f"{param.layer}.{param.index} has no gradient"
+    check_margin(random)
     print(f"{checked} gradients, the worst off by {worst:.2g}")
 
     with tempfile.TemporaryDirectory() as folder:
