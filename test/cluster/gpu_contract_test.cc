@@ -71,6 +71,18 @@ TEST_F(GpuContractTest, SetsOfLayers) {
                      OnGpus(kEverywhere, both), OnGpus(kOddNodes, both)});
 }
 
+/// Norms of weights are kept for each version of them. 120 classes: gradients that wait for the whole update; 5: ones
+/// that are added up.
+TEST_F(GpuContractTest, NormalisedHeadsWithAMargin) {
+  for (const char* classes : {"5", "120"}) {
+    const NetHead head = {std::string("normalize: true bias_term: false num_output: ") + classes,
+                          "margin_param { scale: 8 angle: 0.3 cosine: 0.1 }"};
+    Check(Solver("", false, 50, 1, head),
+          {OnGpus(kEverywhere, Table(1, {}, 2, 0, false)), OnGpus(kEverywhere, Table(2, {3}, 3, 1, false)),
+           OnGpus(kOddNodes, Table(1, {3}, 2, 0, true))});
+  }
+}
+
 TEST_F(GpuContractTest, ConvNodesThatOnlyRead) {
   ClusterSpec table = Table(2, {1}, 2, 1, false);
   table.fc_starts = {"conv1"};
