@@ -209,7 +209,6 @@ Status PeerRules::CheckVerdict(const Verdict& verdict) {
 Status PeerRules::CheckLabels(Rank from, const LabelsMessage& labels) const {
   const bool train = labels.train();
   const JobShape& shape = job_->schedule().shape();
-  const int64_t batch = train ? shape.train_batch : shape.test_batch;
   const int64_t batches = train ? shape.iter_size : shape.test_iter;
   const int replica = ReplicaOf(from);
   if (replica < 0 || !HasPhase(labels.clock(), train) || !job_->label_readers(train).contains(self_) ||

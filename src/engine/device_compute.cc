@@ -39,7 +39,7 @@ std::vector<std::span<std::byte>> DeviceCompute::shared_device_memory() const {
 }
 
 std::span<std::byte> DeviceCompute::Place(int solver, MsgId id, int port) const {
-  if (staging_->staged(id, port)) return staging_->Place(solver, id, workspace_->NetOf(id), port);
+  if (staging_->staged(id, port)) return staging_->Place(solver, workspace_->NetOf(id), port);
   return Compute::Place(solver, id, port);
 }
 

@@ -37,7 +37,7 @@ size_t PortStaging::Bytes(const NodeNet& net, int port) const {
   return ever ? StagedBytes(net.buffer_bytes(net.port_buffer(port))) : 0;
 }
 
-std::span<std::byte> PortStaging::Place(int solver, MsgId id, const NodeNet& net, int port) const {
+std::span<std::byte> PortStaging::Place(int solver, const NodeNet& net, int port) const {
   size_t offset = solver * solver_bytes_;
   for (int before = 0; before < port; ++before) offset += Bytes(net, before);
   return memory_.span().subspan(offset, net.buffer_bytes(net.port_buffer(port)));
@@ -55,14 +55,14 @@ std::vector<int> PortStaging::PortsOf(const Task& task, const NodeNet& net, bool
 
 void PortStaging::Bring(const Task& task, const NodeNet& net, const NetRun& run, bool gradients) {
   for (int port : PortsOf(task, net, gradients, true)) {
-    const std::span<std::byte> from = Place(task.solver, task.id, net, port);
+    const std::span<std::byte> from = Place(task.solver, net, port);
     device_->Upload(Device::kCopyIn, net.BufferSpan(net.port_buffer(port), run).data(), from.data(), from.size());
   }
 }
 
 void PortStaging::Send(const Task& task, const NodeNet& net, const NetRun& run, bool gradients) {
   for (int port : PortsOf(task, net, gradients, false)) {
-    const std::span<std::byte> to = Place(task.solver, task.id, net, port);
+    const std::span<std::byte> to = Place(task.solver, net, port);
     device_->Download(Device::kCopyOut, to.data(), net.BufferSpan(net.port_buffer(port), run).data(), to.size());
   }
 }

@@ -37,8 +37,8 @@ class PortStaging {
   /// All of the memory, to be registered with the transport; empty where nothing is staged.
   std::span<std::byte> memory() const { return memory_.span(); }
   /// The bytes of a staged port for the transport. Any thread.
-  /// @param net that of `id`.
-  std::span<std::byte> Place(int solver, MsgId id, const NodeNet& net, int port) const;
+  /// @param net that of the micro-batch in `solver`.
+  std::span<std::byte> Place(int solver, const NodeNet& net, int port) const;
 
   /// Before a task's work is put into kCompute: begins to copy the tensors that have arrived for it to the device.
   /// @param gradients those of a backward task; else the activations of a forward task. Executor thread.
