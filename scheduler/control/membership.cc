@@ -127,14 +127,12 @@ int64_t Membership::Tick(bool listened) {
 
 /// What arrived while nobody listened is not read yet, so that much of the others' silence is our own deafness.
 void Membership::Forgive(int64_t passed_ns, bool listened, int64_t now) {
-  const auto later = [=](int64_t at_ns, int64_t attention_ns) {
-    const int64_t counted_ns = listened ? std::min(passed_ns, attention_ns) : 0;
-    return std::min(at_ns + passed_ns - counted_ns, now);
-  };
+  const int64_t counted_ns = listened ? std::min(passed_ns, options_.attention_ns) : 0;
+  const auto later = [=](int64_t at_ns) { return std::min(at_ns + passed_ns - counted_ns, now); };
   for (Peer& peer : peers_) {
-    peer.heard_ns = later(peer.heard_ns, options_.attention_ns);
-    if (peer.closed) peer.closed_ns = later(peer.closed_ns, options_.short_attention_ns);
-    if (peer.failed_ns) peer.failed_ns = later(*peer.failed_ns, options_.short_attention_ns);
+    peer.heard_ns = later(peer.heard_ns);
+    if (peer.closed) peer.closed_ns = later(peer.closed_ns);
+    if (peer.failed_ns) peer.failed_ns = later(*peer.failed_ns);
   }
 }
 

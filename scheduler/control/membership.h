@@ -61,15 +61,16 @@ class Membership {
   /// Times in ns, by `clock`. The defaults are those of a job.
   struct Options {
     Rank self = 0;
-    std::vector<std::string> names;                  ///< of all nodes, by rank
-    int64_t heartbeat_ns = kNsPerSecond / 2;         ///< between two heartbeats to all peers
-    int64_t silence_ns = 2 * kNsPerSecond;           ///< without a byte of a peer: it is lost
-    int64_t eof_wait_ns = kNsPerSecond / 5;          ///< after an end of stream, for a LOST that explains it
-    int64_t data_grace_ns = kNsPerSecond / 2;        ///< after a data failure, for another explanation of it
-    int64_t linger_ns = kNsPerSecond / 2;            ///< reading on after a loss is decided, at most
-    int64_t ending_ns = 2 * kNsPerSecond;            ///< reading on at the end of the job, at most
-    int64_t attention_ns = kNsPerSecond / 2;         ///< between two ticks: most that counts as silence of the others
-    int64_t short_attention_ns = kNsPerSecond / 10;  ///< and for eof_wait_ns and data_grace_ns
+    std::vector<std::string> names;            ///< of all nodes, by rank
+    int64_t heartbeat_ns = kNsPerSecond / 2;   ///< between two heartbeats to all peers
+    int64_t silence_ns = 2 * kNsPerSecond;     ///< without a byte of a peer: it is lost
+    int64_t eof_wait_ns = kNsPerSecond / 5;    ///< after an end of stream, for a LOST that explains it
+    int64_t data_grace_ns = kNsPerSecond / 2;  ///< after a data failure, for another explanation of it
+    int64_t linger_ns = kNsPerSecond / 2;      ///< reading on after a loss is decided, at most
+    int64_t ending_ns = 2 * kNsPerSecond;      ///< reading on at the end of the job, at most
+    /// Between two ticks: most that counts, as silence of the others and for eof_wait_ns and data_grace_ns. Ticks are
+    /// due twice as often: what they come later is time for which this node itself had no processor.
+    int64_t attention_ns = kNsPerSecond / 10;
   };
   enum class State {
     kRunning,
