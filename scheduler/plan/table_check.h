@@ -64,6 +64,8 @@ std::vector<std::string> CheckTable(const RoutingTableConfig& config, const caff
 std::vector<int> AssignLayers(const RoutingTableConfig& config, const caffe::NetParameter& net,
                               std::vector<std::string>* faults);
 
+/// Node `rank` for messages: "node "NAME"", or "node N" if the table gives it no name.
+std::string NodeLabel(const RoutingTableConfig& config, int rank);
 /// The name of stage `stage` for messages: "stage N", N counted from 0, if the table gives it none.
 std::string StageName(const RoutingTableConfig& config, int stage);
 
