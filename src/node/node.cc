@@ -282,11 +282,12 @@ Status Node::Train() {
   plan.pool_size = memory_.pool_size;
   plan.start_clock = files_.start_clock;
   pipeline_ = std::make_unique<Pipeline>(plan, model_->schedule(), static_cast<PipelineHost*>(this), transport_);
-  MakeClockEnd();
-  if (files_.train_input) {
-    files_.train_input->Start(files_.start_clock);
-    input_wait_ = std::make_unique<InputWaitLog>(info_.name, pipeline_.get(), options_.clock, files_.solver.display());
+  gauge_ = std::make_unique<NodeGauge>(info_.name, options_.clock, files_.solver.display(), [this] { return Use(); });
+  if (options_.rank == 0) {
+    job_gauge_ = std::make_unique<JobGauge>(table_, options_.clock, files_.solver.display(), files_.start_clock);
   }
+  MakeClockEnd();
+  if (files_.train_input) files_.train_input->Start(files_.start_clock);
   Inbox::Assembled parts;
   parts.job = &model_->job();
   parts.start_clock = files_.start_clock;
@@ -311,7 +312,7 @@ Status Node::Train() {
   options.after_task = [this](const Task& task) {
     if (task.kind == Task::kFinishClock) {
       stop_budget_.OnIteration();
-      if (input_wait_) input_wait_->OnClockDone(task.clock);
+      gauge_->OnClockDone(task.clock);
     }
     clock_end_->OnTaskDone(task);
   };
@@ -332,6 +333,8 @@ void Node::MakeClockEnd() {
   options.snapshotter = snapshotter_.get();
   options.pipeline = pipeline_.get();
   options.pulls = pulls_.get();
+  options.add_use = [this](IterationReport* report) { AddUse(table_, options_.rank, Use(), report); };
+  if (job_gauge_) options.on_report = [this](auto... args) { job_gauge_->Add(args...); };
   options.send = [this](Rank to, uint32_t type, const google::protobuf::MessageLite& message) {
     Send(to, type, message);
   };
@@ -385,7 +388,8 @@ Status Node::Finish() {
     LOG(ERROR) << "node " << info_.name << ": timed out waiting for the other nodes to finish the job";
     return Unavailable("timed out waiting for the other nodes to finish the job");
   }
-  if (input_wait_) input_wait_->Finish();
+  gauge_->Finish();
+  if (job_gauge_) job_gauge_->Finish();
   LogPayload();
   if (options_.on_done) options_.on_done(*params_);
   const bool early = clock_end_->stops_early();
@@ -395,10 +399,16 @@ Status Node::Finish() {
   return InternalError("the last snapshot was not written: %s", snapshot.message().c_str());
 }
 
+NodeUse Node::Use() const {
+  NodeUse use{pipeline_->time_use(), pipeline_->payload()};
+  exchanges_.AddPayload(&use.payload);
+  return use;
+}
+
 // What `hproute --check` says of an iteration, counted. Tests and snapshots are not in it.
 void Node::LogPayload() const {
-  Payload payload = pipeline_->payload();
-  payload += exchanges_.payload();
+  Payload payload;
+  for (const auto& [peer, moved] : Use().payload) payload += moved;
   LOG(INFO) << Format("node %s: sent %lld and received %lld bytes of tensors in %lld iterations", info_.name.c_str(),
                       static_cast<long long>(payload.sent), static_cast<long long>(payload.received),
                       static_cast<long long>(pipeline_->clocks_done()));

@@ -17,7 +17,8 @@
 #include "node/make_transport.h"
 #include "node/node_exchanges.h"
 #include "node/rendezvous.h"
-#include "report/input_wait_log.h"
+#include "report/gauge.h"
+#include "report/job_gauge.h"
 #include "report/reporter.h"
 #include "report/stop_budget.h"
 #include "scheduler/control/boundary_requests.h"
@@ -144,6 +145,7 @@ class Node : private TransportHandler, private PipelineHost {
   void MakeClockEnd();
   Status Finish();
   void LogPayload() const;
+  NodeUse Use() const;
 
   /// Wakes whatever waits for other nodes. Any thread; may be called again.
   void Abort(const Status& status);
@@ -206,7 +208,8 @@ class Node : private TransportHandler, private PipelineHost {
   std::unique_ptr<Pipeline> pipeline_;
   NodeExchanges exchanges_;
   std::unique_ptr<ClockEnd> clock_end_;
-  std::unique_ptr<InputWaitLog> input_wait_;  // of nodes that read records
+  std::unique_ptr<NodeGauge> gauge_;
+  std::unique_ptr<JobGauge> job_gauge_;  // on the first node
   StopBudget stop_budget_;
   std::vector<std::unique_ptr<MemoryRegion>> regions_;  // compute_'s memory, registered with transport_
   std::unique_ptr<Executor> executor_;
