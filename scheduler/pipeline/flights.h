@@ -33,6 +33,8 @@ class PipelineHost {
   /// Whether the images and labels that `segment` reads of `id` are there. If not, the host calls Pipeline::OnInputs
   /// when some have arrived.
   virtual bool InputsReady(MsgId id, int segment) = 0;
+  /// From `begin_ns` to `end_ns`, by the pipeline's clock, the executor had nothing to compute and waited for this.
+  virtual void Waited(Wait /*wait*/, int64_t /*begin_ns*/, int64_t /*end_ns*/) {}
   /// `id` is done and `solver` is free: neither this node nor the transport uses its memory for `id` any more.
   virtual void Freed(int solver, MsgId id) = 0;
 };

@@ -277,9 +277,15 @@ Wait Pipeline::Lacking() const {
 // After whatever may have changed what there is to compute.
 void Pipeline::KeepTime() {
   const int64_t now_ns = clock_->NowNs();
-  if (under_way_ > 0) return times_.Compute(now_ns);
-  if (!idle_ || finished_ || !ready_.empty()) return times_.Rest(now_ns);
-  times_.Await(now_ns, Lacking());
+  std::optional<EndedWait> ended;
+  if (under_way_ > 0) {
+    ended = times_.Compute(now_ns);
+  } else if (!idle_ || finished_ || !ready_.empty()) {
+    ended = times_.Rest(now_ns);
+  } else {
+    ended = times_.Await(now_ns, Lacking());
+  }
+  if (ended) host_->Waited(ended->wait, ended->begin_ns, now_ns);
 }
 
 std::string Pipeline::Describe() const {

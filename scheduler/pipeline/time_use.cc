@@ -15,10 +15,14 @@ TimeUse TimeKeeper::Until(int64_t now_ns) const {
   return use;
 }
 
-void TimeKeeper::Change(int64_t now_ns, State state) {
+std::optional<EndedWait> TimeKeeper::Change(int64_t now_ns, State state) {
+  if (state == state_) return std::nullopt;
+  std::optional<EndedWait> ended;
+  if (state_.wait) ended = {*state_.wait, since_ns_};
   sum_ = Until(now_ns);
   state_ = state;
   since_ns_ = now_ns;
+  return ended;
 }
 
 }  // namespace hp

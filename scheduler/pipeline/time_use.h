@@ -30,15 +30,22 @@ struct TimeUse {
   int64_t waiting(Wait wait) const { return waiting_ns[static_cast<int>(wait)]; }
 };
 
+/// A wait that has ended.
+struct EndedWait {
+  Wait wait = Wait::kInput;
+  int64_t begin_ns = 0;
+};
+
 /// Adds up a TimeUse: told at each change what the node does from then on. Not thread-safe.
 class TimeKeeper {
  public:
   /// From `now_ns` on a task is under way.
-  void Compute(int64_t now_ns) { Change(now_ns, {true, std::nullopt}); }
+  /// @return the wait that ends with that, if there was one; so do the next two.
+  std::optional<EndedWait> Compute(int64_t now_ns) { return Change(now_ns, {true, std::nullopt}); }
   /// From `now_ns` on there is nothing to compute.
-  void Await(int64_t now_ns, Wait wait) { Change(now_ns, {false, wait}); }
+  std::optional<EndedWait> Await(int64_t now_ns, Wait wait) { return Change(now_ns, {false, wait}); }
   /// Neither: a task is being handed over, or the work is done.
-  void Rest(int64_t now_ns) { Change(now_ns, {}); }
+  std::optional<EndedWait> Rest(int64_t now_ns) { return Change(now_ns, {}); }
   /// Up to `now_ns`, which is not before the last change.
   TimeUse Until(int64_t now_ns) const;
 
@@ -46,8 +53,9 @@ class TimeKeeper {
   struct State {
     bool computing = false;
     std::optional<Wait> wait;
+    bool operator==(const State&) const = default;
   };
-  void Change(int64_t now_ns, State state);
+  std::optional<EndedWait> Change(int64_t now_ns, State state);
 
   TimeUse sum_;
   State state_;

@@ -95,6 +95,11 @@ Status Node::ReadFiles() {
   HP_ASSIGN_OR_RETURN(files_,
                       JobFiles::Read(table_, info_, options_.resume, options_.cache_dir, *options_.layer_types));
   HP_ASSIGN_OR_RETURN(device_, options_.open_device(info_.device, table_.config().precision()));
+  if (!options_.trace_folder.empty()) {
+    std::vector<std::string> names;
+    for (const NodeInfo& node : table_.nodes()) names.push_back(node.name);
+    HP_ASSIGN_OR_RETURN(trace_, NodeTrace::Create(options_.trace_folder, names, options_.rank, Clock::Real()));
+  }
   if (options_.rank == 0) requests_.Keep(table_.size(), files_.solver.clip_gradients(), files_.loss_scaler);
   return OkStatus();
 }
@@ -114,6 +119,7 @@ Status Node::Connect() {
                               {.on_settled = [this](Rank peer) { bootstrap_->OnRouteSettled(peer); },
                                .on_failure = [this](const Status& status) { shutdown_.Fail(status); }});
   if (copies_) transport_ = copies_.get();
+  if (trace_) transport_ = (traced_ = std::make_unique<TracedTransport>(transport_, trace_.get())).get();
   rendezvous_ =
       std::make_unique<NodeRendezvous>(transport_, options_.rank, table_.stage(info_.parts.front().stage).ranks);
   bootstrap_ = std::make_unique<JobBootstrap>(table_, files_.Facts(options_.rank));
@@ -309,7 +315,8 @@ Status Node::Train() {
   options.on_start = [this, threads] { return TakeThreads(threads); };
   options.before_task = options_.before_task;
   options.boundary = [this](int64_t clock) { return clock_end_->Boundary(clock); };
-  options.after_task = [this](const Task& task) {
+  options.after_task = [this](const Task& task, int64_t begin_ns) {
+    if (trace_) trace_->OnTask(task, begin_ns, Clock::Real()->NowNs());
     if (task.kind == Task::kFinishClock) {
       stop_budget_.OnIteration();
       gauge_->OnClockDone(task.clock);
@@ -447,6 +454,7 @@ void Node::OnGranted(Rank peer, const PlaceTag& tag, RemoteGrant grant, size_t b
 
 void Node::OnGrantEnded(Rank peer, const PlaceTag& tag, const Status& status) {
   if (status.code() == StatusCode::kCancelled) inbox_->OnCancelled(peer);
+  if (trace_ && status.ok()) trace_->OnArrived(peer, tag);
   if (IsSliceTag(tag)) {
     return snapshotter_->OnGrantEnded(
         status.ok() ? status
@@ -458,6 +466,7 @@ void Node::OnGrantEnded(Rank peer, const PlaceTag& tag, const Status& status) {
 }
 
 void Node::OnWriteEnded(Rank peer, const PlaceTag& tag, const Status& status) {
+  if (trace_) trace_->OnWriteEnded(peer, tag);
   if (IsSliceTag(tag)) return snapshotter_->OnWriteEnded(tag);
   if (IsExchangeTag(tag)) return exchanges_.OnWriteEnded(tag, status);
   pipeline_->OnWriteEnded(peer, tag, status);

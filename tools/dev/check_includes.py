@@ -60,7 +60,7 @@ ROOMS = {
     "src/engine": ["proto", "tensor", "backend", "layers", "net", "net/plan", "data", "checkpoint", "model", "transport",
                    "scheduler/plan", "scheduler/pipeline", "scheduler/control", "solvers", "solvers/exchange/exchange.h",
                    "input", "snapshot"],
-    "src/report": ["proto", "scheduler/plan", "scheduler/pipeline", "solvers"],
+    "src/report": ["proto", "transport", "scheduler/plan", "scheduler/pipeline", "scheduler/control", "solvers"],
     # What opens the host or a GPU for a node: it names the backends, and nobody it gives them to does.
     "src/devices": ["proto", "tensor", "backend", "backend/cpu", "backend/cuda", "transport", "transport/copy",
                     "scheduler/plan", "solvers/exchange"],
