@@ -49,6 +49,9 @@ ROOMS = {
     # These two know the transport through its interface only, and each other not at all.
     "scheduler/pipeline": ["scheduler/plan", "net/plan", "transport"],
     "scheduler/control": ["proto", "scheduler/plan", "transport"],
+    # The pipelines of all nodes on simulated time; of the exchange it knows what goes round the ring.
+    "scheduler/simulator": ["scheduler/plan", "scheduler/planner", "scheduler/pipeline", "net/plan", "transport",
+                            "solvers/exchange/ring_plan.h"],
     # backend for what its ops read and write: ParamView.
     "solvers": ["proto", "tensor", "backend"],
     "solvers/exchange": ["solvers", "tensor"],
