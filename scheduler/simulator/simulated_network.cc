@@ -14,7 +14,7 @@ int64_t Ns(double ns) { return static_cast<int64_t>(std::llround(ns)); }
 }  // namespace
 
 SimulatedNetwork::SimulatedNetwork(const SimulatedJob* job, EventQueue* events, SimulatedNetworkEvents* handler)
-    : job_(*job), events_(events), handler_(handler), uses_(job->hosts.size()) {
+    : job_(*job), events_(events), handler_(handler) {
   for (const SimulatedHost& host : job_.hosts) {
     outlets_.push_back({.ns_per_byte = 1e9 / host.bytes_per_s});
     outlets_.push_back({.ns_per_byte = 1e9 / host.memory_bytes_per_s});
@@ -62,8 +62,7 @@ void SimulatedNetwork::Send(Rank from, Rank to, int32_t message, int64_t bytes) 
   connection.messages.push_back({message, bytes});
   Outlet& outlet = outlets_[connection.outlet];
   outlet.queued += bytes;
-  LinkUse& use = uses_[job_.nodes[from].host];
-  if (connection.inlet >= 0) use.max_queued_bytes = std::max(use.max_queued_bytes, outlet.queued);
+  outlet.most_queued = std::max(outlet.most_queued, outlet.queued);
   if (!std::exchange(connection.waits, true)) TakeTurn(number);
 }
 
@@ -108,8 +107,6 @@ void SimulatedNetwork::Next(int number) {
     in_begin_ns = std::max(in_begin_ns, inlet.free_ns);
     taken_ns = in_begin_ns + Ns(inlet.ns_per_byte * static_cast<double>(bytes));
     inlet.free_ns = taken_ns;
-    uses_[number / 2].out_bytes += bytes;
-    uses_[connection.inlet].in_bytes += bytes;
   }
   // What follows on a connection does not arrive before.
   const int64_t in_ns = std::max({taken_ns, out_ns + connection.latency_ns, connection.last_in_ns});
@@ -137,7 +134,5 @@ void SimulatedNetwork::Handle(const SimulatedEvent& event) {
   Next(event.a);
   if (ended) handler_->OnSent(from, to, message.number);
 }
-
-void SimulatedNetwork::ResetCounters() { uses_.assign(uses_.size(), {}); }
 
 }  // namespace hp

@@ -56,13 +56,8 @@ class SimulatedNetwork {
   void Handle(const SimulatedEvent& event);
   void trace(bool on) { trace_ = on; }
 
-  /// What a link of a host has carried since ResetCounters.
-  struct LinkUse {
-    int64_t out_bytes = 0, in_bytes = 0;
-    int64_t max_queued_bytes = 0;  ///< most that waited to be sent, what is under way included
-  };
-  void ResetCounters();
-  LinkUse UseOf(int host) const { return uses_[host]; }
+  /// Most bytes of a host that waited to be sent to others, what is under way included.
+  int64_t MostQueued(int host) const { return outlets_[2 * host].most_queued; }
 
  private:
   struct Message {
@@ -85,7 +80,7 @@ class SimulatedNetwork {
     int sending = -1;  // connection
     bool ends_message = false;
     std::deque<int> turns = {};  // connections
-    int64_t queued = 0;
+    int64_t queued = 0, most_queued = 0;
   };
   struct Inlet {
     double ns_per_byte = 0;
@@ -103,7 +98,6 @@ class SimulatedNetwork {
   bool trace_ = false;
   std::vector<Outlet> outlets_;  // of host h: 2 h to other hosts, 2 h + 1 within it
   std::vector<Inlet> inlets_;    // by host
-  std::vector<LinkUse> uses_;    // by host
   std::vector<Connection> connections_;
   std::unordered_map<int64_t, int> numbers_;  // of connections, by sender and receiver
 };

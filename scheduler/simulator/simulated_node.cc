@@ -182,19 +182,29 @@ void SimulatedNode::Execute() {
   cause_.reset();
 }
 
+// --- Counters
+
+void SimulatedNode::CountSent(int64_t bytes, bool wire) {
+  use_.sent_bytes += bytes;
+  if (wire) use_.wire_out_bytes += bytes;
+}
+
+void SimulatedNode::CountReceived(int64_t bytes, bool wire) {
+  use_.received_bytes += bytes;
+  if (wire) use_.wire_in_bytes += bytes;
+}
+
 void SimulatedNode::ResetUse() {
-  const int64_t now_ns = clock_->NowNs();
   use_ = {};
   use_.most_solvers = bound_;
-  pool_since_ns_ = task_begin_ns_ = now_ns;
-  if (idle_since_ns_) idle_since_ns_ = now_ns;
+  pool_since_ns_ = use_since_ns_ = clock_->NowNs();
 }
 
 NodeUse SimulatedNode::Use() const {
   NodeUse use = use_;
   const int64_t now_ns = clock_->NowNs();
+  use.ns = now_ns - use_since_ns_;
   use.solver_ns += bound_ * (now_ns - pool_since_ns_);
-  if (task_) *TimeOf(task_->kind, &use) += now_ns - task_begin_ns_;
   return use;
 }
 

@@ -81,7 +81,10 @@ class SimulatedNode : private PipelineHost {
   bool granting() const { return granting_; }
   /// Whose clock is under way, and what each id waits for.
   std::string Describe() const { return pipeline_.Describe(); }
-  /// Counts from now on.
+  /// Bytes that it sends or got; `wire`: to or from another host.
+  void CountSent(int64_t bytes, bool wire);
+  void CountReceived(int64_t bytes, bool wire);
+  /// Counts from now on. Between two tasks, as is Use.
   void ResetUse();
   /// Until now.
   NodeUse Use() const;
@@ -114,7 +117,7 @@ class SimulatedNode : private PipelineHost {
   bool granting_ = false;
   uint64_t last_bound_ = 0;
   int bound_ = 0;
-  int64_t pool_since_ns_ = 0;
+  int64_t pool_since_ns_ = 0, use_since_ns_ = 0;
   std::map<std::pair<int64_t, bool>, int64_t> rows_;  // by turn and phase
   NodeUse use_;
 };

@@ -36,7 +36,7 @@ class Simulation : private SimulatedNodeEvents, private SimulatedNetworkEvents {
   struct Message {
     Rank from = 0, to = 0;
     PlaceTag tag = {};
-    int64_t posted_ns = 0;
+    int64_t bytes = 0, posted_ns = 0;
     bool held = false;  // posted because its grant came
     int ring = -1;
     int64_t collective = 0;
@@ -57,8 +57,11 @@ class Simulation : private SimulatedNodeEvents, private SimulatedNetworkEvents {
   void ExecuteAll();
   void Touch(Rank rank);
   void Report(Rank rank, int64_t clock);
-  void FinishClock(int64_t clock);
+  void FinishClock(Rank rank, int64_t clock);
+  void Conclude();
   int32_t NewMessage(const Message& message);
+  void Send(Rank from, Rank to, int32_t message, int64_t bytes);
+  bool CrossesWire(Rank from, Rank to) const;
   void EndOne(int32_t message);
   std::string NameOf(const Message& message) const;
 
@@ -90,7 +93,6 @@ class Simulation : private SimulatedNodeEvents, private SimulatedNetworkEvents {
   std::vector<int32_t> free_messages_;
   std::map<int64_t, ClockEnds> clocks_;
   int64_t counted_since_ns_ = 0, messages_sent_ = 0;
-  bool counting_ = false;
   SimulationResult result_;
 };
 
@@ -126,6 +128,7 @@ Simulation::Simulation(const SimulatedJob& job, const TaskTimes& times, const Si
   }
   MakeRings();
   result_.samples = schedule_.update_rows();
+  result_.nodes.resize(nodes_.size());
 }
 
 void Simulation::MakeRings() {
@@ -143,22 +146,24 @@ void Simulation::MakeRings() {
         exchanged_[rank][group] = entry;
       }
     }
-    rings_.emplace_back(
-        index, &exchange, &network_, &queue_,
-        SimulatedRing::Events{
-            [this, index](Rank from, Rank to, int64_t collective, int64_t bytes) {
-              const int32_t message = NewMessage(
-                  {.from = from, .to = to, .posted_ns = queue_.now_ns(), .ring = index, .collective = collective});
-              if (counting_) result_.sent_bytes[from] += bytes, result_.received_bytes[to] += bytes;
-              network_.Send(from, to, message, bytes);
-            },
-            [this, index](int64_t clock, int place) {
-              const SimulatedExchange& of = job_.exchanges[index];
-              for (size_t r = 0; r < of.ranks.size(); ++r) {
-                nodes_[of.ranks[r]]->OnExchanged(clock, of.stage, of.groups[r][place]);
-                Touch(of.ranks[r]);
-              }
-            }});
+    rings_.emplace_back(index, &exchange, &network_, &queue_,
+                        SimulatedRing::Events{[this, index](Rank from, Rank to, int64_t collective, int64_t bytes) {
+                                                const int32_t message = NewMessage({.from = from,
+                                                                                    .to = to,
+                                                                                    .bytes = bytes,
+                                                                                    .posted_ns = queue_.now_ns(),
+                                                                                    .ring = index,
+                                                                                    .collective = collective});
+                                                Send(from, to, message, bytes);
+                                              },
+                                              [this, index](int64_t clock, int place) {
+                                                const SimulatedExchange& of = job_.exchanges[index];
+                                                for (size_t r = 0; r < of.ranks.size(); ++r) {
+                                                  nodes_[of.ranks[r]]->OnExchanged(clock, of.stage,
+                                                                                   of.groups[r][place]);
+                                                  Touch(of.ranks[r]);
+                                                }
+                                              }});
   }
 }
 
@@ -206,6 +211,7 @@ void Simulation::Handle(const SimulatedEvent& event) {
     case SimulatedEvent::kArrived: {
       const Message message = messages_[event.a];
       EndOne(event.a);
+      nodes_[message.to]->CountReceived(message.bytes, CrossesWire(message.from, message.to));
       if (message.ring >= 0) return rings_[message.ring].OnArrived(message.collective);
       nodes_[message.to]->OnArrived(message.from, message.tag, message.posted_ns, message.held);
       return Touch(message.to);
@@ -255,9 +261,19 @@ void Simulation::OnWrite(Rank from, Rank to, const PlaceTag& tag, uint32_t grant
   CHECK(grants_[grant].tag == tag && grants_[grant].owner == to && grants_[grant].writer == from);
   free_grants_.push_back(grant);
   ++messages_sent_;
-  if (counting_) result_.sent_bytes[from] += bytes, result_.received_bytes[to] += bytes;
-  const int32_t message =
-      NewMessage({.from = from, .to = to, .tag = tag, .posted_ns = queue_.now_ns(), .held = nodes_[from]->granting()});
+  const int32_t message = NewMessage({.from = from,
+                                      .to = to,
+                                      .tag = tag,
+                                      .bytes = bytes,
+                                      .posted_ns = queue_.now_ns(),
+                                      .held = nodes_[from]->granting()});
+  Send(from, to, message, bytes);
+}
+
+bool Simulation::CrossesWire(Rank from, Rank to) const { return job_.nodes[from].host != job_.nodes[to].host; }
+
+void Simulation::Send(Rank from, Rank to, int32_t message, int64_t bytes) {
+  nodes_[from]->CountSent(bytes, CrossesWire(from, to));
   network_.Send(from, to, message, bytes);
 }
 
@@ -302,7 +318,7 @@ void Simulation::OnTask(Rank rank, const Task& task, int64_t ns) {
 void Simulation::OnTaskDone(Rank rank, const Task& task) {
   const bool waits = job_.nodes[rank].plan.wait_for_verdict;
   if (task.kind == (waits ? Task::kNorm : Task::kFinishClock)) Report(rank, task.clock);
-  if (task.kind == Task::kFinishClock) FinishClock(task.clock);
+  if (task.kind == Task::kFinishClock) FinishClock(rank, task.clock);
 }
 
 void Simulation::Report(Rank rank, int64_t clock) {
@@ -312,24 +328,30 @@ void Simulation::Report(Rank rank, int64_t clock) {
 
 // --- Counting
 
-void Simulation::FinishClock(int64_t clock) {
+// Each node counts between its own ends of clocks: all of its part of a clock lies between two of them.
+void Simulation::FinishClock(Rank rank, int64_t clock) {
+  const bool last = clock == schedule_.shape().max_iter - 1;
+  if (clock == options_.warm_up - 1) nodes_[rank]->ResetUse();
+  if (last) result_.nodes[rank] = nodes_[rank]->Use();
   if (++clocks_[clock].finished < static_cast<int>(nodes_.size())) return;
   clocks_.erase(clock - 2);  // all its reports have come: this clock began behind its verdict
-  if (clock == options_.warm_up - 1) {
-    counting_ = true;
-    counted_since_ns_ = queue_.now_ns();
-    network_.ResetCounters();
-    for (auto& node : nodes_) node->ResetUse();
-    result_.sent_bytes.assign(nodes_.size(), 0);
-    result_.received_bytes.assign(nodes_.size(), 0);
-  }
-  if (clock != schedule_.shape().max_iter - 1) return;
-  counting_ = false;
-  result_.clocks = clock + 1 - options_.warm_up;
+  if (clock == options_.warm_up - 1) counted_since_ns_ = queue_.now_ns();
+  if (last) Conclude();
+}
+
+void Simulation::Conclude() {
+  result_.clocks = schedule_.shape().max_iter - options_.warm_up;
   result_.ns = queue_.now_ns() - counted_since_ns_;
-  for (const auto& node : nodes_) result_.nodes.push_back(node->Use());
-  for (int host = 0; host < static_cast<int>(job_.hosts.size()); ++host) result_.links.push_back(network_.UseOf(host));
   result_.messages = messages_sent_;
+  result_.links.resize(job_.hosts.size());
+  for (size_t rank = 0; rank < nodes_.size(); ++rank) {
+    SimulationResult::LinkUse& link = result_.links[job_.nodes[rank].host];
+    link.out_bytes += result_.nodes[rank].wire_out_bytes;
+    link.in_bytes += result_.nodes[rank].wire_in_bytes;
+  }
+  for (int host = 0; host < static_cast<int>(job_.hosts.size()); ++host) {
+    result_.links[host].most_queued_bytes = network_.MostQueued(host);
+  }
 }
 
 std::string Simulation::NameOf(const Message& message) const {

@@ -13,16 +13,19 @@ namespace hp {
 
 class SimulationTrace;
 
-/// What came of a simulation. All counts are of the clocks behind the warm-up, when every node had finished it, up to
-/// the moment when every node had finished the last clock.
+/// What came of a simulation, without the clocks of the warm-up.
 struct SimulationResult {
-  int64_t clocks = 0;                                         ///< that were counted
-  int64_t ns = 0;                                             ///< that they took
-  int64_t samples = 0;                                        ///< of one clock
-  std::vector<NodeUse> nodes = {};                            ///< by rank
-  std::vector<SimulatedNetwork::LinkUse> links = {};          ///< by host
-  std::vector<int64_t> sent_bytes = {}, received_bytes = {};  ///< by rank, of tensors
-  int64_t events = 0, messages = 0;  ///< simulated, warm-up included; messages: tensors that crossed
+  /// A host's link.
+  struct LinkUse {
+    int64_t out_bytes = 0, in_bytes = 0;
+    int64_t most_queued_bytes = 0;  ///< that waited to be sent at once, in the whole simulation
+  };
+  int64_t clocks = 0;                ///< that were counted
+  int64_t ns = 0;                    ///< from when the last node ended one clock to when the last ended another
+  int64_t samples = 0;               ///< of one clock
+  std::vector<NodeUse> nodes = {};   ///< by rank, each between its own ends of these clocks
+  std::vector<LinkUse> links = {};   ///< by host: of its nodes
+  int64_t events = 0, messages = 0;  ///< of the whole simulation; messages: tensors that crossed
 
   double ms_per_iteration() const { return static_cast<double>(ns) / 1e6 / static_cast<double>(clocks); }
   double samples_per_s() const {

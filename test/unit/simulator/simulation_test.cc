@@ -6,8 +6,6 @@
 
 #include <gtest/gtest.h>
 
-#include <numeric>
-
 namespace hp::test {
 namespace {
 
@@ -95,7 +93,7 @@ TEST(Simulation, ALinkBoundJobTakesItsBytesOverTheBandwidth) {
   EXPECT_NEAR(clock_ns, 90e6, 1e6);  // the gradients of one are on their way while the next one arrives
   EXPECT_EQ(result.links[0].out_bytes, 4 * 80'000'000);
   EXPECT_EQ(result.links[0].in_bytes, 4 * 80'000'000);
-  EXPECT_EQ(result.sent_bytes[0], result.received_bytes[1]);
+  EXPECT_EQ(result.nodes[0].sent_bytes, result.nodes[1].received_bytes);
   EXPECT_GT(Wait(result, 1, WaitCause::kActivations), 200 * kMs);
 }
 
@@ -105,7 +103,7 @@ TEST(Simulation, ARingMovesTwiceTheBytesButAReplicasPart) {
     const SimulationResult result = Simulated(job, Times(3, 4, 0, 1));
     const int64_t ring_ns = 2 * (replicas - 1) * 80'000'000 / replicas;
     EXPECT_NEAR(static_cast<double>(result.ns) / 8, static_cast<double>(8 * kMs + ring_ns), 1e4) << replicas;
-    EXPECT_EQ(result.sent_bytes[0], 8 * ring_ns);
+    EXPECT_EQ(result.nodes[0].sent_bytes, 8 * ring_ns);
     EXPECT_NEAR(static_cast<double>(Wait(result, 0, WaitCause::kExchange)), 8.0 * static_cast<double>(ring_ns), 1e5);
   }
 }
@@ -146,7 +144,7 @@ TEST(Simulation, NobodyIsTwoClocksAheadOfTheVerdict) {
   job.hosts[0].latency_ns = 10 * kMs;
   const SimulationResult result = Simulated(job, Times(0, 0));
   EXPECT_NEAR(static_cast<double>(result.ns) / 8, 10e6, 1);  // 20 ms for two clocks
-  EXPECT_EQ(Wait(result, 1, WaitCause::kVerdict), result.ns);
+  EXPECT_EQ(Wait(result, 1, WaitCause::kVerdict), result.nodes[1].ns);
 }
 
 TEST(Simulation, ATensorThatWaitsForItsPlaceIsTheGrantsFault) {
@@ -185,8 +183,14 @@ TEST(Simulation, JobsOfAllKindsEndAndAreTheSameTwice) {
       EXPECT_EQ(first.ns, second.ns) << spec.name;
       EXPECT_EQ(first.events, second.events) << spec.name;
       EXPECT_GT(first.ns, 4 * 5 * kMs) << spec.name;
-      EXPECT_EQ(std::accumulate(first.sent_bytes.begin(), first.sent_bytes.end(), int64_t{0}),
-                std::accumulate(first.received_bytes.begin(), first.received_bytes.end(), int64_t{0}));
+      int64_t sent = 0;
+      for (const NodeUse& node : first.nodes) {
+        sent += node.sent_bytes - node.received_bytes;
+        int64_t ns = node.busy_ns();
+        for (const int64_t wait_ns : node.wait_ns) ns += wait_ns;
+        EXPECT_EQ(ns, node.ns) << spec.name << ": it computes or waits";
+      }
+      EXPECT_EQ(sent, 0) << spec.name;
     }
   }
 }
