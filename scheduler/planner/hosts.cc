@@ -6,6 +6,7 @@
 #include "scheduler/plan/table_places.h"
 
 #include <cmath>
+#include <map>
 #include <set>
 
 namespace hp {
@@ -48,7 +49,7 @@ HostPlace PlaceOn(int index, const HostConfig& host, const std::string& device, 
   place.speed.bytes_per_second =
       1e9 * (host.has_memory_gb_per_s() ? host.memory_gb_per_s() : (cpu ? kHostGbPerS : kDeviceGbPerS));
   place.speed.calls_per_second = cpu ? kHostCallsPerSecond : kDeviceCallsPerSecond;
-  if (!host.profile().empty()) place.profile = PathBeside(path, host.profile());
+  if (!host.profile().empty()) place.profile_path = PathBeside(path, host.profile());
   return place;
 }
 
@@ -65,7 +66,7 @@ StatusOr<Hosts> HostsOf(const HostsConfig& config, const std::string& path) {
     if (!names.insert(host.name()).second) return InvalidArgument("%s appears twice", where.c_str());
     HP_RETURN_IF_ERROR(CheckHost(host, where));
     hosts.hosts.push_back({host.name(), host.link_gbit_per_s() * 1e9 / 8, host.latency_us() * 1e-6,
-                           host.memory_mb() << 20, host.cores()});
+                           host.memory_mb() << 20, host.cores(), host.has_memory_mb(), host.has_cores()});
     std::vector<std::string> entries;
     for (const std::string& device : host.device()) entries.push_back(host.name() + "/" + device);
     if (entries.empty()) entries.push_back(host.name());
@@ -86,6 +87,57 @@ StatusOr<Hosts> ReadHosts(const std::string& path) {
   HostsConfig config;
   HP_RETURN_IF_ERROR(ReadTextProto(path, &config));
   return HostsOf(config, path);
+}
+
+StatusOr<Hosts> LikeHosts(const std::vector<std::string>& entries, const HostConfig& like) {
+  HP_ASSIGN_OR_RETURN(const std::vector<NodePlace> places, PlacesOf(entries));
+  HostsConfig config;
+  std::map<std::string, HostConfig*> hosts;
+  std::set<std::string> taken;
+  for (const NodePlace& place : places) {
+    HostConfig*& host = hosts[place.host];
+    if (host == nullptr) {
+      host = config.add_host();
+      *host = like;
+      host->set_name(place.host);
+      host->clear_device();
+    }
+    if (taken.insert(place.host + "/" + place.device).second) host->add_device(place.device);
+  }
+  return HostsOf(config, "--hosts");
+}
+
+Status LoadProfiles(const std::string& path, const caffe::NetParameter& net, const Shape& sample, Hosts* hosts) {
+  std::map<std::string, std::shared_ptr<const Profile>> read;
+  const auto load = [&](const std::string& file) -> StatusOr<std::shared_ptr<const Profile>> {
+    std::shared_ptr<const Profile>& profile = read[file];
+    if (profile != nullptr) return profile;
+    HP_ASSIGN_OR_RETURN(Profile loaded, Profile::Read(file));
+    HP_RETURN_IF_ERROR(loaded.CheckNet(net, sample));
+    profile = std::make_shared<const Profile>(std::move(loaded));
+    return profile;
+  };
+  // The place that a profile without a place of its own was measured at.
+  const HostPlace* measured = &hosts->places[0];
+  if (!path.empty()) {
+    HP_ASSIGN_OR_RETURN(const std::shared_ptr<const Profile> common, load(path));
+    for (const HostPlace& place : hosts->places) {
+      if (hosts->hosts[place.host].name == common->host()) measured = &place;
+    }
+  }
+  const double flops = measured->speed.flops;
+  for (HostPlace& place : hosts->places) {
+    const bool own = !place.profile_path.empty();
+    if (!own && path.empty()) continue;
+    HP_ASSIGN_OR_RETURN(place.profile, load(own ? place.profile_path : path));
+    const bool on_host = place.device == "cpu";
+    const double cores = hosts->hosts[place.host].cores;
+    place.scale = !own ? flops / place.speed.flops : on_host ? place.profile->threads() / cores : 1;
+    if (place.profile->bytes_per_second() > 0) {
+      place.speed.bytes_per_second = place.profile->bytes_per_second() / place.scale;
+    }
+  }
+  return OkStatus();
 }
 
 }  // namespace hp

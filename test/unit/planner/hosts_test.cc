@@ -23,7 +23,7 @@ TEST(HostsTest, WhatIsLeftOutFollowsFromTheRest) {
   EXPECT_EQ(hosts->places[0].device, "cpu");
   EXPECT_EQ(hosts->places[0].speed.flops, 160e9);
   EXPECT_EQ(hosts->places[0].memory_bytes, 1000 << 20);
-  EXPECT_EQ(hosts->places[0].profile, "/job/a.profile");
+  EXPECT_EQ(hosts->places[0].profile_path, "/job/a.profile");
   EXPECT_EQ(hosts->places[2].device, "cuda:1");
   EXPECT_EQ(hosts->places[2].host, 1);
   EXPECT_EQ(hosts->places[2].speed.flops, 5e12);
