@@ -111,17 +111,18 @@ SimulatedJob SimulatedJobOf(const JobPlan& plan, const Hosts& hosts, const std::
   return job;
 }
 
-PlannedTimes::PlannedTimes(const JobPlan& plan, const Hosts& hosts, const std::vector<int>& places,
-                           const std::vector<const Profile*>& profiles)
+PlannedTimes::PlannedTimes(const JobPlan& plan, const Hosts& hosts, const std::vector<int>& places)
     : plan_(plan), costs_(CostsOf(plan.graph(true), plan.shapes(true))) {
   std::map<int, int> nodes_on;  // by place
   for (const int place : places) ++nodes_on[place];
   for (Rank rank = 0; rank < plan.table().size(); ++rank) {
-    const int place = places[rank];
-    ComputeSpeed speed = hosts.places[place].speed;
-    speed.flops /= nodes_on[place];
-    speed.bytes_per_second /= nodes_on[place];
-    Node node{plan.pipeline(rank), std::make_unique<LayerTimes>(costs_, speed, profiles[place], nodes_on[place]), {}};
+    const HostPlace& place = hosts.places[places[rank]];
+    const int nodes = nodes_on[places[rank]];
+    ComputeSpeed speed = place.speed;
+    speed.flops /= nodes;
+    speed.bytes_per_second /= nodes;
+    auto layers = std::make_unique<LayerTimes>(costs_, speed, place.profile.get(), place.scale * nodes);
+    Node node{plan.pipeline(rank), std::move(layers), {}};
     for (int variant = 0; variant < plan.variants(rank); ++variant) {
       node.variants.emplace_back(plan.node(rank, true, variant), *node.layers);
     }

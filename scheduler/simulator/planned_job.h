@@ -31,9 +31,8 @@ SimulatedJob SimulatedJobOf(const JobPlan& plan, const Hosts& hosts, const std::
 /// parts of its speed. Not for several threads at once.
 class PlannedTimes : public TaskTimes {
  public:
-  /// All must outlive it. @param places of PlacesOfNodes. @param profiles by place; null: the layers are counted.
-  PlannedTimes(const JobPlan& plan, const Hosts& hosts, const std::vector<int>& places,
-               const std::vector<const Profile*>& profiles);
+  /// All must outlive it. @param places of PlacesOfNodes.
+  PlannedTimes(const JobPlan& plan, const Hosts& hosts, const std::vector<int>& places);
 
   int64_t NsOf(Rank rank, const Task& task) const override;
   int64_t GradientNs(Rank rank, const Task& task, int group) const override;

@@ -72,7 +72,8 @@ ROOMS = {
     "src/node": EVERYTHING,
     # What the programs do with nodes and nets; of the transports it names the one within a process.
     "src/commands": ["node", "engine", "input", "model", "net", "net/plan", "backend", "tensor", "proto", "checkpoint",
-                     "solvers", "scheduler/plan", "scheduler/planner", "transport/inproc/inproc_network.h"],
+                     "solvers", "scheduler/plan", "scheduler/planner", "scheduler/simulator",
+                     "transport/inproc/inproc_network.h"],
     # Programs: what they start, what they print, and hproute, the command line of the table maker.
     "tools": ["commands", "devices", "node", "report", "checkpoint", "scheduler/plan", "proto"],
 }

@@ -29,10 +29,9 @@ class PlannedJobTest : public testing::Test {
       hosts_.places.push_back(place);
       places_.push_back(host);
     }
-    profiles_.assign(places_.size(), nullptr);
   }
   SimulationResult Simulated(const SimulatedJob& job) {
-    const PlannedTimes times(*plan_, hosts_, places_, profiles_);
+    const PlannedTimes times(*plan_, hosts_, places_);
     StatusOr<SimulationResult> result = Simulate(job, times);
     EXPECT_TRUE(result.ok()) << result.status().message();
     return *std::move(result);
@@ -42,7 +41,6 @@ class PlannedJobTest : public testing::Test {
   const std::unique_ptr<JobPlan> plan_ = SmallJob(table_);
   Hosts hosts_;
   std::vector<int> places_;
-  std::vector<const Profile*> profiles_;
 };
 
 TEST_F(PlannedJobTest, NodesSendWhatThePlanSays) {
