@@ -4,6 +4,8 @@
 #include "base/memory_room.h"
 #include "base/pending_file.h"
 #include "commands/describe.h"
+#include "commands/plan_table.h"
+#include "commands/simulate.h"
 #include "proto/text.h"
 #include "scheduler/plan/routing_table.h"
 #include "scheduler/plan/table_check.h"
@@ -19,11 +21,22 @@
 #include <sstream>
 
 DEFINE_string(solver, "", "Caffe solver file of the job.");
+DEFINE_string(plan, "",
+              "auto: choose the table for the highest throughput on --hosts, and say why; so it is without --conv and "
+              "--fc. Without --out the table is not written.");
+DEFINE_string(profile, "",
+              "Where a table is chosen or simulated: times of the net's layers, as measured on a host like these.");
+DEFINE_string(sample, "",
+              "Where a table is chosen or simulated, and the data is not on this host: CHANNELS,HEIGHT,WIDTH of a "
+              "sample behind its "
+              "transformation, such as 3,227,227.");
 DEFINE_int32(conv, 1, "Number of nodes of the conv stage (replicas).");
 DEFINE_string(fc, "1",
               "Number of nodes of the FC stage (shards). K1,K2: two FC stages on different nodes; 0: no FC stage.");
 DEFINE_string(
     hosts, "localhost",
+    "Where a table is chosen or simulated: a hosts.prototxt (src/proto/planning.proto), or hosts that are like this "
+    "one. Else: "
     "Hosts of the nodes, conv nodes first, then FC nodes. A host may be listed several times; "
     "if there are fewer hosts than nodes, they are reused in order. HOST/cuda:0-3: a node on each of these GPUs.");
 DEFINE_int32(port, 29500, "Port of the first node of each host; its other nodes use the following ports.");
@@ -43,6 +56,11 @@ DEFINE_bool(tls, false, "Encrypt what the nodes send to each other; each needs t
 DEFINE_string(job, "", "Name of the job; tells two jobs with the same table apart.");
 DEFINE_string(out, "", "Table to write.");
 DEFINE_bool(check, false, "Check the given table: list all its faults, or what each node runs, holds and sends.");
+DEFINE_bool(
+    simulate, false,
+    "Simulate some iterations of the given table, on --hosts=FILE.prototxt or on hosts like this one: images/s, "
+    "what nodes wait for, how busy links are.");
+DEFINE_string(trace, "", "With --simulate: write all that happens to this file, for ui.perfetto.dev.");
 DEFINE_string(new_token, "",
               "Write a new job token to this file, readable by you alone; hpnode --token_file reads it.");
 DEFINE_string(token_file, "", "With --read_key: the job's token.");
@@ -59,16 +77,20 @@ namespace {
 constexpr char kUsage[] =
     R"(Writes a routing table (which node runs which layers, and where) or a job token, or checks a table.
 
+  hproute --solver=FILE [--plan=auto] [--hosts=HOSTS.prototxt] [--out=TABLE]
   hproute --solver=FILE --conv=N --fc=K --hosts=HOST,... --out=TABLE [FLAGS]
   hproute --check TABLE
+  hproute --simulate TABLE [--hosts=HOSTS.prototxt] [--profile=FILE] [--trace=OUT.json]
   hproute --new_token=FILE
   hproute --token_file=FILE --read_key=FILE
 
 Examples:
+  hproute --solver=lenet_solver.prototxt --hosts=hosts.prototxt --out=table.prototxt
   hproute --solver=lenet_solver.prototxt --conv=2 --fc=1 --hosts=a,b,c --out=table.prototxt
   hproute --solver=lenet_solver.prototxt --conv=1 --fc=0 --hosts=localhost --out=plain.prototxt
   hproute --solver=alexnet_solver.prototxt --conv=4 --fc=4 --hosts=a/cuda:0-3,b/cuda:0-3 --out=table.prototxt
   hproute --check table.prototxt
+  hproute --simulate table.prototxt --hosts=hosts.prototxt --trace=out.json
 Exit status: 0 written or valid, 2 faults.
 )";
 
@@ -125,7 +147,13 @@ std::string CommandLine(const TableRequest& request) {
   return text + " --out=" + FLAGS_out + "\nEvery node of the job needs the same table.";
 }
 
+/// Whether a flag stands on the command line.
+bool IsGiven(const char* flag) { return !gflags::GetCommandLineFlagInfoOrDie(flag).is_default; }
+
 Status Write() {
+  for (const char* flag : {"profile", "sample"}) {
+    if (IsGiven(flag)) return InvalidArgument("--%s goes with --plan, and not with --conv and --fc", flag);
+  }
   if (FLAGS_solver.empty()) return InvalidArgument("--solver=FILE is missing (hproute --help)");
   if (FLAGS_out.empty()) return InvalidArgument("--out=TABLE is missing (hproute --help)");
   TableRequest request;
@@ -153,6 +181,40 @@ Status Write() {
   }
   HP_RETURN_IF_ERROR(WriteWholeFile(FLAGS_out, TableText(config, CommandLine(request))));
   std::cout << FLAGS_out << ": " << config.node_size() << " node(s)\n" << DescribeTable(config, net);
+  return OkStatus();
+}
+
+/// Whether the numbers of nodes are to be chosen.
+bool Chooses() { return IsGiven("plan") || (!IsGiven("conv") && !IsGiven("fc")); }
+
+Status Plan() {
+  if (FLAGS_plan != "auto" && IsGiven("plan")) {
+    return InvalidArgument("--plan is \"%s\"; expected auto", FLAGS_plan.c_str());
+  }
+  for (const char* flag : {"conv", "fc", "micro_batches", "cut", "split", "scattered", "shares"}) {
+    if (!IsGiven(flag)) continue;
+    return InvalidArgument("--%s goes with --conv and --fc, and not with --plan, which chooses it", flag);
+  }
+  if (FLAGS_solver.empty()) return InvalidArgument("--solver=FILE is missing (hproute --help)");
+  PlanFlags flags;
+  flags.solver = FLAGS_solver;
+  flags.solver_in_table = FLAGS_out.empty() ? FLAGS_solver : SolverFromTable(FLAGS_solver, FLAGS_out);
+  flags.hosts = FLAGS_hosts;
+  flags.profile = FLAGS_profile;
+  flags.sample = FLAGS_sample;
+  flags.cache_dir = FLAGS_cache_dir;
+  flags.per_replica = FLAGS_batch_per_replica;
+  flags.tls = FLAGS_tls;
+  flags.job = FLAGS_job;
+  flags.port = FLAGS_port;
+  HP_ASSIGN_OR_RETURN(const PlannedTable planned, PlanTable(flags));
+  std::cout << planned.reasons;
+  if (FLAGS_out.empty()) return OkStatus();
+  const std::string comment = "Routing table of hpnode, chosen by\nhproute --solver=" + FLAGS_solver +
+                              " --hosts=" + FLAGS_hosts + " --out=" + FLAGS_out +
+                              "\nEvery node of the job needs the same table.\n\n" + planned.reasons;
+  HP_RETURN_IF_ERROR(WriteWholeFile(FLAGS_out, TableText(planned.config, comment)));
+  std::cout << FLAGS_out << ": " << planned.config.node_size() << " node(s)\n";
   return OkStatus();
 }
 
@@ -224,6 +286,19 @@ Status Check(const std::string& path) {
   return PrintNodes(path, job);
 }
 
+Status SimulateJob(const std::string& path) {
+  SimulateFlags flags;
+  flags.table = path;
+  flags.hosts = IsGiven("hosts") ? FLAGS_hosts : "";
+  flags.profile = FLAGS_profile;
+  flags.sample = FLAGS_sample;
+  flags.trace = FLAGS_trace;
+  flags.cache_dir = FLAGS_cache_dir;
+  HP_ASSIGN_OR_RETURN(const std::string text, SimulateTable(flags));
+  std::cout << text;
+  return OkStatus();
+}
+
 Status WriteToken(const std::string& path) {
   HP_RETURN_IF_ERROR(WriteNewToken(path));
   std::cout << path << ": a new token, readable by you alone; copy it to all hosts of the job and start each node with "
@@ -249,11 +324,14 @@ int main(int argc, char** argv) {
   return hp::ToolMain(argc, argv, usage, [](const std::vector<std::string>& arguments) -> hp::Status {
     if (FLAGS_check && arguments.size() == 1) return hp::Check(arguments[0]);
     if (FLAGS_check) return hp::InvalidArgument("--check needs a table (hproute --check TABLE)");
+    if (FLAGS_simulate && arguments.size() == 1) return hp::SimulateJob(arguments[0]);
+    if (FLAGS_simulate) return hp::InvalidArgument("--simulate needs a table (hproute --simulate TABLE)");
+    if (!FLAGS_trace.empty()) return hp::InvalidArgument("--trace goes with --simulate (hproute --help)");
     if (!arguments.empty())
       return hp::InvalidArgument("unexpected argument \"%s\" (hproute --help)", arguments[0].c_str());
     if (!FLAGS_new_token.empty()) return hp::WriteToken(FLAGS_new_token);
     if (!FLAGS_read_key.empty()) return hp::WriteReadKeyOf(FLAGS_token_file, FLAGS_read_key);
     if (!FLAGS_token_file.empty()) return hp::InvalidArgument("--token_file goes with --read_key (hproute --help)");
-    return hp::Write();
+    return hp::Chooses() ? hp::Plan() : hp::Write();
   });
 }

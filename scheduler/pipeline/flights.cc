@@ -114,16 +114,20 @@ bool Flights::BackwardIsInOrder(const Flight& flight) const {
 }
 
 // Rule [add-in-order]: a micro-batch's goes out only behind those of all earlier ones. (There is one executor, and it
-// takes the smaller id first.)
+// takes the smaller id first.) So it looks only behind the last that went out: a shard may have bound thousands.
 std::vector<Task> Flights::TakeWeightGradients() {
   std::vector<Task> tasks;
+  weights_taken_.resize(plan_->groups.size());
   for (int u = 0; u < static_cast<int>(plan_->groups.size()); ++u) {
-    for (auto& [id, flight] : flights_) {
+    for (auto next = flights_.upper_bound(weights_taken_[u]); next != flights_.end(); ++next) {
+      const MsgId id = next->first;
+      Flight& flight = next->second;
       Flight::WeightState& state = flight.weights[u];
-      if (state == Flight::kNoWeights || state >= Flight::kWeightsPushed) continue;
+      if (state == Flight::kNoWeights) continue;
       const int segment = plan_->phase(id).groups[u];
       if (flight.next_forward < flight.segments || flight.next_backward >= segment) break;  // not final yet
       state = Flight::kWeightsPushed;
+      weights_taken_[u] = id;
       tasks.push_back({.kind = Task::kWeightGradient,
                        .id = id,
                        .solver = flight.solver,

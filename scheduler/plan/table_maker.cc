@@ -31,20 +31,6 @@ std::vector<std::string> LayerNames(const caffe::NetParameter& net) {
   return names;
 }
 
-/// The layers that shards can divide (InnerProducts) behind the last layer with other parameters.
-std::vector<int> TailProducts(const caffe::NetParameter& net) {
-  const LayerTypes& types = LayerTypes::BuiltIn();
-  std::vector<int> products;
-  for (int i = 0; i < net.layer_size(); ++i) {
-    if (types.SplitOutputs(net.layer(i))) {
-      products.push_back(i);
-    } else if (types.HasParameters(net.layer(i))) {
-      products.clear();
-    }
-  }
-  return products;
-}
-
 /// The layer at which each FC stage begins.
 StatusOr<std::vector<int>> ChooseCuts(const TableRequest& request, const caffe::NetParameter& net) {
   const std::vector<int> products = TailProducts(net);
@@ -132,6 +118,15 @@ void AddNodes(const std::string& prefix, int stage, int count, Addresses* addres
   }
 }
 
+/// A shard of stage `stage` on each of the first conv nodes.
+void AddShardsBeside(int stage, int count, RoutingTableConfig* config) {
+  for (int index = 0; index < count; ++index) {
+    PartConfig* const part = config->mutable_node(index)->add_part();
+    part->set_stage(stage);
+    part->set_index(index);
+  }
+}
+
 Status CheckRequest(const TableRequest& request) {
   if (request.conv < 1) return InvalidArgument("--conv is %d; expected at least 1", request.conv);
   if (!request.shares.empty() && std::ssize(request.shares) != request.conv) {
@@ -141,6 +136,8 @@ Status CheckRequest(const TableRequest& request) {
     if (shards < 1)
       return InvalidArgument("--fc has a stage of %d nodes; expected at least 1 (or --fc=0 alone)", shards);
   }
+  const bool few = std::any_of(request.fc.begin(), request.fc.end(), [&](int k) { return k > request.conv; });
+  if (request.beside && few) return InvalidArgument("there are more shards than conv nodes to put them beside");
   if (request.micro_batches < 0) {
     return InvalidArgument("--micro_batches is %d; expected at least 1, or 0 to choose it automatically",
                            request.micro_batches);
@@ -197,6 +194,19 @@ std::string LayersOfStage(const std::vector<int>& stage_of_layer, int stage, con
 
 }  // namespace
 
+std::vector<int> TailProducts(const caffe::NetParameter& net) {
+  const LayerTypes& types = LayerTypes::BuiltIn();
+  std::vector<int> products;
+  for (int i = 0; i < net.layer_size(); ++i) {
+    if (types.SplitOutputs(net.layer(i))) {
+      products.push_back(i);
+    } else if (types.HasParameters(net.layer(i))) {
+      products.clear();
+    }
+  }
+  return products;
+}
+
 StatusOr<RoutingTableConfig> MakeTable(const TableRequest& request, const caffe::NetParameter& net) {
   HP_RETURN_IF_ERROR(CheckRequest(request));
   HP_ASSIGN_OR_RETURN(std::vector<int> bounds,
@@ -218,7 +228,12 @@ StatusOr<RoutingTableConfig> MakeTable(const TableRequest& request, const caffe:
     const bool only = request.fc.size() == 1;
     const std::string name = only ? "fc" : Format("fc_%c", static_cast<char>('a' + i % 26));
     AddStage(name, false, net, bounds[i], bounds[i + 1], &config);
-    AddNodes(name, static_cast<int>(i) + 1, request.fc[i], &addresses, &config);
+    const int stage = static_cast<int>(i) + 1;
+    if (request.beside) {
+      AddShardsBeside(stage, request.fc[i], &config);
+    } else {
+      AddNodes(name, stage, request.fc[i], &addresses, &config);
+    }
   }
   HP_RETURN_IF_ERROR(AddSplits(request, &config));
   std::vector<std::string> faults = CheckStructure(config);

@@ -21,6 +21,7 @@ struct TableRequest {
   std::vector<std::string> split;  ///< "LAYER:BY", BY as in the table: OUTPUTS, INPUTS or NONE
   std::vector<int> shares;         ///< of a batch, of each conv node; empty: all alike
   bool scattered = false;          ///< FC stages get slices of what comes in, and gather them
+  bool beside = false;             ///< shard i lies on the node of conv node i, of which there are as many or more
   bool per_replica = false;        ///< the net's batch_size is each replica's, not that of all together
   bool tls = false;                ///< connections are encrypted
   std::string job;                 ///< empty: the default of RoutingTableConfig
@@ -32,6 +33,10 @@ struct TableRequest {
 /// @return a table without faults of structure, and that fits `net`; host names are not looked up. kInvalidArgument:
 /// the request is out of range or does not fit the net; the message names the flag, or lists the faults.
 StatusOr<RoutingTableConfig> MakeTable(const TableRequest& request, const caffe::NetParameter& net);
+
+/// The layers that shards can divide (InnerProducts) behind the last layer with other parameters, by index among the
+/// layers of the unfiltered prototxt: where an FC stage may begin.
+std::vector<int> TailProducts(const caffe::NetParameter& net);
 
 /// The table as a commented text file that RoutingTable::Load reads.
 /// @param comment lines to put on top, without "#".

@@ -3,32 +3,20 @@
 #include "backend/backend.h"
 #include "base/format.h"
 #include "checkpoint/snapshot.h"
+#include "commands/sample_shape.h"
 #include "engine/memory_fit.h"
 #include "engine/stage_exchange.h"
-#include "input/input.h"
 #include "model/node_model.h"
 #include "node/make_exchange.h"
-#include "proto/net_filter.h"
 #include "solvers/check.h"
 
 #include <algorithm>
 #include <limits>
 #include <map>
 #include <memory>
-#include <optional>
 
 namespace hp {
 namespace {
-
-/// The shape of a sample; nothing: the phase has no Data layer.
-StatusOr<std::optional<Shape>> SampleShape(const caffe::NetParameter& net, bool train, const std::string& cache_dir) {
-  for (int i : LayersOf(net, train ? caffe::TRAIN : caffe::TEST)) {
-    if (!LayerTypes::BuiltIn().IsDataset(net.layer(i))) continue;
-    HP_ASSIGN_OR_RETURN(const std::unique_ptr<Input> input, Input::Open(net.layer(i), train, cache_dir));
-    return std::optional<Shape>(input->sample_shape());
-  }
-  return std::optional<Shape>();
-}
 
 void AddLayers(const NodeModel& model, NodeSummary* summary) {
   const auto& layers = model.job().graph(true).layers();
@@ -93,6 +81,17 @@ std::string Bytes(int64_t bytes) {
 
 }  // namespace
 
+StatusOr<NodeSummary> SummarizeNode(const std::shared_ptr<const JobPlan>& job, Rank rank, Backend* backend,
+                                    const MemoryRoom& room) {
+  NodeModel::Options options;
+  options.backend = backend;
+  options.rank = rank;
+  HP_RETURN_IF_ERROR(CheckPlannedMemory(*job, rank, room));
+  HP_ASSIGN_OR_RETURN(const std::unique_ptr<NodeModel> model, NodeModel::Create(job, options));
+  HP_ASSIGN_OR_RETURN(const NodeMemory memory, FitMemory(*model, ExchangeHostBytes(*model), room));
+  return SummaryOf(*model, memory);
+}
+
 StatusOr<std::vector<NodeSummary>> Summarize(const RoutingTable& table, const caffe::SolverParameter& solver,
                                              const caffe::NetParameter& net, const std::string& cache_dir,
                                              const std::function<MemoryRoom(const NodeInfo&)>& room,
@@ -104,27 +103,16 @@ StatusOr<std::vector<NodeSummary>> Summarize(const RoutingTable& table, const ca
   plan.net = std::make_shared<const caffe::NetParameter>(net);
   // What is wrong with the net shows without its databases, which may be on other hosts.
   HP_RETURN_IF_ERROR(NetGraph::Create(plan.net, caffe::TRAIN).status());
-  HP_ASSIGN_OR_RETURN(const std::optional<Shape> train, SampleShape(net, true, cache_dir));
-  if (!train) return InvalidArgument("net \"%s\" has no Data layer to train from", net.name().c_str());
-  plan.train_shape = *train;
-  if (solver.test_iter_size() > 0) {
-    HP_ASSIGN_OR_RETURN(const std::optional<Shape> test, SampleShape(net, false, cache_dir));
-    if (!test) return InvalidArgument("net \"%s\" has no Data layer to test with", net.name().c_str());
-    plan.test_shape = *test;
-  }
+  HP_ASSIGN_OR_RETURN(const SampleShapes samples, ReadSampleShapes(solver, net, cache_dir));
+  plan.train_shape = samples.train;
+  plan.test_shape = samples.test;
   const std::unique_ptr<Backend> backend = MakeCpuBackend();
   HP_ASSIGN_OR_RETURN(const std::shared_ptr<const JobPlan> job, JobPlan::Create(plan));
   HP_RETURN_IF_ERROR(CheckSnapshotSize(job->solver(), job->parameter_bytes()));
-  NodeModel::Options options;
-  options.backend = backend.get();
   std::vector<NodeSummary> nodes;
   for (const NodeInfo& node : table.nodes()) {
-    options.rank = node.rank;
-    const MemoryRoom host = room(node);
-    HP_RETURN_IF_ERROR(CheckPlannedMemory(*job, node.rank, host));
-    HP_ASSIGN_OR_RETURN(const std::unique_ptr<NodeModel> model, NodeModel::Create(job, options));
-    HP_ASSIGN_OR_RETURN(const NodeMemory memory, FitMemory(*model, ExchangeHostBytes(*model), host));
-    nodes.push_back(SummaryOf(*model, memory));
+    HP_ASSIGN_OR_RETURN(NodeSummary summary, SummarizeNode(job, node.rank, backend.get(), room(node)));
+    nodes.push_back(std::move(summary));
   }
   for (const std::vector<Rank>& ranks : NodesByHost(table.config(), resolve)) {
     std::vector<HostShare> shares;

@@ -3,15 +3,19 @@
 #include "base/memory_room.h"
 #include "hp/status.h"
 #include "proto/caffe.pb.h"
+#include "scheduler/plan/job_plan.h"
 #include "scheduler/plan/routing_table.h"
 #include "scheduler/plan/table_check.h"
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 namespace hp {
+
+class Backend;
 
 /// What a node of the table holds, and what it sends and receives in one iteration without a test.
 struct NodeSummary {
@@ -26,6 +30,12 @@ struct NodeSummary {
   /// small and left out.
   int64_t sent_bytes = 0, received_bytes = 0;
 };
+
+/// The summary of one node, planned as if it computed on a CPU.
+/// @param backend of the CPU. @param room what the node's host has for it.
+/// @return kInvalidArgument: it does not fit into `room` or the table's memory_mb, or the backend can't make an op.
+StatusOr<NodeSummary> SummarizeNode(const std::shared_ptr<const JobPlan>& job, Rank rank, Backend* backend,
+                                    const MemoryRoom& room);
 
 /// Summaries by rank, for `hproute --check`. Every node is planned as if it computed on a CPU, so no GPU is needed.
 /// @param room what the host of a node has for its nodes; AddressSpaceRoom() where that is not known.

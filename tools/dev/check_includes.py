@@ -44,9 +44,14 @@ ROOMS = {
     "transport/copy": ["transport"],
     # A pure function of the job's files.
     "scheduler/plan": ["proto", "layers/traits", "net/plan"],
+    # Chooses a table: what a net costs on hosts of given speeds, by the plan's own rules.
+    "scheduler/planner": ["proto", "layers/traits", "net/plan", "scheduler/plan"],
     # These two know the transport through its interface only, and each other not at all.
     "scheduler/pipeline": ["scheduler/plan", "net/plan", "transport"],
     "scheduler/control": ["proto", "scheduler/plan", "transport"],
+    # The pipelines of all nodes on simulated time; of the exchange it knows what goes round the ring.
+    "scheduler/simulator": ["scheduler/plan", "scheduler/planner", "scheduler/pipeline", "net/plan", "transport",
+                            "solvers/exchange/ring_plan.h"],
     # backend for what its ops read and write: ParamView.
     "solvers": ["proto", "tensor", "backend"],
     "solvers/exchange": ["solvers", "tensor"],
@@ -67,7 +72,8 @@ ROOMS = {
     "src/node": EVERYTHING,
     # What the programs do with nodes and nets; of the transports it names the one within a process.
     "src/commands": ["node", "engine", "input", "model", "net", "net/plan", "backend", "tensor", "proto", "checkpoint",
-                     "solvers", "scheduler/plan", "transport/inproc/inproc_network.h"],
+                     "solvers", "scheduler/plan", "scheduler/planner", "scheduler/simulator",
+                     "transport/inproc/inproc_network.h"],
     # Programs: what they start, what they print, and hproute, the command line of the table maker.
     "tools": ["commands", "devices", "node", "report", "checkpoint", "scheduler/plan", "proto"],
 }

@@ -1,0 +1,50 @@
+#include "scheduler/planner/layer_cost.h"
+
+namespace hp {
+namespace {
+
+constexpr int64_t kFloat = sizeof(float);
+
+LayerCost CostOf(const NetGraph& graph, const GraphLayer& entry, const std::vector<Shape>& shapes) {
+  LayerCost cost;
+  cost.layer = entry.traits.name();
+  if (entry.source || entry.traits.is_view()) return cost;
+  std::vector<Shape> in;
+  for (size_t i = 0; i < entry.bottoms.size(); ++i) {
+    in.push_back(shapes[entry.bottoms[i]]);
+    if (entry.is_label(i)) continue;
+    cost.in_bytes += in.back().count() * kFloat;
+    cost.input_gradient |= graph.phase() == caffe::TRAIN && graph.blobs()[entry.bottoms[i]].needs_gradient;
+  }
+  for (int top : entry.tops) cost.out_bytes += shapes[top].count() * kFloat;
+  const std::vector<ParamSpec> params = entry.Params(in);
+  for (const ParamSpec& param : params) {
+    cost.parameter_bytes += param.shape.count() * kFloat;
+    if (graph.phase() == caffe::TRAIN && param.lr_mult != 0) cost.learned_bytes += param.shape.count() * kFloat;
+  }
+  if (!params.empty() && entry.first_blob() == 0) {
+    const Shape& top = shapes[entry.tops[0]];
+    cost.products = params[0].shape.count() * (top.rank() > 2 ? top.count(2) : 1);
+  }
+  cost.learns = cost.learned_bytes > 0 && entry.leads_to_loss;
+  return cost;
+}
+
+}  // namespace
+
+std::vector<LayerCost> CostsOf(const NetGraph& graph, const std::vector<Shape>& shapes) {
+  std::vector<LayerCost> costs;
+  for (const GraphLayer& entry : graph.layers()) costs.push_back(CostOf(graph, entry, shapes));
+  return costs;
+}
+
+NetCost SumOf(const std::vector<LayerCost>& costs) {
+  NetCost sum;
+  for (const LayerCost& cost : costs) {
+    sum.products += cost.products;
+    sum.parameter_bytes += cost.parameter_bytes;
+  }
+  return sum;
+}
+
+}  // namespace hp

@@ -1,0 +1,481 @@
+// The search goes over kinds of tables, not tables: how the net is cut and split, and how many nodes of each kind there
+// are. Hosts that are alike are one group, and where more than a few kinds of hosts differ they are put into kKinds
+// classes for the search, and only the best plans are predicted again for the hosts as they are. How the layers behind
+// a cut are split hardly depends on the number of replicas, so the best two ways are found first and then tried with
+// all numbers.
+#include "scheduler/planner/planner.h"
+
+#include "base/format.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <set>
+#include <tuple>
+
+namespace hp {
+namespace {
+
+constexpr int kKinds = 6;        // of hosts, while searching
+constexpr int kMostShards = 64;  // more slices than this are too thin to be worth their exchanges
+constexpr size_t kAgain = 24;    // plans that are predicted again for the hosts as they are
+constexpr size_t kShown = 6;     // plans that are returned
+constexpr int kMicroBatches[] = {1, 2, 4, 8, 16};
+constexpr double kSimpler = 1.02;  // a simpler kind of table wins within this
+constexpr int kMostShare = 10000;
+
+/// 1 to 8, then four numbers for each power of 2, up to `most`, and `most` itself.
+std::vector<int> CountsUpTo(int most) {
+  std::vector<int> counts;
+  for (int count = 1; count < most; count += count < 8 ? 1 : 1 << (static_cast<int>(std::log2(count)) - 2)) {
+    counts.push_back(count);
+  }
+  if (most > 0) counts.push_back(most);
+  return counts;
+}
+
+/// A table as the search sees it.
+struct Candidate {
+  const DividedNet* net = nullptr;
+  int replicas = 1;
+  bool beside = false;
+  bool fc_first = false;  // shards take the fastest places, else replicas do
+  int micro_batches = 1;
+  std::vector<HostGroup> groups = {};
+  Prediction prediction = {};
+};
+
+class Search {
+ public:
+  explicit Search(const PlanProblem& problem)
+      : problem_(problem), predictor_(problem.hosts, problem.work), layers_(problem.net->layer_size()) {}
+
+  StatusOr<PlanChoice> Run() {
+    HP_RETURN_IF_ERROR(OrderPlaces());
+    HP_RETURN_IF_ERROR(TryReplicas());
+    for (const int cut : TailProducts(*problem_.net)) {
+      if (cut > 0) TryCut(cut);
+    }
+    return Choose();
+  }
+
+ private:
+  int places() const { return static_cast<int>(order_.size()); }
+
+  StatusOr<const DividedNet*> NetOf(const NetDivision& division) {
+    for (const auto& net : nets_) {
+      if (net->division() == division) return net.get();
+    }
+    const int64_t rows = static_cast<int64_t>(problem_.work.samples(1));
+    HP_ASSIGN_OR_RETURN(std::unique_ptr<DividedNet> net,
+                        DividedNet::Create(problem_.net, problem_.sample, division, rows));
+    nets_.push_back(std::move(net));
+    return nets_.back().get();
+  }
+
+  // --- Hosts
+
+  using Figures = std::tuple<double, double, double, const Profile*, double, double, double, int64_t, int64_t, bool>;
+
+  Figures FiguresOf(int place) const {
+    const HostPlace& at = problem_.hosts.places[place];
+    const HostInfo& host = problem_.hosts.hosts[at.host];
+    return {at.speed.flops,
+            at.speed.bytes_per_second,
+            at.speed.calls_per_second,
+            at.profile.get(),
+            at.scale,
+            host.link_bytes_per_second,
+            host.latency_s,
+            at.memory_bytes,
+            host.memory_bytes,
+            at.device == "cpu"};
+  }
+
+  /// The places, fastest first, and the kind of each: a place that stands for it.
+  Status OrderPlaces() {
+    HP_ASSIGN_OR_RETURN(const DividedNet* const whole, NetOf({}));
+    std::map<Figures, int> kinds;
+    std::map<int, double> seconds;  // by kind
+    for (int place = 0; place < static_cast<int>(problem_.hosts.places.size()); ++place) {
+      const int kind = kinds.try_emplace(FiguresOf(place), place).first->second;
+      exact_kind_.push_back(kind);
+      order_.push_back(place);
+      if (seconds.contains(kind)) continue;
+      HostGroup alone;
+      alone.place = place;
+      alone.replicas = 1;
+      alone.rows = static_cast<double>(problem_.work.batch);
+      seconds[kind] = predictor_.Predict(*whole, 1, {alone}).loads[0].replica_s;
+    }
+    std::stable_sort(order_.begin(), order_.end(),
+                     [&](int a, int b) { return seconds[exact_kind_[a]] < seconds[exact_kind_[b]]; });
+    rough_kind_ = exact_kind_;
+    exact_ = kinds.size() <= kKinds;
+    if (exact_) return OkStatus();
+    for (int i = 0; i < places(); ++i) {
+      const Range range = PartOf(places(), PartHolding(places(), i, kKinds), kKinds);
+      rough_kind_[order_[i]] = order_[(range.begin + range.end) / 2];
+    }
+    return OkStatus();
+  }
+
+  /// The places of replicas, and of shards with nodes of their own.
+  std::pair<std::vector<int>, std::vector<int>> PlacesOf(const Candidate& candidate) const {
+    const int shards = candidate.beside ? 0 : candidate.net->division().shards;
+    const auto begin = order_.begin() + (candidate.fc_first ? shards : 0);
+    const auto fc = candidate.fc_first ? order_.begin() : order_.begin() + candidate.replicas;
+    return {{begin, begin + candidate.replicas}, {fc, fc + shards}};
+  }
+
+  /// Hosts of the same kind with as many nodes are a group.
+  std::vector<HostGroup> GroupsOf(const Candidate& candidate, const std::vector<int>& kind) const {
+    const auto [conv, fc] = PlacesOf(candidate);
+    struct Nodes {
+      int place = 0, first = 0, replicas = 0, shards = 0;
+    };
+    std::map<int, Nodes> by_host;
+    const auto node_on = [&](int place) -> Nodes& {
+      Nodes& nodes = by_host[problem_.hosts.places[place].host];
+      nodes.place = kind[place];
+      nodes.first = place;
+      return nodes;
+    };
+    for (const int place : conv) ++node_on(place).replicas;
+    for (const int place : fc) ++node_on(place).shards;
+    for (int shard = 0; candidate.beside && shard < candidate.net->division().shards; ++shard) {
+      ++node_on(conv[shard]).shards;
+    }
+    std::map<std::tuple<int, int, int>, HostGroup> groups;
+    for (const auto& [host, nodes] : by_host) {
+      const bool beside = candidate.beside && nodes.replicas > 0 && nodes.shards > 0;
+      const HostGroup group{nodes.place, 0, nodes.replicas, nodes.shards, beside, 0, nodes.first};
+      ++groups.try_emplace({nodes.place, nodes.replicas, nodes.shards}, group).first->second.hosts;
+    }
+    std::vector<HostGroup> listed;
+    for (const auto& [like, group] : groups) listed.push_back(group);
+    std::stable_sort(listed.begin(), listed.end(), [](const HostGroup& a, const HostGroup& b) {
+      return std::pair(a.replicas == 0, a.first) < std::pair(b.replicas == 0, b.first);
+    });
+    return listed;
+  }
+
+  // --- Candidates
+
+  /// @return false: it can't be, since replicas have too few samples.
+  bool Predict(Candidate* candidate, const std::vector<HostGroup>& groups) {
+    candidate->groups = groups;
+    if (!predictor_.ShareRows(*candidate->net, candidate->micro_batches, &candidate->groups)) return false;
+    candidate->prediction = predictor_.Predict(*candidate->net, candidate->micro_batches, candidate->groups);
+    ++considered_;
+    return true;
+  }
+
+  /// Tries all numbers of micro-batches, and keeps the best.
+  std::optional<Candidate> BestOf(Candidate candidate, const std::vector<HostGroup>& groups) {
+    std::optional<Candidate> best;
+    for (const int micro_batches : kMicroBatches) {
+      candidate.micro_batches = micro_batches;
+      if (!Predict(&candidate, groups)) break;
+      if (candidate.prediction.missing > 0) {
+        if (!tightest_ || candidate.prediction.missing < tightest_->prediction.missing) tightest_ = candidate;
+        continue;
+      }
+      // More micro-batches hold more tables' lines and messages: they have to pay.
+      if (!best || candidate.prediction.seconds * 1.005 < best->prediction.seconds) best = candidate;
+    }
+    return best;
+  }
+
+  /// Keeps the best candidate of each cut and numbers of nodes.
+  void Keep(const std::optional<Candidate>& candidate) {
+    if (!candidate) return;
+    const NetDivision& division = candidate->net->division();
+    std::optional<Candidate>& kept = kept_[{division.cut, division.shards, candidate->replicas, candidate->beside}];
+    if (!kept || candidate->prediction.seconds / candidate->prediction.samples <
+                     kept->prediction.seconds / kept->prediction.samples) {
+      kept = candidate;
+    }
+  }
+
+  Status TryReplicas() {
+    for (const int replicas : CountsUpTo(places())) {
+      NetDivision division;
+      division.replicated = replicas > 1;
+      HP_ASSIGN_OR_RETURN(const DividedNet* const net, NetOf(division));
+      const Candidate candidate{net, replicas};
+      Keep(BestOf(candidate, GroupsOf(candidate, rough_kind_)));
+    }
+    return OkStatus();
+  }
+
+  /// The ways to split the layers behind a cut over several shards.
+  std::vector<NetDivision> DivisionsOf(int cut, int shards) const {
+    const LayerTypes& types = LayerTypes::BuiltIn();
+    std::vector<int> products;  // whose inputs can be divided as well
+    for (int i = cut; i < layers_; ++i) {
+      const caffe::LayerParameter& layer = problem_.net->layer(i);
+      if (types.SplitOutputs(layer) && types.SplitsInputs(layer)) products.push_back(i);
+    }
+    const size_t all = products.size();
+    std::vector<std::vector<bool>> by_inputs = {std::vector<bool>(all, false)};
+    if (shards > 1 && all <= 3) {
+      for (unsigned bits = 1; bits < 1u << all; ++bits) {
+        by_inputs.emplace_back();
+        for (size_t i = 0; i < all; ++i) by_inputs.back().push_back((bits >> i & 1) != 0);
+      }
+    } else if (shards > 1) {
+      by_inputs.emplace_back(all, true);
+      for (const size_t odd : {0u, 1u}) {
+        by_inputs.emplace_back();
+        for (size_t i = 0; i < all; ++i) by_inputs.back().push_back(i % 2 == odd);
+      }
+    }
+    std::vector<NetDivision> divisions;
+    for (const std::vector<bool>& inputs : by_inputs) {
+      NetDivision division;
+      division.cut = cut;
+      division.shards = shards;
+      for (size_t i = 0; i < all; ++i) {
+        if (inputs[i]) division.splits.emplace_back(products[i], LayerSplit::kInputs);
+      }
+      divisions.push_back(division);
+      // Where the first layer reads slices, the boundary is scattered anyhow.
+      if (shards == 1 || (all > 0 && inputs[0])) continue;
+      division.scattered = true;
+      divisions.push_back(division);
+    }
+    return divisions;
+  }
+
+  void TryCut(int cut) {
+    for (const int shards : CountsUpTo(std::min(kMostShards, places()))) {
+      for (const bool beside : {false, true}) {
+        const int most = beside ? places() : places() - shards;
+        if (most < 1 || (beside && places() == 1)) continue;
+        TryShards(cut, shards, beside, most);
+      }
+    }
+  }
+
+  void TryShards(int cut, int shards, bool beside, int most) {
+    // With about as many replicas as there will be: the fewest samples that still make four micro-batches.
+    const double samples = static_cast<double>(problem_.work.batch) / (problem_.work.per_replica ? 1e-9 : 4);
+    const int typical = std::max(beside ? shards : 1, static_cast<int>(std::min<double>(most, samples)));
+    std::vector<std::pair<double, NetDivision>> ways;
+    for (NetDivision division : DivisionsOf(cut, shards)) {
+      division.replicated = typical > 1;
+      const auto net = NetOf(division);
+      if (!net.ok()) continue;
+      Candidate candidate{*net, typical, beside};
+      const auto best = BestOf(candidate, GroupsOf(candidate, rough_kind_));
+      if (best) ways.emplace_back(best->prediction.seconds, division);
+    }
+    std::stable_sort(ways.begin(), ways.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    if (ways.size() > 2) ways.resize(2);
+    for (const auto& [seconds, way] : ways) {
+      for (const int replicas : CountsUpTo(most)) {
+        if (beside && (replicas < shards || replicas == 1)) continue;
+        NetDivision division = way;
+        division.replicated = replicas > 1;
+        const auto net = NetOf(division);
+        if (!net.ok()) continue;
+        for (const bool fc_first : {false, true}) {
+          if (fc_first && (beside || alike())) continue;
+          const Candidate candidate{*net, replicas, beside, fc_first};
+          Keep(BestOf(candidate, GroupsOf(candidate, rough_kind_)));
+        }
+      }
+    }
+  }
+
+  bool alike() const {
+    return std::all_of(order_.begin(), order_.end(),
+                       [this](int p) { return rough_kind_[p] == rough_kind_[order_[0]]; });
+  }
+
+  // --- The choice
+
+  static int HostsOf(const Candidate& candidate) {
+    int hosts = 0;
+    for (const HostGroup& group : candidate.groups) hosts += group.hosts;
+    return hosts;
+  }
+
+  static double Score(const Candidate& candidate) {
+    const Prediction& prediction = candidate.prediction;
+    const bool shards = candidate.net->division().shards > 0;
+    const double simpler = shards ? kSimpler * kSimpler : candidate.replicas > 1 ? kSimpler : 1;
+    return prediction.seconds / prediction.samples * simpler;
+  }
+
+  StatusOr<PlanChoice> Choose() {
+    std::vector<Candidate> candidates;
+    for (const auto& [kind, candidate] : kept_) candidates.push_back(*candidate);
+    const auto sort = [&] {
+      std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+        return std::tuple(Score(a), a.replicas) < std::tuple(Score(b), b.replicas);
+      });
+    };
+    sort();
+    if (!exact_) {
+      KeepFirst(&candidates);
+      std::erase_if(candidates, [this](Candidate& candidate) {
+        return !Predict(&candidate, GroupsOf(candidate, exact_kind_)) || candidate.prediction.missing > 0;
+      });
+      sort();
+    }
+    if (candidates.empty()) return DoesNotFit();
+    // Within the same margin, the fewest hosts.
+    const double margin = Score(candidates[0]) * kSimpler;
+    const auto behind = std::find_if(candidates.begin(), candidates.end(),
+                                     [margin](const Candidate& candidate) { return Score(candidate) > margin; });
+    const auto fewest = std::min_element(
+        candidates.begin(), behind, [](const Candidate& a, const Candidate& b) { return HostsOf(a) < HostsOf(b); });
+    std::rotate(candidates.begin(), fewest, fewest + 1);
+    PlanChoice choice;
+    choice.considered = considered_;
+    for (const Candidate& candidate : candidates) {
+      std::optional<TablePlan> plan;
+      const auto made = [&]() -> const std::optional<TablePlan>& {
+        if (!plan) plan = PlanOf(candidate);
+        return plan;
+      };
+      const bool alone = candidate.net->division().shards == 0;
+      if (choice.plans.size() < kShown && made()) choice.plans.push_back(*plan);
+      if (alone && candidate.replicas == 1 && !choice.one_node) choice.one_node = made();
+      if (alone && candidate.replicas > 1 && !choice.data_parallel) choice.data_parallel = made();
+    }
+    if (choice.plans.empty()) return DoesNotFit();
+    return choice;
+  }
+
+  /// The first of all, and of the kinds that every answer names.
+  static void KeepFirst(std::vector<Candidate>* candidates) {
+    std::vector<Candidate> kept(candidates->begin(), candidates->begin() + std::min(kAgain, candidates->size()));
+    for (const bool one : {true, false}) {
+      const auto found = std::find_if(candidates->begin(), candidates->end(), [one](const Candidate& candidate) {
+        return candidate.net->division().shards == 0 && (candidate.replicas == 1) == one;
+      });
+      if (found != candidates->end()) kept.push_back(*found);
+    }
+    *candidates = std::move(kept);
+  }
+
+  /// @return nothing: shares as whole numbers would leave a replica without a sample for each micro-batch.
+  std::optional<TablePlan> PlanOf(const Candidate& candidate) const {
+    TablePlan plan;
+    plan.net = Shared(candidate.net);
+    plan.beside = candidate.beside;
+    plan.micro_batches = candidate.micro_batches;
+    plan.groups = candidate.groups;
+    plan.prediction = candidate.prediction;
+    std::tie(plan.conv, plan.fc) = PlacesOf(candidate);
+    // Within what is alike, the order of the user's list.
+    const int shards = candidate.beside ? candidate.net->division().shards : 0;
+    std::sort(plan.conv.begin(), plan.conv.begin() + shards);
+    std::sort(plan.conv.begin() + shards, plan.conv.end());
+    std::sort(plan.fc.begin(), plan.fc.end());
+    if (!SetShares(candidate, &plan)) return std::nullopt;
+    return plan;
+  }
+
+  bool SetShares(const Candidate& candidate, TablePlan* plan) const {
+    std::map<std::tuple<int, bool>, double> rows;  // of a replica, by kind and whether a shard is beside it
+    for (const HostGroup& group : candidate.groups) {
+      if (group.replicas > 0) rows[{group.place, group.shards > 0}] = group.rows;
+    }
+    const bool exact = rows.size() <= 1 || problem_.work.per_replica;
+    if (exact) return true;
+    std::set<int> fc_hosts;
+    for (const int place : plan->fc) fc_hosts.insert(problem_.hosts.places[place].host);
+    for (int i = 0; candidate.beside && i < candidate.net->division().shards; ++i) {
+      fc_hosts.insert(problem_.hosts.places[plan->conv[i]].host);
+    }
+    double most = 0;
+    for (const auto& [kind, each] : rows) most = std::max(most, each);
+    // A share for each sample, where that is no larger than a share may be.
+    const double scale = std::min(1.0, kMostShare / most);
+    int64_t all = 0, divisor = 0;
+    for (const int place : plan->conv) {
+      const bool shard = fc_hosts.contains(problem_.hosts.places[place].host);
+      const double each = rows.at({exact_kind_[place], shard});
+      plan->shares.push_back(std::max(1, static_cast<int>(std::lround(each * scale))));
+      all += plan->shares.back();
+      divisor = std::gcd(divisor, plan->shares.back());
+    }
+    const int64_t least = *std::min_element(plan->shares.begin(), plan->shares.end());
+    if (problem_.work.batch * least < all * plan->micro_batches) return false;
+    for (int& share : plan->shares) share = static_cast<int>(share / divisor);
+    const bool alike =
+        std::all_of(plan->shares.begin(), plan->shares.end(), [plan](int share) { return share == plan->shares[0]; });
+    if (alike) plan->shares.clear();
+    return true;
+  }
+
+  std::shared_ptr<const DividedNet> Shared(const DividedNet* net) const {
+    return *std::find_if(nets_.begin(), nets_.end(), [net](const auto& known) { return known.get() == net; });
+  }
+
+  Status DoesNotFit() const {
+    if (!tightest_) {
+      return InvalidArgument("a batch of %lld samples can't be divided over any of the hosts",
+                             static_cast<long long>(problem_.work.batch));
+    }
+    const Prediction& prediction = tightest_->prediction;
+    const HostGroup& group = tightest_->groups[prediction.short_of_memory];
+    const HostPlace& place = problem_.hosts.places[group.place];
+    const HostInfo& host = problem_.hosts.hosts[place.host];
+    const bool on_host = place.device == "cpu";
+    const int64_t room = on_host ? host.memory_bytes : place.memory_bytes;
+    return InvalidArgument(
+        "the hosts can't hold the net: the table that needs the least, %d conv node(s) and %d shard(s), takes about %s "
+        "on %s%s, which has %s: %s too little; take more hosts, hosts with more memory, or a smaller batch_size",
+        tightest_->replicas, tightest_->net->division().shards,
+        MegaBytes(static_cast<size_t>(static_cast<double>(room) + prediction.missing)).c_str(),
+        (on_host ? "host \"" + host.name : "device \"" + place.device + "\" of host \"" + host.name).c_str(), "\"",
+        MegaBytes(static_cast<size_t>(room)).c_str(), MegaBytes(static_cast<size_t>(prediction.missing)).c_str());
+  }
+
+  const PlanProblem& problem_;
+  Predictor predictor_;
+  const int layers_;
+  std::vector<std::shared_ptr<const DividedNet>> nets_;
+  std::vector<int> order_;                                                    // places, fastest first
+  std::vector<int> exact_kind_, rough_kind_;                                  // by place
+  bool exact_ = true;                                                         // the kinds are as many
+  std::map<std::tuple<int, int, int, bool>, std::optional<Candidate>> kept_;  // cut, shards, replicas, beside
+  std::optional<Candidate> tightest_;                                         // of those that do not fit
+  int64_t considered_ = 0;
+};
+
+}  // namespace
+
+StatusOr<PlanChoice> ChoosePlan(const PlanProblem& problem) { return Search(problem).Run(); }
+
+TableRequest RequestOf(const PlanProblem& problem, const TablePlan& plan) {
+  const NetDivision& division = plan.net->division();
+  TableRequest request;
+  request.conv = plan.replicas();
+  request.beside = plan.beside;
+  request.micro_batches = plan.micro_batches;
+  request.shares = plan.shares;
+  request.per_replica = problem.work.per_replica;
+  const auto add = [&](int place) {
+    const HostPlace& at = problem.hosts.places[place];
+    request.hosts.push_back(problem.hosts.hosts[at.host].name + (at.device == "cpu" ? "" : "/" + at.device));
+  };
+  for (const int place : plan.conv) add(place);
+  for (const int place : plan.fc) add(place);
+  if (division.cut < 0) return request;
+  request.fc = {division.shards};
+  request.cut = {problem.net->layer(division.cut).name()};
+  request.scattered = division.scattered;
+  for (const auto& [layer, split] : division.splits) {
+    request.split.push_back(problem.net->layer(layer).name() + ":INPUTS");
+  }
+  return request;
+}
+
+}  // namespace hp

@@ -1,0 +1,63 @@
+#pragma once
+
+#include "hp/status.h"
+#include "scheduler/plan/table_maker.h"
+#include "scheduler/planner/predict.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace hp {
+
+/// What a plan is made for.
+struct PlanProblem {
+  std::shared_ptr<const caffe::NetParameter> net;  ///< the whole prototxt
+  Shape sample;                                    ///< [C, H, W] of one sample after its transformation
+  Hosts hosts;                                     ///< with their profiles (LoadProfiles)
+  Workload work;
+};
+
+/// A table, by its numbers, and what it will do.
+struct TablePlan {
+  std::shared_ptr<const DividedNet> net;  ///< never null
+  bool beside = false;                    ///< shard i lies on the node of replica i
+  int micro_batches = 1;
+  /// Of each replica and of each shard (none if `beside`): indices into Hosts::places.
+  std::vector<int> conv, fc;
+  std::vector<int> shares = {};  ///< of the batch, by replica; empty: all alike
+  std::vector<HostGroup> groups = {};
+  Prediction prediction = {};
+
+  int replicas() const { return static_cast<int>(conv.size()); }
+  int shards() const { return net->division().shards; }
+  /// Whether it is one process, and whether it is plain data parallelism.
+  bool one_node() const { return replicas() == 1 && shards() == 0; }
+  bool data_parallel() const { return replicas() > 1 && shards() == 0; }
+};
+
+/// The plans that are worth a look, the choice first.
+struct PlanChoice {
+  std::vector<TablePlan> plans;       ///< by predicted speed; all fit into memory; not empty
+  std::optional<TablePlan> one_node;  ///< the fastest of each kind that fits
+  std::optional<TablePlan> data_parallel;
+  int64_t considered = 0;  ///< predictions made
+};
+
+/// Chooses how to train a net on some hosts: one node, replicas alone, or replicas and shards of the net's tail behind
+/// any of its InnerProducts, on separate nodes or beside each other; which splits, how many micro-batches, which share
+/// of the batch each host gets. The fastest by prediction wins, but a simpler kind or fewer hosts if they are within
+/// 2%. A pure function of the problem. A second for 1,000 hosts.
+/// @return kInvalidArgument: the net is faulty, has no batch size, or no table fits into the hosts' memory: names the
+/// host, what it has and what it lacks.
+StatusOr<PlanChoice> ChoosePlan(const PlanProblem& problem);
+
+/// What MakeTable needs to write the table of `plan`. The caller sets solver, port, job and tls.
+TableRequest RequestOf(const PlanProblem& problem, const TablePlan& plan);
+
+/// The reasons, for a terminal: the choice, what each kind of host does in an iteration, the bottleneck and the
+/// distance to the limit, one machine and plain data parallelism beside it, and the next best tables.
+std::string DescribeChoice(const PlanProblem& problem, const PlanChoice& choice);
+
+}  // namespace hp

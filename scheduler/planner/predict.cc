@@ -1,0 +1,239 @@
+// An iteration of a table as a pipeline of rounds. In a round each replica sends one micro-batch through the shards and
+// back. A round can't take less than its busiest resource (a processor, a link one way), nor than the way of a
+// micro-batch divided by the rounds that the pools let be under way at once; an iteration is one such way and the other
+// rounds, then what the exchange of gradients lets show behind the last backward pass. Every resource's sum over the
+// iteration is a lower bound, and their maximum is the limit that is printed.
+#include "scheduler/planner/predict.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace hp {
+namespace {
+
+constexpr double kConvPool = 4;  // as JobPlan chooses
+
+int Count(const std::vector<HostGroup>& groups, int HostGroup::*nodes) {
+  int count = 0;
+  for (const HostGroup& group : groups) count += group.hosts * (group.*nodes);
+  return count;
+}
+
+double RowsOfBatch(const std::vector<HostGroup>& groups) {
+  double rows = 0;
+  for (const HostGroup& group : groups) rows += group.hosts * group.replicas * group.rows;
+  return rows;
+}
+
+/// Solvers of a node, as JobPlan chooses them.
+double PoolOf(bool shard, double rounds, int replicas) {
+  if (!shard) return std::min(rounds, kConvPool);
+  return std::min(rounds * replicas, std::max(2.0 * replicas, kConvPool));
+}
+
+}  // namespace
+
+Predictor::NodeModel& Predictor::ModelOf(const DividedNet& net, bool shard, int place) {
+  const NodePlan* const plan = shard ? net.shard() : &net.replica();
+  NodeModel& model = models_[{plan, place}];
+  if (model.plan != nullptr) return model;
+  model.plan = plan;
+  const HostPlace& at = hosts_->places[place];
+  model.layers = std::make_unique<LayerTimes>(net.costs(), at.speed, at.profile.get(), at.scale);
+  model.node = std::make_unique<NodeTimes>(*plan, *model.layers);
+  for (const int layer : plan->learning_layers()) model.update += model.node->Update(layer);
+  return model;
+}
+
+const Predictor::Times& Predictor::TimesOf(const DividedNet& net, bool shard, int place, double rows) {
+  NodeModel& model = ModelOf(net, shard, place);
+  const int64_t whole = std::max<int64_t>(1, std::llround(std::ceil(rows - 1e-9)));
+  const auto [found, added] = model.by_rows.try_emplace(whole);
+  Times& times = found->second;
+  if (!added) return times;
+  const double each = static_cast<double>(whole);
+  for (int segment = 0; segment < model.plan->segments(); ++segment) {
+    times.forward += model.node->Forward(segment, each);
+    times.backward += model.node->Backward(segment, each);
+  }
+  for (const int layer : model.plan->learning_layers()) times.weights += model.node->WeightGradient(layer, each);
+  return times;
+}
+
+/// Of one shard in an iteration: micro-batches of all replicas, then its update.
+double Predictor::ShardSeconds(const DividedNet& net, int micro_batches, int place,
+                               const std::vector<HostGroup>& groups) {
+  const double rounds = static_cast<double>(micro_batches * work_.iter_size);
+  double seconds = ModelOf(net, true, place).update;
+  for (const HostGroup& group : groups) {
+    if (group.replicas == 0) continue;
+    const Times& times = TimesOf(net, true, place, group.rows / micro_batches);
+    seconds += rounds * group.hosts * group.replicas * (times.forward + times.backward + times.weights);
+  }
+  return seconds;
+}
+
+bool Predictor::ShareRows(const DividedNet& net, int micro_batches, std::vector<HostGroup>* groups) {
+  const int replicas = Count(*groups, &HostGroup::replicas);
+  const double batch = static_cast<double>(work_.batch);
+  for (HostGroup& group : *groups) group.rows = group.replicas == 0 ? 0 : work_.per_replica ? batch : batch / replicas;
+  if (!work_.per_replica) {
+    // Samples in a second of each replica, and seconds of a batch that its shard takes.
+    std::vector<double> speed(groups->size()), busy(groups->size());
+    double speeds = 0, work = batch;
+    for (size_t g = 0; g < groups->size(); ++g) {
+      const HostGroup& group = (*groups)[g];
+      if (group.replicas == 0) continue;
+      const Times& times = TimesOf(net, false, group.place, group.rows / micro_batches);
+      speed[g] = group.rows / (micro_batches * (times.forward + times.backward + times.weights));
+      if (group.beside) {
+        busy[g] = ShardSeconds(net, micro_batches, group.place, *groups) / static_cast<double>(work_.iter_size);
+      }
+      speeds += group.hosts * group.replicas * speed[g];
+      work += group.hosts * group.replicas * speed[g] * busy[g];
+    }
+    for (size_t g = 0; g < groups->size(); ++g) {
+      if ((*groups)[g].replicas > 0) (*groups)[g].rows = speed[g] * (work / speeds - busy[g]);
+    }
+  }
+  return std::all_of(groups->begin(), groups->end(), [micro_batches](const HostGroup& group) {
+    return group.replicas == 0 || group.rows >= micro_batches * (1 - 1e-9);
+  });
+}
+
+void Predictor::AddLinks(const DividedNet& net, const std::vector<HostGroup>& groups, Prediction* prediction) const {
+  const NetTraffic& traffic = net.traffic();
+  const double updates = static_cast<double>(work_.iter_size), batch = RowsOfBatch(groups);
+  const int replicas = Count(groups, &HostGroup::replicas), shards = Count(groups, &HostGroup::shards);
+  int conv_hosts = 0;
+  for (const HostGroup& group : groups) conv_hosts += group.replicas > 0 ? group.hosts : 0;
+  for (size_t g = 0; g < groups.size(); ++g) {
+    const HostGroup& group = groups[g];
+    HostLoad& load = prediction->loads[g];
+    const double own = group.replicas * group.rows;
+    // What stays on the host crosses no link: replicas beside shards, and shards beside each other.
+    const double away = shards > 0 ? 1.0 - 1.0 * group.shards / shards : 0;
+    const double others = shards > 1 ? 1.0 * (shards - group.shards) / (shards - 1) : 0;
+    load.out = updates * (own * traffic.replica_out * away + group.shards * (batch - own) * traffic.shard_out +
+                          group.shards * batch * traffic.inner_out * others);
+    load.in = updates * (own * traffic.replica_in * away + group.shards * (batch - own) * traffic.shard_in +
+                         group.shards * batch * traffic.inner_in * others);
+    if (group.replicas == 0 || conv_hosts < 2) continue;
+    const double ring = 2.0 * (replicas - 1) / replicas * traffic.exchanged;
+    load.out += ring;
+    load.in += ring;
+  }
+}
+
+void Predictor::AddMemory(const DividedNet& net, int micro_batches, const std::vector<HostGroup>& groups,
+                          Prediction* prediction) const {
+  const int replicas = Count(groups, &HostGroup::replicas);
+  double most_rows = 0;
+  for (const HostGroup& group : groups) most_rows = std::max(most_rows, group.rows / micro_batches);
+  for (size_t g = 0; g < groups.size(); ++g) {
+    const HostGroup& group = groups[g];
+    HostLoad& load = prediction->loads[g];
+    // Pools give way where memory is short, so that one solver is what a node can't do without.
+    const double rounds = static_cast<double>(micro_batches * work_.iter_size);
+    const auto memory = [&](int pool_of_replica, int pool_of_shard) {
+      const double rows = std::ceil(group.rows / micro_batches - 1e-9);
+      const double conv = group.replicas > 0 ? net.MemoryOf(net.replica(), rows, pool_of_replica) : 0;
+      const double fc = group.shards > 0 ? net.MemoryOf(*net.shard(), std::ceil(most_rows), pool_of_shard) : 0;
+      load.node_memory = group.beside ? conv + fc : std::max(conv, fc);
+      load.memory = group.replicas * conv + group.shards * fc;
+    };
+    const HostPlace& place = hosts_->places[group.place];
+    const bool on_host = place.device == "cpu";
+    const double room = static_cast<double>(on_host ? HostOf(group).memory_bytes : place.memory_bytes);
+    const auto missing = [&] { return (on_host ? load.memory : load.node_memory) - room; };
+    const int wanted = static_cast<int>(PoolOf(group.shards > 0, rounds, replicas));
+    int pool = wanted;
+    const auto replica_pool = [&] { return group.beside ? pool : std::min(pool, static_cast<int>(kConvPool)); };
+    memory(replica_pool(), pool);
+    while (missing() > 0 && pool > 1) {
+      pool = std::max(1, pool * 3 / 4);
+      memory(replica_pool(), pool);
+    }
+    if (missing() > prediction->missing) {
+      prediction->missing = missing();
+      prediction->short_of_memory = static_cast<int>(g);
+    }
+    const double depth = group.shards > 0 ? std::min(1.0 * pool / replicas, rounds) : pool;
+    prediction->depth = std::min(prediction->depth, depth);
+  }
+}
+
+/// Of the gradients of all replicas by a ring, where the slowest link sets the pace.
+double Predictor::ExchangeSeconds(const DividedNet& net, const std::vector<HostGroup>& groups) const {
+  const int replicas = Count(groups, &HostGroup::replicas);
+  if (replicas < 2 || net.traffic().exchanged == 0) return 0;
+  double pace = 0, latency = 0;
+  int conv_hosts = 0;
+  for (const HostGroup& group : groups) conv_hosts += group.replicas > 0 ? group.hosts : 0;
+  for (const HostGroup& group : groups) {
+    if (group.replicas == 0) continue;
+    const double memory = hosts_->places[group.place].speed.bytes_per_second / 4;
+    pace = std::max(pace, 1 / (conv_hosts > 1 ? HostOf(group).link_bytes_per_second : memory));
+    if (conv_hosts > 1) latency = std::max(latency, HostOf(group).latency_s);
+  }
+  const double steps = 2.0 * (replicas - 1);
+  return steps / replicas * net.traffic().exchanged * pace + steps * latency;
+}
+
+Prediction Predictor::Predict(const DividedNet& net, int micro_batches, const std::vector<HostGroup>& groups) {
+  Prediction prediction;
+  prediction.loads.resize(groups.size());
+  const int replicas = Count(groups, &HostGroup::replicas), shards = Count(groups, &HostGroup::shards);
+  const double rounds = static_cast<double>(micro_batches * work_.iter_size);
+  prediction.samples = RowsOfBatch(groups) * static_cast<double>(work_.iter_size);
+  AddLinks(net, groups, &prediction);
+  AddMemory(net, micro_batches, groups, &prediction);
+  const double exchange = ExchangeSeconds(net, groups);
+  const double ring = replicas > 1 ? 2.0 * (replicas - 1) / replicas * net.traffic().exchanged : 0;
+  // Of a round: the longest of what each kind of node does, and of what each link moves besides the exchange.
+  double forward = 0, backward = 0, through = 0, send = 0, receive = 0, round = 0, update = 0, latency = 0;
+  for (size_t g = 0; g < groups.size(); ++g) {
+    const HostGroup& group = groups[g];
+    HostLoad& load = prediction.loads[g];
+    double computes = 0, shard = 0;
+    if (group.replicas > 0) {
+      const Times& times = TimesOf(net, false, group.place, group.rows / micro_batches);
+      const double own = times.forward + times.backward + times.weights;
+      forward = std::max(forward, times.forward);
+      backward = std::max(backward, times.backward + times.weights);
+      computes += own;
+      load.replica_s = rounds * own + ModelOf(net, false, group.place).update;
+      update = std::max(update, ModelOf(net, false, group.place).update);
+    }
+    if (group.shards > 0) {
+      shard = ShardSeconds(net, micro_batches, group.place, groups);
+      const double each = (shard - ModelOf(net, true, group.place).update) / rounds;
+      computes = group.beside ? computes + each : std::max(computes, each);
+      through = std::max(through, each);
+      (group.beside ? load.replica_s : load.shard_s) += shard;
+    }
+    const bool rings = ring > 0 && group.replicas > 0 && load.out >= ring && load.in >= ring;
+    const double bandwidth = HostOf(group).link_bytes_per_second;
+    const double out = (load.out - (rings ? ring : 0)) / bandwidth / rounds;
+    const double in = (load.in - (rings ? ring : 0)) / bandwidth / rounds;
+    send = std::max(send, out);
+    receive = std::max(receive, in);
+    round = std::max({round, computes, out, in});
+    latency = std::max(latency, HostOf(group).latency_s);
+    const double limits[] = {load.compute_s(), load.out / bandwidth, load.in / bandwidth};
+    for (int resource = 0; resource < 3; ++resource) {
+      if (limits[resource] <= prediction.limit) continue;
+      prediction.limit = limits[resource];
+      prediction.resource = static_cast<Prediction::Resource>(resource);
+      prediction.busiest = static_cast<int>(g);
+    }
+  }
+  double way = forward + backward;
+  if (shards > 0) way += through + send + receive + (2 + net.hops()) * latency;
+  round = std::max(round, way / std::max(prediction.depth, 1e-3));
+  const double shown = std::max(0.0, exchange - backward);  // of the exchange, which begins with the last backward pass
+  prediction.seconds = std::max(way + (rounds - 1) * round + shown + update, prediction.limit);
+  return prediction;
+}
+
+}  // namespace hp

@@ -1,0 +1,167 @@
+#include "base/format.h"
+#include "scheduler/planner/planner.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace hp {
+namespace {
+
+constexpr size_t kMostGroups = 16;  // lines of the table
+
+std::string Seconds(double seconds) {
+  if (seconds >= 1) return Format("%.2f s", seconds);
+  return Format("%.1f ms", 1e3 * seconds);
+}
+
+std::string Bytes(double bytes) {
+  if (bytes < 1e5) return Format("%.1f kB", bytes / 1e3);
+  return Format("%.1f MB", bytes / 1e6);
+}
+
+std::string Count(int count, const char* what) { return Format("%d %s%s", count, what, count == 1 ? "" : "s"); }
+
+/// "fc6 by INPUTS, fc7 by OUTPUTS": all InnerProducts of the FC stage.
+std::string SplitsOf(const PlanProblem& problem, const NetDivision& division) {
+  const LayerTypes& types = LayerTypes::BuiltIn();
+  std::string text;
+  for (int i = division.cut; i < problem.net->layer_size(); ++i) {
+    if (!types.SplitOutputs(problem.net->layer(i))) continue;
+    const bool inputs = std::any_of(division.splits.begin(), division.splits.end(),
+                                    [i](const auto& split) { return split.first == i; });
+    text += (text.empty() ? "" : ", ") + problem.net->layer(i).name() + (inputs ? " by INPUTS" : " by OUTPUTS");
+  }
+  return text;
+}
+
+/// One line that says which table it is.
+std::string Title(const PlanProblem& problem, const TablePlan& plan) {
+  const NetDivision& division = plan.net->division();
+  if (plan.one_node()) return "one machine";
+  if (plan.data_parallel()) {
+    return "plain data parallelism over " + Count(plan.replicas(), "node") +
+           (plan.micro_batches > 1 ? Format(", %d micro-batches", plan.micro_batches) : "");
+  }
+  std::string text = Count(plan.replicas(), "conv node") + " + " + Count(plan.shards(), "shard");
+  if (plan.beside) text += " beside them";
+  text += " from " + problem.net->layer(division.cut).name();
+  if (plan.shards() > 1) {
+    text += " (" + SplitsOf(problem, division) + (division.scattered ? "; scattered" : "") + ")";
+  }
+  return text + Format(", %d micro-batch%s", plan.micro_batches, plan.micro_batches == 1 ? "" : "es");
+}
+
+std::string Speed(const TablePlan& plan) {
+  return Format("%.1f images/s (%s for %.0f samples)", plan.prediction.samples_per_second(),
+                Seconds(plan.prediction.seconds).c_str(), plan.prediction.samples);
+}
+
+std::string RoleOf(const HostGroup& group) {
+  std::string role;
+  if (group.replicas > 0) role = group.replicas == 1 ? "conv" : Format("%d conv", group.replicas);
+  if (group.shards == 0) return role;
+  const std::string shards = group.shards == 1 ? "shard" : Format("%d shards", group.shards);
+  return role.empty() ? shards : role + " + " + shards;
+}
+
+const char* NameOf(Prediction::Resource resource) {
+  switch (resource) {
+    case Prediction::kCompute:
+      return "computes";
+    case Prediction::kSend:
+      return "sends";
+    case Prediction::kReceive:
+      return "receives";
+  }
+  return "";
+}
+
+const HostInfo& HostOf(const PlanProblem& problem, const HostGroup& group) {
+  return problem.hosts.hosts[problem.hosts.places[group.first].host];
+}
+
+std::string Groups(const PlanProblem& problem, const TablePlan& plan) {
+  std::string text = Format("  %-28s %-14s %9s %11s %5s %11s %11s %11s\n", "hosts", "each runs", "samples", "computes",
+                            "busy", "sends", "receives", "memory");
+  const size_t shown = plan.groups.size() <= kMostGroups ? plan.groups.size() : kMostGroups - 1;
+  for (size_t g = 0; g < shown; ++g) {
+    const HostGroup& group = plan.groups[g];
+    const HostLoad& load = plan.prediction.loads[g];
+    const std::string name = HostOf(problem, group).name;
+    const std::string hosts = group.hosts == 1 ? name : Format("%d like %s", group.hosts, name.c_str());
+    const std::string samples = group.replicas > 0 ? Format("%.0f", group.rows) : "-";
+    text += Format("  %-28s %-14s %9s %11s %4.0f%% %11s %11s %11s\n", hosts.c_str(), RoleOf(group).c_str(),
+                   samples.c_str(), Seconds(load.compute_s()).c_str(), 100 * load.compute_s() / plan.prediction.seconds,
+                   Bytes(load.out).c_str(), Bytes(load.in).c_str(), Bytes(load.memory).c_str());
+  }
+  return text;
+}
+
+std::string Bottleneck(const PlanProblem& problem, const TablePlan& plan) {
+  const Prediction& prediction = plan.prediction;
+  const HostGroup& group = plan.groups[prediction.busiest];
+  const HostInfo& host = HostOf(problem, group);
+  const HostLoad& load = prediction.loads[prediction.busiest];
+  std::string text = "bottleneck: host " + host.name + " " + NameOf(prediction.resource);
+  if (prediction.resource == Prediction::kCompute) {
+    text += " for " + Seconds(prediction.limit);
+  } else {
+    const double bytes = prediction.resource == Prediction::kSend ? load.out : load.in;
+    text += " " + Bytes(bytes) + Format(" at %.3g Gbit/s", host.link_bytes_per_second * 8e-9) + ", " +
+            Seconds(prediction.limit);
+  }
+  return text + Format(
+                    "\nlimit max(compute, bytes / bandwidth): %s; predicted %s is %.2f times that: the rest is filling "
+                    "and draining the pipeline\n",
+                    Seconds(prediction.limit).c_str(), Seconds(prediction.seconds).c_str(),
+                    prediction.seconds / prediction.limit);
+}
+
+std::string Reason(const PlanProblem& problem, const PlanChoice& choice) {
+  const TablePlan& best = choice.plans[0];
+  const bool alone = problem.hosts.places.size() == 1;
+  if (best.one_node()) {
+    if (alone) return "One machine is best: there is no other.\n";
+    const TablePlan* const next = choice.plans.size() > 1 ? &choice.plans[1] : nullptr;
+    if (next == nullptr) return "One machine is best: no table for more fits.\n";
+    const Prediction& prediction = next->prediction;
+    const HostLoad& load = prediction.loads[prediction.busiest];
+    return "One machine is best: the best table for more hosts, " + Title(problem, *next) + ", sends " +
+           Bytes(std::max(load.in, load.out)) + " over a link in each iteration and takes " +
+           Seconds(prediction.seconds * best.prediction.samples / prediction.samples) + " instead of " +
+           Seconds(best.prediction.seconds) + ".\n";
+  }
+  if (best.data_parallel()) {
+    return "Plain data parallelism is best: the gradients of all parameters, " + Bytes(best.net->traffic().exchanged) +
+           ", are summed up while the backward pass runs, and shards of FC "
+           "layers would gain less than they cost.\n";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string DescribeChoice(const PlanProblem& problem, const PlanChoice& choice) {
+  const TablePlan& best = choice.plans[0];
+  std::string text = "plan: " + Title(problem, best) + "\npredicted: " + Speed(best) + "\n" + Groups(problem, best) +
+                     Bottleneck(problem, best) + Reason(problem, choice);
+  const auto against = [&](const std::optional<TablePlan>& other, const char* what) {
+    if (!other || (best.one_node() && other->one_node()) || (best.data_parallel() && other->data_parallel())) return;
+    text += Format("%s: %s: %.2f times as fast\n", what, Speed(*other).c_str(),
+                   best.prediction.samples_per_second() / other->prediction.samples_per_second());
+  };
+  if (choice.one_node) {
+    against(choice.one_node, "against one machine");
+  } else {
+    text += "One machine can't hold the net.\n";
+  }
+  against(choice.data_parallel, "against plain data parallelism");
+  if (choice.plans.size() > 1) text += "next best:\n";
+  for (size_t i = 1; i < choice.plans.size(); ++i) {
+    const TablePlan& plan = choice.plans[i];
+    text += Format("  %zu. %.1f images/s: ", i, plan.prediction.samples_per_second()) + Title(problem, plan) + "\n";
+  }
+  return text;
+}
+
+}  // namespace hp

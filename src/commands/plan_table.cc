@@ -1,0 +1,163 @@
+#include "commands/plan_table.h"
+
+#include "backend/backend.h"
+#include "base/cores.h"
+#include "base/format.h"
+#include "base/memory_room.h"
+#include "commands/describe.h"
+#include "commands/sample_shape.h"
+#include "proto/text.h"
+#include "scheduler/plan/table_check.h"
+#include "solvers/check.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <sstream>
+#include <tuple>
+
+namespace hp {
+namespace {
+
+/// The files of a job, and the shapes of its samples.
+struct PlanFiles {
+  caffe::SolverParameter solver;
+  std::shared_ptr<const caffe::NetParameter> net;
+  SampleShapes samples;
+};
+
+StatusOr<PlanFiles> ReadFacts(const PlanFlags& flags) {
+  PlanFiles files;
+  HP_ASSIGN_OR_RETURN(files.solver, ReadSolver(flags.solver));
+  HP_RETURN_IF_ERROR(CheckSolver(files.solver).Prepend(flags.solver));
+  HP_ASSIGN_OR_RETURN(caffe::NetParameter net, NetOfSolver(files.solver));
+  files.net = std::make_shared<const caffe::NetParameter>(std::move(net));
+  HP_RETURN_IF_ERROR(NetGraph::Create(files.net, caffe::TRAIN).status());
+  if (!flags.sample.empty()) {
+    HP_ASSIGN_OR_RETURN(files.samples.train, ParseSampleShape(flags.sample));
+    files.samples.test = files.samples.train;
+    return files;
+  }
+  StatusOr<SampleShapes> samples = ReadSampleShapes(files.solver, *files.net, flags.cache_dir);
+  if (samples.status().code() == StatusCode::kNotFound) {
+    return NotFound("%s; without its data, say the shape of a sample: --sample=CHANNELS,HEIGHT,WIDTH",
+                    samples.status().message().c_str());
+  }
+  HP_ASSIGN_OR_RETURN(files.samples, std::move(samples));
+  return files;
+}
+
+StatusOr<Hosts> HostsOfFlag(const std::string& flag, std::string* note) {
+  std::error_code error;
+  if (std::filesystem::is_regular_file(flag, error)) return ReadHosts(flag);
+  if (flag.find('/') == flag.npos && flag.size() > 9 && flag.ends_with(".prototxt")) {
+    return NotFound("--hosts=%s: no such file", flag.c_str());
+  }
+  std::vector<std::string> names;
+  std::istringstream stream(flag);
+  for (std::string name; std::getline(stream, name, ',');) {
+    if (!name.empty()) names.push_back(name);
+  }
+  HostConfig like;
+  like.set_cores(AvailableCores());
+  like.set_memory_mb(std::clamp<int64_t>(HostMemoryTotal().bytes >> 20, 1, kMaxMemoryMb));
+  *note = Format(
+      "hosts: taken to be like this one (%d cores, %s) with links of %.0f Gbit/s; --hosts=FILE.prototxt says "
+      "more\n",
+      like.cores(), MegaBytes(static_cast<size_t>(like.memory_mb()) << 20).c_str(), like.link_gbit_per_s());
+  return LikeHosts(names, like);
+}
+
+StatusOr<Workload> WorkOf(const PlanFlags& flags, const PlanFiles& files) {
+  HP_ASSIGN_OR_RETURN(const std::unique_ptr<NetGraph> graph, NetGraph::Create(files.net, caffe::TRAIN));
+  Workload work;
+  work.batch = graph->batch_size();
+  work.iter_size = files.solver.iter_size();
+  work.per_replica = flags.per_replica;
+  if (work.batch < 1) return InvalidArgument("net \"%s\" has no batch_size to train with", files.net->name().c_str());
+  return work;
+}
+
+StatusOr<RoutingTableConfig> ConfigOf(const PlanFlags& flags, const PlanFiles& files, const PlanProblem& problem,
+                                      const TablePlan& plan) {
+  TableRequest request = RequestOf(problem, plan);
+  request.solver = flags.solver_in_table;
+  request.port = flags.port;
+  request.job = flags.job;
+  request.tls = flags.tls;
+  HP_ASSIGN_OR_RETURN(RoutingTableConfig config, MakeTable(request, *problem.net));
+  if (const std::vector<std::string> faults = CheckSolverFit(config, files.solver); !faults.empty()) {
+    return Status(StatusCode::kInvalidArgument, faults[0]);
+  }
+  // What hosts.prototxt says of a host holds for its one node; several divide the cores when they start.
+  for (int rank = 0; rank < config.node_size(); ++rank) {
+    const std::vector<int>& places = rank < plan.replicas() ? plan.conv : plan.fc;
+    const HostPlace& place = problem.hosts.places[places[rank < plan.replicas() ? rank : rank - plan.replicas()]];
+    const HostInfo& host = problem.hosts.hosts[place.host];
+    if (place.device != "cpu") continue;
+    if (host.says_cores) config.mutable_node(rank)->set_threads(host.cores);
+    if (host.says_memory) config.mutable_node(rank)->set_memory_mb(host.memory_bytes >> 20);
+  }
+  return config;
+}
+
+/// Makes the nets of one node of each kind, and sets the pools of all: those that fit.
+/// @return kInvalidArgument: a node does not fit into its host.
+Status FitNodes(const PlanFiles& files, const PlanProblem& problem, const TablePlan& plan, RoutingTableConfig* config) {
+  HP_ASSIGN_OR_RETURN(const RoutingTable table, RoutingTable::Create(*config, "plan"));
+  JobPlan::Options options;
+  options.table = &table;
+  options.solver = files.solver;
+  options.net = files.net;
+  options.train_shape = files.samples.train;
+  options.test_shape = files.samples.test;
+  HP_ASSIGN_OR_RETURN(const std::shared_ptr<const JobPlan> job, JobPlan::Create(options));
+  const std::unique_ptr<Backend> backend = MakeCpuBackend();
+  // Nodes are alike if they have the same kinds of parts, the same share and the same room. Slices of shards differ by
+  // one channel at most.
+  std::map<std::tuple<bool, bool, int, int64_t>, int> pools;
+  for (int rank = 0; rank < config->node_size(); ++rank) {
+    const NodeInfo& node = table.node(rank);
+    const bool conv = rank < plan.replicas();
+    const HostPlace& place = problem.hosts.places[conv ? plan.conv[rank] : plan.fc[rank - plan.replicas()]];
+    const auto [pool, added] = pools.try_emplace({conv, node.parts.size() > 1, node.share, place.memory_bytes}, 0);
+    if (added) {
+      const MemoryRoom room{place.memory_bytes, "its host has", ""};
+      HP_ASSIGN_OR_RETURN(const NodeSummary summary, SummarizeNode(job, rank, backend.get(), room));
+      pool->second = summary.solvers;
+    }
+    config->mutable_node(rank)->set_pool_size(pool->second);
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+StatusOr<PlannedTable> PlanTable(const PlanFlags& flags) {
+  PlannedTable planned;
+  HP_ASSIGN_OR_RETURN(const PlanFiles files, ReadFacts(flags));
+  PlanProblem problem;
+  problem.net = files.net;
+  problem.sample = files.samples.train;
+  HP_ASSIGN_OR_RETURN(problem.work, WorkOf(flags, files));
+  HP_ASSIGN_OR_RETURN(problem.hosts, HostsOfFlag(flags.hosts, &planned.reasons));
+  HP_RETURN_IF_ERROR(LoadProfiles(flags.profile, *problem.net, problem.sample, &problem.hosts));
+  HP_ASSIGN_OR_RETURN(PlanChoice choice, ChoosePlan(problem));
+  Status last;
+  while (!choice.plans.empty()) {
+    StatusOr<RoutingTableConfig> config = ConfigOf(flags, files, problem, choice.plans[0]);
+    last = config.status();
+    if (config.ok()) last = FitNodes(files, problem, choice.plans[0], &*config);
+    if (last.ok()) {
+      planned.config = *std::move(config);
+      planned.reasons += DescribeChoice(problem, choice);
+      return planned;
+    }
+    planned.reasons += "passed over: " + last.message() + "\n";
+    choice.plans.erase(choice.plans.begin());
+  }
+  return last;
+}
+
+}  // namespace hp

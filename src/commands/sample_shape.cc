@@ -1,0 +1,55 @@
+#include "commands/sample_shape.h"
+
+#include "input/input.h"
+#include "net/plan/graph.h"
+#include "proto/net_filter.h"
+
+#include <charconv>
+#include <memory>
+#include <sstream>
+#include <vector>
+
+namespace hp {
+namespace {
+
+/// Nothing: the phase has no Data layer.
+StatusOr<std::optional<Shape>> SampleShape(const caffe::NetParameter& net, bool train, const std::string& cache_dir) {
+  for (int i : LayersOf(net, train ? caffe::TRAIN : caffe::TEST)) {
+    if (!LayerTypes::BuiltIn().IsDataset(net.layer(i))) continue;
+    HP_ASSIGN_OR_RETURN(const std::unique_ptr<Input> input, Input::Open(net.layer(i), train, cache_dir));
+    return std::optional<Shape>(input->sample_shape());
+  }
+  return std::optional<Shape>();
+}
+
+}  // namespace
+
+StatusOr<SampleShapes> ReadSampleShapes(const caffe::SolverParameter& solver, const caffe::NetParameter& net,
+                                        const std::string& cache_dir) {
+  SampleShapes shapes;
+  HP_ASSIGN_OR_RETURN(const std::optional<Shape> train, SampleShape(net, true, cache_dir));
+  if (!train) return InvalidArgument("net \"%s\" has no Data layer to train from", net.name().c_str());
+  shapes.train = *train;
+  if (solver.test_iter_size() == 0) return shapes;
+  HP_ASSIGN_OR_RETURN(const std::optional<Shape> test, SampleShape(net, false, cache_dir));
+  if (!test) return InvalidArgument("net \"%s\" has no Data layer to test with", net.name().c_str());
+  shapes.test = *test;
+  return shapes;
+}
+
+StatusOr<Shape> ParseSampleShape(const std::string& text) {
+  std::vector<int64_t> dims;
+  bool valid = true;
+  std::istringstream stream(text);
+  for (std::string item; std::getline(stream, item, ',');) {
+    int64_t dim = 0;
+    const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), dim);
+    valid = valid && error == std::errc() && end == item.data() + item.size() && dim >= 1;
+    dims.push_back(dim);
+  }
+  const Shape shape(dims);
+  if (valid && shape.rank() == 3 && shape.InBounds() && text.back() != ',') return shape;
+  return InvalidArgument("--sample is \"%s\"; expected CHANNELS,HEIGHT,WIDTH, such as 3,227,227", text.c_str());
+}
+
+}  // namespace hp

@@ -1,0 +1,29 @@
+#pragma once
+
+#include "base/shape.h"
+#include "hp/status.h"
+#include "proto/caffe.pb.h"
+
+#include <optional>
+#include <string>
+
+namespace hp {
+
+/// Shapes of a sample, [C, H, W] after its transformation, in each phase of a net.
+struct SampleShapes {
+  Shape train;
+  Shape test;  ///< empty: the solver has no test
+};
+
+/// Opens the databases of the Data layers to learn them.
+/// @param net unfiltered. @param cache_dir DatasetOptions::cache_dir.
+/// @return kNotFound: a database or mean file is not on this host; kInvalidArgument, kDataLoss: a fault of net or data,
+/// or a phase that the solver runs has no Data layer.
+StatusOr<SampleShapes> ReadSampleShapes(const caffe::SolverParameter& solver, const caffe::NetParameter& net,
+                                        const std::string& cache_dir);
+
+/// The shape that "3,227,227" means.
+/// @return kInvalidArgument: another text; names --sample.
+StatusOr<Shape> ParseSampleShape(const std::string& text);
+
+}  // namespace hp

@@ -1,0 +1,157 @@
+// What the formulas say of a division, beside the plan of a whole job under the table that is made of it.
+#include "scheduler/planner/divided_net.h"
+
+#include "scheduler/plan/table_check.h"
+#include "scheduler/planner/planner.h"
+#include "test/support/small_job.h"
+
+#include <gmock/gmock.h>
+
+namespace hp {
+namespace {
+
+// 12 samples; widths that 2 and 4 shards divide.
+constexpr char kTailNet[] = R"(
+    layer { name: "data" type: "Data" top: "data" top: "label" data_param { source: "x" batch_size: 24 } }
+    layer { name: "conv1" type: "Convolution" bottom: "data" top: "conv1"
+            convolution_param { num_output: 8 kernel_size: 3 } }
+    layer { name: "relu1" type: "ReLU" bottom: "conv1" top: "conv1" }
+    layer { name: "pool1" type: "Pooling" bottom: "conv1" top: "pool1" pooling_param { kernel_size: 2 stride: 2 } }
+    layer { name: "fc6" type: "InnerProduct" bottom: "pool1" top: "fc6" inner_product_param { num_output: 40 } }
+    layer { name: "relu6" type: "ReLU" bottom: "fc6" top: "fc6" }
+    layer { name: "fc7" type: "InnerProduct" bottom: "fc6" top: "fc7" inner_product_param { num_output: 20 } }
+    layer { name: "relu7" type: "ReLU" bottom: "fc7" top: "fc7" }
+    layer { name: "fc8" type: "InnerProduct" bottom: "fc7" top: "fc8" inner_product_param { num_output: 12 } }
+    layer { name: "loss" type: "SoftmaxWithLoss" bottom: "fc8" bottom: "label" top: "loss" })";
+constexpr double kFloatSize = 4;
+constexpr double kBoundary = kFloatSize * 8 * 3 * 3;  // pool1 of one sample
+constexpr int kFc6 = 4, kFc7 = 6, kFc8 = 8;
+
+std::shared_ptr<const caffe::NetParameter> TailNet() {
+  return std::make_shared<const caffe::NetParameter>(Parse<caffe::NetParameter>(kTailNet));
+}
+
+std::unique_ptr<DividedNet> Divide(NetDivision division) {
+  auto net = DividedNet::Create(TailNet(), {1, 8, 8}, division, 24);
+  EXPECT_TRUE(net.ok()) << net.status();
+  return net.ok() ? *std::move(net) : nullptr;
+}
+
+NetDivision Tail(int shards, std::vector<int> by_inputs = {}, bool scattered = false, int cut = kFc6) {
+  NetDivision division;
+  division.cut = cut;
+  division.shards = shards;
+  division.scattered = scattered;
+  division.replicated = true;
+  for (const int layer : by_inputs) division.splits.emplace_back(layer, LayerSplit::kInputs);
+  return division;
+}
+
+// The table of scheduler/README.md, "Bytes", for one sample.
+TEST(DividedNetTest, BytesAreThoseOfTheFormulas) {
+  const NetTraffic direct = Divide(Tail(4))->traffic();
+  EXPECT_EQ(direct.replica_out, 4 * kBoundary);
+  EXPECT_EQ(direct.shard_in, kBoundary);
+  // fc6 and fc7 are gathered, each shard gets 3/4 of them, and as much of the gradients of its own quarter; 3 numbers
+  // of each row of the loss from each of three others.
+  const double gathered = 2 * 0.75 * kFloatSize * (40 + 20) + 3 * kFloatSize * 3;
+  EXPECT_EQ(direct.inner_in, gathered);
+  EXPECT_EQ(direct.inner_out, gathered);
+  const NetTraffic scattered = Divide(Tail(4, {}, true))->traffic();
+  EXPECT_EQ(scattered.replica_out, kBoundary);
+  EXPECT_EQ(scattered.shard_in, kBoundary / 4);
+  EXPECT_EQ(scattered.inner_in, gathered + 2 * 0.75 * kBoundary);
+  const NetTraffic inputs = Divide(Tail(4, {kFc6}))->traffic();
+  EXPECT_EQ(inputs.replica_out, kBoundary);
+  EXPECT_EQ(inputs.shard_in, kBoundary / 4);
+  const NetTraffic alternating = Divide(Tail(4, {kFc7}))->traffic();
+  EXPECT_EQ(alternating.inner_in, 2 * 0.75 * kFloatSize * (20 + 20) + 3 * kFloatSize * 3)
+      << "nothing between fc6 and fc7; fc7's addends, and then fc7 gathered for fc8";
+  EXPECT_EQ(direct.exchanged, kFloatSize * (8 * 9 + 8)) << "conv1's parameters";
+  NetDivision alone;
+  EXPECT_EQ(Divide(alone)->traffic().exchanged, 0);
+}
+
+struct Case {
+  NetDivision division;
+  int replicas;
+  bool beside;
+};
+
+class DivisionPlan : public testing::TestWithParam<Case> {};
+
+// Bytes of an update over the links of node `rank`, by its ports and the ring.
+std::pair<double, double> BytesOf(const JobPlan& job, Rank rank) {
+  double out = 0, in = 0;
+  const PipelinePlan pipeline = job.pipeline(rank);
+  for (const MsgId id : job.schedule().TrainIds(0, pipeline.share)) {
+    const int64_t rows = job.schedule().SamplesOfId(id).rows;
+    for (const PortPlan& port : job.node(rank, true, pipeline.VariantOf(id)).ports()) {
+      (port.landing ? in : out) += static_cast<double>(port.row_bytes * rows);
+    }
+  }
+  double exchanged = 0;
+  for (const ParamGroupPlan& group : pipeline.groups) {
+    if (!group.exchanged) continue;
+    for (const ParamPlan& param : job.node(rank, true).params()) {
+      if (param.graph_layer == group.layer) exchanged += kFloatSize * static_cast<double>(param.block.count());
+    }
+  }
+  const double ring = 2.0 * (job.table().replicas() - 1) / job.table().replicas() * exchanged;
+  return {out + ring, in + ring};
+}
+
+TEST_P(DivisionPlan, PredictsTheBytesOfEveryNodeOfTheJob) {
+  const Case& c = GetParam();
+  PlanProblem problem;
+  problem.net = TailNet();
+  problem.sample = {1, 8, 8};
+  problem.work.batch = 24;
+  std::vector<std::string> names;
+  const int nodes = c.replicas + (c.beside ? 0 : c.division.shards);
+  for (int i = 0; i < nodes; ++i) names.push_back("h" + std::to_string(i));
+  problem.hosts = LikeHosts(names, HostConfig()).value();
+  TablePlan plan;
+  NetDivision division = c.division;
+  division.replicated = c.replicas > 1;
+  plan.net = Divide(division);
+  plan.beside = c.beside;
+  plan.micro_batches = 2;
+  for (int i = 0; i < c.replicas; ++i) plan.conv.push_back(i);
+  for (int i = c.replicas; i < nodes; ++i) plan.fc.push_back(i);
+  TableRequest request = RequestOf(problem, plan);
+  request.solver = "solver.prototxt";
+  const auto config = MakeTable(request, *problem.net);
+  ASSERT_TRUE(config.ok()) << config.status();
+  const auto table = RoutingTable::Create(*config, "/job/table.prototxt");
+  ASSERT_TRUE(table.ok()) << table.status();
+  const auto job = PlanOf(*table, *problem.net, Parse<caffe::SolverParameter>("max_iter: 10"));
+  ASSERT_TRUE(job.ok()) << job.status();
+
+  // Each node a group of its own.
+  std::vector<HostGroup> groups;
+  for (int i = 0; i < nodes; ++i) {
+    const bool conv = i < c.replicas, shard = c.beside ? i < c.division.shards : !conv;
+    groups.push_back({i, 1, conv, shard, c.beside && shard, conv ? 24.0 / c.replicas : 0, i});
+  }
+  Predictor predictor(problem.hosts, problem.work);
+  const Prediction prediction = predictor.Predict(*plan.net, 2, groups);
+  for (Rank rank = 0; rank < nodes; ++rank) {
+    const auto [out, in] = BytesOf(**job, rank);
+    EXPECT_NEAR(prediction.loads[rank].out, out, 1e-6 * out) << "rank " << rank;
+    EXPECT_NEAR(prediction.loads[rank].in, in, 1e-6 * in) << "rank " << rank;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Divisions, DivisionPlan,
+                         testing::Values(Case{{}, 1, false}, Case{{}, 4, false}, Case{Tail(1), 1, false},
+                                         Case{Tail(1), 3, false}, Case{Tail(4), 2, false},
+                                         Case{Tail(4, {}, true), 3, false}, Case{Tail(2, {kFc6, kFc7, kFc8}), 3, false},
+                                         Case{Tail(4, {kFc7}), 2, false}, Case{Tail(4, {kFc6, kFc8}), 4, false},
+                                         Case{Tail(2, {}, false, kFc7), 2, false},
+                                         Case{Tail(4, {kFc8}, true, kFc8), 2, false}, Case{Tail(2), 2, true},
+                                         Case{Tail(4, {kFc6, kFc8}), 4, true}, Case{Tail(1), 3, true},
+                                         Case{Tail(2, {kFc7}), 4, true}));
+
+}  // namespace
+}  // namespace hp
