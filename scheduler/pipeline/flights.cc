@@ -76,8 +76,10 @@ std::optional<Task> Flights::TakeTask(Flight* flight) {
   if (flight->next_forward < flight->segments) {
     const int segment = flight->next_forward;
     if (flight->missing[segment] > 0) return std::nullopt;
-    flight->lacks_inputs = !host_->InputsReady(flight->id, segment);
-    if (flight->lacks_inputs) return std::nullopt;
+    const bool lacks_inputs = !host_->InputsReady(flight->id, segment);
+    lack_inputs_ += lacks_inputs - flight->lacks_inputs;
+    flight->lacks_inputs = lacks_inputs;
+    if (lacks_inputs) return std::nullopt;
     task.kind = Task::kForward;
     task.segment = segment;
   } else if (flight->next_backward >= 0) {
@@ -163,15 +165,13 @@ void Flights::FinishBackward(Flight* flight, int segment) {
 // A flight whose tensors its reader has no room for waits for that, whatever it waits for besides: nothing can come
 // back before. Where one waits for its turn, an earlier one tells why.
 std::optional<Wait> Flights::Lacking() const {
-  std::optional<Wait> first;
+  if (lack_inputs_ > 0) return Wait::kInput;
   for (const auto& [id, flight] : flights_) {
     if (flight.computed()) continue;
-    const bool forward = flight.next_forward < flight.segments;
-    if (forward && flight.lacks_inputs && flight.missing[flight.next_forward] == 0) return Wait::kInput;
-    if (first) continue;
-    first = !flight.unposted.empty() ? Wait::kGrants : forward ? Wait::kActivations : Wait::kGradients;
+    if (!flight.unposted.empty()) return Wait::kGrants;
+    return flight.next_forward < flight.segments ? Wait::kActivations : Wait::kGradients;
   }
-  return first;
+  return std::nullopt;
 }
 
 std::optional<Wait> Flights::HeldBy() const {

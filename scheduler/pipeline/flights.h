@@ -128,6 +128,7 @@ class Flights {
   PipelineHost* const host_;
   Transport* const transport_;
   std::map<MsgId, Flight> flights_;
+  int lack_inputs_ = 0;               // flights with lacks_inputs
   std::vector<MsgId> weights_taken_;  // by group: whose weight gradient was the last to be handed out
   std::map<std::pair<Rank, PlaceTag>, StoredGrant> grants_;  // of peers, until they are written to
   std::map<Rank, Payload> payload_;

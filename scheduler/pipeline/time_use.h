@@ -27,6 +27,12 @@ struct TimeUse {
   int64_t computing_ns = 0;                     ///< at least one task was under way
   std::array<int64_t, kWaits> waiting_ns = {};  ///< by Wait
 
+  /// What came since `before`, an earlier one.
+  TimeUse& operator-=(const TimeUse& before) {
+    computing_ns -= before.computing_ns;
+    for (int wait = 0; wait < kWaits; ++wait) waiting_ns[wait] -= before.waiting_ns[wait];
+    return *this;
+  }
   int64_t waiting(Wait wait) const { return waiting_ns[static_cast<int>(wait)]; }
 };
 

@@ -10,9 +10,7 @@ std::string TraceName(MsgId id) {
 }
 
 std::string TraceName(const Task& task) {
-  static constexpr const char* kNames[] = {"boundary", "backward", "forward", "weight gradient",
-                                           "norm",     "update",   "finish"};
-  std::string name = kNames[task.kind];
+  std::string name = NameOf(task.kind);
   if (task.kind == Task::kForward || task.kind == Task::kBackward) name += Format(" segment %d", task.segment);
   if (task.kind == Task::kWeightGradient || task.kind == Task::kUpdate) name += Format(" group %d", task.group);
   for (const int group : task.more_groups) name += Format(" %d", group);
@@ -20,8 +18,16 @@ std::string TraceName(const Task& task) {
   return name + Format(" clock %lld", static_cast<long long>(task.clock));
 }
 
+std::string TraceName(Wait wait) { return std::string("waiting for ") + NameOf(wait); }
+
 std::string TraceNameOfTensor(const PlaceTag& tag, const std::string& from, const std::string& to) {
   return Format("tensor %u id %s %s > %s", tag.channel, TraceName(MsgId{tag.msg_id}).c_str(), from.c_str(), to.c_str());
+}
+
+std::string TraceNameOfExchange(int stage, int64_t clock, int64_t part, const std::string& from,
+                                const std::string& to) {
+  return Format("exchange of stage %d clock %lld part %lld %s > %s", stage, static_cast<long long>(clock),
+                static_cast<long long>(part), from.c_str(), to.c_str());
 }
 
 }  // namespace hp

@@ -1,8 +1,10 @@
 #pragma once
 
 #include "scheduler/pipeline/task.h"
+#include "scheduler/pipeline/time_use.h"
 #include "transport/transport.h"
 
+#include <cstdint>
 #include <string>
 
 namespace hp {
@@ -16,7 +18,11 @@ constexpr const char* kLinkInTrack = "link in";
 std::string TraceName(MsgId id);
 /// "forward segment 0 id 3:1.0", "update group 2 clock 3".
 std::string TraceName(const Task& task);
+/// "waiting for gradients".
+std::string TraceName(Wait wait);
 /// "tensor 4 id 3:1.0 conv0 > fc1": the port's channel, and who sends it to whom.
 std::string TraceNameOfTensor(const PlaceTag& tag, const std::string& from, const std::string& to);
+/// "exchange of stage 0 clock 3 part 7 conv0 > conv1".
+std::string TraceNameOfExchange(int stage, int64_t clock, int64_t part, const std::string& from, const std::string& to);
 
 }  // namespace hp

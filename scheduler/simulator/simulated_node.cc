@@ -9,7 +9,7 @@
 namespace hp {
 namespace {
 
-int64_t* TimeOf(Task::Kind kind, NodeUse* use) {
+int64_t* TimeOf(Task::Kind kind, SimulatedUse* use) {
   switch (kind) {
     case Task::kForward:
       return &use->forward_ns;
@@ -95,6 +95,8 @@ void SimulatedNode::Freed(int, MsgId) {
   --bound_;
 }
 
+void SimulatedNode::Waited(Wait wait, int64_t begin_ns, int64_t) { events_->OnWaited(rank_, wait, begin_ns); }
+
 // Ids are bound in their order, and each is asked about at once.
 void SimulatedNode::Bound(MsgId id) {
   if (id.bits <= last_bound_) return;
@@ -110,44 +112,17 @@ void SimulatedNode::CountPool() {
 
 // --- Events
 
-// Of what happens at one moment the end of a write counts least: another id may be bound then, and that is mostly all.
-void SimulatedNode::Wakes(WaitCause cause) {
-  if (cause_ && cause == WaitCause::kSolver) return;
-  cause_ = cause;
-  held_until_ns_ = 0;
-}
-
 void SimulatedNode::OnGranted(Rank peer, const PlaceTag& tag, uint32_t grant, int64_t bytes) {
-  granting_ = true;
   pipeline_.OnGranted(peer, tag, {grant, 0}, static_cast<size_t>(bytes));
-  granting_ = false;
 }
 
-void SimulatedNode::OnArrived(Rank peer, const PlaceTag& tag, int64_t posted_ns, bool held) {
-  const MsgId id{tag.msg_id};
-  const auto& ports = plan_.phase(id).ports;
-  const bool gradient = std::any_of(ports.begin(), ports.end(), [&](const PortPlan& port) {
-    return port.gradient && port.landing && port.channel == tag.channel && plan_.PeerOf(port, id) == peer;
-  });
-  Wakes(gradient ? WaitCause::kGradients : WaitCause::kActivations);
-  if (held) held_until_ns_ = posted_ns;
-  pipeline_.OnGrantEnded(peer, tag, OkStatus());
-}
+void SimulatedNode::OnArrived(Rank peer, const PlaceTag& tag) { pipeline_.OnGrantEnded(peer, tag, OkStatus()); }
 
-void SimulatedNode::OnSent(Rank peer, const PlaceTag& tag) {
-  Wakes(WaitCause::kSolver);
-  pipeline_.OnWriteEnded(peer, tag, OkStatus());
-}
+void SimulatedNode::OnSent(Rank peer, const PlaceTag& tag) { pipeline_.OnWriteEnded(peer, tag, OkStatus()); }
 
-void SimulatedNode::OnExchanged(int64_t clock, int stage, int group) {
-  Wakes(WaitCause::kExchange);
-  pipeline_.OnExchanged(clock, stage, group);
-}
+void SimulatedNode::OnExchanged(int64_t clock, int stage, int group) { pipeline_.OnExchanged(clock, stage, group); }
 
-void SimulatedNode::OnVerdict(int64_t clock) {
-  Wakes(WaitCause::kVerdict);
-  pipeline_.OnVerdict(clock, std::nullopt);
-}
+void SimulatedNode::OnVerdict(int64_t clock) { pipeline_.OnVerdict(clock, std::nullopt); }
 
 // --- The executor
 
@@ -162,16 +137,7 @@ void SimulatedNode::Execute() {
   const int64_t now_ns = clock_->NowNs();
   while (!task_) {
     task_ = pipeline_.TryNextTask();
-    if (!task_) {
-      if (!idle_since_ns_) idle_since_ns_ = now_ns;
-      break;
-    }
-    if (idle_since_ns_) {
-      const int64_t held_ns = std::clamp<int64_t>(held_until_ns_ - *idle_since_ns_, 0, now_ns - *idle_since_ns_);
-      use_.wait_ns[static_cast<size_t>(WaitCause::kGrant)] += held_ns;
-      use_.wait_ns[static_cast<size_t>(cause_.value_or(WaitCause::kSolver))] += now_ns - *idle_since_ns_ - held_ns;
-      idle_since_ns_.reset();
-    }
+    if (!task_) break;
     task_begin_ns_ = now_ns;
     const int64_t ns = times_->NsOf(rank_, *task_);
     CHECK_GE(ns, 0) << hp::Describe(*task_);
@@ -179,7 +145,6 @@ void SimulatedNode::Execute() {
     if (ns > 0) break;
     OnTaskDone();
   }
-  cause_.reset();
 }
 
 // --- Counters
@@ -197,13 +162,16 @@ void SimulatedNode::CountReceived(int64_t bytes, bool wire) {
 void SimulatedNode::ResetUse() {
   use_ = {};
   use_.most_solvers = bound_;
+  reset_ = pipeline_.time_use();
   pool_since_ns_ = use_since_ns_ = clock_->NowNs();
 }
 
-NodeUse SimulatedNode::Use() const {
-  NodeUse use = use_;
+SimulatedUse SimulatedNode::Use() const {
+  SimulatedUse use = use_;
   const int64_t now_ns = clock_->NowNs();
   use.ns = now_ns - use_since_ns_;
+  use.time = pipeline_.time_use();
+  use.time -= reset_;
   use.solver_ns += bound_ * (now_ns - pool_since_ns_);
   return use;
 }

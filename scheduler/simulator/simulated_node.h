@@ -3,8 +3,8 @@
 #include "base/clock.h"
 #include "scheduler/pipeline/pipeline.h"
 #include "scheduler/simulator/event_queue.h"
-#include "scheduler/simulator/node_use.h"
 #include "scheduler/simulator/simulated_job.h"
+#include "scheduler/simulator/simulated_use.h"
 
 #include <array>
 #include <cstdint>
@@ -50,6 +50,8 @@ class SimulatedNodeEvents {
   virtual void OnWrite(Rank from, Rank to, const PlaceTag& tag, uint32_t grant, int64_t bytes) = 0;
   /// A task begins and takes this long; if that is no time, it is done right after the call.
   virtual void OnTask(Rank rank, const Task& task, int64_t ns) = 0;
+  /// It had nothing to compute until now, and waited for this.
+  virtual void OnWaited(Rank rank, Wait wait, int64_t begin_ns) = 0;
   /// A task is done; before the pipeline hears of it.
   virtual void OnTaskDone(Rank rank, const Task& task) = 0;
 };
@@ -66,8 +68,7 @@ class SimulatedNode : private PipelineHost {
   void Start() { pipeline_.Start(); }
   // What happens to it. Execute follows, once for all that happens at one moment.
   void OnGranted(Rank peer, const PlaceTag& tag, uint32_t grant, int64_t bytes);
-  /// A message arrived that `peer` posted at `posted_ns`; `held`: its tensor had waited for this node's grant.
-  void OnArrived(Rank peer, const PlaceTag& tag, int64_t posted_ns, bool held);
+  void OnArrived(Rank peer, const PlaceTag& tag);
   void OnSent(Rank peer, const PlaceTag& tag);
   void OnExchanged(int64_t clock, int stage, int group);
   void OnVerdict(int64_t clock);
@@ -77,8 +78,6 @@ class SimulatedNode : private PipelineHost {
   void Execute();
 
   bool finished() const { return pipeline_.finished(); }
-  /// Whether a write that is posted now is posted because its grant came.
-  bool granting() const { return granting_; }
   /// Whose clock is under way, and what each id waits for.
   std::string Describe() const { return pipeline_.Describe(); }
   /// Bytes that it sends or got; `wire`: to or from another host.
@@ -87,7 +86,7 @@ class SimulatedNode : private PipelineHost {
   /// Counts from now on. Between two tasks, as is Use.
   void ResetUse();
   /// Until now.
-  NodeUse Use() const;
+  SimulatedUse Use() const;
 
  private:
   class Posts;
@@ -95,9 +94,9 @@ class SimulatedNode : private PipelineHost {
   std::span<std::byte> Place(int solver, MsgId id, int port) override;
   bool InputsReady(MsgId id, int segment) override;
   void Freed(int solver, MsgId id) override;
+  void Waited(Wait wait, int64_t begin_ns, int64_t end_ns) override;
   void Bound(MsgId id);
   void CountPool();
-  void Wakes(WaitCause cause);
 
   const Rank rank_;
   const PipelinePlan plan_;
@@ -111,15 +110,12 @@ class SimulatedNode : private PipelineHost {
 
   std::optional<Task> task_;  // under way
   int64_t task_begin_ns_ = 0;
-  std::optional<int64_t> idle_since_ns_;
-  std::optional<WaitCause> cause_;  // of the events since the last Execute
-  int64_t held_until_ns_ = 0;       // until then the wait was for a grant
-  bool granting_ = false;
   uint64_t last_bound_ = 0;
   int bound_ = 0;
   int64_t pool_since_ns_ = 0, use_since_ns_ = 0;
   std::map<std::pair<int64_t, bool>, int64_t> rows_;  // by turn and phase
-  NodeUse use_;
+  SimulatedUse use_;
+  TimeUse reset_;  // of the pipeline, when counting began
 };
 
 }  // namespace hp

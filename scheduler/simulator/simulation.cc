@@ -4,7 +4,7 @@
 // pipeline writes -> the network's frames -> kArrived -> the reader's pipeline hands out the next task.
 #include "scheduler/simulator/simulation.h"
 
-#include "base/format.h"
+#include "scheduler/pipeline/trace_names.h"
 #include "scheduler/simulator/simulated_node.h"
 #include "scheduler/simulator/simulated_rings.h"
 #include "scheduler/simulator/simulation_trace.h"
@@ -36,8 +36,7 @@ class Simulation : private SimulatedNodeEvents, private SimulatedNetworkEvents {
   struct Message {
     Rank from = 0, to = 0;
     PlaceTag tag = {};
-    int64_t bytes = 0, posted_ns = 0;
-    bool held = false;  // posted because its grant came
+    int64_t bytes = 0;
     int ring = -1;
     int64_t collective = 0;
     int ends = 0;  // of two, sent and arrived: what has happened
@@ -69,6 +68,7 @@ class Simulation : private SimulatedNodeEvents, private SimulatedNetworkEvents {
   void OnGrant(Rank owner, Rank writer, const PlaceTag& tag, int64_t bytes) override;
   void OnWrite(Rank from, Rank to, const PlaceTag& tag, uint32_t grant, int64_t bytes) override;
   void OnTask(Rank rank, const Task& task, int64_t ns) override;
+  void OnWaited(Rank rank, Wait wait, int64_t begin_ns) override;
   void OnTaskDone(Rank rank, const Task& task) override;
   // SimulatedNetworkEvents
   void OnSent(Rank from, Rank to, int64_t message) override;
@@ -146,24 +146,20 @@ void Simulation::MakeRings() {
         exchanged_[rank][group] = entry;
       }
     }
-    rings_.emplace_back(index, &exchange, &network_, &queue_,
-                        SimulatedRing::Events{[this, index](Rank from, Rank to, int64_t collective, int64_t bytes) {
-                                                const int32_t message = NewMessage({.from = from,
-                                                                                    .to = to,
-                                                                                    .bytes = bytes,
-                                                                                    .posted_ns = queue_.now_ns(),
-                                                                                    .ring = index,
-                                                                                    .collective = collective});
-                                                Send(from, to, message, bytes);
-                                              },
-                                              [this, index](int64_t clock, int place) {
-                                                const SimulatedExchange& of = job_.exchanges[index];
-                                                for (size_t r = 0; r < of.ranks.size(); ++r) {
-                                                  nodes_[of.ranks[r]]->OnExchanged(clock, of.stage,
-                                                                                   of.groups[r][place]);
-                                                  Touch(of.ranks[r]);
-                                                }
-                                              }});
+    rings_.emplace_back(
+        index, &exchange, &network_, &queue_,
+        SimulatedRing::Events{[this, index](Rank from, Rank to, int64_t collective, int64_t bytes) {
+                                const int32_t message = NewMessage(
+                                    {.from = from, .to = to, .bytes = bytes, .ring = index, .collective = collective});
+                                Send(from, to, message, bytes);
+                              },
+                              [this, index](int64_t clock, int place) {
+                                const SimulatedExchange& of = job_.exchanges[index];
+                                for (size_t r = 0; r < of.ranks.size(); ++r) {
+                                  nodes_[of.ranks[r]]->OnExchanged(clock, of.stage, of.groups[r][place]);
+                                  Touch(of.ranks[r]);
+                                }
+                              }});
   }
 }
 
@@ -213,7 +209,7 @@ void Simulation::Handle(const SimulatedEvent& event) {
       EndOne(event.a);
       nodes_[message.to]->CountReceived(message.bytes, CrossesWire(message.from, message.to));
       if (message.ring >= 0) return rings_[message.ring].OnArrived(message.collective);
-      nodes_[message.to]->OnArrived(message.from, message.tag, message.posted_ns, message.held);
+      nodes_[message.to]->OnArrived(message.from, message.tag);
       return Touch(message.to);
     }
     case SimulatedEvent::kTaskDone:
@@ -261,12 +257,7 @@ void Simulation::OnWrite(Rank from, Rank to, const PlaceTag& tag, uint32_t grant
   CHECK(grants_[grant].tag == tag && grants_[grant].owner == to && grants_[grant].writer == from);
   free_grants_.push_back(grant);
   ++messages_sent_;
-  const int32_t message = NewMessage({.from = from,
-                                      .to = to,
-                                      .tag = tag,
-                                      .bytes = bytes,
-                                      .posted_ns = queue_.now_ns(),
-                                      .held = nodes_[from]->granting()});
+  const int32_t message = NewMessage({.from = from, .to = to, .tag = tag, .bytes = bytes});
   Send(from, to, message, bytes);
 }
 
@@ -315,6 +306,10 @@ void Simulation::OnTask(Rank rank, const Task& task, int64_t ns) {
   if (ns > 0) queue_.At(now_ns + ns, {SimulatedEvent::kTaskDone, rank, 0});
 }
 
+void Simulation::OnWaited(Rank rank, Wait wait, int64_t begin_ns) {
+  if (options_.trace != nullptr) options_.trace->AddWait(rank, wait, begin_ns, queue_.now_ns() - begin_ns);
+}
+
 void Simulation::OnTaskDone(Rank rank, const Task& task) {
   const bool waits = job_.nodes[rank].plan.wait_for_verdict;
   if (task.kind == (waits ? Task::kNorm : Task::kFinishClock)) Report(rank, task.clock);
@@ -355,15 +350,11 @@ void Simulation::Conclude() {
 }
 
 std::string Simulation::NameOf(const Message& message) const {
-  if (message.ring >= 0) {
-    const int64_t of_clock = std::ssize(job_.exchanges[message.ring].collectives);
-    return Format("exchange of stage %d clock %lld part %lld", job_.exchanges[message.ring].stage,
-                  static_cast<long long>(message.collective / of_clock),
-                  static_cast<long long>(message.collective % of_clock));
-  }
-  return Format("tensor %u id %s %s > %s", message.tag.channel,
-                SimulationTrace::NameOf(MsgId{message.tag.msg_id}).c_str(), job_.nodes[message.from].name.c_str(),
-                job_.nodes[message.to].name.c_str());
+  const std::string &from = job_.nodes[message.from].name, &to = job_.nodes[message.to].name;
+  if (message.ring < 0) return TraceNameOfTensor(message.tag, from, to);
+  const int64_t of_clock = std::ssize(job_.exchanges[message.ring].collectives);
+  return TraceNameOfExchange(job_.exchanges[message.ring].stage, message.collective / of_clock,
+                             message.collective % of_clock, from, to);
 }
 
 void Simulation::OnFrame(const SimulatedFrame& frame) {

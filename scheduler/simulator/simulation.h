@@ -1,9 +1,9 @@
 #pragma once
 
 #include "hp/status.h"
-#include "scheduler/simulator/node_use.h"
 #include "scheduler/simulator/simulated_job.h"
 #include "scheduler/simulator/simulated_network.h"
+#include "scheduler/simulator/simulated_use.h"
 
 #include <cstdint>
 #include <string>
@@ -20,12 +20,12 @@ struct SimulationResult {
     int64_t out_bytes = 0, in_bytes = 0;
     int64_t most_queued_bytes = 0;  ///< that waited to be sent at once, in the whole simulation
   };
-  int64_t clocks = 0;                ///< that were counted
-  int64_t ns = 0;                    ///< from when the last node ended one clock to when the last ended another
-  int64_t samples = 0;               ///< of one clock
-  std::vector<NodeUse> nodes = {};   ///< by rank, each between its own ends of these clocks
-  std::vector<LinkUse> links = {};   ///< by host: of its nodes
-  int64_t events = 0, messages = 0;  ///< of the whole simulation; messages: tensors that crossed
+  int64_t clocks = 0;                    ///< that were counted
+  int64_t ns = 0;                        ///< from when the last node ended one clock to when the last ended another
+  int64_t samples = 0;                   ///< of one clock
+  std::vector<SimulatedUse> nodes = {};  ///< by rank, each between its own ends of these clocks
+  std::vector<LinkUse> links = {};       ///< by host: of its nodes
+  int64_t events = 0, messages = 0;      ///< of the whole simulation; messages: tensors that crossed
 
   double ms_per_iteration() const { return static_cast<double>(ns) / 1e6 / static_cast<double>(clocks); }
   double samples_per_s() const {

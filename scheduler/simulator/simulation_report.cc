@@ -38,17 +38,18 @@ double Share(int64_t part, int64_t whole) {
   return whole > 0 ? 100.0 * static_cast<double>(part) / static_cast<double>(whole) : 0;
 }
 
-std::string NodeText(const NodeUse& use, int pool) {
+std::string NodeText(const SimulatedUse& use, int pool) {
   const int64_t ns = use.ns;
   std::string text = Format("computes %.0f%%", Share(use.busy_ns(), ns));
   text += Format(" (forward %.0f, backward %.0f", Share(use.forward_ns, ns), Share(use.backward_ns, ns));
   if (use.weights_ns > 0) text += Format(", weight gradients %.0f", Share(use.weights_ns, ns));
   text += Format(", updates %.0f)", Share(use.update_ns, ns));
   const char* separator = ", waits for ";
-  for (size_t cause = 0; cause < kWaitCauses; ++cause) {
-    const double share = Share(use.wait_ns[cause], ns);
+  for (int i = 0; i < kWaits; ++i) {
+    const Wait wait = static_cast<Wait>(i);
+    const double share = Share(use.time.waiting(wait), ns);
     if (share < 0.5) continue;
-    text += Format("%s%s %.0f%%", separator, kWaitCauseNames[cause], share);
+    text += Format("%s%s %.0f%%", separator, NameOf(wait), share);
     separator = ", ";
   }
   return text + Format("; %.1f of %d solvers bound, %d at most",

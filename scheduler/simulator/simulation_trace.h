@@ -2,6 +2,7 @@
 
 #include "base/rank.h"
 #include "scheduler/pipeline/task.h"
+#include "scheduler/pipeline/time_use.h"
 #include "scheduler/simulator/simulated_network.h"
 
 #include <array>
@@ -13,17 +14,16 @@ namespace hp {
 
 /// All that happens in a simulation, for chrome://tracing or ui.perfetto.dev. A process is a node, with three threads:
 /// what its executor computes, what it sends, and what arrives, the last two as its share of its host's link.
-/// Source: "Trace Event Format" (the Chromium project), complete events ("X") and metadata ("M").
+/// Names are those of `hpnode --trace` (scheduler/pipeline/trace_names.h).
 class SimulationTrace {
  public:
   void AddTask(Rank rank, const Task& task, int64_t begin_ns, int64_t ns);
+  void AddWait(Rank rank, Wait wait, int64_t begin_ns, int64_t ns);
   /// @param name of the message.
   void AddFrame(const SimulatedFrame& frame, const std::string& name);
-  /// @param nodes names, by rank. @return a JSON object.
+  /// @param nodes names, by rank. @return a JSON array.
   std::string Json(const std::vector<std::string>& nodes) const;
   bool empty() const { return spans_.empty(); }
-  /// "3:1.0": clock, micro-batch and replica.
-  static std::string NameOf(MsgId id);
 
  private:
   enum Thread { kExecutor = 1, kLinkOut, kLinkIn };

@@ -23,8 +23,7 @@ int64_t SystemNowNs() {
 
 std::string NameOf(const PlaceTag& tag, const std::string& from, const std::string& to) {
   if (IsExchangeTag(tag)) {
-    return Format("exchange of stage %u clock %u part %u %s > %s", ExchangeStage(tag), ExchangeClock(tag),
-                  ExchangeNumber(tag), from.c_str(), to.c_str());
+    return TraceNameOfExchange(static_cast<int>(ExchangeStage(tag)), ExchangeClock(tag), ExchangeNumber(tag), from, to);
   }
   if (IsSliceTag(tag)) return Format("snapshot %s > %s", from.c_str(), to.c_str());
   return TraceNameOfTensor(tag, from, to);
@@ -74,7 +73,7 @@ void NodeTrace::OnTask(const Task& task, int64_t begin_ns, int64_t end_ns) {
 }
 
 void NodeTrace::OnWait(Wait wait, int64_t begin_ns, int64_t end_ns) {
-  Add(TraceSpan(self_, kExecutor, std::string("waiting for ") + NameOf(wait), SystemNs(begin_ns), end_ns - begin_ns));
+  Add(TraceSpan(self_, kExecutor, TraceName(wait), SystemNs(begin_ns), end_ns - begin_ns));
 }
 
 void NodeTrace::OnWrite(Rank peer, const PlaceTag& tag) {

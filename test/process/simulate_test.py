@@ -46,7 +46,7 @@ class SimulateTest(cluster.JobTest):
             trace = json.load(file)
         spans = collections.defaultdict(list)
         names = {}
-        for event in trace["traceEvents"]:
+        for event in trace:
             if event["ph"] == "M":
                 names[event["pid"], event["tid"], event["name"]] = event["args"]["name"]
                 continue
