@@ -9,11 +9,10 @@
 #include "backend/cpu/input_rows.h"
 #include "backend/cpu/outer_product.h"
 #include "backend/cpu/parallel.h"
-#include "backend/cpu/row_math.h"
+#include "backend/cpu/row_norms.h"
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 #include <new>
 
 namespace hp {
@@ -25,17 +24,6 @@ constexpr int64_t kTileFloats = 65536;
 constexpr int64_t kLeastTileRows = 64;
 /// Rows of the weights' gradient that are computed together, a multiple of OuterProductSum's tiles.
 constexpr int64_t kGradientRows = 24;
-
-/// 1 / |x|, with a norm of at least 1e-12; a NaN stays.
-float InverseNorm(const float* x, int64_t count) {
-  return static_cast<float>(1 / std::max(std::sqrt(RowDot(x, x, count)), CosineProductDesc::kLeastNorm));
-}
-
-/// y = factor * (y - along * x).
-void Project(const float* x, float along, float factor, int64_t count, float* y) {
-#pragma omp simd
-  for (int64_t i = 0; i < count; ++i) y[i] = factor * (y[i] - along * x[i]);
-}
 
 /// Saved: the inverse norms of the weights' rows. Scratch, in this order: the inputs' copies, the normalised features
 /// side by side, their inverse norms, their gradient, and a number for each row and output.
@@ -80,7 +68,7 @@ class CosineProductOp final : public Op {
       const float* const x = Features(args) + row * columns_;
       float* const gradient = FeatureGradients(args) + row * columns_;
       const auto along = static_cast<float>(RowDot(x, gradient, columns_));
-      Project(x, along, FeatureNorms(args)[row], columns_, gradient);
+      ProjectRow(x, along, FeatureNorms(args)[row], columns_, gradient);
       StoreGradientRow(args, row, gradient);
     });
     for (size_t i = 0; i < args.d_in.size(); ++i) {
@@ -124,8 +112,7 @@ class CosineProductOp final : public Op {
         std::copy_n(inputs_.Rows(args, i) + row * block.columns, block.columns, x + block.first);
       }
       const float inverse_norm = FeatureNorms(args)[row] = InverseNorm(x, columns_);
-#pragma omp simd
-      for (int64_t i = 0; i < columns_; ++i) x[i] *= inverse_norm;
+      ScaleRow(inverse_norm, columns_, x);
     });
   }
 
@@ -171,7 +158,7 @@ class CosineProductOp final : public Op {
       float* const gradient = d_weights + o * columns_;
       const double square = static_cast<double>(inverse_norms[o]) * inverse_norms[o];
       const double along = (RowDot(w, gradient, columns_) - kept[o]) * square;
-      Project(w, static_cast<float>(along), inverse_norms[o], columns_, gradient);
+      ProjectRow(w, static_cast<float>(along), inverse_norms[o], columns_, gradient);
     }
   }
 
