@@ -71,6 +71,18 @@ struct CosineProductDesc {
   static constexpr double kLeastNorm = 1e-12;  ///< |x| and |w| count as no less
 };
 
+/// What InnerProductDesc without a bias says, or with `normalize` CosineProductDesc, for a sample of the classes alone:
+/// y [rows, room], of which column c < OpArgs::sample->columns() is class sample->classes[c]; what stands behind is not
+/// defined. Parameter 0 is W [num_output, sum of K_i]; its gradient is [room, sum of K_i], of which row r is class
+/// OpArgs::update_sample->classes[r], and rows behind these are zero. An op for the rows of a whole update finds those
+/// of batch b at [b, b + 1) * rows / update_sample->count.
+struct SampledProductDesc {
+  int64_t num_output = 0;      ///< of this shard
+  int64_t room = 0;            ///< at least OpArgs::update_sample->rows()
+  bool normalize = false;      ///< y is cosines
+  bool input_gradient = true;  ///< false: BackwardInput is never called
+};
+
 /// y = x * m in training, m being 0 with probability `ratio` and 1 / (1 - ratio) else; y = x in a test. m depends on
 /// the stream key, the sample and the unit only (DropoutRule), so it is the same however rows and units are divided
 /// over nodes, and the backward pass computes it again. May work in place.
@@ -104,6 +116,9 @@ struct SoftmaxLossDesc {
   float loss_weight = 1;
   bool probabilities = false;  ///< a second output: the softmax, in the input's shape (no gradient comes back by it)
   int axis = 1;                ///< of the classes: only 1 (CHECK)
+  /// Above 0: how many classes there are of which the logits are a sample (SampledProductDesc): [rows, room], with the
+  /// columns of OpArgs::sample. The softmax is over these alone. Not with `probabilities`.
+  int64_t sample_of = 0;
   std::optional<MarginDesc> margin = {};  ///< what is given are cosines; all above is said of the logits made of them
 
   /// What gradients are multiplied by, besides 1 / normalizer and BatchContext::loss_scale.
@@ -124,6 +139,9 @@ struct AccuracyDesc {
 struct ClassSlice {
   Range here;         ///< of this shard
   int64_t count = 0;  ///< of all shards
+  int64_t room = 0;   ///< above 0: the logits are [rows, room], a sample of `here`, as SampledProductDesc has it
+
+  int64_t columns() const { return room > 0 ? room : here.size(); }
 };
 
 /// One output from inputs of one shape, elementwise, in the first input's layout. kMax: of two equal inputs the second
@@ -155,6 +173,7 @@ class Backend {
   virtual StatusOr<OpPtr> Activation(const ActivationDesc& desc, const Descs& in) = 0;
   virtual StatusOr<OpPtr> InnerProduct(const InnerProductDesc& desc, const Descs& in) = 0;
   virtual StatusOr<OpPtr> CosineProduct(const CosineProductDesc& desc, const Descs& in) = 0;
+  virtual StatusOr<OpPtr> SampledProduct(const SampledProductDesc& desc, const Descs& in) = 0;
   virtual StatusOr<OpPtr> Dropout(const DropoutDesc& desc, const Descs& in) = 0;
   /// Softmax along `axis`, in the input's shape and layout; not a loss.
   virtual StatusOr<OpPtr> Softmax(int axis, const Descs& in) = 0;

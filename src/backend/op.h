@@ -1,5 +1,6 @@
 #pragma once
 
+#include "backend/class_sample.h"
 #include "tensor/buffer.h"
 #include "tensor/device.h"
 #include "tensor/tensor.h"
@@ -81,6 +82,10 @@ struct OpArgs {
   std::byte* saved = nullptr;        ///< saved_bytes(), kept from Forward to the last backward call for the same rows
   std::byte* scratch = nullptr;      ///< scratch_bytes(), contents lost after each call
   const BatchContext* batch = nullptr;  ///< not null
+  /// The classes of a sampled product, for it and for the loss behind it: of the batch of these rows, and of the whole
+  /// update. Null: the op computes all its classes.
+  const BatchSample* sample = nullptr;
+  const UpdateSample* update_sample = nullptr;
 };
 
 /// One layer's arithmetic on one device, for fixed shapes. Made once by a Backend, shared by all solvers of a node: a
@@ -121,8 +126,9 @@ class Op {
   /// Prepares the pieces of these `args` in args.scratch, which must stay unmodified until the last of them.
   virtual void BeginParamsRows(const OpArgs&);
   /// Overwrites `d_weights` [end - begin, K] and, if there is a bias, `d_bias` [end - begin] with the gradients of
-  /// output rows [begin, end); adds to them if args.accumulate. args.d_params is not used. Runs on the calling thread
-  /// alone; several threads may call it at once. The bits do not depend on how the rows are divided.
+  /// output rows [begin, end), of a sampled product rows of args.update_sample; adds to them if args.accumulate.
+  /// args.d_params is not used. Runs on the calling thread alone; several threads may call it at once. The bits do not
+  /// depend on how the rows are divided.
   virtual void BackwardParamsRows(const OpArgs&, int64_t begin, int64_t end, float* d_weights, float* d_bias) const;
 
   /// Whether BackwardInput or BackwardParams reads `in` / `out`. Where false, the memory plan reuses the memory before

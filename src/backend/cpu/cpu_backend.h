@@ -17,6 +17,7 @@ class CpuBackend final : public Backend {
   StatusOr<OpPtr> Activation(const ActivationDesc& desc, const Descs& in) override;
   StatusOr<OpPtr> InnerProduct(const InnerProductDesc& desc, const Descs& in) override;
   StatusOr<OpPtr> CosineProduct(const CosineProductDesc& desc, const Descs& in) override;
+  StatusOr<OpPtr> SampledProduct(const SampledProductDesc& desc, const Descs& in) override;
   StatusOr<OpPtr> Dropout(const DropoutDesc& desc, const Descs& in) override;
   StatusOr<OpPtr> Softmax(int axis, const Descs& in) override;
   StatusOr<OpPtr> SoftmaxLoss(const SoftmaxLossDesc& desc, const Descs& in) override;

@@ -20,6 +20,28 @@
 namespace hp {
 namespace {
 
+/// The columns of a shard's logits: one for each of its classes, or for those of a sample (ClassSlice::room).
+class ShardColumns {
+ public:
+  ShardColumns(const ClassSlice& classes, const OpArgs& args)
+      : begin_(classes.here.begin), all_(classes.here.size()), sample_(args.sample) {
+    CHECK_EQ(classes.room > 0, sample_ != nullptr) << "a sample of the classes";
+  }
+
+  /// How many are logits.
+  int64_t count() const { return sample_ == nullptr ? all_ : sample_->columns(); }
+  /// That of a class of all shards; -1: it is of another shard.
+  int64_t Of(int64_t label) const {
+    const int64_t here = label - begin_;
+    if (label < begin_ || here >= all_) return -1;
+    return sample_ == nullptr ? here : sample_->ColumnOf(here);
+  }
+
+ private:
+  const int64_t begin_, all_;
+  const BatchSample* const sample_;
+};
+
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 /// What is known of a row's classes, some or all: the largest logit, and the sum of exponentials relative to it.
@@ -88,32 +110,31 @@ class ClassStatisticsOp final : public ForwardOnlyOp {
  public:
   ClassStatisticsOp(const ClassSlice& classes, bool labels, const std::optional<MarginDesc>& margin,
                     const TensorDesc& in)
-      : classes_(classes.here), labels_(labels), rows_(in.shape[0]) {
-    CHECK_EQ(in.count(), rows_ * classes_.size()) << "logits " << in.shape;
+      : classes_(classes), labels_(labels), rows_(in.shape[0]) {
+    CHECK_EQ(in.count(), rows_ * classes_.columns()) << "logits " << in.shape;
     CHECK(labels || !margin) << "a margin needs labels";
     if (margin) margin_.emplace(*margin);
     outputs_ = {{{rows_, labels ? 3 : 2}, 1}};
   }
 
   void Forward(const OpArgs& args) override {
-    const int64_t n = classes_.size(), numbers = labels_ ? 3 : 2;
+    const ShardColumns columns(classes_, args);
+    const int64_t n = columns.count(), numbers = labels_ ? 3 : 2;
     ForItems(rows_, kExpCost * rows_ * n, [&](int64_t row) {
-      const float* const x = args.in[0].floats() + row * n;
+      const float* const x = args.in[0].floats() + row * classes_.columns();
       float* const said = args.out[0].floats() + row * numbers;
-      const int64_t label = labels_ ? LabelOf(args.batch->labels[row]) : -1;
-      const bool here = label >= classes_.begin && label < classes_.end;
-      const int64_t at = here ? label - classes_.begin : -1;
+      const int64_t at = labels_ ? columns.Of(LabelOf(args.batch->labels[row])) : -1;
       const RowClasses classes = margin_ ? RowClasses::Of(*margin_, x, n, at) : RowClasses::Of(x, n);
       said[0] = classes.largest;
       said[1] = static_cast<float>(classes.sum);
-      if (labels_) said[2] = here ? LabelLogit(x[at]) : 0;
+      if (labels_) said[2] = at >= 0 ? LabelLogit(x[at]) : 0;
     });
   }
 
  private:
   float LabelLogit(float x) const { return margin_ ? margin_->LabelLogit(x) : x; }
 
-  const Range classes_;
+  const ClassSlice classes_;
   const bool labels_;
   const int64_t rows_;
   std::optional<MarginRule> margin_;
@@ -139,7 +160,7 @@ class SlicedSoftmaxLossOp final : public Op {
  public:
   SlicedSoftmaxLossOp(const SoftmaxLossDesc& desc, const ClassSlice& classes, const Backend::Descs& in)
       : rule_(desc, classes.count), classes_(classes), rows_(in[0].shape[0]) {
-    CHECK(desc.axis == 1 && !desc.probabilities && in[0].count() == rows_ * classes.here.size())
+    CHECK(desc.axis == 1 && !desc.probabilities && in[0].count() == rows_ * classes.columns())
         << "logits " << in[0].shape;
     outputs_ = {{{1}, 1}};
     if (desc.margin) margin_.emplace(*desc.margin);
@@ -163,17 +184,18 @@ class SlicedSoftmaxLossOp final : public Op {
   void BackwardInput(const OpArgs& args) override {
     if (args.d_in[0].data == nullptr) return;
     const float scale = rule_.GradientScale(*args.batch);
-    const int64_t n = classes_.here.size();
+    const ShardColumns columns(classes_, args);
+    const int64_t n = columns.count(), stride = classes_.columns();
     ForItems(rows_, kExpCost * rows_ * n, [&](int64_t row) {
-      const float* const x = args.in[0].floats() + row * n;
-      float* const to = args.d_in[0].floats() + row * n;
+      const float* const x = args.in[0].floats() + row * stride;
+      float* const to = args.d_in[0].floats() + row * stride;
       if (!rule_.IsCounted(*args.batch, row)) {
         std::fill_n(to, n, 0.0f);
         return;
       }
       const RowClasses classes = Saved(args)[row];
-      const int64_t label = LabelOf(args.batch->labels[row]) - classes_.here.begin;
-      const bool here = label >= 0 && label < n;
+      const int64_t label = columns.Of(LabelOf(args.batch->labels[row]));
+      const bool here = label >= 0;
       if (margin_) MarginLogits(*margin_, x, n, label, to);
       const float* const logits = margin_ ? to : x;
       const float of_label = here ? logits[label] : 0;

@@ -18,8 +18,12 @@ namespace {
 class SoftmaxLossOp final : public Op {
  public:
   SoftmaxLossOp(const SoftmaxLossDesc& desc, const TensorDesc& in)
-      : desc_(desc), rule_(desc, in.shape[1]), rows_(in.shape[0]), classes_(in.shape[1]) {
-    CHECK(desc.axis == 1 && in.count() == rows_ * classes_) << "logits " << in.shape;
+      : desc_(desc),
+        rule_(desc, desc.sample_of > 0 ? desc.sample_of : in.shape[1]),
+        rows_(in.shape[0]),
+        columns_(in.shape[1]) {
+    CHECK(desc.axis == 1 && in.count() == rows_ * columns_) << "logits " << in.shape;
+    CHECK(desc.sample_of == 0 || !desc.probabilities) << "the softmax of a sample is not the softmax";
     outputs_ = {{{1}, 1}};
     if (desc.probabilities) outputs_.push_back({in.shape, 1});
     if (desc.margin) margin_.emplace(*desc.margin);
@@ -28,16 +32,16 @@ class SoftmaxLossOp final : public Op {
 
   void Forward(const OpArgs& args) override {
     float* probabilities = reinterpret_cast<float*>(args.saved);
-    const float* const logits = margin_ ? WithMargin(args, probabilities) : args.in[0].floats();
-    ComputeSoftmax(logits, rows_, classes_, 1, probabilities);
+    ComputeProbabilities(args, probabilities);
     double sum = 0;
     for (int64_t row = 0; row < rows_; ++row) {
-      if (!rule_.IsCounted(*args.batch, row)) continue;
-      const float probability = probabilities[row * classes_ + LabelOf(args.batch->labels[row])];
+      const int64_t label = LabelColumn(args, row);
+      if (label < 0) continue;
+      const float probability = probabilities[row * columns_ + label];
       sum -= std::log(std::max(probability, FLT_MIN));  // in this order a NaN stays
     }
     args.out[0].floats()[0] = static_cast<float>(sum / rule_.Normalizer(*args.batch));
-    if (desc_.probabilities) std::copy_n(probabilities, rows_ * classes_, args.out[1].floats());
+    if (desc_.probabilities) std::copy_n(probabilities, rows_ * columns_, args.out[1].floats());
   }
 
   void BackwardInput(const OpArgs& args) override {
@@ -45,15 +49,16 @@ class SoftmaxLossOp final : public Op {
     if (d_logits == nullptr) return;
     const float* probabilities = reinterpret_cast<const float*>(args.saved);
     const float scale = rule_.GradientScale(*args.batch);
-    ForItems(rows_, rows_ * classes_, [&](int64_t row) {
-      float* to = d_logits + row * classes_;
-      const float* p = probabilities + row * classes_;
-      if (!rule_.IsCounted(*args.batch, row)) {
-        std::fill_n(to, classes_, 0.0f);
+    const int64_t classes = Classes(args);
+    ForItems(rows_, rows_ * classes, [&](int64_t row) {
+      float* to = d_logits + row * columns_;
+      const float* p = probabilities + row * columns_;
+      const int64_t label = LabelColumn(args, row);
+      if (label < 0) {
+        std::fill_n(to, classes, 0.0f);
         return;
       }
-      const int64_t label = LabelOf(args.batch->labels[row]);
-      for (int64_t c = 0; c < classes_; ++c) to[c] = scale * p[c];
+      for (int64_t c = 0; c < classes; ++c) to[c] = scale * p[c];
       to[label] = scale * (p[label] - 1);
     });
   }
@@ -61,18 +66,30 @@ class SoftmaxLossOp final : public Op {
   bool backward_reads_output() const override { return false; }
 
  private:
-  /// The logits of all rows, at `to`.
-  const float* WithMargin(const OpArgs& args, float* to) const {
-    ForItems(rows_, rows_ * classes_, [&](int64_t row) {
-      const int64_t at = row * classes_;
-      MarginLogits(*margin_, args.in[0].floats() + at, classes_, rule_.CountedLabel(*args.batch, row), to + at);
+  /// Columns of a row that are logits.
+  int64_t Classes(const OpArgs& args) const { return args.sample != nullptr ? args.sample->columns() : columns_; }
+  /// The column of the row's label, or -1 if the row is not counted.
+  int64_t LabelColumn(const OpArgs& args, int64_t row) const {
+    const int64_t label = rule_.CountedLabel(*args.batch, row);
+    return label < 0 || args.sample == nullptr ? label : args.sample->ColumnOf(label);
+  }
+
+  void ComputeProbabilities(const OpArgs& args, float* to) const {
+    const int64_t classes = Classes(args);
+    ForItems(rows_, kExpCost * rows_ * classes, [&](int64_t row) {
+      const int64_t at = row * columns_;
+      const float* logits = args.in[0].floats() + at;
+      if (margin_) {
+        MarginLogits(*margin_, logits, classes, LabelColumn(args, row), to + at);
+        logits = to + at;
+      }
+      ComputeSoftmax(logits, 1, classes, 1, to + at);
     });
-    return to;
   }
 
   const SoftmaxLossDesc desc_;
   const LossRows rule_;
-  const int64_t rows_, classes_;
+  const int64_t rows_, columns_;
   std::optional<MarginRule> margin_;
 };
 

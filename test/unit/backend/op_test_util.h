@@ -121,6 +121,8 @@ class OpRunner {
   }
 
   BatchContext& batch() { return batch_; }
+  /// What calls are to find in OpArgs::sample, of batch `batch`; must outlive them.
+  void UseSample(const UpdateSample* sample, int batch) { sample_ = sample, sample_batch_ = batch; }
   void SetInput(int i, Values values) { inputs_[i] = std::move(values); }
   void SetOutputGradient(int i, Values values) { d_outputs_[i] = std::move(values); }
   void SetParam(int i, const Values& values) {
@@ -186,6 +188,8 @@ class OpRunner {
     batch_.first_sample_on_device = first_sample_.data();
     batch_.loss_scale_on_device = loss_scale_.data();
     args.batch = &batch_;
+    args.update_sample = sample_;
+    if (sample_ != nullptr) args.sample = &sample_->batches[sample_batch_];
     body(args);
     const Status status = UnderTest().device->Synchronize();
     ASSERT_TRUE(status.ok()) << status;
@@ -239,6 +243,8 @@ class OpRunner {
   std::vector<Values> inputs_, d_outputs_;
   uint64_t version_ = 0;
   BatchContext batch_;
+  const UpdateSample* sample_ = nullptr;
+  int sample_batch_ = 0;
 };
 
 struct GradientOptions {
