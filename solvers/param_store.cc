@@ -42,7 +42,7 @@ ParamStore::ParamStore(Device* device, std::vector<StoredParam> params)
     const int64_t count = param.block.count();
     counts_.push_back(count);
     values_at_.push_back(values.Place(count, true));
-    gradients_at_.push_back(gradients.Place(count, WantsGradient(param)));
+    gradients_at_.push_back(gradients.Place(param.gradient_count(), WantsGradient(param)));
     histories_at_.push_back(histories.Place(count, !param.frozen()));
     packed_.push_back(std::make_unique<PackedParams>(device_));
   }
@@ -129,7 +129,7 @@ size_t ParamStore::BytesFor(const std::vector<StoredParam>& params) {
     CheckBlock(param);
     const int64_t count = param.block.count();
     all.Place(count, true);
-    all.Place(count, WantsGradient(param));
+    all.Place(param.gradient_count(), WantsGradient(param));
     all.Place(count, !param.frozen());
   }
   return all.bytes();

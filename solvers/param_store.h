@@ -23,10 +23,14 @@ struct StoredParam {
   float lr_mult = 1, decay_mult = 1;  ///< Caffe's factors of learning rate and weight_decay
   /// False: the store allocates no gradient, because the update consumes it piece by piece as it is computed.
   bool keeps_gradient = true;
+  /// Above 0: an update changes so many of its rows at most, and the gradient is of these alone. 0: all of them.
+  int64_t gradient_rows = 0;
 
   std::string name() const { return layer + "." + std::to_string(blob); }  ///< "fc6.0"
   /// The shape of what this node holds.
   Shape local() const { return block.ShapeIn(whole); }
+  /// Elements of its gradient: those of `block`, or of gradient_rows rows.
+  int64_t gradient_count() const { return gradient_rows > 0 ? gradient_rows * block.cols() : block.count(); }
   /// Whether it is never updated: Caffe computes no gradient for lr_mult 0. It has values only.
   bool frozen() const { return lr_mult == 0; }
 };
@@ -59,11 +63,11 @@ class ParamStore {
   int Find(const std::string& layer, int blob) const;
 
   /// [count(i)], in the device's memory. Call MarkUpdated after writing to it.
-  std::span<float> values(int i) const { return At(values_, values_at_[i], i); }
-  /// [count(i)], in the device's memory; empty: frozen, or keeps_gradient is false.
-  std::span<float> gradient(int i) const { return At(gradients_, gradients_at_[i], i); }
+  std::span<float> values(int i) const { return At(values_, values_at_[i], counts_[i]); }
+  /// [gradient_count()], in the device's memory; empty: frozen, or keeps_gradient is false.
+  std::span<float> gradient(int i) const { return At(gradients_, gradients_at_[i], params_[i].gradient_count()); }
   /// [count(i)], in the device's memory; empty: frozen.
-  std::span<float> history(int i) const { return At(histories_, histories_at_[i], i); }
+  std::span<float> history(int i) const { return At(histories_, histories_at_[i], counts_[i]); }
 
   /// The parameter as an op reads it. Take a new view after an update: it contains the version. The packed copies
   /// belong to the store and are shared by all ops that read this parameter.
@@ -95,9 +99,9 @@ class ParamStore {
   Status AllocateOnHost();
   Status Read(std::span<const float> from, std::span<float> to) const;
   Status Write(std::span<float> to, std::span<const float> from);
-  std::span<float> At(const Buffer& arena, int64_t offset, int i) const {
+  static std::span<float> At(const Buffer& arena, int64_t offset, int64_t count) {
     if (offset < 0) return {};
-    return {arena.floats() + offset, static_cast<size_t>(counts_[i])};
+    return {arena.floats() + offset, static_cast<size_t>(count)};
   }
 
   Device* device_ = nullptr;  // null: host memory
