@@ -50,7 +50,7 @@ void AddExchange(const NodeModel& model, NodeSummary* summary) {
     int64_t bytes = 0;
     const ExchangedGroups groups = ExchangedGroupsOf(model, part.stage);
     for (int param : ExchangedParamsOf(model, groups))
-      bytes += params[param].whole.count() * static_cast<int64_t>(sizeof(float));
+      bytes += params[param].gradient_count() * static_cast<int64_t>(sizeof(float));
     const int64_t replicas = model.table().stage(part.stage).size();
     const int64_t ring = static_cast<int64_t>(__int128{2} * bytes * (replicas - 1) / replicas);
     summary->sent_bytes = MultiplyAdd(ring, 1, summary->sent_bytes);

@@ -22,8 +22,9 @@ StatusOr<std::unique_ptr<Compute>> Compute::Create(const NodeModel& model, Optio
 
 Status Compute::Allocate() {
   HP_ASSIGN_OR_RETURN(workspace_, Workspace::Create(model_, options_.pool_size, options_.device, options_.params));
+  sampler_ = std::make_unique<ClassSampler>(model_, options_.labels);
   HP_ASSIGN_OR_RETURN(updater_, Updater::Create(model_, {options_.device, options_.backend, options_.params,
-                                                         workspace_.get(), options_.loss_scale}));
+                                                         workspace_.get(), sampler_.get(), options_.loss_scale}));
   for (const MsgId id : model_.schedule().TrainIds(0, model_.plan().share)) {
     for (const StagePart& part : model_.NetOf(id).plan().parts()) {
       first_ids_.emplace(part.stage, id);
@@ -61,6 +62,7 @@ void Compute::Carry(const Task& task) {
 Compute::Work Compute::WorkOf(const Task& task) const {
   Work work{task, workspace_->NetOf(task.id)};
   work.run = workspace_->RunOf(task.solver, task.id);
+  if (task.id.train()) work.run.samples = &sampler_->samples();
   workspace_->UseParams(work.net, &work.views, &work.run);
   work.run.batch.loss_scale = updater_->loss_scale(task.clock);
   const std::vector<StagePart>& parts = work.net.plan().parts();

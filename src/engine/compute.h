@@ -1,5 +1,6 @@
 #pragma once
 
+#include "engine/class_sampler.h"
 #include "engine/stage_exchange.h"
 #include "engine/updater.h"
 #include "engine/workspace.h"
@@ -128,6 +129,7 @@ class Compute {
   const NodeModel& model_;
   const Options options_;
   std::unique_ptr<Workspace> workspace_;
+  std::unique_ptr<ClassSampler> sampler_;
 
  private:
   static MsgId InFirstClock(MsgId id) { return MsgId::Make(0, true, id.micro(), id.replica()); }

@@ -28,6 +28,7 @@ Compute::Work HostCompute::ReadyWork(const Task& task) const {
 
 void HostCompute::Forward(const Task& task) {
   const Work work = ReadyWork(task);
+  if (work.net.plan().draws_sample(task.segment)) sampler_->Draw(task.id);
   work.net.Forward(task.segment, work.run);
 }
 

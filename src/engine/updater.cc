@@ -42,10 +42,18 @@ StatusOr<std::unique_ptr<Updater>> Updater::Create(const NodeModel& model, const
 
 // --- Gradients of the whole update
 
+const UpdateSample* Updater::SampleOf(const NetStep& step) const {
+  return step.sample < 0 ? nullptr : &options_.sampler->samples().at(step.sample);
+}
+
+int64_t Updater::RowsOf(const NetStep& step) const {
+  const UpdateSample* const sample = SampleOf(step);
+  return sample != nullptr ? sample->rows() : options_.params->param(step.params[0]).block.rows();
+}
+
 void Updater::InPieces(const NetStep& step, const PieceFunction& use) {
-  const StoredParam& weights = options_.params->param(step.params[0]);
-  const int64_t rows = weights.block.rows(), pieces = (rows + kPieceRows - 1) / kPieceRows;
-  options_.workspace->WithUpdateArgs(step, [&](Op& op, const OpArgs& args) {
+  const int64_t rows = RowsOf(step), pieces = (rows + kPieceRows - 1) / kPieceRows;
+  options_.workspace->WithUpdateArgs(step, options_.sampler->samples(), [&](Op& op, const OpArgs& args) {
     op.BeginParamsRows(args);
 #pragma omp parallel for schedule(static)
     for (int64_t p = 0; p < pieces; ++p) {
@@ -58,10 +66,15 @@ void Updater::InPieces(const NetStep& step, const PieceFunction& use) {
 // In pieces where UpdateInPieces has them: its bits do not depend on whether the update waits for the verdict.
 void Updater::DeferredGradient(const NetStep& step) {
   if (!step.update_op->has_params_rows()) {
-    return options_.workspace->WithUpdateArgs(step, [](Op& op, const OpArgs& args) { op.BackwardParams(args); });
+    return options_.workspace->WithUpdateArgs(step, options_.sampler->samples(),
+                                              [](Op& op, const OpArgs& args) { op.BackwardParams(args); });
   }
   const int64_t row = options_.params->param(step.params[0]).block.cols();
   const bool bias = step.params.size() > 1;
+  if (SampleOf(step) != nullptr) {
+    const std::span<float> unused = options_.params->gradient(step.params[0]).subspan(RowsOf(step) * row);
+    std::fill(unused.begin(), unused.end(), 0.0f);
+  }
   InPieces(step, [row, bias](const Op& op, const OpArgs& args, int64_t begin, int64_t end) {
     op.BackwardParamsRows(args, begin, end, args.d_params[0] + begin * row, bias ? args.d_params[1] + begin : nullptr);
   });
@@ -72,8 +85,8 @@ void Updater::DeferredGradient(const NetStep& step) {
 // only.
 void Updater::UpdateInPieces(const NetStep& step, const StepSize& size) {
   const int weights = step.params[0], bias = step.params.size() > 1 ? step.params[1] : -1;
-  const StoredParam& stored = options_.params->param(weights);
-  const int64_t rows = stored.block.rows(), row = stored.block.cols();
+  const UpdateSample* const sample = SampleOf(step);
+  const int64_t rows = RowsOf(step), row = options_.params->param(weights).block.cols();
   std::vector<double> piece_squares((rows + kPieceRows - 1) / kPieceRows, 0);
   pieces_.resize(omp_get_max_threads());
   for (std::vector<float>& piece : pieces_) piece.resize(std::max<size_t>(piece.size(), kPieceRows * (row + 1)));
@@ -82,8 +95,8 @@ void Updater::UpdateInPieces(const NetStep& step, const StepSize& size) {
     float* d_bias = bias < 0 ? nullptr : d_weights + kPieceRows * row;
     op.BackwardParamsRows(args, begin, end, d_weights, d_bias);
     double& sum = piece_squares[begin / kPieceRows];
-    sum = UpdateRows(weights, size, begin, end, d_weights);
-    if (bias >= 0) sum += UpdateRows(bias, size, begin, end, d_bias);
+    sum = UpdateRows(weights, size, begin, end, d_weights, sample);
+    if (bias >= 0) sum += UpdateRows(bias, size, begin, end, d_bias, nullptr);
   });
   for (int param : step.params) {
     squares()[param] = 0;
@@ -97,16 +110,27 @@ SgdCoefficients Updater::CoefficientsOf(int param, const StepSize& size) const {
   return SgdCoefficientsFor(model_.job().solver(), size.rate, stored.lr_mult, stored.decay_mult, size.gradient_scale);
 }
 
-double Updater::UpdateRows(int param, const StepSize& size, int64_t begin, int64_t end, const float* gradient) {
+void Updater::ApplyRows(int param, const StepSize& size, int64_t begin, int64_t end, const float* gradient,
+                        const UpdateSample* sample) {
+  const int64_t row = options_.params->param(param).block.cols();
+  const SgdCoefficients coefficients = CoefficientsOf(param, size);
+  float* const history = options_.params->history(param).data();
+  float* const values = options_.params->values(param).data();
+  const auto update = [&](int64_t rows, const float* of_rows, int64_t first) {
+    const SgdPart part = {coefficients, rows * row, of_rows, history + first * row, values + first * row};
+    options_.backend->SgdUpdate({&part, 1});
+  };
+  if (sample == nullptr) return update(end - begin, gradient, begin);
+  for (int64_t r = begin; r < end; ++r) update(1, gradient + (r - begin) * row, sample->classes[r]);
+}
+
+double Updater::UpdateRows(int param, const StepSize& size, int64_t begin, int64_t end, const float* gradient,
+                           const UpdateSample* sample) {
   const StoredParam& stored = options_.params->param(param);
   if (stored.frozen()) return 0;
-  const int64_t row = stored.block.cols(), count = (end - begin) * row;
-  const SgdPart part = {CoefficientsOf(param, size), count, gradient,
-                        options_.params->history(param).data() + begin * row,
-                        options_.params->values(param).data() + begin * row};
-  options_.backend->SgdUpdate({&part, 1});
+  ApplyRows(param, size, begin, end, gradient, sample);
   double squares = 0;
-  const SquaresPart sum = {gradient, count, &squares};
+  const SquaresPart sum = {gradient, (end - begin) * stored.block.cols(), &squares};
   options_.backend->SumsOfSquares({&sum, 1});
   return squares;
 }
@@ -193,11 +217,28 @@ void Updater::Update(const Task& task) {
   UpdateWhole(whole, size);
 }
 
+void Updater::UpdateSampled(const NetStep& step, const StepSize& size) {
+  const int weights = step.params[0];
+  const UpdateSample* const sample = SampleOf(step);
+  const float* const gradient = options_.params->gradient(weights).data();
+  const int64_t rows = RowsOf(step), row = options_.params->param(weights).block.cols();
+#pragma omp parallel for schedule(static)
+  for (int64_t begin = 0; begin < rows; begin += kPieceRows) {
+    ApplyRows(weights, size, begin, std::min(begin + kPieceRows, rows), gradient + begin * row, sample);
+  }
+  options_.params->MarkUpdated(weights);
+}
+
 void Updater::UpdateWhole(const std::vector<int>& groups, const StepSize& size) {
   ParamStore* const params = options_.params;
   std::vector<SgdPart> parts;
   for (int group : groups) {
-    for (int param : StepOfGroup(group).params) {
+    const NetStep& step = StepOfGroup(group);
+    if (SampleOf(step) != nullptr) {
+      UpdateSampled(step, size);
+      continue;
+    }
+    for (int param : step.params) {
       if (params->param(param).frozen()) continue;
       parts.push_back({CoefficientsOf(param, size), params->count(param), params->gradient(param).data(),
                        params->history(param).data(), params->values(param).data()});

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "backend/backend.h"
+#include "engine/class_sampler.h"
 #include "engine/workspace.h"
 #include "model/node_model.h"
 #include "proto/wire.pb.h"
@@ -33,7 +34,8 @@ class Updater {
     Backend* backend = nullptr;
     ParamStore* params = nullptr;
     const Workspace* workspace = nullptr;
-    float loss_scale = 1;  ///< of the first clock
+    const ClassSampler* sampler = nullptr;  ///< of the clock that is updated
+    float loss_scale = 1;                   ///< of the first clock
   };
 
   /// @param model must outlive it. @return kResourceExhausted: the device, or the host for its side, is out of memory.
@@ -68,7 +70,7 @@ class Updater {
   struct StepSize {
     float rate = 0, gradient_scale = 1;
   };
-  /// Takes rows [begin, end) of a deferred step's gradient.
+  /// Takes rows [begin, end) of a deferred step's gradient: of a sampled one, those of its UpdateSample.
   using PieceFunction = std::function<void(const Op& op, const OpArgs& args, int64_t begin, int64_t end)>;
 
   /// Of one clock: the factors of its losses' gradients and of its updates' gradients, and whether it is skipped.
@@ -84,8 +86,20 @@ class Updater {
   void InPieces(const NetStep& step, const PieceFunction& use);
   void DeferredGradient(const NetStep& step);
   void UpdateInPieces(const NetStep& step, const StepSize& size);
-  /// Applies rows [begin, end) of a parameter's gradient. @return their sum of squares.
-  double UpdateRows(int param, const StepSize& size, int64_t begin, int64_t end, const float* gradient);
+  /// Applies rows [begin, end) of the gradient of a parameter, which is not frozen.
+  /// @param sample says which row of the parameter a row of the gradient is; null: the same.
+  void ApplyRows(int param, const StepSize& size, int64_t begin, int64_t end, const float* gradient,
+                 const UpdateSample* sample);
+  /// The same, unless it is frozen. @return the rows' sum of squares.
+  double UpdateRows(int param, const StepSize& size, int64_t begin, int64_t end, const float* gradient,
+                    const UpdateSample* sample);
+  /// Of a sampled step, whose gradient is in memory.
+  void UpdateSampled(const NetStep& step, const StepSize& size);
+  /// Null: the step computes all its classes.
+  const UpdateSample* SampleOf(const NetStep& step) const;
+  /// How many rows of its weights an update changes.
+  int64_t RowsOf(const NetStep& step) const;
+  /// The gradients are in memory.
   void UpdateWhole(const std::vector<int>& groups, const StepSize& size);
   SgdCoefficients CoefficientsOf(int param, const StepSize& size) const;
   /// Computes the sums of squares of the groups' gradients, and fetches them to the host.

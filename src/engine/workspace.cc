@@ -59,6 +59,7 @@ NetRun Workspace::RunOf(int solver, MsgId id) const {
   run.update_matrices = matrix_rows_;
   run.update_row = samples.batch * shape.train_batch + samples.first_row;
   run.scratch = scratch_.data();
+  run.batch_of_update = samples.batch;
   run.batch.train = id.train();
   run.batch.first_sample = samples.first_sample;
   run.batch.global_rows = id.train() ? shape.train_batch : shape.test_batch;
@@ -75,12 +76,14 @@ void Workspace::UseParams(const NodeNet& net, std::vector<ParamView>* views, Net
 
 // A deferred step reads and writes matrices, parameters and scratch alone. The arena is only what its other tensors,
 // which BackwardParams does not look at, get their addresses from: solver 0's, of which no byte is read or written.
-void Workspace::WithUpdateArgs(const NetStep& step, const std::function<void(Op&, const OpArgs&)>& use) const {
+void Workspace::WithUpdateArgs(const NetStep& step, const ClassSamples& samples,
+                               const std::function<void(Op&, const OpArgs&)>& use) const {
   const NodeNet& net = model_.any_net(true);
   NetRun run;
   run.arena = pool_->arena(0);
   run.update_matrices = matrix_rows_;
   run.scratch = scratch_.data();
+  run.samples = &samples;
   std::vector<ParamView> views;
   UseParams(net, &views, &run);
   net.WithUpdateArgs(step, run, use);

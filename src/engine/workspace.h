@@ -40,8 +40,9 @@ class Workspace {
   void UseParams(const NodeNet& net, std::vector<ParamView>* views, NetRun* run) const;
   /// Calls `use` once, before it returns, with the op and the arguments of a deferred step over all rows of the update:
   /// for Op::BackwardParams, or its pieces. Gradients go to the ParamStore. Executor thread.
-  /// @param step of NodeModel::any_net(true); must be deferred.
-  void WithUpdateArgs(const NetStep& step, const std::function<void(Op&, const OpArgs&)>& use) const;
+  /// @param step of NodeModel::any_net(true); must be deferred. @param samples of the clock.
+  void WithUpdateArgs(const NetStep& step, const ClassSamples& samples,
+                      const std::function<void(Op&, const OpArgs&)>& use) const;
 
   /// Memory that the transport writes into and sends from: all arenas as one span, then each matrix.
   std::vector<std::span<std::byte>> shared_memory() const;

@@ -3,16 +3,27 @@
 
 namespace hp {
 
-/// y = x W^T + b, or with `normalize` the cosines, x flattened from axis 1. A shard's op yields outputs [channel_begin,
+/// y = x W^T + b, or with `normalize` the cosines, x flattened from axis 1; of a sample of the classes the columns that
+/// SampledProductDesc says. A shard's op yields outputs [channel_begin,
 /// channel_end) and may get its input in several blocks that stand side by side, or (OpContext::kAddends) only some of
 /// it.
 StatusOr<LayerOp> MakeInnerProductOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in) {
-  if (layer.param().inner_product_param().normalize()) {
-    return context.backend->CosineProduct(
-        {.num_output = context.channel_end - context.channel_begin, .input_gradient = context.input_gradient}, in);
+  const int64_t outputs = context.channel_end - context.channel_begin;
+  const bool normalize = layer.param().inner_product_param().normalize();
+  if (context.sample_room > 0) {
+    StatusOr<LayerOp> op = context.backend->SampledProduct({.num_output = outputs,
+                                                            .room = context.sample_room,
+                                                            .normalize = normalize,
+                                                            .input_gradient = context.input_gradient},
+                                                           in);
+    if (!op.ok()) return op.status().Prepend("layer \"" + layer.name() + "\"");
+    return op;
+  }
+  if (normalize) {
+    return context.backend->CosineProduct({.num_output = outputs, .input_gradient = context.input_gradient}, in);
   }
   InnerProductDesc desc;
-  desc.num_output = context.channel_end - context.channel_begin;
+  desc.num_output = outputs;
   desc.bias = layer.param().inner_product_param().bias_term() && context.part != OpContext::kAddends;
   desc.input_gradient = context.input_gradient;
   return context.backend->InnerProduct(desc, in);

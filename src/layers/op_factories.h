@@ -28,7 +28,10 @@ struct OpContext {
                ///< unless it follows from the numbers alone. Of the channels above, which are classes
   } part = kAll;
 
-  ClassSlice classes() const { return {{channel_begin, channel_end}, channel_count}; }
+  /// Above 0: the classes that the layer yields or reads are a sample (LayerTraits::sample_rate), in so many columns.
+  int64_t sample_room = 0;
+
+  ClassSlice classes() const { return {{channel_begin, channel_end}, channel_count, sample_room}; }
 };
 
 /// Makes the op of a layer: reads its Caffe parameter into the backend's desc and calls the backend. A plain function

@@ -39,6 +39,7 @@ StatusOr<LayerOp> MakeSoftmaxLossOp(const LayerTraits& layer, const OpContext& c
   desc.loss_weight = layer.loss_weight(0);
   desc.probabilities = layer.param().top_size() > 1;
   desc.margin = MarginOf(layer.param());
+  if (context.sample_room > 0) desc.sample_of = context.channel_count;
   if (context.part == OpContext::kClasses) {
     return context.backend->ClassStatistics(context.classes(), true, desc.margin, in);
   }

@@ -19,7 +19,7 @@ StatusOr<std::unique_ptr<NodeModel>> NodeModel::Create(std::shared_ptr<const Job
   model->CheckGroups();
   for (const ParamOwners& param : model->job().params()) {
     model->whole_params_.push_back({{param.layer, param.blob, param.spec.shape, Block::Whole(param.spec.shape),
-                                     param.spec.lr_mult, param.spec.decay_mult, true},
+                                     param.spec.lr_mult, param.spec.decay_mult},
                                     param.slices});
   }
   return model;
@@ -89,7 +89,7 @@ std::vector<StoredParam> NodeModel::stored_params() const {
   for (int i = 0; i < static_cast<int>(params.size()); ++i) {
     const ParamPlan& param = params[i];
     stored.push_back({param.layer, param.blob, param.spec.shape, param.block, param.spec.lr_mult, param.spec.decay_mult,
-                      !fused.contains(i)});
+                      !fused.contains(i), param.sample_room});
   }
   return stored;
 }

@@ -54,6 +54,7 @@ class NodeModel {
   /// Segments, ports and parameter groups for the pipeline. Its pool_size is only wished for (FitMemory decides), its
   /// start_clock is 0.
   const PipelinePlan& plan() const { return plan_; }
+  uint64_t seed() const { return options_.seed; }  ///< of the job
   /// Whether the job has a TEST phase.
   bool tests() const { return job_->tests(); }
   const Device* device() const { return options_.device; }  ///< null: the host's

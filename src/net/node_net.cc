@@ -62,6 +62,10 @@ OpArgs NodeNet::Bind(const NetStep& step, const NetRun& run, BoundArgs* bound) c
   args.saved = run.arena + step.saved;
   args.scratch = run.scratch;
   args.batch = &run.batch;
+  if (step.sample >= 0) {
+    args.update_sample = &run.samples->at(step.sample);
+    args.sample = &args.update_sample->batches.at(run.batch_of_update);
+  }
   return args;
 }
 

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -56,6 +57,7 @@ struct NetStep {
   bool in_backward = false;               ///< for each micro-batch, within Backward; neither: by WeightGradient
   int part = 0;                           ///< of a layer: index of its stage's part in plan().parts()
   std::shared_ptr<Op> update_op;          ///< the same layer's op for plan().update_rows() rows; null unless deferred
+  int sample = -1;                        ///< GraphLayer::sampled_by of its layer
   size_t saved = 0;                       ///< offset in the arena of what Forward saves for the backward pass
 };
 
@@ -70,6 +72,9 @@ struct NetOutput {
   bool top_of_net = false;  ///< no layer reads it: it is one of the net's outputs
 };
 
+/// The samples of a clock's classes on this node, by the layer whose classes they are (an index into the graph's).
+using ClassSamples = std::map<int, UpdateSample>;
+
 /// The memory that one call works in. All pointers are to memory of the backend's device, which must stay as it is
 /// until the call's work is done.
 struct NetRun {
@@ -81,6 +86,8 @@ struct NetRun {
   BatchContext batch;                           ///< labels, loss scale and place of the rows in the training
   std::span<const ParamView> params;            ///< one for each of plan().params()
   std::span<float* const> gradients;            ///< one for each of plan().params(); may be empty for Forward
+  const ClassSamples* samples = nullptr;        ///< for nets with steps that have one; of this batch, and all before it
+  int64_t batch_of_update = 0;                  ///< the micro-batch's, in [0, iter_size)
   uint64_t accumulate = 0;  ///< bit p: gradients of parameters of plan().parts()[p] are added to, not overwritten
 };
 

@@ -88,6 +88,7 @@ Status NodeNetBuilder::AddLayer(const LayerPlan& plan) {
   step.learns = plan.learns;
   step.in_backward = plan.in_backward;
   step.part = plan_.FindPart(placement_.stage_of(layer));
+  step.sample = entry.sampled_by;
 
   info.plan = &plan;
   const bool view = entry.traits.is_view() && descs[0].dense();
@@ -133,8 +134,8 @@ OpContext NodeNetBuilder::ContextOf(const LayerPlan& layer) const {
   for (int bottom : entry.bottoms) context.input_gradient |= graph_.blobs()[bottom].needs_gradient && layer.backward;
   context.channel_begin = layer.channels.begin;
   context.channel_end = layer.channels.end;
-  const bool classes = entry.piece == GraphLayer::kClasses || entry.piece == GraphLayer::kMerged;
-  context.channel_count = shapes_[classes ? graph_.ClassesOf(layer.layer) : entry.tops[0]].dim(1);
+  context.channel_count = shapes_[plan_.ChannelsOf(layer.layer)].dim(1);
+  context.sample_room = layer.sample_room;
   if (entry.piece == GraphLayer::kProduct) context.part = OpContext::kAddends;
   if (entry.piece == GraphLayer::kClasses) context.part = OpContext::kClasses;
   if (entry.piece == GraphLayer::kMerged) context.part = OpContext::kMerged;

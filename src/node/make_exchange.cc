@@ -26,7 +26,7 @@ RingPlan PlanOf(const NodeModel& model, const StagePart& part, const std::vector
   RingPlan::Options plan;
   plan.rank = part.index;
   plan.size = model.table().stage(part.stage).size();
-  for (int param : params) plan.counts.push_back(static_cast<size_t>(stored[param].local().count()));
+  for (int param : params) plan.counts.push_back(static_cast<size_t>(stored[param].gradient_count()));
   return RingPlan(std::move(plan));
 }
 

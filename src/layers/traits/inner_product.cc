@@ -23,13 +23,25 @@ Status CheckInnerProduct(const caffe::LayerParameter& param) {
   if (product.normalize() && product.bias_term()) {
     return LayerError(param, "inner_product_param { normalize: true } has no bias; expected bias_term: false");
   }
+  if (!(product.sample_rate() > 0 && product.sample_rate() <= 1)) {
+    return LayerError(param, "inner_product_param { sample_rate: %g }: expected a number above 0, at most 1",
+                      product.sample_rate());
+  }
+  if (product.sample_rate() < 1 && product.bias_term()) {
+    return LayerError(param, "inner_product_param { sample_rate: %g } has no bias; expected bias_term: false",
+                      product.sample_rate());
+  }
   return OkStatus();
 }
 
 int InnerProductBlobs(const caffe::LayerParameter& param) { return param.inner_product_param().bias_term() ? 2 : 1; }
 
-/// A norm is one of all inputs.
-bool InnerProductSplitsInputs(const caffe::LayerParameter& param) { return !param.inner_product_param().normalize(); }
+float InnerProductSampleRate(const caffe::LayerParameter& param) { return param.inner_product_param().sample_rate(); }
+
+/// A norm is one of all inputs, and a sample's rows are whole.
+bool InnerProductSplitsInputs(const caffe::LayerParameter& param) {
+  return !param.inner_product_param().normalize() && InnerProductSampleRate(param) == 1;
+}
 
 int64_t InnerProductOutputs(const caffe::LayerParameter& param) { return param.inner_product_param().num_output(); }
 
@@ -70,7 +82,8 @@ LayerType InnerProductType() {
           .most_blobs = 2,
           .blobs = InnerProductBlobs,
           .params = InnerProductParams,
-          .split_outputs = InnerProductOutputs};
+          .split_outputs = InnerProductOutputs,
+          .sample_rate = InnerProductSampleRate};
 }
 
 }  // namespace hp

@@ -67,6 +67,10 @@ std::optional<ClassSplit> LayerTraits::class_split() const {
   return type_->class_split != nullptr ? type_->class_split(*param_) : std::nullopt;
 }
 
+float LayerTraits::sample_rate() const { return type_->sample_rate != nullptr ? type_->sample_rate(*param_) : 1; }
+
+bool LayerTraits::reads_sample() const { return type_->reads_sample != nullptr && type_->reads_sample(*param_); }
+
 bool LayerTraits::allows_in_place() const { return type_->in_place; }
 bool LayerTraits::is_view() const { return type_->view; }
 bool LayerTraits::reads_labels() const { return type_->reads_labels; }

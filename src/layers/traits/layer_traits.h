@@ -101,6 +101,11 @@ class LayerTraits {
   ChannelUse channel_use() const;
   /// Only kWhole: how its classes are divided; nothing: one shard needs all of them.
   std::optional<ClassSplit> class_split() const;
+  /// Which part of its output channels, which are classes, an update of a training computes at random, beside the
+  /// labels of its batch: in (0, 1]; 1: all of them. Below 1 every reader of its top must read a sample.
+  float sample_rate() const;
+  /// Whether bottom 0 may be scores of a sample of the classes that has those of all labels (bottom 1).
+  bool reads_sample() const;
   /// Whether top 0 may have the name, and then the memory, of bottom 0.
   bool allows_in_place() const;
   /// Whether top 0 is a dense bottom 0 under another shape (Flatten): then it shares its memory and no op runs.

@@ -57,6 +57,10 @@ struct LayerType {
 
   /// The number of output channels, which shards divide. Set if and only if channel_use is kSplitOutput.
   int64_t (*split_outputs)(Parameter) = nullptr;
+  /// LayerTraits::sample_rate; only where channel_use is kSplitOutput. Its op obeys OpContext::sample_room. Null: 1.
+  float (*sample_rate)(Parameter) = nullptr;
+  /// LayerTraits::reads_sample. Its op, also of its pieces (class_split), obeys OpContext::sample_room. Null: false.
+  bool (*reads_sample)(Parameter) = nullptr;
   /// LayerTraits::class_split; only where channel_use is kWhole. Its op obeys OpContext::part (kClasses, kMerged).
   /// Null: none.
   std::optional<ClassSplit> (*class_split)(Parameter) = nullptr;

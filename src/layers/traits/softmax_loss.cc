@@ -66,6 +66,9 @@ std::optional<ClassSplit> SoftmaxLossClassSplit(const caffe::LayerParameter& par
   return ClassSplit{.numbers = 3};
 }
 
+/// The softmax as a second top would be one of all classes.
+bool SoftmaxLossReadsSample(const caffe::LayerParameter& param) { return param.top_size() <= 1; }
+
 }  // namespace
 
 LayerType SoftmaxLossType() {
@@ -78,6 +81,7 @@ LayerType SoftmaxLossType() {
           .loss = true,
           .check = CheckSoftmaxLoss,
           .output_shapes = SoftmaxLossShapes,
+          .reads_sample = SoftmaxLossReadsSample,
           .class_split = SoftmaxLossClassSplit,
           .needs_batch_labels = SoftmaxLossNeedsBatchLabels,
           .ignore_label = SoftmaxLossIgnoreLabel};

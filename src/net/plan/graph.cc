@@ -46,6 +46,7 @@ StatusOr<std::unique_ptr<NetGraph>> NetGraph::Create(std::shared_ptr<const caffe
                            caffe::Phase_Name(phase).c_str());
   }
   graph->MarkGradients();
+  HP_RETURN_IF_ERROR(graph->MarkSamples());
   return graph;
 }
 
@@ -230,6 +231,28 @@ void NetGraph::MarkGradients() {
       for (int consumer : blobs_[layer->tops[i]].consumers) layer->leads_to_loss |= layers_[consumer].leads_to_loss;
     }
   }
+}
+
+// Only a training draws samples. The pieces of a loss over classes in slices are one layer of the prototxt.
+Status NetGraph::MarkSamples() {
+  for (int i = 0; i < static_cast<int>(layers_.size()) && phase_ == caffe::TRAIN; ++i) {
+    GraphLayer& product = layers_[i];
+    if (product.source || product.traits.sample_rate() == 1) continue;
+    const std::vector<int>& readers = blobs_[product.tops[0]].consumers;
+    const bool one_loss = !readers.empty() && std::all_of(readers.begin(), readers.end(), [&](int reader) {
+      return layers_[reader].order == layers_[readers[0]].order && layers_[reader].bottoms[0] == product.tops[0] &&
+             layers_[reader].traits.reads_sample();
+    });
+    if (!one_loss) {
+      return InvalidArgument(
+          "layer \"%s\": with sample_rate below 1 its top \"%s\" must be read by one layer in phase TRAIN, a "
+          "SoftmaxWithLoss with one top",
+          product.traits.name().c_str(), blobs_[product.tops[0]].name.c_str());
+    }
+    product.sampled_by = i;
+    for (int reader : readers) layers_[reader].sampled_by = i;
+  }
+  return OkStatus();
 }
 
 int64_t NetGraph::batch_size() const {

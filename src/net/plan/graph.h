@@ -56,12 +56,15 @@ struct GraphLayer {
   bool leads_to_loss = false;      ///< it, or a layer above it, has a top with a loss weight
   int order = 0;                   ///< index among the layers of the unfiltered prototxt
   int class_shards = 0;            ///< kClasses, kMerged: over how many shards the classes lie
+  /// Index of the layer whose classes are a sample (LayerTraits::sample_rate), which this entry is or whose top it
+  /// reads; -1: all classes are computed, as in every test.
+  int sampled_by = -1;
 
   /// Name of the entry: the layer's, of a kSum "NAME.sum", of a kClasses "NAME.classes".
   std::string name() const;
   /// As those of its traits, of what this entry computes.
   bool is_statistic() const { return piece != kClasses && traits.is_statistic(); }
-  bool needs_batch_labels() const { return piece != kClasses && traits.needs_batch_labels(); }
+  bool needs_batch_labels() const { return sampled_by >= 0 || (piece != kClasses && traits.needs_batch_labels()); }
   /// Whether bottom `i` is labels.
   bool is_label(size_t i) const { return traits.reads_labels() && i == 1; }
   ChannelUse channel_use() const;
@@ -81,7 +84,8 @@ class NetGraph {
   /// @param types must outlive the graph.
   /// @param cuts of layers that the table splits.
   /// @return kInvalidArgument, naming the layer: an unknown bottom, a top that is made twice, an unsupported type or
-  /// field, a second Data layer, labels read by a layer that is no loss or accuracy; or the phase has no layers.
+  /// field, a second Data layer, labels read by a layer that is no loss or accuracy, a sample of classes read by
+  /// another layer than one loss; or the phase has no layers.
   static StatusOr<std::unique_ptr<NetGraph>> Create(std::shared_ptr<const caffe::NetParameter> net, caffe::Phase phase,
                                                     const LayerTypes& types = LayerTypes::BuiltIn(),
                                                     const GraphCuts& cuts = {});
@@ -117,6 +121,7 @@ class NetGraph {
   void CutProduct();
   void CutClasses(int shards);
   void MarkGradients();
+  Status MarkSamples();
 
   std::shared_ptr<const caffe::NetParameter> net_;
   caffe::Phase phase_ = caffe::TRAIN;

@@ -3,6 +3,8 @@
 // shapes for one sample are needed, since everything that crosses has one row for each sample.
 #include "net/plan/node_plan.h"
 
+#include "net/plan/sample_room.h"
+
 #include <algorithm>
 #include <iterator>
 #include <set>
@@ -12,6 +14,7 @@ namespace hp {
 StatusOr<NodePlan> NodePlan::Create(const NetGraph& graph, const Placement& placement, const Options& options) {
   NodePlan plan(graph, placement, options);
   HP_ASSIGN_OR_RETURN(plan.shapes_, graph.Shapes(options.sample, 1));
+  HP_RETURN_IF_ERROR(plan.CheckSamples());
   plan.PlaceLayers();
   plan.AddLeavingPorts();
   plan.AddLandingPorts();
@@ -42,6 +45,13 @@ bool NodePlan::IsLocal(const Edge& edge, const EdgePiece& piece) const {
 
 // --- Layers
 
+int NodePlan::ChannelsOf(int layer) const {
+  const GraphLayer& entry = graph_->layers()[layer];
+  if (entry.sampled_by >= 0) return graph_->layers()[entry.sampled_by].tops[0];
+  const bool classes = entry.piece == GraphLayer::kClasses || entry.piece == GraphLayer::kMerged;
+  return classes ? graph_->ClassesOf(layer) : entry.tops[0];
+}
+
 void NodePlan::PlaceLayers() {
   std::set<int> levels;
   std::vector<int> mine;
@@ -60,12 +70,28 @@ void NodePlan::PlaceLayers() {
     plan.segment = static_cast<int>(std::distance(levels.begin(), levels.find(placement_->level_of(layer))));
     plan.backward = !entry.source && placement_->Backpropagates(layer, part);
     plan.learns = plan.backward && entry.learns;
-    plan.channels = placement_->ChannelsOn(entry.tops[0], part);
-    const bool classes = entry.piece == GraphLayer::kClasses || entry.piece == GraphLayer::kMerged;
-    if (classes) plan.channels = placement_->ChannelsOn(graph_->ClassesOf(layer), part);
+    plan.channels = placement_->ChannelsOn(ChannelsOf(layer), part);
+    if (entry.sampled_by >= 0) {
+      const float rate = graph_->layers()[entry.sampled_by].traits.sample_rate();
+      plan.sample_room = SampleRoom(plan.channels.size(), rate, update_rows());
+    }
     places_[layer] = static_cast<int>(layers_.size());
     layers_.push_back(plan);
   }
+}
+
+// Which columns a sample has is known where its loss is; so it never crosses.
+Status NodePlan::CheckSamples() const {
+  const auto& layers = graph_->layers();
+  for (int i = 0; i < static_cast<int>(layers.size()); ++i) {
+    const int product = layers[i].sampled_by;
+    if (product < 0 || product == i || placement_->ReadsLocally(i, layers[product].tops[0])) continue;
+    return InvalidArgument(
+        "layer \"%s\": with sample_rate below 1 it and layer \"%s\" must be in one stage, of at most as many shards as "
+        "it has outputs",
+        layers[product].traits.name().c_str(), layers[i].traits.name().c_str());
+  }
+  return OkStatus();
 }
 
 // --- Ports
@@ -162,7 +188,8 @@ void NodePlan::AddParams() {
     int blob = entry.first_blob();
     for (const ParamSpec& spec : entry.Params(in)) {
       const Block block = placement_->BlockOn(layer.layer, part, spec.shape);
-      params_.push_back({entry.traits.name(), blob++, layer.layer, spec, block});
+      params_.push_back({entry.traits.name(), blob++, layer.layer, spec, block,
+                         entry.sampled_by == layer.layer ? layer.sample_room : 0});
     }
   }
 }
@@ -170,7 +197,7 @@ void NodePlan::AddParams() {
 void NodePlan::FindLearningLayers() {
   for (int i = 0; i < static_cast<int>(layers_.size()); ++i) {
     if (!layers_[i].learns) continue;
-    layers_[i].deferred = CanBeDeferred(layers_[i].layer);
+    layers_[i].deferred = CanBeDeferred(layers_[i]);
     const int stage = placement_->stage_of(layers_[i].layer);
     layers_[i].in_backward = data_parallel(stage) && !layers_[i].deferred;
     learning_layers_.push_back(i);
@@ -182,7 +209,8 @@ void NodePlan::FindLearningLayers() {
 // Rule of deferral: the rows to keep (inputs and output gradients of a whole update) take less memory than the
 // gradient. A replica among several gives its gradients to the exchange as they come, and images are the reader's
 // memory, one micro-batch at a time: neither can be kept.
-bool NodePlan::CanBeDeferred(int layer) const {
+bool NodePlan::CanBeDeferred(const LayerPlan& plan) const {
+  const int layer = plan.layer;
   const GraphLayer& entry = graph_->layers()[layer];
   const ChannelUse use = entry.channel_use();
   if (update_rows() == 0 || (use != ChannelUse::kSplitOutput && use != ChannelUse::kSplitInput)) return false;
@@ -191,7 +219,8 @@ bool NodePlan::CanBeDeferred(int layer) const {
   if (IsImages(stage, entry.bottoms[0])) return false;
   const auto weights = std::find_if(params_.begin(), params_.end(),
                                     [layer](const ParamPlan& param) { return param.graph_layer == layer; });
-  const __int128 inputs = weights->block.cols(), outputs = weights->block.rows();
+  const __int128 inputs = weights->block.cols(),
+                 outputs = plan.sample_room > 0 ? plan.sample_room : weights->block.rows();
   return update_rows() * (inputs + outputs) < inputs * outputs;
 }
 
@@ -222,6 +251,12 @@ bool NodePlan::reads_images() const {
 bool NodePlan::reads_labels(int segment) const {
   return std::any_of(layers_.begin(), layers_.end(), [&](const LayerPlan& layer) {
     return layer.segment == segment && graph_->layers()[layer.layer].traits.reads_labels();
+  });
+}
+
+bool NodePlan::draws_sample(int segment) const {
+  return std::any_of(layers_.begin(), layers_.end(), [&](const LayerPlan& layer) {
+    return layer.segment == segment && graph_->layers()[layer.layer].sampled_by == layer.layer;
   });
 }
 

@@ -26,17 +26,21 @@ struct LayerPlan {
   /// stages, where nobody waits for the input's gradient alone.
   bool in_backward = false;
   /// Of its output: those that this node computes, or (kSplitInput) has addends of. Of a piece over classes
-  /// (GraphLayer::kClasses, kMerged) the classes that this node has.
+  /// (GraphLayer::kClasses, kMerged), or of what reads a sample of classes, the classes that this node has.
   Range channels;
+  /// Of a layer whose classes are a sample (GraphLayer::sampled_by), and of those that read them: the most classes that
+  /// an update computes here, which are the columns of what lies between them; 0: all of `channels`.
+  int64_t sample_room = 0;
 };
 
 /// A parameter blob as one node holds it.
 struct ParamPlan {
-  std::string layer;    ///< name in the prototxt
-  int blob = 0;         ///< among the layer's blobs, in Caffe's order
-  int graph_layer = 0;  ///< the entry of NetGraph::layers() that reads it
-  ParamSpec spec;       ///< of the whole blob, all shards together
-  Block block;          ///< what this node holds of it
+  std::string layer;        ///< name in the prototxt
+  int blob = 0;             ///< among the layer's blobs, in Caffe's order
+  int graph_layer = 0;      ///< the entry of NetGraph::layers() that reads it
+  ParamSpec spec;           ///< of the whole blob, all shards together
+  Block block;              ///< what this node holds of it
+  int64_t sample_room = 0;  ///< LayerPlan::sample_room: the rows of its gradient; 0: those of `block`
 };
 
 /// What one node runs of one phase's net: which layers in which segments, which tensors cross to and from other nodes
@@ -57,7 +61,7 @@ class NodePlan {
     int64_t update_rows = 0;
   };
   /// @param graph,placement must outlive the plan and its copies.
-  /// @return kInvalidArgument, naming the layer: shapes that do not fit.
+  /// @return kInvalidArgument, naming the layer: shapes that do not fit, or a sample of classes that would cross.
   static StatusOr<NodePlan> Create(const NetGraph& graph, const Placement& placement, const Options& options);
 
   const NetGraph& graph() const { return *graph_; }
@@ -74,6 +78,8 @@ class NodePlan {
   const std::vector<LayerPlan>& layers() const { return layers_; }
   /// @param layer index into NetGraph::layers(). @return null: it does not run here.
   const LayerPlan* FindLayer(int layer) const;
+  /// The blob whose channels LayerPlan::channels counts.
+  int ChannelsOf(int layer) const;
   /// What crosses to and from other nodes, values and gradients. Elsewhere a port is an index into these.
   const std::vector<PortPlan>& ports() const { return ports_; }
   /// The parameters that lie here, frozen ones included, in the order of the layers, then of each layer's blobs.
@@ -98,7 +104,10 @@ class NodePlan {
   bool reads_images() const;
   /// Whether some layer of the segment reads labels.
   bool reads_labels(int segment) const;
-  /// Whether some layer of the segment counts the labels of the whole batch (BatchContext::batch_labels).
+  /// Whether some layer of the segment computes a sample of its classes (GraphLayer::sampled_by).
+  bool draws_sample(int segment) const;
+  /// Whether some layer of the segment needs the labels of the whole batch: to count them (BatchContext::batch_labels),
+  /// or because they are among a sample.
   bool needs_batch_labels(int segment) const;
 
  private:
@@ -111,7 +120,8 @@ class NodePlan {
   void AddLandingPorts();
   void AddPort(PortPlan port, const EdgePiece& piece);
   void FindLearningLayers();
-  bool CanBeDeferred(int layer) const;
+  bool CanBeDeferred(const LayerPlan& layer) const;
+  Status CheckSamples() const;
   bool IsImages(int stage, int blob) const;
   bool data_parallel(int stage) const { return placement_->layout().stages[stage].data_parallel; }
 

@@ -30,7 +30,7 @@ class MemoryFitTest : public testing::Test {
     options.table = &*table_;
     options.solver = Parse<caffe::SolverParameter>("max_iter: 10");
     options.net = std::make_shared<const caffe::NetParameter>(
-        Parse<caffe::NetParameter>(With(With(kSmallNet, "BATCH", batch), "OUTPUTS", outputs)));
+        Parse<caffe::NetParameter>(With(With(net_, "BATCH", batch), "OUTPUTS", outputs)));
     options.train_shape = {3, 8, 8};
     StatusOr<std::unique_ptr<JobPlan>> job = JobPlan::Create(options);
     ASSERT_TRUE(job.ok()) << job.status();
@@ -50,6 +50,7 @@ class MemoryFitTest : public testing::Test {
     return text.replace(text.find(what), what.size(), by);
   }
 
+  std::string net_ = kSmallNet;
   std::optional<RoutingTable> table_;
   std::shared_ptr<const JobPlan> job_;
   const std::unique_ptr<Backend> backend_ = MakeCpuBackend();
@@ -71,6 +72,26 @@ TEST_F(MemoryFitTest, ThePoolGivesWayToTheHostsMemory) {
   EXPECT_THAT(fixed.status().message(), AllOf(HasSubstr("/job/table.prototxt: node n needs "),
                                               HasSubstr(" MB, the host has free "), HasSubstr("memory: parameters "),
                                               HasSubstr("a smaller batch_size"), HasSubstr("end other programs")));
+}
+
+// A sample's columns take memory, and the gradient of its rows; all classes of a batch take none.
+TEST_F(MemoryFitTest, ASampleOfClassesIsAllThatTakesMemory) {
+  constexpr size_t kAllLogits = sizeof(float) * 64 * 50'000;
+  const auto memory_of = [this](const std::string& fields) {
+    net_ = R"(
+        layer { name: "data" type: "Data" top: "data" top: "label" data_param { source: "x" batch_size: BATCH } }
+        layer { name: "head" type: "InnerProduct" bottom: "data" top: "head" inner_product_param {
+          num_output: OUTPUTS bias_term: false )" +
+           fields + R"( } }
+        layer { name: "loss" type: "SoftmaxWithLoss" bottom: "head" bottom: "label" top: "loss" })";
+    Plan("pool_size: 4", "64", "50000");
+    NodeMemory memory = Fit(AddressSpaceRoom().bytes).value();
+    memory.parameters = 0;
+    EXPECT_TRUE(Planned(static_cast<int64_t>(memory.host_bytes(true)) + 2 * sizeof(float) * 192 * 50'000).ok());
+    return memory.bytes();
+  };
+  EXPECT_GT(memory_of("normalize: true"), kAllLogits);
+  EXPECT_LT(memory_of("normalize: true sample_rate: 0.02"), kAllLogits / 2);
 }
 
 TEST_F(MemoryFitTest, SumsDoNotWrap) {

@@ -174,6 +174,25 @@ TEST(Registry, CosinesHaveNoBias) {
   }
 }
 
+TEST(Registry, SamplesOfClassesAreAPartAndHaveNoBias) {
+  const auto product = [](const std::string& fields) {
+    return CreateError(
+        R"(name: "head" type: "InnerProduct" bottom: "x" top: "t" inner_product_param { num_output: 4 )" + fields +
+        " }");
+  };
+  for (const char* sound :
+       {"sample_rate: 1", "sample_rate: 0.1 bias_term: false", "sample_rate: 1e-3 bias_term: false normalize: true"}) {
+    EXPECT_EQ(product(sound), "") << sound;
+  }
+  for (const char* rate : {"0", "-0.5", "1.5", "nan"}) {
+    EXPECT_EQ(product(std::string("bias_term: false sample_rate: ") + rate),
+              std::string("layer \"head\": inner_product_param { sample_rate: ") + rate +
+                  " }: expected a number above 0, at most 1");
+  }
+  EXPECT_EQ(product("sample_rate: 0.5"),
+            "layer \"head\": inner_product_param { sample_rate: 0.5 } has no bias; expected bias_term: false");
+}
+
 TEST(Registry, MarginsOutOfRangeAreRefused) {
   const auto loss = [](const std::string& margin) {
     return CreateError(R"(name: "l" type: "SoftmaxWithLoss" bottom: "x" bottom: "y" top: "t" margin_param { )" +
