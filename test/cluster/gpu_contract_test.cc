@@ -6,6 +6,8 @@
 #include "test/cluster/contract_fixture.h"
 #include "test/cluster/gpu_under_test.h"
 
+#include <gmock/gmock.h>
+
 namespace hp::test {
 namespace {
 
@@ -81,6 +83,14 @@ TEST_F(GpuContractTest, NormalisedHeadsWithAMargin) {
           {OnGpus(kEverywhere, Table(1, {}, 2, 0, false)), OnGpus(kEverywhere, Table(2, {3}, 3, 1, false)),
            OnGpus(kOddNodes, Table(1, {3}, 2, 0, true))});
   }
+}
+
+TEST_F(GpuContractTest, SamplesOfClassesAreRefused) {
+  const std::string solver = Solver("", false, 5, 1, {"bias_term: false num_output: 120 sample_rate: 0.1", ""});
+  const ClusterResult result = TrainCluster(OnGpus(kFc, Table(1, {2}, 2, 0, false)), solver);
+  EXPECT_EQ(result.status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(result.status.message(), testing::HasSubstr("layer \"ip3\": a sample_rate below 1 is computed on CPUs "
+                                                          "alone"));
 }
 
 TEST_F(GpuContractTest, ConvNodesThatOnlyRead) {
