@@ -24,6 +24,7 @@ from caffe_wire import read_caffemodel, read_solverstate, write_caffemodel
 TOLERANCE = 1e-4  # of a blob's largest magnitude
 ITERATIONS = 20
 SIZE, RECORDS, CLASSES = 12, 100, 5
+SAMPLED = 90  # classes of a head that draws some of them; the others are no labels
 NET = """
 name: "reference"
 layer {{ name: "data" type: "Data" top: "data" top: "label" data_param {{ source: "{folder}/db" batch_size: 12 }}
@@ -41,7 +42,7 @@ layer {{ name: "pool2" type: "Pooling" bottom: "conv2" top: "pool2"
 layer {{ name: "ip1" type: "InnerProduct" bottom: "pool2" top: "ip1" {ip1}
   inner_product_param {{ num_output: 31 }} }}
 layer {{ name: "relu3" type: "ReLU" bottom: "ip1" top: "ip1" }}
-layer {{ name: "ip2" type: "InnerProduct" bottom: "ip1" top: "ip2" {ip2} inner_product_param {{ num_output: 5 {cosines} }} }}
+layer {{ name: "ip2" type: "InnerProduct" bottom: "ip1" top: "ip2" {ip2} inner_product_param {{ {head} }} }}
 layer {{ name: "loss" type: "SoftmaxWithLoss" bottom: "ip2" bottom: "label" top: "loss" {margin} }}
 """
 SHAPES = {"conv1": [(8, 1, 3, 3), (8,)], "conv2": [(12, 4, 3, 3), (12,)], "ip1": [(31, 192), (31,)],
@@ -69,6 +70,9 @@ CASES = {
     "clip_gradients": {"clip_gradients": 0.3},
     "margin": {"margin": True},
     "margin clipped": {"margin": True, "clip_gradients": 0.3, "iter_size": 2},
+    "sampled": {"sampled": True},
+    "sampled margin": {"sampled": True, "margin": True, "iter_size": 2},
+    "sampled margin clipped": {"sampled": True, "margin": True, "clip_gradients": 0.3, "iter_size": 3},
     "all together": {"multipliers": True, "iter_size": 3, "clip_gradients": 1.5, "regularization_type": '"L1"',
                      "weight_decay": 0.004, "lr_policy": '"step"', "gamma": 0.4, "stepsize": 7},
 }
@@ -98,9 +102,12 @@ def write_job(folder, name, case):
     settings = {**BASE, **case}
     multipliers = MULTIPLIERS if settings.pop("multipliers", False) else {}
     solver, net = f"{folder}/{name}_solver.prototxt", f"{folder}/{name}_net.prototxt"
-    margin = settings.pop("margin", False)
+    margin, sampled = settings.pop("margin", False), settings.pop("sampled", False)
+    head = f"num_output: {SAMPLED if sampled else CLASSES}"
+    head += (" normalize: true" if margin else "") + (" sample_rate: 0.2" if sampled else "")
+    head += " bias_term: false" if margin or sampled else ""
     with open(net, "w") as file:
-        file.write(NET.format(folder=folder, cosines="normalize: true bias_term: false" if margin else "",
+        file.write(NET.format(folder=folder, head=head,
                               margin="margin_param { scale: 6 angle: 0.4 cosine: 0.1 }" if margin else "",
                               **{layer: multipliers.get(layer, "") for layer in SHAPES}))
     with open(solver, "w") as file:
@@ -156,10 +163,13 @@ def main():
         write_caffemodel(f"{folder}/start.caffemodel", start)
         # Cosines have no bias.
         write_caffemodel(f"{folder}/cosines.caffemodel", {**start, "ip2": start["ip2"][:1]})
+        many = random.normal(0, 1 / np.sqrt(31), (SAMPLED, 31))
+        write_caffemodel(f"{folder}/sampled.caffemodel", {**start, "ip2": [many]})
         plain = None
         for name, case in CASES.items():
             solver, net = write_job(folder, name.replace(" ", "_"), case)
-            weights = f"{folder}/{'cosines' if case.get('margin') else 'start'}.caffemodel"
+            head = "sampled" if case.get("sampled") else "cosines" if case.get("margin") else "start"
+            weights = f"{folder}/{head}.caffemodel"
             expected, momentum, log = train_reference(folder, solver, net, weights)
             found, found_momentum = train_hpnode(tools, folder, name.replace(" ", "_"), solver, weights, nodes)
             blob = difference(found, expected)
@@ -168,7 +178,7 @@ def main():
                   f"momentum {history[0]:.2g} ({history[1]})", flush=True)
             # The case must matter: solved by the plain rules, its blobs would differ by far more than is allowed.
             plain = plain or expected
-            if name != "fixed" and not case.get("margin"):  # which has other blobs
+            if name != "fixed" and head == "start":  # else it has other blobs
                 assert difference(plain, expected)[0] > 30 * TOLERANCE, f"{name} is hardly different from fixed"
             if blob[0] > TOLERANCE or history[0] > 10 * TOLERANCE:
                 failed.append(name)

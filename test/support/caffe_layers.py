@@ -5,6 +5,7 @@ backward(*top gradients) -> [bottom gradients]. What forward saw is kept until b
 """
 import numpy as np
 
+from caffe_sampling import drawn
 from caffe_text import one
 
 
@@ -80,19 +81,30 @@ class Unit:
 
 
 class InnerProduct(Layer):
-    """With hpnode's `normalize` the cosine between each row of the bottom and each row of the weights."""
+    """With hpnode's `normalize` the cosine between each row of the bottom and each row of the weights. With its
+    `sample_rate` the top is NaN, which SoftmaxWithLoss takes as no class, where `sample` is false; `touched` are the
+    classes of all samples of an update."""
 
     def __init__(self, spec):
         super().__init__(spec)
-        self.normalize = one(self.sub("inner_product_param"), "normalize", False)
+        p = self.sub("inner_product_param")
+        self.normalize, self.sample_rate = one(p, "normalize", False), one(p, "sample_rate", 1.0)
+        self.sample, self.touched = None, np.zeros(one(p, "num_output"), bool)
+
+    def draw(self, seed, iteration, labels):
+        """@param labels of the batch that are counted."""
+        self.sample = drawn(seed, self.name, iteration, len(self.touched), self.sample_rate)
+        self.sample[labels] = True
+        self.touched |= self.sample
 
     def forward(self, bottom):
         self.shape, self.flat = bottom.shape, bottom.reshape(len(bottom), -1)
         if self.normalize:
             self.features, self.weights = Unit(self.flat), Unit(self.params[0])
-            return [self.features.rows @ self.weights.rows.T]
-        top = self.flat @ self.params[0].T
-        return [top + self.params[1] if len(self.params) > 1 else top]
+            top = self.features.rows @ self.weights.rows.T
+        else:
+            top = self.flat @ self.params[0].T + (self.params[1] if len(self.params) > 1 else 0)
+        return [top if self.sample is None else np.where(self.sample, top, np.nan)]
 
     def backward(self, d_top):
         if self.normalize:
@@ -264,6 +276,7 @@ class SoftmaxWithLoss(Layer):
         p = self.sub("loss_param")
         self.shape = scores.shape
         flat = scores.reshape(scores.shape[0], scores.shape[1], -1)
+        absent = np.isnan(flat)  # InnerProduct's sample_rate
         labels = np.broadcast_to(labels.reshape(len(labels), -1), (flat.shape[0], flat.shape[2])).astype(int)
         ignore = one(p, "ignore_label")
         self.counted = np.ones(labels.shape, bool) if ignore is None else labels != ignore
@@ -272,6 +285,7 @@ class SoftmaxWithLoss(Layer):
             self.scale = one(self.sub("margin_param"), "scale", 64.0)
             classes = np.arange(flat.shape[1])[None, :, None]
             flat = self.with_margin(flat, (classes == self.labels[:, None]) & self.counted[:, None])
+        flat = np.where(absent, -np.inf, flat)
         e = np.exp(flat - flat.max(1, keepdims=True))
         self.prob = e / e.sum(1, keepdims=True)
         mode = one(p, "normalization", "VALID" if one(p, "normalize", True) else "BATCH_SIZE")

@@ -23,6 +23,7 @@ class Param:
         specs = layer.spec.get("param", [])
         spec = specs[index] if index < len(specs) else {}
         self.layer, self.index, self.value, self.grad = layer.name, index, value, np.zeros_like(value)
+        self.touched = layer.touched if getattr(layer, "sample_rate", 1.0) < 1 else None  # rows of an update; all
         self.lr_mult, self.decay_mult = one(spec, "lr_mult", 1.0), one(spec, "decay_mult", 1.0)
 
 
@@ -83,6 +84,17 @@ class Net:
                 if gradient is not None:
                     gradients[name] = gradients[name] + gradient if name in gradients else gradient
 
+    def draw(self, seed, iteration, batch):
+        """Before forward: the samples of classes that hpnode's `sample_rate` computes for this batch."""
+        for layer in self.layers:
+            if getattr(layer, "sample_rate", 1.0) == 1:
+                continue
+            loss = next(other for other in self.layers if layer.spec["top"][0] in other.spec["bottom"])
+            labels = batch[loss.spec["bottom"][1]]
+            layer.draw(seed, iteration, labels[labels != one(loss.sub("loss_param"), "ignore_label")])
+
     def clear_gradients(self):
         for param in self.params:
             param.grad[...] = 0
+            if param.touched is not None:
+                param.touched[...] = False

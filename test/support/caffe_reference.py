@@ -9,7 +9,7 @@
 --solver  SGD solver; fields that change no numbers are not read. `net` in it is not read either.
 --net     prototxt in today's format; layers of the TRAIN phase. Types: Data, Convolution, Pooling, ReLU, Sigmoid, TanH,
           LRN, InnerProduct, Flatten, Concat, Eltwise (SUM), SoftmaxWithLoss, the two with what hpnode adds to them
-          (normalize, margin_param); Accuracy is passed over. Data: batch_size,
+          (normalize, sample_rate, margin_param); Accuracy is passed over. Data: batch_size,
           scale, mean_value; no crop, no mirror. Nothing random: no Dropout.
 --weights the start: a .caffemodel with every learnable blob (one that hpnode wrote at iteration 0).
 --data    records of one label byte and C*H*W pixel bytes, as in CIFAR-10's binary files. Batch b of the training is
@@ -62,7 +62,9 @@ def train(solver_spec, net, records, iterations):
         net.clear_gradients()
         loss = 0.0
         for part in range(iter_size):
-            loss += net.forward(records.batch(iteration * iter_size + part)) / iter_size
+            batch = records.batch(iteration * iter_size + part)
+            net.draw(one(solver_spec, "random_seed", -1), iteration, batch)
+            loss += net.forward(batch) / iter_size
             net.backward()
         solver.apply()
         log.append((solver.rate, loss))

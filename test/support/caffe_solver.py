@@ -65,6 +65,9 @@ class Sgd:
                 self.solver, "iter_size", 1)
             penalty = param.value if kind == "L2" else np.sign(param.value)
             gradient = gradient + decay * param.decay_mult * penalty
-            self.history[i] = momentum * self.history[i] + self.rate * param.lr_mult * gradient
-            param.value -= self.history[i]
+            # Of a layer with a sample of its classes, the other rows take no step: no decay, no momentum.
+            rows = slice(None) if param.touched is None else param.touched
+            history = momentum * self.history[i] + self.rate * param.lr_mult * gradient
+            self.history[i][rows] = history[rows]
+            param.value[rows] -= history[rows]
         self.iteration += 1
