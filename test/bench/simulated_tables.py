@@ -35,8 +35,9 @@ layer { name: "loss" type: "SoftmaxWithLoss" bottom: "head" bottom: "label" top:
 SHARDS = {8: (1, 2, 4, 8), 64: (1, 4, 8), 512: (8,)}
 
 
-def write_job(folder, name):
+def write_job(folder, name, total):
     file, batch, _, _, first, _ = NETS[name]
+    batch *= total or 1
     with open(os.path.join(EXAMPLES, file), encoding="utf-8") as net:
         text = re.sub(r"batch_size: \d+", "batch_size: %d" % batch, net.read())
     if name == "head":
@@ -56,11 +57,11 @@ def write_hosts(folder, nodes, gbit):
     return path
 
 
-def write_table(folder, name, nodes, shards, beside, micro_batches):
-    """Of `nodes` nodes; shards 0: data-parallel."""
+def write_table(folder, name, nodes, shards, beside, micro_batches, total):
+    """Of `nodes` nodes; shards 0: data-parallel. total: the batch is that of all replicas."""
     _, _, _, last, first, split = NETS[name]
-    text = 'solver: "%s_solver.prototxt" batch: PER_REPLICA micro_batches: %d %s\n' % (
-        name, micro_batches, split if shards > 1 else "")
+    text = 'solver: "%s_solver.prototxt" batch: %s micro_batches: %d %s\n' % (
+        name, "GLOBAL" if total else "PER_REPLICA", micro_batches, split if shards > 1 else "")
     text += 'stage { kind: CONV%s }\n' % (' to_layer: "%s"' % last if shards else "")
     text += 'stage { kind: FC from_layer: "%s" }\n' % first if shards else ""
     replicas = nodes if beside or not shards else nodes - shards
@@ -90,6 +91,9 @@ def main():
     parser.add_argument("--bin", default="build/release/bin")
     parser.add_argument("--nodes", default="8,64,512")
     parser.add_argument("--links", default="1,25,100")
+    parser.add_argument("--total", type=int, default=0, metavar="N",
+                        help="a batch of all replicas together, of N times the images; 0: of each replica")
+    parser.add_argument("--shards", help="numbers of shards to try, such as 8,32; by default a few")
     parser.add_argument("--nets", default=",".join(NETS))
     arguments = parser.parse_args()
     binary = os.path.join(os.path.abspath(arguments.bin), "hproute")
@@ -98,16 +102,17 @@ def main():
     longest = 0
     with tempfile.TemporaryDirectory() as folder:
         for name in arguments.nets.split(","):
-            write_job(folder, name)
+            write_job(folder, name, arguments.total)
             for nodes in map(int, arguments.nodes.split(",")):
                 for gbit in map(float, arguments.links.split(",")):
                     hosts = write_hosts(folder, nodes, gbit)
                     results = []
                     candidates = [(0, False, 1)]
-                    candidates += [(shards, beside, 4 if nodes < 512 else 1) for shards in SHARDS.get(nodes, (max(1, nodes // 16),))
+                    numbers = map(int, arguments.shards.split(",")) if arguments.shards else SHARDS.get(nodes, (1, 4))
+                    candidates += [(shards, beside, 4 if nodes < 64 else 1) for shards in numbers
                                    for beside in (False, True) if beside or shards < nodes]
                     for shards, beside, micro_batches in candidates:
-                        table = write_table(folder, name, nodes, shards, beside, micro_batches)
+                        table = write_table(folder, name, nodes, shards, beside, micro_batches, arguments.total)
                         speed, bottleneck, took = simulate(binary, table, hosts, NETS[name][2])
                         longest = max(longest, took)
                         results.append((speed, "%d shards%s" % (shards, " beside replicas" if beside else ""), bottleneck))
