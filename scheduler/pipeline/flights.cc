@@ -12,7 +12,7 @@
 
 #include "glog/logging.h"
 
-#include <utility>
+#include <algorithm>
 
 namespace hp {
 
@@ -76,9 +76,8 @@ std::optional<Task> Flights::TakeTask(Flight* flight) {
   if (flight->next_forward < flight->segments) {
     const int segment = flight->next_forward;
     if (flight->missing[segment] > 0) return std::nullopt;
-    const bool lacks = !host_->InputsReady(flight->id, segment);
-    lacking_ += (lacks ? 1 : 0) - (std::exchange(flight->lacks_inputs, lacks) ? 1 : 0);
-    if (lacks) return std::nullopt;
+    flight->lacks_inputs = !host_->InputsReady(flight->id, segment);
+    if (flight->lacks_inputs) return std::nullopt;
     task.kind = Task::kForward;
     task.segment = segment;
   } else if (flight->next_backward >= 0) {
@@ -159,6 +158,10 @@ void Flights::FinishBackward(Flight* flight, int segment) {
   flight->running = false;
   flight->next_backward = NextBackward(flight->id, segment);
   WriteFinal(flight, segment, true);
+}
+
+bool Flights::AnyLacksInputs() const {
+  return std::any_of(flights_.begin(), flights_.end(), [](const auto& entry) { return entry.second.lacks_inputs; });
 }
 
 // --- Places

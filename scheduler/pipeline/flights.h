@@ -89,7 +89,7 @@ class Flights {
   void FinishForward(Flight* flight, int segment);
   void FinishBackward(Flight* flight, int segment);
   /// Whether some flight lacks nothing but images or labels, as of its last TakeTask.
-  bool AnyLacksInputs() const { return lacking_ > 0; }
+  bool AnyLacksInputs() const;
 
   // --- What the transport reports
   /// A peer granted a place. It is kept if the id is not bound yet or its tensor is not final.
@@ -124,7 +124,6 @@ class Flights {
   std::map<MsgId, Flight> flights_;
   std::vector<MsgId> weights_taken_;  // by group: whose weight gradient was the last to be handed out
   std::map<std::pair<Rank, PlaceTag>, StoredGrant> grants_;  // of peers, until they are written to
-  int lacking_ = 0;                                          // flights that lack nothing but images or labels
   Payload payload_;
 };
 
