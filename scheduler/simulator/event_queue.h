@@ -13,6 +13,7 @@ struct SimulatedEvent {
   enum Kind : int32_t {
     kFrameSent,        ///< outlet `a` is free: its frame has left
     kConnectionReady,  ///< connection `a` may send again: its receiver took a frame
+    kSent,             ///< message `a` is taken by its connection: its source may be reused
     kArrived,          ///< message `a` is in its place
     kTaskDone,         ///< the task of node `a`
     kGradientFinal,    ///< group `b` of node `a`, in the last backward task of its clock

@@ -15,6 +15,8 @@ constexpr double kTcpPayload = 1448.0 / 1538;
 // Between two processes of a host: a copy in and one out.
 constexpr double kLocalCopies = 2;
 constexpr int64_t kLocalLatencyNs = 10'000;
+// Frames of a clock, about: more of them take time and tell nothing new.
+constexpr int64_t kMostFrames = 200'000, kMostFrameBytes = 4 << 20;
 
 /// The groups of a node that a stage exchanges, as its backward passes make them final: from the last segment and layer
 /// to the first (ExchangedParamsOf).
@@ -27,6 +29,24 @@ std::vector<int> ExchangedGroups(const PipelinePlan& plan, int stage) {
   std::vector<int> groups;
   for (const auto& [place, group] : backward) groups.push_back(group);
   return groups;
+}
+
+/// Bytes that all nodes send in a clock.
+double BytesOfClock(const SimulatedJob& job, const Schedule& schedule) {
+  double bytes = 0;
+  for (const SimulatedJob::Node& node : job.nodes) {
+    for (const MsgId id : schedule.TrainIds(0, node.plan.share)) {
+      for (const PortPlan& port : node.plan.phase(id).ports) {
+        if (!port.landing) bytes += static_cast<double>(port.row_bytes * schedule.SamplesOfId(id).rows);
+      }
+    }
+  }
+  for (const SimulatedExchange& exchange : job.exchanges) {
+    for (const SimulatedExchange::Collective& collective : exchange.collectives) {
+      bytes += 2.0 * static_cast<double>(collective.bytes) * static_cast<double>(exchange.ranks.size() - 1);
+    }
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -108,6 +128,8 @@ SimulatedJob SimulatedJobOf(const JobPlan& plan, const Hosts& hosts, const std::
   job.shape = plan.schedule().shape();
   job.shape.max_iter = clocks;
   job.shape.test_iter = job.shape.test_interval = 0;
+  job.frame_bytes = std::clamp(static_cast<int64_t>(BytesOfClock(job, plan.schedule()) / kMostFrames), job.frame_bytes,
+                               kMostFrameBytes);
   return job;
 }
 

@@ -49,8 +49,8 @@ struct SimulatedJob {
   std::vector<SimulatedExchange> exchanges = {};
   /// Of which max_iter clocks are simulated. With tests, the PipelinePlan::test of each node must be filled.
   JobShape shape = {};
-  /// By which links are shared; at least 1. Larger ones make a simulation quicker and the sharing coarser.
-  int64_t frame_bytes = 256 << 10;  // of the TCP transport
+  /// By which links are shared; at least 1. Packets are finer, but larger frames make a simulation quicker.
+  int64_t frame_bytes = 32 << 10;
 };
 
 /// How long a node computes. Implemented by whoever knows the net and the devices.

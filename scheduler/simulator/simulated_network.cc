@@ -8,13 +8,14 @@ namespace hp {
 namespace {
 
 constexpr int64_t kLeastWindow = 2;
+constexpr int64_t kKernelBytes = 256 << 10;  // that a socket takes ahead (kUnsentBytes of transport/connect)
 
 int64_t Ns(double ns) { return static_cast<int64_t>(std::llround(ns)); }
 
 }  // namespace
 
-SimulatedNetwork::SimulatedNetwork(const SimulatedJob* job, EventQueue* events, SimulatedNetworkEvents* handler)
-    : job_(*job), events_(events), handler_(handler) {
+SimulatedNetwork::SimulatedNetwork(const SimulatedJob* job, EventQueue* events, FrameSink on_frame)
+    : job_(*job), events_(events), on_frame_(std::move(on_frame)) {
   for (const SimulatedHost& host : job_.hosts) {
     outlets_.push_back({.ns_per_byte = 1e9 / host.bytes_per_s});
     outlets_.push_back({.ns_per_byte = 1e9 / host.memory_bytes_per_s});
@@ -60,15 +61,26 @@ void SimulatedNetwork::Send(Rank from, Rank to, int32_t message, int64_t bytes) 
   const int number = ConnectionOf(from, to);
   Connection& connection = connections_[number];
   connection.messages.push_back({message, bytes});
+  connection.queued += bytes;
+  const SimulatedEvent sent{SimulatedEvent::kSent, message, 0};
+  if (connection.queued <= kKernelBytes) {
+    events_->At(events_->now_ns(), sent);
+  } else {
+    connection.taken.push_back({connection.carried + connection.queued - kKernelBytes, sent});
+  }
   Outlet& outlet = outlets_[connection.outlet];
   outlet.queued += bytes;
   outlet.most_queued = std::max(outlet.most_queued, outlet.queued);
   if (!std::exchange(connection.waits, true)) TakeTurn(number);
 }
 
-int64_t SimulatedNetwork::ControlArrivesNs(Rank from, Rank to) {
-  const Connection& connection = connections_[ConnectionOf(from, to)];
-  return std::max(events_->now_ns() + connection.latency_ns, connection.last_in_ns);
+void SimulatedNetwork::SendControl(Rank from, Rank to, const SimulatedEvent& arrival) {
+  Connection& connection = connections_[ConnectionOf(from, to)];
+  if (connection.queued > 0) {
+    connection.controls.push_back({connection.carried + std::min(connection.queued, kKernelBytes), arrival});
+  } else {
+    events_->At(std::max(events_->now_ns() + connection.latency_ns, connection.last_in_ns), arrival);
+  }
 }
 
 // A connection with something to send: behind the others of its outlet, or when its window has room.
@@ -112,10 +124,19 @@ void SimulatedNetwork::Next(int number) {
   const int64_t in_ns = std::max({taken_ns, out_ns + connection.latency_ns, connection.last_in_ns});
   connection.last_in_ns = in_ns;
   connection.window.push_back(in_ns);
-  if (trace_ && connection.inlet >= 0) {
-    handler_->OnFrame({connection.from, connection.to, message.number, begin_ns, out_ns, in_begin_ns, taken_ns});
+  if (on_frame_ && connection.inlet >= 0) {
+    on_frame_({connection.from, connection.to, message.number, begin_ns, out_ns, in_begin_ns, taken_ns});
   }
   if (outlet.ends_message) events_->At(in_ns, {SimulatedEvent::kArrived, message.number, 0});
+  connection.carried += bytes;
+  connection.queued -= bytes;
+  const auto happen = [&](int64_t ns, std::deque<Behind>* waiting) {
+    for (; !waiting->empty() && waiting->front().carried <= connection.carried; waiting->pop_front()) {
+      events_->At(ns, waiting->front().event);
+    }
+  };
+  happen(in_ns, &connection.controls);
+  happen(begin_ns, &connection.taken);
   outlet.queued -= bytes;
   events_->At(out_ns, {SimulatedEvent::kFrameSent, number, 0});
 }
@@ -125,14 +146,10 @@ void SimulatedNetwork::Handle(const SimulatedEvent& event) {
   Outlet& outlet = outlets_[event.a];
   const int number = outlet.sending;
   Connection& connection = connections_[number];
-  const Message message = connection.messages.front();
-  const Rank from = connection.from, to = connection.to;
-  const bool ended = outlet.ends_message;
-  if (ended) connection.messages.pop_front();
+  if (outlet.ends_message) connection.messages.pop_front();
   connection.waits = !connection.messages.empty();
   if (connection.waits) TakeTurn(number);
   Next(event.a);
-  if (ended) handler_->OnSent(from, to, message.number);
 }
 
 }  // namespace hp

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <unordered_map>
 #include <vector>
 
@@ -18,16 +19,6 @@ struct SimulatedFrame {
   int64_t in_begin_ns = 0, in_end_ns = 0;  ///< while it takes the receiver's link
 };
 
-/// What the network tells whoever sends.
-class SimulatedNetworkEvents {
- public:
-  virtual ~SimulatedNetworkEvents() = default;
-  /// The last byte of a message has left: its source may be reused.
-  virtual void OnSent(Rank from, Rank to, int64_t message) = 0;
-  /// Of every frame between hosts, as it begins. Only if SimulatedNetwork::trace was called.
-  virtual void OnFrame(const SimulatedFrame& frame) = 0;
-};
-
 /// Moves messages between nodes on simulated time, as the TCP transport does: a connection for each two nodes and
 /// direction, on which messages go one behind the other, in frames, and control overtakes what is not on its way yet.
 ///
@@ -39,14 +30,16 @@ class SimulatedNetworkEvents {
 /// transfers, which makes a thousand nodes possible.
 class SimulatedNetwork {
  public:
-  /// All must outlive it.
-  SimulatedNetwork(const SimulatedJob* job, EventQueue* events, SimulatedNetworkEvents* handler);
+  using FrameSink = std::function<void(const SimulatedFrame&)>;
+  /// All must outlive it. @param on_frame for each frame between hosts as it begins; null: nobody looks.
+  SimulatedNetwork(const SimulatedJob* job, EventQueue* events, FrameSink on_frame);
 
-  /// Sends a message; its arrival is an event kArrived, of `message` as `a`.
+  /// Sends a message. What becomes of it are events of `message`: kSent when the kernel has taken its last byte, which
+  /// takes a little ahead of what the link carries, and kArrived.
   void Send(Rank from, Rank to, int32_t message, int64_t bytes);
-  /// When a control message of a few bytes that is sent now arrives. It waits for no frame but those of its own
-  /// connection that are on their way.
-  int64_t ControlArrivesNs(Rank from, Rank to);
+  /// Sends a control message of a few bytes, whose arrival is this event. It overtakes what the connection has to send
+  /// but for what the kernel has taken already.
+  void SendControl(Rank from, Rank to, const SimulatedEvent& arrival);
   /// Largest of two hosts' latencies, in ns.
   int64_t LatencyNs(Rank from, Rank to) const;
   /// The slower of both links.
@@ -54,7 +47,6 @@ class SimulatedNetwork {
 
   /// Handles kFrameSent and kConnectionReady.
   void Handle(const SimulatedEvent& event);
-  void trace(bool on) { trace_ = on; }
 
   /// Most bytes of a host that waited to be sent to others, what is under way included.
   int64_t MostQueued(int host) const { return outlets_[2 * host].most_queued; }
@@ -64,6 +56,11 @@ class SimulatedNetwork {
     int32_t number = 0;
     int64_t left = 0;  // bytes that are not under way
   };
+  /// Happens when the connection has carried this much.
+  struct Behind {
+    int64_t carried = 0;
+    SimulatedEvent event = {};
+  };
   struct Connection {
     Rank from = 0, to = 0;
     int outlet = 0, inlet = -1;        // inlet -1: within a host
@@ -72,6 +69,8 @@ class SimulatedNetwork {
     int64_t last_in_ns = 0;            // when the latest frame that is on its way arrives
     std::deque<int64_t> window = {};   // when the latest frames arrive
     std::deque<Message> messages = {};
+    int64_t carried = 0, queued = 0;               // bytes so far, and to come
+    std::deque<Behind> controls = {}, taken = {};  // arrivals of control messages; ends of messages
   };
   /// The sending side of a link, or the memory of a host.
   struct Outlet {
@@ -94,8 +93,7 @@ class SimulatedNetwork {
 
   const SimulatedJob& job_;
   EventQueue* const events_;
-  SimulatedNetworkEvents* const handler_;
-  bool trace_ = false;
+  const FrameSink on_frame_;
   std::vector<Outlet> outlets_;  // of host h: 2 h to other hosts, 2 h + 1 within it
   std::vector<Inlet> inlets_;    // by host
   std::vector<Connection> connections_;

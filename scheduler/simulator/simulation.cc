@@ -20,7 +20,7 @@
 namespace hp {
 namespace {
 
-class Simulation : private SimulatedNodeEvents, private SimulatedNetworkEvents {
+class Simulation : private SimulatedNodeEvents {
  public:
   Simulation(const SimulatedJob& job, const TaskTimes& times, const SimulationOptions& options);
 
@@ -56,6 +56,7 @@ class Simulation : private SimulatedNodeEvents, private SimulatedNetworkEvents {
   void ExecuteAll();
   void Touch(Rank rank);
   void Report(Rank rank, int64_t clock);
+  void SendControl(Rank from, Rank to, const SimulatedEvent& arrival);
   void FinishClock(Rank rank, int64_t clock);
   void Conclude();
   int32_t NewMessage(const Message& message);
@@ -63,6 +64,7 @@ class Simulation : private SimulatedNodeEvents, private SimulatedNetworkEvents {
   bool CrossesWire(Rank from, Rank to) const;
   void EndOne(int32_t message);
   std::string NameOf(const Message& message) const;
+  SimulatedNetwork::FrameSink FrameSink();
 
   // SimulatedNodeEvents
   void OnGrant(Rank owner, Rank writer, const PlaceTag& tag, int64_t bytes) override;
@@ -70,9 +72,6 @@ class Simulation : private SimulatedNodeEvents, private SimulatedNetworkEvents {
   void OnTask(Rank rank, const Task& task, int64_t ns) override;
   void OnWaited(Rank rank, Wait wait, int64_t begin_ns) override;
   void OnTaskDone(Rank rank, const Task& task) override;
-  // SimulatedNetworkEvents
-  void OnSent(Rank from, Rank to, int64_t message) override;
-  void OnFrame(const SimulatedFrame& frame) override;
 
   const SimulatedJob& job_;
   const TaskTimes& times_;
@@ -116,11 +115,10 @@ Simulation::Simulation(const SimulatedJob& job, const TaskTimes& times, const Si
       options_(options),
       schedule_(job.shape),
       clock_(&queue_),
-      network_(&job_, &queue_, this),
+      network_(&job_, &queue_, FrameSink()),
       places_(LargestPlace(job, schedule_)),
       exchanged_(job.nodes.size()),
       touched_(job.nodes.size()) {
-  network_.trace(options.trace != nullptr);
   SimulatedNodeEvents* const events = this;
   for (Rank rank = 0; rank < static_cast<Rank>(job_.nodes.size()); ++rank) {
     nodes_.push_back(
@@ -204,6 +202,13 @@ void Simulation::Handle(const SimulatedEvent& event) {
     case SimulatedEvent::kFrameSent:
     case SimulatedEvent::kConnectionReady:
       return network_.Handle(event);
+    case SimulatedEvent::kSent: {
+      const Message message = messages_[event.a];
+      EndOne(event.a);
+      if (message.ring >= 0) return;
+      nodes_[message.from]->OnSent(message.to, message.tag);
+      return Touch(message.from);
+    }
     case SimulatedEvent::kArrived: {
       const Message message = messages_[event.a];
       EndOne(event.a);
@@ -227,8 +232,7 @@ void Simulation::Handle(const SimulatedEvent& event) {
     case SimulatedEvent::kReport: {
       if (++clocks_[event.b].reports < static_cast<int>(nodes_.size())) return;
       for (Rank rank = 0; rank < static_cast<Rank>(nodes_.size()); ++rank) {
-        const int64_t ns = rank == 0 ? queue_.now_ns() : network_.ControlArrivesNs(0, rank);
-        queue_.At(ns, {SimulatedEvent::kVerdict, rank, event.b});
+        SendControl(0, rank, {SimulatedEvent::kVerdict, rank, event.b});
       }
       return;
     }
@@ -250,7 +254,7 @@ void Simulation::OnGrant(Rank owner, Rank writer, const PlaceTag& tag, int64_t b
   const uint32_t number = free_grants_.back();
   free_grants_.pop_back();
   grants_[number] = {owner, writer, tag, bytes};
-  queue_.At(network_.ControlArrivesNs(owner, writer), {SimulatedEvent::kGranted, static_cast<int32_t>(number), 0});
+  network_.SendControl(owner, writer, {SimulatedEvent::kGranted, static_cast<int32_t>(number), 0});
 }
 
 void Simulation::OnWrite(Rank from, Rank to, const PlaceTag& tag, uint32_t grant, int64_t bytes) {
@@ -283,14 +287,6 @@ void Simulation::EndOne(int32_t message) {
   if (++messages_[message].ends == 2) free_messages_.push_back(message);
 }
 
-void Simulation::OnSent(Rank from, Rank to, int64_t message) {
-  const Message sent = messages_[static_cast<size_t>(message)];
-  EndOne(static_cast<int32_t>(message));
-  if (sent.ring >= 0) return;
-  nodes_[from]->OnSent(to, sent.tag);
-  Touch(from);
-}
-
 void Simulation::OnTask(Rank rank, const Task& task, int64_t ns) {
   const int64_t now_ns = queue_.now_ns();
   if (options_.trace != nullptr) options_.trace->AddTask(rank, task, now_ns, ns);
@@ -316,9 +312,11 @@ void Simulation::OnTaskDone(Rank rank, const Task& task) {
   if (task.kind == Task::kFinishClock) FinishClock(rank, task.clock);
 }
 
-void Simulation::Report(Rank rank, int64_t clock) {
-  const int64_t ns = rank == 0 ? queue_.now_ns() : network_.ControlArrivesNs(rank, 0);
-  queue_.At(ns, {SimulatedEvent::kReport, rank, clock});
+void Simulation::Report(Rank rank, int64_t clock) { SendControl(rank, 0, {SimulatedEvent::kReport, rank, clock}); }
+
+void Simulation::SendControl(Rank from, Rank to, const SimulatedEvent& arrival) {
+  if (from == to) return queue_.At(queue_.now_ns(), arrival);
+  network_.SendControl(from, to, arrival);
 }
 
 // --- Counting
@@ -357,8 +355,11 @@ std::string Simulation::NameOf(const Message& message) const {
                              message.collective % of_clock, from, to);
 }
 
-void Simulation::OnFrame(const SimulatedFrame& frame) {
-  options_.trace->AddFrame(frame, NameOf(messages_[static_cast<size_t>(frame.message)]));
+SimulatedNetwork::FrameSink Simulation::FrameSink() {
+  if (options_.trace == nullptr) return nullptr;
+  return [this](const SimulatedFrame& frame) {
+    options_.trace->AddFrame(frame, NameOf(messages_[static_cast<size_t>(frame.message)]));
+  };
 }
 
 Status CheckJob(const SimulatedJob& job, const SimulationOptions& options) {
