@@ -129,36 +129,47 @@ class Search {
     return {{begin, begin + candidate.replicas}, {fc, fc + shards}};
   }
 
-  /// Hosts of the same kind with as many nodes are a group.
+  /// Hosts of the same kind with as many nodes are a group. A function of the numbers of nodes alone, so that those of
+  /// the search are kept.
+  const std::vector<HostGroup>& RoughGroups(const Candidate& candidate) {
+    const int shards = candidate.net->division().shards;
+    const auto [found, added] =
+        rough_groups_.try_emplace({candidate.replicas, shards, candidate.beside, candidate.fc_first});
+    if (added) found->second = GroupsOf(candidate, rough_kind_);
+    return found->second;
+  }
+
   std::vector<HostGroup> GroupsOf(const Candidate& candidate, const std::vector<int>& kind) const {
     const auto [conv, fc] = PlacesOf(candidate);
-    struct Nodes {
-      int place = 0, first = 0, replicas = 0, shards = 0;
-    };
-    std::map<int, Nodes> by_host;
-    const auto node_on = [&](int place) -> Nodes& {
-      Nodes& nodes = by_host[problem_.hosts.places[place].host];
-      nodes.place = kind[place];
-      nodes.first = place;
-      return nodes;
+    std::vector<HostGroup> by_host(problem_.hosts.hosts.size());
+    const auto node_on = [&](int place) -> HostGroup& {
+      HostGroup& host = by_host[problem_.hosts.places[place].host];
+      host.place = kind[place];
+      host.first = place;
+      return host;
     };
     for (const int place : conv) ++node_on(place).replicas;
     for (const int place : fc) ++node_on(place).shards;
     for (int shard = 0; candidate.beside && shard < candidate.net->division().shards; ++shard) {
-      ++node_on(conv[shard]).shards;
+      HostGroup& host = node_on(conv[shard]);
+      ++host.shards;
+      host.beside = true;
     }
-    std::map<std::tuple<int, int, int>, HostGroup> groups;
-    for (const auto& [host, nodes] : by_host) {
-      const bool beside = candidate.beside && nodes.replicas > 0 && nodes.shards > 0;
-      const HostGroup group{nodes.place, 0, nodes.replicas, nodes.shards, beside, 0, nodes.first};
-      ++groups.try_emplace({nodes.place, nodes.replicas, nodes.shards}, group).first->second.hosts;
+    std::map<std::tuple<int, int, int>, size_t> known;
+    std::vector<HostGroup> groups;
+    for (const HostGroup& host : by_host) {
+      if (host.replicas + host.shards == 0) continue;
+      const auto [found, added] = known.try_emplace({host.place, host.replicas, host.shards}, groups.size());
+      if (added) {
+        groups.push_back(host);
+      } else {
+        ++groups[found->second].hosts;
+      }
     }
-    std::vector<HostGroup> listed;
-    for (const auto& [like, group] : groups) listed.push_back(group);
-    std::stable_sort(listed.begin(), listed.end(), [](const HostGroup& a, const HostGroup& b) {
+    std::stable_sort(groups.begin(), groups.end(), [](const HostGroup& a, const HostGroup& b) {
       return std::pair(a.replicas == 0, a.first) < std::pair(b.replicas == 0, b.first);
     });
-    return listed;
+    return groups;
   }
 
   // --- Candidates
@@ -205,7 +216,7 @@ class Search {
       division.replicated = replicas > 1;
       HP_ASSIGN_OR_RETURN(const DividedNet* const net, NetOf(division));
       const Candidate candidate{net, replicas};
-      Keep(BestOf(candidate, GroupsOf(candidate, rough_kind_)));
+      Keep(BestOf(candidate, RoughGroups(candidate)));
     }
     return OkStatus();
   }
@@ -269,7 +280,7 @@ class Search {
       const auto net = NetOf(division);
       if (!net.ok()) continue;
       Candidate candidate{*net, typical, beside};
-      const auto best = BestOf(candidate, GroupsOf(candidate, rough_kind_));
+      const auto best = BestOf(candidate, RoughGroups(candidate));
       if (best) ways.emplace_back(best->prediction.seconds, division);
     }
     std::stable_sort(ways.begin(), ways.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -284,7 +295,7 @@ class Search {
         for (const bool fc_first : {false, true}) {
           if (fc_first && (beside || alike())) continue;
           const Candidate candidate{*net, replicas, beside, fc_first};
-          Keep(BestOf(candidate, GroupsOf(candidate, rough_kind_)));
+          Keep(BestOf(candidate, RoughGroups(candidate)));
         }
       }
     }
@@ -442,11 +453,12 @@ class Search {
   Predictor predictor_;
   const int layers_;
   std::vector<std::shared_ptr<const DividedNet>> nets_;
-  std::vector<int> order_;                                                    // places, fastest first
-  std::vector<int> exact_kind_, rough_kind_;                                  // by place
-  bool exact_ = true;                                                         // the kinds are as many
-  std::map<std::tuple<int, int, int, bool>, std::optional<Candidate>> kept_;  // cut, shards, replicas, beside
-  std::optional<Candidate> tightest_;                                         // of those that do not fit
+  std::vector<int> order_;                                                           // places, fastest first
+  std::vector<int> exact_kind_, rough_kind_;                                         // by place
+  bool exact_ = true;                                                                // the kinds are as many
+  std::map<std::tuple<int, int, int, bool>, std::optional<Candidate>> kept_;         // cut, shards, replicas, beside
+  std::map<std::tuple<int, int, bool, bool>, std::vector<HostGroup>> rough_groups_;  // by numbers of nodes and order
+  std::optional<Candidate> tightest_;                                                // of those that do not fit
   int64_t considered_ = 0;
 };
 

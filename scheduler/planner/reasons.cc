@@ -19,6 +19,12 @@ std::string Bytes(double bytes) {
   return Format("%.1f MB", bytes / 1e6);
 }
 
+/// Images in a second, with three digits or more.
+std::string Rate(const TablePlan& plan) {
+  const double rate = plan.prediction.samples_per_second();
+  return Format("%.*f images/s", rate < 1 ? 4 : rate < 10 ? 2 : rate < 100 ? 1 : 0, rate);
+}
+
 std::string Count(int count, const char* what) { return Format("%d %s%s", count, what, count == 1 ? "" : "s"); }
 
 /// "fc6 by INPUTS, fc7 by OUTPUTS": all InnerProducts of the FC stage.
@@ -52,8 +58,8 @@ std::string Title(const PlanProblem& problem, const TablePlan& plan) {
 }
 
 std::string Speed(const TablePlan& plan) {
-  return Format("%.1f images/s (%s for %.0f samples)", plan.prediction.samples_per_second(),
-                Seconds(plan.prediction.seconds).c_str(), plan.prediction.samples);
+  return Rate(plan) +
+         Format(" (%s for %.0f samples)", Seconds(plan.prediction.seconds).c_str(), plan.prediction.samples);
 }
 
 std::string RoleOf(const HostGroup& group) {
@@ -159,7 +165,7 @@ std::string DescribeChoice(const PlanProblem& problem, const PlanChoice& choice)
   if (choice.plans.size() > 1) text += "next best:\n";
   for (size_t i = 1; i < choice.plans.size(); ++i) {
     const TablePlan& plan = choice.plans[i];
-    text += Format("  %zu. %.1f images/s: ", i, plan.prediction.samples_per_second()) + Title(problem, plan) + "\n";
+    text += Format("  %zu. ", i) + Rate(plan) + ": " + Title(problem, plan) + "\n";
   }
   return text;
 }

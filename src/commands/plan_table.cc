@@ -5,6 +5,7 @@
 #include "base/format.h"
 #include "base/memory_room.h"
 #include "commands/describe.h"
+#include "commands/profile_net.h"
 #include "commands/sample_shape.h"
 #include "proto/text.h"
 #include "scheduler/plan/table_check.h"
@@ -27,7 +28,7 @@ struct PlanFiles {
   SampleShapes samples;
 };
 
-StatusOr<PlanFiles> ReadFacts(const PlanFlags& flags) {
+StatusOr<PlanFiles> ReadFiles(const PlanFlags& flags) {
   PlanFiles files;
   HP_ASSIGN_OR_RETURN(files.solver, ReadSolver(flags.solver));
   HP_RETURN_IF_ERROR(CheckSolver(files.solver).Prepend(flags.solver));
@@ -134,9 +135,17 @@ Status FitNodes(const PlanFiles& files, const PlanProblem& problem, const TableP
 
 }  // namespace
 
+StatusOr<ProfileConfig> ProfileSolver(const PlanFlags& flags) {
+  HP_ASSIGN_OR_RETURN(const PlanFiles files, ReadFiles(flags));
+  ProfileOptions options;
+  options.sample = files.samples.train;
+  options.host = flags.hosts;
+  return ProfileNet(files.net, options);
+}
+
 StatusOr<PlannedTable> PlanTable(const PlanFlags& flags) {
   PlannedTable planned;
-  HP_ASSIGN_OR_RETURN(const PlanFiles files, ReadFacts(flags));
+  HP_ASSIGN_OR_RETURN(const PlanFiles files, ReadFiles(flags));
   PlanProblem problem;
   problem.net = files.net;
   problem.sample = files.samples.train;
