@@ -121,9 +121,14 @@ class Search {
     return OkStatus();
   }
 
+  /// How many shards lie on the nodes of replicas.
+  static int ShardsBeside(const Candidate& candidate) {
+    return candidate.beside ? std::min(candidate.net->division().shards, candidate.replicas) : 0;
+  }
+
   /// The places of replicas, and of shards with nodes of their own.
   std::pair<std::vector<int>, std::vector<int>> PlacesOf(const Candidate& candidate) const {
-    const int shards = candidate.beside ? 0 : candidate.net->division().shards;
+    const int shards = candidate.net->division().shards - ShardsBeside(candidate);
     const auto begin = order_.begin() + (candidate.fc_first ? shards : 0);
     const auto fc = candidate.fc_first ? order_.begin() : order_.begin() + candidate.replicas;
     return {{begin, begin + candidate.replicas}, {fc, fc + shards}};
@@ -150,7 +155,7 @@ class Search {
     };
     for (const int place : conv) ++node_on(place).replicas;
     for (const int place : fc) ++node_on(place).shards;
-    for (int shard = 0; candidate.beside && shard < candidate.net->division().shards; ++shard) {
+    for (int shard = 0; shard < ShardsBeside(candidate); ++shard) {
       HostGroup& host = node_on(conv[shard]);
       ++host.shards;
       host.beside = true;
@@ -273,7 +278,7 @@ class Search {
   void TryShards(int cut, int shards, bool beside, int most) {
     // With about as many replicas as there will be: the fewest samples that still make four micro-batches.
     const double samples = static_cast<double>(problem_.work.batch) / (problem_.work.per_replica ? 1e-9 : 4);
-    const int typical = std::max(beside ? shards : 1, static_cast<int>(std::min<double>(most, samples)));
+    const int typical = std::max(1, static_cast<int>(std::min<double>(most, samples)));
     std::vector<std::pair<double, NetDivision>> ways;
     for (NetDivision division : DivisionsOf(cut, shards)) {
       division.replicated = typical > 1;
@@ -287,7 +292,7 @@ class Search {
     if (ways.size() > 2) ways.resize(2);
     for (const auto& [seconds, way] : ways) {
       for (const int replicas : CountsUpTo(most)) {
-        if (beside && (replicas < shards || replicas == 1)) continue;
+        if (beside && replicas == 1 && shards == 1) continue;  // one machine
         NetDivision division = way;
         division.replicated = replicas > 1;
         const auto net = NetOf(division);
@@ -384,9 +389,9 @@ class Search {
     plan.prediction = candidate.prediction;
     std::tie(plan.conv, plan.fc) = PlacesOf(candidate);
     // Within what is alike, the order of the user's list.
-    const int shards = candidate.beside ? candidate.net->division().shards : 0;
-    std::sort(plan.conv.begin(), plan.conv.begin() + shards);
-    std::sort(plan.conv.begin() + shards, plan.conv.end());
+    const int beside = ShardsBeside(candidate);
+    std::sort(plan.conv.begin(), plan.conv.begin() + beside);
+    std::sort(plan.conv.begin() + beside, plan.conv.end());
     std::sort(plan.fc.begin(), plan.fc.end());
     if (!SetShares(candidate, &plan)) return std::nullopt;
     return plan;
@@ -401,7 +406,7 @@ class Search {
     if (exact) return true;
     std::set<int> fc_hosts;
     for (const int place : plan->fc) fc_hosts.insert(problem_.hosts.places[place].host);
-    for (int i = 0; candidate.beside && i < candidate.net->division().shards; ++i) {
+    for (int i = 0; i < ShardsBeside(candidate); ++i) {
       fc_hosts.insert(problem_.hosts.places[plan->conv[i]].host);
     }
     double most = 0;

@@ -231,7 +231,8 @@ Prediction Predictor::Predict(const DividedNet& net, int micro_batches, const st
   double way = forward + backward;
   if (shards > 0) way += through + send + receive + (2 + net.hops()) * latency;
   round = std::max(round, way / std::max(prediction.depth, 1e-3));
-  const double shown = std::max(0.0, exchange - backward);  // of the exchange, which begins with the last backward pass
+  // The exchange begins with the last backward pass, which hides some of it.
+  const double shown = prediction.exchange_s = std::max(0.0, exchange - backward);
   prediction.seconds = std::max(way + (rounds - 1) * round + shown + update, prediction.limit);
   return prediction;
 }

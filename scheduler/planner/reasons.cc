@@ -49,7 +49,8 @@ std::string Title(const PlanProblem& problem, const TablePlan& plan) {
            (plan.micro_batches > 1 ? Format(", %d micro-batches", plan.micro_batches) : "");
   }
   std::string text = Count(plan.replicas(), "conv node") + " + " + Count(plan.shards(), "shard");
-  if (plan.beside) text += " beside them";
+  if (plan.beside && plan.shards() <= plan.replicas()) text += " beside them";
+  if (plan.beside && plan.shards() > plan.replicas()) text += Format(" (%d beside conv nodes)", plan.replicas());
   text += " from " + problem.net->layer(division.cut).name();
   if (plan.shards() > 1) {
     text += " (" + SplitsOf(problem, division) + (division.scattered ? "; scattered" : "") + ")";
@@ -116,11 +117,18 @@ std::string Bottleneck(const PlanProblem& problem, const TablePlan& plan) {
     text += " " + Bytes(bytes) + Format(" at %.3g Gbit/s", host.link_bytes_per_second * 8e-9) + ", " +
             Seconds(prediction.limit);
   }
-  return text + Format(
-                    "\nlimit max(compute, bytes / bandwidth): %s; predicted %s is %.2f times that: the rest is filling "
-                    "and draining the pipeline\n",
-                    Seconds(prediction.limit).c_str(), Seconds(prediction.seconds).c_str(),
-                    prediction.seconds / prediction.limit);
+  const double rest = prediction.seconds - prediction.limit;
+  text += Format("\nlimit max(compute, bytes / bandwidth): %s; predicted %s is %.2f times that",
+                 Seconds(prediction.limit).c_str(), Seconds(prediction.seconds).c_str(),
+                 prediction.seconds / prediction.limit);
+  if (rest < 0.005 * prediction.limit) return text + "\n";
+  const double exchange = std::min(rest, prediction.exchange_s);
+  if (exchange > 0)
+    text += ": " + Seconds(exchange) + " for what the backward pass does not hide of the exchange of gradients";
+  if (rest - exchange > 0.005 * prediction.limit) {
+    text += (exchange > 0 ? ", " : ": ") + Seconds(rest - exchange) + " for filling and draining the pipeline";
+  }
+  return text + "\n";
 }
 
 std::string Reason(const PlanProblem& problem, const PlanChoice& choice) {

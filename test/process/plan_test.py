@@ -58,6 +58,7 @@ class PlanTest(cluster.JobTest):
         self.assertRegex(text, r"plan: \d conv nodes? \+ \d shards?")
         self.assertRegex(text, r"bottleneck: host 192\.0\.2\.\d (computes|sends|receives)")
         self.assertRegex(text, r"limit max\(compute, bytes / bandwidth\): .*; predicted .* is [\d.]+ times that")
+        self.assertRegex(text, r"pools, in solvers: \d+ on conv0")
         self.assertRegex(text, r"next best:\n  1\. [\d.]+ images/s: ")
         self.assertIn("kind: FC", table)
         self.assertRegex(table, r"pool_size: \d+\n  threads: 1\n  memory_mb: 4096")
