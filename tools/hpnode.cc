@@ -36,6 +36,7 @@ DEFINE_string(interface, "",
 DEFINE_int32(wait, 0, "how long to wait for the other nodes to appear, in s; 0: as the table says");
 DEFINE_int32(stop_within_s, 20,
              "a stop (SIGINT, SIGTERM, SIGUSR1) that takes longer, in s, ends the node without a snapshot");
+DEFINE_string(trace, "", "write what this process's nodes do to FOLDER/NODE.json, for ui.perfetto.dev");
 DEFINE_bool(doctor, false, "check this host's RDMA setup, suggest fixes, and exit");
 DEFINE_string(doctor_listen, "", "with --doctor: wait at ADDRESS:PORT for another host's --doctor_peer");
 DEFINE_string(doctor_peer, "", "with --doctor: measure the connection to the host that waits at ADDRESS:PORT");
@@ -81,6 +82,7 @@ NodeOptions OptionsFor(const RoutingTable& table, Rank rank) {
   options.cache_dir = FLAGS_cache_dir;
   options.reader_threads = FLAGS_reader_threads;
   options.stop_within_s = FLAGS_stop_within_s;
+  options.trace_folder = FLAGS_trace;
   options.leave = LeaveProcess;
   return options;
 }

@@ -5,6 +5,7 @@
 #include "base/pending_file.h"
 #include "commands/describe.h"
 #include "commands/plan_table.h"
+#include "commands/simulate.h"
 #include "proto/text.h"
 #include "scheduler/plan/routing_table.h"
 #include "scheduler/plan/table_check.h"
@@ -25,18 +26,21 @@ DEFINE_string(plan, "",
               "--fc. Without --out the table is not written.");
 DEFINE_string(
     profile, "",
-    "With --plan=auto: a file with times of the net's layers, which replace counted operations. Without: time "
+    "With --plan=auto or --simulate: a file with times of the net's layers, which replace counted operations. Without: "
+    "time "
     "the layers on this host, for some seconds, and write that file; --hosts=NAME is what hosts.prototxt calls "
     "this host.");
 DEFINE_string(sample, "",
-              "Where a table is chosen and the data is not on this host: CHANNELS,HEIGHT,WIDTH of a sample behind its "
+              "Where a table is chosen or simulated, and the data is not on this host: CHANNELS,HEIGHT,WIDTH of a "
+              "sample behind its "
               "transformation, such as 3,227,227.");
 DEFINE_int32(conv, 1, "Number of nodes of the conv stage (replicas).");
 DEFINE_string(fc, "1",
               "Number of nodes of the FC stage (shards). K1,K2: two FC stages on different nodes; 0: no FC stage.");
 DEFINE_string(
     hosts, "localhost",
-    "Where a table is chosen: a hosts.prototxt (src/proto/planning.proto), or hosts that are like this one. Else: "
+    "Where a table is chosen or simulated: a hosts.prototxt (src/proto/planning.proto), or hosts that are like this "
+    "one. Else: "
     "Hosts of the nodes, conv nodes first, then FC nodes. A host may be listed several times; "
     "if there are fewer hosts than nodes, they are reused in order. HOST/cuda:0-3: a node on each of these GPUs.");
 DEFINE_int32(port, 29500, "Port of the first node of each host; its other nodes use the following ports.");
@@ -56,6 +60,11 @@ DEFINE_bool(tls, false, "Encrypt what the nodes send to each other; each needs t
 DEFINE_string(job, "", "Name of the job; tells two jobs with the same table apart.");
 DEFINE_string(out, "", "Table to write.");
 DEFINE_bool(check, false, "Check the given table: list all its faults, or what each node runs, holds and sends.");
+DEFINE_bool(
+    simulate, false,
+    "Simulate some iterations of the given table, on --hosts=FILE.prototxt or on hosts like this one: images/s, "
+    "what nodes wait for, how busy links are.");
+DEFINE_string(trace, "", "With --simulate: write all that happens to this file, for ui.perfetto.dev.");
 DEFINE_string(new_token, "",
               "Write a new job token to this file, readable by you alone; hpnode --token_file reads it.");
 DEFINE_string(token_file, "", "With --read_key: the job's token.");
@@ -76,6 +85,7 @@ constexpr char kUsage[] =
   hproute --solver=FILE --profile=OUT
   hproute --solver=FILE --conv=N --fc=K --hosts=HOST,... --out=TABLE [FLAGS]
   hproute --check TABLE
+  hproute --simulate TABLE [--hosts=HOSTS.prototxt] [--profile=FILE] [--trace=OUT.json]
   hproute --new_token=FILE
   hproute --token_file=FILE --read_key=FILE
 
@@ -87,6 +97,7 @@ Examples:
   hproute --solver=lenet_solver.prototxt --conv=1 --fc=0 --hosts=localhost --out=plain.prototxt
   hproute --solver=alexnet_solver.prototxt --conv=4 --fc=4 --hosts=a/cuda:0-3,b/cuda:0-3 --out=table.prototxt
   hproute --check table.prototxt
+  hproute --simulate table.prototxt --hosts=hosts.prototxt --trace=out.json
 Exit status: 0 written or valid, 2 faults.
 )";
 
@@ -295,6 +306,19 @@ Status Check(const std::string& path) {
   return PrintNodes(path, job);
 }
 
+Status SimulateJob(const std::string& path) {
+  SimulateFlags flags;
+  flags.table = path;
+  flags.hosts = IsGiven("hosts") ? FLAGS_hosts : "";
+  flags.profile = FLAGS_profile;
+  flags.sample = FLAGS_sample;
+  flags.trace = FLAGS_trace;
+  flags.cache_dir = FLAGS_cache_dir;
+  HP_ASSIGN_OR_RETURN(const std::string text, SimulateTable(flags));
+  std::cout << text;
+  return OkStatus();
+}
+
 Status WriteToken(const std::string& path) {
   HP_RETURN_IF_ERROR(WriteNewToken(path));
   std::cout << path << ": a new token, readable by you alone; copy it to all hosts of the job and start each node with "
@@ -320,6 +344,9 @@ int main(int argc, char** argv) {
   return hp::ToolMain(argc, argv, usage, [](const std::vector<std::string>& arguments) -> hp::Status {
     if (FLAGS_check && arguments.size() == 1) return hp::Check(arguments[0]);
     if (FLAGS_check) return hp::InvalidArgument("--check needs a table (hproute --check TABLE)");
+    if (FLAGS_simulate && arguments.size() == 1) return hp::SimulateJob(arguments[0]);
+    if (FLAGS_simulate) return hp::InvalidArgument("--simulate needs a table (hproute --simulate TABLE)");
+    if (!FLAGS_trace.empty()) return hp::InvalidArgument("--trace goes with --simulate (hproute --help)");
     if (!arguments.empty())
       return hp::InvalidArgument("unexpected argument \"%s\" (hproute --help)", arguments[0].c_str());
     if (!FLAGS_new_token.empty()) return hp::WriteToken(FLAGS_new_token);

@@ -190,6 +190,8 @@ Status PeerRules::CheckReport(Rank from, const IterationReport& report, int64_t 
   ++next;
   if (report.layer().size() > kMaxLayerName)
     return InvalidArgument("a report with a layer's name of %zu bytes", report.layer().size());
+  if (report.computing_ns() < 0 || report.link_sent_bytes() < 0 || report.link_received_bytes() < 0)
+    return InvalidArgument("a report with a negative time or number of bytes");
   return OkStatus();
 }
 

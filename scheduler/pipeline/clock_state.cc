@@ -99,4 +99,12 @@ bool ClockState::Finished(bool has_verdict) const {
   return !training_ || !plan_->wait_for_verdict || (norm_done_ && has_verdict);
 }
 
+bool ClockState::AwaitsExchange() const {
+  if (!training_ || trains_left_ > 0) return false;
+  for (size_t u = 0; u < groups_.size(); ++u) {
+    if (plan_->groups[u].exchanged && !groups_[u].exchanged) return true;
+  }
+  return false;
+}
+
 }  // namespace hp

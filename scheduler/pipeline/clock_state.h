@@ -59,6 +59,8 @@ class ClockState {
   /// Whether the clock is open and all of it is done: solvers free, groups updated, and with wait_for_verdict the norm
   /// taken and the verdict there.
   bool Finished(bool has_verdict) const;
+  /// Whether all its micro-batches are computed here, and the exchange has not summed all gradients.
+  bool AwaitsExchange() const;
   /// The pipeline has acted on Finished, which is false from now on.
   void Close() { open_ = false; }
   bool open() const { return open_; }

@@ -114,16 +114,20 @@ bool Flights::BackwardIsInOrder(const Flight& flight) const {
 }
 
 // Rule [add-in-order]: a micro-batch's goes out only behind those of all earlier ones. (There is one executor, and it
-// takes the smaller id first.)
+// takes the smaller id first.) So it looks only behind the last that went out: a shard may have bound thousands.
 std::vector<Task> Flights::TakeWeightGradients() {
   std::vector<Task> tasks;
+  weights_taken_.resize(plan_->groups.size());
   for (int u = 0; u < static_cast<int>(plan_->groups.size()); ++u) {
-    for (auto& [id, flight] : flights_) {
+    for (auto next = flights_.upper_bound(weights_taken_[u]); next != flights_.end(); ++next) {
+      const MsgId id = next->first;
+      Flight& flight = next->second;
       Flight::WeightState& state = flight.weights[u];
-      if (state == Flight::kNoWeights || state >= Flight::kWeightsPushed) continue;
+      if (state == Flight::kNoWeights) continue;
       const int segment = plan_->phase(id).groups[u];
       if (flight.next_forward < flight.segments || flight.next_backward >= segment) break;  // not final yet
       state = Flight::kWeightsPushed;
+      weights_taken_[u] = id;
       tasks.push_back({.kind = Task::kWeightGradient,
                        .id = id,
                        .solver = flight.solver,
@@ -156,8 +160,27 @@ void Flights::FinishBackward(Flight* flight, int segment) {
   WriteFinal(flight, segment, true);
 }
 
-bool Flights::AnyLacksInputs() const {
-  return std::any_of(flights_.begin(), flights_.end(), [](const auto& entry) { return entry.second.lacks_inputs; });
+// A flight whose tensors its reader has no room for waits for that, whatever it waits for besides: nothing can come
+// back before. Where one waits for its turn, an earlier one tells why.
+std::optional<Wait> Flights::Lacking() const {
+  std::optional<Wait> first;
+  for (const auto& [id, flight] : flights_) {
+    if (flight.computed()) continue;
+    const bool forward = flight.next_forward < flight.segments;
+    if (forward && flight.lacks_inputs && flight.missing[flight.next_forward] == 0) return Wait::kInput;
+    if (first) continue;
+    first = !flight.unposted.empty() ? Wait::kGrants : forward ? Wait::kActivations : Wait::kGradients;
+  }
+  return first;
+}
+
+std::optional<Wait> Flights::HeldBy() const {
+  std::optional<Wait> wait;
+  for (const auto& [id, flight] : flights_) {
+    if (!flight.unposted.empty()) return Wait::kGrants;
+    wait = Wait::kSends;
+  }
+  return wait;
 }
 
 // --- Places
@@ -186,7 +209,7 @@ void Flights::PostIfGranted(Flight* flight, int index) {
   flight->unposted.erase(index);
   if (status.ok()) {
     ++flight->open_writes;
-    if (flight->id.train()) payload_.sent += std::ssize(source);
+    if (flight->id.train()) payload_[peer].sent += std::ssize(source);
   } else {
     LOG(WARNING) << "write to node " << peer << ": " << status;
   }
@@ -218,7 +241,7 @@ Flight* Flights::OnGrantEnded(Rank peer, const PlaceTag& tag, const Status& stat
   CHECK_GE(port, 0) << "port " << tag.channel << " from node " << peer;
   --flight->open_grants;
   if (!status.ok()) return flight;  // the peer is lost; the job's end is decided elsewhere
-  if (flight->id.train()) payload_.received += std::ssize(host_->Place(flight->solver, flight->id, port));
+  if (flight->id.train()) payload_[peer].received += std::ssize(host_->Place(flight->solver, flight->id, port));
   const PortPlan& plan = plan_->phase(flight->id).ports[port];
   --(plan.gradient ? flight->missing_gradients : flight->missing)[plan.segment];
   return flight;

@@ -2,6 +2,7 @@
 
 #include "base/payload.h"
 #include "scheduler/pipeline/task.h"
+#include "scheduler/pipeline/time_use.h"
 #include "scheduler/plan/pipeline_plan.h"
 #include "transport/transport.h"
 
@@ -32,6 +33,8 @@ class PipelineHost {
   /// Whether the images and labels that `segment` reads of `id` are there. If not, the host calls Pipeline::OnInputs
   /// when some have arrived.
   virtual bool InputsReady(MsgId id, int segment) = 0;
+  /// From `begin_ns` to `end_ns`, by the pipeline's clock, the executor had nothing to compute and waited for this.
+  virtual void Waited(Wait /*wait*/, int64_t /*begin_ns*/, int64_t /*end_ns*/) {}
   /// `id` is done and `solver` is free: neither this node nor the transport uses its memory for `id` any more.
   virtual void Freed(int solver, MsgId id) = 0;
 };
@@ -88,8 +91,11 @@ class Flights {
   /// A task of the flight is done: tensors that leave after `segment` are written, or wait for their grants.
   void FinishForward(Flight* flight, int segment);
   void FinishBackward(Flight* flight, int segment);
-  /// Whether some flight lacks nothing but images or labels, as of its last TakeTask.
-  bool AnyLacksInputs() const;
+  /// What keeps the flights whose passes are not all computed, where none of them has a task that is ready: images or
+  /// labels if any lacks nothing else, else what the first of them waits for. @return nothing: there are none.
+  std::optional<Wait> Lacking() const;
+  /// The same for flights that are computed: their solvers are not free yet.
+  std::optional<Wait> HeldBy() const;
 
   // --- What the transport reports
   /// A peer granted a place. It is kept if the id is not bound yet or its tensor is not final.
@@ -100,8 +106,8 @@ class Flights {
   /// A write of ours ended, well or not. @return the flight whose tensor it was.
   Flight* OnWriteEnded(const PlaceTag& tag);
 
-  /// What the ports of training ids have moved: counted when a write is posted, and when a tensor has arrived.
-  const Payload& payload() const { return payload_; }
+  /// What the ports of training ids have moved, by peer: counted when a write is posted, and when a tensor has arrived.
+  const std::map<Rank, Payload>& payload() const { return payload_; }
   /// For logs: each flight, and what it waits for.
   std::string Describe() const;
 
@@ -122,8 +128,9 @@ class Flights {
   PipelineHost* const host_;
   Transport* const transport_;
   std::map<MsgId, Flight> flights_;
+  std::vector<MsgId> weights_taken_;  // by group: whose weight gradient was the last to be handed out
   std::map<std::pair<Rank, PlaceTag>, StoredGrant> grants_;  // of peers, until they are written to
-  Payload payload_;
+  std::map<Rank, Payload> payload_;
 };
 
 }  // namespace hp

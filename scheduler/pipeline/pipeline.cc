@@ -42,10 +42,14 @@ void Pipeline::Start() {
 // boundary does; the last one of all waits for every verdict, so that a job ends only with good numbers.
 void Pipeline::OpenClock() {
   if (!started_ || finished_ || clocks_.contains(iteration_)) return;
-  const bool last = iteration_ >= schedule_.shape().max_iter || (stop_at_ && iteration_ >= *stop_at_);
-  if (verdict_ < iteration_ - (last ? 1 : 2) || !host_->BoundaryReady(iteration_)) return;
+  if (AwaitsVerdict() || !host_->BoundaryReady(iteration_)) return;
   clocks_.emplace(iteration_, ClockState(&plan_, iteration_));
   Push({.kind = Task::kBoundary, .clock = iteration_});
+}
+
+bool Pipeline::AwaitsVerdict() const {
+  const bool last = iteration_ >= schedule_.shape().max_iter || (stop_at_ && iteration_ >= *stop_at_);
+  return verdict_ < iteration_ - (last ? 1 : 2);
 }
 
 void Pipeline::FinishBoundary(int64_t clock) {
@@ -76,16 +80,19 @@ void Pipeline::OnVerdict(int64_t clock, std::optional<int64_t> stop_at) {
   if (stop_at) stop_at_ = stop_at_ ? std::min(*stop_at_, *stop_at) : *stop_at;
   OpenClock();
   for (const auto& [under_way, state] : clocks_) Progress(under_way);
+  KeepTime();
 }
 
 void Pipeline::OnBoundaryReady() {
   MutexLock lock(&mutex_);
   OpenClock();
+  KeepTime();
 }
 
 void Pipeline::Abort() {
   MutexLock lock(&mutex_);
   finished_ = true;
+  KeepTime();
   changed_.SignalAll();
 }
 
@@ -97,15 +104,12 @@ void Pipeline::Push(const Task& task) {
 }
 
 std::optional<Task> Pipeline::TakeTask() {
-  const int64_t now_ns = clock_->NowNs();
-  if (starved_since_ns_) input_wait_ns_ += now_ns - *starved_since_ns_;
-  starved_since_ns_.reset();
-  if (finished_) return std::nullopt;
-  if (ready_.empty()) {
-    if (flights_.AnyLacksInputs()) starved_since_ns_ = now_ns;
-    return std::nullopt;
-  }
-  return ready_.Take(plan_.updates_together);
+  std::optional<Task> task;
+  if (!finished_ && !ready_.empty()) task = ready_.Take(plan_.updates_together);
+  idle_ = !task;
+  if (task) ++under_way_;
+  KeepTime();
+  return task;
 }
 
 std::optional<Task> Pipeline::TryNextTask() {
@@ -124,6 +128,12 @@ std::optional<Task> Pipeline::NextTask() {
 
 void Pipeline::Done(const Task& task) {
   MutexLock lock(&mutex_);
+  Finish(task);
+  --under_way_;
+  KeepTime();
+}
+
+void Pipeline::Finish(const Task& task) {
   switch (task.kind) {
     case Task::kBoundary:
       return FinishBoundary(task.clock);
@@ -220,6 +230,7 @@ void Pipeline::FreeIfDone(MsgId id) {
 void Pipeline::OnGranted(Rank peer, const PlaceTag& tag, RemoteGrant grant, size_t bytes) {
   MutexLock lock(&mutex_);
   flights_.OnGranted(peer, tag, grant, bytes);
+  KeepTime();
 }
 
 void Pipeline::OnGrantEnded(Rank peer, const PlaceTag& tag, const Status& status) {
@@ -228,11 +239,13 @@ void Pipeline::OnGrantEnded(Rank peer, const PlaceTag& tag, const Status& status
   if (!status.ok()) return;
   Advance(flight);
   FreeIfDone(flight->id);
+  KeepTime();
 }
 
 void Pipeline::OnWriteEnded(Rank, const PlaceTag& tag, const Status&) {
   MutexLock lock(&mutex_);
   FreeIfDone(flights_.OnWriteEnded(tag)->id);
+  KeepTime();
 }
 
 void Pipeline::OnExchanged(int64_t clock, int stage, int group) {
@@ -241,11 +254,38 @@ void Pipeline::OnExchanged(int64_t clock, int stage, int group) {
   CHECK(state != clocks_.end()) << "finished an exchange of clock " << clock << " in clock " << iteration_;
   state->second.OnExchanged(stage, group);
   Progress(clock);
+  KeepTime();
 }
 
 void Pipeline::OnInputs() {
   MutexLock lock(&mutex_);
   Push(flights_.TakeTasks());
+  KeepTime();
+}
+
+// --- Time
+
+// Only where no task is ready or under way.
+Wait Pipeline::Lacking() const {
+  if (const std::optional<Wait> wait = flights_.Lacking()) return *wait;
+  const auto state = clocks_.find(iteration_);
+  if (state == clocks_.end()) return AwaitsVerdict() ? Wait::kVerdict : Wait::kSnapshot;
+  if (state->second.AwaitsExchange()) return Wait::kExchange;
+  return flights_.HeldBy().value_or(Wait::kVerdict);
+}
+
+// After whatever may have changed what there is to compute.
+void Pipeline::KeepTime() {
+  const int64_t now_ns = clock_->NowNs();
+  std::optional<EndedWait> ended;
+  if (under_way_ > 0) {
+    ended = times_.Compute(now_ns);
+  } else if (!idle_ || finished_ || !ready_.empty()) {
+    ended = times_.Rest(now_ns);
+  } else {
+    ended = times_.Await(now_ns, Lacking());
+  }
+  if (ended) host_->Waited(ended->wait, ended->begin_ns, now_ns);
 }
 
 std::string Pipeline::Describe() const {

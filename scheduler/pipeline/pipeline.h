@@ -6,6 +6,7 @@
 #include "scheduler/pipeline/clock_state.h"
 #include "scheduler/pipeline/flights.h"
 #include "scheduler/pipeline/task.h"
+#include "scheduler/pipeline/time_use.h"
 #include "scheduler/plan/pipeline_plan.h"
 #include "scheduler/plan/schedule.h"
 #include "transport/transport.h"
@@ -38,7 +39,7 @@ namespace hp {
 class Pipeline {
  public:
   /// @param plan,schedule are copied. @param host,transport must outlive the pipeline.
-  /// @param clock measures input_wait_ns; must outlive it too.
+  /// @param clock measures time_use; must outlive it too.
   Pipeline(const PipelinePlan& plan, const Schedule& schedule, PipelineHost* host, Transport* transport,
            const Clock* clock = Clock::Real());
 
@@ -89,19 +90,18 @@ class Pipeline {
     MutexLock lock(&mutex_);
     return finished_;
   }
-  /// Total time, in ns since construction, that the executor waited for a task while some micro-batch lacked nothing
-  /// but images or labels: the time lost to slow input.
-  int64_t input_wait_ns() const HP_EXCLUDES(mutex_) {
+  /// What the executor's time went into so far. What it waits for is looked at again at each event.
+  TimeUse time_use() const HP_EXCLUDES(mutex_) {
     MutexLock lock(&mutex_);
-    return input_wait_ns_;
+    return times_.Until(clock_->NowNs());
   }
   /// Clocks of this run that are done, updates and all.
   int64_t clocks_done() const HP_EXCLUDES(mutex_) {
     MutexLock lock(&mutex_);
     return iteration_ - plan_.start_clock;
   }
-  /// What the ports have moved in training so far (Flights::payload).
-  Payload payload() const HP_EXCLUDES(mutex_) {
+  /// What the ports have moved in training so far, by peer (Flights::payload).
+  std::map<Rank, Payload> payload() const HP_EXCLUDES(mutex_) {
     MutexLock lock(&mutex_);
     return flights_.payload();
   }
@@ -110,6 +110,7 @@ class Pipeline {
 
  private:
   std::optional<Task> TakeTask() HP_REQUIRES(mutex_);
+  void Finish(const Task& task) HP_REQUIRES(mutex_);
   void Push(const Task& task) HP_REQUIRES(mutex_);
   void Push(const std::vector<Task>& tasks) HP_REQUIRES(mutex_) {
     for (const Task& task : tasks) Push(task);
@@ -125,6 +126,9 @@ class Pipeline {
   void Advance(Flight* flight) HP_REQUIRES(mutex_);
   void FreeIfDone(MsgId id) HP_REQUIRES(mutex_);
   void Progress(int64_t clock) HP_REQUIRES(mutex_);
+  bool AwaitsVerdict() const HP_REQUIRES(mutex_);
+  Wait Lacking() const HP_REQUIRES(mutex_);
+  void KeepTime() HP_REQUIRES(mutex_);
 
   const PipelinePlan plan_;
   const class Schedule schedule_;
@@ -143,8 +147,9 @@ class Pipeline {
   std::map<int64_t, ClockState> clocks_ HP_GUARDED_BY(mutex_);  // under way, by clock: one
   int64_t verdict_ HP_GUARDED_BY(mutex_);  // latest clock with a verdict; start_clock - 1: none yet
   std::optional<int64_t> stop_at_ HP_GUARDED_BY(mutex_);
-  int64_t input_wait_ns_ HP_GUARDED_BY(mutex_) = 0;
-  std::optional<int64_t> starved_since_ns_ HP_GUARDED_BY(mutex_);  // the executor asked, and inputs are what it lacks
+  TimeKeeper times_ HP_GUARDED_BY(mutex_);
+  int under_way_ HP_GUARDED_BY(mutex_) = 0;  // tasks that are handed out and not done
+  bool idle_ HP_GUARDED_BY(mutex_) = false;  // the executor asked for a task, and none was ready
 };
 
 }  // namespace hp

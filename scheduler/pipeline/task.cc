@@ -22,9 +22,13 @@ Task ReadyTasks::Take(bool updates_together) {
   return task;
 }
 
-std::string Describe(const Task& task) {
+const char* NameOf(Task::Kind kind) {
   constexpr const char* kNames[] = {"boundary", "backward", "forward", "weight gradient", "norm", "update", "finish"};
-  std::string text = Format("iteration %lld: %s", static_cast<long long>(task.clock), kNames[task.kind]);
+  return kNames[kind];
+}
+
+std::string Describe(const Task& task) {
+  std::string text = Format("iteration %lld: %s", static_cast<long long>(task.clock), NameOf(task.kind));
   if (task.id.bits != 0) {
     text += Format(", micro-batch %lld of replica %d, segment %d", static_cast<long long>(task.id.micro()),
                    task.id.replica(), task.segment);

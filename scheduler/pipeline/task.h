@@ -50,6 +50,8 @@ class ReadyTasks {
 
   std::multiset<Task, Order> tasks_;
 };
+/// In a word or two: "forward", "weight gradient".
+const char* NameOf(Task::Kind kind);
 /// One line for logs: the task's iteration, kind, micro-batch and groups.
 std::string Describe(const Task& task);
 

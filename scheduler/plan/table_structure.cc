@@ -18,6 +18,7 @@ namespace {
 constexpr int kMaxTimeoutS = 2'000'000;  // timers count milliseconds in an int
 constexpr int kMaxParts = 16;            // of a node
 constexpr int kMaxShare = 10000;
+constexpr double kMaxLinkGbps = 1e6;
 constexpr int64_t kMaxTurns = 65536;  // a node knows which of its parts each of them passes
 
 std::string StageLabel(const RoutingTableConfig& config, int stage) {
@@ -37,6 +38,7 @@ class StructureCheck {
     CheckSplits();
     if (config_.node_size() == 0) Add("the table has no node; expected at least one \"node { ... }\"");
     for (int rank = 0; rank < config_.node_size(); ++rank) CheckNode(rank);
+    CheckLinks();
     CheckNodeNames();
     CheckAddresses();
     CheckDevices();
@@ -143,8 +145,25 @@ class StructureCheck {
     CheckRange(label, "pool_size", node.pool_size(), kMaxPoolSize);
     CheckRange(label, "threads", node.threads(), kMaxThreads);
     CheckRange(label, "memory_mb", node.memory_mb(), kMaxMemoryMb);
+    if (!(node.link_gbps() >= 0 && node.link_gbps() <= kMaxLinkGbps)) {
+      Add(Format("%s has link_gbps %g; expected 0 to %g", label.c_str(), node.link_gbps(), kMaxLinkGbps));
+    }
     if (!IsDeviceName(node.device())) {
       Add(Format("%s computes on \"%s\"; expected \"cpu\" or \"cuda:N\"", label.c_str(), node.device().c_str()));
+    }
+  }
+
+  void CheckLinks() {
+    std::map<std::string, int> first;  // by host: the first node that says what its link carries
+    for (int rank = 0; rank < config_.node_size(); ++rank) {
+      const NodeConfig& node = config_.node(rank);
+      if (!(node.link_gbps() > 0)) continue;
+      const int other = first.emplace(node.host(), rank).first->second;
+      const double said = config_.node(other).link_gbps();
+      if (node.link_gbps() == said) continue;
+      Add(Format("%s and %s, both on host \"%s\", have link_gbps %g and %g; expected one number for a host",
+                 NodeLabel(config_, other).c_str(), NodeLabel(config_, rank).c_str(), node.host().c_str(), said,
+                 node.link_gbps()));
     }
   }
 

@@ -9,8 +9,12 @@
 
 namespace hp {
 
-LogWriter::LogWriter(std::function<void(const Line&)> output, std::function<void(int64_t lines)> on_dropped)
-    : output_(std::move(output)), on_dropped_(std::move(on_dropped)), thread_("log", [this] { Run(); }) {}
+LogWriter::LogWriter(const std::string& thread, size_t max_waiting, std::function<void(const Line&)> output,
+                     std::function<void(int64_t lines)> on_dropped)
+    : max_waiting_(max_waiting),
+      output_(std::move(output)),
+      on_dropped_(std::move(on_dropped)),
+      thread_(thread, [this] { Run(); }) {}
 
 LogWriter::~LogWriter() {
   {
@@ -24,7 +28,7 @@ LogWriter::~LogWriter() {
 void LogWriter::Add(Line line) {
   MutexLock lock(&mutex_);
   const bool progress = line.severity == 'I';
-  if (progress && progress_ == kMaxWaiting) {
+  if (progress && progress_ == max_waiting_) {
     ++dropped_;
     return;
   }
@@ -135,7 +139,7 @@ void StartLogWriter() {
     to.files[severity] = google::base::GetLogger(severity);
   }
   auto* const log = new LogWriter(
-      [to](const LogWriter::Line& line) { WriteTo(to, line); },
+      "log", LogWriter::kMaxWaiting, [to](const LogWriter::Line& line) { WriteTo(to, line); },
       [](int64_t lines) { LOG(WARNING) << lines << " lines of progress were dropped: nobody read the log"; });
   for (int severity = 0; severity < google::NUM_SEVERITIES; ++severity) {
     google::base::SetLogger(severity, new QueueingLogger(severity == google::GLOG_INFO ? log : nullptr));

@@ -11,13 +11,13 @@
 
 namespace hp {
 
-/// What a program tells its user, written by a thread of its own, "log": a terminal that is stopped, a pipe that nobody
+/// What a program tells its user, written by a thread of its own: a terminal that is stopped, a pipe that nobody
 /// reads or a slow disk holds up that thread alone, never one that computes or talks to other nodes. The queue is
 /// bounded: when nobody takes the lines, those of progress are dropped, and counted; warnings and errors never are.
 /// Any thread.
 class LogWriter {
  public:
-  /// Lines of progress that wait at most.
+  /// Lines of progress that wait at most in a program's log.
   static constexpr size_t kMaxWaiting = 4096;
 
   struct Line {
@@ -25,10 +25,12 @@ class LogWriter {
     time_t time = 0;      ///< in s since 1970
     std::string text;     ///< with its newline
   };
-  /// @param output called on the log's thread, for each line in the order of Add; may block.
-  /// @param on_dropped called on the log's thread when lines are written again after `lines` of them were dropped. It
+  /// @param thread the name of its thread. @param max_waiting lines of progress that wait at most.
+  /// @param output called on that thread, for each line in the order of Add; may block.
+  /// @param on_dropped called on that thread when lines are written again after `lines` of them were dropped. It
   /// may call Add.
-  LogWriter(std::function<void(const Line&)> output, std::function<void(int64_t lines)> on_dropped);
+  LogWriter(const std::string& thread, size_t max_waiting, std::function<void(const Line&)> output,
+            std::function<void(int64_t lines)> on_dropped);
   /// Writes what waits, however long that takes, and joins the thread.
   ~LogWriter();
 
@@ -40,6 +42,7 @@ class LogWriter {
  private:
   void Run() HP_EXCLUDES(mutex_);
 
+  const size_t max_waiting_;
   const std::function<void(const Line&)> output_;
   const std::function<void(int64_t)> on_dropped_;
   Mutex mutex_;

@@ -22,6 +22,7 @@ void ClockEnd::OnTaskDone(const Task& task) {
 void ClockEnd::SendReport(int64_t clock) {
   IterationReport report = options_.compute->TakeReport(clock);
   options_.requests->AddRequests(&report);
+  if (options_.add_use) options_.add_use(&report);
   if (options_.pulls && options_.pulls->TakeRequest()) report.add_pull(1);
   if (options_.model->rank() == 0) {
     OnReport(0, report);
@@ -31,6 +32,7 @@ void ClockEnd::SendReport(int64_t clock) {
 }
 
 void ClockEnd::OnReport(Rank from, const IterationReport& report) {
+  if (options_.on_report) options_.on_report(from, report);
   const std::optional<Verdict> verdict = options_.requests->AddReport(from, report);
   if (!verdict) return;
   if (verdict->skip()) {

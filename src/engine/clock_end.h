@@ -36,6 +36,10 @@ class ClockEnd {
     Snapshotter* snapshotter = nullptr;
     Pipeline* pipeline = nullptr;
     PullServer* pulls = nullptr;  ///< on the first node; null elsewhere
+    /// Adds to this node's report what it has used since the start of training (AddUse). Null: nothing.
+    std::function<void(IterationReport*)> add_use;
+    /// On the first node: takes every node's report. Null: nobody wants them.
+    std::function<void(Rank from, const IterationReport& report)> on_report;
     /// Sends a message to another node: `type` as in scheduler/control/messages.h. Must not block. It has no result: a
     /// lost peer is the failure detector's business.
     std::function<void(Rank to, uint32_t type, const google::protobuf::MessageLite& message)> send;

@@ -77,7 +77,7 @@ void Executor::Finish(const UnderWay& under_way) {
   options_.compute->Collect(under_way.task);
   VLOG(1) << Describe(under_way.task)
           << Format(": %.2f ms", static_cast<double>(Clock::Real()->NowNs() - under_way.begin_ns) / 1e6);
-  options_.after_task(under_way.task);
+  options_.after_task(under_way.task, under_way.begin_ns);
   options_.pipeline->Done(under_way.task);
 }
 

@@ -33,7 +33,8 @@ class Executor {
     /// Carries out kBoundary in front of `clock`; no task is under way then. An error ends the executor.
     std::function<Status(int64_t clock)> boundary;
     /// The task's results are there, and Pipeline::Done follows. Not for kBoundary. On the thread of Collect.
-    std::function<void(const Task&)> after_task;
+    /// @param begin_ns by Clock::Real(): when it was begun, or on a device enqueued, maybe behind others.
+    std::function<void(const Task&, int64_t begin_ns)> after_task;
     /// Once, last thing on the executor thread, when no task is under way. Ok: the pipeline has finished or was
     /// aborted (Pipeline::finished does not tell which). Else the error of `on_start` or of `boundary`, with the
     /// iteration in front; kResourceExhausted: a task found no memory; or kInternal: the device failed, and the
@@ -55,7 +56,7 @@ class Executor {
   struct UnderWay {
     Task task;
     Device::Mark done = 0;
-    int64_t begin_ns = 0;  ///< for the log
+    int64_t begin_ns = 0;
   };
 
   void Run();

@@ -29,7 +29,7 @@ Status ExchangeLinks::Grant(const RingPlace& place, std::span<float> memory) {
 Status ExchangeLinks::Write(const RingPlace& place, const RingGrant& grant, std::span<const float> source) {
   {
     MutexLock lock(&mutex_);
-    payload_.sent += std::ssize(std::as_bytes(source));
+    payload_[places_.granter].sent += std::ssize(std::as_bytes(source));
   }
   return transport_->Write(places_.granter, TagOf(place), {grant.index, grant.generation}, std::as_bytes(source))
       .Prepend("exchange");
@@ -45,7 +45,7 @@ void ExchangeLinks::OnGrantEnded(const PlaceTag& tag, const Status& status) {
   {
     MutexLock lock(&mutex_);
     const auto granted = granted_.extract(place);
-    if (status.ok() && granted) payload_.received += static_cast<int64_t>(granted.mapped());
+    if (status.ok() && granted) payload_[left_].received += static_cast<int64_t>(granted.mapped());
   }
   if (status.ok()) return events_->OnArrived(place);
   events_->OnBroken(Unavailable("exchange: %s", status.message().c_str()));

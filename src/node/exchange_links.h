@@ -30,8 +30,8 @@ class ExchangeLinks : public RingLinks {
   Status Grant(const RingPlace& place, std::span<float> memory) override HP_EXCLUDES(mutex_);
   Status Write(const RingPlace& place, const RingGrant& grant, std::span<const float> source) override
       HP_EXCLUDES(mutex_);
-  /// What was written and has arrived so far. Any thread.
-  Payload payload() const HP_EXCLUDES(mutex_) {
+  /// What was written and has arrived so far, by neighbour. Any thread.
+  std::map<Rank, Payload> payload() const HP_EXCLUDES(mutex_) {
     MutexLock lock(&mutex_);
     return payload_;
   }
@@ -52,7 +52,7 @@ class ExchangeLinks : public RingLinks {
 
   mutable Mutex mutex_;
   std::map<RingPlace, size_t> granted_ HP_GUARDED_BY(mutex_);  // to the left neighbour, in bytes
-  Payload payload_ HP_GUARDED_BY(mutex_);
+  std::map<Rank, Payload> payload_ HP_GUARDED_BY(mutex_);
 };
 
 }  // namespace hp

@@ -95,6 +95,11 @@ Status Node::ReadFiles() {
   HP_ASSIGN_OR_RETURN(files_,
                       JobFiles::Read(table_, info_, options_.resume, options_.cache_dir, *options_.layer_types));
   HP_ASSIGN_OR_RETURN(device_, options_.open_device(info_.device, table_.config().precision()));
+  if (!options_.trace_folder.empty()) {
+    std::vector<std::string> names;
+    for (const NodeInfo& node : table_.nodes()) names.push_back(node.name);
+    HP_ASSIGN_OR_RETURN(trace_, NodeTrace::Create(options_.trace_folder, names, options_.rank, Clock::Real()));
+  }
   if (options_.rank == 0) requests_.Keep(table_.size(), files_.solver.clip_gradients(), files_.loss_scaler);
   return OkStatus();
 }
@@ -114,6 +119,7 @@ Status Node::Connect() {
                               {.on_settled = [this](Rank peer) { bootstrap_->OnRouteSettled(peer); },
                                .on_failure = [this](const Status& status) { shutdown_.Fail(status); }});
   if (copies_) transport_ = copies_.get();
+  if (trace_) transport_ = (traced_ = std::make_unique<TracedTransport>(transport_, trace_.get())).get();
   rendezvous_ =
       std::make_unique<NodeRendezvous>(transport_, options_.rank, table_.stage(info_.parts.front().stage).ranks);
   bootstrap_ = std::make_unique<JobBootstrap>(table_, files_.Facts(options_.rank));
@@ -282,11 +288,12 @@ Status Node::Train() {
   plan.pool_size = memory_.pool_size;
   plan.start_clock = files_.start_clock;
   pipeline_ = std::make_unique<Pipeline>(plan, model_->schedule(), static_cast<PipelineHost*>(this), transport_);
-  MakeClockEnd();
-  if (files_.train_input) {
-    files_.train_input->Start(files_.start_clock);
-    input_wait_ = std::make_unique<InputWaitLog>(info_.name, pipeline_.get(), options_.clock, files_.solver.display());
+  gauge_ = std::make_unique<NodeGauge>(info_.name, options_.clock, files_.solver.display(), [this] { return Use(); });
+  if (options_.rank == 0) {
+    job_gauge_ = std::make_unique<JobGauge>(table_, options_.clock, files_.solver.display(), files_.start_clock);
   }
+  MakeClockEnd();
+  if (files_.train_input) files_.train_input->Start(files_.start_clock);
   Inbox::Assembled parts;
   parts.job = &model_->job();
   parts.start_clock = files_.start_clock;
@@ -308,10 +315,11 @@ Status Node::Train() {
   options.on_start = [this, threads] { return TakeThreads(threads); };
   options.before_task = options_.before_task;
   options.boundary = [this](int64_t clock) { return clock_end_->Boundary(clock); };
-  options.after_task = [this](const Task& task) {
+  options.after_task = [this](const Task& task, int64_t begin_ns) {
+    if (trace_) trace_->OnTask(task, begin_ns, Clock::Real()->NowNs());
     if (task.kind == Task::kFinishClock) {
       stop_budget_.OnIteration();
-      if (input_wait_) input_wait_->OnClockDone(task.clock);
+      gauge_->OnClockDone(task.clock);
     }
     clock_end_->OnTaskDone(task);
   };
@@ -332,6 +340,8 @@ void Node::MakeClockEnd() {
   options.snapshotter = snapshotter_.get();
   options.pipeline = pipeline_.get();
   options.pulls = pulls_.get();
+  options.add_use = [this](IterationReport* report) { AddUse(table_, options_.rank, Use(), report); };
+  if (job_gauge_) options.on_report = [this](auto... args) { job_gauge_->Add(args...); };
   options.send = [this](Rank to, uint32_t type, const google::protobuf::MessageLite& message) {
     Send(to, type, message);
   };
@@ -385,7 +395,8 @@ Status Node::Finish() {
     LOG(ERROR) << "node " << info_.name << ": timed out waiting for the other nodes to finish the job";
     return Unavailable("timed out waiting for the other nodes to finish the job");
   }
-  if (input_wait_) input_wait_->Finish();
+  gauge_->Finish();
+  if (job_gauge_) job_gauge_->Finish();
   LogPayload();
   if (options_.on_done) options_.on_done(*params_);
   const bool early = clock_end_->stops_early();
@@ -395,10 +406,16 @@ Status Node::Finish() {
   return InternalError("the last snapshot was not written: %s", snapshot.message().c_str());
 }
 
+NodeUse Node::Use() const {
+  NodeUse use{pipeline_->time_use(), pipeline_->payload()};
+  exchanges_.AddPayload(&use.payload);
+  return use;
+}
+
 // What `hproute --check` says of an iteration, counted. Tests and snapshots are not in it.
 void Node::LogPayload() const {
-  Payload payload = pipeline_->payload();
-  payload += exchanges_.payload();
+  Payload payload;
+  for (const auto& [peer, moved] : Use().payload) payload += moved;
   LOG(INFO) << Format("node %s: sent %lld and received %lld bytes of tensors in %lld iterations", info_.name.c_str(),
                       static_cast<long long>(payload.sent), static_cast<long long>(payload.received),
                       static_cast<long long>(pipeline_->clocks_done()));
@@ -437,6 +454,7 @@ void Node::OnGranted(Rank peer, const PlaceTag& tag, RemoteGrant grant, size_t b
 
 void Node::OnGrantEnded(Rank peer, const PlaceTag& tag, const Status& status) {
   if (status.code() == StatusCode::kCancelled) inbox_->OnCancelled(peer);
+  if (trace_ && status.ok()) trace_->OnArrived(peer, tag);
   if (IsSliceTag(tag)) {
     return snapshotter_->OnGrantEnded(
         status.ok() ? status
@@ -448,6 +466,7 @@ void Node::OnGrantEnded(Rank peer, const PlaceTag& tag, const Status& status) {
 }
 
 void Node::OnWriteEnded(Rank peer, const PlaceTag& tag, const Status& status) {
+  if (trace_) trace_->OnWriteEnded(peer, tag);
   if (IsSliceTag(tag)) return snapshotter_->OnWriteEnded(tag);
   if (IsExchangeTag(tag)) return exchanges_.OnWriteEnded(tag, status);
   pipeline_->OnWriteEnded(peer, tag, status);

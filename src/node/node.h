@@ -17,7 +17,10 @@
 #include "node/make_transport.h"
 #include "node/node_exchanges.h"
 #include "node/rendezvous.h"
-#include "report/input_wait_log.h"
+#include "node/traced_transport.h"
+#include "report/gauge.h"
+#include "report/job_gauge.h"
+#include "report/node_trace.h"
 #include "report/reporter.h"
 #include "report/stop_budget.h"
 #include "scheduler/control/boundary_requests.h"
@@ -69,6 +72,7 @@ struct NodeOptions {
   std::function<void(const Status&)> leave;
   /// Training losses, on the node with the reporter (JobPlan::reporter); not called on others. May be null.
   Reporter::LossSink on_loss;
+  std::string trace_folder;                      ///< NodeTrace writes a file there; empty: no trace
   std::function<void(const Task&)> before_task;  ///< Executor::Options::before_task; may be null
   /// With the final parameters, on the thread of Run, when all nodes have ended the job without a failure. May be null.
   std::function<void(const ParamStore&)> on_done;
@@ -144,6 +148,7 @@ class Node : private TransportHandler, private PipelineHost {
   void MakeClockEnd();
   Status Finish();
   void LogPayload() const;
+  NodeUse Use() const;
 
   /// Wakes whatever waits for other nodes. Any thread; may be called again.
   void Abort(const Status& status);
@@ -175,6 +180,9 @@ class Node : private TransportHandler, private PipelineHost {
   bool BoundaryReady(int64_t clock) override { return clock_end_->BoundaryReady(clock); }
   bool InputsReady(MsgId id, int segment) override;
   void Freed(int solver, MsgId id) override;
+  void Waited(Wait wait, int64_t begin_ns, int64_t end_ns) override {
+    if (trace_) trace_->OnWait(wait, begin_ns, end_ns);
+  }
 
   NodeOptions options_;
   const RoutingTable& table_;
@@ -182,8 +190,10 @@ class Node : private TransportHandler, private PipelineHost {
   Transport* transport_;  // copies_, or options_.transport
 
   // A part lies below those that it uses to its end: it is destroyed before them, after Stop has ended all threads.
-  NodeDevice device_;                      // before all that has memory of it
-  std::unique_ptr<CopyTransport> copies_;  // around options_.transport; null: no tensors go from GPU to GPU
+  NodeDevice device_;                        // before all that has memory of it
+  std::unique_ptr<NodeTrace> trace_;         // null: nobody wants one
+  std::unique_ptr<CopyTransport> copies_;    // around options_.transport; null: no tensors go from GPU to GPU
+  std::unique_ptr<TracedTransport> traced_;  // around that; null: without a trace
   JobFiles files_;
   uint64_t seed_ = 0;  // of the job
   Gate gate_;          // holds events back until Train
@@ -206,7 +216,8 @@ class Node : private TransportHandler, private PipelineHost {
   std::unique_ptr<Pipeline> pipeline_;
   NodeExchanges exchanges_;
   std::unique_ptr<ClockEnd> clock_end_;
-  std::unique_ptr<InputWaitLog> input_wait_;  // of nodes that read records
+  std::unique_ptr<NodeGauge> gauge_;
+  std::unique_ptr<JobGauge> job_gauge_;  // on the first node
   StopBudget stop_budget_;
   std::vector<std::unique_ptr<MemoryRegion>> regions_;  // compute_'s memory, registered with transport_
   std::unique_ptr<Executor> executor_;

@@ -51,10 +51,10 @@ std::vector<ExchangePlaces> NodeExchanges::places() const {
   return places;
 }
 
-Payload NodeExchanges::payload() const {
-  Payload payload;
-  for (const auto& [stage, links] : links_) payload += links->payload();
-  return payload;
+void NodeExchanges::AddPayload(std::map<Rank, Payload>* payload) const {
+  for (const auto& [stage, links] : links_) {
+    for (const auto& [peer, moved] : links->payload()) (*payload)[peer] += moved;
+  }
 }
 
 ExchangeLinks& NodeExchanges::LinksOf(const PlaceTag& tag) const {

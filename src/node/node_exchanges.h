@@ -34,8 +34,9 @@ class NodeExchanges {
 
   /// By stage, for Compute.
   std::map<int, StageExchange*> by_stage() const HP_EXCLUDES(mutex_);
-  /// What all exchanges have moved over the node's connections; what NCCL moves is not counted. Any thread.
-  Payload payload() const;
+  /// Adds what all exchanges have moved over the node's connections, by peer; what NCCL moves is not counted. Any
+  /// thread.
+  void AddPayload(std::map<Rank, Payload>* payload) const;
   /// What peers grant, for PeerRules; none where NCCL sums.
   std::vector<ExchangePlaces> places() const;
 

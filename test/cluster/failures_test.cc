@@ -3,6 +3,7 @@
 #include "scheduler/control/membership.h"
 #include "scheduler/control/slice_tag.h"
 #include "test/cluster/contract_fixture.h"
+#include "test/support/log_lines.h"
 #include "transport/inproc/inproc_network.h"
 
 #include <glog/logging.h>
@@ -11,7 +12,6 @@
 
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <new>
 #include <string>
 #include <utility>
@@ -22,26 +22,6 @@ namespace {
 
 using testing::Contains;
 using testing::HasSubstr;
-
-/// What is logged as an error during its life.
-class ErrorLines : public google::LogSink {
- public:
-  ErrorLines() { google::AddLogSink(this); }
-  ~ErrorLines() override { google::RemoveLogSink(this); }
-  void send(google::LogSeverity severity, const char*, const char*, int, const struct ::tm*, const char* message,
-            size_t length) override {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (severity == google::GLOG_ERROR) lines_.emplace_back(message, length);
-  }
-  std::vector<std::string> lines() {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    return lines_;
-  }
-
- private:
-  std::mutex mutex_;
-  std::vector<std::string> lines_;
-};
 
 bool OnProgressThread() {
   char name[16] = "";
@@ -118,11 +98,11 @@ TEST_F(FailuresTest, MemoryThatTheProgressThreadCannotHave) {
   table.on_loss = [](int64_t) {
     if (OnProgressThread()) throw std::bad_alloc();
   };
-  ErrorLines errors;
+  LogLines errors(google::GLOG_ERROR);
   const Status status = TrainCluster(table, Solver("snapshot_prefix: '" + NewPrefix() + "'", false, 1000)).status;
   EXPECT_EQ(ExitStatus(status), 2) << status;
-  EXPECT_THAT(errors.lines(), Contains(HasSubstr("node conv0: out of memory: moving data between nodes")));
-  EXPECT_THAT(errors.lines(), Contains(HasSubstr("lost node \"conv0\": out of memory: moving data between nodes")))
+  EXPECT_THAT(errors.With(""), Contains(HasSubstr("node conv0: out of memory: moving data between nodes")));
+  EXPECT_THAT(errors.With(""), Contains(HasSubstr("lost node \"conv0\": out of memory: moving data between nodes")))
       << "the other node says why";
 }
 
@@ -135,7 +115,7 @@ TEST_F(FailuresTest, ANodeThatDiesBehindItsByeWithASliceUnderWay) {
   InprocOptions network_options;
   network_options.world_size = table->size();
   InprocNetwork network(network_options);
-  ErrorLines errors;
+  LogLines errors(google::GLOG_ERROR);
   const Status status = RunNodes(table->size(), [&](Rank rank) {
     TappedTransport::Taps taps;
     if (rank == 1) taps.keeps = &IsSliceTag;
@@ -154,7 +134,7 @@ TEST_F(FailuresTest, ANodeThatDiesBehindItsByeWithASliceUnderWay) {
   EXPECT_EQ(ExitStatus(status), 4) << status;
   EXPECT_THAT(status.message(),
               HasSubstr("node \"" + table->node(1).name + "\" ended before its part of the snapshot had arrived: "));
-  EXPECT_THAT(errors.lines(), Contains("node conv0: " + status.message())) << "the first node says so";
+  EXPECT_THAT(errors.With(""), Contains("node conv0: " + status.message())) << "the first node says so";
 }
 
 }  // namespace

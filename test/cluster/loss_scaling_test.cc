@@ -1,11 +1,10 @@
 // Loss scaling: a scale that nothing overflows under changes no bit; where gradients overflow, an update is skipped on
 // all nodes alike; a job that is resumed goes on with the scale that it had.
-#include "base/mutex.h"
 #include "checkpoint/snapshot.h"
 #include "node/job_files.h"
 #include "test/cluster/contract_fixture.h"
+#include "test/support/log_lines.h"
 
-#include "glog/logging.h"
 #include <gmock/gmock.h>
 
 #include <fstream>
@@ -220,39 +219,16 @@ TEST_F(LossScalingTest, StateOfASnapshotIsCheckedAndComparedBetweenNodes) {
   EXPECT_THAT(read().status().message(), testing::HasSubstr("loss scale 48 after 2 finite updates; expected a power"));
 }
 
-/// Keeps the log lines that say of an update that it is skipped.
-class SkipLines : public google::LogSink {
- public:
-  SkipLines() { google::AddLogSink(this); }
-  ~SkipLines() override { google::RemoveLogSink(this); }
-  using LogSink::send;  // the overloads for older programs
-  void send(google::LogSeverity, const char*, const char*, int, const google::LogMessageTime&, const char* message,
-            size_t length) override {
-    const std::string line(message, length);
-    if (line.find("update skipped") == std::string::npos) return;
-    MutexLock lock(&mutex_);
-    lines_.push_back(line);
-  }
-  std::vector<std::string> lines() {
-    MutexLock lock(&mutex_);
-    return lines_;
-  }
-
- private:
-  Mutex mutex_;
-  std::vector<std::string> lines_ HP_GUARDED_BY(mutex_);
-};
-
 /// At a scale of 1, gradients that are not finite end the job. Until then there is one line for each skipped update.
 TEST_F(LossScalingTest, StopsWhereNoScaleHelps) {
   const std::string solver = Solver("", false, 9, 0x1p127);
   EditNet(solver, "scale: 0.0078125", "scale: 8");
-  SkipLines skips;
+  LogLines skips;
   const ClusterResult result = TrainCluster(Scaled(Table(2, {2}, 2, 0, false), Scaling(4, 2000)), solver);
   EXPECT_EQ(result.status.code(), StatusCode::kNumeric);
   const std::string has = "has a NaN or infinity in its gradient: update skipped, loss scale now ";
-  EXPECT_THAT(skips.lines(), testing::ElementsAre("iteration 0: layer \"conv1\" " + has + "2",
-                                                  "iteration 1: layer \"conv1\" " + has + "1"));
+  EXPECT_THAT(skips.With("update skipped"), testing::ElementsAre("iteration 0: layer \"conv1\" " + has + "2",
+                                                                 "iteration 1: layer \"conv1\" " + has + "1"));
   EXPECT_THAT(result.status.message(), testing::ContainsRegex("^iteration 2: layer \".*\" produced a NaN or infinity"));
 }
 

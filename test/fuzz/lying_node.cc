@@ -148,6 +148,8 @@ class Liar {
     report.set_clock(Lie(reports_ / others));
     report.set_finite(Lie(1) == 1);
     report.set_sum_of_squares(LieOf(1));
+    report.set_computing_ns(Lie(reports_));
+    report.set_link_sent_bytes(Lie(reports_));
     report.set_stop(Lie(0) != 0);
     if (Lie(0) != 0) report.set_layer(in_.ConsumeRandomLengthString(20));
     Say(PeerOr(1 + static_cast<Rank>(reports_ % others)), kIterationReportMessage, report);

@@ -1,4 +1,4 @@
-"""The log of a job as Caffe's scripts read it, and what a node says of its data."""
+"""The log of a job as Caffe's scripts read it, and what nodes say of where their time goes."""
 
 import datetime
 import os
@@ -89,13 +89,26 @@ class LogTest(cluster.JobTest):
                 self.expect_exit(node, 0)
             os.close(reader)
 
-    def test_nodes_that_read_say_how_long_they_waited(self):
+    def test_every_node_says_where_its_time_went(self):
         for name, lines in self.run_to(20, 2, 1).items():
-            told = [line for line in lines if re.search(r"waited [\d.]+ s of [\d.]+ s for data$", line)]
-            self.assertEqual(bool(told), name.startswith("conv"), name)
+            told = [line for line in lines if re.search(r"node %s: \d+ iterations in " % name, line)]
+            self.assertEqual([int(re.search(r": (\d+) iterations", line).group(1)) for line in told], [5] * 4 + [20], name)
             for line in told:
-                waited, passed = map(float, re.findall(r"([\d.]+) s", line)[-2:])
-                self.assertLessEqual(waited, passed + 0.001, line)
+                parts = list(map(float, re.findall(r"([\d.]+)%", line)))
+                self.assertGreater(parts[0], 0, line)
+                self.assertLessEqual(sum(parts), 100.5, line)
+                self.assertRegex(line, r"; sent [\d.]+ MB, received [\d.]+ MB$")
+
+    def test_the_first_node_compares_with_the_limit(self):
+        logs = self.run_to(20, 2, 1)
+        for name, lines in logs.items():
+            told = [line for line in lines if "gauge: " in line]
+            self.assertEqual(len(told), 5 if name == "conv0" else 0, name)
+            for line in told:
+                took, limit, reached = map(float, re.search(
+                    r"took ([\d.]+) ms each, limit ([\d.]+) ms \(node \w+ computes\): (\d+)% reached$", line).groups())
+                self.assertLessEqual(limit, took + 0.1, line)
+                self.assertAlmostEqual(reached, 100 * limit / took, delta=2 + 10 / took, msg=line)
 
 
 if __name__ == "__main__":

@@ -49,6 +49,9 @@ ROOMS = {
     # These two know the transport through its interface only, and each other not at all.
     "scheduler/pipeline": ["scheduler/plan", "net/plan", "transport"],
     "scheduler/control": ["proto", "scheduler/plan", "transport"],
+    # The pipelines of all nodes on simulated time; of the exchange it knows what goes round the ring.
+    "scheduler/simulator": ["scheduler/plan", "scheduler/planner", "scheduler/pipeline", "net/plan", "transport",
+                            "solvers/exchange/ring_plan.h"],
     # backend for what its ops read and write: ParamView.
     "solvers": ["proto", "tensor", "backend"],
     "solvers/exchange": ["solvers", "tensor"],
@@ -62,14 +65,15 @@ ROOMS = {
     "src/engine": ["proto", "tensor", "backend", "layers", "net", "net/plan", "data", "checkpoint", "model", "transport",
                    "scheduler/plan", "scheduler/pipeline", "scheduler/control", "solvers", "solvers/exchange/exchange.h",
                    "input", "snapshot"],
-    "src/report": ["proto", "scheduler/plan", "scheduler/pipeline", "solvers"],
+    "src/report": ["proto", "transport", "scheduler/plan", "scheduler/pipeline", "scheduler/control", "solvers"],
     # What opens the host or a GPU for a node: it names the backends, and nobody it gives them to does.
     "src/devices": ["proto", "tensor", "backend", "backend/cpu", "backend/cuda", "transport", "transport/copy",
                     "scheduler/plan", "solvers/exchange"],
     "src/node": EVERYTHING,
     # What the programs do with nodes and nets; of the transports it names the one within a process.
     "src/commands": ["node", "engine", "input", "model", "net", "net/plan", "backend", "tensor", "proto", "checkpoint",
-                     "solvers", "scheduler/plan", "scheduler/planner", "transport/inproc/inproc_network.h"],
+                     "solvers", "scheduler/plan", "scheduler/planner", "scheduler/simulator",
+                     "transport/inproc/inproc_network.h"],
     # Programs: what they start, what they print, and hproute, the command line of the table maker.
     "tools": ["commands", "devices", "node", "report", "checkpoint", "scheduler/plan", "proto"],
 }

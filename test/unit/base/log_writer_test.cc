@@ -29,7 +29,8 @@ struct Reader {
 
 TEST(LogWriterTest, WritesAllLinesInTheirOrder) {
   std::vector<std::string> lines;
-  LogWriter log([&lines](const LogWriter::Line& line) { lines.push_back(line.text); }, nullptr);
+  LogWriter log(
+      "log", LogWriter::kMaxWaiting, [&lines](const LogWriter::Line& line) { lines.push_back(line.text); }, nullptr);
   std::vector<std::string> expected;
   for (int i = 0; i < 100; ++i) {
     expected.push_back(std::to_string(i));
@@ -43,8 +44,9 @@ TEST(LogWriterTest, AReaderThatStopsHoldsUpNobodyAndLosesOnlyProgress) {
   Reader reader;
   int64_t dropped = 0;
   {
-    LogWriter log([&reader](const LogWriter::Line& line) { reader.Take(line); },
-                  [&dropped](int64_t lines) { dropped += lines; });
+    LogWriter log(
+        "log", LogWriter::kMaxWaiting, [&reader](const LogWriter::Line& line) { reader.Take(line); },
+        [&dropped](int64_t lines) { dropped += lines; });
     log.Add({'I', 0, "first"});
     reader.asked.wait();
     for (size_t i = 0; i < LogWriter::kMaxWaiting + 7; ++i) log.Add({'I', 0, "progress"});

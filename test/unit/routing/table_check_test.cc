@@ -1,5 +1,6 @@
 #include "scheduler/plan/table_check.h"
 
+#include "base/format.h"
 #include "test/support/small_job.h"
 
 #include <gmock/gmock.h>
@@ -118,6 +119,20 @@ TEST(TableCheckTest, NodesWithSeveralParts) {
   std::string many;
   for (int i = 0; i < 16; ++i) many += shard;
   EXPECT_THAT(faults(many, top0), Contains("node \"a\" has 17 parts; expected at most 16"));
+}
+
+TEST(TableCheckTest, ALinkHasOneSpeed) {
+  const auto with = [](const char* first, const char* second) {
+    return Structure(With(With(kTable, "stage: 0 index: 0", Format("stage: 0 index: 0 link_gbps: %s", first)),
+                          "stage: 1 index: 0", Format("stage: 1 index: 0 link_gbps: %s", second)));
+  };
+  EXPECT_THAT(with("2.5", "10"), IsEmpty());  // of two hosts
+  EXPECT_THAT(with("-1", "nan"), ElementsAre("node \"conv0\" has link_gbps -1; expected 0 to 1e+06",
+                                             "node \"fc0\" has link_gbps nan; expected 0 to 1e+06"));
+  EXPECT_THAT(Structure(With(With(kTable, "stage: 0 index: 0", "stage: 0 index: 0 link_gbps: 1"), "stage: 1 index: 1",
+                             "stage: 1 index: 1 link_gbps: 10")),
+              ElementsAre("node \"conv0\" and node \"fc1\", both on host \"a\", have link_gbps 1 and 10; expected one "
+                          "number for a host"));
 }
 
 TEST(TableCheckTest, Shares) {

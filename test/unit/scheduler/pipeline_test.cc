@@ -156,11 +156,12 @@ TEST(PipelineInputs, OnlyTimeWithoutWorkForWantOfRecordsIsCounted) {
   ASSERT_TRUE(node.TakeInput());
   pipeline.OnInputs();
   const std::optional<Task> first = pipeline.TryNextTask();
-  EXPECT_EQ(pipeline.input_wait_ns(), 7000);
+  EXPECT_EQ(pipeline.time_use().waiting(Wait::kInput), 7000);
   clock.Advance(100);  // the second micro-batch lacks its records, but the executor computes
   run(first);
   while (const std::optional<Task> task = pipeline.TryNextTask()) run(task);
-  EXPECT_EQ(pipeline.input_wait_ns(), 7000);
+  EXPECT_EQ(pipeline.time_use().waiting(Wait::kInput), 7000);
+  EXPECT_EQ(pipeline.time_use().computing_ns, 100);
 }
 
 TEST(PipelineOrders, WorkGoesByKindThenIdThenLaterSegment) {

@@ -1,48 +1,17 @@
 // Whom a node lets speak in a node's name, by its host or by its token, and what it says while it waits.
 #include "test/contract/fixtures.h"
+#include "test/support/log_lines.h"
 #include "transport/tcp/tcp_transport.h"
 
-#include <glog/logging.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <memory>
 
 namespace hp {
 namespace {
 
 using testing::HasSubstr;
-
-/// Lines of the log, as they come.
-class LogLines : public google::LogSink {
- public:
-  LogLines() { google::AddLogSink(this); }
-  ~LogLines() override { google::RemoveLogSink(this); }
-  using LogSink::send;  // the overloads for older programs
-  void send(google::LogSeverity, const char*, const char*, int, const google::LogMessageTime&, const char* message,
-            size_t size) override {
-    MutexLock lock(&mutex_);
-    lines_.emplace_back(message, size);
-    changed_.SignalAll();
-  }
-  /// Waits for a line that has `text`. @return it; empty after 60 s.
-  std::string Await(const std::string& text) {
-    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    MutexLock lock(&mutex_);
-    for (size_t next = 0;; ++next) {
-      while (next == lines_.size()) {
-        if (!changed_.WaitFor(&mutex_, until - std::chrono::steady_clock::now())) return "";
-      }
-      if (lines_[next].find(text) != std::string::npos) return lines_[next];
-    }
-  }
-
- private:
-  Mutex mutex_;
-  CondVar changed_;
-  std::vector<std::string> lines_ HP_GUARDED_BY(mutex_);
-};
 
 class PeerConnectorTest : public testing::Test {
  protected:
@@ -79,7 +48,7 @@ class PeerConnectorTest : public testing::Test {
 };
 
 TEST_F(PeerConnectorTest, ANodeMustSpeakFromItsHost) {
-  LogLines log;
+  test::LogLines log;
   const auto first = MakeFirst("192.0.2.7");
   const auto impostor = MakeSecond();
   EXPECT_THAT(log.Await("refused a connection"), HasSubstr("a hello in the name of second must come from its host"));
@@ -96,7 +65,7 @@ TEST_F(PeerConnectorTest, WithATokenItMaySpeakFromAnywhere) {
 }
 
 TEST_F(PeerConnectorTest, AnotherTokenOrNoneIsDropped) {
-  LogLines log;
+  test::LogLines log;
   const auto first = MakeFirst("127.0.0.1", Token(1));
   {
     const auto stranger = MakeSecond(Token(3));
@@ -112,7 +81,7 @@ TEST_F(PeerConnectorTest, AnotherTokenOrNoneIsDropped) {
 }
 
 TEST_F(PeerConnectorTest, ATokenWhereNoneIsExpectedIsDropped) {
-  LogLines log;
+  test::LogLines log;
   const auto first = MakeFirst("127.0.0.1");
   const auto second = MakeSecond(Token(1));
   EXPECT_THAT(log.Await("was started without one"), HasSubstr("dropped a connection"));
@@ -120,14 +89,14 @@ TEST_F(PeerConnectorTest, ATokenWhereNoneIsExpectedIsDropped) {
 }
 
 TEST_F(PeerConnectorTest, WhomItWaitsForIsSaid) {
-  LogLines log;
+  test::LogLines log;
   const auto first = MakeFirst("127.0.0.1");
   clock_.Advance(16 * kNsPerSecond);
   EXPECT_EQ(log.Await("waiting for"), "waiting for second (127.0.0.1:1), which has not connected (284 s more)");
 }
 
 TEST_F(PeerConnectorTest, WhomItDialsInVainIsSaidWithTheCause) {
-  LogLines log;
+  test::LogLines log;
   port_ = (*TcpListener::Bind("127.0.0.1", 0))->port();  // closed again
   const auto second = MakeSecond();
   clock_.Advance(16 * kNsPerSecond);

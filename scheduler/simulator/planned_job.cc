@@ -1,0 +1,185 @@
+#include "scheduler/simulator/planned_job.h"
+
+#include "solvers/exchange/ring_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <utility>
+
+namespace hp {
+namespace {
+
+// Of 1538 bytes that a full Ethernet frame takes, TCP's payload is 1448.
+constexpr double kTcpPayload = 1448.0 / 1538;
+// Between two processes of a host: a copy in and one out.
+constexpr double kLocalCopies = 2;
+constexpr int64_t kLocalLatencyNs = 10'000;
+
+/// The groups of a node that a stage exchanges, as its backward passes make them final: from the last segment and layer
+/// to the first (ExchangedParamsOf).
+std::vector<int> ExchangedGroups(const PipelinePlan& plan, int stage) {
+  std::map<std::pair<int, int>, int, std::greater<>> backward;  // by segment and layer
+  for (int u = 0; u < static_cast<int>(plan.groups.size()); ++u) {
+    const ParamGroupPlan& group = plan.groups[u];
+    if (group.exchanged && group.stage == stage) backward[{group.segment, group.layer}] = u;
+  }
+  std::vector<int> groups;
+  for (const auto& [place, group] : backward) groups.push_back(group);
+  return groups;
+}
+
+}  // namespace
+
+StatusOr<std::vector<int>> PlacesOfNodes(const RoutingTable& table, const Hosts& hosts) {
+  std::map<std::pair<std::string, std::string>, int> places;  // by host and device
+  for (int place = 0; place < static_cast<int>(hosts.places.size()); ++place) {
+    places[{hosts.hosts[hosts.places[place].host].name, hosts.places[place].device}] = place;
+  }
+  std::vector<int> of_nodes;
+  for (const NodeInfo& node : table.nodes()) {
+    const auto place = places.find({node.host, node.device});
+    if (place == places.end()) {
+      return InvalidArgument("%s: node \"%s\" is on device \"%s\" of host \"%s\", which is not among the hosts",
+                             table.path().c_str(), node.name.c_str(), node.device.c_str(), node.host.c_str());
+    }
+    of_nodes.push_back(place->second);
+  }
+  return of_nodes;
+}
+
+std::vector<SimulatedExchange> ExchangesOf(const JobPlan& plan) {
+  std::vector<SimulatedExchange> exchanges;
+  for (int stage = 0; stage < static_cast<int>(plan.table().stages().size()); ++stage) {
+    const StageInfo& info = plan.table().stage(stage);
+    if (!info.conv || info.size() < 2) continue;
+    SimulatedExchange exchange;
+    exchange.stage = stage;
+    exchange.ranks = info.ranks;
+    for (const Rank rank : info.ranks) exchange.groups.push_back(ExchangedGroups(plan.pipeline(rank), stage));
+    if (exchange.groups[0].empty()) continue;
+    RingPlan::Options ring;
+    ring.size = info.size();
+    std::vector<size_t> first_of;  // by place: the group's first parameter
+    const PipelinePlan pipeline = plan.pipeline(info.ranks[0]);
+    for (const int group : exchange.groups[0]) {
+      first_of.push_back(ring.counts.size());
+      for (const ParamPlan& param : plan.node(info.ranks[0], true).params()) {
+        if (param.graph_layer != pipeline.groups[group].layer || param.spec.lr_mult == 0) continue;
+        ring.counts.push_back(static_cast<size_t>(param.block.count()));
+      }
+    }
+    first_of.push_back(ring.counts.size());
+    const RingPlan collectives(ring);
+    for (const RingPlan::Collective& collective : collectives.collectives()) {
+      exchange.collectives.push_back({static_cast<int64_t>(collective.count * sizeof(float)),
+                                      static_cast<int64_t>(collective.chunk * sizeof(float))});
+    }
+    for (size_t place = 0; place + 1 < first_of.size(); ++place) {
+      std::vector<int> of_group;
+      for (size_t param = first_of[place]; param < first_of[place + 1]; ++param) {
+        of_group.push_back(collectives.collective_of(static_cast<int>(param)));
+      }
+      std::sort(of_group.begin(), of_group.end());
+      of_group.erase(std::unique(of_group.begin(), of_group.end()), of_group.end());
+      exchange.collectives_of.push_back(std::move(of_group));
+    }
+    exchanges.push_back(std::move(exchange));
+  }
+  return exchanges;
+}
+
+SimulatedJob SimulatedJobOf(const JobPlan& plan, const Hosts& hosts, const std::vector<int>& places, int64_t clocks) {
+  SimulatedJob job;
+  std::vector<double> memory(hosts.hosts.size());
+  for (const HostPlace& place : hosts.places) {
+    memory[place.host] = std::max(memory[place.host], place.speed.bytes_per_second);
+  }
+  for (size_t host = 0; host < hosts.hosts.size(); ++host) {
+    const HostInfo& info = hosts.hosts[host];
+    job.hosts.push_back({info.name, info.link_bytes_per_second * kTcpPayload, memory[host] / kLocalCopies,
+                         std::llround(info.latency_s * 1e9), kLocalLatencyNs});
+  }
+  for (const NodeInfo& node : plan.table().nodes()) {
+    job.nodes.push_back({node.name, hosts.places[places[node.rank]].host, plan.pipeline(node.rank)});
+    job.nodes.back().plan.updates_together = node.device != "cpu";
+  }
+  job.exchanges = ExchangesOf(plan);
+  job.shape = plan.schedule().shape();
+  job.shape.max_iter = clocks;
+  job.shape.test_iter = job.shape.test_interval = 0;
+  return job;
+}
+
+PlannedTimes::PlannedTimes(const JobPlan& plan, const Hosts& hosts, const std::vector<int>& places)
+    : plan_(plan), costs_(CostsOf(plan.graph(true), plan.shapes(true))) {
+  std::map<int, int> nodes_on;  // by place
+  for (const int place : places) ++nodes_on[place];
+  for (Rank rank = 0; rank < plan.table().size(); ++rank) {
+    const HostPlace& place = hosts.places[places[rank]];
+    const int nodes = nodes_on[places[rank]];
+    ComputeSpeed speed = place.speed;
+    speed.flops /= nodes;
+    speed.bytes_per_second /= nodes;
+    auto layers = std::make_unique<LayerTimes>(costs_, speed, place.profile.get(), place.scale * nodes);
+    Node node{plan.pipeline(rank), std::move(layers), {}};
+    for (int variant = 0; variant < plan.variants(rank); ++variant) {
+      node.variants.emplace_back(plan.node(rank, true, variant), *node.layers);
+    }
+    nodes_.push_back(std::move(node));
+  }
+}
+
+int64_t PlannedTimes::NsOf(Rank rank, const Task& task) const {
+  const int64_t turn = task.id.bits == 0 ? -1 : TurnOf(task.id, nodes_[rank].pipeline.replicas);
+  const auto [known, is_new] = known_.try_emplace({rank, task.kind, turn, task.segment, task.group});
+  if (is_new) known->second = std::llround(Seconds(rank, task) * 1e9);
+  int64_t ns = known->second;
+  for (const int group : task.more_groups) {
+    ns += NsOf(rank, {.kind = Task::kUpdate, .segment = task.segment, .group = group, .clock = task.clock});
+  }
+  return ns;
+}
+
+// A deferred weight gradient counts with its update, also where it is a task of its own before the norm.
+double PlannedTimes::Seconds(Rank rank, const Task& task) const {
+  const Node& node = nodes_[rank];
+  const int variant = task.id.bits == 0 ? 0 : node.pipeline.VariantOf(task.id);
+  const NodePlan& plan = plan_.node(rank, true, variant);
+  const auto rows = [&] { return static_cast<double>(RowsOf(task.id)); };
+  const auto layer = [&] {
+    return static_cast<int>(plan.FindLayer(node.pipeline.groups[task.group].layer) - plan.layers().data());
+  };
+  switch (task.kind) {
+    case Task::kForward:
+      return node.variants[variant].Forward(task.segment, rows());
+    case Task::kBackward:
+      return node.variants[variant].Backward(task.segment, rows());
+    case Task::kWeightGradient:
+      return task.id.bits == 0 ? 0 : node.variants[variant].WeightGradient(layer(), rows());
+    case Task::kUpdate:
+      return node.variants[variant].Update(layer());
+    default:
+      return 0;
+  }
+}
+
+// The layers of the segment from the last one down to the group's.
+int64_t PlannedTimes::GradientNs(Rank rank, const Task& task, int group) const {
+  const Node& node = nodes_[rank];
+  const int variant = node.pipeline.VariantOf(task.id);
+  const NodePlan& plan = plan_.node(rank, true, variant);
+  const double rows = static_cast<double>(RowsOf(task.id));
+  double seconds = 0;
+  for (int i = static_cast<int>(plan.layers().size()); i-- > 0;) {
+    const LayerPlan& layer = plan.layers()[i];
+    if (layer.layer < node.pipeline.groups[group].layer) break;
+    if (layer.segment != task.segment || !layer.backward) continue;
+    const double share = node.variants[variant].share(i);
+    seconds += node.layers->Seconds(layer.layer, Pass::kInputGradient, rows, share);
+    if (layer.in_backward) seconds += node.layers->Seconds(layer.layer, Pass::kWeightGradient, rows, share);
+  }
+  return std::llround(seconds * 1e9);
+}
+
+}  // namespace hp

@@ -1,0 +1,125 @@
+#pragma once
+
+#include "base/clock.h"
+#include "scheduler/pipeline/pipeline.h"
+#include "scheduler/simulator/event_queue.h"
+#include "scheduler/simulator/node_use.h"
+#include "scheduler/simulator/simulated_job.h"
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace hp {
+
+/// The time of a simulation as the pipelines see it.
+class SimulatedClock : public Clock {
+ public:
+  explicit SimulatedClock(const EventQueue* events) : events_(events) {}
+  int64_t NowNs() const override { return events_->now_ns(); }
+
+ private:
+  const EventQueue* const events_;
+};
+
+/// Addresses without memory, for places and sources that nobody reads or writes: touching one faults.
+class AddressRange {
+ public:
+  explicit AddressRange(size_t bytes);
+  ~AddressRange();
+  AddressRange(const AddressRange&) = delete;
+  AddressRange& operator=(const AddressRange&) = delete;
+  /// @param bytes at most those of the range.
+  std::span<std::byte> First(size_t bytes) const { return {begin_, bytes}; }
+
+ private:
+  std::byte* begin_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+/// What a node does that concerns others, or whoever watches. None may call the node.
+class SimulatedNodeEvents {
+ public:
+  virtual ~SimulatedNodeEvents() = default;
+  virtual void OnGrant(Rank owner, Rank writer, const PlaceTag& tag, int64_t bytes) = 0;
+  /// @param grant index of the grant, as OnGranted gave it.
+  virtual void OnWrite(Rank from, Rank to, const PlaceTag& tag, uint32_t grant, int64_t bytes) = 0;
+  /// A task begins and takes this long; if that is no time, it is done right after the call.
+  virtual void OnTask(Rank rank, const Task& task, int64_t ns) = 0;
+  /// A task is done; before the pipeline hears of it.
+  virtual void OnTaskDone(Rank rank, const Task& task) = 0;
+};
+
+/// One node of a simulated job: the real Pipeline, with a transport that makes events of what it posts, and an executor
+/// that takes as long for a task as TaskTimes says. Images and labels are always there.
+class SimulatedNode : private PipelineHost {
+ public:
+  /// All must outlive it. @param places at least as large as the largest tensor of a micro-batch.
+  SimulatedNode(Rank rank, const PipelinePlan& plan, const Schedule& schedule, const Clock* clock,
+                const TaskTimes* times, const AddressRange* places, SimulatedNodeEvents* events);
+  ~SimulatedNode() override;
+
+  void Start() { pipeline_.Start(); }
+  // What happens to it. Execute follows, once for all that happens at one moment.
+  void OnGranted(Rank peer, const PlaceTag& tag, uint32_t grant, int64_t bytes);
+  /// A message arrived that `peer` posted at `posted_ns`; `held`: its tensor had waited for this node's grant.
+  void OnArrived(Rank peer, const PlaceTag& tag, int64_t posted_ns, bool held);
+  void OnSent(Rank peer, const PlaceTag& tag);
+  void OnExchanged(int64_t clock, int stage, int group);
+  void OnVerdict(int64_t clock);
+  /// The task that Execute began is done.
+  void OnTaskDone();
+  /// Begins the next tasks, if nothing is being computed: those that take no time are done at once.
+  void Execute();
+
+  bool finished() const { return pipeline_.finished(); }
+  /// Whether a write that is posted now is posted because its grant came.
+  bool granting() const { return granting_; }
+  /// Whose clock is under way, and what each id waits for.
+  std::string Describe() const { return pipeline_.Describe(); }
+  /// Bytes that it sends or got; `wire`: to or from another host.
+  void CountSent(int64_t bytes, bool wire);
+  void CountReceived(int64_t bytes, bool wire);
+  /// Counts from now on. Between two tasks, as is Use.
+  void ResetUse();
+  /// Until now.
+  NodeUse Use() const;
+
+ private:
+  class Posts;
+
+  std::span<std::byte> Place(int solver, MsgId id, int port) override;
+  bool InputsReady(MsgId id, int segment) override;
+  void Freed(int solver, MsgId id) override;
+  void Bound(MsgId id);
+  void CountPool();
+  void Wakes(WaitCause cause);
+
+  const Rank rank_;
+  const PipelinePlan plan_;
+  const Schedule schedule_;
+  const Clock* const clock_;
+  const TaskTimes* const times_;
+  const AddressRange* const places_;
+  SimulatedNodeEvents* const events_;
+  const std::unique_ptr<Posts> posts_;
+  Pipeline pipeline_;
+
+  std::optional<Task> task_;  // under way
+  int64_t task_begin_ns_ = 0;
+  std::optional<int64_t> idle_since_ns_;
+  std::optional<WaitCause> cause_;  // of the events since the last Execute
+  int64_t held_until_ns_ = 0;       // until then the wait was for a grant
+  bool granting_ = false;
+  uint64_t last_bound_ = 0;
+  int bound_ = 0;
+  int64_t pool_since_ns_ = 0, use_since_ns_ = 0;
+  std::map<std::pair<int64_t, bool>, int64_t> rows_;  // by turn and phase
+  NodeUse use_;
+};
+
+}  // namespace hp

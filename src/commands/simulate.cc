@@ -1,0 +1,95 @@
+#include "commands/simulate.h"
+
+#include "base/cores.h"
+#include "base/format.h"
+#include "base/memory_room.h"
+#include "base/pending_file.h"
+#include "commands/sample_shape.h"
+#include "proto/text.h"
+#include "scheduler/plan/table_check.h"
+#include "scheduler/simulator/planned_job.h"
+#include "scheduler/simulator/simulation.h"
+#include "scheduler/simulator/simulation_report.h"
+#include "scheduler/simulator/simulation_trace.h"
+#include "solvers/check.h"
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace hp {
+namespace {
+
+// Two clocks fill the pipelines; behind them iterations are alike.
+constexpr int64_t kClocks = 10, kWarmUp = 2;
+
+StatusOr<std::unique_ptr<JobPlan>> PlanJob(const SimulateFlags& flags, const RoutingTable& table) {
+  JobPlan::Options options;
+  options.table = &table;
+  HP_ASSIGN_OR_RETURN(options.solver, ReadSolver(table.solver_path()));
+  HP_RETURN_IF_ERROR(CheckSolver(options.solver).Prepend(table.solver_path()));
+  HP_ASSIGN_OR_RETURN(caffe::NetParameter net, NetOfSolver(options.solver));
+  options.net = std::make_shared<const caffe::NetParameter>(std::move(net));
+  const std::vector<std::string> faults = CheckTable(table.config(), *options.net, nullptr);
+  if (!faults.empty()) return InvalidArgument("%s: %s", flags.table.c_str(), faults[0].c_str());
+  HP_RETURN_IF_ERROR(NetGraph::Create(options.net, caffe::TRAIN).status());
+  options.solver.clear_test_iter();  // training alone
+  if (!flags.sample.empty()) {
+    HP_ASSIGN_OR_RETURN(options.train_shape, ParseSampleShape(flags.sample));
+    return JobPlan::Create(options);
+  }
+  const StatusOr<SampleShapes> samples = ReadSampleShapes(options.solver, *options.net, flags.cache_dir);
+  if (samples.status().code() == StatusCode::kNotFound) {
+    return NotFound("%s; without its data, say the shape of a sample: --sample=CHANNELS,HEIGHT,WIDTH",
+                    samples.status().message().c_str());
+  }
+  HP_RETURN_IF_ERROR(samples.status());
+  options.train_shape = samples->train;
+  return JobPlan::Create(options);
+}
+
+/// The table's hosts and devices, each taken to be like this host.
+StatusOr<Hosts> HostsLikeThis(const RoutingTable& table, std::string* note) {
+  HostConfig like;
+  like.set_cores(AvailableCores());
+  like.set_memory_mb(std::clamp<int64_t>(static_cast<int64_t>(HostMemoryTotal().bytes >> 20), 1, kMaxMemoryMb));
+  std::vector<std::string> entries;
+  for (const NodeInfo& node : table.nodes()) entries.push_back(node.host + "/" + node.device);
+  *note =
+      Format("hosts: taken to be like this one (%d cores) with links of %g Gbit/s; --hosts=FILE.prototxt says more\n",
+             like.cores(), like.link_gbit_per_s());
+  return LikeHosts(entries, like);
+}
+
+}  // namespace
+
+StatusOr<std::string> SimulateTable(const SimulateFlags& flags) {
+  const auto begin = std::chrono::steady_clock::now();
+  HP_ASSIGN_OR_RETURN(const RoutingTable table, RoutingTable::Load(flags.table));
+  HP_ASSIGN_OR_RETURN(const std::unique_ptr<JobPlan> plan, PlanJob(flags, table));
+  std::string text;
+  HP_ASSIGN_OR_RETURN(Hosts hosts, flags.hosts.empty() ? HostsLikeThis(table, &text) : ReadHosts(flags.hosts));
+  HP_RETURN_IF_ERROR(LoadProfiles(flags.profile, plan->graph(true).net(), plan->node(0, true).sample(), &hosts));
+  HP_ASSIGN_OR_RETURN(const std::vector<int> places, PlacesOfNodes(table, hosts));
+  const SimulatedJob job = SimulatedJobOf(*plan, hosts, places, kClocks);
+  const PlannedTimes times(*plan, hosts, places);
+  SimulationTrace trace;
+  HP_ASSIGN_OR_RETURN(const SimulationResult result,
+                      Simulate(job, times, {.warm_up = kWarmUp, .trace = flags.trace.empty() ? nullptr : &trace}));
+  text += DescribeSimulation(job, result);
+  if (!flags.trace.empty()) {
+    std::vector<std::string> names;
+    for (const SimulatedJob::Node& node : job.nodes) names.push_back(node.name);
+    HP_RETURN_IF_ERROR(WriteWholeFile(flags.trace, trace.Json(names)));
+    text += flags.trace + ": a trace; open it at ui.perfetto.dev\n";
+  }
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  return text +
+         Format("simulated %lld iterations of %d node(s), %lld of them counted: %lld tensors, %lld events, in %.1f s\n",
+                static_cast<long long>(kClocks), table.size(), static_cast<long long>(result.clocks),
+                static_cast<long long>(result.messages), static_cast<long long>(result.events), took.count());
+}
+
+}  // namespace hp

@@ -1,0 +1,101 @@
+#include "report/node_trace.h"
+
+#include "base/format.h"
+#include "base/trace_events.h"
+#include "scheduler/control/exchange_tag.h"
+#include "scheduler/control/slice_tag.h"
+#include "scheduler/pipeline/trace_names.h"
+
+#include "glog/logging.h"
+
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <system_error>
+
+namespace hp {
+namespace {
+
+int64_t SystemNowNs() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+std::string NameOf(const PlaceTag& tag, const std::string& from, const std::string& to) {
+  if (IsExchangeTag(tag)) {
+    return Format("exchange of stage %u clock %u part %u %s > %s", ExchangeStage(tag), ExchangeClock(tag),
+                  ExchangeNumber(tag), from.c_str(), to.c_str());
+  }
+  if (IsSliceTag(tag)) return Format("snapshot %s > %s", from.c_str(), to.c_str());
+  return TraceNameOfTensor(tag, from, to);
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<NodeTrace>> NodeTrace::Create(const std::string& folder, std::vector<std::string> names,
+                                                       Rank self, const Clock* clock) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  const std::string path = folder + "/" + names.at(self) + ".json";
+  std::ofstream file(path, std::ios::trunc);
+  if (!file) return InvalidArgument("cannot write the trace %s", path.c_str());
+  return std::unique_ptr<NodeTrace>(new NodeTrace(std::move(file), std::move(names), self, clock));
+}
+
+NodeTrace::NodeTrace(std::ofstream file, std::vector<std::string> names, Rank self, const Clock* clock)
+    : names_(std::move(names)),
+      self_(self),
+      clock_(clock),
+      offset_ns_(SystemNowNs() - clock->NowNs()),
+      file_(std::move(file)),
+      writer_(
+          "trace", kMaxWaiting,
+          [this](const LogWriter::Line& line) {
+            if (failed_) return;
+            failed_ = !(file_ << line.text).good();
+            if (failed_) LOG(WARNING) << "node " << names_[self_] << ": its trace ends here, it cannot be written";
+          },
+          [this](int64_t events) {
+            LOG(WARNING) << "node " << names_[self_] << ": its trace lacks " << events << " events";
+          }) {
+  std::string head = "[\n" + TraceProcess(self_, names_[self_]);
+  head += ",\n" + TraceTrack(self_, kExecutor, kExecutorTrack);
+  head += ",\n" + TraceTrack(self_, kLinkOut, kLinkOutTrack);
+  head += ",\n" + TraceTrack(self_, kLinkIn, kLinkInTrack);
+  writer_.Add({'I', 0, std::move(head)});
+}
+
+NodeTrace::~NodeTrace() { writer_.Add({'I', 0, "\n]\n"}); }
+
+void NodeTrace::Add(std::string event) { writer_.Add({'I', 0, ",\n" + std::move(event)}); }
+
+void NodeTrace::OnTask(const Task& task, int64_t begin_ns, int64_t end_ns) {
+  Add(TraceSpan(self_, kExecutor, TraceName(task), SystemNs(begin_ns), end_ns - begin_ns));
+}
+
+void NodeTrace::OnWait(Wait wait, int64_t begin_ns, int64_t end_ns) {
+  Add(TraceSpan(self_, kExecutor, std::string("waiting for ") + NameOf(wait), SystemNs(begin_ns), end_ns - begin_ns));
+}
+
+void NodeTrace::OnWrite(Rank peer, const PlaceTag& tag) {
+  MutexLock lock(&mutex_);
+  writes_[{peer, tag}] = clock_->NowNs();
+}
+
+void NodeTrace::OnWriteEnded(Rank peer, const PlaceTag& tag) {
+  int64_t begin_ns = 0;
+  {
+    MutexLock lock(&mutex_);
+    const auto write = writes_.extract({peer, tag});
+    if (!write) return;
+    begin_ns = write.mapped();
+  }
+  Add(TraceSpan(self_, kLinkOut, NameOf(tag, names_[self_], names_[peer]), SystemNs(begin_ns),
+                clock_->NowNs() - begin_ns));
+}
+
+void NodeTrace::OnArrived(Rank peer, const PlaceTag& tag) {
+  Add(TraceMoment(self_, kLinkIn, NameOf(tag, names_[peer], names_[self_]), SystemNs(clock_->NowNs())));
+}
+
+}  // namespace hp

@@ -1,0 +1,70 @@
+"""Bytes on the wire: what interfaces count beside the tensors that nodes count, and the gauge's limit of a link."""
+
+import json
+import re
+import subprocess
+
+import cluster
+import cut_link_test
+
+ITERATIONS = 10
+# Frames, TCP and IP headers, acknowledgements, grants, reports and heartbeats; and what nodes say before they train.
+OVERHEAD, START = 0.06, 100_000
+# 512 channels of 5 x 5: 12 samples of them are 614 kB.
+WIDE = cluster.NET.replace("num_output: 4 kernel_size", "num_output: 512 kernel_size")
+
+
+class LinkBytesTest(cut_link_test.Hosts):
+
+    def on_links(self, name):
+        """(sent, received) of a host so far, as its port of the switch counts them."""
+        said = subprocess.run(["ip", "-n", self.name("switch"), "-j", "-s", "link"], check=True, stdout=subprocess.PIPE)
+        stats = {link["ifname"]: link["stats64"] for link in json.loads(said.stdout)}["port%d" % self.hosts.index(name)]
+        return stats["rx"]["bytes"], stats["tx"]["bytes"]
+
+    def run_hosts(self, conv, fc, rate=None, edit=lambda table: table):
+        names = ["conv%d" % i for i in range(conv)] + ["fc%d" % i for i in range(fc)]
+        self.make_table(conv=conv, fc=fc, hosts=self.make_hosts(names, rate))
+        self.write("table.prototxt", edit(self.read("table.prototxt").decode()))
+        nodes = [self.start(name=name, prefix=self.on_host(name)) for name in names]
+        self.expect_all(nodes, 0, "Optimization Done")
+        return nodes
+
+    def check(self, nodes):
+        for node in nodes:
+            counted = list(map(int, re.search(r"sent (\d+) and received (\d+) bytes of tensors", node.text()).groups()))
+            for tensors, link in zip(counted, self.on_links(node.name)):
+                print("    %s: %d bytes of tensors, %d on the link" % (node.name, tensors, link))
+                self.assertGreater(tensors, 10 * START)
+                self.assertGreaterEqual(link, tensors)
+                self.assertLessEqual(link, tensors * (1 + OVERHEAD) + START)
+
+    def test_boundaries_direct(self):
+        self.make_job(iterations=ITERATIONS, net=WIDE)
+        self.check(self.run_hosts(2, 2))
+
+    def test_boundaries_scattered(self):
+        self.make_job(iterations=ITERATIONS, net=WIDE)
+        self.check(self.run_hosts(2, 2, edit=lambda table: table.replace('"ip1"', '"ip1" boundary: SCATTERED')))
+
+    def test_the_exchange(self):
+        self.make_job(iterations=ITERATIONS, hidden=4000)
+        self.check(self.run_hosts(3, 0))
+
+    def test_the_gauge_knows_the_limit_of_a_link(self):
+        self.make_job(iterations=ITERATIONS, net=WIDE)
+        nodes = self.run_hosts(1, 1, rate="40mbit", edit=lambda table: re.sub(
+            r"(name: \"\w+\" stage: \d)", r"\1 link_gbps: 0.04", table))
+        sent = int(re.search(r"sent (\d+) and", nodes[0].text()).group(1)) / ITERATIONS
+        line = re.findall(r"gauge: iterations 0 to 9 took ([\d.]+) ms each, limit ([\d.]+) ms \(host \S+ (?:sends|receives) "
+                          r"([\d.]+) MB over 0.04 Gbit/s\): (\d+)% reached", nodes[0].text())
+        self.assertEqual(len(line), 1, nodes[0].text())
+        took, limit, megabytes, reached = map(float, line[0])
+        self.assertAlmostEqual(megabytes, sent / 1e6, delta=0.06)
+        self.assertAlmostEqual(limit, sent * 8 / 0.04e9 * 1e3, delta=0.06)
+        self.assertAlmostEqual(reached, 100 * limit / took, delta=1)
+        self.assertGreater(took, 0.9 * limit)  # the token bucket lets a burst pass
+
+
+if __name__ == "__main__":
+    cluster.main()
