@@ -143,6 +143,20 @@ TEST_P(DivisionPlan, PredictsTheBytesOfEveryNodeOfTheJob) {
   }
 }
 
+// Eight ids of an update, of which a pool of twice the replicas holds four.
+TEST(PredictorTest, ShardsBesideReplicasWaitForEachOtherWherePoolsAreShort) {
+  const Hosts hosts = LikeHosts({"h0", "h1"}, HostConfig()).value();
+  Predictor predictor(hosts, {.batch = 24});
+  NetDivision division = Tail(2);
+  const auto net = Divide(division);
+  const std::vector<HostGroup> beside = {{0, 2, 1, 1, true, 12, 0}};
+  const double two = predictor.Predict(*net, 2, beside).seconds, four = predictor.Predict(*net, 4, beside).seconds;
+  const Prediction eight = predictor.Predict(*net, 8, beside);
+  EXPECT_EQ(eight.depth, 2);
+  EXPECT_GT(four, 1.3 * two);
+  EXPECT_GT(eight.seconds, four);
+}
+
 INSTANTIATE_TEST_SUITE_P(Divisions, DivisionPlan,
                          testing::Values(Case{{}, 1, false}, Case{{}, 4, false}, Case{Tail(1), 1, false},
                                          Case{Tail(1), 3, false}, Case{Tail(4), 2, false},
