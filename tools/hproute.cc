@@ -24,8 +24,12 @@ DEFINE_string(solver, "", "Caffe solver file of the job.");
 DEFINE_string(plan, "",
               "auto: choose the table for the highest throughput on --hosts, and say why; so it is without --conv and "
               "--fc. Without --out the table is not written.");
-DEFINE_string(profile, "",
-              "Where a table is chosen or simulated: times of the net's layers, as measured on a host like these.");
+DEFINE_string(
+    profile, "",
+    "With --plan=auto or --simulate: a file with times of the net's layers, which replace counted operations. Without: "
+    "time "
+    "the layers on this host, for some seconds, and write that file; --hosts=NAME is what hosts.prototxt calls "
+    "this host.");
 DEFINE_string(sample, "",
               "Where a table is chosen or simulated, and the data is not on this host: CHANNELS,HEIGHT,WIDTH of a "
               "sample behind its "
@@ -78,6 +82,7 @@ constexpr char kUsage[] =
     R"(Writes a routing table (which node runs which layers, and where) or a job token, or checks a table.
 
   hproute --solver=FILE [--plan=auto] [--hosts=HOSTS.prototxt] [--out=TABLE]
+  hproute --solver=FILE --profile=OUT
   hproute --solver=FILE --conv=N --fc=K --hosts=HOST,... --out=TABLE [FLAGS]
   hproute --check TABLE
   hproute --simulate TABLE [--hosts=HOSTS.prototxt] [--profile=FILE] [--trace=OUT.json]
@@ -86,6 +91,8 @@ constexpr char kUsage[] =
 
 Examples:
   hproute --solver=lenet_solver.prototxt --hosts=hosts.prototxt --out=table.prototxt
+  hproute --solver=lenet_solver.prototxt --profile=lenet.profile
+  hproute --solver=lenet_solver.prototxt --plan=auto --profile=lenet.profile --hosts=a,b,c --out=table.prototxt
   hproute --solver=lenet_solver.prototxt --conv=2 --fc=1 --hosts=a,b,c --out=table.prototxt
   hproute --solver=lenet_solver.prototxt --conv=1 --fc=0 --hosts=localhost --out=plain.prototxt
   hproute --solver=alexnet_solver.prototxt --conv=4 --fc=4 --hosts=a/cuda:0-3,b/cuda:0-3 --out=table.prototxt
@@ -151,9 +158,7 @@ std::string CommandLine(const TableRequest& request) {
 bool IsGiven(const char* flag) { return !gflags::GetCommandLineFlagInfoOrDie(flag).is_default; }
 
 Status Write() {
-  for (const char* flag : {"profile", "sample"}) {
-    if (IsGiven(flag)) return InvalidArgument("--%s goes with --plan, and not with --conv and --fc", flag);
-  }
+  if (IsGiven("sample")) return InvalidArgument("--sample goes with --plan, and not with --conv and --fc");
   if (FLAGS_solver.empty()) return InvalidArgument("--solver=FILE is missing (hproute --help)");
   if (FLAGS_out.empty()) return InvalidArgument("--out=TABLE is missing (hproute --help)");
   TableRequest request;
@@ -187,15 +192,7 @@ Status Write() {
 /// Whether the numbers of nodes are to be chosen.
 bool Chooses() { return IsGiven("plan") || (!IsGiven("conv") && !IsGiven("fc")); }
 
-Status Plan() {
-  if (FLAGS_plan != "auto" && IsGiven("plan")) {
-    return InvalidArgument("--plan is \"%s\"; expected auto", FLAGS_plan.c_str());
-  }
-  for (const char* flag : {"conv", "fc", "micro_batches", "cut", "split", "scattered", "shares"}) {
-    if (!IsGiven(flag)) continue;
-    return InvalidArgument("--%s goes with --conv and --fc, and not with --plan, which chooses it", flag);
-  }
-  if (FLAGS_solver.empty()) return InvalidArgument("--solver=FILE is missing (hproute --help)");
+PlanFlags FlagsOfPlan() {
   PlanFlags flags;
   flags.solver = FLAGS_solver;
   flags.solver_in_table = FLAGS_out.empty() ? FLAGS_solver : SolverFromTable(FLAGS_solver, FLAGS_out);
@@ -207,7 +204,30 @@ Status Plan() {
   flags.tls = FLAGS_tls;
   flags.job = FLAGS_job;
   flags.port = FLAGS_port;
-  HP_ASSIGN_OR_RETURN(const PlannedTable planned, PlanTable(flags));
+  return flags;
+}
+
+Status WriteProfile() {
+  for (const char* flag : {"conv", "fc", "out"}) {
+    if (IsGiven(flag)) return InvalidArgument("--%s does not go with --profile, which writes one without --plan", flag);
+  }
+  if (FLAGS_solver.empty()) return InvalidArgument("--solver=FILE is missing (hproute --help)");
+  HP_ASSIGN_OR_RETURN(const ProfileConfig profile, ProfileSolver(FlagsOfPlan()));
+  HP_RETURN_IF_ERROR(WriteWholeFile(FLAGS_profile, ProfileText(profile)));
+  std::cout << FLAGS_profile << ": " << profile.layer_size() << " layers with " << profile.threads() << " thread(s)\n";
+  return OkStatus();
+}
+
+Status Plan() {
+  if (FLAGS_plan != "auto" && IsGiven("plan")) {
+    return InvalidArgument("--plan is \"%s\"; expected auto", FLAGS_plan.c_str());
+  }
+  for (const char* flag : {"conv", "fc", "micro_batches", "cut", "split", "scattered", "shares"}) {
+    if (!IsGiven(flag)) continue;
+    return InvalidArgument("--%s does not go with --plan, nor without --conv and --fc: hproute chooses it", flag);
+  }
+  if (FLAGS_solver.empty()) return InvalidArgument("--solver=FILE is missing (hproute --help)");
+  HP_ASSIGN_OR_RETURN(const PlannedTable planned, PlanTable(FlagsOfPlan()));
   std::cout << planned.reasons;
   if (FLAGS_out.empty()) return OkStatus();
   const std::string comment = "Routing table of hpnode, chosen by\nhproute --solver=" + FLAGS_solver +
@@ -332,6 +352,7 @@ int main(int argc, char** argv) {
     if (!FLAGS_new_token.empty()) return hp::WriteToken(FLAGS_new_token);
     if (!FLAGS_read_key.empty()) return hp::WriteReadKeyOf(FLAGS_token_file, FLAGS_read_key);
     if (!FLAGS_token_file.empty()) return hp::InvalidArgument("--token_file goes with --read_key (hproute --help)");
+    if (!FLAGS_profile.empty() && !hp::IsGiven("plan")) return hp::WriteProfile();
     return hp::Chooses() ? hp::Plan() : hp::Write();
   });
 }

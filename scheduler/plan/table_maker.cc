@@ -108,8 +108,10 @@ class Addresses {
   std::map<std::string, int> used_ports_;
 };
 
-void AddNodes(const std::string& prefix, int stage, int count, Addresses* addresses, RoutingTableConfig* config) {
-  for (int index = 0; index < count; ++index) {
+/// Nodes of the parts [begin, end) of a stage.
+void AddNodes(const std::string& prefix, int stage, int begin, int end, Addresses* addresses,
+              RoutingTableConfig* config) {
+  for (int index = begin; index < end; ++index) {
     NodeConfig* node = config->add_node();
     node->set_name(prefix + std::to_string(index));
     node->set_stage(stage);
@@ -136,8 +138,6 @@ Status CheckRequest(const TableRequest& request) {
     if (shards < 1)
       return InvalidArgument("--fc has a stage of %d nodes; expected at least 1 (or --fc=0 alone)", shards);
   }
-  const bool few = std::any_of(request.fc.begin(), request.fc.end(), [&](int k) { return k > request.conv; });
-  if (request.beside && few) return InvalidArgument("there are more shards than conv nodes to put them beside");
   if (request.micro_batches < 0) {
     return InvalidArgument("--micro_batches is %d; expected at least 1, or 0 to choose it automatically",
                            request.micro_batches);
@@ -221,7 +221,7 @@ StatusOr<RoutingTableConfig> MakeTable(const TableRequest& request, const caffe:
   HP_ASSIGN_OR_RETURN(std::vector<NodePlace> places, PlacesOf(request.hosts));
   Addresses addresses(std::move(places), request.port);
   AddStage("conv", true, net, 0, bounds[0], &config);
-  AddNodes("conv", 0, request.conv, &addresses, &config);
+  AddNodes("conv", 0, 0, request.conv, &addresses, &config);
   for (size_t i = 0; i < request.shares.size(); ++i)
     config.mutable_node(static_cast<int>(i))->set_share(request.shares[i]);
   for (size_t i = 0; i < request.fc.size(); ++i) {
@@ -229,11 +229,9 @@ StatusOr<RoutingTableConfig> MakeTable(const TableRequest& request, const caffe:
     const std::string name = only ? "fc" : Format("fc_%c", static_cast<char>('a' + i % 26));
     AddStage(name, false, net, bounds[i], bounds[i + 1], &config);
     const int stage = static_cast<int>(i) + 1;
-    if (request.beside) {
-      AddShardsBeside(stage, request.fc[i], &config);
-    } else {
-      AddNodes(name, stage, request.fc[i], &addresses, &config);
-    }
+    const int beside = request.beside ? std::min(request.fc[i], request.conv) : 0;
+    AddShardsBeside(stage, beside, &config);
+    AddNodes(name, stage, beside, request.fc[i], &addresses, &config);
   }
   HP_RETURN_IF_ERROR(AddSplits(request, &config));
   std::vector<std::string> faults = CheckStructure(config);

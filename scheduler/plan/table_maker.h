@@ -21,7 +21,7 @@ struct TableRequest {
   std::vector<std::string> split;  ///< "LAYER:BY", BY as in the table: OUTPUTS, INPUTS or NONE
   std::vector<int> shares;         ///< of a batch, of each conv node; empty: all alike
   bool scattered = false;          ///< FC stages get slices of what comes in, and gather them
-  bool beside = false;             ///< shard i lies on the node of conv node i, of which there are as many or more
+  bool beside = false;             ///< shard i lies on the node of conv node i; those beyond have nodes of their own
   bool per_replica = false;        ///< the net's batch_size is each replica's, not that of all together
   bool tls = false;                ///< connections are encrypted
   std::string job;                 ///< empty: the default of RoutingTableConfig

@@ -4,10 +4,13 @@
 // update) follows from the second.
 #include "scheduler/planner/layer_time.h"
 
+#include "base/format.h"
 #include "proto/hash.h"
 #include "proto/net_filter.h"
 #include "proto/planning.pb.h"
 #include "proto/text.h"
+
+#include <google/protobuf/text_format.h>
 
 #include <algorithm>
 
@@ -24,6 +27,13 @@ uint64_t ProfileHash(const caffe::NetParameter& net) {
     layer->clear_exclude();
   }
   return HashMessage(bare);
+}
+
+std::string ProfileText(const ProfileConfig& config) {
+  std::string text;
+  google::protobuf::TextFormat::PrintToString(config, &text);
+  return "# Times of the layers of net \"" + Printable(config.net()) + "\" on host \"" + Printable(config.host()) +
+         "\", written by hproute --profile.\n" + text;
 }
 
 StatusOr<Profile> Profile::Create(const ProfileConfig& config, const std::string& path) {

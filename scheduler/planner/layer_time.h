@@ -31,6 +31,9 @@ enum class Pass { kForward, kInputGradient, kWeightGradient };
 /// with the same hash take the same time.
 uint64_t ProfileHash(const caffe::NetParameter& net);
 
+/// A profile as a commented text file that Profile::Read reads.
+std::string ProfileText(const ProfileConfig& config);
+
 /// What a profile says, checked: seconds of the passes of layers by rows. A value; any thread.
 class Profile {
  public:

@@ -121,44 +121,60 @@ class Search {
     return OkStatus();
   }
 
+  /// How many shards lie on the nodes of replicas.
+  static int ShardsBeside(const Candidate& candidate) {
+    return candidate.beside ? std::min(candidate.net->division().shards, candidate.replicas) : 0;
+  }
+
   /// The places of replicas, and of shards with nodes of their own.
   std::pair<std::vector<int>, std::vector<int>> PlacesOf(const Candidate& candidate) const {
-    const int shards = candidate.beside ? 0 : candidate.net->division().shards;
+    const int shards = candidate.net->division().shards - ShardsBeside(candidate);
     const auto begin = order_.begin() + (candidate.fc_first ? shards : 0);
     const auto fc = candidate.fc_first ? order_.begin() : order_.begin() + candidate.replicas;
     return {{begin, begin + candidate.replicas}, {fc, fc + shards}};
   }
 
-  /// Hosts of the same kind with as many nodes are a group.
+  /// Hosts of the same kind with as many nodes are a group. A function of the numbers of nodes alone, so that those of
+  /// the search are kept.
+  const std::vector<HostGroup>& RoughGroups(const Candidate& candidate) {
+    const int shards = candidate.net->division().shards;
+    const auto [found, added] =
+        rough_groups_.try_emplace({candidate.replicas, shards, candidate.beside, candidate.fc_first});
+    if (added) found->second = GroupsOf(candidate, rough_kind_);
+    return found->second;
+  }
+
   std::vector<HostGroup> GroupsOf(const Candidate& candidate, const std::vector<int>& kind) const {
     const auto [conv, fc] = PlacesOf(candidate);
-    struct Nodes {
-      int place = 0, first = 0, replicas = 0, shards = 0;
-    };
-    std::map<int, Nodes> by_host;
-    const auto node_on = [&](int place) -> Nodes& {
-      Nodes& nodes = by_host[problem_.hosts.places[place].host];
-      nodes.place = kind[place];
-      nodes.first = place;
-      return nodes;
+    std::vector<HostGroup> by_host(problem_.hosts.hosts.size());
+    const auto node_on = [&](int place) -> HostGroup& {
+      HostGroup& host = by_host[problem_.hosts.places[place].host];
+      host.place = kind[place];
+      host.first = place;
+      return host;
     };
     for (const int place : conv) ++node_on(place).replicas;
     for (const int place : fc) ++node_on(place).shards;
-    for (int shard = 0; candidate.beside && shard < candidate.net->division().shards; ++shard) {
-      ++node_on(conv[shard]).shards;
+    for (int shard = 0; shard < ShardsBeside(candidate); ++shard) {
+      HostGroup& host = node_on(conv[shard]);
+      ++host.shards;
+      host.beside = true;
     }
-    std::map<std::tuple<int, int, int>, HostGroup> groups;
-    for (const auto& [host, nodes] : by_host) {
-      const bool beside = candidate.beside && nodes.replicas > 0 && nodes.shards > 0;
-      const HostGroup group{nodes.place, 0, nodes.replicas, nodes.shards, beside, 0, nodes.first};
-      ++groups.try_emplace({nodes.place, nodes.replicas, nodes.shards}, group).first->second.hosts;
+    std::map<std::tuple<int, int, int>, size_t> known;
+    std::vector<HostGroup> groups;
+    for (const HostGroup& host : by_host) {
+      if (host.replicas + host.shards == 0) continue;
+      const auto [found, added] = known.try_emplace({host.place, host.replicas, host.shards}, groups.size());
+      if (added) {
+        groups.push_back(host);
+      } else {
+        ++groups[found->second].hosts;
+      }
     }
-    std::vector<HostGroup> listed;
-    for (const auto& [like, group] : groups) listed.push_back(group);
-    std::stable_sort(listed.begin(), listed.end(), [](const HostGroup& a, const HostGroup& b) {
+    std::stable_sort(groups.begin(), groups.end(), [](const HostGroup& a, const HostGroup& b) {
       return std::pair(a.replicas == 0, a.first) < std::pair(b.replicas == 0, b.first);
     });
-    return listed;
+    return groups;
   }
 
   // --- Candidates
@@ -205,7 +221,7 @@ class Search {
       division.replicated = replicas > 1;
       HP_ASSIGN_OR_RETURN(const DividedNet* const net, NetOf(division));
       const Candidate candidate{net, replicas};
-      Keep(BestOf(candidate, GroupsOf(candidate, rough_kind_)));
+      Keep(BestOf(candidate, RoughGroups(candidate)));
     }
     return OkStatus();
   }
@@ -262,21 +278,21 @@ class Search {
   void TryShards(int cut, int shards, bool beside, int most) {
     // With about as many replicas as there will be: the fewest samples that still make four micro-batches.
     const double samples = static_cast<double>(problem_.work.batch) / (problem_.work.per_replica ? 1e-9 : 4);
-    const int typical = std::max(beside ? shards : 1, static_cast<int>(std::min<double>(most, samples)));
+    const int typical = std::max(1, static_cast<int>(std::min<double>(most, samples)));
     std::vector<std::pair<double, NetDivision>> ways;
     for (NetDivision division : DivisionsOf(cut, shards)) {
       division.replicated = typical > 1;
       const auto net = NetOf(division);
       if (!net.ok()) continue;
       Candidate candidate{*net, typical, beside};
-      const auto best = BestOf(candidate, GroupsOf(candidate, rough_kind_));
+      const auto best = BestOf(candidate, RoughGroups(candidate));
       if (best) ways.emplace_back(best->prediction.seconds, division);
     }
     std::stable_sort(ways.begin(), ways.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     if (ways.size() > 2) ways.resize(2);
     for (const auto& [seconds, way] : ways) {
       for (const int replicas : CountsUpTo(most)) {
-        if (beside && (replicas < shards || replicas == 1)) continue;
+        if (beside && replicas == 1 && shards == 1) continue;  // one machine
         NetDivision division = way;
         division.replicated = replicas > 1;
         const auto net = NetOf(division);
@@ -284,7 +300,7 @@ class Search {
         for (const bool fc_first : {false, true}) {
           if (fc_first && (beside || alike())) continue;
           const Candidate candidate{*net, replicas, beside, fc_first};
-          Keep(BestOf(candidate, GroupsOf(candidate, rough_kind_)));
+          Keep(BestOf(candidate, RoughGroups(candidate)));
         }
       }
     }
@@ -373,9 +389,9 @@ class Search {
     plan.prediction = candidate.prediction;
     std::tie(plan.conv, plan.fc) = PlacesOf(candidate);
     // Within what is alike, the order of the user's list.
-    const int shards = candidate.beside ? candidate.net->division().shards : 0;
-    std::sort(plan.conv.begin(), plan.conv.begin() + shards);
-    std::sort(plan.conv.begin() + shards, plan.conv.end());
+    const int beside = ShardsBeside(candidate);
+    std::sort(plan.conv.begin(), plan.conv.begin() + beside);
+    std::sort(plan.conv.begin() + beside, plan.conv.end());
     std::sort(plan.fc.begin(), plan.fc.end());
     if (!SetShares(candidate, &plan)) return std::nullopt;
     return plan;
@@ -390,7 +406,7 @@ class Search {
     if (exact) return true;
     std::set<int> fc_hosts;
     for (const int place : plan->fc) fc_hosts.insert(problem_.hosts.places[place].host);
-    for (int i = 0; candidate.beside && i < candidate.net->division().shards; ++i) {
+    for (int i = 0; i < ShardsBeside(candidate); ++i) {
       fc_hosts.insert(problem_.hosts.places[plan->conv[i]].host);
     }
     double most = 0;
@@ -442,11 +458,12 @@ class Search {
   Predictor predictor_;
   const int layers_;
   std::vector<std::shared_ptr<const DividedNet>> nets_;
-  std::vector<int> order_;                                                    // places, fastest first
-  std::vector<int> exact_kind_, rough_kind_;                                  // by place
-  bool exact_ = true;                                                         // the kinds are as many
-  std::map<std::tuple<int, int, int, bool>, std::optional<Candidate>> kept_;  // cut, shards, replicas, beside
-  std::optional<Candidate> tightest_;                                         // of those that do not fit
+  std::vector<int> order_;                                                           // places, fastest first
+  std::vector<int> exact_kind_, rough_kind_;                                         // by place
+  bool exact_ = true;                                                                // the kinds are as many
+  std::map<std::tuple<int, int, int, bool>, std::optional<Candidate>> kept_;         // cut, shards, replicas, beside
+  std::map<std::tuple<int, int, bool, bool>, std::vector<HostGroup>> rough_groups_;  // by numbers of nodes and order
+  std::optional<Candidate> tightest_;                                                // of those that do not fit
   int64_t considered_ = 0;
 };
 

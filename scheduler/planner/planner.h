@@ -22,9 +22,9 @@ struct PlanProblem {
 /// A table, by its numbers, and what it will do.
 struct TablePlan {
   std::shared_ptr<const DividedNet> net;  ///< never null
-  bool beside = false;                    ///< shard i lies on the node of replica i
+  bool beside = false;  ///< shard i lies on the node of replica i; those beyond have nodes of their own
   int micro_batches = 1;
-  /// Of each replica and of each shard (none if `beside`): indices into Hosts::places.
+  /// Of each replica, and of each shard that has a node of its own: indices into Hosts::places.
   std::vector<int> conv, fc;
   std::vector<int> shares = {};  ///< of the batch, by replica; empty: all alike
   std::vector<HostGroup> groups = {};

@@ -50,6 +50,7 @@ struct Prediction {
   double limit = 0;              ///< seconds that the busiest node computes, or the busiest link sends or receives
   Resource resource = kCompute;  ///< which of them
   int busiest = 0;               ///< and of which group
+  double exchange_s = 0;         ///< what the exchange of gradients takes beyond the last backward pass
   std::vector<HostLoad> loads;   ///< by group
   double missing = 0;            ///< bytes that the host with the least room lacks; 0: all fits
   int short_of_memory = 0;       ///< its group

@@ -19,6 +19,12 @@ std::string Bytes(double bytes) {
   return Format("%.1f MB", bytes / 1e6);
 }
 
+/// Images in a second, with three digits or more.
+std::string Rate(const TablePlan& plan) {
+  const double rate = plan.prediction.samples_per_second();
+  return Format("%.*f images/s", rate < 1 ? 4 : rate < 10 ? 2 : rate < 100 ? 1 : 0, rate);
+}
+
 std::string Count(int count, const char* what) { return Format("%d %s%s", count, what, count == 1 ? "" : "s"); }
 
 /// "fc6 by INPUTS, fc7 by OUTPUTS": all InnerProducts of the FC stage.
@@ -43,7 +49,8 @@ std::string Title(const PlanProblem& problem, const TablePlan& plan) {
            (plan.micro_batches > 1 ? Format(", %d micro-batches", plan.micro_batches) : "");
   }
   std::string text = Count(plan.replicas(), "conv node") + " + " + Count(plan.shards(), "shard");
-  if (plan.beside) text += " beside them";
+  if (plan.beside && plan.shards() <= plan.replicas()) text += " beside them";
+  if (plan.beside && plan.shards() > plan.replicas()) text += Format(" (%d beside conv nodes)", plan.replicas());
   text += " from " + problem.net->layer(division.cut).name();
   if (plan.shards() > 1) {
     text += " (" + SplitsOf(problem, division) + (division.scattered ? "; scattered" : "") + ")";
@@ -52,8 +59,8 @@ std::string Title(const PlanProblem& problem, const TablePlan& plan) {
 }
 
 std::string Speed(const TablePlan& plan) {
-  return Format("%.1f images/s (%s for %.0f samples)", plan.prediction.samples_per_second(),
-                Seconds(plan.prediction.seconds).c_str(), plan.prediction.samples);
+  return Rate(plan) +
+         Format(" (%s for %.0f samples)", Seconds(plan.prediction.seconds).c_str(), plan.prediction.samples);
 }
 
 std::string RoleOf(const HostGroup& group) {
@@ -110,11 +117,18 @@ std::string Bottleneck(const PlanProblem& problem, const TablePlan& plan) {
     text += " " + Bytes(bytes) + Format(" at %.3g Gbit/s", host.link_bytes_per_second * 8e-9) + ", " +
             Seconds(prediction.limit);
   }
-  return text + Format(
-                    "\nlimit max(compute, bytes / bandwidth): %s; predicted %s is %.2f times that: the rest is filling "
-                    "and draining the pipeline\n",
-                    Seconds(prediction.limit).c_str(), Seconds(prediction.seconds).c_str(),
-                    prediction.seconds / prediction.limit);
+  const double rest = prediction.seconds - prediction.limit;
+  text += Format("\nlimit max(compute, bytes / bandwidth): %s; predicted %s is %.2f times that",
+                 Seconds(prediction.limit).c_str(), Seconds(prediction.seconds).c_str(),
+                 prediction.seconds / prediction.limit);
+  if (rest < 0.005 * prediction.limit) return text + "\n";
+  const double exchange = std::min(rest, prediction.exchange_s);
+  if (exchange > 0)
+    text += ": " + Seconds(exchange) + " for what the backward pass does not hide of the exchange of gradients";
+  if (rest - exchange > 0.005 * prediction.limit) {
+    text += (exchange > 0 ? ", " : ": ") + Seconds(rest - exchange) + " for filling and draining the pipeline";
+  }
+  return text + "\n";
 }
 
 std::string Reason(const PlanProblem& problem, const PlanChoice& choice) {
@@ -159,7 +173,7 @@ std::string DescribeChoice(const PlanProblem& problem, const PlanChoice& choice)
   if (choice.plans.size() > 1) text += "next best:\n";
   for (size_t i = 1; i < choice.plans.size(); ++i) {
     const TablePlan& plan = choice.plans[i];
-    text += Format("  %zu. %.1f images/s: ", i, plan.prediction.samples_per_second()) + Title(problem, plan) + "\n";
+    text += Format("  %zu. ", i) + Rate(plan) + ": " + Title(problem, plan) + "\n";
   }
   return text;
 }

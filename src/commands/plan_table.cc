@@ -5,6 +5,7 @@
 #include "base/format.h"
 #include "base/memory_room.h"
 #include "commands/describe.h"
+#include "commands/profile_net.h"
 #include "commands/sample_shape.h"
 #include "proto/text.h"
 #include "scheduler/plan/table_check.h"
@@ -20,6 +21,8 @@
 namespace hp {
 namespace {
 
+constexpr size_t kMostPools = 8;  // kinds of nodes whose pools are printed
+
 /// The files of a job, and the shapes of its samples.
 struct PlanFiles {
   caffe::SolverParameter solver;
@@ -27,7 +30,7 @@ struct PlanFiles {
   SampleShapes samples;
 };
 
-StatusOr<PlanFiles> ReadFacts(const PlanFlags& flags) {
+StatusOr<PlanFiles> ReadFiles(const PlanFlags& flags) {
   PlanFiles files;
   HP_ASSIGN_OR_RETURN(files.solver, ReadSolver(flags.solver));
   HP_RETURN_IF_ERROR(CheckSolver(files.solver).Prepend(flags.solver));
@@ -51,9 +54,7 @@ StatusOr<PlanFiles> ReadFacts(const PlanFlags& flags) {
 StatusOr<Hosts> HostsOfFlag(const std::string& flag, std::string* note) {
   std::error_code error;
   if (std::filesystem::is_regular_file(flag, error)) return ReadHosts(flag);
-  if (flag.find('/') == flag.npos && flag.size() > 9 && flag.ends_with(".prototxt")) {
-    return NotFound("--hosts=%s: no such file", flag.c_str());
-  }
+  if (flag.ends_with(".prototxt")) return NotFound("--hosts=%s: no such file", flag.c_str());
   std::vector<std::string> names;
   std::istringstream stream(flag);
   for (std::string name; std::getline(stream, name, ',');) {
@@ -102,9 +103,11 @@ StatusOr<RoutingTableConfig> ConfigOf(const PlanFlags& flags, const PlanFiles& f
   return config;
 }
 
-/// Makes the nets of one node of each kind, and sets the pools of all: those that fit.
+/// Makes the nets of one node of each kind; sets the pools of all nodes, those that fit, and what the plan says of
+/// memory. @param pools gets what to print of the pools.
 /// @return kInvalidArgument: a node does not fit into its host.
-Status FitNodes(const PlanFiles& files, const PlanProblem& problem, const TablePlan& plan, RoutingTableConfig* config) {
+Status FitNodes(const PlanFiles& files, const PlanProblem& problem, TablePlan* plan, RoutingTableConfig* config,
+                std::string* pools) {
   HP_ASSIGN_OR_RETURN(const RoutingTable table, RoutingTable::Create(*config, "plan"));
   JobPlan::Options options;
   options.table = &table;
@@ -116,27 +119,41 @@ Status FitNodes(const PlanFiles& files, const PlanProblem& problem, const TableP
   const std::unique_ptr<Backend> backend = MakeCpuBackend();
   // Nodes are alike if they have the same kinds of parts, the same share and the same room. Slices of shards differ by
   // one channel at most.
-  std::map<std::tuple<bool, bool, int, int64_t>, int> pools;
+  std::map<std::tuple<bool, bool, int, int64_t>, NodeSummary> known;
+  std::map<int, double> of_host;  // bytes of all nodes, by index of the host
   for (int rank = 0; rank < config->node_size(); ++rank) {
     const NodeInfo& node = table.node(rank);
-    const bool conv = rank < plan.replicas();
-    const HostPlace& place = problem.hosts.places[conv ? plan.conv[rank] : plan.fc[rank - plan.replicas()]];
-    const auto [pool, added] = pools.try_emplace({conv, node.parts.size() > 1, node.share, place.memory_bytes}, 0);
+    const bool conv = rank < plan->replicas();
+    const HostPlace& place = problem.hosts.places[conv ? plan->conv[rank] : plan->fc[rank - plan->replicas()]];
+    const auto [like, added] = known.try_emplace({conv, node.parts.size() > 1, node.share, place.memory_bytes});
     if (added) {
       const MemoryRoom room{place.memory_bytes, "its host has", ""};
-      HP_ASSIGN_OR_RETURN(const NodeSummary summary, SummarizeNode(job, rank, backend.get(), room));
-      pool->second = summary.solvers;
+      HP_ASSIGN_OR_RETURN(like->second, SummarizeNode(job, rank, backend.get(), room));
+      const std::string pool = Format("%d on %s", like->second.solvers, node.name.c_str());
+      if (known.size() <= kMostPools) *pools += (pools->empty() ? "pools, in solvers: " : ", ") + pool;
     }
-    config->mutable_node(rank)->set_pool_size(pool->second);
+    config->mutable_node(rank)->set_pool_size(like->second.solvers);
+    of_host[place.host] += static_cast<double>(like->second.host_bytes);
+  }
+  for (size_t g = 0; g < plan->groups.size(); ++g) {
+    plan->prediction.loads[g].memory = of_host[problem.hosts.places[plan->groups[g].first].host];
   }
   return OkStatus();
 }
 
 }  // namespace
 
+StatusOr<ProfileConfig> ProfileSolver(const PlanFlags& flags) {
+  HP_ASSIGN_OR_RETURN(const PlanFiles files, ReadFiles(flags));
+  ProfileOptions options;
+  options.sample = files.samples.train;
+  options.host = flags.hosts;
+  return ProfileNet(files.net, options);
+}
+
 StatusOr<PlannedTable> PlanTable(const PlanFlags& flags) {
   PlannedTable planned;
-  HP_ASSIGN_OR_RETURN(const PlanFiles files, ReadFacts(flags));
+  HP_ASSIGN_OR_RETURN(const PlanFiles files, ReadFiles(flags));
   PlanProblem problem;
   problem.net = files.net;
   problem.sample = files.samples.train;
@@ -148,10 +165,11 @@ StatusOr<PlannedTable> PlanTable(const PlanFlags& flags) {
   while (!choice.plans.empty()) {
     StatusOr<RoutingTableConfig> config = ConfigOf(flags, files, problem, choice.plans[0]);
     last = config.status();
-    if (config.ok()) last = FitNodes(files, problem, choice.plans[0], &*config);
+    std::string pools;
+    if (config.ok()) last = FitNodes(files, problem, &choice.plans[0], &*config, &pools);
     if (last.ok()) {
       planned.config = *std::move(config);
-      planned.reasons += DescribeChoice(problem, choice);
+      planned.reasons += DescribeChoice(problem, choice) + pools + " and the nodes like them\n";
       return planned;
     }
     planned.reasons += "passed over: " + last.message() + "\n";

@@ -21,6 +21,10 @@ struct PlanFlags {
   int port = 29500;
 };
 
+/// Times the layers of the solver's net on this host (ProfileNet).
+/// @param flags solver, sample, cache_dir and, for the host's name, hosts. Errors as ProfileNet's and PlanTable's.
+StatusOr<ProfileConfig> ProfileSolver(const PlanFlags& flags);
+
 /// A table that was chosen, and why.
 struct PlannedTable {
   RoutingTableConfig config;

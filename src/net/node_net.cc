@@ -5,6 +5,7 @@
 
 #include "net/node_net_builder.h"
 
+#include <algorithm>
 #include <functional>
 
 namespace hp {
@@ -71,25 +72,32 @@ OpArgs NodeNet::Bind(const NetStep& step, const NetRun& run, BoundArgs* bound) c
 
 void NodeNet::Forward(int segment, const NetRun& run) const {
   for (const NetStep& step : steps_) {
-    if (step.segment != segment || !step.forward) continue;
-    BoundArgs bound;
-    step.op->Forward(Bind(step, run, &bound));
+    if (step.segment == segment) ForwardStep(step, run);
   }
+}
+
+void NodeNet::ForwardStep(const NetStep& step, const NetRun& run) const {
+  if (!step.forward) return;
+  BoundArgs bound;
+  step.op->Forward(Bind(step, run, &bound));
 }
 
 void NodeNet::Backward(int segment, const NetRun& run, const std::function<void(const NetStep&)>& on_weights) const {
   for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
     if (step->segment != segment) continue;
     if (!step->backward) continue;
-    BoundArgs bound;
-    const OpArgs args = Bind(*step, run, &bound);
-    bool wanted = false;
-    for (int buffer : step->in_gradient) wanted |= buffer >= 0;
-    if (wanted) step->op->BackwardInput(args);
+    InputGradient(*step, run);
     if (!step->in_backward) continue;
-    step->op->BackwardParams(args);
+    WeightGradient(*step, run);
     on_weights(*step);
   }
+}
+
+void NodeNet::InputGradient(const NetStep& step, const NetRun& run) const {
+  const bool wanted = std::any_of(step.in_gradient.begin(), step.in_gradient.end(), [](int b) { return b >= 0; });
+  if (!step.backward || !wanted) return;
+  BoundArgs bound;
+  step.op->BackwardInput(Bind(step, run, &bound));
 }
 
 void NodeNet::WeightGradient(const NetStep& step, const NetRun& run) const {

@@ -134,6 +134,10 @@ class NodeNet {
   /// gradients of their parameters.
   /// @param on_weights called after each in_backward step: its parameters' gradients of this micro-batch are added.
   void Backward(int segment, const NetRun& run, const std::function<void(const NetStep&)>& on_weights) const;
+  /// The parts of Forward and Backward that one step has, for who measures them: its forward pass, and the gradients of
+  /// its inputs (nothing where no input wants one). In the same order.
+  void ForwardStep(const NetStep& step, const NetRun& run) const;
+  void InputGradient(const NetStep& step, const NetRun& run) const;
   /// Computes the gradients of one step's parameters for this micro-batch; after Backward of its segment.
   void WeightGradient(const NetStep& step, const NetRun& run) const;
   /// Calls `use` with update_op and its arguments, over all rows of the update, of a deferred step: for BackwardParams

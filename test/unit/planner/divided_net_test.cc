@@ -108,7 +108,7 @@ TEST_P(DivisionPlan, PredictsTheBytesOfEveryNodeOfTheJob) {
   problem.sample = {1, 8, 8};
   problem.work.batch = 24;
   std::vector<std::string> names;
-  const int nodes = c.replicas + (c.beside ? 0 : c.division.shards);
+  const int nodes = c.beside ? std::max(c.replicas, c.division.shards) : c.replicas + c.division.shards;
   for (int i = 0; i < nodes; ++i) names.push_back("h" + std::to_string(i));
   problem.hosts = LikeHosts(names, HostConfig()).value();
   TablePlan plan;
@@ -132,7 +132,7 @@ TEST_P(DivisionPlan, PredictsTheBytesOfEveryNodeOfTheJob) {
   std::vector<HostGroup> groups;
   for (int i = 0; i < nodes; ++i) {
     const bool conv = i < c.replicas, shard = c.beside ? i < c.division.shards : !conv;
-    groups.push_back({i, 1, conv, shard, c.beside && shard, conv ? 24.0 / c.replicas : 0, i});
+    groups.push_back({i, 1, conv, shard, conv && shard, conv ? 24.0 / c.replicas : 0, i});
   }
   Predictor predictor(problem.hosts, problem.work);
   const Prediction prediction = predictor.Predict(*plan.net, 2, groups);
@@ -143,6 +143,16 @@ TEST_P(DivisionPlan, PredictsTheBytesOfEveryNodeOfTheJob) {
   }
 }
 
+TEST(PredictorTest, ShardsBesideReplicasWaitForEachOtherFromTheSecondRoundOn) {
+  const Hosts hosts = LikeHosts({"h0", "h1"}, HostConfig()).value();
+  Predictor predictor(hosts, {.batch = 24});
+  const auto net = Divide(Tail(2));
+  const std::vector<HostGroup> beside = {{0, 2, 1, 1, true, 12, 0}};
+  const double one = predictor.Predict(*net, 1, beside).seconds, two = predictor.Predict(*net, 2, beside).seconds;
+  EXPECT_GT(two, 1.3 * one);
+  EXPECT_GT(predictor.Predict(*net, 4, beside).seconds, 1.3 * two);
+}
+
 INSTANTIATE_TEST_SUITE_P(Divisions, DivisionPlan,
                          testing::Values(Case{{}, 1, false}, Case{{}, 4, false}, Case{Tail(1), 1, false},
                                          Case{Tail(1), 3, false}, Case{Tail(4), 2, false},
@@ -151,7 +161,8 @@ INSTANTIATE_TEST_SUITE_P(Divisions, DivisionPlan,
                                          Case{Tail(2, {}, false, kFc7), 2, false},
                                          Case{Tail(4, {kFc8}, true, kFc8), 2, false}, Case{Tail(2), 2, true},
                                          Case{Tail(4, {kFc6, kFc8}), 4, true}, Case{Tail(1), 3, true},
-                                         Case{Tail(2, {kFc7}), 4, true}));
+                                         Case{Tail(2, {kFc7}), 4, true}, Case{Tail(4), 2, true},
+                                         Case{Tail(4, {kFc6, kFc8}), 1, true}));
 
 }  // namespace
 }  // namespace hp

@@ -74,6 +74,19 @@ TEST_F(TableMakerTest, HostsNamedSeveralTimesOrTooFewGetSeveralPorts) {
               ElementsAre("conv0@a:1000", "conv1@b:1000", "conv2@a:1001", "fc0@b:1001", "fc1@a:1002"));
 }
 
+TEST_F(TableMakerTest, ShardsBesideConvNodesAndBeyondThem) {
+  TableRequest request = Request(2, {3}, {"a", "b", "c"});
+  request.beside = true;
+  const RoutingTableConfig config = Make(request);
+  EXPECT_THAT(Nodes(config), ElementsAre("conv0@a:29500", "conv1@b:29500", "fc2@c:29500"));
+  for (int shard : {0, 1}) {
+    ASSERT_EQ(config.node(shard).part_size(), 1);
+    EXPECT_EQ(config.node(shard).part(0).stage(), 1);
+    EXPECT_EQ(config.node(shard).part(0).index(), shard);
+  }
+  EXPECT_EQ(config.node(2).index(), 2);
+}
+
 TEST_F(TableMakerTest, PlainTrainingIsOneStage) {
   const RoutingTableConfig config = Make(Request(1, {}, {"a"}));
   EXPECT_THAT(Stages(config), ElementsAre("data..loss"));

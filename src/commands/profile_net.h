@@ -1,0 +1,27 @@
+#pragma once
+
+#include "base/shape.h"
+#include "hp/status.h"
+#include "proto/caffe.pb.h"
+#include "proto/planning.pb.h"
+
+#include <memory>
+#include <string>
+
+namespace hp {
+
+struct ProfileOptions {
+  Shape sample;         ///< [C, H, W] of one sample after its transformation
+  std::string host;     ///< its name, as hosts.prototxt has it
+  int threads = 0;      ///< that compute; 0: all processors
+  double seconds = 10;  ///< about so long at most, once the nets are made; more only for one pass of one row
+};
+
+/// Runs the layers of the training net of `net` on this host's processors, one by one, with random values and a few
+/// numbers of rows (1, 8, 64, ... up to the net's batch_size, as far as time and memory go), and times each pass.
+/// Blocks; main thread.
+/// @return kInvalidArgument: a fault of the net, or it needs more memory than the host has free.
+StatusOr<ProfileConfig> ProfileNet(const std::shared_ptr<const caffe::NetParameter>& net,
+                                   const ProfileOptions& options);
+
+}  // namespace hp

@@ -1,0 +1,119 @@
+"""hproute without --conv and --fc: it chooses a table, says why, and what it writes passes --check and trains."""
+
+import os
+import re
+
+import cluster
+
+# Slow processors on fast links: every host helps. Addresses of documentation: nobody answers there.
+HOST = 'host { name: "192.0.2.%d" cores: 1 memory_mb: %d gflops: %g memory_gb_per_s: %g link_gbit_per_s: %g latency_us: 1 }\n'
+
+
+def hosts(speeds, memory_mb=4096, link=100.0):
+    return "".join(HOST % (i + 1, memory_mb, speed, speed, link) for i, speed in enumerate(speeds))
+
+
+class PlanTest(cluster.JobTest):
+
+    def plan(self, status, *flags):
+        found, text = cluster.run_tool("hproute", "--solver=" + self.path("solver.prototxt"), "--cache_dir=none", *flags)
+        self.assertEqual(found, status, text)
+        return text
+
+    def plan_table(self, *flags):
+        """Returns the reasons, and the table that was written, which passes --check."""
+        text = self.plan(0, "--out=" + self.path("table.prototxt"), *flags)
+        status, checked = cluster.run_tool("hproute", "--check", self.path("table.prototxt"), "--cache_dir=none")
+        self.assertEqual(status, 0, checked)
+        return text, self.read("table.prototxt").decode()
+
+    def train(self):
+        """All nodes of the table in one process."""
+        self.expect_exit(self.start("--all", "--cache_dir=none"), 0, "Optimization Done")
+
+    def test_one_machine(self):
+        self.make_job(iterations=5)
+        text, table = self.plan_table()
+        self.assertIn("plan: one machine\n", text)
+        self.assertIn("One machine is best: there is no other.", text)
+        self.assertRegex(text, r"hosts: taken to be like this one \(\d+ cores, \d+\.\d MB\) with links of 1 Gbit/s")
+        self.assertEqual(table.count("node {"), 1)
+        self.train()
+
+    def test_without_out_nothing_is_written(self):
+        self.make_job()
+        self.assertIn("plan: ", self.plan(0, "--plan=auto"))
+        self.assertFalse(any(name.startswith("table") for name in os.listdir(self.folder)))
+
+    def test_slow_links_leave_it_on_one_machine(self):
+        self.make_job()
+        self.write("hosts.prototxt", hosts([10, 10, 10], link=0.001))
+        text, _ = self.plan_table("--hosts=" + self.path("hosts.prototxt"))
+        self.assertRegex(text, r"One machine is best: the best table for more hosts, .*, sends [\d.]+ .B over a link")
+
+    def test_large_products_get_shards(self):
+        self.make_job(iterations=5, hidden=20000)
+        self.write("hosts.prototxt", hosts([0.05, 0.05, 0.05], link=0.1))
+        text, table = self.plan_table("--hosts=" + self.path("hosts.prototxt"))
+        self.assertRegex(text, r"plan: \d conv nodes? \+ \d shards?")
+        self.assertRegex(text, r"bottleneck: host 192\.0\.2\.\d (computes|sends|receives)")
+        self.assertRegex(text, r"limit max\(compute, bytes / bandwidth\): .*; predicted .* is [\d.]+ times that")
+        self.assertRegex(text, r"pools, in solvers: \d+ on conv0")
+        self.assertRegex(text, r"next best:\n  1\. [\d.]+ images/s: ")
+        self.assertIn("kind: FC", table)
+        self.assertRegex(table, r"pool_size: \d+\n  threads: 1\n  memory_mb: 4096")
+        self.train()
+
+    def test_unequal_hosts_get_unequal_shares(self):
+        self.make_job(iterations=5, net=cluster.NET.replace("batch_size: 12", "batch_size: 24", 1))
+        self.write("hosts.prototxt", hosts([0.01, 0.03]))
+        _, table = self.plan_table("--hosts=" + self.path("hosts.prototxt"))
+        shares = [int(share) for share in re.findall(r"share: (\d+)", table)]
+        self.assertEqual(len(shares), 2, table)
+        self.assertTrue(2.4 <= shares[1] / shares[0] <= 3.6, shares)
+        self.train()
+
+    def test_profile(self):
+        self.make_job(iterations=5)
+        profile = "--profile=" + self.path("profile.prototxt")
+        self.assertRegex(self.plan(0, profile, "--hosts=192.0.2.1"), r"\d+ layers with \d+ thread\(s\)")
+        text = self.read("profile.prototxt").decode()
+        self.assertIn('host: "192.0.2.1"', text)
+        for layer in ("conv1", "pool1", "ip1", "ip2", "loss"):
+            self.assertIn('layer: "%s"' % layer, text)
+        self.assertTrue(all(int(ns) > 0 for ns in re.findall(r"forward_ns: (\d+)", text)), text)
+        counted = self.plan(0, "--plan=auto")
+        self.assertNotEqual(self.plan(0, "--plan=auto", profile), counted, "its times count")
+        # Half the speed takes twice as long.
+        taken = []
+        for factor in (1, 2):
+            self.write("slow.prototxt", re.sub(r"_ns: (\d+)", lambda m: "_ns: %d" % (int(m[1]) * factor * 50), text))
+            said = self.plan(0, "--plan=auto", "--profile=" + self.path("slow.prototxt"))
+            taken.append(float(re.search(r"predicted: ([\d.]+) images/s", said)[1]))
+        self.assertAlmostEqual(taken[0] / taken[1], 2, delta=0.1)
+        self.make_job(hidden=17)
+        self.assertRegex(self.plan(2, "--plan=auto", profile), r"profile\.prototxt is a profile of another net")
+
+    def test_faults(self):
+        self.make_job(hidden=20000)
+        for text, expected in (
+                ('host {\n  name: "a"\n  gflop: 3\n}\n', r"hosts\.prototxt:3:\d+: .*gflop.*gflops"),
+                ('host { name: "a" gflops: 0 }', r'host "a": gflops is 0; expected more than 0'),
+                ("", r"hosts\.prototxt has no host"),
+                (hosts([10, 10], memory_mb=1), r"the hosts can't hold the net: .* takes about [\d.]+ MB on host "
+                                               r'"192\.0\.2\.\d", which has 1\.0 MB: [\d.]+ MB too little'),
+                ('host { name: "a" profile: "none.prototxt" }', r"none\.prototxt")):
+            self.write("hosts.prototxt", text)
+            self.assertRegex(self.plan(2, "--hosts=" + self.path("hosts.prototxt")), expected)
+        self.assertIn("--hosts=hots.prototxt: no such file", self.plan(2, "--hosts=hots.prototxt"))
+        self.assertIn('--plan is "best"; expected auto', self.plan(2, "--plan=best"))
+        self.assertIn("--split does not go with --plan", self.plan(2, "--plan=auto", "--split=ip1:INPUTS"))
+        self.assertIn("--conv does not go with --plan", self.plan(2, "--plan=auto", "--conv=2"))
+        self.assertIn('--sample is "3,4"; expected CHANNELS,HEIGHT,WIDTH', self.plan(2, "--sample=3,4"))
+        self.make_job(net=cluster.NET.replace("%(source)s", "/nowhere"))
+        self.assertIn("say the shape of a sample: --sample=", self.plan(2))
+        self.assertIn("plan: ", self.plan(0, "--sample=1,12,12"))
+
+
+if __name__ == "__main__":
+    cluster.main()
