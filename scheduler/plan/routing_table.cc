@@ -31,7 +31,7 @@ NodeInfo MakeNode(const NodeConfig& config, Rank rank, const StageConfig& stage)
   node.threads = config.threads();
   node.share = config.share();
   node.memory_bytes = config.memory_mb() << 20;
-  node.link_gbps = config.link_gbps();
+  node.link_gbit_per_s = config.link_gbit_per_s();
   node.device = config.device();
   return node;
 }

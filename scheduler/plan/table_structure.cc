@@ -18,7 +18,7 @@ namespace {
 constexpr int kMaxTimeoutS = 2'000'000;  // timers count milliseconds in an int
 constexpr int kMaxParts = 16;            // of a node
 constexpr int kMaxShare = 10000;
-constexpr double kMaxLinkGbps = 1e6;
+constexpr double kMaxLinkGbitPerS = 1e6;
 constexpr int64_t kMaxTurns = 65536;  // a node knows which of its parts each of them passes
 
 std::string StageLabel(const RoutingTableConfig& config, int stage) {
@@ -145,8 +145,9 @@ class StructureCheck {
     CheckRange(label, "pool_size", node.pool_size(), kMaxPoolSize);
     CheckRange(label, "threads", node.threads(), kMaxThreads);
     CheckRange(label, "memory_mb", node.memory_mb(), kMaxMemoryMb);
-    if (!(node.link_gbps() >= 0 && node.link_gbps() <= kMaxLinkGbps)) {
-      Add(Format("%s has link_gbps %g; expected 0 to %g", label.c_str(), node.link_gbps(), kMaxLinkGbps));
+    if (!(node.link_gbit_per_s() >= 0 && node.link_gbit_per_s() <= kMaxLinkGbitPerS)) {
+      Add(Format("%s has link_gbit_per_s %g; expected 0 to %g", label.c_str(), node.link_gbit_per_s(),
+                 kMaxLinkGbitPerS));
     }
     if (!IsDeviceName(node.device())) {
       Add(Format("%s computes on \"%s\"; expected \"cpu\" or \"cuda:N\"", label.c_str(), node.device().c_str()));
@@ -157,13 +158,13 @@ class StructureCheck {
     std::map<std::string, int> first;  // by host: the first node that says what its link carries
     for (int rank = 0; rank < config_.node_size(); ++rank) {
       const NodeConfig& node = config_.node(rank);
-      if (!(node.link_gbps() > 0)) continue;
+      if (!(node.link_gbit_per_s() > 0)) continue;
       const int other = first.emplace(node.host(), rank).first->second;
-      const double said = config_.node(other).link_gbps();
-      if (node.link_gbps() == said) continue;
-      Add(Format("%s and %s, both on host \"%s\", have link_gbps %g and %g; expected one number for a host",
+      const double said = config_.node(other).link_gbit_per_s();
+      if (node.link_gbit_per_s() == said) continue;
+      Add(Format("%s and %s, both on host \"%s\", have link_gbit_per_s %g and %g; expected one number for a host",
                  NodeLabel(config_, other).c_str(), NodeLabel(config_, rank).c_str(), node.host().c_str(), said,
-                 node.link_gbps()));
+                 node.link_gbit_per_s()));
     }
   }
 

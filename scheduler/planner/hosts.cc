@@ -66,7 +66,8 @@ StatusOr<Hosts> HostsOf(const HostsConfig& config, const std::string& path) {
     if (!names.insert(host.name()).second) return InvalidArgument("%s appears twice", where.c_str());
     HP_RETURN_IF_ERROR(CheckHost(host, where));
     hosts.hosts.push_back({host.name(), host.link_gbit_per_s() * 1e9 / 8, host.latency_us() * 1e-6,
-                           host.memory_mb() << 20, host.cores(), host.has_memory_mb(), host.has_cores()});
+                           host.memory_mb() << 20, host.cores(), host.has_memory_mb(), host.has_cores(),
+                           host.has_link_gbit_per_s()});
     std::vector<std::string> entries;
     for (const std::string& device : host.device()) entries.push_back(host.name() + "/" + device);
     if (entries.empty()) entries.push_back(host.name());

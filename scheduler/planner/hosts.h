@@ -18,7 +18,8 @@ struct HostInfo {
   double latency_s = 0;              ///< one way
   int64_t memory_bytes = 0;          ///< of all its nodes together
   int cores = 1;
-  bool says_memory = false, says_cores = false;  ///< whether the file does; else they are defaults
+  /// Whether the file does; else they are defaults.
+  bool says_memory = false, says_cores = false, says_link = false;
 };
 
 /// A place for a node: a device of a host.

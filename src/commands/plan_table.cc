@@ -96,6 +96,7 @@ StatusOr<RoutingTableConfig> ConfigOf(const PlanFlags& flags, const PlanFiles& f
     const std::vector<int>& places = rank < plan.replicas() ? plan.conv : plan.fc;
     const HostPlace& place = problem.hosts.places[places[rank < plan.replicas() ? rank : rank - plan.replicas()]];
     const HostInfo& host = problem.hosts.hosts[place.host];
+    if (host.says_link) config.mutable_node(rank)->set_link_gbit_per_s(host.link_bytes_per_second * 8 / 1e9);
     if (place.device != "cpu") continue;
     if (host.says_cores) config.mutable_node(rank)->set_threads(host.cores);
     if (host.says_memory) config.mutable_node(rank)->set_memory_mb(host.memory_bytes >> 20);

@@ -45,7 +45,7 @@ void JobGauge::Finish() const {
 
 JobGauge::Limit JobGauge::LimitOf(const Mark& from, const Mark& to) const {
   struct Host {
-    double gbps = 0, sent = 0, received = 0;
+    double gbit_per_s = 0, sent = 0, received = 0;
   };
   const auto clocks = static_cast<double>(to.clocks - from.clocks);
   Limit limit;
@@ -55,16 +55,16 @@ JobGauge::Limit JobGauge::LimitOf(const Mark& from, const Mark& to) const {
     const double computing_ns = static_cast<double>(after.computing_ns - before.computing_ns) / clocks;
     if (computing_ns > limit.ns) limit = {computing_ns, "node " + node.name + " computes"};
     Host& host = hosts[node.host];
-    host.gbps = std::max(host.gbps, node.link_gbps);
+    host.gbit_per_s = std::max(host.gbit_per_s, node.link_gbit_per_s);
     host.sent += static_cast<double>(after.sent - before.sent) / clocks;
     host.received += static_cast<double>(after.received - before.received) / clocks;
   }
   for (const auto& [name, host] : hosts) {
     const double bytes = std::max(host.sent, host.received);
-    const double ns = host.gbps > 0 ? bytes * 8 / host.gbps : 0;
+    const double ns = host.gbit_per_s > 0 ? bytes * 8 / host.gbit_per_s : 0;
     if (ns <= limit.ns) continue;
     limit = {ns, Format("host %s %s %.1f MB over %g Gbit/s", name.c_str(),
-                        host.sent >= host.received ? "sends" : "receives", bytes / 1e6, host.gbps)};
+                        host.sent >= host.received ? "sends" : "receives", bytes / 1e6, host.gbit_per_s)};
   }
   return limit;
 }

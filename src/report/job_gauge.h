@@ -18,9 +18,9 @@ class IterationReport;
 ///   gauge: iterations 20 to 39 took 61.7 ms each, limit 53.2 ms (node fc0 computes): 86% reached
 ///   gauge: iterations 20 to 39 took 61.7 ms each, limit 51.2 ms (host a sends 6.4 MB over 1 Gbit/s): 83% reached
 /// The limit is the greatest time for which a node computes or a host's link sends or receives, in an iteration: no
-/// order of work is faster with this table. Links whose speed the table does not say (link_gbps) are left out. Nodes
-/// that share processors slow each other down, so that each takes longer and the limit is higher than it would be. On
-/// the first node, owned by it. Any thread.
+/// order of work is faster with this table. Links whose speed the table does not say (link_gbit_per_s) are left out.
+/// Nodes that share processors slow each other down, so that each takes longer and the limit is higher than it would
+/// be. On the first node, owned by it. Any thread.
 class JobGauge {
  public:
   /// Time counts from here on.

@@ -54,7 +54,7 @@ class LinkBytesTest(cut_link_test.Hosts):
     def test_the_gauge_knows_the_limit_of_a_link(self):
         self.make_job(iterations=ITERATIONS, net=WIDE)
         nodes = self.run_hosts(1, 1, rate="40mbit", edit=lambda table: re.sub(
-            r"(name: \"\w+\" stage: \d)", r"\1 link_gbps: 0.04", table))
+            r"(name: \"\w+\" stage: \d)", r"\1 link_gbit_per_s: 0.04", table))
         sent = int(re.search(r"sent (\d+) and", nodes[0].text()).group(1)) / ITERATIONS
         line = re.findall(r"gauge: iterations 0 to 9 took ([\d.]+) ms each, limit ([\d.]+) ms \(host \S+ (?:sends|receives) "
                           r"([\d.]+) MB over 0.04 Gbit/s\): (\d+)% reached", nodes[0].text())

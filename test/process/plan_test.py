@@ -61,7 +61,7 @@ class PlanTest(cluster.JobTest):
         self.assertRegex(text, r"pools, in solvers: \d+ on conv0")
         self.assertRegex(text, r"next best:\n  1\. [\d.]+ images/s: ")
         self.assertIn("kind: FC", table)
-        self.assertRegex(table, r"pool_size: \d+\n  threads: 1\n  memory_mb: 4096")
+        self.assertRegex(table, r"pool_size: \d+\n  threads: 1\n  memory_mb: 4096\n  link_gbit_per_s: ")
         self.train()
 
     def test_unequal_hosts_get_unequal_shares(self):

@@ -97,7 +97,7 @@ TEST_F(JobGaugeTest, ANodeIsTheLimit) {
 
 // Host a has two nodes: 4 MB an iteration come in over 0.4 Gbit/s, which takes 80 ms.
 TEST_F(JobGaugeTest, ALinkIsTheLimitOfAllNodesOfItsHost) {
-  const RoutingTable table = TableWith("link_gbps: 0.4");
+  const RoutingTable table = TableWith("link_gbit_per_s: 0.4");
   JobGauge gauge(table, &clock_, 1, 0);
   clock_.Advance(160 * kNsPerMs);
   Report(&gauge, 0, 50);

@@ -123,16 +123,17 @@ TEST(TableCheckTest, NodesWithSeveralParts) {
 
 TEST(TableCheckTest, ALinkHasOneSpeed) {
   const auto with = [](const char* first, const char* second) {
-    return Structure(With(With(kTable, "stage: 0 index: 0", Format("stage: 0 index: 0 link_gbps: %s", first)),
-                          "stage: 1 index: 0", Format("stage: 1 index: 0 link_gbps: %s", second)));
+    return Structure(With(With(kTable, "stage: 0 index: 0", Format("stage: 0 index: 0 link_gbit_per_s: %s", first)),
+                          "stage: 1 index: 0", Format("stage: 1 index: 0 link_gbit_per_s: %s", second)));
   };
   EXPECT_THAT(with("2.5", "10"), IsEmpty());  // of two hosts
-  EXPECT_THAT(with("-1", "nan"), ElementsAre("node \"conv0\" has link_gbps -1; expected 0 to 1e+06",
-                                             "node \"fc0\" has link_gbps nan; expected 0 to 1e+06"));
-  EXPECT_THAT(Structure(With(With(kTable, "stage: 0 index: 0", "stage: 0 index: 0 link_gbps: 1"), "stage: 1 index: 1",
-                             "stage: 1 index: 1 link_gbps: 10")),
-              ElementsAre("node \"conv0\" and node \"fc1\", both on host \"a\", have link_gbps 1 and 10; expected one "
-                          "number for a host"));
+  EXPECT_THAT(with("-1", "nan"), ElementsAre("node \"conv0\" has link_gbit_per_s -1; expected 0 to 1e+06",
+                                             "node \"fc0\" has link_gbit_per_s nan; expected 0 to 1e+06"));
+  EXPECT_THAT(
+      Structure(With(With(kTable, "stage: 0 index: 0", "stage: 0 index: 0 link_gbit_per_s: 1"), "stage: 1 index: 1",
+                     "stage: 1 index: 1 link_gbit_per_s: 10")),
+      ElementsAre("node \"conv0\" and node \"fc1\", both on host \"a\", have link_gbit_per_s 1 and 10; expected one "
+                  "number for a host"));
 }
 
 TEST(TableCheckTest, Shares) {
