@@ -16,9 +16,9 @@
 namespace hp {
 namespace {
 
-int64_t SystemNowNs() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch())
-      .count();
+int64_t NsSinceMidnight() {
+  const auto now = std::chrono::system_clock::now();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(now - std::chrono::floor<std::chrono::days>(now)).count();
 }
 
 std::string NameOf(const PlaceTag& tag, const std::string& from, const std::string& to) {
@@ -45,7 +45,7 @@ NodeTrace::NodeTrace(std::ofstream file, std::vector<std::string> names, Rank se
     : names_(std::move(names)),
       self_(self),
       clock_(clock),
-      offset_ns_(SystemNowNs() - clock->NowNs()),
+      offset_ns_(NsSinceMidnight() - clock->NowNs()),
       file_(std::move(file)),
       writer_(
           "trace", kMaxWaiting,

@@ -21,9 +21,11 @@ namespace hp {
 
 /// Writes what a node does to a file, as events for chrome://tracing or ui.perfetto.dev: on track "executor" its tasks
 /// and what it waits for, on "link out" its writes from post to end, on "link in" the moments at which tensors arrived.
-/// Their names are those of `hproute --simulate --trace`. Times are the system's, so that nodes whose hosts agree on
-/// the time stand side by side. Events pass through a bounded queue to a thread of their own: a slow disk costs events,
-/// which are counted, and no time. What an end without warning leaves is readable up to the last events.
+/// Their names are those of `hproute --simulate --trace`. Times are the system's, from the midnight (UTC) before
+/// the start on, so that nodes whose hosts agree on the time stand side by side: who reads them has double precision,
+/// which is too little for nanoseconds since 1970. Events pass through a bounded queue to a thread of their own: a slow
+/// disk costs events, which are counted, and no time. What an end without warning leaves is readable up to the last
+/// events.
 ///
 /// Owned by the node. Any thread; begins and ends are by `clock`.
 class NodeTrace {
