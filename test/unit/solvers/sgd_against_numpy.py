@@ -33,6 +33,7 @@ class Param:
     def __init__(self, value, lr_mult, decay_mult):
         self.value, self.grad = value.astype(np.float64), np.zeros(value.shape)
         self.lr_mult, self.decay_mult = lr_mult, decay_mult
+        self.touched = None  # all rows are updated
 
 
 def run_numpy(solver, weights, gradients):
