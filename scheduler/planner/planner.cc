@@ -17,10 +17,10 @@
 namespace hp {
 namespace {
 
-constexpr int kKinds = 6;        // of hosts, while searching
-constexpr int kMostShards = 64;  // more slices than this are too thin to be worth their exchanges
-constexpr size_t kAgain = 24;    // plans that are predicted again for the hosts as they are
-constexpr size_t kShown = 6;     // plans that are returned
+constexpr int kKinds = 6;         // of hosts, while searching
+constexpr int kMostShards = 64;   // more slices than this are too thin to be worth their exchanges
+constexpr size_t kAgain = 24;     // plans that are predicted again for the hosts as they are
+constexpr size_t kReturned = 24;  // plans, most of them much alike
 constexpr int kMicroBatches[] = {1, 2, 4, 8, 16};
 constexpr double kSimpler = 1.02;  // a simpler kind of table wins within this
 constexpr int kMostShare = 10000;
@@ -33,6 +33,11 @@ std::vector<int> CountsUpTo(int most) {
   }
   if (most > 0) counts.push_back(most);
   return counts;
+}
+
+/// What to compare tables by: seconds of a sample, more for a kind that has to pay.
+double ScoreOf(double seconds_per_sample, int replicas, int shards) {
+  return seconds_per_sample * (shards > 0 ? kSimpler * kSimpler : replicas > 1 ? kSimpler : 1);
 }
 
 /// A table as the search sees it.
@@ -321,9 +326,7 @@ class Search {
 
   static double Score(const Candidate& candidate) {
     const Prediction& prediction = candidate.prediction;
-    const bool shards = candidate.net->division().shards > 0;
-    const double simpler = shards ? kSimpler * kSimpler : candidate.replicas > 1 ? kSimpler : 1;
-    return prediction.seconds / prediction.samples * simpler;
+    return ScoreOf(prediction.seconds / prediction.samples, candidate.replicas, candidate.net->division().shards);
   }
 
   StatusOr<PlanChoice> Choose() {
@@ -359,7 +362,7 @@ class Search {
         return plan;
       };
       const bool alone = candidate.net->division().shards == 0;
-      if (choice.plans.size() < kShown && made()) choice.plans.push_back(*plan);
+      if (choice.plans.size() < kReturned && made()) choice.plans.push_back(*plan);
       if (alone && candidate.replicas == 1 && !choice.one_node) choice.one_node = made();
       if (alone && candidate.replicas > 1 && !choice.data_parallel) choice.data_parallel = made();
     }
@@ -470,6 +473,22 @@ class Search {
 }  // namespace
 
 StatusOr<PlanChoice> ChoosePlan(const PlanProblem& problem) { return Search(problem).Run(); }
+
+void SortPlans(std::vector<TablePlan>* plans) {
+  const auto score = [](const TablePlan& plan) {
+    return ScoreOf(1 / plan.samples_per_second(), plan.replicas(), plan.shards());
+  };
+  if (plans->empty()) return;
+  std::stable_sort(plans->begin(), plans->end(),
+                   [&](const TablePlan& a, const TablePlan& b) { return score(a) < score(b); });
+  const double margin = score(plans->front()) * kSimpler;
+  const auto behind =
+      std::find_if(plans->begin(), plans->end(), [&](const TablePlan& plan) { return score(plan) > margin; });
+  const auto fewest = std::min_element(plans->begin(), behind, [](const TablePlan& a, const TablePlan& b) {
+    return a.conv.size() + a.fc.size() < b.conv.size() + b.fc.size();
+  });
+  std::rotate(plans->begin(), fewest, fewest + 1);
+}
 
 TableRequest RequestOf(const PlanProblem& problem, const TablePlan& plan) {
   const NetDivision& division = plan.net->division();

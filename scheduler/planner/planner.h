@@ -29,7 +29,11 @@ struct TablePlan {
   std::vector<int> shares = {};  ///< of the batch, by replica; empty: all alike
   std::vector<HostGroup> groups = {};
   Prediction prediction = {};
+  std::optional<double> simulated_s = {};  ///< an iteration's seconds by a simulation; nothing: there was none
 
+  /// Of an iteration, as well as they are known.
+  double seconds() const { return simulated_s.value_or(prediction.seconds); }
+  double samples_per_second() const { return prediction.samples / seconds(); }
   int replicas() const { return static_cast<int>(conv.size()); }
   int shards() const { return net->division().shards; }
   /// Whether it is one process, and whether it is plain data parallelism.
@@ -39,7 +43,7 @@ struct TablePlan {
 
 /// The plans that are worth a look, the choice first.
 struct PlanChoice {
-  std::vector<TablePlan> plans;       ///< by predicted speed; all fit into memory; not empty
+  std::vector<TablePlan> plans;       ///< by seconds(); all fit into memory; not empty
   std::optional<TablePlan> one_node;  ///< the fastest of each kind that fits
   std::optional<TablePlan> data_parallel;
   int64_t considered = 0;  ///< predictions made
@@ -52,6 +56,9 @@ struct PlanChoice {
 /// @return kInvalidArgument: the net is faulty, has no batch size, or no table fits into the hosts' memory: names the
 /// host, what it has and what it lacks.
 StatusOr<PlanChoice> ChoosePlan(const PlanProblem& problem);
+
+/// Puts the fastest first, by seconds(); a simpler kind, or fewer nodes, if they are within 2%.
+void SortPlans(std::vector<TablePlan>* plans);
 
 /// What MakeTable needs to write the table of `plan`. The caller sets solver, port, job and tls.
 TableRequest RequestOf(const PlanProblem& problem, const TablePlan& plan);

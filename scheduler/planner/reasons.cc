@@ -8,6 +8,7 @@ namespace hp {
 namespace {
 
 constexpr size_t kMostGroups = 16;  // lines of the table
+constexpr size_t kNextBest = 5;     // other plans
 
 std::string Seconds(double seconds) {
   if (seconds >= 1) return Format("%.2f s", seconds);
@@ -21,7 +22,7 @@ std::string Bytes(double bytes) {
 
 /// Images in a second, with three digits or more.
 std::string Rate(const TablePlan& plan) {
-  const double rate = plan.prediction.samples_per_second();
+  const double rate = plan.samples_per_second();
   return Format("%.*f images/s", rate < 1 ? 4 : rate < 10 ? 2 : rate < 100 ? 1 : 0, rate);
 }
 
@@ -59,8 +60,7 @@ std::string Title(const PlanProblem& problem, const TablePlan& plan) {
 }
 
 std::string Speed(const TablePlan& plan) {
-  return Rate(plan) +
-         Format(" (%s for %.0f samples)", Seconds(plan.prediction.seconds).c_str(), plan.prediction.samples);
+  return Rate(plan) + Format(" (%s for %.0f samples)", Seconds(plan.seconds()).c_str(), plan.prediction.samples);
 }
 
 std::string RoleOf(const HostGroup& group) {
@@ -98,7 +98,7 @@ std::string Groups(const PlanProblem& problem, const TablePlan& plan) {
     const std::string hosts = group.hosts == 1 ? name : Format("%d like %s", group.hosts, name.c_str());
     const std::string samples = group.replicas > 0 ? Format("%.0f", group.rows) : "-";
     text += Format("  %-28s %-14s %9s %11s %4.0f%% %11s %11s %11s\n", hosts.c_str(), RoleOf(group).c_str(),
-                   samples.c_str(), Seconds(load.compute_s()).c_str(), 100 * load.compute_s() / plan.prediction.seconds,
+                   samples.c_str(), Seconds(load.compute_s()).c_str(), 100 * load.compute_s() / plan.seconds(),
                    Bytes(load.out).c_str(), Bytes(load.in).c_str(), Bytes(load.memory).c_str());
   }
   return text;
@@ -118,9 +118,10 @@ std::string Bottleneck(const PlanProblem& problem, const TablePlan& plan) {
             Seconds(prediction.limit);
   }
   const double rest = prediction.seconds - prediction.limit;
-  text += Format("\nlimit max(compute, bytes / bandwidth): %s; predicted %s is %.2f times that",
-                 Seconds(prediction.limit).c_str(), Seconds(prediction.seconds).c_str(),
-                 prediction.seconds / prediction.limit);
+  text += Format("\nlimit max(compute, bytes / bandwidth): %s; %s %s is %.2f times that",
+                 Seconds(prediction.limit).c_str(), plan.simulated_s ? "simulated" : "predicted",
+                 Seconds(plan.seconds()).c_str(), plan.seconds() / prediction.limit);
+  if (plan.simulated_s) return text + "\n";  // the formulas' reasons are of the formulas' time
   if (rest < 0.005 * prediction.limit) return text + "\n";
   const double exchange = std::min(rest, prediction.exchange_s);
   if (exchange > 0)
@@ -142,8 +143,8 @@ std::string Reason(const PlanProblem& problem, const PlanChoice& choice) {
     const HostLoad& load = prediction.loads[prediction.busiest];
     return "One machine is best: the best table for more hosts, " + Title(problem, *next) + ", sends " +
            Bytes(std::max(load.in, load.out)) + " over a link in each iteration and takes " +
-           Seconds(prediction.seconds * best.prediction.samples / prediction.samples) + " instead of " +
-           Seconds(best.prediction.seconds) + ".\n";
+           Seconds(next->seconds() * best.prediction.samples / prediction.samples) + " instead of " +
+           Seconds(best.seconds()) + ".\n";
   }
   if (best.data_parallel()) {
     return "Plain data parallelism is best: the gradients of all parameters, " + Bytes(best.net->traffic().exchanged) +
@@ -157,12 +158,12 @@ std::string Reason(const PlanProblem& problem, const PlanChoice& choice) {
 
 std::string DescribeChoice(const PlanProblem& problem, const PlanChoice& choice) {
   const TablePlan& best = choice.plans[0];
-  std::string text = "plan: " + Title(problem, best) + "\npredicted: " + Speed(best) + "\n" + Groups(problem, best) +
-                     Bottleneck(problem, best) + Reason(problem, choice);
+  std::string text = "plan: " + Title(problem, best) + "\n" + (best.simulated_s ? "simulated: " : "predicted: ") +
+                     Speed(best) + "\n" + Groups(problem, best) + Bottleneck(problem, best) + Reason(problem, choice);
   const auto against = [&](const std::optional<TablePlan>& other, const char* what) {
     if (!other || (best.one_node() && other->one_node()) || (best.data_parallel() && other->data_parallel())) return;
     text += Format("%s: %s: %.2f times as fast\n", what, Speed(*other).c_str(),
-                   best.prediction.samples_per_second() / other->prediction.samples_per_second());
+                   best.samples_per_second() / other->samples_per_second());
   };
   if (choice.one_node) {
     against(choice.one_node, "against one machine");
@@ -171,7 +172,7 @@ std::string DescribeChoice(const PlanProblem& problem, const PlanChoice& choice)
   }
   against(choice.data_parallel, "against plain data parallelism");
   if (choice.plans.size() > 1) text += "next best:\n";
-  for (size_t i = 1; i < choice.plans.size(); ++i) {
+  for (size_t i = 1; i < std::min(choice.plans.size(), kNextBest + 1); ++i) {
     const TablePlan& plan = choice.plans[i];
     text += Format("  %zu. ", i) + Rate(plan) + ": " + Title(problem, plan) + "\n";
   }

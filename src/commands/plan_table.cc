@@ -7,6 +7,7 @@
 #include "commands/describe.h"
 #include "commands/profile_net.h"
 #include "commands/sample_shape.h"
+#include "commands/simulate.h"
 #include "proto/text.h"
 #include "scheduler/plan/table_check.h"
 #include "solvers/check.h"
@@ -22,6 +23,9 @@ namespace hp {
 namespace {
 
 constexpr size_t kMostPools = 8;  // kinds of nodes whose pools are printed
+// A simulation takes about as long as the square of its nodes.
+constexpr size_t kMostSimulated = 16;  // nodes of a table
+constexpr size_t kMostSquares = 6144;  // of all tables together: seconds
 
 /// The files of a job, and the shapes of its samples.
 struct PlanFiles {
@@ -104,19 +108,57 @@ StatusOr<RoutingTableConfig> ConfigOf(const PlanFlags& flags, const PlanFiles& f
   return config;
 }
 
-/// Makes the nets of one node of each kind; sets the pools of all nodes, those that fit, and what the plan says of
-/// memory. @param pools gets what to print of the pools.
-/// @return kInvalidArgument: a node does not fit into its host.
-Status FitNodes(const PlanFiles& files, const PlanProblem& problem, TablePlan* plan, RoutingTableConfig* config,
-                std::string* pools) {
-  HP_ASSIGN_OR_RETURN(const RoutingTable table, RoutingTable::Create(*config, "plan"));
+StatusOr<std::unique_ptr<JobPlan>> JobOf(const PlanFiles& files, const RoutingTable& table) {
   JobPlan::Options options;
   options.table = &table;
   options.solver = files.solver;
   options.net = files.net;
   options.train_shape = files.samples.train;
   options.test_shape = files.samples.test;
-  HP_ASSIGN_OR_RETURN(const std::shared_ptr<const JobPlan> job, JobPlan::Create(options));
+  return JobPlan::Create(options);
+}
+
+/// Simulates the plans, as many as take a moment, and puts the fastest first; those of many nodes are left as they are.
+/// Formulas know little of what several iterations and micro-batches do at the same time.
+Status RankBySimulation(const PlanFlags& flags, const PlanFiles& files, const PlanProblem& problem,
+                        PlanChoice* choice) {
+  std::vector<TablePlan> plans;
+  for (const std::optional<TablePlan>& plan : {choice->one_node, choice->data_parallel}) {
+    if (plan) plans.push_back(*plan);
+  }
+  const size_t named = plans.size();  // which every answer names
+  for (const TablePlan& plan : choice->plans) {
+    if (!plan.one_node() && !(plan.data_parallel() && choice->data_parallel)) plans.push_back(plan);
+  }
+  PlanFiles training = files;
+  training.solver.clear_test_iter();
+  size_t squares = 0;
+  for (size_t i = 0; i < plans.size(); ++i) {
+    const size_t own = plans[i].conv.size() + plans[i].fc.size();
+    if (own > kMostSimulated) return OkStatus();
+    squares += own * own;
+    if (i > named && squares > kMostSquares) {
+      plans.resize(i);
+      break;
+    }
+    HP_ASSIGN_OR_RETURN(const RoutingTableConfig config, ConfigOf(flags, training, problem, plans[i]));
+    HP_ASSIGN_OR_RETURN(const RoutingTable table, RoutingTable::Create(config, "plan"));
+    HP_ASSIGN_OR_RETURN(const std::unique_ptr<JobPlan> job, JobOf(training, table));
+    HP_ASSIGN_OR_RETURN(plans[i].simulated_s, SimulatedSeconds(*job, problem.hosts));
+  }
+  for (size_t i = 0; i < named; ++i) (plans[i].one_node() ? choice->one_node : choice->data_parallel) = plans[i];
+  SortPlans(&plans);
+  choice->plans = std::move(plans);
+  return OkStatus();
+}
+
+/// Makes the nets of one node of each kind; sets the pools of all nodes, those that fit, and what the plan says of
+/// memory. @param pools gets what to print of the pools.
+/// @return kInvalidArgument: a node does not fit into its host.
+Status FitNodes(const PlanFiles& files, const PlanProblem& problem, TablePlan* plan, RoutingTableConfig* config,
+                std::string* pools) {
+  HP_ASSIGN_OR_RETURN(const RoutingTable table, RoutingTable::Create(*config, "plan"));
+  HP_ASSIGN_OR_RETURN(const std::shared_ptr<const JobPlan> job, JobOf(files, table));
   const std::unique_ptr<Backend> backend = MakeCpuBackend();
   // Nodes are alike if they have the same kinds of parts, the same share and the same room. Slices of shards differ by
   // one channel at most.
@@ -162,6 +204,7 @@ StatusOr<PlannedTable> PlanTable(const PlanFlags& flags) {
   HP_ASSIGN_OR_RETURN(problem.hosts, HostsOfFlag(flags.hosts, &planned.reasons));
   HP_RETURN_IF_ERROR(LoadProfiles(flags.profile, *problem.net, problem.sample, &problem.hosts));
   HP_ASSIGN_OR_RETURN(PlanChoice choice, ChoosePlan(problem));
+  HP_RETURN_IF_ERROR(RankBySimulation(flags, files, problem, &choice));
   Status last;
   while (!choice.plans.empty()) {
     StatusOr<RoutingTableConfig> config = ConfigOf(flags, files, problem, choice.plans[0]);

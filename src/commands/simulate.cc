@@ -23,7 +23,7 @@ namespace hp {
 namespace {
 
 // Two clocks fill the pipelines; behind them iterations are alike.
-constexpr int64_t kClocks = 10, kWarmUp = 2;
+constexpr int64_t kClocks = 10, kFewClocks = 5, kWarmUp = 2;
 
 StatusOr<std::unique_ptr<JobPlan>> PlanJob(const SimulateFlags& flags, const RoutingTable& table) {
   JobPlan::Options options;
@@ -64,6 +64,14 @@ StatusOr<Hosts> HostsLikeThis(const RoutingTable& table, std::string* note) {
 }
 
 }  // namespace
+
+StatusOr<double> SimulatedSeconds(const JobPlan& plan, const Hosts& hosts) {
+  HP_ASSIGN_OR_RETURN(const std::vector<int> places, PlacesOfNodes(plan.table(), hosts));
+  const PlannedTimes times(plan, hosts, places);
+  HP_ASSIGN_OR_RETURN(const SimulationResult result,
+                      Simulate(SimulatedJobOf(plan, hosts, places, kFewClocks), times, {.warm_up = kWarmUp}));
+  return result.ms_per_iteration() / 1e3;
+}
 
 StatusOr<std::string> SimulateTable(const SimulateFlags& flags) {
   const auto begin = std::chrono::steady_clock::now();

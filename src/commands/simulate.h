@@ -7,6 +7,9 @@
 
 namespace hp {
 
+class JobPlan;
+struct Hosts;
+
 /// What hproute's flags say of a table that is to be simulated.
 struct SimulateFlags {
   std::string table;      ///< path
@@ -21,5 +24,9 @@ struct SimulateFlags {
 /// or of what it leads to, of hosts or profile; kNotFound: a file is not there, or a database without which the shape
 /// of a sample is not known; an error of the trace's file.
 StatusOr<std::string> SimulateTable(const SimulateFlags& flags);
+
+/// Seconds of an iteration of a planned job, by a simulation of a few.
+/// @param hosts with their profiles. @return kInvalidArgument: a node lies on none of them; Simulate's errors.
+StatusOr<double> SimulatedSeconds(const JobPlan& plan, const Hosts& hosts);
 
 }  // namespace hp
