@@ -1,5 +1,7 @@
 #include "scheduler/simulator/simulated_node.h"
 
+#include "transport/partial_transport.h"
+
 #include "glog/logging.h"
 #include <sys/mman.h>
 
@@ -33,7 +35,7 @@ AddressRange::AddressRange(size_t bytes) : bytes_(std::max<size_t>(bytes, 1)) {
 AddressRange::~AddressRange() { munmap(begin_, bytes_); }
 
 /// What the pipeline posts to: grants and writes, of all that a transport does.
-class SimulatedNode::Posts : public Transport {
+class SimulatedNode::Posts : public PartialTransport {
  public:
   Posts(Rank rank, SimulatedNodeEvents* events) : rank_(rank), events_(events) {}
 
@@ -45,19 +47,8 @@ class SimulatedNode::Posts : public Transport {
     events_->OnWrite(rank_, peer, tag, grant.index, std::ssize(source));
     return OkStatus();
   }
-  Status Start(TransportHandler*, HandshakePolicy*) override { return Unused(); }
-  StatusOr<std::unique_ptr<MemoryRegion>> Register(std::span<std::byte>) override { return Unused(); }
-  Status CancelGrant(Rank, RemoteGrant) override { return Unused(); }
-  Status Send(Rank, uint32_t, std::span<const std::byte>) override { return Unused(); }
-  int64_t LastHeardNs(Rank) const override { return 0; }
-  void Shutdown(Rank) override {}
-  void Break(Rank, const Status&) override {}
-  void Defer(std::function<void()>) override {}
-  void Stop() override {}
 
  private:
-  static Status Unused() { return InternalError("a pipeline only grants and writes"); }
-
   const Rank rank_;
   SimulatedNodeEvents* const events_;
 };

@@ -1,6 +1,7 @@
 #include "test/unit/scheduler/hand_driven.h"
 
 #include "base/format.h"
+#include "transport/partial_transport.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +10,7 @@
 namespace hp::test {
 
 /// What the pipeline of one node posts to.
-class HandDriven::LinkTransport : public Transport {
+class HandDriven::LinkTransport : public PartialTransport {
  public:
   LinkTransport(HandDriven* world, Rank self) : world_(world), self_(self) {}
 
@@ -40,15 +41,6 @@ class HandDriven::LinkTransport : public Transport {
     world_->Post(peer, self_, kCompletion, event);
     return OkStatus();
   }
-  hp::Status Start(TransportHandler*, HandshakePolicy*) override { return OkStatus(); }
-  StatusOr<std::unique_ptr<MemoryRegion>> Register(std::span<std::byte>) override { return InternalError("unused"); }
-  hp::Status CancelGrant(Rank, RemoteGrant) override { return InternalError("unused"); }
-  hp::Status Send(Rank, uint32_t, std::span<const std::byte>) override { return InternalError("unused"); }
-  int64_t LastHeardNs(Rank) const override { return 0; }
-  void Shutdown(Rank) override {}
-  void Break(Rank, const hp::Status&) override {}
-  void Defer(std::function<void()>) override {}
-  void Stop() override {}
 
  private:
   HandDriven* const world_;

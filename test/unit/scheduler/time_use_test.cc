@@ -3,6 +3,7 @@
 
 #include "scheduler/pipeline/pipeline.h"
 #include "test/unit/scheduler/checked_node.h"
+#include "transport/partial_transport.h"
 
 #include <gtest/gtest.h>
 
@@ -28,7 +29,7 @@ TEST(TimeKeeperTest, EachMomentCountsOnce) {
 }
 
 /// Keeps the tags of what is granted and written; nothing ends by itself.
-class KeptTransport : public Transport {
+class KeptTransport : public PartialTransport {
  public:
   std::deque<PlaceTag> grants, writes;
 
@@ -40,15 +41,6 @@ class KeptTransport : public Transport {
     writes.push_back(tag);
     return OkStatus();
   }
-  hp::Status Start(TransportHandler*, HandshakePolicy*) override { return OkStatus(); }
-  StatusOr<std::unique_ptr<MemoryRegion>> Register(std::span<std::byte>) override { return InternalError("unused"); }
-  hp::Status CancelGrant(Rank, RemoteGrant) override { return InternalError("unused"); }
-  hp::Status Send(Rank, uint32_t, std::span<const std::byte>) override { return InternalError("unused"); }
-  int64_t LastHeardNs(Rank) const override { return 0; }
-  void Shutdown(Rank) override {}
-  void Break(Rank, const hp::Status&) override {}
-  void Defer(std::function<void()>) override {}
-  void Stop() override {}
 };
 
 class RoomNode : public CheckedNode {

@@ -3,6 +3,7 @@
 #include "proto/wire.pb.h"
 #include "scheduler/control/messages.h"
 #include "test/unit/snapshot/snapshot_job.h"
+#include "transport/partial_transport.h"
 
 #include "gtest/gtest.h"
 
@@ -15,7 +16,7 @@ namespace hp::test {
 namespace {
 
 /// Sends chunks to nobody. What `while_sending` does happens before a chunk is counted as sent.
-class SlowTransport : public Transport {
+class SlowTransport : public PartialTransport {
  public:
   Status Send(Rank, uint32_t, std::span<const std::byte> bytes) override {
     while_sending();
@@ -23,16 +24,6 @@ class SlowTransport : public Transport {
     return OkStatus();
   }
   void Break(Rank, const Status&) override { ++breaks; }
-  // The server calls nothing else.
-  Status Start(TransportHandler*, HandshakePolicy*) override { return OkStatus(); }
-  StatusOr<std::unique_ptr<MemoryRegion>> Register(std::span<std::byte>) override { return InternalError("unused"); }
-  Status Grant(Rank, const PlaceTag&, std::span<std::byte>) override { return OkStatus(); }
-  Status Write(Rank, const PlaceTag&, RemoteGrant, std::span<const std::byte>) override { return OkStatus(); }
-  Status CancelGrant(Rank, RemoteGrant) override { return OkStatus(); }
-  int64_t LastHeardNs(Rank) const override { return 0; }
-  void Shutdown(Rank) override {}
-  void Defer(std::function<void()>) override {}
-  void Stop() override {}
 
   std::function<void()> while_sending = [] {};
   std::vector<PullChunk> chunks;

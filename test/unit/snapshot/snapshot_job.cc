@@ -1,5 +1,7 @@
 #include "test/unit/snapshot/snapshot_job.h"
 
+#include "transport/partial_transport.h"
+
 #include "gtest/gtest.h"
 
 #include <algorithm>
@@ -10,7 +12,7 @@ namespace hp::test {
 
 // --- Wire
 
-class Wire::NodeTransport : public Transport {
+class Wire::NodeTransport : public PartialTransport {
  public:
   NodeTransport(Wire* wire, Rank rank) : wire_(wire), rank_(rank) {}
 
@@ -33,22 +35,15 @@ class Wire::NodeTransport : public Transport {
     return OkStatus();
   }
 
-  Status Start(TransportHandler*, HandshakePolicy*) override { return OkStatus(); }
-  StatusOr<std::unique_ptr<MemoryRegion>> Register(std::span<std::byte>) override { return InternalError("unused"); }
-  Status CancelGrant(Rank, RemoteGrant) override { return InternalError("unused"); }
   Status Send(Rank peer, uint32_t type, std::span<const std::byte> bytes) override {
     const std::lock_guard lock(wire_->mutex_);
     wire_->sent_[{rank_, peer}].push_back({type, {reinterpret_cast<const char*>(bytes.data()), bytes.size()}});
     return OkStatus();
   }
-  int64_t LastHeardNs(Rank) const override { return 0; }
-  void Shutdown(Rank) override {}
   void Break(Rank peer, const Status&) override {
     const std::lock_guard lock(wire_->mutex_);
     wire_->broken_.insert({rank_, peer});
   }
-  void Defer(std::function<void()>) override {}
-  void Stop() override {}
 
  private:
   Wire* const wire_;
