@@ -107,10 +107,7 @@ class CosineProductOp final : public Op {
     inputs_.Bring(args);
     ForItems(rows_, rows_ * columns_, [&](int64_t row) {
       float* const x = Features(args) + row * columns_;
-      for (size_t i = 0; i < inputs_.blocks().size(); ++i) {
-        const InputRows::Block& block = inputs_.blocks()[i];
-        std::copy_n(inputs_.Rows(args, i) + row * block.columns, block.columns, x + block.first);
-      }
+      inputs_.CopyRow(args, row, x);
       const float inverse_norm = FeatureNorms(args)[row] = InverseNorm(x, columns_);
       ScaleRow(inverse_norm, columns_, x);
     });

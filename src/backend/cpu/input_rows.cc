@@ -3,6 +3,8 @@
 #include "backend/cpu/reorder.h"
 #include "backend/layout.h"
 
+#include <algorithm>
+
 namespace hp {
 
 InputRows::InputRows(const std::vector<TensorDesc>& in) : rows_(in[0].shape[0]) {
@@ -18,6 +20,12 @@ void InputRows::Bring(const OpArgs& args) const {
   for (size_t i = 0; i < blocks_.size(); ++i) {
     const TensorDesc& desc = blocks_[i].desc;
     if (!blocks_[i].dense) CopyLayout(desc, args.in[i].floats(), {desc.shape, 1}, Copy(args, i));
+  }
+}
+
+void InputRows::CopyRow(const OpArgs& args, int64_t row, float* to) const {
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    std::copy_n(Rows(args, i) + row * blocks_[i].columns, blocks_[i].columns, to + blocks_[i].first);
   }
 }
 

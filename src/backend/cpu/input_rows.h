@@ -32,6 +32,8 @@ class InputRows {
   const float* Rows(const OpArgs& args, size_t i) const {
     return blocks_[i].dense ? args.in[i].floats() : Copy(args, i);
   }
+  /// One row of all inputs, one behind the other: [columns()].
+  void CopyRow(const OpArgs& args, int64_t row, float* to) const;
   /// Where the gradient of input `i`, which is wanted, is to be put as [rows, columns]. It takes the place of the copy.
   float* GradientRows(const OpArgs& args, size_t i) const {
     return blocks_[i].dense ? args.d_in[i].floats() : Copy(args, i);
