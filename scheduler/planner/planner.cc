@@ -1,11 +1,12 @@
 // The search goes over kinds of tables, not tables: how the net is cut and split, and how many nodes of each kind there
-// are. Hosts that are alike are one group, and where more than a few kinds of hosts differ they are put into kKinds
-// classes for the search, and only the best plans are predicted again for the hosts as they are. How the layers behind
+// are. Hosts that are alike are one group; where there are many kinds they are put into a few classes for the search
+// (OrderedHosts), and only the best plans are predicted again for the hosts as they are. How the layers behind
 // a cut are split hardly depends on the number of replicas, so the best two ways are found first and then tried with
 // all numbers.
 #include "scheduler/planner/planner.h"
 
 #include "base/format.h"
+#include "scheduler/planner/ordered_hosts.h"
 
 #include <algorithm>
 #include <cmath>
@@ -17,7 +18,6 @@
 namespace hp {
 namespace {
 
-constexpr int kKinds = 6;         // of hosts, while searching
 constexpr int kMostShards = 64;   // more slices than this are too thin to be worth their exchanges
 constexpr size_t kAgain = 24;     // plans that are predicted again for the hosts as they are
 constexpr size_t kReturned = 24;  // plans, most of them much alike
@@ -54,10 +54,14 @@ struct Candidate {
 class Search {
  public:
   explicit Search(const PlanProblem& problem)
-      : problem_(problem), predictor_(problem.hosts, problem.work), layers_(problem.net->layer_size()) {}
+      : problem_(problem),
+        predictor_(problem.hosts, problem.work),
+        hosts_(problem.hosts),
+        layers_(problem.net->layer_size()) {}
 
   StatusOr<PlanChoice> Run() {
-    HP_RETURN_IF_ERROR(OrderPlaces());
+    HP_ASSIGN_OR_RETURN(const DividedNet* const whole, NetOf({}));
+    hosts_.Order([&](int place) { return SecondsAlone(*whole, place); });
     HP_RETURN_IF_ERROR(TryReplicas());
     for (const int cut : TailProducts(*problem_.net)) {
       if (cut > 0) TryCut(cut);
@@ -66,7 +70,20 @@ class Search {
   }
 
  private:
-  int places() const { return static_cast<int>(order_.size()); }
+  int places() const { return hosts_.places(); }
+
+  /// Of an iteration, of a node there with no others.
+  double SecondsAlone(const DividedNet& whole, int place) {
+    HostGroup alone;
+    alone.place = place;
+    alone.replicas = 1;
+    alone.rows = static_cast<double>(problem_.work.batch);
+    return predictor_.Predict(whole, 1, {alone}).loads[0].replica_s;
+  }
+
+  static NodeCounts CountsOf(const Candidate& candidate) {
+    return {candidate.replicas, candidate.net->division().shards, candidate.beside, candidate.fc_first};
+  }
 
   StatusOr<const DividedNet*> NetOf(const NetDivision& division) {
     for (const auto& net : nets_) {
@@ -77,109 +94,6 @@ class Search {
                         DividedNet::Create(problem_.net, problem_.sample, division, rows));
     nets_.push_back(std::move(net));
     return nets_.back().get();
-  }
-
-  // --- Hosts
-
-  using Figures = std::tuple<double, double, double, const Profile*, double, double, double, int64_t, int64_t, bool>;
-
-  Figures FiguresOf(int place) const {
-    const HostPlace& at = problem_.hosts.places[place];
-    const HostInfo& host = problem_.hosts.hosts[at.host];
-    return {at.speed.flops,
-            at.speed.bytes_per_second,
-            at.speed.calls_per_second,
-            at.profile.get(),
-            at.scale,
-            host.link_bytes_per_second,
-            host.latency_s,
-            at.memory_bytes,
-            host.memory_bytes,
-            at.device == "cpu"};
-  }
-
-  /// The places, fastest first, and the kind of each: a place that stands for it.
-  Status OrderPlaces() {
-    HP_ASSIGN_OR_RETURN(const DividedNet* const whole, NetOf({}));
-    std::map<Figures, int> kinds;
-    std::map<int, double> seconds;  // by kind
-    for (int place = 0; place < static_cast<int>(problem_.hosts.places.size()); ++place) {
-      const int kind = kinds.try_emplace(FiguresOf(place), place).first->second;
-      exact_kind_.push_back(kind);
-      order_.push_back(place);
-      if (seconds.contains(kind)) continue;
-      HostGroup alone;
-      alone.place = place;
-      alone.replicas = 1;
-      alone.rows = static_cast<double>(problem_.work.batch);
-      seconds[kind] = predictor_.Predict(*whole, 1, {alone}).loads[0].replica_s;
-    }
-    std::stable_sort(order_.begin(), order_.end(),
-                     [&](int a, int b) { return seconds[exact_kind_[a]] < seconds[exact_kind_[b]]; });
-    rough_kind_ = exact_kind_;
-    exact_ = kinds.size() <= kKinds;
-    if (exact_) return OkStatus();
-    for (int i = 0; i < places(); ++i) {
-      const Range range = PartOf(places(), PartHolding(places(), i, kKinds), kKinds);
-      rough_kind_[order_[i]] = order_[(range.begin + range.end) / 2];
-    }
-    return OkStatus();
-  }
-
-  /// How many shards lie on the nodes of replicas.
-  static int ShardsBeside(const Candidate& candidate) {
-    return candidate.beside ? std::min(candidate.net->division().shards, candidate.replicas) : 0;
-  }
-
-  /// The places of replicas, and of shards with nodes of their own.
-  std::pair<std::vector<int>, std::vector<int>> PlacesOf(const Candidate& candidate) const {
-    const int shards = candidate.net->division().shards - ShardsBeside(candidate);
-    const auto begin = order_.begin() + (candidate.fc_first ? shards : 0);
-    const auto fc = candidate.fc_first ? order_.begin() : order_.begin() + candidate.replicas;
-    return {{begin, begin + candidate.replicas}, {fc, fc + shards}};
-  }
-
-  /// Hosts of the same kind with as many nodes are a group. A function of the numbers of nodes alone, so that those of
-  /// the search are kept.
-  const std::vector<HostGroup>& RoughGroups(const Candidate& candidate) {
-    const int shards = candidate.net->division().shards;
-    const auto [found, added] =
-        rough_groups_.try_emplace({candidate.replicas, shards, candidate.beside, candidate.fc_first});
-    if (added) found->second = GroupsOf(candidate, rough_kind_);
-    return found->second;
-  }
-
-  std::vector<HostGroup> GroupsOf(const Candidate& candidate, const std::vector<int>& kind) const {
-    const auto [conv, fc] = PlacesOf(candidate);
-    std::vector<HostGroup> by_host(problem_.hosts.hosts.size());
-    const auto node_on = [&](int place) -> HostGroup& {
-      HostGroup& host = by_host[problem_.hosts.places[place].host];
-      host.place = kind[place];
-      host.first = place;
-      return host;
-    };
-    for (const int place : conv) ++node_on(place).replicas;
-    for (const int place : fc) ++node_on(place).shards;
-    for (int shard = 0; shard < ShardsBeside(candidate); ++shard) {
-      HostGroup& host = node_on(conv[shard]);
-      ++host.shards;
-      host.beside = true;
-    }
-    std::map<std::tuple<int, int, int>, size_t> known;
-    std::vector<HostGroup> groups;
-    for (const HostGroup& host : by_host) {
-      if (host.replicas + host.shards == 0) continue;
-      const auto [found, added] = known.try_emplace({host.place, host.replicas, host.shards}, groups.size());
-      if (added) {
-        groups.push_back(host);
-      } else {
-        ++groups[found->second].hosts;
-      }
-    }
-    std::stable_sort(groups.begin(), groups.end(), [](const HostGroup& a, const HostGroup& b) {
-      return std::pair(a.replicas == 0, a.first) < std::pair(b.replicas == 0, b.first);
-    });
-    return groups;
   }
 
   // --- Candidates
@@ -226,7 +140,7 @@ class Search {
       division.replicated = replicas > 1;
       HP_ASSIGN_OR_RETURN(const DividedNet* const net, NetOf(division));
       const Candidate candidate{net, replicas};
-      Keep(BestOf(candidate, RoughGroups(candidate)));
+      Keep(BestOf(candidate, hosts_.RoughGroups(CountsOf(candidate))));
     }
     return OkStatus();
   }
@@ -290,7 +204,7 @@ class Search {
       const auto net = NetOf(division);
       if (!net.ok()) continue;
       Candidate candidate{*net, typical, beside};
-      const auto best = BestOf(candidate, RoughGroups(candidate));
+      const auto best = BestOf(candidate, hosts_.RoughGroups(CountsOf(candidate)));
       if (best) ways.emplace_back(best->prediction.seconds, division);
     }
     std::stable_sort(ways.begin(), ways.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -303,17 +217,12 @@ class Search {
         const auto net = NetOf(division);
         if (!net.ok()) continue;
         for (const bool fc_first : {false, true}) {
-          if (fc_first && (beside || alike())) continue;
+          if (fc_first && (beside || hosts_.alike())) continue;
           const Candidate candidate{*net, replicas, beside, fc_first};
-          Keep(BestOf(candidate, RoughGroups(candidate)));
+          Keep(BestOf(candidate, hosts_.RoughGroups(CountsOf(candidate))));
         }
       }
     }
-  }
-
-  bool alike() const {
-    return std::all_of(order_.begin(), order_.end(),
-                       [this](int p) { return rough_kind_[p] == rough_kind_[order_[0]]; });
   }
 
   // --- The choice
@@ -338,10 +247,10 @@ class Search {
       });
     };
     sort();
-    if (!exact_) {
+    if (!hosts_.exact()) {
       KeepFirst(&candidates);
       std::erase_if(candidates, [this](Candidate& candidate) {
-        return !Predict(&candidate, GroupsOf(candidate, exact_kind_)) || candidate.prediction.missing > 0;
+        return !Predict(&candidate, hosts_.ExactGroups(CountsOf(candidate))) || candidate.prediction.missing > 0;
       });
       sort();
     }
@@ -390,9 +299,9 @@ class Search {
     plan.micro_batches = candidate.micro_batches;
     plan.groups = candidate.groups;
     plan.prediction = candidate.prediction;
-    std::tie(plan.conv, plan.fc) = PlacesOf(candidate);
+    std::tie(plan.conv, plan.fc) = hosts_.PlacesOf(CountsOf(candidate));
     // Within what is alike, the order of the user's list.
-    const int beside = ShardsBeside(candidate);
+    const int beside = CountsOf(candidate).shards_beside();
     std::sort(plan.conv.begin(), plan.conv.begin() + beside);
     std::sort(plan.conv.begin() + beside, plan.conv.end());
     std::sort(plan.fc.begin(), plan.fc.end());
@@ -409,7 +318,7 @@ class Search {
     if (exact) return true;
     std::set<int> fc_hosts;
     for (const int place : plan->fc) fc_hosts.insert(problem_.hosts.places[place].host);
-    for (int i = 0; i < ShardsBeside(candidate); ++i) {
+    for (int i = 0; i < CountsOf(candidate).shards_beside(); ++i) {
       fc_hosts.insert(problem_.hosts.places[plan->conv[i]].host);
     }
     double most = 0;
@@ -419,7 +328,7 @@ class Search {
     int64_t all = 0, divisor = 0;
     for (const int place : plan->conv) {
       const bool shard = fc_hosts.contains(problem_.hosts.places[place].host);
-      const double each = rows.at({exact_kind_[place], shard});
+      const double each = rows.at({hosts_.exact_kind(place), shard});
       plan->shares.push_back(std::max(1, static_cast<int>(std::lround(each * scale))));
       all += plan->shares.back();
       divisor = std::gcd(divisor, plan->shares.back());
@@ -459,14 +368,11 @@ class Search {
 
   const PlanProblem& problem_;
   Predictor predictor_;
+  OrderedHosts hosts_;
   const int layers_;
   std::vector<std::shared_ptr<const DividedNet>> nets_;
-  std::vector<int> order_;                                                           // places, fastest first
-  std::vector<int> exact_kind_, rough_kind_;                                         // by place
-  bool exact_ = true;                                                                // the kinds are as many
-  std::map<std::tuple<int, int, int, bool>, std::optional<Candidate>> kept_;         // cut, shards, replicas, beside
-  std::map<std::tuple<int, int, bool, bool>, std::vector<HostGroup>> rough_groups_;  // by numbers of nodes and order
-  std::optional<Candidate> tightest_;                                                // of those that do not fit
+  std::map<std::tuple<int, int, int, bool>, std::optional<Candidate>> kept_;  // cut, shards, replicas, beside
+  std::optional<Candidate> tightest_;                                         // of those that do not fit
   int64_t considered_ = 0;
 };
 
