@@ -1,10 +1,10 @@
 #include "commands/plan_table.h"
 
 #include "backend/backend.h"
-#include "base/cores.h"
 #include "base/format.h"
 #include "base/memory_room.h"
 #include "commands/describe.h"
+#include "commands/hosts_like_this.h"
 #include "commands/profile_net.h"
 #include "commands/sample_shape.h"
 #include "commands/simulate.h"
@@ -41,17 +41,7 @@ StatusOr<PlanFiles> ReadFiles(const PlanFlags& flags) {
   HP_ASSIGN_OR_RETURN(caffe::NetParameter net, NetOfSolver(files.solver));
   files.net = std::make_shared<const caffe::NetParameter>(std::move(net));
   HP_RETURN_IF_ERROR(NetGraph::Create(files.net, caffe::TRAIN).status());
-  if (!flags.sample.empty()) {
-    HP_ASSIGN_OR_RETURN(files.samples.train, ParseSampleShape(flags.sample));
-    files.samples.test = files.samples.train;
-    return files;
-  }
-  StatusOr<SampleShapes> samples = ReadSampleShapes(files.solver, *files.net, flags.cache_dir);
-  if (samples.status().code() == StatusCode::kNotFound) {
-    return NotFound("%s; without its data, say the shape of a sample: --sample=CHANNELS,HEIGHT,WIDTH",
-                    samples.status().message().c_str());
-  }
-  HP_ASSIGN_OR_RETURN(files.samples, std::move(samples));
+  HP_ASSIGN_OR_RETURN(files.samples, SampleShapesOf(flags.sample, files.solver, *files.net, flags.cache_dir));
   return files;
 }
 
@@ -64,14 +54,7 @@ StatusOr<Hosts> HostsOfFlag(const std::string& flag, std::string* note) {
   for (std::string name; std::getline(stream, name, ',');) {
     if (!name.empty()) names.push_back(name);
   }
-  HostConfig like;
-  like.set_cores(AvailableCores());
-  like.set_memory_mb(std::clamp<int64_t>(HostMemoryTotal().bytes >> 20, 1, kMaxMemoryMb));
-  *note = Format(
-      "hosts: taken to be like this one (%d cores, %s) with links of %.0f Gbit/s; --hosts=FILE.prototxt says "
-      "more\n",
-      like.cores(), MegaBytes(static_cast<size_t>(like.memory_mb()) << 20).c_str(), like.link_gbit_per_s());
-  return LikeHosts(names, like);
+  return HostsLikeThis(names, note);
 }
 
 StatusOr<Workload> WorkOf(const PlanFlags& flags, const PlanFiles& files) {

@@ -22,6 +22,22 @@ StatusOr<std::optional<Shape>> SampleShape(const caffe::NetParameter& net, bool 
   return std::optional<Shape>();
 }
 
+/// The shape that "3,227,227" means.
+StatusOr<Shape> ParseSampleShape(const std::string& text) {
+  std::vector<int64_t> dims;
+  bool valid = true;
+  std::istringstream stream(text);
+  for (std::string item; std::getline(stream, item, ',');) {
+    int64_t dim = 0;
+    const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), dim);
+    valid = valid && error == std::errc() && end == item.data() + item.size() && dim >= 1;
+    dims.push_back(dim);
+  }
+  const Shape shape(dims);
+  if (valid && shape.rank() == 3 && shape.InBounds() && text.back() != ',') return shape;
+  return InvalidArgument("--sample is \"%s\"; expected CHANNELS,HEIGHT,WIDTH, such as 3,227,227", text.c_str());
+}
+
 }  // namespace
 
 StatusOr<SampleShapes> ReadSampleShapes(const caffe::SolverParameter& solver, const caffe::NetParameter& net,
@@ -37,19 +53,16 @@ StatusOr<SampleShapes> ReadSampleShapes(const caffe::SolverParameter& solver, co
   return shapes;
 }
 
-StatusOr<Shape> ParseSampleShape(const std::string& text) {
-  std::vector<int64_t> dims;
-  bool valid = true;
-  std::istringstream stream(text);
-  for (std::string item; std::getline(stream, item, ',');) {
-    int64_t dim = 0;
-    const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), dim);
-    valid = valid && error == std::errc() && end == item.data() + item.size() && dim >= 1;
-    dims.push_back(dim);
+StatusOr<SampleShapes> SampleShapesOf(const std::string& said, const caffe::SolverParameter& solver,
+                                      const caffe::NetParameter& net, const std::string& cache_dir) {
+  if (!said.empty()) {
+    HP_ASSIGN_OR_RETURN(const Shape shape, ParseSampleShape(said));
+    return SampleShapes{shape, shape};
   }
-  const Shape shape(dims);
-  if (valid && shape.rank() == 3 && shape.InBounds() && text.back() != ',') return shape;
-  return InvalidArgument("--sample is \"%s\"; expected CHANNELS,HEIGHT,WIDTH, such as 3,227,227", text.c_str());
+  StatusOr<SampleShapes> shapes = ReadSampleShapes(solver, net, cache_dir);
+  if (shapes.status().code() != StatusCode::kNotFound) return shapes;
+  return NotFound("%s; without its data, say the shape of a sample: --sample=CHANNELS,HEIGHT,WIDTH",
+                  shapes.status().message().c_str());
 }
 
 }  // namespace hp

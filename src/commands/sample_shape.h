@@ -22,8 +22,9 @@ struct SampleShapes {
 StatusOr<SampleShapes> ReadSampleShapes(const caffe::SolverParameter& solver, const caffe::NetParameter& net,
                                         const std::string& cache_dir);
 
-/// The shape that "3,227,227" means.
-/// @return kInvalidArgument: another text; names --sample.
-StatusOr<Shape> ParseSampleShape(const std::string& text);
+/// The same, or where `said`, such as "3,227,227", is not empty, that shape in both phases: for hosts without the data.
+/// @return also kInvalidArgument: another text. Names --sample.
+StatusOr<SampleShapes> SampleShapesOf(const std::string& said, const caffe::SolverParameter& solver,
+                                      const caffe::NetParameter& net, const std::string& cache_dir);
 
 }  // namespace hp

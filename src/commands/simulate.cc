@@ -1,9 +1,8 @@
 #include "commands/simulate.h"
 
-#include "base/cores.h"
 #include "base/format.h"
-#include "base/memory_room.h"
 #include "base/pending_file.h"
+#include "commands/hosts_like_this.h"
 #include "commands/sample_shape.h"
 #include "proto/text.h"
 #include "scheduler/plan/table_check.h"
@@ -36,31 +35,17 @@ StatusOr<std::unique_ptr<JobPlan>> PlanJob(const SimulateFlags& flags, const Rou
   if (!faults.empty()) return InvalidArgument("%s: %s", flags.table.c_str(), faults[0].c_str());
   HP_RETURN_IF_ERROR(NetGraph::Create(options.net, caffe::TRAIN).status());
   options.solver.clear_test_iter();  // training alone
-  if (!flags.sample.empty()) {
-    HP_ASSIGN_OR_RETURN(options.train_shape, ParseSampleShape(flags.sample));
-    return JobPlan::Create(options);
-  }
-  const StatusOr<SampleShapes> samples = ReadSampleShapes(options.solver, *options.net, flags.cache_dir);
-  if (samples.status().code() == StatusCode::kNotFound) {
-    return NotFound("%s; without its data, say the shape of a sample: --sample=CHANNELS,HEIGHT,WIDTH",
-                    samples.status().message().c_str());
-  }
-  HP_RETURN_IF_ERROR(samples.status());
-  options.train_shape = samples->train;
+  HP_ASSIGN_OR_RETURN(const SampleShapes samples,
+                      SampleShapesOf(flags.sample, options.solver, *options.net, flags.cache_dir));
+  options.train_shape = samples.train;
   return JobPlan::Create(options);
 }
 
-/// The table's hosts and devices, each taken to be like this host.
-StatusOr<Hosts> HostsLikeThis(const RoutingTable& table, std::string* note) {
-  HostConfig like;
-  like.set_cores(AvailableCores());
-  like.set_memory_mb(std::clamp<int64_t>(static_cast<int64_t>(HostMemoryTotal().bytes >> 20), 1, kMaxMemoryMb));
+/// The table's hosts and devices.
+std::vector<std::string> PlacesOf(const RoutingTable& table) {
   std::vector<std::string> entries;
   for (const NodeInfo& node : table.nodes()) entries.push_back(node.host + "/" + node.device);
-  *note =
-      Format("hosts: taken to be like this one (%d cores) with links of %g Gbit/s; --hosts=FILE.prototxt says more\n",
-             like.cores(), like.link_gbit_per_s());
-  return LikeHosts(entries, like);
+  return entries;
 }
 
 }  // namespace
@@ -78,7 +63,8 @@ StatusOr<std::string> SimulateTable(const SimulateFlags& flags) {
   HP_ASSIGN_OR_RETURN(const RoutingTable table, RoutingTable::Load(flags.table));
   HP_ASSIGN_OR_RETURN(const std::unique_ptr<JobPlan> plan, PlanJob(flags, table));
   std::string text;
-  HP_ASSIGN_OR_RETURN(Hosts hosts, flags.hosts.empty() ? HostsLikeThis(table, &text) : ReadHosts(flags.hosts));
+  HP_ASSIGN_OR_RETURN(Hosts hosts,
+                      flags.hosts.empty() ? HostsLikeThis(PlacesOf(table), &text) : ReadHosts(flags.hosts));
   HP_RETURN_IF_ERROR(LoadProfiles(flags.profile, plan->graph(true).net(), plan->node(0, true).sample(), &hosts));
   HP_ASSIGN_OR_RETURN(const std::vector<int> places, PlacesOfNodes(table, hosts));
   const SimulatedJob job = SimulatedJobOf(*plan, hosts, places, kClocks);
