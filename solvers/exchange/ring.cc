@@ -81,7 +81,7 @@ Status Ring::Start(uint64_t clock, int collective, std::span<float> values) {
   return Post();
 }
 
-Status Ring::OnGranted(const RingPlace& place, const RingGrant& grant) {
+Status Ring::OnGranted(const LinkPlace& place, const LinkGrant& grant) {
   const auto ready = ready_.find(place);
   if (ready == ready_.end()) {
     granted_.emplace(place, grant);
@@ -92,7 +92,7 @@ Status Ring::OnGranted(const RingPlace& place, const RingGrant& grant) {
   return Post();
 }
 
-Status Ring::OnArrived(const RingPlace& place) {
+Status Ring::OnArrived(const LinkPlace& place) {
   const RingPlan::Transfer transfer = plan_.At(place.number);
   if (plan_.adds(transfer.step)) {
     const std::span<float> values = ValuesOf(place, plan_.Received(transfer));
@@ -110,7 +110,7 @@ Status Ring::OnArrived(const RingPlace& place) {
 }
 
 // What was sent in a step of the reduce-scatter is overwritten by its sum, N - 1 steps later.
-Status Ring::OnWritten(const RingPlace& place) {
+Status Ring::OnWritten(const LinkPlace& place) {
   --writes_;
   RingPlan::Transfer transfer = plan_.At(place.number);
   if (plan_.adds(transfer.step)) {
@@ -121,14 +121,14 @@ Status Ring::OnWritten(const RingPlace& place) {
   return Post();
 }
 
-std::span<float> Ring::ValuesOf(const RingPlace& place, const Range& range) {
+std::span<float> Ring::ValuesOf(const LinkPlace& place, const Range& range) {
   const auto sum = sums_.find({place.clock, plan_.At(place.number).collective});
   CHECK(sum != sums_.end()) << "a transfer of a collective that is not under way";
   return sum->second.values.subspan(range.begin, range.size());
 }
 
 void Ring::Ready(uint64_t clock, const RingPlan::Transfer& transfer) {
-  const RingPlace place{clock, plan_.Number(transfer)};
+  const LinkPlace place{clock, plan_.Number(transfer)};
   const std::span<const float> source = ValuesOf(place, plan_.Sent(transfer));
   const auto granted = granted_.find(place);
   if (granted == granted_.end()) {
@@ -139,7 +139,7 @@ void Ring::Ready(uint64_t clock, const RingPlan::Transfer& transfer) {
   granted_.erase(granted);
 }
 
-void Ring::EndOne(const RingPlace& place) {
+void Ring::EndOne(const LinkPlace& place) {
   const int collective = plan_.At(place.number).collective;
   const auto sum = sums_.find({place.clock, collective});
   if (--sum->second.left > 0) return;
@@ -149,7 +149,7 @@ void Ring::EndOne(const RingPlace& place) {
 
 Status Ring::Post() {
   while (!wanted_.empty() && !free_slots_.empty()) {
-    const RingPlace place = wanted_.front();
+    const LinkPlace place = wanted_.front();
     wanted_.pop_front();
     slots_[place] = free_slots_.back();
     free_slots_.pop_back();

@@ -46,9 +46,9 @@ class Ring {
 
   /// The events of the links, in the order in which they came. @return RingLinks' error.
   /// @param place one of the plan, granted once in its update; it may come before Start.
-  Status OnGranted(const RingPlace& place, const RingGrant& grant);
-  Status OnArrived(const RingPlace& place);
-  Status OnWritten(const RingPlace& place);
+  Status OnGranted(const LinkPlace& place, const LinkGrant& grant);
+  Status OnArrived(const LinkPlace& place);
+  Status OnWritten(const LinkPlace& place);
 
  private:
   /// A collective under way.
@@ -58,18 +58,18 @@ class Ring {
   };
   /// A chunk whose place is granted, to be written.
   struct Sendable {
-    RingGrant grant;
+    LinkGrant grant;
     std::span<const float> source;
   };
   using SumKey = std::pair<uint64_t, int>;  // clock, collective
 
   Ring(const RingPlan* plan, RingLinks* links, DoneSink on_done);
   uint64_t TransfersOf(int collective) const;
-  std::span<float> ValuesOf(const RingPlace& place, const Range& range);
+  std::span<float> ValuesOf(const LinkPlace& place, const Range& range);
   std::span<float> Slot(int slot, size_t count) { return {scratch_.floats() + slot * slot_values_, count}; }
   /// The values of this transfer may be sent.
   void Ready(uint64_t clock, const RingPlan::Transfer& transfer);
-  void EndOne(const RingPlace& place);
+  void EndOne(const LinkPlace& place);
   /// Posts what can be posted.
   Status Post();
 
@@ -83,13 +83,13 @@ class Ring {
   Buffer scratch_;
   std::shared_ptr<const void> registered_;
   std::vector<int> free_slots_;
-  std::map<RingPlace, int> slots_;  // granted
-  std::deque<RingPlace> wanted_;    // not granted yet
+  std::map<LinkPlace, int> slots_;  // granted
+  std::deque<LinkPlace> wanted_;    // not granted yet
 
   // Sends: a chunk is ready, its place is granted, both, or being written.
-  std::map<RingPlace, std::span<const float>> ready_;
-  std::map<RingPlace, RingGrant> granted_;
-  std::map<RingPlace, Sendable> sendable_;
+  std::map<LinkPlace, std::span<const float>> ready_;
+  std::map<LinkPlace, LinkGrant> granted_;
+  std::map<LinkPlace, Sendable> sendable_;
   int writes_ = 0;
 };
 

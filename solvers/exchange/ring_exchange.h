@@ -49,8 +49,8 @@ class RingExchange : public Exchange, private RingEvents {
   /// A parameter that was added, or an event of the links.
   struct Event {
     enum Kind { kAdded, kGranted, kArrived, kWritten, kBroken } kind = kAdded;
-    RingPlace place = {};            // of kAdded: its clock
-    RingGrant grant = {};            // of kGranted
+    LinkPlace place = {};            // of kAdded: its clock
+    LinkGrant grant = {};            // of kGranted
     int param = 0;                   // of kAdded: index into the plan's parameters
     std::span<float> gradient = {};  // of kAdded
     Status status = {};              // of kBroken
@@ -79,11 +79,11 @@ class RingExchange : public Exchange, private RingEvents {
   bool ended() const HP_EXCLUDES(mutex_);
 
   // RingEvents
-  void OnGranted(const RingPlace& place, const RingGrant& grant) override {
+  void OnGranted(const LinkPlace& place, const LinkGrant& grant) override {
     Push({.kind = Event::kGranted, .place = place, .grant = grant});
   }
-  void OnArrived(const RingPlace& place) override { Push({.kind = Event::kArrived, .place = place}); }
-  void OnWritten(const RingPlace& place) override { Push({.kind = Event::kWritten, .place = place}); }
+  void OnArrived(const LinkPlace& place) override { Push({.kind = Event::kArrived, .place = place}); }
+  void OnWritten(const LinkPlace& place) override { Push({.kind = Event::kWritten, .place = place}); }
   void OnBroken(const Status& status) override { Push({.kind = Event::kBroken, .status = status}); }
 
   const RingPlan plan_;

@@ -1,39 +1,24 @@
 #pragma once
 
 #include "hp/status.h"
+#include "solvers/exchange/link_place.h"
 
-#include <compare>
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <span>
 
 namespace hp {
-
-/// Names a place that a replica grants to its left neighbour: both compute the number from the plan (RingPlan).
-struct RingPlace {
-  uint64_t clock = 0;   ///< the update
-  uint32_t number = 0;  ///< among the update's places on this link
-
-  auto operator<=>(const RingPlace&) const = default;
-};
-
-/// Names one open grant of the right neighbour; only the links look inside.
-struct RingGrant {
-  uint32_t index = 0;
-  uint32_t generation = 0;
-};
 
 /// What the links report. Any thread, one call at a time; returns at once, and may be called from within a post.
 class RingEvents {
  public:
   virtual ~RingEvents() = default;
   /// The right neighbour has granted us `place`.
-  virtual void OnGranted(const RingPlace& place, const RingGrant& grant) = 0;
+  virtual void OnGranted(const LinkPlace& place, const LinkGrant& grant) = 0;
   /// The left neighbour has filled `place`, which we granted.
-  virtual void OnArrived(const RingPlace& place) = 0;
+  virtual void OnArrived(const LinkPlace& place) = 0;
   /// A write of ours has ended: its source may be changed.
-  virtual void OnWritten(const RingPlace& place) = 0;
+  virtual void OnWritten(const LinkPlace& place) = 0;
   /// A link broke while a grant or a write was open. May be called again.
   virtual void OnBroken(const Status& status) = 0;
 };
@@ -50,10 +35,10 @@ class RingLinks {
   /// kFailedPrecondition: it can't be registered.
   virtual StatusOr<std::shared_ptr<const void>> Register(std::span<std::byte> memory) = 0;
   /// Lets the left neighbour fill `memory`, float32, once. OnArrived follows. @return kUnavailable: it is gone.
-  virtual Status Grant(const RingPlace& place, std::span<float> memory) = 0;
+  virtual Status Grant(const LinkPlace& place, std::span<float> memory) = 0;
   /// Writes `source`, float32, into what the right neighbour granted (OnGranted). OnWritten follows.
   /// @return kUnavailable: it is gone.
-  virtual Status Write(const RingPlace& place, const RingGrant& grant, std::span<const float> source) = 0;
+  virtual Status Write(const LinkPlace& place, const LinkGrant& grant, std::span<const float> source) = 0;
 };
 
 }  // namespace hp

@@ -5,11 +5,11 @@
 namespace hp {
 namespace {
 
-RingPlace PlaceOf(const PlaceTag& tag) { return {ExchangeClock(tag), ExchangeNumber(tag)}; }
+LinkPlace PlaceOf(const PlaceTag& tag) { return {ExchangeClock(tag), ExchangeNumber(tag)}; }
 
 }  // namespace
 
-PlaceTag ExchangeLinks::TagOf(const RingPlace& place) const {
+PlaceTag ExchangeLinks::TagOf(const LinkPlace& place) const {
   return ExchangeTag(places_.stage, place.clock, place.number);
 }
 
@@ -18,7 +18,7 @@ StatusOr<std::shared_ptr<const void>> ExchangeLinks::Register(std::span<std::byt
   return std::shared_ptr<const void>(std::shared_ptr<MemoryRegion>(std::move(region)));
 }
 
-Status ExchangeLinks::Grant(const RingPlace& place, std::span<float> memory) {
+Status ExchangeLinks::Grant(const LinkPlace& place, std::span<float> memory) {
   {
     MutexLock lock(&mutex_);
     granted_[place] = memory.size_bytes();
@@ -26,7 +26,7 @@ Status ExchangeLinks::Grant(const RingPlace& place, std::span<float> memory) {
   return transport_->Grant(left_, TagOf(place), std::as_writable_bytes(memory)).Prepend("exchange");
 }
 
-Status ExchangeLinks::Write(const RingPlace& place, const RingGrant& grant, std::span<const float> source) {
+Status ExchangeLinks::Write(const LinkPlace& place, const LinkGrant& grant, std::span<const float> source) {
   {
     MutexLock lock(&mutex_);
     payload_[places_.granter].sent += std::ssize(std::as_bytes(source));
@@ -41,7 +41,7 @@ void ExchangeLinks::OnGranted(const PlaceTag& tag, RemoteGrant grant) {
 
 // A neighbour that ends its connection in order (kCancelled) leaves the ring as well.
 void ExchangeLinks::OnGrantEnded(const PlaceTag& tag, const Status& status) {
-  const RingPlace place = PlaceOf(tag);
+  const LinkPlace place = PlaceOf(tag);
   {
     MutexLock lock(&mutex_);
     const auto granted = granted_.extract(place);

@@ -27,8 +27,8 @@ class ExchangeLinks : public RingLinks {
 
   void Begin(RingEvents* events) override { events_ = events; }
   StatusOr<std::shared_ptr<const void>> Register(std::span<std::byte> memory) override;
-  Status Grant(const RingPlace& place, std::span<float> memory) override HP_EXCLUDES(mutex_);
-  Status Write(const RingPlace& place, const RingGrant& grant, std::span<const float> source) override
+  Status Grant(const LinkPlace& place, std::span<float> memory) override HP_EXCLUDES(mutex_);
+  Status Write(const LinkPlace& place, const LinkGrant& grant, std::span<const float> source) override
       HP_EXCLUDES(mutex_);
   /// What was written and has arrived so far, by neighbour. Any thread.
   std::map<Rank, Payload> payload() const HP_EXCLUDES(mutex_) {
@@ -43,7 +43,7 @@ class ExchangeLinks : public RingLinks {
   void OnWriteEnded(const PlaceTag& tag, const Status& status);
 
  private:
-  PlaceTag TagOf(const RingPlace& place) const;
+  PlaceTag TagOf(const LinkPlace& place) const;
 
   Transport* const transport_;
   const Rank left_;
@@ -51,7 +51,7 @@ class ExchangeLinks : public RingLinks {
   RingEvents* events_ = nullptr;  // set before the Gate opens
 
   mutable Mutex mutex_;
-  std::map<RingPlace, size_t> granted_ HP_GUARDED_BY(mutex_);  // to the left neighbour, in bytes
+  std::map<LinkPlace, size_t> granted_ HP_GUARDED_BY(mutex_);  // to the left neighbour, in bytes
   std::map<Rank, Payload> payload_ HP_GUARDED_BY(mutex_);
 };
 

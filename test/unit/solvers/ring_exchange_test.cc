@@ -52,10 +52,10 @@ class MemoryNetwork {
     StatusOr<std::shared_ptr<const void>> Register(std::span<std::byte> memory) override {
       return network_->Register(memory);
     }
-    Status Grant(const RingPlace& place, std::span<float> memory) override {
+    Status Grant(const LinkPlace& place, std::span<float> memory) override {
       return network_->Grant(rank_, place, memory);
     }
-    Status Write(const RingPlace& place, const RingGrant& grant, std::span<const float> source) override {
+    Status Write(const LinkPlace& place, const LinkGrant& grant, std::span<const float> source) override {
       return network_->Write(rank_, place, grant, source);
     }
 
@@ -98,9 +98,9 @@ class MemoryNetwork {
                        (--region, memory.data() + memory.size() <= region->first + region->second / sizeof(float));
     if (!found) ++unregistered_;
   }
-  Status Grant(int rank, const RingPlace& place, std::span<float> memory) HP_EXCLUDES(mutex_) {
+  Status Grant(int rank, const LinkPlace& place, std::span<float> memory) HP_EXCLUDES(mutex_) {
     const int left = Left(rank);
-    const RingGrant grant{place.number, 7};
+    const LinkGrant grant{place.number, 7};
     {
       MutexLock lock(&mutex_);
       if (gone_.contains(left)) return Unavailable("replica %d is gone", left);
@@ -114,7 +114,7 @@ class MemoryNetwork {
     EventsOf(left)->OnGranted(place, grant);
     return OkStatus();
   }
-  Status Write(int rank, const RingPlace& place, const RingGrant& grant, std::span<const float> source)
+  Status Write(int rank, const LinkPlace& place, const LinkGrant& grant, std::span<const float> source)
       HP_EXCLUDES(mutex_) {
     const int right = Right(rank);
     {
@@ -136,7 +136,7 @@ class MemoryNetwork {
   Mutex mutex_;
   std::map<int, RingEvents*> events_ HP_GUARDED_BY(mutex_);
   std::map<int, std::vector<std::function<void()>>> early_ HP_GUARDED_BY(mutex_);
-  std::map<std::pair<int, RingPlace>, std::span<float>> places_ HP_GUARDED_BY(mutex_);
+  std::map<std::pair<int, LinkPlace>, std::span<float>> places_ HP_GUARDED_BY(mutex_);
   std::map<const float*, size_t, std::less<>> registered_ HP_GUARDED_BY(mutex_);
   std::set<int> gone_ HP_GUARDED_BY(mutex_);
   int unregistered_ HP_GUARDED_BY(mutex_) = 0;

@@ -24,10 +24,10 @@ constexpr size_t kBucketBytes = 64, kChunkBytes = 12;
 class ScriptedLinks : public RingLinks {
  public:
   struct Posted {
-    RingPlace place;
+    LinkPlace place;
     std::span<float> memory;        // of a grant
     std::span<const float> source;  // of a write
-    RingGrant grant = {};           // of a write
+    LinkGrant grant = {};           // of a write
   };
   using Sink = std::function<Status(const Posted&, bool write)>;
   explicit ScriptedLinks(Sink sink) : sink_(std::move(sink)) {}
@@ -36,8 +36,8 @@ class ScriptedLinks : public RingLinks {
   StatusOr<std::shared_ptr<const void>> Register(std::span<std::byte>) override {
     return std::shared_ptr<const void>();
   }
-  Status Grant(const RingPlace& place, std::span<float> memory) override { return sink_({place, memory, {}}, false); }
-  Status Write(const RingPlace& place, const RingGrant& grant, std::span<const float> source) override {
+  Status Grant(const LinkPlace& place, std::span<float> memory) override { return sink_({place, memory, {}}, false); }
+  Status Write(const LinkPlace& place, const LinkGrant& grant, std::span<const float> source) override {
     return sink_({place, {}, source, grant}, true);
   }
 
@@ -120,8 +120,8 @@ class RingJob {
     std::vector<std::vector<Values>> values;  // by clock and collective
     std::set<std::pair<uint64_t, int>> done;
     size_t started = 0;
-    std::map<RingPlace, std::span<float>> places;         // granted to the left
-    std::map<RingPlace, std::span<const float>> sources;  // of writes that have not ended
+    std::map<LinkPlace, std::span<float>> places;         // granted to the left
+    std::map<LinkPlace, std::span<const float>> sources;  // of writes that have not ended
   };
 
   Replica& RightOf(int rank) { return *replicas_[(rank + 1) % replicas_.size()]; }
@@ -156,7 +156,7 @@ class RingJob {
                          posted.memory.data() + posted.memory.size() <= source.data();
       EXPECT_TRUE(apart) << "granted while it is being sent";
     }
-    const RingGrant grant{posted.place.number, static_cast<uint32_t>(posted.place.clock)};
+    const LinkGrant grant{posted.place.number, static_cast<uint32_t>(posted.place.clock)};
     pending_.push_back([&left, posted, grant] { return left.ring->OnGranted(posted.place, grant); });
     return OkStatus();
   }
