@@ -31,6 +31,7 @@ void CheckBlock(const StoredParam& param) {
 }
 
 bool WantsGradient(const StoredParam& param) { return !param.frozen() && param.keeps_gradient; }
+bool WantsHistory(const StoredParam& param) { return !param.frozen() && param.keeps_history; }
 
 }  // namespace
 
@@ -43,7 +44,7 @@ ParamStore::ParamStore(Device* device, std::vector<StoredParam> params)
     counts_.push_back(count);
     values_at_.push_back(values.Place(count, true));
     gradients_at_.push_back(gradients.Place(param.gradient_count(), WantsGradient(param)));
-    histories_at_.push_back(histories.Place(count, !param.frozen()));
+    histories_at_.push_back(histories.Place(count, WantsHistory(param)));
     packed_.push_back(std::make_unique<PackedParams>(device_));
   }
   values_bytes_ = values.bytes();
@@ -130,7 +131,7 @@ size_t ParamStore::BytesFor(const std::vector<StoredParam>& params) {
     const int64_t count = param.block.count();
     all.Place(count, true);
     all.Place(param.gradient_count(), WantsGradient(param));
-    all.Place(count, !param.frozen());
+    all.Place(count, WantsHistory(param));
   }
   return all.bytes();
 }

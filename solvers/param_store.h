@@ -23,6 +23,8 @@ struct StoredParam {
   float lr_mult = 1, decay_mult = 1;  ///< Caffe's factors of learning rate and weight_decay
   /// False: the store allocates no gradient, because the update consumes it piece by piece as it is computed.
   bool keeps_gradient = true;
+  /// False: it has no history here, because parameter servers update it.
+  bool keeps_history = true;
   /// Above 0: an update changes so many of its rows at most, and the gradient is of these alone. 0: all of them.
   int64_t gradient_rows = 0;
 
@@ -66,7 +68,7 @@ class ParamStore {
   std::span<float> values(int i) const { return At(values_, values_at_[i], counts_[i]); }
   /// [gradient_count()], in the device's memory; empty: frozen, or keeps_gradient is false.
   std::span<float> gradient(int i) const { return At(gradients_, gradients_at_[i], params_[i].gradient_count()); }
-  /// [count(i)], in the device's memory; empty: frozen.
+  /// [count(i)], in the device's memory; empty: frozen, or keeps_history is false.
   std::span<float> history(int i) const { return At(histories_, histories_at_[i], counts_[i]); }
 
   /// The parameter as an op reads it. Take a new view after an update: it contains the version. The packed copies
@@ -77,8 +79,8 @@ class ParamStore {
   /// Call after every change of values(i): packed copies of older versions are then made anew when an op asks for them.
   void MarkUpdated(int i) { ++versions_[i]; }
 
-  // Copies to and from host memory of exactly the size of the span (CHECK): [count(i)], or empty for the history of a
-  // frozen parameter. They block until all work that was put into Device::kCompute before is done.
+  // Copies to and from host memory of exactly the size of the span (CHECK): [count(i)], or empty for a history that
+  // is not kept. They block until all work that was put into Device::kCompute before is done.
   // @return kInternal: the device failed.
   Status ReadValues(int i, std::span<float> to) const { return Read(values(i), to); }
   Status ReadHistory(int i, std::span<float> to) const { return Read(history(i), to); }

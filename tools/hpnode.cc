@@ -22,7 +22,7 @@
 #include <vector>
 
 DEFINE_string(routing, "", "the job's routing table (text protobuf; hproute writes one)");
-DEFINE_string(role, "", "conv or fc: role of the node to run, one of the table's nodes on this host");
+DEFINE_string(role, "", "conv, fc or ps: role of the node to run, one of the table's nodes on this host");
 DEFINE_string(node, "", "name of the node to run; overrides --role and this host's addresses");
 DEFINE_bool(all, false, "run every node of the table as threads of this process, without a network");
 DEFINE_string(resume, "", "resume from this .solverstate; give the same file to every node of the job");
@@ -53,7 +53,7 @@ constexpr int kMaxWaitS = 1'000'000;
 
 constexpr char kUsage[] =
     "trains one node of a job\n"
-    "usage: hpnode --role=conv|fc --routing=table.prototxt [--node=NAME]\n"
+    "usage: hpnode --role=conv|fc|ps --routing=table.prototxt [--node=NAME]\n"
     "       hpnode --all --routing=table.prototxt\n"
     "example, on one host:\n"
     "  hproute --solver=solver.prototxt --conv=2 --fc=2 --hosts=127.0.0.1 --out=table.prototxt\n"
@@ -137,7 +137,7 @@ Status Main(bool* said) {
   if (FLAGS_routing.empty()) return InvalidArgument("--routing=table.prototxt is missing (hpnode --help)");
   HP_RETURN_IF_ERROR(CheckThreads("reader_threads", FLAGS_reader_threads, 1));
   if (!FLAGS_all && FLAGS_role.empty() && FLAGS_node.empty()) {
-    return InvalidArgument("--role=conv|fc or --node=NAME is missing (hpnode --help)");
+    return InvalidArgument("--role=conv|fc|ps or --node=NAME is missing (hpnode --help)");
   }
   if (FLAGS_wait < 0 || FLAGS_wait > kMaxWaitS) {
     return InvalidArgument("--wait is %d; expected 0 to %d", FLAGS_wait, kMaxWaitS);

@@ -37,11 +37,15 @@ DEFINE_string(sample, "",
 DEFINE_int32(conv, 1, "Number of nodes of the conv stage (replicas).");
 DEFINE_string(fc, "1",
               "Number of nodes of the FC stage (shards). K1,K2: two FC stages on different nodes; 0: no FC stage.");
+DEFINE_int32(
+    ps, 0,
+    "Number of parameter servers, which the conv nodes send their gradients to and get new values from; 0: they "
+    "sum their gradients among themselves.");
 DEFINE_string(
     hosts, "localhost",
     "Where a table is chosen or simulated: a hosts.prototxt (src/proto/planning.proto), or hosts that are like this "
     "one. Else: "
-    "Hosts of the nodes, conv nodes first, then FC nodes. A host may be listed several times; "
+    "Hosts of the nodes, conv nodes first, then FC nodes, then parameter servers. A host may be listed several times; "
     "if there are fewer hosts than nodes, they are reused in order. HOST/cuda:0-3: a node on each of these GPUs.");
 DEFINE_int32(port, 29500, "Port of the first node of each host; its other nodes use the following ports.");
 DEFINE_int32(micro_batches, 0, "Micro-batches per replica and batch; 0: chosen automatically, at most 4.");
@@ -147,6 +151,7 @@ std::string SolverFromTable(const std::string& solver, const std::string& table)
 std::string CommandLine(const TableRequest& request) {
   std::string text = "Routing table of hpnode, written by\nhproute --solver=" + FLAGS_solver;
   text += " --conv=" + std::to_string(request.conv) + " --fc=" + FLAGS_fc + " --hosts=" + FLAGS_hosts;
+  if (request.ps > 0) text += " --ps=" + std::to_string(request.ps);
   if (!FLAGS_cut.empty()) text += " --cut=" + FLAGS_cut;
   if (!FLAGS_split.empty()) text += " --split=" + FLAGS_split;
   if (FLAGS_scattered) text += " --scattered";
@@ -166,6 +171,7 @@ Status Write() {
   HP_ASSIGN_OR_RETURN(request.shares, Numbers("shares", FLAGS_shares, "a share of the batch"));
   request.solver = SolverFromTable(FLAGS_solver, FLAGS_out);
   request.conv = FLAGS_conv;
+  request.ps = FLAGS_ps;
   request.hosts = SplitList(FLAGS_hosts);
   request.port = FLAGS_port;
   request.micro_batches = FLAGS_micro_batches;
@@ -208,7 +214,7 @@ PlanFlags FlagsOfPlan() {
 }
 
 Status WriteProfile() {
-  for (const char* flag : {"conv", "fc", "out"}) {
+  for (const char* flag : {"conv", "fc", "ps", "out"}) {
     if (IsGiven(flag)) return InvalidArgument("--%s does not go with --profile, which writes one without --plan", flag);
   }
   if (FLAGS_solver.empty()) return InvalidArgument("--solver=FILE is missing (hproute --help)");
@@ -222,7 +228,7 @@ Status Plan() {
   if (FLAGS_plan != "auto" && IsGiven("plan")) {
     return InvalidArgument("--plan is \"%s\"; expected auto", FLAGS_plan.c_str());
   }
-  for (const char* flag : {"conv", "fc", "micro_batches", "cut", "split", "scattered", "shares"}) {
+  for (const char* flag : {"conv", "fc", "ps", "micro_batches", "cut", "split", "scattered", "shares"}) {
     if (!IsGiven(flag)) continue;
     return InvalidArgument("--%s does not go with --plan, nor without --conv and --fc: hproute chooses it", flag);
   }

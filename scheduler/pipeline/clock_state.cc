@@ -4,6 +4,10 @@
 // and a norm is taken when all are final and nothing of the clock computes any more (what is computed after a verdict
 // would belong to the next clock's loss scale). Updates of a clock wait for its tests, which read the parameters. None
 // of these is waited for in a task: whatever comes last, of this node or of another, makes the next task ready.
+//
+// Where parameter servers update, the two halves lie on different nodes. On a replica: added -> given to the servers ->
+// kPull, when nothing of this clock reads the values any more -> the gradient has been sent and the values are here. On
+// a server: all replicas' gradients are here -> kUpdate, which sums them, and whose new values go to whoever pulls.
 #include "scheduler/pipeline/clock_state.h"
 
 #include "glog/logging.h"
@@ -13,9 +17,9 @@
 
 namespace hp {
 
-void ClockState::Open(const std::vector<MsgId>& tests, const std::vector<MsgId>& trains) {
+void ClockState::Open(const std::vector<MsgId>& tests, const std::vector<MsgId>& trains, bool training) {
   open_ = true;
-  training_ = !trains.empty();
+  training_ = training;
   ids_ = tests;
   ids_.insert(ids_.end(), trains.begin(), trains.end());
   tests_left_ = static_cast<int>(tests.size());
@@ -43,20 +47,35 @@ void ClockState::OnAdded(int group) {
 
 void ClockState::OnExchanged(int stage, int group) {
   const ParamGroupPlan& plan = plan_->groups.at(group);
-  CHECK(plan.exchanged && plan.stage == stage && training_)
+  CHECK(plan.exchange != GroupExchange::kNone && plan.stage == stage && training_)
       << "group " << group << " is not exchanged by stage " << stage;
   CHECK(!std::exchange(groups_[group].exchanged, true))
       << "group " << group << " of clock " << clock_ << " exchanged twice";
+  if (plan.exchange == GroupExchange::kPush) return FinishIfUpdated(group);
   FinishGradientIfDone(group);
 }
 
+void ClockState::OnValues(int stage, int group) {
+  const ParamGroupPlan& plan = plan_->groups.at(group);
+  CHECK(plan.exchange == GroupExchange::kPush && plan.stage == stage && groups_[group].taken)
+      << "values of group " << group << " that were not pulled";
+  CHECK(!std::exchange(groups_[group].values, true)) << "group " << group << " of clock " << clock_ << " came twice";
+  FinishIfUpdated(group);
+}
+
+// A group with kPush: its gradient has been sent, so the next clock may write it, and its values are new.
+void ClockState::FinishIfUpdated(int group) {
+  if (groups_[group].exchanged && groups_[group].values) --updates_left_;
+}
+
 // Rule [update-when-complete]: a gradient is final when all ids of the clock are in it, and those of the other
-// replicas. The sum may be there before our own backward task is reported: the exchange has our part from within that
-// task.
+// replicas; that of a group with kPush when it is all that this node has to give. The sum may be there before our own
+// backward task is reported: the exchange has our part from within that task.
 void ClockState::FinishGradientIfDone(int u) {
   Group& group = groups_[u];
   const ParamGroupPlan& plan = plan_->groups[u];
-  if (group.missing > 0 || (plan.exchanged && !group.exchanged)) return;
+  const bool awaits = plan.exchange == GroupExchange::kSum || plan.exchange == GroupExchange::kServe;
+  if (group.missing > 0 || (awaits && !group.exchanged)) return;
   if (plan.deferred && plan_->wait_for_verdict) {
     due_.push_back(TaskOf(Task::kWeightGradient, u));
   } else {
@@ -81,6 +100,10 @@ std::vector<Task> ClockState::TakeDue(bool has_verdict) {
 
 void ClockState::ScheduleUpdates(bool has_verdict) {
   if (!open_ || !training_ || tests_left_ > 0) return;
+  for (int u = 0; u < static_cast<int>(groups_.size()); ++u) {
+    if (ExchangeOf(u) != GroupExchange::kPush) continue;
+    if (groups_[u].gradient && !std::exchange(groups_[u].taken, true)) due_.push_back(TaskOf(Task::kPull, u));
+  }
   if (plan_->wait_for_verdict) {
     if (!norm_pushed_ && trains_left_ == 0 && AllGradients()) {
       norm_pushed_ = true;
@@ -89,8 +112,8 @@ void ClockState::ScheduleUpdates(bool has_verdict) {
     if (!norm_done_ || !has_verdict) return;
   }
   for (int u = 0; u < static_cast<int>(groups_.size()); ++u) {
-    if (!groups_[u].gradient || std::exchange(groups_[u].pushed, true)) continue;
-    due_.push_back(TaskOf(Task::kUpdate, u));
+    if (ExchangeOf(u) == GroupExchange::kPush) continue;
+    if (groups_[u].gradient && !std::exchange(groups_[u].taken, true)) due_.push_back(TaskOf(Task::kUpdate, u));
   }
 }
 
@@ -102,7 +125,8 @@ bool ClockState::Finished(bool has_verdict) const {
 bool ClockState::AwaitsExchange() const {
   if (!training_ || trains_left_ > 0) return false;
   for (size_t u = 0; u < groups_.size(); ++u) {
-    if (plan_->groups[u].exchanged && !groups_[u].exchanged) return true;
+    if (ExchangeOf(u) != GroupExchange::kNone && !groups_[u].exchanged) return true;
+    if (ExchangeOf(u) == GroupExchange::kPush && !groups_[u].values) return true;
   }
   return false;
 }

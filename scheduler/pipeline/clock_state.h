@@ -23,10 +23,10 @@ class ClockState {
   ClockState(const PipelinePlan* plan, int64_t clock) : plan_(plan), clock_(clock) {}
 
   /// The boundary task is done: ids may be bound. Once. Before it TakeId and TakeDue return nothing.
-  /// @param tests,trains the clock's ids on this node, each in the order of ids. No training ids: this is the job's
-  /// last clock, which updates nothing.
-  void Open(const std::vector<MsgId>& tests, const std::vector<MsgId>& trains);
-  /// Whether the clock has training ids.
+  /// @param tests,trains the clock's ids on this node, each in the order of ids; a parameter server has none.
+  /// @param training whether the clock updates anything; the job's last one does not.
+  void Open(const std::vector<MsgId>& tests, const std::vector<MsgId>& trains, bool training);
+  /// Whether the clock updates.
   bool training() const { return training_; }
 
   // --- Ids
@@ -42,9 +42,11 @@ class ClockState {
   /// A micro-batch's gradient is added to the group's, or (deferred) its rows are kept. Once for each training id that
   /// runs the group's layer.
   void OnAdded(int group);
-  /// The exchange has summed the group's gradient over the replicas of `stage`. Once for each exchanged group, before
-  /// or after the last OnAdded.
+  /// The exchange of `stage` is done with the group's gradient (Pipeline::OnExchanged). Once for each exchanged group,
+  /// before or after the last OnAdded.
   void OnExchanged(int stage, int group);
+  /// The parameter servers' new values of the group are here. Once for each group with kPush, behind its kPull task.
+  void OnValues(int stage, int group);
   /// The kWeightGradient task of a deferred group is done.
   void OnDeferredGradient(int group) { groups_[group].gradient = true; }
 
@@ -53,13 +55,13 @@ class ClockState {
   void OnNorm() { norm_done_ = true; }
   /// An update of this many groups is done.
   void OnUpdated(int groups) { updates_left_ -= groups; }
-  /// The tasks that are ready and were not returned before: deferred gradients, the norm, updates.
+  /// The tasks that are ready and were not returned before: deferred gradients, the norm, updates, pulls.
   /// @param has_verdict whether the clock's own verdict has arrived; matters only with wait_for_verdict.
   std::vector<Task> TakeDue(bool has_verdict);
   /// Whether the clock is open and all of it is done: solvers free, groups updated, and with wait_for_verdict the norm
   /// taken and the verdict there.
   bool Finished(bool has_verdict) const;
-  /// Whether all its micro-batches are computed here, and the exchange has not summed all gradients.
+  /// Whether all its micro-batches are computed here, and the exchanges are not done with all gradients and values.
   bool AwaitsExchange() const;
   /// The pipeline has acted on Finished, which is false from now on.
   void Close() { open_ = false; }
@@ -73,18 +75,21 @@ class ClockState {
   struct Group {
     int missing = 0;         // micro-batches whose gradient is not added yet
     bool exchanged = false;  // OnExchanged was called
+    bool values = false;     // OnValues was called
     bool gradient = false;   // the gradient is final, or the update computes it
-    bool pushed = false;     // its update is handed out
+    bool taken = false;      // its update, or its pull, is handed out
   };
   void FinishGradientIfDone(int group);
   void ScheduleUpdates(bool has_verdict);
+  void FinishIfUpdated(int group);
   bool AllGradients() const;
+  GroupExchange ExchangeOf(size_t group) const { return plan_->groups[group].exchange; }
   Task TaskOf(Task::Kind kind, int group) const;
 
   const PipelinePlan* plan_;
   int64_t clock_;
   bool open_ = false;      // its ids may be bound
-  bool training_ = false;  // it has training ids
+  bool training_ = false;  // it updates
   std::vector<MsgId> ids_;
   size_t next_ = 0;                       // first unbound one
   int tests_left_ = 0, trains_left_ = 0;  // ids that are not computed

@@ -22,9 +22,11 @@ Pipeline::Pipeline(const PipelinePlan& plan, const class Schedule& schedule, Pip
       flights_(&plan_, host, transport),
       iteration_(plan.start_clock),
       verdict_(plan.start_clock - 1) {
-  for (const ParamGroupPlan& group : plan_.groups)
-    CHECK(!group.exchanged || group.in_backward)
-        << "an exchanged group needs its gradient in the backward pass, not deferred";
+  for (const ParamGroupPlan& group : plan_.groups) {
+    const bool serves = group.exchange == GroupExchange::kServe;
+    CHECK(group.exchange == GroupExchange::kNone || (serves ? group.deferred : group.in_backward))
+        << "an exchanged group needs its gradient in the backward pass, a served one in the update";
+  }
   for (int solver = 0; solver < plan_.pool_size; ++solver) free_solvers_.insert(solver);
 }
 
@@ -54,9 +56,13 @@ bool Pipeline::AwaitsVerdict() const {
 
 void Pipeline::FinishBoundary(int64_t clock) {
   if (stop_at_ && clock >= *stop_at_) {
-    clocks_.at(clock).Open({}, {});
+    clocks_.at(clock).Open({}, {}, false);
   } else {
-    clocks_.at(clock).Open(schedule_.TestIds(clock, plan_.share), schedule_.TrainIds(clock, plan_.share));
+    ClockState& state = clocks_.at(clock);
+    state.Open(schedule_.TestIds(clock, plan_.share), schedule_.TrainIds(clock, plan_.share),
+               clock < schedule_.shape().max_iter);
+    const auto early = early_.extract(clock);
+    for (const auto& [stage, group] : early ? early.mapped() : EarlyGroups()) state.OnExchanged(stage, group);
   }
   BindMore();
   Progress(clock);
@@ -143,6 +149,8 @@ void Pipeline::Finish(const Task& task) {
       return FinishBackward(task);
     case Task::kWeightGradient:
       return FinishWeightGradient(task);
+    case Task::kPull:
+      return;  // OnValues follows
     case Task::kNorm:
       clocks_.at(task.clock).OnNorm();
       return Progress(task.clock);
@@ -251,8 +259,20 @@ void Pipeline::OnWriteEnded(Rank, const PlaceTag& tag, const Status&) {
 void Pipeline::OnExchanged(int64_t clock, int stage, int group) {
   MutexLock lock(&mutex_);
   const auto state = clocks_.find(clock);
-  CHECK(state != clocks_.end()) << "finished an exchange of clock " << clock << " in clock " << iteration_;
+  if (state == clocks_.end() || !state->second.open()) {  // the replicas may be ahead of their server
+    CHECK(plan_.groups.at(group).exchange == GroupExchange::kServe && clock >= iteration_)
+        << "finished an exchange of clock " << clock << " in clock " << iteration_;
+    early_[clock].emplace_back(stage, group);
+    return;
+  }
   state->second.OnExchanged(stage, group);
+  Progress(clock);
+  KeepTime();
+}
+
+void Pipeline::OnValues(int64_t clock, int stage, int group) {
+  MutexLock lock(&mutex_);
+  clocks_.at(clock).OnValues(stage, group);
   Progress(clock);
   KeepTime();
 }

@@ -17,6 +17,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace hp {
@@ -68,10 +69,15 @@ class Pipeline {
   void OnWriteEnded(Rank peer, const PlaceTag& tag, const Status& status) HP_EXCLUDES(mutex_);
 
   // --- Events of the node
-  /// The gradient of `group` (index into PipelinePlan::groups) for `clock`, which must be under way (CHECK), is summed
-  /// over the replicas of `stage`. Once a clock for each group that is exchanged, in any order; may come before Done of
-  /// the backward task that gave the gradient to the exchange.
+  /// The exchange of `stage` is done with the gradient of `group` (index into PipelinePlan::groups) for `clock`: it is
+  /// summed over the replicas (kSum); it has been sent to the parameter servers, so that it may be overwritten (kPush);
+  /// or those of all replicas are here (kServe). Once a clock for each group that is exchanged, in any order. The clock
+  /// must be under way (CHECK); on a server it may be the one that opens next. May come before Done of the backward
+  /// task that gave the gradient to the exchange.
   void OnExchanged(int64_t clock, int stage, int group) HP_EXCLUDES(mutex_);
+  /// The parameter servers' values of `group` after the update of `clock` are here. Once a clock for each group with
+  /// kPush, behind its kPull task, maybe before Done of it.
+  void OnValues(int64_t clock, int stage, int group) HP_EXCLUDES(mutex_);
   /// Images or labels arrived: asks InputsReady again for every flight that waits.
   void OnInputs() HP_EXCLUDES(mutex_);
   /// The verdict of clock t = `clock` has arrived and does not end the job by an error. Clock t + 2 may open, or t + 1
@@ -109,6 +115,8 @@ class Pipeline {
   std::string Describe() const HP_EXCLUDES(mutex_);
 
  private:
+  using EarlyGroups = std::vector<std::pair<int, int>>;  // stage, group
+
   std::optional<Task> TakeTask() HP_REQUIRES(mutex_);
   void Finish(const Task& task) HP_REQUIRES(mutex_);
   void Push(const Task& task) HP_REQUIRES(mutex_);
@@ -147,6 +155,8 @@ class Pipeline {
   std::map<int64_t, ClockState> clocks_ HP_GUARDED_BY(mutex_);  // under way, by clock: one
   int64_t verdict_ HP_GUARDED_BY(mutex_);  // latest clock with a verdict; start_clock - 1: none yet
   std::optional<int64_t> stop_at_ HP_GUARDED_BY(mutex_);
+  /// On a server: groups that are exchanged ahead of their clock, which opens next.
+  std::map<int64_t, EarlyGroups> early_ HP_GUARDED_BY(mutex_);
   TimeKeeper times_ HP_GUARDED_BY(mutex_);
   int under_way_ HP_GUARDED_BY(mutex_) = 0;  // tasks that are handed out and not done
   bool idle_ HP_GUARDED_BY(mutex_) = false;  // the executor asked for a task, and none was ready

@@ -22,8 +22,13 @@ Task ReadyTasks::Take(bool updates_together) {
   return task;
 }
 
+bool IsOfGroup(Task::Kind kind) {
+  return kind == Task::kPull || kind == Task::kWeightGradient || kind == Task::kUpdate;
+}
+
 const char* NameOf(Task::Kind kind) {
-  constexpr const char* kNames[] = {"boundary", "backward", "forward", "weight gradient", "norm", "update", "finish"};
+  constexpr const char* kNames[] = {"boundary",        "pull", "backward", "forward",
+                                    "weight gradient", "norm", "update",   "finish"};
   return kNames[kind];
 }
 
@@ -33,7 +38,7 @@ std::string Describe(const Task& task) {
     text += Format(", micro-batch %lld of replica %d, segment %d", static_cast<long long>(task.id.micro()),
                    task.id.replica(), task.segment);
   }
-  if (task.kind == Task::kWeightGradient || task.kind == Task::kUpdate) text += Format(", group %d", task.group);
+  if (IsOfGroup(task.kind)) text += Format(", group %d", task.group);
   for (int group : task.more_groups) text += Format(" %d", group);
   return text;
 }

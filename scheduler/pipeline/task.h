@@ -15,17 +15,19 @@ namespace hp {
 struct Task {
   enum Kind {
     kBoundary,        ///< start of a clock: what all nodes do between the same two updates (snapshots, pulls, a stop)
+    kPull,            ///< lets a group's new values come in from parameter servers (GroupExchange::kPush)
     kBackward,        ///< backward pass of a segment: input gradients, and parameter gradients of in_backward groups
     kForward,         ///< forward pass of a segment
     kWeightGradient,  ///< gradient of one group: of one micro-batch, or (id.bits == 0) deferred, of the whole update
     kNorm,            ///< squared norm of all gradients; the updates wait for the verdict on it
-    kUpdate,          ///< update of `group` and `more_groups`, whose deferred gradients it computes if nothing else has
+    kUpdate,          ///< update of `group` and `more_groups`, whose deferred gradients it computes if nothing else
+                      ///< has; on a parameter server the new values then go to the replicas
     kFinishClock,     ///< the last task of a clock: all updates are done and all solvers are free
   } kind = kForward;
   MsgId id = {};                      ///< the micro-batch; bits == 0: the task is not of one micro-batch
   int solver = -1;                    ///< whose memory holds the micro-batch, from 0; -1: none
-  int segment = 0;                    ///< kForward, kBackward; of the group's layer with kWeightGradient and kUpdate
-  int group = 0;                      ///< kWeightGradient, kUpdate: index into PipelinePlan::groups
+  int segment = 0;                    ///< kForward, kBackward; of the group's layer with kPull and the next two
+  int group = 0;                      ///< kPull, kWeightGradient, kUpdate: index into PipelinePlan::groups
   int64_t clock = 0;                  ///< the iteration; set in every task
   std::vector<int> more_groups = {};  ///< kUpdate: groups to update together with `group`; see updates_together
 };
@@ -50,6 +52,8 @@ class ReadyTasks {
 
   std::multiset<Task, Order> tasks_;
 };
+/// Whether tasks of this kind are of a parameter group (Task::group).
+bool IsOfGroup(Task::Kind kind);
 /// In a word or two: "forward", "weight gradient".
 const char* NameOf(Task::Kind kind);
 /// One line for logs: the task's iteration, kind, micro-batch and groups.

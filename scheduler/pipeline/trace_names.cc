@@ -12,7 +12,7 @@ std::string TraceName(MsgId id) {
 std::string TraceName(const Task& task) {
   std::string name = NameOf(task.kind);
   if (task.kind == Task::kForward || task.kind == Task::kBackward) name += Format(" segment %d", task.segment);
-  if (task.kind == Task::kWeightGradient || task.kind == Task::kUpdate) name += Format(" group %d", task.group);
+  if (IsOfGroup(task.kind)) name += Format(" group %d", task.group);
   for (const int group : task.more_groups) name += Format(" %d", group);
   if (task.id.bits != 0) return name + " id " + TraceName(task.id);
   return name + Format(" clock %lld", static_cast<long long>(task.clock));

@@ -18,7 +18,9 @@ constexpr int kConvPool = 4;  // enough to hide a round trip behind three micro-
 
 StatusOr<StageLayout> LayoutOf(const RoutingTable& table, const caffe::NetParameter& net) {
   StageLayout layout;
-  for (const StageInfo& stage : table.stages()) layout.stages.push_back({stage.conv, stage.ranks, stage.scattered});
+  for (const StageInfo& stage : table.stages()) {
+    layout.stages.push_back({stage.conv, stage.ranks, stage.scattered, stage.conv && stage.served >= 0});
+  }
   HP_ASSIGN_OR_RETURN(layout.stage_of_layer, table.StageOfLayers(net));
   layout.split_of_layer = table.SplitOfLayers(net);
   return layout;
@@ -109,20 +111,69 @@ Status JobPlan::MakeSchedule() {
 
 Status JobPlan::PlanPhase(bool train, const StageLayout& layout, Phase* phase) {
   const Shape& sample = train ? options_.train_shape : options_.test_shape;
+  const auto is_server = [this](Rank rank) { return table().stage(table().node(rank).parts[0].stage).server; };
   HP_ASSIGN_OR_RETURN(phase->shapes, phase->graph->Shapes(sample, 1));
   HP_ASSIGN_OR_RETURN(Placement placement, Placement::Create(*phase->graph, sample, layout));
   phase->placement = std::make_unique<Placement>(std::move(placement));
-  for (const auto& variants : variants_) {
-    std::vector<NodePlan>& plans = phase->nodes.emplace_back();
-    for (const std::vector<StagePart>& parts : variants) {
-      NodePlan::Options options{parts, sample, train ? schedule_->update_rows() : 0};
-      HP_ASSIGN_OR_RETURN(NodePlan plan, NodePlan::Create(*phase->graph, *phase->placement, options));
-      plans.push_back(std::move(plan));
+  phase->nodes.resize(variants_.size());
+  for (const bool servers : {false, true}) {
+    if (servers && train) HP_RETURN_IF_ERROR(CutServed());
+    for (Rank rank = 0; rank < table().size(); ++rank) {
+      if (is_server(rank) != servers) continue;
+      for (const std::vector<StagePart>& parts : variants_[rank]) {
+        HP_ASSIGN_OR_RETURN(NodePlan plan, PlanNode(train, rank, parts, *phase));
+        phase->nodes[rank].push_back(std::move(plan));
+      }
     }
   }
   FindLabelReaders(phase);
   FindOutputs(phase);
   return OkStatus();
+}
+
+StatusOr<NodePlan> JobPlan::PlanNode(bool train, Rank rank, const std::vector<StagePart>& parts,
+                                     const Phase& phase) const {
+  const StageInfo& stage = table().stage(parts[0].stage);
+  NodePlan::Options options{parts, train ? options_.train_shape : options_.test_shape,
+                            train ? schedule_->update_rows() : 0};
+  if (stage.server) options.served = PartOfServer(served(stage.served), table().node(rank).IndexIn(parts[0].stage));
+  return NodePlan::Create(*phase.graph, *phase.placement, options);
+}
+
+// From the training plans of the replicas, which are made before those of the servers.
+Status JobPlan::CutServed() {
+  for (int index = 0; index < static_cast<int>(table().stages().size()); ++index) {
+    const StageInfo& stage = table().stage(index);
+    if (!stage.conv || stage.served < 0) continue;
+    const StageInfo& servers = table().stage(stage.served);
+    std::vector<ServedParam>& served = served_[index];
+    served = CutForServers(train_.nodes[stage.ranks[0]][0], index, servers.size());
+    for (const ServedParam& entry : served) {
+      if (entry.param.sample_room == 0) continue;
+      return InvalidArgument(
+          "%s: layer \"%s\" has sample_rate below 1 in stage \"%s\", whose gradients go by parameter "
+          "servers; expected it in a stage without them",
+          table().path().c_str(), entry.param.layer.c_str(), stage.name.c_str());
+    }
+    if (served.empty()) {
+      return InvalidArgument("%s: stage \"%s\" has exchange: PARAMETER_SERVER and learns nothing; expected ALLREDUCE",
+                             table().path().c_str(), stage.name.c_str());
+    }
+    for (int server = 0; server < servers.size(); ++server) {
+      if (!PartOfServer(served, server).empty()) continue;
+      return InvalidArgument(
+          "%s: server %d of stage \"%s\" would have no parameter of stage \"%s\"; expected fewer "
+          "than %d servers",
+          table().path().c_str(), server, servers.name.c_str(), stage.name.c_str(), servers.size());
+    }
+  }
+  return OkStatus();
+}
+
+const std::vector<ServedParam>& JobPlan::served(int stage) const {
+  static const std::vector<ServedParam> kNone;
+  const auto found = served_.find(stage);
+  return found == served_.end() ? kNone : found->second;
 }
 
 void JobPlan::FindLabelReaders(Phase* phase) {
@@ -172,6 +223,16 @@ void JobPlan::FindParams() {
     int blob = layers[i].first_blob();
     for (const ParamSpec& spec : layers[i].Params(in)) {
       ParamOwners param{layers[i].traits.name(), blob++, spec, {}};
+      const auto& served = this->served(stage);
+      const auto by_servers = std::find_if(served.begin(), served.end(), [&](const ServedParam& entry) {
+        return entry.param.graph_layer == i && entry.param.blob == param.blob;
+      });
+      if (by_servers != served.end()) {
+        const std::vector<Rank>& servers = table().stage(table().stage(stage).served).ranks;
+        for (const auto& slice : by_servers->slices) param.slices.push_back({servers[slice.server], slice.block});
+        params_.push_back(std::move(param));
+        continue;
+      }
       for (int part = 0; part < placement.distinct_parts(stage); ++part) {
         const Block block = placement.BlockOn(i, part, spec.shape);
         if (!block.empty()) param.slices.push_back({table().stage(stage).ranks[part], block});
@@ -192,6 +253,11 @@ int64_t JobPlan::parameter_bytes() const {
 // The turns at which all the parts of a node that an id passes are the same set are one variant.
 void JobPlan::FindVariants() {
   for (const NodeInfo& node : table().nodes()) {
+    if (table().stage(node.parts[0].stage).server) {  // no id passes it
+      variants_.push_back({node.parts});
+      shares_.emplace_back(std::vector<int>{-1});
+      continue;
+    }
     int64_t turns = 1;
     for (const StagePart& part : node.parts) {
       const StageInfo& stage = table().stage(part.stage);
@@ -230,11 +296,17 @@ PipelinePlan JobPlan::pipeline(Rank rank) const {
     group.segment = layer.segment;
     group.deferred = layer.deferred;
     group.in_backward = layer.in_backward;
-    group.counts = !stage.conv || stage.ranks[0] == rank;
-    group.exchanged = stage.conv && stage.size() > 1;
+    const bool pushes = stage.conv && stage.served >= 0;
+    group.counts = !pushes && (!stage.conv || stage.ranks[0] == rank);
+    if (pushes) {
+      group.exchange = GroupExchange::kPush;
+    } else if (stage.conv && stage.size() > 1) {
+      group.exchange = GroupExchange::kSum;
+    }
     plan.ordered_backward |= group.in_backward;
     plan.groups.push_back(group);
   }
+  AddServedGroups(rank, &plan);
   plan.replicas = schedule_->shape().replicas;
   plan.share = ShareOf(rank);
   plan.wait_for_verdict = options_.solver.clip_gradients() >= 0 || table().scales_loss();
@@ -242,11 +314,27 @@ PipelinePlan JobPlan::pipeline(Rank rank) const {
   return plan;
 }
 
+// A server's parameters of a layer are a group, as they are on the replicas.
+void JobPlan::AddServedGroups(Rank rank, PipelinePlan* plan) const {
+  const StagePart& part = table().node(rank).parts[0];
+  if (!table().stage(part.stage).server) return;
+  for (const ParamPlan& param : node(rank, true).params()) {
+    if (!plan->groups.empty() && plan->groups.back().layer == param.graph_layer) continue;
+    ParamGroupPlan group;
+    group.stage = part.stage;
+    group.layer = param.graph_layer;
+    group.deferred = true;
+    group.exchange = GroupExchange::kServe;
+    plan->groups.push_back(group);
+  }
+}
+
 int JobPlan::PoolSize(Rank rank) const {
   if (table().node(rank).pool_size > 0) return table().node(rank).pool_size;
   // Every micro-batch of a training has samples, so each is an id.
   const JobShape& shape = schedule_->shape();
   const int64_t ids = shape.max_iter == 0 ? 1 : std::ssize(schedule_->TrainIds(0, ShareOf(rank)));
+  if (table().stage(table().node(rank).parts[0].stage).server) return 1;
   const auto conv = [this](const StagePart& part) { return table().stage(part.stage).conv; };
   const std::vector<StagePart>& parts = table().node(rank).parts;
   const bool replica = std::all_of(parts.begin(), parts.end(), conv);

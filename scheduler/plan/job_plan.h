@@ -5,7 +5,9 @@
 #include "scheduler/plan/pipeline_plan.h"
 #include "scheduler/plan/routing_table.h"
 #include "scheduler/plan/schedule.h"
+#include "scheduler/plan/served_params.h"
 
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -25,7 +27,8 @@ struct ParamOwners {
     Block block;  ///< rows of the blob, or columns; not empty
   };
   /// Disjoint, together the whole blob. A blob that shards divide has one slice for each shard that holds some of it,
-  /// in the order of shards; any other has one, of replica 0 or shard 0 of its stage.
+  /// in the order of shards, one that servers have one for each of them with rows of it; any other has one, of replica
+  /// 0 or shard 0 of its stage.
   std::vector<Slice> slices;
 };
 
@@ -56,8 +59,8 @@ class JobPlan {
   };
   /// Plans both phases for all nodes of the table; allocates no parameters and no activations.
   /// @return kInvalidArgument: the stages do not cover the net, a layer can't be placed, shapes do not fit together or
-  /// are too large, the global batch has fewer samples than replicas x micro_batches, or there are more samples than
-  /// can be counted.
+  /// are too large, the global batch has fewer samples than replicas x micro_batches, there are more samples than can
+  /// be counted, or more parameter servers than parameters to divide among them.
   static StatusOr<std::unique_ptr<JobPlan>> Create(const Options& options);
 
   const RoutingTable& table() const { return *options_.table; }
@@ -84,6 +87,8 @@ class JobPlan {
   /// All parameter blobs of the training net, frozen ones included, in Caffe's order: that of the layers, then of their
   /// blobs.
   const std::vector<ParamOwners>& params() const { return params_; }
+  /// What the servers of conv stage `stage` (an index in the table) have; empty: it has none.
+  const std::vector<ServedParam>& served(int stage) const;
   /// Bytes of their values, float32, of the whole net.
   int64_t parameter_bytes() const;
   /// In the order of the layers.
@@ -111,11 +116,14 @@ class JobPlan {
   Status MakeGraph(caffe::Phase phase, const Shape& sample, const StageLayout& layout, Phase* plan);
   Status MakeSchedule();
   Status PlanPhase(bool train, const StageLayout& layout, Phase* phase);
+  StatusOr<NodePlan> PlanNode(bool train, Rank rank, const std::vector<StagePart>& parts, const Phase& phase) const;
+  Status CutServed();
   void FindLabelReaders(Phase* phase);
   void FindOutputs(Phase* phase);
   void FindReporter();
   void FindParams();
   void FindVariants();
+  void AddServedGroups(Rank rank, PipelinePlan* plan) const;
   int PoolSize(Rank rank) const;
 
   const Options options_;
@@ -123,6 +131,7 @@ class JobPlan {
   Phase train_, test_;
   std::vector<std::vector<std::vector<StagePart>>> variants_;  // by rank and variant: the parts
   std::vector<IdShare> shares_;                                // by rank
+  std::map<int, std::vector<ServedParam>> served_;             // by conv stage
   std::vector<ParamOwners> params_;
   Rank reporter_ = 0;
 };

@@ -16,18 +16,26 @@ struct PhasePlan {
   std::vector<int> groups = {};  ///< in training, by parameter group: its layer's segment; -1: the layer does not run
 };
 
+/// What becomes of a group's gradient between the nodes that have parts of it.
+enum class GroupExchange {
+  kNone,   ///< this node has all of it
+  kSum,    ///< the replicas of its stage sum it, and each updates
+  kPush,   ///< it goes to parameter servers; their new values come in by a kPull task
+  kServe,  ///< on a parameter server: it comes from the replicas, and new values go back
+};
+
 /// A parameter group: the parameters of one layer, which are updated together. Its gradient comes about in one of three
 /// ways: `in_backward`, `deferred`, or else by a weight-gradient task for each micro-batch (at_once).
 struct ParamGroupPlan {
-  int stage = 0;             ///< index of the layer's stage in the table
+  int stage = 0;             ///< index in the table of the layer's stage, or on a parameter server of the server's
   int segment = 0;           ///< the layer's segment in variant 0, which gives the order of updates
   bool deferred = false;     ///< one product over all rows of the update, after its last backward pass
   bool in_backward = false;  ///< computed by the backward task of each micro-batch (data-parallel stages)
-  /// Replicas have different parts of its gradient: it is final when the exchange of its stage has summed them
-  /// (Pipeline::OnExchanged). Requires in_backward.
-  bool exchanged = false;
+  /// kSum, kPush: requires in_backward. kServe: requires deferred, since the update makes the gradient: the sum of
+  /// those of the replicas.
+  GroupExchange exchange = GroupExchange::kNone;
   /// Whether this node includes the group in the sum of squares that it reports. Replicas have equal gradients, so only
-  /// replica 0 does.
+  /// replica 0 does, or the servers of the stage.
   bool counts = true;
   int layer = 0;  ///< index into the training graph's layers
   /// Whether each micro-batch has a weight-gradient task for this group.
@@ -39,7 +47,7 @@ struct PipelinePlan {
   std::vector<PhasePlan> train, test;  ///< by variant; `test` is unused in a job without tests
   std::vector<ParamGroupPlan> groups;  ///< those that learn here; a "group" elsewhere is an index into these
   int replicas = 1;                    ///< of the first stage, which read the samples
-  IdShare share;                       ///< the ids that pass through the node, and as which variant
+  IdShare share;                       ///< the ids that pass through the node (a server: none), and as which variant
   int pool_size = 1;                   ///< solvers, at least 1: micro-batches that are under way at once
   bool ordered_backward = false;       ///< backward tasks go in the order of ids, because they add up weight gradients
   bool wait_for_verdict = false;  ///< updates wait for the verdict of their own clock (clip_gradients, loss scaling)

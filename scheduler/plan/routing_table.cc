@@ -18,12 +18,12 @@ Status Faults(const std::string& path, const std::vector<std::string>& faults) {
   return Status(StatusCode::kInvalidArgument, text);
 }
 
-NodeInfo MakeNode(const NodeConfig& config, Rank rank, const StageConfig& stage) {
+NodeInfo MakeNode(const NodeConfig& config, Rank rank, const StageInfo& stage) {
   NodeInfo node;
   node.rank = rank;
   node.name = config.name();
   node.parts = PartsOf(config);
-  node.role = stage.kind() == StageConfig::CONV ? "conv" : "fc";
+  node.role = stage.role();
   node.host = config.host();
   node.listen = config.listen();
   node.port = config.port();
@@ -50,6 +50,8 @@ RoutingTableConfig DivisionOf(const RoutingTableConfig& config) {
     *entry = stage;
     entry->clear_name();
     if (entry->boundary() == StageConfig::DIRECT) entry->clear_boundary();
+    if (entry->exchange() == StageConfig::ALLREDUCE) entry->clear_exchange();
+    if (stage.kind() == StageConfig::PS) entry->set_serves(std::to_string(FindStage(config, stage.serves())));
   }
   std::map<std::string, SplitConfig> splits;
   for (const SplitConfig& split : config.split()) {
@@ -87,12 +89,19 @@ StatusOr<RoutingTable> RoutingTable::Create(const RoutingTableConfig& config, co
     info.name = StageName(config, static_cast<int>(table.stages_.size()));
     info.conv = stage.kind() == StageConfig::CONV;
     info.scattered = stage.boundary() == StageConfig::SCATTERED;
+    info.server = stage.kind() == StageConfig::PS;
     info.by_nccl = info.conv && table.may_send_clear();
     table.stages_.push_back(info);
   }
+  for (int server = 0; server < config.stage_size(); ++server) {
+    if (!table.stages_[server].server) continue;
+    const int served = FindStage(config, config.stage(server).serves());
+    table.stages_[server].served = served;
+    table.stages_[served].served = server;
+  }
   for (const NodeConfig& node : config.node()) {
     const Rank rank = static_cast<Rank>(table.nodes_.size());
-    table.nodes_.push_back(MakeNode(node, rank, config.stage(node.stage())));
+    table.nodes_.push_back(MakeNode(node, rank, table.stages_[node.stage()]));
     for (const StagePart& part : table.nodes_.back().parts) {
       StageInfo& stage = table.stages_[part.stage];
       stage.by_nccl &= node.device() != "cpu";

@@ -15,13 +15,15 @@ namespace hp {
 /// A stage of the table: a set of layers placed together.
 struct StageInfo {
   std::string name;         ///< as written; "stage N" if it has none
-  bool conv = false;        ///< data-parallel: its nodes are replicas; else they are shards. Stage 0 is
+  bool conv = false;        ///< data-parallel: its nodes are replicas. Stage 0 is. Else they are shards or servers
+  bool server = false;      ///< its nodes are parameter servers of stage `served`, and run no layer
+  int served = -1;          ///< of a server stage: the conv stage; of a conv stage: its server stage. -1: none
   bool scattered = false;   ///< what other stages send comes in slices, which the shards gather
   bool by_nccl = false;     ///< NCCL sums its gradients: its replicas are all on GPUs, and may speak in clear
   std::vector<Rank> ranks;  ///< by replica or shard
 
   int size() const { return static_cast<int>(ranks.size()); }
-  const char* role() const { return conv ? "conv" : "fc"; }
+  const char* role() const { return conv ? "conv" : server ? "ps" : "fc"; }
 };
 
 /// A node of the table.
@@ -29,7 +31,7 @@ struct NodeInfo {
   Rank rank = 0;                 ///< its position in the table
   std::string name;              ///< unique in the table
   std::vector<StagePart> parts;  ///< what it runs: replicas and shards of different stages, at least one
-  std::string role;              ///< "conv" or "fc": that of the first of them
+  std::string role;              ///< "conv", "fc" or "ps": that of the first of them
   std::string host;              ///< name or address, as written, that others dial
   std::string listen;            ///< name or address that the node listens on; empty: `host`
   int port = 0;                  ///< TCP, 1 to 65535

@@ -68,5 +68,7 @@ std::vector<int> AssignLayers(const RoutingTableConfig& config, const caffe::Net
 std::string NodeLabel(const RoutingTableConfig& config, int rank);
 /// The name of stage `stage` for messages: "stage N", N counted from 0, if the table gives it none.
 std::string StageName(const RoutingTableConfig& config, int stage);
+/// The first stage that is named `name`, which must not be empty; -1: there is none.
+int FindStage(const RoutingTableConfig& config, const std::string& name);
 
 }  // namespace hp

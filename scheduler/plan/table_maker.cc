@@ -134,6 +134,7 @@ Status CheckRequest(const TableRequest& request) {
   if (!request.shares.empty() && std::ssize(request.shares) != request.conv) {
     return InvalidArgument("--shares names %zu share(s) for %d conv node(s)", request.shares.size(), request.conv);
   }
+  if (request.ps < 0) return InvalidArgument("--ps is %d; expected a number of parameter servers", request.ps);
   for (int shards : request.fc) {
     if (shards < 1)
       return InvalidArgument("--fc has a stage of %d nodes; expected at least 1 (or --fc=0 alone)", shards);
@@ -158,7 +159,20 @@ std::string EntryText(const char* field, const google::protobuf::Message& messag
   return std::string(field) + " {\n" + Fields(message, 1) + "}\n";
 }
 
-const char* Role(const StageConfig& stage) { return stage.kind() == StageConfig::CONV ? "conv" : "fc"; }
+const char* Role(const StageConfig& stage) {
+  return stage.kind() == StageConfig::CONV ? "conv" : stage.kind() == StageConfig::PS ? "ps" : "fc";
+}
+
+void AddServers(int servers, Addresses* addresses, RoutingTableConfig* config) {
+  if (servers == 0) return;
+  StageConfig* const served = config->mutable_stage(0);
+  served->set_exchange(StageConfig::PARAMETER_SERVER);
+  StageConfig* const stage = config->add_stage();
+  stage->set_name("ps");
+  stage->set_kind(StageConfig::PS);
+  stage->set_serves(config->stage(0).name());
+  AddNodes("ps", config->stage_size() - 1, 0, servers, addresses, config);
+}
 
 Status AddSplits(const TableRequest& request, RoutingTableConfig* config) {
   for (const std::string& item : request.split) {
@@ -190,6 +204,21 @@ std::string LayersOfStage(const std::vector<int>& stage_of_layer, int stage, con
     begin = end;
   }
   return text;
+}
+
+/// What the nodes of a stage are, and of which layers.
+std::string StageText(const RoutingTableConfig& config, int stage, const std::vector<int>& stage_of_layer,
+                      const caffe::NetParameter& net) {
+  const StageConfig& entry = config.stage(stage);
+  const std::string name = StageName(config, stage);
+  if (entry.kind() == StageConfig::PS) {
+    return Format("stage \"%s\": the parameters of stage \"%s\", a server on each of\n", name.c_str(),
+                  entry.serves().c_str());
+  }
+  const long count = std::count(stage_of_layer.begin(), stage_of_layer.end(), stage);
+  if (count == 0) return "";
+  return Format("stage \"%s\": layers %s (%ld), %s\n", name.c_str(), LayersOfStage(stage_of_layer, stage, net).c_str(),
+                count, entry.kind() == StageConfig::CONV ? "a replica on each of" : "a shard on each of");
 }
 
 }  // namespace
@@ -233,6 +262,7 @@ StatusOr<RoutingTableConfig> MakeTable(const TableRequest& request, const caffe:
     AddShardsBeside(stage, beside, &config);
     AddNodes(name, stage, beside, request.fc[i], &addresses, &config);
   }
+  AddServers(request.ps, &addresses, &config);
   HP_RETURN_IF_ERROR(AddSplits(request, &config));
   std::vector<std::string> faults = CheckStructure(config);
   if (faults.empty()) faults = CheckNetFit(config, net);
@@ -253,7 +283,9 @@ std::string TableText(const RoutingTableConfig& config, const std::string& comme
   job.clear_stage();
   job.clear_node();
   text += "\n# micro_batches: micro-batches per replica and batch.\n" + Fields(job);
-  text += "\n# Stages: layers that are placed together. CONV: every node is a replica; FC: every node is a shard.\n";
+  text +=
+      "\n# Stages: layers that are placed together. CONV: every node is a replica; FC: every node is a shard.\n"
+      "# PS: no layers; every node is a parameter server.\n";
   for (const StageConfig& stage : config.stage()) text += EntryText("stage", stage);
   text += "\n# Nodes, in rank order. Optional fields: pool_size, threads, memory_mb, device.\n";
   for (const NodeConfig& node : config.node()) text += EntryText("node", node);
@@ -265,11 +297,9 @@ std::string DescribeTable(const RoutingTableConfig& config, const caffe::NetPara
   std::vector<std::string> faults;
   const std::vector<int> stage_of_layer = AssignLayers(config, net, &faults);
   for (int stage = 0; stage < config.stage_size(); ++stage) {
-    const long count = std::count(stage_of_layer.begin(), stage_of_layer.end(), stage);
-    if (count == 0) continue;
-    text += Format("stage \"%s\": layers %s (%ld), %s\n", StageName(config, stage).c_str(),
-                   LayersOfStage(stage_of_layer, stage, net).c_str(), count,
-                   config.stage(stage).kind() == StageConfig::CONV ? "a replica on each of" : "a shard on each of");
+    const std::string line = StageText(config, stage, stage_of_layer, net);
+    if (line.empty()) continue;
+    text += line;
     for (const NodeConfig& node : config.node()) {
       const std::vector<StagePart> parts = PartsOf(node);
       if (std::none_of(parts.begin(), parts.end(), [stage](const StagePart& p) { return p.stage == stage; })) continue;

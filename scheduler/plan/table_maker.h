@@ -14,6 +14,7 @@ struct TableRequest {
   std::string solver;              ///< path of the solver file, as it is to stand in the table
   int conv = 1;                    ///< replicas of the conv stage, at least 1
   std::vector<int> fc;             ///< shards of each FC stage, at least 1 each; empty: no FC stage
+  int ps = 0;                      ///< parameter servers of the conv stage; 0: its replicas sum among themselves
   std::vector<std::string> hosts;  ///< entries as PlacesOf reads them, at least one; nodes take the places in turn
   int port = 29500;                ///< of a host's first node; the others count up from it
   int micro_batches = 0;           ///< of a replica's share of a batch; 0: chosen, 1 to 4 of 8 samples or more
@@ -27,9 +28,9 @@ struct TableRequest {
   std::string job;                 ///< empty: the default of RoutingTableConfig
 };
 
-/// Makes a table for `net`: the conv nodes first, then those of each FC stage. Unless `cut` says otherwise, the first
-/// FC stage begins at the first InnerProduct behind the last other layer with parameters, further ones at later
-/// InnerProducts, of which each stage gets about as many.
+/// Makes a table for `net`: the conv nodes first, then those of each FC stage, then the parameter servers. Unless `cut`
+/// says otherwise, the first FC stage begins at the first InnerProduct behind the last other layer with parameters,
+/// further ones at later InnerProducts, of which each stage gets about as many.
 /// @return a table without faults of structure, and that fits `net`; host names are not looked up. kInvalidArgument:
 /// the request is out of range or does not fit the net; the message names the flag, or lists the faults.
 StatusOr<RoutingTableConfig> MakeTable(const TableRequest& request, const caffe::NetParameter& net);

@@ -160,7 +160,7 @@ class NetFit {
                    Layer(i).c_str(), shards, Stage(stage).c_str()));
       }
     }
-    if (phase != caffe::TRAIN) return;
+    if (phase != caffe::TRAIN || config_.stage(stage).kind() == StageConfig::PS) return;
     if (members == 0) {
       Add(Format("%s has no layer in phase TRAIN", Stage(stage).c_str()));
     } else if (products == 0 && shards > 1) {

@@ -46,7 +46,8 @@ class Assignment {
     bool known = true;
     for (int stage = 0; stage < config_.stage_size(); ++stage) {
       const StageConfig& entry = config_.stage(stage);
-      const bool ranged = entry.layer().empty() || !entry.from_layer().empty() || !entry.to_layer().empty();
+      const bool ranged = entry.kind() != StageConfig::PS &&
+                          (entry.layer().empty() || !entry.from_layer().empty() || !entry.to_layer().empty());
       LayerSpan span{0, ranged ? net_.layer_size() - 1 : -1};
       if (!entry.from_layer().empty()) span.first = Find(stage, "from_layer", entry.from_layer(), false);
       if (!entry.to_layer().empty()) span.last = Find(stage, "to_layer", entry.to_layer(), true);

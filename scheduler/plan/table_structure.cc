@@ -35,6 +35,7 @@ class StructureCheck {
     CheckJob();
     CheckLossScaling();
     CheckStages();
+    CheckServers();
     CheckSplits();
     if (config_.node_size() == 0) Add("the table has no node; expected at least one \"node { ... }\"");
     for (int rank = 0; rank < config_.node_size(); ++rank) CheckNode(rank);
@@ -45,6 +46,7 @@ class StructureCheck {
     if (stages_known_) {
       for (int stage = 0; stage < config_.stage_size(); ++stage) CheckIndices(stage);
       CheckReplicas();
+      CheckServedNodes();
       if (faults_.empty()) CheckPartsMeet();
     }
     return std::move(faults_);
@@ -101,15 +103,81 @@ class StructureCheck {
       const StageConfig& stage = config_.stage(i);
       const std::string label = StageLabel(config_, i);
       if (!stage.has_kind()) {
-        Add(label + " has no kind; expected kind: " + (i == 0 ? "CONV" : "CONV or FC"));
+        Add(label + " has no kind; expected kind: " + (i == 0 ? "CONV" : "CONV, FC or PS"));
       } else if (i == 0 && stage.kind() != StageConfig::CONV) {
-        Add(label + ", the first, is FC; expected CONV: data enters in a data-parallel stage");
+        Add(label + ", the first, is " + StageConfig::Kind_Name(stage.kind()) +
+            "; expected CONV: data enters in a data-parallel stage");
       }
-      if (stage.kind() == StageConfig::CONV && stage.boundary() == StageConfig::SCATTERED) {
-        Add(label + " is CONV and has boundary: SCATTERED; expected it of an FC stage, whose shards gather the slices");
+      if (stage.kind() != StageConfig::FC && stage.boundary() == StageConfig::SCATTERED) {
+        Add(label + " is " + StageConfig::Kind_Name(stage.kind()) +
+            " and has boundary: SCATTERED; expected it of an FC stage, whose shards gather the slices");
+      }
+      if (stage.kind() != StageConfig::CONV && stage.has_exchange()) {
+        Add(label + " is " + StageConfig::Kind_Name(stage.kind()) +
+            " and has exchange: " + StageConfig::Exchange_Name(stage.exchange()) +
+            "; expected it of a conv stage, whose replicas agree on "
+            "parameters");
+      }
+      if (stage.kind() != StageConfig::PS && stage.has_serves()) {
+        Add(label + " is " + StageConfig::Kind_Name(stage.kind()) + " and serves a stage; expected it of a PS stage");
       }
       if (!stage.name().empty() && !first.emplace(stage.name(), i).second) {
         Add(Format("stages %d and %d are both named \"%s\"", first[stage.name()], i, stage.name().c_str()));
+      }
+    }
+  }
+
+  /// A conv stage and its servers name each other: one by its exchange, the others by `serves`.
+  void CheckServers() {
+    std::map<int, int> server_of;  // by conv stage
+    for (int i = 0; i < config_.stage_size(); ++i) {
+      const StageConfig& stage = config_.stage(i);
+      if (stage.kind() != StageConfig::PS) continue;
+      const std::string label = StageLabel(config_, i);
+      const int served = stage.serves().empty() ? -1 : FindStage(config_, stage.serves());
+      if (stage.layer_size() > 0 || !stage.from_layer().empty() || !stage.to_layer().empty()) {
+        Add(label + " is PS and has layers; expected none");
+      }
+      if (served < 0) {
+        Add(label + " is PS and serves " +
+            (stage.serves().empty() ? "no stage" : "\"" + stage.serves() + "\", which is not a stage") +
+            "; expected serves: \"...\", the name of a conv stage with exchange: PARAMETER_SERVER");
+      } else if (config_.stage(served).kind() != StageConfig::CONV ||
+                 config_.stage(served).exchange() != StageConfig::PARAMETER_SERVER) {
+        Add(label + " serves " + StageLabel(config_, served) +
+            "; expected a conv stage with exchange: PARAMETER_SERVER");
+      } else if (const auto [entry, fresh] = server_of.emplace(served, i); !fresh) {
+        Add(StageLabel(config_, entry->second) + " and " + label + " both serve " + StageLabel(config_, served) +
+            "; expected one PS stage for a conv stage");
+      }
+    }
+    for (int i = 0; i < config_.stage_size(); ++i) {
+      const StageConfig& stage = config_.stage(i);
+      if (stage.kind() != StageConfig::CONV || stage.exchange() != StageConfig::PARAMETER_SERVER) continue;
+      if (server_of.contains(i)) continue;
+      Add(StageLabel(config_, i) +
+          " has exchange: PARAMETER_SERVER and no servers; expected a stage { kind: PS "
+          "serves: \"" +
+          (stage.name().empty() ? "..." : stage.name()) + "\" }");
+    }
+  }
+
+  /// Servers are processes of their own, on CPUs, and so are those that they serve.
+  void CheckServedNodes() {
+    for (int rank = 0; rank < config_.node_size(); ++rank) {
+      const NodeConfig& node = config_.node(rank);
+      for (const StagePart& part : PartsOf(node)) {
+        const StageConfig& stage = config_.stage(part.stage);
+        const bool server = stage.kind() == StageConfig::PS;
+        if (server && node.part_size() > 0) {
+          Add(Format("%s is a parameter server (%s) and has other parts; expected a node of its own",
+                     NodeLabel(config_, rank).c_str(), StageLabel(config_, part.stage).c_str()));
+          break;
+        }
+        if (!server && stage.exchange() != StageConfig::PARAMETER_SERVER) continue;
+        if (node.device() == "cpu") continue;
+        Add(Format("%s computes on %s in %s, whose gradients go by parameter servers; expected device \"cpu\"",
+                   NodeLabel(config_, rank).c_str(), node.device().c_str(), StageLabel(config_, part.stage).c_str()));
       }
     }
   }
@@ -247,7 +315,8 @@ class StructureCheck {
 
   /// Every index from 0 to the largest, each exactly once.
   void CheckIndices(int stage) {
-    const char* part = config_.stage(stage).kind() == StageConfig::FC ? "shard" : "replica";
+    const StageConfig::Kind kind = config_.stage(stage).kind();
+    const char* part = kind == StageConfig::FC ? "shard" : kind == StageConfig::PS ? "server" : "replica";
     const std::string label = StageLabel(config_, stage);
     std::map<int, int> holder;
     for (int rank = 0; rank < config_.node_size(); ++rank) {
@@ -310,7 +379,7 @@ class StructureCheck {
     for (int rank = 0; rank < config_.node_size(); ++rank) {
       int64_t turn = 0, turns = 1;  // micro-batch turn + n * turns passes all parts so far
       for (const StagePart& part : PartsOf(config_.node(rank))) {
-        if (config_.stage(part.stage).kind() == StageConfig::FC) continue;
+        if (config_.stage(part.stage).kind() != StageConfig::CONV) continue;
         const int replicas = nodes[part.stage];
         const int64_t all = std::lcm(turns, int64_t{replicas});
         while (turn < all && turn % replicas != part.index) turn += turns;
@@ -344,6 +413,12 @@ std::string NodeLabel(const RoutingTableConfig& config, int rank) {
 std::string StageName(const RoutingTableConfig& config, int stage) {
   const std::string& name = config.stage(stage).name();
   return name.empty() ? Format("stage %d", stage) : name;
+}
+
+int FindStage(const RoutingTableConfig& config, const std::string& name) {
+  const auto& stages = config.stage();
+  const auto found = std::find_if(stages.begin(), stages.end(), [&](const StageConfig& s) { return s.name() == name; });
+  return found == stages.end() ? -1 : static_cast<int>(found - stages.begin());
 }
 
 std::vector<StagePart> PartsOf(const NodeConfig& node) {

@@ -21,6 +21,7 @@ struct SimulatedEvent {
     kReport,           ///< a node's report of clock `b` has come to the first node
     kVerdict,          ///< the verdict of clock `b` has come to node `a`
     kSummed,           ///< ring `a` has summed collective `b`
+    kPulled,           ///< a server of servers `a` may send flow `b`
   } kind = kTaskDone;
   int32_t a = 0;
   int64_t b = 0;

@@ -20,11 +20,11 @@ constexpr int64_t kMostFrames = 200'000, kMostFrameBytes = 4 << 20;
 
 /// The groups of a node that a stage exchanges, as its backward passes make them final: from the last segment and layer
 /// to the first (ExchangedParamsOf).
-std::vector<int> ExchangedGroups(const PipelinePlan& plan, int stage) {
+std::vector<int> ExchangedGroups(const PipelinePlan& plan, int stage, GroupExchange exchange) {
   std::map<std::pair<int, int>, int, std::greater<>> backward;  // by segment and layer
   for (int u = 0; u < static_cast<int>(plan.groups.size()); ++u) {
     const ParamGroupPlan& group = plan.groups[u];
-    if (group.exchanged && group.stage == stage) backward[{group.segment, group.layer}] = u;
+    if (group.exchange == exchange && group.stage == stage) backward[{group.segment, group.layer}] = u;
   }
   std::vector<int> groups;
   for (const auto& [place, group] : backward) groups.push_back(group);
@@ -44,6 +44,13 @@ double BytesOfClock(const SimulatedJob& job, const Schedule& schedule) {
   for (const SimulatedExchange& exchange : job.exchanges) {
     for (const SimulatedExchange::Collective& collective : exchange.collectives) {
       bytes += 2.0 * static_cast<double>(collective.bytes) * static_cast<double>(exchange.ranks.size() - 1);
+    }
+  }
+  for (const SimulatedServed& served : job.served) {
+    for (const auto& pieces : served.pieces) {
+      for (const SimulatedServed::Piece& piece : pieces) {
+        bytes += 2.0 * static_cast<double>(piece.bytes) * static_cast<double>(served.ranks.size());
+      }
     }
   }
   return bytes;
@@ -72,11 +79,13 @@ std::vector<SimulatedExchange> ExchangesOf(const JobPlan& plan) {
   std::vector<SimulatedExchange> exchanges;
   for (int stage = 0; stage < static_cast<int>(plan.table().stages().size()); ++stage) {
     const StageInfo& info = plan.table().stage(stage);
-    if (!info.conv || info.size() < 2) continue;
+    if (!info.conv || info.size() < 2 || info.served >= 0) continue;
     SimulatedExchange exchange;
     exchange.stage = stage;
     exchange.ranks = info.ranks;
-    for (const Rank rank : info.ranks) exchange.groups.push_back(ExchangedGroups(plan.pipeline(rank), stage));
+    for (const Rank rank : info.ranks) {
+      exchange.groups.push_back(ExchangedGroups(plan.pipeline(rank), stage, GroupExchange::kSum));
+    }
     if (exchange.groups[0].empty()) continue;
     RingPlan::Options ring;
     ring.size = info.size();
@@ -109,6 +118,39 @@ std::vector<SimulatedExchange> ExchangesOf(const JobPlan& plan) {
   return exchanges;
 }
 
+std::vector<SimulatedServed> ServedOf(const JobPlan& plan) {
+  std::vector<SimulatedServed> all;
+  for (int stage = 0; stage < static_cast<int>(plan.table().stages().size()); ++stage) {
+    const StageInfo& info = plan.table().stage(stage);
+    if (!info.conv || info.served < 0) continue;
+    SimulatedServed served;
+    served.stage = stage;
+    served.server_stage = info.served;
+    served.ranks = info.ranks;
+    served.servers = plan.table().stage(info.served).ranks;
+    for (const Rank rank : info.ranks) {
+      served.groups.push_back(ExchangedGroups(plan.pipeline(rank), stage, GroupExchange::kPush));
+    }
+    const PipelinePlan replica = plan.pipeline(info.ranks[0]);
+    for (const int group : served.groups[0]) {
+      std::vector<SimulatedServed::Piece>& pieces = served.pieces.emplace_back();
+      for (int server = 0; server < static_cast<int>(served.servers.size()); ++server) {
+        const PipelinePlan of_server = plan.pipeline(served.servers[server]);
+        for (int on = 0; on < static_cast<int>(of_server.groups.size()); ++on) {
+          if (of_server.groups[on].layer != replica.groups[group].layer) continue;
+          int64_t count = 0;
+          for (const ParamPlan& param : plan.node(served.servers[server], true).params()) {
+            if (param.graph_layer == of_server.groups[on].layer) count += param.block.count();
+          }
+          pieces.push_back({server, on, count * static_cast<int64_t>(sizeof(float))});
+        }
+      }
+    }
+    all.push_back(std::move(served));
+  }
+  return all;
+}
+
 SimulatedJob SimulatedJobOf(const JobPlan& plan, const Hosts& hosts, const std::vector<int>& places, int64_t clocks) {
   SimulatedJob job;
   std::vector<double> memory(hosts.hosts.size());
@@ -125,6 +167,7 @@ SimulatedJob SimulatedJobOf(const JobPlan& plan, const Hosts& hosts, const std::
     job.nodes.back().plan.updates_together = node.device != "cpu";
   }
   job.exchanges = ExchangesOf(plan);
+  job.served = ServedOf(plan);
   job.shape = plan.schedule().shape();
   job.shape.max_iter = clocks;
   job.shape.test_iter = job.shape.test_interval = 0;
@@ -180,10 +223,24 @@ double PlannedTimes::Seconds(Rank rank, const Task& task) const {
     case Task::kWeightGradient:
       return task.id.bits == 0 ? 0 : node.variants[variant].WeightGradient(layer(), rows());
     case Task::kUpdate:
+      if (node.pipeline.groups[task.group].exchange == GroupExchange::kServe) return ServerSeconds(rank, task.group);
       return node.variants[variant].Update(layer());
     default:
       return 0;
   }
+}
+
+// It reads the replicas' gradients and writes their sum; the update itself touches six numbers of each parameter.
+double PlannedTimes::ServerSeconds(Rank rank, int group) const {
+  const ParamGroupPlan& plan = nodes_[rank].pipeline.groups[group];
+  const StageInfo& stage = plan_.table().stage(plan.stage);
+  int64_t bytes = 0;
+  for (const ParamPlan& param : plan_.node(rank, true).params()) {
+    if (param.graph_layer == plan.layer) bytes += param.block.count() * static_cast<int64_t>(sizeof(float));
+  }
+  const double share = static_cast<double>(bytes) / static_cast<double>(costs_[plan.layer].learned_bytes);
+  const int replicas = plan_.table().stage(stage.served).size();
+  return nodes_[rank].layers->UpdateSeconds(plan.layer, share) * (6 + replicas + 1) / 6;
 }
 
 // The layers of the segment from the last one down to the group's.

@@ -22,6 +22,9 @@ StatusOr<std::vector<int>> PlacesOfNodes(const RoutingTable& table, const Hosts&
 /// What goes round the rings of a planned job: of every stage with several replicas that learns.
 std::vector<SimulatedExchange> ExchangesOf(const JobPlan& plan);
 
+/// What goes between replicas and parameter servers of a planned job.
+std::vector<SimulatedServed> ServedOf(const JobPlan& plan);
+
 /// A planned job as the simulation needs it, for `clocks` iterations without tests. Links carry as much payload as TCP
 /// over Ethernet leaves of their bits.
 /// @param places of PlacesOfNodes.
@@ -44,6 +47,7 @@ class PlannedTimes : public TaskTimes {
     std::vector<NodeTimes> variants;
   };
   double Seconds(Rank rank, const Task& task) const;
+  double ServerSeconds(Rank rank, int group) const;
   int64_t RowsOf(MsgId id) const { return plan_.schedule().SamplesOfId(id).rows; }
 
   const JobPlan& plan_;

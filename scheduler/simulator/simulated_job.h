@@ -37,6 +37,20 @@ struct SimulatedExchange {
   std::vector<std::vector<int>> collectives_of = {};
 };
 
+/// The parameter servers of a conv stage.
+struct SimulatedServed {
+  struct Piece {
+    int server = 0;     ///< index into `servers`
+    int group = 0;      ///< on that server: index into its PipelinePlan::groups
+    int64_t bytes = 0;  ///< of what it has of the group
+  };
+  int stage = 0, server_stage = 0;
+  std::vector<Rank> ranks = {};                 ///< by replica
+  std::vector<Rank> servers = {};               ///< by server
+  std::vector<std::vector<int>> groups = {};    ///< as SimulatedExchange::groups, in any order
+  std::vector<std::vector<Piece>> pieces = {};  ///< by place in that order: a server each
+};
+
 /// A job as the simulation needs it: what the pipeline of each node runs, and where the nodes are.
 struct SimulatedJob {
   struct Node {
@@ -47,6 +61,7 @@ struct SimulatedJob {
   std::vector<SimulatedHost> hosts = {};
   std::vector<Node> nodes = {};  ///< by rank
   std::vector<SimulatedExchange> exchanges = {};
+  std::vector<SimulatedServed> served = {};
   /// Of which max_iter clocks are simulated. With tests, the PipelinePlan::test of each node must be filled.
   JobShape shape = {};
   /// By which links are shared; at least 1. Packets are finer, but larger frames make a simulation quicker.

@@ -113,6 +113,8 @@ void SimulatedNode::OnSent(Rank peer, const PlaceTag& tag) { pipeline_.OnWriteEn
 
 void SimulatedNode::OnExchanged(int64_t clock, int stage, int group) { pipeline_.OnExchanged(clock, stage, group); }
 
+void SimulatedNode::OnValues(int64_t clock, int stage, int group) { pipeline_.OnValues(clock, stage, group); }
+
 void SimulatedNode::OnVerdict(int64_t clock) { pipeline_.OnVerdict(clock, std::nullopt); }
 
 // --- The executor

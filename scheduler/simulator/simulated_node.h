@@ -71,6 +71,7 @@ class SimulatedNode : private PipelineHost {
   void OnArrived(Rank peer, const PlaceTag& tag);
   void OnSent(Rank peer, const PlaceTag& tag);
   void OnExchanged(int64_t clock, int stage, int group);
+  void OnValues(int64_t clock, int stage, int group);
   void OnVerdict(int64_t clock);
   /// The task that Execute began is done.
   void OnTaskDone();

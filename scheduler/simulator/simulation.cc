@@ -7,6 +7,7 @@
 #include "scheduler/pipeline/trace_names.h"
 #include "scheduler/simulator/simulated_node.h"
 #include "scheduler/simulator/simulated_rings.h"
+#include "scheduler/simulator/simulated_servers.h"
 #include "scheduler/simulator/simulation_trace.h"
 
 #include "glog/logging.h"
@@ -32,26 +33,34 @@ class Simulation : private SimulatedNodeEvents {
     PlaceTag tag = {};
     int64_t bytes = 0;
   };
-  /// A tensor that crosses, or a flow of a ring.
+  /// A tensor that crosses, or a flow of a ring or between replicas and servers.
   struct Message {
     Rank from = 0, to = 0;
     PlaceTag tag = {};
     int64_t bytes = 0;
-    int ring = -1;
-    int64_t collective = 0;
-    int ends = 0;  // of two, sent and arrived: what has happened
+    int ring = -1, served = -1;
+    int64_t flow = 0;  // of a ring: collective
+    int ends = 0;      // of two, sent and arrived: what has happened
   };
   /// What the nodes have done of a clock.
   struct ClockEnds {
     int reports = 0, finished = 0;
   };
-  /// Where a group of a node goes: a ring and the place in its order, and the micro-batch that completes it.
+  /// Where a group of a node goes: a ring or servers and the place in its order, and the micro-batch that completes it.
   struct Exchanged {
-    int ring = 0, place = 0;
+    int ring = -1, served = -1;
+    int replica = 0, place = 0;
     int64_t last_turn = 0;
+  };
+  /// A group of a server.
+  struct ServedGroup {
+    int served = 0, place = 0, piece = 0;
   };
 
   void MakeRings();
+  void MakeServers();
+  void AddExchanged(Rank rank, int group, Exchanged entry);
+  void Exchange(Rank rank, const Task& task);
   void Handle(const SimulatedEvent& event);
   void ExecuteAll();
   void Touch(Rank rank);
@@ -83,8 +92,10 @@ class Simulation : private SimulatedNodeEvents {
   const AddressRange places_;
   std::vector<std::unique_ptr<SimulatedNode>> nodes_;
   std::vector<SimulatedRing> rings_;
-  std::vector<std::map<int, Exchanged>> exchanged_;  // by rank and group
-  std::vector<bool> touched_;                        // by rank: its executor may have work
+  std::vector<SimulatedServers> servers_;
+  std::vector<std::map<int, Exchanged>> exchanged_;        // by rank and group
+  std::vector<std::map<int, ServedGroup>> served_groups_;  // likewise, of servers
+  std::vector<bool> touched_;                              // by rank: its executor may have work
   std::vector<Rank> to_execute_;
   std::vector<Grant> grants_;
   std::vector<uint32_t> free_grants_;
@@ -118,6 +129,7 @@ Simulation::Simulation(const SimulatedJob& job, const TaskTimes& times, const Si
       network_(&job_, &queue_, FrameSink()),
       places_(LargestPlace(job, schedule_)),
       exchanged_(job.nodes.size()),
+      served_groups_(job.nodes.size()),
       touched_(job.nodes.size()) {
   SimulatedNodeEvents* const events = this;
   for (Rank rank = 0; rank < static_cast<Rank>(job_.nodes.size()); ++rank) {
@@ -125,6 +137,7 @@ Simulation::Simulation(const SimulatedJob& job, const TaskTimes& times, const Si
         std::make_unique<SimulatedNode>(rank, job_.nodes[rank].plan, schedule_, &clock_, &times_, &places_, events));
   }
   MakeRings();
+  MakeServers();
   result_.samples = schedule_.update_rows();
   result_.nodes.resize(nodes_.size());
 }
@@ -133,22 +146,15 @@ void Simulation::MakeRings() {
   for (int index = 0; index < static_cast<int>(job_.exchanges.size()); ++index) {
     const SimulatedExchange& exchange = job_.exchanges[index];
     for (size_t replica = 0; replica < exchange.ranks.size(); ++replica) {
-      const Rank rank = exchange.ranks[replica];
-      const PipelinePlan& plan = job_.nodes[rank].plan;
       for (int place = 0; place < static_cast<int>(exchange.groups[replica].size()); ++place) {
-        const int group = exchange.groups[replica][place];
-        Exchanged entry{index, place, -1};
-        for (const MsgId id : schedule_.TrainIds(0, plan.share)) {
-          if (plan.phase(id).groups[group] >= 0) entry.last_turn = TurnOf(id, plan.replicas);
-        }
-        exchanged_[rank][group] = entry;
+        AddExchanged(exchange.ranks[replica], exchange.groups[replica][place], {.ring = index, .place = place});
       }
     }
     rings_.emplace_back(
         index, &exchange, &network_, &queue_,
         SimulatedRing::Events{[this, index](Rank from, Rank to, int64_t collective, int64_t bytes) {
                                 const int32_t message = NewMessage(
-                                    {.from = from, .to = to, .bytes = bytes, .ring = index, .collective = collective});
+                                    {.from = from, .to = to, .bytes = bytes, .ring = index, .flow = collective});
                                 Send(from, to, message, bytes);
                               },
                               [this, index](int64_t clock, int place) {
@@ -158,6 +164,44 @@ void Simulation::MakeRings() {
                                   Touch(of.ranks[r]);
                                 }
                               }});
+  }
+}
+
+void Simulation::AddExchanged(Rank rank, int group, Exchanged entry) {
+  const PipelinePlan& plan = job_.nodes[rank].plan;
+  for (const MsgId id : schedule_.TrainIds(0, plan.share)) {
+    if (plan.phase(id).groups[group] >= 0) entry.last_turn = TurnOf(id, plan.replicas);
+  }
+  exchanged_[rank][group] = entry;
+}
+
+void Simulation::MakeServers() {
+  for (int index = 0; index < static_cast<int>(job_.served.size()); ++index) {
+    const SimulatedServed& served = job_.served[index];
+    for (int place = 0; place < static_cast<int>(served.pieces.size()); ++place) {
+      for (int replica = 0; replica < static_cast<int>(served.ranks.size()); ++replica) {
+        AddExchanged(served.ranks[replica], served.groups[replica][place],
+                     {.served = index, .replica = replica, .place = place});
+      }
+      for (int piece = 0; piece < static_cast<int>(served.pieces[place].size()); ++piece) {
+        const SimulatedServed::Piece& on = served.pieces[place][piece];
+        served_groups_[served.servers[on.server]][on.group] = {index, place, piece};
+      }
+    }
+    SimulatedServers::Events events;
+    events.send = [this, index](Rank from, Rank to, int64_t flow, int64_t bytes) {
+      Send(from, to, NewMessage({.from = from, .to = to, .bytes = bytes, .served = index, .flow = flow}), bytes);
+    };
+    events.control = [this](Rank from, Rank to, const SimulatedEvent& event) { SendControl(from, to, event); };
+    events.exchanged = [this](Rank rank, int64_t clock, int stage, int group) {
+      nodes_[rank]->OnExchanged(clock, stage, group);
+      Touch(rank);
+    };
+    events.values = [this](Rank rank, int64_t clock, int stage, int group) {
+      nodes_[rank]->OnValues(clock, stage, group);
+      Touch(rank);
+    };
+    servers_.emplace_back(index, &served, std::move(events));
   }
 }
 
@@ -206,6 +250,7 @@ void Simulation::Handle(const SimulatedEvent& event) {
       const Message message = messages_[event.a];
       EndOne(event.a);
       if (message.ring >= 0) return;
+      if (message.served >= 0) return servers_[message.served].OnSent(message.flow);
       nodes_[message.from]->OnSent(message.to, message.tag);
       return Touch(message.from);
     }
@@ -213,7 +258,8 @@ void Simulation::Handle(const SimulatedEvent& event) {
       const Message message = messages_[event.a];
       EndOne(event.a);
       nodes_[message.to]->CountReceived(message.bytes, CrossesWire(message.from, message.to));
-      if (message.ring >= 0) return rings_[message.ring].OnArrived(message.collective);
+      if (message.ring >= 0) return rings_[message.ring].OnArrived(message.flow);
+      if (message.served >= 0) return servers_[message.served].OnArrived(message.flow);
       nodes_[message.to]->OnArrived(message.from, message.tag);
       return Touch(message.to);
     }
@@ -222,8 +268,12 @@ void Simulation::Handle(const SimulatedEvent& event) {
       return Touch(event.a);
     case SimulatedEvent::kGradientFinal: {
       const Exchanged& exchanged = exchanged_[event.a].at(static_cast<int>(event.b & 0xffff'ffff));
-      return rings_[exchanged.ring].Add(event.b >> 32, exchanged.place);
+      const int64_t clock = event.b >> 32;
+      if (exchanged.ring >= 0) return rings_[exchanged.ring].Add(clock, exchanged.place);
+      return servers_[exchanged.served].Push(clock, exchanged.replica, exchanged.place);
     }
+    case SimulatedEvent::kPulled:
+      return servers_[event.a].OnPulled(event.b);
     case SimulatedEvent::kGranted: {
       const Grant& grant = grants_[event.a];
       nodes_[grant.writer]->OnGranted(grant.owner, grant.tag, static_cast<uint32_t>(event.a), grant.bytes);
@@ -306,7 +356,19 @@ void Simulation::OnWaited(Rank rank, Wait wait, int64_t begin_ns) {
   if (options_.trace != nullptr) options_.trace->AddWait(rank, wait, begin_ns, queue_.now_ns() - begin_ns);
 }
 
+// What a pull or a server's update tells others.
+void Simulation::Exchange(Rank rank, const Task& task) {
+  if (task.kind == Task::kPull) {
+    const Exchanged& entry = exchanged_[rank].at(task.group);
+    return servers_[entry.served].Pull(task.clock, entry.replica, entry.place);
+  }
+  const auto served = served_groups_[rank].find(task.group);
+  if (task.kind != Task::kUpdate || served == served_groups_[rank].end()) return;
+  servers_[served->second.served].OnUpdated(task.clock, served->second.place, served->second.piece);
+}
+
 void Simulation::OnTaskDone(Rank rank, const Task& task) {
+  Exchange(rank, task);
   const bool waits = job_.nodes[rank].plan.wait_for_verdict;
   if (task.kind == (waits ? Task::kNorm : Task::kFinishClock)) Report(rank, task.clock);
   if (task.kind == Task::kFinishClock) FinishClock(rank, task.clock);
@@ -349,10 +411,15 @@ void Simulation::Conclude() {
 
 std::string Simulation::NameOf(const Message& message) const {
   const std::string &from = job_.nodes[message.from].name, &to = job_.nodes[message.to].name;
+  if (message.served >= 0) {
+    const SimulatedServers& servers = servers_[message.served];
+    return TraceNameOfExchange(job_.served[message.served].stage, servers.ClockOf(message.flow),
+                               servers.PlaceOf(message.flow), from, to);
+  }
   if (message.ring < 0) return TraceNameOfTensor(message.tag, from, to);
   const int64_t of_clock = std::ssize(job_.exchanges[message.ring].collectives);
-  return TraceNameOfExchange(job_.exchanges[message.ring].stage, message.collective / of_clock,
-                             message.collective % of_clock, from, to);
+  return TraceNameOfExchange(job_.exchanges[message.ring].stage, message.flow / of_clock, message.flow % of_clock, from,
+                             to);
 }
 
 SimulatedNetwork::FrameSink Simulation::FrameSink() {

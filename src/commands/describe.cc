@@ -43,7 +43,8 @@ void AddTraffic(const NodeModel& model, NodeSummary* summary) {
   }
 }
 
-/// A ring: each replica passes all but its own part on twice, once summing and once with the sums.
+/// A ring: each replica passes all but its own part on twice, once summing and once with the sums. With parameter
+/// servers it sends all gradients and receives all values once, and a server those of all replicas.
 void AddExchange(const NodeModel& model, NodeSummary* summary) {
   const std::vector<StoredParam> params = model.stored_params();
   for (const StagePart& part : model.node().parts) {
@@ -51,10 +52,12 @@ void AddExchange(const NodeModel& model, NodeSummary* summary) {
     const ExchangedGroups groups = ExchangedGroupsOf(model, part.stage);
     for (int param : ExchangedParamsOf(model, groups))
       bytes += params[param].gradient_count() * static_cast<int64_t>(sizeof(float));
-    const int64_t replicas = model.table().stage(part.stage).size();
-    const int64_t ring = static_cast<int64_t>(__int128{2} * bytes * (replicas - 1) / replicas);
-    summary->sent_bytes = MultiplyAdd(ring, 1, summary->sent_bytes);
-    summary->received_bytes = MultiplyAdd(ring, 1, summary->received_bytes);
+    const StageInfo& stage = model.table().stage(part.stage);
+    const int64_t replicas = stage.size();
+    int64_t moved = static_cast<int64_t>(__int128{2} * bytes * (replicas - 1) / replicas);
+    if (stage.served >= 0) moved = stage.server ? bytes * model.table().stage(stage.served).size() : bytes;
+    summary->sent_bytes = MultiplyAdd(moved, 1, summary->sent_bytes);
+    summary->received_bytes = MultiplyAdd(moved, 1, summary->received_bytes);
   }
 }
 

@@ -23,8 +23,9 @@ StatusOr<std::unique_ptr<Compute>> Compute::Create(const NodeModel& model, Optio
 Status Compute::Allocate() {
   HP_ASSIGN_OR_RETURN(workspace_, Workspace::Create(model_, options_.pool_size, options_.device, options_.params));
   sampler_ = std::make_unique<ClassSampler>(model_, options_.labels);
-  HP_ASSIGN_OR_RETURN(updater_, Updater::Create(model_, {options_.device, options_.backend, options_.params,
-                                                         workspace_.get(), sampler_.get(), options_.loss_scale}));
+  HP_ASSIGN_OR_RETURN(updater_,
+                      Updater::Create(model_, {options_.device, options_.backend, options_.params, workspace_.get(),
+                                               sampler_.get(), options_.server, options_.loss_scale}));
   for (const MsgId id : model_.schedule().TrainIds(0, model_.plan().share)) {
     for (const StagePart& part : model_.NetOf(id).plan().parts()) {
       first_ids_.emplace(part.stage, id);
@@ -43,20 +44,29 @@ std::span<std::byte> Compute::Place(int solver, MsgId id, int port) const {
 
 void Compute::Carry(const Task& task) {
   switch (task.kind) {
+    case Task::kPull:
+      return options_.exchanges.at(model_.plan().groups[task.group].stage)->Pull(task.clock, task.group);
     case Task::kForward:
       return Forward(task);
     case Task::kBackward:
       return Backward(task);
     case Task::kWeightGradient:
-      return task.id.bits == 0 ? updater_->DeferredGradient(task.group) : WeightGradient(task);
+      return task.id.bits == 0 ? updater_->DeferredGradient(task.clock, task.group) : WeightGradient(task);
     case Task::kNorm:
       return updater_->Norm();
     case Task::kUpdate:
-      return updater_->Update(task);
+      return Update(task);
     case Task::kBoundary:
     case Task::kFinishClock:
       return;
   }
+}
+
+// Also where the verdict skips the update: replicas wait for values, and these are then the old ones.
+void Compute::Update(const Task& task) {
+  updater_->Update(task);
+  if (model_.plan().groups[task.group].exchange == GroupExchange::kServe)
+    options_.server->Serve(task.clock, task.group);
 }
 
 Compute::Work Compute::WorkOf(const Task& task) const {
@@ -99,7 +109,7 @@ void Compute::RunBackward(const Work& work) const {
 void Compute::GiveToExchange(const Work& work, const NetStep& step) const {
   const int group = model_.GroupOf(step);
   const ParamGroupPlan& plan = model_.plan().groups[group];
-  if (plan.exchanged && IsLast(work.task.id, plan.stage))
+  if (plan.exchange != GroupExchange::kNone && IsLast(work.task.id, plan.stage))
     options_.exchanges.at(plan.stage)->Add(work.task.clock, group);
 }
 

@@ -2,6 +2,7 @@
 
 #include "engine/class_sampler.h"
 #include "engine/stage_exchange.h"
+#include "engine/stage_server.h"
 #include "engine/updater.h"
 #include "engine/workspace.h"
 #include "input/input.h"
@@ -46,6 +47,7 @@ class Compute {
     ParamStore* params = nullptr;  ///< of NodeModel::stored_params
     /// By stage: the exchanges of the gradients that other nodes have parts of. Empty: no gradient is exchanged.
     std::map<int, StageExchange*> exchanges;
+    StageServer* server = nullptr;  ///< of a parameter server; else null
     const LabelStore* labels = nullptr;
     Input *train_input = nullptr, *test_input = nullptr;  ///< null: the node reads no images of that phase
     StatisticsSink on_statistics;                         ///< called by Collect, on its thread; not null
@@ -134,6 +136,7 @@ class Compute {
  private:
   static MsgId InFirstClock(MsgId id) { return MsgId::Make(0, true, id.micro(), id.replica()); }
   bool IsLast(MsgId id, int stage) const { return InFirstClock(id) == last_ids_.at(stage); }
+  void Update(const Task& task);
   void GiveToExchange(const Work& work, const NetStep& step) const;
   void CollectStatistics(const Task& task);
 

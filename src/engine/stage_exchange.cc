@@ -1,6 +1,7 @@
 // The exchange sums parameter by parameter, the pipeline updates group by group: a counter for each group under way
 // turns the events of one into those of the other. The last group of a clock flushes the exchange, so that gradients
-// which it held back to fill a bucket go out.
+// which it held back to fill a bucket go out. With parameter servers there are two such events, of gradients that have
+// been sent and of values that have come.
 #include "engine/stage_exchange.h"
 
 #include "glog/logging.h"
@@ -14,8 +15,8 @@ ExchangedGroups ExchangedGroupsOf(const NodeModel& model, int stage) {
   ExchangedGroups groups;
   const std::vector<ParamGroupPlan>& plans = model.plan().groups;
   for (int group = 0; group < static_cast<int>(plans.size()); ++group) {
-    if (!plans[group].exchanged || plans[group].stage != stage) continue;
-    for (int param : model.StepOf(model.any_net(true), group).params) {
+    if (plans[group].exchange == GroupExchange::kNone || plans[group].stage != stage) continue;
+    for (int param : model.ParamsOf(group)) {
       if (!params[param].frozen()) groups[group].push_back(param);
     }
     CHECK(groups.contains(group)) << "group " << group << " has no trainable parameters";
@@ -53,6 +54,18 @@ StatusOr<std::unique_ptr<StageExchange>> StageExchange::Create(int stage, Exchan
   return made;
 }
 
+StatusOr<std::unique_ptr<StageExchange>> StageExchange::CreateServed(int stage, ExchangedGroups groups,
+                                                                     ParamStore* params, const ConnectServers& connect,
+                                                                     Callbacks callbacks) {
+  if (groups.empty()) return std::unique_ptr<StageExchange>();
+  std::unique_ptr<StageExchange> made(new StageExchange(stage, std::move(groups), params, std::move(callbacks)));
+  StageExchange* const self = made.get();
+  const auto on_sent = [self](uint64_t clock, int param) { self->OnExchanged(static_cast<int64_t>(clock), param); };
+  const auto on_values = [self](uint64_t clock, int param) { self->OnValues(static_cast<int64_t>(clock), param); };
+  HP_ASSIGN_OR_RETURN(made->client_, connect({.on_sent = on_sent, .on_values = on_values}));
+  return made;
+}
+
 // All of a group's parameters count as under way before the first of them is given away: it may be back at once.
 void StageExchange::Add(int64_t clock, int group) {
   const std::vector<int>& params = groups_.at(group);
@@ -60,20 +73,44 @@ void StageExchange::Add(int64_t clock, int group) {
     MutexLock lock(&mutex_);
     missing_[{clock, group}] = params.size();
   }
+  if (client_) {
+    for (int param : params) client_->Push(static_cast<uint64_t>(clock), param);
+    return;
+  }
   for (int param : params) exchange_->Add(static_cast<uint64_t>(clock), param, params_->gradient(param));
   if (++added_ < groups_.size()) return;
   added_ = 0;
   exchange_->Flush(static_cast<uint64_t>(clock));
 }
 
-void StageExchange::OnExchanged(int64_t clock, int param) {
-  const int group = group_of_.at(param);
+// The version changes before the values do: no op asks for either before on_values.
+void StageExchange::Pull(int64_t clock, int group) {
+  CHECK(client_) << "stage " << stage_ << " has no parameter servers";
+  const std::vector<int>& params = groups_.at(group);
   {
     MutexLock lock(&mutex_);
-    if (--missing_.at({clock, group}) > 0) return;
-    missing_.erase({clock, group});
+    missing_values_[{clock, group}] = params.size();
   }
-  callbacks_.on_exchanged(clock, stage_, group);
+  for (int param : params) {
+    params_->MarkUpdated(param);
+    client_->Pull(static_cast<uint64_t>(clock), param);
+  }
+}
+
+std::optional<int> StageExchange::EndOne(Missing* missing, int64_t clock, int param) {
+  const int group = group_of_.at(param);
+  MutexLock lock(&mutex_);
+  if (--missing->at({clock, group}) > 0) return std::nullopt;
+  missing->erase({clock, group});
+  return group;
+}
+
+void StageExchange::OnExchanged(int64_t clock, int param) {
+  if (const auto group = EndOne(&missing_, clock, param)) callbacks_.on_exchanged(clock, stage_, *group);
+}
+
+void StageExchange::OnValues(int64_t clock, int param) {
+  if (const auto group = EndOne(&missing_values_, clock, param)) callbacks_.on_values(clock, stage_, *group);
 }
 
 }  // namespace hp

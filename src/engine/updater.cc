@@ -1,8 +1,8 @@
 // A layer's gradient comes from one of three places, and the update does the same with each: added up by the
 // micro-batches' own tasks, or summed by the exchange, it stands in the parameter store; deferred, it is one product
-// over all rows of the update, made here. A deferred one on the host is made, used and forgotten a few rows at a time
-// while they are in the cache, unless the verdict needs all norms before any update. Its bits are the same either way,
-// since its pieces are.
+// over all rows of the update, made here; on a parameter server it is the sum of what replicas sent. A deferred one on
+// the host is made, used and forgotten a few rows at a time while they are in the cache, unless the verdict needs all
+// norms before any update. Its bits are the same either way, since its pieces are.
 #include "engine/updater.h"
 
 #include "solvers/lr_policy.h"
@@ -61,6 +61,11 @@ void Updater::InPieces(const NetStep& step, const PieceFunction& use) {
       use(op, args, begin, std::min(begin + kPieceRows, rows));
     }
   });
+}
+
+void Updater::DeferredGradient(int64_t clock, int group) {
+  if (serves(group)) return options_.server->Sum(clock, group);
+  DeferredGradient(StepOfGroup(group));
 }
 
 // In pieces where UpdateInPieces has them: its bits do not depend on whether the update waits for the verdict.
@@ -137,8 +142,10 @@ double Updater::UpdateRows(int param, const StepSize& size, int64_t begin, int64
 
 void Updater::EnqueueSquares(const std::vector<int>& groups) {
   std::vector<int> wanted;
-  for (int group : groups)
-    wanted.insert(wanted.end(), StepOfGroup(group).params.begin(), StepOfGroup(group).params.end());
+  for (int group : groups) {
+    const std::vector<int> params = model_.ParamsOf(group);
+    wanted.insert(wanted.end(), params.begin(), params.end());
+  }
   std::sort(wanted.begin(), wanted.end());
   std::vector<SquaresPart> parts;
   for (int param : wanted) {
@@ -162,9 +169,9 @@ void Updater::AddNorms(int64_t clock, IterationReport* report) const {
   const double loss = loss_scale(clock), unscaled = 1 / (loss * loss);
   for (int group : AllGroups()) {
     if (!model_.plan().groups[group].counts) continue;
-    for (int param : StepOfGroup(group).params) {
+    for (int param : model_.ParamsOf(group)) {
       sum += unscaled * squares()[param];
-      if (!std::isfinite(sum) && layer_not_finite.empty()) layer_not_finite = StepOfGroup(group).name;
+      if (!std::isfinite(sum) && layer_not_finite.empty()) layer_not_finite = model_.NameOf(group);
     }
   }
   report->set_sum_of_squares(sum);
@@ -191,6 +198,12 @@ std::vector<int> Updater::AllGroups() const {
   return groups;
 }
 
+std::vector<int> Updater::OwnGroups() const {
+  std::vector<int> groups = AllGroups();
+  std::erase_if(groups, [this](int group) { return model_.plan().groups[group].exchange == GroupExchange::kPush; });
+  return groups;
+}
+
 std::vector<int> Updater::GroupsOf(const Task& task) {
   std::vector<int> groups = {task.group};
   groups.insert(groups.end(), task.more_groups.begin(), task.more_groups.end());
@@ -204,12 +217,11 @@ void Updater::Update(const Task& task) {
   const bool waited = model_.plan().wait_for_verdict;
   std::vector<int> whole;  // the groups whose gradients are in memory
   for (int group : GroupsOf(task)) {
-    const NetStep& step = StepOfGroup(group);
-    if (model_.updates_in_pieces(step)) {
-      UpdateInPieces(step, size);
+    if (!serves(group) && model_.updates_in_pieces(StepOfGroup(group))) {
+      UpdateInPieces(StepOfGroup(group), size);
       continue;
     }
-    if (!waited && model_.plan().groups[group].deferred) DeferredGradient(step);
+    if (!waited && model_.plan().groups[group].deferred) DeferredGradient(task.clock, group);
     whole.push_back(group);
   }
   if (whole.empty()) return;
@@ -233,12 +245,11 @@ void Updater::UpdateWhole(const std::vector<int>& groups, const StepSize& size) 
   ParamStore* const params = options_.params;
   std::vector<SgdPart> parts;
   for (int group : groups) {
-    const NetStep& step = StepOfGroup(group);
-    if (SampleOf(step) != nullptr) {
-      UpdateSampled(step, size);
+    if (!serves(group) && SampleOf(StepOfGroup(group)) != nullptr) {
+      UpdateSampled(StepOfGroup(group), size);
       continue;
     }
-    for (int param : step.params) {
+    for (int param : model_.ParamsOf(group)) {
       if (params->param(param).frozen()) continue;
       parts.push_back({CoefficientsOf(param, size), params->count(param), params->gradient(param).data(),
                        params->history(param).data(), params->values(param).data()});

@@ -2,6 +2,7 @@
 
 #include "backend/backend.h"
 #include "engine/class_sampler.h"
+#include "engine/stage_server.h"
 #include "engine/workspace.h"
 #include "model/node_model.h"
 #include "proto/wire.pb.h"
@@ -35,6 +36,7 @@ class Updater {
     ParamStore* params = nullptr;
     const Workspace* workspace = nullptr;
     const ClassSampler* sampler = nullptr;  ///< of the clock that is updated
+    StageServer* server = nullptr;          ///< of a parameter server; else null
     float loss_scale = 1;                   ///< of the first clock
   };
 
@@ -46,10 +48,12 @@ class Updater {
   /// What losses multiply their gradients by in a clock that is under way. On the thread of AddNorms as well.
   float loss_scale(int64_t clock) const { return ScalesOf(clock).loss; }
 
-  /// Computes the gradient of a deferred group over all rows of the update into the ParamStore.
-  void DeferredGradient(int group) { DeferredGradient(StepOfGroup(group)); }
-  /// Computes the sums of squares of all gradients. Only where updates wait for the verdict.
-  void Norm() { EnqueueSquares(AllGroups()); }
+  /// Computes the gradient of a deferred group over all rows of the update into the ParamStore; on a parameter server
+  /// the sum of the replicas' gradients.
+  void DeferredGradient(int64_t clock, int group);
+  /// Computes the sums of squares of all gradients that count on this node or on another one. Only where updates wait
+  /// for the verdict.
+  void Norm() { EnqueueSquares(OwnGroups()); }
   /// Updates values and histories of task.group and task.more_groups, whose gradients are final; where updates do not
   /// wait for the verdict, computes deferred gradients and sums of squares as well. If the verdict says skip, changes
   /// nothing, also no version.
@@ -95,6 +99,7 @@ class Updater {
                     const UpdateSample* sample);
   /// Of a sampled step, whose gradient is in memory.
   void UpdateSampled(const NetStep& step, const StepSize& size);
+  bool serves(int group) const { return model_.plan().groups[group].exchange == GroupExchange::kServe; }
   /// Null: the step computes all its classes.
   const UpdateSample* SampleOf(const NetStep& step) const;
   /// How many rows of its weights an update changes.
@@ -107,6 +112,8 @@ class Updater {
 
   const NetStep& StepOfGroup(int group) const { return model_.StepOf(model_.any_net(true), group); }
   std::vector<int> AllGroups() const;
+  /// All but those that parameter servers update, whose gradients here are a part alone.
+  std::vector<int> OwnGroups() const;
   static std::vector<int> GroupsOf(const Task& task);
   double* squares() const { return reinterpret_cast<double*>(squares_.data()); }
   double* device_squares() const { return reinterpret_cast<double*>(device_squares_.data()); }

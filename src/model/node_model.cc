@@ -28,7 +28,9 @@ StatusOr<std::unique_ptr<NodeModel>> NodeModel::Create(std::shared_ptr<const Job
 Status NodeModel::BuildNets(bool train, Nets* nets) {
   const NetContext context{options_.backend, options_.op_factories, options_.seed};
   for (int variant = 0; variant < variants(); ++variant) {
-    for (int64_t rows : schedule().RowCounts(train, plan_.share)) {
+    std::vector<int64_t> counts = schedule().RowCounts(train, plan_.share);
+    if (counts.empty()) counts.push_back(1);  // no id passes a parameter server
+    for (int64_t rows : counts) {
       HP_ASSIGN_OR_RETURN(std::unique_ptr<NodeNet> net,
                           NodeNet::Create(job_->node(rank(), train, variant), context, rows));
       arena_bytes_ = std::max(arena_bytes_, net->arena_bytes());
@@ -42,7 +44,9 @@ Status NodeModel::BuildNets(bool train, Nets* nets) {
 // What lies in rows of an update is the same in all variants: a layer that waits for the whole update is passed by all
 // ids.
 void NodeModel::CheckGroups() const {
-  for (int group = 0; group < static_cast<int>(plan_.groups.size()); ++group) StepOf(any_net(true), group);
+  for (int group = 0; group < static_cast<int>(plan_.groups.size()); ++group) {
+    if (plan_.groups[group].exchange != GroupExchange::kServe) StepOf(any_net(true), group);
+  }
   for (const auto& [key, net] : train_nets_) {
     CHECK(net->update_row_bytes() == any_net(true).update_row_bytes()) << "variant " << key.first;
   }
@@ -60,6 +64,19 @@ const NetStep& NodeModel::StepOf(const NodeNet& net, int group) const {
                                  [layer](const NetStep& s) { return s.layer_index == layer; });
   CHECK(step != net.steps().end() && step->learns) << "layer " << layer << " has no trainable parameters here";
   return *step;
+}
+
+std::vector<int> NodeModel::ParamsOf(int group) const {
+  std::vector<int> of_group;
+  const std::vector<ParamPlan>& params = part(true).params();
+  for (int i = 0; i < static_cast<int>(params.size()); ++i) {
+    if (params[i].graph_layer == plan_.groups[group].layer) of_group.push_back(i);
+  }
+  return of_group;
+}
+
+const std::string& NodeModel::NameOf(int group) const {
+  return job().graph(true).layers()[plan_.groups[group].layer].traits.name();
 }
 
 int NodeModel::GroupOf(const NetStep& step) const {
@@ -84,12 +101,16 @@ std::vector<StoredParam> NodeModel::stored_params() const {
   for (const NetStep& step : any_net(true).steps()) {
     if (updates_in_pieces(step)) fused.insert(step.params.begin(), step.params.end());
   }
+  std::set<int> pushed;  // layers whose parameters servers update
+  for (const ParamGroupPlan& group : plan_.groups) {
+    if (group.exchange == GroupExchange::kPush) pushed.insert(group.layer);
+  }
   std::vector<StoredParam> stored;
   const std::vector<ParamPlan>& params = part(true).params();
   for (int i = 0; i < static_cast<int>(params.size()); ++i) {
     const ParamPlan& param = params[i];
     stored.push_back({param.layer, param.blob, param.spec.shape, param.block, param.spec.lr_mult, param.spec.decay_mult,
-                      !fused.contains(i), param.sample_room});
+                      !fused.contains(i), !pushed.contains(param.graph_layer), param.sample_room});
   }
   return stored;
 }

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace hp {
@@ -22,7 +23,8 @@ struct WholeParam {
 };
 
 /// The job's plan carried out for one node: its nets, made of ops for its device, one NodeNet for each phase, variant
-/// (JobPlan::node) and number of rows that a micro-batch can have, and what others need to know of them. All nets of a
+/// (JobPlan::node) and number of rows that a micro-batch can have, and what others need to know of them. A parameter
+/// server has one net for each phase, without layers. All nets of a
 /// phase and variant have the same steps, parameters, ports and outputs, at the same indices; only numbers of rows
 /// differ. Has no state that training changes:
 /// values are in the ParamStore, activations in the solvers. Made once by the node. Immutable after Create; any thread
@@ -79,8 +81,12 @@ class NodeModel {
   }
   /// All blobs of the whole net, also those that other nodes own, in Caffe's order: layers, then their blobs.
   const std::vector<WholeParam>& whole_params() const { return whole_params_; }
-  /// The step of a train net whose parameters a group (index into plan().groups) has; the net must have its layer.
+  /// The step of a train net whose parameters a group (index into plan().groups) has; the net must have its layer, so
+  /// not of a parameter server.
   const NetStep& StepOf(const NodeNet& net, int group) const;
+  /// The parameters of a group, as indices into stored_params(), and the name of their layer. Built anew by each call.
+  std::vector<int> ParamsOf(int group) const;
+  const std::string& NameOf(int group) const;
   /// The group of a step that learns, of a train net.
   int GroupOf(const NetStep& step) const;
   /// What each layer of the whole net that reads labels accepts, in the order of the layers; empty: nothing reads

@@ -3,13 +3,18 @@
 #include "hp/status.h"
 #include "model/node_model.h"
 #include "node/exchange_links.h"
+#include "node/server_links.h"
 #include "solvers/exchange/exchange.h"
+#include "solvers/exchange/parameter_server.h"
 #include "solvers/exchange/rendezvous.h"
+#include "solvers/exchange/server_client.h"
+#include "solvers/param_store.h"
 #include "transport/transport.h"
 
 #include "devices/devices.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -26,8 +31,9 @@ struct ExchangeOptions {
   Exchange::Callbacks callbacks;       ///< both set
 };
 
-/// Bytes of the host's memory that the exchanges of a node take by a ring: places, buckets, and copies of a GPU's
-/// gradients. 0 by NCCL, and where nothing is exchanged.
+/// Bytes of the host's memory that the exchanges of a node take: by a ring places, buckets, and copies of a GPU's
+/// gradients; on a parameter server the places of all replicas' gradients. 0 by NCCL, on the replicas of servers, and
+/// where nothing is exchanged.
 size_t ExchangeHostBytes(const NodeModel& model);
 
 /// Makes the allreduce of one data-parallel stage, which must have several replicas (CHECK): by NCCL where the table
@@ -38,5 +44,19 @@ size_t ExchangeHostBytes(const NodeModel& model);
 /// register memory.
 StatusOr<std::unique_ptr<Exchange>> MakeNodeExchange(const ExchangeOptions& options,
                                                      std::unique_ptr<ExchangeLinks>* links);
+
+/// Makes a replica's side of the parameter servers of its stage, which must have some. Main thread.
+/// @param options whose callbacks, device and rendezvous are not read. @param store the parameters of `options.params`;
+/// must outlive the client. @param links set, and must outlive it.
+/// @return kFailedPrecondition: the transport can't register memory.
+StatusOr<std::unique_ptr<ServerClient>> MakeServerClient(const ExchangeOptions& options, const ParamStore& store,
+                                                         ServerClient::Callbacks callbacks,
+                                                         std::unique_ptr<ServerLinks>* links);
+/// Makes a parameter server, likewise. @param start_clock the first update of this run.
+/// @return also kResourceExhausted: out of memory.
+StatusOr<std::unique_ptr<ParameterServer>> MakeParameterServer(const ExchangeOptions& options, const ParamStore& store,
+                                                               int64_t start_clock,
+                                                               ParameterServer::GradientsSink on_gradients,
+                                                               std::unique_ptr<ServerLinks>* links);
 
 }  // namespace hp

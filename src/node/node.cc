@@ -199,7 +199,9 @@ Status Node::ConnectExchanges() {
   options.device = &device_;
   options.rendezvous = rendezvous_.get();
   options.transport = transport_;
+  options.start_clock = files_.start_clock;
   options.callbacks.on_exchanged = [this](auto... args) { pipeline_->OnExchanged(args...); };
+  options.callbacks.on_values = [this](auto... args) { pipeline_->OnValues(args...); };
   options.callbacks.on_failure = [this](const Status& status) { OnExchangeFailed(status); };
   return exchanges_.Connect(options);
 }
@@ -226,6 +228,7 @@ Status Node::MakeCompute() {
   options.backend = device_.backend.get();
   options.params = params_.get();
   options.exchanges = exchanges_.by_stage();
+  options.server = exchanges_.server();
   options.labels = labels_.get();
   options.train_input = files_.train_input.get();
   options.test_input = files_.test_input.get();
@@ -306,6 +309,7 @@ Status Node::Train() {
   inbox_->SetAssembled(std::move(parts));
   gate_.Open();
   pipeline_->Start();
+  exchanges_.Start();
   training_ = true;
   const int threads = ThreadsOf(options_.rank);
   Executor::Options options;
@@ -447,7 +451,7 @@ void Node::OnConnectFailed(Rank peer, const Status& status) {
 void Node::OnGranted(Rank peer, const PlaceTag& tag, RemoteGrant grant, size_t bytes) {
   inbox_->OnGranted(peer, tag, bytes, [=, this] {
     if (IsSliceTag(tag)) return snapshotter_->OnGranted(peer, tag, grant);
-    if (IsExchangeTag(tag)) return exchanges_.OnGranted(tag, grant);
+    if (IsExchangeTag(tag)) return exchanges_.OnGranted(peer, tag, grant);
     pipeline_->OnGranted(peer, tag, grant, bytes);
   });
 }
@@ -461,14 +465,14 @@ void Node::OnGrantEnded(Rank peer, const PlaceTag& tag, const Status& status) {
                     : Unavailable("node \"%s\" ended before its part of the snapshot had arrived: %s",
                                   table_.node(peer).name.c_str(), status.message().c_str()));
   }
-  if (IsExchangeTag(tag)) return exchanges_.OnGrantEnded(tag, status);
+  if (IsExchangeTag(tag)) return exchanges_.OnGrantEnded(peer, tag, status);
   pipeline_->OnGrantEnded(peer, tag, status);
 }
 
 void Node::OnWriteEnded(Rank peer, const PlaceTag& tag, const Status& status) {
   if (trace_) trace_->OnWriteEnded(peer, tag);
   if (IsSliceTag(tag)) return snapshotter_->OnWriteEnded(tag);
-  if (IsExchangeTag(tag)) return exchanges_.OnWriteEnded(tag, status);
+  if (IsExchangeTag(tag)) return exchanges_.OnWriteEnded(peer, tag, status);
   pipeline_->OnWriteEnded(peer, tag, status);
 }
 

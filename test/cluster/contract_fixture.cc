@@ -128,6 +128,9 @@ std::string ContractTest::Describe(const ClusterSpec& spec) {
   }
   for (const auto& [layer, by] : spec.splits) text += " " + layer + ":" + SplitConfig::By_Name(by);
   if (spec.scattered) text += " scattered";
+  for (const auto& [stage, servers] : spec.ps) {
+    text += " " + std::to_string(servers) + " servers of stage " + std::to_string(stage);
+  }
   for (int share : spec.shares) text += " share " + std::to_string(share);
   return text + " micro " + std::to_string(spec.micro_batches) + " pool " + std::to_string(spec.pool_size) +
          " threads " + std::to_string(spec.threads) + (spec.tcp ? " tcp" : " inproc") +

@@ -146,7 +146,8 @@ void VictimNode::BeginExchanges(const Task& task) {
   if (task.id != job_.schedule().TrainIds(task.clock, plan_.share).back()) return;
   for (int group = 0; group < static_cast<int>(plan_.groups.size()); ++group) {
     const ParamGroupPlan& plan = plan_.groups[group];
-    if (plan.exchanged && plan.segment == task.segment) exchanges_.push_back({task.clock, plan.stage, group});
+    if (plan.exchange == GroupExchange::kSum && plan.segment == task.segment)
+      exchanges_.push_back({task.clock, plan.stage, group});
   }
 }
 

@@ -100,13 +100,24 @@ RoutingTableConfig MakeTable(const ClusterSpec& spec, const std::string& solver_
     split->set_layer(layer);
     split->set_by(by);
   }
+  const auto add_servers = [&] {
+    for (const auto& [stage, servers] : spec.ps) {
+      StageConfig* const served = config.mutable_stage(stage);
+      served->set_exchange(StageConfig::PARAMETER_SERVER);
+      add_stage("ps" + std::to_string(stage) + "_", config.stage_size(), servers, StageConfig::PS)
+          ->set_serves(config.stage(stage).name());
+    }
+  };
   for (size_t s = 0; s < spec.stages.size(); ++s) {
     const StageConfig given = Parse<StageConfig>(spec.stages[s].config);
     add_stage("stage" + std::to_string(s) + "_", static_cast<int>(s), spec.stages[s].parts, given.kind(),
               spec.stages[s].on)
         ->MergeFrom(given);
   }
-  if (!spec.stages.empty()) return config;
+  if (!spec.stages.empty()) {
+    add_servers();
+    return config;
+  }
   add_stage("conv", 0, spec.conv, StageConfig::CONV);
   for (size_t s = 0; s < spec.fc.size(); ++s) {
     StageConfig* stage =
@@ -115,6 +126,7 @@ RoutingTableConfig MakeTable(const ClusterSpec& spec, const std::string& solver_
     if (spec.scattered) stage->set_boundary(StageConfig::SCATTERED);
   }
   for (size_t s = 0; s < spec.fc.size(); ++s) config.mutable_stage(static_cast<int>(s))->set_to_layer(spec.ends[s]);
+  add_servers();
   return config;
 }
 

@@ -47,6 +47,7 @@ struct ClusterSpec {
   std::vector<std::string> ends;                       ///< last layer of each stage but the last
   std::map<std::string, SplitConfig::By> splits = {};  ///< of layers that are not split by outputs
   bool scattered = false;                              ///< FC stages get slices of what comes in
+  std::map<int, int> ps = {};                          ///< by conv stage: its parameter servers, behind all other nodes
   std::vector<int> shares = {};                        ///< of a batch, by replica that reads; empty: all alike
   int micro_batches = 1;
   int pool_size = 0;  ///< 0: default

@@ -61,10 +61,10 @@ ROOMS = {
     # Copies of the parameters on their way to files and clients.
     "src/snapshot": ["proto", "tensor", "checkpoint", "model", "transport", "scheduler/plan", "scheduler/control",
                             "solvers"],
-    # What computes a node's part; of the exchanges it knows the interface.
+    # What computes a node's part; of the exchanges it knows the interfaces: one of replicas, two with servers.
     "src/engine": ["proto", "tensor", "backend", "layers", "net", "net/plan", "data", "checkpoint", "model", "transport",
                    "scheduler/plan", "scheduler/pipeline", "scheduler/control", "solvers", "solvers/exchange/exchange.h",
-                   "input", "snapshot"],
+                   "solvers/exchange/server_client.h", "solvers/exchange/parameter_server.h", "input", "snapshot"],
     "src/report": ["proto", "transport", "scheduler/plan", "scheduler/pipeline", "scheduler/control", "solvers"],
     # What opens the host or a GPU for a node: it names the backends, and nobody it gives them to does.
     "src/devices": ["proto", "tensor", "backend", "backend/cpu", "backend/cuda", "transport", "transport/copy",

@@ -179,6 +179,7 @@ void NodePlan::AddLandingPorts() {
 // --- Parameters
 
 void NodePlan::AddParams() {
+  params_ = options_.served;
   for (const LayerPlan& layer : layers_) {
     const GraphLayer& entry = graph_->layers()[layer.layer];
     if (entry.source) continue;
@@ -215,7 +216,8 @@ bool NodePlan::CanBeDeferred(const LayerPlan& plan) const {
   const ChannelUse use = entry.channel_use();
   if (update_rows() == 0 || (use != ChannelUse::kSplitOutput && use != ChannelUse::kSplitInput)) return false;
   const int stage = placement_->stage_of(layer);
-  if (data_parallel(stage) && placement_->layout().stages[stage].parts() > 1) return false;
+  const StageLayout::Stage& layout = placement_->layout().stages[stage];
+  if (layout.data_parallel && (layout.parts() > 1 || layout.served)) return false;
   if (IsImages(stage, entry.bottoms[0])) return false;
   const auto weights = std::find_if(params_.begin(), params_.end(),
                                     [layer](const ParamPlan& param) { return param.graph_layer == layer; });

@@ -59,6 +59,8 @@ class NodePlan {
     Shape sample = {};                    ///< [C, H, W] of one sample after its transformation
     /// Samples of one update; 0: weight gradients are never deferred (tests).
     int64_t update_rows = 0;
+    /// Of a parameter server, which runs no layer: what it holds of others' parameters. Else empty.
+    std::vector<ParamPlan> served = {};
   };
   /// @param graph,placement must outlive the plan and its copies.
   /// @return kInvalidArgument, naming the layer: shapes that do not fit, or a sample of classes that would cross.

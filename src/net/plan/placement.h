@@ -26,6 +26,7 @@ struct StageLayout {
     bool data_parallel = false;  ///< its parts are replicas; else they are shards
     std::vector<Rank> ranks;     ///< by part: index of the replica or shard
     bool scattered = false;      ///< shards: each gets a slice of what comes in, and they gather it
+    bool served = false;         ///< replicas: parameter servers update what they learn
 
     /// Number of replicas or shards.
     int parts() const { return static_cast<int>(ranks.size()); }

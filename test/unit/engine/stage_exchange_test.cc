@@ -57,6 +57,7 @@ class StageExchangeTest : public testing::Test {
                                                [this](int64_t clock, int stage, int group) {
                                                  events_.push_back({clock, stage, group});
                                                },
+                                           .on_values = nullptr,
                                            .on_failure = [this](const Status& status) { failure_ = status; }});
     EXPECT_TRUE(exchange.ok()) << exchange.status();
     return *std::move(exchange);

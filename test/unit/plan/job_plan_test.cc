@@ -127,11 +127,11 @@ TEST_F(JobPlanTest, APipelineGoesByItsPart) {
   EXPECT_EQ(conv.share, (IdShare{2, 1}));
   EXPECT_EQ(shard.share, IdShare());
   ASSERT_EQ(conv.groups.size(), 1u);
-  EXPECT_TRUE(conv.groups[0].in_backward && conv.groups[0].exchanged && conv.ordered_backward);
+  EXPECT_TRUE(conv.groups[0].in_backward && conv.groups[0].exchange == GroupExchange::kSum && conv.ordered_backward);
   EXPECT_FALSE(conv.groups[0].counts) << "replica 0 counts the squares";
   EXPECT_TRUE((*job)->pipeline(0).groups[0].counts);
   ASSERT_EQ(shard.groups.size(), 2u);
-  EXPECT_FALSE(shard.groups[0].exchanged || shard.groups[0].in_backward);
+  EXPECT_FALSE(shard.groups[0].exchange != GroupExchange::kNone || shard.groups[0].in_backward);
   EXPECT_THAT(shard.train[0].backward, ElementsAre(true, true, true));
   EXPECT_THAT(shard.test[0].backward, ElementsAre(false, false, false));
 }
@@ -197,6 +197,78 @@ TEST_F(JobPlanTest, APoolIsChosenWithoutListingItsIds) {
   ASSERT_TRUE(job.ok()) << job.status();
   EXPECT_EQ((*job)->pipeline(0).pool_size, 4);
   EXPECT_EQ((*Make("max_iter: 0"))->pipeline(0).pool_size, 1);
+}
+
+// --- Parameter servers
+
+constexpr char kServedTable[] = R"(
+    solver: "solver.prototxt"
+    stage { name: "conv" kind: CONV to_layer: "pool1" exchange: PARAMETER_SERVER }
+    stage { name: "fc" kind: FC from_layer: "ip1" }
+    stage { name: "ps" kind: PS serves: "conv" }
+    node { name: "conv0" stage: 0 index: 0 host: "a" port: 29500 }
+    node { name: "conv1" stage: 0 index: 1 host: "b" port: 29500 }
+    node { name: "fc0" stage: 1 index: 0 host: "b" port: 29501 }
+    node { name: "ps1" stage: 2 index: 1 host: "c" port: 29500 }
+    node { name: "ps0" stage: 2 index: 0 host: "d" port: 29500 }
+    micro_batches: 2
+)";
+
+// conv1 has 4 x 9 weights and 4 biases, 20 of these 40 numbers each: 2.2 rows, and then nothing of the bias.
+TEST_F(JobPlanTest, ServersHaveRowsOfAboutAsManyBytes) {
+  table_ = MakeTable(kServedTable);
+  const auto job = Make();
+  ASSERT_TRUE(job.ok()) << job.status();
+  const std::vector<ServedParam>& served = (*job)->served(0);
+  ASSERT_EQ(served.size(), 2u);
+  ASSERT_EQ(served[0].slices.size(), 2u);
+  EXPECT_EQ(served[0].slices[0].block, Block::Rows(served[0].param.spec.shape, 0, 2));
+  EXPECT_EQ(served[0].slices[1].block, Block::Rows(served[0].param.spec.shape, 2, 4));
+  ASSERT_EQ(served[1].slices.size(), 1u);
+  EXPECT_EQ(served[1].slices[0].server, 1);
+  EXPECT_EQ(served[1].slices[0].number, 2u);
+  EXPECT_TRUE((*job)->served(1).empty());
+}
+
+TEST_F(JobPlanTest, ServersOwnWhatTheyUpdate) {
+  table_ = MakeTable(kServedTable);
+  const auto job = Make();
+  ASSERT_TRUE(job.ok()) << job.status();
+  const ParamOwners& weights = (*job)->params()[0];
+  ASSERT_EQ(weights.slices.size(), 2u);
+  EXPECT_EQ(weights.slices[0].owner, 4) << "server 0 is rank 4";
+  EXPECT_EQ(weights.slices[1].owner, 3);
+  EXPECT_EQ((*job)->params()[1].slices[0].owner, 3);
+  EXPECT_EQ((*job)->node(4, true).params().size(), 1u);
+  EXPECT_EQ((*job)->node(3, true).params().size(), 2u);
+  EXPECT_EQ((*job)->node(3, false).params().size(), 2u) << "tests have the same parameters";
+}
+
+TEST_F(JobPlanTest, ReplicasPushWhatServersUpdate) {
+  table_ = MakeTable(kServedTable);
+  const auto job = Make();
+  ASSERT_TRUE(job.ok()) << job.status();
+  const PipelinePlan replica = (*job)->pipeline(0), server = (*job)->pipeline(3);
+  ASSERT_EQ(replica.groups.size(), 1u);
+  EXPECT_TRUE(replica.groups[0].exchange == GroupExchange::kPush && replica.groups[0].in_backward);
+  EXPECT_FALSE(replica.groups[0].counts) << "the servers count the squares";
+  ASSERT_EQ(server.groups.size(), 1u) << "weights and bias of a layer are a group";
+  EXPECT_TRUE(server.groups[0].exchange == GroupExchange::kServe && server.groups[0].counts);
+  EXPECT_EQ(server.groups[0].stage, 2);
+  EXPECT_TRUE((*job)->schedule().TrainIds(0, server.share).empty()) << "no id passes a server";
+  EXPECT_EQ((*job)->node(3, true).ports().size(), 0u);
+}
+
+TEST_F(JobPlanTest, MoreServersThanRowsAreRefused) {
+  std::string text = kServedTable;
+  for (int index = 2; index < 9; ++index) {
+    text += "node { name: 'ps" + std::to_string(index) + "' stage: 2 index: " + std::to_string(index) +
+            " host: 'e' port: " + std::to_string(29500 + index) + " }";
+  }
+  table_ = MakeTable(text);
+  const auto job = Make();
+  EXPECT_EQ(job.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(job.status().message(), HasSubstr("would have no parameter of stage \"conv\"; expected fewer than 9"));
 }
 
 }  // namespace

@@ -92,7 +92,7 @@ std::pair<double, double> BytesOf(const JobPlan& job, Rank rank) {
   }
   double exchanged = 0;
   for (const ParamGroupPlan& group : pipeline.groups) {
-    if (!group.exchanged) continue;
+    if (group.exchange != GroupExchange::kSum) continue;
     for (const ParamPlan& param : job.node(rank, true).params()) {
       if (param.graph_layer == group.layer) exchanged += kFloatSize * static_cast<double>(param.block.count());
     }

@@ -124,7 +124,7 @@ TEST(RoutingTableTest, LoadNamesTheFileAndTheLine) {
   close(mkstemp(path));
   std::ofstream(path) << "solver: \"s\"\nstage { kind: CONVV }\n";
   EXPECT_EQ(RoutingTable::Load(path).status().message(),
-            std::string(path) + ":2:15: unknown value \"CONVV\" of field \"kind\"; expected one of CONV, FC");
+            std::string(path) + ":2:15: unknown value \"CONVV\" of field \"kind\"; expected one of CONV, FC, PS");
   std::ofstream(path) << kTable;
   EXPECT_TRUE(RoutingTable::Load(path).ok());
   std::ofstream(path) << "solver: \"s\"\nstage { kind: CONV }\n";

@@ -79,7 +79,7 @@ TEST(TableCheckTest, EveryFaultIsListed) {
                   "the job has an empty name; expected job: \"...\" or no job field",
                   "micro_batches is 0; expected 1 to 524288", "connect_timeout_s is 0; expected 1 to 2000000",
                   "stage \"x\", the first, is FC; expected CONV: data enters in a data-parallel stage",
-                  "stages 0 and 1 are both named \"x\"", "stage 2 has no kind; expected kind: CONV or FC",
+                  "stages 0 and 1 are both named \"x\"", "stage 2 has no kind; expected kind: CONV, FC or PS",
                   "node 0 has no name; expected name: \"...\"", "node 0 has port 70000; expected 1 to 65535",
                   "node 0 has pool_size -1; expected 0 to 65536", "node 0 has threads -2; expected 0 to 1024",
                   "node 0 has memory_mb -3; expected 0 to 134217728", "node \"n\" is in stage 7; expected 0 to 2",
@@ -119,6 +119,54 @@ TEST(TableCheckTest, NodesWithSeveralParts) {
   std::string many;
   for (int i = 0; i < 16; ++i) many += shard;
   EXPECT_THAT(faults(many, top0), Contains("node \"a\" has 17 parts; expected at most 16"));
+}
+
+TEST(TableCheckTest, ParameterServers) {
+  const auto faults = [](const std::string& conv, const std::string& server, const std::string& nodes = "") {
+    return Structure("solver: 's' stage { name: 'c' kind: CONV to_layer: 'x' " + conv +
+                     " } stage { name: 'f' kind: FC from_layer: 'y' } stage { name: 'p' kind: PS " + server +
+                     " } node { name: 'a' host: 'h' port: 1 stage: 0 }" +
+                     (nodes.empty() ? "node { name: 'b' host: 'h' port: 2 stage: 1 }"
+                                      "node { name: 's' host: 'h' port: 3 stage: 2 }"
+                                    : nodes));
+  };
+  const std::string by_server = "exchange: PARAMETER_SERVER", serves = "serves: 'c'";
+  EXPECT_THAT(faults(by_server, serves), IsEmpty());
+  EXPECT_THAT(faults("", serves),
+              ElementsAre("stage \"p\" serves stage \"c\"; expected a conv stage with exchange: PARAMETER_SERVER"));
+  EXPECT_THAT(faults(by_server, "serves: 'f'"),
+              ElementsAre("stage \"p\" serves stage \"f\"; expected a conv stage with exchange: PARAMETER_SERVER",
+                          "stage \"c\" has exchange: PARAMETER_SERVER and no servers; expected a stage { kind: PS "
+                          "serves: \"c\" }"));
+  EXPECT_THAT(faults("", ""),
+              ElementsAre("stage \"p\" is PS and serves no stage; expected serves: \"...\", the name of "
+                          "a conv stage with exchange: PARAMETER_SERVER"));
+  EXPECT_THAT(
+      faults("", "serves: 'q'"),
+      ElementsAre("stage \"p\" is PS and serves \"q\", which is not a stage; expected serves: \"...\", the name "
+                  "of a conv stage with exchange: PARAMETER_SERVER"));
+  EXPECT_THAT(faults(by_server, serves + " from_layer: 'x' boundary: SCATTERED exchange: ALLREDUCE"),
+              ElementsAre("stage \"p\" is PS and has boundary: SCATTERED; expected it of an FC stage, whose shards "
+                          "gather the slices",
+                          "stage \"p\" is PS and has exchange: ALLREDUCE; expected it of a conv stage, whose replicas "
+                          "agree on parameters",
+                          "stage \"p\" is PS and has layers; expected none"));
+  EXPECT_THAT(faults(by_server + " serves: 'p'", serves),
+              ElementsAre("stage \"c\" is CONV and serves a stage; expected it of a PS stage"));
+  EXPECT_THAT(
+      faults(by_server, serves + " } stage { name: 'q' kind: PS serves: 'c'",
+             "node { name: 'b' host: 'h' port: 2 stage: 1 } node { name: 's' host: 'h' port: 3 stage: 2 }"
+             "node { name: 't' host: 'h' port: 4 stage: 3 }"),
+      ElementsAre("stage \"p\" and stage \"q\" both serve stage \"c\"; expected one PS stage for a conv stage"));
+  EXPECT_THAT(faults(by_server, serves,
+                     "node { name: 'b' host: 'h' port: 2 stage: 2 part { stage: 1 } }"
+                     "node { name: 'g' host: 'h' port: 3 stage: 0 index: 1 device: 'cuda:0' }"),
+              ElementsAre("node \"b\" is a parameter server (stage \"p\") and has other parts; expected a node of its "
+                          "own",
+                          "node \"g\" computes on cuda:0 in stage \"c\", whose gradients go by parameter servers; "
+                          "expected device \"cpu\""));
+  EXPECT_THAT(faults(by_server, serves, "node { name: 'b' host: 'h' port: 2 stage: 1 }"),
+              ElementsAre("stage \"p\" has no node; expected at least server 0"));
 }
 
 TEST(TableCheckTest, ALinkHasOneSpeed) {

@@ -107,6 +107,9 @@ bool CheckedNode::Run(const Task& task) {
     case Task::kBoundary:
       Boundary(task);
       break;
+    case Task::kPull:
+      Expect(false, "a pull without parameter servers", task);
+      break;
     case Task::kForward:
       Forward(task);
       break;
@@ -223,7 +226,7 @@ std::vector<int> CheckedNode::GivenToExchange(const Task& task) const {
   std::vector<int> groups;
   if (task.kind != Task::kBackward || task.id != Trains().back()) return groups;
   for (int u = static_cast<int>(plan_.groups.size()); u-- > 0;) {
-    if (plan_.groups[u].exchanged && plan_.groups[u].segment == task.segment) groups.push_back(u);
+    if (plan_.groups[u].exchange == GroupExchange::kSum && plan_.groups[u].segment == task.segment) groups.push_back(u);
   }
   return groups;
 }
@@ -234,7 +237,8 @@ void CheckedNode::OnExchanged(int64_t clock, int group) {
 }
 
 void CheckedNode::CheckExchanged(const Task& task, int group) {
-  Expect(!plan_.groups[group].exchanged || exchanged_.contains(group), "ahead of the other replicas' gradients", task);
+  Expect(plan_.groups[group].exchange != GroupExchange::kSum || exchanged_.contains(group),
+         "ahead of the other replicas' gradients", task);
 }
 
 void CheckedNode::Norm(const Task& task) {

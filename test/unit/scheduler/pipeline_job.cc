@@ -63,7 +63,7 @@ PipelinePlan JobSpec::PlanOf(Rank rank) const {
   plan.groups = stages[stage].groups;
   for (ParamGroupPlan& group : plan.groups) {
     group.stage = stage;
-    group.exchanged = group.in_backward && stages[stage].parts > 1;
+    if (group.in_backward && stages[stage].parts > 1) group.exchange = GroupExchange::kSum;
   }
   for (const ParamGroupPlan& group : plan.groups) train.segments = std::max(train.segments, group.segment + 1);
   PhasePlan test = train;

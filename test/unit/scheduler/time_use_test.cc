@@ -154,7 +154,7 @@ TEST_F(TimeUseTest, OfAReplicaAtTheEndOfAnIteration) {
     RunReady();
     EXPECT_EQ(Waits(Wait::kExchange), 10) << clock;
     for (int group = 0; group < static_cast<int>(node_->plan().groups.size()); ++group) {
-      if (!node_->plan().groups[group].exchanged) continue;
+      if (node_->plan().groups[group].exchange != GroupExchange::kSum) continue;
       node_->OnExchanged(clock, group);
       pipeline_->OnExchanged(clock, 0, group);
     }
