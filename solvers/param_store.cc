@@ -15,10 +15,10 @@ constexpr int64_t kLine = 16;  // floats in 64 bytes
 // Lays parameters out one after another in an arena.
 class Layout {
  public:
-  /// The offset of `count` floats, or -1 where they are not wanted.
-  int64_t Place(int64_t count, bool wanted) {
+  /// The offset of `copies` times `rounded` floats, or -1 where they are not wanted.
+  int64_t Place(int64_t rounded, int copies, bool wanted) {
     if (!wanted) return -1;
-    return std::exchange(end_, end_ + (count + kLine - 1) / kLine * kLine);
+    return std::exchange(end_, end_ + rounded * copies);
   }
   size_t bytes() const { return end_ * sizeof(float); }
 
@@ -35,24 +35,29 @@ bool WantsHistory(const StoredParam& param) { return !param.frozen() && param.ke
 
 }  // namespace
 
-ParamStore::ParamStore(Device* device, std::vector<StoredParam> params)
-    : device_(device), params_(std::move(params)), versions_(params_.size(), 1) {
+int64_t ParamStore::Rounded(int64_t count) { return (count + kLine - 1) / kLine * kLine; }
+
+ParamStore::ParamStore(Device* device, std::vector<StoredParam> params, const Versions& versions)
+    : device_(device), params_(std::move(params)), kept_(versions.kept), latest_(versions.first) {
   Layout values, gradients, histories;
-  for (const StoredParam& param : params_) {
+  for (int i = 0; i < size(); ++i) {
+    const StoredParam& param = params_[i];
     CheckBlock(param);
     const int64_t count = param.block.count();
     counts_.push_back(count);
-    values_at_.push_back(values.Place(count, true));
-    gradients_at_.push_back(gradients.Place(param.gradient_count(), WantsGradient(param)));
-    histories_at_.push_back(histories.Place(count, WantsHistory(param)));
-    packed_.push_back(std::make_unique<PackedParams>(device_));
+    values_at_.push_back(values.Place(Rounded(count), SlotsOf(i), true));
+    gradients_at_.push_back(gradients.Place(Rounded(param.gradient_count()), 1, WantsGradient(param)));
+    histories_at_.push_back(histories.Place(Rounded(count), 1, WantsHistory(param)));
+    changes_.emplace_back(SlotsOf(i), 1);
+    auto& packed = packed_.emplace_back();
+    for (int slot = 0; slot < SlotsOf(i); ++slot) packed.push_back(std::make_unique<PackedParams>(device_));
   }
   values_bytes_ = values.bytes();
   gradients_bytes_ = gradients.bytes();
   histories_bytes_ = histories.bytes();
 }
 
-ParamStore::ParamStore(std::vector<StoredParam> params) : ParamStore(nullptr, std::move(params)) {
+ParamStore::ParamStore(std::vector<StoredParam> params) : ParamStore(nullptr, std::move(params), {1, 0}) {
   const Status status = AllocateOnHost();
   CHECK(status.ok()) << status;
 }
@@ -64,8 +69,9 @@ Status ParamStore::AllocateOnHost() {
   return OkStatus();
 }
 
-StatusOr<std::unique_ptr<ParamStore>> ParamStore::Create(Device* device, std::vector<StoredParam> params) {
-  std::unique_ptr<ParamStore> store(new ParamStore(device->is_host() ? nullptr : device, std::move(params)));
+StatusOr<std::unique_ptr<ParamStore>> ParamStore::Create(Device* device, std::vector<StoredParam> params,
+                                                         const Versions& versions) {
+  std::unique_ptr<ParamStore> store(new ParamStore(device->is_host() ? nullptr : device, std::move(params), versions));
   if (device->is_host()) {
     HP_RETURN_IF_ERROR(store->AllocateOnHost().Prepend("parameters"));
     return store;
@@ -75,6 +81,11 @@ StatusOr<std::unique_ptr<ParamStore>> ParamStore::Create(Device* device, std::ve
   HP_ASSIGN_OR_RETURN(store->gradients_, device->AllocateShared(store->gradients_bytes_));
   HP_ASSIGN_OR_RETURN(store->histories_, device->Allocate(store->histories_bytes_));
   return store;
+}
+
+void ParamStore::MarkUpdated(int i, int64_t version) {
+  ++changes_[i][static_cast<size_t>(SlotOf(i, version))];
+  latest_ = std::max(latest_, version);
 }
 
 Status ParamStore::Read(std::span<const float> from, std::span<float> to) const {
@@ -124,14 +135,14 @@ Status ParamStore::Fill(const Filler& filler) {
   return OkStatus();
 }
 
-size_t ParamStore::BytesFor(const std::vector<StoredParam>& params) {
+size_t ParamStore::BytesFor(const std::vector<StoredParam>& params, int versions) {
   Layout all;
   for (const StoredParam& param : params) {
     CheckBlock(param);
-    const int64_t count = param.block.count();
-    all.Place(count, true);
-    all.Place(param.gradient_count(), WantsGradient(param));
-    all.Place(count, WantsHistory(param));
+    const int64_t rounded = Rounded(param.block.count());
+    all.Place(rounded, param.frozen() ? 1 : versions, true);
+    all.Place(Rounded(param.gradient_count()), 1, WantsGradient(param));
+    all.Place(rounded, 1, WantsHistory(param));
   }
   return all.bytes();
 }

@@ -41,6 +41,10 @@ DEFINE_int32(
     ps, 0,
     "Number of parameter servers, which the conv nodes send their gradients to and get new values from; 0: they "
     "sum their gradients among themselves.");
+DEFINE_int32(
+    staleness, 0,
+    "Updates that a node may be ahead of the slowest: iteration t computes with the parameters of t - staleness "
+    "updates, which changes what comes out. 0: synchronous.");
 DEFINE_string(
     hosts, "localhost",
     "Where a table is chosen or simulated: a hosts.prototxt (src/proto/planning.proto), or hosts that are like this "
@@ -152,6 +156,7 @@ std::string CommandLine(const TableRequest& request) {
   std::string text = "Routing table of hpnode, written by\nhproute --solver=" + FLAGS_solver;
   text += " --conv=" + std::to_string(request.conv) + " --fc=" + FLAGS_fc + " --hosts=" + FLAGS_hosts;
   if (request.ps > 0) text += " --ps=" + std::to_string(request.ps);
+  if (request.staleness > 0) text += " --staleness=" + std::to_string(request.staleness);
   if (!FLAGS_cut.empty()) text += " --cut=" + FLAGS_cut;
   if (!FLAGS_split.empty()) text += " --split=" + FLAGS_split;
   if (FLAGS_scattered) text += " --scattered";
@@ -172,6 +177,7 @@ Status Write() {
   request.solver = SolverFromTable(FLAGS_solver, FLAGS_out);
   request.conv = FLAGS_conv;
   request.ps = FLAGS_ps;
+  request.staleness = FLAGS_staleness;
   request.hosts = SplitList(FLAGS_hosts);
   request.port = FLAGS_port;
   request.micro_batches = FLAGS_micro_batches;
@@ -214,7 +220,7 @@ PlanFlags FlagsOfPlan() {
 }
 
 Status WriteProfile() {
-  for (const char* flag : {"conv", "fc", "ps", "out"}) {
+  for (const char* flag : {"conv", "fc", "ps", "staleness", "out"}) {
     if (IsGiven(flag)) return InvalidArgument("--%s does not go with --profile, which writes one without --plan", flag);
   }
   if (FLAGS_solver.empty()) return InvalidArgument("--solver=FILE is missing (hproute --help)");
@@ -232,6 +238,7 @@ Status Plan() {
     if (!IsGiven(flag)) continue;
     return InvalidArgument("--%s does not go with --plan, nor without --conv and --fc: hproute chooses it", flag);
   }
+  if (IsGiven("staleness")) return InvalidArgument("--staleness goes with --conv and --fc: hproute plans without it");
   if (FLAGS_solver.empty()) return InvalidArgument("--solver=FILE is missing (hproute --help)");
   HP_ASSIGN_OR_RETURN(const PlannedTable planned, PlanTable(FlagsOfPlan()));
   std::cout << planned.reasons;

@@ -36,7 +36,7 @@ std::optional<LossScalingState> BoundaryRequests::loss_scaling() {
 void BoundaryRequests::Add(const Verdict& verdict) {
   if (!verdict.stop() && !verdict.snapshot() && !verdict.pull()) return;
   MutexLock lock(&mutex_);
-  requests_[verdict.clock() + kDelay] = verdict;
+  requests_[verdict.clock() + delay_] = verdict;
 }
 
 Verdict BoundaryRequests::Peek(int64_t clock) {

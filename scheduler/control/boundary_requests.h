@@ -14,14 +14,17 @@ namespace hp {
 /// request takes three steps:
 ///   1. RequestStop or RequestSnapshot; the node's next report carries it (AddRequests).
 ///   2. On the first node AddReport merges the reports of clock t into a verdict, which the caller sends to all nodes.
-///   3. Every node keeps the verdict (Add) until the boundary in front of clock t + kDelay (Peek, Take).
+///   3. Every node keeps the verdict (Add) until the boundary in front of clock t + delay() (Peek, Take).
 /// So all nodes act between the same two updates. One on each node, owned by Node. Any thread; the two requests also
 /// from a signal handler.
 class BoundaryRequests {
  public:
-  /// The requests in the verdict of clock t are carried out at the boundary in front of clock t + kDelay: no node opens
+  /// @param staleness of the table: so many clocks may be open beside the first one.
+  explicit BoundaryRequests(int staleness) : delay_(DelayOf(staleness)) {}
+  /// The requests in the verdict of clock t are carried out at the boundary in front of clock t + delay: no node opens
   /// that clock before it has the verdict of t.
-  static constexpr int64_t kDelay = 2;
+  static constexpr int64_t DelayOf(int staleness) { return staleness + 2; }
+  int64_t delay() const { return delay_; }
 
   /// Asks for the end of the job, in every report from now on. Async-signal-safe.
   void RequestStop() { stop_ = true; }
@@ -51,6 +54,7 @@ class BoundaryRequests {
   Verdict Take(int64_t clock) HP_EXCLUDES(mutex_);
 
  private:
+  const int64_t delay_;
   std::atomic<bool> stop_{false}, snapshot_{false};  // asked for on this node
   Mutex mutex_;
   std::optional<VerdictKeeper> keeper_ HP_GUARDED_BY(mutex_);  // on the first node alone

@@ -7,17 +7,12 @@
 
 namespace hp {
 
-void ExchangeRules::Exchange::Begin(int64_t begun) {
-  clock = begun;
-  granted.assign(places.bytes.size(), false);
-  left = static_cast<size_t>(std::count_if(places.bytes.begin(), places.bytes.end(), [](size_t n) { return n > 0; }));
-}
-
-ExchangeRules::ExchangeRules(std::vector<ExchangePlaces> exchanges, int64_t start_clock, int64_t end_clock)
-    : end_clock_(end_clock) {
+ExchangeRules::ExchangeRules(std::vector<ExchangePlaces> exchanges, int64_t start_clock, int64_t end_clock,
+                             int staleness)
+    : end_clock_(end_clock), staleness_(staleness) {
   for (ExchangePlaces& places : exchanges) {
-    exchanges_.emplace_back().places = std::move(places);
-    exchanges_.back().Begin(start_clock);
+    const auto all = std::count_if(places.bytes.begin(), places.bytes.end(), [](size_t n) { return n > 0; });
+    exchanges_.push_back({std::move(places), static_cast<size_t>(all), start_clock});
   }
 }
 
@@ -30,20 +25,26 @@ Status ExchangeRules::Check(Rank from, const PlaceTag& tag, size_t bytes) {
                            ExchangeStage(tag));
   }
   const uint32_t number = ExchangeNumber(tag);
-  if (ExchangeClock(tag) != exchange->clock || exchange->clock >= end_clock_) {
+  const int64_t clock = ExchangeClock(tag);
+  if (clock < exchange->clock || clock > exchange->clock + staleness_ || clock >= end_clock_) {
     return InvalidArgument("a grant for the exchange at iteration %u; expected %lld", ExchangeClock(tag),
                            static_cast<long long>(exchange->clock));
   }
-  if (number >= exchange->granted.size() || exchange->places.bytes[number] == 0) {
+  if (number >= exchange->places.bytes.size() || exchange->places.bytes[number] == 0) {
     return InvalidArgument("a grant for place %u of the exchange, which it does not have", number);
   }
   if (bytes != exchange->places.bytes[number]) {
     return InvalidArgument("a grant of %zu bytes for place %u of the exchange; expected %zu", bytes, number,
                            exchange->places.bytes[number]);
   }
-  if (exchange->granted[number]) return InvalidArgument("a second grant for place %u of the exchange", number);
-  exchange->granted[number] = true;
-  if (--exchange->left == 0) exchange->Begin(exchange->clock + 1);
+  auto& granted = exchange->granted;
+  if (!granted[clock].insert(number).second) {
+    return InvalidArgument("a second grant for place %u of the exchange", number);
+  }
+  for (; !granted.empty() && granted.begin()->first == exchange->clock; ++exchange->clock) {
+    if (granted.begin()->second.size() < exchange->all) break;
+    granted.erase(granted.begin());
+  }
   return OkStatus();
 }
 

@@ -6,6 +6,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <set>
 #include <vector>
 
 namespace hp {
@@ -18,13 +20,14 @@ struct ExchangePlaces {
 };
 
 /// Which grants of exchanges are in order: each place of an update once, of just its size, and all of an update before
-/// the first of the next one. An honest neighbour can't do otherwise, since an update needs all of its places, and what
-/// this node keeps for later is bounded by the places of an update. Progress thread (PeerRules).
+/// the first of the next one, or with staleness s of the one s + 1 later. An honest neighbour can't do otherwise, since
+/// an update needs all of its places, and what this node keeps for later is bounded by the places of s + 1 updates.
+/// Progress thread (PeerRules).
 class ExchangeRules {
  public:
   ExchangeRules() = default;  ///< allows none
   /// @param start_clock the first update of this run. @param end_clock the one behind the last.
-  ExchangeRules(std::vector<ExchangePlaces> exchanges, int64_t start_clock, int64_t end_clock);
+  ExchangeRules(std::vector<ExchangePlaces> exchanges, int64_t start_clock, int64_t end_clock, int staleness);
 
   /// @param tag an exchange's (ExchangeTag). @return kInvalidArgument: what is wrong with the grant.
   Status Check(Rank from, const PlaceTag& tag, size_t bytes);
@@ -32,14 +35,14 @@ class ExchangeRules {
  private:
   struct Exchange {
     ExchangePlaces places;
-    int64_t clock = 0;          // of which places are granted now
-    std::vector<bool> granted;  // by number, of `clock`
-    size_t left = 0;            // of `clock`
-    void Begin(int64_t begun);
+    size_t all = 0;                                      // places of an update
+    int64_t clock = 0;                                   // the first update that lacks some
+    std::map<int64_t, std::set<uint32_t>> granted = {};  // by update from `clock` on: numbers
   };
 
   std::vector<Exchange> exchanges_;
   int64_t end_clock_ = 0;
+  int staleness_ = 0;
 };
 
 }  // namespace hp

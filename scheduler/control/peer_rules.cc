@@ -117,7 +117,7 @@ int PeerRules::ReplicaOf(Rank from) const {
 void PeerRules::SetPlan(const JobPlan* job, int64_t start_clock, std::vector<ExchangePlaces> exchanges) {
   job_ = job;
   start_clock_ = next_verdict_ = start_clock;
-  exchanges_ = ExchangeRules(std::move(exchanges), start_clock, job->schedule().shape().max_iter);
+  exchanges_ = ExchangeRules(std::move(exchanges), start_clock, job->schedule().shape().max_iter, table_.staleness());
   MutexLock lock(&mutex_);
   planned_ = true;
   early_.clear();
@@ -183,9 +183,10 @@ Status PeerRules::CheckReport(Rank from, const IterationReport& report, int64_t 
     return InvalidArgument("a report of iteration %lld; expected %lld", Print(report.clock()), Print(next));
   }
   const int64_t judged = std::max(clocks_judged, start_clock_);
-  if (next >= judged + BoundaryRequests::kDelay) {
+  const int64_t delay = BoundaryRequests::DelayOf(table_.staleness());
+  if (next >= judged + delay) {
     return InvalidArgument("a report of iteration %lld before the verdict on iteration %lld", Print(next),
-                           Print(next - BoundaryRequests::kDelay));
+                           Print(next - delay));
   }
   ++next;
   if (report.layer().size() > kMaxLayerName)
@@ -196,8 +197,9 @@ Status PeerRules::CheckReport(Rank from, const IterationReport& report, int64_t 
 }
 
 Status PeerRules::CheckVerdict(const Verdict& verdict) {
-  // Two iterations may be open at once, and threads of the first node send their verdicts.
-  if ((verdict.clock() != next_verdict_ && verdict.clock() != next_verdict_ + 1) ||
+  // Several iterations may be open at once, and threads of the first node send their verdicts.
+  if (verdict.clock() < next_verdict_ ||
+      verdict.clock() >= next_verdict_ + BoundaryRequests::DelayOf(table_.staleness()) ||
       !verdicts_.insert(verdict.clock()).second) {
     return InvalidArgument("a verdict on iteration %lld; expected %lld", Print(verdict.clock()), Print(next_verdict_));
   }

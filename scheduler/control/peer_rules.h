@@ -52,10 +52,10 @@ class PeerRules {
   void SetPlan(const JobPlan* job, int64_t start_clock, std::vector<ExchangePlaces> exchanges = {}) HP_EXCLUDES(mutex_);
   /// A place for a tensor, a slice or gradients that this node writes to `from`, of just its size.
   Status CheckGrant(Rank from, const PlaceTag& tag, size_t bytes);
-  /// The report of the next iteration of `from`, of the two that may be open: no node begins one before the verdict on
-  /// the one before last. @param clocks_judged BoundaryRequests::clocks_judged.
+  /// The report of the next iteration of `from`, of those that may be open (BoundaryRequests::DelayOf). @param
+  /// clocks_judged BoundaryRequests::clocks_judged.
   Status CheckReport(Rank from, const IterationReport& report, int64_t clocks_judged);
-  /// The verdict on the next iteration, or the one after it.
+  /// The verdict on the next iteration, or one of those that may be open beside it.
   Status CheckVerdict(const Verdict& verdict);
   /// Labels of rows that `from` reads.
   Status CheckLabels(Rank from, const LabelsMessage& labels) const;

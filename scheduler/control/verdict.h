@@ -43,7 +43,7 @@ class VerdictKeeper {
   const int nodes_;
   const double clip_gradients_;
   std::optional<LossScaler> scaler_;
-  std::map<int64_t, std::map<Rank, IterationReport>> reports_;  // at most two clocks are open
+  std::map<int64_t, std::map<Rank, IterationReport>> reports_;  // of the clocks that are open
 };
 
 }  // namespace hp

@@ -20,12 +20,15 @@ namespace hp {
 class ClockState {
  public:
   /// @param plan must outlive it.
-  ClockState(const PipelinePlan* plan, int64_t clock) : plan_(plan), clock_(clock) {}
+  /// @param version of the parameters that its ids compute with.
+  ClockState(const PipelinePlan* plan, int64_t clock, int64_t version)
+      : plan_(plan), clock_(clock), version_(version) {}
 
   /// The boundary task is done: ids may be bound. Once. Before it TakeId and TakeDue return nothing.
   /// @param tests,trains the clock's ids on this node, each in the order of ids; a parameter server has none.
   /// @param training whether the clock updates anything; the job's last one does not.
   void Open(const std::vector<MsgId>& tests, const std::vector<MsgId>& trains, bool training);
+  int64_t version() const { return version_; }
   /// Whether the clock updates.
   bool training() const { return training_; }
 
@@ -87,7 +90,7 @@ class ClockState {
   Task TaskOf(Task::Kind kind, int group) const;
 
   const PipelinePlan* plan_;
-  int64_t clock_;
+  int64_t clock_, version_;
   bool open_ = false;      // its ids may be bound
   bool training_ = false;  // it updates
   std::vector<MsgId> ids_;

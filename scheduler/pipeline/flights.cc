@@ -18,10 +18,11 @@ namespace hp {
 
 // --- Binding
 
-Flight* Flights::Bind(MsgId id, int solver) {
+Flight* Flights::Bind(MsgId id, int solver, int64_t version) {
   Flight& flight = flights_[id];
   flight.id = id;
   flight.solver = solver;
+  flight.version = version;
   flight.segments = plan_->phase(id).segments;
   flight.weights.assign(plan_->groups.size(), Flight::kNoWeights);
   for (size_t u = 0; u < plan_->groups.size(); ++u) {
@@ -72,7 +73,7 @@ std::optional<int> Flights::FreeIfDone(MsgId id) {
 
 std::optional<Task> Flights::TakeTask(Flight* flight) {
   if (flight->running) return std::nullopt;
-  Task task{.id = flight->id, .solver = flight->solver, .clock = flight->id.clock()};
+  Task task{.id = flight->id, .solver = flight->solver, .clock = flight->id.clock(), .version = flight->version};
   if (flight->next_forward < flight->segments) {
     const int segment = flight->next_forward;
     if (flight->missing[segment] > 0) return std::nullopt;
@@ -101,10 +102,12 @@ std::vector<Task> Flights::TakeTasks() {
   return tasks;
 }
 
-// By what is added: a later id may be further up.
+// By what is added: a later id may be further up. Rule [one-gradient]: and one of a later clock waits until the sum of
+// this one has been used.
 bool Flights::BackwardIsInOrder(const Flight& flight) const {
   for (int u = 0; u < static_cast<int>(plan_->groups.size()); ++u) {
     if (!plan_->groups[u].in_backward || plan_->phase(flight.id).groups[u] != flight.next_backward) continue;
+    if (!IsReleased(u, flight.id.clock())) return false;
     for (auto other = flights_.begin(); other->first != flight.id; ++other) {
       const int segment = other->first.train() ? plan_->phase(other->first).groups[u] : -1;
       if (segment < 0) continue;
@@ -119,7 +122,6 @@ bool Flights::BackwardIsInOrder(const Flight& flight) const {
 // takes the smaller id first.) So it looks only behind the last that went out: a shard may have bound thousands.
 std::vector<Task> Flights::TakeWeightGradients() {
   std::vector<Task> tasks;
-  weights_taken_.resize(plan_->groups.size());
   for (int u = 0; u < static_cast<int>(plan_->groups.size()); ++u) {
     for (auto next = flights_.upper_bound(weights_taken_[u]); next != flights_.end(); ++next) {
       const MsgId id = next->first;
@@ -128,6 +130,7 @@ std::vector<Task> Flights::TakeWeightGradients() {
       if (state == Flight::kNoWeights) continue;
       const int segment = plan_->phase(id).groups[u];
       if (flight.next_forward < flight.segments || flight.next_backward >= segment) break;  // not final yet
+      if (!IsReleased(u, id.clock())) break;
       state = Flight::kWeightsPushed;
       weights_taken_[u] = id;
       tasks.push_back({.kind = Task::kWeightGradient,
@@ -135,7 +138,8 @@ std::vector<Task> Flights::TakeWeightGradients() {
                        .solver = flight.solver,
                        .segment = segment,
                        .group = u,
-                       .clock = id.clock()});
+                       .clock = id.clock(),
+                       .version = flight.version});
     }
   }
   return tasks;
@@ -169,7 +173,9 @@ std::optional<Wait> Flights::Lacking() const {
   for (const auto& [id, flight] : flights_) {
     if (flight.computed()) continue;
     if (!flight.unposted.empty()) return Wait::kGrants;
-    return flight.next_forward < flight.segments ? Wait::kActivations : Wait::kGradients;
+    if (flight.next_forward < flight.segments) return Wait::kActivations;
+    // It has all that it adds, and the sums of an earlier clock are still in use.
+    return flight.missing_gradients[flight.next_backward] > 0 ? Wait::kGradients : Wait::kExchange;
   }
   return std::nullopt;
 }

@@ -27,6 +27,9 @@ class PipelineHost {
   /// PortPlan::row_bytes bytes, registered with the transport. A peer writes into it if the port is a landing one; else
   /// it is what the pipeline writes to the peer.
   virtual std::span<std::byte> Place(int solver, MsgId id, int port) = 0;
+  /// Whether clock `clock`, above all that are open, computes with the parameters of all updates before it, also with
+  /// staleness: because it has a test or its boundary copies them for a snapshot. The same on all nodes.
+  virtual bool NeedsOwnVersion(int64_t /*clock*/) { return false; }
   /// Whether the boundary task of `clock` may be handed out (a snapshot needs room for its copies). If not, the host
   /// calls Pipeline::OnBoundaryReady when that may have changed. Once true it stays true until the task is done.
   virtual bool BoundaryReady(int64_t /*clock*/) { return true; }
@@ -46,6 +49,7 @@ struct Flight {
 
   MsgId id;
   int solver = 0;
+  int64_t version = 0;     ///< Task::version
   int segments = 0;        ///< of the id's phase
   int next_forward = 0;    ///< segment that is not computed yet; segments: the forward pass is done
   int next_backward = -1;  ///< segment, once the forward pass is done; -1: the backward pass is done, or there is none
@@ -69,11 +73,16 @@ class Flights {
  public:
   /// All must outlive it.
   Flights(const PipelinePlan* plan, PipelineHost* host, Transport* transport)
-      : plan_(plan), host_(host), transport_(transport) {}
+      : plan_(plan),
+        host_(host),
+        transport_(transport),
+        weights_taken_(plan->groups.size()),
+        gradient_clocks_(plan->groups.size(), plan->start_clock) {}
 
   /// Binds `id` to the free solver `solver` and grants all its landing places.
+  /// @param version Task::version of its tasks.
   /// @return the flight, which stays where it is until FreeIfDone ends it.
-  Flight* Bind(MsgId id, int solver);
+  Flight* Bind(MsgId id, int solver, int64_t version);
   /// @return null: the id is not bound.
   Flight* Find(MsgId id);
   /// Ends the flight of `id`, which must be bound, if all its tasks are done and all its grants and writes have ended.
@@ -88,6 +97,10 @@ class Flights {
   /// The weight-gradient tasks that are ready; they count as handed out. A group's tasks come in the order of ids,
   /// whose gradients must be added in that order.
   std::vector<Task> TakeWeightGradients();
+  /// The memory of the group's gradient has done its work for a clock: that of the next one may be added there.
+  void ReleaseGradient(int group) { ++gradient_clocks_[group]; }
+  /// Whether the memory of the group's gradient is free for `clock`.
+  bool IsReleased(int group, int64_t clock) const { return gradient_clocks_[group] >= clock; }
   /// A task of the flight is done: tensors that leave after `segment` are written, or wait for their grants.
   void FinishForward(Flight* flight, int segment);
   void FinishBackward(Flight* flight, int segment);
@@ -128,8 +141,9 @@ class Flights {
   PipelineHost* const host_;
   Transport* const transport_;
   std::map<MsgId, Flight> flights_;
-  int lack_inputs_ = 0;               // flights with lacks_inputs
-  std::vector<MsgId> weights_taken_;  // by group: whose weight gradient was the last to be handed out
+  int lack_inputs_ = 0;                   // flights with lacks_inputs
+  std::vector<MsgId> weights_taken_;      // by group: whose weight gradient was the last to be handed out
+  std::vector<int64_t> gradient_clocks_;  // by group: the clock that its gradient's memory belongs to
   std::map<std::pair<Rank, PlaceTag>, StoredGrant> grants_;  // of peers, until they are written to
   std::map<Rank, Payload> payload_;
 };

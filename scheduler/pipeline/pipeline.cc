@@ -3,6 +3,10 @@
 // that it needs is there, so no task waits, neither for this node nor for another: with a fixed list of tasks a node
 // that waits in one of them could keep a peer from what it waits for. A clock goes: boundary -> its ids are bound as
 // solvers get free -> norms and updates as gradients become final -> finished -> the next clock opens.
+//
+// With staleness s, clock t opens when the updates before version t - s are done, beside up to s others. Their ids have
+// solvers of their own and read an older version; what they would share is a group's gradient, which is one clock's at
+// a time (ReleaseGradient), and so the updates of a group go in the order of clocks, and clocks end in it.
 #include "scheduler/pipeline/pipeline.h"
 
 #include "base/format.h"
@@ -20,7 +24,8 @@ Pipeline::Pipeline(const PipelinePlan& plan, const class Schedule& schedule, Pip
       host_(host),
       clock_(clock),
       flights_(&plan_, host, transport),
-      iteration_(plan.start_clock),
+      next_clock_(plan.start_clock),
+      own_version_(plan.start_clock),
       verdict_(plan.start_clock - 1) {
   for (const ParamGroupPlan& group : plan_.groups) {
     const bool serves = group.exchange == GroupExchange::kServe;
@@ -33,25 +38,40 @@ Pipeline::Pipeline(const PipelinePlan& plan, const class Schedule& schedule, Pip
 void Pipeline::Start() {
   MutexLock lock(&mutex_);
   started_ = true;
-  OpenClock();
+  OpenClocks();
 }
 
 // --- Clocks
 
-// Rule [version]: a clock opens when its version is there, which its ids compute with (the caller knows). Rule
-// [one-gradient]: and when the one before is finished, whose sums its gradients would be added to. Rule
-// [after-verdict]: and when the verdict of the clock before the last has arrived, and the host has room for what its
-// boundary does; the last one of all waits for every verdict, so that a job ends only with good numbers.
-void Pipeline::OpenClock() {
-  if (!started_ || finished_ || clocks_.contains(iteration_)) return;
-  if (AwaitsVerdict() || !host_->BoundaryReady(iteration_)) return;
-  clocks_.emplace(iteration_, ClockState(&plan_, iteration_));
-  Push({.kind = Task::kBoundary, .clock = iteration_});
+int64_t Pipeline::last_clock() const {
+  const int64_t last = schedule_.shape().max_iter;
+  return stop_at_ ? std::min(last, *stop_at_) : last;
+}
+
+void Pipeline::OpenClocks() {
+  while (OpenClock()) {
+  }
+}
+
+// Rule [version]: a clock opens when its version is there, which its ids compute with: that of `staleness` updates ago,
+// but not one before the latest clock with a version of its own. So it follows from the table and from the verdicts
+// alone. Rule [after-verdict]: and when the verdict of the clock before the last that may be open has arrived, and the
+// host has room for what its boundary does; the last one of all waits for every verdict, so that a job ends only with
+// good numbers.
+bool Pipeline::OpenClock() {
+  if (!started_ || finished_ || next_clock_ > last_clock() || AwaitsVerdict()) return false;
+  const bool own = next_clock_ == last_clock() || host_->NeedsOwnVersion(next_clock_);
+  const int64_t version = std::max(own ? next_clock_ : own_version_, next_clock_ - plan_.staleness);
+  if (first_clock() < version || !host_->BoundaryReady(next_clock_)) return false;
+  if (own) own_version_ = next_clock_;
+  clocks_.emplace(next_clock_, ClockState(&plan_, next_clock_, version));
+  Push({.kind = Task::kBoundary, .clock = next_clock_, .version = version});
+  ++next_clock_;
+  return true;
 }
 
 bool Pipeline::AwaitsVerdict() const {
-  const bool last = iteration_ >= schedule_.shape().max_iter || (stop_at_ && iteration_ >= *stop_at_);
-  return verdict_ < iteration_ - (last ? 1 : 2);
+  return verdict_ < next_clock_ - (next_clock_ == last_clock() ? 1 : plan_.staleness + 2);
 }
 
 void Pipeline::FinishBoundary(int64_t clock) {
@@ -61,19 +81,18 @@ void Pipeline::FinishBoundary(int64_t clock) {
     ClockState& state = clocks_.at(clock);
     state.Open(schedule_.TestIds(clock, plan_.share), schedule_.TrainIds(clock, plan_.share),
                clock < schedule_.shape().max_iter);
-    const auto early = early_.extract(clock);
-    for (const auto& [stage, group] : early ? early.mapped() : EarlyGroups()) state.OnExchanged(stage, group);
+    TakeEarly();
   }
   BindMore();
   Progress(clock);
 }
 
-// Something of the clock is done: hands out the updates that may begin now, or its end.
+// Something of the clock is done: hands out the updates that may begin now, or its end if it is the first.
 void Pipeline::Progress(int64_t clock) {
   ClockState& state = clocks_.at(clock);
   const bool has_verdict = verdict_ >= clock;
   Push(state.TakeDue(has_verdict));
-  if (!state.Finished(has_verdict)) return;
+  if (clock != first_clock() || !state.Finished(has_verdict)) return;
   state.Close();
   if (state.training()) return Push({.kind = Task::kFinishClock, .clock = clock});
   finished_ = true;  // the last clock: nothing but a test
@@ -84,14 +103,14 @@ void Pipeline::OnVerdict(int64_t clock, std::optional<int64_t> stop_at) {
   MutexLock lock(&mutex_);
   verdict_ = std::max(verdict_, clock);
   if (stop_at) stop_at_ = stop_at_ ? std::min(*stop_at_, *stop_at) : *stop_at;
-  OpenClock();
+  OpenClocks();
   for (const auto& [under_way, state] : clocks_) Progress(under_way);
   KeepTime();
 }
 
 void Pipeline::OnBoundaryReady() {
   MutexLock lock(&mutex_);
-  OpenClock();
+  OpenClocks();
   KeepTime();
 }
 
@@ -156,12 +175,38 @@ void Pipeline::Finish(const Task& task) {
       return Progress(task.clock);
     case Task::kUpdate:
       clocks_.at(task.clock).OnUpdated(1 + static_cast<int>(task.more_groups.size()));
+      ReleaseGradients({task.group});
+      ReleaseGradients(task.more_groups);
       return Progress(task.clock);
     case Task::kFinishClock:
       clocks_.erase(task.clock);
-      iteration_ = task.clock + 1;
-      return OpenClock();
+      OpenClocks();
+      if (!clocks_.empty()) Progress(first_clock());
+      return;
   }
+}
+
+void Pipeline::ReleaseGradients(const std::vector<int>& groups) {
+  for (const int group : groups) flights_.ReleaseGradient(group);
+  if (plan_.staleness == 0) return;  // nobody waits
+  TakeEarly();
+  Push(flights_.TakeWeightGradients());
+  if (plan_.ordered_backward) Push(flights_.TakeTasks());
+}
+
+void Pipeline::TakeEarly() {
+  for (auto& [clock, groups] : early_) {
+    const auto state = clocks_.find(clock);
+    if (state == clocks_.end() || !state->second.open()) continue;
+    std::erase_if(groups, [&, clock = clock](const std::pair<int, int>& early) {
+      const auto [stage, group] = early;
+      if (!flights_.IsReleased(group, clock)) return false;
+      state->second.OnExchanged(stage, group);
+      return true;
+    });
+    Progress(clock);
+  }
+  std::erase_if(early_, [](const auto& entry) { return entry.second.empty(); });
 }
 
 void Pipeline::FinishForward(const Task& task) {
@@ -215,7 +260,7 @@ void Pipeline::BindMore() {
       if (!id) break;
       const int solver = *free_solvers_.begin();
       free_solvers_.erase(free_solvers_.begin());
-      Advance(flights_.Bind(*id, solver));
+      Advance(flights_.Bind(*id, solver, state.version()));
     }
   }
 }
@@ -258,14 +303,16 @@ void Pipeline::OnWriteEnded(Rank, const PlaceTag& tag, const Status&) {
 
 void Pipeline::OnExchanged(int64_t clock, int stage, int group) {
   MutexLock lock(&mutex_);
-  const auto state = clocks_.find(clock);
-  if (state == clocks_.end() || !state->second.open()) {  // the replicas may be ahead of their server
-    CHECK(plan_.groups.at(group).exchange == GroupExchange::kServe && clock >= iteration_)
-        << "finished an exchange of clock " << clock << " in clock " << iteration_;
+  if (plan_.groups.at(group).exchange == GroupExchange::kServe) {  // the replicas may be ahead of their server
+    CHECK_GE(clock, first_clock()) << "gradients of group " << group << " came behind their clock";
     early_[clock].emplace_back(stage, group);
-    return;
+    TakeEarly();
+    return KeepTime();
   }
+  const auto state = clocks_.find(clock);
+  CHECK(state != clocks_.end()) << "finished an exchange of clock " << clock << " ahead of clock " << next_clock_;
   state->second.OnExchanged(stage, group);
+  if (plan_.groups[group].exchange == GroupExchange::kPush) ReleaseGradients({group});
   Progress(clock);
   KeepTime();
 }
@@ -288,9 +335,8 @@ void Pipeline::OnInputs() {
 // Only where no task is ready or under way.
 Wait Pipeline::Lacking() const {
   if (const std::optional<Wait> wait = flights_.Lacking()) return *wait;
-  const auto state = clocks_.find(iteration_);
-  if (state == clocks_.end()) return AwaitsVerdict() ? Wait::kVerdict : Wait::kSnapshot;
-  if (state->second.AwaitsExchange()) return Wait::kExchange;
+  if (clocks_.empty()) return AwaitsVerdict() ? Wait::kVerdict : Wait::kSnapshot;
+  if (clocks_.begin()->second.AwaitsExchange()) return Wait::kExchange;
   return flights_.HeldBy().value_or(Wait::kVerdict);
 }
 
@@ -310,12 +356,12 @@ void Pipeline::KeepTime() {
 
 std::string Pipeline::Describe() const {
   MutexLock lock(&mutex_);
-  const auto state = clocks_.find(iteration_);
-  const size_t bound = state == clocks_.end() ? 0 : state->second.bound();
-  const size_t ids = state == clocks_.end() ? 0 : state->second.ids();
-  return Format("clock %lld, verdict of %lld, %zu of %zu ids bound", static_cast<long long>(iteration_),
-                static_cast<long long>(verdict_), bound, ids) +
-         flights_.Describe();
+  std::string text =
+      Format("clock %lld, verdict of %lld", static_cast<long long>(first_clock()), static_cast<long long>(verdict_));
+  for (const auto& [clock, state] : clocks_) {
+    text += Format("%s%zu of %zu ids bound", clock == first_clock() ? ", " : ", then ", state.bound(), state.ids());
+  }
+  return text + flights_.Describe();
 }
 
 }  // namespace hp

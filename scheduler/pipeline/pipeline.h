@@ -25,7 +25,7 @@ namespace hp {
 /// Decides what a node computes next. It binds the next id to a free solver, grants peers the places where their
 /// tensors land, hands out tasks as soon as all that they need is there, writes finished tensors to the places that
 /// peers granted, and frees the solver when its tasks are done and its transfers have ended. One clock after the other:
-/// tests, training micro-batches, updates.
+/// tests, training micro-batches, updates; with staleness s, up to s + 1 of them at once, which end in their order.
 ///
 /// It has no thread of its own. The executor takes a task, carries it out and reports it:
 ///   while (const std::optional<Task> task = pipeline->NextTask()) {
@@ -72,7 +72,7 @@ class Pipeline {
   /// The exchange of `stage` is done with the gradient of `group` (index into PipelinePlan::groups) for `clock`: it is
   /// summed over the replicas (kSum); it has been sent to the parameter servers, so that it may be overwritten (kPush);
   /// or those of all replicas are here (kServe). Once a clock for each group that is exchanged, in any order. The clock
-  /// must be under way (CHECK); on a server it may be the one that opens next. May come before Done of the backward
+  /// must be under way (CHECK); on a server it may be one that opens later. May come before Done of the backward
   /// task that gave the gradient to the exchange.
   void OnExchanged(int64_t clock, int stage, int group) HP_EXCLUDES(mutex_);
   /// The parameter servers' values of `group` after the update of `clock` are here. Once a clock for each group with
@@ -80,8 +80,8 @@ class Pipeline {
   void OnValues(int64_t clock, int stage, int group) HP_EXCLUDES(mutex_);
   /// Images or labels arrived: asks InputsReady again for every flight that waits.
   void OnInputs() HP_EXCLUDES(mutex_);
-  /// The verdict of clock t = `clock` has arrived and does not end the job by an error. Clock t + 2 may open, or t + 1
-  /// if that is the last one; with wait_for_verdict the updates of t follow.
+  /// The verdict of clock t = `clock` has arrived and does not end the job by an error. Clock t + staleness + 2 may
+  /// open, or t + 1 if that is the last one; with wait_for_verdict the updates of t follow.
   /// @param stop_at the job ends in front of this clock: no id of it or a later one is bound, and no further update is
   /// made. Nothing: it goes on. Of several stops the earliest counts.
   void OnVerdict(int64_t clock, std::optional<int64_t> stop_at) HP_EXCLUDES(mutex_);
@@ -104,7 +104,7 @@ class Pipeline {
   /// Clocks of this run that are done, updates and all.
   int64_t clocks_done() const HP_EXCLUDES(mutex_) {
     MutexLock lock(&mutex_);
-    return iteration_ - plan_.start_clock;
+    return first_clock() - plan_.start_clock;
   }
   /// What the ports have moved in training so far, by peer (Flights::payload).
   std::map<Rank, Payload> payload() const HP_EXCLUDES(mutex_) {
@@ -124,7 +124,13 @@ class Pipeline {
     for (const Task& task : tasks) Push(task);
   }
 
-  void OpenClock() HP_REQUIRES(mutex_);
+  /// The first clock that is not finished: its version is there. And the last one of the job.
+  int64_t first_clock() const HP_REQUIRES(mutex_) { return clocks_.empty() ? next_clock_ : clocks_.begin()->first; }
+  int64_t last_clock() const HP_REQUIRES(mutex_);
+  void OpenClocks() HP_REQUIRES(mutex_);
+  bool OpenClock() HP_REQUIRES(mutex_);
+  void ReleaseGradients(const std::vector<int>& groups) HP_REQUIRES(mutex_);
+  void TakeEarly() HP_REQUIRES(mutex_);
   void FinishBoundary(int64_t clock) HP_REQUIRES(mutex_);
   void BindMore() HP_REQUIRES(mutex_);
   void FinishForward(const Task& task) HP_REQUIRES(mutex_);
@@ -151,11 +157,13 @@ class Pipeline {
   std::set<int> free_solvers_ HP_GUARDED_BY(mutex_);
 
   bool started_ HP_GUARDED_BY(mutex_) = false, finished_ HP_GUARDED_BY(mutex_) = false;
-  int64_t iteration_ HP_GUARDED_BY(mutex_);                     // the clock that is under way, or opens next
-  std::map<int64_t, ClockState> clocks_ HP_GUARDED_BY(mutex_);  // under way, by clock: one
+  int64_t next_clock_ HP_GUARDED_BY(mutex_);                    // that opens next
+  int64_t own_version_ HP_GUARDED_BY(mutex_);                   // the latest clock that computes with its own version
+  std::map<int64_t, ClockState> clocks_ HP_GUARDED_BY(mutex_);  // under way, by clock: staleness + 1 at most
   int64_t verdict_ HP_GUARDED_BY(mutex_);  // latest clock with a verdict; start_clock - 1: none yet
   std::optional<int64_t> stop_at_ HP_GUARDED_BY(mutex_);
-  /// On a server: groups that are exchanged ahead of their clock, which opens next.
+  /// On a server, by clock: groups whose gradients came before the clock was open, or before their sums of the clock
+  /// before were used.
   std::map<int64_t, EarlyGroups> early_ HP_GUARDED_BY(mutex_);
   TimeKeeper times_ HP_GUARDED_BY(mutex_);
   int under_way_ HP_GUARDED_BY(mutex_) = 0;  // tasks that are handed out and not done

@@ -10,7 +10,10 @@
 namespace hp {
 
 bool GoesBefore(const Task& a, const Task& b) {
-  return std::tuple(a.kind, a.id.bits, -a.segment, a.group) < std::tuple(b.kind, b.id.bits, -b.segment, b.group);
+  const auto order = [](const Task& task) {
+    return std::tuple(task.kind != Task::kBoundary, task.clock, task.kind, task.id.bits, -task.segment, task.group);
+  };
+  return order(a) < order(b);
 }
 
 Task ReadyTasks::TakeFirst() { return std::move(tasks_.extract(tasks_.begin()).value()); }
@@ -18,7 +21,8 @@ Task ReadyTasks::TakeFirst() { return std::move(tasks_.extract(tasks_.begin()).v
 Task ReadyTasks::Take(bool updates_together) {
   Task task = TakeFirst();
   if (!updates_together || task.kind != Task::kUpdate) return task;
-  while (!tasks_.empty() && tasks_.begin()->kind == Task::kUpdate) task.more_groups.push_back(TakeFirst().group);
+  const auto goes_along = [&task](const Task& next) { return next.kind == Task::kUpdate && next.clock == task.clock; };
+  while (!tasks_.empty() && goes_along(*tasks_.begin())) task.more_groups.push_back(TakeFirst().group);
   return task;
 }
 

@@ -24,15 +24,18 @@ struct Task {
                       ///< has; on a parameter server the new values then go to the replicas
     kFinishClock,     ///< the last task of a clock: all updates are done and all solvers are free
   } kind = kForward;
-  MsgId id = {};                      ///< the micro-batch; bits == 0: the task is not of one micro-batch
-  int solver = -1;                    ///< whose memory holds the micro-batch, from 0; -1: none
-  int segment = 0;                    ///< kForward, kBackward; of the group's layer with kPull and the next two
-  int group = 0;                      ///< kPull, kWeightGradient, kUpdate: index into PipelinePlan::groups
-  int64_t clock = 0;                  ///< the iteration; set in every task
+  MsgId id = {};      ///< the micro-batch; bits == 0: the task is not of one micro-batch
+  int solver = -1;    ///< whose memory holds the micro-batch, from 0; -1: none
+  int segment = 0;    ///< kForward, kBackward; of the group's layer with kPull and the next two
+  int group = 0;      ///< kPull, kWeightGradient, kUpdate: index into PipelinePlan::groups
+  int64_t clock = 0;  ///< the iteration; set in every task
+  /// How many updates the parameters have seen that the task reads: kBoundary, and tasks of a micro-batch. An update of
+  /// clock t makes version t + 1 of version t.
+  int64_t version = 0;
   std::vector<int> more_groups = {};  ///< kUpdate: groups to update together with `group`; see updates_together
 };
-/// The order of work among tasks that are ready: by kind, then the smaller id, then the later segment, then the smaller
-/// group.
+/// The order of work among tasks that are ready: boundaries, then the earlier clock, then by kind, then the smaller id,
+/// then the later segment, then the smaller group.
 bool GoesBefore(const Task& a, const Task& b);
 
 /// The tasks that can be computed at once, sorted by GoesBefore. Not thread-safe: the pipeline's lock guards it.
@@ -41,7 +44,8 @@ class ReadyTasks {
   void Push(const Task& task) { tasks_.insert(task); }
   bool empty() const { return tasks_.empty(); }
   /// Removes the first task and returns it. Must not be empty.
-  /// @param updates_together an update also takes along all other updates that are ready, as its more_groups.
+  /// @param updates_together an update also takes along all other updates of its clock that are ready, as its
+  /// more_groups.
   Task Take(bool updates_together);
 
  private:

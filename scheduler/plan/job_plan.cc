@@ -6,6 +6,7 @@
 #include "scheduler/plan/job_plan.h"
 
 #include "net/plan/cuts.h"
+#include "scheduler/plan/table_check.h"
 
 #include <algorithm>
 #include <map>
@@ -69,6 +70,7 @@ StatusOr<std::unique_ptr<JobPlan>> JobPlan::Create(const Options& options) {
     HP_RETURN_IF_ERROR(plan->MakeGraph(caffe::TEST, options.test_shape, layout, &plan->test_));
   }
   HP_RETURN_IF_ERROR(plan->MakeSchedule());
+  HP_RETURN_IF_ERROR(plan->CheckStaleness());
   plan->FindVariants();
   HP_RETURN_IF_ERROR(plan->PlanPhase(true, layout, &plan->train_));
   if (plan->tests()) HP_RETURN_IF_ERROR(plan->PlanPhase(false, layout, &plan->test_));
@@ -134,10 +136,25 @@ Status JobPlan::PlanPhase(bool train, const StageLayout& layout, Phase* phase) {
 StatusOr<NodePlan> JobPlan::PlanNode(bool train, Rank rank, const std::vector<StagePart>& parts,
                                      const Phase& phase) const {
   const StageInfo& stage = table().stage(parts[0].stage);
+  // Deferred gradients would keep the rows of one update alone.
+  const bool defers = train && table().staleness() == 0;
   NodePlan::Options options{parts, train ? options_.train_shape : options_.test_shape,
-                            train ? schedule_->update_rows() : 0};
+                            defers ? schedule_->update_rows() : 0};
   if (stage.server) options.served = PartOfServer(served(stage.served), table().node(rank).IndexIn(parts[0].stage));
   return NodePlan::Create(*phase.graph, *phase.placement, options);
+}
+
+// A sample is drawn for one update at a time.
+Status JobPlan::CheckStaleness() const {
+  if (table().staleness() == 0) return OkStatus();
+  for (const GraphLayer& layer : train_.graph->layers()) {
+    if (layer.sampled_by < 0) continue;
+    return InvalidArgument(
+        "%s: staleness is %d, and layer \"%s\" reads a sample of classes (sample_rate below 1); "
+        "expected staleness: 0",
+        table().path().c_str(), table().staleness(), layer.traits.name().c_str());
+  }
+  return OkStatus();
 }
 
 // From the training plans of the replicas, which are made before those of the servers.
@@ -309,6 +326,7 @@ PipelinePlan JobPlan::pipeline(Rank rank) const {
   AddServedGroups(rank, &plan);
   plan.replicas = schedule_->shape().replicas;
   plan.share = ShareOf(rank);
+  plan.staleness = table().staleness();
   plan.wait_for_verdict = options_.solver.clip_gradients() >= 0 || table().scales_loss();
   plan.pool_size = PoolSize(rank);
   return plan;
@@ -329,17 +347,23 @@ void JobPlan::AddServedGroups(Rank rank, PipelinePlan* plan) const {
   }
 }
 
+// Every micro-batch of a training has samples, so each is an id.
+int64_t JobPlan::IdsOf(Rank rank) const {
+  return schedule_->shape().max_iter == 0 ? 1 : std::ssize(schedule_->TrainIds(0, ShareOf(rank)));
+}
+
+int64_t JobPlan::PoolForLead(Rank rank) const { return table().staleness() * IdsOf(rank) + 1; }
+
 int JobPlan::PoolSize(Rank rank) const {
   if (table().node(rank).pool_size > 0) return table().node(rank).pool_size;
-  // Every micro-batch of a training has samples, so each is an id.
-  const JobShape& shape = schedule_->shape();
-  const int64_t ids = shape.max_iter == 0 ? 1 : std::ssize(schedule_->TrainIds(0, ShareOf(rank)));
+  const int64_t ids = IdsOf(rank);
   if (table().stage(table().node(rank).parts[0].stage).server) return 1;
   const auto conv = [this](const StagePart& part) { return table().stage(part.stage).conv; };
   const std::vector<StagePart>& parts = table().node(rank).parts;
   const bool replica = std::all_of(parts.begin(), parts.end(), conv);
   const int64_t wanted = replica ? kConvPool : std::max(2 * table().replicas(), kConvPool);
-  return static_cast<int>(std::min(ids, wanted));
+  const int64_t pool = table().staleness() > 0 ? std::max(wanted, PoolForLead(rank)) : std::min(ids, wanted);
+  return static_cast<int>(std::min(pool, kMaxPoolSize));
 }
 
 }  // namespace hp

@@ -60,7 +60,7 @@ class JobPlan {
   /// Plans both phases for all nodes of the table; allocates no parameters and no activations.
   /// @return kInvalidArgument: the stages do not cover the net, a layer can't be placed, shapes do not fit together or
   /// are too large, the global batch has fewer samples than replicas x micro_batches, there are more samples than can
-  /// be counted, or more parameter servers than parameters to divide among them.
+  /// be counted, more parameter servers than parameters to divide among them, or a sample of classes with staleness.
   static StatusOr<std::unique_ptr<JobPlan>> Create(const Options& options);
 
   const RoutingTable& table() const { return *options_.table; }
@@ -79,9 +79,12 @@ class JobPlan {
   int variants(Rank rank) const { return static_cast<int>(variants_.at(rank).size()); }
   /// The ids that pass through a node, and as which variant.
   const IdShare& ShareOf(Rank rank) const { return shares_.at(rank); }
+  /// Solvers with which node `rank` can have all micro-batches of `staleness` clocks under way and begin the next one:
+  /// a smaller pool keeps it from the lead that the table allows. 1 of a parameter server.
+  int64_t PoolForLead(Rank rank) const;
   /// The input of node `rank`'s Pipeline. Its pool_size is the table's, or else large enough to hide the round trip of
-  /// a boundary; the caller lowers it where memory is short (FitMemory). The caller also sets `start_clock`, and
-  /// `updates_together` for a GPU.
+  /// a boundary, and for the whole lead; the caller lowers it where memory is short (FitMemory). The caller also sets
+  /// `start_clock`, and `updates_together` for a GPU.
   PipelinePlan pipeline(Rank rank) const;
 
   /// All parameter blobs of the training net, frozen ones included, in Caffe's order: that of the layers, then of their
@@ -124,7 +127,9 @@ class JobPlan {
   void FindParams();
   void FindVariants();
   void AddServedGroups(Rank rank, PipelinePlan* plan) const;
+  int64_t IdsOf(Rank rank) const;
   int PoolSize(Rank rank) const;
+  Status CheckStaleness() const;
 
   const Options options_;
   std::unique_ptr<Schedule> schedule_;

@@ -40,6 +40,7 @@ RoutingTableConfig DivisionOf(const RoutingTableConfig& config) {
   RoutingTableConfig division;
   division.set_micro_batches(config.micro_batches());
   division.set_batch(config.batch());
+  if (config.staleness() != 0) division.set_staleness(config.staleness());
   if (config.precision() != RoutingTableConfig::FP32) division.set_precision(config.precision());
   if (config.precision() == RoutingTableConfig::FP16) {  // its defaults said or not
     division.mutable_loss_scaling()->set_initial(config.loss_scaling().initial());

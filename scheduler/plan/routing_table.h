@@ -87,6 +87,8 @@ class RoutingTable {
 
   /// Micro-batches that a replica's share of one batch is cut into, at least 1.
   int micro_batches() const { return config_.micro_batches(); }
+  /// Updates by which an iteration's parameters may lag behind; 0: synchronous.
+  int staleness() const { return config_.staleness(); }
   /// Whether the job has a LossScaler.
   bool scales_loss() const { return config_.precision() == RoutingTableConfig::FP16; }
   /// Samples of the global batch, given the batch_size of the prototxt: multiplied by the replicas with PER_REPLICA.

@@ -19,6 +19,8 @@ namespace hp {
 /// The largest numbers that a table may give a node: solvers of its pool, and MiB of memory (an address space, 2^47
 /// bytes). Its threads are bounded by kMaxThreads (base/cores.h).
 constexpr int64_t kMaxPoolSize = 65536, kMaxMemoryMb = int64_t{1} << 27;
+/// The largest staleness: each step is a copy of all parameters.
+constexpr int kMaxStaleness = 64;
 
 /// Finds the addresses of a host name in a canonical form: two names of one host have an address in common. Empty: the
 /// host is unknown. CanonicalAddresses (base/host.h) is one, and may ask a name server.

@@ -24,6 +24,7 @@ struct TableRequest {
   bool scattered = false;          ///< FC stages get slices of what comes in, and gather them
   bool beside = false;             ///< shard i lies on the node of conv node i; those beyond have nodes of their own
   bool per_replica = false;        ///< the net's batch_size is each replica's, not that of all together
+  int staleness = 0;               ///< RoutingTableConfig::staleness
   bool tls = false;                ///< connections are encrypted
   std::string job;                 ///< empty: the default of RoutingTableConfig
 };

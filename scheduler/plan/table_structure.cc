@@ -34,6 +34,7 @@ class StructureCheck {
   std::vector<std::string> Run() {
     CheckJob();
     CheckLossScaling();
+    CheckStaleness();
     CheckStages();
     CheckServers();
     CheckSplits();
@@ -93,6 +94,25 @@ class StructureCheck {
     if (scaling.growth_interval() < 0) {
       Add(Format("loss_scaling has growth_interval: %d; expected 0 (it never grows) or more",
                  scaling.growth_interval()));
+    }
+  }
+
+  void CheckStaleness() {
+    const int staleness = config_.staleness();
+    if (staleness < 0 || staleness > kMaxStaleness) {
+      Add(Format("staleness is %d; expected 0 to %d", staleness, kMaxStaleness));
+    }
+    if (staleness <= 0) return;
+    if (config_.precision() == RoutingTableConfig::FP16) {
+      Add(
+          Format("staleness is %d with precision: FP16, whose loss scale follows from the update before; expected "
+                 "staleness: 0",
+                 staleness));
+    }
+    for (int rank = 0; rank < config_.node_size(); ++rank) {
+      if (config_.node(rank).device() == "cpu") continue;
+      Add(Format("%s computes on %s with staleness %d; expected device \"cpu\"", NodeLabel(config_, rank).c_str(),
+                 config_.node(rank).device().c_str(), staleness));
     }
   }
 

@@ -93,6 +93,7 @@ class SimulatedNode : private PipelineHost {
   class Posts;
 
   std::span<std::byte> Place(int solver, MsgId id, int port) override;
+  bool NeedsOwnVersion(int64_t clock) override { return schedule_.TestsAt(clock); }
   bool InputsReady(MsgId id, int segment) override;
   void Freed(int solver, MsgId id) override;
   void Waited(Wait wait, int64_t begin_ns, int64_t end_ns) override;

@@ -389,7 +389,8 @@ void Simulation::FinishClock(Rank rank, int64_t clock) {
   if (clock == options_.warm_up - 1) nodes_[rank]->ResetUse();
   if (last) result_.nodes[rank] = nodes_[rank]->Use();
   if (++clocks_[clock].finished < static_cast<int>(nodes_.size())) return;
-  clocks_.erase(clock - 2);  // all its reports have come: this clock began behind its verdict
+  clocks_.erase(clock - 2 -
+                job_.nodes[rank].plan.staleness);  // all its reports have come: this clock began behind its verdict
   if (clock == options_.warm_up - 1) counted_since_ns_ = queue_.now_ns();
   if (last) Conclude();
 }

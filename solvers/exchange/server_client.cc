@@ -22,8 +22,10 @@ StatusOr<std::unique_ptr<ServerClient>> ServerClient::Create(std::vector<Param> 
                                                              Callbacks callbacks) {
   std::unique_ptr<ServerClient> client(new ServerClient(std::move(params), links, std::move(callbacks)));
   for (const Param& param : client->params_) {
-    for (const std::span<float> memory : {param.gradient, param.values}) {
-      HP_ASSIGN_OR_RETURN(auto registered, links->Register(std::as_writable_bytes(memory)));
+    std::vector<std::span<float>> memory = param.values;
+    memory.push_back(param.gradient);
+    for (const std::span<float> part : memory) {
+      HP_ASSIGN_OR_RETURN(auto registered, links->Register(std::as_writable_bytes(part)));
       client->registered_.push_back(std::move(registered));
     }
   }
@@ -56,14 +58,14 @@ void ServerClient::Push(uint64_t clock, int param) {
   for (const auto& [at, grant] : granted) Write(at, {clock, params_[at.param].pieces[at.piece].number}, grant);
 }
 
-void ServerClient::Pull(uint64_t clock, int param) {
+void ServerClient::Pull(uint64_t clock, int param, std::span<float> values) {
   const Param& pulled = params_[IndexOf(param)];
   {
     MutexLock lock(&mutex_);
     coming_[{clock, IndexOf(param)}] = pulled.pieces.size();
   }
   for (const Param::Piece& piece : pulled.pieces) {
-    links_->Grant(piece.server, {clock, piece.number}, pulled.values.subspan(piece.begin, piece.count));
+    links_->Grant(piece.server, {clock, piece.number}, values.subspan(piece.begin, piece.count));
   }
 }
 

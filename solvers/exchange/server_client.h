@@ -21,7 +21,8 @@ namespace hp {
 ///
 /// Use, for each parameter and update:
 ///   client->Push(t, 7);   // its gradient is final here; on_sent(t, 7) follows: it may be written again
-///   client->Pull(t, 7);   // nothing reads its values any more; on_values(t, 7) follows: they are those after update t
+///   client->Pull(t, 7, values);   // nothing reads these any more; on_values(t, 7) follows: they are those after
+///   update t
 ///
 /// Owned by the node. Events come until the transport has stopped; the gradients and values must live so long.
 class ServerClient : private ServedEvents {
@@ -33,9 +34,10 @@ class ServerClient : private ServedEvents {
       uint32_t number = 0;          ///< ServedParam::Slice::number
       size_t begin = 0, count = 0;  ///< elements of the parameter
     };
-    int param = 0;                      ///< the caller's number
-    std::span<float> gradient, values;  ///< [count of the parameter] float32, host memory
-    std::vector<Piece> pieces;          ///< together all of it
+    int param = 0;                         ///< the caller's number
+    std::span<float> gradient;             ///< [count of the parameter] float32, host memory
+    std::vector<std::span<float>> values;  ///< likewise, of each version: where Pull may let them come in
+    std::vector<Piece> pieces;             ///< together all of it
   };
   /// Both set. On the links' thread, or within Push; under no lock. Must not block.
   struct Callbacks {
@@ -49,9 +51,9 @@ class ServerClient : private ServedEvents {
   /// Sends the gradient of a parameter for update `clock`; it must not be written before on_sent. Once for each
   /// parameter and clock, any thread.
   void Push(uint64_t clock, int param) HP_EXCLUDES(mutex_);
-  /// Lets the values after update `clock` come in; from now on nobody reads or writes the parameter's values until
-  /// on_values. Once for each parameter and clock, any thread; the clocks in order.
-  void Pull(uint64_t clock, int param) HP_EXCLUDES(mutex_);
+  /// Lets the values after update `clock` come in; from now on nobody reads or writes `values`, one of Param::values,
+  /// until on_values. Once for each parameter and clock, any thread; the clocks in order.
+  void Pull(uint64_t clock, int param, std::span<float> values) HP_EXCLUDES(mutex_);
 
  private:
   /// Pieces that are under way, by clock and index into params_.

@@ -50,7 +50,7 @@ class PackedParams {
 /// One parameter as an op reads it: dense float32 in Caffe's layout ([O, C / group, kH, kW], [num_output, K],
 /// [num_output]).
 struct ParamView {
-  const float* data = nullptr;     ///< in the device's memory; the same address for the whole job
+  const float* data = nullptr;     ///< in the device's memory; without staleness the same address for the whole job
   uint64_t version = 0;            ///< grows with every change of the values; for PackedParams::Get
   PackedParams* packed = nullptr;  ///< never null while a job runs
 };

@@ -187,7 +187,8 @@ StatusOr<std::vector<Evaluated>> Evaluate(const caffe::NetParameter& net_param, 
                       Input::Open(*graph->layers()[graph->data_layer()].param, false, options.cache_dir));
   HP_ASSIGN_OR_RETURN(const std::unique_ptr<TestNet> net,
                       TestNet::Create(*graph, input->sample_shape(), device, backend, model));
-  HP_RETURN_IF_ERROR(input->Prepare(schedule, 0, 0, kRing, options.reader_threads, device, std::move(callbacks)));
+  HP_RETURN_IF_ERROR(
+      input->Prepare(schedule, 0, 0, {.ring = kRing, .threads = options.reader_threads}, device, std::move(callbacks)));
   input->Start(0);
 
   std::vector<Evaluated> results;

@@ -51,7 +51,7 @@ void ClockEnd::OnVerdict(const Verdict& verdict) {
                                      static_cast<long long>(verdict.clock()), Printable(verdict.layer()).c_str()));
     return;
   }
-  const int64_t due = verdict.clock() + BoundaryRequests::kDelay;
+  const int64_t due = verdict.clock() + options_.requests->delay();
   if (verdict.stop() && due < options_.solver->max_iter()) stops_early_ = true;
   options_.requests->Add(verdict);
   if (options_.model->plan().wait_for_verdict) options_.compute->OnVerdict(verdict);
@@ -73,14 +73,19 @@ bool ClockEnd::BoundaryReady(int64_t clock) const {
   return (!copy.files && !copy.pull) || options_.snapshotter->HasRoom(copy.files);
 }
 
-Status ClockEnd::Boundary(int64_t clock) {
+bool ClockEnd::NeedsOwnVersion(int64_t clock) const {
+  return options_.model->schedule().TestsAt(clock) || CopyAt(clock, options_.requests->Peek(clock)).files;
+}
+
+Status ClockEnd::Boundary(const Task& task) {
+  const int64_t clock = task.clock;
   const Verdict request = options_.requests->Take(clock);
-  options_.labels->Forget(clock);
+  options_.labels->Forget(clock - options_.model->plan().staleness);
   if (options_.test_input && !request.stop() && options_.model->schedule().TestsAt(clock))
     options_.test_input->Start(clock);
   const CopyRequest copy = CopyAt(clock, request);
   if (!copy.files && !copy.pull) return OkStatus();
-  return options_.snapshotter->Begin(clock, copy.files, copy.pull, options_.requests->loss_scaling());
+  return options_.snapshotter->Begin(clock, task.version, copy.files, copy.pull, options_.requests->loss_scaling());
 }
 
 }  // namespace hp

@@ -20,7 +20,7 @@ namespace hp {
 
 /// The agreement of all nodes at the end of each clock. Every node sends its report of iteration t to the first node;
 /// when that has all reports of t, it sends its verdict (go, scale, skip or stop) to all. What a verdict of t asks for,
-/// stop, snapshot or pull, each node carries out at the boundary in front of clock t + BoundaryRequests::kDelay. One
+/// stop, snapshot or pull, each node carries out at the boundary in front of clock t + BoundaryRequests::delay(). One
 /// per node, owned by it; has no state and no thread of its own.
 class ClockEnd {
  public:
@@ -60,11 +60,14 @@ class ClockEnd {
   /// Snapshotter::Options::on_room says that it may have become true. Any thread, also under the pipeline's lock: quick
   /// and does not call the pipeline.
   bool BoundaryReady(int64_t clock) const;
-  /// What is done between the updates of clock - 1 and clock: labels of earlier clocks are forgotten, the reader of a
-  /// due test is started, and parameters are copied for a snapshot (asked for, or due by the solver's `snapshot` or
-  /// `snapshot_after_train`) or a pull. Executor thread, once for each clock in order, where BoundaryReady(clock); no
-  /// task may be under way. @return kInternal: the device failed.
-  Status Boundary(int64_t clock);
+  /// PipelineHost::NeedsOwnVersion: for a test, and for a snapshot, whose name says how many updates it has seen. Not
+  /// for a pull, which gets what the iteration computes with. As BoundaryReady.
+  bool NeedsOwnVersion(int64_t clock) const;
+  /// What is done in front of clock task.clock: labels of clocks that have ended are forgotten, the reader of a due
+  /// test is started, and parameters of task.version are copied for a snapshot (asked for, or due by the solver's
+  /// `snapshot` or `snapshot_after_train`) or a pull. Executor thread, once for each clock in order, where
+  /// BoundaryReady(clock); no task may be under way. @return kInternal: the device failed.
+  Status Boundary(const Task& task);
   /// On the first node: a report of another node. The last one of a clock makes the verdict, which is sent to all and
   /// handled here as by OnVerdict. Progress thread.
   void OnReport(Rank from, const IterationReport& report);

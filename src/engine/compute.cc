@@ -53,7 +53,7 @@ void Compute::Carry(const Task& task) {
     case Task::kWeightGradient:
       return task.id.bits == 0 ? updater_->DeferredGradient(task.clock, task.group) : WeightGradient(task);
     case Task::kNorm:
-      return updater_->Norm();
+      return updater_->Norm(task.clock);
     case Task::kUpdate:
       return Update(task);
     case Task::kBoundary:
@@ -73,7 +73,7 @@ Compute::Work Compute::WorkOf(const Task& task) const {
   Work work{task, workspace_->NetOf(task.id)};
   work.run = workspace_->RunOf(task.solver, task.id);
   if (task.id.train()) work.run.samples = &sampler_->samples();
-  workspace_->UseParams(work.net, &work.views, &work.run);
+  workspace_->UseParams(work.net, task.version, &work.views, &work.run);
   work.run.batch.loss_scale = updater_->loss_scale(task.clock);
   const std::vector<StagePart>& parts = work.net.plan().parts();
   for (size_t p = 0; p < parts.size() && task.kind != Task::kForward; ++p) {

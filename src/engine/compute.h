@@ -143,7 +143,7 @@ class Compute {
   std::unique_ptr<Updater> updater_;
   std::map<int, MsgId> first_ids_,
       last_ids_;  // by stage: the node's training ids of a clock that run it, as in clock 0
-  std::map<int64_t, IterationReport> losses_;  // by clock: what Collect found so far; at most the one under way
+  std::map<int64_t, IterationReport> losses_;  // by clock under way: what Collect found so far
 };
 
 }  // namespace hp

@@ -54,7 +54,7 @@ Status Executor::RunTasks() {
 Status Executor::Carry(const Task& task) {
   UnderWay under_way{task, 0, Clock::Real()->NowNs()};
   if (task.kind == Task::kBoundary) {
-    HP_RETURN_IF_ERROR(options_.boundary(task.clock));
+    HP_RETURN_IF_ERROR(options_.boundary(task));
     options_.pipeline->Done(task);
     return OkStatus();
   }

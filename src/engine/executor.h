@@ -30,8 +30,8 @@ class Executor {
     /// First thing on the executor thread, e.g. to size its OpenMP team. An error ends the executor.
     std::function<Status()> on_start;
     std::function<void(const Task&)> before_task;  ///< null: nothing. For tests that delay a task
-    /// Carries out kBoundary in front of `clock`; no task is under way then. An error ends the executor.
-    std::function<Status(int64_t clock)> boundary;
+    /// Carries out a kBoundary; no task is under way then. An error ends the executor.
+    std::function<Status(const Task& task)> boundary;
     /// The task's results are there, and Pipeline::Done follows. Not for kBoundary. On the thread of Collect.
     /// @param begin_ns by Clock::Real(): when it was begun, or on a device enqueued, maybe behind others.
     std::function<void(const Task&, int64_t begin_ns)> after_task;

@@ -55,7 +55,8 @@ size_t ImageBytes(const NodeModel& model) {
 NodeMemory MemoryOf(const NodeModel& model, int pool_size) {
   NodeMemory memory;
   memory.pool_size = pool_size;
-  memory.parameters = ParamStore::BytesFor(model.stored_params());
+  memory.versions = model.table().staleness() + 1;
+  memory.parameters = ParamStore::BytesFor(model.stored_params(), memory.versions);
   memory.solver = model.arena_bytes();
   memory.matrices = MatrixBytes(model);
   memory.scratch = model.scratch_bytes();
@@ -103,24 +104,28 @@ std::string Who(const RoutingTable& table, Rank rank) { return table.path() + ":
 
 /// The least that a node of `plan` can do with.
 struct Least {
+  int versions = 1;                 ///< of parameters that learn
   Wide parameters = 0, tensor = 0;  ///< bytes of all parameters, and of the largest tensor of `rows` samples
   std::string layer;                ///< that makes it
 
   size_t bytes() const { return Narrow(parameters + tensor); }
   std::string Describe() const {
-    return "parameters " + MegaBytes(Narrow(parameters)) + ", top of layer \"" + layer + "\" " +
+    const std::string kept = versions > 1 ? Format(" (%d versions)", versions) : "";
+    return "parameters " + MegaBytes(Narrow(parameters)) + kept + ", top of layer \"" + layer + "\" " +
            MegaBytes(Narrow(tensor)) + ", and more";
   }
 };
 
 /// Images are left out: they are not among a node's own tensors.
 /// @param shapes of the net's blobs for one sample. @param learns whether parameters have histories.
-/// @param element least bytes of an element of a tensor.
-Least LeastOf(const NodePlan& plan, const std::vector<Shape>& shapes, int64_t rows, bool learns, size_t element) {
+/// @param element least bytes of an element of a tensor. @param versions of the values that learn.
+Least LeastOf(const NodePlan& plan, const std::vector<Shape>& shapes, int64_t rows, bool learns, size_t element,
+              int versions = 1) {
   Least least;
+  least.versions = versions;
   for (const ParamPlan& param : plan.params()) {
     const bool history = learns && param.spec.lr_mult != 0;
-    least.parameters += Wide(param.block.count()) * sizeof(float) * (history ? 2 : 1);
+    least.parameters += Wide(param.block.count()) * sizeof(float) * (history ? versions + 1 : 1);
   }
   for (const LayerPlan& layer : plan.layers()) {
     const GraphLayer& entry = plan.graph().layers()[layer.layer];
@@ -139,7 +144,8 @@ Least LeastOf(const NodePlan& plan, const std::vector<Shape>& shapes, int64_t ro
 Least LeastOf(const JobPlan& job, Rank rank, bool train) {
   const size_t element = job.table().node(rank).device == "cpu" ? 4 : 2;  // GPUs may compute in 16 bits
   const std::vector<int64_t> rows = job.schedule().RowCounts(train, job.ShareOf(rank));
-  return LeastOf(job.node(rank, train), job.shapes(train), rows.empty() ? 0 : rows.back(), train, element);
+  return LeastOf(job.node(rank, train), job.shapes(train), rows.empty() ? 0 : rows.back(), train, element,
+                 job.table().staleness() + 1);
 }
 
 }  // namespace
@@ -157,8 +163,9 @@ size_t NodeMemory::host_bytes(bool on_host) const {
 }
 
 std::string NodeMemory::Describe() const {
-  std::string text = Format("memory: parameters %s, %d solvers of %s each, rows of deferred gradients %s, scratch %s",
-                            MegaBytes(parameters).c_str(), pool_size, MegaBytes(solver).c_str(),
+  const std::string kept = versions > 1 ? Format(" (%d versions)", versions) : "";
+  std::string text = Format("memory: parameters %s%s, %d solvers of %s each, rows of deferred gradients %s, scratch %s",
+                            MegaBytes(parameters).c_str(), kept.c_str(), pool_size, MegaBytes(solver).c_str(),
                             MegaBytes(matrices).c_str(), MegaBytes(scratch).c_str());
   if (device_only > 0) text += ", input and copies " + MegaBytes(device_only);
   if (images > 0) text += ", images " + MegaBytes(image_bytes());

@@ -12,7 +12,8 @@ namespace hp {
 /// What a node's memory is made of, in bytes of its device, with a pool of `pool_size` solvers.
 struct NodeMemory {
   int pool_size = 1;      ///< solvers
-  size_t parameters = 0;  ///< values, gradients and histories
+  int versions = 1;       ///< of the values: with staleness, one more
+  size_t parameters = 0;  ///< values in all versions, gradients and histories
   size_t solver = 0;      ///< of one solver
   size_t matrices = 0;    ///< inputs of deferred gradients, of all rows of an update
   size_t scratch = 0;     ///< shared by all solvers

@@ -92,8 +92,8 @@ void StageExchange::Pull(int64_t clock, int group) {
     missing_values_[{clock, group}] = params.size();
   }
   for (int param : params) {
-    params_->MarkUpdated(param);
-    client_->Pull(static_cast<uint64_t>(clock), param);
+    params_->MarkUpdated(param, clock + 1);
+    client_->Pull(static_cast<uint64_t>(clock), param, params_->values(param, clock + 1));
   }
 }
 

@@ -54,7 +54,9 @@ void StageServer::Sum(int64_t clock, int group) {
 }
 
 void StageServer::Serve(int64_t clock, int group) {
-  for (int param : groups_.at(group)) server_->Serve(static_cast<uint64_t>(clock), param, params_->values(param));
+  for (int param : groups_.at(group)) {
+    server_->Serve(static_cast<uint64_t>(clock), param, params_->values(param, clock + 1));
+  }
 }
 
 }  // namespace hp

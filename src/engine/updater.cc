@@ -33,7 +33,8 @@ size_t Updater::DeviceBytes(const NodeModel& model) { return SquaresBytes(model)
 StatusOr<std::unique_ptr<Updater>> Updater::Create(const NodeModel& model, const Options& options) {
   std::unique_ptr<Updater> updater(new Updater(model, options));
   Device* const device = updater->options_.device;
-  HP_ASSIGN_OR_RETURN(updater->squares_, device->AllocateHost(SquaresBytes(model)));
+  const size_t clocks = static_cast<size_t>(options.params->versions());
+  HP_ASSIGN_OR_RETURN(updater->squares_, device->AllocateHost(clocks * SquaresBytes(model)));
   if (!device->is_host()) {
     HP_ASSIGN_OR_RETURN(updater->device_squares_, device->Allocate(DeviceBytes(model)));
   }
@@ -104,10 +105,10 @@ void Updater::UpdateInPieces(const NetStep& step, const StepSize& size) {
     if (bias >= 0) sum += UpdateRows(bias, size, begin, end, d_bias, nullptr);
   });
   for (int param : step.params) {
-    squares()[param] = 0;
-    options_.params->MarkUpdated(param);
+    squares(size.clock)[param] = 0;
+    options_.params->MarkUpdated(param, size.clock + 1);
   }
-  for (double sum : piece_squares) squares()[weights] += sum;
+  for (double sum : piece_squares) squares(size.clock)[weights] += sum;
 }
 
 SgdCoefficients Updater::CoefficientsOf(int param, const StepSize& size) const {
@@ -120,7 +121,7 @@ void Updater::ApplyRows(int param, const StepSize& size, int64_t begin, int64_t 
   const int64_t row = options_.params->param(param).block.cols();
   const SgdCoefficients coefficients = CoefficientsOf(param, size);
   float* const history = options_.params->history(param).data();
-  float* const values = options_.params->values(param).data();
+  float* const values = options_.params->values(param, size.clock + 1).data();
   const auto update = [&](int64_t rows, const float* of_rows, int64_t first) {
     const SgdPart part = {coefficients, rows * row, of_rows, history + first * row, values + first * row};
     options_.backend->SgdUpdate({&part, 1});
@@ -140,7 +141,7 @@ double Updater::UpdateRows(int param, const StepSize& size, int64_t begin, int64
   return squares;
 }
 
-void Updater::EnqueueSquares(const std::vector<int>& groups) {
+void Updater::EnqueueSquares(int64_t clock, const std::vector<int>& groups) {
   std::vector<int> wanted;
   for (int group : groups) {
     const std::vector<int> params = model_.ParamsOf(group);
@@ -150,7 +151,7 @@ void Updater::EnqueueSquares(const std::vector<int>& groups) {
   std::vector<SquaresPart> parts;
   for (int param : wanted) {
     const std::span<const float> gradient = options_.params->gradient(param);
-    double* const to = options_.device->is_host() ? squares() : device_squares();
+    double* const to = options_.device->is_host() ? squares(clock) : device_squares();
     parts.push_back({gradient.data(), static_cast<int64_t>(gradient.size()), to + param});
   }
   options_.backend->SumsOfSquares(parts);
@@ -158,7 +159,7 @@ void Updater::EnqueueSquares(const std::vector<int>& groups) {
   options_.device->Order(Device::kCompute, Device::kCopyOut);
   for (size_t begin = 0, end = 0; begin < wanted.size(); begin = end) {
     while (end < wanted.size() && wanted[end] - wanted[begin] == static_cast<int>(end - begin)) ++end;
-    options_.device->Download(Device::kCopyOut, squares() + wanted[begin], device_squares() + wanted[begin],
+    options_.device->Download(Device::kCopyOut, squares(clock) + wanted[begin], device_squares() + wanted[begin],
                               (end - begin) * sizeof(double));
   }
 }
@@ -170,7 +171,7 @@ void Updater::AddNorms(int64_t clock, IterationReport* report) const {
   for (int group : AllGroups()) {
     if (!model_.plan().groups[group].counts) continue;
     for (int param : model_.ParamsOf(group)) {
-      sum += unscaled * squares()[param];
+      sum += unscaled * squares(clock)[param];
       if (!std::isfinite(sum) && layer_not_finite.empty()) layer_not_finite = model_.NameOf(group);
     }
   }
@@ -179,16 +180,18 @@ void Updater::AddNorms(int64_t clock, IterationReport* report) const {
 }
 
 Updater::Scales Updater::ScalesOf(int64_t clock) const {
+  MutexLock lock(&mutex_);
   const auto found = scales_.find(clock);
   return found == scales_.end() ? Scales{.loss = options_.loss_scale} : found->second;
 }
 
-// Else tasks are under way, which read all this, and nothing of it ever changes.
+// No update of the next clock can be waiting for its own: the gradients that its norm is of are added after this one.
 void Updater::OnVerdict(const Verdict& verdict) {
   if (!model_.plan().wait_for_verdict) return;
   Scales scales = ScalesOf(verdict.clock());
   scales.gradient = static_cast<float>(verdict.scale()) / scales.loss;
   scales.skip = verdict.skip();
+  MutexLock lock(&mutex_);
   scales_ = {{verdict.clock(), scales}, {verdict.clock() + 1, {.loss = static_cast<float>(verdict.next_loss_scale())}}};
 }
 
@@ -213,7 +216,7 @@ std::vector<int> Updater::GroupsOf(const Task& task) {
 void Updater::Update(const Task& task) {
   const Scales scales = ScalesOf(task.clock);
   if (scales.skip) return;
-  const StepSize size{LearningRate(model_.job().solver(), static_cast<int>(task.clock)), scales.gradient};
+  const StepSize size{task.clock, LearningRate(model_.job().solver(), static_cast<int>(task.clock)), scales.gradient};
   const bool waited = model_.plan().wait_for_verdict;
   std::vector<int> whole;  // the groups whose gradients are in memory
   for (int group : GroupsOf(task)) {
@@ -225,7 +228,7 @@ void Updater::Update(const Task& task) {
     whole.push_back(group);
   }
   if (whole.empty()) return;
-  if (!waited) EnqueueSquares(whole);
+  if (!waited) EnqueueSquares(task.clock, whole);
   UpdateWhole(whole, size);
 }
 
@@ -238,7 +241,19 @@ void Updater::UpdateSampled(const NetStep& step, const StepSize& size) {
   for (int64_t begin = 0; begin < rows; begin += kPieceRows) {
     ApplyRows(weights, size, begin, std::min(begin + kPieceRows, rows), gradient + begin * row, sample);
   }
-  options_.params->MarkUpdated(weights);
+  options_.params->MarkUpdated(weights, size.clock + 1);
+}
+
+void Updater::CopyValues(int param, int64_t clock) {
+  if (options_.params->versions() == 1) return;
+  constexpr int64_t kPiece = 1 << 14;
+  const std::span<const float> from = options_.params->values(param, clock);
+  float* const to = options_.params->values(param, clock + 1).data();
+  const int64_t count = std::ssize(from);
+#pragma omp parallel for schedule(static)
+  for (int64_t begin = 0; begin < count; begin += kPiece) {
+    std::copy_n(from.data() + begin, std::min(kPiece, count - begin), to + begin);
+  }
 }
 
 void Updater::UpdateWhole(const std::vector<int>& groups, const StepSize& size) {
@@ -251,9 +266,10 @@ void Updater::UpdateWhole(const std::vector<int>& groups, const StepSize& size) 
     }
     for (int param : model_.ParamsOf(group)) {
       if (params->param(param).frozen()) continue;
+      CopyValues(param, size.clock);
       parts.push_back({CoefficientsOf(param, size), params->count(param), params->gradient(param).data(),
-                       params->history(param).data(), params->values(param).data()});
-      params->MarkUpdated(param);
+                       params->history(param).data(), params->values(param, size.clock + 1).data()});
+      params->MarkUpdated(param, size.clock + 1);
     }
   }
   options_.backend->SgdUpdate(parts);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "backend/backend.h"
+#include "base/mutex.h"
 #include "engine/class_sampler.h"
 #include "engine/stage_server.h"
 #include "engine/workspace.h"
@@ -46,32 +47,33 @@ class Updater {
   static size_t DeviceBytes(const NodeModel& model);
 
   /// What losses multiply their gradients by in a clock that is under way. On the thread of AddNorms as well.
-  float loss_scale(int64_t clock) const { return ScalesOf(clock).loss; }
+  float loss_scale(int64_t clock) const HP_EXCLUDES(mutex_) { return ScalesOf(clock).loss; }
 
   /// Computes the gradient of a deferred group over all rows of the update into the ParamStore; on a parameter server
   /// the sum of the replicas' gradients.
   void DeferredGradient(int64_t clock, int group);
-  /// Computes the sums of squares of all gradients that count on this node or on another one. Only where updates wait
-  /// for the verdict.
-  void Norm() { EnqueueSquares(OwnGroups()); }
+  /// Computes the sums of squares of all gradients of `clock` that are whole here. Only where updates wait for the
+  /// verdict.
+  void Norm(int64_t clock) { EnqueueSquares(clock, OwnGroups()); }
   /// Updates values and histories of task.group and task.more_groups, whose gradients are final; where updates do not
   /// wait for the verdict, computes deferred gradients and sums of squares as well. If the verdict says skip, changes
   /// nothing, also no version.
   void Update(const Task& task);
 
   /// Takes the clock's gradient scale and whether it is skipped, and the next clock's loss scale; does nothing where
-  /// updates do not wait for verdicts. After the norm of its clock and before its updates, so that no task reads what
-  /// it changes. Any thread, one call at a time, in the order of clocks.
-  void OnVerdict(const Verdict& verdict);
+  /// updates do not wait for verdicts. After the norm of its clock and before its updates. Any thread, one call at a
+  /// time, in the order of clocks.
+  void OnVerdict(const Verdict& verdict) HP_EXCLUDES(mutex_);
   /// Puts the sum of squares of the clock's gradients into `report`, without the loss scale and of groups that count on
   /// this node (ParamGroupPlan::counts), and the first layer that made it not finite, unless a loss was not finite.
   /// Summed in the order of the groups, because the order of their updates depends on timing. After all tasks that
-  /// compute sums of squares of the clock, and before any of the next one.
+  /// compute sums of squares of the clock, and before any of the clock `staleness` + 1 later.
   void AddNorms(int64_t clock, IterationReport* report) const;
 
  private:
-  /// The learning rate before lr_mult, and what an update multiplies its gradients by.
+  /// Which update it is, the learning rate before lr_mult, and what the update multiplies its gradients by.
   struct StepSize {
+    int64_t clock = 0;
     float rate = 0, gradient_scale = 1;
   };
   /// Takes rows [begin, end) of a deferred step's gradient: of a sampled one, those of its UpdateSample.
@@ -84,7 +86,7 @@ class Updater {
   };
 
   Updater(const NodeModel& model, const Options& options) : model_(model), options_(options) {}
-  Scales ScalesOf(int64_t clock) const;
+  Scales ScalesOf(int64_t clock) const HP_EXCLUDES(mutex_);
 
   /// Calls use(...) by all threads of the OpenMP team for ranges of a few rows of a deferred step's gradient.
   void InPieces(const NetStep& step, const PieceFunction& use);
@@ -108,22 +110,30 @@ class Updater {
   void UpdateWhole(const std::vector<int>& groups, const StepSize& size);
   SgdCoefficients CoefficientsOf(int param, const StepSize& size) const;
   /// Computes the sums of squares of the groups' gradients, and fetches them to the host.
-  void EnqueueSquares(const std::vector<int>& groups);
+  void EnqueueSquares(int64_t clock, const std::vector<int>& groups);
+  /// With staleness an update starts from a copy of the values before it, whose readers may not be done.
+  void CopyValues(int param, int64_t clock);
 
   const NetStep& StepOfGroup(int group) const { return model_.StepOf(model_.any_net(true), group); }
   std::vector<int> AllGroups() const;
   /// All but those that parameter servers update, whose gradients here are a part alone.
   std::vector<int> OwnGroups() const;
   static std::vector<int> GroupsOf(const Task& task);
-  double* squares() const { return reinterpret_cast<double*>(squares_.data()); }
+  /// [params] of one of the clocks that may be under way.
+  double* squares(int64_t clock) const {
+    const int64_t slot = clock % options_.params->versions();
+    return reinterpret_cast<double*>(squares_.data()) + slot * options_.params->size();
+  }
   double* device_squares() const { return reinterpret_cast<double*>(device_squares_.data()); }
 
   const NodeModel& model_;
   const Options options_;
   std::vector<std::vector<float>> pieces_;  // by thread: rows of a gradient and of its bias
-  Buffer squares_;                          // [params] double, in the host's memory
+  Buffer squares_;                          // [clocks under way][params] double, in the host's memory
   Buffer device_squares_;                   // the same where the device computes it; none on the host's
-  std::map<int64_t, Scales> scales_;        // by clock, where updates wait for the verdict; a clock not in it: defaults
+  mutable Mutex mutex_;
+  /// By clock, where updates wait for the verdict; a clock not in it: defaults.
+  std::map<int64_t, Scales> scales_ HP_GUARDED_BY(mutex_);
 };
 
 }  // namespace hp

@@ -66,10 +66,10 @@ NetRun Workspace::RunOf(int solver, MsgId id) const {
   return run;
 }
 
-void Workspace::UseParams(const NodeNet& net, std::vector<ParamView>* views, NetRun* run) const {
+void Workspace::UseParams(const NodeNet& net, int64_t version, std::vector<ParamView>* views, NetRun* run) const {
   views->clear();
   const NetParams& of_net = net_params_.at(&net);
-  for (int i : of_net.index) views->push_back(params_->View(i));
+  for (int i : of_net.index) views->push_back(params_->View(i, version));
   run->params = *views;
   run->gradients = of_net.gradients;
 }
@@ -85,7 +85,7 @@ void Workspace::WithUpdateArgs(const NetStep& step, const ClassSamples& samples,
   run.scratch = scratch_.data();
   run.samples = &samples;
   std::vector<ParamView> views;
-  UseParams(net, &views, &run);
+  UseParams(net, params_->latest(), &views, &run);  // without staleness, which has no deferred steps, the only one
   net.WithUpdateArgs(step, run, use);
 }
 

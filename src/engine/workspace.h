@@ -35,9 +35,10 @@ class Workspace {
   /// images, labels, loss_scale and accumulate. Its spans point into the workspace.
   /// @param solver in [0, pool_size).
   NetRun RunOf(int solver, MsgId id) const;
-  /// Points `run` at the net's parameters, their versions and gradients. Executor thread, which also changes them.
-  /// @param net of the model. @param views overwritten; `run` points into it, so it must live as long, unchanged.
-  void UseParams(const NodeNet& net, std::vector<ParamView>* views, NetRun* run) const;
+  /// Points `run` at the net's parameters after `version` updates, and their gradients. Executor thread, which also
+  /// changes them. @param net of the model. @param views overwritten; `run` points into it, so it must live as long,
+  /// unchanged.
+  void UseParams(const NodeNet& net, int64_t version, std::vector<ParamView>* views, NetRun* run) const;
   /// Calls `use` once, before it returns, with the op and the arguments of a deferred step over all rows of the update:
   /// for Op::BackwardParams, or its pieces. Gradients go to the ParamStore. Executor thread.
   /// @param step of NodeModel::any_net(true); must be deferred. @param samples of the clock.

@@ -53,7 +53,7 @@ StatusOr<Buffer> AllocateImages(Device* device, size_t bytes) {
 
 }  // namespace
 
-Status Input::Prepare(const Schedule& schedule, int replica, uint64_t seed, int ring, int threads, Device* device,
+Status Input::Prepare(const Schedule& schedule, int replica, uint64_t seed, const ReadAhead& ahead, Device* device,
                       Callbacks callbacks) {
   schedule_ = &schedule;
   replica_ = replica;
@@ -68,8 +68,9 @@ Status Input::Prepare(const Schedule& schedule, int replica, uint64_t seed, int 
   HP_ASSIGN_OR_RETURN(transformer_, MakeTransformer(seed));
   BatchReaderOptions options;
   for (MsgId id : ids_) options.max_rows = std::max(options.max_rows, schedule.SamplesOfId(id).rows);
-  options.ring = ring;
-  options.threads = threads;
+  options.ring = ahead.ring;
+  options.batches_ahead = ahead.batches;
+  options.threads = ahead.threads;
   options.allocate = [device](size_t bytes) { return AllocateImages(device, bytes); };
   options.piece = [this](int64_t piece) {
     const int64_t count = static_cast<int64_t>(ids_.size());

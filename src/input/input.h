@@ -54,16 +54,21 @@ class Input {
   uint64_t fingerprint() const { return fingerprint_; }
   int64_t records() const { return dataset_->size(); }
 
+  /// How much is read before it is asked for; all at least 1.
+  struct ReadAhead {
+    /// Image buffers: micro-batches that may be decoded and not released. Each takes the images of the largest one.
+    int ring = 1;
+    /// Batches whose records are read, undecoded, beyond the first one in use: so far ahead labels are told.
+    int batches = 1;
+    int threads = 1;  ///< that read and decode
+  };
   /// Makes the reader and its image buffers. Once, after Open and before Start; main thread.
   /// @param schedule must outlive the input.
   /// @param replica whose part of each batch is read.
   /// @param seed of the job: decides shuffling, crops and mirroring, the same on all nodes.
-  /// @param ring image buffers: micro-batches that may be decoded and not released; at least 1. Each takes the images
-  /// of the largest micro-batch.
-  /// @param threads reader threads, at least 1.
   /// @param device allocates the buffers, in pinned host memory where it has any; must outlive the input.
   /// @return kDataLoss, kFailedPrecondition: the database or the mean file has changed since Open.
-  Status Prepare(const Schedule& schedule, int replica, uint64_t seed, int ring, int threads, Device* device,
+  Status Prepare(const Schedule& schedule, int replica, uint64_t seed, const ReadAhead& ahead, Device* device,
                  Callbacks callbacks);
   /// Begins to read with the first micro-batch of `clock`. Of training: once, and it reads on to the last iteration. Of
   /// tests: at each clock with a test, which starts again with the phase's first sample; ends the one before.

@@ -7,6 +7,7 @@
 
 #include "glog/logging.h"
 
+#include <span>
 #include <utility>
 
 namespace hp {
@@ -62,6 +63,13 @@ std::vector<size_t> BytesOfServer(const std::vector<ServedParam>& served, int se
   return bytes;
 }
 
+/// The memory of each version of a parameter's values.
+std::vector<std::span<float>> VersionsOf(const ParamStore& store, int param) {
+  std::vector<std::span<float>> values;
+  for (int version = 0; version < store.versions(); ++version) values.push_back(store.values(param, version));
+  return values;
+}
+
 /// What a server keeps, without what only a run has.
 ParameterServer::Options ServerOptionsOf(const NodeModel& model, const StagePart& part,
                                          const std::vector<int>& params) {
@@ -69,6 +77,7 @@ ParameterServer::Options ServerOptionsOf(const NodeModel& model, const StagePart
   const std::vector<StoredParam> stored = model.stored_params();
   ParameterServer::Options options;
   options.replicas = model.table().stage(served).size();
+  options.ahead = model.table().staleness() + 1;
   for (const int param : params) {
     const ServedParam::Slice* const slice = SliceOf(model.job().served(served), stored[param], part.index);
     CHECK(slice != nullptr) << stored[param].name() << " is not served here";
@@ -106,7 +115,7 @@ StatusOr<std::unique_ptr<ServerClient>> MakeServerClient(const ExchangeOptions& 
   ServerLinks::Options link{options.transport, table.stage(server_stage).ranks, server_stage, {}};
   std::vector<ServerClient::Param> params;
   for (const int index : options.params) {
-    params.push_back({index, store.gradient(index), store.values(index), {}});
+    params.push_back({index, store.gradient(index), VersionsOf(store, index), {}});
     for (int server = 0; server < std::ssize(link.peers); ++server) {
       const ServedParam::Slice* const slice = SliceOf(served, store.param(index), server);
       if (slice == nullptr) continue;
@@ -134,7 +143,7 @@ StatusOr<std::unique_ptr<ParameterServer>> MakeParameterServer(const ExchangeOpt
   }
   *links = std::make_unique<ServerLinks>(std::move(link));
   ParameterServer::Options server = ServerOptionsOf(*options.model, options.part, options.params);
-  for (ParameterServer::Param& param : server.params) param.values = {store.values(param.param)};
+  for (ParameterServer::Param& param : server.params) param.values = VersionsOf(store, param.param);
   server.start_clock = start_clock;
   server.end_clock = options.model->schedule().shape().max_iter;
   return ParameterServer::Create(std::move(server), links->get(), std::move(on_gradients));

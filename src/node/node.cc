@@ -39,6 +39,7 @@ Node::Node(NodeOptions options)
                  .leave = options_.leave,
                  .abort = [this](const Status& status) { Abort(status); },
                  .describe = [this] { return pipeline_->Describe(); }}),
+      requests_(table_.staleness()),
       stop_budget_(info_.name, options_.stop_within_s, options_.clock) {}
 
 Node::~Node() { Stop(); }
@@ -184,7 +185,8 @@ Status Node::BuildModel() {
 }
 
 Status Node::InitParams() {
-  HP_ASSIGN_OR_RETURN(params_, ParamStore::Create(device_.device.get(), model_->stored_params()));
+  HP_ASSIGN_OR_RETURN(params_, ParamStore::Create(device_.device.get(), model_->stored_params(),
+                                                  {table_.staleness() + 1, files_.start_clock}));
   const InitialParams from{seed_, files_.snapshot.get(), options_.resume, options_.weights};
   HP_RETURN_IF_ERROR(SetInitialParams(*model_, from, params_.get()));
   if (files_.snapshot) LOG(INFO) << "resuming at iteration " << files_.start_clock << " from " << options_.resume;
@@ -211,10 +213,14 @@ Status Node::PrepareInputs() {
   callbacks.on_labels = [this](auto... args) { OnLabels(args...); };
   callbacks.on_ready = [this] { gate_.Run([this] { pipeline_->OnInputs(); }); };
   callbacks.on_error = [this](const Status& status) { shutdown_.Fail(status); };
+  // Losses that wait for the labels of a whole batch need those of every batch that may be under way.
+  Input::ReadAhead ahead{.ring = memory_.ring(), .threads = options_.reader_threads};
+  ahead.batches = table_.staleness() * files_.solver.iter_size() + 1;
   for (Input* input : {files_.train_input.get(), files_.test_input.get()}) {
     if (input == nullptr) continue;
-    HP_RETURN_IF_ERROR(input->Prepare(model_->schedule(), info_.IndexIn(0), seed_, memory_.ring(),
-                                      options_.reader_threads, device_.device.get(), callbacks));
+    HP_RETURN_IF_ERROR(
+        input->Prepare(model_->schedule(), info_.IndexIn(0), seed_, ahead, device_.device.get(), callbacks));
+    ahead.batches = 1;  // a test has the node to itself
   }
   return OkStatus();
 }
@@ -318,7 +324,7 @@ Status Node::Train() {
   options.device = device_.device.get();
   options.on_start = [this, threads] { return TakeThreads(threads); };
   options.before_task = options_.before_task;
-  options.boundary = [this](int64_t clock) { return clock_end_->Boundary(clock); };
+  options.boundary = [this](const Task& task) { return clock_end_->Boundary(task); };
   options.after_task = [this](const Task& task, int64_t begin_ns) {
     if (trace_) trace_->OnTask(task, begin_ns, Clock::Real()->NowNs());
     if (task.kind == Task::kFinishClock) {

@@ -28,7 +28,8 @@ bool SliceGatherer::HasRoom(bool files) const {
   return waiting_.size() < kMaxWaiting || (!files && !gathering_);
 }
 
-Status SliceGatherer::Begin(int64_t clock, bool files, bool pull, const std::optional<LossScalingState>& loss_scaling) {
+Status SliceGatherer::Begin(int64_t clock, int64_t version, bool files, bool pull,
+                            const std::optional<LossScalingState>& loss_scaling) {
   CHECK(HasRoom(files)) << "no room to gather iteration " << clock << ": others are still waiting";
   HP_ASSIGN_OR_RETURN(const std::shared_ptr<GatheredModel> model, GatheredModel::Create(params_, clock, files));
   model->loss_scaling = loss_scaling;
@@ -37,7 +38,7 @@ Status SliceGatherer::Begin(int64_t clock, bool files, bool pull, const std::opt
       const WholeParam::Slice& slice = params_[p].slices[s];
       if (slice.owner != kFirst || slice.block.empty()) continue;
       const int i = store_->Find(params_[p].whole.layer, params_[p].whole.blob);
-      HP_RETURN_IF_ERROR(store_->ReadValues(i, model->Place(p, s, false)));
+      HP_RETURN_IF_ERROR(store_->ReadValues(i, version, model->Place(p, s, false)));
       const std::span<float> history = model->Place(p, s, true);
       if (!history.empty()) HP_RETURN_IF_ERROR(store_->ReadHistory(i, history));
     }

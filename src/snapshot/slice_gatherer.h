@@ -40,12 +40,13 @@ class SliceGatherer {
   /// Whether Begin may be called, for a snapshot (`files`) or a pull alone. Once true it stays so until Begin. Any
   /// thread; quick.
   bool HasRoom(bool files) const HP_EXCLUDES(mutex_);
-  /// Copies this node's slices of version `clock`, and begins to gather the others' if nothing else is being gathered.
-  /// Waits for this node's own device and nothing else. Executor thread; HasRoom(files) must be true (CHECK).
+  /// Copies this node's slices in front of `clock`, values after `version` updates, and begins to gather the others' if
+  /// nothing else is being gathered. Waits for this node's own device and nothing else. Executor thread; HasRoom(files)
+  /// must be true (CHECK).
   /// @param files,pull whom the model is for; one or both.
   /// @return kInternal: the device failed.
-  Status Begin(int64_t clock, bool files, bool pull, const std::optional<LossScalingState>& loss_scaling)
-      HP_EXCLUDES(mutex_);
+  Status Begin(int64_t clock, int64_t version, bool files, bool pull,
+               const std::optional<LossScalingState>& loss_scaling) HP_EXCLUDES(mutex_);
 
   /// A grant of a slice (IsSliceTag) has ended: ok, the slice is in its place; else its owner is gone, and what is
   /// being gathered will never be complete. Progress thread.

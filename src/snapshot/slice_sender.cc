@@ -14,7 +14,7 @@ bool SliceSender::HasRoom() const {
   return copies_.size() < kMaxCopies;
 }
 
-Status SliceSender::Copy(int64_t clock, bool histories) {
+Status SliceSender::Copy(int64_t clock, int64_t version, bool histories) {
   CHECK(HasRoom()) << "no room for a copy of iteration " << clock << ": the last " << kMaxCopies
                    << " have not been sent";
   struct Piece {
@@ -32,7 +32,7 @@ Status SliceSender::Copy(int64_t clock, bool histories) {
       const int i = store_->Find(param.whole.layer, param.whole.blob);
       for (bool history : {false, true}) {
         if (history && !histories) continue;
-        const size_t count = (history ? store_->history(i) : store_->values(i)).size();
+        const size_t count = (history ? store_->history(i) : store_->values(i, version)).size();
         if (count > 0) pieces.push_back({SliceTag(clock, p, history), i, history, count});
         floats += count;
       }
@@ -44,7 +44,8 @@ Status SliceSender::Copy(int64_t clock, bool histories) {
   size_t offset = 0;
   for (const Piece& piece : pieces) {
     const std::span<float> to{copy.memory.floats() + offset, piece.count};
-    HP_RETURN_IF_ERROR(piece.history ? store_->ReadHistory(piece.param, to) : store_->ReadValues(piece.param, to));
+    HP_RETURN_IF_ERROR(piece.history ? store_->ReadHistory(piece.param, to)
+                                     : store_->ReadValues(piece.param, version, to));
     copy.slices[piece.tag] = std::as_writable_bytes(to);
     offset += piece.count;
   }

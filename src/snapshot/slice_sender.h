@@ -30,12 +30,12 @@ class SliceSender {
 
   /// Whether Copy may be called. Once true it stays so until Copy. Any thread; quick.
   bool HasRoom() const HP_EXCLUDES(mutex_);
-  /// Copies this node's slices of version `clock`, the parameters at the start of that clock, and sends those whose
+  /// Copies this node's slices in front of `clock`, values after `version` updates, and sends those whose
   /// places are granted already. Waits for this node's own device and nothing else. Does nothing on a node that owns no
   /// slice. Executor thread; HasRoom must be true (CHECK).
   /// @param histories whether they are copied, too: alike on all nodes.
   /// @return kInternal: the device failed.
-  Status Copy(int64_t clock, bool histories) HP_EXCLUDES(mutex_);
+  Status Copy(int64_t clock, int64_t version, bool histories) HP_EXCLUDES(mutex_);
 
   /// The first node granted the place of a slice, perhaps of a clock that is not copied yet. Progress thread.
   void OnGranted(Rank first, const PlaceTag& tag, RemoteGrant grant) HP_EXCLUDES(mutex_);

@@ -36,13 +36,14 @@ Snapshotter::~Snapshotter() {
 
 bool Snapshotter::HasRoom(bool files) const { return sender_ ? sender_->HasRoom() : gatherer_->HasRoom(files); }
 
-Status Snapshotter::Begin(int64_t clock, bool files, bool pull, const std::optional<LossScalingState>& loss_scaling) {
-  if (sender_) return sender_->Copy(clock, files);
+Status Snapshotter::Begin(int64_t clock, int64_t version, bool files, bool pull,
+                          const std::optional<LossScalingState>& loss_scaling) {
+  if (sender_) return sender_->Copy(clock, version, files);
   if (files) {
     MutexLock lock(&mutex_);
     begun_ns_.push_back(Clock::Real()->NowNs());
   }
-  return gatherer_->Begin(clock, files, pull, loss_scaling);
+  return gatherer_->Begin(clock, version, files, pull, loss_scaling);
 }
 
 // Snapshots are written in the order in which they begin.

@@ -44,13 +44,15 @@ class Snapshotter {
   /// Whether Begin may be called, for a snapshot (`files`) or a pull alone. Once true it stays so until Begin. Any
   /// thread, also under the pipeline's lock; quick.
   bool HasRoom(bool files) const;
-  /// Copies this node's slices of version `clock`, the parameters after clock updates; all nodes call it for the same
-  /// clocks with the same `files` and `pull`. Waits for this node's own device and nothing else. Executor thread;
+  /// Copies this node's slices in front of `clock`; all nodes call it for the same clocks with the same `version`,
+  /// `files` and `pull`. Waits for this node's own device and nothing else. Executor thread;
   /// HasRoom(files) must be true (CHECK).
+  /// @param version updates that the values have seen: `clock`, or fewer for a pull with staleness.
   /// @param files,pull what the copy is for: one or both.
   /// @param loss_scaling for the snapshot's manifest; read on the first node.
   /// @return kInternal: the device failed.
-  Status Begin(int64_t clock, bool files, bool pull, const std::optional<LossScalingState>& loss_scaling);
+  Status Begin(int64_t clock, int64_t version, bool files, bool pull,
+               const std::optional<LossScalingState>& loss_scaling);
 
   // The transport's events for tags of which IsSliceTag is true, and only those. Progress thread.
 

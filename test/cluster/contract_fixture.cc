@@ -90,7 +90,12 @@ std::string ContractTest::SolverOf(const std::string& layers, const std::string&
 }
 
 void ContractTest::Check(const std::string& solver, const std::vector<ClusterSpec>& tables) {
-  const ClusterResult reference = TrainCluster({}, solver);
+  Check(solver, ClusterSpec(), tables);
+}
+
+void ContractTest::Check(const std::string& solver, const ClusterSpec& one_process,
+                         const std::vector<ClusterSpec>& tables) {
+  const ClusterResult reference = TrainCluster(one_process, solver);
   ASSERT_TRUE(reference.status.ok()) << reference.status;
   ASSERT_EQ(reference.losses.size(), 50u);
   EXPECT_LT(reference.losses.at(49), reference.losses.at(0)) << "nothing was learnt";
@@ -132,6 +137,7 @@ std::string ContractTest::Describe(const ClusterSpec& spec) {
     text += " " + std::to_string(servers) + " servers of stage " + std::to_string(stage);
   }
   for (int share : spec.shares) text += " share " + std::to_string(share);
+  if (spec.staleness > 0) text += " staleness " + std::to_string(spec.staleness);
   return text + " micro " + std::to_string(spec.micro_batches) + " pool " + std::to_string(spec.pool_size) +
          " threads " + std::to_string(spec.threads) + (spec.tcp ? " tcp" : " inproc") +
          (spec.delay_seed != 0 ? " delayed" : "");

@@ -33,6 +33,8 @@ class ContractTest : public testing::Test {
                               double weight_decay = 0.002, int iterations = 50);
   /// Trains under every table and compares all parameters and losses with one process on one CPU.
   static void Check(const std::string& solver, const std::vector<ClusterSpec>& tables);
+  /// The same with another table of one node for the one process, such as one with staleness.
+  static void Check(const std::string& solver, const ClusterSpec& one_process, const std::vector<ClusterSpec>& tables);
   static void Compare(const ClusterResult& result, const ClusterResult& reference);
   static std::string Describe(const ClusterSpec& spec);
   /// A path that nothing has yet, for snapshots.

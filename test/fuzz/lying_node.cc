@@ -143,7 +143,7 @@ class Liar {
   // Of each other node in turn, of the two clocks that may be open.
   void Report() {
     const Rank others = job_.table().size() - 1;
-    if (reports_ / others >= node_.clocks_judged() + BoundaryRequests::kDelay && !Rarely()) return;
+    if (reports_ / others >= node_.clocks_judged() + BoundaryRequests::DelayOf(0) && !Rarely()) return;
     IterationReport report;
     report.set_clock(Lie(reports_ / others));
     report.set_finite(Lie(1) == 1);

@@ -113,7 +113,7 @@ class VictimNode : private PipelineHost {
   PullServer pulls_;
   LabelStore labels_;
   Reporter reporter_;
-  BoundaryRequests requests_;
+  BoundaryRequests requests_{0};
   Pipeline pipeline_;
   std::unique_ptr<ClockEnd> clock_end_;
   Inbox inbox_;

@@ -68,6 +68,7 @@ RoutingTableConfig MakeTable(const ClusterSpec& spec, const std::string& solver_
   RoutingTableConfig config;
   config.set_solver(solver_path);
   config.set_micro_batches(spec.micro_batches);
+  if (spec.staleness != 0) config.set_staleness(spec.staleness);
   config.set_precision(spec.precision);
   config.mutable_transport()->set_device_copies(spec.device_copies);
   if (spec.loss_scaling) *config.mutable_loss_scaling() = *spec.loss_scaling;

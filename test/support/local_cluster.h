@@ -49,6 +49,7 @@ struct ClusterSpec {
   bool scattered = false;                              ///< FC stages get slices of what comes in
   std::map<int, int> ps = {};                          ///< by conv stage: its parameter servers, behind all other nodes
   std::vector<int> shares = {};                        ///< of a batch, by replica that reads; empty: all alike
+  int staleness = 0;
   int micro_batches = 1;
   int pool_size = 0;  ///< 0: default
   int threads = 1;

@@ -195,7 +195,7 @@ TEST_F(ExchangeRulesTest, UpdatesAreThoseOfThisRun) {
 
 TEST_F(PeerRulesTest, ReportsAreOfTheTwoIterationsThatMayBeOpen) {
   const auto rules = Rules(0);
-  BoundaryRequests requests;
+  BoundaryRequests requests(0);
   requests.Keep(2, -1, std::nullopt);
   IterationReport report;
   const auto check = [&](int64_t clock) {

@@ -22,7 +22,9 @@ CheckedNode::CheckedNode(const JobSpec& job, Rank rank)
       rank_(rank),
       plan_(job.PlanOf(rank)),
       schedule_(job.shape),
-      memory_(plan_.pool_size, std::vector<Mark>(plan_.train[0].ports.size(), kNobodys)) {
+      memory_(plan_.pool_size, std::vector<Mark>(plan_.train[0].ports.size(), kNobodys)),
+      memory_of_(plan_.groups.size()),
+      last_added_(plan_.groups.size()) {
   for (int64_t clock = 0; clock <= job.last_clock(); ++clock) {
     for (const auto& ids : {schedule_.TestIds(clock, plan_.share), schedule_.TrainIds(clock, plan_.share)}) {
       inputs_.insert(inputs_.end(), ids.begin(), ids.end());
@@ -85,7 +87,7 @@ void CheckedNode::Freed(int solver, MsgId id) {
 }
 
 CheckedNode::Flight& CheckedNode::FlightOf(MsgId id) {
-  Flight& flight = flights_[id];
+  Flight& flight = clocks_[id.clock()].flights[id];
   flight.group.resize(plan_.groups.size());
   return flight;
 }
@@ -102,13 +104,15 @@ void CheckedNode::Expect(bool condition, const std::string& what, const Task& ta
 
 bool CheckedNode::Run(const Task& task) {
   MutexLock lock(&mutex_);
-  if (task.kind != Task::kBoundary) Expect(task.clock == clock_, "a task of another clock", task);
+  if (task.kind != Task::kBoundary) {
+    Expect(task.clock > finished_clock_ && task.clock <= clock_, "a task of a clock that is not under way", task);
+  }
   switch (task.kind) {
     case Task::kBoundary:
       Boundary(task);
       break;
     case Task::kPull:
-      Expect(false, "a pull without parameter servers", task);
+      Pull(task);
       break;
     case Task::kForward:
       Forward(task);
@@ -132,18 +136,38 @@ bool CheckedNode::Run(const Task& task) {
   return task.kind == (plan_.wait_for_verdict ? Task::kNorm : Task::kFinishClock);
 }
 
+// Of `staleness` updates ago, but not before the latest test; the last clock has its own.
+int64_t CheckedNode::VersionOf(int64_t clock) const {
+  int64_t own = clock;
+  while (own > 0 && own < job_.last_clock() && !schedule_.TestsAt(own)) --own;
+  return std::max(own, clock - job_.staleness);
+}
+
 void CheckedNode::Boundary(const Task& task) {
-  Expect(task.clock == clock_ + 1 && finished_clock_ == clock_, "a clock out of turn", task);
-  Expect(verdict_ >= task.clock - (task.clock >= job_.last_clock() ? 1 : 2), "a clock before a verdict", task);
-  if (plan_.wait_for_verdict) Expect(verdict_ >= task.clock - 1, "a clock before the verdict of the last one", task);
+  const int64_t behind = task.clock >= job_.last_clock() ? 1 : job_.staleness + 2;
+  Expect(task.clock == clock_ + 1, "a clock out of turn", task);
+  Expect(task.version == VersionOf(task.clock), "a clock with another version", task);
+  Expect(finished_clock_ >= task.version - 1, "a clock before its version", task);
+  Expect(verdict_ >= task.clock - behind, "a clock before a verdict", task);
+  if (plan_.wait_for_verdict && job_.staleness == 0) {
+    Expect(verdict_ >= task.clock - 1, "a clock before the verdict of the last one", task);
+  }
   clock_ = task.clock;
-  flights_.clear();
-  updated_.clear();
-  final_.clear();
-  exchanged_.clear();
-  last_added_.assign(plan_.groups.size(), MsgId{});
-  last_backward_ = {};
-  norm_ = false;
+  clocks_[clock_].version = task.version;
+}
+
+void CheckedNode::CheckVersion(const Task& task) {
+  const int64_t version = clocks_[task.clock].version;
+  Expect(task.version == version, "a task with another version than its clock", task);
+  for (size_t u = 0; u < plan_.groups.size(); ++u) {
+    if (plan_.groups[u].segment != task.segment) continue;
+    Expect(memory_of_[u].complete >= version, "values that are not there yet", task);
+    Expect(memory_of_[u].written <= version + job_.staleness, "values that are being overwritten", task);
+  }
+}
+
+void CheckedNode::CheckGradient(const Task& task, int group) {
+  Expect(memory_of_[static_cast<size_t>(group)].gradient == task.clock, "adds to the gradient of another clock", task);
 }
 
 void CheckedNode::CheckLanded(const Task& task, int segment, bool gradients) {
@@ -169,6 +193,7 @@ void CheckedNode::WriteMarks(const Task& task, bool gradient) {
 
 // The verdict brings what the next clock computes with.
 void CheckedNode::CheckBeforeVerdict(const Task& task) {
+  CheckVersion(task);
   if (plan_.wait_for_verdict) Expect(verdict_ < task.clock, "computes for a clock that has its verdict", task);
 }
 
@@ -176,7 +201,7 @@ void CheckedNode::Forward(const Task& task) {
   CheckBeforeVerdict(task);
   Flight& flight = FlightOf(task.id);
   Expect(flight.forward == task.segment && !flight.freed, "forward out of order", task);
-  Expect(updated_.empty(), "forward after an update of its clock", task);
+  Expect(clocks_[task.clock].updated.empty(), "forward after an update of its clock", task);
   CheckLanded(task, task.segment, false);
   WriteMarks(task, false);
   ++flight.forward;
@@ -198,20 +223,25 @@ void CheckedNode::Backward(const Task& task) {
   last = task.id;
   for (size_t u = 0; u < plan_.groups.size(); ++u) {
     const ParamGroupPlan& group = plan_.groups[u];
-    if (group.segment == task.segment && (group.deferred || group.in_backward)) flight.group[u] = true;
+    if (group.segment != task.segment || !(group.deferred || group.in_backward)) continue;
+    flight.group[u] = true;
+    if (group.in_backward) CheckGradient(task, static_cast<int>(u));
   }
   WriteMarks(task, true);
   ++flight.backward;
 }
 
 void CheckedNode::WeightGradient(const Task& task) {
-  CheckBeforeVerdict(task);
   const ParamGroupPlan& group = plan_.groups[task.group];
+  CheckGradient(task, task.group);
   if (task.id.bits == 0) {
-    Expect(group.deferred && plan_.wait_for_verdict && final_.insert(task.group).second, "a deferred gradient", task);
-    for (MsgId id : Trains()) Expect(FlightOf(id).group[task.group], "a deferred gradient too early", task);
+    const bool first = clocks_[task.clock].final.insert(task.group).second;
+    Expect(group.deferred && plan_.wait_for_verdict && first, "a deferred gradient", task);
+    CheckExchanged(task, task.group);
+    for (MsgId id : Trains(task.clock)) Expect(FlightOf(id).group[task.group], "a deferred gradient too early", task);
     return;
   }
+  CheckBeforeVerdict(task);
   Flight& flight = FlightOf(task.id);
   Expect(!group.deferred && !group.in_backward && !flight.group[task.group], "a gradient that is not due", task);
   Expect(last_added_[task.group] < task.id, "gradients not in the order of ids", task);
@@ -224,62 +254,111 @@ void CheckedNode::WeightGradient(const Task& task) {
 std::vector<int> CheckedNode::GivenToExchange(const Task& task) const {
   MutexLock lock(&mutex_);
   std::vector<int> groups;
-  if (task.kind != Task::kBackward || task.id != Trains().back()) return groups;
+  if (task.kind != Task::kBackward || task.id != Trains(task.clock).back()) return groups;
   for (int u = static_cast<int>(plan_.groups.size()); u-- > 0;) {
-    if (plan_.groups[u].exchange == GroupExchange::kSum && plan_.groups[u].segment == task.segment) groups.push_back(u);
+    if (plan_.groups[u].exchange == GroupExchange::kNone || plan_.groups[u].segment != task.segment) continue;
+    groups.push_back(u);
   }
   return groups;
 }
 
 void CheckedNode::OnExchanged(int64_t clock, int group) {
   MutexLock lock(&mutex_);
-  if (clock != clock_ || !exchanged_.insert(group).second) faults_.push_back("an exchange that nobody waits for");
+  const GroupExchange exchange = plan_.groups[group].exchange;
+  const bool under_way = clock > finished_clock_ && (exchange == GroupExchange::kServe || clock <= clock_);
+  if (!under_way || !clocks_[clock].exchanged.insert(group).second) {
+    faults_.push_back("an exchange that nobody waits for");
+  }
+  if (exchange == GroupExchange::kPush) ++memory_of_[group].gradient;
+}
+
+void CheckedNode::OnValues(int64_t clock, int group) {
+  MutexLock lock(&mutex_);
+  Clock& state = clocks_[clock];
+  if (!state.pulled.contains(group) || !state.values.insert(group).second) faults_.push_back("values out of turn");
+  memory_of_[group].complete = std::max(memory_of_[group].complete, clock + 1);
 }
 
 void CheckedNode::CheckExchanged(const Task& task, int group) {
-  Expect(plan_.groups[group].exchange != GroupExchange::kSum || exchanged_.contains(group),
-         "ahead of the other replicas' gradients", task);
+  const GroupExchange exchange = plan_.groups[group].exchange;
+  const bool waits = exchange == GroupExchange::kSum || exchange == GroupExchange::kServe;
+  Expect(!waits || clocks_[task.clock].exchanged.contains(group), "ahead of the other replicas' gradients", task);
 }
 
 void CheckedNode::Norm(const Task& task) {
-  Expect(plan_.wait_for_verdict && !norm_, "a norm", task);
-  for (MsgId id : Trains()) {
+  Clock& clock = clocks_[task.clock];
+  Expect(plan_.wait_for_verdict && !clock.norm, "a norm", task);
+  for (MsgId id : Trains(task.clock)) {
     Expect(FlightOf(id).forward == plan_.train[0].segments, "a norm before " + Name(id), task);
     Expect(FlightOf(id).backward == BackwardSegments(), "a norm before " + Name(id), task);
     for (size_t u = 0; u < plan_.groups.size(); ++u) Expect(FlightOf(id).group[u], "a norm before " + Name(id), task);
   }
   for (size_t u = 0; u < plan_.groups.size(); ++u) {
-    Expect(!plan_.groups[u].deferred || final_.contains(u), "a norm without a gradient", task);
+    Expect(!plan_.groups[u].deferred || clock.final.contains(u), "a norm without a gradient", task);
     CheckExchanged(task, static_cast<int>(u));
   }
-  norm_ = true;
+  clock.norm = true;
+}
+
+// Nothing of the clock reads the group's values any more, nor anything of an earlier one.
+void CheckedNode::Pull(const Task& task) {
+  Clock& clock = clocks_[task.clock];
+  const bool pushes = plan_.groups[task.group].exchange == GroupExchange::kPush;
+  Expect(pushes && clock.pulled.insert(task.group).second, "a pull that is not due", task);
+  for (MsgId id : schedule_.TestIds(task.clock, plan_.share)) {
+    Expect(FlightOf(id).forward == plan_.test[0].segments, "a pull before a test", task);
+  }
+  for (MsgId id : Trains(task.clock)) {
+    Expect(FlightOf(id).group[task.group], "a pull without the gradient of " + Name(id), task);
+  }
+  Expect(memory_of_[task.group].written == task.clock, "a pull out of turn", task);
+  memory_of_[task.group].written = task.clock + 1;
 }
 
 void CheckedNode::Update(const Task& task) {
   std::vector<int> groups = {task.group};
   groups.insert(groups.end(), task.more_groups.begin(), task.more_groups.end());
   Expect(groups.size() == 1 || plan_.updates_together, "groups together", task);
-  for (int group : groups) Expect(updated_.insert(group).second, "updated twice", task);
-  for (int group : groups) CheckExchanged(task, group);
-  if (plan_.wait_for_verdict) Expect(norm_ && verdict_ >= task.clock, "an update before the verdict", task);
-  for (MsgId id : schedule_.TestIds(clock_, plan_.share)) {
+  Clock& clock = clocks_[task.clock];
+  for (int group : groups) {
+    Expect(plan_.groups[group].exchange != GroupExchange::kPush, "an update that is a server's", task);
+    Expect(clock.updated.insert(group).second, "updated twice", task);
+    CheckExchanged(task, group);
+    CheckGradient(task, group);
+    GroupMemory& memory = memory_of_[group];
+    Expect(memory.complete == task.clock, "an update of another version", task);
+    memory.written = memory.complete = task.clock + 1;
+    memory.gradient = task.clock + 1;
+  }
+  if (plan_.wait_for_verdict) Expect(clock.norm && verdict_ >= task.clock, "an update before the verdict", task);
+  for (MsgId id : schedule_.TestIds(task.clock, plan_.share)) {
     Expect(FlightOf(id).forward == plan_.test[0].segments, "an update before a test", task);
   }
-  for (MsgId id : Trains()) {
+  for (MsgId id : Trains(task.clock)) {
     Expect(FlightOf(id).forward == plan_.train[0].segments, "an update before the forward pass of " + Name(id), task);
     for (int group : groups) Expect(FlightOf(id).group[group], "an update without the gradient of " + Name(id), task);
   }
 }
 
 void CheckedNode::FinishClock(const Task& task) {
-  Expect(updated_.size() == plan_.groups.size(), "a clock without all updates", task);
+  Clock& clock = clocks_[task.clock];
+  Expect(task.clock == finished_clock_ + 1, "a clock that ends out of turn", task);
+  for (size_t u = 0; u < plan_.groups.size(); ++u) {
+    const int group = static_cast<int>(u);
+    const bool pushes = plan_.groups[u].exchange == GroupExchange::kPush;
+    const bool done =
+        pushes ? clock.exchanged.contains(group) && clock.values.contains(group) : clock.updated.contains(group);
+    Expect(done, "a clock without all updates", task);
+  }
   size_t ids = 0;
-  for (const auto& list : {schedule_.TestIds(clock_, plan_.share), Trains()}) {
+  for (const auto& list : {schedule_.TestIds(task.clock, plan_.share), Trains(task.clock)}) {
     ids += list.size();
     for (MsgId id : list) Expect(FlightOf(id).freed, "a clock ended before " + Name(id), task);
   }
-  Expect(ids == flights_.size() && bound_.empty(), "an id that is not in the list", task);
+  const bool others = job_.staleness > 0;  // ids of later clocks may be bound
+  Expect(ids == clock.flights.size() && (others || bound_.empty()), "an id that is not in the list", task);
   finished_clock_ = task.clock;
+  clocks_.erase(task.clock);
 }
 
 void CheckedNode::OnVerdict(int64_t clock) {
@@ -291,10 +370,12 @@ std::vector<std::string> CheckedNode::Faults() const {
   MutexLock lock(&mutex_);
   std::vector<std::string> faults = faults_;
   if (clock_ != job_.last_clock()) faults.push_back(Format("ended at clock %lld", static_cast<long long>(clock_)));
-  const bool stopped = job_.stop_after && *job_.stop_after + 2 <= job_.last_clock();
+  const bool stopped = job_.stop_after && *job_.stop_after + job_.staleness + 2 <= job_.last_clock();
   const size_t tests = stopped ? 0 : schedule_.TestIds(clock_, plan_.share).size();
-  if (flights_.size() != tests || !bound_.empty()) faults.push_back("the last clock's tests");
-  for (const auto& [id, flight] : flights_) {
+  const auto last = clocks_.find(clock_);
+  const std::map<MsgId, Flight> flights = last == clocks_.end() ? std::map<MsgId, Flight>() : last->second.flights;
+  if (flights.size() != tests || !bound_.empty()) faults.push_back("the last clock's tests");
+  for (const auto& [id, flight] : flights) {
     if (!flight.freed) faults.push_back("never freed: " + Name(id));
   }
   return faults;

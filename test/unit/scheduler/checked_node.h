@@ -20,6 +20,7 @@ class CheckedNode : public PipelineHost {
   const Schedule& schedule() const { return schedule_; }
 
   std::span<std::byte> Place(int solver, MsgId id, int port) override HP_EXCLUDES(mutex_);
+  bool NeedsOwnVersion(int64_t clock) override { return schedule_.TestsAt(clock); }
   bool InputsReady(MsgId id, int segment) override HP_EXCLUDES(mutex_);
   void Freed(int solver, MsgId id) override HP_EXCLUDES(mutex_);
 
@@ -30,6 +31,7 @@ class CheckedNode : public PipelineHost {
   /// Before the pipeline hears of it.
   void OnVerdict(int64_t clock) HP_EXCLUDES(mutex_);
   void OnExchanged(int64_t clock, int group) HP_EXCLUDES(mutex_);
+  void OnValues(int64_t clock, int group) HP_EXCLUDES(mutex_);
   /// The groups that a task, which was run, gives to the exchange: those of the last backward pass, last layer first.
   std::vector<int> GivenToExchange(const Task& task) const HP_EXCLUDES(mutex_);
 
@@ -43,6 +45,19 @@ class CheckedNode : public PipelineHost {
     std::vector<bool> group;  // gradients of groups at hand
     bool freed = false;
   };
+  /// What has happened in a clock.
+  struct Clock {
+    int64_t version = 0;
+    std::map<MsgId, Flight> flights;
+    std::set<int> updated, final, exchanged, pulled, values;  // groups
+    bool norm = false;
+  };
+  /// What a group's memory holds.
+  struct GroupMemory {
+    int64_t gradient = 0;  // the clock that may add to it
+    int64_t written = 0;   // the latest version that is being written, or is
+    int64_t complete = 0;  // the latest version that is there
+  };
   using Mark = uint64_t;
 
   const PhasePlan& phase(MsgId id) const { return id.train() ? plan_.train[0] : plan_.test[0]; }
@@ -55,6 +70,11 @@ class CheckedNode : public PipelineHost {
   void WeightGradient(const Task& task) HP_REQUIRES(mutex_);
   void Norm(const Task& task) HP_REQUIRES(mutex_);
   void Update(const Task& task) HP_REQUIRES(mutex_);
+  void Pull(const Task& task) HP_REQUIRES(mutex_);
+  /// The values that the task reads of the groups in its segment are there, and nothing writes over them.
+  void CheckVersion(const Task& task) HP_REQUIRES(mutex_);
+  /// Something is added to the group's gradient.
+  void CheckGradient(const Task& task, int group) HP_REQUIRES(mutex_);
   void FinishClock(const Task& task) HP_REQUIRES(mutex_);
   /// The other replicas' parts of a group's gradient are there.
   void CheckExchanged(const Task& task, int group) HP_REQUIRES(mutex_);
@@ -62,7 +82,8 @@ class CheckedNode : public PipelineHost {
   void CheckBeforeVerdict(const Task& task) HP_REQUIRES(mutex_);
   void CheckLanded(const Task& task, int segment, bool gradients) HP_REQUIRES(mutex_);
   void WriteMarks(const Task& task, bool gradient) HP_REQUIRES(mutex_);
-  std::vector<MsgId> Trains() const HP_REQUIRES(mutex_) { return schedule_.TrainIds(clock_, plan_.share); }
+  std::vector<MsgId> Trains(int64_t clock) const { return schedule_.TrainIds(clock, plan_.share); }
+  int64_t VersionOf(int64_t clock) const;
   Flight& FlightOf(MsgId id) HP_REQUIRES(mutex_);
   int BackwardSegments() const;
 
@@ -74,17 +95,15 @@ class CheckedNode : public PipelineHost {
   mutable Mutex mutex_;
   std::vector<std::vector<Mark>> memory_ HP_GUARDED_BY(mutex_);  // [solver][port of the train phase]
   std::map<int, MsgId> bound_ HP_GUARDED_BY(mutex_);             // by solver, from its first use on
-  std::map<MsgId, Flight> flights_ HP_GUARDED_BY(mutex_);        // of the clock under way
+  std::map<int64_t, Clock> clocks_ HP_GUARDED_BY(mutex_);        // under way, and the last one
   std::vector<MsgId> inputs_ HP_GUARDED_BY(mutex_);              // of the whole job
   size_t inputs_there_ HP_GUARDED_BY(mutex_) = 0;
   std::set<MsgId> ready_ HP_GUARDED_BY(mutex_);
-  int64_t clock_ HP_GUARDED_BY(mutex_) = -1, finished_clock_ HP_GUARDED_BY(mutex_) = -1;
+  int64_t clock_ HP_GUARDED_BY(mutex_) = -1, finished_clock_ HP_GUARDED_BY(mutex_) = -1;  // the latest ones
   int64_t verdict_ HP_GUARDED_BY(mutex_) = -1;
-  std::set<int> updated_ HP_GUARDED_BY(mutex_), final_ HP_GUARDED_BY(mutex_);  // groups of this clock
-  std::set<int> exchanged_ HP_GUARDED_BY(mutex_);                              // likewise
+  std::vector<GroupMemory> memory_of_ HP_GUARDED_BY(mutex_);  // by group
   std::vector<MsgId> last_added_ HP_GUARDED_BY(mutex_);       // by group: whose gradient was the latest
   std::map<int, MsgId> last_backward_ HP_GUARDED_BY(mutex_);  // by segment
-  bool norm_ HP_GUARDED_BY(mutex_) = false;
   std::vector<std::string> faults_ HP_GUARDED_BY(mutex_);
 };
 

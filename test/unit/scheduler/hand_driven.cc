@@ -8,6 +8,15 @@
 #include <utility>
 
 namespace hp::test {
+namespace {
+
+std::vector<int> GroupsOf(const Task& task) {
+  std::vector<int> groups = {task.group};
+  groups.insert(groups.end(), task.more_groups.begin(), task.more_groups.end());
+  return groups;
+}
+
+}  // namespace
 
 /// What the pipeline of one node posts to.
 class HandDriven::LinkTransport : public PartialTransport {
@@ -142,6 +151,17 @@ bool HandDriven::Execute(Rank rank) {
       Post(rank, 0, kControl, {.kind = Event::kReport, .from = rank, .clock = task.clock});
     }
     Exchange(rank, task);
+    const int served = job_.stages[job_.stage_of(rank)].served;
+    if (task.kind == Task::kPull) {
+      for (Rank server : job_.ranks_of(served)) {
+        Post(rank, server, kControl, {.kind = Event::kPulled, .from = rank, .clock = task.clock, .group = task.group});
+      }
+    } else if (task.kind == Task::kUpdate && job_.stages[job_.stage_of(rank)].server()) {
+      for (int group : GroupsOf(task)) {
+        updated_.insert({task.clock, group, rank});
+        for (Rank replica : job_.ranks_of(served)) Serve(rank, replica, task.clock, group);
+      }
+    }
     return true;
   }
   node.task.reset();
@@ -152,13 +172,30 @@ bool HandDriven::Execute(Rank rank) {
 
 // What a task gives to its stage's exchange is a sum, and each replica hears of it, after the last of them gave it.
 void HandDriven::Exchange(Rank rank, const Task& task) {
-  const int stage = job_.stage_of(rank);
+  const int stage = job_.stage_of(rank), served = job_.stages[stage].served;
   for (int group : nodes_[rank].checked->GivenToExchange(task)) {
+    if (served >= 0) {
+      Push(rank, task.clock, group);
+      continue;
+    }
     if (++exchanges_[{task.clock, stage, group}] < job_.stages[stage].parts) continue;
     for (Rank replica : job_.ranks_of(stage)) {
       Post(rank, replica, kExchange, {.kind = Event::kExchanged, .from = rank, .clock = task.clock, .group = group});
     }
   }
+}
+
+// To all servers of the stage; a server's last one has all of the stage's replicas.
+void HandDriven::Push(Rank rank, int64_t clock, int group) {
+  for (Rank server : job_.ranks_of(job_.stages[job_.stage_of(rank)].served)) {
+    Post(rank, server, kExchange, {.kind = Event::kPushed, .from = rank, .clock = clock, .group = group});
+  }
+  Post(rank, rank, kExchange, {.kind = Event::kExchanged, .from = rank, .clock = clock, .group = group});
+}
+
+void HandDriven::Serve(Rank server, Rank replica, int64_t clock, int group) {
+  if (!updated_.contains({clock, group, server}) || !pulled_.contains({clock, group, server, replica})) return;
+  Post(server, replica, kExchange, {.kind = Event::kValues, .from = server, .clock = clock, .group = group});
 }
 
 void HandDriven::Deliver(Rank to, const Event& event) {
@@ -179,12 +216,23 @@ void HandDriven::Deliver(Rank to, const Event& event) {
       if (node.task_run && node.task->kind == Task::kBackward) ++early_exchanges_;
       node.checked->OnExchanged(event.clock, event.group);
       return node.pipeline->OnExchanged(event.clock, job_.stage_of(to), event.group);
+    case Event::kPushed:
+      if (++pushed_[{event.clock, event.group, to}] < job_.stages[job_.stage_of(event.from)].parts) return;
+      node.checked->OnExchanged(event.clock, event.group);
+      return node.pipeline->OnExchanged(event.clock, job_.stage_of(to), event.group);
+    case Event::kPulled:
+      pulled_.insert({event.clock, event.group, to, event.from});
+      return Serve(to, event.from, event.clock, event.group);
+    case Event::kValues:
+      if (++came_[{event.clock, event.group, to}] < job_.stages[job_.stage_of(event.from)].parts) return;
+      node.checked->OnValues(event.clock, event.group);
+      return node.pipeline->OnValues(event.clock, job_.stage_of(to), event.group);
     case Event::kReport:
       return OnReport(event.clock);
     case Event::kVerdict: {
       node.checked->OnVerdict(event.clock);
       std::optional<int64_t> stop_at;
-      if (job_.stop_after == event.clock) stop_at = event.clock + 2;
+      if (job_.stop_after == event.clock) stop_at = event.clock + job_.staleness + 2;
       return node.pipeline->OnVerdict(event.clock, stop_at);
     }
   }

@@ -33,7 +33,7 @@ class HandDriven {
  private:
   class LinkTransport;
   struct Event {
-    enum Kind { kGranted, kReport, kVerdict, kArrival, kWriteEnded, kExchanged } kind;
+    enum Kind { kGranted, kReport, kVerdict, kArrival, kWriteEnded, kExchanged, kPushed, kPulled, kValues } kind;
     Rank from = 0;
     PlaceTag tag = {};
     uint32_t grant = 0;
@@ -69,6 +69,8 @@ class HandDriven {
   bool Step();
   bool Execute(Rank rank);
   void Exchange(Rank rank, const Task& task);
+  void Push(Rank rank, int64_t clock, int group);
+  void Serve(Rank server, Rank replica, int64_t clock, int group);
   void Deliver(Rank to, const Event& event);
   void OnReport(int64_t clock);
   bool Finished() const;
@@ -81,6 +83,9 @@ class HandDriven {
   std::set<std::tuple<Rank, Rank, PlaceTag>> granted_;  // owner, writer: each once
   std::map<int64_t, int> reports_;
   std::map<std::tuple<int64_t, int, int>, int> exchanges_;  // by clock, stage, group: replicas that gave their part
+  std::map<std::tuple<int64_t, int, Rank>, int> pushed_, came_;  // by clock, group, and server or replica: from all
+  std::set<std::tuple<int64_t, int, Rank>> updated_;             // by servers
+  std::set<std::tuple<int64_t, int, Rank, Rank>> pulled_;        // from servers, by replicas
   int writes_ = 0;
   int shared_updates_ = 0;
   int early_exchanges_ = 0;

@@ -64,6 +64,10 @@ PipelinePlan JobSpec::PlanOf(Rank rank) const {
   for (ParamGroupPlan& group : plan.groups) {
     group.stage = stage;
     if (group.in_backward && stages[stage].parts > 1) group.exchange = GroupExchange::kSum;
+    if (stages[stage].served >= 0) {
+      group.exchange = stages[stage].server() ? GroupExchange::kServe : GroupExchange::kPush;
+    }
+    if (staleness > 0 && !stages[stage].server()) group.deferred = false;
   }
   for (const ParamGroupPlan& group : plan.groups) train.segments = std::max(train.segments, group.segment + 1);
   PhasePlan test = train;
@@ -80,13 +84,17 @@ PipelinePlan JobSpec::PlanOf(Rank rank) const {
   plan.test = {test};
   plan.replicas = stages[0].parts;
   if (stages[stage].conv) plan.share = {stages[stage].parts, part};
+  if (stages[stage].server()) plan.share = IdShare(std::vector<int>{-1});
+  plan.staleness = staleness;
   plan.pool_size = pool_size;
   plan.wait_for_verdict = wait_for_verdict;
   plan.updates_together = updates_together;
   return plan;
 }
 
-int64_t JobSpec::last_clock() const { return stop_after ? std::min(*stop_after + 2, shape.max_iter) : shape.max_iter; }
+int64_t JobSpec::last_clock() const {
+  return stop_after ? std::min(*stop_after + staleness + 2, shape.max_iter) : shape.max_iter;
+}
 
 namespace {
 
@@ -156,6 +164,16 @@ JobSpec NoFcStage(int replicas) {
   job.name = "conv " + std::to_string(replicas);
   job.stages = {Conv(replicas, false)};
   if (replicas == 1) job.stages[0].groups.push_back(Deferred(0));
+  return job;
+}
+
+JobSpec Served(JobSpec job, int servers) {
+  job.name += " served by " + std::to_string(servers);
+  const int stage = static_cast<int>(job.stages.size());
+  job.stages[0].served = stage;
+  StageSpec server{.conv = false, .parts = servers, .groups = job.stages[0].groups, .served = 0};
+  for (ParamGroupPlan& group : server.groups) group = {.deferred = true};
+  job.stages.push_back(std::move(server));
   return job;
 }
 

@@ -21,6 +21,11 @@ struct StageSpec {
   bool conv = false;
   int parts = 1;
   std::vector<ParamGroupPlan> groups;
+  /// Of a conv stage: the stage of its parameter servers, of which each has a part of all groups; of that stage: the
+  /// conv stage. -1: none.
+  int served = -1;
+
+  bool server() const { return !conv && served >= 0; }
 };
 
 /// A job as the pipelines of its nodes see it. Stage 0 reads the samples.
@@ -30,6 +35,7 @@ struct JobSpec {
   std::vector<EdgeSpec> edges;
   JobShape shape;
   int pool_size = 1;
+  int staleness = 0;
   bool wait_for_verdict = false, updates_together = false;
   std::optional<int64_t> stop_after;  ///< the verdict of this clock orders the end
 
@@ -54,6 +60,9 @@ JobSpec NoFcStage(int replicas);
 
 /// Two sub-batches and tests every other clock; the micro-batches differ in size, and one id of a test does not exist.
 JobShape UnevenShape(int replicas, int micro_batches, int64_t max_iter);
+
+/// The job with parameter servers of its first stage, on nodes behind all others.
+JobSpec Served(JobSpec job, int servers);
 
 /// The first few, for a message.
 std::string Lines(const std::vector<std::string>& lines);

@@ -22,6 +22,9 @@ std::vector<JobSpec> AllJobs() {
   }
   jobs.push_back(ThereAndBack(2, 1, 2));
   jobs.push_back(ThereAndBack(3, 3, 1));
+  jobs.push_back(Served(NoFcStage(3), 2));
+  jobs.push_back(Served(OneFcStage(2, 2, false), 1));
+  jobs.push_back(Served(ThereAndBack(2, 2, 1), 2));
   for (JobSpec& job : jobs) job.shape = UnevenShape(job.stages[0].parts, 2, 4);
   return jobs;
 }
@@ -69,6 +72,29 @@ TEST_P(AnyOrder, EveryJobEndsAndKeepsItsPromises) {
   EXPECT_GT(early_exchanges, 0);
 }
 
+// Of an iteration without a test in front of it the version is an older one, whatever the pools.
+TEST_P(AnyOrder, ClocksAheadOfTheirVersionKeepTheirPromises) {
+  for (JobSpec job : AllJobs()) {
+    job.pool_size = GetParam();
+    job.shape.test_interval = 4;
+    job.shape.max_iter = 7;
+    for (int staleness : {1, 3}) {
+      job.staleness = staleness;
+      for (bool wait : {false, true}) {
+        job.wait_for_verdict = wait;
+        for (unsigned seed = 1; seed <= 4; ++seed) {
+          HandDriven world(job, seed);
+          const std::vector<std::string> faults = world.Run();
+          ASSERT_TRUE(faults.empty()) << job.name << ", staleness " << staleness << ", wait " << wait << ", seed "
+                                      << seed << "\n"
+                                      << Lines(faults);
+          ASSERT_EQ(world.writes(), ExpectedWrites(job)) << job.name;
+        }
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Pools, AnyOrder, testing::Values(1, 2, 50), testing::PrintToStringParamName());
 
 // With few ids a training micro-batch often overtakes a test; the update may not.
@@ -90,6 +116,7 @@ TEST(PipelineOrders, AVerdictStopsAllNodesAtTheSameClock) {
     job.stop_after = 2;  // a test would stand at 4
     job.shape.max_iter = 9;
     for (unsigned seed = 1; seed <= 4; ++seed) {
+      job.staleness = static_cast<int>(seed) / 3;
       HandDriven world(job, seed);
       const std::vector<std::string> faults = world.Run();
       ASSERT_TRUE(faults.empty()) << job.name << ", seed " << seed << "\n" << Lines(faults);

@@ -213,7 +213,7 @@ void SnapshotJob::Begin(int64_t clock, bool files, bool pull) {
   Train(clock);
   for (Rank rank = kNodes - 1; rank >= 0; --rank) {
     ASSERT_TRUE(snapshotters_[rank]->HasRoom(files)) << "node " << rank << ", iteration " << clock;
-    ASSERT_TRUE(snapshotters_[rank]->Begin(clock, files, pull, std::nullopt).ok());
+    ASSERT_TRUE(snapshotters_[rank]->Begin(clock, clock, files, pull, std::nullopt).ok());
   }
 }
 

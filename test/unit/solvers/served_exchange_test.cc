@@ -123,7 +123,7 @@ class ServedJob {
     for (int p = 0; p < 2; ++p) {
       replica.gradient[p].resize(kCounts[p]);
       replica.values[p].resize(kCounts[p]);
-      params.push_back({7 + p, replica.gradient[p], replica.values[p], {}});
+      params.push_back({7 + p, replica.gradient[p], {replica.values[p]}, {}});
       for (int s = 0; s < static_cast<int>(servers_.size()); ++s) {
         const Range part = PartOfServer(s, p);
         if (part.empty()) continue;
@@ -192,7 +192,7 @@ class ServedJob {
           Replica& replica = replicas_[r];
           replica.state[p].pulled = true;
           std::fill(replica.values[p].begin(), replica.values[p].end(), -1.0f);
-          replica.client->Pull(replica.state[p].clock, 7 + p);
+          replica.client->Pull(replica.state[p].clock, 7 + p, replica.values[p]);
         });
       } else if (state.sent && state.came) {
         next->push_back([this, r, p] { FinishClock(r, p); });
