@@ -69,6 +69,7 @@ NodeSummary SummaryOf(const NodeModel& model, const NodeMemory& memory) {
   }
   summary.parameter_bytes = static_cast<int64_t>(memory.parameters);
   summary.solvers = memory.pool_size;
+  if (model.table().staleness() > 0) summary.pool_for_lead = model.job().PoolForLead(model.rank());
   summary.solver_bytes = static_cast<int64_t>(memory.solver);
   summary.memory_bytes = static_cast<int64_t>(memory.bytes());
   summary.host_bytes = static_cast<int64_t>(memory.host_bytes(model.node().device == "cpu"));
@@ -144,6 +145,11 @@ std::string DescribeNodes(const RoutingTable& table, const std::vector<NodeSumma
         "  memory %s, including a pool of %d solver(s) of %s each%s\n", Bytes(node.memory_bytes).c_str(), node.solvers,
         Bytes(node.solver_bytes).c_str(),
         device == "cpu" ? "" : (", as on a CPU; " + device + " needs more and logs how much at startup").c_str());
+    if (node.pool_for_lead > 1) {
+      text += Format("  staleness %d: a pool of %lld solver(s) or more lets it get so many iterations ahead%s\n",
+                     table.staleness(), static_cast<long long>(node.pool_for_lead),
+                     node.solvers < node.pool_for_lead ? ", which this one does not" : "");
+    }
     text += Format("  sends %s and receives %s in each iteration\n", Bytes(node.sent_bytes).c_str(),
                    Bytes(node.received_bytes).c_str());
   }

@@ -24,6 +24,7 @@ struct NodeSummary {
   int64_t parameter_bytes = 0;      ///< with their histories and gradients
   int solvers = 0;                  ///< size of its pool
   int64_t solver_bytes = 0;         ///< of one solver
+  int64_t pool_for_lead = 0;        ///< JobPlan::PoolForLead; 0: the table has no staleness
   int64_t memory_bytes = 0;         ///< NodeMemory::bytes, as on a CPU
   int64_t host_bytes = 0;           ///< of its host's memory (NodeMemory::host_bytes)
   /// Activations, their gradients and the conv replicas' allreduce (counted as a ring); labels and control messages are

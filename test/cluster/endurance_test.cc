@@ -54,6 +54,17 @@ TEST_F(EnduranceTest, NodesThatAreReplicasAndShards) {
   Run(spec, false);
 }
 
+// With the pools that the lead takes, and with pools of one.
+TEST_F(EnduranceTest, StalenessWithParameterServers) {
+  for (const bool lead : {true, false}) {
+    ClusterSpec spec = Tightest(16);
+    spec.staleness = 2;
+    spec.ps = {{0, 2}};
+    if (lead) spec.pool_size = 2 * 2 * 2 * 3 + 1;  // staleness x iter_size x micro-batches x replicas + 1
+    Run(spec, false);
+  }
+}
+
 TEST_F(EnduranceTest, ScatteredBoundariesAndALayerOnTheLead) {
   ClusterSpec spec = Split({{"ip2", SplitConfig::NONE}}, Tightest(13), true);
   Run(spec, false);

@@ -34,6 +34,7 @@ class Drawing {
     } else {
       DrawStages(&spec);
     }
+    if (Below(3) == 0) DrawServers(&spec);
     spec.pool_size = Below(4);
     spec.threads = Below(4) == 0 ? 2 : 1;
     spec.reader_threads = Below(3) + 1;
@@ -82,6 +83,9 @@ class Drawing {
     }
     if (begin < kAnywhereCount && Below(2) == 0) spec->stages[0].config += " layer: 'loss' layer: 'accuracy'";
   }
+
+  /// Parameter servers of the first stage, which learns something; the fixture's conv1 and conv2 have enough rows.
+  void DrawServers(ClusterSpec* spec) { spec->ps[0] = Below(3) + 1; }
 
   /// Different parts of a batch, each with a sample for every micro-batch.
   void DrawShares(ClusterSpec* spec) {

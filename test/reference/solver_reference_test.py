@@ -73,6 +73,10 @@ CASES = {
     "sampled": {"sampled": True},
     "sampled margin": {"sampled": True, "margin": True, "iter_size": 2},
     "sampled margin clipped": {"sampled": True, "margin": True, "clip_gradients": 0.3, "iter_size": 3},
+    "staleness 1": {"staleness": 1},
+    "staleness 4": {"staleness": 4, "clip_gradients": 0.3},
+    "servers": {"servers": 2},
+    "servers, staleness 2": {"servers": 2, "staleness": 2, "multipliers": True, "iter_size": 2},
     "all together": {"multipliers": True, "iter_size": 3, "clip_gradients": 1.5, "regularization_type": '"L1"',
                      "weight_decay": 0.004, "lr_policy": '"step"', "gamma": 0.4, "stepsize": 7},
 }
@@ -99,7 +103,7 @@ def run(*command):
 
 def write_job(folder, name, case):
     """The prototxts of a case. @return their paths: solver, net."""
-    settings = {**BASE, **case}
+    settings = {field: value for field, value in {**BASE, **case}.items() if field not in ("staleness", "servers")}
     multipliers = MULTIPLIERS if settings.pop("multipliers", False) else {}
     solver, net = f"{folder}/{name}_solver.prototxt", f"{folder}/{name}_net.prototxt"
     margin, sampled = settings.pop("margin", False), settings.pop("sampled", False)
@@ -116,21 +120,22 @@ def write_job(folder, name, case):
     return solver, net
 
 
-def train_reference(folder, solver, net, start):
+def train_reference(folder, solver, net, start, staleness):
     """@return {blob: final values}, {blob: momentum}, losses."""
     model = Net(read_prototxt(net), read_caffemodel(start))
     records = Records(f"{folder}/records", (1, SIZE, SIZE), model.data)
-    sgd, log = train(read_prototxt(solver), model, records, ITERATIONS)
+    sgd, log = train(read_prototxt(solver), model, records, ITERATIONS, staleness)
     names = [f"{param.layer}.{param.index}" for param in model.params]
     return dict(zip(names, (param.value for param in model.params))), dict(zip(names, sgd.history)), log
 
 
-def train_hpnode(tools, folder, name, solver, start, nodes):
+def train_hpnode(tools, folder, name, solver, start, nodes, case):
     """The same of what hpnode writes at the end."""
     table = f"{folder}/{name}_table.prototxt"
     conv, fc = nodes
     hpnode, hproute, _ = tools
-    run(hproute, f"--solver={solver}", f"--conv={conv}", f"--fc={fc}", "--hosts=127.0.0.1", f"--out={table}")
+    run(hproute, f"--solver={solver}", f"--conv={conv}", f"--fc={fc}", "--hosts=127.0.0.1", f"--out={table}",
+        f"--ps={case.get('servers', 0)}", f"--staleness={case.get('staleness', 0)}")
     run(hpnode, "--all", f"--routing={table}", f"--weights={start}", "--cache_dir=none")
     model = read_caffemodel(f"{folder}/{name}_iter_{ITERATIONS}.caffemodel")
     values = {f"{layer}.{index}": blob for layer, blobs in model.items() for index, blob in enumerate(blobs)}
@@ -170,15 +175,16 @@ def main():
             solver, net = write_job(folder, name.replace(" ", "_"), case)
             head = "sampled" if case.get("sampled") else "cosines" if case.get("margin") else "start"
             weights = f"{folder}/{head}.caffemodel"
-            expected, momentum, log = train_reference(folder, solver, net, weights)
-            found, found_momentum = train_hpnode(tools, folder, name.replace(" ", "_"), solver, weights, nodes)
+            expected, momentum, log = train_reference(folder, solver, net, weights, case.get("staleness", 0))
+            found, found_momentum = train_hpnode(tools, folder, name.replace(" ", "_"), solver, weights, nodes,
+                                                   case)
             blob = difference(found, expected)
             history = difference(found_momentum, momentum)
             print(f"{name}: loss {log[0][1]:.3f} to {log[-1][1]:.3f}; largest difference {blob[0]:.2g} ({blob[1]}), "
                   f"momentum {history[0]:.2g} ({history[1]})", flush=True)
             # The case must matter: solved by the plain rules, its blobs would differ by far more than is allowed.
             plain = plain or expected
-            if name != "fixed" and head == "start":  # else it has other blobs
+            if name not in ("fixed", "servers") and head == "start":  # else it has other blobs
                 assert difference(plain, expected)[0] > 30 * TOLERANCE, f"{name} is hardly different from fixed"
             if blob[0] > TOLERANCE or history[0] > 10 * TOLERANCE:
                 failed.append(name)

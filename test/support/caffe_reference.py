@@ -3,7 +3,7 @@
 
   caffe_reference.py --solver solver.prototxt --net net.prototxt --weights initial.caffemodel \\
       --data records.bin --shape 3,8,8 --iterations 20 \\
-      [--out final.caffemodel] [--losses losses.txt] \\
+      [--out final.caffemodel] [--losses losses.txt] [--staleness 0] \\
       [--compare hpnode_iter_20.caffemodel] [--compare-state hpnode_iter_20.solverstate] [--tolerance 1e-4]
 
 --solver  SGD solver; fields that change no numbers are not read. `net` in it is not read either.
@@ -15,12 +15,15 @@
 --data    records of one label byte and C*H*W pixel bytes, as in CIFAR-10's binary files. Batch b of the training is
           records [b * batch_size, (b+1) * batch_size), from the start again at the end of the file.
 --losses  one line for each iteration: iteration, rate, loss (mean over iter_size).
+--staleness
+          iteration t has the gradients of the parameters after t - staleness updates; 0 if not given.
 --compare fails (exit 1) unless every blob agrees within tolerance x its largest magnitude; it prints each difference.
           --compare-state does the same for the momentum histories, to (tolerance x the largest magnitude).
 
 Exit status: 0 done and equal, 1 different, 2 bad arguments, 77 NumPy is missing (ctest: skipped).
 """
 import argparse
+import collections
 import sys
 
 try:
@@ -55,10 +58,15 @@ class Records:
         return dict(zip(self.tops, (self.pixels[rows], self.labels[rows])))
 
 
-def train(solver_spec, net, records, iterations):
-    """@return the solver, and (rate, mean loss) of every iteration."""
+def train(solver_spec, net, records, iterations, staleness=0):
+    """Iteration t has the gradients of the parameters after t - staleness updates, and takes its step from the latest.
+    @return the solver, and (rate, mean loss) of every iteration."""
     solver, log, iter_size = Sgd(solver_spec, net.params), [], one(solver_spec, "iter_size", 1)
+    versions = collections.deque(maxlen=staleness + 1)
     for iteration in range(iterations):
+        versions.append([param.value.copy() for param in net.params])
+        for param, delayed in zip(net.params, versions[0]):
+            param.value[...] = delayed
         net.clear_gradients()
         loss = 0.0
         for part in range(iter_size):
@@ -66,6 +74,8 @@ def train(solver_spec, net, records, iterations):
             net.draw(one(solver_spec, "random_seed", -1), iteration, batch)
             loss += net.forward(batch) / iter_size
             net.backward()
+        for param, latest in zip(net.params, versions[-1]):
+            param.value[...] = latest
         solver.apply()
         log.append((solver.rate, loss))
     return solver, log
@@ -110,11 +120,13 @@ def main():
     for name in ("out", "losses", "compare", "compare-state"):
         parser.add_argument("--" + name)
     parser.add_argument("--tolerance", type=float, default=1e-4)
+    parser.add_argument("--staleness", type=int, default=0)
     args = parser.parse_args()
 
     net = Net(read_prototxt(args.net), read_caffemodel(args.weights))
     shape = tuple(int(dim) for dim in args.shape.split(","))
-    solver, log = train(read_prototxt(args.solver), net, Records(args.data, shape, net.data), args.iterations)
+    solver, log = train(read_prototxt(args.solver), net, Records(args.data, shape, net.data), args.iterations,
+                        args.staleness)
     if args.losses:
         with open(args.losses, "w") as file:
             file.writelines(f"{i} {rate:.9g} {loss:.9g}\n" for i, (rate, loss) in enumerate(log))

@@ -74,6 +74,23 @@ TEST_F(MemoryFitTest, ThePoolGivesWayToTheHostsMemory) {
                                               HasSubstr("a smaller batch_size"), HasSubstr("end other programs")));
 }
 
+// Version by version: the message says how many, and how much they take.
+TEST_F(MemoryFitTest, VersionsThatDoNotFitAreRefused) {
+  Plan();
+  const auto one = Fit(AddressSpaceRoom().bytes);
+  ASSERT_TRUE(one.ok()) << one.status();
+  Plan("} staleness: 4 #");
+  const auto five = Fit(AddressSpaceRoom().bytes);
+  ASSERT_TRUE(five.ok()) << five.status();
+  EXPECT_EQ(five->versions, 5);
+  EXPECT_GT(five->parameters, one->parameters + 3 * one->parameters / 3) << "of three copies, one is values";
+  const int64_t room = static_cast<int64_t>(five->parameters);
+  EXPECT_THAT(Fit(room).status().message(),
+              AllOf(HasSubstr("/job/table.prototxt: node n needs "), HasSubstr(" (5 versions), ")));
+  EXPECT_EQ(ExitStatus(Fit(room).status()), 2);
+  EXPECT_THAT(Planned(static_cast<int64_t>(one->parameters)).message(), HasSubstr(" (5 versions), top of layer"));
+}
+
 // A sample's columns take memory, and the gradient of its rows; all classes of a batch take none.
 TEST_F(MemoryFitTest, ASampleOfClassesIsAllThatTakesMemory) {
   constexpr size_t kAllLogits = sizeof(float) * 64 * 50'000;

@@ -193,6 +193,49 @@ TEST_F(ExchangeRulesTest, UpdatesAreThoseOfThisRun) {
   EXPECT_FALSE(Grant(10, 0, 8).ok()) << "no training at max_iter";
 }
 
+// With staleness 2, three updates may lack places at once, and so many more reports and verdicts may be open.
+class StaleRulesTest : public ExchangeRulesTest {
+ protected:
+  StaleRulesTest() { stale_.SetPlan(stale_job_.get(), 3, {{.stage = 0, .granter = kConv1, .bytes = {8, 0, 12}}}); }
+  Status Grant(uint64_t clock, uint32_t number, size_t bytes) {
+    return stale_.CheckGrant(kConv1, ExchangeTag(0, clock, number), bytes);
+  }
+
+  const RoutingTable stale_table_ = MakeTable(std::string(kTable) + "staleness: 2");
+  const std::unique_ptr<JobPlan> stale_job_ = SmallJob(stale_table_);
+  PeerRules stale_{stale_table_, kConv0};
+};
+
+TEST_F(StaleRulesTest, PlacesOfAsManyUpdatesMayBeGranted) {
+  EXPECT_TRUE(Grant(5, 0, 8).ok());
+  EXPECT_TRUE(Grant(4, 2, 12).ok());
+  EXPECT_FALSE(Grant(6, 0, 8).ok()) << "update 3 lacks all of its places";
+  EXPECT_TRUE(Grant(3, 0, 8).ok());
+  EXPECT_FALSE(Grant(3, 0, 8).ok()) << "twice";
+  EXPECT_FALSE(Grant(6, 0, 8).ok()) << "update 3 lacks one";
+  EXPECT_TRUE(Grant(3, 2, 12).ok());
+  EXPECT_TRUE(Grant(6, 0, 8).ok());
+  EXPECT_FALSE(Grant(3, 2, 12).ok()) << "update 3 has all of its places";
+  EXPECT_TRUE(Grant(4, 0, 8).ok());
+  EXPECT_TRUE(Grant(7, 2, 12).ok());
+  EXPECT_FALSE(Grant(8, 2, 12).ok());
+}
+
+TEST_F(StaleRulesTest, ReportsAndVerdictsOfAsManyClocksMayBeOpen) {
+  IterationReport report;
+  for (int64_t clock = 3; clock < 8; ++clock) {
+    report.set_clock(clock);
+    EXPECT_EQ(stale_.CheckReport(kConv1, report, 0).ok(), clock < 7) << clock;
+  }
+  Verdict verdict;
+  for (const int64_t clock : {6, 4, 3, 5}) {
+    verdict.set_clock(clock);
+    EXPECT_TRUE(stale_.CheckVerdict(verdict).ok()) << clock;
+  }
+  verdict.set_clock(11);
+  EXPECT_FALSE(stale_.CheckVerdict(verdict).ok());
+}
+
 TEST_F(PeerRulesTest, ReportsAreOfTheTwoIterationsThatMayBeOpen) {
   const auto rules = Rules(0);
   BoundaryRequests requests(0);

@@ -169,6 +169,18 @@ TEST(TableCheckTest, ParameterServers) {
               ElementsAre("stage \"p\" has no node; expected at least server 0"));
 }
 
+TEST(TableCheckTest, Staleness) {
+  const std::string sound = std::string(kTable);
+  EXPECT_THAT(Structure(sound + "staleness: 64"), IsEmpty());
+  EXPECT_THAT(Structure(sound + "staleness: 65"), ElementsAre("staleness is 65; expected 0 to 64"));
+  EXPECT_THAT(Structure(sound + "staleness: -1"), ElementsAre("staleness is -1; expected 0 to 64"));
+  EXPECT_THAT(Structure(sound + "staleness: 1 precision: FP16"),
+              ElementsAre("staleness is 1 with precision: FP16, whose loss scale follows from the update before; "
+                          "expected staleness: 0"));
+  EXPECT_THAT(Structure(With(sound, "threads: 3", "device: 'cuda:1'") + "staleness: 1"),
+              ElementsAre("node \"fc0\" computes on cuda:1 with staleness 1; expected device \"cpu\""));
+}
+
 TEST(TableCheckTest, ALinkHasOneSpeed) {
   const auto with = [](const char* first, const char* second) {
     return Structure(With(With(kTable, "stage: 0 index: 0", Format("stage: 0 index: 0 link_gbit_per_s: %s", first)),

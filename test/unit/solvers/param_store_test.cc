@@ -4,6 +4,7 @@
 #include "gtest/gtest.h"
 
 #include <cstring>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -101,6 +102,42 @@ TEST(ParamStore, PackedCopiesAreRemadeForANewVersion) {
   packed();
   EXPECT_EQ(fills, 2);
   EXPECT_EQ(store.View(0).data, store.values(0).data());
+}
+
+TEST(ParamStore, VersionsGoRound) {
+  const std::unique_ptr<Device> host = MakeHostDevice();
+  auto store = *ParamStore::Create(host.get(), Params(), {3, 5});
+  EXPECT_EQ(store->latest(), 5);
+  EXPECT_EQ(store->versions(), 3);
+  ASSERT_TRUE(store->WriteValues(0, std::vector<float>(150, 1.0f)).ok());
+  EXPECT_EQ(store->values(0, 5)[0], 1) << "what is filled first is version 5";
+  for (const int64_t version : {6, 7}) {
+    store->values(0, version)[0] = static_cast<float>(version);
+    store->MarkUpdated(0, version);
+  }
+  EXPECT_EQ(store->latest(), 7);
+  EXPECT_EQ(store->values(0)[0], 7);
+  EXPECT_EQ(store->values(0, 5)[0], 1) << "kept";
+  EXPECT_EQ(store->values(0, 8).data(), store->values(0, 5).data())
+      << "of three, the fourth takes the place of the first";
+  EXPECT_NE(store->values(0, 6).data(), store->values(0, 7).data());
+  EXPECT_EQ(store->values(2, 5).data(), store->values(2, 6).data()) << "a frozen one has one version";
+  const ParamView before = store->View(0, 6);
+  store->MarkUpdated(0, 8);
+  EXPECT_EQ(store->View(0, 6).version, before.version) << "its packed copies stay";
+  EXPECT_NE(store->View(0, 6).packed, store->View(0, 7).packed);
+  std::vector<float> read(150);
+  ASSERT_TRUE(store->ReadValues(0, 6, read).ok());
+  EXPECT_EQ(read[0], 6);
+}
+
+TEST(ParamStore, EachVersionTakesMemoryButNoHistory) {
+  const std::vector<StoredParam> params = {{.layer = "a", .whole = {64}}, {.layer = "b", .whole = {32}, .lr_mult = 0}};
+  const size_t once = ParamStore::BytesFor(params), thrice = ParamStore::BytesFor(params, 3);
+  EXPECT_EQ(once, (64 * 3 + 32) * sizeof(float));
+  EXPECT_EQ(thrice, once + 2 * 64 * sizeof(float));
+  const std::vector<StoredParam> served = {{.layer = "a", .whole = {64}, .keeps_history = false}};
+  EXPECT_EQ(ParamStore::BytesFor(served), 64 * 2 * sizeof(float));
 }
 
 // What splits an InnerProduct by its inputs, unevenly, down to a shard with nothing of it.
