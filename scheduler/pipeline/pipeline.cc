@@ -198,12 +198,15 @@ void Pipeline::TakeEarly() {
   for (auto& [clock, groups] : early_) {
     const auto state = clocks_.find(clock);
     if (state == clocks_.end() || !state->second.open()) continue;
-    std::erase_if(groups, [&, clock = clock](const std::pair<int, int>& early) {
-      const auto [stage, group] = early;
-      if (!flights_.IsReleased(group, clock)) return false;
-      state->second.OnExchanged(stage, group);
-      return true;
-    });
+    EarlyGroups left;
+    for (const auto& [stage, group] : groups) {
+      if (flights_.IsReleased(group, clock)) {
+        state->second.OnExchanged(stage, group);
+      } else {
+        left.emplace_back(stage, group);
+      }
+    }
+    groups = std::move(left);
     Progress(clock);
   }
   std::erase_if(early_, [](const auto& entry) { return entry.second.empty(); });
