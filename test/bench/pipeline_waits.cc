@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "base/pending_file.h"
+#include "base/philox.h"
 #include "node/exchange_links.h"
 #include "scheduler/control/exchange_tag.h"
 #include "scheduler/simulator/simulation.h"
@@ -44,13 +45,15 @@ DEFINE_int32(micro_batches, 4, "of a replica");
 DEFINE_int32(rows, 8, "samples of a micro-batch");
 DEFINE_int32(row_kb, 32, "KiB of a tensor for each sample");
 DEFINE_int32(pool, 4, "solvers of a replica; a shard has one for each of its ids, at most --shard_pool");
-DEFINE_int32(shard_pool, 1000, "solvers of a shard");
+DEFINE_int32(shard_pool, 1000, "solvers of a shard, at most as many as ids that may be under way");
 DEFINE_double(exchange_mb, 0.004, "10^6 bytes that replicas sum in each of two collectives");
 // No multiples of each other: what would happen at one moment on simulated time does not anywhere else.
 DEFINE_double(forward_ms, 41.3, "time of a forward pass");
 DEFINE_double(backward_ms, 76.1, "time of a backward pass");
 DEFINE_double(shard_ms, 34.7, "time of a forward or backward pass of a shard");
 DEFINE_int32(clocks, 12, "iterations");
+DEFINE_int32(staleness, 0, "iterations that a node may be ahead");
+DEFINE_double(late_ms, 0, "time by which every fourth forward pass of a replica is late, at random");
 
 namespace hp::test {
 namespace {
@@ -64,7 +67,9 @@ struct Waits : public TaskTimes {
   int64_t NsOf(Rank rank, const Task& task) const override {
     const bool shard = rank >= FLAGS_replicas;
     if (task.kind != Task::kForward && task.kind != Task::kBackward) return 0;
-    const double ms = shard ? FLAGS_shard_ms : task.kind == Task::kForward ? FLAGS_forward_ms : FLAGS_backward_ms;
+    double ms = shard ? FLAGS_shard_ms : task.kind == Task::kForward ? FLAGS_forward_ms : FLAGS_backward_ms;
+    const bool late = Philox4x32(1, task.id.bits, static_cast<uint64_t>(rank))[0] % 4 == 0;
+    if (!shard && task.kind == Task::kForward && late) ms += FLAGS_late_ms;
     return static_cast<int64_t>(ms * kNsPerMs);
   }
 };
@@ -78,6 +83,7 @@ std::vector<std::string> Addresses() {
 
 SimulatedJob MakeJob() {
   JobSpec spec = FLAGS_shards > 0 ? OneFcStage(FLAGS_replicas, FLAGS_shards, false) : NoFcStage(FLAGS_replicas);
+  spec.staleness = FLAGS_staleness;
   spec.shape = TrainingShape(FLAGS_replicas, FLAGS_micro_batches, FLAGS_clocks, FLAGS_rows);
   SimulatedJob job = SimulatedJobOf(spec, FLAGS_mbit * 1e6 / 8 * kPayload, int64_t{FLAGS_row_kb} << 10);
   std::map<std::string, int> hosts;
@@ -87,7 +93,7 @@ SimulatedJob MakeJob() {
     job.nodes[rank].host = hosts.try_emplace(addresses[rank], static_cast<int>(hosts.size())).first->second;
     job.nodes[rank].plan.pool_size = static_cast<int>(rank) < FLAGS_replicas
                                          ? FLAGS_pool
-                                         : std::min(FLAGS_shard_pool, FLAGS_replicas * FLAGS_micro_batches);
+                                         : std::min(FLAGS_shard_pool, FLAGS_replicas * FLAGS_micro_batches * (FLAGS_staleness + 1));
   }
   job.hosts.resize(hosts.size());
   for (SimulatedHost& host : job.hosts) host.latency_ns = FLAGS_latency_us * 1000, host.local_latency_ns = 50'000;

@@ -2,7 +2,7 @@
 """The simulator beside real pipelines: jobs whose tasks only wait, over TCP between network namespaces with shaped links,
 and on simulated time. Prints images/s of both; of several runs the fastest, since other work on the machine only slows them.
 
-usage: test/bench/pipeline_waits.py [BIN] [--repeats=N]     as root; BIN: the folder of pipeline_waits
+usage: test/bench/pipeline_waits.py [BIN] [--repeats=N] [--only=TEXT]     as root; BIN: the folder of pipeline_waits
 """
 import argparse
 import os
@@ -26,6 +26,9 @@ class ShapedHosts(hybrid_hosts.Hosts):
                                  "rate", rate, "burst", "16kb", "latency", "200ms")
 
 
+# Every fourth forward pass of a replica, at random, takes 241 ms instead of 41.
+LATE = "--replicas=3 --micro_batches=1 --row_kb=16 --shard_ms=11.3 --late_ms=200 --clocks=60"
+
 # (what it shows, hosts of the nodes, links in Mbit/s, flags)
 CASES = [
     ("compute alone", [0, 1, 2], 50, "--row_kb=1"),
@@ -40,6 +43,10 @@ CASES = [
     ("data-parallel, exchange of 8 MB", [0, 1], 50, "--shards=0 --micro_batches=1 --exchange_mb=4"),
     ("data-parallel, 4 replicas, 8 MB", [0, 1, 2, 3], 50, "--replicas=4 --shards=0 --micro_batches=1 --exchange_mb=4"),
     ("exchange beside boundaries", [0, 1, 2], 50, "--row_kb=24 --exchange_mb=2"),
+    ("late replicas", [0, 1, 2, 3], 50, LATE + " --pool=1"),
+    ("likewise, staleness 1", [0, 1, 2, 3], 50, LATE + " --pool=2 --staleness=1"),
+    ("likewise, staleness 4", [0, 1, 2, 3], 50, LATE + " --pool=5 --staleness=4"),
+    ("likewise, a shard pool of 6", [0, 1, 2, 3], 50, LATE + " --pool=5 --staleness=4 --shard_pool=6"),
 ]
 
 
@@ -74,6 +81,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bin", nargs="?", default="build/release/bin")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--only", default="", help="cases with this in their flags or in what they show")
     arguments = parser.parse_args()
     if os.geteuid() != 0:
         print("SKIPPED: network namespaces need root")
@@ -81,6 +89,8 @@ def main():
     print("| job | links, Mbit/s | measured | simulated | ratio |\n|---|---|---|---|---|")
     worst = 0
     for what, nodes, mbit, flags in CASES:
+        if arguments.only not in what + flags:
+            continue
         binary = os.path.join(arguments.bin, "pipeline_waits")
         runs = [run_case(binary, nodes, mbit, flags) for _ in range(arguments.repeats)]
         simulated, measured = runs[0][0], max(run[1] for run in runs)
