@@ -6,12 +6,13 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 usage() {
   cat <<'TEXT'
-usage: tools/dev/setup.sh [--dev] [--bench]
+usage: tools/dev/setup.sh [--dev] [--bench] [--glyphs]
 
 Installs the Debian packages that are missing on this machine, as root or through sudo:
   (always)  what building, testing and the examples need   tools/dev/packages.txt
   --dev     what .ci/run needs on top of it                tools/dev/packages-dev.txt
   --bench   what test/bench compares with                  tools/dev/packages-bench.txt
+  --glyphs  fonts, and what examples/glyphs renders with   tools/dev/packages-glyphs.txt
 TEXT
 }
 
@@ -25,6 +26,7 @@ for arg in "$@"; do
   case $arg in
     --dev) lists+=("$here/packages-dev.txt") ;;
     --bench) lists+=("$here/packages-bench.txt") ;;
+    --glyphs) lists+=("$here/packages-glyphs.txt") ;;
     -h | --help) usage && exit 0 ;;
     *) usage >&2 && exit 2 ;;
   esac
