@@ -254,13 +254,19 @@ class JobTest(unittest.TestCase):
         self.write("solver.prototxt", text + solver)
 
     def make_table(self, conv=2, fc=2, micro_batches=2, name="table.prototxt", hosts=None, ports=None, cut="ip1",
-                   before="pool1", extra="", solver="solver.prototxt", threads=1, stages=None):
+                   before="pool1", extra="", solver="solver.prototxt", threads=1, stages=None, servers=0, staleness=0):
         """A table of conv0, conv1, ..., fc0, ... on loopback. Returns the names of its nodes.
+        `servers`: parameter servers of the conv stage: ps0, ps1, ... behind all others.
         `stages`: instead of conv, fc, cut and before, (name, the rest of its text, number of nodes) of each."""
         each = "threads: %d " % threads if threads else ""
         if stages is None:
             stages = [("conv", 'kind: CONV to_layer: "%s"' % before if fc else "kind: CONV", conv)]
             stages += [("fc", 'kind: FC from_layer: "%s"' % cut, fc)] if fc else []
+        if servers:
+            stages[0] = (stages[0][0], stages[0][1] + " exchange: PARAMETER_SERVER", stages[0][2])
+            stages = stages + [("ps", 'kind: PS serves: "%s"' % stages[0][0], servers)]
+        if staleness:
+            extra += "\nstaleness: %d" % staleness
         parts = [(stage, index) for stage, (_, _, nodes) in enumerate(stages) for index in range(nodes)]
         names = [stages[stage][0] + str(index) for stage, index in parts]
         ports = ports or free_ports(len(names))

@@ -49,6 +49,19 @@ class LostNodeTest(cluster.JobTest):
     def test_fc_shard_killed(self):
         self.lose(self.hybrid(), "fc1", signal.SIGKILL)
 
+    def served(self):
+        self.make_job()
+        return self.make_table(conv=2, fc=1, servers=2, staleness=1)
+
+    def test_parameter_server_killed(self):
+        self.lose(self.served(), "ps1", signal.SIGKILL)
+
+    def test_parameter_server_stopped(self):
+        self.lose(self.served(), "ps0", signal.SIGSTOP)
+
+    def test_node_with_parameter_servers_killed(self):
+        self.lose(self.served(), "conv1", signal.SIGKILL)
+
     def test_conv_node_stopped(self):
         self.lose(self.hybrid(), "conv1", signal.SIGSTOP)
 

@@ -53,7 +53,7 @@ class OwnEntryTest(cluster.JobTest):
         self.expect_exit(self.start(name="conv7"), 2, r"conv7.*conv0")
         self.expect_exit(self.start("--role=fc", name="conv0"), 2, r'"conv0" has the role conv; --role says fc')
         self.expect_exit(self.start("--role=gpu"), 2, r'--role is "gpu"; expected conv or fc')
-        self.expect_exit(self.start(), 2, r"--role=conv\|fc or --node=NAME is missing")
+        self.expect_exit(self.start(), 2, r"--role=conv\|fc\|ps or --node=NAME is missing")
 
     def test_command_line(self):
         for arguments, status, said in ((["--help"], 0, r"example(.|\n)*--routing  the job's routing table"),

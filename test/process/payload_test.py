@@ -54,11 +54,7 @@ class PayloadTest(cluster.JobTest):
         self.make_job(iterations=ITERATIONS, test=True)
         for conv, fc, servers, staleness in ((2, 1, 1, 0), (3, 2, 2, 0), (2, 0, 3, 2), (1, 1, 1, 1)):
             with self.subTest(conv=conv, fc=fc, servers=servers, staleness=staleness):
-                layers = 'to_layer: "pool1" ' if fc else ""
-                stages = [("conv", "kind: CONV exchange: PARAMETER_SERVER " + layers, conv)]
-                stages += [("fc", 'kind: FC from_layer: "ip1"', fc)] if fc else []
-                stages += [("ps", 'kind: PS serves: "conv"', servers)]
-                self.check(self.make_table(micro_batches=2, stages=stages, extra="staleness: %d" % staleness))
+                self.check(self.make_table(conv=conv, fc=fc, servers=servers, staleness=staleness))
 
     def test_sets_of_layers(self):
         self.make_job(iterations=ITERATIONS, test=True)

@@ -47,6 +47,22 @@ class ResumeTest(cluster.JobTest):
     def test_two_conv_and_two_fc_nodes(self):
         self.check(self.make_table(conv=2, fc=2))
 
+    def test_parameter_servers_and_staleness(self):
+        self.check(self.make_table(conv=2, fc=1, servers=2, staleness=2))
+
+    def test_a_parameter_server_asks_for_the_stop(self):
+        names = self.make_table(conv=2, fc=1, servers=1, staleness=3)
+        self.make_job(iterations=1000000)
+        nodes = self.start_all(names)
+        self.await_training(nodes.values(), 10)
+        nodes["ps0"].send(signal.SIGTERM)
+        self.expect_all(list(nodes.values()), 5, "Optimization stopped early")
+        states = glob.glob(self.path("out_iter_*.solverstate"))
+        self.assertEqual(len(states), 1, states)
+        self.make_job(iterations=int(states[0].split("_")[-1].split(".")[0]) + 10)
+        resumed = [self.start("--resume=" + states[0], name=name) for name in names]
+        self.expect_all(resumed, 0, "Optimization Done", "resuming at iteration")
+
     def test_a_second_start_ends_the_first(self):
         self.make_job(snapshot=10)
         names = self.make_table(conv=1, fc=0)
