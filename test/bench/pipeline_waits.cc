@@ -91,9 +91,10 @@ SimulatedJob MakeJob() {
   CHECK_EQ(addresses.size(), job.nodes.size()) << "--addresses";
   for (size_t rank = 0; rank < addresses.size(); ++rank) {
     job.nodes[rank].host = hosts.try_emplace(addresses[rank], static_cast<int>(hosts.size())).first->second;
-    job.nodes[rank].plan.pool_size = static_cast<int>(rank) < FLAGS_replicas
-                                         ? FLAGS_pool
-                                         : std::min(FLAGS_shard_pool, FLAGS_replicas * FLAGS_micro_batches * (FLAGS_staleness + 1));
+    job.nodes[rank].plan.pool_size =
+        static_cast<int>(rank) < FLAGS_replicas
+            ? FLAGS_pool
+            : std::min(FLAGS_shard_pool, FLAGS_replicas * FLAGS_micro_batches * (FLAGS_staleness + 1));
   }
   job.hosts.resize(hosts.size());
   for (SimulatedHost& host : job.hosts) host.latency_ns = FLAGS_latency_us * 1000, host.local_latency_ns = 50'000;
