@@ -56,10 +56,11 @@ void Pipeline::OpenClocks() {
 // Rule [version]: a clock opens when its version is there, which its ids compute with: that of `staleness` updates ago,
 // but not one before the latest clock with a version of its own. So it follows from the table and from the verdicts
 // alone. Rule [after-verdict]: and when the verdict of the clock before the last that may be open has arrived, and the
-// host has room for what its boundary does; the last one of all waits for every verdict, so that a job ends only with
-// good numbers.
+// host has room for what its boundary does, now that the one before has taken its own; the last one of all waits for
+// every verdict, so that a job ends only with good numbers.
 bool Pipeline::OpenClock() {
   if (!started_ || finished_ || next_clock_ > last_clock() || AwaitsVerdict()) return false;
+  if (!clocks_.empty() && !clocks_.rbegin()->second.open()) return false;
   const bool own = next_clock_ == last_clock() || host_->NeedsOwnVersion(next_clock_);
   const int64_t version = std::max(own ? next_clock_ : own_version_, next_clock_ - plan_.staleness);
   if (first_clock() < version || !host_->BoundaryReady(next_clock_)) return false;
@@ -85,6 +86,7 @@ void Pipeline::FinishBoundary(int64_t clock) {
   }
   BindMore();
   Progress(clock);
+  OpenClocks();
 }
 
 // Something of the clock is done: hands out the updates that may begin now, or its end if it is the first.

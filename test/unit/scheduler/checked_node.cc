@@ -59,6 +59,14 @@ std::span<std::byte> CheckedNode::Place(int solver, MsgId id, int port) {
   return std::as_writable_bytes(std::span(Word(solver, index), 1));
 }
 
+// Room is taken when the boundary is carried out: whoever asks before would be promised the same.
+bool CheckedNode::BoundaryReady(int64_t clock) {
+  MutexLock lock(&mutex_);
+  if (room_for_) faults_.push_back(Format("clock %lld asks for another's room", static_cast<long long>(clock)));
+  room_for_ = clock;
+  return true;
+}
+
 bool CheckedNode::InputsReady(MsgId id, int segment) {
   MutexLock lock(&mutex_);
   const bool conv = job_.stages[job_.stage_of(rank_)].conv;
@@ -145,7 +153,8 @@ int64_t CheckedNode::VersionOf(int64_t clock) const {
 
 void CheckedNode::Boundary(const Task& task) {
   const int64_t behind = task.clock >= job_.last_clock() ? 1 : job_.staleness + 2;
-  Expect(task.clock == clock_ + 1, "a clock out of turn", task);
+  Expect(task.clock == clock_ + 1 && room_for_ == task.clock, "a clock out of turn", task);
+  room_for_.reset();
   Expect(task.version == VersionOf(task.clock), "a clock with another version", task);
   Expect(finished_clock_ >= task.version - 1, "a clock before its version", task);
   Expect(verdict_ >= task.clock - behind, "a clock before a verdict", task);

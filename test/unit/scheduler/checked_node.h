@@ -20,6 +20,7 @@ class CheckedNode : public PipelineHost {
   const Schedule& schedule() const { return schedule_; }
 
   std::span<std::byte> Place(int solver, MsgId id, int port) override HP_EXCLUDES(mutex_);
+  bool BoundaryReady(int64_t clock) override HP_EXCLUDES(mutex_);
   bool NeedsOwnVersion(int64_t clock) override { return schedule_.TestsAt(clock); }
   bool InputsReady(MsgId id, int segment) override HP_EXCLUDES(mutex_);
   void Freed(int solver, MsgId id) override HP_EXCLUDES(mutex_);
@@ -101,6 +102,7 @@ class CheckedNode : public PipelineHost {
   std::set<MsgId> ready_ HP_GUARDED_BY(mutex_);
   int64_t clock_ HP_GUARDED_BY(mutex_) = -1, finished_clock_ HP_GUARDED_BY(mutex_) = -1;  // the latest ones
   int64_t verdict_ HP_GUARDED_BY(mutex_) = -1;
+  std::optional<int64_t> room_for_ HP_GUARDED_BY(mutex_);     // a boundary that was told that there is room
   std::vector<GroupMemory> memory_of_ HP_GUARDED_BY(mutex_);  // by group
   std::vector<MsgId> last_added_ HP_GUARDED_BY(mutex_);       // by group: whose gradient was the latest
   std::map<int, MsgId> last_backward_ HP_GUARDED_BY(mutex_);  // by segment
