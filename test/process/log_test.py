@@ -107,7 +107,8 @@ class LogTest(cluster.JobTest):
             for line in told:
                 took, limit, reached = map(float, re.search(
                     r"took ([\d.]+) ms each, limit ([\d.]+) ms \(node \w+ computes\): (\d+)% reached$", line).groups())
-                self.assertLessEqual(limit, took + 0.1, line)
+                # Nodes say what they computed up to ends of iterations of their own: of a few, some part of one more.
+                self.assertLessEqual(limit, 1.2 * took + 0.1, line)
                 self.assertAlmostEqual(reached, 100 * limit / took, delta=2 + 10 / took, msg=line)
 
 
