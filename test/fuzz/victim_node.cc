@@ -15,7 +15,7 @@ void ClockEnd::OnReport(Rank from, const IterationReport& report) {
 void ClockEnd::OnVerdict(const Verdict& verdict) {
   if (verdict.status() != 0) return options_.on_stopped(NumericError("%s", verdict.layer().c_str()));
   options_.requests->Add(verdict);
-  const int64_t due = verdict.clock() + requests_.delay();
+  const int64_t due = verdict.clock() + options_.requests->delay();
   options_.pipeline->OnVerdict(verdict.clock(), verdict.stop() ? std::optional<int64_t>(due) : std::nullopt);
 }
 
