@@ -1,3 +1,5 @@
+#include "backend/cpu/inner_product.h"
+
 #include "backend/cpu/column_sums.h"
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/gemm.h"
@@ -14,13 +16,13 @@ namespace {
 /// would cost more than the product. See README.md of this room for what was measured.
 class InnerProductOp final : public Op {
  public:
-  InnerProductOp(const InnerProductDesc& desc, const Backend::Descs& in)
+  InnerProductOp(const InnerProductDesc& desc, const Backend::Descs& in, const Shape& out)
       : bias_(desc.bias),
         outputs_count_(desc.num_output),
         inputs_(in),
         rows_(inputs_.rows()),
         columns_(inputs_.columns()) {
-    outputs_ = {{Shape{rows_, outputs_count_}, 1}};
+    outputs_ = {{out, 1}};
     scratch_bytes_ = (inputs_.floats() + rows_ * outputs_count_) * sizeof(float);
   }
 
@@ -98,8 +100,12 @@ class InnerProductOp final : public Op {
 
 }  // namespace
 
+Backend::OpPtr MakeInnerProduct(const InnerProductDesc& desc, const Backend::Descs& in, const Shape& out) {
+  return std::make_unique<InnerProductOp>(desc, in, out);
+}
+
 StatusOr<Backend::OpPtr> CpuBackend::InnerProduct(const InnerProductDesc& desc, const Descs& in) {
-  return Backend::OpPtr(std::make_unique<InnerProductOp>(desc, in));
+  return MakeInnerProduct(desc, in, Shape{in[0].shape[0], desc.num_output});
 }
 
 }  // namespace hp
