@@ -58,6 +58,11 @@ DEFINE_string(
     split, "",
     "How InnerProduct layers are divided over the shards: LAYER:BY,..., BY being OUTPUTS (as all others are), "
     "INPUTS (best behind one split by OUTPUTS: nothing is sent in between) or NONE.");
+DEFINE_bool(beside, false,
+            "FC shard i is a part of conv node i; shards beyond the conv nodes have nodes of their own.");
+DEFINE_bool(
+    side_classifiers, false,
+    "The first FC stage also has the InnerProducts of side classifiers, such as GoogLeNet's, and their losses.");
 DEFINE_bool(
     scattered, false,
     "Send each FC shard a slice of what enters its stage, and let the shards gather it, instead of all to each.");
@@ -159,6 +164,8 @@ std::string CommandLine(const TableRequest& request) {
   if (request.staleness > 0) text += " --staleness=" + std::to_string(request.staleness);
   if (!FLAGS_cut.empty()) text += " --cut=" + FLAGS_cut;
   if (!FLAGS_split.empty()) text += " --split=" + FLAGS_split;
+  if (FLAGS_beside) text += " --beside";
+  if (FLAGS_side_classifiers) text += " --side_classifiers";
   if (FLAGS_scattered) text += " --scattered";
   if (!FLAGS_shares.empty()) text += " --shares=" + FLAGS_shares;
   return text + " --out=" + FLAGS_out + "\nEvery node of the job needs the same table.";
@@ -183,6 +190,8 @@ Status Write() {
   request.micro_batches = FLAGS_micro_batches;
   request.cut = SplitList(FLAGS_cut);
   request.split = SplitList(FLAGS_split);
+  request.beside = FLAGS_beside;
+  request.side_classifiers = FLAGS_side_classifiers;
   request.scattered = FLAGS_scattered;
   request.per_replica = FLAGS_batch_per_replica;
   request.tls = FLAGS_tls;
@@ -234,7 +243,8 @@ Status Plan() {
   if (FLAGS_plan != "auto" && IsGiven("plan")) {
     return InvalidArgument("--plan is \"%s\"; expected auto", FLAGS_plan.c_str());
   }
-  for (const char* flag : {"conv", "fc", "ps", "micro_batches", "cut", "split", "scattered", "shares"}) {
+  for (const char* flag :
+       {"conv", "fc", "ps", "micro_batches", "cut", "split", "beside", "side_classifiers", "scattered", "shares"}) {
     if (!IsGiven(flag)) continue;
     return InvalidArgument("--%s does not go with --plan, nor without --conv and --fc: hproute chooses it", flag);
   }

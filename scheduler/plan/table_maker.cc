@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <set>
 
 namespace hp {
 namespace {
@@ -129,6 +130,20 @@ void AddShardsBeside(int stage, int count, RoutingTableConfig* config) {
   }
 }
 
+/// Layers by name: those of both phases that have one name come together.
+Status AddSideClassifiers(const caffe::NetParameter& net, int before, StageConfig* stage) {
+  const std::vector<int> layers = SideClassifiers(net, before);
+  if (layers.empty()) {
+    return InvalidArgument("--side_classifiers: in front of layer \"%s\" nothing but InnerProducts leads to a loss",
+                           net.layer(before).name().c_str());
+  }
+  std::set<std::string> added;
+  for (const int i : layers) {
+    if (added.insert(net.layer(i).name()).second) stage->add_layer(net.layer(i).name());
+  }
+  return OkStatus();
+}
+
 Status CheckRequest(const TableRequest& request) {
   if (request.conv < 1) return InvalidArgument("--conv is %d; expected at least 1", request.conv);
   if (!request.shares.empty() && std::ssize(request.shares) != request.conv) {
@@ -138,6 +153,9 @@ Status CheckRequest(const TableRequest& request) {
   for (int shards : request.fc) {
     if (shards < 1)
       return InvalidArgument("--fc has a stage of %d nodes; expected at least 1 (or --fc=0 alone)", shards);
+  }
+  if (request.side_classifiers && request.fc.empty()) {
+    return InvalidArgument("--side_classifiers goes with an FC stage, which is to have them");
   }
   if (request.micro_batches < 0) {
     return InvalidArgument("--micro_batches is %d; expected at least 1, or 0 to choose it automatically",
@@ -236,6 +254,30 @@ std::vector<int> TailProducts(const caffe::NetParameter& net) {
   return products;
 }
 
+std::vector<int> SideClassifiers(const caffe::NetParameter& net, int before) {
+  const LayerTypes& types = LayerTypes::BuiltIn();
+  const auto reads = [](const caffe::LayerParameter& layer, const std::set<std::string>& blobs) {
+    return std::any_of(layer.bottom().begin(), layer.bottom().end(),
+                       [&](const std::string& blob) { return blobs.contains(blob); });
+  };
+  std::set<int> all;
+  for (int product = 0; product < before; ++product) {
+    if (!types.SplitOutputs(net.layer(product))) continue;
+    std::set<std::string> blobs(net.layer(product).top().begin(), net.layer(product).top().end());
+    std::vector<int> behind = {product};
+    bool ends = true;
+    for (int i = product + 1; ends && i < net.layer_size(); ++i) {
+      const caffe::LayerParameter& layer = net.layer(i);
+      if (!reads(layer, blobs)) continue;
+      ends = i < before && (types.SplitOutputs(layer) || !types.HasParameters(layer));
+      blobs.insert(layer.top().begin(), layer.top().end());
+      behind.push_back(i);
+    }
+    if (ends) all.insert(behind.begin(), behind.end());
+  }
+  return {all.begin(), all.end()};
+}
+
 StatusOr<RoutingTableConfig> MakeTable(const TableRequest& request, const caffe::NetParameter& net) {
   HP_RETURN_IF_ERROR(CheckRequest(request));
   HP_ASSIGN_OR_RETURN(std::vector<int> bounds,
@@ -259,6 +301,9 @@ StatusOr<RoutingTableConfig> MakeTable(const TableRequest& request, const caffe:
     const std::string name = only ? "fc" : Format("fc_%c", static_cast<char>('a' + i % 26));
     AddStage(name, false, net, bounds[i], bounds[i + 1], &config);
     const int stage = static_cast<int>(i) + 1;
+    if (request.side_classifiers && i == 0) {
+      HP_RETURN_IF_ERROR(AddSideClassifiers(net, bounds[0], config.mutable_stage(stage)));
+    }
     const int beside = request.beside ? std::min(request.fc[i], request.conv) : 0;
     AddShardsBeside(stage, beside, &config);
     AddNodes(name, stage, beside, request.fc[i], &addresses, &config);

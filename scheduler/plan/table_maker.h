@@ -21,6 +21,7 @@ struct TableRequest {
   std::vector<std::string> cut;    ///< name of the first layer of each FC stage; empty: chosen
   std::vector<std::string> split;  ///< "LAYER:BY", BY as in the table: OUTPUTS, INPUTS or NONE
   std::vector<int> shares;         ///< of a batch, of each conv node; empty: all alike
+  bool side_classifiers = false;   ///< the first FC stage also has the FC layers of side classifiers in front of it
   bool scattered = false;          ///< FC stages get slices of what comes in, and gather them
   bool beside = false;             ///< shard i lies on the node of conv node i; those beyond have nodes of their own
   bool per_replica = false;        ///< the net's batch_size is each replica's, not that of all together
@@ -39,6 +40,10 @@ StatusOr<RoutingTableConfig> MakeTable(const TableRequest& request, const caffe:
 /// The layers that shards can divide (InnerProducts) behind the last layer with other parameters, by index among the
 /// layers of the unfiltered prototxt: where an FC stage may begin.
 std::vector<int> TailProducts(const caffe::NetParameter& net);
+
+/// The side classifiers' part that an FC stage which begins at layer `before` may have as well: InnerProducts in front
+/// of it, and all that follows them, where that ends in front of it too and has no other parameters. Ascending indices.
+std::vector<int> SideClassifiers(const caffe::NetParameter& net, int before);
 
 /// The table as a commented text file that RoutingTable::Load reads.
 /// @param comment lines to put on top, without "#".

@@ -1,6 +1,7 @@
 #include "scheduler/planner/divided_net.h"
 
 #include "net/plan/cuts.h"
+#include "scheduler/plan/table_maker.h"
 
 #include <algorithm>
 #include <set>
@@ -10,7 +11,8 @@ namespace {
 
 constexpr double kFloatBytes = sizeof(float);
 
-StageLayout LayoutOf(const NetDivision& division, int layers) {
+StageLayout LayoutOf(const NetDivision& division, const caffe::NetParameter& net) {
+  const int layers = net.layer_size();
   StageLayout layout;
   // One replica stands for all: what it sends a shard does not depend on their number. Two where there are several,
   // since a replica alone may keep its gradients.
@@ -23,6 +25,9 @@ StageLayout LayoutOf(const NetDivision& division, int layers) {
   }
   layout.split_of_layer.assign(layers, LayerSplit::kOutputs);
   for (int i = 0; i < layers; ++i) layout.stage_of_layer.push_back(division.cut >= 0 && i >= division.cut ? 1 : 0);
+  if (division.sides) {
+    for (const int layer : SideClassifiers(net, division.cut)) layout.stage_of_layer[layer] = 1;
+  }
   for (const auto& [layer, split] : division.splits) layout.split_of_layer[layer] = split;
   return layout;
 }
@@ -33,7 +38,7 @@ StatusOr<std::unique_ptr<DividedNet>> DividedNet::Create(const std::shared_ptr<c
                                                          const Shape& sample, const NetDivision& division,
                                                          int64_t update_rows) {
   std::unique_ptr<DividedNet> divided(new DividedNet(division, update_rows));
-  const StageLayout layout = LayoutOf(division, net->layer_size());
+  const StageLayout layout = LayoutOf(division, *net);
   const LayerTypes& types = LayerTypes::BuiltIn();
   HP_ASSIGN_OR_RETURN(const GraphCuts cuts, FindCuts(net, caffe::TRAIN, types, sample, layout));
   HP_ASSIGN_OR_RETURN(divided->graph_, NetGraph::Create(net, caffe::TRAIN, types, cuts));

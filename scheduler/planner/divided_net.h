@@ -14,8 +14,9 @@ namespace hp {
 
 /// How a net is cut and split, whatever the number of its replicas: one conv stage, and behind it one FC stage or none.
 struct NetDivision {
-  int cut = -1;    ///< index of the FC stage's first layer among the layers of the unfiltered prototxt; -1: no FC stage
-  int shards = 0;  ///< of the FC stage, at least 1 with one
+  int cut = -1;  ///< index of the FC stage's first layer among the layers of the unfiltered prototxt; -1: no FC stage
+  bool sides = false;  ///< the FC stage has the side classifiers in front of the cut as well (SideClassifiers)
+  int shards = 0;      ///< of the FC stage, at least 1 with one
   std::vector<std::pair<int, LayerSplit>> splits;  ///< layers, by the same index, that are not split by outputs
   bool scattered = false;                          ///< StageConfig::SCATTERED
   bool replicated = false;  ///< there are several replicas, whose gradients are exchanged as they come

@@ -55,11 +55,12 @@ bool OrderedHosts::alike() const {
                      [this](int place) { return rough_kind_[place] == rough_kind_[order_[0]]; });
 }
 
-std::pair<std::vector<int>, std::vector<int>> OrderedHosts::PlacesOf(const NodeCounts& counts) const {
+NodePlaces OrderedHosts::PlacesOf(const NodeCounts& counts) const {
   const int shards = counts.shards - counts.shards_beside();
   const auto conv = order_.begin() + (counts.fc_first ? shards : 0);
   const auto fc = counts.fc_first ? order_.begin() : order_.begin() + counts.replicas;
-  return {{conv, conv + counts.replicas}, {fc, fc + shards}};
+  const auto ps = order_.begin() + counts.replicas + shards;
+  return {{conv, conv + counts.replicas}, {fc, fc + shards}, {ps, ps + counts.servers}};
 }
 
 const std::vector<HostGroup>& OrderedHosts::RoughGroups(const NodeCounts& counts) {
@@ -69,7 +70,7 @@ const std::vector<HostGroup>& OrderedHosts::RoughGroups(const NodeCounts& counts
 }
 
 std::vector<HostGroup> OrderedHosts::GroupsOf(const NodeCounts& counts, const std::vector<int>& kind) const {
-  const auto [conv, fc] = PlacesOf(counts);
+  const NodePlaces nodes = PlacesOf(counts);
   std::vector<HostGroup> by_host(hosts_.hosts.size());
   const auto node_on = [&](int place) -> HostGroup& {
     HostGroup& host = by_host[hosts_.places[place].host];
@@ -77,18 +78,20 @@ std::vector<HostGroup> OrderedHosts::GroupsOf(const NodeCounts& counts, const st
     host.first = place;
     return host;
   };
-  for (const int place : conv) ++node_on(place).replicas;
-  for (const int place : fc) ++node_on(place).shards;
+  for (const int place : nodes.conv) ++node_on(place).replicas;
+  for (const int place : nodes.fc) ++node_on(place).shards;
+  for (const int place : nodes.ps) ++node_on(place).servers;
   for (int shard = 0; shard < counts.shards_beside(); ++shard) {
-    HostGroup& host = node_on(conv[shard]);
+    HostGroup& host = node_on(nodes.conv[shard]);
     ++host.shards;
     host.beside = true;
   }
-  std::map<std::tuple<int, int, int>, size_t> known;
+  std::map<std::tuple<int, int, int, int>, size_t> known;
   std::vector<HostGroup> groups;
   for (const HostGroup& host : by_host) {
-    if (host.replicas + host.shards == 0) continue;
-    const auto [found, added] = known.try_emplace({host.place, host.replicas, host.shards}, groups.size());
+    if (host.replicas + host.shards + host.servers == 0) continue;
+    const auto [found, added] =
+        known.try_emplace({host.place, host.replicas, host.shards, host.servers}, groups.size());
     if (added) {
       groups.push_back(host);
     } else {
@@ -96,7 +99,7 @@ std::vector<HostGroup> OrderedHosts::GroupsOf(const NodeCounts& counts, const st
     }
   }
   std::stable_sort(groups.begin(), groups.end(), [](const HostGroup& a, const HostGroup& b) {
-    return std::pair(a.replicas == 0, a.first) < std::pair(b.replicas == 0, b.first);
+    return std::tuple(a.replicas == 0, a.servers > 0, a.first) < std::tuple(b.replicas == 0, b.servers > 0, b.first);
   });
   return groups;
 }

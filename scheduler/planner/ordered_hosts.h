@@ -16,12 +16,18 @@ namespace hp {
 /// How many nodes of each kind a table has, and which of them take the fastest places.
 struct NodeCounts {
   int replicas = 1, shards = 0;
+  int servers = 0;        ///< of parameters, each with a node of its own
   bool beside = false;    ///< shard i lies on the node of replica i; those beyond have nodes of their own
   bool fc_first = false;  ///< shards take the fastest places, else replicas do
 
   /// Shards that lie on the nodes of replicas.
   int shards_beside() const { return beside && shards > 0 ? std::min(shards, replicas) : 0; }
   auto operator<=>(const NodeCounts&) const = default;
+};
+
+/// The places of a table's nodes: indices into Hosts::places.
+struct NodePlaces {
+  std::vector<int> conv, fc, ps;  ///< of replicas; of shards and of parameter servers that have nodes of their own
 };
 
 /// The places of a plan's hosts, fastest first, and what kinds there are: places are of one kind if nothing of them and
@@ -42,8 +48,8 @@ class OrderedHosts {
   /// A place that stands for all of its kind.
   int exact_kind(int place) const { return exact_kind_[place]; }
 
-  /// The places of replicas, and of shards with nodes of their own.
-  std::pair<std::vector<int>, std::vector<int>> PlacesOf(const NodeCounts& counts) const;
+  /// Parameter servers take the places behind all others.
+  NodePlaces PlacesOf(const NodeCounts& counts) const;
   /// Hosts of one kind with as many nodes of each sort are a group. By rough kinds, which are kept; by exact ones.
   const std::vector<HostGroup>& RoughGroups(const NodeCounts& counts);
   std::vector<HostGroup> ExactGroups(const NodeCounts& counts) const { return GroupsOf(counts, exact_kind_); }

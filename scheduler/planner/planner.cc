@@ -36,14 +36,16 @@ std::vector<int> CountsUpTo(int most) {
 }
 
 /// What to compare tables by: seconds of a sample, more for a kind that has to pay.
-double ScoreOf(double seconds_per_sample, int replicas, int shards) {
-  return seconds_per_sample * (shards > 0 ? kSimpler * kSimpler : replicas > 1 ? kSimpler : 1);
+double ScoreOf(double seconds_per_sample, int replicas, int shards, int servers) {
+  const double nodes = shards > 0 ? kSimpler * kSimpler : replicas > 1 ? kSimpler : 1;
+  return seconds_per_sample * nodes * (servers > 0 ? kSimpler : 1);
 }
 
 /// A table as the search sees it.
 struct Candidate {
   const DividedNet* net = nullptr;
   int replicas = 1;
+  int servers = 0;
   bool beside = false;
   bool fc_first = false;  // shards take the fastest places, else replicas do
   int micro_batches = 1;
@@ -64,8 +66,11 @@ class Search {
     hosts_.Order([&](int place) { return SecondsAlone(*whole, place); });
     HP_RETURN_IF_ERROR(TryReplicas());
     for (const int cut : TailProducts(*problem_.net)) {
-      if (cut > 0) TryCut(cut);
+      if (cut == 0) continue;
+      TryCut(cut, false);
+      if (!SideClassifiers(*problem_.net, cut).empty()) TryCut(cut, true);
     }
+    TryServers();
     return Choose();
   }
 
@@ -82,7 +87,8 @@ class Search {
   }
 
   static NodeCounts CountsOf(const Candidate& candidate) {
-    return {candidate.replicas, candidate.net->division().shards, candidate.beside, candidate.fc_first};
+    return {candidate.replicas, candidate.net->division().shards, candidate.servers, candidate.beside,
+            candidate.fc_first};
   }
 
   StatusOr<const DividedNet*> NetOf(const NetDivision& division) {
@@ -123,11 +129,12 @@ class Search {
     return best;
   }
 
-  /// Keeps the best candidate of each cut and numbers of nodes.
+  /// Keeps the best candidate of each cut and numbers of nodes, with parameter servers and without.
   void Keep(const std::optional<Candidate>& candidate) {
     if (!candidate) return;
     const NetDivision& division = candidate->net->division();
-    std::optional<Candidate>& kept = kept_[{division.cut, division.shards, candidate->replicas, candidate->beside}];
+    std::optional<Candidate>& kept = kept_[{division.cut, division.sides, division.shards, candidate->replicas,
+                                            candidate->beside, candidate->servers > 0}];
     if (!kept || candidate->prediction.seconds / candidate->prediction.samples <
                      kept->prediction.seconds / kept->prediction.samples) {
       kept = candidate;
@@ -146,10 +153,12 @@ class Search {
   }
 
   /// The ways to split the layers behind a cut over several shards.
-  std::vector<NetDivision> DivisionsOf(int cut, int shards) const {
+  std::vector<NetDivision> DivisionsOf(int cut, bool sides, int shards) const {
     const LayerTypes& types = LayerTypes::BuiltIn();
-    std::vector<int> products;  // whose inputs can be divided as well
-    for (int i = cut; i < layers_; ++i) {
+    std::vector<int> layers, products;  // of the stage; those whose inputs can be divided as well
+    if (sides) layers = SideClassifiers(*problem_.net, cut);
+    for (int i = cut; i < layers_; ++i) layers.push_back(i);
+    for (const int i : layers) {
       const caffe::LayerParameter& layer = problem_.net->layer(i);
       if (types.SplitOutputs(layer) && types.SplitsInputs(layer)) products.push_back(i);
     }
@@ -171,6 +180,7 @@ class Search {
     for (const std::vector<bool>& inputs : by_inputs) {
       NetDivision division;
       division.cut = cut;
+      division.sides = sides;
       division.shards = shards;
       for (size_t i = 0; i < all; ++i) {
         if (inputs[i]) division.splits.emplace_back(products[i], LayerSplit::kInputs);
@@ -184,26 +194,26 @@ class Search {
     return divisions;
   }
 
-  void TryCut(int cut) {
+  void TryCut(int cut, bool sides) {
     for (const int shards : CountsUpTo(std::min(kMostShards, places()))) {
       for (const bool beside : {false, true}) {
         const int most = beside ? places() : places() - shards;
         if (most < 1 || (beside && places() == 1)) continue;
-        TryShards(cut, shards, beside, most);
+        TryShards(cut, sides, shards, beside, most);
       }
     }
   }
 
-  void TryShards(int cut, int shards, bool beside, int most) {
+  void TryShards(int cut, bool sides, int shards, bool beside, int most) {
     // With about as many replicas as there will be: the fewest samples that still make four micro-batches.
     const double samples = static_cast<double>(problem_.work.batch) / (problem_.work.per_replica ? 1e-9 : 4);
     const int typical = std::max(1, static_cast<int>(std::min<double>(most, samples)));
     std::vector<std::pair<double, NetDivision>> ways;
-    for (NetDivision division : DivisionsOf(cut, shards)) {
+    for (NetDivision division : DivisionsOf(cut, sides, shards)) {
       division.replicated = typical > 1;
       const auto net = NetOf(division);
       if (!net.ok()) continue;
-      Candidate candidate{*net, typical, beside};
+      const Candidate candidate{.net = *net, .replicas = typical, .beside = beside};
       const auto best = BestOf(candidate, hosts_.RoughGroups(CountsOf(candidate)));
       if (best) ways.emplace_back(best->prediction.seconds, division);
     }
@@ -218,11 +228,36 @@ class Search {
         if (!net.ok()) continue;
         for (const bool fc_first : {false, true}) {
           if (fc_first && (beside || hosts_.alike())) continue;
-          const Candidate candidate{*net, replicas, beside, fc_first};
+          const Candidate candidate{.net = *net, .replicas = replicas, .beside = beside, .fc_first = fc_first};
           Keep(BestOf(candidate, hosts_.RoughGroups(CountsOf(candidate))));
         }
       }
     }
+  }
+
+  /// Gives the replicas of plain data parallelism, and of the best other tables, parameter servers on places that are
+  /// left.
+  void TryServers() {
+    std::vector<Candidate> candidates = Sorted(), with_replicas;
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      const bool alone = candidates[i].net->division().shards == 0;
+      if (candidates[i].replicas > 1 && (alone || i < kAgain)) with_replicas.push_back(candidates[i]);
+    }
+    for (Candidate candidate : with_replicas) {
+      const NodePlaces without = hosts_.PlacesOf(CountsOf(candidate));
+      const int most = std::min(2 * candidate.replicas,
+                                places() - static_cast<int>(std::ssize(without.conv) + std::ssize(without.fc)));
+      for (candidate.servers = 1; candidate.servers <= most; candidate.servers *= 2) {
+        const NodePlaces nodes = hosts_.PlacesOf(CountsOf(candidate));
+        if (!OnProcessors(nodes.conv) || !OnProcessors(nodes.ps)) break;
+        Keep(BestOf(candidate, hosts_.RoughGroups(CountsOf(candidate))));
+      }
+    }
+  }
+
+  bool OnProcessors(const std::vector<int>& places) const {
+    return std::all_of(places.begin(), places.end(),
+                       [this](int place) { return problem_.hosts.places[place].device == "cpu"; });
   }
 
   // --- The choice
@@ -235,24 +270,32 @@ class Search {
 
   static double Score(const Candidate& candidate) {
     const Prediction& prediction = candidate.prediction;
-    return ScoreOf(prediction.seconds / prediction.samples, candidate.replicas, candidate.net->division().shards);
+    return ScoreOf(prediction.seconds / prediction.samples, candidate.replicas, candidate.net->division().shards,
+                   candidate.servers);
+  }
+
+  static void Sort(std::vector<Candidate>* candidates) {
+    std::stable_sort(candidates->begin(), candidates->end(), [](const Candidate& a, const Candidate& b) {
+      return std::tuple(Score(a), a.replicas) < std::tuple(Score(b), b.replicas);
+    });
+  }
+
+  /// What was kept, the best first.
+  std::vector<Candidate> Sorted() const {
+    std::vector<Candidate> candidates;
+    for (const auto& [kind, candidate] : kept_) candidates.push_back(*candidate);
+    Sort(&candidates);
+    return candidates;
   }
 
   StatusOr<PlanChoice> Choose() {
-    std::vector<Candidate> candidates;
-    for (const auto& [kind, candidate] : kept_) candidates.push_back(*candidate);
-    const auto sort = [&] {
-      std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
-        return std::tuple(Score(a), a.replicas) < std::tuple(Score(b), b.replicas);
-      });
-    };
-    sort();
+    std::vector<Candidate> candidates = Sorted();
     if (!hosts_.exact()) {
       KeepFirst(&candidates);
       std::erase_if(candidates, [this](Candidate& candidate) {
         return !Predict(&candidate, hosts_.ExactGroups(CountsOf(candidate))) || candidate.prediction.missing > 0;
       });
-      sort();
+      Sort(&candidates);
     }
     if (candidates.empty()) return DoesNotFit();
     // Within the same margin, the fewest hosts.
@@ -273,7 +316,8 @@ class Search {
       const bool alone = candidate.net->division().shards == 0;
       if (choice.plans.size() < kReturned && made()) choice.plans.push_back(*plan);
       if (alone && candidate.replicas == 1 && !choice.one_node) choice.one_node = made();
-      if (alone && candidate.replicas > 1 && !choice.data_parallel) choice.data_parallel = made();
+      const bool data_parallel = alone && candidate.replicas > 1 && candidate.servers == 0;
+      if (data_parallel && !choice.data_parallel) choice.data_parallel = made();
     }
     if (choice.plans.empty()) return DoesNotFit();
     return choice;
@@ -284,7 +328,8 @@ class Search {
     std::vector<Candidate> kept(candidates->begin(), candidates->begin() + std::min(kAgain, candidates->size()));
     for (const bool one : {true, false}) {
       const auto found = std::find_if(candidates->begin(), candidates->end(), [one](const Candidate& candidate) {
-        return candidate.net->division().shards == 0 && (candidate.replicas == 1) == one;
+        const bool alone = candidate.net->division().shards == 0 && candidate.servers == 0;
+        return alone && (candidate.replicas == 1) == one;
       });
       if (found != candidates->end()) kept.push_back(*found);
     }
@@ -299,12 +344,14 @@ class Search {
     plan.micro_batches = candidate.micro_batches;
     plan.groups = candidate.groups;
     plan.prediction = candidate.prediction;
-    std::tie(plan.conv, plan.fc) = hosts_.PlacesOf(CountsOf(candidate));
+    plan.nodes = hosts_.PlacesOf(CountsOf(candidate));
     // Within what is alike, the order of the user's list.
     const int beside = CountsOf(candidate).shards_beside();
-    std::sort(plan.conv.begin(), plan.conv.begin() + beside);
-    std::sort(plan.conv.begin() + beside, plan.conv.end());
-    std::sort(plan.fc.begin(), plan.fc.end());
+    std::vector<int>& conv = plan.nodes.conv;
+    std::sort(conv.begin(), conv.begin() + beside);
+    std::sort(conv.begin() + beside, conv.end());
+    std::sort(plan.nodes.fc.begin(), plan.nodes.fc.end());
+    std::sort(plan.nodes.ps.begin(), plan.nodes.ps.end());
     if (!SetShares(candidate, &plan)) return std::nullopt;
     return plan;
   }
@@ -317,16 +364,16 @@ class Search {
     const bool exact = rows.size() <= 1 || problem_.work.per_replica;
     if (exact) return true;
     std::set<int> fc_hosts;
-    for (const int place : plan->fc) fc_hosts.insert(problem_.hosts.places[place].host);
+    for (const int place : plan->nodes.fc) fc_hosts.insert(problem_.hosts.places[place].host);
     for (int i = 0; i < CountsOf(candidate).shards_beside(); ++i) {
-      fc_hosts.insert(problem_.hosts.places[plan->conv[i]].host);
+      fc_hosts.insert(problem_.hosts.places[plan->nodes.conv[i]].host);
     }
     double most = 0;
     for (const auto& [kind, each] : rows) most = std::max(most, each);
     // A share for each sample, where that is no larger than a share may be.
     const double scale = std::min(1.0, kMostShare / most);
     int64_t all = 0, divisor = 0;
-    for (const int place : plan->conv) {
+    for (const int place : plan->nodes.conv) {
       const bool shard = fc_hosts.contains(problem_.hosts.places[place].host);
       const double each = rows.at({hosts_.exact_kind(place), shard});
       plan->shares.push_back(std::max(1, static_cast<int>(std::lround(each * scale))));
@@ -371,18 +418,27 @@ class Search {
   OrderedHosts hosts_;
   const int layers_;
   std::vector<std::shared_ptr<const DividedNet>> nets_;
-  std::map<std::tuple<int, int, int, bool>, std::optional<Candidate>> kept_;  // cut, shards, replicas, beside
-  std::optional<Candidate> tightest_;                                         // of those that do not fit
+  /// By cut, sides, shards, replicas, beside and whether there are parameter servers.
+  std::map<std::tuple<int, bool, int, int, bool, bool>, std::optional<Candidate>> kept_;
+  std::optional<Candidate> tightest_;  // of those that do not fit
   int64_t considered_ = 0;
 };
 
 }  // namespace
 
+std::vector<int> TablePlan::places() const {
+  std::vector<int> places;
+  for (const std::vector<int>* of_kind : {&nodes.conv, &nodes.fc, &nodes.ps}) {
+    places.insert(places.end(), of_kind->begin(), of_kind->end());
+  }
+  return places;
+}
+
 StatusOr<PlanChoice> ChoosePlan(const PlanProblem& problem) { return Search(problem).Run(); }
 
 void SortPlans(std::vector<TablePlan>* plans) {
   const auto score = [](const TablePlan& plan) {
-    return ScoreOf(1 / plan.samples_per_second(), plan.replicas(), plan.shards());
+    return ScoreOf(1 / plan.samples_per_second(), plan.replicas(), plan.shards(), plan.servers());
   };
   if (plans->empty()) return;
   std::stable_sort(plans->begin(), plans->end(),
@@ -391,7 +447,7 @@ void SortPlans(std::vector<TablePlan>* plans) {
   const auto behind =
       std::find_if(plans->begin(), plans->end(), [&](const TablePlan& plan) { return score(plan) > margin; });
   const auto fewest = std::min_element(plans->begin(), behind, [](const TablePlan& a, const TablePlan& b) {
-    return a.conv.size() + a.fc.size() < b.conv.size() + b.fc.size();
+    return a.places().size() < b.places().size();
   });
   std::rotate(plans->begin(), fewest, fewest + 1);
 }
@@ -408,11 +464,12 @@ TableRequest RequestOf(const PlanProblem& problem, const TablePlan& plan) {
     const HostPlace& at = problem.hosts.places[place];
     request.hosts.push_back(problem.hosts.hosts[at.host].name + (at.device == "cpu" ? "" : "/" + at.device));
   };
-  for (const int place : plan.conv) add(place);
-  for (const int place : plan.fc) add(place);
+  for (const int place : plan.places()) add(place);
+  request.ps = plan.servers();
   if (division.cut < 0) return request;
   request.fc = {division.shards};
   request.cut = {problem.net->layer(division.cut).name()};
+  request.side_classifiers = division.sides;
   request.scattered = division.scattered;
   for (const auto& [layer, split] : division.splits) {
     request.split.push_back(problem.net->layer(layer).name() + ":INPUTS");

@@ -2,6 +2,7 @@
 
 #include "hp/status.h"
 #include "scheduler/plan/table_maker.h"
+#include "scheduler/planner/ordered_hosts.h"
 #include "scheduler/planner/predict.h"
 
 #include <memory>
@@ -24,8 +25,7 @@ struct TablePlan {
   std::shared_ptr<const DividedNet> net;  ///< never null
   bool beside = false;  ///< shard i lies on the node of replica i; those beyond have nodes of their own
   int micro_batches = 1;
-  /// Of each replica, and of each shard that has a node of its own: indices into Hosts::places.
-  std::vector<int> conv, fc;
+  NodePlaces nodes = {};
   std::vector<int> shares = {};  ///< of the batch, by replica; empty: all alike
   std::vector<HostGroup> groups = {};
   Prediction prediction = {};
@@ -34,11 +34,14 @@ struct TablePlan {
   /// Of an iteration, as well as they are known.
   double seconds() const { return simulated_s.value_or(prediction.seconds); }
   double samples_per_second() const { return prediction.samples / seconds(); }
-  int replicas() const { return static_cast<int>(conv.size()); }
+  int replicas() const { return static_cast<int>(nodes.conv.size()); }
   int shards() const { return net->division().shards; }
+  int servers() const { return static_cast<int>(nodes.ps.size()); }
+  /// Of each node of the table, by rank: index into Hosts::places.
+  std::vector<int> places() const;
   /// Whether it is one process, and whether it is plain data parallelism.
   bool one_node() const { return replicas() == 1 && shards() == 0; }
-  bool data_parallel() const { return replicas() > 1 && shards() == 0; }
+  bool data_parallel() const { return replicas() > 1 && shards() == 0 && servers() == 0; }
 };
 
 /// The plans that are worth a look, the choice first.
@@ -50,9 +53,10 @@ struct PlanChoice {
 };
 
 /// Chooses how to train a net on some hosts: one node, replicas alone, or replicas and shards of the net's tail behind
-/// any of its InnerProducts, on separate nodes or beside each other; which splits, how many micro-batches, which share
-/// of the batch each host gets. The fastest by prediction wins, but a simpler kind or fewer hosts if they are within
-/// 2%. A pure function of the problem. A second for 1,000 hosts.
+/// any of its InnerProducts, and of its side classifiers, on separate nodes or beside each other; which splits, how
+/// many micro-batches, which share of the batch each host gets; whether replicas sum their gradients among themselves
+/// or by parameter servers. The fastest by prediction wins, but a simpler kind or fewer hosts if they are within 2%. A
+/// pure function of the problem. A second for 1,000 hosts.
 /// @return kInvalidArgument: the net is faulty, has no batch size, or no table fits into the hosts' memory: names the
 /// host, what it has and what it lacks.
 StatusOr<PlanChoice> ChoosePlan(const PlanProblem& problem);

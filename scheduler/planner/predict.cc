@@ -45,18 +45,29 @@ Predictor::NodeModel& Predictor::ModelOf(const DividedNet& net, bool shard, int 
   return model;
 }
 
-const Predictor::Times& Predictor::TimesOf(const DividedNet& net, bool shard, int place, double rows) {
+const Predictor::Times& Predictor::TimesOfWhole(const DividedNet& net, bool shard, int place, int64_t rows) {
   NodeModel& model = ModelOf(net, shard, place);
-  const int64_t whole = std::max<int64_t>(1, std::llround(std::ceil(rows - 1e-9)));
-  const auto [found, added] = model.by_rows.try_emplace(whole);
+  const auto [found, added] = model.by_rows.try_emplace(rows);
   Times& times = found->second;
   if (!added) return times;
-  const double each = static_cast<double>(whole);
+  const double each = static_cast<double>(rows);
   for (int segment = 0; segment < model.plan->segments(); ++segment) {
     times.forward += model.node->Forward(segment, each);
     times.backward += model.node->Backward(segment, each);
   }
   for (const int layer : model.plan->learning_layers()) times.weights += model.node->WeightGradient(layer, each);
+  return times;
+}
+
+/// Micro-batches differ by a row: of 8.25 rows on average one in four has 9.
+Predictor::Times Predictor::TimesOf(const DividedNet& net, bool shard, int place, double rows) {
+  const double least = std::max(1.0, std::floor(rows + 1e-9)), more = std::max(0.0, rows - least);
+  Times times = TimesOfWhole(net, shard, place, std::llround(least));
+  if (more < 1e-9) return times;
+  const Times& next = TimesOfWhole(net, shard, place, std::llround(least) + 1);
+  times.forward += more * (next.forward - times.forward);
+  times.backward += more * (next.backward - times.backward);
+  times.weights += more * (next.weights - times.weights);
   return times;
 }
 
@@ -67,7 +78,7 @@ double Predictor::ShardSeconds(const DividedNet& net, int micro_batches, int pla
   double seconds = ModelOf(net, true, place).update;
   for (const HostGroup& group : groups) {
     if (group.replicas == 0) continue;
-    const Times& times = TimesOf(net, true, place, group.rows / micro_batches);
+    const Times times = TimesOf(net, true, place, group.rows / micro_batches);
     seconds += rounds * group.hosts * group.replicas * (times.forward + times.backward + times.weights);
   }
   return seconds;
@@ -84,7 +95,7 @@ bool Predictor::ShareRows(const DividedNet& net, int micro_batches, std::vector<
     for (size_t g = 0; g < groups->size(); ++g) {
       const HostGroup& group = (*groups)[g];
       if (group.replicas == 0) continue;
-      const Times& times = TimesOf(net, false, group.place, group.rows / micro_batches);
+      const Times times = TimesOf(net, false, group.place, group.rows / micro_batches);
       speed[g] = group.rows / (micro_batches * (times.forward + times.backward + times.weights));
       if (group.beside) {
         busy[g] = ShardSeconds(net, micro_batches, group.place, *groups) / static_cast<double>(work_.iter_size);
@@ -105,6 +116,7 @@ void Predictor::AddLinks(const DividedNet& net, const std::vector<HostGroup>& gr
   const NetTraffic& traffic = net.traffic();
   const double updates = static_cast<double>(work_.iter_size), batch = RowsOfBatch(groups);
   const int replicas = Count(groups, &HostGroup::replicas), shards = Count(groups, &HostGroup::shards);
+  const int servers = Count(groups, &HostGroup::servers);
   int conv_hosts = 0;
   for (const HostGroup& group : groups) conv_hosts += group.replicas > 0 ? group.hosts : 0;
   for (size_t g = 0; g < groups.size(); ++g) {
@@ -118,16 +130,19 @@ void Predictor::AddLinks(const DividedNet& net, const std::vector<HostGroup>& gr
                           group.shards * batch * traffic.inner_out * others);
     load.in = updates * (own * traffic.replica_in * away + group.shards * (batch - own) * traffic.shard_in +
                          group.shards * batch * traffic.inner_in * others);
-    if (group.replicas == 0 || conv_hosts < 2) continue;
-    const double ring = 2.0 * (replicas - 1) / replicas * traffic.exchanged;
-    load.out += ring;
-    load.in += ring;
+    if (servers > 0) {
+      load.exchanged = traffic.exchanged * (group.replicas + 1.0 * group.servers * replicas / servers);
+    } else if (group.replicas > 0 && conv_hosts > 1) {
+      load.exchanged = 2.0 * (replicas - 1) / replicas * traffic.exchanged;
+    }
+    load.out += load.exchanged;
+    load.in += load.exchanged;
   }
 }
 
 void Predictor::AddMemory(const DividedNet& net, int micro_batches, const std::vector<HostGroup>& groups,
                           Prediction* prediction) const {
-  const int replicas = Count(groups, &HostGroup::replicas);
+  const int replicas = Count(groups, &HostGroup::replicas), servers = Count(groups, &HostGroup::servers);
   double most_rows = 0;
   for (const HostGroup& group : groups) most_rows = std::max(most_rows, group.rows / micro_batches);
   for (size_t g = 0; g < groups.size(); ++g) {
@@ -139,8 +154,10 @@ void Predictor::AddMemory(const DividedNet& net, int micro_batches, const std::v
       const double rows = std::ceil(group.rows / micro_batches - 1e-9);
       const double conv = group.replicas > 0 ? net.MemoryOf(net.replica(), rows, pool_of_replica) : 0;
       const double fc = group.shards > 0 ? net.MemoryOf(*net.shard(), std::ceil(most_rows), pool_of_shard) : 0;
-      load.node_memory = group.beside ? conv + fc : std::max(conv, fc);
-      load.memory = group.replicas * conv + group.shards * fc;
+      // Values, history, sum, and the gradient of each replica.
+      const double ps = group.servers > 0 ? (3.0 + replicas) * net.traffic().exchanged / servers : 0;
+      load.node_memory = group.beside ? conv + fc : std::max({conv, fc, ps});
+      load.memory = group.replicas * conv + group.shards * fc + group.servers * ps;
     };
     const HostPlace& place = hosts_->places[group.place];
     const bool on_host = place.device == "cpu";
@@ -158,18 +175,30 @@ void Predictor::AddMemory(const DividedNet& net, int micro_batches, const std::v
       prediction->missing = missing();
       prediction->short_of_memory = static_cast<int>(g);
     }
+    if (group.replicas + group.shards == 0) continue;
     const double depth = group.shards > 0 ? std::min(1.0 * pool / replicas, rounds) : pool;
     prediction->depth = std::min(prediction->depth, depth);
   }
 }
 
-/// Of the gradients of all replicas by a ring, where the slowest link sets the pace.
+/// Of the gradients of all replicas, where the slowest link sets the pace: by a ring; or to parameter servers, while
+/// the new values of other layers come back.
 double Predictor::ExchangeSeconds(const DividedNet& net, const std::vector<HostGroup>& groups) const {
   const int replicas = Count(groups, &HostGroup::replicas);
   if (replicas < 2 || net.traffic().exchanged == 0) return 0;
   double pace = 0, latency = 0;
   int conv_hosts = 0;
   for (const HostGroup& group : groups) conv_hosts += group.replicas > 0 ? group.hosts : 0;
+  const int servers = Count(groups, &HostGroup::servers);
+  if (servers > 0) {
+    double seconds = 0;
+    for (const HostGroup& group : groups) {
+      const double parts = std::max<double>(group.replicas, 1.0 * group.servers * replicas / servers);
+      seconds = std::max(seconds, parts * net.traffic().exchanged / HostOf(group).link_bytes_per_second);
+      latency = std::max(latency, HostOf(group).latency_s);
+    }
+    return seconds + 4 * latency;
+  }
   for (const HostGroup& group : groups) {
     if (group.replicas == 0) continue;
     const double memory = hosts_->places[group.place].speed.bytes_per_second / 4;
@@ -189,7 +218,7 @@ Prediction Predictor::Predict(const DividedNet& net, int micro_batches, const st
   AddLinks(net, groups, &prediction);
   AddMemory(net, micro_batches, groups, &prediction);
   const double exchange = ExchangeSeconds(net, groups);
-  const double ring = replicas > 1 ? 2.0 * (replicas - 1) / replicas * net.traffic().exchanged : 0;
+  const int servers = Count(groups, &HostGroup::servers);
   // Of a round: the longest of what each kind of node does, and of what each link moves besides the exchange.
   double forward = 0, backward = 0, through = 0, send = 0, receive = 0, round = 0, update = 0, latency = 0;
   for (size_t g = 0; g < groups.size(); ++g) {
@@ -197,13 +226,14 @@ Prediction Predictor::Predict(const DividedNet& net, int micro_batches, const st
     HostLoad& load = prediction.loads[g];
     double computes = 0, shard = 0;
     if (group.replicas > 0) {
-      const Times& times = TimesOf(net, false, group.place, group.rows / micro_batches);
+      const Times times = TimesOf(net, false, group.place, group.rows / micro_batches);
       const double own = times.forward + times.backward + times.weights;
       forward = std::max(forward, times.forward);
       backward = std::max(backward, times.backward + times.weights);
       computes += own;
-      load.replica_s = rounds * own + ModelOf(net, false, group.place).update;
-      update = std::max(update, ModelOf(net, false, group.place).update);
+      const double own_update = servers > 0 ? 0 : ModelOf(net, false, group.place).update;
+      load.replica_s = rounds * own + own_update;
+      update = std::max(update, own_update);
     }
     if (group.shards > 0) {
       shard = ShardSeconds(net, micro_batches, group.place, groups);
@@ -212,10 +242,14 @@ Prediction Predictor::Predict(const DividedNet& net, int micro_batches, const st
       through = std::max(through, each);
       (group.beside ? load.replica_s : load.shard_s) += shard;
     }
-    const bool rings = ring > 0 && group.replicas > 0 && load.out >= ring && load.in >= ring;
+    if (group.servers > 0) {
+      // An update touches six numbers of each parameter, the sum of gradients one of each replica and its own.
+      load.server_s =
+          net.traffic().exchanged / servers * (replicas + 7) / hosts_->places[group.place].speed.bytes_per_second;
+    }
     const double bandwidth = HostOf(group).link_bytes_per_second;
-    const double out = (load.out - (rings ? ring : 0)) / bandwidth / rounds;
-    const double in = (load.in - (rings ? ring : 0)) / bandwidth / rounds;
+    const double out = (load.out - load.exchanged) / bandwidth / rounds;
+    const double in = (load.in - load.exchanged) / bandwidth / rounds;
     send = std::max(send, out);
     receive = std::max(receive, in);
     round = std::max({round, computes, out, in});

@@ -3,8 +3,10 @@
 #include "scheduler/planner/divided_net.h"
 #include "scheduler/planner/hosts.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -28,17 +30,20 @@ struct HostGroup {
   bool beside = false;  ///< its shards lie on the nodes of its replicas, not on nodes of their own
   double rows = 0;      ///< of a batch, of each replica
   int first = 0;        ///< a place of one of the hosts, to name it
+  int servers = 0;      ///< of each host: parameter servers of all replicas
 };
 
 /// What one host of a group does in an iteration.
 struct HostLoad {
   double replica_s = 0;    ///< seconds that one replica computes, with the shard on its node
   double shard_s = 0;      ///< seconds that one shard computes
+  double server_s = 0;     ///< seconds that one parameter server adds gradients up and updates
   double out = 0, in = 0;  ///< bytes over the host's link
+  double exchanged = 0;    ///< those of them, each way, that are gradients of replicas and their new values
   double memory = 0;       ///< bytes of all its nodes
   double node_memory = 0;  ///< bytes of its largest node
 
-  double compute_s() const { return replica_s > shard_s ? replica_s : shard_s; }
+  double compute_s() const { return std::max({replica_s, shard_s, server_s}); }
 };
 
 /// What a table will do, as far as the model sees.
@@ -88,7 +93,8 @@ class Predictor {
   };
 
   NodeModel& ModelOf(const DividedNet& net, bool shard, int place);
-  const Times& TimesOf(const DividedNet& net, bool shard, int place, double rows);
+  const Times& TimesOfWhole(const DividedNet& net, bool shard, int place, int64_t rows);
+  Times TimesOf(const DividedNet& net, bool shard, int place, double rows);
   double ShardSeconds(const DividedNet& net, int micro_batches, int place, const std::vector<HostGroup>& groups);
   void AddLinks(const DividedNet& net, const std::vector<HostGroup>& groups, Prediction* prediction) const;
   void AddMemory(const DividedNet& net, int micro_batches, const std::vector<HostGroup>& groups,

@@ -32,7 +32,10 @@ std::string Count(int count, const char* what) { return Format("%d %s%s", count,
 std::string SplitsOf(const PlanProblem& problem, const NetDivision& division) {
   const LayerTypes& types = LayerTypes::BuiltIn();
   std::string text;
-  for (int i = division.cut; i < problem.net->layer_size(); ++i) {
+  std::vector<int> layers;
+  if (division.sides) layers = SideClassifiers(*problem.net, division.cut);
+  for (int i = division.cut; i < problem.net->layer_size(); ++i) layers.push_back(i);
+  for (const int i : layers) {
     if (!types.SplitOutputs(problem.net->layer(i))) continue;
     const bool inputs = std::any_of(division.splits.begin(), division.splits.end(),
                                     [i](const auto& split) { return split.first == i; });
@@ -45,18 +48,20 @@ std::string SplitsOf(const PlanProblem& problem, const NetDivision& division) {
 std::string Title(const PlanProblem& problem, const TablePlan& plan) {
   const NetDivision& division = plan.net->division();
   if (plan.one_node()) return "one machine";
-  if (plan.data_parallel()) {
-    return "plain data parallelism over " + Count(plan.replicas(), "node") +
+  const std::string servers = plan.servers() > 0 ? " with " + Count(plan.servers(), "parameter server") : "";
+  if (plan.shards() == 0) {
+    return (servers.empty() ? "plain data parallelism over " : "data parallelism over ") +
+           Count(plan.replicas(), "node") + servers +
            (plan.micro_batches > 1 ? Format(", %d micro-batches", plan.micro_batches) : "");
   }
   std::string text = Count(plan.replicas(), "conv node") + " + " + Count(plan.shards(), "shard");
   if (plan.beside && plan.shards() <= plan.replicas()) text += " beside them";
   if (plan.beside && plan.shards() > plan.replicas()) text += Format(" (%d beside conv nodes)", plan.replicas());
-  text += " from " + problem.net->layer(division.cut).name();
+  text += " from " + problem.net->layer(division.cut).name() + (division.sides ? " and of side classifiers" : "");
   if (plan.shards() > 1) {
     text += " (" + SplitsOf(problem, division) + (division.scattered ? "; scattered" : "") + ")";
   }
-  return text + Format(", %d micro-batch%s", plan.micro_batches, plan.micro_batches == 1 ? "" : "es");
+  return text + servers + Format(", %d micro-batch%s", plan.micro_batches, plan.micro_batches == 1 ? "" : "es");
 }
 
 std::string Speed(const TablePlan& plan) {
@@ -64,6 +69,7 @@ std::string Speed(const TablePlan& plan) {
 }
 
 std::string RoleOf(const HostGroup& group) {
+  if (group.servers > 0) return group.servers == 1 ? "server" : Format("%d servers", group.servers);
   std::string role;
   if (group.replicas > 0) role = group.replicas == 1 ? "conv" : Format("%d conv", group.replicas);
   if (group.shards == 0) return role;

@@ -79,9 +79,9 @@ StatusOr<RoutingTableConfig> ConfigOf(const PlanFlags& flags, const PlanFiles& f
     return Status(StatusCode::kInvalidArgument, faults[0]);
   }
   // What hosts.prototxt says of a host holds for its one node; several divide the cores when they start.
+  const std::vector<int> places = plan.places();
   for (int rank = 0; rank < config.node_size(); ++rank) {
-    const std::vector<int>& places = rank < plan.replicas() ? plan.conv : plan.fc;
-    const HostPlace& place = problem.hosts.places[places[rank < plan.replicas() ? rank : rank - plan.replicas()]];
+    const HostPlace& place = problem.hosts.places[places[rank]];
     const HostInfo& host = problem.hosts.hosts[place.host];
     if (host.says_link) config.mutable_node(rank)->set_link_gbit_per_s(host.link_bytes_per_second * 8 / 1e9);
     if (place.device != "cpu") continue;
@@ -117,7 +117,7 @@ Status RankBySimulation(const PlanFlags& flags, const PlanFiles& files, const Pl
   training.solver.clear_test_iter();
   size_t squares = 0;
   for (size_t i = 0; i < plans.size(); ++i) {
-    const size_t own = plans[i].conv.size() + plans[i].fc.size();
+    const size_t own = plans[i].places().size();
     if (own > kMostSimulated) return OkStatus();
     squares += own * own;
     if (i > named && squares > kMostSquares) {
@@ -145,20 +145,22 @@ Status FitNodes(const PlanFiles& files, const PlanProblem& problem, TablePlan* p
   const std::unique_ptr<Backend> backend = MakeCpuBackend();
   // Nodes are alike if they have the same kinds of parts, the same share and the same room. Slices of shards differ by
   // one channel at most.
-  std::map<std::tuple<bool, bool, int, int64_t>, NodeSummary> known;
+  const std::vector<int> places = plan->places();
+  std::map<std::tuple<int, bool, int, int64_t>, NodeSummary> known;
   std::map<int, double> of_host;  // bytes of all nodes, by index of the host
   for (int rank = 0; rank < config->node_size(); ++rank) {
     const NodeInfo& node = table.node(rank);
-    const bool conv = rank < plan->replicas();
-    const HostPlace& place = problem.hosts.places[conv ? plan->conv[rank] : plan->fc[rank - plan->replicas()]];
-    const auto [like, added] = known.try_emplace({conv, node.parts.size() > 1, node.share, place.memory_bytes});
+    const HostPlace& place = problem.hosts.places[places[rank]];
+    const auto [like, added] =
+        known.try_emplace({node.parts[0].stage, node.parts.size() > 1, node.share, place.memory_bytes});
     if (added) {
       const MemoryRoom room{place.memory_bytes, "its host has", ""};
       HP_ASSIGN_OR_RETURN(like->second, SummarizeNode(job, rank, backend.get(), room));
       const std::string pool = Format("%d on %s", like->second.solvers, node.name.c_str());
-      if (known.size() <= kMostPools) *pools += (pools->empty() ? "pools, in solvers: " : ", ") + pool;
+      if (known.size() <= kMostPools && like->second.solvers > 0)
+        *pools += (pools->empty() ? "pools, in solvers: " : ", ") + pool;
     }
-    config->mutable_node(rank)->set_pool_size(like->second.solvers);
+    if (like->second.solvers > 0) config->mutable_node(rank)->set_pool_size(like->second.solvers);
     of_host[place.host] += static_cast<double>(like->second.host_bytes);
   }
   for (size_t g = 0; g < plan->groups.size(); ++g) {

@@ -76,6 +76,7 @@ struct Case {
   NetDivision division;
   int replicas;
   bool beside;
+  int servers = 0;
 };
 
 class DivisionPlan : public testing::TestWithParam<Case> {};
@@ -92,13 +93,16 @@ std::pair<double, double> BytesOf(const JobPlan& job, Rank rank) {
   }
   double exchanged = 0;
   for (const ParamGroupPlan& group : pipeline.groups) {
-    if (group.exchange != GroupExchange::kSum) continue;
+    const int replicas = job.table().replicas();
+    const double times = group.exchange == GroupExchange::kSum     ? 2.0 * (replicas - 1) / replicas
+                         : group.exchange == GroupExchange::kPush  ? 1
+                         : group.exchange == GroupExchange::kServe ? replicas
+                                                                   : 0;
     for (const ParamPlan& param : job.node(rank, true).params()) {
-      if (param.graph_layer == group.layer) exchanged += kFloatSize * static_cast<double>(param.block.count());
+      if (param.graph_layer == group.layer) exchanged += times * kFloatSize * static_cast<double>(param.block.count());
     }
   }
-  const double ring = 2.0 * (job.table().replicas() - 1) / job.table().replicas() * exchanged;
-  return {out + ring, in + ring};
+  return {out + exchanged, in + exchanged};
 }
 
 TEST_P(DivisionPlan, PredictsTheBytesOfEveryNodeOfTheJob) {
@@ -108,7 +112,8 @@ TEST_P(DivisionPlan, PredictsTheBytesOfEveryNodeOfTheJob) {
   problem.sample = {1, 8, 8};
   problem.work.batch = 24;
   std::vector<std::string> names;
-  const int nodes = c.beside ? std::max(c.replicas, c.division.shards) : c.replicas + c.division.shards;
+  const int others = c.beside ? std::max(c.replicas, c.division.shards) : c.replicas + c.division.shards;
+  const int nodes = others + c.servers;
   for (int i = 0; i < nodes; ++i) names.push_back("h" + std::to_string(i));
   problem.hosts = LikeHosts(names, HostConfig()).value();
   TablePlan plan;
@@ -117,8 +122,9 @@ TEST_P(DivisionPlan, PredictsTheBytesOfEveryNodeOfTheJob) {
   plan.net = Divide(division);
   plan.beside = c.beside;
   plan.micro_batches = 2;
-  for (int i = 0; i < c.replicas; ++i) plan.conv.push_back(i);
-  for (int i = c.replicas; i < nodes; ++i) plan.fc.push_back(i);
+  for (int i = 0; i < c.replicas; ++i) plan.nodes.conv.push_back(i);
+  for (int i = c.replicas; i < others; ++i) plan.nodes.fc.push_back(i);
+  for (int i = others; i < nodes; ++i) plan.nodes.ps.push_back(i);
   TableRequest request = RequestOf(problem, plan);
   request.solver = "solver.prototxt";
   const auto config = MakeTable(request, *problem.net);
@@ -131,8 +137,9 @@ TEST_P(DivisionPlan, PredictsTheBytesOfEveryNodeOfTheJob) {
   // Each node a group of its own.
   std::vector<HostGroup> groups;
   for (int i = 0; i < nodes; ++i) {
-    const bool conv = i < c.replicas, shard = c.beside ? i < c.division.shards : !conv;
-    groups.push_back({i, 1, conv, shard, conv && shard, conv ? 24.0 / c.replicas : 0, i});
+    const bool conv = i < c.replicas, server = i >= others;
+    const bool shard = c.beside ? i < c.division.shards : !conv && !server;
+    groups.push_back({i, 1, conv, shard, conv && shard, conv ? 24.0 / c.replicas : 0, i, server});
   }
   Predictor predictor(problem.hosts, problem.work);
   const Prediction prediction = predictor.Predict(*plan.net, 2, groups);
@@ -162,7 +169,65 @@ INSTANTIATE_TEST_SUITE_P(Divisions, DivisionPlan,
                                          Case{Tail(4, {kFc8}, true, kFc8), 2, false}, Case{Tail(2), 2, true},
                                          Case{Tail(4, {kFc6, kFc8}), 4, true}, Case{Tail(1), 3, true},
                                          Case{Tail(2, {kFc7}), 4, true}, Case{Tail(4), 2, true},
-                                         Case{Tail(4, {kFc6, kFc8}), 1, true}));
+                                         Case{Tail(4, {kFc6, kFc8}), 1, true}, Case{{}, 3, false, 1},
+                                         Case{Tail(2), 2, false, 1}, Case{Tail(1), 2, true, 1}));
+
+// Two losses, the first one of which a convolution follows.
+constexpr char kSideNet[] = R"(
+    layer { name: "data" type: "Data" top: "data" top: "label" data_param { source: "x" batch_size: 24 } }
+    layer { name: "conv1" type: "Convolution" bottom: "data" top: "conv1"
+            convolution_param { num_output: 8 kernel_size: 3 } }
+    layer { name: "side/conv" type: "Convolution" bottom: "conv1" top: "side/conv"
+            convolution_param { num_output: 2 kernel_size: 3 } }
+    layer { name: "side/fc" type: "InnerProduct" bottom: "side/conv" top: "side/fc"
+            inner_product_param { num_output: 20 } }
+    layer { name: "side/relu" type: "ReLU" bottom: "side/fc" top: "side/fc" }
+    layer { name: "side/top" type: "InnerProduct" bottom: "side/fc" top: "side/top"
+            inner_product_param { num_output: 12 } }
+    layer { name: "side/loss" type: "SoftmaxWithLoss" bottom: "side/top" bottom: "label" top: "side/loss" }
+    layer { name: "gate" type: "InnerProduct" bottom: "conv1" top: "gate" inner_product_param { num_output: 288 } }
+    layer { name: "shaped" type: "Flatten" bottom: "conv1" top: "shaped" }
+    layer { name: "sum" type: "Eltwise" bottom: "gate" bottom: "shaped" top: "sum" }
+    layer { name: "fc" type: "InnerProduct" bottom: "sum" top: "fc" inner_product_param { num_output: 12 } }
+    layer { name: "loss" type: "SoftmaxWithLoss" bottom: "fc" bottom: "label" top: "loss" })";
+
+TEST(DividedNetTest, SideClassifiersAreWhatEndsInFrontOfTheCut) {
+  const auto net = std::make_shared<const caffe::NetParameter>(Parse<caffe::NetParameter>(kSideNet));
+  constexpr int kFc = 10;
+  ASSERT_EQ(net->layer(kFc).name(), "fc");
+  EXPECT_THAT(SideClassifiers(*net, kFc), testing::ElementsAre(3, 4, 5, 6)) << "the gate leads to what is behind";
+  NetDivision division = Tail(2, {}, false, kFc);
+  const auto bytes = [&] {
+    auto divided = DividedNet::Create(net, {1, 8, 8}, division, 24);
+    EXPECT_TRUE(divided.ok()) << divided.status();
+    return (*divided)->traffic();
+  };
+  const NetTraffic without = bytes();
+  division.sides = true;
+  const NetTraffic with = bytes();
+  EXPECT_EQ(with.replica_out - without.replica_out, 2 * kFloatSize * 2 * 4 * 4) << "side/conv to two shards";
+  EXPECT_EQ(without.exchanged - with.exchanged, kFloatSize * (20 * 32 + 20 + 12 * 20 + 12));
+}
+
+TEST(DividedNetTest, TheTableHasItsSideClassifiersByName) {
+  const auto net = Parse<caffe::NetParameter>(kSideNet);
+  TableRequest request;
+  request.solver = "solver.prototxt";
+  request.hosts = {"h"};
+  request.fc = {2};
+  request.cut = {"fc"};
+  request.side_classifiers = true;
+  const auto config = MakeTable(request, net);
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_THAT(config->stage(1).layer(), testing::ElementsAre("side/fc", "side/relu", "side/top", "side/loss"));
+  request.fc.clear();
+  request.cut.clear();
+  EXPECT_THAT(MakeTable(request, net).status().message(),
+              testing::HasSubstr("--side_classifiers goes with an FC stage"));
+  request.fc = {1};
+  EXPECT_THAT(MakeTable(request, *TailNet()).status().message(),
+              testing::HasSubstr("--side_classifiers: in front of layer \"fc6\""));
+}
 
 }  // namespace
 }  // namespace hp

@@ -54,7 +54,7 @@ void ExpectTables(const PlanProblem& problem, const PlanChoice& choice) {
     request.solver = "solver.prototxt";
     const auto config = MakeTable(request, *problem.net);
     ASSERT_TRUE(config.ok()) << config.status();
-    EXPECT_EQ(config->node_size(), static_cast<int>(plan.conv.size() + plan.fc.size()));
+    EXPECT_EQ(config->node_size(), static_cast<int>(plan.places().size()));
   }
 }
 
@@ -90,13 +90,63 @@ TEST(PlannerTest, NetsWithLargeFcLayersAreHybridOnGigabitLinks) {
 }
 
 TEST(PlannerTest, ANetOfConvolutionsIsDataParallelOnFastLinks) {
-  const PlanProblem problem =
+  PlanProblem problem =
       ExampleProblem("googlenet", 224, 32, HostsLike(4, std::string(kServer) + "link_gbit_per_s: 25"));
+  auto net = std::make_shared<caffe::NetParameter>();
+  for (const caffe::LayerParameter& layer : problem.net->layer()) {
+    const bool side = layer.name().starts_with("loss1/") || layer.name().starts_with("loss2/");
+    if (!side) *net->add_layer() = layer;
+  }
+  problem.net = net;
   const PlanChoice choice = Choose(problem);
   EXPECT_TRUE(choice.plans[0].data_parallel());
   EXPECT_EQ(choice.plans[0].replicas(), 4);
   EXPECT_THAT(DescribeChoice(problem, choice), HasSubstr("Plain data parallelism is best: "));
   ExpectTables(problem, choice);
+}
+
+TEST(PlannerTest, SideClassifiersGoToTheShardsOnSlowLinks) {
+  const PlanProblem problem =
+      ExampleProblem("googlenet", 224, 32, HostsLike(4, std::string(kServer) + "link_gbit_per_s: 0.5"));
+  const PlanChoice choice = Choose(problem);
+  const TablePlan& best = choice.plans[0];
+  EXPECT_TRUE(best.net->division().sides) << "half of the net's parameters are theirs";
+  EXPECT_THAT(DescribeChoice(problem, choice), HasSubstr(" from loss3/classifier and of side classifiers"));
+  ExpectTables(problem, choice);
+}
+
+// No InnerProduct, so that there is nothing to split.
+constexpr char kConvNet[] = R"(
+    layer { name: "data" type: "Data" top: "data" top: "label" data_param { source: "x" batch_size: 4 } }
+    layer { name: "conv1" type: "Convolution" bottom: "data" top: "conv1"
+            convolution_param { num_output: 4 kernel_size: 3 } }
+    layer { name: "conv2" type: "Convolution" bottom: "conv1" top: "conv2"
+            convolution_param { num_output: 50 kernel_size: 6 } }
+    layer { name: "conv3" type: "Convolution" bottom: "conv2" top: "conv3"
+            convolution_param { num_output: 7 kernel_size: 1 } }
+    layer { name: "loss" type: "SoftmaxWithLoss" bottom: "conv3" bottom: "label" top: "loss" })";
+
+TEST(PlannerTest, ServersTakeHostsThatABatchLeavesOver) {
+  // Four samples for twelve hosts; on slow links four replicas send all gradients to servers once, and 1.5 times else.
+  const PlanProblem problem = ProblemOf(Parse<caffe::NetParameter>(kConvNet), {1, 8, 8}, 4,
+                                        HostsLike(12, "gflops: 0.01 link_gbit_per_s: 0.05 latency_us: 50"));
+  const PlanChoice choice = Choose(problem);
+  const TablePlan& best = choice.plans[0];
+  EXPECT_EQ(best.replicas(), 4);
+  EXPECT_GT(best.servers(), 1);
+  ASSERT_TRUE(choice.data_parallel);
+  EXPECT_LT(best.seconds(), choice.data_parallel->seconds());
+  EXPECT_THAT(DescribeChoice(problem, choice), HasSubstr("plan: data parallelism over 4 nodes with "));
+  ExpectTables(problem, choice);
+}
+
+TEST(PlannerTest, GpusHaveNoServers) {
+  std::vector<std::string> names;
+  for (int i = 0; i < 12; ++i) names.push_back("h" + std::to_string(i) + "/cuda:0");
+  const auto hosts = LikeHosts(names, Parse<HostConfig>("gflops: 0.01 link_gbit_per_s: 0.05 latency_us: 50"));
+  ASSERT_TRUE(hosts.ok()) << hosts.status();
+  const PlanProblem problem = ProblemOf(Parse<caffe::NetParameter>(kConvNet), {1, 8, 8}, 4, *hosts);
+  for (const TablePlan& plan : Choose(problem).plans) EXPECT_EQ(plan.servers(), 0);
 }
 
 TEST(PlannerTest, UnequalHostsGetSharesInProportionToTheirSpeed) {
@@ -155,9 +205,9 @@ TEST(PlannerTest, ThousandHostsOfAllSpeeds) {
   ExpectTables(problem, choice);
   // Who is faster has no smaller share.
   const TablePlan& best = choice.plans[0];
-  ASSERT_EQ(best.shares.size(), best.conv.size());
-  for (size_t i = 1; i < best.conv.size(); ++i) {
-    const auto speed = [&](size_t n) { return problem.hosts.places[best.conv[n]].speed.flops; };
+  ASSERT_EQ(best.shares.size(), best.nodes.conv.size());
+  for (size_t i = 1; i < best.nodes.conv.size(); ++i) {
+    const auto speed = [&](size_t n) { return problem.hosts.places[best.nodes.conv[n]].speed.flops; };
     if (speed(i) > 1.1 * speed(0)) {
       EXPECT_GE(best.shares[i], best.shares[0]);
     }
