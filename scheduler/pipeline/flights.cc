@@ -91,6 +91,8 @@ std::optional<Task> Flights::TakeTask(Flight* flight) {
     return std::nullopt;
   }
   flight->running = true;
+  const std::vector<bool>& urgent = plan_->phase(flight->id).urgent;
+  task.urgent = !urgent.empty() && urgent[static_cast<size_t>(task.segment)];
   return task;
 }
 

@@ -16,11 +16,21 @@
 #include <algorithm>
 
 namespace hp {
+namespace {
+
+bool HasUrgent(const PipelinePlan& plan) {
+  return std::any_of(plan.train.begin(), plan.train.end(), [](const PhasePlan& phase) {
+    return std::find(phase.urgent.begin(), phase.urgent.end(), true) != phase.urgent.end();
+  });
+}
+
+}  // namespace
 
 Pipeline::Pipeline(const PipelinePlan& plan, const class Schedule& schedule, PipelineHost* host, Transport* transport,
                    const Clock* clock)
     : plan_(plan),
       schedule_(schedule),
+      has_urgent_(HasUrgent(plan)),
       host_(host),
       clock_(clock),
       flights_(&plan_, host, transport),
@@ -141,6 +151,12 @@ std::optional<Task> Pipeline::TakeTask() {
 
 std::optional<Task> Pipeline::TryNextTask() {
   MutexLock lock(&mutex_);
+  return TakeTask();
+}
+
+std::optional<Task> Pipeline::TryUrgentTask() {
+  MutexLock lock(&mutex_);
+  if (!ready_.urgent()) return std::nullopt;
   return TakeTask();
 }
 

@@ -56,6 +56,14 @@ class Pipeline {
   std::optional<Task> NextTask() HP_EXCLUDES(mutex_);
   /// As NextTask, but returns nothing instead of blocking. For tests that interleave nodes by hand.
   std::optional<Task> TryNextTask() HP_EXCLUDES(mutex_);
+  /// Whether urgent tasks may be carried out in between the layers of `task` (TryUrgentTask).
+  bool MayInterrupt(const Task& task) const {
+    return !task.urgent && (task.kind == Task::kForward || task.kind == Task::kBackward) && has_urgent_;
+  }
+  /// As NextTask, for urgent tasks alone; nothing: none is ready. May be called, and the task be carried out, while
+  /// the task that NextTask returned last is being carried out, if that may be interrupted: the two add to no gradient
+  /// that is the same.
+  std::optional<Task> TryUrgentTask() HP_EXCLUDES(mutex_);
   /// `task`, as it was handed out, is done: its results are in memory, where the transport may read them. Once for each
   /// task. Posts the tensors that it made final, and grants of ids that are bound now.
   void Done(const Task& task) HP_EXCLUDES(mutex_);
@@ -146,6 +154,7 @@ class Pipeline {
 
   const PipelinePlan plan_;
   const class Schedule schedule_;
+  const bool has_urgent_;  // segments
   PipelineHost* const host_;
   const Clock* const clock_;
 

@@ -11,7 +11,8 @@ namespace hp {
 
 bool GoesBefore(const Task& a, const Task& b) {
   const auto order = [](const Task& task) {
-    return std::tuple(task.kind != Task::kBoundary, task.clock, task.kind, task.id.bits, -task.segment, task.group);
+    return std::tuple(task.kind != Task::kBoundary, !task.urgent, task.clock, task.kind, task.id.bits, -task.segment,
+                      task.group);
   };
   return order(a) < order(b);
 }

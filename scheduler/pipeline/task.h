@@ -32,10 +32,11 @@ struct Task {
   /// How many updates the parameters have seen that the task reads: kBoundary, and tasks of a micro-batch. An update of
   /// clock t makes version t + 1 of version t.
   int64_t version = 0;
+  bool urgent = false;                ///< kForward, kBackward: goes in between the layers of others (PhasePlan::urgent)
   std::vector<int> more_groups = {};  ///< kUpdate: groups to update together with `group`; see updates_together
 };
-/// The order of work among tasks that are ready: boundaries, then the earlier clock, then by kind, then the smaller id,
-/// then the later segment, then the smaller group.
+/// The order of work among tasks that are ready: boundaries, then what is urgent, then the earlier clock, then by kind,
+/// then the smaller id, then the later segment, then the smaller group.
 bool GoesBefore(const Task& a, const Task& b);
 
 /// The tasks that can be computed at once, sorted by GoesBefore. Not thread-safe: the pipeline's lock guards it.
@@ -43,6 +44,8 @@ class ReadyTasks {
  public:
   void Push(const Task& task) { tasks_.insert(task); }
   bool empty() const { return tasks_.empty(); }
+  /// Whether the first task is urgent.
+  bool urgent() const { return !tasks_.empty() && tasks_.begin()->urgent; }
   /// Removes the first task and returns it. Must not be empty.
   /// @param updates_together an update also takes along all other updates of its clock that are ready, as its
   /// more_groups.

@@ -27,6 +27,18 @@ StatusOr<StageLayout> LayoutOf(const RoutingTable& table, const caffe::NetParame
   return layout;
 }
 
+/// By segment: whether shards compute all of it, on a node with replicas as well.
+std::vector<bool> UrgentSegments(const NodePlan& node, const RoutingTable& table, Rank rank) {
+  const std::vector<StagePart>& parts = table.node(rank).parts;
+  const auto replica = [&](const StagePart& part) { return table.stage(part.stage).conv; };
+  if (std::none_of(parts.begin(), parts.end(), replica) || std::all_of(parts.begin(), parts.end(), replica)) return {};
+  std::vector<bool> urgent(static_cast<size_t>(node.segments()), true);
+  for (const LayerPlan& layer : node.layers()) {
+    if (table.stage(node.placement().stage_of(layer.layer)).conv) urgent[static_cast<size_t>(layer.segment)] = false;
+  }
+  return urgent;
+}
+
 PhasePlan PhaseOf(const NodePlan& node, const NodePlan& all, bool train) {
   PhasePlan phase;
   phase.segments = node.segments();
@@ -302,7 +314,10 @@ PipelinePlan JobPlan::pipeline(Rank rank) const {
   const NodePlan& all = node(rank, true);
   for (int variant = 0; variant < variants(rank); ++variant) {
     plan.train.push_back(PhaseOf(node(rank, true, variant), all, true));
-    if (tests()) plan.test.push_back(PhaseOf(node(rank, false, variant), all, false));
+    plan.train.back().urgent = UrgentSegments(node(rank, true, variant), table(), rank);
+    if (!tests()) continue;
+    plan.test.push_back(PhaseOf(node(rank, false, variant), all, false));
+    plan.test.back().urgent = UrgentSegments(node(rank, false, variant), table(), rank);
   }
   for (int i : all.learning_layers()) {
     const LayerPlan& layer = all.layers()[i];

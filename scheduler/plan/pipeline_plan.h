@@ -10,9 +10,12 @@ namespace hp {
 
 /// The part of one phase that one node runs of the ids of a variant, reduced to what its pipeline needs.
 struct PhasePlan {
-  int segments = 1;              ///< at least 1; forward passes go from segment 0 up
-  std::vector<bool> backward;    ///< by segment: whether it has a backward task; all false in a test
-  std::vector<PortPlan> ports;   ///< a "port" elsewhere is an index into these, and into NodePlan::ports()
+  int segments = 1;             ///< at least 1; forward passes go from segment 0 up
+  std::vector<bool> backward;   ///< by segment: whether it has a backward task; all false in a test
+  std::vector<PortPlan> ports;  ///< a "port" elsewhere is an index into these, and into NodePlan::ports()
+  /// By segment: whether its tasks go in between the layers of others, since replicas on other nodes wait for this
+  /// shard of a layer. Empty: none, as on all nodes that are not replica and shard at once.
+  std::vector<bool> urgent = {};
   std::vector<int> groups = {};  ///< in training, by parameter group: its layer's segment; -1: the layer does not run
 };
 

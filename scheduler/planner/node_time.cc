@@ -26,23 +26,31 @@ NodeTimes::NodeTimes(const NodePlan& plan, const LayerTimes& times) : plan_(&pla
   for (const LayerPlan& layer : plan.layers()) shares_.push_back(ShareOf(plan, layer, shapes));
 }
 
-double NodeTimes::Forward(int segment, double rows) const {
-  double seconds = 0;
-  for (size_t i = 0; i < shares_.size(); ++i) {
+std::vector<NodeTimes::LayerPass> NodeTimes::ForwardPasses(int segment, double rows) const {
+  std::vector<LayerPass> passes;
+  for (int i = 0; i < static_cast<int>(shares_.size()); ++i) {
     const LayerPlan& layer = plan_->layers()[i];
-    if (layer.segment == segment) seconds += times_->Seconds(layer.layer, Pass::kForward, rows, shares_[i]);
+    if (layer.segment != segment) continue;
+    passes.push_back({i, times_->Seconds(layer.layer, Pass::kForward, rows, shares_[i])});
   }
-  return seconds;
+  return passes;
 }
 
-double NodeTimes::Backward(int segment, double rows) const {
-  double seconds = 0;
-  for (size_t i = 0; i < shares_.size(); ++i) {
+std::vector<NodeTimes::LayerPass> NodeTimes::BackwardPasses(int segment, double rows) const {
+  std::vector<LayerPass> passes;
+  for (int i = static_cast<int>(shares_.size()); i-- > 0;) {
     const LayerPlan& layer = plan_->layers()[i];
     if (layer.segment != segment || !layer.backward) continue;
-    seconds += times_->Seconds(layer.layer, Pass::kInputGradient, rows, shares_[i]);
-    if (layer.in_backward) seconds += times_->Seconds(layer.layer, Pass::kWeightGradient, rows, shares_[i]);
+    LayerPass pass{i, times_->Seconds(layer.layer, Pass::kInputGradient, rows, shares_[i])};
+    if (layer.in_backward) pass.seconds += times_->Seconds(layer.layer, Pass::kWeightGradient, rows, shares_[i]);
+    passes.push_back(pass);
   }
+  return passes;
+}
+
+double NodeTimes::SumOf(const std::vector<LayerPass>& passes) {
+  double seconds = 0;
+  for (const LayerPass& pass : passes) seconds += pass.seconds;
   return seconds;
 }
 

@@ -41,6 +41,18 @@ double ScoreOf(double seconds_per_sample, int replicas, int shards, int servers)
   return seconds_per_sample * nodes * (servers > 0 ? kSimpler : 1);
 }
 
+/// Whether each replica has a sample for each of its micro-batches, by shares as whole numbers.
+bool SamplesSuffice(const Workload& work, const TablePlan& plan, int micro_batches) {
+  if (work.per_replica || plan.shares.empty()) {
+    return std::all_of(plan.groups.begin(), plan.groups.end(), [micro_batches](const HostGroup& group) {
+      return group.replicas == 0 || group.rows >= micro_batches * (1 - 1e-9);
+    });
+  }
+  const int64_t least = *std::min_element(plan.shares.begin(), plan.shares.end());
+  const int64_t all = std::accumulate(plan.shares.begin(), plan.shares.end(), int64_t{0});
+  return work.batch * least >= all * micro_batches;
+}
+
 /// A table as the search sees it.
 struct Candidate {
   const DividedNet* net = nullptr;
@@ -372,17 +384,15 @@ class Search {
     for (const auto& [kind, each] : rows) most = std::max(most, each);
     // A share for each sample, where that is no larger than a share may be.
     const double scale = std::min(1.0, kMostShare / most);
-    int64_t all = 0, divisor = 0;
+    int64_t divisor = 0;
     for (const int place : plan->nodes.conv) {
       const bool shard = fc_hosts.contains(problem_.hosts.places[place].host);
       const double each = rows.at({hosts_.exact_kind(place), shard});
       plan->shares.push_back(std::max(1, static_cast<int>(std::lround(each * scale))));
-      all += plan->shares.back();
       divisor = std::gcd(divisor, plan->shares.back());
     }
-    const int64_t least = *std::min_element(plan->shares.begin(), plan->shares.end());
-    if (problem_.work.batch * least < all * plan->micro_batches) return false;
     for (int& share : plan->shares) share = static_cast<int>(share / divisor);
+    if (!SamplesSuffice(problem_.work, *plan, plan->micro_batches)) return false;
     const bool alike =
         std::all_of(plan->shares.begin(), plan->shares.end(), [plan](int share) { return share == plan->shares[0]; });
     if (alike) plan->shares.clear();
@@ -435,6 +445,16 @@ std::vector<int> TablePlan::places() const {
 }
 
 StatusOr<PlanChoice> ChoosePlan(const PlanProblem& problem) { return Search(problem).Run(); }
+
+std::optional<TablePlan> WithMicroBatches(const PlanProblem& problem, const TablePlan& plan, int micro_batches) {
+  if (micro_batches < 1 || !SamplesSuffice(problem.work, plan, micro_batches)) return std::nullopt;
+  TablePlan other = plan;
+  other.micro_batches = micro_batches;
+  other.simulated_s.reset();
+  other.prediction = Predictor(problem.hosts, problem.work).Predict(*plan.net, micro_batches, plan.groups);
+  if (other.prediction.missing > 0) return std::nullopt;
+  return other;
+}
 
 void SortPlans(std::vector<TablePlan>* plans) {
   const auto score = [](const TablePlan& plan) {

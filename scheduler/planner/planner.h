@@ -61,6 +61,10 @@ struct PlanChoice {
 /// host, what it has and what it lacks.
 StatusOr<PlanChoice> ChoosePlan(const PlanProblem& problem);
 
+/// The plan with another number of micro-batches, predicted anew and not simulated; nothing: a replica has too few
+/// samples for so many, or they do not fit into memory.
+std::optional<TablePlan> WithMicroBatches(const PlanProblem& problem, const TablePlan& plan, int micro_batches);
+
 /// Puts the fastest first, by seconds(); a simpler kind, or fewer nodes, if they are within 2%.
 void SortPlans(std::vector<TablePlan>* plans);
 

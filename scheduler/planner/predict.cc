@@ -265,10 +265,6 @@ Prediction Predictor::Predict(const DividedNet& net, int micro_batches, const st
   double way = forward + backward;
   if (shards > 0) way += through + send + receive + (2 + net.hops()) * latency;
   round = std::max(round, way / std::max(prediction.depth, 1e-3));
-  // A task is not interrupted. Where shards lie beside replicas and an update has several rounds, shards wait for
-  // passes of replicas on other nodes, which in turn wait for them: the simulator shows rounds of up to twice the way.
-  const bool beside = std::any_of(groups.begin(), groups.end(), [](const HostGroup& group) { return group.beside; });
-  if (beside) round = std::max(round, 2 * way);
   // The exchange begins with the last backward pass, which hides some of it.
   const double shown = prediction.exchange_s = std::max(0.0, exchange - backward);
   prediction.seconds = std::max(way + (rounds - 1) * round + shown + update, prediction.limit);

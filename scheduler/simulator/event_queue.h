@@ -15,7 +15,7 @@ struct SimulatedEvent {
     kConnectionReady,  ///< connection `a` may send again: its receiver took a frame
     kSent,             ///< message `a` is taken by its connection: its source may be reused
     kArrived,          ///< message `a` is in its place
-    kTaskDone,         ///< the task of node `a`
+    kTaskDone,         ///< the task of node `a`, or a piece of it
     kGradientFinal,    ///< group `b` of node `a`, in the last backward task of its clock
     kGranted,          ///< grant `a` is known to its writer
     kReport,           ///< a node's report of clock `b` has come to the first node

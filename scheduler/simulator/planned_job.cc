@@ -245,20 +245,34 @@ double PlannedTimes::ServerSeconds(Rank rank, int group) const {
 
 // The layers of the segment from the last one down to the group's.
 int64_t PlannedTimes::GradientNs(Rank rank, const Task& task, int group) const {
+  const auto [known, is_new] =
+      gradients_.try_emplace({rank, TurnOf(task.id, nodes_[rank].pipeline.replicas), task.segment, group});
+  if (!is_new) return known->second;
   const Node& node = nodes_[rank];
   const int variant = node.pipeline.VariantOf(task.id);
   const NodePlan& plan = plan_.node(rank, true, variant);
-  const double rows = static_cast<double>(RowsOf(task.id));
   double seconds = 0;
-  for (int i = static_cast<int>(plan.layers().size()); i-- > 0;) {
-    const LayerPlan& layer = plan.layers()[i];
-    if (layer.layer < node.pipeline.groups[group].layer) break;
-    if (layer.segment != task.segment || !layer.backward) continue;
-    const double share = node.variants[variant].share(i);
-    seconds += node.layers->Seconds(layer.layer, Pass::kInputGradient, rows, share);
-    if (layer.in_backward) seconds += node.layers->Seconds(layer.layer, Pass::kWeightGradient, rows, share);
+  for (const NodeTimes::LayerPass& pass :
+       node.variants[variant].BackwardPasses(task.segment, static_cast<double>(RowsOf(task.id)))) {
+    if (plan.layers()[pass.layer].layer < node.pipeline.groups[group].layer) break;
+    seconds += pass.seconds;
   }
-  return std::llround(seconds * 1e9);
+  return known->second = std::llround(seconds * 1e9);
+}
+
+std::vector<int64_t> PlannedTimes::LayerEndsNs(Rank rank, const Task& task) const {
+  const int64_t turn = TurnOf(task.id, nodes_[rank].pipeline.replicas);
+  std::vector<int64_t>& ends = layer_ends_[{rank, task.kind, turn, task.segment}];
+  if (!ends.empty()) return ends;
+  const NodeTimes& times = nodes_[rank].variants[nodes_[rank].pipeline.VariantOf(task.id)];
+  const auto rows = static_cast<double>(RowsOf(task.id));
+  double seconds = 0;
+  for (const NodeTimes::LayerPass& pass : task.kind == Task::kForward ? times.ForwardPasses(task.segment, rows)
+                                                                      : times.BackwardPasses(task.segment, rows)) {
+    seconds += pass.seconds;
+    ends.push_back(std::llround(seconds * 1e9));
+  }
+  return ends;
 }
 
 }  // namespace hp

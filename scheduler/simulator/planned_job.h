@@ -39,6 +39,7 @@ class PlannedTimes : public TaskTimes {
 
   int64_t NsOf(Rank rank, const Task& task) const override;
   int64_t GradientNs(Rank rank, const Task& task, int group) const override;
+  std::vector<int64_t> LayerEndsNs(Rank rank, const Task& task) const override;
 
  private:
   struct Node {
@@ -55,6 +56,8 @@ class PlannedTimes : public TaskTimes {
   std::vector<Node> nodes_;  // by rank
   /// By rank, kind, turn, segment and group: seconds of a task are looked up again and again.
   mutable std::map<std::tuple<Rank, int, int64_t, int, int>, int64_t> known_;
+  mutable std::map<std::tuple<Rank, int64_t, int, int>, int64_t> gradients_;  // rank, turn, segment, group
+  mutable std::map<std::tuple<Rank, int, int64_t, int>, std::vector<int64_t>> layer_ends_;  // rank, kind, turn, segment
 };
 
 }  // namespace hp

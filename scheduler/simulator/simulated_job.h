@@ -77,6 +77,9 @@ class TaskTimes {
   /// When, in ns after the begin of a backward task, the gradient of `group` is final, if it is in this task; at most
   /// NsOf. By default at its end.
   virtual int64_t GradientNs(Rank rank, const Task& task, int /*group*/) const { return NsOf(rank, task); }
+  /// When, likewise, the layers of a forward or backward task end, ascending, the last one with the task: where urgent
+  /// tasks may go in between. Not empty. By default one.
+  virtual std::vector<int64_t> LayerEndsNs(Rank rank, const Task& task) const { return {NsOf(rank, task)}; }
 };
 
 }  // namespace hp

@@ -119,24 +119,41 @@ void SimulatedNode::OnVerdict(int64_t clock) { pipeline_.OnVerdict(clock, std::n
 
 // --- The executor
 
-void SimulatedNode::OnTaskDone() {
-  *TimeOf(task_->kind, &use_) += clock_->NowNs() - task_begin_ns_;
-  const Task task = *std::exchange(task_, std::nullopt);
-  events_->OnTaskDone(rank_, task);
-  pipeline_.Done(task);
+void SimulatedNode::OnPieceDone() {
+  Running& last = running_.back();
+  *TimeOf(last.task.kind, &use_) += clock_->NowNs() - piece_begin_ns_;
+  computing_ = false;
+  if (++last.piece < last.ends.size()) return;
+  const Running done = std::move(last);
+  running_.pop_back();
+  events_->OnTaskDone(rank_, done.task, done.begin_ns);
+  pipeline_.Done(done.task);
+}
+
+// An urgent task goes in between two pieces of the one that is being carried out.
+bool SimulatedNode::TakeTask() {
+  const bool between = !running_.empty();
+  if (between && running_.back().ends.size() == 1) return true;
+  std::optional<Task> task = between ? pipeline_.TryUrgentTask() : pipeline_.TryNextTask();
+  if (!task) return between;
+  Running running{*std::move(task), clock_->NowNs()};
+  running.ends = pipeline_.MayInterrupt(running.task) ? times_->LayerEndsNs(rank_, running.task)
+                                                      : std::vector<int64_t>{times_->NsOf(rank_, running.task)};
+  CHECK_GE(running.ends.back(), 0) << hp::Describe(running.task);
+  running_.push_back(std::move(running));
+  events_->OnTask(rank_, running_.back().task);
+  return true;
 }
 
 void SimulatedNode::Execute() {
-  const int64_t now_ns = clock_->NowNs();
-  while (!task_) {
-    task_ = pipeline_.TryNextTask();
-    if (!task_) break;
-    task_begin_ns_ = now_ns;
-    const int64_t ns = times_->NsOf(rank_, *task_);
-    CHECK_GE(ns, 0) << hp::Describe(*task_);
-    events_->OnTask(rank_, *task_, ns);
-    if (ns > 0) break;
-    OnTaskDone();
+  while (!computing_ && TakeTask()) {
+    const Running& running = running_.back();
+    const int64_t begin_ns = running.piece == 0 ? 0 : running.ends[running.piece - 1];
+    const int64_t end_ns = running.ends[running.piece];
+    piece_begin_ns_ = clock_->NowNs();
+    computing_ = true;
+    events_->OnPiece(rank_, running.task, begin_ns, end_ns);
+    if (end_ns == begin_ns) OnPieceDone();
   }
 }
 

@@ -48,12 +48,15 @@ class SimulatedNodeEvents {
   virtual void OnGrant(Rank owner, Rank writer, const PlaceTag& tag, int64_t bytes) = 0;
   /// @param grant index of the grant, as OnGranted gave it.
   virtual void OnWrite(Rank from, Rank to, const PlaceTag& tag, uint32_t grant, int64_t bytes) = 0;
-  /// A task begins and takes this long; if that is no time, it is done right after the call.
-  virtual void OnTask(Rank rank, const Task& task, int64_t ns) = 0;
+  /// A task begins.
+  virtual void OnTask(Rank rank, const Task& task) = 0;
+  /// A piece of it begins: that from `begin_ns` to `end_ns` after the task's begin, had nothing come in
+  /// between. If that is no time, it is done right after the call.
+  virtual void OnPiece(Rank rank, const Task& task, int64_t begin_ns, int64_t end_ns) = 0;
   /// It had nothing to compute until now, and waited for this.
   virtual void OnWaited(Rank rank, Wait wait, int64_t begin_ns) = 0;
-  /// A task is done; before the pipeline hears of it.
-  virtual void OnTaskDone(Rank rank, const Task& task) = 0;
+  /// A task is done, which began then; before the pipeline hears of it.
+  virtual void OnTaskDone(Rank rank, const Task& task, int64_t begin_ns) = 0;
 };
 
 /// One node of a simulated job: the real Pipeline, with a transport that makes events of what it posts, and an executor
@@ -73,8 +76,8 @@ class SimulatedNode : private PipelineHost {
   void OnExchanged(int64_t clock, int stage, int group);
   void OnValues(int64_t clock, int stage, int group);
   void OnVerdict(int64_t clock);
-  /// The task that Execute began is done.
-  void OnTaskDone();
+  /// The piece of a task that Execute began is done.
+  void OnPieceDone();
   /// Begins the next tasks, if nothing is being computed: those that take no time are done at once.
   void Execute();
 
@@ -91,6 +94,13 @@ class SimulatedNode : private PipelineHost {
 
  private:
   class Posts;
+  /// A task that is being carried out.
+  struct Running {
+    Task task;
+    int64_t begin_ns = 0;
+    std::vector<int64_t> ends = {};  // of its pieces, after its begin: one, or one for each layer
+    size_t piece = 0;                // under way, or the next one
+  };
 
   std::span<std::byte> Place(int solver, MsgId id, int port) override;
   bool NeedsOwnVersion(int64_t clock) override { return schedule_.TestsAt(clock); }
@@ -99,6 +109,7 @@ class SimulatedNode : private PipelineHost {
   void Waited(Wait wait, int64_t begin_ns, int64_t end_ns) override;
   void Bound(MsgId id);
   void CountPool();
+  bool TakeTask();
 
   const Rank rank_;
   const PipelinePlan plan_;
@@ -110,8 +121,9 @@ class SimulatedNode : private PipelineHost {
   const std::unique_ptr<Posts> posts_;
   Pipeline pipeline_;
 
-  std::optional<Task> task_;  // under way
-  int64_t task_begin_ns_ = 0;
+  std::vector<Running> running_;  // one, and an urgent one in between two of its layers
+  bool computing_ = false;        // a piece of the last one is under way
+  int64_t piece_begin_ns_ = 0;
   uint64_t last_bound_ = 0;
   int bound_ = 0;
   int64_t pool_since_ns_ = 0, use_since_ns_ = 0;

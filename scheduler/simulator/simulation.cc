@@ -16,6 +16,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <utility>
 
 namespace hp {
@@ -78,9 +79,10 @@ class Simulation : private SimulatedNodeEvents {
   // SimulatedNodeEvents
   void OnGrant(Rank owner, Rank writer, const PlaceTag& tag, int64_t bytes) override;
   void OnWrite(Rank from, Rank to, const PlaceTag& tag, uint32_t grant, int64_t bytes) override;
-  void OnTask(Rank rank, const Task& task, int64_t ns) override;
+  void OnTask(Rank rank, const Task& task) override;
+  void OnPiece(Rank rank, const Task& task, int64_t begin_ns, int64_t end_ns) override;
   void OnWaited(Rank rank, Wait wait, int64_t begin_ns) override;
-  void OnTaskDone(Rank rank, const Task& task) override;
+  void OnTaskDone(Rank rank, const Task& task, int64_t begin_ns) override;
 
   const SimulatedJob& job_;
   const TaskTimes& times_;
@@ -95,7 +97,9 @@ class Simulation : private SimulatedNodeEvents {
   std::vector<SimulatedServers> servers_;
   std::vector<std::map<int, Exchanged>> exchanged_;        // by rank and group
   std::vector<std::map<int, ServedGroup>> served_groups_;  // likewise, of servers
-  std::vector<bool> touched_;                              // by rank: its executor may have work
+  /// By rank and id, of the backward task that is under way: when after its begin a group's gradient is final.
+  std::map<std::pair<Rank, uint64_t>, std::set<std::pair<int64_t, int>>> finals_;
+  std::vector<bool> touched_;  // by rank: its executor may have work
   std::vector<Rank> to_execute_;
   std::vector<Grant> grants_;
   std::vector<uint32_t> free_grants_;
@@ -264,7 +268,7 @@ void Simulation::Handle(const SimulatedEvent& event) {
       return Touch(message.to);
     }
     case SimulatedEvent::kTaskDone:
-      nodes_[event.a]->OnTaskDone();
+      nodes_[event.a]->OnPieceDone();
       return Touch(event.a);
     case SimulatedEvent::kGradientFinal: {
       const Exchanged& exchanged = exchanged_[event.a].at(static_cast<int>(event.b & 0xffff'ffff));
@@ -337,19 +341,30 @@ void Simulation::EndOne(int32_t message) {
   if (++messages_[message].ends == 2) free_messages_.push_back(message);
 }
 
-void Simulation::OnTask(Rank rank, const Task& task, int64_t ns) {
-  const int64_t now_ns = queue_.now_ns();
-  if (options_.trace != nullptr) options_.trace->AddTask(rank, task, now_ns, ns);
-  if (task.kind == Task::kBackward) {
-    const PipelinePlan& plan = job_.nodes[rank].plan;
-    for (const auto& [group, exchanged] : exchanged_[rank]) {
-      if (TurnOf(task.id, plan.replicas) != exchanged.last_turn) continue;
-      if (plan.phase(task.id).groups[group] != task.segment) continue;
-      const int64_t final_ns = std::clamp<int64_t>(times_.GradientNs(rank, task, group), 0, ns);
-      queue_.At(now_ns + final_ns, {SimulatedEvent::kGradientFinal, rank, task.clock << 32 | group});
-    }
+void Simulation::OnTask(Rank rank, const Task& task) {
+  if (task.kind != Task::kBackward) return;
+  const PipelinePlan& plan = job_.nodes[rank].plan;
+  for (const auto& [group, exchanged] : exchanged_[rank]) {
+    if (TurnOf(task.id, plan.replicas) != exchanged.last_turn) continue;
+    if (plan.phase(task.id).groups[group] != task.segment) continue;
+    const int64_t ns = std::clamp<int64_t>(times_.GradientNs(rank, task, group), 0, times_.NsOf(rank, task));
+    finals_[{rank, task.id.bits}].emplace(ns, group);
   }
-  if (ns > 0) queue_.At(now_ns + ns, {SimulatedEvent::kTaskDone, rank, 0});
+}
+
+void Simulation::OnPiece(Rank rank, const Task& task, int64_t begin_ns, int64_t end_ns) {
+  const int64_t now_ns = queue_.now_ns();
+  const auto finals = finals_.find({rank, task.id.bits});
+  if (finals != finals_.end() && task.kind == Task::kBackward) {
+    auto& gradients = finals->second;
+    while (!gradients.empty() && gradients.begin()->first <= end_ns) {
+      const auto [final_ns, group] = *gradients.begin();
+      gradients.erase(gradients.begin());
+      queue_.At(now_ns + final_ns - begin_ns, {SimulatedEvent::kGradientFinal, rank, task.clock << 32 | group});
+    }
+    if (gradients.empty()) finals_.erase(finals);
+  }
+  if (end_ns > begin_ns) queue_.At(now_ns + end_ns - begin_ns, {SimulatedEvent::kTaskDone, rank, 0});
 }
 
 void Simulation::OnWaited(Rank rank, Wait wait, int64_t begin_ns) {
@@ -367,7 +382,8 @@ void Simulation::Exchange(Rank rank, const Task& task) {
   servers_[served->second.served].OnUpdated(task.clock, served->second.place, served->second.piece);
 }
 
-void Simulation::OnTaskDone(Rank rank, const Task& task) {
+void Simulation::OnTaskDone(Rank rank, const Task& task, int64_t begin_ns) {
+  if (options_.trace != nullptr) options_.trace->AddTask(rank, task, begin_ns, queue_.now_ns() - begin_ns);
   Exchange(rank, task);
   const bool waits = job_.nodes[rank].plan.wait_for_verdict;
   if (task.kind == (waits ? Task::kNorm : Task::kFinishClock)) Report(rank, task.clock);

@@ -26,6 +26,7 @@ constexpr size_t kMostPools = 8;  // kinds of nodes whose pools are printed
 // A simulation takes about as long as the square of its nodes.
 constexpr size_t kMostSimulated = 16;  // nodes of a table
 constexpr size_t kMostSquares = 6144;  // of all tables together: seconds
+constexpr size_t kVaried = 4;          // whose number of micro-batches is varied
 
 /// The files of a job, and the shapes of its samples.
 struct PlanFiles {
@@ -101,6 +102,33 @@ StatusOr<std::unique_ptr<JobPlan>> JobOf(const PlanFiles& files, const RoutingTa
   return JobPlan::Create(options);
 }
 
+/// @return an iteration's seconds under the plan's table.
+StatusOr<double> SimulatePlan(const PlanFlags& flags, const PlanFiles& files, const PlanProblem& problem,
+                              const TablePlan& plan) {
+  PlanFiles training = files;
+  training.solver.clear_test_iter();
+  HP_ASSIGN_OR_RETURN(const RoutingTableConfig config, ConfigOf(flags, training, problem, plan));
+  HP_ASSIGN_OR_RETURN(const RoutingTable table, RoutingTable::Create(config, "plan"));
+  HP_ASSIGN_OR_RETURN(const std::unique_ptr<JobPlan> job, JobOf(training, table));
+  return SimulatedSeconds(*job, problem.hosts);
+}
+
+/// Adds the best plans with half and with twice their micro-batches.
+Status TryMicroBatches(const PlanFlags& flags, const PlanFiles& files, const PlanProblem& problem,
+                       std::vector<TablePlan>* plans) {
+  for (size_t i = 0, best = std::min(kVaried, plans->size()); i < best; ++i) {
+    const int micro_batches = (*plans)[i].micro_batches;
+    for (const int other : {micro_batches / 2, micro_batches * 2}) {
+      std::optional<TablePlan> plan = WithMicroBatches(problem, (*plans)[i], other);
+      if (!plan || plan->one_node()) continue;
+      HP_ASSIGN_OR_RETURN(plan->simulated_s, SimulatePlan(flags, files, problem, *plan));
+      plans->push_back(*std::move(plan));
+    }
+  }
+  SortPlans(plans);
+  return OkStatus();
+}
+
 /// Simulates the plans, as many as take a moment, and puts the fastest first; those of many nodes are left as they are.
 /// Formulas know little of what several iterations and micro-batches do at the same time.
 Status RankBySimulation(const PlanFlags& flags, const PlanFiles& files, const PlanProblem& problem,
@@ -113,8 +141,6 @@ Status RankBySimulation(const PlanFlags& flags, const PlanFiles& files, const Pl
   for (const TablePlan& plan : choice->plans) {
     if (!plan.one_node() && !(plan.data_parallel() && choice->data_parallel)) plans.push_back(plan);
   }
-  PlanFiles training = files;
-  training.solver.clear_test_iter();
   size_t squares = 0;
   for (size_t i = 0; i < plans.size(); ++i) {
     const size_t own = plans[i].places().size();
@@ -124,13 +150,11 @@ Status RankBySimulation(const PlanFlags& flags, const PlanFiles& files, const Pl
       plans.resize(i);
       break;
     }
-    HP_ASSIGN_OR_RETURN(const RoutingTableConfig config, ConfigOf(flags, training, problem, plans[i]));
-    HP_ASSIGN_OR_RETURN(const RoutingTable table, RoutingTable::Create(config, "plan"));
-    HP_ASSIGN_OR_RETURN(const std::unique_ptr<JobPlan> job, JobOf(training, table));
-    HP_ASSIGN_OR_RETURN(plans[i].simulated_s, SimulatedSeconds(*job, problem.hosts));
+    HP_ASSIGN_OR_RETURN(plans[i].simulated_s, SimulatePlan(flags, files, problem, plans[i]));
   }
   for (size_t i = 0; i < named; ++i) (plans[i].one_node() ? choice->one_node : choice->data_parallel) = plans[i];
   SortPlans(&plans);
+  HP_RETURN_IF_ERROR(TryMicroBatches(flags, files, problem, &plans));
   choice->plans = std::move(plans);
   return OkStatus();
 }

@@ -28,7 +28,7 @@ namespace hp {
 /// before the pipeline: the pipeline asks for its places.
 ///
 /// Use, for each task but kBoundary (what Executor does):
-///   Device::Mark mark = compute->Enqueue(task);   // executor thread
+///   Device::Mark mark = compute->Enqueue(task, nullptr);   // executor thread
 ///   device->Wait(mark);                           // not on the host's device: the task is done already
 ///   compute->Collect(task);
 ///   pipeline->Done(task);
@@ -76,8 +76,10 @@ class Compute {
   /// Puts any task but kBoundary into the device's queues; on the host's device it computes the task. Executor thread,
   /// in the order of the pipeline's tasks. Never waits for another node. A failure of the device is not reported here
   /// but by Device::Wait.
+  /// @param between_layers null, or called between two layers of a forward or backward task, where it may carry out
+  /// other such tasks, with null. Not called on devices that queue their work.
   /// @return to be waited for before Collect; meaningless on the host's device.
-  virtual Device::Mark Enqueue(const Task& task) = 0;
+  virtual Device::Mark Enqueue(const Task& task, const std::function<void()>* between_layers) = 0;
   /// Takes the results of a task that is done: the statistics of a forward task. Must come before Pipeline::Done, which
   /// gives the solver to another micro-batch. One thread at a time, in the order of Enqueue: the executor's on the
   /// host, "completion" on other devices.

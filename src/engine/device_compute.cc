@@ -43,7 +43,7 @@ std::span<std::byte> DeviceCompute::Place(int solver, MsgId id, int port) const 
   return Compute::Place(solver, id, port);
 }
 
-Device::Mark DeviceCompute::Enqueue(const Task& task) {
+Device::Mark DeviceCompute::Enqueue(const Task& task, const std::function<void()>*) {
   Carry(task);
   if (prefetcher_) prefetcher_->Advance();
   options_.device->Order(Device::kCompute, Device::kCopyOut);

@@ -26,7 +26,7 @@ class DeviceCompute : public Compute {
   std::span<std::byte> Place(int solver, MsgId id, int port) const override;
   /// Does not wait for the device, but for a copy from pageable memory of the host, where an input lies there.
   /// @return a mark of kCopyOut, behind everything that belongs to the task.
-  Device::Mark Enqueue(const Task& task) override;
+  Device::Mark Enqueue(const Task& task, const std::function<void()>* between_layers) override;
 
  private:
   /// What a captured piece of work computes: part of its key.

@@ -59,7 +59,8 @@ Status Executor::Carry(const Task& task) {
     return OkStatus();
   }
   options_.device->BeginRange(Describe(task));
-  under_way.done = options_.compute->Enqueue(task);
+  const bool interruptible = options_.device->is_host() && options_.pipeline->MayInterrupt(task);
+  under_way.done = options_.compute->Enqueue(task, interruptible ? &between_layers_ : nullptr);
   options_.device->EndRange();
   if (options_.device->is_host()) {
     Finish(under_way);
@@ -71,6 +72,14 @@ Status Executor::Carry(const Task& task) {
   changed_.SignalAll();
   while (under_way_.size() >= kAhead && device_status_.ok()) changed_.Wait(&mutex_);
   return device_status_;
+}
+
+void Executor::CarryUrgent() {
+  while (const std::optional<Task> task = options_.pipeline->TryUrgentTask()) {
+    if (options_.before_task) options_.before_task(*task);
+    const Status carried = Carry(*task);
+    CHECK(carried.ok()) << carried;  // a boundary may fail, or a device that queues its work
+  }
 }
 
 void Executor::Finish(const UnderWay& under_way) {

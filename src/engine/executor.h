@@ -17,7 +17,9 @@ namespace hp {
 /// thread "completion" waits for each and reports it to the pipeline. Owned by the node.
 ///
 /// A task goes: Pipeline::NextTask -> before_task -> Compute::Enqueue -> [device] -> Compute::Collect -> after_task ->
-/// Pipeline::Done. A kBoundary goes: NextTask -> before_task -> boundary -> Done. All on the executor thread, except
+/// Pipeline::Done. In between the layers of some tasks, on the host's device, urgent ones go the same way
+/// (Pipeline::MayInterrupt): a shard beside a replica answers others while the replica's long pass is under way. A
+/// kBoundary goes: NextTask -> before_task -> boundary -> Done. All on the executor thread, except
 /// that what follows [device] is on "completion" where the device is not the host's.
 class Executor {
  public:
@@ -62,6 +64,7 @@ class Executor {
   void Run();
   Status RunTasks();
   Status Carry(const Task& task);
+  void CarryUrgent();
   /// Collects the results of a task that is done, and reports it.
   void Finish(const UnderWay& under_way);
   /// The thread "completion".
@@ -69,6 +72,7 @@ class Executor {
   void WaitUntilIdle() HP_EXCLUDES(mutex_);
 
   const Options options_;
+  const std::function<void()> between_layers_ = [this] { CarryUrgent(); };
   Mutex mutex_;  // not held while anything of options_ is called, but for Pipeline::Abort
   CondVar changed_;
   std::deque<UnderWay> under_way_ HP_GUARDED_BY(mutex_);  // the first one is being waited for

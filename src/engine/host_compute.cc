@@ -10,14 +10,17 @@ StatusOr<std::unique_ptr<Compute>> HostCompute::Create(const NodeModel& model, O
   return std::unique_ptr<Compute>(std::move(compute));
 }
 
-Device::Mark HostCompute::Enqueue(const Task& task) {
+Device::Mark HostCompute::Enqueue(const Task& task, const std::function<void()>* between_layers) {
+  const std::function<void()>* const outer = std::exchange(between_layers_, between_layers);
   Carry(task);
+  between_layers_ = outer;
   return {};
 }
 
 Compute::Work HostCompute::ReadyWork(const Task& task) const {
   Work work = WorkOf(task);
   const HostInputs inputs = InputsOf(work);
+  work.run.between_layers = between_layers_;
   work.run.images = inputs.images;
   work.run.batch.batch_labels = inputs.batch_labels;
   if (!inputs.batch_labels.empty()) {

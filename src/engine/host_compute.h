@@ -2,6 +2,7 @@
 
 #include "engine/compute.h"
 
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -15,7 +16,7 @@ class HostCompute : public Compute {
   static StatusOr<std::unique_ptr<Compute>> Create(const NodeModel& model, Options options);
 
   /// Computes with the OpenMP team of the calling thread, whose size decides the bits of sums. @return 0, no mark.
-  Device::Mark Enqueue(const Task& task) override;
+  Device::Mark Enqueue(const Task& task, const std::function<void()>* between_layers) override;
 
  private:
   HostCompute(const NodeModel& model, Options options) : Compute(model, std::move(options)) {}
@@ -25,6 +26,8 @@ class HostCompute : public Compute {
   void Backward(const Task& task) override;
   void WeightGradient(const Task& task) override;
   float Statistic(const Task& task, const NodeNet& net, int index) const override;
+
+  const std::function<void()>* between_layers_ = nullptr;  // of the task that is being computed
 };
 
 }  // namespace hp

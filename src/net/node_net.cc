@@ -72,7 +72,9 @@ OpArgs NodeNet::Bind(const NetStep& step, const NetRun& run, BoundArgs* bound) c
 
 void NodeNet::Forward(int segment, const NetRun& run) const {
   for (const NetStep& step : steps_) {
-    if (step.segment == segment) ForwardStep(step, run);
+    if (step.segment != segment) continue;
+    ForwardStep(step, run);
+    if (run.between_layers != nullptr) (*run.between_layers)();
   }
 }
 
@@ -87,9 +89,11 @@ void NodeNet::Backward(int segment, const NetRun& run, const std::function<void(
     if (step->segment != segment) continue;
     if (!step->backward) continue;
     InputGradient(*step, run);
-    if (!step->in_backward) continue;
-    WeightGradient(*step, run);
-    on_weights(*step);
+    if (step->in_backward) {
+      WeightGradient(*step, run);
+      on_weights(*step);
+    }
+    if (run.between_layers != nullptr) (*run.between_layers)();
   }
 }
 

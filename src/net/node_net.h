@@ -82,13 +82,15 @@ struct NetRun {
   std::span<std::byte* const> update_matrices;  ///< the first row of each matrix of update_row_bytes()
   int64_t update_row = 0;                       ///< first row of this micro-batch within the update's matrices
   float* images = nullptr;                      ///< images_bytes(), [rows, C, H, W]; null where none are read
-  std::byte* scratch = nullptr;                 ///< scratch_bytes(): one for all calls, which must not overlap
+  std::byte* scratch = nullptr;                 ///< scratch_bytes(): one for all steps, which must not overlap
   BatchContext batch;                           ///< labels, loss scale and place of the rows in the training
   std::span<const ParamView> params;            ///< one for each of plan().params()
   std::span<float* const> gradients;            ///< one for each of plan().params(); may be empty for Forward
   const ClassSamples* samples = nullptr;        ///< for nets with steps that have one; of this batch, and all before it
   int64_t batch_of_update = 0;                  ///< the micro-batch's, in [0, iter_size)
   uint64_t accumulate = 0;  ///< bit p: gradients of parameters of plan().parts()[p] are added to, not overwritten
+  /// Null, or called between two steps, where scratch may be used for others.
+  const std::function<void()>* between_layers = nullptr;
 };
 
 /// The part of one phase's net that one node runs, for micro-batches of a fixed number of rows: ops, the tensors
@@ -128,7 +130,8 @@ class NodeNet {
   /// Bytes of one micro-batch's images (float32); 0: the node reads none.
   size_t images_bytes() const;
 
-  /// Runs the forward passes of a segment's steps. Its landing ports must be filled.
+  /// Runs the forward passes of a segment's steps. Its landing ports must be filled. Calls run.between_layers after
+  /// each, as Backward does.
   void Forward(int segment, const NetRun& run) const;
   /// Runs the backward passes of a segment's steps, last step first: input gradients, and for in_backward steps the
   /// gradients of their parameters.

@@ -9,6 +9,13 @@ import cluster
 
 ITERATIONS = 20
 
+# Some long convolutions, so that a replica's pass takes much longer than a shard's.
+LONG_CONVOLUTIONS = cluster.NET.replace("""bottom: "pool1" top: "ip1\"""", """bottom: "long6" top: "ip1\"""").replace(
+    """layer { name: "ip1\"""", "".join(
+        """layer { name: "long%d" type: "Convolution" bottom: "%s" top: "long%d" convolution_param { num_output: 96
+                kernel_size: 3 pad: 1 weight_filler { type: "xavier" } } }
+        """ % (i, "long%d" % (i - 1) if i > 1 else "pool1", i) for i in range(1, 7)) + """layer { name: "ip1\"""")
+
 
 class TraceTest(cluster.JobTest):
 
@@ -48,6 +55,27 @@ class TraceTest(cluster.JobTest):
         self.assertTrue(any(re.fullmatch(r"tensor \d+ id 3:1\.1 fc0 > conv1", name) for name in sent), sent[:9])
         self.assertTrue(any(re.fullmatch(r"tensor \d+ id 10:test 0\.0 conv0 > fc0", name) for name in sent), sent[:9])
         self.assertTrue(any(re.fullmatch(r"exchange of stage 0 clock 3 part \d+ conv0 > conv1", name) for name in sent))
+
+    def test_a_shard_answers_in_between_the_layers_of_its_replica(self):
+        self.make_job(iterations=ITERATIONS, net=LONG_CONVOLUTIONS)
+        status, text = cluster.run_tool(
+            "hproute", "--solver=" + self.path("solver.prototxt"), "--conv=2", "--fc=2", "--beside", "--micro_batches=3",
+            "--hosts=127.0.0.1", "--port=%d" % cluster.free_ports(2)[0], "--out=" + self.path("table.prototxt"))
+        self.assertEqual(status, 0, text)
+        names = ["conv0", "conv1"]
+        nodes = [self.start("--trace=" + self.path("trace"), name=name) for name in names]
+        self.expect_all(nodes, 0, "Optimization Done")
+        inside = 0
+        for name in names:
+            spans = self.spans(name, "executor")
+            passes = [e for e in spans if re.match("(forward|backward) segment", e["name"])]
+            for e in passes:
+                within = [o for o in passes if o is not e and o["ts"] <= e["ts"] and
+                          e["ts"] + e["dur"] <= o["ts"] + o["dur"] + 0.01]
+                self.assertLessEqual(len(within), 1, "one deep")
+                inside += len(within)
+                self.assertTrue(all(o["name"].split()[-1] != e["name"].split()[-1] for o in within), (e, within))
+        self.assertGreater(inside, 0)
 
     def test_a_folder_that_cannot_be_written(self):
         self.make_job(iterations=ITERATIONS)

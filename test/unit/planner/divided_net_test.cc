@@ -150,16 +150,6 @@ TEST_P(DivisionPlan, PredictsTheBytesOfEveryNodeOfTheJob) {
   }
 }
 
-TEST(PredictorTest, ShardsBesideReplicasWaitForEachOtherFromTheSecondRoundOn) {
-  const Hosts hosts = LikeHosts({"h0", "h1"}, HostConfig()).value();
-  Predictor predictor(hosts, {.batch = 24});
-  const auto net = Divide(Tail(2));
-  const std::vector<HostGroup> beside = {{0, 2, 1, 1, true, 12, 0}};
-  const double one = predictor.Predict(*net, 1, beside).seconds, two = predictor.Predict(*net, 2, beside).seconds;
-  EXPECT_GT(two, 1.3 * one);
-  EXPECT_GT(predictor.Predict(*net, 4, beside).seconds, 1.3 * two);
-}
-
 INSTANTIATE_TEST_SUITE_P(Divisions, DivisionPlan,
                          testing::Values(Case{{}, 1, false}, Case{{}, 4, false}, Case{Tail(1), 1, false},
                                          Case{Tail(1), 3, false}, Case{Tail(4), 2, false},

@@ -137,16 +137,26 @@ bool HandDriven::Step() {
   return false;
 }
 
+// An urgent task in between the layers of another one every other time.
+bool HandDriven::TakeTask(Node* node) {
+  const bool between = !node->tasks.empty();
+  if (between && (node->tasks.size() > 1 || node->tasks[0].run)) return false;
+  if (between && (!node->pipeline->MayInterrupt(node->tasks[0].task) || random_() % 2 == 0)) return false;
+  const std::optional<Task> task = between ? node->pipeline->TryUrgentTask() : node->pipeline->TryNextTask();
+  if (!task) return false;
+  if (!task->more_groups.empty()) ++shared_updates_;
+  if (between) ++interrupts_;
+  node->tasks.push_back({*task});
+  return true;
+}
+
 // An executor takes a task, runs the one it has, or reports it.
 bool HandDriven::Execute(Rank rank) {
   Node& node = nodes_[rank];
-  if (!node.task) {
-    node.task = node.pipeline->TryNextTask();
-    if (node.task && !node.task->more_groups.empty()) ++shared_updates_;
-    return node.task.has_value();
-  }
-  const Task task = *node.task;
-  if (!std::exchange(node.task_run, true)) {
+  if (TakeTask(&node)) return true;
+  if (node.tasks.empty()) return false;
+  const Task task = node.tasks.back().task;
+  if (!std::exchange(node.tasks.back().run, true)) {
     if (node.checked->Run(task)) {
       Post(rank, 0, kControl, {.kind = Event::kReport, .from = rank, .clock = task.clock});
     }
@@ -164,8 +174,7 @@ bool HandDriven::Execute(Rank rank) {
     }
     return true;
   }
-  node.task.reset();
-  node.task_run = false;
+  node.tasks.pop_back();
   node.pipeline->Done(task);
   return true;
 }
@@ -213,7 +222,9 @@ void HandDriven::Deliver(Rank to, const Event& event) {
       }
       return node.pipeline->OnWriteEnded(event.from, event.tag, OkStatus());
     case Event::kExchanged:
-      if (node.task_run && node.task->kind == Task::kBackward) ++early_exchanges_;
+      early_exchanges_ += std::any_of(node.tasks.begin(), node.tasks.end(), [](const UnderWay& under_way) {
+        return under_way.run && under_way.task.kind == Task::kBackward;
+      });
       node.checked->OnExchanged(event.clock, event.group);
       return node.pipeline->OnExchanged(event.clock, job_.stage_of(to), event.group);
     case Event::kPushed:

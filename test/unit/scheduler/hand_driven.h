@@ -29,6 +29,8 @@ class HandDriven {
   /// Tasks that update several groups; exchanges whose end a node hears of while its own task is not reported.
   int shared_updates() const { return shared_updates_; }
   int early_exchanges() const { return early_exchanges_; }
+  /// Urgent tasks that were carried out in between another one's layers.
+  int interrupts() const { return interrupts_; }
 
  private:
   class LinkTransport;
@@ -52,12 +54,15 @@ class HandDriven {
     double speed = 1;
     std::deque<Event> events;
   };
+  struct UnderWay {
+    Task task;
+    bool run = false;  // and not reported
+  };
   struct Node {
     std::unique_ptr<CheckedNode> checked;
     std::unique_ptr<LinkTransport> transport;
     std::unique_ptr<Pipeline> pipeline;
-    std::optional<Task> task;
-    bool task_run = false;
+    std::vector<UnderWay> tasks;  // one, and an urgent one in between its layers
     double speed = 1, input_speed = 1;
   };
   enum Lane { kControl, kBulk, kCompletion, kExchange };
@@ -68,6 +73,7 @@ class HandDriven {
   void Post(Rank from, Rank to, Lane lane, Event event);
   bool Step();
   bool Execute(Rank rank);
+  bool TakeTask(Node* node);
   void Exchange(Rank rank, const Task& task);
   void Push(Rank rank, int64_t clock, int group);
   void Serve(Rank server, Rank replica, int64_t clock, int group);
@@ -89,6 +95,7 @@ class HandDriven {
   int writes_ = 0;
   int shared_updates_ = 0;
   int early_exchanges_ = 0;
+  int interrupts_ = 0;
   std::vector<std::string> faults_;
 };
 

@@ -70,6 +70,10 @@ PipelinePlan JobSpec::PlanOf(Rank rank) const {
     if (staleness > 0 && !stages[stage].server()) group.deferred = false;
   }
   for (const ParamGroupPlan& group : plan.groups) train.segments = std::max(train.segments, group.segment + 1);
+  if (urgent && !stages[stage].conv) {
+    train.urgent.assign(static_cast<size_t>(train.segments), true);
+    train.urgent[0] = false;
+  }
   PhasePlan test = train;
   std::erase_if(test.ports, [](const PortPlan& port) { return port.gradient; });
   train.backward.assign(train.segments, false);

@@ -72,6 +72,26 @@ TEST_P(AnyOrder, EveryJobEndsAndKeepsItsPromises) {
   EXPECT_GT(early_exchanges, 0);
 }
 
+TEST_P(AnyOrder, UrgentTasksGoInBetweenTheLayersOfOthers) {
+  int interrupts = 0;
+  for (JobSpec job : AllJobs()) {
+    job.pool_size = GetParam();
+    job.urgent = true;
+    for (const int staleness : {0, 2}) {
+      job.staleness = staleness;
+      for (unsigned seed = 1; seed <= 3; ++seed) {
+        HandDriven world(job, seed);
+        const std::vector<std::string> faults = world.Run();
+        ASSERT_TRUE(faults.empty()) << job.name << ", staleness " << staleness << ", seed " << seed << "\n"
+                                    << Lines(faults);
+        ASSERT_EQ(world.writes(), ExpectedWrites(job)) << job.name;
+        interrupts += world.interrupts();
+      }
+    }
+  }
+  EXPECT_EQ(interrupts > 0, GetParam() > 1) << "two ids under way at once";
+}
+
 // Of an iteration without a test in front of it the version is an older one, whatever the pools.
 TEST_P(AnyOrder, ClocksAheadOfTheirVersionKeepTheirPromises) {
   for (JobSpec job : AllJobs()) {
