@@ -24,6 +24,8 @@ DEFINE_string(solver, "", "Caffe solver file of the job.");
 DEFINE_string(plan, "",
               "auto: choose the table for the highest throughput on --hosts, and say why; so it is without --conv and "
               "--fc. Without --out the table is not written.");
+DEFINE_int32(take, 1,
+             "With --plan=auto: which of the best tables, by speed; 1: the best, 2: the first of the next best.");
 DEFINE_string(
     profile, "",
     "With --plan=auto or --simulate: a file with times of the net's layers, which replace counted operations. Without: "
@@ -175,6 +177,7 @@ std::string CommandLine(const TableRequest& request) {
 bool IsGiven(const char* flag) { return !gflags::GetCommandLineFlagInfoOrDie(flag).is_default; }
 
 Status Write() {
+  if (IsGiven("take")) return InvalidArgument("--take goes with --plan, and not with --conv and --fc");
   if (IsGiven("sample")) return InvalidArgument("--sample goes with --plan, and not with --conv and --fc");
   if (FLAGS_solver.empty()) return InvalidArgument("--solver=FILE is missing (hproute --help)");
   if (FLAGS_out.empty()) return InvalidArgument("--out=TABLE is missing (hproute --help)");
@@ -225,6 +228,7 @@ PlanFlags FlagsOfPlan() {
   flags.tls = FLAGS_tls;
   flags.job = FLAGS_job;
   flags.port = FLAGS_port;
+  flags.take = FLAGS_take;
   return flags;
 }
 
@@ -249,6 +253,7 @@ Status Plan() {
     return InvalidArgument("--%s does not go with --plan, nor without --conv and --fc: hproute chooses it", flag);
   }
   if (IsGiven("staleness")) return InvalidArgument("--staleness goes with --conv and --fc: hproute plans without it");
+  if (FLAGS_take < 1) return InvalidArgument("--take is %d; expected 1 or more", FLAGS_take);
   if (FLAGS_solver.empty()) return InvalidArgument("--solver=FILE is missing (hproute --help)");
   HP_ASSIGN_OR_RETURN(const PlannedTable planned, PlanTable(FlagsOfPlan()));
   std::cout << planned.reasons;

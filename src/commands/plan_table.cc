@@ -214,6 +214,11 @@ StatusOr<PlannedTable> PlanTable(const PlanFlags& flags) {
   HP_RETURN_IF_ERROR(LoadProfiles(flags.profile, *problem.net, problem.sample, &problem.hosts));
   HP_ASSIGN_OR_RETURN(PlanChoice choice, ChoosePlan(problem));
   HP_RETURN_IF_ERROR(RankBySimulation(flags, files, problem, &choice));
+  if (flags.take > std::ssize(choice.plans)) {
+    return InvalidArgument("--take is %d, and there are %zu tables that are worth a look", flags.take,
+                           choice.plans.size());
+  }
+  choice.plans.erase(choice.plans.begin(), choice.plans.begin() + flags.take - 1);
   Status last;
   while (!choice.plans.empty()) {
     StatusOr<RoutingTableConfig> config = ConfigOf(flags, files, problem, choice.plans[0]);

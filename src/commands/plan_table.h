@@ -19,6 +19,7 @@ struct PlanFlags {
   bool per_replica = false, tls = false;
   std::string job;
   int port = 29500;
+  int take = 1;  ///< which of the best tables, by speed
 };
 
 /// Times the layers of the solver's net on this host (ProfileNet).

@@ -13,6 +13,23 @@ def hosts(speeds, memory_mb=4096, link=100.0):
     return "".join(HOST % (i + 1, memory_mb, speed, speed, link) for i, speed in enumerate(speeds))
 
 
+# Nothing that could be split over shards.
+CONVOLUTIONS = cluster.NET.replace("batch_size: 12", "batch_size: 4", 1).replace(
+    'type: "InnerProduct"', 'type: "Convolution"').replace(
+    "inner_product_param { num_output: %(hidden)d", "convolution_param { num_output: %(hidden)d kernel_size: 5").replace(
+    "inner_product_param { num_output: 4", "convolution_param { num_output: 4 kernel_size: 1")
+# A second loss, in front of another convolution.
+SIDE = cluster.NET.replace('bottom: "pool1" top: "ip1"', 'bottom: "conv2" top: "ip1"').replace('layer { name: "ip1"', """
+layer { name: "side/ip1" type: "InnerProduct" bottom: "pool1" top: "side/ip1"
+        inner_product_param { num_output: 300 weight_filler { type: "xavier" } } }
+layer { name: "side/ip2" type: "InnerProduct" bottom: "side/ip1" top: "side/ip2"
+        inner_product_param { num_output: 4 weight_filler { type: "xavier" } } }
+layer { name: "side/loss" type: "SoftmaxWithLoss" bottom: "side/ip2" bottom: "label" top: "side/loss" loss_weight: 0.3 }
+layer { name: "conv2" type: "Convolution" bottom: "pool1" top: "conv2"
+        convolution_param { num_output: 4 kernel_size: 3 weight_filler { type: "xavier" } } }
+layer { name: "ip1\"""")
+
+
 class PlanTest(cluster.JobTest):
 
     def plan(self, status, *flags):
@@ -65,13 +82,41 @@ class PlanTest(cluster.JobTest):
         self.train()
 
     def test_unequal_hosts_get_unequal_shares(self):
-        self.make_job(iterations=5, net=cluster.NET.replace("batch_size: 12", "batch_size: 24", 1))
+        self.make_job(iterations=5, net=CONVOLUTIONS.replace("batch_size: 4", "batch_size: 24", 1))
         self.write("hosts.prototxt", hosts([0.01, 0.03]))
         _, table = self.plan_table("--hosts=" + self.path("hosts.prototxt"))
         shares = [int(share) for share in re.findall(r"share: (\d+)", table)]
         self.assertEqual(len(shares), 2, table)
         self.assertTrue(2.4 <= shares[1] / shares[0] <= 3.6, shares)
         self.train()
+
+    def test_servers_on_hosts_that_are_left(self):
+        self.make_job(iterations=5, net=CONVOLUTIONS)
+        self.write("hosts.prototxt", hosts([0.004] * 8, link=0.01))
+        text, table = self.plan_table("--hosts=" + self.path("hosts.prototxt"))
+        self.assertRegex(text, r"plan: data parallelism over 4 nodes with \d parameter servers")
+        self.assertRegex(text, r"192\.0\.2\.\d +(\d )?server")
+        self.assertIn("exchange: PARAMETER_SERVER", table)
+        self.train()
+
+    def test_side_classifiers_on_the_shards(self):
+        self.make_job(iterations=5, net=SIDE)
+        self.write("hosts.prototxt", hosts([0.1] * 3, link=0.02))
+        text, table = self.plan_table("--hosts=" + self.path("hosts.prototxt"))
+        self.assertIn(" from ip1 and of side classifiers", text)
+        self.assertRegex(table, r'layer: "side/ip1"\n  layer: "side/ip2"\n  layer: "side/loss"')
+        self.train()
+
+    def test_a_table_that_is_not_the_best(self):
+        self.make_job(hidden=20000)
+        self.write("hosts.prototxt", hosts([0.05, 0.05, 0.05], link=0.1))
+        where = "--hosts=" + self.path("hosts.prototxt")
+        best = self.plan(0, where)
+        second = re.search(r"next best:\n  1\. [\d.]+ images/s: (.*)", best)[1]
+        self.assertIn("plan: " + second, self.plan(0, where, "--take=2"))
+        self.assertRegex(self.plan(2, where, "--take=1000"), r"--take is 1000, and there are \d+ tables that are worth a look")
+        self.assertIn("--take is 0; expected 1 or more", self.plan(2, where, "--take=0"))
+        self.assertIn("--take goes with --plan", self.plan(2, "--conv=1", "--fc=0", "--take=2", "--out=x"))
 
     def test_profile(self):
         self.make_job(iterations=5)
