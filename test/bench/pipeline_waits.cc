@@ -1,32 +1,25 @@
-// The pipelines of a made-up job whose tasks only wait: over TCP, one process for each node, or (--simulate) on
-// simulated time. pipeline_waits.py puts both beside each other, on shaped links.
-#include "base/clock.h"
-#include "base/mutex.h"
+// The pipelines of a job whose tasks only wait: over TCP, one process for each node, or (--simulate) on simulated time.
+// The job is made up, or (--routing) that of a table. pipeline_waits.py and planned_waits.py put both beside each
+// other, on shaped links.
 #include "base/pending_file.h"
 #include "base/philox.h"
-#include "node/exchange_links.h"
-#include "scheduler/control/exchange_tag.h"
+#include "proto/text.h"
+#include "scheduler/simulator/planned_job.h"
 #include "scheduler/simulator/simulation.h"
 #include "scheduler/simulator/simulation_report.h"
 #include "scheduler/simulator/simulation_trace.h"
-#include "solvers/exchange/ring_exchange.h"
-#include "tensor/buffer.h"
+#include "test/bench/waiting_node.h"
 #include "test/unit/simulator/made_up_job.h"
-#include "transport/tcp/tcp_transport.h"
 
 #include <gflags/gflags.h>
 #include <glog/logging.h>
-#include <sys/prctl.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <map>
 #include <memory>
 #include <sstream>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -35,8 +28,11 @@ DEFINE_string(trace, "", "with --simulate: file for a trace");
 DEFINE_bool(tasks, false, "print when each task began");
 DEFINE_bool(report, false, "with --simulate: print what nodes wait for, too");
 DEFINE_int32(node, 0, "which node this process is");
-DEFINE_string(addresses, "127.0.0.1,127.0.0.1,127.0.0.1", "of the nodes: replicas, then shards; equal ones are a host");
+DEFINE_string(addresses, "127.0.0.1,127.0.0.1,127.0.0.1", "of the nodes, by rank; equal ones are a host");
 DEFINE_int32(port, 29700, "of the first node; the others use the next ones");
+DEFINE_string(routing, "", "a table, whose job is run on --hosts; without parameter servers");
+DEFINE_string(hosts, "", "with --routing: a hosts.prototxt, after which tasks take their time");
+DEFINE_string(sample, "3,227,227", "with --routing: channels, height, width");
 DEFINE_double(mbit, 1000, "with --simulate: 10^6 bits/s of a link, Ethernet headers included");
 DEFINE_int32(latency_us, 100, "with --simulate: of a message, microseconds");
 DEFINE_int32(replicas, 2, "nodes of the conv stage");
@@ -61,7 +57,6 @@ namespace {
 constexpr int64_t kWarmUp = 2;
 // Of 1514 bytes that a full frame has by tc's count, TCP's payload is 1448.
 constexpr double kPayload = 1448.0 / 1514;
-constexpr uint32_t kReport = 20, kVerdict = 21;
 
 struct Waits : public TaskTimes {
   int64_t NsOf(Rank rank, const Task& task) const override {
@@ -110,192 +105,91 @@ SimulatedJob MakeJob() {
   return job;
 }
 
-/// A node as hpnode assembles it: its pipeline, its part of the ring, and tensors that nobody computes.
-class WaitingNode : public TransportHandler, public HandshakePolicy, public PipelineHost {
- public:
-  WaitingNode(const SimulatedJob& job, Rank rank)
-      : job_(job),
-        rank_(rank),
-        plan_(job.nodes[rank].plan),
-        schedule_(job.shape),
-        rows_(schedule_.RowCounts(true).back()) {
-    ConnectOptions options;
-    options.rank = rank;
-    const std::vector<std::string> addresses = Addresses();
-    for (Rank peer = 0; peer < nodes(); ++peer) {
-      options.peers.push_back({peer, job.nodes[peer].name, addresses[peer], FLAGS_port + peer});
-    }
-    auto listener = TcpListener::Bind(addresses[rank], FLAGS_port + rank);
-    CHECK(listener.ok()) << listener.status();
-    transport_ = MakeTcpTransport(options, *std::move(listener));
-    for (int solver = 0; solver < plan_.pool_size; ++solver) {
-      for (const PortPlan& port : plan_.train[0].ports) {
-        places_[solver].push_back(*Buffer::Allocate(static_cast<size_t>(port.row_bytes * rows_)));
-      }
-    }
-    pipeline_ = std::make_unique<Pipeline>(plan_, schedule_, this, transport_.get());
-    if (!job.exchanges.empty() && rank < FLAGS_replicas) MakeExchange(job.exchanges[0]);
-  }
-  ~WaitingNode() override { transport_->Stop(); }  // ahead of the memory that peers write to
-
-  /// @return samples in a second, behind the warm-up.
-  double Run() {
-    CHECK(transport_->Start(this, this).ok());
-    prctl(PR_SET_TIMERSLACK, 1);  // ns by which a wait may be late
-    int64_t begin_ns = 0, end_ns = 0;
-    while (const std::optional<Task> task = pipeline_->NextTask()) {
-      if (FLAGS_tasks)
-        std::printf("%.1f %s\n", (Clock::Real()->NowNs() % 1000000000000) / 1e6, Describe(*task).c_str());
-      std::this_thread::sleep_for(std::chrono::nanoseconds(Waits().NsOf(rank_, *task)));
-      Finish(*task);
-      if (task->kind != Task::kFinishClock) continue;
-      if (task->clock == kWarmUp - 1) begin_ns = Clock::Real()->NowNs();
-      if (task->clock == FLAGS_clocks - 1) end_ns = Clock::Real()->NowNs();
-    }
-    for (Rank peer = 0; peer < nodes(); ++peer) transport_->Shutdown(peer);
-    MutexLock lock(&mutex_);
-    while (closed_ < nodes() - 1) changed_.Wait(&mutex_);
-    return static_cast<double>((FLAGS_clocks - kWarmUp) * schedule_.update_rows()) * 1e9 /
-           static_cast<double>(end_ns - begin_ns);
-  }
-
-  // PipelineHost
-  std::span<std::byte> Place(int solver, MsgId id, int port) override {
-    const int64_t bytes = plan_.train[0].ports[port].row_bytes * schedule_.SamplesOfId(id).rows;
-    return places_[solver][port].span().first(static_cast<size_t>(bytes));
-  }
-  bool InputsReady(MsgId, int) override { return true; }
-  void Freed(int, MsgId) override {}
-
-  // HandshakePolicy
-  std::string Hello() override { return std::to_string(rank_); }
-  StatusOr<Rank> Accept(std::string_view hello) override { return std::stoi(std::string(hello)); }
-  void OnRefused(Rank, const Status& reason) override { LOG(FATAL) << reason; }
-
-  // TransportHandler
-  void OnConnected(Rank) override {
-    if (++connected_ == nodes() - 1) Send(0, kReport, -1);
-  }
-  void OnConnectFailed(Rank, const Status& status) override { LOG(FATAL) << status; }
-  void OnGranted(Rank peer, const PlaceTag& tag, RemoteGrant grant, size_t bytes) override {
-    if (IsExchangeTag(tag)) return links_->OnGranted(tag, grant);
-    pipeline_->OnGranted(peer, tag, grant, bytes);
-  }
-  void OnGrantEnded(Rank peer, const PlaceTag& tag, const Status& status) override {
-    if (IsExchangeTag(tag)) return links_->OnGrantEnded(tag, status);
-    pipeline_->OnGrantEnded(peer, tag, status);
-  }
-  void OnWriteEnded(Rank peer, const PlaceTag& tag, const Status& status) override {
-    if (IsExchangeTag(tag)) return links_->OnWriteEnded(tag, status);
-    pipeline_->OnWriteEnded(peer, tag, status);
-  }
-  void OnMessage(Rank, uint32_t type, std::span<const std::byte> bytes) override {
-    int64_t clock = 0;
-    std::memcpy(&clock, bytes.data(), sizeof(clock));
-    Hear(type, clock);
-  }
-  void OnClosed(Rank, const Status&) override {
-    MutexLock lock(&mutex_);
-    ++closed_;
-    changed_.SignalAll();
-  }
-
- private:
-  int nodes() const { return static_cast<int>(job_.nodes.size()); }
-
-  void MakeExchange(const SimulatedExchange& exchange) {
-    RingPlan::Options options;
-    options.rank = rank_;
-    options.size = FLAGS_replicas;
-    for (const SimulatedExchange::Collective& collective : exchange.collectives) {
-      options.counts.push_back(static_cast<size_t>(collective.bytes) / sizeof(float));
-      gradients_.push_back(*Buffer::Allocate(static_cast<size_t>(collective.bytes)));
-    }
-    const RingPlan plan(options);
-    const Rank left = (rank_ + FLAGS_replicas - 1) % FLAGS_replicas, right = (rank_ + 1) % FLAGS_replicas;
-    links_ = std::make_unique<ExchangeLinks>(transport_.get(), left,
-                                             ExchangePlaces{.granter = right, .bytes = plan.SentBytes()});
-    Exchange::Callbacks callbacks;
-    callbacks.on_exchanged = [this](uint64_t clock, int param) {
-      pipeline_->OnExchanged(static_cast<int64_t>(clock), 0, job_.exchanges[0].groups[rank_][param]);
-    };
-    callbacks.on_failure = [](const Status& status) { LOG(ERROR) << status; };
-    auto made = RingExchange::Create(plan, {0, 1}, links_.get(), callbacks);
-    CHECK(made.ok()) << made.status();
-    exchange_ = *std::move(made);
-  }
-
-  void Finish(const Task& task) {
-    const std::vector<MsgId> ids = schedule_.TrainIds(task.clock, plan_.share);
-    if (exchange_ != nullptr && task.kind == Task::kBackward && task.id == ids.back()) {
-      for (int param = 0; param < 2; ++param) {
-        exchange_->Add(static_cast<uint64_t>(task.clock), param,
-                       {gradients_[param].floats(), gradients_[param].bytes() / sizeof(float)});
-      }
-      exchange_->Flush(static_cast<uint64_t>(task.clock));
-    }
-    if (task.kind == Task::kFinishClock) Send(0, kReport, task.clock);
-    pipeline_->Done(task);
-  }
-
-  void Send(Rank to, uint32_t type, int64_t clock) {
-    if (to == rank_) return Hear(type, clock);
-    const Status status = transport_->Send(to, type, std::as_bytes(std::span(&clock, 1)));
-    CHECK(status.ok()) << status;
-  }
-  /// The verdict of clock -1 is that all are connected.
-  void Hear(uint32_t type, int64_t clock) {
-    if (type == kVerdict) {
-      if (clock < 0) return pipeline_->Start();
-      return pipeline_->OnVerdict(clock, std::nullopt);
-    }
-    {
-      MutexLock lock(&mutex_);
-      if (++reports_[clock] < nodes()) return;
-    }
-    for (Rank rank = nodes(); rank-- > 0;) Send(rank, kVerdict, clock);
-  }
-
-  const SimulatedJob& job_;
-  const Rank rank_;
-  const PipelinePlan plan_;
-  const Schedule schedule_;
-  const int64_t rows_;
-  std::map<int, std::vector<Buffer>> places_;  // by solver and port
-  std::vector<Buffer> gradients_;
-  std::unique_ptr<Transport> transport_;
-  std::unique_ptr<Pipeline> pipeline_;
-  std::unique_ptr<ExchangeLinks> links_;
-  std::unique_ptr<RingExchange> exchange_;
-  int connected_ = 0;  // progress thread
-  Mutex mutex_;
-  CondVar changed_;
-  std::map<int64_t, int> reports_ HP_GUARDED_BY(mutex_);
-  int closed_ HP_GUARDED_BY(mutex_) = 0;
-};
-
-int Main() {
-  const SimulatedJob job = MakeJob();
+int RunOrSimulate(WaitingJob job) {
+  job.addresses = Addresses();
+  job.port = FLAGS_port;
+  job.warm_up = kWarmUp;
+  job.print_tasks = FLAGS_tasks;
   if (!FLAGS_simulate) {
-    WaitingNode node(job, FLAGS_node);
-    std::printf("%.2f images/s\n", node.Run());
+    std::printf("%.2f images/s\n", RunWaitingNode(job, FLAGS_node));
     return 0;
   }
   SimulationTrace trace;
   const StatusOr<SimulationResult> result =
-      Simulate(job, Waits(), {.warm_up = kWarmUp, .trace = FLAGS_trace.empty() ? nullptr : &trace});
+      Simulate(job.job, *job.times, {.warm_up = kWarmUp, .trace = FLAGS_trace.empty() ? nullptr : &trace});
   CHECK(result.ok()) << result.status();
   if (!FLAGS_trace.empty()) {
     std::vector<std::string> names;
-    for (const SimulatedJob::Node& node : job.nodes) names.push_back(node.name);
+    for (const SimulatedJob::Node& node : job.job.nodes) names.push_back(node.name);
     CHECK(WriteWholeFile(FLAGS_trace, trace.Json(names)).ok());
   }
   std::printf("%.2f images/s\n", result->samples_per_s());
-  if (FLAGS_report) std::printf("%s", DescribeSimulation(job, *result).c_str());
+  if (FLAGS_report) std::printf("%s", DescribeSimulation(job.job, *result).c_str());
   return 0;
 }
 
+int RunMadeUp() {
+  const Waits times;
+  WaitingJob job{MakeJob(), &times, {}};
+  for (const SimulatedExchange& exchange : job.job.exchanges) {
+    std::vector<size_t>& gradients = job.gradients.emplace_back();
+    for (const SimulatedExchange::Collective& collective : exchange.collectives) {
+      gradients.push_back(static_cast<size_t>(collective.bytes));
+    }
+  }
+  return RunOrSimulate(std::move(job));
+}
+
+Shape SampleOfFlag() {
+  int64_t channels = 0, height = 0, width = 0;
+  char comma = ',';
+  CHECK(std::stringstream(FLAGS_sample) >> channels >> comma >> height >> comma >> width) << "--sample";
+  return Shape{channels, height, width};
+}
+
+/// The gradients of each group of an exchange, in its order.
+std::vector<size_t> GradientsOf(const JobPlan& plan, const SimulatedExchange& exchange) {
+  std::vector<size_t> gradients;
+  const PipelinePlan pipeline = plan.pipeline(exchange.ranks[0]);
+  for (const int group : exchange.groups[0]) {
+    size_t& bytes = gradients.emplace_back();
+    for (const ParamPlan& param : plan.node(exchange.ranks[0], true).params()) {
+      const bool in_group = param.graph_layer == pipeline.groups[group].layer && param.spec.lr_mult != 0;
+      if (in_group) bytes += static_cast<size_t>(param.block.count()) * sizeof(float);
+    }
+  }
+  return gradients;
+}
+
+int RunTable() {
+  const auto table = RoutingTable::Load(FLAGS_routing);
+  CHECK(table.ok()) << table.status();
+  const auto solver = ReadSolver(table->solver_path());
+  CHECK(solver.ok()) << solver.status();
+  auto net = NetOfSolver(*solver);
+  CHECK(net.ok()) << net.status();
+  JobPlan::Options options;
+  options.table = &*table;
+  options.solver = *solver;
+  options.solver.clear_test_iter();
+  options.net = std::make_shared<const caffe::NetParameter>(*std::move(net));
+  options.train_shape = SampleOfFlag();
+  const auto plan = JobPlan::Create(options);
+  CHECK(plan.ok()) << plan.status();
+  const auto hosts = ReadHosts(FLAGS_hosts);
+  CHECK(hosts.ok()) << hosts.status();
+  const auto places = PlacesOfNodes(*table, *hosts);
+  CHECK(places.ok()) << places.status();
+  const PlannedTimes times(**plan, *hosts, *places);
+  WaitingJob job{SimulatedJobOf(**plan, *hosts, *places, FLAGS_clocks), &times, {}};
+  for (const SimulatedExchange& exchange : job.job.exchanges) job.gradients.push_back(GradientsOf(**plan, exchange));
+  return RunOrSimulate(std::move(job));
+}
+
 }  // namespace
+
+int Main() { return FLAGS_routing.empty() ? RunMadeUp() : RunTable(); }
+
 }  // namespace hp::test
 
 int main(int argc, char** argv) {
