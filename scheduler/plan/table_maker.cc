@@ -134,8 +134,11 @@ void AddShardsBeside(int stage, int count, RoutingTableConfig* config) {
 Status AddSideClassifiers(const caffe::NetParameter& net, int before, StageConfig* stage) {
   const std::vector<int> layers = SideClassifiers(net, before);
   if (layers.empty()) {
-    return InvalidArgument("--side_classifiers: in front of layer \"%s\" nothing but InnerProducts leads to a loss",
-                           net.layer(before).name().c_str());
+    return InvalidArgument(
+        "--side_classifiers: the net has none in front of layer \"%s\"; expected InnerProducts there that lead to a "
+        "loss "
+        "of their own",
+        net.layer(before).name().c_str());
   }
   std::set<std::string> added;
   for (const int i : layers) {
@@ -154,8 +157,9 @@ Status CheckRequest(const TableRequest& request) {
     if (shards < 1)
       return InvalidArgument("--fc has a stage of %d nodes; expected at least 1 (or --fc=0 alone)", shards);
   }
-  if (request.side_classifiers && request.fc.empty()) {
-    return InvalidArgument("--side_classifiers goes with an FC stage, which is to have them");
+  for (const auto& [asked, flag] : {std::pair(request.side_classifiers, "side_classifiers"),
+                                    std::pair(request.beside, "beside"), std::pair(request.scattered, "scattered")}) {
+    if (asked && request.fc.empty()) return InvalidArgument("--%s goes with an FC stage, and --fc asks for none", flag);
   }
   if (request.micro_batches < 0) {
     return InvalidArgument("--micro_batches is %d; expected at least 1, or 0 to choose it automatically",

@@ -213,10 +213,10 @@ TEST(DividedNetTest, TheTableHasItsSideClassifiersByName) {
   request.fc.clear();
   request.cut.clear();
   EXPECT_THAT(MakeTable(request, net).status().message(),
-              testing::HasSubstr("--side_classifiers goes with an FC stage"));
+              testing::HasSubstr("--side_classifiers goes with an FC stage, and --fc asks for none"));
   request.fc = {1};
   EXPECT_THAT(MakeTable(request, *TailNet()).status().message(),
-              testing::HasSubstr("--side_classifiers: in front of layer \"fc6\""));
+              testing::HasSubstr("--side_classifiers: the net has none in front of layer \"fc6\""));
 }
 
 }  // namespace
