@@ -37,4 +37,10 @@ void PackedParams::Refresh(uint64_t version) {
   }
 }
 
+size_t PackedParams::bytes() const {
+  size_t bytes = 0;
+  for (const auto& [key, copy] : copies_) bytes += copy.buffer.bytes();
+  return bytes;
+}
+
 }  // namespace hp

@@ -36,6 +36,8 @@ class PackedParams {
   /// Fills copies of other versions than `version` again. Call it before captured work is replayed
   /// (Device::RunCaptured), which reads the copies without calling Get.
   void Refresh(uint64_t version);
+  /// Of all copies.
+  size_t bytes() const;
 
  private:
   struct Copy {
@@ -106,8 +108,8 @@ class Op {
   size_t scratch_bytes() const { return scratch_bytes_; }
   /// Bytes that OpArgs::saved must have; each solver has its own.
   size_t saved_bytes() const { return saved_bytes_; }
-  /// Bytes that it keeps in PackedParams on a GPU (0 on the CPU), for the plan of memory. Ops of the same parameters
-  /// share them.
+  /// Bytes that it keeps in PackedParams for each version of its parameters, for the plan of memory. Ops of the same
+  /// parameters share them.
   size_t packed_bytes() const { return packed_bytes_; }
 
   /// Computes `out` (and `saved`) from `in` and `params`.

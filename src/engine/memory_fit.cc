@@ -20,15 +20,21 @@ using Wide = unsigned __int128;
 
 size_t Narrow(Wide bytes) { return static_cast<size_t>(std::min<Wide>(bytes, std::numeric_limits<size_t>::max())); }
 
+// What an allocation takes beyond its bytes, at the least: a device keeps enough free for larger roundings.
+constexpr size_t kBlock = 256;
+
 size_t DeviceOnlyBytes(const NodeModel& model, int pool_size) {
   if (model.on_host()) return 0;
-  // What an allocation takes beyond its bytes, at the least: the device keeps enough free for larger roundings.
-  constexpr size_t kBlock = 256;
   size_t bytes = HostBridge::DeviceBytes(BridgeNeedsOf(model, pool_size)) + InputPrefetcher::DeviceBytes(model) +
                  Updater::DeviceBytes(model) + 8 * kBlock;
   for (const StoredParam& param : model.stored_params()) {
     if (param.frozen()) bytes += param.local().count() * sizeof(float) + kBlock;
   }
+  return bytes;
+}
+
+size_t PackedBytes(const NodeModel& model) {
+  size_t bytes = 0;
   for (const NetStep& step : model.any_net(true).steps()) {
     if (step.op != nullptr && step.op->packed_bytes() > 0) bytes += step.op->packed_bytes() + kBlock;
   }
@@ -60,6 +66,7 @@ NodeMemory MemoryOf(const NodeModel& model, int pool_size) {
   memory.solver = model.arena_bytes();
   memory.matrices = MatrixBytes(model);
   memory.scratch = model.scratch_bytes();
+  memory.packed = PackedBytes(model) * static_cast<size_t>(memory.versions);
   memory.device_only = DeviceOnlyBytes(model, pool_size);
   memory.images = ImageBytes(model);
   return memory;
@@ -153,7 +160,7 @@ Least LeastOf(const JobPlan& job, Rank rank, bool train) {
 size_t NodeMemory::bytes() const {
   constexpr size_t kPage = 4096;
   const Wide solvers = Wide(pool_size) * ((Wide{solver} + kPage - 1) / kPage * kPage);
-  return Narrow(Wide{parameters} + solvers + scratch + matrices + device_only);
+  return Narrow(Wide{parameters} + solvers + scratch + matrices + packed + device_only);
 }
 
 size_t NodeMemory::image_bytes() const { return Narrow(Wide{images} * ring()); }
@@ -167,6 +174,7 @@ std::string NodeMemory::Describe() const {
   std::string text = Format("memory: parameters %s%s, %d solvers of %s each, rows of deferred gradients %s, scratch %s",
                             MegaBytes(parameters).c_str(), kept.c_str(), pool_size, MegaBytes(solver).c_str(),
                             MegaBytes(matrices).c_str(), MegaBytes(scratch).c_str());
+  if (packed > 0) text += ", packed weights " + MegaBytes(packed);
   if (device_only > 0) text += ", input and copies " + MegaBytes(device_only);
   if (images > 0) text += ", images " + MegaBytes(image_bytes());
   if (exchange > 0) text += ", exchange " + MegaBytes(exchange);

@@ -17,8 +17,9 @@ struct NodeMemory {
   size_t solver = 0;      ///< of one solver
   size_t matrices = 0;    ///< inputs of deferred gradients, of all rows of an update
   size_t scratch = 0;     ///< shared by all solvers
+  size_t packed = 0;      ///< parameters in the layouts and element types that ops read, in all versions
   /// What only a device with memory of its own needs: copies of inputs that come from the host, gradients of frozen
-  /// parameters that ops write, parameters in other layouts; 0 on the host.
+  /// parameters that ops write; 0 on the host.
   size_t device_only = 0;
   /// Images of one micro-batch, of training and test together: in the host's memory, `ring()` times.
   size_t images = 0;

@@ -3,9 +3,10 @@
 whose links are shaped (tc tbf) and whose computing is replaced by timed waits, so that few cores stand for many. Pipelines,
 TCP and rings are real; each run is a process for each node in a network namespace.
 
-usage: test/bench/planned_waits.py [BIN] [--nets alexnet,vgg16] [--links 1000,200] [--best=10]     as root
+usage: test/bench/planned_waits.py [BIN] [--nets alexnet,vgg16] [--links 1000,200] [--best=10] [--slower=5]     as root
 
-Of each named table the number of micro-batches is taken that is the fastest by simulation. A table that is simulated at
+With --slower=N hosts compute and links carry N times less, which changes no ratio, and images/s are given times N: the
+machine's own processors must not be what limits a link. Of each named table the number of micro-batches is taken that is the fastest by simulation. A table that is simulated at
 less than --least of the choice's speed is not run.
 """
 import argparse
@@ -23,7 +24,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 EXAMPLES = os.path.join(os.path.dirname(os.path.dirname(HERE)), "examples")
 HOSTS = 4
 # Net: (batch, shape of a sample, clocks, last layer of the first of two conv stages, first of the second).
-NETS = {"alexnet": (128, "3,227,227", 8, "pool2", "conv3"), "vgg16": (32, "3,224,224", 6, "pool3", "conv4_1")}
+NETS = {"alexnet": (128, "3,227,227", 6, "pool2", "conv3"), "vgg16": (16, "3,224,224", 5, "pool3", "conv4_1")}
 ALTERNATING = 'split { layer: "fc6" by: INPUTS } split { layer: "fc8" by: INPUTS }'
 
 
@@ -66,8 +67,9 @@ def table_text(solver, stages, more, beside, micro_batches):
 
 
 class Bench:
-    def __init__(self, folder, binaries, net, mbit):
-        self.folder, self.binaries, self.net, self.mbit = folder, binaries, net, mbit
+    def __init__(self, folder, binaries, net, mbit, slower):
+        self.folder, self.binaries, self.net, self.slower = folder, binaries, net, slower
+        mbit /= slower
         batch, self.sample, self.clocks, _, _ = NETS[net]
         with open(os.path.join(EXAMPLES, net, net + "_train_val.prototxt"), encoding="utf-8") as file:
             self.write("net.prototxt", re.sub(r"batch_size: \d+", "batch_size: %d" % batch, file.read()))
@@ -76,7 +78,8 @@ class Bench:
             'net: "%s/net.prototxt" base_lr: 0.01 lr_policy: "fixed" momentum: 0.9 max_iter: 1000' % folder)
         # hproute takes a link to carry 1448 of 1538 bytes, tc counts 1514 of them.
         self.hosts = self.write("hosts.prototxt", "".join(
-            'host { name: "h%d" gflops: 200 cores: 2 memory_mb: 16384 link_gbit_per_s: %g }\n' % (i, mbit / 1000)
+            'host { name: "h%d" gflops: %g memory_gb_per_s: %g cores: 2 memory_mb: 16384 '
+            'link_gbit_per_s: %g latency_us: 100 }\n' % (i, 200 / slower, 10 / slower, mbit / 1000)
             for i in range(HOSTS)))
         self.rate = "%dkbit" % round(mbit * 1000 * 1514 / 1538)
 
@@ -96,7 +99,8 @@ class Bench:
     def simulated(self, path):
         with open(path, encoding="utf-8") as file:
             nodes = re.findall(r'host: "h(\d+)"', file.read())
-        return pipeline_waits.rate(hybrid_hosts.run(*self.waits(path, "--simulate", "--addresses=" + ",".join(nodes))))
+        return self.slower * pipeline_waits.rate(
+            hybrid_hosts.run(*self.waits(path, "--simulate", "--addresses=" + ",".join(nodes))))
 
     def measured(self, path):
         with open(path, encoding="utf-8") as file:
@@ -109,7 +113,7 @@ class Bench:
                 processes.append(subprocess.Popen(
                     ["nice", "-n", "-15", *hosts.prefix_of(host), *self.waits(path, addresses, "--node=%d" % node)],
                     stdout=subprocess.PIPE, text=True))
-            return min(pipeline_waits.rate(process.communicate(timeout=580)[0]) for process in processes)
+            return self.slower * min(pipeline_waits.rate(process.communicate(timeout=580)[0]) for process in processes)
         finally:
             for process in processes:
                 if process.poll() is None:
@@ -142,7 +146,8 @@ def main():
     parser.add_argument("--nets", default="alexnet,vgg16")
     parser.add_argument("--links", default="1000,200", help="Mbit/s")
     parser.add_argument("--best", type=int, default=10, help="of the planner's tables")
-    parser.add_argument("--least", type=float, default=0.75)
+    parser.add_argument("--slower", type=float, default=5)
+    parser.add_argument("--least", type=float, default=0.85)
     arguments = parser.parse_args()
     if os.geteuid() != 0:
         print("SKIPPED: network namespaces need root")
@@ -151,7 +156,7 @@ def main():
     for net in arguments.nets.split(","):
         for mbit in (int(link) for link in arguments.links.split(",")):
             with tempfile.TemporaryDirectory() as folder:
-                bench = Bench(folder, arguments.bin, net, mbit)
+                bench = Bench(folder, arguments.bin, net, mbit, arguments.slower)
                 tables = [bench.planned(number) for number in range(1, arguments.best + 1)]
                 choice = 0
                 for name, path in [*tables, *bench.named()]:

@@ -53,6 +53,10 @@ class PackedWeights {
   PackedWeights(const onednn::Context& context, const memory::desc& dense, const memory::desc& wanted)
       : key_("conv " + onednn::FormatName(wanted)), wanted_(wanted), reorder_(context, dense, wanted) {}
 
+  /// Of the copy; 0: the weights are read where they are.
+  size_t bytes() const { return reorder_.needed() ? wanted_.get_size() : 0; }
+  /// Whether both are the same copy.
+  bool IsAs(const PackedWeights& other) const { return key_ == other.key_; }
   memory Get(onednn::Context* context, const ParamView& param) const {
     if (!reorder_.needed()) return context->Memory(wanted_, param.data);
     std::byte* packed =
@@ -166,6 +170,8 @@ ConvolutionOp::ConvolutionOp(const ConvolutionDesc& desc, const TensorDesc& in)
   if (desc.input_gradient) BackwardInputScratch(&backward_input);
   BackwardParamsScratch(&backward_params);
   scratch_bytes_ = std::max({forward.used(), backward_input.used(), backward_params.used()});
+  packed_bytes_ = forward_weights_.bytes();
+  if (desc.input_gradient && !backward_weights_.IsAs(forward_weights_)) packed_bytes_ += backward_weights_.bytes();
 }
 
 void ConvolutionOp::MakeForward() {

@@ -255,6 +255,16 @@ TEST_P(ConvolutionTest, AccumulatedGradientsAreSums) {
   });
 }
 
+TEST_P(ConvolutionTest, PackedWeightsTakeWhatThePlanOfMemoryHeard) {
+  ForEachLayout([](OpRunner* runner) {
+    runner->Forward();
+    runner->SetOutputGradient(0, RandomValues(GetParam().out.count(), 10));
+    if (GetParam().input_gradient) runner->BackwardInput();
+    runner->BackwardParams();
+    EXPECT_EQ(runner->packed_bytes(), runner->op()->packed_bytes());
+  });
+}
+
 TEST_P(ConvolutionTest, TheSameCallGivesTheSameBits) {
   ForEachLayout([](OpRunner* runner) {
     runner->SetOutputGradient(0, RandomValues(GetParam().out.count(), 10));

@@ -132,6 +132,12 @@ class OpRunner {
   /// A null pointer instead of d_in[i]: the gradient is not wanted.
   void SkipInputGradient(int i) { skip_d_in_.resize(in_.size()), skip_d_in_[i] = true; }
 
+  /// Of copies that calls have made of parameters.
+  size_t packed_bytes() const {
+    size_t bytes = 0;
+    for (const PackedParams& packed : packed_) bytes += packed.bytes();
+    return bytes;
+  }
   const Values& input(int i) const { return inputs_[i]; }
   Values Param(int i) const { return ReadTensor(params_[i]); }
   Values Output(int i = 0) const { return ReadTensor(out_[i]); }
