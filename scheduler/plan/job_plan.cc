@@ -27,8 +27,10 @@ StatusOr<StageLayout> LayoutOf(const RoutingTable& table, const caffe::NetParame
   return layout;
 }
 
-/// By segment: whether shards compute all of it, on a node with replicas as well.
+/// By segment: whether shards compute all of it, on a CPU node with replicas as well. A GPU has its tasks queued before
+/// they run, and nothing gets in between the layers of one.
 std::vector<bool> UrgentSegments(const NodePlan& node, const RoutingTable& table, Rank rank) {
+  if (table.node(rank).device != "cpu") return {};
   const std::vector<StagePart>& parts = table.node(rank).parts;
   const auto replica = [&](const StagePart& part) { return table.stage(part.stage).conv; };
   if (std::none_of(parts.begin(), parts.end(), replica) || std::all_of(parts.begin(), parts.end(), replica)) return {};

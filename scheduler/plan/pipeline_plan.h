@@ -14,7 +14,7 @@ struct PhasePlan {
   std::vector<bool> backward;   ///< by segment: whether it has a backward task; all false in a test
   std::vector<PortPlan> ports;  ///< a "port" elsewhere is an index into these, and into NodePlan::ports()
   /// By segment: whether its tasks go in between the layers of others, since replicas on other nodes wait for this
-  /// shard of a layer. Empty: none, as on all nodes that are not replica and shard at once.
+  /// shard of a layer. Empty: none, as on GPUs, and on all nodes that are not replica and shard at once.
   std::vector<bool> urgent = {};
   std::vector<int> groups = {};  ///< in training, by parameter group: its layer's segment; -1: the layer does not run
 };

@@ -265,6 +265,12 @@ Prediction Predictor::Predict(const DividedNet& net, int micro_batches, const st
   double way = forward + backward;
   if (shards > 0) way += through + send + receive + (2 + net.hops()) * latency;
   round = std::max(round, way / std::max(prediction.depth, 1e-3));
+  // Tasks of GPUs are not interrupted. Where shards lie beside replicas and an update has several rounds, shards wait
+  // for passes of replicas on other nodes, which in turn wait for them: the simulator shows rounds of twice the way.
+  const bool waits = std::any_of(groups.begin(), groups.end(), [this](const HostGroup& group) {
+    return group.beside && hosts_->places[group.place].device != "cpu";
+  });
+  if (waits) round = std::max(round, 2 * way);
   // The exchange begins with the last backward pass, which hides some of it.
   const double shown = prediction.exchange_s = std::max(0.0, exchange - backward);
   prediction.seconds = std::max(way + (rounds - 1) * round + shown + update, prediction.limit);

@@ -77,7 +77,7 @@ class Compute {
   /// in the order of the pipeline's tasks. Never waits for another node. A failure of the device is not reported here
   /// but by Device::Wait.
   /// @param between_layers null, or called between two layers of a forward or backward task, where it may carry out
-  /// other such tasks, with null. Not called on devices that queue their work.
+  /// other such tasks, with null. Null on devices that queue their work.
   /// @return to be waited for before Collect; meaningless on the host's device.
   virtual Device::Mark Enqueue(const Task& task, const std::function<void()>* between_layers) = 0;
   /// Takes the results of a task that is done: the statistics of a forward task. Must come before Pipeline::Done, which

@@ -59,7 +59,7 @@ Status Executor::Carry(const Task& task) {
     return OkStatus();
   }
   options_.device->BeginRange(Describe(task));
-  const bool interruptible = options_.device->is_host() && options_.pipeline->MayInterrupt(task);
+  const bool interruptible = options_.pipeline->MayInterrupt(task);
   under_way.done = options_.compute->Enqueue(task, interruptible ? &between_layers_ : nullptr);
   options_.device->EndRange();
   if (options_.device->is_host()) {

@@ -136,6 +136,25 @@ TEST_F(JobPlanTest, APipelineGoesByItsPart) {
   EXPECT_THAT(shard.test[0].backward, ElementsAre(false, false, false));
 }
 
+// Only the host carries tasks out between the layers of others (Executor), and simulations go by the same plan.
+TEST_F(JobPlanTest, AShardBesideAReplicaIsUrgentOnACpuAlone) {
+  const std::string table = R"(
+      solver: "s.prototxt"
+      stage { name: "conv" kind: CONV to_layer: "pool1" }
+      stage { name: "fc" kind: FC from_layer: "ip1" }
+      node { name: "a" stage: 0 index: 0 host: "h0" port: 29500 part { stage: 1 index: 0 } }
+      node { name: "b" stage: 0 index: 1 host: "h1" port: 29500 DEVICE })";
+  const auto urgent = [&](const std::string& device, Rank rank) {
+    table_ = MakeTable(With(With(table, "DEVICE", device), "part {", device + " part {"));
+    const auto job = Make();
+    EXPECT_TRUE(job.ok()) << job.status();
+    return job.ok() ? (*job)->pipeline(rank).train[0].urgent : std::vector<bool>();
+  };
+  EXPECT_THAT(urgent("", 0), ElementsAre(false, true));
+  EXPECT_THAT(urgent("", 1), ElementsAre());
+  EXPECT_THAT(urgent("device: 'cuda:0'", 0), ElementsAre());
+}
+
 // Rows to keep: 8 x (36 + 25) of ip1 are fewer than its 36 x 25 weights; 8 x (50 + 3) of ip2 are more than 50 x 3.
 TEST_F(JobPlanTest, ALayerIsDeferredWhereItsRowsAreSmallerThanItsGradient) {
   const auto job = Make();

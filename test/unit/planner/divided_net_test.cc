@@ -150,6 +150,21 @@ TEST_P(DivisionPlan, PredictsTheBytesOfEveryNodeOfTheJob) {
   }
 }
 
+// A GPU's tasks are not interrupted: each round waits for passes of the one before it on the other node.
+TEST(PredictorTest, ShardsBesideReplicasOnGpusWaitForEachOtherFromTheSecondRoundOn) {
+  const std::vector<HostGroup> beside = {{0, 2, 1, 1, true, 12, 0}};
+  const auto net = Divide(Tail(2));
+  const auto seconds = [&](const std::string& device, int rounds) {
+    const auto like = Parse<HostConfig>("gflops: 1 memory_gb_per_s: 20 latency_us: 1");
+    const Hosts hosts = LikeHosts({"h0" + device, "h1" + device}, like).value();
+    return Predictor(hosts, {.batch = 24}).Predict(*net, rounds, beside).seconds;
+  };
+  const std::string gpu = "/cuda:0";
+  EXPECT_GT(seconds(gpu, 2), 1.3 * seconds(gpu, 1));
+  EXPECT_GT(seconds(gpu, 4), 1.3 * seconds(gpu, 2));
+  EXPECT_LT(seconds("", 2), 1.3 * seconds("", 1)) << "a CPU's are";
+}
+
 INSTANTIATE_TEST_SUITE_P(Divisions, DivisionPlan,
                          testing::Values(Case{{}, 1, false}, Case{{}, 4, false}, Case{Tail(1), 1, false},
                                          Case{Tail(1), 3, false}, Case{Tail(4), 2, false},
