@@ -7,6 +7,7 @@ namespace hp {
 void BoundaryRequests::AddRequests(IterationReport* report) {
   report->set_stop(stop_);
   report->set_snapshot(snapshot_.exchange(false));
+  clocks_reported_ = report->clock() + 1;
 }
 
 void BoundaryRequests::Keep(int nodes, double clip_gradients, const std::optional<LossScaler>& scaler) {
@@ -14,12 +15,20 @@ void BoundaryRequests::Keep(int nodes, double clip_gradients, const std::optiona
   keeper_.emplace(nodes, clip_gradients, scaler);
 }
 
-std::optional<Verdict> BoundaryRequests::AddReport(Rank from, const IterationReport& report) {
-  MutexLock lock(&mutex_);
-  CHECK(keeper_) << "received an iteration report on a node other than the first";
-  const std::optional<Verdict> verdict = keeper_->Add(from, report);
-  if (verdict) clocks_judged_ = verdict->clock() + 1;  // in their order: each node's reports come in that
-  return verdict;
+// Each node's reports come in order, so verdicts are made in order; the first mutex has them followed in order too,
+// when the next one is made on another thread meanwhile. The second is free then: who follows a verdict adds its
+// requests.
+void BoundaryRequests::AddReport(Rank from, const IterationReport& report,
+                                 const std::function<void(const Verdict&)>& follow) {
+  MutexLock one_at_a_time(&follow_mutex_);
+  std::optional<Verdict> verdict;
+  {
+    MutexLock lock(&mutex_);
+    CHECK(keeper_) << "received an iteration report on a node other than the first";
+    verdict = keeper_->Add(from, report);
+    if (verdict) clocks_judged_ = verdict->clock() + 1;
+  }
+  if (verdict) follow(*verdict);
 }
 
 int64_t BoundaryRequests::clocks_judged() {

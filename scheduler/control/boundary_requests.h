@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 
@@ -13,7 +14,7 @@ namespace hp {
 /// Stops, snapshots and pulls, from the request on any node to the boundary at which all nodes carry them out. A
 /// request takes three steps:
 ///   1. RequestStop or RequestSnapshot; the node's next report carries it (AddRequests).
-///   2. On the first node AddReport merges the reports of clock t into a verdict, which the caller sends to all nodes.
+///   2. On the first node AddReport merges the reports of clock t into a verdict, which its caller sends to all nodes.
 ///   3. Every node keeps the verdict (Add) until the boundary in front of clock t + delay() (Peek, Take).
 /// So all nodes act between the same two updates. One on each node, owned by Node. Any thread; the two requests also
 /// from a signal handler.
@@ -30,17 +31,21 @@ class BoundaryRequests {
   void RequestStop() { stop_ = true; }
   /// Asks for a snapshot, in the next report only. Async-signal-safe.
   void RequestSnapshot() { snapshot_ = true; }
-  /// Sets `stop` and `snapshot` of this node's report. Once for each clock.
+  /// Sets `stop` and `snapshot` of this node's report, which is to be sent. Once for each clock, in order.
   void AddRequests(IterationReport* report);
 
   /// On the first node alone, before the first report: lets AddReport merge reports. Parameters as VerdictKeeper's.
   void Keep(int nodes, double clip_gradients, const std::optional<LossScaler>& scaler) HP_EXCLUDES(mutex_);
-  /// On the first node alone (CHECK). @return the verdict of the report's clock if this was the last report that it
-  /// lacked, else nothing.
-  std::optional<Verdict> AddReport(Rank from, const IterationReport& report) HP_EXCLUDES(mutex_);
+  /// On the first node alone (CHECK). If this was the last report that its clock lacked, calls `follow` with the
+  /// verdict: once for each clock, one at a time and in their order, though reports come on several threads. So
+  /// verdicts that `follow` sends arrive in order. It must not block, nor call this.
+  void AddReport(Rank from, const IterationReport& report, const std::function<void(const Verdict&)>& follow)
+      HP_EXCLUDES(follow_mutex_, mutex_);
   /// On the first node alone: how many clocks have a verdict, counted from iteration 0; 0 before the first verdict of
-  /// this run. A verdict counts before AddReport returns it, so ahead of everything that follows from it.
+  /// this run. A verdict counts before `follow` has it, so ahead of everything that follows from it.
   int64_t clocks_judged() HP_EXCLUDES(mutex_);
+  /// How many clocks this node has reported (AddRequests), counted as above. No verdict is on a later one.
+  int64_t clocks_reported() const { return clocks_reported_; }
   /// The loss scaler's state after the latest verdict, for a snapshot's manifest. @return nothing on nodes but the
   /// first, and where losses are not scaled.
   std::optional<LossScalingState> loss_scaling() HP_EXCLUDES(mutex_);
@@ -56,6 +61,8 @@ class BoundaryRequests {
  private:
   const int64_t delay_;
   std::atomic<bool> stop_{false}, snapshot_{false};  // asked for on this node
+  std::atomic<int64_t> clocks_reported_{0};
+  Mutex follow_mutex_;  // of AddReport; held while a verdict is followed
   Mutex mutex_;
   std::optional<VerdictKeeper> keeper_ HP_GUARDED_BY(mutex_);  // on the first node alone
   int64_t clocks_judged_ HP_GUARDED_BY(mutex_) = 0;

@@ -196,14 +196,12 @@ Status PeerRules::CheckReport(Rank from, const IterationReport& report, int64_t 
   return OkStatus();
 }
 
-Status PeerRules::CheckVerdict(const Verdict& verdict) {
-  // Several iterations may be open at once, and threads of the first node send their verdicts.
-  if (verdict.clock() < next_verdict_ ||
-      verdict.clock() >= next_verdict_ + BoundaryRequests::DelayOf(table_.staleness()) ||
-      !verdicts_.insert(verdict.clock()).second) {
+Status PeerRules::CheckVerdict(const Verdict& verdict, int64_t clocks_reported) {
+  if (verdict.clock() != next_verdict_)
     return InvalidArgument("a verdict on iteration %lld; expected %lld", Print(verdict.clock()), Print(next_verdict_));
-  }
-  while (verdicts_.erase(next_verdict_) > 0) ++next_verdict_;
+  if (next_verdict_ >= clocks_reported)
+    return InvalidArgument("a verdict on iteration %lld, which lacks this node's report", Print(next_verdict_));
+  ++next_verdict_;
   const bool sound = std::isfinite(verdict.scale()) && verdict.scale() >= 0 &&
                      std::isfinite(verdict.next_loss_scale()) && verdict.next_loss_scale() > 0 &&
                      verdict.layer().size() <= kMaxLayerName;

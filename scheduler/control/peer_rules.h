@@ -55,8 +55,9 @@ class PeerRules {
   /// The report of the next iteration of `from`, of those that may be open (BoundaryRequests::DelayOf). @param
   /// clocks_judged BoundaryRequests::clocks_judged.
   Status CheckReport(Rank from, const IterationReport& report, int64_t clocks_judged);
-  /// The verdict on the next iteration, or one of those that may be open beside it.
-  Status CheckVerdict(const Verdict& verdict);
+  /// The verdict on the next iteration, which this node has reported. The first node sends them in order
+  /// (BoundaryRequests::AddReport), on one connection. @param clocks_reported BoundaryRequests::clocks_reported.
+  Status CheckVerdict(const Verdict& verdict, int64_t clocks_reported);
   /// Labels of rows that `from` reads.
   Status CheckLabels(Rank from, const LabelsMessage& labels) const;
   /// One value for each output of a micro-batch that `from` computes.
@@ -80,8 +81,7 @@ class PeerRules {
   int64_t start_clock_ = 0;
   ExchangeRules exchanges_;
   std::map<Rank, int64_t> next_report_;  // clocks; absent: start_clock_
-  int64_t next_verdict_ = 0;             // all before it have come
-  std::set<int64_t> verdicts_;           // come already, of those from next_verdict_ on
+  int64_t next_verdict_ = 0;             // a clock; all before it have come
   struct Early {
     int messages = 0;
     size_t bytes = 0;

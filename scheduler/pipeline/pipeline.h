@@ -89,7 +89,8 @@ class Pipeline {
   /// Images or labels arrived: asks InputsReady again for every flight that waits.
   void OnInputs() HP_EXCLUDES(mutex_);
   /// The verdict of clock t = `clock` has arrived and does not end the job by an error. Clock t + staleness + 2 may
-  /// open, or t + 1 if that is the last one; with wait_for_verdict the updates of t follow.
+  /// open, or t + 1 if that is the last one; with wait_for_verdict the updates of t follow. In the order of clocks: a
+  /// stop that came behind the next verdict would find its boundary passed.
   /// @param stop_at the job ends in front of this clock: no id of it or a later one is bound, and no further update is
   /// made. Nothing: it goes on. Of several stops the earliest counts.
   void OnVerdict(int64_t clock, std::optional<int64_t> stop_at) HP_EXCLUDES(mutex_);

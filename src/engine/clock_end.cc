@@ -33,16 +33,16 @@ void ClockEnd::SendReport(int64_t clock) {
 
 void ClockEnd::OnReport(Rank from, const IterationReport& report) {
   if (options_.on_report) options_.on_report(from, report);
-  const std::optional<Verdict> verdict = options_.requests->AddReport(from, report);
-  if (!verdict) return;
-  if (verdict->skip()) {
-    LOG(WARNING) << "iteration " << verdict->clock() << ": layer \"" << Printable(verdict->layer())
-                 << "\" has a NaN or infinity in its gradient: update skipped, loss scale now "
-                 << Format("%g", verdict->next_loss_scale());
-  }
-  const int nodes = options_.model->table().size();
-  for (Rank rank = 1; rank < nodes; ++rank) options_.send(rank, kVerdictMessage, *verdict);
-  OnVerdict(*verdict);
+  options_.requests->AddReport(from, report, [this](const Verdict& verdict) {
+    if (verdict.skip()) {
+      LOG(WARNING) << "iteration " << verdict.clock() << ": layer \"" << Printable(verdict.layer())
+                   << "\" has a NaN or infinity in its gradient: update skipped, loss scale now "
+                   << Format("%g", verdict.next_loss_scale());
+    }
+    const int nodes = options_.model->table().size();
+    for (Rank rank = 1; rank < nodes; ++rank) options_.send(rank, kVerdictMessage, verdict);
+    OnVerdict(verdict);
+  });
 }
 
 void ClockEnd::OnVerdict(const Verdict& verdict) {

@@ -87,7 +87,8 @@ void Inbox::Take(Rank peer, uint32_t type, std::span<const std::byte> bytes) {
           [&](const auto& report) { parts_.clock_end->OnReport(peer, report); });
     case kVerdictMessage:
       return take(
-          Parse<Verdict>(type, bytes), [&](const auto& verdict) { return rules_.CheckVerdict(verdict); },
+          Parse<Verdict>(type, bytes),
+          [&](const auto& verdict) { return rules_.CheckVerdict(verdict, parts_.requests->clocks_reported()); },
           [&](const auto& verdict) { parts_.clock_end->OnVerdict(verdict); });
     case kLabelsMessage:
       return take(

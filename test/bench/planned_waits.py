@@ -6,8 +6,8 @@ TCP and rings are real; each run is a process for each node in a network namespa
 usage: test/bench/planned_waits.py [BIN] [--nets alexnet,vgg16] [--links 1000,200] [--best=10] [--slower=5]     as root
 
 With --slower=N hosts compute and links carry N times less, which changes no ratio, and images/s are given times N: the
-machine's own processors must not be what limits a link. Of each named table the number of micro-batches is taken that is the fastest by simulation. A table that is simulated at
-less than --least of the choice's speed is not run.
+machine's own processors must not be what limits a link. Of each named table the number of micro-batches is taken that
+is the fastest by simulation. A table that is simulated at less than --least of the choice's speed is not run.
 """
 import argparse
 import os
@@ -132,6 +132,8 @@ class Bench:
         for number, (name, (stages, more, beside)) in enumerate(named(self.net).items()):
             best = (0, "", "")
             for micro_batches in (1, 2, 4, 8):
+                if micro_batches * stages[0][2] > NETS[self.net][0]:
+                    break
                 path = self.write("tried.prototxt", table_text(self.solver, stages, more, beside, micro_batches))
                 rate = self.simulated(path)
                 if rate > best[0]:

@@ -89,6 +89,7 @@ class VictimNode : private PipelineHost {
   void FinishExchange();
 
   int64_t clocks_judged() { return requests_.clocks_judged(); }
+  int64_t clocks_reported() { return requests_.clocks_reported(); }
   bool reachable(Rank peer) const { return !transport.closed.contains(peer) && !transport.breaking.contains(peer); }
 
   FuzzTransport transport;

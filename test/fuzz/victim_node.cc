@@ -9,7 +9,7 @@ namespace hp {
 
 // As the real ones, of which the first sends the verdict on and the second tells Compute and Snapshotter too.
 void ClockEnd::OnReport(Rank from, const IterationReport& report) {
-  if (const auto verdict = options_.requests->AddReport(from, report)) OnVerdict(*verdict);
+  options_.requests->AddReport(from, report, [this](const Verdict& verdict) { OnVerdict(verdict); });
 }
 
 void ClockEnd::OnVerdict(const Verdict& verdict) {
@@ -132,10 +132,11 @@ void VictimNode::RunTask() {
     (void)requests_.Take(task->clock);
     labels_.Forget(task->clock);
   }
-  if (task->kind == Task::kFinishClock && self_ == 0) {
+  if (task->kind == Task::kFinishClock) {
     IterationReport report;
     report.set_clock(task->clock);
-    clock_end_->OnReport(self_, report);
+    requests_.AddRequests(&report);
+    if (self_ == 0) clock_end_->OnReport(self_, report);
   }
   BeginExchanges(*task);
   pipeline_.Done(*task);

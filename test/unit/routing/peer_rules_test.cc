@@ -14,10 +14,12 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <vector>
 
 namespace hp {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 constexpr Rank kConv0 = 0, kConv1 = 1, kShard1 = 2, kShard0 = 3, kClient = kFirstClientRank;
@@ -228,12 +230,10 @@ TEST_F(StaleRulesTest, ReportsAndVerdictsOfAsManyClocksMayBeOpen) {
     EXPECT_EQ(stale_.CheckReport(kConv1, report, 0).ok(), clock < 7) << clock;
   }
   Verdict verdict;
-  for (const int64_t clock : {6, 4, 3, 5}) {
+  for (int64_t clock = 3; clock < 7; ++clock) {
     verdict.set_clock(clock);
-    EXPECT_TRUE(stale_.CheckVerdict(verdict).ok()) << clock;
+    EXPECT_TRUE(stale_.CheckVerdict(verdict, 7).ok()) << clock;
   }
-  verdict.set_clock(11);
-  EXPECT_FALSE(stale_.CheckVerdict(verdict).ok());
 }
 
 TEST_F(PeerRulesTest, ReportsAreOfTheTwoIterationsThatMayBeOpen) {
@@ -247,11 +247,13 @@ TEST_F(PeerRulesTest, ReportsAreOfTheTwoIterationsThatMayBeOpen) {
   };
   for (int64_t clock : {3, 4}) {
     EXPECT_TRUE(check(clock).ok());
-    EXPECT_FALSE(requests.AddReport(kConv1, report));
+    requests.AddReport(kConv1, report, [](const Verdict&) { FAIL() << "a report is missing"; });
   }
   EXPECT_EQ(check(5).message(), "a report of iteration 5 before the verdict on iteration 3");
   report.set_clock(3);
-  EXPECT_TRUE(requests.AddReport(kConv0, report));
+  std::vector<int64_t> judged;
+  requests.AddReport(kConv0, report, [&](const Verdict& verdict) { judged.push_back(verdict.clock()); });
+  EXPECT_THAT(judged, ElementsAre(3));
   EXPECT_TRUE(check(5).ok());
   EXPECT_FALSE(check(6).ok());
 }
@@ -272,18 +274,16 @@ TEST_F(PeerRulesTest, ReportsAndVerdictsComeInOrder) {
   EXPECT_FALSE(first->CheckReport(kShard1, report(-1), 0).ok());
   Verdict verdict;
   verdict.set_clock(3);
-  EXPECT_TRUE(other->CheckVerdict(verdict).ok());
-  EXPECT_FALSE(other->CheckVerdict(verdict).ok());
-  for (int64_t clock : {5, 4}) {
-    verdict.set_clock(clock);
-    EXPECT_TRUE(other->CheckVerdict(verdict).ok()) << "two may be open";
-    EXPECT_FALSE(other->CheckVerdict(verdict).ok());
-  }
-  verdict.set_clock(8);
-  EXPECT_FALSE(other->CheckVerdict(verdict).ok());
-  verdict.set_clock(6);
+  EXPECT_EQ(other->CheckVerdict(verdict, 0).message(), "a verdict on iteration 3, which lacks this node's report");
+  EXPECT_TRUE(other->CheckVerdict(verdict, 4).ok());
+  EXPECT_FALSE(other->CheckVerdict(verdict, 4).ok()) << "twice";
+  verdict.set_clock(5);
+  EXPECT_EQ(other->CheckVerdict(verdict, 6).message(), "a verdict on iteration 5; expected 4") << "both may be open";
+  verdict.set_clock(4);
+  EXPECT_TRUE(other->CheckVerdict(verdict, 6).ok());
+  verdict.set_clock(5);
   verdict.set_scale(NAN);
-  EXPECT_FALSE(other->CheckVerdict(verdict).ok());
+  EXPECT_FALSE(other->CheckVerdict(verdict, 6).ok());
 }
 
 TEST_F(PeerRulesTest, LabelsAreOfRowsThatTheReplicaReads) {
