@@ -1,13 +1,12 @@
-// A product, or cosines, of a sample of the classes. Rows of the weights that a sample has lie far apart: they are
-// gathered a tile at a time, which is then multiplied while a cache holds it, so there is never a copy of all of them.
-// Cosines multiply the gathered rows by their inverse norms, and features by theirs; the formulas of both halves of the
-// backward pass stand in cosine_product.cc.
+// A product, or cosines, of a sample of the classes, whose rows of the weights lie far apart: they are multiplied where
+// they are (rows_product.h), so there is never a copy of them. Cosines multiply the outputs by the rows' inverse norms,
+// and features by theirs; the formulas of both halves of the backward pass stand in cosine_product.cc.
 #include "backend/cpu/cpu_backend.h"
-#include "backend/cpu/gemm.h"
 #include "backend/cpu/input_rows.h"
 #include "backend/cpu/outer_product.h"
 #include "backend/cpu/parallel.h"
 #include "backend/cpu/row_norms.h"
+#include "backend/cpu/rows_product.h"
 
 #include "glog/logging.h"
 
@@ -16,45 +15,32 @@
 namespace hp {
 namespace {
 
-/// Weights of one tile: 1 MiB, but no fewer rows than a product wants.
-constexpr int64_t kTileFloats = 262144, kLeastTileRows = 128;
 /// Rows of the weights' gradient that are computed together, a multiple of OuterProductSum's tiles.
 constexpr int64_t kGradientRows = 24;
 
-/// Scratch, in this order: the inputs' copies; the features side by side, normalised or not; their inverse norms; their
-/// gradient; a tile of weights; the tile's outputs, transposed.
+/// Saved: with `normalize` the inverse norms of the rows of the weights, by column. Scratch, in this order: the inputs'
+/// copies; the features side by side, normalised or not; their inverse norms; forward a packed copy of the features,
+/// backward their gradient.
 class SampledProductOp final : public Op {
  public:
   SampledProductOp(const SampledProductDesc& desc, const Backend::Descs& in)
-      : desc_(desc),
-        inputs_(in),
-        rows_(inputs_.rows()),
-        columns_(inputs_.columns()),
-        tile_rows_(std::min(desc.room, std::max(kLeastTileRows, kTileFloats / columns_))) {
+      : desc_(desc), inputs_(in), rows_(inputs_.rows()), columns_(inputs_.columns()) {
     outputs_ = {{Shape{rows_, desc.room}, 1}};
-    scratch_bytes_ = (inputs_.floats() + rows_ * (2 * columns_ + 1) + tile_rows_ * (columns_ + rows_)) * sizeof(float);
+    if (desc.normalize) saved_bytes_ = desc.room * sizeof(float);
+    const int64_t features = rows_ * (columns_ + 1);
+    scratch_bytes_ = (inputs_.floats() + features + PackedFeatures(rows_, columns_)) * sizeof(float);
   }
 
   void Forward(const OpArgs& args) override {
     BringFeatures(args);
-    ForTiles(args, [&](int64_t begin, int64_t count) {
-      Gemm('N', 'T', count, rows_, columns_, Tile(args), columns_, Features(args), columns_, false, TileOutputs(args),
-           rows_);
-      ForItems(rows_, rows_ * count, [&](int64_t row) {
-        float* const y = args.out[0].floats() + row * desc_.room + begin;
-        for (int64_t c = 0; c < count; ++c) y[c] = TileOutputs(args)[c * rows_ + row];
-      });
-    });
+    PackFeatures(rows_, columns_, Features(args), 0, PackedOrGradients(args));
+    MultiplyRows(rows_, PackedOrGradients(args), SampledRows(args), SavedNorms(args), args.out[0].floats(), desc_.room);
   }
 
   void BackwardInput(const OpArgs& args) override {
     BringFeatures(args);
-    float* const gradient = FeatureGradients(args);
-    std::fill_n(gradient, rows_ * columns_, 0.0f);
-    ForTiles(args, [&](int64_t begin, int64_t count) {
-      Gemm('N', 'N', rows_, columns_, count, args.d_out[0].floats() + begin, desc_.room, Tile(args), columns_, true,
-           gradient, columns_);
-    });
+    float* const gradient = PackedOrGradients(args);
+    SumRows(rows_, args.d_out[0].floats(), desc_.room, SampledRows(args), SavedNorms(args), gradient, columns_);
     ForItems(rows_, rows_ * columns_, [&](int64_t row) {
       float* const of_row = gradient + row * columns_;
       if (desc_.normalize) {
@@ -121,9 +107,10 @@ class SampledProductOp final : public Op {
 
   float* Features(const OpArgs& args) const { return reinterpret_cast<float*>(args.scratch) + inputs_.floats(); }
   float* FeatureNorms(const OpArgs& args) const { return Features(args) + rows_ * columns_; }
-  float* FeatureGradients(const OpArgs& args) const { return FeatureNorms(args) + rows_; }
-  float* Tile(const OpArgs& args) const { return FeatureGradients(args) + rows_ * columns_; }
-  float* TileOutputs(const OpArgs& args) const { return Tile(args) + tile_rows_ * columns_; }
+  float* PackedOrGradients(const OpArgs& args) const { return FeatureNorms(args) + rows_; }
+  float* SavedNorms(const OpArgs& args) const {
+    return desc_.normalize ? reinterpret_cast<float*>(args.saved) : nullptr;
+  }
   const float* Weights(const OpArgs& args, int64_t class_index) const {
     return args.params[0].data + class_index * columns_;
   }
@@ -141,20 +128,11 @@ class SampledProductOp final : public Op {
     });
   }
 
-  /// Calls use(begin, count) for all columns of the batch, a few at a time, with their weights in Tile.
-  template <typename Use>
-  void ForTiles(const OpArgs& args, const Use& use) const {
+  /// Those of the columns of the batch.
+  WeightRows SampledRows(const OpArgs& args) const {
     const BatchSample& sample = *args.sample;
     CHECK_LE(sample.columns(), desc_.room) << "classes of a batch";
-    for (int64_t begin = 0; begin < sample.columns(); begin += tile_rows_) {
-      const int64_t count = std::min(tile_rows_, sample.columns() - begin);
-      ForItems(count, count * columns_, [&](int64_t c) {
-        float* const w = Tile(args) + c * columns_;
-        std::copy_n(Weights(args, sample.classes[begin + c]), columns_, w);
-        if (desc_.normalize) ScaleRow(InverseNorm(w, columns_), columns_, w);
-      });
-      use(begin, count);
-    }
+    return {args.params[0].data, columns_, columns_, sample.classes.data(), sample.columns()};
   }
 
   /// Adds what rows [range.begin, range.end) of a column and its neighbours give.
@@ -207,7 +185,7 @@ class SampledProductOp final : public Op {
 
   const SampledProductDesc desc_;
   const InputRows inputs_;
-  const int64_t rows_, columns_, tile_rows_;
+  const int64_t rows_, columns_;
 };
 
 }  // namespace
