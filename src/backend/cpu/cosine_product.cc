@@ -1,72 +1,48 @@
 // Cosines between features and rows of weights: an inner product of features that were divided by their norms, whose
 // columns are then divided by the norms of the weights' rows. There is no normalised copy of the weights, which may be
-// far larger than a cache: the product goes over them in tiles, and a row's norm is taken while its tile is in the
-// cache. Backward, x' being x / |x|:
+// far larger than a cache: MultiplyRows goes over them a few rows at a time, and takes their norms while they are in
+// the cache. Backward, x' being x / |x|:
 //   dx = (h - x' (x' h)) / |x|, h the sum over classes of dy w'    (linear in dy: shards' parts of it add up)
 //   dw = (g - w' (w' g)) / |w|, g the sum over rows of dy x'
 #include "backend/cpu/cpu_backend.h"
-#include "backend/cpu/gemm.h"
 #include "backend/cpu/input_rows.h"
 #include "backend/cpu/outer_product.h"
 #include "backend/cpu/parallel.h"
 #include "backend/cpu/row_norms.h"
+#include "backend/cpu/rows_product.h"
 
 #include <algorithm>
-#include <atomic>
-#include <new>
 
 namespace hp {
 namespace {
 
-/// Weights of one tile: 256 KiB, so that its rows are still in the second-level cache when their norms are taken.
-constexpr int64_t kTileFloats = 65536;
-/// A product of fewer rows than that is slow.
-constexpr int64_t kLeastTileRows = 64;
 /// Rows of the weights' gradient that are computed together, a multiple of OuterProductSum's tiles.
 constexpr int64_t kGradientRows = 24;
 
 /// Saved: the inverse norms of the weights' rows. Scratch, in this order: the inputs' copies, the normalised features
-/// side by side, their inverse norms, their gradient, and a number for each row and output.
+/// side by side, their inverse norms, and forward a packed copy of the features, backward their gradient.
 class CosineProductOp final : public Op {
  public:
   CosineProductOp(const CosineProductDesc& desc, const Backend::Descs& in)
       : outputs_count_(desc.num_output), inputs_(in), rows_(inputs_.rows()), columns_(inputs_.columns()) {
     outputs_ = {{Shape{rows_, outputs_count_}, 1}};
     saved_bytes_ = outputs_count_ * sizeof(float);
-    scratch_bytes_ = (inputs_.floats() + rows_ * (2 * columns_ + 1 + outputs_count_)) * sizeof(float);
+    scratch_bytes_ = (inputs_.floats() + rows_ * (columns_ + 1) + PackedFeatures(rows_, columns_)) * sizeof(float);
   }
 
   void Forward(const OpArgs& args) override {
     NormaliseInputs(args);
-    const int64_t tile = std::clamp(kTileFloats / columns_, kLeastTileRows, std::max(kLeastTileRows, outputs_count_));
-    const int64_t tiles = (outputs_count_ + tile - 1) / tile;
-    std::atomic<bool> out_of_memory = false;  // no exception may leave the threads' loop
-#pragma omp parallel for schedule(static) if (tiles > 1)
-    for (int64_t i = 0; i < tiles; ++i) {
-      try {
-        ComputeTile(args, i * tile, std::min(outputs_count_, (i + 1) * tile));
-      } catch (const std::bad_alloc&) {
-        out_of_memory = true;
-      }
-    }
-    if (out_of_memory) throw std::bad_alloc();
+    PackFeatures(rows_, columns_, Features(args), 0, PackedOrGradients(args));
+    MultiplyRows(rows_, PackedOrGradients(args), Weights(args), SavedNorms(args), args.out[0].floats(), outputs_count_);
   }
 
   void BackwardInput(const OpArgs& args) override {
     NormaliseInputs(args);
-    const float* const dy = args.d_out[0].floats();
-    const float* const inverse_norms = SavedNorms(args);
-    float* const scaled = OutputNumbers(args);
-    ForItems(rows_, rows_ * outputs_count_, [&](int64_t row) {
-      const int64_t at = row * outputs_count_;
-#pragma omp simd
-      for (int64_t o = 0; o < outputs_count_; ++o) scaled[at + o] = dy[at + o] * inverse_norms[o];
-    });
-    Gemm('N', 'N', rows_, columns_, outputs_count_, scaled, outputs_count_, args.params[0].data, columns_, false,
-         FeatureGradients(args), columns_);
+    SumRows(rows_, args.d_out[0].floats(), outputs_count_, Weights(args), SavedNorms(args), PackedOrGradients(args),
+            columns_);
     ForItems(rows_, rows_ * columns_, [&](int64_t row) {
       const float* const x = Features(args) + row * columns_;
-      float* const gradient = FeatureGradients(args) + row * columns_;
+      float* const gradient = PackedOrGradients(args) + row * columns_;
       const auto along = static_cast<float>(RowDot(x, gradient, columns_));
       ProjectRow(x, along, FeatureNorms(args)[row], columns_, gradient);
       StoreGradientRow(args, row, gradient);
@@ -99,8 +75,7 @@ class CosineProductOp final : public Op {
  private:
   float* Features(const OpArgs& args) const { return reinterpret_cast<float*>(args.scratch) + inputs_.floats(); }
   float* FeatureNorms(const OpArgs& args) const { return Features(args) + rows_ * columns_; }
-  float* FeatureGradients(const OpArgs& args) const { return FeatureNorms(args) + rows_; }
-  float* OutputNumbers(const OpArgs& args) const { return FeatureGradients(args) + rows_ * columns_; }
+  float* PackedOrGradients(const OpArgs& args) const { return FeatureNorms(args) + rows_; }
   static float* SavedNorms(const OpArgs& args) { return reinterpret_cast<float*>(args.saved); }
 
   void NormaliseInputs(const OpArgs& args) const {
@@ -113,18 +88,8 @@ class CosineProductOp final : public Op {
     });
   }
 
-  /// Outputs [begin, end) of all rows: the product transposed, as InnerProduct has it, then columns over norms.
-  void ComputeTile(const OpArgs& args, int64_t begin, int64_t end) const {
-    const float* const weights = args.params[0].data;
-    const float* const transposed = OutputNumbers(args);
-    Gemm('N', 'T', end - begin, rows_, columns_, weights + begin * columns_, columns_, Features(args), columns_, false,
-         OutputNumbers(args) + begin * rows_, rows_);
-    float* const inverse_norms = SavedNorms(args);
-    for (int64_t o = begin; o < end; ++o) inverse_norms[o] = InverseNorm(weights + o * columns_, columns_);
-    for (int64_t row = 0; row < rows_; ++row) {
-      float* const y = args.out[0].floats() + row * outputs_count_;
-      for (int64_t o = begin; o < end; ++o) y[o] = transposed[o * rows_ + row] * inverse_norms[o];
-    }
+  WeightRows Weights(const OpArgs& args) const {
+    return {args.params[0].data, columns_, columns_, nullptr, outputs_count_};
   }
 
   void StoreGradientRow(const OpArgs& args, int64_t row, const float* gradient) const {
