@@ -5,12 +5,18 @@
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/input_rows.h"
 #include "backend/cpu/outer_product.h"
+#include "backend/cpu/parallel.h"
+#include "backend/cpu/rows_product.h"
 #include "backend/cpu/vec.h"
 
 #include <algorithm>
 
 namespace hp {
 namespace {
+
+/// Up to so many columns MultiplyRows is faster than oneDNN's sgemm: then features fit into the first cache, and a
+/// processor's own prefetching is not yet at work when a row ends. With more it is as fast.
+constexpr int64_t kMostColumnsInPlace = 2048;
 
 /// y = x W^T + b with the weights in Caffe's layout, never repacked: at 16 rows a copy of them in oneDNN's own format
 /// would cost more than the product. See README.md of this room for what was measured.
@@ -23,13 +29,15 @@ class InnerProductOp final : public Op {
         rows_(inputs_.rows()),
         columns_(inputs_.columns()) {
     outputs_ = {{out, 1}};
-    scratch_bytes_ = (inputs_.floats() + rows_ * outputs_count_) * sizeof(float);
+    const int64_t forward = in_place() ? PackedFeatures(rows_, columns_) : rows_ * outputs_count_;
+    scratch_bytes_ = (inputs_.floats() + forward) * sizeof(float);
   }
 
-  /// Computes y^T = W x^T: with the many rows of W as rows of the product, sgemm reads them once at the speed of memory
-  /// (4 to 6 times as fast as y = x W^T for 16 rows, where it would pack W first).
+  /// Elsewhere than in place it computes y^T = W x^T: with the many rows of W as rows of the product, sgemm reads them
+  /// once at the speed of memory (4 to 6 times as fast as y = x W^T for 16 rows, where it would pack W first).
   void Forward(const OpArgs& args) override {
     inputs_.Bring(args);
+    if (in_place()) return MultiplyInPlace(args);
     float* transposed = reinterpret_cast<float*>(args.scratch) + inputs_.floats();
     for (size_t i = 0; i < inputs_.blocks().size(); ++i) {
       const InputRows::Block& block = inputs_.blocks()[i];
@@ -78,6 +86,26 @@ class InnerProductOp final : public Op {
   bool backward_reads_output() const override { return false; }
 
  private:
+  bool in_place() const { return columns_ <= kMostColumnsInPlace; }
+
+  void MultiplyInPlace(const OpArgs& args) const {
+    float* const packed = reinterpret_cast<float*>(args.scratch) + inputs_.floats();
+    for (size_t i = 0; i < inputs_.blocks().size(); ++i) {
+      const InputRows::Block& block = inputs_.blocks()[i];
+      PackFeatures(rows_, block.columns, inputs_.Rows(args, i), block.first, packed);
+    }
+    float* const out = args.out[0].floats();
+    MultiplyRows(rows_, packed, {args.params[0].data, columns_, columns_, nullptr, outputs_count_}, nullptr, out,
+                 outputs_count_);
+    if (!bias_) return;
+    const float* const bias = args.params[1].data;
+    ForItems(rows_, rows_ * outputs_count_, [&](int64_t row) {
+      float* const y = out + row * outputs_count_;
+#pragma omp simd
+      for (int64_t o = 0; o < outputs_count_; ++o) y[o] += bias[o];
+    });
+  }
+
   void TransposeAndAddBias(const float* transposed, const float* bias, float* out) const {
     constexpr int64_t kStrip = 64;  // outputs of one strip: 256 bytes of each row of y
 #pragma omp parallel for schedule(static) if (rows_ * outputs_count_ > kSerialElements)
