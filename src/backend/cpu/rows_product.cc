@@ -265,11 +265,14 @@ void MultiplyRows(int64_t rows, const float* packed, const WeightRows& w, float*
   for (int64_t chunk = 0; chunk < chunks; ++chunk) {
     const int64_t begin = chunk * kChunk, count = std::min(kChunk, w.count - begin);
     float* const norms = inverse_norms == nullptr ? nullptr : inverse_norms + begin;
-    for (int64_t i = 0; norms != nullptr && i < count; ++i) norms[i] = InverseNorm(w.Row(begin + i), w.columns);
     for (int64_t r = 0; r < rows; r += kMostFeatures) {
       float out[kChunk * kMostFeatures];
       const int64_t here = std::min(kMostFeatures, rows - r);
       MultiplyChunk(w, begin, begin + count, Padded(here) / kWidth, packed + r, padded, out);
+      // Once the product has brought the rows into the cache.
+      for (int64_t i = 0; r == 0 && norms != nullptr && i < count; ++i) {
+        norms[i] = InverseNorm(w.Row(begin + i), w.columns);
+      }
       StoreChunk(out, count, here, norms, y + r * y_stride + begin, y_stride);
     }
   }
