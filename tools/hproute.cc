@@ -36,7 +36,10 @@ DEFINE_string(sample, "",
               "Where a table is chosen or simulated, and the data is not on this host: CHANNELS,HEIGHT,WIDTH of a "
               "sample behind its "
               "transformation, such as 3,227,227.");
-DEFINE_int32(conv, 1, "Number of nodes of the conv stage (replicas).");
+DEFINE_string(
+    conv, "1",
+    "Number of nodes of the conv stage (replicas). N1,N2: the conv layers are cut in two stages on different nodes, "
+    "the second of which begins at the first layer of --cut.");
 DEFINE_string(fc, "1",
               "Number of nodes of the FC stage (shards). K1,K2: two FC stages on different nodes; 0: no FC stage.");
 DEFINE_int32(
@@ -55,7 +58,8 @@ DEFINE_string(
     "if there are fewer hosts than nodes, they are reused in order. HOST/cuda:0-3: a node on each of these GPUs.");
 DEFINE_int32(port, 29500, "Port of the first node of each host; its other nodes use the following ports.");
 DEFINE_int32(micro_batches, 0, "Micro-batches per replica and batch; 0: chosen automatically, at most 4.");
-DEFINE_string(cut, "", "Name of the first layer of each FC stage; empty: chosen by the InnerProduct layers.");
+DEFINE_string(cut, "",
+              "Name of the first layer of each stage behind the first; empty: chosen by the InnerProduct layers.");
 DEFINE_string(
     split, "",
     "How InnerProduct layers are divided over the shards: LAYER:BY,..., BY being OUTPUTS (as all others are), "
@@ -161,7 +165,7 @@ std::string SolverFromTable(const std::string& solver, const std::string& table)
 
 std::string CommandLine(const TableRequest& request) {
   std::string text = "Routing table of hpnode, written by\nhproute --solver=" + FLAGS_solver;
-  text += " --conv=" + std::to_string(request.conv) + " --fc=" + FLAGS_fc + " --hosts=" + FLAGS_hosts;
+  text += " --conv=" + FLAGS_conv + " --fc=" + FLAGS_fc + " --hosts=" + FLAGS_hosts;
   if (request.ps > 0) text += " --ps=" + std::to_string(request.ps);
   if (request.staleness > 0) text += " --staleness=" + std::to_string(request.staleness);
   if (!FLAGS_cut.empty()) text += " --cut=" + FLAGS_cut;
@@ -182,10 +186,10 @@ Status Write() {
   if (FLAGS_solver.empty()) return InvalidArgument("--solver=FILE is missing (hproute --help)");
   if (FLAGS_out.empty()) return InvalidArgument("--out=TABLE is missing (hproute --help)");
   TableRequest request;
+  HP_ASSIGN_OR_RETURN(request.conv, Numbers("conv", FLAGS_conv, "a number of nodes"));
   HP_ASSIGN_OR_RETURN(request.fc, FcStages(FLAGS_fc));
   HP_ASSIGN_OR_RETURN(request.shares, Numbers("shares", FLAGS_shares, "a share of the batch"));
   request.solver = SolverFromTable(FLAGS_solver, FLAGS_out);
-  request.conv = FLAGS_conv;
   request.ps = FLAGS_ps;
   request.staleness = FLAGS_staleness;
   request.hosts = SplitList(FLAGS_hosts);

@@ -32,8 +32,14 @@ std::vector<std::string> LayerNames(const caffe::NetParameter& net) {
   return names;
 }
 
-/// The layer at which each FC stage begins.
+/// The layer at which each FC stage begins, behind one conv stage.
 StatusOr<std::vector<int>> ChooseCuts(const TableRequest& request, const caffe::NetParameter& net) {
+  if (request.conv.size() > 1) {
+    return InvalidArgument(
+        "--conv asks for %zu conv stages; expected --cut=LAYER,... with the first layer of each stage "
+        "behind the first",
+        request.conv.size());
+  }
   const std::vector<int> products = TailProducts(net);
   const int stages = static_cast<int>(request.fc.size());
   if (static_cast<int>(products.size()) < stages) {
@@ -50,9 +56,11 @@ StatusOr<std::vector<int>> ChooseCuts(const TableRequest& request, const caffe::
 }
 
 StatusOr<std::vector<int>> GivenCuts(const TableRequest& request, const caffe::NetParameter& net) {
-  if (request.cut.size() != request.fc.size()) {
-    return InvalidArgument("--cut names %zu layer(s) for %zu FC stage(s); expected the first layer of each",
-                           request.cut.size(), request.fc.size());
+  const size_t stages = request.conv.size() - 1 + request.fc.size();
+  if (request.cut.size() != stages) {
+    return InvalidArgument(
+        "--cut names %zu layer(s) for %zu stage(s) behind the first; expected the first layer of each",
+        request.cut.size(), stages);
   }
   const std::vector<std::string> names = LayerNames(net);
   std::vector<int> cuts;
@@ -83,10 +91,17 @@ void AddStage(const std::string& name, bool conv, const caffe::NetParameter& net
   stage->set_to_layer(net.layer(end - 1).name());
 }
 
+/// "fc", or of several "fc_a", "fc_b" and on to "fc_z", "fc_a1".
+std::string StageNameOf(const char* kind, size_t i, size_t count) {
+  if (count == 1) return kind;
+  const std::string round = i < 26 ? "" : std::to_string(i / 26);
+  return Format("%s_%c%s", kind, static_cast<char>('a' + i % 26), round.c_str());
+}
+
 int ChooseMicroBatches(const TableRequest& request, const caffe::NetParameter& net) {
-  if (request.fc.empty()) return 1;  // nothing to overlap
+  if (request.fc.empty() && request.conv.size() == 1) return 1;  // nothing to overlap
   const int64_t batch = std::max<int64_t>(1, BatchSizeOf(net, caffe::TRAIN).samples);
-  const int64_t share = request.per_replica ? batch : batch / request.conv;
+  const int64_t share = request.per_replica ? batch : batch / request.conv[0];
   return static_cast<int>(std::clamp(share / kMinSamplesOfMicroBatch, int64_t{1}, kMaxMicroBatches));
 }
 
@@ -148,9 +163,17 @@ Status AddSideClassifiers(const caffe::NetParameter& net, int before, StageConfi
 }
 
 Status CheckRequest(const TableRequest& request) {
-  if (request.conv < 1) return InvalidArgument("--conv is %d; expected at least 1", request.conv);
-  if (!request.shares.empty() && std::ssize(request.shares) != request.conv) {
-    return InvalidArgument("--shares names %zu share(s) for %d conv node(s)", request.shares.size(), request.conv);
+  if (request.conv.empty()) return InvalidArgument("--conv is empty; expected N, or N1,N2 for two conv stages");
+  for (const int replicas : request.conv) {
+    if (replicas < 1) return InvalidArgument("--conv is %d; expected at least 1", replicas);
+  }
+  if (!request.shares.empty() && std::ssize(request.shares) != request.conv[0]) {
+    return InvalidArgument("--shares names %zu share(s) for %d conv node(s)", request.shares.size(), request.conv[0]);
+  }
+  for (const auto& [asked, flag] : {std::pair(request.beside, "beside"), std::pair(request.ps > 0, "ps")}) {
+    if (asked && request.conv.size() > 1) {
+      return InvalidArgument("--%s goes with one conv stage, and --conv asks for %zu", flag, request.conv.size());
+    }
   }
   if (request.ps < 0) return InvalidArgument("--ps is %d; expected a number of parameter servers", request.ps);
   for (int shards : request.fc) {
@@ -296,19 +319,25 @@ StatusOr<RoutingTableConfig> MakeTable(const TableRequest& request, const caffe:
   if (request.per_replica) config.set_batch(RoutingTableConfig::PER_REPLICA);
   HP_ASSIGN_OR_RETURN(std::vector<NodePlace> places, PlacesOf(request.hosts));
   Addresses addresses(std::move(places), request.port);
-  AddStage("conv", true, net, 0, bounds[0], &config);
-  AddNodes("conv", 0, 0, request.conv, &addresses, &config);
+  int begin = 0;
+  for (size_t i = 0; i < request.conv.size(); ++i) {
+    const int stage = config.stage_size();
+    const std::string name = StageNameOf("conv", i, request.conv.size());
+    AddStage(name, true, net, begin, bounds[stage], &config);
+    AddNodes(name, stage, 0, request.conv[i], &addresses, &config);
+    begin = bounds[stage];
+  }
   for (size_t i = 0; i < request.shares.size(); ++i)
     config.mutable_node(static_cast<int>(i))->set_share(request.shares[i]);
   for (size_t i = 0; i < request.fc.size(); ++i) {
-    const bool only = request.fc.size() == 1;
-    const std::string name = only ? "fc" : Format("fc_%c", static_cast<char>('a' + i % 26));
-    AddStage(name, false, net, bounds[i], bounds[i + 1], &config);
-    const int stage = static_cast<int>(i) + 1;
+    const int stage = config.stage_size();
+    const std::string name = StageNameOf("fc", i, request.fc.size());
+    AddStage(name, false, net, begin, bounds[stage], &config);
     if (request.side_classifiers && i == 0) {
-      HP_RETURN_IF_ERROR(AddSideClassifiers(net, bounds[0], config.mutable_stage(stage)));
+      HP_RETURN_IF_ERROR(AddSideClassifiers(net, begin, config.mutable_stage(stage)));
     }
-    const int beside = request.beside ? std::min(request.fc[i], request.conv) : 0;
+    begin = bounds[stage];
+    const int beside = request.beside ? std::min(request.fc[i], request.conv[0]) : 0;
     AddShardsBeside(stage, beside, &config);
     AddNodes(name, stage, beside, request.fc[i], &addresses, &config);
   }

@@ -6,6 +6,7 @@
 #include "scheduler/planner/planner.h"
 
 #include "base/format.h"
+#include "scheduler/planner/chains.h"
 #include "scheduler/planner/ordered_hosts.h"
 
 #include <algorithm>
@@ -21,6 +22,7 @@ namespace {
 constexpr int kMostShards = 64;   // more slices than this are too thin to be worth their exchanges
 constexpr size_t kAgain = 24;     // plans that are predicted again for the hosts as they are
 constexpr size_t kReturned = 24;  // plans, most of them much alike
+constexpr size_t kChains = 12;    // that are returned besides
 constexpr int kMicroBatches[] = {1, 2, 4, 8, 16};
 constexpr double kSimpler = 1.02;  // a simpler kind of table wins within this
 constexpr int kMostShare = 10000;
@@ -39,6 +41,11 @@ std::vector<int> CountsUpTo(int most) {
 double ScoreOf(double seconds_per_sample, int replicas, int shards, int servers) {
   const double nodes = shards > 0 ? kSimpler * kSimpler : replicas > 1 ? kSimpler : 1;
   return seconds_per_sample * nodes * (servers > 0 ? kSimpler : 1);
+}
+
+double ScoreOf(const TablePlan& plan) {
+  const double score = ScoreOf(1 / plan.samples_per_second(), plan.replicas(), plan.shards(), plan.servers());
+  return plan.chain.empty() ? score : score * kSimpler;
 }
 
 /// Whether each replica has a sample for each of its micro-batches, by shares as whole numbers.
@@ -309,16 +316,8 @@ class Search {
       });
       Sort(&candidates);
     }
-    if (candidates.empty()) return DoesNotFit();
-    // Within the same margin, the fewest hosts.
-    const double margin = Score(candidates[0]) * kSimpler;
-    const auto behind = std::find_if(candidates.begin(), candidates.end(),
-                                     [margin](const Candidate& candidate) { return Score(candidate) > margin; });
-    const auto fewest = std::min_element(
-        candidates.begin(), behind, [](const Candidate& a, const Candidate& b) { return HostsOf(a) < HostsOf(b); });
-    std::rotate(candidates.begin(), fewest, fewest + 1);
+    if (!candidates.empty()) FewestHostsFirst(&candidates);
     PlanChoice choice;
-    choice.considered = considered_;
     for (const Candidate& candidate : candidates) {
       std::optional<TablePlan> plan;
       const auto made = [&]() -> const std::optional<TablePlan>& {
@@ -331,8 +330,31 @@ class Search {
       const bool data_parallel = alone && candidate.replicas > 1 && candidate.servers == 0;
       if (data_parallel && !choice.data_parallel) choice.data_parallel = made();
     }
+    HP_RETURN_IF_ERROR(AddChains(&choice));
     if (choice.plans.empty()) return DoesNotFit();
+    choice.considered += considered_;
     return choice;
+  }
+
+  /// Within the margin of a simpler kind.
+  static void FewestHostsFirst(std::vector<Candidate>* candidates) {
+    const double margin = Score(candidates->front()) * kSimpler;
+    const auto behind = std::find_if(candidates->begin(), candidates->end(),
+                                     [margin](const Candidate& candidate) { return Score(candidate) > margin; });
+    const auto fewest = std::min_element(
+        candidates->begin(), behind, [](const Candidate& a, const Candidate& b) { return HostsOf(a) < HostsOf(b); });
+    std::rotate(candidates->begin(), fewest, fewest + 1);
+  }
+
+  Status AddChains(PlanChoice* choice) {
+    if (places() > kMostChained || places() < 2) return OkStatus();
+    HP_ASSIGN_OR_RETURN(const std::unique_ptr<ChainPlanner> chains, ChainPlanner::Create(problem_));
+    std::vector<TablePlan> best = chains->Best(hosts_.PlacesOf({.replicas = places()}).conv, kChains);
+    choice->considered += chains->considered();
+    if (best.empty()) return OkStatus();
+    choice->plans.insert(choice->plans.end(), best.begin(), best.end());
+    SortPlans(&choice->plans);
+    return OkStatus();
   }
 
   /// The first of all, and of the kinds that every answer names.
@@ -447,6 +469,10 @@ std::vector<int> TablePlan::places() const {
 StatusOr<PlanChoice> ChoosePlan(const PlanProblem& problem) { return Search(problem).Run(); }
 
 std::optional<TablePlan> WithMicroBatches(const PlanProblem& problem, const TablePlan& plan, int micro_batches) {
+  if (!plan.chain.empty()) {
+    const auto chains = ChainPlanner::Create(problem);
+    return chains.ok() ? (*chains)->WithMicroBatches(plan, micro_batches) : std::nullopt;
+  }
   if (micro_batches < 1 || !SamplesSuffice(problem.work, plan, micro_batches)) return std::nullopt;
   TablePlan other = plan;
   other.micro_batches = micro_batches;
@@ -457,15 +483,12 @@ std::optional<TablePlan> WithMicroBatches(const PlanProblem& problem, const Tabl
 }
 
 void SortPlans(std::vector<TablePlan>* plans) {
-  const auto score = [](const TablePlan& plan) {
-    return ScoreOf(1 / plan.samples_per_second(), plan.replicas(), plan.shards(), plan.servers());
-  };
   if (plans->empty()) return;
   std::stable_sort(plans->begin(), plans->end(),
-                   [&](const TablePlan& a, const TablePlan& b) { return score(a) < score(b); });
-  const double margin = score(plans->front()) * kSimpler;
+                   [](const TablePlan& a, const TablePlan& b) { return ScoreOf(a) < ScoreOf(b); });
+  const double margin = ScoreOf(plans->front()) * kSimpler;
   const auto behind =
-      std::find_if(plans->begin(), plans->end(), [&](const TablePlan& plan) { return score(plan) > margin; });
+      std::find_if(plans->begin(), plans->end(), [&](const TablePlan& plan) { return ScoreOf(plan) > margin; });
   const auto fewest = std::min_element(plans->begin(), behind, [](const TablePlan& a, const TablePlan& b) {
     return a.places().size() < b.places().size();
   });
@@ -473,9 +496,8 @@ void SortPlans(std::vector<TablePlan>* plans) {
 }
 
 TableRequest RequestOf(const PlanProblem& problem, const TablePlan& plan) {
-  const NetDivision& division = plan.net->division();
   TableRequest request;
-  request.conv = plan.replicas();
+  request.conv = {plan.replicas()};
   request.beside = plan.beside;
   request.micro_batches = plan.micro_batches;
   request.shares = plan.shares;
@@ -486,6 +508,15 @@ TableRequest RequestOf(const PlanProblem& problem, const TablePlan& plan) {
   };
   for (const int place : plan.places()) add(place);
   request.ps = plan.servers();
+  if (!plan.chain.empty()) {
+    request.conv.clear();
+    for (const ChainStage& stage : plan.chain) {
+      (stage.conv ? request.conv : request.fc).push_back(stage.nodes);
+      if (stage.first > 0) request.cut.push_back(problem.net->layer(stage.first).name());
+    }
+    return request;
+  }
+  const NetDivision& division = plan.net->division();
   if (division.cut < 0) return request;
   request.fc = {division.shards};
   request.cut = {problem.net->layer(division.cut).name()};

@@ -44,10 +44,25 @@ std::string SplitsOf(const PlanProblem& problem, const NetDivision& division) {
   return text;
 }
 
+std::string MicroBatches(const TablePlan& plan) {
+  return Format(", %d micro-batch%s", plan.micro_batches, plan.micro_batches == 1 ? "" : "es");
+}
+
+/// "stages from data on 2 conv nodes, conv4_1 on 1 conv node, fc6 on 2 shards".
+std::string ChainTitle(const PlanProblem& problem, const TablePlan& plan) {
+  std::string text;
+  for (const ChainStage& stage : plan.chain) {
+    text += text.empty() ? "stages from " : ", ";
+    text += problem.net->layer(stage.first).name() + " on " + Count(stage.nodes, stage.conv ? "conv node" : "shard");
+  }
+  return text + MicroBatches(plan);
+}
+
 /// One line that says which table it is.
 std::string Title(const PlanProblem& problem, const TablePlan& plan) {
-  const NetDivision& division = plan.net->division();
+  if (!plan.chain.empty()) return ChainTitle(problem, plan);
   if (plan.one_node()) return "one machine";
+  const NetDivision& division = plan.net->division();
   const std::string servers = plan.servers() > 0 ? " with " + Count(plan.servers(), "parameter server") : "";
   if (plan.shards() == 0) {
     return (servers.empty() ? "plain data parallelism over " : "data parallelism over ") +
@@ -61,7 +76,7 @@ std::string Title(const PlanProblem& problem, const TablePlan& plan) {
   if (plan.shards() > 1) {
     text += " (" + SplitsOf(problem, division) + (division.scattered ? "; scattered" : "") + ")";
   }
-  return text + servers + Format(", %d micro-batch%s", plan.micro_batches, plan.micro_batches == 1 ? "" : "es");
+  return text + servers + MicroBatches(plan);
 }
 
 std::string Speed(const TablePlan& plan) {

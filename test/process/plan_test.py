@@ -29,6 +29,13 @@ layer { name: "conv2" type: "Convolution" bottom: "pool1" top: "conv2"
         convolution_param { num_output: 4 kernel_size: 3 weight_filler { type: "xavier" } } }
 layer { name: "ip1\"""")
 
+# Convolutions of more weights than outputs, one behind the other.
+DEEP = cluster.NET.replace("batch_size: 12", "batch_size: 16", 1).replace('bottom: "pool1" top: "ip1"', 'bottom: "conv8" top: "ip1"').replace(
+    'layer { name: "ip1"', "".join("""
+layer { name: "conv%d" type: "Convolution" bottom: "%s" top: "conv%d"
+        convolution_param { num_output: 32 kernel_size: 3 pad: 1 stride: %d weight_filler { type: "xavier" } } }"""
+                                   % (i, "conv%d" % (i - 1) if i > 2 else "pool1", i, 2 if i == 2 else 1) for i in range(2, 9)) + '\nlayer { name: "ip1"', 1)
+
 
 class PlanTest(cluster.JobTest):
 
@@ -105,6 +112,16 @@ class PlanTest(cluster.JobTest):
         text, table = self.plan_table("--hosts=" + self.path("hosts.prototxt"))
         self.assertIn(" from ip1 and of side classifiers", text)
         self.assertRegex(table, r'layer: "side/ip1"\n  layer: "side/ip2"\n  layer: "side/loss"')
+        self.train()
+
+    def test_conv_layers_in_two_stages(self):
+        # One replica has no gradients to exchange, and little crosses where half of the work is done.
+        self.make_job(iterations=5, net=DEEP)
+        self.write("hosts.prototxt", hosts([0.003] * 2, link=0.0003))
+        text, table = self.plan_table("--hosts=" + self.path("hosts.prototxt"))
+        self.assertRegex(text, r"plan: stages from data on 1 conv node, conv\d on 1 conv node, \d+ micro-batches\n")
+        self.assertRegex(text, r"192\.0\.2\.1 +conv +16 ")
+        self.assertEqual(table.count("kind: CONV"), 2, table)
         self.train()
 
     def test_a_table_that_is_not_the_best(self):

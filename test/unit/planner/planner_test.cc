@@ -7,6 +7,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <numeric>
 
 namespace hp {
@@ -109,8 +110,11 @@ TEST(PlannerTest, SideClassifiersGoToTheShardsOnSlowLinks) {
   const PlanProblem problem =
       ExampleProblem("googlenet", 224, 32, HostsLike(4, std::string(kServer) + "link_gbit_per_s: 0.5"));
   const PlanChoice choice = Choose(problem);
-  const TablePlan& best = choice.plans[0];
-  EXPECT_TRUE(best.net->division().sides) << "half of the net's parameters are theirs";
+  // Which chains are faster, only a simulation knows.
+  const auto best =
+      std::find_if(choice.plans.begin(), choice.plans.end(), [](const TablePlan& plan) { return plan.chain.empty(); });
+  ASSERT_NE(best, choice.plans.end());
+  EXPECT_TRUE(best->net->division().sides) << "half of the net's parameters are theirs";
   EXPECT_THAT(DescribeChoice(problem, choice), HasSubstr(" from loss3/classifier and of side classifiers"));
   ExpectTables(problem, choice);
 }

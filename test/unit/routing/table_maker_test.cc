@@ -31,7 +31,7 @@ class TableMakerTest : public ::testing::Test {
   TableRequest Request(int conv, const std::vector<int>& fc, const std::vector<std::string>& hosts) {
     TableRequest request;
     request.solver = "solver.prototxt";
-    request.conv = conv;
+    request.conv = {conv};
     request.fc = fc;
     request.hosts = hosts;
     return request;
@@ -110,9 +110,37 @@ TEST_F(TableMakerTest, CutsByHand) {
   request.cut = {"fc6", "fc88"};
   EXPECT_THAT(Fault(request), HasSubstr("the net has no layer \"fc88\" (did you mean \"fc8\"?)"));
   request.cut = {"fc6"};
-  EXPECT_THAT(Fault(request), HasSubstr("--cut names 1 layer(s) for 2 FC stage(s)"));
+  EXPECT_THAT(Fault(request), HasSubstr("--cut names 1 layer(s) for 2 stage(s) behind the first"));
   request.cut = {"fc6", "relu7"};
   EXPECT_THAT(Stages(Make(request)), ElementsAre("data..flat", "fc6..fc7", "relu7..loss")) << "an in-place pair";
+}
+
+TEST_F(TableMakerTest, SeveralConvStages) {
+  TableRequest request = Request(1, {2}, {"a", "b", "c"});
+  request.conv = {2, 1};
+  EXPECT_THAT(Fault(request), HasSubstr("--conv asks for 2 conv stages; expected --cut=LAYER,..."));
+  request.cut = {"fc6"};
+  EXPECT_THAT(Fault(request), HasSubstr("--cut names 1 layer(s) for 2 stage(s) behind the first"));
+  request.cut = {"conv2", "fc6"};
+  const RoutingTableConfig config = Make(request);
+  EXPECT_THAT(Stages(config), ElementsAre("data..aux", "conv2..flat", "fc6..loss"));
+  EXPECT_THAT(Nodes(config),
+              ElementsAre("conv_a0@a:29500", "conv_a1@b:29500", "conv_b0@c:29500", "fc0@a:29501", "fc1@b:29501"));
+  request.shares = {2, 1};
+  EXPECT_EQ(Make(request).node(0).share(), 2);
+  request.shares.clear();
+  request.beside = true;
+  EXPECT_THAT(Fault(request), HasSubstr("--beside goes with one conv stage, and --conv asks for 2"));
+  request.beside = false;
+  request.ps = 1;
+  EXPECT_THAT(Fault(request), HasSubstr("--ps goes with one conv stage"));
+  request = Request(1, {}, {"a", "b"});
+  request.conv = {1, 1};
+  request.cut = {"conv2"};
+  EXPECT_THAT(Stages(Make(request)), ElementsAre("data..aux", "conv2..loss"));
+  EXPECT_EQ(Make(request).micro_batches(), 4);
+  request.conv = {3, 2};
+  EXPECT_THAT(Fault(request), HasSubstr("expected one number to divide the other"));
 }
 
 TEST_F(TableMakerTest, MicroBatchesAreNotTooSmall) {
