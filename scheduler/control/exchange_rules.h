@@ -20,17 +20,20 @@ struct ExchangePlaces {
 };
 
 /// Which grants of exchanges are in order: each place of an update once, of just its size, and all of an update before
-/// the first of the next one, or with staleness s of the one s + 1 later. An honest neighbour can't do otherwise, since
-/// an update needs all of its places, and what this node keeps for later is bounded by the places of s + 1 updates.
-/// Progress thread (PeerRules).
+/// the first of the next one, or with staleness s of the one s + 1 later; and no update further than 2 (s + 1) beyond
+/// those that this node has reported. An honest neighbour can't do otherwise: an update needs all of its places;
+/// nobody begins iteration t before the verdict on t - s - 2, which needs the report of this node; and a parameter
+/// server grants those of update t + s + 1 once it has done t. So what this node keeps for later is bounded by the
+/// places of 2 s + 3 updates. Progress thread (PeerRules).
 class ExchangeRules {
  public:
   ExchangeRules() = default;  ///< allows none
   /// @param start_clock the first update of this run. @param end_clock the one behind the last.
   ExchangeRules(std::vector<ExchangePlaces> exchanges, int64_t start_clock, int64_t end_clock, int staleness);
 
-  /// @param tag an exchange's (ExchangeTag). @return kInvalidArgument: what is wrong with the grant.
-  Status Check(Rank from, const PlaceTag& tag, size_t bytes);
+  /// @param tag an exchange's (ExchangeTag). @param clocks_reported BoundaryRequests::clocks_reported.
+  /// @return kInvalidArgument: what is wrong with the grant.
+  Status Check(Rank from, const PlaceTag& tag, size_t bytes, int64_t clocks_reported);
 
  private:
   struct Exchange {
@@ -41,7 +44,7 @@ class ExchangeRules {
   };
 
   std::vector<Exchange> exchanges_;
-  int64_t end_clock_ = 0;
+  int64_t start_clock_ = 0, end_clock_ = 0;
   int staleness_ = 0;
 };
 

@@ -139,9 +139,9 @@ Status PeerRules::CheckListed(MsgId id) const {
   return InvalidArgument("message id %016llx, which the job does not have", static_cast<unsigned long long>(id.bits));
 }
 
-Status PeerRules::CheckGrant(Rank from, const PlaceTag& tag, size_t bytes) {
+Status PeerRules::CheckGrant(Rank from, const PlaceTag& tag, size_t bytes, int64_t clocks_reported) {
   HP_RETURN_IF_ERROR(CheckGranter(from));
-  if (IsExchangeTag(tag)) return exchanges_.Check(from, tag, bytes);
+  if (IsExchangeTag(tag)) return exchanges_.Check(from, tag, bytes, clocks_reported);
   if (IsSliceTag(tag)) return CheckSlice(from, tag, bytes);
   const MsgId id{tag.msg_id};
   HP_RETURN_IF_ERROR(CheckListed(id).Prepend("a grant"));

@@ -51,7 +51,8 @@ class PeerRules {
   /// @param start_clock the first iteration of this run. @param exchanges in which this node takes part.
   void SetPlan(const JobPlan* job, int64_t start_clock, std::vector<ExchangePlaces> exchanges = {}) HP_EXCLUDES(mutex_);
   /// A place for a tensor, a slice or gradients that this node writes to `from`, of just its size.
-  Status CheckGrant(Rank from, const PlaceTag& tag, size_t bytes);
+  /// @param clocks_reported BoundaryRequests::clocks_reported.
+  Status CheckGrant(Rank from, const PlaceTag& tag, size_t bytes, int64_t clocks_reported);
   /// The report of the next iteration of `from`, of those that may be open (BoundaryRequests::DelayOf). @param
   /// clocks_judged BoundaryRequests::clocks_judged.
   Status CheckReport(Rank from, const IterationReport& report, int64_t clocks_judged);

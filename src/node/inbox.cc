@@ -45,7 +45,7 @@ void Inbox::OnGranted(Rank peer, const PlaceTag& tag, size_t bytes, std::functio
   if (rules_.IsRefused(peer)) return;
   if (const Status status = rules_.CheckGranter(peer); !status.ok()) return Refuse(peer, status);
   early_.gate->Run([this, peer, tag, bytes, deliver = std::move(deliver)] {
-    const Status status = rules_.CheckGrant(peer, tag, bytes);
+    const Status status = rules_.CheckGrant(peer, tag, bytes, parts_.requests->clocks_reported());
     if (status.ok()) return deliver();
     Refuse(peer, status);
   });

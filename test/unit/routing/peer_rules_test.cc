@@ -43,16 +43,16 @@ class PeerRulesTest : public testing::Test {
         ++found;
         const PlaceTag tag{id.bits, port.channel};
         const size_t bytes = job_->schedule().SamplesOfId(id).rows * port.row_bytes;
-        EXPECT_TRUE(rules->CheckGrant(peer, tag, bytes).ok()) << rules->CheckGrant(peer, tag, bytes);
+        EXPECT_TRUE(rules->CheckGrant(peer, tag, bytes, 0).ok()) << rules->CheckGrant(peer, tag, bytes, 0);
         for (size_t wrong : {bytes - 1, bytes + 1, size_t{0}, std::numeric_limits<size_t>::max()}) {
-          EXPECT_THAT(rules->CheckGrant(peer, tag, wrong).message(), HasSubstr("expected"));
+          EXPECT_THAT(rules->CheckGrant(peer, tag, wrong, 0).message(), HasSubstr("expected"));
         }
-        EXPECT_FALSE(rules->CheckGrant(peer, {id.bits, port.channel + 100}, bytes).ok()) << "another tensor";
-        EXPECT_FALSE(rules->CheckGrant(kClient, tag, bytes).ok());
+        EXPECT_FALSE(rules->CheckGrant(peer, {id.bits, port.channel + 100}, bytes, 0).ok()) << "another tensor";
+        EXPECT_FALSE(rules->CheckGrant(kClient, tag, bytes, 0).ok());
         for (const MsgId other :
              {MsgId::Make(2, train, 1, id.replica()), MsgId::Make(11, train, 1, id.replica()),
               MsgId::Make(5, train, 1000, id.replica()), MsgId::Make(5, train, 1, 2), MsgId::Make(4, false, 1, 0)}) {
-          EXPECT_FALSE(rules->CheckGrant(peer, {other.bits, port.channel}, bytes).ok()) << other.bits;
+          EXPECT_FALSE(rules->CheckGrant(peer, {other.bits, port.channel}, bytes, 0).ok()) << other.bits;
         }
       }
     }
@@ -130,21 +130,21 @@ TEST_F(PeerRulesTest, AGrantIsForATensorThatIsWrittenThere) {
   ExpectGrants(kConv0, kShard0);
   ExpectGrants(kConv1, kShard1);
   ExpectGrants(kShard0, kShard1);
-  EXPECT_FALSE(Rules(kConv0)->CheckGrant(kConv1, {MsgId::Make(5, true, 0, 0).bits, 0}, 64).ok());
+  EXPECT_FALSE(Rules(kConv0)->CheckGrant(kConv1, {MsgId::Make(5, true, 0, 0).bits, 0}, 64, 0).ok());
 }
 
 TEST_F(PeerRulesTest, AGrantForASliceIsOneOfTheFirstNodesForASliceThatLiesHere) {
   const auto rules = Rules(kShard0);
   ASSERT_EQ(job_->params().size(), 6u);  // conv1, ip1, ip2
   const size_t bytes = 25 * 36 * sizeof(float);
-  for (bool history : {false, true}) EXPECT_TRUE(rules->CheckGrant(0, SliceTag(5, 2, history), bytes).ok());
-  EXPECT_FALSE(rules->CheckGrant(0, SliceTag(5, 2, false), bytes + 4).ok());
-  EXPECT_FALSE(rules->CheckGrant(kShard1, SliceTag(5, 2, false), bytes).ok()) << "it gathers nothing";
-  EXPECT_FALSE(rules->CheckGrant(0, SliceTag(5, 0, false), 4 * 9 * sizeof(float)).ok()) << "replica 0 has conv1";
-  EXPECT_FALSE(rules->CheckGrant(0, SliceTag(5, 6, false), bytes).ok());
-  EXPECT_FALSE(rules->CheckGrant(0, SliceTag(5, 1 << 29, false), bytes).ok());
+  for (bool history : {false, true}) EXPECT_TRUE(rules->CheckGrant(0, SliceTag(5, 2, history), bytes, 0).ok());
+  EXPECT_FALSE(rules->CheckGrant(0, SliceTag(5, 2, false), bytes + 4, 0).ok());
+  EXPECT_FALSE(rules->CheckGrant(kShard1, SliceTag(5, 2, false), bytes, 0).ok()) << "it gathers nothing";
+  EXPECT_FALSE(rules->CheckGrant(0, SliceTag(5, 0, false), 4 * 9 * sizeof(float), 0).ok()) << "replica 0 has conv1";
+  EXPECT_FALSE(rules->CheckGrant(0, SliceTag(5, 6, false), bytes, 0).ok());
+  EXPECT_FALSE(rules->CheckGrant(0, SliceTag(5, 1 << 29, false), bytes, 0).ok());
   for (int64_t clock : {int64_t{-1}, int64_t{2}, int64_t{11}, std::numeric_limits<int64_t>::min()}) {
-    EXPECT_FALSE(rules->CheckGrant(0, SliceTag(clock, 2, false), bytes).ok()) << clock;
+    EXPECT_FALSE(rules->CheckGrant(0, SliceTag(clock, 2, false), bytes, 0).ok()) << clock;
   }
 }
 
@@ -153,14 +153,16 @@ class ExchangeRulesTest : public PeerRulesTest {
  protected:
   ExchangeRulesTest() { rules_.SetPlan(job_.get(), 3, {{.stage = 0, .granter = kConv1, .bytes = {8, 0, 12}}}); }
   Status Grant(uint64_t clock, uint32_t number, size_t bytes, Rank from = kConv1, int stage = 0) {
-    return rules_.CheckGrant(from, ExchangeTag(stage, clock, number), bytes);
+    return rules_.CheckGrant(from, ExchangeTag(stage, clock, number), bytes, reported_);
   }
 
   PeerRules rules_{table_, kConv0};
+  int64_t reported_ = 0;
 };
 
 TEST_F(ExchangeRulesTest, EachPlaceOfAnUpdateIsGrantedOnceAndThenTheNext) {
   for (uint64_t clock : {3, 4, 5}) {
+    reported_ = static_cast<int64_t>(clock);
     EXPECT_TRUE(Grant(clock, 2, 12).ok());
     EXPECT_THAT(Grant(clock, 2, 12).message(), HasSubstr("second grant for place 2"));
     EXPECT_THAT(Grant(clock + 1, 0, 8).message(), HasSubstr("expected")) << "ahead of its time";
@@ -182,17 +184,30 @@ TEST_F(ExchangeRulesTest, OnlyTheNeighbourThatWeWriteToGrantsPlaces) {
   for (Rank other : {kShard0, kShard1, kClient}) EXPECT_FALSE(Grant(3, 0, 8, other).ok()) << other;
   for (int stage : {1, 2, 1 << 29}) EXPECT_FALSE(Grant(3, 0, 8, kConv1, stage).ok()) << stage;
   for (Rank self : {kConv1, kShard0}) {
-    EXPECT_FALSE(Rules(self)->CheckGrant(kConv0, ExchangeTag(0, 3, 0), 8).ok()) << "it exchanges nothing";
+    EXPECT_FALSE(Rules(self)->CheckGrant(kConv0, ExchangeTag(0, 3, 0), 8, 0).ok()) << "it exchanges nothing";
   }
 }
 
 TEST_F(ExchangeRulesTest, UpdatesAreThoseOfThisRun) {
   for (uint64_t clock : {0, 2, 10, 0x7fffffff}) EXPECT_FALSE(Grant(clock, 0, 8).ok()) << clock;
   for (uint64_t clock = 3; clock < 10; ++clock) {
+    reported_ = static_cast<int64_t>(clock);
     EXPECT_TRUE(Grant(clock, 0, 8).ok());
     EXPECT_TRUE(Grant(clock, 2, 12).ok());
   }
   EXPECT_FALSE(Grant(10, 0, 8).ok()) << "no training at max_iter";
+}
+
+TEST_F(ExchangeRulesTest, NoUpdateIsGrantedFarBeyondWhatThisNodeHasReported) {
+  for (uint64_t clock : {3, 4, 5}) {
+    EXPECT_TRUE(Grant(clock, 0, 8).ok());
+    EXPECT_TRUE(Grant(clock, 2, 12).ok());
+  }
+  EXPECT_THAT(Grant(6, 0, 8).message(), HasSubstr("expected 5 at most, since this node has not reported more"));
+  reported_ = 3;
+  EXPECT_FALSE(Grant(6, 0, 8).ok()) << "iteration 3 is under way";
+  reported_ = 4;
+  EXPECT_TRUE(Grant(6, 0, 8).ok());
 }
 
 // With staleness 2, three updates may lack places at once, and so many more reports and verdicts may be open.
@@ -200,7 +215,7 @@ class StaleRulesTest : public ExchangeRulesTest {
  protected:
   StaleRulesTest() { stale_.SetPlan(stale_job_.get(), 3, {{.stage = 0, .granter = kConv1, .bytes = {8, 0, 12}}}); }
   Status Grant(uint64_t clock, uint32_t number, size_t bytes) {
-    return stale_.CheckGrant(kConv1, ExchangeTag(0, clock, number), bytes);
+    return stale_.CheckGrant(kConv1, ExchangeTag(0, clock, number), bytes, reported_);
   }
 
   const RoutingTable stale_table_ = MakeTable(std::string(kTable) + "staleness: 2");
