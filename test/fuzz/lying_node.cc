@@ -3,6 +3,7 @@
 // fall.
 #include "test/fuzz/lying_node.h"
 
+#include "scheduler/control/exchange_tag.h"
 #include "scheduler/control/membership.h"
 #include "scheduler/control/messages.h"
 #include "scheduler/control/slice_tag.h"
@@ -35,6 +36,7 @@ struct LawfulLabels {
 std::vector<LawfulGrant> GrantsFor(const JobPlan& job, Rank self) {
   std::vector<LawfulGrant> grants;
   const Schedule& schedule = job.schedule();
+  if (job.table().stage(job.table().node(self).parts[0].stage).server) return grants;
   for (int64_t clock = 0; clock < kClocks; ++clock) {
     for (const bool train : {false, true}) {
       const NodePlan& plan = job.node(self, train);
@@ -77,8 +79,10 @@ class Liar {
     if (choice < 10) return self_ == 0 ? Report() : SayVerdict();
     if (choice < 16) return EndGrant();
     if (choice < 20) return EndWrite();
-    if (choice < 22) return node_.FinishExchange();
-    if (choice < 24) return Rarely() ? Oddity() : node_.Assemble();
+    if (choice < 21) return node_.FinishExchange(in_.ConsumeIntegralInRange<size_t>(0, 7));
+    if (choice < 22) return node_.FinishValues();
+    if (choice < 24) return GrantExchange();
+    if (choice < 25) return Rarely() ? Oddity() : node_.Assemble();
     for (int i = in_.ConsumeIntegralInRange(1, 8); i > 0; --i) node_.RunTask();
   }
 
@@ -140,10 +144,11 @@ class Liar {
     Send(Peer(), type, in_.ConsumeRandomLengthString(100));
   }
 
-  // Of each other node in turn, of the two clocks that may be open.
+  // Of each other node in turn, of the clocks that may be open.
   void Report() {
     const Rank others = job_.table().size() - 1;
-    if (reports_ / others >= node_.clocks_judged() + BoundaryRequests::DelayOf(0) && !Rarely()) return;
+    if (reports_ / others >= node_.clocks_judged() + BoundaryRequests::DelayOf(job_.table().staleness()) && !Rarely())
+      return;
     IterationReport report;
     report.set_clock(Lie(reports_ / others));
     report.set_finite(Lie(1) == 1);
@@ -212,6 +217,20 @@ class Liar {
                        static_cast<uint32_t>(Lie(grant.tag.channel))};
     node_.Granted(peer, tag, static_cast<size_t>(Lie(static_cast<int64_t>(grant.bytes))));
   }
+  // The next place for gradients, all of them update by update.
+  void GrantExchange() {
+    const std::vector<ExchangePlaces>& exchanges = node_.exchange_places();
+    if (exchanges.empty()) return;
+    const size_t of_update = 2 * exchanges.size(), next = gradients_granted_++;
+    const ExchangePlaces& places = exchanges[next % of_update / 2];
+    const auto number = static_cast<uint32_t>(Lie(next % 2 == 0 ? 0 : 2));
+    const auto clock = static_cast<uint64_t>(Lie(static_cast<int64_t>(next / of_update)));
+    const Rank peer = PeerOr(places.granter);
+    if (!node_.reachable(peer)) return;
+    const size_t bytes = number < places.bytes.size() ? places.bytes[number] : 8;
+    node_.Granted(peer, ExchangeTag(static_cast<int>(Lie(places.stage)), clock & 0xffffffff, number),
+                  static_cast<size_t>(Lie(static_cast<int64_t>(bytes))));
+  }
   void GrantSlice() {
     const Rank peer = Peer();
     if (!node_.reachable(peer)) return;
@@ -234,16 +253,43 @@ class Liar {
   const std::vector<LawfulGrant> grants_;
   const std::vector<LawfulLabels> labels_;
   // Said so far.
-  size_t granted_ = 0, labels_said_ = 0;
+  size_t granted_ = 0, gradients_granted_ = 0, labels_said_ = 0;
   int64_t reports_ = 0, verdicts_ = 0;
 };
+
+/// kTable with two parameter servers.
+constexpr char kServedTable[] = R"(
+    solver: "solver.prototxt"
+    stage { name: "conv" kind: CONV to_layer: "pool1" exchange: PARAMETER_SERVER }
+    stage { name: "fc" kind: FC from_layer: "ip1" }
+    stage { name: "ps" kind: PS serves: "conv" }
+    node { name: "conv0" stage: 0 index: 0 host: "a" port: 29500 }
+    node { name: "conv1" stage: 0 index: 1 host: "b" port: 29500 }
+    node { name: "fc0" stage: 1 index: 0 host: "b" port: 29501 }
+    node { name: "ps0" stage: 2 index: 0 host: "a" port: 29501 }
+    node { name: "ps1" stage: 2 index: 1 host: "c" port: 29501 }
+    micro_batches: 2
+)";
+
+/// What a node may be in: with a ring and with servers, synchronous and not.
+struct FuzzJob {
+  explicit FuzzJob(const std::string& text) : table(MakeTable(text)), job(SmallJob(table)) {}
+  const RoutingTable table;
+  const std::unique_ptr<JobPlan> job;
+};
+
+const FuzzJob& JobOf(int number) {
+  static const FuzzJob jobs[] = {FuzzJob(kTable), FuzzJob(std::string(kTable) + "staleness: 1"),
+                                 FuzzJob(std::string(kTable) + "staleness: 2"), FuzzJob(kServedTable),
+                                 FuzzJob(std::string(kServedTable) + "staleness: 2")};
+  return jobs[static_cast<size_t>(number) % std::size(jobs)];
+}
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const auto table = MakeTable(kTable);
-  static const auto job = SmallJob(table);
   FuzzedDataProvider in(data, size);
+  const auto& [table, job] = JobOf(in.ConsumeIntegralInRange(0, 4));
   const Rank self = in.ConsumeIntegralInRange<Rank>(0, table.size() - 1);
   fuzz::VictimNode node(table, *job, self);
   for (Rank client = 0; client < kClients; ++client) node.ConnectClient(kFirstClientRank + client);

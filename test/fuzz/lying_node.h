@@ -85,11 +85,17 @@ class VictimNode : private PipelineHost {
   void Assemble();
   /// Carries out the next task, if one is ready.
   void RunTask();
-  /// The exchange of gradients that was begun first is done.
-  void FinishExchange();
+  /// The exchange of gradients that was begun first is done; on a parameter server: the gradients of the next update
+  /// of a group are here, as early as a replica may send them.
+  /// @param choice of the group, on a server.
+  void FinishExchange(size_t choice);
+  /// The values that were asked for first are here.
+  void FinishValues();
 
   int64_t clocks_judged() { return requests_.clocks_judged(); }
   int64_t clocks_reported() { return requests_.clocks_reported(); }
+  /// Of grants for gradients: a place that this node writes, and its size. Empty: it exchanges nothing.
+  const std::vector<ExchangePlaces>& exchange_places() const { return exchange_places_; }
   bool reachable(Rank peer) const { return !transport.closed.contains(peer) && !transport.breaking.contains(peer); }
 
   FuzzTransport transport;
@@ -104,6 +110,7 @@ class VictimNode : private PipelineHost {
   bool InputsReady(MsgId id, int segment) override;
   void Freed(int, MsgId) override {}
   void BeginExchanges(const Task& task);
+  bool server() const;
 
   const JobPlan& job_;
   const Rank self_;
@@ -114,13 +121,15 @@ class VictimNode : private PipelineHost {
   PullServer pulls_;
   LabelStore labels_;
   Reporter reporter_;
-  BoundaryRequests requests_{0};
+  BoundaryRequests requests_;
   Pipeline pipeline_;
   std::unique_ptr<ClockEnd> clock_end_;
   Inbox inbox_;
   bool assembled_ = false;
   uint32_t next_grant_ = 0;
-  std::deque<Exchange> exchanges_;
+  std::deque<Exchange> exchanges_, values_;  // that were begun, and values that were asked for
+  std::vector<ExchangePlaces> exchange_places_;
+  std::vector<int64_t> served_, updated_;  // on a server, by group: clocks whose gradients are here, and updates
 };
 
 }  // namespace hp::fuzz

@@ -308,9 +308,10 @@ def copy_messages():
 def lying_node():
     # All its input is choices: what to do next, and whether it is a lie.
     draw = random.Random(1)
-    for self in range(4):
-        for length in (200, 1000, 4000):
-            yield bytes(draw.randrange(256) for _ in range(length)) + bytes([1, self])
+    for job, nodes in enumerate((4, 4, 4, 5, 5)):
+        for self in range(nodes):
+            for length in (200, 1000, 4000):
+                yield bytes(draw.randrange(256) for _ in range(length)) + bytes([1, self, job])
 
 
 # --- the command line

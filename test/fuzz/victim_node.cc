@@ -27,6 +27,21 @@ namespace {
 
 constexpr size_t kPlaceBytes = 1 << 20;  // more than any tensor of the job
 
+/// As if each peer that exchanges gradients with `self` granted it three places, of which one is never used.
+std::vector<ExchangePlaces> PlacesOf(const RoutingTable& table, Rank self) {
+  std::vector<ExchangePlaces> places;
+  const StagePart& own = table.node(self).parts[0];
+  const StageInfo& stage = table.stage(own.stage);
+  const int conv = stage.server ? 0 : own.stage;  // the first stage is served
+  if (!stage.server && !stage.conv) return places;
+  const int served = table.stage(conv).served;
+  const std::vector<Rank>& others = served < 0 || stage.server ? table.stage(conv).ranks : table.stage(served).ranks;
+  for (const Rank rank : others) {
+    if (rank != self) places.push_back({conv, rank, {64, 0, 256}});
+  }
+  return places;
+}
+
 }  // namespace
 
 VictimNode::VictimNode(const RoutingTable& table, const JobPlan& job, Rank self)
@@ -38,6 +53,7 @@ VictimNode::VictimNode(const RoutingTable& table, const JobPlan& job, Rank self)
       pulls_(&transport),
       labels_(job.schedule()),
       reporter_(job, Clock::Real(), 0),
+      requests_(table.staleness()),
       pipeline_(plan_, job.schedule(), this, &transport),
       inbox_({.table = &table,
               .self = self,
@@ -45,7 +61,10 @@ VictimNode::VictimNode(const RoutingTable& table, const JobPlan& job, Rank self)
               .gate = &gate_,
               .failure_detector = &detector_,
               .rendezvous = &rendezvous_,
-              .pulls = self == 0 ? &pulls_ : nullptr}) {
+              .pulls = self == 0 ? &pulls_ : nullptr}),
+      exchange_places_(PlacesOf(table, self)),
+      served_(plan_.groups.size()),
+      updated_(plan_.groups.size()) {
   ClockEnd::Options options;
   options.requests = &requests_;
   options.pipeline = &pipeline_;
@@ -65,7 +84,11 @@ void VictimNode::Granted(Rank peer, const PlaceTag& tag, size_t bytes) {
   const RemoteGrant grant{next_grant_++, 0};
   transport.granted[grant.index] = {{peer, tag}, bytes};
   inbox_.OnGranted(peer, tag, bytes, [this, peer, tag, bytes, grant] {
-    if (!IsSliceTag(tag) && !IsExchangeTag(tag)) pipeline_.OnGranted(peer, tag, grant, bytes);
+    if (IsExchangeTag(tag)) {
+      Expect(ExchangeClock(tag) <= clocks_reported() + 2 * (job_.table().staleness() + 1));
+    } else if (!IsSliceTag(tag)) {
+      pipeline_.OnGranted(peer, tag, grant, bytes);
+    }
   });
 }
 
@@ -120,7 +143,8 @@ void VictimNode::Assemble() {
                        .clock_end = clock_end_.get(),
                        .labels = &labels_,
                        .pipeline = &pipeline_,
-                       .reporter = job_.reporter() == self_ ? &reporter_ : nullptr});
+                       .reporter = job_.reporter() == self_ ? &reporter_ : nullptr,
+                       .exchanges = exchange_places_});
   gate_.Open();
   pipeline_.Start();
 }
@@ -138,25 +162,44 @@ void VictimNode::RunTask() {
     requests_.AddRequests(&report);
     if (self_ == 0) clock_end_->OnReport(self_, report);
   }
+  if (task->kind == Task::kPull) values_.push_back({task->clock, plan_.groups[task->group].stage, task->group});
+  if (task->kind == Task::kUpdate) ++updated_[task->group];
   BeginExchanges(*task);
   pipeline_.Done(*task);
 }
+
+bool VictimNode::server() const { return job_.table().stage(job_.table().node(self_).parts[0].stage).server; }
 
 void VictimNode::BeginExchanges(const Task& task) {
   if (task.kind != Task::kBackward) return;
   if (task.id != job_.schedule().TrainIds(task.clock, plan_.share).back()) return;
   for (int group = 0; group < static_cast<int>(plan_.groups.size()); ++group) {
     const ParamGroupPlan& plan = plan_.groups[group];
-    if (plan.exchange == GroupExchange::kSum && plan.segment == task.segment)
-      exchanges_.push_back({task.clock, plan.stage, group});
+    const bool exchanged = plan.exchange == GroupExchange::kSum || plan.exchange == GroupExchange::kPush;
+    if (exchanged && plan.segment == task.segment) exchanges_.push_back({task.clock, plan.stage, group});
   }
 }
 
-void VictimNode::FinishExchange() {
+void VictimNode::FinishExchange(size_t choice) {
+  if (server() && assembled_ && !served_.empty()) {
+    const auto group = static_cast<int>(choice % served_.size());
+    const int64_t clock = served_[group];
+    // It has places for s + 1 updates.
+    if (clock > updated_[group] + job_.table().staleness() || clock >= job_.schedule().shape().max_iter) return;
+    ++served_[group];
+    return pipeline_.OnExchanged(clock, plan_.groups[group].stage, group);
+  }
   if (exchanges_.empty()) return;
   const Exchange done = exchanges_.front();
   exchanges_.pop_front();
   pipeline_.OnExchanged(done.clock, done.stage, done.group);
+}
+
+void VictimNode::FinishValues() {
+  if (values_.empty()) return;
+  const Exchange done = values_.front();
+  values_.pop_front();
+  pipeline_.OnValues(done.clock, done.stage, done.group);
 }
 
 std::span<std::byte> VictimNode::Place(int, MsgId id, int port) {
