@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
-#include <atomic>
 #include <optional>
 #include <thread>
 
@@ -20,7 +19,6 @@ constexpr size_t kActivation = 4 << 20;
 TEST(VerbsEndpoint, AnActivationTakesOneDoorbellAndOneCompletionForEachQueuePair) {
   for (const int qps : {1, 4}) {
     VerbsPair pair({.settings = {.qps_per_connection = qps}});
-    std::atomic<int> sent = 0, arrived = 0;
     pair.Connect();
     std::vector<std::byte> place(kActivation);
     const std::vector<std::byte> source = Pattern(kActivation, 1);
