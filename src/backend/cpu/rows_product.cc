@@ -2,7 +2,7 @@
 // where they are, and while a few are multiplied the next ones are prefetched, since a processor does not foresee where
 // the rows of a sample are and stops at each page.
 //
-// MultiplyRows has the features of a column side by side, so that one vector holds a column of kWidth features and one
+// MultiplyRows has the features of a column side by side, so that one vector holds a column of kLanes features and one
 // number of a row of weights multiplies it. SumRows keeps a tile of the gradient in registers while it goes over
 // kBlock rows, which are in the second-level cache then; sums of blocks are added to the gradient in their order.
 #include "backend/cpu/rows_product.h"
@@ -22,35 +22,35 @@ namespace hp {
 namespace {
 
 #if defined(__AVX512F__)
-constexpr int kWidth = 16, kTileRows = 8, kTileVectors = 3, kSums = 24;
+constexpr int kLanes = 16, kTileRows = 8, kTileVectors = 3, kSums = 24;
 #else
-constexpr int kWidth = 8, kTileRows = 4, kTileVectors = 2, kSums = 8;
+constexpr int kLanes = 8, kTileRows = 4, kTileVectors = 2, kSums = 8;
 #endif
-constexpr int kLine = 16;  ///< floats of a cache line
+constexpr int kFloatsOfLine = 16;  ///< floats of a cache line
 /// Vectors of features that one pass over a row of weights multiplies.
 constexpr int kMostVectors = 4;
-constexpr int64_t kMostFeatures = kMostVectors * kWidth;
+constexpr int64_t kMostFeatures = kMostVectors * kLanes;
 /// Rows of weights that one thread multiplies before their outputs are written: a multiple of the rows of any tile.
-constexpr int64_t kChunk = 48;
+constexpr int64_t kRowsOfChunk = 48;
 /// Rows of weights whose products SumRows adds up in registers.
 constexpr int64_t kBlock = 64;
-constexpr int64_t kStep = kTileVectors * kWidth;  ///< columns of a tile of the gradient
+constexpr int64_t kColumnsOfTile = kTileVectors * kLanes;  ///< columns of a tile of the gradient
 
-int64_t Padded(int64_t rows) { return (rows + kWidth - 1) / kWidth * kWidth; }
+int64_t Padded(int64_t rows) { return (rows + kLanes - 1) / kLanes * kLanes; }
 
-/// The columns' numbers of a square of kWidth vectors as vectors.
+/// The columns' numbers of a square of kLanes vectors as vectors.
 template <int Distance, size_t... Lane>
-inline void SwapAcross(FloatVec<kWidth>* v, std::index_sequence<Lane...>) {
-  for (int i = 0; i < kWidth; ++i) {
+inline void SwapAcross(FloatVec<kLanes>* v, std::index_sequence<Lane...>) {
+  for (int i = 0; i < kLanes; ++i) {
     if (i & Distance) continue;
-    const FloatVec<kWidth> a = v[i], b = v[i + Distance];
-    v[i] = __builtin_shufflevector(a, b, (Lane & Distance ? kWidth + Lane - Distance : Lane)...);
-    v[i + Distance] = __builtin_shufflevector(a, b, (Lane & Distance ? kWidth + Lane : Lane + Distance)...);
+    const FloatVec<kLanes> a = v[i], b = v[i + Distance];
+    v[i] = __builtin_shufflevector(a, b, (Lane & Distance ? kLanes + Lane - Distance : Lane)...);
+    v[i + Distance] = __builtin_shufflevector(a, b, (Lane & Distance ? kLanes + Lane : Lane + Distance)...);
   }
 }
-inline void Transpose(FloatVec<kWidth>* v) {
-  using Lanes = std::make_index_sequence<kWidth>;
-  if constexpr (kWidth == 16) SwapAcross<8>(v, Lanes());
+inline void Transpose(FloatVec<kLanes>* v) {
+  using Lanes = std::make_index_sequence<kLanes>;
+  if constexpr (kLanes == 16) SwapAcross<8>(v, Lanes());
   SwapAcross<4>(v, Lanes());
   SwapAcross<2>(v, Lanes());
   SwapAcross<1>(v, Lanes());
@@ -61,13 +61,13 @@ template <int Rows, int Vectors>
 inline void MultiplyTile(const float* const* w, const float* const* next, int64_t columns, const float* packed,
                          int64_t padded, float* out) {
   constexpr int kSteps = Vectors == 1 ? 4 : Vectors == 2 ? 2 : 1;
-  FloatVec<kWidth> sums[Rows][Vectors] = {};
+  FloatVec<kLanes> sums[Rows][Vectors] = {};
   int64_t k = 0;
   const auto multiply = [&](auto steps) {
     constexpr int kCount = decltype(steps)::value;
-    FloatVec<kWidth> x[kCount][Vectors];
+    FloatVec<kLanes> x[kCount][Vectors];
     for (int s = 0; s < kCount; ++s) {
-      for (int v = 0; v < Vectors; ++v) x[s][v] = Load<kWidth>(packed + (k + s) * padded + v * kWidth);
+      for (int v = 0; v < Vectors; ++v) x[s][v] = Load<kLanes>(packed + (k + s) * padded + v * kLanes);
     }
 #pragma GCC unroll 24
     for (int c = 0; c < Rows; ++c) {
@@ -76,13 +76,13 @@ inline void MultiplyTile(const float* const* w, const float* const* next, int64_
       }
     }
   };
-  for (; k + kLine <= columns;) {
+  for (; k + kFloatsOfLine <= columns;) {
     for (int c = 0; c < Rows; ++c) __builtin_prefetch(next[c] + k, 0, 2);
-    for (const int64_t end = k + kLine; k < end; k += kSteps) multiply(std::integral_constant<int, kSteps>());
+    for (const int64_t end = k + kFloatsOfLine; k < end; k += kSteps) multiply(std::integral_constant<int, kSteps>());
   }
   for (; k < columns; ++k) multiply(std::integral_constant<int, 1>());
   for (int c = 0; c < Rows; ++c) {
-    for (int v = 0; v < Vectors; ++v) Store<kWidth>(out + c * kMostFeatures + v * kWidth, sums[c][v]);
+    for (int v = 0; v < Vectors; ++v) Store<kLanes>(out + c * kMostFeatures + v * kLanes, sums[c][v]);
   }
 }
 
@@ -122,15 +122,15 @@ void MultiplyChunk(const WeightRows& w, int64_t begin, int64_t end, int64_t vect
 
 /// y[r][c] = factors[c] * out[c][r] for c < count, r < rows; factors may be null.
 void StoreChunk(const float* out, int64_t count, int64_t rows, const float* factors, float* y, int64_t y_stride) {
-  for (int64_t c = 0; c < count; c += kWidth) {
-    for (int64_t r = 0; r < rows; r += kWidth) {
-      FloatVec<kWidth> square[kWidth];
-      for (int i = 0; i < kWidth; ++i) square[i] = Load<kWidth>(out + (c + i) * kMostFeatures + r);
+  for (int64_t c = 0; c < count; c += kLanes) {
+    for (int64_t r = 0; r < rows; r += kLanes) {
+      FloatVec<kLanes> square[kLanes];
+      for (int i = 0; i < kLanes; ++i) square[i] = Load<kLanes>(out + (c + i) * kMostFeatures + r);
       Transpose(square);
-      const int64_t here = std::min<int64_t>(kWidth, rows - r);
-      if (c + kWidth <= count) {
-        const FloatVec<kWidth> factor = factors == nullptr ? FloatVec<kWidth>{} + 1 : Load<kWidth>(factors + c);
-        for (int64_t i = 0; i < here; ++i) Store<kWidth>(y + (r + i) * y_stride + c, square[i] * factor);
+      const int64_t here = std::min<int64_t>(kLanes, rows - r);
+      if (c + kLanes <= count) {
+        const FloatVec<kLanes> factor = factors == nullptr ? FloatVec<kLanes>{} + 1 : Load<kLanes>(factors + c);
+        for (int64_t i = 0; i < here; ++i) Store<kLanes>(y + (r + i) * y_stride + c, square[i] * factor);
         continue;
       }
       for (int64_t i = 0; i < here; ++i) {
@@ -143,8 +143,8 @@ void StoreChunk(const float* out, int64_t count, int64_t rows, const float* fact
 }
 
 /// Some rows of weights, and the numbers that up to kMostFeatures rows of the gradient take them by.
-struct Block {
-  Block(const WeightRows& w, int64_t begin) : count(std::min(kBlock, w.count - begin)) {
+struct RowBlock {
+  RowBlock(const WeightRows& w, int64_t begin) : count(std::min(kBlock, w.count - begin)) {
     for (int64_t i = 0; i < count; ++i) rows[i] = w.Row(begin + i);
   }
   /// @param factors of the rows of weights; null: 1.
@@ -170,13 +170,13 @@ class Ahead {
         columns_(columns),
         row_(begin),
         end_(std::min(begin + kBlock, w.count)),
-        lines_(((columns.size() + kLine - 1) / kLine * kBlock + calls - 1) / calls),
+        lines_(((columns.size() + kFloatsOfLine - 1) / kFloatsOfLine * kBlock + calls - 1) / calls),
         at_(columns.begin) {}
 
   void Next() {
     for (int64_t line = 0; line < lines_ && row_ < end_; ++line) {
       __builtin_prefetch(w_.Row(row_) + at_, 0, 2);
-      at_ += kLine;
+      at_ += kFloatsOfLine;
       if (at_ < columns_.end) continue;
       at_ = columns_.begin;
       ++row_;
@@ -199,7 +199,7 @@ struct Gradient {
 };
 
 template <int Rows, int Vectors, int W>
-inline void SumTile(const Block& block, int64_t r, int64_t k, const Gradient& gradient, Ahead* ahead) {
+inline void SumTile(const RowBlock& block, int64_t r, int64_t k, const Gradient& gradient, Ahead* ahead) {
   FloatVec<W> sums[Rows][Vectors] = {};
   for (int64_t i = 0; i < block.count; ++i) {
     ahead->Next();
@@ -217,29 +217,29 @@ inline void SumTile(const Block& block, int64_t r, int64_t k, const Gradient& gr
   }
 }
 
-/// Columns [k, end), at most kStep, of `Rows` rows of the gradient.
+/// Columns [k, end), at most kColumnsOfTile, of `Rows` rows of the gradient.
 template <int Rows>
-void SumColumns(const Block& block, int64_t r, int64_t k, int64_t end, const Gradient& gradient, Ahead* ahead) {
-  if (k + kStep <= end) return SumTile<Rows, kTileVectors, kWidth>(block, r, k, gradient, ahead);
-  for (; k + kWidth <= end; k += kWidth) SumTile<Rows, 1, kWidth>(block, r, k, gradient, ahead);
+void SumColumns(const RowBlock& block, int64_t r, int64_t k, int64_t end, const Gradient& gradient, Ahead* ahead) {
+  if (k + kColumnsOfTile <= end) return SumTile<Rows, kTileVectors, kLanes>(block, r, k, gradient, ahead);
+  for (; k + kLanes <= end; k += kLanes) SumTile<Rows, 1, kLanes>(block, r, k, gradient, ahead);
   for (; k < end; ++k) SumTile<Rows, 1, 1>(block, r, k, gradient, ahead);
 }
 
 /// The same of `rows` rows, Less + 1 for one of the numbers Less.
 template <size_t... Less>
-void SumRowsOfTile(std::index_sequence<Less...>, int64_t rows, const Block& block, int64_t r, int64_t k, int64_t end,
+void SumRowsOfTile(std::index_sequence<Less...>, int64_t rows, const RowBlock& block, int64_t r, int64_t k, int64_t end,
                    const Gradient& gradient, Ahead* ahead) {
   ((rows == Less + 1 ? SumColumns<Less + 1>(block, r, k, end, gradient, ahead) : void()), ...);
 }
 
 /// All tiles of `columns` of `rows` rows of the gradient, whose sizes differ by one row at most.
-void SumBlock(const Block& block, int64_t rows, const Range& columns, const Gradient& gradient, Ahead* ahead) {
+void SumBlock(const RowBlock& block, int64_t rows, const Range& columns, const Gradient& gradient, Ahead* ahead) {
   const int64_t tiles = (rows + kTileRows - 1) / kTileRows;
-  for (int64_t k = columns.begin; k < columns.end; k += kStep) {
+  for (int64_t k = columns.begin; k < columns.end; k += kColumnsOfTile) {
     for (int64_t t = 0; t < tiles; ++t) {
       const Range of_tile = PartOf(rows, t, tiles);
       SumRowsOfTile(std::make_index_sequence<kTileRows>(), of_tile.size(), block, of_tile.begin, k,
-                    std::min(columns.end, k + kStep), gradient, ahead);
+                    std::min(columns.end, k + kColumnsOfTile), gradient, ahead);
     }
   }
 }
@@ -250,8 +250,8 @@ int64_t PackedFeatures(int64_t rows, int64_t columns) { return Padded(rows) * co
 
 void PackFeatures(int64_t rows, int64_t columns, const float* x, int64_t first, float* packed) {
   const int64_t padded = Padded(rows);
-  ForItems((columns + kLine - 1) / kLine, rows * columns, [&](int64_t piece) {
-    const int64_t begin = piece * kLine, end = std::min(columns, begin + kLine);
+  ForItems((columns + kFloatsOfLine - 1) / kFloatsOfLine, rows * columns, [&](int64_t piece) {
+    const int64_t begin = piece * kFloatsOfLine, end = std::min(columns, begin + kFloatsOfLine);
     for (int64_t r = 0; r < padded; ++r) {
       for (int64_t k = begin; k < end; ++k) packed[(first + k) * padded + r] = r < rows ? x[r * columns + k] : 0.0f;
     }
@@ -260,15 +260,15 @@ void PackFeatures(int64_t rows, int64_t columns, const float* x, int64_t first, 
 
 void MultiplyRows(int64_t rows, const float* packed, const WeightRows& w, float* inverse_norms, float* y,
                   int64_t y_stride) {
-  const int64_t padded = Padded(rows), chunks = (w.count + kChunk - 1) / kChunk;
+  const int64_t padded = Padded(rows), chunks = (w.count + kRowsOfChunk - 1) / kRowsOfChunk;
 #pragma omp parallel for schedule(static) if (rows * w.count * w.columns > kChunkElements)
   for (int64_t chunk = 0; chunk < chunks; ++chunk) {
-    const int64_t begin = chunk * kChunk, count = std::min(kChunk, w.count - begin);
+    const int64_t begin = chunk * kRowsOfChunk, count = std::min(kRowsOfChunk, w.count - begin);
     float* const norms = inverse_norms == nullptr ? nullptr : inverse_norms + begin;
     for (int64_t r = 0; r < rows; r += kMostFeatures) {
-      float out[kChunk * kMostFeatures];
+      float out[kRowsOfChunk * kMostFeatures];
       const int64_t here = std::min(kMostFeatures, rows - r);
-      MultiplyChunk(w, begin, begin + count, Padded(here) / kWidth, packed + r, padded, out);
+      MultiplyChunk(w, begin, begin + count, Padded(here) / kLanes, packed + r, padded, out);
       // Once the product has brought the rows into the cache.
       for (int64_t i = 0; r == 0 && norms != nullptr && i < count; ++i) {
         norms[i] = InverseNorm(w.Row(begin + i), w.columns);
@@ -282,7 +282,7 @@ void MultiplyRows(int64_t rows, const float* packed, const WeightRows& w, float*
 // the rows of the gradient as well.
 void SumRows(int64_t rows, const float* dy, int64_t dy_stride, const WeightRows& w, const float* inverse_norms,
              float* d_x, int64_t d_x_stride) {
-  const int64_t steps = (w.columns + kStep - 1) / kStep;
+  const int64_t steps = (w.columns + kColumnsOfTile - 1) / kColumnsOfTile;
   if (w.count == 0) {
     for (int64_t r = 0; r < rows; ++r) std::fill_n(d_x + r * d_x_stride, w.columns, 0.0f);
   }
@@ -291,11 +291,11 @@ void SumRows(int64_t rows, const float* dy, int64_t dy_stride, const WeightRows&
     const int64_t threads = omp_get_num_threads(), thread = omp_get_thread_num();
     const int64_t across = std::min(threads, steps), down = threads / across;
     const Range of_steps = PartOf(steps, thread % across, across);
-    const Range columns = {of_steps.begin * kStep, std::min(w.columns, of_steps.end * kStep)};
+    const Range columns = {of_steps.begin * kColumnsOfTile, std::min(w.columns, of_steps.end * kColumnsOfTile)};
     const Range here = thread / across < down ? PartOf(rows, thread / across, down) : Range{};
     const int64_t tiles = of_steps.size() * ((here.size() + kTileRows - 1) / kTileRows);
     for (int64_t i = 0; i < w.count && !here.empty(); i += kBlock) {
-      Block block(w, i);
+      RowBlock block(w, i);
       Ahead ahead(w, i + kBlock, columns, tiles * block.count);
       for (int64_t r = here.begin; r < here.end; r += kMostFeatures) {
         const int64_t count = std::min(kMostFeatures, here.end - r);

@@ -16,7 +16,7 @@ namespace hp {
 namespace {
 
 /// Rows of the weights' gradient that are computed together, a multiple of OuterProductSum's tiles.
-constexpr int64_t kGradientRows = 24;
+constexpr int64_t kSampleRows = 24;
 
 /// Saved: with `normalize` the inverse norms of the rows of the weights, by column. Scratch, in this order: the inputs'
 /// copies; the features side by side, normalised or not; their inverse norms; forward a packed copy of the features,
@@ -63,12 +63,12 @@ class SampledProductOp final : public Op {
   void BackwardParams(const OpArgs& args) override {
     BringFeatures(args);
     const BatchSample& sample = *args.sample;
-    const int64_t pieces = (sample.drawn + kGradientRows - 1) / kGradientRows;
+    const int64_t pieces = (sample.drawn + kSampleRows - 1) / kSampleRows;
     const int64_t labels = sample.columns() - sample.drawn;
     if (!args.accumulate) std::fill_n(args.d_params[0] + sample.drawn * columns_, LabelFloats(sample.drawn), 0.0f);
     ForItems(pieces + labels, rows_ * sample.columns() * columns_, [&](int64_t i) {
-      const int64_t first = i < pieces ? i * kGradientRows : sample.drawn + i - pieces;
-      const int64_t count = i < pieces ? std::min(kGradientRows, sample.drawn - first) : 1;
+      const int64_t first = i < pieces ? i * kSampleRows : sample.drawn + i - pieces;
+      const int64_t count = i < pieces ? std::min(kSampleRows, sample.drawn - first) : 1;
       const Rows rows = {sample.classes.data() + first, count,
                          args.d_params[0] + sample.gradient_rows[first] * columns_};
       AddGradient(args, rows, args.accumulate, [&](bool add) {
@@ -85,7 +85,7 @@ class SampledProductOp final : public Op {
     int64_t count = 0;
     for (int64_t first = begin; first < end; first += count) {
       const bool drawn = first < sample.drawn;
-      count = drawn ? std::min({kGradientRows, end - first, sample.drawn - first}) : 1;
+      count = drawn ? std::min({kSampleRows, end - first, sample.drawn - first}) : 1;
       const Rows rows = {sample.classes.data() + first, count, d_weights + (first - begin) * columns_};
       AddGradient(args, rows, args.accumulate, [&](bool add) {
         if (!drawn) return AddLabel(args, rows, add);
@@ -163,8 +163,8 @@ class SampledProductOp final : public Op {
       CHECK(add_products(add)) << "a row of the gradient that no batch has";
       return;
     }
-    float inverse_norms[kGradientRows];
-    double kept[kGradientRows] = {};
+    float inverse_norms[kSampleRows];
+    double kept[kSampleRows] = {};
     for (int64_t o = 0; o < rows.count; ++o) {
       const float* const w = Weights(args, rows.classes[o]);
       inverse_norms[o] = InverseNorm(w, columns_);
