@@ -18,6 +18,7 @@ namespace {
 
 constexpr size_t kMostConvStages = 6;
 constexpr int kMostNodes = 8;  // of a stage
+constexpr int kMostCuts = 32;  // between convolutions
 constexpr int kChainMicroBatches[] = {1, 2, 4, 8, 16, 32};
 constexpr double kPays = 1.01;  // times as fast
 constexpr double kNever = std::numeric_limits<double>::max();
@@ -83,6 +84,7 @@ class ChainPlanner::Model {
     for (const int product : TailProducts(*problem_.net)) {
       if (std::find(cuts_.begin(), cuts_.end(), product) != cuts_.end()) products_.push_back(product);
     }
+    ThinOutCuts();
     return OkStatus();
   }
 
@@ -175,6 +177,27 @@ class ChainPlanner::Model {
   int64_t considered() const { return considered_; }
 
  private:
+  /// Of the cuts of a deep net in front of its tail keeps those between which about as much is computed.
+  void ThinOutCuts() {
+    std::vector<double> work(layers_ + 1, 0);  // multiply-adds in front of a layer
+    for (size_t i = 0; i < costs_.size(); ++i) {
+      work[graph_->layers()[i].order + 1] += static_cast<double>(costs_[i].products);
+    }
+    std::partial_sum(work.begin(), work.end(), work.begin());
+    const auto tail = std::find(cuts_.begin(), cuts_.end(), products_.empty() ? layers_ : products_[0]);
+    if (tail - cuts_.begin() <= kMostCuts) return;
+    std::vector<int> kept;
+    double next = 0;
+    const double step = work[tail == cuts_.end() ? layers_ : *tail] / kMostCuts;
+    for (auto cut = cuts_.begin(); cut != tail; ++cut) {
+      if (work[*cut] < next) continue;
+      kept.push_back(*cut);
+      while (next <= work[*cut]) next += step;
+    }
+    kept.insert(kept.end(), tail, cuts_.end());
+    cuts_ = std::move(kept);
+  }
+
   /// Of one node of a stage, and of one id that passes it.
   struct Load {
     int place = 0;  // the slowest of the stage

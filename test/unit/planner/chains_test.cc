@@ -8,8 +8,9 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <numeric>
-#include <tuple>
+#include <string>
 
 namespace hp {
 namespace {
@@ -116,6 +117,35 @@ TEST(ChainsTest, EveryChainIsATableWithTheBytesThatWerePredicted) {
   }
   EXPECT_TRUE(two_conv);
   EXPECT_TRUE(two_fc);
+}
+
+// Of 100 alike layers some are left to cut at, and stages are still about as large as each other.
+TEST(ChainsTest, ADeepNetIsCutIntoLikeParts) {
+  std::string text =
+      R"(layer { name: "data" type: "Data" top: "data" top: "label" data_param { source: "x" batch_size: 64 } })";
+  std::string below = "data";
+  for (int i = 0; i < 100; ++i) {
+    const std::string name = "conv" + std::to_string(i);
+    text += "layer { name: '" + name + "' type: 'Convolution' bottom: '" + below + "' top: '" + name +
+            "' convolution_param { num_output: 64 kernel_size: 3 pad: 1 } }";
+    below = name;
+  }
+  text += "layer { name: 'ip' type: 'InnerProduct' bottom: '" + below +
+          "' top: 'ip' inner_product_param { num_output: 10 } }"
+          "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }";
+  const auto net = std::make_shared<const caffe::NetParameter>(Parse<caffe::NetParameter>(text));
+  const PlanProblem problem = Problem(net, {64, 16, 16}, 64, 4, std::string(kGpu) + "link_gbit_per_s: 10");
+  bool four = false;
+  for (const TablePlan& plan : Chains(problem)) {
+    const bool alone = std::all_of(plan.chain.begin(), plan.chain.end(),
+                                   [](const ChainStage& stage) { return stage.conv && stage.nodes == 1; });
+    if (plan.chain.size() != 4 || !alone) continue;
+    four = true;
+    for (const HostLoad& load : plan.prediction.loads) {
+      EXPECT_NEAR(load.replica_s / plan.prediction.loads[0].replica_s, 1, 0.3);
+    }
+  }
+  EXPECT_TRUE(four);
 }
 
 TEST(ChainsTest, MoreNodesPay) {
