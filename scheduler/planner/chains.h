@@ -1,7 +1,7 @@
 #pragma once
 
 #include "hp/status.h"
-#include "scheduler/planner/planner.h"
+#include "scheduler/planner/table_plan.h"
 
 #include <memory>
 #include <optional>

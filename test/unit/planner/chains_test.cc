@@ -3,6 +3,7 @@
 #include "scheduler/planner/chains.h"
 
 #include "proto/text.h"
+#include "scheduler/planner/planner.h"
 #include "test/support/small_job.h"
 #include "test/unit/planner/planned_bytes.h"
 
