@@ -17,8 +17,9 @@ namespace hp {
 namespace {
 
 constexpr size_t kMostConvStages = 6;
-constexpr int kMostNodes = 8;  // of a stage
-constexpr int kMostCuts = 32;  // between convolutions
+constexpr int kMostNodes = 8;        // of a stage
+constexpr int kMostCuts = 32;        // between convolutions
+constexpr size_t kMostProducts = 8;  // that an FC stage may begin with
 constexpr int kChainMicroBatches[] = {1, 2, 4, 8, 16, 32};
 constexpr double kPays = 1.01;  // times as fast
 constexpr double kNever = std::numeric_limits<double>::max();
@@ -296,10 +297,11 @@ class ChainPlanner::Model {
   /// The FC stages that a chain may have on so many nodes, none among them.
   std::vector<Tail> Tails(int nodes) const {
     std::vector<Tail> tails = {{}};
-    for (size_t first = 0; first < products_.size(); ++first) {
+    const size_t step = std::max<size_t>(1, (products_.size() + kMostProducts - 1) / kMostProducts);
+    for (size_t first = 0; first < products_.size(); first += step) {
       for (int shards = 1; shards <= std::min(nodes, kMostNodes); shards *= 2) {
         tails.push_back({{shards}, {products_[first]}});
-        for (size_t second = first + 1; second < products_.size(); ++second) {
+        for (size_t second = first + step; second < products_.size(); second += step) {
           for (int more = 1; more <= std::min(nodes - shards, kMostNodes); more *= 2) {
             tails.push_back({{shards, more}, {products_[first], products_[second]}});
           }
