@@ -257,20 +257,6 @@ class Liar {
   int64_t reports_ = 0, verdicts_ = 0;
 };
 
-/// kTable with two parameter servers.
-constexpr char kServedTable[] = R"(
-    solver: "solver.prototxt"
-    stage { name: "conv" kind: CONV to_layer: "pool1" exchange: PARAMETER_SERVER }
-    stage { name: "fc" kind: FC from_layer: "ip1" }
-    stage { name: "ps" kind: PS serves: "conv" }
-    node { name: "conv0" stage: 0 index: 0 host: "a" port: 29500 }
-    node { name: "conv1" stage: 0 index: 1 host: "b" port: 29500 }
-    node { name: "fc0" stage: 1 index: 0 host: "b" port: 29501 }
-    node { name: "ps0" stage: 2 index: 0 host: "a" port: 29501 }
-    node { name: "ps1" stage: 2 index: 1 host: "c" port: 29501 }
-    micro_batches: 2
-)";
-
 /// What a node may be in: with a ring and with servers, synchronous and not.
 struct FuzzJob {
   explicit FuzzJob(const std::string& text) : table(MakeTable(text)), job(SmallJob(table)) {}

@@ -38,6 +38,20 @@ constexpr char kTable[] = R"(
     micro_batches: 2
 )";
 
+/// Likewise, with two parameter servers in place of a shard; rank 4 is server 0.
+constexpr char kServedTable[] = R"(
+    solver: "solver.prototxt"
+    stage { name: "conv" kind: CONV to_layer: "pool1" exchange: PARAMETER_SERVER }
+    stage { name: "fc" kind: FC from_layer: "ip1" }
+    stage { name: "ps" kind: PS serves: "conv" }
+    node { name: "conv0" stage: 0 index: 0 host: "a" port: 29500 }
+    node { name: "conv1" stage: 0 index: 1 host: "b" port: 29500 }
+    node { name: "fc0" stage: 1 index: 0 host: "b" port: 29501 }
+    node { name: "ps1" stage: 2 index: 1 host: "c" port: 29500 }
+    node { name: "ps0" stage: 2 index: 0 host: "d" port: 29500 }
+    micro_batches: 2
+)";
+
 /// A net that fits kTable, with layers of one phase and in-place pairs; without the sizes that a plan needs.
 constexpr char kNet[] = R"(
     layer { name: "data" type: "Data" top: "data" top: "label" include { phase: TRAIN } data_param { batch_size: 8 } }

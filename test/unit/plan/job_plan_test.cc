@@ -220,19 +220,6 @@ TEST_F(JobPlanTest, APoolIsChosenWithoutListingItsIds) {
 
 // --- Parameter servers
 
-constexpr char kServedTable[] = R"(
-    solver: "solver.prototxt"
-    stage { name: "conv" kind: CONV to_layer: "pool1" exchange: PARAMETER_SERVER }
-    stage { name: "fc" kind: FC from_layer: "ip1" }
-    stage { name: "ps" kind: PS serves: "conv" }
-    node { name: "conv0" stage: 0 index: 0 host: "a" port: 29500 }
-    node { name: "conv1" stage: 0 index: 1 host: "b" port: 29500 }
-    node { name: "fc0" stage: 1 index: 0 host: "b" port: 29501 }
-    node { name: "ps1" stage: 2 index: 1 host: "c" port: 29500 }
-    node { name: "ps0" stage: 2 index: 0 host: "d" port: 29500 }
-    micro_batches: 2
-)";
-
 // conv1 has 4 x 9 weights and 4 biases, 20 of these 40 numbers each: 2.2 rows, and then nothing of the bias.
 TEST_F(JobPlanTest, ServersHaveRowsOfAboutAsManyBytes) {
   table_ = MakeTable(kServedTable);
