@@ -84,14 +84,12 @@ TEST_F(LevelDbTest, ReadsTheUnfinishedLogOfADatabaseThatWasNotClosed) {
 
 TEST_F(LevelDbTest, ReadsTablesAndLogTogether) {
   const Records records = NoiseRecords(3000, 1000);
-  {
-    const auto db = OpenForWriting(256 << 10);
-    Put(db.get(), records, 0, 3000);
-    std::filesystem::copy(Path(), folder_ / "copy");
-  }
-  std::filesystem::remove_all(Path());
-  std::filesystem::rename(folder_ / "copy", Path());
+  // Closing waits for LevelDB's own thread, which moves tables about meanwhile, and leaves the latest records in one
+  // log or two.
+  Put(OpenForWriting(256 << 10).get(), records, 0, 3000);
   ASSERT_FALSE(Files(".ldb").empty());
+  ASSERT_FALSE(Files(".log").empty());
+  ASSERT_GT(std::filesystem::file_size(Files(".log").back()), 0u);
   const auto before = Photograph(Path());
   auto dataset = OpenDataset();
   ASSERT_TRUE(dataset.ok()) << dataset.status();
