@@ -217,7 +217,7 @@ TEST_F(CopyRules, APeerByTheRulesIsWrittenTo) {
   peer_.Await([](const Event& event) {
     return event.kind == Event::kMessage && event.type == static_cast<uint32_t>(CopyMessage::kArrived);
   });
-  EXPECT_EQ(peer_.events().back().body, BytesOf(Encode(RemoteGrant{3, 1})));
+  EXPECT_EQ(peer_.events(Event::kMessage).back().body, BytesOf(Encode(RemoteGrant{3, 1})));
   EXPECT_TRUE(Same(std::span(memory_).first(100), node_.Part(0, 100)));
   Say(CopyMessage::kCancel, Encode(RemoteGrant{0, 1}));
   ExpectBroken("an end of grant 0.1, not open");
@@ -228,7 +228,7 @@ TEST_F(CopyRules, AnOfferThatCantBeOpenedOnlyKeepsThePairApart) {
   Say(CopyMessage::kAnswer, {});
   EXPECT_EQ(node_.RoadTo(1).why_not.message(), "a handle of 7 bytes");
   peer_.Await(Event::kMessage, 2);
-  EXPECT_EQ(peer_.events().back().body, "a handle of 7 bytes");
+  EXPECT_EQ(peer_.events(Event::kMessage).back().body, "a handle of 7 bytes");
   EXPECT_TRUE(node_->events(Event::kClosed).empty());
 }
 
