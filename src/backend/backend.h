@@ -174,6 +174,8 @@ class Backend {
   virtual StatusOr<OpPtr> InnerProduct(const InnerProductDesc& desc, const Descs& in) = 0;
   virtual StatusOr<OpPtr> CosineProduct(const CosineProductDesc& desc, const Descs& in) = 0;
   virtual StatusOr<OpPtr> SampledProduct(const SampledProductDesc& desc, const Descs& in) = 0;
+  /// Whether it can compute them, and JoinedStatistics and JoinedTopScores.
+  virtual bool has_sampled_products() const = 0;
   virtual StatusOr<OpPtr> Dropout(const DropoutDesc& desc, const Descs& in) = 0;
   /// Softmax along `axis`, in the input's shape and layout; not a loss.
   virtual StatusOr<OpPtr> Softmax(int axis, const Descs& in) = 0;
@@ -200,6 +202,13 @@ class Backend {
   /// Output [rows, 1 + top_k]: the label's score, anything if it is not of this shard, and, in any order, the top_k
   /// largest scores of the other classes of this shard, NaN where there are fewer; scores that are NaN are left out.
   virtual StatusOr<OpPtr> TopScores(const AccuracyDesc& desc, const ClassSlice& classes, const Descs& in) = 0;
+  // A shard may go over its classes in blocks of ClassSlice::room, each a sample of neighbours (the last one may be
+  // smaller): what it says of all of them, from what the two ops above said of each block, in order.
+
+  /// Inputs of ClassStatistics, with labels if they have three numbers; output likewise.
+  virtual StatusOr<OpPtr> JoinedStatistics(const ClassSlice& classes, const Descs& in) = 0;
+  /// Inputs of TopScores; output likewise.
+  virtual StatusOr<OpPtr> JoinedTopScores(const AccuracyDesc& desc, const ClassSlice& classes, const Descs& in) = 0;
   /// Inputs said[0..k) of TopScores: output [1] as Accuracy has it. @param classes of all shards.
   virtual StatusOr<OpPtr> SlicedAccuracy(const AccuracyDesc& desc, int64_t classes, const Descs& in) = 0;
 

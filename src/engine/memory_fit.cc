@@ -138,8 +138,7 @@ Least LeastOf(const NodePlan& plan, const std::vector<Shape>& shapes, int64_t ro
     const GraphLayer& entry = plan.graph().layers()[layer.layer];
     if (entry.source || entry.is_statistic()) continue;  // a statistic is one number, whatever the rows
     const Shape& shape = shapes[entry.tops[0]];
-    const int64_t columns = layer.sample_room > 0 ? layer.sample_room : layer.channels.size();
-    const int64_t each = shape.rank() > 1 ? shape.With(1, columns).count(1) : 1;
+    const int64_t each = shape.rank() > 1 ? shape.With(1, layer.columns()).count(1) : 1;
     const Wide bytes = Wide(each) * element * Wide(rows);
     if (bytes <= least.tensor) continue;
     least.tensor = bytes;

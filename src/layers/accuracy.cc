@@ -11,6 +11,7 @@ StatusOr<LayerOp> MakeAccuracyOp(const LayerTraits& layer, const OpContext& cont
   desc.has_ignore_label = layer.ignore_label().has_value();
   desc.ignore_label = layer.ignore_label().value_or(desc.ignore_label);
   if (context.part == OpContext::kClasses) return context.backend->TopScores(desc, context.classes(), in);
+  if (context.part == OpContext::kJoined) return context.backend->JoinedTopScores(desc, context.classes(), in);
   if (context.part == OpContext::kMerged) return context.backend->SlicedAccuracy(desc, context.channel_count, in);
   return context.backend->Accuracy(desc, {in[0]});
 }

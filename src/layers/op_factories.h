@@ -24,11 +24,13 @@ struct OpContext {
     kAll,      ///< all of what is said above
     kAddends,  ///< an addend of its outputs, from some of the inputs: the bias comes later
     kClasses,  ///< the numbers that a shard says of its classes (ClassSplit); the channels above are its classes
+    kJoined,   ///< the same from the numbers of blocks of sample_room of its classes each, which are the inputs
     kMerged,   ///< what follows from the numbers of all shards: they are the inputs, behind this shard's own classes
                ///< unless it follows from the numbers alone. Of the channels above, which are classes
   } part = kAll;
 
-  /// Above 0: the classes that the layer yields or reads are a sample (LayerTraits::sample_rate), in so many columns.
+  /// Above 0: the classes that the layer yields or reads are a sample (LayerTraits::sample_rate), in so many columns:
+  /// drawn at random, or, in a test, a block of neighbours.
   int64_t sample_room = 0;
 
   ClassSlice classes() const { return {{channel_begin, channel_end}, channel_count, sample_room}; }

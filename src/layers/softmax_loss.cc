@@ -43,6 +43,7 @@ StatusOr<LayerOp> MakeSoftmaxLossOp(const LayerTraits& layer, const OpContext& c
   if (context.part == OpContext::kClasses) {
     return context.backend->ClassStatistics(context.classes(), true, desc.margin, in);
   }
+  if (context.part == OpContext::kJoined) return context.backend->JoinedStatistics(context.classes(), in);
   if (context.part == OpContext::kMerged) return context.backend->SlicedSoftmaxLoss(desc, context.classes(), in);
   return context.backend->SoftmaxLoss(desc, {in[0]});
 }

@@ -28,6 +28,8 @@ std::span<std::byte> NodeNet::BufferSpan(int index, const NetRun& run) const {
       return {run.arena + buffer.offset, buffer.bytes};
     case NetBuffer::kUpdateMatrix:
       return {run.update_matrices[buffer.offset] + run.update_row * (buffer.bytes / rows_), buffer.bytes};
+    case NetBuffer::kNowhere:
+      return {};
     case NetBuffer::kImages:
       break;
   }

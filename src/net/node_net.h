@@ -24,8 +24,9 @@ struct NetContext {
 
 /// A buffer of one micro-batch: where a tensor's value or gradient lies. Tensors that share memory share a buffer.
 struct NetBuffer {
-  /// In the solver's arena; rows of a matrix that holds a row for each sample of the update; the data reader's memory.
-  enum Kind { kArena, kUpdateMatrix, kImages } kind = kArena;
+  /// In the solver's arena; rows of a matrix that holds a row for each sample of the update; the data reader's memory;
+  /// nowhere: values that are used up block by block within the step that computes them.
+  enum Kind { kArena, kUpdateMatrix, kImages, kNowhere } kind = kArena;
   size_t bytes = 0;   ///< of all rows of the micro-batch
   size_t offset = 0;  ///< kArena: bytes from the arena's begin; kUpdateMatrix: index of the matrix; kImages: unused
 };

@@ -10,6 +10,7 @@
 #include "net/node_net_builder.h"
 
 #include "base/range.h"
+#include "net/class_blocks.h"
 #include "net/memory_planner.h"
 
 #include "glog/logging.h"
@@ -69,6 +70,12 @@ Status NodeNetBuilder::AddLayer(const LayerPlan& plan) {
     AddSource(plan);
     return AddExports(entry.tops[0]);
   }
+  // What follows from the numbers of all shards comes behind the exchange, as ever.
+  if (plan.class_block > 0 && context_.backend->has_sampled_products() && entry.piece != GraphLayer::kMerged) {
+    if (entry.traits.sample_rate() < 1) HP_RETURN_IF_ERROR(AddBlocks(plan));
+    for (int top : entry.tops) HP_RETURN_IF_ERROR(AddExports(top));
+    return OkStatus();
+  }
   HP_ASSIGN_OR_RETURN(const std::vector<Input> inputs, Inputs(layer));
   NetStep step;
   step.name = entry.name();
@@ -101,15 +108,60 @@ Status NodeNetBuilder::AddLayer(const LayerPlan& plan) {
     const int tensor = AddTensor(graph_.blobs()[entry.tops[i]].name, desc, value, step.segment);
     local_[entry.tops[i]] = tensor;
     step.out.push_back(tensor);
-    // What several shards compute alike is reported by the first.
-    if (entry.is_statistic() && i == 0 && plan_.distinct_part(placement_.stage_of(layer)) == 0) {
-      net_->outputs_.push_back({graph_.blobs()[entry.tops[i]].name, step.name, placement_.stage_of(layer), tensor,
-                                step.segment, entry.traits.loss_weight(0),
-                                graph_.blobs()[entry.tops[i]].consumers.empty()});
-    }
+    if (i == 0) AddOutput(entry, tensor, step.segment);
   }
   AddStep(std::move(step), std::move(info));
   for (int top : entry.tops) HP_RETURN_IF_ERROR(AddExports(top));
+  return OkStatus();
+}
+
+// What several shards compute alike is reported by the first.
+void NodeNetBuilder::AddOutput(const GraphLayer& entry, int tensor, int segment) {
+  const GraphBlob& top = graph_.blobs()[entry.tops[0]];
+  const int stage = placement_.stage_of(top.producer);
+  if (!entry.is_statistic() || plan_.distinct_part(stage) != 0) return;
+  net_->outputs_.push_back(
+      {top.name, entry.name(), stage, tensor, segment, entry.traits.loss_weight(0), top.consumers.empty()});
+}
+
+// One step in the place of a layer whose classes are too many for one piece of memory, and of all that reads them.
+Status NodeNetBuilder::AddBlocks(const LayerPlan& plan) {
+  const GraphLayer& entry = graph_.layers()[plan.layer];
+  const int classes = entry.tops[0];
+  HP_ASSIGN_OR_RETURN(const std::vector<Input> inputs, Inputs(plan.layer));
+  NetStep step;
+  step.name = entry.name();
+  step.layer = &entry.traits;
+  step.layer_index = plan.layer;
+  step.segment = plan.segment;
+  step.params = params_[plan.layer];
+  step.part = plan_.FindPart(placement_.stage_of(plan.layer));
+  std::vector<TensorDesc> in;
+  for (const Input& input : inputs) {
+    step.in.push_back(input.tensor);
+    in.push_back(net_->tensors_[input.tensor].desc);
+  }
+  std::vector<ClassReader> readers;
+  std::vector<int> tops;
+  for (int layer : graph_.blobs()[classes].consumers) {
+    const GraphLayer& reader = graph_.layers()[layer];
+    if (reader.piece == GraphLayer::kMerged) continue;
+    CHECK_EQ(plan_.FindLayer(layer)->segment, plan.segment) << reader.name();
+    readers.push_back({&reader.traits, reader.piece == GraphLayer::kClasses});
+    tops.push_back(reader.tops[0]);
+  }
+  OpContext context = ContextOf(plan);
+  context.sample_room = plan.class_block;
+  HP_ASSIGN_OR_RETURN(step.op, MakeClassBlocks({*context_.ops, context, entry.traits, readers, in}));
+  for (size_t i = 0; i < tops.size(); ++i) {
+    const GraphBlob& top = graph_.blobs()[tops[i]];
+    step.out.push_back(AddTensor(top.name, step.op->outputs()[i], -1, plan.segment));
+    local_[tops[i]] = step.out.back();
+    AddOutput(graph_.layers()[top.producer], step.out.back(), plan.segment);
+  }
+  const TensorDesc desc{Shape{net_->rows_, plan.channels.size()}, 1};
+  local_[classes] = AddTensor(entry.name(), desc, AddBuffer(0, NetBuffer::kNowhere), plan.segment);
+  AddStep(std::move(step), {.plan = &plan});
   return OkStatus();
 }
 

@@ -35,6 +35,8 @@ class NodeNetBuilder {
 
   Status AddLayer(const LayerPlan& plan);
   void AddSource(const LayerPlan& plan);
+  Status AddBlocks(const LayerPlan& plan);
+  void AddOutput(const GraphLayer& entry, int tensor, int segment);
   /// A tensor that a layer reads, and the blob that it is, or is a part of.
   struct Input {
     int tensor = 0, blob = 0;

@@ -6,6 +6,7 @@
 #include "backend/cpu/loss_rows.h"
 #include "backend/cpu/parallel.h"
 #include "backend/cpu/row_math.h"
+#include "backend/cpu/shard_columns.h"
 #include "backend/cpu/softmax_math.h"
 #include "backend/forward_only_op.h"
 
@@ -19,28 +20,6 @@
 
 namespace hp {
 namespace {
-
-/// The columns of a shard's logits: one for each of its classes, or for those of a sample (ClassSlice::room).
-class ShardColumns {
- public:
-  ShardColumns(const ClassSlice& classes, const OpArgs& args)
-      : begin_(classes.here.begin), all_(classes.here.size()), sample_(args.sample) {
-    CHECK_EQ(classes.room > 0, sample_ != nullptr) << "a sample of the classes";
-  }
-
-  /// How many are logits.
-  int64_t count() const { return sample_ == nullptr ? all_ : sample_->columns(); }
-  /// That of a class of all shards; -1: it is of another shard.
-  int64_t Of(int64_t label) const {
-    const int64_t here = label - begin_;
-    if (label < begin_ || here >= all_) return -1;
-    return sample_ == nullptr ? here : sample_->ColumnOf(here);
-  }
-
- private:
-  const int64_t begin_, all_;
-  const BatchSample* const sample_;
-};
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
@@ -81,15 +60,20 @@ struct RowClasses {
     }
     return row;
   }
-  /// @param said [rows, numbers] of each shard.
-  static RowClasses Merged(std::span<const Tensor> said, int64_t row) {
-    RowClasses merged;
-    for (const Tensor& shard : said) merged.largest = std::max(merged.largest, Numbers(shard, row)[0]);
-    for (const Tensor& shard : said) {
-      const float* const numbers = Numbers(shard, row);
+  /// @param said [rows, numbers] of each shard, or of each block of one.
+  static RowClasses Joined(std::span<const Tensor> said, int64_t row) {
+    RowClasses joined;
+    for (const Tensor& part : said) joined.largest = std::max(joined.largest, Numbers(part, row)[0]);
+    for (const Tensor& part : said) {
+      const float* const numbers = Numbers(part, row);
       // Without any finite class its largest is minus infinity, which is no number to subtract.
-      merged.sum += numbers[1] == 0 ? 0 : numbers[1] * std::exp(numbers[0] - merged.largest);
+      joined.sum += numbers[1] == 0 ? 0 : numbers[1] * std::exp(numbers[0] - joined.largest);
     }
+    return joined;
+  }
+  /// Of all classes that there are.
+  static RowClasses Merged(std::span<const Tensor> said, int64_t row) {
+    RowClasses merged = Joined(said, row);
     // As the whole softmax: if nothing is above minus infinity it is not a number.
     if (merged.sum == 0) merged.sum = std::numeric_limits<double>::quiet_NaN();
     return merged;
@@ -138,6 +122,27 @@ class ClassStatisticsOp final : public ForwardOnlyOp {
   const bool labels_;
   const int64_t rows_;
   std::optional<MarginRule> margin_;
+};
+
+class JoinedStatisticsOp final : public ForwardOnlyOp {
+ public:
+  JoinedStatisticsOp(const ClassSlice& classes, const TensorDesc& in) : classes_(classes) { outputs_ = {in}; }
+
+  void Forward(const OpArgs& args) override {
+    const Shape& shape = outputs_[0].shape;
+    for (int64_t row = 0; row < shape[0]; ++row) {
+      const RowClasses joined = RowClasses::Joined(args.in, row);
+      float* const said = args.out[0].floats() + row * shape[1];
+      said[0] = joined.largest;
+      said[1] = static_cast<float>(joined.sum);
+      if (shape[1] < 3) continue;
+      const int64_t block = BlockOf(classes_, LabelOf(args.batch->labels[row]));
+      said[2] = block < 0 ? 0 : RowClasses::Numbers(args.in[block], row)[2];
+    }
+  }
+
+ private:
+  const ClassSlice classes_;
 };
 
 class SlicedSoftmaxOp final : public ForwardOnlyOp {
@@ -219,6 +224,10 @@ class SlicedSoftmaxLossOp final : public Op {
 StatusOr<Backend::OpPtr> CpuBackend::ClassStatistics(const ClassSlice& classes, bool labels,
                                                      const std::optional<MarginDesc>& margin, const Descs& in) {
   return Backend::OpPtr(std::make_unique<ClassStatisticsOp>(classes, labels, margin, in[0]));
+}
+
+StatusOr<Backend::OpPtr> CpuBackend::JoinedStatistics(const ClassSlice& classes, const Descs& in) {
+  return Backend::OpPtr(std::make_unique<JoinedStatisticsOp>(classes, in[0]));
 }
 
 StatusOr<Backend::OpPtr> CpuBackend::SlicedSoftmax(const Descs& in) {

@@ -30,6 +30,7 @@ class CudaBackend final : public Backend {
   StatusOr<OpPtr> InnerProduct(const InnerProductDesc& desc, const Descs& in) override;
   StatusOr<OpPtr> CosineProduct(const CosineProductDesc& desc, const Descs& in) override;
   StatusOr<OpPtr> SampledProduct(const SampledProductDesc& desc, const Descs& in) override;
+  bool has_sampled_products() const override { return false; }
   StatusOr<OpPtr> Dropout(const DropoutDesc& desc, const Descs& in) override;
   StatusOr<OpPtr> Softmax(int axis, const Descs& in) override;
   StatusOr<OpPtr> SoftmaxLoss(const SoftmaxLossDesc& desc, const Descs& in) override;
@@ -39,6 +40,8 @@ class CudaBackend final : public Backend {
   StatusOr<OpPtr> SlicedSoftmax(const Descs& in) override;
   StatusOr<OpPtr> SlicedSoftmaxLoss(const SoftmaxLossDesc& desc, const ClassSlice& classes, const Descs& in) override;
   StatusOr<OpPtr> TopScores(const AccuracyDesc& desc, const ClassSlice& classes, const Descs& in) override;
+  StatusOr<OpPtr> JoinedStatistics(const ClassSlice& classes, const Descs& in) override;
+  StatusOr<OpPtr> JoinedTopScores(const AccuracyDesc& desc, const ClassSlice& classes, const Descs& in) override;
   StatusOr<OpPtr> SlicedAccuracy(const AccuracyDesc& desc, int64_t classes, const Descs& in) override;
   StatusOr<OpPtr> Flatten(const Shape& out, const Descs& in) override;
   StatusOr<OpPtr> Concat(int axis, const Descs& in) override;

@@ -61,8 +61,8 @@ struct LayerType {
   float (*sample_rate)(Parameter) = nullptr;
   /// LayerTraits::reads_sample. Its op, also of its pieces (class_split), obeys OpContext::sample_room. Null: false.
   bool (*reads_sample)(Parameter) = nullptr;
-  /// LayerTraits::class_split; only where channel_use is kWhole. Its op obeys OpContext::part (kClasses, kMerged).
-  /// Null: none.
+  /// LayerTraits::class_split; only where channel_use is kWhole. Its op obeys OpContext::part (kClasses, kMerged), that
+  /// of a statistic also kJoined, and OpContext::sample_room for both kClasses and kJoined. Null: none.
   std::optional<ClassSplit> (*class_split)(Parameter) = nullptr;
   /// LayerTraits::batch_size; only for sources. Null: -1.
   int64_t (*batch_size)(Parameter) = nullptr;

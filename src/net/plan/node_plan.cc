@@ -16,6 +16,7 @@ StatusOr<NodePlan> NodePlan::Create(const NetGraph& graph, const Placement& plac
   HP_ASSIGN_OR_RETURN(plan.shapes_, graph.Shapes(options.sample, 1));
   HP_RETURN_IF_ERROR(plan.CheckSamples());
   plan.PlaceLayers();
+  plan.PlaceBlocks();
   plan.AddLeavingPorts();
   plan.AddLandingPorts();
   plan.AddParams();
@@ -78,6 +79,27 @@ void NodePlan::PlaceLayers() {
     places_[layer] = static_cast<int>(layers_.size());
     layers_.push_back(plan);
   }
+}
+
+// Where a test only wants losses and accuracies of the classes that lie here, nothing needs the scores of all at once.
+void NodePlan::PlaceBlocks() {
+  if (graph_->phase() != caffe::TEST) return;
+  for (LayerPlan& product : layers_) {
+    const GraphLayer& entry = graph_->layers()[product.layer];
+    if (entry.source || entry.traits.sample_rate() == 1 || product.channels.size() <= kClassBlock) continue;
+    const int classes = entry.tops[0];
+    const std::vector<int>& readers = graph_->blobs()[classes].consumers;
+    const auto in_blocks = [&](int reader) { return ReadsInBlocks(reader, classes); };
+    if (readers.empty() || !std::all_of(readers.begin(), readers.end(), in_blocks)) continue;
+    product.class_block = kClassBlock;
+    for (int reader : readers) layers_[places_.at(reader)].class_block = kClassBlock;
+  }
+}
+
+bool NodePlan::ReadsInBlocks(int layer, int classes) const {
+  const GraphLayer& entry = graph_->layers()[layer];
+  return entry.bottoms[0] == classes && entry.traits.is_statistic() && entry.traits.class_split() &&
+         FindLayer(layer) != nullptr && placement_->ReadsLocally(layer, classes);
 }
 
 // Which columns a sample has is known where its loss is; so it never crosses.

@@ -31,7 +31,19 @@ struct LayerPlan {
   /// Of a layer whose classes are a sample (GraphLayer::sampled_by), and of those that read them: the most classes that
   /// an update computes here, which are the columns of what lies between them; 0: all of `channels`.
   int64_t sample_room = 0;
+  /// Above 0: a test goes over `channels`, classes of a layer with a sample_rate, in blocks of so many. Of that layer
+  /// and of the losses and accuracies that read its top, which is in no memory as a whole.
+  int64_t class_block = 0;
+
+  /// The columns of its output, or of the classes that it reads, that are in memory at once.
+  int64_t columns() const {
+    if (sample_room > 0) return sample_room;
+    return class_block > 0 ? class_block : channels.size();
+  }
 };
+
+/// The classes of a block: their outputs for 256 rows are 4 MiB.
+constexpr int64_t kClassBlock = 4096;
 
 /// A parameter blob as one node holds it.
 struct ParamPlan {
@@ -117,6 +129,8 @@ class NodePlan {
       : graph_(&graph), placement_(&placement), options_(options) {}
 
   void PlaceLayers();
+  void PlaceBlocks();
+  bool ReadsInBlocks(int layer, int classes) const;
   void AddParams();
   void AddLeavingPorts();
   void AddLandingPorts();

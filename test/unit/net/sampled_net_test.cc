@@ -31,7 +31,9 @@ std::string SampledNet(const std::string& fields = "sample_rate: 0.05 normalize:
 /// The most elements of a tensor or a matrix of an update, and of what ops save.
 int64_t Largest(const NodeNet& net) {
   int64_t largest = static_cast<int64_t>(net.arena_bytes() / sizeof(float));
-  for (const NetTensor& tensor : net.tensors()) largest = std::max(largest, tensor.desc.count());
+  for (const NetTensor& tensor : net.tensors()) {
+    largest = std::max(largest, static_cast<int64_t>(net.buffer_bytes(tensor.value) / sizeof(float)));
+  }
   for (size_t row : net.update_row_bytes()) {
     largest = std::max(largest, static_cast<int64_t>(row / sizeof(float)) * kUpdateRows);
   }
@@ -43,13 +45,11 @@ TEST(SampledNet, NothingHasAllClassesOfABatchInTraining) {
                                     Layout(2, {3}, {2}, 4), Layout(1, {3}, {1}, 4)}) {
     const int stage = static_cast<int>(layout.stages.size()) - 1;
     const PlacedNet sampled(SampledNet(), layout), all(SampledNet("normalize: true"), layout);
-    const PlacedNet test(SampledNet(), layout, caffe::TEST);
     const int64_t here = kClasses / (stage == 0 ? 1 : layout.stages[stage].parts());
     const auto net = sampled.MakeNet(stage, 0, kSampledRows, kUpdateRows);
     EXPECT_LT(Largest(*net), kSampledRows * here / 2);
     EXPECT_GE(Largest(*all.MakeNet(stage, 0, kSampledRows, kUpdateRows)), kSampledRows * here)
         << "a net that is not sampled";
-    EXPECT_GE(Largest(*test.MakeNet(stage, 0, kSampledRows)), kSampledRows * (here - 1)) << "a test has all classes";
     const std::vector<ParamPlan>& params = net->plan().params();
     const auto head = std::find_if(params.begin(), params.end(), [](const ParamPlan& p) { return p.layer == "head"; });
     ASSERT_NE(head, params.end());
@@ -58,6 +58,47 @@ TEST(SampledNet, NothingHasAllClassesOfABatchInTraining) {
     EXPECT_TRUE(net->plan().draws_sample(segment));
     EXPECT_TRUE(net->plan().needs_batch_labels(segment));
   }
+}
+
+TEST(SampledNet, ATestGoesOverTheClassesInBlocks) {
+  const std::string accuracy =
+      "layer { name: 'a' type: 'Accuracy' bottom: 'head' bottom: 'label' top: 'a' include { phase: TEST } }\n";
+  for (const StageLayout& layout :
+       {Layout(1, {}, {}, 5), Layout(1, {1}, {2}, 5), Layout(1, {2}, {2}, 5), Layout(1, {4}, {2}, 5)}) {
+    const int stage = static_cast<int>(layout.stages.size()) - 1;
+    const int64_t here = kClasses / layout.stages[stage].parts();
+    const auto net = PlacedNet(SampledNet() + accuracy, layout, caffe::TEST);
+    const auto made = net.MakeNet(stage, 0, kSampledRows);
+    EXPECT_LE(Largest(*made), (kSampledRows + 1) * kClassBlock + 500) << "of " << here;
+    const LayerPlan* const head = made->plan().FindLayer(2);
+    EXPECT_EQ(head->class_block, kClassBlock);
+    EXPECT_EQ(head->columns(), kClassBlock);
+    EXPECT_EQ(head->channels.size(), here);
+    const bool reports = std::any_of(made->outputs().begin(), made->outputs().end(),
+                                     [](const NetOutput& output) { return output.blob == "a"; });
+    EXPECT_TRUE(reports);
+  }
+}
+
+// Few classes are one block, scores that another layer reads must be there, and those of another node are not here.
+TEST(SampledNet, ATestHasAllScoresWhereItMust) {
+  const auto block = [](const std::string& text, const StageLayout& layout) {
+    const PlacedNet net(text, layout, caffe::TEST);
+    const int stage = static_cast<int>(layout.stages.size()) - 1;
+    return net.MakeNet(stage, 0, kSampledRows)->plan().FindLayer(2)->class_block;
+  };
+  EXPECT_EQ(block(SampledNet(), Layout(1, {2}, {2}, 4)), kClassBlock);
+  EXPECT_EQ(block(SampledNet(), Layout(1, {5}, {2}, 4)), 0) << "4000 classes";
+  EXPECT_EQ(block(SampledNet() + "layer { name: 's' type: 'Softmax' bottom: 'head' top: 's' }", Layout(1, {2}, {2}, 5)),
+            0);
+  EXPECT_EQ(block(kFeatures + Product("sample_rate: 0.1") +
+                      "layer { name: 'l' type: 'SoftmaxWithLoss' bottom: 'head' bottom: 'label' top: 'l' top: 'p' }",
+                  Layout(1, {2}, {2}, 4)),
+            0)
+      << "the softmax is wanted";
+  EXPECT_EQ(block(SampledNet("normalize: true"), Layout(1, {2}, {2}, 4)), 0) << "no sample_rate";
+  const PlacedNet apart(SampledNet(), Layout(1, {1, 1}, {2, 3}, 4), caffe::TEST);
+  EXPECT_EQ(apart.MakeNet(1, 0, kSampledRows)->plan().FindLayer(2)->class_block, 0) << "the loss is on another node";
 }
 
 TEST(SampledNet, ATestIsOfAllClasses) {
