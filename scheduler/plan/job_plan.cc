@@ -230,8 +230,11 @@ void JobPlan::FindOutputs(Phase* phase) {
     const int stage = phase->placement->stage_of(i);
     const GraphBlob& blob = phase->graph->blobs()[layer.tops[0]];
     const int index = seen[stage]++;
-    if (blob.consumers.empty()) phase->outputs.push_back({blob.name, stage, layer.traits.loss_weight(0), index});
+    if (!blob.consumers.empty()) continue;
+    phase->outputs.push_back({blob.name, stage, layer.traits.loss_weight(0), index, !blob.automatic});
   }
+  std::stable_sort(phase->outputs.begin(), phase->outputs.end(),
+                   [](const WholeOutput& a, const WholeOutput& b) { return a.blob < b.blob; });
 }
 
 // The first node of the last stage that has a loss or an accuracy.

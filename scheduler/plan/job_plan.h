@@ -39,6 +39,7 @@ struct WholeOutput {
   int stage = 0;          ///< the stage that computes it
   float loss_weight = 0;  ///< its factor in the total loss; 0: it is only printed
   int index = 0;          ///< into NodeNet::outputs() of the nodes that compute it
+  bool named = true;      ///< false: a loss without a top, which is part of the total loss and not printed
 };
 
 /// The plan of a whole job: which ids each clock has, which layers run on which node and in which segments, which
@@ -94,7 +95,7 @@ class JobPlan {
   const std::vector<ServedParam>& served(int stage) const;
   /// Bytes of their values, float32, of the whole net.
   int64_t parameter_bytes() const;
-  /// In the order of the layers.
+  /// In the order of their names, which is Caffe's.
   const std::vector<WholeOutput>& outputs(bool train) const { return phase(train).outputs; }
   /// The nodes to which everyone who reads samples sends the labels of its rows: those of other stages that run a loss
   /// or an accuracy, and those that read samples and have a layer that counts the labels of the whole batch. May

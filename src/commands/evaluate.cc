@@ -17,7 +17,9 @@
 #include "scheduler/plan/schedule.h"
 #include "solvers/param_store.h"
 
+#include <algorithm>
 #include <memory>
+#include <numeric>
 
 namespace hp {
 namespace {
@@ -84,9 +86,17 @@ class TestNet {
     return net;
   }
 
-  const std::vector<NetOutput>& outputs() const { return net_->outputs(); }
+  /// Indices of the net's outputs in the order of their names, which is Caffe's.
+  std::vector<size_t> order() const {
+    std::vector<size_t> order(net_->outputs().size());
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(),
+                     [this](size_t a, size_t b) { return output(a).blob < output(b).blob; });
+    return order;
+  }
+  const NetOutput& output(size_t i) const { return net_->outputs()[i]; }
 
-  /// The values of all outputs. @param images,labels of the batch, in the host's memory.
+  /// The values of all outputs, in that order. @param images,labels of the batch, in the host's memory.
   /// @return kInternal: the device failed.
   StatusOr<std::vector<float>> Run(uint64_t first_sample, float* images, std::span<const float> labels) {
     NetRun run;
@@ -105,8 +115,8 @@ class TestNet {
     }
     HP_RETURN_IF_ERROR(device_->Synchronize());
     std::vector<float> values;
-    for (size_t i = 0; i < outputs().size(); ++i) {
-      values.push_back(bridge_ ? bridge_->statistics(0)[i] : net_->ValueOf(outputs()[i].tensor, run).floats()[0]);
+    for (size_t i : order()) {
+      values.push_back(bridge_ ? bridge_->statistics(0)[i] : net_->ValueOf(output(i).tensor, run).floats()[0]);
     }
     return values;
   }
@@ -192,7 +202,7 @@ StatusOr<std::vector<Evaluated>> Evaluate(const caffe::NetParameter& net_param, 
   input->Start(0);
 
   std::vector<Evaluated> results;
-  for (const NetOutput& output : net->outputs()) results.push_back({output.blob, output.loss_weight, 0});
+  for (size_t i : net->order()) results.push_back({net->output(i).blob, net->output(i).loss_weight, 0});
   for (MsgId id : schedule.TestIds(0)) {
     HP_RETURN_IF_ERROR(arrivals.Await(*input, id));
     const IdSamples samples = schedule.SamplesOfId(id);

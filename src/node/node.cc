@@ -180,6 +180,9 @@ Status Node::BuildModel() {
   if (model_->job().reporter() == options_.rank) {
     reporter_ = std::make_unique<Reporter>(model_->job(), options_.clock, files_.start_clock, options_.on_loss);
     reporter_ready_ = true;
+  } else {
+    LOG(INFO) << "losses and accuracies are in the log of node \"" << table_.node(model_->job().reporter()).name
+              << "\"";
   }
   return OkStatus();
 }

@@ -13,6 +13,23 @@
 #include <set>
 
 namespace hp {
+namespace {
+
+/// @param values one for each output.
+void PrintOutputs(const char* phase, const std::vector<WholeOutput>& outputs, const std::vector<double>& values) {
+  int number = 0;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (!outputs[i].named) continue;
+    std::string weight;
+    if (outputs[i].loss_weight != 0) {
+      weight = Format(" (* %g = %g loss)", outputs[i].loss_weight, outputs[i].loss_weight * values[i]);
+    }
+    LOG(INFO) << "    " << phase << " net output #" << number++ << ": " << outputs[i].blob << " = "
+              << Format("%g", values[i]) << weight;
+  }
+}
+
+}  // namespace
 
 Reporter::Reporter(const JobPlan& job, const Clock* clock, int64_t start_clock, LossSink on_loss)
     : job_(job), clock_(clock), start_clock_(start_clock), on_loss_(std::move(on_loss)) {
@@ -96,14 +113,9 @@ void Reporter::PrintTest() {
   LOG(INFO) << "Iteration " << iteration_ << ", Testing net (#0)";
   const std::vector<double> sums = Sum(job_.schedule().TestIds(iteration_), false);
   const std::vector<WholeOutput>& outputs = job_.outputs(false);
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    const double mean = sums[i] / static_cast<double>(job_.schedule().shape().test_iter);
-    std::string weight;
-    if (outputs[i].loss_weight != 0) {
-      weight = Format(" (* %g = %g loss)", outputs[i].loss_weight, outputs[i].loss_weight * mean);
-    }
-    LOG(INFO) << "    Test net output #" << i << ": " << outputs[i].blob << " = " << Format("%g", mean) << weight;
-  }
+  std::vector<double> means;
+  for (double sum : sums) means.push_back(sum / static_cast<double>(job_.schedule().shape().test_iter));
+  PrintOutputs("Test", outputs, means);
 }
 
 void Reporter::PrintTraining() {
@@ -126,13 +138,7 @@ void Reporter::PrintTraining() {
   LOG(INFO) << "Iteration " << iteration_
             << Format(" (%g iter/s, %gs/%d iters), loss = %g", seconds > 0 ? iterations / seconds : 0, seconds,
                       solver.display(), smoothed);
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    std::string weight;
-    if (outputs[i].loss_weight != 0) {
-      weight = Format(" (* %g = %g loss)", outputs[i].loss_weight, outputs[i].loss_weight * sums[i]);
-    }
-    LOG(INFO) << "    Train net output #" << i << ": " << outputs[i].blob << " = " << Format("%g", sums[i]) << weight;
-  }
+  PrintOutputs("Train", outputs, sums);
   LOG(INFO) << "Iteration " << iteration_
             << ", lr = " << Format("%g", LearningRate(solver, static_cast<int>(iteration_)));
   displayed_iteration_ = iteration_;

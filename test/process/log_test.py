@@ -71,6 +71,44 @@ class LogTest(cluster.JobTest):
             for name, lines in logs.items():
                 if name != teller:
                     self.assertEqual(parse(lines)["train"], [], "%s tells the loss too" % name)
+                    self.assertRegex("\n".join(lines), 'losses and accuracies are in the log of node "%s"' % teller)
+
+    def test_a_loss_without_a_top_is_part_of_the_loss_alone(self):
+        named = cluster.NET
+        unnamed = named.replace(' bottom: "label" top: "loss"', ' bottom: "label"')
+        self.assertNotEqual(named, unnamed)
+        losses = []
+        for net in (named, unnamed):
+            self.make_job(iterations=10, test=True, snapshot=10, net=net)
+            said = []
+            for conv, fc in ((1, 0), (1, 2)):
+                nodes = self.run_job(self.make_table(conv=conv, fc=fc, micro_batches=1))
+                text = nodes["fc0" if fc else "conv0"].text()
+                said.append([float(loss) for loss in re.findall(r"Iteration \d+ .*, loss = (\S+)", text)])
+                self.assertEqual("loss = " in "".join(re.findall(r"net output #.*", text)), net is named, text)
+                self.assertRegex(text, r"Test net output #0: accuracy = ")
+            losses.append(said)
+        self.assertEqual(len(losses[0][0]), 2)
+        self.assertEqual(*losses)
+        status, text = cluster.run_tool("hproute", "--check", self.path("table.prototxt"), "--cache_dir=none")
+        self.assertEqual(status, 0, text)
+        status, text = cluster.run_tool("model_test", "--model=" + self.path("net.prototxt"), "--iterations=2",
+                                        "--weights=" + self.path("out_iter_10.caffemodel"), "--cache_dir=none")
+        self.assertEqual(status, 0, text)
+        self.assertRegex(text, r"\(automatic\) = \S+ \(\* 1 = ")
+
+    def test_outputs_stand_in_the_order_of_their_names(self):
+        extra = ('layer { name: "a2" type: "Accuracy" bottom: "ip2" bottom: "label" top: "zz" include { phase: TEST } }\n'
+                 'layer { name: "a3" type: "Accuracy" bottom: "ip2" bottom: "label" top: "Z" include { phase: TEST } }\n')
+        self.make_job(iterations=5, test=True, snapshot=5, net=cluster.NET + extra)
+        text = self.run_job(self.make_table(conv=1, fc=1))["fc0"].text()
+        order = ["Z", "accuracy", "loss", "zz"]
+        self.assertEqual(re.findall(r"Test net output #(\d): (\w+) ", text)[:4],
+                         [(str(i), name) for i, name in enumerate(order)])
+        status, text = cluster.run_tool("model_test", "--model=" + self.path("net.prototxt"), "--iterations=1",
+                                        "--weights=" + self.path("out_iter_5.caffemodel"), "--cache_dir=none")
+        self.assertEqual(status, 0, text)
+        self.assertEqual(re.findall(r"\] (\w+) = ", text), order)
 
     def test_a_log_that_nobody_reads_holds_up_nothing(self):
         self.make_job(iterations=3000, solver="display: 1\n")

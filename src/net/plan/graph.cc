@@ -127,8 +127,12 @@ Status NetGraph::AddTops(GraphLayer* entry) {
       current_.emplace_back(name, id);
     }
   }
+  if (param.top_size() == 0 && entry->is_statistic()) AddAutomaticTop(entry);
   return OkStatus();
 }
+
+// As Caffe does: the loss counts, and is no output of the net.
+void NetGraph::AddAutomaticTop(GraphLayer* entry) { blobs_[AddBlob("(automatic)", 0, entry)].automatic = true; }
 
 Status NetGraph::CheckLabels(const GraphLayer& entry) const {
   for (size_t i = 0; i < entry.bottoms.size(); ++i) {
@@ -302,7 +306,7 @@ std::vector<int> NetGraph::outputs() const {
   for (const GraphLayer& layer : layers_) {
     if (!layer.is_statistic()) continue;
     for (int top : layer.tops) {
-      if (blobs_[top].consumers.empty()) outputs.push_back(top);
+      if (blobs_[top].consumers.empty() && !blobs_[top].automatic) outputs.push_back(top);
     }
   }
   return outputs;

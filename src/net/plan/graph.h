@@ -19,6 +19,7 @@ struct GraphBlob {
   int top_index = 0;            ///< which top of the producer
   std::vector<int> consumers;   ///< indices of the layers that read it, in their order
   bool label = false;           ///< labels of a dataset: sent ahead of the micro-batches (LabelFeed), on no edge
+  bool automatic = false;       ///< top 0 of a loss for which the prototxt names none: nobody can read it
   bool needs_gradient = false;  ///< some parameter below it learns; false for all blobs in a test
 };
 
@@ -115,6 +116,7 @@ class NetGraph {
   int* Latest(const std::string& name);
   Status FindBottoms(int group, const GraphCuts& cuts, GraphLayer* entry);
   Status AddTops(GraphLayer* entry);
+  void AddAutomaticTop(GraphLayer* entry);
   Status CheckLabels(const GraphLayer& entry) const;
   int AddBlob(const std::string& name, int top, GraphLayer* producer);
   int ScatteredInto(int group, int order, int blob);

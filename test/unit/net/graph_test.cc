@@ -61,6 +61,21 @@ TEST(Graph, OverwritesOnlyWhatNobodyElseReads) {
   EXPECT_EQ((*graph)->layers()[3].bottoms, (*graph)->layers()[2].tops);
 }
 
+TEST(Graph, ALossWithoutATopIsNoOutput) {
+  const std::string loss = "layer { name: 'l' type: 'SoftmaxWithLoss' bottom: 'conv' bottom: 'label' }\n";
+  const auto graph = NetGraph::Create(ParseNet(kData + kConv + loss + loss), caffe::TRAIN);
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  for (int layer : {2, 3}) {
+    ASSERT_EQ((*graph)->layers()[layer].tops.size(), 1u);
+    EXPECT_TRUE((*graph)->layers()[layer].leads_to_loss);
+    const GraphBlob& top = (*graph)->blobs()[(*graph)->layers()[layer].tops[0]];
+    EXPECT_TRUE(top.automatic && top.needs_gradient);
+  }
+  EXPECT_TRUE((*graph)->outputs().empty());
+  EXPECT_THAT(ErrorOf(kData + kConv + loss + "layer { name: 'r' type: 'ReLU' bottom: '(automatic)' top: 'r' }"),
+              HasSubstr("not produced by any earlier layer"));
+}
+
 TEST(Graph, KnowsWhatLearns) {
   for (bool frozen : {false, true}) {
     const auto graph = NetGraph::Create(ParseNet(SmallNet(frozen)), caffe::TRAIN);
