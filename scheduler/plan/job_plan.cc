@@ -113,6 +113,7 @@ Status JobPlan::MakeSchedule() {
     shape.test_iter = solver.test_iter(0);
     shape.test_interval = solver.test_interval();
     shape.test_initialization = solver.test_initialization();
+    shape.restart_tests = solver.restart_tests();
   }
   HP_RETURN_IF_ERROR(CheckCounts(shape).Prepend(table().path()));
   const int least = shape.shares.empty() ? 1 : *std::min_element(shape.shares.begin(), shape.shares.end());

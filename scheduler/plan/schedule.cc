@@ -31,6 +31,12 @@ bool Schedule::TestsAt(int64_t clock) const {
   return clock > 0 || shape_.test_initialization;
 }
 
+int64_t Schedule::TestsBefore(int64_t clock) const {
+  if (shape_.test_iter == 0 || shape_.test_interval == 0 || clock == 0) return 0;
+  const int64_t from_zero = (clock - 1) / shape_.test_interval + 1;
+  return from_zero - (shape_.test_initialization ? 0 : 1);
+}
+
 std::vector<MsgId> Schedule::Ids(int64_t clock, bool train, int64_t batches, int64_t batch,
                                  const IdShare& share) const {
   std::vector<MsgId> ids;
@@ -64,8 +70,9 @@ IdSamples Schedule::SamplesOfId(MsgId id) const {
   samples.batch = id.micro() / shape_.micro_batches;
   samples.first_row = range.begin;
   samples.rows = range.size();
-  const int64_t before = id.train() ? id.clock() * shape_.iter_size + samples.batch : samples.batch;
-  samples.first_sample = before * batch + range.begin;
+  const int64_t tests_before = shape_.restart_tests ? 0 : TestsBefore(id.clock());
+  const int64_t before = id.train() ? id.clock() * shape_.iter_size : tests_before * shape_.test_iter;
+  samples.first_sample = (before + samples.batch) * batch + range.begin;
   return samples;
 }
 

@@ -20,7 +20,8 @@ struct JobShape {
   int64_t test_iter = 0;      ///< 0: no tests
   int64_t test_interval = 0;  ///< 0: no tests
   bool test_initialization = true;
-  int64_t max_iter = 0;  ///< clocks with training ids: 0 to max_iter - 1
+  bool restart_tests = false;  ///< each test reads from sample 0 on, not from behind the samples of the last one
+  int64_t max_iter = 0;        ///< clocks with training ids: 0 to max_iter - 1
   /// Of a batch, by replica, each at least 1: a replica with twice the share reads twice the samples. Empty: all alike.
   std::vector<int> shares = {};
 
@@ -53,7 +54,7 @@ struct IdSamples {
   int64_t batch = 0;         ///< index of its batch within the update (iter_size) or the test (test_iter)
   int64_t first_row = 0;     ///< within that global batch
   int64_t rows = 0;          ///< at least 1 for ids that a Schedule lists
-  int64_t first_sample = 0;  ///< index of the first row's sample since the start of training, or of this test
+  int64_t first_sample = 0;  ///< index of the first row's sample since the start of training, or of all its tests
 };
 
 /// Which ids each clock has and which samples belong to an id: a function of table and solver alone, so all nodes agree
@@ -68,6 +69,8 @@ class Schedule {
   /// Holds for clock max_iter too, which has a test but no training.
   /// Source: Caffe, src/caffe/solver.cpp, Solver::Step and Solver::Solve.
   bool TestsAt(int64_t clock) const;
+  /// How many tests there are at clocks before `clock`.
+  int64_t TestsBefore(int64_t clock) const;
   /// The test ids of a clock, in the order of ids; empty unless TestsAt. A micro-batch without samples has no id.
   std::vector<MsgId> TestIds(int64_t clock, const IdShare& share = {}) const;
   /// The training ids of a clock, in the order of ids; empty from max_iter on.

@@ -75,7 +75,8 @@ Status Input::Prepare(const Schedule& schedule, int replica, uint64_t seed, cons
   options.piece = [this](int64_t piece) {
     const int64_t count = static_cast<int64_t>(ids_.size());
     const MsgId first = ids_[piece % count];
-    const MsgId id = MsgId::Make(piece / count, train_, first.micro(), first.replica());
+    const int64_t clock = train_ ? piece / count : test_clock_.load();
+    const MsgId id = MsgId::Make(clock, train_, first.micro(), first.replica());
     const IdSamples samples = schedule_->SamplesOfId(id);
     const int64_t before = train_ ? id.clock() * schedule_->shape().iter_size : 0;
     return Piece{before + samples.batch, samples.first_sample, samples.rows, samples.first_row};

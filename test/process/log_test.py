@@ -97,6 +97,21 @@ class LogTest(cluster.JobTest):
         self.assertEqual(status, 0, text)
         self.assertRegex(text, r"\(automatic\) = \S+ \(\* 1 = ")
 
+    def test_a_test_goes_on_behind_the_records_of_the_last_one(self):
+        def losses(solver, conv=1, fc=0):
+            # Weights that stay as they are: a test differs from another one by its records alone.
+            self.make_job(iterations=40, test=True, solver="base_lr: 1e-30\n" + solver)
+            nodes = self.run_job(self.make_table(conv=conv, fc=fc, micro_batches=1))
+            text = nodes["fc0" if fc else "conv0"].text()
+            return [float(loss) for loss in re.findall(r"Test net output #1: loss = (\S+)", text)]
+        first, second, third, fourth, fifth = losses("")  # 24 of 48 records each
+        self.assertNotEqual(first, second)
+        self.assertEqual([third, fourth, fifth], [first, second, first])
+        self.assertEqual(losses("test_initialization: false\n"), [first, second, first, second])
+        self.assertEqual(losses("restart_tests: true\n"), [first] * 5)
+        for got, want in zip(losses("", conv=2, fc=2), [first, second, first, second, first]):
+            self.assertAlmostEqual(got, want, delta=1e-5)
+
     def test_outputs_stand_in_the_order_of_their_names(self):
         extra = ('layer { name: "a2" type: "Accuracy" bottom: "ip2" bottom: "label" top: "zz" include { phase: TEST } }\n'
                  'layer { name: "a3" type: "Accuracy" bottom: "ip2" bottom: "label" top: "Z" include { phase: TEST } }\n')

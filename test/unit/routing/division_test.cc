@@ -51,6 +51,28 @@ TEST(PartitionTest, MicroBatchesOfAReplicaLieTogetherInItsRange) {
   }
 }
 
+TEST(PartitionTest, ATestGoesOnBehindTheSamplesOfTheLastOne) {
+  JobShape shape;
+  shape.test_batch = 10;
+  shape.test_iter = 3;
+  shape.test_interval = 5;
+  shape.max_iter = 20;
+  const auto first_samples = [&shape] {
+    const Schedule schedule(shape);
+    std::vector<int64_t> first;
+    for (int64_t clock = 0; clock <= shape.max_iter; ++clock) {
+      const std::vector<MsgId> ids = schedule.TestIds(clock);
+      if (!ids.empty()) first.push_back(schedule.SamplesOfId(ids[1]).first_sample);  // of the second batch
+    }
+    return first;
+  };
+  EXPECT_THAT(first_samples(), testing::ElementsAre(10, 40, 70, 100, 130));
+  shape.test_initialization = false;
+  EXPECT_THAT(first_samples(), testing::ElementsAre(10, 40, 70, 100));
+  shape.restart_tests = true;
+  EXPECT_THAT(first_samples(), testing::ElementsAre(10, 10, 10, 10));
+}
+
 TEST(PartitionTest, SharesAreInProportion) {
   JobShape shape;
   shape.replicas = 3;
