@@ -1,7 +1,10 @@
 #include "engine/initial_params.h"
 
+#include "checkpoint/matched_weights.h"
 #include "checkpoint/weights.h"
 #include "layers/filler.h"
+
+#include "glog/logging.h"
 
 #include <algorithm>
 #include <optional>
@@ -48,9 +51,21 @@ Status FromSnapshot(const NodeModel& model, const std::string& path, LoadedSnaps
   return OkStatus();
 }
 
+// Of the whole net: the same on all nodes, so one of them says it.
+void LogMatches(const NodeModel& node, const CaffeModel& model) {
+  std::vector<BlobKey> net;
+  for (const WholeParam& param : node.whole_params()) net.emplace_back(param.whole.layer, param.whole.blob);
+  const MatchedWeights matched = MatchWeights(net, model);
+  LOG(INFO) << matched.Describe(model.path);
+  if (matched.loaded.empty()) {
+    LOG(WARNING) << model.path << ": no layer of the net has all its weights there; layers are matched by name";
+  }
+}
+
 // A layer that the file does not have is new: it keeps its filler's values.
-Status FromWeights(const std::string& path, ParamStore* params) {
+Status FromWeights(const NodeModel& node, const std::string& path, ParamStore* params) {
   HP_ASSIGN_OR_RETURN(const CaffeModel model, ReadCaffeModel(path));
+  if (node.rank() == 0) LogMatches(node, model);
   for (int i = 0; i < params->size(); ++i) {
     if (model.Find(params->param(i).layer, params->param(i).blob) == nullptr) continue;
     HP_RETURN_IF_ERROR(CopyValues(model, i, params));
@@ -63,7 +78,7 @@ Status FromWeights(const std::string& path, ParamStore* params) {
 Status SetInitialParams(const NodeModel& model, const InitialParams& from, ParamStore* params) {
   HP_RETURN_IF_ERROR(Fill(model.any_net(true), from.seed, params));
   if (from.snapshot != nullptr) return FromSnapshot(model, from.snapshot_path, from.snapshot, params);
-  return from.weights.empty() ? OkStatus() : FromWeights(from.weights, params);
+  return from.weights.empty() ? OkStatus() : FromWeights(model, from.weights, params);
 }
 
 }  // namespace hp
