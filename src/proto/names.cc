@@ -22,8 +22,8 @@ bool IsCaffeField(const std::string& message, const std::string& field) {
 
 std::string NearestName(const std::string& name, const std::vector<std::string>& candidates) {
   std::string nearest;
-  // More than a third of its letters wrong is another word, not a misspelling.
-  size_t least = std::max<size_t>(1, name.size() / 3) + 1;
+  // With more letters wrong it is another word, not a misspelling: roi_pooling_param is not pooling_param.
+  size_t least = (name.size() < 5 ? 1 : std::max<size_t>(2, name.size() / 5)) + 1;
   for (const std::string& candidate : candidates) {
     const size_t distance = EditDistance(name, candidate);
     if (distance < least) {

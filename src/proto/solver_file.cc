@@ -26,6 +26,18 @@ Status RefuseSeparateNets(const caffe::SolverParameter& solver, const std::strin
       path.c_str(), field);
 }
 
+/// Caffe's rule: without a prefix, or with one that is a folder, snapshots are named after the solver's file.
+/// Source: Caffe, src/caffe/util/upgrade_proto.cpp, UpgradeSnapshotPrefixProperty.
+void CompleteSnapshotPrefix(const std::string& path, caffe::SolverParameter* solver) {
+  const std::filesystem::path file(path), prefix(solver->snapshot_prefix());
+  std::error_code ignored;
+  if (!solver->has_snapshot_prefix()) {
+    solver->set_snapshot_prefix(std::filesystem::path(file).replace_extension().string());
+  } else if (std::filesystem::is_directory(prefix, ignored)) {
+    solver->set_snapshot_prefix((prefix / file.stem()).string());
+  }
+}
+
 }  // namespace
 
 std::string PathBeside(const std::string& base, const std::string& relative) {
@@ -38,6 +50,7 @@ StatusOr<caffe::SolverParameter> ReadSolver(const std::string& path) {
   caffe::SolverParameter solver;
   HP_RETURN_IF_ERROR(ReadTextProto(path, &solver));
   HP_RETURN_IF_ERROR(RefuseSeparateNets(solver, path));
+  CompleteSnapshotPrefix(path, &solver);
   if (solver.has_net() == solver.has_net_param()) {
     return InvalidArgument("%s: the solver names %s; expected net: \"...\" or net_param { ... }", path.c_str(),
                            solver.has_net() ? "two nets" : "no net");

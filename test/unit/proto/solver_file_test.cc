@@ -1,3 +1,4 @@
+#include "proto/layer_place.h"
 #include "proto/text.h"
 
 #include <gtest/gtest.h>
@@ -38,6 +39,41 @@ TEST_F(SolverFileTest, NetIsFoundBesideTheSolver) {
   const auto net = NetOfSolver(*solver);
   ASSERT_TRUE(net.ok()) << net.status();
   EXPECT_EQ(net->name(), "n");
+}
+
+TEST_F(SolverFileTest, SnapshotsAreNamedAfterTheSolverUnlessItSaysOtherwise) {
+  Write("net.prototxt", kNet);
+  const auto prefix = [this](const std::string& field) {
+    const auto solver = ReadSolver(Write("my.solver.prototxt", "net: \"net.prototxt\" " + field));
+    EXPECT_TRUE(solver.ok()) << solver.status();
+    return solver.ok() ? solver->snapshot_prefix() : "";
+  };
+  EXPECT_EQ(prefix(""), folder_ + "/my.solver");
+  EXPECT_EQ(prefix("snapshot_prefix: 'snap/lenet'"), "snap/lenet");
+  EXPECT_EQ(prefix("snapshot_prefix: '" + folder_ + "'"), folder_ + "/my.solver") << "a folder";
+}
+
+TEST_F(SolverFileTest, ErrorsOfALayerNameItsLine) {
+  const std::string two =
+      "layer { name: 'a' type: 'ReLU' bottom: 'x' top: 'x' }\n# a comment\n\n  layer {\n name: 'b' "
+      "type: 'ReLU' bottom: 'x' top: 'x' }\n";
+  const std::string net = Write("net.prototxt", "name: 'n'\n" + two);
+  const auto solver = ReadSolver(Write("solver.prototxt", "net: 'net.prototxt'"));
+  ASSERT_TRUE(solver.ok()) << solver.status();
+  const Status wrong = InvalidArgument("layer \"b\": is wrong");
+  EXPECT_EQ(AtLayer(wrong, *solver, "unused").message(), net + ":5: layer \"b\": is wrong");
+  EXPECT_EQ(AtLayer(wrong, net).message(), net + ":5: layer \"b\": is wrong");
+  EXPECT_EQ(AtLayer(wrong, net).code(), wrong.code());
+  for (const char* const other : {"layer \"c\": is wrong", "is wrong", "layer \"b", ""}) {
+    EXPECT_EQ(AtLayer(InvalidArgument("%s", other), net).message(), other);
+  }
+  EXPECT_TRUE(AtLayer(OkStatus(), net).ok());
+  EXPECT_EQ(AtLayer(wrong, folder_ + "/absent").message(), wrong.message());
+
+  const std::string inlined = Write("inlined.prototxt", "base_lr: 1\nnet_param {\n" + two + "}\n");
+  const auto with_net = ReadSolver(inlined);
+  ASSERT_TRUE(with_net.ok()) << with_net.status();
+  EXPECT_EQ(AtLayer(wrong, *with_net, inlined).message(), inlined + ":6: layer \"b\": is wrong");
 }
 
 TEST_F(SolverFileTest, WorkingDirectoryComesFirst) {

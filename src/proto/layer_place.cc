@@ -1,0 +1,62 @@
+#include "proto/layer_place.h"
+
+#include "base/format.h"
+#include "base/input_file.h"
+
+#include <google/protobuf/text_format.h>
+
+namespace hp {
+namespace {
+
+using google::protobuf::TextFormat;
+
+// What stands between the first two quotes of 'layer "NAME"...'; empty: the message begins otherwise.
+std::string LayerNamedBy(const std::string& message) {
+  const std::string begin = "layer \"";
+  if (message.rfind(begin, 0) != 0) return "";
+  const size_t end = message.find('"', begin.size());
+  return end == std::string::npos ? "" : message.substr(begin.size(), end - begin.size());
+}
+
+// Line of the layer in the text that `tree` was made of, from 1; 0: there is none.
+int LineOf(const std::string& layer, const caffe::NetParameter& net, const TextFormat::ParseInfoTree& tree) {
+  const auto* field = caffe::NetParameter::descriptor()->FindFieldByNumber(caffe::NetParameter::kLayerFieldNumber);
+  for (int i = 0; i < net.layer_size(); ++i) {
+    if (net.layer(i).name() == layer) return tree.GetLocation(field, i).line + 1;
+  }
+  return 0;
+}
+
+template <typename Message, typename Line>
+Status WithPlace(const Status& status, const std::string& path, const Line& line_of) {
+  const std::string layer = LayerNamedBy(status.message());
+  if (status.ok() || layer.empty()) return status;
+  const StatusOr<std::string> text = ReadInputFile(path);
+  Message message;
+  TextFormat::ParseInfoTree tree;
+  TextFormat::Parser parser;
+  parser.WriteLocationsTo(&tree);
+  if (!text.ok() || !parser.ParseFromString(*text, &message)) return status;
+  const int line = line_of(layer, message, tree);
+  return line == 0 ? status : status.Prepend(Format("%s:%d", path.c_str(), line));
+}
+
+}  // namespace
+
+Status AtLayer(const Status& status, const std::string& path) {
+  return WithPlace<caffe::NetParameter>(status, path, LineOf);
+}
+
+Status AtLayer(const Status& status, const caffe::SolverParameter& solver, const std::string& solver_path) {
+  if (!solver.has_net_param()) return AtLayer(status, solver.net());
+  return WithPlace<caffe::SolverParameter>(
+      status, solver_path,
+      [](const std::string& layer, const caffe::SolverParameter& read, const TextFormat::ParseInfoTree& tree) {
+        const auto* field =
+            caffe::SolverParameter::descriptor()->FindFieldByNumber(caffe::SolverParameter::kNetParamFieldNumber);
+        TextFormat::ParseInfoTree* const inner = tree.GetTreeForNested(field, -1);
+        return inner == nullptr ? 0 : LineOf(layer, read.net_param(), *inner);
+      });
+}
+
+}  // namespace hp
