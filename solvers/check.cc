@@ -84,8 +84,6 @@ void CheckTests(const caffe::SolverParameter& solver, Faults* faults) {
   faults->Unsupported(solver.test_iter_size() > 1, "more than one test_iter");
   faults->Unsupported(solver.test_compute_loss(), "test_compute_loss: true");
   faults->AddIf(solver.test_interval() < 0, Format("test_interval: %d; expected at least 0", solver.test_interval()));
-  faults->AddIf(solver.test_interval() > 0 && solver.test_iter_size() == 0,
-                "test_iter: missing; test_interval needs it");
   faults->AddIf(solver.test_interval() == 0 && solver.test_iter_size() > 0,
                 "test_interval: missing; test_iter needs it");
   faults->AddIf(solver.test_net_size() > 0 && solver.test_iter_size() == 0, "test_iter: missing; test_net needs it");

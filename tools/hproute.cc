@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
+#include <memory>
 #include <optional>
 #include <sstream>
 
@@ -205,6 +206,7 @@ Status Write() {
   request.job = FLAGS_job;
   HP_ASSIGN_OR_RETURN(const caffe::SolverParameter solver, ReadSolver(FLAGS_solver));
   HP_ASSIGN_OR_RETURN(const caffe::NetParameter net, NetOfSolver(solver));
+  HP_RETURN_IF_ERROR(CheckBuildable(FLAGS_solver, solver, std::make_shared<const caffe::NetParameter>(net)));
   HP_ASSIGN_OR_RETURN(const RoutingTableConfig config, MakeTable(request, net));
   if (const std::vector<std::string> faults = CheckSolverFit(config, solver); !faults.empty()) {
     return Status(StatusCode::kInvalidArgument, faults[0]);
@@ -316,7 +318,8 @@ Status PrintNodes(const std::string& path, const Job& job) {
   const StatusOr<std::vector<NodeSummary>> nodes =
       Summarize(table, *job.solver, *job.net, FLAGS_cache_dir, RoomFor, &CanonicalAddresses);
   if (nodes.status().code() == StatusCode::kNotFound) {
-    std::cout << "Cannot compute what the nodes hold and send: " << nodes.status().message() << "\n";
+    std::cout << "Cannot compute what the nodes hold and send, nor check the data: " << nodes.status().message()
+              << "\n";
     return OkStatus();
   }
   HP_RETURN_IF_ERROR(nodes.status());

@@ -2,6 +2,7 @@
 #include "base/format.h"
 #include "commands/evaluate.h"
 #include "node/pull_client.h"
+#include "proto/layer_place.h"
 #include "proto/text.h"
 #include "scheduler/plan/msg_id.h"
 #include "tools/tool_main.h"
@@ -78,9 +79,10 @@ Status Run() {
     for (float value : values) line += Format(", %g", value);
     LOG(INFO) << "Batch " << batch << line;
   };
-  HP_ASSIGN_OR_RETURN(const std::vector<Evaluated> results,
-                      Evaluate(net, weights, device.device.get(), device.backend.get(), options));
-  for (const Evaluated& result : results) {
+  const StatusOr<std::vector<Evaluated>> results =
+      Evaluate(net, weights, device.device.get(), device.backend.get(), options);
+  if (!results.ok()) return AtLayer(results.status(), FLAGS_model);
+  for (const Evaluated& result : *results) {
     std::string weight;
     if (result.loss_weight != 0)
       weight = Format(" (* %g = %g loss)", result.loss_weight, result.loss_weight * result.mean);

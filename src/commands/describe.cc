@@ -8,6 +8,7 @@
 #include "engine/stage_exchange.h"
 #include "model/node_model.h"
 #include "node/make_exchange.h"
+#include "proto/layer_place.h"
 #include "solvers/check.h"
 
 #include <algorithm>
@@ -96,22 +97,33 @@ StatusOr<NodeSummary> SummarizeNode(const std::shared_ptr<const JobPlan>& job, R
   return SummaryOf(*model, memory);
 }
 
+Status CheckBuildable(const std::string& solver_path, const caffe::SolverParameter& solver,
+                      const std::shared_ptr<const caffe::NetParameter>& net) {
+  HP_RETURN_IF_ERROR(CheckSolver(solver).Prepend(solver_path));
+  for (const caffe::Phase phase : {caffe::TRAIN, caffe::TEST}) {
+    if (phase == caffe::TEST && solver.test_iter_size() == 0) continue;
+    HP_RETURN_IF_ERROR(AtLayer(NetGraph::Create(net, phase).status(), solver, solver_path));
+  }
+  return OkStatus();
+}
+
 StatusOr<std::vector<NodeSummary>> Summarize(const RoutingTable& table, const caffe::SolverParameter& solver,
                                              const caffe::NetParameter& net, const std::string& cache_dir,
                                              const std::function<MemoryRoom(const NodeInfo&)>& room,
                                              const HostResolver& resolve) {
-  HP_RETURN_IF_ERROR(CheckSolver(solver).Prepend(table.solver_path()));
   JobPlan::Options plan;
   plan.table = &table;
   plan.solver = solver;
   plan.net = std::make_shared<const caffe::NetParameter>(net);
   // What is wrong with the net shows without its databases, which may be on other hosts.
-  HP_RETURN_IF_ERROR(NetGraph::Create(plan.net, caffe::TRAIN).status());
+  HP_RETURN_IF_ERROR(CheckBuildable(table.solver_path(), solver, plan.net));
   HP_ASSIGN_OR_RETURN(const SampleShapes samples, ReadSampleShapes(solver, net, cache_dir));
   plan.train_shape = samples.train;
   plan.test_shape = samples.test;
   const std::unique_ptr<Backend> backend = MakeCpuBackend();
-  HP_ASSIGN_OR_RETURN(const std::shared_ptr<const JobPlan> job, JobPlan::Create(plan));
+  StatusOr<std::unique_ptr<JobPlan>> planned = JobPlan::Create(plan);
+  if (!planned.ok()) return AtLayer(planned.status(), solver, table.solver_path());
+  const std::shared_ptr<const JobPlan> job = *std::move(planned);
   HP_RETURN_IF_ERROR(CheckSnapshotSize(job->solver(), job->parameter_bytes()));
   std::vector<NodeSummary> nodes;
   for (const NodeInfo& node : table.nodes()) {

@@ -38,6 +38,12 @@ struct NodeSummary {
 StatusOr<NodeSummary> SummarizeNode(const std::shared_ptr<const JobPlan>& job, Rank rank, Backend* backend,
                                     const MemoryRoom& room);
 
+/// Whether nodes could build what solver and net say, as far as that shows without data: all numbers of the solver, and
+/// each layer of the phases that it runs. Only built-in layer types.
+/// @param net unfiltered. @return kInvalidArgument, with the file, and of a layer the line.
+Status CheckBuildable(const std::string& solver_path, const caffe::SolverParameter& solver,
+                      const std::shared_ptr<const caffe::NetParameter>& net);
+
 /// Summaries by rank, for `hproute --check`. Every node is planned as if it computed on a CPU, so no GPU is needed.
 /// @param room what the host of a node has for its nodes; AddressSpaceRoom() where that is not known.
 /// @param resolve which nodes share a host, and with it its room.

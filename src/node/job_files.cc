@@ -69,6 +69,14 @@ Status OpenInputs(const NodeInfo& node, const std::string& cache_dir, const Laye
   return OkStatus();
 }
 
+// Caffe's field chooses between its two backends; here the table says what a node computes on.
+void LogSolverMode(const RoutingTable& table, const NodeInfo& node, const caffe::SolverParameter& solver) {
+  const bool gpu = solver.has_solver_mode() && solver.solver_mode() == caffe::SolverParameter::GPU;
+  if (!gpu || node.device != "cpu") return;
+  LOG(INFO) << "node " << node.name << ": solver_mode: GPU in " << table.solver_path()
+            << " has no effect: its entry in " << table.path() << " says device \"cpu\"";
+}
+
 // The number of threads decides the order of sums: a job that goes on under its own division goes on with its own.
 Status RequireSavedThreads(const RoutingTable& table, const std::string& resume, JobFiles* files) {
   const SnapshotManifest& manifest = *files->snapshot->manifest;
@@ -125,6 +133,7 @@ StatusOr<JobFiles> JobFiles::Read(const RoutingTable& table, const NodeInfo& nod
                                   const std::string& cache_dir, const LayerTypes& types) {
   JobFiles files;
   HP_RETURN_IF_ERROR(LoadFiles(table, types, &files));
+  LogSolverMode(table, node, files.solver);
   HP_RETURN_IF_ERROR(OpenInputs(node, cache_dir, types, &files));
   if (!resume.empty()) HP_RETURN_IF_ERROR(LoadSnapshot(table, resume, &files));
   HP_RETURN_IF_ERROR(MakeLossScaler(table, resume, &files));

@@ -13,6 +13,7 @@
 #include "engine/compute_threads.h"
 #include "engine/initial_params.h"
 #include "proto/hash.h"
+#include "proto/layer_place.h"
 #include "proto/net_filter.h"
 #include "scheduler/control/exchange_tag.h"
 #include "scheduler/control/messages.h"
@@ -78,7 +79,8 @@ Status Node::Open() {
 Status Node::Run() {
   for (auto step : {&Node::Connect, &Node::BuildModel, &Node::InitParams, &Node::ConnectExchanges, &Node::PrepareInputs,
                     &Node::MakeCompute, &Node::MakeSnapshotter, &Node::Train}) {
-    const Status status = OrOutOfMemory("starting", [this, step] { return (this->*step)(); });
+    const Status status = AtLayer(OrOutOfMemory("starting", [this, step] { return (this->*step)(); }), files_.solver,
+                                  table_.solver_path());
     if (status.ok()) continue;
     shutdown_.Fail(status);
     shutdown_.WaitForLeave();

@@ -14,7 +14,10 @@ class FilesTest(cluster.JobTest):
 
     def refused(self, *patterns, status=2, table="table.prototxt"):
         """Runs a whole table in one process that must refuse, with one error line and no training."""
-        process = self.start("--all", table=table)
+        self.refused_with([], *patterns, status=status, table=table)
+
+    def refused_with(self, flags, *patterns, status=2, table="table.prototxt"):
+        process = self.start("--all", *flags, table=table)
         self.expect_exit(process, status, *patterns)
         self.assertNotIn("Optimization Done", process.text())
         self.assertEqual(len(process.errors()), 1, "one clear error")
@@ -121,6 +124,53 @@ class FilesTest(cluster.JobTest):
         self.plain()
         process = self.start("--all", "--resume=" + self.path("absent.solverstate"))
         self.expect_exit(process, 2, r"absent\.solverstate: no such file")
+
+    def test_weights_of_another_net(self):
+        self.plain(snapshot=10)
+        self.expect_exit(self.start("--all"), 0)
+        weights = shutil.copy(self.path("out_iter_20.caffemodel"), self.path("w.caffemodel"))
+        text = self.read("net.prototxt").decode()
+        self.write("net.prototxt", text.replace('"conv1"', '"convA"').replace('name: "ip2"', 'name: "other"'))
+        loaded = self.start("--all", "--weights=" + weights)
+        self.expect_exit(loaded, 0, r"w\.caffemodel: weights of 1 layer\(s\) loaded; not in the file, initialized "
+                                    r"by their fillers: convA, other; not in the net, ignored: conv1, ip2")
+        self.assertNotIn("no layer of the net", loaded.text())
+        self.write("net.prototxt", re.sub(r'name: "(conv1|ip1|ip2)"', r'name: "x\1"', text))
+        self.expect_exit(self.start("--all", "--weights=" + weights), 0, "weights of 0 layer", "no layer of the net has all")
+        self.write("net.prototxt", text.replace("num_output: 16", "num_output: 17"))
+        self.refused_with(["--weights=" + weights],
+                          r'w\.caffemodel: layer "ip1" blob 0 has shape "16 100"; expected "17 100"')
+
+    def test_solver_mode(self):
+        self.plain(solver="solver_mode: GPU\n")
+        self.expect_exit(self.start("--all"), 0, "solver_mode: GPU in .*solver.prototxt has no effect")
+
+    def test_faults_of_a_net_without_its_database(self):
+        """hproute says what hpnode would, though the data is on another host; with file and line."""
+        self.plain()
+        shutil.rmtree(self.path("db"))
+        good, solver = self.read("net.prototxt").decode(), self.read("solver.prototxt").decode()
+        status, text = cluster.run_tool("hproute", "--check", self.path("table.prototxt"), "--cache_dir=none")
+        self.assertEqual(status, 0, text)
+        self.assertRegex(text, "nor check the data: .*db")
+        make = ["--solver=" + self.path("solver.prototxt"), "--conv=1", "--fc=0", "--out=" + self.path("new.prototxt")]
+        for name, before, after, said in (
+                ("net.prototxt", 'type: "ReLU" bottom: "ip1"', 'type: "RELU" bottom: "ip1"',
+                 r'net\.prototxt:\d+: layer "relu2": unknown type "RELU"; did you mean ReLU'),
+                ("net.prototxt", 'bottom: "ip2" bottom: "label" top: "accuracy"',
+                 'bottom: "ip3" bottom: "label" top: "accuracy"',
+                 r'net\.prototxt:17: layer "accuracy": bottom "ip3" is not produced'),
+                ("solver.prototxt", "momentum: 0.9", "momentum: -1", r"solver\.prototxt: momentum: -1")):
+            text = good if name == "net.prototxt" else solver
+            self.assertIn(before, text)
+            self.write("solver.prototxt", solver + "test_iter: 1\ntest_interval: 10\n")
+            self.write("net.prototxt", good)
+            self.write(name, self.read(name).decode().replace(before, after))
+            for command in (["--check", self.path("table.prototxt"), "--cache_dir=none"], make):
+                status, text = cluster.run_tool("hproute", *command)
+                self.assertEqual(status, 2, text)
+                self.assertRegex(text, said)
+        self.assertFalse(os.path.exists(self.path("new.prototxt")))
 
     def test_pipes_in_place_of_files(self):
         """Nobody writes to them: who opened one would wait for ever."""
