@@ -183,6 +183,8 @@ ClusterSpec Fitting(const Head& head, ClusterSpec table) {
     std::string& config = table.stages.back().config;
     config.erase(config.find(end), end.size());
   }
+  // Servers have no samples: they don't serve the stage that the head is in.
+  if (!head.loss_apart && table.fc.empty() && table.stages.size() <= 1) table.ps.clear();
   return table;
 }
 
