@@ -17,6 +17,7 @@
 #include "glog/logging.h"
 
 #include <algorithm>
+#include <filesystem>
 
 namespace hp {
 namespace {
@@ -67,6 +68,16 @@ Status OpenInputs(const NodeInfo& node, const std::string& cache_dir, const Laye
   if (test == nullptr) return InvalidArgument("net \"%s\" has no Data layer to test with", files->net->name().c_str());
   HP_ASSIGN_OR_RETURN(files->test_input, Input::Open(*test, false, cache_dir));
   return OkStatus();
+}
+
+// Hours later the last snapshot would fail. The first node writes it.
+Status CheckSnapshotFolder(const RoutingTable& table, const NodeInfo& node, const caffe::SolverParameter& solver) {
+  if (node.rank != 0 || (solver.snapshot() == 0 && !solver.snapshot_after_train())) return OkStatus();
+  const std::filesystem::path folder = std::filesystem::path(solver.snapshot_prefix()).parent_path();
+  std::error_code ignored;
+  if (folder.empty() || std::filesystem::is_directory(folder, ignored)) return OkStatus();
+  return NotFound("%s: snapshot_prefix: \"%s\": no such folder: %s", table.solver_path().c_str(),
+                  solver.snapshot_prefix().c_str(), folder.c_str());
 }
 
 // Caffe's field chooses between its two backends; here the table says what a node computes on.
@@ -134,6 +145,7 @@ StatusOr<JobFiles> JobFiles::Read(const RoutingTable& table, const NodeInfo& nod
   JobFiles files;
   HP_RETURN_IF_ERROR(LoadFiles(table, types, &files));
   LogSolverMode(table, node, files.solver);
+  HP_RETURN_IF_ERROR(CheckSnapshotFolder(table, node, files.solver));
   HP_RETURN_IF_ERROR(OpenInputs(node, cache_dir, types, &files));
   if (!resume.empty()) HP_RETURN_IF_ERROR(LoadSnapshot(table, resume, &files));
   HP_RETURN_IF_ERROR(MakeLossScaler(table, resume, &files));

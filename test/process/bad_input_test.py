@@ -141,6 +141,18 @@ class FilesTest(cluster.JobTest):
         self.refused_with(["--weights=" + weights],
                           r'w\.caffemodel: layer "ip1" blob 0 has shape "16 100"; expected "17 100"')
 
+    def test_missing_snapshot_folder(self):
+        """Found before training, not at its end; a folder names snapshots after the solver's file."""
+        self.make_job(iterations=1000000)
+        self.make_table(conv=1, fc=0, micro_batches=1)
+        solver = self.read("solver.prototxt").decode().replace("snapshot_after_train: false", "snapshot_after_train: true")
+        self.write("solver.prototxt", solver.replace(self.path("out"), self.path("absent/out")))
+        self.refused(r'solver\.prototxt: snapshot_prefix: ".*absent/out": no such folder: .*/absent')
+        solver = re.sub("snapshot_prefix: .*", "", solver).replace("max_iter: 1000000", "max_iter: 2")
+        self.write("solver.prototxt", solver)
+        self.expect_exit(self.start("--all"), 0)
+        self.assertTrue(os.path.exists(self.path("solver_iter_2.caffemodel")))
+
     def test_solver_mode(self):
         self.plain(solver="solver_mode: GPU\n")
         self.expect_exit(self.start("--all"), 0, "solver_mode: GPU in .*solver.prototxt has no effect")
