@@ -8,8 +8,8 @@ import tempfile
 import unittest
 
 BUILD = os.path.dirname(os.path.abspath(sys.argv[1]))
-PROGRAMS = ("hpnode", "hproute", "model_test", "convert_cifar_data", "convert_mnist_data", "convert_imageset",
-            "compute_image_mean")
+with open(os.path.join(BUILD, "tools", "package", "programs.txt"), encoding="utf-8") as listed:
+    PROGRAMS = listed.read().split()
 PROJECT = """cmake_minimum_required(VERSION 3.21)
 project(user LANGUAGES CXX)
 find_package(hpnode 0.1 REQUIRED)
@@ -48,6 +48,8 @@ class InstallTest(unittest.TestCase):
 
     def test_what_is_installed_works(self):
         self.run_in("cmake", "--install", BUILD, "--prefix", self.path("usr"))
+        self.assertEqual(sorted(os.listdir(self.path("usr", "bin"))), sorted(PROGRAMS))
+        self.assertIn("hpnode", PROGRAMS)
         for program in PROGRAMS:
             text = self.run_in(self.path("usr", "bin", program), "--help")
             self.assertTrue(os.path.exists(self.path("usr", "share", "bash-completion", "completions", program)))
