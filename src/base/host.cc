@@ -111,6 +111,13 @@ StatusOr<std::string> OwnAddressOn(const std::string& interface, const std::stri
       interface.c_str(), all.c_str());
 }
 
+std::string InterfaceOf(const std::string& address) {
+  for (const InterfaceAddress& own : InterfaceAddresses()) {
+    if (own.address == address) return own.interface;
+  }
+  return "";
+}
+
 bool IsPrivateAddress(const std::string& address) {
   for (const char* network : {"127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16",
                               "100.64.0.0/10", "::1/128", "fc00::/7", "fe80::/10"}) {

@@ -28,6 +28,9 @@ std::string HostPort(const std::string& host, int port);
 /// @return kInvalidArgument: none fits; the message has all addresses.
 StatusOr<std::string> OwnAddressOn(const std::string& interface, const std::string& dialled = "");
 
+/// The interface of this host that has a numeric address; empty: none has.
+std::string InterfaceOf(const std::string& address);
+
 /// Whether an address is reached from here or from private networks alone: loopback, link-local, RFC 1918, RFC 4193,
 /// RFC 6598. @param address numeric; another text is not private.
 bool IsPrivateAddress(const std::string& address);
