@@ -78,7 +78,12 @@ StatusOr<RoutingTable> RoutingTable::Load(const std::string& path) {
   return Create(config, path);
 }
 
-StatusOr<RoutingTable> RoutingTable::Create(const RoutingTableConfig& config, const std::string& path) {
+StatusOr<RoutingTable> RoutingTable::Create(const RoutingTableConfig& written, const std::string& path) {
+  RoutingTableConfig config = written;
+  for (NodeConfig& node : *config.mutable_node()) {
+    node.set_host(BareHost(node.host()));
+    if (node.has_listen()) node.set_listen(BareHost(node.listen()));
+  }
   const std::vector<std::string> faults = CheckStructure(config);
   if (!faults.empty()) return Faults(path, faults);
   RoutingTable table;

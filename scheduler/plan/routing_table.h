@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/host.h"
 #include "base/rank.h"
 #include "hp/status.h"
 #include "net/plan/placement.h"
@@ -44,7 +45,7 @@ struct NodeInfo {
 
   /// Which replica or shard of a stage it is; -1: none.
   int IndexIn(int stage) const;
-  std::string address() const { return host + ":" + std::to_string(port); }
+  std::string address() const { return HostPort(host, port); }
 };
 
 /// The routing table of a job in checked form: which node runs which part of which stage, and at which address. It has
@@ -58,7 +59,7 @@ class RoutingTable {
   static StatusOr<RoutingTable> Load(const std::string& path);
   /// Checks a table that is in memory. @param path stands in messages; a relative `solver` is looked up beside it.
   /// @return kInvalidArgument with every structural fault.
-  static StatusOr<RoutingTable> Create(const RoutingTableConfig& config, const std::string& path);
+  static StatusOr<RoutingTable> Create(const RoutingTableConfig& written, const std::string& path);
 
   /// The table as written.
   const RoutingTableConfig& config() const { return config_; }

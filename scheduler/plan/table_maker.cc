@@ -5,6 +5,7 @@
 #include "scheduler/plan/table_maker.h"
 
 #include "base/format.h"
+#include "base/host.h"
 #include "base/range.h"
 #include "proto/names.h"
 #include "scheduler/plan/net_facts.h"
@@ -382,8 +383,9 @@ std::string DescribeTable(const RoutingTableConfig& config, const caffe::NetPara
     for (const NodeConfig& node : config.node()) {
       const std::vector<StagePart> parts = PartsOf(node);
       if (std::none_of(parts.begin(), parts.end(), [stage](const StagePart& p) { return p.stage == stage; })) continue;
-      text += Format("  %s  --role=%s  %s:%d%s\n", node.name().c_str(), Role(config.stage(node.stage())),
-                     node.host().c_str(), node.port(), node.device() == "cpu" ? "" : ("  " + node.device()).c_str());
+      text += Format("  %s  --role=%s  %s%s\n", node.name().c_str(), Role(config.stage(node.stage())),
+                     HostPort(node.host(), node.port()).c_str(),
+                     node.device() == "cpu" ? "" : ("  " + node.device()).c_str());
     }
   }
   const BatchSize batch = BatchSizeOf(net, caffe::TRAIN);

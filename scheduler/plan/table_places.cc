@@ -1,5 +1,7 @@
 #include "scheduler/plan/table_places.h"
 
+#include "base/host.h"
+
 #include <charconv>
 #include <optional>
 #include <string_view>
@@ -46,7 +48,7 @@ StatusOr<std::vector<NodePlace>> PlacesOf(const std::vector<std::string>& hosts)
   std::vector<NodePlace> places;
   for (const std::string& entry : hosts) {
     const size_t slash = entry.find('/');
-    const std::string host = entry.substr(0, slash);
+    const std::string host = BareHost(entry.substr(0, slash));
     const std::vector<std::string> devices =
         slash == entry.npos ? std::vector<std::string>{"cpu"} : DevicesOf(std::string_view(entry).substr(slash + 1));
     if (host.empty() || devices.empty()) {

@@ -1,6 +1,7 @@
 #include "scheduler/planner/hosts.h"
 
 #include "base/cores.h"
+#include "base/host.h"
 #include "proto/text.h"
 #include "scheduler/plan/table_check.h"
 #include "scheduler/plan/table_places.h"
@@ -55,7 +56,9 @@ HostPlace PlaceOn(int index, const HostConfig& host, const std::string& device, 
 
 }  // namespace
 
-StatusOr<Hosts> HostsOf(const HostsConfig& config, const std::string& path) {
+StatusOr<Hosts> HostsOf(const HostsConfig& written, const std::string& path) {
+  HostsConfig config = written;
+  for (HostConfig& host : *config.mutable_host()) host.set_name(BareHost(host.name()));
   if (config.host_size() == 0) return InvalidArgument("%s has no host { name: ... }", path.c_str());
   Hosts hosts;
   std::set<std::string> names;

@@ -43,7 +43,7 @@ struct Hosts {
 /// @param path stands in messages; relative profiles are looked up beside it.
 /// @return kInvalidArgument: no host, a name that is missing or appears twice, a number out of range (a speed of 0, no
 /// memory), or a device of another form; names the host, the field, and what was expected.
-StatusOr<Hosts> HostsOf(const HostsConfig& config, const std::string& path);
+StatusOr<Hosts> HostsOf(const HostsConfig& written, const std::string& path);
 
 /// Reads a hosts.prototxt. Errors as ReadTextProto's and HostsOf's.
 StatusOr<Hosts> ReadHosts(const std::string& path);

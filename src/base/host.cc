@@ -79,16 +79,43 @@ std::vector<std::string> OwnAddresses() {
   return addresses;
 }
 
-StatusOr<std::string> OwnAddressOn(const std::string& interface) {
-  std::string all;
+std::string BareHost(const std::string& host) {
+  const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
+  return bracketed ? host.substr(1, host.size() - 2) : host;
+}
+
+std::string HostPort(const std::string& host, int port) {
+  const bool ipv6 = host.find(':') != std::string::npos && host.front() != '[';
+  return (ipv6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
+}
+
+StatusOr<std::string> OwnAddressOn(const std::string& interface, const std::string& dialled) {
+  const std::vector<std::string> wanted = ResolveHost(dialled);
+  const auto fitness = [&wanted](const std::string& address) {
+    int fit = IsIn(address, "fe80::/10") ? 1 : 2;
+    for (const std::string& other : wanted) {
+      fit = std::max(fit, other == address ? 8 : BytesOf(other).size() == BytesOf(address).size() ? 2 + fit : 0);
+    }
+    return fit;
+  };
+  std::string all, best;
   for (const InterfaceAddress& own : InterfaceAddresses()) {
-    if (own.interface == interface || IsIn(own.address, interface)) return own.address;
+    const bool fits = own.interface == interface || IsIn(own.address, interface);
+    if (fits && (best.empty() || fitness(own.address) > fitness(best))) best = own.address;
     all += (all.empty() ? "" : ", ") + own.interface + " " + own.address;
   }
+  if (!best.empty()) return best;
   return InvalidArgument(
       "no address of this host is on the interface \"%s\" (a name, or a network like 10.0.0.0/8); "
       "it has %s",
       interface.c_str(), all.c_str());
+}
+
+std::string InterfaceOf(const std::string& address) {
+  for (const InterfaceAddress& own : InterfaceAddresses()) {
+    if (own.address == address) return own.interface;
+  }
+  return "";
 }
 
 bool IsPrivateAddress(const std::string& address) {
@@ -104,7 +131,7 @@ std::vector<std::string> ResolveHost(const std::string& host) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* raw = nullptr;
-  if (host.empty() || getaddrinfo(host.c_str(), nullptr, &hints, &raw) != 0) return addresses;
+  if (host.empty() || getaddrinfo(BareHost(host).c_str(), nullptr, &hints, &raw) != 0) return addresses;
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> list(raw, &freeaddrinfo);
   for (const addrinfo* entry = list.get(); entry != nullptr; entry = entry->ai_next) {
     AddOnce(Numeric(entry->ai_addr), &addresses);

@@ -15,9 +15,21 @@ constexpr char kThisHost[] = "this host";
 /// empty if the system does not say. A link-local IPv6 address carries its interface ("fe80::1%eth0").
 std::vector<std::string> OwnAddresses();
 
-/// This host's own address on an interface. @param interface its name ("eth0"), or the network that it is in
-/// ("10.0.0.0/8", "fd00::/8"). @return the first that fits; kInvalidArgument: none does; the message has all addresses.
-StatusOr<std::string> OwnAddressOn(const std::string& interface);
+/// A host without the brackets that an IPv6 address has in front of a port: "[::1]" is "::1". Others stay as they are.
+std::string BareHost(const std::string& host);
+
+/// "HOST:PORT", with an IPv6 address in brackets: "[::1]:29500". For messages, and for getaddrinfo's users.
+std::string HostPort(const std::string& host, int port);
+
+/// This host's own address on an interface. An interface may have several, of both families: the one that others dial
+/// wins, then those of its family, then those that are not link-local, then the first.
+/// @param interface its name ("eth0"), or the network that it is in ("10.0.0.0/8", "fd00::/8").
+/// @param dialled name or address under which others reach this host; empty: unknown. May ask a name server.
+/// @return kInvalidArgument: none fits; the message has all addresses.
+StatusOr<std::string> OwnAddressOn(const std::string& interface, const std::string& dialled = "");
+
+/// The interface of this host that has a numeric address; empty: none has.
+std::string InterfaceOf(const std::string& address);
 
 /// Whether an address is reached from here or from private networks alone: loopback, link-local, RFC 1918, RFC 4193,
 /// RFC 6598. @param address numeric; another text is not private.

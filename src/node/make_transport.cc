@@ -78,7 +78,7 @@ Status NoTokenForTls(const RoutingTable& table) {
 }
 
 StatusOr<std::string> ListenAddress(const NodeInfo& node, const HostSettings& host) {
-  if (!host.interface.empty()) return OwnAddressOn(host.interface);
+  if (!host.interface.empty()) return OwnAddressOn(host.interface, node.host);
   return node.listen.empty() ? node.host : node.listen;
 }
 

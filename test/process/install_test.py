@@ -1,6 +1,7 @@
 """cmake --install into a folder of its own: its programs run, its manual is there, and another program uses its library."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -8,8 +9,10 @@ import tempfile
 import unittest
 
 BUILD = os.path.dirname(os.path.abspath(sys.argv[1]))
-PROGRAMS = ("hpnode", "hproute", "model_test", "convert_cifar_data", "convert_mnist_data", "convert_imageset",
-            "compute_image_mean")
+PROJECT_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+PACKAGE = os.path.join(PROJECT_ROOT, "tools", "package")
+with open(os.path.join(BUILD, "tools", "package", "programs.txt"), encoding="utf-8") as listed:
+    PROGRAMS = listed.read().split()
 PROJECT = """cmake_minimum_required(VERSION 3.21)
 project(user LANGUAGES CXX)
 find_package(hpnode 0.1 REQUIRED)
@@ -48,6 +51,8 @@ class InstallTest(unittest.TestCase):
 
     def test_what_is_installed_works(self):
         self.run_in("cmake", "--install", BUILD, "--prefix", self.path("usr"))
+        self.assertEqual(sorted(os.listdir(self.path("usr", "bin"))), sorted(PROGRAMS))
+        self.assertIn("hpnode", PROGRAMS)
         for program in PROGRAMS:
             text = self.run_in(self.path("usr", "bin", program), "--help")
             self.assertTrue(os.path.exists(self.path("usr", "share", "bash-completion", "completions", program)))
@@ -62,6 +67,54 @@ class InstallTest(unittest.TestCase):
         self.run_in("cmake", "-S", "user", "-B", "built", "-DCMAKE_PREFIX_PATH=" + self.path("usr"))
         self.run_in("cmake", "--build", "built")
         self.assertIn("images", self.run_in(self.path("built", "user")))
+
+    def test_what_bundle_sh_refuses(self):
+        bundle = os.path.join(PROJECT_ROOT, "tools", "dev", "bundle.sh")
+        self.assertIn("%s is no build folder" % self.folder, self.run_in(bundle, self.folder, status=2))
+        if shutil.which("patchelf"):
+            self.assertIn("no program nothing in ", self.run_in(bundle, BUILD, "--add=nothing", self.folder, status=2))
+        self.assertIn("usage:", self.run_in(bundle, status=2))
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_the_recipe_of_an_image(self):
+        """Not built, where there is no container engine: what it copies exists, and its commands are the README's."""
+        with open(os.path.join(PACKAGE, "Containerfile"), encoding="utf-8") as file:
+            recipe = [line.split() for line in file if line.strip() and not line.startswith("#")]
+        with open(os.path.join(PACKAGE, "README.md"), encoding="utf-8") as file:
+            readme = file.read()
+        copied = [words[1:-1] for words in recipe if words[0] == "COPY" and not words[1].startswith("--from=")]
+        self.assertTrue(copied)
+        for path in [path for paths in copied for path in paths]:
+            self.assertTrue(os.path.exists(os.path.join(PROJECT_ROOT, path)), path)
+        # Every folder that the project's CMakeLists.txt adds is there.
+        with open(os.path.join(PROJECT_ROOT, "CMakeLists.txt"), encoding="utf-8") as file:
+            for folder in re.findall(r"^add_subdirectory\(([^)/]+)", file.read(), re.M):
+                self.assertIn([folder], copied)
+        commands = [words[1:] for words in recipe if words[0] == "RUN"]
+        build = next(words for words in commands if words[0] == "tools/dev/build.sh")
+        self.assertIn(" ".join(build), readme)
+        cpack = next(words for words in commands if words[0] == "cpack")
+        self.assertIn(" ".join(cpack[:-1]), readme)
+        installed = next(words for words in recipe if words[:2] == ["COPY", "--from=build"])
+        self.assertEqual(installed[2], cpack[-1] + "/*.deb")
+        for words in commands:
+            if "/" in words[0]:
+                self.assertTrue(os.access(os.path.join(PROJECT_ROOT, words[0]), os.X_OK), words[0])
+        self.assertEqual(recipe[-1], ["ENTRYPOINT", '["hpnode"]'])
+        releases = {re.match(r"debian:([a-z]+)", words[1]).group(1) for words in recipe if words[0] == "FROM"}
+        self.assertEqual(len(releases), 1, "a package depends on the libraries of its release")
+
+    def test_the_pod(self):
+        """The flags that the documented pod gives are hpnode's, and its volumes are mounted."""
+        with open(os.path.join(PACKAGE, "README.md"), encoding="utf-8") as file:
+            pod, = re.findall(r"```yaml\n(.*?)```", file.read(), re.S)
+        flags = re.findall(r"--(\w+)=", pod)
+        said = self.run_in(os.path.join(BUILD, "bin", "hpnode"), "--help")
+        for flag in flags:
+            self.assertIn("\n  --%s  " % flag, said)
+        mounted = re.findall(r"- \{name: (\w+), mountPath: (\S+?)[,}]", pod)
+        self.assertEqual([name for name, _ in mounted], re.findall(r"- \{name: (\w+), (?:configMap|secret|hostPath|emptyDir)", pod))
+        self.assertLess({"/dev/shm", "/dev/infiniband"}, {path for _, path in mounted})
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ class OwnEntryTest(cluster.JobTest):
         self.make_table(conv=1, fc=1)
         self.expect_exit(self.start(name="conv7"), 2, r"conv7.*conv0")
         self.expect_exit(self.start("--role=fc", name="conv0"), 2, r'"conv0" has the role conv; --role says fc')
-        self.expect_exit(self.start("--role=gpu"), 2, r'--role is "gpu"; expected conv or fc')
+        self.expect_exit(self.start("--role=gpu"), 2, r'--role is "gpu"; expected conv, fc or ps')
         self.expect_exit(self.start(), 2, r"--role=conv\|fc\|ps or --node=NAME is missing")
 
     def test_command_line(self):

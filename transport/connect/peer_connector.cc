@@ -1,5 +1,7 @@
 #include "transport/connect/peer_connector.h"
 
+#include "base/host.h"
+
 #include <glog/logging.h>
 
 #include <algorithm>
@@ -19,9 +21,7 @@ std::unique_ptr<TlsContext> MakeTls(const ConnectOptions& options) {
   return std::make_unique<TlsContext>(TlsContext::Options{.keys = *options.keys, .client = options.client});
 }
 
-std::string Label(const PeerAddress& peer) {
-  return Format("%s (%s:%d)", peer.name.c_str(), peer.host.c_str(), peer.port);
-}
+std::string Label(const PeerAddress& peer) { return peer.name + " (" + HostPort(peer.host, peer.port) + ")"; }
 
 }  // namespace
 

@@ -1,5 +1,7 @@
 #include "transport/connect/socket.h"
 
+#include "base/host.h"
+
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -37,7 +39,7 @@ std::string RemoteAddress(const TcpSocket& socket) {
   boost::system::error_code error;
   const auto remote = socket.remote_endpoint(error);
   if (error) return error.message();
-  return Format("%s:%d", remote.address().to_string().c_str(), remote.port());
+  return HostPort(remote.address().to_string(), remote.port());
 }
 
 }  // namespace hp

@@ -1,5 +1,6 @@
 #include "transport/connect/tcp_listener.h"
 
+#include "base/host.h"
 #include "base/port_holder.h"
 
 #include <netdb.h>
@@ -54,7 +55,7 @@ int BoundPort(int fd) {
 }  // namespace
 
 StatusOr<std::unique_ptr<TcpListener>> TcpListener::Bind(const std::string& host, int port) {
-  const std::string name = (host.empty() ? "*" : host) + ":" + std::to_string(port);
+  const std::string name = HostPort(host.empty() ? "*" : host, port);
   if (port < 0 || port > 65535) return InvalidArgument("can't listen on %s: ports are 0 to 65535", name.c_str());
   HP_ASSIGN_OR_RETURN(const Addresses addresses, Resolve(host, port));
   const int fd = socket(addresses->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);

@@ -67,6 +67,10 @@ class Examination {
 };
 
 std::vector<Finding> Examination::Run() {
+  if (const Status loaded = verbs_->Loaded(); !loaded.ok()) {
+    Bad(loaded.message(), "until then kind AUTO talks TCP, and kind VERBS does not start");
+    return std::move(findings_);
+  }
   ExamineDevices();
   if (!names_.empty()) ExamineChoice();
   ExamineConnectionManager();
@@ -157,7 +161,8 @@ void Examination::ExamineChoice() {
 void Examination::ExamineConnectionManager() {
   const CmChannelHandle channel(verbs_->CmCreateEventChannel(), {verbs_});
   if (channel) return Good("librdmacm is ready");
-  Good(Format("librdmacm can't be used (%s): `setup: RDMACM` needs it (modprobe rdma_ucm)", std::strerror(errno)));
+  Good(Format("librdmacm can't be used (%s): `setup: RDMACM` needs it (librdmacm1, modprobe rdma_ucm)",
+              std::strerror(errno)));
 }
 
 void Examination::ExamineLockedMemory() {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "hp/status.h"
+
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
 
@@ -17,6 +19,8 @@ class Verbs {
  public:
   virtual ~Verbs() = default;
 
+  /// Whether libibverbs is there; where it is not, there is no device. @return kFailedPrecondition: why not
+  virtual Status Loaded() { return OkStatus(); }
   virtual ibv_device** GetDeviceList(int* count) = 0;
   virtual void FreeDeviceList(ibv_device** list) = 0;
   virtual const char* GetDeviceName(ibv_device* device) = 0;

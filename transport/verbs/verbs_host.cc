@@ -132,6 +132,7 @@ void DeviceHost::OnAsyncEvent(const ibv_async_event& event) {
 StatusOr<std::unique_ptr<VerbsHost>> OpenVerbsHost(const VerbsOptions& options) {
   const std::string& address = options.address.empty() ? options.connect.bind_host : options.address;
   Verbs* const verbs = options.verbs != nullptr ? options.verbs : RealVerbs();
+  HP_RETURN_IF_ERROR(verbs->Loaded());
   HP_ASSIGN_OR_RETURN(auto device, VerbsDevice::Open(verbs, options.settings, address));
   return std::unique_ptr<VerbsHost>(std::make_unique<DeviceHost>(std::move(device), options.sys_root));
 }

@@ -1,6 +1,9 @@
 // What a host is told about its RDMA.
 #include "test/support/fake_verbs.h"
 #include "transport/verbs/doctor.h"
+#include "transport/verbs/link.h"
+#include "transport/verbs/real_verbs.h"
+#include "transport/verbs/verbs_transport.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -90,6 +93,35 @@ TEST_F(DoctorTest, AHostWithoutADevice) {
   const std::vector<std::string> lines = Examine({});
   EXPECT_THAT(lines, Contains(AllOf(HasSubstr("BAD no RDMA device"), HasSubstr("rdma link add rxe0"))));
   EXPECT_THAT(lines, Not(Contains(HasSubstr("this host uses"))));
+}
+
+TEST(VerbsLibraryTest, AHostWithoutTheLibraries) {
+  LibibVerbs verbs("libibverbs-none.so.1", "librdmacm-none.so.1");
+  EXPECT_EQ(verbs.Loaded().code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(verbs.Loaded().message(), AllOf(HasSubstr("libibverbs-none.so.1"), HasSubstr("install libibverbs1")));
+  int count = 0;
+  EXPECT_EQ(verbs.GetDeviceList(&count), nullptr);
+  EXPECT_EQ(errno, ELIBACC);
+  EXPECT_EQ(verbs.CmCreateEventChannel(), nullptr);
+  const std::vector<Finding> findings = ExamineRdma({}, "", "/sys", &verbs);
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_THAT(findings[0].what, HasSubstr("libibverbs-none.so.1"));
+  VerbsOptions options;
+  options.verbs = &verbs;
+  EXPECT_EQ(OpenVerbsHost(options).status().message(), verbs.Loaded().message());
+}
+
+TEST(VerbsLibraryTest, ALibraryWithoutItsFunctions) {
+  LibibVerbs verbs("libc.so.6", "libc.so.6");
+  EXPECT_THAT(verbs.Loaded().message(), HasSubstr("libc.so.6 has no ibv_get_device_list"));
+  EXPECT_EQ(verbs.CmCreateEventChannel(), nullptr);
+}
+
+TEST(VerbsLibraryTest, TheHostsOwn) {
+  // Debian's libibverbs-dev, with which this was built, brings the libraries.
+  LibibVerbs verbs;
+  EXPECT_TRUE(verbs.Loaded().ok()) << verbs.Loaded();
+  EXPECT_TRUE(RdmacmLibrary::Load("librdmacm.so.1").ok());
 }
 
 }  // namespace

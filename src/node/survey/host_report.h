@@ -1,0 +1,20 @@
+#pragma once
+
+#include "proto/survey.pb.h"
+
+#include <string>
+
+namespace hp {
+
+/// What this host has now: processors and memory that this process may use, the disk of its working directory, and the
+/// interface of `address` (numeric; empty: unknown). `host` and `node` are the caller's. Any thread.
+HostReport ReportOfThisHost(const std::string& address);
+
+/// The MTU of the way to a numeric address, as the kernel knows it: that of the interface, or less where a router on
+/// the way has reported a smaller one. @return 0: unknown.
+int PathMtu(const std::string& address);
+
+/// This host's numeric address on the way to another one's. Empty: there is no way.
+std::string AddressTowards(const std::string& address);
+
+}  // namespace hp

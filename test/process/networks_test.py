@@ -1,0 +1,79 @@
+"""Networks of several kinds: hosts are network namespaces with two interfaces, each with an IPv4 and an IPv6 address."""
+
+import json
+import subprocess
+
+import cluster
+import cut_link_test
+from cut_link_test import ip
+
+NAMES = ("conv0", "fc0")
+ITERATIONS = 20
+
+
+class NetworksTest(cut_link_test.Hosts):
+
+    def setUp(self):
+        super().setUp()
+        ip("-n", self.name("switch"), "link", "add", "bridge1", "type", "bridge")
+        ip("-n", self.name("switch"), "link", "set", "bridge1", "up")
+        self.make_job(iterations=ITERATIONS, snapshot=ITERATIONS)
+        self.make_hosts(NAMES)
+        for i, name in enumerate(NAMES):
+            ip("-n", self.name("switch"), "link", "add", "second%d" % i, "type", "veth", "peer", "name", "eth1",
+               "netns", self.name(name))
+            ip("-n", self.name("switch"), "link", "set", "second%d" % i, "master", "bridge1", "up")
+            ip("-n", self.name(name), "address", "add", "10.213.8.%d/24" % (i + 1), "dev", "eth1")
+            for interface, network in (("eth0", 7), ("eth1", 8)):
+                address = "fd00:%d::%d/64" % (network, i + 1)
+                ip("-n", self.name(name), "-6", "address", "add", address, "dev", interface, "nodad")
+            ip("-n", self.name(name), "link", "set", "eth1", "up")
+
+    def bytes_of(self, name, interface):
+        """Bytes that a host has sent over an interface."""
+        said = subprocess.run(["ip", "-n", self.name(name), "-j", "-s", "link", "show", interface], check=True,
+                              stdout=subprocess.PIPE)
+        return json.loads(said.stdout)[0]["stats64"]["tx"]["bytes"]
+
+    def train(self, hosts, *flags):
+        """Trains with a node on each host, which finds its entry by its own addresses. Returns the model."""
+        self.make_table(conv=1, fc=1, hosts=hosts)
+        nodes = [self.start("--role=" + name[:-1], *flags, log=name, prefix=self.on_host(name)) for name in NAMES]
+        self.expect_all(nodes, 0, "Optimization Done")
+        return self.read("out_iter_%d.caffemodel" % ITERATIONS)
+
+    def test_ipv6_gives_the_same_bits(self):
+        expected = self.train(["10.213.7.1", "10.213.7.2"])
+        self.assertEqual(self.train(["fd00:7::1", "fd00:7::2"]), expected)
+        self.assertEqual(self.train(["[fd00:7::1]", "[fd00:7::2]"]), expected)
+
+    def test_the_interface_that_the_table_names_carries_all(self):
+        for hosts, flag in ((["10.213.8.1", "10.213.8.2"], "--interface=eth1"),
+                            (["fd00:8::1", "fd00:8::2"], "--interface=eth1"),  # which has an IPv4 address, too
+                            (["fd00:8::1", "fd00:8::2"], "--interface=fd00:8::/64"),
+                            (["10.213.8.1", "10.213.8.2"], "--interface=10.213.8.0/24")):
+            before = [(self.bytes_of(name, "eth0"), self.bytes_of(name, "eth1")) for name in NAMES]
+            self.train(hosts, flag)
+            for name, (first, second) in zip(NAMES, before):
+                self.assertLess(self.bytes_of(name, "eth0") - first, 2000, (hosts, flag))
+                self.assertGreater(self.bytes_of(name, "eth1") - second, 50000, (hosts, flag))
+
+    def test_an_interface_that_is_not_here(self):
+        self.make_table(conv=1, fc=1, hosts=["fd00:7::1", "fd00:7::2"])
+        for interface in ("eth7", "fd00:9::/64"):
+            node = self.start("--role=conv", "--interface=" + interface, prefix=self.on_host("conv0"))
+            self.expect_exit(node, 2, 'no address of this host is on the interface "%s".*eth0 fd00:7::1, ' % interface)
+
+    def test_addresses_in_brackets(self):
+        out = self.path("made.prototxt")
+        status, said = cluster.run_tool("hproute", "--solver=" + self.path("solver.prototxt"), "--conv=1", "--fc=1",
+                                        "--hosts=[::1],::1", "--out=" + out)
+        self.assertEqual(status, 0, said)
+        self.assertIn("conv0  --role=conv  [::1]:29500", said)
+        self.assertNotIn("[", self.read("made.prototxt").decode().split("node {", 1)[1].split("host:")[1].split("\n")[0])
+        status, said = cluster.run_tool("hproute", "--check", out)
+        self.assertEqual(status, 0, said)
+
+
+if __name__ == "__main__":
+    cluster.main()
