@@ -20,7 +20,7 @@ struct OwnNode {
 };
 /// Takes the first node of `role` on this host whose port is free, or the one named `node_name` (FindOwnNodes,
 /// TakeOwnNode), and makes the transport that the table names (MakeNodeTransport).
-/// @param role "conv" or "fc"; may be empty with `node_name`. @param node_name empty: chosen by role.
+/// @param role "conv", "fc" or "ps"; may be empty with `node_name`. @param node_name empty: chosen by role.
 /// A name of this host that is not known yet is tried again as long as the node would wait for the others.
 /// @param host what the process says of its host.
 /// @return kInvalidArgument, kNotFound: no entry of the table fits; kFailedPrecondition: the ports of all that fit are

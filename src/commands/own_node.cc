@@ -30,12 +30,14 @@ StatusOr<std::vector<Rank>> NamedNode(const RoutingTable& table, const std::stri
 StatusOr<std::vector<Rank>> FindOwnNodes(const RoutingTable& table, const std::string& role,
                                          const std::string& node_name,
                                          const std::function<bool(const std::string&)>& is_this_host) {
-  if (!role.empty() && role != "conv" && role != "fc") {
-    return InvalidArgument("--role is \"%s\"; expected conv or fc", role.c_str());
+  if (!role.empty() && role != "conv" && role != "fc" && role != "ps") {
+    return InvalidArgument("--role is \"%s\"; expected conv, fc or ps", role.c_str());
   }
   if (!node_name.empty()) return NamedNode(table, role, node_name);
   if (role.empty())
-    return InvalidArgument("neither --role nor --node is given; expected --role=conv, --role=fc or --node=NAME");
+    return InvalidArgument(
+        "neither --role nor --node is given; expected --role=conv, --role=fc, --role=ps or "
+        "--node=NAME");
   std::vector<Rank> own;
   for (const NodeInfo& node : table.nodes()) {
     if (node.role == role && (is_this_host ? is_this_host(node.host) : IsThisHost(node.host))) own.push_back(node.rank);

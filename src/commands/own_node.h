@@ -13,7 +13,7 @@ namespace hp {
 
 /// The entries of the table that a process on this host may be, in the order of the table: those of `role` whose host
 /// means this host; with `node_name`, that entry alone, whatever its host. May ask a name server.
-/// @param role "conv" or "fc"; may be empty with `node_name`.
+/// @param role "conv", "fc" or "ps"; may be empty with `node_name`.
 /// @param is_this_host for tests; null: hp::IsThisHost.
 /// @return at least one rank. kInvalidArgument: role and name are empty, unknown or contradict each other; kNotFound:
 /// no entry fits. The message names the entries that there are.

@@ -19,6 +19,12 @@ class OwnEntryTest(cluster.JobTest):
         names = [re.search(r"node (\w+): seed", node.text()).group(1) for node in nodes]
         self.assertEqual(names, ["conv0", "fc0", "conv1", "fc1"])
 
+    def test_a_parameter_server_by_its_role(self):
+        self.make_job(iterations=20)
+        self.make_table(conv=2, fc=0, servers=1)
+        nodes = [self.start("--role=" + role, log=role) for role in ("ps", "conv", "conv")]
+        self.expect_all(nodes, 0, "Optimization Done")
+
     def test_nodes_started_at_once(self):
         self.make_job(iterations=20)
         self.make_table(conv=2, fc=2)
@@ -52,7 +58,7 @@ class OwnEntryTest(cluster.JobTest):
         self.make_table(conv=1, fc=1)
         self.expect_exit(self.start(name="conv7"), 2, r"conv7.*conv0")
         self.expect_exit(self.start("--role=fc", name="conv0"), 2, r'"conv0" has the role conv; --role says fc')
-        self.expect_exit(self.start("--role=gpu"), 2, r'--role is "gpu"; expected conv or fc')
+        self.expect_exit(self.start("--role=gpu"), 2, r'--role is "gpu"; expected conv, fc or ps')
         self.expect_exit(self.start(), 2, r"--role=conv\|fc\|ps or --node=NAME is missing")
 
     def test_command_line(self):

@@ -84,7 +84,7 @@ TEST_F(OwnNodeTest, NoneHereNamesTheEntries) {
   EXPECT_EQ(status.code(), StatusCode::kNotFound);
   EXPECT_THAT(status.message(), HasSubstr("the table has conv0 on a:29500, conv1 on b:29500, conv2 on b:29502"));
   EXPECT_THAT(status.message(), HasSubstr("127.0.0.1"));
-  EXPECT_EQ(FindOwnNodes(table_, "gpu", "", &OnB).status().message(), "--role is \"gpu\"; expected conv or fc");
+  EXPECT_EQ(FindOwnNodes(table_, "gpu", "", &OnB).status().message(), "--role is \"gpu\"; expected conv, fc or ps");
   EXPECT_EQ(FindOwnNodes(table_, "", "", &OnB).status().code(), StatusCode::kInvalidArgument);
 }
 
