@@ -1,4 +1,5 @@
 // Trains one node of a job, or (--all) all nodes of a table in this process.
+#include "base/job_environment.h"
 #include "base/log_writer.h"
 #include "base/out_of_memory.h"
 #include "commands/launch.h"
@@ -55,6 +56,7 @@ constexpr char kUsage[] =
     "trains one node of a job\n"
     "usage: hpnode --role=conv|fc|ps --routing=table.prototxt [--node=NAME]\n"
     "       hpnode --all --routing=table.prototxt\n"
+    "       srun hpnode --routing=table.prototxt     # or mpirun: task i is node i of the table (tools/cluster)\n"
     "example, on one host:\n"
     "  hproute --solver=solver.prototxt --conv=2 --fc=2 --hosts=127.0.0.1 --out=table.prototxt\n"
     "  hpnode --role=conv --routing=table.prototxt &   # twice\n"
@@ -100,9 +102,22 @@ StatusOr<HostSettings> ReadHostSettings() {
   return host;
 }
 
-Status RunOne(const RoutingTable& table, SignalThread* signals, bool* said) {
+/// Who this process is by its scheduler; no task where flags say it.
+StatusOr<JobEnvironment> ReadTask() {
+  HP_ASSIGN_OR_RETURN(JobEnvironment job, ReadJobEnvironment());
+  const bool by_flags = FLAGS_all || !FLAGS_role.empty() || !FLAGS_node.empty();
+  if (by_flags) job.task = -1;
+  if (by_flags || job.is_task()) return job;
+  return InvalidArgument(
+      "--role=conv|fc|ps or --node=NAME is missing, and this is no task of Slurm, Open MPI, PMIx, Kubernetes or RANK "
+      "and WORLD_SIZE%s (hpnode --help)",
+      job.allocation.empty() ? "" : (", but runs beside the tasks of " + job.allocation + " (srun hpnode)").c_str());
+}
+
+Status RunOne(const RoutingTable& table, const JobEnvironment& job, SignalThread* signals, bool* said) {
   HP_ASSIGN_OR_RETURN(const HostSettings host, ReadHostSettings());
-  HP_ASSIGN_OR_RETURN(OwnNode own, TakeOwnNodeOverNetwork(table, FLAGS_role, FLAGS_node, host));
+  HP_ASSIGN_OR_RETURN(OwnNode own, job.is_task() ? TakeTaskNodeOverNetwork(table, job, host)
+                                                 : TakeOwnNodeOverNetwork(table, FLAGS_role, FLAGS_node, host));
   NodeOptions options = OptionsFor(table, own.rank);
   options.transport = std::move(own.transport);
   Node node(std::move(options));
@@ -116,9 +131,9 @@ Status RunOne(const RoutingTable& table, SignalThread* signals, bool* said) {
 }
 
 /// @param[out] said nodes ran, and have logged why they ended
-Status Train(SignalThread* signals, bool* said) {
+Status Train(const JobEnvironment& job, SignalThread* signals, bool* said) {
   HP_ASSIGN_OR_RETURN(const RoutingTable table, RoutingTable::Load(FLAGS_routing));
-  if (!FLAGS_all) return RunOne(table, signals, said);
+  if (!FLAGS_all) return RunOne(table, job, signals, said);
   *said = true;
   return RunAllNodes(
       table, [&table](Rank rank) { return OptionsFor(table, rank); }, {},
@@ -136,9 +151,7 @@ Status Main(bool* said) {
   }
   if (FLAGS_routing.empty()) return InvalidArgument("--routing=table.prototxt is missing (hpnode --help)");
   HP_RETURN_IF_ERROR(CheckThreads("reader_threads", FLAGS_reader_threads, 1));
-  if (!FLAGS_all && FLAGS_role.empty() && FLAGS_node.empty()) {
-    return InvalidArgument("--role=conv|fc|ps or --node=NAME is missing (hpnode --help)");
-  }
+  HP_ASSIGN_OR_RETURN(const JobEnvironment job, ReadTask());
   if (FLAGS_wait < 0 || FLAGS_wait > kMaxWaitS) {
     return InvalidArgument("--wait is %d; expected 0 to %d", FLAGS_wait, kMaxWaitS);
   }
@@ -147,7 +160,7 @@ Status Main(bool* said) {
   // Ahead of all other threads, and for good: threads may be blocked when the process ends.
   auto* const signals = new SignalThread({.stop_within_s = FLAGS_stop_within_s, .leave = LeaveProcess});
   StartLogWriter();
-  return Train(signals, said);
+  return Train(job, signals, said);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/job_environment.h"
 #include "hp/status.h"
 #include "node/make_transport.h"
 #include "node/node.h"
@@ -27,6 +28,11 @@ struct OwnNode {
 /// taken, or there is no RDMA device where the table wants one.
 StatusOr<OwnNode> TakeOwnNodeOverNetwork(const RoutingTable& table, const std::string& role,
                                          const std::string& node_name, const HostSettings& host = {});
+
+/// Takes the node that a scheduler's task is (FindTaskNode), and says so in the log.
+/// @return also the error of its port, or of an address that is not this host's.
+StatusOr<OwnNode> TakeTaskNodeOverNetwork(const RoutingTable& table, const JobEnvironment& job,
+                                          const HostSettings& host = {});
 
 /// Runs every node of the table in this process, each on a thread "node RANK", over the in-process transport, and
 /// blocks until all have ended.

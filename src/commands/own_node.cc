@@ -56,6 +56,20 @@ StatusOr<std::vector<Rank>> FindOwnNodes(const RoutingTable& table, const std::s
       table.path().c_str(), role.c_str(), addresses.c_str(), entries.c_str());
 }
 
+StatusOr<Rank> FindTaskNode(const RoutingTable& table, const JobEnvironment& job) {
+  if (job.tasks > 0 && job.tasks != table.size()) {
+    return InvalidArgument(
+        "%s: the table has %d node(s), and the job %d task(s) (%s); expected a task for each node: start as many, or "
+        "write a table for these (hproute --hosts)",
+        table.path().c_str(), table.size(), job.tasks, job.tasks_from.c_str());
+  }
+  if (job.task < table.size()) return job.task;
+  return InvalidArgument(
+      "%s: the table has %d node(s), and this is task %d, counted from 0 (%s); expected a task for "
+      "each node",
+      table.path().c_str(), table.size(), job.task, job.task_from.c_str());
+}
+
 StatusOr<Rank> TakeOwnNode(const RoutingTable& table, const std::vector<Rank>& candidates, const std::string& program,
                            const std::function<Status(const NodeInfo&)>& listen,
                            const std::function<std::optional<PortHolder>(int)>& find_holder) {
