@@ -8,6 +8,7 @@
 #include "node/node.h"
 #include "report/progress.h"
 #include "scheduler/plan/routing_table.h"
+#include "scheduler/plan/table_places.h"
 #include "tools/tool_main.h"
 
 #include "devices/devices.h"
@@ -134,6 +135,13 @@ Status RunOne(const RoutingTable& table, const JobEnvironment& job, SignalThread
 Status Train(const JobEnvironment& job, SignalThread* signals, bool* said) {
   HP_ASSIGN_OR_RETURN(const RoutingTable table, RoutingTable::Load(FLAGS_routing));
   if (!FLAGS_all) return RunOne(table, job, signals, said);
+  for (const NodeInfo& node : table.nodes()) {
+    if (node.device != kOwnGpu) continue;
+    return InvalidArgument(
+        "%s: node \"%s\" has device: \"cuda\", the GPU of a scheduler's task; with --all expected "
+        "\"cpu\" or \"cuda:N\"",
+        table.path().c_str(), node.name.c_str());
+  }
   *said = true;
   return RunAllNodes(
       table, [&table](Rank rank) { return OptionsFor(table, rank); }, {},
