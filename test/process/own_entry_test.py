@@ -1,7 +1,9 @@
 """hpnode finds its own entry of the table: by role and host, the first whose port is free."""
 
+import os
 import re
 import socket
+import subprocess
 
 import cluster
 
@@ -90,6 +92,38 @@ class OwnEntryTest(cluster.JobTest):
         self.make_table(conv=1, fc=1)
         script = self.start(SLURM_JOB_ID="12", SLURM_PROCID="0", SLURM_NTASKS="2")
         self.expect_exit(script, 2, r"this is no task of .*, but runs beside the tasks of Slurm job 12 \(srun hpnode\)")
+
+    def write_table(self, hosts, **variables):
+        """hproute in an environment of a scheduler. Returns its exit status, what it says, and the table's text."""
+        done = subprocess.run(
+            [cluster.program("hproute"), "--solver=" + self.path("solver.prototxt"), "--conv=2", "--fc=1",
+             "--hosts=" + hosts, "--out=" + self.path("made.prototxt")], stdout=subprocess.PIPE, check=False,
+            stderr=subprocess.STDOUT, env=dict(os.environ, **variables), timeout=cluster.PATIENCE_S)
+        return done.returncode, done.stdout.decode(), self.read("made.prototxt").decode() if not done.returncode else ""
+
+    def test_a_table_for_the_tasks(self):
+        self.make_job()
+        slurm = {"SLURM_JOB_NODELIST": "n[0-1]", "SLURM_TASKS_PER_NODE": "2,1"}
+        status, said, table = self.write_table("slurm/cuda", **slurm)
+        self.assertEqual(status, 0, said)
+        self.assertEqual(re.findall(r'host: "(\w+)"', table), ["n0", "n0", "n1"])
+        self.assertEqual(re.findall(r'device: "(\w+)"', table), ["cuda"] * 3)
+        status, said, _ = self.write_table("slurm", **dict(slurm, SLURM_TASKS_PER_NODE="1(x2)"))
+        self.assertEqual(status, 2, said)
+        self.assertIn("the allocation has 2 task(s), and the table 3 node(s); expected a task for each node", said)
+        status, said, table = self.write_table("kubernetes:digits.digits-nodes")
+        self.assertEqual((status, table.count('.digits-nodes"')), (0, 3), said)
+        status, said = cluster.run_tool("hproute", "--solver=" + self.path("solver.prototxt"), "--hosts=slurm")
+        self.assertEqual(status, 2, said)
+        self.assertIn("--hosts=slurm goes with --conv and --fc", said)
+
+    def test_the_gpu_of_a_task(self):
+        self.make_job()
+        self.make_table(conv=1, fc=0)
+        with open(self.path("table.prototxt"), encoding="utf-8") as file:
+            self.write("table.prototxt", file.read().replace("threads: 1", 'device: "cuda"'))
+        self.expect_exit(self.start("--all"), 2, r'node "conv0" has device: "cuda", the GPU of a scheduler.s task')
+        self.expect_exit(self.start(RANK="0", WORLD_SIZE="1", LOCAL_RANK="1023"), 2, "device cuda: ")
 
     def test_a_task_on_another_host_than_its_entry(self):
         self.make_job()
