@@ -66,6 +66,7 @@ Status RunNodes(int count, const std::function<NodeOptions(Rank)>& options_for,
   // Nodes that have started wait for those that have not: all or none.
   if (const Status status = TryThreads(kLeastThreads * count); !status.ok()) {
     LOG(ERROR) << status.message();
+    if (on_start) on_start(nullptr);
     return status;
   }
   std::vector<Status> results(nodes.size());
