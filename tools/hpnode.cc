@@ -1,12 +1,17 @@
 // Trains one node of a job, or (--all) all nodes of a table in this process.
+#include "base/clock.h"
+#include "base/job_environment.h"
 #include "base/log_writer.h"
 #include "base/out_of_memory.h"
 #include "commands/launch.h"
 #include "commands/signals.h"
+#include "commands/time_limit.h"
 #include "node/doctor.h"
 #include "node/node.h"
 #include "report/progress.h"
+#include "report/progress_file.h"
 #include "scheduler/plan/routing_table.h"
+#include "scheduler/plan/table_places.h"
 #include "tools/tool_main.h"
 
 #include "devices/devices.h"
@@ -16,6 +21,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <ctime>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -36,6 +42,13 @@ DEFINE_string(interface, "",
 DEFINE_int32(wait, 0, "how long to wait for the other nodes to appear, in s; 0: as the table says");
 DEFINE_int32(stop_within_s, 20,
              "a stop (SIGINT, SIGTERM, SIGUSR1) that takes longer, in s, ends the node without a snapshot");
+DEFINE_int32(
+    stop_before_s, -1,
+    "how long before the end of the scheduler's allocation (SLURM_JOB_END_TIME) to stop with a snapshot, in s; "
+    "0: not; -1: 10 s more than --stop_within_s");
+DEFINE_string(progress_file, "",
+              "file that is written when iterations have ended, at most once a second: its age says whether training "
+              "goes on; empty until the first one has");
 DEFINE_string(trace, "", "write what this process's nodes do to FOLDER/NODE.json, for ui.perfetto.dev");
 DEFINE_bool(doctor, false, "check this host's RDMA setup, suggest fixes, and exit");
 DEFINE_string(doctor_listen, "", "with --doctor: wait at ADDRESS:PORT for another host's --doctor_peer");
@@ -50,11 +63,13 @@ namespace hp {
 namespace {
 
 constexpr int kMaxWaitS = 1'000'000;
+constexpr int kStopMarginS = 10;  // for processes and a batch script to end
 
 constexpr char kUsage[] =
     "trains one node of a job\n"
     "usage: hpnode --role=conv|fc|ps --routing=table.prototxt [--node=NAME]\n"
     "       hpnode --all --routing=table.prototxt\n"
+    "       srun hpnode --routing=table.prototxt     # or mpirun: task i is node i of the table (tools/cluster)\n"
     "example, on one host:\n"
     "  hproute --solver=solver.prototxt --conv=2 --fc=2 --hosts=127.0.0.1 --out=table.prototxt\n"
     "  hpnode --role=conv --routing=table.prototxt &   # twice\n"
@@ -100,13 +115,44 @@ StatusOr<HostSettings> ReadHostSettings() {
   return host;
 }
 
-Status RunOne(const RoutingTable& table, SignalThread* signals, bool* said) {
+/// Who this process is by its scheduler; no task where flags say it.
+StatusOr<JobEnvironment> ReadTask() {
+  HP_ASSIGN_OR_RETURN(JobEnvironment job, ReadJobEnvironment());
+  const bool by_flags = FLAGS_all || !FLAGS_role.empty() || !FLAGS_node.empty();
+  if (by_flags) job.task = -1;
+  if (by_flags || job.is_task()) return job;
+  return InvalidArgument(
+      "--role=conv|fc|ps or --node=NAME is missing, and this is no task of Slurm, Open MPI, PMIx, Kubernetes or RANK "
+      "and WORLD_SIZE%s (hpnode --help)",
+      job.allocation.empty() ? "" : (", but runs beside the tasks of " + job.allocation + " (srun hpnode)").c_str());
+}
+
+StatusOr<TimeLimit> ReadTimeLimit(const JobEnvironment& job) {
+  const int before_s = FLAGS_stop_before_s == -1 ? FLAGS_stop_within_s + kStopMarginS : FLAGS_stop_before_s;
+  if (before_s != 0 && before_s < FLAGS_stop_within_s) {
+    return InvalidArgument("--stop_before_s is %d; expected 0, -1, or --stop_within_s (%d) or more", before_s,
+                           FLAGS_stop_within_s);
+  }
+  return TimeLimit(job.end_time_s, before_s, std::time(nullptr), Clock::Real());
+}
+
+/// @return null: nobody wants one.
+StatusOr<std::unique_ptr<ProgressFile>> MakeProgressFile() {
+  if (FLAGS_progress_file.empty()) return std::unique_ptr<ProgressFile>();
+  return ProgressFile::Create(FLAGS_progress_file);
+}
+
+Status RunOne(const RoutingTable& table, const JobEnvironment& job, SignalThread* signals, bool* said) {
   HP_ASSIGN_OR_RETURN(const HostSettings host, ReadHostSettings());
-  HP_ASSIGN_OR_RETURN(OwnNode own, TakeOwnNodeOverNetwork(table, FLAGS_role, FLAGS_node, host));
+  HP_ASSIGN_OR_RETURN(OwnNode own, job.is_task() ? TakeTaskNodeOverNetwork(table, job, host)
+                                                 : TakeOwnNodeOverNetwork(table, FLAGS_role, FLAGS_node, host));
+  HP_ASSIGN_OR_RETURN(std::unique_ptr<ProgressFile> file, MakeProgressFile());
   NodeOptions options = OptionsFor(table, own.rank);
   options.transport = std::move(own.transport);
   Node node(std::move(options));
   signals->Serve(&node);
+  const std::unique_ptr<ProgressFile> progress = std::move(file);  // ends before the node
+  if (progress) progress->Follow([&node] { return node.iterations_done(); });
   const ProgressBar bar([&node] { return node.reporter(); });
   *said = true;
   Status status = node.Open();
@@ -116,13 +162,25 @@ Status RunOne(const RoutingTable& table, SignalThread* signals, bool* said) {
 }
 
 /// @param[out] said nodes ran, and have logged why they ended
-Status Train(SignalThread* signals, bool* said) {
+Status Train(const JobEnvironment& job, SignalThread* signals, bool* said) {
   HP_ASSIGN_OR_RETURN(const RoutingTable table, RoutingTable::Load(FLAGS_routing));
-  if (!FLAGS_all) return RunOne(table, signals, said);
+  if (!FLAGS_all) return RunOne(table, job, signals, said);
+  for (const NodeInfo& node : table.nodes()) {
+    if (node.device != kOwnGpu) continue;
+    return InvalidArgument(
+        "%s: node \"%s\" has device: \"cuda\", the GPU of a scheduler's task; with --all expected "
+        "\"cpu\" or \"cuda:N\"",
+        table.path().c_str(), node.name.c_str());
+  }
+  HP_ASSIGN_OR_RETURN(std::unique_ptr<ProgressFile> progress, MakeProgressFile());
   *said = true;
   return RunAllNodes(
       table, [&table](Rank rank) { return OptionsFor(table, rank); }, {},
-      [signals](Node* node) { signals->Serve(node); });
+      [signals, &progress](Node* node) {
+        signals->Serve(node);
+        if (node == nullptr) progress.reset();
+        if (progress) progress->Follow([node] { return node->iterations_done(); });
+      });
 }
 
 Status Main(bool* said) {
@@ -136,18 +194,17 @@ Status Main(bool* said) {
   }
   if (FLAGS_routing.empty()) return InvalidArgument("--routing=table.prototxt is missing (hpnode --help)");
   HP_RETURN_IF_ERROR(CheckThreads("reader_threads", FLAGS_reader_threads, 1));
-  if (!FLAGS_all && FLAGS_role.empty() && FLAGS_node.empty()) {
-    return InvalidArgument("--role=conv|fc|ps or --node=NAME is missing (hpnode --help)");
-  }
+  HP_ASSIGN_OR_RETURN(const JobEnvironment job, ReadTask());
   if (FLAGS_wait < 0 || FLAGS_wait > kMaxWaitS) {
     return InvalidArgument("--wait is %d; expected 0 to %d", FLAGS_wait, kMaxWaitS);
   }
   if (FLAGS_stop_within_s < 1)
     return InvalidArgument("--stop_within_s is %d; expected at least 1", FLAGS_stop_within_s);
+  HP_ASSIGN_OR_RETURN(const TimeLimit limit, ReadTimeLimit(job));
   // Ahead of all other threads, and for good: threads may be blocked when the process ends.
-  auto* const signals = new SignalThread({.stop_within_s = FLAGS_stop_within_s, .leave = LeaveProcess});
+  auto* const signals = new SignalThread({.stop_within_s = FLAGS_stop_within_s, .limit = limit, .leave = LeaveProcess});
   StartLogWriter();
-  return Train(signals, said);
+  return Train(job, signals, said);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "base/memory_room.h"
 #include "base/pending_file.h"
 #include "commands/describe.h"
+#include "commands/job_hosts.h"
 #include "commands/plan_table.h"
 #include "commands/simulate.h"
 #include "proto/text.h"
@@ -56,7 +57,10 @@ DEFINE_string(
     "Where a table is chosen or simulated: a hosts.prototxt (src/proto/planning.proto), or hosts that are like this "
     "one. Else: "
     "Hosts of the nodes, conv nodes first, then FC nodes, then parameter servers. A host may be listed several times; "
-    "if there are fewer hosts than nodes, they are reused in order. HOST/cuda:0-3: a node on each of these GPUs.");
+    "if there are fewer hosts than nodes, they are reused in order. HOST/cuda:0-3: a node on each of these GPUs. "
+    "Or where a scheduler's tasks run, each of which is the node of its index: slurm (this allocation), "
+    "hostfile:FILE (mpirun's), kubernetes:JOB.SERVICE (an indexed Job), ranks (MASTER_ADDR); slurm/cuda: each on the "
+    "GPU that its task is given.");
 DEFINE_int32(port, 29500, "Port of the first node of each host; its other nodes use the following ports.");
 DEFINE_int32(micro_batches, 0, "Micro-batches per replica and batch; 0: chosen automatically, at most 4.");
 DEFINE_string(cut, "",
@@ -116,6 +120,7 @@ Examples:
   hproute --solver=lenet_solver.prototxt --conv=2 --fc=1 --hosts=a,b,c --out=table.prototxt
   hproute --solver=lenet_solver.prototxt --conv=1 --fc=0 --hosts=localhost --out=plain.prototxt
   hproute --solver=alexnet_solver.prototxt --conv=4 --fc=4 --hosts=a/cuda:0-3,b/cuda:0-3 --out=table.prototxt
+  hproute --solver=lenet_solver.prototxt --conv=4 --fc=2 --hosts=slurm --out=table.prototxt   # in an sbatch script
   hproute --check table.prototxt
   hproute --simulate table.prototxt --hosts=hosts.prototxt --trace=out.json
 Exit status: 0 written or valid, 2 faults.
@@ -181,6 +186,15 @@ std::string CommandLine(const TableRequest& request) {
 /// Whether a flag stands on the command line.
 bool IsGiven(const char* flag) { return !gflags::GetCommandLineFlagInfoOrDie(flag).is_default; }
 
+/// MakeTable; where the hosts are those of a scheduler's tasks, with as many as the table has nodes.
+StatusOr<RoutingTableConfig> MakeTableForJob(TableRequest* request, const caffe::NetParameter& net) {
+  if (!AreJobHosts(FLAGS_hosts)) return MakeTable(*request, net);
+  request->hosts = {"localhost"};
+  HP_ASSIGN_OR_RETURN(const RoutingTableConfig anywhere, MakeTable(*request, net));
+  HP_ASSIGN_OR_RETURN(request->hosts, JobHosts(FLAGS_hosts, anywhere.node_size()));
+  return MakeTable(*request, net);
+}
+
 Status Write() {
   if (IsGiven("take")) return InvalidArgument("--take goes with --plan, and not with --conv and --fc");
   if (IsGiven("sample")) return InvalidArgument("--sample goes with --plan, and not with --conv and --fc");
@@ -207,7 +221,7 @@ Status Write() {
   HP_ASSIGN_OR_RETURN(const caffe::SolverParameter solver, ReadSolver(FLAGS_solver));
   HP_ASSIGN_OR_RETURN(const caffe::NetParameter net, NetOfSolver(solver));
   HP_RETURN_IF_ERROR(CheckBuildable(FLAGS_solver, solver, std::make_shared<const caffe::NetParameter>(net)));
-  HP_ASSIGN_OR_RETURN(const RoutingTableConfig config, MakeTable(request, net));
+  HP_ASSIGN_OR_RETURN(const RoutingTableConfig config, MakeTableForJob(&request, net));
   if (const std::vector<std::string> faults = CheckSolverFit(config, solver); !faults.empty()) {
     return Status(StatusCode::kInvalidArgument, faults[0]);
   }
@@ -257,6 +271,10 @@ Status Plan() {
        {"conv", "fc", "ps", "micro_batches", "cut", "split", "beside", "side_classifiers", "scattered", "shares"}) {
     if (!IsGiven(flag)) continue;
     return InvalidArgument("--%s does not go with --plan, nor without --conv and --fc: hproute chooses it", flag);
+  }
+  if (AreJobHosts(FLAGS_hosts)) {
+    return InvalidArgument("--hosts=%s goes with --conv and --fc: the scheduler has chosen how many nodes a host has",
+                           FLAGS_hosts.c_str());
   }
   if (IsGiven("staleness")) return InvalidArgument("--staleness goes with --conv and --fc: hproute plans without it");
   if (FLAGS_take < 1) return InvalidArgument("--take is %d; expected 1 or more", FLAGS_take);

@@ -41,7 +41,7 @@ struct NodeInfo {
   int share = 1;                 ///< of a batch, of a node that reads samples
   int64_t memory_bytes = 0;      ///< most that the node may allocate for training; 0: no limit
   double link_gbit_per_s = 0;    ///< of its host's network link; 0: this entry does not say
-  std::string device;            ///< "cpu" or "cuda:N"
+  std::string device;            ///< "cpu", "cuda:N", or kOwnGpu: what the node's scheduler gives it
 
   /// Which replica or shard of a stage it is; -1: none.
   int IndexIn(int stage) const;

@@ -22,7 +22,7 @@ std::optional<int> ParseIndex(std::string_view text) {
 
 /// The devices that "cuda:0-3" names; empty: it is no such text.
 std::vector<std::string> DevicesOf(std::string_view text) {
-  if (text == "cpu") return {"cpu"};
+  if (text == "cpu" || text == kOwnGpu) return {std::string(text)};
   if (text.substr(0, kGpu.size()) != kGpu) return {};
   text.remove_prefix(kGpu.size());
   const size_t dash = text.find('-');
@@ -52,7 +52,8 @@ StatusOr<std::vector<NodePlace>> PlacesOf(const std::vector<std::string>& hosts)
     const std::vector<std::string> devices =
         slash == entry.npos ? std::vector<std::string>{"cpu"} : DevicesOf(std::string_view(entry).substr(slash + 1));
     if (host.empty() || devices.empty()) {
-      return InvalidArgument("--hosts has \"%s\"; expected HOST, HOST/cuda:N or HOST/cuda:N-M", entry.c_str());
+      return InvalidArgument("--hosts has \"%s\"; expected HOST, HOST/cuda, HOST/cuda:N or HOST/cuda:N-M",
+                             entry.c_str());
     }
     for (const std::string& device : devices) places.push_back({host, device});
   }

@@ -238,7 +238,8 @@ class StructureCheck {
                  kMaxLinkGbitPerS));
     }
     if (!IsDeviceName(node.device())) {
-      Add(Format("%s computes on \"%s\"; expected \"cpu\" or \"cuda:N\"", label.c_str(), node.device().c_str()));
+      Add(Format("%s computes on \"%s\"; expected \"cpu\", \"cuda\" or \"cuda:N\"", label.c_str(),
+                 node.device().c_str()));
     }
   }
 
@@ -319,12 +320,12 @@ class StructureCheck {
     }
   }
 
-  /// A GPU computes for one node.
+  /// A GPU computes for one node. Which GPU a scheduler gives to a node is not known here.
   void CheckDevices() {
     std::map<std::pair<std::string, std::string>, int> first;
     for (int rank = 0; rank < config_.node_size(); ++rank) {
       const NodeConfig& node = config_.node(rank);
-      if (node.device() == "cpu") continue;
+      if (node.device() == "cpu" || node.device() == kOwnGpu) continue;
       const auto [entry, fresh] = first.emplace(std::pair(node.host(), node.device()), rank);
       if (fresh) continue;
       Add(Format("%s and %s both compute on %s of %s; expected a GPU of its own for each",

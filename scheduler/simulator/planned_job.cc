@@ -1,10 +1,12 @@
 #include "scheduler/simulator/planned_job.h"
 
+#include "scheduler/plan/table_places.h"
 #include "solvers/exchange/ring_plan.h"
 
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <utility>
 
 namespace hp {
@@ -64,11 +66,13 @@ StatusOr<std::vector<int>> PlacesOfNodes(const RoutingTable& table, const Hosts&
     places[{hosts.hosts[hosts.places[place].host].name, hosts.places[place].device}] = place;
   }
   std::vector<int> of_nodes;
+  std::map<std::string, int> given;  // GPUs of a host that a scheduler has given to its tasks
   for (const NodeInfo& node : table.nodes()) {
-    const auto place = places.find({node.host, node.device});
+    const std::string device = node.device == kOwnGpu ? "cuda:" + std::to_string(given[node.host]++) : node.device;
+    const auto place = places.find({node.host, device});
     if (place == places.end()) {
       return InvalidArgument("%s: node \"%s\" is on device \"%s\" of host \"%s\", which is not among the hosts",
-                             table.path().c_str(), node.name.c_str(), node.device.c_str(), node.host.c_str());
+                             table.path().c_str(), node.name.c_str(), device.c_str(), node.host.c_str());
     }
     of_nodes.push_back(place->second);
   }

@@ -12,11 +12,7 @@ namespace {
 
 constexpr int kLeastThreads = 4;  // of a node: its own, executor, failure detector, transport
 
-}  // namespace
-
-StatusOr<OwnNode> TakeOwnNodeOverNetwork(const RoutingTable& table, const std::string& role,
-                                         const std::string& node_name, const HostSettings& host) {
-  HP_ASSIGN_OR_RETURN(const std::vector<Rank> candidates, FindOwnNodes(table, role, node_name));
+StatusOr<OwnNode> TakeAmong(const RoutingTable& table, const std::vector<Rank>& candidates, const HostSettings& host) {
   std::unique_ptr<TcpListener> listener;
   auto listen = [&](const NodeInfo& node) -> Status {
     HP_ASSIGN_OR_RETURN(listener, ListenAsNode(table, node.rank, host));
@@ -26,6 +22,23 @@ StatusOr<OwnNode> TakeOwnNodeOverNetwork(const RoutingTable& table, const std::s
   HP_ASSIGN_OR_RETURN(own.rank, TakeOwnNode(table, candidates, "hpnode", listen));
   HP_ASSIGN_OR_RETURN(own.transport, MakeNodeTransport(table, own.rank, host, std::move(listener)));
   return own;
+}
+
+}  // namespace
+
+StatusOr<OwnNode> TakeTaskNodeOverNetwork(const RoutingTable& table, const JobEnvironment& job,
+                                          const HostSettings& host) {
+  HP_ASSIGN_OR_RETURN(const Rank rank, FindTaskNode(table, job));
+  LOG(INFO) << job.Describe() << ": node " << table.node(rank).name << " of " << table.path();
+  StatusOr<OwnNode> own = TakeAmong(table, {rank}, host);
+  if (!own.ok()) return own.status().Prepend(job.Describe());
+  return own;
+}
+
+StatusOr<OwnNode> TakeOwnNodeOverNetwork(const RoutingTable& table, const std::string& role,
+                                         const std::string& node_name, const HostSettings& host) {
+  HP_ASSIGN_OR_RETURN(const std::vector<Rank> candidates, FindOwnNodes(table, role, node_name));
+  return TakeAmong(table, candidates, host);
 }
 
 Status RunAllNodes(const RoutingTable& table, const std::function<NodeOptions(Rank)>& options_for,
@@ -53,6 +66,7 @@ Status RunNodes(int count, const std::function<NodeOptions(Rank)>& options_for,
   // Nodes that have started wait for those that have not: all or none.
   if (const Status status = TryThreads(kLeastThreads * count); !status.ok()) {
     LOG(ERROR) << status.message();
+    if (on_start) on_start(nullptr);
     return status;
   }
   std::vector<Status> results(nodes.size());

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/job_environment.h"
 #include "hp/status.h"
 #include "node/make_transport.h"
 #include "node/node.h"
@@ -20,13 +21,18 @@ struct OwnNode {
 };
 /// Takes the first node of `role` on this host whose port is free, or the one named `node_name` (FindOwnNodes,
 /// TakeOwnNode), and makes the transport that the table names (MakeNodeTransport).
-/// @param role "conv" or "fc"; may be empty with `node_name`. @param node_name empty: chosen by role.
+/// @param role "conv", "fc" or "ps"; may be empty with `node_name`. @param node_name empty: chosen by role.
 /// A name of this host that is not known yet is tried again as long as the node would wait for the others.
 /// @param host what the process says of its host.
 /// @return kInvalidArgument, kNotFound: no entry of the table fits; kFailedPrecondition: the ports of all that fit are
 /// taken, or there is no RDMA device where the table wants one.
 StatusOr<OwnNode> TakeOwnNodeOverNetwork(const RoutingTable& table, const std::string& role,
                                          const std::string& node_name, const HostSettings& host = {});
+
+/// Takes the node that a scheduler's task is (FindTaskNode), and says so in the log.
+/// @return also the error of its port, or of an address that is not this host's.
+StatusOr<OwnNode> TakeTaskNodeOverNetwork(const RoutingTable& table, const JobEnvironment& job,
+                                          const HostSettings& host = {});
 
 /// Runs every node of the table in this process, each on a thread "node RANK", over the in-process transport, and
 /// blocks until all have ended.

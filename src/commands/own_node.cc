@@ -35,7 +35,9 @@ StatusOr<std::vector<Rank>> FindOwnNodes(const RoutingTable& table, const std::s
   }
   if (!node_name.empty()) return NamedNode(table, role, node_name);
   if (role.empty())
-    return InvalidArgument("neither --role nor --node is given; expected --role=conv|fc|ps or --node=NAME");
+    return InvalidArgument(
+        "neither --role nor --node is given; expected --role=conv, --role=fc, --role=ps or "
+        "--node=NAME");
   std::vector<Rank> own;
   for (const NodeInfo& node : table.nodes()) {
     if (node.role == role && (is_this_host ? is_this_host(node.host) : IsThisHost(node.host))) own.push_back(node.rank);
@@ -52,6 +54,20 @@ StatusOr<std::vector<Rank>> FindOwnNodes(const RoutingTable& table, const std::s
       "%s: no %s node is on this host, which has the addresses %s; the table has %s (--node=NAME selects "
       "one anyway)",
       table.path().c_str(), role.c_str(), addresses.c_str(), entries.c_str());
+}
+
+StatusOr<Rank> FindTaskNode(const RoutingTable& table, const JobEnvironment& job) {
+  if (job.tasks > 0 && job.tasks != table.size()) {
+    return InvalidArgument(
+        "%s: the table has %d node(s), and the job %d task(s) (%s); expected a task for each node: start as many, or "
+        "write a table for these (hproute --hosts)",
+        table.path().c_str(), table.size(), job.tasks, job.tasks_from.c_str());
+  }
+  if (job.task < table.size()) return job.task;
+  return InvalidArgument(
+      "%s: the table has %d node(s), and this is task %d, counted from 0 (%s); expected a task for "
+      "each node",
+      table.path().c_str(), table.size(), job.task, job.task_from.c_str());
 }
 
 StatusOr<Rank> TakeOwnNode(const RoutingTable& table, const std::vector<Rank>& candidates, const std::string& program,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/job_environment.h"
 #include "base/port_holder.h"
 #include "hp/status.h"
 #include "scheduler/plan/routing_table.h"
@@ -20,6 +21,11 @@ namespace hp {
 StatusOr<std::vector<Rank>> FindOwnNodes(const RoutingTable& table, const std::string& role,
                                          const std::string& node_name,
                                          const std::function<bool(const std::string& host)>& is_this_host = nullptr);
+
+/// The entry of the table that a task of a scheduler's job is: the one with its index.
+/// @param job is_task(). @return kInvalidArgument: the table has another number of nodes than the job has tasks; the
+/// message has both.
+StatusOr<Rank> FindTaskNode(const RoutingTable& table, const JobEnvironment& job);
 
 /// Takes the first candidate on whose port `listen` succeeds. A port that another hpnode holds is passed over (it is a
 /// node of this host that was started before); one that something else holds is an error, since the job would lack that

@@ -1,6 +1,7 @@
 #include "commands/signals.h"
 
 #include "base/clock.h"
+#include "base/format.h"
 #include "node/node.h"
 
 #include "glog/logging.h"
@@ -8,6 +9,7 @@
 #include <unistd.h>
 
 #include <ctime>
+#include <optional>
 #include <utility>
 
 namespace hp {
@@ -19,6 +21,17 @@ constexpr int64_t kLastWordsNs = 3 * kNsPerSecond;
 bool IsIgnored(int signal) {
   struct sigaction before = {};
   return sigaction(signal, nullptr, &before) == 0 && before.sa_handler == SIG_IGN;
+}
+
+/// @param left_ns how long to wait; nothing: for ever. @return 0 or less: none came.
+int WaitForSignal(const sigset_t& signals, const std::optional<int64_t>& left_ns) {
+  if (!left_ns) {
+    int signal = 0;
+    sigwait(&signals, &signal);
+    return signal;
+  }
+  const timespec left = {static_cast<time_t>(*left_ns / kNsPerSecond), static_cast<long>(*left_ns % kNsPerSecond)};
+  return sigtimedwait(&signals, nullptr, &left);
 }
 
 // As the signal would have ended it. The kernel spares a container's first process, hence the exit.
@@ -51,19 +64,19 @@ void SignalThread::Serve(Node* node) {
 
 void SignalThread::Run() {
   for (;;) {
-    int signal = 0;
-    if (stop_asked_ns_ == 0) {
-      sigwait(&signals_, &signal);
-    } else {
+    const bool stopping = stop_asked_ns_ != 0;
+    std::optional<int64_t> left_ns;
+    if (stopping) {
       const int64_t limit_ns = options_.stop_within_s * kNsPerSecond + (late_ ? kLastWordsNs : 0);
-      const int64_t left_ns = stop_asked_ns_ + limit_ns - Clock::Real()->NowNs();
-      if (left_ns <= 0) {
-        OnLate();
-        continue;
-      }
-      const timespec left = {static_cast<time_t>(left_ns / kNsPerSecond), static_cast<long>(left_ns % kNsPerSecond)};
-      signal = sigtimedwait(&signals_, nullptr, &left);
+      left_ns = stop_asked_ns_ + limit_ns - Clock::Real()->NowNs();
+    } else if (!limit_reached_) {
+      left_ns = options_.limit.LeftNs();
     }
+    if (left_ns && *left_ns <= 0) {
+      stopping ? OnLate() : OnTimeLimit();
+      continue;
+    }
+    const int signal = WaitForSignal(signals_, left_ns);
     if (signal > 0) OnSignal(signal);
   }
 }
@@ -77,9 +90,18 @@ void SignalThread::OnSignal(int signal) {
   MutexLock lock(&mutex_);
   if (done_) return;  // the process is about to end
   if (signal == SIGHUP && node_ != nullptr && node_->training()) return node_->RequestSnapshot();
-  if (stop_asked_ns_ != 0) return;
-  stop_asked_ns_ = now_ns;
-  LOG(INFO) << "stopping, as asked by " << sigabbrev_np(signal) << ": in " << options_.stop_within_s << " s at most";
+  if (stop_asked_ns_ == 0) Stop(std::string("as asked by ") + sigabbrev_np(signal));
+}
+
+void SignalThread::OnTimeLimit() {
+  MutexLock lock(&mutex_);
+  limit_reached_ = true;
+  if (!done_) Stop(Format("%d s ahead of the end of the allocation", options_.limit.before_s()));
+}
+
+void SignalThread::Stop(const std::string& why) {
+  stop_asked_ns_ = Clock::Real()->NowNs();
+  LOG(INFO) << "stopping, " << why << ": in " << options_.stop_within_s << " s at most";
   if (node_ != nullptr && node_->RequestStop()) return;
   options_.leave(Stopped("stopped before training began"));
 }

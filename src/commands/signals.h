@@ -2,10 +2,12 @@
 
 #include "base/mutex.h"
 #include "base/thread.h"
+#include "commands/time_limit.h"
 #include "hp/status.h"
 
 #include <csignal>
 #include <functional>
+#include <string>
 
 namespace hp {
 
@@ -17,6 +19,7 @@ class Node;
 ///   (Node::RequestStop), at once before. Launchers and terminals may both deliver one SIGINT, and schedulers repeat
 ///   SIGTERM; only a SIGINT more than 1 s after the first means that the user does not want to wait, and ends the
 ///   process.
+/// - The end of the allocation, options.limit ahead of it, does as SIGUSR1.
 /// - SIGHUP asks for a snapshot, as in Caffe; before training it stops the job. One that was ignored when the process
 ///   began (nohup) stays so.
 /// - SIGPIPE is ignored: writes to closed connections report an error instead.
@@ -25,6 +28,7 @@ class SignalThread {
  public:
   struct Options {
     int stop_within_s = 20;  ///< at least 1
+    TimeLimit limit;         ///< when to stop without a signal
     /// Ends the process with this status; must not return.
     std::function<void(const Status&)> leave;
   };
@@ -39,6 +43,9 @@ class SignalThread {
  private:
   void Run();
   void OnSignal(int signal) HP_EXCLUDES(mutex_);
+  /// The end of the allocation is near.
+  void OnTimeLimit() HP_EXCLUDES(mutex_);
+  void Stop(const std::string& why) HP_REQUIRES(mutex_);
   /// The time for a stop is over.
   void OnLate() HP_EXCLUDES(mutex_);
 
@@ -46,7 +53,7 @@ class SignalThread {
   sigset_t signals_;
   // The signals' thread alone.
   int64_t stop_asked_ns_ = 0, interrupted_ns_ = 0;  // the first signal that stops; the first SIGINT; 0: none yet
-  bool late_ = false;
+  bool late_ = false, limit_reached_ = false;
   Mutex mutex_;  // held while the node is called
   Node* node_ HP_GUARDED_BY(mutex_) = nullptr;
   bool done_ HP_GUARDED_BY(mutex_) = false;

@@ -6,6 +6,7 @@
 #include "commands/sample_shape.h"
 #include "proto/text.h"
 #include "scheduler/plan/table_check.h"
+#include "scheduler/plan/table_places.h"
 #include "scheduler/simulator/planned_job.h"
 #include "scheduler/simulator/simulation.h"
 #include "scheduler/simulator/simulation_report.h"
@@ -14,6 +15,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -41,10 +43,14 @@ StatusOr<std::unique_ptr<JobPlan>> PlanJob(const SimulateFlags& flags, const Rou
   return JobPlan::Create(options);
 }
 
-/// The table's hosts and devices.
+/// The table's hosts and devices. Tasks' own GPUs are numbered as PlacesOfNodes does.
 std::vector<std::string> PlacesOf(const RoutingTable& table) {
   std::vector<std::string> entries;
-  for (const NodeInfo& node : table.nodes()) entries.push_back(node.host + "/" + node.device);
+  std::map<std::string, int> given;  // GPUs by host
+  for (const NodeInfo& node : table.nodes()) {
+    const bool own = node.device == kOwnGpu;
+    entries.push_back(node.host + "/" + node.device + (own ? ":" + std::to_string(given[node.host]++) : ""));
+  }
   return entries;
 }
 

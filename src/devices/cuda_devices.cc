@@ -6,6 +6,8 @@
 #include "scheduler/plan/table_places.h"
 #include "solvers/exchange/nccl_collectives.h"
 
+#include "devices/own_gpu.h"
+
 #include <charconv>
 #include <utility>
 
@@ -20,6 +22,19 @@ std::string DescribeGpu(const GpuInfo& gpu) {
                 gpu.index, gpu.name.c_str(), gpu.major, gpu.minor, gpu.multiprocessors, gpu.free_bytes / 1e9,
                 gpu.memory_bytes / 1e9, gpu.pci_address.c_str(),
                 gpu.dma_buf ? "exports its memory by dma-buf" : "exports no memory by dma-buf");
+}
+
+/// @param name IsDeviceName, of a GPU.
+StatusOr<int> IndexOf(const std::string& name) {
+  if (name == kOwnGpu) {
+    const StatusOr<std::vector<GpuInfo>> gpus = ListGpus();
+    if (!gpus.ok()) return gpus.status().Prepend("device cuda");
+    HP_ASSIGN_OR_RETURN(const JobEnvironment job, ReadJobEnvironment());
+    return OwnGpu(job, static_cast<int>(gpus->size()));
+  }
+  int index = -1;
+  std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), index);
+  return index;
 }
 
 }  // namespace
@@ -69,8 +84,7 @@ StatusOr<NodeDevice> MakeGpuDevice(std::unique_ptr<Gpu> gpu, std::unique_ptr<Gpu
 StatusOr<NodeDevice> OpenNodeDevice(const std::string& name, Precision precision) {
   if (name == "cpu") return NodeDevice{MakeHostDevice(), MakeCpuBackend(), nullptr, nullptr, nullptr};
   if (!IsDeviceName(name)) return NoSuchDeviceName(name);
-  int index = -1;
-  std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), index);
+  HP_ASSIGN_OR_RETURN(const int index, IndexOf(name));
   PrepareNccl();
   HP_ASSIGN_OR_RETURN(std::unique_ptr<Gpu> gpu, OpenGpu(index));
   HP_ASSIGN_OR_RETURN(std::unique_ptr<GpuLibrary> library, MakeGpuLibrary(gpu.get(), MathOf(precision)));

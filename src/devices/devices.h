@@ -34,15 +34,17 @@ struct NodeDevice {
 using Precision = RoutingTableConfig::Precision;
 
 /// Opens the device of a routing table's node, for this process.
-/// @param name "cpu" or "cuda:N", GPU N of this host as DescribeDevices lists them.
+/// @param name "cpu"; "cuda:N", GPU N of this host as DescribeDevices lists them; "cuda", the one that this process's
+/// scheduler gave to it (OwnGpu).
 /// @param precision how a GPU computes products; a CPU always computes in float32.
-/// @return kInvalidArgument: another name; kNotFound: no such GPU here; kFailedPrecondition: no driver, or a build
-/// without CUDA; kResourceExhausted: the GPU has no memory left for the backend's own.
+/// @return kInvalidArgument: another name, or nobody says which GPU is ours; kNotFound: no such GPU here;
+/// kFailedPrecondition: no driver, or a build without CUDA; kResourceExhausted: the GPU has no memory left for the
+/// backend's own.
 StatusOr<NodeDevice> OpenNodeDevice(const std::string& name, Precision precision);
 
 /// What OpenNodeDevice says of a name that is none (IsDeviceName).
 inline Status NoSuchDeviceName(const std::string& name) {
-  return InvalidArgument("device \"%s\"; expected \"cpu\" or \"cuda:N\"", name.c_str());
+  return InvalidArgument("device \"%s\"; expected \"cpu\", \"cuda\" or \"cuda:N\"", name.c_str());
 }
 
 /// What this host has to compute on, a line each, or why it has no GPU: the text of `hpnode --list_devices`.

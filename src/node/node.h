@@ -126,6 +126,8 @@ class Node : private TransportHandler, private PipelineHost {
   void RequestSnapshot() { requests_.RequestSnapshot(); }
   /// Whether training has begun, so that requests are carried out; stays true.
   bool training() const { return training_; }
+  /// Iterations that have ended on this node, in this run; 0 before training().
+  int64_t iterations_done() const { return training_ ? pipeline_->clocks_done() : 0; }
   /// Ends the job at once, for all nodes (Shutdown::Fail). After RequestStop returned true.
   void Fail(const Status& status) { shutdown_.Fail(status); }
   /// How far training is, for a progress display; null before the model is built, and on nodes without the reporter.

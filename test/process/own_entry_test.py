@@ -1,7 +1,9 @@
 """hpnode finds its own entry of the table: by role and host, the first whose port is free."""
 
+import os
 import re
 import socket
+import subprocess
 
 import cluster
 
@@ -18,6 +20,12 @@ class OwnEntryTest(cluster.JobTest):
         self.expect_all(nodes, 0, "Optimization Done")
         names = [re.search(r"node (\w+): seed", node.text()).group(1) for node in nodes]
         self.assertEqual(names, ["conv0", "fc0", "conv1", "fc1"])
+
+    def test_a_parameter_server_by_its_role(self):
+        self.make_job(iterations=20)
+        self.make_table(conv=2, fc=0, servers=1)
+        nodes = [self.start("--role=" + role, log=role) for role in ("ps", "conv", "conv")]
+        self.expect_all(nodes, 0, "Optimization Done")
 
     def test_nodes_started_at_once(self):
         self.make_job(iterations=20)
@@ -47,13 +55,89 @@ class OwnEntryTest(cluster.JobTest):
                          r'node "conv0", port %d: held by %s' % (self.ports["conv0"], holders),
                          r'node "conv1", port %d: held by %s' % (self.ports["conv1"], holders))
 
+    def start_tasks(self, task, tasks, count):
+        """A node for each task, which knows its index by the variable `task` and their number by `tasks`."""
+        return [self.start(log="task%d" % i, **{task: str(i), tasks: str(count)}) for i in range(count)]
+
+    def test_a_task_takes_the_entry_of_its_index(self):
+        self.make_job(iterations=20)
+        for task, tasks, said in (("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "Slurm"),
+                                  ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "Open MPI"),
+                                  ("RANK", "WORLD_SIZE", "RANK and WORLD_SIZE"),
+                                  ("JOB_COMPLETION_INDEX", "WORLD_SIZE", "Kubernetes job")):
+            names = self.make_table(conv=2, fc=1)
+            nodes = self.start_tasks(task, tasks, 3)
+            for i, (node, name) in enumerate(zip(nodes, names)):
+                self.expect_exit(node, 0, "Optimization Done", "node %s: seed" % name,
+                                 r"task %d of 3 \(%s\): node %s of \S*table\.prototxt" % (i, said, name))
+
+    def test_another_number_of_tasks_than_nodes(self):
+        self.make_job()
+        self.make_table(conv=2, fc=2)
+        for node in self.start_tasks("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", 3):
+            self.expect_exit(node, 2, r"the table has 4 node\(s\), and the job 3 task\(s\) \(SLURM_STEP_NUM_TASKS\)")
+        self.expect_exit(self.start(JOB_COMPLETION_INDEX="4"), 2,
+                         r"the table has 4 node\(s\), and this is task 4, counted from 0 \(JOB_COMPLETION_INDEX\)")
+        self.expect_exit(self.start(PMIX_RANK="all"), 2, 'the environment variable PMIX_RANK is "all"; expected a number')
+
+    def test_flags_win_over_the_task(self):
+        self.make_job(iterations=20)
+        self.make_table(conv=1, fc=1)
+        nodes = [self.start(name="fc0", RANK="0", WORLD_SIZE="9"), self.start("--role=conv", RANK="1", WORLD_SIZE="9")]
+        self.expect_all(nodes, 0, "Optimization Done")
+        self.assertIn("node fc0: seed", nodes[0].text())
+
+    def test_beside_the_tasks(self):
+        self.make_job()
+        self.make_table(conv=1, fc=1)
+        script = self.start(SLURM_JOB_ID="12", SLURM_PROCID="0", SLURM_NTASKS="2")
+        self.expect_exit(script, 2, r"this is no task of .*, but runs beside the tasks of Slurm job 12 \(srun hpnode\)")
+
+    def write_table(self, hosts, **variables):
+        """hproute in an environment of a scheduler. Returns its exit status, what it says, and the table's text."""
+        done = subprocess.run(
+            [cluster.program("hproute"), "--solver=" + self.path("solver.prototxt"), "--conv=2", "--fc=1",
+             "--hosts=" + hosts, "--out=" + self.path("made.prototxt")], stdout=subprocess.PIPE, check=False,
+            stderr=subprocess.STDOUT, env=dict(os.environ, **variables), timeout=cluster.PATIENCE_S)
+        return done.returncode, done.stdout.decode(), self.read("made.prototxt").decode() if not done.returncode else ""
+
+    def test_a_table_for_the_tasks(self):
+        self.make_job()
+        slurm = {"SLURM_JOB_NODELIST": "n[0-1]", "SLURM_TASKS_PER_NODE": "2,1"}
+        status, said, table = self.write_table("slurm/cuda", **slurm)
+        self.assertEqual(status, 0, said)
+        self.assertEqual(re.findall(r'host: "(\w+)"', table), ["n0", "n0", "n1"])
+        self.assertEqual(re.findall(r'device: "(\w+)"', table), ["cuda"] * 3)
+        status, said, _ = self.write_table("slurm", **dict(slurm, SLURM_TASKS_PER_NODE="1(x2)"))
+        self.assertEqual(status, 2, said)
+        self.assertIn("the allocation has 2 task(s), and the table 3 node(s); expected a task for each node", said)
+        status, said, table = self.write_table("kubernetes:digits.digits-nodes")
+        self.assertEqual((status, table.count('.digits-nodes"')), (0, 3), said)
+        status, said = cluster.run_tool("hproute", "--solver=" + self.path("solver.prototxt"), "--hosts=slurm")
+        self.assertEqual(status, 2, said)
+        self.assertIn("--hosts=slurm goes with --conv and --fc", said)
+
+    def test_the_gpu_of_a_task(self):
+        self.make_job()
+        self.make_table(conv=1, fc=0)
+        with open(self.path("table.prototxt"), encoding="utf-8") as file:
+            self.write("table.prototxt", file.read().replace("threads: 1", 'device: "cuda"'))
+        self.expect_exit(self.start("--all"), 2, r'node "conv0" has device: "cuda", the GPU of a scheduler.s task')
+        self.expect_exit(self.start(RANK="0", WORLD_SIZE="1", LOCAL_RANK="1023"), 2, "device cuda: ")
+
+    def test_a_task_on_another_host_than_its_entry(self):
+        self.make_job()
+        self.make_table(conv=2, fc=0, hosts=["127.0.0.1", "192.0.2.1"])  # reserved for documentation
+        self.expect_exit(self.start(RANK="1", WORLD_SIZE="2"), 2, r"task 1 of 2 \(RANK and WORLD_SIZE\): ",
+                         r'node "conv1", port \d+: .*192\.0\.2\.1')
+
     def test_node_of_the_table_by_name(self):
         self.make_job()
         self.make_table(conv=1, fc=1)
         self.expect_exit(self.start(name="conv7"), 2, r"conv7.*conv0")
         self.expect_exit(self.start("--role=fc", name="conv0"), 2, r'"conv0" has the role conv; --role says fc')
         self.expect_exit(self.start("--role=gpu"), 2, r'--role is "gpu"; expected conv, fc or ps')
-        self.expect_exit(self.start(), 2, r"--role=conv\|fc\|ps or --node=NAME is missing")
+        self.expect_exit(self.start(), 2, r"--role=conv\|fc\|ps or --node=NAME is missing, and this is no task")
 
     def test_command_line(self):
         for arguments, status, said in ((["--help"], 0, r"example(.|\n)*--routing  the job's routing table"),

@@ -62,6 +62,16 @@ class SimulateTest(cluster.JobTest):
                 self.assertLessEqual(before[0] + before[1], after[0] + 0.0015, (place, before, after))
         self.assertIn("forward segment 0 id 3:1.0", [name for _, _, name in spans[0, 1]])
 
+    def test_gpus_of_tasks(self):
+        self.make_job()
+        self.make_table(conv=2, fc=1, hosts=["a", "a", "b"])
+        with open(self.path("table.prototxt"), encoding="utf-8") as file:
+            text = file.read()
+        texts = [self.write("table.prototxt", re.sub(r"threads: 1 ", lambda _: 'device: "%s" ' % next(names), text))
+                 and self.simulate() for names in map(iter, (["cuda"] * 3, ["cuda:0", "cuda:1", "cuda:0"]))]
+        self.assertEqual(*(text.splitlines()[:-1] for text in texts), "the last line says how long it took")
+        self.assertIn("images/s", texts[0])
+
     def test_faults(self):
         self.make_apart()
         self.assertIn("which is not among the hosts", self.simulate(self.hosts(1, "abd"), status=2))

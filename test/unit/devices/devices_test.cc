@@ -22,10 +22,21 @@ TEST(Devices, AGpuThatIsNotThereIsNamed) {
   EXPECT_THAT(device.status().message(), testing::HasSubstr("device cuda:1000: "));
 }
 
+/// The GPU of a scheduler's task: one of this host, or what a host without any always says.
+TEST(Devices, ATasksOwnGpu) {
+  const auto device = OpenNodeDevice("cuda", RoutingTableConfig::FP32);
+  if (device.ok()) {
+    EXPECT_FALSE(device->device->is_host());
+    return;
+  }
+  EXPECT_EQ(ExitStatus(device.status()), 2);
+  EXPECT_THAT(device.status().message(), testing::HasSubstr("device cuda: "));
+}
+
 TEST(Devices, AWrongNameIsNamed) {
   const auto device = OpenNodeDevice("gpu0", RoutingTableConfig::FP32);
   EXPECT_EQ(device.status().code(), StatusCode::kInvalidArgument);
-  EXPECT_THAT(device.status().message(), testing::HasSubstr("\"gpu0\"; expected \"cpu\" or \"cuda:N\""));
+  EXPECT_THAT(device.status().message(), testing::HasSubstr("\"gpu0\"; expected \"cpu\", \"cuda\" or \"cuda:N\""));
 }
 
 }  // namespace

@@ -209,13 +209,15 @@ TEST_F(TableMakerTest, GivesEachGpuANode) {
 }
 
 TEST_F(TableMakerTest, RefusesMoreNodesThanGpus) {
+  // As many of a host as a scheduler has tasks there.
+  EXPECT_THAT(Devices(Make(Request(2, {1}, {"a/cuda", "a/cuda", "b"}))), ElementsAre("a/cuda", "a/cuda", "b/cpu"));
   EXPECT_THAT(Fault(Request(2, {1}, {"a/cuda:0-1"})),
               HasSubstr("node \"conv0\" and node \"fc0\" both compute on cuda:0 of a"));
 }
 
 TEST_F(TableMakerTest, RefusesWhatNamesNoDevice) {
-  for (const char* host : {"a/", "/cuda:0", "a/gpu", "a/cuda", "a/cuda:", "a/cuda:x", "a/cuda:-1", "a/cuda:3-1",
-                           "a/cuda:0-", "a/cuda:0-9999", "a/cuda:0-1x"}) {
+  for (const char* host : {"a/", "/cuda:0", "a/gpu", "a/cuda:", "a/cuda:x", "a/cuda:-1", "a/cuda:3-1", "a/cuda:0-",
+                           "a/cuda:0-9999", "a/cuda:0-1x"}) {
     EXPECT_THAT(Fault(Request(1, {}, {host})), HasSubstr(std::string("--hosts has \"") + host + "\"")) << host;
   }
 }

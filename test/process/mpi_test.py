@@ -1,0 +1,107 @@
+"""mpirun starts the nodes: four tasks of a real Open MPI on this machine. Needs Debian's openmpi-bin."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+
+import cluster
+import digits
+
+LIMIT = "odls_base_sigkill_timeout"
+
+
+class MpiTest(digits.DigitsJob):
+
+    def setUp(self):
+        if not shutil.which("mpirun"):
+            self.skipTest("SKIPPED: no mpirun")
+        super().setUp()
+        # mpirun makes sockets in it, whose paths are short.
+        self.session = tempfile.mkdtemp(prefix="hpmpi-", dir="/tmp")
+        self.addCleanup(shutil.rmtree, self.session, ignore_errors=True)
+
+    def write_table(self, name, slots=4):
+        """The table of NAME_solver.prototxt for a host file, as the README has it."""
+        hostfile = self.write("hosts.txt", "localhost slots=%d\n" % slots)
+        status, said = cluster.run_tool(
+            "hproute", "--solver=" + self.path(name + "_solver.prototxt"), "--conv=2", "--fc=2",
+            "--hosts=hostfile:" + hostfile, "--out=" + self.path("table.prototxt"))
+        ports = iter(cluster.free_ports(4))
+        if status == 0:
+            text = self.read("table.prototxt").decode()
+            self.write("table.prototxt", re.sub(r"port: \d+", lambda _: "port: %d threads: 1" % next(ports), text))
+        return status, said
+
+    def mpirun(self, *flags, tasks=4):
+        command = ["mpirun", "-n", str(tasks), "--hostfile", self.path("hosts.txt"), *flags]
+        command += ["--allow-run-as-root"] if os.geteuid() == 0 else []
+        command += [cluster.program("hpnode"), "--routing=" + self.path("table.prototxt"), "--cache_dir=none"]
+        environment = dict(os.environ, OMP_WAIT_POLICY="passive", TMPDIR=self.session)
+        process = cluster.Process("mpirun", command, self.path("mpirun.%d.log" % len(self.processes)), environment)
+        self.processes.append(process)
+        return process
+
+    def await_no_nodes(self, process):
+        """mpirun has ended, and so have its nodes."""
+        self.assertIsNotNone(process.wait(), process.text())
+        listed = subprocess.run(["ps", "-eo", "args"], stdout=subprocess.PIPE, check=True).stdout.decode()
+        self.assertNotIn(self.path("table.prototxt"), listed)
+
+    def test_trains(self):
+        self.write_solver("job", 500)
+        status, said = self.write_table("job")
+        self.assertEqual(status, 0, said)
+        process = self.mpirun()
+        self.expect_exit(process, 0, *(r"task %d of 4 \(Open MPI\): node %s of" % task for task in enumerate(
+            ("conv0", "conv1", "fc0", "fc1"))))
+        self.assertGreaterEqual(self.accuracy(process.text()), digits.PROMISED)
+        self.assertEqual(process.text().count("Optimization Done"), 4)
+
+    def test_a_stop_has_the_time_that_it_takes(self):
+        self.write_solver("job", 100000000)
+        self.write_table("job")
+        process = self.mpirun("--mca", LIMIT, "30")
+        self.await_training([process], 60)
+        process.send(signal.SIGTERM)
+        self.await_no_nodes(process)
+        self.assertEqual(process.text().count("Optimization stopped early"), 4, process.text())
+        self.assertRegex(process.text(), r"Snapshotting solver state to binary proto file \S*job_iter_\d+\.solverstate")
+
+    def test_sigusr1_is_passed_on(self):
+        self.write_solver("job", 100000000)
+        self.write_table("job")
+        process = self.mpirun()
+        self.await_training([process], 60)
+        process.send(signal.SIGUSR1)
+        self.await_no_nodes(process)
+        self.assertEqual(process.popen.returncode, 5, process.text())
+        self.assertRegex(process.text(), "stopping, as asked by USR1")
+
+    def test_a_lost_node_ends_all(self):
+        self.write_solver("job", 100000000)
+        self.write_table("job")
+        process = self.mpirun("--mca", LIMIT, "30")
+        self.await_training([process], 60)
+        listed = subprocess.run(["ps", "-eo", "pid,args"], stdout=subprocess.PIPE, check=True).stdout.decode()
+        nodes = [line.split() for line in listed.splitlines() if self.path("table.prototxt") in line]
+        nodes = [int(words[0]) for words in nodes if words[1] == cluster.program("hpnode")]
+        self.assertEqual(len(nodes), 4, listed)
+        os.kill(nodes[-1], signal.SIGKILL)
+        self.await_no_nodes(process)
+        self.assertNotEqual(process.popen.returncode, 0)
+
+    def test_another_number_of_tasks_than_nodes(self):
+        self.write_solver("job", 100)
+        status, said = self.write_table("job", slots=3)
+        self.assertEqual(status, 2, said)
+        self.assertIn("it has 3 task(s), and the table 4 node(s)", said)
+        self.write_table("job")
+        self.expect_exit(self.mpirun(tasks=3), 2, r"the table has 4 node\(s\), and the job 3 task\(s\) "
+                                                  r"\(OMPI_COMM_WORLD_SIZE\)")
+
+
+if __name__ == "__main__":
+    cluster.main()

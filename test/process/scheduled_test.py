@@ -1,0 +1,74 @@
+"""What a scheduler needs of a node: a stop ahead of the end of its allocation, and a file that follows iterations."""
+
+import os
+import time
+
+import cluster
+
+
+class TimeLimitTest(cluster.JobTest):
+
+    def start_limited(self, left_s, *flags, **job):
+        """One process, whose allocation ends in `left_s` seconds."""
+        self.make_job(**job)
+        self.make_table(conv=1, fc=1)
+        return self.start("--all", *flags, SLURM_JOB_END_TIME=str(int(time.time()) + left_s))
+
+    def test_a_stop_ahead_of_the_end(self):
+        node = self.start_limited(36)
+        self.expect_exit(node, 5, r"stopping, 30 s ahead of the end of the allocation: in 20 s at most",
+                         "Optimization stopped early|stopped before training began")
+
+    def test_the_end_is_near_at_the_start(self):
+        node = self.start_limited(-5, "--stop_before_s=21")
+        self.expect_exit(node, 5, "stopping, 21 s ahead of the end of the allocation")
+
+    def test_far_from_the_end_or_not_asked_for(self):
+        self.expect_exit(self.start_limited(100000, iterations=20), 0, "Optimization Done")
+        self.expect_exit(self.start_limited(-5, "--stop_before_s=0", iterations=20), 0, "Optimization Done")
+
+    def test_too_short_for_a_stop(self):
+        self.expect_exit(self.start_limited(100, "--stop_before_s=19"), 2,
+                         r"--stop_before_s is 19; expected 0, -1, or --stop_within_s \(20\) or more")
+
+
+class ProgressFileTest(cluster.JobTest):
+
+    def iterations(self):
+        """What the file says; 0: it is not there, or empty."""
+        if not os.path.exists(self.path("progress")):
+            return 0
+        return int((self.read("progress").split() or [0])[0])
+
+    def await_iterations(self, least):
+        deadline = time.monotonic() + cluster.PATIENCE_S
+        while self.iterations() < least:
+            self.assertLess(time.monotonic(), deadline, "the file does not go on")
+            time.sleep(0.01)
+        return self.iterations()
+
+    def test_follows_the_iterations_of_a_node(self):
+        self.make_job()
+        names = self.make_table(conv=1, fc=1)
+        first = self.start("--progress_file=" + self.path("progress"), name=names[0])
+        self.await_text(first, "waiting for|conv0")
+        self.assertEqual(self.iterations(), 0, "before the other node is there")
+        self.start(name=names[1])
+        self.await_iterations(self.await_iterations(1) + 1)
+
+    def test_all_nodes_in_one_process(self):
+        self.write("progress", "812 iterations\n")
+        self.make_job(iterations=20)
+        self.make_table(conv=1, fc=1)
+        self.expect_exit(self.start("--all", "--progress_file=" + self.path("progress")), 0, "Optimization Done")
+        self.assertEqual(self.iterations(), 20)
+
+    def test_a_file_that_cannot_be(self):
+        self.make_job()
+        names = self.make_table(conv=1, fc=0)
+        self.expect_exit(self.start("--progress_file=/nowhere/progress", name=names[0]), 2,
+                         "--progress_file=/nowhere/progress: No such file or directory")
+
+
+if __name__ == "__main__":
+    cluster.main()

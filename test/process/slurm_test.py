@@ -1,0 +1,249 @@
+"""A real Slurm on this machine, of two virtual hosts: sbatch trains digits over 4 tasks, and queues itself again after a
+lost node. Needs root, and Debian's slurmctld, slurmd, slurm-client and munge."""
+
+import glob
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+import cluster
+import digits
+import namespaces
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SCRIPT = os.path.join(HERE, "../../tools/cluster/slurm/hpnode.sbatch")
+PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "srun", "scontrol", "squeue", "sinfo")
+HOSTS = ("n0", "n1")
+TASKS_OF_A_HOST = 2
+SLOW_S = 180.0  # for a whole job, on a loaded machine
+
+CONF = """ClusterName=test
+SlurmctldHost=ctl
+AuthType=auth/munge
+AuthInfo=socket=%(folder)s/munge/%(host)s.socket,cred_expire=5
+SlurmUser=root
+StateSaveLocation=%(folder)s/state
+SlurmdSpoolDir=%(folder)s/spool.%%n
+SlurmctldPidFile=%(folder)s/slurmctld.pid
+SlurmdPidFile=%(folder)s/slurmd.%%n.pid
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SchedulerParameters=batch_sched_delay=0,sched_interval=1
+DebugFlags=NO_CONF_HASH
+MpiDefault=none
+PlugStackConfig=%(folder)s/plugstack.conf
+MailProg=/bin/true
+KillWait=10
+MinJobAge=600
+SlurmdParameters=config_overrides
+NodeName=n[0-1] NodeHostname=ctl NodeAddr=n[0-1] Port=[6820-6821] CPUs=%(tasks)d State=UNKNOWN
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
+
+
+class Slurm:
+    """Its daemons, with all that they write in a folder. A munged for each: one takes a credential once, and a step's goes
+    to both hosts."""
+
+    def __init__(self, folder, hosts):
+        self.folder, self.hosts, self.daemons = folder, hosts, []
+        os.makedirs(os.path.join(folder, "munge"), 0o755)
+        os.makedirs(os.path.join(folder, "state"))
+        os.chmod(folder, 0o755)
+        self.write("plugstack.conf", "")
+        with open(self.path("munge/key"), "wb") as out:
+            out.write(os.urandom(128))
+        os.chmod(self.path("munge/key"), 0o600)
+        self.environment = dict(os.environ, SLURM_CONF=self.path("ctl.conf"))
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def write(self, name, text):
+        with open(self.path(name), "w", encoding="ascii") as out:
+            out.write(text)
+
+    def start(self):
+        for host in ("ctl", *HOSTS):
+            self.write(host + ".conf", CONF % {"folder": self.folder, "host": host, "tasks": TASKS_OF_A_HOST})
+            self.daemon("munged." + host, "munged", "--foreground", "--force",
+                        *("--%s=%s" % (flag, self.path("munge/" + name)) for flag, name in (
+                            ("key-file", "key"), ("socket", host + ".socket"), ("pid-file", host + ".pid"),
+                            ("log-file", host + ".log"), ("seed-file", host + ".seed"))))
+        self.wait_for(lambda: len(glob.glob(self.path("munge/*.socket"))) == 1 + len(HOSTS), "munged")
+        self.daemon("slurmctld", "slurmctld", "-D", "-f", self.path("ctl.conf"))
+        for host, on_host in self.hosts.items():
+            self.daemon("slurmd." + host, *on_host, "slurmd", "-D", "-N", host, "-f", self.path(host + ".conf"))
+        self.wait_for(lambda: self.ask("sinfo", "--noheader", "--format=%T %D").split() == ["idle", str(len(HOSTS))],
+                      "slurmd")
+
+    def daemon(self, label, *command):
+        with open(self.path(label + ".log"), "wb") as out:
+            self.daemons.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out))
+
+    def stop(self):
+        """Ends the daemons, those last that the others need."""
+        for daemon in reversed(self.daemons):
+            daemon.terminate()
+            try:
+                daemon.wait(20)
+            except subprocess.TimeoutExpired:
+                daemon.kill()
+                daemon.wait()
+
+    def wait_for(self, condition, what):
+        deadline = time.monotonic() + SLOW_S
+        while not condition():
+            ended = [daemon.args[0] for daemon in self.daemons if daemon.poll() is not None]
+            if ended or time.monotonic() > deadline:
+                raise AssertionError("no %s: %s ended\n%s" % (what, ended or "none", self.logs()))
+            time.sleep(0.05)
+
+    def ask(self, *command):
+        return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=self.environment,
+                              timeout=cluster.PATIENCE_S, check=False).stdout.decode()
+
+    def logs(self):
+        text = ""
+        for path in glob.glob(self.path("*.log")):
+            with open(path, encoding="utf-8", errors="replace") as log:
+                text += "--- %s\n%s" % (path, "".join(log.readlines()[-15:]))
+        return text
+
+
+class SlurmTest(digits.DigitsJob):
+
+    @classmethod
+    def setUpClass(cls):
+        missing = [name for name in PROGRAMS if not shutil.which(name)]
+        if missing or not namespaces.inside():
+            raise cluster.unittest.SkipTest("SKIPPED: needs %s" % (", ".join(missing) or "root and namespaces"))
+        folder = tempfile.mkdtemp(prefix="hpnode-slurm-")
+        cls.addClassCleanup(shutil.rmtree, folder, ignore_errors=True)
+        try:
+            hosts = namespaces.make_hosts(folder, HOSTS)
+        except subprocess.CalledProcessError as error:
+            raise cluster.unittest.SkipTest("SKIPPED: no network of its own: " + error.stderr.decode()) from error
+        cls.slurm = Slurm(folder, hosts)
+        cls.addClassCleanup(cls.slurm.stop)
+        cls.slurm.start()
+
+    def submit(self, name, *flags, tasks=4, **variables):
+        """Submits the example script for the solver NAME_solver.prototxt. Returns the number of the job."""
+        environment = dict(self.slurm.environment, OMP_WAIT_POLICY="passive", RUN_FOLDER=self.path("run-" + name),
+                           PATH="%s:%s" % (os.path.dirname(cluster.program("hpnode")), os.environ["PATH"]))
+        environment.update({"HPNODE_FLAGS": "--cache_dir=none"}, **variables)
+        done = subprocess.run(["sbatch", "--parsable", "--ntasks=%d" % tasks, "--ntasks-per-node=%d" % TASKS_OF_A_HOST,
+                               "--time=60", "--chdir=" + self.folder, "--output=" + self.path(name + ".out"), SCRIPT,
+                               self.path(name + "_solver.prototxt"), *flags], env=environment, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, timeout=cluster.PATIENCE_S, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        return done.stdout.decode().strip()
+
+    def output(self, name):
+        path = self.path(name + ".out")
+        return self.read(name + ".out").decode(errors="replace") if os.path.exists(path) else ""
+
+    def field(self, job, name):
+        return re.search(r"\b%s=(\S*)" % name, self.slurm.ask("scontrol", "show", "job", job))[1]
+
+    def await_end(self, job, name):
+        """Returns the exit status of the job's last start."""
+        try:
+            self.slurm.wait_for(lambda: self.field(job, "JobState") in ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED"),
+                                "end of the job")
+        except AssertionError as error:
+            raise AssertionError(self.output(name)) from error
+        return int(self.field(job, "ExitCode").split(":")[0])
+
+    def await_snapshot(self, name):
+        self.slurm.wait_for(lambda: glob.glob(self.path(name + "_iter_*.hpnode")), "snapshot")
+
+    def result(self, name, iterations):
+        """Model and state, but for the name of the model in the state. Names are of one length."""
+        return [self.read("%s_iter_%d.%s" % (name, iterations, kind)).replace(name.encode(), b"STATED")
+                for kind in ("caffemodel", "solverstate")]
+
+    def nodes(self):
+        """The processes of hpnode, by the names of the programs that run here."""
+        found = []
+        for entry in os.listdir("/proc"):
+            try:
+                with open("/proc/%s/comm" % entry, encoding="utf-8") as comm:
+                    if comm.read() == "hpnode\n":
+                        found.append(int(entry))
+            except OSError:
+                continue
+        return found
+
+    def test_trains_and_goes_on_after_a_lost_node(self):
+        iterations = 500
+        for name in ("steady", "killed"):
+            self.write_solver(name, iterations, "snapshot: 50\n")
+        job = self.submit("steady", "--conv=2", "--fc=2")
+        self.assertEqual(self.await_end(job, "steady"), 0, self.output("steady"))
+        text = self.output("steady")
+        self.assertGreaterEqual(self.accuracy(text), digits.PROMISED)
+        for task, node in enumerate(("conv0", "conv1", "fc0", "fc1")):
+            self.assertRegex(text, r"task %d of 4 \(Slurm job %s\): node %s of" % (task, job, node))
+        hosts = re.findall(r'host: "(\w+)"', self.read("run-steady/table.prototxt").decode())
+        self.assertEqual(hosts, ["n0", "n0", "n1", "n1"])
+
+        job = self.submit("killed", "--conv=2", "--fc=2")
+        self.await_snapshot("killed")
+        os.kill(max(self.nodes()), signal.SIGKILL)
+        self.assertEqual(self.await_end(job, "killed"), 0, self.output("killed"))
+        text = self.output("killed")
+        self.assertEqual(self.field(job, "Restarts"), "1", text)
+        self.assertRegex(text, r'lost node "(conv|fc)[01]"')
+        self.assertRegex(text, r"task 0 of 4 \(Slurm job %s, restart 1\)" % job)
+        self.assertRegex(text, r"resuming at iteration [1-9]\d*0 from")
+        same = [one == other for one, other in zip(*(self.result(name, iterations) for name in ("steady", "killed")))]
+        self.assertEqual(same, [True, True], "model and state")
+        self.assertEqual(self.nodes(), [])
+
+    def test_stops_ahead_of_the_limit_and_goes_on(self):
+        self.write_solver("limited", 100000000)
+        job = self.submit("limited", "--conv=3", "--fc=1", MOST_RESTARTS="1",
+                          SLURM_JOB_END_TIME=str(int(time.time()) + 40))
+        self.assertEqual(self.await_end(job, "limited"), 5, self.output("limited"))
+        text = self.output("limited")
+        self.assertEqual(len(re.findall("hpnode ended with 5", text)), 2, text)
+        self.assertRegex(text, "stopping, 30 s ahead of the end of the allocation")
+        self.assertRegex(text, r"not queued again after 1 restarts \(MOST_RESTARTS\)")
+
+    def test_the_end_of_the_allocation_is_asked_for(self):
+        self.write_solver("asked", 100)
+        job = self.submit("asked", "--conv=3", "--fc=1", HPNODE_FLAGS="--cache_dir=none --stop_before_s=3600")
+        self.slurm.wait_for(lambda: "hpnode ended with 5" in self.output("asked"), "stop")
+        self.slurm.ask("scancel", job)
+        self.await_end(job, "asked")
+        self.assertRegex(self.output("asked"), "stopping, 3600 s ahead of the end of the allocation")
+
+    def test_an_allocation_smaller_than_the_table(self):
+        self.write_solver("small", 100)
+        job = self.submit("small", "--conv=3", "--fc=2")
+        self.assertEqual(self.await_end(job, "small"), 2, self.output("small"))
+        self.assertRegex(self.output("small"), r"the allocation has 4 task\(s\), and the table 5 node\(s\)")
+        said = subprocess.run(["srun", "--ntasks=2", cluster.program("hpnode"), "--routing=" + self.small_table()],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=self.slurm.environment, check=False,
+                              timeout=SLOW_S)
+        self.assertEqual(said.returncode, 2, said.stdout)
+        self.assertRegex(said.stdout.decode(), r"the table has 3 node\(s\), and the job 2 task\(s\)")
+        self.assertEqual(self.nodes(), [])
+
+    def small_table(self):
+        self.make_job()
+        self.make_table(conv=2, fc=1)
+        return self.path("table.prototxt")
+
+
+if __name__ == "__main__":
+    namespaces.enter()
+    cluster.main()
