@@ -17,6 +17,8 @@
 #include "glog/logging.h"
 
 #include <algorithm>
+#include <chrono>
+#include <random>
 
 namespace hp {
 namespace {
@@ -106,7 +108,19 @@ Status LoadSnapshot(const RoutingTable& table, const std::string& resume, JobFil
   if (manifest.net_hash() != NetHash(*files->net)) {
     return FailedPrecondition("%s belongs to another net than \"%s\"", resume.c_str(), files->net->name().c_str());
   }
+  if (manifest.has_run()) files->run.set_id(manifest.run().id());
   return RequireSavedThreads(table, resume, files);
+}
+
+// One that begins now, or begins anew from the snapshot that it is resumed from.
+RunMark NewRun() {
+  std::random_device random;
+  RunMark run;
+  run.set_id((uint64_t{random()} << 32 | random()) | 1);  // 0: none
+  run.set_began_us(
+      std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::system_clock::now().time_since_epoch())
+          .count());
+  return run;
 }
 
 // From `initial`, or as the snapshot left it, if its job scaled losses.
@@ -124,6 +138,7 @@ Status MakeLossScaler(const RoutingTable& table, const std::string& resume, JobF
 StatusOr<JobFiles> JobFiles::Read(const RoutingTable& table, const NodeInfo& node, const std::string& resume,
                                   const std::string& cache_dir, const LayerTypes& types) {
   JobFiles files;
+  files.run = NewRun();
   HP_RETURN_IF_ERROR(LoadFiles(table, types, &files));
   HP_RETURN_IF_ERROR(OpenInputs(node, cache_dir, types, &files));
   if (!resume.empty()) HP_RETURN_IF_ERROR(LoadSnapshot(table, resume, &files));

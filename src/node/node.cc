@@ -271,7 +271,7 @@ SnapshotWriter::Options Node::SnapshotFiles() {
   SnapshotWriter::Options options;
   options.prefix = files_.solver.snapshot_prefix();
   options.on_superseded = [this](const Status& status) { shutdown_.Fail(status); };
-  if (auto claimed = Incarnation::Claim(options.prefix); claimed.ok()) {
+  if (auto claimed = Incarnation::Claim(options.prefix, files_.run); claimed.ok()) {
     options.incarnation = *std::move(claimed);
   } else {
     LOG(WARNING) << "snapshots cannot be written: " << claimed.status().message();
@@ -282,6 +282,9 @@ SnapshotWriter::Options Node::SnapshotFiles() {
   options.manifest.set_net_hash(NetHash(*files_.net));
   options.manifest.set_solver_hash(SolverHash(files_.solver));
   options.manifest.set_division_hash(table_.division_hash());
+  *options.manifest.mutable_run() = files_.run;
+  options.keep = options_.keep_snapshots;
+  if (files_.start_clock > 0) options.in_use.insert(files_.start_clock);
   for (const NodeInfo& node : table_.nodes()) {
     SnapshotNode* entry = options.manifest.add_node();
     entry->set_name(node.name);

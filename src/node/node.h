@@ -56,6 +56,7 @@ struct NodeOptions {
   /// A .caffemodel to take initial weights from, layer by layer by name; empty: fillers. Must be the same file on every
   /// node, which nobody checks. Not read with `resume`.
   std::string weights;
+  int keep_snapshots = 0;              ///< SnapshotWriter::Options::keep; read on the first node
   std::string cache_dir;               ///< DatasetOptions::cache_dir
   int reader_threads = 1;              ///< for each phase, on nodes that read records; at least 1
   const Clock* clock = Clock::Real();  ///< for failure detection and the log; must outlive the node
