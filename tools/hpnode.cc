@@ -25,7 +25,10 @@ DEFINE_string(routing, "", "the job's routing table (text protobuf; hproute writ
 DEFINE_string(role, "", "conv, fc or ps: role of the node to run, one of the table's nodes on this host");
 DEFINE_string(node, "", "name of the node to run; overrides --role and this host's addresses");
 DEFINE_bool(all, false, "run every node of the table as threads of this process, without a network");
-DEFINE_string(resume, "", "resume from this .solverstate; give the same file to every node of the job");
+DEFINE_string(
+    resume, "",
+    "resume from this .solverstate, the same file on every node of the job; or latest: from the newest complete "
+    "snapshot of this training that any node has, or from the beginning if there is none");
 DEFINE_int32(keep_snapshots, 0,
              "of the first node: so many snapshots of this training stay, older ones are removed, except the one that "
              "was resumed from; 0: all stay");

@@ -72,8 +72,8 @@ Status OpenInputs(const NodeInfo& node, const std::string& cache_dir, const Laye
 }
 
 // The number of threads decides the order of sums: a job that goes on under its own division goes on with its own.
-Status RequireSavedThreads(const RoutingTable& table, const std::string& resume, JobFiles* files) {
-  const SnapshotManifest& manifest = *files->snapshot->manifest;
+Status RequireSavedThreads(const RoutingTable& table, const SnapshotManifest& manifest, JobFiles* files) {
+  const std::string& resume = files->resumed;
   if (manifest.division_hash() != table.division_hash() || manifest.node_size() != table.size()) {
     LOG(INFO) << resume << " was written with a different partitioning of the work: results match up to rounding, "
               << "not bit for bit";
@@ -94,22 +94,53 @@ Status RequireSavedThreads(const RoutingTable& table, const std::string& resume,
       table.path().c_str(), differences.c_str(), resume.c_str());
 }
 
+// From `initial`, or as the snapshot left it, if its job scaled losses.
+Status MakeLossScaler(const RoutingTable& table, const SnapshotManifest* manifest, JobFiles* files) {
+  if (!table.scales_loss()) return OkStatus();
+  files->loss_scaler.emplace(table.config().loss_scaling());
+  if (manifest == nullptr || !manifest->has_loss_scaling()) return OkStatus();
+  return files->loss_scaler->Restore(manifest->loss_scaling()).Prepend(files->resumed + ": its manifest");
+}
+
+// What the job takes over from a snapshot beside its parameters.
+Status TakeManifest(const RoutingTable& table, const SnapshotManifest& manifest, JobFiles* files) {
+  if (manifest.net_hash() != NetHash(*files->net)) {
+    return FailedPrecondition("%s belongs to another net than \"%s\"", files->resumed.c_str(),
+                              files->net->name().c_str());
+  }
+  files->resumed_seed = manifest.random_seed();
+  if (manifest.has_run()) files->run.set_id(manifest.run().id());
+  HP_RETURN_IF_ERROR(RequireSavedThreads(table, manifest, files));
+  return MakeLossScaler(table, &manifest, files);
+}
+
 Status LoadSnapshot(const RoutingTable& table, const std::string& resume, JobFiles* files) {
   // It is fitted to the net in SetInitialParams: the shapes follow from the input's, which an FC node hears from
   // others.
   HP_ASSIGN_OR_RETURN(LoadedSnapshot snapshot, ReadSnapshot(resume));
+  files->resumed = resume;
   files->snapshot = std::make_unique<LoadedSnapshot>(std::move(snapshot));
   files->start_clock = files->snapshot->iteration;
   HP_ASSIGN_OR_RETURN(const std::string bytes, ReadInputFile(resume));
   files->snapshot_hash = HashBytes(bytes);
-  if (!files->snapshot->manifest) return OkStatus();
-  const SnapshotManifest& manifest = *files->snapshot->manifest;
-  files->snapshot_hash ^= HashMessage(manifest);
-  if (manifest.net_hash() != NetHash(*files->net)) {
-    return FailedPrecondition("%s belongs to another net than \"%s\"", resume.c_str(), files->net->name().c_str());
-  }
-  if (manifest.has_run()) files->run.set_id(manifest.run().id());
-  return RequireSavedThreads(table, resume, files);
+  if (!files->snapshot->manifest) return MakeLossScaler(table, nullptr, files);
+  files->snapshot_hash ^= HashMessage(*files->snapshot->manifest);
+  return TakeManifest(table, *files->snapshot->manifest, files);
+}
+
+// Looks for what this node can offer the others.
+void FindLatest(JobFiles* files) {
+  const std::string prefix = files->solver.snapshot_prefix();
+  ResumeLatest& known = files->resume_latest.emplace();
+  if (const auto run = RunOfLatestStart(prefix)) *known.mutable_started_run() = *run;
+  files->found = FindNewestComplete(prefix, NetHash(*files->net));
+  if (!files->found) return;
+  known.set_snapshot_hash(HashMessage(files->found->manifest));
+  SnapshotManifest& manifest = *known.mutable_snapshot();
+  manifest = files->found->manifest;
+  for (SnapshotNode& node : *manifest.mutable_node()) node.clear_name();
+  manifest.clear_model();
+  manifest.clear_state();
 }
 
 // One that begins now, or begins anew from the snapshot that it is resumed from.
@@ -123,16 +154,6 @@ RunMark NewRun() {
   return run;
 }
 
-// From `initial`, or as the snapshot left it, if its job scaled losses.
-Status MakeLossScaler(const RoutingTable& table, const std::string& resume, JobFiles* files) {
-  if (!table.scales_loss()) return OkStatus();
-  files->loss_scaler.emplace(table.config().loss_scaling());
-  if (!files->snapshot || !files->snapshot->manifest) return OkStatus();
-  const SnapshotManifest& manifest = *files->snapshot->manifest;
-  if (!manifest.has_loss_scaling()) return OkStatus();
-  return files->loss_scaler->Restore(manifest.loss_scaling()).Prepend(resume + ": its manifest");
-}
-
 }  // namespace
 
 StatusOr<JobFiles> JobFiles::Read(const RoutingTable& table, const NodeInfo& node, const std::string& resume,
@@ -141,9 +162,22 @@ StatusOr<JobFiles> JobFiles::Read(const RoutingTable& table, const NodeInfo& nod
   files.run = NewRun();
   HP_RETURN_IF_ERROR(LoadFiles(table, types, &files));
   HP_RETURN_IF_ERROR(OpenInputs(node, cache_dir, types, &files));
-  if (!resume.empty()) HP_RETURN_IF_ERROR(LoadSnapshot(table, resume, &files));
-  HP_RETURN_IF_ERROR(MakeLossScaler(table, resume, &files));
+  if (resume == kResumeLatest) FindLatest(&files);
+  HP_RETURN_IF_ERROR(resume.empty() || resume == kResumeLatest ? MakeLossScaler(table, nullptr, &files)
+                                                               : LoadSnapshot(table, resume, &files));
   return files;
+}
+
+Status JobFiles::Adopt(const RoutingTable& table, const LatestSnapshot& latest, Rank rank) {
+  if (latest.Has(rank)) {
+    HP_RETURN_IF_ERROR(LoadSnapshot(table, found->state_path, this));
+  } else {
+    start_clock = latest.manifest.iteration();
+    resumed = Format("the snapshot of node \"%s\"", table.node(latest.GiverOf(rank)).name.c_str());
+    HP_RETURN_IF_ERROR(TakeManifest(table, latest.manifest, this));
+  }
+  run = latest.manifest.run();
+  return OkStatus();
 }
 
 JobFacts JobFiles::Facts(Rank rank) const {
@@ -153,8 +187,8 @@ JobFacts JobFiles::Facts(Rank rank) const {
   facts.solver_hash = SolverHash(solver);
   facts.start_clock = start_clock;
   facts.snapshot_hash = snapshot_hash;
-  facts.random_seed = solver.random_seed();
-  if (snapshot && snapshot->manifest) facts.random_seed = snapshot->manifest->random_seed();
+  facts.random_seed = resumed_seed.value_or(solver.random_seed());
+  facts.resume_latest = resume_latest;
   if (train_input) {
     facts.dataset_hash = train_input->fingerprint();
     facts.data_shapes.push_back(ShapeMessage(*train_input, false));

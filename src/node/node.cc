@@ -22,6 +22,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 
 namespace hp {
 namespace {
@@ -57,6 +58,7 @@ void Node::Stop() {
 
 void Node::Abort(const Status& status) {
   if (rendezvous_) rendezvous_->Abort(status);
+  if (transfer_) transfer_->Abort(status);
   exchanges_.Abort(status);
   if (training_) pipeline_->Abort();  // made before that, by the main thread
 }
@@ -76,8 +78,9 @@ Status Node::Open() {
 }
 
 Status Node::Run() {
-  for (auto step : {&Node::Connect, &Node::BuildModel, &Node::InitParams, &Node::ConnectExchanges, &Node::PrepareInputs,
-                    &Node::MakeCompute, &Node::MakeSnapshotter, &Node::Train}) {
+  for (auto step :
+       {&Node::Connect, &Node::ChooseSnapshot, &Node::BuildModel, &Node::InitParams, &Node::ConnectExchanges,
+        &Node::PrepareInputs, &Node::MakeCompute, &Node::MakeSnapshotter, &Node::Train}) {
     const Status status = OrOutOfMemory("starting", [this, step] { return (this->*step)(); });
     if (status.ok()) continue;
     shutdown_.Fail(status);
@@ -101,7 +104,6 @@ Status Node::ReadFiles() {
     for (const NodeInfo& node : table_.nodes()) names.push_back(node.name);
     HP_ASSIGN_OR_RETURN(trace_, NodeTrace::Create(options_.trace_folder, names, options_.rank, Clock::Real()));
   }
-  if (options_.rank == 0) requests_.Keep(table_.size(), files_.solver.clip_gradients(), files_.loss_scaler);
   return OkStatus();
 }
 
@@ -123,6 +125,7 @@ Status Node::Connect() {
   if (trace_) transport_ = (traced_ = std::make_unique<TracedTransport>(transport_, trace_.get())).get();
   rendezvous_ =
       std::make_unique<NodeRendezvous>(transport_, options_.rank, table_.stage(info_.parts.front().stage).ranks);
+  transfer_ = std::make_unique<SnapshotTransfer>(transport_, options_.rank);
   bootstrap_ = std::make_unique<JobBootstrap>(table_, files_.Facts(options_.rank));
   failure_detector_ =
       std::make_unique<FailureDetector>(table_, options_.rank, transport_, options_.clock,
@@ -144,8 +147,20 @@ Status Node::Connect() {
   return bootstrap_->Wait();
 }
 
+Status Node::ChooseSnapshot() {
+  if (files_.resume_latest) {
+    latest_ = bootstrap_->handshake()->latest_snapshot();
+    if (latest_) HP_RETURN_IF_ERROR(files_.Adopt(table_, *latest_, options_.rank));
+    if (!latest_)
+      LOG(INFO) << "--resume=latest: no node has a complete snapshot of this training: starting from the beginning";
+  }
+  if (options_.rank == 0) requests_.Keep(table_.size(), files_.solver.clip_gradients(), files_.loss_scaler);
+  return OkStatus();
+}
+
 Status Node::BuildModel() {
-  const std::optional<int64_t> seed = bootstrap_->handshake()->seed();
+  const std::optional<int64_t> drawn = bootstrap_->handshake()->seed();
+  const std::optional<int64_t> seed = files_.resumed_seed ? files_.resumed_seed : drawn;
   CHECK(seed) << "no seed after the handshake";
   seed_ = static_cast<uint64_t>(*seed);
   JobPlan::Options plan;
@@ -187,11 +202,27 @@ Status Node::BuildModel() {
 Status Node::InitParams() {
   HP_ASSIGN_OR_RETURN(params_, ParamStore::Create(device_.device.get(), model_->stored_params(),
                                                   {table_.staleness() + 1, files_.start_clock}));
-  const InitialParams from{seed_, files_.snapshot.get(), options_.resume, options_.weights};
+  const InitialParams from{seed_, files_.snapshot.get(), files_.resumed,
+                           files_.resumed.empty() ? options_.weights : std::string()};
   HP_RETURN_IF_ERROR(SetInitialParams(*model_, from, params_.get()));
-  if (files_.snapshot) LOG(INFO) << "resuming at iteration " << files_.start_clock << " from " << options_.resume;
+  if (latest_) HP_RETURN_IF_ERROR(ShareSnapshot());
+  if (!files_.resumed.empty())
+    LOG(INFO) << "resuming at iteration " << files_.start_clock << " from " << files_.resumed;
   files_.snapshot.reset();
   return OkStatus();
+}
+
+Status Node::ShareSnapshot() {
+  if (!latest_->Has(options_.rank)) {
+    return transfer_->Take(model_->job(), latest_->GiverOf(options_.rank), params_.get());
+  }
+  std::set<Rank> takers;
+  for (Rank rank = 0; rank < table_.size(); ++rank) {
+    if (!latest_->Has(rank) && latest_->GiverOf(rank) == options_.rank) takers.insert(rank);
+  }
+  if (takers.empty()) return OkStatus();
+  inbox_->StartGiving(model_->job(), takers);
+  return transfer_->Give(model_->job(), takers, *files_.snapshot);
 }
 
 Status Node::ConnectExchanges() {
@@ -459,6 +490,7 @@ void Node::OnConnectFailed(Rank peer, const Status& status) {
 
 void Node::OnGranted(Rank peer, const PlaceTag& tag, RemoteGrant grant, size_t bytes) {
   inbox_->OnGranted(peer, tag, bytes, [=, this] {
+    if (IsResumeTag(tag)) return transfer_->OnGranted(peer, tag, grant);
     if (IsSliceTag(tag)) return snapshotter_->OnGranted(peer, tag, grant);
     if (IsExchangeTag(tag)) return exchanges_.OnGranted(peer, tag, grant);
     pipeline_->OnGranted(peer, tag, grant, bytes);
@@ -468,6 +500,7 @@ void Node::OnGranted(Rank peer, const PlaceTag& tag, RemoteGrant grant, size_t b
 void Node::OnGrantEnded(Rank peer, const PlaceTag& tag, const Status& status) {
   if (status.code() == StatusCode::kCancelled) inbox_->OnCancelled(peer);
   if (trace_ && status.ok()) trace_->OnArrived(peer, tag);
+  if (IsResumeTag(tag)) return transfer_->OnGrantEnded(status);
   if (IsSliceTag(tag)) {
     return snapshotter_->OnGrantEnded(
         status.ok() ? status
@@ -480,6 +513,7 @@ void Node::OnGrantEnded(Rank peer, const PlaceTag& tag, const Status& status) {
 
 void Node::OnWriteEnded(Rank peer, const PlaceTag& tag, const Status& status) {
   if (trace_) trace_->OnWriteEnded(peer, tag);
+  if (IsResumeTag(tag)) return transfer_->OnWriteEnded(peer, status);
   if (IsSliceTag(tag)) return snapshotter_->OnWriteEnded(tag);
   if (IsExchangeTag(tag)) return exchanges_.OnWriteEnded(peer, tag, status);
   pipeline_->OnWriteEnded(peer, tag, status);
