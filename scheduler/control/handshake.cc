@@ -103,6 +103,8 @@ JobHandshake::JobHandshake(const RoutingTable& table, const JobFacts& facts, Cal
   own_.set_random_seed(facts.rank == 0 && facts.random_seed < 0 ? DrawSeed() : facts.random_seed);
   own_.set_dataset_hash(facts.dataset_hash);
   own_.set_host_id(facts.host_id);
+  own_.set_program(facts.program);
+  own_.set_instruction_set(facts.instruction_set);
   if (facts.resume_latest) *own_.mutable_resume_latest() = *facts.resume_latest;
   for (const DataShape& shape : facts.data_shapes) *own_.add_data_shape() = shape;
   for (const CorePool& pool : facts.core_pools) {
@@ -258,6 +260,17 @@ int JobHandshake::ThreadsOf(Rank rank) const {
     threads = std::min(threads, ShareOf(own->second, pool));
   }
   return static_cast<int>(std::max<int64_t>(1, threads));
+}
+
+SnapshotNode JobHandshake::DescribeNode(Rank rank) const {
+  SnapshotNode node;
+  node.set_name(table_.node(rank).name);
+  MutexLock lock(&mutex_);
+  const auto hello = hellos_.find(rank);
+  if (hello == hellos_.end()) return node;
+  node.set_program(hello->second.program());
+  node.set_instruction_set(Printable(hello->second.instruction_set(), kMaxQuoted));
+  return node;
 }
 
 std::vector<Rank> JobHandshake::NodesOnHostOf(Rank rank) const {

@@ -31,6 +31,8 @@ struct JobFacts {
   uint64_t host_id = 0;                    ///< HostId(); 0: unknown, then hosts are told apart by name
   /// What this node knows of earlier snapshots, if the job is to resume from the latest one of any node.
   std::optional<ResumeLatest> resume_latest = {};
+  uint64_t program = 0;              ///< ProgramId()
+  std::string instruction_set = {};  ///< InstructionSet()
 };
 
 /// Admits the nodes of our job and refuses everyone else, and keeps what each node said in its hello.
@@ -93,6 +95,8 @@ class JobHandshake : public HandshakePolicy {
   /// kMaxThreads. The nodes of a host that have a pool share what the table's numbers leave of it. Call when complete:
   /// then it is the same on all nodes.
   int ThreadsOf(Rank rank) const HP_EXCLUDES(mutex_);
+  /// What a node said of itself that decides the bits of its sums, without its threads. Call when complete.
+  SnapshotNode DescribeNode(Rank rank) const HP_EXCLUDES(mutex_);
   /// The nodes that run on the host of `rank`, itself among them, in the order of the table. Call when complete.
   std::vector<Rank> NodesOnHostOf(Rank rank) const HP_EXCLUDES(mutex_);
 

@@ -8,12 +8,14 @@
 #include "base/hash.h"
 #include "base/host.h"
 #include "base/input_file.h"
+#include "base/program.h"
 #include "proto/hash.h"
 #include "proto/net_filter.h"
 #include "proto/text.h"
 #include "scheduler/plan/table_check.h"
 #include "solvers/check.h"
 
+#include "devices/devices.h"
 #include "glog/logging.h"
 
 #include <algorithm>
@@ -71,27 +73,43 @@ Status OpenInputs(const NodeInfo& node, const std::string& cache_dir, const Laye
   return OkStatus();
 }
 
-// The number of threads decides the order of sums: a job that goes on under its own division goes on with its own.
-Status RequireSavedThreads(const RoutingTable& table, const SnapshotManifest& manifest, JobFiles* files) {
-  const std::string& resume = files->resumed;
-  if (manifest.division_hash() != table.division_hash() || manifest.node_size() != table.size()) {
-    LOG(INFO) << resume << " was written with a different partitioning of the work: results match up to rounding, "
-              << "not bit for bit";
-    return OkStatus();
+void Append(const std::string& difference, std::string* all) { *all += (all->empty() ? "" : "; ") + difference; }
+
+// What else than the threads of the table this node does otherwise than when the snapshot was written.
+void CompareSelf(const SnapshotNode& saved, const std::string& name, std::string* differences) {
+  if (saved.program() != 0 && saved.program() != ProgramId())
+    Append(Format("another program on node \"%s\"", name.c_str()), differences);
+  if (!saved.instruction_set().empty() && saved.instruction_set() != InstructionSet()) {
+    Append(Format("node \"%s\" computing with %s, now with %s", name.c_str(), saved.instruction_set().c_str(),
+                  InstructionSet().c_str()),
+           differences);
   }
+}
+
+// The number of threads decides the order of sums: a job that goes on under its own division goes on with its own,
+// unless its table asks for others. What keeps a resumed job from the same bits is logged, and no fault.
+Status TakeSavedThreads(const RoutingTable& table, const SnapshotManifest& manifest, Rank rank, JobFiles* files) {
   std::string differences;
-  for (const NodeInfo& node : table.nodes()) {
-    const int saved = manifest.node(node.rank).threads();
-    if (saved < 1) return DataLoss("%s: its manifest has no thread count for node %d", resume.c_str(), node.rank);
-    files->saved_threads.push_back(saved);
-    if (node.threads == 0 || node.threads == saved) continue;
-    differences += Format("%snode \"%s\" had %d thread(s), but has %d in the table", differences.empty() ? "" : "; ",
-                          node.name.c_str(), saved, node.threads);
+  if (manifest.division_hash() != table.division_hash() || manifest.node_size() != table.size()) {
+    differences = "a different partitioning of the work";
+  } else {
+    for (const NodeInfo& node : table.nodes()) {
+      const int saved = manifest.node(node.rank).threads();
+      if (saved < 1) {
+        return DataLoss("%s: its manifest has no thread count for node %d", files->resumed.c_str(), node.rank);
+      }
+      files->saved_threads.push_back(node.threads == 0 ? saved : node.threads);
+      if (node.threads == 0 || node.threads == saved) continue;
+      Append(Format("%d thread(s) of node \"%s\", which the table gives %d", saved, node.name.c_str(), node.threads),
+             &differences);
+    }
+    CompareSelf(manifest.node(rank), table.node(rank).name, &differences);
   }
-  if (differences.empty()) return OkStatus();
-  return FailedPrecondition(
-      "%s: %s when %s was written; to resume bit for bit, use the same number of threads or omit it",
-      table.path().c_str(), differences.c_str(), resume.c_str());
+  if (!differences.empty()) {
+    LOG(INFO) << files->resumed << " was written with " << differences
+              << ": results match up to rounding, not bit for bit";
+  }
+  return OkStatus();
 }
 
 // From `initial`, or as the snapshot left it, if its job scaled losses.
@@ -103,18 +121,18 @@ Status MakeLossScaler(const RoutingTable& table, const SnapshotManifest* manifes
 }
 
 // What the job takes over from a snapshot beside its parameters.
-Status TakeManifest(const RoutingTable& table, const SnapshotManifest& manifest, JobFiles* files) {
+Status TakeManifest(const RoutingTable& table, const SnapshotManifest& manifest, Rank rank, JobFiles* files) {
   if (manifest.net_hash() != NetHash(*files->net)) {
     return FailedPrecondition("%s belongs to another net than \"%s\"", files->resumed.c_str(),
                               files->net->name().c_str());
   }
   files->resumed_seed = manifest.random_seed();
   if (manifest.has_run()) files->run.set_id(manifest.run().id());
-  HP_RETURN_IF_ERROR(RequireSavedThreads(table, manifest, files));
+  HP_RETURN_IF_ERROR(TakeSavedThreads(table, manifest, rank, files));
   return MakeLossScaler(table, &manifest, files);
 }
 
-Status LoadSnapshot(const RoutingTable& table, const std::string& resume, JobFiles* files) {
+Status LoadSnapshot(const RoutingTable& table, const std::string& resume, Rank rank, JobFiles* files) {
   // It is fitted to the net in SetInitialParams: the shapes follow from the input's, which an FC node hears from
   // others.
   HP_ASSIGN_OR_RETURN(LoadedSnapshot snapshot, ReadSnapshot(resume));
@@ -125,7 +143,7 @@ Status LoadSnapshot(const RoutingTable& table, const std::string& resume, JobFil
   files->snapshot_hash = HashBytes(bytes);
   if (!files->snapshot->manifest) return MakeLossScaler(table, nullptr, files);
   files->snapshot_hash ^= HashMessage(*files->snapshot->manifest);
-  return TakeManifest(table, *files->snapshot->manifest, files);
+  return TakeManifest(table, *files->snapshot->manifest, rank, files);
 }
 
 // Looks for what this node can offer the others.
@@ -164,17 +182,17 @@ StatusOr<JobFiles> JobFiles::Read(const RoutingTable& table, const NodeInfo& nod
   HP_RETURN_IF_ERROR(OpenInputs(node, cache_dir, types, &files));
   if (resume == kResumeLatest) FindLatest(&files);
   HP_RETURN_IF_ERROR(resume.empty() || resume == kResumeLatest ? MakeLossScaler(table, nullptr, &files)
-                                                               : LoadSnapshot(table, resume, &files));
+                                                               : LoadSnapshot(table, resume, node.rank, &files));
   return files;
 }
 
 Status JobFiles::Adopt(const RoutingTable& table, const LatestSnapshot& latest, Rank rank) {
   if (latest.Has(rank)) {
-    HP_RETURN_IF_ERROR(LoadSnapshot(table, found->state_path, this));
+    HP_RETURN_IF_ERROR(LoadSnapshot(table, found->state_path, rank, this));
   } else {
     start_clock = latest.manifest.iteration();
     resumed = Format("the snapshot of node \"%s\"", table.node(latest.GiverOf(rank)).name.c_str());
-    HP_RETURN_IF_ERROR(TakeManifest(table, latest.manifest, this));
+    HP_RETURN_IF_ERROR(TakeManifest(table, latest.manifest, rank, this));
   }
   run = latest.manifest.run();
   return OkStatus();
@@ -199,6 +217,8 @@ JobFacts JobFiles::Facts(Rank rank) const {
   }
   facts.core_pools = CorePools();
   facts.host_id = HostId();
+  facts.program = ProgramId();
+  facts.instruction_set = InstructionSet();
   return facts;
 }
 

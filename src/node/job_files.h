@@ -34,7 +34,8 @@ struct JobFiles {
   /// @param types the layers that the net may have.
   /// @return kInvalidArgument: all faults of the table beside the net, or the first fault of solver or net, by file and
   /// line; kNotFound, kDataLoss: a file or database is missing or corrupt; kFailedPrecondition: the snapshot is another
-  /// net's, or the table's threads contradict it.
+  /// net's. What keeps a resumed job from the same bits is logged in one line: another division, threads, program or
+  /// instruction set.
   static StatusOr<JobFiles> Read(const RoutingTable& table, const NodeInfo& node, const std::string& resume,
                                  const std::string& cache_dir, const LayerTypes& types = LayerTypes::BuiltIn());
   /// After the handshake of a job that resumes from the latest snapshot: takes it. A node that has it reads it; to one

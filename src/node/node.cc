@@ -318,7 +318,7 @@ SnapshotWriter::Options Node::SnapshotFiles() {
   if (files_.start_clock > 0) options.in_use.insert(files_.start_clock);
   for (const NodeInfo& node : table_.nodes()) {
     SnapshotNode* entry = options.manifest.add_node();
-    entry->set_name(node.name);
+    *entry = bootstrap_->handshake()->DescribeNode(node.rank);
     entry->set_threads(ThreadsOf(node.rank));
   }
   return options;
