@@ -31,7 +31,13 @@ DEFINE_string(routing, "", "the job's routing table (text protobuf; hproute writ
 DEFINE_string(role, "", "conv, fc or ps: role of the node to run, one of the table's nodes on this host");
 DEFINE_string(node, "", "name of the node to run; overrides --role and this host's addresses");
 DEFINE_bool(all, false, "run every node of the table as threads of this process, without a network");
-DEFINE_string(resume, "", "resume from this .solverstate; give the same file to every node of the job");
+DEFINE_string(
+    resume, "",
+    "resume from this .solverstate, the same file on every node of the job; or latest: from the newest complete "
+    "snapshot of this training that any node has, or from the beginning if there is none");
+DEFINE_int32(keep_snapshots, 0,
+             "of the first node: so many snapshots of this training stay, older ones are removed, except the one that "
+             "was resumed from; 0: all stay");
 DEFINE_string(weights, "", "take initial weights from this .caffemodel, layer by layer by name");
 DEFINE_string(cache_dir, "",
               "folder that caches the record indexes of databases; empty: ~/.cache/hpnode; none: no cache");
@@ -94,6 +100,7 @@ NodeOptions OptionsFor(const RoutingTable& table, Rank rank) {
   options.rank = rank;
   options.resume = FLAGS_resume;
   options.weights = FLAGS_weights;
+  options.keep_snapshots = FLAGS_keep_snapshots;
   options.cache_dir = FLAGS_cache_dir;
   options.reader_threads = FLAGS_reader_threads;
   options.stop_within_s = FLAGS_stop_within_s;
@@ -198,6 +205,8 @@ Status Main(bool* said) {
   if (FLAGS_wait < 0 || FLAGS_wait > kMaxWaitS) {
     return InvalidArgument("--wait is %d; expected 0 to %d", FLAGS_wait, kMaxWaitS);
   }
+  if (FLAGS_keep_snapshots < 0)
+    return InvalidArgument("--keep_snapshots is %d; expected at least 0", FLAGS_keep_snapshots);
   if (FLAGS_stop_within_s < 1)
     return InvalidArgument("--stop_within_s is %d; expected at least 1", FLAGS_stop_within_s);
   HP_ASSIGN_OR_RETURN(const TimeLimit limit, ReadTimeLimit(job));

@@ -15,7 +15,7 @@ namespace hp {
 namespace {
 
 // Counts whatever nodes must agree on beside net, solver and table: messages, and the ports that a plan has.
-constexpr uint32_t kProtocol = 6;
+constexpr uint32_t kProtocol = 7;
 // What strangers say goes into our log: not more than this of it.
 constexpr size_t kMaxQuoted = 64;
 
@@ -64,7 +64,11 @@ std::vector<std::string> CompareNodes(const hp::Hello& a, const hp::Hello& b) {
   if (a.solver_hash() != b.solver_hash()) {
     found.push_back(Another(a, b, "runs a different solver file", a.solver_hash(), b.solver_hash()));
   }
-  if (a.start_clock() != b.start_clock()) {
+  if (a.has_resume_latest() != b.has_resume_latest()) {
+    const bool a_does = a.has_resume_latest();
+    found.push_back(Format("%s resumes from the latest snapshot (--resume=latest), %s does not",
+                           Node(a_does ? a : b).c_str(), Node(a_does ? b : a).c_str()));
+  } else if (a.start_clock() != b.start_clock()) {
     found.push_back(StartDifference(a, b));
   } else if (a.snapshot_hash() != b.snapshot_hash()) {
     found.push_back(Another(a, b, "resumes from a different snapshot", a.snapshot_hash(), b.snapshot_hash()));
@@ -99,6 +103,9 @@ JobHandshake::JobHandshake(const RoutingTable& table, const JobFacts& facts, Cal
   own_.set_random_seed(facts.rank == 0 && facts.random_seed < 0 ? DrawSeed() : facts.random_seed);
   own_.set_dataset_hash(facts.dataset_hash);
   own_.set_host_id(facts.host_id);
+  own_.set_program(facts.program);
+  own_.set_instruction_set(facts.instruction_set);
+  if (facts.resume_latest) *own_.mutable_resume_latest() = *facts.resume_latest;
   for (const DataShape& shape : facts.data_shapes) *own_.add_data_shape() = shape;
   for (const CorePool& pool : facts.core_pools) {
     SharedCores* const shared = own_.add_shared_cores();
@@ -147,6 +154,7 @@ StatusOr<Rank> JobHandshake::Accept(std::string_view bytes) {
                               hello.rank());
   }
   if (hello.rank() == own_.rank()) return FailedPrecondition("%s was started twice", Node(own_).c_str());
+  HP_RETURN_IF_ERROR(CheckResumeLatest(hello.resume_latest()).Prepend(Node(hello)));
   const std::vector<std::string> differences = CompareNodes(hello, own_);
   if (!differences.empty()) {
     std::string text;
@@ -225,6 +233,15 @@ std::optional<int64_t> JobHandshake::seed() const {
   return std::nullopt;
 }
 
+std::optional<LatestSnapshot> JobHandshake::latest_snapshot() const {
+  MutexLock lock(&mutex_);
+  std::map<Rank, ResumeLatest> known;
+  for (const auto& [rank, hello] : hellos_) {
+    if (hello.has_resume_latest()) known[rank] = hello.resume_latest();
+  }
+  return ChooseLatest(known);
+}
+
 std::vector<DataShape> JobHandshake::data_shapes() const {
   MutexLock lock(&mutex_);
   for (const auto& [rank, hello] : hellos_) {
@@ -243,6 +260,17 @@ int JobHandshake::ThreadsOf(Rank rank) const {
     threads = std::min(threads, ShareOf(own->second, pool));
   }
   return static_cast<int>(std::max<int64_t>(1, threads));
+}
+
+SnapshotNode JobHandshake::DescribeNode(Rank rank) const {
+  SnapshotNode node;
+  node.set_name(table_.node(rank).name);
+  MutexLock lock(&mutex_);
+  const auto hello = hellos_.find(rank);
+  if (hello == hellos_.end()) return node;
+  node.set_program(hello->second.program());
+  node.set_instruction_set(Printable(hello->second.instruction_set(), kMaxQuoted));
+  return node;
 }
 
 std::vector<Rank> JobHandshake::NodesOnHostOf(Rank rank) const {

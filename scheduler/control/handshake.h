@@ -4,6 +4,7 @@
 #include "base/mutex.h"
 #include "hp/status.h"
 #include "proto/wire.pb.h"
+#include "scheduler/control/latest_snapshot.h"
 #include "scheduler/plan/routing_table.h"
 #include "transport/transport.h"
 
@@ -21,13 +22,17 @@ namespace hp {
 struct JobFacts {
   Rank rank = 0;
   uint64_t net_hash = 0, solver_hash = 0;  ///< NetHash, SolverHash (proto/hash.h)
-  int64_t start_clock = 0;                 ///< the first iteration to run; 0 unless resumed
+  int64_t start_clock = 0;                 ///< the first iteration to run; 0 unless resumed from a given snapshot
   uint64_t snapshot_hash = 0;              ///< of the .solverstate and its manifest; 0: started afresh
   int64_t random_seed = -1;                ///< of the solver or the snapshot; -1: not given
   uint64_t dataset_hash = 0;               ///< of the databases' content; 0: this node reads no data
   std::vector<DataShape> data_shapes;      ///< of each phase that this node reads; empty: it reads none
   std::vector<CorePool> core_pools;        ///< CorePools()
   uint64_t host_id = 0;                    ///< HostId(); 0: unknown, then hosts are told apart by name
+  /// What this node knows of earlier snapshots, if the job is to resume from the latest one of any node.
+  std::optional<ResumeLatest> resume_latest = {};
+  uint64_t program = 0;              ///< ProgramId()
+  std::string instruction_set = {};  ///< InstructionSet()
 };
 
 /// Admits the nodes of our job and refuses everyone else, and keeps what each node said in its hello.
@@ -81,12 +86,17 @@ class JobHandshake : public HandshakePolicy {
   /// The job's seed: that of the lowest accepted rank that has one. Rank 0 always has one, given or drawn, so when
   /// complete it is the same on all nodes. Nothing: no node accepted so far has one.
   std::optional<int64_t> seed() const HP_EXCLUDES(mutex_);
+  /// The snapshot from which the job goes on, of those that the nodes said they have; nothing: none has one. Call when
+  /// complete: then it is the same on all nodes.
+  std::optional<LatestSnapshot> latest_snapshot() const HP_EXCLUDES(mutex_);
   /// What the data layers of the job yield, as the first accepted node that reads data says; empty: none does so far.
   std::vector<DataShape> data_shapes() const HP_EXCLUDES(mutex_);
   /// The executor threads of a node: the table's number, else the least of its shares of its core pools, 1 to
   /// kMaxThreads. The nodes of a host that have a pool share what the table's numbers leave of it. Call when complete:
   /// then it is the same on all nodes.
   int ThreadsOf(Rank rank) const HP_EXCLUDES(mutex_);
+  /// What a node said of itself that decides the bits of its sums, without its threads. Call when complete.
+  SnapshotNode DescribeNode(Rank rank) const HP_EXCLUDES(mutex_);
   /// The nodes that run on the host of `rank`, itself among them, in the order of the table. Call when complete.
   std::vector<Rank> NodesOnHostOf(Rank rank) const HP_EXCLUDES(mutex_);
 

@@ -4,6 +4,7 @@
 #include "hp/status.h"
 #include "proto/wire.pb.h"
 #include "scheduler/control/exchange_rules.h"
+#include "scheduler/control/resume_rules.h"
 #include "scheduler/plan/job_plan.h"
 #include "transport/transport.h"
 
@@ -38,6 +39,9 @@ class PeerRules {
   Status CheckMessage(Rank from, uint32_t type, size_t bytes) HP_EXCLUDES(mutex_);
   /// Whether `from` may grant us places.
   Status CheckGranter(Rank from) const;
+
+  /// Pieces of a snapshot that nodes ask for before they train.
+  ResumeRules* resume() { return &resume_; }
 
   // --- Peers that broke a rule: what else they sent is not looked at. Any thread.
   /// @return whether this is the first time.
@@ -81,6 +85,7 @@ class PeerRules {
   const JobPlan* job_ = nullptr;  // written before the Gate opens, read after
   int64_t start_clock_ = 0;
   ExchangeRules exchanges_;
+  ResumeRules resume_;
   std::map<Rank, int64_t> next_report_;  // clocks; absent: start_clock_
   int64_t next_verdict_ = 0;             // a clock; all before it have come
   struct Early {

@@ -23,4 +23,12 @@ inline bool IsSliceTag(const PlaceTag& tag) { return (tag.channel & kSliceBit) !
 inline size_t SliceParam(const PlaceTag& tag) { return (tag.channel & ~kSliceBit) / 2; }
 inline bool SliceIsHistory(const PlaceTag& tag) { return (tag.channel & 1) != 0; }
 
+constexpr uint64_t kResumeId = ~uint64_t{0};
+
+/// The tag of a piece of a snapshot on its way to a node that resumes from it and lacks it.
+/// @param param index into NodePlan::params of the node that asks; below 2^30.
+inline PlaceTag ResumeTag(size_t param, bool history) { return {kResumeId, SliceTag(0, param, history).channel}; }
+/// Such a tag is a slice's (IsSliceTag), too: no clock has this id.
+inline bool IsResumeTag(const PlaceTag& tag) { return IsSliceTag(tag) && tag.msg_id == kResumeId; }
+
 }  // namespace hp

@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <charconv>
+#include <cstdio>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
@@ -69,12 +70,14 @@ Found LookAround(const std::string& prefix) {
   return found;
 }
 
-std::string DescribeProcess() {
+// The second line is for RunOfLatestStart.
+std::string DescribeStart(const RunMark& run) {
   char host[256] = "";
   gethostname(host, sizeof(host) - 1);
   std::random_device random;
-  return Format("host %s, process %d, at %lld s, %08x%08x\n", host, static_cast<int>(getpid()),
-                static_cast<long long>(std::time(nullptr)), random(), random());
+  return Format("host %s, process %d, at %lld s, %08x%08x\nrun %016llx began %lld\n", host, static_cast<int>(getpid()),
+                static_cast<long long>(std::time(nullptr)), random(), random(),
+                static_cast<unsigned long long>(run.id()), static_cast<long long>(run.began_us()));
 }
 
 std::string ContentsOf(const fs::path& path) {
@@ -86,8 +89,8 @@ std::string ContentsOf(const fs::path& path) {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<Incarnation>> Incarnation::Claim(const std::string& prefix) {
-  const std::string content = DescribeProcess();
+StatusOr<std::unique_ptr<Incarnation>> Incarnation::Claim(const std::string& prefix, const RunMark& run) {
+  const std::string content = DescribeStart(run);
   const std::string own = prefix + kStart + Format("claim_%d_%08x", static_cast<int>(getpid()), std::random_device()());
   HP_RETURN_IF_ERROR(WriteWholeFile(own, content));
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
@@ -134,6 +137,22 @@ Status Incarnation::Check() const {
   }
   if (ContentsOf(path) == content_) return OkStatus();
   return InvalidArgument("%s cannot be read, or another process has written it", path.c_str());
+}
+
+std::optional<RunMark> RunOfLatestStart(const std::string& prefix) {
+  const Found found = LookAround(prefix);
+  if (found.starts.empty()) return std::nullopt;
+  const std::string content = ContentsOf(found.starts.rbegin()->second);
+  unsigned long long id = 0;
+  long long began_us = 0;
+  const size_t line = content.find('\n');
+  if (line == std::string::npos) return std::nullopt;
+  if (std::sscanf(content.c_str() + line, "\nrun %16llx began %lld", &id, &began_us) != 2 || id == 0)
+    return std::nullopt;
+  RunMark run;
+  run.set_id(id);
+  run.set_began_us(began_us);
+  return run;
 }
 
 }  // namespace hp

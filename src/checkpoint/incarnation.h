@@ -1,9 +1,11 @@
 #pragma once
 
 #include "hp/status.h"
+#include "proto/snapshot.pb.h"
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace hp {
@@ -16,8 +18,9 @@ class Incarnation {
  public:
   /// Claims the number behind the highest that is there, and removes what lower ones left: their files, and temporary
   /// files of snapshots.
+  /// @param run that it trains; RunOfLatestStart reads it.
   /// @return kInvalidArgument: the folder is missing or can't be written; kResourceExhausted: no space.
-  static StatusOr<std::unique_ptr<Incarnation>> Claim(const std::string& prefix);
+  static StatusOr<std::unique_ptr<Incarnation>> Claim(const std::string& prefix, const RunMark& run = {});
 
   int64_t number() const { return number_; }
   /// @return kFailedPrecondition: a later start has claimed a higher number, or ours is gone.
@@ -31,5 +34,9 @@ class Incarnation {
   const int64_t number_;
   const std::string content_;  // of our file: tells it from that of another process
 };
+
+/// The run that the latest start of a prefix trains or trained, whether or not it has written a snapshot. Nothing: no
+/// start left a file, or one of a version that did not write it. Any thread.
+std::optional<RunMark> RunOfLatestStart(const std::string& prefix);
 
 }  // namespace hp

@@ -1,12 +1,9 @@
 // Reading begins with the state, which names the model and says whether there must be a manifest. Checksums are
 // compared before the model is parsed, so that a damaged file is reported as such.
-#include "base/input_file.h"
 #include "checkpoint/message_file.h"
 #include "checkpoint/snapshot.h"
-#include "checkpoint/summed_file.h"
+#include "checkpoint/snapshot_folder.h"
 
-#include "google/protobuf/stubs/logging.h"
-#include "google/protobuf/text_format.h"
 #include <unistd.h>
 
 #include <cinttypes>
@@ -47,37 +44,24 @@ StatusOr<State> ReadState(const std::string& path) {
   return state;
 }
 
-Status CheckFileSum(const std::string& folder, const SnapshotFile& file, const std::string& manifest_path) {
-  const std::string path = folder + file.name();
-  HP_ASSIGN_OR_RETURN(const FileSum sum, SumFile(path));
-  if (sum.bytes == file.bytes() && sum.xxh64 == file.xxh64()) return OkStatus();
-  return DataLoss("%s: %" PRId64 " bytes, checksum %016" PRIx64 "; its manifest %s says %" PRId64
-                  " bytes, checksum %016" PRIx64 ": the file was changed, or belongs to another snapshot",
-                  path.c_str(), sum.bytes, sum.xxh64, manifest_path.c_str(), static_cast<int64_t>(file.bytes()),
-                  static_cast<uint64_t>(file.xxh64()));
-}
-
 // The manifest beside a state, checked against both files; nothing for a state that Caffe wrote.
 StatusOr<std::optional<SnapshotManifest>> ReadManifest(const std::string& state_path, const State& state) {
   using Result = std::optional<SnapshotManifest>;
   if (!state.head.has_manifest()) return Result();
   const std::string path = state_path.substr(0, state_path.rfind('.')) + ".hpnode";
-  const StatusOr<std::string> text = ReadInputFile(path);
-  if (text.status().code() == StatusCode::kNotFound) {
+  StatusOr<SnapshotManifest> read = ReadManifestFile(path);
+  if (read.status().code() == StatusCode::kNotFound) {
     return DataLoss("%s: the snapshot is not complete: its manifest %s is missing", state_path.c_str(), path.c_str());
   }
-  HP_RETURN_IF_ERROR(text.status());
-  SnapshotManifest manifest;
-  const google::protobuf::LogSilencer quiet;  // its opinion of a damaged manifest; ours is in the Status
-  google::protobuf::TextFormat::Parser parser;
-  if (!parser.ParseFromString(*text, &manifest)) return DataLoss("%s: not an hpnode manifest", path.c_str());
+  HP_RETURN_IF_ERROR(read.status());
+  SnapshotManifest manifest = *std::move(read);
   if (manifest.state().name() != FileName(state_path) || manifest.iteration() != state.head.iter()) {
     return DataLoss("%s: the manifest belongs to %s at iteration %" PRId64 ", not to %s at iteration %d", path.c_str(),
                     manifest.state().name().c_str(), static_cast<int64_t>(manifest.iteration()),
                     FileName(state_path).c_str(), state.head.iter());
   }
-  HP_RETURN_IF_ERROR(CheckFileSum(FolderOf(state_path), manifest.state(), path));
-  HP_RETURN_IF_ERROR(CheckFileSum(FolderOf(state_path), manifest.model(), path));
+  HP_RETURN_IF_ERROR(CheckFileSum(manifest.state(), path));
+  HP_RETURN_IF_ERROR(CheckFileSum(manifest.model(), path));
   return Result(std::move(manifest));
 }
 

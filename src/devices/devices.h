@@ -47,6 +47,10 @@ inline Status NoSuchDeviceName(const std::string& name) {
   return InvalidArgument("device \"%s\"; expected \"cpu\", \"cuda\" or \"cuda:N\"", name.c_str());
 }
 
+/// What products on this host's processors are computed by, so far as it decides their bits: the library's version and
+/// the instructions that it uses here ("oneDNN 2.6.3 avx2"). Any thread.
+std::string InstructionSet();
+
 /// What this host has to compute on, a line each, or why it has no GPU: the text of `hpnode --list_devices`.
 std::string DescribeDevices();
 

@@ -4,6 +4,7 @@
 #include "proto/parse.h"
 #include "proto/wire.pb.h"
 #include "scheduler/control/messages.h"
+#include "scheduler/control/slice_tag.h"
 
 #include "glog/logging.h"
 
@@ -44,11 +45,26 @@ void Inbox::OnMessage(Rank peer, uint32_t type, std::span<const std::byte> bytes
 void Inbox::OnGranted(Rank peer, const PlaceTag& tag, size_t bytes, std::function<void()> deliver) {
   if (rules_.IsRefused(peer)) return;
   if (const Status status = rules_.CheckGranter(peer); !status.ok()) return Refuse(peer, status);
+  if (IsResumeTag(tag)) return OnPieceAsked(peer, tag, bytes, std::move(deliver));
   early_.gate->Run([this, peer, tag, bytes, deliver = std::move(deliver)] {
     const Status status = rules_.CheckGrant(peer, tag, bytes, parts_.requests->clocks_reported());
     if (status.ok()) return deliver();
     Refuse(peer, status);
   });
+}
+
+void Inbox::OnPieceAsked(Rank peer, const PlaceTag& tag, size_t bytes, std::function<void()> deliver) {
+  if (const Status status = rules_.resume()->CheckEarly(peer); !status.ok()) return Refuse(peer, status);
+  resume_gate_.Run([this, peer, tag, bytes, deliver = std::move(deliver)] {
+    const Status status = rules_.resume()->Check(peer, tag, bytes);
+    if (status.ok()) return deliver();
+    Refuse(peer, status);
+  });
+}
+
+void Inbox::StartGiving(const JobPlan& job, const std::set<Rank>& takers) {
+  rules_.resume()->SetPlan(job, takers);
+  resume_gate_.Open();
 }
 
 // At the end of a connection OnClosed comes right behind the cancelled grants, ahead of what is deferred here.

@@ -56,11 +56,15 @@ class Inbox {
   void OnMessage(Rank peer, uint32_t type, std::span<const std::byte> bytes);
   /// Calls `deliver` for a grant that is in order: at once, or on the main thread when the Gate opens.
   void OnGranted(Rank peer, const PlaceTag& tag, size_t bytes, std::function<void()> deliver);
+  /// From now on nodes that lack the snapshot may ask for their pieces; what they asked before is delivered. Main
+  /// thread, once, ahead of SetAssembled. @param job must outlive the inbox.
+  void StartGiving(const JobPlan& job, const std::set<Rank>& takers);
   /// A grant of ours was cancelled: by a peer, which no node of a job does, or by the end of the connection.
   void OnCancelled(Rank peer);
   void OnClosed(Rank peer);
 
  private:
+  void OnPieceAsked(Rank peer, const PlaceTag& tag, size_t bytes, std::function<void()> deliver);
   /// Breaks the peer's connection. Also the main thread, while the Gate opens.
   void Refuse(Rank peer, const Status& fault);
   /// A message whose type and size are in order. Also the main thread, while the Gate opens.
@@ -68,6 +72,7 @@ class Inbox {
 
   const Early early_;
   PeerRules rules_;
+  Gate resume_gate_;       // holds grants for pieces of a snapshot back until StartGiving
   Assembled parts_;        // written before the Gate opens, read after
   std::set<Rank> closed_;  // nodes whose connection has ended
 };

@@ -8,16 +8,20 @@
 #include "base/hash.h"
 #include "base/host.h"
 #include "base/input_file.h"
+#include "base/program.h"
 #include "proto/hash.h"
 #include "proto/net_filter.h"
 #include "proto/text.h"
 #include "scheduler/plan/table_check.h"
 #include "solvers/check.h"
 
+#include "devices/devices.h"
 #include "glog/logging.h"
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
+#include <random>
 
 namespace hp {
 namespace {
@@ -88,54 +92,103 @@ void LogSolverMode(const RoutingTable& table, const NodeInfo& node, const caffe:
             << " has no effect: its entry in " << table.path() << " says device \"cpu\"";
 }
 
-// The number of threads decides the order of sums: a job that goes on under its own division goes on with its own.
-Status RequireSavedThreads(const RoutingTable& table, const std::string& resume, JobFiles* files) {
-  const SnapshotManifest& manifest = *files->snapshot->manifest;
-  if (manifest.division_hash() != table.division_hash() || manifest.node_size() != table.size()) {
-    LOG(INFO) << resume << " was written with a different partitioning of the work: results match up to rounding, "
-              << "not bit for bit";
-    return OkStatus();
+void Append(const std::string& difference, std::string* all) { *all += (all->empty() ? "" : "; ") + difference; }
+
+// What else than the threads of the table this node does otherwise than when the snapshot was written.
+void CompareSelf(const SnapshotNode& saved, const std::string& name, std::string* differences) {
+  if (saved.program() != 0 && saved.program() != ProgramId())
+    Append(Format("another program on node \"%s\"", name.c_str()), differences);
+  if (!saved.instruction_set().empty() && saved.instruction_set() != InstructionSet()) {
+    Append(Format("node \"%s\" computing with %s, now with %s", name.c_str(), saved.instruction_set().c_str(),
+                  InstructionSet().c_str()),
+           differences);
   }
-  std::string differences;
-  for (const NodeInfo& node : table.nodes()) {
-    const int saved = manifest.node(node.rank).threads();
-    if (saved < 1) return DataLoss("%s: its manifest has no thread count for node %d", resume.c_str(), node.rank);
-    files->saved_threads.push_back(saved);
-    if (node.threads == 0 || node.threads == saved) continue;
-    differences += Format("%snode \"%s\" had %d thread(s), but has %d in the table", differences.empty() ? "" : "; ",
-                          node.name.c_str(), saved, node.threads);
-  }
-  if (differences.empty()) return OkStatus();
-  return FailedPrecondition(
-      "%s: %s when %s was written; to resume bit for bit, use the same number of threads or omit it",
-      table.path().c_str(), differences.c_str(), resume.c_str());
 }
 
-Status LoadSnapshot(const RoutingTable& table, const std::string& resume, JobFiles* files) {
+// The number of threads decides the order of sums: a job that goes on under its own division goes on with its own,
+// unless its table asks for others. What keeps a resumed job from the same bits is logged, and no fault.
+Status TakeSavedThreads(const RoutingTable& table, const SnapshotManifest& manifest, Rank rank, JobFiles* files) {
+  std::string differences;
+  if (manifest.division_hash() != table.division_hash() || manifest.node_size() != table.size()) {
+    differences = "a different partitioning of the work";
+  } else {
+    for (const NodeInfo& node : table.nodes()) {
+      const int saved = manifest.node(node.rank).threads();
+      if (saved < 1) {
+        return DataLoss("%s: its manifest has no thread count for node %d", files->resumed.c_str(), node.rank);
+      }
+      files->saved_threads.push_back(node.threads == 0 ? saved : node.threads);
+      if (node.threads == 0 || node.threads == saved) continue;
+      Append(Format("%d thread(s) of node \"%s\", which the table gives %d", saved, node.name.c_str(), node.threads),
+             &differences);
+    }
+    CompareSelf(manifest.node(rank), table.node(rank).name, &differences);
+  }
+  if (!differences.empty()) {
+    LOG(INFO) << files->resumed << " was written with " << differences
+              << ": results match up to rounding, not bit for bit";
+  }
+  return OkStatus();
+}
+
+// From `initial`, or as the snapshot left it, if its job scaled losses.
+Status MakeLossScaler(const RoutingTable& table, const SnapshotManifest* manifest, JobFiles* files) {
+  if (!table.scales_loss()) return OkStatus();
+  files->loss_scaler.emplace(table.config().loss_scaling());
+  if (manifest == nullptr || !manifest->has_loss_scaling()) return OkStatus();
+  return files->loss_scaler->Restore(manifest->loss_scaling()).Prepend(files->resumed + ": its manifest");
+}
+
+// What the job takes over from a snapshot beside its parameters.
+Status TakeManifest(const RoutingTable& table, const SnapshotManifest& manifest, Rank rank, JobFiles* files) {
+  if (manifest.net_hash() != NetHash(*files->net)) {
+    return FailedPrecondition("%s belongs to another net than \"%s\"", files->resumed.c_str(),
+                              files->net->name().c_str());
+  }
+  files->resumed_seed = manifest.random_seed();
+  if (manifest.has_run()) files->run.set_id(manifest.run().id());
+  HP_RETURN_IF_ERROR(TakeSavedThreads(table, manifest, rank, files));
+  return MakeLossScaler(table, &manifest, files);
+}
+
+Status LoadSnapshot(const RoutingTable& table, const std::string& resume, Rank rank, JobFiles* files) {
   // It is fitted to the net in SetInitialParams: the shapes follow from the input's, which an FC node hears from
   // others.
   HP_ASSIGN_OR_RETURN(LoadedSnapshot snapshot, ReadSnapshot(resume));
+  files->resumed = resume;
   files->snapshot = std::make_unique<LoadedSnapshot>(std::move(snapshot));
   files->start_clock = files->snapshot->iteration;
   HP_ASSIGN_OR_RETURN(const std::string bytes, ReadInputFile(resume));
   files->snapshot_hash = HashBytes(bytes);
-  if (!files->snapshot->manifest) return OkStatus();
-  const SnapshotManifest& manifest = *files->snapshot->manifest;
-  files->snapshot_hash ^= HashMessage(manifest);
-  if (manifest.net_hash() != NetHash(*files->net)) {
-    return FailedPrecondition("%s belongs to another net than \"%s\"", resume.c_str(), files->net->name().c_str());
-  }
-  return RequireSavedThreads(table, resume, files);
+  if (!files->snapshot->manifest) return MakeLossScaler(table, nullptr, files);
+  files->snapshot_hash ^= HashMessage(*files->snapshot->manifest);
+  return TakeManifest(table, *files->snapshot->manifest, rank, files);
 }
 
-// From `initial`, or as the snapshot left it, if its job scaled losses.
-Status MakeLossScaler(const RoutingTable& table, const std::string& resume, JobFiles* files) {
-  if (!table.scales_loss()) return OkStatus();
-  files->loss_scaler.emplace(table.config().loss_scaling());
-  if (!files->snapshot || !files->snapshot->manifest) return OkStatus();
-  const SnapshotManifest& manifest = *files->snapshot->manifest;
-  if (!manifest.has_loss_scaling()) return OkStatus();
-  return files->loss_scaler->Restore(manifest.loss_scaling()).Prepend(resume + ": its manifest");
+// Looks for what this node can offer the others.
+void FindLatest(JobFiles* files) {
+  const std::string prefix = files->solver.snapshot_prefix();
+  ResumeLatest& known = files->resume_latest.emplace();
+  if (const auto run = RunOfLatestStart(prefix)) *known.mutable_started_run() = *run;
+  files->found = FindNewestComplete(prefix, NetHash(*files->net));
+  if (!files->found) return;
+  known.set_snapshot_hash(HashMessage(files->found->manifest));
+  SnapshotManifest& manifest = *known.mutable_snapshot();
+  manifest = files->found->manifest;
+  for (SnapshotNode& node : *manifest.mutable_node()) node.clear_name();
+  manifest.clear_model();
+  manifest.clear_state();
+}
+
+// One that begins now, or begins anew from the snapshot that it is resumed from.
+RunMark NewRun() {
+  std::random_device random;
+  RunMark run;
+  run.set_id((uint64_t{random()} << 32 | random()) | 1);  // 0: none
+  run.set_began_us(
+      std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::system_clock::now().time_since_epoch())
+          .count());
+  return run;
 }
 
 }  // namespace
@@ -143,13 +196,27 @@ Status MakeLossScaler(const RoutingTable& table, const std::string& resume, JobF
 StatusOr<JobFiles> JobFiles::Read(const RoutingTable& table, const NodeInfo& node, const std::string& resume,
                                   const std::string& cache_dir, const LayerTypes& types) {
   JobFiles files;
+  files.run = NewRun();
   HP_RETURN_IF_ERROR(LoadFiles(table, types, &files));
   LogSolverMode(table, node, files.solver);
   HP_RETURN_IF_ERROR(CheckSnapshotFolder(table, node, files.solver));
   HP_RETURN_IF_ERROR(OpenInputs(node, cache_dir, types, &files));
-  if (!resume.empty()) HP_RETURN_IF_ERROR(LoadSnapshot(table, resume, &files));
-  HP_RETURN_IF_ERROR(MakeLossScaler(table, resume, &files));
+  if (resume == kResumeLatest) FindLatest(&files);
+  HP_RETURN_IF_ERROR(resume.empty() || resume == kResumeLatest ? MakeLossScaler(table, nullptr, &files)
+                                                               : LoadSnapshot(table, resume, node.rank, &files));
   return files;
+}
+
+Status JobFiles::Adopt(const RoutingTable& table, const LatestSnapshot& latest, Rank rank) {
+  if (latest.Has(rank)) {
+    HP_RETURN_IF_ERROR(LoadSnapshot(table, found->state_path, rank, this));
+  } else {
+    start_clock = latest.manifest.iteration();
+    resumed = Format("the snapshot of node \"%s\"", table.node(latest.GiverOf(rank)).name.c_str());
+    HP_RETURN_IF_ERROR(TakeManifest(table, latest.manifest, rank, this));
+  }
+  run = latest.manifest.run();
+  return OkStatus();
 }
 
 JobFacts JobFiles::Facts(Rank rank) const {
@@ -159,8 +226,8 @@ JobFacts JobFiles::Facts(Rank rank) const {
   facts.solver_hash = SolverHash(solver);
   facts.start_clock = start_clock;
   facts.snapshot_hash = snapshot_hash;
-  facts.random_seed = solver.random_seed();
-  if (snapshot && snapshot->manifest) facts.random_seed = snapshot->manifest->random_seed();
+  facts.random_seed = resumed_seed.value_or(solver.random_seed());
+  facts.resume_latest = resume_latest;
   if (train_input) {
     facts.dataset_hash = train_input->fingerprint();
     facts.data_shapes.push_back(ShapeMessage(*train_input, false));
@@ -171,6 +238,8 @@ JobFacts JobFiles::Facts(Rank rank) const {
   }
   facts.core_pools = CorePools();
   facts.host_id = HostId();
+  facts.program = ProgramId();
+  facts.instruction_set = InstructionSet();
   return facts;
 }
 

@@ -23,6 +23,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 
 namespace hp {
 namespace {
@@ -58,6 +59,7 @@ void Node::Stop() {
 
 void Node::Abort(const Status& status) {
   if (rendezvous_) rendezvous_->Abort(status);
+  if (transfer_) transfer_->Abort(status);
   exchanges_.Abort(status);
   if (training_) pipeline_->Abort();  // made before that, by the main thread
 }
@@ -77,8 +79,9 @@ Status Node::Open() {
 }
 
 Status Node::Run() {
-  for (auto step : {&Node::Connect, &Node::BuildModel, &Node::InitParams, &Node::ConnectExchanges, &Node::PrepareInputs,
-                    &Node::MakeCompute, &Node::MakeSnapshotter, &Node::Train}) {
+  for (auto step :
+       {&Node::Connect, &Node::ChooseSnapshot, &Node::BuildModel, &Node::InitParams, &Node::ConnectExchanges,
+        &Node::PrepareInputs, &Node::MakeCompute, &Node::MakeSnapshotter, &Node::Train}) {
     const Status status = AtLayer(OrOutOfMemory("starting", [this, step] { return (this->*step)(); }), files_.solver,
                                   table_.solver_path());
     if (status.ok()) continue;
@@ -103,7 +106,6 @@ Status Node::ReadFiles() {
     for (const NodeInfo& node : table_.nodes()) names.push_back(node.name);
     HP_ASSIGN_OR_RETURN(trace_, NodeTrace::Create(options_.trace_folder, names, options_.rank, Clock::Real()));
   }
-  if (options_.rank == 0) requests_.Keep(table_.size(), files_.solver.clip_gradients(), files_.loss_scaler);
   return OkStatus();
 }
 
@@ -125,6 +127,7 @@ Status Node::Connect() {
   if (trace_) transport_ = (traced_ = std::make_unique<TracedTransport>(transport_, trace_.get())).get();
   rendezvous_ =
       std::make_unique<NodeRendezvous>(transport_, options_.rank, table_.stage(info_.parts.front().stage).ranks);
+  transfer_ = std::make_unique<SnapshotTransfer>(transport_, options_.rank);
   bootstrap_ = std::make_unique<JobBootstrap>(table_, files_.Facts(options_.rank));
   failure_detector_ =
       std::make_unique<FailureDetector>(table_, options_.rank, transport_, options_.clock,
@@ -146,8 +149,20 @@ Status Node::Connect() {
   return bootstrap_->Wait();
 }
 
+Status Node::ChooseSnapshot() {
+  if (files_.resume_latest) {
+    latest_ = bootstrap_->handshake()->latest_snapshot();
+    if (latest_) HP_RETURN_IF_ERROR(files_.Adopt(table_, *latest_, options_.rank));
+    if (!latest_)
+      LOG(INFO) << "--resume=latest: no node has a complete snapshot of this training: starting from the beginning";
+  }
+  if (options_.rank == 0) requests_.Keep(table_.size(), files_.solver.clip_gradients(), files_.loss_scaler);
+  return OkStatus();
+}
+
 Status Node::BuildModel() {
-  const std::optional<int64_t> seed = bootstrap_->handshake()->seed();
+  const std::optional<int64_t> drawn = bootstrap_->handshake()->seed();
+  const std::optional<int64_t> seed = files_.resumed_seed ? files_.resumed_seed : drawn;
   CHECK(seed) << "no seed after the handshake";
   seed_ = static_cast<uint64_t>(*seed);
   JobPlan::Options plan;
@@ -192,11 +207,27 @@ Status Node::BuildModel() {
 Status Node::InitParams() {
   HP_ASSIGN_OR_RETURN(params_, ParamStore::Create(device_.device.get(), model_->stored_params(),
                                                   {table_.staleness() + 1, files_.start_clock}));
-  const InitialParams from{seed_, files_.snapshot.get(), options_.resume, options_.weights};
+  const InitialParams from{seed_, files_.snapshot.get(), files_.resumed,
+                           files_.resumed.empty() ? options_.weights : std::string()};
   HP_RETURN_IF_ERROR(SetInitialParams(*model_, from, params_.get()));
-  if (files_.snapshot) LOG(INFO) << "resuming at iteration " << files_.start_clock << " from " << options_.resume;
+  if (latest_) HP_RETURN_IF_ERROR(ShareSnapshot());
+  if (!files_.resumed.empty())
+    LOG(INFO) << "resuming at iteration " << files_.start_clock << " from " << files_.resumed;
   files_.snapshot.reset();
   return OkStatus();
+}
+
+Status Node::ShareSnapshot() {
+  if (!latest_->Has(options_.rank)) {
+    return transfer_->Take(model_->job(), latest_->GiverOf(options_.rank), params_.get());
+  }
+  std::set<Rank> takers;
+  for (Rank rank = 0; rank < table_.size(); ++rank) {
+    if (!latest_->Has(rank) && latest_->GiverOf(rank) == options_.rank) takers.insert(rank);
+  }
+  if (takers.empty()) return OkStatus();
+  inbox_->StartGiving(model_->job(), takers);
+  return transfer_->Give(model_->job(), takers, *files_.snapshot);
 }
 
 Status Node::ConnectExchanges() {
@@ -276,7 +307,7 @@ SnapshotWriter::Options Node::SnapshotFiles() {
   SnapshotWriter::Options options;
   options.prefix = files_.solver.snapshot_prefix();
   options.on_superseded = [this](const Status& status) { shutdown_.Fail(status); };
-  if (auto claimed = Incarnation::Claim(options.prefix); claimed.ok()) {
+  if (auto claimed = Incarnation::Claim(options.prefix, files_.run); claimed.ok()) {
     options.incarnation = *std::move(claimed);
   } else {
     LOG(WARNING) << "snapshots cannot be written: " << claimed.status().message();
@@ -287,9 +318,12 @@ SnapshotWriter::Options Node::SnapshotFiles() {
   options.manifest.set_net_hash(NetHash(*files_.net));
   options.manifest.set_solver_hash(SolverHash(files_.solver));
   options.manifest.set_division_hash(table_.division_hash());
+  *options.manifest.mutable_run() = files_.run;
+  options.keep = options_.keep_snapshots;
+  if (files_.start_clock > 0) options.in_use.insert(files_.start_clock);
   for (const NodeInfo& node : table_.nodes()) {
     SnapshotNode* entry = options.manifest.add_node();
-    entry->set_name(node.name);
+    *entry = bootstrap_->handshake()->DescribeNode(node.rank);
     entry->set_threads(ThreadsOf(node.rank));
   }
   return options;
@@ -461,6 +495,7 @@ void Node::OnConnectFailed(Rank peer, const Status& status) {
 
 void Node::OnGranted(Rank peer, const PlaceTag& tag, RemoteGrant grant, size_t bytes) {
   inbox_->OnGranted(peer, tag, bytes, [=, this] {
+    if (IsResumeTag(tag)) return transfer_->OnGranted(peer, tag, grant);
     if (IsSliceTag(tag)) return snapshotter_->OnGranted(peer, tag, grant);
     if (IsExchangeTag(tag)) return exchanges_.OnGranted(peer, tag, grant);
     pipeline_->OnGranted(peer, tag, grant, bytes);
@@ -470,6 +505,7 @@ void Node::OnGranted(Rank peer, const PlaceTag& tag, RemoteGrant grant, size_t b
 void Node::OnGrantEnded(Rank peer, const PlaceTag& tag, const Status& status) {
   if (status.code() == StatusCode::kCancelled) inbox_->OnCancelled(peer);
   if (trace_ && status.ok()) trace_->OnArrived(peer, tag);
+  if (IsResumeTag(tag)) return transfer_->OnGrantEnded(status);
   if (IsSliceTag(tag)) {
     return snapshotter_->OnGrantEnded(
         status.ok() ? status
@@ -482,6 +518,7 @@ void Node::OnGrantEnded(Rank peer, const PlaceTag& tag, const Status& status) {
 
 void Node::OnWriteEnded(Rank peer, const PlaceTag& tag, const Status& status) {
   if (trace_) trace_->OnWriteEnded(peer, tag);
+  if (IsResumeTag(tag)) return transfer_->OnWriteEnded(peer, status);
   if (IsSliceTag(tag)) return snapshotter_->OnWriteEnded(tag);
   if (IsExchangeTag(tag)) return exchanges_.OnWriteEnded(peer, tag, status);
   pipeline_->OnWriteEnded(peer, tag, status);

@@ -31,6 +31,7 @@
 #include "scheduler/pipeline/pipeline.h"
 #include "scheduler/plan/routing_table.h"
 #include "snapshot/pull_server.h"
+#include "snapshot/snapshot_transfer.h"
 #include "snapshot/snapshotter.h"
 #include "solvers/param_store.h"
 #include "transport/transport.h"
@@ -41,6 +42,7 @@
 #include <condition_variable>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -51,11 +53,13 @@ struct NodeOptions {
   const RoutingTable* table = nullptr;   ///< must outlive the node
   Rank rank = 0;                         ///< which entry of the table the node is
   std::unique_ptr<Transport> transport;  ///< of this rank, not started; the node starts and stops it
-  /// A .solverstate to continue from, the same file on every node (compared at the handshake); empty: start afresh.
+  /// A .solverstate to continue from, the same file on every node (compared at the handshake); kResumeLatest: the
+  /// newest snapshot of this job that any node has; empty: start afresh.
   std::string resume;
   /// A .caffemodel to take initial weights from, layer by layer by name; empty: fillers. Must be the same file on every
   /// node, which nobody checks. Not read with `resume`.
   std::string weights;
+  int keep_snapshots = 0;              ///< SnapshotWriter::Options::keep; read on the first node
   std::string cache_dir;               ///< DatasetOptions::cache_dir
   int reader_threads = 1;              ///< for each phase, on nodes that read records; at least 1
   const Clock* clock = Clock::Real();  ///< for failure detection and the log; must outlive the node
@@ -138,8 +142,11 @@ class Node : private TransportHandler, private PipelineHost {
   // The steps of Open and Run, in their order; src/node/README.md says what each makes.
   Status ReadFiles();
   Status Connect();
+  Status ChooseSnapshot();
   Status BuildModel();
   Status InitParams();
+  /// Gives nodes that lack the snapshot their part, or takes ours from one that has it. Does nothing where all have it.
+  Status ShareSnapshot();
   Status ConnectExchanges();
   Status PrepareInputs();
   Status MakeCompute();
@@ -204,7 +211,9 @@ class Node : private TransportHandler, private PipelineHost {
   std::unique_ptr<JobBootstrap> bootstrap_;
   std::unique_ptr<FailureDetector> failure_detector_;
   std::unique_ptr<NodeRendezvous> rendezvous_;
-  std::unique_ptr<PullServer> pulls_;  // on the first node
+  std::unique_ptr<SnapshotTransfer> transfer_;
+  std::optional<LatestSnapshot> latest_;  // resumed from; nothing: another way to start
+  std::unique_ptr<PullServer> pulls_;     // on the first node
   std::unique_ptr<Inbox> inbox_;
   std::unique_ptr<NodeModel> model_;
   NodeMemory memory_;  // what FitMemory chose

@@ -6,6 +6,7 @@
 
 #include "base/out_of_memory.h"
 #include "checkpoint/snapshot.h"
+#include "checkpoint/snapshot_folder.h"
 #include "solvers/lr_policy.h"
 
 #include "glog/logging.h"
@@ -119,6 +120,9 @@ Status SnapshotWriter::WriteFiles(const GatheredModel& model) {
     if (status.ok()) {
       LOG(INFO) << "Snapshotting solver state to binary proto file "
                 << SnapshotStatePath(options_.prefix, model.iteration());
+      if (options_.keep > 0) {
+        PruneSnapshots(options_.prefix, options_.manifest.run(), options_.keep, options_.in_use, contents.incarnation);
+      }
     }
     if (status.ok() || status.code() == StatusCode::kCancelled) return status;
     if (status.code() == StatusCode::kFailedPrecondition) {

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 
 namespace hp {
@@ -30,6 +31,9 @@ class SnapshotWriter {
     caffe::SolverParameter solver;  ///< for the learning rate's step in the .solverstate
     caffe::NetParameter train_net;  ///< the TRAIN phase, without blobs: what the .caffemodel says of the layers
     int retry_ms = 5000;            ///< between a failed write and the next attempt
+    /// Of this run (manifest.run) that stay, besides `in_use`; older ones go when a newer one is complete. 0: all.
+    int keep = 0;
+    std::set<int64_t> in_use;  ///< iterations that stay while this start lives: what it was resumed from
     /// This start of the job; null: no other start can write these files.
     std::shared_ptr<const Incarnation> incarnation;
     /// A later start of the job writes them now, and this one must end. Snapshot thread, under no lock; may be null

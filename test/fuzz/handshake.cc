@@ -10,7 +10,9 @@ using namespace hp;
 
 namespace {
 
-JobFacts FactsOf(Rank rank) { return {.rank = rank, .net_hash = 0x11, .solver_hash = 0x22, .random_seed = 1}; }
+JobFacts FactsOf(Rank rank) {
+  return {.rank = rank, .net_hash = 0x11, .solver_hash = 0x22, .random_seed = 1, .resume_latest = ResumeLatest()};
+}
 
 // The record of a node of the job or of a client, perhaps with one wrong byte; or nothing. Hashes of the table can't be
 // guessed.
@@ -57,6 +59,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (result.end == Handshake::End::kRefused) policy->OnRefusalSent(ended->hello());
     if (result.end == Handshake::End::kConnected && !client) job.OnConnected(result.rank);
   };
+  (void)job.latest_snapshot();
   const Proof::Self self{.client = client, .accepted = accepted, .dialed = 1};
   const JobKeys token{.node = true};
   auto proof = in.ConsumeBool() ? std::make_unique<Proof>(&token, self) : nullptr;

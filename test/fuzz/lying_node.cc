@@ -6,9 +6,11 @@
 #include "scheduler/control/exchange_tag.h"
 #include "scheduler/control/membership.h"
 #include "scheduler/control/messages.h"
+#include "scheduler/control/resume_rules.h"
 #include "scheduler/control/slice_tag.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -234,8 +236,19 @@ class Liar {
   void GrantSlice() {
     const Rank peer = Peer();
     if (!node_.reachable(peer)) return;
+    if (Rarely()) return AskForPiece(peer);
     const size_t param = in_.ConsumeIntegralInRange<size_t>(0, job_.params().size());
     node_.Granted(peer, SliceTag(Lie(1), param, in_.ConsumeBool()), in_.ConsumeIntegralInRange<size_t>(0, 4096));
+  }
+  // The next piece of a snapshot that the job resumes from.
+  void AskForPiece(Rank peer) {
+    if (peer >= job_.table().size()) return node_.Granted(peer, ResumeTag(0, false), 4);
+    const std::vector<ResumePiece> pieces = ResumePiecesOf(job_, peer);
+    const size_t next = pieces_asked_[peer]++;
+    if (next >= pieces.size()) return;
+    const auto param = static_cast<size_t>(Lie(pieces[next].param)) & 0x3fffffff;
+    node_.Granted(peer, ResumeTag(param, pieces[next].history),
+                  static_cast<size_t>(Lie(pieces[next].count * static_cast<int64_t>(sizeof(float)))));
   }
   void EndGrant(const Status& status = OkStatus()) {
     if (node_.transport.grants.empty()) return;
@@ -253,6 +266,7 @@ class Liar {
   const std::vector<LawfulGrant> grants_;
   const std::vector<LawfulLabels> labels_;
   // Said so far.
+  std::map<Rank, size_t> pieces_asked_;
   size_t granted_ = 0, gradients_granted_ = 0, labels_said_ = 0;
   int64_t reports_ = 0, verdicts_ = 0;
 };

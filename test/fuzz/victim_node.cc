@@ -4,6 +4,7 @@
 #include "test/fuzz/lying_node.h"
 
 #include <algorithm>
+#include <set>
 
 namespace hp {
 
@@ -86,6 +87,8 @@ void VictimNode::Granted(Rank peer, const PlaceTag& tag, size_t bytes) {
   inbox_.OnGranted(peer, tag, bytes, [this, peer, tag, bytes, grant] {
     if (IsExchangeTag(tag)) {
       Expect(ExchangeClock(tag) <= clocks_reported() + 2 * (job_.table().staleness() + 1));
+    } else if (IsResumeTag(tag)) {
+      Expect(job_.node(peer, true).params().at(SliceParam(tag)).block.count() * sizeof(float) == bytes);
     } else if (!IsSliceTag(tag)) {
       pipeline_.OnGranted(peer, tag, grant, bytes);
     }
@@ -138,6 +141,11 @@ void VictimNode::Settle() {
 
 void VictimNode::Assemble() {
   if (std::exchange(assembled_, true)) return;
+  std::set<Rank> takers;
+  for (Rank rank = 0; rank < job_.table().size(); ++rank) {
+    if (rank != self_) takers.insert(rank);
+  }
+  inbox_.StartGiving(job_, takers);
   inbox_.SetAssembled({.job = &job_,
                        .requests = &requests_,
                        .clock_end = clock_end_.get(),

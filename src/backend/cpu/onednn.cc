@@ -14,6 +14,21 @@ int64_t NativeBlock() {
   return (static_cast<int>(dnnl::get_effective_cpu_isa()) & kAvx512Bits) != 0 ? 16 : 8;
 }
 
+std::string DescribeInstructions() {
+  const dnnl_version_t* const version = dnnl_version();
+  const auto isa = dnnl::get_effective_cpu_isa();
+  std::string name = Format("instructions_%x", static_cast<unsigned>(isa));
+  if (isa == dnnl::cpu_isa::sse41) name = "sse41";
+  if (isa == dnnl::cpu_isa::avx) name = "avx";
+  if (isa == dnnl::cpu_isa::avx2) name = "avx2";
+  if (isa == dnnl::cpu_isa::avx2_vnni) name = "avx2_vnni";
+  if (isa == dnnl::cpu_isa::avx512_core) name = "avx512_core";
+  if (isa == dnnl::cpu_isa::avx512_core_vnni) name = "avx512_core_vnni";
+  if (isa == dnnl::cpu_isa::avx512_core_bf16) name = "avx512_core_bf16";
+  if (isa == dnnl::cpu_isa::avx512_core_amx) name = "avx512_core_amx";
+  return Format("oneDNN %d.%d.%d %s", version->major, version->minor, version->patch, name.c_str());
+}
+
 dnnl::memory::desc Describe(const Shape& shape, int64_t channel_block) {
   Tag tag = Tag::nhwc;
   if (channel_block == 1) tag = Tag::nchw;

@@ -16,6 +16,9 @@ namespace hp::onednn {
 /// Channels in one block of the layout in which convolutions are fastest on this host: 16 with AVX-512, else 8.
 int64_t NativeBlock();
 
+/// oneDNN's version and the instructions that it uses on this host: "oneDNN 2.6.3 avx2".
+std::string DescribeInstructions();
+
 /// oneDNN's description of a float32 tensor [N, C, H, W] with `channel_block`, which divides C.
 dnnl::memory::desc Describe(const Shape& shape, int64_t channel_block);
 /// The same, always named NHWC: with one channel it is also NCHW and with 16 also nChw16c, but oneDNN picks its kernels

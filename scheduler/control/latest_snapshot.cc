@@ -1,0 +1,65 @@
+#include "scheduler/control/latest_snapshot.h"
+
+#include "base/cores.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+namespace hp {
+namespace {
+
+auto RunKey(const RunMark& run) { return std::pair(run.began_us(), run.id()); }
+
+auto AgeKey(const ResumeLatest& known) {
+  const SnapshotManifest& manifest = known.snapshot();
+  return std::tuple(manifest.run().began_us(), manifest.iteration(), known.snapshot_hash());
+}
+
+/// The id of the run that began last.
+uint64_t NewestRun(const std::map<Rank, ResumeLatest>& known) {
+  RunMark newest;
+  for (const auto& [rank, knows] : known) {
+    for (const RunMark& run : {knows.started_run(), knows.snapshot().run()}) {
+      if (RunKey(run) > RunKey(newest)) newest = run;
+    }
+  }
+  return newest.id();
+}
+
+}  // namespace
+
+bool LatestSnapshot::Has(Rank rank) const { return std::find(holders.begin(), holders.end(), rank) != holders.end(); }
+
+std::optional<LatestSnapshot> ChooseLatest(const std::map<Rank, ResumeLatest>& known) {
+  const uint64_t run = NewestRun(known);
+  const ResumeLatest* newest = nullptr;
+  for (const auto& [rank, knows] : known) {
+    if (!knows.has_snapshot() || knows.snapshot().run().id() != run) continue;
+    if (newest == nullptr || AgeKey(*newest) < AgeKey(knows)) newest = &knows;
+  }
+  if (newest == nullptr) return std::nullopt;
+  LatestSnapshot latest{newest->snapshot(), newest->snapshot_hash(), {}};
+  for (const auto& [rank, knows] : known) {
+    if (knows.has_snapshot() && knows.snapshot_hash() == latest.hash) latest.holders.push_back(rank);
+  }
+  return latest;
+}
+
+Status CheckResumeLatest(const ResumeLatest& known) {
+  if (known.started_run().began_us() < 0) return InvalidArgument("a run that began before 1970");
+  if (!known.has_snapshot()) return OkStatus();
+  const SnapshotManifest& manifest = known.snapshot();
+  if (manifest.iteration() < 0 || manifest.iteration() > INT32_MAX) {
+    return InvalidArgument("a snapshot of iteration %lld", static_cast<long long>(manifest.iteration()));
+  }
+  if (manifest.random_seed() < 0 || manifest.run().began_us() < 0)
+    return InvalidArgument("a snapshot with a seed or a beginning below 0");
+  for (const SnapshotNode& node : manifest.node()) {
+    if (node.threads() < 1 || node.threads() > kMaxThreads)
+      return InvalidArgument("a snapshot of nodes with %d threads", node.threads());
+  }
+  return OkStatus();
+}
+
+}  // namespace hp

@@ -1,0 +1,183 @@
+"""Snapshots of a run are found, kept and removed: --keep_snapshots and --resume=latest."""
+
+import glob
+import os
+import re
+import shutil
+import signal
+
+import cluster
+
+LATEST = "--resume=latest"
+
+
+class KeepTest(cluster.JobTest):
+    """--keep_snapshots removes what is older, of this training alone."""
+
+    def iterations(self, extension):
+        found = [re.search(r"_iter_(\d+)\.%s$" % extension, path) for path in glob.glob(self.path("out_iter_*"))]
+        return sorted(int(match.group(1)) for match in found if match)
+
+    def expect_kept(self, *iterations):
+        for extension in ("hpnode", "solverstate", "caffemodel"):
+            self.assertEqual(self.iterations(extension), list(iterations), extension)
+
+    def test_the_newest_stay_and_what_was_resumed_from(self):
+        names = self.make_table(conv=1, fc=1)
+        self.make_job(iterations=20, snapshot=5)
+        self.run_job(names)
+        self.expect_kept(5, 10, 15, 20)
+        self.make_job(iterations=50, snapshot=5)
+        self.run_job(names, "--keep_snapshots=2", "--resume=" + self.path("out_iter_10.solverstate"))
+        self.expect_kept(10, 45, 50)
+
+    def test_another_training_loses_nothing(self):
+        names = self.make_table(conv=1, fc=0)
+        self.make_job(iterations=8, snapshot=4)
+        self.run_job(names)
+        self.make_job(iterations=50, snapshot=10)
+        self.run_job(names, "--keep_snapshots=1")
+        self.expect_kept(4, 8, 50)
+
+    def test_a_number_below_zero_is_refused(self):
+        self.make_table(conv=1, fc=0)
+        self.make_job(iterations=8)
+        self.expect_exit(self.start("--all", "--keep_snapshots=-1"), 2,
+                         r"--keep_snapshots is -1; expected at least 0")
+
+
+class LatestTest(cluster.JobTest):
+    """--resume=latest: the newest complete snapshot that any node has; nodes that lack it get their part."""
+
+    def result(self):
+        return self.read("out_iter_50.caffemodel"), self.read("out_iter_50.solverstate")
+
+    def remove(self, pattern):
+        for path in glob.glob(self.path(pattern)):
+            os.remove(path)
+
+    def run_uninterrupted(self, names):
+        self.make_job(iterations=50, snapshot=10, test=True)
+        self.run_job(names)
+        whole = self.result()
+        self.remove("out_*")
+        return whole
+
+    def kill_after(self, names, iteration, snapshot=10):
+        """Starts a training from the beginning and kills all of it some time after the snapshot of `iteration`."""
+        self.make_job(iterations=1000000, snapshot=snapshot, test=True)
+        nodes = list(self.start_all(names).values())
+        self.await_text(nodes[0], r"Snapshotting solver state to binary proto file \S*_iter_%d\." % iteration)
+        for node in nodes:
+            node.send(signal.SIGKILL)
+        for node in nodes:
+            node.wait()
+
+    def keep_only(self, *iterations):
+        """Removes what was written of other iterations between the last line that was read and the kill."""
+        for path in glob.glob(self.path("out_iter_*")):
+            if int(re.search(r"_iter_(\d+)\.", path).group(1)) not in iterations:
+                os.remove(path)
+
+    def resume(self, names):
+        self.make_job(iterations=50, snapshot=10, test=True)
+        return self.start_all(names, LATEST)
+
+    def check_equal(self, whole):
+        model, state = self.result()
+        self.assertEqual(model, whole[0], "the caffemodel differs")
+        self.assertEqual(state, whole[1], "the solverstate differs")
+
+    def test_one_folder(self):
+        names = self.make_table(conv=2, fc=2)
+        whole = self.run_uninterrupted(names)
+        self.kill_after(names, 30)
+        self.keep_only(10, 20, 30)
+        self.expect_all(self.resume(names).values(), 0, "Optimization Done",
+                        r"resuming at iteration 30 from \S*/out_iter_30\.solverstate")
+        self.check_equal(whole)
+
+    def test_what_is_damaged_is_passed_over_by_name(self):
+        names = self.make_table(conv=1, fc=1)
+        whole = self.run_uninterrupted(names)
+        self.kill_after(names, 40)
+        self.keep_only(10, 20, 30, 40)
+        os.truncate(self.path("out_iter_40.caffemodel"), 100)
+        with open(self.path("out_iter_30.solverstate"), "r+b") as state:
+            state.seek(100)
+            state.write(b"\0\1\2\3")
+        self.expect_all(self.resume(names).values(), 0, r"resuming at iteration 20 from",
+                        r"the snapshot \S*out_iter_40\.solverstate is passed over: .*caffemodel: 100 bytes",
+                        r"the snapshot \S*out_iter_30\.solverstate is passed over: .*checksum")
+        self.check_equal(whole)
+
+    def own_folders(self, servers=0):
+        """A table whose first node writes to out_*, the others to else/out_*. Returns (first, others)."""
+        names = self.make_table(conv=2, fc=2, servers=servers)
+        with open(self.path("table.prototxt"), encoding="utf-8") as table:
+            self.write("others.prototxt", table.read().replace("solver.prototxt", "others_solver.prototxt"))
+        os.makedirs(self.path("else"), exist_ok=True)
+        return names[0], names[1:]
+
+    def start_in_own_folders(self, first, others):
+        self.make_job(iterations=50, snapshot=10, test=True)
+        with open(self.path("solver.prototxt"), encoding="utf-8") as solver:
+            self.write("others_solver.prototxt", solver.read().replace(self.path("out"), self.path("else/out")))
+        return [self.start(LATEST, name=first)] + list(self.start_all(others, LATEST, table="others.prototxt").values())
+
+    def test_one_node_has_it_and_gives_the_others_their_parts(self):
+        for servers in (0, 1):
+            first, others = self.own_folders(servers)
+            whole = self.run_uninterrupted([first, *others])
+            self.kill_after([first, *others], 30)
+            self.keep_only(30)
+            nodes = self.start_in_own_folders(first, others)
+            self.expect_all(nodes, 0, "Optimization Done")
+            self.expect_exit(nodes[0], 0, r"resuming at iteration 30 from \S*/out_iter_30\.solverstate")
+            self.expect_all(nodes[1:], 0, r'resuming at iteration 30 from the snapshot of node "conv0"')
+            self.check_equal(whole)
+            self.remove("out_*")
+
+    def test_the_first_node_has_none(self):
+        first, others = self.own_folders()
+        whole = self.run_uninterrupted([first, *others])
+        self.kill_after([first, *others], 30)
+        self.keep_only(30)
+        for path in glob.glob(self.path("out_*")):
+            shutil.move(path, self.path("else"))
+        nodes = self.start_in_own_folders(first, others)
+        self.expect_all(nodes, 0, "Optimization Done")
+        self.expect_exit(nodes[0], 0, r'resuming at iteration 30 from the snapshot of node "conv1"')
+        self.assertEqual(self.read("out_iter_50.caffemodel"), whole[0])
+        self.assertEqual(self.read("out_iter_50.solverstate"), whole[1])
+
+    def test_none_anywhere(self):
+        names = self.make_table(conv=1, fc=1)
+        whole = self.run_uninterrupted(names)
+        nodes = self.resume(names).values()
+        self.expect_all(nodes, 0, "no node has a complete snapshot of this training: starting from the beginning")
+        self.check_equal(whole)
+
+    def test_snapshots_of_an_earlier_training_are_not_those_of_one_that_has_none_yet(self):
+        names = self.make_table(conv=1, fc=1)
+        whole = self.run_uninterrupted(names)
+        self.kill_after(names, 30)
+        self.make_job(iterations=1000000, snapshot=1000000)
+        second = self.start_all(names)
+        self.await_training(second.values())
+        for node in second.values():
+            node.send(signal.SIGKILL)
+            node.wait()
+        self.expect_all(self.resume(names).values(), 0, "starting from the beginning")
+        self.check_equal(whole)
+
+    def test_on_one_node_only(self):
+        names = self.make_table(conv=1, fc=1)
+        self.make_job(iterations=50)
+        nodes = [self.start(LATEST, name=names[0]), self.start(name=names[1])]
+        self.expect_all(nodes, 2, r'node "conv0" resumes from the latest snapshot \(--resume=latest\), '
+                                  r'node "fc0" does not')
+
+
+if __name__ == "__main__":
+    cluster.main()

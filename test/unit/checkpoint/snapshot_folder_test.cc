@@ -1,0 +1,127 @@
+#include "checkpoint/snapshot_folder.h"
+
+#include "checkpoint/snapshot.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+namespace hp {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+constexpr uint64_t kNet = 0xFEDC;
+
+RunMark Mark(uint64_t id, int64_t began_us) {
+  RunMark run;
+  run.set_id(id);
+  run.set_began_us(began_us);
+  return run;
+}
+
+class SnapshotFolderTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/hp_snapshots_XXXXXX";
+    folder_ = mkdtemp(name);
+    net_.add_layer()->set_name("fc");
+    std::iota(values_.begin(), values_.end(), 1.0f);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  void Write(int64_t iteration, const RunMark& run, uint64_t net_hash = kNet) {
+    SnapshotContents contents;
+    contents.prefix = Prefix();
+    contents.iteration = iteration;
+    contents.net = &net_;
+    contents.params = {{"fc", 0, {5, 4}, values_.data(), values_.data()}};
+    contents.manifest.set_net_hash(net_hash);
+    *contents.manifest.mutable_run() = run;
+    auto pending = PrepareSnapshot(contents);
+    ASSERT_TRUE(pending.ok() && (*pending)->Commit().ok());
+  }
+  std::string Prefix() const { return folder_ + "/net"; }
+  std::vector<int64_t> Found() const {
+    std::vector<int64_t> iterations;
+    for (const FoundSnapshot& found : FindSnapshots(Prefix())) iterations.push_back(found.manifest.iteration());
+    return iterations;
+  }
+  int64_t Newest() const {
+    const auto found = FindNewestComplete(Prefix(), kNet);
+    return found ? found->manifest.iteration() : -1;
+  }
+  size_t Files() const {
+    return static_cast<size_t>(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()));
+  }
+
+  std::string folder_;
+  caffe::NetParameter net_;
+  std::vector<float> values_ = std::vector<float>(20);
+};
+
+TEST_F(SnapshotFolderTest, TheNewestRunComesFirstWhateverItsIterations) {
+  Write(500, Mark(1, 1000));
+  Write(30, Mark(2, 2000));
+  Write(100, Mark(2, 2000));
+  Write(900, {});
+  EXPECT_THAT(Found(), ElementsAre(100, 30, 500, 900));
+  EXPECT_EQ(Newest(), 100);
+}
+
+TEST_F(SnapshotFolderTest, WhatIsNotCompleteIsPassedOver) {
+  for (const int64_t iteration : {10, 20, 30, 40}) Write(iteration, Mark(1, 1000));
+  Write(50, Mark(1, 1000), kNet + 1);
+  fs::resize_file(SnapshotModelPath(Prefix(), 40), 30);  // cut short
+  {
+    std::fstream file(SnapshotStatePath(Prefix(), 30), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(60);
+    file.put('x');
+  }
+  EXPECT_EQ(Newest(), 20);
+  fs::remove(SnapshotModelPath(Prefix(), 20));
+  EXPECT_EQ(Newest(), 10);
+  std::ofstream(SnapshotManifestPath(Prefix(), 10)) << "not a manifest";
+  EXPECT_EQ(Newest(), -1);
+}
+
+TEST_F(SnapshotFolderTest, OnlyThisRunsOldSnapshotsGo) {
+  for (const int64_t iteration : {10, 20, 30, 40, 50}) Write(iteration, Mark(1, 1000));
+  Write(25, Mark(2, 500));
+  Write(5, {});
+  EXPECT_EQ(PruneSnapshots(Prefix(), Mark(1, 1000), 2, {20}, nullptr), 2);
+  EXPECT_THAT(Found(), ElementsAre(50, 40, 20, 25, 5));
+  EXPECT_EQ(Files(), 15u);
+  EXPECT_EQ(Newest(), 50);
+}
+
+TEST_F(SnapshotFolderTest, AStartWithASuccessorRemovesNothing) {
+  for (const int64_t iteration : {10, 20}) Write(iteration, Mark(1, 1000));
+  const auto first = Incarnation::Claim(Prefix(), Mark(1, 1000));
+  ASSERT_TRUE(first.ok());
+  const auto second = Incarnation::Claim(Prefix(), Mark(7, 1500));
+  ASSERT_TRUE(second.ok());
+  EXPECT_EQ(PruneSnapshots(Prefix(), Mark(1, 1000), 1, {}, first->get()), 0);
+  EXPECT_THAT(Found(), ElementsAre(20, 10));
+  EXPECT_EQ(RunOfLatestStart(Prefix())->id(), 7u);
+  EXPECT_EQ(RunOfLatestStart(Prefix())->began_us(), 1500);
+  EXPECT_EQ(PruneSnapshots(Prefix(), Mark(1, 1000), 1, {}, second->get()), 1);
+}
+
+TEST_F(SnapshotFolderTest, AnEmptyFolderHasNone) {
+  EXPECT_THAT(Found(), IsEmpty());
+  EXPECT_EQ(Newest(), -1);
+  EXPECT_FALSE(RunOfLatestStart(Prefix()).has_value());
+}
+
+}  // namespace
+}  // namespace hp
