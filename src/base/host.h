@@ -19,6 +19,10 @@ std::vector<std::string> OwnAddresses();
 /// ("10.0.0.0/8", "fd00::/8"). @return the first that fits; kInvalidArgument: none does; the message has all addresses.
 StatusOr<std::string> OwnAddressOn(const std::string& interface);
 
+/// This host's own address on the way to another one, as the routes say; nothing is sent.
+/// @param host name or address. @return empty: there is no way.
+std::string OwnAddressToward(const std::string& host);
+
 /// Whether an address is reached from here or from private networks alone: loopback, link-local, RFC 1918, RFC 4193,
 /// RFC 6598. @param address numeric; another text is not private.
 bool IsPrivateAddress(const std::string& address);
