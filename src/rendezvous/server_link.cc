@@ -80,14 +80,20 @@ class ServerLink::Connection : public TransportHandler {
 };
 
 ServerLink::ServerLink(std::string name, const std::optional<JobKeys>& keys, MakeTransport make_transport)
-    : name_(std::move(name)), seal_(kServerSealRun, keys), make_transport_(std::move(make_transport)) {}
+    : name_(std::move(name)),
+      keys_(keys.has_value()),
+      seal_(kServerSealRun, keys),
+      make_transport_(std::move(make_transport)) {}
 
 ServerLink::~ServerLink() = default;
 
 StatusOr<RendezvousAnswer> ServerLink::Tell(NodeRecord record) {
   if (!connection_) {
     auto connection = std::make_unique<Connection>(make_transport_(), seal_);
-    const Status opened = connection->Open();
+    Status opened = connection->Open();
+    if (!opened.ok() && !keys_) {
+      opened = Status(opened.code(), opened.message() + "; a server with a token needs --token_file");
+    }
     if (!opened.ok()) return opened.Prepend(name_);
     connection_ = std::move(connection);
   }

@@ -30,6 +30,7 @@ class ServerLink : public JobRendezvous {
   class Connection;
 
   const std::string name_;
+  const bool keys_;  // whether this process has a token
   const EntrySeal seal_;
   const MakeTransport make_transport_;
   std::unique_ptr<Connection> connection_;  // null: there is none
