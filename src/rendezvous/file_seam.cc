@@ -56,6 +56,11 @@ class SystemFiles : public FileSeam {
     return fsync(file.get()) == 0 ? OkStatus() : FileError(path, errno);
   }
 
+  Status Touch(const std::string& path) override {
+    const Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+    return file.get() < 0 ? FileError(path, errno) : OkStatus();
+  }
+
   Status Link(const std::string& from, const std::string& to) override {
     return link(from.c_str(), to.c_str()) == 0 ? OkStatus() : FileError(to, errno);
   }

@@ -23,6 +23,8 @@ class FileSeam {
   virtual Status MakeFolder(const std::string& path) = 0;
   /// Writes a file whole, and has the disk take it. What is there is overwritten.
   virtual Status WriteFile(const std::string& path, std::string_view bytes) = 0;
+  /// Creates an empty file, and does not wait for the disk.
+  virtual Status Touch(const std::string& path) = 0;
   /// link(2).
   virtual Status Link(const std::string& from, const std::string& to) = 0;
   /// rename(2).

@@ -51,7 +51,7 @@ StatusOr<std::optional<std::string>> FolderStore::ReadFresh(const std::string& n
   HP_ASSIGN_OR_RETURN(std::optional<std::string> bytes, files_->ReadFile(PathOf(name)));
   if (bytes) return bytes;
   const std::string temporary = Temporary();
-  HP_RETURN_IF_ERROR(files_->WriteFile(temporary, ""));
+  HP_RETURN_IF_ERROR(files_->Touch(temporary));
   (void)files_->Remove(temporary).ok();
   return files_->ReadFile(PathOf(name));
 }

@@ -30,6 +30,7 @@ class FakeFiles : public FileSeam {
     server_->files[path] = std::make_shared<std::string>(bytes);
     return OkStatus();
   }
+  Status Touch(const std::string& path) override { return WriteFile(path, ""); }
   Status Link(const std::string& from, const std::string& to) override {
     if (fail_links) return Unavailable("%s: no links here", to.c_str());
     if (server_->files.contains(to)) return Unavailable("%s: File exists", to.c_str());
