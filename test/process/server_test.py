@@ -12,6 +12,7 @@ import time
 import unittest
 
 import cluster
+import cut_link_test
 
 ROLES = ("conv", "conv", "fc", "fc")
 PLAN = ("--conv=2", "--fc=2")
@@ -179,6 +180,29 @@ class ServerTest(RendezvousTest):
         nodes = self.start_nodes(self.routing)
         self.expect_all(nodes, 2, "hpserver can't plan: ")
         self.assertIsNone(server.popen.poll())
+
+
+class HostsTest(cut_link_test.Hosts):
+    """Nodes on hosts of their own: network namespaces on a switch."""
+
+    def test_nodes_of_other_hosts_train_by_the_addresses_that_they_say(self):
+        self.make_job(iterations=20)
+        hosts = ["server", "one", "two", "three"]
+        address = self.make_hosts(hosts)[0]
+        self.assertEqual(cluster.run_tool("hproute", "--new_token=" + self.path("token"))[0], 0)
+        token = "--token_file=" + self.path("token")
+        server = cluster.Process(
+            "server", [*self.on_host("server"), cluster.program("hpserver"), "--solver=" + self.path("solver.prototxt"),
+                       "--conv=2", "--fc=1", "--cache_dir=none", "--listen=:29400", "--folder=" + self.path("run"),
+                       token], self.path("server.log"), None)
+        self.processes.append(server)
+        self.await_text(server, "listens on ")
+        flags = {"one": (), "two": ("--interface=eth0", "--port=29777"), "three": ("--interface=10.213.7.0/24",)}
+        nodes = [self.start("--role=" + role, token, *flags[host], log=host, prefix=self.on_host(host),
+                            routing="tcp://%s:29400" % address)
+                 for host, role in zip(hosts[1:], ("conv", "conv", "fc"))]
+        self.expect_all(nodes, 0, "Optimization Done")
+        self.assertIn("conv of %s (10.213.7.3:29777) asks for a table" % os.uname().nodename, server.text())
 
 
 class FolderTest(RendezvousTest):
