@@ -3,6 +3,7 @@
 #include "base/job_environment.h"
 #include "base/log_writer.h"
 #include "base/out_of_memory.h"
+#include "commands/find_table.h"
 #include "commands/launch.h"
 #include "commands/signals.h"
 #include "commands/time_limit.h"
@@ -27,7 +28,18 @@
 #include <string>
 #include <vector>
 
-DEFINE_string(routing, "", "the job's routing table (text protobuf; hproute writes one)");
+DEFINE_string(routing, "",
+              "the job's routing table: a file (text protobuf; hproute writes one), or who hands it out: "
+              "tcp://HOST:PORT (hpserver), dir:///shared/path or redis://HOST:PORT/RUN_ID");
+DEFINE_string(run_id, "",
+              "id of the run, the same on all its nodes, where the table is handed out; empty: the scheduler's");
+DEFINE_string(solver, "", "Caffe solver file, where the table is handed out: in place of the table's");
+DEFINE_int32(conv, 0, "with dir:// or redis://: plan, if no other node does, for so many conv nodes");
+DEFINE_int32(fc, 0, "likewise FC nodes");
+DEFINE_int32(ps, 0, "likewise parameter servers");
+DEFINE_string(plan, "", "auto: plan for --conv and --fc nodes in all the table with the highest throughput");
+DEFINE_string(device, "cpu", "where the table is handed out: what this node computes on, cpu or cuda:N");
+DEFINE_int32(port, 0, "where the table is handed out: the port to listen on; 0: any free one");
 DEFINE_string(role, "", "conv, fc or ps: role of the node to run, one of the table's nodes on this host");
 DEFINE_string(node, "", "name of the node to run; overrides --role and this host's addresses");
 DEFINE_bool(all, false, "run every node of the table as threads of this process, without a network");
@@ -76,6 +88,7 @@ constexpr char kUsage[] =
     "usage: hpnode --role=conv|fc|ps --routing=table.prototxt [--node=NAME]\n"
     "       hpnode --all --routing=table.prototxt\n"
     "       srun hpnode --routing=table.prototxt     # or mpirun: task i is node i of the table (tools/cluster)\n"
+    "       hpnode [--role=conv|fc|ps] --routing=tcp://HOST:PORT|dir:///PATH|redis://HOST:PORT/RUN_ID [--run_id=ID]\n"
     "example, on one host:\n"
     "  hproute --solver=solver.prototxt --conv=2 --fc=2 --hosts=127.0.0.1 --out=table.prototxt\n"
     "  hpnode --role=conv --routing=table.prototxt &   # twice\n"
@@ -92,6 +105,18 @@ constexpr char kUsage[] =
 [[noreturn]] void LeaveProcess(const Status& status) {
   FlushLog(std::chrono::seconds(2));
   _exit(ExitStatus(status));
+}
+
+TableFlags FlagsOfTable() {
+  TableFlags flags{.routing = FLAGS_routing,
+                   .run_id = FLAGS_run_id,
+                   .role = FLAGS_role,
+                   .node = FLAGS_node,
+                   .device = FLAGS_device,
+                   .port = FLAGS_port,
+                   .plan = {}};
+  flags.plan = {FLAGS_solver, FLAGS_plan, FLAGS_conv, FLAGS_fc, FLAGS_ps, "", FLAGS_cache_dir};
+  return flags;
 }
 
 NodeOptions OptionsFor(const RoutingTable& table, Rank rank) {
@@ -122,12 +147,15 @@ StatusOr<HostSettings> ReadHostSettings() {
   return host;
 }
 
+/// Whether --routing names who hands the table out.
+bool IsHandedOut() { return FLAGS_routing.find("://") != std::string::npos; }
+
 /// Who this process is by its scheduler; no task where flags say it.
 StatusOr<JobEnvironment> ReadTask() {
   HP_ASSIGN_OR_RETURN(JobEnvironment job, ReadJobEnvironment());
   const bool by_flags = FLAGS_all || !FLAGS_role.empty() || !FLAGS_node.empty();
   if (by_flags) job.task = -1;
-  if (by_flags || job.is_task()) return job;
+  if (by_flags || job.is_task() || IsHandedOut()) return job;
   return InvalidArgument(
       "--role=conv|fc|ps or --node=NAME is missing, and this is no task of Slurm, Open MPI, PMIx, Kubernetes or RANK "
       "and WORLD_SIZE%s (hpnode --help)",
@@ -149,13 +177,28 @@ StatusOr<std::unique_ptr<ProgressFile>> MakeProgressFile() {
   return ProgressFile::Create(FLAGS_progress_file);
 }
 
-Status RunOne(const RoutingTable& table, const JobEnvironment& job, SignalThread* signals, bool* said) {
-  HP_ASSIGN_OR_RETURN(const HostSettings host, ReadHostSettings());
-  HP_ASSIGN_OR_RETURN(OwnNode own, job.is_task() ? TakeTaskNodeOverNetwork(table, job, host)
-                                                 : TakeOwnNodeOverNetwork(table, FLAGS_role, FLAGS_node, host));
+/// The node of the table that the rendezvous gave to this process, or else the scheduler, or that flags choose.
+StatusOr<OwnNode> TakeNode(FoundTable* found, const HostSettings& host, const JobEnvironment& job) {
+  const RoutingTable& table = *found->table;
+  if (found->listener) return TakeGivenNode(table, found->node, std::move(found->listener), host);
+  if (job.is_task()) return TakeTaskNodeOverNetwork(table, job, host);
+  return TakeOwnNodeOverNetwork(table, FLAGS_role, FLAGS_node, host);
+}
+
+Status RunOne(FoundTable* found, const HostSettings& host, const JobEnvironment& job, SignalThread* signals,
+              bool* said) {
+  const RoutingTable& table = *found->table;
+  HP_ASSIGN_OR_RETURN(OwnNode own, TakeNode(found, host, job));
   HP_ASSIGN_OR_RETURN(std::unique_ptr<ProgressFile> file, MakeProgressFile());
   NodeOptions options = OptionsFor(table, own.rank);
   options.transport = std::move(own.transport);
+  if (Attendance* const attendance = found->attendance.get()) {
+    options.on_loss = [attendance](int64_t clock, double) { attendance->SetIteration(clock + 1); };
+    options.leave = [attendance](const Status& status) {
+      attendance->End(ExitStatus(status));
+      LeaveProcess(status);
+    };
+  }
   Node node(std::move(options));
   signals->Serve(&node);
   const std::unique_ptr<ProgressFile> progress = std::move(file);  // ends before the node
@@ -168,10 +211,23 @@ Status RunOne(const RoutingTable& table, const JobEnvironment& job, SignalThread
   return status;
 }
 
+/// Runs one node of the table that --routing leads to.
+Status TrainOne(const JobEnvironment& job, SignalThread* signals, bool* said) {
+  HP_ASSIGN_OR_RETURN(const HostSettings host, ReadHostSettings());
+  HP_ASSIGN_OR_RETURN(FoundTable found, FindTable(FlagsOfTable(), host));
+  if (!found.table) {
+    LOG(INFO) << found.why;
+    return OkStatus();
+  }
+  const Status status = RunOne(&found, host, job, signals, said);
+  if (found.attendance) found.attendance->End(ExitStatus(status));
+  return status;
+}
+
 /// @param[out] said nodes ran, and have logged why they ended
 Status Train(const JobEnvironment& job, SignalThread* signals, bool* said) {
+  if (!FLAGS_all) return TrainOne(job, signals, said);
   HP_ASSIGN_OR_RETURN(const RoutingTable table, RoutingTable::Load(FLAGS_routing));
-  if (!FLAGS_all) return RunOne(table, job, signals, said);
   for (const NodeInfo& node : table.nodes()) {
     if (node.device != kOwnGpu) continue;
     return InvalidArgument(
@@ -201,6 +257,7 @@ Status Main(bool* said) {
   }
   if (FLAGS_routing.empty()) return InvalidArgument("--routing=table.prototxt is missing (hpnode --help)");
   HP_RETURN_IF_ERROR(CheckThreads("reader_threads", FLAGS_reader_threads, 1));
+  if (FLAGS_all && IsHandedOut()) return InvalidArgument("--all goes with a table that is a file");
   HP_ASSIGN_OR_RETURN(const JobEnvironment job, ReadTask());
   if (FLAGS_wait < 0 || FLAGS_wait > kMaxWaitS) {
     return InvalidArgument("--wait is %d; expected 0 to %d", FLAGS_wait, kMaxWaitS);

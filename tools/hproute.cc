@@ -6,6 +6,7 @@
 #include "commands/describe.h"
 #include "commands/job_hosts.h"
 #include "commands/plan_table.h"
+#include "commands/put_table.h"
 #include "commands/simulate.h"
 #include "proto/text.h"
 #include "scheduler/plan/routing_table.h"
@@ -82,7 +83,8 @@ DEFINE_string(shares, "",
 DEFINE_bool(batch_per_replica, false, "batch_size of the net is per replica, not the total of all replicas.");
 DEFINE_bool(tls, false, "Encrypt what the nodes send to each other; each needs the job's token (--new_token).");
 DEFINE_string(job, "", "Name of the job; tells two jobs with the same table apart.");
-DEFINE_string(out, "", "Table to write.");
+DEFINE_string(out, "", "Table to write: a file, or for nodes that ask dir:///shared/path or redis://HOST:PORT/RUN_ID.");
+DEFINE_string(run_id, "", "With --out=dir:// or redis://: id of the run; empty: the scheduler's.");
 DEFINE_bool(check, false, "Check the given table: list all its faults, or what each node runs, holds and sends.");
 DEFINE_bool(
     simulate, false,
@@ -91,7 +93,7 @@ DEFINE_bool(
 DEFINE_string(trace, "", "With --simulate: write all that happens to this file, for ui.perfetto.dev.");
 DEFINE_string(new_token, "",
               "Write a new job token to this file, readable by you alone; hpnode --token_file reads it.");
-DEFINE_string(token_file, "", "With --read_key: the job's token.");
+DEFINE_string(token_file, "", "With --read_key, or --out=dir:// or redis://: the job's token.");
 DEFINE_string(read_key, "", "Write to this file what a reader of the job's weights needs, and no node can use.");
 DEFINE_int64(memory_mb, 0,
              "With --check: memory that each host has for all of its nodes, in MiB; 0: all that it has if it is this "
@@ -159,6 +161,7 @@ StatusOr<std::vector<int>> FcStages(const std::string& text) {
 std::string SolverFromTable(const std::string& solver, const std::string& table) {
   namespace fs = std::filesystem;
   if (fs::path(solver).is_absolute()) return solver;
+  if (table.find("://") != std::string::npos) return fs::absolute(solver).string();
   std::error_code error;
   const fs::path folder = fs::weakly_canonical(fs::absolute(table).parent_path(), error);
   const fs::path target = fs::weakly_canonical(fs::absolute(solver), error);
@@ -228,7 +231,8 @@ Status Write() {
   for (const std::string& fault : CheckHosts(config, &CanonicalAddresses)) {
     std::cerr << "hproute: warning: " << fault << " (as this host sees it)\n";
   }
-  HP_RETURN_IF_ERROR(WriteWholeFile(FLAGS_out, TableText(config, CommandLine(request))));
+  HP_RETURN_IF_ERROR(
+      PutTableAt(FLAGS_out, config, TableText(config, CommandLine(request)), FLAGS_run_id, FLAGS_token_file));
   std::cout << FLAGS_out << ": " << config.node_size() << " node(s)\n" << DescribeTable(config, net);
   return OkStatus();
 }
@@ -285,7 +289,8 @@ Status Plan() {
   const std::string comment = "Routing table of hpnode, chosen by\nhproute --solver=" + FLAGS_solver +
                               " --hosts=" + FLAGS_hosts + " --out=" + FLAGS_out +
                               "\nEvery node of the job needs the same table.\n\n" + planned.reasons;
-  HP_RETURN_IF_ERROR(WriteWholeFile(FLAGS_out, TableText(planned.config, comment)));
+  HP_RETURN_IF_ERROR(
+      PutTableAt(FLAGS_out, planned.config, TableText(planned.config, comment), FLAGS_run_id, FLAGS_token_file));
   std::cout << FLAGS_out << ": " << planned.config.node_size() << " node(s)\n";
   return OkStatus();
 }

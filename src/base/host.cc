@@ -6,6 +6,7 @@
 #include <ifaddrs.h>
 #include <netdb.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -114,6 +115,25 @@ StatusOr<std::string> OwnAddressOn(const std::string& interface, const std::stri
 std::string InterfaceOf(const std::string& address) {
   for (const InterfaceAddress& own : InterfaceAddresses()) {
     if (own.address == address) return own.interface;
+  }
+  return "";
+}
+
+std::string OwnAddressToward(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_DGRAM;  // to connect one only looks the route up
+  addrinfo* list = nullptr;
+  if (getaddrinfo(host.c_str(), "9", &hints, &list) != 0) return "";
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> addresses(list, &freeaddrinfo);
+  for (const addrinfo* at = list; at != nullptr; at = at->ai_next) {
+    const int fd = socket(at->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) continue;
+    sockaddr_storage own = {};
+    socklen_t length = sizeof(own);
+    auto* const address = reinterpret_cast<sockaddr*>(&own);
+    const bool found = connect(fd, at->ai_addr, at->ai_addrlen) == 0 && getsockname(fd, address, &length) == 0;
+    close(fd);
+    if (found) return Numeric(address);
   }
   return "";
 }

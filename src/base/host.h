@@ -31,6 +31,10 @@ StatusOr<std::string> OwnAddressOn(const std::string& interface, const std::stri
 /// The interface of this host that has a numeric address; empty: none has.
 std::string InterfaceOf(const std::string& address);
 
+/// This host's own address on the way to another one, as the routes say; nothing is sent.
+/// @param host name or address. @return empty: there is no way.
+std::string OwnAddressToward(const std::string& host);
+
 /// Whether an address is reached from here or from private networks alone: loopback, link-local, RFC 1918, RFC 4193,
 /// RFC 6598. @param address numeric; another text is not private.
 bool IsPrivateAddress(const std::string& address);

@@ -47,7 +47,10 @@ SecretKey Derive(const SecretKey& token, const char* purpose) {
 }
 
 JobKeys KeysOf(const SecretKey& token) {
-  return {.node = true, .nodes = Derive(token, "node"), .readers = Derive(token, "read")};
+  return {.node = true,
+          .nodes = Derive(token, "node"),
+          .readers = Derive(token, "read"),
+          .rendezvous = Derive(token, "rendezvous")};
 }
 
 std::string Hex(const SecretKey& key) {

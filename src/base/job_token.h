@@ -14,9 +14,10 @@ using SecretKey = std::array<std::byte, 32>;
 
 /// What a process may prove to a job by the file that it was given.
 struct JobKeys {
-  bool node = false;       ///< `nodes` is known: the process may be a node
-  SecretKey nodes = {};    ///< between nodes
-  SecretKey readers = {};  ///< between a node and a client that reads weights
+  bool node = false;          ///< `nodes` is known: the process may be a node
+  SecretKey nodes = {};       ///< between nodes
+  SecretKey readers = {};     ///< between a node and a client that reads weights
+  SecretKey rendezvous = {};  ///< of nodes that have no table yet; known where `nodes` is
 };
 
 /// The job token: 32 random bytes that only those know who may take part in a job. The file has one line:

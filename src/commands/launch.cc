@@ -41,6 +41,14 @@ StatusOr<OwnNode> TakeOwnNodeOverNetwork(const RoutingTable& table, const std::s
   return TakeAmong(table, candidates, host);
 }
 
+StatusOr<OwnNode> TakeGivenNode(const RoutingTable& table, const std::string& node,
+                                std::unique_ptr<TcpListener> listener, const HostSettings& host) {
+  OwnNode own;
+  HP_ASSIGN_OR_RETURN(own.rank, table.FindNode(node));
+  HP_ASSIGN_OR_RETURN(own.transport, MakeNodeTransport(table, own.rank, host, std::move(listener)));
+  return own;
+}
+
 Status RunAllNodes(const RoutingTable& table, const std::function<NodeOptions(Rank)>& options_for,
                    const InprocOptions& network_options, const std::function<void(Node*)>& on_start) {
   InprocOptions complete = network_options;

@@ -34,6 +34,11 @@ StatusOr<OwnNode> TakeOwnNodeOverNetwork(const RoutingTable& table, const std::s
 StatusOr<OwnNode> TakeTaskNodeOverNetwork(const RoutingTable& table, const JobEnvironment& job,
                                           const HostSettings& host = {});
 
+/// The node that a rendezvous gave this process, and its transport. @param node its name. @param listener on its port.
+/// Errors as MakeNodeTransport's.
+StatusOr<OwnNode> TakeGivenNode(const RoutingTable& table, const std::string& node,
+                                std::unique_ptr<TcpListener> listener, const HostSettings& host);
+
 /// Runs every node of the table in this process, each on a thread "node RANK", over the in-process transport, and
 /// blocks until all have ended.
 /// @param options_for called once for each rank, in their order, before any node runs: everything but the transport.

@@ -3,6 +3,7 @@
 #include "hp/status.h"
 #include "scheduler/planner/planner.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,12 +11,13 @@ namespace hp {
 
 /// What hproute's flags say of a table that it is to choose.
 struct PlanFlags {
-  std::string solver;           ///< Caffe solver file, as it can be opened
-  std::string hosts;            ///< path of a hosts.prototxt, or names separated by commas
-  std::string profile;          ///< path; empty: none
-  std::string sample;           ///< "C,H,W"; empty: of the database
-  std::string solver_in_table;  ///< as the table is to name it
-  std::string cache_dir;        ///< DatasetOptions::cache_dir
+  std::string solver;                         ///< Caffe solver file, as it can be opened
+  std::string hosts;                          ///< path of a hosts.prototxt, or names separated by commas
+  std::optional<HostsConfig> described = {};  ///< hosts that described themselves; then `hosts` is not read
+  std::string profile;                        ///< path; empty: none
+  std::string sample;                         ///< "C,H,W"; empty: of the database
+  std::string solver_in_table;                ///< as the table is to name it
+  std::string cache_dir;                      ///< DatasetOptions::cache_dir
   bool per_replica = false, tls = false;
   std::string job;
   int port = 29500;

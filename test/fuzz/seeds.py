@@ -305,6 +305,18 @@ def copy_messages():
     yield struct.pack("<II", 1, 2)
 
 
+def server_messages():
+    # A string that ends at its backslash, then what the target draws from the end: type, sealed, no closing, peer.
+    nonce = "0123456789abcdef" * 2
+    node = part(1, nonce) + part(3, "host") + part(4, "10.0.0.1") + number(5, 5000) + part(6, "conv") + number(11, 3)
+    config = part(3, part(1, "conv0") + number(2, 0) + part(4, "10.0.0.1") + number(5, 5000))
+    table = part(1, "run") + number(2, 1) + part(3, config) + part(4, part(1, nonce) + part(2, "conv0")) + part(7, nonce)
+    answer = number(1, 1) + part(3, table) + number(4, 3)
+    for body in (node, table, answer):
+        for sealed in (0, 1):
+            yield body.replace(b"\\", b"\\\\") + b"\\ " + bytes([1, sealed, 1, 0])
+
+
 def lying_node():
     # All its input is choices: what to do next, and whether it is a lie.
     draw = random.Random(1)

@@ -282,11 +282,13 @@ class JobTest(unittest.TestCase):
 
     # --- Processes
 
-    def start(self, *flags, name=None, table="table.prototxt", prefix=(), log=None, stderr=None, **variables):
+    def start(self, *flags, name=None, table="table.prototxt", prefix=(), log=None, stderr=None, routing=None,
+              **variables):
         """Starts `hpnode --node=name` or, without a name, with these flags only; `variables` of its environment.
+        `routing`: where the table comes from, if it is not the file `table`.
         `stderr`: a descriptor that it logs to instead of its file."""
         label = log or name or "node"
-        command = [*prefix, program("hpnode"), "--routing=" + self.path(table), "--cache_dir=none", *flags]
+        command = [*prefix, program("hpnode"), "--routing=" + (routing or self.path(table)), "--cache_dir=none", *flags]
         if name:
             command.append("--node=" + name)
         path = self.path("%s.%d.log" % (label, len(self.processes)))

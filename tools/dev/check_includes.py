@@ -49,6 +49,8 @@ ROOMS = {
     # These two know the transport through its interface only, and each other not at all.
     "scheduler/pipeline": ["scheduler/plan", "net/plan", "transport"],
     "scheduler/control": ["proto", "scheduler/plan", "transport"],
+    # How nodes get a table, before there is a job; over a transport that it is given.
+    "src/rendezvous": ["proto", "transport"],
     # The pipelines of all nodes on simulated time; of the exchange it knows what goes round the ring.
     "scheduler/simulator": ["scheduler/plan", "scheduler/planner", "scheduler/pipeline", "net/plan", "transport",
                             "solvers/exchange/ring_plan.h"],
@@ -72,7 +74,7 @@ ROOMS = {
     "src/node": EVERYTHING,
     # What the programs do with nodes and nets; of the transports it names the one within a process.
     "src/commands": ["node", "engine", "input", "model", "net", "net/plan", "backend", "tensor", "proto", "checkpoint",
-                     "solvers", "scheduler/plan", "scheduler/planner", "scheduler/simulator",
+                     "solvers", "rendezvous", "scheduler/plan", "scheduler/planner", "scheduler/simulator",
                      "transport/inproc/inproc_network.h"],
     # Programs: what they start, what they print, and hproute, the command line of the table maker.
     "tools": ["commands", "devices", "node", "report", "checkpoint", "scheduler/plan", "proto"],
@@ -90,6 +92,7 @@ LIBRARIES = [
     (r"(oneapi/)?dnnl|cblas|openblas", r"src/backend/cpu/", "oneDNN and OpenBLAS belong in src/backend/cpu"),
     (r"leveldb/|lmdb\.h", r"src/data/", "the databases belong in src/data"),
     (r"(jpeglib|turbojpeg|png)\.h", r"src/data/", "libjpeg and libpng belong in src/data"),
+    (r"hiredis/", r"src/rendezvous/redis_store", "hiredis belongs in src/rendezvous/redis_store"),
     (r"opencv2/", r"src/data/", "OpenCV belongs in src/data"),
     (r"boost/asio", r"transport/(connect|tcp|verbs)/", "Boost.Asio belongs in transport/connect, tcp and verbs"),
     (r"openssl/", r"transport/connect/tls|src/base/job_token", "OpenSSL belongs in transport/connect/tls and base/job_token"),

@@ -63,6 +63,7 @@ TEST_F(JobTokenTest, KeysAreThoseOfRfc5869) {
   };
   EXPECT_EQ(as_hex(keys->nodes), "62533bd3ab959f247b4e03682df2089f2f9e31b3dc2fc97bd6968cbcc9889392");
   EXPECT_EQ(as_hex(keys->readers), "415a3162aff035aa45566291ac7bdfa9de425f66881ac2cf0ec7a2af837e6921");
+  EXPECT_EQ(as_hex(keys->rendezvous), "6ad711013e7328e2951f534eb2c2bb6f207b5a39120fa927059fc093532608d2");
 }
 
 TEST_F(JobTokenTest, FilesThatOthersReachAreRefused) {

@@ -25,6 +25,11 @@ TEST(HostsTest, LoopbackAndOwnAddressesAreThisHost) {
   for (const std::string& address : OwnAddresses()) EXPECT_TRUE(IsThisHost(address)) << address;
 }
 
+TEST(HostsTest, TheAddressTowardAHostIsOneOfThisHost) {
+  EXPECT_EQ(OwnAddressToward("127.0.0.1"), "127.0.0.1");
+  EXPECT_EQ(OwnAddressToward("no such host"), "");
+}
+
 /// A listening socket on a port of the system's choice.
 class Listener {
  public:

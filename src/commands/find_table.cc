@@ -1,0 +1,142 @@
+#include "commands/find_table.h"
+
+#include "base/cores.h"
+#include "base/environment.h"
+#include "base/host.h"
+#include "base/memory_room.h"
+#include "commands/run_store.h"
+#include "node/server_transport.h"
+
+#include "rendezvous/server_link.h"
+#include "rendezvous/store_rendezvous.h"
+#include <glog/logging.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace hp {
+namespace {
+
+constexpr int kTableWaitS = 300;
+
+Status CheckFileFlags(const TableFlags& flags) {
+  const char* wrong = !flags.run_id.empty()        ? "run_id"
+                      : flags.plan.plans()         ? "conv, --fc, --ps and --plan"
+                      : !flags.plan.solver.empty() ? "solver"
+                      : flags.port != 0            ? "port"
+                                                   : nullptr;
+  if (wrong == nullptr) return OkStatus();
+  return InvalidArgument(
+      "--%s: the table is a file, which says that; it goes with --routing=dir://, redis:// or tcp://", wrong);
+}
+
+/// The addresses that others may dial, the best first.
+StatusOr<std::vector<std::string>> AddressesToTell(const RoutingAddress& routing, const HostSettings& host) {
+  std::vector<std::string> addresses;
+  if (!host.interface.empty()) {
+    HP_ASSIGN_OR_RETURN(const std::string chosen, OwnAddressOn(host.interface));
+    addresses.push_back(chosen);
+  } else if (!routing.host.empty()) {
+    const std::string toward = OwnAddressToward(routing.host);
+    if (!toward.empty()) addresses.push_back(toward);
+  }
+  const auto loopback = [](const std::string& one) { return one == "::1" || one.starts_with("127."); };
+  std::vector<std::string> own = OwnAddresses();
+  std::stable_partition(own.begin(), own.end(), [&](const std::string& one) { return !loopback(one); });
+  for (const std::string& one : own) {
+    if (one.find('%') == std::string::npos && std::count(addresses.begin(), addresses.end(), one) == 0) {
+      addresses.push_back(one);
+    }
+  }
+  if (addresses.empty()) return FailedPrecondition("this host has no address that others could dial");
+  if (addresses.size() > 16) addresses.resize(16);
+  return addresses;
+}
+
+StatusOr<NodeRecord> DescribeSelf(const TableFlags& flags, const RoutingAddress& routing, const HostSettings& host,
+                                  std::unique_ptr<TcpListener>* listener) {
+  HP_ASSIGN_OR_RETURN(const std::vector<std::string> addresses, AddressesToTell(routing, host));
+  HP_ASSIGN_OR_RETURN(*listener, TcpListener::Bind(addresses[0], flags.port));
+  NodeRecord record;
+  char name[256] = "";
+  gethostname(name, sizeof(name) - 1);
+  record.set_nonce(NewNonce());
+  record.set_run_id(flags.run_id);
+  record.set_host_name(name);
+  for (const std::string& address : addresses) record.add_address(address);
+  record.set_port((*listener)->port());
+  record.set_role(flags.role);
+  record.set_device(flags.device);
+  record.set_cores(AvailableCores());
+  record.set_memory_mb(std::max<int64_t>(1, HostMemoryTotal().bytes >> 20));
+  if (flags.plan.plans()) record.set_request(flags.plan.request());
+  // What peers would refuse is said here.
+  return ParseNodeRecord(record.SerializeAsString());
+}
+
+StatusOr<std::unique_ptr<JobRendezvous>> OpenRendezvous(const TableFlags& flags, const RoutingAddress& routing,
+                                                        const std::string& self, const HostSettings& host) {
+  if (routing.kind == RoutingAddress::Kind::kServer) {
+    return std::unique_ptr<JobRendezvous>(new ServerLink(flags.routing, host.keys, [routing, keys = host.keys] {
+      return MakeServerLinkTransport(routing.host, routing.port, keys);
+    }));
+  }
+  HP_ASSIGN_OR_RETURN(RunStore opened, OpenRunStore(routing, flags.run_id, self));
+  StoreRendezvousOptions options{.run = opened.run, .keys = host.keys, .wanted = {}, .planner = nullptr, .request = ""};
+  if (flags.plan.plans()) {
+    options.wanted = NodesWantedBy(flags.plan);
+    options.planner = MakeSeatPlanner(flags.plan);
+    options.request = flags.plan.request();
+  }
+  return std::unique_ptr<JobRendezvous>(new StoreRendezvous(std::move(opened.store), options));
+}
+
+/// The entry of the table that this process has.
+std::string NodeOf(const TableRecord& table, const std::string& nonce) {
+  for (const SeatRecord& seat : table.seat()) {
+    if (seat.nonce() == nonce) return seat.node();
+  }
+  return "";
+}
+
+Status TakeTable(const TableFlags& flags, const TableRecord& handed, const std::string& from, FoundTable* found) {
+  RoutingTableConfig config = handed.config();
+  if (!flags.plan.solver.empty()) config.set_solver(flags.plan.solver);
+  HP_ASSIGN_OR_RETURN(found->table, RoutingTable::Create(config, "table of " + from));
+  return OkStatus();
+}
+
+}  // namespace
+
+StatusOr<FoundTable> FindTable(const TableFlags& flags, const HostSettings& host) {
+  HP_ASSIGN_OR_RETURN(const RoutingAddress routing, ParseRoutingAddress(flags.routing));
+  FoundTable found;
+  if (routing.kind == RoutingAddress::Kind::kFile) {
+    HP_RETURN_IF_ERROR(CheckFileFlags(flags));
+    HP_ASSIGN_OR_RETURN(found.table, RoutingTable::Load(routing.path));
+    return found;
+  }
+  if (flags.plan.plans()) HP_RETURN_IF_ERROR(CheckSeatPlan(flags.plan));
+  HP_ASSIGN_OR_RETURN(NodeRecord record, DescribeSelf(flags, routing, host, &found.listener));
+  HP_ASSIGN_OR_RETURN(std::unique_ptr<JobRendezvous> rendezvous, OpenRendezvous(flags, routing, record.nonce(), host));
+  const int64_t wait_ms = int64_t{host.wait_s > 0 ? host.wait_s : kTableWaitS} * 1000;
+  HP_ASSIGN_OR_RETURN(const RendezvousAnswer answer, AwaitTable(rendezvous.get(), record, wait_ms));
+  found.why = rendezvous->name() + ": " + answer.text();
+  if (answer.kind() == RendezvousAnswer::REFUSED) return FailedPrecondition("%s", found.why.c_str());
+  if (answer.kind() == RendezvousAnswer::NOT_NEEDED) return found;
+  HP_RETURN_IF_ERROR(TakeTable(flags, answer.table(), rendezvous->name(), &found));
+  found.node = NodeOf(answer.table(), record.nonce());
+  if (found.node.empty()) found.listener = nullptr;  // a table for whoever asks has its own ports
+  if (!found.node.empty() && !flags.node.empty() && flags.node != found.node) {
+    return InvalidArgument("--node=%s: %s has made this process %s; leave --node out", flags.node.c_str(),
+                           rendezvous->name().c_str(), found.node.c_str());
+  }
+  LOG(INFO) << rendezvous->name() << ": a table of " << found.table->size() << " nodes, incarnation "
+            << answer.table().incarnation() << (found.node.empty() ? "" : "; this is " + found.node);
+  record.set_incarnation(answer.table().incarnation());
+  record.set_state(NodeRecord::RUNNING);
+  found.attendance = std::make_unique<Attendance>(std::move(rendezvous), record);
+  return found;
+}
+
+}  // namespace hp

@@ -1,0 +1,30 @@
+#pragma once
+
+#include "hp/status.h"
+
+#include <string>
+
+namespace hp {
+
+/// What --routing names.
+struct RoutingAddress {
+  enum class Kind {
+    kFile,    ///< `path`: a table
+    kFolder,  ///< dir:///shared/path: `path`, in which each run has a folder
+    kServer,  ///< tcp://host:port: hpserver
+    kRedis,   ///< redis://host:port/RUN_ID
+  };
+  Kind kind = Kind::kFile;
+  std::string path, host, run_id;
+  int port = 0;
+};
+
+/// Reads --routing=TEXT. An IPv6 address stands in brackets. @return kInvalidArgument: it is of another form, which the
+/// message shows.
+StatusOr<RoutingAddress> ParseRoutingAddress(const std::string& text);
+
+/// Reads "HOST:PORT", "[ADDRESS]:PORT" or ":PORT". @param flag names it in messages.
+/// @return kInvalidArgument: it is of another form.
+Status ParseHostPort(const std::string& flag, const std::string& text, std::string* host, int* port);
+
+}  // namespace hp

@@ -1,0 +1,24 @@
+#include "rendezvous/server_messages.h"
+
+namespace hp {
+
+StatusOr<Rank> ServerHandshake::Accept(std::string_view hello) {
+  if (server_ && hello == "hpserver client 1") return next_++;
+  if (!server_ && hello == "hpserver 1") return 0;
+  return FailedPrecondition(server_ ? "this is hpserver, and the hello is of something else"
+                                    : "what listens there is not this version's hpserver");
+}
+
+std::optional<JobKeys> RendezvousProof(const std::optional<JobKeys>& keys) {
+  if (!keys) return std::nullopt;
+  return JobKeys{.node = true, .nodes = keys->rendezvous, .readers = keys->rendezvous, .rendezvous = {}};
+}
+
+StatusOr<NodeRecord> ReadTell(const EntrySeal& seal, uint32_t type, std::span<const std::byte> bytes) {
+  if (type != kTellMessage) return DataLoss("it sent a message of kind %u, which hpserver does not know", type);
+  HP_ASSIGN_OR_RETURN(const std::string body,
+                      seal.Open("tell", {reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+  return ParseNodeRecord(body);
+}
+
+}  // namespace hp

@@ -1,0 +1,370 @@
+"""Nodes that get their table from hpserver, a shared folder or Redis, by real processes: the table is handed out, the
+job trains whatever becomes of who handed it out, and nodes that are started again get the next incarnation's table."""
+
+import glob
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import unittest
+
+import cluster
+import cut_link_test
+
+ROLES = ("conv", "conv", "fc", "fc")
+PLAN = ("--conv=2", "--fc=2")
+
+
+class RendezvousTest(cluster.JobTest):
+    """Nodes without a table file."""
+
+    def solver(self):
+        return "--solver=" + self.path("solver.prototxt")
+
+    def start_nodes(self, routing, *flags, roles=ROLES):
+        return [self.start("--role=" + role, *flags, log=role, routing=routing) for role in roles]
+
+    def expect_stop(self, nodes):
+        """Ends a job that trains; nothing was wrong with it."""
+        nodes[0].send(signal.SIGINT)
+        self.expect_all(nodes, 5, "Optimization stopped early")
+        for node in nodes:
+            self.assertEqual(node.errors(), [])
+
+    def expect_next_incarnation(self, nodes, restart, number):
+        """One node is killed, the others end, and all are started again. Returns the new ones."""
+        nodes[-1].popen.kill()
+        nodes[-1].popen.wait()
+        self.expect_all(nodes[:-1], 4)
+        nodes = restart()
+        for node in nodes:
+            self.await_text(node, "incarnation %d; this is " % number)
+        self.await_training(nodes)
+        return nodes
+
+
+class ServerTest(RendezvousTest):
+    """hpserver."""
+
+    def setUp(self):
+        super().setUp()
+        self.port = cluster.free_ports(1)[0]
+        self.routing = "tcp://127.0.0.1:%d" % self.port
+
+    def server(self, *flags, plan=PLAN, listen=None):
+        command = [cluster.program("hpserver"), self.solver(), *plan, "--cache_dir=none",
+                   "--listen=" + (listen or "127.0.0.1:%d" % self.port), "--folder=" + self.path("run"), *flags]
+        server = cluster.Process("server", command, self.path("server.%d.log" % len(self.processes)), None)
+        self.processes.append(server)
+        return server
+
+    def start_server(self, *flags, **options):
+        server = self.server(*flags, **options)
+        self.await_text(server, "listens on 127.0.0.1:%d" % self.port)
+        return server
+
+    def test_four_nodes_train(self):
+        self.make_job(iterations=20)
+        server = self.start_server()
+        nodes = self.start_nodes(self.routing)
+        self.expect_all(nodes, 0, "Optimization Done", "incarnation 1; this is (conv|fc)[01]")
+        names = [re.search(r"this is (\w+)", node.text()).group(1) for node in nodes]
+        self.assertEqual(sorted(names), ["conv0", "conv1", "fc0", "fc1"])
+        for name, role in zip(names, ROLES):
+            self.assertTrue(name.startswith(role), "--role=%s became %s" % (role, name))
+        self.await_text(server, r"ended with status 0", count=4)
+        self.assertRegex(server.text(), r"ended with status 0 at iteration 20")
+
+    def test_the_plan_decides_and_sends_others_home(self):
+        self.make_job(iterations=20)
+        self.start_server(plan=("--plan=auto", "--conv=2", "--fc=1"))
+        nodes = self.start_nodes(self.routing, roles=("conv", "fc", "conv"))
+        self.expect_all(nodes, 0, "Optimization Done|the plan needs")
+        self.assertTrue(any("Optimization Done" in node.text() for node in nodes))
+
+    def test_its_loss_stops_nothing_and_started_again_it_goes_on(self):
+        self.make_job()
+        server = self.start_server()
+        nodes = self.start_nodes(self.routing)
+        self.await_training(nodes)
+        server.popen.kill()
+        server.popen.wait()
+        for node in nodes:
+            self.await_text(node, "does not hear this node, which goes on without it")
+        self.await_training(nodes)
+        server = self.start_server()
+        self.await_text(server, "goes on with incarnation 1")
+        self.await_text(server, "runs in incarnation 1", count=4)
+        self.await_training(nodes)
+        for node in nodes:
+            self.assertEqual(node.text().count("does not hear"), 1)
+        nodes = self.expect_next_incarnation(nodes, lambda: self.start_nodes(self.routing), 2)
+        self.expect_stop(nodes)
+        self.await_text(server, "ended with status 5", count=4)
+
+    def test_a_server_that_is_not_there_yet(self):
+        self.make_job(iterations=20)
+        nodes = self.start_nodes(self.routing)
+        alone = self.start("--role=conv", "--wait=1", routing=self.routing, log="alone")
+        self.expect_exit(alone, 4, r"handed out no table within 1 s: .*%d" % self.port)
+        self.start_server()
+        self.expect_all(nodes, 0, "Optimization Done")
+
+    def test_token(self):
+        self.make_job(iterations=20)
+        for name in ("token", "other"):
+            self.assertEqual(cluster.run_tool("hproute", "--new_token=" + self.path(name))[0], 0)
+        token, other = ("--token_file=" + self.path(name) for name in ("token", "other"))
+        server = self.start_server(token)
+        wrong = [self.start("--role=conv", "--wait=3", *flags, routing=self.routing, log="wrong")
+                 for flags in ((other,), ())]
+        nodes = self.start_nodes(self.routing, token)
+        self.expect_all(nodes, 0, "Optimization Done")
+        self.expect_exit(wrong[0], 4, "does it have the same --token_file")
+        self.expect_exit(wrong[1], 4, "a server with a token needs --token_file")
+        self.assertIn("a table for 4 nodes", server.text())
+        self.assertIsNone(server.popen.poll())
+
+    def test_strangers_lose_their_connection_only(self):
+        self.make_job(iterations=20)
+        self.start_server()
+        for said in (b"GET / HTTP/1.0\r\n\r\n", b"HPNODE\r\n" + bytes(8), os.urandom(4000), b""):
+            with socket.create_connection(("127.0.0.1", self.port), timeout=cluster.PATIENCE_S) as stranger:
+                try:
+                    stranger.sendall(said)
+                    stranger.shutdown(socket.SHUT_WR)
+                    self.assertEqual(stranger.recv(4096), b"")
+                except OSError:
+                    pass  # it was dropped meanwhile
+        self.expect_all(self.start_nodes(self.routing), 0, "Optimization Done")
+
+    def test_a_second_run_is_refused(self):
+        self.make_job()
+        server = self.start_server("--run_id=mine")
+        nodes = self.start_nodes(self.routing, "--run_id=mine")
+        self.await_training(nodes)
+        self.expect_exit(self.start("--role=fc", "--run_id=yours", routing=self.routing, log="yours"), 2,
+                         'hpserver has the run "mine", and this node asks for "yours"')
+        self.expect_exit(self.start("--role=fc", *PLAN, self.solver(), routing=self.routing, log="planner"), 2,
+                         "hpserver plans; leave out --solver")
+        self.expect_exit(self.start("--role=fc", "--run_id=mine", routing=self.routing, log="second"), 2,
+                         r"the run is under way: all 4 nodes of incarnation 1 live; choose another --run_id")
+        self.await_training(nodes)
+        self.expect_stop(nodes)
+        server.popen.terminate()
+        self.assertEqual(server.wait(), -signal.SIGTERM)
+        self.expect_exit(self.server("--run_id=yours"), 2, 'is of the run "mine", not "yours": choose another --folder')
+
+    def test_what_is_wrong_is_said_before_anybody_waits(self):
+        self.make_job()
+        for listen in ("0.0.0.0:%d" % self.port, ":%d" % self.port):
+            self.expect_exit(self.server(listen=listen), 2, "reached from other hosts: --token_file=FILE is missing")
+        self.expect_exit(self.server(listen="nowhere"), 2, "--listen: \"nowhere\" is no HOST:PORT")
+        self.expect_exit(self.server(plan=("--conv=0",)), 2, "--conv is 0; expected at least 1")
+        self.expect_exit(self.server(plan=("--plan=best",)), 2, "--plan is \"best\"; expected auto")
+        self.expect_exit(self.server("--solver=missing.prototxt"), 2, "missing.prototxt")
+        self.expect_exit(self.server("--run_id=a/b"), 2, "run id \"a/b\"")
+        for routing, said in (("tcp://nowhere", "is no HOST:PORT"), ("etcd://a:1", "expected a table's file"),
+                              ("dir://here", "expected an absolute path"), ("dir:///tmp", "--run_id=ID is missing")):
+            self.expect_exit(self.start("--role=conv", routing=routing), 2, said)
+        self.expect_exit(self.start("--all", routing=self.routing), 2, "--all goes with a table that is a file")
+        self.make_table()
+        self.expect_exit(self.start("--role=conv", "--run_id=7"), 2, "--run_id: the table is a file")
+
+    def test_a_plan_that_fails_ends_those_who_asked(self):
+        self.make_job(net=cluster.NET.replace('type: "InnerProduct"', 'type: "Convolution"'))
+        server = self.start_server()
+        nodes = self.start_nodes(self.routing)
+        self.expect_all(nodes, 2, "hpserver can't plan: ")
+        self.assertIsNone(server.popen.poll())
+
+
+class HostsTest(cut_link_test.Hosts):
+    """Nodes on hosts of their own: network namespaces on a switch."""
+
+    def test_nodes_of_other_hosts_train_by_the_addresses_that_they_say(self):
+        self.make_job(iterations=20)
+        hosts = ["server", "one", "two", "three"]
+        address = self.make_hosts(hosts)[0]
+        self.assertEqual(cluster.run_tool("hproute", "--new_token=" + self.path("token"))[0], 0)
+        token = "--token_file=" + self.path("token")
+        server = cluster.Process(
+            "server", [*self.on_host("server"), cluster.program("hpserver"), "--solver=" + self.path("solver.prototxt"),
+                       "--conv=2", "--fc=1", "--cache_dir=none", "--listen=:29400", "--folder=" + self.path("run"),
+                       token], self.path("server.log"), None)
+        self.processes.append(server)
+        self.await_text(server, "listens on ")
+        flags = {"one": (), "two": ("--interface=eth0", "--port=29777"), "three": ("--interface=10.213.7.0/24",)}
+        nodes = [self.start("--role=" + role, token, *flags[host], log=host, prefix=self.on_host(host),
+                            routing="tcp://%s:29400" % address)
+                 for host, role in zip(hosts[1:], ("conv", "conv", "fc"))]
+        self.expect_all(nodes, 0, "Optimization Done")
+        self.assertIn("conv of %s (10.213.7.3:29777) asks for a table" % os.uname().nodename, server.text())
+
+
+class FolderTest(RendezvousTest):
+    """A shared folder."""
+
+    def setUp(self):
+        super().setUp()
+        self.routing = "dir://" + self.path("shared")
+
+    def flags(self, run="7"):
+        return ("--run_id=" + run, self.solver(), *PLAN)
+
+    def test_nodes_that_race_train_and_come_again(self):
+        self.make_job()
+        nodes = self.start_nodes(self.routing, *self.flags())
+        self.await_training(nodes)
+        self.assertEqual(sum("incarnation 1 has 4 nodes" in node.text() for node in nodes), 1, "who has planned")
+        nodes = self.expect_next_incarnation(nodes, lambda: self.start_nodes(self.routing, *self.flags()), 2)
+        self.expect_stop(nodes)
+        names = os.listdir(self.path("shared/7"))
+        self.assertIn("table.2", names)
+        self.assertFalse([name for name in names if name.startswith("tmp.")], "temporary files are left")
+        # The run has ended, and whoever has its id goes on with it.
+        self.expect_stop_of_new(3)
+
+    def expect_stop_of_new(self, incarnation):
+        nodes = self.start_nodes(self.routing, *self.flags())
+        for node in nodes:
+            self.await_text(node, "incarnation %d; this is " % incarnation)
+        self.await_training(nodes)
+        self.expect_stop(nodes)
+
+    def test_a_folder_that_is_gone_is_one_warning(self):
+        self.make_job()
+        nodes = self.start_nodes(self.routing, *self.flags())
+        self.await_training(nodes)
+        shutil.move(self.path("shared"), self.path("elsewhere"))
+        for node in nodes:
+            self.await_text(node, "does not hear this node, which goes on without it")
+        self.await_training(nodes, iterations=50)
+        for node in nodes:
+            self.assertEqual(node.text().count("does not hear"), 1)
+        self.expect_stop(nodes)
+
+    def test_leftovers_of_a_run_that_was_killed_harm_nothing(self):
+        self.make_job()
+        nodes = self.start_nodes(self.routing, *self.flags())
+        self.await_training(nodes)
+        waiting = self.start("--role=fc", *self.flags(), routing=self.routing, log="waiting")
+        self.await_file(self.path("shared/7/node.*"), 5)
+        for node in [*nodes, waiting]:
+            node.popen.kill()
+            node.popen.wait()
+        self.write("shared/7/node." + "0" * 32, "rubbish")
+        self.expect_stop_of_new(2)
+
+    def await_file(self, pattern, count):
+        deadline = time.monotonic() + cluster.PATIENCE_S
+        while len(glob.glob(pattern)) < count:
+            self.assertLess(time.monotonic(), deadline, "no %d files %s" % (count, pattern))
+            time.sleep(0.01)
+
+    def test_two_runs_with_one_id_and_other_flags(self):
+        self.make_job()
+        nodes = self.start_nodes(self.routing, *self.flags())
+        self.await_training(nodes)
+        self.expect_exit(self.start("--role=conv", "--run_id=7", self.solver(), "--conv=1", "--fc=0",
+                                    routing=self.routing, log="other"), 2,
+                         "another run has this id: it was started with --solver=solver.prototxt --conv=2 --fc=2")
+        self.expect_stop(nodes)
+
+    def test_token(self):
+        self.make_job(iterations=20)
+        for name in ("token", "other"):
+            self.assertEqual(cluster.run_tool("hproute", "--new_token=" + self.path(name))[0], 0)
+        token, other = ("--token_file=" + self.path(name) for name in ("token", "other"))
+        self.expect_all(self.start_nodes(self.routing, token, *self.flags()), 0, "Optimization Done")
+        for flags in ((other,), ()):
+            self.expect_exit(self.start("--role=conv", *flags, *self.flags(), routing=self.routing, log="wrong"), 2,
+                             "table.1 is sealed by .*token")
+
+    def test_a_table_that_hproute_put_there(self):
+        self.make_job(iterations=20)
+        arguments = ("--solver=" + self.path("solver.prototxt"), "--conv=2", "--fc=2", "--hosts=127.0.0.1",
+                     "--port=%d" % cluster.free_ports(1)[0], "--out=" + self.routing, "--run_id=put")
+        status, text = cluster.run_tool("hproute", *arguments)
+        self.assertEqual(status, 0, text)
+        for _ in range(2):  # as often as the job starts
+            self.expect_all(self.start_nodes(self.routing, "--run_id=put"), 0, "Optimization Done")
+        status, text = cluster.run_tool("hproute", *arguments)
+        self.assertEqual(status, 2, text)
+        self.assertIn("has a table already; choose another --run_id", text)
+
+    def test_the_scheduler_names_the_run(self):
+        self.make_job(iterations=20)
+        nodes = [self.start("--role=" + role, self.solver(), *PLAN, log=role, routing=self.routing, SLURM_JOB_ID="42",
+                            SLURM_RESTART_COUNT="1") for role in ROLES]
+        self.expect_all(nodes, 0, "Optimization Done")
+        self.assertTrue(os.path.exists(self.path("shared/42.1/table.1")))
+
+
+@unittest.skipUnless(shutil.which("redis-server"), "redis-server is missing")
+class RedisTest(RendezvousTest):
+    """Debian's Redis server."""
+
+    def setUp(self):
+        super().setUp()
+        self.port = cluster.free_ports(1)[0]
+        self.routing = "redis://127.0.0.1:%d/run-7" % self.port
+        self.redis = None
+
+    def tearDown(self):
+        if self.redis is not None:
+            self.redis.kill()
+            self.redis.wait()
+        super().tearDown()
+
+    def start_redis(self, *flags):
+        with open(self.path("redis.log"), "ab") as log:
+            self.redis = subprocess.Popen(
+                ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir", self.folder,
+                 *flags], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        deadline = time.monotonic() + cluster.PATIENCE_S
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+                return
+            except OSError:
+                self.assertIsNone(self.redis.poll(), "redis-server has ended")
+                self.assertLess(time.monotonic(), deadline, "redis-server does not listen")
+                time.sleep(0.01)
+
+    def flags(self):
+        return (self.solver(), *PLAN)
+
+    def test_nodes_train_without_it_and_come_again(self):
+        self.make_job()
+        nodes = self.start_nodes(self.routing, *self.flags())  # they wait for the server as well
+        self.start_redis("--appendonly", "yes", "--appendfsync", "always")
+        self.await_training(nodes)
+        self.assertEqual(sum("incarnation 1 has 4 nodes" in node.text() for node in nodes), 1, "who has planned")
+        self.redis.kill()
+        self.redis.wait()
+        for node in nodes:
+            self.await_text(node, "does not hear this node, which goes on without it")
+        self.await_training(nodes)
+        self.start_redis("--appendonly", "yes", "--appendfsync", "always")
+        nodes = self.expect_next_incarnation(nodes, lambda: self.start_nodes(self.routing, *self.flags()), 2)
+        self.expect_stop(nodes)
+
+    def test_password_and_a_planted_table(self):
+        self.make_job(iterations=20)
+        self.start_redis("--requirepass", "secret")
+        self.expect_exit(self.start("--role=conv", *self.flags(), routing=self.routing), 2, "REDISCLI_AUTH")
+        os.environ["REDISCLI_AUTH"] = "secret"
+        self.addCleanup(os.environ.pop, "REDISCLI_AUTH")
+        status, text = cluster.run_tool(
+            "hproute", "--solver=" + self.path("solver.prototxt"), "--conv=2", "--fc=2", "--hosts=127.0.0.1",
+            "--port=%d" % cluster.free_ports(1)[0], "--out=" + self.routing)
+        self.assertEqual(status, 0, text)
+        self.expect_all(self.start_nodes(self.routing), 0, "Optimization Done")
+
+
+if __name__ == "__main__":
+    cluster.main()
