@@ -8,8 +8,8 @@ import tempfile
 import unittest
 
 BUILD = os.path.dirname(os.path.abspath(sys.argv[1]))
-PROGRAMS = ("hpnode", "hproute", "model_test", "convert_cifar_data", "convert_mnist_data", "convert_imageset",
-            "compute_image_mean")
+PROGRAMS = ("hpnode", "hplaunch", "hproute", "model_test", "convert_cifar_data", "convert_mnist_data",
+            "convert_imageset", "compute_image_mean")
 PROJECT = """cmake_minimum_required(VERSION 3.21)
 project(user LANGUAGES CXX)
 find_package(hpnode 0.1 REQUIRED)
