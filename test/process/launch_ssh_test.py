@@ -134,6 +134,25 @@ class LaunchSshTest(cut_link_test.Hosts, launched.Launched):
         self.expect_exit(job, 4, r"host 10\.213\.7\.3: its agent is gone")
         self.await_none(nodes.values(), "nodes")
 
+    def test_hplaunch_that_is_killed_ends_all(self):
+        self.make_job()
+        job = self.start_on(["a", "b"])
+        nodes = self.await_launched(job)
+        job.send(signal.SIGKILL)
+        self.await_none(nodes.values(), "nodes")
+
+    def test_one_line_plans_launches_and_trains(self):
+        self.make_job(iterations=20)
+        self.start_servers(["a", "b"])
+        # Slow enough for one host not to be better than both.
+        self.write("hosts.prototxt", "".join(
+            'host { name: "%s" cores: 1 gflops: 0.01 link_gbit_per_s: 100 latency_us: 1 }' % self.addresses_of[name]
+            for name in ("a", "b")))
+        job = self.launch("--solver=" + self.path("solver.prototxt"), "--hosts=" + self.path("hosts.prototxt"),
+                          "--ssh=ssh -F " + self.path("ssh/config"), prefix=self.on_host("boss"))
+        self.expect_exit(job, 0, r"(?m)^\[10\.213\.7\.2 .*Optimization Done",
+                         r"(?m)^\[10\.213\.7\.3 .*Optimization Done")
+
     def test_a_lost_host_is_replaced_by_a_spare(self):
         self.make_job(snapshot=10)
         self.write("solver.prototxt", re.sub('snapshot_prefix: ".*"', 'snapshot_prefix: "s"',

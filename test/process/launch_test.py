@@ -74,13 +74,14 @@ class LaunchTest(launched.Launched):
     def test_signals_are_passed_on(self):
         self.make_job()
         self.make_table(conv=2, fc=1)
-        job = self.launch(self.table(), "--max_restarts=3")
-        self.await_launched(job)
-        job.send(signal.SIGHUP)
-        self.await_text(job, "Snapshotting solver state")
-        job.send(signal.SIGTERM)
-        self.expect_exit(job, 5, "stopping, as asked by TERM", "Optimization stopped early")
-        self.assertNotIn("restart 1", job.text())
+        for number, name in ((signal.SIGTERM, "TERM"), (signal.SIGINT, "INT"), (signal.SIGUSR1, "USR1")):
+            job = self.launch(self.table(), "--max_restarts=3")
+            self.await_launched(job)
+            job.send(signal.SIGHUP)
+            self.await_text(job, "Snapshotting solver state")
+            job.send(number)
+            self.expect_exit(job, 5, "stopping, as asked by " + name, "Optimization stopped early")
+            self.assertNotIn("restart 1", job.text())
 
     def test_restart_from_the_last_complete_snapshot(self):
         self.make_job(iterations=600, snapshot=50)
@@ -115,6 +116,13 @@ class LaunchTest(launched.Launched):
         self.expect_exit(job, 4, "restart 1 of 1")
         self.assertNotIn("incarnation 3", job.text())
 
+    def test_numbers_that_are_not_finite(self):
+        self.make_job(solver="base_lr: 1e30\n")
+        self.make_table(conv=1, fc=1)
+        job = self.launch(self.table(), "--max_restarts=5")
+        self.expect_exit(job, 3, "first failure: node .*exit status 3", r"\] .*produced a NaN or infinity")
+        self.assertNotIn("restart 1", job.text())
+
     def test_not_inside_an_allocation(self):
         self.make_job()
         self.make_table(conv=1, fc=1)
@@ -137,9 +145,13 @@ class LaunchTest(launched.Launched):
         self.make_job(iterations=200, snapshot=100)
         self.write("solver.prototxt", re.sub('snapshot_prefix: ".*"', 'snapshot_prefix: "s"',
                                              self.read("solver.prototxt").decode()))
-        flags = ["--solver=" + self.path("solver.prototxt"), "--hosts=localhost"]
+        # Slow enough for one not to be better than both.
+        self.write("hosts.prototxt", "".join(
+            'host { name: "%s" cores: 1 gflops: 0.01 link_gbit_per_s: 100 latency_us: 1 }' % name
+            for name in ("localhost", "127.0.0.1")))
+        flags = ["--solver=" + self.path("solver.prototxt"), "--hosts=" + self.path("hosts.prototxt")]
         jobs = [self.launch(*flags, "--run_dir=" + self.path("run%d" % i)) for i in range(3)]
-        self.expect_all(jobs, 0, "Optimization Done")
+        self.expect_all(jobs, 0, r"(?m)^\[localhost ", r"(?m)^\[127\.0\.0\.1 ", "all 2 nodes have ended")
         for i in range(3):
             self.assertTrue(os.path.exists(self.path("run%d/snapshots/s_iter_200.caffemodel" % i)))
 

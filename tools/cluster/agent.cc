@@ -104,7 +104,8 @@ void Agent::OnMessage(const LaunchMessage& message) {
 void Agent::OnHello(const LaunchHello& hello) {
   for (const std::string& folder : hello.folder()) {
     const Status made = hello.version() == LaunchVersion() ? MakeFolder(folder) : OkStatus();
-    if (!made.ok()) Answer(folder, FileAnswer::FAILED, made);
+    if (made.ok()) continue;
+    Answer(folder, FileAnswer::FAILED, Status(made.code(), made.message() + "; --run_dir names another for all hosts"));
   }
   std::error_code error;
   working_folder_ = std::filesystem::is_directory(hello.working_folder(), error) || hello.folder_size() == 0

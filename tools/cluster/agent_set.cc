@@ -13,8 +13,10 @@ namespace hp {
 namespace {
 
 constexpr std::chrono::milliseconds kTick{500};
-constexpr int kSilentTicks = 20;        // 10 s: its agent has ended its processes by then
-constexpr int kSilentStartTicks = 120;  // a minute: of an agent that has not said anything yet
+constexpr int kSilentTicks = 20;  // 10 s: its agent has ended its processes by then
+// An agent says nothing before it runs, nor while it reads or syncs a large file: 5 minutes.
+constexpr int kSilentStartTicks = 600;
+constexpr int kTicksToTell = 30;  // 15 s
 constexpr size_t kMostWaitingOfFiles = 4 << 20;
 
 std::string MovedPath(const std::string& path, const std::string& from, const std::string& to) {
@@ -45,9 +47,12 @@ void AgentSet::Tick() {
     host->link->Tick();
     if (host->link->ended()) continue;
     if (host->ready) host->link->Send(beat);
-    if (host->link->silent_ticks() != (host->ready ? kSilentTicks : kSilentStartTicks)) continue;
-    const Status silent =
-        Unavailable("host %s: nothing heard from its agent for %d s", name.c_str(), host->link->silent_ticks() / 2);
+    const int ticks = host->link->silent_ticks();
+    if (all_needed_ && ticks > 0 && ticks % kTicksToTell == 0) {
+      LOG(INFO) << "waiting for host " << name << ", of which nothing was heard for " << ticks / 2 << " s";
+    }
+    if (host->lost || ticks < (all_needed_ ? kSilentStartTicks : kSilentTicks)) continue;
+    const Status silent = Unavailable("host %s: nothing heard from its agent for %d s", name.c_str(), ticks / 2);
     host->lost = true;
     if (host->fault.ok()) host->fault = silent;
     callbacks_.on_lost(name, silent);
@@ -113,6 +118,7 @@ Status AgentSet::AwaitSilence(const std::string& name) {
 }
 
 Status AgentSet::Await(const std::function<bool()>& done, bool all_needed) {
+  all_needed_ = all_needed;
   while (interrupted_.ok() && !done()) {
     if (all_needed) HP_RETURN_IF_ERROR(FirstFault());
     loop_.RunOnce();
@@ -275,10 +281,7 @@ void AgentSet::OnFetched(Host* host, const FileChunk& chunk) {
   if (host->fetch == nullptr) return;
   Status status;
   if (chunk.has_error()) status = NotFound("%s", Printable(chunk.error()).c_str());
-  if (status.ok() && !chunk.data().empty()) {
-    google::protobuf::io::CodedOutputStream out(host->fetch->stream());
-    out.WriteString(chunk.data());
-  }
+  if (status.ok()) WriteTo(host->fetch.get(), chunk.data());
   if (status.ok() && !chunk.last()) return;
   if (status.ok()) status = host->fetch->Sync();
   if (status.ok()) status = host->fetch->Commit();

@@ -124,6 +124,7 @@ class AgentSet {
   std::function<void()> on_tick_;
   Status interrupted_;
   int next_id_ = 1;
+  bool all_needed_ = true;  // of the call that waits
   int64_t sent_files_ = 0;
 };
 

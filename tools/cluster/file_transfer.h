@@ -1,6 +1,6 @@
 #pragma once
 
-#include "base/pending_file.h"
+#include "checkpoint/summed_file.h"
 #include "hp/status.h"
 #include "proto/launch.pb.h"
 
@@ -37,7 +37,7 @@ StatusOr<FilePut> DescribeFile(const std::string& path);
 class FileReceiver {
  public:
   /// @param put what to receive; folders on its path are made. @return whether chunks are wanted; errors as
-  /// PendingFile::Create, and kInvalidArgument: a folder can't be made.
+  /// SummedFile::Create, and kInvalidArgument: a folder can't be made.
   StatusOr<bool> Begin(const FilePut& put);
   /// @return whether that was the last one, and the file has its name. kResourceExhausted: no disk space; kDataLoss:
   /// it is not what was announced.
@@ -45,8 +45,11 @@ class FileReceiver {
 
  private:
   FilePut put_;
-  std::unique_ptr<PendingFile> file_;
+  std::unique_ptr<SummedFile> file_;
 };
+
+/// Appends to a file. Errors show in its Sync.
+void WriteTo(SummedFile* file, const std::string& data);
 
 /// Makes a folder and those above it. @return kInvalidArgument, kResourceExhausted: it can't be made.
 Status MakeFolder(const std::string& path);

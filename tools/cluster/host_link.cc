@@ -138,6 +138,14 @@ void HostLink::OnFirstLine() {
   input_->Send(std::exchange(held_, ""));
 }
 
+void HostLink::Tick() {
+  if (!greeted_ && waiting() < waiting_before_)
+    silent_ticks_ = 0;
+  else
+    ++silent_ticks_;
+  waiting_before_ = waiting();
+}
+
 void HostLink::Reap() {
   int status = 0;
   if (pid_ < 0 || exit_ >= 0 || waitpid(pid_, &status, WNOHANG) != pid_) return;

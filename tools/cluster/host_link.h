@@ -48,9 +48,9 @@ class HostLink {
 
   bool ended() const { return ended_; }
   size_t waiting() const { return input_ == nullptr ? 0 : input_->waiting(); }  ///< bytes that are not sent yet
-  /// Calls of Tick since anything came from it.
+  /// Calls of Tick since anything came from it, or since it last took a piece of the bundle.
   int silent_ticks() const { return silent_ticks_; }
-  void Tick() { ++silent_ticks_; }
+  void Tick();
 
  private:
   void OnBytes(std::string_view bytes);
@@ -71,6 +71,7 @@ class HostLink {
   std::string last_error_;  // line of ssh or the agent
   Status broken_;
   int open_pipes_ = 0, exit_ = -1, silent_ticks_ = 0;
+  size_t waiting_before_ = 0;  // at the last Tick
   bool ended_ = false;
 };
 

@@ -112,6 +112,12 @@ Status CheckCommandLine(const std::vector<std::string>& node_flags) {
   return CheckRestarts(FLAGS_max_restarts);
 }
 
+/// Whether ssh takes it for a host.
+Status CheckHost(const std::string& host) {
+  if (!host.starts_with("-")) return OkStatus();
+  return InvalidArgument("host \"%s\": expected a name or an address", host.c_str());
+}
+
 /// The table as given, or a planned one. @param[out] solver,comment of it.
 StatusOr<RoutingTableConfig> TableOf(std::string* solver, std::string* comment) {
   if (!FLAGS_routing.empty()) {
@@ -159,8 +165,10 @@ StatusOr<LaunchOptions> OptionsOf(const std::vector<std::string>& node_flags) {
   HP_ASSIGN_OR_RETURN(options.token, ReadToken());
   options.resume = AbsoluteOrEmpty(FLAGS_resume);
   options.weights = AbsoluteOrEmpty(FLAGS_weights);
+  for (const std::string& host : HostsOfTable(table)) HP_RETURN_IF_ERROR(CheckHost(host));
   options.node_flags = node_flags;
   options.spares = SplitAt(FLAGS_spares, ',');
+  for (const std::string& host : options.spares) HP_RETURN_IF_ERROR(CheckHost(host));
   options.max_restarts = FLAGS_max_restarts;
   options.stage_data = FLAGS_stage_data;
   return options;

@@ -58,7 +58,9 @@ Status Launcher::Run() {
   agents.hello.add_folder(options_.folder + "/snapshots");
   agents.hello.set_working_folder(options_.working_folder);
   AgentSet::Callbacks callbacks;
-  callbacks.on_output = [this](int id, const std::string& line) { output_.Add(node_of_id_.at(id), line); };
+  callbacks.on_output = [this](int id, const std::string& line) {
+    if (const auto node = node_of_id_.find(id); node != node_of_id_.end()) output_.Add(node->second, line);
+  };
   callbacks.on_exit = [this](int id, const ProcessExit& exit) { OnExit(id, exit); };
   callbacks.on_lost = [this](const std::string& host, const Status& why) { OnLost(host, why); };
   callbacks.on_signal = [this](int signal) { OnSignal(signal); };
@@ -112,9 +114,10 @@ void Launcher::Fail(int node, Status why) {
 }
 
 void Launcher::OnExit(int id, const ProcessExit& exit) {
-  const int index = node_of_id_.at(id);
+  const auto found = node_of_id_.find(id);
+  if (found == node_of_id_.end()) return;  // of an earlier incarnation: a lost host that is back
+  const int index = found->second;
   Node& node = nodes_[index];
-  if (node.id != id) return;
   node.running = false;
   node.exit = exit.status();
   if (exit.status() == 0) return;

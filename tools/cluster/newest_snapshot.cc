@@ -4,6 +4,7 @@
 #include "checkpoint/snapshot.h"
 #include "checkpoint/summed_file.h"
 
+#include "google/protobuf/stubs/logging.h"
 #include "google/protobuf/text_format.h"
 
 #include <charconv>
@@ -47,6 +48,7 @@ bool IsRecent(const std::string& path, int64_t most_age_s) {
 }
 
 bool IsComplete(const std::string& prefix, int64_t iteration) {
+  const google::protobuf::LogSilencer quiet;  // its opinion of a damaged manifest
   const StatusOr<std::string> text = ReadInputFile(SnapshotManifestPath(prefix, iteration));
   SnapshotManifest manifest;
   if (!text.ok() || !google::protobuf::TextFormat::ParseFromString(*text, &manifest)) return false;
