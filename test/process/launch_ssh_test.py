@@ -153,6 +153,14 @@ class LaunchSshTest(cut_link_test.Hosts, launched.Launched):
         self.expect_exit(job, 0, r"(?m)^\[10\.213\.7\.2 .*Optimization Done",
                          r"(?m)^\[10\.213\.7\.3 .*Optimization Done")
 
+    def test_a_host_that_cannot_be_reached_is_replaced_at_its_first_start(self):
+        self.make_job(iterations=20)
+        self.start_servers(["a"])
+        self.make_table(conv=1, fc=1, hosts=[self.addresses_of["a"], "10.213.7.9"])
+        job = self.launch_here("--max_restarts=2", "--spares=10.213.7.8," + self.addresses_of["boss"])
+        self.expect_exit(job, 0, r"host 10\.213\.7\.8 takes the place of 10\.213\.7\.9",
+                         r"host 10\.213\.7\.1 takes the place of 10\.213\.7\.8", "Optimization Done")
+
     def test_a_lost_host_is_replaced_by_a_spare(self):
         self.make_job(snapshot=10)
         self.write("solver.prototxt", re.sub('snapshot_prefix: ".*"', 'snapshot_prefix: "s"',
@@ -247,6 +255,19 @@ class LaunchSshTest(cut_link_test.Hosts, launched.Launched):
         job = self.start_with_data("--stage_data", others=self.path("others"))
         self.expect_exit(job, 0, r"copying \S*/data/db \(\d+ file\(s\)\) to host 10\.213\.7\.3", "Optimization Done")
         self.assertEqual(os.listdir(self.path("others")), ["db"])
+
+    def test_only_what_is_missing_is_staged(self):
+        self.make_data_in(self.path("data"), 1)
+        cluster.write_database(self.path("data/db_test"), seed=2)
+        self.make_data_in(self.path("others"), 1)
+        self.make_job(iterations=20, test=True)
+        net = self.read("net.prototxt").decode().split('source: "%s"' % self.path("db"))
+        names = [""] + ['source: "%s"' % self.path(name) for name in ("data/db", "data/db_test")]
+        self.write("net.prototxt", "".join(name + text for name, text in zip(names, net)))
+        bind = "mount --bind %s %s && " % (self.path("others"), self.path("data"))
+        job = self.start_on(["a", "b"], "--stage_data", conv=2, fc=0, own_disk=["b"], setup=bind)
+        self.expect_exit(job, 0, "copying .*db_test", "Optimization Done")
+        self.assertNotRegex(job.text(), r"copying \S*/db ")
 
     def start_bundled(self, size):
         """A job on hosts whose homes are empty, with a bundle of this build's programs."""

@@ -4,6 +4,7 @@ import glob
 import os
 import re
 import signal
+import time
 
 import cluster
 import launched
@@ -60,6 +61,32 @@ class LaunchTest(launched.Launched):
             taken.listen()
             job = self.launch(self.table())
             self.expect_exit(job, 2, r'first failure: node "fc0" .*exit status 2', "held by")
+
+    def test_a_stop_while_a_host_does_not_answer(self):
+        self.make_job()
+        self.make_table(conv=1, fc=1, hosts=["127.0.0.1", "192.0.2.1"])
+        with open(self.write("ssh", "#!/bin/sh\necho started >&2\nexec sleep 1000\n"), encoding="utf-8") as script:
+            os.fchmod(script.fileno(), 0o755)
+        job = self.launch(self.table(), "--ssh=" + self.path("ssh"))
+        self.await_text(job, r"\[192\.0\.2\.1 agent\] started")
+        children = launched.children_of(job.popen.pid)
+        job.send(signal.SIGTERM)
+        self.expect_exit(job, 5, "hplaunch: stopped by SIGTERM before training began")
+        self.await_none(children, "agents")
+
+    def test_sixty_four_nodes(self):
+        self.make_job(net=cluster.NET.replace("batch_size: 12", "batch_size: 64"))
+        self.make_table(conv=60, fc=4, micro_batches=1)
+        begin = time.time()
+        job = self.launch(self.table())
+        self.await_text(job, r"Iteration 0[ ,].*loss = ")
+        up = time.time()
+        nodes = self.nodes_of_run()
+        self.assertEqual(len(nodes), 64)
+        job.send(signal.SIGTERM)
+        self.expect_exit(job, 5, "Optimization stopped early")
+        print("    64 nodes: up after %.1f s, down after %.1f s" % (up - begin, time.time() - up))
+        self.await_none(nodes.values(), "nodes")
 
     def test_the_end_of_hplaunch_ends_all(self):
         self.make_job()
@@ -188,10 +215,14 @@ class LaunchTest(launched.Launched):
         self.assertFalse(os.path.exists(self.path("run")))
 
     def test_wrong_command_lines(self):
+        self.make_job()
+        self.make_table(conv=1, fc=1)
         for flags, text in (([], "expected either --routing=TABLE or --solver=FILE"),
                             (["--solver=x"], "--solver=FILE and --hosts=HOST,... go together"),
                             (["--routing=/no/table"], "/no/table: no such file"),
                             ([self.path("x"), "--routing=x"], "is no flag; expected those of hpnode"),
+                            ([self.table(), "--resume=" + self.path("none")], "none: no such file"),
+                            ([self.table(), "--spares=-oProxyCommand=x"], 'host "-oProxyCommand=x": expected a name'),
                             (["--routing=x", "--max_restarts=-1"], "--max_restarts is -1; expected 0 or more")):
             job = self.launch(*flags)
             self.expect_exit(job, 2, re.escape(text))

@@ -3,12 +3,16 @@
 #include "base/format.h"
 #include "checkpoint/summed_file.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <utility>
 
@@ -150,9 +154,14 @@ void Agent::OnChunk(const FileChunk& chunk) {
 
 void Agent::OnMove(const FolderMove& move) {
   std::error_code error;
-  std::filesystem::rename(move.from(), move.to(), error);
-  if (!error) return Answer(move.to(), FileAnswer::THERE);
-  Answer(move.to(), FileAnswer::FAILED, InvalidArgument("%s: %s", move.to().c_str(), error.message().c_str()));
+  if (!move.has_from()) {
+    const bool there = std::filesystem::exists(std::filesystem::symlink_status(move.to(), error));
+    return Answer(move.to(), there ? FileAnswer::THERE : FileAnswer::WANTED);
+  }
+  if (renameat2(AT_FDCWD, move.from().c_str(), AT_FDCWD, move.to().c_str(), RENAME_NOREPLACE) == 0) {
+    return Answer(move.to(), FileAnswer::THERE);
+  }
+  Answer(move.to(), FileAnswer::FAILED, InvalidArgument("%s: %s", move.to().c_str(), std::strerror(errno)));
 }
 
 void Agent::SendMore() {

@@ -6,7 +6,6 @@
 #include "glog/logging.h"
 #include <signal.h>
 
-#include <filesystem>
 #include <utility>
 
 namespace hp {
@@ -179,7 +178,10 @@ void AgentSet::OnMessage(Host* host, const LaunchMessage& message) {
 void AgentSet::OnHello(Host* host, const LaunchHello& hello) {
   programs_[host->name] = hello.program();
   host->ready = true;
-  if (hello.version() == LaunchVersion()) return;
+  if (hello.version() == LaunchVersion()) {
+    if (!hello.has_program()) host->fault = NotFound("host %s: no hpnode beside its hplaunch", host->name.c_str());
+    return;
+  }
   host->fault = FailedPrecondition(
       "host %s has \"%s\", this host \"%s\": install the same version on both, or copy it "
       "with --bundle",
@@ -194,7 +196,8 @@ void AgentSet::OnFile(Host* host, const FileAnswer& answer) {
     return;
   }
   if (host->files.empty()) {
-    host->moved = true;
+    host->answered = true;
+    host->there = answer.answer() == FileAnswer::THERE;
     return;
   }
   if (answer.answer() == FileAnswer::THERE) {
@@ -258,18 +261,30 @@ Status AgentSet::PutFiles(const std::vector<std::string>& hosts, const std::vect
 }
 
 Status AgentSet::MoveFolder(const std::string& name, const std::string& from, const std::string& to) {
-  Find(name)->moved = false;
-  LaunchMessage message;
-  message.mutable_move()->set_from(from);
-  message.mutable_move()->set_to(to);
-  Find(name)->link->Send(message);
-  return AwaitHosts({name}, [](const Host& host) { return host.moved; });
+  FolderMove move;
+  move.set_from(from);
+  move.set_to(to);
+  return Ask(Find(name), move);
 }
 
-Status AgentSet::Fetch(const std::string& name, const std::string& path) {
+StatusOr<bool> AgentSet::Has(const std::string& name, const std::string& path) {
+  FolderMove move;
+  move.set_to(path);
+  HP_RETURN_IF_ERROR(Ask(Find(name), move));
+  return Find(name)->there;
+}
+
+Status AgentSet::Ask(Host* host, const FolderMove& move) {
+  host->answered = false;
+  LaunchMessage message;
+  *message.mutable_move() = move;
+  host->link->Send(message);
+  return AwaitHosts({host->name}, [](const Host& each) { return each.answered; });
+}
+
+Status AgentSet::Fetch(const std::string& name, const std::string& path, const std::string& here) {
   Host* const host = Find(name);
-  HP_RETURN_IF_ERROR(MakeFolder(std::filesystem::path(path).parent_path().string()));
-  HP_ASSIGN_OR_RETURN(host->fetch, SummedFile::Create(path, ".part"));
+  HP_ASSIGN_OR_RETURN(host->fetch, SummedFile::Create(here, ".part"));
   host->fetched = false;
   LaunchMessage message;
   message.mutable_get()->set_path(path);

@@ -60,9 +60,12 @@ class AgentSet {
   /// What is there already with the same content is not sent. @return errors of FileReceiver, also of disks there.
   Status PutFiles(const std::vector<std::string>& hosts, const std::vector<std::string>& paths,
                   const std::string& from = "", const std::string& to = "");
+  /// Renames a file or folder of a host to a name that nothing has there.
   Status MoveFolder(const std::string& host, const std::string& from, const std::string& to);
-  /// Gets a file of a host to the same path here. @return also kNotFound: it is not there.
-  Status Fetch(const std::string& host, const std::string& path);
+  /// Whether a host has something of this path.
+  StatusOr<bool> Has(const std::string& host, const std::string& path);
+  /// Gets a file of a host. @param here its path on this host. @return also kNotFound: it is not there.
+  Status Fetch(const std::string& host, const std::string& path, const std::string& here);
   /// Runs a program on each of these hosts to its end, and collects what they say, by host.
   /// @param arguments by host.
   StatusOr<std::map<std::string, Answered>> Ask(const std::string& program,
@@ -95,10 +98,11 @@ class AgentSet {
     std::unique_ptr<HostLink> link;
     bool ready = false, lost = false;
     std::vector<int> ports;
-    std::deque<Pending> files;           // to put; the first is announced
-    std::unique_ptr<FileSender> sender;  // of the first
-    Status fault;                        // of what it was asked last
-    bool moved = false, fetched = false;
+    std::deque<Pending> files;             // to put; the first is announced
+    std::unique_ptr<FileSender> sender;    // of the first
+    Status fault;                          // of what it was asked last
+    bool answered = false, there = false;  // what MoveFolder or Has asked
+    bool fetched = false;
     std::unique_ptr<SummedFile> fetch;
   };
 
@@ -112,6 +116,7 @@ class AgentSet {
   void Tick();
   Host* Find(const std::string& name) { return &*hosts_.at(name); }
   Status FirstFault() const;
+  Status Ask(Host* host, const FolderMove& move);
   Status AwaitHosts(const std::vector<std::string>& hosts, const std::function<bool(const Host&)>& done);
 
   const AgentSetOptions options_;

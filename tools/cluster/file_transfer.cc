@@ -62,7 +62,7 @@ StatusOr<bool> FileReceiver::Begin(const FilePut& put) {
     if (sum.ok() && IsSame(*sum, put)) return false;
   }
   HP_RETURN_IF_ERROR(MakeFolder(std::filesystem::path(put.path()).parent_path().string()));
-  HP_ASSIGN_OR_RETURN(file_, SummedFile::Create(put.path(), ".part"));
+  HP_ASSIGN_OR_RETURN(file_, SummedFile::Create(put.path(), suffix_));
   return true;
 }
 

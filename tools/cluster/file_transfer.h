@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/format.h"
 #include "checkpoint/summed_file.h"
 #include "hp/status.h"
 #include "proto/launch.pb.h"
@@ -7,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <random>
 #include <string>
 
 namespace hp {
@@ -44,6 +46,8 @@ class FileReceiver {
   StatusOr<bool> Add(const FileChunk& chunk);
 
  private:
+  // Agents of several hosts may write one file of a disk that they share.
+  const std::string suffix_ = Format(".part-%08x", std::random_device()());
   FilePut put_;
   std::unique_ptr<SummedFile> file_;
 };

@@ -4,6 +4,7 @@
 #include "base/job_token.h"
 #include "base/log_writer.h"
 #include "base/words.h"
+#include "checkpoint/summed_file.h"
 #include "commands/plan_table.h"
 #include "proto/text.h"
 #include "scheduler/plan/table_maker.h"
@@ -106,8 +107,13 @@ Status CheckCommandLine(const std::vector<std::string>& node_flags) {
     return InvalidArgument("--bundle brings the programs, --remote_bin says where they are: give one of them");
   }
   for (const std::string& flag : node_flags) {
-    if (flag.starts_with("--")) continue;
-    return InvalidArgument("\"%s\" is no flag; expected those of hpnode behind --", flag.c_str());
+    if (!flag.starts_with("--")) {
+      return InvalidArgument("\"%s\" is no flag; expected those of hpnode behind --", flag.c_str());
+    }
+    for (const char* own : {"routing", "node", "role", "all", "resume", "weights", "token_file"}) {
+      if (flag.substr(2, flag.find('=') - 2) != own) continue;
+      return InvalidArgument("%s stands behind --; hplaunch sets --%s of hpnode itself", flag.c_str(), own);
+    }
   }
   return CheckRestarts(FLAGS_max_restarts);
 }
@@ -164,6 +170,7 @@ StatusOr<LaunchOptions> OptionsOf(const std::vector<std::string>& node_flags) {
   options.working_folder = fs::current_path().string();
   HP_ASSIGN_OR_RETURN(options.token, ReadToken());
   options.resume = AbsoluteOrEmpty(FLAGS_resume);
+  if (!options.resume.empty()) HP_RETURN_IF_ERROR(SumFile(options.resume).status());
   options.weights = AbsoluteOrEmpty(FLAGS_weights);
   for (const std::string& host : HostsOfTable(table)) HP_RETURN_IF_ERROR(CheckHost(host));
   options.node_flags = node_flags;

@@ -68,14 +68,11 @@ Status Launcher::Run() {
   agents_->OnTick([this] { OnTick(); });
   Status status;
   for (int restarts = 0;; ++restarts) {
-    status = RunOnce();
+    status = restarts == 0 ? OkStatus() : PrepareRestart();
+    if (status.ok()) status = RunOnce();
     folder_->Record(status.ok() ? "done" : status.message());
     if (ExitStatus(status) != 4 || restarts == options_.max_restarts || stop_asked_) break;
     LOG(WARNING) << "restart " << restarts + 1 << " of " << options_.max_restarts << ", since " << status.message();
-    if (const Status ready = PrepareRestart(); !ready.ok()) {
-      folder_->Record(ready.message());
-      return ready;
-    }
   }
   return status;
 }

@@ -1,14 +1,12 @@
 // From the failure of an incarnation to the start of the next one: the old nodes are dead, lost hosts are replaced, and
 // the newest complete snapshot is on all hosts.
 #include "base/clock.h"
-#include "base/host.h"
-#include "checkpoint/snapshot.h"
 #include "tools/cluster/launcher.h"
 #include "tools/cluster/newest_snapshot.h"
 
 #include "glog/logging.h"
 
-#include <algorithm>
+#include <filesystem>
 #include <utility>
 
 namespace hp {
@@ -87,17 +85,20 @@ Status Launcher::FindSnapshot() {
   return SpreadSnapshot(holder, best->state_path);
 }
 
-// Each node reads the whole snapshot. It goes through this host, which has it where `holder` is empty.
+// Each node reads the whole snapshot. It goes through the run folder of this host, unless this host has it in its place
+// (`holder` is empty).
 Status Launcher::SpreadSnapshot(const std::string& holder, const std::string& state_path) {
-  const std::string stem = state_path.substr(0, state_path.rfind('.'));
+  const std::string folder = std::filesystem::path(state_path).parent_path().string();
+  const std::string here = holder.empty() ? folder : options_.folder + "/snapshots";
+  const std::string name = std::filesystem::path(state_path).stem().string();
   std::vector<std::string> paths;
   for (const char* end : {".caffemodel", ".solverstate", ".hpnode"}) {
-    const std::string path = stem + end;
-    if (!holder.empty() && !IsThisHost(holder)) HP_RETURN_IF_ERROR(agents_->Fetch(holder, path));
+    const std::string path = here + "/" + name + end;
+    if (!holder.empty()) HP_RETURN_IF_ERROR(agents_->Fetch(holder, folder + "/" + name + end, path));
     if (holder.empty() && !FilesBelow(path).ok()) continue;  // Caffe's own has no manifest
     paths.push_back(path);
   }
-  return agents_->PutFiles(hosts_, paths);
+  return agents_->PutFiles(hosts_, paths, here, folder);
 }
 
 }  // namespace hp

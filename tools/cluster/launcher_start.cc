@@ -131,11 +131,14 @@ Status Launcher::CheckData() {
 
 // A database appears on its host whole, under its name, or not at all; one that is there is never touched.
 Status Launcher::Stage(const std::vector<std::string>& hosts) {
+  const std::string run = std::filesystem::path(options_.folder).filename().string();
   for (const std::string& source : options_.files.data) {
-    HP_ASSIGN_OR_RETURN(const std::vector<std::string> files, FilesBelow(source));
     for (const std::string& host : hosts) {
+      HP_ASSIGN_OR_RETURN(const bool there, agents_->Has(host, source));
+      if (there) continue;
+      HP_ASSIGN_OR_RETURN(const std::vector<std::string> files, FilesBelow(source));
       LOG(INFO) << "copying " << source << " (" << files.size() << " file(s)) to host " << host;
-      const std::string staging = source + ".staging-" + std::to_string(incarnation_);
+      const std::string staging = source + ".staging-" + run;
       HP_RETURN_IF_ERROR(agents_->PutFiles({host}, files, source, staging));
       HP_RETURN_IF_ERROR(agents_->MoveFolder(host, staging, source));
     }
