@@ -1,5 +1,6 @@
 // Trains one node of a job, or (--all) all nodes of a table in this process.
 #include "base/clock.h"
+#include "base/format.h"
 #include "base/job_environment.h"
 #include "base/log_writer.h"
 #include "base/out_of_memory.h"
@@ -8,6 +9,7 @@
 #include "commands/signals.h"
 #include "commands/time_limit.h"
 #include "node/doctor.h"
+#include "node/job_files.h"
 #include "node/node.h"
 #include "report/progress.h"
 #include "report/progress_file.h"
@@ -22,6 +24,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cinttypes>
 #include <ctime>
 #include <iostream>
 #include <memory>
@@ -72,6 +75,8 @@ DEFINE_bool(doctor, false, "check this host's RDMA setup, suggest fixes, and exi
 DEFINE_string(doctor_listen, "", "with --doctor: wait at ADDRESS:PORT for another host's --doctor_peer");
 DEFINE_string(doctor_peer, "", "with --doctor: measure the connection to the host that waits at ADDRESS:PORT");
 DEFINE_string(doctor_address, "", "with --doctor: this host's address, as other hosts see it");
+DEFINE_bool(data_fingerprint, false,
+            "with --node: say what the node's data is, as nodes compare it at their handshake, and exit");
 DEFINE_bool(list_devices, false, "list the devices of this host, and exit");
 DEFINE_string(ib_hca, "", "RDMA devices of this host to use, as NCCL_IB_HCA; overrides the table");
 DEFINE_int32(ib_gid_index, hp::HostDevices::kNotSet,
@@ -224,6 +229,20 @@ Status TrainOne(const JobEnvironment& job, SignalThread* signals, bool* said) {
   return status;
 }
 
+/// What `hplaunch` asks each host that reads samples before it starts a job.
+Status TellFingerprint() {
+  HP_ASSIGN_OR_RETURN(const RoutingTable table, RoutingTable::Load(FLAGS_routing));
+  HP_ASSIGN_OR_RETURN(const Rank rank, table.FindNode(FLAGS_node));
+  HP_ASSIGN_OR_RETURN(const JobFiles files, JobFiles::Read(table, table.node(rank), "", FLAGS_cache_dir));
+  const JobFacts facts = files.Facts(rank);
+  std::cout << Format("data fingerprint %016" PRIx64, facts.dataset_hash);
+  for (const DataShape& shape : facts.data_shapes) {
+    std::cout << (shape.test() ? ", to test " : ", to train ") << shape.records() << " records";
+  }
+  std::cout << std::endl;
+  return OkStatus();
+}
+
 /// @param[out] said nodes ran, and have logged why they ended
 Status Train(const JobEnvironment& job, SignalThread* signals, bool* said) {
   if (!FLAGS_all) return TrainOne(job, signals, said);
@@ -257,6 +276,7 @@ Status Main(bool* said) {
   }
   if (FLAGS_routing.empty()) return InvalidArgument("--routing=table.prototxt is missing (hpnode --help)");
   HP_RETURN_IF_ERROR(CheckThreads("reader_threads", FLAGS_reader_threads, 1));
+  if (FLAGS_data_fingerprint) return TellFingerprint();
   if (FLAGS_all && IsHandedOut()) return InvalidArgument("--all goes with a table that is a file");
   HP_ASSIGN_OR_RETURN(const JobEnvironment job, ReadTask());
   if (FLAGS_wait < 0 || FLAGS_wait > kMaxWaitS) {

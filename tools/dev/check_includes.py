@@ -77,6 +77,8 @@ ROOMS = {
                      "solvers", "rendezvous", "scheduler/plan", "scheduler/planner", "scheduler/simulator",
                      "transport/inproc/inproc_network.h"],
     # Programs: what they start, what they print, and hproute, the command line of the table maker.
+    # hplaunch: it moves bytes and processes, and knows of a job what its files say.
+    "tools/cluster": ["tools", "commands", "checkpoint", "scheduler/plan", "proto"],
     "tools": ["commands", "devices", "node", "report", "checkpoint", "scheduler/plan", "proto"],
 }
 
@@ -94,7 +96,8 @@ LIBRARIES = [
     (r"(jpeglib|turbojpeg|png)\.h", r"src/data/", "libjpeg and libpng belong in src/data"),
     (r"hiredis/", r"src/rendezvous/redis_store", "hiredis belongs in src/rendezvous/redis_store"),
     (r"opencv2/", r"src/data/", "OpenCV belongs in src/data"),
-    (r"boost/asio", r"transport/(connect|tcp|verbs)/", "Boost.Asio belongs in transport/connect, tcp and verbs"),
+    (r"boost/asio", r"transport/(connect|tcp|verbs)/|tools/cluster/event_loop",
+     "Boost.Asio belongs in transport/connect, tcp and verbs, and in tools/cluster/event_loop"),
     (r"openssl/", r"transport/connect/tls|src/base/job_token", "OpenSSL belongs in transport/connect/tls and base/job_token"),
     (r"google/protobuf/|.*\.pb\.h", r"(?!include/)", "include/hp keeps protobuf out of other programs"),
 ]

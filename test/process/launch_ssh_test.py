@@ -1,0 +1,297 @@
+"""hplaunch on hosts that are network namespaces, each with an sshd, and a disk of its own where a test says so."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+
+import cluster
+import cut_link_test
+import launched
+from cluster import PATIENCE_S, program, run_tool
+from launched import children_of, command_of
+
+SSHD = """Port 22
+ListenAddress %(address)s
+HostKey %(folder)s/host_key
+PidFile none
+AuthorizedKeysFile %(folder)s/user_key.pub
+StrictModes no
+UsePAM no
+PasswordAuthentication no
+PermitRootLogin yes
+"""
+SSH = """Host *
+  IdentityFile %(folder)s/user_key
+  IdentitiesOnly yes
+  UserKnownHostsFile %(folder)s/known_hosts
+  GlobalKnownHostsFile /dev/null
+  LogLevel ERROR
+"""
+
+# Says hello in another version, and waits for its end.
+OTHER_AGENT = """#!/usr/bin/python3
+import sys
+text = b"hpnode 9.9, launch protocol 1"
+hello = b"\\x0a" + bytes([len(text)]) + text
+body = b"\\x0a" + bytes([len(hello)]) + hello
+sys.stdout.buffer.write(len(body).to_bytes(4, "big") + body)
+sys.stdout.flush()
+sys.stdin.buffer.read()
+"""
+
+
+class LaunchSshTest(cut_link_test.Hosts, launched.Launched):
+    """Node i lies on host i; hplaunch has a host of its own. `hosts` of a test: which disks are their own."""
+
+    def setUp(self):
+        super().setUp()
+        self.sshd = shutil.which("sshd", path=os.environ.get("PATH", "") + ":/usr/sbin")
+        if not self.sshd or not shutil.which("ssh-keygen"):
+            self.skipTest("SKIPPED: no sshd here (openssh-server)")
+        os.makedirs("/run/sshd", exist_ok=True)  # its privilege separation wants it
+        os.mkdir(self.path("ssh"))
+        for name in ("host_key", "user_key"):
+            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.path("ssh/" + name)], check=True)
+        self.servers = {}
+
+    def tearDown(self):
+        for server in self.servers.values():
+            if server.poll() is None:
+                for pid in [*children_of(server.pid), server.pid]:
+                    try:
+                        os.kill(pid, signal.SIGKILL)
+                    except ProcessLookupError:
+                        pass
+            server.wait()
+        super().tearDown()
+        self.await_none(self.nodes_of_run().values(), "nodes")
+
+    def start_servers(self, names, own_disk=(), size="64m", setup=""):
+        """Hosts `names` with sshd, and one for hplaunch, "boss". Those of `own_disk` see a disk of their own where the
+        run's folder and data are. `setup`: shell commands on them first."""
+        self.addresses_of = dict(zip(["boss", *names], self.make_hosts(["boss", *names])))
+        os.makedirs(self.path("run"), exist_ok=True)
+        key = self.read("ssh/host_key.pub").decode()
+        self.write("ssh/known_hosts", "".join("%s %s" % (self.addresses_of[name], key) for name in names))
+        self.write("ssh/config", SSH % {"folder": self.path("ssh")})
+        for name in names:
+            self.write("ssh/sshd_" + name, SSHD % {"folder": self.path("ssh"), "address": self.addresses_of[name]})
+            script = "mount --make-rprivate / && "
+            if name in own_disk:
+                script += "mount -t tmpfs -o size=%s hpnode-test %s && " % (size, self.path("run"))
+            script += "%s exec %s -D -e -f %s" % (setup if name in own_disk else "", self.sshd,
+                                                 self.path("ssh/sshd_" + name))
+            log = open(self.path("sshd_%s.log" % name), "wb")
+            self.addCleanup(log.close)
+            self.servers[name] = subprocess.Popen([*self.on_host(name), "unshare", "-m", "sh", "-c", script],
+                                                  stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        for name in names:
+            deadline = time.monotonic() + PATIENCE_S
+            while b"listening" not in self.read("sshd_%s.log" % name):
+                self.assertIsNone(self.servers[name].poll(), self.read("sshd_%s.log" % name))
+                self.assertLess(time.monotonic(), deadline)
+                time.sleep(0.01)
+
+    def start_on(self, names, *flags, conv=1, fc=1, spares=(), config="ssh/config", servers=None, **job):
+        """Starts a job of conv and FC nodes, one for each of `names`."""
+        self.start_servers(servers or [*names, *spares], **job)
+        self.make_table(conv=conv, fc=fc, hosts=[self.addresses_of[name] for name in names])
+        return self.launch_here(*flags, config=config)
+
+    def launch_here(self, *flags, config="ssh/config"):
+        return self.launch(self.table(), "--ssh=ssh -F " + self.path(config), *flags, prefix=self.on_host("boss"))
+
+    def test_files_are_copied_where_there_is_no_shared_disk(self):
+        self.make_job(iterations=20)
+        self.assertEqual(run_tool("hproute", "--new_token=" + self.path("token"))[0], 0)
+        job = self.start_on(["a", "b"], "--token_file=" + self.path("token"), own_disk=["b"])
+        self.expect_exit(job, 0, r"run folder \S*: 3 file\(s\) copied", r"(?m)^\[10\.213\.7\.2 conv0\] .*Optimization Done",
+                         r"(?m)^\[10\.213\.7\.3 fc0\] .*Optimization Done")
+
+    def test_nothing_is_copied_to_a_shared_disk(self):
+        self.make_job(iterations=20)
+        job = self.start_on(["a", "b"])
+        self.expect_exit(job, 0, r"run folder \S*: 0 file\(s\) copied", "Optimization Done")
+
+    def test_a_node_that_is_killed_on_another_host(self):
+        self.make_job()
+        job = self.start_on(["a", "b"])
+        nodes = self.await_launched(job)
+        os.kill(nodes["fc0"], signal.SIGKILL)
+        self.expect_exit(job, 4, r'first failure: node "fc0" on host 10\.213\.7\.3: killed by signal 9')
+        self.await_none(nodes.values(), "nodes")
+
+    def test_ssh_that_is_killed_ends_the_nodes_of_its_host(self):
+        self.make_job()
+        job = self.start_on(["a", "b"])
+        nodes = self.await_launched(job)
+        ssh, = [pid for pid in children_of(job.popen.pid)
+                if "10.213.7.3" in command_of(pid) and command_of(pid)[0] == "ssh"]
+        os.kill(ssh, signal.SIGKILL)
+        self.expect_exit(job, 4, r"host 10\.213\.7\.3: its agent is gone")
+        self.await_none(nodes.values(), "nodes")
+
+    def test_hplaunch_that_is_killed_ends_all(self):
+        self.make_job()
+        job = self.start_on(["a", "b"])
+        nodes = self.await_launched(job)
+        job.send(signal.SIGKILL)
+        self.await_none(nodes.values(), "nodes")
+
+    def test_one_line_plans_launches_and_trains(self):
+        self.make_job(iterations=20)
+        self.start_servers(["a", "b"])
+        # Slow enough for one host not to be better than both.
+        self.write("hosts.prototxt", "".join(
+            'host { name: "%s" cores: 1 gflops: 0.01 link_gbit_per_s: 100 latency_us: 1 }' % self.addresses_of[name]
+            for name in ("a", "b")))
+        job = self.launch("--solver=" + self.path("solver.prototxt"), "--hosts=" + self.path("hosts.prototxt"),
+                          "--ssh=ssh -F " + self.path("ssh/config"), prefix=self.on_host("boss"))
+        self.expect_exit(job, 0, r"(?m)^\[10\.213\.7\.2 .*Optimization Done",
+                         r"(?m)^\[10\.213\.7\.3 .*Optimization Done")
+
+    def test_a_host_that_cannot_be_reached_is_replaced_at_its_first_start(self):
+        self.make_job(iterations=20)
+        self.start_servers(["a"])
+        self.make_table(conv=1, fc=1, hosts=[self.addresses_of["a"], "10.213.7.9"])
+        job = self.launch_here("--max_restarts=2", "--spares=10.213.7.8," + self.addresses_of["boss"])
+        self.expect_exit(job, 0, r"host 10\.213\.7\.8 takes the place of 10\.213\.7\.9",
+                         r"host 10\.213\.7\.1 takes the place of 10\.213\.7\.8", "Optimization Done")
+
+    def test_a_lost_host_is_replaced_by_a_spare(self):
+        self.make_job(snapshot=10)
+        self.write("solver.prototxt", re.sub('snapshot_prefix: ".*"', 'snapshot_prefix: "s"',
+                                             self.read("solver.prototxt").decode()))
+        job = self.start_on(["a", "b"], "--max_restarts=1", "--spares=10.213.7.4", spares=["c"],
+                                 own_disk=["a", "c"])
+        self.await_launched(job)
+        self.await_text(job, "Snapshotting solver state")
+        self.link("b", "down")
+        cut = time.time()
+        self.await_text(job, r"host 10\.213\.7\.4 takes the place of 10\.213\.7\.3")
+        self.assertGreater(time.time() - cut, 7.9)  # when an agent that hears nothing has ended its nodes
+        self.assertEqual(self.nodes_of_run(), {})
+        self.await_text(job, r"resuming at iteration \d+, from the snapshot of host 10\.213\.7\.2")
+        self.await_text(job, r"\[10\.213\.7\.4 fc0\] ")
+        self.await_training([job], 10)
+        job.send(signal.SIGTERM)
+        self.expect_exit(job, 5, "Optimization stopped early")
+
+    def test_a_host_that_cannot_be_reached(self):
+        self.make_job()
+        self.start_servers(["a"])
+        self.make_table(conv=1, fc=1, hosts=[self.addresses_of["a"], "10.213.7.9"])
+        job = self.launch_here()
+        self.expect_exit(job, 4, r"(?m)^hplaunch: host 10\.213\.7\.9: cannot be reached: ")
+
+    def test_a_host_without_an_sshd(self):
+        self.make_job()
+        self.start_servers(["a", "b"])
+        self.servers["b"].kill()
+        self.servers["b"].wait()
+        self.make_table(conv=1, fc=1, hosts=[self.addresses_of["a"], self.addresses_of["b"]])
+        job = self.launch_here()
+        self.expect_exit(job, 4, r"(?m)^hplaunch: host 10\.213\.7\.3: cannot be reached: .*Connection refused")
+
+    def test_an_unknown_host_key(self):
+        self.make_job()
+        self.start_servers(["a", "b"])
+        self.make_table(conv=1, fc=1, hosts=[self.addresses_of["a"], self.addresses_of["b"]])
+        self.write("ssh/known_hosts", self.read("ssh/known_hosts").decode().splitlines(True)[0])
+        job = self.launch_here()
+        self.expect_exit(job, 2, r"(?m)^hplaunch: host 10\.213\.7\.3: ssh does not know its key .*ssh 10\.213\.7\.3")
+        self.assertEqual(self.nodes_of_run(), {})
+
+    def test_a_host_without_the_program(self):
+        self.make_job()
+        job = self.start_on(["a"], "--remote_bin=/no/such", fc=0)
+        self.expect_exit(job, 2, r"(?m)^hplaunch: host 10\.213\.7\.2: no hplaunch there: .*--remote_bin.*--bundle")
+
+    def test_another_version_on_one_host(self):
+        self.make_job()
+        os.mkdir(self.path("other"))
+        with open(self.write("other/hplaunch", OTHER_AGENT), encoding="utf-8") as script:
+            os.fchmod(script.fileno(), 0o755)
+        job = self.start_on(["a"], "--remote_bin=" + self.path("other"), fc=0)
+        self.expect_exit(job, 2, r'(?m)^hplaunch: host 10\.213\.7\.2 has "hpnode 9\.9, launch protocol 1", '
+                                 r'this host "hpnode 0\.1')
+
+    def test_a_disk_that_is_full_at_the_copy(self):
+        self.make_job()
+        fill = "head -c 4096 /dev/zero > %s/filler; " % self.path("run")
+        job = self.start_on(["a", "b"], own_disk=["b"], size="4k", setup=fill)
+        self.expect_exit(job, 2, r"(?m)^hplaunch: host 10\.213\.7\.3: \S*/run/\S*: .*[Nn]o space")
+        self.assertEqual(self.nodes_of_run(), {})
+
+    def make_data_in(self, folder, seed):
+        os.makedirs(folder, exist_ok=True)
+        cluster.write_database(os.path.join(folder, "db"), seed=seed)
+
+    def start_with_data(self, *flags, others, iterations=20):
+        """Two conv nodes on hosts a and b. What b has instead of this host's data: the folder `others`."""
+        self.make_data_in(self.path("data"), 1)
+        self.make_job(iterations=iterations)
+        self.write("net.prototxt", self.read("net.prototxt").decode().replace(self.path("db"), self.path("data/db")))
+        bind = "mount --bind %s %s && " % (others, self.path("data"))
+        return self.start_on(["a", "b"], *flags, conv=2, fc=0, own_disk=["b"], setup=bind)
+
+    def test_data_that_differs_on_one_host(self):
+        self.make_data_in(self.path("others"), 2)
+        job = self.start_with_data(others=self.path("others"))
+        self.expect_exit(job, 2, r"(?m)^hplaunch: host 10\.213\.7\.3: its data differs from that of host 10\.213\.7\.2: "
+                                      r"[0-9a-f]{16}, to train 48 records and [0-9a-f]{16}, to train 48 records")
+
+    def test_data_that_one_host_lacks(self):
+        os.mkdir(self.path("others"))
+        job = self.start_with_data(others=self.path("others"))
+        self.expect_exit(job, 2, r"(?m)^hplaunch: host 10\.213\.7\.3: its data: .*data/db.*--stage_data copies")
+        self.assertEqual(os.listdir(self.path("others")), [])
+
+    def test_data_that_is_staged(self):
+        os.mkdir(self.path("others"))
+        job = self.start_with_data("--stage_data", others=self.path("others"))
+        self.expect_exit(job, 0, r"copying \S*/data/db \(\d+ file\(s\)\) to host 10\.213\.7\.3", "Optimization Done")
+        self.assertEqual(os.listdir(self.path("others")), ["db"])
+
+    def test_only_what_is_missing_is_staged(self):
+        self.make_data_in(self.path("data"), 1)
+        cluster.write_database(self.path("data/db_test"), seed=2)
+        self.make_data_in(self.path("others"), 1)
+        self.make_job(iterations=20, test=True)
+        net = self.read("net.prototxt").decode().split('source: "%s"' % self.path("db"))
+        names = [""] + ['source: "%s"' % self.path(name) for name in ("data/db", "data/db_test")]
+        self.write("net.prototxt", "".join(name + text for name, text in zip(names, net)))
+        bind = "mount --bind %s %s && " % (self.path("others"), self.path("data"))
+        job = self.start_on(["a", "b"], "--stage_data", conv=2, fc=0, own_disk=["b"], setup=bind)
+        self.expect_exit(job, 0, "copying .*db_test", "Optimization Done")
+        self.assertNotRegex(job.text(), r"copying \S*/db ")
+
+    def start_bundled(self, size):
+        """A job on hosts whose homes are empty, with a bundle of this build's programs."""
+        self.make_job(iterations=10)
+        os.makedirs(self.path("made/hpnode/bin"))
+        for name in ("hpnode", "hplaunch"):
+            os.symlink(program(name), self.path("made/hpnode/bin/" + name))
+        subprocess.run(["tar", "-czhf", self.path("bundle.tar.gz"), "-C", self.path("made"), "hpnode"], check=True)
+        home = "mount -t tmpfs -o size=%s hpnode-test %s && " % (size, os.path.expanduser("~"))
+        return self.start_on(["a", "b"], "--bundle=" + self.path("bundle.tar.gz"), own_disk=["a", "b"], setup=home)
+
+    def test_a_bundle(self):
+        job = self.start_bundled("400m")
+        self.expect_exit(job, 0, r"host 10\.213\.7\.2 gets the bundle, \d+\.\d MB", "host 10.213.7.3 gets the bundle",
+                         r"\] .*Optimization Done")
+        # Their caches have it now.
+        job = self.launch_here("--bundle=" + self.path("bundle.tar.gz"))
+        self.expect_exit(job, 0, "Optimization Done")
+        self.assertNotIn("gets the bundle", job.text())
+
+    def test_a_bundle_for_a_full_disk(self):
+        job = self.start_bundled("1m")
+        self.expect_exit(job, 2, r"(?m)^hplaunch: host 10\.213\.7\.[23]: the bundle was not unpacked: .*No space left")
+
+
+if __name__ == "__main__":
+    cluster.main()

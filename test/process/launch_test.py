@@ -1,0 +1,232 @@
+"""hplaunch on this host alone: plain processes, one folder for each run, restarts."""
+
+import glob
+import os
+import re
+import signal
+import time
+
+import cluster
+import launched
+from cluster import program, run_tool
+
+
+class LaunchTest(launched.Launched):
+
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(lambda: self.await_none(self.nodes_of_run().values(), "nodes"))
+
+    def test_a_job_to_its_end(self):
+        self.make_job(iterations=30, snapshot=10)
+        self.write("solver.prototxt", self.read("solver.prototxt").decode().replace(self.path("out"), "made/tiny"))
+        self.make_table(conv=2, fc=2)
+        job = self.launch(self.table())
+        self.expect_exit(job, 0, r"(?m)^\[127\.0\.0\.1 fc0\] .*Iteration 20",
+                         r"(?m)^\[127\.0\.0\.1 fc1\] .*Optimization Done", "all 4 nodes have ended")
+        # The folder has all that there is to know of the run.
+        self.assertEqual(sorted(os.listdir(self.path("run/logs"))),
+                         ["conv0.1.log", "conv1.1.log", "fc0.1.log", "fc1.1.log"])
+        self.assertIn("Optimization Done", self.read("run/logs/fc0.1.log").decode())
+        self.assertNotIn("[127.0.0.1", self.read("run/logs/fc0.1.log").decode())
+        self.assertTrue(os.path.exists(self.path("run/snapshots/tiny_iter_30.solverstate")))
+        for word in ("launch protocol", "host 127.0.0.1: hpnode ", "incarnation 1", "done"):
+            self.assertIn(word, self.record())
+        status, text = run_tool("hproute", "--check", self.path("run/table.prototxt"))
+        self.assertEqual(status, 0, text)
+
+    def test_a_node_that_is_killed_ends_all(self):
+        self.make_job()
+        self.make_table(conv=2, fc=2)
+        job = self.launch(self.table())
+        nodes = self.await_launched(job)
+        self.assertEqual(sorted(nodes), ["conv0", "conv1", "fc0", "fc1"])
+        os.kill(nodes["fc0"], signal.SIGKILL)
+        self.expect_exit(job, 4, r'first failure: node "fc0" on host 127\.0\.0\.1: killed by signal 9, SIGKILL; '
+                                      r"its last lines:\n  \[127\.0\.0\.1 fc0\] ",
+                         r'(?m)^hplaunch: node "fc0" on host 127\.0\.0\.1: killed by signal 9', r'lost node "fc0"')
+        self.await_none(nodes.values(), "nodes")
+
+    def test_input_that_a_node_refuses(self):
+        self.make_job(solver='type: "Nesterov"\n')
+        self.make_table(conv=2, fc=1)
+        job = self.launch(self.table())
+        self.expect_exit(job, 2, "hplaunch: host 127.0.0.1: its data: .*solver.prototxt.*Nesterov")
+
+    def test_one_node_that_fails_at_its_start_ends_those_that_wait_for_it(self):
+        self.make_job()
+        self.make_table(conv=1, fc=1)
+        with cluster.socket.socket() as taken:
+            taken.bind(("127.0.0.1", self.ports["fc0"]))
+            taken.listen()
+            job = self.launch(self.table())
+            self.expect_exit(job, 2, r'first failure: node "fc0" .*exit status 2', "held by")
+
+    def test_a_stop_while_a_host_does_not_answer(self):
+        self.make_job()
+        self.make_table(conv=1, fc=1, hosts=["127.0.0.1", "192.0.2.1"])
+        with open(self.write("ssh", "#!/bin/sh\necho started >&2\nexec sleep 1000\n"), encoding="utf-8") as script:
+            os.fchmod(script.fileno(), 0o755)
+        job = self.launch(self.table(), "--ssh=" + self.path("ssh"))
+        self.await_text(job, r"\[192\.0\.2\.1 agent\] started")
+        children = launched.children_of(job.popen.pid)
+        job.send(signal.SIGTERM)
+        self.expect_exit(job, 5, "hplaunch: stopped by SIGTERM before training began")
+        self.await_none(children, "agents")
+
+    def test_sixty_four_nodes(self):
+        self.make_job(net=cluster.NET.replace("batch_size: 12", "batch_size: 64"))
+        self.make_table(conv=60, fc=4, micro_batches=1)
+        begin = time.time()
+        job = self.launch(self.table())
+        self.await_text(job, r"Iteration 0[ ,].*loss = ")
+        up = time.time()
+        nodes = self.nodes_of_run()
+        self.assertEqual(len(nodes), 64)
+        job.send(signal.SIGTERM)
+        self.expect_exit(job, 5, "Optimization stopped early")
+        print("    64 nodes: up after %.1f s, down after %.1f s" % (up - begin, time.time() - up))
+        self.await_none(nodes.values(), "nodes")
+
+    def test_the_end_of_hplaunch_ends_all(self):
+        self.make_job()
+        self.make_table(conv=2, fc=1)
+        job = self.launch(self.table())
+        nodes = self.await_launched(job)
+        agents = self.agents_of(job)
+        self.assertEqual(len(agents), 1, agents)
+        job.send(signal.SIGKILL)
+        self.await_none([*nodes.values(), *agents], "nodes and agent")
+
+    def test_signals_are_passed_on(self):
+        self.make_job()
+        self.make_table(conv=2, fc=1)
+        for number, name in ((signal.SIGTERM, "TERM"), (signal.SIGINT, "INT"), (signal.SIGUSR1, "USR1")):
+            job = self.launch(self.table(), "--max_restarts=3")
+            self.await_launched(job)
+            job.send(signal.SIGHUP)
+            self.await_text(job, "Snapshotting solver state")
+            job.send(number)
+            self.expect_exit(job, 5, "stopping, as asked by " + name, "Optimization stopped early")
+            self.assertNotIn("restart 1", job.text())
+
+    def test_restart_from_the_last_complete_snapshot(self):
+        self.make_job(iterations=600, snapshot=50)
+        self.run_job(self.make_table(conv=2, fc=1))
+        whole = self.read("out_iter_600.caffemodel"), self.read("out_iter_600.solverstate")
+        for path in glob.glob(self.path("out_*")):
+            os.remove(path)
+        job = self.launch(self.table(), "--max_restarts=1")
+        self.await_text(job, "Snapshotting solver state")
+        nodes = self.nodes_of_run()
+        with open(self.path("out_iter_999.hpnode"), "w", encoding="utf-8") as rubbish:
+            rubbish.write("iteration: 999\n")
+        os.kill(nodes["conv1"], signal.SIGKILL)
+        self.expect_exit(job, 0, "restart 1 of 1, since node \"conv1\"", "started 3 nodes, incarnation 2",
+                         r"resuming at iteration (50|[1-5][05]0), from the snapshot of this host",
+                         r"\] .*resuming at iteration (50|[1-5][05]0)", "all 3 nodes have ended")
+        self.assertEqual((self.read("out_iter_600.caffemodel"), self.read("out_iter_600.solverstate")), whole)
+        self.assertEqual(len(os.listdir(self.path("run/logs"))), 6)
+        self.assertIn("incarnation 2", self.record())
+
+    def test_no_more_restarts_than_allowed(self):
+        self.make_job()
+        self.make_table(conv=1, fc=1)
+        job = self.launch(self.table(), "--max_restarts=1")
+        first = self.await_launched(job)
+        os.kill(first["fc0"], signal.SIGKILL)
+        self.await_text(job, "there is no complete snapshot: the job begins as it did before")
+        self.await_text(job, "started 2 nodes, incarnation 2")
+        second = self.await_launched(job)
+        self.assertEqual(set(first.values()) & set(second.values()), set())
+        os.kill(second["fc0"], signal.SIGKILL)
+        self.expect_exit(job, 4, "restart 1 of 1")
+        self.assertNotIn("incarnation 3", job.text())
+
+    def test_numbers_that_are_not_finite(self):
+        self.make_job(solver="base_lr: 1e30\n")
+        self.make_table(conv=1, fc=1)
+        job = self.launch(self.table(), "--max_restarts=5")
+        self.expect_exit(job, 3, "first failure: node .*exit status 3", r"\] .*produced a NaN or infinity")
+        self.assertNotIn("restart 1", job.text())
+
+    def test_not_inside_an_allocation(self):
+        self.make_job()
+        self.make_table(conv=1, fc=1)
+        for variable, name in (("SLURM_JOB_ID", "Slurm"), ("OMPI_COMM_WORLD_SIZE", "Open MPI"), ("PMIX_RANK", "PMIx"),
+                               ("KUBERNETES_SERVICE_HOST", "Kubernetes")):
+            job = self.launch(self.table(), "--max_restarts=1", **{variable: "7"})
+            self.expect_exit(job, 2, r"--max_restarts=1 inside an allocation of %s \(%s is set\)" % (name, variable))
+        self.assertFalse(os.path.exists(self.path("run")))
+
+    def test_two_runs_of_one_folder(self):
+        self.make_job()
+        self.make_table(conv=1, fc=1)
+        first = self.launch(self.table())
+        self.await_launched(first)
+        second = self.launch(self.table())
+        self.expect_exit(second, 2, r"hplaunch: \S*/run: another hplaunch runs in this folder")
+        self.await_training([first], 5)
+
+    def test_two_planned_jobs_at_once(self):
+        self.make_job(iterations=200, snapshot=100)
+        self.write("solver.prototxt", re.sub('snapshot_prefix: ".*"', 'snapshot_prefix: "s"',
+                                             self.read("solver.prototxt").decode()))
+        # Slow enough for one not to be better than both.
+        self.write("hosts.prototxt", "".join(
+            'host { name: "%s" cores: 1 gflops: 0.01 link_gbit_per_s: 100 latency_us: 1 }' % name
+            for name in ("localhost", "127.0.0.1")))
+        flags = ["--solver=" + self.path("solver.prototxt"), "--hosts=" + self.path("hosts.prototxt")]
+        jobs = [self.launch(*flags, "--run_dir=" + self.path("run%d" % i)) for i in range(3)]
+        self.expect_all(jobs, 0, r"(?m)^\[localhost ", r"(?m)^\[127\.0\.0\.1 ", "all 2 nodes have ended")
+        for i in range(3):
+            self.assertTrue(os.path.exists(self.path("run%d/snapshots/s_iter_200.caffemodel" % i)))
+
+    def test_a_run_folder_of_its_own(self):
+        self.make_job(iterations=10)
+        process = cluster.Process("hplaunch", [program("hplaunch"), "--solver=" + self.path("solver.prototxt"),
+                                               "--hosts=localhost", "--", "--cache_dir=none"],
+                                  self.path("own.log"), dict(os.environ, OMP_WAIT_POLICY="passive"))
+        self.processes.append(process)
+        self.expect_exit(process, 0, "Optimization Done")
+        runs = os.listdir(self.path("runs"))
+        self.assertEqual(len(runs), 1)
+        self.assertRegex(runs[0], r"^\d{8}-\d{6}-[0-9a-f]{4}$")
+
+    def test_a_token(self):
+        self.make_job(iterations=10)
+        self.make_table(conv=1, fc=1, extra="transport { tls: true }")
+        self.assertEqual(run_tool("hproute", "--new_token=" + self.path("token"))[0], 0)
+        job = self.launch(self.table(), "--token_file=" + self.path("token"))
+        self.expect_exit(job, 0, "Optimization Done")
+        secret = self.read("token").split()[2]
+        for folder, _, names in os.walk(self.path("run")):
+            for name in names:
+                with open(os.path.join(folder, name), "rb") as file:
+                    self.assertNotIn(secret, file.read(), name)
+
+    def test_dry_run(self):
+        self.make_job()
+        self.make_table(conv=1, fc=1, hosts=["127.0.0.1", "192.0.2.1"])
+        job = self.launch(self.table(), "--dry_run", "--ssh=ssh -F x")
+        self.expect_exit(job, 0, r"host 127\.0\.0\.1:\n  agent: \S*/hplaunch --agent\n",
+                         r"host 192\.0\.2\.1:\n  agent: ssh -F x .*192\.0\.2\.1 exec '\S*/hplaunch' --agent\n",
+                         r"  fc0: hpnode --routing=\S*/run/table\.prototxt --node=fc0 --cache_dir=none, port \d+\n")
+        self.assertFalse(os.path.exists(self.path("run")))
+
+    def test_wrong_command_lines(self):
+        self.make_job()
+        self.make_table(conv=1, fc=1)
+        for flags, text in (([], "expected either --routing=TABLE or --solver=FILE"),
+                            (["--solver=x"], "--solver=FILE and --hosts=HOST,... go together"),
+                            (["--routing=/no/table"], "/no/table: no such file"),
+                            ([self.path("x"), "--routing=x"], "is no flag; expected those of hpnode"),
+                            ([self.table(), "--resume=" + self.path("none")], "none: no such file"),
+                            ([self.table(), "--spares=-oProxyCommand=x"], 'host "-oProxyCommand=x": expected a name'),
+                            (["--routing=x", "--max_restarts=-1"], "--max_restarts is -1; expected 0 or more")):
+            job = self.launch(*flags)
+            self.expect_exit(job, 2, re.escape(text))
+
+
+if __name__ == "__main__":
+    cluster.main()

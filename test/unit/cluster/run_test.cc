@@ -1,0 +1,169 @@
+// What a run leaves in its folder.
+#include "base/pending_file.h"
+#include "checkpoint/summed_file.h"
+#include "proto/snapshot.pb.h"
+#include "proto/text.h"
+#include "tools/cluster/newest_snapshot.h"
+#include "tools/cluster/run_files.h"
+#include "tools/cluster/run_folder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+namespace hp {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+class RunTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = testing::TempDir() + "hp-run-XXXXXX";
+    folder_ = mkdtemp(pattern.data());
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+  std::string Path(const std::string& name) const { return folder_ + "/" + name; }
+  void Write(const std::string& name, const std::string& text) { ASSERT_TRUE(WriteWholeFile(Path(name), text).ok()); }
+  static std::string Read(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  /// A snapshot of iteration n with its manifest.
+  void Snapshot(int n) {
+    const std::string stem = "out_iter_" + std::to_string(n);
+    SnapshotManifest manifest;
+    manifest.set_iteration(n);
+    for (auto [file, end] :
+         {std::pair{manifest.mutable_model(), ".caffemodel"}, {manifest.mutable_state(), ".solverstate"}}) {
+      Write(stem + end, stem);
+      const FileSum sum = *SumFile(Path(stem + end));
+      file->set_name(stem + end);
+      file->set_bytes(sum.bytes);
+      file->set_xxh64(sum.xxh64);
+    }
+    Write(stem + ".hpnode", manifest.DebugString());
+  }
+
+  std::string folder_;
+};
+
+TEST_F(RunTest, OneAtATimeHasAFolder) {
+  {
+    const auto first = RunFolder::Open(Path("run"));
+    ASSERT_TRUE(first.ok()) << first.status();
+    EXPECT_EQ(RunFolder::Open(Path("run")).status().code(), StatusCode::kFailedPrecondition);
+  }
+  EXPECT_TRUE(RunFolder::Open(Path("run")).ok());
+}
+
+TEST_F(RunTest, IncarnationsCountOnInALaterRun) {
+  for (const int begin : {1, 3}) {
+    const auto run = RunFolder::Open(Path("run"));
+    ASSERT_TRUE(run.ok());
+    EXPECT_EQ((*run)->BeginIncarnation(), begin);
+    (*run)->Record("a node said: incarnation 700");
+    EXPECT_EQ((*run)->BeginIncarnation(), begin + 1);
+  }
+}
+
+TEST_F(RunTest, LogsOfOldIncarnationsGo) {
+  const auto run = RunFolder::Open(Path("run"));
+  ASSERT_TRUE(run.ok());
+  EXPECT_EQ((*run)->LogPath("conv0", 3), Path("run/logs/conv0.3.log"));
+  Write("run/logs/conv0.1.log", "");
+  Write("run/logs/conv0.1.log.2", "");
+  Write("run/logs/conv0.2.log", "");
+  for (int i = 1; i <= 9; ++i) EXPECT_EQ((*run)->BeginIncarnation(), i);
+  EXPECT_FALSE(fs::exists(Path("run/logs/conv0.1.log")));
+  EXPECT_FALSE(fs::exists(Path("run/logs/conv0.1.log.2")));
+  EXPECT_TRUE(fs::exists(Path("run/logs/conv0.2.log")));
+}
+
+TEST_F(RunTest, ALogRotates) {
+  {
+    RotatingLog log(Path("log"), 10);
+    for (const char* line : {"1234", "5678", "abcd", "a line longer than a file", "last"}) EXPECT_TRUE(log.Add(line));
+  }
+  EXPECT_EQ(Read(Path("log")), "last\n");
+  EXPECT_EQ(Read(Path("log.1")), "a line longer than a file\n");
+  EXPECT_EQ(Read(Path("log.2")), "abcd\n");
+  EXPECT_EQ(Read(Path("log.3")), "1234\n5678\n");
+  RotatingLog log(Path("log"), 10);
+  EXPECT_TRUE(log.Add("again"));
+  EXPECT_EQ(Read(Path("log.1")), "last\n");
+  EXPECT_FALSE(fs::exists(Path("log.4")));
+}
+
+TEST_F(RunTest, TheNewestCompleteSnapshot) {
+  constexpr int64_t kAnyAge = 1 << 30;
+  EXPECT_FALSE(NewestSnapshot(Path("out"), kAnyAge));
+  for (const int n : {9, 10, 100, 200}) Snapshot(n);
+  Write("out_iter_200.caffemodel", "another");
+  Write("out_iter_300.hpnode", "no manifest");
+  Write("other_iter_400.hpnode", "");
+  const auto found = NewestSnapshot(Path("out"), kAnyAge);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->iteration, 100);
+  EXPECT_EQ(found->state_path, Path("out_iter_100.solverstate"));
+  // Of another run, before this one.
+  fs::last_write_time(Path("out_iter_100.hpnode"), fs::file_time_type::clock::now() - std::chrono::hours(2));
+  EXPECT_EQ(NewestSnapshot(Path("out"), 3600)->iteration, 10);
+  const auto line = ParseSnapshotLine(SnapshotLine(*found));
+  ASSERT_TRUE(line);
+  EXPECT_EQ(line->iteration, 100);
+  EXPECT_EQ(line->state_path, found->state_path);
+  EXPECT_FALSE(ParseSnapshotLine("W1124 something else"));
+}
+
+constexpr char kNet[] = R"(name: "n"
+layer { name: "data" type: "Data" top: "data" top: "label" transform_param { mean_file: "mean" }
+        data_param { source: "/data/train" batch_size: 4 } }
+layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip" inner_product_param { num_output: 2 } }
+)";
+
+TEST_F(RunTest, FilesThatDoNotDependOnTheWorkingFolder) {
+  Write("net.prototxt", kNet);
+  Write("solver.prototxt", "net: \"net.prototxt\" base_lr: 0.1 snapshot_prefix: \"some/where/tiny\"");
+  RoutingTableConfig table;
+  table.set_solver("somewhere/solver.prototxt");
+  StatusOr<RunFiles> files = ReadRunFiles(table, Path("solver.prototxt"), Path("run"));
+  ASSERT_TRUE(files.ok()) << files.status();
+  EXPECT_EQ(files->table.solver(), "solver.prototxt");
+  EXPECT_EQ(files->solver.net(), Path("run/net.prototxt"));
+  EXPECT_EQ(files->solver.snapshot_prefix(), Path("run/snapshots/tiny"));
+  EXPECT_EQ(files->data, (std::vector<std::string>{"/data/train", fs::absolute("mean").string()}));
+  ASSERT_TRUE(fs::create_directory(Path("run")));
+  ASSERT_TRUE(WriteRunFiles(*files, Path("run")).ok());
+  const auto again = ReadSolver(Path("run/solver.prototxt"));
+  ASSERT_TRUE(again.ok()) << again.status();
+  const auto net = NetOfSolver(*again);
+  ASSERT_TRUE(net.ok()) << net.status();
+  EXPECT_EQ(net->SerializeAsString(), files->net.SerializeAsString());
+}
+
+TEST_F(RunTest, AnAbsolutePrefixStays) {
+  Write("solver.prototxt", std::string("snapshot_prefix: \"/snapshots/x\" net_param { ") + kNet + "}");
+  const StatusOr<RunFiles> files = ReadRunFiles({}, Path("solver.prototxt"), Path("run"));
+  ASSERT_TRUE(files.ok()) << files.status();
+  EXPECT_EQ(files->solver.snapshot_prefix(), "/snapshots/x");
+  EXPECT_FALSE(files->solver.has_net_param()) << "it is a file of its own";
+}
+
+TEST_F(RunTest, FilesOfADatabase) {
+  fs::create_directories(Path("db/below"));
+  Write("db/000003.log", "");
+  Write("db/LOCK", "");
+  Write("db/below/x", "");
+  EXPECT_EQ(*FilesBelow(Path("db")), (std::vector<std::string>{Path("db/000003.log"), Path("db/below/x")}));
+  EXPECT_EQ(*FilesBelow(Path("db/LOCK")), (std::vector<std::string>{Path("db/LOCK")}));
+  EXPECT_EQ(FilesBelow(Path("none")).status().code(), StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace hp

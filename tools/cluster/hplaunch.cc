@@ -1,0 +1,234 @@
+// Starts all nodes of a job, on this host and over ssh on others, and ends when they have ended.
+#include "base/host.h"
+#include "base/input_file.h"
+#include "base/job_token.h"
+#include "base/log_writer.h"
+#include "base/words.h"
+#include "checkpoint/summed_file.h"
+#include "commands/plan_table.h"
+#include "proto/text.h"
+#include "scheduler/plan/table_maker.h"
+#include "tools/cluster/agent.h"
+#include "tools/cluster/allocation.h"
+#include "tools/cluster/launcher.h"
+#include "tools/cluster/newest_snapshot.h"
+#include "tools/tool_main.h"
+
+#include <gflags/gflags.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <iostream>
+#include <sstream>
+
+DEFINE_string(routing, "", "The job's routing table (hproute writes one).");
+DEFINE_string(solver, "", "Instead of a table: the solver of a job for which one is planned, as hproute does.");
+DEFINE_string(hosts, "",
+              "With --solver: a hosts.prototxt (src/proto/planning.proto), or names of hosts like this one, "
+              "separated by commas.");
+DEFINE_string(profile, "", "With --solver: a file with times of the net's layers (hproute --profile).");
+DEFINE_string(sample, "",
+              "With --solver, where the data is not on this host: CHANNELS,HEIGHT,WIDTH of a sample behind its "
+              "transformation, such as 3,227,227.");
+DEFINE_string(run_dir, "",
+              "Folder of the run, the same on all hosts: table, solver and net in use, logs, snapshots. Empty: "
+              "runs/RUN_ID beside the solver, RUN_ID being the time and four digits.");
+DEFINE_string(token_file, "", "The job's token (hproute --new_token). Other hosts get it over ssh, in memory alone.");
+DEFINE_string(resume, "", "Resume from this .solverstate of this host.");
+DEFINE_string(weights, "", "Take initial weights from this .caffemodel of this host.");
+DEFINE_int32(max_restarts, 0,
+             "How often to start the job again, from its newest complete snapshot, when a node was lost (exit 4).");
+DEFINE_string(spares, "",
+              "Hosts, separated by commas, that take the place of lost ones at a restart. A host also is replaced when "
+              "nodes of it have failed twice.");
+DEFINE_bool(stage_data, false, "Copy databases and mean files of this host to hosts that do not have them.");
+DEFINE_bool(dry_run, false, "Say what would be started where, and start nothing.");
+DEFINE_string(ssh, "ssh", "How to reach other hosts: a command, such as \"ssh -F FILE\" or \"ssh -p 2222\".");
+DEFINE_string(remote_bin, "", "Folder of the programs on other hosts; empty: as on this one.");
+DEFINE_string(bundle, "",
+              "Tarball of the programs (tools/dev/bundle.sh), for hosts that do not have them: it is unpacked into "
+              "~/.cache/hpnode/bundles there, once.");
+DEFINE_bool(agent, false, "What hplaunch starts on each host: takes orders on standard input.");
+DEFINE_string(newest_snapshot, "", "What agents run: say which is the newest complete snapshot of this prefix.");
+DEFINE_int64(most_age_s, 1LL << 40, "With --newest_snapshot: leave out those that were written longer ago, in s.");
+
+namespace hp {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kUsage[] =
+    R"(Starts all nodes of a job and shows what they say; ends all when one fails.
+
+  hplaunch --solver=FILE --hosts=HOST,...|HOSTS.prototxt [FLAGS] [-- FLAGS OF hpnode]
+  hplaunch --routing=TABLE [FLAGS] [-- FLAGS OF hpnode]
+
+Examples:
+  hplaunch --solver=lenet_solver.prototxt --hosts=a,b,c
+  hplaunch --routing=table.prototxt --token_file=job.token --max_restarts=3 --spares=d
+  hplaunch --routing=table.prototxt --bundle=hpnode.tar.gz --stage_data -- --reader_threads=2
+  hplaunch --routing=table.prototxt --dry_run
+Nodes on this host are plain processes; other hosts need ssh without a password, and this program or --bundle.
+SIGINT, SIGTERM, SIGUSR1 and SIGHUP are passed on to the nodes: hpnode stops with a snapshot, or (SIGHUP) takes one.
+Exit status: that of the first node that failed; 4 also for a host that is lost or can't be reached, 2 for one whose
+key, version, programs, files or data are not as they should be.
+)";
+
+std::vector<std::string> SplitAt(const std::string& text, char separator) {
+  std::vector<std::string> items;
+  std::istringstream stream(text);
+  for (std::string item; std::getline(stream, item, separator);) {
+    if (!item.empty()) items.push_back(item);
+  }
+  return items;
+}
+
+std::string ProgramFolder() {
+  std::error_code error;
+  return fs::read_symlink("/proc/self/exe", error).parent_path().string();
+}
+
+std::string AbsoluteOrEmpty(const std::string& path) {
+  return path.empty() ? "" : fs::absolute(path).lexically_normal().string();
+}
+
+Status CheckCommandLine(const std::vector<std::string>& node_flags) {
+  if (FLAGS_routing.empty() == FLAGS_solver.empty()) {
+    return InvalidArgument("expected either --routing=TABLE or --solver=FILE with --hosts (hplaunch --help)");
+  }
+  if (FLAGS_solver.empty() != FLAGS_hosts.empty()) {
+    return InvalidArgument("--solver=FILE and --hosts=HOST,... go together (hplaunch --help)");
+  }
+  if (!FLAGS_routing.empty() && !(FLAGS_profile.empty() && FLAGS_sample.empty())) {
+    return InvalidArgument("--profile and --sample go with --solver: they are for a table that is planned");
+  }
+  if (SplitAt(FLAGS_ssh, ' ').empty()) return InvalidArgument("--ssh is empty; expected a command");
+  if (!FLAGS_bundle.empty() && !FLAGS_remote_bin.empty()) {
+    return InvalidArgument("--bundle brings the programs, --remote_bin says where they are: give one of them");
+  }
+  for (const std::string& flag : node_flags) {
+    if (!flag.starts_with("--")) {
+      return InvalidArgument("\"%s\" is no flag; expected those of hpnode behind --", flag.c_str());
+    }
+    for (const char* own : {"routing", "node", "role", "all", "resume", "weights", "token_file"}) {
+      if (flag.substr(2, flag.find('=') - 2) != own) continue;
+      return InvalidArgument("%s stands behind --; hplaunch sets --%s of hpnode itself", flag.c_str(), own);
+    }
+  }
+  return CheckRestarts(FLAGS_max_restarts);
+}
+
+/// Whether ssh takes it for a host.
+Status CheckHost(const std::string& host) {
+  if (!host.starts_with("-")) return OkStatus();
+  return InvalidArgument("host \"%s\": expected a name or an address", host.c_str());
+}
+
+/// The table as given, or a planned one. @param[out] solver,comment of it.
+StatusOr<RoutingTableConfig> TableOf(std::string* solver, std::string* comment) {
+  if (!FLAGS_routing.empty()) {
+    HP_ASSIGN_OR_RETURN(const RoutingTable table, RoutingTable::Load(FLAGS_routing));
+    *solver = table.solver_path();
+    *comment = "Routing table of hpnode: " + FLAGS_routing + ", as hplaunch uses it.";
+    return table.config();
+  }
+  PlanFlags flags;
+  flags.solver = *solver = FLAGS_solver;
+  flags.solver_in_table = "solver.prototxt";
+  flags.hosts = FLAGS_hosts;
+  flags.profile = FLAGS_profile;
+  flags.sample = FLAGS_sample;
+  HP_ASSIGN_OR_RETURN(const PlannedTable planned, PlanTable(flags));
+  std::cout << planned.reasons << std::flush;
+  *comment = "Routing table of hpnode, chosen by hplaunch.\n\n" + planned.reasons;
+  return planned.config;
+}
+
+StatusOr<std::string> ReadToken() {
+  if (FLAGS_token_file.empty()) return std::string();
+  HP_ASSIGN_OR_RETURN(const JobKeys keys, ReadJobKeys(FLAGS_token_file));
+  if (keys.node) return ReadInputFile(FLAGS_token_file);
+  return InvalidArgument("%s is a read key; nodes need the job's token", FLAGS_token_file.c_str());
+}
+
+StatusOr<LaunchOptions> OptionsOf(const std::vector<std::string>& node_flags) {
+  LaunchOptions options;
+  std::string solver, comment;
+  HP_ASSIGN_OR_RETURN(const RoutingTableConfig table, TableOf(&solver, &comment));
+  options.choose_ports = FLAGS_routing.empty();
+  const fs::path run =
+      FLAGS_run_dir.empty() ? fs::path(solver).parent_path() / "runs" / NewRunId() : fs::path(FLAGS_run_dir);
+  options.folder = AbsoluteOrEmpty(run.string());
+  HP_ASSIGN_OR_RETURN(options.files, ReadRunFiles(table, solver, options.folder));
+  options.files.comment = comment;
+  options.agents.ssh = SplitAt(FLAGS_ssh, ' ');
+  options.agents.local_program = ProgramFolder() + "/hplaunch";
+  options.agents.remote_program = (FLAGS_remote_bin.empty() ? ProgramFolder() : FLAGS_remote_bin) + "/hplaunch";
+  if (!FLAGS_bundle.empty()) {
+    HP_ASSIGN_OR_RETURN(options.agents.bundle, ReadInputFile(FLAGS_bundle));
+  }
+  options.working_folder = fs::current_path().string();
+  HP_ASSIGN_OR_RETURN(options.token, ReadToken());
+  options.resume = AbsoluteOrEmpty(FLAGS_resume);
+  if (!options.resume.empty()) HP_RETURN_IF_ERROR(SumFile(options.resume).status());
+  options.weights = AbsoluteOrEmpty(FLAGS_weights);
+  for (const std::string& host : HostsOfTable(table)) HP_RETURN_IF_ERROR(CheckHost(host));
+  options.node_flags = node_flags;
+  options.spares = SplitAt(FLAGS_spares, ',');
+  for (const std::string& host : options.spares) HP_RETURN_IF_ERROR(CheckHost(host));
+  options.max_restarts = FLAGS_max_restarts;
+  options.stage_data = FLAGS_stage_data;
+  return options;
+}
+
+Status TellPlan(const LaunchOptions& options) {
+  std::cout << "run folder: " << options.folder << "\n";
+  for (const std::string& host : HostsOfTable(options.files.table)) {
+    const bool local = IsThisHost(host);
+    const AgentCommand command = CommandOfAgent(local ? std::vector<std::string>() : options.agents.ssh, host,
+                                                local ? options.agents.local_program : options.agents.remote_program,
+                                                local ? "" : options.agents.bundle);
+    std::cout << "host " << host << ":\n  agent:";
+    for (const std::string& word : command.words) std::cout << " " << word;
+    std::cout << "\n  files: table.prototxt, solver.prototxt, net.prototxt in the run folder\n";
+    for (const NodeConfig& node : options.files.table.node()) {
+      if (node.host() != host) continue;
+      std::cout << "  " << node.name() << ": hpnode";
+      for (const std::string& word : NodeArguments(options, node.name())) std::cout << " " << word;
+      if (!options.token.empty()) std::cout << " --token_file=/proc/self/fd/3";
+      std::cout << (options.choose_ports ? ", at a free port of its host" : ", port " + std::to_string(node.port()))
+                << "\n";
+    }
+  }
+  std::cout << "data: " << Join(options.files.data) << "\n";
+  std::cout << "snapshots: " << options.files.solver.snapshot_prefix() << "_iter_N\n" << std::flush;
+  return OkStatus();
+}
+
+Status Main(const std::vector<std::string>& arguments) {
+  if (FLAGS_agent) return Agent(dup(STDIN_FILENO), dup(STDOUT_FILENO), ProgramFolder()).Run();
+  if (!FLAGS_newest_snapshot.empty()) {
+    const auto place = NewestSnapshot(FLAGS_newest_snapshot, FLAGS_most_age_s);
+    if (place) std::cout << SnapshotLine(*place) << std::endl;
+    return OkStatus();
+  }
+  HP_RETURN_IF_ERROR(CheckCommandLine(arguments));
+  HP_ASSIGN_OR_RETURN(LaunchOptions options, OptionsOf(arguments));
+  if (FLAGS_dry_run) return TellPlan(options);
+  StartLogWriter();
+  Status status;
+  {
+    Launcher launcher(std::move(options));
+    status = launcher.Run();
+  }
+  FlushLog(std::chrono::seconds(2));
+  return status;
+}
+
+}  // namespace
+}  // namespace hp
+
+int main(int argc, char** argv) {
+  constexpr size_t kManyFlags = 1000;
+  return hp::ToolMain(argc, argv, {"hplaunch", hp::kUsage, 0, kManyFlags}, hp::Main);
+}

@@ -1,0 +1,67 @@
+#include "tools/cluster/job_output.h"
+
+#include "base/format.h"
+
+#include <unistd.h>
+
+#include <string_view>
+#include <utility>
+
+namespace hp {
+namespace {
+
+constexpr size_t kLastLines = 20;
+constexpr size_t kMostWaitingLines = 65536;
+constexpr char kAfterPath = '\0';  // of a log, in front of a line for it
+
+void WriteToTerminal(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = write(STDOUT_FILENO, text.data(), text.size());
+    if (written <= 0) return;  // nobody reads
+    text.remove_prefix(static_cast<size_t>(written));
+  }
+}
+
+}  // namespace
+
+JobOutput::JobOutput() {
+  terminal_ = std::make_unique<LogWriter>(
+      "terminal", kMostWaitingLines, [](const LogWriter::Line& line) { WriteToTerminal(line.text); },
+      [](int64_t lines) {
+        WriteToTerminal(Format("(%lld lines are left out: they are in the logs)\n", static_cast<long long>(lines)));
+      });
+  files_ = std::make_unique<LogWriter>(
+      "node logs", kMostWaitingLines,
+      [this](const LogWriter::Line& line) {
+        const size_t end = line.text.find(kAfterPath);
+        const std::string path = line.text.substr(0, end);
+        Log& log = logs_[static_cast<int>(line.time)];
+        if (log.path != path) log = {path, std::make_unique<RotatingLog>(path)};
+        log.file->Add(line.text.substr(end + 1));
+      },
+      [](int64_t) {});
+}
+
+JobOutput::~JobOutput() {
+  // A thread that writes to a terminal that is stopped can't be waited for.
+  if (!terminal_->Flush(std::chrono::seconds(2))) terminal_.release();
+  files_->Flush(std::chrono::seconds(10));
+}
+
+void JobOutput::Begin(std::vector<Node> nodes) {
+  nodes_ = std::move(nodes);
+  last_.assign(nodes_.size(), {});
+}
+
+void JobOutput::Add(int node, const std::string& line) {
+  const Node& its = nodes_.at(node);
+  const std::string shown = "[" + its.host + " " + its.name + "] " + line;
+  last_[node].push_back(shown);
+  if (last_[node].size() > kLastLines) last_[node].pop_front();
+  terminal_->Add({'I', 0, shown + "\n"});
+  files_->Add({'I', node, its.log_path + kAfterPath + line});
+}
+
+std::vector<std::string> JobOutput::LastLines(int node) const { return {last_[node].begin(), last_[node].end()}; }
+
+}  // namespace hp

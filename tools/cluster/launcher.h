@@ -1,0 +1,102 @@
+#pragma once
+
+#include "base/clock.h"
+#include "hp/status.h"
+#include "scheduler/plan/routing_table.h"
+#include "tools/cluster/agent_set.h"
+#include "tools/cluster/job_output.h"
+#include "tools/cluster/run_files.h"
+#include "tools/cluster/run_folder.h"
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace hp {
+
+struct LaunchOptions {
+  RunFiles files;
+  std::string folder;                   ///< of the run, absolute
+  bool choose_ports = false;            ///< the table is our own: agents say which ports are free
+  AgentSetOptions agents;               ///< without `hello`
+  std::string working_folder;           ///< of the nodes, where a host has it
+  std::string token;                    ///< text of the job's token; empty: none
+  std::string resume, weights;          ///< files of this host, absolute; empty: none
+  std::vector<std::string> node_flags;  ///< for hpnode
+  std::vector<std::string> spares;      ///< hosts
+  int max_restarts = 0;
+  bool stage_data = false;
+};
+
+/// The hosts of a table, each once, in the order of their first nodes.
+std::vector<std::string> HostsOfTable(const RoutingTableConfig& table);
+/// The flags that a node is started with, but for the token's.
+std::vector<std::string> NodeArguments(const LaunchOptions& options, const std::string& node);
+
+/// A job from its start to its end, restarts included: `hplaunch`. README.md beside this has the states. One thread.
+class Launcher {
+ public:
+  explicit Launcher(LaunchOptions options);
+  ~Launcher();
+
+  /// Blocks until all nodes of the job are dead. @return ok: all ended well; else the first failure, with the status
+  /// of that node: kUnavailable where a signal ended it, or its host is lost.
+  Status Run();
+
+ private:
+  struct Node {
+    std::string name, host;
+    int id = -1;  // of its process; -1: not started
+    bool running = false;
+    bool lost = false;  // its host is: it never reports its end
+    int exit = -1;
+  };
+
+  // One incarnation, in order; launcher_start.cc.
+  Status Prepare();
+  Status ChoosePorts();
+  Status WriteFiles();
+  Status CheckData();
+  Status Stage(const std::vector<std::string>& hosts);
+  StatusOr<std::map<std::string, Answered>> AskForData();
+  void StartNodes();
+
+  Status RunOnce();
+  Status Watch();
+  void OnExit(int id, const ProcessExit& exit);
+  void OnLost(const std::string& host, const Status& why);
+  void OnSignal(int signal);
+  void OnTick();
+  void SignalAll(int signal);
+  bool AnyRuns() const;
+  void Fail(int node, Status why);
+  void TellFailure() const;
+
+  // Between two incarnations; launcher_restart.cc.
+  Status PrepareRestart();
+  Status AwaitOldNodes();
+  void ReplaceHosts();
+  void ReplaceHost(const std::string& host, const std::string& spare);
+  Status FindSnapshot();
+  Status SpreadSnapshot(const std::string& holder, const std::string& state_path);
+
+  LaunchOptions options_;
+  std::unique_ptr<RunFolder> folder_;
+  JobOutput output_;
+  std::unique_ptr<AgentSet> agents_;
+  std::vector<std::string> hosts_;
+  std::vector<Node> nodes_;
+  std::map<int, int> node_of_id_;
+  std::map<std::string, int> failures_of_host_;
+  bool started_ = false, stop_asked_ = false;
+  const int64_t began_ns_ = Clock::Real()->NowNs();
+  int incarnation_ = 0;
+  int ticks_since_failure_ = 0;
+  int first_failed_ = -1;  // node
+  Status failure_;         // of this incarnation
+};
+
+}  // namespace hp

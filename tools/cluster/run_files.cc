@@ -1,0 +1,85 @@
+#include "tools/cluster/run_files.h"
+
+#include "base/pending_file.h"
+#include "proto/text.h"
+#include "scheduler/plan/table_maker.h"
+
+#include "google/protobuf/text_format.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+namespace hp {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string AbsolutePath(const std::string& path) { return fs::absolute(path).lexically_normal().string(); }
+
+/// Makes a path of the net absolute, and remembers it.
+void TakePath(std::string* path, std::vector<std::string>* all) {
+  if (path->empty()) return;
+  *path = AbsolutePath(*path);
+  if (std::find(all->begin(), all->end(), *path) == all->end()) all->push_back(*path);
+}
+
+std::string TextOf(const google::protobuf::Message& message) {
+  std::string text;
+  google::protobuf::TextFormat::PrintToString(message, &text);
+  return "# Written by hplaunch.\n" + text;
+}
+
+}  // namespace
+
+StatusOr<RunFiles> ReadRunFiles(const RoutingTableConfig& table, const std::string& solver_path,
+                                const std::string& folder) {
+  RunFiles files;
+  files.table = table;
+  files.table.set_solver("solver.prototxt");
+  HP_ASSIGN_OR_RETURN(files.solver, ReadSolver(solver_path));
+  HP_ASSIGN_OR_RETURN(files.net, NetOfSolver(files.solver));
+  for (caffe::LayerParameter& layer : *files.net.mutable_layer()) {
+    if (layer.has_data_param()) TakePath(layer.mutable_data_param()->mutable_source(), &files.data);
+    if (layer.transform_param().has_mean_file()) {
+      TakePath(layer.mutable_transform_param()->mutable_mean_file(), &files.data);
+    }
+  }
+  files.solver.clear_net_param();
+  // Absolute: a relative one would be looked for in the node's working directory first.
+  files.solver.set_net(folder + "/net.prototxt");
+  const fs::path prefix = files.solver.snapshot_prefix();
+  if (!prefix.is_absolute()) {
+    const std::string name = prefix.filename().empty() ? "snapshot" : prefix.filename().string();
+    files.solver.set_snapshot_prefix(folder + "/snapshots/" + name);
+  }
+  return files;
+}
+
+StatusOr<std::vector<std::string>> WriteRunFiles(const RunFiles& files, const std::string& folder) {
+  const std::vector<std::pair<std::string, std::string>> texts = {
+      {folder + "/table.prototxt", TableText(files.table, files.comment)},
+      {folder + "/solver.prototxt", TextOf(files.solver)},
+      {folder + "/net.prototxt", TextOf(files.net)}};
+  std::vector<std::string> paths;
+  for (const auto& [path, text] : texts) {
+    HP_RETURN_IF_ERROR(WriteWholeFile(path, text));
+    paths.push_back(path);
+  }
+  return paths;
+}
+
+StatusOr<std::vector<std::string>> FilesBelow(const std::string& path) {
+  std::error_code error;
+  if (fs::is_regular_file(path, error)) return std::vector<std::string>{path};
+  std::vector<std::string> files;
+  for (fs::recursive_directory_iterator next(path, error), end; !error && next != end; next.increment(error)) {
+    const std::string name = next->path().filename().string();
+    if (next->is_regular_file() && name != "LOCK" && name != "lock.mdb") files.push_back(next->path().string());
+  }
+  if (error) return NotFound("%s: %s", path.c_str(), error.message().c_str());
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+}  // namespace hp
