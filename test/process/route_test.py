@@ -73,7 +73,7 @@ class RouteTest(cluster.JobTest):
         self.make_job()
         self.make_table(conv=1, fc=1)
         shutil.rmtree(self.path("db"))
-        self.assertRegex(self.check(), r"valid\n[^$]*Cannot compute what the nodes hold and send: .*does not exist")
+        self.assertRegex(self.check(), r"valid\n[^$]*Cannot compute what the nodes hold and send, nor check the data: .*does not exist")
 
     def test_node_over_its_memory(self):
         self.make_job(hidden=10000)
