@@ -60,7 +60,8 @@ DEFINE_string(
     "Hosts of the nodes, conv nodes first, then FC nodes, then parameter servers. A host may be listed several times; "
     "if there are fewer hosts than nodes, they are reused in order. HOST/cuda:0-3: a node on each of these GPUs. "
     "Or where a scheduler's tasks run, each of which is the node of its index: slurm (this allocation), "
-    "hostfile:FILE (mpirun's), kubernetes:JOB.SERVICE (an indexed Job), ranks (MASTER_ADDR); slurm/cuda: each on the "
+    "hostfile:FILE (mpirun's), kubernetes:JOB.SERVICE (an indexed Job), ranks (MASTER_ADDR, MASTER_PORT); slurm/cuda: "
+    "each on the "
     "GPU that its task is given.");
 DEFINE_int32(port, 29500, "Port of the first node of each host; its other nodes use the following ports.");
 DEFINE_int32(micro_batches, 0, "Micro-batches per replica and batch; 0: chosen automatically, at most 4.");
@@ -192,6 +193,9 @@ bool IsGiven(const char* flag) { return !gflags::GetCommandLineFlagInfoOrDie(fla
 /// MakeTable; where the hosts are those of a scheduler's tasks, with as many as the table has nodes.
 StatusOr<RoutingTableConfig> MakeTableForJob(TableRequest* request, const caffe::NetParameter& net) {
   if (!AreJobHosts(FLAGS_hosts)) return MakeTable(*request, net);
+  if (!IsGiven("port")) {
+    HP_ASSIGN_OR_RETURN(request->port, JobPort(FLAGS_hosts, FLAGS_port));
+  }
   request->hosts = {"localhost"};
   HP_ASSIGN_OR_RETURN(const RoutingTableConfig anywhere, MakeTable(*request, net));
   HP_ASSIGN_OR_RETURN(request->hosts, JobHosts(FLAGS_hosts, anywhere.node_size()));

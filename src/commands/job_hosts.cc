@@ -142,4 +142,14 @@ StatusOr<std::vector<std::string>> JobHosts(const std::string& text, int nodes, 
   return hosts;
 }
 
+StatusOr<int> JobPort(const std::string& hosts, int otherwise, const EnvironmentReader& read) {
+  const std::string text = read("MASTER_PORT");
+  if (hosts.substr(0, DeviceOf(hosts)) != "ranks" || text.empty()) return otherwise;
+  int port = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
+  if (error == std::errc() && end == text.data() + text.size() && port >= 1 && port <= 65535) return port;
+  return InvalidArgument("the environment variable MASTER_PORT is \"%s\"; expected 1 to 65535",
+                         Printable(text).c_str());
+}
+
 }  // namespace hp

@@ -26,4 +26,8 @@ bool AreJobHosts(const std::string& hosts);
 StatusOr<std::vector<std::string>> JobHosts(const std::string& hosts, int nodes,
                                             const EnvironmentReader& read = Environment);
 
+/// The port that the environment has for the nodes of such hosts: MASTER_PORT with "ranks".
+/// @param otherwise without one. @return kInvalidArgument: it is no port.
+StatusOr<int> JobPort(const std::string& hosts, int otherwise, const EnvironmentReader& read = Environment);
+
 }  // namespace hp

@@ -117,6 +117,18 @@ class OwnEntryTest(cluster.JobTest):
         self.assertEqual(status, 2, said)
         self.assertIn("--hosts=slurm goes with --conv and --fc", said)
 
+    def test_a_table_for_ranks(self):
+        self.make_job(iterations=20)
+        port, = cluster.free_ports(1)
+        ranks = {"WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        status, said, table = self.write_table("ranks", LOCAL_WORLD_SIZE="3", **ranks)
+        self.assertEqual(status, 0, said)
+        self.assertEqual(re.findall(r'host: "(\S+)"', table), ["127.0.0.1"] * 3)
+        self.assertEqual(re.findall(r"port: (\d+)", table), [str(port + i) for i in range(3)])
+        status, said, _ = self.write_table("ranks", LOCAL_WORLD_SIZE="1", **ranks)
+        self.assertEqual(status, 2, said)
+        self.assertIn("no variable says where the others do; expected --hosts=HOST,... in the order of RANK", said)
+
     def test_the_gpu_of_a_task(self):
         self.make_job()
         self.make_table(conv=1, fc=0)

@@ -105,6 +105,19 @@ TEST(JobHostsTest, OnlyTheHostOfRankZeroHasAVariable) {
       HasSubstr("WORLD_SIZE has 2 task(s), and the table 3 node(s)"));
 }
 
+TEST(JobHostsTest, MasterPortIsForRanks) {
+  const auto port = [](const std::string& hosts, const std::string& master_port) {
+    return JobPort(hosts, 29500, [&master_port](const char*) { return master_port; });
+  };
+  EXPECT_EQ(*port("ranks", "1234"), 1234);
+  EXPECT_EQ(*port("ranks/cuda", "1234"), 1234);
+  EXPECT_EQ(*port("ranks", ""), 29500);
+  EXPECT_EQ(*port("slurm", "1234"), 29500);
+  for (const char* text : {"0", "65536", "-1", "x", "1x"}) {
+    EXPECT_THAT(port("ranks", text).status().message(), HasSubstr("MASTER_PORT is \"" + std::string(text))) << text;
+  }
+}
+
 class HostFileTest : public ::testing::Test {
  protected:
   HostFileTest() : path_("/tmp/job_hosts_test." + std::to_string(getpid())) {}
