@@ -48,9 +48,11 @@ StatusOr<RunFiles> ReadRunFiles(const RoutingTableConfig& table, const std::stri
   files.solver.clear_net_param();
   // Absolute: a relative one would be looked for in the node's working directory first.
   files.solver.set_net(folder + "/net.prototxt");
-  const fs::path prefix = files.solver.snapshot_prefix();
-  if (!prefix.is_absolute()) {
-    const std::string name = prefix.filename().empty() ? "snapshot" : prefix.filename().string();
+  caffe::SolverParameter as_written;
+  HP_RETURN_IF_ERROR(ReadTextProto(solver_path, &as_written));
+  if (!fs::path(as_written.snapshot_prefix()).is_absolute()) {
+    const std::string last = fs::path(files.solver.snapshot_prefix()).filename().string();
+    const std::string name = last.empty() ? fs::path(solver_path).stem().string() : last;
     files.solver.set_snapshot_prefix(folder + "/snapshots/" + name);
   }
   return files;

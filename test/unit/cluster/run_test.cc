@@ -147,6 +147,15 @@ TEST_F(RunTest, FilesThatDoNotDependOnTheWorkingFolder) {
   EXPECT_EQ(net->SerializeAsString(), files->net.SerializeAsString());
 }
 
+TEST_F(RunTest, WithoutAPrefixItIsTheSolversName) {
+  for (const char* prefix : {"", "snapshot_prefix: \"some/where/\""}) {
+    Write("lenet.prototxt", std::string(prefix) + " net_param { " + kNet + "}");
+    const StatusOr<RunFiles> files = ReadRunFiles({}, Path("lenet.prototxt"), Path("run"));
+    ASSERT_TRUE(files.ok()) << files.status();
+    EXPECT_EQ(files->solver.snapshot_prefix(), Path("run/snapshots/lenet")) << prefix;
+  }
+}
+
 TEST_F(RunTest, AnAbsolutePrefixStays) {
   Write("solver.prototxt", std::string("snapshot_prefix: \"/snapshots/x\" net_param { ") + kNet + "}");
   const StatusOr<RunFiles> files = ReadRunFiles({}, Path("solver.prototxt"), Path("run"));
