@@ -79,7 +79,14 @@ StatusOr<std::map<std::string, std::string>> FolderStore::ReadNodes() {
   return nodes;
 }
 
-Status FolderStore::RemoveNode(const std::string& nonce) { return files_->Remove(PathOf(kNodePrefix + nonce)); }
+Status FolderStore::RemoveNode(const std::string& nonce) {
+  // A process that was killed may have left a file that it had not renamed yet.
+  HP_ASSIGN_OR_RETURN(const std::vector<std::string> names, files_->ListFolder(path_));
+  for (const std::string& name : names) {
+    if (name.starts_with("tmp." + nonce + ".")) HP_RETURN_IF_ERROR(files_->Remove(PathOf(name)));
+  }
+  return files_->Remove(PathOf(kNodePrefix + nonce));
+}
 
 Status FolderStore::LookAtLease(int incarnation) {
   if (incarnation != lease_incarnation_) {

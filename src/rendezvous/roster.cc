@@ -189,6 +189,18 @@ std::vector<NodeRecord> Roster::WaitingBeside(const std::vector<NodeRecord>& due
   return rest;
 }
 
+std::string Roster::Progress() const {
+  const std::vector<std::string> living = LivingNodes();
+  if (living.empty()) return "";
+  int64_t iteration = 0;  // the node that holds the loss counts
+  for (const SeatRecord& seat : table_->seat()) {
+    const auto it = heard_.find(seat.nonce());
+    if (it != heard_.end()) iteration = std::max(iteration, it->second.record.iteration());
+  }
+  return Format("incarnation %d: %zu of %d nodes live, iteration %lld", table_->incarnation(), living.size(),
+                table_->seat_size(), static_cast<long long>(iteration));
+}
+
 std::vector<std::string> Roster::Forgettable() const {
   std::vector<std::string> nonces;
   for (const auto& [nonce, heard] : heard_) {

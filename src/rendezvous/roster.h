@@ -53,6 +53,8 @@ class Roster {
   std::vector<NodeRecord> WaitingBeside(const std::vector<NodeRecord>& due) const;
   /// Processes that have ended or are silent for long, and that the newest table does not name: their records may go.
   std::vector<std::string> Forgettable() const;
+  /// How the job of the newest table goes, for a log; empty: none of its nodes lives.
+  std::string Progress() const;
   /// Lets go of a process.
   void Forget(const std::string& nonce) { heard_.erase(nonce); }
 

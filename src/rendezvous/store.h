@@ -27,7 +27,7 @@ class RendezvousStore {
   virtual Status PutNode(const std::string& nonce, const std::string& entry) = 0;
   /// All records by nonce, those of earlier runs of this id too.
   virtual StatusOr<std::map<std::string, std::string>> ReadNodes() = 0;
-  /// Removes a record; that it is not there is no error.
+  /// Removes a record, and what its process left half done; that it is not there is no error.
   virtual Status RemoveNode(const std::string& nonce) = 0;
 
   /// Takes the lease by which one process at a time plans that incarnation, or renews it; call it at least every

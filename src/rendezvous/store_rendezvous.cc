@@ -1,11 +1,17 @@
 #include "rendezvous/store_rendezvous.h"
 
 #include "base/format.h"
+#include "base/thread.h"
 
 #include <glog/logging.h>
 
+#include <chrono>
+#include <future>
+
 namespace hp {
 namespace {
+
+constexpr std::chrono::seconds kRenewEach(1);
 
 std::string NodeEntry(const std::string& nonce) { return "node." + nonce; }
 std::string TableEntry(int incarnation) { return Format("table.%d", incarnation); }
@@ -53,14 +59,28 @@ Status StoreRendezvous::Look() {
   }
 }
 
-Status StoreRendezvous::Plan(const std::string& nonce) {
+StatusOr<TableRecord> StoreRendezvous::PlanUnderLease(int incarnation, const std::vector<NodeRecord>& due,
+                                                      NodeRecord* record) {
+  std::promise<StatusOr<TableRecord>> promise;
+  std::future<StatusOr<TableRecord>> planned = promise.get_future();
+  const Thread thread("planner", [&] { promise.set_value(options_.planner(due)); });
+  while (planned.wait_for(kRenewEach) == std::future_status::timeout) {
+    // Without the lease another one plans as well, and the first table counts.
+    (void)store_->HoldLease(incarnation, record->nonce()).ok();
+    (void)Say(record).ok();
+  }
+  return planned.get();
+}
+
+Status StoreRendezvous::Plan(NodeRecord* record) {
+  const std::string& nonce = record->nonce();
   if (!options_.planner) return OkStatus();
   const int incarnation = roster_.table() ? roster_.table()->incarnation() + 1 : 1;
   const std::vector<NodeRecord> due = roster_.DueNodes();
   if (due.empty()) return OkStatus();
   HP_ASSIGN_OR_RETURN(const bool held, store_->HoldLease(incarnation, nonce));
   if (!held) return OkStatus();
-  HP_ASSIGN_OR_RETURN(TableRecord table, options_.planner(due));
+  HP_ASSIGN_OR_RETURN(TableRecord table, PlanUnderLease(incarnation, due, record));
   table.set_run_id(options_.run);
   table.set_incarnation(incarnation);
   table.set_request(options_.request);
@@ -78,16 +98,21 @@ Status StoreRendezvous::Plan(const std::string& nonce) {
   return OkStatus();
 }
 
+Status StoreRendezvous::Say(NodeRecord* record) {
+  record->set_beat(++beat_);
+  const std::string& nonce = record->nonce();
+  HP_RETURN_IF_ERROR(store_->PutNode(nonce, seal_.Seal(NodeEntry(nonce), record->SerializeAsString())));
+  roster_.Hear(*record);
+  return OkStatus();
+}
+
 StatusOr<RendezvousAnswer> StoreRendezvous::Tell(NodeRecord record) {
   record.set_run_id(options_.run);
-  record.set_beat(++beat_);
-  HP_RETURN_IF_ERROR(
-      store_->PutNode(record.nonce(), seal_.Seal(NodeEntry(record.nonce()), record.SerializeAsString())));
-  roster_.Hear(record);
+  HP_RETURN_IF_ERROR(Say(&record));
   RendezvousAnswer answer;
   if (record.state() != NodeRecord::WAITING) return answer;
   HP_RETURN_IF_ERROR(Look());
-  HP_RETURN_IF_ERROR(Plan(record.nonce()));
+  HP_RETURN_IF_ERROR(Plan(&record));
   if (!roster_.Knows(record.nonce())) {
     return ResourceExhausted("%s: has entries of %d processes already", name().c_str(), kMostRendezvousNodes);
   }

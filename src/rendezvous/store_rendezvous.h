@@ -34,8 +34,11 @@ class StoreRendezvous : public JobRendezvous {
   /// Reads the newest table, and all records.
   Status Look();
   StatusOr<std::optional<TableRecord>> ReadTable(int incarnation);
+  Status Say(NodeRecord* record);
   /// Makes the next table if it is due and this process has the lease.
-  Status Plan(const std::string& nonce);
+  Status Plan(NodeRecord* record);
+  /// Calls the planner on a thread of its own, and meanwhile renews the lease and the record each second.
+  StatusOr<TableRecord> PlanUnderLease(int incarnation, const std::vector<NodeRecord>& due, NodeRecord* record);
 
   const std::unique_ptr<RendezvousStore> store_;
   const StoreRendezvousOptions options_;

@@ -12,6 +12,7 @@ namespace hp {
 namespace {
 
 constexpr std::chrono::milliseconds kLookAgain(100);
+constexpr int64_t kProgressNs = 15 * kNsPerSecond;
 
 std::string StoredName(int incarnation) { return Format("table.%d", incarnation); }
 
@@ -53,6 +54,7 @@ Status TableServer::Serve() {
       if (stop_) break;
       due = roster_.DueNodes();
       if (due.empty()) changed_.WaitFor(&mutex_, kLookAgain);
+      LogProgress();
     }
     if (!due.empty()) status = Plan(due);
   }
@@ -96,6 +98,14 @@ Status TableServer::Plan(const std::vector<NodeRecord>& due) {
     logged_.erase(gone);
   }
   return OkStatus();
+}
+
+void TableServer::LogProgress() {
+  const int64_t now_ns = options_.clock->NowNs();
+  if (now_ns < next_progress_ns_) return;
+  next_progress_ns_ = now_ns + kProgressNs;
+  const std::string progress = roster_.Progress();
+  if (!progress.empty()) LOG(INFO) << progress;
 }
 
 void TableServer::LogChange(const NodeRecord& record) {

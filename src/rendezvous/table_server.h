@@ -42,6 +42,8 @@ class TableServer : public TransportHandler {
   /// Plans for those that are due and hands the table out.
   Status Plan(const std::vector<NodeRecord>& due) HP_EXCLUDES(mutex_);
   RendezvousAnswer AnswerTo(const NodeRecord& record) HP_EXCLUDES(mutex_);
+  /// Logs every 15 s how far the job is.
+  void LogProgress() HP_REQUIRES(mutex_);
   void LogChange(const NodeRecord& record) HP_REQUIRES(mutex_);
 
   // TransportHandler
@@ -62,6 +64,7 @@ class TableServer : public TransportHandler {
   Mutex mutex_;
   CondVar changed_;
   bool stop_ HP_GUARDED_BY(mutex_) = false;
+  int64_t next_progress_ns_ HP_GUARDED_BY(mutex_) = 0;
   Roster roster_ HP_GUARDED_BY(mutex_);
   std::map<std::string, std::string> unplanned_ HP_GUARDED_BY(mutex_);  // nonces, and why they get no table
   std::map<std::string, NodeRecord> logged_ HP_GUARDED_BY(mutex_);      // what was logged last, by nonce

@@ -113,6 +113,16 @@ class ServerTest(RendezvousTest):
         self.start_server()
         self.expect_all(nodes, 0, "Optimization Done")
 
+    def test_ipv6(self):
+        self.make_job(iterations=20)
+        try:
+            socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+        except OSError as error:
+            self.skipTest("SKIPPED: no IPv6 loopback: %s" % error)
+        self.await_text(self.server(listen="[::1]:%d" % self.port), "listens on ::1:%d" % self.port)
+        nodes = self.start_nodes("tcp://[::1]:%d" % self.port)
+        self.expect_all(nodes, 0, "Optimization Done")
+
     def test_token(self):
         self.make_job(iterations=20)
         for name in ("token", "other"):

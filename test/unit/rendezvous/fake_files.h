@@ -2,6 +2,7 @@
 
 #include "rendezvous/file_seam.h"
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -24,6 +25,8 @@ class FakeFiles : public FileSeam {
   bool fail_links = false;    ///< link() is not carried out
   bool cache_misses = false;  ///< a name that was missing stays missing until this host creates a file
 
+  std::function<void(const std::string& path)> on_rename;  ///< may be null
+
   Status MakeFolder(const std::string&) override { return OkStatus(); }
   Status WriteFile(const std::string& path, std::string_view bytes) override {
     missing_.clear();
@@ -40,6 +43,7 @@ class FakeFiles : public FileSeam {
   Status Rename(const std::string& from, const std::string& to) override {
     server_->files[to] = server_->files.at(from);
     server_->files.erase(from);
+    if (on_rename) on_rename(to);
     return lose_renames ? Unavailable("%s: No such file or directory", from.c_str()) : OkStatus();
   }
   Status Remove(const std::string& path) override {

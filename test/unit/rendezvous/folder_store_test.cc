@@ -83,9 +83,11 @@ TEST_F(FolderStoreTest, RecordsAreListedAndRemoved) {
   EXPECT_TRUE(a->PutNode(kA, "1").ok());
   EXPECT_TRUE(b->PutNode(kB, "2").ok());
   EXPECT_EQ(a->ReadNodes()->size(), 2U);
+  EXPECT_TRUE(files_b_.WriteFile("/shared/run/tmp." + kB + ".7", "killed before the rename").ok());
   EXPECT_TRUE(a->RemoveNode(kB).ok());
   EXPECT_TRUE(a->RemoveNode(kB).ok());
   EXPECT_EQ(a->ReadNodes()->size(), 1U);
+  EXPECT_EQ(server_.files.size(), 1U) << "a temporary file is left";
 }
 
 TEST(FolderStoreOnDiskTest, DoesTheSame) {

@@ -118,6 +118,19 @@ TEST_F(RosterTest, TheNextIncarnationWaitsForTheEndOfTheLast) {
   EXPECT_EQ(Answer(2).kind(), RendezvousAnswer::REFUSED);
 }
 
+TEST_F(RosterTest, SaysHowTheJobGoes) {
+  EXPECT_EQ(roster_->Progress(), "");
+  for (int number : {1, 2}) Wait(Record(number));
+  HandOut();
+  NodeRecord reporter = Record(2);
+  reporter.set_iteration(70);
+  Say(Record(1), NodeRecord::RUNNING);
+  Say(reporter, NodeRecord::RUNNING);
+  EXPECT_EQ(roster_->Progress(), "incarnation 1: 2 of 2 nodes live, iteration 70");
+  Say(Record(1), NodeRecord::ENDED);
+  EXPECT_EQ(roster_->Progress(), "incarnation 1: 1 of 2 nodes live, iteration 70");
+}
+
 TEST_F(RosterTest, SilentNodesAreDeadAfterTenSeconds) {
   for (int number : {1, 2}) Wait(Record(number));
   HandOut();

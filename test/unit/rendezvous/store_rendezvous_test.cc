@@ -5,7 +5,9 @@
 #include "rendezvous/folder_store.h"
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <functional>
+#include <future>
 #include <list>
 #include <utility>
 
@@ -99,6 +101,20 @@ TEST_F(StoreRendezvousTest, ALostLeaseMakesNoSecondTable) {
   ASSERT_EQ(of_b.kind(), RendezvousAnswer::TABLE);
   EXPECT_EQ(of_b.table().writer(), a.record.nonce());
   EXPECT_EQ(of_a.table().SerializeAsString(), of_b.table().SerializeAsString());
+}
+
+TEST_F(StoreRendezvousTest, TheLeaseIsRenewedWhileThePlanTakesLong) {
+  Asker &a = Add(), &b = Add();
+  a.Tell();
+  b.Tell();
+  a.Tell();
+  std::promise<void> renewed;
+  b.files.on_rename = [&](const std::string& path) {
+    if (path == "/shared/run/lease.1.1") renewed.set_value();
+    if (path == "/shared/run/lease.1.1") b.files.on_rename = nullptr;
+  };
+  before_plan_ = [&] { EXPECT_EQ(renewed.get_future().wait_for(std::chrono::minutes(5)), std::future_status::ready); };
+  EXPECT_EQ(b.Tell().kind(), RendezvousAnswer::TABLE);
 }
 
 TEST_F(StoreRendezvousTest, OneThatDoesNotPlanWaitsForOneThatDoes) {
