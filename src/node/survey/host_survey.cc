@@ -30,7 +30,7 @@ constexpr auto kFarewell = std::chrono::seconds(2);
 
 enum SurveyType : uint32_t { kHost = 100, kRound, kPair, kReport, kFailure };
 
-std::span<const std::byte> BytesOf(const std::string& text) { return std::as_bytes(std::span(text)); }
+std::span<const std::byte> TextBytes(const std::string& text) { return std::as_bytes(std::span(text)); }
 
 template <typename Message>
 StatusOr<Message> Parse(std::span<const std::byte> bytes) {
@@ -149,8 +149,8 @@ void HostSurvey::OnConnected(Rank peer) {
   }
   if (finished_) return transport_->Shutdown(peer);
   if (static_cast<int>(connected_.size()) < hosts() - 1) return;
-  Check(peer,
-        own_ == kLeader ? AddHost(own_, self_) : transport_->Send(kLeader, kHost, BytesOf(self_.SerializeAsString())));
+  Check(peer, own_ == kLeader ? AddHost(own_, self_)
+                              : transport_->Send(kLeader, kHost, TextBytes(self_.SerializeAsString())));
 }
 
 void HostSurvey::OnConnectFailed(Rank peer, const Status& status) {
@@ -213,7 +213,7 @@ void HostSurvey::Check(Rank peer, const Status& status) {
 }
 
 void HostSurvey::Broadcast(uint32_t type, const std::string& bytes) {
-  for (const Rank peer : connected_) (void)transport_->Send(peer, type, BytesOf(bytes));
+  for (const Rank peer : connected_) (void)transport_->Send(peer, type, TextBytes(bytes));
 }
 
 Status HostSurvey::AddHost(Rank host, const HostReport& report) {
@@ -239,7 +239,7 @@ Status HostSurvey::StartRound(int round) {
     pair.set_second(partner);
     pair.set_path_mtu(PathMtu(addresses_[partner]));
     Check(partner,
-          own_ == kLeader ? AddPair(pair) : transport_->Send(kLeader, kPair, BytesOf(pair.SerializeAsString())));
+          own_ == kLeader ? AddPair(pair) : transport_->Send(kLeader, kPair, TextBytes(pair.SerializeAsString())));
   });
   return OkStatus();
 }

@@ -12,7 +12,7 @@
 namespace hp {
 namespace {
 
-constexpr size_t kWarmUp = 20, kPings = 200;
+constexpr size_t kMeterWarmUp = 20, kMeterPings = 200;
 constexpr int64_t kPingLimitNs = kNsPerSecond, kStreamNs = kNsPerSecond;
 // Small enough for slow links, and enough of them in flight for fast ones.
 constexpr size_t kPlaceBytes = 256 << 10;
@@ -25,7 +25,7 @@ int64_t SystemNs() {
 
 // Both hosts are x86-64 or alike: little-endian, and IEEE 754.
 template <typename Number>
-std::span<const std::byte> BytesOf(const Number& number) {
+std::span<const std::byte> NumberBytes(const Number& number) {
   return std::as_bytes(std::span(&number, 1));
 }
 
@@ -64,8 +64,8 @@ Status LinkMeter::OnPong(int64_t remote_ns) {
     report_.set_clock_ahead_ms(static_cast<double>(ahead_ns) * 1e-6);
   }
   round_trips_ns_.push_back(round_trip_ns);
-  if (round_trips_ns_.size() < kWarmUp + kPings && now_ns - first_ping_ns_ < kPingLimitNs) return Ping();
-  const size_t warm_up = std::min(kWarmUp, round_trips_ns_.size() / 2);
+  if (round_trips_ns_.size() < kMeterWarmUp + kMeterPings && now_ns - first_ping_ns_ < kPingLimitNs) return Ping();
+  const size_t warm_up = std::min(kMeterWarmUp, round_trips_ns_.size() / 2);
   const auto begin = round_trips_ns_.begin() + static_cast<ptrdiff_t>(warm_up);
   const auto middle = begin + (round_trips_ns_.end() - begin) / 2;
   std::nth_element(begin, middle, round_trips_ns_.end());
@@ -109,14 +109,14 @@ Status LinkMeter::OnMessage(Rank peer, uint32_t type, std::span<const std::byte>
   switch (type) {
     case kPing: {
       const int64_t now_ns = SystemNs();
-      return transport_->Send(peer, kPong, BytesOf(now_ns));
+      return transport_->Send(peer, kPong, NumberBytes(now_ns));
     }
     case kPong: {
       HP_ASSIGN_OR_RETURN(const int64_t remote_ns, NumberIn<int64_t>(bytes));
       return peer == peer_ ? OnPong(remote_ns) : FailedPrecondition("an answer that nobody waits for");
     }
     case kGrantMe:
-      return Receive(peer, [this, peer](double speed) { return transport_->Send(peer, kArrived, BytesOf(speed)); });
+      return Receive(peer, [this, peer](double speed) { return transport_->Send(peer, kArrived, NumberBytes(speed)); });
     case kArrived: {
       HP_ASSIGN_OR_RETURN(const double there, NumberIn<double>(bytes));
       report_.set_there_gbit_per_s(there);
