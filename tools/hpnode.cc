@@ -7,6 +7,7 @@
 #include "commands/find_table.h"
 #include "commands/launch.h"
 #include "commands/signals.h"
+#include "commands/survey.h"
 #include "commands/time_limit.h"
 #include "node/doctor.h"
 #include "node/job_files.h"
@@ -71,7 +72,11 @@ DEFINE_string(progress_file, "",
               "file that is written when iterations have ended, at most once a second: its age says whether training "
               "goes on; empty until the first one has");
 DEFINE_string(trace, "", "write what this process's nodes do to FOLDER/NODE.json, for ui.perfetto.dev");
-DEFINE_bool(doctor, false, "check this host's RDMA setup, suggest fixes, and exit");
+DEFINE_bool(
+    doctor, false,
+    "check this host's RDMA setup, or with --routing all pairs of the table's hosts over TCP; suggest what to do "
+    "about it, and exit");
+DEFINE_string(doctor_out, "", "with --doctor and --routing: write the measured hosts here, for hproute --hosts");
 DEFINE_string(doctor_listen, "", "with --doctor: wait at ADDRESS:PORT for another host's --doctor_peer");
 DEFINE_string(doctor_peer, "", "with --doctor: measure the connection to the host that waits at ADDRESS:PORT");
 DEFINE_string(doctor_address, "", "with --doctor: this host's address, as other hosts see it");
@@ -100,6 +105,8 @@ constexpr char kUsage[] =
     "  hpnode --role=fc --routing=table.prototxt &     # twice\n"
     "to list the devices of a host:\n"
     "  hpnode --list_devices\n"
+    "to measure the network of the table's hosts, on each of them at the same time:\n"
+    "  hpnode --doctor --routing=table.prototxt [--doctor_out=hosts.prototxt]\n"
     "to check the RDMA setup of a host:\n"
     "  hpnode --doctor [--doctor_listen=ADDRESS:PORT | --doctor_peer=ADDRESS:PORT]\n"
     "exit status: 0 success, 1 internal error, 2 invalid input or configuration, or too little memory,\n"
@@ -265,7 +272,23 @@ Status Train(const JobEnvironment& job, SignalThread* signals, bool* said) {
       });
 }
 
+Status Survey() {
+  if (!FLAGS_doctor_listen.empty() || !FLAGS_doctor_peer.empty()) {
+    return InvalidArgument(
+        "--doctor measures either the table's hosts (--routing) or one connection by RDMA "
+        "(--doctor_listen, --doctor_peer)");
+  }
+  HP_ASSIGN_OR_RETURN(const RoutingTable table, RoutingTable::Load(FLAGS_routing));
+  HP_ASSIGN_OR_RETURN(const HostSettings host, ReadHostSettings());
+  return RunSurvey(table, FLAGS_node, host, FLAGS_doctor_out, &std::cout);
+}
+
 Status Main(bool* said) {
+  if (FLAGS_wait < 0 || FLAGS_wait > kMaxWaitS) {
+    return InvalidArgument("--wait is %d; expected 0 to %d", FLAGS_wait, kMaxWaitS);
+  }
+  if (FLAGS_doctor && !FLAGS_routing.empty()) return Survey();
+  if (!FLAGS_doctor_out.empty()) return InvalidArgument("--doctor_out needs --doctor and --routing=table.prototxt");
   if (FLAGS_doctor) {
     return RunDoctor({{FLAGS_ib_hca, FLAGS_ib_gid_index}, FLAGS_doctor_address, FLAGS_doctor_listen, FLAGS_doctor_peer},
                      &std::cout);
@@ -279,9 +302,6 @@ Status Main(bool* said) {
   if (FLAGS_data_fingerprint) return TellFingerprint();
   if (FLAGS_all && IsHandedOut()) return InvalidArgument("--all goes with a table that is a file");
   HP_ASSIGN_OR_RETURN(const JobEnvironment job, ReadTask());
-  if (FLAGS_wait < 0 || FLAGS_wait > kMaxWaitS) {
-    return InvalidArgument("--wait is %d; expected 0 to %d", FLAGS_wait, kMaxWaitS);
-  }
   if (FLAGS_keep_snapshots < 0)
     return InvalidArgument("--keep_snapshots is %d; expected at least 0", FLAGS_keep_snapshots);
   if (FLAGS_stop_within_s < 1)

@@ -1,0 +1,124 @@
+"""hpnode --doctor --routing: every pair of a table's hosts is measured, on hosts that are network namespaces."""
+
+import re
+import signal
+
+import cluster
+import cut_link_test
+
+RATE_GBIT_PER_S = 0.04
+PAIR = r"ok    (\S+) - (\S+): latency (\d+) us, (\S+) Gbit/s there, (\S+) back, MTU (\d+), clock ([-+]\S+) ms"
+
+
+class SurveyTest(cut_link_test.Hosts):
+
+    def survey(self, names, *flags, table="table.prototxt"):
+        """Starts `hpnode --doctor` on each host."""
+        return [self.start("--doctor", *flags, table=table, log=name, prefix=self.on_host(name)) for name in names]
+
+    def make_slow_hosts(self):
+        """Three hosts behind token buckets, and a table with a node on each."""
+        names = ["conv0", "conv1", "fc0"]
+        self.make_job()
+        self.addresses = self.make_hosts(names, "%gmbit" % (RATE_GBIT_PER_S * 1000))
+        self.make_table(conv=2, fc=1, hosts=self.addresses)
+        return names
+
+    def check_pairs(self, text):
+        pairs = re.findall(PAIR, text)
+        a, b, c = self.addresses
+        self.assertEqual(sorted((first, second) for first, second, *_ in pairs), [(a, b), (a, c), (b, c)], text)
+        for *_, latency, there, back, mtu, clock in pairs:
+            for measured in (float(there), float(back)):
+                self.assertLess(measured, 1.1 * RATE_GBIT_PER_S)
+                self.assertGreater(measured, 0.5 * RATE_GBIT_PER_S)
+            self.assertEqual(mtu, "1500")
+            self.assertGreater(float(latency), 0)
+            self.assertLess(abs(float(clock)), 1000, "one machine's clock")
+
+    def test_pairs_behind_token_buckets(self):
+        names = self.make_slow_hosts()
+        out = self.path("hosts.prototxt")
+        nodes = self.survey(names[1:]) + self.survey(names[:1], "--doctor_out=" + out)
+        self.expect_all(nodes, 0)
+        for node in nodes:
+            self.check_pairs(node.text())
+            for address in self.addresses:
+                self.assertRegex(node.text(), r"ok    host %s \(\w+\): \d+ cores, memory [\d.]+ GB free of [\d.]+ GB, disk "
+                                 r"[\d.]+ GB free at /\S*, eth0.* with MTU 1500" % re.escape(address))
+        # The interface says 10 Gbit/s: what a switch or a shaper takes away is said.
+        self.assertRegex(nodes[0].text(), r"LOOK  host \S+: 0.0\d+ Gbit/s of 10 of its interface\n      -> is the switch slower")
+        # The planner's input.
+        text = self.read("hosts.prototxt").decode()
+        self.assertEqual(re.findall(r'name: "(\S+)"', text), self.addresses)
+        for field in re.findall(r"link_gbit_per_s: (\S+)", text):
+            self.assertAlmostEqual(float(field), RATE_GBIT_PER_S, delta=0.5 * RATE_GBIT_PER_S)
+        status, said = cluster.run_tool("hproute", "--solver=" + self.path("solver.prototxt"), "--hosts=" + out,
+                                        "--out=" + self.path("planned.prototxt"))
+        self.assertEqual(status, 0, said)
+
+    def test_a_smaller_mtu_and_ipv6(self):
+        names = ["conv0", "fc0"]
+        self.make_job()
+        self.make_hosts(names)
+        for i, name in enumerate(names):
+            cut_link_test.ip("-n", self.name(name), "-6", "address", "add", "fd00:7::%d/64" % (i + 1), "dev", "eth0", "nodad")
+        cut_link_test.ip("-n", self.name("fc0"), "link", "set", "eth0", "mtu", "1400")
+        self.make_table(conv=1, fc=1, hosts=["fd00:7::1", "fd00:7::2"])
+        for node in self.survey(names):
+            self.expect_exit(node, 0, "ok    fd00:7::1 - fd00:7::2: latency", r"LOOK  fd00:7::1 - fd00:7::2: MTU 1500 and 1400\n"
+                             "      -> give both interfaces the same")
+
+    def test_a_host_that_is_missing(self):
+        names = self.make_slow_hosts()
+        for node in self.survey(names[:2], "--wait=3"):
+            self.expect_exit(node, 4, r"host %s \(node fc0, %s:%d\) did not appear: is hpnode --doctor" %
+                             (re.escape(self.addresses[2]), re.escape(self.addresses[2]), self.ports["fc0"]))
+            self.assertNotIn("- ", "".join(line for line in node.text().splitlines() if line.startswith("ok")))
+
+    def test_a_host_that_is_killed(self):
+        names = self.make_slow_hosts()
+        nodes = self.survey(names)
+        # All are connected when one has a byte of a measurement: its counter tells.
+        self.await_bytes("fc0")
+        nodes[2].send(signal.SIGKILL)
+        for node in nodes[:2]:
+            self.expect_exit(node, 4, r"host %s \(node fc0, .*was lost" % re.escape(self.addresses[2]))
+
+    def await_bytes(self, name):
+        deadline = cluster.time.monotonic() + cluster.PATIENCE_S
+        path = "/sys/class/net/eth0/statistics/rx_bytes"
+        while int(cluster.subprocess.run([*self.on_host(name), "cat", path], check=True,
+                                         stdout=cluster.subprocess.PIPE).stdout) < 200000:
+            self.assertLess(cluster.time.monotonic(), deadline)
+
+    def test_another_table_on_one_host(self):
+        names = self.make_slow_hosts()
+        text = self.read("table.prototxt").decode()
+        self.write("other.prototxt", text.replace("micro_batches: 2", "micro_batches: 3"))
+        nodes = self.survey(names[:2]) + self.survey(names[2:], table="other.prototxt")
+        for node in nodes:
+            self.expect_exit(node, 2, "its routing table is another one than")
+
+    def test_bad_input(self):
+        self.make_job()
+        self.write("bad.prototxt", 'node { nam: "a" }\n')
+        self.expect_exit(self.start("--doctor", table="bad.prototxt"), 2, r"bad.prototxt:1:\d+: ")
+        self.expect_exit(self.start("--doctor", table="none.prototxt"), 2, "none.prototxt")
+        self.make_table(conv=1, fc=1, hosts=["192.0.2.1", "192.0.2.2"])
+        self.expect_exit(self.start("--doctor"), 2, "no host of the table is this one, which has the addresses .*127.0.0.1.*; "
+                         "the table has 192.0.2.1, 192.0.2.2")
+        self.expect_exit(self.start("--doctor", "--doctor_listen=127.0.0.1:1"), 2, "either the table's hosts")
+        self.expect_exit(self.start("--doctor_out=x"), 2, "--doctor_out needs --doctor")
+
+    def test_one_host(self):
+        self.make_job()
+        self.make_table(conv=2, fc=1)
+        out = self.path("hosts.prototxt")
+        node = self.start("--doctor", "--doctor_out=" + out)
+        self.expect_exit(node, 0, r"ok    host 127.0.0.1 \(conv0\): \d+ cores")
+        self.assertIn('name: "127.0.0.1"', self.read("hosts.prototxt").decode())
+
+
+if __name__ == "__main__":
+    cluster.main()
