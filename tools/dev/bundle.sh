@@ -76,8 +76,9 @@ loaded_later() {
   local cudnn cudart
   cudnn=$(sed -n 's/^libcudnn\.so\S* //p' "$here/libraries") cudart=$(sed -n 's/^libcudart\.so\S* //p' "$here/libraries")
   [[ $cudnn && $cudart ]] || return 0
-  find "$(dirname "$cudnn")/" -name "libcudnn_*.so.${cudnn##*.so.}"
-  find -L "$(dirname "$cudart")/" -name 'libnvrtc.so.*' -o -name 'libnvrtc-builtins.so.*' | sort -u
+  find "$(dirname "$cudnn")/" -maxdepth 1 -name "libcudnn_*.so.${cudnn##*.so.}"
+  find -L "$(dirname "$cudnn")/" "$(dirname "$cudart")/" "$(dirname "$(realpath "$cudart")")/" -maxdepth 1 \
+    '(' -name 'libnvrtc.so.*' -o -name 'libnvrtc-builtins.so.*' ')'
 }
 
 # From the build's own folder, whose programs know where the CUDA libraries of this host are.
@@ -91,10 +92,12 @@ for path in ${later[@]+"${later[@]}"}; do
 done >"$here/later"
 sort -u -k1,1 "$here/libraries" "$here/later" | while read -r soname path; do cp -L "$path" "$root/lib/$soname"; done
 chmod 755 "$root"/lib/* "$root"/bin/*
-strip --strip-unneeded "$root"/lib/* "$root"/bin/*
+# NVIDIA's libraries stay as they are, as its licence asks; they look beside themselves, or where their program does.
+mapfile -t ours < <(find "$root/lib" -type f | grep -vE '/lib(cud|cublas|curand|nv|nccl)[^/]*$')
+strip --strip-unneeded "${ours[@]}" "$root"/bin/*
 # An RPATH and no RUNPATH: LD_LIBRARY_PATH, which clusters set for other programs, must not replace these libraries.
 for program in "$root"/bin/*; do patchelf --force-rpath --set-rpath "\$ORIGIN/../lib" "$program"; done
-for library in "$root"/lib/*; do patchelf --force-rpath --set-rpath "\$ORIGIN" "$library"; done
+for library in "${ours[@]}"; do patchelf --force-rpath --set-rpath "\$ORIGIN" "$library"; done
 
 # --- What it is
 
