@@ -51,9 +51,10 @@ DEFINE_string(
     resume, "",
     "resume from this .solverstate, the same file on every node of the job; or latest: from the newest complete "
     "snapshot of this training that any node has, or from the beginning if there is none");
-DEFINE_int32(keep_snapshots, 0,
-             "of the first node: so many snapshots of this training stay, older ones are removed, except the one that "
-             "was resumed from; 0: all stay");
+DEFINE_int32(
+    keep_snapshots, 0,
+    "of the nodes that write snapshots (the first one): so many of this training stay, older ones are removed, "
+    "except the one that was resumed from; 0: all stay");
 DEFINE_string(weights, "", "take initial weights from this .caffemodel, layer by layer by name");
 DEFINE_string(cache_dir, "",
               "folder that caches the record indexes of databases; empty: ~/.cache/hpnode; none: no cache");

@@ -105,6 +105,8 @@ JobHandshake::JobHandshake(const RoutingTable& table, const JobFacts& facts, Cal
   own_.set_host_id(facts.host_id);
   own_.set_program(facts.program);
   own_.set_instruction_set(facts.instruction_set);
+  *own_.mutable_run() = facts.run;
+  if (facts.folder_nonce != 0) own_.set_folder_nonce(facts.folder_nonce);
   if (facts.resume_latest) *own_.mutable_resume_latest() = *facts.resume_latest;
   for (const DataShape& shape : facts.data_shapes) *own_.add_data_shape() = shape;
   for (const CorePool& pool : facts.core_pools) {
@@ -240,6 +242,18 @@ std::optional<LatestSnapshot> JobHandshake::latest_snapshot() const {
     if (hello.has_resume_latest()) known[rank] = hello.resume_latest();
   }
   return ChooseLatest(known);
+}
+
+RunMark JobHandshake::run() const {
+  MutexLock lock(&mutex_);
+  const auto first = hellos_.find(0);
+  return first == hellos_.end() ? RunMark() : first->second.run();
+}
+
+uint64_t JobHandshake::folder_nonce() const {
+  MutexLock lock(&mutex_);
+  const auto first = hellos_.find(0);
+  return first == hellos_.end() ? 0 : first->second.folder_nonce();
 }
 
 std::vector<DataShape> JobHandshake::data_shapes() const {

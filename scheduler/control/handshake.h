@@ -33,6 +33,8 @@ struct JobFacts {
   std::optional<ResumeLatest> resume_latest = {};
   uint64_t program = 0;              ///< ProgramId()
   std::string instruction_set = {};  ///< InstructionSet()
+  RunMark run = {};                  ///< the first node's counts
+  uint64_t folder_nonce = 0;         ///< FolderNonce::number(); 0: none
 };
 
 /// Admits the nodes of our job and refuses everyone else, and keeps what each node said in its hello.
@@ -89,6 +91,9 @@ class JobHandshake : public HandshakePolicy {
   /// The snapshot from which the job goes on, of those that the nodes said they have; nothing: none has one. Call when
   /// complete: then it is the same on all nodes.
   std::optional<LatestSnapshot> latest_snapshot() const HP_EXCLUDES(mutex_);
+  /// What the first node said of the job. Call when complete.
+  RunMark run() const HP_EXCLUDES(mutex_);
+  uint64_t folder_nonce() const HP_EXCLUDES(mutex_);
   /// What the data layers of the job yield, as the first accepted node that reads data says; empty: none does so far.
   std::vector<DataShape> data_shapes() const HP_EXCLUDES(mutex_);
   /// The executor threads of a node: the table's number, else the least of its shares of its core pools, 1 to

@@ -50,6 +50,8 @@ Status PeerRules::CheckMessage(Rank from, uint32_t type, size_t bytes) {
       return bytes <= kMaxNotice ? OkStatus() : InvalidArgument("a LOST with %zu bytes", bytes);
     case kIterationReportMessage:
       return allow(self_ == 0, kMaxNotice);
+    case kSnapshotCopiedMessage:
+      return allow(self_ == 0 && from == table_.snapshot_copier(), kMaxNotice);
     case kVerdictMessage:
       return allow(from == 0, kMaxNotice);
     case kLabelsMessage:
@@ -161,7 +163,8 @@ Status PeerRules::CheckGrant(Rank from, const PlaceTag& tag, size_t bytes, int64
 Status PeerRules::CheckSlice(Rank from, const PlaceTag& tag, size_t bytes) const {
   const int64_t clock = static_cast<int64_t>(tag.msg_id);
   const size_t param = SliceParam(tag);
-  if (from != 0) return InvalidArgument("a grant for a slice of a snapshot, which only the first node gathers");
+  if (from != 0 && from != table_.snapshot_copier())
+    return InvalidArgument("a grant for a slice of a snapshot, which only those who write it gather");
   if (clock < start_clock_ || clock > job_->schedule().shape().max_iter || param >= job_->params().size()) {
     return InvalidArgument("a grant for parameter %zu at iteration %lld, which the job does not have", param,
                            Print(clock));
@@ -226,6 +229,12 @@ Status PeerRules::CheckLabels(Rank from, const LabelsMessage& labels) const {
   const auto is_number = [](float label) { return label >= -kMaxLabel && label < kMaxLabel; };
   if (std::all_of(labels.label().begin(), labels.label().end(), is_number)) return OkStatus();
   return InvalidArgument("a label that is no class");
+}
+
+Status PeerRules::CheckCopied(const SnapshotCopied& copied) const {
+  if (copied.iteration() >= start_clock_ && copied.iteration() <= job_->schedule().shape().max_iter) return OkStatus();
+  return InvalidArgument("a copy of a snapshot of iteration %lld, which the job does not have",
+                         Print(copied.iteration()));
 }
 
 Status PeerRules::CheckStatistics(Rank from, const StatisticsMessage& statistics) const {

@@ -65,6 +65,8 @@ class PeerRules {
   Status CheckVerdict(const Verdict& verdict, int64_t clocks_reported);
   /// Labels of rows that `from` reads.
   Status CheckLabels(Rank from, const LabelsMessage& labels) const;
+  /// The copy of a snapshot of this run, by the node that writes copies.
+  Status CheckCopied(const SnapshotCopied& copied) const;
   /// One value for each output of a micro-batch that `from` computes.
   Status CheckStatistics(Rank from, const StatisticsMessage& statistics) const;
 

@@ -116,6 +116,11 @@ StatusOr<RoutingTable> RoutingTable::Create(const RoutingTableConfig& written, c
       ranks[part.index] = rank;
     }
   }
+  for (const NodeInfo& node : table.nodes_) {
+    if (config.snapshot_copies() < 2 || node.host == table.nodes_[0].host) continue;
+    table.snapshot_copier_ = node.rank;
+    break;
+  }
   RoutingTableConfig bare = config;
   bare.clear_solver();
   table.hash_ = HashMessage(bare);
@@ -128,6 +133,10 @@ StatusOr<RoutingTable> RoutingTable::Create(const RoutingTableConfig& written, c
   }
   table.division_hash_ = HashMessage(division);
   return table;
+}
+
+std::vector<Rank> RoutingTable::snapshot_writers() const {
+  return snapshot_copier_ < 0 ? std::vector<Rank>{0} : std::vector<Rank>{0, snapshot_copier_};
 }
 
 int NodeInfo::IndexIn(int stage) const {

@@ -90,6 +90,10 @@ class RoutingTable {
   int micro_batches() const { return config_.micro_batches(); }
   /// Updates by which an iteration's parameters may lag behind; 0: synchronous.
   int staleness() const { return config_.staleness(); }
+  /// The node that writes a copy of each snapshot, on another host than the first one; -1: none.
+  Rank snapshot_copier() const { return snapshot_copier_; }
+  /// The nodes that write snapshots: the first one and its copier.
+  std::vector<Rank> snapshot_writers() const;
   /// Whether the job has a LossScaler.
   bool scales_loss() const { return config_.precision() == RoutingTableConfig::FP16; }
   /// Samples of the global batch, given the batch_size of the prototxt: multiplied by the replicas with PER_REPLICA.
@@ -120,6 +124,7 @@ class RoutingTable {
   std::vector<NodeInfo> nodes_;
   std::vector<StageInfo> stages_;
   uint64_t hash_ = 0, division_hash_ = 0;
+  Rank snapshot_copier_ = -1;
 };
 
 }  // namespace hp

@@ -114,6 +114,10 @@ void Inbox::Take(Rank peer, uint32_t type, std::span<const std::byte> bytes) {
                                {labels.label().data(), static_cast<size_t>(labels.label_size())});
             parts_.pipeline->OnInputs();
           });
+    case kSnapshotCopiedMessage:
+      return take(
+          Parse<SnapshotCopied>(type, bytes), [&](const auto& copied) { return rules_.CheckCopied(copied); },
+          [&](const auto& copied) { parts_.on_copied(copied); });
     case kStatisticsMessage:
       return take(
           Parse<StatisticsMessage>(type, bytes),

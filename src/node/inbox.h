@@ -46,6 +46,7 @@ class Inbox {
     Pipeline* pipeline = nullptr;
     Reporter* reporter = nullptr;  ///< null: another node prints
     std::vector<ExchangePlaces> exchanges = {};
+    std::function<void(const SnapshotCopied&)> on_copied = {};  ///< called on the first node alone
   };
   explicit Inbox(const Early& early) : early_(early), rules_(*early.table, early.self) {}
 

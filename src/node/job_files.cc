@@ -202,6 +202,9 @@ StatusOr<JobFiles> JobFiles::Read(const RoutingTable& table, const NodeInfo& nod
   HP_RETURN_IF_ERROR(CheckSnapshotFolder(table, node, files.solver));
   HP_RETURN_IF_ERROR(OpenInputs(node, cache_dir, types, &files));
   if (resume == kResumeLatest) FindLatest(&files);
+  if (node.rank == 0 && table.snapshot_copier() >= 0) {
+    HP_ASSIGN_OR_RETURN(files.nonce, FolderNonce::Create(files.solver.snapshot_prefix()));
+  }
   HP_RETURN_IF_ERROR(resume.empty() || resume == kResumeLatest ? MakeLossScaler(table, nullptr, &files)
                                                                : LoadSnapshot(table, resume, node.rank, &files));
   return files;
@@ -239,6 +242,8 @@ JobFacts JobFiles::Facts(Rank rank) const {
   facts.core_pools = CorePools();
   facts.host_id = HostId();
   facts.program = ProgramId();
+  facts.run = run;
+  if (nonce) facts.folder_nonce = nonce->number();
   facts.instruction_set = InstructionSet();
   return facts;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "checkpoint/folder_nonce.h"
 #include "checkpoint/snapshot.h"
 #include "checkpoint/snapshot_folder.h"
 #include "input/input.h"
@@ -61,7 +62,8 @@ struct JobFiles {
   std::unique_ptr<LoadedSnapshot> snapshot;
   uint64_t snapshot_hash = 0;             ///< of the .solverstate and its manifest; 0: none. Equal on all nodes
   int64_t start_clock = 0;                ///< first iteration: the snapshot's
-  RunMark run;                            ///< the snapshot's, or one that begins now
+  RunMark run;                            ///< the snapshot's, or one that begins now; the first node's counts
+  std::unique_ptr<FolderNonce> nonce;     ///< on the first node, where a copy of snapshots is to be written
   std::optional<LossScaler> loss_scaler;  ///< in the state in which the job starts; nothing: losses are not scaled
   /// By rank: the threads with which the snapshot was written, if it was under the same division of the work; training
   /// goes on with these, for the same bits. Empty: the table and the hosts decide.

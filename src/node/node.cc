@@ -28,6 +28,7 @@
 namespace hp {
 namespace {
 
+constexpr size_t kMaxCopyFault = 400;     // bytes that are said of why a copy failed
 constexpr int kLeaveTimeoutMs = 600'000;  // the first node may still write a large snapshot
 
 }  // namespace
@@ -156,6 +157,7 @@ Status Node::ChooseSnapshot() {
     if (!latest_)
       LOG(INFO) << "--resume=latest: no node has a complete snapshot of this training: starting from the beginning";
   }
+  if (!latest_) files_.run = bootstrap_->handshake()->run();
   if (options_.rank == 0) requests_.Keep(table_.size(), files_.solver.clip_gradients(), files_.loss_scaler);
   return OkStatus();
 }
@@ -294,10 +296,23 @@ Status Node::MakeSnapshotter() {
   Snapshotter::Options options;
   options.rank = options_.rank;
   options.on_room = [this] { pipeline_->OnBoundaryReady(); };
+  options.writers = table_.snapshot_writers();
   if (options_.rank == 0) {
     options.files = SnapshotFiles();
-    options.on_written = [this](int64_t took_ns) { stop_budget_.OnSnapshot(took_ns); };
+    options.files.copied = table_.snapshot_copier() >= 0;
+    options.on_written = [this](int64_t took_ns) {
+      stop_budget_.OnSnapshot(took_ns);
+      files_.nonce.reset();  // all nodes train
+    };
     options.on_pulled = [this](std::shared_ptr<const GatheredModel> model) { pulls_->OnGathered(std::move(model)); };
+  } else if (options_.rank == table_.snapshot_copier()) {
+    options.files = SnapshotFiles();
+    options.files.on_result = [this](int64_t iteration, const Status& status) {
+      SnapshotCopied copied;
+      copied.set_iteration(iteration);
+      if (!status.ok()) copied.set_fault(status.message().substr(0, kMaxCopyFault));
+      Send(0, kSnapshotCopiedMessage, copied);
+    };
   }
   snapshotter_ = std::make_unique<Snapshotter>(model_->whole_params(), params_.get(), transport_, std::move(options));
   return OkStatus();
@@ -306,8 +321,12 @@ Status Node::MakeSnapshotter() {
 SnapshotWriter::Options Node::SnapshotFiles() {
   SnapshotWriter::Options options;
   options.prefix = files_.solver.snapshot_prefix();
+  options.in_first_folder = options_.rank != 0 && SharesFolder();
   options.on_superseded = [this](const Status& status) { shutdown_.Fail(status); };
-  if (auto claimed = Incarnation::Claim(options.prefix, files_.run); claimed.ok()) {
+  if (options.in_first_folder) {
+    LOG(WARNING) << "snapshot_copies: node " << info_.name << " has the folder of node " << table_.node(0).name
+                 << ": snapshots are written once";
+  } else if (auto claimed = Incarnation::Claim(options.prefix, files_.run); claimed.ok()) {
     options.incarnation = *std::move(claimed);
   } else {
     LOG(WARNING) << "snapshots cannot be written: " << claimed.status().message();
@@ -327,6 +346,11 @@ SnapshotWriter::Options Node::SnapshotFiles() {
     entry->set_threads(ThreadsOf(node.rank));
   }
   return options;
+}
+
+bool Node::SharesFolder() const {
+  const uint64_t nonce = bootstrap_->handshake()->folder_nonce();
+  return nonce != 0 && FolderNonce::IsIn(files_.solver.snapshot_prefix(), nonce);
 }
 
 // --- Running
@@ -351,6 +375,7 @@ Status Node::Train() {
   parts.pipeline = pipeline_.get();
   parts.reporter = reporter_.get();
   parts.exchanges = exchanges_.places();
+  parts.on_copied = [this](const SnapshotCopied& copied) { OnCopied(copied); };
   inbox_->SetAssembled(std::move(parts));
   gate_.Open();
   pipeline_->Start();
@@ -453,6 +478,15 @@ Status Node::Finish() {
   if (snapshot.ok()) return early ? Stopped("stopped early, as requested") : OkStatus();
   LOG(ERROR) << "node " << info_.name << ": the last snapshot was not written: " << snapshot.message();
   return InternalError("the last snapshot was not written: %s", snapshot.message().c_str());
+}
+
+void Node::OnCopied(const SnapshotCopied& copied) {
+  Status status;
+  if (!copied.fault().empty()) {
+    status = InternalError("its copy on node \"%s\" failed: %s", table_.node(table_.snapshot_copier()).name.c_str(),
+                           Printable(copied.fault(), kMaxCopyFault).c_str());
+  }
+  snapshotter_->OnCopied(copied.iteration(), status);
 }
 
 NodeUse Node::Use() const {

@@ -151,8 +151,10 @@ class Node : private TransportHandler, private PipelineHost {
   Status PrepareInputs();
   Status MakeCompute();
   Status MakeSnapshotter();
-  /// The first node's options for what it writes. Claims the right to write it.
+  /// Options of a node that writes snapshots. Claims the right to write them.
   SnapshotWriter::Options SnapshotFiles();
+  /// Whether the copier has the first node's folder, so that there is nothing to copy. On the copier.
+  bool SharesFolder() const;
   Status Train();
   void MakeClockEnd();
   Status Finish();
@@ -172,6 +174,8 @@ class Node : private TransportHandler, private PipelineHost {
   int ThreadsOf(Rank rank) const;
   /// Sets the size of the calling thread's OpenMP team. @return kFailedPrecondition: OMP_THREAD_LIMIT is lower.
   Status TakeThreads(int threads) const;
+  /// Progress thread, on the first node.
+  void OnCopied(const SnapshotCopied& copied);
   /// Errors are logged: a lost peer is the failure detector's business. Never blocks.
   void Send(Rank rank, uint32_t type, const google::protobuf::MessageLite& message);
 

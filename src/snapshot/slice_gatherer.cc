@@ -12,15 +12,14 @@
 #include <utility>
 
 namespace hp {
-namespace {
-
-constexpr Rank kFirst = 0;
-
-}  // namespace
-
-SliceGatherer::SliceGatherer(const std::vector<WholeParam>& params, ParamStore* store, Transport* transport,
+SliceGatherer::SliceGatherer(Rank self, const std::vector<WholeParam>& params, ParamStore* store, Transport* transport,
                              SnapshotWriter* writer, Options options)
-    : params_(params), store_(store), transport_(transport), writer_(writer), options_(std::move(options)) {}
+    : self_(self),
+      params_(params),
+      store_(store),
+      transport_(transport),
+      writer_(writer),
+      options_(std::move(options)) {}
 
 // A version may begin while nothing waits; one for a pull also while those that wait do so for the disk alone.
 bool SliceGatherer::HasRoom(bool files) const {
@@ -36,7 +35,7 @@ Status SliceGatherer::Begin(int64_t clock, int64_t version, bool files, bool pul
   for (size_t p = 0; p < params_.size(); ++p) {
     for (size_t s = 0; s < params_[p].slices.size(); ++s) {
       const WholeParam::Slice& slice = params_[p].slices[s];
-      if (slice.owner != kFirst || slice.block.empty()) continue;
+      if (slice.owner != self_ || slice.block.empty()) continue;
       const int i = store_->Find(params_[p].whole.layer, params_[p].whole.blob);
       HP_RETURN_IF_ERROR(store_->ReadValues(i, version, model->Place(p, s, false)));
       const std::span<float> history = model->Place(p, s, true);
@@ -116,7 +115,7 @@ void SliceGatherer::GrantPlaces() {
   for (size_t p = 0; p < params_.size(); ++p) {
     for (size_t s = 0; s < params_[p].slices.size(); ++s) {
       const Rank owner = params_[p].slices[s].owner;
-      if (owner == kFirst) continue;
+      if (owner == self_) continue;
       for (bool history : {false, true}) {
         const std::span<float> place = model.Place(p, s, history);
         if (place.empty()) continue;

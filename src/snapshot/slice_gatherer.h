@@ -15,13 +15,13 @@
 
 namespace hp {
 
-/// The first node's part of snapshots and pulls. Between two updates it copies the slices that it owns (Begin), and
-/// training goes on; then it grants the other owners places for theirs, one version (the parameters at the start of a
-/// clock) after the other, and hands each complete model on, to the writer, the pulls or both. What begins while
-/// another version is being gathered waits here. A snapshot's turn comes when the one before it is on the disk or given
-/// up; a pull does not wait for the disk, and goes ahead of snapshots that do.
-/// Memory: at most one model being gathered, kMaxWaiting waiting, of which only this node's slices are filled, and one
-/// being written (SnapshotWriter). Owned by the Snapshotter.
+/// The part of a node that writes snapshots, of the first one also in pulls. Between two updates it copies the slices
+/// that it owns (Begin), and training goes on; then it grants the other owners places for theirs, one version (the
+/// parameters at the start of a clock) after the other, and hands each complete model on, to the writer, the pulls or
+/// both. What begins while another version is being gathered waits here. A snapshot's turn comes when the one before it
+/// is on the disk or given up; a pull does not wait for the disk, and goes ahead of snapshots that do. Memory: at most
+/// one model being gathered, kMaxWaiting waiting, of which only this node's slices are filled, and one being written
+/// (SnapshotWriter). Owned by the Snapshotter.
 class SliceGatherer {
  public:
   static constexpr size_t kMaxWaiting = 1;
@@ -33,9 +33,9 @@ class SliceGatherer {
     std::function<void()> on_room;
   };
 
-  /// All must outlive it. `store` and `transport` are the first node's.
-  SliceGatherer(const std::vector<WholeParam>& params, ParamStore* store, Transport* transport, SnapshotWriter* writer,
-                Options options);
+  /// All must outlive it. @param self the rank of this node, whose `store` and `transport` they are.
+  SliceGatherer(Rank self, const std::vector<WholeParam>& params, ParamStore* store, Transport* transport,
+                SnapshotWriter* writer, Options options);
 
   /// Whether Begin may be called, for a snapshot (`files`) or a pull alone. Once true it stays so until Begin. Any
   /// thread; quick.
@@ -72,6 +72,7 @@ class SliceGatherer {
   /// A complete version, to be handed on outside the lock.
   std::optional<Version> TakeComplete() HP_REQUIRES(mutex_);
 
+  const Rank self_;
   const std::vector<WholeParam>& params_;
   ParamStore* const store_;
   Transport* const transport_;    // posted to under mutex_: lock order is gatherer, then transport

@@ -1,11 +1,13 @@
-// A slice is written when both its copy and its grant are there. Grants may come first, when the first node reaches
-// the boundary earlier than this one: they wait in grants_. Copies that are made faster than the first node grants
+// A slice is written when both its copy and its grant are there. Grants may come first, when a gatherer reaches
+// the boundary earlier than this one: they wait in grants_. Copies that are made faster than gatherers grant
 // wait in copies_, and HasRoom bounds them.
 #include "snapshot/slice_sender.h"
 
 #include "scheduler/control/slice_tag.h"
 
 #include "glog/logging.h"
+
+#include <algorithm>
 
 namespace hp {
 
@@ -17,6 +19,9 @@ bool SliceSender::HasRoom() const {
 Status SliceSender::Copy(int64_t clock, int64_t version, bool histories) {
   CHECK(HasRoom()) << "no room for a copy of iteration " << clock << ": the last " << kMaxCopies
                    << " have not been sent";
+  const auto gathers = [histories](Rank writer) { return histories || writer == 0; };
+  const auto gatherers = static_cast<size_t>(std::count_if(writers_.begin(), writers_.end(), gathers));
+  if (gatherers == 0) return OkStatus();
   struct Piece {
     PlaceTag tag;
     int param = 0;  // of the store
@@ -40,7 +45,7 @@ Status SliceSender::Copy(int64_t clock, int64_t version, bool histories) {
   }
   ModelCopy copy;
   HP_ASSIGN_OR_RETURN(copy.memory, Buffer::Allocate(floats * sizeof(float)));
-  copy.unsent = pieces.size();
+  copy.unsent = pieces.size() * gatherers;
   size_t offset = 0;
   for (const Piece& piece : pieces) {
     const std::span<float> to{copy.memory.floats() + offset, piece.count};
@@ -58,22 +63,21 @@ Status SliceSender::Copy(int64_t clock, int64_t version, bool histories) {
 
 void SliceSender::SendGranted() {
   for (auto grant = grants_.begin(); grant != grants_.end();) {
-    const PlaceTag tag = grant->first;
+    const auto [gatherer, tag] = grant->first;
     const auto copy = copies_.find(static_cast<int64_t>(tag.msg_id));
     if (copy == copies_.end() || !copy->second.slices.contains(tag)) {
       ++grant;
       continue;
     }
-    const Status status =
-        transport_->Write(grant->second.first, tag, grant->second.second, copy->second.slices.at(tag));
+    const Status status = transport_->Write(gatherer, tag, grant->second, copy->second.slices.at(tag));
     if (!status.ok()) LOG(WARNING) << "snapshot of iteration " << tag.msg_id << ": " << status;
     grant = grants_.erase(grant);
   }
 }
 
-void SliceSender::OnGranted(Rank first, const PlaceTag& tag, RemoteGrant grant) {
+void SliceSender::OnGranted(Rank gatherer, const PlaceTag& tag, RemoteGrant grant) {
   MutexLock lock(&mutex_);
-  grants_[tag] = {first, grant};
+  grants_[{gatherer, tag}] = grant;
   SendGranted();
 }
 

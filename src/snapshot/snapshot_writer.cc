@@ -87,6 +87,7 @@ void SnapshotWriter::Run() {
       model = std::exchange(to_write_, nullptr);
     }
     const Status status = WriteFiles(*model);
+    if (options_.on_result && status.code() != StatusCode::kCancelled) options_.on_result(model->iteration(), status);
     model.reset();
     {
       MutexLock lock(&mutex_);
@@ -100,6 +101,7 @@ void SnapshotWriter::Run() {
 // A disk that is full now may not be full later: the model is kept and tried again until a newer snapshot is due, which
 // makes this one worthless. Training does not wait for any of it.
 Status SnapshotWriter::WriteFiles(const GatheredModel& model) {
+  if (options_.in_first_folder) return OkStatus();
   SnapshotContents contents;
   contents.prefix = options_.prefix;
   contents.iteration = model.iteration();
@@ -125,6 +127,10 @@ Status SnapshotWriter::WriteFiles(const GatheredModel& model) {
       }
     }
     if (status.ok() || status.code() == StatusCode::kCancelled) return status;
+    if (status.code() == StatusCode::kInternal) {  // of the copy: no other attempt changes that
+      LOG(WARNING) << "snapshot of iteration " << model.iteration() << " is given up, training continues: " << status;
+      return status;
+    }
     if (status.code() == StatusCode::kFailedPrecondition) {
       options_.on_superseded(status);
       return status;
@@ -137,7 +143,21 @@ Status SnapshotWriter::WriteFiles(const GatheredModel& model) {
 Status SnapshotWriter::TryOnce(const SnapshotContents& contents) {
   HP_ASSIGN_OR_RETURN(const auto pending, PrepareSnapshot(contents));
   if (contents.iteration > 0 && !WaitForVerdict(contents.iteration - 1)) return Cancelled("no verdict");
+  if (options_.copied) HP_RETURN_IF_ERROR(WaitForCopy(contents.iteration));
   return pending->Commit();
+}
+
+void SnapshotWriter::OnCopied(int64_t iteration, const Status& status) {
+  MutexLock lock(&mutex_);
+  copies_[iteration] = status;
+  changed_.SignalAll();
+}
+
+Status SnapshotWriter::WaitForCopy(int64_t iteration) {
+  MutexLock lock(&mutex_);
+  copies_.erase(copies_.begin(), copies_.lower_bound(iteration));
+  while (!copies_.contains(iteration) && !stop_) changed_.Wait(&mutex_);
+  return copies_.contains(iteration) ? copies_.at(iteration) : Cancelled("no copy");
 }
 
 bool SnapshotWriter::WaitForVerdict(int64_t clock) {

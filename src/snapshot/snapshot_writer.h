@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -34,6 +35,10 @@ class SnapshotWriter {
     /// Of this run (manifest.run) that stay, besides `in_use`; older ones go when a newer one is complete. 0: all.
     int keep = 0;
     std::set<int64_t> in_use;  ///< iterations that stay while this start lives: what it was resumed from
+    /// Another node writes a copy: a snapshot counts when OnCopied has said that it is complete.
+    bool copied = false;
+    /// The folder is that of the first node, which writes there: every snapshot counts as written.
+    bool in_first_folder = false;
     /// This start of the job; null: no other start can write these files.
     std::shared_ptr<const Incarnation> incarnation;
     /// A later start of the job writes them now, and this one must end. Snapshot thread, under no lock; may be null
@@ -41,6 +46,8 @@ class SnapshotWriter {
     std::function<void(const Status&)> on_superseded;
     /// Before each change of the folder, as SnapshotContents::before_step. For tests; may be null.
     std::function<void(const std::string& step)> before_step;
+    /// What became of the snapshot of an iteration; ahead of on_written. Snapshot thread, under no lock; may be null.
+    std::function<void(int64_t iteration, const Status&)> on_result;
     /// The model that Write was called with is on the disk or given up. Snapshot thread, under no lock.
     std::function<void()> on_written;
   };
@@ -60,6 +67,8 @@ class SnapshotWriter {
   /// The verdict of `clock` is go (or scale, or skip): snapshots up to iteration clock + 1 may get their final names.
   /// Any thread.
   void OnVerdict(int64_t clock) HP_EXCLUDES(mutex_);
+  /// The other node has written the snapshot of an iteration, or given it up. Any thread.
+  void OnCopied(int64_t iteration, const Status& status) HP_EXCLUDES(mutex_);
   /// Ends the thread; no on_written follows. A write that is under way is finished; a snapshot that waits for its
   /// verdict is removed. Blocks as long as the disk does. Not from a callback.
   void Stop() HP_EXCLUDES(mutex_);
@@ -73,6 +82,8 @@ class SnapshotWriter {
   Status TryOnce(const SnapshotContents& contents) HP_EXCLUDES(mutex_);
   /// @return false: Stop was called first.
   bool WaitForVerdict(int64_t clock) HP_EXCLUDES(mutex_);
+  /// @return kInternal: the copy was given up; kCancelled: Stop was called first.
+  Status WaitForCopy(int64_t iteration) HP_EXCLUDES(mutex_);
   /// @return false: the snapshot is given up.
   bool WaitToTryAgain() HP_EXCLUDES(mutex_);
 
@@ -80,7 +91,8 @@ class SnapshotWriter {
   mutable Mutex mutex_;
   CondVar changed_;
   std::shared_ptr<const GatheredModel> to_write_ HP_GUARDED_BY(mutex_);
-  int64_t verdict_ HP_GUARDED_BY(mutex_) = -1;  // latest clock with one
+  int64_t verdict_ HP_GUARDED_BY(mutex_) = -1;              // latest clock with one
+  std::map<int64_t, Status> copies_ HP_GUARDED_BY(mutex_);  // by iteration, until ours is done
   bool stop_ HP_GUARDED_BY(mutex_) = false, newer_waits_ HP_GUARDED_BY(mutex_) = false;
   bool last_attempt_ HP_GUARDED_BY(mutex_) = false;
   Status last_ HP_GUARDED_BY(mutex_);

@@ -25,8 +25,10 @@ namespace hp {
 class Snapshotter {
  public:
   struct Options {
-    Rank rank = 0;                  ///< this node's
-    SnapshotWriter::Options files;  ///< read on the first node; its on_written is set here
+    Rank rank = 0;                    ///< this node's
+    std::vector<Rank> writers = {0};  ///< RoutingTable::snapshot_writers
+    /// Read on writers; its on_written is set here.
+    SnapshotWriter::Options files;
     /// SliceGatherer::Options::on_pulled; called on the first node only.
     std::function<void(std::shared_ptr<const GatheredModel>)> on_pulled;
     /// A snapshot is on the disk or given up, so long (ns) after its Begin. Snapshot thread, under no lock; may be
@@ -56,17 +58,20 @@ class Snapshotter {
 
   // The transport's events for tags of which IsSliceTag is true, and only those. Progress thread.
 
-  /// On nodes other than the first: it granted the place of a slice.
+  /// On nodes whose slices others gather: one granted the place of a slice.
   void OnGranted(Rank peer, const PlaceTag& tag, RemoteGrant grant);
-  /// On the first node: a slice has arrived, or its owner is gone.
+  /// On writers: a slice has arrived, or its owner is gone.
   void OnGrantEnded(const Status& status);
-  /// On nodes other than the first: a slice has been sent.
+  /// On nodes whose slices others gather: a slice has been sent.
   void OnWriteEnded(const PlaceTag& tag);
 
   /// The verdict of `clock` does not stop the job for its numbers: SnapshotWriter::OnVerdict. Any thread.
   void OnVerdict(int64_t clock);
 
-  /// Blocks until all that was begun is sent and, on the first node, on the disk or given up; a write that fails is not
+  /// On the first node: SnapshotWriter::OnCopied. Any thread.
+  void OnCopied(int64_t iteration, const Status& status);
+
+  /// Blocks until all that was begun is sent and, on writers, on the disk or given up; a write that fails is not
   /// tried again. Main thread, when training is done.
   /// @return what kept the last snapshot from the disk, an error of OnGrantEnded among that; ok on other nodes.
   Status Finish();
@@ -76,9 +81,10 @@ class Snapshotter {
 
   const std::function<void()> on_room_;
   const std::function<void(int64_t)> on_written_;
+  const bool gathers_pulls_;
   Mutex mutex_;
-  std::deque<int64_t> begun_ns_ HP_GUARDED_BY(mutex_);  // of the snapshots that are not written yet, on the first node
-  // The first node has a writer and a gatherer, the others a sender.
+  std::deque<int64_t> begun_ns_ HP_GUARDED_BY(mutex_);  // of the snapshots that are not written yet, on a writer
+  // Those who write have a writer and a gatherer; those whose slices others gather a sender.
   std::unique_ptr<SnapshotWriter> writer_;
   std::unique_ptr<SliceGatherer> gatherer_;
   std::unique_ptr<SliceSender> sender_;

@@ -1,4 +1,4 @@
-"""Snapshots of a run are found, kept and removed: --keep_snapshots and --resume=latest."""
+"""Snapshots of a run are found, kept, removed and copied: --keep_snapshots, --resume=latest and snapshot_copies."""
 
 import glob
 import os
@@ -46,11 +46,11 @@ class KeepTest(cluster.JobTest):
                          r"--keep_snapshots is -1; expected at least 0")
 
 
-class LatestTest(cluster.JobTest):
-    """--resume=latest: the newest complete snapshot that any node has; nodes that lack it get their part."""
+class SnapshotsTest(cluster.JobTest):
+    """What the tests below share: trainings of 50 iterations, with a snapshot every 10."""
 
-    def result(self):
-        return self.read("out_iter_50.caffemodel"), self.read("out_iter_50.solverstate")
+    def result(self, iteration=50):
+        return tuple(self.read("out_iter_%d.%s" % (iteration, kind)) for kind in ("caffemodel", "solverstate"))
 
     def remove(self, pattern):
         for path in glob.glob(self.path(pattern)):
@@ -88,6 +88,25 @@ class LatestTest(cluster.JobTest):
         self.assertEqual(model, whole[0], "the caffemodel differs")
         self.assertEqual(state, whole[1], "the solverstate differs")
 
+    def own_folders(self, **table):
+        """A table whose first node writes to out_*, the others to else/out_*. Returns (first, others)."""
+        names = self.make_table(conv=2, fc=2, **table)
+        with open(self.path("table.prototxt"), encoding="utf-8") as table:
+            self.write("others.prototxt", table.read().replace("solver.prototxt", "others_solver.prototxt"))
+        os.makedirs(self.path("else"), exist_ok=True)
+        return names[0], names[1:]
+
+    def start_in_own_folders(self, first, others, *flags, iterations=50):
+        self.make_job(iterations=iterations, snapshot=10, test=True)
+        with open(self.path("solver.prototxt"), encoding="utf-8") as solver:
+            self.write("others_solver.prototxt", solver.read().replace(self.path("out"), self.path("else/out")))
+        return [self.start(*flags, name=first),
+                *self.start_all(others, *flags, table="others.prototxt").values()]
+
+
+class LatestTest(SnapshotsTest):
+    """--resume=latest: the newest complete snapshot that any node has; nodes that lack it get their part."""
+
     def test_one_folder(self):
         names = self.make_table(conv=2, fc=2)
         whole = self.run_uninterrupted(names)
@@ -111,27 +130,13 @@ class LatestTest(cluster.JobTest):
                         r"the snapshot \S*out_iter_30\.solverstate is passed over: .*checksum")
         self.check_equal(whole)
 
-    def own_folders(self, servers=0):
-        """A table whose first node writes to out_*, the others to else/out_*. Returns (first, others)."""
-        names = self.make_table(conv=2, fc=2, servers=servers)
-        with open(self.path("table.prototxt"), encoding="utf-8") as table:
-            self.write("others.prototxt", table.read().replace("solver.prototxt", "others_solver.prototxt"))
-        os.makedirs(self.path("else"), exist_ok=True)
-        return names[0], names[1:]
-
-    def start_in_own_folders(self, first, others):
-        self.make_job(iterations=50, snapshot=10, test=True)
-        with open(self.path("solver.prototxt"), encoding="utf-8") as solver:
-            self.write("others_solver.prototxt", solver.read().replace(self.path("out"), self.path("else/out")))
-        return [self.start(LATEST, name=first)] + list(self.start_all(others, LATEST, table="others.prototxt").values())
-
     def test_one_node_has_it_and_gives_the_others_their_parts(self):
         for servers in (0, 1):
-            first, others = self.own_folders(servers)
+            first, others = self.own_folders(servers=servers)
             whole = self.run_uninterrupted([first, *others])
             self.kill_after([first, *others], 30)
             self.keep_only(30)
-            nodes = self.start_in_own_folders(first, others)
+            nodes = self.start_in_own_folders(first, others, LATEST)
             self.expect_all(nodes, 0, "Optimization Done")
             self.expect_exit(nodes[0], 0, r"resuming at iteration 30 from \S*/out_iter_30\.solverstate")
             self.expect_all(nodes[1:], 0, r'resuming at iteration 30 from the snapshot of node "conv0"')
@@ -145,7 +150,7 @@ class LatestTest(cluster.JobTest):
         self.keep_only(30)
         for path in glob.glob(self.path("out_*")):
             shutil.move(path, self.path("else"))
-        nodes = self.start_in_own_folders(first, others)
+        nodes = self.start_in_own_folders(first, others, LATEST)
         self.expect_all(nodes, 0, "Optimization Done")
         self.expect_exit(nodes[0], 0, r'resuming at iteration 30 from the snapshot of node "conv1"')
         self.assertEqual(self.read("out_iter_50.caffemodel"), whole[0])
@@ -177,6 +182,71 @@ class LatestTest(cluster.JobTest):
         nodes = [self.start(LATEST, name=names[0]), self.start(name=names[1])]
         self.expect_all(nodes, 2, r'node "conv0" resumes from the latest snapshot \(--resume=latest\), '
                                   r'node "fc0" does not')
+
+
+class CopiesTest(SnapshotsTest):
+    """snapshot_copies: 2. A second host writes each snapshot too, and the first one's counts when that is complete."""
+
+    HOSTS = ["127.0.0.1", "127.0.0.1", "127.0.0.2", "127.0.0.2"]  # fc0 is the first node on another host
+    COPIES = "snapshot_copies: 2"
+
+    def iterations(self, folder):
+        found = [re.search(r"_iter_(\d+)\.hpnode$", path) for path in glob.glob(self.path(folder + "out_iter_*"))]
+        return sorted(int(match.group(1)) for match in found if match)
+
+    def test_the_copy_is_taken_when_the_first_host_has_lost_its_own(self):
+        first, others = self.own_folders(hosts=self.HOSTS, extra=self.COPIES)
+        nodes = self.start_in_own_folders(first, others, iterations=1000000)
+        self.await_text(nodes[0], r"Snapshotting solver state to binary proto file \S*_iter_30\.")
+        for node in nodes:
+            node.send(signal.SIGKILL)
+        for node in nodes:
+            node.wait()
+        ours, copies = self.iterations(""), self.iterations("else/")
+        self.assertIn(30, ours)
+        self.assertEqual(set(ours) - set(copies), set(), "a snapshot counts without its copy")
+        for iteration in ours:
+            name = "out_iter_%d.caffemodel" % iteration
+            self.assertEqual(self.read(name), self.read("else/" + name))
+        self.remove("out_*")
+        last = copies[-1] + 10
+        nodes = self.start_in_own_folders(first, others, LATEST, iterations=last)
+        self.expect_all(nodes, 0, "Optimization Done", "resuming at iteration %d from" % copies[-1])
+        self.expect_exit(nodes[0], 0, 'from the snapshot of node "conv1"')
+        self.assertEqual(self.iterations("else/")[-1], last)
+        resumed = self.result(last)
+        self.remove("out_*")
+        self.expect_all(self.start_in_own_folders(first, others, iterations=last), 0)
+        self.assertEqual(resumed, self.result(last), "the files differ")
+
+    def test_the_copier_keeps_as_many(self):
+        first, others = self.own_folders(hosts=self.HOSTS, extra=self.COPIES)
+        self.expect_all(self.start_in_own_folders(first, others, "--keep_snapshots=2"), 0, "Optimization Done")
+        self.assertEqual(self.iterations(""), [40, 50])
+        self.assertEqual(self.iterations("else/"), [40, 50])
+        self.assertEqual(glob.glob(self.path(".hpnode_nonce_*")), [])
+
+    def test_one_folder_is_written_once(self):
+        names = self.make_table(conv=2, fc=2, hosts=self.HOSTS, extra=self.COPIES)
+        self.make_job(iterations=50, snapshot=10)
+        nodes = self.run_job(names)
+        self.assertIn("snapshot_copies: node fc0 has the folder of node conv0", nodes["fc0"].text())
+        self.assertEqual(self.iterations(""), [10, 20, 30, 40, 50])
+
+    def test_no_snapshot_counts_whose_copy_failed(self):
+        first, others = self.own_folders(hosts=self.HOSTS, extra=self.COPIES)
+        os.rmdir(self.path("else"))
+        nodes = self.start_in_own_folders(first, others)
+        self.expect_exit(nodes[0], 1, r'the last snapshot was not written: its copy on node "fc0" failed: \S*/else')
+        self.expect_exit(nodes[2], 1, r"the last snapshot was not written: ")
+        self.expect_all([nodes[1], nodes[3]], 0)
+        self.assertEqual(self.iterations(""), [])
+
+    def test_without_a_second_host_it_is_refused(self):
+        names = self.make_table(conv=1, fc=1, extra=self.COPIES)
+        self.make_job(iterations=50, snapshot=10)
+        self.expect_exit(self.start(name=names[0]), 2,
+                         'snapshot_copies is 2, but all nodes are on host "127.0.0.1"; expected a node on another one')
 
 
 if __name__ == "__main__":

@@ -92,6 +92,24 @@ TEST_F(HandshakeTest, ResumeOnOneNodeOnly) {
             "node \"conv0\" starts at iteration 400, node \"conv1\" at iteration 500");
 }
 
+TEST_F(HandshakeTest, TheLatestSnapshotIsTheNewestOfAllHellos) {
+  JobFacts facts = Facts(0), other = Facts(1);
+  facts.resume_latest.emplace();
+  EXPECT_EQ(Make(facts)->Accept(Make(other)->Hello()).status().message(),
+            "node \"conv0\" resumes from the latest snapshot (--resume=latest), node \"conv1\" does not");
+  other.resume_latest.emplace().mutable_snapshot()->set_iteration(40);
+  other.resume_latest->set_snapshot_hash(9);
+  other.resume_latest->mutable_snapshot()->set_random_seed(3);
+  const auto here = Make(facts);
+  EXPECT_FALSE(here->latest_snapshot().has_value());
+  EXPECT_TRUE(here->Accept(Make(other)->Hello()).ok());
+  ASSERT_TRUE(here->latest_snapshot().has_value());
+  EXPECT_EQ(here->latest_snapshot()->manifest.iteration(), 40);
+  EXPECT_THAT(here->latest_snapshot()->holders, ElementsAre(1));
+  other.resume_latest->mutable_snapshot()->set_iteration(-1);
+  EXPECT_THAT(Make(facts)->Accept(Make(other)->Hello()).status().message(), HasSubstr("a snapshot of iteration -1"));
+}
+
 TEST_F(HandshakeTest, DatasetsOfNodesThatReadDataMustAgree) {
   JobFacts reader = Facts(0), other = Facts(1);
   DataShape shape;

@@ -148,6 +148,31 @@ TEST_F(PeerRulesTest, AGrantForASliceIsOneOfTheFirstNodesForASliceThatLiesHere) 
   }
 }
 
+// conv1 is the first node on another host.
+TEST_F(PeerRulesTest, TheCopierOfSnapshotsGathersToo) {
+  const RoutingTable table = MakeTable(std::string(kTable) + "snapshot_copies: 2");
+  PeerRules shard(table, kShard0), first(table, kConv0);
+  shard.SetPlan(job_.get(), 3);
+  first.SetPlan(job_.get(), 3);
+  const size_t bytes = 25 * 36 * sizeof(float);
+  for (Rank gatherer : {0, 1}) EXPECT_TRUE(shard.CheckGrant(gatherer, SliceTag(5, 2, true), bytes, 0).ok());
+  EXPECT_FALSE(shard.CheckGrant(kShard1, SliceTag(5, 2, true), bytes, 0).ok());
+  EXPECT_TRUE(first.CheckMessage(kConv1, kSnapshotCopiedMessage, 10).ok());
+  EXPECT_FALSE(first.CheckMessage(kShard0, kSnapshotCopiedMessage, 10).ok());
+  EXPECT_FALSE(first.CheckMessage(kConv1, kSnapshotCopiedMessage, 1 << 20).ok());
+  EXPECT_FALSE(shard.CheckMessage(kConv1, kSnapshotCopiedMessage, 10).ok());
+  EXPECT_FALSE(Rules(kConv0)->CheckMessage(kConv1, kSnapshotCopiedMessage, 10).ok()) << "a table without copies";
+  SnapshotCopied copied;
+  for (const int64_t iteration : {3, 10}) {
+    copied.set_iteration(iteration);
+    EXPECT_TRUE(first.CheckCopied(copied).ok());
+  }
+  for (const int64_t iteration : {2, 11, -1}) {
+    copied.set_iteration(iteration);
+    EXPECT_FALSE(first.CheckCopied(copied).ok());
+  }
+}
+
 /// The rules of conv0, which writes to conv1 in the exchange of stage 0: places of 8, none and 12 bytes in each update.
 class ExchangeRulesTest : public PeerRulesTest {
  protected:

@@ -55,6 +55,15 @@ TEST(RoutingTableTest, HashIsOfEverythingButTheSolversPath) {
   EXPECT_NE(MakeTable(std::string(kTable) + "precision: FP16 loss_scaling { initial: 2 }").hash(), half);
 }
 
+TEST(RoutingTableTest, TheFirstNodeOnAnotherHostCopiesSnapshots) {
+  EXPECT_EQ(MakeTable(kTable).snapshot_copier(), -1);
+  EXPECT_THAT(MakeTable(kTable).snapshot_writers(), ElementsAre(0));
+  const RoutingTable copied = MakeTable(std::string(kTable) + "snapshot_copies: 2");
+  EXPECT_EQ(copied.snapshot_copier(), 1);
+  EXPECT_THAT(copied.snapshot_writers(), ElementsAre(0, 1));
+  EXPECT_EQ(copied.division_hash(), MakeTable(kTable).division_hash());
+}
+
 /// Which GPU, pool or host it is changes no bit; whether it is a GPU, and how it multiplies, does.
 TEST(RoutingTableTest, DivisionHashIsOfWhatDecidesBits) {
   RoutingTableConfig config = Parse<RoutingTableConfig>(kTable);

@@ -195,6 +195,43 @@ TEST_F(SnapshotterTest, IsRenamedIntoPlaceAfterItsVerdict) {
   EXPECT_TRUE(job_->IsThere(5));
 }
 
+TEST_F(SnapshotterTest, CountsWhenItsCopyIsComplete) {
+  HangingDisk written("write net_iter_5.hpnode");
+  std::atomic<bool> copied = false;
+  Snapshotter::Options options;
+  options.files.copied = true;
+  options.files.before_step = [&, before = written.before_step()](const std::string& step) {
+    before(step);
+    EXPECT_TRUE(copied || step.starts_with("write")) << step;
+  };
+  Start(options);
+  job_->first().OnVerdict(4);
+  job_->Begin(5, true, false);
+  written.WaitUntilReached();
+  written.Release();
+  job_->first().OnCopied(4, OkStatus());  // of another one
+  EXPECT_FALSE(job_->IsThere(5));
+  copied = true;
+  job_->first().OnCopied(5, OkStatus());
+  EXPECT_TRUE(job_->Finish().ok());
+  EXPECT_TRUE(job_->IsThere(5));
+}
+
+TEST_F(SnapshotterTest, IsGivenUpWithItsCopyAndTheNextOneIsWritten) {
+  Snapshotter::Options options;
+  options.files.copied = true;
+  options.files.retry_ms = 3'600'000;
+  Start(options);
+  job_->first().OnVerdict(1);
+  job_->first().OnCopied(1, InternalError("its disk is full"));
+  job_->first().OnCopied(2, OkStatus());
+  job_->Begin(1, true, false);
+  job_->Begin(2, true, false);
+  EXPECT_TRUE(job_->Finish().ok());
+  EXPECT_FALSE(job_->IsThere(1));
+  EXPECT_TRUE(job_->IsThere(2));
+}
+
 // A disk that comes back only for the second snapshot: the first one is tried again until then, and not any more.
 TEST_F(SnapshotterTest, ANewerSnapshotEndsTheRetriesOfAnOlderOne) {
   HangingDisk second("write net_iter_2.caffemodel");
