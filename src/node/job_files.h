@@ -9,6 +9,7 @@
 #include "scheduler/control/latest_snapshot.h"
 #include "scheduler/plan/loss_scaler.h"
 #include "scheduler/plan/routing_table.h"
+#include "solvers/learning_rates.h"
 
 #include <cstdint>
 #include <memory>
@@ -62,6 +63,7 @@ struct JobFiles {
   uint64_t snapshot_hash = 0;             ///< of the .solverstate and its manifest; 0: none. Equal on all nodes
   int64_t start_clock = 0;                ///< first iteration: the snapshot's
   RunMark run;                            ///< the snapshot's, or one that begins now
+  std::shared_ptr<LearningRates> rates;   ///< with the changes that the snapshot knows of
   std::optional<LossScaler> loss_scaler;  ///< in the state in which the job starts; nothing: losses are not scaled
   /// By rank: the threads with which the snapshot was written, if it was under the same division of the work; training
   /// goes on with these, for the same bits. Empty: the table and the hosts decide.
