@@ -11,6 +11,7 @@
 #include "node/doctor.h"
 #include "node/job_files.h"
 #include "node/node.h"
+#include "report/metrics.h"
 #include "report/progress.h"
 #include "report/progress_file.h"
 #include "scheduler/plan/routing_table.h"
@@ -71,6 +72,7 @@ DEFINE_string(progress_file, "",
               "file that is written when iterations have ended, at most once a second: its age says whether training "
               "goes on; empty until the first one has");
 DEFINE_string(trace, "", "write what this process's nodes do to FOLDER/NODE.json, for ui.perfetto.dev");
+DEFINE_string(metrics, "", "serve the node's metrics to Prometheus at http://ADDRESS:PORT/metrics; empty: nowhere");
 DEFINE_bool(doctor, false, "check this host's RDMA setup, suggest fixes, and exit");
 DEFINE_string(doctor_listen, "", "with --doctor: wait at ADDRESS:PORT for another host's --doctor_peer");
 DEFINE_string(doctor_peer, "", "with --doctor: measure the connection to the host that waits at ADDRESS:PORT");
@@ -205,6 +207,10 @@ Status RunOne(FoundTable* found, const HostSettings& host, const JobEnvironment&
     };
   }
   Node node(std::move(options));
+  std::unique_ptr<MetricsEndpoint> metrics;
+  if (!FLAGS_metrics.empty()) {
+    HP_ASSIGN_OR_RETURN(metrics, MetricsEndpoint::Open(FLAGS_metrics, [&node] { return node.metrics(); }));
+  }
   signals->Serve(&node);
   const std::unique_ptr<ProgressFile> progress = std::move(file);  // ends before the node
   if (progress) progress->Follow([&node] { return node.iterations_done(); });
@@ -246,6 +252,7 @@ Status TellFingerprint() {
 /// @param[out] said nodes ran, and have logged why they ended
 Status Train(const JobEnvironment& job, SignalThread* signals, bool* said) {
   if (!FLAGS_all) return TrainOne(job, signals, said);
+  if (!FLAGS_metrics.empty()) return InvalidArgument("--metrics is of one node, and does not go with --all");
   HP_ASSIGN_OR_RETURN(const RoutingTable table, RoutingTable::Load(FLAGS_routing));
   for (const NodeInfo& node : table.nodes()) {
     if (node.device != kOwnGpu) continue;
