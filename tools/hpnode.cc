@@ -1,5 +1,6 @@
 // Trains one node of a job, or (--all) all nodes of a table in this process.
 #include "base/clock.h"
+#include "base/file_limit.h"
 #include "base/format.h"
 #include "base/job_environment.h"
 #include "base/log_writer.h"
@@ -195,6 +196,8 @@ StatusOr<OwnNode> TakeNode(FoundTable* found, const HostSettings& host, const Jo
 Status RunOne(FoundTable* found, const HostSettings& host, const JobEnvironment& job, SignalThread* signals,
               bool* said) {
   const RoutingTable& table = *found->table;
+  const int peers = table.size() - 1;
+  HP_RETURN_IF_ERROR(RaiseFileLimit(peers, Format("the connections to %d other nodes", peers)));
   HP_ASSIGN_OR_RETURN(OwnNode own, TakeNode(found, host, job));
   HP_ASSIGN_OR_RETURN(std::unique_ptr<ProgressFile> file, MakeProgressFile());
   NodeOptions options = OptionsFor(table, own.rank);
