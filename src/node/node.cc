@@ -370,10 +370,10 @@ Status Node::Train() {
     job_gauge_ = std::make_unique<JobGauge>(table_, options_.clock, files_.solver.display(), files_.start_clock);
   }
   if (board_) {
-    board_->Begin(&model_->job(),
-                  Format("%016llx.%lld", static_cast<unsigned long long>(files_.run.id()),
-                         static_cast<long long>(start_number_)),
-                  files_.start_clock);
+    board_->Begin(
+        &model_->job(),
+        Format("%016llx.%lld", static_cast<unsigned long long>(files_.run.id()), static_cast<long long>(start_number_)),
+        files_.start_clock);
   }
   begun_ns_ = options_.clock->NowNs();
   MakeClockEnd();

@@ -222,7 +222,7 @@ class Node : private TransportHandler, private PipelineHost {
   std::unique_ptr<NodeRendezvous> rendezvous_;
   std::unique_ptr<SnapshotTransfer> transfer_;
   std::optional<LatestSnapshot> latest_;  // resumed from; nothing: another way to start
-  std::unique_ptr<PullServer> pulls_;  // on the first node, as are the next two
+  std::unique_ptr<PullServer> pulls_;     // on the first node, as are the next two
   std::unique_ptr<StatusBoard> board_;
   std::unique_ptr<ClientDesk> desk_;
   std::unique_ptr<Inbox> inbox_;

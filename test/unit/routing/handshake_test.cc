@@ -222,7 +222,8 @@ TEST_F(HandshakeTest, ClientsHaveNoSeat) {
   ASSERT_TRUE(first.ok()) << first.status();
   EXPECT_GE(*first, kFirstClientRank);
   EXPECT_NE(*first, *second);
-  ClientHandshake controller(table_, [](const Status&) {}, /*control=*/true);
+  ClientHandshake controller(
+      table_, [](const Status&) {}, /*control=*/true);
   EXPECT_TRUE(here->ClaimsControl(controller.Hello()) && !here->ClaimsControl(client.Hello()));
   EXPECT_GE(*here->Accept(controller.Hello()), kFirstControllerRank);
   EXPECT_EQ(*client.Accept(here->Hello()), 0);
