@@ -85,10 +85,14 @@ int LearningRateStep(const caffe::SolverParameter& solver, int iter) {
 }
 
 float LearningRate(const caffe::SolverParameter& solver, int iter) {
-  const double base = solver.base_lr(), gamma = solver.gamma(), power = solver.power();
+  return LearningRate(solver, solver.base_lr(), iter);
+}
+
+float LearningRate(const caffe::SolverParameter& solver, float base_lr, int iter) {
+  const double base = base_lr, gamma = solver.gamma(), power = solver.power();
   switch (FindRule(solver.lr_policy())->policy) {
     case Policy::kFixed:
-      return solver.base_lr();
+      return base_lr;
     case Policy::kStep:
     case Policy::kMultistep:
       return base * std::pow(gamma, LearningRateStep(solver, iter));

@@ -1,5 +1,6 @@
 // Trains one node of a job, or (--all) all nodes of a table in this process.
 #include "base/clock.h"
+#include "base/file_limit.h"
 #include "base/format.h"
 #include "base/job_environment.h"
 #include "base/log_writer.h"
@@ -12,6 +13,7 @@
 #include "node/doctor.h"
 #include "node/job_files.h"
 #include "node/node.h"
+#include "report/metrics.h"
 #include "report/progress.h"
 #include "report/progress_file.h"
 #include "scheduler/plan/routing_table.h"
@@ -73,6 +75,7 @@ DEFINE_string(progress_file, "",
               "file that is written when iterations have ended, at most once a second: its age says whether training "
               "goes on; empty until the first one has");
 DEFINE_string(trace, "", "write what this process's nodes do to FOLDER/NODE.json, for ui.perfetto.dev");
+DEFINE_string(metrics, "", "serve the node's metrics to Prometheus at http://ADDRESS:PORT/metrics; empty: nowhere");
 DEFINE_bool(
     doctor, false,
     "check this host's RDMA setup, or with --routing all pairs of the table's hosts over TCP; suggest what to do "
@@ -201,6 +204,8 @@ StatusOr<OwnNode> TakeNode(FoundTable* found, const HostSettings& host, const Jo
 Status RunOne(FoundTable* found, const HostSettings& host, const JobEnvironment& job, SignalThread* signals,
               bool* said) {
   const RoutingTable& table = *found->table;
+  const int peers = table.size() - 1;
+  HP_RETURN_IF_ERROR(RaiseFileLimit(peers, Format("the connections to %d other nodes", peers)));
   HP_ASSIGN_OR_RETURN(OwnNode own, TakeNode(found, host, job));
   HP_ASSIGN_OR_RETURN(std::unique_ptr<ProgressFile> file, MakeProgressFile());
   NodeOptions options = OptionsFor(table, own.rank);
@@ -213,6 +218,10 @@ Status RunOne(FoundTable* found, const HostSettings& host, const JobEnvironment&
     };
   }
   Node node(std::move(options));
+  std::unique_ptr<MetricsEndpoint> metrics;
+  if (!FLAGS_metrics.empty()) {
+    HP_ASSIGN_OR_RETURN(metrics, MetricsEndpoint::Open(FLAGS_metrics, [&node] { return node.metrics(); }));
+  }
   signals->Serve(&node);
   const std::unique_ptr<ProgressFile> progress = std::move(file);  // ends before the node
   if (progress) progress->Follow([&node] { return node.iterations_done(); });
@@ -254,6 +263,7 @@ Status TellFingerprint() {
 /// @param[out] said nodes ran, and have logged why they ended
 Status Train(const JobEnvironment& job, SignalThread* signals, bool* said) {
   if (!FLAGS_all) return TrainOne(job, signals, said);
+  if (!FLAGS_metrics.empty()) return InvalidArgument("--metrics is of one node, and does not go with --all");
   HP_ASSIGN_OR_RETURN(const RoutingTable table, RoutingTable::Load(FLAGS_routing));
   for (const NodeInfo& node : table.nodes()) {
     if (node.device != kOwnGpu) continue;

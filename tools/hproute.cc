@@ -12,6 +12,7 @@
 #include "scheduler/plan/routing_table.h"
 #include "scheduler/plan/table_check.h"
 #include "scheduler/plan/table_maker.h"
+#include "scheduler/plan/table_places.h"
 #include "tools/tool_main.h"
 
 #include <gflags/gflags.h>
@@ -63,6 +64,8 @@ DEFINE_string(
     "hostfile:FILE (mpirun's), kubernetes:JOB.SERVICE (an indexed Job), ranks (MASTER_ADDR, MASTER_PORT); slurm/cuda: "
     "each on the "
     "GPU that its task is given.");
+DEFINE_string(exclude, "",
+              "Hosts of --hosts to leave out, separated by commas: those that hpctl status or a log calls slow.");
 DEFINE_int32(port, 29500, "Port of the first node of each host; its other nodes use the following ports.");
 DEFINE_int32(micro_batches, 0, "Micro-batches per replica and batch; 0: chosen automatically, at most 4.");
 DEFINE_string(cut, "",
@@ -173,9 +176,11 @@ std::string SolverFromTable(const std::string& solver, const std::string& table)
   return (climbs < depth ? relative : target).string();
 }
 
+std::string ExcludeText() { return FLAGS_exclude.empty() ? "" : " --exclude=" + FLAGS_exclude; }
+
 std::string CommandLine(const TableRequest& request) {
   std::string text = "Routing table of hpnode, written by\nhproute --solver=" + FLAGS_solver;
-  text += " --conv=" + FLAGS_conv + " --fc=" + FLAGS_fc + " --hosts=" + FLAGS_hosts;
+  text += " --conv=" + FLAGS_conv + " --fc=" + FLAGS_fc + " --hosts=" + FLAGS_hosts + ExcludeText();
   if (request.ps > 0) text += " --ps=" + std::to_string(request.ps);
   if (request.staleness > 0) text += " --staleness=" + std::to_string(request.staleness);
   if (!FLAGS_cut.empty()) text += " --cut=" + FLAGS_cut;
@@ -214,7 +219,7 @@ Status Write() {
   request.solver = SolverFromTable(FLAGS_solver, FLAGS_out);
   request.ps = FLAGS_ps;
   request.staleness = FLAGS_staleness;
-  request.hosts = SplitList(FLAGS_hosts);
+  HP_ASSIGN_OR_RETURN(request.hosts, ExcludeHosts(SplitList(FLAGS_exclude), SplitList(FLAGS_hosts)));
   request.port = FLAGS_port;
   request.micro_batches = FLAGS_micro_batches;
   request.cut = SplitList(FLAGS_cut);
@@ -249,6 +254,7 @@ PlanFlags FlagsOfPlan() {
   flags.solver = FLAGS_solver;
   flags.solver_in_table = FLAGS_out.empty() ? FLAGS_solver : SolverFromTable(FLAGS_solver, FLAGS_out);
   flags.hosts = FLAGS_hosts;
+  flags.exclude = SplitList(FLAGS_exclude);
   flags.profile = FLAGS_profile;
   flags.sample = FLAGS_sample;
   flags.cache_dir = FLAGS_cache_dir;
@@ -261,7 +267,7 @@ PlanFlags FlagsOfPlan() {
 }
 
 Status WriteProfile() {
-  for (const char* flag : {"conv", "fc", "ps", "staleness", "out"}) {
+  for (const char* flag : {"conv", "fc", "ps", "staleness", "exclude", "out"}) {
     if (IsGiven(flag)) return InvalidArgument("--%s does not go with --profile, which writes one without --plan", flag);
   }
   if (FLAGS_solver.empty()) return InvalidArgument("--solver=FILE is missing (hproute --help)");
@@ -291,7 +297,7 @@ Status Plan() {
   std::cout << planned.reasons;
   if (FLAGS_out.empty()) return OkStatus();
   const std::string comment = "Routing table of hpnode, chosen by\nhproute --solver=" + FLAGS_solver +
-                              " --hosts=" + FLAGS_hosts + " --out=" + FLAGS_out +
+                              " --hosts=" + FLAGS_hosts + ExcludeText() + " --out=" + FLAGS_out +
                               "\nEvery node of the job needs the same table.\n\n" + planned.reasons;
   HP_RETURN_IF_ERROR(
       PutTableAt(FLAGS_out, planned.config, TableText(planned.config, comment), FLAGS_run_id, FLAGS_token_file));
@@ -369,6 +375,7 @@ Status Check(const std::string& path) {
 }
 
 Status SimulateJob(const std::string& path) {
+  if (IsGiven("exclude")) return InvalidArgument("--exclude makes a new table, and --simulate takes one as it is");
   SimulateFlags flags;
   flags.table = path;
   flags.hosts = IsGiven("hosts") ? FLAGS_hosts : "";

@@ -70,6 +70,9 @@ class HandshakePolicy {
   /// The node of the job in whose name a hello speaks, before anything else of it is looked at: where connections come
   /// over a network, it must come from that node's host. -1: a client's, unreadable, or it may come from anywhere.
   virtual Rank ClaimedRank(std::string_view /*hello*/) const { return -1; }
+  /// Whether a hello is of a client that wants to give orders. It has to prove that it may: by the job's token, or
+  /// where there is none by coming from this node's own host.
+  virtual bool ClaimsControl(std::string_view /*hello*/) const { return false; }
   /// Reads the other side's hello. @return its rank, or the reason for dropping the connection (logged once; and
   /// sent to a peer that did speak our protocol, so that it can say what differs). A client, which is no node of the
   /// table, gets a rank >= kFirstClientRank that is not in use; clients may come and go at any time.

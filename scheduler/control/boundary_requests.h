@@ -1,18 +1,22 @@
 #pragma once
 
 #include "base/mutex.h"
+#include "hp/status.h"
 #include "scheduler/control/verdict.h"
 
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
+#include <utility>
+#include <vector>
 
 namespace hp {
 
-/// Stops, snapshots and pulls, from the request on any node to the boundary at which all nodes carry them out. A
-/// request takes three steps:
+/// Stops, snapshots, pulls and orders of clients, from the request on any node to the boundary at which all nodes carry
+/// them out. A request takes three steps:
 ///   1. RequestStop or RequestSnapshot; the node's next report carries it (AddRequests).
 ///   2. On the first node AddReport merges the reports of clock t into a verdict, which its caller sends to all nodes.
 ///   3. Every node keeps the verdict (Add) until the boundary in front of clock t + delay() (Peek, Take).
@@ -35,7 +39,19 @@ class BoundaryRequests {
   void AddRequests(IterationReport* report);
 
   /// On the first node alone, before the first report: lets AddReport merge reports. Parameters as VerdictKeeper's.
-  void Keep(int nodes, double clip_gradients, const std::optional<LossScaler>& scaler) HP_EXCLUDES(mutex_);
+  /// @param max_iter the iteration at which the job ends.
+  void Keep(int nodes, double clip_gradients, const std::optional<LossScaler>& scaler,
+            int64_t max_iter = std::numeric_limits<int64_t>::max()) HP_EXCLUDES(mutex_);
+  /// How an order ends: the iteration in front of which all nodes carry it out, or why they do not.
+  using OrderSink = std::function<void(const StatusOr<int64_t>& at)>;
+  /// On the first node alone: gives an order, which PeerRules::CheckOrder has passed, to the next verdict. A stop that
+  /// was ordered before is not ordered again: its iteration is the answer. Of two rates in one verdict the later one
+  /// counts. Any thread.
+  /// @param done called once, in here or in an AddReport, under no lock of others; must not block nor call this.
+  /// kFailedPrecondition: the job stops or ends before. Not called if no verdict follows any more.
+  void Order(const JobOrder& order, OrderSink done) HP_EXCLUDES(mutex_);
+  /// On the first node alone: in front of which iteration the job stops, once a verdict says so.
+  std::optional<int64_t> stop_at() const HP_EXCLUDES(mutex_);
   /// On the first node alone (CHECK). If this was the last report that its clock lacked, calls `follow` with the
   /// verdict: once for each clock, one at a time and in their order, though reports come on several threads. So
   /// verdicts that `follow` sends arrive in order. It must not block, nor call this.
@@ -59,13 +75,22 @@ class BoundaryRequests {
   Verdict Take(int64_t clock) HP_EXCLUDES(mutex_);
 
  private:
+  using Answers = std::vector<std::pair<OrderSink, StatusOr<int64_t>>>;
+  /// Why an order can't be carried out in front of iteration `at`.
+  Status CheckOrder(const JobOrder& order, int64_t at) const HP_REQUIRES(mutex_);
+  /// Puts the orders that wait into a verdict. @return their answers.
+  Answers TakeOrders(Verdict* verdict) HP_REQUIRES(mutex_);
+
   const int64_t delay_;
   std::atomic<bool> stop_{false}, snapshot_{false};  // asked for on this node
   std::atomic<int64_t> clocks_reported_{0};
   Mutex follow_mutex_;  // of AddReport; held while a verdict is followed
-  Mutex mutex_;
+  mutable Mutex mutex_;
   std::optional<VerdictKeeper> keeper_ HP_GUARDED_BY(mutex_);  // on the first node alone
+  int64_t max_iter_ HP_GUARDED_BY(mutex_) = 0;
   int64_t clocks_judged_ HP_GUARDED_BY(mutex_) = 0;
+  std::vector<std::pair<JobOrder, OrderSink>> orders_ HP_GUARDED_BY(mutex_);  // for the next verdict
+  std::optional<int64_t> stop_at_ HP_GUARDED_BY(mutex_);
   std::map<int64_t, Verdict> requests_ HP_GUARDED_BY(mutex_);  // by the clock behind the boundary
 };
 

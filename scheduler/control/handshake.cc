@@ -15,7 +15,7 @@ namespace hp {
 namespace {
 
 // Counts whatever nodes must agree on beside net, solver and table: messages, and the ports that a plan has.
-constexpr uint32_t kProtocol = 7;
+constexpr uint32_t kProtocol = 8;
 // What strangers say goes into our log: not more than this of it.
 constexpr size_t kMaxQuoted = 64;
 
@@ -135,6 +135,11 @@ Rank JobHandshake::ClaimedRank(std::string_view bytes) const {
   return Read(bytes, &hello) && !hello.client() ? std::max(hello.rank(), 0) : -1;
 }
 
+bool JobHandshake::ClaimsControl(std::string_view bytes) const {
+  hp::Hello hello;
+  return Read(bytes, &hello) && hello.client() && hello.control();
+}
+
 StatusOr<Rank> JobHandshake::Accept(std::string_view bytes) {
   hp::Hello hello;
   if (!Read(bytes, &hello)) return InvalidArgument("received an invalid hello: the peer is not an hpnode");
@@ -180,7 +185,7 @@ StatusOr<Rank> JobHandshake::AcceptClient(const hp::Hello& hello) {
   if (static_cast<size_t>(std::distance(first, connected_.end())) >= kMaxClients) {
     return ResourceExhausted("%s serves %zu clients already; try again later", Node(own_).c_str(), kMaxClients);
   }
-  return kFirstClientRank + accepted_clients_++;
+  return (hello.control() ? kFirstControllerRank : kFirstClientRank) + accepted_clients_++;
 }
 
 void JobHandshake::OnConnected(Rank peer) {
@@ -323,6 +328,7 @@ std::string ClientHandshake::Hello() {
   hello.set_job(table_.job());
   hello.set_name("a client");
   hello.set_client(true);
+  if (control_) hello.set_control(true);
   return hello.SerializeAsString();
 }
 

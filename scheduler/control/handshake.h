@@ -67,7 +67,9 @@ class JobHandshake : public HandshakePolicy {
   /// To a node the same; to a client only what it needs to know whom it reached.
   std::string Answer(std::string_view hello) override;
   Rank ClaimedRank(std::string_view hello) const override;
-  /// @return the rank of a node of this job, or a new rank from kFirstClientRank up for a client. kInvalidArgument: not
+  bool ClaimsControl(std::string_view hello) const override;
+  /// @return the rank of a node of this job, or a new rank from kFirstClientRank up for a client, from
+  /// kFirstControllerRank up for one that gives orders. kInvalidArgument: not
   /// a hello of hpnode; kFailedPrecondition: what differs, or why the job can't start. It names nothing of ours to who
   /// has not said that it has our table.
   StatusOr<Rank> Accept(std::string_view hello) override;
@@ -121,13 +123,15 @@ class JobHandshake : public HandshakePolicy {
   int accepted_clients_ = 0;                                // so far. Progress thread
 };
 
-/// The policy of a client: a tool that asks a node for the weights of its job and takes no part in the training.
+/// The policy of a client: a tool that asks a node for the weights or the status of its job, or orders something, and
+/// takes no part in the training.
 class ClientHandshake : public HandshakePolicy {
  public:
   /// @param table of the job; must outlive this.
   /// @param on_refused called on the progress thread when the node refuses the client; must not be null.
-  ClientHandshake(const RoutingTable& table, std::function<void(const Status&)> on_refused)
-      : table_(table), on_refused_(std::move(on_refused)) {}
+  /// @param control whether it wants to give orders.
+  ClientHandshake(const RoutingTable& table, std::function<void(const Status&)> on_refused, bool control = false)
+      : table_(table), on_refused_(std::move(on_refused)), control_(control) {}
 
   std::string Hello() override;
   /// @return the rank of the node that answers. kInvalidArgument: not a hello of hpnode; kFailedPrecondition: a node of
@@ -138,6 +142,7 @@ class ClientHandshake : public HandshakePolicy {
  private:
   const RoutingTable& table_;
   const std::function<void(const Status&)> on_refused_;
+  const bool control_;
 };
 
 }  // namespace hp

@@ -16,6 +16,10 @@ enum MessageType : uint32_t {
   kSnapshotCopiedMessage = 15,   ///< SnapshotCopied, to rank 0
   kPullRequest = 20,             ///< empty; a client asks rank 0 for the weights, or for the next chunk of them
   kPullChunk = 21,               ///< PullChunk, to a client
+  kStatusRequest = 22,           ///< empty; a client asks rank 0 how the job is
+  kStatusAnswer = 23,            ///< JobStatus, to a client
+  kOrderRequest = 24,            ///< JobOrder, of a client that may give orders, to rank 0
+  kOrderAnswer = 25,             ///< OrderAnswer, to that client
 };
 
 }  // namespace hp

@@ -18,6 +18,7 @@ namespace hp {
 namespace {
 
 constexpr size_t kMaxNotice = 64 << 10;  // LostNotice, IterationReport and Verdict: numbers and a short text
+constexpr size_t kMaxOrder = 256;
 constexpr size_t kMaxLayerName = 1 << 10;
 // NCCL's id of a few hundred bytes, once for each stage.
 constexpr size_t kRendezvousBytes = 4 << 10;
@@ -32,9 +33,13 @@ long long Print(int64_t number) { return static_cast<long long>(number); }
 
 Status PeerRules::CheckMessage(Rank from, uint32_t type, size_t bytes) {
   if (IsClient(from)) {
-    if (type != kPullRequest) return InvalidArgument("a message of type %u, which no client may send", type);
-    if (self_ != 0) return InvalidArgument("a request for weights, which only the first node answers");
-    if (bytes != 0) return InvalidArgument("a request for weights with %zu bytes", bytes);
+    const bool order = type == kOrderRequest && from >= kFirstControllerRank;
+    if (type != kPullRequest && type != kStatusRequest && !order)
+      return InvalidArgument("a message of type %u, which no client%s may send", type,
+                             type == kOrderRequest ? " without the right to control the job" : "");
+    if (self_ != 0) return InvalidArgument("a request for weights or the status, which only the first node answers");
+    const size_t most = order ? kMaxOrder : 0;
+    if (bytes > most) return InvalidArgument("a request with %zu bytes; at most %zu", bytes, most);
     return OkStatus();
   }
   const auto allow = [&](bool right_peer, size_t most) -> Status {
@@ -196,7 +201,35 @@ Status PeerRules::CheckReport(Rank from, const IterationReport& report, int64_t 
     return InvalidArgument("a report with a layer's name of %zu bytes", report.layer().size());
   if (report.computing_ns() < 0 || report.link_sent_bytes() < 0 || report.link_received_bytes() < 0)
     return InvalidArgument("a report with a negative time or number of bytes");
-  return OkStatus();
+  return report.has_node_status() ? CheckStatus(report.node_status()) : OkStatus();
+}
+
+Status PeerRules::CheckStatus(const NodeStatus& status) {
+  constexpr int kMostWaits = 32, kMostOutputs = 1024;
+  const auto& waits = status.waiting_ns();
+  const bool sound =
+      std::min({status.at_ns(), status.computing_ns(), status.sent_bytes(), status.received_bytes(),
+                status.memory_bytes(), status.last_warning_s()}) >= 0 &&
+      std::min({status.solvers_free(), status.solvers_bound(), status.tasks_ready(), status.tensors_waiting()}) >= 0 &&
+      waits.size() <= kMostWaits && std::all_of(waits.begin(), waits.end(), [](int64_t wait) { return wait >= 0; }) &&
+      status.last_warning().size() <= kMaxWarning && status.learning().test_output_size() <= kMostOutputs;
+  return sound ? OkStatus() : InvalidArgument("a report whose status is out of range");
+}
+
+Status PeerRules::CheckOrder(const JobOrder& order) {
+  const auto fault = [](const char* what) { return InvalidArgument("an order %s", what); };
+  switch (order.kind()) {
+    case JobOrder::SNAPSHOT:
+    case JobOrder::STOP:
+      return OkStatus();
+    case JobOrder::RATE:
+      return std::isfinite(order.base_lr()) && order.base_lr() > 0 ? OkStatus() : fault("for a rate that is none");
+    case JobOrder::TRACE:
+      return order.has_trace_on() ? OkStatus() : fault("for a trace that is neither on nor off");
+    case JobOrder::NONE:
+      break;
+  }
+  return fault("of no known kind");
 }
 
 Status PeerRules::CheckVerdict(const Verdict& verdict, int64_t clocks_reported) {
@@ -207,7 +240,8 @@ Status PeerRules::CheckVerdict(const Verdict& verdict, int64_t clocks_reported) 
   ++next_verdict_;
   const bool sound = std::isfinite(verdict.scale()) && verdict.scale() >= 0 &&
                      std::isfinite(verdict.next_loss_scale()) && verdict.next_loss_scale() > 0 &&
-                     verdict.layer().size() <= kMaxLayerName;
+                     verdict.layer().size() <= kMaxLayerName &&
+                     (!verdict.has_base_lr() || (std::isfinite(verdict.base_lr()) && verdict.base_lr() > 0));
   return sound ? OkStatus() : InvalidArgument("a verdict whose numbers are out of range");
 }
 

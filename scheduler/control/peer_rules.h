@@ -18,7 +18,9 @@ namespace hp {
 
 /// Who may say what. Every grant and message of the transport passes here before a part of the node sees it, so that
 /// the parts need not doubt what they are given. A peer is one of two kinds:
-/// - A client, which is anybody who knows the job's name: it may ask the first node for weights, and nothing else.
+/// - A client, which is anybody who knows the job's name: it may ask the first node for weights and for the status of
+/// the
+///   job, and nothing else. One that has proven that it may control the job (kFirstControllerRank) may give it orders.
 /// - A node of the job: it may send what its place in the table has it send, in that order, each number within the
 ///   range that the plan gives it.
 /// Each function returns ok or kInvalidArgument with what was wrong; the caller then breaks the connection. That costs
@@ -30,6 +32,8 @@ class PeerRules {
   /// Messages that a node may send before this one has a plan, in bytes: labels that are read ahead.
   static constexpr size_t kMaxEarlyBytes = size_t{64} << 20;
   static constexpr int kMaxEarlyMessages = 1 << 16;
+  /// The longest text of NodeStatus::last_warning.
+  static constexpr size_t kMaxWarning = 1024;
 
   /// @param table must outlive this. @param self our own rank.
   PeerRules(const RoutingTable& table, Rank self) : table_(table), self_(self) {}
@@ -37,6 +41,8 @@ class PeerRules {
   // --- Before anything is kept of it
   /// Whether `from` may send messages of this type and size, and so many of them.
   Status CheckMessage(Rank from, uint32_t type, size_t bytes) HP_EXCLUDES(mutex_);
+  /// An order of a client that may give one: known, and its numbers in range.
+  static Status CheckOrder(const JobOrder& order);
   /// Whether `from` may grant us places.
   Status CheckGranter(Rank from) const;
 
@@ -80,6 +86,7 @@ class PeerRules {
   bool HasPhase(int64_t clock, bool train) const;
   Status CheckListed(MsgId id) const;
   Status CheckSlice(Rank from, const PlaceTag& tag, size_t bytes) const;
+  static Status CheckStatus(const NodeStatus& status);
   Status CountEarly(Rank from, size_t bytes) HP_EXCLUDES(mutex_);
 
   const RoutingTable& table_;

@@ -18,6 +18,12 @@ namespace hp {
 
 // --- Binding
 
+int Flights::unsent() const {
+  int tensors = 0;
+  for (const auto& [id, flight] : flights_) tensors += flight.open_writes + static_cast<int>(flight.unposted.size());
+  return tensors;
+}
+
 Flight* Flights::Bind(MsgId id, int solver, int64_t version) {
   Flight& flight = flights_[id];
   flight.id = id;

@@ -79,6 +79,10 @@ class Flights {
         weights_taken_(plan->groups.size()),
         gradient_clocks_(plan->groups.size(), plan->start_clock) {}
 
+  /// Bound ids.
+  int size() const { return static_cast<int>(flights_.size()); }
+  /// Tensors that are final and not with their readers: not granted yet, or being written.
+  int unsent() const;
   /// Binds `id` to the free solver `solver` and grants all its landing places.
   /// @param version Task::version of its tasks.
   /// @return the flight, which stays where it is until FreeIfDone ends it.

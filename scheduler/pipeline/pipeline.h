@@ -110,6 +110,17 @@ class Pipeline {
     MutexLock lock(&mutex_);
     return times_.Until(clock_->NowNs());
   }
+  /// What the node has on hand at this moment.
+  struct Load {
+    int solvers_free = 0, solvers_bound = 0;
+    int tasks_ready = 0;      ///< to be computed next
+    int tensors_waiting = 0;  ///< computed, and not with their readers yet
+  };
+  Load load() const HP_EXCLUDES(mutex_) {
+    MutexLock lock(&mutex_);
+    return {static_cast<int>(free_solvers_.size()), flights_.size(), static_cast<int>(ready_.size()),
+            flights_.unsent()};
+  }
   /// Clocks of this run that are done, updates and all.
   int64_t clocks_done() const HP_EXCLUDES(mutex_) {
     MutexLock lock(&mutex_);

@@ -44,6 +44,7 @@ class ReadyTasks {
  public:
   void Push(const Task& task) { tasks_.insert(task); }
   bool empty() const { return tasks_.empty(); }
+  size_t size() const { return tasks_.size(); }
   /// Whether the first task is urgent.
   bool urgent() const { return !tasks_.empty() && tasks_.begin()->urgent; }
   /// Removes the first task and returns it. Must not be empty.

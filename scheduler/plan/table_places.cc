@@ -2,8 +2,10 @@
 
 #include "base/host.h"
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
+#include <set>
 #include <string_view>
 
 namespace hp {
@@ -59,6 +61,20 @@ StatusOr<std::vector<NodePlace>> PlacesOf(const std::vector<std::string>& hosts)
   }
   if (places.empty()) return InvalidArgument("--hosts is empty; expected --hosts=HOST,...");
   return places;
+}
+
+StatusOr<std::vector<std::string>> ExcludeHosts(const std::vector<std::string>& names,
+                                                const std::vector<std::string>& entries) {
+  std::vector<std::string> left;
+  std::set<std::string> unknown(names.begin(), names.end());
+  for (const std::string& entry : entries) {
+    const std::string host = entry.substr(0, entry.find('/'));
+    unknown.erase(host);
+    if (std::find(names.begin(), names.end(), host) == names.end()) left.push_back(entry);
+  }
+  if (!unknown.empty()) return InvalidArgument("--exclude=%s: --hosts has no such host", unknown.begin()->c_str());
+  if (left.empty()) return InvalidArgument("--exclude leaves no host");
+  return left;
 }
 
 }  // namespace hp

@@ -25,4 +25,9 @@ bool IsDeviceName(const std::string& name);
 /// @return kInvalidArgument: an entry of another form, or no entry at all.
 StatusOr<std::vector<NodePlace>> PlacesOf(const std::vector<std::string>& hosts);
 
+/// Leaves out the entries of hosts. @param names of hosts that are among them.
+/// @return the entries that are left; kInvalidArgument: a host is not there, or no entry is left.
+StatusOr<std::vector<std::string>> ExcludeHosts(const std::vector<std::string>& names,
+                                                const std::vector<std::string>& entries);
+
 }  // namespace hp

@@ -111,6 +111,29 @@ StatusOr<Hosts> LikeHosts(const std::vector<std::string>& entries, const HostCon
   return HostsOf(config, "--hosts");
 }
 
+Status ExcludeHosts(const std::vector<std::string>& names, Hosts* hosts) {
+  Hosts left;
+  std::map<int, int> kept;  // index now, by the index before
+  std::set<std::string> unknown(names.begin(), names.end());
+  for (size_t i = 0; i < hosts->hosts.size(); ++i) {
+    const HostInfo& host = hosts->hosts[i];
+    unknown.erase(host.name);
+    if (std::find(names.begin(), names.end(), host.name) != names.end()) continue;
+    kept[static_cast<int>(i)] = static_cast<int>(left.hosts.size());
+    left.hosts.push_back(host);
+  }
+  if (!unknown.empty()) return InvalidArgument("--exclude=%s: --hosts has no such host", unknown.begin()->c_str());
+  if (left.hosts.empty()) return InvalidArgument("--exclude leaves no host");
+  for (const HostPlace& place : hosts->places) {
+    const auto now = kept.find(place.host);
+    if (now == kept.end()) continue;
+    left.places.push_back(place);
+    left.places.back().host = now->second;
+  }
+  *hosts = std::move(left);
+  return OkStatus();
+}
+
 Status LoadProfiles(const std::string& path, const caffe::NetParameter& net, const Shape& sample, Hosts* hosts) {
   std::map<std::string, std::shared_ptr<const Profile>> read;
   const auto load = [&](const std::string& file) -> StatusOr<std::shared_ptr<const Profile>> {

@@ -53,6 +53,10 @@ StatusOr<Hosts> ReadHosts(const std::string& path);
 /// @return the errors of PlacesOf and HostsOf.
 StatusOr<Hosts> LikeHosts(const std::vector<std::string>& entries, const HostConfig& like);
 
+/// Leaves hosts out.
+/// @param names of hosts that are there. @return kInvalidArgument: one is not, or none is left.
+Status ExcludeHosts(const std::vector<std::string>& names, Hosts* hosts);
+
 /// Reads the profiles that places name, and gives those that name none the one of `path`: its times are of the host
 /// that it names, or else of the first place, and the others' follow by their gflops.
 /// @param path empty: there is none. @param net,sample that the profiles must be of.

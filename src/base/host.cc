@@ -180,4 +180,11 @@ uint64_t HostId() {
   return std::getline(file, id) ? HashBytes(id) : 0;
 }
 
+int64_t ResidentBytes() {
+  std::ifstream statm("/proc/self/statm");
+  int64_t pages = 0, resident = 0;
+  statm >> pages >> resident;
+  return statm ? resident * sysconf(_SC_PAGESIZE) : 0;
+}
+
 }  // namespace hp

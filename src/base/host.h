@@ -54,4 +54,7 @@ bool IsThisHost(const std::string& host);
 /// host names they see. 0: unknown.
 uint64_t HostId();
 
+/// Memory of this process that is in the host's memory now, in bytes; 0: the system does not say.
+int64_t ResidentBytes();
+
 }  // namespace hp

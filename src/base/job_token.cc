@@ -50,6 +50,7 @@ JobKeys KeysOf(const SecretKey& token) {
   return {.node = true,
           .nodes = Derive(token, "node"),
           .readers = Derive(token, "read"),
+          .controllers = Derive(token, "control"),
           .rendezvous = Derive(token, "rendezvous")};
 }
 

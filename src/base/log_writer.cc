@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <string_view>
 #include <utility>
 
 namespace hp {
@@ -78,6 +79,17 @@ namespace {
 constexpr std::chrono::milliseconds kFatalLimit{2000};
 
 std::atomic<LogWriter*> writer{nullptr};  // never destroyed: threads log until the process ends
+Mutex warning_mutex;
+LoggedWarning last_warning;  // guarded by warning_mutex
+
+/// What stands behind glog's prefix, "W0102 03:04:05.678901 234 file.cc:56] ".
+void KeepWarning(std::string_view line, time_t time) {
+  const size_t prefix = line.find("] ");
+  if (prefix != line.npos) line.remove_prefix(prefix + 2);
+  while (!line.empty() && line.back() == '\n') line.remove_suffix(1);
+  MutexLock lock(&warning_mutex);
+  last_warning = {std::string(line), time};
+}
 
 // What glog's flags say where lines go; it does not write anywhere itself once we stand in its place.
 struct Destinations {
@@ -118,6 +130,7 @@ class QueueingLogger : public google::base::Logger {
   void Write(bool, time_t time, const char* text, size_t size) override {
     if (to_ == nullptr || size == 0) return;
     to_->Add({text[0], time, std::string(text, size)});
+    if (text[0] == 'W' || text[0] == 'E') KeepWarning({text, size}, time);
     if (text[0] == 'F') to_->Flush(kFatalLimit);
   }
   void Flush() override {
@@ -151,6 +164,11 @@ void StartLogWriter() {
 
 void FlushLog(std::chrono::milliseconds limit) {
   if (LogWriter* const log = writer) log->Flush(limit);
+}
+
+LoggedWarning LastWarning() {
+  MutexLock lock(&warning_mutex);
+  return last_warning;
 }
 
 void WriteProgress(const std::string& text) {

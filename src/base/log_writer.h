@@ -59,6 +59,12 @@ class LogWriter {
 void StartLogWriter();
 /// Waits until what was logged is written, `limit` at most: before the process ends.
 void FlushLog(std::chrono::milliseconds limit);
+/// The latest line of severity warning or error that this process logged through its log writer.
+struct LoggedWarning {
+  std::string text;  ///< without prefix and newline; empty: there is none
+  time_t time = 0;   ///< in s since 1970
+};
+LoggedWarning LastWarning();
 /// Writes to standard error behind the lines that were logged before; dropped when nobody reads. Without a log writer
 /// at once.
 void WriteProgress(const std::string& text);

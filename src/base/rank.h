@@ -7,5 +7,7 @@ namespace hp {
 /// accepts them assigns in the handshake.
 using Rank = int;
 constexpr Rank kFirstClientRank = 1 << 20;
+/// Of clients, those that may give the job orders (hpctl) have ranks from here on.
+constexpr Rank kFirstControllerRank = 1 << 29;
 
 }  // namespace hp

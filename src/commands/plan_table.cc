@@ -212,6 +212,7 @@ StatusOr<PlannedTable> PlanTable(const PlanFlags& flags) {
   HP_ASSIGN_OR_RETURN(problem.work, WorkOf(flags, files));
   HP_ASSIGN_OR_RETURN(problem.hosts, flags.described ? HostsOf(*flags.described, "the nodes that ask")
                                                      : HostsOfFlag(flags.hosts, &planned.reasons));
+  HP_RETURN_IF_ERROR(ExcludeHosts(flags.exclude, &problem.hosts));
   HP_RETURN_IF_ERROR(LoadProfiles(flags.profile, *problem.net, problem.sample, &problem.hosts));
   HP_ASSIGN_OR_RETURN(PlanChoice choice, ChoosePlan(problem));
   HP_RETURN_IF_ERROR(RankBySimulation(flags, files, problem, &choice));

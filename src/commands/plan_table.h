@@ -14,6 +14,7 @@ struct PlanFlags {
   std::string solver;                         ///< Caffe solver file, as it can be opened
   std::string hosts;                          ///< path of a hosts.prototxt, or names separated by commas
   std::optional<HostsConfig> described = {};  ///< hosts that described themselves; then `hosts` is not read
+  std::vector<std::string> exclude = {};      ///< hosts to leave out
   std::string profile;                        ///< path; empty: none
   std::string sample;                         ///< "C,H,W"; empty: of the database
   std::string solver_in_table;                ///< as the table is to name it

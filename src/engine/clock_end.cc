@@ -53,10 +53,19 @@ void ClockEnd::OnVerdict(const Verdict& verdict) {
   }
   const int64_t due = verdict.clock() + options_.requests->delay();
   if (verdict.stop() && due < options_.solver->max_iter()) stops_early_ = true;
+  if (verdict.has_base_lr()) ChangeRate(due, verdict.base_lr());
   options_.requests->Add(verdict);
   if (options_.model->plan().wait_for_verdict) options_.compute->OnVerdict(verdict);
   options_.snapshotter->OnVerdict(verdict.clock());
   options_.pipeline->OnVerdict(verdict.clock(), verdict.stop() ? std::optional<int64_t>(due) : std::nullopt);
+}
+
+// Ahead of the update that it is for: no node begins that clock before it has the verdict.
+void ClockEnd::ChangeRate(int64_t clock, float base_lr) {
+  options_.rates->Change(clock, base_lr);
+  if (options_.model->rank() == 0) {
+    LOG(INFO) << "Iteration " << clock << ", base_lr = " << Format("%g", base_lr) << " from here on, as ordered";
+  }
 }
 
 ClockEnd::CopyRequest ClockEnd::CopyAt(int64_t clock, const Verdict& request) const {
@@ -83,6 +92,7 @@ Status ClockEnd::Boundary(const Task& task) {
   options_.labels->Forget(clock - options_.model->plan().staleness);
   if (options_.test_input && !request.stop() && options_.model->schedule().TestsAt(clock))
     options_.test_input->Start(clock);
+  if (request.has_trace()) options_.on_trace(request.trace());
   const CopyRequest copy = CopyAt(clock, request);
   if (!copy.files && !copy.pull) return OkStatus();
   return options_.snapshotter->Begin(clock, task.version, copy.files, copy.pull, options_.requests->loss_scaling());

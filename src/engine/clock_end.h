@@ -8,6 +8,7 @@
 #include "scheduler/pipeline/pipeline.h"
 #include "snapshot/pull_server.h"
 #include "snapshot/snapshotter.h"
+#include "solvers/learning_rates.h"
 
 #include <atomic>
 #include <functional>
@@ -36,6 +37,9 @@ class ClockEnd {
     Snapshotter* snapshotter = nullptr;
     Pipeline* pipeline = nullptr;
     PullServer* pulls = nullptr;  ///< on the first node; null elsewhere
+    LearningRates* rates = nullptr;
+    /// A verdict has the node begin or end its trace, on the executor's thread. Must not block.
+    std::function<void(bool on)> on_trace;
     /// Adds to this node's report what it has used since the start of training (AddUse). Null: nothing.
     std::function<void(IterationReport*)> add_use;
     /// On the first node: takes every node's report. Null: nobody wants them.
@@ -83,6 +87,7 @@ class ClockEnd {
   /// @param request what the verdicts ask for at this boundary.
   CopyRequest CopyAt(int64_t clock, const Verdict& request) const;
   void SendReport(int64_t clock);
+  void ChangeRate(int64_t clock, float base_lr);
 
   const Options options_;
   std::atomic<bool> stops_early_{false};

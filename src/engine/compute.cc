@@ -25,7 +25,7 @@ Status Compute::Allocate() {
   sampler_ = std::make_unique<ClassSampler>(model_, options_.labels);
   HP_ASSIGN_OR_RETURN(updater_,
                       Updater::Create(model_, {options_.device, options_.backend, options_.params, workspace_.get(),
-                                               sampler_.get(), options_.server, options_.loss_scale}));
+                                               sampler_.get(), options_.server, options_.loss_scale, options_.rates}));
   for (const MsgId id : model_.schedule().TrainIds(0, model_.plan().share)) {
     for (const StagePart& part : model_.NetOf(id).plan().parts()) {
       first_ids_.emplace(part.stage, id);

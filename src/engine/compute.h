@@ -54,7 +54,8 @@ class Compute {
     /// Whether the transport reaches the device's memory for tensors from and to a peer; tensors of other peers pass
     /// through the host's memory. Called by Create alone, for every rank. Not read on the host's device.
     std::function<bool(Rank peer)> reaches = [](Rank) { return false; };
-    float loss_scale = 1;  ///< of the first clock; a power of two, 1: losses are not scaled
+    const LearningRates* rates = nullptr;  ///< of this node
+    float loss_scale = 1;                  ///< of the first clock; a power of two, 1: losses are not scaled
   };
 
   /// Makes a HostCompute or a DeviceCompute, by the device, and allocates the memory of the solvers, the deferred

@@ -5,7 +5,7 @@
 // norms before any update. Its bits are the same either way, since its pieces are.
 #include "engine/updater.h"
 
-#include "solvers/lr_policy.h"
+#include "solvers/learning_rates.h"
 #include "solvers/sgd.h"
 
 #include <omp.h>
@@ -216,7 +216,7 @@ std::vector<int> Updater::GroupsOf(const Task& task) {
 void Updater::Update(const Task& task) {
   const Scales scales = ScalesOf(task.clock);
   if (scales.skip) return;
-  const StepSize size{task.clock, LearningRate(model_.job().solver(), static_cast<int>(task.clock)), scales.gradient};
+  const StepSize size{task.clock, options_.rates->At(task.clock), scales.gradient};
   const bool waited = model_.plan().wait_for_verdict;
   std::vector<int> whole;  // the groups whose gradients are in memory
   for (int group : GroupsOf(task)) {

@@ -8,6 +8,7 @@
 #include "model/node_model.h"
 #include "proto/wire.pb.h"
 #include "scheduler/pipeline/pipeline.h"
+#include "solvers/learning_rates.h"
 #include "solvers/param_store.h"
 #include "tensor/device.h"
 
@@ -39,6 +40,7 @@ class Updater {
     const ClassSampler* sampler = nullptr;  ///< of the clock that is updated
     StageServer* server = nullptr;          ///< of a parameter server; else null
     float loss_scale = 1;                   ///< of the first clock
+    const LearningRates* rates = nullptr;
   };
 
   /// @param model must outlive it. @return kResourceExhausted: the device, or the host for its side, is out of memory.

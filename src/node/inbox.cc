@@ -31,7 +31,7 @@ void Inbox::SetAssembled(Assembled parts) {
 void Inbox::OnMessage(Rank peer, uint32_t type, std::span<const std::byte> bytes) {
   if (rules_.IsRefused(peer)) return;
   if (const Status status = rules_.CheckMessage(peer, type, bytes.size()); !status.ok()) return Refuse(peer, status);
-  if (type == kPullRequest) return early_.pulls->OnRequest(peer);
+  if (peer >= early_.table->size()) return TakeRequest(peer, type, bytes);
   if (early_.failure_detector->OnMessage(peer, type, bytes)) return;
   if (type == kRendezvousMessage) {
     auto message = Parse<RendezvousMessage>(type, bytes);
@@ -40,6 +40,17 @@ void Inbox::OnMessage(Rank peer, uint32_t type, std::span<const std::byte> bytes
   }
   early_.gate->Run(
       [this, peer, type, copy = std::vector<std::byte>(bytes.begin(), bytes.end())] { Take(peer, type, copy); });
+}
+
+void Inbox::TakeRequest(Rank client, uint32_t type, std::span<const std::byte> bytes) {
+  if (type == kPullRequest) return early_.pulls->OnRequest(client);
+  early_.pulls->OnOtherRequest(client);
+  if (type == kStatusRequest) return early_.desk->OnStatusRequest(client);
+  const auto order = Parse<JobOrder>(type, bytes);
+  Status status = order.status();
+  if (status.ok()) status = PeerRules::CheckOrder(*order);
+  if (!status.ok()) return Refuse(client, status);
+  early_.desk->OnOrder(client, *order);
 }
 
 void Inbox::OnGranted(Rank peer, const PlaceTag& tag, size_t bytes, std::function<void()> deliver) {

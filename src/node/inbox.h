@@ -6,6 +6,7 @@
 #include "node/rendezvous.h"
 #include "report/reporter.h"
 #include "scheduler/control/boundary_requests.h"
+#include "scheduler/control/client_desk.h"
 #include "scheduler/control/failure_detector.h"
 #include "scheduler/control/gate.h"
 #include "scheduler/control/peer_rules.h"
@@ -35,6 +36,7 @@ class Inbox {
     FailureDetector* failure_detector = nullptr;
     NodeRendezvous* rendezvous = nullptr;
     PullServer* pulls = nullptr;  ///< null: not the first node
+    ClientDesk* desk = nullptr;   ///< likewise
   };
   /// The parts of an assembled node, which outlive the inbox.
   struct Assembled {
@@ -66,6 +68,8 @@ class Inbox {
 
  private:
   void OnPieceAsked(Rank peer, const PlaceTag& tag, size_t bytes, std::function<void()> deliver);
+  /// A message of a client whose type and size are in order.
+  void TakeRequest(Rank client, uint32_t type, std::span<const std::byte> bytes);
   /// Breaks the peer's connection. Also the main thread, while the Gate opens.
   void Refuse(Rank peer, const Status& fault);
   /// A message whose type and size are in order. Also the main thread, while the Gate opens.

@@ -20,6 +20,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <random>
 
@@ -139,6 +140,20 @@ Status MakeLossScaler(const RoutingTable& table, const SnapshotManifest* manifes
   return files->loss_scaler->Restore(manifest->loss_scaling()).Prepend(files->resumed + ": its manifest");
 }
 
+// What was ordered before the snapshot.
+Status TakeRates(const SnapshotManifest& manifest, JobFiles* files) {
+  for (const RateChange& change : manifest.rate_change()) {
+    if (!std::isfinite(change.base_lr()) || change.base_lr() <= 0 || change.iteration() < 0) {
+      return DataLoss("%s: its manifest has base_lr %g from iteration %lld on", files->resumed.c_str(),
+                      static_cast<double>(change.base_lr()), static_cast<long long>(change.iteration()));
+    }
+    files->rates->Change(change.iteration(), change.base_lr());
+    LOG(INFO) << "Iteration " << change.iteration() << ", base_lr = " << Format("%g", change.base_lr())
+              << " from there on, as ordered before the snapshot";
+  }
+  return OkStatus();
+}
+
 // What the job takes over from a snapshot beside its parameters.
 Status TakeManifest(const RoutingTable& table, const SnapshotManifest& manifest, Rank rank, JobFiles* files) {
   if (manifest.net_hash() != NetHash(*files->net)) {
@@ -148,6 +163,7 @@ Status TakeManifest(const RoutingTable& table, const SnapshotManifest& manifest,
   files->resumed_seed = manifest.random_seed();
   if (manifest.has_run()) files->run.set_id(manifest.run().id());
   HP_RETURN_IF_ERROR(TakeSavedThreads(table, manifest, rank, files));
+  HP_RETURN_IF_ERROR(TakeRates(manifest, files));
   return MakeLossScaler(table, &manifest, files);
 }
 
@@ -201,6 +217,7 @@ StatusOr<JobFiles> JobFiles::Read(const RoutingTable& table, const NodeInfo& nod
   LogSolverMode(table, node, files.solver);
   HP_RETURN_IF_ERROR(CheckSnapshotFolder(table, node, files.solver));
   HP_RETURN_IF_ERROR(OpenInputs(node, cache_dir, types, &files));
+  files.rates = std::make_shared<LearningRates>(files.solver);
   if (resume == kResumeLatest) FindLatest(&files);
   if (node.rank == 0 && table.snapshot_copier() >= 0) {
     HP_ASSIGN_OR_RETURN(files.nonce, FolderNonce::Create(files.solver.snapshot_prefix()));

@@ -10,6 +10,7 @@
 #include "scheduler/control/latest_snapshot.h"
 #include "scheduler/plan/loss_scaler.h"
 #include "scheduler/plan/routing_table.h"
+#include "solvers/learning_rates.h"
 
 #include <cstdint>
 #include <memory>
@@ -64,6 +65,7 @@ struct JobFiles {
   int64_t start_clock = 0;                ///< first iteration: the snapshot's
   RunMark run;                            ///< the snapshot's, or one that begins now; the first node's counts
   std::unique_ptr<FolderNonce> nonce;     ///< on the first node, where a copy of snapshots is to be written
+  std::shared_ptr<LearningRates> rates;   ///< with the changes that the snapshot knows of
   std::optional<LossScaler> loss_scaler;  ///< in the state in which the job starts; nothing: losses are not scaled
   /// By rank: the threads with which the snapshot was written, if it was under the same division of the work; training
   /// goes on with these, for the same bits. Empty: the table and the hosts decide.

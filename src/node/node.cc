@@ -15,6 +15,7 @@
 #include "proto/hash.h"
 #include "proto/layer_place.h"
 #include "proto/net_filter.h"
+#include "report/node_status.h"
 #include "scheduler/control/exchange_tag.h"
 #include "scheduler/control/messages.h"
 #include "scheduler/control/slice_tag.h"
@@ -28,8 +29,9 @@
 namespace hp {
 namespace {
 
-constexpr size_t kMaxCopyFault = 400;     // bytes that are said of why a copy failed
-constexpr int kLeaveTimeoutMs = 600'000;  // the first node may still write a large snapshot
+constexpr size_t kMaxCopyFault = 400;            // bytes that are said of why a copy failed
+constexpr int64_t kStatusNs = kNsPerSecond / 2;  // between two parts of the status
+constexpr int kLeaveTimeoutMs = 600'000;         // the first node may still write a large snapshot
 
 }  // namespace
 
@@ -102,11 +104,12 @@ Status Node::ReadFiles() {
   HP_ASSIGN_OR_RETURN(files_,
                       JobFiles::Read(table_, info_, options_.resume, options_.cache_dir, *options_.layer_types));
   HP_ASSIGN_OR_RETURN(device_, options_.open_device(info_.device, table_.config().precision()));
-  if (!options_.trace_folder.empty()) {
-    std::vector<std::string> names;
-    for (const NodeInfo& node : table_.nodes()) names.push_back(node.name);
-    HP_ASSIGN_OR_RETURN(trace_, NodeTrace::Create(options_.trace_folder, names, options_.rank, Clock::Real()));
-  }
+  std::vector<std::string> names;
+  for (const NodeInfo& node : table_.nodes()) names.push_back(node.name);
+  const std::string folder =
+      options_.trace_folder.empty() ? files_.solver.snapshot_prefix() + "_trace" : options_.trace_folder;
+  trace_ = std::make_unique<NodeTrace>(folder, std::move(names), options_.rank, Clock::Real());
+  if (!options_.trace_folder.empty()) HP_RETURN_IF_ERROR(trace_->Begin());
   return OkStatus();
 }
 
@@ -125,7 +128,7 @@ Status Node::Connect() {
                               {.on_settled = [this](Rank peer) { bootstrap_->OnRouteSettled(peer); },
                                .on_failure = [this](const Status& status) { shutdown_.Fail(status); }});
   if (copies_) transport_ = copies_.get();
-  if (trace_) transport_ = (traced_ = std::make_unique<TracedTransport>(transport_, trace_.get())).get();
+  transport_ = (traced_ = std::make_unique<TracedTransport>(transport_, trace_.get())).get();
   rendezvous_ =
       std::make_unique<NodeRendezvous>(transport_, options_.rank, table_.stage(info_.parts.front().stage).ranks);
   transfer_ = std::make_unique<SnapshotTransfer>(transport_, options_.rank);
@@ -135,7 +138,7 @@ Status Node::Connect() {
                                         [this](const Status& status, bool said) { shutdown_.OnLost(status, said); });
   shutdown_.Begin(bootstrap_.get(), failure_detector_.get());
   connecting_ = true;
-  if (options_.rank == 0) pulls_ = std::make_unique<PullServer>(transport_);
+  if (options_.rank == 0) MakeDesk();
   Inbox::Early early;
   early.table = &table_;
   early.self = options_.rank;
@@ -144,6 +147,7 @@ Status Node::Connect() {
   early.failure_detector = failure_detector_.get();
   early.rendezvous = rendezvous_.get();
   early.pulls = pulls_.get();
+  early.desk = desk_.get();
   inbox_ = std::make_unique<Inbox>(early);
   HP_RETURN_IF_ERROR(transport_->Start(this, bootstrap_->handshake()));
   failure_detector_->Start();
@@ -158,8 +162,23 @@ Status Node::ChooseSnapshot() {
       LOG(INFO) << "--resume=latest: no node has a complete snapshot of this training: starting from the beginning";
   }
   if (!latest_) files_.run = bootstrap_->handshake()->run();
-  if (options_.rank == 0) requests_.Keep(table_.size(), files_.solver.clip_gradients(), files_.loss_scaler);
+  if (options_.rank == 0) {
+    requests_.Keep(table_.size(), files_.solver.clip_gradients(), files_.loss_scaler, files_.solver.max_iter());
+  }
   return OkStatus();
+}
+
+// What clients of the job speak to.
+void Node::MakeDesk() {
+  pulls_ = std::make_unique<PullServer>(transport_);
+  board_ = std::make_unique<StatusBoard>(table_, options_.clock);
+  desk_ = std::make_unique<ClientDesk>(ClientDesk::Options{
+      .transport = transport_,
+      .requests = &requests_,
+      .status = [this] { return board_->Describe(requests_.stop_at()); },
+      .training = [this] { return training_.load(); },
+      .stop = [this] { RequestStop(); },
+  });
 }
 
 Status Node::BuildModel() {
@@ -197,7 +216,8 @@ Status Node::BuildModel() {
   label_feed_ = std::make_unique<LabelFeed>(
       *model_, labels_.get(), [this](Rank rank, const LabelsMessage& message) { Send(rank, kLabelsMessage, message); });
   if (model_->job().reporter() == options_.rank) {
-    reporter_ = std::make_unique<Reporter>(model_->job(), options_.clock, files_.start_clock, options_.on_loss);
+    reporter_ = std::make_unique<Reporter>(model_->job(), files_.rates.get(), options_.clock, files_.start_clock,
+                                           options_.on_loss);
     reporter_ready_ = true;
   } else {
     LOG(INFO) << "losses and accuracies are in the log of node \"" << table_.node(model_->job().reporter()).name
@@ -277,6 +297,7 @@ Status Node::MakeCompute() {
   options.train_input = files_.train_input.get();
   options.test_input = files_.test_input.get();
   options.on_statistics = [this](auto... args) { OnStatistics(args...); };
+  options.rates = files_.rates.get();
   if (files_.loss_scaler) options.loss_scale = static_cast<float>(files_.loss_scaler->scale());
   const bool rdma = table_.config().transport().kind() == TransportConfig::VERBS && device_.describe;
   options.reaches = [this, rdma](Rank peer) { return rdma || (copies_ && copies_->Copies(peer)); };
@@ -328,9 +349,17 @@ SnapshotWriter::Options Node::SnapshotFiles() {
                  << ": snapshots are written once";
   } else if (auto claimed = Incarnation::Claim(options.prefix, files_.run); claimed.ok()) {
     options.incarnation = *std::move(claimed);
+    start_number_ = options.incarnation->number();
   } else {
     LOG(WARNING) << "snapshots cannot be written: " << claimed.status().message();
   }
+  options.add_orders = [this](int64_t iteration, SnapshotManifest* manifest) {
+    for (const auto& [from, base_lr] : files_.rates->ChangesUntil(iteration)) {
+      RateChange* const change = manifest->add_rate_change();
+      change->set_iteration(from);
+      change->set_base_lr(base_lr);
+    }
+  };
   options.solver = files_.solver;
   options.train_net = FilterNet(*files_.net, caffe::TRAIN);
   options.manifest.set_random_seed(static_cast<int64_t>(seed_));
@@ -364,6 +393,13 @@ Status Node::Train() {
   if (options_.rank == 0) {
     job_gauge_ = std::make_unique<JobGauge>(table_, options_.clock, files_.solver.display(), files_.start_clock);
   }
+  if (board_) {
+    board_->Begin(
+        &model_->job(),
+        Format("%016llx.%lld", static_cast<unsigned long long>(files_.run.id()), static_cast<long long>(start_number_)),
+        files_.start_clock);
+  }
+  begun_ns_ = options_.clock->NowNs();
   MakeClockEnd();
   if (files_.train_input) files_.train_input->Start(files_.start_clock);
   Inbox::Assembled parts;
@@ -390,7 +426,7 @@ Status Node::Train() {
   options.before_task = options_.before_task;
   options.boundary = [this](const Task& task) { return clock_end_->Boundary(task); };
   options.after_task = [this](const Task& task, int64_t begin_ns) {
-    if (trace_) trace_->OnTask(task, begin_ns, Clock::Real()->NowNs());
+    trace_->OnTask(task, begin_ns, Clock::Real()->NowNs());
     if (task.kind == Task::kFinishClock) {
       stop_budget_.OnIteration();
       gauge_->OnClockDone(task.clock);
@@ -414,13 +450,48 @@ void Node::MakeClockEnd() {
   options.snapshotter = snapshotter_.get();
   options.pipeline = pipeline_.get();
   options.pulls = pulls_.get();
-  options.add_use = [this](IterationReport* report) { AddUse(table_, options_.rank, Use(), report); };
-  if (job_gauge_) options.on_report = [this](auto... args) { job_gauge_->Add(args...); };
+  options.rates = files_.rates.get();
+  options.on_trace = [this](bool on) {
+    if (!on) return trace_->End();
+    if (const Status status = trace_->Begin(); !status.ok()) LOG(WARNING) << status.message();
+  };
+  options.add_use = [this](IterationReport* report) { AddToReport(report); };
+  if (job_gauge_) {
+    options.on_report = [this](Rank from, const IterationReport& report) {
+      job_gauge_->Add(from, report);
+      board_->Add(from, report);
+    };
+  }
   options.send = [this](Rank to, uint32_t type, const google::protobuf::MessageLite& message) {
     Send(to, type, message);
   };
   options.on_stopped = [this](const Status& status) { shutdown_.OnStopped(status); };
   clock_end_ = std::make_unique<ClockEnd>(std::move(options));
+}
+
+void Node::AddToReport(IterationReport* report) {
+  const NodeUse use = Use();
+  AddUse(table_, options_.rank, use, report);
+  const int64_t now_ns = options_.clock->NowNs();
+  if (status_ns_ != 0 && now_ns - status_ns_ < kStatusNs) return;
+  status_ns_ = now_ns;
+  *report->mutable_node_status() = MakeNodeStatus(now_ns - begun_ns_, use, pipeline_->load(), reporter_.get());
+}
+
+NodeMetrics Node::metrics() const {
+  NodeMetrics metrics;
+  metrics.job = table_.job();
+  metrics.node = info_.name;
+  metrics.role = RolesOf(table_, info_);
+  metrics.host = info_.host;
+  metrics.precision = RoutingTableConfig::Precision_Name(table_.config().precision());
+  metrics.training = training_;
+  if (!metrics.training) return metrics;
+  const int64_t done = pipeline_->clocks_done();
+  metrics.iterations = files_.start_clock + done;
+  metrics.images = done * RowsOf(model_->job(), table_, info_);
+  metrics.status = MakeNodeStatus(options_.clock->NowNs() - begun_ns_, Use(), pipeline_->load(), reporter_.get());
+  return metrics;
 }
 
 // A collective fails because a replica is lost: the failure detector finds out which one, and ends the job. All else is
@@ -538,7 +609,7 @@ void Node::OnGranted(Rank peer, const PlaceTag& tag, RemoteGrant grant, size_t b
 
 void Node::OnGrantEnded(Rank peer, const PlaceTag& tag, const Status& status) {
   if (status.code() == StatusCode::kCancelled) inbox_->OnCancelled(peer);
-  if (trace_ && status.ok()) trace_->OnArrived(peer, tag);
+  if (status.ok()) trace_->OnArrived(peer, tag);
   if (IsResumeTag(tag)) return transfer_->OnGrantEnded(status);
   if (IsSliceTag(tag)) {
     return snapshotter_->OnGrantEnded(
@@ -551,7 +622,7 @@ void Node::OnGrantEnded(Rank peer, const PlaceTag& tag, const Status& status) {
 }
 
 void Node::OnWriteEnded(Rank peer, const PlaceTag& tag, const Status& status) {
-  if (trace_) trace_->OnWriteEnded(peer, tag);
+  trace_->OnWriteEnded(peer, tag);
   if (IsResumeTag(tag)) return transfer_->OnWriteEnded(peer, status);
   if (IsSliceTag(tag)) return snapshotter_->OnWriteEnded(tag);
   if (IsExchangeTag(tag)) return exchanges_.OnWriteEnded(peer, tag, status);

@@ -20,10 +20,13 @@
 #include "node/traced_transport.h"
 #include "report/gauge.h"
 #include "report/job_gauge.h"
+#include "report/metrics.h"
 #include "report/node_trace.h"
 #include "report/reporter.h"
+#include "report/status_board.h"
 #include "report/stop_budget.h"
 #include "scheduler/control/boundary_requests.h"
+#include "scheduler/control/client_desk.h"
 #include "scheduler/control/failure_detector.h"
 #include "scheduler/control/gate.h"
 #include "scheduler/control/job_bootstrap.h"
@@ -76,7 +79,9 @@ struct NodeOptions {
   std::function<void(const Status&)> leave;
   /// Training losses, on the node with the reporter (JobPlan::reporter); not called on others. May be null.
   Reporter::LossSink on_loss;
-  std::string trace_folder;                      ///< NodeTrace writes a file there; empty: no trace
+  /// NodeTrace writes a file there, from the start on; empty: none until an order (hpctl trace on), which goes to
+  /// PREFIX_trace beside the snapshots.
+  std::string trace_folder;
   std::function<void(const Task&)> before_task;  ///< Executor::Options::before_task; may be null
   /// With the final parameters, on the thread of Run, when all nodes have ended the job without a failure. May be null.
   std::function<void(const ParamStore&)> on_done;
@@ -134,6 +139,8 @@ class Node : private TransportHandler, private PipelineHost {
   int64_t iterations_done() const { return training_ ? pipeline_->clocks_done() : 0; }
   /// Ends the job at once, for all nodes (Shutdown::Fail). After RequestStop returned true.
   void Fail(const Status& status) { shutdown_.Fail(status); }
+  /// What Prometheus is told of this node.
+  NodeMetrics metrics() const;
   /// How far training is, for a progress display; null before the model is built, and on nodes without the reporter.
   /// Lives as long as the node.
   const Reporter* reporter() const { return reporter_ready_ ? reporter_.get() : nullptr; }
@@ -157,6 +164,9 @@ class Node : private TransportHandler, private PipelineHost {
   bool SharesFolder() const;
   Status Train();
   void MakeClockEnd();
+  void MakeDesk();
+  /// What the other nodes and hpctl want to know of this one.
+  void AddToReport(IterationReport* report);
   Status Finish();
   void LogPayload() const;
   NodeUse Use() const;
@@ -194,9 +204,7 @@ class Node : private TransportHandler, private PipelineHost {
   bool NeedsOwnVersion(int64_t clock) override { return clock_end_->NeedsOwnVersion(clock); }
   bool InputsReady(MsgId id, int segment) override;
   void Freed(int solver, MsgId id) override;
-  void Waited(Wait wait, int64_t begin_ns, int64_t end_ns) override {
-    if (trace_) trace_->OnWait(wait, begin_ns, end_ns);
-  }
+  void Waited(Wait wait, int64_t begin_ns, int64_t end_ns) override { trace_->OnWait(wait, begin_ns, end_ns); }
 
   NodeOptions options_;
   const RoutingTable& table_;
@@ -205,19 +213,22 @@ class Node : private TransportHandler, private PipelineHost {
 
   // A part lies below those that it uses to its end: it is destroyed before them, after Stop has ended all threads.
   NodeDevice device_;                        // before all that has memory of it
-  std::unique_ptr<NodeTrace> trace_;         // null: nobody wants one
+  std::unique_ptr<NodeTrace> trace_;         // maybe off
   std::unique_ptr<CopyTransport> copies_;    // around options_.transport; null: no tensors go from GPU to GPU
-  std::unique_ptr<TracedTransport> traced_;  // around that; null: without a trace
+  std::unique_ptr<TracedTransport> traced_;  // around that
   JobFiles files_;
-  uint64_t seed_ = 0;  // of the job
-  Gate gate_;          // holds events back until Train
+  uint64_t seed_ = 0;         // of the job
+  int64_t start_number_ = 0;  // of the job's starts, on the first node; 0: it writes no snapshots
+  Gate gate_;                 // holds events back until Train
   Shutdown shutdown_;
   std::unique_ptr<JobBootstrap> bootstrap_;
   std::unique_ptr<FailureDetector> failure_detector_;
   std::unique_ptr<NodeRendezvous> rendezvous_;
   std::unique_ptr<SnapshotTransfer> transfer_;
   std::optional<LatestSnapshot> latest_;  // resumed from; nothing: another way to start
-  std::unique_ptr<PullServer> pulls_;     // on the first node
+  std::unique_ptr<PullServer> pulls_;     // on the first node, as are the next two
+  std::unique_ptr<StatusBoard> board_;
+  std::unique_ptr<ClientDesk> desk_;
   std::unique_ptr<Inbox> inbox_;
   std::unique_ptr<NodeModel> model_;
   NodeMemory memory_;  // what FitMemory chose
@@ -233,7 +244,8 @@ class Node : private TransportHandler, private PipelineHost {
   NodeExchanges exchanges_;
   std::unique_ptr<ClockEnd> clock_end_;
   std::unique_ptr<NodeGauge> gauge_;
-  std::unique_ptr<JobGauge> job_gauge_;  // on the first node
+  int64_t begun_ns_ = 0, status_ns_ = 0;  // when training began; when this node last told its status
+  std::unique_ptr<JobGauge> job_gauge_;   // on the first node
   StopBudget stop_budget_;
   std::vector<std::unique_ptr<MemoryRegion>> regions_;  // compute_'s memory, registered with transport_
   std::unique_ptr<Executor> executor_;

@@ -16,6 +16,8 @@
 namespace hp {
 namespace {
 
+constexpr char kTail[] = "\n]\n";
+
 int64_t NsSinceMidnight() {
   const auto now = std::chrono::system_clock::now();
   return std::chrono::duration_cast<std::chrono::nanoseconds>(now - std::chrono::floor<std::chrono::days>(now)).count();
@@ -31,57 +33,88 @@ std::string NameOf(const PlaceTag& tag, const std::string& from, const std::stri
 
 }  // namespace
 
-StatusOr<std::unique_ptr<NodeTrace>> NodeTrace::Create(const std::string& folder, std::vector<std::string> names,
-                                                       Rank self, const Clock* clock) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  const std::string path = folder + "/" + names.at(self) + ".json";
-  std::ofstream file(path, std::ios::trunc);
-  if (!file) return InvalidArgument("cannot write the trace %s", path.c_str());
-  return std::unique_ptr<NodeTrace>(new NodeTrace(std::move(file), std::move(names), self, clock));
-}
-
-NodeTrace::NodeTrace(std::ofstream file, std::vector<std::string> names, Rank self, const Clock* clock)
-    : names_(std::move(names)),
-      self_(self),
-      clock_(clock),
-      offset_ns_(NsSinceMidnight() - clock->NowNs()),
+NodeTrace::File::File(std::ofstream file, std::string node)
+    : node_(std::move(node)),
       file_(std::move(file)),
       writer_(
           "trace", kMaxWaiting,
           [this](const LogWriter::Line& line) {
             if (failed_) return;
             failed_ = !(file_ << line.text).good();
-            if (failed_) LOG(WARNING) << "node " << names_[self_] << ": its trace ends here, it cannot be written";
+            if (line.text == kTail) file_.close();  // whoever ended it may look at it
+            if (failed_) LOG(WARNING) << "node " << node_ << ": its trace ends here, it cannot be written";
           },
-          [this](int64_t events) {
-            LOG(WARNING) << "node " << names_[self_] << ": its trace lacks " << events << " events";
-          }) {
+          [this](int64_t events) { LOG(WARNING) << "node " << node_ << ": its trace lacks " << events << " events"; }) {
+}
+
+NodeTrace::NodeTrace(std::string folder, std::vector<std::string> names, Rank self, const Clock* clock)
+    : folder_(std::move(folder)),
+      names_(std::move(names)),
+      self_(self),
+      clock_(clock),
+      offset_ns_(NsSinceMidnight() - clock->NowNs()) {}
+
+NodeTrace::~NodeTrace() { End(); }
+
+std::string NodeTrace::Head() const {
   std::string head = "[\n" + TraceProcess(self_, names_[self_]);
   head += ",\n" + TraceTrack(self_, kExecutor, kExecutorTrack);
   head += ",\n" + TraceTrack(self_, kLinkOut, kLinkOutTrack);
-  head += ",\n" + TraceTrack(self_, kLinkIn, kLinkInTrack);
-  writer_.Add({'I', 0, std::move(head)});
+  return head + ",\n" + TraceTrack(self_, kLinkIn, kLinkInTrack);
 }
 
-NodeTrace::~NodeTrace() { writer_.Add({'I', 0, "\n]\n"}); }
+Status NodeTrace::Begin() {
+  if (on_) return OkStatus();
+  std::unique_ptr<File> ended;
+  {
+    MutexLock lock(&mutex_);
+    ended = std::move(ended_);
+  }
+  ended.reset();  // outside the lock: it may wait for the disk
+  std::error_code error;
+  std::filesystem::create_directories(folder_, error);
+  const std::string path = folder_ + "/" + names_.at(self_) + ".json";
+  std::ofstream file(path, std::ios::trunc);
+  if (!file) return InvalidArgument("cannot write the trace %s", path.c_str());
+  auto begun = std::make_unique<File>(std::move(file), names_[self_]);
+  begun->Add(Head());
+  MutexLock lock(&mutex_);
+  file_ = std::move(begun);
+  on_ = true;
+  return OkStatus();
+}
 
-void NodeTrace::Add(std::string event) { writer_.Add({'I', 0, ",\n" + std::move(event)}); }
+void NodeTrace::End() {
+  MutexLock lock(&mutex_);
+  if (!on_.exchange(false)) return;
+  file_->Add(kTail);
+  ended_ = std::move(file_);
+  writes_.clear();
+}
+
+void NodeTrace::Add(std::string event) {
+  MutexLock lock(&mutex_);
+  if (file_) file_->Add(",\n" + std::move(event));
+}
 
 void NodeTrace::OnTask(const Task& task, int64_t begin_ns, int64_t end_ns) {
+  if (!on_) return;
   Add(TraceSpan(self_, kExecutor, TraceName(task), SystemNs(begin_ns), end_ns - begin_ns));
 }
 
 void NodeTrace::OnWait(Wait wait, int64_t begin_ns, int64_t end_ns) {
+  if (!on_) return;
   Add(TraceSpan(self_, kExecutor, TraceName(wait), SystemNs(begin_ns), end_ns - begin_ns));
 }
 
 void NodeTrace::OnWrite(Rank peer, const PlaceTag& tag) {
+  if (!on_) return;
   MutexLock lock(&mutex_);
   writes_[{peer, tag}] = clock_->NowNs();
 }
 
 void NodeTrace::OnWriteEnded(Rank peer, const PlaceTag& tag) {
+  if (!on_) return;
   int64_t begin_ns = 0;
   {
     MutexLock lock(&mutex_);
@@ -94,6 +127,7 @@ void NodeTrace::OnWriteEnded(Rank peer, const PlaceTag& tag) {
 }
 
 void NodeTrace::OnArrived(Rank peer, const PlaceTag& tag) {
+  if (!on_) return;
   Add(TraceMoment(self_, kLinkIn, NameOf(tag, names_[peer], names_[self_]), SystemNs(clock_->NowNs())));
 }
 

@@ -5,7 +5,6 @@
 #include "report/reporter.h"
 
 #include "base/format.h"
-#include "solvers/lr_policy.h"
 
 #include "glog/logging.h"
 
@@ -31,8 +30,9 @@ void PrintOutputs(const char* phase, const std::vector<WholeOutput>& outputs, co
 
 }  // namespace
 
-Reporter::Reporter(const JobPlan& job, const Clock* clock, int64_t start_clock, LossSink on_loss)
-    : job_(job), clock_(clock), start_clock_(start_clock), on_loss_(std::move(on_loss)) {
+Reporter::Reporter(const JobPlan& job, const LearningRates* rates, const Clock* clock, int64_t start_clock,
+                   LossSink on_loss)
+    : job_(job), rates_(rates), clock_(clock), start_clock_(start_clock), on_loss_(std::move(on_loss)) {
   for (bool train : {true, false}) {
     if (!train && !job.tests()) continue;
     std::set<int> stages;
@@ -71,6 +71,11 @@ void Reporter::TellLosses() {
 int64_t Reporter::clocks_done() const {
   MutexLock lock(&mutex_);
   return iteration_;
+}
+
+LearningStatus Reporter::latest() const {
+  MutexLock lock(&mutex_);
+  return latest_;
 }
 
 int64_t Reporter::samples_done() const { return (clocks_done() - start_clock_) * job_.schedule().update_rows(); }
@@ -116,6 +121,15 @@ void Reporter::PrintTest() {
   std::vector<double> means;
   for (double sum : sums) means.push_back(sum / static_cast<double>(job_.schedule().shape().test_iter));
   PrintOutputs("Test", outputs, means);
+  latest_.set_test_iteration(iteration_);
+  latest_.clear_test_output();
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (!outputs[i].named) continue;
+    TestOutput* const latest = latest_.add_test_output();
+    latest->set_blob(outputs[i].blob);
+    latest->set_value(means[i]);
+    latest->set_loss(outputs[i].loss_weight != 0);
+  }
 }
 
 void Reporter::PrintTraining() {
@@ -130,8 +144,11 @@ void Reporter::PrintTraining() {
   if (on_loss_) losses_.emplace_back(iteration_, loss);
   recent_.push_back(loss);
   if (static_cast<int>(recent_.size()) > std::max(1, solver.average_loss())) recent_.pop_front();
-  if (solver.display() == 0 || iteration_ % solver.display() != 0) return;
   const double smoothed = std::accumulate(recent_.begin(), recent_.end(), 0.0) / static_cast<double>(recent_.size());
+  latest_.set_iteration(iteration_);
+  latest_.set_loss(smoothed);
+  latest_.set_rate(rates_->At(iteration_));
+  if (solver.display() == 0 || iteration_ % solver.display() != 0) return;
   const int64_t now = clock_->NowNs();
   const double seconds = static_cast<double>(now - displayed_ns_) / kNsPerSecond;
   const int64_t iterations = iteration_ - displayed_iteration_;
@@ -139,8 +156,7 @@ void Reporter::PrintTraining() {
             << Format(" (%g iter/s, %gs/%d iters), loss = %g", seconds > 0 ? iterations / seconds : 0, seconds,
                       solver.display(), smoothed);
   PrintOutputs("Train", outputs, sums);
-  LOG(INFO) << "Iteration " << iteration_
-            << ", lr = " << Format("%g", LearningRate(solver, static_cast<int>(iteration_)));
+  LOG(INFO) << "Iteration " << iteration_ << ", lr = " << Format("%g", rates_->At(iteration_));
   displayed_iteration_ = iteration_;
   displayed_ns_ = now;
 }

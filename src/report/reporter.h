@@ -2,7 +2,9 @@
 
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "proto/control.pb.h"
 #include "scheduler/plan/job_plan.h"
+#include "solvers/learning_rates.h"
 
 #include <cstdint>
 #include <deque>
@@ -31,8 +33,10 @@ class Reporter {
   using LossSink = std::function<void(int64_t clock, double loss)>;
 
   /// @param job must outlive it. @param clock measures iter/s; must outlive it.
-  /// @param start_clock first iteration of this run. @param on_loss null: nobody wants the losses.
-  Reporter(const JobPlan& job, const Clock* clock, int64_t start_clock, LossSink on_loss = nullptr);
+  /// @param rates of the job; must outlive it. @param start_clock first iteration of this run.
+  /// @param on_loss null: nobody wants the losses.
+  Reporter(const JobPlan& job, const LearningRates* rates, const Clock* clock, int64_t start_clock,
+           LossSink on_loss = nullptr);
 
   /// Adds the statistics of micro-batch `id`, as Compute::StatisticsSink has them, and prints what has become complete.
   /// Once for each id and stage with outputs.
@@ -44,6 +48,8 @@ class Reporter {
   /// Training samples of these iterations, counted from start_clock().
   int64_t samples_done() const;
   int64_t start_clock() const { return start_clock_; }
+  /// The loss of the latest iteration and the outputs of the latest test; without fields that are not known yet.
+  LearningStatus latest() const HP_EXCLUDES(mutex_);
   /// The iteration at which the job ends.
   int64_t max_iter() const { return job_.schedule().shape().max_iter; }
 
@@ -62,6 +68,7 @@ class Reporter {
   void TellLosses() HP_EXCLUDES(mutex_);
 
   const JobPlan& job_;
+  const LearningRates* const rates_;
   const Clock* const clock_;
   const int64_t start_clock_;
   const LossSink on_loss_;
@@ -69,8 +76,9 @@ class Reporter {
 
   mutable Mutex mutex_;
   Values values_ HP_GUARDED_BY(mutex_);
-  int64_t iteration_ HP_GUARDED_BY(mutex_) = 0;                          // the one whose losses are printed next
-  bool test_done_ HP_GUARDED_BY(mutex_) = false;                         // iteration_'s test is printed, or it has none
+  int64_t iteration_ HP_GUARDED_BY(mutex_) = 0;   // the one whose losses are printed next
+  bool test_done_ HP_GUARDED_BY(mutex_) = false;  // iteration_'s test is printed, or it has none
+  LearningStatus latest_ HP_GUARDED_BY(mutex_);
   std::deque<double> recent_ HP_GUARDED_BY(mutex_);                      // losses of the last average_loss iterations
   std::deque<std::pair<int64_t, double>> losses_ HP_GUARDED_BY(mutex_);  // clocks and losses for on_loss_
   bool telling_ HP_GUARDED_BY(mutex_) = false;                           // a thread is in TellLosses

@@ -39,6 +39,11 @@ void PullServer::OnRequest(Rank rank) {
   Serve(rank);
 }
 
+void PullServer::OnOtherRequest(Rank rank) {
+  MutexLock lock(&mutex_);
+  if (const auto found = clients_.find(rank); found != clients_.end()) found->second.asked_ns = clock_->NowNs();
+}
+
 void PullServer::OnGone(Rank rank) {
   MutexLock lock(&mutex_);
   clients_.erase(rank);

@@ -35,6 +35,8 @@ class PullServer {
   /// a further request asks for a new copy. Progress thread.
   /// @param client its rank, kFirstClientRank or more.
   void OnRequest(Rank client) HP_EXCLUDES(mutex_);
+  /// The client asked for something else than weights, so it is not idle. Progress thread.
+  void OnOtherRequest(Rank client) HP_EXCLUDES(mutex_);
   /// The client's connection has ended; what it held is freed. Progress thread.
   void OnGone(Rank client) HP_EXCLUDES(mutex_);
   /// Once for each iteration report of the first node: whether it is to request a copy, for all clients that wait now.

@@ -111,6 +111,7 @@ Status SnapshotWriter::WriteFiles(const GatheredModel& model) {
   contents.before_step = options_.before_step;
   contents.incarnation = options_.incarnation.get();
   if (model.loss_scaling) *contents.manifest.mutable_loss_scaling() = *model.loss_scaling;
+  if (options_.add_orders) options_.add_orders(model.iteration(), &contents.manifest);
   std::vector<Buffer> room(2 * model.params().size());  // of blobs that do not lie in one piece
   if (const Status status = AddParams(model, &room, &contents); !status.ok()) {
     LOG(WARNING) << "snapshot of iteration " << model.iteration() << " is given up, training continues: " << status;

@@ -120,6 +120,7 @@ class VictimNode : private PipelineHost {
   NodeRendezvous rendezvous_;
   PullServer pulls_;
   LabelStore labels_;
+  LearningRates rates_;
   Reporter reporter_;
   BoundaryRequests requests_;
   Pipeline pipeline_;

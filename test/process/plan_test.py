@@ -135,6 +135,20 @@ class PlanTest(cluster.JobTest):
         self.assertIn("--take is 0; expected 1 or more", self.plan(2, where, "--take=0"))
         self.assertIn("--take goes with --plan", self.plan(2, "--conv=1", "--fc=0", "--take=2", "--out=x"))
 
+    def test_excluded_hosts_get_no_node(self):
+        self.make_job(hidden=20000)
+        self.write("hosts.prototxt", hosts([0.05, 0.05, 0.05], link=0.1))
+        where = "--hosts=" + self.path("hosts.prototxt")
+        _, table = self.plan_table(where, "--exclude=192.0.2.2")
+        self.assertIn("--exclude=192.0.2.2", table)
+        self.assertEqual({"192.0.2.1", "192.0.2.3"}, set(re.findall(r'host: "(.*?)"', table)))
+        _, table = self.plan_table("--conv=2", "--fc=1", "--hosts=192.0.2.1/cuda:0-2,192.0.2.2", "--exclude=192.0.2.2")
+        self.assertEqual({"192.0.2.1"}, set(re.findall(r'host: "(.*?)"', table)))
+        for flags in ((where,), ("--conv=1", "--fc=0", "--hosts=192.0.2.1", "--out=x")):
+            self.assertIn("--exclude=nobody: --hosts has no such host", self.plan(2, *flags, "--exclude=nobody"))
+        self.assertIn("--exclude leaves no host",
+                      self.plan(2, "--conv=1", "--fc=0", "--hosts=192.0.2.1", "--out=x", "--exclude=192.0.2.1"))
+
     def test_profile(self):
         self.make_job(iterations=5)
         profile = "--profile=" + self.path("profile.prototxt")

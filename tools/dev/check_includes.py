@@ -76,10 +76,12 @@ ROOMS = {
     "src/commands": ["node", "engine", "input", "model", "net", "net/plan", "backend", "tensor", "proto", "checkpoint",
                      "solvers", "rendezvous", "scheduler/plan", "scheduler/planner", "scheduler/simulator",
                      "transport/inproc/inproc_network.h"],
+    # What hpctl shows of a job, and orders.
+    "src/control_client": ["node", "proto", "scheduler/plan"],
     # Programs: what they start, what they print, and hproute, the command line of the table maker.
     # hplaunch: it moves bytes and processes, and knows of a job what its files say.
     "tools/cluster": ["tools", "commands", "checkpoint", "scheduler/plan", "proto"],
-    "tools": ["commands", "devices", "node", "report", "checkpoint", "scheduler/plan", "proto"],
+    "tools": ["commands", "control_client", "devices", "node", "report", "checkpoint", "scheduler/plan", "proto"],
 }
 
 # What a room is called in an #include line, longest first: "src/backend/cpu" is "backend/cpu".
@@ -98,6 +100,8 @@ LIBRARIES = [
     (r"opencv2/", r"src/data/", "OpenCV belongs in src/data"),
     (r"boost/asio", r"transport/(connect|tcp|verbs)/|tools/cluster/event_loop",
      "Boost.Asio belongs in transport/connect, tcp and verbs, and in tools/cluster/event_loop"),
+    (r"prometheus/", r"src/report/metrics", "prometheus-cpp belongs in src/report/metrics"),
+    (r"n?curses", r"src/control_client/watch", "ncurses belongs in src/control_client/watch"),
     (r"openssl/", r"transport/connect/tls|src/base/job_token", "OpenSSL belongs in transport/connect/tls and base/job_token"),
     (r"google/protobuf/|.*\.pb\.h", r"(?!include/)", "include/hp keeps protobuf out of other programs"),
 ]

@@ -28,6 +28,8 @@ struct ConnectOptions {
   std::vector<PeerAddress> peers = {};
   /// Whether we are not a node of the job: connects to all of `peers` and accepts nobody.
   bool client = false;
+  /// Of a client: whether it gives the job orders. With `keys`, needs the job's token.
+  bool control = false;
   /// Numeric local address of the connections that we make; empty: the system's choice.
   std::string bind_host = {};
   int64_t connect_deadline_ms = 300'000;  ///< for all peers to appear; the others get OnConnectFailed

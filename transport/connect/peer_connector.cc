@@ -18,7 +18,8 @@ constexpr int64_t kReportNs = 15 * kNsPerSecond;
 std::unique_ptr<TlsContext> MakeTls(const ConnectOptions& options) {
   if (!options.tls) return nullptr;
   CHECK(options.keys) << "TLS needs the job's token";
-  return std::make_unique<TlsContext>(TlsContext::Options{.keys = *options.keys, .client = options.client});
+  return std::make_unique<TlsContext>(
+      TlsContext::Options{.keys = *options.keys, .client = options.client, .control = options.control});
 }
 
 std::string Label(const PeerAddress& peer) { return peer.name + " (" + HostPort(peer.host, peer.port) + ")"; }
@@ -99,9 +100,13 @@ void PeerConnector::Shake(TcpSocket socket, Peer* dialed) {
   Handshake::Callbacks callbacks;
   callbacks.hello = [this](std::string_view to) { return to.empty() ? policy_->Hello() : policy_->Answer(to); };
   boost::system::error_code gone;
-  callbacks.judge = [this, dialed, from = socket.remote_endpoint(gone).address()](
-                        std::string_view hello, const Proof* proof) -> StatusOr<Rank> {
-    if (dialed == nullptr) HP_RETURN_IF_ERROR(CheckClaim(policy_->ClaimedRank(hello), proof, from));
+  const auto from = socket.remote_endpoint(gone).address();
+  const bool from_here = from.is_loopback() || from == socket.local_endpoint(gone).address();
+  callbacks.judge = [this, dialed, from, from_here](std::string_view hello, const Proof* proof) -> StatusOr<Rank> {
+    if (dialed == nullptr) {
+      HP_RETURN_IF_ERROR(CheckClaim(policy_->ClaimedRank(hello), proof, from));
+      if (policy_->ClaimsControl(hello)) HP_RETURN_IF_ERROR(CheckControl(proof, from_here));
+    }
     return Judge(hello, dialed);
   };
   callbacks.done = [this, dialed](const std::shared_ptr<Handshake>& handshake, const Handshake::Result& result) {
@@ -145,6 +150,7 @@ StatusOr<Rank> PeerConnector::Judge(std::string_view hello, const Peer* dialed) 
 std::unique_ptr<Proof> PeerConnector::MakeProof(const Peer* dialed) const {
   if (!options_.keys) return nullptr;
   return std::make_unique<Proof>(&*options_.keys, Proof::Self{.client = options_.client,
+                                                              .control = options_.control,
                                                               .rank = options_.rank,
                                                               .accepted = dialed == nullptr,
                                                               .dialed = dialed == nullptr ? 0 : dialed->peer.rank});
@@ -155,6 +161,13 @@ Status PeerConnector::CheckClaim(Rank claimed, const Proof* proof, const boost::
   if (proof == nullptr) return CheckHost(claimed, from);
   if (claimed < 0 || (!proof->peer_is_client() && proof->peer_rank() == claimed)) return OkStatus();
   return FailedPrecondition("its hello is in another name than its proof");
+}
+
+Status PeerConnector::CheckControl(const Proof* proof, bool from_here) {
+  if (proof != nullptr && proof->peer_is_controller()) return OkStatus();
+  if (proof != nullptr) return FailedPrecondition("orders need the job's token");
+  if (from_here) return OkStatus();
+  return FailedPrecondition("without a token, orders must come from the host of the node that takes them");
 }
 
 Status PeerConnector::CheckHost(Rank claimed, const boost::asio::ip::address& from) {

@@ -61,6 +61,8 @@ class PeerConnector {
   std::unique_ptr<Proof> MakeProof(const Peer* dialed) const;
   /// Whether who connected to us may speak as node `claimed` (-1: as no node).
   Status CheckClaim(Rank claimed, const Proof* proof, const boost::asio::ip::address& from);
+  /// Whether a peer that wants to give orders may. @param from_here it speaks from this host.
+  static Status CheckControl(const Proof* proof, bool from_here);
   Status CheckHost(Rank claimed, const boost::asio::ip::address& from);
   Status CheckAccepted(Rank rank);
   void OnAcceptedDone(const std::shared_ptr<Handshake>& handshake, const Handshake::Result& result);

@@ -5,6 +5,7 @@
 
 #include <boost/asio/post.hpp>
 
+#include <algorithm>
 #include <utility>
 
 namespace hp {
@@ -41,11 +42,10 @@ void ProgressThread::Schedule(std::shared_ptr<ProgressTask> task) {
   if (sleeping_.exchange(false)) boost::asio::post(io_, [] {});
 }
 
-void ProgressThread::Watch(std::shared_ptr<ProgressTask> task) {
-  const int64_t until_ns = now_ns_ + spin_ns_;
+void ProgressThread::WatchUntil(std::shared_ptr<ProgressTask> task, int64_t until_ns) {
   for (Watched& watched : watched_) {
     if (watched.task == task) {
-      watched.until_ns = until_ns;
+      watched.until_ns = std::max(watched.until_ns, until_ns);
       return;
     }
   }

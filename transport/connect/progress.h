@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace hp {
@@ -22,7 +23,8 @@ class ProgressTask {
   virtual ~ProgressTask() = default;
   /// Does what Schedule was called for.
   virtual void Run() = 0;
-  /// Does what can be done without waiting, e.g. receives. @return whether there was anything.
+  /// Does what can be done without waiting, e.g. receives. @return whether there was anything that more may soon
+  /// follow.
   virtual bool Poll() = 0;
   /// Polling ends after this call: start an asynchronous wait for readiness on io(), whose handler calls Watch again.
   virtual void Sleep() = 0;
@@ -54,7 +56,10 @@ class ProgressThread {
   /// Has task->Run() called soon, once for all calls until then. Any thread; cheap if it is scheduled already.
   void Schedule(std::shared_ptr<ProgressTask> task) HP_EXCLUDES(mutex_);
   /// Polls `task` until it has had no event for spin_ns; then calls its Sleep. Progress thread.
-  void Watch(std::shared_ptr<ProgressTask> task);
+  void Watch(std::shared_ptr<ProgressTask> task) { WatchUntil(std::move(task), now_ns_ + spin_ns_); }
+  /// Polls `task` once, and goes on as Watch if there was anything; else calls its Sleep. For what may have been no
+  /// more than a heartbeat: in a job of many nodes most connections carry little else. Progress thread.
+  void Look(std::shared_ptr<ProgressTask> task) { WatchUntil(std::move(task), now_ns_); }
   /// Whether the calling thread is this one.
   bool Inside() const;
 
@@ -64,6 +69,7 @@ class ProgressThread {
     int64_t until_ns;
   };
 
+  void WatchUntil(std::shared_ptr<ProgressTask> task, int64_t until_ns);
   void Loop(const std::function<void(const Status&)>& on_out_of_memory);
   void Turn(int round);
   bool RunScheduled() HP_EXCLUDES(mutex_);

@@ -12,7 +12,6 @@ namespace {
 
 // Before the body of a sealed record: kind of the sender, its rank, the HMAC.
 constexpr size_t kRankAt = 1, kCodeAt = 5, kSealBytes = kCodeAt + sizeof(SecretKey);
-constexpr uint8_t kNode = 1, kClient = 2;
 
 template <typename T>
 void Append(std::string* text, T value) {
@@ -28,11 +27,11 @@ std::string Text(const SecretKey& key) { return {reinterpret_cast<const char*>(k
 Proof::Proof(const JobKeys* keys, const Self& self)
     : keys_(*keys),
       accepted_(self.accepted),
-      own_{self.client, self.client ? -1 : self.rank},
-      peer_{false, self.dialed},
+      own_{KindOf(self), self.client ? -1 : self.rank},
+      peer_{Kind::kNode, self.dialed},
       peer_known_(!self.accepted),
       nonce_(RandomBytes()) {
-  CHECK(keys_.node || self.client) << "a read key makes no node";
+  CHECK(keys_.node || own_.kind == Kind::kReader) << "a read key proves nothing but a reader";
 }
 
 std::string Proof::OwnNonce() const { return Text(nonce_); }
@@ -44,6 +43,18 @@ Status Proof::SetPeerNonce(std::string_view body) {
   return OkStatus();
 }
 
+const SecretKey& Proof::KeyOf(Kind dialer) const {
+  switch (dialer) {
+    case Kind::kReader:
+      return keys_.readers;
+    case Kind::kController:
+      return keys_.controllers;
+    case Kind::kNode:
+      break;
+  }
+  return keys_.nodes;
+}
+
 SecretKey Proof::CodeOf(bool by_dialer, RecordKind kind, std::string_view body) const {
   const Party& dialer = accepted_ ? peer_ : own_;
   const Party& acceptor = accepted_ ? own_ : peer_;
@@ -51,18 +62,18 @@ SecretKey Proof::CodeOf(bool by_dialer, RecordKind kind, std::string_view body) 
   Append<uint8_t>(&message, by_dialer);
   message += Text(accepted_ ? peer_nonce_ : nonce_) + Text(accepted_ ? nonce_ : peer_nonce_);
   for (const Party& party : {dialer, acceptor}) {
-    Append<uint8_t>(&message, party.client ? kClient : kNode);
+    Append<uint8_t>(&message, static_cast<uint8_t>(party.kind));
     Append<uint32_t>(&message, static_cast<uint32_t>(party.rank));
   }
   Append<uint16_t>(&message, static_cast<uint16_t>(kind));
   message += body;
-  return Authenticate(dialer.client ? keys_.readers : keys_.nodes, message);
+  return Authenticate(KeyOf(dialer.kind), message);
 }
 
 std::string Proof::Seal(RecordKind kind, std::string_view body) const {
   CHECK(peer_known_ && has_peer_nonce_) << "nobody to prove anything to";
   std::string sealed;
-  Append<uint8_t>(&sealed, own_.client ? kClient : kNode);
+  Append<uint8_t>(&sealed, static_cast<uint8_t>(own_.kind));
   Append<uint32_t>(&sealed, static_cast<uint32_t>(own_.rank));
   return sealed + Text(CodeOf(!accepted_, kind, body)) + std::string(body);
 }
@@ -70,10 +81,11 @@ std::string Proof::Seal(RecordKind kind, std::string_view body) const {
 StatusOr<std::string> Proof::Open(RecordKind kind, std::string_view sealed) {
   if (!has_peer_nonce_ || sealed.size() < kSealBytes) return Unavailable("it sent no proof that it has a token");
   const auto* bytes = reinterpret_cast<const std::byte*>(sealed.data());
-  const uint8_t sender = std::to_integer<uint8_t>(bytes[0]);
-  if (sender != kNode && sender != kClient) return Unavailable("it is neither a node nor a client");
-  const Party said = {sender == kClient, static_cast<Rank>(LoadLittle<uint32_t>(bytes + kRankAt))};
-  if (peer_known_ && (said.client != peer_.client || said.rank != peer_.rank)) {
+  const Kind sender = static_cast<Kind>(bytes[0]);
+  if (sender != Kind::kNode && sender != Kind::kReader && sender != Kind::kController)
+    return Unavailable("it is neither a node nor a client");
+  const Party said = {sender, static_cast<Rank>(LoadLittle<uint32_t>(bytes + kRankAt))};
+  if (peer_known_ && (said.kind != peer_.kind || said.rank != peer_.rank)) {
     return Unavailable("it is not the node that was expected");
   }
   peer_ = said;

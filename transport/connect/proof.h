@@ -20,11 +20,12 @@ class Proof {
   /// Who we are.
   struct Self {
     bool client = false;    ///< not a node of the job
+    bool control = false;   ///< a client that gives orders
     Rank rank = 0;          ///< of a node; ignored for a client
     bool accepted = false;  ///< whether the peer connected to us
     Rank dialed = 0;        ///< not accepted: the node that we connected to
   };
-  /// @param keys must outlive it. With a read key alone it must be a client's (CHECK).
+  /// @param keys must outlive it. With a read key alone it must be a client's that gives no orders (CHECK).
   Proof(const JobKeys* keys, const Self& self);
 
   /// The body of our NONCE record, drawn once.
@@ -39,14 +40,21 @@ class Proof {
   StatusOr<std::string> Open(RecordKind kind, std::string_view sealed);
 
   // What the peer has proven; after Open.
-  bool peer_is_client() const { return peer_.client; }
+  bool peer_is_client() const { return peer_.kind != Kind::kNode; }
+  bool peer_is_controller() const { return peer_.kind == Kind::kController; }
   Rank peer_rank() const { return peer_.rank; }  ///< of a node
 
  private:
+  /// As it stands in a sealed record.
+  enum class Kind : uint8_t { kNode = 1, kReader = 2, kController = 3 };
   struct Party {
-    bool client = false;
+    Kind kind = Kind::kNode;
     Rank rank = 0;
   };
+  static Kind KindOf(const Self& self) {
+    return !self.client ? Kind::kNode : self.control ? Kind::kController : Kind::kReader;
+  }
+  const SecretKey& KeyOf(Kind dialer) const;
   SecretKey CodeOf(bool by_dialer, RecordKind kind, std::string_view body) const;
 
   const JobKeys& keys_;

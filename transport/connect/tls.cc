@@ -20,7 +20,7 @@
 namespace hp {
 namespace {
 
-constexpr std::string_view kNodeIdentity = "node", kReadIdentity = "read";
+constexpr std::string_view kNodeIdentity = "node", kReadIdentity = "read", kControlIdentity = "control";
 // The hash of the pre-shared key, SHA-256, leaves these: the first where processors have AES, the other elsewhere.
 constexpr char kCiphers[] = "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256";
 constexpr unsigned char kPskCipher[] = {0x13, 0x01};
@@ -56,20 +56,22 @@ struct TlsCallbacks {
   static int UsePsk(SSL* ssl, const EVP_MD*, const unsigned char** identity, size_t* identity_bytes,
                     SSL_SESSION** session) {
     const TlsContext& context = ContextOf(ssl);
-    const std::string_view name = context.options_.client ? kReadIdentity : kNodeIdentity;
+    const std::string_view name = !context.options_.client   ? kNodeIdentity
+                                  : context.options_.control ? kControlIdentity
+                                                             : kReadIdentity;
     *identity = reinterpret_cast<const unsigned char*>(name.data());
     *identity_bytes = name.size();
-    *session = SessionOf(ssl, context.options_.client ? context.read_psk_ : context.node_psk_);
-    return 1;
+    return FindPsk(ssl, *identity, *identity_bytes, session);
   }
 
   // An identity that nobody has leaves no way to go on, since there are no certificates.
   static int FindPsk(SSL* ssl, const unsigned char* identity, size_t identity_bytes, SSL_SESSION** session) {
     const TlsContext& context = ContextOf(ssl);
     const std::string_view name(reinterpret_cast<const char*>(identity), identity_bytes);
-    *session = name == kNodeIdentity   ? SessionOf(ssl, context.node_psk_)
-               : name == kReadIdentity ? SessionOf(ssl, context.read_psk_)
-                                       : nullptr;
+    *session = name == kNodeIdentity      ? SessionOf(ssl, context.node_psk_)
+               : name == kReadIdentity    ? SessionOf(ssl, context.read_psk_)
+               : name == kControlIdentity ? SessionOf(ssl, context.control_psk_)
+                                          : nullptr;
     return 1;
   }
 
@@ -120,8 +122,10 @@ TlsContext::TlsContext(Options options)
     : options_(std::move(options)),
       node_psk_(PskOf(options_.keys.nodes)),
       read_psk_(PskOf(options_.keys.readers)),
+      control_psk_(PskOf(options_.keys.controllers)),
       context_(SSL_CTX_new(TLS_method())) {
-  CHECK(options_.client || options_.keys.node) << "a node has the job's token, not its read key alone";
+  CHECK((options_.client && !options_.control) || options_.keys.node)
+      << "a node has the job's token, not its read key alone";
   CHECK(context_ != nullptr && SSL_CTX_set_min_proto_version(context_, TLS1_3_VERSION) == 1 &&
         SSL_CTX_set_ciphersuites(context_, kCiphers) == 1 && SSL_CTX_set1_groups_list(context_, "X25519:P-256") == 1)
       << "OpenSSL has no TLS 1.3";

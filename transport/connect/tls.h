@@ -18,12 +18,14 @@ namespace hp {
 /// What the TLS connections of one process have in common: TLS 1.3 with a pre-shared key that follows from the job's
 /// token, and a Diffie-Hellman exchange (ECDHE), so that who learns the token later can't read what was recorded. No
 /// certificates: a peer without the key gets no further than its first message. The keys of nodes and of readers of
-/// weights are two, told apart by the identity "node" or "read" that the connecting side sends.
+/// weights are two, told apart by the identity "node" or "read" that the connecting side sends, as is that of
+/// clients that give orders, "control".
 class TlsContext {
  public:
   struct Options {
-    JobKeys keys;         ///< with the read key alone, connections can only be made to nodes
-    bool client = false;  ///< connect as a reader of weights
+    JobKeys keys;          ///< with the read key alone, connections can only be made to nodes
+    bool client = false;   ///< connect as a reader of weights
+    bool control = false;  ///< as a client: connect as one that gives orders
     /// After so many records the sender takes a new key (RFC 8446, section 5.5, allows AES-GCM 2^24.5).
     int64_t records_per_key = int64_t{1} << 22;
   };
@@ -37,7 +39,7 @@ class TlsContext {
   friend class TlsStream;
   friend struct TlsCallbacks;
   const Options options_;
-  const SecretKey node_psk_, read_psk_;
+  const SecretKey node_psk_, read_psk_, control_psk_;
   ssl_ctx_st* const context_;
 };
 

@@ -129,13 +129,14 @@ void TcpEndpoint::Run() {
 
 bool TcpEndpoint::Poll() {
   if (stream_ended_ || closed()) return false;
+  empty_messages_ = 0;
   const StatusOr<FrameReceiver::Result> result = receiver_.Receive(kReceiveBudget);
   if (!result.ok()) {
     Close(result.status().Prepend(Format("the connection to %s broke", core_.name().c_str())));
     return true;
   }
   if (result->outcome == FrameReceiver::Outcome::kEnd) OnEndOfStream();
-  return result->bytes > 0 || result->outcome == FrameReceiver::Outcome::kEnd;
+  return result->bytes > empty_messages_ * kFrameHeaderBytes || result->outcome == FrameReceiver::Outcome::kEnd;
 }
 
 void TcpEndpoint::Sleep() {
@@ -147,7 +148,7 @@ void TcpEndpoint::WaitForRead() {
   stream_->socket().async_wait(TcpSocket::wait_read,
                                [self = shared_from_this()](const boost::system::error_code& error) {
                                  self->waits_for_read_ = false;
-                                 if (!error) self->context_.progress->Watch(self);
+                                 if (!error) self->context_.progress->Look(self);
                                });
 }
 

@@ -79,6 +79,7 @@ class TcpEndpoint : public SocketLink,
   bool waits_for_read_ = false;   // async_wait is pending
   bool waits_for_write_ = false;  // likewise
   bool stream_ended_ = false;     // by the peer
+  size_t empty_messages_ = 0;     // since the last Poll began: heartbeats, which nothing follows
 
   EndpointCore core_;  // its lock before the queue's
 };

@@ -40,6 +40,7 @@ Status TcpEndpoint::OnFrame(const FrameHeader& header, std::span<const std::byte
   if (core_.ended_there()) return InvalidArgument("a frame after the end");
   switch (header.type) {
     case FrameType::kMessage:
+      empty_messages_ += message.empty() ? 1 : 0;
       context_.handler->OnMessage(peer_, header.index, message);
       return OkStatus();
     case FrameType::kGrant:

@@ -46,6 +46,8 @@ TEST_F(JobTokenTest, ATokenIsReadBackAndLeadsToItsReadKey) {
   EXPECT_FALSE(key->node);
   EXPECT_EQ(key->readers, token->readers);
   EXPECT_NE(token->nodes, token->readers);
+  EXPECT_NE(token->controllers, token->readers);
+  EXPECT_NE(key->controllers, token->controllers) << "a read key gives no orders";
   EXPECT_NE(key->nodes, token->nodes) << "a read key leads to no node's key";
   EXPECT_EQ(WriteNewToken(Path("token")).code(), StatusCode::kFailedPrecondition) << "never overwritten";
 }

@@ -30,6 +30,20 @@ TEST(HostsTest, WhatIsLeftOutFollowsFromTheRest) {
   EXPECT_EQ(hosts->places[2].memory_bytes, 500 << 20);
 }
 
+TEST(HostsTest, HostsThatAreExcludedGoWithTheirPlaces) {
+  auto hosts = MakeHosts("host { name: 'a' } host { name: 'b' device: 'cuda:0-1' } host { name: 'c' cores: 7 }");
+  ASSERT_TRUE(hosts.ok()) << hosts.status();
+  EXPECT_TRUE(ExcludeHosts({}, &*hosts).ok());
+  EXPECT_EQ(hosts->places.size(), 4u);
+  EXPECT_TRUE(ExcludeHosts({"b"}, &*hosts).ok());
+  ASSERT_EQ(hosts->places.size(), 2u);
+  ASSERT_EQ(hosts->hosts.size(), 2u);
+  EXPECT_EQ(hosts->places[1].host, 1);
+  EXPECT_EQ(hosts->hosts[1].cores, 7);
+  EXPECT_THAT(ExcludeHosts({"a", "b"}, &*hosts).message(), HasSubstr("--exclude=b: --hosts has no such host"));
+  EXPECT_THAT(ExcludeHosts({"a", "c"}, &*hosts).message(), HasSubstr("leaves no host"));
+}
+
 TEST(HostsTest, Faults) {
   EXPECT_THAT(HostsFault(""), HasSubstr("/job/hosts.prototxt has no host"));
   EXPECT_THAT(HostsFault("host { cores: 1 }"), HasSubstr("host 0 has no name"));

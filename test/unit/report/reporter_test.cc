@@ -41,7 +41,8 @@ class ReporterTest : public testing::Test {
 TEST_F(ReporterTest, WhoTakesALossMayAskTheReporter) {
   const Reporter* asked = nullptr;
   std::vector<int64_t> done;
-  Reporter reporter(*job_, Clock::Real(), 0, [&](int64_t, double) { done.push_back(asked->clocks_done()); });
+  const LearningRates rates(job_->solver());
+  Reporter reporter(*job_, &rates, Clock::Real(), 0, [&](int64_t, double) { done.push_back(asked->clocks_done()); });
   asked = &reporter;
   for (int64_t clock : {0, 1}) {
     for (const auto& value : ValuesOf(clock)) Add(&reporter, value);
@@ -51,7 +52,9 @@ TEST_F(ReporterTest, WhoTakesALossMayAskTheReporter) {
 
 TEST_F(ReporterTest, LossesComeInOrderWhoeverAddsTheLastValue) {
   std::vector<std::pair<int64_t, double>> losses;  // no lock: one call at a time
-  Reporter reporter(*job_, Clock::Real(), 0, [&](int64_t clock, double loss) { losses.emplace_back(clock, loss); });
+  const LearningRates rates(job_->solver());
+  Reporter reporter(*job_, &rates, Clock::Real(), 0,
+                    [&](int64_t clock, double loss) { losses.emplace_back(clock, loss); });
   std::vector<std::pair<MsgId, float>> values;
   for (int64_t clock = 0; clock < 300; ++clock) {
     for (const auto& value : ValuesOf(clock)) values.push_back(value);

@@ -240,6 +240,10 @@ TEST_F(HandshakeTest, ClientsHaveNoSeat) {
   ASSERT_TRUE(first.ok()) << first.status();
   EXPECT_GE(*first, kFirstClientRank);
   EXPECT_NE(*first, *second);
+  ClientHandshake controller(
+      table_, [](const Status&) {}, /*control=*/true);
+  EXPECT_TRUE(here->ClaimsControl(controller.Hello()) && !here->ClaimsControl(client.Hello()));
+  EXPECT_GE(*here->Accept(controller.Hello()), kFirstControllerRank);
   EXPECT_EQ(*client.Accept(here->Hello()), 0);
   const RoutingTable other_job = MakeTable(std::string(kTable) + "job: \"other\"");
   ClientHandshake stranger(other_job, [](const Status&) {});

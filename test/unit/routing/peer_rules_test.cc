@@ -77,12 +77,48 @@ TEST_F(PeerRulesTest, AClientMayAskForWeightsAndNothingElse) {
   EXPECT_TRUE(first->CheckMessage(kClient, kPullRequest, 0).ok());
   EXPECT_FALSE(first->CheckMessage(kClient, kPullRequest, 1).ok());
   EXPECT_FALSE(other->CheckMessage(kClient, kPullRequest, 0).ok());
+  EXPECT_TRUE(first->CheckMessage(kClient, kStatusRequest, 0).ok());
+  EXPECT_FALSE(first->CheckMessage(kClient, kStatusRequest, 1).ok());
+  EXPECT_FALSE(other->CheckMessage(kClient, kStatusRequest, 0).ok());
   EXPECT_FALSE(first->CheckGranter(kClient).ok());
   EXPECT_TRUE(first->CheckGranter(kShard0).ok());
   for (uint32_t type = 0; type < 64; ++type) {
-    if (type == kPullRequest) continue;
+    if (type == kPullRequest || type == kStatusRequest) continue;
     for (size_t bytes : {0, 10}) EXPECT_FALSE(first->CheckMessage(kClient, type, bytes).ok()) << type;
   }
+}
+
+TEST_F(PeerRulesTest, WhoMayControlTheJobGivesOrders) {
+  const auto first = Rules(0), other = Rules(kShard0);
+  EXPECT_TRUE(first->CheckMessage(kFirstControllerRank, kOrderRequest, 10).ok());
+  EXPECT_TRUE(first->CheckMessage(kFirstControllerRank, kStatusRequest, 0).ok());
+  EXPECT_FALSE(first->CheckMessage(kFirstControllerRank, kOrderRequest, 1000).ok());
+  EXPECT_FALSE(other->CheckMessage(kFirstControllerRank, kOrderRequest, 10).ok());
+  EXPECT_FALSE(first->CheckMessage(kFirstControllerRank, kVerdictMessage, 10).ok());
+  const auto fits = [](const std::string& text) { return PeerRules::CheckOrder(Parse<JobOrder>(text)).ok(); };
+  for (const char* good : {"kind: STOP", "kind: SNAPSHOT", "kind: RATE base_lr: 0.1", "kind: TRACE trace_on: false"})
+    EXPECT_TRUE(fits(good)) << good;
+  for (const char* bad : {"", "kind: RATE", "kind: RATE base_lr: -1", "kind: RATE base_lr: inf",
+                          "kind: RATE base_lr: nan", "kind: TRACE"})
+    EXPECT_FALSE(fits(bad)) << bad;
+}
+
+TEST_F(PeerRulesTest, AStatusHasItsNumbersInRange) {
+  const auto first = Rules(0);
+  int64_t clock = 2;
+  const auto fits = [&](const std::string& text) {
+    IterationReport report;
+    report.set_clock(++clock);
+    *report.mutable_node_status() = Parse<NodeStatus>(text);
+    return first->CheckReport(kConv1, report, clock).ok();
+  };
+  EXPECT_TRUE(fits("at_ns: 5 computing_ns: 4 waiting_ns: 1 memory_bytes: 7 last_warning: \"w\""));
+  for (const char* bad : {"at_ns: -1", "waiting_ns: -1", "solvers_bound: -1", "memory_bytes: -1", "sent_bytes: -1"})
+    EXPECT_FALSE(fits(bad)) << bad;
+  EXPECT_FALSE(fits("last_warning: \"" + std::string(2000, 'w') + "\""));
+  std::string waits;
+  for (int i = 0; i < 40; ++i) waits += "waiting_ns: 1 ";
+  EXPECT_FALSE(fits(waits));
 }
 
 TEST_F(PeerRulesTest, ANodeMaySendWhatItsPlaceHasItSend) {

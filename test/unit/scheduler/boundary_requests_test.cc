@@ -5,6 +5,8 @@
 
 #include <chrono>
 #include <future>
+#include <limits>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -67,6 +69,95 @@ TEST(BoundaryRequests, ARequestIsCarriedOutAtOneBoundary) {
   EXPECT_FALSE(requests.Peek(7).stop());
   EXPECT_TRUE(requests.Take(8).stop());
   EXPECT_FALSE(requests.Peek(8).stop());
+}
+
+class OrdersTest : public testing::Test {
+ protected:
+  OrdersTest() { requests_.Keep(1, -1, std::nullopt, 100); }
+  /// Gives an order. @return its number among those of `answers_`.
+  size_t Order(const JobOrder& order) {
+    const size_t number = answers_.size();
+    answers_.emplace_back();
+    requests_.Order(order, [this, number](const StatusOr<int64_t>& at) {
+      answers_[number] = at.ok() ? std::to_string(*at) : std::string(at.status().message());
+    });
+    return number;
+  }
+  size_t Order(JobOrder::Kind kind) {
+    JobOrder order;
+    order.set_kind(kind);
+    return Order(order);
+  }
+  size_t Rate(float base_lr) {
+    JobOrder order;
+    order.set_kind(JobOrder::RATE);
+    order.set_base_lr(base_lr);
+    return Order(order);
+  }
+  Verdict Judge(int64_t clock, double sum_of_squares = 1) {
+    Verdict judged;
+    IterationReport report = ReportOf(clock);
+    report.set_sum_of_squares(sum_of_squares);
+    requests_.AddReport(0, report, [&](const Verdict& verdict) { judged = verdict; });
+    return judged;
+  }
+
+  BoundaryRequests requests_{0};
+  std::vector<std::string> answers_;  // "": none yet
+};
+
+TEST_F(OrdersTest, TheNextVerdictCarriesThem) {
+  Rate(0.5);
+  Rate(0.25);
+  Order(JobOrder::SNAPSHOT);
+  JobOrder trace;
+  trace.set_kind(JobOrder::TRACE);
+  trace.set_trace_on(true);
+  Order(trace);
+  EXPECT_THAT(answers_, ElementsAre("", "", "", ""));
+  const Verdict verdict = Judge(7);
+  EXPECT_EQ(verdict.base_lr(), 0.25f) << "the later one";
+  EXPECT_TRUE(verdict.snapshot() && verdict.trace() && !verdict.stop());
+  EXPECT_THAT(answers_, ElementsAre("9", "9", "9", "9"));
+  const Verdict next = Judge(8);
+  EXPECT_FALSE(next.snapshot() || next.has_base_lr() || next.has_trace());
+  requests_.Add(verdict);
+  EXPECT_TRUE(requests_.Take(9).trace());
+}
+
+TEST_F(OrdersTest, AfterAStopNothingElse) {
+  Rate(0.5);
+  Order(JobOrder::STOP);
+  Order(JobOrder::SNAPSHOT);
+  EXPECT_FALSE(requests_.stop_at());
+  const Verdict verdict = Judge(7);
+  EXPECT_TRUE(verdict.stop() && verdict.snapshot() && !verdict.has_base_lr());
+  EXPECT_EQ(requests_.stop_at(), 9);
+  Order(JobOrder::STOP);
+  Order(JobOrder::SNAPSHOT);
+  EXPECT_FALSE(Judge(8).snapshot());
+  const std::string stops = "the job stops at iteration 9";
+  EXPECT_THAT(answers_, ElementsAre(stops, "9", "9", "9", stops));
+}
+
+TEST_F(OrdersTest, BehindTheLastIterationNothingIsCarriedOut) {
+  Order(JobOrder::SNAPSHOT);
+  Judge(98);
+  Rate(0.5);
+  Order(JobOrder::SNAPSHOT);
+  Order(JobOrder::STOP);
+  EXPECT_FALSE(Judge(99).has_base_lr());
+  EXPECT_THAT(answers_[0], "100");
+  EXPECT_THAT(answers_[1], "the job stops at iteration 100");
+  EXPECT_THAT(answers_[3], "100");
+}
+
+TEST_F(OrdersTest, NumbersThatAreNotFiniteEndTheJobFirst) {
+  Rate(0.5);
+  Order(JobOrder::STOP);
+  EXPECT_FALSE(Judge(7, std::numeric_limits<double>::infinity()).has_base_lr());
+  const std::string ends = "the job ends: its numbers are not finite";
+  EXPECT_THAT(answers_, ElementsAre(ends, ends));
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "solvers/lr_policy.h"
 
+#include "solvers/learning_rates.h"
+
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
@@ -83,6 +85,20 @@ struct BadCase {
   const char* text;
   const char* message;
 };
+
+TEST(LearningRatesTest, AnOrderedBaseHoldsFromItsIterationOn) {
+  LearningRates rates(Parse("base_lr: 1 lr_policy: 'multistep' gamma: 0.5 stepvalue: 10"));
+  rates.Change(8, 4);
+  rates.Change(12, 16);
+  rates.Change(12, 32);
+  EXPECT_EQ(rates.At(7), 1);
+  EXPECT_EQ(rates.At(8), 4);
+  EXPECT_EQ(rates.At(11), 2) << "the policy goes on";
+  EXPECT_EQ(rates.At(12), 16) << "the later order";
+  EXPECT_EQ(rates.ChangesUntil(11), (std::map<int64_t, float>{{8, 4}}));
+  EXPECT_EQ(rates.ChangesUntil(12).size(), 2u);
+  EXPECT_TRUE(rates.ChangesUntil(7).empty());
+}
 
 class BadPolicy : public testing::TestWithParam<BadCase> {};
 

@@ -18,7 +18,7 @@ class ProofTest : public testing::Test {
     ASSERT_TRUE(b->SetPeerNonce(a->OwnNonce()).ok());
   }
 
-  const JobKeys token_{.node = true, .nodes = Key(1), .readers = Key(2)};
+  const JobKeys token_{.node = true, .nodes = Key(1), .readers = Key(2), .controllers = Key(5)};
   const JobKeys other_{.node = true, .nodes = Key(3), .readers = Key(2)};
   const JobKeys reader_{.readers = Key(2)};
 };
@@ -42,6 +42,25 @@ TEST_F(ProofTest, AReaderProvesAReaderAndNoNode) {
   ASSERT_TRUE(acceptor.Open(RecordKind::kHello, sealed).ok());
   EXPECT_TRUE(acceptor.peer_is_client());
   EXPECT_TRUE(reader.Open(RecordKind::kHello, acceptor.Seal(RecordKind::kHello, "answer")).ok());
+}
+
+TEST_F(ProofTest, WhoGivesOrdersHasAKeyOfItsOwn) {
+  Proof controller(&token_, {.client = true, .control = true, .dialed = 0});
+  Proof acceptor(&token_, {.rank = 0, .accepted = true});
+  Meet(&controller, &acceptor);
+  const std::string sealed = controller.Seal(RecordKind::kHello, "hello");
+  ASSERT_TRUE(acceptor.Open(RecordKind::kHello, sealed).ok());
+  EXPECT_TRUE(acceptor.peer_is_client() && acceptor.peer_is_controller());
+  EXPECT_TRUE(controller.Open(RecordKind::kHello, acceptor.Seal(RecordKind::kHello, "answer")).ok());
+
+  Proof reader(&reader_, {.client = true, .dialed = 0}), again(&token_, {.rank = 0, .accepted = true});
+  Meet(&reader, &again);
+  const std::string said = reader.Seal(RecordKind::kHello, "hello");
+  std::string forged = said;
+  forged[0] = 3;
+  EXPECT_FALSE(again.Open(RecordKind::kHello, forged).ok()) << "a read key gives no orders";
+  ASSERT_TRUE(again.Open(RecordKind::kHello, said).ok());
+  EXPECT_FALSE(again.peer_is_controller());
 }
 
 TEST_F(ProofTest, NothingElseOpens) {

@@ -1,0 +1,52 @@
+#include "report/node_status.h"
+
+#include "base/host.h"
+#include "base/log_writer.h"
+#include "scheduler/control/peer_rules.h"
+
+#include <string>
+
+namespace hp {
+
+NodeStatus MakeNodeStatus(int64_t at_ns, const NodeUse& use, const Pipeline::Load& load, const Reporter* reporter) {
+  NodeStatus status;
+  status.set_at_ns(at_ns);
+  status.set_computing_ns(use.time.computing_ns);
+  for (const int64_t wait_ns : use.time.waiting_ns) status.add_waiting_ns(wait_ns);
+  Payload all;
+  for (const auto& [peer, moved] : use.payload) all += moved;
+  status.set_sent_bytes(all.sent);
+  status.set_received_bytes(all.received);
+  status.set_solvers_free(load.solvers_free);
+  status.set_solvers_bound(load.solvers_bound);
+  status.set_tasks_ready(load.tasks_ready);
+  status.set_tensors_waiting(load.tensors_waiting);
+  status.set_memory_bytes(ResidentBytes());
+  if (const LoggedWarning warning = LastWarning(); !warning.text.empty()) {
+    status.set_last_warning(warning.text.substr(0, PeerRules::kMaxWarning));
+    status.set_last_warning_s(warning.time);
+  }
+  if (reporter != nullptr) *status.mutable_learning() = reporter->latest();
+  return status;
+}
+
+int64_t RowsOf(const JobPlan& job, const RoutingTable& table, const NodeInfo& node) {
+  const int64_t all = job.schedule().update_rows();
+  const StagePart& part = node.parts.front();
+  const StageInfo& stage = table.stage(part.stage);
+  if (!stage.conv) return all;
+  if (part.stage != 0) return all / stage.size();
+  const auto [begin, end] = job.schedule().RowsOf(true, part.index);
+  return (end - begin) * job.schedule().shape().iter_size;
+}
+
+std::string RolesOf(const RoutingTable& table, const NodeInfo& node) {
+  std::string roles;
+  for (const StagePart& part : node.parts) {
+    const std::string role = table.stage(part.stage).role();
+    if (roles.find(role) == std::string::npos) roles += (roles.empty() ? "" : "+") + role;
+  }
+  return roles;
+}
+
+}  // namespace hp

@@ -1,0 +1,85 @@
+"""Many nodes of a tiny net on this machine: how fast they come up and go down, and what they take while they wait.
+
+HPNODE_MANY_NODES=64 runs 64 of them, 32 conv nodes and 32 shards, and asserts what is promised of those."""
+
+import os
+import signal
+import time
+
+import cluster
+
+NODES = int(os.environ.get("HPNODE_MANY_NODES", "16"))
+UP_S, DOWN_S = 10, 2
+# Of all nodes together. A loaded machine takes longer, but not more of its processors.
+UP_CPU_S, DOWN_CPU_S = 0.25 * NODES, 0.15 * NODES
+# A heartbeat from each node to each other one, twice a second, is most of it.
+IDLE_CORES = 0.05 + 1.2e-4 * NODES ** 2
+TICKS = os.sysconf("SC_CLK_TCK")
+NET = cluster.NET.replace("batch_size: 12", "batch_size: 64", 1)
+
+
+class ManyNodesTest(cluster.JobTest):
+
+    def cpu(self, processes):
+        """Processor seconds that live processes have used."""
+        ticks = 0
+        for process in processes:
+            with open("/proc/%d/stat" % process.popen.pid, encoding="ascii") as stat:
+                fields = stat.read().rsplit(")", 1)[1].split()
+            ticks += int(fields[11]) + int(fields[12])
+        return ticks / TICKS
+
+    def test_up_and_down(self):
+        self.make_job(net=NET, hidden=64, records=64)
+        names = self.make_table(conv=NODES // 2, fc=NODES - NODES // 2)
+        begun = time.monotonic()
+        nodes = self.start_all(names)
+        reporter = nodes["fc0"]
+        self.await_text(reporter, r"Iteration \d+ \(.* loss = ")
+        up, up_cpu = time.monotonic() - begun, self.cpu(nodes.values())
+        self.await_training(nodes.values(), 5)
+        before = os.times()
+        cpu = self.cpu(nodes.values())
+        begun = nodes["conv0"].send(signal.SIGINT)
+        self.expect_all(nodes.values(), 5, "Optimization stopped early")
+        down = time.time() - begun
+        after = os.times()
+        down_cpu = (after.children_user + after.children_system - before.children_user - before.children_system) - cpu
+        print("    %d nodes: up in %.1f s (%.1f processor seconds), down in %.1f s (%.1f)"
+              % (NODES, up, up_cpu, down, down_cpu))
+        self.assertLess(up_cpu, UP_CPU_S)
+        self.assertLess(down_cpu, DOWN_CPU_S)
+        if NODES >= 64:
+            self.assert_promised(up, "training began", UP_S)
+            self.assert_promised(down, "the last node ended", DOWN_S)
+        for process in nodes.values():
+            self.assertFalse(os.path.exists("/proc/%d" % process.popen.pid))
+
+    def test_waiting_takes_next_to_nothing(self):
+        self.make_job(net=NET, hidden=64, records=64)
+        names = self.make_table(conv=NODES // 2, fc=NODES - NODES // 2)
+        missing = names.pop()
+        nodes = self.start_all(names)
+        waits = r"waiting for %s \(127\.0\.0\.1:\d+\), which has not connected" % missing
+        for node in nodes.values():
+            self.await_text(node, waits)
+        begun, cpu = time.monotonic(), self.cpu(nodes.values())
+        for node in nodes.values():  # 15 s later
+            self.await_text(node, waits, count=2)
+        cores = (self.cpu(nodes.values()) - cpu) / (time.monotonic() - begun)
+        print("    %d nodes that wait take %.3f processors" % (len(names), cores))
+        self.assertLess(cores, IDLE_CORES)
+        nodes["conv0"].send(signal.SIGINT)
+        for node in nodes.values():
+            self.assertIn(node.wait(), (4, 5))
+
+    def test_too_few_open_files(self):
+        self.make_job(net=NET, hidden=64, records=64)
+        self.make_table(conv=NODES // 2, fc=NODES - NODES // 2)
+        node = self.start(name="conv0", prefix=("bash", "-c", "ulimit -n 64 && exec \"$@\"", "bash"))
+        self.expect_exit(node, 2, r"the connections to %d other nodes need \d+ open files, and this process may have 64"
+                         % (NODES - 1))
+
+
+if __name__ == "__main__":
+    cluster.main()

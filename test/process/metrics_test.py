@@ -1,0 +1,87 @@
+"""hpnode --metrics: what Prometheus is told of a node, checked by its own promtool, and the dashboard that shows it."""
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import unittest
+import urllib.request
+
+import cluster
+
+DASHBOARD = os.path.join(os.path.dirname(__file__), "..", "..", "tools", "cluster", "grafana", "hpnode.json")
+
+
+class MetricsTest(cluster.JobTest):
+
+    def start_job(self, flag=True):
+        self.make_job(test=True)
+        self.names = self.make_table(conv=2, fc=1)
+        self.at = dict(zip(self.names, cluster.free_ports(len(self.names))))
+        nodes = {name: self.start(*(["--metrics=127.0.0.1:%d" % self.at[name]] if flag else []), name=name)
+                 for name in self.names}
+        for node in nodes.values():
+            if "built without prometheus-cpp" in node.text() or node.popen.poll() == 2:
+                self.skipTest("SKIPPED: prometheus-cpp")
+        self.await_training(nodes.values(), 15)
+        return nodes
+
+    def scrape(self, name):
+        with urllib.request.urlopen("http://127.0.0.1:%d/metrics" % self.at[name], timeout=60) as answer:
+            return answer.read().decode()
+
+    @staticmethod
+    def value(text, metric):
+        return float(re.search(r"(?m)^%s (\S+)$" % re.escape(metric), text).group(1))
+
+    def test_numbers(self):
+        nodes = self.start_job()
+        first, second = self.scrape("conv0"), None
+        self.await_training(nodes.values(), 5)
+        second = self.scrape("conv0")
+        self.assertIn('hpnode_info{job="hpnode",node="conv0",role="conv",host="127.0.0.1",precision="FP32"} 1', first)
+        done = [self.value(text, "hpnode_iterations_total") for text in (first, second)]
+        self.assertLess(done[0], done[1])
+        self.assertEqual(self.value(second, "hpnode_images_total"), 6 * done[1], "half of each batch of 12")
+        for metric in ("hpnode_computing_seconds_total", "hpnode_sent_bytes_total", "hpnode_received_bytes_total",
+                       "hpnode_resident_memory_bytes", "hpnode_training"):
+            self.assertGreater(self.value(second, metric), 0, metric)
+        self.assertRegex(second, r'hpnode_waiting_seconds_total\{cause="gradients"\} ')
+        shard = self.scrape("fc0")
+        self.assertGreater(self.value(shard, "hpnode_loss"), 0)
+        self.assertEqual(self.value(shard, "hpnode_images_total"), 12 * self.value(shard, "hpnode_iterations_total"))
+        self.assertRegex(shard, r'hpnode_test_output\{blob="accuracy"\} ')
+        with open(DASHBOARD, encoding="utf-8") as file:
+            used = set(re.findall(r"\bhpnode_\w+", json.dumps(json.load(file)["panels"])))
+        told = set(re.findall(r"(?m)^(hpnode_\w+)", second + shard))
+        self.assertEqual(used - told, set(), "the dashboard shows more")
+
+    @unittest.skipUnless(shutil.which("promtool"), "SKIPPED: promtool (package prometheus)")
+    def test_promtool_has_nothing_to_say(self):
+        self.start_job()
+        for name in self.names:
+            text = self.scrape(name)
+            done = subprocess.run(["promtool", "check", "metrics"], input=text.encode(), capture_output=True,
+                                  timeout=300, check=False)
+            self.assertEqual((done.returncode, done.stdout, done.stderr), (0, b"", b""), text)
+
+    def test_addresses_that_are_none(self):
+        self.make_job()
+        names = self.make_table(conv=1, fc=0)
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            for address in ("here", ":9101", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:%d" % taken.getsockname()[1]):
+                node = self.start("--metrics=" + address, name=names[0])
+                self.expect_exit(node, 2, r"--metrics")
+        self.expect_exit(self.start("--all", "--metrics=127.0.0.1:9101"), 2, "--metrics is of one node")
+
+    def test_off_by_default(self):
+        nodes = self.start_job(flag=False)
+        for name in nodes:
+            with self.assertRaises(OSError):
+                self.scrape(name)
+
+
+if __name__ == "__main__":
+    cluster.main()
