@@ -120,7 +120,7 @@ class PullTest(cluster.JobTest):
         status, text = cluster.run_tool(*self.evaluator("--weights=" + self.path("out_iter_%d.caffemodel" % last)),
                                         "--device=gpu0")
         self.assertEqual(status, 2, text)
-        self.assertRegex(text, r'model_test: device "?gpu0"?[:;] .*(expected "cpu" or "cuda:N"|built without CUDA)')
+        self.assertRegex(text, r'model_test: device "?gpu0"?[:;] .*(expected "cpu", "cuda" or "cuda:N"|built without CUDA)')
 
         gone = self.evaluator("--routing=" + self.path("table.prototxt"), timeout_s=1)
         status, text = cluster.run_tool(*gone)

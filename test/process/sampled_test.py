@@ -24,7 +24,8 @@ class SampledTest(cluster.JobTest):
 
     def write_job(self, extra):
         body = cluster.NET[:cluster.NET.index('layer { name: "ip2"')]
-        self.make_job(iterations=10, test=True, snapshot=10, hidden=8, net=body + HEAD + extra)
+        self.make_job(iterations=10, test=True, snapshot=10, hidden=8, solver="restart_tests: true\n",
+                      net=body + HEAD + extra)
 
     def outputs(self, text):
         """[(name, value)] of all outputs of all tests."""
