@@ -105,9 +105,9 @@ class SurveyTest(cut_link_test.Hosts):
         self.write("bad.prototxt", 'node { nam: "a" }\n')
         self.expect_exit(self.start("--doctor", table="bad.prototxt"), 2, r"bad.prototxt:1:\d+: ")
         self.expect_exit(self.start("--doctor", table="none.prototxt"), 2, "none.prototxt")
-        self.make_table(conv=1, fc=1, hosts=["192.0.2.1", "192.0.2.2"])
+        self.make_table(conv=1, fc=1, hosts=["198.51.100.1", "203.0.113.2"])
         self.expect_exit(self.start("--doctor"), 2, "no host of the table is this one, which has the addresses .*127.0.0.1.*; "
-                         "the table has 192.0.2.1, 192.0.2.2")
+                         "the table has 198.51.100.1, 203.0.113.2")
         self.expect_exit(self.start("--doctor", "--doctor_listen=127.0.0.1:1"), 2, "either the table's hosts")
         self.expect_exit(self.start("--doctor_out=x"), 2, "--doctor_out needs --doctor")
 
