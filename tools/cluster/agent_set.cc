@@ -111,6 +111,11 @@ bool AgentSet::IsConnected(const std::string& name) const {
   return found != hosts_.end() && found->second->ready && !found->second->lost;
 }
 
+bool AgentSet::IsLost(const std::string& name) const {
+  const auto found = hosts_.find(name);
+  return found != hosts_.end() && found->second->lost;
+}
+
 Status AgentSet::AwaitSilence(const std::string& name) {
   if (hosts_.count(name) == 0) return OkStatus();
   return Await([host = Find(name)] { return host->link->silent_ticks() >= kSilentTicks; }, false);

@@ -51,6 +51,8 @@ class AgentSet {
   /// Ends an agent and all that it started, if there is one. Not waited for.
   void Disconnect(const std::string& host);
   bool IsConnected(const std::string& host) const;
+  /// Whether its agent is gone. One that has not said hello yet is neither lost nor connected.
+  bool IsLost(const std::string& host) const;
   /// Waits until no agent of `host` can have a process left: it is gone, and fell silent 10 s ago.
   Status AwaitSilence(const std::string& host);
 

@@ -33,7 +33,7 @@ Status Launcher::AwaitOldNodes() {
 
 void Launcher::ReplaceHosts() {
   for (const std::string& host : HostsOfTable(options_.files.table)) {
-    const bool lost = !agents_->IsConnected(host);
+    const bool lost = agents_->IsLost(host);
     const int node = first_failed_;
     const bool failed_again = node >= 0 && nodes_[node].host == host && failures_of_host_[host] >= kFailuresOfOneHost;
     if (!lost && !failed_again) continue;
