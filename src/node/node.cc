@@ -2,23 +2,17 @@
 // does everything that fails later. Peers need not be in the same step: events that arrive before Train wait in the
 // Gate, except those of the bootstrap, the failure detector and the rendezvous, which the steps themselves wait for.
 // From Train on there is no control flow here any more: threads of the parts report to each other, through the methods
-// at the end of this file, and the main thread waits in Shutdown::WaitForWork. Stop takes the threads down in an order
-// in which none calls into a part that is gone.
+// of node_events.cc, and the main thread waits in Shutdown::WaitForWork. Steps of snapshots are in node_snapshots.cc.
+// Stop takes the threads down in an order in which none calls into a part that is gone.
 #include "node/node.h"
 
 #include "base/format.h"
 #include "base/out_of_memory.h"
-#include "checkpoint/incarnation.h"
 #include "checkpoint/snapshot.h"
 #include "engine/compute_threads.h"
 #include "engine/initial_params.h"
-#include "proto/hash.h"
 #include "proto/layer_place.h"
-#include "proto/net_filter.h"
-#include "report/node_status.h"
-#include "scheduler/control/exchange_tag.h"
 #include "scheduler/control/messages.h"
-#include "scheduler/control/slice_tag.h"
 
 #include "glog/logging.h"
 
@@ -29,9 +23,7 @@
 namespace hp {
 namespace {
 
-constexpr size_t kMaxCopyFault = 400;            // bytes that are said of why a copy failed
-constexpr int64_t kStatusNs = kNsPerSecond / 2;  // between two parts of the status
-constexpr int kLeaveTimeoutMs = 600'000;         // the first node may still write a large snapshot
+constexpr int kLeaveTimeoutMs = 600'000;  // the first node may still write a large snapshot
 
 }  // namespace
 
@@ -154,20 +146,6 @@ Status Node::Connect() {
   return bootstrap_->Wait();
 }
 
-Status Node::ChooseSnapshot() {
-  if (files_.resume_latest) {
-    latest_ = bootstrap_->handshake()->latest_snapshot();
-    if (latest_) HP_RETURN_IF_ERROR(files_.Adopt(table_, *latest_, options_.rank));
-    if (!latest_)
-      LOG(INFO) << "--resume=latest: no node has a complete snapshot of this training: starting from the beginning";
-  }
-  if (!latest_) files_.run = bootstrap_->handshake()->run();
-  if (options_.rank == 0) {
-    requests_.Keep(table_.size(), files_.solver.clip_gradients(), files_.loss_scaler, files_.solver.max_iter());
-  }
-  return OkStatus();
-}
-
 // What clients of the job speak to.
 void Node::MakeDesk() {
   pulls_ = std::make_unique<PullServer>(transport_);
@@ -239,19 +217,6 @@ Status Node::InitParams() {
   return OkStatus();
 }
 
-Status Node::ShareSnapshot() {
-  if (!latest_->Has(options_.rank)) {
-    return transfer_->Take(model_->job(), latest_->GiverOf(options_.rank), params_.get());
-  }
-  std::set<Rank> takers;
-  for (Rank rank = 0; rank < table_.size(); ++rank) {
-    if (!latest_->Has(rank) && latest_->GiverOf(rank) == options_.rank) takers.insert(rank);
-  }
-  if (takers.empty()) return OkStatus();
-  inbox_->StartGiving(model_->job(), takers);
-  return transfer_->Give(model_->job(), takers, *files_.snapshot);
-}
-
 Status Node::ConnectExchanges() {
   NodeExchanges::Options options;
   options.model = model_.get();
@@ -311,75 +276,6 @@ Status Node::MakeCompute() {
   HP_ASSIGN_OR_RETURN(auto region, transport_->Register(compute_->shared_host_memory()));
   regions_.push_back(std::move(region));
   return OkStatus();
-}
-
-Status Node::MakeSnapshotter() {
-  Snapshotter::Options options;
-  options.rank = options_.rank;
-  options.on_room = [this] { pipeline_->OnBoundaryReady(); };
-  options.writers = table_.snapshot_writers();
-  if (options_.rank == 0) {
-    options.files = SnapshotFiles();
-    options.files.copied = table_.snapshot_copier() >= 0;
-    options.on_written = [this](int64_t took_ns) {
-      stop_budget_.OnSnapshot(took_ns);
-      files_.nonce.reset();  // all nodes train
-    };
-    options.on_pulled = [this](std::shared_ptr<const GatheredModel> model) { pulls_->OnGathered(std::move(model)); };
-  } else if (options_.rank == table_.snapshot_copier()) {
-    options.files = SnapshotFiles();
-    options.files.on_result = [this](int64_t iteration, const Status& status) {
-      SnapshotCopied copied;
-      copied.set_iteration(iteration);
-      if (!status.ok()) copied.set_fault(status.message().substr(0, kMaxCopyFault));
-      Send(0, kSnapshotCopiedMessage, copied);
-    };
-  }
-  snapshotter_ = std::make_unique<Snapshotter>(model_->whole_params(), params_.get(), transport_, std::move(options));
-  return OkStatus();
-}
-
-SnapshotWriter::Options Node::SnapshotFiles() {
-  SnapshotWriter::Options options;
-  options.prefix = files_.solver.snapshot_prefix();
-  options.in_first_folder = options_.rank != 0 && SharesFolder();
-  options.on_superseded = [this](const Status& status) { shutdown_.Fail(status); };
-  if (options.in_first_folder) {
-    LOG(WARNING) << "snapshot_copies: node " << info_.name << " has the folder of node " << table_.node(0).name
-                 << ": snapshots are written once";
-  } else if (auto claimed = Incarnation::Claim(options.prefix, files_.run); claimed.ok()) {
-    options.incarnation = *std::move(claimed);
-    start_number_ = options.incarnation->number();
-  } else {
-    LOG(WARNING) << "snapshots cannot be written: " << claimed.status().message();
-  }
-  options.add_orders = [this](int64_t iteration, SnapshotManifest* manifest) {
-    for (const auto& [from, base_lr] : files_.rates->ChangesUntil(iteration)) {
-      RateChange* const change = manifest->add_rate_change();
-      change->set_iteration(from);
-      change->set_base_lr(base_lr);
-    }
-  };
-  options.solver = files_.solver;
-  options.train_net = FilterNet(*files_.net, caffe::TRAIN);
-  options.manifest.set_random_seed(static_cast<int64_t>(seed_));
-  options.manifest.set_net_hash(NetHash(*files_.net));
-  options.manifest.set_solver_hash(SolverHash(files_.solver));
-  options.manifest.set_division_hash(table_.division_hash());
-  *options.manifest.mutable_run() = files_.run;
-  options.keep = options_.keep_snapshots;
-  if (files_.start_clock > 0) options.in_use.insert(files_.start_clock);
-  for (const NodeInfo& node : table_.nodes()) {
-    SnapshotNode* entry = options.manifest.add_node();
-    *entry = bootstrap_->handshake()->DescribeNode(node.rank);
-    entry->set_threads(ThreadsOf(node.rank));
-  }
-  return options;
-}
-
-bool Node::SharesFolder() const {
-  const uint64_t nonce = bootstrap_->handshake()->folder_nonce();
-  return nonce != 0 && FolderNonce::IsIn(files_.solver.snapshot_prefix(), nonce);
 }
 
 // --- Running
@@ -469,66 +365,6 @@ void Node::MakeClockEnd() {
   clock_end_ = std::make_unique<ClockEnd>(std::move(options));
 }
 
-void Node::AddToReport(IterationReport* report) {
-  const NodeUse use = Use();
-  AddUse(table_, options_.rank, use, report);
-  const int64_t now_ns = options_.clock->NowNs();
-  if (status_ns_ != 0 && now_ns - status_ns_ < kStatusNs) return;
-  status_ns_ = now_ns;
-  *report->mutable_node_status() = MakeNodeStatus(now_ns - begun_ns_, use, pipeline_->load(), reporter_.get());
-}
-
-NodeMetrics Node::metrics() const {
-  NodeMetrics metrics;
-  metrics.job = table_.job();
-  metrics.node = info_.name;
-  metrics.role = RolesOf(table_, info_);
-  metrics.host = info_.host;
-  metrics.precision = RoutingTableConfig::Precision_Name(table_.config().precision());
-  metrics.training = training_;
-  if (!metrics.training) return metrics;
-  const int64_t done = pipeline_->clocks_done();
-  metrics.iterations = files_.start_clock + done;
-  metrics.images = done * RowsOf(model_->job(), table_, info_);
-  metrics.status = MakeNodeStatus(options_.clock->NowNs() - begun_ns_, Use(), pipeline_->load(), reporter_.get());
-  return metrics;
-}
-
-// A collective fails because a replica is lost: the failure detector finds out which one, and ends the job. All else is
-// our own.
-void Node::OnExchangeFailed(const Status& status) {
-  if (status.code() != StatusCode::kUnavailable) return shutdown_.Fail(status);
-  LOG(WARNING) << status;
-  failure_detector_->OnDataFailure(options_.rank, status);
-}
-
-void Node::OnLabels(int64_t clock, bool train, int64_t batch, int64_t first_row, std::span<const float> labels) {
-  const Status status = label_feed_->Add(clock, train, batch, first_row, labels);
-  if (!status.ok()) return shutdown_.Fail(status);
-  gate_.Run([this] { pipeline_->OnInputs(); });
-}
-
-void Node::OnStatistics(MsgId id, int stage, const std::vector<float>& values) {
-  if (reporter_) return reporter_->Add(id, stage, values);
-  StatisticsMessage message;
-  message.set_msg_id(id.bits);
-  message.set_stage(stage);
-  message.mutable_value()->Add(values.begin(), values.end());
-  Send(model_->job().reporter(), kStatisticsMessage, message);
-}
-
-bool Node::InputsReady(MsgId id, int segment) {
-  const NodePlan& plan = model_->NetOf(id).plan();
-  if (plan.reads_images() && segment == 0) {
-    if (!(id.train() ? files_.train_input : files_.test_input)->Ready(id)) return false;
-  }
-  return !plan.reads_labels(segment) || labels_->Ready(id, plan.needs_batch_labels(segment));
-}
-
-void Node::Freed(int, MsgId id) {
-  if (model_->NetOf(id).plan().reads_images()) (id.train() ? files_.train_input : files_.test_input)->Release(id);
-}
-
 Status Node::Finish() {
   const Status snapshot = snapshotter_->Finish();
   if (snapshot.code() == StatusCode::kUnavailable) {  // one that had said BYE already, so that nobody misses it
@@ -551,21 +387,6 @@ Status Node::Finish() {
   return InternalError("the last snapshot was not written: %s", snapshot.message().c_str());
 }
 
-void Node::OnCopied(const SnapshotCopied& copied) {
-  Status status;
-  if (!copied.fault().empty()) {
-    status = InternalError("its copy on node \"%s\" failed: %s", table_.node(table_.snapshot_copier()).name.c_str(),
-                           Printable(copied.fault(), kMaxCopyFault).c_str());
-  }
-  snapshotter_->OnCopied(copied.iteration(), status);
-}
-
-NodeUse Node::Use() const {
-  NodeUse use{pipeline_->time_use(), pipeline_->payload()};
-  exchanges_.AddPayload(&use.payload);
-  return use;
-}
-
 // What `hproute --check` says of an iteration, counted. Tests and snapshots are not in it.
 void Node::LogPayload() const {
   Payload payload;
@@ -573,73 +394,6 @@ void Node::LogPayload() const {
   LOG(INFO) << Format("node %s: sent %lld and received %lld bytes of tensors in %lld iterations", info_.name.c_str(),
                       static_cast<long long>(payload.sent), static_cast<long long>(payload.received),
                       static_cast<long long>(pipeline_->clocks_done()));
-}
-
-// --- Events
-
-void Node::Send(Rank rank, uint32_t type, const google::protobuf::MessageLite& message) {
-  const std::string bytes = message.SerializeAsString();
-  const Status status = transport_->Send(rank, type, std::as_bytes(std::span(bytes)));
-  if (!status.ok()) LOG(WARNING) << "message to node " << table_.node(rank).name << ": " << status;
-}
-
-void Node::OnConnected(Rank peer) {
-  failure_detector_->OnConnected(peer);
-  if (peer >= table_.size()) {
-    bootstrap_->handshake()->OnConnected(peer);
-    if (pulls_) pulls_->OnConnected(peer);
-    return;
-  }
-  bootstrap_->OnConnected(peer);
-  if (!copies_ || !copies_->Asks(peer)) bootstrap_->OnRouteSettled(peer);
-}
-
-void Node::OnConnectFailed(Rank peer, const Status& status) {
-  if (bootstrap_->OnConnectFailed(peer)) shutdown_.Fail(status);
-}
-
-void Node::OnGranted(Rank peer, const PlaceTag& tag, RemoteGrant grant, size_t bytes) {
-  inbox_->OnGranted(peer, tag, bytes, [=, this] {
-    if (IsResumeTag(tag)) return transfer_->OnGranted(peer, tag, grant);
-    if (IsSliceTag(tag)) return snapshotter_->OnGranted(peer, tag, grant);
-    if (IsExchangeTag(tag)) return exchanges_.OnGranted(peer, tag, grant);
-    pipeline_->OnGranted(peer, tag, grant, bytes);
-  });
-}
-
-void Node::OnGrantEnded(Rank peer, const PlaceTag& tag, const Status& status) {
-  if (status.code() == StatusCode::kCancelled) inbox_->OnCancelled(peer);
-  if (status.ok()) trace_->OnArrived(peer, tag);
-  if (IsResumeTag(tag)) return transfer_->OnGrantEnded(status);
-  if (IsSliceTag(tag)) {
-    return snapshotter_->OnGrantEnded(
-        status.ok() ? status
-                    : Unavailable("node \"%s\" ended before its part of the snapshot had arrived: %s",
-                                  table_.node(peer).name.c_str(), status.message().c_str()));
-  }
-  if (IsExchangeTag(tag)) return exchanges_.OnGrantEnded(peer, tag, status);
-  pipeline_->OnGrantEnded(peer, tag, status);
-}
-
-void Node::OnWriteEnded(Rank peer, const PlaceTag& tag, const Status& status) {
-  trace_->OnWriteEnded(peer, tag);
-  if (IsResumeTag(tag)) return transfer_->OnWriteEnded(peer, status);
-  if (IsSliceTag(tag)) return snapshotter_->OnWriteEnded(tag);
-  if (IsExchangeTag(tag)) return exchanges_.OnWriteEnded(peer, tag, status);
-  pipeline_->OnWriteEnded(peer, tag, status);
-}
-
-void Node::OnMessage(Rank peer, uint32_t type, std::span<const std::byte> bytes) {
-  inbox_->OnMessage(peer, type, bytes);
-}
-
-void Node::OnClosed(Rank peer, const Status& status) {
-  if (peer >= table_.size()) {
-    bootstrap_->handshake()->OnClientGone(peer);
-    if (pulls_) pulls_->OnGone(peer);
-  }
-  inbox_->OnClosed(peer);
-  failure_detector_->OnClosed(peer, status);
 }
 
 }  // namespace hp
