@@ -1,5 +1,6 @@
 #include "base/host.h"
 
+#include "base/format.h"
 #include "base/hash.h"
 
 #include <arpa/inet.h>
@@ -88,6 +89,26 @@ std::string BareHost(const std::string& host) {
 std::string HostPort(const std::string& host, int port) {
   const bool ipv6 = host.find(':') != std::string::npos && host.front() != '[';
   return (ipv6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
+}
+
+Status ParseHostPort(const std::string& flag, const std::string& text, std::string* host, int* port) {
+  const size_t colon = text.rfind(':');
+  std::string name = colon == std::string::npos ? "" : text.substr(0, colon);
+  if (name.size() > 2 && name.front() == '[' && name.back() == ']') {
+    name = name.substr(1, name.size() - 2);
+  } else if (name.find_first_of("[]:/ ") != std::string::npos) {
+    return InvalidArgument("--%s: \"%s\" is no HOST:PORT (an IPv6 address stands in brackets)", flag.c_str(),
+                           text.c_str());
+  }
+  int number = -1;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data() + std::min(colon, text.size() - 1) + 1, end, number);
+  if (colon == std::string::npos || error != std::errc() || stop != end || number < 0 || number > 65535) {
+    return InvalidArgument("--%s: \"%s\" is no HOST:PORT", flag.c_str(), text.c_str());
+  }
+  *host = name;
+  *port = number;
+  return OkStatus();
 }
 
 StatusOr<std::string> OwnAddressOn(const std::string& interface, const std::string& dialled) {

@@ -21,6 +21,10 @@ std::string BareHost(const std::string& host);
 /// "HOST:PORT", with an IPv6 address in brackets: "[::1]:29500". For messages, and for getaddrinfo's users.
 std::string HostPort(const std::string& host, int port);
 
+/// Reads "HOST:PORT", "[ADDRESS]:PORT" or ":PORT". @param flag names it in messages.
+/// @return kInvalidArgument: it is of another form.
+Status ParseHostPort(const std::string& flag, const std::string& text, std::string* host, int* port);
+
 /// This host's own address on an interface. An interface may have several, of both families: the one that others dial
 /// wins, then those of its family, then those that are not link-local, then the first.
 /// @param interface its name ("eth0"), or the network that it is in ("10.0.0.0/8", "fd00::/8").

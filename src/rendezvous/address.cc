@@ -1,10 +1,9 @@
 #include "rendezvous/address.h"
 
 #include "base/format.h"
+#include "base/host.h"
 
 #include "rendezvous/run_id.h"
-
-#include <charconv>
 
 namespace hp {
 namespace {
@@ -12,26 +11,6 @@ namespace {
 constexpr char kForms[] = "a table's file, dir:///shared/path, tcp://HOST:PORT or redis://HOST:PORT/RUN_ID";
 
 }  // namespace
-
-Status ParseHostPort(const std::string& flag, const std::string& text, std::string* host, int* port) {
-  const size_t colon = text.rfind(':');
-  std::string name = colon == std::string::npos ? "" : text.substr(0, colon);
-  if (name.size() > 2 && name.front() == '[' && name.back() == ']') {
-    name = name.substr(1, name.size() - 2);
-  } else if (name.find_first_of("[]:/ ") != std::string::npos) {
-    return InvalidArgument("--%s: \"%s\" is no HOST:PORT (an IPv6 address stands in brackets)", flag.c_str(),
-                           text.c_str());
-  }
-  int number = -1;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data() + std::min(colon, text.size() - 1) + 1, end, number);
-  if (colon == std::string::npos || error != std::errc() || stop != end || number < 0 || number > 65535) {
-    return InvalidArgument("--%s: \"%s\" is no HOST:PORT", flag.c_str(), text.c_str());
-  }
-  *host = name;
-  *port = number;
-  return OkStatus();
-}
 
 StatusOr<RoutingAddress> ParseRoutingAddress(const std::string& text) {
   RoutingAddress address;

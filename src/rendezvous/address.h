@@ -23,8 +23,4 @@ struct RoutingAddress {
 /// message shows.
 StatusOr<RoutingAddress> ParseRoutingAddress(const std::string& text);
 
-/// Reads "HOST:PORT", "[ADDRESS]:PORT" or ":PORT". @param flag names it in messages.
-/// @return kInvalidArgument: it is of another form.
-Status ParseHostPort(const std::string& flag, const std::string& text, std::string* host, int* port);
-
 }  // namespace hp

@@ -4,11 +4,10 @@
 
 #include "scheduler/pipeline/time_use.h"
 
-#include <prometheus/collectable.h>
-#include <prometheus/exposer.h>
+#include "http/http_server.h"
 #include <prometheus/metric_family.h>
+#include <prometheus/text_serializer.h>
 
-#include <exception>
 #include <utility>
 #include <vector>
 
@@ -78,56 +77,40 @@ void AddTraining(const NodeMetrics& node, Families* to) {
   AddLearning(status.learning(), to);
 }
 
-class NodeCollectable : public prometheus::Collectable {
- public:
-  explicit NodeCollectable(std::function<NodeMetrics()> collect) : collect_(std::move(collect)) {}
-
-  std::vector<MetricFamily> Collect() const override {
-    const NodeMetrics node = collect_();
-    Families families;
-    families.AddGauge("hpnode_info", "The node and its job.", 1,
-                      {{"job", node.job},
-                       {"node", node.node},
-                       {"role", node.role},
-                       {"host", node.host},
-                       {"precision", node.precision}});
-    families.AddGauge("hpnode_training", "1 once the node trains.", node.training ? 1 : 0);
-    families.AddGauge("hpnode_resident_memory_bytes", "Memory of the process.",
-                      static_cast<double>(node.status.memory_bytes()));
-    if (node.training) AddTraining(node, &families);
-    return families.Take();
-  }
-
- private:
-  const std::function<NodeMetrics()> collect_;
-};
+std::vector<MetricFamily> MakeFamilies(const NodeMetrics& node) {
+  Families families;
+  families.AddGauge("hpnode_info", "The node and its job.", 1,
+                    {{"job", node.job},
+                     {"node", node.node},
+                     {"role", node.role},
+                     {"host", node.host},
+                     {"precision", node.precision}});
+  families.AddGauge("hpnode_training", "1 once the node trains.", node.training ? 1 : 0);
+  families.AddGauge("hpnode_resident_memory_bytes", "Memory of the process.",
+                    static_cast<double>(node.status.memory_bytes()));
+  if (node.training) AddTraining(node, &families);
+  return families.Take();
+}
 
 class PrometheusEndpoint : public MetricsEndpoint {
  public:
-  PrometheusEndpoint(const std::string& address, std::function<NodeMetrics()> collect)
-      : collectable_(std::make_shared<NodeCollectable>(std::move(collect))), exposer_(address, /*num_threads=*/1) {
-    exposer_.RegisterCollectable(collectable_);
-  }
+  explicit PrometheusEndpoint(std::unique_ptr<HttpServer> server) : server_(std::move(server)) {}
 
  private:
-  const std::shared_ptr<NodeCollectable> collectable_;
-  prometheus::Exposer exposer_;
+  const std::unique_ptr<HttpServer> server_;
 };
 
 }  // namespace
 
 StatusOr<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::Open(const std::string& address,
                                                                  std::function<NodeMetrics()> collect) {
-  const size_t colon = address.rfind(':');
-  const std::string port = colon == address.npos ? "" : address.substr(colon + 1);
-  if (colon == 0 || port.empty() || port.find_first_not_of("0123456789") != port.npos)
-    return InvalidArgument("--metrics is \"%s\"; expected ADDRESS:PORT", address.c_str());
-  try {
-    return std::unique_ptr<MetricsEndpoint>(new PrometheusEndpoint(address, std::move(collect)));
-  } catch (const std::exception& error) {
-    return FailedPrecondition("--metrics=%s: %s; is the address this host's, and the port free?", address.c_str(),
-                              error.what());
-  }
+  const auto page = [collect = std::move(collect)] {
+    return HttpAnswer{"text/plain; version=0.0.4; charset=utf-8",
+                      prometheus::TextSerializer().Serialize(MakeFamilies(collect())),
+                      {}};
+  };
+  HP_ASSIGN_OR_RETURN(std::unique_ptr<HttpServer> server, HttpServer::Open("metrics", address, {{"/metrics", page}}));
+  return std::unique_ptr<MetricsEndpoint>(new PrometheusEndpoint(std::move(server)));
 }
 
 }  // namespace hp

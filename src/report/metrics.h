@@ -27,7 +27,7 @@ class MetricsEndpoint {
   /// @param address ADDRESS:PORT, as "127.0.0.1:9101" or "[::1]:9101".
   /// @param collect called for each question, on threads of the endpoint, and not after it is destroyed.
   /// @return kInvalidArgument: another form of address; kFailedPrecondition: it can't be listened on, or this program
-  /// was built without prometheus-cpp.
+  /// was built without prometheus-cpp or cpp-httplib.
   static StatusOr<std::unique_ptr<MetricsEndpoint>> Open(const std::string& address,
                                                          std::function<NodeMetrics()> collect);
   virtual ~MetricsEndpoint() = default;

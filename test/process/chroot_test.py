@@ -19,6 +19,7 @@ PROJECT = os.path.dirname(os.path.dirname(HERE))
 EXAMPLE = "examples/digits"
 PROMISED = 0.97
 LIMIT_S = 800  # for a root of Debian, which is downloaded
+CUDA = r"/lib(cu\w+|nccl|nvrtc|nvJitLink)\.so"
 LIBC = r"/(ld-linux\S*|libc|libm|libmvec|libdl|libpthread|librt|libresolv)\.so"
 
 
@@ -97,6 +98,21 @@ class ChrootTest(cluster.JobTest):
                                "--weights=/%s/work/digits_iter_1000.caffemodel" % EXAMPLE, "--iterations=3")
         self.assertGreaterEqual(float(re.findall(r"accuracy = (\S+)", said)[-1]), PROMISED, said)
 
+    def bring_cuda(self):
+        """NVIDIA's libraries as this host has them, where the programs need them: no package of Debian's has them."""
+        loaded = self.run_here("ldd", cluster.program("hpnode"))
+        libraries = {path for path in re.findall(r"=> (\S+)", loaded) if re.search(CUDA, path)}
+        if not libraries:
+            return
+        folder = os.path.join(self.root, "usr/local/lib")
+        for library in libraries:
+            source, target = os.path.realpath(library), os.path.join(folder, os.path.basename(library))
+            try:
+                os.link(source, target)  # they take 2 GB
+            except OSError:
+                shutil.copy(source, target)
+        self.run_inside("ldconfig")
+
     def make_debian(self):
         """A root with Debian's essential packages and apt, of the release and the mirrors of this host."""
         release = debian_release()
@@ -129,6 +145,7 @@ class ChrootTest(cluster.JobTest):
                         "/hpnode.deb")
         self.assertNotIn("libibverbs1", self.run_inside("dpkg-query", "-W", "-f", "${Package}\n"), "only recommended")
         self.assertTrue(os.path.exists(os.path.join(self.root, "usr/share/man/man1/hpnode.1")))
+        self.bring_cuda()
         self.train_digits("/usr/bin")
 
     def test_the_bundle_in_a_root_with_nothing_but_libc(self):

@@ -67,7 +67,8 @@ ROOMS = {
     "src/engine": ["proto", "tensor", "backend", "layers", "net", "net/plan", "data", "checkpoint", "model", "transport",
                    "scheduler/plan", "scheduler/pipeline", "scheduler/control", "solvers", "solvers/exchange/exchange.h",
                    "solvers/exchange/server_client.h", "solvers/exchange/parameter_server.h", "input", "snapshot"],
-    "src/report": ["proto", "transport", "scheduler/plan", "scheduler/pipeline", "scheduler/control", "solvers"],
+    "src/http": [],
+    "src/report": ["proto", "http", "transport", "scheduler/plan", "scheduler/pipeline", "scheduler/control", "solvers"],
     # What opens the host or a GPU for a node: it names the backends, and nobody it gives them to does.
     "src/devices": ["proto", "tensor", "backend", "backend/cpu", "backend/cuda", "transport", "transport/copy",
                     "scheduler/plan", "solvers/exchange"],
@@ -101,6 +102,7 @@ LIBRARIES = [
     (r"boost/asio", r"transport/(connect|tcp|verbs)/|tools/cluster/event_loop",
      "Boost.Asio belongs in transport/connect, tcp and verbs, and in tools/cluster/event_loop"),
     (r"prometheus/", r"src/report/metrics", "prometheus-cpp belongs in src/report/metrics"),
+    (r"httplib", r"src/http/", "cpp-httplib belongs in src/http"),
     (r"n?curses", r"src/control_client/watch", "ncurses belongs in src/control_client/watch"),
     (r"openssl/", r"transport/connect/tls|src/base/job_token", "OpenSSL belongs in transport/connect/tls and base/job_token"),
     (r"google/protobuf/|.*\.pb\.h", r"(?!include/)", "include/hp keeps protobuf out of other programs"),
