@@ -96,9 +96,16 @@ class SurveyTest(cut_link_test.Hosts):
         names = self.make_slow_hosts()
         text = self.read("table.prototxt").decode()
         self.write("other.prototxt", text.replace("micro_batches: 2", "micro_batches: 3"))
-        nodes = self.survey(names[:2]) + self.survey(names[2:], table="other.prototxt")
-        for node in nodes:
-            self.expect_exit(node, 2, "its routing table is another one than")
+        first, second = self.survey(names[:2])
+        odd, = self.survey(names[2:], table="other.prototxt")
+        self.expect_exit(odd, 2, "its routing table is another one than")
+        # Whoever met it ends, too; whoever had no time to waits for hosts that are gone, and says for which.
+        another, waits = "its routing table is another one than", r"waiting for (conv|fc)\d \("
+        for node in (first, second):
+            self.await_text(node, "%s|%s" % (another, waits))
+        met = [node for node in (first, second) if another in node.text()]
+        self.assertTrue(met)
+        self.expect_all(met, 2, another)
 
     def test_bad_input(self):
         self.make_job()
