@@ -80,8 +80,8 @@ void CheckNets(const caffe::SolverParameter& solver, Faults* faults) {
 }
 
 void CheckTests(const caffe::SolverParameter& solver, Faults* faults) {
-  faults->Unsupported(solver.test_net_size() > 1, "more than one test_net");
-  faults->Unsupported(solver.test_iter_size() > 1, "more than one test_iter");
+  faults->Unsupported(solver.test_net_size() > 1, "test_net, several of them");
+  faults->Unsupported(solver.test_iter_size() > 1, "test_iter, several of them");
   faults->Unsupported(solver.test_compute_loss(), "test_compute_loss: true");
   faults->AddIf(solver.test_interval() < 0, Format("test_interval: %d; expected at least 0", solver.test_interval()));
   faults->AddIf(solver.test_interval() == 0 && solver.test_iter_size() > 0,

@@ -2,7 +2,7 @@
 #include "base/format.h"
 #include "commands/evaluate.h"
 #include "node/pull_client.h"
-#include "proto/layer_place.h"
+#include "proto/place.h"
 #include "proto/text.h"
 #include "scheduler/plan/msg_id.h"
 #include "tools/tool_main.h"

@@ -8,7 +8,7 @@
 #include "engine/stage_exchange.h"
 #include "model/node_model.h"
 #include "node/make_exchange.h"
-#include "proto/layer_place.h"
+#include "proto/place.h"
 #include "solvers/check.h"
 
 #include <algorithm>
@@ -99,7 +99,7 @@ StatusOr<NodeSummary> SummarizeNode(const std::shared_ptr<const JobPlan>& job, R
 
 Status CheckBuildable(const std::string& solver_path, const caffe::SolverParameter& solver,
                       const std::shared_ptr<const caffe::NetParameter>& net) {
-  HP_RETURN_IF_ERROR(CheckSolver(solver).Prepend(solver_path));
+  HP_RETURN_IF_ERROR(AtFields(CheckSolver(solver), solver_path));
   for (const caffe::Phase phase : {caffe::TRAIN, caffe::TEST}) {
     if (phase == caffe::TEST && solver.test_iter_size() == 0) continue;
     HP_RETURN_IF_ERROR(AtLayer(NetGraph::Create(net, phase).status(), solver, solver_path));

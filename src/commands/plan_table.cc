@@ -8,6 +8,7 @@
 #include "commands/profile_net.h"
 #include "commands/sample_shape.h"
 #include "commands/simulate.h"
+#include "proto/place.h"
 #include "proto/text.h"
 #include "scheduler/plan/table_check.h"
 #include "solvers/check.h"
@@ -38,7 +39,7 @@ struct PlanFiles {
 StatusOr<PlanFiles> ReadFiles(const PlanFlags& flags) {
   PlanFiles files;
   HP_ASSIGN_OR_RETURN(files.solver, ReadSolver(flags.solver));
-  HP_RETURN_IF_ERROR(CheckSolver(files.solver).Prepend(flags.solver));
+  HP_RETURN_IF_ERROR(AtFields(CheckSolver(files.solver), flags.solver));
   HP_ASSIGN_OR_RETURN(caffe::NetParameter net, NetOfSolver(files.solver));
   files.net = std::make_shared<const caffe::NetParameter>(std::move(net));
   HP_RETURN_IF_ERROR(NetGraph::Create(files.net, caffe::TRAIN).status());

@@ -4,6 +4,7 @@
 #include "base/pending_file.h"
 #include "commands/hosts_like_this.h"
 #include "commands/sample_shape.h"
+#include "proto/place.h"
 #include "proto/text.h"
 #include "scheduler/plan/table_check.h"
 #include "scheduler/plan/table_places.h"
@@ -30,7 +31,7 @@ StatusOr<std::unique_ptr<JobPlan>> PlanJob(const SimulateFlags& flags, const Rou
   JobPlan::Options options;
   options.table = &table;
   HP_ASSIGN_OR_RETURN(options.solver, ReadSolver(table.solver_path()));
-  HP_RETURN_IF_ERROR(CheckSolver(options.solver).Prepend(table.solver_path()));
+  HP_RETURN_IF_ERROR(AtFields(CheckSolver(options.solver), table.solver_path()));
   HP_ASSIGN_OR_RETURN(caffe::NetParameter net, NetOfSolver(options.solver));
   options.net = std::make_shared<const caffe::NetParameter>(std::move(net));
   const std::vector<std::string> faults = CheckTable(table.config(), *options.net, nullptr);

@@ -11,6 +11,7 @@
 #include "base/program.h"
 #include "proto/hash.h"
 #include "proto/net_filter.h"
+#include "proto/place.h"
 #include "proto/text.h"
 #include "scheduler/plan/table_check.h"
 #include "solvers/check.h"
@@ -46,7 +47,7 @@ DataShape ShapeMessage(const Input& input, bool test) {
 
 Status LoadFiles(const RoutingTable& table, const LayerTypes& types, JobFiles* files) {
   HP_ASSIGN_OR_RETURN(files->solver, ReadSolver(table.solver_path()));
-  HP_RETURN_IF_ERROR(CheckSolver(files->solver).Prepend(table.solver_path()));
+  HP_RETURN_IF_ERROR(AtFields(CheckSolver(files->solver), table.solver_path()));
   HP_ASSIGN_OR_RETURN(caffe::NetParameter net, NetOfSolver(files->solver));
   files->net = std::make_shared<const caffe::NetParameter>(std::move(net));
   std::vector<std::string> faults = CheckTable(table.config(), *files->net, CanonicalAddresses, types);

@@ -11,7 +11,7 @@
 #include "checkpoint/snapshot.h"
 #include "engine/compute_threads.h"
 #include "engine/initial_params.h"
-#include "proto/layer_place.h"
+#include "proto/place.h"
 #include "scheduler/control/messages.h"
 
 #include "glog/logging.h"

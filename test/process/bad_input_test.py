@@ -172,7 +172,7 @@ class FilesTest(cluster.JobTest):
                 ("net.prototxt", 'bottom: "ip2" bottom: "label" top: "accuracy"',
                  'bottom: "ip3" bottom: "label" top: "accuracy"',
                  r'net\.prototxt:17: layer "accuracy": bottom "ip3" is not produced'),
-                ("solver.prototxt", "momentum: 0.9", "momentum: -1", r"solver\.prototxt: momentum: -1")):
+                ("solver.prototxt", "momentum: 0.9", "momentum: -1", r"solver\.prototxt:\d+: momentum: -1")):
             text = good if name == "net.prototxt" else solver
             self.assertIn(before, text)
             self.write("solver.prototxt", solver + "test_iter: 1\ntest_interval: 10\n")

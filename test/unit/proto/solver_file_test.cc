@@ -1,4 +1,4 @@
-#include "proto/layer_place.h"
+#include "proto/place.h"
 #include "proto/text.h"
 
 #include <gtest/gtest.h>
@@ -74,6 +74,19 @@ TEST_F(SolverFileTest, ErrorsOfALayerNameItsLine) {
   const auto with_net = ReadSolver(inlined);
   ASSERT_TRUE(with_net.ok()) << with_net.status();
   EXPECT_EQ(AtLayer(wrong, *with_net, inlined).message(), inlined + ":6: layer \"b\": is wrong");
+}
+
+TEST_F(SolverFileTest, FaultsOfFieldsNameTheirLines) {
+  const std::string solver =
+      Write("solver.prototxt", "net: 'net.prototxt'\n# momentum: 1\n\nmomentum: -1\ntest_iter: 0\n");
+  const Status faults = InvalidArgument("momentum: -1; wrong\ntest_iter, several\nmax_iter: missing\nno field");
+  EXPECT_EQ(AtFields(faults, solver).message(), solver + ":4: momentum: -1; wrong\n" + solver +
+                                                    ":5: test_iter, several\n" + solver + ": max_iter: missing\n" +
+                                                    solver + ": no field");
+  EXPECT_EQ(AtFields(faults, solver).code(), faults.code());
+  EXPECT_TRUE(AtFields(OkStatus(), solver).ok());
+  EXPECT_EQ(AtFields(InvalidArgument("momentum: -1"), folder_ + "/absent").message(),
+            folder_ + "/absent: momentum: -1");
 }
 
 TEST_F(SolverFileTest, WorkingDirectoryComesFirst) {

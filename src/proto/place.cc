@@ -1,9 +1,11 @@
-#include "proto/layer_place.h"
+#include "proto/place.h"
 
 #include "base/format.h"
 #include "base/input_file.h"
 
 #include <google/protobuf/text_format.h>
+
+#include <sstream>
 
 namespace hp {
 namespace {
@@ -27,16 +29,29 @@ int LineOf(const std::string& layer, const caffe::NetParameter& net, const TextF
   return 0;
 }
 
+// Reads the text at `path` with the places of its fields. @return false: it is no such message.
+template <typename Message>
+bool ReadWithPlaces(const std::string& path, Message* message, TextFormat::ParseInfoTree* tree) {
+  const StatusOr<std::string> text = ReadInputFile(path);
+  TextFormat::Parser parser;
+  parser.WriteLocationsTo(tree);
+  return text.ok() && parser.ParseFromString(*text, message);
+}
+
+// Line of the field whose name `fault` begins with, from 1; 0: it is not set in the text that `tree` was made of.
+int LineOfFirstField(const std::string& fault, const TextFormat::ParseInfoTree& tree) {
+  const std::string name = fault.substr(0, fault.find_first_not_of("abcdefghijklmnopqrstuvwxyz_0123456789"));
+  const auto* field = caffe::SolverParameter::descriptor()->FindFieldByName(name);
+  return field == nullptr ? 0 : tree.GetLocation(field, field->is_repeated() ? 0 : -1).line + 1;
+}
+
 template <typename Message, typename Line>
 Status WithPlace(const Status& status, const std::string& path, const Line& line_of) {
   const std::string layer = LayerNamedBy(status.message());
   if (status.ok() || layer.empty()) return status;
-  const StatusOr<std::string> text = ReadInputFile(path);
   Message message;
   TextFormat::ParseInfoTree tree;
-  TextFormat::Parser parser;
-  parser.WriteLocationsTo(&tree);
-  if (!text.ok() || !parser.ParseFromString(*text, &message)) return status;
+  if (!ReadWithPlaces(path, &message, &tree)) return status;
   const int line = line_of(layer, message, tree);
   return line == 0 ? status : status.Prepend(Format("%s:%d", path.c_str(), line));
 }
@@ -57,6 +72,21 @@ Status AtLayer(const Status& status, const caffe::SolverParameter& solver, const
         TextFormat::ParseInfoTree* const inner = tree.GetTreeForNested(field, -1);
         return inner == nullptr ? 0 : LineOf(layer, read.net_param(), *inner);
       });
+}
+
+Status AtFields(const Status& status, const std::string& solver_path) {
+  if (status.ok()) return status;
+  caffe::SolverParameter read;
+  TextFormat::ParseInfoTree tree;
+  const bool known = ReadWithPlaces(solver_path, &read, &tree);
+  std::istringstream faults(status.message());
+  std::string message;
+  for (std::string fault; std::getline(faults, fault);) {
+    const int line = known ? LineOfFirstField(fault, tree) : 0;
+    message +=
+        (message.empty() ? "" : "\n") + solver_path + (line > 0 ? ":" + std::to_string(line) : "") + ": " + fault;
+  }
+  return Status(status.code(), message);
 }
 
 }  // namespace hp

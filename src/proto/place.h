@@ -14,4 +14,9 @@ Status AtLayer(const Status& status, const caffe::SolverParameter& solver, const
 /// The same for a net that was read from `path`.
 Status AtLayer(const Status& status, const std::string& path);
 
+/// The same error with "FILE:LINE: " in front of each of its lines that begins with the name of a field ("momentum: -1;
+/// expected ...") which stands in the solver's file, and with "FILE: " in front of the others. Reads that file again.
+/// @param status of CheckSolver.
+Status AtFields(const Status& status, const std::string& solver_path);
+
 }  // namespace hp
