@@ -2,6 +2,7 @@
 
 #include "base/format.h"
 #include "layers/traits/errors.h"
+#include "layers/traits/filler_check.h"
 #include "proto/caffe.pb.h"
 
 #include <algorithm>
@@ -44,6 +45,26 @@ Status CheckForeignFields(const LayerType& type, const caffe::LayerParameter& pa
   return OkStatus();
 }
 
+/// Fillers of the layer's typed parameters (convolution_param { weight_filler }): what is wrong without any shape.
+Status CheckFillers(const caffe::LayerParameter& param) {
+  std::vector<const google::protobuf::FieldDescriptor*> fields, inner;
+  param.GetReflection()->ListFields(param, &fields);
+  for (const auto* field : fields) {
+    if (field->cpp_type() != field->CPPTYPE_MESSAGE || field->is_repeated()) continue;
+    const google::protobuf::Message& typed = param.GetReflection()->GetMessage(param, field);
+    inner.clear();
+    typed.GetReflection()->ListFields(typed, &inner);
+    for (const auto* part : inner) {
+      if (part->message_type() != caffe::FillerParameter::descriptor() || part->is_repeated()) continue;
+      const google::protobuf::Message& filler = typed.GetReflection()->GetMessage(typed, part);
+      HP_RETURN_IF_ERROR(CheckFillerFields(
+          static_cast<const caffe::FillerParameter&>(filler),
+          Format("layer \"%s\": %s: %s", param.name().c_str(), field->name().c_str(), part->name().c_str())));
+    }
+  }
+  return OkStatus();
+}
+
 Status CheckUnsupportedFields(const caffe::LayerParameter& param) {
   if (param.propagate_down_size() > 0) {
     return LayerError(param, "propagate_down is not supported (set lr_mult: 0 in the layers below to freeze them)");
@@ -78,6 +99,7 @@ Status CheckCommonFields(const LayerType& type, const caffe::LayerParameter& par
   HP_RETURN_IF_ERROR(CheckCounts(type, param));
   HP_RETURN_IF_ERROR(CheckForeignFields(type, param));
   HP_RETURN_IF_ERROR(CheckUnsupportedFields(param));
+  HP_RETURN_IF_ERROR(CheckFillers(param));
   return CheckLossWeights(type, param);
 }
 

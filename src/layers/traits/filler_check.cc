@@ -42,7 +42,7 @@ Status CheckType(const std::string& type, const std::string& where) {
 
 }  // namespace
 
-Status CheckFiller(const caffe::FillerParameter& filler, const Shape& whole, const std::string& where) {
+Status CheckFillerFields(const caffe::FillerParameter& filler, const std::string& where) {
   HP_RETURN_IF_ERROR(CheckType(filler.type(), where));
   if (filler.type() == "uniform" && !(filler.min() <= filler.max())) {
     return InvalidArgument("%s: min %g is greater than max %g", where.c_str(), filler.min(), filler.max());
@@ -50,6 +50,11 @@ Status CheckFiller(const caffe::FillerParameter& filler, const Shape& whole, con
   if (filler.type() == "gaussian" && !(filler.std() >= 0)) {
     return InvalidArgument("%s: std %g is negative", where.c_str(), filler.std());
   }
+  return OkStatus();
+}
+
+Status CheckFiller(const caffe::FillerParameter& filler, const Shape& whole, const std::string& where) {
+  HP_RETURN_IF_ERROR(CheckFillerFields(filler, where));
   if (filler.type() == "gaussian" && (filler.sparse() < -1 || filler.sparse() > whole.dim(0))) {
     return InvalidArgument("%s: sparse %d is not in -1..%lld (non-zero weights per output; -1: all)", where.c_str(),
                            filler.sparse(), static_cast<long long>(whole.dim(0)));

@@ -18,4 +18,7 @@ namespace hp {
 /// range.
 Status CheckFiller(const caffe::FillerParameter& filler, const Shape& whole, const std::string& where);
 
+/// The part of CheckFiller that needs no shape: the type, and values that are wrong for any blob. Logs nothing.
+Status CheckFillerFields(const caffe::FillerParameter& filler, const std::string& where);
+
 }  // namespace hp
