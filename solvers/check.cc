@@ -2,6 +2,7 @@
 
 #include "base/format.h"
 #include "solvers/lr_policy.h"
+#include "solvers/update_rule.h"
 
 #include <algorithm>
 #include <array>
@@ -29,17 +30,25 @@ class Faults {
 };
 
 void CheckType(const caffe::SolverParameter& solver, Faults* faults) {
-  constexpr std::array<std::string_view, 6> kCaffeTypes = {"SGD", "Nesterov", "AdaGrad", "RMSProp", "AdaDelta", "Adam"};
+  constexpr std::array<std::string_view, 4> kTypes = {"SGD", "Nesterov", "AdaGrad", "RMSProp"};
   if (solver.has_type() && solver.has_solver_type()) {
     faults->Add("type and solver_type (its old form) are both set; expected one of them");
     return;
   }
-  const std::string field = solver.has_solver_type() ? "solver_type" : "type";
-  const std::string type = solver.has_solver_type() ? std::string(kCaffeTypes[solver.solver_type()]) : solver.type();
-  if (type == "SGD") return;
-  const bool known = std::find(kCaffeTypes.begin(), kCaffeTypes.end(), type) != kCaffeTypes.end();
-  faults->Add(field + ": \"" + type + "\" is " +
-              (known ? "a Caffe solver that hpnode does not support yet" : "not a solver type; expected SGD"));
+  const std::string field = solver.has_solver_type() ? "solver_type" : "type", type = SolverTypeOf(solver);
+  const bool adaptive = type == "AdaGrad" || type == "RMSProp";
+  if (std::find(kTypes.begin(), kTypes.end(), type) == kTypes.end()) {
+    const bool known = type == "AdaDelta" || type == "Adam";
+    faults->Add(field + ": \"" + type + "\" is " +
+                (known ? "a Caffe solver that hpnode does not support yet"
+                       : "not a solver type; expected SGD, Nesterov, AdaGrad or RMSProp"));
+  }
+  // As in Caffe, which has one history: of momentum, or of squares.
+  faults->AddIf(adaptive && solver.momentum() != 0,
+                Format("momentum: %g; expected none, since %s has no momentum", solver.momentum(), type.c_str()));
+  faults->AddIf(adaptive && !(solver.delta() >= 0), Format("delta: %g; expected at least 0", solver.delta()));
+  faults->AddIf(type == "RMSProp" && !(solver.rms_decay() >= 0 && solver.rms_decay() < 1),
+                Format("rms_decay: %g; expected at least 0, and less than 1", solver.rms_decay()));
 }
 
 void CheckNumber(const char* field, float value, Faults* faults) {

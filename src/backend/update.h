@@ -2,40 +2,57 @@
 
 #include "base/host_device.h"
 
+#include <math.h>
+
 #include <cstdint>
 
 namespace hp {
 
-/// Caffe's SGD for one parameter and one update:
+/// How a gradient changes a parameter: one of Caffe's solver types with one history. With g the gradient below, w the
+/// weights and h the history:
+enum class UpdateRule : uint8_t {
+  kSgd,       ///< h = keep h + rate g;           w -= h
+  kNesterov,  ///< h' = keep h + rate g;          w -= (1 + keep) h' - keep h;  h = h'
+  kSquares,   ///< h = keep h + add g^2;          w -= rate g / (sqrt(h) + delta): AdaGrad and RMSProp
+};
+
+/// One update of one parameter:
 ///   g = gradient_scale * gradient + l2 * w + l1 * sign(w)
-///   h = momentum * h + rate * g
-///   w = w - h
-/// with g the gradient, w the weights and h the history (momentum). The learning rate is inside the history, so a
-/// change of rate acts on new gradients only. Source: Caffe, src/caffe/solvers/sgd_solver.cpp.
-struct SgdCoefficients {
+/// and then the rule. In SGD and Nesterov the learning rate is inside the history, so a change of rate acts on new
+/// gradients only. Sources: Caffe, src/caffe/solvers/{sgd,nesterov,adagrad,rmsprop}_solver.cpp.
+struct UpdateCoefficients {
   float rate = 0;        ///< learning rate times lr_mult
-  float momentum = 0;    ///< Caffe's field; 0: plain SGD
+  float keep = 0;        ///< of the history: momentum, or rms_decay; AdaGrad: 1
   float l2 = 0, l1 = 0;  ///< weight_decay times decay_mult in the one that regularization_type names, the other 0
   /// Clip scale / iter_size / loss scale, in this order: Caffe clips the sum over iter_size, then divides.
   float gradient_scale = 1;
+  float delta = 0;  ///< kSquares
+  UpdateRule rule = UpdateRule::kSgd;
 };
 
 /// The update of one element, on the host or in a kernel; the same operations on all devices.
-/// @tparam kL1 whether c.l1 is read; false saves its cost where l1 is 0.
-template <bool kL1>
-HP_HOST_DEVICE inline void SgdStep(const SgdCoefficients& c, float gradient, float* history, float* weight) {
-  const float w = *weight;
+/// @tparam kRule c.rule. @tparam kL1 whether c.l1 is read; false saves its cost where l1 is 0.
+template <UpdateRule kRule, bool kL1>
+HP_HOST_DEVICE inline void UpdateStep(const UpdateCoefficients& c, float gradient, float* history, float* weight) {
+  const float w = *weight, before = *history;
   float g = c.gradient_scale * gradient + c.l2 * w;
   if (kL1) g += c.l1 * (static_cast<float>(w > 0) - static_cast<float>(w < 0));
-  const float h = c.momentum * *history + c.rate * g;
+  if (kRule == UpdateRule::kSquares) {
+    const float add = c.keep == 1 ? 1.0f : 1 - c.keep;
+    const float h = c.keep * before + add * g * g;
+    *history = h;
+    *weight = w - c.rate * g / (sqrtf(h) + c.delta);
+    return;
+  }
+  const float h = c.keep * before + c.rate * g;
   *history = h;
-  *weight = w - h;
+  *weight = w - (kRule == UpdateRule::kSgd ? h : (1 + c.keep) * h - c.keep * before);
 }
 
 /// A parameter in an update, or any range of its elements: elements do not depend on each other. The three arrays are
 /// [n] float32 in the device's memory and do not overlap, nor do those of different parts of one call.
-struct SgdPart {
-  SgdCoefficients coefficients;
+struct UpdatePart {
+  UpdateCoefficients coefficients;
   int64_t n = 0;
   const float* gradient = nullptr;
   float *history = nullptr, *weights = nullptr;

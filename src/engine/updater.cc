@@ -6,7 +6,7 @@
 #include "engine/updater.h"
 
 #include "solvers/learning_rates.h"
-#include "solvers/sgd.h"
+#include "solvers/update_rule.h"
 
 #include <omp.h>
 
@@ -111,20 +111,21 @@ void Updater::UpdateInPieces(const NetStep& step, const StepSize& size) {
   for (double sum : piece_squares) squares(size.clock)[weights] += sum;
 }
 
-SgdCoefficients Updater::CoefficientsOf(int param, const StepSize& size) const {
+UpdateCoefficients Updater::CoefficientsOf(int param, const StepSize& size) const {
   const StoredParam& stored = options_.params->param(param);
-  return SgdCoefficientsFor(model_.job().solver(), size.rate, stored.lr_mult, stored.decay_mult, size.gradient_scale);
+  return UpdateCoefficientsFor(model_.job().solver(), size.rate, stored.lr_mult, stored.decay_mult,
+                               size.gradient_scale);
 }
 
 void Updater::ApplyRows(int param, const StepSize& size, int64_t begin, int64_t end, const float* gradient,
                         const UpdateSample* sample) {
   const int64_t row = options_.params->param(param).block.cols();
-  const SgdCoefficients coefficients = CoefficientsOf(param, size);
+  const UpdateCoefficients coefficients = CoefficientsOf(param, size);
   float* const history = options_.params->history(param).data();
   float* const values = options_.params->values(param, size.clock + 1).data();
   const auto update = [&](int64_t rows, const float* of_rows, int64_t first) {
-    const SgdPart part = {coefficients, rows * row, of_rows, history + first * row, values + first * row};
-    options_.backend->SgdUpdate({&part, 1});
+    const UpdatePart part = {coefficients, rows * row, of_rows, history + first * row, values + first * row};
+    options_.backend->UpdateParams({&part, 1});
   };
   if (sample == nullptr) return update(end - begin, gradient, begin);
   for (int64_t r = begin; r < end; ++r) update(1, gradient + (r - begin) * row, sample->classes[r]);
@@ -258,7 +259,7 @@ void Updater::CopyValues(int param, int64_t clock) {
 
 void Updater::UpdateWhole(const std::vector<int>& groups, const StepSize& size) {
   ParamStore* const params = options_.params;
-  std::vector<SgdPart> parts;
+  std::vector<UpdatePart> parts;
   for (int group : groups) {
     if (!serves(group) && SampleOf(StepOfGroup(group)) != nullptr) {
       UpdateSampled(StepOfGroup(group), size);
@@ -272,7 +273,7 @@ void Updater::UpdateWhole(const std::vector<int>& groups, const StepSize& size) 
       params->MarkUpdated(param, size.clock + 1);
     }
   }
-  options_.backend->SgdUpdate(parts);
+  options_.backend->UpdateParams(parts);
 }
 
 }  // namespace hp

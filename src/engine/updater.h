@@ -29,7 +29,7 @@ namespace hp {
 /// A clock goes, where updates wait for the verdict (PipelinePlan::wait_for_verdict):
 ///   DeferredGradient of each deferred group, Norm, AddNorms, OnVerdict, Update of each group;
 /// elsewhere Update alone, for each group once its gradient is final, then AddNorms. Learning rates and the arithmetic
-/// are those of Caffe's SGDSolver (solvers/sgd.h).
+/// are those of Caffe's SGDSolver (solvers/update_rule.h).
 class Updater {
  public:
   struct Options {
@@ -110,7 +110,7 @@ class Updater {
   int64_t RowsOf(const NetStep& step) const;
   /// The gradients are in memory.
   void UpdateWhole(const std::vector<int>& groups, const StepSize& size);
-  SgdCoefficients CoefficientsOf(int param, const StepSize& size) const;
+  UpdateCoefficients CoefficientsOf(int param, const StepSize& size) const;
   /// Computes the sums of squares of the groups' gradients, and fetches them to the host.
   void EnqueueSquares(int64_t clock, const std::vector<int>& groups);
   /// With staleness an update starts from a copy of the values before it, whose readers may not be done.

@@ -80,12 +80,11 @@ std::string ContractTest::SolverOf(const std::string& layers, const std::string&
   const std::string name = std::to_string(count++);
   const std::string net = *folder_ / (name + "_net.prototxt"), path = *folder_ / (name + "_solver.prototxt");
   WriteFile(net, "name: 'contract'\n" + DataLayers(folder_->path()) + layers);
-  WriteFile(path, "net: '" + net + "'\nbase_lr: " + Text(base_lr) + " weight_decay: " + Text(weight_decay) +
-                      " lr_policy: 'step' gamma: 0.5 stepsize: 20 momentum: 0.9\n"
-                      "iter_size: 2 max_iter: " +
-                      std::to_string(iterations) +
-                      " test_iter: 2 test_interval: 9 random_seed: 7 snapshot_after_train: false display: 25\n" +
-                      extra);
+  WriteFile(path,
+            "net: '" + net + "'\nbase_lr: " + Text(base_lr) + " weight_decay: " + Text(weight_decay) +
+                " lr_policy: 'step' gamma: 0.5 stepsize: 20\n" + (extra.starts_with("type:") ? "" : "momentum: 0.9 ") +
+                "iter_size: 2 max_iter: " + std::to_string(iterations) +
+                " test_iter: 2 test_interval: 9 random_seed: 7 snapshot_after_train: false display: 25\n" + extra);
   return path;
 }
 

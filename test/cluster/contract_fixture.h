@@ -24,6 +24,8 @@ class ContractTest : public testing::Test {
   static void TearDownTestSuite();
 
   /// Writes a solver and its net. @return the solver's path.
+  /// @param extra fields of the solver; where they begin with a type they replace SGD with momentum.
+  /// @param extra fields; without a type it is SGD with momentum.
   /// @param loss_weight learning rate and decay make up for it, so that it only makes gradients larger.
   static std::string Solver(const std::string& extra, bool frozen = false, int iterations = 50, double loss_weight = 1,
                             const NetHead& head = {});

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """Trains a small net 20 iterations with hpnode and with the NumPy program of test/support, from the same weights on the
-same records, and compares every blob and every momentum: all rate policies and all that an SGD solver can do.
+same records, and compares every blob and every momentum: all rate policies, solver types and their options.
 
   solver_reference_test.py HPNODE HPROUTE CONVERT_MNIST_DATA CONV FC      (nodes of the table: 1 0 is plain training)
 """
@@ -68,6 +68,9 @@ CASES = {
     "multipliers": {"multipliers": True},
     "iter_size": {"iter_size": 2},
     "clip_gradients": {"clip_gradients": 0.3},
+    "Nesterov": {"type": '"Nesterov"', "iter_size": 2, "multipliers": True},
+    "AdaGrad": {"type": '"AdaGrad"', "momentum": 0, "delta": 0.1},
+    "RMSProp": {"type": '"RMSProp"', "momentum": 0, "delta": 0.1, "rms_decay": 0.9, "base_lr": 0.02, "clip_gradients": 0.3},
     "margin": {"margin": True},
     "margin clipped": {"margin": True, "clip_gradients": 0.3, "iter_size": 2},
     "sampled": {"sampled": True},

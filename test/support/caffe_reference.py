@@ -33,7 +33,7 @@ except ImportError:
     sys.exit(77)
 
 from caffe_net import Net
-from caffe_solver import Sgd
+from caffe_solver import make_solver
 from caffe_text import one, read_prototxt
 from caffe_wire import read_caffemodel, read_solverstate, write_caffemodel
 
@@ -61,7 +61,7 @@ class Records:
 def train(solver_spec, net, records, iterations, staleness=0):
     """Iteration t has the gradients of the parameters after t - staleness updates, and takes its step from the latest.
     @return the solver, and (rate, mean loss) of every iteration."""
-    solver, log, iter_size = Sgd(solver_spec, net.params), [], one(solver_spec, "iter_size", 1)
+    solver, log, iter_size = make_solver(solver_spec, net.params), [], one(solver_spec, "iter_size", 1)
     versions = collections.deque(maxlen=staleness + 1)
     for iteration in range(iterations):
         versions.append([param.value.copy() for param in net.params])

@@ -1,6 +1,7 @@
-"""Caffe's SGD solver in NumPy: rate policies, clip_gradients, iter_size, L1/L2, momentum with the rate inside it.
+"""Caffe's solvers in NumPy: rate policies, clip_gradients, iter_size, L1/L2, SGD (momentum with the rate inside it),
+Nesterov, AdaGrad and RMSProp.
 
-Source: Caffe, src/caffe/solvers/sgd_solver.cpp and src/caffe/solver.cpp.
+Sources: Caffe, src/caffe/solvers/{sgd,nesterov,adagrad,rmsprop}_solver.cpp and src/caffe/solver.cpp.
 """
 import numpy as np
 
@@ -58,7 +59,7 @@ class Sgd:
         """One update from gradients that were summed over iter_size batches."""
         self.rate = self.rate_at(self.iteration)
         self.clip()
-        momentum, decay = one(self.solver, "momentum", 0.0), one(self.solver, "weight_decay", 0.0)
+        decay = one(self.solver, "weight_decay", 0.0)
         kind = one(self.solver, "regularization_type", "L2")
         for i, param in enumerate(self.params):
             gradient = np.zeros_like(param.grad) if param.lr_mult == 0 else param.grad / one(
@@ -67,7 +68,41 @@ class Sgd:
             gradient = gradient + decay * param.decay_mult * penalty
             # Of a layer with a sample of its classes, the other rows take no step: no decay, no momentum.
             rows = slice(None) if param.touched is None else param.touched
-            history = momentum * self.history[i] + self.rate * param.lr_mult * gradient
+            history, step = self.step(self.history[i], self.rate * param.lr_mult, gradient)
             self.history[i][rows] = history[rows]
-            param.value[rows] -= history[rows]
+            param.value[rows] -= step[rows]
         self.iteration += 1
+
+    def step(self, history, rate, gradient):
+        """The new history, and what the weights lose."""
+        history = one(self.solver, "momentum", 0.0) * history + rate * gradient
+        return history, history
+
+
+class Nesterov(Sgd):
+
+    def step(self, history, rate, gradient):
+        momentum = one(self.solver, "momentum", 0.0)
+        new = momentum * history + rate * gradient
+        return new, (1 + momentum) * new - momentum * history
+
+
+class AdaGrad(Sgd):
+
+    def step(self, history, rate, gradient):
+        new = history + gradient**2
+        return new, rate * gradient / (np.sqrt(new) + one(self.solver, "delta", 1e-8))
+
+
+class RmsProp(Sgd):
+
+    def step(self, history, rate, gradient):
+        decay = one(self.solver, "rms_decay", 0.99)
+        new = decay * history + (1 - decay) * gradient**2
+        return new, rate * gradient / (np.sqrt(new) + one(self.solver, "delta", 1e-8))
+
+
+def make_solver(solver, params):
+    """Of the class that `type` or its old form solver_type names."""
+    types = {"SGD": Sgd, "NESTEROV": Nesterov, "ADAGRAD": AdaGrad, "RMSPROP": RmsProp}
+    return types[str(one(solver, "solver_type", one(solver, "type", "SGD"))).upper()](solver, params)

@@ -4,8 +4,8 @@
 
 namespace hp {
 
-void CpuBackend::SgdUpdate(std::span<const SgdPart> parts) {
-  for (const SgdPart& p : parts) hp::SgdUpdate(p.coefficients, p.n, p.gradient, p.history, p.weights);
+void CpuBackend::UpdateParams(std::span<const UpdatePart> parts) {
+  for (const UpdatePart& p : parts) hp::UpdateParams(p.coefficients, p.n, p.gradient, p.history, p.weights);
 }
 
 void CpuBackend::SumsOfSquares(std::span<const SquaresPart> parts) {

@@ -40,7 +40,7 @@ class CpuBackend final : public Backend {
   StatusOr<OpPtr> Sum(bool bias, const Descs& in) override;
 
   // By all threads of the OpenMP team for large parts; done on return. In update.h the same for one part.
-  void SgdUpdate(std::span<const SgdPart> parts) override;
+  void UpdateParams(std::span<const UpdatePart> parts) override;
   void SumsOfSquares(std::span<const SquaresPart> parts) override;
 };
 

@@ -17,13 +17,29 @@ constexpr int64_t kParallelFrom = 1 << 15;
 constexpr int64_t kLine = 16;
 constexpr int64_t kSumBlock = 1 << 15;
 
-// One loop for each of the regularisers, so that the common ones pay for nothing else.
-template <bool kL1>
-void UpdateRange(const SgdCoefficients& c, int64_t n, const float* __restrict gradient, float* __restrict history,
+// One loop for each rule and regulariser, so that the common ones pay for nothing else.
+template <UpdateRule kRule, bool kL1>
+void UpdateRange(const UpdateCoefficients& c, int64_t n, const float* __restrict gradient, float* __restrict history,
                  float* __restrict weights) {
-  const SgdCoefficients local = c;  // or it would be loaded again in every turn
+  const UpdateCoefficients local = c;  // or it would be loaded again in every turn
 #pragma omp simd
-  for (int64_t i = 0; i < n; ++i) SgdStep<kL1>(local, gradient[i], history + i, weights + i);
+  for (int64_t i = 0; i < n; ++i) UpdateStep<kRule, kL1>(local, gradient[i], history + i, weights + i);
+}
+
+template <UpdateRule kRule>
+auto RangeOf(const UpdateCoefficients& c) {
+  return c.l1 != 0 ? UpdateRange<kRule, true> : UpdateRange<kRule, false>;
+}
+
+auto RangeFor(const UpdateCoefficients& c) {
+  switch (c.rule) {
+    case UpdateRule::kNesterov:
+      return RangeOf<UpdateRule::kNesterov>(c);
+    case UpdateRule::kSquares:
+      return RangeOf<UpdateRule::kSquares>(c);
+    default:
+      return RangeOf<UpdateRule::kSgd>(c);
+  }
 }
 
 double BlockSum(const float* values, int64_t n) {
@@ -38,8 +54,9 @@ double BlockSum(const float* values, int64_t n) {
 
 }  // namespace
 
-void SgdUpdate(const SgdCoefficients& coefficients, int64_t n, const float* gradient, float* history, float* weights) {
-  const auto update = coefficients.l1 != 0 ? UpdateRange<true> : UpdateRange<false>;
+void UpdateParams(const UpdateCoefficients& coefficients, int64_t n, const float* gradient, float* history,
+                  float* weights) {
+  const auto update = RangeFor(coefficients);
 #pragma omp parallel if (n >= kParallelFrom)
   {
     const int64_t threads = omp_get_num_threads(), lines = (n + kLine - 1) / kLine;

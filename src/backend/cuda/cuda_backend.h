@@ -51,7 +51,7 @@ class CudaBackend final : public Backend {
   StatusOr<OpPtr> Scatter(const std::vector<Range>& channels, const Descs& in) override;
   StatusOr<OpPtr> Sum(bool bias, const Descs& in) override;
 
-  void SgdUpdate(std::span<const SgdPart> parts) override { cuda::SgdUpdate(context_.stream(), parts); }
+  void UpdateParams(std::span<const UpdatePart> parts) override { cuda::UpdateParams(context_.stream(), parts); }
   void SumsOfSquares(std::span<const SquaresPart> parts) override { cuda::SumsOfSquares(context_, parts); }
 
  private:

@@ -20,8 +20,8 @@ namespace cuda {
 
 /// Doubles of device memory that SumsOfSquares needs between its two kernels (GpuContext::partial_sums).
 int64_t PartialSums();
-/// Backend::SgdUpdate and Backend::SumsOfSquares; parts are copied, all that they point to is in the GPU's memory.
-void SgdUpdate(const GpuStream& stream, std::span<const SgdPart> parts);
+/// Backend::UpdateParams and Backend::SumsOfSquares; parts are copied, all that they point to is in the GPU's memory.
+void UpdateParams(const GpuStream& stream, std::span<const UpdatePart> parts);
 void SumsOfSquares(const GpuContext& context, std::span<const SquaresPart> parts);
 
 /// Copies a tensor from one layout (dense or NHWC) and element type to another, without overlap. Shapes are equal, or

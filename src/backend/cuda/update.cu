@@ -49,10 +49,10 @@ void ForParts(std::span<const Part> parts, const Visit& visit) {
 }
 
 /// Reads gradient, history and weights, writes the last two. An item is a pack, or an element of what is left.
-template <bool kL1>
+template <UpdateRule kRule, bool kL1>
 struct Update {
   Runs runs;
-  SgdPart parts[kMostParts];
+  UpdatePart parts[kMostParts];
   int64_t packs[kMostParts];
 
   HP_HOST_DEVICE void operator()(int64_t item) const {
@@ -65,21 +65,21 @@ struct Update {
     }
   }
   template <int W>
-  HP_HOST_DEVICE static void Run(const SgdPart& part, int64_t i) {
+  HP_HOST_DEVICE static void Run(const UpdatePart& part, int64_t i) {
     const Pack<float, W> g = LoadPack<W>(part.gradient + i);
     Pack<float, W> h = LoadPack<W>(part.history + i), w = LoadPack<W>(part.weights + i);
-    for (int k = 0; k < W; ++k) SgdStep<kL1>(part.coefficients, g.of[k], &h.of[k], &w.of[k]);
+    for (int k = 0; k < W; ++k) UpdateStep<kRule, kL1>(part.coefficients, g.of[k], &h.of[k], &w.of[k]);
     StorePack(part.history + i, h);
     StorePack(part.weights + i, w);
   }
 };
-static_assert(sizeof(Update<true>) <= 4000);
+static_assert(sizeof(Update<UpdateRule::kSgd, true>) <= 4000);
 
-template <bool kL1>
-void UpdateParts(const GpuStream& stream, std::span<const SgdPart> parts) {
-  Update<kL1> update = {};
+template <UpdateRule kRule, bool kL1>
+void UpdateParts(const GpuStream& stream, std::span<const UpdatePart> parts) {
+  Update<kRule, kL1> update = {};
   for (size_t i = 0; i < parts.size(); ++i) {
-    const SgdPart& part = update.parts[i] = parts[i];
+    const UpdatePart& part = update.parts[i] = parts[i];
     update.packs[i] = Packable({part.gradient, part.history, part.weights}) ? part.n / 4 : 0;
     update.runs.Add(part.n - 3 * update.packs[i]);
   }
@@ -146,13 +146,21 @@ struct SumOfRows : DoubleSum {
 
 int64_t PartialSums() { return kMostParts * kMostRows; }
 
-void SgdUpdate(const GpuStream& stream, std::span<const SgdPart> parts) {
-  const bool l1 = std::any_of(parts.begin(), parts.end(), [](const SgdPart& p) { return p.coefficients.l1 != 0; });
-  ForParts(parts, [&](std::span<const SgdPart> some) {
-    if (l1) {
-      UpdateParts<true>(stream, some);
-    } else {
-      UpdateParts<false>(stream, some);
+void UpdateParams(const GpuStream& stream, std::span<const UpdatePart> parts) {
+  if (parts.empty()) return;
+  // All parts are of one solver: they differ in numbers, not in what is done with them.
+  const bool l1 = std::any_of(parts.begin(), parts.end(), [](const UpdatePart& p) { return p.coefficients.l1 != 0; });
+  ForParts(parts, [&](std::span<const UpdatePart> some) {
+    switch (parts[0].coefficients.rule) {
+      case UpdateRule::kSgd:
+        return l1 ? UpdateParts<UpdateRule::kSgd, true>(stream, some)
+                  : UpdateParts<UpdateRule::kSgd, false>(stream, some);
+      case UpdateRule::kNesterov:
+        return l1 ? UpdateParts<UpdateRule::kNesterov, true>(stream, some)
+                  : UpdateParts<UpdateRule::kNesterov, false>(stream, some);
+      case UpdateRule::kSquares:
+        return l1 ? UpdateParts<UpdateRule::kSquares, true>(stream, some)
+                  : UpdateParts<UpdateRule::kSquares, false>(stream, some);
     }
   });
 }

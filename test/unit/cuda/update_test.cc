@@ -18,23 +18,34 @@ struct Parameter {
       : gradient(RandomValues(n, 1)), history(RandomValues(n, 2)), weights(RandomValues(n, 3)) {
     if (n > 2) weights[1] = 0;  // sign(0) is 0
   }
-  SgdPart Part(const SgdCoefficients& c, int64_t begin) {
+  UpdatePart Part(const UpdateCoefficients& c, int64_t begin) {
     return {c, static_cast<int64_t>(weights.size()) - begin, gradient.data() + begin, history.data() + begin,
             weights.data() + begin};
   }
 };
 
 /// Beside the CPU's, whose test holds it to the equations. Contraction into fused multiplications may differ.
-TEST(SgdUpdate, IsTheCpus) {
-  for (const float l1 : {0.0f, 0.03f}) {
-    const SgdCoefficients c = {.rate = 0.1f, .momentum = 0.9f, .l2 = 0.02f, .l1 = l1, .gradient_scale = 0.25f};
+TEST(UpdateParams, IsTheCpus) {
+  using enum UpdateRule;
+  for (const auto& [rule, l1] : {std::pair{kSgd, 0.0f},
+                                 {kSgd, 0.03f},
+                                 {kNesterov, 0.0f},
+                                 {kNesterov, 0.03f},
+                                 {kSquares, 0.0f},
+                                 {kSquares, 0.03f}}) {
+    const UpdateCoefficients c = {
+        .rate = 0.1f, .keep = 0.9f, .l2 = 0.02f, .l1 = l1, .gradient_scale = 0.25f, .delta = 0.01f, .rule = rule};
     for (const int64_t n : {0, 1, 2, 3, 4, 5, 1000, 5003}) {
       for (const int64_t begin : {int64_t{0}, std::min<int64_t>(n, 3)}) {  // a part that is not aligned
         Parameter cpu(n), gpu(n);
-        hp::SgdUpdate(c, n - begin, cpu.gradient.data() + begin, cpu.history.data() + begin,
-                      cpu.weights.data() + begin);
-        const SgdPart part = gpu.Part(c, begin);
-        Gpu().SgdUpdate({&part, 1});
+        for (Parameter* parameter : {&cpu, &gpu}) {
+          if (rule != kSquares) break;
+          for (float& history : parameter->history) history *= history;
+        }
+        hp::UpdateParams(c, n - begin, cpu.gradient.data() + begin, cpu.history.data() + begin,
+                         cpu.weights.data() + begin);
+        const UpdatePart part = gpu.Part(c, begin);
+        Gpu().UpdateParams({&part, 1});
         if (UnderTest().waits) {
           EXPECT_EQ(gpu.weights, Parameter(n).weights);
         }
@@ -47,18 +58,18 @@ TEST(SgdUpdate, IsTheCpus) {
 }
 
 /// More parameters than one launch takes, of all sizes: each as if it were alone.
-TEST(SgdUpdate, TakesManyParametersAtOnce) {
+TEST(UpdateParams, TakesManyParametersAtOnce) {
   std::vector<Parameter> together, alone;
   for (int64_t i = 0; i < 130; ++i) together.emplace_back(i * i % 1013), alone.emplace_back(i * i % 1013);
-  std::vector<SgdPart> parts;
+  std::vector<UpdatePart> parts;
   for (size_t i = 0; i < together.size(); ++i) {
-    const SgdCoefficients c = {.rate = 0.01f * static_cast<float>(i + 1), .momentum = 0.9f, .l2 = 0.02f};
+    const UpdateCoefficients c = {.rate = 0.01f * static_cast<float>(i + 1), .keep = 0.9f, .l2 = 0.02f};
     const int64_t begin = i % 3 == 0 && !together[i].weights.empty() ? 1 : 0;
     parts.push_back(together[i].Part(c, begin));
-    const SgdPart part = alone[i].Part(c, begin);
-    Gpu().SgdUpdate({&part, 1});
+    const UpdatePart part = alone[i].Part(c, begin);
+    Gpu().UpdateParams({&part, 1});
   }
-  Gpu().SgdUpdate(parts);
+  Gpu().UpdateParams(parts);
   Synchronize();
   for (size_t i = 0; i < together.size(); ++i) {
     EXPECT_EQ(together[i].history, alone[i].history) << i;

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""hpnode's SGD against Caffe's rules in NumPy: 20 iterations over random gradients for each rate policy, regulariser,
-iter_size and clip_gradients.   sgd_against_numpy.py PATH/TO/sgd_against_numpy
+"""hpnode's updates against Caffe's rules in NumPy: 20 iterations over random gradients for each solver type, rate policy,
+regulariser, iter_size and clip_gradients.   updates_against_numpy.py PATH/TO/updates_against_numpy
 """
 import os
 import subprocess
@@ -14,7 +14,7 @@ except ImportError as missing:
     print("SKIPPED:", missing)
     sys.exit(77)
 
-from caffe_solver import Sgd
+from caffe_solver import make_solver
 from caffe_text import Parser, one
 
 ITERATIONS = 20
@@ -26,6 +26,9 @@ POLICIES = ["lr_policy: 'fixed'", "lr_policy: 'step' gamma: 0.7 stepsize: 6", "l
 RULES = ["", "momentum: 0.9", "momentum: 0.9 weight_decay: 0.05",
          "momentum: 0.8 weight_decay: 0.05 regularization_type: 'L1'", "momentum: 0.9 clip_gradients: 100",
          "momentum: 0.9 weight_decay: 0.05 iter_size: 3",
+         "type: 'Nesterov' momentum: 0.9 weight_decay: 0.05 iter_size: 2", "solver_type: NESTEROV",
+         "type: 'AdaGrad' delta: 0.001 weight_decay: 0.05", "solver_type: ADAGRAD regularization_type: 'L1' weight_decay: 0.05",
+         "type: 'RMSProp' rms_decay: 0.9 delta: 0.001 iter_size: 2", "solver_type: RMSPROP delta: 0.01 clip_gradients: 150",
          "momentum: 0.9 weight_decay: 0.05 regularization_type: 'L1' iter_size: 2 clip_gradients: 150"]
 
 
@@ -38,13 +41,13 @@ class Param:
 
 def run_numpy(solver, weights, gradients):
     params = [Param(value, lr, decay) for value, (_, lr, decay) in zip(weights, PARAMS)]
-    sgd, rates = Sgd(solver, params), []
+    made, rates = make_solver(solver, params), []
     for batches in gradients:
         for i, param in enumerate(params):
             param.grad[...] = sum(batch[i].astype(np.float64) for batch in batches)
-        sgd.apply()
-        rates.append(sgd.rate)
-    return rates, [param.value for param in params], sgd.history
+        made.apply()
+        rates.append(made.rate)
+    return rates, [param.value for param in params], made.history
 
 
 def run_hpnode(program, text, weights, gradients):

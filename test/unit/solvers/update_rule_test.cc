@@ -1,4 +1,4 @@
-#include "solvers/sgd.h"
+#include "solvers/update_rule.h"
 
 #include "backend/cpu/update.h"
 
@@ -26,15 +26,15 @@ struct Update {
   explicit Update(int64_t n) : gradient(Random(n, 1)), history(Random(n, 2)), weights(Random(n, 3)) {
     if (n > 2) weights[1] = 0;  // sign(0) is 0
   }
-  void Run(const SgdCoefficients& c) {
-    SgdUpdate(c, static_cast<int64_t>(weights.size()), gradient.data(), history.data(), weights.data());
+  void Run(const UpdateCoefficients& c) {
+    UpdateParams(c, static_cast<int64_t>(weights.size()), gradient.data(), history.data(), weights.data());
   }
 };
 
 double Sign(double value) { return (value > 0) - (value < 0); }
 
-TEST(SgdUpdate, FollowsTheEquations) {
-  const SgdCoefficients c = {.rate = 0.1f, .momentum = 0.9f, .l2 = 0.02f, .l1 = 0.03f, .gradient_scale = 0.25f};
+TEST(UpdateParams, FollowsTheEquations) {
+  const UpdateCoefficients c = {.rate = 0.1f, .keep = 0.9f, .l2 = 0.02f, .l1 = 0.03f, .gradient_scale = 0.25f};
   for (int64_t n : {0, 1, 2, 15, 16, 17, 1000, (1 << 15) + 5, 200'003}) {
     const Update before(n);
     Update after(n);
@@ -42,29 +42,59 @@ TEST(SgdUpdate, FollowsTheEquations) {
     for (int64_t i = 0; i < n; ++i) {
       const double w = before.weights[i];
       const double g = 0.25 * before.gradient[i] + double{c.l2} * w + double{c.l1} * Sign(w);
-      const double h = double{c.momentum} * before.history[i] + double{c.rate} * g;
+      const double h = double{c.keep} * before.history[i] + double{c.rate} * g;
       ASSERT_NEAR(after.history[i], h, 1e-6) << i << " of " << n;
       ASSERT_NEAR(after.weights[i], w - h, 1e-6) << i << " of " << n;
     }
   }
 }
 
-TEST(SgdUpdate, HasTheSameBitsWholeOrInParts) {
-  const SgdCoefficients c = {.rate = 0.1f, .momentum = 0.9f, .l2 = 0.02f};
+TEST(UpdateParams, FollowsTheEquationsOfNesterov) {
+  const UpdateCoefficients c = {.rate = 0.1f, .keep = 0.9f, .l2 = 0.02f, .rule = UpdateRule::kNesterov};
+  const Update before(1000);
+  Update after(1000);
+  after.Run(c);
+  for (size_t i = 0; i < 1000; ++i) {
+    const double g = before.gradient[i] + double{c.l2} * before.weights[i];
+    const double h = double{c.keep} * before.history[i] + double{c.rate} * g;
+    ASSERT_NEAR(after.history[i], h, 1e-6) << i;
+    ASSERT_NEAR(after.weights[i], before.weights[i] - (1.9 * h - 0.9 * before.history[i]), 2e-6) << i;
+  }
+}
+
+TEST(UpdateParams, FollowsTheEquationsOfSquares) {
+  for (const float keep : {1.0f, 0.75f}) {  // AdaGrad, RMSProp
+    const UpdateCoefficients c = {.rate = 0.1f, .keep = keep, .l1 = 0.03f, .delta = 0.5f, .rule = UpdateRule::kSquares};
+    Update before(1000);
+    for (float& history : before.history) history *= history;
+    Update after = before;
+    after.Run(c);
+    for (size_t i = 0; i < 1000; ++i) {
+      const double g = before.gradient[i] + double{c.l1} * Sign(before.weights[i]);
+      const double h = keep * before.history[i] + (keep == 1 ? 1 : 0.25) * g * g;
+      ASSERT_NEAR(after.history[i], h, 1e-5) << i;
+      ASSERT_NEAR(after.weights[i], before.weights[i] - 0.1 * g / (std::sqrt(h) + 0.5), 1e-6) << i;
+    }
+  }
+}
+
+TEST(UpdateParams, HasTheSameBitsWholeOrInParts) {
+  const UpdateCoefficients c = {.rate = 0.1f, .keep = 0.9f, .l2 = 0.02f};
   constexpr int64_t kCount = 150'016, kCut = 70'016;
   Update whole(kCount), parts(kCount);
   whole.Run(c);
-  SgdUpdate(c, kCut, parts.gradient.data(), parts.history.data(), parts.weights.data());
-  SgdUpdate(c, kCount - kCut, parts.gradient.data() + kCut, parts.history.data() + kCut, parts.weights.data() + kCut);
+  UpdateParams(c, kCut, parts.gradient.data(), parts.history.data(), parts.weights.data());
+  UpdateParams(c, kCount - kCut, parts.gradient.data() + kCut, parts.history.data() + kCut,
+               parts.weights.data() + kCut);
   EXPECT_EQ(whole.weights, parts.weights);
   EXPECT_EQ(whole.history, parts.history);
 }
 
-TEST(SgdUpdate, LeavesFrozenWeightsAlone) {
+TEST(UpdateParams, LeavesFrozenWeightsAlone) {
   Update update(100);
   const std::vector<float> weights = update.weights;
   update.history.assign(100, 0);
-  update.Run({.rate = 0, .momentum = 0.9f, .l2 = 0.5f});
+  update.Run({.rate = 0, .keep = 0.9f, .l2 = 0.5f});
   EXPECT_EQ(update.weights, weights);
 }
 
@@ -104,21 +134,39 @@ TEST(ClipScale, ActsAboveTheThresholdOnly) {
   EXPECT_FLOAT_EQ(ClipScale(solver, 100), 0.5f);
 }
 
-TEST(SgdCoefficients, TakeTheFieldsOfTheSolver) {
+TEST(UpdateCoefficients, TakeTheFieldsOfTheSolver) {
   caffe::SolverParameter solver;
   solver.set_momentum(0.9f);
   solver.set_weight_decay(0.01f);
   solver.set_iter_size(4);
-  SgdCoefficients c = SgdCoefficientsFor(solver, 0.1f, 2, 3, 0.5f);
+  UpdateCoefficients c = UpdateCoefficientsFor(solver, 0.1f, 2, 3, 0.5f);
   EXPECT_FLOAT_EQ(c.rate, 0.2f);
-  EXPECT_FLOAT_EQ(c.momentum, 0.9f);
+  EXPECT_FLOAT_EQ(c.keep, 0.9f);
   EXPECT_FLOAT_EQ(c.l2, 0.03f);
   EXPECT_EQ(c.l1, 0);
   EXPECT_FLOAT_EQ(c.gradient_scale, 0.125f);
   solver.set_regularization_type("L1");
-  c = SgdCoefficientsFor(solver, 0.1f, 2, 3, 0.5f);
+  c = UpdateCoefficientsFor(solver, 0.1f, 2, 3, 0.5f);
   EXPECT_EQ(c.l2, 0);
   EXPECT_FLOAT_EQ(c.l1, 0.03f);
+}
+
+TEST(UpdateCoefficients, HaveTheRuleOfTheType) {
+  caffe::SolverParameter solver;
+  solver.set_momentum(0.9f);
+  EXPECT_EQ(UpdateCoefficientsFor(solver, 1, 1, 1, 1).rule, UpdateRule::kSgd);
+  solver.set_type("Nesterov");
+  UpdateCoefficients c = UpdateCoefficientsFor(solver, 1, 1, 1, 1);
+  EXPECT_EQ(c.rule, UpdateRule::kNesterov);
+  EXPECT_EQ(c.keep, 0.9f);
+  solver.clear_type();
+  solver.set_solver_type(caffe::SolverParameter::ADAGRAD);
+  c = UpdateCoefficientsFor(solver, 1, 1, 1, 1);
+  EXPECT_EQ(c.rule, UpdateRule::kSquares);
+  EXPECT_EQ(c.keep, 1);
+  EXPECT_EQ(c.delta, 1e-8f);
+  solver.set_solver_type(caffe::SolverParameter::RMSPROP);
+  EXPECT_EQ(UpdateCoefficientsFor(solver, 1, 1, 1, 1).keep, 0.99f);
 }
 
 }  // namespace

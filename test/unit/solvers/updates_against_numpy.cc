@@ -1,12 +1,12 @@
-// Runs the solvers room's SGD over given gradients, for sgd_against_numpy.py:
-//   sgd_against_numpy SOLVER.prototxt ITERATIONS COUNT:LR_MULT:DECAY_MULT ... < floats > floats
+// Runs the solvers room's SGD over given gradients, for updates_against_numpy.py:
+//   updates_against_numpy SOLVER.prototxt ITERATIONS COUNT:LR_MULT:DECAY_MULT ... < floats > floats
 // In: the weights of all parameters, then for each iteration and each of iter_size batches their gradients.
 // Out: for each iteration the rate, then at the end all weights and all histories. All raw float32.
 #include "backend/cpu/update.h"
 #include "solvers/check.h"
 #include "solvers/lr_policy.h"
 #include "solvers/param_store.h"
-#include "solvers/sgd.h"
+#include "solvers/update_rule.h"
 
 #include "google/protobuf/text_format.h"
 
@@ -60,8 +60,8 @@ void Update(const caffe::SolverParameter& solver, float rate, ParamStore* store)
   for (int i = 0; i < store->size(); ++i) {
     const hp::StoredParam& param = store->param(i);
     if (param.frozen()) continue;
-    hp::SgdUpdate(hp::SgdCoefficientsFor(solver, rate, param.lr_mult, param.decay_mult, clip), store->count(i),
-                  store->gradient(i).data(), store->history(i).data(), store->values(i).data());
+    hp::UpdateParams(hp::UpdateCoefficientsFor(solver, rate, param.lr_mult, param.decay_mult, clip), store->count(i),
+                     store->gradient(i).data(), store->history(i).data(), store->values(i).data());
     store->MarkUpdated(i);
   }
 }

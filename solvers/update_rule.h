@@ -3,14 +3,22 @@
 #include "backend/update.h"
 #include "proto/caffe.pb.h"
 
+#include <string>
+
 namespace hp {
 
-/// The coefficients for one update of a parameter with `lr_mult` and `decay_mult`: momentum, weight decay as L1 or L2
-/// by regularization_type, and the division by iter_size. The formulas are beside SgdCoefficients.
+/// The solver's type as Caffe registers it ("SGD", "Nesterov", "AdaGrad", "RMSProp", ...): of `type`, or of its old
+/// form solver_type.
+std::string SolverTypeOf(const caffe::SolverParameter& solver);
+
+/// The coefficients for one update of a parameter with `lr_mult` and `decay_mult`: the rule of the solver's type,
+/// weight decay as L1 or L2 by regularization_type, and the division by iter_size. The formulas are beside
+/// UpdateCoefficients.
+/// @param solver that CheckSolver passed.
 /// @param rate LearningRate of the update, without lr_mult.
 /// @param scale factor of the gradients: ClipScale / loss scale; 1 without clip_gradients and loss scaling.
-SgdCoefficients SgdCoefficientsFor(const caffe::SolverParameter& solver, float rate, float lr_mult, float decay_mult,
-                                   float scale);
+UpdateCoefficients UpdateCoefficientsFor(const caffe::SolverParameter& solver, float rate, float lr_mult,
+                                         float decay_mult, float scale);
 
 /// The factor that scales a gradient down to the L2 norm clip_gradients; 1 if its norm is not larger, or clip_gradients
 /// is negative. As in Caffe, gradients are clipped before they are divided by iter_size.

@@ -1,0 +1,50 @@
+#include "solvers/update_rule.h"
+
+#include <cmath>
+
+namespace hp {
+
+std::string SolverTypeOf(const caffe::SolverParameter& solver) {
+  if (!solver.has_solver_type()) return solver.type();
+  switch (solver.solver_type()) {
+    case caffe::SolverParameter::SGD:
+      return "SGD";
+    case caffe::SolverParameter::NESTEROV:
+      return "Nesterov";
+    case caffe::SolverParameter::ADAGRAD:
+      return "AdaGrad";
+    case caffe::SolverParameter::RMSPROP:
+      return "RMSProp";
+    case caffe::SolverParameter::ADADELTA:
+      return "AdaDelta";
+    case caffe::SolverParameter::ADAM:
+      return "Adam";
+  }
+  return "";  // not reached: protobuf reads no other value
+}
+
+UpdateCoefficients UpdateCoefficientsFor(const caffe::SolverParameter& solver, float rate, float lr_mult,
+                                         float decay_mult, float scale) {
+  const float decay = solver.weight_decay() * decay_mult;
+  const bool l1 = solver.regularization_type() == "L1";
+  UpdateCoefficients coefficients = {.rate = rate * lr_mult,
+                                     .keep = solver.momentum(),
+                                     .l2 = l1 ? 0 : decay,
+                                     .l1 = l1 ? decay : 0,
+                                     .gradient_scale = scale / static_cast<float>(solver.iter_size()),
+                                     .delta = solver.delta()};
+  const std::string type = SolverTypeOf(solver);
+  if (type == "Nesterov") coefficients.rule = UpdateRule::kNesterov;
+  if (type == "AdaGrad" || type == "RMSProp") {
+    coefficients.rule = UpdateRule::kSquares;
+    coefficients.keep = type == "AdaGrad" ? 1 : solver.rms_decay();
+  }
+  return coefficients;
+}
+
+float ClipScale(const caffe::SolverParameter& solver, double sum_of_squares) {
+  const double norm = std::sqrt(sum_of_squares);
+  return solver.clip_gradients() >= 0 && norm > solver.clip_gradients() ? solver.clip_gradients() / norm : 1;
+}
+
+}  // namespace hp

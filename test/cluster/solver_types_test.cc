@@ -1,0 +1,53 @@
+// The contract for Caffe's solver types beside SGD: whatever a node's update keeps of a parameter, it keeps the same
+// under every table.
+#include "test/cluster/contract_fixture.h"
+
+#include <gtest/gtest.h>
+
+namespace hp::test {
+namespace {
+
+// Where squares of gradients are near zero, steps of AdaGrad and RMSProp have their sign alone, which rounding decides:
+// with Caffe's delta of 1e-8 two runs that add in another order would part.
+constexpr const char* kTypes[] = {"type: 'Nesterov' momentum: 0.9", "type: 'AdaGrad' delta: 0.05",
+                                  "type: 'RMSProp' rms_decay: 0.9 delta: 0.5"};
+
+class SolverTypesTest : public ContractTest, public testing::WithParamInterface<const char*> {};
+
+ClusterSpec Served(ClusterSpec table, int servers) {
+  table.ps = {{0, servers}};
+  return table;
+}
+
+TEST_P(SolverTypesTest, HybridTables) {
+  Check(Solver(GetParam()), {Table(2, {2}, 3, 1, false), Table(3, {1, 2}, 2, 0, true), Table(2, {}, 1, 0, false)});
+}
+
+TEST_P(SolverTypesTest, ParameterServersTakeTheSteps) {
+  Check(Solver(GetParam()), {Served(Table(3, {2}, 2, 0, false), 2), Served(Table(2, {}, 1, 1, true), 1)});
+}
+
+TEST_P(SolverTypesTest, ClippedGradients) {
+  Check(Solver(std::string(GetParam()) + " clip_gradients: 0.8"), {Table(2, {3}, 3, 1, false)});
+}
+
+TEST_P(SolverTypesTest, GoOnFromTheirSnapshotsUnderAnotherTable) {
+  const std::string prefix = NewPrefix();
+  const std::string solver =
+      Solver(std::string(GetParam()) + " snapshot: 5 snapshot_prefix: '" + prefix + "'", false, 10);
+  const ClusterResult whole = TrainCluster(Table(2, {2}, 2, 0, false), solver);
+  ASSERT_TRUE(whole.status.ok()) << whole.status;
+  ClusterSpec other = Table(1, {3}, 3, 0, false);
+  other.resume = prefix + "_iter_5.solverstate";
+  const ClusterResult resumed = TrainCluster(other, solver);
+  ASSERT_TRUE(resumed.status.ok()) << resumed.status;
+  for (const auto& [name, values] : whole.params) {
+    EXPECT_LT(RelativeDifference(resumed.params.at(name), values), 1e-4) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, SolverTypesTest, testing::ValuesIn(kTypes),
+                         [](const auto& info) { return std::string(info.param).substr(7, 4); });
+
+}  // namespace
+}  // namespace hp::test
