@@ -266,6 +266,26 @@ PlanFlags FlagsOfPlan() {
   return flags;
 }
 
+std::string JoinList(const std::vector<std::string>& items) {
+  std::string text;
+  for (const std::string& item : items) text += (text.empty() ? "" : ",") + item;
+  return text;
+}
+
+/// How a scheduler starts the nodes of a table that was planned for `job_hosts`, each as the task of its number.
+StatusOr<std::string> HowToStart(const RoutingTableConfig& config, const std::vector<std::string>& job_hosts) {
+  std::vector<std::string> node_hosts, hosts;
+  for (const NodeConfig& node : config.node()) node_hosts.push_back(node.host());
+  for (const std::string& entry : job_hosts) hosts.push_back(entry.substr(0, entry.find('/')));
+  HP_ASSIGN_OR_RETURN(const TaskPlacement placement, PlaceTasks(node_hosts, hosts));
+  std::string text = "tasks: " + std::to_string(config.node_size()) + ", " + std::to_string(placement.nodes_per_host) +
+                     " on each of " + JoinList(placement.hosts) + "\n";
+  if (!FLAGS_hosts.starts_with("slurm")) return text;
+  return text + "start: srun --ntasks=" + std::to_string(config.node_size()) +
+         " --ntasks-per-node=" + std::to_string(placement.nodes_per_host) + " --nodelist=" + JoinList(placement.hosts) +
+         " --distribution=block hpnode --routing=" + FLAGS_out + "\n";
+}
+
 Status WriteProfile() {
   for (const char* flag : {"conv", "fc", "ps", "staleness", "exclude", "out"}) {
     if (IsGiven(flag)) return InvalidArgument("--%s does not go with --profile, which writes one without --plan", flag);
@@ -286,14 +306,23 @@ Status Plan() {
     if (!IsGiven(flag)) continue;
     return InvalidArgument("--%s does not go with --plan, nor without --conv and --fc: hproute chooses it", flag);
   }
-  if (AreJobHosts(FLAGS_hosts)) {
-    return InvalidArgument("--hosts=%s goes with --conv and --fc: the scheduler has chosen how many nodes a host has",
-                           FLAGS_hosts.c_str());
-  }
   if (IsGiven("staleness")) return InvalidArgument("--staleness goes with --conv and --fc: hproute plans without it");
   if (FLAGS_take < 1) return InvalidArgument("--take is %d; expected 1 or more", FLAGS_take);
   if (FLAGS_solver.empty()) return InvalidArgument("--solver=FILE is missing (hproute --help)");
-  HP_ASSIGN_OR_RETURN(const PlannedTable planned, PlanTable(FlagsOfPlan()));
+  PlanFlags flags = FlagsOfPlan();
+  std::vector<std::string> job_hosts;
+  if (AreJobHosts(FLAGS_hosts)) {
+    HP_ASSIGN_OR_RETURN(job_hosts, JobHostsToPlan(FLAGS_hosts));
+    flags.hosts = JoinList(job_hosts);
+    if (!IsGiven("port")) {
+      HP_ASSIGN_OR_RETURN(flags.port, JobPort(FLAGS_hosts, FLAGS_port));
+    }
+  }
+  HP_ASSIGN_OR_RETURN(PlannedTable planned, PlanTable(flags));
+  if (!job_hosts.empty()) {
+    HP_ASSIGN_OR_RETURN(const std::string start, HowToStart(planned.config, job_hosts));
+    planned.reasons += start;
+  }
   std::cout << planned.reasons;
   if (FLAGS_out.empty()) return OkStatus();
   const std::string comment = "Routing table of hpnode, chosen by\nhproute --solver=" + FLAGS_solver +

@@ -73,6 +73,11 @@ int64_t LinkedTransport::LastHeardNs(Rank peer) const {
   return link ? link->LastHeardNs() : 0;
 }
 
+int64_t LinkedTransport::LastSentNs(Rank peer) const {
+  const auto link = Find(peer);
+  return link ? link->LastSentNs() : 0;
+}
+
 void LinkedTransport::Shutdown(Rank peer) {
   if (const auto link = Find(peer)) link->Shutdown();
 }

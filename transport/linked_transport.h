@@ -26,6 +26,7 @@ class PeerLink {
   virtual void Break(const Status& cause) = 0;
   /// By the transport's clock; 0: never. Any thread, without a lock: the failure detector asks often.
   virtual int64_t LastHeardNs() const = 0;
+  virtual int64_t LastSentNs() const = 0;  ///< likewise
   /// Whether it accepts nothing any more; OnClosed may be under way still. Any thread.
   virtual bool closed() const = 0;
   /// Closes without a report, after the progress thread has ended.
@@ -44,6 +45,7 @@ class LinkedTransport : public Transport {
   Status CancelGrant(Rank peer, RemoteGrant grant) override;
   Status Send(Rank peer, uint32_t type, std::span<const std::byte> bytes) override;
   int64_t LastHeardNs(Rank peer) const override;
+  int64_t LastSentNs(Rank peer) const override;
   void Shutdown(Rank peer) override;
   void Break(Rank peer, const Status& cause) override;
 

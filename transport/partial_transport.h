@@ -21,6 +21,7 @@ class PartialTransport : public Transport {
   Status CancelGrant(Rank, RemoteGrant) override { return Unused(); }
   Status Send(Rank, uint32_t, std::span<const std::byte>) override { return Unused(); }
   int64_t LastHeardNs(Rank) const override { return 0; }
+  int64_t LastSentNs(Rank) const override { return 0; }
   void Shutdown(Rank) override {}
   void Break(Rank, const Status&) override {}
   void Defer(std::function<void()>) override {}

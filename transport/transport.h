@@ -152,6 +152,9 @@ class Transport {
 
   /// When the last byte of `peer` arrived, by the transport's Clock; 0: never.
   virtual int64_t LastHeardNs(Rank peer) const = 0;
+  /// When this node last gave the network something for `peer` that the peer hears no later than a message sent at
+  /// that time, by the transport's Clock; 0: never. A heartbeat within the interval after it would tell nothing new.
+  virtual int64_t LastSentNs(Rank peer) const = 0;
   /// Sends what is queued, then ends the sending side: later posts to `peer` return kUnavailable, what it sends still
   /// arrives. OnClosed(kCancelled) follows when the peer has done the same; grants that are still open then end with
   /// kCancelled. The end of a client is answered by the transport itself. No effect when `peer` is not connected.

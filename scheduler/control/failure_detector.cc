@@ -1,6 +1,8 @@
-// The thread ticks the membership every 50 ms, or at once after an event. What the transport heard is read at each tick
-// (LastHeardNs) rather than reported byte by byte. Everything goes through one lock, which is held while messages are
-// sent, so that a LOST is queued before the streams are ended.
+// The thread ticks the membership every 50 ms, or at once after an event that changed its state. Most events change
+// none: in a job of n nodes each hears n - 1 BYEs and n - 1 ends of stream at its end, and a tick looks at all peers,
+// so a tick for each would be n^3 looks in all. What the transport heard and sent is read at each tick (LastHeardNs,
+// LastSentNs) rather than reported byte by byte: a peer that gets bytes anyway needs no heartbeat. Everything goes
+// through one lock, which is held while messages are sent, so that a LOST is queued before the streams are ended.
 #include "scheduler/control/failure_detector.h"
 
 #include "base/format.h"
@@ -8,6 +10,7 @@
 #include "glog/logging.h"
 
 #include <chrono>
+#include <utility>
 
 namespace hp {
 namespace {
@@ -56,12 +59,13 @@ void FailureDetector::Run() {
       MutexLock lock(&mutex_);
       if (stop_) return;
       for (Rank rank = 0; rank < nodes_; ++rank) {
-        const int64_t heard = rank == self_ ? 0 : transport_->LastHeardNs(rank);
-        if (heard > 0) membership_.OnHeard(rank, heard);
+        if (rank == self_) continue;
+        if (const int64_t heard = transport_->LastHeardNs(rank); heard > 0) membership_.OnHeard(rank, heard);
+        if (const int64_t sent = transport_->LastSentNs(rank); sent > 0) membership_.OnSent(rank, sent);
       }
       const int64_t deaf_ns = membership_.Tick(Listened());
       WarnOfDeafness(deaf_ns);
-      changed_.SignalAll();
+      SignalIfStateChanged();
       if (membership_.state() == Membership::State::kLost) {
         lost = Status(membership_.loss().code, membership_.Describe());
         said = membership_.loss().lost == membership_.loss().detector;
@@ -100,14 +104,14 @@ bool FailureDetector::OnMessage(Rank peer, uint32_t type, std::span<const std::b
   MutexLock lock(&mutex_);
   const std::string_view payload(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   membership_.OnMessage(peer, static_cast<MemberMessage>(type - kFirst), payload);
-  changed_.SignalAll();
+  SignalIfStateChanged();
   return true;
 }
 
 void FailureDetector::OnClosed(Rank peer, const Status& status) {
   MutexLock lock(&mutex_);
   if (peer < nodes_) membership_.OnClosed(peer, status);
-  changed_.SignalAll();
+  SignalIfStateChanged();
 }
 
 void FailureDetector::OnDataFailure(Rank peer, const Status& cause) {
@@ -118,12 +122,13 @@ void FailureDetector::OnDataFailure(Rank peer, const Status& cause) {
 void FailureDetector::Fail(const Status& cause) {
   MutexLock lock(&mutex_);
   membership_.Fail(cause);
-  changed_.SignalAll();
+  SignalIfStateChanged();
 }
 
 bool FailureDetector::Leave(int timeout_ms) {
   MutexLock lock(&mutex_);
   membership_.SendBye();
+  SignalIfStateChanged();
   const auto going_on = [this]() HP_REQUIRES(mutex_) {
     return membership_.state() == Membership::State::kRunning || membership_.state() == Membership::State::kEnding;
   };
@@ -134,13 +139,22 @@ bool FailureDetector::Leave(int timeout_ms) {
   return membership_.state() == Membership::State::kDone;
 }
 
+void FailureDetector::SignalIfStateChanged() {
+  if (std::exchange(signalled_, membership_.state()) != membership_.state()) changed_.SignalAll();
+}
+
 void FailureDetector::SendToAll(MemberMessage type, const std::string& payload) {
   for (Rank rank = 0; rank < nodes_; ++rank) {
-    if (rank == self_) continue;
-    // A peer that is not connected hears nothing; membership knows.
-    const Status status = transport_->Send(rank, MemberType(type), std::as_bytes(std::span(payload)));
-    if (!status.ok()) VLOG(1) << "to node " << rank << ": " << status;
+    if (rank != self_) SendTo(rank, type, payload);
   }
+}
+
+void FailureDetector::SendHeartbeat(Rank peer) { SendTo(peer, MemberMessage::kHeartbeat, ""); }
+
+void FailureDetector::SendTo(Rank peer, MemberMessage type, const std::string& payload) {
+  // A peer that is not connected hears nothing; membership knows.
+  const Status status = transport_->Send(peer, MemberType(type), std::as_bytes(std::span(payload)));
+  if (!status.ok()) VLOG(1) << "to node " << peer << ": " << status;
 }
 
 void FailureDetector::ShutdownAll() {

@@ -63,7 +63,11 @@ class FailureDetector : private MembershipOutput {
   /// Whether the progress thread ran since the last call, which asked it.
   bool Listened();
   void WarnOfDeafness(int64_t deaf_ns) HP_REQUIRES(mutex_);
+  /// Wakes the thread and who waits in Leave, if there is news for them.
+  void SignalIfStateChanged() HP_REQUIRES(mutex_);
   void SendToAll(MemberMessage type, const std::string& payload) override HP_REQUIRES(mutex_);
+  void SendHeartbeat(Rank peer) override HP_REQUIRES(mutex_);
+  void SendTo(Rank peer, MemberMessage type, const std::string& payload) HP_REQUIRES(mutex_);
   void ShutdownAll() override HP_REQUIRES(mutex_);
 
   const int nodes_;
@@ -76,6 +80,7 @@ class FailureDetector : private MembershipOutput {
   CondVar changed_;
   Membership membership_ HP_GUARDED_BY(mutex_);
   bool stop_ HP_GUARDED_BY(mutex_) = false;
+  Membership::State signalled_ HP_GUARDED_BY(mutex_) = Membership::State::kRunning;
   int64_t deaf_ns_ HP_GUARDED_BY(mutex_) = 0;  // not told yet
   Thread thread_;
 };

@@ -57,12 +57,14 @@ Membership::Membership(Options options, const Clock* clock, MembershipOutput* ou
 
 void Membership::OnConnected(Rank peer) {
   peers_.at(peer).connected = true;
-  peers_[peer].heard_ns = clock_->NowNs();
+  peers_[peer].heard_ns = peers_[peer].sent_ns = clock_->NowNs();
 }
 
 void Membership::OnHeard(Rank peer, int64_t at_ns) {
   peers_.at(peer).heard_ns = std::max(peers_[peer].heard_ns, at_ns);
 }
+
+void Membership::OnSent(Rank peer, int64_t at_ns) { peers_.at(peer).sent_ns = std::max(peers_[peer].sent_ns, at_ns); }
 
 void Membership::OnMessage(Rank peer, MemberMessage type, std::string_view payload) {
   OnHeard(peer, clock_->NowNs());
@@ -116,13 +118,20 @@ int64_t Membership::Tick(bool listened) {
   const int64_t passed = now - last_tick_ns_;
   Forgive(passed, listened, now);
   last_tick_ns_ = now;
-  if (state_ == State::kRunning && now >= next_heartbeat_ns_) {
-    next_heartbeat_ns_ = now + options_.heartbeat_ns;
-    output_->SendToAll(MemberMessage::kHeartbeat, "");
-  }
+  if (state_ == State::kRunning) SendHeartbeats(now);
   if (state_ == State::kRunning) LookForLosses(now);
   LeaveIfReady(now);
   return listened ? std::max<int64_t>(passed - options_.attention_ns, 0) : passed;
+}
+
+/// Also to peers that have said BYE: they wait for ours, and for those of others.
+void Membership::SendHeartbeats(int64_t now) {
+  for (Rank rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
+    Peer& peer = peers_[rank];
+    if (rank == options_.self || !peer.connected || peer.closed || now - peer.sent_ns < options_.heartbeat_ns) continue;
+    peer.sent_ns = now;
+    output_->SendHeartbeat(rank);
+  }
 }
 
 /// What arrived while nobody listened is not read yet, so that much of the others' silence is our own deafness.

@@ -15,7 +15,7 @@ namespace hp {
 
 /// The messages of the membership protocol.
 enum class MemberMessage {
-  kHeartbeat,  ///< empty: the sender's process runs
+  kHeartbeat,  ///< empty: the sender's process runs, though it had nothing else to say
   kLost,       ///< a LostNotice: the sender has decided that a node is lost
   kBye         ///< empty: the sender has finished the job and needs nobody any more
 };
@@ -29,6 +29,8 @@ class MembershipOutput {
   /// Sends a message to every connected peer, ahead of bulk data. Must not block; a peer that can't be reached is
   /// skipped.
   virtual void SendToAll(MemberMessage type, const std::string& payload) = 0;
+  /// Sends a heartbeat to one peer, likewise.
+  virtual void SendHeartbeat(Rank peer) = 0;
   /// Sends what is queued and ends the sending side of every connection; receiving goes on.
   virtual void ShutdownAll() = 0;
 };
@@ -62,7 +64,7 @@ class Membership {
   struct Options {
     Rank self = 0;
     std::vector<std::string> names;            ///< of all nodes, by rank
-    int64_t heartbeat_ns = kNsPerSecond / 2;   ///< between two heartbeats to all peers
+    int64_t heartbeat_ns = kNsPerSecond / 2;   ///< after the last byte to a peer, a heartbeat is due
     int64_t silence_ns = 2 * kNsPerSecond;     ///< without a byte of a peer: it is lost
     int64_t eof_wait_ns = kNsPerSecond / 5;    ///< after an end of stream, for a LOST that explains it
     int64_t data_grace_ns = kNsPerSecond / 2;  ///< after a data failure, for another explanation of it
@@ -87,6 +89,8 @@ class Membership {
   void OnConnected(Rank peer);
   /// The last byte of `peer` arrived at `at_ns` of the clock (Transport::LastHeardNs). Times may come out of order.
   void OnHeard(Rank peer, int64_t at_ns);
+  /// Something went to `peer` at `at_ns` that says as much as a heartbeat (Transport::LastSentNs). Likewise.
+  void OnSent(Rank peer, int64_t at_ns);
   /// @param payload of kLost: a serialised LostNotice; one that names no node of the table is logged and ignored.
   void OnMessage(Rank peer, MemberMessage type, std::string_view payload);
   /// The connection to `peer` is gone, in order or not. @param status its message becomes part of the cause.
@@ -95,7 +99,7 @@ class Membership {
   /// only in kRunning. `peer` = self: it is not known whose fault it is; without another explanation this node accuses
   /// itself.
   void OnDataFailure(Rank peer, const Status& cause);
-  /// Sends heartbeats when they are due, and decides what only the passing of time can decide.
+  /// Sends heartbeats to the peers for which they are due, and decides what only the passing of time can decide.
   /// @param listened whether what peers send was read since the last tick: the transport's progress thread ran. Else
   /// the time since then does not count, nor does more of it than Options::attention_ns: this process was stopped, the
   /// machine suspended, or other programs took the processors.
@@ -118,6 +122,7 @@ class Membership {
   struct Peer {
     bool connected = false, bye = false, closed = false;  // each stays once set
     int64_t heard_ns = 0, closed_ns = 0;                  // last byte; end of stream
+    int64_t sent_ns = 0;                                  // last byte to it
     std::string closed_why;
     std::optional<int64_t> failed_ns;  // first failure of a data endpoint
     std::string failed_why;
@@ -133,6 +138,7 @@ class Membership {
 
   void Decide(const Loss& loss);
   void Consider(const Loss& loss);
+  void SendHeartbeats(int64_t now);
   void LookForLosses(int64_t now);
   std::optional<Suspicion> SuspicionOf(Rank rank, const Peer& peer, int64_t now) const;
   bool HearsNobody(int64_t now) const;
@@ -153,7 +159,6 @@ class Membership {
   std::map<Rank, Loss> accusations_;  // by detector
   int64_t decided_ns_ = 0;            // when kLeaving or kEnding began
   int64_t last_tick_ns_ = 0;
-  int64_t next_heartbeat_ns_ = 0;
   bool bye_sent_ = false;
 };
 

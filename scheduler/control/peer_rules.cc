@@ -241,7 +241,9 @@ Status PeerRules::CheckVerdict(const Verdict& verdict, int64_t clocks_reported) 
   const bool sound = std::isfinite(verdict.scale()) && verdict.scale() >= 0 &&
                      std::isfinite(verdict.next_loss_scale()) && verdict.next_loss_scale() > 0 &&
                      verdict.layer().size() <= kMaxLayerName &&
-                     (!verdict.has_base_lr() || (std::isfinite(verdict.base_lr()) && verdict.base_lr() > 0));
+                     (!verdict.has_base_lr() || (std::isfinite(verdict.base_lr()) && verdict.base_lr() > 0)) &&
+                     verdict.slow_node().node() >= 0 && verdict.slow_node().node() < table_.size() &&
+                     std::isfinite(verdict.slow_node().waits()) && std::isfinite(verdict.slow_node().others_wait());
   return sound ? OkStatus() : InvalidArgument("a verdict whose numbers are out of range");
 }
 

@@ -4,6 +4,7 @@
 #include "base/input_file.h"
 #include "commands/slurm_hosts.h"
 
+#include <algorithm>
 #include <charconv>
 #include <sstream>
 
@@ -140,6 +141,44 @@ StatusOr<std::vector<std::string>> JobHosts(const std::string& text, int nodes, 
     for (std::string& host : hosts) host += text.substr(slash);
   }
   return hosts;
+}
+
+StatusOr<Names> JobHostsToPlan(const std::string& text, const EnvironmentReader& read) {
+  const size_t slash = DeviceOf(text);
+  const std::string source = text.substr(0, slash);
+  if (source.starts_with(kKubernetes)) {
+    return InvalidArgument("--hosts=%s goes with --conv and --fc: a Job has as many pods as its table has nodes",
+                           text.c_str());
+  }
+  HP_ASSIGN_OR_RETURN(const Names tasks, HostsFrom(source, 0, read));
+  Names hosts;
+  for (const std::string& host : tasks) {
+    const std::string entry = host + (slash == text.npos ? "" : text.substr(slash));
+    if (std::find(hosts.begin(), hosts.end(), entry) == hosts.end()) hosts.push_back(entry);
+  }
+  return hosts;
+}
+
+StatusOr<TaskPlacement> PlaceTasks(const Names& node_hosts, const Names& hosts) {
+  TaskPlacement placement;
+  size_t next = 0;  // of hosts, behind that of the nodes so far
+  for (const std::string& host : node_hosts) {
+    if (!placement.hosts.empty() && placement.hosts.back() == host) continue;
+    while (next < hosts.size() && hosts[next] != host) ++next;
+    if (next == hosts.size()) {
+      return InvalidArgument("the plan's nodes are not in the order of the hosts: %s is behind %s", host.c_str(),
+                             placement.hosts.empty() ? "no host" : placement.hosts.back().c_str());
+    }
+    placement.hosts.push_back(hosts[next++]);
+  }
+  for (const std::string& host : placement.hosts) {
+    const int own = static_cast<int>(std::count(node_hosts.begin(), node_hosts.end(), host));
+    if (placement.nodes_per_host == 0) placement.nodes_per_host = own;
+    if (own == placement.nodes_per_host) continue;
+    return InvalidArgument("the plan has %d node(s) on %s and %d on %s; expected as many on each host", own,
+                           host.c_str(), placement.nodes_per_host, placement.hosts[0].c_str());
+  }
+  return placement;
 }
 
 StatusOr<int> JobPort(const std::string& hosts, int otherwise, const EnvironmentReader& read) {

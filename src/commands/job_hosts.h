@@ -26,6 +26,23 @@ bool AreJobHosts(const std::string& hosts);
 StatusOr<std::vector<std::string>> JobHosts(const std::string& hosts, int nodes,
                                             const EnvironmentReader& read = Environment);
 
+/// The hosts for a plan, which chooses itself how many nodes it places on which: each once, in the order of the tasks.
+/// @param hosts AreJobHosts.
+/// @return the errors of JobHosts but for numbers; kInvalidArgument: "kubernetes:...", whose pods are made for a table.
+StatusOr<std::vector<std::string>> JobHostsToPlan(const std::string& hosts,
+                                                  const EnvironmentReader& read = Environment);
+
+/// How the nodes of a planned table lie on such hosts, for who starts a task for each.
+struct TaskPlacement {
+  std::vector<std::string> hosts;  ///< with nodes, in the order of the table
+  int nodes_per_host = 0;
+};
+
+/// @param node_hosts the host of each node of the table. @param hosts as JobHostsToPlan has them, without devices.
+/// @return kInvalidArgument: tasks that fill one host after the other, as many on each, would not be on the hosts of
+/// their entries.
+StatusOr<TaskPlacement> PlaceTasks(const std::vector<std::string>& node_hosts, const std::vector<std::string>& hosts);
+
 /// The port that the environment has for the nodes of such hosts: MASTER_PORT with "ranks".
 /// @param otherwise without one. @return kInvalidArgument: it is no port.
 StatusOr<int> JobPort(const std::string& hosts, int otherwise, const EnvironmentReader& read = Environment);

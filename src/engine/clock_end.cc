@@ -39,9 +39,13 @@ void ClockEnd::OnReport(Rank from, const IterationReport& report) {
                    << "\" has a NaN or infinity in its gradient: update skipped, loss scale now "
                    << Format("%g", verdict.next_loss_scale());
     }
+    Verdict complete = verdict;
+    if (std::optional<SlowNode> slow = options_.take_slow ? options_.take_slow() : std::nullopt) {
+      *complete.mutable_slow_node() = *std::move(slow);
+    }
     const int nodes = options_.model->table().size();
-    for (Rank rank = 1; rank < nodes; ++rank) options_.send(rank, kVerdictMessage, verdict);
-    OnVerdict(verdict);
+    for (Rank rank = 1; rank < nodes; ++rank) options_.send(rank, kVerdictMessage, complete);
+    OnVerdict(complete);
   });
 }
 
@@ -54,6 +58,7 @@ void ClockEnd::OnVerdict(const Verdict& verdict) {
   const int64_t due = verdict.clock() + options_.requests->delay();
   if (verdict.stop() && due < options_.solver->max_iter()) stops_early_ = true;
   if (verdict.has_base_lr()) ChangeRate(due, verdict.base_lr());
+  if (verdict.has_slow_node()) options_.on_slow(verdict.slow_node());
   options_.requests->Add(verdict);
   if (options_.model->plan().wait_for_verdict) options_.compute->OnVerdict(verdict);
   options_.snapshotter->OnVerdict(verdict.clock());

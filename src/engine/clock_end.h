@@ -44,6 +44,11 @@ class ClockEnd {
     std::function<void(IterationReport*)> add_use;
     /// On the first node: takes every node's report. Null: nobody wants them.
     std::function<void(Rank from, const IterationReport& report)> on_report;
+    /// On the first node: which node it has found to be slow since the last call, if any. It goes with the next
+    /// verdict. Null: it looks for none.
+    std::function<std::optional<SlowNode>()> take_slow;
+    /// A verdict says that all others wait for a node, this one or another. Must not block.
+    std::function<void(const SlowNode&)> on_slow;
     /// Sends a message to another node: `type` as in scheduler/control/messages.h. Must not block. It has no result: a
     /// lost peer is the failure detector's business.
     std::function<void(Rank to, uint32_t type, const google::protobuf::MessageLite& message)> send;

@@ -1,11 +1,13 @@
 #include "node/make_transport.h"
 
+#include "base/cores.h"
 #include "base/environment.h"
 #include "base/host.h"
 #include "transport/tcp/tcp_transport.h"
 
 #include "glog/logging.h"
 
+#include <algorithm>
 #include <charconv>
 #include <utility>
 
@@ -93,6 +95,10 @@ ConnectOptions ConnectOptionsFor(const RoutingTable& table, Rank rank, const Hos
   options.connect_deadline_ms = int64_t{wait_s} * 1000;
   options.keys = host.keys;
   options.tls = table.config().transport().tls();
+  // A thread that polls takes the processor from the node that it waits for.
+  const auto on_host = std::count_if(table.nodes().begin(), table.nodes().end(),
+                                     [&](const NodeInfo& node) { return node.host == table.node(rank).host; });
+  if (on_host > AvailableCores()) options.spin_ns = 0;
   return options;
 }
 

@@ -357,7 +357,9 @@ void Node::MakeClockEnd() {
       job_gauge_->Add(from, report);
       board_->Add(from, report);
     };
+    options.take_slow = [this] { return board_->TakeSlow(); };
   }
+  options.on_slow = [this](const SlowNode& slow) { OnSlow(slow); };
   options.send = [this](Rank to, uint32_t type, const google::protobuf::MessageLite& message) {
     Send(to, type, message);
   };
@@ -385,15 +387,6 @@ Status Node::Finish() {
   if (snapshot.ok()) return early ? Stopped("stopped early, as requested") : OkStatus();
   LOG(ERROR) << "node " << info_.name << ": the last snapshot was not written: " << snapshot.message();
   return InternalError("the last snapshot was not written: %s", snapshot.message().c_str());
-}
-
-// What `hproute --check` says of an iteration, counted. Tests and snapshots are not in it.
-void Node::LogPayload() const {
-  Payload payload;
-  for (const auto& [peer, moved] : Use().payload) payload += moved;
-  LOG(INFO) << Format("node %s: sent %lld and received %lld bytes of tensors in %lld iterations", info_.name.c_str(),
-                      static_cast<long long>(payload.sent), static_cast<long long>(payload.received),
-                      static_cast<long long>(pipeline_->clocks_done()));
 }
 
 }  // namespace hp

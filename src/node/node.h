@@ -179,6 +179,7 @@ class Node : private TransportHandler, private PipelineHost {
   void OnLabels(int64_t clock, bool train, int64_t batch, int64_t first_row, std::span<const float> labels);
   /// To the reporter, here or on its node. On the thread of Compute::Collect.
   void OnStatistics(MsgId id, int stage, const std::vector<float>& values);
+  void OnSlow(const SlowNode& slow);
   /// Threads that a node computes with: the snapshot's where it was written under the same division of the work, else
   /// the table's or its share of its host's cores.
   int ThreadsOf(Rank rank) const;

@@ -1,5 +1,6 @@
 // What parts and peers report to a running node: each event goes on to the part that it is for. By then the node is
 // assembled; what arrives earlier waits in the Gate.
+#include "base/format.h"
 #include "node/node.h"
 #include "report/node_status.h"
 #include "scheduler/control/exchange_tag.h"
@@ -63,6 +64,11 @@ void Node::OnStatistics(MsgId id, int stage, const std::vector<float>& values) {
   Send(model_->job().reporter(), kStatisticsMessage, message);
 }
 
+// The log's last warning is part of a node's status: so hpctl shows it there as well.
+void Node::OnSlow(const SlowNode& slow) {
+  if (options_.rank == 0 || options_.rank == slow.node()) LOG(WARNING) << DescribeSlow(table_, options_.rank, slow);
+}
+
 bool Node::InputsReady(MsgId id, int segment) {
   const NodePlan& plan = model_->NetOf(id).plan();
   if (plan.reads_images() && segment == 0) {
@@ -79,6 +85,15 @@ NodeUse Node::Use() const {
   NodeUse use{pipeline_->time_use(), pipeline_->payload()};
   exchanges_.AddPayload(&use.payload);
   return use;
+}
+
+// What `hproute --check` says of an iteration, counted. Tests and snapshots are not in it.
+void Node::LogPayload() const {
+  Payload payload;
+  for (const auto& [peer, moved] : Use().payload) payload += moved;
+  LOG(INFO) << Format("node %s: sent %lld and received %lld bytes of tensors in %lld iterations", info_.name.c_str(),
+                      static_cast<long long>(payload.sent), static_cast<long long>(payload.received),
+                      static_cast<long long>(pipeline_->clocks_done()));
 }
 
 void Node::Send(Rank rank, uint32_t type, const google::protobuf::MessageLite& message) {

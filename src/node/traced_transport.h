@@ -37,6 +37,7 @@ class TracedTransport : public Transport {
     return transport_->Send(peer, type, bytes);
   }
   int64_t LastHeardNs(Rank peer) const override { return transport_->LastHeardNs(peer); }
+  int64_t LastSentNs(Rank peer) const override { return transport_->LastSentNs(peer); }
   void Shutdown(Rank peer) override { transport_->Shutdown(peer); }
   void Break(Rank peer, const Status& cause) override { transport_->Break(peer, cause); }
   void Defer(std::function<void()> event) override { transport_->Defer(std::move(event)); }

@@ -1,5 +1,6 @@
 #include "report/node_status.h"
 
+#include "base/format.h"
 #include "base/host.h"
 #include "base/log_writer.h"
 #include "scheduler/control/peer_rules.h"
@@ -47,6 +48,17 @@ std::string RolesOf(const RoutingTable& table, const NodeInfo& node) {
     if (roles.find(role) == std::string::npos) roles += (roles.empty() ? "" : "+") + role;
   }
   return roles;
+}
+
+std::string DescribeSlow(const RoutingTable& table, Rank self, const SlowNode& slow) {
+  const NodeInfo& node = table.node(slow.node());
+  const char* const this_node = node.rank == self ? "this node, " : "node ";
+  const char* const comma = node.rank == self ? "," : "";
+  return Format(
+      "%s%s on host %s%s is slow: all others wait for other nodes at least %.0f%% of the time, it waits %.0f%%; "
+      "hproute --exclude=%s leaves its host out at the next start",
+      this_node, node.name.c_str(), node.host.c_str(), comma, 100 * slow.others_wait(), 100 * slow.waits(),
+      node.host.c_str());
 }
 
 }  // namespace hp

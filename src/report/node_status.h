@@ -1,6 +1,7 @@
 #pragma once
 
 #include "proto/control.pb.h"
+#include "proto/wire.pb.h"
 #include "report/gauge.h"
 #include "report/reporter.h"
 #include "scheduler/pipeline/pipeline.h"
@@ -22,5 +23,9 @@ int64_t RowsOf(const JobPlan& job, const RoutingTable& table, const NodeInfo& no
 
 /// "conv", "fc" or "ps", or several of them: what the parts of a node are.
 std::string RolesOf(const RoutingTable& table, const NodeInfo& node);
+
+/// What the log of a node says of one that all others wait for, and what to do about it.
+/// @param self the node that logs it. @param slow names a node of the table.
+std::string DescribeSlow(const RoutingTable& table, Rank self, const SlowNode& slow);
 
 }  // namespace hp

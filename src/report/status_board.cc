@@ -6,8 +6,6 @@
 #include "report/node_status.h"
 #include "scheduler/pipeline/time_use.h"
 
-#include "glog/logging.h"
-
 #include <algorithm>
 #include <utility>
 
@@ -96,15 +94,19 @@ void StatusBoard::LookForSlow() {
     Node& node = nodes_[rank];
     const bool slow = found && rank == slowest;
     if (slow && !node.slow) {
-      LOG(WARNING) << "node " << info.name << " on host " << info.host
-                   << Format(
-                          " is slow: all others wait for other nodes at least %.0f%% of the time, it waits %.0f%%; "
-                          "hproute --exclude=%s leaves its host out at the next start",
-                          100 * others, 100 * *least, info.host.c_str());
+      found_slow_.emplace();
+      found_slow_->set_node(static_cast<Rank>(rank));
+      found_slow_->set_waits(*least);
+      found_slow_->set_others_wait(others);
     }
     node.slow = slow;
     node.window = node.latest;
   }
+}
+
+std::optional<SlowNode> StatusBoard::TakeSlow() {
+  MutexLock lock(&mutex_);
+  return std::exchange(found_slow_, std::nullopt);
 }
 
 NodeState StatusBoard::Describe(const NodeInfo& info, const Node& node, int64_t now_ns) const {

@@ -16,10 +16,11 @@
 namespace hp {
 
 /// How the job is, for hpctl: what all nodes said of themselves in their reports, put together. A question is answered
-/// from what is here, so that no node is asked and none waits. Says in the log which node is slow: one that waits for
-/// nobody while all others wait for other nodes most of the time (kSlowWait), over a window of kWindowNs. Only nodes
-/// whose stage has others are named: where a stage of one node is the bottleneck, another table helps, and not another
-/// host. On the first node, owned by it. Any thread.
+/// from what is here, so that no node is asked and none waits. Finds which node is slow, for the next verdict to say
+/// to all, so that the node names itself in its own log: one that waits for nobody while all others wait for other
+/// nodes most of the time (kSlowWait), over a window of kWindowNs. Only nodes whose stage has others are named: where a
+/// stage of one node is the bottleneck, another table helps, and not another host. On the first node, owned by it. Any
+/// thread.
 class StatusBoard {
  public:
   /// Nodes are compared over so long.
@@ -36,6 +37,8 @@ class StatusBoard {
   void Begin(const JobPlan* job, std::string run_id, int64_t start_clock) HP_EXCLUDES(mutex_);
   /// The report of node `from` of an iteration, each once; those of one node in their order. After Begin.
   void Add(Rank from, const IterationReport& report) HP_EXCLUDES(mutex_);
+  /// The node that was found to be slow since the last call; each once for as long as it stays so.
+  std::optional<SlowNode> TakeSlow() HP_EXCLUDES(mutex_);
   /// @param stop_at in front of which iteration the job stops; nothing: nobody stops it.
   JobStatus Describe(std::optional<int64_t> stop_at) const HP_EXCLUDES(mutex_);
 
@@ -62,6 +65,7 @@ class StatusBoard {
   std::string run_id_ HP_GUARDED_BY(mutex_);
   std::vector<Node> nodes_ HP_GUARDED_BY(mutex_);  // by rank
   LearningStatus learning_ HP_GUARDED_BY(mutex_);
+  std::optional<SlowNode> found_slow_ HP_GUARDED_BY(mutex_);  // not taken yet
 };
 
 }  // namespace hp

@@ -60,6 +60,7 @@ class TappedTransport : public Transport, private TransportHandler {
     return inner_->Send(peer, type, bytes);
   }
   int64_t LastHeardNs(Rank peer) const override { return inner_->LastHeardNs(peer); }
+  int64_t LastSentNs(Rank peer) const override { return inner_->LastSentNs(peer); }
   void Shutdown(Rank peer) override { inner_->Shutdown(peer); }
   void Break(Rank peer, const Status& cause) override { inner_->Break(peer, cause); }
   void Defer(std::function<void()> event) override { inner_->Defer(std::move(event)); }

@@ -308,6 +308,17 @@ TEST_P(ContractTest, LastHeardIsTheTransportsClock) {
   EXPECT_EQ(node(0)->LastHeardNs(1), 1000);
 }
 
+TEST_P(ContractTest, LastSentIsTheTransportsClock) {
+  clock_.Advance(1000);
+  StartNodes({.size = 2, .clock = &clock_});
+  clock_.Advance(50);
+  ASSERT_TRUE(node(0)->Send(1, 0, {}).ok());
+  node(1).Await(Event::kMessage);
+  EXPECT_EQ(node(0)->LastSentNs(1), 1050);
+  EXPECT_LT(node(1)->LastSentNs(0), 1050);  // who only hears has sent nothing
+  EXPECT_EQ(node(0)->LastSentNs(5), 0);     // nobody
+}
+
 INSTANTIATE_TEST_SUITE_P(Transports, ContractTest, testing::ValuesIn(AllTransports()),
                          [](const auto& info) { return info.param.name; });
 

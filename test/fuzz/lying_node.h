@@ -46,6 +46,7 @@ class FuzzTransport : public Transport {
     return closed.contains(peer) ? Unavailable("closed") : OkStatus();
   }
   int64_t LastHeardNs(Rank) const override { return 0; }
+  int64_t LastSentNs(Rank) const override { return 0; }
   void Shutdown(Rank) override {}
   void Break(Rank peer, const Status&) override { breaking.insert(peer); }
   void Defer(std::function<void()> event) override { deferred.push_back(std::move(event)); }

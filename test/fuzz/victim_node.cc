@@ -71,6 +71,7 @@ VictimNode::VictimNode(const RoutingTable& table, const JobPlan& job, Rank self)
   options.requests = &requests_;
   options.pipeline = &pipeline_;
   options.on_stopped = [this](const Status&) { pipeline_.Abort(); };
+  options.on_slow = [this](const SlowNode& slow) { Expect(slow.node() >= 0 && slow.node() < job_.table().size()); };
   clock_end_ = std::make_unique<ClockEnd>(std::move(options));
   if (self == 0) requests_.Keep(table.size(), -1, std::nullopt);
   for (Rank rank = 0; rank < table.size(); ++rank) {

@@ -12,6 +12,7 @@ import termios
 import time
 
 import cluster
+import cut_link_test
 
 
 class Terminal:
@@ -226,6 +227,50 @@ class ControlTest(cluster.JobTest):
             self.await_training(nodes.values(), 5)
             self.hpctl("stop", "--token_file=" + token)
             self.expect_all(nodes.values(), 5, "Optimization stopped early")
+
+
+class ControlOverANetworkTest(cut_link_test.Hosts):
+
+    def test_orders_from_another_host_need_a_token(self):
+        token = self.path("token")
+        self.assertEqual(cluster.run_tool("hproute", "--new_token=" + token)[0], 0)
+        self.make_job()
+        names = ["conv0", "fc0"]
+        self.make_hosts([*names, "desk"])
+        hosts = self.addresses[:2]
+
+        def hpctl(host, *words, timeout_s=60):
+            command = [*self.on_host(host), cluster.program("hpctl"), "--routing=" + self.path("table.prototxt"),
+                       "--timeout_s=%d" % timeout_s, *words]
+            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+                                  timeout=cluster.PATIENCE_S)
+            return done.returncode, done.stdout.decode()
+
+        for flags in ([], ["--token_file=" + token]):
+            self.make_table(conv=1, fc=1, hosts=hosts)
+            nodes = [self.start(*flags, name=name, prefix=self.on_host(name)) for name in names]
+            self.await_training(nodes, 5)
+            # One of the job's own hosts is another host as well.
+            for host, *order in (("desk", "stop"), ("desk", "lr", "0.5"), ("desk", "snapshot"), ("fc0", "stop")):
+                if flags:  # who has not proven that it has the token is told nothing
+                    status, said = hpctl(host, *order, timeout_s=1)
+                    self.assertRegex(said, r"hpctl: no job at 10\.213\.7\.1:\d+$")
+                else:
+                    status, said = hpctl(host, *order)
+                    self.assertIn("without a token, orders must come from the host of the node that takes them", said)
+                self.assertIn(status, (2, 4), said)
+            self.await_training(nodes, 5)
+            self.assertNotIn("as ordered", "".join(node.text() for node in nodes))
+            if flags:
+                status, said = hpctl("desk", "lr", "0.005", *flags)
+                self.assertEqual(status, 0, said)
+                self.await_text(nodes[0], r"base_lr = 0\.005 from here on, as ordered")
+                status, said = hpctl("desk", "stop", *flags)
+            else:
+                self.assertEqual(hpctl("desk", "status")[0], 0, "to look is free")
+                status, said = hpctl("conv0", "stop")
+            self.assertEqual(status, 0, said)
+            self.expect_all(nodes, 5, "Optimization stopped early")
 
 
 if __name__ == "__main__":

@@ -35,9 +35,11 @@ class MpiTest(digits.DigitsJob):
             self.write("table.prototxt", re.sub(r"port: \d+", lambda _: "port: %d threads: 1" % next(ports), text))
         return status, said
 
-    def mpirun(self, *flags, tasks=4):
+    def mpirun(self, *flags, tasks=4, hide=()):
+        """`hide`: variables that the nodes do not see."""
         command = ["mpirun", "-n", str(tasks), "--hostfile", self.path("hosts.txt"), *flags]
         command += ["--allow-run-as-root"] if os.geteuid() == 0 else []
+        command += ["env", *("--unset=" + name for name in hide)]
         command += [cluster.program("hpnode"), "--routing=" + self.path("table.prototxt"), "--cache_dir=none"]
         environment = dict(os.environ, OMP_WAIT_POLICY="passive", TMPDIR=self.session)
         process = cluster.Process("mpirun", command, self.path("mpirun.%d.log" % len(self.processes)), environment)
@@ -49,6 +51,16 @@ class MpiTest(digits.DigitsJob):
         self.assertIsNotNone(process.wait(), process.text())
         listed = subprocess.run(["ps", "-eo", "args"], stdout=subprocess.PIPE, check=True).stdout.decode()
         self.assertNotIn(self.path("table.prototxt"), listed)
+
+    def test_what_any_pmix_server_says(self):
+        """Without Open MPI's own variables its tasks have those of the PMIx server that it brings along. (Debian has no
+        package of prun.)"""
+        self.write_solver("job", 20)
+        status, said = self.write_table("job")
+        self.assertEqual(status, 0, said)
+        process = self.mpirun(hide=["OMPI_COMM_WORLD_" + name for name in ("RANK", "SIZE", "LOCAL_RANK")])
+        self.expect_exit(process, 0, *(r"task %d \(PMIx\): node %s of" % task for task in enumerate(
+            ("conv0", "conv1", "fc0", "fc1"))))
 
     def test_trains(self):
         self.write_solver("job", 500)

@@ -47,6 +47,17 @@ class NetworksTest(cut_link_test.Hosts):
         self.assertEqual(self.train(["fd00:7::1", "fd00:7::2"]), expected)
         self.assertEqual(self.train(["[fd00:7::1]", "[fd00:7::2]"]), expected)
 
+    def test_link_local_ipv6(self):
+        expected = self.train(["10.213.7.1", "10.213.7.2"])
+        for i, name in enumerate(NAMES):
+            ip("-n", self.name(name), "-6", "address", "add", "fe80::7:%d/64" % (i + 1), "dev", "eth0", "nodad")
+        hosts = ["fe80::7:1%eth0", "fe80::7:2%eth0"]
+        self.assertEqual(self.train(hosts), expected)
+        # Without the interface: every host has that network on each of its interfaces.
+        self.make_table(conv=1, fc=1, hosts=["fe80::7:1", "fe80::7:2"])
+        self.expect_exit(self.start("--role=conv", prefix=self.on_host("conv0")), 2,
+                         r"this host, which has the addresses .*fe80::7:1%eth0, .*; the table has conv0 on \[fe80::7:1\]")
+
     def test_the_interface_that_the_table_names_carries_all(self):
         for hosts, flag in ((["10.213.8.1", "10.213.8.2"], "--interface=eth1"),
                             (["fd00:8::1", "fd00:8::2"], "--interface=eth1"),  # which has an IPv4 address, too

@@ -113,9 +113,35 @@ class OwnEntryTest(cluster.JobTest):
         self.assertIn("the allocation has 2 task(s), and the table 3 node(s); expected a task for each node", said)
         status, said, table = self.write_table("kubernetes:digits.digits-nodes")
         self.assertEqual((status, table.count('.digits-nodes"')), (0, 3), said)
-        status, said = cluster.run_tool("hproute", "--solver=" + self.path("solver.prototxt"), "--hosts=slurm")
-        self.assertEqual(status, 2, said)
-        self.assertIn("--hosts=slurm goes with --conv and --fc", said)
+
+    def plan_table(self, hosts, **variables):
+        return subprocess.run(
+            [cluster.program("hproute"), "--solver=" + self.path("solver.prototxt"), "--plan=auto", "--hosts=" + hosts,
+             "--out=" + self.path("planned.prototxt")], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+            env=dict(os.environ, **variables), timeout=cluster.PATIENCE_S)
+
+    def test_a_plan_for_an_allocation(self):
+        # Too much work for one host, and little to send.
+        net = cluster.NET.replace("batch_size: 12", "batch_size: 4096", 1).replace("num_output: 4 ", "num_output: 256 ", 1)
+        self.make_job(net=net)
+        slurm = {"SLURM_JOB_NODELIST": "n[0-1],m", "SLURM_TASKS_PER_NODE": "4(x2),2"}
+        done = self.plan_table("slurm", **slurm)
+        said = done.stdout.decode()
+        self.assertEqual(done.returncode, 0, said)
+        table = self.read("planned.prototxt").decode()
+        hosts = re.findall(r'host: "(\w+)"', table)
+        self.assertGreater(len(hosts), 1, said)
+        self.assertEqual(hosts, ["n0", "n1", "m"][:len(hosts)])
+        start = "start: srun --ntasks=%d --ntasks-per-node=1 --nodelist=%s --distribution=block hpnode --routing=%s" % (
+            len(hosts), ",".join(hosts), self.path("planned.prototxt"))
+        self.assertIn(start, said.splitlines())
+        self.assertIn("# " + start, table.splitlines(), "for scripts")
+        done = self.plan_table("kubernetes:digits.digits-nodes")
+        self.assertEqual(done.returncode, 2, done.stdout)
+        self.assertIn(b"a Job has as many pods as its table has nodes", done.stdout)
+        done = self.plan_table("slurm", SLURM_JOB_NODELIST="")
+        self.assertEqual(done.returncode, 2, done.stdout)
+        self.assertIn(b"--hosts=slurm: SLURM_JOB_NODELIST is not set", done.stdout)
 
     def test_a_table_for_ranks(self):
         self.make_job(iterations=20)

@@ -1,6 +1,7 @@
 """What a scheduler needs of a node: a stop ahead of the end of its allocation, and a file that follows iterations."""
 
 import os
+import re
 import time
 
 import cluster
@@ -30,6 +31,30 @@ class TimeLimitTest(cluster.JobTest):
     def test_too_short_for_a_stop(self):
         self.expect_exit(self.start_limited(100, "--stop_before_s=19"), 2,
                          r"--stop_before_s is 19; expected 0, -1, or --stop_within_s \(20\) or more")
+
+
+class KubernetesCommandTest(cluster.JobTest):
+    """The command of tools/cluster/kubernetes/digits.yaml, as two pods run it."""
+
+    MANIFEST = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tools/cluster/kubernetes/digits.yaml")
+
+    def start_pods(self, iterations):
+        self.make_job(iterations=iterations, snapshot=20)
+        self.make_table(conv=1, fc=1)
+        flags = [flag.replace("/token/job.token", self.path("token")) for flag in self.flags]
+        for i, label in enumerate(("pod0", "pod1")):
+            own = [flag.replace("/dev/shm/", self.path(label) + ".") for flag in flags]
+            self.start(*own, log=label, JOB_COMPLETION_INDEX=str(i), WORLD_SIZE="2")
+        return self.processes[-2:]
+
+    def test_goes_on_from_the_newest_snapshot(self):
+        with open(self.MANIFEST, encoding="utf-8") as file:
+            program, routing, *self.flags = re.search(r"command:\n((?: +- \S+\n)+)", file.read())[1].split()[1::2]
+        self.assertEqual((program, routing), ("hpnode", "--routing=/job/table.prototxt"))
+        self.assertEqual(cluster.run_tool("hproute", "--new_token=" + self.path("token"))[0], 0)
+        self.expect_all(self.start_pods(20), 0, "Optimization Done")
+        self.assertEqual(self.read("pod1.progress").decode().split()[0], "20")
+        self.expect_all(self.start_pods(40), 0, "resuming at iteration 20", "Optimization Done")
 
 
 class ProgressFileTest(cluster.JobTest):

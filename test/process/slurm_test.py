@@ -19,6 +19,7 @@ SCRIPT = os.path.join(HERE, "../../tools/cluster/slurm/hpnode.sbatch")
 PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "srun", "scontrol", "squeue", "sinfo")
 HOSTS = ("n0", "n1")
 TASKS_OF_A_HOST = 2
+CGROUPS = "/sys/fs/cgroup"
 SLOW_S = 180.0  # for a whole job, on a loaded machine
 
 CONF = """ClusterName=test
@@ -124,6 +125,8 @@ class SlurmTest(digits.DigitsJob):
         missing = [name for name in PROGRAMS if not shutil.which(name)]
         if missing or not namespaces.inside():
             raise cluster.unittest.SkipTest("SKIPPED: needs %s" % (", ".join(missing) or "root and namespaces"))
+        if not os.path.isdir(CGROUPS) or not os.listdir(CGROUPS):
+            raise cluster.unittest.SkipTest("SKIPPED: no control groups at %s, without which slurmd does not start" % CGROUPS)
         folder = tempfile.mkdtemp(prefix="hpnode-slurm-")
         cls.addClassCleanup(shutil.rmtree, folder, ignore_errors=True)
         try:

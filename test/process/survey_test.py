@@ -57,6 +57,27 @@ class SurveyTest(cut_link_test.Hosts):
                                         "--out=" + self.path("planned.prototxt"))
         self.assertEqual(status, 0, said)
 
+    def test_with_token_and_tls(self):
+        names = ["conv0", "fc0"]
+        self.make_job()
+        self.make_hosts(names)
+        tokens = [self.path(name) for name in ("token", "other")]
+        for token in tokens:
+            self.assertEqual(cluster.run_tool("hproute", "--new_token=" + token)[0], 0)
+        for extra in ("", "transport { tls: true }"):
+            self.make_table(conv=1, fc=1, hosts=self.addresses, extra=extra)
+            for node in self.survey(names, "--token_file=" + tokens[0]):
+                self.expect_exit(node, 0, "ok    %s - %s: latency" % tuple(map(re.escape, self.addresses)))
+            # Who has another token, or none, measures nothing.
+            stranger = [] if not extra else ["--token_file=" + tokens[1]]
+            nodes = self.survey(names[:1], "--token_file=" + tokens[0], "--wait=3")
+            nodes += self.survey(names[1:], *stranger, "--wait=3")
+            for node in nodes:  # who has not proven that it has the token is told nothing
+                self.expect_exit(node, 4, "did not appear: is hpnode --doctor .* running there, with the same --token_file, ")
+                self.assertNotIn("latency", node.text())
+            self.assertRegex(nodes[0].text(), r"dropped a connection from \S+: (it has no token|TLS was not set up)")
+        self.expect_exit(self.survey(names[:1])[0], 2, "tls: true } needs the job's token")
+
     def test_a_smaller_mtu_and_ipv6(self):
         names = ["conv0", "fc0"]
         self.make_job()

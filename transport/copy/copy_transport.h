@@ -58,6 +58,7 @@ class CopyTransport : public Transport, private TransportHandler {
   Status CancelGrant(Rank peer, RemoteGrant grant) override;
   Status Send(Rank peer, uint32_t type, std::span<const std::byte> bytes) override;
   int64_t LastHeardNs(Rank peer) const override { return beneath_->LastHeardNs(peer); }
+  int64_t LastSentNs(Rank peer) const override { return beneath_->LastSentNs(peer); }
   void Shutdown(Rank peer) override;
   void Break(Rank peer, const Status& cause) override { beneath_->Break(peer, cause); }
   void Defer(std::function<void()> event) override { beneath_->Defer(std::move(event)); }

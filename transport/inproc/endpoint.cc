@@ -27,6 +27,11 @@ void InprocEndpoint::Deliver(Lane lane, Mailbox::Event event) {
   mailbox_->Post(due_ns, lane != Lane::kControl, std::move(run));
 }
 
+void InprocEndpoint::DeliverControl(Mailbox::Event event) {
+  last_sent_ns_ = options_.clock->NowNs();
+  other()->Deliver(Lane::kControl, std::move(event));
+}
+
 Status InprocEndpoint::Grant(const PlaceTag& tag, std::span<std::byte> place) {
   RemoteGrant grant;
   {
@@ -34,7 +39,7 @@ Status InprocEndpoint::Grant(const PlaceTag& tag, std::span<std::byte> place) {
     HP_ASSIGN_OR_RETURN(grant, core_.Grant(tag, place));
   }
   InprocEndpoint* to = other();
-  to->Deliver(Lane::kControl, [to, tag, grant, bytes = place.size()] { to->OnGranted(tag, grant, bytes); });
+  DeliverControl([to, tag, grant, bytes = place.size()] { to->OnGranted(tag, grant, bytes); });
   return OkStatus();
 }
 
@@ -57,7 +62,7 @@ Status InprocEndpoint::CancelGrant(RemoteGrant grant) {
     HP_RETURN_IF_ERROR(core_.ReturnGrant(grant));
   }
   InprocEndpoint* to = other();
-  to->Deliver(Lane::kControl, [to, grant] { to->OnCancelled(grant); });
+  DeliverControl([to, grant] { to->OnCancelled(grant); });
   return OkStatus();
 }
 
@@ -67,8 +72,7 @@ Status InprocEndpoint::Send(uint32_t type, std::span<const std::byte> bytes) {
     HP_RETURN_IF_ERROR(core_.CheckMessage(bytes.size()));
   }
   InprocEndpoint* to = other();
-  to->Deliver(Lane::kControl,
-              [to, type, copy = std::vector<std::byte>(bytes.begin(), bytes.end())] { to->OnMessage(type, copy); });
+  DeliverControl([to, type, copy = std::vector<std::byte>(bytes.begin(), bytes.end())] { to->OnMessage(type, copy); });
   return OkStatus();
 }
 

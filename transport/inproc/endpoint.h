@@ -43,6 +43,7 @@ class InprocEndpoint : public PeerLink {
   void Shutdown() override HP_EXCLUDES(core_.mutex);
   void Break(const Status& cause) override;
   int64_t LastHeardNs() const override { return last_heard_ns_; }
+  int64_t LastSentNs() const override { return last_sent_ns_; }
 
   /// The handshake is done: accepts posts and reports OnConnected. @param peer the other side's rank as the policies
   /// decided; a client's is not its address.
@@ -64,6 +65,8 @@ class InprocEndpoint : public PeerLink {
 
  private:
   InprocEndpoint* other() const;
+  /// Queues a message, a grant or a cancel for the other side.
+  void DeliverControl(Mailbox::Event event) HP_EXCLUDES(lane_mutex_);
   void OnGranted(const PlaceTag& tag, RemoteGrant grant, size_t bytes) HP_EXCLUDES(core_.mutex);
   void OnWrite(RemoteGrant grant, std::span<const std::byte> source, uint64_t id) HP_EXCLUDES(core_.mutex);
   void OnWriteDone(uint64_t id) HP_EXCLUDES(core_.mutex);
@@ -80,6 +83,7 @@ class InprocEndpoint : public PeerLink {
   Rank peer_ = -1;                // progress thread
   TransportHandler* handler_ = nullptr;
   std::atomic<int64_t> last_heard_ns_ = 0;
+  std::atomic<int64_t> last_sent_ns_ = 0;  // of what is not delayed behind bulk
 
   EndpointCore core_;
   std::map<uint64_t, PlaceTag> writes_ HP_GUARDED_BY(core_.mutex);

@@ -19,7 +19,7 @@ TcpEndpoint::TcpEndpoint(Rank peer, std::string name, std::unique_ptr<ByteStream
     : peer_(peer),
       context_(context),
       stream_(std::move(stream)),
-      queue_(stream_.get()),
+      queue_(stream_.get(), context.clock),
       receiver_(stream_.get(), this),
       core_(std::move(name)) {}
 

@@ -36,6 +36,7 @@ class TcpEndpoint : public SocketLink,
   void Shutdown() override HP_EXCLUDES(core_.mutex);
   void Break(const Status& cause) override;
   int64_t LastHeardNs() const override { return last_heard_ns_; }
+  int64_t LastSentNs() const override { return queue_.last_sent_ns(); }
   bool closed() const override { return core_.closed(); }
 
   void Open() override;

@@ -173,7 +173,10 @@ SendQueue::Outcome SendQueue::SendAll(size_t budget) {
     }
     held_back_ = written.blocked;
     total += written.bytes;
-    if (written.bytes > 0) Commit(written.bytes);
+    if (written.bytes > 0) {
+      Commit(written.bytes);
+      last_sent_ns_ = clock_->NowNs();
+    }
     if (written.blocked) {
       blocked_ = true;
       return Outcome::kBlocked;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/clock.h"
 #include "base/mutex.h"
 #include "transport/connect/byte_stream.h"
 #include "transport/transport.h"
@@ -8,7 +9,9 @@
 #include <sys/uio.h>
 
 #include <array>
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <span>
 #include <vector>
@@ -21,8 +24,8 @@ namespace hp {
 /// Close.
 class SendQueue {
  public:
-  /// @param stream outlives it; its owner closes it after Close.
-  explicit SendQueue(ByteStream* stream) : stream_(*stream) {}
+  /// @param stream outlives it; its owner closes it after Close. @param clock of last_sent_ns; outlives it.
+  SendQueue(ByteStream* stream, const Clock* clock) : stream_(*stream), clock_(clock) {}
 
   /// Queues a control frame without payload (GRANT, CANCEL).
   void PushControl(const FrameHeader& header) HP_EXCLUDES(mutex_);
@@ -50,6 +53,8 @@ class SendQueue {
   bool has_ended() const HP_EXCLUDES(mutex_);  ///< whether TakeEnded would return any
   bool end_sent() const HP_EXCLUDES(mutex_);   ///< whether the socket has taken END
   Status error() const HP_EXCLUDES(mutex_);    ///< what failed, or ok
+  /// When the stream last took bytes; 0: never. A message that is pushed later goes behind them.
+  int64_t last_sent_ns() const { return last_sent_ns_; }
 
   /// Ends all sending: shuts the socket down both ways and waits for the thread in Flush, if there is one. No source is
   /// read after it. @return the writes that were not sent completely.
@@ -83,6 +88,8 @@ class SendQueue {
   Outcome SendAll(size_t budget) HP_REQUIRES(mutex_) HP_NO_THREAD_SAFETY_ANALYSIS;
 
   ByteStream& stream_;
+  const Clock* const clock_;
+  std::atomic<int64_t> last_sent_ns_ = 0;
   mutable Mutex mutex_;  // innermost
   CondVar idle_;
   bool sending_ HP_GUARDED_BY(mutex_) = false;

@@ -168,6 +168,11 @@ Status VerbsEndpoint::Pump() {
   return control_->Pump(end_pushed_);
 }
 
+void VerbsEndpoint::PostedControl() {
+  last_sent_ns_ = parts_.context.clock->NowNs();
+  Posted();
+}
+
 void VerbsEndpoint::Posted() {
   const bool inside = parts_.context.progress->Inside();  // what a handler posts goes together when it returns
   if (!inside && post_failure_.ok()) post_failure_ = Pump();
@@ -190,7 +195,7 @@ Status VerbsEndpoint::Grant(const PlaceTag& tag, std::span<std::byte> place) {
   frame.index = grant.index;
   frame.generation = grant.generation;
   control_->Push(frame);
-  Posted();
+  PostedControl();
   return OkStatus();
 }
 
@@ -209,7 +214,7 @@ Status VerbsEndpoint::CancelGrant(RemoteGrant grant) {
   MutexLock lock(&core_.mutex);
   HP_RETURN_IF_ERROR(core_.ReturnGrant(grant));
   control_->Push({.type = FrameType::kCancel, .index = grant.index, .generation = grant.generation});
-  Posted();
+  PostedControl();
   return OkStatus();
 }
 
@@ -217,7 +222,7 @@ Status VerbsEndpoint::Send(uint32_t type, std::span<const std::byte> bytes) {
   MutexLock lock(&core_.mutex);
   HP_RETURN_IF_ERROR(core_.CheckMessage(bytes.size()));
   HP_RETURN_IF_ERROR(control_->PushMessage(type, bytes));
-  Posted();
+  PostedControl();
   return OkStatus();
 }
 

@@ -55,6 +55,7 @@ class VerbsEndpoint : public VerbsLink, public CqUser {
   void Shutdown() override HP_EXCLUDES(core_.mutex);
   void Break(const Status& cause) override;
   int64_t LastHeardNs() const override { return last_heard_ns_; }
+  int64_t LastSentNs() const override { return last_sent_ns_; }
   bool closed() const override { return core_.closed(); }
   void Abandon() override HP_EXCLUDES(core_.mutex);
 
@@ -88,6 +89,8 @@ class VerbsEndpoint : public VerbsLink, public CqUser {
   uint16_t PartsOf(size_t bytes) const;
   /// Sends what was posted, or has the progress thread do it.
   void Posted() HP_REQUIRES(core_.mutex);
+  /// The same, of what goes over the control queue pair: a heartbeat would go behind it.
+  void PostedControl() HP_REQUIRES(core_.mutex);
   /// Posts work requests for what is queued; queues END when all writes are done.
   Status Pump() HP_REQUIRES(core_.mutex);
 
@@ -128,6 +131,7 @@ class VerbsEndpoint : public VerbsLink, public CqUser {
   const uint32_t epoch_;
   const Parts parts_;
   std::atomic<int64_t> last_heard_ns_ = 0;
+  std::atomic<int64_t> last_sent_ns_ = 0;  // a control frame was posted, or a write has arrived
 
   CqHandle cq_;
   std::unique_ptr<QueuePair> control_qp_;

@@ -92,6 +92,7 @@ void VerbsEndpoint::OnSent(const ibv_wc& completion) {
       writes_->OnCompletion(qp - kControlQp - 1, completion.wr_id, &ended);
     }
   }
+  if (!ended.empty()) last_sent_ns_ = parts_.context.clock->NowNs();  // and the peer has seen the immediates
   for (const PlaceTag& tag : ended) parts_.context.handler->OnWriteEnded(peer_, tag, OkStatus());
 }
 

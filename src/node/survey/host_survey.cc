@@ -161,7 +161,8 @@ void HostSurvey::OnConnectFailed(Rank peer, const Status& status) {
     missing += (missing.empty() ? "" : ", ") + Label(host);
   }
   Fail(
-      DeadlineExceeded("%s did not appear: is hpnode --doctor --routing=%s running there, and does a firewall let its "
+      DeadlineExceeded("%s did not appear: is hpnode --doctor --routing=%s running there, with the same --token_file, "
+                       "and does a firewall let its "
                        "port through?",
                        missing.c_str(), table_.path().c_str()));
 }

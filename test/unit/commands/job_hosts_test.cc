@@ -53,6 +53,31 @@ StatusOr<std::vector<std::string>> Hosts(const std::string& hosts, int nodes, co
   });
 }
 
+TEST(JobHostsTest, APlanHasEachHostOnce) {
+  const Variables slurm = {{"SLURM_JOB_NODELIST", "n[0-1],m"}, {"SLURM_TASKS_PER_NODE", "2(x2),1"}};
+  const auto plan = [&slurm](const std::string& hosts) {
+    return JobHostsToPlan(hosts, [&slurm](const char* name) {
+      const auto found = slurm.find(name);
+      return found == slurm.end() ? std::string() : found->second;
+    });
+  };
+  EXPECT_THAT(*plan("slurm"), ElementsAre("n0", "n1", "m"));
+  EXPECT_THAT(*plan("slurm/cuda:0-3"), ElementsAre("n0/cuda:0-3", "n1/cuda:0-3", "m/cuda:0-3"));
+  EXPECT_THAT(plan("kubernetes:a.b").status().message(), HasSubstr("goes with --conv and --fc"));
+  EXPECT_THAT(plan("ranks").status().message(), HasSubstr("MASTER_ADDR is not set"));
+}
+
+TEST(JobHostsTest, TasksFillOneHostAfterTheOther) {
+  const std::vector<std::string> hosts = {"a", "b", "c"};
+  const auto some = PlaceTasks({"a", "c"}, hosts);
+  EXPECT_THAT(some->hosts, ElementsAre("a", "c"));
+  EXPECT_EQ(some->nodes_per_host, 1);
+  EXPECT_EQ(PlaceTasks({"a", "a", "b", "b"}, hosts)->nodes_per_host, 2);
+  EXPECT_THAT(PlaceTasks({"b", "a"}, hosts).status().message(), HasSubstr("a is behind b"));
+  EXPECT_THAT(PlaceTasks({"a", "b", "a"}, hosts).status().message(), HasSubstr("a is behind b"));
+  EXPECT_THAT(PlaceTasks({"a", "b", "b"}, hosts).status().message(), HasSubstr("as many on each host"));
+}
+
 TEST(JobHostsTest, NamesOfHostsAreNone) {
   for (const char* hosts : {"a,b", "slurm0", "slurm,b", "hosts.prototxt", "a/cuda:0-3", "ranks.lan"}) {
     EXPECT_FALSE(AreJobHosts(hosts)) << hosts;

@@ -2,7 +2,6 @@
 
 #include "report/node_status.h"
 #include "scheduler/pipeline/time_use.h"
-#include "test/support/log_lines.h"
 #include "test/support/small_job.h"
 
 #include <gmock/gmock.h>
@@ -13,8 +12,7 @@
 namespace hp {
 namespace {
 
-using testing::ElementsAre;
-using testing::IsEmpty;
+using testing::StartsWith;
 
 constexpr int64_t kMs = kNsPerMs;
 
@@ -78,7 +76,6 @@ TEST_F(StatusBoardTest, RatesAreThoseBetweenTwoReports) {
 
 TEST_F(StatusBoardTest, ANodeThatAllOthersWaitForIsNamedOnce) {
   board_.Begin(job_.get(), "run.1", 0);
-  test::LogLines log;
   int64_t computing[4] = {}, waiting[4] = {};
   const auto pass = [&](int64_t step, const std::vector<int64_t>& waits) {
     for (Rank rank = 0; rank < 4; ++rank) {
@@ -89,15 +86,18 @@ TEST_F(StatusBoardTest, ANodeThatAllOthersWaitForIsNamedOnce) {
   };
   pass(0, {0, 0, 0, 0});
   pass(1, {3600, 60, 3000, 4200});
-  pass(2, {3600, 60, 3000, 4200});
-  EXPECT_THAT(log.With("is slow"),
-              ElementsAre("node conv1 on host b is slow: all others wait for other nodes at least 50% of the time, it "
-                          "waits 1%; hproute --exclude=b leaves its host out at the next start"));
+  const std::optional<SlowNode> slow = board_.TakeSlow();
+  ASSERT_TRUE(slow);
+  EXPECT_EQ(slow->node(), 1);
+  EXPECT_EQ(DescribeSlow(table_, 0, *slow),
+            "node conv1 on host b is slow: all others wait for other nodes at least 50% of the time, it waits 1%; "
+            "hproute --exclude=b leaves its host out at the next start");
+  EXPECT_THAT(DescribeSlow(table_, 1, *slow), StartsWith("this node, conv1 on host b, is slow: all others wait "));
   EXPECT_TRUE(board_.Describe({}).node(1).slow());
   EXPECT_FALSE(board_.Describe({}).node(0).slow());
   pass(3, {3600, 60, 1000, 4200});
   EXPECT_FALSE(board_.Describe({}).node(1).slow()) << "one of the others does not wait";
-  EXPECT_THAT(log.With("is slow").size(), 1u);
+  EXPECT_FALSE(board_.TakeSlow()) << "once";
 }
 
 }  // namespace

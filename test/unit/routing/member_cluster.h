@@ -91,6 +91,9 @@ class MemberCluster {
         if (peer != rank && !closed[peer] && !sent_end[peer]) cluster->Send(rank, peer, kMessage, type, payload);
       }
     }
+    void SendHeartbeat(Rank peer) override {
+      if (!closed[peer] && !sent_end[peer]) cluster->Send(rank, peer, kMessage, MemberMessage::kHeartbeat, "");
+    }
     void ShutdownAll() override {
       for (Rank peer = 0; peer < static_cast<int>(closed.size()); ++peer) {
         if (peer == rank || closed[peer] || sent_end[peer]) continue;

@@ -8,7 +8,9 @@
 namespace hp {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using State = Membership::State;
 using Options = MemberCluster::Options;
 
@@ -196,6 +198,7 @@ class OneNodeTest : public ::testing::Test, protected MembershipOutput {
     return options;
   }
   void SendToAll(MemberMessage type, const std::string& payload) override { sent_.push_back({type, payload}); }
+  void SendHeartbeat(Rank peer) override { heartbeats_.push_back({peer, clock_.NowNs() / kNsPerMs}); }
   void ShutdownAll() override { shut_down_ = true; }
   /// Time passes in ticks of 50 ms, in which the nodes of `talking` are heard.
   void Pass(int ms, const std::set<Rank>& talking) {
@@ -211,15 +214,45 @@ class OneNodeTest : public ::testing::Test, protected MembershipOutput {
     return count;
   }
 
+  /// When heartbeats went to `peer`, in ms.
+  std::vector<int64_t> HeartbeatsTo(Rank peer) const {
+    std::vector<int64_t> times;
+    for (const auto& [to, at_ms] : heartbeats_) {
+      if (to == peer) times.push_back(at_ms);
+    }
+    return times;
+  }
+
   FakeClock clock_;
   std::vector<std::pair<MemberMessage, std::string>> sent_;
+  std::vector<std::pair<Rank, int64_t>> heartbeats_;
   bool shut_down_ = false;
   Membership membership_;
 };
 
 TEST_F(OneNodeTest, SendsAHeartbeatEveryHalfSecond) {
-  Pass(10000, {1, 2, 3});
-  EXPECT_EQ(Sent(MemberMessage::kHeartbeat), 20);
+  Pass(2000, {1, 2, 3});
+  for (Rank peer : {1, 2, 3}) EXPECT_THAT(HeartbeatsTo(peer), ElementsAre(500, 1000, 1500, 2000));
+}
+
+TEST_F(OneNodeTest, SendsNoHeartbeatWhereOtherBytesGo) {
+  for (int i = 0; i < 20; ++i) {
+    membership_.OnSent(1, clock_.NowNs());
+    Pass(100, {1, 2, 3});
+  }
+  EXPECT_THAT(HeartbeatsTo(1), IsEmpty());
+  EXPECT_THAT(HeartbeatsTo(2), ElementsAre(500, 1000, 1500, 2000));
+  Pass(1000, {1, 2, 3});  // half a second after the last byte, at 1900
+  EXPECT_THAT(HeartbeatsTo(1), ElementsAre(2400, 2900));
+}
+
+TEST_F(OneNodeTest, SendsHeartbeatsToThoseThatSaidByeAndNotToThoseThatEnded) {
+  membership_.OnMessage(1, MemberMessage::kBye, "");
+  membership_.OnMessage(2, MemberMessage::kBye, "");
+  membership_.OnClosed(2, Cancelled("ended"));
+  Pass(1000, {3});
+  EXPECT_THAT(HeartbeatsTo(1), ElementsAre(500, 1000));
+  EXPECT_THAT(HeartbeatsTo(2), IsEmpty());
 }
 
 TEST_F(OneNodeTest, AnyByteCountsAsLife) {
@@ -249,9 +282,9 @@ TEST_F(OneNodeTest, TellsAllBeforeItEndsItsStreamsAndReadsOnForHalfASecond) {
   EXPECT_EQ(membership_.state(), State::kLost);
   EXPECT_EQ(membership_.Describe(),
             "lost node \"n2\": its connection closed: connection reset (detected by node \"n0\")");
-  const int heartbeats = Sent(MemberMessage::kHeartbeat);
+  const size_t heartbeats = heartbeats_.size();
   Pass(1000, {1, 3});
-  EXPECT_EQ(Sent(MemberMessage::kHeartbeat), heartbeats);
+  EXPECT_EQ(heartbeats_.size(), heartbeats);
 }
 
 TEST_F(OneNodeTest, LeavesAsSoonAsAllHaveEndedTheirStreams) {
@@ -272,6 +305,7 @@ TEST_F(OneNodeTest, NewsOfALossOverrulesAnEndOfStream) {
     void SendToAll(MemberMessage type, const std::string& payload) override {
       if (type == MemberMessage::kLost) lost = payload;
     }
+    void SendHeartbeat(Rank) override {}
     void ShutdownAll() override {}
     std::string lost;
   } sender;

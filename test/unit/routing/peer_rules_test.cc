@@ -360,6 +360,12 @@ TEST_F(PeerRulesTest, ReportsAndVerdictsComeInOrder) {
   verdict.set_clock(5);
   verdict.set_scale(NAN);
   EXPECT_FALSE(other->CheckVerdict(verdict, 6).ok());
+  verdict.clear_scale();
+  for (const int node : {-1, 99}) {
+    verdict.set_clock(verdict.clock() + 1);
+    verdict.mutable_slow_node()->set_node(node);
+    EXPECT_FALSE(other->CheckVerdict(verdict, 10).ok()) << "there is no node " << node;
+  }
 }
 
 TEST_F(PeerRulesTest, LabelsAreOfRowsThatTheReplicaReads) {
