@@ -143,6 +143,19 @@ class LaunchTest(launched.Launched):
         self.expect_exit(job, 4, "restart 1 of 1")
         self.assertNotIn("incarnation 3", job.text())
 
+    def test_suspended(self):
+        self.make_job()
+        self.make_table(conv=1, fc=1)
+        job = self.launch(self.table())
+        nodes = self.await_launched(job)
+        job.send(signal.SIGTSTP)
+        self.await_text(job, "goes on in spite of Ctrl-Z: .*nohup")
+        self.await_training([job])
+        job.send(signal.SIGSTOP)  # nothing can be done about that one
+        self.await_none(nodes.values(), "nodes")
+        job.send(signal.SIGCONT)
+        self.expect_exit(job, 4, "nothing heard from hplaunch for 8 s: it is suspended, or the network is cut")
+
     def test_numbers_that_are_not_finite(self):
         self.make_job(solver="base_lr: 1e30\n")
         self.make_table(conv=1, fc=1)

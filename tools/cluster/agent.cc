@@ -67,7 +67,10 @@ void Agent::OnTick() {
   LaunchMessage beat;
   beat.mutable_beat();
   Send(beat);
-  if (++silent_ticks_ >= kTicksToGiveUp && !processes_.empty()) status_ = Unavailable("hplaunch has fallen silent");
+  if (++silent_ticks_ >= kTicksToGiveUp && !processes_.empty()) {
+    status_ =
+        Unavailable("nothing heard from hplaunch for 8 s: it is suspended, or the network is cut; ended its nodes");
+  }
 }
 
 void Agent::OnMessage(const LaunchMessage& message) {

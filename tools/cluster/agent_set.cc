@@ -27,7 +27,7 @@ std::string MovedPath(const std::string& path, const std::string& from, const st
 AgentSet::AgentSet(AgentSetOptions options, Callbacks callbacks)
     : options_(std::move(options)), callbacks_(std::move(callbacks)) {
   signal(SIGPIPE, SIG_IGN);
-  std::vector<int> signals = {SIGCHLD, SIGINT, SIGTERM, SIGUSR1};
+  std::vector<int> signals = {SIGCHLD, SIGINT, SIGTERM, SIGUSR1, SIGTSTP};
   struct sigaction before = {};
   // nohup: a terminal that closes shall not matter.
   if (sigaction(SIGHUP, nullptr, &before) == 0 && before.sa_handler != SIG_IGN) signals.push_back(SIGHUP);

@@ -40,7 +40,7 @@ class AgentSet {
     std::function<void(int id, const std::string& line)> on_output;           ///< of a process started by Start
     std::function<void(int id, const ProcessExit& exit)> on_exit;             ///< of one; its host has reported it dead
     std::function<void(const std::string& host, const Status& why)> on_lost;  ///< an agent is gone
-    std::function<void(int signal)> on_signal;                                ///< SIGINT, SIGTERM, SIGUSR1, SIGHUP
+    std::function<void(int signal)> on_signal;                                ///< SIGINT, SIGTERM, SIGUSR1, SIGHUP, SIGTSTP
   };
   AgentSet(AgentSetOptions options, Callbacks callbacks);
 

@@ -140,6 +140,11 @@ void Launcher::OnLost(const std::string& host, const Status& why) {
 }
 
 void Launcher::OnSignal(int signal) {
+  if (signal == SIGTSTP) {
+    LOG(WARNING) << "goes on in spite of Ctrl-Z: hosts end their nodes when they hear nothing of hplaunch for 8 s. "
+                 << "Start it under nohup, tmux or screen to leave this terminal";
+    return;
+  }
   if (signal != SIGHUP) stop_asked_ = true;
   if (started_) return SignalAll(signal);
   if (signal == SIGHUP) return;
