@@ -143,6 +143,28 @@ class LaunchTest(launched.Launched):
         self.expect_exit(job, 4, "restart 1 of 1")
         self.assertNotIn("incarnation 3", job.text())
 
+    def hosts_of_nodes(self):
+        text = self.read("run/table.prototxt").decode()
+        return dict(re.findall(r'name: "(\w+)"\n(?:.*\n)*?  host: "([\d.]+)"', text[text.index("node {"):]))
+
+    def test_a_host_whose_nodes_failed_twice_is_replaced(self):
+        self.make_job()
+        self.make_table(conv=2, fc=2, hosts=["127.0.0.1", "127.0.0.1", "127.0.0.2", "127.0.0.2"])
+        job = self.launch(self.table(), "--max_restarts=3", "--spares=127.0.0.3")
+        for incarnation, victim in enumerate(("conv0", "fc0", "fc1"), 1):
+            # Nodes of the other host end too each time, and that is no failure of theirs.
+            self.assertNotIn("takes the place", job.text())
+            self.await_text(job, "started 4 nodes, incarnation %d" % incarnation)
+            os.kill(self.await_launched(job)[victim], signal.SIGKILL)
+        self.await_text(job, "host 127.0.0.3 takes the place of 127.0.0.2")
+        self.await_text(job, r"(?m)^\[127\.0\.0\.3 fc0\] ")
+        self.await_text(job, r"(?m)^\[127\.0\.0\.3 fc1\] ")
+        self.await_training([job])
+        self.assertEqual(self.hosts_of_nodes(), {"conv0": "127.0.0.1", "conv1": "127.0.0.1", "fc0": "127.0.0.3",
+                                                 "fc1": "127.0.0.3"})
+        job.send(signal.SIGTERM)
+        self.expect_exit(job, 5)
+
     def test_suspended(self):
         self.make_job()
         self.make_table(conv=1, fc=1)

@@ -108,6 +108,7 @@ void Launcher::Fail(int node, Status why) {
   if (!failure_.ok()) return;
   failure_ = std::move(why);
   first_failed_ = node;
+  ++failures_of_host_[nodes_[node].host];  // those that end because of this one are no failures of their hosts
 }
 
 void Launcher::OnExit(int id, const ProcessExit& exit) {
@@ -118,7 +119,6 @@ void Launcher::OnExit(int id, const ProcessExit& exit) {
   node.running = false;
   node.exit = exit.status();
   if (exit.status() == 0) return;
-  ++failures_of_host_[node.host];
   const std::string words = exit.has_error() ? Printable(exit.error()) : WordsOfExit(exit.status());
   folder_->Record(Format("node \"%s\" on host %s: %s", node.name.c_str(), node.host.c_str(), words.c_str()));
   Fail(index, Status(CodeOfExit(exit.status()),
