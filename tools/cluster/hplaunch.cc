@@ -11,7 +11,6 @@
 #include "tools/cluster/agent.h"
 #include "tools/cluster/allocation.h"
 #include "tools/cluster/launcher.h"
-#include "tools/cluster/newest_snapshot.h"
 #include "tools/tool_main.h"
 
 #include <gflags/gflags.h>
@@ -34,13 +33,16 @@ DEFINE_string(run_dir, "",
               "Folder of the run, the same on all hosts: table, solver and net in use, logs, snapshots. Empty: "
               "runs/RUN_ID beside the solver, RUN_ID being the time and four digits.");
 DEFINE_string(token_file, "", "The job's token (hproute --new_token). Other hosts get it over ssh, in memory alone.");
-DEFINE_string(resume, "", "Resume from this .solverstate of this host.");
+DEFINE_string(resume, "",
+              "Resume from this .solverstate of this host; or latest: from the newest complete snapshot of this "
+              "training that any host has, or from the beginning if there is none.");
 DEFINE_string(weights, "", "Take initial weights from this .caffemodel of this host.");
 DEFINE_int32(max_restarts, 0,
              "How often to start the job again, from its newest complete snapshot, when a node was lost (exit 4).");
 DEFINE_string(spares, "",
               "Hosts, separated by commas, that take the place of lost ones at a restart. A host also is replaced when "
-              "nodes of it have failed twice.");
+              "nodes of it have failed twice. Where hosts share no folder for snapshots, the table needs "
+              "snapshot_copies: 2.");
 DEFINE_bool(stage_data, false, "Copy databases and mean files of this host to hosts that do not have them.");
 DEFINE_bool(dry_run, false, "Say what would be started where, and start nothing.");
 DEFINE_string(ssh, "ssh", "How to reach other hosts: a command, such as \"ssh -F FILE\" or \"ssh -p 2222\".");
@@ -49,8 +51,6 @@ DEFINE_string(bundle, "",
               "Tarball of the programs (tools/dev/bundle.sh), for hosts that do not have them: it is unpacked into "
               "~/.cache/hpnode/bundles there, once.");
 DEFINE_bool(agent, false, "What hplaunch starts on each host: takes orders on standard input.");
-DEFINE_string(newest_snapshot, "", "What agents run: say which is the newest complete snapshot of this prefix.");
-DEFINE_int64(most_age_s, 1LL << 40, "With --newest_snapshot: leave out those that were written longer ago, in s.");
 
 namespace hp {
 namespace {
@@ -151,6 +151,19 @@ StatusOr<std::string> ReadToken() {
   return InvalidArgument("%s is a read key; nodes need the job's token", FLAGS_token_file.c_str());
 }
 
+StatusOr<std::string> ResumeOf(const LaunchOptions& options) {
+  if (FLAGS_resume != kFromLatest) {
+    const std::string path = AbsoluteOrEmpty(FLAGS_resume);
+    if (!path.empty()) HP_RETURN_IF_ERROR(SumFile(path).status());
+    return path;
+  }
+  const std::string& prefix = options.files.solver.snapshot_prefix();
+  if (!FLAGS_run_dir.empty() || !prefix.starts_with(options.folder + "/")) return FLAGS_resume;
+  return InvalidArgument(
+      "--resume=latest: the snapshots of a run lie in its folder, since the solver's snapshot_prefix is not absolute; "
+      "name the folder of the run that is to go on: --run_dir=FOLDER");
+}
+
 StatusOr<LaunchOptions> OptionsOf(const std::vector<std::string>& node_flags) {
   LaunchOptions options;
   std::string solver, comment;
@@ -169,8 +182,7 @@ StatusOr<LaunchOptions> OptionsOf(const std::vector<std::string>& node_flags) {
   }
   options.working_folder = fs::current_path().string();
   HP_ASSIGN_OR_RETURN(options.token, ReadToken());
-  options.resume = AbsoluteOrEmpty(FLAGS_resume);
-  if (!options.resume.empty()) HP_RETURN_IF_ERROR(SumFile(options.resume).status());
+  HP_ASSIGN_OR_RETURN(options.resume, ResumeOf(options));
   options.weights = AbsoluteOrEmpty(FLAGS_weights);
   for (const std::string& host : HostsOfTable(table)) HP_RETURN_IF_ERROR(CheckHost(host));
   options.node_flags = node_flags;
@@ -207,11 +219,6 @@ Status TellPlan(const LaunchOptions& options) {
 
 Status Main(const std::vector<std::string>& arguments) {
   if (FLAGS_agent) return Agent(dup(STDIN_FILENO), dup(STDOUT_FILENO), ProgramFolder()).Run();
-  if (!FLAGS_newest_snapshot.empty()) {
-    const auto place = NewestSnapshot(FLAGS_newest_snapshot, FLAGS_most_age_s);
-    if (place) std::cout << SnapshotLine(*place) << std::endl;
-    return OkStatus();
-  }
   HP_RETURN_IF_ERROR(CheckCommandLine(arguments));
   HP_ASSIGN_OR_RETURN(LaunchOptions options, OptionsOf(arguments));
   if (FLAGS_dry_run) return TellPlan(options);

@@ -19,6 +19,7 @@ constexpr int kGraceTicks = 5 * kTicksPerSecond;
 // A stop takes as long as a snapshot, and --stop_within_s of hpnode bounds it.
 constexpr int kStopGraceTicks = 60 * kTicksPerSecond;
 constexpr int kFirstSignalExit = 128;
+constexpr char kSnapshotWords[] = "] Snapshotting solver state to binary proto file ";  // Caffe's, once it is written
 
 /// What a node's exit status says, in the words of Status.
 StatusCode CodeOfExit(int exit) {
@@ -47,7 +48,7 @@ std::string WordsOfExit(int exit) {
 
 }  // namespace
 
-Launcher::Launcher(LaunchOptions options) : options_(std::move(options)) {}
+Launcher::Launcher(LaunchOptions options) : options_(std::move(options)), first_resume_(options_.resume) {}
 Launcher::~Launcher() = default;
 
 Status Launcher::Run() {
@@ -58,9 +59,7 @@ Status Launcher::Run() {
   agents.hello.add_folder(options_.folder + "/snapshots");
   agents.hello.set_working_folder(options_.working_folder);
   AgentSet::Callbacks callbacks;
-  callbacks.on_output = [this](int id, const std::string& line) {
-    if (const auto node = node_of_id_.find(id); node != node_of_id_.end()) output_.Add(node->second, line);
-  };
+  callbacks.on_output = [this](int id, const std::string& line) { OnOutput(id, line); };
   callbacks.on_exit = [this](int id, const ProcessExit& exit) { OnExit(id, exit); };
   callbacks.on_lost = [this](const std::string& host, const Status& why) { OnLost(host, why); };
   callbacks.on_signal = [this](int signal) { OnSignal(signal); };
@@ -109,6 +108,15 @@ void Launcher::Fail(int node, Status why) {
   failure_ = std::move(why);
   first_failed_ = node;
   ++failures_of_host_[nodes_[node].host];  // those that end because of this one are no failures of their hosts
+}
+
+void Launcher::OnOutput(int id, const std::string& line) {
+  const auto node = node_of_id_.find(id);
+  if (node == node_of_id_.end()) return;
+  output_.Add(node->second, line);
+  if (const size_t at = line.find(kSnapshotWords); at != std::string::npos) {
+    newest_state_ = line.substr(at + sizeof(kSnapshotWords) - 1);
+  }
 }
 
 void Launcher::OnExit(int id, const ProcessExit& exit) {
