@@ -214,6 +214,20 @@ class LaunchTest(launched.Launched):
         job.send(signal.SIGTERM)
         self.expect_exit(job, 5)
 
+    def test_excluded_hosts(self):
+        self.make_job(iterations=10)
+        self.make_table(conv=1, fc=1, hosts=["127.0.0.1", "127.0.0.2"])
+        job = self.launch(self.table(), "--exclude=127.0.0.2", "--spares=127.0.0.2,127.0.0.3")
+        self.expect_exit(job, 0, "host 127.0.0.3 takes the place of 127.0.0.2", r"\[127\.0\.0\.3 fc0\] .*Optimization Done")
+        self.expect_exit(self.launch(self.table(), "--exclude=127.0.0.2", "--spares=127.0.0.2"), 2,
+                         r"--exclude leaves out 1 host\(s\) of the table, and --spares has 0 .*hproute --exclude")
+        self.expect_exit(self.launch(self.table(), "--exclude=a"), 2, 'the table has no node on host "a"; its hosts: ')
+        planned = ["--solver=" + self.path("solver.prototxt"), "--hosts=localhost,127.0.0.1"]
+        job = self.launch(*planned, "--exclude=127.0.0.1", "--run_dir=" + self.path("planned"))
+        self.expect_exit(job, 0, r"(?m)^\[localhost .*Optimization Done")
+        self.assertNotRegex(job.text(), r"(?m)^\[127\.0\.0\.1 ")
+        self.expect_exit(self.launch(*planned, "--exclude=b"), 2, "--exclude=b: --hosts has no such host")
+
     def test_suspended(self):
         self.make_job()
         self.make_table(conv=1, fc=1)

@@ -16,6 +16,7 @@
 #include <gflags/gflags.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <sstream>
@@ -43,6 +44,10 @@ DEFINE_string(spares, "",
               "Hosts, separated by commas, that take the place of lost ones at a restart. A host also is replaced when "
               "nodes of it have failed twice. Where hosts share no folder for snapshots, the table needs "
               "snapshot_copies: 2.");
+DEFINE_string(
+    exclude, "",
+    "Hosts to leave out, separated by commas: those that hpctl status or a log calls slow. Of a table of yours, "
+    "--spares take their place.");
 DEFINE_bool(stage_data, false, "Copy databases and mean files of this host to hosts that do not have them.");
 DEFINE_bool(dry_run, false, "Say what would be started where, and start nothing.");
 DEFINE_string(ssh, "ssh", "How to reach other hosts: a command, such as \"ssh -F FILE\" or \"ssh -p 2222\".");
@@ -138,6 +143,7 @@ StatusOr<RoutingTableConfig> TableOf(std::string* solver, std::string* comment) 
   flags.hosts = FLAGS_hosts;
   flags.profile = FLAGS_profile;
   flags.sample = FLAGS_sample;
+  flags.exclude = SplitAt(FLAGS_exclude, ',');
   HP_ASSIGN_OR_RETURN(const PlannedTable planned, PlanTable(flags));
   std::cout << planned.reasons << std::flush;
   *comment = "Routing table of hpnode, chosen by hplaunch.\n\n" + planned.reasons;
@@ -164,6 +170,30 @@ StatusOr<std::string> ResumeOf(const LaunchOptions& options) {
       "name the folder of the run that is to go on: --run_dir=FOLDER");
 }
 
+/// Hosts of a given table that are to be left out; a planned one has none of them.
+Status Exclude(LaunchOptions* options) {
+  const std::vector<std::string> excluded = SplitAt(FLAGS_exclude, ',');
+  const auto is_excluded = [&excluded](const std::string& host) {
+    return std::find(excluded.begin(), excluded.end(), host) != excluded.end();
+  };
+  std::erase_if(options->spares, is_excluded);
+  if (FLAGS_routing.empty()) return OkStatus();
+  const std::vector<std::string> hosts = HostsOfTable(options->files.table);
+  for (const std::string& host : excluded) {
+    if (std::find(hosts.begin(), hosts.end(), host) != hosts.end()) {
+      options->excluded.push_back(host);
+      continue;
+    }
+    return InvalidArgument("--exclude: the table has no node on host \"%s\"; its hosts: %s", host.c_str(),
+                           Join(hosts).c_str());
+  }
+  if (options->excluded.size() <= options->spares.size()) return OkStatus();
+  return InvalidArgument(
+      "--exclude leaves out %zu host(s) of the table, and --spares has %zu to take their place: name more, or make a "
+      "table without them (hproute --exclude)",
+      options->excluded.size(), options->spares.size());
+}
+
 StatusOr<LaunchOptions> OptionsOf(const std::vector<std::string>& node_flags) {
   LaunchOptions options;
   std::string solver, comment;
@@ -188,6 +218,7 @@ StatusOr<LaunchOptions> OptionsOf(const std::vector<std::string>& node_flags) {
   options.node_flags = node_flags;
   options.spares = SplitAt(FLAGS_spares, ',');
   for (const std::string& host : options.spares) HP_RETURN_IF_ERROR(CheckHost(host));
+  HP_RETURN_IF_ERROR(Exclude(&options));
   options.max_restarts = FLAGS_max_restarts;
   options.stage_data = FLAGS_stage_data;
   return options;

@@ -65,6 +65,7 @@ Status Launcher::Run() {
   callbacks.on_signal = [this](int signal) { OnSignal(signal); };
   agents_ = std::make_unique<AgentSet>(std::move(agents), std::move(callbacks));
   agents_->OnTick([this] { OnTick(); });
+  for (const std::string& host : options_.excluded) ReplaceHost(host);
   Status status;
   for (int restarts = 0;; ++restarts) {
     status = restarts == 0 ? OkStatus() : PrepareRestart();

@@ -30,6 +30,7 @@ struct LaunchOptions {
   std::string weights;                  ///< a file of this host, absolute; empty: none
   std::vector<std::string> node_flags;  ///< for hpnode
   std::vector<std::string> spares;      ///< hosts
+  std::vector<std::string> excluded;    ///< hosts of the table that spares take the place of at once
   int max_restarts = 0;
   bool stage_data = false;
 };
