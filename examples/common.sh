@@ -85,18 +85,19 @@ interrupted() {
   exit 130
 }
 
-# Starts every node of the table as a process of this host; their logs are work/NAME.log. Shows their progress.
+# Starts a node for each line "NAME ROLE" of standard input, by a command that gets NAME and ROLE and becomes the node:
+# start_nodes WORK_FOLDER COMMAND ... Their logs are work/NAME.log. Shows their progress.
 start_nodes() {
-  local table=$1 work=$2 name role
+  local work=$1 name role
+  shift
   trap stop_nodes EXIT
   starting=1
   trap interrupted INT TERM
   while read -r name role; do
     : >"$work/$name.log" # here and not by the node, so that follow_logs finds it
-    "$bin/hpnode" --role="$role" --routing="$table" --node="$name" >>"$work/$name.log" 2>&1 </dev/null &
+    "$@" "$name" "$role" >>"$work/$name.log" 2>&1 </dev/null &
     node_names[$!]=$name
-  done < <(table_nodes "$table")
-  [[ ${#node_names[@]} -gt 0 ]] || fail "$table names no nodes"
+  done
   follow_logs "$work"
   starting=
   [[ -z $interrupted_at_start ]] || interrupted
@@ -159,12 +160,13 @@ wait_for_nodes() {
   return "$worst"
 }
 
-# Trains with every node of the table on this host: train TABLE WORK_FOLDER
-train() {
-  local table=$1 work=$2 status=0 start=$SECONDS names
-  mapfile -t names < <(table_nodes "$table" | cut -d ' ' -f 1)
+# Trains to the end with nodes as start_nodes starts them: train_nodes WORK_FOLDER COMMAND ...
+train_nodes() {
+  local work=$1 status=0 start=$SECONDS nodes names
+  nodes=$(cat)
+  mapfile -t names < <(cut -d ' ' -f 1 <<<"$nodes")
   say "training with the nodes ${names[*]}; logs in $work/"
-  start_nodes "$table" "$work"
+  start_nodes "$@" <<<"$nodes"
   wait_for_nodes "$work" || status=$?
   if [[ $status -ne 0 ]]; then
     stop_nodes
@@ -173,6 +175,17 @@ train() {
   fi
   stop_following
   say "trained in $((SECONDS - start)) s"
+}
+
+# Becomes a node of this host: local_node TABLE NAME ROLE
+local_node() { exec "$bin/hpnode" --role="$3" --routing="$1" --node="$2"; }
+
+# Trains with every node of the table on this host: train TABLE WORK_FOLDER
+train() {
+  local nodes
+  nodes=$(table_nodes "$1")
+  [[ -n $nodes ]] || fail "$1 names no nodes"
+  train_nodes "$2" local_node "$1" <<<"$nodes"
 }
 
 # Tests the model on its TEST data: evaluate NET WEIGHTS ITERATIONS WORK_FOLDER

@@ -1,15 +1,12 @@
 // Writes a routing table, or lists every fault of one.
-#include "base/host.h"
 #include "base/job_token.h"
-#include "base/memory_room.h"
 #include "base/pending_file.h"
-#include "commands/describe.h"
+#include "commands/check_table.h"
 #include "commands/job_hosts.h"
+#include "commands/make_table.h"
 #include "commands/plan_table.h"
 #include "commands/put_table.h"
 #include "commands/simulate.h"
-#include "proto/text.h"
-#include "scheduler/plan/routing_table.h"
 #include "scheduler/plan/table_check.h"
 #include "scheduler/plan/table_maker.h"
 #include "scheduler/plan/table_places.h"
@@ -17,11 +14,8 @@
 
 #include <gflags/gflags.h>
 
-#include <algorithm>
-#include <filesystem>
+#include <cstdlib>
 #include <iostream>
-#include <memory>
-#include <optional>
 #include <sstream>
 
 DEFINE_string(solver, "", "Caffe solver file of the job.");
@@ -161,21 +155,6 @@ StatusOr<std::vector<int>> FcStages(const std::string& text) {
   return stages;
 }
 
-/// The solver as the table shall name it: relative to the table's folder, so that both can move together.
-std::string SolverFromTable(const std::string& solver, const std::string& table) {
-  namespace fs = std::filesystem;
-  if (fs::path(solver).is_absolute()) return solver;
-  if (table.find("://") != std::string::npos) return fs::absolute(solver).string();
-  std::error_code error;
-  const fs::path folder = fs::weakly_canonical(fs::absolute(table).parent_path(), error);
-  const fs::path target = fs::weakly_canonical(fs::absolute(solver), error);
-  const fs::path relative = target.lexically_relative(folder);
-  // A path through the root says more about this host than where the solver lies.
-  const auto climbs = std::count(relative.begin(), relative.end(), "..");
-  const auto depth = std::distance(folder.relative_path().begin(), folder.relative_path().end());
-  return (climbs < depth ? relative : target).string();
-}
-
 std::string ExcludeText() { return FLAGS_exclude.empty() ? "" : " --exclude=" + FLAGS_exclude; }
 
 std::string CommandLine(const TableRequest& request) {
@@ -194,18 +173,6 @@ std::string CommandLine(const TableRequest& request) {
 
 /// Whether a flag stands on the command line.
 bool IsGiven(const char* flag) { return !gflags::GetCommandLineFlagInfoOrDie(flag).is_default; }
-
-/// MakeTable; where the hosts are those of a scheduler's tasks, with as many as the table has nodes.
-StatusOr<RoutingTableConfig> MakeTableForJob(TableRequest* request, const caffe::NetParameter& net) {
-  if (!AreJobHosts(FLAGS_hosts)) return MakeTable(*request, net);
-  if (!IsGiven("port")) {
-    HP_ASSIGN_OR_RETURN(request->port, JobPort(FLAGS_hosts, FLAGS_port));
-  }
-  request->hosts = {"localhost"};
-  HP_ASSIGN_OR_RETURN(const RoutingTableConfig anywhere, MakeTable(*request, net));
-  HP_ASSIGN_OR_RETURN(request->hosts, JobHosts(FLAGS_hosts, anywhere.node_size()));
-  return MakeTable(*request, net);
-}
 
 Status Write() {
   if (IsGiven("take")) return InvalidArgument("--take goes with --plan, and not with --conv and --fc");
@@ -230,19 +197,11 @@ Status Write() {
   request.per_replica = FLAGS_batch_per_replica;
   request.tls = FLAGS_tls;
   request.job = FLAGS_job;
-  HP_ASSIGN_OR_RETURN(const caffe::SolverParameter solver, ReadSolver(FLAGS_solver));
-  HP_ASSIGN_OR_RETURN(const caffe::NetParameter net, NetOfSolver(solver));
-  HP_RETURN_IF_ERROR(CheckBuildable(FLAGS_solver, solver, std::make_shared<const caffe::NetParameter>(net)));
-  HP_ASSIGN_OR_RETURN(const RoutingTableConfig config, MakeTableForJob(&request, net));
-  if (const std::vector<std::string> faults = CheckSolverFit(config, solver); !faults.empty()) {
-    return Status(StatusCode::kInvalidArgument, faults[0]);
-  }
-  for (const std::string& fault : CheckHosts(config, &CanonicalAddresses)) {
-    std::cerr << "hproute: warning: " << fault << " (as this host sees it)\n";
-  }
+  HP_ASSIGN_OR_RETURN(const MadeTable made, MakeTableOf(FLAGS_solver, FLAGS_hosts, IsGiven("port"), &request));
+  for (const std::string& warning : made.warnings) std::cerr << "hproute: warning: " << warning << "\n";
   HP_RETURN_IF_ERROR(
-      PutTableAt(FLAGS_out, config, TableText(config, CommandLine(request)), FLAGS_run_id, FLAGS_token_file));
-  std::cout << FLAGS_out << ": " << config.node_size() << " node(s)\n" << DescribeTable(config, net);
+      PutTableAt(FLAGS_out, made.config, TableText(made.config, CommandLine(request)), FLAGS_run_id, FLAGS_token_file));
+  std::cout << FLAGS_out << ": " << made.config.node_size() << " node(s)\n" << DescribeTable(made.config, *made.net);
   return OkStatus();
 }
 
@@ -334,73 +293,10 @@ Status Plan() {
   return OkStatus();
 }
 
-/// A table and the files it leads to, as far as they could be read.
-struct Job {
-  RoutingTableConfig config;
-  std::optional<caffe::SolverParameter> solver;
-  std::optional<caffe::NetParameter> net;
-};
-
-/// Reads what the table of `path` leads to. @return every fault of table and files.
-std::vector<std::string> ReadJob(const std::string& path, Job* job) {
-  std::vector<std::string> faults;
-  const auto add = [&faults](const std::vector<std::string>& more) {
-    faults.insert(faults.end(), more.begin(), more.end());
-  };
-  if (!job->config.solver().empty()) {
-    StatusOr<caffe::SolverParameter> solver = ReadSolver(PathBeside(path, job->config.solver()));
-    if (!solver.ok()) {
-      add({solver.status().message()});
-    } else {
-      job->solver = *std::move(solver);
-      add(CheckSolverFit(job->config, *job->solver));
-      StatusOr<caffe::NetParameter> net = NetOfSolver(*job->solver);
-      if (net.ok()) job->net = *std::move(net);
-      if (!job->net) add({net.status().message()});
-    }
-  }
-  if (job->net) {
-    add(CheckTable(job->config, *job->net, &CanonicalAddresses));
-  } else {
-    add(CheckStructure(job->config));
-    add(CheckHosts(job->config, &CanonicalAddresses));
-  }
-  return faults;
-}
-
-/// What the node's host has for its nodes, as far as we can know.
-MemoryRoom RoomFor(const NodeInfo& node) {
-  if (FLAGS_memory_mb > 0) return {FLAGS_memory_mb << 20, "--memory_mb allows", ""};
-  return node.device == "cpu" && IsThisHost(node.host) ? HostMemoryTotal() : AddressSpaceRoom();
-}
-
-/// What each node holds and sends. A fault that only shows here (memory_mb, shapes) is one; no database here is none.
-Status PrintNodes(const std::string& path, const Job& job) {
-  HP_ASSIGN_OR_RETURN(const RoutingTable table, RoutingTable::Create(job.config, path));
-  const StatusOr<std::vector<NodeSummary>> nodes =
-      Summarize(table, *job.solver, *job.net, FLAGS_cache_dir, RoomFor, &CanonicalAddresses);
-  if (nodes.status().code() == StatusCode::kNotFound) {
-    std::cout << "Cannot compute what the nodes hold and send, nor check the data: " << nodes.status().message()
-              << "\n";
-    return OkStatus();
-  }
-  HP_RETURN_IF_ERROR(nodes.status());
-  std::cout << DescribeNodes(table, *nodes);
-  return OkStatus();
-}
-
 Status Check(const std::string& path) {
-  if (FLAGS_memory_mb < 0 || FLAGS_memory_mb > kMaxMemoryMb) {
-    return InvalidArgument("--memory_mb is %lld; expected 0 to %lld", static_cast<long long>(FLAGS_memory_mb),
-                           static_cast<long long>(kMaxMemoryMb));
-  }
-  Job job;
-  HP_RETURN_IF_ERROR(ReadTextProto(path, &job.config));
-  const std::vector<std::string> faults = ReadJob(path, &job);
-  for (const std::string& fault : faults) std::cout << path << ": " << fault << "\n";
-  if (!faults.empty()) return InvalidArgument("%s has %zu fault(s)", path.c_str(), faults.size());
-  std::cout << path << ": valid\n" << DescribeTable(job.config, *job.net);
-  return PrintNodes(path, job);
+  HP_ASSIGN_OR_RETURN(const CheckedTable checked, CheckTableFile({path, FLAGS_memory_mb, FLAGS_cache_dir}));
+  std::cout << checked.text << std::flush;
+  return checked.status;
 }
 
 Status SimulateJob(const std::string& path) {

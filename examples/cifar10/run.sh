@@ -4,7 +4,7 @@ set -euo pipefail
 
 usage() {
   cat <<'TEXT'
-usage: examples/cifar10/run.sh [--data DIR] [--net quick|full] [--iterations N]
+usage: examples/cifar10/run.sh [--data DIR] [--net quick|full] [--iterations N] [--cluster] [--bin DIR]
 
 Installs what is missing (Debian packages), builds Release, writes CIFAR-10 as LevelDB databases, trains on this machine
 over TCP, and prints the test accuracy and the path of the model.
@@ -14,6 +14,11 @@ over TCP, and prints the test accuracy and the path of the model.
   --net quick      Caffe's cifar10_quick on 2 conv and 2 FC nodes, 5,000 iterations (the default)
   --net full       Caffe's cifar10_full on 3 conv and 2 FC nodes, 70,000 iterations: hours on a few cores
   --iterations N   trains for N iterations instead; the learning rate steps are scaled accordingly
+  --cluster        trains on hosts: network namespaces on a switch, each with an address, an sshd and one node, and one
+                   host more with hpserver, which hands out the table of the first half of the iterations, and Redis,
+                   through which the nodes agree on that of the second. Needs root, openssh-server, openssh-client and
+                   redis-server. Nothing of it is left when the script ends, however that is
+  --bin DIR        takes the programs from DIR, installs and builds nothing
 
 All output is in examples/cifar10/work/; each run recreates it, except for the download. Ctrl-C stops the nodes too.
 TEXT
@@ -25,14 +30,16 @@ bad_option() {
   exit 2
 }
 
-data='' net=quick iterations=''
+data='' net=quick iterations='' cluster='' programs=''
 while [[ $# -gt 0 ]]; do
   case $1 in
     -h | --help) usage && exit 0 ;;
-    --data | --net | --iterations) [[ $# -ge 2 ]] || bad_option "$1 needs a value" ;;&
+    --data | --net | --iterations | --bin) [[ $# -ge 2 ]] || bad_option "$1 needs a value" ;;&
     --data) data=$(realpath -m "$2") && shift 2 ;;
     --net) net=$2 && shift 2 ;;
     --iterations) iterations=$2 && shift 2 ;;
+    --cluster) cluster=1 && shift ;;
+    --bin) programs=$(realpath -m "$2") && shift 2 ;;
     --*=*) set -- "${1%%=*}" "${1#*=}" "${@:2}" ;;
     *) bad_option "unknown argument $1" ;;
   esac
@@ -44,6 +51,8 @@ done
 example=cifar10
 # shellcheck source=examples/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+# shellcheck source=examples/cluster_hosts.sh
+source examples/cluster_hosts.sh
 here=examples/cifar10
 work=$here/work
 
@@ -84,10 +93,38 @@ write_solver() {
     { print }' "$here/cifar10_${net}_solver.prototxt" >"$solver"
 }
 
-tools/dev/setup.sh
+# Said before anything takes long. Not installed: their packages start daemons on this machine.
+check_cluster() {
+  local missing=()
+  [[ $(id -u) -eq 0 ]] || fail "--cluster needs root, to make hosts out of network namespaces"
+  mapfile -t missing < <(packages_for_hosts)
+  type -P redis-server redis-cli >/dev/null || missing+=(redis-server)
+  [[ ${#missing[@]} -eq 0 ]] || fail "--cluster needs Debian packages that are not installed: ${missing[*]}"
+  unshare --mount --net true || fail "--cluster needs network namespaces, which this machine does not allow"
+}
+
+# Ends with the cluster; its end ends all that runs in it.
+train_on_cluster() {
+  local status=0 start=$SECONDS
+  in_own_namespaces $here/cluster.sh "$@" &
+  cluster=$!
+  trap 'kill -KILL $cluster 2>/dev/null || true' EXIT
+  trap 'say interrupted >&2; exit 130' INT TERM
+  wait $cluster || status=$?
+  [[ $status -eq 0 ]] || exit $status
+  trap - EXIT INT TERM
+  say "trained on the cluster in $((SECONDS - start)) s"
+}
+
+[[ -z $cluster ]] || check_cluster
+if [[ -n $programs ]]; then
+  bin=$programs
+else
+  tools/dev/setup.sh
+fi
 [[ -n $data ]] || download
 check_data
-build_programs hpnode hproute model_test convert_cifar_data compute_image_mean
+[[ -n $programs ]] || build_programs hpnode hproute hpserver model_test convert_cifar_data compute_image_mean
 
 say "converting the data"
 mkdir -p "$work"
@@ -99,8 +136,12 @@ solver=$work/solver.prototxt
 write_solver
 conv=2
 [[ $net == quick ]] || conv=3
-"$bin/hproute" --solver="$PWD/$solver" --conv=$conv --fc=2 --hosts=127.0.0.1 --port="$(free_ports $((conv + 2)))" \
-  --out="$work/table.prototxt"
-train "$work/table.prototxt" "$work"
+if [[ -n $cluster ]]; then
+  train_on_cluster "$(realpath "$bin")" "$work" $conv 2 "$solver"
+else
+  "$bin/hproute" --solver="$PWD/$solver" --conv=$conv --fc=2 --hosts=127.0.0.1 --port="$(free_ports $((conv + 2)))" \
+    --out="$work/table.prototxt"
+  train "$work/table.prototxt" "$work"
+fi
 evaluate "$here/cifar10_${net}_train_test.prototxt" \
   "$work/cifar10_${net}_iter_$(solver_value "$solver" max_iter).caffemodel" "$(solver_value "$solver" test_iter)" "$work"

@@ -95,10 +95,10 @@ class LaunchSshTest(cut_link_test.Hosts, launched.Launched):
                 self.assertLess(time.monotonic(), deadline)
                 time.sleep(0.01)
 
-    def start_on(self, names, *flags, conv=1, fc=1, spares=(), config="ssh/config", servers=None, **job):
+    def start_on(self, names, *flags, conv=1, fc=1, spares=(), config="ssh/config", servers=None, extra="", **job):
         """Starts a job of conv and FC nodes, one for each of `names`."""
         self.start_servers(servers or [*names, *spares], **job)
-        self.make_table(conv=conv, fc=fc, hosts=[self.addresses_of[name] for name in names])
+        self.make_table(conv=conv, fc=fc, hosts=[self.addresses_of[name] for name in names], extra=extra)
         return self.launch_here(*flags, config=config)
 
     def launch_here(self, *flags, config="ssh/config"):
@@ -161,24 +161,86 @@ class LaunchSshTest(cut_link_test.Hosts, launched.Launched):
         self.expect_exit(job, 0, r"host 10\.213\.7\.8 takes the place of 10\.213\.7\.9",
                          r"host 10\.213\.7\.1 takes the place of 10\.213\.7\.8", "Optimization Done")
 
-    def test_a_lost_host_is_replaced_by_a_spare(self):
+    def make_job_with_snapshots(self, prefix="s"):
         self.make_job(snapshot=10)
-        self.write("solver.prototxt", re.sub('snapshot_prefix: ".*"', 'snapshot_prefix: "s"',
+        self.write("solver.prototxt", re.sub('snapshot_prefix: ".*"', 'snapshot_prefix: "%s"' % prefix,
                                              self.read("solver.prototxt").decode()))
-        job = self.start_on(["a", "b"], "--max_restarts=1", "--spares=10.213.7.4", spares=["c"],
-                                 own_disk=["a", "c"])
+
+    def expect_replacement(self, job, victim, node, spare):
+        """Cuts the host `victim` off: after 10 s its `node` runs on `spare`, from a snapshot that another host has."""
+        lost, new = self.addresses_of[victim], self.addresses_of[spare]
         self.await_launched(job)
         self.await_text(job, "Snapshotting solver state")
-        self.link("b", "down")
+        self.link(victim, "down")
         cut = time.time()
-        self.await_text(job, r"host 10\.213\.7\.4 takes the place of 10\.213\.7\.3")
-        self.assertGreater(time.time() - cut, 7.9)  # when an agent that hears nothing has ended its nodes
+        self.await_text(job, r"host %s takes the place of %s" % (new, lost))
+        # The last that was heard of it came up to 0.5 s before the cut; its agent has ended its nodes after 8 s.
+        self.assertGreater(time.time() - cut, 9.4)
         self.assertEqual(self.nodes_of_run(), {})
-        self.await_text(job, r"resuming at iteration \d+, from the snapshot of host 10\.213\.7\.2")
-        self.await_text(job, r"\[10\.213\.7\.4 fc0\] ")
+        self.await_text(job, r"\[%s %s\] .*resuming at iteration \d+ from the snapshot of node" % (re.escape(new), node))
+        self.await_training([job], 10)
+        self.assertNotIn("--resume=latest: no node has", job.text())
+        job.send(signal.SIGTERM)
+        self.expect_exit(job, 5, "Optimization stopped early")
+
+    def test_a_lost_host_is_replaced_by_a_spare(self):
+        self.make_job_with_snapshots()
+        job = self.start_on(["a", "b"], "--max_restarts=1", "--spares=10.213.7.4", spares=["c"],
+                            own_disk=["a", "b", "c"], extra="snapshot_copies: 2")
+        self.expect_replacement(job, "b", "fc0", "c")
+
+    def test_the_host_of_the_first_node_is_lost_with_its_snapshots(self):
+        self.make_job_with_snapshots()
+        job = self.start_on(["a", "b"], "--max_restarts=1", "--spares=10.213.7.4", spares=["c"],
+                            own_disk=["a", "b", "c"], extra="snapshot_copies: 2")
+        self.expect_replacement(job, "a", "conv0", "c")
+
+    def test_spares_without_a_shared_disk_need_copies(self):
+        self.make_job_with_snapshots()
+        job = self.start_on(["a", "b"], "--spares=10.213.7.4", own_disk=["b"], spares=["c"])
+        self.expect_exit(job, 2, r"(?m)^hplaunch: --spares: the hosts do not share the folder of snapshots, "
+                                 r'\S*/run/snapshots: .*write "snapshot_copies: 2" into the table')
+        self.assertEqual(self.nodes_of_run(), {})
+        # Nor does it say so of a disk that is shared, or leave anything there.
+        self.make_table(conv=1, fc=1, hosts=[self.addresses_of["a"], self.addresses_of["c"]])
+        job = self.launch_here("--spares=10.213.7.3")
+        self.await_launched(job)
+        job.send(signal.SIGTERM)
+        self.expect_exit(job, 5)
+        for _, _, names in os.walk(self.path("run")):
+            self.assertFalse([name for name in names if "probe" in name], names)
+
+    def test_a_planned_table_gets_copies_where_there_are_spares(self):
+        self.make_job_with_snapshots()
+        self.start_servers(["a", "b"], own_disk=["b"])
+        self.write("hosts.prototxt", "".join(
+            'host { name: "%s" cores: 1 gflops: 0.01 link_gbit_per_s: 100 latency_us: 1 }' % self.addresses_of[name]
+            for name in ("a", "b")))
+        job = self.launch("--solver=" + self.path("solver.prototxt"), "--hosts=" + self.path("hosts.prototxt"),
+                          "--ssh=ssh -F " + self.path("ssh/config"), "--spares=10.213.7.9",
+                          prefix=self.on_host("boss"))
+        self.await_text(job, r"a second host writes each one too \(snapshot_copies: 2\)")
+        self.await_launched(job)
+        self.assertIn("snapshot_copies: 2", self.read("run/table.prototxt").decode())
+        job.send(signal.SIGTERM)
+        self.expect_exit(job, 5)
+
+    def test_an_absolute_prefix_on_hosts_that_hplaunch_is_not_among(self):
+        os.mkdir(self.path("snapshots"))
+        self.make_job_with_snapshots(prefix=self.path("snapshots/s"))
+        job = self.start_on(["a", "b"], "--max_restarts=1", own_disk=["a", "b"],
+                            setup="mount -t tmpfs hpnode-test %s && " % self.path("snapshots"))
+        nodes = self.await_launched(job)
+        self.await_text(job, "Snapshotting solver state")
+        os.kill(nodes["fc0"], signal.SIGKILL)
+        self.await_text(job, "started 2 nodes, incarnation 2")
+        self.await_text(job, r"\[10\.213\.7\.2 conv0\] .*resuming at iteration \d+ from %s/s_iter_"
+                        % re.escape(self.path("snapshots")))
+        self.await_text(job, r'\[10\.213\.7\.3 fc0\] .*resuming at iteration \d+ from the snapshot of node "conv0"')
         self.await_training([job], 10)
         job.send(signal.SIGTERM)
         self.expect_exit(job, 5, "Optimization stopped early")
+        self.assertEqual(os.listdir(self.path("snapshots")), [])  # as hplaunch's host sees it
 
     def test_a_host_that_cannot_be_reached(self):
         self.make_job()

@@ -123,8 +123,7 @@ class LaunchTest(launched.Launched):
             rubbish.write("iteration: 999\n")
         os.kill(nodes["conv1"], signal.SIGKILL)
         self.expect_exit(job, 0, "restart 1 of 1, since node \"conv1\"", "started 3 nodes, incarnation 2",
-                         r"resuming at iteration (50|[1-5][05]0), from the snapshot of this host",
-                         r"\] .*resuming at iteration (50|[1-5][05]0)", "all 3 nodes have ended")
+                         r"\] .*resuming at iteration (50|[1-5][05]0) from \S*/out_iter_", "all 3 nodes have ended")
         self.assertEqual((self.read("out_iter_600.caffemodel"), self.read("out_iter_600.solverstate")), whole)
         self.assertEqual(len(os.listdir(self.path("run/logs"))), 6)
         self.assertIn("incarnation 2", self.record())
@@ -135,13 +134,112 @@ class LaunchTest(launched.Launched):
         job = self.launch(self.table(), "--max_restarts=1")
         first = self.await_launched(job)
         os.kill(first["fc0"], signal.SIGKILL)
-        self.await_text(job, "there is no complete snapshot: the job begins as it did before")
+        self.await_text(job, "the job has written no snapshot: it begins as it did before")
         self.await_text(job, "started 2 nodes, incarnation 2")
         second = self.await_launched(job)
         self.assertEqual(set(first.values()) & set(second.values()), set())
         os.kill(second["fc0"], signal.SIGKILL)
         self.expect_exit(job, 4, "restart 1 of 1")
         self.assertNotIn("incarnation 3", job.text())
+
+    def test_a_restart_does_not_go_on_from_an_earlier_training(self):
+        self.make_job(iterations=20, snapshot=10)
+        self.run_job(self.make_table(conv=1, fc=1))
+        self.make_job(snapshot=1000000)
+        job = self.launch(self.table(), "--max_restarts=1")
+        os.kill(self.await_launched(job)["fc0"], signal.SIGKILL)
+        self.await_text(job, "the job has written no snapshot: it begins as it did before")
+        self.await_text(job, "started 2 nodes, incarnation 2")
+        self.await_launched(job)
+        self.assertNotIn("resuming at", job.text())
+        job.send(signal.SIGTERM)
+        self.expect_exit(job, 5, "Optimization stopped early")
+
+    def test_a_restart_goes_on_as_the_user_said_where_its_snapshots_are_gone(self):
+        self.make_job(iterations=20, snapshot=20)
+        self.run_job(self.make_table(conv=1, fc=1))
+        self.make_job(snapshot=10)
+        job = self.launch(self.table(), "--max_restarts=1", "--resume=" + self.path("out_iter_20.solverstate"))
+        self.await_text(job, "Snapshotting solver state")
+        fc0 = self.nodes_of_run()["fc0"]
+        conv0 = self.nodes_of_run()["conv0"]
+        os.kill(conv0, signal.SIGSTOP)  # it writes no more
+        for path in glob.glob(self.path("out_*")):
+            if "iter_20." not in path:
+                os.remove(path)
+        os.kill(fc0, signal.SIGKILL)
+        os.kill(conv0, signal.SIGKILL)
+        self.await_text(job, r"no host has the job's newest snapshot, \S*/out_iter_\d+\.solverstate: it begins as it did")
+        self.await_text(job, r"\] .*resuming at iteration 20 from \S*/out_iter_20.solverstate", count=4)
+        job.send(signal.SIGTERM)
+        self.expect_exit(job, 5)
+
+    def test_resume_latest(self):
+        self.make_job(snapshot=10)
+        self.write("solver.prototxt", re.sub('snapshot_prefix: ".*"', 'snapshot_prefix: "s"',
+                                             self.read("solver.prototxt").decode()))
+        self.make_table(conv=2, fc=1)
+        job = self.launch(self.table(), "--resume=latest")
+        self.await_text(job, r"\] .*--resume=latest: no node has a complete snapshot", count=3)
+        self.await_launched(job, 20)
+        job.send(signal.SIGTERM)
+        self.expect_exit(job, 5, "Optimization stopped early")
+        newest = max(int(re.search(r"iter_(\d+)", path).group(1)) for path in glob.glob(self.path("run/snapshots/*.hpnode")))
+        job = self.launch(self.table(), "--resume=latest")
+        self.await_text(job, r"\] .*resuming at iteration %d from \S*run/snapshots/s_iter_%d" % (newest, newest), count=3)
+        job.send(signal.SIGTERM)
+        self.expect_exit(job, 5)
+        self.expect_exit(self.launch(self.table(), "--resume=latest", "--run_dir="), 2,
+                         r"the snapshots of a run lie in its folder.*--run_dir=FOLDER")
+
+    def hosts_of_nodes(self):
+        text = self.read("run/table.prototxt").decode()
+        return dict(re.findall(r'name: "(\w+)"\n(?:.*\n)*?  host: "([\d.]+)"', text[text.index("node {"):]))
+
+    def test_a_host_whose_nodes_failed_twice_is_replaced(self):
+        self.make_job()
+        self.make_table(conv=2, fc=2, hosts=["127.0.0.1", "127.0.0.1", "127.0.0.2", "127.0.0.2"])
+        job = self.launch(self.table(), "--max_restarts=3", "--spares=127.0.0.3")
+        for incarnation, victim in enumerate(("conv0", "fc0", "fc1"), 1):
+            # Nodes of the other host end too each time, and that is no failure of theirs.
+            self.assertNotIn("takes the place", job.text())
+            self.await_text(job, "started 4 nodes, incarnation %d" % incarnation)
+            os.kill(self.await_launched(job)[victim], signal.SIGKILL)
+        self.await_text(job, "host 127.0.0.3 takes the place of 127.0.0.2")
+        self.await_text(job, r"(?m)^\[127\.0\.0\.3 fc0\] ")
+        self.await_text(job, r"(?m)^\[127\.0\.0\.3 fc1\] ")
+        self.await_training([job])
+        self.assertEqual(self.hosts_of_nodes(), {"conv0": "127.0.0.1", "conv1": "127.0.0.1", "fc0": "127.0.0.3",
+                                                 "fc1": "127.0.0.3"})
+        job.send(signal.SIGTERM)
+        self.expect_exit(job, 5)
+
+    def test_excluded_hosts(self):
+        self.make_job(iterations=10)
+        self.make_table(conv=1, fc=1, hosts=["127.0.0.1", "127.0.0.2"])
+        job = self.launch(self.table(), "--exclude=127.0.0.2", "--spares=127.0.0.2,127.0.0.3")
+        self.expect_exit(job, 0, "host 127.0.0.3 takes the place of 127.0.0.2", r"\[127\.0\.0\.3 fc0\] .*Optimization Done")
+        self.expect_exit(self.launch(self.table(), "--exclude=127.0.0.2", "--spares=127.0.0.2"), 2,
+                         r"--exclude leaves out 1 host\(s\) of the table, and --spares has 0 .*hproute --exclude")
+        self.expect_exit(self.launch(self.table(), "--exclude=a"), 2, 'the table has no node on host "a"; its hosts: ')
+        planned = ["--solver=" + self.path("solver.prototxt"), "--hosts=localhost,127.0.0.1"]
+        job = self.launch(*planned, "--exclude=127.0.0.1", "--run_dir=" + self.path("planned"))
+        self.expect_exit(job, 0, r"(?m)^\[localhost .*Optimization Done")
+        self.assertNotRegex(job.text(), r"(?m)^\[127\.0\.0\.1 ")
+        self.expect_exit(self.launch(*planned, "--exclude=b"), 2, "--exclude=b: --hosts has no such host")
+
+    def test_suspended(self):
+        self.make_job()
+        self.make_table(conv=1, fc=1)
+        job = self.launch(self.table())
+        nodes = self.await_launched(job)
+        job.send(signal.SIGTSTP)
+        self.await_text(job, "goes on in spite of Ctrl-Z: .*nohup")
+        self.await_training([job])
+        job.send(signal.SIGSTOP)  # nothing can be done about that one
+        self.await_none(nodes.values(), "nodes")
+        job.send(signal.SIGCONT)
+        self.expect_exit(job, 4, "nothing heard from hplaunch for 8 s: it is suspended, or the network is cut")
 
     def test_numbers_that_are_not_finite(self):
         self.make_job(solver="base_lr: 1e30\n")

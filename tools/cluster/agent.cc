@@ -48,10 +48,7 @@ Agent::Agent(int input, int output, std::string program_folder)
 }
 
 Status Agent::Run() {
-  while (!input_ended_ && status_.ok()) {
-    loop_.RunOnce();
-    SendMore();
-  }
+  while (!input_ended_ && status_.ok()) loop_.RunOnce();
   EndProcesses();
   return status_;
 }
@@ -67,7 +64,10 @@ void Agent::OnTick() {
   LaunchMessage beat;
   beat.mutable_beat();
   Send(beat);
-  if (++silent_ticks_ >= kTicksToGiveUp && !processes_.empty()) status_ = Unavailable("hplaunch has fallen silent");
+  if (++silent_ticks_ >= kTicksToGiveUp && !processes_.empty()) {
+    status_ =
+        Unavailable("nothing heard from hplaunch for 8 s: it is suspended, or the network is cut; ended its nodes");
+  }
 }
 
 void Agent::OnMessage(const LaunchMessage& message) {
@@ -84,16 +84,6 @@ void Agent::OnMessage(const LaunchMessage& message) {
       return OnMove(message.move());
     case LaunchMessage::kStart:
       return Start(message.start());
-    case LaunchMessage::kGet: {
-      StatusOr<std::unique_ptr<FileSender>> sender = FileSender::Open(message.get().path());
-      if (sender.ok()) {
-        sender_ = *std::move(sender);
-        return;
-      }
-      LaunchMessage reply;
-      reply.mutable_chunk()->set_error(sender.status().message());
-      return Send(reply);
-    }
     case LaunchMessage::kSignal: {
       const auto found = processes_.find(message.signal().id());
       // A number of a process that is dead may be another's by now; it is ours until Reap has seen it.
@@ -158,23 +148,15 @@ void Agent::OnMove(const FolderMove& move) {
     const bool there = std::filesystem::exists(std::filesystem::symlink_status(move.to(), error));
     return Answer(move.to(), there ? FileAnswer::THERE : FileAnswer::WANTED);
   }
+  if (!move.has_to()) {
+    if (std::filesystem::remove(move.from(), error) || !error) return Answer(move.from(), FileAnswer::WANTED);
+    return Answer(move.from(), FileAnswer::FAILED,
+                  InvalidArgument("%s: %s", move.from().c_str(), error.message().c_str()));
+  }
   if (renameat2(AT_FDCWD, move.from().c_str(), AT_FDCWD, move.to().c_str(), RENAME_NOREPLACE) == 0) {
     return Answer(move.to(), FileAnswer::THERE);
   }
   Answer(move.to(), FileAnswer::FAILED, InvalidArgument("%s: %s", move.to().c_str(), std::strerror(errno)));
-}
-
-void Agent::SendMore() {
-  while (sender_ != nullptr && output_->waiting() < kMostWaiting) {
-    const StatusOr<FileChunk> chunk = sender_->Next();
-    LaunchMessage message;
-    if (chunk.ok())
-      *message.mutable_chunk() = *chunk;
-    else
-      message.mutable_chunk()->set_error(chunk.status().message());
-    if (!chunk.ok() || chunk->last()) sender_ = nullptr;
-    Send(message);
-  }
 }
 
 void Agent::Start(const ProcessStart& start) {

@@ -47,7 +47,6 @@ class Agent {
   void OnChunk(const FileChunk& chunk);
   void OnMove(const FolderMove& move);
   void Answer(const std::string& path, FileAnswer::Answer answer, const Status& error = {});
-  void SendMore();
   void Start(const ProcessStart& start);
   void OnLine(int id, const std::string& line);
   void Reap();
@@ -62,9 +61,8 @@ class Agent {
   std::string working_folder_;
   FreePorts ports_;
   FileReceiver receiver_;
-  std::string receiving_;               // path
-  std::unique_ptr<FileSender> sender_;  // what hplaunch gets; null: nothing
-  std::map<int, Process> processes_;    // by hplaunch's id; those that are not reported dead yet
+  std::string receiving_;             // path
+  std::map<int, Process> processes_;  // by hplaunch's id; those that are not reported dead yet
   int silent_ticks_ = 0;
   bool input_ended_ = false;
   Status status_;

@@ -12,7 +12,7 @@ namespace hp {
 namespace {
 
 constexpr std::chrono::milliseconds kTick{500};
-constexpr int kSilentTicks = 20;  // 10 s: its agent has ended its processes by then
+constexpr int kSilentTicks = 21;  // 10 s and more: its agent has ended its processes by then
 // An agent says nothing before it runs, nor while it reads or syncs a large file: 5 minutes.
 constexpr int kSilentStartTicks = 600;
 constexpr int kTicksToTell = 30;  // 15 s
@@ -27,7 +27,7 @@ std::string MovedPath(const std::string& path, const std::string& from, const st
 AgentSet::AgentSet(AgentSetOptions options, Callbacks callbacks)
     : options_(std::move(options)), callbacks_(std::move(callbacks)) {
   signal(SIGPIPE, SIG_IGN);
-  std::vector<int> signals = {SIGCHLD, SIGINT, SIGTERM, SIGUSR1};
+  std::vector<int> signals = {SIGCHLD, SIGINT, SIGTERM, SIGUSR1, SIGTSTP};
   struct sigaction before = {};
   // nohup: a terminal that closes shall not matter.
   if (sigaction(SIGHUP, nullptr, &before) == 0 && before.sa_handler != SIG_IGN) signals.push_back(SIGHUP);
@@ -155,8 +155,6 @@ void AgentSet::OnMessage(Host* host, const LaunchMessage& message) {
       return OnHello(host, message.hello());
     case LaunchMessage::kFile:
       return OnFile(host, message.file());
-    case LaunchMessage::kChunk:
-      return OnFetched(host, message.chunk());
     case LaunchMessage::kPorts:
       host->ports.assign(message.ports().port().begin(), message.ports().port().end());
       return;
@@ -279,35 +277,18 @@ StatusOr<bool> AgentSet::Has(const std::string& name, const std::string& path) {
   return Find(name)->there;
 }
 
+Status AgentSet::Remove(const std::string& name, const std::string& path) {
+  FolderMove move;
+  move.set_from(path);
+  return Ask(Find(name), move);
+}
+
 Status AgentSet::Ask(Host* host, const FolderMove& move) {
   host->answered = false;
   LaunchMessage message;
   *message.mutable_move() = move;
   host->link->Send(message);
   return AwaitHosts({host->name}, [](const Host& each) { return each.answered; });
-}
-
-Status AgentSet::Fetch(const std::string& name, const std::string& path, const std::string& here) {
-  Host* const host = Find(name);
-  HP_ASSIGN_OR_RETURN(host->fetch, SummedFile::Create(here, ".part"));
-  host->fetched = false;
-  LaunchMessage message;
-  message.mutable_get()->set_path(path);
-  host->link->Send(message);
-  return AwaitHosts({name}, [](const Host& each) { return each.fetched; });
-}
-
-void AgentSet::OnFetched(Host* host, const FileChunk& chunk) {
-  if (host->fetch == nullptr) return;
-  Status status;
-  if (chunk.has_error()) status = NotFound("%s", Printable(chunk.error()).c_str());
-  if (status.ok()) WriteTo(host->fetch.get(), chunk.data());
-  if (status.ok() && !chunk.last()) return;
-  if (status.ok()) status = host->fetch->Sync();
-  if (status.ok()) status = host->fetch->Commit();
-  host->fetch = nullptr;
-  host->fetched = true;
-  if (!status.ok()) host->fault = status.Prepend("host " + host->name);
 }
 
 StatusOr<std::map<std::string, Answered>> AgentSet::Ask(

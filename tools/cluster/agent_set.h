@@ -1,6 +1,5 @@
 #pragma once
 
-#include "checkpoint/summed_file.h"
 #include "hp/status.h"
 #include "proto/launch.pb.h"
 #include "tools/cluster/event_loop.h"
@@ -40,7 +39,7 @@ class AgentSet {
     std::function<void(int id, const std::string& line)> on_output;           ///< of a process started by Start
     std::function<void(int id, const ProcessExit& exit)> on_exit;             ///< of one; its host has reported it dead
     std::function<void(const std::string& host, const Status& why)> on_lost;  ///< an agent is gone
-    std::function<void(int signal)> on_signal;                                ///< SIGINT, SIGTERM, SIGUSR1, SIGHUP
+    std::function<void(int signal)> on_signal;  ///< SIGINT, SIGTERM, SIGUSR1, SIGHUP, SIGTSTP
   };
   AgentSet(AgentSetOptions options, Callbacks callbacks);
 
@@ -66,8 +65,8 @@ class AgentSet {
   Status MoveFolder(const std::string& host, const std::string& from, const std::string& to);
   /// Whether a host has something of this path.
   StatusOr<bool> Has(const std::string& host, const std::string& path);
-  /// Gets a file of a host. @param here its path on this host. @return also kNotFound: it is not there.
-  Status Fetch(const std::string& host, const std::string& path, const std::string& here);
+  /// Removes a file of a host, if it is there.
+  Status Remove(const std::string& host, const std::string& path);
   /// Runs a program on each of these hosts to its end, and collects what they say, by host.
   /// @param arguments by host.
   StatusOr<std::map<std::string, Answered>> Ask(const std::string& program,
@@ -103,16 +102,13 @@ class AgentSet {
     std::deque<Pending> files;             // to put; the first is announced
     std::unique_ptr<FileSender> sender;    // of the first
     Status fault;                          // of what it was asked last
-    bool answered = false, there = false;  // what MoveFolder or Has asked
-    bool fetched = false;
-    std::unique_ptr<SummedFile> fetch;
+    bool answered = false, there = false;  // what MoveFolder, Has or Remove asked
   };
 
   void OpenLink(Host* host);
   void OnMessage(Host* host, const LaunchMessage& message);
   void OnHello(Host* host, const LaunchHello& hello);
   void OnFile(Host* host, const FileAnswer& answer);
-  void OnFetched(Host* host, const FileChunk& chunk);
   void Announce(Host* host);
   void SendMore(Host* host);
   void Tick();

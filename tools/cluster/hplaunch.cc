@@ -11,12 +11,12 @@
 #include "tools/cluster/agent.h"
 #include "tools/cluster/allocation.h"
 #include "tools/cluster/launcher.h"
-#include "tools/cluster/newest_snapshot.h"
 #include "tools/tool_main.h"
 
 #include <gflags/gflags.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <sstream>
@@ -34,13 +34,20 @@ DEFINE_string(run_dir, "",
               "Folder of the run, the same on all hosts: table, solver and net in use, logs, snapshots. Empty: "
               "runs/RUN_ID beside the solver, RUN_ID being the time and four digits.");
 DEFINE_string(token_file, "", "The job's token (hproute --new_token). Other hosts get it over ssh, in memory alone.");
-DEFINE_string(resume, "", "Resume from this .solverstate of this host.");
+DEFINE_string(resume, "",
+              "Resume from this .solverstate of this host; or latest: from the newest complete snapshot of this "
+              "training that any host has, or from the beginning if there is none.");
 DEFINE_string(weights, "", "Take initial weights from this .caffemodel of this host.");
 DEFINE_int32(max_restarts, 0,
              "How often to start the job again, from its newest complete snapshot, when a node was lost (exit 4).");
 DEFINE_string(spares, "",
               "Hosts, separated by commas, that take the place of lost ones at a restart. A host also is replaced when "
-              "nodes of it have failed twice.");
+              "nodes of it have failed twice. Where hosts share no folder for snapshots, the table needs "
+              "snapshot_copies: 2.");
+DEFINE_string(
+    exclude, "",
+    "Hosts to leave out, separated by commas: those that hpctl status or a log calls slow. Of a table of yours, "
+    "--spares take their place.");
 DEFINE_bool(stage_data, false, "Copy databases and mean files of this host to hosts that do not have them.");
 DEFINE_bool(dry_run, false, "Say what would be started where, and start nothing.");
 DEFINE_string(ssh, "ssh", "How to reach other hosts: a command, such as \"ssh -F FILE\" or \"ssh -p 2222\".");
@@ -49,8 +56,6 @@ DEFINE_string(bundle, "",
               "Tarball of the programs (tools/dev/bundle.sh), for hosts that do not have them: it is unpacked into "
               "~/.cache/hpnode/bundles there, once.");
 DEFINE_bool(agent, false, "What hplaunch starts on each host: takes orders on standard input.");
-DEFINE_string(newest_snapshot, "", "What agents run: say which is the newest complete snapshot of this prefix.");
-DEFINE_int64(most_age_s, 1LL << 40, "With --newest_snapshot: leave out those that were written longer ago, in s.");
 
 namespace hp {
 namespace {
@@ -138,6 +143,7 @@ StatusOr<RoutingTableConfig> TableOf(std::string* solver, std::string* comment) 
   flags.hosts = FLAGS_hosts;
   flags.profile = FLAGS_profile;
   flags.sample = FLAGS_sample;
+  flags.exclude = SplitAt(FLAGS_exclude, ',');
   HP_ASSIGN_OR_RETURN(const PlannedTable planned, PlanTable(flags));
   std::cout << planned.reasons << std::flush;
   *comment = "Routing table of hpnode, chosen by hplaunch.\n\n" + planned.reasons;
@@ -149,6 +155,43 @@ StatusOr<std::string> ReadToken() {
   HP_ASSIGN_OR_RETURN(const JobKeys keys, ReadJobKeys(FLAGS_token_file));
   if (keys.node) return ReadInputFile(FLAGS_token_file);
   return InvalidArgument("%s is a read key; nodes need the job's token", FLAGS_token_file.c_str());
+}
+
+StatusOr<std::string> ResumeOf(const LaunchOptions& options) {
+  if (FLAGS_resume != kFromLatest) {
+    const std::string path = AbsoluteOrEmpty(FLAGS_resume);
+    if (!path.empty()) HP_RETURN_IF_ERROR(SumFile(path).status());
+    return path;
+  }
+  const std::string& prefix = options.files.solver.snapshot_prefix();
+  if (!FLAGS_run_dir.empty() || !prefix.starts_with(options.folder + "/")) return FLAGS_resume;
+  return InvalidArgument(
+      "--resume=latest: the snapshots of a run lie in its folder, since the solver's snapshot_prefix is not absolute; "
+      "name the folder of the run that is to go on: --run_dir=FOLDER");
+}
+
+/// Hosts of a given table that are to be left out; a planned one has none of them.
+Status Exclude(LaunchOptions* options) {
+  const std::vector<std::string> excluded = SplitAt(FLAGS_exclude, ',');
+  const auto is_excluded = [&excluded](const std::string& host) {
+    return std::find(excluded.begin(), excluded.end(), host) != excluded.end();
+  };
+  std::erase_if(options->spares, is_excluded);
+  if (FLAGS_routing.empty()) return OkStatus();
+  const std::vector<std::string> hosts = HostsOfTable(options->files.table);
+  for (const std::string& host : excluded) {
+    if (std::find(hosts.begin(), hosts.end(), host) != hosts.end()) {
+      options->excluded.push_back(host);
+      continue;
+    }
+    return InvalidArgument("--exclude: the table has no node on host \"%s\"; its hosts: %s", host.c_str(),
+                           Join(hosts).c_str());
+  }
+  if (options->excluded.size() <= options->spares.size()) return OkStatus();
+  return InvalidArgument(
+      "--exclude leaves out %zu host(s) of the table, and --spares has %zu to take their place: name more, or make a "
+      "table without them (hproute --exclude)",
+      options->excluded.size(), options->spares.size());
 }
 
 StatusOr<LaunchOptions> OptionsOf(const std::vector<std::string>& node_flags) {
@@ -169,13 +212,13 @@ StatusOr<LaunchOptions> OptionsOf(const std::vector<std::string>& node_flags) {
   }
   options.working_folder = fs::current_path().string();
   HP_ASSIGN_OR_RETURN(options.token, ReadToken());
-  options.resume = AbsoluteOrEmpty(FLAGS_resume);
-  if (!options.resume.empty()) HP_RETURN_IF_ERROR(SumFile(options.resume).status());
+  HP_ASSIGN_OR_RETURN(options.resume, ResumeOf(options));
   options.weights = AbsoluteOrEmpty(FLAGS_weights);
   for (const std::string& host : HostsOfTable(table)) HP_RETURN_IF_ERROR(CheckHost(host));
   options.node_flags = node_flags;
   options.spares = SplitAt(FLAGS_spares, ',');
   for (const std::string& host : options.spares) HP_RETURN_IF_ERROR(CheckHost(host));
+  HP_RETURN_IF_ERROR(Exclude(&options));
   options.max_restarts = FLAGS_max_restarts;
   options.stage_data = FLAGS_stage_data;
   return options;
@@ -207,11 +250,6 @@ Status TellPlan(const LaunchOptions& options) {
 
 Status Main(const std::vector<std::string>& arguments) {
   if (FLAGS_agent) return Agent(dup(STDIN_FILENO), dup(STDOUT_FILENO), ProgramFolder()).Run();
-  if (!FLAGS_newest_snapshot.empty()) {
-    const auto place = NewestSnapshot(FLAGS_newest_snapshot, FLAGS_most_age_s);
-    if (place) std::cout << SnapshotLine(*place) << std::endl;
-    return OkStatus();
-  }
   HP_RETURN_IF_ERROR(CheckCommandLine(arguments));
   HP_ASSIGN_OR_RETURN(LaunchOptions options, OptionsOf(arguments));
   if (FLAGS_dry_run) return TellPlan(options);

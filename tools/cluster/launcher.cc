@@ -19,6 +19,7 @@ constexpr int kGraceTicks = 5 * kTicksPerSecond;
 // A stop takes as long as a snapshot, and --stop_within_s of hpnode bounds it.
 constexpr int kStopGraceTicks = 60 * kTicksPerSecond;
 constexpr int kFirstSignalExit = 128;
+constexpr char kSnapshotWords[] = "] Snapshotting solver state to binary proto file ";  // Caffe's, once it is written
 
 /// What a node's exit status says, in the words of Status.
 StatusCode CodeOfExit(int exit) {
@@ -47,7 +48,7 @@ std::string WordsOfExit(int exit) {
 
 }  // namespace
 
-Launcher::Launcher(LaunchOptions options) : options_(std::move(options)) {}
+Launcher::Launcher(LaunchOptions options) : options_(std::move(options)), first_resume_(options_.resume) {}
 Launcher::~Launcher() = default;
 
 Status Launcher::Run() {
@@ -58,14 +59,13 @@ Status Launcher::Run() {
   agents.hello.add_folder(options_.folder + "/snapshots");
   agents.hello.set_working_folder(options_.working_folder);
   AgentSet::Callbacks callbacks;
-  callbacks.on_output = [this](int id, const std::string& line) {
-    if (const auto node = node_of_id_.find(id); node != node_of_id_.end()) output_.Add(node->second, line);
-  };
+  callbacks.on_output = [this](int id, const std::string& line) { OnOutput(id, line); };
   callbacks.on_exit = [this](int id, const ProcessExit& exit) { OnExit(id, exit); };
   callbacks.on_lost = [this](const std::string& host, const Status& why) { OnLost(host, why); };
   callbacks.on_signal = [this](int signal) { OnSignal(signal); };
   agents_ = std::make_unique<AgentSet>(std::move(agents), std::move(callbacks));
   agents_->OnTick([this] { OnTick(); });
+  for (const std::string& host : options_.excluded) ReplaceHost(host);
   Status status;
   for (int restarts = 0;; ++restarts) {
     status = restarts == 0 ? OkStatus() : PrepareRestart();
@@ -108,6 +108,16 @@ void Launcher::Fail(int node, Status why) {
   if (!failure_.ok()) return;
   failure_ = std::move(why);
   first_failed_ = node;
+  ++failures_of_host_[nodes_[node].host];  // those that end because of this one are no failures of their hosts
+}
+
+void Launcher::OnOutput(int id, const std::string& line) {
+  const auto node = node_of_id_.find(id);
+  if (node == node_of_id_.end()) return;
+  output_.Add(node->second, line);
+  if (const size_t at = line.find(kSnapshotWords); at != std::string::npos) {
+    newest_state_ = line.substr(at + sizeof(kSnapshotWords) - 1);
+  }
 }
 
 void Launcher::OnExit(int id, const ProcessExit& exit) {
@@ -118,7 +128,6 @@ void Launcher::OnExit(int id, const ProcessExit& exit) {
   node.running = false;
   node.exit = exit.status();
   if (exit.status() == 0) return;
-  ++failures_of_host_[node.host];
   const std::string words = exit.has_error() ? Printable(exit.error()) : WordsOfExit(exit.status());
   folder_->Record(Format("node \"%s\" on host %s: %s", node.name.c_str(), node.host.c_str(), words.c_str()));
   Fail(index, Status(CodeOfExit(exit.status()),
@@ -140,6 +149,11 @@ void Launcher::OnLost(const std::string& host, const Status& why) {
 }
 
 void Launcher::OnSignal(int signal) {
+  if (signal == SIGTSTP) {
+    LOG(WARNING) << "goes on in spite of Ctrl-Z: hosts end their nodes when they hear nothing of hplaunch for 8 s. "
+                 << "Start it under nohup, tmux or screen to leave this terminal";
+    return;
+  }
   if (signal != SIGHUP) stop_asked_ = true;
   if (started_) return SignalAll(signal);
   if (signal == SIGHUP) return;

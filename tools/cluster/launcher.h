@@ -1,6 +1,5 @@
 #pragma once
 
-#include "base/clock.h"
 #include "hp/status.h"
 #include "scheduler/plan/routing_table.h"
 #include "tools/cluster/agent_set.h"
@@ -17,6 +16,9 @@
 
 namespace hp {
 
+/// Instead of the path of a snapshot: what `hpnode --resume` takes for the newest one that any node has.
+constexpr char kFromLatest[] = "latest";
+
 struct LaunchOptions {
   RunFiles files;
   std::string folder;                   ///< of the run, absolute
@@ -24,9 +26,11 @@ struct LaunchOptions {
   AgentSetOptions agents;               ///< without `hello`
   std::string working_folder;           ///< of the nodes, where a host has it
   std::string token;                    ///< text of the job's token; empty: none
-  std::string resume, weights;          ///< files of this host, absolute; empty: none
+  std::string resume;                   ///< kFromLatest, or a file of this host, absolute; empty: none
+  std::string weights;                  ///< a file of this host, absolute; empty: none
   std::vector<std::string> node_flags;  ///< for hpnode
   std::vector<std::string> spares;      ///< hosts
+  std::vector<std::string> excluded;    ///< hosts of the table that spares take the place of at once
   int max_restarts = 0;
   bool stage_data = false;
 };
@@ -59,6 +63,9 @@ class Launcher {
   Status Prepare();
   Status ChoosePorts();
   Status WriteFiles();
+  Status PutResumed();
+  Status CheckCopies();
+  StatusOr<bool> SnapshotsAreShared();
   Status CheckData();
   Status Stage(const std::vector<std::string>& hosts);
   StatusOr<std::map<std::string, Answered>> AskForData();
@@ -66,6 +73,7 @@ class Launcher {
 
   Status RunOnce();
   Status Watch();
+  void OnOutput(int id, const std::string& line);
   void OnExit(int id, const ProcessExit& exit);
   void OnLost(const std::string& host, const Status& why);
   void OnSignal(int signal);
@@ -79,11 +87,11 @@ class Launcher {
   Status PrepareRestart();
   Status AwaitOldNodes();
   void ReplaceHosts();
-  void ReplaceHost(const std::string& host, const std::string& spare);
-  Status FindSnapshot();
-  Status SpreadSnapshot(const std::string& holder, const std::string& state_path);
+  void ReplaceHost(const std::string& host);
+  Status ChooseResumed();
 
   LaunchOptions options_;
+  const std::string first_resume_;  // what the user said to begin with
   std::unique_ptr<RunFolder> folder_;
   JobOutput output_;
   std::unique_ptr<AgentSet> agents_;
@@ -92,7 +100,7 @@ class Launcher {
   std::map<int, int> node_of_id_;
   std::map<std::string, int> failures_of_host_;
   bool started_ = false, stop_asked_ = false;
-  const int64_t began_ns_ = Clock::Real()->NowNs();
+  std::string newest_state_;  // path of the latest .solverstate that a node said it wrote; empty: none did
   int incarnation_ = 0;
   int ticks_since_failure_ = 0;
   int first_failed_ = -1;  // node

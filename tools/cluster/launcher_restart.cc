@@ -1,13 +1,10 @@
 // From the failure of an incarnation to the start of the next one: the old nodes are dead, lost hosts are replaced, and
-// the newest complete snapshot is on all hosts.
-#include "base/clock.h"
+// it is known whether there is a snapshot to go on from.
 #include "tools/cluster/launcher.h"
-#include "tools/cluster/newest_snapshot.h"
 
 #include "glog/logging.h"
 
-#include <filesystem>
-#include <utility>
+#include <algorithm>
 
 namespace hp {
 namespace {
@@ -21,7 +18,7 @@ Status Launcher::PrepareRestart() {
   ReplaceHosts();
   hosts_ = HostsOfTable(options_.files.table);
   HP_RETURN_IF_ERROR(agents_->Connect(hosts_));
-  return FindSnapshot();
+  return ChooseResumed();
 }
 
 Status Launcher::AwaitOldNodes() {
@@ -34,19 +31,20 @@ Status Launcher::AwaitOldNodes() {
 void Launcher::ReplaceHosts() {
   for (const std::string& host : HostsOfTable(options_.files.table)) {
     const bool lost = agents_->IsLost(host);
-    const int node = first_failed_;
-    const bool failed_again = node >= 0 && nodes_[node].host == host && failures_of_host_[host] >= kFailuresOfOneHost;
+    const bool failed_again =
+        first_failed_ >= 0 && nodes_[first_failed_].host == host && failures_of_host_[host] >= kFailuresOfOneHost;
     if (!lost && !failed_again) continue;
-    if (options_.spares.empty()) {
-      if (lost) LOG(WARNING) << "host " << host << " is lost, and --spares has no other: trying it once more";
-      continue;
-    }
-    ReplaceHost(host, options_.spares.front());
-    options_.spares.erase(options_.spares.begin());
+    if (!options_.spares.empty())
+      ReplaceHost(host);
+    else if (lost)
+      LOG(WARNING) << "host " << host << " is lost, and --spares has no other: trying it once more";
   }
 }
 
-void Launcher::ReplaceHost(const std::string& host, const std::string& spare) {
+// By the first of the spares, which are not used up.
+void Launcher::ReplaceHost(const std::string& host) {
+  const std::string spare = options_.spares.front();
+  options_.spares.erase(options_.spares.begin());
   LOG(WARNING) << "host " << spare << " takes the place of " << host;
   folder_->Record("host " + spare + " takes the place of " + host);
   agents_->Disconnect(host);
@@ -55,50 +53,21 @@ void Launcher::ReplaceHost(const std::string& host, const std::string& spare) {
   }
 }
 
-// Each host says what it has, since the first node's own disk may be the only one that has any.
-Status Launcher::FindSnapshot() {
-  const std::string prefix = options_.files.solver.snapshot_prefix();
-  // Older ones may be of another run with the same prefix. Clocks of hosts may differ; how long ago it was does not.
-  const int64_t age_s = (Clock::Real()->NowNs() - began_ns_) / kNsPerSecond + 1;
-  std::map<std::string, std::vector<std::string>> questions;
-  for (const std::string& host : hosts_) {
-    questions[host] = {"--newest_snapshot=" + prefix, "--most_age_s=" + std::to_string(age_s)};
+// The nodes find the newest complete snapshot and give it to those that lack it. Only where this job has written one: a
+// snapshot_prefix may have those of an earlier training too, which a job that began anew does not go on from.
+Status Launcher::ChooseResumed() {
+  bool there = false;
+  for (auto host = hosts_.begin(); host != hosts_.end() && !there && !newest_state_.empty(); ++host) {
+    HP_ASSIGN_OR_RETURN(there, agents_->Has(*host, newest_state_));
   }
-  HP_ASSIGN_OR_RETURN(const auto answers, agents_->Ask("hplaunch", questions));
-  std::optional<SnapshotPlace> best = NewestSnapshot(prefix, age_s);
-  std::string holder;  // empty: this host, which may be none of the job's
-  for (const auto& [host, answered] : answers) {
-    for (const std::string& line : answered.lines) {
-      const std::optional<SnapshotPlace> place = ParseSnapshotLine(line);
-      if (!place || (best && place->iteration <= best->iteration)) continue;
-      best = place;
-      holder = host;
-    }
+  options_.resume = there ? kFromLatest : first_resume_;
+  if (there || first_resume_ == kFromLatest) return OkStatus();
+  if (newest_state_.empty()) {
+    LOG(WARNING) << "the job has written no snapshot: it begins as it did before";
+  } else {
+    LOG(WARNING) << "no host has the job's newest snapshot, " << newest_state_ << ": it begins as it did before";
   }
-  if (!best) {
-    LOG(WARNING) << "there is no complete snapshot: the job begins as it did before";
-    return OkStatus();
-  }
-  LOG(WARNING) << "resuming at iteration " << best->iteration << ", from the snapshot of "
-               << (holder.empty() ? "this host" : "host " + holder);
-  options_.resume = best->state_path;
-  return SpreadSnapshot(holder, best->state_path);
-}
-
-// Each node reads the whole snapshot. It goes through the run folder of this host, unless this host has it in its place
-// (`holder` is empty).
-Status Launcher::SpreadSnapshot(const std::string& holder, const std::string& state_path) {
-  const std::string folder = std::filesystem::path(state_path).parent_path().string();
-  const std::string here = holder.empty() ? folder : options_.folder + "/snapshots";
-  const std::string name = std::filesystem::path(state_path).stem().string();
-  std::vector<std::string> paths;
-  for (const char* end : {".caffemodel", ".solverstate", ".hpnode"}) {
-    const std::string path = here + "/" + name + end;
-    if (!holder.empty()) HP_RETURN_IF_ERROR(agents_->Fetch(holder, folder + "/" + name + end, path));
-    if (holder.empty() && !FilesBelow(path).ok()) continue;  // Caffe's own has no manifest
-    paths.push_back(path);
-  }
-  return agents_->PutFiles(hosts_, paths, here, folder);
+  return OkStatus();
 }
 
 }  // namespace hp

@@ -1,6 +1,7 @@
 // How an incarnation of a job comes up: agents, ports, files, data, nodes, in this order.
 #include "base/format.h"
 #include "base/host.h"
+#include "base/pending_file.h"
 #include "base/words.h"
 #include "tools/cluster/launcher.h"
 
@@ -14,6 +15,8 @@
 
 namespace hp {
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr char kDataWord[] = "data fingerprint ";  // what hpnode --data_fingerprint says
 
@@ -59,6 +62,7 @@ Status Launcher::Prepare() {
   }
   LOG(INFO) << hosts_.size() << " host(s) answer: " << Join(hosts_);
   if (options_.choose_ports) HP_RETURN_IF_ERROR(ChoosePorts());
+  HP_RETURN_IF_ERROR(CheckCopies());
   HP_RETURN_IF_ERROR(WriteFiles());
   return CheckData();
 }
@@ -82,9 +86,56 @@ Status Launcher::WriteFiles() {
   if (!options_.weights.empty()) paths.push_back(options_.weights);
   const int64_t before = agents_->sent_files();
   HP_RETURN_IF_ERROR(agents_->PutFiles(hosts_, paths));
-  if (!options_.resume.empty()) HP_RETURN_IF_ERROR(SpreadSnapshot("", options_.resume));
+  HP_RETURN_IF_ERROR(PutResumed());
   LOG(INFO) << "run folder " << options_.folder << ": " << agents_->sent_files() - before << " file(s) copied";
   return OkStatus();
+}
+
+// Each node reads the whole snapshot. The latest one they find and give each other themselves.
+Status Launcher::PutResumed() {
+  if (options_.resume.empty() || options_.resume == kFromLatest) return OkStatus();
+  std::vector<std::string> paths;
+  for (const char* extension : {".caffemodel", ".solverstate", ".hpnode"}) {
+    const std::string path = fs::path(options_.resume).replace_extension(extension).string();
+    if (FilesBelow(path).ok()) paths.push_back(path);  // Caffe's own has no manifest
+  }
+  return agents_->PutFiles(hosts_, paths);
+}
+
+// A spare can take the place of a host only if the snapshots are not lost with that one.
+Status Launcher::CheckCopies() {
+  if (options_.spares.empty() || hosts_.size() < 2 || options_.files.table.snapshot_copies() > 1) return OkStatus();
+  HP_ASSIGN_OR_RETURN(const bool shared, SnapshotsAreShared());
+  if (shared) return OkStatus();
+  if (options_.choose_ports) {  // the table is our own
+    LOG(INFO) << "the hosts share no folder for snapshots, and there are spares: a second host writes each one too "
+              << "(snapshot_copies: 2)";
+    options_.files.table.set_snapshot_copies(2);
+    return OkStatus();
+  }
+  return FailedPrecondition(
+      "--spares: the hosts do not share the folder of snapshots, %s: a host that is lost takes them with it; write "
+      "\"snapshot_copies: 2\" into the table, so that a second host has them too, or set snapshot_prefix in the solver "
+      "to a folder that all hosts share",
+      fs::path(options_.files.solver.snapshot_prefix()).parent_path().c_str());
+}
+
+// A file with a drawn name that one host gets, and all others see, or not.
+StatusOr<bool> Launcher::SnapshotsAreShared() {
+  const std::string name = ".hplaunch_probe_" + NewRunId(), here = options_.folder + "/" + name;
+  const std::string there = (fs::path(options_.files.solver.snapshot_prefix()).parent_path() / name).string();
+  HP_RETURN_IF_ERROR(WriteWholeFile(here, "written by hplaunch to see which hosts share this folder\n"));
+  const Status put = agents_->PutFiles({hosts_[0]}, {here}, here, there);
+  std::error_code ignored;
+  fs::remove(here, ignored);
+  HP_RETURN_IF_ERROR(put);
+  bool shared = true;
+  for (const std::string& host : hosts_) {
+    HP_ASSIGN_OR_RETURN(const bool has, agents_->Has(host, there));
+    shared = shared && has;
+  }
+  HP_RETURN_IF_ERROR(agents_->Remove(hosts_[0], there));
+  return shared;
 }
 
 StatusOr<std::map<std::string, Answered>> Launcher::AskForData() {
@@ -131,7 +182,7 @@ Status Launcher::CheckData() {
 
 // A database appears on its host whole, under its name, or not at all; one that is there is never touched.
 Status Launcher::Stage(const std::vector<std::string>& hosts) {
-  const std::string run = std::filesystem::path(options_.folder).filename().string();
+  const std::string run = fs::path(options_.folder).filename().string();
   for (const std::string& source : options_.files.data) {
     for (const std::string& host : hosts) {
       HP_ASSIGN_OR_RETURN(const bool there, agents_->Has(host, source));

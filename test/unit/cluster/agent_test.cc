@@ -2,6 +2,7 @@
 // told.
 #include "tools/cluster/agent.h"
 
+#include "base/pending_file.h"
 #include "base/thread.h"
 #include "tools/cluster/frames.h"
 
@@ -13,6 +14,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <string>
 
 namespace hp {
 namespace {
@@ -113,6 +115,26 @@ TEST_F(AgentTest, AProgramThatIsNotThere) {
   EXPECT_EQ(end.exit().id(), 3);
   EXPECT_EQ(end.exit().status(), 2);
   EXPECT_EQ(end.exit().error(), "/bin/no-such-program: No such file or directory");
+}
+
+TEST_F(AgentTest, FilesAreMovedLookedForAndRemoved) {
+  const std::string from = testing::TempDir() + "hp-agent-" + std::to_string(getpid()), to = from + "-moved";
+  ASSERT_TRUE(WriteWholeFile(from, "text").ok());
+  const auto ask = [this](const std::string& old_name, const std::string& new_name) {
+    LaunchMessage message;
+    if (!old_name.empty()) message.mutable_move()->set_from(old_name);
+    if (!new_name.empty()) message.mutable_move()->set_to(new_name);
+    Send(message);
+    return Next().file().answer();
+  };
+  EXPECT_EQ(ask("", to), FileAnswer::WANTED);
+  EXPECT_EQ(ask(from, to), FileAnswer::THERE);
+  EXPECT_EQ(ask("", to), FileAnswer::THERE);
+  EXPECT_EQ(ask("", from), FileAnswer::WANTED);
+  EXPECT_EQ(ask(to, ""), FileAnswer::WANTED);
+  EXPECT_EQ(ask("", to), FileAnswer::WANTED);
+  EXPECT_EQ(ask(to, ""), FileAnswer::WANTED);
+  EXPECT_EQ(ask("/proc/version", ""), FileAnswer::FAILED);
 }
 
 TEST_F(AgentTest, TheEndOfItsInputEndsItsProcesses) {

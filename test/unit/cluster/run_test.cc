@@ -1,9 +1,6 @@
 // What a run leaves in its folder.
 #include "base/pending_file.h"
-#include "checkpoint/summed_file.h"
-#include "proto/snapshot.pb.h"
 #include "proto/text.h"
-#include "tools/cluster/newest_snapshot.h"
 #include "tools/cluster/run_files.h"
 #include "tools/cluster/run_folder.h"
 
@@ -33,21 +30,6 @@ class RunTest : public testing::Test {
   static std::string Read(const std::string& path) {
     std::ifstream file(path, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
-  }
-  /// A snapshot of iteration n with its manifest.
-  void Snapshot(int n) {
-    const std::string stem = "out_iter_" + std::to_string(n);
-    SnapshotManifest manifest;
-    manifest.set_iteration(n);
-    for (auto [file, end] :
-         {std::pair{manifest.mutable_model(), ".caffemodel"}, {manifest.mutable_state(), ".solverstate"}}) {
-      Write(stem + end, stem);
-      const FileSum sum = *SumFile(Path(stem + end));
-      file->set_name(stem + end);
-      file->set_bytes(sum.bytes);
-      file->set_xxh64(sum.xxh64);
-    }
-    Write(stem + ".hpnode", manifest.DebugString());
   }
 
   std::string folder_;
@@ -98,27 +80,6 @@ TEST_F(RunTest, ALogRotates) {
   EXPECT_TRUE(log.Add("again"));
   EXPECT_EQ(Read(Path("log.1")), "last\n");
   EXPECT_FALSE(fs::exists(Path("log.4")));
-}
-
-TEST_F(RunTest, TheNewestCompleteSnapshot) {
-  constexpr int64_t kAnyAge = 1 << 30;
-  EXPECT_FALSE(NewestSnapshot(Path("out"), kAnyAge));
-  for (const int n : {9, 10, 100, 200}) Snapshot(n);
-  Write("out_iter_200.caffemodel", "another");
-  Write("out_iter_300.hpnode", "no manifest");
-  Write("other_iter_400.hpnode", "");
-  const auto found = NewestSnapshot(Path("out"), kAnyAge);
-  ASSERT_TRUE(found);
-  EXPECT_EQ(found->iteration, 100);
-  EXPECT_EQ(found->state_path, Path("out_iter_100.solverstate"));
-  // Of another run, before this one.
-  fs::last_write_time(Path("out_iter_100.hpnode"), fs::file_time_type::clock::now() - std::chrono::hours(2));
-  EXPECT_EQ(NewestSnapshot(Path("out"), 3600)->iteration, 10);
-  const auto line = ParseSnapshotLine(SnapshotLine(*found));
-  ASSERT_TRUE(line);
-  EXPECT_EQ(line->iteration, 100);
-  EXPECT_EQ(line->state_path, found->state_path);
-  EXPECT_FALSE(ParseSnapshotLine("W1124 something else"));
 }
 
 constexpr char kNet[] = R"(name: "n"

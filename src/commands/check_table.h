@@ -1,0 +1,27 @@
+#pragma once
+
+#include "hp/status.h"
+
+#include <cstdint>
+#include <string>
+
+namespace hp {
+
+/// What hproute's flags say of a table that is to be checked.
+struct CheckFlags {
+  std::string table;      ///< path
+  int64_t memory_mb = 0;  ///< that each host has for its nodes; 0: what it has, as far as that is known
+  std::string cache_dir;  ///< DatasetOptions::cache_dir
+};
+
+/// What `hproute --check` found.
+struct CheckedTable {
+  std::string text;  ///< lines for a terminal: all faults, or what each node runs, holds and sends
+  Status status;     ///< ok: it is valid; kInvalidArgument, kDataLoss: it has faults, or a node does not fit
+};
+
+/// Checks a table with its solver, net and, where they are on this host, databases.
+/// @return kNotFound, kInvalidArgument: there is no such table, it is no table, or a flag is out of range.
+StatusOr<CheckedTable> CheckTableFile(const CheckFlags& flags);
+
+}  // namespace hp

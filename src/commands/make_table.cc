@@ -1,0 +1,63 @@
+#include "commands/make_table.h"
+
+#include "base/host.h"
+#include "commands/describe.h"
+#include "commands/job_hosts.h"
+#include "proto/text.h"
+#include "scheduler/plan/table_check.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+
+namespace hp {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// MakeTable; where the hosts are those of a scheduler's tasks, with as many as the table has nodes.
+StatusOr<RoutingTableConfig> MakeTableForJob(const std::string& hosts, bool port_given, TableRequest* request,
+                                             const caffe::NetParameter& net) {
+  if (!AreJobHosts(hosts)) return MakeTable(*request, net);
+  if (!port_given) {
+    HP_ASSIGN_OR_RETURN(request->port, JobPort(hosts, request->port));
+  }
+  request->hosts = {"localhost"};
+  HP_ASSIGN_OR_RETURN(const RoutingTableConfig anywhere, MakeTable(*request, net));
+  HP_ASSIGN_OR_RETURN(request->hosts, JobHosts(hosts, anywhere.node_size()));
+  return MakeTable(*request, net);
+}
+
+}  // namespace
+
+std::string SolverFromTable(const std::string& solver, const std::string& table) {
+  if (fs::path(solver).is_absolute()) return solver;
+  if (table.find("://") != std::string::npos) return fs::absolute(solver).string();
+  std::error_code error;
+  const fs::path folder = fs::weakly_canonical(fs::absolute(table).parent_path(), error);
+  const fs::path target = fs::weakly_canonical(fs::absolute(solver), error);
+  const fs::path relative = target.lexically_relative(folder);
+  // A path through the root says more about this host than where the solver lies.
+  const auto climbs = std::count(relative.begin(), relative.end(), "..");
+  const auto depth = std::distance(folder.relative_path().begin(), folder.relative_path().end());
+  return (climbs < depth ? relative : target).string();
+}
+
+StatusOr<MadeTable> MakeTableOf(const std::string& solver_path, const std::string& hosts, bool port_given,
+                                TableRequest* request) {
+  MadeTable made;
+  HP_ASSIGN_OR_RETURN(const caffe::SolverParameter solver, ReadSolver(solver_path));
+  HP_ASSIGN_OR_RETURN(caffe::NetParameter net, NetOfSolver(solver));
+  made.net = std::make_shared<const caffe::NetParameter>(std::move(net));
+  HP_RETURN_IF_ERROR(CheckBuildable(solver_path, solver, made.net));
+  HP_ASSIGN_OR_RETURN(made.config, MakeTableForJob(hosts, port_given, request, *made.net));
+  if (const std::vector<std::string> faults = CheckSolverFit(made.config, solver); !faults.empty()) {
+    return Status(StatusCode::kInvalidArgument, faults[0]);
+  }
+  for (const std::string& fault : CheckHosts(made.config, &CanonicalAddresses)) {
+    made.warnings.push_back(fault + " (as this host sees it)");
+  }
+  return made;
+}
+
+}  // namespace hp

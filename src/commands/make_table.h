@@ -1,0 +1,33 @@
+#pragma once
+
+#include "hp/status.h"
+#include "proto/caffe.pb.h"
+#include "proto/routing.pb.h"
+#include "scheduler/plan/table_maker.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace hp {
+
+/// The solver as a table names it: relative to the table's folder, so that both can move together, or absolute.
+/// @param solver as it can be opened. @param table a path, or an address such as dir:///shared/path.
+std::string SolverFromTable(const std::string& solver, const std::string& table);
+
+/// A table of the numbers of nodes that a user gave, and the net that it divides.
+struct MadeTable {
+  RoutingTableConfig config;
+  std::shared_ptr<const caffe::NetParameter> net;
+  std::vector<std::string> warnings;  ///< of its hosts, as this one sees them
+};
+
+/// Reads solver and net, and makes the table that `hproute --conv --fc` asks for (MakeTable).
+/// @param solver as it can be opened. @param hosts as --hosts says it: for those of a scheduler's tasks (AreJobHosts)
+/// the request's are replaced, by as many as the table has nodes. @param port_given whether the request's port is the
+/// user's; else the scheduler may have one.
+/// @return kInvalidArgument, kNotFound: what is wrong with files, request, or the scheduler's hosts.
+StatusOr<MadeTable> MakeTableOf(const std::string& solver, const std::string& hosts, bool port_given,
+                                TableRequest* request);
+
+}  // namespace hp
