@@ -2,10 +2,12 @@
 #include "node/job_client.h"
 #include "tools/tool_main.h"
 
+#include "control_client/job_page.h"
 #include "control_client/orders.h"
 #include "control_client/show_status.h"
 #include "control_client/watch.h"
 #include <gflags/gflags.h>
+#include <unistd.h>
 
 #include <ctime>
 #include <iostream>
@@ -14,6 +16,7 @@ DEFINE_string(routing, "", "The job's routing table.");
 DEFINE_string(token_file, "",
               "The job's token; for status and watch its read key will do (hproute --new_token, --read_key).");
 DEFINE_bool(json, false, "With status: print JSON, with all that is known.");
+DEFINE_string(http, "127.0.0.1:8080", "With page: ADDRESS:PORT of this host's loopback where it is shown.");
 DEFINE_int32(timeout_s, 5, "How long to wait for the job to connect, and for each of its answers, in seconds.");
 
 namespace hp {
@@ -29,6 +32,7 @@ constexpr char kUsage[] =
 Commands:
   status        how the job and each of its nodes are; --json: for programs
   watch         the same on the whole terminal, once a second, with curves of loss and images/s
+  page          shows the same to browsers of this host, at --http, until it is ended; goes on with the next start
   snapshot      all nodes take a snapshot, and go on
   stop          all nodes take a snapshot and stop, with exit status 5
   lr BASE_LR    the solver's base_lr is this from here on; lr_policy goes on as before. Snapshots keep it
@@ -40,6 +44,7 @@ Exit status: 0 done; 2 the order or the configuration is wrong, or the job stops
 
 Example:
   hpctl --routing=table.prototxt lr 0.001
+  hpctl --routing=table.prototxt --http=127.0.0.1:8080 page
 )";
 
 StatusOr<JobClient::Options> ClientOptions(bool control) {
@@ -54,9 +59,17 @@ StatusOr<JobClient::Options> ClientOptions(bool control) {
   return options;
 }
 
+/// Shows the job until this process is ended. The table's file is read at each start of the job anew.
+Status ShowPage(const JobClient::Options& options) {
+  const JobReader::FindTable find = [] { return RoutingTable::Load(FLAGS_routing); };
+  HP_ASSIGN_OR_RETURN(const std::unique_ptr<JobPage> page, JobPage::Open("http", FLAGS_http, JobReader(find, options)));
+  std::cout << "the job is shown at http://" << FLAGS_http << "/" << std::endl;
+  while (true) pause();
+}
+
 Status Run(const std::vector<std::string>& words) {
   if (FLAGS_routing.empty()) return InvalidArgument("--routing=TABLE.prototxt is missing (hpctl --help)");
-  const bool watch = words[0] == "watch", ask = watch || words[0] == "status";
+  const bool watch = words[0] == "watch", page = words[0] == "page", ask = watch || page || words[0] == "status";
   JobOrder order;
   if (!ask) {
     HP_ASSIGN_OR_RETURN(order, ParseOrder(words));
@@ -65,6 +78,7 @@ Status Run(const std::vector<std::string>& words) {
   }
   HP_ASSIGN_OR_RETURN(const RoutingTable table, RoutingTable::Load(FLAGS_routing));
   HP_ASSIGN_OR_RETURN(const JobClient::Options options, ClientOptions(!ask));
+  if (page) return ShowPage(options);
   HP_ASSIGN_OR_RETURN(const std::unique_ptr<JobClient> client, JobClient::Connect(table, options));
   if (watch) return WatchJob(client.get());
   if (!ask) {
@@ -73,7 +87,7 @@ Status Run(const std::vector<std::string>& words) {
     return OkStatus();
   }
   HP_ASSIGN_OR_RETURN(const JobStatus status, client->AskStatus());
-  std::cout << (FLAGS_json ? StatusJson(status) : StatusText(status, std::time(nullptr)));
+  std::cout << (FLAGS_json ? MessageJson(status) : StatusText(status, std::time(nullptr)));
   return OkStatus();
 }
 

@@ -1,8 +1,14 @@
 // Waits until enough nodes have asked, plans, hands each its table, and hears how it goes.
+#include "base/mutex.h"
 #include "commands/serve_tables.h"
 #include "tools/tool_main.h"
 
+#include "control_client/job_page.h"
 #include <gflags/gflags.h>
+
+#include <memory>
+#include <optional>
+#include <utility>
 
 DEFINE_string(solver, "", "Caffe solver file of the job.");
 DEFINE_int32(conv, 1, "Number of conv nodes (replicas).");
@@ -19,9 +25,14 @@ DEFINE_string(listen, "127.0.0.1:29400",
 DEFINE_string(folder, "", "Folder of its own, where tables and run id lie; started again with it, it goes on.");
 DEFINE_string(run_id, "", "Id of the run; empty: the folder's, the scheduler's, or a random one.");
 DEFINE_string(token_file, "", "The job's token (hproute --new_token): nodes without it are turned away.");
+DEFINE_string(
+    http, "",
+    "Show the job to browsers of this host at http://ADDRESS:PORT/, a loopback address such as 127.0.0.1:8080; "
+    "empty: nowhere.");
 DEFINE_string(cache_dir, "",
               "Folder that caches the record indexes of databases; empty: ~/.cache/hpnode; none: no cache.");
 
+namespace hp {
 namespace {
 
 constexpr char kUsage[] =
@@ -29,6 +40,7 @@ constexpr char kUsage[] =
 it goes, and gives the next table to nodes that are started again. Its loss stops no training.
 
   hpserver --solver=FILE --conv=N --fc=K [--plan=auto] --listen=HOST:PORT --folder=DIR [--token_file=FILE]
+           [--http=127.0.0.1:PORT]
 
 Example:
   hpserver --solver=solver.prototxt --conv=2 --fc=2 --listen=127.0.0.1:29400 --folder=run &
@@ -37,16 +49,52 @@ Example:
 It serves until it is ended by SIGINT or SIGTERM. Exit status: 2 invalid input or configuration.
 )";
 
+/// The newest table, for the page.
+class NewestTable {
+ public:
+  void Set(const TableRecord& table) HP_EXCLUDES(mutex_) {
+    MutexLock lock(&mutex_);
+    newest_ = table;
+  }
+  StatusOr<RoutingTable> Get() HP_EXCLUDES(mutex_) {
+    MutexLock lock(&mutex_);
+    if (!newest_) return Unavailable("no table has been handed out yet: too few nodes have asked");
+    return RoutingTable::Create(newest_->config(), "table of incarnation " + std::to_string(newest_->incarnation()));
+  }
+
+ private:
+  Mutex mutex_;
+  std::optional<TableRecord> newest_ HP_GUARDED_BY(mutex_);
+};
+
+StatusOr<std::unique_ptr<JobPage>> OpenPage(NewestTable* table) {
+  JobClient::Options options;
+  if (!FLAGS_token_file.empty()) {
+    HP_ASSIGN_OR_RETURN(options.keys, ReadJobKeys(FLAGS_token_file));
+  }
+  return JobPage::Open("http", FLAGS_http, JobReader([table] { return table->Get(); }, options));
+}
+
+Status Run() {
+  ServeFlags flags;
+  flags.plan = {FLAGS_solver, FLAGS_plan, FLAGS_conv, FLAGS_fc, FLAGS_ps, FLAGS_sample, FLAGS_cache_dir};
+  flags.listen = FLAGS_listen;
+  flags.folder = FLAGS_folder;
+  flags.run_id = FLAGS_run_id;
+  flags.token_file = FLAGS_token_file;
+  NewestTable table;
+  flags.on_table = [&table](const TableRecord& newest) { table.Set(newest); };
+  std::unique_ptr<JobPage> page;  // ends before the table
+  if (!FLAGS_http.empty()) {
+    HP_ASSIGN_OR_RETURN(page, OpenPage(&table));
+  }
+  return ServeTables(flags);
+}
+
 }  // namespace
+}  // namespace hp
 
 int main(int argc, char** argv) {
-  return hp::ToolMain(argc, argv, {"hpserver", kUsage, 0, 0}, [](const std::vector<std::string>&) {
-    hp::ServeFlags flags;
-    flags.plan = {FLAGS_solver, FLAGS_plan, FLAGS_conv, FLAGS_fc, FLAGS_ps, FLAGS_sample, FLAGS_cache_dir};
-    flags.listen = FLAGS_listen;
-    flags.folder = FLAGS_folder;
-    flags.run_id = FLAGS_run_id;
-    flags.token_file = FLAGS_token_file;
-    return hp::ServeTables(flags);
-  });
+  return hp::ToolMain(argc, argv, {"hpserver", hp::kUsage, 0, 0},
+                      [](const std::vector<std::string>&) { return hp::Run(); });
 }

@@ -201,18 +201,23 @@ Status PeerRules::CheckReport(Rank from, const IterationReport& report, int64_t 
     return InvalidArgument("a report with a layer's name of %zu bytes", report.layer().size());
   if (report.computing_ns() < 0 || report.link_sent_bytes() < 0 || report.link_received_bytes() < 0)
     return InvalidArgument("a report with a negative time or number of bytes");
+  if (report.node_status().sent_to_bytes_size() > table_.size())
+    return InvalidArgument("a report of bytes to more nodes than the job has");
   return report.has_node_status() ? CheckStatus(report.node_status()) : OkStatus();
 }
 
 Status PeerRules::CheckStatus(const NodeStatus& status) {
   constexpr int kMostWaits = 32, kMostOutputs = 1024;
   const auto& waits = status.waiting_ns();
+  const auto& sent = status.sent_to_bytes();
+  const auto counts = [](int64_t number) { return number >= 0; };
   const bool sound =
       std::min({status.at_ns(), status.computing_ns(), status.sent_bytes(), status.received_bytes(),
                 status.memory_bytes(), status.last_warning_s()}) >= 0 &&
       std::min({status.solvers_free(), status.solvers_bound(), status.tasks_ready(), status.tensors_waiting()}) >= 0 &&
-      waits.size() <= kMostWaits && std::all_of(waits.begin(), waits.end(), [](int64_t wait) { return wait >= 0; }) &&
-      status.last_warning().size() <= kMaxWarning && status.learning().test_output_size() <= kMostOutputs;
+      waits.size() <= kMostWaits && std::all_of(waits.begin(), waits.end(), counts) &&
+      std::all_of(sent.begin(), sent.end(), counts) && status.last_warning().size() <= kMaxWarning &&
+      status.learning().test_output_size() <= kMostOutputs;
   return sound ? OkStatus() : InvalidArgument("a report whose status is out of range");
 }
 

@@ -167,6 +167,13 @@ bool IsPrivateAddress(const std::string& address) {
   return false;
 }
 
+bool IsLoopbackHost(const std::string& host) {
+  const std::vector<std::string> addresses = ResolveHost(host);
+  return !host.empty() && !addresses.empty() &&
+         std::all_of(addresses.begin(), addresses.end(),
+                     [](const std::string& address) { return address == "::1" || address.starts_with("127."); });
+}
+
 std::vector<std::string> ResolveHost(const std::string& host) {
   std::vector<std::string> addresses;
   addrinfo hints{};

@@ -43,6 +43,10 @@ std::string OwnAddressToward(const std::string& host);
 /// RFC 6598. @param address numeric; another text is not private.
 bool IsPrivateAddress(const std::string& address);
 
+/// Whether a host name or address, as somebody wrote it, stands for loopback addresses alone. An empty one, which means
+/// all addresses, does not. May block as ResolveHost.
+bool IsLoopbackHost(const std::string& host);
+
 /// The numeric addresses of a host name or address, without duplicates; empty if it is unknown. May ask a name server
 /// (getaddrinfo) and block for its timeout.
 std::vector<std::string> ResolveHost(const std::string& host);

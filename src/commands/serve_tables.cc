@@ -11,23 +11,15 @@
 #include "rendezvous/table_server.h"
 #include <glog/logging.h>
 
-#include <algorithm>
 #include <optional>
 
 namespace hp {
 namespace {
 
-bool IsLoopback(const std::string& host) {
-  const std::vector<std::string> addresses = ResolveHost(host);
-  return !host.empty() && !addresses.empty() &&
-         std::all_of(addresses.begin(), addresses.end(),
-                     [](const std::string& address) { return address == "::1" || address.starts_with("127."); });
-}
-
 StatusOr<std::optional<JobKeys>> KeysOfServer(const ServeFlags& flags, const std::string& host) {
   std::optional<JobKeys> keys;
   if (flags.token_file.empty()) {
-    if (IsLoopback(host)) return keys;
+    if (IsLoopbackHost(host)) return keys;
     return InvalidArgument(
         "--listen=%s is reached from other hosts: --token_file=FILE is missing (hproute --new_token)",
         flags.listen.c_str());
@@ -73,6 +65,7 @@ Status ServeTables(const ServeFlags& flags) {
   LOG(INFO) << "run " << options.run << ": listens on " << (host.empty() ? "*" : host) << ":" << listener->port()
             << ", waits for " << options.wanted.total() << " nodes";
   const std::unique_ptr<Transport> transport = MakeTableServerTransport(options.keys, std::move(listener));
+  options.on_table = flags.on_table;
   TableServer server(options, store.get(), transport.get());
   return server.Serve();
 }

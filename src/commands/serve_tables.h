@@ -2,7 +2,9 @@
 
 #include "commands/plan_seats.h"
 #include "hp/status.h"
+#include "proto/rendezvous.pb.h"
 
+#include <functional>
 #include <string>
 
 namespace hp {
@@ -14,6 +16,7 @@ struct ServeFlags {
   std::string folder;      ///< where its tables and the run id lie
   std::string run_id;      ///< empty: the folder's, the scheduler's, or a random one
   std::string token_file;  ///< empty: no token, and loopback only
+  std::function<void(const TableRecord&)> on_table = nullptr;  ///< as TableServerOptions::on_table
 };
 
 /// Serves the tables of one run (TableServer) until the process is ended: all that it knows lies in its folder.

@@ -122,13 +122,13 @@ std::string StatusText(const JobStatus& status, int64_t now_s) {
   return text;
 }
 
-std::string StatusJson(const JobStatus& status) {
+std::string MessageJson(const google::protobuf::Message& message) {
   google::protobuf::util::JsonPrintOptions options;
   options.add_whitespace = true;
   options.always_print_primitive_fields = true;
   options.preserve_proto_field_names = true;
   std::string text;
-  CHECK(google::protobuf::util::MessageToJsonString(status, &text, options).ok());
+  CHECK(google::protobuf::util::MessageToJsonString(message, &text, options).ok());
   return text;
 }
 

@@ -2,6 +2,8 @@
 
 #include "proto/control.pb.h"
 
+#include <google/protobuf/message.h>
+
 #include <string>
 #include <vector>
 
@@ -20,8 +22,8 @@ StatusLines LinesOf(const JobStatus& status, int64_t now_s);
 
 /// All of LinesOf, as `hpctl status` prints it.
 std::string StatusText(const JobStatus& status, int64_t now_s);
-/// The message as JSON, with all its fields by the names of src/proto/control.proto.
-std::string StatusJson(const JobStatus& status);
+/// A status, or what a page shows, as JSON, with all its fields by the names of src/proto/control.proto.
+std::string MessageJson(const google::protobuf::Message& message);
 
 /// A curve of the latest `width` values, oldest first, in eight heights: the least of them is the lowest. Values that
 /// are not finite are gaps.

@@ -39,7 +39,9 @@ Status TableServer::ReadTables() {
     if (!table.ok()) return table.status().Prepend(store_->name() + ": " + StoredName(next));
     roster_.SetTable(*table);
   }
-  if (roster_.table()) LOG(INFO) << "goes on with incarnation " << roster_.table()->incarnation();
+  if (!roster_.table()) return OkStatus();
+  LOG(INFO) << "goes on with incarnation " << roster_.table()->incarnation();
+  if (options_.on_table) options_.on_table(*roster_.table());
   return OkStatus();
 }
 
@@ -92,6 +94,7 @@ Status TableServer::Plan(const std::vector<NodeRecord>& due) {
                               name.c_str());
   }
   roster_.SetTable(table);
+  if (options_.on_table) options_.on_table(table);
   LOG(INFO) << "incarnation " << table.incarnation() << ": a table for " << table.seat_size() << " nodes";
   for (const std::string& gone : roster_.Forgettable()) {
     roster_.Forget(gone);

@@ -6,6 +6,7 @@
 #include "rendezvous/server_messages.h"
 #include "rendezvous/store.h"
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -19,6 +20,9 @@ struct TableServerOptions {
   std::optional<JobKeys> keys;  ///< of the job's token; none: whoever connects is believed
   NodesWanted wanted;           ///< what `planner` needs
   TablePlanner planner;         ///< called on the thread of Serve; may take long
+  /// Called with each table when it becomes the newest one, that of the folder too; on the thread of Serve. May be
+  /// null.
+  std::function<void(const TableRecord&)> on_table = nullptr;
   const Clock* clock = Clock::Real();
 };
 

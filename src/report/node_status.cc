@@ -15,7 +15,11 @@ NodeStatus MakeNodeStatus(int64_t at_ns, const NodeUse& use, const Pipeline::Loa
   status.set_computing_ns(use.time.computing_ns);
   for (const int64_t wait_ns : use.time.waiting_ns) status.add_waiting_ns(wait_ns);
   Payload all;
-  for (const auto& [peer, moved] : use.payload) all += moved;
+  for (const auto& [peer, moved] : use.payload) {
+    all += moved;
+    while (status.sent_to_bytes_size() <= peer) status.add_sent_to_bytes(0);
+    status.set_sent_to_bytes(peer, moved.sent);
+  }
   status.set_sent_bytes(all.sent);
   status.set_received_bytes(all.received);
   status.set_solvers_free(load.solvers_free);

@@ -42,6 +42,26 @@ void AddShares(const NodeStatus& from, const NodeStatus& to, NodeState* state) {
   }
 }
 
+/// The tensors that each node sends to each other one in training, by their blobs.
+std::map<std::pair<Rank, Rank>, std::set<std::string>> TensorsOf(const JobPlan& job) {
+  constexpr size_t kMostTensors = 4;  // of one pair, as a status has them
+  const Placement& placement = job.placement(true);
+  std::map<std::pair<Rank, Rank>, std::set<std::string>> tensors;
+  for (Rank rank = 0; rank < job.table().size(); ++rank) {
+    for (int variant = 0; variant < job.variants(rank); ++variant) {
+      for (const PortPlan& port : job.node(rank, true, variant).ports()) {
+        if (port.landing) continue;
+        const std::string& blob = job.graph(true).blobs()[placement.edges()[port.edge].blob].name;
+        for (const Rank peer : port.peers) {
+          std::set<std::string>& names = tensors[{rank, peer}];
+          if (names.size() < kMostTensors) names.insert((port.gradient ? "gradient of " : "") + Printable(blob, 64));
+        }
+      }
+    }
+  }
+  return tensors;
+}
+
 }  // namespace
 
 StatusBoard::StatusBoard(const RoutingTable& table, const Clock* clock)
@@ -54,6 +74,7 @@ void StatusBoard::Begin(const JobPlan* job, std::string run_id, int64_t start_cl
   MutexLock lock(&mutex_);
   job_ = job;
   run_id_ = std::move(run_id);
+  tensors_ = TensorsOf(*job);
   for (Node& node : nodes_) {
     node.clocks = start_clock;
     node.reported_ns = clock_->NowNs();
@@ -141,6 +162,36 @@ NodeState StatusBoard::Describe(const NodeInfo& info, const Node& node, int64_t 
   return state;
 }
 
+void StatusBoard::AddLinks(JobStatus* status) const {
+  std::vector<LinkState> links;
+  for (Rank from = 0; from < table_.size(); ++from) {
+    const Node& node = nodes_[from];
+    if (!node.latest) continue;
+    const NodeStatus& latest = node.latest->status;
+    const NodeStatus begin = node.before ? node.before->status : NodeStatus();
+    for (Rank to = 0; to < latest.sent_to_bytes_size(); ++to) {
+      const int64_t earlier = to < begin.sent_to_bytes_size() ? begin.sent_to_bytes(to) : 0;
+      const auto tensors = tensors_.find({from, to});
+      if (latest.sent_to_bytes(to) == 0) continue;
+      LinkState& link = links.emplace_back();
+      link.set_from(from);
+      link.set_to(to);
+      link.set_bytes_per_s(Rate(latest.sent_to_bytes(to) - earlier, latest.at_ns() - begin.at_ns()));
+      if (tensors == tensors_.end()) {
+        link.add_tensor("parameters");  // no tensor crosses a boundary here: they exchange
+      } else {
+        for (const std::string& name : tensors->second) link.add_tensor(name);
+      }
+    }
+  }
+  if (links.size() > kMostLinks) {
+    const auto more = [](const LinkState& a, const LinkState& b) { return a.bytes_per_s() > b.bytes_per_s(); };
+    std::stable_sort(links.begin(), links.end(), more);
+    links.resize(kMostLinks);
+  }
+  for (LinkState& link : links) *status->add_link() = std::move(link);
+}
+
 JobStatus StatusBoard::Describe(std::optional<int64_t> stop_at) const {
   MutexLock lock(&mutex_);
   const int64_t now_ns = clock_->NowNs();
@@ -158,6 +209,7 @@ JobStatus StatusBoard::Describe(std::optional<int64_t> stop_at) const {
   status.set_iteration(slowest.clocks);
   status.set_max_iter(job_->schedule().shape().max_iter);
   *status.mutable_learning() = learning_;
+  AddLinks(&status);
   if (const Node& first = nodes_.front(); first.before) {
     status.set_images_per_s(Rate((first.latest->clocks - first.before->clocks) * job_->schedule().update_rows(),
                                  first.latest->status.at_ns() - first.before->status.at_ns()));

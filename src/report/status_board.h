@@ -9,8 +9,11 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace hp {
@@ -29,6 +32,8 @@ class StatusBoard {
   static constexpr double kSlowWait = 0.5, kBusyWait = 0.2;
   /// A node whose latest report is older is silent.
   static constexpr int64_t kSilentNs = 10 * kNsPerSecond;
+  /// Pairs of nodes in a status, which is to fit into one message.
+  static constexpr size_t kMostLinks = 4096;
 
   /// Begins as JobStatus::STARTING. @param table,clock must outlive it.
   StatusBoard(const RoutingTable& table, const Clock* clock);
@@ -55,6 +60,7 @@ class StatusBoard {
     bool slow = false;
   };
   NodeState Describe(const NodeInfo& info, const Node& node, int64_t now_ns) const HP_REQUIRES(mutex_);
+  void AddLinks(JobStatus* status) const HP_REQUIRES(mutex_);
   void LookForSlow() HP_REQUIRES(mutex_);
 
   const RoutingTable& table_;
@@ -66,6 +72,7 @@ class StatusBoard {
   std::vector<Node> nodes_ HP_GUARDED_BY(mutex_);  // by rank
   LearningStatus learning_ HP_GUARDED_BY(mutex_);
   std::optional<SlowNode> found_slow_ HP_GUARDED_BY(mutex_);  // not taken yet
+  std::map<std::pair<Rank, Rank>, std::set<std::string>> tensors_ HP_GUARDED_BY(mutex_);  // by sender and receiver
 };
 
 }  // namespace hp

@@ -78,7 +78,7 @@ ROOMS = {
                      "solvers", "rendezvous", "scheduler/plan", "scheduler/planner", "scheduler/simulator",
                      "transport/inproc/inproc_network.h"],
     # What hpctl shows of a job, and orders.
-    "src/control_client": ["node", "proto", "scheduler/plan"],
+    "src/control_client": ["http", "node", "proto", "scheduler/plan"],
     # Programs: what they start, what they print, and hproute, the command line of the table maker.
     # hplaunch: it moves bytes and processes, and knows of a job what its files say.
     "tools/cluster": ["tools", "commands", "checkpoint", "scheduler/plan", "proto"],

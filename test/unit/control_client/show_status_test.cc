@@ -39,7 +39,7 @@ TEST(ShowStatusTest, ALineForTheJobAndEachNode) {
                                           "conv0, 1 min 00 s ago: the disk is full"));
   EXPECT_EQ(lines.head.find("state"), lines.nodes[0].find("slow"));
   EXPECT_THAT(StatusText(status, 1000), HasSubstr(lines.nodes[1] + "\n\nconv0 is slow"));
-  EXPECT_THAT(StatusJson(status), HasSubstr("\"solvers_bound\": 3"));
+  EXPECT_THAT(MessageJson(status), HasSubstr("\"solvers_bound\": 3"));
 }
 
 TEST(ShowStatusTest, BeforeTrainingThereIsLittleToSay) {

@@ -12,7 +12,10 @@
 namespace hp {
 namespace {
 
+using testing::ElementsAre;
+using testing::IsEmpty;
 using testing::StartsWith;
+using testing::StrEq;
 
 constexpr int64_t kMs = kNsPerMs;
 
@@ -31,6 +34,7 @@ class StatusBoardTest : public testing::Test {
     }
     status.set_sent_bytes(1000 * at_ms);
     status.set_solvers_free(rank);
+    for (Rank to = 0; to < 4; ++to) status.add_sent_to_bytes(to == rank ? 0 : (to + 1) * at_ms);
     board_.Add(rank, report);
   }
 
@@ -70,6 +74,14 @@ TEST_F(StatusBoardTest, RatesAreThoseBetweenTwoReports) {
   EXPECT_EQ(node.time(1).cause(), "exchange");
   EXPECT_DOUBLE_EQ(node.time(1).share(), 0.25);
   EXPECT_DOUBLE_EQ(status.images_per_s(), 11.0 * static_cast<double>(job_->schedule().update_rows()) / 2);
+  ASSERT_EQ(status.link_size(), 12) << "each node to each other one";
+  const LinkState& to_shard = status.link(1);
+  EXPECT_EQ(to_shard.from(), 0);
+  EXPECT_EQ(to_shard.to(), 2);
+  EXPECT_DOUBLE_EQ(to_shard.bytes_per_s(), 3000);
+  EXPECT_THAT(to_shard.tensor(), ElementsAre(StrEq("pool1")));
+  EXPECT_THAT(status.link(6).tensor(), ElementsAre(StrEq("gradient of pool1"))) << "2 to 0";
+  EXPECT_THAT(status.link(0).tensor(), ElementsAre(StrEq("parameters"))) << "replicas exchange";
   clock_.Advance(2 * StatusBoard::kSilentNs);
   EXPECT_EQ(board_.Describe({}).node(1).state(), NodeState::SILENT);
 }

@@ -112,13 +112,17 @@ TEST_F(PeerRulesTest, AStatusHasItsNumbersInRange) {
     *report.mutable_node_status() = Parse<NodeStatus>(text);
     return first->CheckReport(kConv1, report, clock).ok();
   };
-  EXPECT_TRUE(fits("at_ns: 5 computing_ns: 4 waiting_ns: 1 memory_bytes: 7 last_warning: \"w\""));
-  for (const char* bad : {"at_ns: -1", "waiting_ns: -1", "solvers_bound: -1", "memory_bytes: -1", "sent_bytes: -1"})
+  EXPECT_TRUE(fits("at_ns: 5 computing_ns: 4 waiting_ns: 1 memory_bytes: 7 last_warning: \"w\" sent_to_bytes: 0"));
+  for (const char* bad :
+       {"at_ns: -1", "waiting_ns: -1", "solvers_bound: -1", "memory_bytes: -1", "sent_bytes: -1", "sent_to_bytes: -1"})
     EXPECT_FALSE(fits(bad)) << bad;
   EXPECT_FALSE(fits("last_warning: \"" + std::string(2000, 'w') + "\""));
   std::string waits;
   for (int i = 0; i < 40; ++i) waits += "waiting_ns: 1 ";
   EXPECT_FALSE(fits(waits));
+  std::string sent;
+  for (int i = 0; i < 40; ++i) sent += "sent_to_bytes: 1 ";
+  EXPECT_FALSE(fits(sent)) << "more nodes than the table has";
 }
 
 TEST_F(PeerRulesTest, ANodeMaySendWhatItsPlaceHasItSend) {

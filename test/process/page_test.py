@@ -1,0 +1,179 @@
+"""The page of a job, in a headless browser: what it says, and that it can only be read, here, and needs nothing else."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import unittest
+import urllib.error
+import urllib.request
+
+import cluster
+
+CHROMIUM = shutil.which("chromium")
+SCREENSHOT = os.environ.get("HPNODE_PAGE_SCREENSHOT", "")  # a PNG to write, for a person to look at
+
+
+class PageTest(cluster.JobTest):
+
+    def start_job(self, **job):
+        self.make_job(**{"iterations": 1000000, "test": True, **job})
+        self.names = self.make_table(conv=2, fc=2)
+        nodes = self.start_all(self.names)
+        self.await_training(nodes.values(), 5)
+        return nodes
+
+    def start_page(self, *flags):
+        """hpctl page. Returns its process, once it is there."""
+        self.port = cluster.free_ports(1)[0]
+        page = self.process("hpctl", "--routing=" + self.path("table.prototxt"), "--timeout_s=60",
+                            "--http=127.0.0.1:%d" % self.port, *flags, "page")
+        self.await_page(page, "the job is shown at http://127.0.0.1:%d/" % self.port)
+        return page
+
+    def process(self, program, *arguments):
+        command = [cluster.program(program), *arguments]
+        process = cluster.Process(program, command, self.path("%s.%d.log" % (program, len(self.processes))), None)
+        self.processes.append(process)
+        return process
+
+    def await_page(self, process, text):
+        try:
+            self.await_text(process, re.escape(text))
+        except AssertionError:
+            if "built without" in process.text():
+                self.skipTest("SKIPPED: cpp-httplib")
+            raise
+
+    def ask(self, path, method="GET"):
+        request = urllib.request.Request("http://127.0.0.1:%d%s" % (self.port, path), method=method)
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.headers, answer.read().decode()
+
+    def await_json(self, ready):
+        for _ in range(100000):
+            data = json.loads(self.ask("/job.json")[1])
+            if ready(data):
+                return data
+        return self.fail("the page's job.json says %s" % data)
+
+    def browse(self, path="/"):
+        """The page as a browser shows it, after some seconds of its own time."""
+        if not CHROMIUM:
+            self.skipTest("SKIPPED: chromium")
+        command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+                   "--user-data-dir=" + self.path("browser"), "--window-size=1320,1400", "--enable-logging=stderr",
+                   "--virtual-time-budget=3000"]
+        url = "http://127.0.0.1:%d%s" % (self.port, path)
+        if SCREENSHOT and not os.path.exists(SCREENSHOT):
+            subprocess.run([*command, "--screenshot=" + SCREENSHOT, url], timeout=600, check=True, capture_output=True)
+        done = subprocess.run([*command, "--dump-dom", url], timeout=600, check=True, capture_output=True)
+        self.assertNotRegex(done.stderr.decode(), r"CONSOLE.*(Error|Refused|violates)", "the browser complains")
+        return done.stdout.decode()
+
+    @staticmethod
+    def trains_on(data):
+        nodes = data.get("status", {}).get("node", [])
+        return (len(data["point"]) > 1 and len(data["test"]) > 0 and len(data["status"]["link"]) >= 10
+                and all(node["images_per_s"] > 0 for node in nodes))
+
+    def test_what_it_says(self):
+        nodes = self.start_job()
+        self.start_page()
+        data = self.await_json(self.trains_on)
+        self.assertEqual([node["name"] for node in data["status"]["node"]], self.names)
+        shown = self.browse()
+        data = json.loads(self.ask("/job.json")[1])
+        for name in self.names:
+            self.assertRegex(shown, r'<g class="room \w+" data-node="%s">' % name)
+            self.assertIn('data-time="%s"' % name, shown)
+        for link in data["status"]["link"]:
+            ends = (self.names[link["from"]], self.names[link["to"]])
+            self.assertRegex(shown, r'<g class="arrow \w+" data-from="%s" data-to="%s"><title>%s sends [^<]+ to %s: '
+                                    r'[\d.]+ [kMG]?B/s</title>' % (*ends, *ends))
+        self.assertRegex(shown, r'class="arrow forward" data-from="conv0" data-to="fc1"')
+        self.assertRegex(shown, r'class="arrow backward" data-from="fc1" data-to="conv0"')
+        self.assertRegex(shown, r'class="arrow exchange" data-from="conv0" data-to="conv1"')
+        self.assertRegex(shown, r"solvers: \d+ bound, \d+ free")
+        loss = re.search(r"<dt>loss</dt><dd>([\d.e-]+)</dd>", shown)
+        points = [point["loss"] for point in data["point"]]
+        self.assertTrue(any(abs(float(loss.group(1)) - point) <= 1e-3 * point for point in points), (loss, points))
+        self.assertRegex(shown, r"<dt>iteration</dt><dd>[\d,]+ of 1,000,000</dd>")
+        for curve in ("loss", "accuracy", "images/s"):
+            self.assertRegex(shown, r'<path d="M[^"]+" class="curve" stroke="#\w+" data-curve="%s">' % curve)
+        self.assertRegex(shown, r"<span>computing \d+%</span>")
+        for node in nodes.values():
+            node.popen.kill()
+            node.popen.wait()
+        self.await_json(lambda data: data["problem"])
+        self.assertRegex(self.browse(), r'class="pill gone">not connected<(?s:.*)<p id="problem" role="status">[^<]+</p>')
+
+    def test_texts_of_the_job_are_texts(self):
+        evil = '<img src=x onerror="document.title=1">&amp;'
+        self.make_job(test=True)
+        self.names = self.make_table(conv=1, fc=1)
+        table = self.read("table.prototxt").decode()
+        self.write("table.prototxt", "job: '%s'\n" % evil + re.sub(r"(?m)^job:.*\n", "", table))
+        nodes = self.start_all(self.names)
+        self.await_training(nodes.values(), 5)
+        self.start_page()
+        self.await_json(lambda data: data.get("status", {}).get("state") == "TRAINING")
+        shown = self.browse()
+        self.assertIn('<h1 id="job">&lt;img src=x onerror="document.title=1"&gt;&amp;amp;</h1>', shown)
+        self.assertNotIn("<img", shown)
+
+    def test_it_can_only_be_read(self):
+        self.start_job()
+        self.start_page()
+        for path in ("/", "/page.css", "/page.js", "/job.json"):
+            headers, text = self.ask(path)
+            self.assertRegex(headers["Content-Security-Policy"], r"^default-src 'none'; script-src 'self'; ")
+            self.assertEqual(headers["X-Content-Type-Options"], "nosniff")
+            self.assertNotRegex(text.replace("http://www.w3.org/2000/svg", ""), r"https?://|innerHTML|eval\(", path)
+            for method in ("POST", "PUT", "DELETE"):
+                with self.assertRaises(urllib.error.HTTPError, msg=method):
+                    self.ask(path, method)
+        with self.assertRaises(urllib.error.HTTPError):
+            self.ask("/stop")
+
+    def test_it_is_there_before_the_job_and_for_its_next_start(self):
+        self.make_job(test=True)
+        self.names = self.make_table(conv=2, fc=2)
+        self.start_page()
+        self.await_json(lambda data: "no job" in data["problem"] or "127.0.0.1" in data["problem"])
+        for _ in range(2):
+            nodes = self.start_all(self.names)
+            self.await_json(lambda data: not data["problem"] and data["status"]["state"] == "TRAINING")
+            for node in nodes.values():
+                node.popen.kill()
+                node.popen.wait()
+            self.await_json(lambda data: data["problem"])
+
+    def test_hpserver(self):
+        self.make_job(test=True)
+        self.port, listen = cluster.free_ports(2)
+        server = self.process("hpserver", "--solver=" + self.path("solver.prototxt"), "--conv=2", "--fc=2",
+                              "--cache_dir=none", "--listen=127.0.0.1:%d" % listen, "--folder=" + self.path("run"),
+                              "--http=127.0.0.1:%d" % self.port)
+        self.await_page(server, "listens on")
+        self.await_json(lambda data: "no table has been handed out yet" in data["problem"])
+        for role in ("conv", "conv", "fc", "fc"):
+            self.start("--role=" + role, log=role, routing="tcp://127.0.0.1:%d" % listen)
+        data = self.await_json(self.trains_on)
+        self.assertEqual([node["name"] for node in data["status"]["node"]], ["conv0", "conv1", "fc0", "fc1"])
+        self.assertIn('data-node="conv1"', self.browse())
+
+    def test_it_is_not_shown_to_other_hosts(self):
+        self.make_job()
+        self.make_table()
+        for address, said in (("0.0.0.0:8080", "no access control"), (":8080", "no access control"),
+                              ("192.0.2.1:8080", "no access control"), ("here", "is no HOST:PORT")):
+            status, text = cluster.run_tool("hpctl", "--routing=" + self.path("table.prototxt"), "--http=" + address,
+                                            "page")
+            self.assertEqual(status, 2, text)
+            self.assertIn(said, text)
+
+
+if __name__ == "__main__":
+    cluster.main()
