@@ -1,6 +1,7 @@
 // From the failure of an incarnation to the start of the next one: the old nodes are dead, lost hosts are replaced, and
 // the newest complete snapshot is on all hosts.
 #include "base/clock.h"
+#include "checkpoint/snapshot_folder.h"
 #include "tools/cluster/launcher.h"
 #include "tools/cluster/newest_snapshot.h"
 
@@ -91,12 +92,19 @@ Status Launcher::SpreadSnapshot(const std::string& holder, const std::string& st
   const std::string folder = std::filesystem::path(state_path).parent_path().string();
   const std::string here = holder.empty() ? folder : options_.folder + "/snapshots";
   const std::string name = std::filesystem::path(state_path).stem().string();
+  // The manifest says what else there is; Caffe's own has none.
+  const std::string manifest_path = here + "/" + name + ".hpnode";
+  if (!holder.empty()) HP_RETURN_IF_ERROR(agents_->Fetch(holder, folder + "/" + name + ".hpnode", manifest_path));
+  std::vector<std::string> names = {name + ".caffemodel", name + ".solverstate"};
+  if (const StatusOr<SnapshotManifest> manifest = ReadManifestFile(manifest_path); manifest.ok()) {
+    names.clear();
+    for (const SnapshotFile* file : FilesOf(*manifest)) names.push_back(file->name());
+  }
   std::vector<std::string> paths;
-  for (const char* end : {".caffemodel", ".solverstate", ".hpnode"}) {
-    const std::string path = here + "/" + name + end;
-    if (!holder.empty()) HP_RETURN_IF_ERROR(agents_->Fetch(holder, folder + "/" + name + end, path));
-    if (holder.empty() && !FilesBelow(path).ok()) continue;  // Caffe's own has no manifest
-    paths.push_back(path);
+  if (FilesBelow(manifest_path).ok()) paths.push_back(manifest_path);
+  for (const std::string& file : names) {
+    paths.push_back(here + "/" + file);
+    if (!holder.empty()) HP_RETURN_IF_ERROR(agents_->Fetch(holder, folder + "/" + file, paths.back()));
   }
   return agents_->PutFiles(hosts_, paths, here, folder);
 }

@@ -2,6 +2,7 @@
 
 #include "base/input_file.h"
 #include "checkpoint/snapshot.h"
+#include "checkpoint/snapshot_folder.h"
 #include "checkpoint/summed_file.h"
 
 #include "google/protobuf/stubs/logging.h"
@@ -53,7 +54,7 @@ bool IsComplete(const std::string& prefix, int64_t iteration) {
   SnapshotManifest manifest;
   if (!text.ok() || !google::protobuf::TextFormat::ParseFromString(*text, &manifest)) return false;
   const fs::path folder = fs::path(prefix).parent_path();
-  for (const SnapshotFile* file : {&manifest.state(), &manifest.model()}) {
+  for (const SnapshotFile* file : FilesOf(manifest)) {
     const StatusOr<FileSum> sum = SumFile((folder / file->name()).string());
     if (!sum.ok() || sum->bytes != file->bytes() || sum->xxh64 != file->xxh64()) return false;
   }
