@@ -57,8 +57,8 @@ void Node::Abort(const Status& status) {
   if (transfer_) transfer_->Abort(status);
   exchanges_.Abort(status);
   if (!training_) return;
-  pipeline_->Abort();  // made before that, by the main thread, as is the next
-  snapshotter_->Abort(status);
+  pipeline_->Abort();                             // made before that, by the main thread, as is the next
+  if (snapshotter_) snapshotter_->Abort(status);  // not after Stop
 }
 
 bool Node::RequestStop() {
