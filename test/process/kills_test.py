@@ -87,8 +87,10 @@ class DigitsTest(digits.DigitsJob):
     """examples/digits with 2 conv and 2 FC nodes: killed nodes' job trains again in time, its first iteration counted."""
 
     def test_trains_again_in_time(self):
-        names = self.make_table(conv=2, fc=2, cut="ip1", before="pool2", solver="digits_solver.prototxt")
-        self.write_solver("digits", 1000000, "display: 1\nsnapshot: 20\nsnapshot_after_train: false\n")
+        names = self.make_table(conv=2, fc=2, cut="ip1", before="drop2", solver="digits_solver.prototxt")
+        self.write_solver("digits", 1000000, "snapshot: 20\nsnapshot_after_train: false\n")
+        solver = self.read("digits_solver.prototxt").decode()
+        self.write("digits_solver.prototxt", solver.replace("display: 50", "display: 1"))
         killed_at, took_s = None, []
         for victim in ("conv0", "fc1", None):
             nodes = self.start_all(names, "--resume=latest")
