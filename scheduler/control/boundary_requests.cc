@@ -19,6 +19,12 @@ void BoundaryRequests::Keep(int nodes, double clip_gradients, const std::optiona
   keeper_.emplace(nodes, clip_gradients, scaler);
 }
 
+void BoundaryRequests::SetOwnerFiles(int64_t start) {
+  MutexLock lock(&mutex_);
+  CHECK(keeper_) << "on a node other than the first";
+  keeper_->SetOwnerFiles(start);
+}
+
 // Each node's reports come in order, so verdicts are made in order; the first mutex has them followed in order too,
 // when the next one is made on another thread meanwhile. The second is free then: who follows a verdict adds its
 // requests.
@@ -106,7 +112,8 @@ std::optional<LossScalingState> BoundaryRequests::loss_scaling() {
 }
 
 void BoundaryRequests::Add(const Verdict& verdict) {
-  if (!verdict.stop() && !verdict.snapshot() && !verdict.pull() && !verdict.has_trace()) return;
+  if (!verdict.stop() && !verdict.snapshot() && !verdict.pull() && !verdict.has_trace() && verdict.owner_files() == 0)
+    return;
   MutexLock lock(&mutex_);
   requests_[verdict.clock() + delay_] = verdict;
 }

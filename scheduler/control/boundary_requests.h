@@ -42,6 +42,8 @@ class BoundaryRequests {
   /// @param max_iter the iteration at which the job ends.
   void Keep(int nodes, double clip_gradients, const std::optional<LossScaler>& scaler,
             int64_t max_iter = std::numeric_limits<int64_t>::max()) HP_EXCLUDES(mutex_);
+  /// VerdictKeeper::SetOwnerFiles. After Keep, before the first report.
+  void SetOwnerFiles(int64_t start) HP_EXCLUDES(mutex_);
   /// How an order ends: the iteration in front of which all nodes carry it out, or why they do not.
   using OrderSink = std::function<void(const StatusOr<int64_t>& at)>;
   /// On the first node alone: gives an order, which PeerRules::CheckOrder has passed, to the next verdict. A stop that

@@ -14,6 +14,7 @@ enum MessageType : uint32_t {
   kStatisticsMessage = 13,       ///< StatisticsMessage, to the node that prints
   kRendezvousMessage = 14,       ///< RendezvousMessage, among replicas
   kSnapshotCopiedMessage = 15,   ///< SnapshotCopied, to rank 0
+  kSnapshotPartMessage = 16,     ///< SnapshotPartWritten, to rank 0
   kPullRequest = 20,             ///< empty; a client asks rank 0 for the weights, or for the next chunk of them
   kPullChunk = 21,               ///< PullChunk, to a client
   kStatusRequest = 22,           ///< empty; a client asks rank 0 how the job is

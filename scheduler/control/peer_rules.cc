@@ -57,6 +57,8 @@ Status PeerRules::CheckMessage(Rank from, uint32_t type, size_t bytes) {
       return allow(self_ == 0, kMaxNotice);
     case kSnapshotCopiedMessage:
       return allow(self_ == 0 && from == table_.snapshot_copier(), kMaxNotice);
+    case kSnapshotPartMessage:
+      return allow(self_ == 0, kMaxNotice);
     case kVerdictMessage:
       return allow(from == 0, kMaxNotice);
     case kLabelsMessage:
@@ -245,7 +247,7 @@ Status PeerRules::CheckVerdict(const Verdict& verdict, int64_t clocks_reported) 
   ++next_verdict_;
   const bool sound = std::isfinite(verdict.scale()) && verdict.scale() >= 0 &&
                      std::isfinite(verdict.next_loss_scale()) && verdict.next_loss_scale() > 0 &&
-                     verdict.layer().size() <= kMaxLayerName &&
+                     verdict.layer().size() <= kMaxLayerName && verdict.owner_files() >= 0 &&
                      (!verdict.has_base_lr() || (std::isfinite(verdict.base_lr()) && verdict.base_lr() > 0)) &&
                      verdict.slow_node().node() >= 0 && verdict.slow_node().node() < table_.size() &&
                      std::isfinite(verdict.slow_node().waits()) && std::isfinite(verdict.slow_node().others_wait());
@@ -276,6 +278,13 @@ Status PeerRules::CheckCopied(const SnapshotCopied& copied) const {
   if (copied.iteration() >= start_clock_ && copied.iteration() <= job_->schedule().shape().max_iter) return OkStatus();
   return InvalidArgument("a copy of a snapshot of iteration %lld, which the job does not have",
                          Print(copied.iteration()));
+}
+
+Status PeerRules::CheckPart(const SnapshotPartWritten& part) const {
+  const bool known = part.iteration() >= start_clock_ && part.iteration() <= job_->schedule().shape().max_iter;
+  if (known && part.bytes() >= 0) return OkStatus();
+  return InvalidArgument("%lld bytes of a snapshot of iteration %lld, which the job does not have", Print(part.bytes()),
+                         Print(part.iteration()));
 }
 
 Status PeerRules::CheckStatistics(Rank from, const StatisticsMessage& statistics) const {

@@ -73,6 +73,8 @@ class PeerRules {
   Status CheckLabels(Rank from, const LabelsMessage& labels) const;
   /// The copy of a snapshot of this run, by the node that writes copies.
   Status CheckCopied(const SnapshotCopied& copied) const;
+  /// What a node has written of a snapshot of this run.
+  Status CheckPart(const SnapshotPartWritten& part) const;
   /// One value for each output of a micro-batch that `from` computes.
   Status CheckStatistics(Rank from, const StatisticsMessage& statistics) const;
 

@@ -16,7 +16,7 @@ std::optional<Verdict> VerdictKeeper::Add(Rank rank, const IterationReport& repo
   Verdict verdict;
   verdict.set_clock(report.clock());
   double sum = 0;
-  bool losses_finite = true, gradients_finite = true;
+  bool losses_finite = true, gradients_finite = true, share_folder = true;
   std::string layer;
   for (const auto& [node, of_node] : reports) {
     sum += of_node.sum_of_squares();
@@ -24,10 +24,12 @@ std::optional<Verdict> VerdictKeeper::Add(Rank rank, const IterationReport& repo
     if (losses_finite && gradients_finite && !(of_node.finite() && finite)) layer = of_node.layer();
     losses_finite &= of_node.finite();
     gradients_finite &= finite;
+    share_folder &= of_node.shares_folder();
     verdict.set_stop(verdict.stop() || of_node.stop());
     verdict.set_snapshot(verdict.snapshot() || of_node.snapshot());
     verdict.set_pull(verdict.pull() || of_node.pull_size() > 0);
   }
+  if (share_folder && owner_files_ > 0) verdict.set_owner_files(owner_files_);
   Judge(losses_finite, gradients_finite, layer, &verdict);
   const double norm = std::sqrt(sum);
   if (gradients_finite && clip_gradients_ >= 0 && norm > clip_gradients_) verdict.set_scale(clip_gradients_ / norm);

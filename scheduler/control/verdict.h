@@ -33,6 +33,10 @@ class VerdictKeeper {
   /// @return the verdict of report.clock() if this was the last report that it lacked, else nothing.
   std::optional<Verdict> Add(Rank rank, const IterationReport& report);
 
+  /// From the next verdict on that all nodes' reports say that they share the first node's folder, verdicts have them
+  /// write their slices of snapshots themselves. @param start number of this start of the job, at least 1.
+  void SetOwnerFiles(int64_t start) { owner_files_ = start; }
+
   /// The loss scale after the latest verdict; nothing: losses are not scaled.
   const std::optional<LossScaler>& scaler() const { return scaler_; }
 
@@ -43,6 +47,7 @@ class VerdictKeeper {
   const int nodes_;
   const double clip_gradients_;
   std::optional<LossScaler> scaler_;
+  int64_t owner_files_ = 0;
   std::map<int64_t, std::map<Rank, IterationReport>> reports_;  // of the clocks that are open
 };
 

@@ -2,10 +2,13 @@
 
 #include "base/format.h"
 #include "base/pending_file.h"
+#include "checkpoint/snapshot.h"
+#include "checkpoint/snapshot_folder.h"
 
 #include "glog/logging.h"
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
@@ -48,9 +51,35 @@ std::optional<std::string_view> Between(std::string_view name, std::string_view 
   return name.substr(front.size(), name.size() - front.size() - back.size());
 }
 
+/// PREFIX_iter_N.START.OWNER.slices.
+struct PartFile {
+  int64_t iteration = 0, start = 0;
+  fs::path path;
+};
+
+// `middle` is what stands for N.START.OWNER.
+std::optional<PartFile> ParsePartName(std::string_view middle, const fs::path& path) {
+  const size_t first = middle.find('.'), second = middle.rfind('.');
+  if (first == std::string_view::npos || second <= first) return std::nullopt;
+  const auto iteration = StartNumber(middle.substr(0, first));
+  const auto start = StartNumber(middle.substr(first + 1, second - first - 1));
+  if (!iteration || !start) return std::nullopt;
+  return PartFile{*iteration, *start, path};
+}
+
+// A manifest that cannot be read may name it.
+bool IsLeftOver(const std::string& prefix, const PartFile& part) {
+  const StatusOr<SnapshotManifest> manifest = ReadManifestFile(SnapshotManifestPath(prefix, part.iteration));
+  if (!manifest.ok()) return manifest.status().code() == StatusCode::kNotFound;
+  const std::string name = part.path.filename().string();
+  return std::none_of(manifest->part().begin(), manifest->part().end(),
+                      [&name](const SnapshotPart& named) { return named.file().name() == name; });
+}
+
 struct Found {
   std::map<int64_t, fs::path> starts;
   std::vector<std::pair<int64_t, fs::path>> temporaries;  // by the number of their start
+  std::vector<PartFile> parts;
 };
 
 Found LookAround(const std::string& prefix) {
@@ -61,6 +90,8 @@ Found LookAround(const std::string& prefix) {
     const std::string name = entry.path().filename().string();
     if (const auto middle = Between(name, stem + kStart, "")) {
       if (const auto number = StartNumber(*middle)) found.starts[*number] = entry.path();
+    } else if (const auto middle = Between(name, stem + "_iter_", ".slices")) {
+      if (auto part = ParsePartName(*middle, entry.path())) found.parts.push_back(*std::move(part));
     } else if (const auto rest = Between(name, stem + "_iter_", ".tmp")) {
       const size_t dot = rest->rfind('.');
       const auto number = dot == std::string_view::npos ? std::nullopt : StartNumber(rest->substr(dot + 1));
@@ -113,6 +144,9 @@ StatusOr<std::unique_ptr<Incarnation>> Incarnation::Claim(const std::string& pre
     for (const auto& [start, path] : found.starts) fs::remove(path, ignored);
     for (const auto& [start, path] : found.temporaries) {
       if (start < number) fs::remove(path, ignored);
+    }
+    for (const PartFile& part : found.parts) {
+      if (part.start < number && IsLeftOver(prefix, part)) fs::remove(part.path, ignored);
     }
     return std::unique_ptr<Incarnation>(new Incarnation(prefix, number, content));
   }

@@ -17,7 +17,7 @@ namespace hp {
 class Incarnation {
  public:
   /// Claims the number behind the highest that is there, and removes what lower ones left: their files, and temporary
-  /// files of snapshots.
+  /// files and parts of snapshots that were not completed.
   /// @param run that it trains; RunOfLatestStart reads it.
   /// @return kInvalidArgument: the folder is missing or can't be written; kResourceExhausted: no space.
   static StatusOr<std::unique_ptr<Incarnation>> Claim(const std::string& prefix, const RunMark& run = {});

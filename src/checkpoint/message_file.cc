@@ -119,6 +119,20 @@ void WriteZeros(int64_t bytes, CodedOutputStream* out) {
   }
 }
 
+// Straight into the stream's buffers.
+Status CopySource(const BlobSource& source, int64_t bytes, CodedOutputStream* out) {
+  for (int64_t begin = 0; begin < bytes;) {
+    void* room = nullptr;
+    int size = 0;
+    if (!out->GetDirectBufferPointer(&room, &size)) return OkStatus();  // the disk's error
+    const auto piece = static_cast<int>(std::min<int64_t>(size, bytes - begin));
+    HP_RETURN_IF_ERROR(source(begin, {static_cast<char*>(room), static_cast<size_t>(piece)}));
+    if (!out->Skip(piece)) return OkStatus();
+    begin += piece;
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 Status ReadMessageFile(const std::string& path, const std::set<int>& parts, const PartReader& reader,
@@ -178,20 +192,23 @@ int64_t BlobFieldBytes(const BlobRef& blob) {
   return 1 + VarintBytes(bytes) + bytes;
 }
 
-void WriteBlobField(int field, const BlobRef& blob, CodedOutputStream* out) {
+Status WriteBlobField(int field, const BlobRef& blob, CodedOutputStream* out) {
   WriteLengthTag(field, BlobBytes(blob), out);
   if (const int64_t data = DataBytes(blob); data > 0) {
     WriteLengthTag(caffe::BlobProto::kDataFieldNumber, data, out);
     if (blob.data != nullptr) {
       out->WriteRaw(blob.data, static_cast<int>(data));
+    } else if (blob.source) {
+      HP_RETURN_IF_ERROR(CopySource(blob.source, data, out));
     } else {
       WriteZeros(data, out);
     }
   }
   WriteLengthTag(caffe::BlobProto::kShapeFieldNumber, ShapeBytes(blob.shape), out);
-  if (blob.shape.rank() == 0) return;
+  if (blob.shape.rank() == 0) return OkStatus();
   WriteLengthTag(caffe::BlobShape::kDimFieldNumber, DimsBytes(blob.shape), out);
   for (int64_t dim : blob.shape.dims()) out->WriteVarint64(dim);
+  return OkStatus();
 }
 
 }  // namespace hp

@@ -39,8 +39,8 @@ StatusOr<Blob> TakeBlob(caffe::BlobProto* proto);
 
 /// The bytes that WriteBlobField writes for a field number below 16.
 int64_t BlobFieldBytes(const BlobRef& blob);
-/// Writes `blob` as a BlobProto under field `field` straight from the caller's memory; zeros if its data is null.
-/// Errors show in the stream below `out`.
-void WriteBlobField(int field, const BlobRef& blob, google::protobuf::io::CodedOutputStream* out);
+/// Writes `blob` as a BlobProto under field `field` straight from the caller's memory or its source.
+/// @return the error of its source; those of the disk show in the stream below `out`.
+Status WriteBlobField(int field, const BlobRef& blob, google::protobuf::io::CodedOutputStream* out);
 
 }  // namespace hp

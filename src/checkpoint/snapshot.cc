@@ -6,6 +6,7 @@
 #include "base/format.h"
 #include "base/pending_file.h"
 #include "checkpoint/message_file.h"
+#include "checkpoint/snapshot_steps.h"
 #include "checkpoint/summed_file.h"
 #include "checkpoint/weights_stream.h"
 
@@ -33,7 +34,8 @@ constexpr int64_t kMostForHeads = int64_t{1} << 20;  // names, shapes and the ne
 
 BlobRefs ValuesOf(const SnapshotContents& contents) {
   BlobRefs blobs;
-  for (const SnapshotParam& param : contents.params) blobs[{param.layer, param.blob}] = {param.shape, param.values};
+  for (const SnapshotParam& param : contents.params)
+    blobs[{param.layer, param.blob}] = {param.shape, param.values, param.read_values};
   return blobs;
 }
 
@@ -52,7 +54,8 @@ Status WriteState(const SnapshotContents& contents, SummedFile* file) {
   CodedOutputStream out(file->stream());
   head.SerializeToCodedStream(&out);
   for (const SnapshotParam& param : contents.params) {
-    WriteBlobField(caffe::SolverState::kHistoryFieldNumber, {param.shape, param.history}, &out);
+    HP_RETURN_IF_ERROR(WriteBlobField(caffe::SolverState::kHistoryFieldNumber,
+                                      {param.shape, param.history, param.read_history}, &out));
   }
   return OkStatus();
 }
@@ -80,8 +83,8 @@ Status Remove(const std::string& path) {
 
 class ThreeFiles : public PendingSnapshot {
  public:
-  ThreeFiles(std::function<void(const std::string&)> before_step, const Incarnation* incarnation)
-      : before_step_(std::move(before_step)), incarnation_(incarnation) {}
+  explicit ThreeFiles(const SnapshotContents& contents)
+      : steps_(contents.before_step, contents.incarnation), replaces_parts_(contents.replaces_parts) {}
 
   Status Write(const SnapshotContents& contents) {
     const auto [prefix, iteration] = std::pair(contents.prefix, contents.iteration);
@@ -99,48 +102,36 @@ class ThreeFiles : public PendingSnapshot {
   }
 
   // An old snapshot of the same iteration goes first, its manifest ahead, so that no mixture of the two is ever taken
-  // for a whole one.
+  // for a whole one. One in parts goes last: its manifest has the same numbers, and does not mind what else is there.
   Status Commit() override {
-    for (SummedFile* file : {manifest_.get(), state_.get()}) {
-      HP_RETURN_IF_ERROR(Replace("remove", file->path(), [&] { return Remove(file->path()); }));
-    }
-    HP_RETURN_IF_ERROR(Step("sync the folder of", model_->path(), [&] { return SyncFolderOf(model_->path()); }));
+    if (!replaces_parts_) HP_RETURN_IF_ERROR(RemoveOld());
     for (SummedFile* file : {model_.get(), state_.get()}) {
-      HP_RETURN_IF_ERROR(Replace("rename", file->path(), [&] { return file->Commit(); }));
+      HP_RETURN_IF_ERROR(steps_.Replace("rename", file->path(), [&] { return file->Commit(); }));
     }
-    HP_RETURN_IF_ERROR(Step("sync the folder of", model_->path(), [&] { return SyncFolderOf(model_->path()); }));
-    HP_RETURN_IF_ERROR(Replace("rename", manifest_->path(), [&] { return manifest_->Commit(); }));
-    return Step("sync the folder of", model_->path(), [&] { return SyncFolderOf(model_->path()); });
+    HP_RETURN_IF_ERROR(steps_.Step("sync the folder of", model_->path(), [&] { return SyncFolderOf(model_->path()); }));
+    HP_RETURN_IF_ERROR(steps_.Replace("rename", manifest_->path(), [&] { return manifest_->Commit(); }));
+    return steps_.Step("sync the folder of", model_->path(), [&] { return SyncFolderOf(model_->path()); });
   }
 
  private:
-  template <typename Action>
-  Status Step(const char* verb, const std::string& path, const Action& action) {
-    if (before_step_) before_step_(std::string(verb) + " " + std::filesystem::path(path).filename().string());
-    return action();
-  }
-
-  /// A step that changes what stands under a final name: not if a later start of the job does it now.
-  template <typename Action>
-  Status Replace(const char* verb, const std::string& path, const Action& action) {
-    return Step(verb, path, [&]() -> Status {
-      if (incarnation_ != nullptr) HP_RETURN_IF_ERROR(incarnation_->Check());
-      return action();
-    });
+  Status RemoveOld() {
+    for (SummedFile* file : {manifest_.get(), state_.get()}) {
+      HP_RETURN_IF_ERROR(steps_.Replace("remove", file->path(), [&] { return Remove(file->path()); }));
+    }
+    return steps_.Step("sync the folder of", model_->path(), [&] { return SyncFolderOf(model_->path()); });
   }
 
   template <typename Writer>
   Status WriteFile(const std::string& path, std::unique_ptr<SummedFile>* file, const Writer& writer) {
-    const std::string suffix = incarnation_ == nullptr ? ".tmp" : "." + std::to_string(incarnation_->number()) + ".tmp";
-    return Step("write", path, [&]() -> Status {
-      HP_ASSIGN_OR_RETURN(*file, SummedFile::Create(path, suffix));
+    return steps_.Step("write", path, [&]() -> Status {
+      HP_ASSIGN_OR_RETURN(*file, SummedFile::Create(path, steps_.suffix()));
       HP_RETURN_IF_ERROR(writer(file->get()));
       return (*file)->Sync();
     });
   }
 
-  const std::function<void(const std::string&)> before_step_;
-  const Incarnation* const incarnation_;
+  const SnapshotSteps steps_;
+  const bool replaces_parts_;
   std::unique_ptr<SummedFile> model_, state_, manifest_;
 };
 
@@ -166,7 +157,7 @@ std::string SnapshotManifestPath(const std::string& prefix, int64_t iteration) {
 }
 
 StatusOr<std::unique_ptr<PendingSnapshot>> PrepareSnapshot(const SnapshotContents& contents) {
-  auto files = std::make_unique<ThreeFiles>(contents.before_step, contents.incarnation);
+  auto files = std::make_unique<ThreeFiles>(contents);
   HP_RETURN_IF_ERROR(files->Write(contents));
   return std::unique_ptr<PendingSnapshot>(std::move(files));
 }

@@ -18,11 +18,13 @@ namespace hp {
 
 /// One parameter blob of the whole net, all shards together, in host memory.
 struct SnapshotParam {
-  std::string layer;               ///< name in the prototxt
-  int blob = 0;                    ///< among the layer's blobs, in Caffe's order
-  Shape shape;                     ///< of the whole blob
-  const float* values = nullptr;   ///< [shape.count()]; null: zeros are written
-  const float* history = nullptr;  ///< momentum, [shape.count()]; null: zeros are written (frozen parameters)
+  std::string layer;                  ///< name in the prototxt
+  int blob = 0;                       ///< among the layer's blobs, in Caffe's order
+  Shape shape;                        ///< of the whole blob
+  const float* values = nullptr;      ///< [shape.count()]; null: `read_values`
+  const float* history = nullptr;     ///< momentum, [shape.count()]; null: `read_history`
+  BlobSource read_values = nullptr;   ///< null: zeros are written
+  BlobSource read_history = nullptr;  ///< null: zeros are written (frozen parameters)
 };
 
 /// What a snapshot is made of. Everything it points to must stay unmodified during PrepareSnapshot.
@@ -37,6 +39,8 @@ struct SnapshotContents {
   /// Which start of the job writes it, and may go on writing: asked before each file is replaced. Outlives the
   /// PendingSnapshot. Null: nobody else can.
   const Incarnation* incarnation = nullptr;
+  /// The snapshot is there in parts (snapshot_parts.h), and stays until the new manifest has taken the place of theirs.
+  bool replaces_parts = false;
   /// Called before each change of the folder with what it will do, e.g. "rename NAME", in PrepareSnapshot and in
   /// Commit; a test ends the process there. May be empty.
   std::function<void(const std::string& step)> before_step;

@@ -42,7 +42,12 @@ Status RemoveSnapshot(const FoundSnapshot& snapshot, const Incarnation* incarnat
   HP_RETURN_IF_ERROR(RemoveFile(snapshot.manifest_path, incarnation));
   HP_RETURN_IF_ERROR(SyncFolderOf(snapshot.manifest_path));
   HP_RETURN_IF_ERROR(RemoveFile(snapshot.state_path, incarnation));
-  return RemoveFile(Beside(snapshot.manifest_path, snapshot.manifest.model().name()), incarnation);
+  // Of a snapshot in parts, what a merge left that was cut off.
+  HP_RETURN_IF_ERROR(RemoveFile(fs::path(snapshot.state_path).replace_extension(".caffemodel").string(), incarnation));
+  for (const SnapshotFile* file : FilesOf(snapshot.manifest)) {
+    HP_RETURN_IF_ERROR(RemoveFile(Beside(snapshot.manifest_path, file->name()), incarnation));
+  }
+  return OkStatus();
 }
 
 }  // namespace
@@ -64,6 +69,13 @@ Status CheckFileSum(const SnapshotFile& file, const std::string& manifest_path) 
                   " bytes, checksum %016" PRIx64 ": the file was changed, or belongs to another snapshot",
                   path.c_str(), sum.bytes, sum.xxh64, manifest_path.c_str(), static_cast<int64_t>(file.bytes()),
                   static_cast<uint64_t>(file.xxh64()));
+}
+
+std::vector<const SnapshotFile*> FilesOf(const SnapshotManifest& manifest) {
+  std::vector<const SnapshotFile*> files;
+  for (const SnapshotPart& part : manifest.part()) files.push_back(&part.file());
+  if (files.empty()) files = {&manifest.state(), &manifest.model()};
+  return files;
 }
 
 bool IsOlder(const SnapshotManifest& a, const SnapshotManifest& b) { return AgeOf(a) < AgeOf(b); }
@@ -95,12 +107,15 @@ std::vector<FoundSnapshot> FindSnapshots(const std::string& prefix) {
 }
 
 Status CheckComplete(const FoundSnapshot& snapshot) {
-  if (Beside(snapshot.manifest_path, snapshot.manifest.state().name()) != snapshot.state_path) {
+  const bool parts = !snapshot.manifest.part().empty();
+  if (!parts && Beside(snapshot.manifest_path, snapshot.manifest.state().name()) != snapshot.state_path) {
     return DataLoss("%s: its state is \"%s\", not %s", snapshot.manifest_path.c_str(),
                     snapshot.manifest.state().name().c_str(), snapshot.state_path.c_str());
   }
-  HP_RETURN_IF_ERROR(CheckFileSum(snapshot.manifest.state(), snapshot.manifest_path));
-  return CheckFileSum(snapshot.manifest.model(), snapshot.manifest_path);
+  for (const SnapshotFile* file : FilesOf(snapshot.manifest)) {
+    HP_RETURN_IF_ERROR(CheckFileSum(*file, snapshot.manifest_path));
+  }
+  return OkStatus();
 }
 
 std::optional<FoundSnapshot> FindNewestComplete(const std::string& prefix, uint64_t net_hash) {

@@ -19,6 +19,9 @@ StatusOr<SnapshotManifest> ReadManifestFile(const std::string& path);
 /// of the file. @return kNotFound, kInvalidArgument: it can't be read; kDataLoss: it is another one.
 Status CheckFileSum(const SnapshotFile& file, const std::string& manifest_path);
 
+/// The files that a manifest names: its parts, or Caffe's two. As long as `manifest` lives.
+std::vector<const SnapshotFile*> FilesOf(const SnapshotManifest& manifest);
+
 /// A snapshot that a manifest says is there.
 struct FoundSnapshot {
   std::string manifest_path, state_path;  ///< its .hpnode, and its .solverstate, which ReadSnapshot takes

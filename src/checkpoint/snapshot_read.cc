@@ -3,6 +3,7 @@
 #include "checkpoint/message_file.h"
 #include "checkpoint/snapshot.h"
 #include "checkpoint/snapshot_folder.h"
+#include "checkpoint/snapshot_parts.h"
 
 #include <unistd.h>
 
@@ -22,6 +23,10 @@ struct State {
 std::string FolderOf(const std::string& path) { return path.substr(0, path.rfind('/') + 1); }
 std::string FileName(const std::string& path) { return std::filesystem::path(path).filename().string(); }
 bool Exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
+
+std::string ManifestOf(const std::string& state_path) {
+  return state_path.substr(0, state_path.rfind('.')) + ".hpnode";
+}
 
 StatusOr<State> ReadState(const std::string& path) {
   State state;
@@ -48,7 +53,7 @@ StatusOr<State> ReadState(const std::string& path) {
 StatusOr<std::optional<SnapshotManifest>> ReadManifest(const std::string& state_path, const State& state) {
   using Result = std::optional<SnapshotManifest>;
   if (!state.head.has_manifest()) return Result();
-  const std::string path = state_path.substr(0, state_path.rfind('.')) + ".hpnode";
+  const std::string path = ManifestOf(state_path);
   StatusOr<SnapshotManifest> read = ReadManifestFile(path);
   if (read.status().code() == StatusCode::kNotFound) {
     return DataLoss("%s: the snapshot is not complete: its manifest %s is missing", state_path.c_str(), path.c_str());
@@ -100,7 +105,32 @@ Status TakeHistories(const std::string& path, std::vector<Blob> histories, const
 
 }  // namespace
 
+namespace {
+
+// Nothing: it is not in parts, whatever else it is.
+std::optional<SnapshotManifest> ManifestOfParts(const std::string& state_path) {
+  StatusOr<SnapshotManifest> manifest = ReadManifestFile(ManifestOf(state_path));
+  if (!manifest.ok() || manifest->part().empty()) return std::nullopt;
+  return *std::move(manifest);
+}
+
+StatusOr<LoadedSnapshot> ReadFromParts(const std::string& state_path, const SnapshotManifest& manifest) {
+  LoadedSnapshot snapshot;
+  HP_RETURN_IF_ERROR(ReadParts(manifest, ManifestOf(state_path), &snapshot));
+  snapshot.iteration = manifest.iteration();
+  snapshot.current_step = manifest.current_step();
+  snapshot.manifest = manifest;
+  return snapshot;
+}
+
+}  // namespace
+
+// A start of the job that is just ending may merge the parts meanwhile: then Caffe's files are there.
 StatusOr<LoadedSnapshot> ReadSnapshot(const std::string& state_path) {
+  if (const auto manifest = ManifestOfParts(state_path)) {
+    StatusOr<LoadedSnapshot> snapshot = ReadFromParts(state_path, *manifest);
+    if (snapshot.ok() || ManifestOfParts(state_path)) return snapshot;
+  }
   HP_ASSIGN_OR_RETURN(State state, ReadState(state_path));
   LoadedSnapshot snapshot;
   snapshot.iteration = state.head.iter();

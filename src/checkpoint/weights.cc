@@ -57,12 +57,15 @@ int64_t FieldBytes(int field, int64_t bytes) {
   return CodedOutputStream::VarintSize32(field << 3) + CodedOutputStream::VarintSize64(bytes) + bytes;
 }
 
-void WriteLayer(const LayerPart& layer, CodedOutputStream* out) {
+Status WriteLayer(const LayerPart& layer, CodedOutputStream* out) {
   constexpr uint32_t kTag = caffe::NetParameter::kLayerFieldNumber << 3 | 2;  // length-delimited
   out->WriteTag(kTag);
   out->WriteVarint64(layer.bytes());
   layer.head.SerializeToCodedStream(out);
-  for (const BlobRef& blob : layer.blobs) WriteBlobField(caffe::LayerParameter::kBlobsFieldNumber, blob, out);
+  for (const BlobRef& blob : layer.blobs) {
+    HP_RETURN_IF_ERROR(WriteBlobField(caffe::LayerParameter::kBlobsFieldNumber, blob, out));
+  }
+  return OkStatus();
 }
 
 }  // namespace
@@ -128,7 +131,7 @@ Status WriteModelTo(const caffe::NetParameter& net, const BlobRefs& blobs, Summe
   }
   CodedOutputStream out(file->stream());
   head.SerializeToCodedStream(&out);
-  for (const LayerPart& layer : layers) WriteLayer(layer, &out);
+  for (const LayerPart& layer : layers) HP_RETURN_IF_ERROR(WriteLayer(layer, &out));
   return OkStatus();
 }
 

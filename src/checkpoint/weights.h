@@ -6,6 +6,7 @@
 #include "proto/caffe.pb.h"
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -24,10 +25,14 @@ struct Blob {
   std::vector<float> data;  ///< shape.count() values, dense
 };
 
-/// A blob in the caller's memory, which must stay unmodified while it is written.
+/// Fills `out` with the bytes of a blob from byte `begin` on, as they would lie in memory. Its errors end the writing.
+using BlobSource = std::function<Status(int64_t begin, std::span<char> out)>;
+
+/// A blob in the caller's memory, which must stay unmodified while it is written, or elsewhere.
 struct BlobRef {
   Shape shape;
-  const float* data = nullptr;  ///< host memory, [shape.count()], dense in Caffe's layout; null: zeros are written
+  const float* data = nullptr;  ///< host memory, [shape.count()], dense in Caffe's layout; null: `source`
+  BlobSource source = nullptr;  ///< null: zeros are written
 };
 using BlobRefs = std::map<BlobKey, BlobRef>;
 

@@ -79,12 +79,13 @@ ClockEnd::CopyRequest ClockEnd::CopyAt(int64_t clock, const Verdict& request) co
   const bool last = clock >= solver.max_iter();
   const bool periodic = solver.snapshot() > 0 && clock % solver.snapshot() == 0;
   const bool due = news && (periodic || request.stop() || (last && solver.snapshot_after_train()));
-  return {request.snapshot() || due, request.pull()};
+  const bool files = request.snapshot() || due;
+  return {files, request.pull(), files ? request.owner_files() : 0};
 }
 
 bool ClockEnd::BoundaryReady(int64_t clock) const {
   const CopyRequest copy = CopyAt(clock, options_.requests->Peek(clock));
-  return (!copy.files && !copy.pull) || options_.snapshotter->HasRoom(copy.files);
+  return (!copy.files && !copy.pull) || options_.snapshotter->HasRoom(copy.files, copy.start);
 }
 
 bool ClockEnd::NeedsOwnVersion(int64_t clock) const {
@@ -100,7 +101,8 @@ Status ClockEnd::Boundary(const Task& task) {
   if (request.has_trace()) options_.on_trace(request.trace());
   const CopyRequest copy = CopyAt(clock, request);
   if (!copy.files && !copy.pull) return OkStatus();
-  return options_.snapshotter->Begin(clock, task.version, copy.files, copy.pull, options_.requests->loss_scaling());
+  return options_.snapshotter->Begin(clock, task.version, copy.files, copy.pull, options_.requests->loss_scaling(),
+                                     copy.start);
 }
 
 }  // namespace hp

@@ -88,6 +88,7 @@ class ClockEnd {
   /// What a copy of this node's parameters is for; neither: no copy.
   struct CopyRequest {
     bool files = false, pull = false;
+    int64_t start = 0;  // Snapshotter::Begin's
   };
   /// @param request what the verdicts ask for at this boundary.
   CopyRequest CopyAt(int64_t clock, const Verdict& request) const;

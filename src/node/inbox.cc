@@ -129,6 +129,10 @@ void Inbox::Take(Rank peer, uint32_t type, std::span<const std::byte> bytes) {
       return take(
           Parse<SnapshotCopied>(type, bytes), [&](const auto& copied) { return rules_.CheckCopied(copied); },
           [&](const auto& copied) { parts_.on_copied(copied); });
+    case kSnapshotPartMessage:
+      return take(
+          Parse<SnapshotPartWritten>(type, bytes), [&](const auto& part) { return rules_.CheckPart(part); },
+          [&](const auto& part) { parts_.on_part(peer, part); });
     case kStatisticsMessage:
       return take(
           Parse<StatisticsMessage>(type, bytes),

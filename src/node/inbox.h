@@ -48,7 +48,8 @@ class Inbox {
     Pipeline* pipeline = nullptr;
     Reporter* reporter = nullptr;  ///< null: another node prints
     std::vector<ExchangePlaces> exchanges = {};
-    std::function<void(const SnapshotCopied&)> on_copied = {};  ///< called on the first node alone
+    std::function<void(const SnapshotCopied&)> on_copied = {};  ///< called on the first node alone, as is the next
+    std::function<void(Rank owner, const SnapshotPartWritten&)> on_part = {};
   };
   explicit Inbox(const Early& early) : early_(early), rules_(*early.table, early.self) {}
 

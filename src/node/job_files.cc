@@ -175,10 +175,12 @@ Status LoadSnapshot(const RoutingTable& table, const std::string& resume, Rank r
   files->resumed = resume;
   files->snapshot = std::make_unique<LoadedSnapshot>(std::move(snapshot));
   files->start_clock = files->snapshot->iteration;
-  HP_ASSIGN_OR_RETURN(const std::string bytes, ReadInputFile(resume));
-  files->snapshot_hash = HashBytes(bytes);
-  if (!files->snapshot->manifest) return MakeLossScaler(table, nullptr, files);
-  files->snapshot_hash ^= HashMessage(*files->snapshot->manifest);
+  if (!files->snapshot->manifest) {
+    HP_ASSIGN_OR_RETURN(const std::string bytes, ReadInputFile(resume));
+    files->snapshot_hash = HashBytes(bytes);
+    return MakeLossScaler(table, nullptr, files);
+  }
+  files->snapshot_hash = HashMessage(*files->snapshot->manifest);  // it has the sums of the files
   return TakeManifest(table, *files->snapshot->manifest, rank, files);
 }
 
@@ -193,8 +195,10 @@ void FindLatest(JobFiles* files) {
   SnapshotManifest& manifest = *known.mutable_snapshot();
   manifest = files->found->manifest;
   for (SnapshotNode& node : *manifest.mutable_node()) node.clear_name();
-  manifest.clear_model();
-  manifest.clear_state();
+  for (const auto clear : {&SnapshotManifest::clear_model, &SnapshotManifest::clear_state,
+                           &SnapshotManifest::clear_part, &SnapshotManifest::clear_blob}) {
+    (manifest.*clear)();
+  }
 }
 
 // One that begins now, or begins anew from the snapshot that it is resumed from.
@@ -220,8 +224,11 @@ StatusOr<JobFiles> JobFiles::Read(const RoutingTable& table, const NodeInfo& nod
   HP_RETURN_IF_ERROR(OpenInputs(node, cache_dir, types, &files));
   files.rates = std::make_shared<LearningRates>(files.solver);
   if (resume == kResumeLatest) FindLatest(&files);
-  if (node.rank == 0 && table.snapshot_copier() >= 0) {
-    HP_ASSIGN_OR_RETURN(files.nonce, FolderNonce::Create(files.solver.snapshot_prefix()));
+  if (node.rank == 0 && table.size() > 1) {
+    // A folder that can't be written costs snapshots, not the job, unless they are to be copied.
+    StatusOr<std::unique_ptr<FolderNonce>> nonce = FolderNonce::Create(files.solver.snapshot_prefix());
+    if (!nonce.ok() && table.snapshot_copier() >= 0) return nonce.status();
+    if (nonce.ok()) files.nonce = *std::move(nonce);
   }
   HP_RETURN_IF_ERROR(resume.empty() || resume == kResumeLatest ? MakeLossScaler(table, nullptr, &files)
                                                                : LoadSnapshot(table, resume, node.rank, &files));

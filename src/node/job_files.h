@@ -64,7 +64,7 @@ struct JobFiles {
   uint64_t snapshot_hash = 0;             ///< of the .solverstate and its manifest; 0: none. Equal on all nodes
   int64_t start_clock = 0;                ///< first iteration: the snapshot's
   RunMark run;                            ///< the snapshot's, or one that begins now; the first node's counts
-  std::unique_ptr<FolderNonce> nonce;     ///< on the first node, where a copy of snapshots is to be written
+  std::unique_ptr<FolderNonce> nonce;     ///< on the first node of several, if it can write there
   std::shared_ptr<LearningRates> rates;   ///< with the changes that the snapshot knows of
   std::optional<LossScaler> loss_scaler;  ///< in the state in which the job starts; nothing: losses are not scaled
   /// By rank: the threads with which the snapshot was written, if it was under the same division of the work; training

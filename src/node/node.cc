@@ -56,7 +56,9 @@ void Node::Abort(const Status& status) {
   if (rendezvous_) rendezvous_->Abort(status);
   if (transfer_) transfer_->Abort(status);
   exchanges_.Abort(status);
-  if (training_) pipeline_->Abort();  // made before that, by the main thread
+  if (!training_) return;
+  pipeline_->Abort();                             // made before that, by the main thread, as is the next
+  if (snapshotter_) snapshotter_->Abort(status);  // not after Stop
 }
 
 bool Node::RequestStop() {
@@ -308,6 +310,7 @@ Status Node::Train() {
   parts.reporter = reporter_.get();
   parts.exchanges = exchanges_.places();
   parts.on_copied = [this](const SnapshotCopied& copied) { OnCopied(copied); };
+  parts.on_part = [this](Rank owner, const SnapshotPartWritten& part) { snapshotter_->OnPart(owner, part); };
   inbox_->SetAssembled(std::move(parts));
   gate_.Open();
   pipeline_->Start();

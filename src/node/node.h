@@ -160,7 +160,8 @@ class Node : private TransportHandler, private PipelineHost {
   Status MakeSnapshotter();
   /// Options of a node that writes snapshots. Claims the right to write them.
   SnapshotWriter::Options SnapshotFiles();
-  /// Whether the copier has the first node's folder, so that there is nothing to copy. On the copier.
+  /// Whether this node has the first node's folder, so that it can write its part of snapshots there and need not copy
+  /// them.
   bool SharesFolder() const;
   Status Train();
   void MakeClockEnd();
@@ -220,7 +221,8 @@ class Node : private TransportHandler, private PipelineHost {
   JobFiles files_;
   uint64_t seed_ = 0;         // of the job
   int64_t start_number_ = 0;  // of the job's starts, on the first node; 0: it writes no snapshots
-  Gate gate_;                 // holds events back until Train
+  bool shares_folder_ = false;
+  Gate gate_;  // holds events back until Train
   Shutdown shutdown_;
   std::unique_ptr<JobBootstrap> bootstrap_;
   std::unique_ptr<FailureDetector> failure_detector_;

@@ -19,6 +19,8 @@ constexpr int64_t kStatusNs = kNsPerSecond / 2;  // between two parts of the sta
 void Node::AddToReport(IterationReport* report) {
   const NodeUse use = Use();
   AddUse(table_, options_.rank, use, report);
+  report->set_shares_folder(shares_folder_);
+  if (files_.nonce && requests_.clocks_judged() > files_.start_clock) files_.nonce.reset();  // all nodes have looked
   const int64_t now_ns = options_.clock->NowNs();
   if (status_ns_ != 0 && now_ns - status_ns_ < kStatusNs) return;
   status_ns_ = now_ns;

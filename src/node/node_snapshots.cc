@@ -51,13 +51,14 @@ Status Node::MakeSnapshotter() {
   options.rank = options_.rank;
   options.on_room = [this] { pipeline_->OnBoundaryReady(); };
   options.writers = table_.snapshot_writers();
+  options.files.prefix = files_.solver.snapshot_prefix();
+  options.send_part = [this](const SnapshotPartWritten& part) { Send(0, kSnapshotPartMessage, part); };
+  shares_folder_ = SharesFolder();
   if (options_.rank == 0) {
     options.files = SnapshotFiles();
+    if (shares_folder_ && start_number_ > 0) requests_.SetOwnerFiles(start_number_);
     options.files.copied = table_.snapshot_copier() >= 0;
-    options.on_written = [this](int64_t took_ns) {
-      stop_budget_.OnSnapshot(took_ns);
-      files_.nonce.reset();  // all nodes train
-    };
+    options.on_written = [this](int64_t took_ns) { stop_budget_.OnSnapshot(took_ns); };
     options.on_pulled = [this](std::shared_ptr<const GatheredModel> model) { pulls_->OnGathered(std::move(model)); };
   } else if (options_.rank == table_.snapshot_copier()) {
     options.files = SnapshotFiles();
@@ -75,7 +76,7 @@ Status Node::MakeSnapshotter() {
 SnapshotWriter::Options Node::SnapshotFiles() {
   SnapshotWriter::Options options;
   options.prefix = files_.solver.snapshot_prefix();
-  options.in_first_folder = options_.rank != 0 && SharesFolder();
+  options.in_first_folder = options_.rank != 0 && shares_folder_;
   options.on_superseded = [this](const Status& status) { shutdown_.Fail(status); };
   if (options.in_first_folder) {
     LOG(WARNING) << "snapshot_copies: node " << info_.name << " has the folder of node " << table_.node(0).name
@@ -111,6 +112,7 @@ SnapshotWriter::Options Node::SnapshotFiles() {
 }
 
 bool Node::SharesFolder() const {
+  if (options_.rank == 0) return files_.nonce != nullptr;
   const uint64_t nonce = bootstrap_->handshake()->folder_nonce();
   return nonce != 0 && FolderNonce::IsIn(files_.solver.snapshot_prefix(), nonce);
 }

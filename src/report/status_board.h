@@ -71,7 +71,7 @@ class StatusBoard {
   std::string run_id_ HP_GUARDED_BY(mutex_);
   std::vector<Node> nodes_ HP_GUARDED_BY(mutex_);  // by rank
   LearningStatus learning_ HP_GUARDED_BY(mutex_);
-  std::optional<SlowNode> found_slow_ HP_GUARDED_BY(mutex_);  // not taken yet
+  std::optional<SlowNode> found_slow_ HP_GUARDED_BY(mutex_);                              // not taken yet
   std::map<std::pair<Rank, Rank>, std::set<std::string>> tensors_ HP_GUARDED_BY(mutex_);  // by sender and receiver
 };
 

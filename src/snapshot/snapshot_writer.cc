@@ -88,13 +88,14 @@ void SnapshotWriter::Run() {
     }
     const Status status = WriteFiles(*model);
     if (options_.on_result && status.code() != StatusCode::kCancelled) options_.on_result(model->iteration(), status);
+    const int64_t iteration = model->iteration();
     model.reset();
     {
       MutexLock lock(&mutex_);
       last_ = status;
       if (stop_) return;
     }
-    options_.on_written();
+    options_.on_written(iteration);
   }
 }
 

@@ -49,7 +49,7 @@ class SnapshotWriter {
     /// What became of the snapshot of an iteration; ahead of on_written. Snapshot thread, under no lock; may be null.
     std::function<void(int64_t iteration, const Status&)> on_result;
     /// The model that Write was called with is on the disk or given up. Snapshot thread, under no lock.
-    std::function<void()> on_written;
+    std::function<void(int64_t iteration)> on_written;
     /// Adds to the manifest of a snapshot what the job was ordered until then. Snapshot thread; null: nothing.
     std::function<void(int64_t iteration, SnapshotManifest*)> add_orders;
   };

@@ -11,6 +11,7 @@ import re
 import signal
 
 import cluster
+import digits
 
 NODES = ("conv0", "conv1", "fc0", "fc1", "ps0")  # conv0 is the first node: it writes the snapshots
 EVERY = 40  # iterations between snapshots
@@ -80,6 +81,35 @@ class KillsTest(cluster.JobTest):
         print("    %d kills, %d iterations; trained again after %.2f s at most, %.2f s in the mean" %
               (kills, last, max(self.took_s), sum(self.took_s) / len(self.took_s)), flush=True)
         self.assertEqual(disturbed, whole, "the parameters differ")
+
+
+class DigitsTest(digits.DigitsJob):
+    """examples/digits with 2 conv and 2 FC nodes: killed nodes' job trains again in time, its first iteration counted."""
+
+    def test_trains_again_in_time(self):
+        names = self.make_table(conv=2, fc=2, cut="ip1", before="drop2", solver="digits_solver.prototxt")
+        self.write_solver("digits", 1000000, "snapshot: 20\nsnapshot_after_train: false\n")
+        solver = self.read("digits_solver.prototxt").decode()
+        self.write("digits_solver.prototxt", solver.replace("display: 50", "display: 1"))
+        killed_at, took_s = None, []
+        for victim in ("conv0", "fc1", None):
+            nodes = self.start_all(names, "--resume=latest")
+            self.await_text(nodes["fc0"], ITERATION)
+            if killed_at is not None:
+                self.assertRegex(nodes["conv0"].text(), "resuming at iteration")
+                took_s.append(nodes["fc0"].logged_at(ITERATION) - killed_at)
+                self.assert_promised(took_s[-1], "digits trains again", AGAIN_LIMIT_S)
+            if victim is None:
+                break
+            self.await_text(nodes["conv0"], "Snapshotting solver state to binary proto file")
+            killed_at = nodes[victim].send(signal.SIGKILL)
+            for name, node in nodes.items():
+                if name != victim:
+                    self.expect_exit(node, 4, 'lost node "%s"' % victim)
+            nodes[victim].wait()
+            self.processes.clear()
+        self.end_processes()
+        print("    trained again after %s s" % ", ".join("%.2f" % seconds for seconds in took_s), flush=True)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 
 namespace hp {
@@ -19,7 +20,8 @@ constexpr int kGraceTicks = 5 * kTicksPerSecond;
 // A stop takes as long as a snapshot, and --stop_within_s of hpnode bounds it.
 constexpr int kStopGraceTicks = 60 * kTicksPerSecond;
 constexpr int kFirstSignalExit = 128;
-constexpr char kSnapshotWords[] = "] Snapshotting solver state to binary proto file ";  // Caffe's, once it is written
+constexpr char kSnapshotWords[] = "] Snapshotting to binary proto file ";  // Caffe's
+constexpr size_t kMostSnapshots = 8;
 
 /// What a node's exit status says, in the words of Status.
 StatusCode CodeOfExit(int exit) {
@@ -116,7 +118,9 @@ void Launcher::OnOutput(int id, const std::string& line) {
   if (node == node_of_id_.end()) return;
   output_.Add(node->second, line);
   if (const size_t at = line.find(kSnapshotWords); at != std::string::npos) {
-    newest_state_ = line.substr(at + sizeof(kSnapshotWords) - 1);
+    const std::filesystem::path model = line.substr(at + sizeof(kSnapshotWords) - 1);
+    snapshots_.push_back(std::filesystem::path(model).replace_extension(".hpnode"));
+    if (snapshots_.size() > kMostSnapshots) snapshots_.pop_front();
   }
 }
 

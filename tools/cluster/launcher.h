@@ -100,7 +100,8 @@ class Launcher {
   std::map<int, int> node_of_id_;
   std::map<std::string, int> failures_of_host_;
   bool started_ = false, stop_asked_ = false;
-  std::string newest_state_;  // path of the latest .solverstate that a node said it wrote; empty: none did
+  /// Manifests of the latest snapshots that nodes began. One that exists completes its snapshot.
+  std::deque<std::string> snapshots_;
   int incarnation_ = 0;
   int ticks_since_failure_ = 0;
   int first_failed_ = -1;  // node

@@ -57,15 +57,17 @@ void Launcher::ReplaceHost(const std::string& host) {
 // snapshot_prefix may have those of an earlier training too, which a job that began anew does not go on from.
 Status Launcher::ChooseResumed() {
   bool there = false;
-  for (auto host = hosts_.begin(); host != hosts_.end() && !there && !newest_state_.empty(); ++host) {
-    HP_ASSIGN_OR_RETURN(there, agents_->Has(*host, newest_state_));
+  for (const std::string& manifest : snapshots_) {
+    for (auto host = hosts_.begin(); host != hosts_.end() && !there; ++host) {
+      HP_ASSIGN_OR_RETURN(there, agents_->Has(*host, manifest));
+    }
   }
   options_.resume = there ? kFromLatest : first_resume_;
   if (there || first_resume_ == kFromLatest) return OkStatus();
-  if (newest_state_.empty()) {
+  if (snapshots_.empty()) {
     LOG(WARNING) << "the job has written no snapshot: it begins as it did before";
   } else {
-    LOG(WARNING) << "no host has the job's newest snapshot, " << newest_state_ << ": it begins as it did before";
+    LOG(WARNING) << "no host has a complete snapshot of the job's: it begins as it did before";
   }
   return OkStatus();
 }

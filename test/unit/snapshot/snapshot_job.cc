@@ -162,15 +162,18 @@ caffe::NetParameter NetOf(const std::vector<WholeParam>& params) {
 
 }  // namespace
 
-SnapshotJob::SnapshotJob(const std::string& folder, Snapshotter::Options options)
+SnapshotJob::SnapshotJob(const std::string& folder, Snapshotter::Options options,
+                         std::function<void(const std::string& step)> others)
     : folder_(folder), params_(AllKinds()) {
   options.files.prefix = prefix();
   options.files.train_net = NetOf(params_);
   options.files.solver.set_lr_policy("fixed");
   if (!options.on_pulled) options.on_pulled = [](auto) {};
   if (!options.on_room) options.on_room = [] {};
+  for (Rank rank = 0; rank < kNodes; ++rank) options.files.manifest.add_node()->set_name("n" + std::to_string(rank));
   for (Rank rank = 0; rank < kNodes; ++rank) {
     options.rank = rank;
+    options.send_part = [this, rank](const SnapshotPartWritten& part) { first().OnPart(rank, part); };
     stores_.push_back(std::make_unique<ParamStore>(StoredOf(params_, rank)));
     snapshotters_.push_back(
         std::make_unique<Snapshotter>(params_, stores_.back().get(), wire_.transport(rank), options));
@@ -182,6 +185,7 @@ SnapshotJob::SnapshotJob(const std::string& folder, Snapshotter::Options options
                             [node](const Status& status) { node->OnGrantEnded(status); },
                             [node](const PlaceTag& tag) { node->OnWriteEnded(tag); }});
     options.on_room = [] {};  // the first node's alone
+    options.files.before_step = others;
   }
 }
 
@@ -209,11 +213,11 @@ void SnapshotJob::Train(int64_t clock) {
   }
 }
 
-void SnapshotJob::Begin(int64_t clock, bool files, bool pull) {
+void SnapshotJob::Begin(int64_t clock, bool files, bool pull, int64_t start) {
   Train(clock);
   for (Rank rank = kNodes - 1; rank >= 0; --rank) {
-    ASSERT_TRUE(snapshotters_[rank]->HasRoom(files)) << "node " << rank << ", iteration " << clock;
-    ASSERT_TRUE(snapshotters_[rank]->Begin(clock, clock, files, pull, std::nullopt).ok());
+    ASSERT_TRUE(snapshotters_[rank]->HasRoom(files, start)) << "node " << rank << ", iteration " << clock;
+    ASSERT_TRUE(snapshotters_[rank]->Begin(clock, clock, files, pull, std::nullopt, start).ok());
   }
 }
 

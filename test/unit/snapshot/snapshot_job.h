@@ -82,7 +82,9 @@ class SnapshotJob {
   static constexpr int kNodes = 3;
 
   /// @param options of the first node; rank and file names are filled in.
-  SnapshotJob(const std::string& folder, Snapshotter::Options options);
+  /// @param others of the other nodes: SnapshotContents::before_step.
+  SnapshotJob(const std::string& folder, Snapshotter::Options options,
+              std::function<void(const std::string& step)> others = nullptr);
   ~SnapshotJob();
 
   Snapshotter& first() { return *snapshotters_[0]; }
@@ -92,8 +94,8 @@ class SnapshotJob {
   static std::vector<float> Numbers(size_t param, int64_t count, int64_t clock, bool history);
   /// All nodes reach version `clock`.
   void Train(int64_t clock);
-  /// Train, and all nodes begin a copy of it; the first node last.
-  void Begin(int64_t clock, bool files, bool pull);
+  /// Train, and all nodes begin a copy of it; the first node last. @param start Snapshotter::Begin's.
+  void Begin(int64_t clock, bool files, bool pull, int64_t start = 0);
   /// All nodes finish. @return the first node's.
   Status Finish();
   /// Whether the snapshot of `clock` is there, with every number where it belongs.
