@@ -74,6 +74,8 @@ TEST(ConvolutionLayer, MakesItsOp) {
 TEST(ConvolutionLayer, MistakesAreNamed) {
   EXPECT_EQ(CreateError(Convolution("kernel_size: 3")),
             "layer \"x\": convolution_param: num_output is missing or 0; expected at least 1");
+  EXPECT_THAT(CreateError(Convolution("num_output: 4 kernel_size: 1 weight_filler { type: \"no\" }")),
+              HasSubstr("convolution_param: weight_filler: unknown filler type \"no\""));
   EXPECT_EQ(CreateError(Convolution("num_output: 4")), "layer \"x\": convolution_param has no kernel_size");
   EXPECT_THAT(CreateError(Convolution("num_output: 4 kernel_size: 0")), HasSubstr("kernel_size: 0 x 0"));
   EXPECT_THAT(CreateError(Convolution("num_output: 4 kernel_size: 4000000000")), HasSubstr("kernel_size: 4000000000"));
@@ -95,8 +97,9 @@ TEST(ConvolutionLayer, ShapesThatDoNotFitAreNamed) {
   EXPECT_THAT(ShapeError(Convolution("num_output: 4 kernel_size: 5"), {1, 2, 4, 9}), HasSubstr("[1 2 4 9]"));
   EXPECT_THAT(ShapeError(Convolution("num_output: 4 kernel_size: 1 group: 2"), {1, 3, 4, 9}), HasSubstr("3 channels"));
   EXPECT_THAT(ShapeError(Convolution("num_output: 4 kernel_size: 1"), {1, 3}), HasSubstr("[1 3]"));
-  EXPECT_THAT(ShapeError(Convolution("num_output: 4 kernel_size: 1 weight_filler { type: \"no\" }"), {1, 3, 4, 4}),
-              HasSubstr("convolution_param: weight_filler"));
+  EXPECT_THAT(ShapeError(Convolution("num_output: 4 kernel_size: 1 weight_filler { type: \"gaussian\" sparse: 5 }"),
+                         {1, 3, 4, 4}),
+              HasSubstr("convolution_param: weight_filler: sparse 5"));
 }
 
 TEST(PoolingLayer, OutputShapes) {
