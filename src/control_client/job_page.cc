@@ -41,8 +41,7 @@ StatusOr<std::unique_ptr<JobPage>> JobPage::Open(const std::string& flag, const 
   if (!IsLoopbackHost(host)) {
     return InvalidArgument(
         "--%s=%s is reached from other hosts, and the page has no access control: expected 127.0.0.1:PORT (from "
-        "another "
-        "host: ssh -L PORT:127.0.0.1:PORT)",
+        "another host: ssh -L PORT:127.0.0.1:PORT)",
         flag.c_str(), address.c_str());
   }
   auto page = std::unique_ptr<JobPage>(new JobPage(std::move(reader)));
@@ -57,7 +56,9 @@ StatusOr<std::unique_ptr<JobPage>> JobPage::Open(const std::string& flag, const 
   return page;
 }
 
-JobPage::JobPage(JobReader reader) : reader_(std::move(reader)) {}
+JobPage::JobPage(JobReader reader) : reader_(std::move(reader)) {
+  history_.Add(Unavailable("no job has answered yet"));  // the first answer may take as long as connecting does
+}
 
 JobPage::~JobPage() {
   {
