@@ -240,7 +240,8 @@ StatusOr<std::string> HowToStart(const RoutingTableConfig& config, const std::ve
   std::string text = "tasks: " + std::to_string(config.node_size()) + ", " + std::to_string(placement.nodes_per_host) +
                      " on each of " + JoinList(placement.hosts) + "\n";
   if (!FLAGS_hosts.starts_with("slurm")) return text;
-  return text + "start: srun --ntasks=" + std::to_string(config.node_size()) +
+  return text + "start: srun --nodes=" + std::to_string(placement.hosts.size()) +
+         " --ntasks=" + std::to_string(config.node_size()) +
          " --ntasks-per-node=" + std::to_string(placement.nodes_per_host) + " --nodelist=" + JoinList(placement.hosts) +
          " --distribution=block hpnode --routing=" + FLAGS_out + "\n";
 }

@@ -1,8 +1,9 @@
 // The thread ticks the membership every 50 ms, or at once after an event that changed its state. Most events change
 // none: in a job of n nodes each hears n - 1 BYEs and n - 1 ends of stream at its end, and a tick looks at all peers,
-// so a tick for each would be n^3 looks in all. What the transport heard and sent is read at each tick (LastHeardNs,
-// LastSentNs) rather than reported byte by byte: a peer that gets bytes anyway needs no heartbeat. Everything goes
-// through one lock, which is held while messages are sent, so that a LOST is queued before the streams are ended.
+// so a tick for each would be n^3 looks in all. What the transport heard is read at each tick (LastHeardNs) rather than
+// reported byte by byte, and what it sent (LastSentNs) where a heartbeat is due: a peer that gets bytes anyway needs
+// none. Everything goes through one lock, which is held while messages are sent, so that a LOST is queued before the
+// streams are ended.
 #include "scheduler/control/failure_detector.h"
 
 #include "base/format.h"
@@ -32,6 +33,7 @@ FailureDetector::FailureDetector(const RoutingTable& table, Rank self, Transport
     : nodes_(table.size()),
       self_(self),
       transport_(transport),
+      clock_(clock),
       on_lost_(std::move(on_lost)),
       name_(table.node(self).name),
       membership_(OptionsFor(table, self), clock, this) {}
@@ -61,7 +63,6 @@ void FailureDetector::Run() {
       for (Rank rank = 0; rank < nodes_; ++rank) {
         if (rank == self_) continue;
         if (const int64_t heard = transport_->LastHeardNs(rank); heard > 0) membership_.OnHeard(rank, heard);
-        if (const int64_t sent = transport_->LastSentNs(rank); sent > 0) membership_.OnSent(rank, sent);
       }
       const int64_t deaf_ns = membership_.Tick(Listened());
       WarnOfDeafness(deaf_ns);
@@ -70,11 +71,16 @@ void FailureDetector::Run() {
         lost = Status(membership_.loss().code, membership_.Describe());
         said = membership_.loss().lost == membership_.loss().detector;
       } else {
-        changed_.WaitFor(&mutex_, kTick);
+        changed_.WaitFor(&mutex_, UntilTick());
       }
     }
     if (!lost.ok()) return on_lost_(lost, said);
   }
+}
+
+// At the same moments in all nodes of a host: see Membership::SendHeartbeats.
+std::chrono::nanoseconds FailureDetector::UntilTick() const {
+  return kTick - std::chrono::nanoseconds(clock_->NowNs()) % kTick;
 }
 
 bool FailureDetector::Listened() {
@@ -150,6 +156,8 @@ void FailureDetector::SendToAll(MemberMessage type, const std::string& payload) 
 }
 
 void FailureDetector::SendHeartbeat(Rank peer) { SendTo(peer, MemberMessage::kHeartbeat, ""); }
+
+int64_t FailureDetector::LastSentNs(Rank peer) { return transport_->LastSentNs(peer); }
 
 void FailureDetector::SendTo(Rank peer, MemberMessage type, const std::string& payload) {
   // A peer that is not connected hears nothing; membership knows.

@@ -8,6 +8,7 @@
 #include "transport/transport.h"
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -62,17 +63,20 @@ class FailureDetector : private MembershipOutput {
   void Run();
   /// Whether the progress thread ran since the last call, which asked it.
   bool Listened();
+  std::chrono::nanoseconds UntilTick() const;
   void WarnOfDeafness(int64_t deaf_ns) HP_REQUIRES(mutex_);
   /// Wakes the thread and who waits in Leave, if there is news for them.
   void SignalIfStateChanged() HP_REQUIRES(mutex_);
   void SendToAll(MemberMessage type, const std::string& payload) override HP_REQUIRES(mutex_);
   void SendHeartbeat(Rank peer) override HP_REQUIRES(mutex_);
+  int64_t LastSentNs(Rank peer) override HP_REQUIRES(mutex_);
   void SendTo(Rank peer, MemberMessage type, const std::string& payload) HP_REQUIRES(mutex_);
   void ShutdownAll() override HP_REQUIRES(mutex_);
 
   const int nodes_;
   const Rank self_;
   Transport* const transport_;
+  const Clock* const clock_;
   const LostSink on_lost_;
   const std::string name_;  // our own
   const std::shared_ptr<std::atomic<bool>> answered_ = std::make_shared<std::atomic<bool>>(true);

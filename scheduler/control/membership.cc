@@ -53,6 +53,7 @@ Membership::Membership(Options options, const Clock* clock, MembershipOutput* ou
   CHECK_GE(options_.self, 0);
   CHECK_LT(options_.self, static_cast<int>(peers_.size()));
   last_tick_ns_ = clock_->NowNs();
+  beat_ = last_tick_ns_ / options_.heartbeat_ns;
 }
 
 void Membership::OnConnected(Rank peer) {
@@ -63,8 +64,6 @@ void Membership::OnConnected(Rank peer) {
 void Membership::OnHeard(Rank peer, int64_t at_ns) {
   peers_.at(peer).heard_ns = std::max(peers_[peer].heard_ns, at_ns);
 }
-
-void Membership::OnSent(Rank peer, int64_t at_ns) { peers_.at(peer).sent_ns = std::max(peers_[peer].sent_ns, at_ns); }
 
 void Membership::OnMessage(Rank peer, MemberMessage type, std::string_view payload) {
   OnHeard(peer, clock_->NowNs());
@@ -124,12 +123,21 @@ int64_t Membership::Tick(bool listened) {
   return listened ? std::max<int64_t>(passed - options_.attention_ns, 0) : passed;
 }
 
-/// Also to peers that have said BYE: they wait for ours, and for those of others.
+/// Also to peers that have said BYE: they wait for ours, and for those of others. Where nothing else is sent,
+/// heartbeats go at moments that all nodes of a host have in common, the multiples of heartbeat_ns by its clock: so a
+/// node that wakes up for one finds many. The transport is asked only when a heartbeat would be due.
 void Membership::SendHeartbeats(int64_t now) {
+  const bool beat = std::exchange(beat_, now / options_.heartbeat_ns) != now / options_.heartbeat_ns;
+  const int64_t tick_ns = options_.attention_ns / 2;
   for (Rank rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
     Peer& peer = peers_[rank];
-    if (rank == options_.self || !peer.connected || peer.closed || now - peer.sent_ns < options_.heartbeat_ns) continue;
-    peer.sent_ns = now;
+    if (rank == options_.self || !peer.connected || peer.closed) continue;
+    if (!beat && now - peer.sent_ns < options_.heartbeat_ns) continue;
+    peer.sent_ns = std::max(peer.sent_ns, output_->LastSentNs(rank));
+    const bool quiet = peer.sent_ns < peer.heartbeat_ns + tick_ns;  // since the last heartbeat
+    const int64_t due_ns = !beat ? options_.heartbeat_ns : quiet ? tick_ns : options_.heartbeat_ns / 2;
+    if (now - peer.sent_ns < due_ns) continue;
+    peer.sent_ns = peer.heartbeat_ns = now;
     output_->SendHeartbeat(rank);
   }
 }

@@ -31,6 +31,8 @@ class MembershipOutput {
   virtual void SendToAll(MemberMessage type, const std::string& payload) = 0;
   /// Sends a heartbeat to one peer, likewise.
   virtual void SendHeartbeat(Rank peer) = 0;
+  /// When something last went to `peer` that says as much as a heartbeat (Transport::LastSentNs).
+  virtual int64_t LastSentNs(Rank peer) = 0;
   /// Sends what is queued and ends the sending side of every connection; receiving goes on.
   virtual void ShutdownAll() = 0;
 };
@@ -89,8 +91,6 @@ class Membership {
   void OnConnected(Rank peer);
   /// The last byte of `peer` arrived at `at_ns` of the clock (Transport::LastHeardNs). Times may come out of order.
   void OnHeard(Rank peer, int64_t at_ns);
-  /// Something went to `peer` at `at_ns` that says as much as a heartbeat (Transport::LastSentNs). Likewise.
-  void OnSent(Rank peer, int64_t at_ns);
   /// @param payload of kLost: a serialised LostNotice; one that names no node of the table is logged and ignored.
   void OnMessage(Rank peer, MemberMessage type, std::string_view payload);
   /// The connection to `peer` is gone, in order or not. @param status its message becomes part of the cause.
@@ -122,7 +122,7 @@ class Membership {
   struct Peer {
     bool connected = false, bye = false, closed = false;  // each stays once set
     int64_t heard_ns = 0, closed_ns = 0;                  // last byte; end of stream
-    int64_t sent_ns = 0;                                  // last byte to it
+    int64_t sent_ns = 0, heartbeat_ns = 0;                // last byte to it, as far as known; last heartbeat
     std::string closed_why;
     std::optional<int64_t> failed_ns;  // first failure of a data endpoint
     std::string failed_why;
@@ -159,6 +159,7 @@ class Membership {
   std::map<Rank, Loss> accusations_;  // by detector
   int64_t decided_ns_ = 0;            // when kLeaving or kEnding began
   int64_t last_tick_ns_ = 0;
+  int64_t beat_ = 0;  // number of the latest common moment of heartbeats
   bool bye_sent_ = false;
 };
 

@@ -150,6 +150,13 @@ StatusOr<Names> JobHostsToPlan(const std::string& text, const EnvironmentReader&
     return InvalidArgument("--hosts=%s goes with --conv and --fc: a Job has as many pods as its table has nodes",
                            text.c_str());
   }
+  if (text.ends_with("/cuda")) {
+    return InvalidArgument(
+        "--hosts=%s: a plan has to know the GPUs of a host; expected %s/cuda:0-3 or the like, and tasks that see all "
+        "of "
+        "them (srun --gpus-per-node)",
+        text.c_str(), source.c_str());
+  }
   HP_ASSIGN_OR_RETURN(const Names tasks, HostsFrom(source, 0, read));
   Names hosts;
   for (const std::string& host : tasks) {

@@ -28,7 +28,8 @@ StatusOr<std::vector<std::string>> JobHosts(const std::string& hosts, int nodes,
 
 /// The hosts for a plan, which chooses itself how many nodes it places on which: each once, in the order of the tasks.
 /// @param hosts AreJobHosts.
-/// @return the errors of JobHosts but for numbers; kInvalidArgument: "kubernetes:...", whose pods are made for a table.
+/// @return the errors of JobHosts but for numbers; kInvalidArgument: "kubernetes:...", whose pods are made for a table,
+/// or ".../cuda", which does not say how many GPUs a host has.
 StatusOr<std::vector<std::string>> JobHostsToPlan(const std::string& hosts,
                                                   const EnvironmentReader& read = Environment);
 

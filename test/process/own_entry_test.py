@@ -132,8 +132,8 @@ class OwnEntryTest(cluster.JobTest):
         hosts = re.findall(r'host: "(\w+)"', table)
         self.assertGreater(len(hosts), 1, said)
         self.assertEqual(hosts, ["n0", "n1", "m"][:len(hosts)])
-        start = "start: srun --ntasks=%d --ntasks-per-node=1 --nodelist=%s --distribution=block hpnode --routing=%s" % (
-            len(hosts), ",".join(hosts), self.path("planned.prototxt"))
+        start = "start: srun --nodes=%d --ntasks=%d --ntasks-per-node=1 --nodelist=%s --distribution=block hpnode " \
+                "--routing=%s" % (len(hosts), len(hosts), ",".join(hosts), self.path("planned.prototxt"))
         self.assertIn(start, said.splitlines())
         self.assertIn("# " + start, table.splitlines(), "for scripts")
         done = self.plan_table("kubernetes:digits.digits-nodes")

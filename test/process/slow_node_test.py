@@ -12,7 +12,8 @@ CONV2 = """layer { name: "conv2" type: "Convolution" bottom: "conv1" top: "conv2
         convolution_param { num_output: 128 kernel_size: 3 weight_filler { type: "xavier" } } }
 """
 HOSTS = ["127.0.0.1", "127.0.0.2", "127.0.0.3"]
-RUNS_S, RESTS_S = 0.02, 0.18  # a node that rests nine tenths of the time, for moments that nobody takes for a loss
+# A node that rests five times as long as it takes for some processor time, but not long enough to be taken for lost.
+TICKS, RESTS, LEAST_REST_S, LONGEST_REST_S = 2, 5, 0.1, 1.0
 SLOW_S = 180.0  # until it is named, on a loaded machine
 
 
@@ -23,11 +24,19 @@ class Resting:
         self.process, self.over = process, threading.Event()
         self.thread = threading.Thread(target=self.run)
 
+    def ticks(self):
+        with open("/proc/%d/stat" % self.process.popen.pid, encoding="ascii") as stat:
+            return sum(map(int, stat.read().rsplit(")", 1)[1].split()[11:13]))
+
     def run(self):
-        while not self.over.wait(RUNS_S):
+        begun, ticks = time.monotonic(), self.ticks()
+        while not self.over.wait(0.002):
+            if self.ticks() < ticks + TICKS:
+                continue  # it waits, or a loaded machine has other work
             self.process.send(signal.SIGSTOP)
-            self.over.wait(RESTS_S)
+            self.over.wait(min(max(RESTS * (time.monotonic() - begun), LEAST_REST_S), LONGEST_REST_S))
             self.process.send(signal.SIGCONT)
+            begun, ticks = time.monotonic(), self.ticks()
 
     def __enter__(self):
         self.thread.start()

@@ -211,6 +211,15 @@ class SlurmTest(digits.DigitsJob):
         self.assertEqual(same, [True, True], "model and state")
         self.assertEqual(self.nodes(), [])
 
+    def test_a_plan_for_the_allocation(self):
+        self.write_solver("planned", 200)
+        job = self.submit("planned", "--plan=auto")
+        self.assertEqual(self.await_end(job, "planned"), 0, self.output("planned"))
+        hosts = re.findall(r'host: "(\w+)"', self.read("run-planned/table.prototxt").decode())
+        self.assertEqual(hosts, list(HOSTS[:len(hosts)]))
+        for task in range(len(hosts)):
+            self.assertRegex(self.output("planned"), r"task %d of %d \(Slurm job %s\): node " % (task, len(hosts), job))
+
     def test_stops_ahead_of_the_limit_and_goes_on(self):
         self.write_solver("limited", 100000000)
         job = self.submit("limited", "--conv=3", "--fc=1", MOST_RESTARTS="1",

@@ -63,6 +63,7 @@ TEST(JobHostsTest, APlanHasEachHostOnce) {
   };
   EXPECT_THAT(*plan("slurm"), ElementsAre("n0", "n1", "m"));
   EXPECT_THAT(*plan("slurm/cuda:0-3"), ElementsAre("n0/cuda:0-3", "n1/cuda:0-3", "m/cuda:0-3"));
+  EXPECT_THAT(plan("slurm/cuda").status().message(), HasSubstr("expected slurm/cuda:0-3 or the like"));
   EXPECT_THAT(plan("kubernetes:a.b").status().message(), HasSubstr("goes with --conv and --fc"));
   EXPECT_THAT(plan("ranks").status().message(), HasSubstr("MASTER_ADDR is not set"));
 }

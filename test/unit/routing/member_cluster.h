@@ -94,6 +94,7 @@ class MemberCluster {
     void SendHeartbeat(Rank peer) override {
       if (!closed[peer] && !sent_end[peer]) cluster->Send(rank, peer, kMessage, MemberMessage::kHeartbeat, "");
     }
+    int64_t LastSentNs(Rank) override { return 0; }
     void ShutdownAll() override {
       for (Rank peer = 0; peer < static_cast<int>(closed.size()); ++peer) {
         if (peer == rank || closed[peer] || sent_end[peer]) continue;

@@ -5,6 +5,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
 namespace hp {
 namespace {
 
@@ -214,6 +220,7 @@ class OneNodeTest : public ::testing::Test, protected MembershipOutput {
     return count;
   }
 
+  int64_t LastSentNs(Rank peer) override { return bytes_ns_[peer]; }
   /// When heartbeats went to `peer`, in ms.
   std::vector<int64_t> HeartbeatsTo(Rank peer) const {
     std::vector<int64_t> times;
@@ -226,6 +233,7 @@ class OneNodeTest : public ::testing::Test, protected MembershipOutput {
   FakeClock clock_;
   std::vector<std::pair<MemberMessage, std::string>> sent_;
   std::vector<std::pair<Rank, int64_t>> heartbeats_;
+  std::map<Rank, int64_t> bytes_ns_;  // when something else went to a peer
   bool shut_down_ = false;
   Membership membership_;
 };
@@ -237,13 +245,31 @@ TEST_F(OneNodeTest, SendsAHeartbeatEveryHalfSecond) {
 
 TEST_F(OneNodeTest, SendsNoHeartbeatWhereOtherBytesGo) {
   for (int i = 0; i < 20; ++i) {
-    membership_.OnSent(1, clock_.NowNs());
+    bytes_ns_[1] = clock_.NowNs();
     Pass(100, {1, 2, 3});
   }
   EXPECT_THAT(HeartbeatsTo(1), IsEmpty());
   EXPECT_THAT(HeartbeatsTo(2), ElementsAre(500, 1000, 1500, 2000));
-  Pass(1000, {1, 2, 3});  // half a second after the last byte, at 1900
-  EXPECT_THAT(HeartbeatsTo(1), ElementsAre(2400, 2900));
+  Pass(1500, {1, 2, 3});  // half a second after the last byte, at 1900, and then with all others
+  EXPECT_THAT(HeartbeatsTo(1), ElementsAre(2400, 2500, 3000, 3500));
+}
+
+TEST_F(OneNodeTest, APeerHearsSomethingWithinHalfASecondAndATick) {
+  for (const int gap_ms : {150, 300, 450, 550, 700, 1350}) {  // between two bytes, whatever their phase
+    heartbeats_.clear();
+    std::vector<int64_t> sent = {clock_.NowNs() / kNsPerMs};
+    bytes_ns_[1] = clock_.NowNs();
+    for (int at = 50; at <= 20000; at += 50) {
+      Pass(50, {1, 2, 3});
+      if (at % gap_ms != 0) continue;
+      bytes_ns_[1] = clock_.NowNs();
+      sent.push_back(clock_.NowNs() / kNsPerMs);
+    }
+    for (const int64_t at : HeartbeatsTo(1)) sent.push_back(at);
+    std::sort(sent.begin(), sent.end());
+    for (size_t i = 1; i < sent.size(); ++i) EXPECT_LE(sent[i] - sent[i - 1], 500) << "bytes each " << gap_ms << " ms";
+    EXPECT_LE(HeartbeatsTo(1).size(), 55u) << "about two a second at most";
+  }
 }
 
 TEST_F(OneNodeTest, SendsHeartbeatsToThoseThatSaidByeAndNotToThoseThatEnded) {
@@ -306,6 +332,7 @@ TEST_F(OneNodeTest, NewsOfALossOverrulesAnEndOfStream) {
       if (type == MemberMessage::kLost) lost = payload;
     }
     void SendHeartbeat(Rank) override {}
+    int64_t LastSentNs(Rank) override { return 0; }
     void ShutdownAll() override {}
     std::string lost;
   } sender;
