@@ -37,15 +37,19 @@ class ClusterExampleTest(launched.Launched):
         shutil.copytree(os.path.join(ROOT, "examples"), self.path("examples"), ignore=shutil.ignore_patterns("work"))
         solver = "examples/cifar10/cifar10_quick_solver.prototxt"
         text = self.read(solver).decode()
-        self.write(solver, text.replace("test_iter: 100", "test_iter: 10").replace("display: 100", "display: 1"))
+        self.write(solver, text.replace("test_iter: 100", "test_iter: 10").replace("display: 100", "display: 1") + "random_seed: 7\n")
         write_images(self.path("images"))
 
-    def run_example(self, iterations):
-        command = [self.path("examples/cifar10/run.sh"), "--cluster", "--data", self.path("images"),
-                   "--iterations=%d" % iterations, "--bin", os.path.dirname(cluster.program("hpnode"))]
+    def start_example(self, *flags):
+        command = [self.path("examples/cifar10/run.sh"), "--data", self.path("images"), "--bin",
+                   os.path.dirname(cluster.program("hpnode")), *flags]
         process = cluster.Process("run.sh", command, self.path("run.log"),
                                   dict(os.environ, OMP_WAIT_POLICY="passive"))
         self.processes.append(process)
+        return process
+
+    def start_on_cluster(self, iterations):
+        process = self.start_example("--cluster", "--iterations=%d" % iterations)
         try:
             self.await_text(process, "hosts a b c d answer")
         except AssertionError:
@@ -62,8 +66,8 @@ class ClusterExampleTest(launched.Launched):
         with open("/proc/mounts", encoding="utf-8") as mounts:
             self.assertNotIn("/run/hosts", mounts.read())
 
-    def test_it_learns(self):
-        process = self.run_example(60)
+    def test_it_learns_what_the_plain_way_does(self):
+        process = self.start_on_cluster(60)
         everyone = launched.children_of(process.popen.pid)
         self.expect_exit(process, 0, "model server hands out the table of the first half, 30 iterations",
                          "through Redis the nodes agree on a table", "test accuracy", seconds=5 * cluster.PATIENCE_S)
@@ -77,12 +81,14 @@ class ClusterExampleTest(launched.Launched):
         self.assertEqual(sum("incarnation 1 has 4 nodes" in log for log in logs), 1, "who has planned")
         for log in logs:
             self.assertRegex(log, "resuming at iteration 30 from")
-        self.assertTrue(os.path.exists(self.path(work + "cifar10_quick_iter_60.caffemodel")))
         self.expect_nothing_left(everyone)
+        model = self.read(work + "cifar10_quick_iter_60.caffemodel")
+        self.expect_exit(self.start_example("--iterations=60"), 0, seconds=5 * cluster.PATIENCE_S)
+        self.assertEqual(model, self.read(work + "cifar10_quick_iter_60.caffemodel"), "the plain way's model differs")
 
     def test_nothing_is_left_of_one_that_is_ended(self):
         for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -signal.SIGKILL)):
-            process = self.run_example(5000)
+            process = self.start_on_cluster(5000)
             self.await_text(process, r"Iteration 2[ ,].*loss = ")
             everyone = launched.children_of(process.popen.pid)
             names = [name for pid in everyone for name in launched.command_of(pid)[:1]]

@@ -23,6 +23,7 @@ UsePAM no
 PasswordAuthentication no
 PermitRootLogin yes
 """
+MOST_BUNDLE_BYTES = 500 << 20  # that two hosts here have memory for, unpacked
 SSH = """Host *
   IdentityFile %(folder)s/user_key
   IdentitiesOnly yes
@@ -349,6 +350,31 @@ class LaunchSshTest(cut_link_test.Hosts, launched.Launched):
         job = self.launch_here("--bundle=" + self.path("bundle.tar.gz"))
         self.expect_exit(job, 0, "Optimization Done")
         self.assertNotIn("gets the bundle", job.text())
+
+    def test_the_bundle_of_this_build_on_hosts_without_its_folder(self):
+        if shutil.which("patchelf") is None:
+            self.skipTest("SKIPPED: no patchelf here (tools/dev/setup.sh)")
+        bin_folder = os.path.dirname(program("hpnode"))
+        script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tools/dev/bundle.sh")
+        done = subprocess.run([script, os.path.dirname(bin_folder), self.path("out")], stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, check=False, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        bundle = done.stdout.splitlines()[-1]
+        if os.path.getsize(bundle) > MOST_BUNDLE_BYTES:
+            self.skipTest("SKIPPED: a bundle of %.1f GB, with CUDA's libraries" % (os.path.getsize(bundle) / 1e9))
+        self.make_job()
+        home = os.path.expanduser("~")
+        hide = "".join("mount -t tmpfs -o size=1g hpnode-test %s && " % folder for folder in (home, bin_folder))
+        job = self.start_on(["a", "b"], "--bundle=" + bundle, own_disk=["a", "b"], setup=hide)
+        for pid in self.await_launched(job).values():
+            with open("/proc/%d/maps" % pid, encoding="utf-8") as maps:
+                libraries = {line.split()[-1] for line in maps if ".so" in line}
+            unpacked = {path for path in libraries if path.startswith(home + "/.cache/hpnode/bundles/")}
+            self.assertTrue([path for path in unpacked if "libprotobuf" in path], libraries)
+            for path in libraries - unpacked:
+                self.assertRegex(path, r"/(ld-linux\S*|lib(c|m|mvec|dl|pthread|rt|resolv|nss_\w+|ibverbs|rdmacm|nl-\S+))[-.]")
+        job.send(signal.SIGTERM)
+        self.expect_exit(job, 5, "host 10.213.7.2 gets the bundle", "host 10.213.7.3 gets the bundle")
 
     def test_a_bundle_for_a_full_disk(self):
         job = self.start_bundled("1m")

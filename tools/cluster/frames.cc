@@ -12,7 +12,7 @@ constexpr size_t kMostOfLine = 16 << 10;
 
 }  // namespace
 
-std::string LaunchVersion() { return "hpnode " HP_VERSION ", launch protocol 1"; }
+std::string LaunchVersion() { return "hpnode " HP_VERSION ", launch protocol 2"; }
 
 std::string EncodeFrame(const LaunchMessage& message) {
   const std::string body = message.SerializeAsString();

@@ -71,14 +71,17 @@ needed() {
   done
 }
 
-# What cuDNN loads when it is used.
+# What cuDNN loads when it is used: its parts, which lie beside it, and NVRTC, which lies where CUDA's libraries do. Those
+# that the programs name say where that is; the runtime may be linked statically.
 loaded_later() {
-  local cudnn cudart
-  cudnn=$(sed -n 's/^libcudnn\.so\S* //p' "$here/libraries") cudart=$(sed -n 's/^libcudart\.so\S* //p' "$here/libraries")
-  [[ $cudnn && $cudart ]] || return 0
+  local cudnn path folders=()
+  cudnn=$(sed -n 's/^libcudnn\.so\S* //p' "$here/libraries")
+  [[ $cudnn ]] || return 0
   find "$(dirname "$cudnn")/" -maxdepth 1 -name "libcudnn_*.so.${cudnn##*.so.}"
-  find -L "$(dirname "$cudnn")/" "$(dirname "$cudart")/" "$(dirname "$(realpath "$cudart")")/" -maxdepth 1 \
-    '(' -name 'libnvrtc.so.*' -o -name 'libnvrtc-builtins.so.*' ')'
+  while read -r path; do
+    folders+=("$(dirname "$path")/" "$(dirname "$(realpath "$path")")/")
+  done < <(sed -nE 's/^lib(cudnn|cudart|cublas|cublasLt)\.so\S* //p' "$here/libraries")
+  find -L "${folders[@]}" -maxdepth 1 '(' -name 'libnvrtc.so.*' -o -name 'libnvrtc-builtins.so.*' ')'
 }
 
 # From the build's own folder, whose programs know where the CUDA libraries of this host are.
