@@ -46,6 +46,10 @@ DEFINE_int32(ps, 0, "likewise parameter servers");
 DEFINE_string(plan, "", "auto: plan for --conv and --fc nodes in all the table with the highest throughput");
 DEFINE_string(device, "cpu", "where the table is handed out: what this node computes on, cpu or cuda:N");
 DEFINE_int32(port, 0, "where the table is handed out: the port to listen on; 0: any free one");
+DEFINE_string(
+    address, "",
+    "where the table is handed out: ADDRESS or ADDRESS:PORT by which the others reach this node, if that is none of "
+    "its host's own addresses (NAT) or not the best; PORT leads to --port. Goes with a token");
 DEFINE_string(role, "", "conv, fc or ps: role of the node to run, one of the table's nodes on this host");
 DEFINE_string(node, "", "name of the node to run; overrides --role and this host's addresses");
 DEFINE_bool(all, false, "run every node of the table as threads of this process, without a network");
@@ -130,8 +134,9 @@ TableFlags FlagsOfTable() {
                    .node = FLAGS_node,
                    .device = FLAGS_device,
                    .port = FLAGS_port,
+                   .address = FLAGS_address,
                    .plan = {}};
-  flags.plan = {FLAGS_solver, FLAGS_plan, FLAGS_conv, FLAGS_fc, FLAGS_ps, "", FLAGS_cache_dir};
+  flags.plan = {FLAGS_solver, FLAGS_plan, FLAGS_conv, FLAGS_fc, FLAGS_ps, "", FLAGS_cache_dir, {}};
   return flags;
 }
 

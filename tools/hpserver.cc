@@ -8,12 +8,30 @@
 
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <utility>
 
 DEFINE_string(solver, "", "Caffe solver file of the job.");
 DEFINE_int32(conv, 1, "Number of conv nodes (replicas).");
 DEFINE_int32(fc, 1, "Number of FC nodes (shards); 0: no FC stage.");
 DEFINE_int32(ps, 0, "Number of parameter servers of the conv nodes.");
+DEFINE_int32(micro_batches, 0, "Micro-batches per replica and batch; 0: chosen automatically, at most 4.");
+DEFINE_string(cut, "", "Name of the first layer of the FC stage; empty: chosen by the InnerProduct layers.");
+DEFINE_string(
+    split, "",
+    "How InnerProduct layers are divided over the shards: LAYER:BY,..., BY being OUTPUTS (as all others are), "
+    "INPUTS or NONE.");
+DEFINE_bool(
+    beside, false,
+    "FC shard i is a part of conv node i; shards beyond the conv nodes have nodes of their own, and only so many "
+    "FC nodes are waited for.");
+DEFINE_bool(side_classifiers, false, "The FC stage also has the InnerProducts of side classifiers, and their losses.");
+DEFINE_bool(scattered, false, "Send each FC shard a slice of what enters its stage, and let the shards gather it.");
+DEFINE_bool(batch_per_replica, false, "batch_size of the net is per replica, not the total of all replicas.");
+DEFINE_int32(staleness, 0, "Updates that a node may be ahead of the slowest, with --ps; 0: synchronous.");
+DEFINE_bool(tls, false,
+            "Encrypt what the nodes send to each other, too; needs --token_file, here and on each of them.");
+DEFINE_string(job, "", "Name of the job.");
 DEFINE_string(plan, "",
               "auto: wait for as many nodes as --conv and --fc say together, and choose the table for the highest "
               "throughput on what they say they have; roles that they ask for are not heeded.");
@@ -49,6 +67,30 @@ Example:
 It serves until it is ended by SIGINT or SIGTERM. Exit status: 2 invalid input or configuration.
 )";
 
+std::vector<std::string> SplitList(const std::string& text) {
+  std::vector<std::string> items;
+  std::istringstream stream(text);
+  for (std::string item; std::getline(stream, item, ',');) {
+    if (!item.empty()) items.push_back(item);
+  }
+  return items;
+}
+
+TableRequest RequestOfFlags() {
+  TableRequest table;
+  table.micro_batches = FLAGS_micro_batches;
+  table.cut = SplitList(FLAGS_cut);
+  table.split = SplitList(FLAGS_split);
+  table.beside = FLAGS_beside;
+  table.side_classifiers = FLAGS_side_classifiers;
+  table.scattered = FLAGS_scattered;
+  table.per_replica = FLAGS_batch_per_replica;
+  table.staleness = FLAGS_staleness;
+  table.tls = FLAGS_tls;
+  table.job = FLAGS_job;
+  return table;
+}
+
 /// The newest table, for the page.
 class NewestTable {
  public:
@@ -77,7 +119,11 @@ StatusOr<std::unique_ptr<JobPage>> OpenPage(NewestTable* table) {
 
 Status Run() {
   ServeFlags flags;
-  flags.plan = {FLAGS_solver, FLAGS_plan, FLAGS_conv, FLAGS_fc, FLAGS_ps, FLAGS_sample, FLAGS_cache_dir};
+  flags.plan = {FLAGS_solver, FLAGS_plan,   FLAGS_conv,      FLAGS_fc,
+                FLAGS_ps,     FLAGS_sample, FLAGS_cache_dir, RequestOfFlags()};
+  if (FLAGS_tls && FLAGS_token_file.empty()) {
+    return InvalidArgument("--tls needs the job's token: --token_file=FILE (hproute --new_token)");
+  }
   flags.listen = FLAGS_listen;
   flags.folder = FLAGS_folder;
   flags.run_id = FLAGS_run_id;

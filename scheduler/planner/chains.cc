@@ -215,10 +215,7 @@ class ChainPlanner::Model {
 
   const HostInfo& HostOf(int place) const { return problem_.hosts.hosts[problem_.hosts.places[place].host]; }
   double BandwidthOf(int place) const { return HostOf(place).link_bytes_per_second; }
-  double RoomOf(int place) const {
-    const HostPlace& at = problem_.hosts.places[place];
-    return static_cast<double>(at.device == "cpu" ? HostOf(place).memory_bytes : at.memory_bytes);
-  }
+  double RoomOf(int place) const { return static_cast<double>(problem_.hosts.places[place].memory_bytes); }
 
   /// Whether a node that has all of the layer's gradient adds it up at the end of an update, as
   /// NodePlan::CanBeDeferred decides it.

@@ -13,7 +13,8 @@
 namespace hp {
 namespace {
 
-constexpr double kMostGiga = 1e9;  // of any speed: 10^18 in a second
+constexpr int kMostHostNodes = 1024;  // of a host
+constexpr double kMostGiga = 1e9;     // of any speed: 10^18 in a second
 constexpr double kCoreGflops = 40, kDeviceGflops = 10000, kHostGbPerS = 20, kDeviceGbPerS = 500;
 constexpr double kHostCallsPerSecond = 2e5, kDeviceCallsPerSecond = 1e5;
 
@@ -30,6 +31,7 @@ Status CheckCount(const std::string& host, const char* field, int64_t value, int
 
 Status CheckHost(const HostConfig& host, const std::string& where) {
   HP_RETURN_IF_ERROR(CheckCount(where, "cores", host.cores(), kMaxThreads));
+  HP_RETURN_IF_ERROR(CheckCount(where, "nodes", host.nodes(), host.device_size() > 0 ? 1 : kMostHostNodes));
   HP_RETURN_IF_ERROR(CheckCount(where, "memory_mb", host.memory_mb(), kMaxMemoryMb));
   HP_RETURN_IF_ERROR(CheckCount(where, "device_memory_mb", host.device_memory_mb(), kMaxMemoryMb));
   if (host.has_gflops()) HP_RETURN_IF_ERROR(CheckSpeed(where, "gflops", host.gflops()));
@@ -44,11 +46,12 @@ HostPlace PlaceOn(int index, const HostConfig& host, const std::string& device, 
   HostPlace place;
   place.host = index;
   place.device = device;
-  place.memory_bytes = (cpu ? host.memory_mb() : host.device_memory_mb()) << 20;
+  const int parts = cpu ? host.nodes() : 1;  // each node has its part of what the processors have
+  place.memory_bytes = ((cpu ? host.memory_mb() : host.device_memory_mb()) << 20) / parts;
   const double gflops = cpu ? kCoreGflops * host.cores() : kDeviceGflops;
-  place.speed.flops = 1e9 * (host.has_gflops() ? host.gflops() : gflops);
+  place.speed.flops = 1e9 * (host.has_gflops() ? host.gflops() : gflops) / parts;
   place.speed.bytes_per_second =
-      1e9 * (host.has_memory_gb_per_s() ? host.memory_gb_per_s() : (cpu ? kHostGbPerS : kDeviceGbPerS));
+      1e9 * (host.has_memory_gb_per_s() ? host.memory_gb_per_s() : (cpu ? kHostGbPerS : kDeviceGbPerS)) / parts;
   place.speed.calls_per_second = cpu ? kHostCallsPerSecond : kDeviceCallsPerSecond;
   if (!host.profile().empty()) place.profile_path = PathBeside(path, host.profile());
   return place;
@@ -69,7 +72,7 @@ StatusOr<Hosts> HostsOf(const HostsConfig& written, const std::string& path) {
     if (!names.insert(host.name()).second) return InvalidArgument("%s appears twice", where.c_str());
     HP_RETURN_IF_ERROR(CheckHost(host, where));
     hosts.hosts.push_back({host.name(), host.link_gbit_per_s() * 1e9 / 8, host.latency_us() * 1e-6,
-                           host.memory_mb() << 20, host.cores(), host.has_memory_mb(), host.has_cores(),
+                           host.memory_mb() << 20, host.cores(), host.nodes(), host.has_memory_mb(), host.has_cores(),
                            host.has_link_gbit_per_s()});
     std::vector<std::string> entries;
     for (const std::string& device : host.device()) entries.push_back(host.name() + "/" + device);
@@ -81,7 +84,7 @@ StatusOr<Hosts> HostsOf(const HostsConfig& written, const std::string& path) {
       if (!devices.insert(place.device).second) {
         return InvalidArgument("%s has device \"%s\" twice", where.c_str(), place.device.c_str());
       }
-      hosts.places.push_back(PlaceOn(i, host, place.device, path));
+      hosts.places.insert(hosts.places.end(), host.nodes(), PlaceOn(i, host, place.device, path));
     }
   }
   return hosts;
@@ -158,7 +161,7 @@ Status LoadProfiles(const std::string& path, const caffe::NetParameter& net, con
     if (!own && path.empty()) continue;
     HP_ASSIGN_OR_RETURN(place.profile, load(own ? place.profile_path : path));
     const bool on_host = place.device == "cpu";
-    const double cores = hosts->hosts[place.host].cores;
+    const double cores = static_cast<double>(hosts->hosts[place.host].cores) / hosts->hosts[place.host].nodes;
     place.scale = !own ? flops / place.speed.flops : on_host ? place.profile->threads() / cores : 1;
     if (place.profile->bytes_per_second() > 0) {
       place.speed.bytes_per_second = place.profile->bytes_per_second() / place.scale;

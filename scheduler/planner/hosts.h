@@ -18,6 +18,7 @@ struct HostInfo {
   double latency_s = 0;              ///< one way
   int64_t memory_bytes = 0;          ///< of all its nodes together
   int cores = 1;
+  int nodes = 1;  ///< that its processors are divided among: so many places on "cpu"
   /// Whether the file does; else they are defaults.
   bool says_memory = false, says_cores = false, says_link = false;
 };
@@ -26,7 +27,7 @@ struct HostInfo {
 struct HostPlace {
   int host = 0;              ///< index into Hosts::hosts
   std::string device;        ///< "cpu" or "cuda:N"
-  int64_t memory_bytes = 0;  ///< of a device of its own; of "cpu" the host's
+  int64_t memory_bytes = 0;  ///< of a device of its own; of "cpu" its part of the host's
   ComputeSpeed speed;
   std::string profile_path;                          ///< file, as it can be opened; empty: none
   std::shared_ptr<const Profile> profile = nullptr;  ///< LoadProfiles

@@ -435,7 +435,7 @@ class Search {
     const HostPlace& place = problem_.hosts.places[group.place];
     const HostInfo& host = problem_.hosts.hosts[place.host];
     const bool on_host = place.device == "cpu";
-    const int64_t room = on_host ? host.memory_bytes : place.memory_bytes;
+    const int64_t room = place.memory_bytes;
     return InvalidArgument(
         "the hosts can't hold the net: the table that needs the least, %d conv node(s) and %d shard(s), takes about %s "
         "on %s%s, which has %s: %s too little; take more hosts, hosts with more memory, or a smaller batch_size",

@@ -161,7 +161,7 @@ void Predictor::AddMemory(const DividedNet& net, int micro_batches, const std::v
     };
     const HostPlace& place = hosts_->places[group.place];
     const bool on_host = place.device == "cpu";
-    const double room = static_cast<double>(on_host ? HostOf(group).memory_bytes : place.memory_bytes);
+    const double room = static_cast<double>(place.memory_bytes);
     const auto missing = [&] { return (on_host ? load.memory : load.node_memory) - room; };
     const int wanted = static_cast<int>(PoolOf(group.shards > 0, rounds, replicas));
     int pool = wanted;

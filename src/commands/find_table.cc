@@ -24,47 +24,92 @@ Status CheckFileFlags(const TableFlags& flags) {
                       : flags.plan.plans()         ? "conv, --fc, --ps and --plan"
                       : !flags.plan.solver.empty() ? "solver"
                       : flags.port != 0            ? "port"
+                      : !flags.address.empty()     ? "address"
                                                    : nullptr;
   if (wrong == nullptr) return OkStatus();
   return InvalidArgument(
       "--%s: the table is a file, which says that; it goes with --routing=dir://, redis:// or tcp://", wrong);
 }
 
-/// The addresses that others may dial, the best first.
-StatusOr<std::vector<std::string>> AddressesToTell(const RoutingAddress& routing, const HostSettings& host) {
-  std::vector<std::string> addresses;
+bool IsLoopback(const std::string& address) { return address == "::1" || address.starts_with("127."); }
+
+/// Where a node listens, and how others reach it.
+struct Place {
+  std::vector<std::string> addresses;  // that others dial, the best first
+  std::string bind;                    // what it listens on; empty: all IPv4 addresses
+  std::string listen;                  // NodeRecord::listen
+  int dialled_port = 0;                // 0: the port that it listens on
+};
+
+/// @param address --address: what leads here from elsewhere, through a translation of addresses perhaps.
+StatusOr<Place> PlaceBehind(const std::string& address, const HostSettings& host) {
+  Place place;
+  std::string dialled = address;
+  const bool has_port = std::count(address.begin(), address.end(), ':') == 1 || address.starts_with("[");
+  if (has_port) HP_RETURN_IF_ERROR(ParseHostPort("address", address, &dialled, &place.dialled_port));
+  if (dialled.empty() || (has_port && place.dialled_port == 0)) {
+    return InvalidArgument(
+        "--address is \"%s\"; expected an address or name that others dial, or with a port "
+        "ADDRESS:PORT",
+        address.c_str());
+  }
+  place.addresses = {dialled};
+  const bool ipv6 = dialled.find(':') != std::string::npos;
+  place.listen = ipv6 ? "::" : "0.0.0.0";
+  place.bind = ipv6 ? "::" : "";
+  if (host.interface.empty()) return place;
+  HP_ASSIGN_OR_RETURN(place.bind, OwnAddressOn(host.interface, dialled));
+  return place;
+}
+
+/// By this host's own addresses: on --interface; else, with a token, on all addresses of the family by which it reaches
+/// the rendezvous; else on that one.
+StatusOr<Place> PlaceByOwnAddresses(const RoutingAddress& routing, const HostSettings& host) {
+  Place place;
   if (!host.interface.empty()) {
-    HP_ASSIGN_OR_RETURN(const std::string chosen, OwnAddressOn(host.interface));
-    addresses.push_back(chosen);
-  } else if (!routing.host.empty()) {
+    HP_ASSIGN_OR_RETURN(place.bind, OwnAddressOn(host.interface));
+    place.addresses = {place.bind};
+    return place;
+  }
+  std::vector<std::string>& addresses = place.addresses;
+  if (!routing.host.empty()) {
     const std::string toward = OwnAddressToward(routing.host);
     if (!toward.empty()) addresses.push_back(toward);
   }
-  const auto loopback = [](const std::string& one) { return one == "::1" || one.starts_with("127."); };
   std::vector<std::string> own = OwnAddresses();
-  std::stable_partition(own.begin(), own.end(), [&](const std::string& one) { return !loopback(one); });
+  std::stable_partition(own.begin(), own.end(), [](const std::string& one) { return !IsLoopback(one); });
   for (const std::string& one : own) {
     if (one.find('%') == std::string::npos && std::count(addresses.begin(), addresses.end(), one) == 0) {
       addresses.push_back(one);
     }
   }
   if (addresses.empty()) return FailedPrecondition("this host has no address that others could dial");
+  place.bind = addresses[0];
+  if (host.keys) {
+    const bool ipv6 = addresses[0].find(':') != std::string::npos;
+    std::erase_if(addresses, [ipv6](const std::string& one) { return (one.find(':') != std::string::npos) != ipv6; });
+    place.listen = ipv6 ? "::" : "0.0.0.0";
+    place.bind = ipv6 ? "::" : "";
+  }
   if (addresses.size() > 16) addresses.resize(16);
-  return addresses;
+  return place;
 }
 
 StatusOr<NodeRecord> DescribeSelf(const TableFlags& flags, const RoutingAddress& routing, const HostSettings& host,
                                   std::unique_ptr<TcpListener>* listener) {
-  HP_ASSIGN_OR_RETURN(const std::vector<std::string> addresses, AddressesToTell(routing, host));
-  HP_ASSIGN_OR_RETURN(*listener, TcpListener::Bind(addresses[0], flags.port));
+  HP_ASSIGN_OR_RETURN(const Place place,
+                      flags.address.empty() ? PlaceByOwnAddresses(routing, host) : PlaceBehind(flags.address, host));
+  HP_ASSIGN_OR_RETURN(*listener, TcpListener::Bind(place.bind, flags.port));
   NodeRecord record;
   char name[256] = "";
   gethostname(name, sizeof(name) - 1);
   record.set_nonce(NewNonce());
   record.set_run_id(flags.run_id);
   record.set_host_name(name);
-  for (const std::string& address : addresses) record.add_address(address);
-  record.set_port((*listener)->port());
+  record.set_host_id(HostId());
+  for (const std::string& address : place.addresses) record.add_address(address);
+  record.set_listen(place.listen);
+  record.set_port(place.dialled_port > 0 ? place.dialled_port : (*listener)->port());
   record.set_role(flags.role);
   record.set_device(flags.device);
   record.set_cores(AvailableCores());

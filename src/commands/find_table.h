@@ -18,6 +18,7 @@ struct TableFlags {
   std::string routing, run_id, role, node;
   std::string device = "cpu";  ///< of a node that a rendezvous places
   int port = 0;                ///< that it listens on; 0: any free one
+  std::string address;         ///< ADDRESS[:PORT] that others dial; empty: this host's own addresses
   SeatPlanFlags plan;          ///< how it would plan; its solver also stands for the table's
 };
 

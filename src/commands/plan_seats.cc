@@ -1,6 +1,7 @@
 #include "commands/plan_seats.h"
 
 #include "base/format.h"
+#include "commands/choose_addresses.h"
 #include "commands/plan_table.h"
 #include "proto/text.h"
 #include "scheduler/plan/routing_table.h"
@@ -11,6 +12,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 namespace hp {
 namespace {
@@ -20,22 +22,49 @@ constexpr int kMostSeats = 1024;
 // Places are named by who asked, since several may be on one host.
 std::string AskerName(size_t index) { return "asker-" + std::to_string(index); }
 
-/// Processes that share the host of `record`, itself among them.
-int BesideOnHost(const NodeRecord& record, const std::vector<NodeRecord>& due) {
-  return static_cast<int>(std::count_if(due.begin(), due.end(), [&record](const NodeRecord& other) {
-    return other.host_name() == record.host_name() && other.address(0) == record.address(0);
-  }));
+bool OnOneHost(const NodeRecord& a, const NodeRecord& b) {
+  if (a.host_id() != 0 && b.host_id() != 0) return a.host_id() == b.host_id();
+  return a.host_name() == b.host_name() && a.address(0) == b.address(0);
 }
 
+/// The first process on the host of each process, which names the host in a plan.
+std::vector<size_t> FirstOfHost(const std::vector<NodeRecord>& due) {
+  std::vector<size_t> firsts;
+  for (const NodeRecord& record : due) {
+    const auto first =
+        std::find_if(due.begin(), due.end(), [&](const NodeRecord& one) { return OnOneHost(one, record); });
+    firsts.push_back(static_cast<size_t>(first - due.begin()));
+  }
+  return firsts;
+}
+
+/// Each host once, with what its processes share: its processors, memory and link. Of processes that say different
+/// numbers, whose containers may have limits of their own, the largest counts.
 HostsConfig DescribedHosts(const std::vector<NodeRecord>& due) {
+  const std::vector<size_t> firsts = FirstOfHost(due);
   HostsConfig hosts;
-  for (size_t i = 0; i < due.size(); ++i) {
-    const int beside = BesideOnHost(due[i], due);
-    HostConfig* host = hosts.add_host();
-    host->set_name(AskerName(i));
-    if (due[i].device() != "cpu") host->add_device(due[i].device());
-    host->set_cores(std::max(1, due[i].cores() / beside));
-    host->set_memory_mb(std::max<int64_t>(1, due[i].memory_mb() / beside));
+  for (size_t first = 0; first < due.size(); ++first) {
+    if (firsts[first] != first) continue;
+    HostConfig* const host = hosts.add_host();
+    host->set_name(AskerName(first));
+    std::set<std::string> gpus;
+    int nodes = 0, cores = 1;
+    int64_t memory_mb = 1;
+    for (size_t i = first; i < due.size(); ++i) {
+      if (firsts[i] != first) continue;
+      cores = std::max(cores, due[i].cores());
+      memory_mb = std::max<int64_t>(memory_mb, due[i].memory_mb());
+      if (due[i].device() == "cpu") {
+        ++nodes;
+      } else {
+        gpus.insert(due[i].device());
+      }
+    }
+    host->set_cores(cores);
+    host->set_memory_mb(memory_mb);
+    for (const std::string& gpu : gpus) host->add_device(gpu);
+    if (gpus.empty()) host->set_nodes(nodes);
+    if (!gpus.empty() && nodes > 0) host->add_device("cpu");  // its processors are one more place
   }
   return hosts;
 }
@@ -46,6 +75,9 @@ StatusOr<RoutingTableConfig> PlannedConfig(const SeatPlanFlags& flags, const std
   plan.solver = flags.solver;
   plan.solver_in_table = solver_in_table;
   plan.described = DescribedHosts(due);
+  plan.tls = flags.table.tls;
+  plan.per_replica = flags.table.per_replica;
+  plan.job = flags.table.job;
   plan.sample = flags.sample;
   plan.cache_dir = flags.cache_dir;
   HP_ASSIGN_OR_RETURN(PlannedTable planned, PlanTable(plan));
@@ -55,7 +87,7 @@ StatusOr<RoutingTableConfig> PlannedConfig(const SeatPlanFlags& flags, const std
 
 StatusOr<RoutingTableConfig> CountedConfig(const SeatPlanFlags& flags, const std::vector<NodeRecord>& due,
                                            const std::string& solver_in_table) {
-  TableRequest request;
+  TableRequest request = flags.table;
   request.solver = solver_in_table;
   request.conv = {flags.conv};
   if (flags.fc > 0) request.fc = {flags.fc};
@@ -69,16 +101,25 @@ StatusOr<RoutingTableConfig> CountedConfig(const SeatPlanFlags& flags, const std
   return config;
 }
 
-/// Gives each node of the config the process whose place it has.
-StatusOr<TableRecord> Seat(RoutingTableConfig config, const std::vector<NodeRecord>& due) {
+/// Gives each node of the config a process whose place it has.
+/// @param planned its hosts are those of DescribedHosts; else each process is a host.
+StatusOr<TableRecord> Seat(bool planned, RoutingTableConfig config, const std::vector<NodeRecord>& due) {
+  std::vector<std::string> name_of;  // of its host in the config, by process
+  const std::vector<size_t> firsts = FirstOfHost(due);
+  for (size_t i = 0; i < due.size(); ++i) name_of.push_back(AskerName(planned ? firsts[i] : i));
+  HP_ASSIGN_OR_RETURN(const std::vector<std::string> addresses, ChooseAddresses(due));
   TableRecord table;
   std::vector<bool> seated(due.size());
   for (NodeConfig& node : *config.mutable_node()) {
     size_t index = 0;
-    while (index < due.size() && (seated[index] || node.host() != AskerName(index))) ++index;
+    const auto fits = [&](size_t i) {
+      return !seated[i] && node.host() == name_of[i] && (!planned || node.device() == due[i].device());
+    };
+    while (index < due.size() && !fits(index)) ++index;
     if (index == due.size()) return InternalError("node %s has the place of nobody", node.name().c_str());
     seated[index] = true;
-    node.set_host(due[index].address(0));
+    node.set_host(addresses[index]);
+    if (!due[index].listen().empty()) node.set_listen(due[index].listen());
     node.set_port(due[index].port());
     SeatRecord* seat = table.add_seat();
     seat->set_nonce(due[index].nonce());
@@ -112,14 +153,31 @@ Status CheckSeatPlan(const SeatPlanFlags& flags) {
     }
   }
   if (!flags.plan.empty() && flags.ps > 0) return InvalidArgument("--ps does not go with --plan=auto");
+  const TableRequest& table = flags.table;
+  const char* chosen = table.micro_batches != 0 ? "micro_batches"
+                       : !table.cut.empty()     ? "cut"
+                       : !table.split.empty()   ? "split"
+                       : table.beside           ? "beside"
+                       : table.side_classifiers ? "side_classifiers"
+                       : table.scattered        ? "scattered"
+                       : table.staleness != 0   ? "staleness"
+                                                : nullptr;
+  if (!flags.plan.empty() && chosen != nullptr) {
+    return InvalidArgument("--%s does not go with --plan=auto, which chooses the table", chosen);
+  }
   if (flags.solver.empty()) return InvalidArgument("--solver=FILE is missing: a table is planned for a solver");
   HP_ASSIGN_OR_RETURN(const caffe::SolverParameter solver, ReadSolver(flags.solver));
-  return NetOfSolver(solver).status();
+  if (table.split.empty() && table.cut.empty()) return NetOfSolver(solver).status();
+  // By hosts that stand for those who will ask.
+  const std::vector<NodeRecord> anybody(static_cast<size_t>(NodesWantedBy(flags).total()));
+  return CountedConfig(flags, anybody, flags.solver).status();
 }
 
 NodesWanted NodesWantedBy(const SeatPlanFlags& flags) {
   if (!flags.plan.empty()) return {.any = flags.conv + flags.fc};
-  return {.conv = flags.conv, .fc = flags.fc, .ps = flags.ps};
+  // Shards beside conv nodes are parts of these.
+  const int fc = flags.table.beside ? std::max(0, flags.fc - flags.conv) : flags.fc;
+  return {.conv = flags.conv, .fc = fc, .ps = flags.ps};
 }
 
 TablePlanner MakeSeatPlanner(const SeatPlanFlags& flags) {
@@ -128,7 +186,7 @@ TablePlanner MakeSeatPlanner(const SeatPlanFlags& flags) {
     const std::string solver = std::filesystem::absolute(flags.solver, error).string();
     HP_ASSIGN_OR_RETURN(RoutingTableConfig config,
                         flags.plan.empty() ? CountedConfig(flags, due, solver) : PlannedConfig(flags, due, solver));
-    return Seat(std::move(config), due);
+    return Seat(!flags.plan.empty(), std::move(config), due);
   };
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "hp/status.h"
+#include "scheduler/plan/table_maker.h"
 
 #include "rendezvous/job_rendezvous.h"
 
@@ -14,6 +15,7 @@ struct SeatPlanFlags {
   std::string plan;               ///< "auto" or empty
   int conv = 0, fc = 0, ps = 0;   ///< nodes of each role; with "auto" only how many in all
   std::string sample, cache_dir;  ///< as PlanFlags
+  TableRequest table = {};        ///< the rest of what hproute is asked for; solver, numbers of nodes, hosts not read
 
   /// Whether any of them asks for a plan.
   bool plans() const { return !plan.empty() || conv > 0 || fc > 0 || ps > 0; }
@@ -29,8 +31,8 @@ Status CheckSeatPlan(const SeatPlanFlags& flags);
 NodesWanted NodesWantedBy(const SeatPlanFlags& flags);
 
 /// Plans for the processes that are due: with "auto" as hproute --plan=auto for hosts with what each says of itself,
-/// else as hproute --conv --fc --ps. Each node of the table has the address and port of its process. Processes of one
-/// host share its cores and memory; that they share its link is not counted.
+/// else as hproute --conv --fc --ps. Each node of the table has the port of its process, and the address that
+/// ChooseAddresses finds right. To a plan, processes of one host are one host, whose cores, memory and link they share.
 TablePlanner MakeSeatPlanner(const SeatPlanFlags& flags);
 
 }  // namespace hp

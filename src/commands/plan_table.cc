@@ -80,15 +80,20 @@ StatusOr<RoutingTableConfig> ConfigOf(const PlanFlags& flags, const PlanFiles& f
   if (const std::vector<std::string> faults = CheckSolverFit(config, files.solver); !faults.empty()) {
     return Status(StatusCode::kInvalidArgument, faults[0]);
   }
-  // What hosts.prototxt says of a host holds for its one node; several divide the cores when they start.
+  // What is said of a host holds for all of its nodes on its processors, which share it.
+  std::map<int, int> of_host;  // such nodes, by index of the host
+  for (const int place : plan.places())
+    of_host[problem.hosts.places[place].host] += problem.hosts.places[place].device == "cpu";
   const std::vector<int> places = plan.places();
   for (int rank = 0; rank < config.node_size(); ++rank) {
     const HostPlace& place = problem.hosts.places[places[rank]];
     const HostInfo& host = problem.hosts.hosts[place.host];
     if (host.says_link) config.mutable_node(rank)->set_link_gbit_per_s(host.link_bytes_per_second * 8 / 1e9);
     if (place.device != "cpu") continue;
-    if (host.says_cores) config.mutable_node(rank)->set_threads(host.cores);
-    if (host.says_memory) config.mutable_node(rank)->set_memory_mb(host.memory_bytes >> 20);
+    if (host.says_cores)
+      config.mutable_node(rank)->set_threads(std::max(1, host.cores / (host.nodes > 1 ? of_host[place.host] : 1)));
+    if (host.says_memory)
+      config.mutable_node(rank)->set_memory_mb((host.memory_bytes >> 20) / (host.nodes > 1 ? of_host[place.host] : 1));
   }
   return config;
 }

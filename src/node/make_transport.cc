@@ -94,6 +94,9 @@ ConnectOptions ConnectOptionsFor(const RoutingTable& table, Rank rank, const Hos
   const int wait_s = host.wait_s > 0 ? host.wait_s : table.config().transport().connect_timeout_s();
   options.connect_deadline_ms = int64_t{wait_s} * 1000;
   options.keys = host.keys;
+  // Nodes that get their table in the same moment dial all at once, and may all be on one host.
+  options.max_handshakes += table.size();
+  options.max_handshakes_per_host += table.size();
   options.tls = table.config().transport().tls();
   // A thread that polls takes the processor from the node that it waits for.
   const auto on_host = std::count_if(table.nodes().begin(), table.nodes().end(),

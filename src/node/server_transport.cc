@@ -10,6 +10,7 @@ std::unique_ptr<Transport> MakeTableServerTransport(const std::optional<JobKeys>
                                                     std::unique_ptr<TcpListener> listener) {
   ConnectOptions options;
   options.keys = RendezvousProof(keys);
+  options.tls = keys.has_value();
   options.spin_ns = 0;  // a few messages a second
   return MakeTcpTransport(options, std::move(listener));
 }
@@ -21,6 +22,7 @@ std::unique_ptr<Transport> MakeServerLinkTransport(const std::string& host, int 
   options.peers.push_back({0, "hpserver", host, port});
   options.connect_deadline_ms = 2000;
   options.keys = RendezvousProof(keys);
+  options.tls = keys.has_value();
   options.spin_ns = 0;
   return MakeTcpTransport(options, nullptr);
 }

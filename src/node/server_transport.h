@@ -11,7 +11,8 @@
 namespace hp {
 
 /// hpserver's transport, over TCP: whoever proves the key "rendezvous" may connect. Not started.
-/// @param keys of the job's token; none: whoever connects. @param listener where the server listens.
+/// @param keys of the job's token, by which all connections are encrypted (TLS); none: whoever connects may, in clear.
+/// @param listener where the server listens.
 std::unique_ptr<Transport> MakeTableServerTransport(const std::optional<JobKeys>& keys,
                                                     std::unique_ptr<TcpListener> listener);
 

@@ -45,6 +45,7 @@ const char* WrongField(const NodeRecord& record) {
   }
   if (record.address_size() < 1 || record.address_size() > kMostAddresses) return "address";
   if (!std::all_of(record.address().begin(), record.address().end(), &IsLine)) return "address";
+  if (!record.listen().empty() && record.listen() != "0.0.0.0" && record.listen() != "::") return "listen";
   if (record.port() < 1 || record.port() > 65535) return "port";
   const std::string& role = record.role();
   if (!role.empty() && role != "conv" && role != "fc" && role != "ps") return "role";

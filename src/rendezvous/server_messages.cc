@@ -11,7 +11,8 @@ StatusOr<Rank> ServerHandshake::Accept(std::string_view hello) {
 
 std::optional<JobKeys> RendezvousProof(const std::optional<JobKeys>& keys) {
   if (!keys) return std::nullopt;
-  return JobKeys{.node = true, .nodes = keys->rendezvous, .readers = keys->rendezvous, .rendezvous = {}};
+  const SecretKey& key = keys->rendezvous;  // for each way to prove who one is: a key of zeros would be anybody's
+  return JobKeys{.node = true, .nodes = key, .readers = key, .controllers = key, .rendezvous = key};
 }
 
 StatusOr<NodeRecord> ReadTell(const EntrySeal& seal, uint32_t type, std::span<const std::byte> bytes) {

@@ -57,6 +57,37 @@ class ManyNodesTest(cluster.JobTest):
         for process in nodes.values():
             self.assertFalse(os.path.exists("/proc/%d" % process.popen.pid))
 
+    def test_up_by_a_rendezvous(self):
+        """Nobody has a table: each asks hpserver, which hands one out to all."""
+        self.make_job(net=NET, hidden=64, records=64)
+        port = cluster.free_ports(1)[0]
+        server = cluster.Process(
+            "server", [cluster.program("hpserver"), "--solver=" + self.path("solver.prototxt"),
+                       "--conv=%d" % (NODES // 2), "--fc=%d" % (NODES - NODES // 2), "--cache_dir=none",
+                       "--listen=127.0.0.1:%d" % port, "--folder=" + self.path("run")], self.path("server.log"), None)
+        self.processes.append(server)
+        self.await_text(server, "listens on ")
+        begun = time.monotonic()
+        nodes = [self.start("--role=" + ("conv" if i < NODES // 2 else "fc"), log="asker%d" % i,
+                            routing="tcp://127.0.0.1:%d" % port) for i in range(NODES)]
+        reporter = None
+        deadline = begun + cluster.PATIENCE_S
+        while reporter is None and time.monotonic() < deadline:
+            reporter = next((node for node in nodes if "this is fc0" in node.text()), None)
+            if reporter is None:
+                time.sleep(0.02)
+        self.assertIsNotNone(reporter, "no node is fc0: " + server.text()[-2000:])
+        self.await_text(reporter, r"Iteration \d+ \(.* loss = ")
+        up, cpu = time.monotonic() - begun, self.cpu([server])
+        begun = nodes[0].send(signal.SIGINT)
+        self.expect_all(nodes, 5, "Optimization stopped early")
+        print("    %d nodes by hpserver: up in %.1f s, down in %.1f s; hpserver took %.2f processor seconds"
+              % (NODES, up, time.time() - begun, cpu))
+        self.assertEqual(server.text().count(" asks for a table"), NODES)
+        self.assertLess(cpu, UP_CPU_S)
+        if NODES >= 64:
+            self.assert_promised(up, "training began", UP_S)
+
     def test_waiting_takes_next_to_nothing(self):
         self.make_job(net=NET, hidden=64, records=64)
         names = self.make_table(conv=NODES // 2, fc=NODES - NODES // 2)

@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import threading
 import time
 import unittest
 
@@ -16,6 +17,46 @@ import cut_link_test
 
 ROLES = ("conv", "conv", "fc", "fc")
 PLAN = ("--conv=2", "--fc=2")
+
+
+class Wire:
+    """A port that leads to another one, and all bytes that pass."""
+
+    def __init__(self, test, to=0):
+        self.to, self.seen = to, bytearray()
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.port = self.socket.getsockname()[1]
+        test.addCleanup(self.socket.close)
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                one = self.socket.accept()[0]
+            except OSError:  # closed
+                return
+            try:
+                other = socket.create_connection(("127.0.0.1", self.to))
+            except OSError:
+                one.close()
+                continue
+            threading.Thread(target=self.join, args=(one, other), daemon=True).start()
+
+    def join(self, one, other):
+        with one, other:
+            back = threading.Thread(target=self.carry, args=(other, one), daemon=True)
+            back.start()
+            self.carry(one, other)
+            back.join()
+
+    def carry(self, source, target):
+        try:
+            while part := source.recv(65536):
+                self.seen += part
+                target.sendall(part)
+            target.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
 
 
 class RendezvousTest(cluster.JobTest):
@@ -137,6 +178,31 @@ class ServerTest(RendezvousTest):
         self.expect_exit(wrong[1], 4, "a server with a token needs --token_file")
         self.assertIn("a table for 4 nodes", server.text())
         self.assertIsNone(server.popen.poll())
+
+    def test_connections_with_a_token_are_encrypted(self):
+        self.make_job(iterations=20)
+        self.assertEqual(cluster.run_tool("hproute", "--new_token=" + self.path("token"))[0], 0)
+        token = "--token_file=" + self.path("token")
+        name = os.uname().nodename.encode()
+        for flags in ((token,), ()):
+            shutil.rmtree(self.path("run"), ignore_errors=True)
+            server = self.start_server(*flags, *(["--tls"] if flags else []))
+            wire = Wire(self, self.port)
+            dialled, port = Wire(self), cluster.free_ports(1)[0]
+            dialled.to = port
+            own = ("--port=%d" % port, "--address=127.0.0.1:%d" % dialled.port) if flags else ()
+            nodes = [self.start("--role=" + role, *flags, *(own if i == 0 else ()), log=role,
+                                routing="tcp://127.0.0.1:%d" % wire.port) for i, role in enumerate(ROLES)]
+            self.expect_all(nodes, 0, "Optimization Done")
+            self.assertGreater(len(wire.seen), 1000)
+            self.assertEqual(name in wire.seen, not flags, "hosts' names can be read")
+            self.assertEqual(b"solver.prototxt" in wire.seen, not flags, "the table can be read")
+            if flags:
+                self.assertGreater(len(dialled.seen), 1000, "nobody dialled the address that the node said")
+                self.assertNotIn(b"conv0", dialled.seen, "nodes speak in clear")
+            server.popen.terminate()
+            server.wait()
+        self.expect_exit(self.server("--tls"), 2, "--tls needs the job's token: --token_file=FILE")
 
     def test_strangers_lose_their_connection_only(self):
         self.make_job(iterations=20)
