@@ -27,6 +27,10 @@ struct SnapshotParam {
   BlobSource read_history = nullptr;  ///< null: zeros are written (frozen parameters)
 };
 
+/// Of the parameters in a .caffemodel or .solverstate that is a protobuf message: its limit, 2 GiB, less 1 MiB for
+/// names, shapes and the net's description.
+constexpr int64_t kMostMessageBytes = INT32_MAX - (int64_t{1} << 20);
+
 /// What a snapshot is made of. Everything it points to must stay unmodified during PrepareSnapshot.
 struct SnapshotContents {
   std::string prefix;                        ///< path without "_iter_N...": snapshot_prefix of the solver
@@ -39,6 +43,9 @@ struct SnapshotContents {
   /// Which start of the job writes it, and may go on writing: asked before each file is replaced. Outlives the
   /// PendingSnapshot. Null: nobody else can.
   const Incarnation* incarnation = nullptr;
+  /// Above so many bytes of parameters Caffe's files are HDF5 (hdf5_file.h), named PREFIX_iter_N.caffemodel.h5 and
+  /// .solverstate.h5. A test sets less.
+  int64_t most_message_bytes = kMostMessageBytes;
   /// The snapshot is there in parts (snapshot_parts.h), and stays until the new manifest has taken the place of theirs.
   bool replaces_parts = false;
   /// Called before each change of the folder with what it will do, e.g. "rename NAME", in PrepareSnapshot and in
@@ -52,8 +59,9 @@ std::string SnapshotStatePath(const std::string& prefix, int64_t iteration);    
 std::string SnapshotManifestPath(const std::string& prefix, int64_t iteration);  ///< PREFIX_iter_N.hpnode
 
 /// Whether the snapshots that a solver asks for can be written, before hours of training are spent on one that can't.
+/// On the nodes that write Caffe's files.
 /// @param bytes of all parameters of the net; histories have as many.
-/// @return kInvalidArgument: more than a .caffemodel or a .solverstate holds.
+/// @return kInvalidArgument: they need HDF5, which this program or host lacks.
 Status CheckSnapshotSize(const caffe::SolverParameter& solver, int64_t bytes);
 
 /// A snapshot whose bytes are on the disk under temporary names ("*.START.tmp") beside the final ones. Commit makes it
@@ -71,8 +79,8 @@ class PendingSnapshot {
 
 /// Writes and syncs the temporary files. After an error nothing is left behind, and no earlier snapshot has changed.
 /// Any thread; one snapshot of one prefix and iteration at a time.
-/// @return kResourceExhausted: no space, or a file over protobuf's 2 GiB; kInvalidArgument: the folder is missing or
-/// cannot be written. Commit also kFailedPrecondition: a later start of the job writes them now.
+/// @return kResourceExhausted: no space; kFailedPrecondition: it needs HDF5 (CheckHdf5); kInvalidArgument: the folder
+/// is missing or cannot be written. Commit also kFailedPrecondition: a later start of the job writes them now.
 StatusOr<std::unique_ptr<PendingSnapshot>> PrepareSnapshot(const SnapshotContents& contents);
 
 /// A snapshot in memory, as ReadSnapshot returns it.

@@ -99,7 +99,7 @@ Status CommitParts(const SnapshotContents& contents) {
     return WriteManifestTo(manifest, file.get());
   }));
   const StatusOr<SnapshotManifest> older = ReadManifestFile(path);
-  for (const std::string& old : {path, state, model}) {
+  for (const std::string& old : {path, state, model, state + ".h5", model + ".h5"}) {
     HP_RETURN_IF_ERROR(steps.Replace("remove", old, [&] { return RemoveIfThere(old); }));
   }
   HP_RETURN_IF_ERROR(steps.Step("sync the folder of", path, [&] { return SyncFolderOf(path); }));
@@ -112,7 +112,8 @@ Status CommitParts(const SnapshotContents& contents) {
 }
 
 Status MergeParts(const std::string& prefix, int64_t iteration, const caffe::NetParameter& net,
-                  const Incarnation* incarnation, const std::function<void(const std::string& step)>& before_step) {
+                  const Incarnation* incarnation, const std::function<void(const std::string& step)>& before_step,
+                  int64_t most_message_bytes) {
   const std::string path = SnapshotManifestPath(prefix, iteration);
   HP_ASSIGN_OR_RETURN(const SnapshotManifest manifest, ReadManifestFile(path));
   if (manifest.part().empty()) return OkStatus();
@@ -124,6 +125,7 @@ Status MergeParts(const std::string& prefix, int64_t iteration, const caffe::Net
   contents.net = &net;
   contents.incarnation = incarnation;
   contents.before_step = before_step;
+  contents.most_message_bytes = most_message_bytes;
   contents.replaces_parts = true;
   contents.manifest = manifest;
   contents.manifest.clear_part();

@@ -1,5 +1,6 @@
 // Reading begins with the state, which names the model and says whether there must be a manifest. Checksums are
 // compared before the model is parsed, so that a damaged file is reported as such.
+#include "checkpoint/hdf5_file.h"
 #include "checkpoint/message_file.h"
 #include "checkpoint/snapshot.h"
 #include "checkpoint/snapshot_folder.h"
@@ -25,7 +26,8 @@ std::string FileName(const std::string& path) { return std::filesystem::path(pat
 bool Exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
 
 std::string ManifestOf(const std::string& state_path) {
-  return state_path.substr(0, state_path.rfind('.')) + ".hpnode";
+  const std::string name = IsHdf5Path(state_path) ? state_path.substr(0, state_path.size() - 3) : state_path;
+  return name.substr(0, name.rfind('.')) + ".hpnode";
 }
 
 StatusOr<State> ReadState(const std::string& path) {
@@ -39,8 +41,12 @@ StatusOr<State> ReadState(const std::string& path) {
     return OkStatus();
   };
   std::string rest;
-  HP_RETURN_IF_ERROR(ReadMessageFile(path, {caffe::SolverState::kHistoryFieldNumber}, reader, &rest));
-  if (!state.head.ParseFromString(rest) || !state.head.has_iter() || !state.head.has_learned_net()) {
+  if (IsHdf5Path(path)) {
+    HP_ASSIGN_OR_RETURN(state.histories, ReadHdf5State(path, &state.head));
+  } else {
+    HP_RETURN_IF_ERROR(ReadMessageFile(path, {caffe::SolverState::kHistoryFieldNumber}, reader, &rest));
+  }
+  if (!state.head.MergeFromString(rest) || !state.head.has_iter() || !state.head.has_learned_net()) {
     return DataLoss("%s: not a .solverstate: its iteration or the name of its model is missing", path.c_str());
   }
   if (state.head.iter() < 0) {
@@ -131,6 +137,7 @@ StatusOr<LoadedSnapshot> ReadSnapshot(const std::string& state_path) {
     StatusOr<LoadedSnapshot> snapshot = ReadFromParts(state_path, *manifest);
     if (snapshot.ok() || ManifestOfParts(state_path)) return snapshot;
   }
+  if (!Exists(state_path) && Exists(state_path + ".h5")) return ReadSnapshot(state_path + ".h5");
   HP_ASSIGN_OR_RETURN(State state, ReadState(state_path));
   LoadedSnapshot snapshot;
   snapshot.iteration = state.head.iter();
