@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/block.h"
 #include "base/shape.h"
 #include "checkpoint/incarnation.h"
 #include "checkpoint/weights.h"
@@ -11,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -83,7 +85,10 @@ class PendingSnapshot {
 /// is missing or cannot be written. Commit also kFailedPrecondition: a later start of the job writes them now.
 StatusOr<std::unique_ptr<PendingSnapshot>> PrepareSnapshot(const SnapshotContents& contents);
 
-/// A snapshot in memory, as ReadSnapshot returns it.
+class PartsReader;
+
+/// A snapshot as ReadSnapshot returns it: in memory, or in parts, whose blobs are read when they are asked for, so that
+/// a node reads only its own blocks.
 struct LoadedSnapshot {
   int64_t iteration = 0;                     ///< updates done
   int current_step = 0;                      ///< as Caffe counts it; LearningRate does not need it
@@ -91,6 +96,16 @@ struct LoadedSnapshot {
   CaffeModel model;                          ///< the weights
   std::vector<Blob> file_histories;          ///< in the order of the file; FitSnapshot moves them to `histories`
   std::map<BlobKey, Blob> histories;         ///< momentum by blob; empty before FitSnapshot
+  std::shared_ptr<const PartsReader> parts;  ///< not null: in parts, and the three above are empty
+
+  // After FitSnapshot, blocks of the net's blobs, dense, to `out` [block.count()]. Any thread.
+
+  /// @return as CaffeModel::CopyBlock; of a snapshot in parts as PartsReader::ReadBlock.
+  Status CopyValues(const std::string& layer, int blob, const Shape& shape, const Block& block,
+                    std::span<float> out) const;
+  /// Zeros where there is no history. Errors as PartsReader::ReadBlock's.
+  Status CopyHistory(const std::string& layer, int blob, const Shape& shape, const Block& block,
+                     std::span<float> out) const;
 };
 
 /// Reads the snapshot whose .solverstate is `state_path`, ours or Caffe's own, when the shapes of its net are not known
@@ -99,7 +114,7 @@ struct LoadedSnapshot {
 /// it stands. A state that hpnode wrote must have its manifest beside it, which must agree with both files to the byte.
 /// @return kNotFound: a file is missing; kInvalidArgument: a file can't be opened; kDataLoss: a file is truncated or
 /// was changed, or the snapshot was not completed.
-StatusOr<LoadedSnapshot> ReadSnapshot(const std::string& state_path);
+StatusOr<LoadedSnapshot> ReadSnapshot(const std::string& state_path, const SnapshotManifest* checked = nullptr);
 
 /// Compares `snapshot` with the net that it is to resume, and fills in `histories`. Once for each snapshot.
 /// @param state_path for messages.
@@ -107,7 +122,7 @@ StatusOr<LoadedSnapshot> ReadSnapshot(const std::string& state_path);
 /// @return kFailedPrecondition: it is another net's; the message names layer, blob, found and expected shape.
 Status FitSnapshot(const std::string& state_path, const std::vector<SnapshotParam>& params, LoadedSnapshot* snapshot);
 
-/// Both in one, where the net is known before. Errors as theirs.
+/// Both in one, where the net is known before; all is in memory, also of a snapshot in parts. Errors as theirs.
 StatusOr<LoadedSnapshot> ReadSnapshot(const std::string& state_path, const std::vector<SnapshotParam>& params);
 
 }  // namespace hp
