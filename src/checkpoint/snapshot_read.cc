@@ -130,6 +130,7 @@ std::optional<SnapshotManifest> ManifestOfParts(const std::string& state_path) {
 StatusOr<LoadedSnapshot> OpenParts(const std::string& state_path, const SnapshotManifest& manifest,
                                    const SnapshotManifest* checked) {
   const std::string path = ManifestOf(state_path);
+  if (manifest.iteration() < 0 || manifest.iteration() > INT32_MAX) return DataLoss("%s: no iteration", path.c_str());
   HP_RETURN_IF_ERROR(CheckSums(manifest, path, checked));
   LoadedSnapshot snapshot;
   HP_ASSIGN_OR_RETURN(snapshot.parts, PartsReader::Open(manifest, path));
