@@ -5,6 +5,8 @@
 
 #include "base/format.h"
 #include "base/pending_file.h"
+#include "checkpoint/hdf5_api.h"
+#include "checkpoint/hdf5_file.h"
 #include "checkpoint/message_file.h"
 #include "checkpoint/snapshot_steps.h"
 #include "checkpoint/summed_file.h"
@@ -30,8 +32,6 @@ std::string PathOf(const std::string& prefix, int64_t iteration, const char* ext
   return Format("%s_iter_%" PRId64 ".%s", prefix.c_str(), iteration, extension);
 }
 
-constexpr int64_t kMostForHeads = int64_t{1} << 20;  // names, shapes and the net's description
-
 BlobRefs ValuesOf(const SnapshotContents& contents) {
   BlobRefs blobs;
   for (const SnapshotParam& param : contents.params)
@@ -39,12 +39,40 @@ BlobRefs ValuesOf(const SnapshotContents& contents) {
   return blobs;
 }
 
-Status WriteState(const SnapshotContents& contents, SummedFile* file) {
+caffe::SolverState HeadOf(const SnapshotContents& contents, const std::string& model_path) {
   caffe::SolverState head;
   head.set_iter(static_cast<int>(contents.iteration));
-  head.set_learned_net(SnapshotModelPath(contents.prefix, contents.iteration));
+  head.set_learned_net(model_path);
   head.set_current_step(contents.current_step);
   head.set_has_manifest(true);
+  return head;
+}
+
+/// A file that HDF5's library writes by its temporary name. It does not write from the front to the end, so the sum is
+/// made of what is there at last.
+class Hdf5File : public WrittenFile {
+ public:
+  template <typename Write>
+  static StatusOr<std::unique_ptr<WrittenFile>> Make(const std::string& path, const std::string& suffix,
+                                                     const Write& write) {
+    HP_ASSIGN_OR_RETURN(auto pending, PendingFile::Create(path, suffix));
+    HP_RETURN_IF_ERROR(write(path + suffix));
+    HP_RETURN_IF_ERROR(pending->Sync());
+    HP_ASSIGN_OR_RETURN(const FileSum sum, SumFile(path + suffix));
+    return std::unique_ptr<WrittenFile>(new Hdf5File(std::move(pending), sum));
+  }
+  Status Commit() override { return file_->Commit(); }
+  const std::string& path() const override { return file_->path(); }
+  int64_t bytes() const override { return sum_.bytes; }
+  uint64_t xxh64() const override { return sum_.xxh64; }
+
+ private:
+  Hdf5File(std::unique_ptr<PendingFile> file, const FileSum& sum) : file_(std::move(file)), sum_(sum) {}
+  const std::unique_ptr<PendingFile> file_;
+  const FileSum sum_;
+};
+
+Status WriteState(const SnapshotContents& contents, const caffe::SolverState& head, SummedFile* file) {
   int64_t bytes = static_cast<int64_t>(head.ByteSizeLong());
   for (const SnapshotParam& param : contents.params) bytes += BlobFieldBytes({param.shape, param.history});
   if (bytes > kMaxMessageBytes2GiB) {
@@ -60,7 +88,7 @@ Status WriteState(const SnapshotContents& contents, SummedFile* file) {
   return OkStatus();
 }
 
-void Describe(const SummedFile& file, SnapshotFile* out) {
+void Describe(const WrittenFile& file, SnapshotFile* out) {
   out->set_name(std::filesystem::path(file.path()).filename().string());
   out->set_bytes(file.bytes());
   out->set_xxh64(file.xxh64());
@@ -90,12 +118,12 @@ class ThreeFiles : public PendingSnapshot {
     const auto [prefix, iteration] = std::pair(contents.prefix, contents.iteration);
     SnapshotManifest manifest = contents.manifest;
     manifest.set_iteration(iteration);
-    HP_RETURN_IF_ERROR(WriteFile(SnapshotModelPath(prefix, iteration), &model_, [&](SummedFile* file) {
-      return WriteModelTo(*contents.net, ValuesOf(contents), file);
-    }));
+    const bool hdf5 = NeedsHdf5(contents);
+    const std::string end = hdf5 ? ".h5" : "";
+    const std::string model = SnapshotModelPath(prefix, iteration) + end;
+    const std::string state = SnapshotStatePath(prefix, iteration) + end;
+    HP_RETURN_IF_ERROR(hdf5 ? WriteHdf5(contents, model, state) : WriteMessages(contents, model, state));
     Describe(*model_, manifest.mutable_model());
-    HP_RETURN_IF_ERROR(WriteFile(SnapshotStatePath(prefix, iteration), &state_,
-                                 [&](SummedFile* file) { return WriteState(contents, file); }));
     Describe(*state_, manifest.mutable_state());
     return WriteFile(SnapshotManifestPath(prefix, iteration), &manifest_,
                      [&](SummedFile* file) { return WriteManifest(manifest, file); });
@@ -105,7 +133,7 @@ class ThreeFiles : public PendingSnapshot {
   // for a whole one. One in parts goes last: its manifest has the same numbers, and does not mind what else is there.
   Status Commit() override {
     if (!replaces_parts_) HP_RETURN_IF_ERROR(RemoveOld());
-    for (SummedFile* file : {model_.get(), state_.get()}) {
+    for (WrittenFile* file : {model_.get(), state_.get()}) {
       HP_RETURN_IF_ERROR(steps_.Replace("rename", file->path(), [&] { return file->Commit(); }));
     }
     HP_RETURN_IF_ERROR(steps_.Step("sync the folder of", model_->path(), [&] { return SyncFolderOf(model_->path()); }));
@@ -114,36 +142,72 @@ class ThreeFiles : public PendingSnapshot {
   }
 
  private:
+  static bool NeedsHdf5(const SnapshotContents& contents) {
+    int64_t bytes = 0;
+    for (const SnapshotParam& param : contents.params)
+      bytes += param.shape.count() * static_cast<int64_t>(sizeof(float));
+    return bytes > contents.most_message_bytes;
+  }
+
+  Status WriteMessages(const SnapshotContents& contents, const std::string& model, const std::string& state) {
+    HP_RETURN_IF_ERROR(WriteFile(
+        model, &model_, [&](SummedFile* file) { return WriteModelTo(*contents.net, ValuesOf(contents), file); }));
+    return WriteFile(state, &state_,
+                     [&](SummedFile* file) { return WriteState(contents, HeadOf(contents, model), file); });
+  }
+
+  Status WriteHdf5(const SnapshotContents& contents, const std::string& model, const std::string& state) {
+    std::vector<BlobRef> histories;
+    for (const SnapshotParam& param : contents.params)
+      histories.push_back({param.shape, param.history, param.read_history});
+    HP_RETURN_IF_ERROR(steps_.Step("write", model, [&]() -> Status {
+      HP_ASSIGN_OR_RETURN(model_, Hdf5File::Make(model, steps_.suffix(), [&](const std::string& temporary) {
+                            return WriteHdf5Model(temporary, ValuesOf(contents));
+                          }));
+      return OkStatus();
+    }));
+    return steps_.Step("write", state, [&]() -> Status {
+      HP_ASSIGN_OR_RETURN(state_, Hdf5File::Make(state, steps_.suffix(), [&](const std::string& temporary) {
+                            return WriteHdf5State(temporary, HeadOf(contents, model), histories);
+                          }));
+      return OkStatus();
+    });
+  }
+
   Status RemoveOld() {
-    for (SummedFile* file : {manifest_.get(), state_.get()}) {
+    for (WrittenFile* file : {manifest_.get(), state_.get()}) {
       HP_RETURN_IF_ERROR(steps_.Replace("remove", file->path(), [&] { return Remove(file->path()); }));
     }
     return steps_.Step("sync the folder of", model_->path(), [&] { return SyncFolderOf(model_->path()); });
   }
 
   template <typename Writer>
-  Status WriteFile(const std::string& path, std::unique_ptr<SummedFile>* file, const Writer& writer) {
+  Status WriteFile(const std::string& path, std::unique_ptr<WrittenFile>* out, const Writer& writer) {
     return steps_.Step("write", path, [&]() -> Status {
-      HP_ASSIGN_OR_RETURN(*file, SummedFile::Create(path, steps_.suffix()));
-      HP_RETURN_IF_ERROR(writer(file->get()));
-      return (*file)->Sync();
+      HP_ASSIGN_OR_RETURN(auto file, SummedFile::Create(path, steps_.suffix()));
+      HP_RETURN_IF_ERROR(writer(file.get()));
+      HP_RETURN_IF_ERROR(file->Sync());
+      *out = std::move(file);
+      return OkStatus();
     });
   }
 
   const SnapshotSteps steps_;
   const bool replaces_parts_;
-  std::unique_ptr<SummedFile> model_, state_, manifest_;
+  std::unique_ptr<WrittenFile> model_, state_, manifest_;
 };
 
 }  // namespace
 
 Status CheckSnapshotSize(const caffe::SolverParameter& solver, int64_t bytes) {
   if (solver.snapshot() == 0 && !solver.snapshot_after_train()) return OkStatus();
-  if (bytes <= kMaxMessageBytes2GiB - kMostForHeads) return OkStatus();
+  if (bytes <= kMostMessageBytes) return OkStatus();
+  const Status status = CheckHdf5();
+  if (status.ok()) return status;
   return InvalidArgument(
-      "%.2f GB of parameters: a .caffemodel and a .solverstate hold 2 GiB each (protobuf), so the solver's snapshots "
-      "can't be written; set snapshot: 0 and snapshot_after_train: false to train without",
-      static_cast<double>(bytes) * 1e-9);
+      "%.2f GB of parameters: above 2 GiB the solver's snapshots are HDF5 files, and %s; set snapshot: 0 and "
+      "snapshot_after_train: false to train without",
+      static_cast<double>(bytes) * 1e-9, status.message().c_str());
 }
 
 std::string SnapshotModelPath(const std::string& prefix, int64_t iteration) {

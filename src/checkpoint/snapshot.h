@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/block.h"
 #include "base/shape.h"
 #include "checkpoint/incarnation.h"
 #include "checkpoint/weights.h"
@@ -11,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,6 +29,10 @@ struct SnapshotParam {
   BlobSource read_history = nullptr;  ///< null: zeros are written (frozen parameters)
 };
 
+/// Of the parameters in a .caffemodel or .solverstate that is a protobuf message: its limit, 2 GiB, less 1 MiB for
+/// names, shapes and the net's description.
+constexpr int64_t kMostMessageBytes = INT32_MAX - (int64_t{1} << 20);
+
 /// What a snapshot is made of. Everything it points to must stay unmodified during PrepareSnapshot.
 struct SnapshotContents {
   std::string prefix;                        ///< path without "_iter_N...": snapshot_prefix of the solver
@@ -39,6 +45,9 @@ struct SnapshotContents {
   /// Which start of the job writes it, and may go on writing: asked before each file is replaced. Outlives the
   /// PendingSnapshot. Null: nobody else can.
   const Incarnation* incarnation = nullptr;
+  /// Above so many bytes of parameters Caffe's files are HDF5 (hdf5_file.h), named PREFIX_iter_N.caffemodel.h5 and
+  /// .solverstate.h5. A test sets less.
+  int64_t most_message_bytes = kMostMessageBytes;
   /// The snapshot is there in parts (snapshot_parts.h), and stays until the new manifest has taken the place of theirs.
   bool replaces_parts = false;
   /// Called before each change of the folder with what it will do, e.g. "rename NAME", in PrepareSnapshot and in
@@ -52,8 +61,9 @@ std::string SnapshotStatePath(const std::string& prefix, int64_t iteration);    
 std::string SnapshotManifestPath(const std::string& prefix, int64_t iteration);  ///< PREFIX_iter_N.hpnode
 
 /// Whether the snapshots that a solver asks for can be written, before hours of training are spent on one that can't.
+/// On the nodes that write Caffe's files.
 /// @param bytes of all parameters of the net; histories have as many.
-/// @return kInvalidArgument: more than a .caffemodel or a .solverstate holds.
+/// @return kInvalidArgument: they need HDF5, which this program or host lacks.
 Status CheckSnapshotSize(const caffe::SolverParameter& solver, int64_t bytes);
 
 /// A snapshot whose bytes are on the disk under temporary names ("*.START.tmp") beside the final ones. Commit makes it
@@ -71,11 +81,14 @@ class PendingSnapshot {
 
 /// Writes and syncs the temporary files. After an error nothing is left behind, and no earlier snapshot has changed.
 /// Any thread; one snapshot of one prefix and iteration at a time.
-/// @return kResourceExhausted: no space, or a file over protobuf's 2 GiB; kInvalidArgument: the folder is missing or
-/// cannot be written. Commit also kFailedPrecondition: a later start of the job writes them now.
+/// @return kResourceExhausted: no space; kFailedPrecondition: it needs HDF5 (CheckHdf5); kInvalidArgument: the folder
+/// is missing or cannot be written. Commit also kFailedPrecondition: a later start of the job writes them now.
 StatusOr<std::unique_ptr<PendingSnapshot>> PrepareSnapshot(const SnapshotContents& contents);
 
-/// A snapshot in memory, as ReadSnapshot returns it.
+class PartsReader;
+
+/// A snapshot as ReadSnapshot returns it: in memory, or in parts, whose blobs are read when they are asked for, so that
+/// a node reads only its own blocks.
 struct LoadedSnapshot {
   int64_t iteration = 0;                     ///< updates done
   int current_step = 0;                      ///< as Caffe counts it; LearningRate does not need it
@@ -83,6 +96,16 @@ struct LoadedSnapshot {
   CaffeModel model;                          ///< the weights
   std::vector<Blob> file_histories;          ///< in the order of the file; FitSnapshot moves them to `histories`
   std::map<BlobKey, Blob> histories;         ///< momentum by blob; empty before FitSnapshot
+  std::shared_ptr<const PartsReader> parts;  ///< not null: in parts, and the three above are empty
+
+  // After FitSnapshot, blocks of the net's blobs, dense, to `out` [block.count()]. Any thread.
+
+  /// @return as CaffeModel::CopyBlock; of a snapshot in parts as PartsReader::ReadBlock.
+  Status CopyValues(const std::string& layer, int blob, const Shape& shape, const Block& block,
+                    std::span<float> out) const;
+  /// Zeros where there is no history. Errors as PartsReader::ReadBlock's.
+  Status CopyHistory(const std::string& layer, int blob, const Shape& shape, const Block& block,
+                     std::span<float> out) const;
 };
 
 /// Reads the snapshot whose .solverstate is `state_path`, ours or Caffe's own, when the shapes of its net are not known
@@ -91,7 +114,7 @@ struct LoadedSnapshot {
 /// it stands. A state that hpnode wrote must have its manifest beside it, which must agree with both files to the byte.
 /// @return kNotFound: a file is missing; kInvalidArgument: a file can't be opened; kDataLoss: a file is truncated or
 /// was changed, or the snapshot was not completed.
-StatusOr<LoadedSnapshot> ReadSnapshot(const std::string& state_path);
+StatusOr<LoadedSnapshot> ReadSnapshot(const std::string& state_path, const SnapshotManifest* checked = nullptr);
 
 /// Compares `snapshot` with the net that it is to resume, and fills in `histories`. Once for each snapshot.
 /// @param state_path for messages.
@@ -99,7 +122,7 @@ StatusOr<LoadedSnapshot> ReadSnapshot(const std::string& state_path);
 /// @return kFailedPrecondition: it is another net's; the message names layer, blob, found and expected shape.
 Status FitSnapshot(const std::string& state_path, const std::vector<SnapshotParam>& params, LoadedSnapshot* snapshot);
 
-/// Both in one, where the net is known before. Errors as theirs.
+/// Both in one, where the net is known before; all is in memory, also of a snapshot in parts. Errors as theirs.
 StatusOr<LoadedSnapshot> ReadSnapshot(const std::string& state_path, const std::vector<SnapshotParam>& params);
 
 }  // namespace hp

@@ -4,6 +4,7 @@
 
 #include "base/input_file.h"
 #include "base/pending_file.h"
+#include "checkpoint/hdf5_file.h"
 #include "checkpoint/snapshot.h"
 #include "checkpoint/summed_file.h"
 
@@ -42,8 +43,12 @@ Status RemoveSnapshot(const FoundSnapshot& snapshot, const Incarnation* incarnat
   HP_RETURN_IF_ERROR(RemoveFile(snapshot.manifest_path, incarnation));
   HP_RETURN_IF_ERROR(SyncFolderOf(snapshot.manifest_path));
   HP_RETURN_IF_ERROR(RemoveFile(snapshot.state_path, incarnation));
-  // Of a snapshot in parts, what a merge left that was cut off.
-  HP_RETURN_IF_ERROR(RemoveFile(fs::path(snapshot.state_path).replace_extension(".caffemodel").string(), incarnation));
+  if (!snapshot.manifest.part().empty()) {  // what a merge left that was cut off
+    const std::string stem = fs::path(snapshot.manifest_path).replace_extension().string();
+    for (const char* end : {".caffemodel", ".caffemodel.h5", ".solverstate.h5"}) {
+      HP_RETURN_IF_ERROR(RemoveFile(stem + end, incarnation));
+    }
+  }
   for (const SnapshotFile* file : FilesOf(snapshot.manifest)) {
     HP_RETURN_IF_ERROR(RemoveFile(Beside(snapshot.manifest_path, file->name()), incarnation));
   }
@@ -99,7 +104,8 @@ std::vector<FoundSnapshot> FindSnapshots(const std::string& prefix) {
                    << manifest->iteration();
       continue;
     }
-    found.push_back({path, SnapshotStatePath(prefix, manifest->iteration()), *std::move(manifest)});
+    const std::string state = SnapshotStatePath(prefix, manifest->iteration());
+    found.push_back({path, IsHdf5Path(manifest->state().name()) ? state + ".h5" : state, *std::move(manifest)});
   }
   std::sort(found.begin(), found.end(),
             [](const FoundSnapshot& a, const FoundSnapshot& b) { return IsOlder(b.manifest, a.manifest); });

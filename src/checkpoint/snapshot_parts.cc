@@ -99,7 +99,7 @@ Status CommitParts(const SnapshotContents& contents) {
     return WriteManifestTo(manifest, file.get());
   }));
   const StatusOr<SnapshotManifest> older = ReadManifestFile(path);
-  for (const std::string& old : {path, state, model}) {
+  for (const std::string& old : {path, state, model, state + ".h5", model + ".h5"}) {
     HP_RETURN_IF_ERROR(steps.Replace("remove", old, [&] { return RemoveIfThere(old); }));
   }
   HP_RETURN_IF_ERROR(steps.Step("sync the folder of", path, [&] { return SyncFolderOf(path); }));
@@ -112,7 +112,8 @@ Status CommitParts(const SnapshotContents& contents) {
 }
 
 Status MergeParts(const std::string& prefix, int64_t iteration, const caffe::NetParameter& net,
-                  const Incarnation* incarnation, const std::function<void(const std::string& step)>& before_step) {
+                  const Incarnation* incarnation, const std::function<void(const std::string& step)>& before_step,
+                  int64_t most_message_bytes) {
   const std::string path = SnapshotManifestPath(prefix, iteration);
   HP_ASSIGN_OR_RETURN(const SnapshotManifest manifest, ReadManifestFile(path));
   if (manifest.part().empty()) return OkStatus();
@@ -124,6 +125,7 @@ Status MergeParts(const std::string& prefix, int64_t iteration, const caffe::Net
   contents.net = &net;
   contents.incarnation = incarnation;
   contents.before_step = before_step;
+  contents.most_message_bytes = most_message_bytes;
   contents.replaces_parts = true;
   contents.manifest = manifest;
   contents.manifest.clear_part();
@@ -157,6 +159,7 @@ StatusOr<std::shared_ptr<const PartsReader>> PartsReader::Open(const SnapshotMan
   reader->manifest_path_ = manifest_path;
   for (const SnapshotBlob& blob : manifest.blob()) {
     HP_ASSIGN_OR_RETURN(Shape shape, ShapeOf(blob, manifest_path));
+    reader->index_.emplace(BlobKey(blob.layer(), blob.blob()), reader->blobs());
     reader->shapes_.push_back(std::move(shape));
   }
   for (const SnapshotPart& part : manifest.part()) {
@@ -227,19 +230,34 @@ Status PartsReader::Read(int blob, bool history, int64_t begin, std::span<char> 
   return OkStatus();
 }
 
-Status ReadParts(const SnapshotManifest& manifest, const std::string& manifest_path, LoadedSnapshot* snapshot) {
-  for (const SnapshotPart& part : manifest.part()) HP_RETURN_IF_ERROR(CheckFileSum(part.file(), manifest_path));
-  HP_ASSIGN_OR_RETURN(const auto reader, PartsReader::Open(manifest, manifest_path));
-  snapshot->model.path = manifest_path;
-  const auto read = [&](int i, bool history, Blob* blob) -> Status {
-    blob->shape = reader->shape(i);
-    blob->data.resize(blob->shape.count());
-    if (!reader->Has(i, history)) return OkStatus();
-    return reader->Read(i, history, 0, {reinterpret_cast<char*>(blob->data.data()), blob->data.size() * sizeof(float)});
-  };
-  for (int i = 0; i < reader->blobs(); ++i) {
-    HP_RETURN_IF_ERROR(read(i, false, &snapshot->model.blobs[{manifest.blob(i).layer(), manifest.blob(i).blob()}]));
-    HP_RETURN_IF_ERROR(read(i, true, &snapshot->file_histories.emplace_back()));
+std::optional<int> PartsReader::Find(const std::string& layer, int blob) const {
+  const auto found = index_.find({layer, blob});
+  return found == index_.end() ? std::nullopt : std::optional(found->second);
+}
+
+// Whole rows in one piece, else row by row.
+Status PartsReader::ReadBlock(int blob, bool history, const Block& block, std::span<float> out) const {
+  const int64_t columns = ColumnsOf(shape(blob));
+  const int64_t pieces = block.cols() == columns ? std::min<int64_t>(block.rows(), 1) : block.rows();
+  for (int64_t piece = 0; piece < pieces; ++piece) {
+    const auto count = static_cast<size_t>(pieces > 1 ? block.cols() : block.count());
+    const std::span<float> row = out.subspan(piece * count, count);
+    const int64_t begin = (block.begin_row + piece) * columns + block.begin_col;
+    HP_RETURN_IF_ERROR(Read(blob, history, begin * kFloat, {reinterpret_cast<char*>(row.data()), row.size_bytes()}));
+  }
+  return OkStatus();
+}
+
+Status ReadAllParts(LoadedSnapshot* snapshot) {
+  const PartsReader& reader = *snapshot->parts;
+  for (int i = 0; i < reader.blobs(); ++i) {
+    const BlobKey key(snapshot->manifest->blob(i).layer(), snapshot->manifest->blob(i).blob());
+    for (const bool history : {false, true}) {
+      Blob& blob = history ? snapshot->histories[key] : snapshot->model.blobs[key];
+      blob.shape = reader.shape(i);
+      blob.data.resize(blob.shape.count());
+      if (reader.Has(i, history)) HP_RETURN_IF_ERROR(reader.ReadBlock(i, history, Block::Whole(blob.shape), blob.data));
+    }
   }
   return OkStatus();
 }

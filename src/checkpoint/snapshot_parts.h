@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/block.h"
 #include "checkpoint/incarnation.h"
 #include "checkpoint/snapshot.h"
 #include "hp/status.h"
@@ -10,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -35,10 +37,11 @@ Status CommitParts(const SnapshotContents& contents);
 /// Writes Caffe's files of a snapshot in parts, and its manifest over the old one, and removes the parts: until the
 /// last rename the parts are the snapshot. Reads and writes 1 MiB at a time. Does nothing to a snapshot without parts.
 /// Any thread, one at a time; nobody may be reading the snapshot (ReadSnapshot).
-/// @param net the training net. @param incarnation,before_step as SnapshotContents has them.
+/// @param net the training net. @param incarnation,before_step,most_message_bytes as SnapshotContents has them.
 /// @return as PrepareSnapshot and PendingSnapshot::Commit; kDataLoss: the parts are damaged.
 Status MergeParts(const std::string& prefix, int64_t iteration, const caffe::NetParameter& net,
-                  const Incarnation* incarnation, const std::function<void(const std::string& step)>& before_step);
+                  const Incarnation* incarnation, const std::function<void(const std::string& step)>& before_step,
+                  int64_t most_message_bytes = kMostMessageBytes);
 
 /// Reads blobs of a snapshot in parts, wherever their slices lie. Any thread.
 class PartsReader {
@@ -53,11 +56,15 @@ class PartsReader {
 
   int blobs() const { return static_cast<int>(shapes_.size()); }
   const Shape& shape(int blob) const { return shapes_[blob]; }
+  /// @return the index of a blob; nothing: there is none.
+  std::optional<int> Find(const std::string& layer, int blob) const;
   /// False: it has no history (frozen parameters).
   bool Has(int blob, bool history) const { return slices_.contains({blob, history}); }
   /// Fills `out` with a blob's bytes from byte `begin` on, counted row-major in the whole blob.
   /// @return kInvalidArgument, kDataLoss: a file can't be read, or is too short.
   Status Read(int blob, bool history, int64_t begin, std::span<char> out) const;
+  /// Reads a block of a blob, dense, to `out` [block.count()]. Errors likewise.
+  Status ReadBlock(int blob, bool history, const Block& block, std::span<float> out) const;
 
  private:
   struct Slice {
@@ -71,12 +78,12 @@ class PartsReader {
 
   std::string manifest_path_;
   std::vector<Shape> shapes_;
+  std::map<BlobKey, int> index_;
   std::map<std::pair<int, bool>, std::vector<Slice>> slices_;  // by blob and whether they are histories
   std::vector<int> fds_;
 };
 
-/// Reads all of a snapshot in parts. @param snapshot gets the model and, in the order of the manifest's blobs, the
-/// histories. @return as PartsReader's, and kDataLoss: a file has another sum.
-Status ReadParts(const SnapshotManifest& manifest, const std::string& manifest_path, LoadedSnapshot* snapshot);
+/// Reads all blobs of a snapshot in parts into its model and histories. @return as PartsReader::Read.
+Status ReadAllParts(LoadedSnapshot* snapshot);
 
 }  // namespace hp

@@ -1,5 +1,6 @@
 // Reading begins with the state, which names the model and says whether there must be a manifest. Checksums are
 // compared before the model is parsed, so that a damaged file is reported as such.
+#include "checkpoint/hdf5_file.h"
 #include "checkpoint/message_file.h"
 #include "checkpoint/snapshot.h"
 #include "checkpoint/snapshot_folder.h"
@@ -7,6 +8,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cinttypes>
 #include <filesystem>
 #include <string>
@@ -25,7 +27,8 @@ std::string FileName(const std::string& path) { return std::filesystem::path(pat
 bool Exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
 
 std::string ManifestOf(const std::string& state_path) {
-  return state_path.substr(0, state_path.rfind('.')) + ".hpnode";
+  const std::string name = IsHdf5Path(state_path) ? state_path.substr(0, state_path.size() - 3) : state_path;
+  return name.substr(0, name.rfind('.')) + ".hpnode";
 }
 
 StatusOr<State> ReadState(const std::string& path) {
@@ -39,8 +42,12 @@ StatusOr<State> ReadState(const std::string& path) {
     return OkStatus();
   };
   std::string rest;
-  HP_RETURN_IF_ERROR(ReadMessageFile(path, {caffe::SolverState::kHistoryFieldNumber}, reader, &rest));
-  if (!state.head.ParseFromString(rest) || !state.head.has_iter() || !state.head.has_learned_net()) {
+  if (IsHdf5Path(path)) {
+    HP_ASSIGN_OR_RETURN(state.histories, ReadHdf5State(path, &state.head));
+  } else {
+    HP_RETURN_IF_ERROR(ReadMessageFile(path, {caffe::SolverState::kHistoryFieldNumber}, reader, &rest));
+  }
+  if (!state.head.MergeFromString(rest) || !state.head.has_iter() || !state.head.has_learned_net()) {
     return DataLoss("%s: not a .solverstate: its iteration or the name of its model is missing", path.c_str());
   }
   if (state.head.iter() < 0) {
@@ -49,8 +56,15 @@ StatusOr<State> ReadState(const std::string& path) {
   return state;
 }
 
+Status CheckSums(const SnapshotManifest& manifest, const std::string& path, const SnapshotManifest* checked) {
+  if (checked != nullptr && checked->SerializeAsString() == manifest.SerializeAsString()) return OkStatus();
+  for (const SnapshotFile* file : FilesOf(manifest)) HP_RETURN_IF_ERROR(CheckFileSum(*file, path));
+  return OkStatus();
+}
+
 // The manifest beside a state, checked against both files; nothing for a state that Caffe wrote.
-StatusOr<std::optional<SnapshotManifest>> ReadManifest(const std::string& state_path, const State& state) {
+StatusOr<std::optional<SnapshotManifest>> ReadManifest(const std::string& state_path, const State& state,
+                                                       const SnapshotManifest* checked) {
   using Result = std::optional<SnapshotManifest>;
   if (!state.head.has_manifest()) return Result();
   const std::string path = ManifestOf(state_path);
@@ -65,8 +79,7 @@ StatusOr<std::optional<SnapshotManifest>> ReadManifest(const std::string& state_
                     manifest.state().name().c_str(), static_cast<int64_t>(manifest.iteration()),
                     FileName(state_path).c_str(), state.head.iter());
   }
-  HP_RETURN_IF_ERROR(CheckFileSum(manifest.state(), path));
-  HP_RETURN_IF_ERROR(CheckFileSum(manifest.model(), path));
+  HP_RETURN_IF_ERROR(CheckSums(manifest, path, checked));
   return Result(std::move(manifest));
 }
 
@@ -114,28 +127,47 @@ std::optional<SnapshotManifest> ManifestOfParts(const std::string& state_path) {
   return *std::move(manifest);
 }
 
-StatusOr<LoadedSnapshot> ReadFromParts(const std::string& state_path, const SnapshotManifest& manifest) {
+StatusOr<LoadedSnapshot> OpenParts(const std::string& state_path, const SnapshotManifest& manifest,
+                                   const SnapshotManifest* checked) {
+  const std::string path = ManifestOf(state_path);
+  if (manifest.iteration() < 0 || manifest.iteration() > INT32_MAX) return DataLoss("%s: no iteration", path.c_str());
+  HP_RETURN_IF_ERROR(CheckSums(manifest, path, checked));
   LoadedSnapshot snapshot;
-  HP_RETURN_IF_ERROR(ReadParts(manifest, ManifestOf(state_path), &snapshot));
+  HP_ASSIGN_OR_RETURN(snapshot.parts, PartsReader::Open(manifest, path));
+  snapshot.model.path = path;
   snapshot.iteration = manifest.iteration();
   snapshot.current_step = manifest.current_step();
   snapshot.manifest = manifest;
   return snapshot;
 }
 
+Status CheckParts(const PartsReader& parts, const std::string& path, const std::vector<SnapshotParam>& params) {
+  for (const SnapshotParam& param : params) {
+    const std::optional<int> found = parts.Find(param.layer, param.blob);
+    if (!found) {
+      return FailedPrecondition("%s: no blob %d of layer \"%s\": the snapshot belongs to another net", path.c_str(),
+                                param.blob, param.layer.c_str());
+    }
+    const Blob blob{parts.shape(*found), false, {}};
+    HP_RETURN_IF_ERROR(CheckShape(blob, param.layer, param.blob, param.shape).Prepend(path));
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 // A start of the job that is just ending may merge the parts meanwhile: then Caffe's files are there.
-StatusOr<LoadedSnapshot> ReadSnapshot(const std::string& state_path) {
+StatusOr<LoadedSnapshot> ReadSnapshot(const std::string& state_path, const SnapshotManifest* checked) {
   if (const auto manifest = ManifestOfParts(state_path)) {
-    StatusOr<LoadedSnapshot> snapshot = ReadFromParts(state_path, *manifest);
+    StatusOr<LoadedSnapshot> snapshot = OpenParts(state_path, *manifest, checked);
     if (snapshot.ok() || ManifestOfParts(state_path)) return snapshot;
   }
+  if (!Exists(state_path) && Exists(state_path + ".h5")) return ReadSnapshot(state_path + ".h5", checked);
   HP_ASSIGN_OR_RETURN(State state, ReadState(state_path));
   LoadedSnapshot snapshot;
   snapshot.iteration = state.head.iter();
   snapshot.current_step = state.head.current_step();
-  HP_ASSIGN_OR_RETURN(snapshot.manifest, ReadManifest(state_path, state));
+  HP_ASSIGN_OR_RETURN(snapshot.manifest, ReadManifest(state_path, state, checked));
   const std::string model_path = FindModel(state_path, state.head.learned_net());
   HP_ASSIGN_OR_RETURN(snapshot.model, ReadCaffeModel(model_path));
   snapshot.file_histories = std::move(state.histories);
@@ -143,6 +175,7 @@ StatusOr<LoadedSnapshot> ReadSnapshot(const std::string& state_path) {
 }
 
 Status FitSnapshot(const std::string& state_path, const std::vector<SnapshotParam>& params, LoadedSnapshot* snapshot) {
+  if (snapshot->parts) return CheckParts(*snapshot->parts, snapshot->model.path, params);
   HP_RETURN_IF_ERROR(CheckParams(snapshot->model, params));
   return TakeHistories(state_path, std::exchange(snapshot->file_histories, {}), params, &snapshot->histories);
 }
@@ -150,7 +183,26 @@ Status FitSnapshot(const std::string& state_path, const std::vector<SnapshotPara
 StatusOr<LoadedSnapshot> ReadSnapshot(const std::string& state_path, const std::vector<SnapshotParam>& params) {
   HP_ASSIGN_OR_RETURN(LoadedSnapshot snapshot, ReadSnapshot(state_path));
   HP_RETURN_IF_ERROR(FitSnapshot(state_path, params, &snapshot));
+  if (snapshot.parts) HP_RETURN_IF_ERROR(ReadAllParts(&snapshot));
   return snapshot;
+}
+
+Status LoadedSnapshot::CopyValues(const std::string& layer, int blob, const Shape& shape, const Block& block,
+                                  std::span<float> out) const {
+  if (!parts) return model.CopyBlock(layer, blob, shape, block, out);
+  return parts->ReadBlock(parts->Find(layer, blob).value(), false, block, out);
+}
+
+Status LoadedSnapshot::CopyHistory(const std::string& layer, int blob, const Shape& shape, const Block& block,
+                                   std::span<float> out) const {
+  std::fill(out.begin(), out.end(), 0.0f);
+  if (parts) {
+    const int i = parts->Find(layer, blob).value();
+    return parts->Has(i, true) ? parts->ReadBlock(i, true, block, out) : OkStatus();
+  }
+  const auto found = histories.find({layer, blob});
+  if (found != histories.end()) CutBlock(found->second.data, shape, block, out);
+  return OkStatus();
 }
 
 }  // namespace hp

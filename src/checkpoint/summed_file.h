@@ -10,6 +10,19 @@
 
 namespace hp {
 
+/// A file that is on the disk under a temporary name: Commit makes it visible, destruction without it removes it.
+class WrittenFile {
+ public:
+  virtual ~WrittenFile() = default;
+  /// Renames the file into place; once. The caller syncs the folder (SyncFolderOf).
+  virtual Status Commit() = 0;
+  /// The final path.
+  virtual const std::string& path() const = 0;
+  /// Size, and XXH64 with seed 0, of all that was written.
+  virtual int64_t bytes() const = 0;
+  virtual uint64_t xxh64() const = 0;
+};
+
 /// A pending file (base/pending_file.h) as an output stream of protobuf, with the size and checksum of what was
 /// written. Nothing stands at `path` before Commit; destruction without Commit removes what was written. One thread at
 /// a time.
@@ -17,27 +30,17 @@ namespace hp {
 ///   ... write to file->stream() ...
 ///   HP_RETURN_IF_ERROR(file->Sync());
 ///   HP_RETURN_IF_ERROR(file->Commit());
-class SummedFile {
+class SummedFile : public WrittenFile {
  public:
   /// @param suffix of the temporary name, as PendingFile::Create.
   /// @return kInvalidArgument: the folder is missing or cannot be written; kResourceExhausted: no space.
   static StatusOr<std::unique_ptr<SummedFile>> Create(const std::string& path, const std::string& suffix = ".tmp");
-  virtual ~SummedFile() = default;
-
   /// Where to write; owned by the file. A CodedOutputStream over it must be destroyed before Sync. The first error is
   /// kept for Sync to report.
   virtual google::protobuf::io::ZeroCopyOutputStream* stream() = 0;
   /// Writes what is buffered and waits until the disk has it. Nothing may be written after it.
   /// @return kResourceExhausted: no space; else the first error of a write.
   virtual Status Sync() = 0;
-  /// Renames the file into place; after Sync, once. The caller syncs the folder (SyncFolderOf).
-  virtual Status Commit() = 0;
-
-  /// The final path.
-  virtual const std::string& path() const = 0;
-  /// Size, and XXH64 with seed 0, of all that was written; after Sync.
-  virtual int64_t bytes() const = 0;
-  virtual uint64_t xxh64() const = 0;
 };
 
 /// Size and XXH64 (seed 0) of a file.

@@ -4,6 +4,7 @@
 #include "checkpoint/weights.h"
 
 #include "base/pending_file.h"
+#include "checkpoint/hdf5_file.h"
 #include "checkpoint/message_file.h"
 #include "checkpoint/summed_file.h"
 #include "checkpoint/weights_stream.h"
@@ -99,6 +100,7 @@ Status CheckShape(const Blob& blob, const std::string& layer, int index, const S
 }
 
 StatusOr<CaffeModel> ReadCaffeModel(const std::string& path) {
+  if (IsHdf5Path(path)) return ReadHdf5Model(path);
   CaffeModel model;
   model.path = path;
   const auto reader = [&model](int field, CodedInputStream* part) {

@@ -61,7 +61,8 @@ bool ShapeFits(const Blob& blob, const Shape& expected);
 /// @return kFailedPrecondition, naming the layer, the blob's index, the shape found and the shape expected.
 Status CheckShape(const Blob& blob, const std::string& layer, int index, const Shape& expected);
 
-/// Reads all blobs of a .caffemodel, layer by layer, whether its entries are `layer` or the older `layers`.
+/// Reads all blobs of a .caffemodel, layer by layer, whether its entries are `layer` or the older `layers`; a path that
+/// ends in ".h5" is read as HDF5 (hdf5_file.h).
 /// @return kNotFound: no such file; kInvalidArgument: it can't be opened; kDataLoss: it is truncated, not a
 /// .caffemodel, without any blob, or over protobuf's 2 GiB.
 StatusOr<CaffeModel> ReadCaffeModel(const std::string& path);

@@ -29,12 +29,13 @@ Status CopyValues(const CaffeModel& model, int index, ParamStore* params) {
   return params->WriteValues(index, values);
 }
 
-Status CopyHistory(const LoadedSnapshot& snapshot, int index, ParamStore* params) {
+Status CopyFrom(const LoadedSnapshot& snapshot, int index, ParamStore* params) {
   const StoredParam& param = params->param(index);
-  const auto history = snapshot.histories.find({param.layer, param.blob});
-  if (params->history(index).empty() || history == snapshot.histories.end()) return OkStatus();
   std::vector<float> block(params->count(index));
-  CutBlock(history->second.data, param.whole, param.block, block);
+  HP_RETURN_IF_ERROR(snapshot.CopyValues(param.layer, param.blob, param.whole, param.block, block));
+  HP_RETURN_IF_ERROR(params->WriteValues(index, block));
+  if (params->history(index).empty()) return OkStatus();
+  HP_RETURN_IF_ERROR(snapshot.CopyHistory(param.layer, param.blob, param.whole, param.block, block));
   return params->WriteHistory(index, block);
 }
 
@@ -45,8 +46,7 @@ Status FromSnapshot(const NodeModel& model, const std::string& path, LoadedSnaps
   }
   HP_RETURN_IF_ERROR(FitSnapshot(path, whole, snapshot));
   for (int i = 0; i < params->size(); ++i) {
-    HP_RETURN_IF_ERROR(CopyValues(snapshot->model, i, params));
-    HP_RETURN_IF_ERROR(CopyHistory(*snapshot, i, params));
+    HP_RETURN_IF_ERROR(CopyFrom(*snapshot, i, params));
   }
   return OkStatus();
 }
@@ -76,8 +76,9 @@ Status FromWeights(const NodeModel& node, const std::string& path, ParamStore* p
 }  // namespace
 
 Status SetInitialParams(const NodeModel& model, const InitialParams& from, ParamStore* params) {
-  HP_RETURN_IF_ERROR(Fill(model.any_net(true), from.seed, params));
+  // It has all blobs: drawing others first would hold a restart up.
   if (from.snapshot != nullptr) return FromSnapshot(model, from.snapshot_path, from.snapshot, params);
+  HP_RETURN_IF_ERROR(Fill(model.any_net(true), from.seed, params));
   return from.weights.empty() ? OkStatus() : FromWeights(model, from.weights, params);
 }
 

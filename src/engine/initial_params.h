@@ -17,7 +17,8 @@ struct InitialParams {
   std::string weights;                 ///< a .caffemodel; empty: none. Not read where there is a snapshot
 };
 
-/// Sets this node's slices of all parameters: by the fillers first, then what the snapshot or the weights have. A blob
+/// Sets this node's slices of all parameters: to what the snapshot has, or by the fillers and then what the weights
+/// have. A blob
 /// that `weights` lacks keeps its filler's values, as with Caffe's --weights; a snapshot must have all. Main thread,
 /// before training.
 /// @return kFailedPrecondition, kNotFound: a blob of the file does not fit or is missing (named); kNotFound, kDataLoss:

@@ -168,10 +168,11 @@ Status TakeManifest(const RoutingTable& table, const SnapshotManifest& manifest,
   return MakeLossScaler(table, &manifest, files);
 }
 
-Status LoadSnapshot(const RoutingTable& table, const std::string& resume, Rank rank, JobFiles* files) {
+Status LoadSnapshot(const RoutingTable& table, const std::string& resume, const SnapshotManifest* checked, Rank rank,
+                    JobFiles* files) {
   // It is fitted to the net in SetInitialParams: the shapes follow from the input's, which an FC node hears from
   // others.
-  HP_ASSIGN_OR_RETURN(LoadedSnapshot snapshot, ReadSnapshot(resume));
+  HP_ASSIGN_OR_RETURN(LoadedSnapshot snapshot, ReadSnapshot(resume, checked));
   files->resumed = resume;
   files->snapshot = std::make_unique<LoadedSnapshot>(std::move(snapshot));
   files->start_clock = files->snapshot->iteration;
@@ -230,14 +231,15 @@ StatusOr<JobFiles> JobFiles::Read(const RoutingTable& table, const NodeInfo& nod
     if (!nonce.ok() && table.snapshot_copier() >= 0) return nonce.status();
     if (nonce.ok()) files.nonce = *std::move(nonce);
   }
-  HP_RETURN_IF_ERROR(resume.empty() || resume == kResumeLatest ? MakeLossScaler(table, nullptr, &files)
-                                                               : LoadSnapshot(table, resume, node.rank, &files));
+  HP_RETURN_IF_ERROR(resume.empty() || resume == kResumeLatest
+                         ? MakeLossScaler(table, nullptr, &files)
+                         : LoadSnapshot(table, resume, nullptr, node.rank, &files));
   return files;
 }
 
 Status JobFiles::Adopt(const RoutingTable& table, const LatestSnapshot& latest, Rank rank) {
   if (latest.Has(rank)) {
-    HP_RETURN_IF_ERROR(LoadSnapshot(table, found->state_path, rank, this));
+    HP_RETURN_IF_ERROR(LoadSnapshot(table, found->state_path, &found->manifest, rank, this));
   } else {
     start_clock = latest.manifest.iteration();
     resumed = Format("the snapshot of node \"%s\"", table.node(latest.GiverOf(rank)).name.c_str());

@@ -175,7 +175,8 @@ Status Node::BuildModel() {
     (shape.test() ? plan.test_shape : plan.train_shape) = Shape{shape.channels(), shape.height(), shape.width()};
   }
   HP_ASSIGN_OR_RETURN(std::shared_ptr<const JobPlan> job, JobPlan::Create(plan));
-  HP_RETURN_IF_ERROR(CheckSnapshotSize(job->solver(), job->parameter_bytes()));
+  if (options_.rank == 0 || options_.rank == table_.snapshot_copier())
+    HP_RETURN_IF_ERROR(CheckSnapshotSize(job->solver(), job->parameter_bytes()));
   NodeModel::Options options;
   options.rank = options_.rank;
   options.op_factories = options_.op_factories;

@@ -44,7 +44,13 @@ Status PartWriter::Begin(int64_t clock, int64_t version, int64_t start) {
   CHECK(HasRoom()) << "no room for a copy of iteration " << clock;
   if (layout_.empty()) return OkStatus();
   Part part{clock, start, {}};
-  HP_ASSIGN_OR_RETURN(part.slices, Buffer::Allocate(static_cast<size_t>(PartBytes(layout_))));
+  {
+    MutexLock lock(&mutex_);
+    std::swap(part.slices, spare_);
+  }
+  if (part.slices.bytes() == 0) {
+    HP_ASSIGN_OR_RETURN(part.slices, Buffer::Allocate(static_cast<size_t>(PartBytes(layout_))));
+  }
   float* to = part.slices.floats();
   for (const PartSlice& slice : layout_) {
     const StoredParam& whole = params_[slice.param].whole;
@@ -82,6 +88,7 @@ void PartWriter::Run() {
     options_.on_written(WriteUntilDone(*part));
     {
       MutexLock lock(&mutex_);
+      std::swap(spare_, parts_.front().slices);
       parts_.pop_front();
       changed_.SignalAll();
     }

@@ -21,7 +21,7 @@ namespace hp {
 /// owns (Begin), and training goes on while a thread "slices" writes them into a file of this node's own
 /// (SnapshotPartPath), syncs it, and reports size and sum. A write that fails is tried again every retry_ms until a
 /// newer snapshot waits; then it is reported as failed, which gives the whole snapshot up. Memory: at most kMaxCopies
-/// times this node's own values and histories. Owned by the Snapshotter.
+/// times this node's own values and histories, once from the first snapshot on. Owned by the Snapshotter.
 class PartWriter {
  public:
   static constexpr size_t kMaxCopies = 2;
@@ -73,6 +73,7 @@ class PartWriter {
   mutable Mutex mutex_;
   CondVar changed_;
   std::deque<Part> parts_ HP_GUARDED_BY(mutex_);  // the first one is being written
+  Buffer spare_ HP_GUARDED_BY(mutex_);            // of the last part: new memory would cost as much as the copy
   bool stop_ HP_GUARDED_BY(mutex_) = false, last_attempt_ HP_GUARDED_BY(mutex_) = false;
   Thread thread_;
 };

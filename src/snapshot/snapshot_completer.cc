@@ -183,7 +183,8 @@ void SnapshotCompleter::MergeOne() {
     iteration = *unmerged_.begin();
   }
   const Status status = OrOutOfMemory("merging a snapshot", [&] {
-    return MergeParts(files_.prefix, iteration, files_.train_net, files_.incarnation.get(), files_.before_step);
+    return MergeParts(files_.prefix, iteration, files_.train_net, files_.incarnation.get(), files_.before_step,
+                      files_.most_message_bytes);
   });
   if (status.ok()) {
     LOG(INFO) << "Snapshotting solver state to binary proto file " << SnapshotStatePath(files_.prefix, iteration);

@@ -20,18 +20,6 @@ int64_t LargestOf(const std::vector<ResumePiece>& pieces) {
   return largest;
 }
 
-/// Cuts a block of the values or the history of one parameter.
-Status Cut(const LoadedSnapshot& snapshot, const ParamPlan& param, bool history, std::span<float> out) {
-  if (!history) return snapshot.model.CopyBlock(param.layer, param.blob, param.spec.shape, param.block, out);
-  const auto found = snapshot.histories.find({param.layer, param.blob});
-  if (found == snapshot.histories.end()) {
-    std::fill(out.begin(), out.end(), 0.0f);
-  } else {
-    CutBlock(found->second.data, param.spec.shape, param.block, out);
-  }
-  return OkStatus();
-}
-
 }  // namespace
 
 Status SnapshotTransfer::Take(const JobPlan& job, Rank giver, ParamStore* store) {
@@ -96,7 +84,8 @@ StatusOr<bool> SnapshotTransfer::WaitForTaker(Asked* asked, size_t* unsent) {
 Status SnapshotTransfer::GivePiece(const JobPlan& job, const Asked& asked, const LoadedSnapshot& snapshot) {
   const ParamPlan& param = job.node(asked.taker, true).params().at(SliceParam(asked.tag));
   const std::span<float> piece{rooms_.at(asked.taker).floats(), static_cast<size_t>(param.block.count())};
-  HP_RETURN_IF_ERROR(Cut(snapshot, param, SliceIsHistory(asked.tag), piece));
+  const auto copy = SliceIsHistory(asked.tag) ? &LoadedSnapshot::CopyHistory : &LoadedSnapshot::CopyValues;
+  HP_RETURN_IF_ERROR((snapshot.*copy)(param.layer, param.blob, param.spec.shape, param.block, piece));
   const Status status = transport_->Write(asked.taker, asked.tag, asked.grant, std::as_bytes(piece));
   if (!status.ok()) LOG(WARNING) << "a piece of the snapshot: " << status;  // the failure detector ends the wait
   return OkStatus();

@@ -110,6 +110,7 @@ Status SnapshotWriter::WriteFiles(const GatheredModel& model) {
   contents.net = &options_.train_net;
   contents.manifest = options_.manifest;
   contents.before_step = options_.before_step;
+  contents.most_message_bytes = options_.most_message_bytes;
   contents.incarnation = options_.incarnation.get();
   if (model.loss_scaling) *contents.manifest.mutable_loss_scaling() = *model.loss_scaling;
   if (options_.add_orders) options_.add_orders(model.iteration(), &contents.manifest);

@@ -44,6 +44,7 @@ class SnapshotWriter {
     /// A later start of the job writes them now, and this one must end. Snapshot thread, under no lock; may be null
     /// without an incarnation.
     std::function<void(const Status&)> on_superseded;
+    int64_t most_message_bytes = INT32_MAX - (int64_t{1} << 20);  ///< SnapshotContents::most_message_bytes
     /// Before each change of the folder, as SnapshotContents::before_step. For tests; may be null.
     std::function<void(const std::string& step)> before_step;
     /// What became of the snapshot of an iteration; ahead of on_written. Snapshot thread, under no lock; may be null.

@@ -1,5 +1,6 @@
 // Snapshots that all nodes write into one folder: complete or absent, whatever fails, and the same as those that one
 // node writes.
+#include "checkpoint/hdf5_api.h"
 #include "checkpoint/snapshot_folder.h"
 #include "checkpoint/snapshot_parts.h"
 #include "snapshot/snapshotter.h"
@@ -78,6 +79,34 @@ TEST_F(PartsTest, OwnersWriteAndTheFirstNodeMergesTheSameFilesAsWithoutThem) {
   ASSERT_TRUE(job_->Finish().ok());
   EXPECT_EQ(Contents("net_iter_7.caffemodel"), model);
   EXPECT_EQ(Contents("net_iter_7.solverstate"), state);
+}
+
+// As nets above 2 GiB do it.
+TEST_F(PartsTest, AboveTheLimitOfAMessageCaffesFilesAreHdf5) {
+  if (const Status hdf5 = CheckHdf5(); !hdf5.ok()) GTEST_SKIP() << "SKIPPED: " << hdf5;
+  for (bool in_parts : {true, false}) {
+    Snapshotter::Options options;
+    options.files.most_message_bytes = 100;
+    Start(options);
+    job_->first().OnVerdict(6);
+    job_->Begin(7, true, false, in_parts ? incarnation_->number() : 0);
+    ASSERT_TRUE(job_->Finish().ok());
+    EXPECT_TRUE(job_->IsThere(7));
+    EXPECT_THAT(Files(7),
+                UnorderedElementsAre("net_iter_7.caffemodel.h5", "net_iter_7.solverstate.h5", "net_iter_7.hpnode"));
+    const auto found = FindNewestComplete(folder_ + "/net", 0);
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found->state_path, folder_ + "/net_iter_7.solverstate.h5");
+    EXPECT_TRUE(ReadSnapshot(found->state_path).ok());
+    EXPECT_EQ(PruneSnapshots(folder_ + "/net", RunMark(), 1, {}, nullptr), 0);
+    job_.reset();
+  }
+  const std::string whole = Contents("net_iter_7.caffemodel.h5");
+  ASSERT_TRUE(ReadCaffeModel(folder_ + "/net_iter_7.caffemodel.h5").ok());
+  for (size_t bytes = 0; bytes < whole.size(); bytes += 97) {
+    std::ofstream(folder_ + "/cut.h5", std::ios::binary) << whole.substr(0, bytes);
+    EXPECT_FALSE(ReadCaffeModel(folder_ + "/cut.h5").ok()) << bytes;
+  }
 }
 
 // The merge hangs: what is there then is whole, under any view.

@@ -1,0 +1,303 @@
+// The library's calls are checked one by one, with a handle class that closes what was opened. Its locking is ours: one
+// mutex around each file's reading or writing, because Debian's build is not thread-safe.
+#include "checkpoint/hdf5_file.h"
+
+#include "base/input_file.h"
+#include "base/mutex.h"
+#include "checkpoint/hdf5_api.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+namespace hp {
+
+bool IsHdf5Path(const std::string& path) { return path.ends_with(".h5"); }
+
+#ifdef HP_WITH_HDF5
+
+namespace {
+
+constexpr int64_t kHdf5ChunkBytes = 4 << 20;
+constexpr int64_t kMostRank = 32;  // of the library
+constexpr int64_t kMostHdf5Elements = int64_t{1} << 40;
+
+Mutex hdf5_mutex;
+
+class Handle {
+ public:
+  Handle(hid_t id, herr_t (*close)(hid_t)) : id_(id), close_(close) {}
+  Handle(const Handle&) = delete;
+  ~Handle() { Close(); }
+  hid_t id() const { return id_; }
+  bool ok() const { return id_ >= 0; }
+  bool Close() { return id_ < 0 || close_(std::exchange(id_, -1)) >= 0; }
+
+ private:
+  hid_t id_;
+  herr_t (*const close_)(hid_t);
+};
+
+// --- Writing
+
+Status WriteError(const std::string& path) {
+  if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)
+    return ResourceExhausted("%s: cannot write: %s", path.c_str(), strerror(errno));
+  return InvalidArgument("%s: cannot write: %s", path.c_str(), errno == 0 ? "HDF5 error" : strerror(errno));
+}
+
+class Writer {
+ public:
+  Writer(const Hdf5Api& api, const std::string& path)
+      : api_(api), path_(path), file_(api.create_file(path.c_str(), 0x0002u, 0, 0), api.close_file) {}  // H5F_ACC_TRUNC
+
+  bool ok() const { return file_.ok(); }
+  Status Error() const { return WriteError(path_); }
+  hid_t file() const { return file_.id(); }
+  Status Close() { return file_.Close() ? OkStatus() : Error(); }
+
+  Status Dataset(hid_t group, const std::string& name, const BlobRef& blob) {
+    std::vector<hsize_t> dims(blob.shape.dims().begin(), blob.shape.dims().end());
+    const int rank = static_cast<int>(dims.size());
+    const Handle space(api_.create_space(rank, dims.data(), nullptr), api_.close_space);
+    if (!space.ok()) return Error();
+    Handle set(api_.create_dataset(group, name.c_str(), api_.native_float, space.id(), 0, 0, 0), api_.close_dataset);
+    if (!set.ok()) return Error();
+    HP_RETURN_IF_ERROR(blob.data != nullptr ? WriteAll(set.id(), blob.data) : WriteRows(set.id(), dims, blob));
+    return set.Close() ? OkStatus() : Error();
+  }
+  Status Value(const char* name, hid_t type, const void* value, bool scalar) {
+    const hsize_t one = 1;
+    const Handle space(api_.create_space(scalar ? 0 : 1, &one, nullptr), api_.close_space);
+    if (!space.ok()) return Error();
+    Handle set(api_.create_dataset(file(), name, type, space.id(), 0, 0, 0), api_.close_dataset);
+    if (!set.ok() || api_.write(set.id(), type, 0, 0, 0, value) < 0 || !set.Close()) return Error();
+    return OkStatus();
+  }
+  Status Int(const char* name, int value) { return Value(name, api_.native_int, &value, false); }
+  Status String(const char* name, const std::string& value) {
+    const Handle type(api_.copy_type(api_.c_string), api_.close_type);
+    if (!type.ok() || api_.set_size(type.id(), value.size() + 1) < 0) return Error();
+    return Value(name, type.id(), value.c_str(), true);
+  }
+
+ private:
+  Status WriteAll(hid_t set, const float* data) {
+    return api_.write(set, api_.native_float, 0, 0, 0, data) < 0 ? Error() : OkStatus();
+  }
+  // Some rows of the first axis at a time.
+  Status WriteRows(hid_t set, const std::vector<hsize_t>& dims, const BlobRef& blob) {
+    const int64_t count = blob.shape.count();
+    if (count == 0) return OkStatus();
+    const auto rows = dims.empty() ? 1 : static_cast<int64_t>(dims[0]);
+    const int64_t row_bytes = count / rows * static_cast<int64_t>(sizeof(float));
+    const int64_t most = std::max<int64_t>(1, kHdf5ChunkBytes / row_bytes);
+    std::vector<char> room(static_cast<size_t>(std::min(rows, most) * row_bytes));
+    for (int64_t row = 0; row < rows; row += most) {
+      const int64_t some = std::min(most, rows - row);
+      const std::span<char> piece{room.data(), static_cast<size_t>(some * row_bytes)};
+      if (blob.source) HP_RETURN_IF_ERROR(blob.source(row * row_bytes, piece));
+      if (dims.empty()) return WriteAll(set, reinterpret_cast<const float*>(room.data()));
+      std::vector<hsize_t> start(dims.size(), 0), extent = dims;
+      start[0] = row;
+      extent[0] = some;
+      const Handle memory(api_.create_space(static_cast<int>(dims.size()), extent.data(), nullptr), api_.close_space);
+      const Handle target(api_.space_of(set), api_.close_space);
+      if (!memory.ok() || !target.ok() ||
+          api_.select(target.id(), H5S_SELECT_SET, start.data(), nullptr, extent.data(), nullptr) < 0 ||
+          api_.write(set, api_.native_float, memory.id(), target.id(), 0, room.data()) < 0) {
+        return Error();
+      }
+    }
+    return OkStatus();
+  }
+
+  const Hdf5Api& api_;
+  const std::string path_;
+  Handle file_;
+};
+
+StatusOr<const Hdf5Api*> Quiet() {
+  HP_ASSIGN_OR_RETURN(const Hdf5Api* api, LoadHdf5());
+  api->set_auto(0, nullptr, nullptr);  // its opinion of errors on stderr; ours is in the Status
+  errno = 0;
+  return api;
+}
+
+// --- Reading
+
+class Reader {
+ public:
+  Reader(const Hdf5Api& api, const std::string& path)
+      : api_(api), path_(path), file_(api.open_file(path.c_str(), 0x0000u, 0), api.close_file) {}  // H5F_ACC_RDONLY
+
+  bool ok() const { return file_.ok(); }
+  hid_t file() const { return file_.id(); }
+  Status Error(const std::string& what) const {
+    return DataLoss("%s: truncated, or not a Caffe file: %s", path_.c_str(), what.c_str());
+  }
+
+  StatusOr<std::vector<std::string>> Names(hid_t group) const {
+    H5G_info_t info;
+    if (api_.group_info(group, &info) < 0) return Error("a group cannot be read");
+    std::vector<std::string> names;
+    for (hsize_t i = 0; i < info.nlinks; ++i) {
+      const ssize_t size = api_.link_name(group, ".", H5_INDEX_NAME, H5_ITER_INC, i, nullptr, 0, 0);
+      if (size <= 0) return Error("a name cannot be read");
+      std::string name(static_cast<size_t>(size) + 1, '\0');
+      api_.link_name(group, ".", H5_INDEX_NAME, H5_ITER_INC, i, name.data(), name.size(), 0);
+      name.resize(static_cast<size_t>(size));
+      names.push_back(std::move(name));
+    }
+    return names;
+  }
+  StatusOr<Blob> ReadDataset(hid_t group, const std::string& name) const {
+    const Handle set(api_.open_dataset(group, name.c_str(), 0), api_.close_dataset);
+    if (!set.ok()) return Error("no dataset " + name);
+    const Handle space(api_.space_of(set.id()), api_.close_space);
+    const int rank = space.ok() ? api_.rank(space.id()) : -1;
+    if (rank < 0 || rank > kMostRank) return Error("dataset " + name + " has no shape");
+    std::vector<hsize_t> dims(rank);
+    api_.dims(space.id(), dims.data(), nullptr);
+    int64_t left = kMostHdf5Elements;  // of a product that could overflow
+    for (const hsize_t dim : dims)
+      left = dim == 0 ? left : left / static_cast<int64_t>(std::min<hsize_t>(dim, INT64_MAX));
+    if (left == 0) return Error("dataset " + name + " is too large");
+    Blob blob;
+    blob.shape = Shape(std::vector<int64_t>(dims.begin(), dims.end()));
+    blob.data.resize(blob.shape.count());
+    if (api_.read(set.id(), api_.native_float, 0, 0, 0, blob.data.data()) < 0)
+      return Error("dataset " + name + " cannot be read");
+    return blob;
+  }
+  /// Those of a group named 0, 1, ...
+  StatusOr<std::vector<Blob>> Numbered(hid_t group) const {
+    HP_ASSIGN_OR_RETURN(const std::vector<std::string> names, Names(group));
+    std::vector<Blob> blobs;
+    for (size_t i = 0; i < names.size(); ++i) {
+      HP_ASSIGN_OR_RETURN(Blob blob, ReadDataset(group, std::to_string(i)));
+      blobs.push_back(std::move(blob));
+    }
+    return blobs;
+  }
+  StatusOr<int> Int(const char* name) const {
+    const Handle set(api_.open_dataset(file(), name, 0), api_.close_dataset);
+    int value = 0;
+    if (!set.ok() || api_.read(set.id(), api_.native_int, 0, 0, 0, &value) < 0) return Error(std::string("no ") + name);
+    return value;
+  }
+  StatusOr<std::string> String(const char* name) const {
+    const Handle set(api_.open_dataset(file(), name, 0), api_.close_dataset);
+    if (!set.ok()) return Error(std::string("no ") + name);
+    const Handle type(api_.type_of(set.id()), api_.close_type);
+    std::string value(type.ok() ? api_.size_of(type.id()) : 0, '\0');
+    if (value.empty() || api_.read(set.id(), type.id(), 0, 0, 0, value.data()) < 0)
+      return Error(std::string("no ") + name);
+    return std::string(value.c_str());
+  }
+
+ private:
+  const Hdf5Api& api_;
+  const std::string path_;
+  const Handle file_;
+};
+
+// What the library says of a missing file is no Status.
+Status CheckReadable(const std::string& path) {
+  HP_ASSIGN_OR_RETURN(const int fd, OpenInputFile(path));
+  close(fd);
+  return OkStatus();
+}
+
+}  // namespace
+
+Status WriteHdf5Model(const std::string& path, const BlobRefs& blobs) {
+  const MutexLock lock(&hdf5_mutex);
+  HP_ASSIGN_OR_RETURN(const Hdf5Api* api, Quiet());
+  Writer writer(*api, path);
+  if (!writer.ok()) return writer.Error();
+  const Handle data(api->create_group(writer.file(), "data", 0, 0, 0), api->close_group);
+  if (!data.ok()) return writer.Error();
+  for (auto blob = blobs.begin(); blob != blobs.end();) {
+    const std::string& layer = blob->first.first;
+    const Handle group(api->create_group(data.id(), layer.c_str(), 0, 0, 0), api->close_group);
+    if (!group.ok()) return writer.Error();
+    for (; blob != blobs.end() && blob->first.first == layer; ++blob) {
+      HP_RETURN_IF_ERROR(writer.Dataset(group.id(), std::to_string(blob->first.second), blob->second));
+    }
+  }
+  return writer.Close();
+}
+
+Status WriteHdf5State(const std::string& path, const caffe::SolverState& head, const std::vector<BlobRef>& histories) {
+  const MutexLock lock(&hdf5_mutex);
+  HP_ASSIGN_OR_RETURN(const Hdf5Api* api, Quiet());
+  Writer writer(*api, path);
+  if (!writer.ok()) return writer.Error();
+  HP_RETURN_IF_ERROR(writer.Int("iter", head.iter()));
+  HP_RETURN_IF_ERROR(writer.String("learned_net", head.learned_net()));
+  HP_RETURN_IF_ERROR(writer.Int("current_step", head.current_step()));
+  if (head.has_manifest()) HP_RETURN_IF_ERROR(writer.Int("has_manifest", 1));
+  const Handle group(api->create_group(writer.file(), "history", 0, 0, 0), api->close_group);
+  if (!group.ok()) return writer.Error();
+  for (size_t i = 0; i < histories.size(); ++i) {
+    HP_RETURN_IF_ERROR(writer.Dataset(group.id(), std::to_string(i), histories[i]));
+  }
+  return writer.Close();
+}
+
+StatusOr<CaffeModel> ReadHdf5Model(const std::string& path) {
+  HP_RETURN_IF_ERROR(CheckReadable(path));
+  const MutexLock lock(&hdf5_mutex);
+  HP_ASSIGN_OR_RETURN(const Hdf5Api* api, Quiet());
+  const Reader reader(*api, path);
+  if (!reader.ok()) return reader.Error("no HDF5 file");
+  const Handle data(api->open_group(reader.file(), "data", 0), api->close_group);
+  if (!data.ok()) return reader.Error("no group data");
+  CaffeModel model;
+  model.path = path;
+  HP_ASSIGN_OR_RETURN(const std::vector<std::string> layers, reader.Names(data.id()));
+  for (const std::string& layer : layers) {
+    const Handle group(api->open_group(data.id(), layer.c_str(), 0), api->close_group);
+    if (!group.ok()) return reader.Error("no group data/" + layer);
+    HP_ASSIGN_OR_RETURN(std::vector<Blob> blobs, reader.Numbered(group.id()));
+    for (size_t i = 0; i < blobs.size(); ++i) model.blobs[{layer, static_cast<int>(i)}] = std::move(blobs[i]);
+  }
+  if (model.blobs.empty()) return DataLoss("%s: contains no layer with parameters", path.c_str());
+  return model;
+}
+
+StatusOr<std::vector<Blob>> ReadHdf5State(const std::string& path, caffe::SolverState* head) {
+  HP_RETURN_IF_ERROR(CheckReadable(path));
+  const MutexLock lock(&hdf5_mutex);
+  HP_ASSIGN_OR_RETURN(const Hdf5Api* api, Quiet());
+  const Reader reader(*api, path);
+  if (!reader.ok()) return reader.Error("no HDF5 file");
+  HP_ASSIGN_OR_RETURN(const int iter, reader.Int("iter"));
+  HP_ASSIGN_OR_RETURN(const int step, reader.Int("current_step"));
+  HP_ASSIGN_OR_RETURN(const std::string learned_net, reader.String("learned_net"));
+  head->set_iter(iter);
+  head->set_current_step(step);
+  head->set_learned_net(learned_net);
+  if (reader.Int("has_manifest").ok()) head->set_has_manifest(true);
+  const Handle group(api->open_group(reader.file(), "history", 0), api->close_group);
+  if (!group.ok()) return reader.Error("no group history");
+  return reader.Numbered(group.id());
+}
+
+#else
+
+Status WriteHdf5Model(const std::string&, const BlobRefs&) { return CheckHdf5(); }
+Status WriteHdf5State(const std::string&, const caffe::SolverState&, const std::vector<BlobRef>&) {
+  return CheckHdf5();
+}
+StatusOr<CaffeModel> ReadHdf5Model(const std::string&) { return CheckHdf5(); }
+StatusOr<std::vector<Blob>> ReadHdf5State(const std::string&, caffe::SolverState*) { return CheckHdf5(); }
+
+#endif
+
+}  // namespace hp
