@@ -173,17 +173,18 @@ class LaunchTest(launched.Launched):
         self.make_job(snapshot=10)
         job = self.launch(self.table(), "--max_restarts=1", "--resume=" + self.path("out_iter_20.solverstate"))
         self.await_text(job, "Snapshotting solver state")
-        nodes = self.nodes_of_run().values()
-        for pid in nodes:
-            os.kill(pid, signal.SIGSTOP)
-        for pid in nodes:
-            self.await_stopped(pid)  # it writes no more
+        fc0 = self.nodes_of_run()["fc0"]
+        conv0 = self.nodes_of_run()["conv0"]
+        for pid in (conv0, fc0):
+            os.kill(pid, signal.SIGSTOP)  # both write files where they share a folder
+        for pid in (conv0, fc0):
+            self.await_stopped(pid)
         for path in glob.glob(self.path("out_*")):
             if "iter_20." not in path:
                 os.remove(path)
-        for pid in nodes:
-            os.kill(pid, signal.SIGKILL)
-        self.await_text(job, r"no host has one of the job's snapshots, such as \S*/out_iter_\d+\.hpnode: it begins as it did")
+        os.kill(fc0, signal.SIGKILL)
+        os.kill(conv0, signal.SIGKILL)
+        self.await_text(job, r"no host has a complete snapshot of the job's: it begins as it did")
         self.await_text(job, r"\] .*resuming at iteration 20 from \S*/out_iter_20.solverstate", count=4)
         job.send(signal.SIGTERM)
         self.expect_exit(job, 5)

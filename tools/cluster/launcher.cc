@@ -20,10 +20,8 @@ constexpr int kGraceTicks = 5 * kTicksPerSecond;
 // A stop takes as long as a snapshot, and --stop_within_s of hpnode bounds it.
 constexpr int kStopGraceTicks = 60 * kTicksPerSecond;
 constexpr int kFirstSignalExit = 128;
-// Caffe's lines, when a snapshot begins and once its files are written.
-constexpr char kBegunWords[] = "] Snapshotting to binary proto file ";
-constexpr char kWrittenWords[] = "] Snapshotting solver state to binary proto file ";
-constexpr size_t kMostBegun = 8;
+constexpr char kSnapshotWords[] = "] Snapshotting to binary proto file ";  // Caffe's
+constexpr size_t kMostSnapshots = 8;
 
 /// What a node's exit status says, in the words of Status.
 StatusCode CodeOfExit(int exit) {
@@ -41,10 +39,6 @@ StatusCode CodeOfExit(int exit) {
     default:
       return exit > kFirstSignalExit ? StatusCode::kUnavailable : StatusCode::kInternal;
   }
-}
-
-std::string ManifestBeside(const std::string& path) {
-  return std::filesystem::path(path).replace_extension(".hpnode").string();
 }
 
 std::string WordsOfExit(int exit) {
@@ -123,16 +117,10 @@ void Launcher::OnOutput(int id, const std::string& line) {
   const auto node = node_of_id_.find(id);
   if (node == node_of_id_.end()) return;
   output_.Add(node->second, line);
-  NoteSnapshot(line);
-}
-
-// A snapshot counts from its manifest on, which may be there before Caffe's files are, or without a line that says so.
-void Launcher::NoteSnapshot(const std::string& line) {
-  if (const size_t at = line.find(kBegunWords); at != std::string::npos) {
-    begun_snapshots_.push_back(ManifestBeside(line.substr(at + sizeof(kBegunWords) - 1)));
-    if (begun_snapshots_.size() > kMostBegun) begun_snapshots_.pop_front();
-  } else if (const size_t written = line.find(kWrittenWords); written != std::string::npos) {
-    written_snapshot_ = ManifestBeside(line.substr(written + sizeof(kWrittenWords) - 1));
+  if (const size_t at = line.find(kSnapshotWords); at != std::string::npos) {
+    const std::filesystem::path model = line.substr(at + sizeof(kSnapshotWords) - 1);
+    snapshots_.push_back(std::filesystem::path(model).replace_extension(".hpnode"));
+    if (snapshots_.size() > kMostSnapshots) snapshots_.pop_front();
   }
 }
 

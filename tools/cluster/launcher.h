@@ -74,7 +74,6 @@ class Launcher {
   Status RunOnce();
   Status Watch();
   void OnOutput(int id, const std::string& line);
-  void NoteSnapshot(const std::string& line);
   void OnExit(int id, const ProcessExit& exit);
   void OnLost(const std::string& host, const Status& why);
   void OnSignal(int signal);
@@ -101,9 +100,8 @@ class Launcher {
   std::map<int, int> node_of_id_;
   std::map<std::string, int> failures_of_host_;
   bool started_ = false, stop_asked_ = false;
-  // Paths of manifests: of the latest snapshots that a node began, and of the last that it said is written.
-  std::deque<std::string> begun_snapshots_;
-  std::string written_snapshot_;
+  /// Manifests of the latest snapshots that nodes began. One that exists completes its snapshot.
+  std::deque<std::string> snapshots_;
   int incarnation_ = 0;
   int ticks_since_failure_ = 0;
   int first_failed_ = -1;  // node

@@ -4,8 +4,7 @@
 
 #include "glog/logging.h"
 
-#include <set>
-#include <string>
+#include <algorithm>
 
 namespace hp {
 namespace {
@@ -57,21 +56,18 @@ void Launcher::ReplaceHost(const std::string& host) {
 // The nodes find the newest complete snapshot and give it to those that lack it. Only where this job has written one: a
 // snapshot_prefix may have those of an earlier training too, which a job that began anew does not go on from.
 Status Launcher::ChooseResumed() {
-  std::set<std::string> manifests(begun_snapshots_.begin(), begun_snapshots_.end());
-  if (!written_snapshot_.empty()) manifests.insert(written_snapshot_);
   bool there = false;
-  for (auto host = hosts_.begin(); host != hosts_.end() && !there; ++host) {
-    for (auto path = manifests.begin(); path != manifests.end() && !there; ++path) {
-      HP_ASSIGN_OR_RETURN(there, agents_->Has(*host, *path));
+  for (const std::string& manifest : snapshots_) {
+    for (auto host = hosts_.begin(); host != hosts_.end() && !there; ++host) {
+      HP_ASSIGN_OR_RETURN(there, agents_->Has(*host, manifest));
     }
   }
   options_.resume = there ? kFromLatest : first_resume_;
   if (there || first_resume_ == kFromLatest) return OkStatus();
-  if (manifests.empty()) {
+  if (snapshots_.empty()) {
     LOG(WARNING) << "the job has written no snapshot: it begins as it did before";
   } else {
-    LOG(WARNING) << "no host has one of the job's snapshots, such as " << *manifests.rbegin()
-                 << ": it begins as it did before";
+    LOG(WARNING) << "no host has a complete snapshot of the job's: it begins as it did before";
   }
   return OkStatus();
 }
