@@ -128,5 +128,6 @@ march=$(cached HP_MARCH)
 [[ $march != native ]] ||
   echo "bundle: built with -march=native: other processors may not run it; -DHP_MARCH=x86-64-v3 is for all of the last ten years" >&2
 
-tar --sort=name --owner=0 --group=0 --numeric-owner -C "$here" -czf "$out/$name.tar.gz" "$name"
+# NVIDIA's libraries have more than 1 GB, of which a higher level takes off little in many minutes.
+tar --sort=name --owner=0 --group=0 --numeric-owner -C "$here" -I 'gzip -1' -cf "$out/$name.tar.gz" "$name"
 echo "$out/$name.tar.gz"
