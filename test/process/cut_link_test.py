@@ -53,11 +53,22 @@ class Hosts(cluster.JobTest):
         self.addresses = addresses
         return addresses
 
-    def start_hosts(self, conv, fc, rate=None, iterations=10, **table):
+    def use_another_folder(self):
+        """Gives all nodes but the first a snapshot folder of their own, as hosts without a shared disk have. Returns their
+        table."""
+        os.makedirs(self.path("else"), exist_ok=True)
+        table, solver = (self.read(name).decode() for name in ("table.prototxt", "solver.prototxt"))
+        self.write("others.prototxt", table.replace("solver.prototxt", "others_solver.prototxt"))
+        self.write("others_solver.prototxt", solver.replace(self.path("out"), self.path("else/out")))
+        return "others.prototxt"
+
+    def start_hosts(self, conv, fc, rate=None, iterations=10, own_folders=False, **table):
         """Starts each node on a host of its own, and waits until they train."""
         names = ["conv%d" % i for i in range(conv)] + ["fc%d" % i for i in range(fc)]
         self.make_table(conv=conv, fc=fc, hosts=self.make_hosts(names, rate), **table)
-        nodes = {name: self.start(name=name, prefix=self.on_host(name)) for name in names}
+        others = self.use_another_folder() if own_folders else "table.prototxt"
+        nodes = {name: self.start(name=name, prefix=self.on_host(name), table=others if i > 0 else "table.prototxt")
+                 for i, name in enumerate(names)}
         self.await_training(nodes.values(), iterations)
         return nodes
 
@@ -116,7 +127,7 @@ class CutLinkTest(Hosts):
     def lose_in_gather(self, victim):
         """Kills `victim` while the first node gathers a snapshot over a slow link."""
         self.make_job(hidden=10000, snapshot=1000000, solver="display: 1\nbase_lr: 0.0001\n")
-        nodes = self.start_hosts(2, 1, rate="40mbit")
+        nodes = self.start_hosts(2, 1, rate="40mbit", own_folders=True)
         received = self.received("conv0")
         nodes["conv0"].send(cluster.signal.SIGHUP)
         deadline = cluster.time.monotonic() + cluster.PATIENCE_S
