@@ -107,11 +107,16 @@ int64_t BoundaryRequests::clocks_judged() {
 
 std::optional<LossScalingState> BoundaryRequests::loss_scaling() {
   MutexLock lock(&mutex_);
-  if (!keeper_ || !keeper_->scaler()) return std::nullopt;
-  return keeper_->scaler()->state();
+  return loss_scaling_;
 }
 
 void BoundaryRequests::Add(const Verdict& verdict) {
+  if (verdict.has_finite_updates()) {
+    MutexLock lock(&mutex_);
+    loss_scaling_.emplace();
+    loss_scaling_->set_scale(verdict.next_loss_scale());
+    loss_scaling_->set_finite_updates(verdict.finite_updates());
+  }
   if (!verdict.stop() && !verdict.snapshot() && !verdict.pull() && !verdict.has_trace() && verdict.owner_files() == 0)
     return;
   MutexLock lock(&mutex_);

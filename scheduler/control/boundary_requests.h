@@ -64,8 +64,9 @@ class BoundaryRequests {
   int64_t clocks_judged() HP_EXCLUDES(mutex_);
   /// How many clocks this node has reported (AddRequests), counted as above. No verdict is on a later one.
   int64_t clocks_reported() const { return clocks_reported_; }
-  /// The loss scaler's state after the latest verdict, for a snapshot's manifest. @return nothing on nodes but the
-  /// first, and where losses are not scaled.
+  /// The loss scaler's state after the latest verdict that was added, for a snapshot's manifest: at a boundary that of
+  /// the clock in front of it, since updates of scaled losses wait for their verdict. @return nothing before the first
+  /// verdict, and where losses are not scaled.
   std::optional<LossScalingState> loss_scaling() HP_EXCLUDES(mutex_);
 
   /// Keeps the requests of a verdict until their boundary; ignores a verdict without any. Once for each clock.
@@ -93,6 +94,7 @@ class BoundaryRequests {
   int64_t clocks_judged_ HP_GUARDED_BY(mutex_) = 0;
   std::vector<std::pair<JobOrder, OrderSink>> orders_ HP_GUARDED_BY(mutex_);  // for the next verdict
   std::optional<int64_t> stop_at_ HP_GUARDED_BY(mutex_);
+  std::optional<LossScalingState> loss_scaling_ HP_GUARDED_BY(mutex_);
   std::map<int64_t, Verdict> requests_ HP_GUARDED_BY(mutex_);  // by the clock behind the boundary
 };
 

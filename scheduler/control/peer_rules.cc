@@ -247,7 +247,8 @@ Status PeerRules::CheckVerdict(const Verdict& verdict, int64_t clocks_reported) 
   ++next_verdict_;
   const bool sound = std::isfinite(verdict.scale()) && verdict.scale() >= 0 &&
                      std::isfinite(verdict.next_loss_scale()) && verdict.next_loss_scale() > 0 &&
-                     verdict.layer().size() <= kMaxLayerName && verdict.owner_files() >= 0 &&
+                     verdict.finite_updates() >= 0 && verdict.layer().size() <= kMaxLayerName &&
+                     verdict.owner_files() >= 0 &&
                      (!verdict.has_base_lr() || (std::isfinite(verdict.base_lr()) && verdict.base_lr() > 0)) &&
                      verdict.slow_node().node() >= 0 && verdict.slow_node().node() < table_.size() &&
                      std::isfinite(verdict.slow_node().waits()) && std::isfinite(verdict.slow_node().others_wait());

@@ -46,7 +46,10 @@ void VerdictKeeper::Judge(bool losses_finite, bool gradients_finite, const std::
   } else {
     verdict->set_status(static_cast<int>(StatusCode::kNumeric));
   }
-  if (scaler_) verdict->set_next_loss_scale(scaler_->scale());
+  if (scaler_) {
+    verdict->set_next_loss_scale(scaler_->scale());
+    verdict->set_finite_updates(scaler_->state().finite_updates());
+  }
 }
 
 }  // namespace hp

@@ -58,7 +58,7 @@ class Snapshotter {
   /// HasRoom(files) must be true (CHECK).
   /// @param version updates that the values have seen: `clock`, or fewer for a pull with staleness.
   /// @param files,pull what the copy is for: one or both.
-  /// @param loss_scaling for the snapshot's manifest; read on the first node.
+  /// @param loss_scaling for the snapshot's manifest; read on nodes that write one.
   /// @param start if not 0, all nodes have the first node's folder, and each writes its own part of the snapshot under
   /// this number of the job's start (Verdict.owner_files); alike on all nodes.
   /// @return kInternal: the device failed.

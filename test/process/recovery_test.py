@@ -219,6 +219,22 @@ class CopiesTest(SnapshotsTest):
         self.expect_all(self.start_in_own_folders(first, others, iterations=last), 0)
         self.assertEqual(resumed, self.result(last), "the files differ")
 
+    def test_the_copy_has_the_loss_scale(self):
+        first, others = self.own_folders(hosts=self.HOSTS, extra=self.COPIES +
+                                         " precision: FP16 loss_scaling { initial: 4 growth_interval: 7 }")
+        self.expect_all(self.start_in_own_folders(first, others), 0, "Optimization Done")
+        states = [re.findall(r"loss_scaling \{\s*scale: (\S+)\s*finite_updates: (\d+)", self.read(path).decode())
+                  for path in ("out_iter_30.hpnode", "else/out_iter_30.hpnode")]
+        self.assertEqual(states[0], [("64", "2")], "doubled after 7, 14, 21 and 28 updates")
+        self.assertEqual(states[1], states[0])
+        whole = self.result(50)
+        self.remove("out_*")
+        for path in glob.glob(self.path("else/out_iter_[45]0.*")):
+            os.remove(path)
+        nodes = self.start_in_own_folders(first, others, LATEST)
+        self.expect_all(nodes, 0, "Optimization Done", "resuming at iteration 30 from")
+        self.assertEqual(self.result(50), whole, "the files differ")
+
     def test_the_copier_keeps_as_many(self):
         first, others = self.own_folders(hosts=self.HOSTS, extra=self.COPIES)
         self.expect_all(self.start_in_own_folders(first, others, "--keep_snapshots=2"), 0, "Optimization Done")

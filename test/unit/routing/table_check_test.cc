@@ -47,9 +47,6 @@ TEST(TableCheckTest, ACopyOfSnapshotsNeedsASecondHost) {
   const auto faults = [](const std::string& rest) { return Structure(std::string(kTable) + rest); };
   EXPECT_THAT(faults("snapshot_copies: 2"), IsEmpty());
   EXPECT_THAT(faults("snapshot_copies: 3"), ElementsAre("snapshot_copies is 3; expected 1 or 2"));
-  EXPECT_THAT(faults("snapshot_copies: 2 precision: FP16"),
-              ElementsAre("snapshot_copies is 2 with precision FP16, whose loss scale the first node alone knows; "
-                          "expected 1"));
   EXPECT_THAT(Structure(R"(solver: "s" stage { kind: CONV } node { name: "n" stage: 0 host: "a" port: 1 }
                            snapshot_copies: 2)"),
               ElementsAre("snapshot_copies is 2, but all nodes are on host \"a\"; expected a node on another one"));
