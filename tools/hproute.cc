@@ -1,6 +1,7 @@
 // Writes a routing table, or lists every fault of one.
 #include "base/job_token.h"
 #include "base/pending_file.h"
+#include "base/words.h"
 #include "commands/check_table.h"
 #include "commands/job_hosts.h"
 #include "commands/make_table.h"
@@ -16,7 +17,6 @@
 
 #include <cstdlib>
 #include <iostream>
-#include <sstream>
 
 DEFINE_string(solver, "", "Caffe solver file of the job.");
 DEFINE_string(plan, "",
@@ -126,15 +126,6 @@ Examples:
 Exit status: 0 written or valid, 2 faults.
 )";
 
-std::vector<std::string> SplitList(const std::string& text) {
-  std::vector<std::string> items;
-  std::istringstream stream(text);
-  for (std::string item; std::getline(stream, item, ',');) {
-    if (!item.empty()) items.push_back(item);
-  }
-  return items;
-}
-
 StatusOr<std::vector<int>> Numbers(const char* flag, const std::string& text, const char* what) {
   std::vector<int> numbers;
   for (const std::string& item : SplitList(text)) {
@@ -225,12 +216,6 @@ PlanFlags FlagsOfPlan() {
   return flags;
 }
 
-std::string JoinList(const std::vector<std::string>& items) {
-  std::string text;
-  for (const std::string& item : items) text += (text.empty() ? "" : ",") + item;
-  return text;
-}
-
 /// How a scheduler starts the nodes of a table that was planned for `job_hosts`, each as the task of its number.
 StatusOr<std::string> HowToStart(const RoutingTableConfig& config, const std::vector<std::string>& job_hosts) {
   std::vector<std::string> node_hosts, hosts;
@@ -238,12 +223,12 @@ StatusOr<std::string> HowToStart(const RoutingTableConfig& config, const std::ve
   for (const std::string& entry : job_hosts) hosts.push_back(entry.substr(0, entry.find('/')));
   HP_ASSIGN_OR_RETURN(const TaskPlacement placement, PlaceTasks(node_hosts, hosts));
   std::string text = "tasks: " + std::to_string(config.node_size()) + ", " + std::to_string(placement.nodes_per_host) +
-                     " on each of " + JoinList(placement.hosts) + "\n";
+                     " on each of " + Join(placement.hosts, ",") + "\n";
   if (!FLAGS_hosts.starts_with("slurm")) return text;
   return text + "start: srun --nodes=" + std::to_string(placement.hosts.size()) +
          " --ntasks=" + std::to_string(config.node_size()) +
-         " --ntasks-per-node=" + std::to_string(placement.nodes_per_host) + " --nodelist=" + JoinList(placement.hosts) +
-         " --distribution=block hpnode --routing=" + FLAGS_out + "\n";
+         " --ntasks-per-node=" + std::to_string(placement.nodes_per_host) +
+         " --nodelist=" + Join(placement.hosts, ",") + " --distribution=block hpnode --routing=" + FLAGS_out + "\n";
 }
 
 Status WriteProfile() {
@@ -273,7 +258,7 @@ Status Plan() {
   std::vector<std::string> job_hosts;
   if (AreJobHosts(FLAGS_hosts)) {
     HP_ASSIGN_OR_RETURN(job_hosts, JobHostsToPlan(FLAGS_hosts));
-    flags.hosts = JoinList(job_hosts);
+    flags.hosts = Join(job_hosts, ",");
     if (!IsGiven("port")) {
       HP_ASSIGN_OR_RETURN(flags.port, JobPort(FLAGS_hosts, FLAGS_port));
     }

@@ -1,5 +1,6 @@
 // Waits until enough nodes have asked, plans, hands each its table, and hears how it goes.
 #include "base/mutex.h"
+#include "base/words.h"
 #include "commands/serve_tables.h"
 #include "tools/tool_main.h"
 
@@ -8,7 +9,6 @@
 
 #include <memory>
 #include <optional>
-#include <sstream>
 #include <utility>
 
 DEFINE_string(solver, "", "Caffe solver file of the job.");
@@ -66,15 +66,6 @@ Example:
   hpnode --role=fc --routing=tcp://127.0.0.1:29400 &     # twice
 It serves until it is ended by SIGINT or SIGTERM. Exit status: 2 invalid input or configuration.
 )";
-
-std::vector<std::string> SplitList(const std::string& text) {
-  std::vector<std::string> items;
-  std::istringstream stream(text);
-  for (std::string item; std::getline(stream, item, ',');) {
-    if (!item.empty()) items.push_back(item);
-  }
-  return items;
-}
 
 TableRequest RequestOfFlags() {
   TableRequest table;

@@ -3,6 +3,7 @@
 #include "backend/backend.h"
 #include "base/format.h"
 #include "base/memory_room.h"
+#include "base/words.h"
 #include "commands/describe.h"
 #include "commands/hosts_like_this.h"
 #include "commands/profile_net.h"
@@ -17,7 +18,6 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <sstream>
 #include <tuple>
 
 namespace hp {
@@ -51,12 +51,7 @@ StatusOr<Hosts> HostsOfFlag(const std::string& flag, std::string* note) {
   std::error_code error;
   if (std::filesystem::is_regular_file(flag, error)) return ReadHosts(flag);
   if (flag.ends_with(".prototxt")) return NotFound("--hosts=%s: no such file", flag.c_str());
-  std::vector<std::string> names;
-  std::istringstream stream(flag);
-  for (std::string name; std::getline(stream, name, ',');) {
-    if (!name.empty()) names.push_back(name);
-  }
-  return HostsLikeThis(names, note);
+  return HostsLikeThis(SplitList(flag), note);
 }
 
 StatusOr<Workload> WorkOf(const PlanFlags& flags, const PlanFiles& files) {
