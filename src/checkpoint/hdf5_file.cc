@@ -26,7 +26,10 @@ constexpr int64_t kHdf5ChunkBytes = 4 << 20;
 constexpr int64_t kMostRank = 32;  // of the library
 constexpr int64_t kMostHdf5Elements = int64_t{1} << 40;
 
-Mutex hdf5_mutex;
+Mutex* LibraryMutex() {
+  static Mutex* const mutex = new Mutex;
+  return mutex;
+}
 
 class Handle {
  public:
@@ -216,7 +219,7 @@ Status CheckReadable(const std::string& path) {
 }  // namespace
 
 Status WriteHdf5Model(const std::string& path, const BlobRefs& blobs) {
-  const MutexLock lock(&hdf5_mutex);
+  const MutexLock lock(LibraryMutex());
   HP_ASSIGN_OR_RETURN(const Hdf5Api* api, Quiet());
   Writer writer(*api, path);
   if (!writer.ok()) return writer.Error();
@@ -234,7 +237,7 @@ Status WriteHdf5Model(const std::string& path, const BlobRefs& blobs) {
 }
 
 Status WriteHdf5State(const std::string& path, const caffe::SolverState& head, const std::vector<BlobRef>& histories) {
-  const MutexLock lock(&hdf5_mutex);
+  const MutexLock lock(LibraryMutex());
   HP_ASSIGN_OR_RETURN(const Hdf5Api* api, Quiet());
   Writer writer(*api, path);
   if (!writer.ok()) return writer.Error();
@@ -252,7 +255,7 @@ Status WriteHdf5State(const std::string& path, const caffe::SolverState& head, c
 
 StatusOr<CaffeModel> ReadHdf5Model(const std::string& path) {
   HP_RETURN_IF_ERROR(CheckReadable(path));
-  const MutexLock lock(&hdf5_mutex);
+  const MutexLock lock(LibraryMutex());
   HP_ASSIGN_OR_RETURN(const Hdf5Api* api, Quiet());
   const Reader reader(*api, path);
   if (!reader.ok()) return reader.Error("no HDF5 file");
@@ -273,7 +276,7 @@ StatusOr<CaffeModel> ReadHdf5Model(const std::string& path) {
 
 StatusOr<std::vector<Blob>> ReadHdf5State(const std::string& path, caffe::SolverState* head) {
   HP_RETURN_IF_ERROR(CheckReadable(path));
-  const MutexLock lock(&hdf5_mutex);
+  const MutexLock lock(LibraryMutex());
   HP_ASSIGN_OR_RETURN(const Hdf5Api* api, Quiet());
   const Reader reader(*api, path);
   if (!reader.ok()) return reader.Error("no HDF5 file");
