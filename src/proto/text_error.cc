@@ -111,9 +111,6 @@ std::vector<std::string> FieldNames(const Descriptor& type) {
 std::string UnknownField(const std::string& field, const std::vector<Frame>& frames) {
   const Descriptor* type = frames.back().type;
   if (type == nullptr) return Format("unknown field \"%s\"", field.c_str());
-  if (type->file()->package() == "caffe" && IsCaffeField(type->name(), field)) {
-    return Format("field \"%s\" is a Caffe field that hpnode does not support yet", field.c_str());
-  }
   const std::string block = frames.size() > 1 ? "\"" + frames[frames.size() - 2].field + "\"" : type->name();
   const std::string nearest = NearestName(field, FieldNames(*type));
   if (!nearest.empty()) {

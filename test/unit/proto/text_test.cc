@@ -43,13 +43,6 @@ TEST(TextTest, StrangeFieldListsTheFields) {
       "net.prototxt:1:25: unknown field \"zzz\"; expected a field of \"dropout_param\": dropout_ratio, scale_train");
 }
 
-TEST(TextTest, CaffesOtherFieldsAreNamedAsSuch) {
-  EXPECT_EQ(NetError("layer {\n batch_norm_param { eps: 1 }\n}"),
-            "net.prototxt:2:2: field \"batch_norm_param\" is a Caffe field that hpnode does not support yet");
-  // The same name elsewhere is no field of Caffe's.
-  EXPECT_NE(NetError("batch_norm_param { eps: 1 }").find("unknown field"), std::string::npos);
-}
-
 TEST(TextTest, MisspeltValueListsTheValues) {
   EXPECT_EQ(NetError("layer {\n pooling_param { pool: MAXX\n stride: 2 }\n}"),
             "net.prototxt:2:24: unknown value \"MAXX\" of field \"pool\"; expected one of MAX, AVE, STOCHASTIC");
