@@ -2,7 +2,6 @@
 
 #include "base/words.h"
 
-
 namespace hp {
 
 std::string NearestName(const std::string& name, const std::vector<std::string>& candidates) {
