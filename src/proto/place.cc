@@ -26,6 +26,11 @@ int LineOf(const std::string& layer, const caffe::NetParameter& net, const TextF
   for (int i = 0; i < net.layer_size(); ++i) {
     if (net.layer(i).name() == layer) return tree.GetLocation(field, i).line + 1;
   }
+  const auto* old = caffe::NetParameter::descriptor()->FindFieldByNumber(caffe::NetParameter::kLayersFieldNumber);
+  for (int i = 0; i < net.layers_size(); ++i) {
+    const caffe::V1LayerParameter& entry = net.layers(i);
+    if ((entry.has_layer() ? entry.layer().name() : entry.name()) == layer) return tree.GetLocation(old, i).line + 1;
+  }
   return 0;
 }
 
@@ -60,6 +65,10 @@ Status WithPlace(const Status& status, const std::string& path, const Line& line
 
 Status AtLayer(const Status& status, const std::string& path) {
   return WithPlace<caffe::NetParameter>(status, path, LineOf);
+}
+
+Status AtFile(const Status& status, const std::string& path) {
+  return status.message().rfind(path + ":", 0) == 0 ? status : status.Prepend(path);
 }
 
 Status AtLayer(const Status& status, const caffe::SolverParameter& solver, const std::string& solver_path) {

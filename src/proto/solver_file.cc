@@ -1,6 +1,8 @@
 #include "base/format.h"
 #include "proto/check_net.h"
+#include "proto/place.h"
 #include "proto/text.h"
+#include "proto/upgrade/upgrade.h"
 
 #include <filesystem>
 
@@ -56,6 +58,8 @@ StatusOr<caffe::SolverParameter> ReadSolver(const std::string& path) {
                            solver.has_net() ? "two nets" : "no net");
   }
   if (solver.has_net_param()) {
+    const Status upgraded = UpgradeNet(solver.mutable_net_param()).status();
+    if (!upgraded.ok()) return AtFile(AtLayer(upgraded, solver, path), path);
     HP_RETURN_IF_ERROR(CheckNet(solver.net_param(), path, nullptr));
     return solver;
   }

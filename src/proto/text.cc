@@ -2,8 +2,11 @@
 
 #include "base/input_file.h"
 #include "proto/check_net.h"
+#include "proto/place.h"
 #include "proto/text_error.h"
+#include "proto/upgrade/upgrade.h"
 
+#include "glog/logging.h"
 #include <google/protobuf/io/tokenizer.h>
 #include <google/protobuf/text_format.h>
 
@@ -36,7 +39,6 @@ class FirstError : public google::protobuf::io::ErrorCollector {
 
 Status Parse(const std::string& text, const std::string& name, google::protobuf::Message* message,
              TextFormat::ParseInfoTree* locations) {
-  if (Status status = RefuseOldLayers(text, name, *message->GetDescriptor()); !status.ok()) return status;
   TextFormat::Parser parser;
   FirstError error;
   parser.RecordErrorsTo(&error);
@@ -47,6 +49,15 @@ Status Parse(const std::string& text, const std::string& name, google::protobuf:
     return ExplainTextError(text, name, *message->GetDescriptor(), error.line(), error.column(), error.message());
   }
   return OkStatus();
+}
+
+/// The line, from 1, where what became a layer stands.
+int LineOf(const NetUpgrade::Origin& origin, const TextFormat::ParseInfoTree& locations) {
+  using Origin = NetUpgrade::Origin;
+  const char* const name = origin.field == Origin::kLayer    ? "layer"
+                           : origin.field == Origin::kLayers ? "layers"
+                                                             : "input";
+  return locations.GetLocation(caffe::NetParameter::descriptor()->FindFieldByName(name), origin.index).line + 1;
 }
 
 }  // namespace
@@ -65,10 +76,10 @@ StatusOr<caffe::NetParameter> ReadNet(const std::string& path) {
   caffe::NetParameter net;
   TextFormat::ParseInfoTree locations;
   HP_RETURN_IF_ERROR(Parse(text, path, &net, &locations));
-  HP_RETURN_IF_ERROR(CheckNet(net, path, [&locations](int layer) {
-    const auto* field = caffe::NetParameter::descriptor()->FindFieldByName("layer");
-    return locations.GetLocation(field, layer).line + 1;
-  }));
+  StatusOr<NetUpgrade> upgrade = UpgradeNet(&net);
+  if (!upgrade.ok()) return AtFile(AtLayer(upgrade.status(), path), path);
+  for (const std::string& form : upgrade->forms) LOG(INFO) << path << " has " << form << "; it is read as today's form";
+  HP_RETURN_IF_ERROR(CheckNet(net, path, [&](int layer) { return LineOf(upgrade->origins[layer], locations); }));
   return net;
 }
 

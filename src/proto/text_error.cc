@@ -181,18 +181,4 @@ Status ExplainTextError(const std::string& text, const std::string& name, const 
   return InvalidArgument("%s:%d:%d: %s", name.c_str(), line + 1, column + 1, message.c_str());
 }
 
-Status RefuseOldLayers(const std::string& text, const std::string& name, const Descriptor& root) {
-  if (root.full_name() != "caffe.NetParameter" && root.full_name() != "caffe.SolverParameter") return OkStatus();
-  const std::vector<Tokenizer::Token> tokens = Tokens(text);
-  for (size_t i = 0; i + 1 < tokens.size(); ++i) {
-    const std::string& next = tokens[i + 1].text;
-    if (tokens[i].text != "layers" || (next != "{" && next != ":" && next != "<")) continue;
-    return InvalidArgument(
-        "%s: found \"layers\", the format of nets from before 2014; expected \"layer\": convert the file with Caffe's "
-        "upgrade_net_proto_text",
-        Position(name, tokens[i]).c_str());
-  }
-  return OkStatus();
-}
-
 }  // namespace hp

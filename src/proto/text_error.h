@@ -16,9 +16,4 @@ namespace hp {
 Status ExplainTextError(const std::string& text, const std::string& name, const google::protobuf::Descriptor& root,
                         int line, int column, const std::string& message);
 
-/// Detects nets in the format of before 2014, which have "layers" with other fields inside, so that the user gets one
-/// message about that instead of one about their first field.
-/// @return kInvalidArgument: it is one; ok else, and for any `root` but a net or a solver.
-Status RefuseOldLayers(const std::string& text, const std::string& name, const google::protobuf::Descriptor& root);
-
 }  // namespace hp

@@ -77,12 +77,6 @@ TEST(TextTest, OnlyTheFirstFaultIsReported) {
   EXPECT_EQ(error.find('\n'), std::string::npos);
 }
 
-TEST(TextTest, OldNetsSayHowToConvertThem) {
-  EXPECT_EQ(NetError("name: 'layers'\nlayers {\n type: CONVOLUTION }"),
-            "net.prototxt:2:1: found \"layers\", the format of nets from before 2014; expected \"layer\": convert the "
-            "file with Caffe's upgrade_net_proto_text");
-}
-
 TEST(TextTest, DeepNestingAndRubbishAreErrors) {
   std::string deep;
   for (int i = 0; i < 100000; ++i) deep += "layer {";

@@ -1,0 +1,226 @@
+// Old forms are brought to the next one, and that to the one after it: V0 to V1, V1 to today's. Typed parameters have
+// the same names and messages in V1 and today's form, so they are moved by name.
+#include "proto/upgrade/upgrade.h"
+
+#include "proto/upgrade/upgrade_v0.h"
+
+#include <google/protobuf/message.h>
+
+#include <utility>
+
+namespace hp {
+namespace {
+
+using V1 = caffe::V1LayerParameter;
+using google::protobuf::FieldDescriptor;
+
+/// Today's name of a type; null: NONE.
+const char* TypeOf(V1::LayerType type) {
+  switch (type) {
+    case V1::NONE:
+      return nullptr;
+    case V1::ABSVAL:
+      return "AbsVal";
+    case V1::ACCURACY:
+      return "Accuracy";
+    case V1::ARGMAX:
+      return "ArgMax";
+    case V1::BNLL:
+      return "BNLL";
+    case V1::CONCAT:
+      return "Concat";
+    case V1::CONTRASTIVE_LOSS:
+      return "ContrastiveLoss";
+    case V1::CONVOLUTION:
+      return "Convolution";
+    case V1::DATA:
+      return "Data";
+    case V1::DECONVOLUTION:
+      return "Deconvolution";
+    case V1::DROPOUT:
+      return "Dropout";
+    case V1::DUMMY_DATA:
+      return "DummyData";
+    case V1::EUCLIDEAN_LOSS:
+      return "EuclideanLoss";
+    case V1::ELTWISE:
+      return "Eltwise";
+    case V1::EXP:
+      return "Exp";
+    case V1::FLATTEN:
+      return "Flatten";
+    case V1::HDF5_DATA:
+      return "HDF5Data";
+    case V1::HDF5_OUTPUT:
+      return "HDF5Output";
+    case V1::HINGE_LOSS:
+      return "HingeLoss";
+    case V1::IM2COL:
+      return "Im2col";
+    case V1::IMAGE_DATA:
+      return "ImageData";
+    case V1::INFOGAIN_LOSS:
+      return "InfogainLoss";
+    case V1::INNER_PRODUCT:
+      return "InnerProduct";
+    case V1::LRN:
+      return "LRN";
+    case V1::MEMORY_DATA:
+      return "MemoryData";
+    case V1::MULTINOMIAL_LOGISTIC_LOSS:
+      return "MultinomialLogisticLoss";
+    case V1::MVN:
+      return "MVN";
+    case V1::POOLING:
+      return "Pooling";
+    case V1::POWER:
+      return "Power";
+    case V1::RELU:
+      return "ReLU";
+    case V1::SIGMOID:
+      return "Sigmoid";
+    case V1::SIGMOID_CROSS_ENTROPY_LOSS:
+      return "SigmoidCrossEntropyLoss";
+    case V1::SILENCE:
+      return "Silence";
+    case V1::SLICE:
+      return "Slice";
+    case V1::SOFTMAX:
+      return "Softmax";
+    case V1::SOFTMAX_LOSS:
+      return "SoftmaxWithLoss";
+    case V1::SPLIT:
+      return "Split";
+    case V1::TANH:
+      return "TanH";
+    case V1::THRESHOLD:
+      return "Threshold";
+    case V1::WINDOW_DATA:
+      return "WindowData";
+  }
+  return nullptr;
+}
+
+/// Moves every typed parameter that is set (convolution_param, ...).
+void MoveTypedParameters(V1* from, caffe::LayerParameter* to) {
+  std::vector<const FieldDescriptor*> fields;
+  from->GetReflection()->ListFields(*from, &fields);
+  for (const FieldDescriptor* field : fields) {
+    if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE || field->is_repeated()) continue;
+    const FieldDescriptor* const same = to->GetDescriptor()->FindFieldByName(field->name());
+    if (same == nullptr || same->message_type() != field->message_type()) continue;
+    to->GetReflection()->MutableMessage(to, same)->CopyFrom(from->GetReflection()->GetMessage(*from, field));
+  }
+}
+
+caffe::ParamSpec* ParamOf(int blob, caffe::LayerParameter* layer) {
+  while (layer->param_size() <= blob) layer->add_param();
+  return layer->mutable_param(blob);
+}
+
+Status UpgradeV1(V1* from, caffe::LayerParameter* to) {
+  to->set_name(from->name());
+  to->mutable_bottom()->Swap(from->mutable_bottom());
+  to->mutable_top()->Swap(from->mutable_top());
+  to->mutable_include()->Swap(from->mutable_include());
+  to->mutable_exclude()->Swap(from->mutable_exclude());
+  to->mutable_loss_weight()->Swap(from->mutable_loss_weight());
+  to->mutable_blobs()->Swap(from->mutable_blobs());
+  const char* const type = TypeOf(from->type());
+  if (type == nullptr) {
+    return InvalidArgument(
+        "layer \"%s\": an entry of \"layers\" without a type; expected type: CONVOLUTION or the like",
+        from->name().c_str());
+  }
+  to->set_type(type);
+  for (int i = 0; i < from->param_size(); ++i) ParamOf(i, to)->set_name(from->param(i));
+  for (int i = 0; i < from->blob_share_mode_size(); ++i) {
+    const bool strict = from->blob_share_mode(i) == V1::STRICT;
+    ParamOf(i, to)->set_share_mode(strict ? caffe::ParamSpec::STRICT : caffe::ParamSpec::PERMISSIVE);
+  }
+  for (int i = 0; i < from->blobs_lr_size(); ++i) ParamOf(i, to)->set_lr_mult(from->blobs_lr(i));
+  for (int i = 0; i < from->weight_decay_size(); ++i) ParamOf(i, to)->set_decay_mult(from->weight_decay(i));
+  MoveTypedParameters(from, to);
+  return OkStatus();
+}
+
+/// Moves the four fields of a data layer that transform_param has had since 2014.
+template <typename Parameter>
+void MoveTransform(Parameter* from, caffe::LayerParameter* layer) {
+  caffe::TransformationParameter* const to = layer->mutable_transform_param();
+  if (from->has_scale()) to->set_scale(from->scale());
+  if (from->has_mean_file()) to->set_mean_file(from->mean_file());
+  if (from->has_crop_size()) to->set_crop_size(from->crop_size());
+  if (from->has_mirror()) to->set_mirror(from->mirror());
+  from->clear_scale();
+  from->clear_mean_file();
+  from->clear_crop_size();
+  from->clear_mirror();
+}
+
+template <typename Parameter>
+bool HasTransform(const Parameter& data) {
+  return data.has_scale() || data.has_mean_file() || data.has_crop_size() || data.has_mirror();
+}
+
+void UpgradeTransform(caffe::LayerParameter* layer) {
+  if (HasTransform(layer->data_param())) MoveTransform(layer->mutable_data_param(), layer);
+  if (HasTransform(layer->image_data_param())) MoveTransform(layer->mutable_image_data_param(), layer);
+  if (HasTransform(layer->window_data_param())) MoveTransform(layer->mutable_window_data_param(), layer);
+}
+
+Status CheckInputs(const caffe::NetParameter& net) {
+  const int inputs = net.input_size(), shapes = net.input_shape_size(), dims = net.input_dim_size();
+  if (shapes > 0 && dims > 0) return InvalidArgument("the net has both input_shape and input_dim; give input_shape");
+  if (shapes > 0 ? shapes == inputs : dims == 4 * inputs) return OkStatus();
+  return InvalidArgument(
+      "the net has %d input, %d input_shape and %d input_dim; expected one input_shape, or four input_dim, for each "
+      "input",
+      inputs, shapes, dims);
+}
+
+/// An Input layer in front of all others.
+void UpgradeInputs(caffe::NetParameter* net, NetUpgrade* upgrade) {
+  caffe::LayerParameter input;
+  input.set_name("input");
+  input.set_type("Input");
+  for (int i = 0; i < net->input_size(); ++i) {
+    input.add_top(net->input(i));
+    caffe::BlobShape* const shape = input.mutable_input_param()->add_shape();
+    if (net->input_shape_size() > 0) *shape = net->input_shape(i);
+    for (int d = 0; net->input_dim_size() > 0 && d < 4; ++d) shape->add_dim(net->input_dim(4 * i + d));
+  }
+  net->clear_input();
+  net->clear_input_shape();
+  net->clear_input_dim();
+  *net->add_layer() = std::move(input);
+  for (int i = net->layer_size() - 1; i > 0; --i) net->mutable_layer()->SwapElements(i, i - 1);
+  upgrade->origins.insert(upgrade->origins.begin(), {NetUpgrade::Origin::kInput, 0});
+  upgrade->forms.push_back("input fields instead of an Input layer");
+}
+
+}  // namespace
+
+StatusOr<NetUpgrade> UpgradeNet(caffe::NetParameter* net) {
+  NetUpgrade upgrade;
+  if (net->layer_size() > 0 && net->layers_size() > 0) {
+    return InvalidArgument("the net has both \"layer\" and \"layers\" (the form of 2014); expected one of them");
+  }
+  if (net->layers_size() > 0) {
+    const bool v0 = HasV0Layers(*net);
+    upgrade.forms.push_back(v0 ? "\"layers\" of the form of 2013" : "\"layers\" of the form of 2014");
+    for (int i = 0; i < net->layers_size(); ++i) upgrade.origins.push_back({NetUpgrade::Origin::kLayers, i});
+    if (v0) HP_RETURN_IF_ERROR(UpgradeV0(net, &upgrade.origins));
+    for (V1& old : *net->mutable_layers()) HP_RETURN_IF_ERROR(UpgradeV1(&old, net->add_layer()));
+    net->clear_layers();
+    for (caffe::LayerParameter& layer : *net->mutable_layer()) UpgradeTransform(&layer);
+  } else {
+    for (int i = 0; i < net->layer_size(); ++i) upgrade.origins.push_back({NetUpgrade::Origin::kLayer, i});
+  }
+  if (net->input_size() == 0) return upgrade;
+  HP_RETURN_IF_ERROR(CheckInputs(*net));
+  UpgradeInputs(net, &upgrade);
+  return upgrade;
+}
+
+}  // namespace hp

@@ -1,0 +1,32 @@
+#pragma once
+
+#include "hp/status.h"
+#include "proto/caffe.pb.h"
+
+#include <string>
+#include <vector>
+
+namespace hp {
+
+/// What UpgradeNet did to a net.
+struct NetUpgrade {
+  /// Which old forms it had, in words, for a log line: "layers { } of 2014"; empty: it was in today's form.
+  std::vector<std::string> forms;
+  /// Where each layer of the result stood in the old net.
+  struct Origin {
+    enum Field { kLayer, kLayers, kInput } field = kLayer;
+    int index = 0;  ///< among the entries of that field; kInput: 0
+  };
+  std::vector<Origin> origins;  ///< one for each layer
+};
+
+/// Brings a net of any of Caffe's older forms into today's: `layers` with enum types (2014, V1) and those with a
+/// `layer` inside (2013, V0), whose padding layers become the pad of the layer that reads them; fields of data layers
+/// that moved to transform_param; `input` fields, which become an Input layer. What it yields is what the same net
+/// written today would be, so that nodes with files of different ages agree. Blobs inside the layers are moved along.
+/// @return kInvalidArgument, the first fault: both `layer` and `layers`, or an old layer that no layer of today's says,
+/// as 'layer "NAME": what; expected ...'.
+/// Source of the rules: Caffe, src/caffe/util/upgrade_proto.cpp.
+StatusOr<NetUpgrade> UpgradeNet(caffe::NetParameter* net);
+
+}  // namespace hp

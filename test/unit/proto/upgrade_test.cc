@@ -1,0 +1,197 @@
+#include "proto/upgrade/upgrade.h"
+
+#include "proto/hash.h"
+#include "proto/text.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+namespace hp {
+namespace {
+
+// One net in the three forms.
+constexpr char kV0[] = R"(name: "n"
+layers { layer { name: "data" type: "data" source: "db" batchsize: 4 cropsize: 8 mirror: true scale: 0.5 rand_skip: 3 }
+  top: "data" top: "label" }
+layers { layer { name: "pad1" type: "padding" pad: 2 } bottom: "data" top: "pad1" }
+layers { layer { name: "conv1" type: "conv" num_output: 6 kernelsize: 5 stride: 2 group: 1 biasterm: true
+    weight_filler { type: "xavier" } blobs_lr: 1. blobs_lr: 2. weight_decay: 1. weight_decay: 0. }
+  bottom: "pad1" top: "conv1" }
+layers { layer { name: "relu1" type: "relu" } bottom: "conv1" top: "conv1" }
+layers { layer { name: "norm1" type: "lrn" local_size: 3 alpha: 0.1 beta: 0.5 } bottom: "conv1" top: "norm1" }
+layers { layer { name: "pool1" type: "pool" pool: AVE kernelsize: 2 stride: 2 } bottom: "norm1" top: "pool1" }
+layers { layer { name: "drop1" type: "dropout" dropout_ratio: 0.25 } bottom: "pool1" top: "pool1" }
+layers { layer { name: "ip" type: "innerproduct" num_output: 3 bias_filler { value: 1 } } bottom: "pool1" top: "ip" }
+layers { layer { name: "loss" type: "softmax_loss" } bottom: "ip" bottom: "label" }
+)";
+constexpr char kV1[] = R"(name: "n"
+layers { name: "data" type: DATA top: "data" top: "label"
+  data_param { source: "db" batch_size: 4 crop_size: 8 mirror: true scale: 0.5 rand_skip: 3 } }
+layers { name: "conv1" type: CONVOLUTION bottom: "data" top: "conv1" blobs_lr: 1 blobs_lr: 2 weight_decay: 1
+  weight_decay: 0 convolution_param { num_output: 6 kernel_size: 5 stride: 2 pad: 2 group: 1 bias_term: true
+    weight_filler { type: "xavier" } } }
+layers { name: "relu1" type: RELU bottom: "conv1" top: "conv1" }
+layers { name: "norm1" type: LRN bottom: "conv1" top: "norm1" lrn_param { local_size: 3 alpha: 0.1 beta: 0.5 } }
+layers { name: "pool1" type: POOLING bottom: "norm1" top: "pool1" pooling_param { pool: AVE kernel_size: 2 stride: 2 } }
+layers { name: "drop1" type: DROPOUT bottom: "pool1" top: "pool1" dropout_param { dropout_ratio: 0.25 } }
+layers { name: "ip" type: INNER_PRODUCT bottom: "pool1" top: "ip"
+  inner_product_param { num_output: 3 bias_filler { value: 1 } } }
+layers { name: "loss" type: SOFTMAX_LOSS bottom: "ip" bottom: "label" }
+)";
+constexpr char kToday[] = R"(name: "n"
+layer { name: "data" type: "Data" top: "data" top: "label" data_param { source: "db" batch_size: 4 rand_skip: 3 }
+  transform_param { crop_size: 8 mirror: true scale: 0.5 } }
+layer { name: "conv1" type: "Convolution" bottom: "data" top: "conv1" param { lr_mult: 1 decay_mult: 1 }
+  param { lr_mult: 2 decay_mult: 0 } convolution_param { num_output: 6 kernel_size: 5 stride: 2 pad: 2 group: 1
+    bias_term: true weight_filler { type: "xavier" } } }
+layer { name: "relu1" type: "ReLU" bottom: "conv1" top: "conv1" }
+layer { name: "norm1" type: "LRN" bottom: "conv1" top: "norm1" lrn_param { local_size: 3 alpha: 0.1 beta: 0.5 } }
+layer { name: "pool1" type: "Pooling" bottom: "norm1" top: "pool1" pooling_param { pool: AVE kernel_size: 2 stride: 2 } }
+layer { name: "drop1" type: "Dropout" bottom: "pool1" top: "pool1" dropout_param { dropout_ratio: 0.25 } }
+layer { name: "ip" type: "InnerProduct" bottom: "pool1" top: "ip"
+  inner_product_param { num_output: 3 bias_filler { value: 1 } } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" }
+)";
+
+caffe::NetParameter Parse(const std::string& text) {
+  caffe::NetParameter net;
+  EXPECT_TRUE(ParseTextProto(text, "net.prototxt", &net).ok());
+  return net;
+}
+
+caffe::NetParameter Upgraded(const std::string& text) {
+  caffe::NetParameter net = Parse(text);
+  const auto upgrade = UpgradeNet(&net);
+  EXPECT_TRUE(upgrade.ok()) << upgrade.status();
+  return net;
+}
+
+class UpgradeTest : public ::testing::Test {
+ protected:
+  UpgradeTest() {
+    char pattern[] = "/tmp/hp_upgrade_XXXXXX";
+    folder_ = mkdtemp(pattern);
+  }
+  ~UpgradeTest() override { std::filesystem::remove_all(folder_); }
+
+  std::string Write(const std::string& name, const std::string& text) {
+    const std::string path = folder_ + "/" + name;
+    std::ofstream(path) << text;
+    return path;
+  }
+  /// What ReadNet says of a file of this text, without the folder.
+  std::string ErrorOf(const std::string& text) {
+    const auto net = ReadNet(Write("net.prototxt", text));
+    EXPECT_FALSE(net.ok());
+    const std::string& message = net.status().message();
+    return message.rfind(folder_ + "/", 0) == 0 ? message.substr(folder_.size() + 1) : message;
+  }
+
+  std::string folder_;
+};
+
+TEST_F(UpgradeTest, AllFormsOfANetAreTheSameNet) {
+  const caffe::NetParameter today = Upgraded(kToday);
+  EXPECT_EQ(Upgraded(kV1).DebugString(), today.DebugString());
+  EXPECT_EQ(Upgraded(kV0).DebugString(), today.DebugString());
+  EXPECT_EQ(today.DebugString(), Parse(kToday).DebugString());
+  EXPECT_EQ(NetHash(Upgraded(kV0)), NetHash(today));
+}
+
+TEST_F(UpgradeTest, FilesOfAllFormsAreRead) {
+  for (const char* text : {kV0, kV1, kToday}) {
+    const auto net = ReadNet(Write("net.prototxt", text));
+    ASSERT_TRUE(net.ok()) << net.status();
+    EXPECT_EQ(net->layer_size(), 8);
+    EXPECT_EQ(net->layers_size(), 0);
+  }
+  const auto solver = ReadSolver(Write("solver.prototxt", "net_param {\n" + std::string(kV1) + "}\n"));
+  ASSERT_TRUE(solver.ok()) << solver.status();
+  EXPECT_EQ(solver->net_param().DebugString(), Parse(kToday).DebugString());
+}
+
+TEST_F(UpgradeTest, SaysWhichFormsItFoundAndWhereLayersStood) {
+  caffe::NetParameter net = Parse(kV0);
+  const auto upgrade = UpgradeNet(&net);
+  ASSERT_TRUE(upgrade.ok());
+  EXPECT_EQ(upgrade->forms, std::vector<std::string>{"\"layers\" of the form of 2013"});
+  ASSERT_EQ(upgrade->origins.size(), 8u);
+  EXPECT_EQ(upgrade->origins[1].field, NetUpgrade::Origin::kLayers);
+  EXPECT_EQ(upgrade->origins[1].index, 2);  // behind the padding
+  net = Parse(kToday);
+  EXPECT_TRUE(UpgradeNet(&net)->forms.empty());
+}
+
+TEST_F(UpgradeTest, SharedParametersAndWeightsOfV1AreKept) {
+  const caffe::NetParameter net = Upgraded(
+      "layers { name: 'a' type: INNER_PRODUCT param: 'w' param: 'b' blob_share_mode: PERMISSIVE blobs_lr: 3 "
+      "loss_weight: 2 include { phase: TEST } blobs { data: 5 } }");
+  const caffe::LayerParameter& layer = net.layer(0);
+  ASSERT_EQ(layer.param_size(), 2);
+  EXPECT_EQ(layer.param(0).name(), "w");
+  EXPECT_EQ(layer.param(0).share_mode(), caffe::ParamSpec::PERMISSIVE);
+  EXPECT_EQ(layer.param(0).lr_mult(), 3);
+  EXPECT_EQ(layer.param(1).name(), "b");
+  EXPECT_EQ(layer.loss_weight(0), 2);
+  EXPECT_EQ(layer.include(0).phase(), caffe::TEST);
+  EXPECT_EQ(layer.blobs(0).data(0), 5);
+}
+
+TEST_F(UpgradeTest, InputFieldsBecomeTheFirstLayer) {
+  const caffe::NetParameter net = Upgraded(
+      "input: 'a' input: 'b' input_dim: 1 input_dim: 3 input_dim: 8 input_dim: 9 input_dim: 2 input_dim: 1 "
+      "input_dim: 1 input_dim: 1 layer { name: 'r' type: 'ReLU' bottom: 'a' top: 'r' }");
+  ASSERT_EQ(net.layer_size(), 2);
+  EXPECT_EQ(net.input_size() + net.input_dim_size(), 0);
+  EXPECT_EQ(net.layer(0).DebugString(),
+            Parse("layer { name: 'input' type: 'Input' top: 'a' top: 'b' input_param { shape { dim: 1 dim: 3 dim: 8 "
+                  "dim: 9 } shape { dim: 2 dim: 1 dim: 1 dim: 1 } } }")
+                .layer(0)
+                .DebugString());
+  EXPECT_EQ(Upgraded("input: 'a' input_shape { dim: 5 } layers { name: 'r' type: RELU bottom: 'a' top: 'r' }")
+                .layer(0)
+                .input_param()
+                .shape(0)
+                .dim(0),
+            5);
+}
+
+TEST_F(UpgradeTest, FaultsNameTheirPlace) {
+  EXPECT_EQ(ErrorOf("layer { name: 'a' type: 'ReLU' }\nlayers { name: 'b' type: RELU }"),
+            "net.prototxt: the net has both \"layer\" and \"layers\" (the form of 2014); expected one of them");
+  EXPECT_EQ(
+      ErrorOf("name: 'n'\nlayers {\n name: 'a' }"),
+      "net.prototxt:2: layer \"a\": an entry of \"layers\" without a type; expected type: CONVOLUTION or the like");
+  EXPECT_EQ(ErrorOf("\n\nlayers { layer { name: 'a' type: 'convolution' } }"),
+            "net.prototxt:3: layer \"a\": type \"convolution\" is no type of the form of 2013; expected conv, pool or "
+            "the like");
+  EXPECT_EQ(
+      ErrorOf("layers { layer { name: 'a' type: 'relu' kernelsize: 3 } }"),
+      "net.prototxt:1: layer \"a\": field \"kernelsize\" has no meaning for a layer of type \"relu\"; expected it "
+      "not there");
+  EXPECT_EQ(ErrorOf("layers { name: 'a' type: RELU }\nlayers { layer { name: 'b' type: 'relu' } }"),
+            "net.prototxt:1: layer \"a\": of the form of 2014 in a net of the form of 2013; expected one of them");
+  EXPECT_EQ(ErrorOf("layers { layer { name: 'p' type: 'padding' pad: 1 } bottom: 'x' top: 'p' }\n"
+                    "layers { layer { name: 'r' type: 'relu' } bottom: 'p' top: 'r' }"),
+            "net.prototxt:2: layer \"r\": reads the padding layer \"p\"; expected that of a conv or pool layer without "
+            "pad");
+  EXPECT_EQ(ErrorOf("layers { layer { name: 'p' type: 'padding' pad: 1 } top: 'p' }"),
+            "net.prototxt:1: layer \"p\": a padding layer has 0 bottoms and 1 tops; expected one of each");
+  EXPECT_EQ(ErrorOf("input: 'a' input_dim: 1 layer { name: 'r' type: 'ReLU' bottom: 'a' top: 'r' }"),
+            "net.prototxt: the net has 1 input, 0 input_shape and 1 input_dim; expected one input_shape, or four "
+            "input_dim, for each input");
+  EXPECT_EQ(ErrorOf("\nlayers { name: 'a' type: CONV }").substr(0, 31), "net.prototxt:2:26: unknown valu");
+}
+
+TEST_F(UpgradeTest, LaterFaultsNameTheLineOfTheOldFile) {
+  EXPECT_EQ(ErrorOf("\nlayers { name: 'a' type: RELU }\n\nlayers { name: 'a' type: RELU }")
+                .substr(0, std::string("net.prototxt:4: a second layer \"a\"").size()),
+            "net.prototxt:4: a second layer \"a\"");
+}
+
+}  // namespace
+}  // namespace hp
