@@ -23,15 +23,26 @@ using google::protobuf::io::CodedInputStream;
 using google::protobuf::io::CodedOutputStream;
 
 template <typename LayerProto>
-Status ReadLayer(CodedInputStream* part, CaffeModel* model) {
-  LayerProto layer;
-  HP_RETURN_IF_ERROR(ParsePart(part, &layer));
-  for (int i = 0; i < layer.blobs_size(); ++i) {
-    auto blob = TakeBlob(layer.mutable_blobs(i));
-    if (!blob.ok()) return blob.status().Prepend("layer \"" + layer.name() + "\" blob " + std::to_string(i));
-    model->blobs.insert_or_assign({layer.name(), i}, std::move(*blob));
+Status TakeBlobs(LayerProto* layer, CaffeModel* model) {
+  for (int i = 0; i < layer->blobs_size(); ++i) {
+    auto blob = TakeBlob(layer->mutable_blobs(i));
+    if (!blob.ok()) return blob.status().Prepend("layer \"" + layer->name() + "\" blob " + std::to_string(i));
+    model->blobs.insert_or_assign({layer->name(), i}, std::move(*blob));
   }
   return OkStatus();
+}
+
+Status ReadLayer(CodedInputStream* part, CaffeModel* model) {
+  caffe::LayerParameter layer;
+  HP_RETURN_IF_ERROR(ParsePart(part, &layer));
+  return TakeBlobs(&layer, model);
+}
+
+// Of the form of 2014, or of that of 2013, which has name and blobs in a layer inside.
+Status ReadOldLayer(CodedInputStream* part, CaffeModel* model) {
+  caffe::V1LayerParameter layer;
+  HP_RETURN_IF_ERROR(ParsePart(part, &layer));
+  return layer.has_layer() ? TakeBlobs(layer.mutable_layer(), model) : TakeBlobs(&layer, model);
 }
 
 // The blobs of one layer, in their order.
@@ -104,8 +115,7 @@ StatusOr<CaffeModel> ReadCaffeModel(const std::string& path) {
   CaffeModel model;
   model.path = path;
   const auto reader = [&model](int field, CodedInputStream* part) {
-    return field == caffe::NetParameter::kLayerFieldNumber ? ReadLayer<caffe::LayerParameter>(part, &model)
-                                                           : ReadLayer<caffe::V1LayerParameter>(part, &model);
+    return field == caffe::NetParameter::kLayerFieldNumber ? ReadLayer(part, &model) : ReadOldLayer(part, &model);
   };
   const std::set<int> parts = {caffe::NetParameter::kLayerFieldNumber, caffe::NetParameter::kLayersFieldNumber};
   HP_RETURN_IF_ERROR(ReadMessageFile(path, parts, reader, nullptr));

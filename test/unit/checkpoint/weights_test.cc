@@ -133,6 +133,22 @@ TEST_F(WeightsTest, ReadsOldLayersAndShapes) {
   EXPECT_TRUE(model->CopyBlock("fc6", 0, {4, 3}, {4, 4, 0, 3}, {}).ok());
 }
 
+/// Those of 2013 have name and blobs in a layer inside.
+TEST_F(WeightsTest, ReadsTheOldestLayers) {
+  caffe::NetParameter net;
+  caffe::V0LayerParameter* layer = net.add_layers()->mutable_layer();
+  layer->set_name("fc7");
+  caffe::BlobProto* blob = layer->add_blobs();
+  blob->set_num(1), blob->set_channels(1), blob->set_height(1), blob->set_width(2);
+  blob->add_data(3), blob->add_data(4);
+  Write(net);
+  const auto model = ReadCaffeModel(path_);
+  ASSERT_TRUE(model.ok()) << model.status();
+  std::vector<float> values(2);
+  EXPECT_TRUE(model->CopyBlock("fc7", 0, {2}, {0, 2, 0, 1}, values).ok());
+  EXPECT_THAT(values, ElementsAre(3, 4));
+}
+
 TEST_F(WeightsTest, ReadsDoubles) {
   caffe::NetParameter net;
   caffe::LayerParameter* layer = net.add_layer();

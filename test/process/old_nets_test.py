@@ -1,0 +1,87 @@
+"""Nets of Caffe's older forms train to the bits of the same net written today, and nodes with files of different ages
+agree."""
+
+import cluster
+
+# cluster.NET in the forms of 2014 and 2013.
+V1 = """name: "tiny"
+layers { name: "data" type: DATA top: "data" top: "label"
+  data_param { source: "%(source)s" batch_size: 16 scale: 0.00390625 } }
+layers { name: "conv1" type: CONVOLUTION bottom: "data" top: "conv1"
+  convolution_param { num_output: 4 kernel_size: 3 pad: 1 weight_filler { type: "xavier" } } }
+layers { name: "pool1" type: POOLING bottom: "conv1" top: "pool1"
+  pooling_param { pool: MAX kernel_size: 2 stride: 2 } }
+layers { name: "ip1" type: INNER_PRODUCT bottom: "pool1" top: "ip1" blobs_lr: 1 blobs_lr: 2
+  inner_product_param { num_output: %(hidden)d weight_filler { type: "xavier" } } }
+layers { name: "relu1" type: RELU bottom: "ip1" top: "ip1" }
+layers { name: "ip2" type: INNER_PRODUCT bottom: "ip1" top: "ip2"
+  inner_product_param { num_output: 4 weight_filler { type: "xavier" } } }
+layers { name: "loss" type: SOFTMAX_LOSS bottom: "ip2" bottom: "label" top: "loss" }
+"""
+V0 = """name: "tiny"
+layers { layer { name: "data" type: "data" source: "%(source)s" batchsize: 16 scale: 0.00390625 }
+  top: "data" top: "label" }
+layers { layer { name: "pad1" type: "padding" pad: 1 } bottom: "data" top: "pad1" }
+layers { layer { name: "conv1" type: "conv" num_output: 4 kernelsize: 3 weight_filler { type: "xavier" } }
+  bottom: "pad1" top: "conv1" }
+layers { layer { name: "pool1" type: "pool" pool: MAX kernelsize: 2 stride: 2 } bottom: "conv1" top: "pool1" }
+layers { layer { name: "ip1" type: "innerproduct" num_output: %(hidden)d weight_filler { type: "xavier" }
+    blobs_lr: 1 blobs_lr: 2 } bottom: "pool1" top: "ip1" }
+layers { layer { name: "relu1" type: "relu" } bottom: "ip1" top: "ip1" }
+layers { layer { name: "ip2" type: "innerproduct" num_output: 4 weight_filler { type: "xavier" } }
+  bottom: "ip1" top: "ip2" }
+layers { layer { name: "loss" type: "softmax_loss" } bottom: "ip2" bottom: "label" top: "loss" }
+"""
+TODAY = """name: "tiny"
+layer { name: "data" type: "Data" top: "data" top: "label" transform_param { scale: 0.00390625 }
+  data_param { source: "%(source)s" batch_size: 16 } }
+layer { name: "conv1" type: "Convolution" bottom: "data" top: "conv1"
+  convolution_param { num_output: 4 kernel_size: 3 pad: 1 weight_filler { type: "xavier" } } }
+layer { name: "pool1" type: "Pooling" bottom: "conv1" top: "pool1"
+  pooling_param { pool: MAX kernel_size: 2 stride: 2 } }
+layer { name: "ip1" type: "InnerProduct" bottom: "pool1" top: "ip1" param { lr_mult: 1 } param { lr_mult: 2 }
+  inner_product_param { num_output: %(hidden)d weight_filler { type: "xavier" } } }
+layer { name: "relu1" type: "ReLU" bottom: "ip1" top: "ip1" }
+layer { name: "ip2" type: "InnerProduct" bottom: "ip1" top: "ip2"
+  inner_product_param { num_output: 4 weight_filler { type: "xavier" } } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip2" bottom: "label" top: "loss" }
+"""
+
+
+class OldNetsTest(cluster.JobTest):
+
+    def trained(self, net):
+        self.make_job(iterations=12, snapshot=100, net=net)
+        nodes = self.run_job(self.make_table(conv=2, fc=2))
+        return self.read("out_iter_12.caffemodel"), self.read("out_iter_12.solverstate"), nodes["conv0"].text()
+
+    def test_all_forms_train_to_the_same_bits(self):
+        model, state, log = self.trained(TODAY)
+        self.assertNotIn("today's form", log)
+        for net, form in ((V0, "2013"), (V1, "2014")):
+            old_model, old_state, log = self.trained(net)
+            self.assertIn('net.prototxt has "layers" of the form of %s; it is read as today\'s form' % form, log)
+            self.assertEqual(old_model, model, "the caffemodel of the form of " + form)
+            self.assertEqual(old_state, state, "the solverstate of the form of " + form)
+
+    def test_nodes_with_files_of_different_ages_agree(self):
+        names = self.make_table(conv=2, fc=1)
+        self.make_job(iterations=12, net=TODAY)
+        self.write("old.prototxt", V0 % {"source": self.path("db"), "hidden": 16})
+        with open(self.path("solver.prototxt"), encoding="utf-8") as file:
+            self.write("old_solver.prototxt", file.read().replace('"net.prototxt"', '"old.prototxt"'))
+        self.make_table(conv=2, fc=1, name="old_table.prototxt", solver="old_solver.prototxt",
+                        ports=[self.ports[name] for name in names])
+        nodes = [self.start(name=name, table="old_table.prototxt" if name == "conv1" else "table.prototxt")
+                 for name in names]
+        self.expect_all(nodes, 0, "Optimization Done")
+
+    def test_a_field_of_another_type(self):
+        self.make_job(iterations=12, net=V0.replace('type: "relu"', 'type: "relu" kernelsize: 3'))
+        node = self.start(name=self.make_table(conv=1, fc=0)[0])
+        self.expect_exit(node, 2, r'net\.prototxt:10: layer "relu1": field "kernelsize" has no meaning for a layer of '
+                                  r'type "relu"')
+
+
+if __name__ == "__main__":
+    cluster.main()
