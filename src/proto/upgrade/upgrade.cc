@@ -6,6 +6,7 @@
 
 #include <google/protobuf/message.h>
 
+#include <map>
 #include <utility>
 
 namespace hp {
@@ -14,91 +15,50 @@ namespace {
 using V1 = caffe::V1LayerParameter;
 using google::protobuf::FieldDescriptor;
 
-/// Today's name of a type; null: NONE.
-const char* TypeOf(V1::LayerType type) {
-  switch (type) {
-    case V1::NONE:
-      return nullptr;
-    case V1::ABSVAL:
-      return "AbsVal";
-    case V1::ACCURACY:
-      return "Accuracy";
-    case V1::ARGMAX:
-      return "ArgMax";
-    case V1::BNLL:
-      return "BNLL";
-    case V1::CONCAT:
-      return "Concat";
-    case V1::CONTRASTIVE_LOSS:
-      return "ContrastiveLoss";
-    case V1::CONVOLUTION:
-      return "Convolution";
-    case V1::DATA:
-      return "Data";
-    case V1::DECONVOLUTION:
-      return "Deconvolution";
-    case V1::DROPOUT:
-      return "Dropout";
-    case V1::DUMMY_DATA:
-      return "DummyData";
-    case V1::EUCLIDEAN_LOSS:
-      return "EuclideanLoss";
-    case V1::ELTWISE:
-      return "Eltwise";
-    case V1::EXP:
-      return "Exp";
-    case V1::FLATTEN:
-      return "Flatten";
-    case V1::HDF5_DATA:
-      return "HDF5Data";
-    case V1::HDF5_OUTPUT:
-      return "HDF5Output";
-    case V1::HINGE_LOSS:
-      return "HingeLoss";
-    case V1::IM2COL:
-      return "Im2col";
-    case V1::IMAGE_DATA:
-      return "ImageData";
-    case V1::INFOGAIN_LOSS:
-      return "InfogainLoss";
-    case V1::INNER_PRODUCT:
-      return "InnerProduct";
-    case V1::LRN:
-      return "LRN";
-    case V1::MEMORY_DATA:
-      return "MemoryData";
-    case V1::MULTINOMIAL_LOGISTIC_LOSS:
-      return "MultinomialLogisticLoss";
-    case V1::MVN:
-      return "MVN";
-    case V1::POOLING:
-      return "Pooling";
-    case V1::POWER:
-      return "Power";
-    case V1::RELU:
-      return "ReLU";
-    case V1::SIGMOID:
-      return "Sigmoid";
-    case V1::SIGMOID_CROSS_ENTROPY_LOSS:
-      return "SigmoidCrossEntropyLoss";
-    case V1::SILENCE:
-      return "Silence";
-    case V1::SLICE:
-      return "Slice";
-    case V1::SOFTMAX:
-      return "Softmax";
-    case V1::SOFTMAX_LOSS:
-      return "SoftmaxWithLoss";
-    case V1::SPLIT:
-      return "Split";
-    case V1::TANH:
-      return "TanH";
-    case V1::THRESHOLD:
-      return "Threshold";
-    case V1::WINDOW_DATA:
-      return "WindowData";
-  }
-  return nullptr;
+/// Today's names of the types.
+const std::map<V1::LayerType, const char*>& Types() {
+  static const std::map<V1::LayerType, const char*> kTypes = {
+      {V1::ABSVAL, "AbsVal"},
+      {V1::ACCURACY, "Accuracy"},
+      {V1::ARGMAX, "ArgMax"},
+      {V1::BNLL, "BNLL"},
+      {V1::CONCAT, "Concat"},
+      {V1::CONTRASTIVE_LOSS, "ContrastiveLoss"},
+      {V1::CONVOLUTION, "Convolution"},
+      {V1::DATA, "Data"},
+      {V1::DECONVOLUTION, "Deconvolution"},
+      {V1::DROPOUT, "Dropout"},
+      {V1::DUMMY_DATA, "DummyData"},
+      {V1::EUCLIDEAN_LOSS, "EuclideanLoss"},
+      {V1::ELTWISE, "Eltwise"},
+      {V1::EXP, "Exp"},
+      {V1::FLATTEN, "Flatten"},
+      {V1::HDF5_DATA, "HDF5Data"},
+      {V1::HDF5_OUTPUT, "HDF5Output"},
+      {V1::HINGE_LOSS, "HingeLoss"},
+      {V1::IM2COL, "Im2col"},
+      {V1::IMAGE_DATA, "ImageData"},
+      {V1::INFOGAIN_LOSS, "InfogainLoss"},
+      {V1::INNER_PRODUCT, "InnerProduct"},
+      {V1::LRN, "LRN"},
+      {V1::MEMORY_DATA, "MemoryData"},
+      {V1::MULTINOMIAL_LOGISTIC_LOSS, "MultinomialLogisticLoss"},
+      {V1::MVN, "MVN"},
+      {V1::POOLING, "Pooling"},
+      {V1::POWER, "Power"},
+      {V1::RELU, "ReLU"},
+      {V1::SIGMOID, "Sigmoid"},
+      {V1::SIGMOID_CROSS_ENTROPY_LOSS, "SigmoidCrossEntropyLoss"},
+      {V1::SILENCE, "Silence"},
+      {V1::SLICE, "Slice"},
+      {V1::SOFTMAX, "Softmax"},
+      {V1::SOFTMAX_LOSS, "SoftmaxWithLoss"},
+      {V1::SPLIT, "Split"},
+      {V1::TANH, "TanH"},
+      {V1::THRESHOLD, "Threshold"},
+      {V1::WINDOW_DATA, "WindowData"},
+  };
+  return kTypes;
 }
 
 /// Moves every typed parameter that is set (convolution_param, ...).
@@ -126,13 +86,13 @@ Status UpgradeV1(V1* from, caffe::LayerParameter* to) {
   to->mutable_exclude()->Swap(from->mutable_exclude());
   to->mutable_loss_weight()->Swap(from->mutable_loss_weight());
   to->mutable_blobs()->Swap(from->mutable_blobs());
-  const char* const type = TypeOf(from->type());
-  if (type == nullptr) {
+  const auto type = Types().find(from->type());
+  if (type == Types().end()) {
     return InvalidArgument(
         "layer \"%s\": an entry of \"layers\" without a type; expected type: CONVOLUTION or the like",
         from->name().c_str());
   }
-  to->set_type(type);
+  to->set_type(type->second);
   for (int i = 0; i < from->param_size(); ++i) ParamOf(i, to)->set_name(from->param(i));
   for (int i = 0; i < from->blob_share_mode_size(); ++i) {
     const bool strict = from->blob_share_mode(i) == V1::STRICT;
@@ -217,7 +177,7 @@ StatusOr<NetUpgrade> UpgradeNet(caffe::NetParameter* net) {
   } else {
     for (int i = 0; i < net->layer_size(); ++i) upgrade.origins.push_back({NetUpgrade::Origin::kLayer, i});
   }
-  if (net->input_size() == 0) return upgrade;
+  if (net->input_size() + net->input_shape_size() + net->input_dim_size() == 0) return upgrade;
   HP_RETURN_IF_ERROR(CheckInputs(*net));
   UpgradeInputs(net, &upgrade);
   return upgrade;

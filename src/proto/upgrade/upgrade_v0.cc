@@ -1,7 +1,10 @@
-// A V0 layer has the fields of all types in one message. Which typed parameter a field belongs to follows from the
-// layer's type; a field that its type has no use for is a fault, as in Caffe.
+// A V0 layer has the fields of all types in one message. A table says which typed parameter of V1 each of them went to;
+// values are moved as text, which knows their types.
 #include "proto/upgrade/upgrade_v0.h"
 
+#include <google/protobuf/text_format.h>
+
+#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
@@ -9,236 +12,147 @@
 namespace hp {
 namespace {
 
+using google::protobuf::FieldDescriptor;
+using google::protobuf::TextFormat;
 using V0 = caffe::V0LayerParameter;
 using V1 = caffe::V1LayerParameter;
 
-/// The types of 2013, and what they are called in 2014.
-const std::map<std::string, V1::LayerType>& Types() {
-  static const std::map<std::string, V1::LayerType> kTypes = {
-      {"accuracy", V1::ACCURACY},
-      {"bnll", V1::BNLL},
-      {"concat", V1::CONCAT},
-      {"conv", V1::CONVOLUTION},
-      {"data", V1::DATA},
-      {"dropout", V1::DROPOUT},
-      {"euclidean_loss", V1::EUCLIDEAN_LOSS},
-      {"flatten", V1::FLATTEN},
-      {"hdf5_data", V1::HDF5_DATA},
-      {"hdf5_output", V1::HDF5_OUTPUT},
-      {"im2col", V1::IM2COL},
-      {"images", V1::IMAGE_DATA},
-      {"infogain_loss", V1::INFOGAIN_LOSS},
-      {"innerproduct", V1::INNER_PRODUCT},
-      {"lrn", V1::LRN},
-      {"multinomial_logistic_loss", V1::MULTINOMIAL_LOGISTIC_LOSS},
-      {"pool", V1::POOLING},
-      {"relu", V1::RELU},
-      {"sigmoid", V1::SIGMOID},
-      {"softmax", V1::SOFTMAX},
-      {"softmax_loss", V1::SOFTMAX_LOSS},
-      {"split", V1::SPLIT},
-      {"tanh", V1::TANH},
-      {"window_data", V1::WINDOW_DATA},
+/// The types of 2013: what they are called in 2014, and where most of their fields went; null: they have none.
+struct TypeOf2013 {
+  V1::LayerType type;
+  const char* parameter;
+};
+const std::map<std::string, TypeOf2013>& TypesOf2013() {
+  static const std::map<std::string, TypeOf2013> kTypes = {
+      {"accuracy", {V1::ACCURACY, nullptr}},
+      {"bnll", {V1::BNLL, nullptr}},
+      {"concat", {V1::CONCAT, "concat_param"}},
+      {"conv", {V1::CONVOLUTION, "convolution_param"}},
+      {"data", {V1::DATA, "data_param"}},
+      {"dropout", {V1::DROPOUT, "dropout_param"}},
+      {"euclidean_loss", {V1::EUCLIDEAN_LOSS, nullptr}},
+      {"flatten", {V1::FLATTEN, nullptr}},
+      {"hdf5_data", {V1::HDF5_DATA, "hdf5_data_param"}},
+      {"hdf5_output", {V1::HDF5_OUTPUT, nullptr}},
+      {"im2col", {V1::IM2COL, nullptr}},
+      {"images", {V1::IMAGE_DATA, "image_data_param"}},
+      {"infogain_loss", {V1::INFOGAIN_LOSS, "infogain_loss_param"}},
+      {"innerproduct", {V1::INNER_PRODUCT, "inner_product_param"}},
+      {"lrn", {V1::LRN, "lrn_param"}},
+      {"multinomial_logistic_loss", {V1::MULTINOMIAL_LOGISTIC_LOSS, nullptr}},
+      {"pool", {V1::POOLING, "pooling_param"}},
+      {"relu", {V1::RELU, nullptr}},
+      {"sigmoid", {V1::SIGMOID, nullptr}},
+      {"softmax", {V1::SOFTMAX, nullptr}},
+      {"softmax_loss", {V1::SOFTMAX_LOSS, nullptr}},
+      {"split", {V1::SPLIT, nullptr}},
+      {"tanh", {V1::TANH, nullptr}},
+      {"window_data", {V1::WINDOW_DATA, "window_data_param"}},
   };
   return kTypes;
 }
 
-/// Moves the fields of one V0 layer. What is left at the end has no meaning for its type.
-class LayerUpgrade {
- public:
-  LayerUpgrade(const V0& from, V1* to) : from_(from), to_(to) {}
-
-  Status Run() {
-    const auto type = Types().find(from_.type());
-    if (type == Types().end()) {
-      return InvalidArgument(
-          "layer \"%s\": type \"%s\" is no type of the form of 2013; expected conv, pool or the like",
-          from_.name().c_str(), from_.type().c_str());
-    }
-    to_->set_type(type->second);
-    to_->set_name(from_.name());
-    *to_->mutable_blobs() = from_.blobs();
-    *to_->mutable_blobs_lr() = from_.blobs_lr();
-    *to_->mutable_weight_decay() = from_.weight_decay();
-    rest_ = from_;
-    rest_.clear_name();
-    rest_.clear_type();
-    rest_.clear_blobs();
-    rest_.clear_blobs_lr();
-    rest_.clear_weight_decay();
-    MoveTyped(type->second);
-    return CheckRest();
-  }
-
- private:
-  void MoveTyped(V1::LayerType type) {
-    switch (type) {
-      case V1::CONVOLUTION:
-        return MoveConvolution();
-      case V1::INNER_PRODUCT:
-        return MoveProduct();
-      case V1::POOLING:
-        return MovePooling();
-      case V1::LRN:
-        return MoveLrn();
-      case V1::DROPOUT:
-        return Take(rest_.has_dropout_ratio(), [&] {
-          to_->mutable_dropout_param()->set_dropout_ratio(rest_.dropout_ratio());
-          rest_.clear_dropout_ratio();
-        });
-      case V1::CONCAT:
-        return Take(rest_.has_concat_dim(), [&] {
-          to_->mutable_concat_param()->set_concat_dim(rest_.concat_dim());
-          rest_.clear_concat_dim();
-        });
-      case V1::INFOGAIN_LOSS:
-        return Take(rest_.has_source(), [&] {
-          to_->mutable_infogain_loss_param()->set_source(rest_.source());
-          rest_.clear_source();
-        });
-      case V1::HDF5_OUTPUT:
-        return Take(rest_.has_hdf5_output_param(), [&] {
-          *to_->mutable_hdf5_output_param() = rest_.hdf5_output_param();
-          rest_.clear_hdf5_output_param();
-        });
-      case V1::DATA:
-        MoveTransform();
-        MoveRandSkip(to_->mutable_data_param());
-        return MoveSource(to_->mutable_data_param());
-      case V1::HDF5_DATA:
-        return MoveSource(to_->mutable_hdf5_data_param());
-      case V1::IMAGE_DATA:
-        return MoveImages();
-      case V1::WINDOW_DATA:
-        return MoveWindows();
-      default:
-        return;
-    }
-  }
-
-  template <typename Move>
-  void Take(bool has, const Move& move) {
-    if (has) move();
-  }
-
-  template <typename Parameter>
-  void MoveWeights(Parameter* to) {
-    if (rest_.has_num_output()) to->set_num_output(rest_.num_output());
-    if (rest_.has_biasterm()) to->set_bias_term(rest_.biasterm());
-    if (rest_.has_weight_filler()) *to->mutable_weight_filler() = rest_.weight_filler();
-    if (rest_.has_bias_filler()) *to->mutable_bias_filler() = rest_.bias_filler();
-    rest_.clear_num_output();
-    rest_.clear_biasterm();
-    rest_.clear_weight_filler();
-    rest_.clear_bias_filler();
-  }
-
-  void MoveProduct() { MoveWeights(to_->mutable_inner_product_param()); }
-
-  void MoveConvolution() {
-    caffe::ConvolutionParameter* const to = to_->mutable_convolution_param();
-    MoveWeights(to);
-    if (rest_.has_pad()) to->add_pad(rest_.pad());
-    if (rest_.has_kernelsize()) to->add_kernel_size(rest_.kernelsize());
-    if (rest_.has_stride()) to->add_stride(rest_.stride());
-    if (rest_.has_group()) to->set_group(rest_.group());
-    rest_.clear_pad();
-    rest_.clear_kernelsize();
-    rest_.clear_stride();
-    rest_.clear_group();
-  }
-
-  void MovePooling() {
-    caffe::PoolingParameter* const to = to_->mutable_pooling_param();
-    if (rest_.has_pool()) to->set_pool(static_cast<caffe::PoolingParameter::PoolMethod>(rest_.pool()));
-    if (rest_.has_pad()) to->set_pad(rest_.pad());
-    if (rest_.has_kernelsize()) to->set_kernel_size(rest_.kernelsize());
-    if (rest_.has_stride()) to->set_stride(rest_.stride());
-    rest_.clear_pool();
-    rest_.clear_pad();
-    rest_.clear_kernelsize();
-    rest_.clear_stride();
-  }
-
-  void MoveLrn() {
-    caffe::LRNParameter* const to = to_->mutable_lrn_param();
-    if (rest_.has_local_size()) to->set_local_size(rest_.local_size());
-    if (rest_.has_alpha()) to->set_alpha(rest_.alpha());
-    if (rest_.has_beta()) to->set_beta(rest_.beta());
-    if (rest_.has_k()) to->set_k(rest_.k());
-    rest_.clear_local_size();
-    rest_.clear_alpha();
-    rest_.clear_beta();
-    rest_.clear_k();
-  }
-
-  template <typename Parameter>
-  void MoveSource(Parameter* to) {
-    if (rest_.has_source()) to->set_source(rest_.source());
-    if (rest_.has_batchsize()) to->set_batch_size(rest_.batchsize());
-    rest_.clear_source();
-    rest_.clear_batchsize();
-  }
-
-  void MoveTransform() {
-    if (rest_.has_scale()) to_->mutable_transform_param()->set_scale(rest_.scale());
-    if (rest_.has_meanfile()) to_->mutable_transform_param()->set_mean_file(rest_.meanfile());
-    if (rest_.has_cropsize()) to_->mutable_transform_param()->set_crop_size(rest_.cropsize());
-    if (rest_.has_mirror()) to_->mutable_transform_param()->set_mirror(rest_.mirror());
-    rest_.clear_scale();
-    rest_.clear_meanfile();
-    rest_.clear_cropsize();
-    rest_.clear_mirror();
-  }
-
-  template <typename Parameter>
-  void MoveRandSkip(Parameter* to) {
-    if (rest_.has_rand_skip()) to->set_rand_skip(rest_.rand_skip());
-    rest_.clear_rand_skip();
-  }
-
-  void MoveImages() {
-    caffe::ImageDataParameter* const to = to_->mutable_image_data_param();
-    MoveTransform();
-    MoveSource(to);
-    MoveRandSkip(to);
-    if (rest_.has_shuffle_images()) to->set_shuffle(rest_.shuffle_images());
-    if (rest_.has_new_height()) to->set_new_height(rest_.new_height());
-    if (rest_.has_new_width()) to->set_new_width(rest_.new_width());
-    rest_.clear_shuffle_images();
-    rest_.clear_new_height();
-    rest_.clear_new_width();
-  }
-
-  void MoveWindows() {
-    caffe::WindowDataParameter* const to = to_->mutable_window_data_param();
-    MoveTransform();
-    MoveSource(to);
-    if (rest_.has_det_fg_threshold()) to->set_fg_threshold(rest_.det_fg_threshold());
-    if (rest_.has_det_bg_threshold()) to->set_bg_threshold(rest_.det_bg_threshold());
-    if (rest_.has_det_fg_fraction()) to->set_fg_fraction(rest_.det_fg_fraction());
-    if (rest_.has_det_context_pad()) to->set_context_pad(rest_.det_context_pad());
-    if (rest_.has_det_crop_mode()) to->set_crop_mode(rest_.det_crop_mode());
-    rest_.clear_det_fg_threshold();
-    rest_.clear_det_bg_threshold();
-    rest_.clear_det_fg_fraction();
-    rest_.clear_det_context_pad();
-    rest_.clear_det_crop_mode();
-  }
-
-  Status CheckRest() const {
-    std::vector<const google::protobuf::FieldDescriptor*> fields;
-    rest_.GetReflection()->ListFields(rest_, &fields);
-    if (fields.empty()) return OkStatus();
-    return InvalidArgument(
-        "layer \"%s\": field \"%s\" has no meaning for a layer of type \"%s\"; expected it not there",
-        from_.name().c_str(), fields[0]->name().c_str(), from_.type().c_str());
-  }
-
-  const V0& from_;
-  V1* const to_;
-  V0 rest_;  // what has found no place yet
+/// A field of 2013: its name since, which types have it, and where it went.
+struct FieldOf2013 {
+  const char* now;
+  std::vector<std::string> types;
+  const char* parameter = nullptr;  ///< null: that of the type
 };
+const std::map<std::string, FieldOf2013>& FieldsOf2013() {
+  static const std::map<std::string, FieldOf2013> kFields = {
+      {"alpha", {"alpha", {"lrn"}}},
+      {"batchsize", {"batch_size", {"data", "hdf5_data", "images", "window_data"}}},
+      {"beta", {"beta", {"lrn"}}},
+      {"bias_filler", {"bias_filler", {"conv", "innerproduct"}}},
+      {"biasterm", {"bias_term", {"conv", "innerproduct"}}},
+      {"concat_dim", {"concat_dim", {"concat"}}},
+      {"cropsize", {"crop_size", {"data", "images", "window_data"}, "transform_param"}},
+      {"det_bg_threshold", {"bg_threshold", {"window_data"}}},
+      {"det_context_pad", {"context_pad", {"window_data"}}},
+      {"det_crop_mode", {"crop_mode", {"window_data"}}},
+      {"det_fg_fraction", {"fg_fraction", {"window_data"}}},
+      {"det_fg_threshold", {"fg_threshold", {"window_data"}}},
+      {"dropout_ratio", {"dropout_ratio", {"dropout"}}},
+      {"group", {"group", {"conv"}}},
+      {"k", {"k", {"lrn"}}},
+      {"kernelsize", {"kernel_size", {"conv", "pool"}}},
+      {"local_size", {"local_size", {"lrn"}}},
+      {"meanfile", {"mean_file", {"data", "images", "window_data"}, "transform_param"}},
+      {"mirror", {"mirror", {"data", "images", "window_data"}, "transform_param"}},
+      {"new_height", {"new_height", {"images"}}},
+      {"new_width", {"new_width", {"images"}}},
+      {"num_output", {"num_output", {"conv", "innerproduct"}}},
+      {"pad", {"pad", {"conv", "pool"}}},
+      {"pool", {"pool", {"pool"}}},
+      {"rand_skip", {"rand_skip", {"data", "images"}}},
+      {"scale", {"scale", {"data", "images", "window_data"}, "transform_param"}},
+      {"shuffle_images", {"shuffle", {"images"}}},
+      {"source", {"source", {"data", "hdf5_data", "images", "infogain_loss", "window_data"}}},
+      {"stride", {"stride", {"conv", "pool"}}},
+      {"weight_filler", {"weight_filler", {"conv", "innerproduct"}}},
+  };
+  return kFields;
+}
+
+/// "stride: 2", or of a message "weight_filler { ... }".
+std::string AsText(const V0& layer, const FieldDescriptor* field, const char* name) {
+  std::string value;
+  TextFormat::PrintFieldValueToString(layer, field, -1, &value);
+  const bool message = field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE;
+  return name + (message ? " {" + value + "}" : ": " + value);
+}
+
+/// Adds what the field says to the V1 layer. @return false: the type has no such field, or its value does not fit.
+bool MoveField(const V0& from, const FieldDescriptor* field, const TypeOf2013& type, V1* to) {
+  const auto known = FieldsOf2013().find(field->name());
+  if (known == FieldsOf2013().end()) return false;
+  const FieldOf2013& now = known->second;
+  if (std::find(now.types.begin(), now.types.end(), from.type()) == now.types.end()) return false;
+  const std::string parameter = now.parameter != nullptr ? now.parameter : type.parameter;
+  return TextFormat::MergeFromString(parameter + " {" + AsText(from, field, now.now) + "}", to);
+}
+
+Status UpgradeLayer(V0* from, V1* to) {
+  const auto type = TypesOf2013().find(from->type());
+  if (type == TypesOf2013().end()) {
+    return InvalidArgument("layer \"%s\": type \"%s\" is no type of the form of 2013; expected conv, pool or the like",
+                           from->name().c_str(), from->type().c_str());
+  }
+  to->set_type(type->second.type);
+  to->set_name(from->name());
+  to->mutable_blobs()->Swap(from->mutable_blobs());
+  to->mutable_blobs_lr()->Swap(from->mutable_blobs_lr());
+  to->mutable_weight_decay()->Swap(from->mutable_weight_decay());
+  if (type->second.type == V1::HDF5_OUTPUT && from->has_hdf5_output_param()) {
+    *to->mutable_hdf5_output_param() = from->hdf5_output_param();
+    from->clear_hdf5_output_param();
+  }
+  std::vector<const FieldDescriptor*> fields;
+  from->GetReflection()->ListFields(*from, &fields);
+  for (const FieldDescriptor* field : fields) {
+    if (field->name() == "name" || field->name() == "type" || MoveField(*from, field, type->second, to)) continue;
+    return InvalidArgument("layer \"%s\": field \"%s\" does not belong to a layer of type %s (of the form of 2013)",
+                           from->name().c_str(), field->name().c_str(), from->type().c_str());
+  }
+  return OkStatus();
+}
+
+/// Beside the layer inside stand only the names of what it reads and makes.
+Status CheckForm(const V1& layer) {
+  if (!layer.has_layer()) {
+    return InvalidArgument("layer \"%s\": of the form of 2014 in a net of the form of 2013; expected one of them",
+                           layer.name().c_str());
+  }
+  std::vector<const FieldDescriptor*> fields;
+  layer.GetReflection()->ListFields(layer, &fields);
+  for (const FieldDescriptor* field : fields) {
+    const std::string& name = field->name();
+    if (name == "layer" || name == "bottom" || name == "top") continue;
+    return InvalidArgument("layer \"%s\": field \"%s\" stands beside the layer inside; expected it in there",
+                           layer.layer().name().c_str(), name.c_str());
+  }
+  return OkStatus();
+}
 
 bool IsPadding(const V1& layer) { return layer.layer().type() == "padding"; }
 
@@ -293,16 +207,13 @@ bool HasV0Layers(const caffe::NetParameter& net) {
 }
 
 Status UpgradeV0(caffe::NetParameter* net, std::vector<NetUpgrade::Origin>* origins) {
-  for (const V1& layer : net->layers()) {
-    if (layer.has_layer()) continue;
-    return InvalidArgument("layer \"%s\": of the form of 2014 in a net of the form of 2013; expected one of them",
-                           layer.name().c_str());
-  }
+  for (const V1& layer : net->layers()) HP_RETURN_IF_ERROR(CheckForm(layer));
   HP_RETURN_IF_ERROR(FoldPaddings(net, origins));
   for (V1& layer : *net->mutable_layers()) {
-    const V0 old = layer.layer();
+    V0 old;
+    old.Swap(layer.mutable_layer());
     layer.clear_layer();
-    HP_RETURN_IF_ERROR(LayerUpgrade(old, &layer).Run());
+    HP_RETURN_IF_ERROR(UpgradeLayer(&old, &layer));
   }
   return OkStatus();
 }

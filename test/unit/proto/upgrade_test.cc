@@ -2,13 +2,10 @@
 
 #include "proto/hash.h"
 #include "proto/text.h"
+#include "test/unit/proto/file_test.h"
 
-#include <gtest/gtest.h>
-
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <string>
+#include <vector>
 
 namespace hp {
 namespace {
@@ -70,19 +67,8 @@ caffe::NetParameter Upgraded(const std::string& text) {
   return net;
 }
 
-class UpgradeTest : public ::testing::Test {
+class UpgradeTest : public test::FileTest {
  protected:
-  UpgradeTest() {
-    char pattern[] = "/tmp/hp_upgrade_XXXXXX";
-    folder_ = mkdtemp(pattern);
-  }
-  ~UpgradeTest() override { std::filesystem::remove_all(folder_); }
-
-  std::string Write(const std::string& name, const std::string& text) {
-    const std::string path = folder_ + "/" + name;
-    std::ofstream(path) << text;
-    return path;
-  }
   /// What ReadNet says of a file of this text, without the folder.
   std::string ErrorOf(const std::string& text) {
     const auto net = ReadNet(Write("net.prototxt", text));
@@ -90,8 +76,6 @@ class UpgradeTest : public ::testing::Test {
     const std::string& message = net.status().message();
     return message.rfind(folder_ + "/", 0) == 0 ? message.substr(folder_.size() + 1) : message;
   }
-
-  std::string folder_;
 };
 
 TEST_F(UpgradeTest, AllFormsOfANetAreTheSameNet) {
@@ -124,6 +108,31 @@ TEST_F(UpgradeTest, SaysWhichFormsItFoundAndWhereLayersStood) {
   EXPECT_EQ(upgrade->origins[1].index, 2);  // behind the padding
   net = Parse(kToday);
   EXPECT_TRUE(UpgradeNet(&net)->forms.empty());
+}
+
+TEST_F(UpgradeTest, FieldsOf2013FindTheirPlaces) {
+  const auto layer = [](const std::string& old) {
+    caffe::LayerParameter upgraded = Upgraded("layers { layer { name: 'a' " + old + " } }").layer(0);
+    upgraded.clear_name();
+    upgraded.clear_type();
+    return upgraded.ShortDebugString();
+  };
+  EXPECT_EQ(layer("type: 'images' source: 'a \\'b\\'' batchsize: 2 new_height: 5 new_width: 6 shuffle_images: true "
+                  "rand_skip: 4 meanfile: 'm' mirror: true"),
+            "transform_param { mirror: true mean_file: \"m\" } image_data_param { source: \"a \\'b\\'\" batch_size: 2 "
+            "rand_skip: 4 shuffle: true new_height: 5 new_width: 6 }");
+  EXPECT_EQ(layer("type: 'window_data' source: 'w' det_fg_threshold: 0.25 det_bg_threshold: 0.5 det_fg_fraction: 0.1 "
+                  "det_context_pad: 3 det_crop_mode: 'square' cropsize: 7 scale: 0.1"),
+            "transform_param { scale: 0.1 crop_size: 7 } window_data_param { source: \"w\" fg_threshold: 0.25 "
+            "bg_threshold: 0.5 fg_fraction: 0.1 context_pad: 3 crop_mode: \"square\" }");
+  EXPECT_EQ(layer("type: 'hdf5_output' hdf5_output_param { file_name: 'f' }"),
+            "hdf5_output_param { file_name: \"f\" }");
+  EXPECT_EQ(layer("type: 'hdf5_data' source: 's' batchsize: 9"), "hdf5_data_param { source: \"s\" batch_size: 9 }");
+  EXPECT_EQ(layer("type: 'infogain_loss' source: 's'"), "infogain_loss_param { source: \"s\" }");
+  EXPECT_EQ(layer("type: 'concat' concat_dim: 0"), "concat_param { concat_dim: 0 }");
+  EXPECT_EQ(layer("type: 'lrn' k: 2"), "lrn_param { k: 2 }");
+  EXPECT_EQ(layer("type: 'innerproduct' biasterm: false blobs { data: 3 }"),
+            "blobs { data: 3 } inner_product_param { bias_term: false }");
 }
 
 TEST_F(UpgradeTest, SharedParametersAndWeightsOfV1AreKept) {
@@ -169,12 +178,13 @@ TEST_F(UpgradeTest, FaultsNameTheirPlace) {
   EXPECT_EQ(ErrorOf("\n\nlayers { layer { name: 'a' type: 'convolution' } }"),
             "net.prototxt:3: layer \"a\": type \"convolution\" is no type of the form of 2013; expected conv, pool or "
             "the like");
-  EXPECT_EQ(
-      ErrorOf("layers { layer { name: 'a' type: 'relu' kernelsize: 3 } }"),
-      "net.prototxt:1: layer \"a\": field \"kernelsize\" has no meaning for a layer of type \"relu\"; expected it "
-      "not there");
+  EXPECT_EQ(ErrorOf("layers { layer { name: 'a' type: 'relu' kernelsize: 3 } }"),
+            "net.prototxt:1: layer \"a\": field \"kernelsize\" does not belong to a layer of type relu (of the form of "
+            "2013)");
   EXPECT_EQ(ErrorOf("layers { name: 'a' type: RELU }\nlayers { layer { name: 'b' type: 'relu' } }"),
             "net.prototxt:1: layer \"a\": of the form of 2014 in a net of the form of 2013; expected one of them");
+  EXPECT_EQ(ErrorOf("layers { layer { name: 'b' type: 'relu' } blobs_lr: 1 }"),
+            "net.prototxt:1: layer \"b\": field \"blobs_lr\" stands beside the layer inside; expected it in there");
   EXPECT_EQ(ErrorOf("layers { layer { name: 'p' type: 'padding' pad: 1 } bottom: 'x' top: 'p' }\n"
                     "layers { layer { name: 'r' type: 'relu' } bottom: 'p' top: 'r' }"),
             "net.prototxt:2: layer \"r\": reads the padding layer \"p\"; expected that of a conv or pool layer without "
@@ -184,7 +194,11 @@ TEST_F(UpgradeTest, FaultsNameTheirPlace) {
   EXPECT_EQ(ErrorOf("input: 'a' input_dim: 1 layer { name: 'r' type: 'ReLU' bottom: 'a' top: 'r' }"),
             "net.prototxt: the net has 1 input, 0 input_shape and 1 input_dim; expected one input_shape, or four "
             "input_dim, for each input");
-  EXPECT_EQ(ErrorOf("\nlayers { name: 'a' type: CONV }").substr(0, 31), "net.prototxt:2:26: unknown valu");
+  EXPECT_EQ(ErrorOf("input_dim: 3 layer { name: 'r' type: 'ReLU' bottom: 'a' top: 'r' }"),
+            "net.prototxt: the net has 0 input, 0 input_shape and 1 input_dim; expected one input_shape, or four "
+            "input_dim, for each input");
+  const std::string unknown = ErrorOf("\nlayers { name: 'a' type: CONV }");
+  EXPECT_NE(unknown.find("net.prototxt:2:26: unknown value \"CONV\""), std::string::npos) << unknown;
 }
 
 TEST_F(UpgradeTest, LaterFaultsNameTheLineOfTheOldFile) {
