@@ -76,7 +76,6 @@ void CheckNumbers(const caffe::SolverParameter& solver, Faults* faults) {
 }
 
 void CheckNets(const caffe::SolverParameter& solver, Faults* faults) {
-  faults->Unsupported(solver.has_net_param(), "net_param");
   faults->Unsupported(solver.has_train_net_param(), "train_net_param");
   faults->Unsupported(solver.test_net_param_size() > 0, "test_net_param");
   faults->Unsupported(solver.has_train_state(), "train_state");

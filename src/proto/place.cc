@@ -1,9 +1,7 @@
 #include "proto/place.h"
 
 #include "base/format.h"
-#include "base/input_file.h"
-
-#include <google/protobuf/text_format.h>
+#include "proto/placed_text.h"
 
 #include <sstream>
 
@@ -34,15 +32,6 @@ int LineOf(const std::string& layer, const caffe::NetParameter& net, const TextF
   return 0;
 }
 
-// Reads the text at `path` with the places of its fields. @return false: it is no such message.
-template <typename Message>
-bool ReadWithPlaces(const std::string& path, Message* message, TextFormat::ParseInfoTree* tree) {
-  const StatusOr<std::string> text = ReadInputFile(path);
-  TextFormat::Parser parser;
-  parser.WriteLocationsTo(tree);
-  return text.ok() && parser.ParseFromString(*text, message);
-}
-
 // Line of the field whose name `fault` begins with, from 1; 0: it is not set in the text that `tree` was made of.
 int LineOfFirstField(const std::string& fault, const TextFormat::ParseInfoTree& tree) {
   const std::string name = fault.substr(0, fault.find_first_not_of("abcdefghijklmnopqrstuvwxyz_0123456789"));
@@ -56,7 +45,7 @@ Status WithPlace(const Status& status, const std::string& path, const Line& line
   if (status.ok() || layer.empty()) return status;
   Message message;
   TextFormat::ParseInfoTree tree;
-  if (!ReadWithPlaces(path, &message, &tree)) return status;
+  if (!ReadPlacedText(path, &message, &tree).ok()) return status;
   const int line = line_of(layer, message, tree);
   return line == 0 ? status : status.Prepend(Format("%s:%d", path.c_str(), line));
 }
@@ -87,7 +76,7 @@ Status AtFields(const Status& status, const std::string& solver_path) {
   if (status.ok()) return status;
   caffe::SolverParameter read;
   TextFormat::ParseInfoTree tree;
-  const bool known = ReadWithPlaces(solver_path, &read, &tree);
+  const bool known = ReadPlacedText(solver_path, &read, &tree).ok();
   std::istringstream faults(status.message());
   std::string message;
   for (std::string fault; std::getline(faults, fault);) {

@@ -13,7 +13,7 @@ namespace hp {
 Status AtLayer(const Status& status, const caffe::SolverParameter& solver, const std::string& solver_path);
 /// The same for a net that was read from `path`.
 Status AtLayer(const Status& status, const std::string& path);
-/// The same error with "PATH: " in front, unless it begins with the path already.
+/// The same error with "PATH: " in front, unless it begins with "PATH:" already.
 Status AtFile(const Status& status, const std::string& path);
 
 /// The same error with "FILE:LINE: " in front of each of its lines that begins with the name of a field ("momentum: -1;

@@ -1,13 +1,14 @@
 #include "base/format.h"
-#include "proto/check_net.h"
 #include "proto/place.h"
+#include "proto/placed_text.h"
 #include "proto/text.h"
-#include "proto/upgrade/upgrade.h"
 
 #include <filesystem>
 
 namespace hp {
 namespace {
+
+using google::protobuf::TextFormat;
 
 bool IsFile(const std::string& path) {
   std::error_code ignored;
@@ -50,7 +51,8 @@ std::string PathBeside(const std::string& base, const std::string& relative) {
 
 StatusOr<caffe::SolverParameter> ReadSolver(const std::string& path) {
   caffe::SolverParameter solver;
-  HP_RETURN_IF_ERROR(ReadTextProto(path, &solver));
+  TextFormat::ParseInfoTree places;
+  HP_RETURN_IF_ERROR(ReadPlacedText(path, &solver, &places));
   HP_RETURN_IF_ERROR(RefuseSeparateNets(solver, path));
   CompleteSnapshotPrefix(path, &solver);
   if (solver.has_net() == solver.has_net_param()) {
@@ -58,9 +60,10 @@ StatusOr<caffe::SolverParameter> ReadSolver(const std::string& path) {
                            solver.has_net() ? "two nets" : "no net");
   }
   if (solver.has_net_param()) {
-    const Status upgraded = UpgradeNet(solver.mutable_net_param()).status();
-    if (!upgraded.ok()) return AtFile(AtLayer(upgraded, solver, path), path);
-    HP_RETURN_IF_ERROR(CheckNet(solver.net_param(), path, nullptr));
+    const auto* const field =
+        caffe::SolverParameter::descriptor()->FindFieldByNumber(caffe::SolverParameter::kNetParamFieldNumber);
+    const Status net = CompleteNet(path, places.GetTreeForNested(field, -1), solver.mutable_net_param());
+    HP_RETURN_IF_ERROR(AtFile(AtLayer(net, solver, path), path));
     return solver;
   }
   if (IsFile(solver.net())) return solver;

@@ -1,14 +1,15 @@
 #include "proto/text.h"
 
 #include "base/input_file.h"
+#include "base/words.h"
 #include "proto/check_net.h"
 #include "proto/place.h"
+#include "proto/placed_text.h"
 #include "proto/text_error.h"
 #include "proto/upgrade/upgrade.h"
 
 #include "glog/logging.h"
 #include <google/protobuf/io/tokenizer.h>
-#include <google/protobuf/text_format.h>
 
 namespace hp {
 namespace {
@@ -38,12 +39,12 @@ class FirstError : public google::protobuf::io::ErrorCollector {
 };
 
 Status Parse(const std::string& text, const std::string& name, google::protobuf::Message* message,
-             TextFormat::ParseInfoTree* locations) {
+             TextFormat::ParseInfoTree* places) {
   TextFormat::Parser parser;
   FirstError error;
   parser.RecordErrorsTo(&error);
   parser.SetRecursionLimit(kMaxNesting);
-  parser.WriteLocationsTo(locations);
+  parser.WriteLocationsTo(places);
   const bool ok = parser.ParseFromString(text, message);
   if (!ok || error.any()) {
     return ExplainTextError(text, name, *message->GetDescriptor(), error.line(), error.column(), error.message());
@@ -52,12 +53,12 @@ Status Parse(const std::string& text, const std::string& name, google::protobuf:
 }
 
 /// The line, from 1, where what became a layer stands.
-int LineOf(const NetUpgrade::Origin& origin, const TextFormat::ParseInfoTree& locations) {
+int LineOf(const NetUpgrade::Origin& origin, const TextFormat::ParseInfoTree& places) {
   using Origin = NetUpgrade::Origin;
-  const char* const name = origin.field == Origin::kLayer    ? "layer"
-                           : origin.field == Origin::kLayers ? "layers"
-                                                             : "input";
-  return locations.GetLocation(caffe::NetParameter::descriptor()->FindFieldByName(name), origin.index).line + 1;
+  const int field = origin.field == Origin::kLayer    ? caffe::NetParameter::kLayerFieldNumber
+                    : origin.field == Origin::kLayers ? caffe::NetParameter::kLayersFieldNumber
+                                                      : caffe::NetParameter::kInputFieldNumber;
+  return places.GetLocation(caffe::NetParameter::descriptor()->FindFieldByNumber(field), origin.index).line + 1;
 }
 
 }  // namespace
@@ -67,19 +68,28 @@ Status ParseTextProto(const std::string& text, const std::string& name, google::
 }
 
 Status ReadTextProto(const std::string& path, google::protobuf::Message* message) {
+  return ReadPlacedText(path, message, nullptr);
+}
+
+Status ReadPlacedText(const std::string& path, google::protobuf::Message* message, TextFormat::ParseInfoTree* places) {
   HP_ASSIGN_OR_RETURN(const std::string text, ReadInputFile(path));
-  return Parse(text, path, message, nullptr);
+  return Parse(text, path, message, places);
+}
+
+Status CompleteNet(const std::string& path, const TextFormat::ParseInfoTree* places, caffe::NetParameter* net) {
+  HP_ASSIGN_OR_RETURN(const NetUpgrade upgrade, UpgradeNet(net));
+  if (!upgrade.forms.empty()) {
+    LOG(INFO) << path << " is in an old form of Caffe's, and is read as today's: it has " << Join(upgrade.forms, "; ");
+  }
+  if (places == nullptr) return CheckNet(*net, path, nullptr);
+  return CheckNet(*net, path, [&](int layer) { return LineOf(upgrade.origins[layer], *places); });
 }
 
 StatusOr<caffe::NetParameter> ReadNet(const std::string& path) {
-  HP_ASSIGN_OR_RETURN(const std::string text, ReadInputFile(path));
   caffe::NetParameter net;
-  TextFormat::ParseInfoTree locations;
-  HP_RETURN_IF_ERROR(Parse(text, path, &net, &locations));
-  StatusOr<NetUpgrade> upgrade = UpgradeNet(&net);
-  if (!upgrade.ok()) return AtFile(AtLayer(upgrade.status(), path), path);
-  for (const std::string& form : upgrade->forms) LOG(INFO) << path << " has " << form << "; it is read as today's form";
-  HP_RETURN_IF_ERROR(CheckNet(net, path, [&](int layer) { return LineOf(upgrade->origins[layer], locations); }));
+  TextFormat::ParseInfoTree places;
+  HP_RETURN_IF_ERROR(ReadPlacedText(path, &net, &places));
+  HP_RETURN_IF_ERROR(AtFile(AtLayer(CompleteNet(path, &places, &net), path), path));
   return net;
 }
 

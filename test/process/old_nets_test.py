@@ -1,5 +1,7 @@
 """Nets of Caffe's older forms train to the bits of the same net written today, and nodes with files of different ages
-agree."""
+agree. A net may stand in the solver's file."""
+
+import os
 
 import cluster
 
@@ -57,10 +59,10 @@ class OldNetsTest(cluster.JobTest):
 
     def test_all_forms_train_to_the_same_bits(self):
         model, state, log = self.trained(TODAY)
-        self.assertNotIn("today's form", log)
+        self.assertNotIn("old form", log)
         for net, form in ((V0, "2013"), (V1, "2014")):
             old_model, old_state, log = self.trained(net)
-            self.assertIn('net.prototxt has "layers" of the form of %s; it is read as today\'s form' % form, log)
+            self.assertRegex(log, r'net\.prototxt is in an old form .* it has "layers" of the form of ' + form)
             self.assertEqual(old_model, model, "the caffemodel of the form of " + form)
             self.assertEqual(old_state, state, "the solverstate of the form of " + form)
 
@@ -76,11 +78,23 @@ class OldNetsTest(cluster.JobTest):
                  for name in names]
         self.expect_all(nodes, 0, "Optimization Done")
 
+    def test_a_net_inside_the_solver(self):
+        model, state, _ = self.trained(TODAY)
+        self.make_job(iterations=12, snapshot=100)
+        with open(self.path("solver.prototxt"), encoding="utf-8") as file:
+            text = file.read()
+        inside = "net_param {\n%s}\n" % (V1 % {"source": self.path("db"), "hidden": 16})
+        self.write("solver.prototxt", text.replace('net: "net.prototxt"\n', inside))
+        os.remove(self.path("net.prototxt"))
+        self.run_job(self.make_table(conv=2, fc=2))
+        self.assertEqual(self.read("out_iter_12.caffemodel"), model)
+        self.assertEqual(self.read("out_iter_12.solverstate"), state)
+
     def test_a_field_of_another_type(self):
         self.make_job(iterations=12, net=V0.replace('type: "relu"', 'type: "relu" kernelsize: 3'))
         node = self.start(name=self.make_table(conv=1, fc=0)[0])
-        self.expect_exit(node, 2, r'net\.prototxt:10: layer "relu1": field "kernelsize" has no meaning for a layer of '
-                                  r'type "relu"')
+        self.expect_exit(node, 2, r'net\.prototxt:10: layer "relu1": field "kernelsize" does not belong to a layer '
+                                  r'of type relu')
 
 
 if __name__ == "__main__":

@@ -1,34 +1,15 @@
 #include "proto/place.h"
 #include "proto/text.h"
+#include "test/unit/proto/file_test.h"
 
-#include <gtest/gtest.h>
-
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 
 namespace hp {
 namespace {
 
 constexpr char kNet[] = "name: 'n'\nlayer { name: 'a' type: 'ReLU' bottom: 'x' top: 'x' }\n";
 
-class SolverFileTest : public ::testing::Test {
- protected:
-  SolverFileTest() {
-    char pattern[] = "/tmp/hp_solver_XXXXXX";
-    folder_ = mkdtemp(pattern);
-  }
-  ~SolverFileTest() override { std::filesystem::remove_all(folder_); }
-
-  std::string Write(const std::string& name, const std::string& text) {
-    const std::string path = folder_ + "/" + name;
-    std::filesystem::create_directories(std::filesystem::path(path).parent_path());
-    std::ofstream(path) << text;
-    return path;
-  }
-
-  std::string folder_;
-};
+class SolverFileTest : public test::FileTest {};
 
 TEST_F(SolverFileTest, NetIsFoundBesideTheSolver) {
   Write("nets/net.prototxt", kNet);
@@ -108,6 +89,13 @@ TEST_F(SolverFileTest, MissingNetNamesBothPlaces) {
   EXPECT_EQ(solver.status().code(), StatusCode::kNotFound);
   EXPECT_EQ(solver.status().message(),
             path + ": net \"no_such.prototxt\": no such file: no_such.prototxt or " + folder_ + "/no_such.prototxt");
+}
+
+TEST_F(SolverFileTest, FaultsOfANetInTheSolverNameTheLine) {
+  const std::string path =
+      Write("s.prototxt", "net_param {\n layer { name: 'a' type: 'ReLU' }\n layer { name: 'a' type: 'ReLU' }\n}");
+  EXPECT_EQ(ReadSolver(path).status().message(),
+            path + ":3: a second layer \"a\" in phase TRAIN (the first: " + path + ":2); expected a unique name");
 }
 
 TEST_F(SolverFileTest, NetInTheSolverAndNoNetAtAll) {

@@ -201,6 +201,12 @@ TEST_F(UpgradeTest, FaultsNameTheirPlace) {
   EXPECT_NE(unknown.find("net.prototxt:2:26: unknown value \"CONV\""), std::string::npos) << unknown;
 }
 
+TEST_F(UpgradeTest, FaultsOfANetInASolverNameTheirPlace) {
+  const std::string path = Write("s.prototxt", "base_lr: 1\nnet_param {\n layers { name: 'a' }\n}");
+  EXPECT_EQ(ReadSolver(path).status().message(),
+            path + ":3: layer \"a\": an entry of \"layers\" without a type; expected type: CONVOLUTION or the like");
+}
+
 TEST_F(UpgradeTest, LaterFaultsNameTheLineOfTheOldFile) {
   EXPECT_EQ(ErrorOf("\nlayers { name: 'a' type: RELU }\n\nlayers { name: 'a' type: RELU }")
                 .substr(0, std::string("net.prototxt:4: a second layer \"a\"").size()),

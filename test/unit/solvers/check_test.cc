@@ -69,7 +69,6 @@ INSTANTIATE_TEST_SUITE_P(
                 "test_net, several of them: supported by Caffe"},
         BadCase{"test_iter: 1 test_iter: 2 test_interval: 1", "test_iter, several of them"},
         BadCase{"test_iter: 5", "test_interval: missing"}, BadCase{"test_iter: 0 test_interval: 5", "test_iter: 0"},
-        BadCase{"net_param {}", "net_param: supported by Caffe"},
         BadCase{"test_state { stage: 'x' }", "test_state: supported by Caffe"},
         BadCase{"weights: 'x'", "weights: supported by Caffe"}, BadCase{"test_compute_loss: true", "test_compute_loss"},
         BadCase{"snapshot_format: HDF5", "snapshot_format: HDF5"}, BadCase{"snapshot_diff: true", "snapshot_diff"},

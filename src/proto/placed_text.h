@@ -1,0 +1,23 @@
+#pragma once
+
+#include "hp/status.h"
+#include "proto/caffe.pb.h"
+
+#include <google/protobuf/text_format.h>
+
+#include <string>
+
+namespace hp {
+
+/// ReadTextProto (text.h), and where each field stands in the file.
+Status ReadPlacedText(const std::string& path, google::protobuf::Message* message,
+                      google::protobuf::TextFormat::ParseInfoTree* places);
+
+/// Brings a net that was read from a file, or from a part of one, into today's form (UpgradeNet), says so in the log
+/// where it had another, and checks it (CheckNet).
+/// @param path of the file. @param places of the net's fields; null: unknown.
+/// @return kInvalidArgument: the first fault; one of UpgradeNet's has no place in front of it yet (place.h).
+Status CompleteNet(const std::string& path, const google::protobuf::TextFormat::ParseInfoTree* places,
+                   caffe::NetParameter* net);
+
+}  // namespace hp
