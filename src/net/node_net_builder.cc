@@ -100,7 +100,9 @@ Status NodeNetBuilder::AddLayer(const LayerPlan& plan) {
   info.plan = &plan;
   const bool view = entry.traits.is_view() && descs[0].dense();
   // An op may want more memory for its output than the input has: of another element type.
-  info.in_place = (entry.in_place && step.op->outputs()[0].bytes() == descs[0].bytes()) || view;
+  const bool in_place = entry.in_place && step.op->outputs()[0].bytes() == descs[0].bytes();
+  info.in_place = (in_place && MayOverwrite(plan, step)) || view;
+  info.gradient_in_place = in_place || view;
   step.forward = !view;
   for (size_t i = 0; i < entry.tops.size(); ++i) {
     const TensorDesc& desc = step.op->outputs()[i];
@@ -113,6 +115,27 @@ Status NodeNetBuilder::AddLayer(const LayerPlan& plan) {
   AddStep(std::move(step), std::move(info));
   for (int top : entry.tops) HP_RETURN_IF_ERROR(AddExports(top));
   return OkStatus();
+}
+
+// Whether input 0 of a layer's step may be overwritten: nobody else reads it, under this name or as a view, and no
+// backward pass reads it, this step's own or that of a step that left it there.
+bool NodeNetBuilder::MayOverwrite(const LayerPlan& plan, const NetStep& step) const {
+  if (plan.backward && step.op->backward_reads_input()) return false;
+  const GraphLayer* reader = &graph_.layers()[plan.layer];
+  do {
+    const GraphBlob& bottom = graph_.blobs()[reader->bottoms[0]];
+    if (bottom.consumers.size() > 1) return false;
+    reader = &graph_.layers()[bottom.producer];
+  } while (!reader->source && reader->traits.is_view());
+  const int memory = net_->tensors_[step.in[0]].value;
+  for (size_t s = 0; s < net_->steps_.size(); ++s) {
+    const NetStep& other = net_->steps_[s];
+    if (info_[s].plan == nullptr || !info_[s].plan->backward || !other.op->backward_reads_output()) continue;
+    for (int out : other.out) {
+      if (net_->tensors_[out].value == memory) return false;
+    }
+  }
+  return true;
 }
 
 // What several shards compute alike is reported by the first.
@@ -310,7 +333,7 @@ void NodeNetBuilder::AssignGradients() {
     NetStep& step = net_->steps_[s];
     StepInfo& info = info_[s];
     const TensorDesc& in_desc = tensors[step.in[0]].desc;
-    bool alias = info.in_place;
+    bool alias = info.gradient_in_place;
     if (info.kind == StepInfo::kExport) {
       for (const EdgePiece& piece : info.pieces) step.out_gradient.push_back(GradientOf(piece, info.edge, step.out[0]));
       alias = in_desc.plain() && info.pieces.size() == 1;

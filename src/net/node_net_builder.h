@@ -26,7 +26,8 @@ class NodeNetBuilder {
   /// What the builder must remember of a step beyond NetStep.
   struct StepInfo {
     enum Kind { kLayer, kDense, kConcat, kSplit, kExport, kScatter } kind = kLayer;
-    bool in_place = false;               // output 0 shares value and gradient with input 0
+    bool in_place = false;               // output 0 shares its value with input 0
+    bool gradient_in_place = false;      // and its gradient
     std::vector<bool> wants = {};        // by input: whether its gradient is to be computed
     const LayerPlan* plan = nullptr;     // kLayer
     int edge = -1;                       // kExport, kScatter
@@ -34,6 +35,7 @@ class NodeNetBuilder {
   };
 
   Status AddLayer(const LayerPlan& plan);
+  bool MayOverwrite(const LayerPlan& plan, const NetStep& step) const;
   void AddSource(const LayerPlan& plan);
   Status AddBlocks(const LayerPlan& plan);
   void AddOutput(const GraphLayer& entry, int tensor, int segment);

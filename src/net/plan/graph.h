@@ -51,7 +51,7 @@ struct GraphLayer {
   const caffe::LayerParameter* param;  ///< in the graph's net(), or the graph's own
   Piece piece = kAll;
   std::vector<int> bottoms, tops;  ///< blob indices, in the order of the prototxt; labels included
-  bool in_place = false;           ///< top 0 may be written into the memory of bottom 0, which nobody else reads
+  bool in_place = false;           ///< the prototxt has top 0 overwrite bottom 0, whose name nobody else reads
   bool source = false;             ///< its tops come from outside the net (Data, Input)
   bool learns = false;             ///< has a parameter with lr_mult != 0
   bool leads_to_loss = false;      ///< it, or a layer above it, has a top with a loss weight

@@ -58,7 +58,8 @@ TEST(MemoryPlan, RandomLivesNeverMeet) {
   }
 }
 
-/// Follows who wrote which bytes of a solver's arena last, through the steps of a micro-batch.
+/// Follows who wrote which bytes of a solver's arena last, and which step each buffer, through the steps of a
+/// micro-batch.
 class ArenaTrace {
  public:
   explicit ArenaTrace(const NodeNet& net) : net_(net) {
@@ -85,12 +86,26 @@ class ArenaTrace {
   void Forward(const NetStep& step) {
     if (!step.forward) return;
     for (int tensor : step.in) ReadValue(tensor, step.name + " forward");
-    for (int tensor : step.out) WriteValue(tensor);
+    ++forward_steps_;
+    for (int tensor : step.out) WriteValue(tensor), written_by_[net_.tensors()[tensor].value] = forward_steps_;
+    for (int tensor : step.in) read_at_[{&step, tensor}] = written_by_[net_.tensors()[tensor].value];
+    for (int tensor : step.out) read_at_[{&step, tensor}] = written_by_[net_.tensors()[tensor].value];
+    if (step.in.empty() || step.out.empty()) return;
+    // In place its input is gone.
+    const int in = net_.tensors()[step.in[0]].value;
+    if (in == net_.tensors()[step.out[0]].value) read_at_[{&step, step.in[0]}] = -1;
+  }
+  /// What a step's backward pass reads is as its forward pass read or left it.
+  void ExpectUnchanged(const NetStep& step, int tensor) {
+    const auto read = read_at_.find({&step, tensor});
+    if (read == read_at_.end()) return;  // of a view
+    EXPECT_EQ(read->second, written_by_[net_.tensors()[tensor].value])
+        << step.name << ": " << net_.tensors()[tensor].name;
   }
   void Backward(const NetStep& step) {
     if (!step.backward) return;
     if (step.op->backward_reads_output()) {
-      for (int tensor : step.out) ReadValue(tensor, step.name + " backward");
+      for (int tensor : step.out) ReadValue(tensor, step.name + " backward"), ExpectUnchanged(step, tensor);
     }
     for (int gradient : step.out_gradient) {
       if (gradient >= 0) Read(gradient, step.name + " backward");
@@ -102,7 +117,7 @@ class ArenaTrace {
   }
   void Params(const NetStep& step) {
     if (step.op->backward_reads_input()) {
-      for (int tensor : step.in) ReadValue(tensor, step.name + " backward");
+      for (int tensor : step.in) ReadValue(tensor, step.name + " backward"), ExpectUnchanged(step, tensor);
     }
     for (int gradient : step.out_gradient) {
       if (gradient >= 0 && step.learns) Read(gradient, step.name + " weights");
@@ -120,6 +135,9 @@ class ArenaTrace {
   NetRun run_;
   std::vector<std::byte*> matrices_;
   std::set<int> owners_;
+  int forward_steps_ = 0;
+  std::map<int, int> written_by_;                          // buffer -> the step that wrote it last, counted
+  std::map<std::pair<const NetStep*, int>, int> read_at_;  // (step, tensor) -> what it saw; -1: it overwrote it
 };
 
 /// Nothing is overwritten before it was read for the last time, whatever lands when.
@@ -156,6 +174,44 @@ TEST(NodeNetMemory, NothingIsOverwrittenTooEarly) {
       }
     }
   }
+}
+
+/// drop1 and tanh2 are written in place of what others still read: the gradient of sigmoid1, and norm2.
+constexpr char kInPlace[] = R"(
+layer { name: 'data' type: 'Data' top: 'data' top: 'label' data_param { source: 'x' batch_size: 8 } }
+layer { name: 'conv1' type: 'Convolution' bottom: 'data' top: 'conv1' convolution_param { num_output: 6 kernel_size: 3 } }
+layer { name: 'sigmoid1' type: 'Sigmoid' bottom: 'conv1' top: 'conv1' }
+layer { name: 'drop1' type: 'Dropout' bottom: 'conv1' top: 'conv1' }
+layer { name: 'conv2' type: 'Convolution' bottom: 'conv1' top: 'conv2' convolution_param { num_output: 4 kernel_size: 3 } }
+layer { name: 'flat2' type: 'Flatten' bottom: 'conv2' top: 'flat2' }
+layer { name: 'tanh2' type: 'TanH' bottom: 'flat2' top: 'flat2' }
+layer { name: 'norm2' type: 'LRN' bottom: 'conv2' top: 'norm2' }
+layer { name: 'ip' type: 'InnerProduct' bottom: 'flat2' top: 'ip' inner_product_param { num_output: 5 } }
+layer { name: 'ip2' type: 'InnerProduct' bottom: 'norm2' top: 'ip2' inner_product_param { num_output: 5 } }
+layer { name: 'sum' type: 'Eltwise' bottom: 'ip' bottom: 'ip2' top: 'sum' }
+layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'sum' bottom: 'label' top: 'loss' }
+)";
+
+const NetStep& StepOf(const NodeNet& net, const std::string& name) {
+  return *std::find_if(net.steps().begin(), net.steps().end(), [&](const NetStep& step) { return step.name == name; });
+}
+
+/// Whether the step's output lies in its input's memory.
+bool WorksInPlace(const NodeNet& net, const std::string& name) {
+  const NetStep& step = StepOf(net, name);
+  return net.tensors()[step.in[0]].value == net.tensors()[step.out[0]].value;
+}
+
+TEST(NodeNetMemory, OverwritesOnlyWhatNobodyReadsAgain) {
+  const PlacedNet train(kInPlace, Layout(1, {}, {}, 12)), test(kInPlace, Layout(1, {}, {}, 12), caffe::TEST);
+  const auto net = train.MakeNet(0, 0, 4), in_test = test.MakeNet(0, 0, 4);
+  ExpectSound(*net, false);
+  ExpectSound(*in_test, false);
+  EXPECT_TRUE(WorksInPlace(*net, "sigmoid1")) << "a convolution does not read its output again";
+  EXPECT_FALSE(WorksInPlace(*net, "drop1")) << "the gradient of sigmoid1 comes from its output";
+  EXPECT_TRUE(WorksInPlace(*in_test, "drop1")) << "a test has no gradients";
+  EXPECT_FALSE(WorksInPlace(*net, "tanh2")) << "norm2 reads what flat2 is a view of";
+  EXPECT_FALSE(WorksInPlace(*in_test, "tanh2"));
 }
 
 TEST(NodeNetMemory, GradientsShareTheMemoryOfActivations) {
