@@ -31,7 +31,7 @@ void CheckBlock(const StoredParam& param) {
 }
 
 bool WantsGradient(const StoredParam& param) { return !param.frozen() && param.keeps_gradient; }
-bool WantsHistory(const StoredParam& param) { return !param.frozen() && param.keeps_history; }
+bool WantsHistory(const StoredParam& param) { return param.has_history() && param.keeps_history; }
 
 }  // namespace
 

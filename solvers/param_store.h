@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -27,6 +28,8 @@ struct StoredParam {
   bool keeps_history = true;
   /// Above 0: an update changes so many of its rows at most, and the gradient is of these alone. 0: all of them.
   int64_t gradient_rows = 0;
+  /// ParamSpec::average_keeps; set: it has no history.
+  std::optional<float> average_keeps = {};
 
   std::string name() const { return layer + "." + std::to_string(blob); }  ///< "fc6.0"
   /// The shape of what this node holds.
@@ -35,6 +38,8 @@ struct StoredParam {
   int64_t gradient_count() const { return gradient_rows > 0 ? gradient_rows * block.cols() : block.count(); }
   /// Whether it is never updated: Caffe computes no gradient for lr_mult 0. It has values only.
   bool frozen() const { return lr_mult == 0; }
+  /// Whether the solver keeps a history of it, here or on parameter servers.
+  bool has_history() const { return !frozen() && !average_keeps; }
 };
 
 /// The parameters of a node, one set shared by all its solvers: values, gradients and momentum histories, float32, each

@@ -42,6 +42,11 @@ UpdateCoefficients UpdateCoefficientsFor(const caffe::SolverParameter& solver, f
   return coefficients;
 }
 
+UpdateCoefficients AverageCoefficients(const caffe::SolverParameter& solver, float keeps) {
+  return {.keep = static_cast<float>(std::pow(static_cast<double>(keeps), solver.iter_size())),
+          .rule = UpdateRule::kAverage};
+}
+
 float ClipScale(const caffe::SolverParameter& solver, double sum_of_squares) {
   const double norm = std::sqrt(sum_of_squares);
   return solver.clip_gradients() >= 0 && norm > solver.clip_gradients() ? solver.clip_gradients() / norm : 1;

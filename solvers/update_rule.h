@@ -20,6 +20,9 @@ std::string SolverTypeOf(const caffe::SolverParameter& solver);
 UpdateCoefficients UpdateCoefficientsFor(const caffe::SolverParameter& solver, float rate, float lr_mult,
                                          float decay_mult, float scale);
 
+/// The coefficients for a moving average that keeps `keeps` of itself in each of the update's iter_size sub-batches.
+UpdateCoefficients AverageCoefficients(const caffe::SolverParameter& solver, float keeps);
+
 /// The factor that scales a gradient down to the L2 norm clip_gradients; 1 if its norm is not larger, or clip_gradients
 /// is negative. As in Caffe, gradients are clipped before they are divided by iter_size.
 /// @param sum_of_squares of the gradients of all parameters of the net, summed over iter_size.

@@ -11,7 +11,7 @@ std::vector<ResumePiece> ResumePiecesOf(const JobPlan& job, Rank taker) {
     const int64_t count = params[i].block.count();
     if (count == 0) continue;
     pieces.push_back({ResumeTag(i, false), static_cast<int>(i), false, count});
-    if (params[i].spec.lr_mult != 0) pieces.push_back({ResumeTag(i, true), static_cast<int>(i), true, count});
+    if (params[i].spec.has_history()) pieces.push_back({ResumeTag(i, true), static_cast<int>(i), true, count});
   }
   return pieces;
 }

@@ -2,6 +2,8 @@
 
 #include "proto/net_filter.h"
 
+#include <algorithm>
+
 namespace hp {
 
 BatchSize BatchSizeOf(const caffe::NetParameter& net, caffe::Phase phase, const LayerTypes& types) {
@@ -13,6 +15,11 @@ BatchSize BatchSizeOf(const caffe::NetParameter& net, caffe::Phase phase, const 
     if (input.samples < 0 && samples >= 0) input = {samples, layer.name()};
   }
   return input;
+}
+
+bool UsesBatchStatistics(const caffe::NetParameter& net, const LayerTypes& types) {
+  const std::vector<int> layers = LayersOf(net, caffe::TRAIN);
+  return std::any_of(layers.begin(), layers.end(), [&](int i) { return types.UsesBatchStatistics(net.layer(i)); });
 }
 
 }  // namespace hp

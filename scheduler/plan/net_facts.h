@@ -18,4 +18,8 @@ struct BatchSize {
 BatchSize BatchSizeOf(const caffe::NetParameter& net, caffe::Phase phase,
                       const LayerTypes& types = LayerTypes::BuiltIn());
 
+/// Whether what a training computes depends on which rows are in a micro-batch together (BatchNorm). Then more
+/// micro-batches are another computation, and none are chosen for the sake of speed.
+bool UsesBatchStatistics(const caffe::NetParameter& net, const LayerTypes& types = LayerTypes::BuiltIn());
+
 }  // namespace hp

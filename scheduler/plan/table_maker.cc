@@ -100,6 +100,7 @@ std::string StageNameOf(const char* kind, size_t i, size_t count) {
 }
 
 int ChooseMicroBatches(const TableRequest& request, const caffe::NetParameter& net) {
+  if (UsesBatchStatistics(net)) return 1;
   if (request.fc.empty() && request.conv.size() == 1) return 1;  // nothing to overlap
   const int64_t batch = std::max<int64_t>(1, BatchSizeOf(net, caffe::TRAIN).samples);
   const int64_t share = request.per_replica ? batch : batch / request.conv[0];
@@ -275,7 +276,7 @@ std::vector<int> TailProducts(const caffe::NetParameter& net) {
   for (int i = 0; i < net.layer_size(); ++i) {
     if (types.SplitOutputs(net.layer(i))) {
       products.push_back(i);
-    } else if (types.HasParameters(net.layer(i))) {
+    } else if (types.HasParameters(net.layer(i)) && !types.HasSmallBlobs(net.layer(i))) {
       products.clear();
     }
   }
@@ -297,7 +298,7 @@ std::vector<int> SideClassifiers(const caffe::NetParameter& net, int before) {
     for (int i = product + 1; ends && i < net.layer_size(); ++i) {
       const caffe::LayerParameter& layer = net.layer(i);
       if (!reads(layer, blobs)) continue;
-      ends = i < before && (types.SplitOutputs(layer) || !types.HasParameters(layer));
+      ends = i < before && (types.SplitOutputs(layer) || types.HasSmallBlobs(layer) || !types.HasParameters(layer));
       blobs.insert(layer.top().begin(), layer.top().end());
       behind.push_back(i);
     }
@@ -401,9 +402,10 @@ std::string DescribeTable(const RoutingTableConfig& config, const caffe::NetPara
     }
   }
   const int64_t samples = global ? batch.samples : batch.samples * replicas;
-  return text + Format("batch: %lld samples, %lld replica(s) x %d micro-batch(es) of %lld or more\n",
+  const char* const statistics = UsesBatchStatistics(net) ? ", by whose statistics layers normalise" : "";
+  return text + Format("batch: %lld samples, %lld replica(s) x %d micro-batch(es) of %lld or more%s\n",
                        static_cast<long long>(samples), static_cast<long long>(replicas), config.micro_batches(),
-                       static_cast<long long>(samples * least / (shares * config.micro_batches())));
+                       static_cast<long long>(samples * least / (shares * config.micro_batches())), statistics);
 }
 
 }  // namespace hp

@@ -155,7 +155,7 @@ class NetFit {
       const caffe::LayerParameter& layer = net_.layer(i);
       if (types_.SplitOutputs(layer)) {
         ++products;
-      } else if (shards > 1 && types_.HasParameters(layer)) {
+      } else if (shards > 1 && types_.HasParameters(layer) && !types_.HasSmallBlobs(layer)) {
         Add(Format("%s can't be split over the %d shards of %s; expected it in a conv stage or one shard",
                    Layer(i).c_str(), shards, Stage(stage).c_str()));
       }

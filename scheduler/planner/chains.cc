@@ -4,6 +4,7 @@
 #include "scheduler/planner/chains.h"
 
 #include "net/plan/graph.h"
+#include "scheduler/plan/net_facts.h"
 #include "scheduler/planner/layer_time.h"
 
 #include <algorithm>
@@ -98,6 +99,7 @@ class ChainPlanner::Model {
       for (const Tail& tail : Tails(places - Sum(conv))) {
         if (conv.size() == 1 && tail.shards.size() < 2) continue;  // one conv stage and an FC stage, or none
         for (const int micro_batches : kChainMicroBatches) {
+          if (micro_batches > 1 && UsesBatchStatistics(*problem_.net)) break;
           std::optional<TablePlan> plan = PlanOf(conv, tail, order, micro_batches);
           if (!plan) break;
           if (plan->prediction.missing > 0) continue;

@@ -88,8 +88,8 @@ void DividedNet::CountTraffic() {
 double DividedNet::MemoryOf(const NodePlan& plan, double rows, int pool) const {
   double parameters = 0, values = 0, largest = 0, matrices = 0, images = 0;
   for (const ParamPlan& param : plan.params()) {
-    const bool learns = param.spec.lr_mult != 0;
-    parameters += static_cast<double>(param.block.count()) * kFloatBytes * (learns ? 3 : 1);
+    const int copies = 1 + (param.spec.lr_mult != 0 ? 1 : 0) + (param.spec.has_history() ? 1 : 0);
+    parameters += static_cast<double>(param.block.count()) * kFloatBytes * copies;
   }
   for (const LayerPlan& layer : plan.layers()) {
     const GraphLayer& entry = graph_->layers()[layer.layer];

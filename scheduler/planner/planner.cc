@@ -6,6 +6,7 @@
 #include "scheduler/planner/planner.h"
 
 #include "base/format.h"
+#include "scheduler/plan/net_facts.h"
 #include "scheduler/planner/chains.h"
 #include "scheduler/planner/ordered_hosts.h"
 
@@ -136,6 +137,7 @@ class Search {
   std::optional<Candidate> BestOf(Candidate candidate, const std::vector<HostGroup>& groups) {
     std::optional<Candidate> best;
     for (const int micro_batches : kMicroBatches) {
+      if (micro_batches > 1 && UsesBatchStatistics(*problem_.net)) break;
       candidate.micro_batches = micro_batches;
       if (!Predict(&candidate, groups)) break;
       if (candidate.prediction.missing > 0) {
@@ -461,6 +463,7 @@ class Search {
 StatusOr<PlanChoice> ChoosePlan(const PlanProblem& problem) { return Search(problem).Run(); }
 
 std::optional<TablePlan> WithMicroBatches(const PlanProblem& problem, const TablePlan& plan, int micro_batches) {
+  if (micro_batches > 1 && UsesBatchStatistics(*problem.net)) return std::nullopt;
   if (!plan.chain.empty()) {
     const auto chains = ChainPlanner::Create(problem);
     return chains.ok() ? (*chains)->WithMicroBatches(plan, micro_batches) : std::nullopt;

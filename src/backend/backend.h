@@ -48,6 +48,29 @@ struct LrnDesc {
   float alpha = 1, beta = 0.75f, k = 1;
 };
 
+/// y = (x - mean) / sqrt(variance + eps) for each channel (axis 1), in the input's layout; may work in place.
+/// Parameters: a mean and a variance, [channels] each, both multiplied by the third, [1]. In a test, and in training
+/// with `global`, these are taken; else the mean and the variance of the call's own rows, through which the gradient
+/// goes. What BackwardParams computes then is their share in the update
+///   parameter = keep^S * parameter + gradient,  S = BatchContext::sub_batches:
+/// the gradients of sub-batch s are rows / global_rows * keep^(S - 1 - s) times the mean, the unbiased variance, and 1;
+/// no loss scale. Caffe: BatchNormLayer.
+/// Source: Ioffe, Szegedy, "Batch Normalization", 2015, arXiv:1502.03167.
+struct BatchNormDesc {
+  float eps = 1e-5f;    ///< above 0
+  float keep = 0.999f;  ///< from 0 to 1
+  bool global = false;
+};
+
+/// y = x * f, and + b with `bias`: f is constant over axes [0, axis_begin) and [axis_end, rank) of x. With one input f
+/// is parameter 0, b parameter 1, both of the shape of x's axes in between ([1] if there are none); with two f is input
+/// 1, axis_begin is 0, and there is no bias. In x's layout where the axes are those of the channels, else dense. May
+/// work in place. Caffe: ScaleLayer.
+struct ScaleDesc {
+  int axis_begin = 1, axis_end = 2;
+  bool bias = false;
+};
+
 /// Elementwise y = f(x); may work in place. The gradient is computed from y.
 struct ActivationDesc {
   enum Kind { kRelu, kSigmoid, kTanh } kind = kRelu;
@@ -171,6 +194,8 @@ class Backend {
   virtual StatusOr<OpPtr> Pooling(const PoolingDesc& desc, const Descs& in) = 0;
   virtual StatusOr<OpPtr> Lrn(const LrnDesc& desc, const Descs& in) = 0;
   virtual StatusOr<OpPtr> Activation(const ActivationDesc& desc, const Descs& in) = 0;
+  virtual StatusOr<OpPtr> BatchNorm(const BatchNormDesc& desc, const Descs& in) = 0;
+  virtual StatusOr<OpPtr> Scale(const ScaleDesc& desc, const Descs& in) = 0;
   virtual StatusOr<OpPtr> InnerProduct(const InnerProductDesc& desc, const Descs& in) = 0;
   virtual StatusOr<OpPtr> CosineProduct(const CosineProductDesc& desc, const Descs& in) = 0;
   virtual StatusOr<OpPtr> SampledProduct(const SampledProductDesc& desc, const Descs& in) = 0;

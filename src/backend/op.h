@@ -67,6 +67,7 @@ struct BatchContext {
   float loss_scale = 1;                              ///< losses multiply their gradients by it; a power of two
   const float* loss_scale_on_device = nullptr;       ///< the same for a GPU; null on the CPU
   int64_t global_rows = 0;              ///< samples in the whole global batch (in one sub-batch with iter_size)
+  int sub_batches = 1;                  ///< of an update (iter_size)
   std::span<const float> labels;        ///< [rows], those of this op's rows; only for layers that read labels
   std::span<const float> batch_labels;  ///< [global_rows]; only where LayerTraits::needs_batch_labels() is true
 };

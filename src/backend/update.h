@@ -14,6 +14,7 @@ enum class UpdateRule : uint8_t {
   kSgd,       ///< h = keep h + rate g;           w -= h
   kNesterov,  ///< h' = keep h + rate g;          w -= (1 + keep) h' - keep h;  h = h'
   kSquares,   ///< h = keep h + add g^2;          w -= rate g / (sqrt(h) + delta): AdaGrad and RMSProp
+  kAverage,   ///< w = keep w + gradient: a moving average of statistics, of no solver's type; no history, no g
 };
 
 /// One update of one parameter:
@@ -22,7 +23,7 @@ enum class UpdateRule : uint8_t {
 /// gradients only. Sources: Caffe, src/caffe/solvers/{sgd,nesterov,adagrad,rmsprop}_solver.cpp.
 struct UpdateCoefficients {
   float rate = 0;        ///< learning rate times lr_mult
-  float keep = 0;        ///< of the history: momentum, or rms_decay; AdaGrad: 1
+  float keep = 0;        ///< of the history: momentum, or rms_decay; AdaGrad: 1. kAverage: of the average
   float l2 = 0, l1 = 0;  ///< weight_decay times decay_mult in the one that regularization_type names, the other 0
   /// Clip scale / iter_size / loss scale, in this order: Caffe clips the sum over iter_size, then divides.
   float gradient_scale = 1;
@@ -31,9 +32,14 @@ struct UpdateCoefficients {
 };
 
 /// The update of one element, on the host or in a kernel; the same operations on all devices.
-/// @tparam kRule c.rule. @tparam kL1 whether c.l1 is read; false saves its cost where l1 is 0.
+/// @param history not used for kAverage. @tparam kRule c.rule. @tparam kL1 whether c.l1 is read; false saves its cost
+/// where l1 is 0.
 template <UpdateRule kRule, bool kL1>
 HP_HOST_DEVICE inline void UpdateStep(const UpdateCoefficients& c, float gradient, float* history, float* weight) {
+  if constexpr (kRule == UpdateRule::kAverage) {
+    *weight = c.keep * *weight + gradient;
+    return;
+  }
   const float w = *weight, before = *history;
   float g = c.gradient_scale * gradient + c.l2 * w;
   if (kL1) g += c.l1 * (static_cast<float>(w > 0) - static_cast<float>(w < 0));
@@ -55,7 +61,7 @@ struct UpdatePart {
   UpdateCoefficients coefficients;
   int64_t n = 0;
   const float* gradient = nullptr;
-  float *history = nullptr, *weights = nullptr;
+  float *history = nullptr, *weights = nullptr;  ///< history: null for kAverage
 };
 
 /// An array whose sum of squares is wanted, and where the result goes. All in the device's memory.

@@ -131,8 +131,8 @@ Least LeastOf(const NodePlan& plan, const std::vector<Shape>& shapes, int64_t ro
   Least least;
   least.versions = versions;
   for (const ParamPlan& param : plan.params()) {
-    const bool history = learns && param.spec.lr_mult != 0;
-    least.parameters += Wide(param.block.count()) * sizeof(float) * (history ? versions + 1 : 1);
+    const bool updated = learns && param.spec.lr_mult != 0, history = learns && param.spec.has_history();
+    least.parameters += Wide(param.block.count()) * sizeof(float) * ((updated ? versions : 1) + (history ? 1 : 0));
   }
   for (const LayerPlan& layer : plan.layers()) {
     const GraphLayer& entry = plan.graph().layers()[layer.layer];

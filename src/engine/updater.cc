@@ -113,6 +113,7 @@ void Updater::UpdateInPieces(const NetStep& step, const StepSize& size) {
 
 UpdateCoefficients Updater::CoefficientsOf(int param, const StepSize& size) const {
   const StoredParam& stored = options_.params->param(param);
+  if (stored.average_keeps) return AverageCoefficients(model_.job().solver(), *stored.average_keeps);
   return UpdateCoefficientsFor(model_.job().solver(), size.rate, stored.lr_mult, stored.decay_mult,
                                size.gradient_scale);
 }
@@ -148,6 +149,7 @@ void Updater::EnqueueSquares(int64_t clock, const std::vector<int>& groups) {
     const std::vector<int> params = model_.ParamsOf(group);
     wanted.insert(wanted.end(), params.begin(), params.end());
   }
+  std::erase_if(wanted, [this](int param) { return options_.params->param(param).average_keeps.has_value(); });
   std::sort(wanted.begin(), wanted.end());
   std::vector<SquaresPart> parts;
   for (int param : wanted) {
@@ -172,6 +174,7 @@ void Updater::AddNorms(int64_t clock, IterationReport* report) const {
   for (int group : AllGroups()) {
     if (!model_.plan().groups[group].counts) continue;
     for (int param : model_.ParamsOf(group)) {
+      if (options_.params->param(param).average_keeps) continue;  // statistics are no gradient
       sum += unscaled * squares(clock)[param];
       if (!std::isfinite(sum) && layer_not_finite.empty()) layer_not_finite = model_.NameOf(group);
     }

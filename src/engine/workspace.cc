@@ -63,6 +63,7 @@ NetRun Workspace::RunOf(int solver, MsgId id) const {
   run.batch.train = id.train();
   run.batch.first_sample = samples.first_sample;
   run.batch.global_rows = id.train() ? shape.train_batch : shape.test_batch;
+  run.batch.sub_batches = id.train() ? static_cast<int>(shape.iter_size) : 1;
   return run;
 }
 

@@ -9,6 +9,7 @@ namespace hp {
 const OpFactories& OpFactories::BuiltIn() {
   static const OpFactories kFactories({
       {"Accuracy", MakeAccuracyOp},
+      {"BatchNorm", MakeBatchNormOp},
       {"Concat", MakeConcatOp},
       {"Convolution", MakeConvolutionOp},
       {"Dropout", MakeDropoutOp},
@@ -18,6 +19,7 @@ const OpFactories& OpFactories::BuiltIn() {
       {"LRN", MakeLrnOp},
       {"Pooling", MakePoolingOp},
       {"ReLU", MakeReluOp},
+      {"Scale", MakeScaleOp},
       {"Sigmoid", MakeSigmoidOp},
       {"Softmax", MakeSoftmaxOp},
       {"SoftmaxWithLoss", MakeSoftmaxLossOp},

@@ -18,9 +18,10 @@ StatusOr<std::unique_ptr<NodeModel>> NodeModel::Create(std::shared_ptr<const Job
   if (model->tests()) HP_RETURN_IF_ERROR(model->BuildNets(false, &model->test_nets_));
   model->CheckGroups();
   for (const ParamOwners& param : model->job().params()) {
-    model->whole_params_.push_back({{param.layer, param.blob, param.spec.shape, Block::Whole(param.spec.shape),
-                                     param.spec.lr_mult, param.spec.decay_mult},
-                                    param.slices});
+    model->whole_params_.push_back(
+        {{param.layer, param.blob, param.spec.shape, Block::Whole(param.spec.shape), param.spec.lr_mult,
+          param.spec.decay_mult, true, true, 0, param.spec.average_keeps},
+         param.slices});
   }
   return model;
 }
@@ -110,7 +111,8 @@ std::vector<StoredParam> NodeModel::stored_params() const {
   for (int i = 0; i < static_cast<int>(params.size()); ++i) {
     const ParamPlan& param = params[i];
     stored.push_back({param.layer, param.blob, param.spec.shape, param.block, param.spec.lr_mult, param.spec.decay_mult,
-                      !fused.contains(i), !pushed.contains(param.graph_layer), param.sample_room});
+                      !fused.contains(i), !pushed.contains(param.graph_layer), param.sample_room,
+                      param.spec.average_keeps});
   }
   return stored;
 }

@@ -56,12 +56,12 @@ void MemoryPlanner::AddUses(int index) {
   for (int gradient : step.out_gradient) {
     if (gradient >= 0) read.push_back(gradient);
   }
+  if (step.op->backward_reads_output()) {
+    for (int tensor : step.out) read.push_back(net_->tensors_[tensor].value);
+  }
   for (int buffer : read) {
     Use(buffer, Backward(index));
     if (learns && !step.in_backward) UseAlways(buffer);
-  }
-  if (step.op->backward_reads_output()) {
-    for (int tensor : step.out) UseValue(tensor, Backward(index));
   }
   for (int gradient : step.in_gradient) {
     if (gradient >= 0) Use(gradient, Backward(index));

@@ -102,7 +102,8 @@ Status NodeNetBuilder::AddLayer(const LayerPlan& plan) {
   // An op may want more memory for its output than the input has: of another element type.
   const bool in_place = entry.in_place && step.op->outputs()[0].bytes() == descs[0].bytes();
   info.in_place = (in_place && MayOverwrite(plan, step)) || view;
-  info.gradient_in_place = in_place || view;
+  // A parameter's gradient may be computed after that of the input, from the same gradient of the output.
+  info.gradient_in_place = (in_place && !plan.learns) || view;
   step.forward = !view;
   for (size_t i = 0; i < entry.tops.size(); ++i) {
     const TensorDesc& desc = step.op->outputs()[i];

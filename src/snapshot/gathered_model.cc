@@ -20,7 +20,7 @@ Status GatheredModel::Allocate(bool histories) {
     for (const WholeParam::Slice& slice : param.slices) count += slice.block.count();
     CHECK_EQ(count, param.whole.whole.count()) << param.whole.name() << ": its slices do not add up to the whole";
     HP_ASSIGN_OR_RETURN(Buffer values, Buffer::Allocate(count * sizeof(float)));
-    const bool has_history = histories && !param.whole.frozen();
+    const bool has_history = histories && param.whole.has_history();
     HP_ASSIGN_OR_RETURN(Buffer history, Buffer::Allocate(has_history ? count * sizeof(float) : 0));
     values_.push_back(std::move(values));
     histories_.push_back(std::move(history));

@@ -10,7 +10,7 @@ std::vector<PartSlice> PartLayout(const std::vector<WholeParam>& params, Rank ow
     for (const WholeParam::Slice& slice : params[p].slices) {
       if (slice.owner != owner || slice.block.empty()) continue;
       layout.push_back({p, slice.block, false});
-      if (!params[p].whole.frozen()) layout.push_back({p, slice.block, true});
+      if (params[p].whole.has_history()) layout.push_back({p, slice.block, true});
     }
   }
   return layout;

@@ -31,7 +31,7 @@ layer {{ name: "data" type: "Data" top: "data" top: "label" data_param {{ source
   transform_param {{ scale: 0.0078125 mean_value: 110 }} }}
 layer {{ name: "conv1" type: "Convolution" bottom: "data" top: "conv1" {conv1}
   convolution_param {{ num_output: 8 kernel_size: 3 pad: 1 }} }}
-layer {{ name: "relu1" type: "ReLU" bottom: "conv1" top: "conv1" }}
+{normed}layer {{ name: "relu1" type: "ReLU" bottom: "conv1" top: "conv1" }}
 layer {{ name: "pool1" type: "Pooling" bottom: "conv1" top: "pool1" pooling_param {{ kernel_size: 3 stride: 2 }} }}
 layer {{ name: "norm1" type: "LRN" bottom: "pool1" top: "norm1" lrn_param {{ local_size: 3 alpha: 0.3 beta: 0.75 }} }}
 layer {{ name: "conv2" type: "Convolution" bottom: "norm1" top: "conv2" {conv2}
@@ -47,6 +47,10 @@ layer {{ name: "loss" type: "SoftmaxWithLoss" bottom: "ip2" bottom: "label" top:
 """
 SHAPES = {"conv1": [(8, 1, 3, 3), (8,)], "conv2": [(12, 4, 3, 3), (12,)], "ip1": [(31, 192), (31,)],
           "ip2": [(5, 31), (5,)]}
+NORMED = """layer { name: "mean1" type: "BatchNorm" bottom: "conv1" top: "conv1" param { lr_mult: 0 }
+  param { lr_mult: 0 } param { lr_mult: 0 } batch_norm_param { moving_average_fraction: 0.8 eps: 0.001 } }
+layer { name: "scale1" type: "Scale" bottom: "conv1" top: "conv1" scale_param { bias_term: true } }
+"""
 MULTIPLIERS = {
     "conv1": "param { lr_mult: 0.5 decay_mult: 3 } param { lr_mult: 2 decay_mult: 0 }",
     "conv2": "param { lr_mult: 1 } param { lr_mult: 0 }",
@@ -76,6 +80,8 @@ CASES = {
     "sampled": {"sampled": True},
     "sampled margin": {"sampled": True, "margin": True, "iter_size": 2},
     "sampled margin clipped": {"sampled": True, "margin": True, "clip_gradients": 0.3, "iter_size": 3},
+    "normed": {"normed": True},
+    "normed, all together": {"normed": True, "iter_size": 3, "clip_gradients": 1.5, "staleness": 1, "servers": 2},
     "staleness 1": {"staleness": 1},
     "staleness 4": {"staleness": 4, "clip_gradients": 0.3},
     "servers": {"servers": 2},
@@ -110,11 +116,12 @@ def write_job(folder, name, case):
     multipliers = MULTIPLIERS if settings.pop("multipliers", False) else {}
     solver, net = f"{folder}/{name}_solver.prototxt", f"{folder}/{name}_net.prototxt"
     margin, sampled = settings.pop("margin", False), settings.pop("sampled", False)
+    normed = NORMED if settings.pop("normed", False) else ""
     head = f"num_output: {SAMPLED if sampled else CLASSES}"
     head += (" normalize: true" if margin else "") + (" sample_rate: 0.2" if sampled else "")
     head += " bias_term: false" if margin or sampled else ""
     with open(net, "w") as file:
-        file.write(NET.format(folder=folder, head=head,
+        file.write(NET.format(folder=folder, head=head, normed=normed,
                               margin="margin_param { scale: 6 angle: 0.4 cosine: 0.1 }" if margin else "",
                               **{layer: multipliers.get(layer, "") for layer in SHAPES}))
     with open(solver, "w") as file:
@@ -123,9 +130,11 @@ def write_job(folder, name, case):
     return solver, net
 
 
-def train_reference(folder, solver, net, start, staleness):
+def train_reference(folder, solver, net, start, staleness, replicas):
     """@return {blob: final values}, {blob: momentum}, losses."""
     model = Net(read_prototxt(net), read_caffemodel(start))
+    for layer in model.layers:
+        layer.parts = replicas  # what normalises does so by the rows that are together
     records = Records(f"{folder}/records", (1, SIZE, SIZE), model.data)
     sgd, log = train(read_prototxt(solver), model, records, ITERATIONS, staleness)
     names = [f"{param.layer}.{param.index}" for param in model.params]
@@ -170,15 +179,18 @@ def main():
                          for shape in shapes] for layer, shapes in SHAPES.items()}
         write_caffemodel(f"{folder}/start.caffemodel", start)
         # Cosines have no bias.
-        write_caffemodel(f"{folder}/cosines.caffemodel", {**start, "ip2": start["ip2"][:1]})
+        write_caffemodel(f"{folder}/margin.caffemodel", {**start, "ip2": start["ip2"][:1]})
+        normed = {"mean1": [np.zeros(8), np.zeros(8), np.zeros(1)], "scale1": [random.uniform(0.5, 1.5, 8), np.ones(8)]}
+        write_caffemodel(f"{folder}/normed.caffemodel", {**start, **normed})
         many = random.normal(0, 1 / np.sqrt(31), (SAMPLED, 31))
         write_caffemodel(f"{folder}/sampled.caffemodel", {**start, "ip2": [many]})
         plain = None
         for name, case in CASES.items():
             solver, net = write_job(folder, name.replace(" ", "_"), case)
-            head = "sampled" if case.get("sampled") else "cosines" if case.get("margin") else "start"
+            head = next((key for key in ("sampled", "margin", "normed") if case.get(key)), "start")
             weights = f"{folder}/{head}.caffemodel"
-            expected, momentum, log = train_reference(folder, solver, net, weights, case.get("staleness", 0))
+            expected, momentum, log = train_reference(folder, solver, net, weights, case.get("staleness", 0),
+                                                      nodes[0])
             found, found_momentum = train_hpnode(tools, folder, name.replace(" ", "_"), solver, weights, nodes,
                                                    case)
             blob = difference(found, expected)

@@ -227,6 +227,56 @@ class LRN(Layer):
         return [d_top * self.scale**-self.beta + 2 * self.bottom * d_square]
 
 
+class BatchNorm(Layer):
+    """Training with the statistics of the rows. Its params are what Caffe's layer keeps itself: sums of means and of
+    sample variances, and the sum of their weights. A batch in `parts`, of rows behind each other, is normalised part by
+    part, and adds the mean of their statistics."""
+    parts = 1
+
+    def __init__(self, spec):
+        super().__init__(spec)
+        p = self.sub("batch_norm_param")
+        self.fraction, self.eps = one(p, "moving_average_fraction", 0.999), one(p, "eps", 1e-5)
+
+    def over_rows(self, array):
+        return array.mean((0,) + tuple(range(2, array.ndim)), keepdims=True)
+
+    def forward(self, bottom):
+        self.tops, self.deviations, means, variances = [], [], 0.0, 0.0
+        for rows in np.array_split(bottom, self.parts):
+            mean, share = self.over_rows(rows), len(rows) / len(bottom)
+            variance, count = self.over_rows((rows - mean)**2), rows.size // rows.shape[1]
+            self.deviations.append(np.sqrt(variance + self.eps))
+            self.tops.append((rows - mean) / self.deviations[-1])
+            means, variances = means + share * mean, variances + share * variance * count / max(count - 1, 1)
+        for param, moment in zip(self.params, (means, variances, np.ones(1))):
+            param[...] = self.fraction * param + moment.reshape(-1)
+        return [np.concatenate(self.tops)]
+
+    def backward(self, d_top):
+        return [np.concatenate([(d - self.over_rows(d) - top * self.over_rows(d * top)) / deviation for d, top, deviation
+                                in zip(np.array_split(d_top, self.parts), self.tops, self.deviations)])]
+
+
+class Scale(Layer):
+    """A factor, and a bias, for each channel."""
+
+    def channels(self, array, values):
+        return values.reshape((1, -1) + (1,) * (array.ndim - 2))
+
+    def forward(self, bottom):
+        self.bottom = bottom
+        bias = self.channels(bottom, self.params[1]) if len(self.params) > 1 else 0.0
+        return [bottom * self.channels(bottom, self.params[0]) + bias]
+
+    def backward(self, d_top):
+        others = (0,) + tuple(range(2, d_top.ndim))
+        self.grads[0] += (d_top * self.bottom).sum(others)
+        if len(self.params) > 1:
+            self.grads[1] += d_top.sum(others)
+        return [d_top * self.channels(d_top, self.params[0])]
+
+
 class Flatten(Layer):
     def forward(self, bottom):
         self.shape = bottom.shape
@@ -304,4 +354,4 @@ class SoftmaxWithLoss(Layer):
 
 
 LAYERS = {kind.__name__: kind for kind in (Convolution, InnerProduct, Pooling, ReLU, Sigmoid, TanH, LRN, Flatten,
-                                           Concat, Eltwise, SoftmaxWithLoss)}
+                                           Concat, Eltwise, BatchNorm, Scale, SoftmaxWithLoss)}

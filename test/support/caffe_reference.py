@@ -63,9 +63,10 @@ def train(solver_spec, net, records, iterations, staleness=0):
     @return the solver, and (rate, mean loss) of every iteration."""
     solver, log, iter_size = make_solver(solver_spec, net.params), [], one(solver_spec, "iter_size", 1)
     versions = collections.deque(maxlen=staleness + 1)
+    learned = [param for param in net.params if param.lr_mult != 0]  # others are constant, or changed by their layer
     for iteration in range(iterations):
-        versions.append([param.value.copy() for param in net.params])
-        for param, delayed in zip(net.params, versions[0]):
+        versions.append([param.value.copy() for param in learned])
+        for param, delayed in zip(learned, versions[0]):
             param.value[...] = delayed
         net.clear_gradients()
         loss = 0.0
@@ -74,7 +75,7 @@ def train(solver_spec, net, records, iterations, staleness=0):
             net.draw(one(solver_spec, "random_seed", -1), iteration, batch)
             loss += net.forward(batch) / iter_size
             net.backward()
-        for param, latest in zip(net.params, versions[-1]):
+        for param, latest in zip(learned, versions[-1]):
             param.value[...] = latest
         solver.apply()
         log.append((solver.rate, loss))

@@ -21,7 +21,8 @@ constexpr int64_t kSumBlock = 1 << 15;
 template <UpdateRule kRule, bool kL1>
 void UpdateRange(const UpdateCoefficients& c, int64_t n, const float* __restrict gradient, float* __restrict history,
                  float* __restrict weights) {
-  const UpdateCoefficients local = c;  // or it would be loaded again in every turn
+  const UpdateCoefficients local = c;                              // or it would be loaded again in every turn
+  if constexpr (kRule == UpdateRule::kAverage) history = weights;  // not used
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) UpdateStep<kRule, kL1>(local, gradient[i], history + i, weights + i);
 }
@@ -37,6 +38,8 @@ auto RangeFor(const UpdateCoefficients& c) {
       return RangeOf<UpdateRule::kNesterov>(c);
     case UpdateRule::kSquares:
       return RangeOf<UpdateRule::kSquares>(c);
+    case UpdateRule::kAverage:
+      return RangeOf<UpdateRule::kAverage>(c);
     default:
       return RangeOf<UpdateRule::kSgd>(c);
   }
@@ -62,7 +65,8 @@ void UpdateParams(const UpdateCoefficients& coefficients, int64_t n, const float
     const int64_t threads = omp_get_num_threads(), lines = (n + kLine - 1) / kLine;
     const int64_t share = (lines + threads - 1) / threads * kLine;
     const int64_t begin = std::min(n, share * omp_get_thread_num()), end = std::min(n, begin + share);
-    update(coefficients, end - begin, gradient + begin, history + begin, weights + begin);
+    update(coefficients, end - begin, gradient + begin, history == nullptr ? nullptr : history + begin,
+           weights + begin);
   }
 }
 

@@ -5,6 +5,7 @@
 #include "glog/logging.h"
 
 #include <algorithm>
+#include <vector>
 
 // A net has many small parameters: launches, not bytes, would decide the time of a kernel for each. So one takes many.
 namespace hp::cuda {
@@ -67,9 +68,14 @@ struct Update {
   template <int W>
   HP_HOST_DEVICE static void Run(const UpdatePart& part, int64_t i) {
     const Pack<float, W> g = LoadPack<W>(part.gradient + i);
-    Pack<float, W> h = LoadPack<W>(part.history + i), w = LoadPack<W>(part.weights + i);
-    for (int k = 0; k < W; ++k) UpdateStep<kRule, kL1>(part.coefficients, g.of[k], &h.of[k], &w.of[k]);
-    StorePack(part.history + i, h);
+    Pack<float, W> w = LoadPack<W>(part.weights + i);
+    if constexpr (kRule == UpdateRule::kAverage) {
+      for (int k = 0; k < W; ++k) UpdateStep<kRule, kL1>(part.coefficients, g.of[k], nullptr, &w.of[k]);
+    } else {
+      Pack<float, W> h = LoadPack<W>(part.history + i);
+      for (int k = 0; k < W; ++k) UpdateStep<kRule, kL1>(part.coefficients, g.of[k], &h.of[k], &w.of[k]);
+      StorePack(part.history + i, h);
+    }
     StorePack(part.weights + i, w);
   }
 };
@@ -146,9 +152,11 @@ struct SumOfRows : DoubleSum {
 
 int64_t PartialSums() { return kMostParts * kMostRows; }
 
-void UpdateParams(const GpuStream& stream, std::span<const UpdatePart> parts) {
+namespace {
+
+/// Parts of one rule: they differ in numbers, not in what is done with them.
+void UpdateAlike(const GpuStream& stream, std::span<const UpdatePart> parts) {
   if (parts.empty()) return;
-  // All parts are of one solver: they differ in numbers, not in what is done with them.
   const bool l1 = std::any_of(parts.begin(), parts.end(), [](const UpdatePart& p) { return p.coefficients.l1 != 0; });
   ForParts(parts, [&](std::span<const UpdatePart> some) {
     switch (parts[0].coefficients.rule) {
@@ -161,8 +169,22 @@ void UpdateParams(const GpuStream& stream, std::span<const UpdatePart> parts) {
       case UpdateRule::kSquares:
         return l1 ? UpdateParts<UpdateRule::kSquares, true>(stream, some)
                   : UpdateParts<UpdateRule::kSquares, false>(stream, some);
+      case UpdateRule::kAverage:
+        return UpdateParts<UpdateRule::kAverage, false>(stream, some);
     }
   });
+}
+
+}  // namespace
+
+// What learns is of one solver, so of one rule; beside it there are averages.
+void UpdateParams(const GpuStream& stream, std::span<const UpdatePart> parts) {
+  std::vector<UpdatePart> learned, averages;
+  for (const UpdatePart& part : parts) {
+    (part.coefficients.rule == UpdateRule::kAverage ? averages : learned).push_back(part);
+  }
+  UpdateAlike(stream, learned);
+  UpdateAlike(stream, averages);
 }
 
 void SumsOfSquares(const GpuContext& context, std::span<const SquaresPart> parts) {

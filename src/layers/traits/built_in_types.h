@@ -8,6 +8,7 @@ namespace hp {
 // to; related types share a file.
 
 LayerType AccuracyType();
+LayerType BatchNormType();
 LayerType ConcatType();
 LayerType ConvolutionType();
 LayerType DataType();
@@ -19,6 +20,7 @@ LayerType InputType();
 LayerType LrnType();
 LayerType PoolingType();
 LayerType ReluType();
+LayerType ScaleType();
 LayerType SigmoidType();
 LayerType SoftmaxType();
 LayerType SoftmaxLossType();

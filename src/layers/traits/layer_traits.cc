@@ -41,6 +41,11 @@ std::vector<ParamSpec> LayerTraits::Params(const std::vector<Shape>& in) const {
   CHECK_EQ(specs.size(), static_cast<size_t>(blobs())) << "blobs of layer " << name() << " of type " << type();
   for (int i = 0; i < static_cast<int>(specs.size()); ++i) {
     specs[i].name = name() + "." + std::to_string(i);
+    if (specs[i].average_keeps) {
+      specs[i].lr_mult = learns(i) ? 1 : 0;
+      specs[i].decay_mult = 0;
+      continue;
+    }
     if (i >= param_->param_size()) continue;
     specs[i].lr_mult = param_->param(i).lr_mult();
     specs[i].decay_mult = param_->param(i).decay_mult();
@@ -55,7 +60,16 @@ bool LayerTraits::learns() const {
   return false;
 }
 
-bool LayerTraits::learns(int blob) const { return blob >= param_->param_size() || param_->param(blob).lr_mult() != 0; }
+bool LayerTraits::learns(int blob) const {
+  if (type_->batch_statistics != nullptr) return uses_batch_statistics();
+  return blob >= param_->param_size() || param_->param(blob).lr_mult() != 0;
+}
+
+bool LayerTraits::uses_batch_statistics() const {
+  return type_->batch_statistics != nullptr && type_->batch_statistics(*param_);
+}
+
+bool LayerTraits::has_small_blobs() const { return type_->small_blobs; }
 
 SourceKind LayerTraits::source() const { return type_->source; }
 

@@ -20,10 +20,16 @@ class LayerTypes;
 
 /// One learnable blob of a layer.
 struct ParamSpec {
-  std::string name;                                ///< "conv1.0" (weights), "conv1.1" (bias)
-  Shape shape;                                     ///< of the whole blob, all shards together; axis 0: outputs
-  float lr_mult = 1, decay_mult = 1;               ///< Caffe's ParamSpec; lr_mult 0: never updated
+  std::string name;                   ///< "conv1.0" (weights), "conv1.1" (bias)
+  Shape shape;                        ///< of the whole blob, all shards together; axis 0: outputs
+  float lr_mult = 1, decay_mult = 1;  ///< Caffe's ParamSpec; lr_mult 0: never updated
+  /// Set: it is a moving average of statistics that the net gathers, of which each sub-batch keeps this share. It has
+  /// no learning rate, decay, norm or history; lr_mult is 1 where they are gathered, else 0.
+  std::optional<float> average_keeps = {};
   const caffe::FillerParameter* filler = nullptr;  ///< lives as long as the LayerParameter; null: zeros
+
+  /// Whether the solver keeps a history of it.
+  bool has_history() const { return lr_mult != 0 && !average_keeps; }
 };
 
 /// How the channels (axis 1) of a layer's output depend on those of its input. Decides which tensors the nodes of a
@@ -84,11 +90,16 @@ class LayerTraits {
   std::vector<ParamSpec> Params(const std::vector<Shape>& in) const;
   /// The number of learnable blobs; it does not depend on shapes.
   int blobs() const;
-  /// Whether one of them has lr_mult != 0: then the backward pass goes down to this layer, and its parameters are
-  /// updated.
+  /// Whether one of them has lr_mult != 0, or is gathered: then the backward pass goes down to this layer, and its
+  /// parameters are updated.
   bool learns() const;
-  /// Whether blob `blob` has lr_mult != 0.
+  /// Whether blob `blob` has lr_mult != 0, or is gathered.
   bool learns(int blob) const;
+  /// Whether its output in training depends on which rows are in a micro-batch together; then it gathers their
+  /// statistics in its blobs.
+  bool uses_batch_statistics() const;
+  /// Whether its blobs are so small that a stage of several shards may have the layer on one of them.
+  bool has_small_blobs() const;
 
   SourceKind source() const;
   bool is_source() const { return source() != SourceKind::kNone; }

@@ -28,23 +28,10 @@ bool IsNear(const std::string& name, const std::string& type) {
 
 const LayerTypes& LayerTypes::BuiltIn() {
   static const LayerTypes kTypes({
-      AccuracyType(),
-      ConcatType(),
-      ConvolutionType(),
-      DataType(),
-      DropoutType(),
-      EltwiseType(),
-      FlattenType(),
-      InnerProductType(),
-      InputType(),
-      LrnType(),
-      PoolingType(),
-      ReluType(),
-      SigmoidType(),
-      SoftmaxType(),
-      SoftmaxLossType(),
-      SplitType(),
-      TanhType(),
+      AccuracyType(), BatchNormType(),   ConcatType(),  ConvolutionType(),  DataType(),
+      DropoutType(),  EltwiseType(),     FlattenType(), InnerProductType(), InputType(),
+      LrnType(),      PoolingType(),     ReluType(),    ScaleType(),        SigmoidType(),
+      SoftmaxType(),  SoftmaxLossType(), SplitType(),   TanhType(),
   });
   return kTypes;
 }
@@ -79,6 +66,16 @@ bool LayerTypes::IsDataset(const caffe::LayerParameter& param) const {
 int64_t LayerTypes::BatchSize(const caffe::LayerParameter& param) const {
   const LayerType* type = Find(param.type());
   return type != nullptr && type->batch_size != nullptr ? type->batch_size(param) : -1;
+}
+
+bool LayerTypes::HasSmallBlobs(const caffe::LayerParameter& param) const {
+  const LayerType* type = Find(param.type());
+  return type != nullptr && type->small_blobs;
+}
+
+bool LayerTypes::UsesBatchStatistics(const caffe::LayerParameter& param) const {
+  const LayerType* type = Find(param.type());
+  return type != nullptr && type->batch_statistics != nullptr && type->batch_statistics(param);
 }
 
 bool LayerTypes::HasParameters(const caffe::LayerParameter& param) const {

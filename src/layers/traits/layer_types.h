@@ -41,6 +41,7 @@ struct LayerType {
   bool reads_labels = false;  ///< bottom 1 is labels
   bool statistic = false;     ///< LayerTraits::is_statistic
   bool loss = false;          ///< its first top has a loss weight, 1 by default; no other top may have one
+  bool small_blobs = false;   ///< LayerTraits::has_small_blobs
 
   /// Checks the values of the type's own fields; reports by LayerError (errors.h). Null: nothing to check.
   Status (*check)(Parameter) = nullptr;
@@ -54,6 +55,8 @@ struct LayerType {
   /// Shape and filler of each blob; exactly blobs() of them (CHECK). LayerTraits::Params fills in names and
   /// multipliers. Null: there are none.
   std::vector<ParamSpec> (*params)(Parameter, const std::vector<Shape>& in) = nullptr;
+  /// LayerTraits::uses_batch_statistics. Null: false.
+  bool (*batch_statistics)(Parameter) = nullptr;
 
   /// The number of output channels, which shards divide. Set if and only if channel_use is kSplitOutput.
   int64_t (*split_outputs)(Parameter) = nullptr;
@@ -97,6 +100,10 @@ class LayerTypes {
   bool IsDataset(const caffe::LayerParameter& param) const;
   /// LayerTraits::batch_size; -1 as well for unknown types.
   int64_t BatchSize(const caffe::LayerParameter& param) const;
+  /// LayerTraits::has_small_blobs; false for unknown types.
+  bool HasSmallBlobs(const caffe::LayerParameter& param) const;
+  /// LayerTraits::uses_batch_statistics; false for unknown types.
+  bool UsesBatchStatistics(const caffe::LayerParameter& param) const;
   /// Whether layers of its type can have blobs that are learned or saved.
   bool HasParameters(const caffe::LayerParameter& param) const;
   /// The number of its output channels if it is kSplitOutput; nothing: shards cannot divide them.

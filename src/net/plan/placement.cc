@@ -98,6 +98,7 @@ StatusOr<Layout> Placement::LayoutOfTops(int layer, bool feeds_product) const {
   // No parameter, learning or not, is kept twice within a stage.
   const int shards = layout_.stages[stage_of(layer)].parts();
   const bool has_params = entry.traits.blobs() > 0;
+  if (has_params && entry.traits.has_small_blobs()) return Layout::kLead;
   if (has_params || (entry.source && feeds_product)) {
     return InvalidArgument("layer \"%s\" (%s) %s a stage of %d shards: only InnerProduct is split",
                            NameOf(layer).c_str(), entry.param->type().c_str(),

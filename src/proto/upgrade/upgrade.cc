@@ -129,6 +129,11 @@ void UpgradeTransform(caffe::LayerParameter* layer) {
   if (HasTransform(layer->window_data_param())) MoveTransform(layer->mutable_window_data_param(), layer);
 }
 
+/// Caffe has ignored what files say of a BatchNorm's three blobs since they are no parameters of a solver.
+void UpgradeBatchNorm(caffe::LayerParameter* layer) {
+  if (layer->type() == "BatchNorm" && layer->param_size() == 3) layer->clear_param();
+}
+
 Status CheckInputs(const caffe::NetParameter& net) {
   const int inputs = net.input_size(), shapes = net.input_shape_size(), dims = net.input_dim_size();
   if (shapes > 0 && dims > 0) return InvalidArgument("the net has both input_shape and input_dim; give input_shape");
@@ -177,6 +182,7 @@ StatusOr<NetUpgrade> UpgradeNet(caffe::NetParameter* net) {
   } else {
     for (int i = 0; i < net->layer_size(); ++i) upgrade.origins.push_back({NetUpgrade::Origin::kLayer, i});
   }
+  for (caffe::LayerParameter& layer : *net->mutable_layer()) UpgradeBatchNorm(&layer);
   if (net->input_size() + net->input_shape_size() + net->input_dim_size() == 0) return upgrade;
   HP_RETURN_IF_ERROR(CheckInputs(*net));
   UpgradeInputs(net, &upgrade);

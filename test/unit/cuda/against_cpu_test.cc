@@ -45,6 +45,12 @@ auto Pool(PoolingDesc::Method method, int64_t kernel, int64_t stride, int64_t pa
 auto Lrn(LrnDesc::Region region, int64_t size, float beta) {
   return [=](Backend& backend, const Backend::Descs& in) { return backend.Lrn({region, size, 2.0f, beta, 1.0f}, in); };
 }
+auto BatchNorm(bool global) {
+  return [=](Backend& backend, const Backend::Descs& in) { return backend.BatchNorm({1e-3f, 0.9f, global}, in); };
+}
+auto Scale(int axis_begin, int axis_end, bool bias) {
+  return [=](Backend& backend, const Backend::Descs& in) { return backend.Scale({axis_begin, axis_end, bias}, in); };
+}
 auto Dropout(int64_t first_unit) {
   return [=](Backend& backend, const Backend::Descs& in) {
     return backend.Dropout({0.4f, StreamKey(3, "drop", "dropout"), first_unit, 100'000}, in);
@@ -123,6 +129,13 @@ const Case kCases[] = {
     {"lrn_across_4_channels", Lrn(kAcross, 5, 0.75f), {{{2, 4, 3, 3}, 4}}, 3e-6f},
     {"lrn_within_dense", Lrn(kWithin, 3, 0.75f), {kDense}, 3e-6f},
     {"lrn_within_nhwc", Lrn(kWithin, 5, 0.75f), {kNhwc}, 3e-6f},
+    {"batch_norm_dense", BatchNorm(false), {kDense}, 2e-5f, {{12}, {12}, {1}}},
+    {"batch_norm_nhwc", BatchNorm(false), {kOddNhwc}, 2e-5f, {{13}, {13}, {1}}},
+    {"batch_norm_of_rows", BatchNorm(false), {{{40, 30}, 1}}, 2e-5f, {{30}, {30}, {1}}},
+    {"scale_dense", Scale(1, 2, true), {kDense}, 2e-5f, {{12}, {12}}},
+    {"scale_nhwc", Scale(1, 2, true), {kOddNhwc}, 2e-5f, {{13}, {13}}},
+    {"scale_of_units", Scale(1, 4, false), {kNhwc}, 2e-5f, {{12, 9, 7}}},
+    {"scale_by_an_input", Scale(0, 2, false), {kNhwc, {{3, 12}, 1}}, 2e-5f},
     {"dropout_matrix", Dropout(0), {{{5, 1000}, 1}}},
     {"dropout_shard", Dropout(4098), {{{5, 1003}, 1}}},
     {"dropout_nhwc", Dropout(5), {kOddNhwc}},

@@ -32,7 +32,8 @@ TEST(UpdateParams, IsTheCpus) {
                                  {kNesterov, 0.0f},
                                  {kNesterov, 0.03f},
                                  {kSquares, 0.0f},
-                                 {kSquares, 0.03f}}) {
+                                 {kSquares, 0.03f},
+                                 {kAverage, 0.0f}}) {
     const UpdateCoefficients c = {
         .rate = 0.1f, .keep = 0.9f, .l2 = 0.02f, .l1 = l1, .gradient_scale = 0.25f, .delta = 0.01f, .rule = rule};
     for (const int64_t n : {0, 1, 2, 3, 4, 5, 1000, 5003}) {

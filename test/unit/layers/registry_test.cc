@@ -12,9 +12,9 @@ using testing::HasSubstr;
 using testing::StartsWith;
 
 TEST(Registry, KnownCaffeTypesThatAreNotSupportedAreNamed) {
-  EXPECT_EQ(CreateError(R"(name: "bn1" type: "BatchNorm" bottom: "a" top: "b")"),
-            "layer \"bn1\": type BatchNorm is a Caffe layer that hpnode does not support yet");
-  for (const char* type : {"Scale", "Deconvolution", "PReLU", "LSTM", "HDF5Data", "EuclideanLoss", "WindowData"}) {
+  EXPECT_EQ(CreateError(R"(name: "mvn" type: "MVN" bottom: "a" top: "b")"),
+            "layer \"mvn\": type MVN is a Caffe layer that hpnode does not support yet");
+  for (const char* type : {"Deconvolution", "PReLU", "LSTM", "HDF5Data", "EuclideanLoss", "WindowData"}) {
     EXPECT_THAT(CreateError(std::string("name: \"x\" type: \"") + type + "\""),
                 HasSubstr("is a Caffe layer that hpnode does not support yet"));
   }
@@ -27,7 +27,7 @@ TEST(Registry, UnknownTypesListNearMatches) {
             "layer \"d\": unknown type \"Dropuot\"; did you mean Dropout?");
   EXPECT_THAT(CreateError(R"(name: "l" type: "SoftmaxLoss" bottom: "a" top: "b")"), HasSubstr("SoftmaxWithLoss"));
   const std::string far = CreateError(R"(name: "q" type: "Quantum" bottom: "a" top: "b")");
-  EXPECT_THAT(far, StartsWith("layer \"q\": unknown type \"Quantum\"; expected one of Accuracy, Concat"));
+  EXPECT_THAT(far, StartsWith("layer \"q\": unknown type \"Quantum\"; expected one of Accuracy, BatchNorm"));
 }
 
 TEST(Registry, EverySupportedTypeIsOneOfCaffes) {
@@ -38,6 +38,7 @@ TEST(Registry, EverySupportedTypeCanBeMade) {
   std::set<std::string> made;
   for (const char* text : {
            R"(name: "x" type: "Accuracy" bottom: "a" bottom: "l" top: "b" accuracy_param { top_k: 5 })",
+           R"(name: "x" type: "BatchNorm" bottom: "a" top: "a" batch_norm_param { use_global_stats: false })",
            R"(name: "x" type: "Concat" bottom: "a" bottom: "c" top: "b")",
            R"(name: "x" type: "Convolution" bottom: "a" top: "b" convolution_param { num_output: 4 kernel_size: 3 })",
            R"(name: "x" type: "Data" top: "a" top: "l" data_param { source: "db" batch_size: 4 prefetch: 2 })",
@@ -49,6 +50,7 @@ TEST(Registry, EverySupportedTypeCanBeMade) {
            R"(name: "x" type: "LRN" bottom: "a" top: "b")",
            R"(name: "x" type: "Pooling" bottom: "a" top: "b" pooling_param { kernel_size: 2 })",
            R"(name: "x" type: "ReLU" bottom: "a" top: "a" relu_param { engine: CUDNN })",
+           R"(name: "x" type: "Scale" bottom: "a" top: "a" scale_param { bias_term: true })",
            R"(name: "x" type: "Sigmoid" bottom: "a" top: "a" sigmoid_param { engine: CAFFE })",
            R"(name: "x" type: "Softmax" bottom: "a" top: "b" softmax_param { engine: CAFFE })",
            R"(name: "x" type: "SoftmaxWithLoss" bottom: "a" bottom: "l" top: "loss" softmax_param { axis: 1 })",

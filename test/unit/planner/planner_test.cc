@@ -106,6 +106,29 @@ TEST(PlannerTest, ANetOfConvolutionsIsDataParallelOnFastLinks) {
   ExpectTables(problem, choice);
 }
 
+TEST(PlannerTest, LayersThatNormaliseByAMicroBatchKeepItWhole) {
+  PlanProblem problem =
+      ExampleProblem("alexnet", 227, 256, HostsLike(4, "tflops: 10 memory_mb: 64000 link_gbit_per_s: 1"));
+  const auto most = [](const PlanChoice& choice) {
+    int most = 0;
+    for (const TablePlan& plan : choice.plans) most = std::max(most, plan.micro_batches);
+    return most;
+  };
+  EXPECT_GT(most(Choose(problem)), 1);
+  caffe::NetParameter net = *problem.net;
+  for (caffe::LayerParameter& layer : *net.mutable_layer()) {
+    if (layer.type() != "LRN") continue;
+    layer.set_type("BatchNorm");
+    layer.clear_lrn_param();
+  }
+  problem.net = std::make_shared<const caffe::NetParameter>(net);
+  const PlanChoice choice = Choose(problem);
+  ASSERT_FALSE(choice.plans.empty());
+  EXPECT_EQ(most(choice), 1);
+  EXPECT_FALSE(WithMicroBatches(problem, choice.plans[0], 2).has_value());
+  ExpectTables(problem, choice);
+}
+
 TEST(PlannerTest, SideClassifiersGoToTheShardsOnSlowLinks) {
   const PlanProblem problem =
       ExampleProblem("googlenet", 224, 32, HostsLike(4, std::string(kServer) + "link_gbit_per_s: 0.5"));

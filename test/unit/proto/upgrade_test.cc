@@ -169,6 +169,16 @@ TEST_F(UpgradeTest, InputFieldsBecomeTheFirstLayer) {
             5);
 }
 
+// As Caffe reads them since 2017: the blobs are the layer's own.
+TEST_F(UpgradeTest, WhatAFileSaysOfTheBlobsOfABatchNormIsForgotten) {
+  const std::string layer = "layer { name: 'n' type: 'BatchNorm' bottom: 'a' top: 'n' ";
+  EXPECT_EQ(Upgraded("input: 'a' input_shape { dim: 5 } " + layer + "param { lr_mult: 1 } param { } param { } }")
+                .layer(1)
+                .param_size(),
+            0);
+  EXPECT_EQ(Upgraded("input: 'a' input_shape { dim: 5 } " + layer + "param { lr_mult: 1 } }").layer(1).param_size(), 1);
+}
+
 TEST_F(UpgradeTest, FaultsNameTheirPlace) {
   EXPECT_EQ(ErrorOf("layer { name: 'a' type: 'ReLU' }\nlayers { name: 'b' type: RELU }"),
             "net.prototxt: the net has both \"layer\" and \"layers\" (the form of 2014); expected one of them");

@@ -155,6 +155,23 @@ TEST_F(TableMakerTest, MicroBatchesAreNotTooSmall) {
   EXPECT_THAT(Fault(Request(65, {1}, {"a"})), HasSubstr("more than the 64 samples"));
 }
 
+// Another number of micro-batches would normalise by other rows.
+TEST_F(TableMakerTest, OneMicroBatchWhereLayersNormaliseByIt) {
+  caffe::NetParameter net = net_;
+  *net.add_layer() = Parse<caffe::LayerParameter>(
+      "name: 'norm' type: 'BatchNorm' bottom: 'fc8' top: 'norm' batch_norm_param { use_global_stats: true }");
+  EXPECT_EQ(MakeTable(Request(2, {2}, {"a"}), net)->micro_batches(), 4);
+  net.mutable_layer(net.layer_size() - 1)->clear_batch_norm_param();
+  const auto config = MakeTable(Request(2, {2}, {"a"}), net);
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->micro_batches(), 1);
+  EXPECT_THAT(DescribeTable(*config, net),
+              HasSubstr("x 1 micro-batch(es) of 32 or more, by whose statistics layers normalise"));
+  TableRequest request = Request(2, {2}, {"a"});
+  request.micro_batches = 2;
+  EXPECT_EQ(MakeTable(request, net)->micro_batches(), 2) << "whoever asks for them gets them";
+}
+
 TEST_F(TableMakerTest, BadRequests) {
   EXPECT_THAT(Fault(Request(0, {1}, {"a"})), HasSubstr("--conv is 0"));
   EXPECT_THAT(Fault(Request(1, {1, 0}, {"a"})), HasSubstr("--fc has a stage of 0 nodes"));

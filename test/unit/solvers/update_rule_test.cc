@@ -78,6 +78,18 @@ TEST(UpdateParams, FollowsTheEquationsOfSquares) {
   }
 }
 
+TEST(UpdateParams, AveragesHaveNeitherRateNorHistory) {
+  for (const int64_t n : {7, 200'003}) {
+    const Update before(n);
+    Update after = before;
+    UpdateParams({.rate = 3, .keep = 0.75f, .l2 = 2, .gradient_scale = 5, .rule = UpdateRule::kAverage}, n,
+                 after.gradient.data(), nullptr, after.weights.data());
+    for (int64_t i = 0; i < n; ++i) {
+      ASSERT_NEAR(after.weights[i], 0.75 * before.weights[i] + before.gradient[i], 1e-6) << i << " of " << n;
+    }
+  }
+}
+
 TEST(UpdateParams, HasTheSameBitsWholeOrInParts) {
   const UpdateCoefficients c = {.rate = 0.1f, .keep = 0.9f, .l2 = 0.02f};
   constexpr int64_t kCount = 150'016, kCut = 70'016;

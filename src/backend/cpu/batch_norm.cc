@@ -1,0 +1,223 @@
+// Runs of memory first (ChannelRuns), each in the cache for as long as it is needed, then a few numbers for each
+// channel, row by row in double: the bits do not depend on the number of threads.
+#include "backend/batch_average.h"
+#include "backend/cpu/channel_runs.h"
+#include "backend/cpu/cpu_backend.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace hp {
+namespace {
+
+// The inner loops, in functions of their own for the compiler's sake (activation.cc). `block` channels lie side by
+// side; with one the loop is along the pixels.
+
+/// sums[c] = the sum of x over the pixels.
+void SumRun(const float* x, int64_t pixels, int64_t block, float* sums) {
+  if (block == 1) {
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t p = 0; p < pixels; ++p) sum += x[p];
+    sums[0] = sum;
+    return;
+  }
+  std::fill_n(sums, block, 0.0f);
+  for (int64_t p = 0; p < pixels; ++p) {
+#pragma omp simd
+    for (int64_t c = 0; c < block; ++c) sums[c] += x[p * block + c];
+  }
+}
+
+/// sums[c] = the sum of (x - centre)(y - centre) over the pixels; `centre` null: of x y.
+void ProductRun(const float* x, const float* y, const float* centre, int64_t pixels, int64_t block, float* sums) {
+  if (block == 1) {
+    const float of = centre == nullptr ? 0 : *centre;
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t p = 0; p < pixels; ++p) sum += (x[p] - of) * (y[p] - of);
+    sums[0] = sum;
+    return;
+  }
+  std::fill_n(sums, block, 0.0f);
+  for (int64_t p = 0; p < pixels; ++p) {
+    const float *own = x + p * block, *other = y + p * block;
+    if (centre == nullptr) {
+#pragma omp simd
+      for (int64_t c = 0; c < block; ++c) sums[c] += own[c] * other[c];
+    } else {
+#pragma omp simd
+      for (int64_t c = 0; c < block; ++c) sums[c] += (own[c] - centre[c]) * (other[c] - centre[c]);
+    }
+  }
+}
+
+/// y = (x - mean) * factor.
+void NormalizeRun(const float* x, const float* mean, const float* factor, int64_t pixels, int64_t block, float* y) {
+  if (block == 1) {
+    const float of = *mean, by = *factor;
+#pragma omp simd
+    for (int64_t p = 0; p < pixels; ++p) y[p] = (x[p] - of) * by;
+    return;
+  }
+  for (int64_t p = 0; p < pixels; ++p) {
+#pragma omp simd
+    for (int64_t c = 0; c < block; ++c) y[p * block + c] = (x[p * block + c] - mean[c]) * factor[c];
+  }
+}
+
+/// dx = (dy - a - y b) * factor.
+void GradientRun(const float* y, const float* dy, const float* a, const float* b, const float* factor, int64_t pixels,
+                 int64_t block, float* dx) {
+  if (block == 1) {
+    const float less = *a, times = *b, by = *factor;
+#pragma omp simd
+    for (int64_t p = 0; p < pixels; ++p) dx[p] = (dy[p] - less - y[p] * times) * by;
+    return;
+  }
+  for (int64_t p = 0; p < pixels; ++p) {
+    const int64_t at = p * block;
+#pragma omp simd
+    for (int64_t c = 0; c < block; ++c) dx[at + c] = (dy[at + c] - a[c] - y[at + c] * b[c]) * factor[c];
+  }
+}
+
+/// The gradient is computed from y, which is the normalised input: it works in place. Saved for the backward pass are
+/// mean, variance and factor 1 / sqrt(variance + eps) of each channel.
+class BatchNormOp final : public Op {
+ public:
+  BatchNormOp(const BatchNormDesc& desc, const TensorDesc& in) : desc_(desc), runs_(in) {
+    outputs_ = {in};
+    saved_bytes_ = 3 * runs_.channels() * sizeof(float);
+    scratch_bytes_ = 2 * (runs_.rows + 1) * runs_.channels() * sizeof(float);
+  }
+
+  void Forward(const OpArgs& args) override {
+    const float* const x = args.in[0].floats();
+    float* const y = args.out[0].floats();
+    if (OfRows(args)) {
+      FindMoments(x, Scratch(args), Saved(args));
+    } else {
+      TakeMoments(args, Saved(args));
+    }
+    const Moments moments = Saved(args);
+    const ChannelRuns& runs = runs_;
+    runs.ForEach([&](int64_t, int64_t c, int64_t at) {
+      NormalizeRun(x + at, moments.mean + c, moments.factor + c, runs.pixels, runs.block, y + at);
+    });
+  }
+
+  void BackwardInput(const OpArgs& args) override {
+    if (args.d_in[0].data == nullptr) return;
+    const float *const y = args.out[0].floats(), *const dy = args.d_out[0].floats();
+    float* const dx = args.d_in[0].floats();
+    const Moments moments = Saved(args);
+    const int64_t channels = runs_.channels();
+    float *const of_rows = Scratch(args), *const a = of_rows + 2 * runs_.rows * channels, *const b = a + channels;
+    if (OfRows(args)) {
+      FindGradientSums(y, dy, of_rows, a, b);
+    } else {
+      std::fill_n(a, 2 * channels, 0.0f);
+    }
+    const ChannelRuns& runs = runs_;
+    runs.ForEach([&](int64_t, int64_t c, int64_t at) {
+      GradientRun(y + at, dy + at, a + c, b + c, moments.factor + c, runs.pixels, runs.block, dx + at);
+    });
+  }
+
+  void BackwardParams(const OpArgs& args) override {
+    const Moments moments = Saved(args);
+    const BatchAverage average = BatchAverage::Make(desc_.keep, runs_.rows, runs_.pixels, *args.batch);
+    const float weight = average.WeightAt(args.batch->first_sample);
+    float *const d_mean = args.d_params[0], *const d_variance = args.d_params[1], *const d_weight = args.d_params[2];
+    for (int64_t c = 0; c < runs_.channels(); ++c) {
+      d_mean[c] = (args.accumulate ? d_mean[c] : 0) + weight * moments.mean[c];
+      d_variance[c] = (args.accumulate ? d_variance[c] : 0) + weight * average.unbiased * moments.variance[c];
+    }
+    d_weight[0] = (args.accumulate ? d_weight[0] : 0) + weight;
+  }
+  bool backward_reads_input() const override { return false; }
+
+ private:
+  /// [channels] each.
+  struct Moments {
+    float *mean, *variance, *factor;
+  };
+  Moments Saved(const OpArgs& args) const {
+    float* const saved = reinterpret_cast<float*>(args.saved);
+    return {saved, saved + runs_.channels(), saved + 2 * runs_.channels()};
+  }
+  static float* Scratch(const OpArgs& args) { return reinterpret_cast<float*>(args.scratch); }
+  bool OfRows(const OpArgs& args) const { return args.batch->train && !desc_.global; }
+  float FactorOf(double variance) const { return static_cast<float>(1 / std::sqrt(variance + desc_.eps)); }
+
+  /// Each run's mean, and its sum of squared differences from it, then those of all rows together.
+  /// Source: Chan, Golub, LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
+  void FindMoments(const float* x, float* scratch, const Moments& moments) const {
+    const ChannelRuns& runs = runs_;
+    const int64_t channels = runs.channels();
+    const float per_pixel = 1 / static_cast<float>(runs.pixels);
+    float *const means = scratch, *const squares = scratch + runs.rows * channels;
+    runs.ForEach([&](int64_t row, int64_t c, int64_t at) {
+      float* const mean = means + row * channels + c;
+      SumRun(x + at, runs.pixels, runs.block, mean);
+      for (int64_t i = 0; i < runs.block; ++i) mean[i] *= per_pixel;
+      ProductRun(x + at, x + at, mean, runs.pixels, runs.block, squares + row * channels + c);
+    });
+    ForItems(channels, runs.rows * channels, [&](int64_t c) {
+      double mean = 0, square = 0;
+      for (int64_t row = 0; row < runs.rows; ++row) {
+        const double difference = means[row * channels + c] - mean, share = 1 / (row + 1.0);
+        mean += difference * share;
+        square += squares[row * channels + c] +
+                  difference * difference * static_cast<double>(row) * share * static_cast<double>(runs.pixels);
+      }
+      const double variance = square / static_cast<double>(runs.rows * runs.pixels);
+      moments.mean[c] = static_cast<float>(mean);
+      moments.variance[c] = static_cast<float>(variance);
+      moments.factor[c] = FactorOf(variance);
+    });
+  }
+
+  /// The averages that training has gathered; all zero before it began.
+  void TakeMoments(const OpArgs& args, const Moments& moments) const {
+    const float weight = *args.params[2].data, scale = weight == 0 ? 0 : 1 / weight;
+    for (int64_t c = 0; c < runs_.channels(); ++c) {
+      moments.mean[c] = scale * args.params[0].data[c];
+      moments.variance[c] = scale * args.params[1].data[c];
+      moments.factor[c] = FactorOf(moments.variance[c]);
+    }
+  }
+
+  /// a = the mean of dy, b = that of dy y.
+  void FindGradientSums(const float* y, const float* dy, float* scratch, float* a, float* b) const {
+    const ChannelRuns& runs = runs_;
+    const int64_t channels = runs.channels();
+    float *const sums = scratch, *const products = scratch + runs.rows * channels;
+    runs.ForEach([&](int64_t row, int64_t c, int64_t at) {
+      SumRun(dy + at, runs.pixels, runs.block, sums + row * channels + c);
+      ProductRun(dy + at, y + at, nullptr, runs.pixels, runs.block, products + row * channels + c);
+    });
+    const double each = 1 / static_cast<double>(runs.rows * runs.pixels);
+    ForItems(channels, runs.rows * channels, [&](int64_t c) {
+      double sum = 0, product = 0;
+      for (int64_t row = 0; row < runs.rows; ++row) {
+        sum += sums[row * channels + c];
+        product += products[row * channels + c];
+      }
+      a[c] = static_cast<float>(sum * each);
+      b[c] = static_cast<float>(product * each);
+    });
+  }
+
+  const BatchNormDesc desc_;
+  const ChannelRuns runs_;
+};
+
+}  // namespace
+
+StatusOr<Backend::OpPtr> CpuBackend::BatchNorm(const BatchNormDesc& desc, const Descs& in) {
+  return Backend::OpPtr(std::make_unique<BatchNormOp>(desc, in[0]));
+}
+
+}  // namespace hp

@@ -1,0 +1,39 @@
+#pragma once
+
+#include "backend/cpu/parallel.h"
+#include "backend/layout.h"
+#include "tensor/tensor.h"
+
+#include <cstdint>
+
+namespace hp {
+
+/// A tensor as runs of memory in which the same few channels follow each other, pixel by pixel: the layout
+/// [rows][groups][pixels][block] of TensorDesc, whatever its block is. For ops with numbers of their own for each
+/// channel.
+struct ChannelRuns {
+  int64_t rows = 0, groups = 1, pixels = 1;
+  int64_t block = 1;  ///< channels of a group
+
+  ChannelRuns(int64_t rows, int64_t groups, int64_t pixels, int64_t block)
+      : rows(rows), groups(groups), pixels(pixels), block(block) {}
+  /// @param desc of rank 2 or more.
+  explicit ChannelRuns(const TensorDesc& desc) : rows(desc.shape[0]) {
+    const int64_t channels = desc.shape[1];
+    pixels = desc.shape.count(2);
+    block = pixels == 1 ? channels : EffectiveBlock(desc);
+    groups = channels == 0 ? 0 : channels / block;
+  }
+
+  int64_t channels() const { return groups * block; }
+  int64_t count() const { return rows * channels() * pixels; }
+
+  /// Calls body(row, first channel of the group, offset of the run) for all runs, in parallel.
+  template <typename Body>
+  void ForEach(const Body& body) const {
+    ForItems(rows * groups, count(),
+             [&](int64_t run) { body(run / groups, run % groups * block, run * pixels * block); });
+  }
+};
+
+}  // namespace hp

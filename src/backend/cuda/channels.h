@@ -1,0 +1,96 @@
+#pragma once
+
+#include "backend/cuda/divisor.h"
+#include "backend/cuda/launch.h"
+#include "backend/cuda/rows.h"
+#include "backend/layout.h"
+#include "tensor/tensor.h"
+
+#include <cstdint>
+
+// Numbers of their own for each channel, in either layout of a GPU. Only for .cu files.
+namespace hp::cuda {
+
+/// A tensor as [rows][channels][pixels], or NHWC as [rows][pixels][channels].
+struct Channels {
+  int64_t rows = 0, channels = 0, pixels = 0;
+  bool nhwc = false;
+
+  Channels(int64_t rows, int64_t channels, int64_t pixels) : rows(rows), channels(channels), pixels(pixels) {}
+  /// @param desc of rank 2 or more.
+  explicit Channels(const TensorDesc& desc)
+      : rows(desc.shape[0]), channels(desc.shape[1]), pixels(desc.shape.count(2)), nhwc(LiesNhwc(desc)) {}
+
+  HP_HOST_DEVICE int64_t Offset(int64_t row, int64_t channel, int64_t pixel) const {
+    return row * channels * pixels + (nhwc ? pixel * channels + channel : channel * pixels + pixel);
+  }
+};
+
+/// Calls functor(int64_t offset, uint32_t channel) for each element.
+template <typename Functor>
+struct WithChannel {
+  Functor functor;
+  Divisor divisor;  ///< by what separates channels in a row
+  int64_t width;
+  bool nhwc;
+  HP_HOST_DEVICE void operator()(int64_t row, uint32_t i) const {
+    uint32_t rest;
+    const uint32_t quotient = divisor.Quotient(i, &rest);
+    functor(row * width + i, nhwc ? rest : quotient);
+  }
+};
+template <typename Functor>
+void ForEachWithChannel(const GpuStream& stream, const Channels& of, const Functor& functor) {
+  if (of.rows * of.channels * of.pixels == 0) return;
+  const int64_t width = of.channels * of.pixels;
+  ForEachInRows(stream, of.rows, width,
+                WithChannel<Functor>{functor, Divisor(of.nhwc ? of.channels : of.pixels), width, of.nhwc});
+}
+
+/// The first of two reductions: the elements of each row's channel.
+///   struct Of { Value; Identity; Combine; Value At(int64_t offset, int64_t channel) const; }
+template <typename Of>
+struct InRow {
+  using Value = typename Of::Value;
+  Of of;
+  Channels shape;
+  Value* results;  ///< [rows][channels]
+  HP_HOST_DEVICE Value Identity() const { return of.Identity(); }
+  HP_HOST_DEVICE Value Combine(const Value& a, const Value& b) const { return of.Combine(a, b); }
+  HP_HOST_DEVICE Value Map(int64_t item, int64_t pixel) const {
+    const int64_t row = item / shape.channels, channel = item - row * shape.channels;
+    return of.At(shape.Offset(row, channel, pixel), channel);
+  }
+  HP_HOST_DEVICE void Finish(int64_t item, const Value& value) const { results[item] = value; }
+};
+
+/// The second: the rows of each channel, in order. `finish(channel, value)`.
+template <typename Of, typename End>
+struct OverRows {
+  using Value = typename Of::Value;
+  Of of;
+  End finish;
+  int64_t channels;
+  const Value* results;
+  HP_HOST_DEVICE Value Identity() const { return of.Identity(); }
+  HP_HOST_DEVICE Value Combine(const Value& a, const Value& b) const { return of.Combine(a, b); }
+  HP_HOST_DEVICE Value Map(int64_t channel, int64_t row) const { return results[row * channels + channel]; }
+  HP_HOST_DEVICE void Finish(int64_t channel, const Value& value) const { finish(channel, value); }
+};
+
+/// Combines all elements of each channel and calls finish(int64_t channel, value), in an order that the shape fixes.
+/// @param results scratch for rows * channels values.
+template <typename Of, typename End>
+void ReduceChannels(const GpuStream& stream, const Channels& shape, const Of& of, typename Of::Value* results,
+                    const End& finish) {
+  const InRow<Of> in_row = {of, shape, results};
+  constexpr int64_t kShort = 32;
+  if (shape.nhwc || shape.pixels <= kShort) {  // neighbouring threads read neighbouring addresses, or few each
+    ReduceShortRows(stream, shape.rows * shape.channels, shape.pixels, in_row);
+  } else {
+    ReduceRows(stream, shape.rows * shape.channels, shape.pixels, in_row);
+  }
+  ReduceShortRows(stream, shape.channels, shape.rows, OverRows<Of, End>{of, finish, shape.channels, results});
+}
+
+}  // namespace hp::cuda

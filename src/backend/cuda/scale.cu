@@ -1,0 +1,155 @@
+#include "backend/cuda/channels.h"
+#include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/element.h"
+#include "backend/cuda/float32_inputs.h"
+
+namespace hp::cuda {
+namespace {
+
+/// y = x * factor + bias; `bias` null: 0. @tparam F of the factors: float where they are a parameter.
+template <typename T, typename F>
+struct Multiply {
+  const F* factors;
+  const float* bias;
+  const T* x;
+  T* y;
+  HP_HOST_DEVICE void operator()(int64_t at, uint32_t channel) const {
+    const float product = ToFloat(x[at]) * ToFloat(factors[channel]);
+    Put(bias == nullptr ? product : product + bias[channel], y + at);
+  }
+};
+
+/// The sums of x dy and of dy.
+template <typename T>
+struct FactorSums {
+  struct Value {
+    float product, sum;
+  };
+  const T *x, *dy;
+  HP_HOST_DEVICE Value Identity() const { return {0, 0}; }
+  HP_HOST_DEVICE Value At(int64_t offset, int64_t) const {
+    const float gradient = ToFloat(dy[offset]);
+    return {ToFloat(x[offset]) * gradient, gradient};
+  }
+  HP_HOST_DEVICE Value Combine(const Value& a, const Value& b) const { return {a.product + b.product, a.sum + b.sum}; }
+};
+
+/// @tparam F as above. `d_bias` null: not wanted.
+template <typename T, typename F>
+struct PutFactorSums {
+  bool add;
+  F* d_factors;
+  float* d_bias;
+  HP_HOST_DEVICE void operator()(int64_t channel, const typename FactorSums<T>::Value& value) const {
+    Put((add ? ToFloat(d_factors[channel]) : 0) + value.product, d_factors + channel);
+    if (d_bias != nullptr) d_bias[channel] = (add ? d_bias[channel] : 0) + value.sum;
+  }
+};
+
+/// What channels are elsewhere are the factors here.
+Channels ShapeOf(const ScaleDesc& desc, const TensorDesc& in) {
+  if (desc.axis_begin == 1 && desc.axis_end == 2) return Channels(in);
+  const int64_t factors = desc.axis_begin == desc.axis_end ? 1 : in.shape.count(desc.axis_begin, desc.axis_end);
+  const int64_t rows = desc.axis_begin == 0 ? 1 : in.shape.count(0, desc.axis_begin);
+  const int64_t pixels = desc.axis_end == in.shape.rank() ? 1 : in.shape.count(desc.axis_end);
+  return {rows, factors, pixels};
+}
+
+/// In x's layout where the factors are those of its channels; else both inputs are taken dense.
+template <typename T>
+class ScaleOp final : public Op {
+ public:
+  ScaleOp(const GpuContext& context, const ScaleDesc& desc, const Backend::Descs& in)
+      : context_(context),
+        desc_(desc),
+        in_(in),
+        of_channels_(desc.axis_begin == 1 && desc.axis_end == 2),
+        learned_(in.size() == 1),
+        shape_(ShapeOf(desc, in[0])) {
+    outputs_ = {in[0]};
+    if (!of_channels_) outputs_[0].channel_block = 1;
+    factors_at_ = Foreign(0) ? Aligned(in[0].bytes()) : 0;
+    results_at_ = factors_at_ + (learned_ ? 0 : Aligned(in[1].bytes()));
+    scratch_bytes_ = results_at_ + shape_.rows * shape_.channels * sizeof(typename FactorSums<T>::Value);
+  }
+
+  void Forward(const OpArgs& args) override {
+    const float* const bias = desc_.bias ? args.params[1].data : nullptr;
+    Multiplied(args, bias, DenseInput(args), DataAs<T>(args.out[0]));
+  }
+
+  void BackwardInput(const OpArgs& args) override {
+    if (!learned_ && args.d_in[1].data != nullptr) FactorsGradient(args);
+    if (args.d_in[0].data == nullptr) return;
+    T* const dx = Foreign(0) ? reinterpret_cast<T*>(args.scratch) : DataAs<T>(args.d_in[0]);
+    Multiplied(args, nullptr, DataAs<T>(args.d_out[0]), dx);
+    if (Foreign(0)) CopyLayout(context_.stream(), outputs_[0], dx, in_[0], args.d_in[0].data);
+  }
+
+  void BackwardParams(const OpArgs& args) override {
+    if (!learned_) return;
+    SumRows<float>(args, args.accumulate, args.d_params[0], desc_.bias ? args.d_params[1] : nullptr);
+  }
+  bool backward_reads_output() const override { return false; }
+
+ private:
+  static size_t Aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
+  bool Foreign(int input) const {
+    return !of_channels_ && !SameOrder(in_[input], {in_[input].shape, 1, in_[input].element});
+  }
+
+  const T* DenseInput(const OpArgs& args) const {
+    if (!Foreign(0)) return DataAs<T>(args.in[0]);
+    CopyLayout(context_.stream(), in_[0], args.in[0].data, outputs_[0], args.scratch);
+    return reinterpret_cast<const T*>(args.scratch);
+  }
+
+  void Multiplied(const OpArgs& args, const float* bias, const T* from, T* to) const {
+    if (learned_) {
+      return ForEachWithChannel(context_.stream(), shape_, Multiply<T, float>{args.params[0].data, bias, from, to});
+    }
+    const T* factors = DataAs<T>(args.in[1]);
+    if (Foreign(1)) {
+      factors = reinterpret_cast<const T*>(args.scratch + factors_at_);
+      CopyLayout(context_.stream(), in_[1], args.in[1].data, DenseFactors(), args.scratch + factors_at_);
+    }
+    ForEachWithChannel(context_.stream(), shape_, Multiply<T, T>{factors, bias, from, to});
+  }
+
+  TensorDesc DenseFactors() const { return {in_[1].shape, 1, in_[1].element}; }
+
+  void FactorsGradient(const OpArgs& args) const {
+    if (!Foreign(1)) return SumRows<T>(args, false, DataAs<T>(args.d_in[1]), nullptr);
+    std::byte* const dense = args.scratch + factors_at_;
+    SumRows<T>(args, false, reinterpret_cast<T*>(dense), nullptr);
+    CopyLayout(context_.stream(), DenseFactors(), dense, in_[1], args.d_in[1].data);
+  }
+
+  /// The gradients of factors and bias. @param d_bias null: not wanted.
+  template <typename F>
+  void SumRows(const OpArgs& args, bool add, F* d_factors, float* d_bias) const {
+    auto* const results = reinterpret_cast<typename FactorSums<T>::Value*>(args.scratch + results_at_);
+    ReduceChannels(context_.stream(), shape_, FactorSums<T>{DenseInput(args), DataAs<T>(args.d_out[0])}, results,
+                   PutFactorSums<T, F>{add, d_factors, d_bias});
+  }
+
+  const GpuContext context_;
+  const ScaleDesc desc_;
+  const Backend::Descs in_;
+  const bool of_channels_, learned_;
+  const Channels shape_;
+  size_t factors_at_ = 0, results_at_ = 0;  // in scratch
+};
+
+}  // namespace
+
+StatusOr<Backend::OpPtr> CudaBackend::Scale(const ScaleDesc& desc, const Descs& in) {
+  if (in.size() > 1 && in[1].element != in[0].element) {
+    return OnFloat32(context_, in, [&](const auto& float32) { return Scale(desc, float32); });
+  }
+  return WithElementType(in[0].element, [&](auto type) -> Backend::OpPtr {
+    return std::make_unique<ScaleOp<typename decltype(type)::Type>>(context_, desc, in);
+  });
+}
+
+}  // namespace hp::cuda

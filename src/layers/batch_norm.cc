@@ -1,0 +1,17 @@
+#include "layers/built_in_ops.h"
+#include "proto/caffe.pb.h"
+
+namespace hp {
+
+/// use_global_stats: false in a test is what a test does with Caffe's default: it takes the averages. Its own rows'
+/// statistics would depend on how a test is divided.
+StatusOr<LayerOp> MakeBatchNormOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in) {
+  const caffe::BatchNormParameter& norm = layer.param().batch_norm_param();
+  BatchNormDesc desc;
+  desc.eps = norm.eps();
+  desc.keep = norm.moving_average_fraction();
+  desc.global = norm.use_global_stats();
+  return context.backend->BatchNorm(desc, in);
+}
+
+}  // namespace hp

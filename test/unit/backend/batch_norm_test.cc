@@ -1,0 +1,167 @@
+#include "test/unit/backend/op_test_util.h"
+
+namespace hp::test {
+namespace {
+
+constexpr float kEps = 1e-3f, kKeep = 0.9f;
+
+struct Channel {
+  double mean = 0, variance = 0;
+};
+
+/// Of channel `c` of a dense NCHW tensor; the definition, in double.
+Channel Moments(const Shape& shape, const Values& x, int64_t c) {
+  const int64_t pixels = shape.count(2), channels = shape[1];
+  const double count = static_cast<double>(shape[0] * pixels);
+  Channel channel;
+  const auto for_each = [&](auto visit) {
+    for (int64_t n = 0; n < shape[0]; ++n) {
+      for (int64_t p = 0; p < pixels; ++p) visit(double{x[(n * channels + c) * pixels + p]});
+    }
+  };
+  for_each([&](double value) { channel.mean += value / count; });
+  for_each([&](double value) { channel.variance += (value - channel.mean) * (value - channel.mean) / count; });
+  return channel;
+}
+
+Values Normalized(const Shape& shape, const Values& x, const std::vector<Channel>& channels) {
+  Values y(x.size());
+  for (size_t i = 0; i < x.size(); ++i) {
+    const Channel& of = channels[i / shape.count(2) % shape[1]];
+    y[i] = static_cast<float>((x[i] - of.mean) / std::sqrt(of.variance + kEps));
+  }
+  return y;
+}
+
+const Shape kShapes[] = {{4, 16, 3, 5}, {2, 32, 7, 7}, {6, 10}, {3, 5, 1, 1}, {1, 8, 2, 2}, {2, 48, 24, 25}};
+
+/// Far from zero, so that a variance of differences of squares would be wrong.
+Values Inputs(const Shape& shape) {
+  Values x = RandomValues(shape.count(), 7, -2, 2);
+  for (size_t i = 0; i < x.size(); ++i) x[i] += 30.0f * static_cast<float>(i / shape.count(2) % shape[1] % 3);
+  return x;
+}
+
+class BatchNorm : public testing::Test {
+ protected:
+  template <typename Body>
+  void ForEachCase(const Body& body, bool in_place = false, bool global = false) {
+    for (const Shape& shape : kShapes) {
+      for (const TensorDesc& in : LayoutsOf(shape)) {
+        SCOPED_TRACE(shape.ToString() + ", in blocks of " + std::to_string(in.channel_block));
+        auto op = UnderTest().backend->BatchNorm({kEps, kKeep, global}, {in});
+        ASSERT_TRUE(op.ok()) << op.status();
+        ASSERT_EQ(op.value()->outputs()[0], in);
+        OpRunner runner(op->get(), {in}, {{shape[1]}, {shape[1]}, {1}}, in_place);
+        runner.SetInput(0, Inputs(shape));
+        body(shape, &runner);
+      }
+    }
+  }
+};
+
+TEST_F(BatchNorm, NormalisesByTheRowsInTraining) {
+  for (bool in_place : {false, true}) {
+    ForEachCase(
+        [](const Shape& shape, OpRunner* runner) {
+          std::vector<Channel> channels;
+          for (int64_t c = 0; c < shape[1]; ++c) channels.push_back(Moments(shape, runner->input(0), c));
+          runner->Forward();
+          ExpectNear(runner->Output(), Normalized(shape, runner->input(0), channels), 2e-4f, "output");
+        },
+        in_place);
+  }
+}
+
+TEST_F(BatchNorm, GradientsMatchCentralDifferences) {
+  for (bool in_place : {false, true}) {
+    ForEachCase(
+        [](const Shape& shape, OpRunner* runner) {
+          if (shape.count() > 2000) return;  // a single difference of so many elements is lost in rounding
+          Values x = RandomValues(shape.count(), 11, -2, 2);
+          runner->SetInput(0, x);
+          CheckGradients(runner, {.tolerance = 6e-3f, .params = false});
+        },
+        in_place);
+  }
+}
+
+TEST_F(BatchNorm, ATestTakesTheAverages) {
+  for (bool global : {false, true}) {
+    ForEachCase(
+        [global](const Shape& shape, OpRunner* runner) {
+          const Values means = RandomValues(shape[1], 3), variances = RandomValues(shape[1], 5, 0.5f, 2);
+          runner->SetParam(0, means);
+          runner->SetParam(1, variances);
+          runner->SetParam(2, {4});
+          runner->batch().train = global;
+          std::vector<Channel> channels;
+          for (int64_t c = 0; c < shape[1]; ++c) channels.push_back({means[c] / 4, variances[c] / 4});
+          runner->Forward();
+          ExpectNear(runner->Output(), Normalized(shape, runner->input(0), channels), 1e-5f, "output");
+          if (!global) return;
+          const Values gradient = RandomValues(shape.count(), 9);
+          runner->SetOutputGradient(0, gradient);
+          runner->BackwardInput();
+          Values expected(gradient.size());
+          for (size_t i = 0; i < expected.size(); ++i) {
+            const Channel& of = channels[i / shape.count(2) % shape[1]];
+            expected[i] = static_cast<float>(gradient[i] / std::sqrt(of.variance + kEps));
+          }
+          ExpectNear(runner->InputGradient(), expected, 1e-5f, "gradient");
+        },
+        false, global);
+  }
+}
+
+TEST_F(BatchNorm, NothingGatheredIsAMeanAndAVarianceOfZero) {
+  ForEachCase([](const Shape& shape, OpRunner* runner) {
+    for (int i = 0; i < 3; ++i) runner->SetParam(i, Values(i < 2 ? shape[1] : 1, 0.0f));
+    runner->batch().train = false;
+    runner->Forward();
+    ExpectNear(runner->Output(), Normalized(shape, runner->input(0), std::vector<Channel>(shape[1])), 1e-5f, "output");
+  });
+}
+
+/// Sub-batch 1 of 3, and half of its rows: what it adds is kept by one more sub-batch.
+TEST_F(BatchNorm, AverageGradientsAreSharesOfTheUpdate) {
+  ForEachCase([](const Shape& shape, OpRunner* runner) {
+    BatchContext& batch = runner->batch();
+    batch.sub_batches = 3;
+    batch.global_rows = 2 * shape[0];
+    batch.first_sample = static_cast<uint64_t>((3 * 5 + 1) * batch.global_rows + shape[0]);
+    runner->Forward();
+    const float weight = 0.5f * kKeep, count = static_cast<float>(shape[0] * shape.count(2));
+    const double unbiased = count > 1 ? count / (count - 1) : 1;
+    Values means, variances;
+    for (int64_t c = 0; c < shape[1]; ++c) {
+      const Channel of = Moments(shape, runner->input(0), c);
+      means.push_back(static_cast<float>(weight * of.mean));
+      variances.push_back(static_cast<float>(weight * unbiased * of.variance));
+    }
+    for (const float times : {1.0f, 2.0f}) {
+      runner->BackwardParams(times == 2);
+      Values expected[] = {means, variances, {weight}};
+      for (int i = 0; i < 3; ++i) {
+        for (float& value : expected[i]) value *= times;
+        ExpectNear(runner->ParamGradient(i), expected[i], 1e-5f, "parameter " + std::to_string(i));
+      }
+    }
+  });
+}
+
+TEST_F(BatchNorm, ANanReachesItsChannel) {
+  const TensorDesc in{{2, 4, 3, 3}, 1};
+  auto op = UnderTest().backend->BatchNorm({}, {in});
+  ASSERT_TRUE(op.ok());
+  OpRunner runner(op->get(), {in}, {{4}, {4}, {1}});
+  Values x = RandomValues(in.count(), 1);
+  x[10] = std::numeric_limits<float>::quiet_NaN();  // row 0, channel 1
+  runner.SetInput(0, x);
+  runner.Forward();
+  const Values y = runner.Output();
+  for (size_t i = 0; i < y.size(); ++i) EXPECT_EQ(std::isnan(y[i]), i / 9 % 4 == 1) << i;
+}
+
+}  // namespace
+}  // namespace hp::test
