@@ -5,6 +5,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include <sys/inotify.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -103,6 +105,25 @@ TEST_F(SnapshotFolderTest, OnlyThisRunsOldSnapshotsGo) {
   EXPECT_THAT(Found(), ElementsAre(50, 40, 20, 25, 5));
   EXPECT_EQ(Files(), 15u);
   EXPECT_EQ(Newest(), 50);
+}
+
+// A snapshot whose manifest is gone is none; one whose files are gone, and not its manifest, would be a broken one.
+TEST_F(SnapshotFolderTest, AManifestGoesBeforeItsFiles) {
+  for (const int64_t iteration : {10, 20, 30}) Write(iteration, Mark(1, 1000));
+  const int watch = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+  ASSERT_GE(inotify_add_watch(watch, folder_.c_str(), IN_DELETE), 0);
+  EXPECT_EQ(PruneSnapshots(Prefix(), Mark(1, 1000), 1, {}, nullptr), 2);
+  alignas(inotify_event) char events[4096];
+  const ssize_t bytes = read(watch, events, sizeof(events));
+  close(watch);
+  std::vector<std::string> removed;
+  for (ssize_t at = 0; at < bytes;) {
+    const auto* event = reinterpret_cast<const inotify_event*>(events + at);
+    removed.emplace_back(event->name);
+    at += static_cast<ssize_t>(sizeof(inotify_event) + event->len);
+  }
+  EXPECT_THAT(removed, ElementsAre("net_iter_20.hpnode", "net_iter_20.solverstate", "net_iter_20.caffemodel",
+                                   "net_iter_10.hpnode", "net_iter_10.solverstate", "net_iter_10.caffemodel"));
 }
 
 TEST_F(SnapshotFolderTest, AStartWithASuccessorRemovesNothing) {
