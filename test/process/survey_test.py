@@ -1,6 +1,8 @@
 """hpnode --doctor --routing: every pair of a table's hosts is measured, on hosts that are network namespaces."""
 
+import os
 import re
+import shutil
 import signal
 
 import cluster
@@ -144,8 +146,17 @@ class SurveyTest(cut_link_test.Hosts):
         self.make_table(conv=2, fc=1)
         out = self.path("hosts.prototxt")
         node = self.start("--doctor", "--doctor_out=" + out)
-        self.expect_exit(node, 0, r"ok    host 127.0.0.1 \(conv0\): \d+ cores")
+        self.expect_exit(node, 0)
         self.assertIn('name: "127.0.0.1"', self.read("hosts.prototxt").decode())
+        # As Python counts them; what is free changes meanwhile.
+        said = re.search(r"ok    host 127.0.0.1 \(conv0\): (\d+) cores, memory (\S+) GB free of (\S+) GB, disk (\S+) GB free at "
+                         r"(\S+),", node.text())
+        self.assertEqual(int(said[1]), len(os.sched_getaffinity(0)))
+        pages, page = (os.sysconf(name) for name in ("SC_PHYS_PAGES", "SC_PAGE_SIZE"))
+        self.assertLessEqual(float(said[3]), 1.01 * pages * page / 1e9)
+        self.assertLess(float(said[2]), float(said[3]))
+        self.assertEqual(said[5], self.folder)
+        self.assertAlmostEqual(float(said[4]), shutil.disk_usage(self.folder).free / 1e9, delta=0.2 * float(said[4]))
 
 
 if __name__ == "__main__":

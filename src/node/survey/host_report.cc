@@ -65,15 +65,15 @@ int InterfaceSpeed(const std::string& interface) {
 
 }  // namespace
 
-HostReport ReportOfThisHost(const std::string& address) {
+HostReport ReportOfThisHost(const std::string& address, const std::string& folder) {
   HostReport report;
   report.set_cores(AvailableCores());
   report.set_memory_mb(HostMemoryTotal().bytes >> 20);
   report.set_free_memory_mb(HostMemoryRoom().bytes >> 20);
   std::error_code error;
-  const std::filesystem::path folder = std::filesystem::current_path(error);
-  report.set_folder(folder.string());
-  const auto space = std::filesystem::space(folder, error);
+  report.set_folder(std::filesystem::is_directory(folder, error) ? folder
+                                                                 : std::filesystem::current_path(error).string());
+  const auto space = std::filesystem::space(report.folder(), error);
   if (!error) report.set_free_disk_mb(static_cast<int64_t>(space.available >> 20));
   report.set_interface(InterfaceOf(address));
   report.set_mtu(InterfaceMtu(report.interface()));

@@ -6,9 +6,10 @@
 
 namespace hp {
 
-/// What this host has now: processors and memory that this process may use, the disk of its working directory, and the
-/// interface of `address` (numeric; empty: unknown). `host` and `node` are the caller's. Any thread.
-HostReport ReportOfThisHost(const std::string& address);
+/// What this host has now: processors and memory that this process may use, the disk of `folder` (where that is none:
+/// of the working directory), and the interface of `address` (numeric; empty: unknown). `host` and `node` are the
+/// caller's. Any thread.
+HostReport ReportOfThisHost(const std::string& address, const std::string& folder);
 
 /// The MTU of the way to a numeric address, as the kernel knows it: that of the interface, or less where a router on
 /// the way has reported a smaller one. @return 0: unknown.

@@ -11,10 +11,12 @@
 #include "node/survey/host_report.h"
 #include "node/survey/link_meter.h"
 #include "node/survey/rounds.h"
+#include "proto/text.h"
 #include "transport/tcp/tcp_transport.h"
 
 #include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -29,6 +31,12 @@ constexpr int64_t kSilenceNs = 60 * kNsPerSecond;  // longer than a round takes 
 constexpr auto kFarewell = std::chrono::seconds(2);
 
 enum SurveyType : uint32_t { kHost = 100, kRound, kPair, kReport, kFailure };
+
+/// The folder that snapshots go to. Empty: its solver does not lie on this host, or names none.
+std::string SnapshotFolder(const RoutingTable& table) {
+  const StatusOr<caffe::SolverParameter> solver = ReadSolver(table.solver_path());
+  return solver.ok() ? std::filesystem::path(solver->snapshot_prefix()).parent_path().string() : "";
+}
 
 std::span<const std::byte> TextBytes(const std::string& text) { return std::as_bytes(std::span(text)); }
 
@@ -305,7 +313,8 @@ StatusOr<SurveyReport> HostSurvey::Run(const HostSettings& settings, std::unique
     addresses_.push_back(found.empty() ? "" : found.front());
   }
   // The interface is that of the way to the first other host.
-  self_ = ReportOfThisHost(hosts() > 1 ? AddressTowards(addresses_[own_ == 0 ? 1 : 0]) : addresses_[own_]);
+  self_ = ReportOfThisHost(hosts() > 1 ? AddressTowards(addresses_[own_ == 0 ? 1 : 0]) : addresses_[own_],
+                           SnapshotFolder(table_));
   self_.set_host(node.host);
   self_.set_node(node.name);
   if (hosts() == 1) {
