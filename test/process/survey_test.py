@@ -4,12 +4,25 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 
 import cluster
 import cut_link_test
 
 RATE_GBIT_PER_S = 0.04
 PAIR = r"ok    (\S+) - (\S+): latency (\d+) us, (\S+) Gbit/s there, (\S+) back, MTU (\d+), clock ([-+]\S+) ms"
+
+WRONG_S = 3
+# A C library for a host whose clock is wrong: in front of libc's own function.
+WRONG_CLOCK = """#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+int clock_gettime(clockid_t clock, struct timespec* time) {
+  const long said = syscall(SYS_clock_gettime, clock, time);
+  if (said == 0 && clock == CLOCK_REALTIME) time->tv_sec += %d;
+  return (int)said;
+}
+""" % WRONG_S
 
 
 class SurveyTest(cut_link_test.Hosts):
@@ -58,6 +71,33 @@ class SurveyTest(cut_link_test.Hosts):
         status, said = cluster.run_tool("hproute", "--solver=" + self.path("solver.prototxt"), "--hosts=" + out,
                                         "--out=" + self.path("planned.prototxt"))
         self.assertEqual(status, 0, said)
+
+    def make_wrong_clock(self):
+        """Returns the library's path."""
+        if not shutil.which("cc"):
+            self.skipTest("SKIPPED: no C compiler for a library whose clock is wrong")
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", self.path("clock.so"), self.write("clock.c", WRONG_CLOCK)], check=True)
+        return self.path("clock.so")
+
+    def test_one_way_is_slower_and_a_clock_is_wrong(self):
+        names = ["conv0", "fc0"]
+        clock = self.make_wrong_clock()
+        self.make_job()
+        first, second = self.make_hosts(names, "%gmbit" % (RATE_GBIT_PER_S * 1000))
+        subprocess.run(["tc", "-n", self.name("conv0"), "qdisc", "change", "dev", "eth0", "root", "tbf", "rate",
+                        "%gmbit" % (RATE_GBIT_PER_S * 500), "burst", "64kb", "latency", "50ms"], check=True)
+        self.make_table(conv=1, fc=1, hosts=[first, second])
+        nodes = self.survey(names[:1])
+        nodes += [self.start("--doctor", log="fc0", prefix=self.on_host("fc0"), LD_PRELOAD=clock)]
+        for node in nodes:
+            self.expect_exit(node, 0, r"LOOK  %s - %s: \S+ Gbit/s one way, \S+ the other\n      -> look for lost packets" %
+                             (first, second), r"LOOK  %s - %s: the second clock is \+[23]\.\d s apart\n      -> set both by NTP"
+                             % (first, second))
+            (*ends, _, there, back, _, ahead_ms), = re.findall(PAIR, node.text())
+            self.assertEqual(ends, [first, second])
+            self.assertAlmostEqual(float(there), RATE_GBIT_PER_S / 2, delta=RATE_GBIT_PER_S / 8)
+            self.assertAlmostEqual(float(back), RATE_GBIT_PER_S, delta=RATE_GBIT_PER_S / 4)
+            self.assertAlmostEqual(float(ahead_ms), 1000 * WRONG_S, delta=100)
 
     def test_with_token_and_tls(self):
         names = ["conv0", "fc0"]
