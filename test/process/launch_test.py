@@ -167,6 +167,22 @@ class LaunchTest(launched.Launched):
             self.assertLess(time.monotonic(), deadline, "it still runs")
             time.sleep(0.01)
 
+    def test_a_restart_waits_until_the_old_nodes_are_dead(self):
+        self.make_job()
+        self.make_table(conv=2, fc=1)
+        job = self.launch(self.table(), "--max_restarts=1")
+        old = self.await_launched(job)
+        os.kill(old["conv1"], signal.SIGSTOP)  # it can't end by itself
+        self.await_stopped(old["conv1"])
+        os.kill(old["fc0"], signal.SIGKILL)
+        failed = time.monotonic()
+        self.await_text(job, "restart 1 of 1|started 3 nodes, incarnation 2")
+        self.assertFalse([name for name, pid in old.items() if os.path.exists("/proc/%d" % pid)])
+        self.assertGreater(time.monotonic() - failed, 4.9, "the others have 5 s")
+        self.await_launched(job)
+        job.send(signal.SIGTERM)
+        self.expect_exit(job, 5)
+
     def test_a_restart_goes_on_as_the_user_said_where_its_snapshots_are_gone(self):
         self.make_job(iterations=20, snapshot=20)
         self.run_job(self.make_table(conv=1, fc=1))
