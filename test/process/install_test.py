@@ -19,6 +19,17 @@ find_package(hpnode 0.1 REQUIRED)
 add_executable(user user.cc)
 target_link_libraries(user PRIVATE hpnode::hpnode)
 """
+# bash as a user has it who types PROGRAM -- and the tab key; it finds the completion by itself.
+TYPED = """. %s
+_completion_loader "$1"
+COMP_WORDS=("$1" --) COMP_CWORD=1 COMP_LINE="$1 --" COMP_POINT=${#COMP_LINE}
+how=$(complete -p "$1")
+compopt() { :; }  # it works within a completion that the user asks for only
+[[ $how =~ -F\\ ([^ ]+) ]] || exit 1
+"${BASH_REMATCH[1]}" "$1" -- "$1"
+printf '%%s\\n' "${COMPREPLY[@]}"
+"""
+BASH_COMPLETION = "/usr/share/bash-completion/bash_completion"
 PROGRAM = """#include "hp/convert.h"
 #include <iostream>
 int main() {
@@ -67,6 +78,17 @@ class InstallTest(unittest.TestCase):
         self.run_in("cmake", "-S", "user", "-B", "built", "-DCMAKE_PREFIX_PATH=" + self.path("usr"))
         self.run_in("cmake", "--build", "built")
         self.assertIn("images", self.run_in(self.path("built", "user")))
+
+    @unittest.skipUnless(os.path.exists(BASH_COMPLETION), "SKIPPED: no bash-completion")
+    def test_completion(self):
+        self.run_in("cmake", "--install", BUILD, "--prefix", self.path("usr"))
+        here = {"PATH": self.path("usr", "bin") + ":" + os.environ["PATH"], "XDG_DATA_DIRS": self.path("usr", "share")}
+        for program in PROGRAMS:
+            text = self.run_in(self.path("usr", "bin", program), "--help")
+            said = self.run_in("bash", "--norc", "-c", TYPED % BASH_COMPLETION, "bash", program, **here)
+            flags = set(re.findall(r"\n  (--\w+)  ", text))
+            self.assertEqual(bool(flags), "Flags:" in text, text)
+            self.assertEqual(flags - {word.rstrip("=") for word in said.split()}, set(), program)
 
     def test_what_bundle_sh_refuses(self):
         bundle = os.path.join(PROJECT_ROOT, "tools", "dev", "bundle.sh")
