@@ -30,6 +30,9 @@ compopt() { :; }  # it works within a completion that the user asks for only
 printf '%%s\\n' "${COMPREPLY[@]}"
 """
 BASH_COMPLETION = "/usr/share/bash-completion/bash_completion"
+# By which a program starts another one.
+STARTS = {"clone", "clone3", "daemon", "execl", "execle", "execlp", "execv", "execve", "execvp", "execvpe", "fexecve", "fork",
+          "popen", "posix_spawn", "posix_spawnp", "system", "vfork", "wordexp"}
 PROGRAM = """#include "hp/convert.h"
 #include <iostream>
 int main() {
@@ -90,6 +93,15 @@ class InstallTest(unittest.TestCase):
             self.assertEqual(bool(flags), "Flags:" in text, text)
             self.assertEqual(flags - {word.rstrip("=") for word in said.split()}, set(), program)
 
+    @unittest.skipUnless(shutil.which("nm"), "SKIPPED: no nm (binutils)")
+    def test_what_starts_no_other_program(self):
+        """Whoever starts the nodes restarts them: of all programs, only hplaunch can."""
+        for program in PROGRAMS:
+            said = self.run_in("nm", "--dynamic", "--undefined-only", os.path.join(BUILD, "bin", program))
+            calls = {line.split()[-1].split("@")[0] for line in said.splitlines() if line.strip()}
+            self.assertIn("__libc_start_main", calls)
+            self.assertEqual(bool(calls & STARTS), program == "hplaunch", "%s: %s" % (program, calls & STARTS))
+
     def test_what_bundle_sh_refuses(self):
         bundle = os.path.join(PROJECT_ROOT, "tools", "dev", "bundle.sh")
         self.assertIn("%s is no build folder" % self.folder, self.run_in(bundle, self.folder, status=2))
@@ -137,6 +149,8 @@ class InstallTest(unittest.TestCase):
         mounted = re.findall(r"- \{name: (\w+), mountPath: (\S+?)[,}]", pod)
         self.assertEqual([name for name, _ in mounted], re.findall(r"- \{name: (\w+), (?:configMap|secret|hostPath|emptyDir)", pod))
         self.assertLess({"/dev/shm", "/dev/infiniband"}, {path for _, path in mounted})
+        self.assertRegex(pod, r"capabilities: \{add: \[IPC_LOCK\]\}")
+        self.assertRegex(pod, r"- \{name: shm, emptyDir: \{medium: Memory,")
 
 
 if __name__ == "__main__":
