@@ -3,6 +3,7 @@
 HPNODE_MANY_NODES=64 runs 64 of them, 32 conv nodes and 32 shards, and asserts what is promised of those."""
 
 import os
+import re
 import signal
 import time
 
@@ -112,6 +113,16 @@ class ManyNodesTest(cluster.JobTest):
         node = self.start(name="conv0", prefix=("bash", "-c", "ulimit -n 64 && exec \"$@\"", "bash"))
         self.expect_exit(node, 2, r"the connections to %d other nodes need \d+ open files, and this process may have 64"
                          % (NODES - 1))
+
+    def test_a_limit_that_may_be_raised(self):
+        self.make_job(net=NET, hidden=64, records=64)
+        self.make_table(conv=NODES // 2, fc=NODES - NODES // 2)
+        node = self.start(name="conv0", prefix=("bash", "-c", "ulimit -S -n 64 && exec \"$@\"", "bash"))
+        self.await_text(node, "waiting for .* which ha(s|ve) not connected")
+        with open("/proc/%d/limits" % node.popen.pid, encoding="ascii") as limits:
+            soft, hard = re.search(r"Max open files +(\d+) +(\d+)", limits.read()).groups()
+        self.assertEqual(soft, hard)
+        self.assertGreater(int(soft), 64)
 
 
 if __name__ == "__main__":
