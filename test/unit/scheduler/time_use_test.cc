@@ -1,4 +1,5 @@
-// What a pipeline says that its node's time went into: each cause once, by hand, with a peer that this test plays.
+// What a pipeline says that its node's time went into: each cause once, by hand, with a peer that this test plays. And
+// what it has on hand meanwhile, as the job's status tells it.
 #include "scheduler/pipeline/time_use.h"
 
 #include "scheduler/pipeline/pipeline.h"
@@ -7,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <deque>
 
 namespace hp::test {
@@ -130,6 +132,36 @@ TEST_F(TimeUseTest, OfAReplicaBesideAnFcNode) {
   EXPECT_EQ(RunReady(), 1);  // the next micro-batch has the solver
   EXPECT_EQ(Waits(Wait::kGrants), 10);
   ExpectComplete();
+}
+
+TEST_F(TimeUseTest, LoadOfAReplicaBesideAnFcNode) {
+  const auto load = [this] {
+    const Pipeline::Load now = pipeline_->load();
+    return std::array{now.solvers_free, now.solvers_bound, now.tasks_ready, now.tensors_waiting};
+  };
+  JobSpec job = Simple(OneFcStage(1, 1, false));
+  job.pool_size = 4;
+  Begin(job);
+  RunReady();
+  EXPECT_EQ(load(), (std::array{2, 2, 0, 0})) << "two micro-batches, which have no images";
+  TakeInputs();
+  EXPECT_EQ(load(), (std::array{2, 2, 2, 0})) << "their forward passes";
+  EXPECT_EQ(RunReady(), 2);
+  EXPECT_EQ(load(), (std::array{2, 2, 0, 2})) << "their activations, for which the FC node has no place";
+  const PlaceTag gradient = transport_.grants.front();
+  const MsgId id{gradient.msg_id};
+  uint32_t channel = 0;
+  for (const PortPlan& port : node_->plan().phase(id).ports) {
+    if (!port.landing) channel = port.channel;
+  }
+  pipeline_->OnGranted(1, {id.bits, channel}, {}, sizeof(uint64_t));
+  EXPECT_EQ(load(), (std::array{2, 2, 0, 2})) << "one of them is on its way";
+  pipeline_->OnWriteEnded(1, transport_.writes.front(), OkStatus());
+  EXPECT_EQ(load(), (std::array{2, 2, 0, 1}));
+  pipeline_->OnGrantEnded(1, gradient, OkStatus());
+  EXPECT_EQ(load(), (std::array{2, 2, 1, 1})) << "its backward pass";
+  EXPECT_GE(RunReady(), 1);
+  EXPECT_EQ(load(), (std::array{3, 1, 0, 1}));
 }
 
 TEST_F(TimeUseTest, OfAnFcNode) {
