@@ -95,10 +95,11 @@ class ServerTest(RendezvousTest):
         self.port = cluster.free_ports(1)[0]
         self.routing = "tcp://127.0.0.1:%d" % self.port
 
-    def server(self, *flags, plan=PLAN, listen=None):
+    def server(self, *flags, plan=PLAN, listen=None, **variables):
         command = [cluster.program("hpserver"), self.solver(), *plan, "--cache_dir=none",
                    "--listen=" + (listen or "127.0.0.1:%d" % self.port), "--folder=" + self.path("run"), *flags]
-        server = cluster.Process("server", command, self.path("server.%d.log" % len(self.processes)), None)
+        server = cluster.Process("server", command, self.path("server.%d.log" % len(self.processes)),
+                                 dict(os.environ, **variables))
         self.processes.append(server)
         return server
 
@@ -233,6 +234,20 @@ class ServerTest(RendezvousTest):
         server.popen.terminate()
         self.assertEqual(server.wait(), -signal.SIGTERM)
         self.expect_exit(self.server("--run_id=yours"), 2, 'is of the run "mine", not "yours": choose another --folder')
+
+    def test_an_id_is_drawn_and_kept(self):
+        self.make_job()
+        drawn = []
+        for folder in ("run", "run", "other"):
+            server = self.start_server("--folder=" + self.path(folder))
+            drawn.append(self.read(folder + "/run_id").decode().strip())
+            server.popen.terminate()
+            server.wait()
+        self.assertRegex(drawn[0], r"^[0-9a-f]{16,32}$")
+        self.assertEqual(drawn[0], drawn[1])
+        self.assertNotEqual(drawn[0], drawn[2])
+        server = self.start_server("--folder=" + self.path("third"), SLURM_JOB_ID="42", SLURM_RESTART_COUNT="3")
+        self.assertEqual(self.read("third/run_id").decode().strip(), "42.3")
 
     def test_what_is_wrong_is_said_before_anybody_waits(self):
         self.make_job()
