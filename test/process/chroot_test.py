@@ -1,7 +1,8 @@
-"""The Debian package in a fresh Debian, and the bundle in a root that has nothing but libc: each trains examples/digits.
+"""The Debian package in a fresh Debian, the image of it, and the bundle in a root that has nothing but libc: each trains
+examples/digits.
 
 A root is a folder that processes see as / (chroot), with the network of this host. What is missing here (root's rights,
-mmdebstrap, patchelf, a mirror that answers) makes a test SKIPPED.
+mmdebstrap, buildah, patchelf, a mirror that answers) makes a test SKIPPED.
 """
 
 import glob
@@ -10,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 
 import cluster
@@ -48,11 +50,18 @@ def debian_sources(release):
 
 class ChrootTest(cluster.JobTest):
 
+    @classmethod
+    def setUpClass(cls):
+        # What is made once: debian, and the package in deb.
+        cls.made = tempfile.mkdtemp(prefix="hpnode-chroot-")
+        cls.addClassCleanup(shutil.rmtree, cls.made, ignore_errors=True)
+
     def setUp(self):
         if os.geteuid() != 0:
             self.skipTest("needs root, for chroot")
         super().setUp()
         self.root = self.path("root")
+        self.run = []  # the command line in front of what runs in a container; none: in `root`
 
     def run_here(self, *command, limit_s=LIMIT_S):
         done = subprocess.run(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=limit_s,
@@ -62,6 +71,8 @@ class ChrootTest(cluster.JobTest):
 
     def inside(self, *command):
         """The command line that runs a command in the root, with a /proc."""
+        if self.run:
+            return [*self.run, *command]
         return ["unshare", "--mount", "sh", "-c", 'mount -t proc proc "$0/proc" && exec chroot "$0" "$@"', self.root,
                 *command]
 
@@ -90,7 +101,7 @@ class ChrootTest(cluster.JobTest):
         with open(self.root + table, "w", encoding="utf-8") as file:
             file.write(text)
         nodes = [cluster.Process(role, self.inside(programs + "/hpnode", "--role=" + role, "--routing=" + table),
-                                 self.path(role + ".log"), {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin"})
+                                 self.path(role + ".log"), {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "HOME": "/root"})
                  for role in ("conv", "fc")]
         self.processes += nodes
         self.expect_all(nodes, 0, "Optimization Done", seconds=LIMIT_S)
@@ -98,23 +109,34 @@ class ChrootTest(cluster.JobTest):
                                "--weights=/%s/work/digits_iter_1000.caffemodel" % EXAMPLE, "--iterations=3")
         self.assertGreaterEqual(float(re.findall(r"accuracy = (\S+)", said)[-1]), PROMISED, said)
 
-    def bring_cuda(self):
-        """NVIDIA's libraries as this host has them, where the programs need them: no package of Debian's has them."""
+    def bring_cuda(self, folder):
+        """Puts NVIDIA's libraries, as this host has them, into a folder: no package of Debian's has them."""
         loaded = self.run_here("ldd", cluster.program("hpnode"))
-        libraries = {path for path in re.findall(r"=> (\S+)", loaded) if re.search(CUDA, path)}
-        if not libraries:
-            return
-        folder = os.path.join(self.root, "usr/local/lib")
-        for library in libraries:
+        for library in {path for path in re.findall(r"=> (\S+)", loaded) if re.search(CUDA, path)}:
             source, target = os.path.realpath(library), os.path.join(folder, os.path.basename(library))
             try:
                 os.link(source, target)  # they take 2 GB
             except OSError:
                 shutil.copy(source, target)
-        self.run_inside("ldconfig")
+
+    def make_package(self):
+        """Returns the path of the Debian package."""
+        folder = os.path.join(self.made, "deb")
+        if not os.path.exists(folder):
+            build = os.path.dirname(os.path.dirname(cluster.program("hpnode")))
+            self.run_here("cpack", "-G", "DEB", "--config", os.path.join(build, "CPackConfig.cmake"), "-B", folder)
+        package, = glob.glob(folder + "/*.deb")
+        return package
 
     def make_debian(self):
         """A root with Debian's essential packages and apt, of the release and the mirrors of this host."""
+        debian = os.path.join(self.made, "debian")
+        if not os.path.exists(debian):
+            self.load_debian(debian + ".part")
+            os.rename(debian + ".part", debian)
+        self.run_here("cp", "-a", "--reflink=auto", debian, self.root)
+
+    def load_debian(self, root):
         release = debian_release()
         if shutil.which("mmdebstrap") is None:
             self.skipTest("no mmdebstrap here (tools/dev/setup.sh --dev)")
@@ -132,20 +154,54 @@ class ChrootTest(cluster.JobTest):
              "-o", "Acquire::Retries=0"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, text=True)
         if not sources or probe.returncode != 0:
             self.skipTest("no Debian mirror answers: " + probe.stdout.strip().splitlines()[-1])
-        self.run_here("mmdebstrap", "--mode=root", "--variant=apt", "--quiet", "--skip=cleanup/apt/lists", release, self.root, *sources)
-        shutil.copy("/etc/resolv.conf", os.path.join(self.root, "etc/resolv.conf"))
+        self.run_here("mmdebstrap", "--mode=root", "--variant=apt", "--quiet", "--skip=cleanup/apt/lists", release, root, *sources)
+        shutil.copy("/etc/resolv.conf", os.path.join(root, "etc/resolv.conf"))
 
     def test_the_debian_package_in_a_fresh_debian(self):
         self.make_debian()
-        build = os.path.dirname(os.path.dirname(cluster.program("hpnode")))
-        self.run_here("cpack", "-G", "DEB", "--config", os.path.join(build, "CPackConfig.cmake"), "-B", self.path("deb"))
-        package, = glob.glob(self.path("deb/*.deb"))
-        shutil.copy(package, os.path.join(self.root, "hpnode.deb"))
+        shutil.copy(self.make_package(), os.path.join(self.root, "hpnode.deb"))
         self.run_inside("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "-qy", "--no-install-recommends",
                         "/hpnode.deb")
         self.assertNotIn("libibverbs1", self.run_inside("dpkg-query", "-W", "-f", "${Package}\n"), "only recommended")
         self.assertTrue(os.path.exists(os.path.join(self.root, "usr/share/man/man1/hpnode.1")))
-        self.bring_cuda()
+        self.bring_cuda(os.path.join(self.root, "usr/local/lib"))
+        self.run_inside("ldconfig")
+        self.train_digits("/usr/bin")
+
+    def write_recipe(self):
+        """Containerfile, whose first stage takes the package that this build makes and does not compile it anew. Returns the
+        names of the images that its stages begin with."""
+        with open(os.path.join(PROJECT, "tools/package/Containerfile"), encoding="utf-8") as file:
+            first, last = re.search(r"(?ms)^(FROM \S+ AS build)\n.*^(FROM .*)", file.read()).groups()
+        os.mkdir(self.path("context"))
+        shutil.copy(self.make_package(), self.path("context"))
+        self.write("context/Containerfile", "%s\nCOPY *.deb /package/\n%s" % (first, last))
+        return [stage.split()[1] for stage in (first, last)]
+
+    def test_the_image_of_it(self):
+        if shutil.which("buildah") is None:
+            self.skipTest("SKIPPED: no buildah here (tools/dev/setup.sh --dev)")
+        self.make_debian()
+        buildah = ["buildah", "--root", self.path("store"), "--runroot", self.path("state.run")]
+        self.addCleanup(self.run_here, *buildah, "rm", "--all")
+        # This Debian in the place of those that a registry has.
+        base = self.run_here(*buildah, "from", "scratch").strip()
+        self.run_here(*buildah, "add", "--quiet", base, self.root, "/")
+        shutil.rmtree(self.root)
+        for name in self.write_recipe():
+            self.run_here(*buildah, "commit", "--quiet", base, "docker.io/library/" + name)
+        self.run_here(*buildah, "build", "--isolation", "chroot", "--pull-never", "--tag", "hpnode", self.path("context"))
+        said = self.run_here(*buildah, "inspect", "--type", "image", "--format", "{{.OCIv1.Config.Entrypoint}}", "hpnode")
+        self.assertEqual(said.strip(), "[hpnode]")
+
+        container = self.run_here(*buildah, "from", "--pull-never", "hpnode").strip()
+        self.root = self.run_here(*buildah, "mount", container).strip()
+        self.assertEqual(glob.glob(self.root + "/tmp/*"), [])
+        os.mkdir(self.path("cuda"))
+        self.bring_cuda(self.path("cuda"))
+        self.run = [*buildah, "run", "--isolation", "chroot", "--volume", self.path("cuda") + ":/cuda:ro", "--env",
+                    "LD_LIBRARY_PATH=/cuda", container, "--"]
+        self.assertIn("libibverbs1\n", self.run_inside("dpkg-query", "-W", "-f", "${Package}\n"), "recommended")
         self.train_digits("/usr/bin")
 
     def test_the_bundle_in_a_root_with_nothing_but_libc(self):

@@ -111,7 +111,7 @@ class InstallTest(unittest.TestCase):
         self.assertEqual(os.listdir(self.folder), [])
 
     def test_the_recipe_of_an_image(self):
-        """Not built, where there is no container engine: what it copies exists, and its commands are the README's."""
+        """Built by chroot_test.py, where buildah is: what it copies exists, and its commands are the README's."""
         with open(os.path.join(PACKAGE, "Containerfile"), encoding="utf-8") as file:
             recipe = [line.split() for line in file if line.strip() and not line.startswith("#")]
         with open(os.path.join(PACKAGE, "README.md"), encoding="utf-8") as file:
