@@ -8,12 +8,17 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 import unittest
 
 import cluster
 import cut_link_test
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+
+import caffe_wire  # pylint: disable=wrong-import-position
 
 ROLES = ("conv", "conv", "fc", "fc")
 PLAN = ("--conv=2", "--fc=2")
@@ -325,6 +330,26 @@ class FolderTest(RendezvousTest):
             self.await_text(node, "incarnation %d; this is " % incarnation)
         self.await_training(nodes)
         self.expect_stop(nodes)
+
+    def test_what_a_node_says_of_itself(self):
+        self.make_job()
+        node = self.start("--role=fc", *self.flags(), routing=self.routing)
+        self.await_file(self.path("shared/7/node.*"), 1)
+        path, = glob.glob(self.path("shared/7/node.*"))
+        with open(path, "rb") as file:
+            sealed = file.read()
+        said = {}  # by the numbers of NodeRecord in src/proto/rendezvous.proto
+        for number, value in caffe_wire.fields(dict(caffe_wire.fields(sealed))[1]):
+            said.setdefault(number, []).append(value if isinstance(value, int) else bytes(value).decode(errors="replace"))
+        self.assertEqual(path.rsplit(".", 1)[1], said[1][0])
+        self.assertEqual(said[3], [os.uname().nodename])
+        self.assertEqual((said[6], said[7], said[8]), (["fc"], ["cpu"], [len(os.sched_getaffinity(0))]))
+        pages, page = (os.sysconf(name) for name in ("SC_PHYS_PAGES", "SC_PAGE_SIZE"))
+        self.assertGreater(said[9][0], 100)
+        self.assertLessEqual(said[9][0] << 20, pages * page)
+        # Its first address is where it listens.
+        socket.create_connection((said[4][0], said[5][0]), timeout=cluster.PATIENCE_S).close()
+        self.assertIsNone(node.popen.poll())
 
     def test_a_folder_that_is_gone_is_one_warning(self):
         self.make_job()
