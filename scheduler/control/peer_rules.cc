@@ -283,8 +283,12 @@ Status PeerRules::CheckCopied(const SnapshotCopied& copied) const {
 
 Status PeerRules::CheckPart(const SnapshotPartWritten& part) const {
   const bool known = part.iteration() >= start_clock_ && part.iteration() <= job_->schedule().shape().max_iter;
-  if (known && part.bytes() >= 0) return OkStatus();
-  return InvalidArgument("%lld bytes of a snapshot of iteration %lld, which the job does not have", Print(part.bytes()),
+  if (!known) {
+    return InvalidArgument("%lld bytes of a snapshot of iteration %lld, which the job does not have",
+                           Print(part.bytes()), Print(part.iteration()));
+  }
+  if (part.bytes() >= 0) return OkStatus();
+  return InvalidArgument("%lld bytes of a part of the snapshot of iteration %lld", Print(part.bytes()),
                          Print(part.iteration()));
 }
 

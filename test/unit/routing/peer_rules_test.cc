@@ -213,6 +213,42 @@ TEST_F(PeerRulesTest, TheCopierOfSnapshotsGathersToo) {
   }
 }
 
+TEST_F(PeerRulesTest, PartsOfSnapshotsGoToTheFirstNodeAlone) {
+  const auto first = Rules(kConv0), other = Rules(kConv1);
+  for (Rank owner : {kConv1, kShard0, kShard1}) {
+    EXPECT_TRUE(first->CheckMessage(owner, kSnapshotPartMessage, 100).ok()) << owner;
+    EXPECT_FALSE(first->CheckMessage(owner, kSnapshotPartMessage, (64 << 10) + 1).ok()) << owner;
+    EXPECT_FALSE(other->CheckMessage(owner, kSnapshotPartMessage, 100).ok()) << owner;
+  }
+  for (Rank client : {kClient, kFirstControllerRank}) {
+    EXPECT_FALSE(first->CheckMessage(client, kSnapshotPartMessage, 100).ok()) << client;
+  }
+}
+
+TEST_F(PeerRulesTest, APartIsOfASnapshotOfThisRun) {
+  const auto rules = Rules(kConv0);
+  const auto check = [&](const std::string& text) { return rules->CheckPart(Parse<SnapshotPartWritten>(text)); };
+  for (const char* good :
+       {"iteration: 3 bytes: 10", "iteration: 10 bytes: 10", "iteration: 7", "iteration: 7 fault: \"disk full\"",
+        "iteration: 7 bytes: 9223372036854775807 xxh64: 18446744073709551615"}) {
+    EXPECT_TRUE(check(good).ok()) << good << ": " << check(good);
+  }
+  for (const char* bad : {"", "iteration: 2 bytes: 10", "iteration: 11 bytes: 10", "iteration: -1 bytes: 10",
+                          "iteration: 9223372036854775807", "iteration: -9223372036854775808", "iteration: 7 bytes: -1",
+                          "iteration: 7 bytes: -9223372036854775808", "iteration: 7 bytes: -1 fault: \"full\""}) {
+    EXPECT_EQ(check(bad).code(), StatusCode::kInvalidArgument) << bad;
+  }
+  EXPECT_EQ(check("iteration: 11 bytes: 5").message(),
+            "5 bytes of a snapshot of iteration 11, which the job does not have");
+  EXPECT_EQ(check("iteration: 7 bytes: -1").message(), "-1 bytes of a part of the snapshot of iteration 7");
+}
+
+TEST_F(PeerRulesTest, AVerdictNamesAStartOrNone) {
+  const auto rules = Rules(kShard0);
+  EXPECT_TRUE(rules->CheckVerdict(Parse<Verdict>("clock: 3 owner_files: 1"), 5).ok());
+  EXPECT_FALSE(rules->CheckVerdict(Parse<Verdict>("clock: 4 owner_files: -1"), 5).ok());
+}
+
 /// The rules of conv0, which writes to conv1 in the exchange of stage 0: places of 8, none and 12 bytes in each update.
 class ExchangeRulesTest : public PeerRulesTest {
  protected:

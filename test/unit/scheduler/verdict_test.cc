@@ -110,5 +110,43 @@ TEST(VerdictKeeper, ASkipCarriesOrders) {
   EXPECT_TRUE(verdict.skip() && verdict.stop() && verdict.snapshot() && verdict.pull());
 }
 
+IterationReport Sharing(int64_t clock, bool shares) {
+  IterationReport report = Report(clock, 1);
+  report.set_shares_folder(shares);
+  return report;
+}
+
+TEST(VerdictKeeper, OwnersWriteTheirFilesWhereAllNodesShareTheFolder) {
+  VerdictKeeper keeper(2, -1);
+  EXPECT_FALSE(Judge(&keeper, Sharing(0, true), Sharing(0, true)).has_owner_files()) << "nobody has asked for it";
+  keeper.SetOwnerFiles(7);
+  EXPECT_EQ(Judge(&keeper, Sharing(1, true), Sharing(1, true)).owner_files(), 7);
+  EXPECT_FALSE(Judge(&keeper, Sharing(2, true), Sharing(2, false)).has_owner_files());
+  EXPECT_FALSE(Judge(&keeper, Sharing(3, false), Sharing(3, true)).has_owner_files());
+  EXPECT_FALSE(Judge(&keeper, Sharing(4, true), Report(4, 1)).has_owner_files()) << "one does not say";
+  EXPECT_EQ(Judge(&keeper, Sharing(5, true), Sharing(5, true)).owner_files(), 7) << "each verdict by its own reports";
+}
+
+TEST(VerdictKeeper, OwnersWriteTheirFilesFromTheNextVerdictOn) {
+  VerdictKeeper keeper(2, -1);
+  EXPECT_FALSE(keeper.Add(1, Sharing(0, true)));
+  EXPECT_FALSE(keeper.Add(1, Sharing(1, false)));  // of a later clock: it does not count for this one
+  keeper.SetOwnerFiles(1);
+  EXPECT_EQ(keeper.Add(0, Sharing(0, true)).value_or(Verdict()).owner_files(), 1);
+  EXPECT_EQ(keeper.Add(0, Sharing(1, true)).value_or(Verdict()).owner_files(), 0);
+  keeper.SetOwnerFiles(2);
+  EXPECT_EQ(Judge(&keeper, Sharing(2, true), Sharing(2, true)).owner_files(), 2) << "a later start";
+}
+
+TEST(VerdictKeeper, AFolderIsSharedWhateverTheNumbersAre) {
+  VerdictKeeper keeper(2, -1, Scaler(4));
+  keeper.SetOwnerFiles(3);
+  IterationReport bad = Sharing(0, true);
+  bad.set_sum_of_squares(INFINITY);
+  const Verdict skipped = Judge(&keeper, bad, Sharing(0, true));
+  EXPECT_TRUE(skipped.skip());
+  EXPECT_EQ(skipped.owner_files(), 3);
+}
+
 }  // namespace
 }  // namespace hp
