@@ -209,6 +209,18 @@ class Reader {
   const Handle file_;
 };
 
+Status TakeHead(const Reader& reader, caffe::SolverState* head) {
+  if (!reader.ok()) return reader.Error("no HDF5 file");
+  HP_ASSIGN_OR_RETURN(const int iter, reader.Int("iter"));
+  HP_ASSIGN_OR_RETURN(const int step, reader.Int("current_step"));
+  HP_ASSIGN_OR_RETURN(const std::string learned_net, reader.String("learned_net"));
+  head->set_iter(iter);
+  head->set_current_step(step);
+  head->set_learned_net(learned_net);
+  if (reader.Int("has_manifest").ok()) head->set_has_manifest(true);
+  return OkStatus();
+}
+
 // What the library says of a missing file is no Status.
 Status CheckReadable(const std::string& path) {
   HP_ASSIGN_OR_RETURN(const int fd, OpenInputFile(path));
@@ -274,19 +286,19 @@ StatusOr<CaffeModel> ReadHdf5Model(const std::string& path) {
   return model;
 }
 
+Status ReadHdf5Head(const std::string& path, caffe::SolverState* head) {
+  HP_RETURN_IF_ERROR(CheckReadable(path));
+  const MutexLock lock(LibraryMutex());
+  HP_ASSIGN_OR_RETURN(const Hdf5Api* api, Quiet());
+  return TakeHead(Reader(*api, path), head);
+}
+
 StatusOr<std::vector<Blob>> ReadHdf5State(const std::string& path, caffe::SolverState* head) {
   HP_RETURN_IF_ERROR(CheckReadable(path));
   const MutexLock lock(LibraryMutex());
   HP_ASSIGN_OR_RETURN(const Hdf5Api* api, Quiet());
   const Reader reader(*api, path);
-  if (!reader.ok()) return reader.Error("no HDF5 file");
-  HP_ASSIGN_OR_RETURN(const int iter, reader.Int("iter"));
-  HP_ASSIGN_OR_RETURN(const int step, reader.Int("current_step"));
-  HP_ASSIGN_OR_RETURN(const std::string learned_net, reader.String("learned_net"));
-  head->set_iter(iter);
-  head->set_current_step(step);
-  head->set_learned_net(learned_net);
-  if (reader.Int("has_manifest").ok()) head->set_has_manifest(true);
+  HP_RETURN_IF_ERROR(TakeHead(reader, head));
   const Handle group(api->open_group(reader.file(), "history", 0), api->close_group);
   if (!group.ok()) return reader.Error("no group history");
   return reader.Numbered(group.id());
@@ -299,6 +311,7 @@ Status WriteHdf5State(const std::string&, const caffe::SolverState&, const std::
   return CheckHdf5();
 }
 StatusOr<CaffeModel> ReadHdf5Model(const std::string&) { return CheckHdf5(); }
+Status ReadHdf5Head(const std::string&, caffe::SolverState*) { return CheckHdf5(); }
 StatusOr<std::vector<Blob>> ReadHdf5State(const std::string&, caffe::SolverState*) { return CheckHdf5(); }
 
 #endif

@@ -27,7 +27,9 @@ Status WriteHdf5State(const std::string& path, const caffe::SolverState& head, c
 
 /// @return kNotFound: no such file; kDataLoss: no HDF5 file, or not a .caffemodel.h5.
 StatusOr<CaffeModel> ReadHdf5Model(const std::string& path);
-/// @param head gets iter, learned_net and current_step. @return the histories; errors likewise.
+/// @param head gets iter, learned_net, current_step and has_manifest. Errors likewise.
+Status ReadHdf5Head(const std::string& path, caffe::SolverState* head);
+/// @param head as ReadHdf5Head. @return the histories; errors likewise.
 StatusOr<std::vector<Blob>> ReadHdf5State(const std::string& path, caffe::SolverState* head);
 
 }  // namespace hp

@@ -93,10 +93,11 @@ struct LoadedSnapshot {
   int64_t iteration = 0;                     ///< updates done
   int current_step = 0;                      ///< as Caffe counts it; LearningRate does not need it
   std::optional<SnapshotManifest> manifest;  ///< nothing: Caffe wrote the snapshot
+  std::string state_path;                    ///< the .solverstate or .solverstate.h5 that was read
   CaffeModel model;                          ///< the weights
   std::vector<Blob> file_histories;          ///< in the order of the file; FitSnapshot moves them to `histories`
   std::map<BlobKey, Blob> histories;         ///< momentum by blob; empty before FitSnapshot
-  std::shared_ptr<const PartsReader> parts;  ///< not null: in parts, and the three above are empty
+  std::shared_ptr<const PartsReader> parts;  ///< not null: in parts, and the four above are empty
 
   // After FitSnapshot, blocks of the net's blobs, dense, to `out` [block.count()]. Any thread.
 
@@ -109,12 +110,19 @@ struct LoadedSnapshot {
 };
 
 /// Reads the snapshot whose .solverstate is `state_path`, ours or Caffe's own, when the shapes of its net are not known
-/// yet: blobs are not compared with anything, and histories have no names. FitSnapshot must follow.
+/// yet: blobs are not compared with anything, and histories have no names. FitSnapshot must follow. Where there is no
+/// such file, the snapshot may be in parts, or its state `state_path`.h5.
 /// The model is the one that the state names: the file of that name beside the state if there is one, else the path as
 /// it stands. A state that hpnode wrote must have its manifest beside it, which must agree with both files to the byte.
 /// @return kNotFound: a file is missing; kInvalidArgument: a file can't be opened; kDataLoss: a file is truncated or
 /// was changed, or the snapshot was not completed.
 StatusOr<LoadedSnapshot> ReadSnapshot(const std::string& state_path, const SnapshotManifest* checked = nullptr);
+
+/// The files that ReadSnapshot of the same path reads, all of them there, a manifest last; states and models are not
+/// read whole, nor sums compared. @return kNotFound: one is missing, with what was looked for; kDataLoss: the snapshot
+/// was not completed; kFailedPrecondition: no manifest names the files of a .solverstate.h5, and it can't be read
+/// (CheckHdf5).
+StatusOr<std::vector<std::string>> FilesOfSnapshot(const std::string& state_path);
 
 /// Compares `snapshot` with the net that it is to resume, and fills in `histories`. Once for each snapshot.
 /// @param state_path for messages.

@@ -27,8 +27,43 @@ std::string FileName(const std::string& path) { return std::filesystem::path(pat
 bool Exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
 
 std::string ManifestOf(const std::string& state_path) {
-  const std::string name = IsHdf5Path(state_path) ? state_path.substr(0, state_path.size() - 3) : state_path;
-  return name.substr(0, name.rfind('.')) + ".hpnode";
+  std::filesystem::path path = state_path;
+  if (IsHdf5Path(state_path)) path.replace_extension();
+  return path.replace_extension(".hpnode").string();
+}
+
+// Where the state of a snapshot lies that is not in parts.
+StatusOr<std::string> FindState(const std::string& state_path) {
+  if (Exists(state_path)) return state_path;
+  const std::string hdf5 = IsHdf5Path(state_path) ? "" : state_path + ".h5";
+  if (!hdf5.empty() && Exists(hdf5)) return hdf5;
+  return NotFound("%s: no such file%s%s, nor a manifest %s that names parts of a snapshot", state_path.c_str(),
+                  hdf5.empty() ? "" : ", nor ", hdf5.c_str(), ManifestOf(state_path).c_str());
+}
+
+// Of a state, what is not its histories.
+Status TakeHead(const std::string& path, const std::string& rest, caffe::SolverState* head) {
+  if (!head->MergeFromString(rest) || !head->has_iter() || !head->has_learned_net()) {
+    return DataLoss("%s: not a .solverstate: its iteration or the name of its model is missing", path.c_str());
+  }
+  if (head->iter() >= 0) return OkStatus();
+  return DataLoss("%s: iteration %d; expected at least 0", path.c_str(), head->iter());
+}
+
+StatusOr<caffe::SolverState> ReadHead(const std::string& path) {
+  caffe::SolverState head;
+  std::string rest;
+  if (IsHdf5Path(path)) {
+    HP_RETURN_IF_ERROR(ReadHdf5Head(path, &head));
+  } else {
+    const auto skip = [](int, google::protobuf::io::CodedInputStream* part) -> Status {
+      if (part->Skip(part->BytesUntilLimit())) return OkStatus();
+      return DataLoss("truncated before byte %d", part->CurrentPosition());
+    };
+    HP_RETURN_IF_ERROR(ReadMessageFile(path, {caffe::SolverState::kHistoryFieldNumber}, skip, &rest));
+  }
+  HP_RETURN_IF_ERROR(TakeHead(path, rest, &head));
+  return head;
 }
 
 StatusOr<State> ReadState(const std::string& path) {
@@ -47,12 +82,7 @@ StatusOr<State> ReadState(const std::string& path) {
   } else {
     HP_RETURN_IF_ERROR(ReadMessageFile(path, {caffe::SolverState::kHistoryFieldNumber}, reader, &rest));
   }
-  if (!state.head.MergeFromString(rest) || !state.head.has_iter() || !state.head.has_learned_net()) {
-    return DataLoss("%s: not a .solverstate: its iteration or the name of its model is missing", path.c_str());
-  }
-  if (state.head.iter() < 0) {
-    return DataLoss("%s: iteration %d; expected at least 0", path.c_str(), state.head.iter());
-  }
+  HP_RETURN_IF_ERROR(TakeHead(path, rest, &state.head));
   return state;
 }
 
@@ -63,10 +93,10 @@ Status CheckSums(const SnapshotManifest& manifest, const std::string& path, cons
 }
 
 // The manifest beside a state, checked against both files; nothing for a state that Caffe wrote.
-StatusOr<std::optional<SnapshotManifest>> ReadManifest(const std::string& state_path, const State& state,
+StatusOr<std::optional<SnapshotManifest>> ReadManifest(const std::string& state_path, const caffe::SolverState& head,
                                                        const SnapshotManifest* checked) {
   using Result = std::optional<SnapshotManifest>;
-  if (!state.head.has_manifest()) return Result();
+  if (!head.has_manifest()) return Result();
   const std::string path = ManifestOf(state_path);
   StatusOr<SnapshotManifest> read = ReadManifestFile(path);
   if (read.status().code() == StatusCode::kNotFound) {
@@ -74,10 +104,10 @@ StatusOr<std::optional<SnapshotManifest>> ReadManifest(const std::string& state_
   }
   HP_RETURN_IF_ERROR(read.status());
   SnapshotManifest manifest = *std::move(read);
-  if (manifest.state().name() != FileName(state_path) || manifest.iteration() != state.head.iter()) {
+  if (manifest.state().name() != FileName(state_path) || manifest.iteration() != head.iter()) {
     return DataLoss("%s: the manifest belongs to %s at iteration %" PRId64 ", not to %s at iteration %d", path.c_str(),
                     manifest.state().name().c_str(), static_cast<int64_t>(manifest.iteration()),
-                    FileName(state_path).c_str(), state.head.iter());
+                    FileName(state_path).c_str(), head.iter());
   }
   HP_RETURN_IF_ERROR(CheckSums(manifest, path, checked));
   return Result(std::move(manifest));
@@ -116,10 +146,6 @@ Status TakeHistories(const std::string& path, std::vector<Blob> histories, const
   return OkStatus();
 }
 
-}  // namespace
-
-namespace {
-
 // Nothing: it is not in parts, whatever else it is.
 std::optional<SnapshotManifest> ManifestOfParts(const std::string& state_path) {
   StatusOr<SnapshotManifest> manifest = ReadManifestFile(ManifestOf(state_path));
@@ -154,6 +180,21 @@ Status CheckParts(const PartsReader& parts, const std::string& path, const std::
   return OkStatus();
 }
 
+// A manifest says it, so that the large files need not be read.
+std::vector<std::string> FilesNamedBy(const SnapshotManifest& manifest, const std::string& path) {
+  std::vector<std::string> files;
+  for (const SnapshotFile* file : FilesOf(manifest)) files.push_back(FolderOf(path) + file->name());
+  files.push_back(path);
+  return files;
+}
+
+// Of a state that no manifest names: it is Caffe's own, or its snapshot is not complete.
+StatusOr<std::vector<std::string>> FilesNamedBy(const std::string& state_path) {
+  HP_ASSIGN_OR_RETURN(const caffe::SolverState head, ReadHead(state_path));
+  HP_RETURN_IF_ERROR(ReadManifest(state_path, head, nullptr).status());
+  return std::vector<std::string>{state_path, FindModel(state_path, head.learned_net())};
+}
+
 }  // namespace
 
 // A start of the job that is just ending may merge the parts meanwhile: then Caffe's files are there.
@@ -162,16 +203,36 @@ StatusOr<LoadedSnapshot> ReadSnapshot(const std::string& state_path, const Snaps
     StatusOr<LoadedSnapshot> snapshot = OpenParts(state_path, *manifest, checked);
     if (snapshot.ok() || ManifestOfParts(state_path)) return snapshot;
   }
-  if (!Exists(state_path) && Exists(state_path + ".h5")) return ReadSnapshot(state_path + ".h5", checked);
-  HP_ASSIGN_OR_RETURN(State state, ReadState(state_path));
   LoadedSnapshot snapshot;
+  HP_ASSIGN_OR_RETURN(snapshot.state_path, FindState(state_path));
+  HP_ASSIGN_OR_RETURN(State state, ReadState(snapshot.state_path));
   snapshot.iteration = state.head.iter();
   snapshot.current_step = state.head.current_step();
-  HP_ASSIGN_OR_RETURN(snapshot.manifest, ReadManifest(state_path, state, checked));
-  const std::string model_path = FindModel(state_path, state.head.learned_net());
+  HP_ASSIGN_OR_RETURN(snapshot.manifest, ReadManifest(snapshot.state_path, state.head, checked));
+  const std::string model_path = FindModel(snapshot.state_path, state.head.learned_net());
   HP_ASSIGN_OR_RETURN(snapshot.model, ReadCaffeModel(model_path));
   snapshot.file_histories = std::move(state.histories);
   return snapshot;
+}
+
+StatusOr<std::vector<std::string>> FilesOfSnapshot(const std::string& state_path) {
+  const std::string manifest_path = ManifestOf(state_path);
+  const StatusOr<SnapshotManifest> manifest = ReadManifestFile(manifest_path);
+  const bool in_parts = manifest.ok() && !manifest->part().empty();
+  std::string state;
+  if (!in_parts) {
+    HP_ASSIGN_OR_RETURN(state, FindState(state_path));
+  }
+  std::vector<std::string> files;
+  if (in_parts || (manifest.ok() && manifest->state().name() == FileName(state))) {
+    files = FilesNamedBy(*manifest, manifest_path);
+  } else {
+    HP_ASSIGN_OR_RETURN(files, FilesNamedBy(state));
+  }
+  for (const std::string& file : files) {
+    if (!Exists(file)) return NotFound("%s: no such file, and %s needs it", file.c_str(), state_path.c_str());
+  }
+  return files;
 }
 
 Status FitSnapshot(const std::string& state_path, const std::vector<SnapshotParam>& params, LoadedSnapshot* snapshot) {

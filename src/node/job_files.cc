@@ -5,10 +5,9 @@
 
 #include "base/cores.h"
 #include "base/format.h"
-#include "base/hash.h"
 #include "base/host.h"
-#include "base/input_file.h"
 #include "base/program.h"
+#include "checkpoint/summed_file.h"
 #include "proto/hash.h"
 #include "proto/net_filter.h"
 #include "proto/place.h"
@@ -177,8 +176,8 @@ Status LoadSnapshot(const RoutingTable& table, const std::string& resume, const 
   files->snapshot = std::make_unique<LoadedSnapshot>(std::move(snapshot));
   files->start_clock = files->snapshot->iteration;
   if (!files->snapshot->manifest) {
-    HP_ASSIGN_OR_RETURN(const std::string bytes, ReadInputFile(resume));
-    files->snapshot_hash = HashBytes(bytes);
+    HP_ASSIGN_OR_RETURN(const FileSum sum, SumFile(files->snapshot->state_path));
+    files->snapshot_hash = sum.xxh64;
     return MakeLossScaler(table, nullptr, files);
   }
   files->snapshot_hash = HashMessage(*files->snapshot->manifest);  // it has the sums of the files

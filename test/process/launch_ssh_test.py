@@ -243,6 +243,23 @@ class LaunchSshTest(cut_link_test.Hosts, launched.Launched):
         self.expect_exit(job, 5, "Optimization stopped early")
         self.assertEqual(os.listdir(self.path("snapshots")), [])  # as hplaunch's host sees it
 
+    def test_a_snapshot_in_parts_is_copied_to_a_disk_that_is_not_shared(self):
+        self.make_job(snapshot=10)
+        os.mkfifo(self.path("out_iter_20.caffemodel.1.tmp"))  # holds the merge up
+        nodes = self.start_all(self.make_table(conv=1, fc=1))
+        self.await_text(nodes["conv0"], "snapshot of iteration 20: complete, 2 node")
+        for node in nodes.values():
+            node.send(signal.SIGKILL)
+            node.wait()
+        os.makedirs(self.path("run/old"))
+        for name in ("out_iter_20.hpnode", "out_iter_20.1.0.slices", "out_iter_20.1.1.slices"):
+            os.rename(self.path(name), self.path("run/old/" + name))
+        self.make_job(iterations=40)
+        job = self.start_on(["a", "b"], "--resume=" + self.path("run/old/out_iter_20.solverstate"), own_disk=["b"])
+        self.expect_exit(job, 0, r"run folder \S*: 6 file\(s\) copied",
+                         r"\[10\.213\.7\.3 fc0\] .*resuming at iteration 20 from \S*/run/old/out_iter_20\.solverstate",
+                         "all 2 nodes have ended")
+
     def test_a_host_that_cannot_be_reached(self):
         self.make_job()
         self.start_servers(["a"])

@@ -23,7 +23,8 @@ NAMES = ("conv0", "conv1", "fc0", "fc1")  # ranks 0 to 3; conv0, fc0 and fc1 own
 TOLERANCE = 1e-4  # of each blob's largest magnitude
 
 
-class PartsTest(cluster.JobTest):
+class Parts(cluster.JobTest):
+    """A job of four nodes, of which three own parameters, and its files."""
 
     def setUp(self):
         super().setUp()
@@ -55,6 +56,21 @@ class PartsTest(cluster.JobTest):
         for path in glob.glob(self.path("out_*")):
             os.remove(path)
         return whole
+
+    def cut_off_merge(self, iteration):
+        os.mkfifo(self.path("out_iter_%d.caffemodel.1.tmp" % iteration))
+        nodes = self.start_training()
+        self.await_text(nodes["conv0"], "snapshot of iteration %d: complete" % iteration)
+        self.kill(nodes)
+        os.remove(self.path("out_iter_%d.caffemodel.1.tmp" % iteration))
+        for path in glob.glob(self.path("out_iter_*")):
+            if int(re.search(r"_iter_(\d+)\.", path).group(1)) > iteration:
+                os.remove(path)
+        self.assertEqual(self.files(iteration), ["out_iter_%d.1.%d.slices" % (iteration, rank) for rank in (0, 2, 3)] +
+                         ["out_iter_%d.hpnode" % iteration])
+
+
+class PartsTest(Parts):
 
     def finish(self, iterations, pattern):
         nodes = self.start_training(LATEST, iterations=iterations)
@@ -111,18 +127,6 @@ class PartsTest(cluster.JobTest):
         self.assertEqual(self.finish(50, "resuming at iteration 20 from"), whole)
         self.assertEqual(self.files(30), ["out_iter_30." + end for end in ("caffemodel", "hpnode", "solverstate")])
         self.assertEqual(glob.glob(self.path("*.slices*")), [])
-
-    def cut_off_merge(self, iteration):
-        os.mkfifo(self.path("out_iter_%d.caffemodel.1.tmp" % iteration))
-        nodes = self.start_training()
-        self.await_text(nodes["conv0"], "snapshot of iteration %d: complete" % iteration)
-        self.kill(nodes)
-        os.remove(self.path("out_iter_%d.caffemodel.1.tmp" % iteration))
-        for path in glob.glob(self.path("out_iter_*")):
-            if int(re.search(r"_iter_(\d+)\.", path).group(1)) > iteration:
-                os.remove(path)
-        self.assertEqual(self.files(iteration), ["out_iter_%d.1.%d.slices" % (iteration, rank) for rank in (0, 2, 3)] +
-                         ["out_iter_%d.hpnode" % iteration])
 
     def test_a_merge_is_cut_off(self):
         whole = self.train_undisturbed(50)

@@ -4,7 +4,7 @@
 #include "base/job_token.h"
 #include "base/log_writer.h"
 #include "base/words.h"
-#include "checkpoint/summed_file.h"
+#include "checkpoint/snapshot.h"
 #include "commands/plan_table.h"
 #include "proto/text.h"
 #include "scheduler/plan/table_maker.h"
@@ -35,8 +35,9 @@ DEFINE_string(run_dir, "",
               "runs/RUN_ID beside the solver, RUN_ID being the time and four digits.");
 DEFINE_string(token_file, "", "The job's token (hproute --new_token). Other hosts get it over ssh, in memory alone.");
 DEFINE_string(resume, "",
-              "Resume from this .solverstate of this host; or latest: from the newest complete snapshot of this "
-              "training that any host has, or from the beginning if there is none.");
+              "Resume from this .solverstate or .solverstate.h5 of this host, or from the parts of a snapshot that "
+              "Caffe's files, of which this is the name, were not made of yet; or latest: from the newest complete "
+              "snapshot of this training that any host has, or from the beginning if there is none.");
 DEFINE_string(weights, "", "Take initial weights from this .caffemodel of this host.");
 DEFINE_int32(max_restarts, 0,
              "How often to start the job again, from its newest complete snapshot, when a node was lost (exit 4).");
@@ -160,7 +161,7 @@ StatusOr<std::string> ReadToken() {
 StatusOr<std::string> ResumeOf(const LaunchOptions& options) {
   if (FLAGS_resume != kFromLatest) {
     const std::string path = AbsoluteOrEmpty(FLAGS_resume);
-    if (!path.empty()) HP_RETURN_IF_ERROR(SumFile(path).status());
+    if (!path.empty()) HP_RETURN_IF_ERROR(FilesOfSnapshot(path).status().Prepend("--resume"));
     return path;
   }
   const std::string& prefix = options.files.solver.snapshot_prefix();

@@ -3,6 +3,7 @@
 #include "base/host.h"
 #include "base/pending_file.h"
 #include "base/words.h"
+#include "checkpoint/snapshot.h"
 #include "tools/cluster/launcher.h"
 
 #include "glog/logging.h"
@@ -91,14 +92,11 @@ Status Launcher::WriteFiles() {
   return OkStatus();
 }
 
-// Each node reads the whole snapshot. The latest one they find and give each other themselves.
+// Each node reads the snapshot. The latest one they find and give each other themselves.
 Status Launcher::PutResumed() {
   if (options_.resume.empty() || options_.resume == kFromLatest) return OkStatus();
-  std::vector<std::string> paths;
-  for (const char* extension : {".caffemodel", ".solverstate", ".hpnode"}) {
-    const std::string path = fs::path(options_.resume).replace_extension(extension).string();
-    if (FilesBelow(path).ok()) paths.push_back(path);  // Caffe's own has no manifest
-  }
+  HP_ASSIGN_OR_RETURN(std::vector<std::string> paths, FilesOfSnapshot(options_.resume));
+  for (std::string& path : paths) path = fs::absolute(path).lexically_normal().string();  // a state may name its model
   return agents_->PutFiles(hosts_, paths);
 }
 

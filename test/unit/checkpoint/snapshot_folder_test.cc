@@ -1,6 +1,7 @@
 #include "checkpoint/snapshot_folder.h"
 
 #include "checkpoint/folder_nonce.h"
+#include "checkpoint/hdf5_api.h"
 #include "checkpoint/snapshot.h"
 
 #include "gmock/gmock.h"
@@ -21,7 +22,9 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::ElementsAre;
+using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::StartsWith;
 
 constexpr uint64_t kNet = 0xFEDC;
 
@@ -48,6 +51,7 @@ class SnapshotFolderTest : public testing::Test {
     contents.iteration = iteration;
     contents.net = &net_;
     contents.params = {{"fc", 0, {5, 4}, values_.data(), values_.data()}};
+    contents.most_message_bytes = most_message_bytes_;
     contents.manifest.set_net_hash(net_hash);
     *contents.manifest.mutable_run() = run;
     auto pending = PrepareSnapshot(contents);
@@ -68,6 +72,7 @@ class SnapshotFolderTest : public testing::Test {
   }
 
   std::string folder_;
+  int64_t most_message_bytes_ = kMostMessageBytes;
   caffe::NetParameter net_;
   std::vector<float> values_ = std::vector<float>(20);
 };
@@ -157,6 +162,70 @@ TEST_F(SnapshotFolderTest, AnEmptyFolderHasNone) {
   EXPECT_THAT(Found(), IsEmpty());
   EXPECT_EQ(Newest(), -1);
   EXPECT_FALSE(RunOfLatestStart(Prefix()).has_value());
+}
+
+// What hplaunch copies to other hosts.
+TEST_F(SnapshotFolderTest, ItsFiles) {
+  const std::string state = SnapshotStatePath(Prefix(), 10), model = SnapshotModelPath(Prefix(), 10);
+  const std::string manifest = SnapshotManifestPath(Prefix(), 10);
+  const auto fault = [](const std::string& path) {
+    const auto files = FilesOfSnapshot(path);
+    return files.ok() ? "" : StatusCodeName(files.status().code()) + (": " + files.status().message());
+  };
+  EXPECT_EQ(fault(state), "not found: " + state + ": no such file, nor " + state + ".h5, nor a manifest " + manifest +
+                              " that names parts of a snapshot");
+  Write(10, Mark(1, 1000));
+  EXPECT_THAT(FilesOfSnapshot(state).value(), ElementsAre(state, model, manifest));
+  EXPECT_EQ(fault(state + ".h5"), "not found: " + state + ".h5: no such file, nor a manifest " + manifest +
+                                      " that names parts of a snapshot");
+  fs::rename(model, model + ".away");
+  EXPECT_EQ(fault(state), "not found: " + model + ": no such file, and " + state + " needs it");
+  fs::rename(model + ".away", model);
+  fs::rename(manifest, manifest + ".away");
+  EXPECT_EQ(fault(state),
+            "data loss: " + state + ": the snapshot is not complete: its manifest " + manifest + " is missing");
+  // A manifest of another state, as of one that was renamed.
+  fs::copy(manifest + ".away", SnapshotManifestPath(Prefix(), 20));
+  fs::copy(state, SnapshotStatePath(Prefix(), 20));
+  EXPECT_THAT(fault(SnapshotStatePath(Prefix(), 20)), StartsWith("data loss: "));
+}
+
+TEST_F(SnapshotFolderTest, FilesOfCaffesOwn) {
+  const std::string state = folder_ + "/old.solverstate";
+  Write(10, Mark(1, 1000));
+  caffe::SolverState proto;
+  proto.set_iter(10);
+  for (int i = 0; i < 3; ++i) proto.add_history()->add_data(1.0f);
+  const auto write = [&](const std::string& model) {
+    proto.set_learned_net(model);
+    std::ofstream file(state, std::ios::binary);
+    ASSERT_TRUE(proto.SerializeToOstream(&file));
+  };
+  write("/home/somebody/net_iter_10.caffemodel");  // what lies beside the state counts more
+  EXPECT_THAT(FilesOfSnapshot(state).value(), ElementsAre(state, SnapshotModelPath(Prefix(), 10)));
+  fs::create_directory(folder_ + "/else");
+  fs::rename(SnapshotModelPath(Prefix(), 10), folder_ + "/else/m.caffemodel");
+  write(folder_ + "/else/m.caffemodel");
+  EXPECT_THAT(FilesOfSnapshot(state).value(), ElementsAre(state, folder_ + "/else/m.caffemodel"));
+  const auto bytes = fs::file_size(state);
+  for (const uintmax_t size : {uintmax_t{0}, uintmax_t{1}, bytes / 2, bytes - 1}) {
+    fs::resize_file(state, size);
+    EXPECT_EQ(FilesOfSnapshot(state).status().code(), StatusCode::kDataLoss) << size;
+    write(folder_ + "/else/m.caffemodel");
+  }
+}
+
+TEST_F(SnapshotFolderTest, FilesOfOneInHdf5) {
+  if (const Status hdf5 = CheckHdf5(); !hdf5.ok()) GTEST_SKIP() << "SKIPPED: " << hdf5;
+  most_message_bytes_ = 10;
+  Write(10, Mark(1, 1000));
+  const std::string state = SnapshotStatePath(Prefix(), 10), model = SnapshotModelPath(Prefix(), 10) + ".h5";
+  const std::string manifest = SnapshotManifestPath(Prefix(), 10);
+  for (const std::string& path : {state, state + ".h5"}) {
+    EXPECT_THAT(FilesOfSnapshot(path).value(), ElementsAre(state + ".h5", model, manifest)) << path;
+  }
+  fs::remove(manifest);  // as of Caffe, but for the state's word
+  EXPECT_THAT(FilesOfSnapshot(state).status().message(), HasSubstr("its manifest " + manifest + " is missing"));
 }
 
 }  // namespace
