@@ -48,6 +48,12 @@ caffe::SolverState HeadOf(const SnapshotContents& contents, const std::string& m
   return head;
 }
 
+int64_t ParameterBytes(const SnapshotContents& contents) {
+  int64_t bytes = 0;
+  for (const SnapshotParam& param : contents.params) bytes += param.shape.count() * int64_t{sizeof(float)};
+  return bytes;
+}
+
 /// A file that HDF5's library writes by its temporary name. It does not write from the front to the end, so the sum is
 /// made of what is there at last.
 class Hdf5File : public WrittenFile {
@@ -118,11 +124,10 @@ class ThreeFiles : public PendingSnapshot {
     const auto [prefix, iteration] = std::pair(contents.prefix, contents.iteration);
     SnapshotManifest manifest = contents.manifest;
     manifest.set_iteration(iteration);
-    const bool hdf5 = NeedsHdf5(contents);
-    const std::string end = hdf5 ? ".h5" : "";
+    const std::string end = SnapshotEnding(ParameterBytes(contents), contents.most_message_bytes);
     const std::string model = SnapshotModelPath(prefix, iteration) + end;
     const std::string state = SnapshotStatePath(prefix, iteration) + end;
-    HP_RETURN_IF_ERROR(hdf5 ? WriteHdf5(contents, model, state) : WriteMessages(contents, model, state));
+    HP_RETURN_IF_ERROR(!end.empty() ? WriteHdf5(contents, model, state) : WriteMessages(contents, model, state));
     Describe(*model_, manifest.mutable_model());
     Describe(*state_, manifest.mutable_state());
     return WriteFile(SnapshotManifestPath(prefix, iteration), &manifest_,
@@ -142,13 +147,6 @@ class ThreeFiles : public PendingSnapshot {
   }
 
  private:
-  static bool NeedsHdf5(const SnapshotContents& contents) {
-    int64_t bytes = 0;
-    for (const SnapshotParam& param : contents.params)
-      bytes += param.shape.count() * static_cast<int64_t>(sizeof(float));
-    return bytes > contents.most_message_bytes;
-  }
-
   Status WriteMessages(const SnapshotContents& contents, const std::string& model, const std::string& state) {
     HP_RETURN_IF_ERROR(WriteFile(
         model, &model_, [&](SummedFile* file) { return WriteModelTo(*contents.net, ValuesOf(contents), file); }));
@@ -198,6 +196,10 @@ class ThreeFiles : public PendingSnapshot {
 };
 
 }  // namespace
+
+const char* SnapshotEnding(int64_t parameter_bytes, int64_t most_message_bytes) {
+  return parameter_bytes > most_message_bytes ? ".h5" : "";
+}
 
 Status CheckSnapshotSize(const caffe::SolverParameter& solver, int64_t bytes) {
   if (solver.snapshot() == 0 && !solver.snapshot_after_train()) return OkStatus();

@@ -60,6 +60,10 @@ std::string SnapshotModelPath(const std::string& prefix, int64_t iteration);    
 std::string SnapshotStatePath(const std::string& prefix, int64_t iteration);     ///< PREFIX_iter_N.solverstate
 std::string SnapshotManifestPath(const std::string& prefix, int64_t iteration);  ///< PREFIX_iter_N.hpnode
 
+/// What the names of model and state end in where the net has so many bytes of parameters: ".h5" above
+/// `most_message_bytes`, else nothing.
+const char* SnapshotEnding(int64_t parameter_bytes, int64_t most_message_bytes);
+
 /// Whether the snapshots that a solver asks for can be written, before hours of training are spent on one that can't.
 /// On the nodes that write Caffe's files.
 /// @param bytes of all parameters of the net; histories have as many.

@@ -22,6 +22,12 @@ int64_t PartBytes(const std::vector<PartSlice>& layout) {
   return bytes;
 }
 
+int64_t ParameterBytes(const std::vector<WholeParam>& params) {
+  int64_t bytes = 0;
+  for (const WholeParam& param : params) bytes += param.whole.whole.count() * static_cast<int64_t>(sizeof(float));
+  return bytes;
+}
+
 std::vector<Rank> PartOwners(const std::vector<WholeParam>& params) {
   std::set<Rank> owners;
   for (const WholeParam& param : params) {

@@ -8,6 +8,7 @@
 #include "base/out_of_memory.h"
 #include "checkpoint/snapshot.h"
 #include "checkpoint/snapshot_folder.h"
+#include "checkpoint/snapshot_lines.h"
 #include "checkpoint/snapshot_parts.h"
 #include "solvers/lr_policy.h"
 
@@ -28,7 +29,11 @@ constexpr size_t kMaxShownFault = 400;
 
 SnapshotCompleter::SnapshotCompleter(const std::vector<WholeParam>& params, SnapshotWriter::Options files,
                                      std::function<void()> on_room)
-    : params_(params), files_(std::move(files)), on_room_(std::move(on_room)), owners_(PartOwners(params)) {
+    : params_(params),
+      files_(std::move(files)),
+      on_room_(std::move(on_room)),
+      owners_(PartOwners(params)),
+      ending_(SnapshotEnding(ParameterBytes(params), files_.most_message_bytes)) {
   thread_ = Thread("snapshot parts", [this] { Run(); });
 }
 
@@ -42,7 +47,7 @@ SnapshotCompleter::~SnapshotCompleter() {
 }
 
 void SnapshotCompleter::Begin(int64_t iteration, const std::optional<LossScalingState>& loss_scaling) {
-  LOG(INFO) << "Snapshotting to binary proto file " << SnapshotModelPath(files_.prefix, iteration);
+  LOG(INFO) << ModelLine(SnapshotModelPath(files_.prefix, iteration) + ending_);
   MutexLock lock(&mutex_);
   ++begun_;
   pending_[iteration].begun = true;
@@ -187,7 +192,7 @@ void SnapshotCompleter::MergeOne() {
                       files_.most_message_bytes);
   });
   if (status.ok()) {
-    LOG(INFO) << "Snapshotting solver state to binary proto file " << SnapshotStatePath(files_.prefix, iteration);
+    LOG(INFO) << StateLine(SnapshotStatePath(files_.prefix, iteration) + ending_);
   } else if (status.code() == StatusCode::kFailedPrecondition) {
     files_.on_superseded(status);
   } else if (status.code() != StatusCode::kNotFound) {  // that one was pruned

@@ -73,7 +73,8 @@ class SnapshotCompleter {
   const SnapshotWriter::Options files_;
   const std::function<void()> on_room_;
   const std::vector<Rank> owners_;
-  bool looked_ = false;  // for what an earlier start has left; of the thread alone
+  const std::string ending_;  // SnapshotEnding of Caffe's files
+  bool looked_ = false;       // for what an earlier start has left; of the thread alone
 
   mutable Mutex mutex_;
   CondVar changed_;

@@ -7,6 +7,8 @@
 #include "base/out_of_memory.h"
 #include "checkpoint/snapshot.h"
 #include "checkpoint/snapshot_folder.h"
+#include "checkpoint/snapshot_lines.h"
+#include "snapshot/part_layout.h"
 #include "solvers/lr_policy.h"
 
 #include "glog/logging.h"
@@ -119,12 +121,12 @@ Status SnapshotWriter::WriteFiles(const GatheredModel& model) {
     LOG(WARNING) << "snapshot of iteration " << model.iteration() << " is given up, training continues: " << status;
     return status;
   }
-  LOG(INFO) << "Snapshotting to binary proto file " << SnapshotModelPath(options_.prefix, model.iteration());
+  const std::string end = SnapshotEnding(ParameterBytes(model.params()), options_.most_message_bytes);
+  LOG(INFO) << ModelLine(SnapshotModelPath(options_.prefix, model.iteration()) + end);
   for (;;) {
     const Status status = OrOutOfMemory("writing a snapshot", [&] { return TryOnce(contents); });
     if (status.ok()) {
-      LOG(INFO) << "Snapshotting solver state to binary proto file "
-                << SnapshotStatePath(options_.prefix, model.iteration());
+      LOG(INFO) << StateLine(SnapshotStatePath(options_.prefix, model.iteration()) + end);
       if (options_.keep > 0) {
         PruneSnapshots(options_.prefix, options_.manifest.run(), options_.keep, options_.in_use, contents.incarnation);
       }

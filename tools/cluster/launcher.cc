@@ -1,6 +1,7 @@
 #include "tools/cluster/launcher.h"
 
 #include "base/format.h"
+#include "checkpoint/snapshot_lines.h"
 
 #include "glog/logging.h"
 #include <signal.h>
@@ -8,7 +9,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <utility>
 
 namespace hp {
@@ -20,7 +20,6 @@ constexpr int kGraceTicks = 5 * kTicksPerSecond;
 // A stop takes as long as a snapshot, and --stop_within_s of hpnode bounds it.
 constexpr int kStopGraceTicks = 60 * kTicksPerSecond;
 constexpr int kFirstSignalExit = 128;
-constexpr char kSnapshotWords[] = "] Snapshotting to binary proto file ";  // Caffe's
 constexpr size_t kMostSnapshots = 8;
 
 /// What a node's exit status says, in the words of Status.
@@ -117,9 +116,8 @@ void Launcher::OnOutput(int id, const std::string& line) {
   const auto node = node_of_id_.find(id);
   if (node == node_of_id_.end()) return;
   output_.Add(node->second, line);
-  if (const size_t at = line.find(kSnapshotWords); at != std::string::npos) {
-    const std::filesystem::path model = line.substr(at + sizeof(kSnapshotWords) - 1);
-    snapshots_.push_back(std::filesystem::path(model).replace_extension(".hpnode"));
+  if (std::optional<std::string> manifest = ManifestOfLine(line)) {
+    snapshots_.push_back(*std::move(manifest));
     if (snapshots_.size() > kMostSnapshots) snapshots_.pop_front();
   }
 }

@@ -3,6 +3,7 @@
 #include "checkpoint/folder_nonce.h"
 #include "checkpoint/hdf5_api.h"
 #include "checkpoint/snapshot.h"
+#include "checkpoint/snapshot_lines.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -226,6 +227,21 @@ TEST_F(SnapshotFolderTest, FilesOfOneInHdf5) {
   }
   fs::remove(manifest);  // as of Caffe, but for the state's word
   EXPECT_THAT(FilesOfSnapshot(state).status().message(), HasSubstr("its manifest " + manifest + " is missing"));
+}
+
+// hplaunch finds the snapshots of a job in the logs of its nodes.
+TEST(SnapshotLines, NameTheManifest) {
+  EXPECT_EQ(ModelLine("/s/a_iter_5.caffemodel"), "Snapshotting to binary proto file /s/a_iter_5.caffemodel");
+  EXPECT_EQ(ModelLine("/s/a_iter_5.caffemodel.h5"), "Snapshotting to HDF5 file /s/a_iter_5.caffemodel.h5");
+  const std::string glog = "I1125 10:49:47.163280 27039 snapshot_writer.cc:130] ";
+  for (const char* end : {".caffemodel", ".caffemodel.h5"}) {
+    const std::string path = std::string("/my runs/v1.5/a_iter_5") + end;
+    EXPECT_EQ(ManifestOfLine(glog + ModelLine(path)), "/my runs/v1.5/a_iter_5.hpnode") << path;
+  }
+  EXPECT_EQ(ManifestOfLine(glog + StateLine("/s/a_iter_5.solverstate")), std::nullopt);
+  EXPECT_EQ(ManifestOfLine(glog + StateLine("/s/a_iter_5.solverstate.h5")), std::nullopt);
+  EXPECT_EQ(ManifestOfLine("a node says: " + ModelLine("/s/a_iter_5.caffemodel")), std::nullopt) << "no line of glog's";
+  EXPECT_EQ(ManifestOfLine(""), std::nullopt);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "checkpoint/snapshot_folder.h"
 #include "checkpoint/snapshot_parts.h"
 #include "snapshot/snapshotter.h"
+#include "test/support/log_lines.h"
 #include "test/unit/snapshot/snapshot_job.h"
 
 #include "gmock/gmock.h"
@@ -19,6 +20,7 @@ namespace hp::test {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::UnorderedElementsAre;
 
@@ -63,6 +65,7 @@ class PartsTest : public testing::Test {
 };
 
 TEST_F(PartsTest, OwnersWriteAndTheFirstNodeMergesTheSameFilesAsWithoutThem) {
+  LogLines log;
   Start();
   job_->first().OnVerdict(6);
   Begin(7);
@@ -77,6 +80,10 @@ TEST_F(PartsTest, OwnersWriteAndTheFirstNodeMergesTheSameFilesAsWithoutThem) {
   job_->first().OnVerdict(6);
   job_->Begin(7, true, false);
   ASSERT_TRUE(job_->Finish().ok());
+  const std::string model_line = "Snapshotting to binary proto file " + folder_ + "/net_iter_7.caffemodel";
+  const std::string state_line =
+      "Snapshotting solver state to binary proto file " + folder_ + "/net_iter_7.solverstate";
+  EXPECT_THAT(log.With("Snapshotting"), ElementsAre(model_line, state_line, model_line, state_line));
   EXPECT_EQ(Contents("net_iter_7.caffemodel"), model);
   EXPECT_EQ(Contents("net_iter_7.solverstate"), state);
 }
@@ -85,6 +92,7 @@ TEST_F(PartsTest, OwnersWriteAndTheFirstNodeMergesTheSameFilesAsWithoutThem) {
 TEST_F(PartsTest, AboveTheLimitOfAMessageCaffesFilesAreHdf5) {
   if (const Status hdf5 = CheckHdf5(); !hdf5.ok()) GTEST_SKIP() << "SKIPPED: " << hdf5;
   for (bool in_parts : {true, false}) {
+    LogLines log;
     Snapshotter::Options options;
     options.files.most_message_bytes = 100;
     Start(options);
@@ -94,6 +102,9 @@ TEST_F(PartsTest, AboveTheLimitOfAMessageCaffesFilesAreHdf5) {
     EXPECT_TRUE(job_->IsThere(7));
     EXPECT_THAT(Files(7),
                 UnorderedElementsAre("net_iter_7.caffemodel.h5", "net_iter_7.solverstate.h5", "net_iter_7.hpnode"));
+    EXPECT_THAT(log.With("Snapshotting"),
+                ElementsAre("Snapshotting to HDF5 file " + folder_ + "/net_iter_7.caffemodel.h5",
+                            "Snapshotting solver state to HDF5 file " + folder_ + "/net_iter_7.solverstate.h5"));
     const auto found = FindNewestComplete(folder_ + "/net", 0);
     ASSERT_TRUE(found);
     EXPECT_EQ(found->state_path, folder_ + "/net_iter_7.solverstate.h5");
