@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import signal
+import time
 
 import cluster
 
@@ -257,6 +258,36 @@ class CopiesTest(SnapshotsTest):
         self.expect_exit(nodes[2], 1, r"the last snapshot was not written: ")
         self.expect_all([nodes[1], nodes[3]], 0)
         self.assertEqual(self.iterations(""), [])
+
+    def nonces(self):
+        return set(glob.glob(self.path(".hpnode_nonce_*")))
+
+    def await_nonce(self, others):
+        """The one that is there beside `others`."""
+        deadline = time.monotonic() + cluster.PATIENCE_S
+        while not self.nonces() - others:
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+        nonce, = self.nonces() - others
+        return nonce
+
+    def test_what_a_killed_first_node_leaves_goes_at_the_next_start(self):
+        self.make_job(iterations=20, snapshot=10)
+        self.make_table(conv=1, fc=1, name="other.prototxt")
+        other = self.start(name="conv0", table="other.prototxt")  # waits for its fc0
+        living = self.await_nonce(set())
+        names = self.make_table(conv=1, fc=1)
+        first = self.start(name="conv0")
+        left = self.await_nonce({living})
+        first.send(signal.SIGKILL)
+        first.wait()
+        self.assertEqual(self.nonces(), {living, left})
+        self.run_job(names)
+        self.assertEqual(self.nonces(), {living})
+        other.send(signal.SIGKILL)
+        other.wait()
+        self.run_job(names)
+        self.assertEqual(self.nonces(), set())
 
     def test_without_a_second_host_it_is_refused(self):
         names = self.make_table(conv=1, fc=1, extra=self.COPIES)

@@ -1,6 +1,5 @@
 #include "checkpoint/snapshot_folder.h"
 
-#include "checkpoint/folder_nonce.h"
 #include "checkpoint/hdf5_api.h"
 #include "checkpoint/snapshot.h"
 #include "checkpoint/snapshot_lines.h"
@@ -143,20 +142,6 @@ TEST_F(SnapshotFolderTest, AStartWithASuccessorRemovesNothing) {
   EXPECT_EQ(RunOfLatestStart(Prefix())->id(), 7u);
   EXPECT_EQ(RunOfLatestStart(Prefix())->began_us(), 1500);
   EXPECT_EQ(PruneSnapshots(Prefix(), Mark(1, 1000), 1, {}, second->get()), 1);
-}
-
-TEST_F(SnapshotFolderTest, ANonceProvesThatAFolderIsShared) {
-  const std::string other = folder_ + "/other";
-  fs::create_directory(other);
-  auto nonce = FolderNonce::Create(Prefix());
-  ASSERT_TRUE(nonce.ok()) << nonce.status();
-  const uint64_t number = (*nonce)->number();
-  EXPECT_TRUE(FolderNonce::IsIn(folder_ + "/another_prefix", number));
-  EXPECT_FALSE(FolderNonce::IsIn(other + "/net", number));
-  EXPECT_FALSE(FolderNonce::IsIn(Prefix(), number + 1));
-  nonce->reset();
-  EXPECT_FALSE(FolderNonce::IsIn(Prefix(), number));
-  EXPECT_FALSE(FolderNonce::Create(folder_ + "/missing/net").ok());
 }
 
 TEST_F(SnapshotFolderTest, AnEmptyFolderHasNone) {
