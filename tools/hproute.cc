@@ -8,6 +8,7 @@
 #include "commands/plan_table.h"
 #include "commands/put_table.h"
 #include "commands/simulate.h"
+#include "commands/table_options.h"
 #include "scheduler/plan/table_check.h"
 #include "scheduler/plan/table_maker.h"
 #include "scheduler/plan/table_places.h"
@@ -15,39 +16,11 @@
 
 #include <gflags/gflags.h>
 
-#include <cstdlib>
 #include <iostream>
 
 DEFINE_string(solver, "", "Caffe solver file of the job.");
-DEFINE_string(plan, "",
-              "auto: choose the table for the highest throughput on --hosts, and say why; so it is without --conv and "
-              "--fc. Without --out the table is not written.");
 DEFINE_int32(take, 1,
              "With --plan=auto: which of the best tables, by speed; 1: the best, 2: the first of the next best.");
-DEFINE_string(
-    profile, "",
-    "With --plan=auto or --simulate: a file with times of the net's layers, which replace counted operations. Without: "
-    "time "
-    "the layers on this host, for some seconds, and write that file; --hosts=NAME is what hosts.prototxt calls "
-    "this host.");
-DEFINE_string(sample, "",
-              "Where a table is chosen or simulated, and the data is not on this host: CHANNELS,HEIGHT,WIDTH of a "
-              "sample behind its "
-              "transformation, such as 3,227,227.");
-DEFINE_string(
-    conv, "1",
-    "Number of nodes of the conv stage (replicas). N1,N2: the conv layers are cut in two stages on different nodes, "
-    "the second of which begins at the first layer of --cut.");
-DEFINE_string(fc, "1",
-              "Number of nodes of the FC stage (shards). K1,K2: two FC stages on different nodes; 0: no FC stage.");
-DEFINE_int32(
-    ps, 0,
-    "Number of parameter servers, which the conv nodes send their gradients to and get new values from; 0: they "
-    "sum their gradients among themselves.");
-DEFINE_int32(
-    staleness, 0,
-    "Updates that a node may be ahead of the slowest: iteration t computes with the parameters of t - staleness "
-    "updates, which changes what comes out. 0: synchronous.");
 DEFINE_string(
     hosts, "localhost",
     "Where a table is chosen or simulated: a hosts.prototxt (src/proto/planning.proto), or hosts that are like this "
@@ -58,29 +31,7 @@ DEFINE_string(
     "hostfile:FILE (mpirun's), kubernetes:JOB.SERVICE (an indexed Job), ranks (MASTER_ADDR, MASTER_PORT); slurm/cuda: "
     "each on the "
     "GPU that its task is given.");
-DEFINE_string(exclude, "",
-              "Hosts of --hosts to leave out, separated by commas: those that hpctl status or a log calls slow.");
 DEFINE_int32(port, 29500, "Port of the first node of each host; its other nodes use the following ports.");
-DEFINE_int32(micro_batches, 0, "Micro-batches per replica and batch; 0: chosen automatically, at most 4.");
-DEFINE_string(cut, "",
-              "Name of the first layer of each stage behind the first; empty: chosen by the InnerProduct layers.");
-DEFINE_string(
-    split, "",
-    "How InnerProduct layers are divided over the shards: LAYER:BY,..., BY being OUTPUTS (as all others are), "
-    "INPUTS (best behind one split by OUTPUTS: nothing is sent in between) or NONE.");
-DEFINE_bool(beside, false,
-            "FC shard i is a part of conv node i; shards beyond the conv nodes have nodes of their own.");
-DEFINE_bool(
-    side_classifiers, false,
-    "The first FC stage also has the InnerProducts of side classifiers, such as GoogLeNet's, and their losses.");
-DEFINE_bool(
-    scattered, false,
-    "Send each FC shard a slice of what enters its stage, and let the shards gather it, instead of all to each.");
-DEFINE_string(shares, "",
-              "Share of the batch of each conv node, such as 2,1: a host of twice the speed; empty: all alike.");
-DEFINE_bool(batch_per_replica, false, "batch_size of the net is per replica, not the total of all replicas.");
-DEFINE_bool(tls, false, "Encrypt what the nodes send to each other; each needs the job's token (--new_token).");
-DEFINE_string(job, "", "Name of the job; tells two jobs with the same table apart.");
 DEFINE_string(out, "", "Table to write: a file, or for nodes that ask dir:///shared/path or redis://HOST:PORT/RUN_ID.");
 DEFINE_string(run_id, "", "With --out=dir:// or redis://: id of the run; empty: the scheduler's.");
 DEFINE_bool(check, false, "Check the given table: list all its faults, or what each node runs, holds and sends.");
@@ -126,40 +77,15 @@ Examples:
 Exit status: 0 written or valid, 2 faults.
 )";
 
-StatusOr<std::vector<int>> Numbers(const char* flag, const std::string& text, const char* what) {
-  std::vector<int> numbers;
-  for (const std::string& item : SplitList(text)) {
-    char* end = nullptr;
-    const long number = std::strtol(item.c_str(), &end, 10);
-    if (*end != '\0' || number < 0 || number > 1 << 20) {
-      return InvalidArgument("--%s has \"%s\"; expected %s", flag, item.c_str(), what);
-    }
-    numbers.push_back(static_cast<int>(number));
-  }
-  return numbers;
+/// The flags that other programs have, too.
+TableOptions& Options() {
+  static TableOptions options;
+  return options;
 }
 
-StatusOr<std::vector<int>> FcStages(const std::string& text) {
-  HP_ASSIGN_OR_RETURN(std::vector<int> stages, Numbers("fc", text, "a number of nodes"));
-  if (stages.empty()) return InvalidArgument("--fc is empty; expected K, K1,K2 or 0");
-  if (stages == std::vector<int>{0}) stages.clear();
-  return stages;
-}
-
-std::string ExcludeText() { return FLAGS_exclude.empty() ? "" : " --exclude=" + FLAGS_exclude; }
-
-std::string CommandLine(const TableRequest& request) {
-  std::string text = "Routing table of hpnode, written by\nhproute --solver=" + FLAGS_solver;
-  text += " --conv=" + FLAGS_conv + " --fc=" + FLAGS_fc + " --hosts=" + FLAGS_hosts + ExcludeText();
-  if (request.ps > 0) text += " --ps=" + std::to_string(request.ps);
-  if (request.staleness > 0) text += " --staleness=" + std::to_string(request.staleness);
-  if (!FLAGS_cut.empty()) text += " --cut=" + FLAGS_cut;
-  if (!FLAGS_split.empty()) text += " --split=" + FLAGS_split;
-  if (FLAGS_beside) text += " --beside";
-  if (FLAGS_side_classifiers) text += " --side_classifiers";
-  if (FLAGS_scattered) text += " --scattered";
-  if (!FLAGS_shares.empty()) text += " --shares=" + FLAGS_shares;
-  return text + " --out=" + FLAGS_out + "\nEvery node of the job needs the same table.";
+std::string CommandLine() {
+  return "Routing table of hpnode, written by\nhproute --solver=" + FLAGS_solver + " --hosts=" + FLAGS_hosts +
+         Options().text() + " --out=" + FLAGS_out + "\nEvery node of the job needs the same table.";
 }
 
 /// Whether a flag stands on the command line.
@@ -167,31 +93,18 @@ bool IsGiven(const char* flag) { return !gflags::GetCommandLineFlagInfoOrDie(fla
 
 Status Write() {
   if (IsGiven("take")) return InvalidArgument("--take goes with --plan, and not with --conv and --fc");
-  if (IsGiven("sample")) return InvalidArgument("--sample goes with --plan, and not with --conv and --fc");
   if (FLAGS_solver.empty()) return InvalidArgument("--solver=FILE is missing (hproute --help)");
   if (FLAGS_out.empty()) return InvalidArgument("--out=TABLE is missing (hproute --help)");
-  TableRequest request;
-  HP_ASSIGN_OR_RETURN(request.conv, Numbers("conv", FLAGS_conv, "a number of nodes"));
-  HP_ASSIGN_OR_RETURN(request.fc, FcStages(FLAGS_fc));
-  HP_ASSIGN_OR_RETURN(request.shares, Numbers("shares", FLAGS_shares, "a share of the batch"));
+  HP_RETURN_IF_ERROR(CheckTableOptions(Options()));
+  HP_ASSIGN_OR_RETURN(TableRequest request, RequestOfOptions(Options()));
+  HP_ASSIGN_OR_RETURN(request.shares, NumbersOfFlag("shares", Options().shares, "a share of the batch"));
   request.solver = SolverFromTable(FLAGS_solver, FLAGS_out);
-  request.ps = FLAGS_ps;
-  request.staleness = FLAGS_staleness;
-  HP_ASSIGN_OR_RETURN(request.hosts, ExcludeHosts(SplitList(FLAGS_exclude), SplitList(FLAGS_hosts)));
+  HP_ASSIGN_OR_RETURN(request.hosts, ExcludeHosts(SplitList(Options().exclude), SplitList(FLAGS_hosts)));
   request.port = FLAGS_port;
-  request.micro_batches = FLAGS_micro_batches;
-  request.cut = SplitList(FLAGS_cut);
-  request.split = SplitList(FLAGS_split);
-  request.beside = FLAGS_beside;
-  request.side_classifiers = FLAGS_side_classifiers;
-  request.scattered = FLAGS_scattered;
-  request.per_replica = FLAGS_batch_per_replica;
-  request.tls = FLAGS_tls;
-  request.job = FLAGS_job;
   HP_ASSIGN_OR_RETURN(const MadeTable made, MakeTableOf(FLAGS_solver, FLAGS_hosts, IsGiven("port"), &request));
   for (const std::string& warning : made.warnings) std::cerr << "hproute: warning: " << warning << "\n";
   HP_RETURN_IF_ERROR(
-      PutTableAt(FLAGS_out, made.config, TableText(made.config, CommandLine(request)), FLAGS_run_id, FLAGS_token_file));
+      PutTableAt(FLAGS_out, made.config, TableText(made.config, CommandLine()), FLAGS_run_id, FLAGS_token_file));
   std::cout << FLAGS_out << ": " << made.config.node_size() << " node(s)\n" << DescribeTable(made.config, *made.net);
   return OkStatus();
 }
@@ -204,13 +117,13 @@ PlanFlags FlagsOfPlan() {
   flags.solver = FLAGS_solver;
   flags.solver_in_table = FLAGS_out.empty() ? FLAGS_solver : SolverFromTable(FLAGS_solver, FLAGS_out);
   flags.hosts = FLAGS_hosts;
-  flags.exclude = SplitList(FLAGS_exclude);
-  flags.profile = FLAGS_profile;
-  flags.sample = FLAGS_sample;
+  flags.exclude = SplitList(Options().exclude);
+  flags.profile = Options().profile;
+  flags.sample = Options().sample;
   flags.cache_dir = FLAGS_cache_dir;
-  flags.per_replica = FLAGS_batch_per_replica;
-  flags.tls = FLAGS_tls;
-  flags.job = FLAGS_job;
+  flags.per_replica = Options().batch_per_replica;
+  flags.tls = Options().tls;
+  flags.job = Options().job;
   flags.port = FLAGS_port;
   flags.take = FLAGS_take;
   return flags;
@@ -237,21 +150,20 @@ Status WriteProfile() {
   }
   if (FLAGS_solver.empty()) return InvalidArgument("--solver=FILE is missing (hproute --help)");
   HP_ASSIGN_OR_RETURN(const ProfileConfig profile, ProfileSolver(FlagsOfPlan()));
-  HP_RETURN_IF_ERROR(WriteWholeFile(FLAGS_profile, ProfileText(profile)));
-  std::cout << FLAGS_profile << ": " << profile.layer_size() << " layers with " << profile.threads() << " thread(s)\n";
+  HP_RETURN_IF_ERROR(WriteWholeFile(Options().profile, ProfileText(profile)));
+  std::cout << Options().profile << ": " << profile.layer_size() << " layers with " << profile.threads()
+            << " thread(s)\n";
   return OkStatus();
 }
 
 Status Plan() {
-  if (FLAGS_plan != "auto" && IsGiven("plan")) {
-    return InvalidArgument("--plan is \"%s\"; expected auto", FLAGS_plan.c_str());
+  for (const char* flag : {"conv", "fc"}) {
+    if (IsGiven(flag)) return InvalidArgument("--%s does not go with --plan: hproute chooses it", flag);
   }
-  for (const char* flag :
-       {"conv", "fc", "ps", "micro_batches", "cut", "split", "beside", "side_classifiers", "scattered", "shares"}) {
-    if (!IsGiven(flag)) continue;
-    return InvalidArgument("--%s does not go with --plan, nor without --conv and --fc: hproute chooses it", flag);
-  }
-  if (IsGiven("staleness")) return InvalidArgument("--staleness goes with --conv and --fc: hproute plans without it");
+  TableOptions options = Options();
+  if (IsGiven("plan") && options.plan.empty()) return InvalidArgument("--plan is \"\"; expected auto");
+  options.plan = IsGiven("plan") ? options.plan : "auto";  // so it is without --conv and --fc
+  HP_RETURN_IF_ERROR(CheckTableOptions(options));
   if (FLAGS_take < 1) return InvalidArgument("--take is %d; expected 1 or more", FLAGS_take);
   if (FLAGS_solver.empty()) return InvalidArgument("--solver=FILE is missing (hproute --help)");
   PlanFlags flags = FlagsOfPlan();
@@ -270,9 +182,10 @@ Status Plan() {
   }
   std::cout << planned.reasons;
   if (FLAGS_out.empty()) return OkStatus();
-  const std::string comment = "Routing table of hpnode, chosen by\nhproute --solver=" + FLAGS_solver +
-                              " --hosts=" + FLAGS_hosts + ExcludeText() + " --out=" + FLAGS_out +
-                              "\nEvery node of the job needs the same table.\n\n" + planned.reasons;
+  const std::string comment =
+      "Routing table of hpnode, chosen by\nhproute --solver=" + FLAGS_solver + " --hosts=" + FLAGS_hosts +
+      (Options().exclude.empty() ? "" : " --exclude=" + Options().exclude) + " --out=" + FLAGS_out +
+      "\nEvery node of the job needs the same table.\n\n" + planned.reasons;
   HP_RETURN_IF_ERROR(
       PutTableAt(FLAGS_out, planned.config, TableText(planned.config, comment), FLAGS_run_id, FLAGS_token_file));
   std::cout << FLAGS_out << ": " << planned.config.node_size() << " node(s)\n";
@@ -290,8 +203,8 @@ Status SimulateJob(const std::string& path) {
   SimulateFlags flags;
   flags.table = path;
   flags.hosts = IsGiven("hosts") ? FLAGS_hosts : "";
-  flags.profile = FLAGS_profile;
-  flags.sample = FLAGS_sample;
+  flags.profile = Options().profile;
+  flags.sample = Options().sample;
   flags.trace = FLAGS_trace;
   flags.cache_dir = FLAGS_cache_dir;
   HP_ASSIGN_OR_RETURN(const std::string text, SimulateTable(flags));
@@ -316,10 +229,28 @@ Status WriteReadKeyOf(const std::string& token_file, const std::string& path) {
   return OkStatus();
 }
 
+void RegisterFlags() {
+  RegisterTableFlags(
+      __FILE__, &Options(),
+      {{"plan",
+        "auto: choose the table for the highest throughput on --hosts, and say why; so it is without --conv and --fc. "
+        "Without --out the table is not written."},
+       {"sample",
+        "Where a table is chosen or simulated, and the data is not on this host: CHANNELS,HEIGHT,WIDTH of a sample "
+        "behind its transformation, such as 3,227,227."},
+       {"profile",
+        "With --plan=auto or --simulate: a file with times of the net's layers, which replace counted operations. "
+        "Without: time the layers on this host, for some seconds, and write that file; --hosts=NAME is what "
+        "hosts.prototxt calls this host."},
+       {"exclude",
+        "Hosts of --hosts to leave out, separated by commas: those that hpctl status or a log calls slow."}});
+}
+
 }  // namespace
 }  // namespace hp
 
 int main(int argc, char** argv) {
+  hp::RegisterFlags();
   const hp::ToolUsage usage{"hproute", hp::kUsage, 0, 1};
   return hp::ToolMain(argc, argv, usage, [](const std::vector<std::string>& arguments) -> hp::Status {
     if (FLAGS_check && arguments.size() == 1) return hp::Check(arguments[0]);
@@ -332,7 +263,7 @@ int main(int argc, char** argv) {
     if (!FLAGS_new_token.empty()) return hp::WriteToken(FLAGS_new_token);
     if (!FLAGS_read_key.empty()) return hp::WriteReadKeyOf(FLAGS_token_file, FLAGS_read_key);
     if (!FLAGS_token_file.empty()) return hp::InvalidArgument("--token_file goes with --read_key (hproute --help)");
-    if (!FLAGS_profile.empty() && !hp::IsGiven("plan")) return hp::WriteProfile();
+    if (!hp::Options().profile.empty() && !hp::IsGiven("plan")) return hp::WriteProfile();
     return hp::Chooses() ? hp::Plan() : hp::Write();
   });
 }

@@ -6,6 +6,7 @@
 #include "base/words.h"
 #include "checkpoint/snapshot.h"
 #include "commands/plan_table.h"
+#include "commands/table_options.h"
 #include "proto/text.h"
 #include "scheduler/plan/table_maker.h"
 #include "tools/cluster/agent.h"
@@ -26,10 +27,6 @@ DEFINE_string(solver, "", "Instead of a table: the solver of a job for which one
 DEFINE_string(hosts, "",
               "With --solver: a hosts.prototxt (src/proto/planning.proto), or names of hosts like this one, "
               "separated by commas.");
-DEFINE_string(profile, "", "With --solver: a file with times of the net's layers (hproute --profile).");
-DEFINE_string(sample, "",
-              "With --solver, where the data is not on this host: CHANNELS,HEIGHT,WIDTH of a sample behind its "
-              "transformation, such as 3,227,227.");
 DEFINE_string(run_dir, "",
               "Folder of the run, the same on all hosts: table, solver and net in use, logs, snapshots. Empty: "
               "runs/RUN_ID beside the solver, RUN_ID being the time and four digits.");
@@ -62,6 +59,12 @@ namespace hp {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// Of the flags of a table: --profile and --sample.
+TableOptions& Options() {
+  static TableOptions options;
+  return options;
+}
 
 constexpr char kUsage[] =
     R"(Starts all nodes of a job and shows what they say; ends all when one fails.
@@ -105,7 +108,7 @@ Status CheckCommandLine(const std::vector<std::string>& node_flags) {
   if (FLAGS_solver.empty() != FLAGS_hosts.empty()) {
     return InvalidArgument("--solver=FILE and --hosts=HOST,... go together (hplaunch --help)");
   }
-  if (!FLAGS_routing.empty() && !(FLAGS_profile.empty() && FLAGS_sample.empty())) {
+  if (!FLAGS_routing.empty() && FirstGiven(Options(), {"profile", "sample"}) != nullptr) {
     return InvalidArgument("--profile and --sample go with --solver: they are for a table that is planned");
   }
   if (SplitAt(FLAGS_ssh, ' ').empty()) return InvalidArgument("--ssh is empty; expected a command");
@@ -142,8 +145,8 @@ StatusOr<RoutingTableConfig> TableOf(std::string* solver, std::string* comment) 
   flags.solver = *solver = FLAGS_solver;
   flags.solver_in_table = "solver.prototxt";
   flags.hosts = FLAGS_hosts;
-  flags.profile = FLAGS_profile;
-  flags.sample = FLAGS_sample;
+  flags.profile = Options().profile;
+  flags.sample = Options().sample;
   flags.exclude = SplitAt(FLAGS_exclude, ',');
   HP_ASSIGN_OR_RETURN(const PlannedTable planned, PlanTable(flags));
   std::cout << planned.reasons << std::flush;
@@ -269,5 +272,12 @@ Status Main(const std::vector<std::string>& arguments) {
 
 int main(int argc, char** argv) {
   constexpr size_t kManyFlags = 1000;
+  hp::RegisterTableFlags(
+      __FILE__, &hp::Options(),
+      {{"profile", "With --solver: a file with times of the net's layers (hproute --profile)."},
+       {"sample",
+        "With --solver, where the data is not on this host: CHANNELS,HEIGHT,WIDTH of a sample behind its "
+        "transformation, such as 3,227,227."}},
+      {"profile", "sample"});
   return hp::ToolMain(argc, argv, {"hplaunch", hp::kUsage, 0, kManyFlags}, hp::Main);
 }
