@@ -136,7 +136,11 @@ TableFlags FlagsOfTable() {
                    .port = FLAGS_port,
                    .address = FLAGS_address,
                    .plan = {}};
-  flags.plan = {FLAGS_solver, FLAGS_plan, FLAGS_conv, FLAGS_fc, FLAGS_ps, "", FLAGS_cache_dir, {}};
+  flags.plan = {FLAGS_solver, {}, FLAGS_cache_dir};
+  flags.plan.table.plan = FLAGS_plan;
+  flags.plan.table.conv = std::to_string(FLAGS_conv);
+  flags.plan.table.fc = std::to_string(FLAGS_fc);
+  flags.plan.table.ps = FLAGS_ps;
   return flags;
 }
 

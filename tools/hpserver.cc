@@ -1,7 +1,7 @@
 // Waits until enough nodes have asked, plans, hands each its table, and hears how it goes.
 #include "base/mutex.h"
-#include "base/words.h"
 #include "commands/serve_tables.h"
+#include "commands/table_options.h"
 #include "tools/tool_main.h"
 
 #include "control_client/job_page.h"
@@ -12,32 +12,6 @@
 #include <utility>
 
 DEFINE_string(solver, "", "Caffe solver file of the job.");
-DEFINE_int32(conv, 1, "Number of conv nodes (replicas).");
-DEFINE_int32(fc, 1, "Number of FC nodes (shards); 0: no FC stage.");
-DEFINE_int32(ps, 0, "Number of parameter servers of the conv nodes.");
-DEFINE_int32(micro_batches, 0, "Micro-batches per replica and batch; 0: chosen automatically, at most 4.");
-DEFINE_string(cut, "", "Name of the first layer of the FC stage; empty: chosen by the InnerProduct layers.");
-DEFINE_string(
-    split, "",
-    "How InnerProduct layers are divided over the shards: LAYER:BY,..., BY being OUTPUTS (as all others are), "
-    "INPUTS or NONE.");
-DEFINE_bool(
-    beside, false,
-    "FC shard i is a part of conv node i; shards beyond the conv nodes have nodes of their own, and only so many "
-    "FC nodes are waited for.");
-DEFINE_bool(side_classifiers, false, "The FC stage also has the InnerProducts of side classifiers, and their losses.");
-DEFINE_bool(scattered, false, "Send each FC shard a slice of what enters its stage, and let the shards gather it.");
-DEFINE_bool(batch_per_replica, false, "batch_size of the net is per replica, not the total of all replicas.");
-DEFINE_int32(staleness, 0, "Updates that a node may be ahead of the slowest, with --ps; 0: synchronous.");
-DEFINE_bool(tls, false,
-            "Encrypt what the nodes send to each other, too; needs --token_file, here and on each of them.");
-DEFINE_string(job, "", "Name of the job.");
-DEFINE_string(plan, "",
-              "auto: wait for as many nodes as --conv and --fc say together, and choose the table for the highest "
-              "throughput on what they say they have; roles that they ask for are not heeded.");
-DEFINE_string(sample, "",
-              "With --plan=auto, and the data is not on this host: CHANNELS,HEIGHT,WIDTH of a sample behind its "
-              "transformation, such as 3,227,227.");
 DEFINE_string(listen, "127.0.0.1:29400",
               "HOST:PORT that it listens on; :PORT: all addresses. Off loopback it needs --token_file.");
 DEFINE_string(folder, "", "Folder of its own, where tables and run id lie; started again with it, it goes on.");
@@ -64,22 +38,36 @@ Example:
   hpserver --solver=solver.prototxt --conv=2 --fc=2 --listen=127.0.0.1:29400 --folder=run &
   hpnode --role=conv --routing=tcp://127.0.0.1:29400 &   # twice
   hpnode --role=fc --routing=tcp://127.0.0.1:29400 &     # twice
+Nodes get their places in the order of their hosts' names, whichever asks first.
 It serves until it is ended by SIGINT or SIGTERM. Exit status: 2 invalid input or configuration.
 )";
 
-TableRequest RequestOfFlags() {
-  TableRequest table;
-  table.micro_batches = FLAGS_micro_batches;
-  table.cut = SplitList(FLAGS_cut);
-  table.split = SplitList(FLAGS_split);
-  table.beside = FLAGS_beside;
-  table.side_classifiers = FLAGS_side_classifiers;
-  table.scattered = FLAGS_scattered;
-  table.per_replica = FLAGS_batch_per_replica;
-  table.staleness = FLAGS_staleness;
-  table.tls = FLAGS_tls;
-  table.job = FLAGS_job;
-  return table;
+/// The flags that other programs have, too.
+TableOptions& Options() {
+  static TableOptions options;
+  return options;
+}
+
+void RegisterFlags() {
+  RegisterTableFlags(
+      __FILE__, &Options(),
+      {{"plan",
+        "auto: wait for as many nodes as --conv and --fc say together, and choose the table for the highest throughput "
+        "on what they say they have; roles that they ask for are not heeded."},
+       {"beside",
+        "FC shard i is a part of conv node i; shards beyond the conv nodes have nodes of their own, and only so many "
+        "FC nodes are waited for."},
+       {"shares",
+        "Share of the batch of the conv nodes of a host: HOST:SHARE,..., such as big:2,10.0.0.7:3, HOST being its name "
+        "or an address; nodes of other hosts have 1."},
+       {"tls", "Encrypt what the nodes send to each other, too; needs --token_file, here and on each of them."},
+       {"profile",
+        "With --plan=auto: files with times of the net's layers, separated by commas (hproute --profile=FILE "
+        "--hosts=HOST, on each kind of host). Each is of the host that it names; hosts without one are taken to differ "
+        "from that of the first by their processors alone."},
+       {"exclude",
+        "Hosts to leave out, separated by commas: those that hpctl status or a log calls slow. Their nodes are told "
+        "that they are not needed, and end with status 0."}});
 }
 
 /// The newest table, for the page.
@@ -110,9 +98,8 @@ StatusOr<std::unique_ptr<JobPage>> OpenPage(NewestTable* table) {
 
 Status Run() {
   ServeFlags flags;
-  flags.plan = {FLAGS_solver, FLAGS_plan,   FLAGS_conv,      FLAGS_fc,
-                FLAGS_ps,     FLAGS_sample, FLAGS_cache_dir, RequestOfFlags()};
-  if (FLAGS_tls && FLAGS_token_file.empty()) {
+  flags.plan = {FLAGS_solver, Options(), FLAGS_cache_dir};
+  if (Options().tls && FLAGS_token_file.empty()) {
     return InvalidArgument("--tls needs the job's token: --token_file=FILE (hproute --new_token)");
   }
   flags.listen = FLAGS_listen;
@@ -132,6 +119,7 @@ Status Run() {
 }  // namespace hp
 
 int main(int argc, char** argv) {
+  hp::RegisterFlags();
   return hp::ToolMain(argc, argv, {"hpserver", hp::kUsage, 0, 0},
                       [](const std::vector<std::string>&) { return hp::Run(); });
 }

@@ -1,84 +1,105 @@
 #include "commands/plan_seats.h"
 
-#include "base/format.h"
+#include "base/words.h"
 #include "commands/choose_addresses.h"
 #include "commands/plan_table.h"
+#include "commands/seat_hosts.h"
 #include "proto/text.h"
 #include "scheduler/plan/routing_table.h"
 #include "scheduler/plan/table_check.h"
 #include "scheduler/plan/table_maker.h"
+#include "scheduler/planner/layer_time.h"
 
 #include <glog/logging.h>
 
 #include <algorithm>
 #include <filesystem>
-#include <set>
+#include <map>
+#include <utility>
 
 namespace hp {
 namespace {
 
 constexpr int kMostSeats = 1024;
 
-// Places are named by who asked, since several may be on one host.
+// Where numbers of nodes are given, places are named by who asked, since several may be on one host.
 std::string AskerName(size_t index) { return "asker-" + std::to_string(index); }
 
-bool OnOneHost(const NodeRecord& a, const NodeRecord& b) {
-  if (a.host_id() != 0 && b.host_id() != 0) return a.host_id() == b.host_id();
-  return a.host_name() == b.host_name() && a.address(0) == b.address(0);
-}
-
-/// The first process on the host of each process, which names the host in a plan.
-std::vector<size_t> FirstOfHost(const std::vector<NodeRecord>& due) {
-  std::vector<size_t> firsts;
-  for (const NodeRecord& record : due) {
-    const auto first =
-        std::find_if(due.begin(), due.end(), [&](const NodeRecord& one) { return OnOneHost(one, record); });
-    firsts.push_back(static_cast<size_t>(first - due.begin()));
+/// Paths of the profiles by the host that each names.
+StatusOr<std::map<std::string, std::string>> ProfilesOf(const SeatPlanFlags& flags) {
+  std::map<std::string, std::string> paths;
+  for (const std::string& path : SplitList(flags.table.profile)) {
+    HP_ASSIGN_OR_RETURN(const Profile profile, Profile::Read(path));
+    const auto [it, added] = paths.try_emplace(profile.host(), path);
+    if (added) continue;
+    return InvalidArgument("--profile: %s and %s are both of host \"%s\"", it->second.c_str(), path.c_str(),
+                           profile.host().c_str());
   }
-  return firsts;
+  return paths;
 }
 
-/// Each host once, with what its processes share: its processors, memory and link. Of processes that say different
-/// numbers, whose containers may have limits of their own, the largest counts.
-HostsConfig DescribedHosts(const std::vector<NodeRecord>& due) {
-  const std::vector<size_t> firsts = FirstOfHost(due);
-  HostsConfig hosts;
-  for (size_t first = 0; first < due.size(); ++first) {
-    if (firsts[first] != first) continue;
-    HostConfig* const host = hosts.add_host();
-    host->set_name(AskerName(first));
-    std::set<std::string> gpus;
-    int nodes = 0, cores = 1;
-    int64_t memory_mb = 1;
-    for (size_t i = first; i < due.size(); ++i) {
-      if (firsts[i] != first) continue;
-      cores = std::max(cores, due[i].cores());
-      memory_mb = std::max<int64_t>(memory_mb, due[i].memory_mb());
-      if (due[i].device() == "cpu") {
-        ++nodes;
-      } else {
-        gpus.insert(due[i].device());
-      }
+struct ShareOfHost {
+  std::string host;
+  int share = 1;
+};
+
+StatusOr<std::vector<ShareOfHost>> SharesOf(const TableOptions& table) {
+  std::vector<ShareOfHost> shares;
+  for (const std::string& item : SplitList(table.shares)) {
+    const size_t colon = item.rfind(':');
+    if (colon == std::string::npos || colon == 0) {
+      return InvalidArgument(
+          "--shares has \"%s\": nodes ask in any order; expected HOST:SHARE,..., HOST being a host's name or address",
+          item.c_str());
     }
-    host->set_cores(cores);
-    host->set_memory_mb(memory_mb);
-    for (const std::string& gpu : gpus) host->add_device(gpu);
-    if (gpus.empty()) host->set_nodes(nodes);
-    if (!gpus.empty() && nodes > 0) host->add_device("cpu");  // its processors are one more place
+    HP_ASSIGN_OR_RETURN(const std::vector<int> share,
+                        NumbersOfFlag("shares", item.substr(colon + 1), "HOST:SHARE with a number"));
+    if (share.size() != 1 || share[0] < 1) {
+      return InvalidArgument("--shares has \"%s\"; expected HOST:SHARE with a share of 1 or more", item.c_str());
+    }
+    shares.push_back({item.substr(0, colon), share[0]});
   }
-  return hosts;
+  return shares;
 }
 
+/// The share of each node of the first conv stage; empty: all alike.
+StatusOr<std::vector<int>> SharesOfNodes(const TableOptions& table, size_t nodes, const std::vector<NodeRecord>& due) {
+  HP_ASSIGN_OR_RETURN(const std::vector<ShareOfHost> hosts, SharesOf(table));
+  if (hosts.empty()) return std::vector<int>();
+  std::vector<int> shares(nodes, 1);
+  for (const ShareOfHost& host : hosts) {
+    int there = 0;
+    for (size_t i = 0; i < nodes; ++i) {
+      if (!IsOnHost(due[i], host.host)) continue;
+      shares[i] = host.share;
+      ++there;
+    }
+    // Where there is none, another host has taken its place perhaps; a share changes how fast, not what.
+    LOG_IF(WARNING, there == 0) << "--shares: no node of the first conv stage is on host \"" << host.host << "\"";
+    LOG_IF(INFO, there > 0) << "--shares: " << there << " conv node(s) of host \"" << host.host << "\" have share "
+                            << host.share;
+  }
+  return shares;
+}
+
+/// @param names PlannedHostNames.
 StatusOr<RoutingTableConfig> PlannedConfig(const SeatPlanFlags& flags, const std::vector<NodeRecord>& due,
+                                           const std::vector<std::string>& names,
+                                           const std::map<std::string, std::string>& profiles,
                                            const std::string& solver_in_table) {
+  for (const auto& [host, path] : profiles) {
+    if (std::count(names.begin(), names.end(), host) > 0) continue;
+    LOG(WARNING) << "--profile: " << path << " is of host \"" << host << "\", which no node that asks is on";
+  }
   PlanFlags plan;
   plan.solver = flags.solver;
   plan.solver_in_table = solver_in_table;
-  plan.described = DescribedHosts(due);
+  plan.described = DescribedHosts(due, names, profiles);
+  if (!profiles.empty()) plan.profile = SplitList(flags.table.profile)[0];  // of the hosts that have none of their own
   plan.tls = flags.table.tls;
-  plan.per_replica = flags.table.per_replica;
+  plan.per_replica = flags.table.batch_per_replica;
   plan.job = flags.table.job;
-  plan.sample = flags.sample;
+  plan.sample = flags.table.sample;
   plan.cache_dir = flags.cache_dir;
   HP_ASSIGN_OR_RETURN(PlannedTable planned, PlanTable(plan));
   LOG(INFO) << "planned:\n" << planned.reasons;
@@ -87,11 +108,9 @@ StatusOr<RoutingTableConfig> PlannedConfig(const SeatPlanFlags& flags, const std
 
 StatusOr<RoutingTableConfig> CountedConfig(const SeatPlanFlags& flags, const std::vector<NodeRecord>& due,
                                            const std::string& solver_in_table) {
-  TableRequest request = flags.table;
+  HP_ASSIGN_OR_RETURN(TableRequest request, RequestOfOptions(flags.table));
   request.solver = solver_in_table;
-  request.conv = {flags.conv};
-  if (flags.fc > 0) request.fc = {flags.fc};
-  request.ps = flags.ps;
+  HP_ASSIGN_OR_RETURN(request.shares, SharesOfNodes(flags.table, static_cast<size_t>(request.conv[0]), due));
   for (size_t i = 0; i < due.size(); ++i) request.hosts.push_back(AskerName(i) + "/" + due[i].device());
   HP_ASSIGN_OR_RETURN(const caffe::SolverParameter solver, ReadSolver(flags.solver));
   HP_ASSIGN_OR_RETURN(const caffe::NetParameter net, NetOfSolver(solver));
@@ -102,11 +121,10 @@ StatusOr<RoutingTableConfig> CountedConfig(const SeatPlanFlags& flags, const std
 }
 
 /// Gives each node of the config a process whose place it has.
-/// @param planned its hosts are those of DescribedHosts; else each process is a host.
-StatusOr<TableRecord> Seat(bool planned, RoutingTableConfig config, const std::vector<NodeRecord>& due) {
-  std::vector<std::string> name_of;  // of its host in the config, by process
-  const std::vector<size_t> firsts = FirstOfHost(due);
-  for (size_t i = 0; i < due.size(); ++i) name_of.push_back(AskerName(planned ? firsts[i] : i));
+/// @param planned its hosts are those of PlannedHostNames; else each process is a host.
+/// @param name_of the host in the config, by process.
+StatusOr<TableRecord> Seat(bool planned, RoutingTableConfig config, const std::vector<NodeRecord>& due,
+                           const std::vector<std::string>& name_of) {
   HP_ASSIGN_OR_RETURN(const std::vector<std::string> addresses, ChooseAddresses(due));
   TableRecord table;
   std::vector<bool> seated(due.size());
@@ -133,60 +151,83 @@ StatusOr<TableRecord> Seat(bool planned, RoutingTableConfig config, const std::v
   return table;
 }
 
+Status CheckNumbers(const TableOptions& table, const TableRequest& request) {
+  if (request.conv.empty()) return InvalidArgument("--conv is empty; expected N, or N1,N2 for two conv stages");
+  for (const int replicas : request.conv) {
+    if (replicas < 1) return InvalidArgument("--conv is %d; expected at least 1", replicas);
+  }
+  for (const auto& [flag, stages] : {std::pair("conv", &request.conv), std::pair("fc", &request.fc)}) {
+    if (table.plan.empty() || stages->size() < 2) continue;
+    return InvalidArgument("--%s asks for %zu stages, and --plan=auto chooses these; expected a number of nodes", flag,
+                           stages->size());
+  }
+  std::vector<int> counts = request.conv;
+  counts.insert(counts.end(), request.fc.begin(), request.fc.end());
+  counts.push_back(request.ps);
+  for (const int nodes : counts) {
+    if (nodes >= 0 && nodes <= kMostSeats) continue;
+    return InvalidArgument("a number of nodes is %d; expected 0 to %d", nodes, kMostSeats);
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 std::string SeatPlanFlags::request() const {
-  std::string text = "--solver=" + std::filesystem::path(solver).filename().string();
-  if (!plan.empty()) text += " --plan=" + plan;
-  text += Format(" --conv=%d --fc=%d", conv, fc);
-  return ps > 0 ? text + Format(" --ps=%d", ps) : text;
+  TableOptions shown = table;
+  shown.profile.clear();
+  for (const std::string& path : SplitList(table.profile)) {
+    shown.profile += (shown.profile.empty() ? "" : ",") + std::filesystem::path(path).filename().string();
+  }
+  return "--solver=" + std::filesystem::path(solver).filename().string() + shown.text();
 }
 
 Status CheckSeatPlan(const SeatPlanFlags& flags) {
-  if (!flags.plan.empty() && flags.plan != "auto") {
-    return InvalidArgument("--plan is \"%s\"; expected auto", flags.plan.c_str());
-  }
-  if (flags.conv < 1) return InvalidArgument("--conv is %d; expected at least 1", flags.conv);
-  for (const int nodes : {flags.conv, flags.fc, flags.ps}) {
-    if (nodes < 0 || nodes > kMostSeats) {
-      return InvalidArgument("a number of nodes is %d; expected 0 to %d", nodes, kMostSeats);
-    }
-  }
-  if (!flags.plan.empty() && flags.ps > 0) return InvalidArgument("--ps does not go with --plan=auto");
-  const TableRequest& table = flags.table;
-  const char* chosen = table.micro_batches != 0 ? "micro_batches"
-                       : !table.cut.empty()     ? "cut"
-                       : !table.split.empty()   ? "split"
-                       : table.beside           ? "beside"
-                       : table.side_classifiers ? "side_classifiers"
-                       : table.scattered        ? "scattered"
-                       : table.staleness != 0   ? "staleness"
-                                                : nullptr;
-  if (!flags.plan.empty() && chosen != nullptr) {
-    return InvalidArgument("--%s does not go with --plan=auto, which chooses the table", chosen);
-  }
+  HP_RETURN_IF_ERROR(CheckTableOptions(flags.table));
+  HP_ASSIGN_OR_RETURN(const TableRequest request, RequestOfOptions(flags.table));
+  HP_RETURN_IF_ERROR(CheckNumbers(flags.table, request));
+  HP_RETURN_IF_ERROR(ProfilesOf(flags).status());
+  HP_ASSIGN_OR_RETURN(const std::vector<ShareOfHost> shares, SharesOf(flags.table));
   if (flags.solver.empty()) return InvalidArgument("--solver=FILE is missing: a table is planned for a solver");
   HP_ASSIGN_OR_RETURN(const caffe::SolverParameter solver, ReadSolver(flags.solver));
-  if (table.split.empty() && table.cut.empty()) return NetOfSolver(solver).status();
+  HP_RETURN_IF_ERROR(NetOfSolver(solver).status());
+  const bool plain = request.conv.size() == 1 && request.fc.size() <= 1;
+  if (!flags.table.plan.empty() || (plain && request.cut.empty() && request.split.empty() && shares.empty())) {
+    return OkStatus();
+  }
   // By hosts that stand for those who will ask.
-  const std::vector<NodeRecord> anybody(static_cast<size_t>(NodesWantedBy(flags).total()));
+  std::vector<NodeRecord> anybody(static_cast<size_t>(NodesWantedBy(flags).total()));
+  for (size_t i = 0; i < std::min(anybody.size(), shares.size()); ++i) anybody[i].set_host_name(shares[i].host);
   return CountedConfig(flags, anybody, flags.solver).status();
 }
 
 NodesWanted NodesWantedBy(const SeatPlanFlags& flags) {
-  if (!flags.plan.empty()) return {.any = flags.conv + flags.fc};
+  const StatusOr<TableRequest> request = RequestOfOptions(flags.table);
+  CHECK(request.ok()) << request.status().message();
+  NodesWanted wanted{.ps = request->ps, .exclude = SplitList(flags.table.exclude)};
+  for (const int replicas : request->conv) wanted.conv += replicas;
   // Shards beside conv nodes are parts of these.
-  const int fc = flags.table.beside ? std::max(0, flags.fc - flags.conv) : flags.fc;
-  return {.conv = flags.conv, .fc = fc, .ps = flags.ps};
+  for (const int shards : request->fc) {
+    wanted.fc += request->beside ? std::max(0, shards - request->conv.at(0)) : shards;
+  }
+  if (!flags.table.plan.empty()) return {.any = wanted.total(), .exclude = wanted.exclude};
+  return wanted;
 }
 
 TablePlanner MakeSeatPlanner(const SeatPlanFlags& flags) {
   return [flags](const std::vector<NodeRecord>& due) -> StatusOr<TableRecord> {
     std::error_code error;
     const std::string solver = std::filesystem::absolute(flags.solver, error).string();
-    HP_ASSIGN_OR_RETURN(RoutingTableConfig config,
-                        flags.plan.empty() ? CountedConfig(flags, due, solver) : PlannedConfig(flags, due, solver));
-    return Seat(!flags.plan.empty(), std::move(config), due);
+    std::vector<std::string> names;
+    if (flags.table.plan.empty()) {
+      HP_ASSIGN_OR_RETURN(RoutingTableConfig config, CountedConfig(flags, due, solver));
+      for (size_t i = 0; i < due.size(); ++i) names.push_back(AskerName(i));
+      return Seat(false, std::move(config), due, names);
+    }
+    HP_ASSIGN_OR_RETURN(const auto profiles, ProfilesOf(flags));
+    names = PlannedHostNames(due, profiles);
+    HP_ASSIGN_OR_RETURN(RoutingTableConfig config, PlannedConfig(flags, due, names, profiles, solver));
+    return Seat(true, std::move(config), due, names);
   };
 }
 

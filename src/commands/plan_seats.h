@@ -1,7 +1,7 @@
 #pragma once
 
+#include "commands/table_options.h"
 #include "hp/status.h"
-#include "scheduler/plan/table_maker.h"
 
 #include "rendezvous/job_rendezvous.h"
 
@@ -9,17 +9,21 @@
 
 namespace hp {
 
-/// How a table is to be planned for processes that ask for one: flags of hpserver and hpnode.
+/// How a table is to be made for processes that ask for one: flags of hpserver and hpnode.
+///
+/// Processes ask in any order, so what is said of one of them names its host, as IsOnHost reads it:
+/// TableOptions::shares is a list of HOST:SHARE, each of the conv nodes there, others having 1; `profile` is a list of
+/// files, each of the host that it names; the nodes of `exclude` get no entry. Conv nodes are in the order of their
+/// hosts' names: those of the first conv stage before those of the second.
 struct SeatPlanFlags {
-  std::string solver;             ///< Caffe solver file, as it can be opened
-  std::string plan;               ///< "auto" or empty
-  int conv = 0, fc = 0, ps = 0;   ///< nodes of each role; with "auto" only how many in all
-  std::string sample, cache_dir;  ///< as PlanFlags
-  TableRequest table = {};        ///< the rest of what hproute is asked for; solver, numbers of nodes, hosts not read
+  std::string solver;     ///< Caffe solver file, as it can be opened
+  TableOptions table;     ///< with "auto" --conv and --fc say only how many nodes in all
+  std::string cache_dir;  ///< as PlanFlags
 
-  /// Whether any of them asks for a plan.
-  bool plans() const { return !plan.empty() || conv > 0 || fc > 0 || ps > 0; }
-  /// For NodeRecord::request: those who say the same plan the same.
+  /// Whether any of them asks for a table. hpnode's default is "0" for both --conv and --fc.
+  bool plans() const { return !table.plan.empty() || table.conv != "0" || table.fc != "0" || table.ps != 0; }
+  /// For NodeRecord::request: those who say the same plan the same. Files by their names alone, whose folders hosts may
+  /// have at different places.
   std::string request() const;
 };
 
@@ -27,7 +31,7 @@ struct SeatPlanFlags {
 /// @return kInvalidArgument, kNotFound: what is wrong.
 Status CheckSeatPlan(const SeatPlanFlags& flags);
 
-/// Whom the plan needs.
+/// Whom the plan needs. @param flags checked (CHECK).
 NodesWanted NodesWantedBy(const SeatPlanFlags& flags);
 
 /// Plans for the processes that are due: with "auto" as hproute --plan=auto for hosts with what each says of itself,

@@ -37,9 +37,22 @@ RendezvousAnswer Answer(RendezvousAnswer::Kind kind, std::string text) {
   return answer;
 }
 
+const std::string* HostAmong(const std::vector<std::string>& hosts, const NodeRecord& record) {
+  const auto it =
+      std::find_if(hosts.begin(), hosts.end(), [&](const std::string& host) { return IsOnHost(record, host); });
+  return it == hosts.end() ? nullptr : &*it;
+}
+
 }  // namespace
 
+bool IsOnHost(const NodeRecord& record, const std::string& host) {
+  const std::string& name = record.host_name();
+  return !host.empty() && (name == host || name.substr(0, name.find('.')) == host ||
+                           std::count(record.address().begin(), record.address().end(), host) > 0);
+}
+
 std::vector<NodeRecord> ChooseNodes(std::vector<NodeRecord> waiting, const NodesWanted& wanted) {
+  std::erase_if(waiting, [&](const NodeRecord& record) { return HostAmong(wanted.exclude, record) != nullptr; });
   std::sort(waiting.begin(), waiting.end(), [](const NodeRecord& a, const NodeRecord& b) {
     return std::tuple(a.host_name(), a.address(0), a.port(), a.nonce()) <
            std::tuple(b.host_name(), b.address(0), b.port(), b.nonce());
@@ -114,6 +127,10 @@ std::vector<NodeRecord> Roster::Waiting() const {
   return waiting;
 }
 
+const std::string* Roster::ExcludedBy(const NodeRecord& record) const {
+  return wanted_ ? HostAmong(wanted_->exclude, record) : nullptr;
+}
+
 std::vector<std::string> Roster::LivingNodes() const {
   std::vector<std::string> names;
   if (!table_) return names;
@@ -138,7 +155,9 @@ std::string Roster::WhatIsMissing() const {
                   static_cast<int>(kSilenceNs / kNsPerSecond), Join(living).c_str());
   }
   if (!wanted_) return "for a table: nobody has made one yet (--solver with --conv and --fc, or hproute --out)";
-  std::string wanted = Format("for enough nodes: %d ask", static_cast<int>(Waiting().size()));
+  std::vector<NodeRecord> asking = Waiting();
+  std::erase_if(asking, [this](const NodeRecord& record) { return ExcludedBy(record) != nullptr; });
+  std::string wanted = Format("for enough nodes: %zu ask", asking.size());
   if (wanted_->any > 0) return wanted + Format(", %d are wanted", wanted_->any);
   return wanted + Format(", %d conv, %d FC and %d ps are wanted", wanted_->conv, wanted_->fc, wanted_->ps);
 }
@@ -155,6 +174,9 @@ RendezvousAnswer Roster::AnswerTo(const std::string& nonce) const {
     if (!table_ || table_->incarnation() <= record.incarnation()) return Answer(RendezvousAnswer::WAIT, "");
     return Answer(RendezvousAnswer::REFUSED,
                   Format("incarnation %d has taken the place of this one", table_->incarnation()));
+  }
+  if (const std::string* const host = ExcludedBy(record)) {
+    return Answer(RendezvousAnswer::NOT_NEEDED, "this host is left out (--exclude=" + *host + ")");
   }
   if (table_ && std::count(table_->unneeded().begin(), table_->unneeded().end(), nonce) > 0) {
     return Answer(RendezvousAnswer::NOT_NEEDED,

@@ -13,10 +13,15 @@ namespace hp {
 
 /// How many processes a plan needs before it is made.
 struct NodesWanted {
-  int conv = 0, fc = 0, ps = 0;  ///< by role; a process that wishes no role takes any
-  int any = 0;                   ///< whatever they wish, the plan decides; then the others are 0
+  int conv = 0, fc = 0, ps = 0;           ///< by role; a process that wishes no role takes any
+  int any = 0;                            ///< whatever they wish, the plan decides; then the others are 0
+  std::vector<std::string> exclude = {};  ///< hosts whose processes get no entry, as IsOnHost reads them
   int total() const { return conv + fc + ps + any; }
 };
+
+/// Whether a user who writes `host` means the host of a process: its name, that up to the first dot, or one of the
+/// addresses that it says.
+bool IsOnHost(const NodeRecord& record, const std::string& host);
 
 /// Chooses who gets an entry: conv nodes first, then FC nodes, then parameter servers, in the order of host, port and
 /// nonce. @return as many as `wanted`, or nothing: there are not enough.
@@ -68,6 +73,8 @@ class Roster {
   bool Seated(const std::string& nonce) const;
   bool MayLive(const std::string& nonce) const;
   bool Waits(const Heard& heard) const;
+  /// The host of `wanted_` that has the process left out; null: none.
+  const std::string* ExcludedBy(const NodeRecord& record) const;
   std::vector<NodeRecord> Waiting() const;
   /// Names of the nodes of the newest table that may still live.
   std::vector<std::string> LivingNodes() const;

@@ -132,6 +132,29 @@ class ServerTest(RendezvousTest):
         self.expect_all(nodes, 0, "Optimization Done|the plan needs")
         self.assertTrue(any("Optimization Done" in node.text() for node in nodes))
 
+    def test_several_stages(self):
+        self.make_job(iterations=20)
+        self.start_server(plan=("--conv=2,1", "--fc=1,1", "--cut=pool1,ip1,ip2"))
+        nodes = self.start_nodes(self.routing, roles=("fc", "conv", "fc", "conv", "conv"))
+        self.expect_all(nodes, 0, "Optimization Done")
+        names = [re.search(r"this is (\w+)", node.text()).group(1) for node in nodes]
+        self.assertEqual(sorted(names), ["conv_a0", "conv_a1", "conv_b0", "fc_a0", "fc_b0"])
+
+    def test_a_profile_of_its_host(self):
+        self.make_job(iterations=20)
+        for host in (os.uname().nodename, "elsewhere"):
+            status, text = cluster.run_tool("hproute", self.solver(), "--profile=" + self.path(host + ".profile"),
+                                            "--hosts=" + host, "--cache_dir=none")
+            self.assertEqual(status, 0, text)
+        server = self.start_server(plan=(
+            "--plan=auto", "--conv=2", "--fc=0",
+            "--profile=%s,%s" % tuple(self.path(host + ".profile") for host in (os.uname().nodename, "elsewhere"))))
+        nodes = self.start_nodes(self.routing, roles=("conv", "conv"))
+        self.expect_all(nodes, 0, "Optimization Done|the plan needs")
+        self.assertIn('elsewhere.profile is of host "elsewhere", which no node that asks is on', server.text())
+        self.assertNotIn('.profile is of host "%s"' % os.uname().nodename, server.text())
+        self.assertRegex(server.text(), r"\n  %s +conv " % re.escape(os.uname().nodename), "the plan names no host")
+
     def test_its_loss_stops_nothing_and_started_again_it_goes_on(self):
         self.make_job()
         server = self.start_server()
@@ -261,6 +284,12 @@ class ServerTest(RendezvousTest):
         self.expect_exit(self.server(listen="nowhere"), 2, "--listen: \"nowhere\" is no HOST:PORT")
         self.expect_exit(self.server(plan=("--conv=0",)), 2, "--conv is 0; expected at least 1")
         self.expect_exit(self.server(plan=("--plan=best",)), 2, "--plan is \"best\"; expected auto")
+        self.expect_exit(self.server("--shares=2,1"), 2, "--shares has \"2\": nodes ask in any order; expected HOST:SHARE")
+        self.expect_exit(self.server("--profile=a.profile"), 2, "--profile goes with --plan=auto")
+        for flag, said in (("--shares=a:2", "--shares does not go with"), ("--conv=1,1", "--conv asks for 2 stages"),
+                           ("--profile=missing.profile", "missing.profile")):
+            self.expect_exit(self.server(flag, plan=("--plan=auto",)), 2, said)
+        self.expect_exit(self.server(plan=("--conv=1,1", "--fc=1")), 2, "expected --cut=LAYER,...")
         self.expect_exit(self.server("--solver=missing.prototxt"), 2, "missing.prototxt")
         self.expect_exit(self.server("--run_id=a/b"), 2, "run id \"a/b\"")
         for routing, said in (("tcp://nowhere", "is no HOST:PORT"), ("etcd://a:1", "expected a table's file"),
@@ -281,24 +310,43 @@ class ServerTest(RendezvousTest):
 class HostsTest(cut_link_test.Hosts):
     """Nodes on hosts of their own: network namespaces on a switch."""
 
-    def test_nodes_of_other_hosts_train_by_the_addresses_that_they_say(self):
-        self.make_job(iterations=20)
-        hosts = ["server", "one", "two", "three"]
-        address = self.make_hosts(hosts)[0]
+    def start_server(self, *plan):
+        """hpserver on the host "server". Returns it, and the flag of the token that it wants."""
         self.assertEqual(cluster.run_tool("hproute", "--new_token=" + self.path("token"))[0], 0)
         token = "--token_file=" + self.path("token")
         server = cluster.Process(
             "server", [*self.on_host("server"), cluster.program("hpserver"), "--solver=" + self.path("solver.prototxt"),
-                       "--conv=2", "--fc=1", "--cache_dir=none", "--listen=:29400", "--folder=" + self.path("run"),
-                       token], self.path("server.log"), None)
+                       *plan, "--cache_dir=none", "--listen=:29400", "--folder=" + self.path("run"), token],
+            self.path("server.log"), None)
         self.processes.append(server)
         self.await_text(server, "listens on ")
+        return server, token
+
+    def test_nodes_of_other_hosts_train_by_the_addresses_that_they_say(self):
+        self.make_job(iterations=20)
+        hosts = ["server", "one", "two", "three"]
+        address = self.make_hosts(hosts)[0]
+        server, token = self.start_server("--conv=2", "--fc=1")
         flags = {"one": (), "two": ("--interface=eth0", "--port=29777"), "three": ("--interface=10.213.7.0/24",)}
         nodes = [self.start("--role=" + role, token, *flags[host], log=host, prefix=self.on_host(host),
                             routing="tcp://%s:29400" % address)
                  for host, role in zip(hosts[1:], ("conv", "conv", "fc"))]
         self.expect_all(nodes, 0, "Optimization Done")
         self.assertIn("conv of %s (10.213.7.3:29777) asks for a table" % os.uname().nodename, server.text())
+
+    def test_a_share_finds_its_host_and_one_is_left_out(self):
+        self.make_job(iterations=20)
+        hosts = ["server", "one", "two", "three", "four"]
+        addresses = dict(zip(hosts, self.make_hosts(hosts)))
+        server, token = self.start_server("--conv=2", "--fc=1", "--shares=%s:3" % addresses["two"],
+                                          "--exclude=" + addresses["four"])
+        routing = "tcp://%s:29400" % addresses["server"]
+        out = self.start("--role=conv", token, log="four", prefix=self.on_host("four"), routing=routing)
+        self.expect_exit(out, 0, r"this host is left out \(--exclude=%s\)" % re.escape(addresses["four"]))
+        nodes = [self.start("--role=" + role, token, log=host, prefix=self.on_host(host), routing=routing)
+                 for host, role in (("three", "fc"), ("two", "conv"), ("one", "conv"))]
+        self.expect_all(nodes, 0, "Optimization Done")
+        self.assertIn('1 conv node(s) of host "%s" have share 3' % addresses["two"], server.text())
 
 
 class FolderTest(RendezvousTest):

@@ -45,7 +45,7 @@ TEST(SlurmHostsTest, Counts) {
 
 using Variables = std::map<std::string, std::string>;
 
-StatusOr<std::vector<std::string>> Hosts(const std::string& hosts, int nodes, const Variables& variables = {}) {
+StatusOr<std::vector<std::string>> HostsOfTasks(const std::string& hosts, int nodes, const Variables& variables = {}) {
   EXPECT_TRUE(AreJobHosts(hosts)) << hosts;
   return JobHosts(hosts, nodes, [&variables](const char* name) {
     const auto found = variables.find(name);
@@ -87,48 +87,53 @@ TEST(JobHostsTest, NamesOfHostsAreNone) {
 
 TEST(JobHostsTest, SlurmsTasksFillOneHostAfterTheOther) {
   const Variables batch = {{"SLURM_JOB_NODELIST", "n[0-2]"}, {"SLURM_TASKS_PER_NODE", "2(x2),1"}};
-  EXPECT_THAT(*Hosts("slurm", 5, batch), ElementsAre("n0", "n0", "n1", "n1", "n2"));
-  EXPECT_THAT(*Hosts("slurm/cuda", 5, batch), ElementsAre("n0/cuda", "n0/cuda", "n1/cuda", "n1/cuda", "n2/cuda"));
+  EXPECT_THAT(*HostsOfTasks("slurm", 5, batch), ElementsAre("n0", "n0", "n1", "n1", "n2"));
+  EXPECT_THAT(*HostsOfTasks("slurm/cuda", 5, batch),
+              ElementsAre("n0/cuda", "n0/cuda", "n1/cuda", "n1/cuda", "n2/cuda"));
   Variables step = batch;
   step["SLURM_STEP_NUM_TASKS"] = "1";
   step["SLURM_STEP_NODELIST"] = "n2";
   step["SLURM_STEP_TASKS_PER_NODE"] = "1";
-  EXPECT_THAT(*Hosts("slurm", 1, step), ElementsAre("n2"));
+  EXPECT_THAT(*HostsOfTasks("slurm", 1, step), ElementsAre("n2"));
 }
 
 TEST(JobHostsTest, AnAllocationOfAnotherSize) {
   const Variables batch = {{"SLURM_JOB_NODELIST", "n[0-1]"}, {"SLURM_TASKS_PER_NODE", "2(x2)"}};
-  EXPECT_EQ(Hosts("slurm", 5, batch).status().message(),
+  EXPECT_EQ(HostsOfTasks("slurm", 5, batch).status().message(),
             "--hosts=slurm: the allocation has 4 task(s), and the table 5 node(s); expected a task for each node");
-  EXPECT_EQ(ExitStatus(Hosts("slurm", 3, batch).status()), 2);
-  EXPECT_THAT(Hosts("slurm", 5).status().message(), HasSubstr("SLURM_JOB_NODELIST is not set; expected to run in"));
+  EXPECT_EQ(ExitStatus(HostsOfTasks("slurm", 3, batch).status()), 2);
+  EXPECT_THAT(HostsOfTasks("slurm", 5).status().message(),
+              HasSubstr("SLURM_JOB_NODELIST is not set; expected to run in"));
   EXPECT_THAT(
-      Hosts("slurm", 2, {{"SLURM_JOB_NODELIST", "n[0-1"}, {"SLURM_TASKS_PER_NODE", "1(x2)"}}).status().message(),
+      HostsOfTasks("slurm", 2, {{"SLURM_JOB_NODELIST", "n[0-1"}, {"SLURM_TASKS_PER_NODE", "1(x2)"}}).status().message(),
       HasSubstr("SLURM_JOB_NODELIST: \"n[0-1\" is no list of hosts"));
-  EXPECT_THAT(Hosts("slurm", 2, {{"SLURM_JOB_NODELIST", "n[0-1]"}, {"SLURM_TASKS_PER_NODE", "2"}}).status().message(),
-              HasSubstr("expected a count for each host"));
+  EXPECT_THAT(
+      HostsOfTasks("slurm", 2, {{"SLURM_JOB_NODELIST", "n[0-1]"}, {"SLURM_TASKS_PER_NODE", "2"}}).status().message(),
+      HasSubstr("expected a count for each host"));
 }
 
 TEST(JobHostsTest, PodsOfAnIndexedJob) {
-  EXPECT_THAT(*Hosts("kubernetes:digits.nodes", 2), ElementsAre("digits-0.nodes", "digits-1.nodes"));
-  EXPECT_THAT(*Hosts("kubernetes:d.s.team.svc/cuda", 1), ElementsAre("d-0.s.team.svc/cuda"));
+  EXPECT_THAT(*HostsOfTasks("kubernetes:digits.nodes", 2), ElementsAre("digits-0.nodes", "digits-1.nodes"));
+  EXPECT_THAT(*HostsOfTasks("kubernetes:d.s.team.svc/cuda", 1), ElementsAre("d-0.s.team.svc/cuda"));
   for (const char* names : {"kubernetes:", "kubernetes:digits", "kubernetes:digits.", "kubernetes:.nodes"}) {
-    EXPECT_THAT(Hosts(names, 2).status().message(), HasSubstr("expected kubernetes:JOB.SERVICE")) << names;
+    EXPECT_THAT(HostsOfTasks(names, 2).status().message(), HasSubstr("expected kubernetes:JOB.SERVICE")) << names;
   }
 }
 
 TEST(JobHostsTest, OnlyTheHostOfRankZeroHasAVariable) {
-  EXPECT_THAT(*Hosts("ranks", 2, {{"MASTER_ADDR", "a"}, {"WORLD_SIZE", "2"}, {"LOCAL_WORLD_SIZE", "2"}}),
+  EXPECT_THAT(*HostsOfTasks("ranks", 2, {{"MASTER_ADDR", "a"}, {"WORLD_SIZE", "2"}, {"LOCAL_WORLD_SIZE", "2"}}),
               ElementsAre("a", "a"));
-  EXPECT_THAT(
-      Hosts("ranks", 2, {{"MASTER_ADDR", "a"}, {"WORLD_SIZE", "2"}, {"LOCAL_WORLD_SIZE", "1"}}).status().message(),
-      HasSubstr("of the 2 tasks, 1 run on MASTER_ADDR (LOCAL_WORLD_SIZE)"));
-  EXPECT_THAT(Hosts("ranks", 2, {{"MASTER_ADDR", "a"}, {"WORLD_SIZE", "2"}}).status().message(),
+  EXPECT_THAT(HostsOfTasks("ranks", 2, {{"MASTER_ADDR", "a"}, {"WORLD_SIZE", "2"}, {"LOCAL_WORLD_SIZE", "1"}})
+                  .status()
+                  .message(),
+              HasSubstr("of the 2 tasks, 1 run on MASTER_ADDR (LOCAL_WORLD_SIZE)"));
+  EXPECT_THAT(HostsOfTasks("ranks", 2, {{"MASTER_ADDR", "a"}, {"WORLD_SIZE", "2"}}).status().message(),
               HasSubstr("expected --hosts=HOST,... in the order of RANK"));
-  EXPECT_THAT(Hosts("ranks", 2, {{"WORLD_SIZE", "2"}}).status().message(), HasSubstr("MASTER_ADDR is not set"));
-  EXPECT_THAT(
-      Hosts("ranks", 3, {{"MASTER_ADDR", "a"}, {"WORLD_SIZE", "2"}, {"LOCAL_WORLD_SIZE", "2"}}).status().message(),
-      HasSubstr("WORLD_SIZE has 2 task(s), and the table 3 node(s)"));
+  EXPECT_THAT(HostsOfTasks("ranks", 2, {{"WORLD_SIZE", "2"}}).status().message(), HasSubstr("MASTER_ADDR is not set"));
+  EXPECT_THAT(HostsOfTasks("ranks", 3, {{"MASTER_ADDR", "a"}, {"WORLD_SIZE", "2"}, {"LOCAL_WORLD_SIZE", "2"}})
+                  .status()
+                  .message(),
+              HasSubstr("WORLD_SIZE has 2 task(s), and the table 3 node(s)"));
 }
 
 TEST(JobHostsTest, MasterPortIsForRanks) {
@@ -150,7 +155,7 @@ class HostFileTest : public ::testing::Test {
   ~HostFileTest() override { std::remove(path_.c_str()); }
   StatusOr<std::vector<std::string>> Read(const std::string& text, int nodes) {
     std::ofstream(path_) << text;
-    return Hosts("hostfile:" + path_, nodes);
+    return HostsOfTasks("hostfile:" + path_, nodes);
   }
 
   const std::string path_;
@@ -167,7 +172,7 @@ TEST_F(HostFileTest, FaultsNameTheLine) {
   }
   EXPECT_THAT(Read("a\n", 2).status().message(), HasSubstr("it has 1 task(s), and the table 2 node(s)"));
   std::remove(path_.c_str());
-  EXPECT_EQ(Hosts("hostfile:" + path_, 2).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(HostsOfTasks("hostfile:" + path_, 2).status().code(), StatusCode::kNotFound);
 }
 
 }  // namespace

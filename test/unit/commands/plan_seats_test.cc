@@ -1,6 +1,10 @@
 #include "commands/plan_seats.h"
 
+#include "commands/plan_table.h"
+#include "commands/seat_hosts.h"
+#include "proto/planning.pb.h"
 #include "scheduler/plan/routing_table.h"
+#include "scheduler/planner/layer_time.h"
 #include "test/support/small_job.h"
 
 #include "rendezvous/entry.h"
@@ -41,10 +45,9 @@ class PlanSeatsTest : public testing::Test {
     std::ofstream(folder_ + "/solver.prototxt")
         << "net: \"" << folder_ << "/net.prototxt\" base_lr: 0.1 lr_policy: \"fixed\" " << kJobSolver;
     flags_.solver = folder_ + "/solver.prototxt";
-    flags_.sample = "1,8,8";
     flags_.cache_dir = "none";
-    flags_.conv = 2;
-    flags_.fc = 1;
+    flags_.table.conv = "2";
+    flags_.table.fc = "1";
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
@@ -70,7 +73,8 @@ TEST_F(PlanSeatsTest, EachNodeHasTheAddressOfItsProcess) {
 }
 
 TEST_F(PlanSeatsTest, WhatTheBestTableDoesNotNeedIsTold) {
-  flags_.plan = "auto";
+  flags_.table.plan = "auto";
+  flags_.table.sample = "1,8,8";
   const std::vector<NodeRecord> due = Askers(4);
   const auto planned = MakeSeatPlanner(flags_)(due);
   ASSERT_TRUE(planned.ok()) << planned.status().message();
@@ -90,28 +94,34 @@ TEST_F(PlanSeatsTest, FaultsAreFoundBeforeAnybodyAsks) {
   wrong.solver = folder_ + "/missing";
   EXPECT_EQ(CheckSeatPlan(wrong).code(), StatusCode::kNotFound);
   wrong = flags_;
-  wrong.plan = "best";
+  wrong.table.plan = "best";
   EXPECT_EQ(CheckSeatPlan(wrong).code(), StatusCode::kInvalidArgument);
   wrong = flags_;
-  wrong.fc = -1;
+  wrong.table.fc = "-1";
   EXPECT_EQ(CheckSeatPlan(wrong).code(), StatusCode::kInvalidArgument);
   wrong = flags_;
-  wrong.conv = 0;
+  wrong.table.conv = "0";
   EXPECT_EQ(CheckSeatPlan(wrong).code(), StatusCode::kInvalidArgument);
 }
 
 TEST_F(PlanSeatsTest, TwoPlansAreToldApart) {
   SeatPlanFlags other = flags_;
   EXPECT_EQ(other.request(), flags_.request());
-  other.fc = 2;
+  other.table.fc = "2";
   EXPECT_NE(other.request(), flags_.request());
+  other = flags_;
+  other.table.shares = "a:2";
+  EXPECT_NE(other.request(), flags_.request());
+  other = flags_;
+  other.table.fc = "2";
   EXPECT_EQ(NodesWantedBy(flags_).total(), 3);
-  other.plan = "auto";
+  other.table.plan = "auto";
   EXPECT_EQ(NodesWantedBy(other).any, 4);
 }
 
 TEST_F(PlanSeatsTest, ProcessesOfOneHostShareItsCoresMemoryAndLink) {
-  flags_.plan = "auto";
+  flags_.table.plan = "auto";
+  flags_.table.sample = "1,8,8";
   std::vector<NodeRecord> apart = Askers(4), together = Askers(4);
   for (int i = 0; i < 4; ++i) {
     apart[i].set_host_id(i + 1);
@@ -169,9 +179,9 @@ TEST_F(PlanSeatsTest, NodesOfTheServersOwnHostAreDialledFromOthers) {
 TEST_F(PlanSeatsTest, FlagsOfTheTableAreHeeded) {
   flags_.table.tls = true;
   flags_.table.micro_batches = 2;
-  flags_.table.split = {"ip1:INPUTS"};
+  flags_.table.split = "ip1:INPUTS";
   flags_.table.job = "mine";
-  flags_.fc = 2;
+  flags_.table.fc = "2";
   ASSERT_TRUE(CheckSeatPlan(flags_).ok()) << CheckSeatPlan(flags_).message();
   std::vector<NodeRecord> due = Askers(4);
   for (NodeRecord& record : due) record.set_address(0, "10.0.0.1");
@@ -184,10 +194,147 @@ TEST_F(PlanSeatsTest, FlagsOfTheTableAreHeeded) {
   flags_.table.beside = true;
   EXPECT_EQ(NodesWantedBy(flags_).total(), 2) << "both shards lie on conv nodes";
   EXPECT_TRUE(CheckSeatPlan(flags_).ok()) << CheckSeatPlan(flags_).message();
-  flags_.table.split = {"nowhere:INPUTS"};
+  flags_.table.split = "nowhere:INPUTS";
   EXPECT_FALSE(CheckSeatPlan(flags_).ok()) << "before anybody waits";
-  flags_.plan = "auto";
+  flags_.table.plan = "auto";
   EXPECT_NE(CheckSeatPlan(flags_).message().find("does not go with --plan=auto"), std::string::npos);
+}
+
+/// What the node of each host is, by its name in the table.
+std::map<std::string, const NodeConfig*> NodesByHost(const TableRecord& table, const std::vector<NodeRecord>& due) {
+  std::map<std::string, const NodeConfig*> nodes;
+  for (const NodeRecord& record : due) {
+    for (int i = 0; i < table.seat_size(); ++i) {
+      if (table.seat(i).nonce() == record.nonce()) nodes[record.host_name()] = &table.config().node(i);
+    }
+  }
+  return nodes;
+}
+
+/// Conv nodes of hosts c, a, b and so on, in the order in which they ask.
+std::vector<NodeRecord> ConvNodesOf(const std::vector<std::string>& hosts) {
+  std::vector<NodeRecord> waiting = Askers(static_cast<int>(hosts.size()));
+  for (size_t i = 0; i < hosts.size(); ++i) {
+    waiting[i].set_host_name(hosts[i]);
+    waiting[i].set_host_id(i + 1);
+    waiting[i].set_address(0, "10.0.1." + std::to_string(hosts[i][0]));
+  }
+  return waiting;
+}
+
+TEST_F(PlanSeatsTest, AShareIsOfItsHostInWhateverOrderNodesAsk) {
+  flags_.table.conv = "3";
+  flags_.table.fc = "0";
+  flags_.table.shares = "big.example:2,10.0.1.109:3,elsewhere:7";  // by its name, and m by its address
+  ASSERT_TRUE(CheckSeatPlan(flags_).ok()) << CheckSeatPlan(flags_).message();
+  std::vector<std::string> hosts = {"big.example", "m", "small"};
+  do {
+    const auto due = ChooseNodes(ConvNodesOf(hosts), NodesWantedBy(flags_));
+    ASSERT_EQ(due.size(), 3U);
+    const auto planned = MakeSeatPlanner(flags_)(due);
+    ASSERT_TRUE(planned.ok()) << planned.status().message();
+    const auto nodes = NodesByHost(*planned, due);
+    EXPECT_EQ(nodes.at("big.example")->share(), 2);
+    EXPECT_EQ(nodes.at("m")->share(), 3);
+    EXPECT_EQ(nodes.at("small")->share(), 1);
+  } while (std::next_permutation(hosts.begin(), hosts.end()));
+  for (const auto& [wrong, said] :
+       {std::pair("2,1", "nodes ask in any order; expected HOST:SHARE"), std::pair("a:0", "a share of 1 or more"),
+        std::pair("a:x", "HOST:SHARE with a number"), std::pair("a:", "a share of 1 or more")}) {
+    flags_.table.shares = wrong;
+    const Status status = CheckSeatPlan(flags_);
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << wrong;
+    EXPECT_NE(status.message().find(said), std::string::npos) << status.message();
+  }
+  flags_.table.shares = "a:2";
+  flags_.table.batch_per_replica = true;
+  EXPECT_NE(CheckSeatPlan(flags_).message().find("PER_REPLICA"), std::string::npos) << "before anybody waits";
+}
+
+TEST_F(PlanSeatsTest, SeveralStagesAreFilledInTheOrderOfHosts) {
+  flags_.table.conv = "2,1";
+  flags_.table.fc = "1,1";
+  EXPECT_NE(CheckSeatPlan(flags_).message().find("--cut"), std::string::npos) << CheckSeatPlan(flags_).message();
+  flags_.table.cut = "pool1,ip1,ip2";
+  ASSERT_TRUE(CheckSeatPlan(flags_).ok()) << CheckSeatPlan(flags_).message();
+  EXPECT_EQ(NodesWantedBy(flags_).conv, 3);
+  EXPECT_EQ(NodesWantedBy(flags_).fc, 2);
+  const auto due = ChooseNodes(ConvNodesOf({"e", "d", "c", "b", "a"}), NodesWantedBy(flags_));
+  ASSERT_EQ(due.size(), 5U);
+  const auto planned = MakeSeatPlanner(flags_)(due);
+  ASSERT_TRUE(planned.ok()) << planned.status().message();
+  const auto nodes = NodesByHost(*planned, due);
+  const std::map<std::string, int> stages = {{"a", 0}, {"b", 0}, {"c", 1}, {"d", 2}, {"e", 3}};
+  for (const auto& [host, stage] : stages) EXPECT_EQ(nodes.at(host)->stage(), stage) << host;
+  flags_.table.cut.clear();
+  flags_.table.plan = "auto";
+  EXPECT_NE(CheckSeatPlan(flags_).message().find("--conv asks for 2 stages, and --plan=auto chooses these"),
+            std::string::npos);
+}
+
+TEST_F(PlanSeatsTest, NodesOfAHostThatIsLeftOutHaveNoPlace) {
+  flags_.table.fc = "0";
+  flags_.table.exclude = "b,10.0.1.100";
+  const NodesWanted wanted = NodesWantedBy(flags_);
+  EXPECT_TRUE(ChooseNodes(ConvNodesOf({"a", "b.example.com"}), wanted).empty());
+  const auto due = ChooseNodes(ConvNodesOf({"a", "b.example.com", "c", "d"}), wanted);
+  ASSERT_EQ(due.size(), 2U);
+  EXPECT_EQ(due[0].host_name(), "a");
+  EXPECT_EQ(due[1].host_name(), "c");
+}
+
+TEST_F(PlanSeatsTest, AProfileIsOfTheHostThatItNames) {
+  flags_.table.plan = "auto";
+  flags_.table.sample = "1,8,8";
+  flags_.table.fc = "0";
+  PlanFlags own;
+  own.solver = flags_.solver;
+  own.sample = "1,8,8";
+  own.cache_dir = "none";
+  own.hosts = "b";
+  auto profile = ProfileSolver(own);
+  ASSERT_TRUE(profile.ok()) << profile.status().message();
+  profile->set_threads(8);
+  const auto write = [&](const std::string& host, double times) {
+    ProfileConfig other = *profile;
+    other.set_host(host);
+    for (LayerProfile& layer : *other.mutable_layer()) {
+      for (LayerTiming& timing : *layer.mutable_timing()) {
+        const auto slower = [&](int64_t ns) { return static_cast<int64_t>(static_cast<double>(ns) * times); };
+        timing.set_forward_ns(slower(timing.forward_ns()));
+        timing.set_input_gradient_ns(slower(timing.input_gradient_ns()));
+        timing.set_weight_gradient_ns(slower(timing.weight_gradient_ns()));
+      }
+    }
+    std::ofstream(folder_ + "/" + host + ".profile") << ProfileText(other);
+    return folder_ + "/" + host + ".profile";
+  };
+  // The plan is one node, so small is the net: on the host whose profile says that it is fast.
+  for (const std::string fast : {"a", "c"}) {
+    const std::string slow = fast == "a" ? "c" : "a";
+    flags_.table.profile = write(slow, 1e4) + "," + write(fast, 1);
+    ASSERT_TRUE(CheckSeatPlan(flags_).ok()) << CheckSeatPlan(flags_).message();
+    const auto due = ConvNodesOf({"a", "c"});
+    const auto planned = MakeSeatPlanner(flags_)(due);
+    ASSERT_TRUE(planned.ok()) << planned.status().message();
+    EXPECT_EQ(NodesByHost(*planned, due).count(fast), 1U);
+    EXPECT_EQ(NodesByHost(*planned, due).count(slow), 0U) << "the slow host has a node";
+  }
+  flags_.table.profile = folder_ + "/a.profile," + folder_ + "/a.profile";
+  EXPECT_NE(CheckSeatPlan(flags_).message().find("both of host \"a\""), std::string::npos);
+  flags_.table.profile = folder_ + "/a.profile";
+  flags_.table.plan.clear();
+  flags_.table.sample.clear();
+  EXPECT_NE(CheckSeatPlan(flags_).message().find("--profile goes with --plan=auto"), std::string::npos);
+}
+
+TEST_F(PlanSeatsTest, HostsOfAPlanHaveTheirOwnNamesWhereThoseAreUnique) {
+  std::vector<NodeRecord> due = ConvNodesOf({"a", "b", "b", "what/cuda:0"});
+  EXPECT_EQ(PlannedHostNames(due, {}), (std::vector<std::string>{"a", "b", "host_2", "host_3"}));
+  EXPECT_EQ(PlannedHostNames(due, {{"10.0.1.98", "b.profile"}}),
+            (std::vector<std::string>{"a", "10.0.1.98", "b", "host_3"}));
+  due[1].set_host_id(1);  // of one host with a, in a container
+  EXPECT_EQ(PlannedHostNames(due, {}), (std::vector<std::string>{"a", "a", "b", "host_3"}));
 }
 
 }  // namespace

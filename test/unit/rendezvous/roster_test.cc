@@ -199,6 +199,27 @@ TEST_F(RosterTest, WhatIsOverIsForgotten) {
   EXPECT_EQ(roster_->Forgettable(), std::vector<std::string>{NonceOf(5)});
 }
 
+TEST_F(RosterTest, WhoIsLeftOutIsTold) {
+  roster_ = std::make_unique<Roster>(NodesWanted{.conv = 1, .fc = 1, .exclude = {"10.0.0.2"}}, "", &clock_);
+  Wait(Record(2));
+  EXPECT_EQ(Answer(2).kind(), RendezvousAnswer::NOT_NEEDED);
+  EXPECT_EQ(Answer(2).text(), "this host is left out (--exclude=10.0.0.2)");
+  Wait(Record(1));
+  EXPECT_TRUE(HandOut().empty());
+  EXPECT_NE(Answer(1).text().find("1 ask, 1 conv"), std::string::npos) << Answer(1).text();
+  Wait(Record(3));
+  EXPECT_EQ(HandOut(), (std::vector<std::string>{NonceOf(1), NonceOf(3)}));
+  EXPECT_EQ(roster_->table()->unneeded(0), NonceOf(2)) << "for those who do not know the flags";
+  // Left out later: whoever has an entry keeps it.
+  roster_ = std::make_unique<Roster>(NodesWanted{.conv = 1, .fc = 1, .exclude = {"host"}}, "", &clock_);
+  TableRecord table;
+  table.set_incarnation(1);
+  table.add_seat()->set_nonce(NonceOf(1));
+  roster_->SetTable(table);
+  Say(Record(1), NodeRecord::RUNNING);
+  EXPECT_EQ(Answer(1).kind(), RendezvousAnswer::TABLE);
+}
+
 TEST(ChooseNodesTest, TakesAnyWhereThePlanDecides) {
   EXPECT_TRUE(ChooseNodes({Record(1, "fc")}, {.any = 2}).empty());
   EXPECT_EQ(ChooseNodes({Record(2, "fc"), Record(1, "fc")}, {.any = 2})[0].nonce(), NonceOf(1));
