@@ -9,6 +9,7 @@
 #include "commands/launch.h"
 #include "commands/signals.h"
 #include "commands/survey.h"
+#include "commands/table_options.h"
 #include "commands/time_limit.h"
 #include "node/doctor.h"
 #include "node/job_files.h"
@@ -40,10 +41,6 @@ DEFINE_string(routing, "",
 DEFINE_string(run_id, "",
               "id of the run, the same on all its nodes, where the table is handed out; empty: the scheduler's");
 DEFINE_string(solver, "", "Caffe solver file, where the table is handed out: in place of the table's");
-DEFINE_int32(conv, 0, "with dir:// or redis://: plan, if no other node does, for so many conv nodes");
-DEFINE_int32(fc, 0, "likewise FC nodes");
-DEFINE_int32(ps, 0, "likewise parameter servers");
-DEFINE_string(plan, "", "auto: plan for --conv and --fc nodes in all the table with the highest throughput");
 DEFINE_string(device, "cpu", "where the table is handed out: what this node computes on, cpu or cuda:N");
 DEFINE_int32(port, 0, "where the table is handed out: the port to listen on; 0: any free one");
 DEFINE_string(
@@ -127,6 +124,34 @@ constexpr char kUsage[] =
   _exit(ExitStatus(status));
 }
 
+/// The flags by which this node plans, if it does.
+TableOptions& Options() {
+  static TableOptions options;
+  return options;
+}
+
+void RegisterFlags() {
+  Options().conv = Options().fc = "0";
+  RegisterTableFlags(
+      __FILE__, &Options(),
+      {{"conv",
+        "with dir:// or redis://: make the table, if no other node does, for so many conv nodes; N1,N2: of two conv "
+        "stages, the second of which begins at the first layer of --cut. Give all nodes that may make it the same "
+        "flags"},
+       {"fc", "likewise FC nodes; K1,K2: of two FC stages"},
+       {"ps", "likewise parameter servers"},
+       {"plan", "auto: plan for --conv and --fc nodes in all the table with the highest throughput"},
+       {"shares",
+        "with --conv: share of the batch of the conv nodes of a host: HOST:SHARE,..., such as big:2,10.0.0.7:3, HOST "
+        "being its name or an address; nodes of other hosts have 1"},
+       {"profile",
+        "with --plan=auto: files with times of the net's layers, separated by commas (hproute --profile=FILE "
+        "--hosts=HOST); each is of the host that it names"},
+       {"exclude",
+        "with --conv or --plan=auto: hosts to leave out, separated by commas; their nodes are told that they are not "
+        "needed, and end with status 0"}});
+}
+
 TableFlags FlagsOfTable() {
   TableFlags flags{.routing = FLAGS_routing,
                    .run_id = FLAGS_run_id,
@@ -136,11 +161,7 @@ TableFlags FlagsOfTable() {
                    .port = FLAGS_port,
                    .address = FLAGS_address,
                    .plan = {}};
-  flags.plan = {FLAGS_solver, {}, FLAGS_cache_dir};
-  flags.plan.table.plan = FLAGS_plan;
-  flags.plan.table.conv = std::to_string(FLAGS_conv);
-  flags.plan.table.fc = std::to_string(FLAGS_fc);
-  flags.plan.table.ps = FLAGS_ps;
+  flags.plan = {FLAGS_solver, Options(), FLAGS_cache_dir};
   return flags;
 }
 
@@ -340,6 +361,7 @@ int main(int argc, char** argv) {
   hp::ExitWhenOutOfMemory();
   FLAGS_logtostderr = true;
   FLAGS_log_year_in_prefix = false;  // Caffe's parse_log.py can't read it
+  hp::RegisterFlags();
   if (hp::ParseFlags({"hpnode", hp::kUsage, 0, 0}, &argc, &argv)) return 0;
   google::InitGoogleLogging(argv[0]);
   bool said = false, ended = false;

@@ -19,9 +19,17 @@ namespace {
 
 constexpr int kTableWaitS = 300;
 
+// Those beside --conv, --fc, --ps and --plan, which say that a node makes the table.
+const char* OtherTableFlag(const TableOptions& options) {
+  return FirstGiven(options, {"staleness", "micro_batches", "cut", "split", "beside", "side_classifiers", "scattered",
+                              "shares", "batch_per_replica", "tls", "job", "sample", "profile", "exclude"});
+}
+
 Status CheckFileFlags(const TableFlags& flags) {
+  const char* const other = OtherTableFlag(flags.plan.table);
   const char* wrong = !flags.run_id.empty()        ? "run_id"
                       : flags.plan.plans()         ? "conv, --fc, --ps and --plan"
+                      : other != nullptr           ? other
                       : !flags.plan.solver.empty() ? "solver"
                       : flags.port != 0            ? "port"
                       : !flags.address.empty()     ? "address"
@@ -29,6 +37,19 @@ Status CheckFileFlags(const TableFlags& flags) {
   if (wrong == nullptr) return OkStatus();
   return InvalidArgument(
       "--%s: the table is a file, which says that; it goes with --routing=dir://, redis:// or tcp://", wrong);
+}
+
+/// Whether a node that asks a rendezvous may make the table by its flags.
+Status CheckPlanFlags(const TableFlags& flags, const HostSettings& host) {
+  if (flags.plan.plans()) {
+    if (flags.plan.table.tls && !host.keys) {
+      return InvalidArgument("--tls needs the job's token: --token_file=FILE (hproute --new_token)");
+    }
+    return CheckSeatPlan(flags.plan);
+  }
+  const char* const other = OtherTableFlag(flags.plan.table);
+  if (other == nullptr) return OkStatus();
+  return InvalidArgument("--%s is of whoever makes the table: it goes with --conv and --fc, or --plan=auto", other);
 }
 
 bool IsLoopback(const std::string& address) { return address == "::1" || address.starts_with("127."); }
@@ -161,7 +182,7 @@ StatusOr<FoundTable> FindTable(const TableFlags& flags, const HostSettings& host
     HP_ASSIGN_OR_RETURN(found.table, RoutingTable::Load(routing.path));
     return found;
   }
-  if (flags.plan.plans()) HP_RETURN_IF_ERROR(CheckSeatPlan(flags.plan));
+  HP_RETURN_IF_ERROR(CheckPlanFlags(flags, host));
   HP_ASSIGN_OR_RETURN(NodeRecord record, DescribeSelf(flags, routing, host, &found.listener));
   HP_ASSIGN_OR_RETURN(std::unique_ptr<JobRendezvous> rendezvous, OpenRendezvous(flags, routing, record.nonce(), host));
   const int64_t wait_ms = int64_t{host.wait_s > 0 ? host.wait_s : kTableWaitS} * 1000;

@@ -92,6 +92,30 @@ class RendezvousTest(cluster.JobTest):
         return nodes
 
 
+def decode_table(entry):
+    """The text of a TableRecord from the bytes of an entry that has no seal: its field 1 alone."""
+    assert entry[:1] == b"\x0a", entry[:16]
+    body = 1
+    while entry[body] & 0x80:  # the length
+        body += 1
+    proto = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../src/proto")
+    return subprocess.run(["protoc", "--proto_path=" + proto, "--decode=hp.TableRecord", "rendezvous.proto"], check=True,
+                          input=entry[body + 1:], stdout=subprocess.PIPE).stdout.decode()
+
+
+# Flags of a node that makes the table where there is no server, the roles of the nodes, and what the table then says.
+TABLES = [
+    (("--conv=2", "--fc=2", "--micro_batches=3", "--split=ip2:INPUTS", "--scattered", "--job=mine", "--cut=ip1",
+      "--shares=%s:2" % os.uname().nodename), ROLES,
+     ("micro_batches: 3", 'layer: "ip2"\\s+by: INPUTS', "boundary: SCATTERED", 'job: "mine"', 'from_layer: "ip1"',
+      "share: 2")),
+    (("--conv=2", "--fc=2", "--beside", "--batch_per_replica", "--ps=1", "--staleness=1"), ("conv", "conv", "ps"),
+     ("part {", "batch: PER_REPLICA", 'serves: "conv"', "staleness: 1")),
+    (("--conv=1,1", "--fc=1,1", "--cut=pool1,ip1,ip2"), ROLES,
+     ('name: "conv_b0"', 'name: "fc_b0"', 'from_layer: "pool1"', 'from_layer: "ip2"')),
+]
+
+
 class ServerTest(RendezvousTest):
     """hpserver."""
 
@@ -438,13 +462,56 @@ class FolderTest(RendezvousTest):
                          "another run has this id: it was started with --solver=solver.prototxt --conv=2 --fc=2")
         self.expect_stop(nodes)
 
+    def test_flags_of_the_table(self):
+        self.make_job(iterations=20)
+        for run, (flags, roles, expected) in enumerate(TABLES):
+            nodes = self.start_nodes(self.routing, self.solver(), "--run_id=%d" % run, *flags, roles=roles)
+            self.expect_all(nodes, 0, "Optimization Done")
+            table = decode_table(self.read("shared/%d/table.1" % run))
+            for text in expected:
+                self.assertRegex(table, text, flags)
+
+    def test_a_plan_with_a_profile(self):
+        self.make_job(iterations=20)
+        profile = "--profile=" + self.path("a.profile")
+        status, text = cluster.run_tool("hproute", self.solver(), profile, "--hosts=elsewhere", "--cache_dir=none")
+        self.assertEqual(status, 0, text)
+        nodes = self.start_nodes(self.routing, self.solver(), "--run_id=7", "--plan=auto", "--conv=2", "--fc=0", profile,
+                                 roles=("conv", "conv"))
+        self.expect_all(nodes, 0, "Optimization Done|the plan needs")
+        self.assertTrue(any('a.profile is of host "elsewhere"' in node.text() for node in nodes))
+
+    def test_hosts_that_are_left_out(self):
+        self.make_job(iterations=20)
+        nodes = self.start_nodes(self.routing, *self.flags(), "--exclude=" + os.uname().nodename)
+        self.expect_all(nodes, 0, "this host is left out")
+
+    def test_flags_that_do_not_go_together(self):
+        self.make_job(iterations=20)
+        for flags, said in ((("--shares=2,1", *PLAN), "nodes ask in any order; expected HOST:SHARE"),
+                            (("--profile=a.profile", *PLAN), "--profile goes with --plan=auto"),
+                            (("--side_classifiers", "--cut=ip1", *PLAN), "--side_classifiers: the net has none"),
+                            (("--tls", *PLAN), "--tls needs the job's token"),
+                            (("--beside",), "--beside is of whoever makes the table"),
+                            (("--scattered", "--plan=auto", *PLAN), "--scattered does not go with --plan=auto")):
+            self.expect_exit(self.start("--role=conv", "--run_id=7", self.solver(), *flags, routing=self.routing), 2, said)
+        self.make_table()
+        self.expect_exit(self.start("--role=conv", "--beside"), 2, "--beside: the table is a file")
+
     def test_token(self):
         self.make_job(iterations=20)
         for name in ("token", "other"):
             self.assertEqual(cluster.run_tool("hproute", "--new_token=" + self.path(name))[0], 0)
         token, other = ("--token_file=" + self.path(name) for name in ("token", "other"))
-        self.expect_all(self.start_nodes(self.routing, token, *self.flags()), 0, "Optimization Done")
-        for flags in ((other,), ()):
+        dialled, port = Wire(self), cluster.free_ports(1)[0]
+        dialled.to = port
+        own = ("--port=%d" % port, "--address=127.0.0.1:%d" % dialled.port)
+        nodes = [self.start("--role=" + role, token, *self.flags(), "--tls", *(own if i == 0 else ()), log=role,
+                            routing=self.routing) for i, role in enumerate(ROLES)]
+        self.expect_all(nodes, 0, "Optimization Done")
+        self.assertGreater(len(dialled.seen), 1000, "nobody dialled the address that the node said")
+        self.assertNotIn(b"conv0", dialled.seen, "nodes speak in clear")
+        for flags in ((other, "--tls"), ()):
             self.expect_exit(self.start("--role=conv", *flags, *self.flags(), routing=self.routing, log="wrong"), 2,
                              "table.1 is sealed by .*token")
 
@@ -516,6 +583,18 @@ class RedisTest(RendezvousTest):
         self.start_redis("--appendonly", "yes", "--appendfsync", "always")
         nodes = self.expect_next_incarnation(nodes, lambda: self.start_nodes(self.routing, *self.flags()), 2)
         self.expect_stop(nodes)
+
+    def test_flags_of_the_table(self):
+        self.make_job(iterations=20)
+        self.start_redis()
+        for run, (flags, roles, expected) in enumerate(TABLES):
+            nodes = self.start_nodes("redis://127.0.0.1:%d/%d" % (self.port, run), self.solver(), *flags, roles=roles)
+            self.expect_all(nodes, 0, "Optimization Done")
+            said = subprocess.run(["redis-cli", "-p", str(self.port), "get", "hpnode:%d:table:1" % run], check=True,
+                                  stdout=subprocess.PIPE)
+            table = decode_table(said.stdout[:-1])  # it ends the line
+            for text in expected:
+                self.assertRegex(table, text, flags)
 
     def test_password_and_a_planted_table(self):
         self.make_job(iterations=20)
