@@ -59,6 +59,11 @@ class LaunchSshTest(cut_link_test.Hosts, launched.Launched):
         self.servers = {}
 
     def tearDown(self):
+        # hplaunch has ended, or does now: then nothing of its job runs on any host, and nobody needs to end it.
+        self.end_processes()
+        self.await_none(self.nodes_of_run().values(), "nodes")
+        self.await_none([pid for server in self.servers.values() for pid in children_of(server.pid)
+                         if "--agent" in command_of(pid)], "agents")
         for server in self.servers.values():
             if server.poll() is None:
                 for pid in [*children_of(server.pid), server.pid]:
@@ -68,7 +73,6 @@ class LaunchSshTest(cut_link_test.Hosts, launched.Launched):
                         pass
             server.wait()
         super().tearDown()
-        self.await_none(self.nodes_of_run().values(), "nodes")
 
     def start_servers(self, names, own_disk=(), size="64m", setup=""):
         """Hosts `names` with sshd, and one for hplaunch, "boss". Those of `own_disk` see a disk of their own where the

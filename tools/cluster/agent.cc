@@ -64,7 +64,7 @@ void Agent::OnTick() {
   LaunchMessage beat;
   beat.mutable_beat();
   Send(beat);
-  if (++silent_ticks_ >= kTicksToGiveUp && !processes_.empty()) {
+  if (++silent_ticks_ >= kTicksToGiveUp && has_started_) {
     status_ =
         Unavailable("nothing heard from hplaunch for 8 s: it is suspended, or the network is cut; ended its nodes");
   }
@@ -180,6 +180,7 @@ void Agent::Start(const ProcessStart& start) {
     return Send(reply);
   }
   processes_[id].pid = child->pid;
+  has_started_ = true;
   loop_.Read(
       child->output,
       [this, id](std::string_view bytes) {

@@ -63,6 +63,7 @@ class Agent {
   FileReceiver receiver_;
   std::string receiving_;             // path
   std::map<int, Process> processes_;  // by hplaunch's id; those that are not reported dead yet
+  bool has_started_ = false;  // nodes, which may have ended since; before, hplaunch may be busy with other hosts
   int silent_ticks_ = 0;
   bool input_ended_ = false;
   Status status_;
