@@ -203,17 +203,76 @@ class LaunchSshTest(cut_link_test.Hosts, launched.Launched):
     def test_spares_without_a_shared_disk_need_copies(self):
         self.make_job_with_snapshots()
         job = self.start_on(["a", "b"], "--spares=10.213.7.4", own_disk=["b"], spares=["c"])
-        self.expect_exit(job, 2, r"(?m)^hplaunch: --spares: the hosts do not share the folder of snapshots, "
-                                 r'\S*/run/snapshots: .*write "snapshot_copies: 2" into the table')
+        self.expect_exit(job, 2, r"(?m)^hplaunch: --spares: the folder of snapshots of host 10\.213\.7\.2, "
+                                 r"\S*/run/snapshots, is not shared by host 10\.213\.7\.3: .*let all hosts and spares "
+                                 r'share that folder .*write "snapshot_copies: 2" into the table')
         self.assertEqual(self.nodes_of_run(), {})
         # Nor does it say so of a disk that is shared, or leave anything there.
         self.make_table(conv=1, fc=1, hosts=[self.addresses_of["a"], self.addresses_of["c"]])
-        job = self.launch_here("--spares=10.213.7.3")
+        job = self.launch_here("--spares=" + self.addresses_of["boss"])
         self.await_launched(job)
         job.send(signal.SIGTERM)
         self.expect_exit(job, 5)
+        self.expect_no_nonce()
+
+    def expect_no_nonce(self):
         for _, _, names in os.walk(self.path("run")):
-            self.assertFalse([name for name in names if "probe" in name], names)
+            self.assertFalse([name for name in names if "nonce" in name], names)
+
+    def expect_refused_spare(self, spare, *ways_out):
+        job = self.launch_here("--max_restarts=1", "--spares=" + spare)
+        self.expect_exit(job, 2, r"(?m)^hplaunch: --spares: the folder of snapshots of host 10\.213\.7\.2, "
+                                 r"\S*/run/snapshots, is not shared by spare %s: .*let all hosts and spares share "
+                                 r"that folder" % re.escape(spare), *ways_out)
+        self.assertEqual(self.nodes_of_run(), {})
+        self.assertNotIn("started", job.text())
+        self.expect_no_nonce()
+        self.assertEqual([name for name in self.on_disk_of("c") if "nonce" in name], [])
+
+    def on_disk_of(self, name):
+        """What lies below the run's folder of a host, as it sees it."""
+        found = subprocess.run(["nsenter", "--mount", "--target=%d" % self.servers[name].pid, "find", self.path("run")],
+                               stdout=subprocess.PIPE, check=True)
+        return found.stdout.decode().split()
+
+    def test_a_spare_that_does_not_share_the_folder_is_found_at_the_start(self):
+        self.make_job_with_snapshots()
+        self.start_servers(["a", "b", "c"], own_disk=["c"])
+        a, b, c = (self.addresses_of[name] for name in ("a", "b", "c"))
+        self.make_table(conv=1, fc=1, hosts=[a, b])
+        self.expect_refused_spare(c, r'or write "snapshot_copies: 2" into the table, so that a second host')
+        # Of a job on one host, the second way needs another one.
+        self.make_table(conv=1, fc=1, hosts=[a, a])
+        self.expect_refused_spare(c, r'or have nodes on a second host and "snapshot_copies: 2" in the table')
+        # With copies nobody minds; and one that shares the folder is a spare like any other.
+        self.make_table(conv=1, fc=1, hosts=[a, b], extra="snapshot_copies: 2")
+        for spare, hosts in ((c, None), (b, [a, a])):
+            if hosts:
+                self.make_table(conv=1, fc=1, hosts=hosts)
+            job = self.launch_here("--spares=" + spare)
+            self.await_launched(job)
+            job.send(signal.SIGTERM)
+            self.expect_exit(job, 5)
+            self.expect_no_nonce()
+
+    def test_a_spare_that_cannot_be_used(self):
+        self.make_job_with_snapshots()
+        self.start_servers(["a", "b"])
+        self.make_table(conv=1, fc=1, hosts=[self.addresses_of["a"]] * 2)
+        known = self.read("ssh/known_hosts").decode()
+        self.write("ssh/known_hosts", known.splitlines(True)[0])
+        self.expect_exit(self.launch_here("--spares=10.213.7.3"), 2,
+                         r"(?m)^hplaunch: --spares: host 10\.213\.7\.3: ssh does not know its key")
+        # It may come up later.
+        self.write("ssh/known_hosts", known)
+        self.servers["b"].kill()
+        self.servers["b"].wait()
+        job = self.launch_here("--spares=10.213.7.3")
+        self.await_launched(job)
+        job.send(signal.SIGTERM)
+        self.expect_exit(job, 5, r"--spares: whether 10\.213\.7\.3 shares the folder of snapshots is not known: "
+                                 r"host 10\.213\.7\.3: cannot be reached: ")
+        self.expect_no_nonce()
 
     def test_a_planned_table_gets_copies_where_there_are_spares(self):
         self.make_job_with_snapshots()

@@ -85,16 +85,33 @@ void AgentSet::OpenLink(Host* host) {
   host->link->Send(hello);
 }
 
+void AgentSet::Open(const std::string& name, bool needed) {
+  if (IsConnected(name)) return;
+  Disconnect(name);
+  auto host = std::make_unique<Host>();
+  host->name = name;
+  host->needed = needed;
+  Host* const added = (hosts_[name] = std::move(host)).get();
+  OpenLink(added);
+}
+
 Status AgentSet::Connect(const std::vector<std::string>& hosts) {
-  for (const std::string& name : hosts) {
-    if (IsConnected(name)) continue;
-    Disconnect(name);
-    auto host = std::make_unique<Host>();
-    host->name = name;
-    Host* const added = (hosts_[name] = std::move(host)).get();
-    OpenLink(added);
-  }
+  for (const std::string& name : hosts) Open(name, true);
   return AwaitHosts(hosts, [](const Host& host) { return host.ready; });
+}
+
+StatusOr<std::map<std::string, Status>> AgentSet::TryConnect(const std::vector<std::string>& hosts) {
+  for (const std::string& name : hosts) Open(name, false);
+  HP_RETURN_IF_ERROR(AwaitHosts(hosts, [](const Host& host) { return host.ready || host.lost; }));
+  std::map<std::string, Status> results;
+  for (const std::string& name : hosts) {
+    Find(name)->needed = true;
+    results[name] = Find(name)->fault;
+  }
+  for (const auto& [name, result] : results) {
+    if (!result.ok()) Disconnect(name);
+  }
+  return results;
 }
 
 void AgentSet::Disconnect(const std::string& name) {
@@ -133,7 +150,7 @@ Status AgentSet::Await(const std::function<bool()>& done, bool all_needed) {
 
 Status AgentSet::FirstFault() const {
   for (const auto& [name, host] : hosts_) {
-    if (!host->fault.ok()) return host->fault;
+    if (host->needed && !host->fault.ok()) return host->fault;
   }
   return OkStatus();
 }

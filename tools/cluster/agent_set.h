@@ -47,6 +47,9 @@ class AgentSet {
   /// @return kUnavailable: a host can't be reached; kFailedPrecondition: its key is unknown, or it has another version;
   /// kNotFound: no hplaunch there.
   Status Connect(const std::vector<std::string>& hosts);
+  /// Likewise, but one that fails fails alone: it is disconnected again.
+  /// @return what became of each host, errors as Connect's; or the status of Interrupt.
+  StatusOr<std::map<std::string, Status>> TryConnect(const std::vector<std::string>& hosts);
   /// Ends an agent and all that it started, if there is one. Not waited for.
   void Disconnect(const std::string& host);
   bool IsConnected(const std::string& host) const;
@@ -98,6 +101,7 @@ class AgentSet {
     std::string name;
     std::unique_ptr<HostLink> link;
     bool ready = false, lost = false;
+    bool needed = true;  // false: its fault is none of others' requests
     std::vector<int> ports;
     std::deque<Pending> files;             // to put; the first is announced
     std::unique_ptr<FileSender> sender;    // of the first
@@ -105,6 +109,7 @@ class AgentSet {
     bool answered = false, there = false;  // what MoveFolder, Has or Remove asked
   };
 
+  void Open(const std::string& name, bool needed);
   void OpenLink(Host* host);
   void OnMessage(Host* host, const LaunchMessage& message);
   void OnHello(Host* host, const LaunchHello& hello);

@@ -38,10 +38,11 @@ DEFINE_string(resume, "",
 DEFINE_string(weights, "", "Take initial weights from this .caffemodel of this host.");
 DEFINE_int32(max_restarts, 0,
              "How often to start the job again, from its newest complete snapshot, when a node was lost (exit 4).");
-DEFINE_string(spares, "",
-              "Hosts, separated by commas, that take the place of lost ones at a restart. A host also is replaced when "
-              "nodes of it have failed twice. Where hosts share no folder for snapshots, the table needs "
-              "snapshot_copies: 2.");
+DEFINE_string(
+    spares, "",
+    "Hosts, separated by commas, that take the place of lost ones at a restart. A host also is replaced when "
+    "nodes of it have failed twice. Where hosts and spares do not all share the folder of snapshots, the table "
+    "needs snapshot_copies: 2.");
 DEFINE_string(
     exclude, "",
     "Hosts to leave out, separated by commas: those that hpctl status or a log calls slow. Of a table of yours, "

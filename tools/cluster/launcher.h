@@ -64,12 +64,16 @@ class Launcher {
   Status ChoosePorts();
   Status WriteFiles();
   Status PutResumed();
-  Status CheckCopies();
-  StatusOr<bool> SnapshotsAreShared();
   Status CheckData();
   Status Stage(const std::vector<std::string>& hosts);
   StatusOr<std::map<std::string, Answered>> AskForData();
   void StartNodes();
+
+  // Whether snapshots outlive the host that writes them; launcher_copies.cc.
+  Status CheckCopies();
+  StatusOr<std::vector<std::string>> ReachableSpares();
+  StatusOr<std::vector<std::string>> HostsWithoutSnapshots(const std::vector<std::string>& hosts);
+  Status NotShared(const std::vector<std::string>& without) const;
 
   Status RunOnce();
   Status Watch();

@@ -1,7 +1,6 @@
 // How an incarnation of a job comes up: agents, ports, files, data, nodes, in this order.
 #include "base/format.h"
 #include "base/host.h"
-#include "base/pending_file.h"
 #include "base/words.h"
 #include "checkpoint/snapshot.h"
 #include "tools/cluster/launcher.h"
@@ -98,42 +97,6 @@ Status Launcher::PutResumed() {
   HP_ASSIGN_OR_RETURN(std::vector<std::string> paths, FilesOfSnapshot(options_.resume));
   for (std::string& path : paths) path = fs::absolute(path).lexically_normal().string();  // a state may name its model
   return agents_->PutFiles(hosts_, paths);
-}
-
-// A spare can take the place of a host only if the snapshots are not lost with that one.
-Status Launcher::CheckCopies() {
-  if (options_.spares.empty() || hosts_.size() < 2 || options_.files.table.snapshot_copies() > 1) return OkStatus();
-  HP_ASSIGN_OR_RETURN(const bool shared, SnapshotsAreShared());
-  if (shared) return OkStatus();
-  if (options_.choose_ports) {  // the table is our own
-    LOG(INFO) << "the hosts share no folder for snapshots, and there are spares: a second host writes each one too "
-              << "(snapshot_copies: 2)";
-    options_.files.table.set_snapshot_copies(2);
-    return OkStatus();
-  }
-  return FailedPrecondition(
-      "--spares: the hosts do not share the folder of snapshots, %s: a host that is lost takes them with it; write "
-      "\"snapshot_copies: 2\" into the table, so that a second host has them too, or set snapshot_prefix in the solver "
-      "to a folder that all hosts share",
-      fs::path(options_.files.solver.snapshot_prefix()).parent_path().c_str());
-}
-
-// A file with a drawn name that one host gets, and all others see, or not.
-StatusOr<bool> Launcher::SnapshotsAreShared() {
-  const std::string name = ".hplaunch_probe_" + NewRunId(), here = options_.folder + "/" + name;
-  const std::string there = (fs::path(options_.files.solver.snapshot_prefix()).parent_path() / name).string();
-  HP_RETURN_IF_ERROR(WriteWholeFile(here, "written by hplaunch to see which hosts share this folder\n"));
-  const Status put = agents_->PutFiles({hosts_[0]}, {here}, here, there);
-  std::error_code ignored;
-  fs::remove(here, ignored);
-  HP_RETURN_IF_ERROR(put);
-  bool shared = true;
-  for (const std::string& host : hosts_) {
-    HP_ASSIGN_OR_RETURN(const bool has, agents_->Has(host, there));
-    shared = shared && has;
-  }
-  HP_RETURN_IF_ERROR(agents_->Remove(hosts_[0], there));
-  return shared;
 }
 
 StatusOr<std::map<std::string, Answered>> Launcher::AskForData() {
