@@ -76,25 +76,16 @@ void CheckNumbers(const caffe::SolverParameter& solver, Faults* faults) {
 }
 
 void CheckNets(const caffe::SolverParameter& solver, Faults* faults) {
-  faults->Unsupported(solver.has_train_net_param(), "train_net_param");
-  faults->Unsupported(solver.test_net_param_size() > 0, "test_net_param");
-  faults->Unsupported(solver.has_train_state(), "train_state");
-  faults->Unsupported(solver.test_state_size() > 0, "test_state");
   faults->Unsupported(solver.weights_size() > 0, "weights");
-  faults->AddIf(solver.has_net() && solver.has_train_net(), "net and train_net are both set; expected one of them");
-  const bool has_param = solver.has_net_param() || solver.has_train_net_param();
-  faults->AddIf(!solver.has_net() && !solver.has_train_net() && !has_param,
-                "net: missing; expected the file of the net (or train_net)");
+  faults->AddIf(!solver.has_net() && !solver.has_net_param(), "net: missing; expected the file of the net");
 }
 
 void CheckTests(const caffe::SolverParameter& solver, Faults* faults) {
-  faults->Unsupported(solver.test_net_size() > 1, "test_net, several of them");
   faults->Unsupported(solver.test_iter_size() > 1, "test_iter, several of them");
   faults->Unsupported(solver.test_compute_loss(), "test_compute_loss: true");
   faults->AddIf(solver.test_interval() < 0, Format("test_interval: %d; expected at least 0", solver.test_interval()));
   faults->AddIf(solver.test_interval() == 0 && solver.test_iter_size() > 0,
                 "test_interval: missing; test_iter needs it");
-  faults->AddIf(solver.test_net_size() > 0 && solver.test_iter_size() == 0, "test_iter: missing; test_net needs it");
   for (int iterations : solver.test_iter()) {
     faults->AddIf(iterations < 1, Format("test_iter: %d; expected at least 1", iterations));
   }

@@ -46,12 +46,36 @@ bool IsSet(const caffe::SolverParameter& solver, const char* name) {
 
 // Caffe moves at most one step an iteration, so only increasing values mean the same to it as to us.
 Status CheckStepValues(const caffe::SolverParameter& solver) {
+  if (solver.stepvalue_size() > 1 && solver.stepvalue(1) <= solver.warmup_iter()) {
+    return InvalidArgument("stepvalue: %d is within warmup_iter: %d; expected at most one there", solver.stepvalue(1),
+                           solver.warmup_iter());
+  }
   for (int i = 0; i < solver.stepvalue_size(); ++i) {
     const int least = i == 0 ? 1 : solver.stepvalue(i - 1) + 1;
     if (solver.stepvalue(i) < least) {
       return InvalidArgument("stepvalue: %d at position %d; expected increasing values of at least 1",
                              solver.stepvalue(i), i + 1);
     }
+  }
+  return OkStatus();
+}
+
+Status CheckForkFields(const caffe::SolverParameter& solver) {
+  if (solver.warmup_iter() < 0) {
+    return InvalidArgument("warmup_iter: %d; expected at least 0", solver.warmup_iter());
+  }
+  if (!(solver.warmup_start_lr() >= 0) || std::isinf(solver.warmup_start_lr())) {
+    return InvalidArgument("warmup_start_lr: %g; expected a finite number of at least 0", solver.warmup_start_lr());
+  }
+  if (solver.has_warmup_start_lr() && solver.warmup_iter() == 0) {
+    return InvalidArgument("warmup_start_lr: needs warmup_iter, which is missing");
+  }
+  if (solver.has_min_lr() && !(solver.min_lr() >= 0 && solver.min_lr() <= solver.base_lr())) {
+    return InvalidArgument("min_lr: %g; expected at least 0, and at most base_lr", solver.min_lr());
+  }
+  if (solver.has_min_lr() && solver.lr_policy() != "poly") {
+    return InvalidArgument("min_lr: is of lr_policy \"poly\" (NVIDIA's Caffe); \"%s\" has none",
+                           solver.lr_policy().c_str());
   }
   return OkStatus();
 }
@@ -74,6 +98,7 @@ Status CheckLearningRate(const caffe::SolverParameter& solver) {
   if (rule->policy == Policy::kStep && solver.stepsize() <= 0) {
     return InvalidArgument("stepsize: %d; expected at least 1", solver.stepsize());
   }
+  HP_RETURN_IF_ERROR(CheckForkFields(solver));
   return rule->policy == Policy::kMultistep ? CheckStepValues(solver) : OkStatus();
 }
 
@@ -90,6 +115,10 @@ float LearningRate(const caffe::SolverParameter& solver, int iter) {
 
 float LearningRate(const caffe::SolverParameter& solver, float base_lr, int iter) {
   const double base = base_lr, gamma = solver.gamma(), power = solver.power();
+  if (iter < solver.warmup_iter()) {
+    const double start = solver.warmup_start_lr();
+    return start + (base - start) * iter / solver.warmup_iter();
+  }
   switch (FindRule(solver.lr_policy())->policy) {
     case Policy::kFixed:
       return base_lr;
@@ -101,7 +130,8 @@ float LearningRate(const caffe::SolverParameter& solver, float base_lr, int iter
     case Policy::kInv:
       return base * std::pow(1 + gamma * iter, -power);
     case Policy::kPoly:
-      return base * std::pow(1 - static_cast<double>(iter) / solver.max_iter(), power);
+      return solver.min_lr() +
+             (base - solver.min_lr()) * std::pow(1 - static_cast<double>(iter) / solver.max_iter(), power);
     case Policy::kSigmoid:
       return base / (1 + std::exp(-gamma * (iter - solver.stepsize())));
   }

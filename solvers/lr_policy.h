@@ -9,13 +9,15 @@ namespace hp {
 /// CheckSolver's.
 /// @return kInvalidArgument with the first fault: no or an unknown policy, or a field that it needs is missing or out
 /// of range. stepvalues must increase from 1 up: Caffe takes at most one step an iteration, so others would mean
-/// something else there.
+/// something else there. And the fields of other Caffes: warmup_iter, warmup_start_lr, min_lr.
 Status CheckLearningRate(const caffe::SolverParameter& solver);
 
 /// The learning rate of update `iter` (from 0), without lr_mult. A function of the solver file and `iter` alone, so a
 /// resumed run needs no state: multistep counts the stepvalues that are <= iter.
 /// @param solver has passed CheckSolver.
-/// Source: Caffe, src/caffe/solvers/sgd_solver.cpp, SGDSolver::GetLearningRate.
+/// With warmup_iter the first updates have rates on the line from warmup_start_lr to base_lr, and the policy counts
+/// from the beginning. Source: Caffe, src/caffe/solvers/sgd_solver.cpp, SGDSolver::GetLearningRate; for the warm-up and
+/// min_lr the same file of Intel's and NVIDIA's Caffe.
 float LearningRate(const caffe::SolverParameter& solver, int iter);
 /// The same, with `base_lr` in place of the solver's.
 float LearningRate(const caffe::SolverParameter& solver, float base_lr, int iter);

@@ -2,6 +2,7 @@
 
 #include "base/format.h"
 #include "proto/placed_text.h"
+#include "proto/solver_nets.h"
 
 #include <sstream>
 
@@ -39,21 +40,15 @@ int LineOfFirstField(const std::string& fault, const TextFormat::ParseInfoTree& 
   return field == nullptr ? 0 : tree.GetLocation(field, field->is_repeated() ? 0 : -1).line + 1;
 }
 
-template <typename Message, typename Line>
-Status WithPlace(const Status& status, const std::string& path, const Line& line_of) {
-  const std::string layer = LayerNamedBy(status.message());
-  if (status.ok() || layer.empty()) return status;
-  Message message;
-  TextFormat::ParseInfoTree tree;
-  if (!ReadPlacedText(path, &message, &tree).ok()) return status;
-  const int line = line_of(layer, message, tree);
-  return line == 0 ? status : status.Prepend(Format("%s:%d", path.c_str(), line));
-}
-
 }  // namespace
 
 Status AtLayer(const Status& status, const std::string& path) {
-  return WithPlace<caffe::NetParameter>(status, path, LineOf);
+  const std::string layer = LayerNamedBy(status.message());
+  caffe::NetParameter net;
+  TextFormat::ParseInfoTree tree;
+  if (status.ok() || layer.empty() || !ReadPlacedText(path, &net, &tree).ok()) return status;
+  const int line = LineOf(layer, net, tree);
+  return line == 0 ? status : status.Prepend(Format("%s:%d", path.c_str(), line));
 }
 
 Status AtFile(const Status& status, const std::string& path) {
@@ -61,15 +56,23 @@ Status AtFile(const Status& status, const std::string& path) {
 }
 
 Status AtLayer(const Status& status, const caffe::SolverParameter& solver, const std::string& solver_path) {
-  if (!solver.has_net_param()) return AtLayer(status, solver.net());
-  return WithPlace<caffe::SolverParameter>(
-      status, solver_path,
-      [](const std::string& layer, const caffe::SolverParameter& read, const TextFormat::ParseInfoTree& tree) {
-        const auto* field =
-            caffe::SolverParameter::descriptor()->FindFieldByNumber(caffe::SolverParameter::kNetParamFieldNumber);
-        TextFormat::ParseInfoTree* const inner = tree.GetTreeForNested(field, -1);
-        return inner == nullptr ? 0 : LineOf(layer, read.net_param(), *inner);
-      });
+  const std::string layer = LayerNamedBy(status.message());
+  if (status.ok() || layer.empty()) return status;
+  if (solver.has_net()) return AtLayer(status, solver.net());
+  // The net may have been made of several.
+  caffe::SolverParameter read;
+  TextFormat::ParseInfoTree tree;
+  if (!ReadPlacedText(solver_path, &read, &tree).ok()) return status;
+  const NetPlaces places = PlacesOfNets(solver_path, read, &tree);
+  for (const auto& [net, of_net] : places.inside) {
+    const int line = of_net == nullptr ? 0 : LineOf(layer, *net, *of_net);
+    if (line > 0) return status.Prepend(Format("%s:%d", solver_path.c_str(), line));
+  }
+  for (const std::string& file : places.files) {
+    const Status placed = AtLayer(status, file);
+    if (placed.message() != status.message()) return placed;
+  }
+  return status;
 }
 
 Status AtFields(const Status& status, const std::string& solver_path) {

@@ -1,7 +1,7 @@
-#include "base/format.h"
-#include "proto/place.h"
 #include "proto/placed_text.h"
+#include "proto/solver_nets.h"
 #include "proto/text.h"
+#include "proto/upgrade/upgrade.h"
 
 #include <filesystem>
 
@@ -9,25 +9,6 @@ namespace hp {
 namespace {
 
 using google::protobuf::TextFormat;
-
-bool IsFile(const std::string& path) {
-  std::error_code ignored;
-  return std::filesystem::exists(path, ignored);
-}
-
-/// Two nets for the phases of one job would have to be cut into stages alike; one net with phases always is.
-Status RefuseSeparateNets(const caffe::SolverParameter& solver, const std::string& path) {
-  const char* field = solver.has_train_net()             ? "train_net"
-                      : solver.test_net_size() > 0       ? "test_net"
-                      : solver.has_train_net_param()     ? "train_net_param"
-                      : solver.test_net_param_size() > 0 ? "test_net_param"
-                                                         : nullptr;
-  if (field == nullptr) return OkStatus();
-  return InvalidArgument(
-      "%s: field \"%s\" is a Caffe field that hpnode does not support yet; expected one \"net\" with both phases "
-      "(include { phase: TRAIN }, include { phase: TEST })",
-      path.c_str(), field);
-}
 
 /// Caffe's rule: without a prefix, or with one that is a folder, snapshots are named after the solver's file.
 /// Source: Caffe, src/caffe/util/upgrade_proto.cpp, UpgradeSnapshotPrefixProperty.
@@ -53,26 +34,9 @@ StatusOr<caffe::SolverParameter> ReadSolver(const std::string& path) {
   caffe::SolverParameter solver;
   TextFormat::ParseInfoTree places;
   HP_RETURN_IF_ERROR(ReadPlacedText(path, &solver, &places));
-  HP_RETURN_IF_ERROR(RefuseSeparateNets(solver, path));
+  HP_RETURN_IF_ERROR(UpgradeSolver(&solver).Prepend(path));
   CompleteSnapshotPrefix(path, &solver);
-  if (solver.has_net() == solver.has_net_param()) {
-    return InvalidArgument("%s: the solver names %s; expected net: \"...\" or net_param { ... }", path.c_str(),
-                           solver.has_net() ? "two nets" : "no net");
-  }
-  if (solver.has_net_param()) {
-    const auto* const field =
-        caffe::SolverParameter::descriptor()->FindFieldByNumber(caffe::SolverParameter::kNetParamFieldNumber);
-    const Status net = CompleteNet(path, places.GetTreeForNested(field, -1), solver.mutable_net_param());
-    HP_RETURN_IF_ERROR(AtFile(AtLayer(net, solver, path), path));
-    return solver;
-  }
-  if (IsFile(solver.net())) return solver;
-  const std::string beside = PathBeside(path, solver.net());
-  if (!IsFile(beside)) {
-    const std::string places = beside == solver.net() ? beside : solver.net() + " or " + beside;
-    return NotFound("%s: net \"%s\": no such file: %s", path.c_str(), solver.net().c_str(), places.c_str());
-  }
-  solver.set_net(beside);
+  HP_RETURN_IF_ERROR(UniteNets(path, places, &solver));
   return solver;
 }
 

@@ -2,6 +2,7 @@
 agree. A net may stand in the solver's file."""
 
 import os
+import re
 
 import cluster
 
@@ -52,8 +53,8 @@ layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip2" bottom: "label" top: 
 
 class OldNetsTest(cluster.JobTest):
 
-    def trained(self, net):
-        self.make_job(iterations=12, snapshot=100, net=net)
+    def trained(self, net, test=False):
+        self.make_job(iterations=12, snapshot=100, net=net, test=test)
         nodes = self.run_job(self.make_table(conv=2, fc=2))
         return self.read("out_iter_12.caffemodel"), self.read("out_iter_12.solverstate"), nodes["conv0"].text()
 
@@ -89,6 +90,30 @@ class OldNetsTest(cluster.JobTest):
         self.run_job(self.make_table(conv=2, fc=2))
         self.assertEqual(self.read("out_iter_12.caffemodel"), model)
         self.assertEqual(self.read("out_iter_12.solverstate"), state)
+
+    def test_a_net_for_each_phase(self):
+        """train_net and test_net: what one net with phases computes, in training and in tests."""
+        accuracy = 'layer { name: "accuracy" type: "Accuracy" bottom: "ip2" bottom: "label" top: "accuracy"%s }\n'
+        model, state, log = self.trained(TODAY + accuracy % " include { phase: TEST }", test=True)
+        tests = re.findall(r"Test net output.*", log)
+        self.assertTrue(any("accuracy" in line for line in tests), tests)
+        self.make_job(iterations=12, snapshot=100, net=TODAY, test=True)
+        with open(self.path("net.prototxt"), encoding="utf-8") as file:
+            train = file.read()
+        # How parameters begin and learn is of the training's net.
+        test = re.sub(r" (weight_filler|param) { [^}]* }", "", train) + accuracy % ""
+        self.write("train.prototxt", train)
+        self.write("test.prototxt", test)
+        os.remove(self.path("net.prototxt"))
+        with open(self.path("solver.prototxt"), encoding="utf-8") as file:
+            text = file.read()
+        apart = 'train_net: "train.prototxt"\ntest_net: "test.prototxt"\n'
+        self.write("solver.prototxt", text.replace('net: "net.prototxt"\n', apart))
+        nodes = self.run_job(self.make_table(conv=2, fc=2))
+        self.assertEqual(self.read("out_iter_12.caffemodel"), model)
+        self.assertEqual(self.read("out_iter_12.solverstate"), state)
+        again = re.findall(r"Test net output.*", nodes["conv0"].text())
+        self.assertEqual([line.split("#")[-1] for line in again], [line.split("#")[-1] for line in tests])
 
     def test_a_field_of_another_type(self):
         self.make_job(iterations=12, net=V0.replace('type: "relu"', 'type: "relu" kernelsize: 3'))

@@ -1,7 +1,8 @@
 """Caffe's solvers in NumPy: rate policies, clip_gradients, iter_size, L1/L2, SGD (momentum with the rate inside it),
 Nesterov, AdaGrad and RMSProp.
 
-Sources: Caffe, src/caffe/solvers/{sgd,nesterov,adagrad,rmsprop}_solver.cpp and src/caffe/solver.cpp.
+Sources: Caffe, src/caffe/solvers/{sgd,nesterov,adagrad,rmsprop}_solver.cpp and src/caffe/solver.cpp; for the warm-up and
+min_lr sgd_solver.cpp of Intel's and NVIDIA's Caffe.
 """
 import numpy as np
 
@@ -18,6 +19,9 @@ class Rate:
         solver = self.solver
         policy, base = one(solver, "lr_policy"), one(solver, "base_lr")
         gamma, power, stepsize = one(solver, "gamma", 0.0), one(solver, "power", 0.0), one(solver, "stepsize", 0)
+        warm_up, start = one(solver, "warmup_iter", 0), one(solver, "warmup_start_lr", 0.0)
+        if iteration < warm_up:
+            return (iteration * base + (warm_up - iteration) * start) / warm_up
         if policy == "fixed":
             return base
         if policy == "step":
@@ -32,7 +36,8 @@ class Rate:
                 self.step += 1
             return base * gamma**self.step
         if policy == "poly":
-            return base * (1 - iteration / one(solver, "max_iter"))**power
+            least = one(solver, "min_lr", 0.0)
+            return least + (base - least) * (1 - iteration / one(solver, "max_iter"))**power
         if policy == "sigmoid":
             return base / (1 + np.exp(-gamma * (iteration - stepsize)))
         raise ValueError(f"lr_policy {policy!r}")

@@ -129,6 +129,38 @@ void UpgradeTransform(caffe::LayerParameter* layer) {
   if (HasTransform(layer->window_data_param())) MoveTransform(layer->mutable_window_data_param(), layer);
 }
 
+/// NVIDIA's BatchNorm with scale_bias has the Scale layer behind it inside.
+void SplitScaledBatchNorms(caffe::NetParameter* net, NetUpgrade* upgrade) {
+  for (int i = 0; i < net->layer_size(); ++i) {
+    if (!net->layer(i).batch_norm_param().scale_bias()) continue;
+    caffe::BatchNormParameter* const norm = net->mutable_layer(i)->mutable_batch_norm_param();
+    caffe::LayerParameter scale;
+    scale.set_name(net->layer(i).name() + "_scale");
+    scale.set_type("Scale");
+    if (net->layer(i).top_size() > 0) {
+      scale.add_bottom(net->layer(i).top(0));
+      scale.add_top(net->layer(i).top(0));
+    }
+    *scale.mutable_include() = net->layer(i).include();
+    *scale.mutable_exclude() = net->layer(i).exclude();
+    scale.mutable_scale_param()->set_bias_term(true);
+    if (norm->has_scale_filler()) *scale.mutable_scale_param()->mutable_filler() = norm->scale_filler();
+    if (norm->has_bias_filler()) *scale.mutable_scale_param()->mutable_bias_filler() = norm->bias_filler();
+    norm->clear_scale_bias();
+    norm->clear_scale_filler();
+    norm->clear_bias_filler();
+    // Its five blobs: the three statistics, then factors and biases.
+    auto* const specs = net->mutable_layer(i)->mutable_param();
+    for (int blob = 3; blob < specs->size(); ++blob) *scale.add_param() = specs->Get(blob);
+    if (specs->size() > 3) specs->DeleteSubrange(3, specs->size() - 3);
+    *net->add_layer() = std::move(scale);
+    for (int at = net->layer_size() - 1; at > i + 1; --at) net->mutable_layer()->SwapElements(at, at - 1);
+    upgrade->origins.insert(upgrade->origins.begin() + i + 1, upgrade->origins[i]);
+    upgrade->forms.push_back("a BatchNorm with scale_bias (NVIDIA's Caffe), which becomes two layers");
+    ++i;
+  }
+}
+
 /// Caffe has ignored what files say of a BatchNorm's three blobs since they are no parameters of a solver.
 void UpgradeBatchNorm(caffe::LayerParameter* layer) {
   if (layer->type() == "BatchNorm" && layer->param_size() == 3) layer->clear_param();
@@ -182,11 +214,26 @@ StatusOr<NetUpgrade> UpgradeNet(caffe::NetParameter* net) {
   } else {
     for (int i = 0; i < net->layer_size(); ++i) upgrade.origins.push_back({NetUpgrade::Origin::kLayer, i});
   }
+  SplitScaledBatchNorms(net, &upgrade);
   for (caffe::LayerParameter& layer : *net->mutable_layer()) UpgradeBatchNorm(&layer);
   if (net->input_size() + net->input_shape_size() + net->input_dim_size() == 0) return upgrade;
   HP_RETURN_IF_ERROR(CheckInputs(*net));
   UpgradeInputs(net, &upgrade);
   return upgrade;
+}
+
+Status UpgradeSolver(caffe::SolverParameter* solver) {
+  if (!solver->has_rampup_interval() && !solver->has_rampup_lr()) return OkStatus();
+  if (solver->has_warmup_iter() || solver->has_warmup_start_lr()) {
+    return InvalidArgument(
+        "a warm-up by rampup_interval or rampup_lr (NVIDIA's Caffe) and by warmup_iter or warmup_start_lr (Intel's); "
+        "expected one of them");
+  }
+  if (solver->has_rampup_interval()) solver->set_warmup_iter(solver->rampup_interval());
+  if (solver->has_rampup_lr()) solver->set_warmup_start_lr(solver->rampup_lr());
+  solver->clear_rampup_interval();
+  solver->clear_rampup_lr();
+  return OkStatus();
 }
 
 }  // namespace hp

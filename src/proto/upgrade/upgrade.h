@@ -30,4 +30,8 @@ struct NetUpgrade {
 /// Source of the rules: Caffe, src/caffe/util/upgrade_proto.cpp.
 StatusOr<NetUpgrade> UpgradeNet(caffe::NetParameter* net);
 
+/// Brings a solver's fields into today's form: NVIDIA's names of a warm-up (rampup_interval, rampup_lr) into Intel's.
+/// @return kInvalidArgument: both are there.
+Status UpgradeSolver(caffe::SolverParameter* solver);
+
 }  // namespace hp

@@ -104,11 +104,94 @@ TEST_F(SolverFileTest, NetInTheSolverAndNoNetAtAll) {
   EXPECT_EQ(NetOfSolver(*inside)->layer(0).name(), "a");
   const std::string none = Write("b.prototxt", "base_lr: 1");
   EXPECT_EQ(ReadSolver(none).status().message(),
-            none + ": the solver names no net; expected net: \"...\" or net_param { ... }");
-  const std::string apart = Write("c.prototxt", "train_net: 'a' test_net: 'b'");
-  EXPECT_NE(
-      ReadSolver(apart).status().message().find("\"train_net\" is a Caffe field that hpnode does not support yet"),
-      std::string::npos);
+            none +
+                ": the solver names no net; expected one of net: \"...\", net_param { ... }, train_net and "
+                "train_net_param");
+}
+
+/// The names of a net's layers, each with its phase: "a data/TRAIN".
+std::string Layers(const StatusOr<caffe::SolverParameter>& solver) {
+  if (!solver.ok()) return solver.status().message();
+  std::string text;
+  const auto net = NetOfSolver(*solver);
+  for (const caffe::LayerParameter& layer : net->layer()) {
+    text += (text.empty() ? "" : " ") + layer.name();
+    for (const caffe::NetStateRule& rule : layer.include()) text += "/" + caffe::Phase_Name(rule.phase());
+    EXPECT_EQ(layer.exclude_size(), 0);
+  }
+  return text;
+}
+
+constexpr char kTrain[] =
+    "layer { name: 'data' type: 'Data' top: 'data' data_param { source: 'a' } }\n"
+    "layer { name: 'conv' type: 'Convolution' bottom: 'data' top: 'conv' param { lr_mult: 2 } "
+    "convolution_param { num_output: 3 weight_filler { type: 'xavier' } } }\n"
+    "layer { name: 'drop' type: 'Dropout' bottom: 'conv' top: 'conv' }\n"
+    "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'conv' top: 'loss' }\n";
+constexpr char kTest[] =
+    "layer { name: 'data' type: 'Data' top: 'data' data_param { source: 'b' } }\n"
+    "layer { name: 'conv' type: 'Convolution' bottom: 'data' top: 'conv' convolution_param { num_output: 3 } }\n"
+    "layer { name: 'accuracy' type: 'Accuracy' bottom: 'conv' top: 'accuracy' }\n"
+    "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'conv' top: 'loss' }\n";
+
+TEST_F(SolverFileTest, TwoNetsBecomeOne) {
+  Write("train.prototxt", kTrain);
+  Write("test.prototxt", kTest);
+  const std::string both = "data/TRAIN data/TEST conv drop/TRAIN accuracy/TEST loss";
+  const auto files =
+      ReadSolver(Write("s.prototxt", "train_net: 'train.prototxt' test_net: 'test.prototxt' test_iter: 1"));
+  EXPECT_EQ(Layers(files), both);
+  const caffe::LayerParameter& conv = files->net_param().layer(2);
+  EXPECT_EQ(conv.param(0).lr_mult(), 2) << "how it learns is in the net of training";
+  EXPECT_EQ(conv.convolution_param().weight_filler().type(), "xavier");
+  EXPECT_EQ(Layers(ReadSolver(Write("s.prototxt", std::string("train_net_param {") + kTrain + "} test_net_param {" +
+                                                      kTest + "} test_iter: 1"))),
+            both);
+  EXPECT_EQ(Layers(ReadSolver(Write("s.prototxt", "net: 'train.prototxt' test_net: 'test.prototxt' test_iter: 1"))),
+            both);
+  EXPECT_EQ(Layers(ReadSolver(Write("s.prototxt", "train_net: 'train.prototxt'"))), "data conv drop loss") << "no test";
+}
+
+TEST_F(SolverFileTest, StatesChooseLayers) {
+  Write("net.prototxt",
+        "layer { name: 'a' type: 'ReLU' } layer { name: 'b' type: 'ReLU' include { stage: 'deploy' } }"
+        "layer { name: 'c' type: 'ReLU' exclude { min_level: 2 phase: TEST } }");
+  EXPECT_EQ(Layers(ReadSolver(Write("s.prototxt",
+                                    "net: 'net.prototxt' train_state { stage: 'deploy' } test_iter: 1 "
+                                    "test_state { level: 3 }"))),
+            "a b/TRAIN c/TRAIN");
+}
+
+TEST_F(SolverFileTest, NetsThatDoNotFitTogether) {
+  Write("train.prototxt", kTrain);
+  Write("test.prototxt", kTest);
+  const auto error = [this](const std::string& text) {
+    return ReadSolver(Write("s.prototxt", text)).status().message();
+  };
+  const std::string path = folder_ + "/s.prototxt";
+  EXPECT_EQ(error("net: 'train.prototxt' train_net: 'train.prototxt'").substr(0, path.size() + 42),
+            path + ": the solver names several nets to train; ");
+  EXPECT_EQ(error("train_net: 'train.prototxt' test_net: 'test.prototxt'"),
+            path + ": 0 test_iter for 1 test_net; expected one for each");
+  EXPECT_EQ(error("train_net: 'train.prototxt' test_net: 'a' test_net: 'b' test_iter: 1 test_iter: 1"),
+            path + ": 2 nets for tests: supported by Caffe, but not yet by hpnode; expected one");
+  EXPECT_EQ(error("net: 'train.prototxt' test_iter: 1 test_state { } test_state { }"),
+            path + ": 2 test_state for 1 tests; expected none, or one for each");
+  EXPECT_EQ(error("train_net: 'none.prototxt'"),
+            path + ": train_net \"none.prototxt\": no such file: none.prototxt or " + folder_ + "/none.prototxt");
+  Write("other.prototxt",
+        "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'conv' top: 'loss' }\n"
+        "layer { name: 'conv' type: 'Convolution' bottom: 'data' top: 'conv' convolution_param { "
+        "num_output: 3 } }");
+  EXPECT_EQ(error("train_net: 'train.prototxt' test_net: 'other.prototxt' test_iter: 1"),
+            folder_ +
+                "/train.prototxt:4: layer \"loss\": stands before \"conv\" in the net of tests, and behind it "
+                "in that of training; expected one order");
+  const auto solver =
+      ReadSolver(Write("s.prototxt", "train_net: 'train.prototxt' test_net: 'test.prototxt' test_iter: 1"));
+  ASSERT_TRUE(solver.ok()) << solver.status();
+  EXPECT_EQ(AtLayer(InvalidArgument("layer \"accuracy\": is wrong"), *solver, path).message(),
+            folder_ + "/test.prototxt:3: layer \"accuracy\": is wrong");
 }
 
 TEST_F(SolverFileTest, NetFaultsNameTheLine) {

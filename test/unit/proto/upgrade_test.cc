@@ -179,6 +179,28 @@ TEST_F(UpgradeTest, WhatAFileSaysOfTheBlobsOfABatchNormIsForgotten) {
   EXPECT_EQ(Upgraded("input: 'a' input_shape { dim: 5 } " + layer + "param { lr_mult: 1 } }").layer(1).param_size(), 1);
 }
 
+TEST_F(UpgradeTest, ABatchNormOfNvidiasIsTwoLayers) {
+  const caffe::NetParameter net = Upgraded(
+      "layer { name: 'n' type: 'BatchNorm' bottom: 'a' top: 'n' include { phase: TRAIN } param { } param { } param { } "
+      "param { lr_mult: 5 } param { lr_mult: 6 } batch_norm_param { eps: 0.1 scale_bias: true scale_filler { value: 2 "
+      "} } }"
+      "layer { name: 'r' type: 'ReLU' bottom: 'n' top: 'n' }");
+  ASSERT_EQ(net.layer_size(), 3);
+  EXPECT_EQ(
+      net.layer(0).DebugString(),
+      Parse("layer { name: 'n' type: 'BatchNorm' bottom: 'a' top: 'n' include { phase: TRAIN } batch_norm_param { "
+            "eps: 0.1 } }")
+          .layer(0)
+          .DebugString());
+  EXPECT_EQ(
+      net.layer(1).DebugString(),
+      Parse("layer { name: 'n_scale' type: 'Scale' bottom: 'n' top: 'n' include { phase: TRAIN } param { lr_mult: "
+            "5 } param { lr_mult: 6 } scale_param { bias_term: true filler { value: 2 } } }")
+          .layer(0)
+          .DebugString());
+  EXPECT_EQ(net.layer(2).name(), "r");
+}
+
 TEST_F(UpgradeTest, FaultsNameTheirPlace) {
   EXPECT_EQ(ErrorOf("layer { name: 'a' type: 'ReLU' }\nlayers { name: 'b' type: RELU }"),
             "net.prototxt: the net has both \"layer\" and \"layers\" (the form of 2014); expected one of them");
@@ -209,6 +231,20 @@ TEST_F(UpgradeTest, FaultsNameTheirPlace) {
             "input_dim, for each input");
   const std::string unknown = ErrorOf("\nlayers { name: 'a' type: CONV }");
   EXPECT_NE(unknown.find("net.prototxt:2:26: unknown value \"CONV\""), std::string::npos) << unknown;
+}
+
+TEST_F(UpgradeTest, NvidiasWarmUpIsIntels) {
+  Write("net.prototxt", "layer { name: 'a' type: 'ReLU' }");
+  const auto solver = ReadSolver(Write("s.prototxt", "net: 'net.prototxt' rampup_interval: 7 rampup_lr: 0.5"));
+  ASSERT_TRUE(solver.ok()) << solver.status();
+  EXPECT_EQ(solver->warmup_iter(), 7);
+  EXPECT_EQ(solver->warmup_start_lr(), 0.5f);
+  EXPECT_FALSE(solver->has_rampup_interval() || solver->has_rampup_lr());
+  EXPECT_NE(ReadSolver(Write("s.prototxt", "net: 'net.prototxt' rampup_lr: 1 warmup_iter: 2"))
+                .status()
+                .message()
+                .find("s.prototxt: a warm-up by rampup_interval"),
+            std::string::npos);
 }
 
 TEST_F(UpgradeTest, FaultsOfANetInASolverNameTheirPlace) {

@@ -81,6 +81,31 @@ TEST(LearningRate, KnownValues) {
   EXPECT_FLOAT_EQ(LearningRate(Parse("base_lr: 2 lr_policy: 'poly' power: 2 max_iter: 10"), 5), 0.5);
 }
 
+TEST(LearningRate, WarmsUpInAStraightLine) {
+  const auto rate = [](const std::string& text, int iter) {
+    return LearningRate(Parse("base_lr: 0.5 lr_policy: 'step' gamma: 0.1 stepsize: 3 " + text), iter);
+  };
+  for (int iter = 0; iter < 8; ++iter) {
+    EXPECT_FLOAT_EQ(rate("warmup_iter: 8 warmup_start_lr: 0.1", iter), (iter * 0.5 + (8 - iter) * 0.1) / 8);
+    EXPECT_FLOAT_EQ(rate("warmup_iter: 8", iter), 0.5 * iter / 8);
+  }
+  for (int iter = 8; iter < 12; ++iter) {
+    EXPECT_EQ(rate("warmup_iter: 8 warmup_start_lr: 0.1", iter), rate("", iter))
+        << "the policy counts from the beginning";
+  }
+  LearningRates rates(Parse("base_lr: 1 lr_policy: 'fixed' warmup_iter: 4"));
+  rates.Change(2, 8);
+  EXPECT_EQ(rates.At(1), 0.25);
+  EXPECT_EQ(rates.At(3), 6) << "to the base that was ordered";
+}
+
+TEST(LearningRate, PolyEndsAtMinLr) {
+  const auto poly = Parse("base_lr: 2 min_lr: 1 lr_policy: 'poly' power: 2 max_iter: 10");
+  EXPECT_FLOAT_EQ(LearningRate(poly, 0), 2);
+  EXPECT_FLOAT_EQ(LearningRate(poly, 5), 1.25);
+  EXPECT_FLOAT_EQ(LearningRate(poly, 10), 1);
+}
+
 struct BadCase {
   const char* text;
   const char* message;
@@ -108,19 +133,27 @@ TEST_P(BadPolicy, IsNamed) {
   EXPECT_THAT(status.message(), testing::HasSubstr(GetParam().message));
 }
 
-INSTANTIATE_TEST_SUITE_P(LearningRate, BadPolicy,
-                         testing::Values(BadCase{"base_lr: 1", "lr_policy: missing"},
-                                         BadCase{"lr_policy: 'steps'", "lr_policy: \"steps\" is unknown"},
-                                         BadCase{"lr_policy: 'step' gamma: 0.1", "\"step\" needs stepsize"},
-                                         BadCase{"lr_policy: 'step' stepsize: 1", "\"step\" needs gamma"},
-                                         BadCase{"lr_policy: 'step' gamma: 0.1 stepsize: 0", "stepsize: 0"},
-                                         BadCase{"lr_policy: 'exp'", "\"exp\" needs gamma"},
-                                         BadCase{"lr_policy: 'inv' gamma: 1", "\"inv\" needs power"},
-                                         BadCase{"lr_policy: 'multistep' gamma: 1", "\"multistep\" needs stepvalue"},
-                                         BadCase{"lr_policy: 'multistep' gamma: 1 stepvalue: 5 stepvalue: 5",
-                                                 "stepvalue: 5 at position 2"},
-                                         BadCase{"lr_policy: 'poly' power: 1", "\"poly\" needs max_iter"},
-                                         BadCase{"lr_policy: 'sigmoid' gamma: 1", "\"sigmoid\" needs stepsize"}));
+INSTANTIATE_TEST_SUITE_P(
+    LearningRate, BadPolicy,
+    testing::Values(BadCase{"base_lr: 1", "lr_policy: missing"},
+                    BadCase{"lr_policy: 'steps'", "lr_policy: \"steps\" is unknown"},
+                    BadCase{"lr_policy: 'step' gamma: 0.1", "\"step\" needs stepsize"},
+                    BadCase{"lr_policy: 'step' stepsize: 1", "\"step\" needs gamma"},
+                    BadCase{"lr_policy: 'step' gamma: 0.1 stepsize: 0", "stepsize: 0"},
+                    BadCase{"lr_policy: 'exp'", "\"exp\" needs gamma"},
+                    BadCase{"lr_policy: 'inv' gamma: 1", "\"inv\" needs power"},
+                    BadCase{"lr_policy: 'multistep' gamma: 1", "\"multistep\" needs stepvalue"},
+                    BadCase{"lr_policy: 'multistep' gamma: 1 stepvalue: 5 stepvalue: 5", "stepvalue: 5 at position 2"},
+                    BadCase{"lr_policy: 'poly' power: 1", "\"poly\" needs max_iter"},
+                    BadCase{"lr_policy: 'fixed' warmup_iter: -1", "warmup_iter: -1"},
+                    BadCase{"lr_policy: 'fixed' warmup_iter: 1 warmup_start_lr: -2", "warmup_start_lr: -2"},
+                    BadCase{"lr_policy: 'fixed' warmup_start_lr: 1", "needs warmup_iter"},
+                    BadCase{"base_lr: 1 lr_policy: 'fixed' min_lr: 0.1", "\"fixed\" has none"},
+                    BadCase{"base_lr: 1 lr_policy: 'poly' power: 1 max_iter: 5 min_lr: 2", "min_lr: 2; expected"},
+                    BadCase{"lr_policy: 'multistep' gamma: 1 stepvalue: 3 stepvalue: 5 "
+                            "warmup_iter: 5",
+                            "stepvalue: 5 is within warmup_iter: 5"},
+                    BadCase{"lr_policy: 'sigmoid' gamma: 1", "\"sigmoid\" needs stepsize"}));
 
 }  // namespace
 }  // namespace hp

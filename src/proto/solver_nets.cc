@@ -1,0 +1,236 @@
+#include "proto/solver_nets.h"
+
+#include "base/format.h"
+#include "proto/net_filter.h"
+#include "proto/place.h"
+#include "proto/placed_text.h"
+#include "proto/text.h"
+
+#include <google/protobuf/util/message_differencer.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <utility>
+
+namespace hp {
+namespace {
+
+using caffe::NetParameter;
+using caffe::SolverParameter;
+using google::protobuf::TextFormat;
+
+bool IsFile(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
+}
+
+/// As it is written, or beside the solver.
+StatusOr<std::string> FindNet(const std::string& path, const char* field, const std::string& net) {
+  if (IsFile(net)) return net;
+  const std::string beside = PathBeside(path, net);
+  if (IsFile(beside)) return beside;
+  return NotFound("%s: %s \"%s\": no such file: %s", path.c_str(), field, net.c_str(),
+                  (beside == net ? beside : net + " or " + beside).c_str());
+}
+
+/// Nets inside the solver's file are checked and brought into today's form one by one.
+class InnerNets {
+ public:
+  InnerNets(const std::string& path, const TextFormat::ParseInfoTree& places, const SolverParameter& solver)
+      : path_(path), places_(places), solver_(solver) {}
+
+  /// @param index -1: the field is not repeated.
+  Status Complete(int field, int index, NetParameter* net) const {
+    const auto* const descriptor = SolverParameter::descriptor()->FindFieldByNumber(field);
+    return AtFile(AtLayer(CompleteNet(path_, places_.GetTreeForNested(descriptor, index), net), solver_, path_), path_);
+  }
+
+ private:
+  const std::string& path_;
+  const TextFormat::ParseInfoTree& places_;
+  const SolverParameter& solver_;
+};
+
+/// What a layer computes with; how its parameters begin and learn is the training's affair.
+caffe::LayerParameter Essence(const caffe::LayerParameter& layer) {
+  caffe::LayerParameter essence = layer;
+  essence.clear_include();
+  essence.clear_exclude();
+  essence.clear_param();
+  std::vector<const google::protobuf::FieldDescriptor*> fields, inner;
+  essence.GetReflection()->ListFields(essence, &fields);
+  for (const auto* field : fields) {
+    if (field->cpp_type() != field->CPPTYPE_MESSAGE || field->is_repeated()) continue;
+    google::protobuf::Message* const typed = essence.GetReflection()->MutableMessage(&essence, field);
+    inner.clear();
+    typed->GetReflection()->ListFields(*typed, &inner);
+    for (const auto* part : inner) {
+      if (part->message_type() == caffe::FillerParameter::descriptor()) typed->GetReflection()->ClearField(typed, part);
+    }
+  }
+  return essence;
+}
+
+/// A net's layers of one phase.
+NetParameter OfPhase(NetParameter net, caffe::Phase phase, const caffe::NetState& more) {
+  net.mutable_state()->MergeFrom(more);
+  return FilterNet(net, phase);
+}
+
+class Union {
+ public:
+  Union(const NetParameter& train, const NetParameter& test) : train_(train), test_(test) {}
+
+  StatusOr<NetParameter> Make() {
+    NetParameter net = train_;
+    net.clear_layer();
+    net.clear_state();
+    std::map<std::string, int> of_test;
+    for (int i = 0; i < test_.layer_size(); ++i) of_test[test_.layer(i).name()] = i;
+    int next = 0;  // of the test's layers
+    for (const caffe::LayerParameter& layer : train_.layer()) {
+      const auto same = of_test.find(layer.name());
+      const bool both = same != of_test.end() && Alike(layer, test_.layer(same->second));
+      if (both && same->second < next) {
+        return InvalidArgument(
+            "layer \"%s\": stands before \"%s\" in the net of tests, and behind it in that of training; expected one "
+            "order",
+            layer.name().c_str(), test_.layer(next - 1).name().c_str());
+      }
+      while (both && next < same->second) Add(test_.layer(next++), caffe::TEST, &net);
+      Add(layer, both ? std::nullopt : std::optional(caffe::TRAIN), &net);
+      if (both) ++next;
+    }
+    while (next < test_.layer_size()) Add(test_.layer(next++), caffe::TEST, &net);
+    return net;
+  }
+
+ private:
+  static bool Alike(const caffe::LayerParameter& a, const caffe::LayerParameter& b) {
+    return google::protobuf::util::MessageDifferencer::Equals(Essence(a), Essence(b));
+  }
+  static void Add(const caffe::LayerParameter& layer, std::optional<caffe::Phase> phase, NetParameter* net) {
+    caffe::LayerParameter* const added = net->add_layer();
+    *added = layer;
+    added->clear_include();
+    added->clear_exclude();
+    if (phase) added->add_include()->set_phase(*phase);
+  }
+
+  const NetParameter& train_;
+  const NetParameter& test_;
+};
+
+bool HasApart(const SolverParameter& solver) {
+  return solver.has_train_net() || solver.has_train_net_param() || solver.test_net_size() > 0 ||
+         solver.test_net_param_size() > 0 || solver.has_train_state() || solver.test_state_size() > 0;
+}
+
+Status CheckCounts(const std::string& path, const SolverParameter& solver) {
+  const int train = solver.has_net() + solver.has_net_param() + solver.has_train_net() + solver.has_train_net_param();
+  if (train != 1) {
+    return InvalidArgument(
+        "%s: the solver names %s; expected one of net: \"...\", net_param { ... }, train_net and "
+        "train_net_param",
+        path.c_str(), train == 0 ? "no net" : "several nets to train");
+  }
+  const int tests = solver.test_net_size() + solver.test_net_param_size();
+  if (tests > 1) {
+    return InvalidArgument("%s: %d nets for tests: supported by Caffe, but not yet by hpnode; expected one",
+                           path.c_str(), tests);
+  }
+  const bool generic = solver.has_net() || solver.has_net_param();
+  if (generic ? solver.test_iter_size() < tests : solver.test_iter_size() != tests) {
+    return InvalidArgument("%s: %d test_iter for %d test_net; expected one for each", path.c_str(),
+                           solver.test_iter_size(), tests);
+  }
+  if (solver.test_state_size() > 0 && solver.test_state_size() != std::max(tests, solver.test_iter_size())) {
+    return InvalidArgument("%s: %d test_state for %d tests; expected none, or one for each", path.c_str(),
+                           solver.test_state_size(), std::max(tests, solver.test_iter_size()));
+  }
+  return OkStatus();
+}
+
+void UseUp(NetParameter net, SolverParameter* solver) {
+  solver->clear_net();
+  solver->clear_train_net();
+  solver->clear_test_net();
+  solver->clear_train_net_param();
+  solver->clear_test_net_param();
+  solver->clear_train_state();
+  solver->clear_test_state();
+  *solver->mutable_net_param() = std::move(net);
+}
+
+}  // namespace
+
+NetPlaces PlacesOfNets(const std::string& path, const SolverParameter& solver,
+                       const TextFormat::ParseInfoTree* places) {
+  NetPlaces all;
+  const auto add_file = [&](const std::string& net) {
+    const StatusOr<std::string> found = FindNet(path, "net", net);
+    if (!net.empty() && found.ok()) all.files.push_back(*found);
+  };
+  const auto add_inside = [&](int field, int index, const NetParameter& net) {
+    const auto* const descriptor = SolverParameter::descriptor()->FindFieldByNumber(field);
+    if (places != nullptr) all.inside.emplace_back(&net, places->GetTreeForNested(descriptor, index));
+  };
+  add_file(solver.net());
+  add_file(solver.train_net());
+  for (const std::string& net : solver.test_net()) add_file(net);
+  if (solver.has_net_param()) add_inside(SolverParameter::kNetParamFieldNumber, -1, solver.net_param());
+  if (solver.has_train_net_param()) {
+    add_inside(SolverParameter::kTrainNetParamFieldNumber, -1, solver.train_net_param());
+  }
+  for (int i = 0; i < solver.test_net_param_size(); ++i) {
+    add_inside(SolverParameter::kTestNetParamFieldNumber, i, solver.test_net_param(i));
+  }
+  return all;
+}
+
+Status UniteNets(const std::string& path, const TextFormat::ParseInfoTree& places, SolverParameter* solver) {
+  HP_RETURN_IF_ERROR(CheckCounts(path, *solver));
+  const InnerNets inner(path, places, *solver);
+  if (solver->has_net()) {
+    HP_ASSIGN_OR_RETURN(*solver->mutable_net(), FindNet(path, "net", solver->net()));
+  }
+  if (solver->has_net_param()) {
+    HP_RETURN_IF_ERROR(inner.Complete(SolverParameter::kNetParamFieldNumber, -1, solver->mutable_net_param()));
+  }
+  if (!HasApart(*solver)) return OkStatus();
+
+  NetParameter generic = solver->net_param();
+  if (solver->has_net()) {
+    HP_ASSIGN_OR_RETURN(generic, ReadNet(solver->net()));
+  }
+  NetParameter train = generic, test = generic;
+  if (solver->has_train_net()) {
+    HP_ASSIGN_OR_RETURN(const std::string file, FindNet(path, "train_net", solver->train_net()));
+    HP_ASSIGN_OR_RETURN(train, ReadNet(file));
+  }
+  if (solver->has_train_net_param()) {
+    HP_RETURN_IF_ERROR(
+        inner.Complete(SolverParameter::kTrainNetParamFieldNumber, -1, solver->mutable_train_net_param()));
+    train = solver->train_net_param();
+  }
+  if (solver->test_net_size() > 0) {
+    HP_ASSIGN_OR_RETURN(const std::string file, FindNet(path, "test_net", solver->test_net(0)));
+    HP_ASSIGN_OR_RETURN(test, ReadNet(file));
+  }
+  if (solver->test_net_param_size() > 0) {
+    HP_RETURN_IF_ERROR(inner.Complete(SolverParameter::kTestNetParamFieldNumber, 0, solver->mutable_test_net_param(0)));
+    test = solver->test_net_param(0);
+  }
+  train = OfPhase(std::move(train), caffe::TRAIN, solver->train_state());
+  const bool tests = test.layer_size() > 0;
+  test =
+      OfPhase(std::move(test), caffe::TEST, solver->test_state_size() > 0 ? solver->test_state(0) : caffe::NetState());
+  StatusOr<NetParameter> both = Union(train, tests ? test : train).Make();
+  if (!both.ok()) return AtLayer(both.status(), *solver, path);
+  UseUp(*std::move(both), solver);
+  return OkStatus();
+}
+
+}  // namespace hp
