@@ -232,7 +232,7 @@ void JobPlan::FindOutputs(Phase* phase) {
     const GraphBlob& blob = phase->graph->blobs()[layer.tops[0]];
     const int index = seen[stage]++;
     if (!blob.consumers.empty()) continue;
-    phase->outputs.push_back({blob.name, stage, layer.traits.loss_weight(0), index, !blob.automatic});
+    phase->outputs.push_back({blob.name, stage, layer.traits.loss_weight(0), index, !blob.automatic && !blob.silenced});
   }
   std::stable_sort(phase->outputs.begin(), phase->outputs.end(),
                    [](const WholeOutput& a, const WholeOutput& b) { return a.blob < b.blob; });

@@ -39,7 +39,7 @@ struct WholeOutput {
   int stage = 0;          ///< the stage that computes it
   float loss_weight = 0;  ///< its factor in the total loss; 0: it is only printed
   int index = 0;          ///< into NodeNet::outputs() of the nodes that compute it
-  bool named = true;      ///< false: a loss without a top, which is part of the total loss and not printed
+  bool named = true;      ///< false: a loss without a top, or one that is silenced: part of the total loss, not printed
 };
 
 /// The plan of a whole job: which ids each clock has, which layers run on which node and in which segments, which

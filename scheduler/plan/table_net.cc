@@ -126,7 +126,7 @@ class NetFit {
       const caffe::LayerParameter& layer = net_.layer(i);
       for (int b = 0; b < layer.bottom_size(); ++b) {
         const auto label = labels.find(layer.bottom(b));
-        if (label == labels.end() || types_.ReadsLabels(layer, b)) continue;
+        if (label == labels.end() || types_.ReadsLabels(layer, b) || types_.Discards(layer)) continue;
         Add(Format(
             "%s reads the labels \"%s\" of layer \"%s\"; expected labels only as second bottom of SoftmaxWithLoss or "
             "Accuracy",
@@ -150,7 +150,7 @@ class NetFit {
     const int shards = config_.stage(stage).kind() == StageConfig::FC ? parts_[stage] : 1;
     int members = 0, products = 0;
     for (int i : layers) {
-      if (stage_of_layer_[i] != stage) continue;
+      if (stage_of_layer_[i] != stage || types_.Discards(net_.layer(i))) continue;
       ++members;
       const caffe::LayerParameter& layer = net_.layer(i);
       if (types_.SplitOutputs(layer)) {

@@ -98,7 +98,8 @@ double DividedNet::MemoryOf(const NodePlan& plan, double rows, int pool) const {
     const double part = top.rank() > 1 ? static_cast<double>(layer.channels.size()) / whole : 1;
     const double bytes = static_cast<double>(top.count(1)) * kFloatBytes * std::min(1.0, part);
     if (entry.source) images += bytes;
-    if (entry.source || entry.in_place || entry.traits.is_view()) continue;
+    const bool overwrites = entry.in_place && !(layer.backward && entry.traits.gradient_reads_input());
+    if (entry.source || overwrites || entry.traits.is_view()) continue;
     values += bytes;
     largest = std::max(largest, bytes);
     if (!layer.deferred) continue;

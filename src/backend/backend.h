@@ -1,5 +1,6 @@
 #pragma once
 
+#include "backend/activation_rules.h"
 #include "backend/op.h"
 #include "backend/update.h"
 #include "base/range.h"
@@ -69,12 +70,6 @@ struct BatchNormDesc {
 struct ScaleDesc {
   int axis_begin = 1, axis_end = 2;
   bool bias = false;
-};
-
-/// Elementwise y = f(x); may work in place. The gradient is computed from y.
-struct ActivationDesc {
-  enum Kind { kRelu, kSigmoid, kTanh } kind = kRelu;
-  float negative_slope = 0;  ///< kRelu only, >= 0: f(x) for x < 0 is negative_slope * x
 };
 
 /// y [rows, num_output] = x W^T + b, dense float32. x is the inputs x_i [rows, ...] side by side: one for a plain
@@ -193,6 +188,7 @@ class Backend {
   virtual StatusOr<OpPtr> Convolution(const ConvolutionDesc& desc, const Descs& in) = 0;
   virtual StatusOr<OpPtr> Pooling(const PoolingDesc& desc, const Descs& in) = 0;
   virtual StatusOr<OpPtr> Lrn(const LrnDesc& desc, const Descs& in) = 0;
+  /// Elementwise y = f(x), in the input's layout (activation_rules.h).
   virtual StatusOr<OpPtr> Activation(const ActivationDesc& desc, const Descs& in) = 0;
   virtual StatusOr<OpPtr> BatchNorm(const BatchNormDesc& desc, const Descs& in) = 0;
   virtual StatusOr<OpPtr> Scale(const ScaleDesc& desc, const Descs& in) = 0;

@@ -8,23 +8,32 @@ namespace hp {
 
 const OpFactories& OpFactories::BuiltIn() {
   static const OpFactories kFactories({
+      {"AbsVal", MakeAbsValOp},
       {"Accuracy", MakeAccuracyOp},
       {"BatchNorm", MakeBatchNormOp},
+      {"BNLL", MakeBnllOp},
+      {"Clip", MakeClipOp},
       {"Concat", MakeConcatOp},
       {"Convolution", MakeConvolutionOp},
       {"Dropout", MakeDropoutOp},
       {"Eltwise", MakeEltwiseOp},
+      {"ELU", MakeEluOp},
+      {"Exp", MakeExpOp},
       {"Flatten", MakeFlattenOp},
       {"InnerProduct", MakeInnerProductOp},
+      {"Log", MakeLogOp},
       {"LRN", MakeLrnOp},
       {"Pooling", MakePoolingOp},
+      {"Power", MakePowerOp},
       {"ReLU", MakeReluOp},
       {"Scale", MakeScaleOp},
       {"Sigmoid", MakeSigmoidOp},
       {"Softmax", MakeSoftmaxOp},
       {"SoftmaxWithLoss", MakeSoftmaxLossOp},
       {"Split", MakeSplitOp},
+      {"Swish", MakeSwishOp},
       {"TanH", MakeTanhOp},
+      {"Threshold", MakeThresholdOp},
   });
   return kFactories;
 }

@@ -70,7 +70,7 @@ struct NetOutput {
   int tensor = 0;           ///< index of its tensor
   int segment = 0;          ///< it is there when the forward task of this segment is done
   float loss_weight = 0;    ///< its factor in the loss; 0: it is only printed
-  bool top_of_net = false;  ///< no layer reads it: it is one of the net's outputs
+  bool top_of_net = false;  ///< no layer reads it, not even a Silence: it is one of the net's outputs
 };
 
 /// The samples of a clock's classes on this node, by the layer whose classes they are (an index into the graph's).

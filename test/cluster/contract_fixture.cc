@@ -142,6 +142,22 @@ std::string ContractTest::Describe(const ClusterSpec& spec) {
          (spec.delay_seed != 0 ? " delayed" : "");
 }
 
+std::string NetWithActivations(const std::string& fields, bool in_place) {
+  const auto activation = [&](const std::string& name, const std::string& bottom, const std::string& top) {
+    return "layer { name: '" + name + "' bottom: '" + bottom + "' top: '" + top + "' " + fields + " }\n";
+  };
+  const std::string a = in_place ? "conv1" : "act1", b = in_place ? "ip1" : "act2";
+  return "layer { name: 'conv1' type: 'Convolution' bottom: 'data' top: 'conv1'"
+         "  convolution_param { num_output: 6 kernel_size: 3 weight_filler { type: 'xavier' } } }\n" +
+         activation("act1", "conv1", a) + "layer { name: 'pool1' type: 'Pooling' bottom: '" + a +
+         "' top: 'pool1' pooling_param { kernel_size: 2 stride: 2 } }\n"
+         "layer { name: 'ip1' type: 'InnerProduct' bottom: 'pool1' top: 'ip1'"
+         "  inner_product_param { num_output: 40 weight_filler { type: 'xavier' } } }\n" +
+         activation("act2", "ip1", b) + "layer { name: 'ip2' type: 'InnerProduct' bottom: '" + b +
+         "' top: 'ip2' inner_product_param { num_output: 5 weight_filler { type: 'xavier' } } }\n"
+         "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip2' bottom: 'label' top: 'loss' }\n";
+}
+
 ClusterSpec Table(int conv, std::vector<int> fc, int micro, int pool, bool tcp) {
   ClusterSpec spec;
   spec.conv = conv;

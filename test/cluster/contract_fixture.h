@@ -46,6 +46,10 @@ class ContractTest : public testing::Test {
   static TempFolder* folder_;
 };
 
+/// Layers for ContractTest::SolverOf: conv1, act1, pool1, ip1, act2, ip2 and a loss.
+/// @param fields of act1 and act2, behind name, bottom and top. @param in_place whether their tops are their bottoms.
+std::string NetWithActivations(const std::string& fields, bool in_place);
+
 /// `conv` replicas, FC stages of `fc` shards from ip1 (and ip2) on.
 ClusterSpec Table(int conv, std::vector<int> fc, int micro, int pool, bool tcp);
 

@@ -192,6 +192,97 @@ class TanH(Layer):
         return [d_top * (1 - self.top**2)]
 
 
+class ELU(Layer):
+    def forward(self, bottom):
+        self.bottom, self.alpha = bottom, one(self.sub("elu_param"), "alpha", 1.0)
+        self.top = np.where(bottom > 0, bottom, self.alpha * (np.exp(np.minimum(bottom, 0)) - 1))
+        return [self.top]
+
+    def backward(self, d_top):
+        return [d_top * np.where(self.bottom > 0, 1.0, self.top + self.alpha)]
+
+
+class AbsVal(Layer):
+    def forward(self, bottom):
+        self.bottom = bottom
+        return [np.abs(bottom)]
+
+    def backward(self, d_top):
+        return [d_top * np.sign(self.bottom)]
+
+
+class Power(Layer):
+    def forward(self, bottom):
+        p = self.sub("power_param")
+        power, scale, shift = one(p, "power", 1.0), one(p, "scale", 1.0), one(p, "shift", 0.0)
+        base = shift + scale * bottom
+        self.slope = np.zeros_like(bottom) if power * scale == 0 else power * scale * base**(power - 1)
+        return [base**power]
+
+    def backward(self, d_top):
+        return [d_top * self.slope]
+
+
+def natural_log(base):
+    return 1.0 if base == -1 else np.log(base)
+
+
+class Exp(Layer):
+    def forward(self, bottom):
+        p = self.sub("exp_param")
+        log, scale = natural_log(one(p, "base", -1.0)), one(p, "scale", 1.0)
+        top = np.exp(log * (one(p, "shift", 0.0) + scale * bottom))
+        self.slope = log * scale * top
+        return [top]
+
+    def backward(self, d_top):
+        return [d_top * self.slope]
+
+
+class Log(Layer):
+    def forward(self, bottom):
+        p = self.sub("log_param")
+        log, scale = natural_log(one(p, "base", -1.0)), one(p, "scale", 1.0)
+        inner = one(p, "shift", 0.0) + scale * bottom
+        self.slope = scale / (inner * log)
+        return [np.log(inner) / log]
+
+    def backward(self, d_top):
+        return [d_top * self.slope]
+
+
+class BNLL(Layer):
+    def forward(self, bottom):
+        self.slope = 1 / (1 + np.exp(-bottom))
+        return [np.logaddexp(0, bottom)]
+
+    def backward(self, d_top):
+        return [d_top * self.slope]
+
+
+class Swish(Layer):
+    def forward(self, bottom):
+        beta = one(self.sub("swish_param"), "beta", 1.0)
+        gate = 1 / (1 + np.exp(-beta * bottom))
+        top = bottom * gate
+        self.slope = beta * top + gate * (1 - beta * top)
+        return [top]
+
+    def backward(self, d_top):
+        return [d_top * self.slope]
+
+
+class Clip(Layer):
+    def forward(self, bottom):
+        p = self.sub("clip_param")
+        low, high = one(p, "min"), one(p, "max")
+        self.slope = (bottom >= low) & (bottom <= high)
+        return [np.clip(bottom, low, high)]
+
+    def backward(self, d_top):
+        return [d_top * self.slope]
+
+
 class LRN(Layer):
     """top = x * scale^-beta. ACROSS_CHANNELS: scale = k + alpha/n * sum of x^2 over n channels. WITHIN_CHANNEL: scale =
     1 + alpha * average of x^2 over an n x n window, the average of AVE pooling with pad (n-1)/2; k is not read there."""
@@ -353,5 +444,6 @@ class SoftmaxWithLoss(Layer):
         return [d_scores.reshape(self.shape), None]
 
 
-LAYERS = {kind.__name__: kind for kind in (Convolution, InnerProduct, Pooling, ReLU, Sigmoid, TanH, LRN, Flatten,
-                                           Concat, Eltwise, BatchNorm, Scale, SoftmaxWithLoss)}
+LAYERS = {kind.__name__: kind for kind in (Convolution, InnerProduct, Pooling, ReLU, Sigmoid, TanH, ELU, AbsVal, Power,
+                                           Exp, Log, BNLL, Swish, Clip, LRN, Flatten, Concat, Eltwise, BatchNorm, Scale,
+                                           SoftmaxWithLoss)}

@@ -1,53 +1,91 @@
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/onednn.h"
 #include "backend/cpu/parallel.h"
+#include "backend/cpu/row_math.h"
+
+#include <algorithm>
+#include <type_traits>
+#include <variant>
 
 namespace hp {
 namespace {
 
+constexpr int64_t kLanes = 16;  // a multiple of those of any vector
+
 // Loops in functions of their own: the closure of a parallel region would be read again after each store, because the
-// store might have changed it, and the compiler would make scalar code with a branch for each element.
+// store might have changed it, and the compiler would make scalar code with a branch for each element. Not inlined, so
+// that all counts, which are multiples of kLanes, go through the same instructions.
 
-// "x < 0 ? ... : x" hands a NaN on.
-void Rectify(const float* x, float slope, int64_t count, float* y) {
+template <typename Function>
+__attribute__((noinline)) void ComputeValues(const Function function, const float* x, int64_t count, float* y) {
 #pragma omp simd
-  for (int64_t i = 0; i < count; ++i) y[i] = x[i] < 0 ? slope * x[i] : x[i];
+  for (int64_t i = 0; i < count; ++i) y[i] = function.Value(x[i]);
 }
 
-void RectifyGradient(const float* y, const float* dy, float slope, int64_t count, float* dx) {
+template <typename Function>
+__attribute__((noinline)) void ComputeGradients(const Function function, const float* seen, const float* dy,
+                                                int64_t count, float* dx) {
 #pragma omp simd
-  for (int64_t i = 0; i < count; ++i) dx[i] = y[i] > 0 ? dy[i] : slope * dy[i];
+  for (int64_t i = 0; i < count; ++i) dx[i] = dy[i] * function.Derivative(seen[i]);
 }
 
-/// y = x for x > 0, else slope * x. The gradient goes by the sign of y, which is x's: it works in place.
-class ReluOp final : public Op {
+/// Any number of elements, the last ones through a padded vector: a vector's exponential rounds otherwise than one of a
+/// single element, and a slice of a tensor must have the bits of the whole.
+template <typename Function>
+void ForwardChunk(const Function& function, const float* x, int64_t count, float* y) {
+  const int64_t whole = count / kLanes * kLanes;
+  ComputeValues(function, x, whole, y);
+  if (whole == count) return;
+  float last[kLanes] = {};
+  std::copy(x + whole, x + count, last);
+  ComputeValues(function, last, kLanes, last);
+  std::copy_n(last, count - whole, y + whole);
+}
+
+template <typename Function>
+void BackwardChunk(const Function& function, const float* seen, const float* dy, int64_t count, float* dx) {
+  const int64_t whole = count / kLanes * kLanes;
+  ComputeGradients(function, seen, dy, whole, dx);
+  if (whole == count) return;
+  float last_seen[kLanes] = {}, last[kLanes] = {};
+  std::copy(seen + whole, seen + count, last_seen);
+  std::copy(dy + whole, dy + count, last);
+  ComputeGradients(function, last_seen, last, kLanes, last);
+  std::copy_n(last, count - whole, dx + whole);
+}
+
+template <typename Function>
+class ActivationOp final : public Op {
  public:
-  ReluOp(float slope, const TensorDesc& in) : slope_(slope) { outputs_ = {in}; }
+  ActivationOp(const Function& function, const TensorDesc& in) : function_(function) { outputs_ = {in}; }
 
   void Forward(const OpArgs& args) override {
     const float* x = args.in[0].floats();
     float* y = args.out[0].floats();
-    const float slope = slope_;
     ForChunks(args.in[0].count(),
-              [=](int64_t begin, int64_t end) { Rectify(x + begin, slope, end - begin, y + begin); });
+              [=, this](int64_t begin, int64_t end) { ForwardChunk(function_, x + begin, end - begin, y + begin); });
   }
   void BackwardInput(const OpArgs& args) override {
     if (args.d_in[0].data == nullptr) return;
-    const float *y = args.out[0].floats(), *dy = args.d_out[0].floats();
+    const float* dy = args.d_out[0].floats();
     float* dx = args.d_in[0].floats();
-    const float slope = slope_;
-    ForChunks(args.in[0].count(), [=](int64_t begin, int64_t end) {
-      RectifyGradient(y + begin, dy + begin, slope, end - begin, dx + begin);
+    // Where nothing is needed, what is read does not matter; it has to be there.
+    const float* seen = dy;
+    if (backward_reads_input()) seen = args.in[0].floats();
+    if (backward_reads_output()) seen = args.out[0].floats();
+    ForChunks(args.in[0].count(), [=, this](int64_t begin, int64_t end) {
+      BackwardChunk(function_, seen + begin, dy + begin, end - begin, dx + begin);
     });
   }
-  bool backward_reads_input() const override { return false; }
+  bool backward_reads_input() const override { return Function::kFrom == activation::From::kInput; }
+  bool backward_reads_output() const override { return Function::kFrom == activation::From::kOutput; }
 
  private:
-  const float slope_;
+  const Function function_;
 };
 
-/// Sigmoid and TanH by oneDNN, whose gradient is computed from y: it works in place. The elements are taken as one flat
-/// array, so any layout will do.
+/// Sigmoid and TanH by oneDNN, which has vectors of tanh as well; the gradient is computed from y. The elements are
+/// taken as one flat array, so any layout will do.
 class SmoothActivationOp final : public Op {
  public:
   /// Throws dnnl::error.
@@ -84,13 +122,24 @@ class SmoothActivationOp final : public Op {
 }  // namespace
 
 StatusOr<Backend::OpPtr> CpuBackend::Activation(const ActivationDesc& desc, const Descs& in) {
-  if (desc.kind == ActivationDesc::kRelu) return Backend::OpPtr(std::make_unique<ReluOp>(desc.negative_slope, in[0]));
-  const dnnl::algorithm algorithm = desc.kind == ActivationDesc::kSigmoid
-                                        ? dnnl::algorithm::eltwise_logistic_use_dst_for_bwd
-                                        : dnnl::algorithm::eltwise_tanh_use_dst_for_bwd;
-  Backend::OpPtr op;
-  HP_RETURN_IF_ERROR(onednn::Guard("activation", [&] { op = std::make_unique<SmoothActivationOp>(algorithm, in[0]); }));
-  return op;
+  const auto smooth = [&](dnnl::algorithm algorithm) -> StatusOr<OpPtr> {
+    OpPtr op;
+    HP_RETURN_IF_ERROR(
+        onednn::Guard("activation", [&] { op = std::make_unique<SmoothActivationOp>(algorithm, in[0]); }));
+    return op;
+  };
+  return std::visit(
+      [&](const auto& function) -> StatusOr<OpPtr> {
+        using Function = std::decay_t<decltype(function)>;
+        if constexpr (std::is_same_v<Function, activation::Sigmoid>) {
+          return smooth(dnnl::algorithm::eltwise_logistic_use_dst_for_bwd);
+        } else if constexpr (std::is_same_v<Function, activation::Tanh>) {
+          return smooth(dnnl::algorithm::eltwise_tanh_use_dst_for_bwd);
+        } else {
+          return OpPtr(std::make_unique<ActivationOp<Function>>(function, in[0]));
+        }
+      },
+      desc);
 }
 
 }  // namespace hp

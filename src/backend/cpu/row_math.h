@@ -10,10 +10,14 @@
 // Loops over the elements of one row, in lanes that the compiler makes vectors of: sums and maxima of lanes first, then
 // of the lanes in their order, so the bits depend on the row's length alone.
 #if defined(__GNUC__) && !defined(__clang__) && defined(__GLIBC__) && defined(__x86_64__)
-// Tells GCC, which else does so with -ffast-math alone, that glibc's libmvec has this function for vectors (within 4
+// Tells GCC, which else does so with -ffast-math alone, that glibc's libmvec has these functions for vectors (within 4
 // units in the last place, and right for NaN and infinity).
 #pragma omp declare simd notinbranch
 extern "C" float expf(float) noexcept;
+#pragma omp declare simd notinbranch
+extern "C" float logf(float) noexcept;
+#pragma omp declare simd notinbranch
+extern "C" float powf(float, float) noexcept;
 #endif
 
 namespace hp {

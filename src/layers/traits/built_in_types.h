@@ -7,24 +7,34 @@ namespace hp {
 // The rows of LayerTypes::BuiltIn() (LayerType says what a row holds), each in a file with the functions that it points
 // to; related types share a file.
 
+LayerType AbsValType();
 LayerType AccuracyType();
 LayerType BatchNormType();
+LayerType BnllType();
+LayerType ClipType();
 LayerType ConcatType();
 LayerType ConvolutionType();
 LayerType DataType();
 LayerType DropoutType();
 LayerType EltwiseType();
+LayerType EluType();
+LayerType ExpType();
 LayerType FlattenType();
 LayerType InnerProductType();
 LayerType InputType();
+LayerType LogType();
 LayerType LrnType();
 LayerType PoolingType();
+LayerType PowerType();
 LayerType ReluType();
 LayerType ScaleType();
 LayerType SigmoidType();
-LayerType SoftmaxType();
+LayerType SilenceType();
 LayerType SoftmaxLossType();
+LayerType SoftmaxType();
 LayerType SplitType();
+LayerType SwishType();
 LayerType TanhType();
+LayerType ThresholdType();
 
 }  // namespace hp

@@ -86,6 +86,11 @@ float LayerTraits::sample_rate() const { return type_->sample_rate != nullptr ? 
 bool LayerTraits::reads_sample() const { return type_->reads_sample != nullptr && type_->reads_sample(*param_); }
 
 bool LayerTraits::allows_in_place() const { return type_->in_place; }
+bool LayerTraits::gradient_reads_input() const {
+  return type_->gradient_reads_input != nullptr && type_->gradient_reads_input(*param_);
+}
+bool LayerTraits::has_gradient() const { return type_->has_gradient; }
+bool LayerTraits::discards() const { return type_->discards; }
 bool LayerTraits::is_view() const { return type_->view; }
 bool LayerTraits::reads_labels() const { return type_->reads_labels; }
 

@@ -119,6 +119,14 @@ class LayerTraits {
   bool reads_sample() const;
   /// Whether top 0 may have the name, and then the memory, of bottom 0.
   bool allows_in_place() const;
+  /// Only where it may work in place: whether the gradient is computed from bottom 0, which a training then keeps, and
+  /// top 0 has memory of its own. For estimates; what an op says of itself counts (Op::backward_reads_input).
+  bool gradient_reads_input() const;
+  /// Whether gradients go through it. If not (Threshold), what is below it learns nothing from what is above.
+  bool has_gradient() const;
+  /// Whether it only says that nobody else reads its bottoms, labels or not, so that they are no outputs of the net
+  /// (Silence): it has no tops, computes nothing and is no entry of the graph.
+  bool discards() const;
   /// Whether top 0 is a dense bottom 0 under another shape (Flatten): then it shares its memory and no op runs.
   bool is_view() const;
 

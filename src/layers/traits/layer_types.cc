@@ -28,10 +28,11 @@ bool IsNear(const std::string& name, const std::string& type) {
 
 const LayerTypes& LayerTypes::BuiltIn() {
   static const LayerTypes kTypes({
-      AccuracyType(), BatchNormType(),   ConcatType(),  ConvolutionType(),  DataType(),
-      DropoutType(),  EltwiseType(),     FlattenType(), InnerProductType(), InputType(),
-      LrnType(),      PoolingType(),     ReluType(),    ScaleType(),        SigmoidType(),
-      SoftmaxType(),  SoftmaxLossType(), SplitType(),   TanhType(),
+      AbsValType(),      AccuracyType(),     BatchNormType(), BnllType(),    ClipType(),      ConcatType(),
+      ConvolutionType(), DataType(),         DropoutType(),   EltwiseType(), EluType(),       ExpType(),
+      FlattenType(),     InnerProductType(), InputType(),     LogType(),     LrnType(),       PoolingType(),
+      PowerType(),       ReluType(),         ScaleType(),     SigmoidType(), SilenceType(),   SoftmaxLossType(),
+      SoftmaxType(),     SplitType(),        SwishType(),     TanhType(),    ThresholdType(),
   });
   return kTypes;
 }
@@ -100,6 +101,11 @@ bool LayerTypes::ReadsLabels(const caffe::LayerParameter& param, int bottom) con
   return type != nullptr && type->reads_labels && bottom == 1;
 }
 
+bool LayerTypes::Discards(const caffe::LayerParameter& param) const {
+  const LayerType* type = Find(param.type());
+  return type != nullptr && type->discards;
+}
+
 bool LayerTypes::YieldsLabels(const caffe::LayerParameter& param, int top) const {
   return IsDataset(param) && top == 1;
 }
@@ -110,6 +116,10 @@ std::string LayerTypes::DescribeUnsupported(const std::string& name) const {
   for (const LayerType& type : types_) {
     all.push_back(type.name);
     if (IsNear(name, type.name)) near.push_back(type.name);
+  }
+  // Caffe's names differ in case from what one expects; then no other is meant.
+  for (const LayerType& type : types_) {
+    if (Lower(name) == Lower(type.name)) near = {type.name};
   }
   const std::string unknown = "unknown type \"" + name + "\"";
   return near.empty() ? unknown + "; expected one of " + Join(all) : unknown + "; did you mean " + Join(near) + "?";

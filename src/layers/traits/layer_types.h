@@ -38,6 +38,8 @@ struct LayerType {
   bool (*split_inputs)(Parameter) = nullptr;
   bool in_place = false;      ///< LayerTraits::allows_in_place
   bool view = false;          ///< LayerTraits::is_view
+  bool has_gradient = true;   ///< LayerTraits::has_gradient
+  bool discards = false;      ///< LayerTraits::discards; then it has no tops
   bool reads_labels = false;  ///< bottom 1 is labels
   bool statistic = false;     ///< LayerTraits::is_statistic
   bool loss = false;          ///< its first top has a loss weight, 1 by default; no other top may have one
@@ -67,6 +69,8 @@ struct LayerType {
   /// LayerTraits::class_split; only where channel_use is kWhole. Its op obeys OpContext::part (kClasses, kMerged), that
   /// of a statistic also kJoined, and OpContext::sample_room for both kClasses and kJoined. Null: none.
   std::optional<ClassSplit> (*class_split)(Parameter) = nullptr;
+  /// LayerTraits::gradient_reads_input; null: false. Only asked where in_place is true.
+  bool (*gradient_reads_input)(Parameter) = nullptr;
   /// LayerTraits::batch_size; only for sources. Null: -1.
   int64_t (*batch_size)(Parameter) = nullptr;
   /// LayerTraits::needs_batch_labels; null: false.
@@ -112,6 +116,8 @@ class LayerTypes {
   bool SplitsInputs(const caffe::LayerParameter& param) const;
   /// Whether bottom `bottom` is read as labels.
   bool ReadsLabels(const caffe::LayerParameter& param, int bottom) const;
+  /// LayerTraits::discards; false for unknown types.
+  bool Discards(const caffe::LayerParameter& param) const;
   /// Whether top `top` is the labels of a dataset.
   bool YieldsLabels(const caffe::LayerParameter& param, int top) const;
 

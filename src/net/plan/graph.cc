@@ -37,6 +37,10 @@ StatusOr<std::unique_ptr<NetGraph>> NetGraph::Create(std::shared_ptr<const caffe
     const caffe::LayerParameter& param = graph->net_->layer(i);
     if (!LayerIsIn(param, StateOf(*graph->net_, phase))) continue;
     HP_ASSIGN_OR_RETURN(const LayerTraits traits, LayerTraits::Create(param, types));
+    if (traits.discards()) {
+      HP_RETURN_IF_ERROR(graph->Silence(traits));
+      continue;
+    }
     HP_RETURN_IF_ERROR(graph->AddLayer(i, traits, cuts));
     if (!cuts.by_inputs.empty() && cuts.by_inputs[i]) graph->CutProduct();
     if (!cuts.class_shards.empty() && cuts.class_shards[i] > 0) graph->CutClasses(cuts.class_shards[i]);
@@ -82,21 +86,31 @@ Status NetGraph::AddLayer(int order, const LayerTraits& traits, const GraphCuts&
   return OkStatus();
 }
 
+Status NetGraph::Silence(const LayerTraits& traits) {
+  for (const std::string& name : traits.param().bottom()) {
+    HP_ASSIGN_OR_RETURN(const int blob, Bottom(traits, name));
+    blobs_[blob].silenced = true;
+  }
+  return OkStatus();
+}
+
 int* NetGraph::Latest(const std::string& name) {
   const auto found =
       std::find_if(current_.begin(), current_.end(), [&](const auto& entry) { return entry.first == name; });
   return found == current_.end() ? nullptr : &found->second;
 }
 
+StatusOr<int> NetGraph::Bottom(const LayerTraits& traits, const std::string& name) {
+  const int* const latest = Latest(name);
+  if (latest != nullptr) return *latest;
+  return InvalidArgument("layer \"%s\": bottom \"%s\" is not produced by any earlier layer", traits.name().c_str(),
+                         name.c_str());
+}
+
 // What comes from outside the group of a layer comes through a scatter.
 Status NetGraph::FindBottoms(int group, const GraphCuts& cuts, GraphLayer* entry) {
   for (const std::string& name : entry->param->bottom()) {
-    const int* const latest = Latest(name);
-    if (latest == nullptr) {
-      return InvalidArgument("layer \"%s\": bottom \"%s\" is not produced by any earlier layer",
-                             entry->param->name().c_str(), name.c_str());
-    }
-    int blob = *latest;
+    HP_ASSIGN_OR_RETURN(int blob, Bottom(entry->traits, name));
     const bool outside = group >= 0 && cuts.scattered[layers_[blobs_[blob].producer].order] != group;
     if (outside && !blobs_[blob].label) blob = ScatteredInto(group, entry->order, blob);
     entry->bottoms.push_back(blob);
@@ -224,12 +238,13 @@ void NetGraph::MarkGradients() {
   for (GraphLayer& layer : layers_) {
     bool learns = layer.learns;
     for (int bottom : layer.bottoms) learns |= blobs_[bottom].needs_gradient;
-    if (layer.piece == GraphLayer::kClasses) learns = false;
+    if (layer.piece == GraphLayer::kClasses || !layer.traits.has_gradient()) learns = false;
     if (layer.is_statistic() && layer.traits.loss_weight(0) == 0) learns = false;
     // A test has no backward pass.
     for (int top : layer.tops) blobs_[top].needs_gradient = learns && !layer.source && phase_ == caffe::TRAIN;
   }
   for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
+    if (!layer->traits.has_gradient()) continue;
     for (size_t i = 0; i < layer->tops.size(); ++i) {
       if (layer->is_statistic() && layer->traits.loss_weight(i) != 0) layer->leads_to_loss = true;
       for (int consumer : blobs_[layer->tops[i]].consumers) layer->leads_to_loss |= layers_[consumer].leads_to_loss;
@@ -306,7 +321,8 @@ std::vector<int> NetGraph::outputs() const {
   for (const GraphLayer& layer : layers_) {
     if (!layer.is_statistic()) continue;
     for (int top : layer.tops) {
-      if (blobs_[top].consumers.empty() && !blobs_[top].automatic) outputs.push_back(top);
+      const GraphBlob& blob = blobs_[top];
+      if (blob.consumers.empty() && !blob.automatic && !blob.silenced) outputs.push_back(top);
     }
   }
   return outputs;

@@ -19,8 +19,9 @@ struct GraphBlob {
   int top_index = 0;            ///< which top of the producer
   std::vector<int> consumers;   ///< indices of the layers that read it, in their order
   bool label = false;           ///< labels of a dataset: sent ahead of the micro-batches (LabelFeed), on no edge
+  bool silenced = false;        ///< a Silence reads it, which is no consumer: it is no output of the net
   bool automatic = false;       ///< top 0 of a loss for which the prototxt names none: nobody can read it
-  bool needs_gradient = false;  ///< some parameter below it learns; false for all blobs in a test
+  bool needs_gradient = false;  ///< some parameter below it learns by it; false for all blobs in a test
 };
 
 /// How a graph deviates from the prototxt because of how a table splits it. What it computes stays the same. All lists
@@ -54,7 +55,7 @@ struct GraphLayer {
   bool in_place = false;           ///< the prototxt has top 0 overwrite bottom 0, whose name nobody else reads
   bool source = false;             ///< its tops come from outside the net (Data, Input)
   bool learns = false;             ///< has a parameter with lr_mult != 0
-  bool leads_to_loss = false;      ///< it, or a layer above it, has a top with a loss weight
+  bool leads_to_loss = false;      ///< it, or a layer above it that gradients reach, has a top with a loss weight
   int order = 0;                   ///< index among the layers of the unfiltered prototxt
   int class_shards = 0;            ///< kClasses, kMerged: over how many shards the classes lie
   /// Index of the layer whose classes are a sample (LayerTraits::sample_rate), which this entry is or whose top it
@@ -112,8 +113,10 @@ class NetGraph {
   std::vector<int> outputs() const;
 
  private:
+  Status Silence(const LayerTraits& traits);
   Status AddLayer(int order, const LayerTraits& traits, const GraphCuts& cuts);
   int* Latest(const std::string& name);
+  StatusOr<int> Bottom(const LayerTraits& traits, const std::string& name);
   Status FindBottoms(int group, const GraphCuts& cuts, GraphLayer* entry);
   Status AddTops(GraphLayer* entry);
   void AddAutomaticTop(GraphLayer* entry);

@@ -105,8 +105,8 @@ StatusOr<Backend::OpPtr> Export(Backend& backend, const Backend::Descs& in) { re
 StatusOr<Backend::OpPtr> Flatten(Backend& backend, const Backend::Descs& in) {
   return backend.Flatten(Shape{in[0].shape[0], in[0].shape.count(1)}, in);
 }
-StatusOr<Backend::OpPtr> Relu(Backend& backend, const Backend::Descs& in) {
-  return backend.Activation({ActivationDesc::kRelu, 0.1f}, in);
+auto Activation(const ActivationDesc& desc) {
+  return [=](Backend& backend, const Backend::Descs& in) { return backend.Activation(desc, in); };
 }
 
 const TensorDesc kDense = {{3, 12, 9, 7}, 1}, kNhwc = {{3, 12, 9, 7}, 12}, kOddNhwc = {{2, 13, 6, 5}, 13};
@@ -148,7 +148,23 @@ const Case kCases[] = {
     {"split", Split, {kNhwc}},
     {"export", Export, {kNhwc}},
     {"flatten", Flatten, {kNhwc}},
-    {"relu", Relu, {kNhwc}},
+    {"relu", Activation(activation::Relu<activation::From::kOutput>{0.1f}), {kNhwc}},
+    {"relu_of_a_negative_slope", Activation(activation::Relu<activation::From::kInput>{-0.5f}), {kNhwc}},
+    {"sigmoid", Activation(activation::Sigmoid{}), {kNhwc}, 1e-6f},
+    {"tanh", Activation(activation::Tanh{}), {kNhwc}, 1e-6f},
+    {"elu", Activation(activation::Elu<activation::From::kOutput>{0.5f}), {kNhwc}, 1e-6f},
+    {"elu_of_a_negative_alpha", Activation(activation::Elu<activation::From::kInput>{-0.5f}), {kDense}, 1e-6f},
+    {"absolute_value", Activation(activation::Abs{}), {kOddNhwc}},
+    {"linear", Activation(activation::Linear{0.5f, -1}), {kNhwc}, 1e-6f},
+    {"constant", Activation(activation::Constant{3}), {kDense}},
+    {"square", Activation(activation::Square{0.5f, 1}), {kNhwc}, 1e-6f},
+    {"power", Activation(activation::Power{1.5f, 0.25f, 3}), {kDense}, 3e-6f},
+    {"exponential", Activation(activation::Exp{0.5f, 2}), {kNhwc}, 3e-6f},
+    {"logarithm", Activation(activation::Log{0.5f, 0.5f, 4}), {kDense}, 3e-6f},
+    {"bnll", Activation(activation::Bnll{}), {kNhwc}, 1e-6f},
+    {"threshold", Activation(activation::Threshold{0.5f}), {kOddNhwc}},
+    {"swish", Activation(activation::Swish{1.5f}), {kNhwc}, 3e-6f},
+    {"clip", Activation(activation::Clip{-1, 0.5f}), {kDense}},
     {"convolution_dense", Convolution(3, 1), {kDense}, 1e-4f, {{8, 12, 3, 3}, {8}}},
     {"convolution_nhwc", Convolution(3, 2), {kNhwc}, 1e-4f, {{8, 6, 3, 3}, {8}}},
     {"convolution_1x1", Convolution(1, 1), {kOddNhwc}, 1e-4f, {{8, 13, 1, 1}, {8}}},

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include <array>
 #include <set>
 
 namespace hp::test {
@@ -27,7 +28,7 @@ TEST(Registry, UnknownTypesListNearMatches) {
             "layer \"d\": unknown type \"Dropuot\"; did you mean Dropout?");
   EXPECT_THAT(CreateError(R"(name: "l" type: "SoftmaxLoss" bottom: "a" top: "b")"), HasSubstr("SoftmaxWithLoss"));
   const std::string far = CreateError(R"(name: "q" type: "Quantum" bottom: "a" top: "b")");
-  EXPECT_THAT(far, StartsWith("layer \"q\": unknown type \"Quantum\"; expected one of Accuracy, BatchNorm"));
+  EXPECT_THAT(far, StartsWith("layer \"q\": unknown type \"Quantum\"; expected one of AbsVal, Accuracy, BatchNorm"));
 }
 
 TEST(Registry, EverySupportedTypeIsOneOfCaffes) {
@@ -37,26 +38,36 @@ TEST(Registry, EverySupportedTypeIsOneOfCaffes) {
 TEST(Registry, EverySupportedTypeCanBeMade) {
   std::set<std::string> made;
   for (const char* text : {
+           R"(name: "x" type: "AbsVal" bottom: "a" top: "a")",
            R"(name: "x" type: "Accuracy" bottom: "a" bottom: "l" top: "b" accuracy_param { top_k: 5 })",
            R"(name: "x" type: "BatchNorm" bottom: "a" top: "a" batch_norm_param { use_global_stats: false })",
+           R"(name: "x" type: "BNLL" bottom: "a" top: "a")",
+           R"(name: "x" type: "Clip" bottom: "a" top: "a" clip_param { min: -1 max: 1 })",
            R"(name: "x" type: "Concat" bottom: "a" bottom: "c" top: "b")",
            R"(name: "x" type: "Convolution" bottom: "a" top: "b" convolution_param { num_output: 4 kernel_size: 3 })",
            R"(name: "x" type: "Data" top: "a" top: "l" data_param { source: "db" batch_size: 4 prefetch: 2 })",
            R"(name: "x" type: "Dropout" bottom: "a" top: "a")",
+           R"(name: "x" type: "ELU" bottom: "a" top: "a" elu_param { alpha: -0.5 })",
            R"(name: "x" type: "Eltwise" bottom: "a" bottom: "c" top: "b")",
+           R"(name: "x" type: "Exp" bottom: "a" top: "a" exp_param { base: 2 scale: 0.5 shift: 1 })",
            R"(name: "x" type: "Flatten" bottom: "a" top: "b")",
            R"(name: "x" type: "InnerProduct" bottom: "a" top: "b" inner_product_param { num_output: 4 })",
            R"(name: "x" type: "Input" top: "a" input_param { shape { dim: 1 dim: 2 } })",
            R"(name: "x" type: "LRN" bottom: "a" top: "b")",
+           R"(name: "x" type: "Log" bottom: "a" top: "a" log_param { base: 10 })",
            R"(name: "x" type: "Pooling" bottom: "a" top: "b" pooling_param { kernel_size: 2 })",
+           R"(name: "x" type: "Power" bottom: "a" top: "a" power_param { power: 2 scale: 0.5 shift: 1 })",
            R"(name: "x" type: "ReLU" bottom: "a" top: "a" relu_param { engine: CUDNN })",
            R"(name: "x" type: "Scale" bottom: "a" top: "a" scale_param { bias_term: true })",
            R"(name: "x" type: "Sigmoid" bottom: "a" top: "a" sigmoid_param { engine: CAFFE })",
+           R"(name: "x" type: "Silence" bottom: "a" bottom: "b" bottom: "c")",
            R"(name: "x" type: "Softmax" bottom: "a" top: "b" softmax_param { engine: CAFFE })",
            R"(name: "x" type: "SoftmaxWithLoss" bottom: "a" bottom: "l" top: "loss" softmax_param { axis: 1 })",
            R"(name: "x" type: "SoftmaxWithLoss" bottom: "a" bottom: "l")",
            R"(name: "x" type: "Split" bottom: "a" top: "b" top: "c")",
+           R"(name: "x" type: "Swish" bottom: "a" top: "a" swish_param { beta: 2 })",
            R"(name: "x" type: "TanH" bottom: "a" top: "a")",
+           R"(name: "x" type: "Threshold" bottom: "a" top: "a" threshold_param { threshold: 0.5 })",
        }) {
     EXPECT_EQ(CreateError(text), "") << text;
     made.insert(ParseLayer(text).type());
@@ -72,7 +83,8 @@ TEST(Registry, EveryRowIsWhole) {
     EXPECT_EQ(type.params != nullptr, type.most_blobs > 0);
     EXPECT_EQ(type.split_outputs != nullptr, type.channel_use == ChannelUse::kSplitOutput);
     EXPECT_EQ(type.batch_size != nullptr, source);
-    EXPECT_EQ(OpFactories::BuiltIn().Has(type.name), !source) << "what makes its op";
+    EXPECT_EQ(OpFactories::BuiltIn().Has(type.name), !source && !type.discards) << "what makes its op";
+    EXPECT_EQ(type.tops.most == 0, type.discards);
     EXPECT_EQ(FindCaffeType(type.name)->source, source);
     EXPECT_EQ(FindCaffeType(type.name)->parameters, type.most_blobs > 0);
   }
@@ -122,7 +134,6 @@ TEST(Registry, WhatIsKnownButNotSupportedIsRefusedByName) {
   EXPECT_THAT(CreateError(relu + "param { lr_mult: 1 }"), HasSubstr("1 param entries; ReLU has 0 learnable blobs"));
   EXPECT_EQ(CreateError(relu + "pooling_param { kernel_size: 2 }"),
             "layer \"r\": pooling_param does not belong to a layer of type ReLU");
-  EXPECT_THAT(CreateError(relu + "relu_param { negative_slope: -0.1 }"), HasSubstr("negative_slope -0.1"));
 }
 
 TEST(Registry, LossWeightsBelongToTheFirstTopOfALoss) {
@@ -160,6 +171,50 @@ TEST(Registry, LayersRefuseTheirOwnFieldsByName) {
               HasSubstr("has 3 tops and 2 input_param shapes"));
   EXPECT_THAT(CreateError(R"(name: "i" type: "Input" top: "a" input_param { shape { dim: 1 dim: 0 } })"),
               HasSubstr("input shape [1 0]"));
+}
+
+TEST(Registry, ActivationsRefuseNumbersThatMakeNoFunction) {
+  const auto layer = [](const std::string& type, const std::string& fields) {
+    return CreateError(R"(name: "f" bottom: "x" top: "x" type: ")" + type + "\" " + fields);
+  };
+  for (const char* base : {"0", "-2", "-0.5", "nan", "inf"}) {
+    EXPECT_EQ(layer("Exp", std::string("exp_param { base: ") + base + " }"),
+              std::string("layer \"f\": exp_param { base: ") + base + " }: expected a number above 0, or -1 for e");
+    EXPECT_EQ(layer("Log", std::string("log_param { base: ") + base + " }"),
+              std::string("layer \"f\": log_param { base: ") + base +
+                  " }: expected a number above 0 that is not 1, or -1 for e");
+  }
+  EXPECT_EQ(layer("Exp", "exp_param { base: 1 }"), "");
+  EXPECT_THAT(layer("Log", "log_param { base: 1 }"), HasSubstr("expected a number above 0 that is not 1"));
+  EXPECT_EQ(layer("Clip", ""), "layer \"f\": has no clip_param; expected clip_param { min: A max: B }");
+  EXPECT_EQ(layer("Clip", "clip_param { min: 1 max: 0.5 }"),
+            "layer \"f\": clip_param { min: 1 max: 0.5 }: expected a max of at least min");
+  EXPECT_THAT(layer("Clip", "clip_param { min: nan max: 1 }"), HasSubstr("expected a max of at least min"));
+  EXPECT_EQ(layer("Clip", "clip_param { min: 1 max: 1 }"), "");
+  EXPECT_EQ(layer("Clip", "clip_param { min: -inf max: 1 }"), "");
+  EXPECT_EQ(layer("ELU", "elu_param { alpha: nan }"),
+            "layer \"f\": elu_param { alpha: nan }: expected a finite number");
+  for (const auto& [type, param, field] :
+       std::vector<std::array<const char*, 3>>{{"ReLU", "relu_param", "negative_slope"},
+                                               {"Power", "power_param", "power"},
+                                               {"Power", "power_param", "scale"},
+                                               {"Power", "power_param", "shift"},
+                                               {"Exp", "exp_param", "scale"},
+                                               {"Exp", "exp_param", "shift"},
+                                               {"Log", "log_param", "scale"},
+                                               {"Log", "log_param", "shift"},
+                                               {"Threshold", "threshold_param", "threshold"},
+                                               {"Swish", "swish_param", "beta"}}) {
+    const std::string set = std::string(param) + " { " + field + ": ";
+    EXPECT_EQ(layer(type, set + "inf }"), "layer \"f\": " + set + "inf }: expected a finite number");
+    EXPECT_EQ(layer(type, set + "-0.5 }"), "");
+  }
+}
+
+TEST(Registry, SilenceHasNoTops) {
+  EXPECT_EQ(CreateError(R"(name: "s" type: "Silence" bottom: "a" top: "b")"),
+            "layer \"s\": has 1 tops; Silence takes 0");
+  EXPECT_EQ(CreateError(R"(name: "s" type: "Silence")"), "layer \"s\": has 0 bottoms; Silence takes at least 1");
 }
 
 TEST(Registry, CosinesHaveNoBias) {

@@ -20,7 +20,8 @@ std::string ShapeError(const LayerUnderTest& layer, const std::vector<Shape>& in
 }
 
 TEST(Shapes, ElementwiseLayersKeepTheirInputs) {
-  for (const char* type : {"ReLU", "Sigmoid", "TanH", "Dropout"}) {
+  for (const char* type :
+       {"ReLU", "Sigmoid", "TanH", "Dropout", "ELU", "AbsVal", "Power", "Exp", "Log", "BNLL", "Threshold", "Swish"}) {
     const LayerUnderTest layer(std::string("name: \"x\" bottom: \"a\" top: \"a\" type: \"") + type + "\"");
     EXPECT_EQ(Shapes(layer, {{4, 3, 2, 2}}), (std::vector<Shape>{{4, 3, 2, 2}}));
     EXPECT_EQ(layer->channel_use(), ChannelUse::kElementwise);

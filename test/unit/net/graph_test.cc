@@ -76,6 +76,42 @@ TEST(Graph, ALossWithoutATopIsNoOutput) {
               HasSubstr("not produced by any earlier layer"));
 }
 
+TEST(Graph, ASilenceIsNoEntryAndNoConsumer) {
+  const std::string net = kData + kConv +
+                          "layer { name: 's' type: 'Silence' bottom: 'conv' bottom: 'label' bottom: 'data' }\n"
+                          "layer { name: 'r' type: 'ReLU' bottom: 'conv' top: 'conv' }\n"
+                          "layer { name: 'l' type: 'SoftmaxWithLoss' bottom: 'conv' bottom: 'label' top: 'loss' }\n"
+                          "layer { name: 'a' type: 'Accuracy' bottom: 'conv' bottom: 'label' top: 'accuracy' }\n";
+  const auto graph =
+      NetGraph::Create(ParseNet(net + "layer { name: 't' type: 'Silence' bottom: 'accuracy' }"), caffe::TRAIN);
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  ASSERT_EQ((*graph)->layers().size(), 5u);
+  EXPECT_TRUE((*graph)->layers()[2].in_place) << "a Silence reads nothing that could be lost";
+  for (const GraphBlob& blob : (*graph)->blobs()) {
+    const bool silenced = blob.producer <= 1 || blob.name == "accuracy";
+    EXPECT_EQ(blob.silenced, silenced) << blob.name << " of layer " << blob.producer;
+  }
+  ASSERT_EQ((*graph)->outputs().size(), 1u) << "the silenced accuracy is none";
+  EXPECT_EQ((*graph)->blobs()[(*graph)->outputs()[0]].name, "loss");
+  EXPECT_EQ(ErrorOf(net + "layer { name: 't' type: 'Silence' bottom: 'nothing' }"),
+            "layer \"t\": bottom \"nothing\" is not produced by any earlier layer");
+}
+
+TEST(Graph, NoGradientGoesThroughAThreshold) {
+  const auto graph = NetGraph::Create(
+      ParseNet(kData + kConv +
+               "layer { name: 't' type: 'Threshold' bottom: 'conv' top: 't' }\n"
+               "layer { name: 'ip' type: 'InnerProduct' bottom: 't' top: 'ip' inner_product_param { num_output: 5 } }\n"
+               "layer { name: 'l' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }\n"),
+      caffe::TRAIN);
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  const auto& layers = (*graph)->layers();
+  EXPECT_FALSE(layers[1].leads_to_loss || layers[2].leads_to_loss);
+  EXPECT_TRUE(layers[3].leads_to_loss);
+  EXPECT_FALSE((*graph)->blobs()[layers[2].tops[0]].needs_gradient);
+  EXPECT_TRUE((*graph)->blobs()[layers[3].tops[0]].needs_gradient);
+}
+
 TEST(Graph, KnowsWhatLearns) {
   for (bool frozen : {false, true}) {
     const auto graph = NetGraph::Create(ParseNet(SmallNet(frozen)), caffe::TRAIN);

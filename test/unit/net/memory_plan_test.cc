@@ -214,6 +214,34 @@ TEST(NodeNetMemory, OverwritesOnlyWhatNobodyReadsAgain) {
   EXPECT_FALSE(WorksInPlace(*in_test, "tanh2"));
 }
 
+/// Gradients of elu and exp come from what they yield, those of swish and clip from what they read, that of linear from
+/// neither.
+constexpr char kActivations[] = R"(
+layer { name: 'data' type: 'Data' top: 'data' top: 'label' data_param { source: 'x' batch_size: 8 } }
+layer { name: 'conv' type: 'Convolution' bottom: 'data' top: 'a' convolution_param { num_output: 6 kernel_size: 3 } }
+layer { name: 'elu' type: 'ELU' bottom: 'a' top: 'a' }
+layer { name: 'swish' type: 'Swish' bottom: 'a' top: 'a' }
+layer { name: 'linear' type: 'Power' bottom: 'a' top: 'a' power_param { scale: 2 } }
+layer { name: 'linear2' type: 'Power' bottom: 'a' top: 'a' power_param { shift: 1 } }
+layer { name: 'clip' type: 'Clip' bottom: 'a' top: 'a' clip_param { min: -1 max: 1 } }
+layer { name: 'exp' type: 'Exp' bottom: 'a' top: 'a' }
+layer { name: 'linear3' type: 'Power' bottom: 'a' top: 'a' power_param { shift: 1 } }
+layer { name: 'ip' type: 'InnerProduct' bottom: 'a' top: 'ip' inner_product_param { num_output: 5 } }
+layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }
+)";
+
+TEST(NodeNetMemory, ActivationsOverwriteWhatTheirGradientsDoNotNeed) {
+  const PlacedNet train(kActivations, Layout(1, {}, {}, 11)), test(kActivations, Layout(1, {}, {}, 11), caffe::TEST);
+  const auto net = train.MakeNet(0, 0, 4), in_test = test.MakeNet(0, 0, 4);
+  ExpectSound(*net, false);
+  ExpectSound(*in_test, false);
+  for (const char* layer : {"elu", "linear", "linear2", "exp"}) EXPECT_TRUE(WorksInPlace(*net, layer)) << layer;
+  for (const char* layer : {"swish", "clip", "linear3"}) EXPECT_FALSE(WorksInPlace(*net, layer)) << layer;
+  for (const char* layer : {"elu", "swish", "linear", "linear2", "clip", "exp", "linear3"}) {
+    EXPECT_TRUE(WorksInPlace(*in_test, layer)) << layer;
+  }
+}
+
 TEST(NodeNetMemory, GradientsShareTheMemoryOfActivations) {
   const PlacedNet net(SmallNet(), Layout(1, {}, {}));
   const auto node = net.MakeNet(0, 0, 64);

@@ -65,5 +65,28 @@ TEST(LayerCostTest, EachLayerByItsShapes) {
   EXPECT_TRUE(costs[5].input_gradient) << "ip1 below it learns";
 }
 
+TEST(LayerCostTest, ActivationsCostTheirBytesAndSilencesNothing) {
+  const auto net = Parse<caffe::NetParameter>(R"(
+      layer { name: "data" type: "Data" top: "data" top: "label" data_param { source: "x" batch_size: 8 } }
+      layer { name: "conv1" type: "Convolution" bottom: "data" top: "conv1"
+              convolution_param { num_output: 4 kernel_size: 3 } }
+      layer { name: "swish" type: "Swish" bottom: "conv1" top: "conv1" }
+      layer { name: "quiet" type: "Silence" bottom: "conv1" }
+      layer { name: "threshold" type: "Threshold" bottom: "conv1" top: "threshold" }
+      layer { name: "ip1" type: "InnerProduct" bottom: "threshold" top: "ip1" inner_product_param { num_output: 7 } }
+      layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip1" bottom: "label" top: "loss" })");
+  const std::vector<LayerCost> costs = CostsOfNet(net, {2, 8, 8});
+  ASSERT_EQ(costs.size(), 6u);
+  for (const int layer : {2, 3}) {
+    EXPECT_EQ(costs[layer].products, 0);
+    EXPECT_EQ(costs[layer].in_bytes + costs[layer].out_bytes, 4 * 2 * 4 * 6 * 6) << costs[layer].layer;
+  }
+  EXPECT_TRUE(costs[2].input_gradient);
+  EXPECT_FALSE(costs[3].input_gradient) << "it has none";
+  EXPECT_FALSE(costs[1].learns) << "no gradient reaches it";
+  EXPECT_FALSE(costs[4].input_gradient) << "nothing below learns by it";
+  EXPECT_TRUE(costs[4].learns);
+}
+
 }  // namespace
 }  // namespace hp

@@ -40,6 +40,15 @@ layer { name: "flat2" type: "Flatten" bottom: "ave" top: "flat2" }
 layer { name: "cat" type: "Concat" bottom: "flat1" bottom: "flat2" top: "cat" }
 layer { name: "fc1" type: "InnerProduct" bottom: "cat" top: "fc1" inner_product_param { num_output: 6 } }
 layer { name: "sigmoid" type: "Sigmoid" bottom: "fc1" top: "fc1" }
+layer { name: "shifted" type: "Power" bottom: "fc1" top: "fc1" power_param { shift: -0.5 scale: 3 } }
+layer { name: "elu" type: "ELU" bottom: "fc1" top: "fc1" elu_param { alpha: 0.7 } }
+layer { name: "swish" type: "Swish" bottom: "fc1" top: "fc1" swish_param { beta: 1.5 } }
+layer { name: "abs" type: "AbsVal" bottom: "fc1" top: "fc1" }
+layer { name: "log" type: "Log" bottom: "fc1" top: "fc1" log_param { base: 2 scale: 0.5 shift: 1.5 } }
+layer { name: "bnll" type: "BNLL" bottom: "fc1" top: "fc1" }
+layer { name: "exp" type: "Exp" bottom: "fc1" top: "fc1" exp_param { base: 3 scale: -0.5 shift: 1 } }
+layer { name: "cube" type: "Power" bottom: "fc1" top: "fc1" power_param { power: 3 shift: 0.2 } }
+layer { name: "clip" type: "Clip" bottom: "fc1" top: "fc1" clip_param { min: 0 max: 40 } }
 layer { name: "fc2" type: "InnerProduct" bottom: "fc1" top: "fc2" inner_product_param { num_output: 5 } }
 layer { name: "loss" type: "SoftmaxWithLoss" bottom: "fc2" bottom: "label" top: "loss" loss_param { ignore_label: 3 } }
 layer { name: "fc3" type: "InnerProduct" bottom: "fc1" top: "fc3" inner_product_param { num_output: 4 } }

@@ -1,0 +1,135 @@
+// The contract for layers that work element by element: between conv layers and between the products of a sharded FC
+// stage, where each shard has a slice of them, in place and with a top of their own.
+#include "test/cluster/contract_fixture.h"
+
+#include <algorithm>
+
+namespace hp::test {
+namespace {
+
+/// Two replicas and two shards.
+ClusterSpec Hybrid(int micro, int pool) {
+  ClusterSpec table = Table(2, {2}, micro, pool, false);
+  table.ends = {"pool1"};
+  return table;
+}
+
+struct LayerCase {
+  const char* name;
+  const char* fields;  ///< of the layer, behind its name, bottom and top
+};
+
+void PrintTo(const LayerCase& c, std::ostream* out) { *out << c.fields; }
+
+class ActivationContractTest : public ContractTest, public testing::WithParamInterface<LayerCase> {};
+
+TEST_P(ActivationContractTest, InPlaceAndNotUnderHybridTables) {
+  std::map<std::string, std::vector<float>> params;
+  for (const bool in_place : {false, true}) {
+    SCOPED_TRACE(in_place ? "in place" : "with a top of its own");
+    const std::string solver = SolverOf(NetWithActivations(GetParam().fields, in_place), "");
+    Check(solver, {Hybrid(3, 1), Split({{"ip2", SplitConfig::INPUTS}}, Hybrid(2, 0))});
+    const ClusterResult result = TrainCluster({}, solver);
+    ASSERT_TRUE(result.status.ok()) << result.status;
+    if (in_place) {
+      EXPECT_EQ(result.params, params);
+    }
+    params = result.params;
+  }
+}
+
+constexpr LayerCase kCases[] = {
+    {"ReluOfANegativeSlope", "type: 'ReLU' relu_param { negative_slope: -0.5 }"},
+    {"Elu", "type: 'ELU' elu_param { alpha: 0.7 }"},
+    {"EluOfANegativeAlpha", "type: 'ELU' elu_param { alpha: -0.7 }"},
+    {"AbsVal", "type: 'AbsVal'"},
+    {"Power", "type: 'Power' power_param { power: 3 scale: 0.3 shift: 1 }"},
+    {"Square", "type: 'Power' power_param { power: 2 scale: 0.5 shift: 0.5 }"},
+    {"Linear", "type: 'Power' power_param { scale: -0.5 shift: 1 }"},
+    {"Exp", "type: 'Exp' exp_param { base: 2 scale: 0.5 shift: -1 }"},
+    {"Log", "type: 'Log' log_param { base: 2 scale: 0.5 shift: 8 }"},
+    {"Bnll", "type: 'BNLL'"},
+    {"Swish", "type: 'Swish' swish_param { beta: 1.5 }"},
+    {"Clip", "type: 'Clip' clip_param { min: -0.5 max: 0.7 }"},
+};
+
+INSTANTIATE_TEST_SUITE_P(Layers, ActivationContractTest, testing::ValuesIn(kCases),
+                         [](const auto& info) { return info.param.name; });
+
+/// What a Threshold yields is added to what it reads, a little of it, since a unit that roundings bring to the other
+/// side changes by 1. Gradients go past it.
+std::string NetWithThresholds(bool in_place) {
+  const std::string top = in_place ? "copy" : "above";
+  const auto branch = [&](const std::string& blob) {
+    return "layer { name: '" + blob + "/split' type: 'Split' bottom: '" + blob + "' top: '" + blob + "/x' top: '" +
+           blob +
+           "/copy' }\n"
+           "layer { name: '" +
+           blob + "/threshold' type: 'Threshold' bottom: '" + blob + "/copy' top: '" + blob + "/" + top +
+           "' threshold_param { threshold: 0.1 } }\n"
+           "layer { name: '" +
+           blob + "/sum' type: 'Eltwise' bottom: '" + blob + "/x' bottom: '" + blob + "/" + top + "' top: '" + blob +
+           "/sum' eltwise_param { coeff: 1 coeff: 0.02 } }\n";
+  };
+  return "layer { name: 'conv1' type: 'Convolution' bottom: 'data' top: 'conv1'"
+         "  convolution_param { num_output: 6 kernel_size: 3 weight_filler { type: 'xavier' } } }\n" +
+         branch("conv1") +
+         "layer { name: 'pool1' type: 'Pooling' bottom: 'conv1/sum' top: 'pool1' pooling_param { kernel_size: 2 "
+         "stride: 2 } }\n"
+         "layer { name: 'ip1' type: 'InnerProduct' bottom: 'pool1' top: 'ip1'"
+         "  inner_product_param { num_output: 40 weight_filler { type: 'xavier' } } }\n" +
+         branch("ip1") +
+         "layer { name: 'ip2' type: 'InnerProduct' bottom: 'ip1/sum' top: 'ip2'"
+         "  inner_product_param { num_output: 5 weight_filler { type: 'xavier' } } }\n"
+         "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip2' bottom: 'label' top: 'loss' }\n";
+}
+
+TEST_F(ContractTest, Thresholds) {
+  for (const bool in_place : {false, true}) {
+    Check(SolverOf(NetWithThresholds(in_place), ""),
+          {Hybrid(3, 1), Split({{"ip2", SplitConfig::INPUTS}}, Hybrid(2, 0))});
+  }
+}
+
+/// What is below a Threshold alone stays as it is: no gradient crosses to the conv nodes.
+TEST_F(ContractTest, NothingLearnsBelowAThreshold) {
+  const std::string net = NetWithActivations("type: 'Threshold'", true);
+  const ClusterResult result = TrainCluster(Hybrid(2, 1), SolverOf(net, "", 0.02, 0));
+  ASSERT_TRUE(result.status.ok()) << result.status;
+  const ClusterResult once = TrainCluster({}, SolverOf(net, "", 0.02, 0, 1));
+  ASSERT_TRUE(once.status.ok()) << once.status;
+  for (const char* name : {"conv1.0", "conv1.1", "ip1.0", "ip1.1"}) {
+    EXPECT_EQ(result.params.at(name), once.params.at(name)) << name;
+  }
+  EXPECT_NE(result.params.at("ip2.0"), once.params.at("ip2.0"));
+}
+
+/// A net with Silences: beside other readers of a blob, in both stages, of labels, and alone over a layer that learns.
+std::string NetWithSilences(bool silences) {
+  const auto silence = [&](const std::string& name, const std::string& bottoms) {
+    return silences ? "layer { name: '" + name + "' type: 'Silence' " + bottoms + " }\n" : "";
+  };
+  std::string net = NetWithActivations("type: 'ReLU'", true);
+  const auto insert = [&](const std::string& before, const std::string& text) {
+    net.insert(net.find("layer { name: '" + before + "'"), text);
+  };
+  insert("act1", silence("quiet1", "bottom: 'conv1' bottom: 'data' bottom: 'label'"));
+  insert("ip2",
+         "layer { name: 'side' type: 'InnerProduct' bottom: 'ip1' top: 'side' inner_product_param { num_output: "
+         "7 weight_filler { type: 'xavier' } } }\n" +
+             silence("quiet2", "bottom: 'ip1' bottom: 'side'"));
+  return net + silence("quiet3", "bottom: 'label' include { phase: TEST }") + silence("quiet4", "bottom: 'ip2'");
+}
+
+TEST_F(ContractTest, SilencesChangeNothing) {
+  const std::string solver = SolverOf(NetWithSilences(true), "");
+  Check(solver, {Hybrid(3, 1), Split({{"ip2", SplitConfig::INPUTS}}, Hybrid(2, 0))});
+  const ClusterResult with = TrainCluster(Hybrid(3, 1), solver);
+  const ClusterResult without = TrainCluster(Hybrid(3, 1), SolverOf(NetWithSilences(false), ""));
+  ASSERT_TRUE(with.status.ok() && without.status.ok()) << with.status << without.status;
+  EXPECT_EQ(with.params, without.params);
+  EXPECT_EQ(with.losses, without.losses);
+}
+
+}  // namespace
+}  // namespace hp::test
