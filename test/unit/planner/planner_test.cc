@@ -108,7 +108,7 @@ TEST(PlannerTest, ANetOfConvolutionsIsDataParallelOnFastLinks) {
 
 TEST(PlannerTest, LayersThatNormaliseByAMicroBatchKeepItWhole) {
   PlanProblem problem =
-      ExampleProblem("alexnet", 227, 256, HostsLike(4, "tflops: 10 memory_mb: 64000 link_gbit_per_s: 1"));
+      ExampleProblem("alexnet", 227, 256, HostsLike(4, "gflops: 10000 memory_mb: 64000 link_gbit_per_s: 1"));
   const auto most = [](const PlanChoice& choice) {
     int most = 0;
     for (const TablePlan& plan : choice.plans) most = std::max(most, plan.micro_batches);
