@@ -178,7 +178,7 @@ class LaunchTest(launched.Launched):
         failed = time.monotonic()
         self.await_text(job, "restart 1 of 1|started 3 nodes, incarnation 2")
         self.assertFalse([name for name, pid in old.items() if os.path.exists("/proc/%d" % pid)])
-        self.assertGreater(time.monotonic() - failed, 4.9, "the others have 5 s")
+        self.assertGreater(time.monotonic() - failed, 4, "the others have 5 s, counted in ticks")
         self.await_launched(job)
         job.send(signal.SIGTERM)
         self.expect_exit(job, 5)
