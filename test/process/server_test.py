@@ -244,11 +244,12 @@ class ServerTest(RendezvousTest):
             dialled, port = Wire(self), cluster.free_ports(1)[0]
             dialled.to = port
             own = ("--port=%d" % port, "--address=127.0.0.1:%d" % dialled.port) if flags else ()
-            nodes = [self.start("--role=" + role, *flags, *(own if i == 0 else ["--address=127.0.0.1"]), log=role,
+            nodes = [self.start("--role=" + role, *flags, *(own if i == 0 else ()), log=role,
                                 routing="tcp://127.0.0.1:%d" % wire.port) for i, role in enumerate(ROLES)]
             self.expect_all(nodes, 0, "Optimization Done")
             self.assertGreater(len(wire.seen), 1000)
-            self.assertEqual(name in wire.seen, not flags, "hosts' names can be read")
+            if len(name) > 5 or not flags:  # two letters stand among random bytes by chance
+                self.assertEqual(name in wire.seen, not flags, "hosts' names can be read")
             self.assertEqual(b"solver.prototxt" in wire.seen, not flags, "the table can be read")
             if flags:
                 self.assertGreater(len(dialled.seen), 1000, "nobody dialled the address that the node said")
