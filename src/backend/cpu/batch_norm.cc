@@ -29,26 +29,21 @@ void SumRun(const float* x, int64_t pixels, int64_t block, float* sums) {
   }
 }
 
-/// sums[c] = the sum of (x - centre)(y - centre) over the pixels; `centre` null: of x y.
-void ProductRun(const float* x, const float* y, const float* centre, int64_t pixels, int64_t block, float* sums) {
+/// squares[c] = the sum of (x - centre)^2 over the pixels.
+void SquareRun(const float* x, const float* centre, int64_t pixels, int64_t block, float* squares) {
   if (block == 1) {
-    const float of = centre == nullptr ? 0 : *centre;
+    const float of = *centre;
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
-    for (int64_t p = 0; p < pixels; ++p) sum += (x[p] - of) * (y[p] - of);
-    sums[0] = sum;
+    for (int64_t p = 0; p < pixels; ++p) sum += (x[p] - of) * (x[p] - of);
+    squares[0] = sum;
     return;
   }
-  std::fill_n(sums, block, 0.0f);
+  std::fill_n(squares, block, 0.0f);
   for (int64_t p = 0; p < pixels; ++p) {
-    const float *own = x + p * block, *other = y + p * block;
-    if (centre == nullptr) {
+    const float* const own = x + p * block;
 #pragma omp simd
-      for (int64_t c = 0; c < block; ++c) sums[c] += own[c] * other[c];
-    } else {
-#pragma omp simd
-      for (int64_t c = 0; c < block; ++c) sums[c] += (own[c] - centre[c]) * (other[c] - centre[c]);
-    }
+    for (int64_t c = 0; c < block; ++c) squares[c] += (own[c] - centre[c]) * (own[c] - centre[c]);
   }
 }
 
@@ -162,7 +157,7 @@ class BatchNormOp final : public Op {
       float* const mean = means + row * channels + c;
       SumRun(x + at, runs.pixels, runs.block, mean);
       for (int64_t i = 0; i < runs.block; ++i) mean[i] *= per_pixel;
-      ProductRun(x + at, x + at, mean, runs.pixels, runs.block, squares + row * channels + c);
+      SquareRun(x + at, mean, runs.pixels, runs.block, squares + row * channels + c);
     });
     ForItems(channels, runs.rows * channels, [&](int64_t c) {
       double mean = 0, square = 0;
@@ -195,8 +190,8 @@ class BatchNormOp final : public Op {
     const int64_t channels = runs.channels();
     float *const sums = scratch, *const products = scratch + runs.rows * channels;
     runs.ForEach([&](int64_t row, int64_t c, int64_t at) {
-      SumRun(dy + at, runs.pixels, runs.block, sums + row * channels + c);
-      ProductRun(dy + at, y + at, nullptr, runs.pixels, runs.block, products + row * channels + c);
+      const int64_t first = row * channels + c;
+      SumGradients(y + at, dy + at, runs.pixels, runs.block, products + first, sums + first);
     });
     const double each = 1 / static_cast<double>(runs.rows * runs.pixels);
     ForItems(channels, runs.rows * channels, [&](int64_t c) {

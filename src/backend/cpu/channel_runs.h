@@ -4,6 +4,7 @@
 #include "backend/layout.h"
 #include "tensor/tensor.h"
 
+#include <algorithm>
 #include <cstdint>
 
 namespace hp {
@@ -35,5 +36,27 @@ struct ChannelRuns {
              [&](int64_t run) { body(run / groups, run % groups * block, run * pixels * block); });
   }
 };
+
+/// Of a run: products[c] = the sum of x dy over the pixels, sums[c] that of dy; `sums` null: not wanted.
+inline void SumGradients(const float* x, const float* dy, int64_t pixels, int64_t block, float* products, float* sums) {
+  if (block == 1) {
+    float product = 0, sum = 0;
+#pragma omp simd reduction(+ : product, sum)
+    for (int64_t p = 0; p < pixels; ++p) product += x[p] * dy[p], sum += dy[p];
+    *products = product;
+    if (sums != nullptr) *sums = sum;
+    return;
+  }
+  std::fill_n(products, block, 0.0f);
+  if (sums != nullptr) std::fill_n(sums, block, 0.0f);
+  for (int64_t p = 0; p < pixels; ++p) {
+    const float *own = x + p * block, *gradient = dy + p * block;
+#pragma omp simd
+    for (int64_t c = 0; c < block; ++c) products[c] += own[c] * gradient[c];
+    if (sums == nullptr) continue;
+#pragma omp simd
+    for (int64_t c = 0; c < block; ++c) sums[c] += gradient[c];
+  }
+}
 
 }  // namespace hp

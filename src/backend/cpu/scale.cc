@@ -30,28 +30,6 @@ void ScaleRun(const float* x, const float* factor, const float* bias, int64_t pi
   }
 }
 
-/// products[c] = the sum of x dy over the pixels, sums[c] that of dy; `sums` null: not wanted.
-void GradientRun(const float* x, const float* dy, int64_t pixels, int64_t block, float* products, float* sums) {
-  if (block == 1) {
-    float product = 0, sum = 0;
-#pragma omp simd reduction(+ : product, sum)
-    for (int64_t p = 0; p < pixels; ++p) product += x[p] * dy[p], sum += dy[p];
-    *products = product;
-    if (sums != nullptr) *sums = sum;
-    return;
-  }
-  std::fill_n(products, block, 0.0f);
-  if (sums != nullptr) std::fill_n(sums, block, 0.0f);
-  for (int64_t p = 0; p < pixels; ++p) {
-    const float *own = x + p * block, *gradient = dy + p * block;
-#pragma omp simd
-    for (int64_t c = 0; c < block; ++c) products[c] += own[c] * gradient[c];
-    if (sums == nullptr) continue;
-#pragma omp simd
-    for (int64_t c = 0; c < block; ++c) sums[c] += gradient[c];
-  }
-}
-
 /// The runs over which the factors are what channels are elsewhere: in x's layout if they are those of its channels.
 ChannelRuns RunsOf(const ScaleDesc& desc, const TensorDesc& in) {
   if (desc.axis_begin == 1 && desc.axis_end == 2) return ChannelRuns(in);
@@ -137,7 +115,8 @@ class ScaleOp final : public Op {
     float* const sums = d_bias == nullptr ? nullptr : products + runs.rows * channels;
     runs.ForEach([&](int64_t row, int64_t c, int64_t at) {
       const int64_t first = row * channels + c;
-      GradientRun(x + at, dy + at, runs.pixels, runs.block, products + first, sums == nullptr ? nullptr : sums + first);
+      SumGradients(x + at, dy + at, runs.pixels, runs.block, products + first,
+                   sums == nullptr ? nullptr : sums + first);
     });
     const auto add_rows = [&](const float* of_rows, float* to) {
       ForItems(channels, runs.rows * channels, [&](int64_t c) {

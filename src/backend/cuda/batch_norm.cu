@@ -66,21 +66,6 @@ struct Normalize {
   }
 };
 
-/// The sums of dy and of dy y.
-template <typename T>
-struct GradientSums {
-  struct Value {
-    float sum, product;
-  };
-  const T *y, *dy;
-  HP_HOST_DEVICE Value Identity() const { return {0, 0}; }
-  HP_HOST_DEVICE Value At(int64_t offset, int64_t) const {
-    const float gradient = ToFloat(dy[offset]);
-    return {gradient, gradient * ToFloat(y[offset])};
-  }
-  HP_HOST_DEVICE Value Combine(const Value& a, const Value& b) const { return {a.sum + b.sum, a.product + b.product}; }
-};
-
 template <typename T>
 struct SaveMeans {
   float each;  ///< 1 / elements of a channel

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "backend/cuda/divisor.h"
+#include "backend/cuda/element.h"
 #include "backend/cuda/launch.h"
 #include "backend/cuda/rows.h"
 #include "backend/layout.h"
@@ -92,5 +93,20 @@ void ReduceChannels(const GpuStream& stream, const Channels& shape, const Of& of
   }
   ReduceShortRows(stream, shape.channels, shape.rows, OverRows<Of, End>{of, finish, shape.channels, results});
 }
+
+/// For ReduceChannels: the sums of dy, and of dy z, z being what a parameter of the channel is multiplied by.
+template <typename T>
+struct GradientSums {
+  struct Value {
+    float sum, product;
+  };
+  const T *z, *dy;
+  HP_HOST_DEVICE Value Identity() const { return {0, 0}; }
+  HP_HOST_DEVICE Value At(int64_t offset, int64_t) const {
+    const float gradient = ToFloat(dy[offset]);
+    return {gradient, gradient * ToFloat(z[offset])};
+  }
+  HP_HOST_DEVICE Value Combine(const Value& a, const Value& b) const { return {a.sum + b.sum, a.product + b.product}; }
+};
 
 }  // namespace hp::cuda

@@ -19,28 +19,13 @@ struct Multiply {
   }
 };
 
-/// The sums of x dy and of dy.
-template <typename T>
-struct FactorSums {
-  struct Value {
-    float product, sum;
-  };
-  const T *x, *dy;
-  HP_HOST_DEVICE Value Identity() const { return {0, 0}; }
-  HP_HOST_DEVICE Value At(int64_t offset, int64_t) const {
-    const float gradient = ToFloat(dy[offset]);
-    return {ToFloat(x[offset]) * gradient, gradient};
-  }
-  HP_HOST_DEVICE Value Combine(const Value& a, const Value& b) const { return {a.product + b.product, a.sum + b.sum}; }
-};
-
 /// @tparam F as above. `d_bias` null: not wanted.
 template <typename T, typename F>
 struct PutFactorSums {
   bool add;
   F* d_factors;
   float* d_bias;
-  HP_HOST_DEVICE void operator()(int64_t channel, const typename FactorSums<T>::Value& value) const {
+  HP_HOST_DEVICE void operator()(int64_t channel, const typename GradientSums<T>::Value& value) const {
     Put((add ? ToFloat(d_factors[channel]) : 0) + value.product, d_factors + channel);
     if (d_bias != nullptr) d_bias[channel] = (add ? d_bias[channel] : 0) + value.sum;
   }
@@ -70,7 +55,7 @@ class ScaleOp final : public Op {
     if (!of_channels_) outputs_[0].channel_block = 1;
     factors_at_ = Foreign(0) ? Aligned(in[0].bytes()) : 0;
     results_at_ = factors_at_ + (learned_ ? 0 : Aligned(in[1].bytes()));
-    scratch_bytes_ = results_at_ + shape_.rows * shape_.channels * sizeof(typename FactorSums<T>::Value);
+    scratch_bytes_ = results_at_ + shape_.rows * shape_.channels * sizeof(typename GradientSums<T>::Value);
   }
 
   void Forward(const OpArgs& args) override {
@@ -128,8 +113,8 @@ class ScaleOp final : public Op {
   /// The gradients of factors and bias. @param d_bias null: not wanted.
   template <typename F>
   void SumRows(const OpArgs& args, bool add, F* d_factors, float* d_bias) const {
-    auto* const results = reinterpret_cast<typename FactorSums<T>::Value*>(args.scratch + results_at_);
-    ReduceChannels(context_.stream(), shape_, FactorSums<T>{DenseInput(args), DataAs<T>(args.d_out[0])}, results,
+    auto* const results = reinterpret_cast<typename GradientSums<T>::Value*>(args.scratch + results_at_);
+    ReduceChannels(context_.stream(), shape_, GradientSums<T>{DenseInput(args), DataAs<T>(args.d_out[0])}, results,
                    PutFactorSums<T, F>{add, d_factors, d_bias});
   }
 
