@@ -74,10 +74,11 @@ Status Run() {
   options.threads = FLAGS_threads;
   options.reader_threads = FLAGS_reader_threads;
   options.cache_dir = FLAGS_cache_dir;
-  options.on_batch = [](int64_t batch, const std::vector<float>& values) {
+  options.on_batch = [](int64_t batch, const std::vector<float>& values, const ForwardNet&) {
     std::string line;
     for (float value : values) line += Format(", %g", value);
     LOG(INFO) << "Batch " << batch << line;
+    return OkStatus();
   };
   const StatusOr<std::vector<Evaluated>> results =
       Evaluate(net, weights, device.device.get(), device.backend.get(), options);

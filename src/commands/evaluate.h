@@ -2,6 +2,7 @@
 
 #include "backend/backend.h"
 #include "checkpoint/weights.h"
+#include "commands/forward_net.h"
 #include "hp/status.h"
 #include "proto/caffe.pb.h"
 #include "tensor/device.h"
@@ -16,10 +17,12 @@ struct EvaluateOptions {
   int64_t iterations =
       50;           ///< batches of the TEST phase's batch_size, as Caffe's test_iter; 1 to MsgId::kMaxMicroBatches
   int threads = 0;  ///< OpenMP threads of the calling thread; 0: all cores
-  int reader_threads = 1;  ///< at least 1
-  std::string cache_dir;   ///< DatasetOptions::cache_dir
-  /// Called for every batch, from 0 and in order, with the values of all outputs; on the calling thread. May be null.
-  std::function<void(int64_t batch, const std::vector<float>& values)> on_batch;
+  int reader_threads = 1;          ///< at least 1
+  std::string cache_dir;           ///< DatasetOptions::cache_dir
+  std::vector<std::string> blobs;  ///< that on_batch may read (ForwardNetOptions::blobs)
+  /// Called for every batch, from 0 and in order, with the values of all outputs; on the calling thread. An error ends
+  /// the evaluation. May be null.
+  std::function<Status(int64_t batch, const std::vector<float>& values, const ForwardNet& net)> on_batch;
 };
 
 /// One output of a net: a loss or an accuracy.
@@ -34,7 +37,7 @@ struct Evaluated {
 /// @param device,backend what it computes on; both must outlive the call.
 /// @return one entry for each output, in the order of their names, as in on_batch. kInvalidArgument, kNotFound,
 /// kFailedPrecondition, kDataLoss: net, weights or data are missing or do not fit (named); kResourceExhausted: the
-/// device is out of memory, or the system lets it start too few threads; kInternal: it failed.
+/// device is out of memory, or the system lets it start too few threads; kInternal: it failed; an error of on_batch.
 StatusOr<std::vector<Evaluated>> Evaluate(const caffe::NetParameter& net, const CaffeModel& model, Device* device,
                                           Backend* backend, const EvaluateOptions& options);
 

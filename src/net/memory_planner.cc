@@ -72,6 +72,7 @@ void MemoryPlanner::Plan() {
   for (int s = 0; s < static_cast<int>(net_->steps_.size()); ++s) AddUses(s);
   for (int buffer : net_->port_buffers_) UseAlways(buffer);
   for (const NetOutput& output : net_->outputs_) UseAlways(net_->tensors_[output.tensor].value);
+  for (int kept : net_->kept_) UseAlways(net_->tensors_[kept].value);
   for (int s = 0; s < static_cast<int>(net_->steps_.size()); ++s) {
     const NetStep& step = net_->steps_[s];
     lives_.push_back({step.op->saved_bytes(), kUnused});

@@ -20,6 +20,9 @@ struct NetContext {
   Backend* backend = nullptr;                        ///< makes the ops; must outlive the net
   const OpFactories* ops = &OpFactories::BuiltIn();  ///< for all layer types of the graph; used by Create alone
   uint64_t seed = 0;                                 ///< the job's: dropout masks follow from it
+  /// Names of blobs whose values stay until the forward pass is done, for NodeNet::kept. Where several layers write
+  /// one in place, the last one's value. For nets of all layers on one node.
+  std::vector<std::string> kept = {};
 };
 
 /// A buffer of one micro-batch: where a tensor's value or gradient lies. Tensors that share memory share a buffer.
@@ -107,8 +110,8 @@ class NodeNet {
   /// Makes the ops and plans the memory; expensive, since backends may prepare kernels.
   /// @param plan what runs on the node; copied. Its graph and placement must outlive the net.
   /// @param rows of a micro-batch, at least 1.
-  /// @return kInvalidArgument, naming the layer: the backend can't compute it, or shapes do not fit; kInternal: no
-  /// factory for its type.
+  /// @return kInvalidArgument, naming the layer: the backend can't compute it, or shapes do not fit; naming the blob: a
+  /// kept one is unknown, labels, or nowhere as a whole; kInternal: no factory for a layer's type.
   static StatusOr<std::unique_ptr<NodeNet>> Create(const NodePlan& plan, const NetContext& context, int64_t rows);
 
   int64_t rows() const { return rows_; }
@@ -121,6 +124,8 @@ class NodeNet {
   /// In the order of execution: by segment.
   const std::vector<NetStep>& steps() const { return steps_; }
   const std::vector<NetTensor>& tensors() const { return tensors_; }
+  /// Indices of tensors, in the order of NetContext::kept: dense float32 values of whole blobs.
+  const std::vector<int>& kept() const { return kept_; }
   /// For each matrix that deferred steps need: the bytes of one row. The caller allocates plan().update_rows() rows.
   const std::vector<size_t>& update_row_bytes() const { return update_row_bytes_; }
   size_t buffer_bytes(int buffer) const { return buffers_[buffer].bytes; }
@@ -167,6 +172,7 @@ class NodeNet {
   std::vector<NetStep> steps_;
   std::vector<int> port_buffers_;  // by port of the plan
   std::vector<NetOutput> outputs_;
+  std::vector<int> kept_;
   std::vector<size_t> update_row_bytes_;
   size_t arena_bytes_ = 0, scratch_bytes_ = 0;
 };

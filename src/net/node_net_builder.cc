@@ -1,6 +1,7 @@
 // A net is built in passes over its steps:
 //   1. AddLayer, in the order of the layers: the layer's step, in front of it what brings its inputs into the form that
 //      it reads (gather, dense), behind it an export or a scatter for each edge on which its output leaves.
+//      Behind all of them what the caller wants to read (kept).
 //   2. MarkBackward, backwards: which steps compute gradients, and which inputs receive one from which step.
 //   3. AddSplits: where several steps send a gradient to one tensor, a split step adds them up.
 //   4. SortBySegment: the order of execution.
@@ -30,7 +31,9 @@ NodeNetBuilder::NodeNetBuilder(const NodePlan& plan, const NetContext& context, 
 StatusOr<std::unique_ptr<NodeNet>> NodeNetBuilder::Build() {
   HP_ASSIGN_OR_RETURN(shapes_, graph_.Shapes(plan_.sample(), net_->rows_));
   IndexParams();
+  HP_RETURN_IF_ERROR(FindKept());
   for (const LayerPlan& layer : plan_.layers()) HP_RETURN_IF_ERROR(AddLayer(layer));
+  HP_RETURN_IF_ERROR(AddKept());
   MarkBackward();
   HP_RETURN_IF_ERROR(AddSplits());
   SortBySegment();
@@ -125,7 +128,7 @@ bool NodeNetBuilder::MayOverwrite(const LayerPlan& plan, const NetStep& step) co
   const GraphLayer* reader = &graph_.layers()[plan.layer];
   do {
     const GraphBlob& bottom = graph_.blobs()[reader->bottoms[0]];
-    if (bottom.consumers.size() > 1) return false;
+    if (bottom.consumers.size() > 1 || IsKept(reader->bottoms[0])) return false;
     reader = &graph_.layers()[bottom.producer];
   } while (!reader->source && reader->traits.is_view());
   const int memory = net_->tensors_[step.in[0]].value;

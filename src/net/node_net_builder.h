@@ -2,6 +2,7 @@
 
 #include "net/node_net.h"
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
@@ -48,6 +49,9 @@ class NodeNetBuilder {
   StatusOr<int> GatherWhole(int edge);
   StatusOr<int> Dense(int tensor);
   StatusOr<int> Plain(int tensor);
+  Status FindKept();
+  Status AddKept();
+  bool IsKept(int blob) const { return std::find(kept_.begin(), kept_.end(), blob) != kept_.end(); }
   Status AddExports(int blob);
   Status AddExport(int edge, int source, const std::vector<EdgePiece>& pieces);
   Status AddScatter(int edge, int source, const std::vector<EdgePiece>& pieces);
@@ -75,6 +79,7 @@ class NodeNetBuilder {
   const NodePlan& plan_;  // the net's
   const NetGraph& graph_;
   const Placement& placement_;
+  std::vector<int> kept_;                               // blobs, in the order of NetContext::kept
   std::vector<Shape> shapes_;                           // by blob, whole
   std::vector<StepInfo> info_;                          // by step
   std::vector<int> available_;                          // by tensor: first segment that may read it

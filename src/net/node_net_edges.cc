@@ -75,6 +75,35 @@ StatusOr<int> NodeNetBuilder::Plain(int tensor) {
   return dense_[tensor] = out;
 }
 
+// By name, the last blob is what Caffe's blob of that name holds after the forward pass.
+Status NodeNetBuilder::FindKept() {
+  for (const std::string& name : context_.kept) {
+    const auto& blobs = graph_.blobs();
+    const auto last =
+        std::find_if(blobs.rbegin(), blobs.rend(), [&](const GraphBlob& blob) { return blob.name == name; });
+    if (last == blobs.rend()) {
+      return InvalidArgument("net \"%s\" has no blob \"%s\" in phase %s", graph_.net().name().c_str(), name.c_str(),
+                             caffe::Phase_Name(graph_.phase()).c_str());
+    }
+    if (last->label) return InvalidArgument("blob \"%s\" holds labels, which no layer computes", name.c_str());
+    kept_.push_back(static_cast<int>(blobs.rend() - last) - 1);
+  }
+  return OkStatus();
+}
+
+Status NodeNetBuilder::AddKept() {
+  for (int blob : kept_) {
+    const int tensor = local_.at(blob);
+    if (net_->buffers_[net_->tensors_[tensor].value].kind == NetBuffer::kNowhere) {
+      return InvalidArgument("blob \"%s\" is computed in blocks of classes and never there as a whole",
+                             graph_.blobs()[blob].name.c_str());
+    }
+    HP_ASSIGN_OR_RETURN(const int plain, Plain(tensor));
+    net_->kept_.push_back(plain);
+  }
+  return OkStatus();
+}
+
 // Where a blob leaves this node, or changes its layout on it, a step of our own stands for each edge.
 Status NodeNetBuilder::AddExports(int blob) {
   if (!local_.contains(blob)) return OkStatus();

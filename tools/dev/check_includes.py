@@ -74,7 +74,7 @@ ROOMS = {
                     "scheduler/plan", "solvers/exchange"],
     "src/node": EVERYTHING,
     # What the programs do with nodes and nets; of the transports it names the one within a process.
-    "src/commands": ["node", "engine", "input", "model", "net", "net/plan", "backend", "tensor", "proto", "checkpoint",
+    "src/commands": ["node", "engine", "input", "data", "model", "net", "net/plan", "backend", "tensor", "proto", "checkpoint",
                      "solvers", "rendezvous", "scheduler/plan", "scheduler/planner", "scheduler/simulator",
                      "transport/inproc/inproc_network.h"],
     # What hpctl shows of a job, and orders.

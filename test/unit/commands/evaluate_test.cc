@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <google/protobuf/text_format.h>
 
+#include <algorithm>
 #include <random>
 
 namespace hp::test {
@@ -53,8 +54,9 @@ class EvaluateTest : public testing::Test {
     options_.iterations = 6;  // the last of which begin again with the first records
     options_.threads = 1;
     options_.cache_dir = "none";
-    options_.on_batch = [this](int64_t, const std::vector<float>& values) {
+    options_.on_batch = [this](int64_t, const std::vector<float>& values, const ForwardNet&) {
       batches_.insert(batches_.end(), values.begin(), values.end());
+      return OkStatus();
     };
   }
 
@@ -94,11 +96,53 @@ TEST_F(EvaluateTest, AGpuYieldsWhatTheCpuYields) {
   EXPECT_EQ(repeated, 4);
 }
 
+// What a blob holds does not depend on which others stay, or on where it is computed.
+TEST_F(EvaluateTest, KeptBlobsHoldTheirValues) {
+  std::vector<std::vector<float>> kept;
+  options_.iterations = 1;
+  options_.on_batch = [&](int64_t, const std::vector<float>&, const ForwardNet& net) {
+    for (size_t i = 0; i < options_.blobs.size(); ++i) {
+      HP_ASSIGN_OR_RETURN(std::vector<float> values, net.ReadBlob(i));
+      EXPECT_EQ(net.blob_shape(i).count(), static_cast<int64_t>(values.size()));
+      EXPECT_EQ(net.blob_shape(i).dim(0), 7);
+      kept.push_back(std::move(values));
+    }
+    return OkStatus();
+  };
+  const std::vector<std::string> names = {"ip1", "conv1", "data", "norm1", "pool1"};
+  options_.blobs = names;
+  ASSERT_TRUE(EvaluateOn(OpenNodeDevice("cpu", RoutingTableConfig::FP32)).ok());
+  const std::vector<std::vector<float>> together = std::move(kept);
+  ASSERT_EQ(together.size(), names.size());
+  EXPECT_EQ(together[1].size(), 7u * 6 * 8 * 8);
+  EXPECT_EQ(*std::min_element(together[1].begin(), together[1].end()), 0) << "conv1 is what its ReLU made of it";
+  EXPECT_LT(*std::min_element(together[0].begin(), together[0].end()), 0);
+
+  kept.clear();
+  for (const std::string& name : names) {
+    options_.blobs = {name};
+    ASSERT_TRUE(EvaluateOn(OpenNodeDevice("cpu", RoutingTableConfig::FP32)).ok());
+  }
+  EXPECT_EQ(kept, together);
+
+  kept.clear();
+  options_.blobs = names;
+  const auto on_gpu = EvaluateOn(FakeDevice({.protect = true}));
+  ASSERT_TRUE(on_gpu.ok()) << on_gpu.status();
+  ASSERT_EQ(kept.size(), together.size());
+  for (size_t i = 0; i < kept.size(); ++i) {
+    EXPECT_THAT(kept[i], testing::Pointwise(testing::FloatNear(1e-4), together[i])) << names[i];
+  }
+}
+
 TEST_F(EvaluateTest, AFailingGpuEndsIt) {
   StatusOr<NodeDevice> device = FakeDevice({});
   ASSERT_TRUE(device.ok()) << device.status();
   auto* const gpu = static_cast<FakeGpu*>(device->device.get());
-  options_.on_batch = [&](int64_t, const std::vector<float>&) { gpu->Fail(InternalError("fell off the bus")); };
+  options_.on_batch = [&](int64_t, const std::vector<float>&, const ForwardNet&) {
+    gpu->Fail(InternalError("fell off the bus"));
+    return OkStatus();
+  };
   const auto result = EvaluateOn(std::move(device));
   EXPECT_EQ(result.status().code(), StatusCode::kInternal);
   EXPECT_THAT(result.status().message(), testing::HasSubstr("fell off the bus"));

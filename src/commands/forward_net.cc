@@ -1,0 +1,193 @@
+// The TEST phase as a job of one node and one micro-batch: the same plan, net and bridge as in training, without
+// pipeline and transport.
+#include "commands/forward_net.h"
+
+#include "engine/host_bridge.h"
+#include "engine/memory_fit.h"
+#include "net/node_net.h"
+#include "net/plan/placement.h"
+#include "solvers/param_store.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace hp {
+namespace {
+
+StatusOr<std::unique_ptr<ParamStore>> LoadParams(Device* device, const NodeNet& net, const CaffeModel& model) {
+  std::vector<StoredParam> stored;
+  for (const ParamPlan& param : net.plan().params()) {
+    StoredParam entry{param.layer, param.blob, param.spec.shape, Block::Whole(param.spec.shape), 0, 0, false};
+    stored.push_back(entry);
+  }
+  HP_ASSIGN_OR_RETURN(std::unique_ptr<ParamStore> params, ParamStore::Create(device, stored));
+  for (int i = 0; i < params->size(); ++i) {
+    const StoredParam& param = params->param(i);
+    std::vector<float> values(params->count(i));
+    HP_RETURN_IF_ERROR(model.CopyBlock(param.layer, param.blob, param.whole, param.block, values));
+    HP_RETURN_IF_ERROR(params->WriteValues(i, values));
+  }
+  return params;
+}
+
+/// A caller brings the images of one source.
+Status CheckSources(const NetGraph& graph) {
+  const GraphLayer* first = nullptr;
+  for (const GraphLayer& layer : graph.layers()) {
+    if (!layer.source) continue;
+    if (first != nullptr) {
+      return InvalidArgument("layer \"%s\": a second source of data (the first is \"%s\"); expected one",
+                             layer.traits.name().c_str(), first->traits.name().c_str());
+    }
+    first = &layer;
+    if (layer.traits.source() == SourceKind::kInput && layer.tops.size() > 1) {
+      return InvalidArgument("layer \"%s\" has %zu inputs; expected one, of images", layer.traits.name().c_str(),
+                             layer.tops.size());
+    }
+  }
+  return first != nullptr ? OkStatus() : InvalidArgument("net \"%s\" has no input", graph.net().name().c_str());
+}
+
+}  // namespace
+
+class ForwardNet::Impl {
+ public:
+  explicit Impl(Device* device) : device_(device) {}
+
+  Status Build(const NetGraph& graph, const ForwardNetOptions& options, Backend* backend) {
+    HP_RETURN_IF_ERROR(CheckSources(graph));
+    const StageLayout layout{{{true, {0}}}, std::vector<int>(graph.net().layer_size(), 0), {}};
+    HP_ASSIGN_OR_RETURN(Placement placement, Placement::Create(graph, options.sample, layout));
+    placement_ = std::make_unique<const Placement>(std::move(placement));
+    HP_ASSIGN_OR_RETURN(const NodePlan plan, NodePlan::Create(graph, *placement_, {.sample = options.sample}));
+    HP_RETURN_IF_ERROR(CheckPlannedTest(plan, options.rows, Room()));
+    HP_ASSIGN_OR_RETURN(net_, NodeNet::Create(plan, {.backend = backend, .kept = options.blobs}, options.rows));
+    order_.resize(net_->outputs().size());
+    std::iota(order_.begin(), order_.end(), size_t{0});
+    std::stable_sort(order_.begin(), order_.end(),
+                     [this](size_t a, size_t b) { return net_->outputs()[a].blob < net_->outputs()[b].blob; });
+    return OkStatus();
+  }
+
+  Status Allocate(const CaffeModel& model, int batches_ahead) {
+    size_t parameters = 0;
+    for (const ParamPlan& param : net_->plan().params()) parameters += param.block.count() * sizeof(float);
+    HP_RETURN_IF_ERROR(CheckTestMemory(*net_, parameters, batches_ahead, Room()));
+    HP_ASSIGN_OR_RETURN(params_, LoadParams(device_, *net_, model));
+    for (int i = 0; i < params_->size(); ++i) views_.push_back(params_->View(i));
+    HP_ASSIGN_OR_RETURN(arena_, device_->Allocate(net_->arena_bytes()));
+    HP_ASSIGN_OR_RETURN(scratch_, device_->Allocate(net_->scratch_bytes() + 64));
+    if (device_->is_host()) return OkStatus();
+    BridgeNeeds needs;
+    needs.nets = {net_.get()};
+    needs.batch_rows = net_->rows();
+    HP_ASSIGN_OR_RETURN(bridge_, HostBridge::Create(needs, device_));
+    size_t largest = 0;
+    for (int kept : net_->kept()) largest = std::max(largest, net_->tensors()[kept].desc.bytes());
+    HP_ASSIGN_OR_RETURN(staging_, device_->AllocateHost(largest));
+    return OkStatus();
+  }
+
+  std::vector<Output> outputs() const {
+    std::vector<Output> outputs;
+    for (size_t i : order_) outputs.push_back({net_->outputs()[i].blob, net_->outputs()[i].loss_weight});
+    return outputs;
+  }
+
+  StatusOr<std::vector<float>> Run(uint64_t first_sample, float* images, std::span<const float> labels) {
+    run_ = NetRun();
+    run_.arena = arena_.data();
+    run_.scratch = scratch_.data();
+    run_.params = views_;
+    run_.batch.train = false;
+    run_.batch.first_sample = first_sample;
+    run_.batch.global_rows = net_->rows();
+    if (bridge_) {
+      RunOnDevice(images, labels);
+    } else {
+      run_.images = images;
+      run_.batch.labels = run_.batch.batch_labels = labels;
+      for (int segment = 0; segment < net_->segments(); ++segment) net_->Forward(segment, run_);
+    }
+    HP_RETURN_IF_ERROR(device_->Synchronize());
+    std::vector<float> values;
+    for (size_t i : order_) {
+      values.push_back(bridge_ ? bridge_->statistics(0)[i]
+                               : net_->ValueOf(net_->outputs()[i].tensor, run_).floats()[0]);
+    }
+    return values;
+  }
+
+  int64_t rows() const { return net_->rows(); }
+  const Shape& blob_shape(size_t index) const { return net_->tensors()[net_->kept()[index]].desc.shape; }
+
+  StatusOr<std::vector<float>> ReadBlob(size_t index) const {
+    const Tensor tensor = net_->ValueOf(net_->kept()[index], run_);
+    const float* values = tensor.floats();
+    if (bridge_) {
+      device_->Download(Device::kCopyOut, staging_.data(), tensor.data, tensor.desc.bytes());
+      HP_RETURN_IF_ERROR(device_->Synchronize());
+      values = staging_.floats();
+    }
+    return std::vector<float>(values, values + tensor.count());
+  }
+
+ private:
+  /// Of the host, where that is the device.
+  MemoryRoom Room() const { return device_->is_host() ? HostMemoryRoom() : AddressSpaceRoom(); }
+
+  void RunOnDevice(const float* images, std::span<const float> labels) {
+    for (int segment = 0; segment < net_->segments(); ++segment) {
+      bridge_->BringInputs(0, *net_, segment, segment == 0 ? images : nullptr, labels, 0, &run_);
+      bridge_->BeginWork();
+      device_->RunCaptured({static_cast<uint64_t>(segment)}, [&] { net_->Forward(segment, run_); });
+      bridge_->EndWork();
+    }
+    bridge_->FetchStatistics(0, *net_, run_);
+  }
+
+  Device* const device_;
+  std::unique_ptr<const Placement> placement_;
+  std::unique_ptr<NodeNet> net_;  // points to the placement
+  std::vector<size_t> order_;     // of the net's outputs
+  std::unique_ptr<ParamStore> params_;
+  std::vector<ParamView> views_;
+  Buffer arena_, scratch_, staging_;
+  std::unique_ptr<HostBridge> bridge_;  // null on the host's device
+  NetRun run_;                          // the latest
+};
+
+ForwardNet::ForwardNet(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+ForwardNet::~ForwardNet() = default;
+
+StatusOr<std::unique_ptr<ForwardNet>> ForwardNet::Create(const NetGraph& graph, const ForwardNetOptions& options,
+                                                         Device* device, Backend* backend, const CaffeModel& model) {
+  auto impl = std::make_unique<Impl>(device);
+  HP_RETURN_IF_ERROR(impl->Build(graph, options, backend));
+  HP_RETURN_IF_ERROR(impl->Allocate(model, options.batches_ahead));
+  return std::unique_ptr<ForwardNet>(new ForwardNet(std::move(impl)));
+}
+
+std::vector<ForwardNet::Output> ForwardNet::outputs() const { return impl_->outputs(); }
+
+StatusOr<std::vector<float>> ForwardNet::Run(uint64_t first_sample, float* images, std::span<const float> labels) {
+  return impl_->Run(first_sample, images, labels);
+}
+
+int64_t ForwardNet::rows() const { return impl_->rows(); }
+
+const Shape& ForwardNet::blob_shape(size_t index) const { return impl_->blob_shape(index); }
+
+StatusOr<std::vector<float>> ForwardNet::ReadBlob(size_t index) const { return impl_->ReadBlob(index); }
+
+std::vector<std::string> UnreadBlobs(const NetGraph& graph) {
+  std::vector<std::string> names;
+  for (const GraphBlob& blob : graph.blobs()) {
+    const GraphLayer& producer = graph.layers()[blob.producer];
+    if (!blob.consumers.empty() || blob.silenced || blob.label || producer.source || producer.is_statistic()) continue;
+    names.push_back(blob.name);
+  }
+  return names;
+}
+
+}  // namespace hp

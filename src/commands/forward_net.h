@@ -1,0 +1,70 @@
+#pragma once
+
+#include "backend/backend.h"
+#include "base/shape.h"
+#include "checkpoint/weights.h"
+#include "hp/status.h"
+#include "net/plan/graph.h"
+#include "tensor/device.h"
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace hp {
+
+struct ForwardNetOptions {
+  Shape sample;                    ///< [C, H, W] of one sample, or what an Input layer says of one
+  int64_t rows = 1;                ///< samples of each Run
+  std::vector<std::string> blobs;  ///< that ReadBlob returns, by name
+  int batches_ahead = 0;  ///< batches of images that the caller holds in host memory, for the check of its size
+};
+
+/// The TEST phase of a whole net on one device, with trained weights and memory for one batch, whose images the caller
+/// brings: what evaluation, extraction and classification share. One thread at a time.
+///
+/// Use: Create, then for each batch Run and, for what its options name, ReadBlob.
+class ForwardNet {
+ public:
+  /// @param graph of the TEST phase; its one source yields images (and labels). Must outlive the net, as device and
+  /// backend.
+  /// @param model has all weights of the net.
+  /// @return kInvalidArgument: shapes do not fit, two sources, an unknown blob, or more memory than there is;
+  /// kNotFound, kDataLoss: weights are missing or of another shape; kResourceExhausted: the device is out of memory.
+  static StatusOr<std::unique_ptr<ForwardNet>> Create(const NetGraph& graph, const ForwardNetOptions& options,
+                                                      Device* device, Backend* backend, const CaffeModel& model);
+  ~ForwardNet();
+
+  /// An output of the net: a loss or an accuracy.
+  struct Output {
+    std::string name;       ///< of its blob
+    float loss_weight = 0;  ///< 0: not part of the net's loss
+  };
+  /// In the order of their names, which is Caffe's.
+  std::vector<Output> outputs() const;
+
+  /// Runs the forward pass of one batch, and blocks until it is done. @param first_sample of the batch, counted from
+  /// the first one. @param images [rows, sample] float32 in the host's memory. @param labels [rows]; may be empty where
+  /// no layer reads them.
+  /// @return the values of all outputs; kInternal: the device failed.
+  StatusOr<std::vector<float>> Run(uint64_t first_sample, float* images, std::span<const float> labels);
+
+  int64_t rows() const;  ///< ForwardNetOptions::rows
+  /// [rows, ...] of ForwardNetOptions::blobs[index].
+  const Shape& blob_shape(size_t index) const;
+  /// Its values by the latest Run, row-major. @return kInternal: the device failed.
+  StatusOr<std::vector<float>> ReadBlob(size_t index) const;
+
+ private:
+  class Impl;
+  explicit ForwardNet(std::unique_ptr<Impl> impl);
+  const std::unique_ptr<Impl> impl_;
+};
+
+/// Names of the blobs that no layer reads and that are neither labels, losses nor accuracies: what a deploy net is run
+/// for. In the order of the layers.
+std::vector<std::string> UnreadBlobs(const NetGraph& graph);
+
+}  // namespace hp

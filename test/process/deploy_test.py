@@ -1,0 +1,180 @@
+"""A trained net at work: hpextract writes what its blobs hold, classification says what it makes of image files. Both
+are held against model_test, which computes the loss of the same samples."""
+
+import math
+import os
+import random
+import re
+import struct
+import zlib
+
+import cluster
+
+SIDE = 12
+IMAGES = 20
+# Of label 0 alone, so that the loss is the mean of -log(the score of class 0).
+NET = """name: "tiny"
+layer { name: "data" type: "Data" top: "data" top: "label"
+  transform_param { scale: 0.0078125 mean_value: 120 }
+  data_param { source: "%(source)s" batch_size: 5 backend: LMDB } }
+layer { name: "conv1" type: "Convolution" bottom: "data" top: "conv1"
+  convolution_param { num_output: 10 kernel_size: 3 weight_filler { type: "xavier" } } }
+layer { name: "relu1" type: "ReLU" bottom: "conv1" top: "conv1" }
+layer { name: "pool1" type: "Pooling" bottom: "conv1" top: "pool1" pooling_param { kernel_size: 2 stride: 2 } }
+layer { name: "ip1" type: "InnerProduct" bottom: "pool1" top: "ip1"
+  inner_product_param { num_output: 6 weight_filler { type: "gaussian" std: 0.02 } } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip1" bottom: "label" top: "loss" }
+"""
+# As people hold them: of 2014, with the size in `input_dim`.
+DEPLOY = """name: "tiny"
+input: "data"
+input_dim: 10 input_dim: 3 input_dim: %(side)d input_dim: %(side)d
+layers { name: "conv1" type: CONVOLUTION bottom: "data" top: "conv1" convolution_param { num_output: 10 kernel_size: 3 } }
+layers { name: "relu1" type: RELU bottom: "conv1" top: "conv1" }
+layers { name: "pool1" type: POOLING bottom: "conv1" top: "pool1" pooling_param { kernel_size: 2 stride: 2 } }
+layers { name: "ip1" type: INNER_PRODUCT bottom: "pool1" top: "ip1" inner_product_param { num_output: 6 } }
+layers { name: "prob" type: SOFTMAX bottom: "ip1" top: "prob" }
+""" % {"side": SIDE}
+# Over the values of pool1 that hpextract wrote.
+HEAD = """name: "head"
+layer { name: "data" type: "Data" top: "data" top: "label" data_param { source: "%s" batch_size: 5 backend: LMDB } }
+layer { name: "ip1" type: "InnerProduct" bottom: "data" top: "ip1" inner_product_param { num_output: 6 } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip1" bottom: "label" top: "loss" }
+"""
+
+
+def write_png(path, pixels, side):
+    """@param pixels bytes of rows of R, G, B."""
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    rows = b"".join(b"\0" + pixels[i:i + 3 * side] for i in range(0, len(pixels), 3 * side))
+    header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+    with open(path, "wb") as file:
+        file.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) +
+                   chunk(b"IEND", b""))
+
+
+class DeployTest(cluster.JobTest):
+
+    def setUp(self):
+        super().setUp()
+        numbers = random.Random(1)
+        self.images = [self.path("%02d.png" % i) for i in range(IMAGES)]
+        for image in self.images:
+            write_png(image, bytes(numbers.randrange(256) for _ in range(3 * SIDE * SIDE)), SIDE)
+        self.write("list.txt", "".join(os.path.basename(image) + " 0\n" for image in self.images))
+        status, text = cluster.run_tool("convert_imageset", self.folder + "/", self.path("list.txt"), self.path("db"))
+        self.assertEqual(status, 0, text)
+        self.make_job(iterations=1, snapshot=1, net=NET)
+        self.make_table(conv=1, fc=1, micro_batches=1)
+        self.expect_exit(self.start("--all"), 0)
+        self.weights = self.path("out_iter_1.caffemodel")
+        self.write("deploy.prototxt", DEPLOY)
+        self.write("labels.txt", "".join("class %d\n" % i for i in range(6)))
+
+    def loss(self, net):
+        status, text = cluster.run_tool("model_test", "--model=" + self.path(net), "--weights=" + self.weights,
+                                        "--iterations=%d" % (IMAGES // 5), "--cache_dir=none")
+        self.assertEqual(status, 0, text)
+        return float(re.findall(r"\] loss = (\S+)", text)[-1])
+
+    def extract(self, *flags):
+        return cluster.run_tool("hpextract", "--model=" + self.path("net.prototxt"), "--weights=" + self.weights,
+                                "--iterations=%d" % (IMAGES // 5), "--cache_dir=none", *flags)
+
+    def classify(self, *arguments, net="deploy.prototxt", mean="none", labels="labels.txt"):
+        return cluster.run_tool("classification", self.path(net), self.weights, mean, self.path(labels), *arguments)
+
+    def scores(self, text):
+        """By image and class."""
+        found = {}
+        for part in re.split(r"-{10} Prediction for ", text)[1:]:
+            image = part.split()[0]
+            found[image] = {name: float(score) for score, name in re.findall(r'([\d.]+) - "([^"]+)"', part)}
+        return found
+
+    def test_extracted_blobs_are_the_nets(self):
+        status, text = self.extract("--blobs=pool1,ip1", "--out=%s,%s" % (self.path("pool1"), self.path("ip1")))
+        self.assertEqual(status, 0, text)
+        self.assertIn("features of %d query images for feature blob pool1" % IMAGES, text)
+        self.write("head.prototxt", HEAD % self.path("pool1"))
+        self.assertAlmostEqual(self.loss("head.prototxt"), self.loss("net.prototxt"), 5)
+
+    def test_scores_are_the_nets(self):
+        status, text = self.classify("--mean_value=120", "--scale=0.0078125", "--top=6", *self.images)
+        self.assertEqual(status, 0, text)
+        scores = self.scores(text)
+        self.assertEqual(sorted(scores), self.images)
+        losses = [-math.log(scores[image]["class 0"]) for image in self.images]
+        self.assertAlmostEqual(sum(losses) / IMAGES, self.loss("net.prototxt"), 2)
+        for image in self.images:
+            self.assertEqual(list(scores[image].values()), sorted(scores[image].values(), reverse=True))
+            self.assertAlmostEqual(sum(scores[image].values()), 1, 3)
+
+    def test_of_a_mean_image_the_channels_means_count(self):
+        status, text = cluster.run_tool("compute_image_mean", self.path("db"), self.path("mean.binaryproto"))
+        self.assertEqual(status, 0, text)
+        means = re.findall(r"mean_value channel \[\d\]: (\S+)", text)
+        status, by_file = self.classify("--scale=0.01", self.images[0], mean=self.path("mean.binaryproto"))
+        self.assertEqual(status, 0, by_file)
+        status, by_value = self.classify("--scale=0.01", "--mean_value=" + ",".join(means), self.images[0])
+        self.assertEqual(status, 0, by_value)
+        self.assertEqual(self.scores(by_file), self.scores(by_value))
+        self.assertEqual(len(self.scores(by_file)[self.images[0]]), 5, "the best five")
+        status, without = self.classify("--scale=0.01", self.images[0])
+        self.assertEqual(status, 0, without)
+        self.assertNotEqual(self.scores(by_file), self.scores(without))
+
+    def test_images_are_resized(self):
+        """To the size of the net's input; a grey one gets three channels."""
+        write_png(self.path("plain.png"), bytes([90, 90, 90]) * SIDE * SIDE, SIDE)
+        write_png(self.path("large.png"), bytes([90, 90, 90]) * 900, 30)
+        status, text = self.classify("--scale=0.01", self.path("plain.png"), self.path("large.png"))
+        self.assertEqual(status, 0, text)
+        small, large = self.scores(text).values()
+        self.assertEqual(small, large)
+
+    def test_faults_of_extract(self):
+        out = "--out=" + self.path("blob")
+        for flags, said in ((("--blobs=fc9", out), r'no blob "fc9" in phase TEST'),
+                            (("--blobs=label", out), r'blob "label" holds labels'),
+                            (("--blobs=loss", out), r'blob "loss" has the shape \[1\]; expected values for each of 5'),
+                            (("--blobs=ip1,conv1", out), r"--blobs names 2 blobs and --out 1 databases"),
+                            (("--blobs=ip1", "--out=" + self.path("db")), r"/db.* exists"),
+                            (("--blobs=ip1", out, "--backend=sqlite"), r"sqlite")):
+            status, text = self.extract(*flags)
+            self.assertEqual(status, 2, text)
+            self.assertRegex(text, said)
+            self.assertFalse(os.path.exists(self.path("blob")))
+
+    def test_faults_of_classification(self):
+        image = self.images[0]
+        self.write("two.txt", "one\ntwo\n")
+        self.write("text.png", "no image\n")
+        self.write("two_inputs.prototxt", DEPLOY.replace('input: "data"', 'input: "data" input: "more"').replace(
+            "input_dim: 10", "input_dim: 10 input_dim: 3 input_dim: 9 input_dim: 9 input_dim: 10"))
+        self.write("vector.prototxt", DEPLOY.replace("input_dim: 3", "input_dim: 7"))
+        two = DEPLOY + ('layers { name: "side" type: POOLING bottom: "conv1" top: "side" '
+                        'pooling_param { kernel_size: 2 } }\n')
+        self.write("two_outputs.prototxt", two)
+        for options, arguments, said in (
+                ({"labels": "two.txt"}, (image,), r"two.txt names 2 classes; the net has 6 scores"),
+                ({"net": "net.prototxt"}, (image,), r'net "tiny" has no Input layer; expected a deploy net'),
+                ({"net": "vector.prototxt"}, (image,), r"expected images, \[N, 3, H, W\] or \[N, 1, H, W\]"),
+                ({"net": "two_inputs.prototxt"}, (image,), r"has 2 inputs; expected one, of images"),
+                ({"net": "two_outputs.prototxt"}, (image,), r"has 2 outputs \(prob, side\); say which"),
+                ({}, ("--mean_value=1,2", image), r"2 mean values; expected one, or one for each of 3 channels"),
+                ({}, ("--mean_value=1,x", image), r'"x" is not a number'),
+                ({}, ("--top=0", image), r"--top is 0; expected at least 1"),
+                ({}, ("--blob=fc9", image), r'no blob "fc9"'),
+                ({"mean": self.path("none.binaryproto")}, (image,), r"none.binaryproto"),
+                ({}, (self.path("none.png"),), r"none.png"),
+                ({}, (self.path("text.png"),), r"text.png"),
+                ({}, (), r"4 arguments, expected 5")):
+            status, text = self.classify(*arguments, **options)
+            self.assertEqual(status, 2, text)
+            self.assertRegex(text, said)
+
+
+if __name__ == "__main__":
+    cluster.main()
