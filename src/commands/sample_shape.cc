@@ -38,6 +38,12 @@ StatusOr<Shape> ParseSampleShape(const std::string& text) {
   return InvalidArgument("--sample is \"%s\"; expected CHANNELS,HEIGHT,WIDTH, such as 3,227,227", text.c_str());
 }
 
+Status WithWayOut(const Status& status) {
+  if (status.code() != StatusCode::kNotFound) return status;
+  return NotFound("%s; without its data, say the shape of a sample: --sample=CHANNELS,HEIGHT,WIDTH",
+                  status.message().c_str());
+}
+
 }  // namespace
 
 StatusOr<SampleShapes> ReadSampleShapes(const caffe::SolverParameter& solver, const caffe::NetParameter& net,
@@ -60,9 +66,24 @@ StatusOr<SampleShapes> SampleShapesOf(const std::string& said, const caffe::Solv
     return SampleShapes{shape, shape};
   }
   StatusOr<SampleShapes> shapes = ReadSampleShapes(solver, net, cache_dir);
-  if (shapes.status().code() != StatusCode::kNotFound) return shapes;
-  return NotFound("%s; without its data, say the shape of a sample: --sample=CHANNELS,HEIGHT,WIDTH",
-                  shapes.status().message().c_str());
+  return shapes.ok() ? shapes : WithWayOut(shapes.status());
+}
+
+StatusOr<Shape> SampleShapeOfNet(const std::string& said, const caffe::NetParameter& net, caffe::Phase phase,
+                                 const std::string& cache_dir) {
+  if (!said.empty()) return ParseSampleShape(said);
+  for (int i : LayersOf(net, phase)) {
+    if (net.layer(i).type() != "Input") continue;
+    HP_ASSIGN_OR_RETURN(const LayerTraits traits, LayerTraits::Create(net.layer(i), LayerTypes::BuiltIn()));
+    HP_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, traits.OutputShapes({}));
+    const std::vector<int64_t>& dims = shapes[0].dims();
+    return Shape(std::vector<int64_t>(dims.begin() + 1, dims.end()));
+  }
+  const StatusOr<std::optional<Shape>> sample = SampleShape(net, phase == caffe::TRAIN, cache_dir);
+  if (!sample.ok()) return WithWayOut(sample.status());
+  if (*sample) return **sample;
+  return InvalidArgument("net \"%s\" has no Data or Input layer in phase %s", net.name().c_str(),
+                         caffe::Phase_Name(phase).c_str());
 }
 
 }  // namespace hp

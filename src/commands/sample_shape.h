@@ -27,4 +27,9 @@ StatusOr<SampleShapes> ReadSampleShapes(const caffe::SolverParameter& solver, co
 StatusOr<SampleShapes> SampleShapesOf(const std::string& said, const caffe::SolverParameter& solver,
                                       const caffe::NetParameter& net, const std::string& cache_dir);
 
+/// The shape of one sample of a phase of `net`: `said`, if it is not empty, what its Input layer states, or its
+/// database. Errors as SampleShapesOf's.
+StatusOr<Shape> SampleShapeOfNet(const std::string& said, const caffe::NetParameter& net, caffe::Phase phase,
+                                 const std::string& cache_dir);
+
 }  // namespace hp

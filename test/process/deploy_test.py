@@ -1,5 +1,5 @@
-"""A trained net at work: hpextract writes what its blobs hold, classification says what it makes of image files. Both
-are held against model_test, which computes the loss of the same samples."""
+"""A net beside its training: hpextract writes what its blobs hold, and classification says what it makes of image files;
+both are held against model_test, which computes the loss of the same samples. hptime times its layers."""
 
 import math
 import os
@@ -133,6 +133,40 @@ class DeployTest(cluster.JobTest):
         self.assertEqual(status, 0, text)
         small, large = self.scores(text).values()
         self.assertEqual(small, large)
+
+    def time(self, net, *flags):
+        return cluster.run_tool("hptime", "--model=" + self.path(net), "--iterations=3", "--threads=1",
+                                "--cache_dir=none", *flags)
+
+    def test_times_of_layers(self):
+        layers = ["conv1", "relu1", "pool1", "ip1"]
+        for net, flags, last, backward in (("net.prototxt", (), "loss", True),
+                                           ("net.prototxt", ("--phase=TEST",), "loss", False),
+                                           ("deploy.prototxt", (), "prob", False)):
+            status, text = self.time(net, *flags)
+            self.assertEqual(status, 0, text)
+            self.assertEqual(len(re.findall(r"Iteration: \d forward-backward time: [\d.e-]+ ms\.", text)), 3)
+            times = re.findall(r"\] +(\S.*)\t(forward|backward): ([\d.e-]+) ms\.", text)
+            forward = [(name, float(ms)) for name, way, ms in times if way == "forward"]
+            self.assertEqual([name for name, _ in forward if name != "(between layers)"], [*layers, last])
+            self.assertTrue(all(ms > 0 for _, ms in forward), text)
+            total = float(re.search(r"Average Forward pass: (\S+) ms", text)[1])
+            self.assertAlmostEqual(sum(ms for _, ms in forward), total, delta=total / 100)
+            gradients = {name: float(ms) for name, way, ms in times if way == "backward"}
+            self.assertEqual(gradients.get("conv1", 0) > 0, backward, text)
+
+    def test_faults_of_time(self):
+        self.write("lost.prototxt", NET % {"source": self.path("no_db")})
+        for net, flag, said in (("net.prototxt", "--iterations=0", "--iterations is 0; expected at least 1"),
+                                ("net.prototxt", "--phase=BOTH", '--phase is "BOTH"; expected TRAIN or TEST'),
+                                ("net.prototxt", "--sample=3,8", '--sample is "3,8"; expected CHANNELS,HEIGHT,WIDTH'),
+                                ("none.prototxt", "--phase=TEST", "none.prototxt: no such file"),
+                                ("lost.prototxt", "--phase=TEST", "say the shape of a sample: --sample=")):
+            status, text = self.time(net, flag)
+            self.assertEqual(status, 2, text)
+            self.assertIn(said, text)
+        status, text = self.time("lost.prototxt", "--sample=3,12,12")
+        self.assertEqual(status, 0, text)
 
     def test_faults_of_extract(self):
         out = "--out=" + self.path("blob")

@@ -1,0 +1,37 @@
+#pragma once
+
+#include "base/shape.h"
+#include "hp/status.h"
+#include "proto/caffe.pb.h"
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace hp {
+
+struct TimeNetOptions {
+  Shape sample;                       ///< of one sample after its transformation
+  caffe::Phase phase = caffe::TRAIN;  ///< whose layers are timed; TEST has no backward pass
+  int64_t iterations = 50;            ///< that are timed, at least 1; one more before them warms up
+  int threads = 0;                    ///< that compute; 0: all processors
+  std::function<void(int64_t iteration, double seconds)> on_iteration;  ///< from 1; may be null
+};
+
+/// Mean seconds of a layer's passes over one batch.
+struct TimedLayer {
+  std::string name;  ///< empty: what stands between layers, such as changes of layout
+  double forward_s = 0;
+  double backward_s = 0;  ///< gradients of its inputs and parameters
+};
+
+/// Runs forward and backward passes of the whole net with random values, without reading data and without updates, as
+/// `caffe time` does, and times each layer, on this host's processors. Blocks; main thread.
+/// @return in the order of the layers, without sources; kInvalidArgument: a fault of the net, or it needs more memory
+/// than the host has free.
+StatusOr<std::vector<TimedLayer>> TimeNet(const std::shared_ptr<const caffe::NetParameter>& net,
+                                          const TimeNetOptions& options);
+
+}  // namespace hp
