@@ -72,6 +72,9 @@ DEFINE_int32(
     stop_before_s, -1,
     "how long before the end of the scheduler's allocation (SLURM_JOB_END_TIME) to stop with a snapshot, in s; "
     "0: not; -1: 10 s more than --stop_within_s");
+DEFINE_string(sigint_effect, "stop",
+              "what SIGINT does while training: stop (with a snapshot), snapshot or none, as in Caffe");
+DEFINE_string(sighup_effect, "snapshot", "what SIGHUP does while training: snapshot, stop or none");
 DEFINE_string(progress_file, "",
               "file that is written when iterations have ended, at most once a second: its age says whether training "
               "goes on; empty until the first one has");
@@ -348,8 +351,14 @@ Status Main(bool* said) {
   if (FLAGS_stop_within_s < 1)
     return InvalidArgument("--stop_within_s is %d; expected at least 1", FLAGS_stop_within_s);
   HP_ASSIGN_OR_RETURN(const TimeLimit limit, ReadTimeLimit(job));
+  HP_ASSIGN_OR_RETURN(const SignalThread::Effect on_sigint, EffectOfFlag("sigint_effect", FLAGS_sigint_effect));
+  HP_ASSIGN_OR_RETURN(const SignalThread::Effect on_sighup, EffectOfFlag("sighup_effect", FLAGS_sighup_effect));
   // Ahead of all other threads, and for good: threads may be blocked when the process ends.
-  auto* const signals = new SignalThread({.stop_within_s = FLAGS_stop_within_s, .limit = limit, .leave = LeaveProcess});
+  auto* const signals = new SignalThread({.stop_within_s = FLAGS_stop_within_s,
+                                          .on_sigint = on_sigint,
+                                          .on_sighup = on_sighup,
+                                          .limit = limit,
+                                          .leave = LeaveProcess});
   StartLogWriter();
   return Train(job, signals, said);
 }

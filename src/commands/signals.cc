@@ -81,15 +81,22 @@ void SignalThread::Run() {
   }
 }
 
+SignalThread::Effect SignalThread::EffectOf(int signal) const {
+  if (signal == SIGINT) return options_.on_sigint;
+  return signal == SIGHUP ? options_.on_sighup : Effect::kStop;
+}
+
 void SignalThread::OnSignal(int signal) {
+  const Effect effect = EffectOf(signal);
+  if (effect == Effect::kNone) return;
   const int64_t now_ns = Clock::Real()->NowNs();
-  if (signal == SIGINT) {
+  if (signal == SIGINT && effect == Effect::kStop) {
     if (interrupted_ns_ != 0 && now_ns - interrupted_ns_ > kNsPerSecond) EndBy(SIGINT);
     if (interrupted_ns_ == 0) interrupted_ns_ = now_ns;
   }
   MutexLock lock(&mutex_);
   if (done_) return;  // the process is about to end
-  if (signal == SIGHUP && node_ != nullptr && node_->training()) return node_->RequestSnapshot();
+  if (effect == Effect::kSnapshot && node_ != nullptr && node_->training()) return node_->RequestSnapshot();
   if (stop_asked_ns_ == 0) Stop(std::string("as asked by ") + sigabbrev_np(signal));
 }
 
@@ -114,6 +121,13 @@ void SignalThread::OnLate() {
       Stopped("did not stop at a boundary within %d s (--stop_within_s): what was trained since the last "
               "snapshot is lost",
               options_.stop_within_s));
+}
+
+StatusOr<SignalThread::Effect> EffectOfFlag(const char* flag, const std::string& word) {
+  if (word == "stop") return SignalThread::Effect::kStop;
+  if (word == "snapshot") return SignalThread::Effect::kSnapshot;
+  if (word == "none") return SignalThread::Effect::kNone;
+  return InvalidArgument("--%s is \"%s\"; expected stop, snapshot or none", flag, word.c_str());
 }
 
 }  // namespace hp

@@ -21,14 +21,17 @@ class Node;
 ///   process.
 /// - The end of the allocation, options.limit ahead of it, does as SIGUSR1.
 /// - SIGHUP asks for a snapshot, as in Caffe; before training it stops the job. One that was ignored when the process
-///   began (nohup) stays so.
+///   began (nohup) stays so. Options can give both, SIGINT and SIGHUP, another effect.
 /// - SIGPIPE is ignored: writes to closed connections report an error instead.
 /// A stop that takes longer than `stop_within_s` ends the process without a snapshot.
 class SignalThread {
  public:
+  /// What a signal of the terminal does once training has begun; before, kSnapshot stops as kStop does.
+  enum class Effect { kStop, kSnapshot, kNone };
   struct Options {
     int stop_within_s = 20;  ///< at least 1
-    TimeLimit limit;         ///< when to stop without a signal
+    Effect on_sigint = Effect::kStop, on_sighup = Effect::kSnapshot;
+    TimeLimit limit;  ///< when to stop without a signal
     /// Ends the process with this status; must not return.
     std::function<void(const Status&)> leave;
   };
@@ -43,6 +46,7 @@ class SignalThread {
  private:
   void Run();
   void OnSignal(int signal) HP_EXCLUDES(mutex_);
+  Effect EffectOf(int signal) const;
   /// The end of the allocation is near.
   void OnTimeLimit() HP_EXCLUDES(mutex_);
   void Stop(const std::string& why) HP_REQUIRES(mutex_);
@@ -59,5 +63,9 @@ class SignalThread {
   bool done_ HP_GUARDED_BY(mutex_) = false;
   Thread thread_;
 };
+
+/// The effect that Caffe calls "stop", "snapshot" or "none". @param flag stands in the message.
+/// @return kInvalidArgument: another word.
+StatusOr<SignalThread::Effect> EffectOfFlag(const char* flag, const std::string& word);
 
 }  // namespace hp

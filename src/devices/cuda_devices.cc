@@ -96,6 +96,11 @@ StatusOr<NodeDevice> OpenNodeDevice(const std::string& name, Precision precision
   return device;
 }
 
+StatusOr<int> CountGpus() {
+  HP_ASSIGN_OR_RETURN(const std::vector<GpuInfo> gpus, ListGpus());
+  return static_cast<int>(gpus.size());
+}
+
 std::string DescribeDevices() {
   std::string text = Format("cpu     %d cores\n", AvailableCores());
   const StatusOr<std::vector<GpuInfo>> gpus = ListGpus();

@@ -54,4 +54,7 @@ std::string InstructionSet();
 /// What this host has to compute on, a line each, or why it has no GPU: the text of `hpnode --list_devices`.
 std::string DescribeDevices();
 
+/// How many GPUs this host has. @return kFailedPrecondition: no driver, or a build without CUDA.
+StatusOr<int> CountGpus();
+
 }  // namespace hp

@@ -14,6 +14,8 @@ StatusOr<NodeDevice> OpenNodeDevice(const std::string& name, Precision) {
   return FailedPrecondition("device %s: this hpnode was built without CUDA", name.c_str());
 }
 
+StatusOr<int> CountGpus() { return FailedPrecondition("no GPU: this hpnode was built without CUDA"); }
+
 std::string DescribeDevices() {
   return Format("cpu     %d cores\nno GPU: this hpnode was built without CUDA\n", AvailableCores());
 }

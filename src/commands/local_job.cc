@@ -1,0 +1,76 @@
+#include "commands/local_job.h"
+
+#include "base/pending_file.h"
+#include "commands/make_table.h"
+#include "proto/text.h"
+
+#include "glog/logging.h"
+#include <google/protobuf/text_format.h>
+
+#include <filesystem>
+
+namespace hp {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A path of the solver's, as the solver that is written can have it.
+void Anchor(const std::string& solver, std::string* path) {
+  std::error_code error;
+  if (!fs::exists(*path, error)) *path = PathBeside(solver, *path);
+  *path = fs::absolute(*path, error).string();
+}
+
+/// The solver's text with the job's changes.
+StatusOr<std::string> ChangedSolver(const LocalJob& job, const std::string& prefix) {
+  caffe::SolverParameter solver;
+  HP_RETURN_IF_ERROR(ReadTextProto(job.solver, &solver));
+  if (solver.has_net()) Anchor(job.solver, solver.mutable_net());
+  if (solver.has_train_net()) Anchor(job.solver, solver.mutable_train_net());
+  for (std::string& net : *solver.mutable_test_net()) Anchor(job.solver, &net);
+  solver.set_snapshot_prefix(prefix);  // by default it follows from the solver's file name
+  if (job.iterations > 0) solver.set_max_iter(static_cast<int>(job.iterations));
+  if (job.level != 0) solver.mutable_train_state()->set_level(job.level);
+  for (const std::string& stage : job.stages) solver.mutable_train_state()->add_stage(stage);
+  std::string text;
+  google::protobuf::TextFormat::PrintToString(solver, &text);
+  return "# " + job.solver + " as hptrain was asked to run it.\n" + text;
+}
+
+TableRequest RequestOf(const LocalJob& job) {
+  TableRequest request;
+  request.hosts = {};
+  for (int gpu : job.gpus) request.hosts.push_back("localhost/cuda:" + std::to_string(gpu));
+  if (job.gpus.empty()) request.hosts = {"localhost"};
+  request.conv = {static_cast<int>(request.hosts.size())};
+  request.per_replica = job.gpus.size() > 1;
+  request.micro_batches = 1;  // as Caffe: all of a replica's batch at once
+  return request;
+}
+
+}  // namespace
+
+StatusOr<std::string> WriteLocalJob(const LocalJob& job) {
+  HP_ASSIGN_OR_RETURN(const caffe::SolverParameter read, ReadSolver(job.solver));
+  const std::string prefix = read.snapshot_prefix() + "_hptrain";
+  const std::string table = prefix + "_table.prototxt";
+  std::string solver = job.solver;
+  if (job.level != 0 || !job.stages.empty() || job.iterations > 0) {
+    solver = prefix + "_solver.prototxt";
+    HP_ASSIGN_OR_RETURN(const std::string text, ChangedSolver(job, read.snapshot_prefix()));
+    HP_RETURN_IF_ERROR(WriteWholeFile(solver, text));
+    LOG(INFO) << "the solver as it is run: " << solver;
+  }
+  TableRequest request = RequestOf(job);
+  request.solver = SolverFromTable(solver, table);
+  HP_ASSIGN_OR_RETURN(const MadeTable made, MakeTableOf(solver, "localhost", true, &request));
+  HP_RETURN_IF_ERROR(WriteWholeFile(
+      table, TableText(made.config, "Routing table of hpnode, written by hptrain\nfor this machine alone.")));
+  LOG(INFO) << "the table of this machine: " << table;
+  LOG_IF(INFO, request.per_replica) << "each of " << job.gpus.size()
+                                    << " GPUs has the net's batch_size, as in Caffe: the batch is " << job.gpus.size()
+                                    << " times as large";
+  return table;
+}
+
+}  // namespace hp

@@ -1,0 +1,28 @@
+#pragma once
+
+#include "hp/status.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace hp {
+
+/// What `hptrain` trains, and on what of this machine.
+struct LocalJob {
+  std::string solver;               ///< path of the solver file
+  std::vector<int> gpus;            ///< indices; empty: the processors. Several: batch_size is that of each
+  int level = 0;                    ///< of the training net's state, beside what net and solver say
+  std::vector<std::string> stages;  ///< likewise
+  int64_t iterations = 0;           ///< in place of max_iter; 0: as the solver says
+};
+
+/// Writes the routing table of a job on this machine alone, one replica of the whole net on the processors or on each
+/// GPU, to SNAPSHOT_PREFIX_hptrain_table.prototxt; where level, stages or iterations change the solver, a solver beside
+/// it (..._hptrain_solver.prototxt). Files that were there are replaced. Logs what it wrote, and the batch of several
+/// GPUs.
+/// @return the table's path; kInvalidArgument, kNotFound: a fault of solver, net or options, or there is no folder for
+/// snapshots.
+StatusOr<std::string> WriteLocalJob(const LocalJob& job);
+
+}  // namespace hp

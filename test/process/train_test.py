@@ -1,0 +1,102 @@
+"""hptrain: one machine, with caffe train's flags."""
+
+import os
+import re
+import signal
+
+import cluster
+
+# A second net of the same file, for a stage of the state.
+WIDE = """layer { name: "wide" type: "InnerProduct" bottom: "pool1" top: "ip1" include { phase: TRAIN stage: "second" }
+        inner_product_param { num_output: 24 weight_filler { type: "xavier" } } }
+"""
+
+
+class TrainTest(cluster.JobTest):
+
+    def hptrain(self, *flags, log="hptrain"):
+        """Starts it in its folder, as a user does."""
+        path = self.path("%s.%d.log" % (log, len(self.processes)))
+        command = ["env", "--chdir=" + self.folder, cluster.program("hptrain"), *flags]
+        process = cluster.Process(log, command, path, dict(os.environ, OMP_NUM_THREADS="1"))
+        self.processes.append(process)
+        return process
+
+    def test_trains_as_a_table_of_one_node(self):
+        self.make_job(iterations=12, snapshot=6, test=True)
+        self.make_table(conv=1, fc=0, micro_batches=1, threads=0)
+        self.expect_exit(self.start("--all"), 0, "Optimization Done")
+        files = ("out_iter_12.caffemodel", "out_iter_12.solverstate", "out_iter_6.caffemodel")
+        by_table = [self.read(name) for name in files]
+        for name in files:
+            os.remove(self.path(name))
+        trained = self.hptrain("--solver=solver.prototxt")
+        self.expect_exit(trained, 0, "Optimization Done", r"the table of this machine: \S*/out_hptrain_table.prototxt")
+        self.assertEqual([self.read(name) for name in files], by_table)
+        self.expect_exit(self.start("--all", table="out_hptrain_table.prototxt"), 0, "Optimization Done")
+
+    def test_resumes_fine_tunes_and_stops_after_iterations(self):
+        self.make_job(iterations=12, snapshot=6)
+        self.expect_exit(self.hptrain("--solver=solver.prototxt"), 0, "Optimization Done")
+        whole = self.read("out_iter_12.caffemodel")
+        os.remove(self.path("out_iter_12.caffemodel"))
+        self.expect_exit(self.hptrain("--solver=solver.prototxt", "--snapshot=out_iter_6.solverstate"), 0)
+        self.assertEqual(self.read("out_iter_12.caffemodel"), whole)
+        tuned = self.hptrain("--solver=solver.prototxt", "--weights=out_iter_12.caffemodel", "--iterations=3")
+        self.expect_exit(tuned, 0, r"the solver as it is run: \S*/out_hptrain_solver.prototxt")
+        self.assertNotEqual(self.read("out_iter_3.caffemodel"), whole)
+
+    def test_the_state_chooses_layers(self):
+        net = cluster.NET.replace('layer { name: "ip1"', 'layer { name: "ip1" exclude { stage: "second" }')
+        self.make_job(iterations=2, snapshot=100, net=net.replace('layer { name: "relu2"', WIDE + 'layer { name: "relu2"'))
+        self.expect_exit(self.hptrain("--solver=solver.prototxt"), 0)
+        self.assertTrue(b"ip1" in self.read("out_iter_2.caffemodel"))
+        self.assertFalse(b"wide" in self.read("out_iter_2.caffemodel"))
+        self.expect_exit(self.hptrain("--solver=solver.prototxt", "--stage=second", "--level=1"), 0)
+        self.assertTrue(b"wide" in self.read("out_iter_2.caffemodel"))
+
+    def test_effects_of_signals(self):
+        self.make_job(snapshot=100000000)
+        job = self.hptrain("--solver=solver.prototxt", "--sigint_effect=snapshot", "--sighup_effect=none")
+        self.await_training([job])
+        job.send(signal.SIGHUP)
+        job.send(signal.SIGINT)
+        self.await_text(job, "Snapshotting solver state")
+        job.send(signal.SIGHUP)
+        self.await_training([job], 1 + int(re.findall(r"Iteration (\d+) \(", job.text())[-1]))
+        self.assertEqual(len(re.findall("Snapshotting solver state", job.text())), 1)
+        job.send(signal.SIGTERM)
+        self.expect_exit(job, 5, "Optimization stopped early")
+        job = self.hptrain("--solver=solver.prototxt", "--sighup_effect=stop")
+        self.await_training([job])
+        job.send(signal.SIGHUP)
+        self.expect_exit(job, 5, "stopping, as asked by HUP")
+
+    def test_faults(self):
+        self.make_job(iterations=2)
+        self.write("lost.prototxt", "net: \"net.prototxt\"\nbase_lr: 0.1\nlr_policy: \"fixed\"\nmax_iter: 2\n"
+                                    "snapshot_prefix: \"no_folder/out\"\n")
+        for flags, said in (((), "--solver=SOLVER.prototxt is missing"),
+                            (("--solver=none.prototxt",), "none.prototxt: no such file"),
+                            (("--solver=lost.prototxt",), "no_folder/out_hptrain_table.prototxt"),
+                            (("--solver=solver.prototxt", "--snapshot=a", "--weights=b"), "expected one of them"),
+                            (("--solver=solver.prototxt", "--phase=TEST"), "hptest tests"),
+                            (("--solver=solver.prototxt", "--gpu=0,x"), r'"x" is no GPU'),
+                            (("--solver=solver.prototxt", "--gpu=0"), r"device cuda:0: |no driver|without CUDA"),
+                            (("--solver=solver.prototxt", "--gpu=all"), r"no GPU|driver|nvidia-smi"),
+                            (("--solver=solver.prototxt", "--iterations=-1"), "--iterations is -1; expected 0 to"),
+                            (("--solver=solver.prototxt", "--sigint_effect=die"),
+                             '--sigint_effect is "die"; expected stop, snapshot or none')):
+            self.expect_exit(self.hptrain(*flags), 2, said)
+
+    def test_several_gpus_have_a_batch_each(self):
+        """The table is written before anybody looks for the GPUs."""
+        self.make_job(iterations=2)
+        self.expect_exit(self.hptrain("--solver=solver.prototxt", "--gpu=0,2"), 2, "the batch is 2 times as large")
+        table = self.read("out_hptrain_table.prototxt").decode()
+        self.assertIn("batch: PER_REPLICA", table)
+        self.assertEqual(re.findall(r'device: "(\S+)"', table), ["cuda:0", "cuda:2"])
+
+
+if __name__ == "__main__":
+    cluster.main()

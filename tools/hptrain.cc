@@ -1,0 +1,99 @@
+// Trains on this machine with the flags of `caffe train`: writes a routing table and becomes hpnode.
+#include "base/words.h"
+#include "commands/local_job.h"
+#include "tools/tool_main.h"
+
+#include "devices/devices.h"
+#include <gflags/gflags.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+
+DEFINE_string(solver, "", "The solver (prototxt).");
+DEFINE_string(snapshot, "", "Resume from this .solverstate; latest: from the newest complete snapshot.");
+DEFINE_string(weights, "", "Take initial weights from this .caffemodel, layer by layer by name.");
+DEFINE_string(gpu, "",
+              "GPUs to train on, separated by commas, or all; empty: the processors. Each GPU has the net's "
+              "batch_size, as in Caffe.");
+DEFINE_int64(iterations, 0, "Train so many iterations; 0: the solver's max_iter, which it replaces.");
+DEFINE_int32(level, 0, "Level of the training net's state, for the layers' include and exclude rules.");
+DEFINE_string(stage, "", "Stages of the training net's state, separated by commas.");
+DEFINE_string(phase, "TRAIN", "TRAIN: hptrain trains. hptest tests, and hptime times either phase.");
+DEFINE_string(sigint_effect, "stop", "What SIGINT does: stop (with a snapshot), snapshot or none.");
+DEFINE_string(sighup_effect, "snapshot", "What SIGHUP does: snapshot, stop or none.");
+
+namespace hp {
+namespace {
+
+constexpr char kUsage[] =
+    R"(Trains on this machine, with the flags of caffe train. It writes a routing table for this machine beside the snapshots
+(SNAPSHOT_PREFIX_hptrain_table.prototxt) and runs it: hpnode --all --routing=TABLE. For several hosts: hplaunch.
+
+  hptrain --solver=SOLVER.prototxt [--weights=FILE | --snapshot=FILE] [--gpu=0,1|all]
+
+Example:
+  hptrain --solver=lenet_solver.prototxt
+)";
+
+StatusOr<std::vector<int>> Gpus() {
+  std::vector<int> gpus;
+  if (FLAGS_gpu == "all") {
+    HP_ASSIGN_OR_RETURN(const int count, CountGpus());
+    for (int gpu = 0; gpu < count; ++gpu) gpus.push_back(gpu);
+    return gpus;
+  }
+  for (const std::string& item : SplitList(FLAGS_gpu)) {
+    int gpu = -1;
+    const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), gpu);
+    if (error != std::errc() || end != item.data() + item.size() || gpu < 0) {
+      return InvalidArgument("--gpu=%s: \"%s\" is no GPU; expected numbers from 0 on, or all", FLAGS_gpu.c_str(),
+                             item.c_str());
+    }
+    gpus.push_back(gpu);
+  }
+  return gpus;
+}
+
+/// Becomes hpnode, which lies beside this program.
+Status Become(const std::vector<std::string>& arguments) {
+  std::error_code error;
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe", error).parent_path() / "hpnode";
+  std::vector<char*> words = {const_cast<char*>(program.c_str())};
+  for (const std::string& argument : arguments) words.push_back(const_cast<char*>(argument.c_str()));
+  words.push_back(nullptr);
+  execv(program.c_str(), words.data());
+  return NotFound("%s can't be started: %s", program.c_str(), strerror(errno));
+}
+
+Status Run() {
+  if (FLAGS_solver.empty()) return InvalidArgument("--solver=SOLVER.prototxt is missing (hptrain --help)");
+  if (!FLAGS_snapshot.empty() && !FLAGS_weights.empty()) {
+    return InvalidArgument("--snapshot resumes a training and --weights begins one; expected one of them");
+  }
+  if (FLAGS_phase != "TRAIN") {
+    return InvalidArgument("--phase is \"%s\"; hptrain trains (TRAIN). hptest tests, and hptime times either phase",
+                           FLAGS_phase.c_str());
+  }
+  if (FLAGS_iterations < 0 || FLAGS_iterations > INT32_MAX) {
+    return InvalidArgument("--iterations is %lld; expected 0 to %d", static_cast<long long>(FLAGS_iterations),
+                           INT32_MAX);
+  }
+  LocalJob job{FLAGS_solver, {}, FLAGS_level, SplitList(FLAGS_stage), FLAGS_iterations};
+  HP_ASSIGN_OR_RETURN(job.gpus, Gpus());
+  HP_ASSIGN_OR_RETURN(const std::string table, WriteLocalJob(job));
+  std::vector<std::string> arguments = {"--all", "--routing=" + table, "--sigint_effect=" + FLAGS_sigint_effect,
+                                        "--sighup_effect=" + FLAGS_sighup_effect};
+  if (!FLAGS_snapshot.empty()) arguments.push_back("--resume=" + FLAGS_snapshot);
+  if (!FLAGS_weights.empty()) arguments.push_back("--weights=" + FLAGS_weights);
+  return Become(arguments);
+}
+
+}  // namespace
+}  // namespace hp
+
+int main(int argc, char** argv) {
+  const hp::ToolUsage usage{"hptrain", hp::kUsage, 0, 0};
+  return hp::ToolMain(argc, argv, usage, [](const std::vector<std::string>&) { return hp::Run(); });
+}
