@@ -14,8 +14,8 @@ LayerCost CostOf(const NetGraph& graph, const GraphLayer& entry, const std::vect
     in.push_back(shapes[entry.bottoms[i]]);
     if (entry.is_label(i)) continue;
     cost.in_bytes += in.back().count() * kFloat;
-    cost.input_gradient |=
-        graph.phase() == caffe::TRAIN && entry.traits.has_gradient() && graph.blobs()[entry.bottoms[i]].needs_gradient;
+    cost.input_gradient |= graph.phase() == caffe::TRAIN && entry.traits.has_gradient() &&
+                           graph.blobs()[entry.bottoms[i]].needs_gradient && entry.propagates(i);
   }
   for (int top : entry.tops) cost.out_bytes += shapes[top].count() * kFloat;
   const std::vector<ParamSpec> params = entry.Params(in);

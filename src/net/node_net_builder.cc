@@ -87,9 +87,9 @@ Status NodeNetBuilder::AddLayer(const LayerPlan& plan) {
   step.segment = plan.segment;
   std::vector<TensorDesc> descs;
   StepInfo info;
-  for (const auto& [tensor, blob] : inputs) {
+  for (const auto& [tensor, blob, bottom] : inputs) {
     step.in.push_back(tensor);
-    info.wants.push_back(graph_.blobs()[blob].needs_gradient);
+    info.wants.push_back(graph_.blobs()[blob].needs_gradient && entry.propagates(bottom));
     descs.push_back(net_->tensors_[tensor].desc);
     CHECK_LE(available_[tensor], plan.segment) << step.name;
   }
@@ -210,7 +210,10 @@ OpContext NodeNetBuilder::ContextOf(const LayerPlan& layer) const {
   context.backend = context_.backend;
   context.seed = context_.seed;
   context.input_gradient = false;
-  for (int bottom : entry.bottoms) context.input_gradient |= graph_.blobs()[bottom].needs_gradient && layer.backward;
+  for (size_t i = 0; i < entry.bottoms.size(); ++i) {
+    const bool wanted = graph_.blobs()[entry.bottoms[i]].needs_gradient && entry.propagates(i);
+    context.input_gradient |= wanted && layer.backward;
+  }
   context.channel_begin = layer.channels.begin;
   context.channel_end = layer.channels.end;
   context.channel_count = shapes_[plan_.ChannelsOf(layer.layer)].dim(1);
@@ -235,16 +238,16 @@ StatusOr<std::vector<NodeNetBuilder::Input>> NodeNetBuilder::Inputs(int layer) {
       if (product) {
         HP_ASSIGN_OR_RETURN(tensor, Dense(tensor));
       }
-      in.push_back({tensor, blob});
+      in.push_back({tensor, blob, i});
       continue;
     }
     const int edge = placement_.EdgeOf(layer, blob);
     if (in_pieces) {
       HP_ASSIGN_OR_RETURN(const std::vector<int> parts, Gather(edge));
-      for (int part : parts) in.push_back({part, blob});
+      for (int part : parts) in.push_back({part, blob, i});
     } else {
       HP_ASSIGN_OR_RETURN(const int whole, GatherWhole(edge));
-      in.push_back({whole, blob});
+      in.push_back({whole, blob, i});
     }
   }
   return in;

@@ -40,9 +40,10 @@ class NodeNetBuilder {
   void AddSource(const LayerPlan& plan);
   Status AddBlocks(const LayerPlan& plan);
   void AddOutput(const GraphLayer& entry, int tensor, int segment);
-  /// A tensor that a layer reads, and the blob that it is, or is a part of.
+  /// A tensor that a layer reads, the blob that it is, or is a part of, and which of the layer's bottoms that is.
   struct Input {
     int tensor = 0, blob = 0;
+    size_t bottom = 0;
   };
   StatusOr<std::vector<Input>> Inputs(int layer);
   StatusOr<std::vector<int>> Gather(int edge);

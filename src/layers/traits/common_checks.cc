@@ -66,8 +66,9 @@ Status CheckFillers(const caffe::LayerParameter& param) {
 }
 
 Status CheckUnsupportedFields(const caffe::LayerParameter& param) {
-  if (param.propagate_down_size() > 0) {
-    return LayerError(param, "propagate_down is not supported (set lr_mult: 0 in the layers below to freeze them)");
+  if (param.propagate_down_size() > 0 && param.propagate_down_size() != param.bottom_size()) {
+    return LayerError(param, "has %d bottoms and %d propagate_down values; give one for each bottom, or none",
+                      param.bottom_size(), param.propagate_down_size());
   }
   if (param.blobs_size() > 0) {
     return LayerError(param, "blobs inside a net definition are not supported (load weights from a .caffemodel)");

@@ -16,6 +16,11 @@ std::string GraphLayer::name() const {
   return piece == kClasses ? traits.name() + ".classes" : traits.name();
 }
 
+bool GraphLayer::propagates(size_t i) const {
+  const bool stated = piece != kSum && i < static_cast<size_t>(param->propagate_down_size());
+  return !stated || param->propagate_down(static_cast<int>(i));
+}
+
 ChannelUse GraphLayer::channel_use() const {
   if (piece == kProduct) return ChannelUse::kSplitInput;
   return piece == kSum ? ChannelUse::kSum : traits.channel_use();
@@ -237,7 +242,9 @@ void NetGraph::CutClasses(int shards) {
 void NetGraph::MarkGradients() {
   for (GraphLayer& layer : layers_) {
     bool learns = layer.learns;
-    for (int bottom : layer.bottoms) learns |= blobs_[bottom].needs_gradient;
+    for (size_t i = 0; i < layer.bottoms.size(); ++i) {
+      learns |= blobs_[layer.bottoms[i]].needs_gradient && layer.propagates(i);
+    }
     if (layer.piece == GraphLayer::kClasses || !layer.traits.has_gradient()) learns = false;
     if (layer.is_statistic() && layer.traits.loss_weight(0) == 0) learns = false;
     // A test has no backward pass.
@@ -247,9 +254,19 @@ void NetGraph::MarkGradients() {
     if (!layer->traits.has_gradient()) continue;
     for (size_t i = 0; i < layer->tops.size(); ++i) {
       if (layer->is_statistic() && layer->traits.loss_weight(i) != 0) layer->leads_to_loss = true;
-      for (int consumer : blobs_[layer->tops[i]].consumers) layer->leads_to_loss |= layers_[consumer].leads_to_loss;
+      for (int consumer : blobs_[layer->tops[i]].consumers) {
+        layer->leads_to_loss |= layers_[consumer].leads_to_loss && SendsGradient(consumer, layer->tops[i]);
+      }
     }
   }
+}
+
+bool NetGraph::SendsGradient(int layer, int blob) const {
+  const GraphLayer& reader = layers_[layer];
+  for (size_t i = 0; i < reader.bottoms.size(); ++i) {
+    if (reader.bottoms[i] == blob && reader.propagates(i)) return true;
+  }
+  return false;
 }
 
 // Only a training draws samples. The pieces of a loss over classes in slices are one layer of the prototxt.

@@ -69,6 +69,9 @@ struct GraphLayer {
   bool needs_batch_labels() const { return sampled_by >= 0 || (piece != kClasses && traits.needs_batch_labels()); }
   /// Whether bottom `i` is labels.
   bool is_label(size_t i) const { return traits.reads_labels() && i == 1; }
+  /// Whether bottom `i` is sent its gradient, if it needs one: false by propagate_down. What lies between the pieces of
+  /// a layer always is.
+  bool propagates(size_t i) const;
   ChannelUse channel_use() const;
   /// The learnable blobs of this entry. @param in as for LayerTraits::Params.
   std::vector<ParamSpec> Params(const std::vector<Shape>& in) const;
@@ -109,6 +112,8 @@ class NetGraph {
   int ClassesOf(int layer) const {
     return layers_[layers_[layer].piece == GraphLayer::kMerged ? layer - 1 : layer].bottoms[0];
   }
+  /// Whether a layer that reads a blob sends it a gradient, if it needs one (GraphLayer::propagates).
+  bool SendsGradient(int layer, int blob) const;
   /// The net's outputs, in the order of the layers: blobs that no layer reads and that are losses or accuracies.
   std::vector<int> outputs() const;
 

@@ -282,6 +282,7 @@ void Placement::FollowBlob(int b) {
   gradient_[b].assign(distinct_parts(stage_of(blob.producer)), false);
   if (!blob.needs_gradient) return;
   for (int consumer : blob.consumers) {
+    if (!graph_->SendsGradient(consumer, b)) continue;
     const bool local = ReadsLocally(consumer, b);
     if (local) {
       for (size_t part = 0; part < gradient_[b].size(); ++part) {

@@ -129,7 +129,8 @@ TEST(Registry, BottomsAndTopsAreCounted) {
 
 TEST(Registry, WhatIsKnownButNotSupportedIsRefusedByName) {
   const std::string relu = R"(name: "r" type: "ReLU" bottom: "a" top: "b" )";
-  EXPECT_THAT(CreateError(relu + "propagate_down: false"), HasSubstr("propagate_down is not supported"));
+  EXPECT_THAT(CreateError(relu + "propagate_down: false propagate_down: true"),
+              HasSubstr("has 1 bottoms and 2 propagate_down values"));
   EXPECT_THAT(CreateError(relu + "blobs { }"), HasSubstr("blobs inside a net definition"));
   EXPECT_THAT(CreateError(relu + "param { lr_mult: 1 }"), HasSubstr("1 param entries; ReLU has 0 learnable blobs"));
   EXPECT_EQ(CreateError(relu + "pooling_param { kernel_size: 2 }"),

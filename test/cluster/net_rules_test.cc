@@ -1,0 +1,68 @@
+// The contract for what a prototxt says of the net rather than of a layer: where gradients stop, and layers of one
+// name.
+#include "test/cluster/contract_fixture.h"
+
+namespace hp::test {
+namespace {
+
+std::vector<ClusterSpec> HybridTables() {
+  ClusterSpec table = Table(2, {2}, 3, 1, false);
+  table.ends = {"pool1"};
+  ClusterSpec by_inputs = table;
+  by_inputs.micro_batches = 2;
+  return {table, Split({{"ip2", SplitConfig::INPUTS}, {"ip3", SplitConfig::INPUTS}}, by_inputs),
+          Table(3, {}, 2, 0, false)};
+}
+
+/// Two losses more, over ip1 in the FC stage and over a pooled blob of the conv stage. @param stops none of their
+/// gradients goes below their own products. @param side whether they are there.
+std::string NetWithSideLosses(bool side, bool stops) {
+  const std::string stop = stops ? " propagate_down: false" : "";
+  std::string net = NetWithActivations("type: 'ReLU'", true);
+  const std::string labels = " bottom: 'label' propagate_down: true propagate_down: false";
+  net.replace(net.find(" bottom: 'label'"), std::string(" bottom: 'label'").size(), labels);
+  if (!side) return net;
+  return net + "layer { name: 'ip3' type: 'InnerProduct' bottom: 'ip1' top: 'ip3'" + stop +
+         "  inner_product_param { num_output: 5 weight_filler { type: 'xavier' } } }\n"
+         "layer { name: 'loss3' type: 'SoftmaxWithLoss' bottom: 'ip3' top: 'loss3' loss_weight: 0.7" +
+         labels +
+         " }\n"
+         "layer { name: 'ip4' type: 'InnerProduct' bottom: 'pool1' top: 'ip4'" +
+         stop +
+         "  inner_product_param { num_output: 5 weight_filler { type: 'xavier' } } }\n"
+         "layer { name: 'loss4' type: 'SoftmaxWithLoss' bottom: 'ip4' top: 'loss4' loss_weight: 0.3" +
+         labels + " }\n";
+}
+
+TEST_F(ContractTest, GradientsStopWherePropagateDownIsFalse) {
+  const std::string stopping = SolverOf(NetWithSideLosses(true, true), "");
+  Check(stopping, HybridTables());
+  const ClusterResult stopped = TrainCluster({}, stopping);
+  const ClusterResult without = TrainCluster({}, SolverOf(NetWithSideLosses(false, false), ""));
+  const ClusterResult with = TrainCluster({}, SolverOf(NetWithSideLosses(true, false), ""));
+  ASSERT_TRUE(stopped.status.ok() && without.status.ok() && with.status.ok()) << stopped.status << without.status;
+  for (const auto& [name, values] : without.params) {
+    EXPECT_EQ(stopped.params.at(name), values) << name;
+    EXPECT_NE(with.params.at(name), values) << name;
+  }
+  const ClusterResult once = TrainCluster({}, SolverOf(NetWithSideLosses(true, true), "", 0.02, 0.002, 1));
+  for (const char* name : {"ip3.0", "ip3.1", "ip4.0", "ip4.1"}) {
+    EXPECT_NE(stopped.params.at(name), once.params.at(name)) << name << " does not learn";
+  }
+}
+
+/// Below a stop that nothing goes around no layer learns, and no gradient crosses to the conv nodes.
+TEST_F(ContractTest, NothingLearnsBelowAStop) {
+  std::string net = NetWithActivations("type: 'ReLU'", true);
+  net.insert(net.find("inner_product_param", net.find("'ip2'")), "propagate_down: false ");
+  const ClusterResult result = TrainCluster(HybridTables()[0], SolverOf(net, "", 0.02, 0));
+  const ClusterResult once = TrainCluster({}, SolverOf(net, "", 0.02, 0, 1));
+  ASSERT_TRUE(result.status.ok() && once.status.ok()) << result.status << once.status;
+  for (const char* name : {"conv1.0", "conv1.1", "ip1.0", "ip1.1"}) {
+    EXPECT_EQ(result.params.at(name), once.params.at(name)) << name;
+  }
+  EXPECT_NE(result.params.at("ip2.0"), once.params.at("ip2.0"));
+}
+
+}  // namespace
+}  // namespace hp::test
