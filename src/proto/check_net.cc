@@ -1,9 +1,6 @@
 #include "proto/check_net.h"
 
 #include "base/format.h"
-#include "proto/net_filter.h"
-
-#include <map>
 
 namespace hp {
 namespace {
@@ -17,7 +14,6 @@ class Checker {
     if (net_.layer_size() == 0)
       return InvalidArgument("%s: the net has no layers; expected \"layer { ... }\"", path_.c_str());
     for (int i = 0; i < net_.layer_size(); ++i) HP_RETURN_IF_ERROR(CheckLayer(i));
-    for (caffe::Phase phase : {caffe::TRAIN, caffe::TEST}) HP_RETURN_IF_ERROR(CheckNames(phase));
     return OkStatus();
   }
 
@@ -36,18 +32,6 @@ class Checker {
     if (layer.include_size() > 0 && layer.exclude_size() > 0) {
       return InvalidArgument("%s: layer \"%s\" has both include and exclude rules; give one kind", Where(i).c_str(),
                              name);
-    }
-    return OkStatus();
-  }
-
-  Status CheckNames(caffe::Phase phase) const {
-    std::map<std::string, int> first;
-    for (int i : LayersOf(net_, phase)) {
-      const auto [entry, fresh] = first.emplace(net_.layer(i).name(), i);
-      if (fresh) continue;
-      return InvalidArgument("%s: a second layer \"%s\" in phase %s (the first: %s); expected a unique name",
-                             Where(i).c_str(), net_.layer(i).name().c_str(), caffe::Phase_Name(phase).c_str(),
-                             Where(entry->second).c_str());
     }
     return OkStatus();
   }

@@ -8,8 +8,8 @@
 
 namespace hp {
 
-/// Checks what holds for any net, whatever its layers do: it has layers, each has a name and a type, names are unique
-/// in each phase, and no layer has both include and exclude rules.
+/// Checks what holds for any net, whatever its layers do: it has layers, each has a name and a type, and no layer
+/// has both include and exclude rules.
 /// @param path of the file, for messages. @param line_of the line, from 1, where layer `layer` begins; null: unknown.
 /// @return kInvalidArgument: the first fault, as "PATH:LINE: what; expected ...".
 Status CheckNet(const caffe::NetParameter& net, const std::string& path, const std::function<int(int layer)>& line_of);

@@ -1,6 +1,7 @@
 #include "proto/place.h"
 
 #include "base/format.h"
+#include "proto/layer_names.h"
 #include "proto/placed_text.h"
 #include "proto/solver_nets.h"
 
@@ -47,6 +48,7 @@ Status AtLayer(const Status& status, const std::string& path) {
   caffe::NetParameter net;
   TextFormat::ParseInfoTree tree;
   if (status.ok() || layer.empty() || !ReadPlacedText(path, &net, &tree).ok()) return status;
+  NameLayersApart(&net);
   const int line = LineOf(layer, net, tree);
   return line == 0 ? status : status.Prepend(Format("%s:%d", path.c_str(), line));
 }

@@ -3,6 +3,7 @@
 #include "base/input_file.h"
 #include "base/words.h"
 #include "proto/check_net.h"
+#include "proto/layer_names.h"
 #include "proto/place.h"
 #include "proto/placed_text.h"
 #include "proto/text_error.h"
@@ -81,8 +82,11 @@ Status CompleteNet(const std::string& path, const TextFormat::ParseInfoTree* pla
   if (!upgrade.forms.empty()) {
     LOG(INFO) << path << " is in an old form of Caffe's, and is read as today's: it has " << Join(upgrade.forms, "; ");
   }
-  if (places == nullptr) return CheckNet(*net, path, nullptr);
-  return CheckNet(*net, path, [&](int layer) { return LineOf(upgrade.origins[layer], *places); });
+  std::function<int(int)> line_of;
+  if (places != nullptr) line_of = [&](int layer) { return LineOf(upgrade.origins[layer], *places); };
+  HP_RETURN_IF_ERROR(CheckNet(*net, path, line_of));
+  NameLayersApart(net);
+  return OkStatus();
 }
 
 StatusOr<caffe::NetParameter> ReadNet(const std::string& path) {

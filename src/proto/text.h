@@ -21,8 +21,9 @@ Status ReadTextProto(const std::string& path, google::protobuf::Message* message
 /// The same for text in memory; `name` takes the place of FILE in messages.
 Status ParseTextProto(const std::string& text, const std::string& name, google::protobuf::Message* message);
 
-/// Reads a net and checks what holds for any net: there are layers, each has a name and a type, names are unique in
-/// each phase, and no layer has both include and exclude rules. Errors as ReadTextProto's; they name file and line.
+/// Reads a net and checks what holds for any net: there are layers, each has a name and a type, and no layer has both
+/// include and exclude rules. Layers of one name in one phase get names of their own (NameLayersApart). Errors as
+/// ReadTextProto's; they name file and line.
 StatusOr<caffe::NetParameter> ReadNet(const std::string& path);
 
 /// Reads a solver. Its `net` is looked for relative to the working directory, as in Caffe, and else beside the solver

@@ -5,13 +5,15 @@
 namespace hp::test {
 namespace {
 
-std::vector<ClusterSpec> HybridTables() {
+/// @param by_inputs layers that one of the tables splits so.
+std::vector<ClusterSpec> HybridTables(const std::vector<std::string>& by_inputs) {
   ClusterSpec table = Table(2, {2}, 3, 1, false);
   table.ends = {"pool1"};
-  ClusterSpec by_inputs = table;
-  by_inputs.micro_batches = 2;
-  return {table, Split({{"ip2", SplitConfig::INPUTS}, {"ip3", SplitConfig::INPUTS}}, by_inputs),
-          Table(3, {}, 2, 0, false)};
+  ClusterSpec other = table;
+  other.micro_batches = 2;
+  std::map<std::string, SplitConfig::By> splits;
+  for (const std::string& layer : by_inputs) splits[layer] = SplitConfig::INPUTS;
+  return {table, Split(splits, other), Table(3, {}, 2, 0, false)};
 }
 
 /// Two losses more, over ip1 in the FC stage and over a pooled blob of the conv stage. @param stops none of their
@@ -36,7 +38,7 @@ std::string NetWithSideLosses(bool side, bool stops) {
 
 TEST_F(ContractTest, GradientsStopWherePropagateDownIsFalse) {
   const std::string stopping = SolverOf(NetWithSideLosses(true, true), "");
-  Check(stopping, HybridTables());
+  Check(stopping, HybridTables({"ip2", "ip3"}));
   const ClusterResult stopped = TrainCluster({}, stopping);
   const ClusterResult without = TrainCluster({}, SolverOf(NetWithSideLosses(false, false), ""));
   const ClusterResult with = TrainCluster({}, SolverOf(NetWithSideLosses(true, false), ""));
@@ -55,13 +57,33 @@ TEST_F(ContractTest, GradientsStopWherePropagateDownIsFalse) {
 TEST_F(ContractTest, NothingLearnsBelowAStop) {
   std::string net = NetWithActivations("type: 'ReLU'", true);
   net.insert(net.find("inner_product_param", net.find("'ip2'")), "propagate_down: false ");
-  const ClusterResult result = TrainCluster(HybridTables()[0], SolverOf(net, "", 0.02, 0));
+  const ClusterResult result = TrainCluster(HybridTables({})[0], SolverOf(net, "", 0.02, 0));
   const ClusterResult once = TrainCluster({}, SolverOf(net, "", 0.02, 0, 1));
   ASSERT_TRUE(result.status.ok() && once.status.ok()) << result.status << once.status;
   for (const char* name : {"conv1.0", "conv1.1", "ip1.0", "ip1.1"}) {
     EXPECT_EQ(result.params.at(name), once.params.at(name)) << name;
   }
   EXPECT_NE(result.params.at("ip2.0"), once.params.at("ip2.0"));
+}
+
+/// Layers that learn, and one that draws random numbers, by the same names as others: they are not one.
+TEST_F(ContractTest, LayersOfOneName) {
+  const auto net = [](bool same) {
+    std::string text = NetWithActivations("type: 'Dropout'", false);
+    const auto rename = [&](const std::string& name, const std::string& to) {
+      const std::string field = "name: '" + name + "'";
+      text.replace(text.find(field), field.size(), "name: '" + to + "'");
+    };
+    rename("act2", same ? "act1" : "act1#2");
+    rename("ip2", same ? "ip1" : "ip1#2");
+    return text;
+  };
+  const std::string solver = SolverOf(net(true), "");
+  Check(solver, HybridTables({"ip1"}));
+  const ClusterResult same = TrainCluster({}, solver);
+  const ClusterResult apart = TrainCluster({}, SolverOf(net(false), ""));
+  ASSERT_TRUE(same.status.ok() && apart.status.ok()) << same.status << apart.status;
+  EXPECT_EQ(same.params, apart.params);
 }
 
 }  // namespace

@@ -93,9 +93,8 @@ TEST_F(SolverFileTest, MissingNetNamesBothPlaces) {
 
 TEST_F(SolverFileTest, FaultsOfANetInTheSolverNameTheLine) {
   const std::string path =
-      Write("s.prototxt", "net_param {\n layer { name: 'a' type: 'ReLU' }\n layer { name: 'a' type: 'ReLU' }\n}");
-  EXPECT_EQ(ReadSolver(path).status().message(),
-            path + ":3: a second layer \"a\" in phase TRAIN (the first: " + path + ":2); expected a unique name");
+      Write("s.prototxt", "net_param {\n layer { name: 'a' type: 'ReLU' }\n layer { name: 'b' }\n}");
+  EXPECT_EQ(ReadSolver(path).status().message(), path + ":3: layer \"b\" has no type; expected type: \"...\"");
 }
 
 TEST_F(SolverFileTest, NetInTheSolverAndNoNetAtAll) {
@@ -194,14 +193,27 @@ TEST_F(SolverFileTest, NetsThatDoNotFitTogether) {
             folder_ + "/test.prototxt:3: layer \"accuracy\": is wrong");
 }
 
+TEST_F(SolverFileTest, LayersOfOneNameGetNamesOfTheirOwn) {
+  const std::string path = Write("n.prototxt",
+                                 "layer { name: 'd' type: 'T' include { phase: TRAIN } }\n"
+                                 "layer { name: 'd' type: 'T' include { phase: TEST } }\n"
+                                 "layer { name: 'a' type: 'T' }\nlayer { name: 'a' type: 'T' }\n"
+                                 "layer { name: 'a' type: 'T' include { phase: TEST } }\n"
+                                 "layer { name: 'd' type: 'T' }\nlayer { name: 'a#2' type: 'T' }");
+  const auto net = ReadNet(path);
+  ASSERT_TRUE(net.ok()) << net.status();
+  std::string names;
+  for (const caffe::LayerParameter& layer : net->layer()) names += layer.name() + " ";
+  EXPECT_EQ(names, "d d a a#2 a#3 d#2 a#2#2 ");
+  EXPECT_EQ(AtLayer(InvalidArgument("layer \"a#2\": is wrong"), path).message(), path + ":4: layer \"a#2\": is wrong");
+}
+
 TEST_F(SolverFileTest, NetFaultsNameTheLine) {
   const auto error = [this](const std::string& text) { return ReadNet(Write("n.prototxt", text)).status().message(); };
   const std::string path = folder_ + "/n.prototxt";
   EXPECT_EQ(error("name: 'n'"), path + ": the net has no layers; expected \"layer { ... }\"");
   EXPECT_EQ(error("\n\nlayer { type: 'ReLU' }"), path + ":3: layer 1 has no name; expected name: \"...\"");
   EXPECT_EQ(error("layer { name: 'a' }"), path + ":1: layer \"a\" has no type; expected type: \"...\"");
-  EXPECT_EQ(error("layer { name: 'a' type: 'T' }\nlayer { name: 'b' type: 'T' }\nlayer { name: 'a' type: 'T' }"),
-            path + ":3: a second layer \"a\" in phase TRAIN (the first: " + path + ":1); expected a unique name");
   EXPECT_EQ(error("layer { name: 'a' type: 'T' include { phase: TEST } exclude { phase: TRAIN } }"),
             path + ":1: layer \"a\" has both include and exclude rules; give one kind");
   EXPECT_EQ(error("layer { name: 'a' type: 'T' include { phase: TEST } }\n"

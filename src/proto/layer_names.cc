@@ -1,0 +1,33 @@
+#include "proto/layer_names.h"
+
+#include "proto/net_filter.h"
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace hp {
+
+void NameLayersApart(caffe::NetParameter* net) {
+  std::vector<std::set<caffe::Phase>> phases(net->layer_size());
+  for (caffe::Phase phase : {caffe::TRAIN, caffe::TEST}) {
+    for (int i : LayersOf(*net, phase)) phases[i].insert(phase);
+  }
+  std::map<caffe::Phase, std::set<std::string>> taken;
+  for (int i = 0; i < net->layer_size(); ++i) {
+    const std::string name = net->layer(i).name();
+    const auto is_taken = [&](const std::string& candidate) {
+      for (caffe::Phase phase : phases[i]) {
+        if (taken[phase].contains(candidate)) return true;
+      }
+      return false;
+    };
+    std::string own = name;
+    for (int n = 2; is_taken(own); ++n) own = name + "#" + std::to_string(n);
+    for (caffe::Phase phase : phases[i]) taken[phase].insert(own);
+    if (own != name) net->mutable_layer(i)->set_name(own);
+  }
+}
+
+}  // namespace hp

@@ -1,0 +1,12 @@
+#pragma once
+
+#include "proto/caffe.pb.h"
+
+namespace hp {
+
+/// Gives layers of one name in one phase names of their own, as Caffe does not: the second "relu1" becomes "relu1#2",
+/// the third "relu1#3". Layers that never are in one phase together may share a name, and so their parameters. By name
+/// layers have their initial values, random numbers and trained weights, so two of one name would be one there.
+void NameLayersApart(caffe::NetParameter* net);
+
+}  // namespace hp
