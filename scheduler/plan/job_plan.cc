@@ -7,6 +7,7 @@
 
 #include "net/plan/cuts.h"
 #include "scheduler/plan/table_check.h"
+#include "scheduler/plan/test_params.h"
 
 #include <algorithm>
 #include <map>
@@ -87,7 +88,11 @@ StatusOr<std::unique_ptr<JobPlan>> JobPlan::Create(const Options& options) {
   HP_RETURN_IF_ERROR(plan->CheckStaleness());
   plan->FindVariants();
   HP_RETURN_IF_ERROR(plan->PlanPhase(true, layout, &plan->train_));
-  if (plan->tests()) HP_RETURN_IF_ERROR(plan->PlanPhase(false, layout, &plan->test_));
+  if (plan->tests()) {
+    HP_RETURN_IF_ERROR(plan->PlanPhase(false, layout, &plan->test_));
+    HP_RETURN_IF_ERROR(
+        CheckTestParams(*plan->train_.graph, plan->train_.shapes, *plan->test_.graph, plan->test_.shapes));
+  }
   plan->FindReporter();
   plan->FindParams();
   return plan;

@@ -61,7 +61,8 @@ class JobPlan {
   /// Plans both phases for all nodes of the table; allocates no parameters and no activations.
   /// @return kInvalidArgument: the stages do not cover the net, a layer can't be placed, shapes do not fit together or
   /// are too large, the global batch has fewer samples than replicas x micro_batches, there are more samples than can
-  /// be counted, more parameter servers than parameters to divide among them, or a sample of classes with staleness.
+  /// be counted, more parameter servers than parameters to divide among them, a sample of classes with staleness, or
+  /// a test net with parameters that the training net has not.
   static StatusOr<std::unique_ptr<JobPlan>> Create(const Options& options);
 
   const RoutingTable& table() const { return *options_.table; }

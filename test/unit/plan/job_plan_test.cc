@@ -176,6 +176,21 @@ TEST_F(JobPlanTest, ABatchThatCannotBeDividedIsRefused) {
               HasSubstr("a batch of 8 samples can't be divided over 2 replicas with 5 micro-batches each"));
 }
 
+TEST_F(JobPlanTest, ParametersOfATestAloneAreRefused) {
+  net_ = With(kPlannedNet, R"(layer { name: "relu1")", R"(
+    layer { name: "extra" type: "InnerProduct" bottom: "ip1" top: "extra" include { phase: TEST }
+            inner_product_param { num_output: 3 } }
+    layer { name: "relu1")");
+  EXPECT_THAT(Make().status().message(), HasSubstr("layer \"extra\": has parameters in phase TEST alone"));
+  EXPECT_TRUE(Make("max_iter: 10").ok()) << "nobody tests";
+  net_ = With(kPlannedNet, R"(layer { name: "ip2")", R"(
+    layer { name: "ip2" type: "InnerProduct" bottom: "ip1" top: "ip2" include { phase: TEST }
+            inner_product_param { num_output: 9 } }
+    layer { include { phase: TRAIN } name: "ip2")");
+  EXPECT_EQ(Make().status().message(),
+            "layer \"ip2\": blob 0 has the shape [9 50] in phase TEST; in phase TRAIN it has [7 50]");
+}
+
 TEST_F(JobPlanTest, SamplesThatCannotBeCountedAreRefused) {
   net_ = With(kPlannedNet, "batch_size: 8", "batch_size: 2147483647");
   const auto counted = Make("max_iter: 2147483647");

@@ -1,0 +1,45 @@
+#include "scheduler/plan/test_params.h"
+
+#include <map>
+#include <string>
+#include <utility>
+
+namespace hp {
+namespace {
+
+/// By layer and blob.
+using ParamShapes = std::map<std::pair<std::string, int>, Shape>;
+
+ParamShapes ShapesOfParams(const NetGraph& graph, const std::vector<Shape>& shapes) {
+  ParamShapes params;
+  for (const GraphLayer& layer : graph.layers()) {
+    if (layer.source) continue;
+    std::vector<Shape> in;
+    for (int bottom : layer.bottoms) in.push_back(shapes[bottom]);
+    int blob = layer.first_blob();
+    for (const ParamSpec& spec : layer.Params(in)) params.emplace(std::pair(layer.traits.name(), blob++), spec.shape);
+  }
+  return params;
+}
+
+}  // namespace
+
+Status CheckTestParams(const NetGraph& train, const std::vector<Shape>& train_shapes, const NetGraph& test,
+                       const std::vector<Shape>& test_shapes) {
+  const ParamShapes trained = ShapesOfParams(train, train_shapes);
+  for (const auto& [key, shape] : ShapesOfParams(test, test_shapes)) {
+    const auto found = trained.find(key);
+    if (found == trained.end()) {
+      return InvalidArgument(
+          "layer \"%s\": has parameters in phase TEST alone, where nothing trains them; expected a "
+          "layer of this name in phase TRAIN, or none",
+          key.first.c_str());
+    }
+    if (found->second == shape) continue;
+    return InvalidArgument("layer \"%s\": blob %d has the shape [%s] in phase TEST; in phase TRAIN it has [%s]",
+                           key.first.c_str(), key.second, shape.ToString().c_str(), found->second.ToString().c_str());
+  }
+  return OkStatus();
+}
+
+}  // namespace hp
