@@ -78,6 +78,9 @@ DEFINE_string(sighup_effect, "snapshot", "what SIGHUP does while training: snaps
 DEFINE_string(progress_file, "",
               "file that is written when iterations have ended, at most once a second: its age says whether training "
               "goes on; empty until the first one has");
+DEFINE_string(csv, "",
+              "write the curves of the training to this file, with Caffe2's columns: a row for each display; only the "
+              "node that logs the losses writes it");
 DEFINE_string(trace, "", "write what this process's nodes do to FOLDER/NODE.json, for ui.perfetto.dev");
 DEFINE_string(metrics, "", "serve the node's metrics to Prometheus at http://ADDRESS:PORT/metrics; empty: nowhere");
 DEFINE_bool(
@@ -179,6 +182,7 @@ NodeOptions OptionsFor(const RoutingTable& table, Rank rank) {
   options.reader_threads = FLAGS_reader_threads;
   options.stop_within_s = FLAGS_stop_within_s;
   options.trace_folder = FLAGS_trace;
+  options.csv = FLAGS_csv;
   options.leave = LeaveProcess;
   return options;
 }

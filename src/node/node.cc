@@ -197,13 +197,24 @@ Status Node::BuildModel() {
   label_feed_ = std::make_unique<LabelFeed>(
       *model_, labels_.get(), [this](Rank rank, const LabelsMessage& message) { Send(rank, kLabelsMessage, message); });
   if (model_->job().reporter() == options_.rank) {
+    HP_RETURN_IF_ERROR(OpenCurves());
     reporter_ = std::make_unique<Reporter>(model_->job(), files_.rates.get(), options_.clock, files_.start_clock,
-                                           options_.on_loss);
+                                           options_.on_loss, curves_.get());
     reporter_ready_ = true;
   } else {
     LOG(INFO) << "losses and accuracies are in the log of node \"" << table_.node(model_->job().reporter()).name
               << "\"";
   }
+  return OkStatus();
+}
+
+Status Node::OpenCurves() {
+  if (options_.csv.empty()) return OkStatus();
+  CurveFile::Options options{options_.csv, files_.start_clock > 0, model_->schedule().update_rows()};
+  for (const DataShape& shape : bootstrap_->handshake()->data_shapes()) {
+    if (!shape.test()) options.records = std::max<int64_t>(1, shape.records());
+  }
+  HP_ASSIGN_OR_RETURN(curves_, CurveFile::Create(options));
   return OkStatus();
 }
 

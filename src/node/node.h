@@ -82,6 +82,8 @@ struct NodeOptions {
   /// NodeTrace writes a file there, from the start on; empty: none until an order (hpctl trace on), which goes to
   /// PREFIX_trace beside the snapshots.
   std::string trace_folder;
+  /// CurveFile of the job, on the node with the reporter alone; empty: none.
+  std::string csv;
   std::function<void(const Task&)> before_task;  ///< Executor::Options::before_task; may be null
   /// With the final parameters, on the thread of Run, when all nodes have ended the job without a failure. May be null.
   std::function<void(const ParamStore&)> on_done;
@@ -151,6 +153,7 @@ class Node : private TransportHandler, private PipelineHost {
   Status Connect();
   Status ChooseSnapshot();
   Status BuildModel();
+  Status OpenCurves();
   Status InitParams();
   /// Gives nodes that lack the snapshot their part, or takes ours from one that has it. Does nothing where all have it.
   Status ShareSnapshot();
@@ -239,6 +242,7 @@ class Node : private TransportHandler, private PipelineHost {
   std::unique_ptr<LabelStore> labels_;
   std::unique_ptr<LabelFeed> label_feed_;
   std::unique_ptr<Compute> compute_;
+  std::unique_ptr<CurveFile> curves_;   // null: another node reports, or nobody wants them
   std::unique_ptr<Reporter> reporter_;  // null: another node reports
   std::atomic<bool> reporter_ready_{false}, connecting_{false}, training_{false};
   std::unique_ptr<Snapshotter> snapshotter_;

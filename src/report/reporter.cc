@@ -28,11 +28,24 @@ void PrintOutputs(const char* phase, const std::vector<WholeOutput>& outputs, co
   }
 }
 
+/// The first output that is no loss. @param values one for each output.
+std::optional<double> AccuracyOf(const std::vector<WholeOutput>& outputs, const std::vector<double>& values) {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i].named && outputs[i].loss_weight == 0) return values[i];
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 Reporter::Reporter(const JobPlan& job, const LearningRates* rates, const Clock* clock, int64_t start_clock,
-                   LossSink on_loss)
-    : job_(job), rates_(rates), clock_(clock), start_clock_(start_clock), on_loss_(std::move(on_loss)) {
+                   LossSink on_loss, CurveFile* curves)
+    : job_(job),
+      rates_(rates),
+      clock_(clock),
+      start_clock_(start_clock),
+      on_loss_(std::move(on_loss)),
+      curves_(curves) {
   for (bool train : {true, false}) {
     if (!train && !job.tests()) continue;
     std::set<int> stages;
@@ -40,7 +53,7 @@ Reporter::Reporter(const JobPlan& job, const LearningRates* rates, const Clock* 
     stages_with_outputs_[train] = stages.size();
   }
   MutexLock lock(&mutex_);
-  iteration_ = displayed_iteration_ = start_clock;
+  iteration_ = displayed_iteration_ = curve_iteration_ = start_clock;
   displayed_ns_ = clock->NowNs();
 }
 
@@ -121,6 +134,7 @@ void Reporter::PrintTest() {
   std::vector<double> means;
   for (double sum : sums) means.push_back(sum / static_cast<double>(job_.schedule().shape().test_iter));
   PrintOutputs("Test", outputs, means);
+  test_accuracy_ = AccuracyOf(outputs, means);
   latest_.set_test_iteration(iteration_);
   latest_.clear_test_output();
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -148,15 +162,27 @@ void Reporter::PrintTraining() {
   latest_.set_iteration(iteration_);
   latest_.set_loss(smoothed);
   latest_.set_rate(rates_->At(iteration_));
-  if (solver.display() == 0 || iteration_ % solver.display() != 0) return;
+  if (solver.display() > 0 && iteration_ % solver.display() == 0) Display(smoothed, sums);
+}
+
+void Reporter::Display(double loss, const std::vector<double>& values) {
+  const std::vector<WholeOutput>& outputs = job_.outputs(true);
   const int64_t now = clock_->NowNs();
   const double seconds = static_cast<double>(now - displayed_ns_) / kNsPerSecond;
   const int64_t iterations = iteration_ - displayed_iteration_;
   LOG(INFO) << "Iteration " << iteration_
             << Format(" (%g iter/s, %gs/%d iters), loss = %g", seconds > 0 ? iterations / seconds : 0, seconds,
-                      solver.display(), smoothed);
-  PrintOutputs("Train", outputs, sums);
+                      job_.solver().display(), loss);
+  PrintOutputs("Train", outputs, values);
   LOG(INFO) << "Iteration " << iteration_ << ", lr = " << Format("%g", rates_->At(iteration_));
+  if (curves_ != nullptr) {
+    // The first display of a run is of its first iteration, and Caffe's line counts none for it.
+    const int64_t trained = iteration_ + 1 - curve_iteration_;
+    curves_->Add({iteration_, seconds, trained * job_.schedule().update_rows(), loss, rates_->At(iteration_),
+                  AccuracyOf(outputs, values), test_accuracy_});
+    curve_iteration_ = iteration_ + 1;
+  }
+  test_accuracy_.reset();
   displayed_iteration_ = iteration_;
   displayed_ns_ = now;
 }

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "proto/control.pb.h"
+#include "report/curve_file.h"
 #include "scheduler/plan/job_plan.h"
 #include "solvers/learning_rates.h"
 
@@ -10,6 +11,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,9 +36,10 @@ class Reporter {
 
   /// @param job must outlive it. @param clock measures iter/s; must outlive it.
   /// @param rates of the job; must outlive it. @param start_clock first iteration of this run.
-  /// @param on_loss null: nobody wants the losses.
+  /// @param on_loss null: nobody wants the losses. @param curves takes a row for each display; must outlive it; null:
+  /// nobody wants them.
   Reporter(const JobPlan& job, const LearningRates* rates, const Clock* clock, int64_t start_clock,
-           LossSink on_loss = nullptr);
+           LossSink on_loss = nullptr, CurveFile* curves = nullptr);
 
   /// Adds the statistics of micro-batch `id`, as Compute::StatisticsSink has them, and prints what has become complete.
   /// Once for each id and stage with outputs.
@@ -64,6 +67,8 @@ class Reporter {
   void PrintReady() HP_REQUIRES(mutex_);
   void PrintTest() HP_REQUIRES(mutex_);
   void PrintTraining() HP_REQUIRES(mutex_);
+  /// A line of the log, and a row of the curves.
+  void Display(double loss, const std::vector<double>& outputs) HP_REQUIRES(mutex_);
   /// Calls on_loss for what is in losses_, unless another thread does so already.
   void TellLosses() HP_EXCLUDES(mutex_);
 
@@ -72,6 +77,7 @@ class Reporter {
   const Clock* const clock_;
   const int64_t start_clock_;
   const LossSink on_loss_;
+  CurveFile* const curves_;                     // may be null
   std::map<bool, size_t> stages_with_outputs_;  // by train
 
   mutable Mutex mutex_;
@@ -79,10 +85,12 @@ class Reporter {
   int64_t iteration_ HP_GUARDED_BY(mutex_) = 0;   // the one whose losses are printed next
   bool test_done_ HP_GUARDED_BY(mutex_) = false;  // iteration_'s test is printed, or it has none
   LearningStatus latest_ HP_GUARDED_BY(mutex_);
+  std::optional<double> test_accuracy_ HP_GUARDED_BY(mutex_);            // of a test since the last display
   std::deque<double> recent_ HP_GUARDED_BY(mutex_);                      // losses of the last average_loss iterations
   std::deque<std::pair<int64_t, double>> losses_ HP_GUARDED_BY(mutex_);  // clocks and losses for on_loss_
   bool telling_ HP_GUARDED_BY(mutex_) = false;                           // a thread is in TellLosses
   int64_t displayed_iteration_ HP_GUARDED_BY(mutex_) = 0, displayed_ns_ HP_GUARDED_BY(mutex_) = 0;  // the last display
+  int64_t curve_iteration_ HP_GUARDED_BY(mutex_) = 0;  // the first that no row of the curves counts
 };
 
 }  // namespace hp

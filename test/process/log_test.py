@@ -1,5 +1,6 @@
 """The log of a job as Caffe's scripts read it, and what nodes say of where their time goes."""
 
+import csv
 import datetime
 import os
 import re
@@ -72,6 +73,45 @@ class LogTest(cluster.JobTest):
                 if name != teller:
                     self.assertEqual(parse(lines)["train"], [], "%s tells the loss too" % name)
                     self.assertRegex("\n".join(lines), 'losses and accuracies are in the log of node "%s"' % teller)
+
+    COLUMNS = ("time_spent,cumulative_time_spent,input_count,cumulative_input_count,cumulative_batch_count,"
+               "inputs_per_sec,accuracy,epoch,learning_rate,loss,test_accuracy").split(",")
+
+    def rows_of_csv(self):
+        with open(self.path("curves.csv"), encoding="ascii", newline="") as file:
+            reader = csv.DictReader(file)
+            rows = list(reader)
+        self.assertEqual(reader.fieldnames, self.COLUMNS)
+        return rows
+
+    def test_curves_with_caffe2s_columns(self):
+        self.make_job(iterations=20, test=True, snapshot=10)
+        flag = "--csv=" + self.path("curves.csv")
+        nodes = self.run_job(self.make_table(conv=2, fc=2), flag)
+        rows = self.rows_of_csv()
+        log = parse(nodes["fc0"].text().splitlines())
+        self.assertEqual([int(row["cumulative_batch_count"]) for row in rows], [1, 6, 11, 16])
+        self.assertEqual([int(row["input_count"]) for row in rows], [12, 60, 60, 60])
+        self.assertEqual([int(row["cumulative_input_count"]) for row in rows], [12, 72, 132, 192])
+        self.assertEqual([float(row["epoch"]) for row in rows], [0.25, 1.5, 2.75, 4])
+        self.assertEqual([float(row["loss"]) for row in rows], [row["loss"] for row in log["train"]])
+        self.assertEqual([float(row["learning_rate"]) for row in rows], [0.01] * 4)
+        self.assertEqual([row["accuracy"] for row in rows], [""] * 4, "the training net has none")
+        self.assertEqual([row["test_accuracy"] != "" for row in rows], [True, False, True, False])
+        self.assertEqual([float(rows[i]["test_accuracy"]) for i in (0, 2)], [row["accuracy"] for row in log["test"][:2]])
+        for row, earlier in zip(rows[1:], rows):
+            spent = float(row["cumulative_time_spent"]) - float(earlier["cumulative_time_spent"])
+            self.assertAlmostEqual(spent, float(row["time_spent"]), delta=1e-4)
+            self.assertAlmostEqual(float(row["inputs_per_sec"]) * float(row["time_spent"]), 60, delta=0.1)
+        # A run that resumes adds rows, also behind half a row of one that was killed; another one begins anew.
+        with open(self.path("curves.csv"), "a", encoding="ascii") as file:
+            file.write("0.1,0.2")
+        self.run_job(self.make_table(conv=1, fc=0), flag, "--resume=" + self.path("out_iter_10.solverstate"))
+        self.assertEqual([row["cumulative_batch_count"] for row in self.rows_of_csv()],
+                         ["1", "6", "11", "16", None, "11", "16"])
+        self.run_job(self.make_table(conv=1, fc=0), flag)
+        self.assertEqual(len(self.rows_of_csv()), 4)
+        self.expect_exit(self.start("--all", "--csv=/no_folder/x.csv"), 2, r"--csv=/no_folder/x.csv: No such file")
 
     def test_a_loss_without_a_top_is_part_of_the_loss_alone(self):
         named = cluster.NET

@@ -1,0 +1,65 @@
+#pragma once
+
+#include "base/mutex.h"
+#include "base/thread.h"
+#include "hp/status.h"
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace hp {
+
+/// What a display of the training tells: a row of the table that people plot.
+struct CurveRow {
+  int64_t iteration = 0;                ///< the one displayed
+  double seconds = 0;                   ///< since the display before, or since the start
+  int64_t samples = 0;                  ///< trained in that time
+  double loss = 0;                      ///< as displayed, smoothed by average_loss
+  double rate = 0;                      ///< learning rate of the iteration
+  std::optional<double> accuracy;       ///< the training net's first output that is no loss, if it has one
+  std::optional<double> test_accuracy;  ///< the latest test's first output that is no loss; nothing: no test since
+};
+
+/// A CSV file of the training's curves, with the columns of Caffe2's: time_spent, cumulative_time_spent (s),
+/// input_count, cumulative_input_count (samples), cumulative_batch_count (iterations), inputs_per_sec, accuracy, epoch,
+/// learning_rate, loss, test_accuracy. A field that a row does not have is empty. Rows are written by a thread of its
+/// own, "curve file": a slow disk delays nobody.
+class CurveFile {
+ public:
+  struct Options {
+    std::string path;
+    bool resumes = false;  ///< rows are added to what an earlier run wrote; else the file begins anew
+    int64_t batch = 1;     ///< samples of an iteration
+    int64_t records = 1;   ///< of the training data, at least 1: an epoch
+  };
+  /// Makes the file, and writes the names of the columns into an empty one.
+  /// @return kInvalidArgument: it can't be written.
+  static StatusOr<std::unique_ptr<CurveFile>> Create(const Options& options);
+  /// Writes what is left, and joins the thread.
+  ~CurveFile();
+
+  /// Adds a row, in the order of iterations. Any thread; does not block. A file that can't be written is one warning.
+  void Add(const CurveRow& row) HP_EXCLUDES(mutex_);
+
+ private:
+  CurveFile(Options options, int file);
+  void Run();
+  void Write(const std::string& text);
+  std::string TextOf(const CurveRow& row);
+
+  const Options options_;
+  const int file_;
+  // The thread's alone.
+  double seconds_ = 0;  // of all rows
+  bool warned_ = false;
+  Mutex mutex_;
+  CondVar changed_;
+  std::deque<CurveRow> rows_ HP_GUARDED_BY(mutex_);
+  bool stop_ HP_GUARDED_BY(mutex_) = false;
+  Thread thread_;
+};
+
+}  // namespace hp
