@@ -13,8 +13,10 @@ namespace {
 struct Example {
   std::string name;
   int64_t crop;
-  int64_t parameters;
+  int64_t parameters;  ///< running statistics included
   size_t losses;
+  std::string net = "train_val";  ///< NAME_NET.prototxt
+  int64_t channels = 3;
 };
 
 class ExampleNet : public testing::TestWithParam<Example> {};
@@ -35,13 +37,13 @@ TEST_P(ExampleNet, HasItsParametersAndLosses) {
   const std::string folder = "examples/" + example.name + "/" + example.name;
   const auto solver = ReadSolver(folder + "_solver.prototxt");
   ASSERT_TRUE(solver.ok()) << solver.status();
-  auto net = ReadNet(folder + "_train_val.prototxt");
+  auto net = ReadNet(folder + "_" + example.net + ".prototxt");
   ASSERT_TRUE(net.ok()) << net.status();
   const auto shared = std::make_shared<const caffe::NetParameter>(*std::move(net));
   for (const caffe::Phase phase : {caffe::TRAIN, caffe::TEST}) {
     const auto graph = NetGraph::Create(shared, phase);
     ASSERT_TRUE(graph.ok()) << graph.status();
-    const auto shapes = (*graph)->Shapes({3, example.crop, example.crop}, 1);
+    const auto shapes = (*graph)->Shapes({example.channels, example.crop, example.crop}, 1);
     ASSERT_TRUE(shapes.ok()) << shapes.status();
     EXPECT_EQ(ParametersOf(**graph, *shapes), example.parameters);
     size_t losses = 0;
@@ -56,7 +58,11 @@ TEST_P(ExampleNet, HasItsParametersAndLosses) {
 
 INSTANTIATE_TEST_SUITE_P(Examples, ExampleNet,
                          testing::Values(Example{"alexnet", 227, 60'965'224, 1}, Example{"vgg16", 224, 138'357'544, 1},
-                                         Example{"googlenet", 224, 13'378'280, 3}),
+                                         Example{"googlenet", 224, 13'378'280, 3},
+                                         Example{"lenet", 28, 431'080, 1, "train_test", 1},
+                                         Example{"caffenet", 227, 60'965'224, 1}, Example{"vgg19", 224, 143'667'240, 1},
+                                         Example{"nin", 224, 7'595'176, 1}, Example{"squeezenet", 227, 1'235'496, 1},
+                                         Example{"resnet50", 224, 25'557'032 + 53'120 + 53, 1}),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace
