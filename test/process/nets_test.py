@@ -5,6 +5,7 @@ several GB each: HPNODE_ALL_NETS=1 runs them too."""
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -17,7 +18,7 @@ sys.path.insert(0, os.path.join(HERE, "../support"))
 import numpy  # pylint: disable=wrong-import-position
 from caffe_wire import read_caffemodel  # pylint: disable=wrong-import-position
 
-TOLERANCE = 1e-4  # of each blob's largest magnitude
+TOLERANCE = 1e-4  # of a layer's largest parameter: a bias that began at 0 has only its last bits' worth of updates
 BATCH = 6
 SMALL = {"lenet": 28, "nin": 67, "squeezenet": 67, "resnet50": 64}  # side of the images that the net sees
 # One update where a statistic is of two small images: from the second on, what rounding does to weights (1e-7) changes
@@ -32,6 +33,8 @@ class NetsTest(cluster.JobTest):
         """The example's net and solver, on drawn images, for a few gentle updates."""
         self.updates = UPDATES.get(name, 3)
         gray = name == "lenet"
+        for folder in ("db", "images"):
+            shutil.rmtree(self.path(folder), ignore_errors=True)
         subprocess.run([sys.executable, EXAMPLES + "/make_images.py", self.path("images"), "24", str(side),
                         "1" if gray else "3", "10" if gray else "1000"], check=True)
         status, said = cluster.run_tool("convert_imageset", *(["--gray"] if gray else []), "--backend=leveldb",
@@ -72,14 +75,14 @@ class NetsTest(cluster.JobTest):
         expected, found = self.train("table.prototxt"), self.train("hybrid.prototxt")
         self.assertEqual(list(found), list(expected))
         for layer, blobs in expected.items():
+            largest = max(numpy.abs(blob).max() for blob in blobs)
             for blob, other in zip(blobs, found[layer]):
-                self.assertLessEqual(numpy.abs(other - blob).max(), TOLERANCE * numpy.abs(blob).max(), layer)
+                self.assertLessEqual(numpy.abs(other - blob).max(), TOLERANCE * largest, layer)
 
     def test_nets_of_any_image_size(self):
         for name, side in SMALL.items():
             with self.subTest(name):
                 self.check(name, side)
-                subprocess.run(["rm", "-r", self.path("db"), self.path("images")], check=True)
 
     def test_nets_of_full_images(self):
         if "HPNODE_ALL_NETS" not in os.environ:
@@ -87,7 +90,6 @@ class NetsTest(cluster.JobTest):
         for name, side in LARGE.items():
             with self.subTest(name):
                 self.check(name, side)
-                subprocess.run(["rm", "-r", self.path("db"), self.path("images")], check=True)
 
 
 if __name__ == "__main__":
