@@ -2,8 +2,8 @@
 
 #include "base/format.h"
 #include "base/hash.h"
+#include "base/subnet.h"
 
-#include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <netdb.h>
 #include <sys/socket.h>
@@ -47,32 +47,6 @@ std::vector<InterfaceAddress> InterfaceAddresses() {
   return found;
 }
 
-/// The bytes of a numeric address, 4 or 16; empty: it is none.
-std::vector<uint8_t> BytesOf(const std::string& address) {
-  const std::string plain = address.substr(0, address.find('%'));  // without the interface of a link-local one
-  std::vector<uint8_t> bytes(4);
-  if (inet_pton(AF_INET, plain.c_str(), bytes.data()) == 1) return bytes;
-  bytes.resize(16);
-  if (inet_pton(AF_INET6, plain.c_str(), bytes.data()) == 1) return bytes;
-  return {};
-}
-
-/// @param network "10.0.0.0/8". Nothing is in what can't be read.
-bool IsIn(const std::string& address, const std::string& network) {
-  const size_t slash = network.find('/');
-  if (slash == std::string::npos) return false;
-  const std::vector<uint8_t> bytes = BytesOf(address), net = BytesOf(network.substr(0, slash));
-  int bits = -1;
-  const char* const end = network.data() + network.size();
-  const auto [rest, error] = std::from_chars(network.data() + slash + 1, end, bits);
-  if (error != std::errc() || rest != end || bytes.empty() || bytes.size() != net.size()) return false;
-  if (bits < 0 || bits > static_cast<int>(8 * bytes.size())) return false;
-  for (int bit = 0; bit < bits; ++bit) {
-    if (((bytes[bit / 8] ^ net[bit / 8]) & (0x80 >> bit % 8)) != 0) return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 std::vector<std::string> OwnAddresses() {
@@ -114,15 +88,17 @@ Status ParseHostPort(const std::string& flag, const std::string& text, std::stri
 StatusOr<std::string> OwnAddressOn(const std::string& interface, const std::string& dialled) {
   const std::vector<std::string> wanted = ResolveHost(dialled);
   const auto fitness = [&wanted](const std::string& address) {
-    int fit = IsIn(address, "fe80::/10") ? 1 : 2;
+    int fit = IsInSubnet(address, "fe80::/10") ? 1 : 2;
     for (const std::string& other : wanted) {
-      fit = std::max(fit, other == address ? 8 : BytesOf(other).size() == BytesOf(address).size() ? 2 + fit : 0);
+      fit = std::max(fit, other == address                                                 ? 8
+                          : BytesOfAddress(other).size() == BytesOfAddress(address).size() ? 2 + fit
+                                                                                           : 0);
     }
     return fit;
   };
   std::string all, best;
   for (const InterfaceAddress& own : InterfaceAddresses()) {
-    const bool fits = own.interface == interface || IsIn(own.address, interface);
+    const bool fits = own.interface == interface || IsInSubnet(own.address, interface);
     if (fits && (best.empty() || fitness(own.address) > fitness(best))) best = own.address;
     all += (all.empty() ? "" : ", ") + own.interface + " " + own.address;
   }
@@ -162,7 +138,7 @@ std::string OwnAddressToward(const std::string& host) {
 bool IsPrivateAddress(const std::string& address) {
   for (const char* network : {"127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16",
                               "100.64.0.0/10", "::1/128", "fc00::/7", "fe80::/10"}) {
-    if (IsIn(address, network)) return true;
+    if (IsInSubnet(address, network)) return true;
   }
   return false;
 }
