@@ -3,13 +3,20 @@
 // address from which it reached the rendezvous.
 #include "commands/choose_addresses.h"
 
+#include "base/subnet.h"
+
 #include <algorithm>
 #include <optional>
+#include <set>
+#include <utility>
 
 namespace hp {
 namespace {
 
+constexpr char kOtherwise[] = " (--interface=NETWORK or --address=ADDRESS of each node chooses otherwise)";
+
 enum class Kind { kLoopback, kIpv4, kIpv6, kName };
+constexpr const char* kOfKind[] = {"on loopback", "the first of IPv4 of each", "the first of IPv6 of each"};
 
 Kind KindOf(const std::string& address) {
   if (address == "::1" || address.starts_with("127.")) return Kind::kLoopback;
@@ -22,10 +29,12 @@ bool MayShareHost(const NodeRecord& a, const NodeRecord& b) {
   return a.host_id() == b.host_id() || a.host_id() == 0 || b.host_id() == 0;
 }
 
+/// Addresses that a process listens on.
+int ListenedOn(const NodeRecord& record) { return record.listen().empty() ? 1 : record.address_size(); }
+
 /// The first address of a process that is of the kind; a name may be of either family.
 std::optional<std::string> AddressOf(const NodeRecord& record, Kind kind) {
-  const int listened = record.listen().empty() ? 1 : record.address_size();
-  for (int i = 0; i < listened; ++i) {
+  for (int i = 0; i < ListenedOn(record); ++i) {
     const Kind own = KindOf(record.address(i));
     if (own == kind || (own == Kind::kName && kind != Kind::kLoopback)) return record.address(i);
   }
@@ -46,9 +55,79 @@ std::optional<std::vector<std::string>> AllOf(Kind kind, const std::vector<NodeR
   return addresses;
 }
 
+/// The networks of all processes, by their texts.
+std::set<std::string> NetworksOf(const std::vector<NodeRecord>& due, bool loopback) {
+  std::set<std::string> networks;
+  for (const NodeRecord& record : due) {
+    for (int i = 0; i < std::min(ListenedOn(record), record.prefix_length_size()); ++i) {
+      if (record.prefix_length(i) == 0 || (KindOf(record.address(i)) == Kind::kLoopback) != loopback) continue;
+      networks.insert(SubnetOf(record.address(i), record.prefix_length(i)));
+    }
+  }
+  networks.erase("");
+  return networks;
+}
+
+/// Addresses in a network that all processes are in.
+struct InNetwork {
+  std::string network;
+  std::vector<std::string> addresses;
+  int positions = 0;  // in the lists of the processes, all together
+};
+
+/// The first address of each process in a network; nothing: one has none, or two hosts have the same.
+std::optional<InNetwork> AllIn(const std::string& network, const std::vector<NodeRecord>& due) {
+  InNetwork found{.network = network, .addresses = {}};
+  for (size_t i = 0; i < due.size(); ++i) {
+    int own = 0;
+    const int count = ListenedOn(due[i]);
+    while (own < count && !IsInSubnet(due[i].address(own), network)) ++own;
+    if (own == count) return std::nullopt;
+    for (size_t other = 0; other < i; ++other) {
+      if (found.addresses[other] == due[i].address(own) && !MayShareHost(due[other], due[i])) return std::nullopt;
+    }
+    found.addresses.push_back(due[i].address(own));
+    found.positions += own;
+  }
+  return found;
+}
+
+/// The networks that all are in, the best first.
+std::vector<InNetwork> NetworksOfAll(const std::vector<NodeRecord>& due, bool loopback) {
+  std::vector<InNetwork> shared;
+  for (const std::string& network : NetworksOf(due, loopback)) {
+    if (std::optional<InNetwork> found = AllIn(network, due)) shared.push_back(*std::move(found));
+  }
+  std::stable_sort(shared.begin(), shared.end(),
+                   [](const InNetwork& a, const InNetwork& b) { return a.positions < b.positions; });
+  return shared;
+}
+
+/// @param shared at least one.
+ChosenAddresses InBestOf(const std::vector<InNetwork>& shared, const std::vector<NodeRecord>& due) {
+  const InNetwork& best = shared[0];
+  std::string why = "in " + best.network + ", a network that all are in";
+  for (size_t i = 1; i < shared.size(); ++i) why += (i == 1 ? ", as they are in " : ", ") + shared[i].network;
+  const auto elsewhere = std::find_if(due.begin(), due.end(), [&best](const NodeRecord& record) {
+    return !IsInSubnet(record.address(0), best.network);
+  });
+  if (elsewhere != due.end()) {
+    why += "; " + elsewhere->host_name() + " has " + elsewhere->address(0) +
+           " in front, and whether routers lead there from all others is unknown";
+  }
+  const bool alone = shared.size() == 1 && elsewhere == due.end();
+  return {best.addresses, why + (alone ? "" : kOtherwise)};
+}
+
 }  // namespace
 
-StatusOr<std::vector<std::string>> ChooseAddresses(const std::vector<NodeRecord>& due) {
+StatusOr<ChosenAddresses> ChooseAddresses(const std::vector<NodeRecord>& due) {
+  // Where only some have loopback in front, they are on the host of the rendezvous, and others are not; where all have,
+  // they met on one host.
+  const bool all_loopback = std::all_of(
+      due.begin(), due.end(), [](const NodeRecord& record) { return KindOf(record.address(0)) == Kind::kLoopback; });
+  const std::vector<InNetwork> shared = NetworksOfAll(due, all_loopback);
+  if (!shared.empty()) return InBestOf(shared, due);
   // The kinds in the order in which the processes have them, the first process's first.
   std::vector<Kind> kinds;
   for (const NodeRecord& record : due) {
@@ -56,19 +135,18 @@ StatusOr<std::vector<std::string>> ChooseAddresses(const std::vector<NodeRecord>
     kinds.push_back(kind == Kind::kName ? Kind::kIpv4 : kind);
   }
   for (const Kind kind : {Kind::kIpv4, Kind::kIpv6}) kinds.push_back(kind);
-  // Where only some have loopback in front, they are on the host of the rendezvous, and others are not.
-  const bool all_loopback = std::all_of(
-      due.begin(), due.end(), [](const NodeRecord& record) { return KindOf(record.address(0)) == Kind::kLoopback; });
   size_t lacking = 0;
   for (const Kind kind : kinds) {
     if (kind == Kind::kLoopback && !all_loopback) continue;
-    if (auto addresses = AllOf(kind, due, &lacking)) return *std::move(addresses);
+    if (auto addresses = AllOf(kind, due, &lacking)) {
+      return ChosenAddresses{*std::move(addresses), std::string(kOfKind[static_cast<int>(kind)]) +
+                                                        ", since no network is known that all are in" + kOtherwise};
+    }
   }
   const NodeRecord& record = due[lacking];
   return FailedPrecondition(
       "the node of %s at %s:%d can't be reached by all others: its addresses that it listens on are loopback, or not "
-      "of "
-      "the family that they have; start it with --address=ADDRESS or --interface=NAME",
+      "of the family that they have; start it with --address=ADDRESS or --interface=NAME",
       record.host_name().c_str(), record.address(0).c_str(), record.port());
 }
 

@@ -4,6 +4,7 @@
 #include "base/environment.h"
 #include "base/host.h"
 #include "base/memory_room.h"
+#include "base/subnet.h"
 #include "commands/run_store.h"
 #include "node/server_transport.h"
 
@@ -128,7 +129,10 @@ StatusOr<NodeRecord> DescribeSelf(const TableFlags& flags, const RoutingAddress&
   record.set_run_id(flags.run_id);
   record.set_host_name(name);
   record.set_host_id(HostId());
-  for (const std::string& address : place.addresses) record.add_address(address);
+  for (const std::string& address : place.addresses) {
+    record.add_address(address);
+    record.add_prefix_length(PrefixLengthOf(address));
+  }
   record.set_listen(place.listen);
   record.set_port(place.dialled_port > 0 ? place.dialled_port : (*listener)->port());
   record.set_role(flags.role);

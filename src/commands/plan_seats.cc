@@ -125,7 +125,8 @@ StatusOr<RoutingTableConfig> CountedConfig(const SeatPlanFlags& flags, const std
 /// @param name_of the host in the config, by process.
 StatusOr<TableRecord> Seat(bool planned, RoutingTableConfig config, const std::vector<NodeRecord>& due,
                            const std::vector<std::string>& name_of) {
-  HP_ASSIGN_OR_RETURN(const std::vector<std::string> addresses, ChooseAddresses(due));
+  HP_ASSIGN_OR_RETURN(const ChosenAddresses chosen, ChooseAddresses(due));
+  LOG(INFO) << "addresses of the nodes: " << chosen.why;
   TableRecord table;
   std::vector<bool> seated(due.size());
   for (NodeConfig& node : *config.mutable_node()) {
@@ -136,7 +137,7 @@ StatusOr<TableRecord> Seat(bool planned, RoutingTableConfig config, const std::v
     while (index < due.size() && !fits(index)) ++index;
     if (index == due.size()) return InternalError("node %s has the place of nobody", node.name().c_str());
     seated[index] = true;
-    node.set_host(addresses[index]);
+    node.set_host(chosen.addresses[index]);
     if (!due[index].listen().empty()) node.set_listen(due[index].listen());
     node.set_port(due[index].port());
     SeatRecord* seat = table.add_seat();

@@ -46,6 +46,9 @@ const char* WrongField(const NodeRecord& record) {
   if (record.address_size() < 1 || record.address_size() > kMostAddresses) return "address";
   if (!std::all_of(record.address().begin(), record.address().end(), &IsLine)) return "address";
   if (!record.listen().empty() && record.listen() != "0.0.0.0" && record.listen() != "::") return "listen";
+  const auto is_length = [](int bits) { return bits >= 0 && bits <= 128; };
+  if (record.prefix_length_size() != 0 && record.prefix_length_size() != record.address_size()) return "prefix_length";
+  if (!std::all_of(record.prefix_length().begin(), record.prefix_length().end(), is_length)) return "prefix_length";
   if (record.port() < 1 || record.port() > 65535) return "port";
   const std::string& role = record.role();
   if (!role.empty() && role != "conv" && role != "fc" && role != "ps") return "role";

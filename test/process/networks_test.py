@@ -1,6 +1,7 @@
 """Networks of several kinds: hosts are network namespaces with two interfaces, each with an IPv4 and an IPv6 address."""
 
 import json
+import os
 import subprocess
 
 import cluster
@@ -11,7 +12,16 @@ NAMES = ("conv0", "fc0")
 ITERATIONS = 20
 
 
-class NetworksTest(cut_link_test.Hosts):
+class Networks(cut_link_test.Hosts):
+
+    def bytes_of(self, name, interface):
+        """Bytes that a host has sent over an interface."""
+        said = subprocess.run(["ip", "-n", self.name(name), "-j", "-s", "link", "show", interface], check=True,
+                              stdout=subprocess.PIPE)
+        return json.loads(said.stdout)[0]["stats64"]["tx"]["bytes"]
+
+
+class NetworksTest(Networks):
 
     def setUp(self):
         super().setUp()
@@ -28,12 +38,6 @@ class NetworksTest(cut_link_test.Hosts):
                 address = "fd00:%d::%d/64" % (network, i + 1)
                 ip("-n", self.name(name), "-6", "address", "add", address, "dev", interface, "nodad")
             ip("-n", self.name(name), "link", "set", "eth1", "up")
-
-    def bytes_of(self, name, interface):
-        """Bytes that a host has sent over an interface."""
-        said = subprocess.run(["ip", "-n", self.name(name), "-j", "-s", "link", "show", interface], check=True,
-                              stdout=subprocess.PIPE)
-        return json.loads(said.stdout)[0]["stats64"]["tx"]["bytes"]
 
     def train(self, hosts, *flags):
         """Trains with a node on each host, which finds its entry by its own addresses. Returns the model."""
@@ -84,6 +88,86 @@ class NetworksTest(cut_link_test.Hosts):
         self.assertNotIn("[", self.read("made.prototxt").decode().split("node {", 1)[1].split("host:")[1].split("\n")[0])
         status, said = cluster.run_tool("hproute", "--check", out)
         self.assertEqual(status, 0, said)
+
+
+class OwnNetworksTest(Networks):
+    """Hosts that have a network of their own in front, which leads to hpserver and not to the other host, and eth0, which
+    joins them."""
+
+    def setUp(self):
+        super().setUp()
+        self.make_job(iterations=ITERATIONS)
+        self.make_hosts(NAMES)
+        for i, name in enumerate(NAMES):
+            ip("-n", self.name(name), "-6", "address", "add", "fd00:7::%d/64" % (i + 1), "dev", "eth0", "nodad")
+        self.route(0)
+        status, text = cluster.run_tool("hproute", "--new_token=" + self.path("token"))
+        self.assertEqual(status, 0, text)
+        self.token = "--token_file=" + self.path("token")
+        self.plan = ("--solver=" + self.path("solver.prototxt"), "--conv=1", "--fc=1")
+
+    def make_namespace(self, host):
+        super().make_namespace(host)
+        if host == "switch":
+            return
+        i = 1 + NAMES.index(host)
+        ip("-n", self.name("switch"), "link", "add", "own%d" % i, "type", "veth", "peer", "name", "own", "netns",
+           self.name(host))
+        for place, interface, number in (("switch", "own%d" % i, 9), (host, "own", 1)):
+            ip("-n", self.name(place), "address", "add", "10.214.%d.%d/24" % (i, number), "dev", interface)
+            ip("-n", self.name(place), "-6", "address", "add", "fd00:214:%d::%d/64" % (i, number), "dev", interface, "nodad")
+            ip("-n", self.name(place), "link", "set", interface, "up")
+
+    def route(self, forward):
+        """Whether the switch leads from each host's own network to that of the other."""
+        with open(self.path("sysctl"), "wb") as out:
+            subprocess.run([*self.on_host("switch"), "sysctl", "-w", "net.ipv4.ip_forward=%d" % forward,
+                            "net.ipv6.conf.all.forwarding=%d" % forward], check=True, stdout=out)
+
+    def train(self, routing, *flags):
+        """Starts a node on each host. `routing`: of each. Returns all that they say."""
+        nodes = [self.start("--role=" + name[:-1], self.token, *flags, log=name, prefix=self.on_host(name),
+                            routing=routing[i]) for i, name in enumerate(NAMES)]
+        self.expect_all(nodes, 0, "Optimization Done")
+        return "".join(node.text() for node in nodes)
+
+    def by_folder(self, run, *flags):
+        return self.train(["dir://" + self.path("shared")] * 2, *self.plan, "--run_id=" + run, *flags)
+
+    def by_server(self, pattern):
+        """`pattern`: of hpserver's address in a host's own network. Returns what hpserver says."""
+        port = cluster.free_ports(1)[0]
+        listen = ("[::]:%d" if "[" in pattern else "0.0.0.0:%d") % port
+        server = cluster.Process("server", [*self.on_host("switch"), cluster.program("hpserver"), *self.plan, self.token,
+                                            "--cache_dir=none", "--listen=" + listen, "--folder=" + self.path("run%d" % port)],
+                                 self.path("server.%d.log" % port), dict(os.environ))
+        self.processes.append(server)
+        self.await_text(server, "listens on ")
+        self.train(["tcp://%s:%d" % (pattern % (i + 1), port) for i in range(len(NAMES))])
+        return server.text()
+
+    def test_the_network_that_all_are_in(self):
+        ipv4 = r"addresses of the nodes: in 10\.213\.7\.0/24, a network that all are in; .* has 10\.214\.[12]\.1 in front, "
+        ipv6 = r"addresses of the nodes: in fd00:7::/64, a network that all are in; .* has fd00:214:[12]::1 in front, "
+        self.assertRegex(self.by_server("10.214.%d.9"), ipv4)
+        self.assertRegex(self.by_server("[fd00:214:%d::9]"), ipv6)
+        self.assertRegex(self.by_folder("4"), ipv4)
+        for name in NAMES:
+            for interface in ("own", "eth0"):
+                ip("-n", self.name(name), "-4", "address", "flush", "dev", interface)
+        self.assertRegex(self.by_folder("6"), ipv6)
+
+    def test_routed_networks_that_the_nodes_are_told_to_take(self):
+        """Racks with networks of their own, whose hosts have a slower network for their management in common."""
+        self.route(1)
+        for i, name in enumerate(NAMES):
+            ip("-n", self.name(name), "route", "add", "10.214.0.0/16", "via", "10.214.%d.9" % (i + 1))
+        before = [(self.bytes_of(name, "eth0"), self.bytes_of(name, "own")) for name in NAMES]
+        said = self.by_folder("routed", "--interface=10.214.0.0/16")
+        self.assertIn("addresses of the nodes: the first of IPv4 of each, since no network is known that all are in", said)
+        for name, (first, second) in zip(NAMES, before):
+            self.assertLess(self.bytes_of(name, "eth0") - first, 2000)
+            self.assertGreater(self.bytes_of(name, "own") - second, 50000)
 
 
 if __name__ == "__main__":

@@ -47,11 +47,19 @@ TEST(EntrySealTest, RefusesWhatIsNotOfThisRun) {
 
 TEST(NodeRecordTest, RangesAreChecked) {
   EXPECT_TRUE(ParseNodeRecord(Sound().SerializeAsString()).ok());
+  for (const int bits : {0, 24, 128}) {
+    NodeRecord record = Sound();
+    record.add_prefix_length(bits);
+    EXPECT_TRUE(ParseNodeRecord(record.SerializeAsString()).ok()) << bits;
+  }
   const std::vector<std::function<void(NodeRecord*)>> faults = {
       [](NodeRecord* record) { record->set_nonce("../../etc/passwd"); },
       [](NodeRecord* record) { record->set_nonce(std::string(32, 'A')); },
       [](NodeRecord* record) { record->clear_address(); },
       [](NodeRecord* record) { record->set_address(0, "a\nb"); },
+      [](NodeRecord* record) { record->add_prefix_length(-1); },
+      [](NodeRecord* record) { record->add_prefix_length(129); },
+      [](NodeRecord* record) { record->mutable_prefix_length()->Resize(2, 24); },  // of one address
       [](NodeRecord* record) { record->set_port(65536); },
       [](NodeRecord* record) { record->set_port(0); },
       [](NodeRecord* record) { record->set_role("lead"); },
