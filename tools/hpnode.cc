@@ -283,9 +283,15 @@ Status TrainOne(const JobEnvironment& job, SignalThread* signals, bool* said) {
   return status;
 }
 
+/// The table of a file, for what does not ask a rendezvous.
+StatusOr<RoutingTable> LoadTable() {
+  HP_RETURN_IF_ERROR(CheckFileFlags(FlagsOfTable()));
+  return RoutingTable::Load(FLAGS_routing);
+}
+
 /// What `hplaunch` asks each host that reads samples before it starts a job.
 Status TellFingerprint() {
-  HP_ASSIGN_OR_RETURN(const RoutingTable table, RoutingTable::Load(FLAGS_routing));
+  HP_ASSIGN_OR_RETURN(const RoutingTable table, LoadTable());
   HP_ASSIGN_OR_RETURN(const Rank rank, table.FindNode(FLAGS_node));
   HP_ASSIGN_OR_RETURN(const JobFiles files, JobFiles::Read(table, table.node(rank), "", FLAGS_cache_dir));
   const JobFacts facts = files.Facts(rank);
@@ -301,7 +307,7 @@ Status TellFingerprint() {
 Status Train(const JobEnvironment& job, SignalThread* signals, bool* said) {
   if (!FLAGS_all) return TrainOne(job, signals, said);
   if (!FLAGS_metrics.empty()) return InvalidArgument("--metrics is of one node, and does not go with --all");
-  HP_ASSIGN_OR_RETURN(const RoutingTable table, RoutingTable::Load(FLAGS_routing));
+  HP_ASSIGN_OR_RETURN(const RoutingTable table, LoadTable());
   for (const NodeInfo& node : table.nodes()) {
     if (node.device != kOwnGpu) continue;
     return InvalidArgument(
@@ -326,7 +332,7 @@ Status Survey() {
         "--doctor measures either the table's hosts (--routing) or one connection by RDMA "
         "(--doctor_listen, --doctor_peer)");
   }
-  HP_ASSIGN_OR_RETURN(const RoutingTable table, RoutingTable::Load(FLAGS_routing));
+  HP_ASSIGN_OR_RETURN(const RoutingTable table, LoadTable());
   HP_ASSIGN_OR_RETURN(const HostSettings host, ReadHostSettings());
   return RunSurvey(table, FLAGS_node, host, FLAGS_doctor_out, &std::cout);
 }

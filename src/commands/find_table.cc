@@ -26,20 +26,6 @@ const char* OtherTableFlag(const TableOptions& options) {
                               "shares", "batch_per_replica", "tls", "job", "sample", "profile", "exclude"});
 }
 
-Status CheckFileFlags(const TableFlags& flags) {
-  const char* const other = OtherTableFlag(flags.plan.table);
-  const char* wrong = !flags.run_id.empty()        ? "run_id"
-                      : flags.plan.plans()         ? "conv, --fc, --ps and --plan"
-                      : other != nullptr           ? other
-                      : !flags.plan.solver.empty() ? "solver"
-                      : flags.port != 0            ? "port"
-                      : !flags.address.empty()     ? "address"
-                                                   : nullptr;
-  if (wrong == nullptr) return OkStatus();
-  return InvalidArgument(
-      "--%s: the table is a file, which says that; it goes with --routing=dir://, redis:// or tcp://", wrong);
-}
-
 /// Whether a node that asks a rendezvous may make the table by its flags.
 Status CheckPlanFlags(const TableFlags& flags, const HostSettings& host) {
   if (flags.plan.plans()) {
@@ -177,6 +163,21 @@ Status TakeTable(const TableFlags& flags, const TableRecord& handed, const std::
 }
 
 }  // namespace
+
+Status CheckFileFlags(const TableFlags& flags) {
+  const char* const other = OtherTableFlag(flags.plan.table);
+  const char* wrong = !flags.run_id.empty()        ? "run_id"
+                      : flags.plan.plans()         ? "conv, --fc, --ps and --plan"
+                      : other != nullptr           ? other
+                      : !flags.plan.solver.empty() ? "solver"
+                      : flags.device != "cpu"      ? "device"
+                      : flags.port != 0            ? "port"
+                      : !flags.address.empty()     ? "address"
+                                                   : nullptr;
+  if (wrong == nullptr) return OkStatus();
+  return InvalidArgument(
+      "--%s: the table is a file, which says that; it goes with --routing=dir://, redis:// or tcp://", wrong);
+}
 
 StatusOr<FoundTable> FindTable(const TableFlags& flags, const HostSettings& host) {
   HP_ASSIGN_OR_RETURN(const RoutingAddress routing, ParseRoutingAddress(flags.routing));

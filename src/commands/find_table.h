@@ -31,6 +31,10 @@ struct FoundTable {
   std::unique_ptr<Attendance> attendance;  ///< null: the table is a file
 };
 
+/// Refuses the flags that a table has for itself where it is a file.
+/// @return kInvalidArgument: one of them is given.
+Status CheckFileFlags(const TableFlags& flags);
+
 /// Gets the table of --routing: reads the file, or asks a rendezvous until it hands one out, at most
 /// HostSettings::wait_s (300 s where that is 0). Blocks. README.md of src/rendezvous has the kinds.
 /// @return kInvalidArgument, kFailedPrecondition: flags that do not go together, a table that can't be used, or the

@@ -29,6 +29,16 @@ class FilesTest(cluster.JobTest):
     def test_missing_table(self):
         self.refused(r"absent\.prototxt: no such file", table="absent.prototxt")
 
+    def test_flags_that_the_table_has_itself(self):
+        self.plain()
+        for flag in ("--conv=2", "--fc=1", "--ps=1", "--plan=auto", "--staleness=1", "--micro_batches=2", "--cut=ip2",
+                     "--split=ip2:INPUTS", "--beside", "--side_classifiers", "--scattered", "--shares=a:2",
+                     "--batch_per_replica", "--tls", "--job=a", "--sample=1,2,2", "--profile=a", "--exclude=a",
+                     "--solver=solver.prototxt", "--run_id=a", "--device=cuda:0", "--port=1", "--address=a"):
+            self.refused_with([flag], r"--(conv, --fc, --ps and --plan|%s): the table is a file" % flag[2:].split("=")[0])
+        for command in (("--doctor",), ("--data_fingerprint", "--node=conv0")):
+            self.expect_exit(self.start(*command, "--micro_batches=2"), 2, "--micro_batches: the table is a file")
+
     def test_missing_solver(self):
         self.plain()
         os.remove(self.path("solver.prototxt"))
