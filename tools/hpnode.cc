@@ -47,6 +47,11 @@ DEFINE_string(
     address, "",
     "where the table is handed out: ADDRESS or ADDRESS:PORT by which the others reach this node, if that is none of "
     "its host's own addresses (NAT) or not the best; PORT leads to --port. Goes with a token");
+DEFINE_string(
+    port_folder, "",
+    "a folder that all hosts share, of this start of the job alone: nodes listen on any free port instead of the "
+    "table's, tell each other there, and the first one writes table.prototxt with these ports there; for tasks of a "
+    "scheduler, or with --node");
 DEFINE_string(role, "", "conv, fc or ps: role of the node to run, one of the table's nodes on this host");
 DEFINE_string(node, "", "name of the node to run; overrides --role and this host's addresses");
 DEFINE_bool(all, false, "run every node of the table as threads of this process, without a network");
@@ -234,6 +239,7 @@ StatusOr<std::unique_ptr<ProgressFile>> MakeProgressFile() {
 StatusOr<OwnNode> TakeNode(FoundTable* found, const HostSettings& host, const JobEnvironment& job) {
   const RoutingTable& table = *found->table;
   if (found->listener) return TakeGivenNode(table, found->node, std::move(found->listener), host);
+  if (!FLAGS_port_folder.empty()) return TakeNodeOnFreePort(job, FLAGS_node, host, FLAGS_port_folder, &*found->table);
   if (job.is_task()) return TakeTaskNodeOverNetwork(table, job, host);
   return TakeOwnNodeOverNetwork(table, FLAGS_role, FLAGS_node, host);
 }
@@ -268,6 +274,17 @@ Status RunOne(FoundTable* found, const HostSettings& host, const JobEnvironment&
   if (status.ok()) status = node.Run();
   signals->Serve(nullptr);
   return status;
+}
+
+/// Whether --port_folder goes with the other flags.
+Status CheckPortFolder(const JobEnvironment& job) {
+  if (FLAGS_port_folder.empty()) return OkStatus();
+  if (FLAGS_all) return InvalidArgument("--port_folder: with --all, nodes have no ports");
+  if (IsHandedOut()) return InvalidArgument("--port_folder: nodes have free ports where the table is handed out");
+  if (job.is_task() || !FLAGS_node.empty()) return OkStatus();
+  return InvalidArgument(
+      "--port_folder: by --role, nodes of one host are told apart by their ports; expected --node=NAME or a task of a "
+      "scheduler");
 }
 
 /// Runs one node of the table that --routing leads to.
@@ -356,6 +373,7 @@ Status Main(bool* said) {
   if (FLAGS_data_fingerprint) return TellFingerprint();
   if (FLAGS_all && IsHandedOut()) return InvalidArgument("--all goes with a table that is a file");
   HP_ASSIGN_OR_RETURN(const JobEnvironment job, ReadTask());
+  HP_RETURN_IF_ERROR(CheckPortFolder(job));
   if (FLAGS_keep_snapshots < 0)
     return InvalidArgument("--keep_snapshots is %d; expected at least 0", FLAGS_keep_snapshots);
   if (FLAGS_stop_within_s < 1)

@@ -2,6 +2,7 @@
 
 #include "base/thread.h"
 #include "commands/own_node.h"
+#include "commands/share_ports.h"
 
 #include "glog/logging.h"
 
@@ -24,12 +25,17 @@ StatusOr<OwnNode> TakeAmong(const RoutingTable& table, const std::vector<Rank>& 
   return own;
 }
 
+StatusOr<Rank> TaskNode(const RoutingTable& table, const JobEnvironment& job) {
+  HP_ASSIGN_OR_RETURN(const Rank rank, FindTaskNode(table, job));
+  LOG(INFO) << job.Describe() << ": node " << table.node(rank).name << " of " << table.path();
+  return rank;
+}
+
 }  // namespace
 
 StatusOr<OwnNode> TakeTaskNodeOverNetwork(const RoutingTable& table, const JobEnvironment& job,
                                           const HostSettings& host) {
-  HP_ASSIGN_OR_RETURN(const Rank rank, FindTaskNode(table, job));
-  LOG(INFO) << job.Describe() << ": node " << table.node(rank).name << " of " << table.path();
+  HP_ASSIGN_OR_RETURN(const Rank rank, TaskNode(table, job));
   StatusOr<OwnNode> own = TakeAmong(table, {rank}, host);
   if (!own.ok()) return own.status().Prepend(job.Describe());
   return own;
@@ -39,6 +45,18 @@ StatusOr<OwnNode> TakeOwnNodeOverNetwork(const RoutingTable& table, const std::s
                                          const std::string& node_name, const HostSettings& host) {
   HP_ASSIGN_OR_RETURN(const std::vector<Rank> candidates, FindOwnNodes(table, role, node_name));
   return TakeAmong(table, candidates, host);
+}
+
+StatusOr<OwnNode> TakeNodeOnFreePort(const JobEnvironment& job, const std::string& node_name, const HostSettings& host,
+                                     const std::string& folder, RoutingTable* table) {
+  HP_ASSIGN_OR_RETURN(const Rank rank, job.is_task() ? TaskNode(*table, job) : table->FindNode(node_name));
+  const std::string name = table->node(rank).name;
+  HP_ASSIGN_OR_RETURN(std::unique_ptr<TcpListener> listener, ListenAsNode(*table, rank, host, 0));
+  const int64_t wait_ms = ConnectOptionsFor(*table, rank, host).connect_deadline_ms;
+  HP_ASSIGN_OR_RETURN(*table, SharePorts(*table, rank, listener->port(), folder, wait_ms));
+  LOG(INFO) << "node " << name << " listens on port " << listener->port() << ": " << folder
+            << "/table.prototxt has those of all nodes";
+  return TakeGivenNode(*table, name, std::move(listener), host);
 }
 
 StatusOr<OwnNode> TakeGivenNode(const RoutingTable& table, const std::string& node,

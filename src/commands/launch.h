@@ -34,6 +34,13 @@ StatusOr<OwnNode> TakeOwnNodeOverNetwork(const RoutingTable& table, const std::s
 StatusOr<OwnNode> TakeTaskNodeOverNetwork(const RoutingTable& table, const JobEnvironment& job,
                                           const HostSettings& host = {});
 
+/// Takes the node that a scheduler's task is, or else the one named `node_name`, with any free port instead of its own,
+/// and waits until all nodes have told each other theirs (SharePorts), as long as it would wait for their connections.
+/// @param folder of SharePorts. @param[in,out] table gets the ports.
+/// @return also kInvalidArgument: no node has this name.
+StatusOr<OwnNode> TakeNodeOnFreePort(const JobEnvironment& job, const std::string& node_name, const HostSettings& host,
+                                     const std::string& folder, RoutingTable* table);
+
 /// The node that a rendezvous gave this process, and its transport. @param node its name. @param listener on its port.
 /// Errors as MakeNodeTransport's.
 StatusOr<OwnNode> TakeGivenNode(const RoutingTable& table, const std::string& node,

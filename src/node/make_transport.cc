@@ -157,11 +157,12 @@ std::unique_ptr<CopyTransport> MakeCopyTransport(const RoutingTable& table, Rank
   return std::make_unique<CopyTransport>(beneath, std::move(options));
 }
 
-StatusOr<std::unique_ptr<TcpListener>> ListenAsNode(const RoutingTable& table, Rank rank, const HostSettings& host) {
+StatusOr<std::unique_ptr<TcpListener>> ListenAsNode(const RoutingTable& table, Rank rank, const HostSettings& host,
+                                                    std::optional<int> port) {
   const NodeInfo& node = table.node(rank);
   HP_ASSIGN_OR_RETURN(const std::string address, ListenAddress(node, host));
   WaitForName(address, ConnectOptionsFor(table, rank, host).connect_deadline_ms);
-  return TcpListener::Bind(address, node.port);
+  return TcpListener::Bind(address, port.value_or(node.port));
 }
 
 StatusOr<std::unique_ptr<Transport>> MakeNodeTransport(const RoutingTable& table, Rank rank, const HostSettings& host,

@@ -43,9 +43,10 @@ ConnectOptions ConnectOptionsFor(const RoutingTable& table, Rank rank, const Hos
 StatusOr<std::string> ListenAddress(const NodeInfo& node, const HostSettings& host);
 
 /// Takes the node's port, on ListenAddress. A name of this host that is not known yet is tried again as long as the
-/// node would wait for the others. @return also TcpListener::Bind's errors: the port is taken, the address is not of
-/// this host.
-StatusOr<std::unique_ptr<TcpListener>> ListenAsNode(const RoutingTable& table, Rank rank, const HostSettings& host);
+/// node would wait for the others. @param port instead of the node's, as TcpListener::Bind; none: the node's.
+/// @return also TcpListener::Bind's errors: the port is taken, the address is not of this host.
+StatusOr<std::unique_ptr<TcpListener>> ListenAsNode(const RoutingTable& table, Rank rank, const HostSettings& host,
+                                                    std::optional<int> port = std::nullopt);
 
 /// The table's verbs section completed by this host: device and GID index come from `host`, else from the table, else
 /// from the environment variables NCCL_IB_HCA and NCCL_IB_GID_INDEX.

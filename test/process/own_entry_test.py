@@ -55,9 +55,9 @@ class OwnEntryTest(cluster.JobTest):
                          r'node "conv0", port %d: held by %s' % (self.ports["conv0"], holders),
                          r'node "conv1", port %d: held by %s' % (self.ports["conv1"], holders))
 
-    def start_tasks(self, task, tasks, count):
+    def start_tasks(self, task, tasks, count, *flags):
         """A node for each task, which knows its index by the variable `task` and their number by `tasks`."""
-        return [self.start(log="task%d" % i, **{task: str(i), tasks: str(count)}) for i in range(count)]
+        return [self.start(*flags, log="task%d" % i, **{task: str(i), tasks: str(count)}) for i in range(count)]
 
     def test_a_task_takes_the_entry_of_its_index(self):
         self.make_job(iterations=20)
@@ -70,6 +70,30 @@ class OwnEntryTest(cluster.JobTest):
             for i, (node, name) in enumerate(zip(nodes, names)):
                 self.expect_exit(node, 0, "Optimization Done", "node %s: seed" % name,
                                  r"task %d of 3 \(%s\): node %s of \S*table\.prototxt" % (i, said, name))
+
+    def test_jobs_whose_tables_have_the_same_ports_on_free_ones(self):
+        self.make_job()
+        names = self.make_table(conv=2, fc=1)
+        folders = [self.path(name) for name in ("a", "b")]
+        jobs = [self.start_tasks("RANK", "WORLD_SIZE", 3, "--port_folder=" + folders[0])]
+        self.write("other_solver.prototxt", self.read("solver.prototxt").decode().replace(self.path("out"), self.path("else")))
+        self.make_table(conv=2, fc=1, name="other.prototxt", solver="other_solver.prototxt", ports=list(self.ports.values()))
+        jobs.append([self.start("--port_folder=" + folders[1], name=name, table="other.prototxt") for name in names])
+        for nodes, folder in zip(jobs, folders):
+            self.await_training(nodes)
+            status, text = cluster.run_tool("hpctl", "--routing=" + folder + "/table.prototxt", "--timeout_s=60", "stop")
+            self.assertEqual(status, 0, text)
+            self.expect_all(nodes, 5, "Optimization stopped early")
+        # Its ports lead nowhere now.
+        for node in self.start_tasks("RANK", "WORLD_SIZE", 3, "--port_folder=" + folders[0]):
+            self.expect_exit(node, 2, "a has a port of node (conv0|conv1|fc0) already: give each start of the job a folder")
+        self.expect_exit(self.start("--port_folder=" + self.path("c"), "--wait=1", name="fc0"), 4,
+                         "node conv0 on 127.0.0.1 has not said its port within 1 s")
+        for flags, said in ((("--role=conv",), "expected --node=NAME or a task of a scheduler"),
+                            (("--all",), "with --all, nodes have no ports")):
+            self.expect_exit(self.start("--port_folder=" + self.path("c"), *flags), 2, said)
+        self.expect_exit(self.start("--port_folder=" + self.path("c"), routing="dir://" + self.path("d")), 2,
+                         "nodes have free ports where the table is handed out")
 
     def test_another_number_of_tasks_than_nodes(self):
         self.make_job()

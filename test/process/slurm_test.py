@@ -137,12 +137,13 @@ class SlurmTest(digits.DigitsJob):
         cls.addClassCleanup(cls.slurm.stop)
         cls.slurm.start()
 
-    def submit(self, name, *flags, tasks=4, **variables):
-        """Submits the example script for the solver NAME_solver.prototxt. Returns the number of the job."""
+    def submit(self, name, *flags, tasks=4, each=TASKS_OF_A_HOST, **variables):
+        """Submits the example script for the solver NAME_solver.prototxt. `each`: tasks of a host. Returns the number of
+        the job."""
         environment = dict(self.slurm.environment, OMP_WAIT_POLICY="passive", RUN_FOLDER=self.path("run-" + name),
                            PATH="%s:%s" % (os.path.dirname(cluster.program("hpnode")), os.environ["PATH"]))
         environment.update({"HPNODE_FLAGS": "--cache_dir=none"}, **variables)
-        done = subprocess.run(["sbatch", "--parsable", "--ntasks=%d" % tasks, "--ntasks-per-node=%d" % TASKS_OF_A_HOST,
+        done = subprocess.run(["sbatch", "--parsable", "--ntasks=%d" % tasks, "--ntasks-per-node=%d" % each,
                                "--time=60", "--chdir=" + self.folder, "--output=" + self.path(name + ".out"), SCRIPT,
                                self.path(name + "_solver.prototxt"), *flags], env=environment, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, timeout=cluster.PATIENCE_S, check=False)
@@ -209,6 +210,25 @@ class SlurmTest(digits.DigitsJob):
         self.assertRegex(text, r"resuming at iteration [1-9]\d*0 from")
         same = [one == other for one, other in zip(*(self.result(name, iterations) for name in ("steady", "killed")))]
         self.assertEqual(same, [True, True], "model and state")
+        self.assertEqual(self.nodes(), [])
+
+    def test_two_jobs_on_the_same_hosts(self):
+        """Slurm gives them a processor of each host, and hproute the same ports; their nodes have others."""
+        jobs = {}
+        for name in ("first", "other"):
+            self.write_solver(name, 100000000, "snapshot: 100\n")
+            jobs[name] = self.submit(name, "--conv=1", "--fc=1", tasks=2, each=1)
+        for name in jobs:
+            self.await_snapshot(name)
+        hosts = [self.field(job, "NodeList") for job in jobs.values()]
+        self.assertEqual(hosts, ["n[0-1]"] * 2)
+        tables = [self.read("run-%s/ports/table.prototxt" % name).decode() for name in jobs]
+        ports = [set(re.findall(r"port: (\d+)", table)) for table in tables]
+        self.assertTrue(all(ports) and "29500" not in ports[0] | ports[1], tables)
+        for job in jobs.values():
+            self.slurm.ask("scancel", job)
+        for name, job in jobs.items():
+            self.await_end(job, name)
         self.assertEqual(self.nodes(), [])
 
     def test_a_plan_for_the_allocation(self):
