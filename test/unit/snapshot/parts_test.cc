@@ -5,6 +5,7 @@
 #include "checkpoint/snapshot_parts.h"
 #include "snapshot/snapshotter.h"
 #include "test/support/log_lines.h"
+#include "test/unit/snapshot/seen_syncs.h"
 #include "test/unit/snapshot/snapshot_job.h"
 
 #include "gmock/gmock.h"
@@ -169,6 +170,41 @@ TEST_F(PartsTest, WaitsForItsVerdictAndForEveryOwner) {
   go_on.set_value();
   EXPECT_TRUE(job_->Finish().ok());
   EXPECT_TRUE(job_->IsThere(5));
+}
+
+TEST_F(PartsTest, EveryPartIsOnTheDiskBeforeTheManifestNamesIt) {
+  const SeenSyncs seen;
+  std::atomic<int> manifests = 0;
+  Snapshotter::Options options;
+  options.files.before_step = [&](const std::string& step) {
+    if (step != "write net_iter_5.hpnode") return;
+    ++manifests;
+    for (int owner = 0; owner < SnapshotJob::kNodes; ++owner) {
+      const std::string name = "net_iter_5.1." + std::to_string(owner) + ".slices";
+      EXPECT_EQ(seen.BytesOf(name + ".1.tmp"), static_cast<int64_t>(fs::file_size(folder_ + "/" + name))) << name;
+    }
+  };
+  Start(options);
+  job_->first().OnVerdict(4);
+  Begin(5);
+  ASSERT_TRUE(job_->Finish().ok());
+  EXPECT_GE(manifests, 1);
+  EXPECT_TRUE(job_->IsThere(5));
+}
+
+TEST_F(PartsTest, APartThatTheDiskDoesNotTakeIsNotReported) {
+  SeenSyncs seen;
+  seen.Fail("net_iter_1.1.2.slices.1.tmp");
+  Snapshotter::Options options;
+  options.files.retry_ms = 3'600'000;
+  Start(options);
+  job_->first().OnVerdict(0);
+  Begin(1);
+  const Status status = job_->Finish();
+  EXPECT_EQ(status.code(), StatusCode::kInternal);
+  EXPECT_THAT(status.message(), HasSubstr("node 2 (n2) has given up its part: "));
+  EXPECT_THAT(status.message(), HasSubstr("cannot sync"));
+  EXPECT_FALSE(job_->IsThere(1));
 }
 
 // A folder in the place of its temporary file: that owner cannot write.
