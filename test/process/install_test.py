@@ -13,6 +13,8 @@ PROJECT_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(_
 PACKAGE = os.path.join(PROJECT_ROOT, "tools", "package")
 with open(os.path.join(BUILD, "tools", "package", "programs.txt"), encoding="utf-8") as listed:
     PROGRAMS = listed.read().split()
+with open(os.path.join(BUILD, "CMakeCache.txt"), encoding="utf-8") as cache:
+    COMPILER = re.search(r"^CMAKE_CXX_COMPILER:\w+=(.*)$", cache.read(), re.M).group(1)
 PROJECT = """cmake_minimum_required(VERSION 3.21)
 project(user LANGUAGES CXX)
 find_package(hpnode 0.1 REQUIRED)
@@ -81,6 +83,19 @@ class InstallTest(unittest.TestCase):
         self.run_in("cmake", "-S", "user", "-B", "built", "-DCMAKE_PREFIX_PATH=" + self.path("usr"))
         self.run_in("cmake", "--build", "built")
         self.assertIn("images", self.run_in(self.path("built", "user")))
+        self.check_headers(self.path("usr", "include"))
+
+    def check_headers(self, include):
+        """Each installed header compiles alone, in C++20, beside the standard library's."""
+        headers = [os.path.relpath(os.path.join(folder, name), include) for folder, _, names in os.walk(include)
+                   for name in names]
+        self.assertIn(os.path.join("hp", "convert.h"), headers)
+        for header in headers:
+            # Twice: a header without #pragma once defines everything twice.
+            self.write("header.cc", '#include "%s"\n#include "%s"\n' % (header, header))
+            said = self.run_in(COMPILER, "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-I" + include,
+                               "header.cc")
+            self.assertEqual(said, "", header)
 
     @unittest.skipUnless(os.path.exists(BASH_COMPLETION), "SKIPPED: no bash-completion")
     def test_completion(self):
