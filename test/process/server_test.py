@@ -9,12 +9,12 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 import unittest
 
 import cluster
 import cut_link_test
+from relay import Relay
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 
@@ -22,46 +22,6 @@ import caffe_wire  # pylint: disable=wrong-import-position
 
 ROLES = ("conv", "conv", "fc", "fc")
 PLAN = ("--conv=2", "--fc=2")
-
-
-class Wire:
-    """A port that leads to another one, and all bytes that pass."""
-
-    def __init__(self, test, to=0):
-        self.to, self.seen = to, bytearray()
-        self.socket = socket.create_server(("127.0.0.1", 0))
-        self.port = self.socket.getsockname()[1]
-        test.addCleanup(self.socket.close)
-        threading.Thread(target=self.accept, daemon=True).start()
-
-    def accept(self):
-        while True:
-            try:
-                one = self.socket.accept()[0]
-            except OSError:  # closed
-                return
-            try:
-                other = socket.create_connection(("127.0.0.1", self.to))
-            except OSError:
-                one.close()
-                continue
-            threading.Thread(target=self.join, args=(one, other), daemon=True).start()
-
-    def join(self, one, other):
-        with one, other:
-            back = threading.Thread(target=self.carry, args=(other, one), daemon=True)
-            back.start()
-            self.carry(one, other)
-            back.join()
-
-    def carry(self, source, target):
-        try:
-            while part := source.recv(65536):
-                self.seen += part
-                target.sendall(part)
-            target.shutdown(socket.SHUT_WR)
-        except OSError:
-            pass
 
 
 class RendezvousTest(cluster.JobTest):
@@ -240,8 +200,8 @@ class ServerTest(RendezvousTest):
         for flags in ((token,), ()):
             shutil.rmtree(self.path("run"), ignore_errors=True)
             server = self.start_server(*flags, *(["--tls"] if flags else []))
-            wire = Wire(self, self.port)
-            dialled, port = Wire(self), cluster.free_ports(1)[0]
+            wire = Relay(self, self.port)
+            dialled, port = Relay(self), cluster.free_ports(1)[0]
             dialled.to = port
             own = ("--port=%d" % port, "--address=127.0.0.1:%d" % dialled.port) if flags else ()
             nodes = [self.start("--role=" + role, *flags, *(own if i == 0 else ()), log=role,

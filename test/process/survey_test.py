@@ -8,9 +8,12 @@ import subprocess
 
 import cluster
 import cut_link_test
+from relay import Relay
 
 RATE_GBIT_PER_S = 0.04
 PAIR = r"ok    (\S+) - (\S+): latency (\d+) us, (\S+) Gbit/s there, (\S+) back, MTU (\d+), clock ([-+]\S+) ms"
+
+DELAY_S = 0.02  # forty times what --doctor has a look at
 
 WRONG_S = 3
 # A C library for a host whose clock is wrong: in front of libc's own function.
@@ -98,6 +101,22 @@ class SurveyTest(cut_link_test.Hosts):
             self.assertAlmostEqual(float(there), RATE_GBIT_PER_S / 2, delta=RATE_GBIT_PER_S / 8)
             self.assertAlmostEqual(float(back), RATE_GBIT_PER_S, delta=RATE_GBIT_PER_S / 4)
             self.assertAlmostEqual(float(ahead_ms), 1000 * WRONG_S, delta=100)
+
+    def test_latency_is_half_of_what_a_round_trip_takes(self):
+        self.make_job()
+        for there_s, back_s in ((DELAY_S, DELAY_S), (DELAY_S, 0)):
+            # The second host dials the first one by a relay, which has the same port of another address.
+            self.make_table(conv=1, fc=1, hosts=["127.0.0.4", "127.0.0.3"])
+            text = self.read("table.prototxt").decode()
+            self.write("table.prototxt", text.replace('host: "127.0.0.4"', 'host: "127.0.0.4" listen: "127.0.0.2"'))
+            port = self.ports["conv0"]
+            Relay(self, to=port, host="127.0.0.4", port=port, target="127.0.0.2", there_s=there_s, back_s=back_s)
+            nodes = [self.start("--doctor", name=name) for name in ("conv0", "fc0")]
+            self.expect_all(nodes, 0, r"LOOK  127\.0\.0\.4 - 127\.0\.0\.3: a latency of \d+ us")
+            (*_, latency_us, _, _, _, _), = re.findall(PAIR, nodes[0].text())
+            added_s = (there_s + back_s) / 2
+            self.assertGreater(float(latency_us) / 1e6, 0.99 * added_s)
+            self.assert_promised(float(latency_us) / 1e6 - added_s, "a latency on one host beside the delay", DELAY_S / 4)
 
     def test_with_token_and_tls(self):
         names = ["conv0", "fc0"]
