@@ -55,12 +55,14 @@ std::optional<std::vector<std::string>> AllOf(Kind kind, const std::vector<NodeR
   return addresses;
 }
 
-/// The networks of all processes, by their texts.
+/// The networks of all processes, by their texts. Not link-local ones: each interface without a router has that network
+/// for itself, with addresses that differ.
 std::set<std::string> NetworksOf(const std::vector<NodeRecord>& due, bool loopback) {
   std::set<std::string> networks;
   for (const NodeRecord& record : due) {
     for (int i = 0; i < std::min(ListenedOn(record), record.prefix_length_size()); ++i) {
       if (record.prefix_length(i) == 0 || (KindOf(record.address(i)) == Kind::kLoopback) != loopback) continue;
+      if (IsInSubnet(record.address(i), "169.254.0.0/16") || IsInSubnet(record.address(i), "fe80::/10")) continue;
       networks.insert(SubnetOf(record.address(i), record.prefix_length(i)));
     }
   }

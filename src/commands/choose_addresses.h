@@ -16,7 +16,8 @@ struct ChosenAddresses {
 /// Which address of each process the table names, of those that it says it may be reached by, the best first: that in a
 /// network in which all have one. Of several networks that which stands first in their lists, by the sum of its
 /// positions there, and of equal ones that whose text is less. A network in which processes of two hosts have the same
-/// address is not one but two, such as those that Docker makes on each host, and does not count.
+/// address is not one but two, such as those that Docker makes on each host, and does not count; nor does a link-local
+/// one.
 ///
 /// Where no network has all, or not all say their networks, routers may lead from one to the other: then it is the
 /// first address of a kind that serves all. Loopback addresses serve if all have one and are on one host; those of IPv4

@@ -54,6 +54,17 @@ TEST(ChooseAddressesTest, ANetworkThatEachHostHasForItselfIsNone) {
   EXPECT_THAT(ChooseAddresses(due)->addresses, ElementsAre("172.17.0.1", "172.17.0.1")) << "two nodes of one host";
 }
 
+TEST(ChooseAddressesTest, ALinkLocalNetworkIsNone) {
+  // As interfaces without a router or a DHCP server give themselves.
+  std::vector<NodeRecord> due = {OnHost(1, {"10.1.0.1/24", "169.254.7.1/16"}),
+                                 OnHost(2, {"10.2.0.2/24", "169.254.9.2/16"})};
+  EXPECT_THAT(ChooseAddresses(due)->addresses, ElementsAre("10.1.0.1", "10.2.0.2"));
+  for (NodeRecord& record : due) record.mutable_address()->SwapElements(0, 1);
+  for (NodeRecord& record : due) record.mutable_prefix_length()->SwapElements(0, 1);
+  for (NodeRecord& record : due) record.clear_listen();  // --interface
+  EXPECT_THAT(ChooseAddresses(due)->addresses, ElementsAre("169.254.7.1", "169.254.9.2"));
+}
+
 TEST(ChooseAddressesTest, WhereNoNetworkHasAllRoutersJoinThem) {
   std::vector<NodeRecord> due = {OnHost(1, {"10.1.0.1/24", "10.5.0.1/24"}), OnHost(2, {"10.2.0.2/24", "10.5.0.2/24"}),
                                  OnHost(3, {"10.3.0.3/24"})};
