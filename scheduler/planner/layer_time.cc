@@ -22,6 +22,7 @@ uint64_t ProfileHash(const caffe::NetParameter& net) {
     caffe::LayerParameter* const layer = bare.add_layer();
     *layer = net.layer(i);
     layer->clear_data_param();
+    layer->clear_image_data_param();
     layer->clear_transform_param();
     layer->clear_include();
     layer->clear_exclude();

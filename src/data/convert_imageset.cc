@@ -1,6 +1,7 @@
 #include "base/format.h"
 #include "data/db_writer.h"
 #include "data/image.h"
+#include "data/image_list.h"
 #include "data/order.h"
 #include "data/progress.h"
 #include "hp/convert.h"
@@ -10,7 +11,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -19,38 +19,11 @@
 namespace hp {
 namespace {
 
-struct Entry {
-  std::string name;
-  int label = 0;
-  int line = 0;
-};
-
-// The label is what follows the last blank, so that names may have blanks in them.
-StatusOr<std::vector<Entry>> ReadList(const std::string& path) {
+// It may be a pipe.
+StatusOr<std::vector<ListedImage>> ReadList(const std::string& path) {
   std::ifstream file(path);
   if (!file) return NotFound("list of images %s: %s", path.c_str(), std::strerror(errno));
-  std::vector<Entry> entries;
-  std::string text;
-  for (int line = 1; std::getline(file, text); ++line) {
-    const size_t end = text.find_last_not_of(" \t\r");
-    if (end == std::string::npos) continue;
-    text.resize(end + 1);
-    const size_t blank = text.find_last_of(" \t");
-    const size_t name_end = blank == std::string::npos ? blank : text.find_last_not_of(" \t", blank);
-    Entry entry;
-    entry.line = line;
-    const char* last = text.data() + text.size();
-    const char* number = blank == std::string::npos ? last : text.data() + blank + 1;
-    const auto [rest, error] = std::from_chars(number, last, entry.label);
-    if (name_end == std::string::npos || error != std::errc() || rest != last) {
-      return InvalidArgument("%s:%d: \"%s\": expected the name of an image and a label, like \"cat/1.jpg 3\"",
-                             path.c_str(), line, text.c_str());
-    }
-    entry.name = text.substr(0, name_end + 1);
-    entries.push_back(std::move(entry));
-  }
-  if (entries.empty()) return InvalidArgument("list of images %s has no lines", path.c_str());
-  return entries;
+  return ParseImageList(std::string(std::istreambuf_iterator<char>(file), {}), path);
 }
 
 std::string Extension(const std::string& name) {
@@ -66,7 +39,7 @@ class ImageSetConverter {
   explicit ImageSetConverter(const ImageSetOptions& options) : options_(options) {}
 
   // An encoded image goes in as it is when that is what was asked for; else it is encoded anew.
-  Status MakeDatum(const Entry& entry, caffe::Datum* datum) const {
+  Status MakeDatum(const ListedImage& entry, caffe::Datum* datum) const {
     const std::string path = options_.root + entry.name;
     const ImageColor color = options_.gray ? ImageColor::kGray : ImageColor::kColor;
     const bool encoded = options_.encoded || !options_.encode_type.empty();
@@ -91,7 +64,7 @@ class ImageSetConverter {
     return OkStatus();
   }
 
-  Status CheckSize(const Entry& entry, const caffe::Datum& datum) {
+  Status CheckSize(const ListedImage& entry, const caffe::Datum& datum) {
     if (!options_.check_size) return OkStatus();
     if (first_size_ == 0) first_size_ = datum.data().size();
     if (datum.data().size() == first_size_) return OkStatus();
@@ -129,7 +102,7 @@ Status CheckOptions(const ImageSetOptions& options) {
 Status ConvertImageSet(const ImageSetOptions& options) {
   HP_ASSIGN_OR_RETURN(const DbBackend kind, ParseDbBackend(options.backend));
   HP_RETURN_IF_ERROR(CheckOptions(options));
-  HP_ASSIGN_OR_RETURN(const std::vector<Entry> entries, ReadList(options.list));
+  HP_ASSIGN_OR_RETURN(const std::vector<ListedImage> entries, ReadList(options.list));
   LOG(INFO) << "A total of " << entries.size() << " images.";
   if (options.shuffle) LOG(INFO) << "Shuffling with seed " << options.seed;
   const RecordOrder order(static_cast<int64_t>(entries.size()), options.shuffle, options.seed);
@@ -140,7 +113,7 @@ Status ConvertImageSet(const ImageSetOptions& options) {
   int64_t failures = 0;
   caffe::Datum datum;
   for (int64_t i = 0; i < order.size(); ++i) {
-    const Entry& entry = entries[order.Record(i)];
+    const ListedImage& entry = entries[order.Record(i)];
     if (Status status = converter.MakeDatum(entry, &datum); !status.ok()) {
       status = status.Prepend(Format("%s:%d", options.list.c_str(), entry.line));
       LOG(WARNING) << "skipped: " << status.message();

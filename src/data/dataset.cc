@@ -3,6 +3,7 @@
 #include "base/format.h"
 #include "data/leveldb_dataset.h"
 #include "data/lmdb_dataset.h"
+#include "proto/caffe.pb.h"
 
 #include <strings.h>
 #include <xxhash.h>
@@ -59,12 +60,31 @@ const char* DbBackendName(DbBackend backend) { return backend == DbBackend::kLmd
 
 StatusOr<std::unique_ptr<Dataset>> Dataset::Open(const std::string& source, DbBackend backend,
                                                  const DatasetOptions& options) {
-  auto opened = OpenBackend(source, backend, options);
+  return Opened(OpenBackend(source, backend, options), options);
+}
+
+StatusOr<std::unique_ptr<Dataset>> Dataset::Opened(StatusOr<std::unique_ptr<Dataset>> opened,
+                                                   const DatasetOptions& options) {
   Status status = opened.status();
-  if (status.ok() && (*opened)->size() == 0) status = InvalidArgument("database %s has no records", source.c_str());
+  if (status.ok() && (*opened)->size() == 0)
+    status = InvalidArgument("database %s has no records", (*opened)->source().c_str());
   if (status.ok()) status = (*opened)->ComputeFingerprint();
   if (status.ok()) return opened;
   return options.hint.empty() ? status : status.Prepend(options.hint);
+}
+
+Status Dataset::ReadDatum(int64_t record, caffe::Datum* datum) {
+  std::string bytes;
+  HP_RETURN_IF_ERROR(Read(record, &bytes));
+  if (datum->ParseFromString(bytes)) return OkStatus();
+  return DataLoss("%s is not a valid Datum (%zu bytes)", Describe(record).c_str(), bytes.size());
+}
+
+Status DatumDataset::Read(int64_t record, std::string* bytes) {
+  caffe::Datum datum;
+  HP_RETURN_IF_ERROR(ReadDatum(record, &datum));
+  datum.SerializeToString(bytes);
+  return OkStatus();
 }
 
 std::string Dataset::Describe(int64_t record) const {
@@ -78,6 +98,7 @@ Status Dataset::ComputeFingerprint() {
   XXH3_64bits_reset(state);
   const auto add_number = [state](uint64_t number) { XXH3_64bits_update(state, &number, sizeof(number)); };
   add_number(static_cast<uint64_t>(size()));
+  if (IndexHash() != 0) add_number(IndexHash());
   const int64_t samples = std::min(size(), kSampledRecords);
   std::string value;
   for (int64_t i = 0; i < samples; ++i) {

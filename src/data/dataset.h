@@ -8,6 +8,10 @@
 #include <string>
 #include <string_view>
 
+namespace caffe {
+class Datum;
+}
+
 namespace hp {
 
 /// The format of a database; Caffe's DataParameter.DB.
@@ -28,11 +32,11 @@ struct DatasetOptions {
   const Clock* clock = Clock::Real();
 };
 
-/// A database of serialized Datum records, opened for reading only: nothing in its folder is created, locked or
-/// changed, so several processes can read the same one without write permission, also while another has it open. It
-/// shows the state at Open; a database that is replaced or truncated (LMDB: or written to)
-/// later is an error of Read. Records are numbered
-/// from 0 in the order of their keys, as Caffe reads them. Any thread may call anything, several at once.
+/// Records that are Datum messages: those of a database, or of other files (DatumDataset). They are opened for reading
+/// only: nothing is created, locked or changed, so several processes can read the same one without write permission,
+/// also while another has it open. It shows the state at Open; a database that is replaced or truncated (LMDB: or
+/// written to) later is an error of Read. Records are numbered from 0 in the order of their keys, as Caffe reads them.
+/// Any thread may call anything, several at once.
 ///
 /// To add a backend, derive from it: size, key, Read and CheckUnchanged with the contracts here, an Open that scans or
 /// loads the keys, and a case in dataset.cc.
@@ -54,26 +58,45 @@ class Dataset {
   /// ascending order is cheapest.
   /// @return kFailedPrecondition: the database was replaced or truncated since Open; kDataLoss: a corrupt file (named).
   virtual Status Read(int64_t record, std::string* bytes) = 0;
+  /// The same as a message. @return also kDataLoss: the bytes are no Datum. The message names the record.
+  virtual Status ReadDatum(int64_t record, caffe::Datum* datum);
 
   /// Checks that the database is still the one that was opened, by inode, size and time of its files; Read does it now
   /// and then, and after errors. @return kFailedPrecondition: it is not.
   virtual Status CheckUnchanged() = 0;
 
   const std::string& source() const { return source_; }  ///< as given to Open
-  /// A hash of the number of records and of keys and values of 32 of them; equal for equal contents in LevelDB and
-  /// LMDB, never 0. Nodes compare it at the handshake.
+  /// A hash of the number of records and of keys and values of 32 of them, and of IndexHash; equal for equal contents
+  /// in LevelDB and LMDB, never 0. Nodes compare it at the handshake.
   uint64_t Fingerprint() const { return fingerprint_; }
   /// For messages: "record 17 (key "00000017") of /data/train_lmdb"; unprintable bytes of the key are escaped.
-  std::string Describe(int64_t record) const;
+  virtual std::string Describe(int64_t record) const;
 
  protected:
   explicit Dataset(std::string source) : source_(std::move(source)) {}
+
+  /// What every Open ends with: refuses a dataset without records, and reads some records for the fingerprint. Puts the
+  /// hint in front of any error.
+  static StatusOr<std::unique_ptr<Dataset>> Opened(StatusOr<std::unique_ptr<Dataset>> opened,
+                                                   const DatasetOptions& options);
+  /// A hash of what is known of all records without reading them; 0: nothing is.
+  virtual uint64_t IndexHash() const { return 0; }
 
  private:
   Status ComputeFingerprint();
 
   const std::string source_;
   uint64_t fingerprint_ = 0;
+};
+
+/// A Dataset whose records are not stored as Datum messages: derive from it where other files, or none, have them.
+class DatumDataset : public Dataset {
+ public:
+  Status Read(int64_t record, std::string* bytes) final;
+  Status ReadDatum(int64_t record, caffe::Datum* datum) override = 0;
+
+ protected:
+  using Dataset::Dataset;
 };
 
 }  // namespace hp

@@ -9,9 +9,8 @@
 #include <opencv2/imgproc.hpp>
 
 namespace hp {
-namespace {
 
-StatusOr<Image> Resized(Image image, int height, int width) try {
+StatusOr<Image> ResizeImage(Image image, int height, int width) try {
   const cv::Mat from(image.height, image.width, CV_8UC(image.channels), image.pixels.data());
   cv::Mat to;
   cv::resize(from, to, cv::Size(width, height));
@@ -19,8 +18,6 @@ StatusOr<Image> Resized(Image image, int height, int width) try {
 } catch (const cv::Exception& error) {
   return InvalidArgument("cannot resize the image to %d x %d: %s", width, height, error.err.c_str());
 }
-
-}  // namespace
 
 StatusOr<Image> DecodeImage(const std::string& bytes, ImageColor color) {
   if (bytes.empty()) return DataLoss("the encoded image is empty");
@@ -37,7 +34,7 @@ StatusOr<Image> DecodeImage(const std::string& bytes, ImageColor color) {
 StatusOr<Image> ReadImageFile(const std::string& path, ImageColor color, int height, int width) {
   HP_ASSIGN_OR_RETURN(const std::string bytes, ReadInputFile(path));
   auto image = DecodeImage(bytes, color);
-  if (image.ok() && height > 0 && width > 0) image = Resized(*std::move(image), height, width);
+  if (image.ok() && height > 0 && width > 0) image = ResizeImage(*std::move(image), height, width);
   if (!image.ok()) return image.status().Prepend(path);
   return image;
 }

@@ -35,6 +35,9 @@ constexpr int64_t kMaxImagePixels = int64_t{1} << 27;
 /// libpng, or one of more than kMaxImagePixels, found before memory for them is taken; kInvalidArgument: kAsStored, and
 /// a PNG has 16 bits a channel.
 StatusOr<Image> DecodeImage(const std::string& bytes, ImageColor color);
+/// The image with another size, as Caffe's tools resize it (OpenCV, bilinear). @param height, width > 0; no more pixels
+/// than kMaxImagePixels. @return kInvalidArgument: OpenCV refuses.
+StatusOr<Image> ResizeImage(Image image, int height, int width);
 /// Reads and decodes an image file and, if `height` and `width` are both > 0, resizes it (bilinear).
 /// @return as DecodeImage; kNotFound: no such file; kInvalidArgument: no regular file, or it cannot be read or resized.
 /// The message names `path`.

@@ -221,14 +221,10 @@ BatchReader::Impl::Work* BatchReader::Impl::Find(int64_t number) {
 }
 
 Status BatchReader::Impl::ReadRecords(Work* work) {
-  std::string bytes;
   work->data.resize(work->piece.rows);
   for (int64_t row = 0; row < work->piece.rows; ++row) {
     const int64_t record = order_.Record(work->piece.first_sample + row);
-    HP_RETURN_IF_ERROR(dataset_->Read(record, &bytes));
-    if (!work->data[row].ParseFromString(bytes)) {
-      return DataLoss("%s is not a valid Datum (%zu bytes)", dataset_->Describe(record).c_str(), bytes.size());
-    }
+    HP_RETURN_IF_ERROR(dataset_->ReadDatum(record, &work->data[row]));
     work->records.push_back(record);
     work->labels.push_back(static_cast<float>(work->data[row].label()));
   }

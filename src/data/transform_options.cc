@@ -1,29 +1,65 @@
+#include "data/image.h"
 #include "data/transformer.h"
 #include "proto/caffe.pb.h"
 
 namespace hp {
+namespace {
+
+/// What Caffe moved to transform_param in 2014. @param old data_param or image_data_param.
+template <typename OldParam>
+void TakeMovedFields(const caffe::TransformationParameter& param, const OldParam& old, TransformOptions* options,
+                     std::string* mean_file) {
+  options->scale = param.has_scale() ? param.scale() : old.scale();
+  options->mirror = param.has_mirror() ? param.mirror() : old.mirror();
+  options->crop_size = param.has_crop_size() ? param.crop_size() : old.crop_size();
+  *mean_file = param.has_mean_file() ? param.mean_file() : old.mean_file();
+}
+
+/// The size, which traits check too, is checked here for those who open the data first.
+Status TakeImageFields(const caffe::ImageDataParameter& param, TransformOptions* options) {
+  const int64_t height = param.new_height(), width = param.new_width();
+  if ((height > 0) != (width > 0) || (height > 0 && height > kMaxImagePixels / width)) {
+    return InvalidArgument("new_height %lld and new_width %lld: expected both or neither, and at most %lld pixels",
+                           static_cast<long long>(height), static_cast<long long>(width),
+                           static_cast<long long>(kMaxImagePixels));
+  }
+  options->resize_height = static_cast<int>(height);
+  options->resize_width = static_cast<int>(width);
+  options->force_color = param.is_color();
+  options->force_gray = !param.is_color();
+  options->size_advice = "; images of different sizes need new_height and new_width, or a crop_size";
+  return OkStatus();
+}
+
+Status ReadOptions(const caffe::LayerParameter& layer, TransformOptions* options) {
+  const caffe::TransformationParameter& param = layer.transform_param();
+  std::string mean_file;
+  if (layer.has_image_data_param()) {
+    TakeMovedFields(param, layer.image_data_param(), options, &mean_file);
+    HP_RETURN_IF_ERROR(TakeImageFields(layer.image_data_param(), options));
+  } else {
+    TakeMovedFields(param, layer.data_param(), options, &mean_file);
+    options->force_color = param.force_color() || layer.data_param().force_encoded_color();
+    options->force_gray = param.force_gray();
+  }
+  options->mean_value.assign(param.mean_value().begin(), param.mean_value().end());
+  if (!mean_file.empty() && !options->mean_value.empty()) {
+    return InvalidArgument("has both mean_file and mean_value; give one");
+  }
+  if (options->force_color && options->force_gray) {
+    return InvalidArgument("has both force_color and force_gray; give one");
+  }
+  if (mean_file.empty()) return OkStatus();
+  HP_ASSIGN_OR_RETURN(options->mean, ReadMeanFile(mean_file));
+  return OkStatus();
+}
+
+}  // namespace
 
 StatusOr<TransformOptions> TransformOptionsOf(const caffe::LayerParameter& layer) {
-  const caffe::TransformationParameter& param = layer.transform_param();
-  const caffe::DataParameter& old = layer.data_param();
   TransformOptions options;
-  options.scale = param.has_scale() ? param.scale() : old.scale();
-  options.mirror = param.has_mirror() ? param.mirror() : old.mirror();
-  options.crop_size = param.has_crop_size() ? param.crop_size() : old.crop_size();
-  options.force_color = param.force_color() || old.force_encoded_color();
-  options.force_gray = param.force_gray();
-  options.mean_value.assign(param.mean_value().begin(), param.mean_value().end());
-  const std::string& mean_file = param.has_mean_file() ? param.mean_file() : old.mean_file();
-  if (!mean_file.empty() && !options.mean_value.empty()) {
-    return InvalidArgument("layer \"%s\": has both mean_file and mean_value; give one", layer.name().c_str());
-  }
-  if (options.force_color && options.force_gray) {
-    return InvalidArgument("layer \"%s\": has both force_color and force_gray; give one", layer.name().c_str());
-  }
-  if (mean_file.empty()) return options;
-  auto mean = ReadMeanFile(mean_file);
-  if (!mean.ok()) return mean.status().Prepend("layer \"" + layer.name() + "\"");
-  options.mean = *std::move(mean);
+  const Status status = ReadOptions(layer, &options);
+  if (!status.ok()) return status.Prepend("layer \"" + layer.name() + "\"");
   return options;
 }
 

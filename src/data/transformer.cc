@@ -82,6 +82,10 @@ Status Transformer::View(const caffe::Datum& datum, Source* source) const {
                              : options_.force_gray ? ImageColor::kGray
                                                    : ImageColor::kAsStored;
     HP_ASSIGN_OR_RETURN(source->decoded, DecodeImage(datum.data(), color));
+    if (options_.resize_height > 0) {
+      HP_ASSIGN_OR_RETURN(source->decoded,
+                          ResizeImage(std::move(source->decoded), options_.resize_height, options_.resize_width));
+    }
     source->channels = source->decoded.channels;
     source->height = source->decoded.height;
     source->width = source->decoded.width;
@@ -115,9 +119,9 @@ Status Transformer::CheckShape(const Source& source) const {
   const bool fits =
       free_size ? source.height >= crop && source.width >= crop : source.height == whole[1] && source.width == whole[2];
   if (source.channels == output_shape_[0] && fits) return OkStatus();
-  return InvalidArgument("has the shape %s, expected %s%s",
+  return InvalidArgument("has the shape %s, expected %s%s%s",
                          ShapeText(source.channels, source.height, source.width).c_str(), whole.ToString().c_str(),
-                         free_size ? " or larger" : "");
+                         free_size ? " or larger" : "", options_.size_advice.c_str());
 }
 
 Status Transformer::Transform(const caffe::Datum& datum, uint64_t sample, float* out) const {

@@ -37,11 +37,14 @@ struct TransformOptions {
   MeanImage mean;                                ///< subtracted element by element; has the size of whole images
   std::vector<float> mean_value;                 ///< subtracted: none, one, or one for each channel
   bool force_color = false, force_gray = false;  ///< of encoded images: 3 channels, or 1; else as stored
+  int resize_height = 0, resize_width = 0;       ///< pixels, of encoded images, before all else; 0: they stay
+  std::string size_advice;                       ///< follows a message about records of different sizes
 };
-/// The options of a Data layer: its transform_param, and what old files have in data_param instead (scale, mean_file,
-/// crop_size, mirror, force_encoded_color). Reads the mean file.
-/// @return kInvalidArgument: both mean_file and mean_value, or both force_color and force_gray; errors of ReadMeanFile.
-/// All name the layer.
+/// The options of a layer that reads records: its transform_param, what old files have in data_param or
+/// image_data_param instead (scale, mean_file, crop_size, mirror, force_encoded_color), and new_height, new_width and
+/// is_color of an ImageData layer. Reads the mean file.
+/// @return kInvalidArgument: fields that contradict each other (both mean_file and mean_value), or a size that no image
+/// can have; errors of ReadMeanFile. All name the layer.
 StatusOr<TransformOptions> TransformOptionsOf(const caffe::LayerParameter& layer);
 
 /// Makes a float image of a Datum: (pixel - mean) * scale, cropped and mirrored, by the rules of Caffe's
@@ -54,8 +57,8 @@ StatusOr<TransformOptions> TransformOptionsOf(const caffe::LayerParameter& layer
 /// Immutable; any thread, several at once.
 class Transformer {
  public:
-  /// @param train false in a test: crops are taken in the centre. @param seed the job's. @param layer name of the Data
-  /// layer.
+  /// @param train false in a test: crops are taken in the centre. @param seed the job's. @param layer name of the
+  /// layer that reads them.
   /// @param first any record of the dataset: it decides the output shape, as in Caffe.
   /// @param where names that record in messages (Dataset::Describe).
   /// @return kInvalidArgument: the options do not fit the record (names both); kDataLoss: it cannot be decoded.

@@ -3,6 +3,7 @@
 // again at piece 0. Pieces become ready in their order, so one atomic bound says which are.
 #include "input/input.h"
 
+#include "data/record_source.h"
 #include "proto/hash.h"
 
 #include "glog/logging.h"
@@ -16,12 +17,10 @@ StatusOr<std::unique_ptr<Input>> Input::Open(const caffe::LayerParameter& layer,
   std::unique_ptr<Input> input(new Input);
   input->layer_ = layer;
   input->train_ = train;
-  const caffe::DataParameter& data = layer.data_param();
   DatasetOptions options;
   options.cache_dir = cache_dir;
   options.hint = "layer \"" + layer.name() + "\"";
-  const DbBackend backend = data.backend() == caffe::DataParameter::LMDB ? DbBackend::kLmdb : DbBackend::kLevelDb;
-  HP_ASSIGN_OR_RETURN(input->dataset_, Dataset::Open(data.source(), backend, options));
+  HP_ASSIGN_OR_RETURN(input->dataset_, OpenDatasetOf(layer, options));
   HP_ASSIGN_OR_RETURN(std::unique_ptr<Transformer> transformer, input->MakeTransformer(0));
   input->shape_ = transformer->output_shape();
   HP_ASSIGN_OR_RETURN(const TransformOptions transform, TransformOptionsOf(layer));
@@ -32,10 +31,8 @@ StatusOr<std::unique_ptr<Input>> Input::Open(const caffe::LayerParameter& layer,
 Input::~Input() { Stop(); }
 
 StatusOr<std::unique_ptr<Transformer>> Input::MakeTransformer(uint64_t seed) const {
-  std::string bytes;
-  HP_RETURN_IF_ERROR(dataset_->Read(0, &bytes));
   caffe::Datum first;
-  if (!first.ParseFromString(bytes)) return DataLoss("%s is not a valid Datum", dataset_->Describe(0).c_str());
+  HP_RETURN_IF_ERROR(dataset_->ReadDatum(0, &first));
   HP_ASSIGN_OR_RETURN(TransformOptions options, TransformOptionsOf(layer_));
   return Transformer::Create(std::move(options), train_, seed, layer_.name(), first, dataset_->Describe(0));
 }
@@ -91,8 +88,7 @@ Status Input::Prepare(const Schedule& schedule, int replica, uint64_t seed, cons
     callbacks_.on_ready();
   };
   options.on_error = [this](const Status& status) { callbacks_.on_error(status); };
-  const caffe::DataParameter& data = layer_.data_param();
-  const RecordOrder order(dataset_->size(), data.shuffle(), seed, train_ ? data.rand_skip() : 0);
+  const RecordOrder order = RecordOrderOf(layer_, dataset_->size(), seed, train_);
   if (ids_.empty()) return OkStatus();
   reader_ = std::make_unique<BatchReader>(dataset_.get(), order, transformer_.get(), options);
   return reader_->allocated().Prepend("images of layer \"" + layer_.name() + "\"");

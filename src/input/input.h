@@ -37,11 +37,12 @@ class Input {
     std::function<void(const Status&)> on_error;
   };
 
-  /// Opens the database of a Data layer and finds its number of records, by a scan if no index is cached.
+  /// Opens what a layer reads its records from (OpenDatasetOf) and finds their number; of a database by a scan if no
+  /// index is cached.
   /// @param train as Caffe's phase: decides between random and centre crops, and which ids there are.
   /// @param cache_dir DatasetOptions::cache_dir.
-  /// @return kNotFound: no database or mean file there; kDataLoss: a file of it is corrupt; kInvalidArgument: the layer
-  /// contradicts itself or the first record.
+  /// @return kNotFound: no database, list, image or mean file there; kDataLoss: a file of it is corrupt;
+  /// kInvalidArgument: the layer contradicts itself or the first record.
   static StatusOr<std::unique_ptr<Input>> Open(const caffe::LayerParameter& layer, bool train,
                                                const std::string& cache_dir);
   ~Input();  ///< Stops.
@@ -50,7 +51,7 @@ class Input {
 
   /// [C, H, W] of a sample after its transformation (crop).
   const Shape& sample_shape() const { return shape_; }
-  /// A hash of the database's contents and the mean image: nodes compare it at the handshake.
+  /// A hash of the records and the mean image: nodes compare it at the handshake.
   uint64_t fingerprint() const { return fingerprint_; }
   int64_t records() const { return dataset_->size(); }
 

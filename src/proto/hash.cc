@@ -28,6 +28,11 @@ uint64_t NetHash(const caffe::NetParameter& net) {
       layer.mutable_data_param()->clear_source();
       layer.mutable_data_param()->clear_mean_file();
     }
+    if (layer.has_image_data_param()) {
+      layer.mutable_image_data_param()->clear_source();
+      layer.mutable_image_data_param()->clear_root_folder();
+      layer.mutable_image_data_param()->clear_mean_file();
+    }
     if (layer.has_transform_param()) layer.mutable_transform_param()->clear_mean_file();
   }
   return HashMessage(bare);

@@ -16,8 +16,8 @@ namespace hp {
 
 /// The hash of all fields of `message`.
 uint64_t HashMessage(const google::protobuf::Message& message);
-/// The hash of a net without `source` and `mean_file`, paths that may differ between hosts; nodes compare fingerprints
-/// of their contents instead.
+/// The hash of a net without `source`, `root_folder` and `mean_file`, paths that may differ between hosts; nodes
+/// compare fingerprints of their contents instead.
 uint64_t NetHash(const caffe::NetParameter& net);
 /// The hash of a solver without the fields that name or hold the net (compare NetHash), random_seed (compared
 /// separately, since -1 agrees with any) and facts of one host: snapshot_prefix, solver_mode, device_id.

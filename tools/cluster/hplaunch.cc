@@ -226,6 +226,12 @@ StatusOr<LaunchOptions> OptionsOf(const std::vector<std::string>& node_flags) {
   HP_RETURN_IF_ERROR(Exclude(&options));
   options.max_restarts = FLAGS_max_restarts;
   options.stage_data = FLAGS_stage_data;
+  if (options.stage_data && !options.files.lists.empty()) {
+    return InvalidArgument(
+        "--stage_data copies databases and mean files, not the files that a list names: have %s and its files on each "
+        "host, or make a database of them (convert_imageset)",
+        options.files.lists[0].c_str());
+  }
   return options;
 }
 
@@ -248,7 +254,9 @@ Status TellPlan(const LaunchOptions& options) {
                 << "\n";
     }
   }
-  std::cout << "data: " << Join(options.files.data) << "\n";
+  std::vector<std::string> data = options.files.data;
+  data.insert(data.end(), options.files.lists.begin(), options.files.lists.end());
+  std::cout << "data: " << Join(data) << "\n";
   std::cout << "snapshots: " << options.files.solver.snapshot_prefix() << "_iter_N\n" << std::flush;
   return OkStatus();
 }

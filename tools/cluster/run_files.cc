@@ -24,6 +24,18 @@ void TakePath(std::string* path, std::vector<std::string>* all) {
   if (std::find(all->begin(), all->end(), *path) == all->end()) all->push_back(*path);
 }
 
+void TakePaths(caffe::LayerParameter* layer, RunFiles* files) {
+  if (layer->has_data_param()) TakePath(layer->mutable_data_param()->mutable_source(), &files->data);
+  if (layer->has_image_data_param()) {
+    caffe::ImageDataParameter* const images = layer->mutable_image_data_param();
+    TakePath(images->mutable_source(), &files->lists);
+    if (!images->root_folder().empty()) images->set_root_folder(AbsolutePath(images->root_folder()));
+  }
+  if (layer->transform_param().has_mean_file()) {
+    TakePath(layer->mutable_transform_param()->mutable_mean_file(), &files->data);
+  }
+}
+
 std::string TextOf(const google::protobuf::Message& message) {
   std::string text;
   google::protobuf::TextFormat::PrintToString(message, &text);
@@ -40,10 +52,7 @@ StatusOr<RunFiles> ReadRunFiles(const RoutingTableConfig& table, const std::stri
   HP_ASSIGN_OR_RETURN(files.solver, ReadSolver(solver_path));
   HP_ASSIGN_OR_RETURN(files.net, NetOfSolver(files.solver));
   for (caffe::LayerParameter& layer : *files.net.mutable_layer()) {
-    if (layer.has_data_param()) TakePath(layer.mutable_data_param()->mutable_source(), &files.data);
-    if (layer.transform_param().has_mean_file()) {
-      TakePath(layer.mutable_transform_param()->mutable_mean_file(), &files.data);
-    }
+    TakePaths(&layer, &files);
   }
   files.solver.clear_net_param();
   // Absolute: a relative one would be looked for in the node's working directory first.

@@ -16,7 +16,9 @@ struct RunFiles {
   caffe::SolverParameter solver;  ///< its net is the folder's, its snapshot_prefix absolute
   caffe::NetParameter net;        ///< its sources and mean files are absolute
   std::vector<std::string> data;  ///< databases and mean files, each once
-  std::string comment;            ///< on top of the table
+  /// Lists of files that layers read, each once. What they name is not looked at: neither is copied to other hosts.
+  std::vector<std::string> lists;
+  std::string comment;  ///< on top of the table
 };
 
 /// Reads solver and net. Relative paths in the net are taken from the working directory, as in Caffe. A relative

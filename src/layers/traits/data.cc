@@ -6,17 +6,23 @@
 namespace hp {
 namespace {
 
-/// Caffe moved four fields from data_param to transform_param in 2014. Both places are read, but not at once.
-Status CheckMovedFields(const caffe::LayerParameter& param) {
-  const caffe::DataParameter& data = param.data_param();
+/// Caffe moved four fields from data_param and image_data_param to transform_param in 2014. Both places are read, but
+/// not at once. @param old where they were. @param name of that field.
+template <typename OldParam>
+Status CheckMovedFields(const caffe::LayerParameter& param, const OldParam& old, const char* name) {
   const caffe::TransformationParameter& transform = param.transform_param();
-  const char* twice = data.has_scale() && transform.has_scale()           ? "scale"
-                      : data.has_mean_file() && transform.has_mean_file() ? "mean_file"
-                      : data.has_crop_size() && transform.has_crop_size() ? "crop_size"
-                      : data.has_mirror() && transform.has_mirror()       ? "mirror"
-                                                                          : nullptr;
-  if (twice == nullptr) return OkStatus();
-  return LayerError(param, "both data_param and transform_param have %s; give it in transform_param only", twice);
+  const char* twice = old.has_scale() && transform.has_scale()           ? "scale"
+                      : old.has_mean_file() && transform.has_mean_file() ? "mean_file"
+                      : old.has_crop_size() && transform.has_crop_size() ? "crop_size"
+                      : old.has_mirror() && transform.has_mirror()       ? "mirror"
+                                                                         : nullptr;
+  if (twice != nullptr) {
+    return LayerError(param, "both %s and transform_param have %s; give it in transform_param only", name, twice);
+  }
+  if ((transform.has_mean_file() || old.has_mean_file()) && transform.mean_value_size() > 0) {
+    return LayerError(param, "has both mean_file and mean_value; give one");
+  }
+  return OkStatus();
 }
 
 /// `prefetch` needs no check: it is how many batches Caffe's reader holds ahead, and ours measures its own need.
@@ -24,31 +30,40 @@ Status CheckData(const caffe::LayerParameter& param) {
   const caffe::DataParameter& data = param.data_param();
   if (data.source().empty()) return LayerError(param, "data_param has no source");
   HP_RETURN_IF_ERROR(CheckDim(param, "data_param { batch_size", data.batch_size()));
-  return CheckMovedFields(param);
-}
-
-Status CheckTransform(const caffe::LayerParameter& param) {
+  HP_RETURN_IF_ERROR(CheckMovedFields(param, data, "data_param"));
   const caffe::TransformationParameter& transform = param.transform_param();
-  const caffe::DataParameter& data = param.data_param();
-  if ((transform.has_mean_file() || data.has_mean_file()) && transform.mean_value_size() > 0) {
-    return LayerError(param, "has both mean_file and mean_value; give one");
-  }
   if ((transform.force_color() || data.force_encoded_color()) && transform.force_gray()) {
     return LayerError(param, "has both force_color and force_gray; give one");
   }
   return OkStatus();
 }
 
-Status CheckDataLayer(const caffe::LayerParameter& param) {
-  HP_RETURN_IF_ERROR(CheckData(param));
-  return CheckTransform(param);
+Status CheckImageData(const caffe::LayerParameter& param) {
+  const caffe::ImageDataParameter& data = param.image_data_param();
+  if (data.source().empty()) return LayerError(param, "image_data_param has no source");
+  HP_RETURN_IF_ERROR(CheckDim(param, "image_data_param { batch_size", data.batch_size()));
+  if ((data.new_height() > 0) != (data.new_width() > 0)) {
+    return LayerError(param, "new_height %u and new_width %u: expected both or neither", data.new_height(),
+                      data.new_width());
+  }
+  HP_RETURN_IF_ERROR(CheckSize(param, "image", {1, 3, data.new_height(), data.new_width()}));
+  const caffe::TransformationParameter& transform = param.transform_param();
+  if (transform.has_force_color() || transform.has_force_gray()) {
+    return LayerError(param, "force_color and force_gray are of a Data layer; give image_data_param { is_color }");
+  }
+  return CheckMovedFields(param, data, "image_data_param");
+}
+
+int64_t CropSize(const caffe::LayerParameter& param) {
+  if (param.transform_param().has_crop_size()) return param.transform_param().crop_size();
+  return param.has_image_data_param() ? param.image_data_param().crop_size() : param.data_param().crop_size();
 }
 
 StatusOr<std::vector<Shape>> DataShapes(const caffe::LayerParameter& param, const std::vector<Shape>& in) {
   if (in.size() != 1 || in[0].rank() != 4)
     return LayerError(param, "cannot infer shapes without the shape [rows, channels, height, width] of its records");
   const caffe::TransformationParameter& transform = param.transform_param();
-  const int64_t crop = transform.has_crop_size() ? transform.crop_size() : param.data_param().crop_size();
+  const int64_t crop = CropSize(param);
   const int64_t means = transform.mean_value_size();
   Shape images = in[0];
   if (crop > 0 && (images[2] < crop || images[3] < crop)) {
@@ -66,6 +81,7 @@ StatusOr<std::vector<Shape>> DataShapes(const caffe::LayerParameter& param, cons
 }
 
 int64_t DataBatchSize(const caffe::LayerParameter& param) { return param.data_param().batch_size(); }
+int64_t ImageDataBatchSize(const caffe::LayerParameter& param) { return param.image_data_param().batch_size(); }
 
 }  // namespace
 
@@ -75,9 +91,20 @@ LayerType DataType() {
           .bottoms = {0, 0},
           .tops = {1, 2},
           .source = SourceKind::kDataset,
-          .check = CheckDataLayer,
+          .check = CheckData,
           .output_shapes = DataShapes,
           .batch_size = DataBatchSize};
+}
+
+LayerType ImageDataType() {
+  return {.name = "ImageData",
+          .fields = {"image_data_param", "transform_param"},
+          .bottoms = {0, 0},
+          .tops = {1, 2},
+          .source = SourceKind::kDataset,
+          .check = CheckImageData,
+          .output_shapes = DataShapes,
+          .batch_size = ImageDataBatchSize};
 }
 
 }  // namespace hp

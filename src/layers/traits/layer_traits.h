@@ -53,7 +53,7 @@ struct ClassSplit {
 /// Where a layer's tops come from.
 enum class SourceKind {
   kNone,     ///< from its bottoms: an op computes them
-  kDataset,  ///< from a database (Data): top 0 the images, top 1 their labels, which are sent ahead
+  kDataset,  ///< from records (Data, ImageData): top 0 the images, top 1 their labels, which are sent ahead
   kInput,    ///< from the program that runs the net (Input)
 };
 
@@ -80,7 +80,7 @@ class LayerTraits {
 
   /// Shapes of the tops for bottoms of the given shapes (axis 0 = rows); depends on the parameter and these only.
   /// @param in one for each bottom, labels included, of the whole layer (all shards). kDataset: one, [rows, channels,
-  /// height, width] of the records in the database. kInput: none.
+  /// height, width] of the records. kInput: none.
   /// @return one for each top, in bounds (Shape::InBounds), and so are those of Params. kInvalidArgument: the shapes do
   /// not fit, or are too large; names the layer, what it got and what would fit.
   StatusOr<std::vector<Shape>> OutputShapes(const std::vector<Shape>& in) const;

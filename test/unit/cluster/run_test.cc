@@ -108,6 +108,18 @@ TEST_F(RunTest, FilesThatDoNotDependOnTheWorkingFolder) {
   EXPECT_EQ(net->SerializeAsString(), files->net.SerializeAsString());
 }
 
+TEST_F(RunTest, ListsOfImages) {
+  Write("solver.prototxt", R"(net_param { layer { name: "data" type: "ImageData" top: "data" top: "label"
+        image_data_param { source: "lists/train.txt" root_folder: "images/" } } })");
+  const StatusOr<RunFiles> files = ReadRunFiles({}, Path("solver.prototxt"), Path("run"));
+  ASSERT_TRUE(files.ok()) << files.status();
+  const caffe::ImageDataParameter& images = files->net.layer(0).image_data_param();
+  EXPECT_EQ(images.source(), fs::absolute("lists/train.txt").string());
+  EXPECT_EQ(images.root_folder(), fs::absolute("images/").string()) << "names follow it as it is";
+  EXPECT_EQ(files->lists, (std::vector<std::string>{images.source()}));
+  EXPECT_TRUE(files->data.empty());
+}
+
 TEST_F(RunTest, WithoutAPrefixItIsTheSolversName) {
   for (const char* prefix : {"", "snapshot_prefix: \"some/where/\""}) {
     Write("lenet.prototxt", std::string(prefix) + " net_param { " + kNet + "}");

@@ -51,6 +51,7 @@ TEST(Registry, EverySupportedTypeCanBeMade) {
            R"(name: "x" type: "Eltwise" bottom: "a" bottom: "c" top: "b")",
            R"(name: "x" type: "Exp" bottom: "a" top: "a" exp_param { base: 2 scale: 0.5 shift: 1 })",
            R"(name: "x" type: "Flatten" bottom: "a" top: "b")",
+           R"(name: "x" type: "ImageData" top: "a" top: "l" image_data_param { source: "list" })",
            R"(name: "x" type: "InnerProduct" bottom: "a" top: "b" inner_product_param { num_output: 4 })",
            R"(name: "x" type: "Input" top: "a" input_param { shape { dim: 1 dim: 2 } })",
            R"(name: "x" type: "LRN" bottom: "a" top: "b")",
@@ -293,6 +294,27 @@ TEST(Registry, DataRefusesItsOwnFieldsByName) {
   EXPECT_THAT(CreateError(R"(name: "data" type: "Data" top: "x" data_param { batch_size: 8 })"), HasSubstr("source"));
   EXPECT_THAT(CreateError(R"(name: "data" type: "Data" top: "x" data_param { source: "db" })"),
               HasSubstr("batch_size"));
+}
+
+TEST(Registry, ImageDataRefusesItsOwnFieldsByName) {
+  const auto images = [](const std::string& more, const std::string& transform = "") {
+    return CreateError(R"(name: "data" type: "ImageData" top: "x" top: "l" image_data_param { )" + more + " } " +
+                       transform);
+  };
+  const std::string list = R"(source: "list" )";
+  EXPECT_EQ(images(list + R"(batch_size: 2 rand_skip: 3 shuffle: true new_height: 4 new_width: 5 is_color: false
+                             root_folder: "/data/")"),
+            "");
+  EXPECT_EQ(images(list + "scale: 0.5 mirror: true crop_size: 4"), "");
+  EXPECT_EQ(images(""), "layer \"data\": image_data_param has no source");
+  EXPECT_THAT(images(list + "batch_size: 0"), HasSubstr("image_data_param { batch_size: 0 }: expected 1 to"));
+  EXPECT_THAT(images(list + "new_height: 4"), HasSubstr("new_height 4 and new_width 0: expected both or neither"));
+  EXPECT_THAT(images(list + "new_height: 3000000000 new_width: 3000000000"), HasSubstr("is too large"));
+  EXPECT_THAT(images(list + "mirror: true", "transform_param { mirror: true }"),
+              HasSubstr("both image_data_param and transform_param have mirror"));
+  EXPECT_THAT(images(list + R"(mean_file: "m")", "transform_param { mean_value: 1 }"), HasSubstr("both mean_file and"));
+  EXPECT_THAT(images(list, "transform_param { force_gray: true }"), HasSubstr("give image_data_param { is_color }"));
+  EXPECT_THAT(images(list, R"(data_param { source: "db" })"), HasSubstr("data_param does not belong to a layer of"));
 }
 
 }  // namespace

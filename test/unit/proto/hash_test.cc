@@ -38,6 +38,12 @@ TEST(HashTest, NetLeavesOutWhatDiffersFromHostToHost) {
   EXPECT_EQ(hash, OfNet(layer + "data_param { source: '/b' batch_size: 4 } transform_param { mean_file: 'y' } }"));
   EXPECT_NE(hash, OfNet(layer + "data_param { source: '/a' batch_size: 5 } transform_param { mean_file: 'x' } }"));
   EXPECT_NE(hash, OfNet(layer + "data_param { source: '/a' batch_size: 4 } transform_param { mirror: true } }"));
+  const auto images = [](const std::string& fields) {
+    return OfNet("layer { name: 'd' type: 'ImageData' image_data_param { " + fields + " } }");
+  };
+  EXPECT_EQ(images("source: '/a' root_folder: '/b' mean_file: 'x'"),
+            images("source: '/c' root_folder: '/d' mean_file: 'y'"));
+  EXPECT_NE(images("new_height: 3"), images("new_height: 4"));
 }
 
 TEST(HashTest, SolverLeavesOutSeedAndPaths) {

@@ -1,0 +1,25 @@
+#include "data/record_source.h"
+
+#include "data/image_list_dataset.h"
+#include "proto/caffe.pb.h"
+
+namespace hp {
+
+StatusOr<std::unique_ptr<Dataset>> OpenDatasetOf(const caffe::LayerParameter& layer, const DatasetOptions& options) {
+  if (layer.has_image_data_param()) {
+    const caffe::ImageDataParameter& images = layer.image_data_param();
+    return ImageListDataset::Open(images.source(), images.root_folder(), options);
+  }
+  const caffe::DataParameter& data = layer.data_param();
+  const DbBackend backend = data.backend() == caffe::DataParameter::LMDB ? DbBackend::kLmdb : DbBackend::kLevelDb;
+  return Dataset::Open(data.source(), backend, options);
+}
+
+RecordOrder RecordOrderOf(const caffe::LayerParameter& layer, int64_t records, uint64_t seed, bool train) {
+  const bool list = layer.has_image_data_param();
+  const bool shuffle = list ? layer.image_data_param().shuffle() : layer.data_param().shuffle();
+  const uint32_t rand_skip = list ? layer.image_data_param().rand_skip() : layer.data_param().rand_skip();
+  return RecordOrder(records, shuffle, seed, train ? rand_skip : 0);
+}
+
+}  // namespace hp

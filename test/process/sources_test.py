@@ -1,0 +1,179 @@
+"""Layers that read no database: they train as a database of the same records does, and under every table alike. Faults
+of what they read are named with file and line."""
+
+import os
+import random
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import zlib
+
+import cluster
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import caffe_wire  # pylint: disable=wrong-import-position
+
+IMAGES = 30
+DATA = re.compile(r'layer { name: "data" .*?BACKEND } }\n'.replace("BACKEND", "backend: LEVELDB"), re.S)
+
+
+def png(rows):
+    """The bytes of an 8-bit gray PNG. `rows`: of pixels."""
+    def chunk(kind, content):
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+    header = struct.pack(">IIBBBBB", len(rows[0]), len(rows), 8, 0, 0, 0, 0)
+    pixels = zlib.compress(b"".join(b"\0" + bytes(row) for row in rows))
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+
+
+def net_with(sources):
+    """The tiny net with other layers "data": `sources` in order, one for each phase."""
+    rest = iter(sources)
+    return DATA.sub(lambda match: next(rest) + "\n", cluster.NET).replace('"none"', '"%(source)s"')
+
+
+class SourceTest(cluster.JobTest):
+
+    def setUp(self):
+        super().setUp()
+        os.mkdir(self.path("db"))  # no database: nothing here reads one by itself
+
+    def train(self, conv, fc, micro_batches=2):
+        """@return {layer: [array, ...]}, and the losses that were reported."""
+        names = self.make_table(conv=conv, fc=fc, micro_batches=micro_batches)
+        nodes = self.run_job(names)
+        text = nodes["fc0" if fc else "conv0"].text()
+        losses = [float(loss) for loss in re.findall(r"Iteration \d+.* loss = (\S+)", text)]
+        tests = [float(value) for value in re.findall(r"Test net output #\d+: \S+ = (\S+)", text)]
+        self.assertTrue(losses and tests)
+        return caffe_wire.read_caffemodel(self.path("out_iter_20.caffemodel")), losses + tests
+
+    def expect_equal_tables(self, net):
+        """2 conv nodes and an FC node train to the parameters of one process."""
+        self.make_job(iterations=20, snapshot=20, test=True, net=net)
+        model, numbers = self.train(conv=1, fc=0, micro_batches=1)
+        divided, others = self.train(conv=2, fc=1)
+        self.assertEqual(model.keys(), divided.keys())
+        for name, blobs in model.items():
+            for blob, other in zip(blobs, divided[name]):
+                self.assertLess(abs(blob - other).max(), 1e-5, name)
+        self.assertEqual(len(numbers), len(others))
+        for number, other in zip(numbers, others):
+            self.assertAlmostEqual(number, other, delta=1e-4)
+        return divided
+
+    def refused(self, *patterns, status=2):
+        process = self.start("--all")
+        self.expect_exit(process, status, *patterns)
+        self.assertEqual(len(process.errors()), 1, "one clear error")
+
+
+class ImageDataTest(SourceTest):
+    LAYER = """layer { name: "data" type: "ImageData" top: "data" top: "label" include { phase: %s }
+        transform_param { scale: 0.004 mean_value: 100 crop_size: 12 %s }
+        image_data_param { source: "none/list.txt" root_folder: "none/" batch_size: 12 shuffle: true is_color: false %s } }"""
+
+    def net(self, more="new_height: 14 new_width: 15"):
+        layers = [self.LAYER % ("TRAIN", "mirror: true", more), self.LAYER % ("TEST", "", more)]
+        return net_with(layers).replace('"none/', '"%(source)s/')
+
+    def setUp(self):
+        super().setUp()
+        draw = random.Random(3)
+        lines = []
+        for i in range(IMAGES):
+            height, width = draw.randrange(12, 20), draw.randrange(12, 20)
+            label = draw.randrange(cluster.CLASSES)
+            name = "some images/%d.png" % i
+            os.makedirs(self.path("db/some images"), exist_ok=True)
+            with open(self.path("db/" + name), "wb") as out:
+                out.write(png([[60 * label + draw.randrange(60) for _ in range(width)] for _ in range(height)]))
+            lines.append("%s %d\n" % (name, label))
+        self.lines = lines
+        self.write("db/list.txt", "".join(lines))
+
+    def test_trains_alike_under_every_table_and_as_a_database(self):
+        divided = self.expect_equal_tables(self.net())
+        status, text = cluster.run_tool("convert_imageset", "--gray", "--resize_height=14", "--resize_width=15",
+                                        self.path("db/"), self.path("db/list.txt"), self.path("db/as_lmdb"))
+        self.assertEqual(status, 0, text)
+        as_data = self.net().replace('"ImageData"', '"Data"').replace("image_data_param", "data_param")
+        as_data = re.sub(r'root_folder: \S+|is_color: false|new_\w+: \d+', "", as_data)
+        as_data = as_data.replace("list.txt\"", "as_lmdb\" backend: LMDB")
+        self.make_job(iterations=20, snapshot=20, test=True, net=as_data)
+        model, _ = self.train(conv=2, fc=1)
+        for name, blobs in divided.items():
+            for blob, other in zip(blobs, model[name]):
+                self.assertTrue((blob == other).all(), "%s: not the bits of a database" % name)
+
+    def test_programs_that_read_nets(self):
+        self.make_job(iterations=20, snapshot=20, test=True, net=self.net())
+        self.train(conv=1, fc=1)
+        status, text = cluster.run_tool("hproute", "--check", self.path("table.prototxt"), "--cache_dir=none")
+        self.assertEqual(status, 0, text)
+        planned = self.path("planned.prototxt")
+        status, text = cluster.run_tool("hproute", "--solver=" + self.path("solver.prototxt"), "--conv=2", "--fc=1",
+                                        "--hosts=127.0.0.1", "--out=" + planned, "--cache_dir=none")
+        self.assertEqual(status, 0, text)
+        status, text = cluster.run_tool("model_test", "--model=" + self.path("net.prototxt"), "--iterations=2",
+                                        "--weights=" + self.path("out_iter_20.caffemodel"), "--cache_dir=none")
+        self.assertEqual(status, 0, text)
+        self.assertRegex(text, r"accuracy = ")
+        launched = subprocess.run([cluster.program("hplaunch"), "--routing=" + self.path("table.prototxt"),
+                                   "--run_dir=" + self.path("run"), "--stage_data", "--dry_run"], check=False,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=cluster.PATIENCE_S)
+        self.assertEqual(launched.returncode, 2)
+        self.assertIn(b"not the files that a list names: have " + self.path("db/list.txt").encode(), launched.stdout)
+
+    def make_one(self, **job):
+        self.make_job(iterations=20, **job)
+        self.make_table(conv=1, fc=0, micro_batches=1)
+
+    def test_faults_of_the_list(self):
+        self.make_one(net=self.net())
+        path = self.path("db/list.txt")
+        for line, said in (("some images/3.png\n", r'"some images/3\.png": expected the name of an image and a label'),
+                           ("some images/3.png cat\n", r'"some images/3\.png cat": expected the name'),
+                           ("absent.png 1\n", r"%s: no such file" % self.path("db/absent.png"))):
+            self.write("db/list.txt", "".join(self.lines[:6] + [line] + self.lines[7:]))
+            self.refused(r'layer "data": %s:7: %s' % (path, said))
+        self.write("db/list.txt", "\n")
+        self.refused(r'layer "data": list of images %s has no lines' % path)
+        os.remove(path)
+        self.refused(r'layer "data": list of images: %s: no such file' % path)
+
+    def test_faults_of_images(self):
+        self.make_one(net=self.net())
+        path = self.path("db/list.txt")
+        with open(self.path("db/some images/6.png"), "wb") as out:
+            out.write(b"no image")
+        self.refused(r"%s:7: \S+/some images/6\.png: cannot decode the image: not a JPEG or PNG" % path)
+        with open(self.path("db/some images/6.png"), "wb") as out:
+            out.write(png([[0] * 14] * 13))
+        self.make_one(net=self.net(more="").replace("crop_size: 12", ""))
+        self.refused(r'list\.txt:\d+: \S+/some images/\d+\.png: has the shape 1 \d+ \d+, expected 1 \d+ \d+; images of '
+                     r"different sizes need new_height and new_width, or a crop_size")
+        self.make_one(net=self.net())
+        self.write("db/list.txt", "".join(line[:-2] + "9\n" for line in self.lines))
+        self.refused(r'layer "loss", batch 0, .*label 9 of row \d+ is not in 0\.\.3')
+
+    def test_lists_that_differ_between_nodes(self):
+        self.make_job(iterations=20, net=self.net())
+        names = self.make_table(conv=2, fc=1)
+        shutil.copytree(self.path("db"), self.path("other"))
+        self.write("other/list.txt", "".join(self.lines[:-1] + [self.lines[-1][:-2] + "0\n"] + self.lines[:1]))
+        self.write("other_net.prototxt", self.read("net.prototxt").decode().replace(self.path("db"), self.path("other")))
+        self.write("other_solver.prototxt",
+                   self.read("solver.prototxt").decode().replace("net.prototxt", "other_net.prototxt"))
+        self.make_table(conv=2, fc=1, name="other.prototxt", solver="other_solver.prototxt",
+                        ports=[self.ports[name] for name in names])
+        nodes = [self.start(name=name, table="other.prototxt" if name == "conv1" else "table.prototxt")
+                 for name in names]
+        self.expect_all(nodes, 2)
+        self.assertTrue(any("data" in "".join(node.errors()) for node in nodes))
+
+
+if __name__ == "__main__":
+    cluster.main()
