@@ -1,18 +1,15 @@
-// The library's calls are checked one by one, with a handle class that closes what was opened. Its locking is ours: one
-// mutex around each file's reading or writing, because Debian's build is not thread-safe.
+// The library's calls are checked one by one. Its mutex is held around each file's reading or writing.
 #include "checkpoint/hdf5_file.h"
 
 #include "base/input_file.h"
-#include "base/mutex.h"
-#include "checkpoint/hdf5_api.h"
 
+#include "hdf5/hdf5_handle.h"
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
-#include <utility>
 
 namespace hp {
 
@@ -25,25 +22,6 @@ namespace {
 constexpr int64_t kHdf5ChunkBytes = 4 << 20;
 constexpr int64_t kMostRank = 32;  // of the library
 constexpr int64_t kMostHdf5Elements = int64_t{1} << 40;
-
-Mutex* LibraryMutex() {
-  static Mutex* const mutex = new Mutex;
-  return mutex;
-}
-
-class Handle {
- public:
-  Handle(hid_t id, herr_t (*close)(hid_t)) : id_(id), close_(close) {}
-  Handle(const Handle&) = delete;
-  ~Handle() { Close(); }
-  hid_t id() const { return id_; }
-  bool ok() const { return id_ >= 0; }
-  bool Close() { return id_ < 0 || close_(std::exchange(id_, -1)) >= 0; }
-
- private:
-  hid_t id_;
-  herr_t (*const close_)(hid_t);
-};
 
 // --- Writing
 
@@ -66,24 +44,25 @@ class Writer {
   Status Dataset(hid_t group, const std::string& name, const BlobRef& blob) {
     std::vector<hsize_t> dims(blob.shape.dims().begin(), blob.shape.dims().end());
     const int rank = static_cast<int>(dims.size());
-    const Handle space(api_.create_space(rank, dims.data(), nullptr), api_.close_space);
+    const Hdf5Handle space(api_.create_space(rank, dims.data(), nullptr), api_.close_space);
     if (!space.ok()) return Error();
-    Handle set(api_.create_dataset(group, name.c_str(), api_.native_float, space.id(), 0, 0, 0), api_.close_dataset);
+    Hdf5Handle set(api_.create_dataset(group, name.c_str(), api_.native_float, space.id(), 0, 0, 0),
+                   api_.close_dataset);
     if (!set.ok()) return Error();
     HP_RETURN_IF_ERROR(blob.data != nullptr ? WriteAll(set.id(), blob.data) : WriteRows(set.id(), dims, blob));
     return set.Close() ? OkStatus() : Error();
   }
   Status Value(const char* name, hid_t type, const void* value, bool scalar) {
     const hsize_t one = 1;
-    const Handle space(api_.create_space(scalar ? 0 : 1, &one, nullptr), api_.close_space);
+    const Hdf5Handle space(api_.create_space(scalar ? 0 : 1, &one, nullptr), api_.close_space);
     if (!space.ok()) return Error();
-    Handle set(api_.create_dataset(file(), name, type, space.id(), 0, 0, 0), api_.close_dataset);
+    Hdf5Handle set(api_.create_dataset(file(), name, type, space.id(), 0, 0, 0), api_.close_dataset);
     if (!set.ok() || api_.write(set.id(), type, 0, 0, 0, value) < 0 || !set.Close()) return Error();
     return OkStatus();
   }
   Status Int(const char* name, int value) { return Value(name, api_.native_int, &value, false); }
   Status String(const char* name, const std::string& value) {
-    const Handle type(api_.copy_type(api_.c_string), api_.close_type);
+    const Hdf5Handle type(api_.copy_type(api_.c_string), api_.close_type);
     if (!type.ok() || api_.set_size(type.id(), value.size() + 1) < 0) return Error();
     return Value(name, type.id(), value.c_str(), true);
   }
@@ -108,8 +87,9 @@ class Writer {
       std::vector<hsize_t> start(dims.size(), 0), extent = dims;
       start[0] = row;
       extent[0] = some;
-      const Handle memory(api_.create_space(static_cast<int>(dims.size()), extent.data(), nullptr), api_.close_space);
-      const Handle target(api_.space_of(set), api_.close_space);
+      const Hdf5Handle memory(api_.create_space(static_cast<int>(dims.size()), extent.data(), nullptr),
+                              api_.close_space);
+      const Hdf5Handle target(api_.space_of(set), api_.close_space);
       if (!memory.ok() || !target.ok() ||
           api_.select(target.id(), H5S_SELECT_SET, start.data(), nullptr, extent.data(), nullptr) < 0 ||
           api_.write(set, api_.native_float, memory.id(), target.id(), 0, room.data()) < 0) {
@@ -121,15 +101,8 @@ class Writer {
 
   const Hdf5Api& api_;
   const std::string path_;
-  Handle file_;
+  Hdf5Handle file_;
 };
-
-StatusOr<const Hdf5Api*> Quiet() {
-  HP_ASSIGN_OR_RETURN(const Hdf5Api* api, LoadHdf5());
-  api->set_auto(0, nullptr, nullptr);  // its opinion of errors on stderr; ours is in the Status
-  errno = 0;
-  return api;
-}
 
 // --- Reading
 
@@ -159,9 +132,9 @@ class Reader {
     return names;
   }
   StatusOr<Blob> ReadDataset(hid_t group, const std::string& name) const {
-    const Handle set(api_.open_dataset(group, name.c_str(), 0), api_.close_dataset);
+    const Hdf5Handle set(api_.open_dataset(group, name.c_str(), 0), api_.close_dataset);
     if (!set.ok()) return Error("no dataset " + name);
-    const Handle space(api_.space_of(set.id()), api_.close_space);
+    const Hdf5Handle space(api_.space_of(set.id()), api_.close_space);
     const int rank = space.ok() ? api_.rank(space.id()) : -1;
     if (rank < 0 || rank > kMostRank) return Error("dataset " + name + " has no shape");
     std::vector<hsize_t> dims(rank);
@@ -188,15 +161,15 @@ class Reader {
     return blobs;
   }
   StatusOr<int> Int(const char* name) const {
-    const Handle set(api_.open_dataset(file(), name, 0), api_.close_dataset);
+    const Hdf5Handle set(api_.open_dataset(file(), name, 0), api_.close_dataset);
     int value = 0;
     if (!set.ok() || api_.read(set.id(), api_.native_int, 0, 0, 0, &value) < 0) return Error(std::string("no ") + name);
     return value;
   }
   StatusOr<std::string> String(const char* name) const {
-    const Handle set(api_.open_dataset(file(), name, 0), api_.close_dataset);
+    const Hdf5Handle set(api_.open_dataset(file(), name, 0), api_.close_dataset);
     if (!set.ok()) return Error(std::string("no ") + name);
-    const Handle type(api_.type_of(set.id()), api_.close_type);
+    const Hdf5Handle type(api_.type_of(set.id()), api_.close_type);
     std::string value(type.ok() ? api_.size_of(type.id()) : 0, '\0');
     if (value.empty() || api_.read(set.id(), type.id(), 0, 0, 0, value.data()) < 0)
       return Error(std::string("no ") + name);
@@ -206,7 +179,7 @@ class Reader {
  private:
   const Hdf5Api& api_;
   const std::string path_;
-  const Handle file_;
+  const Hdf5Handle file_;
 };
 
 Status TakeHead(const Reader& reader, caffe::SolverState* head) {
@@ -231,15 +204,15 @@ Status CheckReadable(const std::string& path) {
 }  // namespace
 
 Status WriteHdf5Model(const std::string& path, const BlobRefs& blobs) {
-  const MutexLock lock(LibraryMutex());
-  HP_ASSIGN_OR_RETURN(const Hdf5Api* api, Quiet());
+  const MutexLock lock(Hdf5Mutex());
+  HP_ASSIGN_OR_RETURN(const Hdf5Api* api, QuietHdf5());
   Writer writer(*api, path);
   if (!writer.ok()) return writer.Error();
-  const Handle data(api->create_group(writer.file(), "data", 0, 0, 0), api->close_group);
+  const Hdf5Handle data(api->create_group(writer.file(), "data", 0, 0, 0), api->close_group);
   if (!data.ok()) return writer.Error();
   for (auto blob = blobs.begin(); blob != blobs.end();) {
     const std::string& layer = blob->first.first;
-    const Handle group(api->create_group(data.id(), layer.c_str(), 0, 0, 0), api->close_group);
+    const Hdf5Handle group(api->create_group(data.id(), layer.c_str(), 0, 0, 0), api->close_group);
     if (!group.ok()) return writer.Error();
     for (; blob != blobs.end() && blob->first.first == layer; ++blob) {
       HP_RETURN_IF_ERROR(writer.Dataset(group.id(), std::to_string(blob->first.second), blob->second));
@@ -249,15 +222,15 @@ Status WriteHdf5Model(const std::string& path, const BlobRefs& blobs) {
 }
 
 Status WriteHdf5State(const std::string& path, const caffe::SolverState& head, const std::vector<BlobRef>& histories) {
-  const MutexLock lock(LibraryMutex());
-  HP_ASSIGN_OR_RETURN(const Hdf5Api* api, Quiet());
+  const MutexLock lock(Hdf5Mutex());
+  HP_ASSIGN_OR_RETURN(const Hdf5Api* api, QuietHdf5());
   Writer writer(*api, path);
   if (!writer.ok()) return writer.Error();
   HP_RETURN_IF_ERROR(writer.Int("iter", head.iter()));
   HP_RETURN_IF_ERROR(writer.String("learned_net", head.learned_net()));
   HP_RETURN_IF_ERROR(writer.Int("current_step", head.current_step()));
   if (head.has_manifest()) HP_RETURN_IF_ERROR(writer.Int("has_manifest", 1));
-  const Handle group(api->create_group(writer.file(), "history", 0, 0, 0), api->close_group);
+  const Hdf5Handle group(api->create_group(writer.file(), "history", 0, 0, 0), api->close_group);
   if (!group.ok()) return writer.Error();
   for (size_t i = 0; i < histories.size(); ++i) {
     HP_RETURN_IF_ERROR(writer.Dataset(group.id(), std::to_string(i), histories[i]));
@@ -267,17 +240,17 @@ Status WriteHdf5State(const std::string& path, const caffe::SolverState& head, c
 
 StatusOr<CaffeModel> ReadHdf5Model(const std::string& path) {
   HP_RETURN_IF_ERROR(CheckReadable(path));
-  const MutexLock lock(LibraryMutex());
-  HP_ASSIGN_OR_RETURN(const Hdf5Api* api, Quiet());
+  const MutexLock lock(Hdf5Mutex());
+  HP_ASSIGN_OR_RETURN(const Hdf5Api* api, QuietHdf5());
   const Reader reader(*api, path);
   if (!reader.ok()) return reader.Error("no HDF5 file");
-  const Handle data(api->open_group(reader.file(), "data", 0), api->close_group);
+  const Hdf5Handle data(api->open_group(reader.file(), "data", 0), api->close_group);
   if (!data.ok()) return reader.Error("no group data");
   CaffeModel model;
   model.path = path;
   HP_ASSIGN_OR_RETURN(const std::vector<std::string> layers, reader.Names(data.id()));
   for (const std::string& layer : layers) {
-    const Handle group(api->open_group(data.id(), layer.c_str(), 0), api->close_group);
+    const Hdf5Handle group(api->open_group(data.id(), layer.c_str(), 0), api->close_group);
     if (!group.ok()) return reader.Error("no group data/" + layer);
     HP_ASSIGN_OR_RETURN(std::vector<Blob> blobs, reader.Numbered(group.id()));
     for (size_t i = 0; i < blobs.size(); ++i) model.blobs[{layer, static_cast<int>(i)}] = std::move(blobs[i]);
@@ -288,18 +261,18 @@ StatusOr<CaffeModel> ReadHdf5Model(const std::string& path) {
 
 Status ReadHdf5Head(const std::string& path, caffe::SolverState* head) {
   HP_RETURN_IF_ERROR(CheckReadable(path));
-  const MutexLock lock(LibraryMutex());
-  HP_ASSIGN_OR_RETURN(const Hdf5Api* api, Quiet());
+  const MutexLock lock(Hdf5Mutex());
+  HP_ASSIGN_OR_RETURN(const Hdf5Api* api, QuietHdf5());
   return TakeHead(Reader(*api, path), head);
 }
 
 StatusOr<std::vector<Blob>> ReadHdf5State(const std::string& path, caffe::SolverState* head) {
   HP_RETURN_IF_ERROR(CheckReadable(path));
-  const MutexLock lock(LibraryMutex());
-  HP_ASSIGN_OR_RETURN(const Hdf5Api* api, Quiet());
+  const MutexLock lock(Hdf5Mutex());
+  HP_ASSIGN_OR_RETURN(const Hdf5Api* api, QuietHdf5());
   const Reader reader(*api, path);
   HP_RETURN_IF_ERROR(TakeHead(reader, head));
-  const Handle group(api->open_group(reader.file(), "history", 0), api->close_group);
+  const Hdf5Handle group(api->open_group(reader.file(), "history", 0), api->close_group);
   if (!group.ok()) return reader.Error("no group history");
   return reader.Numbered(group.id());
 }

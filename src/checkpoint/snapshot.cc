@@ -5,7 +5,6 @@
 
 #include "base/format.h"
 #include "base/pending_file.h"
-#include "checkpoint/hdf5_api.h"
 #include "checkpoint/hdf5_file.h"
 #include "checkpoint/message_file.h"
 #include "checkpoint/snapshot_steps.h"
@@ -14,6 +13,7 @@
 
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/text_format.h"
+#include "hdf5/hdf5_api.h"
 #include <unistd.h>
 
 #include <cerrno>

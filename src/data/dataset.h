@@ -89,6 +89,9 @@ class Dataset {
   uint64_t fingerprint_ = 0;
 };
 
+/// The most floats of a record: a protobuf message has 2 GiB.
+constexpr int64_t kMostDatumFloats = int64_t{1} << 28;
+
 /// A Dataset whose records are not stored as Datum messages: derive from it where other files, or none, have them.
 class DatumDataset : public Dataset {
  public:

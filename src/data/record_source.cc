@@ -1,5 +1,6 @@
 #include "data/record_source.h"
 
+#include "data/hdf5_dataset.h"
 #include "data/image_list_dataset.h"
 #include "proto/caffe.pb.h"
 
@@ -10,16 +11,23 @@ StatusOr<std::unique_ptr<Dataset>> OpenDatasetOf(const caffe::LayerParameter& la
     const caffe::ImageDataParameter& images = layer.image_data_param();
     return ImageListDataset::Open(images.source(), images.root_folder(), options);
   }
+  if (layer.has_hdf5_data_param()) {
+    const Hdf5Names names{layer.top_size() > 0 ? layer.top(0) : "", layer.top_size() > 1 ? layer.top(1) : ""};
+    return Hdf5Dataset::Open(layer.hdf5_data_param().source(), names, options);
+  }
   const caffe::DataParameter& data = layer.data_param();
   const DbBackend backend = data.backend() == caffe::DataParameter::LMDB ? DbBackend::kLmdb : DbBackend::kLevelDb;
   return Dataset::Open(data.source(), backend, options);
 }
 
 RecordOrder RecordOrderOf(const caffe::LayerParameter& layer, int64_t records, uint64_t seed, bool train) {
-  const bool list = layer.has_image_data_param();
-  const bool shuffle = list ? layer.image_data_param().shuffle() : layer.data_param().shuffle();
-  const uint32_t rand_skip = list ? layer.image_data_param().rand_skip() : layer.data_param().rand_skip();
-  return RecordOrder(records, shuffle, seed, train ? rand_skip : 0);
+  const auto order = [&](bool shuffle, uint32_t rand_skip) {
+    return RecordOrder(records, shuffle, seed, train ? rand_skip : 0);
+  };
+  const caffe::ImageDataParameter& images = layer.image_data_param();
+  if (layer.has_image_data_param()) return order(images.shuffle(), images.rand_skip());
+  if (layer.has_hdf5_data_param()) return order(layer.hdf5_data_param().shuffle(), 0);
+  return order(layer.data_param().shuffle(), layer.data_param().rand_skip());
 }
 
 }  // namespace hp

@@ -16,8 +16,8 @@ namespace hp {
 // From a layer of the net that reads records to these and their order. Which kind of source it is follows from the
 // typed parameter that it has. Any thread.
 
-/// Opens the database of a Data layer, or the list of an ImageData layer.
-/// @return errors as Dataset::Open, ImageListDataset::Open.
+/// Opens the database of a Data layer, or the list of an ImageData or HDF5Data layer.
+/// @return errors as Dataset::Open, ImageListDataset::Open, Hdf5Dataset::Open.
 StatusOr<std::unique_ptr<Dataset>> OpenDatasetOf(const caffe::LayerParameter& layer, const DatasetOptions& options);
 
 /// The order in which the layer visits its records: its `shuffle` and, in training, `rand_skip`.

@@ -33,6 +33,7 @@ uint64_t NetHash(const caffe::NetParameter& net) {
       layer.mutable_image_data_param()->clear_root_folder();
       layer.mutable_image_data_param()->clear_mean_file();
     }
+    if (layer.has_hdf5_data_param()) layer.mutable_hdf5_data_param()->clear_source();
     if (layer.has_transform_param()) layer.mutable_transform_param()->clear_mean_file();
   }
   return HashMessage(bare);

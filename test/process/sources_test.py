@@ -175,5 +175,77 @@ class ImageDataTest(SourceTest):
         self.assertTrue(any("data" in "".join(node.errors()) for node in nodes))
 
 
+class Hdf5DataTest(SourceTest):
+    LAYER = """layer { name: "data" type: "HDF5Data" top: "data" top: "label" include { phase: %s }
+        hdf5_data_param { source: "none/list.txt" batch_size: 12 shuffle: true } }"""
+
+    def net(self):
+        return net_with([self.LAYER % "TRAIN", self.LAYER % "TEST"]).replace('"none/', '"%(source)s/')
+
+    def write_rows(self, name, values, labels, shape=(1, cluster.SIDE, cluster.SIDE), label_type="int"):
+        """An HDF5 file of rows."""
+        dims = ",".join(str(dim) for dim in (len(values), *shape))
+        content = b"".join(struct.pack("%dd" % len(row), *row) for row in values)
+        content += struct.pack("%dd" % len(labels), *labels)
+        done = subprocess.run([cluster.program("write_hdf5"), self.path(name), "data", "float", dims, "label", label_type,
+                               str(len(labels))], input=content, check=False, stderr=subprocess.PIPE)
+        if done.returncode == 2:
+            self.skipTest("SKIPPED: " + done.stderr.decode())
+        self.assertEqual(done.returncode, 0)
+
+    def setUp(self):
+        super().setUp()
+        draw = random.Random(4)
+        self.labels = [draw.randrange(cluster.CLASSES) for _ in range(IMAGES)]
+        self.pixels = [[60 * label + draw.randrange(60) for _ in range(cluster.SIDE ** 2)] for label in self.labels]
+        rows = [[pixel * 0.0078125 for pixel in image] for image in self.pixels]  # exact in float32
+        self.write_rows("db/a.h5", rows[:13], self.labels[:13])
+        self.write_rows("db/b.h5", rows[13:], self.labels[13:], label_type="float")
+        self.write("db/list.txt", "%s\n%s\n" % (self.path("db/a.h5"), self.path("db/b.h5")))
+
+    def test_trains_alike_under_every_table_and_as_a_database(self):
+        divided = self.expect_equal_tables(self.net())
+        with open(self.path("images"), "wb") as out:
+            out.write(struct.pack(">IIII", 2051, IMAGES, cluster.SIDE, cluster.SIDE) + b"".join(map(bytes, self.pixels)))
+        with open(self.path("labels"), "wb") as out:
+            out.write(struct.pack(">II", 2049, IMAGES) + bytes(self.labels))
+        status, text = cluster.run_tool("convert_mnist_data", "--backend=lmdb", self.path("images"), self.path("labels"),
+                                        self.path("db/lmdb"))
+        self.assertEqual(status, 0, text)
+        as_data = self.net().replace('"HDF5Data"', '"Data" transform_param { scale: 0.0078125 }')
+        as_data = as_data.replace("hdf5_data_param", "data_param").replace('list.txt"', 'lmdb" backend: LMDB')
+        self.make_job(iterations=20, snapshot=20, test=True, net=as_data)
+        model, _ = self.train(conv=2, fc=1)
+        for name, blobs in divided.items():
+            for blob, other in zip(blobs, model[name]):
+                self.assertTrue((blob == other).all(), "%s: not the bits of a database" % name)
+
+    def test_programs_that_read_nets(self):
+        self.make_job(iterations=20, snapshot=20, test=True, net=self.net())
+        self.train(conv=1, fc=1)
+        status, text = cluster.run_tool("hproute", "--check", self.path("table.prototxt"), "--cache_dir=none")
+        self.assertEqual(status, 0, text)
+        status, text = cluster.run_tool("model_test", "--model=" + self.path("net.prototxt"), "--iterations=2",
+                                        "--weights=" + self.path("out_iter_20.caffemodel"), "--cache_dir=none")
+        self.assertEqual(status, 0, text)
+        self.assertRegex(text, r"accuracy = ")
+
+    def test_faults(self):
+        self.make_job(iterations=20, net=self.net())
+        self.make_table(conv=1, fc=0, micro_batches=1)
+        where = r'layer "data": %s:2: %s: ' % (self.path("db/list.txt"), self.path("db/b.h5"))
+        self.write_rows("db/b.h5", [[0.5] * cluster.SIDE ** 2] * 2, [1, 0.5], label_type="double")
+        self.refused(where + r'dataset "label" has 0\.5 in row 1; expected integers: labels are classes')
+        self.write_rows("db/b.h5", [[1, 2, 3]] * 2, [1, 2], shape=(3,))
+        self.refused(where + r'dataset "data" has rows of \[3 1 1\]; expected \[1 12 12\], as in .*/a\.h5')
+        os.truncate(self.path("db/b.h5"), 700)
+        self.refused(where + r"no HDF5 file, or a truncated one")
+        os.remove(self.path("db/b.h5"))
+        self.refused(where + r"no such file")
+        self.write_rows("db/b.h5", [[0.5] * cluster.SIDE ** 2] * 2, [1, 2])
+        self.write("net.prototxt", self.read("net.prototxt").decode().replace('top: "label"', 'top: "label" top: "other"'))
+        self.refused(r'layer "data": .*several labels \(label, other\) are not supported')
+
+
 if __name__ == "__main__":
     cluster.main()

@@ -31,6 +31,7 @@ void TakePaths(caffe::LayerParameter* layer, RunFiles* files) {
     TakePath(images->mutable_source(), &files->lists);
     if (!images->root_folder().empty()) images->set_root_folder(AbsolutePath(images->root_folder()));
   }
+  if (layer->has_hdf5_data_param()) TakePath(layer->mutable_hdf5_data_param()->mutable_source(), &files->lists);
   if (layer->transform_param().has_mean_file()) {
     TakePath(layer->mutable_transform_param()->mutable_mean_file(), &files->data);
   }

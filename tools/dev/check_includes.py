@@ -30,9 +30,11 @@ ROOMS = {
     # What runs where and what crosses, without an op: the scheduler's plan reads it, and the net is built from it.
     "src/net/plan": ["proto", "layers/traits"],
     "src/net": ["proto", "tensor", "backend", "layers", "layers/traits", "net/plan"],
-    "src/data": ["proto", "tensor"],
+    # The library of HDF5 files, for the two below.
+    "src/hdf5": [],
+    "src/data": ["proto", "tensor", "hdf5"],
     # Formats alone: what reads and writes them links no engine.
-    "src/checkpoint": ["proto", "tensor"],
+    "src/checkpoint": ["proto", "tensor", "hdf5"],
     # Bytes only; GPU memory reaches it as a span.
     "transport": [],
     # How nodes find each other over TCP: what tcp and verbs share, and all that transports know of each other.
@@ -98,6 +100,7 @@ LIBRARIES = [
     (r"leveldb/|lmdb\.h", r"src/data/", "the databases belong in src/data"),
     (r"(jpeglib|turbojpeg|png)\.h", r"src/data/", "libjpeg and libpng belong in src/data"),
     (r"hiredis/", r"src/rendezvous/redis_store", "hiredis belongs in src/rendezvous/redis_store"),
+    (r"hdf5\.h", r"src/hdf5/", "libhdf5 belongs in src/hdf5"),
     (r"opencv2/", r"src/data/", "OpenCV belongs in src/data"),
     (r"boost/asio", r"transport/(connect|tcp|verbs)/|tools/cluster/event_loop",
      "Boost.Asio belongs in transport/connect, tcp and verbs, and in tools/cluster/event_loop"),

@@ -20,6 +20,7 @@ LayerType EltwiseType();
 LayerType EluType();
 LayerType ExpType();
 LayerType FlattenType();
+LayerType Hdf5DataType();
 LayerType ImageDataType();
 LayerType InnerProductType();
 LayerType InputType();

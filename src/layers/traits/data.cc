@@ -1,6 +1,7 @@
 #include "layers/traits/built_in_types.h"
 #include "layers/traits/common_checks.h"
 #include "layers/traits/errors.h"
+#include "layers/traits/source_shapes.h"
 #include "proto/caffe.pb.h"
 
 namespace hp {
@@ -59,13 +60,19 @@ int64_t CropSize(const caffe::LayerParameter& param) {
   return param.has_image_data_param() ? param.image_data_param().crop_size() : param.data_param().crop_size();
 }
 
+Status CheckHdf5Data(const caffe::LayerParameter& param) {
+  const caffe::HDF5DataParameter& data = param.hdf5_data_param();
+  if (data.source().empty()) return LayerError(param, "hdf5_data_param has no source");
+  HP_RETURN_IF_ERROR(CheckDim(param, "hdf5_data_param { batch_size", data.batch_size()));
+  return CheckLabelTops(param);
+}
+
 StatusOr<std::vector<Shape>> DataShapes(const caffe::LayerParameter& param, const std::vector<Shape>& in) {
-  if (in.size() != 1 || in[0].rank() != 4)
-    return LayerError(param, "cannot infer shapes without the shape [rows, channels, height, width] of its records");
+  HP_ASSIGN_OR_RETURN(std::vector<Shape> out, RecordShapes(param, in));
   const caffe::TransformationParameter& transform = param.transform_param();
   const int64_t crop = CropSize(param);
   const int64_t means = transform.mean_value_size();
-  Shape images = in[0];
+  Shape& images = out[0];
   if (crop > 0 && (images[2] < crop || images[3] < crop)) {
     return LayerError(param, "crop_size %lld does not fit records of %lld x %lld pixels", static_cast<long long>(crop),
                       static_cast<long long>(images[2]), static_cast<long long>(images[3]));
@@ -75,12 +82,11 @@ StatusOr<std::vector<Shape>> DataShapes(const caffe::LayerParameter& param, cons
                       static_cast<long long>(means), static_cast<long long>(images[1]));
   }
   if (crop > 0) images = images.With(2, crop).With(3, crop);
-  std::vector<Shape> out = {images};
-  if (param.top_size() > 1) out.push_back({images[0]});
   return out;
 }
 
 int64_t DataBatchSize(const caffe::LayerParameter& param) { return param.data_param().batch_size(); }
+int64_t Hdf5DataBatchSize(const caffe::LayerParameter& param) { return param.hdf5_data_param().batch_size(); }
 int64_t ImageDataBatchSize(const caffe::LayerParameter& param) { return param.image_data_param().batch_size(); }
 
 }  // namespace
@@ -94,6 +100,17 @@ LayerType DataType() {
           .check = CheckData,
           .output_shapes = DataShapes,
           .batch_size = DataBatchSize};
+}
+
+LayerType Hdf5DataType() {
+  return {.name = "HDF5Data",
+          .fields = {"hdf5_data_param"},
+          .bottoms = {0, 0},
+          .tops = {1, kAnyNumber},
+          .source = SourceKind::kDataset,
+          .check = CheckHdf5Data,
+          .output_shapes = RecordShapes,
+          .batch_size = Hdf5DataBatchSize};
 }
 
 LayerType ImageDataType() {

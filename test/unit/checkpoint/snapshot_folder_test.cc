@@ -1,11 +1,11 @@
 #include "checkpoint/snapshot_folder.h"
 
-#include "checkpoint/hdf5_api.h"
 #include "checkpoint/snapshot.h"
 #include "checkpoint/snapshot_lines.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "hdf5/hdf5_api.h"
 #include <sys/inotify.h>
 #include <unistd.h>
 

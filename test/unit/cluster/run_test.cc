@@ -120,6 +120,15 @@ TEST_F(RunTest, ListsOfImages) {
   EXPECT_TRUE(files->data.empty());
 }
 
+TEST_F(RunTest, ListsOfHdf5Files) {
+  Write("solver.prototxt", R"(net_param { layer { name: "data" type: "HDF5Data" top: "data" top: "label"
+        hdf5_data_param { source: "lists/train.txt" batch_size: 2 } } })");
+  const StatusOr<RunFiles> files = ReadRunFiles({}, Path("solver.prototxt"), Path("run"));
+  ASSERT_TRUE(files.ok()) << files.status();
+  EXPECT_EQ(files->net.layer(0).hdf5_data_param().source(), fs::absolute("lists/train.txt").string());
+  EXPECT_EQ(files->lists, (std::vector<std::string>{fs::absolute("lists/train.txt").string()}));
+}
+
 TEST_F(RunTest, WithoutAPrefixItIsTheSolversName) {
   for (const char* prefix : {"", "snapshot_prefix: \"some/where/\""}) {
     Write("lenet.prototxt", std::string(prefix) + " net_param { " + kNet + "}");

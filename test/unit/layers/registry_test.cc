@@ -15,7 +15,7 @@ using testing::StartsWith;
 TEST(Registry, KnownCaffeTypesThatAreNotSupportedAreNamed) {
   EXPECT_EQ(CreateError(R"(name: "mvn" type: "MVN" bottom: "a" top: "b")"),
             "layer \"mvn\": type MVN is a Caffe layer that hpnode does not support yet");
-  for (const char* type : {"Deconvolution", "PReLU", "LSTM", "HDF5Data", "EuclideanLoss", "WindowData"}) {
+  for (const char* type : {"Deconvolution", "PReLU", "LSTM", "MemoryData", "EuclideanLoss", "WindowData"}) {
     EXPECT_THAT(CreateError(std::string("name: \"x\" type: \"") + type + "\""),
                 HasSubstr("is a Caffe layer that hpnode does not support yet"));
   }
@@ -51,6 +51,7 @@ TEST(Registry, EverySupportedTypeCanBeMade) {
            R"(name: "x" type: "Eltwise" bottom: "a" bottom: "c" top: "b")",
            R"(name: "x" type: "Exp" bottom: "a" top: "a" exp_param { base: 2 scale: 0.5 shift: 1 })",
            R"(name: "x" type: "Flatten" bottom: "a" top: "b")",
+           R"(name: "x" type: "HDF5Data" top: "a" top: "l" hdf5_data_param { source: "list" batch_size: 4 })",
            R"(name: "x" type: "ImageData" top: "a" top: "l" image_data_param { source: "list" })",
            R"(name: "x" type: "InnerProduct" bottom: "a" top: "b" inner_product_param { num_output: 4 })",
            R"(name: "x" type: "Input" top: "a" input_param { shape { dim: 1 dim: 2 } })",
@@ -315,6 +316,23 @@ TEST(Registry, ImageDataRefusesItsOwnFieldsByName) {
   EXPECT_THAT(images(list + R"(mean_file: "m")", "transform_param { mean_value: 1 }"), HasSubstr("both mean_file and"));
   EXPECT_THAT(images(list, "transform_param { force_gray: true }"), HasSubstr("give image_data_param { is_color }"));
   EXPECT_THAT(images(list, R"(data_param { source: "db" })"), HasSubstr("data_param does not belong to a layer of"));
+}
+
+TEST(Registry, Hdf5DataRefusesItsOwnFieldsByName) {
+  const auto rows = [](const std::string& tops, const std::string& param, const std::string& more = "") {
+    return CreateError("name: \"data\" type: \"HDF5Data\" top: \"x\" " + tops + "hdf5_data_param { " + param + " } " +
+                       more);
+  };
+  const std::string good = R"(source: "list" batch_size: 8 shuffle: true)";
+  EXPECT_EQ(rows("", good), "");
+  EXPECT_EQ(rows("", "batch_size: 8"), "layer \"data\": hdf5_data_param has no source");
+  EXPECT_THAT(rows("", R"(source: "list")"), HasSubstr("hdf5_data_param { batch_size: 0 }: expected 1 to"));
+  EXPECT_EQ(
+      rows(R"(top: "l" top: "m" )", good),
+      "layer \"data\": has 3 tops; expected values (\"x\") and at most one label for each row: several labels (l, m) "
+      "are not supported");
+  EXPECT_THAT(rows("", good, "transform_param { scale: 2 }"),
+              HasSubstr("transform_param does not belong to a layer of"));
 }
 
 }  // namespace

@@ -43,6 +43,8 @@ TEST(HashTest, NetLeavesOutWhatDiffersFromHostToHost) {
   };
   EXPECT_EQ(images("source: '/a' root_folder: '/b' mean_file: 'x'"),
             images("source: '/c' root_folder: '/d' mean_file: 'y'"));
+  const std::string rows = "layer { name: 'd' type: 'HDF5Data' hdf5_data_param { batch_size: 2 source: ";
+  EXPECT_EQ(OfNet(rows + "'/a' } }"), OfNet(rows + "'/b' } }"));
   EXPECT_NE(images("new_height: 3"), images("new_height: 4"));
 }
 

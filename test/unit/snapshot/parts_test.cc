@@ -1,6 +1,5 @@
 // Snapshots that all nodes write into one folder: complete or absent, whatever fails, and the same as those that one
 // node writes.
-#include "checkpoint/hdf5_api.h"
 #include "checkpoint/snapshot_folder.h"
 #include "checkpoint/snapshot_parts.h"
 #include "snapshot/snapshotter.h"
@@ -10,6 +9,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "hdf5/hdf5_api.h"
 
 #include <atomic>
 #include <filesystem>

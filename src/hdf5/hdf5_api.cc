@@ -1,4 +1,4 @@
-#include "checkpoint/hdf5_api.h"
+#include "hdf5/hdf5_api.h"
 
 #ifdef HP_WITH_HDF5
 #include <dlfcn.h>
@@ -45,6 +45,7 @@ StatusOr<Hdf5Api> Load() {
   if (library == nullptr) return FailedPrecondition("HDF5 files need a library that is missing here: %s", dlerror());
   Hdf5Api api;
   if (!FindFunctions(library, &api) || api.open() < 0 || !FindType(library, "H5T_NATIVE_FLOAT_g", &api.native_float) ||
+      !FindType(library, "H5T_NATIVE_DOUBLE_g", &api.native_double) ||
       !FindType(library, "H5T_NATIVE_INT_g", &api.native_int) || !FindType(library, "H5T_C_S1_g", &api.c_string)) {
     return FailedPrecondition("HDF5 files need another version of %s", HP_HDF5_SONAME);
   }

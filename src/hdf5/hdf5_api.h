@@ -14,7 +14,7 @@ namespace hp {
 
 /// The functions of libhdf5 that we call, found in the library when a file of it is first read or written: most jobs
 /// have none, and the library brings thirty others with it, which programs need not load nor bundles carry. Not
-/// thread-safe, as the library: Hdf5Lock.
+/// thread-safe, as the library: Hdf5Mutex (hdf5_handle.h).
 struct Hdf5Api {
   decltype(&::H5open) open = nullptr;
   decltype(&::H5Eset_auto2) set_auto = nullptr;
@@ -42,7 +42,7 @@ struct Hdf5Api {
   decltype(&::H5Tclose) close_type = nullptr;
   decltype(&::H5Tset_size) set_size = nullptr;
   decltype(&::H5Tget_size) size_of = nullptr;
-  hid_t native_float = -1, native_int = -1, c_string = -1;  ///< types
+  hid_t native_float = -1, native_double = -1, native_int = -1, c_string = -1;  ///< types
 };
 
 /// @return the library's functions, for the whole life of the process; kFailedPrecondition: this host does not have the

@@ -1,0 +1,245 @@
+// The library is asked for one row at a time, by a hyperslab: files may be larger than memory, and a shuffled order
+// visits all of them. Some files stay open, those that were used last.
+#include "data/hdf5_dataset.h"
+
+#include "base/format.h"
+#include "base/input_file.h"
+#include "proto/caffe.pb.h"
+
+#include "hdf5/hdf5_handle.h"
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace hp {
+
+#ifdef HP_WITH_HDF5
+
+namespace {
+
+constexpr size_t kMostOpenFiles = 16;
+constexpr int64_t kLabelsAtATime = 1 << 16;
+constexpr std::string_view kBlanksOfHdf5List = " \t\r";
+
+bool IsLabel(double value) { return std::trunc(value) == value && std::abs(value) <= INT32_MAX; }
+
+}  // namespace
+
+/// A dataset of an open file, or none. Under Hdf5Mutex, as all here.
+class Hdf5Dataset::Rows {
+ public:
+  Rows(const Hdf5Api& api, hid_t file, const std::string& name)
+      : api_(api), set_(file < 0 || name.empty() ? -1 : api.open_dataset(file, name.c_str(), 0), api.close_dataset) {
+    const Hdf5Handle space(set_.ok() ? api.space_of(set_.id()) : -1, api.close_space);
+    const int rank = space.ok() ? api.rank(space.id()) : 0;
+    dims_.resize(static_cast<size_t>(std::max(rank, 0)));
+    if (!dims_.empty()) api.dims(space.id(), dims_.data(), nullptr);
+  }
+
+  bool ok() const { return set_.ok(); }
+  const std::vector<hsize_t>& dims() const { return dims_; }  ///< [rows, ...]; empty: a scalar
+  /// Reads rows [first, first + count) as values of `type`. @return false: the library cannot.
+  bool Read(int64_t first, int64_t count, hid_t type, void* out) const {
+    std::vector<hsize_t> start(dims_.size(), 0), extent = dims_;
+    start[0] = static_cast<hsize_t>(first);
+    extent[0] = static_cast<hsize_t>(count);
+    const Hdf5Handle memory(api_.create_space(static_cast<int>(extent.size()), extent.data(), nullptr),
+                            api_.close_space);
+    const Hdf5Handle source(api_.space_of(set_.id()), api_.close_space);
+    return memory.ok() && source.ok() &&
+           api_.select(source.id(), H5S_SELECT_SET, start.data(), nullptr, extent.data(), nullptr) >= 0 &&
+           api_.read(set_.id(), type, memory.id(), source.id(), 0, out) >= 0;
+  }
+  std::string ShapeText() const {
+    std::string text;
+    for (const hsize_t dim : dims_) text += Format("%s%llu", text.empty() ? "" : " ", (unsigned long long)dim);
+    return text;
+  }
+
+ private:
+  const Hdf5Api& api_;
+  const Hdf5Handle set_;
+  std::vector<hsize_t> dims_;
+};
+
+class Hdf5Dataset::OpenFile {
+ public:
+  OpenFile(const Hdf5Api& api, size_t number, const std::string& path, const Hdf5Names& names)
+      : api(api),
+        number(number),
+        file(api.open_file(path.c_str(), 0x0000u, 0), api.close_file),  // H5F_ACC_RDONLY
+        data(api, file.id(), names.data),
+        labels(api, file.id(), names.label) {}
+
+  const Hdf5Api& api;
+  const size_t number;  // in the list
+  const Hdf5Handle file;
+  const Rows data, labels;
+};
+
+StatusOr<std::unique_ptr<Dataset>> Hdf5Dataset::Open(const std::string& list, const Hdf5Names& names,
+                                                     const DatasetOptions& options) {
+  return Opened(OpenAll(list, names), options);
+}
+
+Hdf5Dataset::Hdf5Dataset(const std::string& list, const Hdf5Names& names) : DatumDataset(list), names_(names) {}
+
+Hdf5Dataset::~Hdf5Dataset() {
+  const MutexLock lock(Hdf5Mutex());
+  open_.clear();
+}
+
+StatusOr<std::unique_ptr<Dataset>> Hdf5Dataset::OpenAll(const std::string& list, const Hdf5Names& names) {
+  HP_RETURN_IF_ERROR(CheckHdf5());
+  const StatusOr<std::string> read = ReadInputFile(list);
+  if (!read.ok()) return read.status().Prepend("list of HDF5 files");
+  auto dataset = std::unique_ptr<Hdf5Dataset>(new Hdf5Dataset(list, names));
+  std::string_view rest = *read;
+  for (int line = 1; !rest.empty(); ++line) {
+    std::string_view path = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(path.size() + 1, rest.size()));
+    path = path.substr(0, path.find_last_not_of(kBlanksOfHdf5List) + 1);
+    path.remove_prefix(std::min(path.find_first_not_of(kBlanksOfHdf5List), path.size()));
+    if (path.empty()) continue;
+    HP_RETURN_IF_ERROR(dataset->AddFile({std::string(path), line, dataset->size_, {}}));
+  }
+  if (dataset->files_.empty()) return InvalidArgument("list of HDF5 files %s has no lines", list.c_str());
+  return std::unique_ptr<Dataset>(std::move(dataset));
+}
+
+Status Hdf5Dataset::AddFile(File file) {
+  // What the library says of a missing file is no Status.
+  const StatusOr<int> fd = OpenInputFile(file.path);
+  if (!fd.ok()) return fd.status().Prepend(Format("%s:%d", source().c_str(), file.line));
+  file.identity = IdentityOf(*fd).value_or(FileIdentity{});
+  close(*fd);
+  const MutexLock lock(Hdf5Mutex());
+  HP_ASSIGN_OR_RETURN(const Hdf5Api* api, QuietHdf5());
+  const OpenFile open(*api, files_.size(), file.path, names_);
+  if (!open.file.ok()) return DataLoss("%s: no HDF5 file, or a truncated one", Where(file).c_str());
+  int64_t rows = 0;
+  HP_RETURN_IF_ERROR(ReadShape(open, file, &rows));
+  if (!names_.label.empty()) HP_RETURN_IF_ERROR(ReadLabels(open, file, rows));
+  files_.push_back(std::move(file));
+  size_ += rows;
+  return OkStatus();
+}
+
+Status Hdf5Dataset::ReadShape(const OpenFile& open, const File& file, int64_t* rows) {
+  const std::string set = Where(file) + ": dataset \"" + names_.data + "\"";
+  if (!open.data.ok()) return InvalidArgument("%s is not there; it is named as the layer's first top", set.c_str());
+  const std::vector<hsize_t>& dims = open.data.dims();
+  const int rank = static_cast<int>(dims.size());
+  const bool fits = rank >= 2 && rank <= 4 && std::all_of(dims.begin(), dims.end(), [](hsize_t dim) {
+                      return dim >= 1 && dim <= static_cast<hsize_t>(Shape::kMaxDim);
+                    });
+  if (!fits) {
+    return InvalidArgument("%s has the shape [%s]; expected [rows, channels, height, width] or [rows, channels]",
+                           set.c_str(), open.data.ShapeText().c_str());
+  }
+  const Shape whole(std::vector<int64_t>(dims.begin(), dims.end()));
+  const Shape row({whole.dim(1), whole.dim(2), whole.dim(3)});
+  if (!row.InBounds() || row.count() > kMostDatumFloats)
+    return InvalidArgument("%s: rows of [%s] are too large", set.c_str(), row.ToString().c_str());
+  if (files_.empty()) row_ = row;
+  if (row != row_) {
+    return InvalidArgument("%s has rows of [%s]; expected [%s], as in %s", set.c_str(), row.ToString().c_str(),
+                           row_.ToString().c_str(), files_[0].path.c_str());
+  }
+  *rows = whole[0];
+  return OkStatus();
+}
+
+Status Hdf5Dataset::ReadLabels(const OpenFile& open, const File& file, int64_t rows) {
+  const std::string set = Where(file) + ": dataset \"" + names_.label + "\"";
+  if (!open.labels.ok()) return InvalidArgument("%s is not there; it is named as the layer's second top", set.c_str());
+  const std::vector<hsize_t>& dims = open.labels.dims();
+  const bool fits = !dims.empty() && dims[0] == static_cast<hsize_t>(rows) &&
+                    std::all_of(dims.begin() + 1, dims.end(), [](hsize_t dim) { return dim == 1; });
+  if (!fits) {
+    return InvalidArgument("%s has the shape [%s]; expected [%lld], one label for each row of \"%s\"", set.c_str(),
+                           open.labels.ShapeText().c_str(), static_cast<long long>(rows), names_.data.c_str());
+  }
+  std::vector<double> some;
+  for (int64_t row = 0; row < rows; row += static_cast<int64_t>(some.size())) {
+    some.resize(static_cast<size_t>(std::min(kLabelsAtATime, rows - row)));
+    if (!open.labels.Read(row, static_cast<int64_t>(some.size()), open.api.native_double, some.data()))
+      return DataLoss("%s cannot be read: no numbers, or damaged", set.c_str());
+    const auto wrong = std::find_if_not(some.begin(), some.end(), IsLabel);
+    if (wrong != some.end()) {
+      return InvalidArgument("%s has %g in row %lld; expected integers: labels are classes", set.c_str(), *wrong,
+                             static_cast<long long>(row + (wrong - some.begin())));
+    }
+    labels_.insert(labels_.end(), some.begin(), some.end());
+  }
+  return OkStatus();
+}
+
+std::string Hdf5Dataset::Where(const File& file) const {
+  return Format("%s:%d: %s", source().c_str(), file.line, Printable(file.path).c_str());
+}
+
+size_t Hdf5Dataset::FileOf(int64_t record) const {
+  const auto after = std::upper_bound(files_.begin(), files_.end(), record,
+                                      [](int64_t row, const File& file) { return row < file.first_row; });
+  return static_cast<size_t>(after - files_.begin()) - 1;
+}
+
+std::string Hdf5Dataset::Describe(int64_t record) const {
+  const File& file = files_[FileOf(record)];
+  return Format("%s: row %lld", Where(file).c_str(), static_cast<long long>(record - file.first_row));
+}
+
+Status Hdf5Dataset::CheckFile(const File& file) const {
+  if (IdentityOf(file.path) == file.identity) return OkStatus();
+  return FailedPrecondition("%s was replaced or changed while it was being read", Where(file).c_str());
+}
+
+Status Hdf5Dataset::CheckUnchanged() {
+  for (const File& file : files_) HP_RETURN_IF_ERROR(CheckFile(file));
+  return OkStatus();
+}
+
+StatusOr<Hdf5Dataset::OpenFile*> Hdf5Dataset::Use(size_t file) {
+  const auto found = std::find_if(open_.begin(), open_.end(), [&](const auto& open) { return open->number == file; });
+  if (found != open_.end()) {
+    std::rotate(found, found + 1, open_.end());
+    return open_.back().get();
+  }
+  HP_RETURN_IF_ERROR(CheckFile(files_[file]));
+  HP_ASSIGN_OR_RETURN(const Hdf5Api* api, QuietHdf5());
+  if (open_.size() == kMostOpenFiles) open_.erase(open_.begin());
+  auto open = std::make_unique<OpenFile>(*api, file, files_[file].path, names_);
+  if (!open->data.ok()) return DataLoss("%s: cannot be opened again", Where(files_[file]).c_str());
+  open_.push_back(std::move(open));
+  return open_.back().get();
+}
+
+Status Hdf5Dataset::ReadDatum(int64_t record, caffe::Datum* datum) {
+  const size_t file = FileOf(record);
+  datum->Clear();
+  datum->set_channels(static_cast<int>(row_[0]));
+  datum->set_height(static_cast<int>(row_[1]));
+  datum->set_width(static_cast<int>(row_[2]));
+  datum->mutable_float_data()->Resize(static_cast<int>(row_.count()), 0);
+  if (!labels_.empty()) datum->set_label(labels_[record]);
+  const MutexLock lock(Hdf5Mutex());
+  HP_ASSIGN_OR_RETURN(const OpenFile* open, Use(file));
+  if (open->data.Read(record - files_[file].first_row, 1, open->api.native_float,
+                      datum->mutable_float_data()->mutable_data()))
+    return OkStatus();
+  HP_RETURN_IF_ERROR(CheckFile(files_[file]));  // the cause, if there is one
+  return DataLoss("%s: cannot be read: no numbers, or damaged", Describe(record).c_str());
+}
+
+#else
+
+StatusOr<std::unique_ptr<Dataset>> Hdf5Dataset::Open(const std::string&, const Hdf5Names&,
+                                                     const DatasetOptions& options) {
+  return Opened(CheckHdf5(), options);
+}
+
+#endif
+
+}  // namespace hp

@@ -1,0 +1,169 @@
+#include "data/hdf5_dataset.h"
+#include "data/record_source.h"
+#include "test/support/write_hdf5.h"
+
+#include "data_test_util.h"
+#include <gmock/gmock.h>
+
+#include <thread>
+
+namespace hp {
+namespace {
+
+using testing::HasSubstr;
+using testing::MatchesRegex;
+
+class Hdf5DatasetTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const Status hdf5 = CheckHdf5(); !hdf5.ok()) GTEST_SKIP() << "SKIPPED: " << hdf5;
+    layer_.add_top("data");
+    layer_.add_top("label");
+  }
+
+  // Values first, first + 1/4, ... and, for each row, its number times 3.
+  void WriteRows(const std::string& name, std::vector<int64_t> dims, double first, const std::string& type = "float",
+                 const std::string& label_type = "int", std::vector<int64_t> label_dims = {}) {
+    test::Hdf5Set data{"data", type, dims, {}}, label{"label", label_type, std::move(label_dims), {}};
+    if (label.dims.empty()) label.dims = {dims[0]};
+    for (int64_t i = 0; i < Shape(dims).count(); ++i) data.values.push_back(first + 0.25 * static_cast<double>(i));
+    for (int64_t i = 0; i < Shape(label.dims).count(); ++i) label.values.push_back(3.0 * static_cast<double>(i));
+    ASSERT_TRUE(test::WriteHdf5(folder_ / name, {data, label}).ok());
+  }
+  StatusOr<std::unique_ptr<Dataset>> Open(const std::string& list) {
+    WriteWholeFile(folder_ / "list", list);
+    layer_.mutable_hdf5_data_param()->set_source(folder_ / "list");
+    return OpenDatasetOf(layer_, {});
+  }
+  StatusOr<std::unique_ptr<Dataset>> OpenFiles(const std::vector<std::string>& names) {
+    std::string list;
+    for (const std::string& name : names) list += (folder_ / name) + "\n";
+    return Open(list);
+  }
+  std::string ErrorOf(const std::vector<std::string>& names) { return OpenFiles(names).status().message(); }
+
+  TempFolder folder_;
+  caffe::LayerParameter layer_;
+};
+
+TEST_F(Hdf5DatasetTest, RecordsAreTheRowsOfAllFiles) {
+  WriteRows("a", {3, 2, 2, 1}, 0);
+  WriteRows("b", {2, 2, 2, 1}, 100, "double", "float", {2, 1});
+  auto dataset = Open("\n " + (folder_ / "a") + " \r\n\n" + (folder_ / "b"));
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  ASSERT_EQ((*dataset)->size(), 5);
+  for (const int64_t record : {4, 0, 3, 2, 1}) {
+    caffe::Datum datum;
+    ASSERT_TRUE((*dataset)->ReadDatum(record, &datum).ok());
+    EXPECT_EQ(Shape({datum.channels(), datum.height(), datum.width()}), Shape({2, 2, 1}));
+    const int row = static_cast<int>(record < 3 ? record : record - 3);
+    EXPECT_EQ(datum.label(), 3 * row);
+    ASSERT_EQ(datum.float_data_size(), 4);
+    for (int i = 0; i < 4; ++i)
+      EXPECT_EQ(datum.float_data(i), (record < 3 ? 0.0f : 100.0f) + 0.25f * static_cast<float>(4 * row + i));
+  }
+  EXPECT_EQ((*dataset)->Describe(4), (folder_ / "list") + ":4: " + (folder_ / "b") + ": row 1");
+}
+
+TEST_F(Hdf5DatasetTest, DimsThatAreNotThereAreOne) {
+  WriteRows("a", {4, 5}, 0);
+  caffe::Datum datum;
+  ASSERT_TRUE((*OpenFiles({"a"}))->ReadDatum(1, &datum).ok());
+  EXPECT_EQ(Shape({datum.channels(), datum.height(), datum.width()}), Shape({5, 1, 1}));
+  EXPECT_EQ(datum.float_data(4), 0.25f * 9);
+  layer_.mutable_top()->RemoveLast();
+  auto unlabelled = OpenFiles({"a"});
+  ASSERT_TRUE(unlabelled.ok()) << unlabelled.status();
+  ASSERT_TRUE((*unlabelled)->ReadDatum(3, &datum).ok());
+  EXPECT_EQ(datum.label(), 0);
+}
+
+TEST_F(Hdf5DatasetTest, ManyFilesAreReadByManyThreadsInAnyOrder) {
+  std::vector<std::string> names;
+  for (int i = 0; i < 40; ++i) {  // more than stay open
+    names.push_back(Format("file%d", i));
+    WriteRows(names.back(), {3, 2}, 10 * i);
+  }
+  auto dataset = OpenFiles(names);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  const auto read = [&](int64_t step) {
+    for (int64_t i = 0; i < 240; ++i) {
+      const int64_t record = i * step % 120;
+      caffe::Datum datum;
+      ASSERT_TRUE((*dataset)->ReadDatum(record, &datum).ok());
+      ASSERT_EQ(datum.float_data(0), static_cast<float>(10 * (record / 3)) + 0.5f * static_cast<float>(record % 3));
+    }
+  };
+  std::thread first(read, 7), second(read, 53);
+  first.join();
+  second.join();
+}
+
+TEST_F(Hdf5DatasetTest, WhatDoesNotFitIsNamed) {
+  WriteRows("a", {4, 5}, 0);
+  const std::string line = (folder_ / "list") + ":2: ";
+  const auto with = [&](const std::string& name) { return ErrorOf({"a", name}); };
+  WriteRows("b", {4, 6}, 0);
+  EXPECT_EQ(with("b"), line + (folder_ / "b") + ": dataset \"data\" has rows of [6 1 1]; expected [5 1 1], as in " +
+                           (folder_ / "a"));
+  WriteRows("b", {4}, 0);
+  EXPECT_THAT(with("b"),
+              HasSubstr("dataset \"data\" has the shape [4]; expected [rows, channels, height, width] or ["));
+  WriteRows("b", {4, 5, 1, 1, 1}, 0);
+  EXPECT_THAT(with("b"), HasSubstr("has the shape [4 5 1 1 1]"));
+  WriteRows("b", {4, 5}, 0, "float", "int", {4, 2});
+  EXPECT_THAT(with("b"), HasSubstr("dataset \"label\" has the shape [4 2]; expected [4], one label for each row of"));
+  WriteRows("b", {4, 5}, 0, "float", "int", {3});
+  EXPECT_THAT(with("b"), HasSubstr("dataset \"label\" has the shape [3]; expected [4]"));
+  ASSERT_TRUE(test::WriteHdf5(folder_ / "b", {{"data", "float", {1, 5}, std::vector<double>(5)}}).ok());
+  EXPECT_EQ(with("b"),
+            line + (folder_ / "b") + ": dataset \"label\" is not there; it is named as the layer's second top");
+  ASSERT_TRUE(test::WriteHdf5(folder_ / "b", {{"label", "float", {1}, {1}}}).ok());
+  EXPECT_THAT(with("b"), HasSubstr("dataset \"data\" is not there; it is named as the layer's first top"));
+  for (const double label : {0.25, 3e9, std::nan("")}) {
+    ASSERT_TRUE(test::WriteHdf5(folder_ / "b", {{"data", "float", {2, 5}, std::vector<double>(10)},
+                                                {"label", "double", {2}, {1, label}}})
+                    .ok());
+    EXPECT_THAT(with("b"),
+                HasSubstr(Format("\"label\" has %g in row 1; expected integers: labels are classes", label)));
+  }
+}
+
+TEST_F(Hdf5DatasetTest, FilesThatCannotBeReadAreNamed) {
+  WriteRows("a", {4, 5}, 0);
+  EXPECT_EQ(ErrorOf({"a", "none"}), (folder_ / "list") + ":2: " + (folder_ / "none") + ": no such file");
+  WriteWholeFile(folder_ / "text", "no HDF5 here");
+  EXPECT_EQ(OpenFiles({"text"}).status().code(), StatusCode::kDataLoss);
+  EXPECT_EQ(ErrorOf({"text"}), (folder_ / "list") + ":1: " + (folder_ / "text") + ": no HDF5 file, or a truncated one");
+  EXPECT_EQ(Open(" \n").status().message(), "list of HDF5 files " + (folder_ / "list") + " has no lines");
+  layer_.mutable_hdf5_data_param()->set_source(folder_ / "absent");
+  EXPECT_EQ(OpenDatasetOf(layer_, {}).status().message(),
+            "list of HDF5 files: " + (folder_ / "absent") + ": no such file");
+}
+
+TEST_F(Hdf5DatasetTest, AFileThatIsReplacedIsNoticed) {
+  std::vector<std::string> names;
+  for (int i = 0; i < 30; ++i) {
+    names.push_back(Format("file%d", i));
+    WriteRows(names.back(), {1, 2}, i);
+  }
+  auto dataset = OpenFiles(names);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_TRUE((*dataset)->CheckUnchanged().ok());
+  std::filesystem::remove(folder_ / "file3");
+  WriteRows("file3", {2, 2}, 7);
+  EXPECT_THAT((*dataset)->CheckUnchanged().message(), MatchesRegex(".*/list:4: .*/file3 was replaced or changed .*"));
+  caffe::Datum datum;
+  for (int64_t record = 10; record < 30; ++record) ASSERT_TRUE((*dataset)->ReadDatum(record, &datum).ok());
+  EXPECT_EQ((*dataset)->ReadDatum(3, &datum).code(), StatusCode::kFailedPrecondition);
+}
+
+TEST_F(Hdf5DatasetTest, OrderIsThatOfTheLayer) {
+  const RecordOrder shuffled(100, true, 3);
+  EXPECT_EQ(RecordOrderOf(layer_, 100, 3, true).Record(5), 5);
+  layer_.mutable_hdf5_data_param()->set_shuffle(true);
+  for (int64_t s = 0; s < 200; ++s) ASSERT_EQ(RecordOrderOf(layer_, 100, 3, true).Record(s), shuffled.Record(s));
+}
+
+}  // namespace
+}  // namespace hp
