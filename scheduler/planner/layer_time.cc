@@ -24,6 +24,7 @@ uint64_t ProfileHash(const caffe::NetParameter& net) {
     layer->clear_data_param();
     layer->clear_image_data_param();
     layer->clear_hdf5_data_param();
+    layer->clear_dummy_data_param();
     layer->clear_transform_param();
     layer->clear_include();
     layer->clear_exclude();

@@ -4,6 +4,7 @@
 #include "input/input.h"
 
 #include "data/record_source.h"
+#include "input/dummy_dataset.h"
 #include "proto/hash.h"
 
 #include "glog/logging.h"
@@ -20,7 +21,8 @@ StatusOr<std::unique_ptr<Input>> Input::Open(const caffe::LayerParameter& layer,
   DatasetOptions options;
   options.cache_dir = cache_dir;
   options.hint = "layer \"" + layer.name() + "\"";
-  HP_ASSIGN_OR_RETURN(input->dataset_, OpenDatasetOf(layer, options));
+  HP_ASSIGN_OR_RETURN(input->dataset_, layer.has_dummy_data_param() ? DummyDataset::Open(layer, options)
+                                                                    : OpenDatasetOf(layer, options));
   HP_ASSIGN_OR_RETURN(std::unique_ptr<Transformer> transformer, input->MakeTransformer(0));
   input->shape_ = transformer->output_shape();
   HP_ASSIGN_OR_RETURN(const TransformOptions transform, TransformOptionsOf(layer));

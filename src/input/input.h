@@ -37,8 +37,8 @@ class Input {
     std::function<void(const Status&)> on_error;
   };
 
-  /// Opens what a layer reads its records from (OpenDatasetOf) and finds their number; of a database by a scan if no
-  /// index is cached.
+  /// Opens what a layer reads its records from (OpenDatasetOf, or DummyDataset) and finds their number; of a database
+  /// by a scan if no index is cached.
   /// @param train as Caffe's phase: decides between random and centre crops, and which ids there are.
   /// @param cache_dir DatasetOptions::cache_dir.
   /// @return kNotFound: no database, list, image or mean file there; kDataLoss: a file of it is corrupt;

@@ -247,5 +247,27 @@ class Hdf5DataTest(SourceTest):
         self.refused(r'layer "data": .*several labels \(label, other\) are not supported')
 
 
+class DummyDataTest(SourceTest):
+    LAYER = """layer { name: "data" type: "DummyData" top: "data" top: "label" include { phase: %s }
+        dummy_data_param { shape { dim: 12 dim: 1 dim: 12 dim: 12 } shape { dim: 12 }
+        data_filler { type: "gaussian" std: 0.5 } data_filler { type: "uniform" max: %s } } }"""
+
+    def test_trains_alike_under_every_table(self):
+        self.expect_equal_tables(net_with([self.LAYER % ("TRAIN", 3.999), self.LAYER % ("TEST", 3.999)]))
+        status, text = cluster.run_tool("hproute", "--check", self.path("table.prototxt"), "--cache_dir=none")
+        self.assertEqual(status, 0, text)
+        status, text = cluster.run_tool("model_test", "--model=" + self.path("net.prototxt"), "--iterations=2",
+                                        "--weights=" + self.path("out_iter_20.caffemodel"), "--cache_dir=none")
+        self.assertEqual(status, 0, text)
+
+    def test_faults(self):
+        net = net_with([self.LAYER % ("TRAIN", 9), self.LAYER % ("TEST", 9)])
+        self.make_job(iterations=20, net=net)
+        self.make_table(conv=1, fc=0, micro_batches=1)
+        self.refused(r'layer "loss", batch 0, .*label [4-8] of row \d+ is not in 0\.\.3')
+        self.make_job(iterations=20, net=net.replace("shape { dim: 12 }", "shape { dim: 11 }"))
+        self.refused(r'layer "data": top "label" has the shape \[11\]; expected \[12\], one label for each row')
+
+
 if __name__ == "__main__":
     cluster.main()

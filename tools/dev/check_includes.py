@@ -61,7 +61,7 @@ ROOMS = {
     "solvers/exchange": ["solvers", "tensor"],
     "src/model": ["proto", "tensor", "backend", "layers", "net", "net/plan", "scheduler/plan", "solvers"],
     # Records, images and labels on their way to the solvers.
-    "src/input": ["proto", "tensor", "layers", "data", "model", "scheduler/plan"],
+    "src/input": ["proto", "tensor", "layers", "layers/traits", "data", "model", "scheduler/plan"],
     # Copies of the parameters on their way to files and clients.
     "src/snapshot": ["proto", "tensor", "checkpoint", "model", "transport", "scheduler/plan", "scheduler/control",
                             "solvers"],

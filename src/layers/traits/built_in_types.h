@@ -16,6 +16,7 @@ LayerType ConcatType();
 LayerType ConvolutionType();
 LayerType DataType();
 LayerType DropoutType();
+LayerType DummyDataType();
 LayerType EltwiseType();
 LayerType EluType();
 LayerType ExpType();

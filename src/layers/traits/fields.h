@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/shape.h"
 #include "hp/status.h"
 #include "layers/traits/window_fields.h"
 
@@ -7,6 +8,7 @@
 
 namespace caffe {
 class ConcatParameter;
+class FillerParameter;
 class LayerParameter;
 class LossParameter;
 }  // namespace caffe
@@ -37,6 +39,12 @@ StatusOr<PoolingFields> ReadPooling(const caffe::LayerParameter& param);
 
 /// The axis of concatenation as written, by `axis` or the older `concat_dim`: negative ones count from the end.
 int ConcatAxis(const caffe::ConcatParameter& param);
+
+/// The whole shape of a top of a DummyData layer, by `shape` or by the older num, channels, height and width.
+/// @return kInvalidArgument: it is missing, has no element or more than 4 dims, or is no label for each row of top 0.
+StatusOr<Shape> DummyShape(const caffe::LayerParameter& param, int top);
+/// Its filler, which lives as long as `param`; null: zeros. @param param as DummyShape accepts.
+const caffe::FillerParameter* DummyFiller(const caffe::LayerParameter& param, int top);
 
 /// What a loss is divided by; Caffe's LossParameter.NormalizationMode. All counts are of the global batch.
 enum class LossNormalization {

@@ -53,7 +53,8 @@ struct ClassSplit {
 /// Where a layer's tops come from.
 enum class SourceKind {
   kNone,     ///< from its bottoms: an op computes them
-  kDataset,  ///< from records (Data, ImageData, HDF5Data): top 0 the images, top 1 their labels, which are sent ahead
+  kDataset,  ///< from records (Data, ImageData, HDF5Data, DummyData): top 0 the images, top 1 their labels, which are
+             ///< sent ahead
   kInput,    ///< from the program that runs the net (Input)
 };
 

@@ -37,40 +37,42 @@ TEST(Registry, EverySupportedTypeIsOneOfCaffes) {
 
 TEST(Registry, EverySupportedTypeCanBeMade) {
   std::set<std::string> made;
-  for (const char* text : {
-           R"(name: "x" type: "AbsVal" bottom: "a" top: "a")",
-           R"(name: "x" type: "Accuracy" bottom: "a" bottom: "l" top: "b" accuracy_param { top_k: 5 })",
-           R"(name: "x" type: "BatchNorm" bottom: "a" top: "a" batch_norm_param { use_global_stats: false })",
-           R"(name: "x" type: "BNLL" bottom: "a" top: "a")",
-           R"(name: "x" type: "Clip" bottom: "a" top: "a" clip_param { min: -1 max: 1 })",
-           R"(name: "x" type: "Concat" bottom: "a" bottom: "c" top: "b")",
-           R"(name: "x" type: "Convolution" bottom: "a" top: "b" convolution_param { num_output: 4 kernel_size: 3 })",
-           R"(name: "x" type: "Data" top: "a" top: "l" data_param { source: "db" batch_size: 4 prefetch: 2 })",
-           R"(name: "x" type: "Dropout" bottom: "a" top: "a")",
-           R"(name: "x" type: "ELU" bottom: "a" top: "a" elu_param { alpha: -0.5 })",
-           R"(name: "x" type: "Eltwise" bottom: "a" bottom: "c" top: "b")",
-           R"(name: "x" type: "Exp" bottom: "a" top: "a" exp_param { base: 2 scale: 0.5 shift: 1 })",
-           R"(name: "x" type: "Flatten" bottom: "a" top: "b")",
-           R"(name: "x" type: "HDF5Data" top: "a" top: "l" hdf5_data_param { source: "list" batch_size: 4 })",
-           R"(name: "x" type: "ImageData" top: "a" top: "l" image_data_param { source: "list" })",
-           R"(name: "x" type: "InnerProduct" bottom: "a" top: "b" inner_product_param { num_output: 4 })",
-           R"(name: "x" type: "Input" top: "a" input_param { shape { dim: 1 dim: 2 } })",
-           R"(name: "x" type: "LRN" bottom: "a" top: "b")",
-           R"(name: "x" type: "Log" bottom: "a" top: "a" log_param { base: 10 })",
-           R"(name: "x" type: "Pooling" bottom: "a" top: "b" pooling_param { kernel_size: 2 })",
-           R"(name: "x" type: "Power" bottom: "a" top: "a" power_param { power: 2 scale: 0.5 shift: 1 })",
-           R"(name: "x" type: "ReLU" bottom: "a" top: "a" relu_param { engine: CUDNN })",
-           R"(name: "x" type: "Scale" bottom: "a" top: "a" scale_param { bias_term: true })",
-           R"(name: "x" type: "Sigmoid" bottom: "a" top: "a" sigmoid_param { engine: CAFFE })",
-           R"(name: "x" type: "Silence" bottom: "a" bottom: "b" bottom: "c")",
-           R"(name: "x" type: "Softmax" bottom: "a" top: "b" softmax_param { engine: CAFFE })",
-           R"(name: "x" type: "SoftmaxWithLoss" bottom: "a" bottom: "l" top: "loss" softmax_param { axis: 1 })",
-           R"(name: "x" type: "SoftmaxWithLoss" bottom: "a" bottom: "l")",
-           R"(name: "x" type: "Split" bottom: "a" top: "b" top: "c")",
-           R"(name: "x" type: "Swish" bottom: "a" top: "a" swish_param { beta: 2 })",
-           R"(name: "x" type: "TanH" bottom: "a" top: "a")",
-           R"(name: "x" type: "Threshold" bottom: "a" top: "a" threshold_param { threshold: 0.5 })",
-       }) {
+  for (
+      const char* text : {
+          R"(name: "x" type: "AbsVal" bottom: "a" top: "a")",
+          R"(name: "x" type: "Accuracy" bottom: "a" bottom: "l" top: "b" accuracy_param { top_k: 5 })",
+          R"(name: "x" type: "BatchNorm" bottom: "a" top: "a" batch_norm_param { use_global_stats: false })",
+          R"(name: "x" type: "BNLL" bottom: "a" top: "a")",
+          R"(name: "x" type: "Clip" bottom: "a" top: "a" clip_param { min: -1 max: 1 })",
+          R"(name: "x" type: "Concat" bottom: "a" bottom: "c" top: "b")",
+          R"(name: "x" type: "Convolution" bottom: "a" top: "b" convolution_param { num_output: 4 kernel_size: 3 })",
+          R"(name: "x" type: "Data" top: "a" top: "l" data_param { source: "db" batch_size: 4 prefetch: 2 })",
+          R"(name: "x" type: "Dropout" bottom: "a" top: "a")",
+          R"(name: "x" type: "DummyData" top: "a" top: "l" dummy_data_param { shape { dim: 4 dim: 3 } shape { dim: 4 } })",
+          R"(name: "x" type: "ELU" bottom: "a" top: "a" elu_param { alpha: -0.5 })",
+          R"(name: "x" type: "Eltwise" bottom: "a" bottom: "c" top: "b")",
+          R"(name: "x" type: "Exp" bottom: "a" top: "a" exp_param { base: 2 scale: 0.5 shift: 1 })",
+          R"(name: "x" type: "Flatten" bottom: "a" top: "b")",
+          R"(name: "x" type: "HDF5Data" top: "a" top: "l" hdf5_data_param { source: "list" batch_size: 4 })",
+          R"(name: "x" type: "ImageData" top: "a" top: "l" image_data_param { source: "list" })",
+          R"(name: "x" type: "InnerProduct" bottom: "a" top: "b" inner_product_param { num_output: 4 })",
+          R"(name: "x" type: "Input" top: "a" input_param { shape { dim: 1 dim: 2 } })",
+          R"(name: "x" type: "LRN" bottom: "a" top: "b")",
+          R"(name: "x" type: "Log" bottom: "a" top: "a" log_param { base: 10 })",
+          R"(name: "x" type: "Pooling" bottom: "a" top: "b" pooling_param { kernel_size: 2 })",
+          R"(name: "x" type: "Power" bottom: "a" top: "a" power_param { power: 2 scale: 0.5 shift: 1 })",
+          R"(name: "x" type: "ReLU" bottom: "a" top: "a" relu_param { engine: CUDNN })",
+          R"(name: "x" type: "Scale" bottom: "a" top: "a" scale_param { bias_term: true })",
+          R"(name: "x" type: "Sigmoid" bottom: "a" top: "a" sigmoid_param { engine: CAFFE })",
+          R"(name: "x" type: "Silence" bottom: "a" bottom: "b" bottom: "c")",
+          R"(name: "x" type: "Softmax" bottom: "a" top: "b" softmax_param { engine: CAFFE })",
+          R"(name: "x" type: "SoftmaxWithLoss" bottom: "a" bottom: "l" top: "loss" softmax_param { axis: 1 })",
+          R"(name: "x" type: "SoftmaxWithLoss" bottom: "a" bottom: "l")",
+          R"(name: "x" type: "Split" bottom: "a" top: "b" top: "c")",
+          R"(name: "x" type: "Swish" bottom: "a" top: "a" swish_param { beta: 2 })",
+          R"(name: "x" type: "TanH" bottom: "a" top: "a")",
+          R"(name: "x" type: "Threshold" bottom: "a" top: "a" threshold_param { threshold: 0.5 })",
+      }) {
     EXPECT_EQ(CreateError(text), "") << text;
     made.insert(ParseLayer(text).type());
   }
@@ -333,6 +335,39 @@ TEST(Registry, Hdf5DataRefusesItsOwnFieldsByName) {
       "are not supported");
   EXPECT_THAT(rows("", good, "transform_param { scale: 2 }"),
               HasSubstr("transform_param does not belong to a layer of"));
+}
+
+TEST(Registry, TheBatchSizeOfADummyDataThatWasNotChecked) {
+  const auto batch_size = [](const std::string& text) {
+    return LayerTypes::BuiltIn().BatchSize(ParseLayer("name: \"data\" type: \"DummyData\" " + text));
+  };
+  EXPECT_EQ(batch_size("top: \"x\" dummy_data_param { shape { dim: 7 dim: 3 } }"), 7);
+  EXPECT_EQ(batch_size(""), -1);
+  EXPECT_EQ(batch_size("top: \"x\" dummy_data_param { num: 3 num: 4 }"), -1);
+}
+
+TEST(Registry, DummyDataRefusesItsOwnFieldsByName) {
+  const auto dummy = [](const std::string& param, const std::string& tops = R"(top: "x" top: "l" )") {
+    return CreateError("name: \"data\" type: \"DummyData\" " + tops + "dummy_data_param { " + param + " }");
+  };
+  const std::string shapes = "shape { dim: 4 dim: 3 } shape { dim: 4 } ";
+  EXPECT_EQ(dummy(shapes + "data_filler { } data_filler { }"), "");
+  EXPECT_EQ(dummy("num: 4 channels: 3 height: 1 width: 1", R"(top: "x" )"), "");
+  EXPECT_THAT(dummy(""), HasSubstr("has 0 dummy_data_param shapes for 2 tops; give one for each top, or one for all"));
+  EXPECT_THAT(dummy("shape { dim: 4 dim: 3 }"),
+              HasSubstr("top \"l\" has the shape [4 3]; expected [4], one label for"));
+  EXPECT_THAT(dummy("shape { dim: 4 dim: 0 }"), HasSubstr("top \"x\" has the shape [4 0]; expected 1 to 4 dims"));
+  EXPECT_THAT(dummy("shape { dim: 4 dim: -1 }"), HasSubstr("expected 1 to 4 dims"));
+  EXPECT_THAT(dummy("shape { }"), HasSubstr("expected 1 to 4 dims"));
+  EXPECT_THAT(dummy("shape { dim: 4 dim: 1 dim: 1 dim: 1 dim: 1 }"), HasSubstr("expected 1 to 4 dims"));
+  EXPECT_THAT(dummy("shape { dim: 2147483647 dim: 2147483647 }"), HasSubstr("not too large"));
+  EXPECT_THAT(dummy("num: 4 channels: 3 height: 1"),
+              HasSubstr("num, channels, height and width: expected one value of"));
+  EXPECT_THAT(dummy(shapes + "num: 4"), HasSubstr("has both shape and num"));
+  EXPECT_THAT(dummy(shapes + "data_filler { } data_filler { } data_filler { }"),
+              HasSubstr("3 data_filler entries for 2"));
+  EXPECT_THAT(dummy(shapes + R"(data_filler { type: "bilinear" })"), HasSubstr("data_filler: type \"bilinear\" is a"));
+  EXPECT_THAT(dummy(shapes, R"(top: "x" top: "l" top: "m" )"), HasSubstr("several labels (l, m) are not supported"));
 }
 
 }  // namespace
