@@ -64,6 +64,10 @@ DEFINE_int32(
     "of the nodes that write snapshots (the first one): so many of this training stay, older ones are removed, "
     "except the one that was resumed from; 0: all stay");
 DEFINE_string(weights, "", "take initial weights from this .caffemodel, layer by layer by name");
+DEFINE_int64(
+    max_bad_records, 0,
+    "How many records of training, and of tests, may be missing, damaged or of another shape. Each is named in the "
+    "log, and the next good one of the data stands in for it.");
 DEFINE_string(cache_dir, "",
               "folder that caches the record indexes of databases; empty: ~/.cache/hpnode; none: no cache");
 DEFINE_int32(reader_threads, 1, "threads that read and transform records, on conv nodes");
@@ -184,6 +188,7 @@ NodeOptions OptionsFor(const RoutingTable& table, Rank rank) {
   options.weights = FLAGS_weights;
   options.keep_snapshots = FLAGS_keep_snapshots;
   options.cache_dir = FLAGS_cache_dir;
+  options.max_bad_records = FLAGS_max_bad_records;
   options.reader_threads = FLAGS_reader_threads;
   options.stop_within_s = FLAGS_stop_within_s;
   options.trace_folder = FLAGS_trace;
@@ -310,7 +315,8 @@ StatusOr<RoutingTable> LoadTable() {
 Status TellFingerprint() {
   HP_ASSIGN_OR_RETURN(const RoutingTable table, LoadTable());
   HP_ASSIGN_OR_RETURN(const Rank rank, table.FindNode(FLAGS_node));
-  HP_ASSIGN_OR_RETURN(const JobFiles files, JobFiles::Read(table, table.node(rank), "", FLAGS_cache_dir));
+  HP_ASSIGN_OR_RETURN(const JobFiles files,
+                      JobFiles::Read(table, table.node(rank), "", {FLAGS_cache_dir, FLAGS_max_bad_records}));
   const JobFacts facts = files.Facts(rank);
   std::cout << Format("data fingerprint %016" PRIx64, facts.dataset_hash);
   for (const DataShape& shape : facts.data_shapes) {
@@ -374,6 +380,10 @@ Status Main(bool* said) {
   if (FLAGS_all && IsHandedOut()) return InvalidArgument("--all goes with a table that is a file");
   HP_ASSIGN_OR_RETURN(const JobEnvironment job, ReadTask());
   HP_RETURN_IF_ERROR(CheckPortFolder(job));
+  if (FLAGS_max_bad_records < 0) {
+    return InvalidArgument("--max_bad_records is %lld; expected at least 0",
+                           static_cast<long long>(FLAGS_max_bad_records));
+  }
   if (FLAGS_keep_snapshots < 0)
     return InvalidArgument("--keep_snapshots is %d; expected at least 0", FLAGS_keep_snapshots);
   if (FLAGS_stop_within_s < 1)

@@ -22,6 +22,10 @@ DEFINE_string(device, "cpu", "Device to compute on: cpu, or cuda:N as listed by 
 DEFINE_int32(threads, 0, "Compute threads; 0: one per core.");
 DEFINE_int32(reader_threads, 1, "Threads that read and transform records.");
 DEFINE_int32(timeout_s, 60, "With --routing: how long to wait for the job, in seconds.");
+DEFINE_int64(
+    max_bad_records, 0,
+    "How many records may be missing, damaged or of another shape. Each is named in the log, and the next good one "
+    "of the data stands in for it.");
 DEFINE_string(cache_dir, "",
               "Folder that caches the record indexes of databases; empty: ~/.cache/hpnode; none: no cache.");
 
@@ -64,6 +68,10 @@ Status Run() {
   if (FLAGS_timeout_s < 1 || FLAGS_timeout_s > kMaxTimeoutS) {
     return InvalidArgument("--timeout_s is %d; expected 1 to %d", FLAGS_timeout_s, kMaxTimeoutS);
   }
+  if (FLAGS_max_bad_records < 0) {
+    return InvalidArgument("--max_bad_records is %lld; expected at least 0",
+                           static_cast<long long>(FLAGS_max_bad_records));
+  }
   HP_RETURN_IF_ERROR(CheckThreads("threads", FLAGS_threads, 0));
   HP_RETURN_IF_ERROR(CheckThreads("reader_threads", FLAGS_reader_threads, 1));
   HP_ASSIGN_OR_RETURN(const caffe::NetParameter net, ReadNet(FLAGS_model));
@@ -74,6 +82,7 @@ Status Run() {
   options.threads = FLAGS_threads;
   options.reader_threads = FLAGS_reader_threads;
   options.cache_dir = FLAGS_cache_dir;
+  options.max_bad_records = FLAGS_max_bad_records;
   options.on_batch = [](int64_t batch, const std::vector<float>& values, const ForwardNet&) {
     std::string line;
     for (float value : values) line += Format(", %g", value);

@@ -75,8 +75,9 @@ StatusOr<std::vector<Evaluated>> Evaluate(const caffe::NetParameter& net_param, 
   callbacks.on_ready = [&] { arrivals.Signal(); };
   callbacks.on_error = [&](const Status& status) { arrivals.Fail(status); };
   // Below all that its threads call.
-  HP_ASSIGN_OR_RETURN(const std::unique_ptr<Input> input,
-                      Input::Open(*graph->layers()[graph->data_layer()].param, false, options.cache_dir));
+  HP_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Input> input,
+      Input::Open(*graph->layers()[graph->data_layer()].param, false, {options.cache_dir, options.max_bad_records}));
   const ForwardNetOptions net_options{input->sample_shape(), graph->batch_size(), options.blobs, kRing};
   HP_ASSIGN_OR_RETURN(const std::unique_ptr<ForwardNet> net,
                       ForwardNet::Create(*graph, net_options, device, backend, model));

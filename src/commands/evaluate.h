@@ -19,6 +19,7 @@ struct EvaluateOptions {
   int threads = 0;  ///< OpenMP threads of the calling thread; 0: all cores
   int reader_threads = 1;          ///< at least 1
   std::string cache_dir;           ///< DatasetOptions::cache_dir
+  int64_t max_bad_records = 0;     ///< InputOptions
   std::vector<std::string> blobs;  ///< that on_batch may read (ForwardNetOptions::blobs)
   /// Called for every batch, from 0 and in order, with the values of all outputs; on the calling thread. An error ends
   /// the evaluation. May be null.

@@ -16,7 +16,7 @@ namespace {
 StatusOr<std::optional<Shape>> SampleShape(const caffe::NetParameter& net, bool train, const std::string& cache_dir) {
   for (int i : LayersOf(net, train ? caffe::TRAIN : caffe::TEST)) {
     if (!LayerTypes::BuiltIn().IsDataset(net.layer(i))) continue;
-    HP_ASSIGN_OR_RETURN(const std::unique_ptr<Input> input, Input::Open(net.layer(i), train, cache_dir));
+    HP_ASSIGN_OR_RETURN(const std::unique_ptr<Input> input, Input::Open(net.layer(i), train, {cache_dir}));
     return std::optional<Shape>(input->sample_shape());
   }
   return std::optional<Shape>();

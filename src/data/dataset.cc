@@ -1,6 +1,7 @@
 #include "data/dataset.h"
 
 #include "base/format.h"
+#include "data/bad_records.h"
 #include "data/leveldb_dataset.h"
 #include "data/lmdb_dataset.h"
 #include "proto/caffe.pb.h"
@@ -68,7 +69,7 @@ StatusOr<std::unique_ptr<Dataset>> Dataset::Opened(StatusOr<std::unique_ptr<Data
   Status status = opened.status();
   if (status.ok() && (*opened)->size() == 0)
     status = InvalidArgument("database %s has no records", (*opened)->source().c_str());
-  if (status.ok()) status = (*opened)->ComputeFingerprint();
+  if (status.ok()) status = (*opened)->ComputeFingerprint(options.max_bad_records > 0);
   if (status.ok()) return opened;
   return options.hint.empty() ? status : status.Prepend(options.hint);
 }
@@ -92,7 +93,7 @@ std::string Dataset::Describe(int64_t record) const {
                 source_.c_str());
 }
 
-Status Dataset::ComputeFingerprint() {
+Status Dataset::ComputeFingerprint(bool bad_records) {
   XXH3_state_t* state = XXH3_createState();
   const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> owner(state, XXH3_freeState);
   XXH3_64bits_reset(state);
@@ -103,7 +104,10 @@ Status Dataset::ComputeFingerprint() {
   std::string value;
   for (int64_t i = 0; i < samples; ++i) {
     const int64_t record = samples == 1 ? 0 : i * (size() - 1) / (samples - 1);
-    HP_RETURN_IF_ERROR(Read(record, &value));
+    if (const Status read = Read(record, &value); !read.ok()) {
+      if (!bad_records || !MayBeSkipped(read)) return read;
+      value.clear();
+    }
     const std::string_view sampled = key(record);
     add_number(sampled.size());
     XXH3_64bits_update(state, sampled.data(), sampled.size());

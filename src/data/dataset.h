@@ -28,6 +28,8 @@ struct DatasetOptions {
   std::string cache_dir;
   /// Put in front of the message of an error of Open, e.g. `train.prototxt layer "cifar" data_param.source`.
   std::string hint;
+  /// How many records may be unreadable (BadRecords): those of the fingerprint that are do not keep it from opening.
+  int64_t max_bad_records = 0;
   /// Times the log lines about the progress of a scan.
   const Clock* clock = Clock::Real();
 };
@@ -83,7 +85,7 @@ class Dataset {
   virtual uint64_t IndexHash() const { return 0; }
 
  private:
-  Status ComputeFingerprint();
+  Status ComputeFingerprint(bool bad_records);
 
   const std::string source_;
   uint64_t fingerprint_ = 0;

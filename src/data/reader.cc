@@ -4,6 +4,7 @@
 #include "base/mutex.h"
 #include "base/out_of_memory.h"
 #include "base/thread.h"
+#include "data/bad_records.h"
 #include "proto/caffe.pb.h"
 #include "tensor/buffer.h"
 
@@ -24,7 +25,11 @@ namespace hp {
 class BatchReader::Impl {
  public:
   Impl(Dataset* dataset, RecordOrder order, const Transformer* transformer, BatchReaderOptions options)
-      : dataset_(dataset), order_(order), transformer_(transformer), options_(std::move(options)) {
+      : dataset_(dataset),
+        order_(order),
+        transformer_(transformer),
+        options_(std::move(options)),
+        bad_(options_.max_bad_records) {
     CHECK_GE(options_.ring, 1);
     CHECK_GE(options_.threads, 1);
     CHECK_GE(options_.batches_ahead, 1);
@@ -74,6 +79,7 @@ class BatchReader::Impl {
   Work* NextToRead() HP_REQUIRES(mutex_);
   Work* Find(int64_t number) HP_REQUIRES(mutex_);
   Status ReadRecords(Work* work);
+  StatusOr<int64_t> ReadGoodRecord(int64_t record, caffe::Datum* datum);
   Status Decode(Work* work);
   void Deliver() HP_EXCLUDES(mutex_);
   bool DeliverNext() HP_EXCLUDES(mutex_);
@@ -85,6 +91,7 @@ class BatchReader::Impl {
   const RecordOrder order_;
   const Transformer* const transformer_;
   const BatchReaderOptions options_;
+  BadRecords bad_;
   std::vector<Buffer> slots_;
   Status allocated_;  // the constructor's
 
@@ -223,12 +230,26 @@ BatchReader::Impl::Work* BatchReader::Impl::Find(int64_t number) {
 Status BatchReader::Impl::ReadRecords(Work* work) {
   work->data.resize(work->piece.rows);
   for (int64_t row = 0; row < work->piece.rows; ++row) {
-    const int64_t record = order_.Record(work->piece.first_sample + row);
-    HP_RETURN_IF_ERROR(dataset_->ReadDatum(record, &work->data[row]));
+    HP_ASSIGN_OR_RETURN(const int64_t record,
+                        ReadGoodRecord(order_.Record(work->piece.first_sample + row), &work->data[row]));
     work->records.push_back(record);
     work->labels.push_back(static_cast<float>(work->data[row].label()));
   }
   return OkStatus();
+}
+
+// @return the record that was read: the given one, or the first good one behind it.
+StatusOr<int64_t> BatchReader::Impl::ReadGoodRecord(int64_t record, caffe::Datum* datum) {
+  Status status;
+  for (int64_t tries = 0; tries < dataset_->size(); ++tries) {
+    status = dataset_->ReadDatum(record, datum);
+    if (status.ok() && options_.max_bad_records > 0)
+      status = transformer_->Check(*datum).Prepend(dataset_->Describe(record));
+    if (status.ok()) return record;
+    HP_RETURN_IF_ERROR(bad_.Skip(record, status));
+    record = (record + 1) % dataset_->size();
+  }
+  return status;
 }
 
 Status BatchReader::Impl::Decode(Work* work) {

@@ -22,12 +22,16 @@ struct Piece {
   int64_t first_row_in_batch = 0;  ///< of row 0, within the whole global batch
 };
 
-/// How far a BatchReader reads ahead, and whom it calls. Numbers are >= 1 (CHECK). Callbacks may be null, except
-/// `piece`.
+/// How far a BatchReader reads ahead, and whom it calls. Numbers are >= 1 unless said otherwise (CHECK). Callbacks may
+/// be null, except `piece`.
 struct BatchReaderOptions {
-  int64_t max_rows = 0;   ///< the largest Piece::rows that occurs; each image buffer has room for it
-  int ring = 4;           ///< image buffers: the most pieces that are decoded and not yet released
-  int threads = 1;        ///< reader threads, which decode as well; named "read0", "read1", ...
+  int64_t max_rows = 0;  ///< the largest Piece::rows that occurs; each image buffer has room for it
+  int ring = 4;          ///< image buffers: the most pieces that are decoded and not yet released
+  int threads = 1;       ///< reader threads, which decode as well; named "read0", "read1", ...
+  /// How many records may be unreadable. Instead of such a one the next good one of the dataset is taken, so that what
+  /// is read depends on the dataset alone. With it, encoded images are decoded twice: labels go ahead of images, so
+  /// what is bad must be known before. Counts each record once, for as long as the reader lives.
+  int64_t max_bad_records = 0;
   int batches_ahead = 1;  ///< parts whose records are read, undecoded, beyond the one with the oldest unreleased piece
 
   /// Makes an image buffer of `bytes` bytes, in the constructor; null: ordinary host memory.

@@ -132,6 +132,12 @@ Status Transformer::Transform(const caffe::Datum& datum, uint64_t sample, float*
   return OkStatus();
 }
 
+Status Transformer::Check(const caffe::Datum& datum) const {
+  Source source;
+  HP_RETURN_IF_ERROR(View(datum, &source));
+  return CheckShape(source);
+}
+
 void Transformer::Fill(const Source& source, uint64_t sample, float* out) const {
   const auto random = Philox4x32(stream_key_, 0, sample);
   const bool mirror = options_.mirror && (random[0] >> 31) != 0;

@@ -75,6 +75,8 @@ class Transformer {
   /// @return kDataLoss: it cannot be decoded, or its fields contradict each other; kInvalidArgument: another shape than
   /// the first record's (both named). Messages do not name the record: the caller puts Dataset::Describe in front.
   Status Transform(const caffe::Datum& datum, uint64_t sample, float* out) const;
+  /// What Transform would return. Decodes an encoded image, and makes nothing of it.
+  Status Check(const caffe::Datum& datum) const;
 
  private:
   struct Source;

@@ -3,6 +3,7 @@
 // again at piece 0. Pieces become ready in their order, so one atomic bound says which are.
 #include "input/input.h"
 
+#include "data/bad_records.h"
 #include "data/record_source.h"
 #include "input/dummy_dataset.h"
 #include "proto/hash.h"
@@ -14,12 +15,13 @@
 namespace hp {
 
 StatusOr<std::unique_ptr<Input>> Input::Open(const caffe::LayerParameter& layer, bool train,
-                                             const std::string& cache_dir) {
+                                             const InputOptions& input_options) {
   std::unique_ptr<Input> input(new Input);
   input->layer_ = layer;
   input->train_ = train;
   DatasetOptions options;
-  options.cache_dir = cache_dir;
+  options.cache_dir = input_options.cache_dir;
+  options.max_bad_records = input->max_bad_records_ = input_options.max_bad_records;
   options.hint = "layer \"" + layer.name() + "\"";
   HP_ASSIGN_OR_RETURN(input->dataset_, layer.has_dummy_data_param() ? DummyDataset::Open(layer, options)
                                                                     : OpenDatasetOf(layer, options));
@@ -32,11 +34,22 @@ StatusOr<std::unique_ptr<Input>> Input::Open(const caffe::LayerParameter& layer,
 
 Input::~Input() { Stop(); }
 
+// The first record decides the shape; where it is bad and may be, the first good one.
 StatusOr<std::unique_ptr<Transformer>> Input::MakeTransformer(uint64_t seed) const {
+  StatusOr<std::unique_ptr<Transformer>> first = MakeTransformerFor(0, seed);
+  if (first.ok() || !MayBeSkipped(first.status())) return first;
+  for (int64_t record = 1; record < std::min(dataset_->size(), max_bad_records_ + 1); ++record) {
+    StatusOr<std::unique_ptr<Transformer>> made = MakeTransformerFor(record, seed);
+    if (made.ok()) return made;
+  }
+  return first;
+}
+
+StatusOr<std::unique_ptr<Transformer>> Input::MakeTransformerFor(int64_t record, uint64_t seed) const {
   caffe::Datum first;
-  HP_RETURN_IF_ERROR(dataset_->ReadDatum(0, &first));
+  HP_RETURN_IF_ERROR(dataset_->ReadDatum(record, &first));
   HP_ASSIGN_OR_RETURN(TransformOptions options, TransformOptionsOf(layer_));
-  return Transformer::Create(std::move(options), train_, seed, layer_.name(), first, dataset_->Describe(0));
+  return Transformer::Create(std::move(options), train_, seed, layer_.name(), first, dataset_->Describe(record));
 }
 
 namespace {
@@ -69,6 +82,7 @@ Status Input::Prepare(const Schedule& schedule, int replica, uint64_t seed, cons
   for (MsgId id : ids_) options.max_rows = std::max(options.max_rows, schedule.SamplesOfId(id).rows);
   options.ring = ahead.ring;
   options.batches_ahead = ahead.batches;
+  options.max_bad_records = max_bad_records_;
   options.threads = ahead.threads;
   options.allocate = [device](size_t bytes) { return AllocateImages(device, bytes); };
   options.piece = [this](int64_t piece) {

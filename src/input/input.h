@@ -16,6 +16,12 @@
 
 namespace hp {
 
+/// How an Input opens its records, and how it bears with them.
+struct InputOptions {
+  std::string cache_dir;        ///< DatasetOptions::cache_dir
+  int64_t max_bad_records = 0;  ///< how many records may be unreadable (BatchReaderOptions)
+};
+
 /// A conv node's input for one phase: the images and labels of its own part of each global batch, read, decoded and
 /// transformed ahead of the computation by threads "read0", "read1", ... Images wait here until they are released;
 /// labels go to a callback. Owned by the node (JobFiles).
@@ -40,11 +46,10 @@ class Input {
   /// Opens what a layer reads its records from (OpenDatasetOf, or DummyDataset) and finds their number; of a database
   /// by a scan if no index is cached.
   /// @param train as Caffe's phase: decides between random and centre crops, and which ids there are.
-  /// @param cache_dir DatasetOptions::cache_dir.
   /// @return kNotFound: no database, list, image or mean file there; kDataLoss: a file of it is corrupt;
   /// kInvalidArgument: the layer contradicts itself or the first record.
   static StatusOr<std::unique_ptr<Input>> Open(const caffe::LayerParameter& layer, bool train,
-                                               const std::string& cache_dir);
+                                               const InputOptions& options);
   ~Input();  ///< Stops.
 
   // Of the opened database; any thread.
@@ -93,7 +98,10 @@ class Input {
   /// The reader's number of the id: counts the node's micro-batches from the start of training (of the test).
   int64_t PieceOf(MsgId id) const;
 
+  StatusOr<std::unique_ptr<Transformer>> MakeTransformerFor(int64_t record, uint64_t seed) const;
+
   caffe::LayerParameter layer_;
+  int64_t max_bad_records_ = 0;
   bool train_ = true;
   std::unique_ptr<Dataset> dataset_;
   std::unique_ptr<Transformer> transformer_;

@@ -61,17 +61,17 @@ Status LoadFiles(const RoutingTable& table, const LayerTypes& types, JobFiles* f
   return OkStatus();
 }
 
-Status OpenInputs(const NodeInfo& node, const std::string& cache_dir, const LayerTypes& types, JobFiles* files) {
+Status OpenInputs(const NodeInfo& node, const InputOptions& options, const LayerTypes& types, JobFiles* files) {
   const auto reads = [](const StagePart& part) { return part.stage == 0; };
   if (std::none_of(node.parts.begin(), node.parts.end(), reads)) return OkStatus();
   const caffe::LayerParameter* train = DataLayerOf(*files->net, caffe::TRAIN, types);
   if (train == nullptr)
     return InvalidArgument("net \"%s\" has no Data layer to train from", files->net->name().c_str());
-  HP_ASSIGN_OR_RETURN(files->train_input, Input::Open(*train, true, cache_dir));
+  HP_ASSIGN_OR_RETURN(files->train_input, Input::Open(*train, true, options));
   if (files->solver.test_iter_size() == 0) return OkStatus();
   const caffe::LayerParameter* test = DataLayerOf(*files->net, caffe::TEST, types);
   if (test == nullptr) return InvalidArgument("net \"%s\" has no Data layer to test with", files->net->name().c_str());
-  HP_ASSIGN_OR_RETURN(files->test_input, Input::Open(*test, false, cache_dir));
+  HP_ASSIGN_OR_RETURN(files->test_input, Input::Open(*test, false, options));
   return OkStatus();
 }
 
@@ -215,13 +215,13 @@ RunMark NewRun() {
 }  // namespace
 
 StatusOr<JobFiles> JobFiles::Read(const RoutingTable& table, const NodeInfo& node, const std::string& resume,
-                                  const std::string& cache_dir, const LayerTypes& types) {
+                                  const InputOptions& input, const LayerTypes& types) {
   JobFiles files;
   files.run = NewRun();
   HP_RETURN_IF_ERROR(LoadFiles(table, types, &files));
   LogSolverMode(table, node, files.solver);
   HP_RETURN_IF_ERROR(CheckSnapshotFolder(table, node, files.solver));
-  HP_RETURN_IF_ERROR(OpenInputs(node, cache_dir, types, &files));
+  HP_RETURN_IF_ERROR(OpenInputs(node, input, types, &files));
   files.rates = std::make_shared<LearningRates>(files.solver);
   if (resume == kResumeLatest) FindLatest(&files);
   if (node.rank == 0 && table.size() > 1) {

@@ -31,15 +31,15 @@ struct JobFiles {
   /// Caffe's first lines. Main thread; opens no connection.
   /// @param table,types need not outlive the result. @param node an entry of the table.
   /// @param resume a .solverstate, ours or Caffe's; kResumeLatest: the newest of this job that any node has, of which
-  /// this node looks for its own (Adopt must follow the handshake); empty: none. @param cache_dir
-  /// DatasetOptions::cache_dir.
+  /// this node looks for its own (Adopt must follow the handshake); empty: none. @param input how
+  /// the data is opened.
   /// @param types the layers that the net may have.
   /// @return kInvalidArgument: all faults of the table beside the net, or the first fault of solver or net, by file and
   /// line; kNotFound, kDataLoss: a file or database is missing or corrupt; kFailedPrecondition: the snapshot is another
   /// net's. What keeps a resumed job from the same bits is logged in one line: another division, threads, program or
   /// instruction set.
   static StatusOr<JobFiles> Read(const RoutingTable& table, const NodeInfo& node, const std::string& resume,
-                                 const std::string& cache_dir, const LayerTypes& types = LayerTypes::BuiltIn());
+                                 const InputOptions& input, const LayerTypes& types = LayerTypes::BuiltIn());
   /// After the handshake of a job that resumes from the latest snapshot: takes it. A node that has it reads it; to one
   /// that lacks it, others send its part (SnapshotTransfer). Not called where there is none.
   /// @param rank our own. @return as Read's of a snapshot.

@@ -64,6 +64,7 @@ struct NodeOptions {
   std::string weights;
   int keep_snapshots = 0;              ///< SnapshotWriter::Options::keep; read on the first node
   std::string cache_dir;               ///< DatasetOptions::cache_dir
+  int64_t max_bad_records = 0;         ///< InputOptions
   int reader_threads = 1;              ///< for each phase, on nodes that read records; at least 1
   const Clock* clock = Clock::Real();  ///< for failure detection and the log; must outlive the node
   /// The layers that the net may have; both must outlive the node. A program may add its own (LayerTypes::With).

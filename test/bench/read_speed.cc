@@ -49,7 +49,7 @@ int Main() {
   const TempFolder folder;
   const std::string path = FLAGS_images.empty() ? folder / "images" : FLAGS_images;
   if (!std::filesystem::exists(path)) WriteRandomImages(path, FLAGS_records, 3, FLAGS_size, 1000, 1);
-  auto opened = Input::Open(DataLayer(path), true, "none");
+  auto opened = Input::Open(DataLayer(path), true, {"none"});
   CHECK(opened.ok()) << opened.status();
   const std::unique_ptr<Input> input = *std::move(opened);
   JobShape shape;

@@ -208,7 +208,7 @@ TEST_F(LossScalingTest, StateOfASnapshotIsCheckedAndComparedBetweenNodes) {
   spec.resume = SnapshotStatePath(prefix, 2);
   const auto table = RoutingTable::Create(MakeTable(spec, solver), solver + ".table");
   ASSERT_TRUE(table.ok()) << table.status();
-  const auto read = [&] { return JobFiles::Read(*table, table->node(0), spec.resume, "none"); };
+  const auto read = [&] { return JobFiles::Read(*table, table->node(0), spec.resume, {"none"}); };
   const std::string text = ReadBytes(SnapshotManifestPath(prefix, 2));
   const auto change = [&](const std::string& scale) {
     std::string other = text;

@@ -40,21 +40,21 @@ class SourceTest(cluster.JobTest):
         super().setUp()
         os.mkdir(self.path("db"))  # no database: nothing here reads one by itself
 
-    def train(self, conv, fc, micro_batches=2):
+    def train(self, conv, fc, micro_batches=2, flags=()):
         """@return {layer: [array, ...]}, and the losses that were reported."""
         names = self.make_table(conv=conv, fc=fc, micro_batches=micro_batches)
-        nodes = self.run_job(names)
+        nodes = self.run_job(names, *flags)
         text = nodes["fc0" if fc else "conv0"].text()
         losses = [float(loss) for loss in re.findall(r"Iteration \d+.* loss = (\S+)", text)]
         tests = [float(value) for value in re.findall(r"Test net output #\d+: \S+ = (\S+)", text)]
         self.assertTrue(losses and tests)
         return caffe_wire.read_caffemodel(self.path("out_iter_20.caffemodel")), losses + tests
 
-    def expect_equal_tables(self, net):
+    def expect_equal_tables(self, net, flags=()):
         """2 conv nodes and an FC node train to the parameters of one process."""
         self.make_job(iterations=20, snapshot=20, test=True, net=net)
-        model, numbers = self.train(conv=1, fc=0, micro_batches=1)
-        divided, others = self.train(conv=2, fc=1)
+        model, numbers = self.train(conv=1, fc=0, micro_batches=1, flags=flags)
+        divided, others = self.train(conv=2, fc=1, flags=flags)
         self.assertEqual(model.keys(), divided.keys())
         for name, blobs in model.items():
             for blob, other in zip(blobs, divided[name]):
@@ -64,8 +64,8 @@ class SourceTest(cluster.JobTest):
             self.assertAlmostEqual(number, other, delta=1e-4)
         return divided
 
-    def refused(self, *patterns, status=2):
-        process = self.start("--all")
+    def refused(self, *patterns, status=2, flags=()):
+        process = self.start("--all", *flags)
         self.expect_exit(process, status, *patterns)
         self.assertEqual(len(process.errors()), 1, "one clear error")
 
@@ -158,6 +158,26 @@ class ImageDataTest(SourceTest):
         self.make_one(net=self.net())
         self.write("db/list.txt", "".join(line[:-2] + "9\n" for line in self.lines))
         self.refused(r'layer "loss", batch 0, .*label 9 of row \d+ is not in 0\.\.3')
+
+    def test_bad_records_are_skipped_up_to_a_number(self):
+        """One that is not there, one that is no image, and the first, which decides the shape."""
+        os.remove(self.path("db/some images/6.png"))
+        with open(self.path("db/some images/7.png"), "wb") as out:
+            out.write(b"no image")
+        with open(self.path("db/some images/0.png"), "wb") as out:
+            out.write(b"")
+        self.expect_equal_tables(self.net(), flags=["--max_bad_records=3"])
+        self.make_table(conv=1, fc=0, micro_batches=1)
+        process = self.start("--all", "--max_bad_records=3")
+        self.expect_exit(process, 0, r"skipped bad record 3 of at most 3: %s:[178]: \S+" % self.path("db/list.txt"))
+        self.refused(r"%s:[178]: .*; 2 other bad record\(s\) were skipped, no more may be" % self.path("db/list.txt"),
+                     flags=["--max_bad_records=2"])
+        self.refused(r'layer "data": %s:7: %s: no such file' % (self.path("db/list.txt"), self.path("db/some images/6.png")))
+        self.refused(r"--max_bad_records is -1; expected at least 0", flags=["--max_bad_records=-1"])
+        status, text = cluster.run_tool("model_test", "--model=" + self.path("net.prototxt"), "--iterations=3",
+                                        "--weights=" + self.path("out_iter_20.caffemodel"), "--cache_dir=none",
+                                        "--max_bad_records=3")
+        self.assertEqual(status, 0, text)
 
     def test_lists_that_differ_between_nodes(self):
         self.make_job(iterations=20, net=self.net())

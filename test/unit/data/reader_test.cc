@@ -197,6 +197,68 @@ TEST_P(BatchReaderTest, ImagesAreInMemoryOfTheCallers) {
   }
 }
 
+/// Whatever is wrong with it; and its labels, which go ahead, are those of the record that is taken.
+TEST_P(BatchReaderTest, TheNextGoodRecordStandsInForABadOne) {
+  FakeDataset dataset(10);
+  dataset.broken_ = 3;
+  dataset.odd_ = 4;
+  dataset.rubbish_ = 9;
+  const auto transformer = PlainTransformer();
+  const Division division{10, 0, {4, 6}};
+  Recorder recorder;
+  BatchReaderOptions options = recorder.Options(division, GetParam().ring, GetParam().threads);
+  options.max_bad_records = 3;
+  BatchReader reader(&dataset, {10, false, 1}, transformer.get(), options);
+  reader.Start(0, 6);
+  const std::vector<float> expected = {0, 1, 2, 5, 5, 5, 6, 7, 8, 0};
+  for (int64_t n = 0; n < 6; ++n) {
+    recorder.WaitFor(Ready(n));
+    const Piece piece = division.At(n);
+    EXPECT_EQ(recorder.labels(piece.batch), expected);
+    for (int64_t row = 0; row < piece.rows; ++row) {
+      EXPECT_EQ(reader.images(n)[6 * row], expected[piece.first_row_in_batch + row]) << n << " " << row;
+    }
+    reader.Release(n);
+  }
+  reader.Stop();
+  EXPECT_TRUE(recorder.error().ok()) << recorder.error();
+}
+
+TEST_P(BatchReaderTest, MoreBadRecordsThanMayBeSkippedAreAnError) {
+  FakeDataset dataset(10);
+  dataset.broken_ = 3;
+  dataset.odd_ = 4;
+  dataset.rubbish_ = 9;
+  const auto transformer = PlainTransformer();
+  Recorder recorder;
+  BatchReaderOptions options = recorder.Options(Division{10, 0, {10}}, GetParam().ring, GetParam().threads);
+  options.max_bad_records = 2;
+  BatchReader reader(&dataset, {10, false, 1}, transformer.get(), options);
+  reader.Start(0, 2);
+  recorder.WaitFor("error");
+  reader.Stop();
+  EXPECT_EQ(recorder.error().code(), StatusCode::kDataLoss);
+  EXPECT_EQ(
+      recorder.error().message(),
+      "record 9 (key \"some-key\") of fake.db is not a valid Datum (3 bytes); 2 other bad record(s) were skipped, no "
+      "more may be");
+}
+
+TEST(BatchReader, WhereAllRecordsAreBadThereIsAnEnd) {
+  FakeDataset dataset(2);
+  dataset.broken_ = 0;
+  dataset.rubbish_ = 1;
+  const auto transformer = PlainTransformer();
+  Recorder recorder;
+  BatchReaderOptions options = recorder.Options(Division{2, 0, {2}}, 1, 1);
+  options.max_bad_records = 100;
+  BatchReader reader(&dataset, {2, false, 1}, transformer.get(), options);
+  reader.Start(0, 1);
+  recorder.WaitFor("error");
+  reader.Stop();
+  EXPECT_THAT(recorder.error().message(), HasSubstr("is not a valid Datum"));
+}
+
 TEST_P(BatchReaderTest, SaysThatThereIsNoMemoryForImages) {
   FakeDataset dataset(20);
   const auto transformer = PlainTransformer();
