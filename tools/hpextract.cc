@@ -18,6 +18,8 @@ DEFINE_int64(iterations, 50, "Number of batches to run.");
 DEFINE_string(device, "cpu", "Device to compute on: cpu, or cuda:N as listed by hpnode --list_devices.");
 DEFINE_int32(threads, 0, "Compute threads; 0: one per core.");
 DEFINE_int32(reader_threads, 1, "Threads that read and transform records.");
+DEFINE_int64(max_bad_records, 0,
+             "How many records may be unreadable: each is named in the log, and the next good one stands in for it.");
 DEFINE_string(cache_dir, "",
               "Folder that caches the record indexes of databases; empty: ~/.cache/hpnode; none: no cache.");
 
@@ -42,6 +44,10 @@ Status Run() {
     return InvalidArgument("--iterations is %lld; expected 1 to %lld", static_cast<long long>(FLAGS_iterations),
                            static_cast<long long>(MsgId::kMaxMicroBatches));
   }
+  if (FLAGS_max_bad_records < 0) {
+    return InvalidArgument("--max_bad_records is %lld; expected at least 0",
+                           static_cast<long long>(FLAGS_max_bad_records));
+  }
   HP_RETURN_IF_ERROR(CheckThreads("threads", FLAGS_threads, 0));
   HP_RETURN_IF_ERROR(CheckThreads("reader_threads", FLAGS_reader_threads, 1));
   ExtractOptions options;
@@ -52,6 +58,7 @@ Status Run() {
   options.threads = FLAGS_threads;
   options.reader_threads = FLAGS_reader_threads;
   options.cache_dir = FLAGS_cache_dir;
+  options.max_bad_records = FLAGS_max_bad_records;
   if (options.blobs.size() != options.databases.size()) {
     return InvalidArgument("--blobs names %zu blobs and --out %zu databases; expected one for each",
                            options.blobs.size(), options.databases.size());

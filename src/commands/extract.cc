@@ -66,6 +66,7 @@ Status ExtractBlobs(const caffe::NetParameter& net, const CaffeModel& model, Dev
   evaluation.threads = options.threads;
   evaluation.reader_threads = options.reader_threads;
   evaluation.cache_dir = options.cache_dir;
+  evaluation.max_bad_records = options.max_bad_records;
   evaluation.blobs = options.blobs;
   evaluation.on_batch = [&](int64_t, const std::vector<float>&, const ForwardNet& forward) {
     size_t bytes = 0;

@@ -19,7 +19,8 @@ struct ExtractOptions {
   int64_t iterations = 50;             ///< batches of the TEST phase
   int threads = 0;                     ///< that compute; 0: all cores
   int reader_threads = 1;
-  std::string cache_dir;  ///< DatasetOptions::cache_dir
+  std::string cache_dir;        ///< DatasetOptions::cache_dir
+  int64_t max_bad_records = 0;  ///< InputOptions
 };
 
 /// Runs the TEST phase of `net` over the database of its Data layer, as Evaluate does, and writes what some blobs hold

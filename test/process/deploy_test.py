@@ -175,6 +175,7 @@ class DeployTest(cluster.JobTest):
                             (("--blobs=loss", out), r'blob "loss" has the shape \[1\]; expected values for each of 5'),
                             (("--blobs=ip1,conv1", out), r"--blobs names 2 blobs and --out 1 databases"),
                             (("--blobs=ip1", "--out=" + self.path("db")), r"/db.* exists"),
+                            (("--blobs=ip1", out, "--max_bad_records=-1"), r"--max_bad_records is -1; expected at least 0"),
                             (("--blobs=ip1", out, "--backend=sqlite"), r"sqlite")):
             status, text = self.extract(*flags)
             self.assertEqual(status, 2, text)
