@@ -6,6 +6,7 @@
 #include "base/host.h"
 #include "base/thread.h"
 
+#include "http/host_header.h"
 #include <httplib.h>
 #include <sys/socket.h>
 
@@ -20,6 +21,8 @@ namespace {
 constexpr int kThreads = 4;
 constexpr int kPatienceS = 5;          // for a client that does not go on
 constexpr size_t kLongestBody = 1024;  // of a question; no page reads one
+constexpr size_t kLongestName = 256;   // of a host, as it is told back
+constexpr int kMisdirected = 421;      // RFC 9110, section 15.5.20
 
 /// Without the library's SO_REUSEPORT, by which two programs would share a port in silence.
 void AllowReuse(int socket) {
@@ -59,6 +62,7 @@ class LibraryServer : public HttpServer {
     if (host.empty() || port == 0) {
       return InvalidArgument("--%s is \"%s\"; expected ADDRESS:PORT", flag.c_str(), address.c_str());
     }
+    if (IsLoopbackHost(host)) AnswerOnlyTo(host);
     errno = 0;
     if (!server_.bind_to_port(host, port)) {
       const std::string why = errno == 0 ? "no such address" : std::strerror(errno);
@@ -73,6 +77,22 @@ class LibraryServer : public HttpServer {
   }
 
  private:
+  /// Refuses requests that name another host, before any page is asked.
+  void AnswerOnlyTo(const std::string& host) {
+    server_.set_pre_routing_handler([host](const httplib::Request& request, httplib::Response& response) {
+      const std::string named = request.get_header_value("Host");
+      if (request.get_header_value_count("Host") == 1 && IsOwnHostHeader(named, host)) {
+        return httplib::Server::HandlerResponse::Unhandled;
+      }
+      response.status = kMisdirected;
+      response.set_header("X-Content-Type-Options", "nosniff");
+      response.set_content(Format("this server answers to localhost, %s and other loopback addresses, not to \"%s\"\n",
+                                  host.c_str(), Printable(named, kLongestName).c_str()),
+                           "text/plain; charset=utf-8");
+      return httplib::Server::HandlerResponse::Handled;
+    });
+  }
+
   httplib::Server server_;
   std::atomic<bool> ended_ = false;
   Thread thread_;

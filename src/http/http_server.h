@@ -21,7 +21,9 @@ using HttpPage = std::function<HttpAnswer()>;
 
 /// Shows a few pages over HTTP/1.1, on threads of its own, while it exists. It is read-only: GET and HEAD of the paths
 /// that it was given are answered, all else is refused. It has no access control and no TLS: its address decides who
-/// reads it. A client that says nothing, or does not read, is left after 5 s.
+/// reads it. On a loopback address it refuses (421) requests whose Host header names anything but this host, so that no
+/// web page elsewhere reads it through a browser of this host (host_header.h). A client that says nothing, or does not
+/// read, is left after 5 s.
 class HttpServer {
  public:
   /// @param address ADDRESS:PORT, as "127.0.0.1:9101" or "[::1]:9101".

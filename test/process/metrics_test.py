@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 import unittest
+import urllib.error
 import urllib.request
 
 import cluster
@@ -59,6 +60,13 @@ class MetricsTest(cluster.JobTest):
             used = set(re.findall(r"\bhpnode_\w+", json.dumps(json.load(file)["panels"])))
         told = set(re.findall(r"(?m)^(hpnode_\w+)", second + shard))
         self.assertEqual(used - told, set(), "the dashboard shows more")
+
+    def test_on_loopback_no_other_name_is_answered(self):
+        self.start_job()
+        request = urllib.request.Request("http://127.0.0.1:%d/metrics" % self.at["fc0"], headers={"Host": "evil.example"})
+        with self.assertRaises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(request, timeout=60)
+        self.assertEqual(refused.exception.code, 421)
 
     @unittest.skipUnless(shutil.which("promtool"), "SKIPPED: promtool (package prometheus)")
     def test_promtool_has_nothing_to_say(self):

@@ -46,8 +46,8 @@ class PageTest(cluster.JobTest):
                 self.skipTest("SKIPPED: cpp-httplib")
             raise
 
-    def ask(self, path, method="GET"):
-        request = urllib.request.Request("http://127.0.0.1:%d%s" % (self.port, path), method=method)
+    def ask(self, path, method="GET", **headers):
+        request = urllib.request.Request("http://127.0.0.1:%d%s" % (self.port, path), method=method, headers=headers)
         with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.headers, answer.read().decode()
 
@@ -58,14 +58,14 @@ class PageTest(cluster.JobTest):
                 return data
         return self.fail("the page's job.json says %s" % data)
 
-    def browse(self, path="/"):
+    def browse(self, host="127.0.0.1", flags=()):
         """The page as a browser shows it, after some seconds of its own time."""
         if not CHROMIUM:
             self.skipTest("SKIPPED: chromium")
         command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
                    "--user-data-dir=" + self.path("browser"), "--window-size=1320,1400", "--enable-logging=stderr",
-                   "--virtual-time-budget=3000"]
-        url = "http://127.0.0.1:%d%s" % (self.port, path)
+                   "--virtual-time-budget=3000", *flags]
+        url = "http://%s:%d/" % (host, self.port)
         if SCREENSHOT and not os.path.exists(SCREENSHOT):
             subprocess.run([*command, "--screenshot=" + SCREENSHOT, url], timeout=600, check=True, capture_output=True)
         done = subprocess.run([*command, "--dump-dom", url], timeout=600, check=True, capture_output=True)
@@ -137,6 +137,27 @@ class PageTest(cluster.JobTest):
         with self.assertRaises(urllib.error.HTTPError):
             self.ask("/stop")
 
+    def assert_answers_to_its_own_names_alone(self):
+        for own in ("localhost:9000", "[::1]:9000", "127.0.0.1"):
+            self.ask("/job.json", Host=own)
+        for path in ("/", "/job.json"):
+            with self.assertRaises(urllib.error.HTTPError) as refused:
+                self.ask(path, Host="evil.example:%d" % self.port)
+            self.assertEqual(refused.exception.code, 421)
+            self.assertIn("answers to localhost", refused.exception.read().decode())
+
+    def test_a_name_that_comes_to_mean_this_host(self):
+        """DNS rebinding: a stranger's web page lets its name resolve to 127.0.0.1, and asks for our files as its own."""
+        self.make_job()
+        self.make_table()
+        self.start_page()
+        self.assert_answers_to_its_own_names_alone()
+        resolves = ["--host-resolver-rules=MAP *.example 127.0.0.1, MAP here.localhost 127.0.0.1"]
+        shown = self.browse("evil.example", resolves)
+        self.assertIn("not to \"evil.example:%d\"" % self.port, shown)
+        self.assertNotIn("Pipeline", shown)
+        self.assertIn("<h2>Pipeline</h2>", self.browse("here.localhost", resolves))
+
     def test_it_is_there_before_the_job_and_for_its_next_start(self):
         self.make_job(test=True)
         self.names = self.make_table(conv=2, fc=2)
@@ -163,6 +184,7 @@ class PageTest(cluster.JobTest):
         data = self.await_json(self.trains_on)
         self.assertEqual([node["name"] for node in data["status"]["node"]], ["conv0", "conv1", "fc0", "fc1"])
         self.assertIn('data-node="conv1"', self.browse())
+        self.assert_answers_to_its_own_names_alone()
 
     def test_it_is_not_shown_to_other_hosts(self):
         self.make_job()

@@ -42,8 +42,9 @@ std::string Ask(int port, const std::string& request) {
   return said;
 }
 
-std::string Question(const std::string& method, const std::string& path) {
-  return method + " " + path + " HTTP/1.1\r\nHost: here\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+std::string Question(const std::string& method, const std::string& path,
+                     const std::string& host = "Host: 127.0.0.1\r\n") {
+  return method + " " + path + " HTTP/1.1\r\n" + host + "Content-Length: 0\r\nConnection: close\r\n\r\n";
 }
 
 class HttpServerTest : public testing::Test {
@@ -85,6 +86,24 @@ TEST_F(HttpServerTest, IsReadOnly) {
   EXPECT_EQ(asked_, 0);
 }
 
+TEST_F(HttpServerTest, AnswersToItsOwnNamesAlone) {
+  for (const char* own : {"127.0.0.1:1", "localhost", "[::1]:80"}) {
+    const std::string said = Ask(port_, Question("GET", "/page", "Host: " + std::string(own) + "\r\n"));
+    EXPECT_EQ(said.substr(0, 15), "HTTP/1.1 200 OK") << own << ": " << said;
+  }
+  const int asked = asked_;
+  const std::string rebound = Ask(port_, Question("GET", "/page", "Host: evil.example:8080\r\n"));
+  EXPECT_EQ(rebound.substr(0, 12), "HTTP/1.1 421") << rebound;
+  EXPECT_NE(rebound.find("answers to localhost, 127.0.0.1 and other loopback addresses, not to \"evil.example:8080\""),
+            std::string::npos)
+      << rebound;
+  for (const char* hosts : {"", "Host: \r\n", "Host: 127.0.0.1\r\nHost: evil.example\r\n"}) {
+    EXPECT_EQ(Ask(port_, Question("GET", "/page", hosts)).substr(0, 12), "HTTP/1.1 421") << hosts;
+    EXPECT_EQ(Ask(port_, Question("HEAD", "/page", hosts)).substr(0, 12), "HTTP/1.1 421") << hosts;
+  }
+  EXPECT_EQ(asked_, asked) << "no page is asked";
+}
+
 TEST_F(HttpServerTest, RefusesAPortThatIsTaken) {
   const StatusOr<std::unique_ptr<HttpServer>> second =
       HttpServer::Open("http", "127.0.0.1:" + std::to_string(port_), {});
@@ -100,6 +119,19 @@ TEST_F(HttpServerTest, EndsAtOnce) {
   for (int i = 0; i < 20; ++i) {
     EXPECT_TRUE(HttpServer::Open("http", "127.0.0.1:" + std::to_string(port_), {}).ok());
   }
+}
+
+TEST(HttpServerAddress, OfAllInterfacesAnswersToAnyName) {
+  const int port = FreePort();
+  const StatusOr<std::unique_ptr<HttpServer>> server =
+      HttpServer::Open("metrics", "0.0.0.0:" + std::to_string(port), {{"/page", [] {
+                                                                         return HttpAnswer{"text/plain", "here", {}};
+                                                                       }}});
+  if (!server.ok() && server.status().message().find("built without") != std::string::npos) {
+    GTEST_SKIP() << server.status().message();
+  }
+  ASSERT_TRUE(server.ok()) << server.status().message();
+  EXPECT_EQ(Ask(port, Question("GET", "/page", "Host: node7.cluster\r\n")).substr(0, 12), "HTTP/1.1 200");
 }
 
 TEST(HttpServerAddress, OfAnotherForm) {
