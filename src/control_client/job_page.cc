@@ -27,10 +27,6 @@ const std::map<std::string, std::string>& Headers() {
   return *kHeaders;
 }
 
-HttpPage File(const char* type, const char* text) {
-  return [type, text] { return HttpAnswer{type, text, Headers()}; };
-}
-
 }  // namespace
 
 StatusOr<std::unique_ptr<JobPage>> JobPage::Open(const std::string& flag, const std::string& address,
@@ -46,12 +42,12 @@ StatusOr<std::unique_ptr<JobPage>> JobPage::Open(const std::string& flag, const 
   }
   auto page = std::unique_ptr<JobPage>(new JobPage(std::move(reader)));
   JobPage* const self = page.get();
-  const auto json = [self] { return HttpAnswer{"application/json", self->Json(), Headers()}; };
-  HP_ASSIGN_OR_RETURN(page->server_, HttpServer::Open(flag, address,
-                                                      {{"/", File("text/html; charset=utf-8", kPageHtml)},
-                                                       {"/page.css", File("text/css; charset=utf-8", kPageCss)},
-                                                       {"/page.js", File("text/javascript; charset=utf-8", kPageJs)},
-                                                       {"/job.json", json}}));
+  std::map<std::string, HttpPage> pages;
+  for (const PageFile& file : PageFiles()) {
+    pages[file.path] = [&file] { return HttpAnswer{file.type, file.text, Headers()}; };
+  }
+  pages["/job.json"] = [self] { return HttpAnswer{"application/json", self->Json(), Headers()}; };
+  HP_ASSIGN_OR_RETURN(page->server_, HttpServer::Open(flag, address, std::move(pages)));
   page->thread_ = Thread("page", [self] { self->Follow(); });
   return page;
 }

@@ -108,7 +108,7 @@ class Process:
         with open(log, "wb") as out:
             out = out if stderr is None else stderr
             self.popen = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environment,
-                                          preexec_fn=_die_with_parent)
+                                          preexec_fn=die_with_parent)
 
     def text(self):
         with open(self.log, encoding="utf-8", errors="replace") as log:
@@ -192,7 +192,7 @@ def _with_second_try(test):
     return tried
 
 
-def _die_with_parent():
+def die_with_parent():
     # A test that is killed leaves nothing behind.
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 

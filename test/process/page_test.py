@@ -3,15 +3,14 @@
 import json
 import os
 import re
-import shutil
-import subprocess
-import unittest
+import signal
+import time
 import urllib.error
 import urllib.request
 
+import browser
 import cluster
 
-CHROMIUM = shutil.which("chromium")
 SCREENSHOT = os.environ.get("HPNODE_PAGE_SCREENSHOT", "")  # a PNG to write, for a person to look at
 
 
@@ -58,19 +57,21 @@ class PageTest(cluster.JobTest):
                 return data
         return self.fail("the page's job.json says %s" % data)
 
-    def browse(self, host="127.0.0.1", flags=()):
-        """The page as a browser shows it, after some seconds of its own time."""
-        if not CHROMIUM:
+    def browse(self, host="127.0.0.1", flags=(), complaints=()):
+        """The page as a browser shows it, as HTML; `complaints`: all that it says on its console."""
+        if not browser.CHROMIUM:
             self.skipTest("SKIPPED: chromium")
-        command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-                   "--user-data-dir=" + self.path("browser"), "--window-size=1320,1400", "--enable-logging=stderr",
-                   "--virtual-time-budget=3000", *flags]
-        url = "http://%s:%d/" % (host, self.port)
-        if SCREENSHOT and not os.path.exists(SCREENSHOT):
-            subprocess.run([*command, "--screenshot=" + SCREENSHOT, url], timeout=600, check=True, capture_output=True)
-        done = subprocess.run([*command, "--dump-dom", url], timeout=600, check=True, capture_output=True)
-        self.assertNotRegex(done.stderr.decode(), r"CONSOLE.*(Error|Refused|violates)", "the browser complains")
-        return done.stdout.decode()
+        page = browser.Browser(self.path("browser"), flags)
+        try:
+            page.show("http://%s:%d/" % (host, self.port))
+            page.wait_for('document.querySelector("#lines li, body > pre")')  # drawn, or refused
+            if SCREENSHOT and not os.path.exists(SCREENSHOT):
+                page.picture(SCREENSHOT)
+            shown = page.ask("document.documentElement.outerHTML")
+        finally:
+            page.close()
+        self.assertEqual(page.complaints, list(complaints))
+        return shown
 
     @staticmethod
     def trains_on(data):
@@ -101,13 +102,27 @@ class PageTest(cluster.JobTest):
         self.assertTrue(any(abs(float(loss.group(1)) - point) <= 1e-3 * point for point in points), (loss, points))
         self.assertRegex(shown, r"<dt>iteration</dt><dd>[\d,]+ of 1,000,000</dd>")
         for curve in ("loss", "accuracy", "images/s"):
-            self.assertRegex(shown, r'<path d="M[^"]+" class="curve" stroke="#\w+" data-curve="%s">' % curve)
-        self.assertRegex(shown, r"<span>computing \d+%</span>")
+            self.assertRegex(shown, r'<path d="M[^"]+" class="curve" data-curve="%s" ' % curve)
+        self.assertRegex(shown, r"</span><span>computing \d+%</span>")
         for node in nodes.values():
             node.popen.kill()
             node.popen.wait()
         self.await_json(lambda data: data["problem"])
-        self.assertRegex(self.browse(), r'class="pill gone">not connected<(?s:.*)<p id="problem" role="status">[^<]+</p>')
+        self.assertRegex(self.browse(), r'class="pill gone">not connected<(?s:.*)<p id="problem" role="status">[^<]+ '
+                                        r'\(below is what it said last\)</p>(?s:.*)>was training<')
+
+    def test_warnings_of_the_logs(self):
+        nodes = self.start_job()
+        self.start_page()
+        nodes["fc1"].send(signal.SIGSTOP)
+        time.sleep(1.3)  # less than counts as a loss, more than a node passes over in silence
+        nodes["fc1"].send(signal.SIGCONT)
+        data = self.await_json(lambda data: any(line["node"] == "fc1" for line in data["line"]))
+        line = next(line for line in data["line"] if line["node"] == "fc1")
+        self.assertIn("did not run for", line["text"])
+        self.assertIn("did not run for", nodes["fc1"].text())
+        at = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(int(line["time_s"])))
+        self.assertIn('<time class="quiet">%s</time><b>fc1</b><span>%s' % (at, line["text"][:40]), self.browse())
 
     def test_texts_of_the_job_are_texts(self):
         evil = '<img src=x onerror="document.title=1">&amp;'
@@ -126,7 +141,7 @@ class PageTest(cluster.JobTest):
     def test_it_can_only_be_read(self):
         self.start_job()
         self.start_page()
-        for path in ("/", "/page.css", "/page.js", "/job.json"):
+        for path in ("/", "/page.css", "/page.js", "/picture.js", "/charts.js", "/job.json"):
             headers, text = self.ask(path)
             self.assertRegex(headers["Content-Security-Policy"], r"^default-src 'none'; script-src 'self'; ")
             self.assertEqual(headers["X-Content-Type-Options"], "nosniff")
@@ -153,7 +168,8 @@ class PageTest(cluster.JobTest):
         self.start_page()
         self.assert_answers_to_its_own_names_alone()
         resolves = ["--host-resolver-rules=MAP *.example 127.0.0.1, MAP here.localhost 127.0.0.1"]
-        shown = self.browse("evil.example", resolves)
+        refusal = "Failed to load resource: the server responded with a status of 421 (Misdirected Request)"
+        shown = self.browse("evil.example", resolves, [refusal])
         self.assertIn("not to \"evil.example:%d\"" % self.port, shown)
         self.assertNotIn("Pipeline", shown)
         self.assertIn("<h2>Pipeline</h2>", self.browse("here.localhost", resolves))
