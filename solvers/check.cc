@@ -2,7 +2,6 @@
 
 #include "base/format.h"
 #include "solvers/lr_policy.h"
-#include "solvers/update_rule.h"
 
 #include <algorithm>
 #include <array>
@@ -31,15 +30,11 @@ class Faults {
 
 void CheckType(const caffe::SolverParameter& solver, Faults* faults) {
   constexpr std::array<std::string_view, 4> kTypes = {"SGD", "Nesterov", "AdaGrad", "RMSProp"};
-  if (solver.has_type() && solver.has_solver_type()) {
-    faults->Add("type and solver_type (its old form) are both set; expected one of them");
-    return;
-  }
-  const std::string field = solver.has_solver_type() ? "solver_type" : "type", type = SolverTypeOf(solver);
+  const std::string& type = solver.type();
   const bool adaptive = type == "AdaGrad" || type == "RMSProp";
   if (std::find(kTypes.begin(), kTypes.end(), type) == kTypes.end()) {
     const bool known = type == "AdaDelta" || type == "Adam";
-    faults->Add(field + ": \"" + type + "\" is " +
+    faults->Add("type: \"" + type + "\" is " +
                 (known ? "a Caffe solver that hpnode does not support yet"
                        : "not a solver type; expected SGD, Nesterov, AdaGrad or RMSProp"));
   }

@@ -4,25 +4,6 @@
 
 namespace hp {
 
-std::string SolverTypeOf(const caffe::SolverParameter& solver) {
-  if (!solver.has_solver_type()) return solver.type();
-  switch (solver.solver_type()) {
-    case caffe::SolverParameter::SGD:
-      return "SGD";
-    case caffe::SolverParameter::NESTEROV:
-      return "Nesterov";
-    case caffe::SolverParameter::ADAGRAD:
-      return "AdaGrad";
-    case caffe::SolverParameter::RMSPROP:
-      return "RMSProp";
-    case caffe::SolverParameter::ADADELTA:
-      return "AdaDelta";
-    case caffe::SolverParameter::ADAM:
-      return "Adam";
-  }
-  return "";  // not reached: protobuf reads no other value
-}
-
 UpdateCoefficients UpdateCoefficientsFor(const caffe::SolverParameter& solver, float rate, float lr_mult,
                                          float decay_mult, float scale) {
   const float decay = solver.weight_decay() * decay_mult;
@@ -33,7 +14,7 @@ UpdateCoefficients UpdateCoefficientsFor(const caffe::SolverParameter& solver, f
                                      .l1 = l1 ? decay : 0,
                                      .gradient_scale = scale / static_cast<float>(solver.iter_size()),
                                      .delta = solver.delta()};
-  const std::string type = SolverTypeOf(solver);
+  const std::string& type = solver.type();
   if (type == "Nesterov") coefficients.rule = UpdateRule::kNesterov;
   if (type == "AdaGrad" || type == "RMSProp") {
     coefficients.rule = UpdateRule::kSquares;

@@ -3,13 +3,7 @@
 #include "backend/update.h"
 #include "proto/caffe.pb.h"
 
-#include <string>
-
 namespace hp {
-
-/// The solver's type as Caffe registers it ("SGD", "Nesterov", "AdaGrad", "RMSProp", ...): of `type`, or of its old
-/// form solver_type.
-std::string SolverTypeOf(const caffe::SolverParameter& solver);
 
 /// The coefficients for one update of a parameter with `lr_mult` and `decay_mult`: the rule of the solver's type,
 /// weight decay as L1 or L2 by regularization_type, and the division by iter_size. The formulas are beside

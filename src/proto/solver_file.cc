@@ -1,3 +1,4 @@
+#include "proto/place.h"
 #include "proto/placed_text.h"
 #include "proto/solver_nets.h"
 #include "proto/text.h"
@@ -34,7 +35,7 @@ StatusOr<caffe::SolverParameter> ReadSolver(const std::string& path) {
   caffe::SolverParameter solver;
   TextFormat::ParseInfoTree places;
   HP_RETURN_IF_ERROR(ReadPlacedText(path, &solver, &places));
-  HP_RETURN_IF_ERROR(UpgradeSolver(&solver).Prepend(path));
+  HP_RETURN_IF_ERROR(AtFields(UpgradeSolver(&solver), path));
   CompleteSnapshotPrefix(path, &solver);
   HP_RETURN_IF_ERROR(UniteNets(path, places, &solver));
   return solver;

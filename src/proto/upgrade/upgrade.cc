@@ -196,6 +196,55 @@ void UpgradeInputs(caffe::NetParameter* net, NetUpgrade* upgrade) {
   upgrade->forms.push_back("input fields instead of an Input layer");
 }
 
+/// Today's name of an old type.
+const char* TypeOf(caffe::SolverParameter::SolverType type) {
+  switch (type) {
+    case caffe::SolverParameter::NESTEROV:
+      return "Nesterov";
+    case caffe::SolverParameter::ADAGRAD:
+      return "AdaGrad";
+    case caffe::SolverParameter::RMSPROP:
+      return "RMSProp";
+    case caffe::SolverParameter::ADADELTA:
+      return "AdaDelta";
+    case caffe::SolverParameter::ADAM:
+      return "Adam";
+    case caffe::SolverParameter::SGD:
+      break;
+  }
+  return "SGD";
+}
+
+/// As Caffe, which refuses both fields together even where they agree.
+Status UpgradeType(caffe::SolverParameter* solver) {
+  if (!solver->has_solver_type()) return OkStatus();
+  const char* const type = TypeOf(solver->solver_type());
+  if (solver->has_type()) {
+    return InvalidArgument("solver_type: %s beside type: \"%s\"; expected type alone, whose old form solver_type is",
+                           caffe::SolverParameter::SolverType_Name(solver->solver_type()).c_str(),
+                           solver->type().c_str());
+  }
+  solver->set_type(type);
+  solver->clear_solver_type();
+  return OkStatus();
+}
+
+Status UpgradeWarmUp(caffe::SolverParameter* solver) {
+  if (!solver->has_rampup_interval() && !solver->has_rampup_lr()) return OkStatus();
+  const char* const field = solver->has_rampup_interval() ? "rampup_interval" : "rampup_lr";
+  if (solver->has_warmup_iter() || solver->has_warmup_start_lr()) {
+    return InvalidArgument(
+        "%s: a warm-up by rampup_interval or rampup_lr (NVIDIA's Caffe) and by warmup_iter or warmup_start_lr "
+        "(Intel's); expected one of them",
+        field);
+  }
+  if (solver->has_rampup_interval()) solver->set_warmup_iter(solver->rampup_interval());
+  if (solver->has_rampup_lr()) solver->set_warmup_start_lr(solver->rampup_lr());
+  solver->clear_rampup_interval();
+  solver->clear_rampup_lr();
+  return OkStatus();
+}
+
 }  // namespace
 
 StatusOr<NetUpgrade> UpgradeNet(caffe::NetParameter* net) {
@@ -223,17 +272,8 @@ StatusOr<NetUpgrade> UpgradeNet(caffe::NetParameter* net) {
 }
 
 Status UpgradeSolver(caffe::SolverParameter* solver) {
-  if (!solver->has_rampup_interval() && !solver->has_rampup_lr()) return OkStatus();
-  if (solver->has_warmup_iter() || solver->has_warmup_start_lr()) {
-    return InvalidArgument(
-        "a warm-up by rampup_interval or rampup_lr (NVIDIA's Caffe) and by warmup_iter or warmup_start_lr (Intel's); "
-        "expected one of them");
-  }
-  if (solver->has_rampup_interval()) solver->set_warmup_iter(solver->rampup_interval());
-  if (solver->has_rampup_lr()) solver->set_warmup_start_lr(solver->rampup_lr());
-  solver->clear_rampup_interval();
-  solver->clear_rampup_lr();
-  return OkStatus();
+  HP_RETURN_IF_ERROR(UpgradeType(solver));
+  return UpgradeWarmUp(solver);
 }
 
 }  // namespace hp

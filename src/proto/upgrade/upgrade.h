@@ -30,8 +30,9 @@ struct NetUpgrade {
 /// Source of the rules: Caffe, src/caffe/util/upgrade_proto.cpp.
 StatusOr<NetUpgrade> UpgradeNet(caffe::NetParameter* net);
 
-/// Brings a solver's fields into today's form: NVIDIA's names of a warm-up (rampup_interval, rampup_lr) into Intel's.
-/// @return kInvalidArgument: both are there.
+/// Brings a solver's fields into today's form: solver_type into type, and NVIDIA's names of a warm-up (rampup_interval,
+/// rampup_lr) into Intel's.
+/// @return kInvalidArgument: both forms are there, as "FIELD: ..." of the old one.
 Status UpgradeSolver(caffe::SolverParameter* solver);
 
 }  // namespace hp

@@ -243,8 +243,29 @@ TEST_F(UpgradeTest, NvidiasWarmUpIsIntels) {
   EXPECT_NE(ReadSolver(Write("s.prototxt", "net: 'net.prototxt' rampup_lr: 1 warmup_iter: 2"))
                 .status()
                 .message()
-                .find("s.prototxt: a warm-up by rampup_interval"),
+                .find("s.prototxt:1: rampup_lr: a warm-up by rampup_interval"),
             std::string::npos);
+}
+
+TEST_F(UpgradeTest, SolverTypeBecomesType) {
+  Write("net.prototxt", "layer { name: 'a' type: 'ReLU' }");
+  for (const auto& [old, type] : {std::pair{"SGD", "SGD"},
+                                  {"NESTEROV", "Nesterov"},
+                                  {"ADAGRAD", "AdaGrad"},
+                                  {"RMSPROP", "RMSProp"},
+                                  {"ADADELTA", "AdaDelta"},
+                                  {"ADAM", "Adam"}}) {
+    const auto solver = ReadSolver(Write("s.prototxt", std::string("net: 'net.prototxt' solver_type: ") + old));
+    ASSERT_TRUE(solver.ok()) << solver.status();
+    EXPECT_EQ(solver->type(), type);
+    EXPECT_FALSE(solver->has_solver_type()) << old;
+  }
+  const std::string path = Write("s.prototxt", "net: 'net.prototxt'\ntype: 'SGD'\nsolver_type: ADAM");
+  EXPECT_EQ(ReadSolver(path).status().message(),
+            path + ":3: solver_type: ADAM beside type: \"SGD\"; expected type alone, whose old form solver_type is");
+  Write("s.prototxt", "net: 'net.prototxt'\nsolver_type: ADMA");
+  const std::string unknown = ReadSolver(path).status().message();
+  EXPECT_EQ(unknown.rfind(path + ":2:14: unknown value \"ADMA\"", 0), 0) << unknown;
 }
 
 TEST_F(UpgradeTest, FaultsOfANetInASolverNameTheirPlace) {

@@ -171,13 +171,12 @@ TEST(UpdateCoefficients, HaveTheRuleOfTheType) {
   UpdateCoefficients c = UpdateCoefficientsFor(solver, 1, 1, 1, 1);
   EXPECT_EQ(c.rule, UpdateRule::kNesterov);
   EXPECT_EQ(c.keep, 0.9f);
-  solver.clear_type();
-  solver.set_solver_type(caffe::SolverParameter::ADAGRAD);
+  solver.set_type("AdaGrad");
   c = UpdateCoefficientsFor(solver, 1, 1, 1, 1);
   EXPECT_EQ(c.rule, UpdateRule::kSquares);
   EXPECT_EQ(c.keep, 1);
   EXPECT_EQ(c.delta, 1e-8f);
-  solver.set_solver_type(caffe::SolverParameter::RMSPROP);
+  solver.set_type("RMSProp");
   EXPECT_EQ(UpdateCoefficientsFor(solver, 1, 1, 1, 1).keep, 0.99f);
 }
 

@@ -3,6 +3,7 @@
 // In: the weights of all parameters, then for each iteration and each of iter_size batches their gradients.
 // Out: for each iteration the rate, then at the end all weights and all histories. All raw float32.
 #include "backend/cpu/update.h"
+#include "proto/upgrade/upgrade.h"
 #include "solvers/check.h"
 #include "solvers/lr_policy.h"
 #include "solvers/param_store.h"
@@ -73,7 +74,7 @@ int main(int argc, char** argv) {
   std::ifstream file(argv[1]);
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   caffe::SolverParameter solver;
-  if (!google::protobuf::TextFormat::ParseFromString(text, &solver)) return 2;
+  if (!google::protobuf::TextFormat::ParseFromString(text, &solver) || !hp::UpgradeSolver(&solver).ok()) return 2;
   if (const hp::Status status = hp::CheckSolver(solver); !status.ok()) {
     std::cerr << status << "\n";
     return 2;
