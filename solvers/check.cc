@@ -1,6 +1,7 @@
 #include "solvers/check.h"
 
 #include "base/format.h"
+#include "proto/solver_type.h"
 #include "solvers/lr_policy.h"
 
 #include <algorithm>
@@ -28,22 +29,29 @@ class Faults {
   std::string lines_;
 };
 
+/// Of an average that keeps it of itself.
+void CheckShare(const char* field, float value, Faults* faults) {
+  faults->AddIf(!(value >= 0 && value < 1), Format("%s: %g; expected at least 0, and less than 1", field, value));
+}
+
 void CheckType(const caffe::SolverParameter& solver, Faults* faults) {
-  constexpr std::array<std::string_view, 4> kTypes = {"SGD", "Nesterov", "AdaGrad", "RMSProp"};
+  constexpr std::array<std::string_view, 6> kTypes = {"SGD", "Nesterov", "AdaGrad", "RMSProp", "AdaDelta", "Adam"};
   const std::string& type = solver.type();
-  const bool adaptive = type == "AdaGrad" || type == "RMSProp";
-  if (std::find(kTypes.begin(), kTypes.end(), type) == kTypes.end()) {
-    const bool known = type == "AdaDelta" || type == "Adam";
-    faults->Add("type: \"" + type + "\" is " +
-                (known ? "a Caffe solver that hpnode does not support yet"
-                       : "not a solver type; expected SGD, Nesterov, AdaGrad or RMSProp"));
-  }
-  // As in Caffe, which has one history: of momentum, or of squares.
-  faults->AddIf(adaptive && solver.momentum() != 0,
+  const bool squares = type == "AdaGrad" || type == "RMSProp", two = HistoriesOf(solver) == 2;
+  faults->AddIf(
+      std::find(kTypes.begin(), kTypes.end(), type) == kTypes.end(),
+      "type: \"" + type + "\" is not a solver type; expected SGD, Nesterov, AdaGrad, RMSProp, AdaDelta or Adam");
+  // As in Caffe, whose one history is of momentum, or of squares.
+  faults->AddIf(squares && solver.momentum() != 0,
                 Format("momentum: %g; expected none, since %s has no momentum", solver.momentum(), type.c_str()));
-  faults->AddIf(adaptive && !(solver.delta() >= 0), Format("delta: %g; expected at least 0", solver.delta()));
-  faults->AddIf(type == "RMSProp" && !(solver.rms_decay() >= 0 && solver.rms_decay() < 1),
-                Format("rms_decay: %g; expected at least 0, and less than 1", solver.rms_decay()));
+  faults->AddIf((squares || type == "Adam") && !(solver.delta() >= 0),
+                Format("delta: %g; expected at least 0", solver.delta()));
+  // With 0 it would never move: its steps are as large as the last ones, which begin with delta.
+  faults->AddIf(type == "AdaDelta" && !(solver.delta() > 0),
+                Format("delta: %g; expected more than 0, since AdaDelta begins with it", solver.delta()));
+  if (type == "RMSProp") CheckShare("rms_decay", solver.rms_decay(), faults);
+  if (two) CheckShare("momentum", solver.momentum(), faults);
+  if (type == "Adam") CheckShare("momentum2", solver.momentum2(), faults);
 }
 
 void CheckNumber(const char* field, float value, Faults* faults) {
@@ -55,7 +63,7 @@ void CheckNumbers(const caffe::SolverParameter& solver, Faults* faults) {
   faults->AddIf(!solver.has_base_lr(), "base_lr: missing; expected the learning rate");
   faults->AddIf(!solver.has_max_iter(), "max_iter: missing; expected the number of iterations");
   CheckNumber("base_lr", solver.base_lr(), faults);
-  CheckNumber("momentum", solver.momentum(), faults);
+  if (HistoriesOf(solver) == 1) CheckNumber("momentum", solver.momentum(), faults);
   CheckNumber("weight_decay", solver.weight_decay(), faults);
   faults->AddIf(!std::isfinite(solver.clip_gradients()),
                 Format("clip_gradients: %g; expected a norm, or -1 for none", solver.clip_gradients()));

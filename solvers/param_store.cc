@@ -31,7 +31,7 @@ void CheckBlock(const StoredParam& param) {
 }
 
 bool WantsGradient(const StoredParam& param) { return !param.frozen() && param.keeps_gradient; }
-bool WantsHistory(const StoredParam& param) { return param.has_history() && param.keeps_history; }
+int HistoriesHere(const StoredParam& param) { return param.keeps_histories ? param.histories() : 0; }
 
 }  // namespace
 
@@ -47,7 +47,7 @@ ParamStore::ParamStore(Device* device, std::vector<StoredParam> params, const Ve
     counts_.push_back(count);
     values_at_.push_back(values.Place(Rounded(count), SlotsOf(i), true));
     gradients_at_.push_back(gradients.Place(Rounded(param.gradient_count()), 1, WantsGradient(param)));
-    histories_at_.push_back(histories.Place(Rounded(count), 1, WantsHistory(param)));
+    histories_at_.push_back(histories.Place(Rounded(count), HistoriesHere(param), HistoriesHere(param) > 0));
     changes_.emplace_back(SlotsOf(i), 1);
     auto& packed = packed_.emplace_back();
     for (int slot = 0; slot < SlotsOf(i); ++slot) packed.push_back(std::make_unique<PackedParams>(device_));
@@ -142,7 +142,7 @@ size_t ParamStore::BytesFor(const std::vector<StoredParam>& params, int versions
     const int64_t rounded = Rounded(param.block.count());
     all.Place(rounded, param.frozen() ? 1 : versions, true);
     all.Place(Rounded(param.gradient_count()), 1, WantsGradient(param));
-    all.Place(rounded, 1, WantsHistory(param));
+    all.Place(rounded, HistoriesHere(param), HistoriesHere(param) > 0);
   }
   return all.bytes();
 }

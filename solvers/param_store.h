@@ -24,12 +24,14 @@ struct StoredParam {
   float lr_mult = 1, decay_mult = 1;  ///< Caffe's factors of learning rate and weight_decay
   /// False: the store allocates no gradient, because the update consumes it piece by piece as it is computed.
   bool keeps_gradient = true;
-  /// False: it has no history here, because parameter servers update it.
-  bool keeps_history = true;
+  /// False: it has no histories here, because parameter servers update it.
+  bool keeps_histories = true;
   /// Above 0: an update changes so many of its rows at most, and the gradient is of these alone. 0: all of them.
   int64_t gradient_rows = 0;
   /// ParamSpec::average_keeps; set: it has no history.
   std::optional<float> average_keeps = {};
+  /// HistoriesOf the solver.
+  int solver_keeps = 1;
 
   std::string name() const { return layer + "." + std::to_string(blob); }  ///< "fc6.0"
   /// The shape of what this node holds.
@@ -38,12 +40,12 @@ struct StoredParam {
   int64_t gradient_count() const { return gradient_rows > 0 ? gradient_rows * block.cols() : block.count(); }
   /// Whether it is never updated: Caffe computes no gradient for lr_mult 0. It has values only.
   bool frozen() const { return lr_mult == 0; }
-  /// Whether the solver keeps a history of it, here or on parameter servers.
-  bool has_history() const { return !frozen() && !average_keeps; }
+  /// How many histories the solver keeps of it, here or on parameter servers.
+  int histories() const { return frozen() || average_keeps ? 0 : solver_keeps; }
 };
 
-/// The parameters of a node, one set shared by all its solvers: values, gradients and momentum histories, float32, each
-/// in one arena in the memory of the node's device. Parameters are indexed in the order of the net, and each starts at
+/// The parameters of a node, one set shared by all its solvers: values, gradients and histories, float32, each in one
+/// arena in the memory of the node's device. Parameters are indexed in the order of the net, and each starts at
 /// a multiple of 64 bytes in its arena.
 ///
 /// Values may be kept in several versions (staleness): version v, those after v updates, lies where version v -
@@ -89,8 +91,16 @@ class ParamStore {
   int versions() const { return kept_; }
   /// [gradient_count()], in the device's memory; empty: frozen, or keeps_gradient is false.
   std::span<float> gradient(int i) const { return At(gradients_, gradients_at_[i], params_[i].gradient_count()); }
-  /// [count(i)], in the device's memory; empty: frozen, or keeps_history is false.
-  std::span<float> history(int i) const { return At(histories_, histories_at_[i], counts_[i]); }
+  /// [count(i)], in the device's memory; empty: there are not so many of it, or keeps_histories is false.
+  /// @param number of the history, from 1 to kMaxHistories.
+  std::span<float> history(int i, int number) const {
+    if (histories_at_[i] < 0 || number > params_[i].histories()) return {};
+    return At(histories_, histories_at_[i] + (number - 1) * Rounded(counts_[i]), counts_[i]);
+  }
+  /// Values of a version, or one of the histories. @param number 0: the values; else as above.
+  std::span<float> array(int i, int64_t version, int number) const {
+    return number == 0 ? values(i, version) : history(i, number);
+  }
 
   /// The parameter as an op reads it. Take a new view after an update: it contains the version. The packed copies
   /// belong to the store and are shared by all ops that read this parameter.
@@ -109,9 +119,11 @@ class ParamStore {
   // @return kInternal: the device failed.
   Status ReadValues(int i, int64_t version, std::span<float> to) const { return Read(values(i, version), to); }
   Status ReadValues(int i, std::span<float> to) const { return Read(values(i), to); }
-  Status ReadHistory(int i, std::span<float> to) const { return Read(history(i), to); }
+  Status ReadArray(int i, int64_t version, int number, std::span<float> to) const {
+    return Read(array(i, version, number), to);
+  }
   Status WriteValues(int i, std::span<const float> from);  ///< also marks the parameter as updated
-  Status WriteHistory(int i, std::span<const float> from) { return Write(history(i), from); }
+  Status WriteHistory(int i, int number, std::span<const float> from) { return Write(history(i, number), from); }
 
   /// Writes the initial values of all parameters. @return kInternal: the device failed.
   Status Fill(const Filler& filler);

@@ -3,8 +3,18 @@
 #include <cmath>
 
 namespace hp {
+namespace {
 
-UpdateCoefficients UpdateCoefficientsFor(const caffe::SolverParameter& solver, float rate, float lr_mult,
+/// Both of Adam's moments begin with 0, so the first ones are too small.
+float MomentCorrection(const caffe::SolverParameter& solver, int64_t clock) {
+  const auto t = static_cast<double>(clock + 1);
+  const double first = solver.momentum(), second = solver.momentum2();
+  return static_cast<float>(std::sqrt(1 - std::pow(second, t)) / (1 - std::pow(first, t)));
+}
+
+}  // namespace
+
+UpdateCoefficients UpdateCoefficientsFor(const caffe::SolverParameter& solver, int64_t clock, float rate, float lr_mult,
                                          float decay_mult, float scale) {
   const float decay = solver.weight_decay() * decay_mult;
   const bool l1 = solver.regularization_type() == "L1";
@@ -19,6 +29,12 @@ UpdateCoefficients UpdateCoefficientsFor(const caffe::SolverParameter& solver, f
   if (type == "AdaGrad" || type == "RMSProp") {
     coefficients.rule = UpdateRule::kSquares;
     coefficients.keep = type == "AdaGrad" ? 1 : solver.rms_decay();
+  }
+  if (type == "AdaDelta") coefficients.rule = UpdateRule::kAdaDelta;
+  if (type == "Adam") {
+    coefficients.rule = UpdateRule::kAdam;
+    coefficients.keep2 = solver.momentum2();
+    coefficients.rate *= MomentCorrection(solver, clock);
   }
   return coefficients;
 }

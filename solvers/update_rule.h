@@ -3,15 +3,18 @@
 #include "backend/update.h"
 #include "proto/caffe.pb.h"
 
+#include <cstdint>
+
 namespace hp {
 
 /// The coefficients for one update of a parameter with `lr_mult` and `decay_mult`: the rule of the solver's type,
 /// weight decay as L1 or L2 by regularization_type, and the division by iter_size. The formulas are beside
 /// UpdateCoefficients.
 /// @param solver that CheckSolver passed.
+/// @param clock the update, from 0: Adam's moments are corrected for how many gradients they are of.
 /// @param rate LearningRate of the update, without lr_mult.
 /// @param scale factor of the gradients: ClipScale / loss scale; 1 without clip_gradients and loss scaling.
-UpdateCoefficients UpdateCoefficientsFor(const caffe::SolverParameter& solver, float rate, float lr_mult,
+UpdateCoefficients UpdateCoefficientsFor(const caffe::SolverParameter& solver, int64_t clock, float rate, float lr_mult,
                                          float decay_mult, float scale);
 
 /// The coefficients for a moving average that keeps `keeps` of itself in each of the update's iter_size sub-batches.

@@ -178,7 +178,7 @@ Status PeerRules::CheckSlice(Rank from, const PlaceTag& tag, size_t bytes) const
   }
   const ParamOwners& owners = job_->params()[param];
   for (const ParamOwners::Slice& slice : owners.slices) {
-    if (slice.owner != self_ || slice.block.empty() || (SliceIsHistory(tag) && !owners.spec.has_history())) continue;
+    if (slice.owner != self_ || slice.block.empty() || SliceArray(tag) > job_->HistoriesOf(owners.spec)) continue;
     const int64_t expected = slice.block.count() * static_cast<int64_t>(sizeof(float));
     if (static_cast<int64_t>(bytes) == expected) return OkStatus();
     return InvalidArgument("a grant of %zu bytes for the slice of %s; expected %lld", bytes, owners.spec.name.c_str(),

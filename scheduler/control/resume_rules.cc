@@ -10,8 +10,9 @@ std::vector<ResumePiece> ResumePiecesOf(const JobPlan& job, Rank taker) {
   for (size_t i = 0; i < params.size(); ++i) {
     const int64_t count = params[i].block.count();
     if (count == 0) continue;
-    pieces.push_back({ResumeTag(i, false), static_cast<int>(i), false, count});
-    if (params[i].spec.has_history()) pieces.push_back({ResumeTag(i, true), static_cast<int>(i), true, count});
+    for (int array = 0; array <= job.HistoriesOf(params[i].spec); ++array) {
+      pieces.push_back({ResumeTag(i, array), static_cast<int>(i), array, count});
+    }
   }
   return pieces;
 }

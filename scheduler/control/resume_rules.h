@@ -15,14 +15,14 @@ namespace hp {
 
 /// What a node that lacks the snapshot asks a holder for: one of its own blocks of parameters.
 struct ResumePiece {
-  PlaceTag tag;          ///< ResumeTag
-  int param = 0;         ///< index into NodePlan::params of the node that asks, and so of its ParamStore
-  bool history = false;  ///< or values
-  int64_t count = 0;     ///< floats
+  PlaceTag tag;       ///< ResumeTag
+  int param = 0;      ///< index into NodePlan::params of the node that asks, and so of its ParamStore
+  int array = 0;      ///< 0: its values; else the number of a history
+  int64_t count = 0;  ///< floats
 };
 
-/// The pieces of one node, in the order in which it asks for them: of each parameter the values, then, unless it is
-/// frozen, the history. A function of the plan, so the holder knows when it has given all. Any thread.
+/// The pieces of one node, in the order in which it asks for them: of each parameter the values, then its
+/// histories. A function of the plan, so the holder knows when it has given all. Any thread.
 std::vector<ResumePiece> ResumePiecesOf(const JobPlan& job, Rank taker);
 
 /// Which grants for pieces of a snapshot are in order: before a holder has its plan the first one of each node, and

@@ -6,6 +6,7 @@
 #include "scheduler/plan/job_plan.h"
 
 #include "net/plan/cuts.h"
+#include "proto/solver_type.h"
 #include "scheduler/plan/table_check.h"
 #include "scheduler/plan/test_params.h"
 
@@ -280,6 +281,10 @@ void JobPlan::FindParams() {
       params_.push_back(std::move(param));
     }
   }
+}
+
+int JobPlan::HistoriesOf(const ParamSpec& spec) const {
+  return spec.has_histories() ? hp::HistoriesOf(options_.solver) : 0;
 }
 
 int64_t JobPlan::parameter_bytes() const {

@@ -94,6 +94,8 @@ class JobPlan {
   const std::vector<ParamOwners>& params() const { return params_; }
   /// What the servers of conv stage `stage` (an index in the table) have; empty: it has none.
   const std::vector<ServedParam>& served(int stage) const;
+  /// How many histories the solver keeps of a parameter of the training net.
+  int HistoriesOf(const ParamSpec& spec) const;
   /// Bytes of their values, float32, of the whole net.
   int64_t parameter_bytes() const;
   /// In the order of their names, which is Caffe's.

@@ -85,10 +85,10 @@ void DividedNet::CountTraffic() {
   hops_ = static_cast<int>(segments.size());
 }
 
-double DividedNet::MemoryOf(const NodePlan& plan, double rows, int pool) const {
+double DividedNet::MemoryOf(const NodePlan& plan, double rows, int pool, int histories) const {
   double parameters = 0, values = 0, largest = 0, matrices = 0, images = 0;
   for (const ParamPlan& param : plan.params()) {
-    const int copies = 1 + (param.spec.lr_mult != 0 ? 1 : 0) + (param.spec.has_history() ? 1 : 0);
+    const int copies = 1 + (param.spec.lr_mult != 0 ? 1 : 0) + (param.spec.has_histories() ? histories : 0);
     parameters += static_cast<double>(param.block.count()) * kFloatBytes * copies;
   }
   for (const LayerPlan& layer : plan.layers()) {

@@ -55,7 +55,8 @@ class DividedNet {
 
   /// What a node of `plan`, replica() or *shard(), takes of memory, roughly: hproute --check makes the ops and counts
   /// exactly. Parameters with gradients and histories, rows of deferred gradients, and `pool` solvers of `rows` rows.
-  double MemoryOf(const NodePlan& plan, double rows, int pool) const;
+  /// @param histories of a parameter.
+  double MemoryOf(const NodePlan& plan, double rows, int pool, int histories) const;
 
  private:
   DividedNet(const NetDivision& division, int64_t update_rows) : division_(division), update_rows_(update_rows) {}

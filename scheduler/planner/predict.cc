@@ -152,10 +152,11 @@ void Predictor::AddMemory(const DividedNet& net, int micro_batches, const std::v
     const double rounds = static_cast<double>(micro_batches * work_.iter_size);
     const auto memory = [&](int pool_of_replica, int pool_of_shard) {
       const double rows = std::ceil(group.rows / micro_batches - 1e-9);
-      const double conv = group.replicas > 0 ? net.MemoryOf(net.replica(), rows, pool_of_replica) : 0;
-      const double fc = group.shards > 0 ? net.MemoryOf(*net.shard(), std::ceil(most_rows), pool_of_shard) : 0;
-      // Values, history, sum, and the gradient of each replica.
-      const double ps = group.servers > 0 ? (3.0 + replicas) * net.traffic().exchanged / servers : 0;
+      const double conv = group.replicas > 0 ? net.MemoryOf(net.replica(), rows, pool_of_replica, work_.histories) : 0;
+      const double fc =
+          group.shards > 0 ? net.MemoryOf(*net.shard(), std::ceil(most_rows), pool_of_shard, work_.histories) : 0;
+      // Values, histories, sum, and the gradient of each replica.
+      const double ps = group.servers > 0 ? (2.0 + work_.histories + replicas) * net.traffic().exchanged / servers : 0;
       load.node_memory = group.beside ? conv + fc : std::max({conv, fc, ps});
       load.memory = group.replicas * conv + group.shards * fc + group.servers * ps;
     };

@@ -16,6 +16,7 @@ namespace hp {
 struct Workload {
   int64_t batch = 1;         ///< samples of a batch: of all replicas together, or of each (per_replica)
   int64_t iter_size = 1;     ///< batches of an update
+  int histories = 1;         ///< that the solver keeps of each parameter
   bool per_replica = false;  ///< RoutingTableConfig::PER_REPLICA
 
   double samples(int replicas) const { return static_cast<double>(batch * iter_size) * (per_replica ? replicas : 1); }

@@ -253,8 +253,8 @@ class Backend {
   /// gradient of every input is y's, in whose memory it lies: there is no BackwardInput.
   virtual StatusOr<OpPtr> Sum(bool bias, const Descs& in) = 0;
 
-  /// Updates history and weights of each part, in one pass over memory (see UpdateCoefficients). All parts in one call
-  /// cost least on a GPU. `parts` may be freed after the call, what it points to only when the work is done.
+  /// Updates histories and weights of each part, in one pass over memory (see UpdateCoefficients). All parts in one
+  /// call cost least on a GPU. `parts` may be freed after the call, what it points to only when the work is done.
   virtual void UpdateParams(std::span<const UpdatePart> parts) = 0;
   /// Writes each part's sum of squares, added in double in an order that n alone fixes, so equal values give equal
   /// bits. Not finite exactly when a value is NaN or infinite: squares of float32 do not overflow a double.

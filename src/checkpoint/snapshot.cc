@@ -34,8 +34,16 @@ std::string PathOf(const std::string& prefix, int64_t iteration, const char* ext
 
 BlobRefs ValuesOf(const SnapshotContents& contents) {
   BlobRefs blobs;
-  for (const SnapshotParam& param : contents.params)
-    blobs[{param.layer, param.blob}] = {param.shape, param.values, param.read_values};
+  for (const SnapshotParam& param : contents.params) blobs[{param.layer, param.blob}] = param.Ref(0);
+  return blobs;
+}
+
+/// In the order of Caffe's file: the first history of each parameter, then the second ones.
+std::vector<BlobRef> HistoriesOf(const SnapshotContents& contents) {
+  std::vector<BlobRef> blobs;
+  for (int number = 1; number <= contents.manifest.histories(); ++number) {
+    for (const SnapshotParam& param : contents.params) blobs.push_back(param.Ref(number));
+  }
   return blobs;
 }
 
@@ -80,16 +88,16 @@ class Hdf5File : public WrittenFile {
 
 Status WriteState(const SnapshotContents& contents, const caffe::SolverState& head, SummedFile* file) {
   int64_t bytes = static_cast<int64_t>(head.ByteSizeLong());
-  for (const SnapshotParam& param : contents.params) bytes += BlobFieldBytes({param.shape, param.history});
+  const std::vector<BlobRef> histories = HistoriesOf(contents);
+  for (const BlobRef& history : histories) bytes += BlobFieldBytes(history);
   if (bytes > kMaxMessageBytes2GiB) {
     return ResourceExhausted("%s: %.2f GB of histories exceed the 2 GiB limit of a .solverstate (protobuf)",
                              file->path().c_str(), static_cast<double>(bytes) * 1e-9);
   }
   CodedOutputStream out(file->stream());
   head.SerializeToCodedStream(&out);
-  for (const SnapshotParam& param : contents.params) {
-    HP_RETURN_IF_ERROR(WriteBlobField(caffe::SolverState::kHistoryFieldNumber,
-                                      {param.shape, param.history, param.read_history}, &out));
+  for (const BlobRef& history : histories) {
+    HP_RETURN_IF_ERROR(WriteBlobField(caffe::SolverState::kHistoryFieldNumber, history, &out));
   }
   return OkStatus();
 }
@@ -155,9 +163,6 @@ class ThreeFiles : public PendingSnapshot {
   }
 
   Status WriteHdf5(const SnapshotContents& contents, const std::string& model, const std::string& state) {
-    std::vector<BlobRef> histories;
-    for (const SnapshotParam& param : contents.params)
-      histories.push_back({param.shape, param.history, param.read_history});
     HP_RETURN_IF_ERROR(steps_.Step("write", model, [&]() -> Status {
       HP_ASSIGN_OR_RETURN(model_, Hdf5File::Make(model, steps_.suffix(), [&](const std::string& temporary) {
                             return WriteHdf5Model(temporary, ValuesOf(contents));
@@ -166,7 +171,7 @@ class ThreeFiles : public PendingSnapshot {
     }));
     return steps_.Step("write", state, [&]() -> Status {
       HP_ASSIGN_OR_RETURN(state_, Hdf5File::Make(state, steps_.suffix(), [&](const std::string& temporary) {
-                            return WriteHdf5State(temporary, HeadOf(contents, model), histories);
+                            return WriteHdf5State(temporary, HeadOf(contents, model), HistoriesOf(contents));
                           }));
       return OkStatus();
     });
@@ -201,15 +206,19 @@ const char* SnapshotEnding(int64_t parameter_bytes, int64_t most_message_bytes) 
   return parameter_bytes > most_message_bytes ? ".h5" : "";
 }
 
+int64_t MostMessageBytes(const caffe::SolverParameter& solver) { return kMostMessageBytes / hp::HistoriesOf(solver); }
+
 Status CheckSnapshotSize(const caffe::SolverParameter& solver, int64_t bytes) {
   if (solver.snapshot() == 0 && !solver.snapshot_after_train()) return OkStatus();
-  if (bytes <= kMostMessageBytes) return OkStatus();
+  if (bytes <= MostMessageBytes(solver)) return OkStatus();
   const Status status = CheckHdf5();
   if (status.ok()) return status;
   return InvalidArgument(
-      "%.2f GB of parameters: above 2 GiB the solver's snapshots are HDF5 files, and %s; set snapshot: 0 and "
+      "%.2f GB of parameters: above %.2f GB the snapshots of solver type %s are HDF5 files, and %s; set snapshot: 0 "
+      "and "
       "snapshot_after_train: false to train without",
-      static_cast<double>(bytes) * 1e-9, status.message().c_str());
+      static_cast<double>(bytes) * 1e-9, static_cast<double>(MostMessageBytes(solver)) * 1e-9, solver.type().c_str(),
+      status.message().c_str());
 }
 
 std::string SnapshotModelPath(const std::string& prefix, int64_t iteration) {

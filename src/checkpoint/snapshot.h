@@ -7,7 +7,9 @@
 #include "hp/status.h"
 #include "proto/caffe.pb.h"
 #include "proto/snapshot.pb.h"
+#include "proto/solver_type.h"
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -20,18 +22,25 @@ namespace hp {
 
 /// One parameter blob of the whole net, all shards together, in host memory.
 struct SnapshotParam {
-  std::string layer;                  ///< name in the prototxt
-  int blob = 0;                       ///< among the layer's blobs, in Caffe's order
-  Shape shape;                        ///< of the whole blob
-  const float* values = nullptr;      ///< [shape.count()]; null: `read_values`
-  const float* history = nullptr;     ///< momentum, [shape.count()]; null: `read_history`
-  BlobSource read_values = nullptr;   ///< null: zeros are written
-  BlobSource read_history = nullptr;  ///< null: zeros are written (frozen parameters)
+  std::string layer;  ///< name in the prototxt
+  int blob = 0;       ///< among the layer's blobs, in Caffe's order
+  Shape shape;        ///< of the whole blob
+  struct Array {
+    const float* data = nullptr;  ///< [shape.count()]; null: `read`
+    BlobSource read = nullptr;    ///< null: zeros are written (histories of frozen parameters)
+  };
+  std::array<Array, 1 + kMaxHistories> arrays = {};  ///< the values, then the histories
+
+  BlobRef Ref(int array) const { return {shape, arrays[array].data, arrays[array].read}; }
 };
 
-/// Of the parameters in a .caffemodel or .solverstate that is a protobuf message: its limit, 2 GiB, less 1 MiB for
-/// names, shapes and the net's description.
+/// Of the numbers in a .caffemodel or .solverstate that is a protobuf message: its limit, 2 GiB, less 1 MiB for names,
+/// shapes and the net's description.
 constexpr int64_t kMostMessageBytes = INT32_MAX - (int64_t{1} << 20);
+
+/// Above how many bytes of parameters the snapshots of a solver are HDF5 files: a .solverstate has several times as
+/// much where there are several histories.
+int64_t MostMessageBytes(const caffe::SolverParameter& solver);
 
 /// What a snapshot is made of. Everything it points to must stay unmodified during PrepareSnapshot.
 struct SnapshotContents {
@@ -40,7 +49,8 @@ struct SnapshotContents {
   int current_step = 0;                      ///< LearningRateStep of `iteration`
   const caffe::NetParameter* net = nullptr;  ///< the training net; its own blobs are ignored
   std::vector<SnapshotParam> params;         ///< all of the net, in Caffe's order: by layer, then by blob
-  /// Seed, hashes, nodes and loss scale; iteration and the two files are filled in by PrepareSnapshot.
+  /// Seed, hashes, nodes, loss scale, and how many histories there are; iteration and the two files are filled in by
+  /// PrepareSnapshot.
   SnapshotManifest manifest;
   /// Which start of the job writes it, and may go on writing: asked before each file is replaced. Outlives the
   /// PendingSnapshot. Null: nobody else can.
@@ -66,7 +76,7 @@ const char* SnapshotEnding(int64_t parameter_bytes, int64_t most_message_bytes);
 
 /// Whether the snapshots that a solver asks for can be written, before hours of training are spent on one that can't.
 /// On the nodes that write Caffe's files.
-/// @param bytes of all parameters of the net; histories have as many.
+/// @param bytes of all parameters of the net.
 /// @return kInvalidArgument: they need HDF5, which this program or host lacks.
 Status CheckSnapshotSize(const caffe::SolverParameter& solver, int64_t bytes);
 
@@ -94,23 +104,21 @@ class PartsReader;
 /// A snapshot as ReadSnapshot returns it: in memory, or in parts, whose blobs are read when they are asked for, so that
 /// a node reads only its own blocks.
 struct LoadedSnapshot {
-  int64_t iteration = 0;                     ///< updates done
-  int current_step = 0;                      ///< as Caffe counts it; LearningRate does not need it
-  std::optional<SnapshotManifest> manifest;  ///< nothing: Caffe wrote the snapshot
-  std::string state_path;                    ///< the .solverstate or .solverstate.h5 that was read
-  CaffeModel model;                          ///< the weights
-  std::vector<Blob> file_histories;          ///< in the order of the file; FitSnapshot moves them to `histories`
-  std::map<BlobKey, Blob> histories;         ///< momentum by blob; empty before FitSnapshot
-  std::shared_ptr<const PartsReader> parts;  ///< not null: in parts, and the four above are empty
+  int64_t iteration = 0;                           ///< updates done
+  int current_step = 0;                            ///< as Caffe counts it; LearningRate does not need it
+  std::optional<SnapshotManifest> manifest;        ///< nothing: Caffe wrote the snapshot
+  std::string state_path;                          ///< the .solverstate or .solverstate.h5 that was read
+  CaffeModel model;                                ///< the weights
+  std::vector<Blob> file_histories;                ///< in the order of the file; FitSnapshot moves them to `histories`
+  std::map<BlobKey, std::vector<Blob>> histories;  ///< by blob: the first one, ...; empty before FitSnapshot
+  std::shared_ptr<const PartsReader> parts;        ///< not null: in parts, and the four above are empty
 
-  // After FitSnapshot, blocks of the net's blobs, dense, to `out` [block.count()]. Any thread.
-
+  /// After FitSnapshot: copies a block of one of the net's blobs, dense, to `out` [block.count()]; zeros where there is
+  /// no such history. Any thread.
+  /// @param array 0: of its values; else of the history of that number.
   /// @return as CaffeModel::CopyBlock; of a snapshot in parts as PartsReader::ReadBlock.
-  Status CopyValues(const std::string& layer, int blob, const Shape& shape, const Block& block,
-                    std::span<float> out) const;
-  /// Zeros where there is no history. Errors as PartsReader::ReadBlock's.
-  Status CopyHistory(const std::string& layer, int blob, const Shape& shape, const Block& block,
-                     std::span<float> out) const;
+  Status CopyArray(const std::string& layer, int blob, int array, const Shape& shape, const Block& block,
+                   std::span<float> out) const;
 };
 
 /// Reads the snapshot whose .solverstate is `state_path`, ours or Caffe's own, when the shapes of its net are not known
@@ -131,10 +139,14 @@ StatusOr<std::vector<std::string>> FilesOfSnapshot(const std::string& state_path
 /// Compares `snapshot` with the net that it is to resume, and fills in `histories`. Once for each snapshot.
 /// @param state_path for messages.
 /// @param params all blobs of the net, in Caffe's order; only layer, blob and shape are read.
-/// @return kFailedPrecondition: it is another net's; the message names layer, blob, found and expected shape.
-Status FitSnapshot(const std::string& state_path, const std::vector<SnapshotParam>& params, LoadedSnapshot* snapshot);
+/// @param histories HistoriesOf the solver.
+/// @return kFailedPrecondition: it is another net's, and the message names layer, blob, found and expected shape; or
+/// another solver type's.
+Status FitSnapshot(const std::string& state_path, const std::vector<SnapshotParam>& params, int histories,
+                   LoadedSnapshot* snapshot);
 
 /// Both in one, where the net is known before; all is in memory, also of a snapshot in parts. Errors as theirs.
-StatusOr<LoadedSnapshot> ReadSnapshot(const std::string& state_path, const std::vector<SnapshotParam>& params);
+StatusOr<LoadedSnapshot> ReadSnapshot(const std::string& state_path, const std::vector<SnapshotParam>& params,
+                                      int histories = 1);
 
 }  // namespace hp

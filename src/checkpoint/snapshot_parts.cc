@@ -135,12 +135,12 @@ Status MergeParts(const std::string& prefix, int64_t iteration, const caffe::Net
     param.layer = manifest.blob(i).layer();
     param.blob = manifest.blob(i).blob();
     param.shape = reader->shape(i);
-    const auto source = [&reader, i](bool history) -> BlobSource {
-      if (!reader->Has(i, history)) return nullptr;  // zeros
-      return [reader, i, history](int64_t begin, std::span<char> out) { return reader->Read(i, history, begin, out); };
-    };
-    param.read_values = source(false);
-    param.read_history = source(true);
+    for (int array = 0; array <= kMaxHistories; ++array) {
+      if (!reader->Has(i, array)) continue;  // zeros
+      param.arrays[array].read = [reader, i, array](int64_t begin, std::span<char> out) {
+        return reader->Read(i, array, begin, out);
+      };
+    }
   }
   HP_ASSIGN_OR_RETURN(const auto pending, PrepareSnapshot(contents));
   HP_RETURN_IF_ERROR(pending->Commit());
@@ -155,6 +155,9 @@ PartsReader::~PartsReader() {
 
 StatusOr<std::shared_ptr<const PartsReader>> PartsReader::Open(const SnapshotManifest& manifest,
                                                                const std::string& manifest_path) {
+  if (manifest.histories() < 1 || manifest.histories() > kMaxHistories) {
+    return DataLoss("%s: %d histories; expected 1 to %d", manifest_path.c_str(), manifest.histories(), kMaxHistories);
+  }
   std::shared_ptr<PartsReader> reader(new PartsReader());
   reader->manifest_path_ = manifest_path;
   for (const SnapshotBlob& blob : manifest.blob()) {
@@ -163,13 +166,13 @@ StatusOr<std::shared_ptr<const PartsReader>> PartsReader::Open(const SnapshotMan
     reader->shapes_.push_back(std::move(shape));
   }
   for (const SnapshotPart& part : manifest.part()) {
-    HP_RETURN_IF_ERROR(reader->Add(part, InFolderOf(manifest_path, part.file().name())));
+    HP_RETURN_IF_ERROR(reader->Add(part, InFolderOf(manifest_path, part.file().name()), manifest.histories()));
   }
   HP_RETURN_IF_ERROR(reader->CheckWhole());
   return std::shared_ptr<const PartsReader>(std::move(reader));
 }
 
-Status PartsReader::Add(const SnapshotPart& part, const std::string& path) {
+Status PartsReader::Add(const SnapshotPart& part, const std::string& path, int histories) {
   HP_ASSIGN_OR_RETURN(const int fd, OpenInputFile(path));
   fds_.push_back(fd);
   int64_t offset = 0;
@@ -178,7 +181,10 @@ Status PartsReader::Add(const SnapshotPart& part, const std::string& path) {
     const bool known = slice.blob() >= 0 && slice.blob() < blobs();
     if (!known || !block.LiesIn(shape(slice.blob())))
       return DataLoss("%s: a slice of %s lies in no blob", manifest_path_.c_str(), part.file().name().c_str());
-    slices_[{slice.blob(), slice.history()}].push_back({block, fd, offset});
+    const int array = slice.history() ? slice.history_number() : 0;
+    if (slice.history() && (array < 1 || array > histories))
+      return DataLoss("%s: a slice of history %d; expected 1 to %d", manifest_path_.c_str(), array, histories);
+    slices_[{slice.blob(), array}].push_back({block, fd, offset});
     offset += block.count() * kFloat;
   }
   if (offset == part.file().bytes()) return OkStatus();
@@ -188,7 +194,7 @@ Status PartsReader::Add(const SnapshotPart& part, const std::string& path) {
 
 Status PartsReader::CheckWhole() const {
   for (int i = 0; i < blobs(); ++i) {
-    if (!Has(i, false) && shape(i).count() > 0)
+    if (!Has(i, 0) && shape(i).count() > 0)
       return DataLoss("%s: blob %d of the net is in no part", manifest_path_.c_str(), i);
   }
   for (const auto& [of, slices] : slices_) {
@@ -201,9 +207,9 @@ Status PartsReader::CheckWhole() const {
   return OkStatus();
 }
 
-Status PartsReader::Read(int blob, bool history, int64_t begin, std::span<char> out) const {
+Status PartsReader::Read(int blob, int array, int64_t begin, std::span<char> out) const {
   const int64_t row_bytes = ColumnsOf(shape(blob)) * kFloat;
-  const std::vector<Slice>& slices = slices_.at({blob, history});
+  const std::vector<Slice>& slices = slices_.at({blob, array});
   while (!out.empty()) {
     const int64_t row = begin / row_bytes, at = begin % row_bytes;
     const auto holds = [&](const Slice& slice) {
@@ -236,14 +242,14 @@ std::optional<int> PartsReader::Find(const std::string& layer, int blob) const {
 }
 
 // Whole rows in one piece, else row by row.
-Status PartsReader::ReadBlock(int blob, bool history, const Block& block, std::span<float> out) const {
+Status PartsReader::ReadBlock(int blob, int array, const Block& block, std::span<float> out) const {
   const int64_t columns = ColumnsOf(shape(blob));
   const int64_t pieces = block.cols() == columns ? std::min<int64_t>(block.rows(), 1) : block.rows();
   for (int64_t piece = 0; piece < pieces; ++piece) {
     const auto count = static_cast<size_t>(pieces > 1 ? block.cols() : block.count());
     const std::span<float> row = out.subspan(piece * count, count);
     const int64_t begin = (block.begin_row + piece) * columns + block.begin_col;
-    HP_RETURN_IF_ERROR(Read(blob, history, begin * kFloat, {reinterpret_cast<char*>(row.data()), row.size_bytes()}));
+    HP_RETURN_IF_ERROR(Read(blob, array, begin * kFloat, {reinterpret_cast<char*>(row.data()), row.size_bytes()}));
   }
   return OkStatus();
 }
@@ -252,11 +258,11 @@ Status ReadAllParts(LoadedSnapshot* snapshot) {
   const PartsReader& reader = *snapshot->parts;
   for (int i = 0; i < reader.blobs(); ++i) {
     const BlobKey key(snapshot->manifest->blob(i).layer(), snapshot->manifest->blob(i).blob());
-    for (const bool history : {false, true}) {
-      Blob& blob = history ? snapshot->histories[key] : snapshot->model.blobs[key];
+    for (int array = 0; array <= snapshot->manifest->histories(); ++array) {
+      Blob& blob = array == 0 ? snapshot->model.blobs[key] : snapshot->histories[key].emplace_back();
       blob.shape = reader.shape(i);
       blob.data.resize(blob.shape.count());
-      if (reader.Has(i, history)) HP_RETURN_IF_ERROR(reader.ReadBlock(i, history, Block::Whole(blob.shape), blob.data));
+      if (reader.Has(i, array)) HP_RETURN_IF_ERROR(reader.ReadBlock(i, array, Block::Whole(blob.shape), blob.data));
     }
   }
   return OkStatus();

@@ -58,13 +58,15 @@ class PartsReader {
   const Shape& shape(int blob) const { return shapes_[blob]; }
   /// @return the index of a blob; nothing: there is none.
   std::optional<int> Find(const std::string& layer, int blob) const;
-  /// False: it has no history (frozen parameters).
-  bool Has(int blob, bool history) const { return slices_.contains({blob, history}); }
+  // `array`: 0: the values of a blob; else the history of that number.
+
+  /// False: it has no such history (frozen parameters).
+  bool Has(int blob, int array) const { return slices_.contains({blob, array}); }
   /// Fills `out` with a blob's bytes from byte `begin` on, counted row-major in the whole blob.
   /// @return kInvalidArgument, kDataLoss: a file can't be read, or is too short.
-  Status Read(int blob, bool history, int64_t begin, std::span<char> out) const;
+  Status Read(int blob, int array, int64_t begin, std::span<char> out) const;
   /// Reads a block of a blob, dense, to `out` [block.count()]. Errors likewise.
-  Status ReadBlock(int blob, bool history, const Block& block, std::span<float> out) const;
+  Status ReadBlock(int blob, int array, const Block& block, std::span<float> out) const;
 
  private:
   struct Slice {
@@ -73,13 +75,13 @@ class PartsReader {
     int64_t offset = 0;  // in the file
   };
   PartsReader() = default;
-  Status Add(const SnapshotPart& part, const std::string& path);
+  Status Add(const SnapshotPart& part, const std::string& path, int histories);
   Status CheckWhole() const;
 
   std::string manifest_path_;
   std::vector<Shape> shapes_;
   std::map<BlobKey, int> index_;
-  std::map<std::pair<int, bool>, std::vector<Slice>> slices_;  // by blob and whether they are histories
+  std::map<std::pair<int, int>, std::vector<Slice>> slices_;  // by blob and array
   std::vector<int> fds_;
 };
 

@@ -131,17 +131,18 @@ Status CheckParams(const CaffeModel& model, const std::vector<SnapshotParam>& pa
   return OkStatus();
 }
 
+/// @param each histories that each parameter has.
 Status TakeHistories(const std::string& path, std::vector<Blob> histories, const std::vector<SnapshotParam>& params,
-                     std::map<BlobKey, Blob>* out) {
-  if (histories.size() != params.size()) {
+                     int each, std::map<BlobKey, std::vector<Blob>>* out) {
+  if (histories.size() != params.size() * static_cast<size_t>(each)) {
     return FailedPrecondition(
-        "%s: histories of %zu parameters; expected %zu: the snapshot belongs to another net or solver type",
-        path.c_str(), histories.size(), params.size());
+        "%s: %zu histories; expected %zu, %d of each parameter: the snapshot belongs to another net or solver type",
+        path.c_str(), histories.size(), params.size() * static_cast<size_t>(each), each);
   }
-  for (size_t i = 0; i < params.size(); ++i) {
-    const SnapshotParam& param = params[i];
+  for (size_t i = 0; i < histories.size(); ++i) {
+    const SnapshotParam& param = params[i % params.size()];
     HP_RETURN_IF_ERROR(CheckShape(histories[i], param.layer, param.blob, param.shape).Prepend(path + ": history of"));
-    out->emplace(BlobKey(param.layer, param.blob), std::move(histories[i]));
+    (*out)[BlobKey(param.layer, param.blob)].push_back(std::move(histories[i]));
   }
   return OkStatus();
 }
@@ -235,34 +236,38 @@ StatusOr<std::vector<std::string>> FilesOfSnapshot(const std::string& state_path
   return files;
 }
 
-Status FitSnapshot(const std::string& state_path, const std::vector<SnapshotParam>& params, LoadedSnapshot* snapshot) {
-  if (snapshot->parts) return CheckParts(*snapshot->parts, snapshot->model.path, params);
+Status FitSnapshot(const std::string& state_path, const std::vector<SnapshotParam>& params, int histories,
+                   LoadedSnapshot* snapshot) {
+  if (snapshot->parts) {
+    HP_RETURN_IF_ERROR(CheckParts(*snapshot->parts, snapshot->model.path, params));
+    if (snapshot->manifest->histories() == histories) return OkStatus();
+    return FailedPrecondition(
+        "%s: %d histories of each parameter; expected %d: the snapshot belongs to another solver type",
+        snapshot->model.path.c_str(), snapshot->manifest->histories(), histories);
+  }
   HP_RETURN_IF_ERROR(CheckParams(snapshot->model, params));
-  return TakeHistories(state_path, std::exchange(snapshot->file_histories, {}), params, &snapshot->histories);
+  return TakeHistories(state_path, std::exchange(snapshot->file_histories, {}), params, histories,
+                       &snapshot->histories);
 }
 
-StatusOr<LoadedSnapshot> ReadSnapshot(const std::string& state_path, const std::vector<SnapshotParam>& params) {
+StatusOr<LoadedSnapshot> ReadSnapshot(const std::string& state_path, const std::vector<SnapshotParam>& params,
+                                      int histories) {
   HP_ASSIGN_OR_RETURN(LoadedSnapshot snapshot, ReadSnapshot(state_path));
-  HP_RETURN_IF_ERROR(FitSnapshot(state_path, params, &snapshot));
+  HP_RETURN_IF_ERROR(FitSnapshot(state_path, params, histories, &snapshot));
   if (snapshot.parts) HP_RETURN_IF_ERROR(ReadAllParts(&snapshot));
   return snapshot;
 }
 
-Status LoadedSnapshot::CopyValues(const std::string& layer, int blob, const Shape& shape, const Block& block,
-                                  std::span<float> out) const {
-  if (!parts) return model.CopyBlock(layer, blob, shape, block, out);
-  return parts->ReadBlock(parts->Find(layer, blob).value(), false, block, out);
-}
-
-Status LoadedSnapshot::CopyHistory(const std::string& layer, int blob, const Shape& shape, const Block& block,
-                                   std::span<float> out) const {
+Status LoadedSnapshot::CopyArray(const std::string& layer, int blob, int array, const Shape& shape, const Block& block,
+                                 std::span<float> out) const {
+  if (!parts && array == 0) return model.CopyBlock(layer, blob, shape, block, out);
   std::fill(out.begin(), out.end(), 0.0f);
   if (parts) {
     const int i = parts->Find(layer, blob).value();
-    return parts->Has(i, true) ? parts->ReadBlock(i, true, block, out) : OkStatus();
+    return array == 0 || parts->Has(i, array) ? parts->ReadBlock(i, array, block, out) : OkStatus();
   }
   const auto found = histories.find({layer, blob});
-  if (found != histories.end()) CutBlock(found->second.data, shape, block, out);
+  if (found != histories.end()) CutBlock(found->second.at(array - 1).data, shape, block, out);
   return OkStatus();
 }
 

@@ -10,6 +10,7 @@
 #include "commands/sample_shape.h"
 #include "commands/simulate.h"
 #include "proto/place.h"
+#include "proto/solver_type.h"
 #include "proto/text.h"
 #include "scheduler/plan/table_check.h"
 #include "solvers/check.h"
@@ -59,6 +60,7 @@ StatusOr<Workload> WorkOf(const PlanFlags& flags, const PlanFiles& files) {
   Workload work;
   work.batch = graph->batch_size();
   work.iter_size = files.solver.iter_size();
+  work.histories = HistoriesOf(files.solver);
   work.per_replica = flags.per_replica;
   if (work.batch < 1) return InvalidArgument("net \"%s\" has no batch_size to train with", files.net->name().c_str());
   return work;

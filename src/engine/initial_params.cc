@@ -3,6 +3,7 @@
 #include "checkpoint/matched_weights.h"
 #include "checkpoint/weights.h"
 #include "layers/filler.h"
+#include "proto/solver_type.h"
 
 #include "glog/logging.h"
 
@@ -32,19 +33,21 @@ Status CopyValues(const CaffeModel& model, int index, ParamStore* params) {
 Status CopyFrom(const LoadedSnapshot& snapshot, int index, ParamStore* params) {
   const StoredParam& param = params->param(index);
   std::vector<float> block(params->count(index));
-  HP_RETURN_IF_ERROR(snapshot.CopyValues(param.layer, param.blob, param.whole, param.block, block));
+  HP_RETURN_IF_ERROR(snapshot.CopyArray(param.layer, param.blob, 0, param.whole, param.block, block));
   HP_RETURN_IF_ERROR(params->WriteValues(index, block));
-  if (params->history(index).empty()) return OkStatus();
-  HP_RETURN_IF_ERROR(snapshot.CopyHistory(param.layer, param.blob, param.whole, param.block, block));
-  return params->WriteHistory(index, block);
+  for (int number = 1; number <= param.histories() && !params->history(index, number).empty(); ++number) {
+    HP_RETURN_IF_ERROR(snapshot.CopyArray(param.layer, param.blob, number, param.whole, param.block, block));
+    HP_RETURN_IF_ERROR(params->WriteHistory(index, number, block));
+  }
+  return OkStatus();
 }
 
 Status FromSnapshot(const NodeModel& model, const std::string& path, LoadedSnapshot* snapshot, ParamStore* params) {
   std::vector<SnapshotParam> whole;
   for (const WholeParam& param : model.whole_params()) {
-    whole.push_back({param.whole.layer, param.whole.blob, param.whole.whole, nullptr, nullptr});
+    whole.push_back({param.whole.layer, param.whole.blob, param.whole.whole});
   }
-  HP_RETURN_IF_ERROR(FitSnapshot(path, whole, snapshot));
+  HP_RETURN_IF_ERROR(FitSnapshot(path, whole, HistoriesOf(model.job().solver()), snapshot));
   for (int i = 0; i < params->size(); ++i) {
     HP_RETURN_IF_ERROR(CopyFrom(*snapshot, i, params));
   }

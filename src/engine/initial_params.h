@@ -12,7 +12,7 @@ namespace hp {
 /// Where a job's parameters come from.
 struct InitialParams {
   uint64_t seed = 0;                   ///< of the fillers; the same on all nodes
-  LoadedSnapshot* snapshot = nullptr;  ///< values and momentum, of all blobs; changed by FitSnapshot. Null: none
+  LoadedSnapshot* snapshot = nullptr;  ///< values and histories, of all blobs; changed by FitSnapshot. Null: none
   std::string snapshot_path;           ///< for messages
   std::string weights;                 ///< a .caffemodel; empty: none. Not read where there is a snapshot
 };

@@ -8,6 +8,7 @@
 #include "engine/host_bridge.h"
 #include "engine/input_prefetcher.h"
 #include "engine/updater.h"
+#include "proto/solver_type.h"
 
 #include <algorithm>
 #include <limits>
@@ -124,15 +125,16 @@ struct Least {
 };
 
 /// Images are left out: they are not among a node's own tensors.
-/// @param shapes of the net's blobs for one sample. @param learns whether parameters have histories.
+/// @param shapes of the net's blobs for one sample. @param histories of parameters that learn; 0: none learns.
 /// @param element least bytes of an element of a tensor. @param versions of the values that learn.
-Least LeastOf(const NodePlan& plan, const std::vector<Shape>& shapes, int64_t rows, bool learns, size_t element,
+Least LeastOf(const NodePlan& plan, const std::vector<Shape>& shapes, int64_t rows, int histories, size_t element,
               int versions = 1) {
   Least least;
   least.versions = versions;
   for (const ParamPlan& param : plan.params()) {
-    const bool updated = learns && param.spec.lr_mult != 0, history = learns && param.spec.has_history();
-    least.parameters += Wide(param.block.count()) * sizeof(float) * ((updated ? versions : 1) + (history ? 1 : 0));
+    const int values = histories > 0 && param.spec.lr_mult != 0 ? versions : 1;
+    const int kept = param.spec.has_histories() ? histories : 0;
+    least.parameters += Wide(param.block.count()) * sizeof(float) * (values + kept);
   }
   for (const LayerPlan& layer : plan.layers()) {
     const GraphLayer& entry = plan.graph().layers()[layer.layer];
@@ -150,8 +152,8 @@ Least LeastOf(const NodePlan& plan, const std::vector<Shape>& shapes, int64_t ro
 Least LeastOf(const JobPlan& job, Rank rank, bool train) {
   const size_t element = job.table().node(rank).device == "cpu" ? 4 : 2;  // GPUs may compute in 16 bits
   const std::vector<int64_t> rows = job.schedule().RowCounts(train, job.ShareOf(rank));
-  return LeastOf(job.node(rank, train), job.shapes(train), rows.empty() ? 0 : rows.back(), train, element,
-                 job.table().staleness() + 1);
+  return LeastOf(job.node(rank, train), job.shapes(train), rows.empty() ? 0 : rows.back(),
+                 train ? HistoriesOf(job.solver()) : 0, element, job.table().staleness() + 1);
 }
 
 }  // namespace
@@ -242,7 +244,7 @@ Status CheckTestMemory(const NodeNet& net, size_t parameters, int ring, const Me
 
 Status CheckPlannedTest(const NodePlan& plan, int64_t rows, const MemoryRoom& host) {
   HP_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, plan.graph().Shapes(plan.sample(), 1));
-  const Least least = LeastOf(plan, shapes, rows, false, 2);
+  const Least least = LeastOf(plan, shapes, rows, 0, 2);
   const std::optional<Excess> excess = OverRoom(host, least.bytes());
   return excess ? DoesNotFit("the test", *excess, least.Describe(), kForTests) : OkStatus();
 }

@@ -114,18 +114,29 @@ void Updater::UpdateInPieces(const NetStep& step, const StepSize& size) {
 UpdateCoefficients Updater::CoefficientsOf(int param, const StepSize& size) const {
   const StoredParam& stored = options_.params->param(param);
   if (stored.average_keeps) return AverageCoefficients(model_.job().solver(), *stored.average_keeps);
-  return UpdateCoefficientsFor(model_.job().solver(), size.rate, stored.lr_mult, stored.decay_mult,
+  return UpdateCoefficientsFor(model_.job().solver(), size.clock, size.rate, stored.lr_mult, stored.decay_mult,
                                size.gradient_scale);
+}
+
+UpdatePart Updater::UpdateOf(int param, const UpdateCoefficients& coefficients, const StepSize& size,
+                             const Range& elements, const float* gradient) const {
+  const auto from = [&elements](std::span<float> array) {
+    return array.empty() ? nullptr : array.data() + elements.begin;
+  };
+  return {coefficients,
+          elements.size(),
+          gradient,
+          from(options_.params->history(param, 1)),
+          from(options_.params->values(param, size.clock + 1)),
+          from(options_.params->history(param, 2))};
 }
 
 void Updater::ApplyRows(int param, const StepSize& size, int64_t begin, int64_t end, const float* gradient,
                         const UpdateSample* sample) {
   const int64_t row = options_.params->param(param).block.cols();
   const UpdateCoefficients coefficients = CoefficientsOf(param, size);
-  float* const history = options_.params->history(param).data();
-  float* const values = options_.params->values(param, size.clock + 1).data();
   const auto update = [&](int64_t rows, const float* of_rows, int64_t first) {
-    const UpdatePart part = {coefficients, rows * row, of_rows, history + first * row, values + first * row};
+    const UpdatePart part = UpdateOf(param, coefficients, size, {first * row, (first + rows) * row}, of_rows);
     options_.backend->UpdateParams({&part, 1});
   };
   if (sample == nullptr) return update(end - begin, gradient, begin);
@@ -271,8 +282,8 @@ void Updater::UpdateWhole(const std::vector<int>& groups, const StepSize& size) 
     for (int param : model_.ParamsOf(group)) {
       if (params->param(param).frozen()) continue;
       CopyValues(param, size.clock);
-      parts.push_back({CoefficientsOf(param, size), params->count(param), params->gradient(param).data(),
-                       params->history(param).data(), params->values(param, size.clock + 1).data()});
+      parts.push_back(UpdateOf(param, CoefficientsOf(param, size), size, {0, params->count(param)},
+                               params->gradient(param).data()));
       params->MarkUpdated(param, size.clock + 1);
     }
   }

@@ -111,6 +111,9 @@ class Updater {
   /// The gradients are in memory.
   void UpdateWhole(const std::vector<int>& groups, const StepSize& size);
   UpdateCoefficients CoefficientsOf(int param, const StepSize& size) const;
+  /// The update of a range of a parameter's elements. @param gradient of these alone.
+  UpdatePart UpdateOf(int param, const UpdateCoefficients& coefficients, const StepSize& size, const Range& elements,
+                      const float* gradient) const;
   /// Computes the sums of squares of the groups' gradients, and fetches them to the host.
   void EnqueueSquares(int64_t clock, const std::vector<int>& groups);
   /// With staleness an update starts from a copy of the values before it, whose readers may not be done.

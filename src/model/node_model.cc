@@ -4,6 +4,8 @@
 // of the largest.
 #include "model/node_model.h"
 
+#include "proto/solver_type.h"
+
 #include "glog/logging.h"
 
 #include <algorithm>
@@ -20,7 +22,7 @@ StatusOr<std::unique_ptr<NodeModel>> NodeModel::Create(std::shared_ptr<const Job
   for (const ParamOwners& param : model->job().params()) {
     model->whole_params_.push_back(
         {{param.layer, param.blob, param.spec.shape, Block::Whole(param.spec.shape), param.spec.lr_mult,
-          param.spec.decay_mult, true, true, 0, param.spec.average_keeps},
+          param.spec.decay_mult, true, true, 0, param.spec.average_keeps, HistoriesOf(model->job().solver())},
          param.slices});
   }
   return model;
@@ -112,7 +114,7 @@ std::vector<StoredParam> NodeModel::stored_params() const {
     const ParamPlan& param = params[i];
     stored.push_back({param.layer, param.blob, param.spec.shape, param.block, param.spec.lr_mult, param.spec.decay_mult,
                       !fused.contains(i), !pushed.contains(param.graph_layer), param.sample_room,
-                      param.spec.average_keeps});
+                      param.spec.average_keeps, HistoriesOf(job().solver())});
   }
   return stored;
 }

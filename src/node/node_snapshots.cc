@@ -6,6 +6,7 @@
 #include "node/node.h"
 #include "proto/hash.h"
 #include "proto/net_filter.h"
+#include "proto/solver_type.h"
 #include "scheduler/control/messages.h"
 
 #include "glog/logging.h"
@@ -95,11 +96,13 @@ SnapshotWriter::Options Node::SnapshotFiles() {
     }
   };
   options.solver = files_.solver;
+  options.most_message_bytes = MostMessageBytes(files_.solver);
   options.train_net = FilterNet(*files_.net, caffe::TRAIN);
   options.manifest.set_random_seed(static_cast<int64_t>(seed_));
   options.manifest.set_net_hash(NetHash(*files_.net));
   options.manifest.set_solver_hash(SolverHash(files_.solver));
   options.manifest.set_division_hash(table_.division_hash());
+  options.manifest.set_histories(HistoriesOf(files_.solver));
   *options.manifest.mutable_run() = files_.run;
   options.keep = options_.keep_snapshots;
   if (files_.start_clock > 0) options.in_use.insert(files_.start_clock);

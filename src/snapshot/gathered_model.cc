@@ -19,17 +19,16 @@ Status GatheredModel::Allocate(bool histories) {
     int64_t count = 0;
     for (const WholeParam::Slice& slice : param.slices) count += slice.block.count();
     CHECK_EQ(count, param.whole.whole.count()) << param.whole.name() << ": its slices do not add up to the whole";
-    HP_ASSIGN_OR_RETURN(Buffer values, Buffer::Allocate(count * sizeof(float)));
-    const bool has_history = histories && param.whole.has_history();
-    HP_ASSIGN_OR_RETURN(Buffer history, Buffer::Allocate(has_history ? count * sizeof(float) : 0));
-    values_.push_back(std::move(values));
-    histories_.push_back(std::move(history));
+    std::vector<Buffer>& arrays = arrays_.emplace_back(1 + (histories ? param.whole.histories() : 0));
+    for (Buffer& array : arrays) {
+      HP_ASSIGN_OR_RETURN(array, Buffer::Allocate(count * sizeof(float)));
+    }
   }
   return OkStatus();
 }
 
-std::span<float> GatheredModel::Place(size_t param, size_t slice, bool history) const {
-  const Buffer& memory = history ? histories_[param] : values_[param];
+std::span<float> GatheredModel::Place(size_t param, size_t slice, int array) const {
+  const Buffer& memory = arrays_[param][array];
   if (memory.bytes() == 0) return {};
   int64_t offset = 0;
   for (size_t s = 0; s < slice; ++s) offset += params_[param].slices[s].block.count();
@@ -39,7 +38,7 @@ std::span<float> GatheredModel::Place(size_t param, size_t slice, bool history) 
 void GatheredModel::CopyValues(size_t param, int64_t begin, std::span<float> out) const {
   const WholeParam& whole = params_[param];
   for (size_t s = 0; s < whole.slices.size(); ++s) {
-    PlaceBlockInPart(Place(param, s, false), whole.slices[s].block, whole.whole.whole, begin, out);
+    PlaceBlockInPart(Place(param, s, 0), whole.slices[s].block, whole.whole.whole, begin, out);
   }
 }
 
@@ -54,15 +53,15 @@ bool GatheredModel::InOrder(size_t param) const {
   return true;
 }
 
-StatusOr<const float*> GatheredModel::Whole(size_t param, bool history, Buffer* room) const {
-  const Buffer& memory = history ? histories_[param] : values_[param];
+StatusOr<const float*> GatheredModel::Whole(size_t param, int array, Buffer* room) const {
+  const Buffer& memory = arrays_[param][array];
   const float* whole_blob = nullptr;
   if (memory.bytes() == 0) return whole_blob;
   if (InOrder(param)) return whole_blob = memory.floats();
   const WholeParam& whole = params_[param];
   HP_ASSIGN_OR_RETURN(*room, Buffer::Allocate(memory.bytes()));
   for (size_t s = 0; s < whole.slices.size(); ++s) {
-    PlaceBlock(Place(param, s, history), whole.slices[s].block, whole.whole.whole,
+    PlaceBlock(Place(param, s, array), whole.slices[s].block, whole.whole.whole,
                {room->floats(), memory.bytes() / sizeof(float)});
   }
   return whole_blob = room->floats();

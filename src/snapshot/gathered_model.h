@@ -18,9 +18,9 @@ namespace hp {
 /// writer, and what is read must be complete.
 class GatheredModel {
  public:
-  /// All zeros. Takes twice the bytes of the net's parameters (once without histories, which frozen ones never have) of
-  /// address space; memory is taken as slices are written. CHECKs that the slices of each parameter make up the whole
-  /// blob.
+  /// All zeros. Takes the bytes of the net's parameters, and as many for each history (which frozen ones never have),
+  /// of address space; memory is taken as slices are written. CHECKs that the slices of each parameter make up the
+  /// whole blob.
   /// @param params NodeModel::whole_params; must outlive it. @param iteration updates done.
   /// @param histories whether the model has them: for a snapshot, but not for clients.
   /// @return kResourceExhausted: out of memory.
@@ -30,17 +30,19 @@ class GatheredModel {
   const std::vector<WholeParam>& params() const { return params_; }
   int64_t iteration() const { return iteration_; }
 
+  /// How many arrays of a parameter it has: 1 (its values), and the histories.
+  int arrays(size_t param) const { return static_cast<int>(arrays_[param].size()); }
   /// Where slice `slice` of parameter `param` (indices into params() and its slices) belongs, dense [count of its
-  /// block], row-major. Empty: the block is, or `history` was asked for and there is none.
-  std::span<float> Place(size_t param, size_t slice, bool history) const;
+  /// block], row-major. Empty: the block is. @param array 0: of its values; else of that history; below arrays().
+  std::span<float> Place(size_t param, size_t slice, int array) const;
   /// Copies elements [begin, begin + out.size()) of a parameter's values, counted row-major in the whole blob, whatever
   /// slices they lie in.
   void CopyValues(size_t param, int64_t begin, std::span<float> out) const;
   /// A parameter's whole blob, row-major: in this model's memory if its slices are whole rows in order, else put
-  /// together in `room`, which it allocates and which must live as long as the result is used. Null: a history
-  /// that the model does not have.
+  /// together in `room`, which it allocates and which must live as long as the result is used. Null: it has no
+  /// element. @param array as Place's.
   /// @return kResourceExhausted: no memory for `room`.
-  StatusOr<const float*> Whole(size_t param, bool history, Buffer* room) const;
+  StatusOr<const float*> Whole(size_t param, int array, Buffer* room) const;
 
   /// The loss scaler's state for the snapshot's manifest; nothing: losses are not scaled. Set before others read it.
   std::optional<LossScalingState> loss_scaling;
@@ -53,7 +55,7 @@ class GatheredModel {
 
   const std::vector<WholeParam>& params_;
   const int64_t iteration_;
-  std::vector<Buffer> values_, histories_;  // by parameter; no bytes: no history
+  std::vector<std::vector<Buffer>> arrays_;  // by parameter: its values, then its histories
 };
 
 }  // namespace hp

@@ -9,8 +9,7 @@ std::vector<PartSlice> PartLayout(const std::vector<WholeParam>& params, Rank ow
   for (size_t p = 0; p < params.size(); ++p) {
     for (const WholeParam::Slice& slice : params[p].slices) {
       if (slice.owner != owner || slice.block.empty()) continue;
-      layout.push_back({p, slice.block, false});
-      if (params[p].whole.has_history()) layout.push_back({p, slice.block, true});
+      for (int array = 0; array <= params[p].whole.histories(); ++array) layout.push_back({p, slice.block, array});
     }
   }
   return layout;
@@ -50,7 +49,8 @@ void DescribeParts(const std::vector<WholeParam>& params, SnapshotManifest* mani
     for (const PartSlice& described : PartLayout(params, owner)) {
       SnapshotSlice* const slice = part->add_slice();
       slice->set_blob(static_cast<int>(described.param));
-      slice->set_history(described.history);
+      slice->set_history(described.array > 0);
+      if (described.array > 1) slice->set_history_number(described.array);
       slice->set_begin_row(described.block.begin_row);
       slice->set_end_row(described.block.end_row);
       slice->set_begin_col(described.block.begin_col);

@@ -11,11 +11,11 @@
 namespace hp {
 
 /// What one owner writes of a snapshot in parts (checkpoint/snapshot_parts.h), in the order of its file: all its
-/// slices, each followed by its history. All nodes compute the same from the plan. Frozen parameters have no history.
+/// slices, each followed by its histories. All nodes compute the same from the plan. Frozen parameters have none.
 struct PartSlice {
   size_t param = 0;  ///< index into NodeModel::whole_params
   Block block;       ///< not empty
-  bool history = false;
+  int array = 0;     ///< 0: values; else the number of the history
 };
 std::vector<PartSlice> PartLayout(const std::vector<WholeParam>& params, Rank owner);
 int64_t PartBytes(const std::vector<PartSlice>& layout);

@@ -56,7 +56,7 @@ Status PartWriter::Begin(int64_t clock, int64_t version, int64_t start) {
     const StoredParam& whole = params_[slice.param].whole;
     const int i = store_->Find(whole.layer, whole.blob);
     const std::span<float> place{to, static_cast<size_t>(slice.block.count())};
-    HP_RETURN_IF_ERROR(slice.history ? store_->ReadHistory(i, place) : store_->ReadValues(i, version, place));
+    HP_RETURN_IF_ERROR(store_->ReadArray(i, version, slice.array, place));
     to += place.size();
   }
   MutexLock lock(&mutex_);

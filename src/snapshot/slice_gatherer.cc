@@ -37,9 +37,9 @@ Status SliceGatherer::Begin(int64_t clock, int64_t version, bool files, bool pul
       const WholeParam::Slice& slice = params_[p].slices[s];
       if (slice.owner != self_ || slice.block.empty()) continue;
       const int i = store_->Find(params_[p].whole.layer, params_[p].whole.blob);
-      HP_RETURN_IF_ERROR(store_->ReadValues(i, version, model->Place(p, s, false)));
-      const std::span<float> history = model->Place(p, s, true);
-      if (!history.empty()) HP_RETURN_IF_ERROR(store_->ReadHistory(i, history));
+      for (int array = 0; array < model->arrays(p); ++array) {
+        HP_RETURN_IF_ERROR(store_->ReadArray(i, version, array, model->Place(p, s, array)));
+      }
     }
   }
   {
@@ -116,12 +116,12 @@ void SliceGatherer::GrantPlaces() {
     for (size_t s = 0; s < params_[p].slices.size(); ++s) {
       const Rank owner = params_[p].slices[s].owner;
       if (owner == self_) continue;
-      for (bool history : {false, true}) {
-        const std::span<float> place = model.Place(p, s, history);
+      for (int array = 0; array < model.arrays(p); ++array) {
+        const std::span<float> place = model.Place(p, s, array);
         if (place.empty()) continue;
         ++missing_;
         const Status status =
-            transport_->Grant(owner, SliceTag(model.iteration(), p, history), std::as_writable_bytes(place));
+            transport_->Grant(owner, SliceTag(model.iteration(), p, array), std::as_writable_bytes(place));
         if (!status.ok()) LOG(WARNING) << "snapshot of iteration " << model.iteration() << ": " << status;
       }
     }

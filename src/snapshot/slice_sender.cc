@@ -25,7 +25,7 @@ Status SliceSender::Copy(int64_t clock, int64_t version, bool histories) {
   struct Piece {
     PlaceTag tag;
     int param = 0;  // of the store
-    bool history = false;
+    int array = 0;
     size_t count = 0;
   };
   std::vector<Piece> pieces;
@@ -35,10 +35,9 @@ Status SliceSender::Copy(int64_t clock, int64_t version, bool histories) {
     for (const WholeParam::Slice& slice : param.slices) {
       if (slice.owner != rank_ || slice.block.empty()) continue;
       const int i = store_->Find(param.whole.layer, param.whole.blob);
-      for (bool history : {false, true}) {
-        if (history && !histories) continue;
-        const size_t count = (history ? store_->history(i) : store_->values(i, version)).size();
-        if (count > 0) pieces.push_back({SliceTag(clock, p, history), i, history, count});
+      for (int array = 0; array <= (histories ? param.whole.histories() : 0); ++array) {
+        const size_t count = store_->array(i, version, array).size();
+        if (count > 0) pieces.push_back({SliceTag(clock, p, array), i, array, count});
         floats += count;
       }
     }
@@ -49,8 +48,7 @@ Status SliceSender::Copy(int64_t clock, int64_t version, bool histories) {
   size_t offset = 0;
   for (const Piece& piece : pieces) {
     const std::span<float> to{copy.memory.floats() + offset, piece.count};
-    HP_RETURN_IF_ERROR(piece.history ? store_->ReadHistory(piece.param, to)
-                                     : store_->ReadValues(piece.param, version, to));
+    HP_RETURN_IF_ERROR(store_->ReadArray(piece.param, version, piece.array, to));
     copy.slices[piece.tag] = std::as_writable_bytes(to);
     offset += piece.count;
   }

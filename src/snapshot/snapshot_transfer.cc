@@ -28,10 +28,10 @@ Status SnapshotTransfer::Take(const JobPlan& job, Rank giver, ParamStore* store)
   for (const ResumePiece& piece : pieces) {
     const std::span<float> place{place_.floats(), static_cast<size_t>(piece.count)};
     HP_RETURN_IF_ERROR(TakePiece(giver, piece.tag, place));
-    if (!piece.history) {
+    if (piece.array == 0) {
       HP_RETURN_IF_ERROR(store->WriteValues(piece.param, place));
-    } else if (!store->history(piece.param).empty()) {  // parameter servers keep those of what they update
-      HP_RETURN_IF_ERROR(store->WriteHistory(piece.param, place));
+    } else if (!store->history(piece.param, piece.array).empty()) {  // parameter servers keep those of what they update
+      HP_RETURN_IF_ERROR(store->WriteHistory(piece.param, piece.array, place));
     }
   }
   place_ = Buffer();
@@ -84,8 +84,8 @@ StatusOr<bool> SnapshotTransfer::WaitForTaker(Asked* asked, size_t* unsent) {
 Status SnapshotTransfer::GivePiece(const JobPlan& job, const Asked& asked, const LoadedSnapshot& snapshot) {
   const ParamPlan& param = job.node(asked.taker, true).params().at(SliceParam(asked.tag));
   const std::span<float> piece{rooms_.at(asked.taker).floats(), static_cast<size_t>(param.block.count())};
-  const auto copy = SliceIsHistory(asked.tag) ? &LoadedSnapshot::CopyHistory : &LoadedSnapshot::CopyValues;
-  HP_RETURN_IF_ERROR((snapshot.*copy)(param.layer, param.blob, param.spec.shape, param.block, piece));
+  HP_RETURN_IF_ERROR(
+      snapshot.CopyArray(param.layer, param.blob, SliceArray(asked.tag), param.spec.shape, param.block, piece));
   const Status status = transport_->Write(asked.taker, asked.tag, asked.grant, std::as_bytes(piece));
   if (!status.ok()) LOG(WARNING) << "a piece of the snapshot: " << status;  // the failure detector ends the wait
   return OkStatus();

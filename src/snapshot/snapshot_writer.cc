@@ -21,13 +21,14 @@
 namespace hp {
 namespace {
 
-/// @param room memory for blobs that do not lie in one piece, two for each parameter.
+/// @param room gets the memory for blobs that do not lie in one piece.
 Status AddParams(const GatheredModel& model, std::vector<Buffer>* room, SnapshotContents* contents) {
   for (size_t p = 0; p < model.params().size(); ++p) {
     const StoredParam& whole = model.params()[p].whole;
-    HP_ASSIGN_OR_RETURN(const float* values, model.Whole(p, false, &(*room)[2 * p]));
-    HP_ASSIGN_OR_RETURN(const float* history, model.Whole(p, true, &(*room)[2 * p + 1]));
-    contents->params.push_back({whole.layer, whole.blob, whole.whole, values, history});
+    SnapshotParam& param = contents->params.emplace_back(SnapshotParam{whole.layer, whole.blob, whole.whole, {}});
+    for (int array = 0; array < model.arrays(p); ++array) {
+      HP_ASSIGN_OR_RETURN(param.arrays[array].data, model.Whole(p, array, &room->emplace_back()));
+    }
   }
   return OkStatus();
 }
@@ -116,7 +117,7 @@ Status SnapshotWriter::WriteFiles(const GatheredModel& model) {
   contents.incarnation = options_.incarnation.get();
   if (model.loss_scaling) *contents.manifest.mutable_loss_scaling() = *model.loss_scaling;
   if (options_.add_orders) options_.add_orders(model.iteration(), &contents.manifest);
-  std::vector<Buffer> room(2 * model.params().size());  // of blobs that do not lie in one piece
+  std::vector<Buffer> room;
   if (const Status status = AddParams(model, &room, &contents); !status.ok()) {
     LOG(WARNING) << "snapshot of iteration " << model.iteration() << " is given up, training continues: " << status;
     return status;

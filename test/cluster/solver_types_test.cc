@@ -9,8 +9,9 @@ namespace {
 
 // Where squares of gradients are near zero, steps of AdaGrad and RMSProp have their sign alone, which rounding decides:
 // with Caffe's delta of 1e-8 two runs that add in another order would part.
-constexpr const char* kTypes[] = {"type: 'Nesterov' momentum: 0.9", "type: 'AdaGrad' delta: 0.05",
-                                  "type: 'RMSProp' rms_decay: 0.9 delta: 0.5"};
+constexpr const char* kTypes[] = {
+    "type: 'Nesterov' momentum: 0.9", "type: 'AdaGrad' delta: 0.05", "type: 'RMSProp' rms_decay: 0.9 delta: 0.5",
+    "type: 'AdaDelta' momentum: 0.9 delta: 0.01", "type: 'Adam' momentum: 0.9 delta: 0.5"};
 
 class SolverTypesTest : public ContractTest, public testing::WithParamInterface<const char*> {};
 

@@ -238,16 +238,17 @@ class Liar {
     if (!node_.reachable(peer)) return;
     if (Rarely()) return AskForPiece(peer);
     const size_t param = in_.ConsumeIntegralInRange<size_t>(0, job_.params().size());
-    node_.Granted(peer, SliceTag(Lie(1), param, in_.ConsumeBool()), in_.ConsumeIntegralInRange<size_t>(0, 4096));
+    node_.Granted(peer, SliceTag(Lie(1), param, in_.ConsumeIntegralInRange<int>(0, 3)),
+                  in_.ConsumeIntegralInRange<size_t>(0, 4096));
   }
   // The next piece of a snapshot that the job resumes from.
   void AskForPiece(Rank peer) {
-    if (peer >= job_.table().size()) return node_.Granted(peer, ResumeTag(0, false), 4);
+    if (peer >= job_.table().size()) return node_.Granted(peer, ResumeTag(0, 0), 4);
     const std::vector<ResumePiece> pieces = ResumePiecesOf(job_, peer);
     const size_t next = pieces_asked_[peer]++;
     if (next >= pieces.size()) return;
     const auto param = static_cast<size_t>(Lie(pieces[next].param)) & 0x3fffffff;
-    node_.Granted(peer, ResumeTag(param, pieces[next].history),
+    node_.Granted(peer, ResumeTag(param, pieces[next].array),
                   static_cast<size_t>(Lie(pieces[next].count * static_cast<int64_t>(sizeof(float)))));
   }
   void EndGrant(const Status& status = OkStatus()) {

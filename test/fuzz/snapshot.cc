@@ -60,6 +60,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const Folder folder;
   FuzzedDataProvider in(data, size);
   const bool right = in.ConsumeBool();
+  const int histories = in.ConsumeIntegralInRange<int>(1, kMaxHistories);
   folder.Write("a.solverstate", in.ConsumeRandomLengthString());
   const std::string manifest = in.ConsumeRemainingBytesAsString();
   folder.Write("a.hpnode", right ? PutRight(folder, manifest) : manifest);
@@ -67,12 +68,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!snapshot.ok()) return 0;
   fuzz::Expect(snapshot->iteration >= 0);
   SnapshotParam param{.layer = "ip", .shape = Shape{1, 2}};
-  if (!FitSnapshot(folder / "a.solverstate", {param}, &*snapshot).ok()) return 0;
+  if (!FitSnapshot(folder / "a.solverstate", {param}, histories, &*snapshot).ok()) return 0;
   float history[2];
   if (snapshot->parts) {
-    (void)snapshot->CopyHistory("ip", 0, param.shape, Block::Whole(param.shape), history);
+    (void)snapshot->CopyArray("ip", 0, histories, param.shape, Block::Whole(param.shape), history);
   } else {
-    fuzz::Expect(snapshot->histories.at({"ip", 0}).data.size() == 2);
+    fuzz::Expect(snapshot->histories.at({"ip", 0}).at(histories - 1).data.size() == 2);
   }
   return 0;
 }

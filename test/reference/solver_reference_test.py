@@ -1,10 +1,12 @@
 #!/usr/bin/python3
 """Trains a small net 20 iterations with hpnode and with the NumPy program of test/support, from the same weights on the
-same records, and compares every blob and every momentum: all rate policies, solver types and their options.
+same records, and compares every blob and every history: all rate policies, solver types and their options. Some also go on
+from a snapshot under another table.
 
   solver_reference_test.py HPNODE HPROUTE CONVERT_MNIST_DATA CONV FC      (nodes of the table: 1 0 is plain training)
 """
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -75,6 +77,14 @@ CASES = {
     "Nesterov": {"type": '"Nesterov"', "iter_size": 2, "multipliers": True},
     "AdaGrad": {"type": '"AdaGrad"', "momentum": 0, "delta": 0.1},
     "RMSProp": {"type": '"RMSProp"', "momentum": 0, "delta": 0.1, "rms_decay": 0.9, "base_lr": 0.02, "clip_gradients": 0.3},
+    "AdaDelta": {"type": '"AdaDelta"', "delta": 0.001, "base_lr": 0.3, "resume": True},
+    "AdaDelta, all together": {"type": '"AdaDelta"', "delta": 0.001, "base_lr": 0.3, "multipliers": True, "iter_size": 2,
+                               "clip_gradients": 0.5, "regularization_type": '"L1"', "weight_decay": 0.004},
+    "Adam": {"type": '"Adam"', "delta": 0.01, "base_lr": 0.01, "multipliers": True, "resume": True},
+    "Adam, all together": {"type": '"Adam"', "delta": 0.01, "base_lr": 0.01, "momentum2": 0.9, "iter_size": 2,
+                           "clip_gradients": 0.5, "regularization_type": '"L1"', "weight_decay": 0.004, "servers": 2,
+                           "staleness": 1},
+    "Adam, sampled": {"type": '"Adam"', "delta": 0.01, "base_lr": 0.01, "sampled": True},
     "margin": {"margin": True},
     "margin clipped": {"margin": True, "clip_gradients": 0.3, "iter_size": 2},
     "sampled": {"sampled": True},
@@ -113,6 +123,8 @@ def run(*command):
 def write_job(folder, name, case):
     """The prototxts of a case. @return their paths: solver, net."""
     settings = {field: value for field, value in {**BASE, **case}.items() if field not in ("staleness", "servers")}
+    if settings.pop("resume", False):
+        settings["snapshot"] = ITERATIONS // 2
     multipliers = MULTIPLIERS if settings.pop("multipliers", False) else {}
     solver, net = f"{folder}/{name}_solver.prototxt", f"{folder}/{name}_net.prototxt"
     margin, sampled = settings.pop("margin", False), settings.pop("sampled", False)
@@ -130,30 +142,35 @@ def write_job(folder, name, case):
     return solver, net
 
 
+def histories(names, arrays):
+    """{blob and number: array} of all first histories, then all second ones."""
+    return {f"{names[i % len(names)]} {i // len(names) + 1}": array for i, array in enumerate(arrays)}
+
+
 def train_reference(folder, solver, net, start, staleness, replicas):
-    """@return {blob: final values}, {blob: momentum}, losses."""
+    """@return {blob: final values}, {blob and number: history}, losses."""
     model = Net(read_prototxt(net), read_caffemodel(start))
     for layer in model.layers:
         layer.parts = replicas  # what normalises does so by the rows that are together
     records = Records(f"{folder}/records", (1, SIZE, SIZE), model.data)
     sgd, log = train(read_prototxt(solver), model, records, ITERATIONS, staleness)
     names = [f"{param.layer}.{param.index}" for param in model.params]
-    return dict(zip(names, (param.value for param in model.params))), dict(zip(names, sgd.history)), log
+    return dict(zip(names, (param.value for param in model.params))), histories(names, sgd.history), log
 
 
-def train_hpnode(tools, folder, name, solver, start, nodes, case):
-    """The same of what hpnode writes at the end."""
+def train_hpnode(tools, folder, name, solver, begin, nodes, case):
+    """The same of what hpnode writes at the end. begin: --weights or --resume."""
     table = f"{folder}/{name}_table.prototxt"
     conv, fc = nodes
     hpnode, hproute, _ = tools
     run(hproute, f"--solver={solver}", f"--conv={conv}", f"--fc={fc}", "--hosts=127.0.0.1", f"--out={table}",
         f"--ps={case.get('servers', 0)}", f"--staleness={case.get('staleness', 0)}")
-    run(hpnode, "--all", f"--routing={table}", f"--weights={start}", "--cache_dir=none")
+    run(hpnode, "--all", f"--routing={table}", begin, "--cache_dir=none")
     model = read_caffemodel(f"{folder}/{name}_iter_{ITERATIONS}.caffemodel")
     values = {f"{layer}.{index}": blob for layer, blobs in model.items() for index, blob in enumerate(blobs)}
     iteration, _, history = read_solverstate(f"{folder}/{name}_iter_{ITERATIONS}.solverstate")
-    assert iteration == ITERATIONS and len(history) == len(values), (iteration, len(history))
-    return values, dict(zip(values, history))
+    assert iteration == ITERATIONS and len(history) % len(values) == 0, (iteration, len(history))
+    return values, histories(list(values), history)
 
 
 def difference(found, expected):
@@ -186,17 +203,21 @@ def main():
         write_caffemodel(f"{folder}/sampled.caffemodel", {**start, "ip2": [many]})
         plain = None
         for name, case in CASES.items():
-            solver, net = write_job(folder, name.replace(" ", "_"), case)
+            solver, net = write_job(folder, re.sub("[ ,]+", "_", name), case)
             head = next((key for key in ("sampled", "margin", "normed") if case.get(key)), "start")
             weights = f"{folder}/{head}.caffemodel"
             expected, momentum, log = train_reference(folder, solver, net, weights, case.get("staleness", 0),
                                                       nodes[0])
-            found, found_momentum = train_hpnode(tools, folder, name.replace(" ", "_"), solver, weights, nodes,
-                                                   case)
-            blob = difference(found, expected)
-            history = difference(found_momentum, momentum)
+            files = re.sub("[ ,]+", "_", name)
+            runs = [(f"--weights={weights}", nodes)]
+            if case.get("resume"):
+                half = f"{folder}/{files}_iter_{ITERATIONS // 2}.solverstate"
+                runs.append((f"--resume={half}", (1, 0) if nodes[1] else (2, 2)))
+            found = [train_hpnode(tools, folder, files, solver, begin, table, case) for begin, table in runs]
+            blob = max(difference(values, expected) for values, _ in found)
+            history = max(difference(kept, momentum) for _, kept in found)
             print(f"{name}: loss {log[0][1]:.3f} to {log[-1][1]:.3f}; largest difference {blob[0]:.2g} ({blob[1]}), "
-                  f"momentum {history[0]:.2g} ({history[1]})", flush=True)
+                  f"history {history[0]:.2g} ({history[1]})", flush=True)
             # The case must matter: solved by the plain rules, its blobs would differ by far more than is allowed.
             plain = plain or expected
             if name not in ("fixed", "servers") and head == "start":  # else it has other blobs

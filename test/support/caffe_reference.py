@@ -6,7 +6,7 @@
       [--out final.caffemodel] [--losses losses.txt] [--staleness 0] \\
       [--compare hpnode_iter_20.caffemodel] [--compare-state hpnode_iter_20.solverstate] [--tolerance 1e-4]
 
---solver  SGD solver; fields that change no numbers are not read. `net` in it is not read either.
+--solver  a solver of any type; fields that change no numbers are not read. `net` in it is not read either.
 --net     prototxt in today's format; layers of the TRAIN phase. Types: Data, Convolution, Pooling, ReLU, Sigmoid, TanH,
           LRN, InnerProduct, Flatten, Concat, Eltwise (SUM), SoftmaxWithLoss, the two with what hpnode adds to them
           (normalize, sample_rate, margin_param); Accuracy is passed over. Data: batch_size,
@@ -18,7 +18,7 @@
 --staleness
           iteration t has the gradients of the parameters after t - staleness updates; 0 if not given.
 --compare fails (exit 1) unless every blob agrees within tolerance x its largest magnitude; it prints each difference.
-          --compare-state does the same for the momentum histories, to (tolerance x the largest magnitude).
+          --compare-state does the same for the histories, to (tolerance x the largest magnitude).
 
 Exit status: 0 done and equal, 1 different, 2 bad arguments, 77 NumPy is missing (ctest: skipped).
 """
@@ -106,10 +106,11 @@ def compare(args, net, solver):
                            args.tolerance)
     if args.compare_state:
         iteration, _, history = read_solverstate(args.compare_state)
-        if iteration != solver.iteration or len(history) != len(names):
-            print(f"DIFFERS: iteration {iteration} of {solver.iteration}, {len(history)} histories of {len(names)}")
+        expected = [f"{name} history {number + 1}" for number in range(solver.HISTORIES) for name in names]
+        if iteration != solver.iteration or len(history) != len(expected):
+            print(f"DIFFERS: iteration {iteration} of {solver.iteration}, {len(history)} histories of {len(expected)}")
             return 1
-        bad += differences(solver.history, history, [name + " history" for name in names], args.tolerance)
+        bad += differences(solver.history, history, expected, args.tolerance)
     return bad
 
 

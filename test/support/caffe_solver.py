@@ -1,7 +1,7 @@
 """Caffe's solvers in NumPy: rate policies, clip_gradients, iter_size, L1/L2, SGD (momentum with the rate inside it),
-Nesterov, AdaGrad and RMSProp.
+Nesterov, AdaGrad, RMSProp, AdaDelta and Adam.
 
-Sources: Caffe, src/caffe/solvers/{sgd,nesterov,adagrad,rmsprop}_solver.cpp and src/caffe/solver.cpp; for the warm-up and
+Sources: Caffe, src/caffe/solvers/{sgd,nesterov,adagrad,rmsprop,adadelta,adam}_solver.cpp and src/caffe/solver.cpp; for the warm-up and
 min_lr sgd_solver.cpp of Intel's and NVIDIA's Caffe.
 """
 import numpy as np
@@ -44,11 +44,13 @@ class Rate:
 
 
 class Sgd:
-    """Updates objects that have value, grad, lr_mult and decay_mult. `history` is Caffe's, in the order of `params`."""
+    """Updates objects that have value, grad, lr_mult and decay_mult. `history` is Caffe's, in the order of `params`:
+    all first ones, then all second ones."""
+    HISTORIES = 1
 
     def __init__(self, solver, params):
         self.solver, self.params, self.rate_at = solver, params, Rate(solver)
-        self.history = [np.zeros_like(param.value) for param in params]
+        self.history = [np.zeros_like(param.value) for _ in range(self.HISTORIES) for param in params]
         self.iteration, self.rate = 0, None
 
     def clip(self):
@@ -67,19 +69,22 @@ class Sgd:
         decay = one(self.solver, "weight_decay", 0.0)
         kind = one(self.solver, "regularization_type", "L2")
         for i, param in enumerate(self.params):
-            gradient = np.zeros_like(param.grad) if param.lr_mult == 0 else param.grad / one(
-                self.solver, "iter_size", 1)
+            if param.lr_mult == 0:
+                continue  # Caffe's adaptive types gather squares of its decay, which move nothing; hpnode does not
+            gradient = param.grad / one(self.solver, "iter_size", 1)
             penalty = param.value if kind == "L2" else np.sign(param.value)
             gradient = gradient + decay * param.decay_mult * penalty
             # Of a layer with a sample of its classes, the other rows take no step: no decay, no momentum.
             rows = slice(None) if param.touched is None else param.touched
-            history, step = self.step(self.history[i], self.rate * param.lr_mult, gradient)
-            self.history[i][rows] = history[rows]
+            own = self.history[i::len(self.params)]
+            *new, step = self.step(*own, self.rate * param.lr_mult, gradient)
+            for old, history in zip(own, new):
+                old[rows] = history[rows]
             param.value[rows] -= step[rows]
         self.iteration += 1
 
     def step(self, history, rate, gradient):
-        """The new history, and what the weights lose."""
+        """The new histories, and what the weights lose."""
         history = one(self.solver, "momentum", 0.0) * history + rate * gradient
         return history, history
 
@@ -107,7 +112,32 @@ class RmsProp(Sgd):
         return new, rate * gradient / (np.sqrt(new) + one(self.solver, "delta", 1e-8))
 
 
+class AdaDelta(Sgd):
+    HISTORIES = 2
+
+    def step(self, squares, steps, rate, gradient):
+        momentum, delta = one(self.solver, "momentum", 0.0), one(self.solver, "delta", 1e-8)
+        squares = momentum * squares + (1 - momentum) * gradient**2
+        step = gradient * np.sqrt((steps + delta) / (squares + delta))
+        return squares, momentum * steps + (1 - momentum) * step**2, rate * step
+
+
+class Adam(Sgd):
+    HISTORIES = 2
+
+    def step(self, mean, square, rate, gradient):
+        # What Caffe's files and its arithmetic make of 0.999, whose distance from 1 counts.
+        first, second = (float(np.float32(one(self.solver, field, default)))
+                         for field, default in (("momentum", 0.0), ("momentum2", 0.999)))
+        mean = first * mean + (1 - first) * gradient
+        square = second * square + (1 - second) * gradient**2
+        t = self.iteration + 1
+        correction = np.sqrt(1 - second**t) / (1 - first**t)
+        return mean, square, rate * correction * mean / (np.sqrt(square) + one(self.solver, "delta", 1e-8))
+
+
 def make_solver(solver, params):
     """Of the class that `type` or its old form solver_type names."""
-    types = {"SGD": Sgd, "NESTEROV": Nesterov, "ADAGRAD": AdaGrad, "RMSPROP": RmsProp}
+    types = {"SGD": Sgd, "NESTEROV": Nesterov, "ADAGRAD": AdaGrad, "RMSPROP": RmsProp, "ADADELTA": AdaDelta,
+             "ADAM": Adam}
     return types[str(one(solver, "solver_type", one(solver, "type", "SGD"))).upper()](solver, params)

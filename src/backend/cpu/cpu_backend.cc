@@ -5,7 +5,7 @@
 namespace hp {
 
 void CpuBackend::UpdateParams(std::span<const UpdatePart> parts) {
-  for (const UpdatePart& p : parts) hp::UpdateParams(p.coefficients, p.n, p.gradient, p.history, p.weights);
+  for (const UpdatePart& p : parts) hp::UpdateParams(p);
 }
 
 void CpuBackend::SumsOfSquares(std::span<const SquaresPart> parts) {

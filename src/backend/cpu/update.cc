@@ -1,5 +1,5 @@
-// One pass over gradient, history and weights, which is bound by memory. Threads take contiguous ranges of whole cache
-// lines. Sums of squares are added per block of 32768 values and then over the blocks in order, so the number of
+// One pass over gradient, histories and weights, which is bound by memory. Threads take contiguous ranges of whole
+// cache lines. Sums of squares are added per block of 32768 values and then over the blocks in order, so the number of
 // threads does not change the bits.
 #include "backend/cpu/update.h"
 
@@ -19,12 +19,17 @@ constexpr int64_t kSumBlock = 1 << 15;
 
 // One loop for each rule and regulariser, so that the common ones pay for nothing else.
 template <UpdateRule kRule, bool kL1>
-void UpdateRange(const UpdateCoefficients& c, int64_t n, const float* __restrict gradient, float* __restrict history,
-                 float* __restrict weights) {
-  const UpdateCoefficients local = c;                              // or it would be loaded again in every turn
-  if constexpr (kRule == UpdateRule::kAverage) history = weights;  // not used
+void UpdateRange(const UpdatePart& part, int64_t begin, int64_t end) {
+  const UpdateCoefficients local = part.coefficients;  // or it would be loaded again in every turn
+  const float* __restrict gradient = part.gradient;
+  float* __restrict weights = part.weights;
+  // One that the rule does not have is not used.
+  float* __restrict history = kRule == UpdateRule::kAverage ? part.weights : part.history;
+  float* __restrict second = HasSecond(kRule) ? part.second : part.weights;
 #pragma omp simd
-  for (int64_t i = 0; i < n; ++i) UpdateStep<kRule, kL1>(local, gradient[i], history + i, weights + i);
+  for (int64_t i = begin; i < end; ++i) {
+    UpdateStep<kRule, kL1>(local, gradient[i], history + i, second + i, weights + i);
+  }
 }
 
 template <UpdateRule kRule>
@@ -38,6 +43,10 @@ auto RangeFor(const UpdateCoefficients& c) {
       return RangeOf<UpdateRule::kNesterov>(c);
     case UpdateRule::kSquares:
       return RangeOf<UpdateRule::kSquares>(c);
+    case UpdateRule::kAdaDelta:
+      return RangeOf<UpdateRule::kAdaDelta>(c);
+    case UpdateRule::kAdam:
+      return RangeOf<UpdateRule::kAdam>(c);
     case UpdateRule::kAverage:
       return RangeOf<UpdateRule::kAverage>(c);
     default:
@@ -57,16 +66,15 @@ double BlockSum(const float* values, int64_t n) {
 
 }  // namespace
 
-void UpdateParams(const UpdateCoefficients& coefficients, int64_t n, const float* gradient, float* history,
-                  float* weights) {
-  const auto update = RangeFor(coefficients);
+void UpdateParams(const UpdatePart& part) {
+  const auto update = RangeFor(part.coefficients);
+  const int64_t n = part.n;
 #pragma omp parallel if (n >= kParallelFrom)
   {
     const int64_t threads = omp_get_num_threads(), lines = (n + kLine - 1) / kLine;
     const int64_t share = (lines + threads - 1) / threads * kLine;
     const int64_t begin = std::min(n, share * omp_get_thread_num()), end = std::min(n, begin + share);
-    update(coefficients, end - begin, gradient + begin, history == nullptr ? nullptr : history + begin,
-           weights + begin);
+    update(part, begin, end);
   }
 }
 

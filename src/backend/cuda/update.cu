@@ -12,7 +12,7 @@ namespace hp::cuda {
 namespace {
 
 /// Of one launch, whose arguments may have 4 KB.
-constexpr int kMostParts = 48;
+constexpr int kMostParts = 44;
 
 /// Items that stand behind each other, those of part 0 first.
 struct Runs {
@@ -49,7 +49,7 @@ void ForParts(std::span<const Part> parts, const Visit& visit) {
   }
 }
 
-/// Reads gradient, history and weights, writes the last two. An item is a pack, or an element of what is left.
+/// Reads gradient, histories and weights, writes all but the first. An item is a pack, or an element of what is left.
 template <UpdateRule kRule, bool kL1>
 struct Update {
   Runs runs;
@@ -70,11 +70,13 @@ struct Update {
     const Pack<float, W> g = LoadPack<W>(part.gradient + i);
     Pack<float, W> w = LoadPack<W>(part.weights + i);
     if constexpr (kRule == UpdateRule::kAverage) {
-      for (int k = 0; k < W; ++k) UpdateStep<kRule, kL1>(part.coefficients, g.of[k], nullptr, &w.of[k]);
+      for (int k = 0; k < W; ++k) UpdateStep<kRule, kL1>(part.coefficients, g.of[k], nullptr, nullptr, &w.of[k]);
     } else {
-      Pack<float, W> h = LoadPack<W>(part.history + i);
-      for (int k = 0; k < W; ++k) UpdateStep<kRule, kL1>(part.coefficients, g.of[k], &h.of[k], &w.of[k]);
+      Pack<float, W> h = LoadPack<W>(part.history + i), s = {};
+      if constexpr (HasSecond(kRule)) s = LoadPack<W>(part.second + i);
+      for (int k = 0; k < W; ++k) UpdateStep<kRule, kL1>(part.coefficients, g.of[k], &h.of[k], &s.of[k], &w.of[k]);
       StorePack(part.history + i, h);
+      if constexpr (HasSecond(kRule)) StorePack(part.second + i, s);
     }
     StorePack(part.weights + i, w);
   }
@@ -86,7 +88,7 @@ void UpdateParts(const GpuStream& stream, std::span<const UpdatePart> parts) {
   Update<kRule, kL1> update = {};
   for (size_t i = 0; i < parts.size(); ++i) {
     const UpdatePart& part = update.parts[i] = parts[i];
-    update.packs[i] = Packable({part.gradient, part.history, part.weights}) ? part.n / 4 : 0;
+    update.packs[i] = Packable({part.gradient, part.history, part.second, part.weights}) ? part.n / 4 : 0;
     update.runs.Add(part.n - 3 * update.packs[i]);
   }
   ForEach(stream, update.runs.total(), update);
@@ -154,21 +156,27 @@ int64_t PartialSums() { return kMostParts * kMostRows; }
 
 namespace {
 
+template <UpdateRule kRule>
+void UpdateLearned(const GpuStream& stream, std::span<const UpdatePart> parts) {
+  const bool l1 = std::any_of(parts.begin(), parts.end(), [](const UpdatePart& p) { return p.coefficients.l1 != 0; });
+  return l1 ? UpdateParts<kRule, true>(stream, parts) : UpdateParts<kRule, false>(stream, parts);
+}
+
 /// Parts of one rule: they differ in numbers, not in what is done with them.
 void UpdateAlike(const GpuStream& stream, std::span<const UpdatePart> parts) {
   if (parts.empty()) return;
-  const bool l1 = std::any_of(parts.begin(), parts.end(), [](const UpdatePart& p) { return p.coefficients.l1 != 0; });
   ForParts(parts, [&](std::span<const UpdatePart> some) {
     switch (parts[0].coefficients.rule) {
       case UpdateRule::kSgd:
-        return l1 ? UpdateParts<UpdateRule::kSgd, true>(stream, some)
-                  : UpdateParts<UpdateRule::kSgd, false>(stream, some);
+        return UpdateLearned<UpdateRule::kSgd>(stream, some);
       case UpdateRule::kNesterov:
-        return l1 ? UpdateParts<UpdateRule::kNesterov, true>(stream, some)
-                  : UpdateParts<UpdateRule::kNesterov, false>(stream, some);
+        return UpdateLearned<UpdateRule::kNesterov>(stream, some);
       case UpdateRule::kSquares:
-        return l1 ? UpdateParts<UpdateRule::kSquares, true>(stream, some)
-                  : UpdateParts<UpdateRule::kSquares, false>(stream, some);
+        return UpdateLearned<UpdateRule::kSquares>(stream, some);
+      case UpdateRule::kAdaDelta:
+        return UpdateLearned<UpdateRule::kAdaDelta>(stream, some);
+      case UpdateRule::kAdam:
+        return UpdateLearned<UpdateRule::kAdam>(stream, some);
       case UpdateRule::kAverage:
         return UpdateParts<UpdateRule::kAverage, false>(stream, some);
     }

@@ -28,8 +28,8 @@ struct ParamSpec {
   std::optional<float> average_keeps = {};
   const caffe::FillerParameter* filler = nullptr;  ///< lives as long as the LayerParameter; null: zeros
 
-  /// Whether the solver keeps a history of it.
-  bool has_history() const { return lr_mult != 0 && !average_keeps; }
+  /// Whether the solver keeps histories of it (JobPlan::HistoriesOf).
+  bool has_histories() const { return lr_mult != 0 && !average_keeps; }
 };
 
 /// How the channels (axis 1) of a layer's output depend on those of its input. Decides which tensors the nodes of a

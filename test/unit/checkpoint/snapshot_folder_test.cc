@@ -50,7 +50,7 @@ class SnapshotFolderTest : public testing::Test {
     contents.prefix = Prefix();
     contents.iteration = iteration;
     contents.net = &net_;
-    contents.params = {{"fc", 0, {5, 4}, values_.data(), values_.data()}};
+    contents.params = {{"fc", 0, {5, 4}, {{{values_.data()}, {values_.data()}}}}};
     contents.most_message_bytes = most_message_bytes_;
     contents.manifest.set_net_hash(net_hash);
     *contents.manifest.mutable_run() = run;

@@ -52,9 +52,9 @@ class SnapshotTest : public testing::Test {
     contents.iteration = iteration;
     contents.current_step = 3;
     contents.net = &net_;
-    contents.params = {{"conv1", 0, {2, 3, 2, 2}, values_.data(), history_.data()},
-                       {"conv1", 1, {2}, values_.data() + 24, history_.data() + 24},
-                       {"fc", 0, {5, 4}, values_.data() + 26, nullptr}};
+    contents.params = {{"conv1", 0, {2, 3, 2, 2}, {{{values_.data()}, {history_.data()}}}},
+                       {"conv1", 1, {2}, {{{values_.data() + 24}, {history_.data() + 24}}}},
+                       {"fc", 0, {5, 4}, {{{values_.data() + 26}}}}};
     contents.manifest.set_random_seed(42);
     contents.manifest.set_net_hash(0xFEDCBA9876543210u);
     contents.manifest.add_node()->set_name("conv0");
@@ -96,8 +96,8 @@ TEST_F(SnapshotTest, ComesBackAsItWas) {
   ExpectValues(snapshot->model.Find("conv1", 0), {2, 3, 2, 2}, values_.data());
   ExpectValues(snapshot->model.Find("conv1", 1), {2}, values_.data() + 24);
   ExpectValues(snapshot->model.Find("fc", 0), {5, 4}, values_.data() + 26);
-  ExpectValues(&snapshot->histories.at({"conv1", 0}), {2, 3, 2, 2}, history_.data());
-  EXPECT_THAT(snapshot->histories.at({"fc", 0}).data, testing::Each(0.f));
+  ExpectValues(&snapshot->histories.at({"conv1", 0})[0], {2, 3, 2, 2}, history_.data());
+  EXPECT_THAT(snapshot->histories.at({"fc", 0})[0].data, testing::Each(0.f));
   ASSERT_TRUE(snapshot->manifest.has_value());
   EXPECT_EQ(snapshot->manifest->random_seed(), 42);
   EXPECT_EQ(snapshot->manifest->net_hash(), 0xFEDCBA9876543210u);
@@ -189,7 +189,7 @@ TEST_F(SnapshotTest, ReadsCaffesOwn) {
   ASSERT_TRUE(snapshot.ok()) << snapshot.status();
   EXPECT_EQ(snapshot->iteration, 33);
   EXPECT_FALSE(snapshot->manifest.has_value());
-  EXPECT_EQ(snapshot->histories.at({"fc", 0}).data[19], 9.5f);
+  EXPECT_EQ(snapshot->histories.at({"fc", 0})[0].data[19], 9.5f);
 }
 
 TEST_F(SnapshotTest, RefusesAnIterationBelow0) {
@@ -249,7 +249,38 @@ TEST_F(SnapshotTest, RefusesAnotherNets) {
   EXPECT_THAT(ReadSnapshot(state, params).status().message(), HasSubstr("no blob 0 of layer \"conv2\""));
   params = Contents(1).params;
   params.pop_back();
-  EXPECT_THAT(ReadSnapshot(state, params).status().message(), HasSubstr("histories of 3 parameters; expected 2"));
+  EXPECT_THAT(ReadSnapshot(state, params).status().message(), HasSubstr("3 histories; expected 2, 1 of each"));
+}
+
+/// As Caffe's AdaDelta and Adam have them: all parameters' first histories, then all second ones.
+TEST_F(SnapshotTest, SecondHistoriesStandBehindAllFirstOnes) {
+  SnapshotContents contents = Contents(7);
+  contents.manifest.set_histories(2);
+  contents.params[0].arrays[2].data = values_.data() + 5;
+  contents.params[2].arrays[2].data = history_.data() + 3;
+  for (const int64_t most : {kMostMessageBytes, int64_t{0}}) {  // a message, HDF5
+    if (most == 0 && !CheckHdf5().ok()) continue;
+    contents.most_message_bytes = most;
+    auto pending = PrepareSnapshot(contents);
+    ASSERT_TRUE(pending.ok() && (*pending)->Commit().ok()) << pending.status();
+    const std::string state = SnapshotStatePath(folder_ + "/net", 7) + (most == 0 ? ".h5" : "");
+    const auto in_order = ReadSnapshot(state);
+    ASSERT_TRUE(in_order.ok()) << in_order.status();
+    ASSERT_EQ(in_order->file_histories.size(), 6u);
+    ExpectValues(&in_order->file_histories[0], {2, 3, 2, 2}, history_.data());
+    ExpectValues(&in_order->file_histories[3], {2, 3, 2, 2}, values_.data() + 5);
+    ExpectValues(&in_order->file_histories[5], {5, 4}, history_.data() + 3);
+    const auto snapshot = ReadSnapshot(state, contents.params, 2);
+    ASSERT_TRUE(snapshot.ok()) << snapshot.status();
+    std::vector<float> row(2), none(2, 1.0f);
+    ASSERT_TRUE(snapshot->CopyArray("fc", 0, 2, {5, 4}, {2, 3, 1, 3}, row).ok());
+    EXPECT_EQ(row, std::vector<float>(history_.data() + 12, history_.data() + 14));
+    ASSERT_TRUE(snapshot->CopyArray("conv1", 1, 2, {2}, Block::Whole({2}), none).ok());
+    EXPECT_THAT(none, testing::Each(0.f));
+    const Status one = ReadSnapshot(state, contents.params, 1).status();
+    EXPECT_EQ(one.code(), StatusCode::kFailedPrecondition);
+    EXPECT_THAT(one.message(), HasSubstr("6 histories; expected 3, 1 of each"));
+  }
 }
 
 TEST_F(SnapshotTest, AMissingFolderIsNamed) {
@@ -312,7 +343,7 @@ TEST_F(SnapshotTest, AKillWhileReplacingLeavesOldNewOrNone) {
     const std::vector<float>& expected = is_new ? values_ : old_values;
     ExpectValues(snapshot->model.Find("conv1", 0), {2, 3, 2, 2}, expected.data());
     ExpectValues(snapshot->model.Find("fc", 0), {5, 4}, expected.data() + 26);
-    EXPECT_EQ(snapshot->histories.at({"conv1", 1}).data[0], is_new ? -1000 + 24 : -1 + 24);
+    EXPECT_EQ(snapshot->histories.at({"conv1", 1})[0].data[0], is_new ? -1000 + 24 : -1 + 24);
     EXPECT_TRUE(killed || is_new);
   }
   EXPECT_EQ(kills, 12);  // 11, and the run that nothing stopped
@@ -336,7 +367,7 @@ TEST_F(FullDiskTest, LeavesTheEarlierSnapshotAndNothingElse) {
   ASSERT_TRUE(Write(50).ok());
   std::vector<float> big(8 << 10, 1.0f);  // 32 KiB: the model fits, the state does not
   SnapshotContents contents = Contents(100);
-  contents.params[2] = {"fc", 0, {8 << 10}, big.data(), big.data()};
+  contents.params[2] = {"fc", 0, {8 << 10}, {{{big.data()}, {big.data()}}}};
   const Status status = PrepareSnapshot(contents).status();
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status;
   EXPECT_THAT(status.message(), HasSubstr("net_iter_100"));

@@ -13,14 +13,22 @@ Backend& Gpu() { return *UnderTest().backend; }
 void Synchronize() { ASSERT_TRUE(UnderTest().device->Synchronize().ok()); }
 
 struct Parameter {
-  Values gradient, history, weights;
+  Values gradient, history, weights, second;
   explicit Parameter(int64_t n)
-      : gradient(RandomValues(n, 1)), history(RandomValues(n, 2)), weights(RandomValues(n, 3)) {
+      : gradient(RandomValues(n, 1)),
+        history(RandomValues(n, 2)),
+        weights(RandomValues(n, 3)),
+        second(RandomValues(n, 4)) {
+    for (float& value : second) value *= value;
     if (n > 2) weights[1] = 0;  // sign(0) is 0
   }
   UpdatePart Part(const UpdateCoefficients& c, int64_t begin) {
-    return {c, static_cast<int64_t>(weights.size()) - begin, gradient.data() + begin, history.data() + begin,
-            weights.data() + begin};
+    return {c,
+            static_cast<int64_t>(weights.size()) - begin,
+            gradient.data() + begin,
+            history.data() + begin,
+            weights.data() + begin,
+            second.data() + begin};
   }
 };
 
@@ -33,18 +41,27 @@ TEST(UpdateParams, IsTheCpus) {
                                  {kNesterov, 0.03f},
                                  {kSquares, 0.0f},
                                  {kSquares, 0.03f},
+                                 {kAdaDelta, 0.0f},
+                                 {kAdaDelta, 0.03f},
+                                 {kAdam, 0.0f},
+                                 {kAdam, 0.03f},
                                  {kAverage, 0.0f}}) {
-    const UpdateCoefficients c = {
-        .rate = 0.1f, .keep = 0.9f, .l2 = 0.02f, .l1 = l1, .gradient_scale = 0.25f, .delta = 0.01f, .rule = rule};
+    const UpdateCoefficients c = {.rate = 0.1f,
+                                  .keep = 0.9f,
+                                  .l2 = 0.02f,
+                                  .l1 = l1,
+                                  .gradient_scale = 0.25f,
+                                  .delta = 0.01f,
+                                  .keep2 = 0.99f,
+                                  .rule = rule};
     for (const int64_t n : {0, 1, 2, 3, 4, 5, 1000, 5003}) {
       for (const int64_t begin : {int64_t{0}, std::min<int64_t>(n, 3)}) {  // a part that is not aligned
         Parameter cpu(n), gpu(n);
         for (Parameter* parameter : {&cpu, &gpu}) {
-          if (rule != kSquares) break;
+          if (rule != kSquares && rule != kAdaDelta) break;
           for (float& history : parameter->history) history *= history;
         }
-        hp::UpdateParams(c, n - begin, cpu.gradient.data() + begin, cpu.history.data() + begin,
-                         cpu.weights.data() + begin);
+        hp::UpdateParams(cpu.Part(c, begin));
         const UpdatePart part = gpu.Part(c, begin);
         Gpu().UpdateParams({&part, 1});
         if (UnderTest().waits) {
@@ -53,6 +70,7 @@ TEST(UpdateParams, IsTheCpus) {
         Synchronize();
         ExpectNear(gpu.history, cpu.history, 1e-6f, "history");
         ExpectNear(gpu.weights, cpu.weights, 1e-6f, "weights");
+        ExpectNear(gpu.second, cpu.second, 1e-6f, "second history");
       }
     }
   }
@@ -64,7 +82,12 @@ TEST(UpdateParams, TakesManyParametersAtOnce) {
   for (int64_t i = 0; i < 130; ++i) together.emplace_back(i * i % 1013), alone.emplace_back(i * i % 1013);
   std::vector<UpdatePart> parts;
   for (size_t i = 0; i < together.size(); ++i) {
-    const UpdateCoefficients c = {.rate = 0.01f * static_cast<float>(i + 1), .keep = 0.9f, .l2 = 0.02f};
+    const UpdateCoefficients c = {.rate = 0.01f * static_cast<float>(i + 1),
+                                  .keep = 0.9f,
+                                  .l2 = 0.02f,
+                                  .delta = 0.01f,
+                                  .keep2 = 0.99f,
+                                  .rule = UpdateRule::kAdam};
     const int64_t begin = i % 3 == 0 && !together[i].weights.empty() ? 1 : 0;
     parts.push_back(together[i].Part(c, begin));
     const UpdatePart part = alone[i].Part(c, begin);
@@ -74,6 +97,7 @@ TEST(UpdateParams, TakesManyParametersAtOnce) {
   Synchronize();
   for (size_t i = 0; i < together.size(); ++i) {
     EXPECT_EQ(together[i].history, alone[i].history) << i;
+    EXPECT_EQ(together[i].second, alone[i].second) << i;
     EXPECT_EQ(together[i].weights, alone[i].weights) << i;
   }
 }

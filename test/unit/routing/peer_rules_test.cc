@@ -177,14 +177,15 @@ TEST_F(PeerRulesTest, AGrantForASliceIsOneOfTheFirstNodesForASliceThatLiesHere) 
   const auto rules = Rules(kShard0);
   ASSERT_EQ(job_->params().size(), 6u);  // conv1, ip1, ip2
   const size_t bytes = 25 * 36 * sizeof(float);
-  for (bool history : {false, true}) EXPECT_TRUE(rules->CheckGrant(0, SliceTag(5, 2, history), bytes, 0).ok());
-  EXPECT_FALSE(rules->CheckGrant(0, SliceTag(5, 2, false), bytes + 4, 0).ok());
-  EXPECT_FALSE(rules->CheckGrant(kShard1, SliceTag(5, 2, false), bytes, 0).ok()) << "it gathers nothing";
-  EXPECT_FALSE(rules->CheckGrant(0, SliceTag(5, 0, false), 4 * 9 * sizeof(float), 0).ok()) << "replica 0 has conv1";
-  EXPECT_FALSE(rules->CheckGrant(0, SliceTag(5, 6, false), bytes, 0).ok());
-  EXPECT_FALSE(rules->CheckGrant(0, SliceTag(5, 1 << 29, false), bytes, 0).ok());
+  for (int array : {0, 1}) EXPECT_TRUE(rules->CheckGrant(0, SliceTag(5, 2, array), bytes, 0).ok());
+  EXPECT_FALSE(rules->CheckGrant(0, SliceTag(5, 2, 2), bytes, 0).ok()) << "SGD has one history";
+  EXPECT_FALSE(rules->CheckGrant(0, SliceTag(5, 2, 0), bytes + 4, 0).ok());
+  EXPECT_FALSE(rules->CheckGrant(kShard1, SliceTag(5, 2, 0), bytes, 0).ok()) << "it gathers nothing";
+  EXPECT_FALSE(rules->CheckGrant(0, SliceTag(5, 0, 0), 4 * 9 * sizeof(float), 0).ok()) << "replica 0 has conv1";
+  EXPECT_FALSE(rules->CheckGrant(0, SliceTag(5, 6, 0), bytes, 0).ok());
+  EXPECT_FALSE(rules->CheckGrant(0, SliceTag(5, 1 << 28, 0), bytes, 0).ok());
   for (int64_t clock : {int64_t{-1}, int64_t{2}, int64_t{11}, std::numeric_limits<int64_t>::min()}) {
-    EXPECT_FALSE(rules->CheckGrant(0, SliceTag(clock, 2, false), bytes, 0).ok()) << clock;
+    EXPECT_FALSE(rules->CheckGrant(0, SliceTag(clock, 2, 0), bytes, 0).ok()) << clock;
   }
 }
 
@@ -195,8 +196,8 @@ TEST_F(PeerRulesTest, TheCopierOfSnapshotsGathersToo) {
   shard.SetPlan(job_.get(), 3);
   first.SetPlan(job_.get(), 3);
   const size_t bytes = 25 * 36 * sizeof(float);
-  for (Rank gatherer : {0, 1}) EXPECT_TRUE(shard.CheckGrant(gatherer, SliceTag(5, 2, true), bytes, 0).ok());
-  EXPECT_FALSE(shard.CheckGrant(kShard1, SliceTag(5, 2, true), bytes, 0).ok());
+  for (Rank gatherer : {0, 1}) EXPECT_TRUE(shard.CheckGrant(gatherer, SliceTag(5, 2, 1), bytes, 0).ok());
+  EXPECT_FALSE(shard.CheckGrant(kShard1, SliceTag(5, 2, 1), bytes, 0).ok());
   EXPECT_TRUE(first.CheckMessage(kConv1, kSnapshotCopiedMessage, 10).ok());
   EXPECT_FALSE(first.CheckMessage(kShard0, kSnapshotCopiedMessage, 10).ok());
   EXPECT_FALSE(first.CheckMessage(kConv1, kSnapshotCopiedMessage, 1 << 20).ok());

@@ -40,7 +40,7 @@ class PullServerTest : public testing::Test {
     auto model = GatheredModel::Create(params_, iteration, false).value();
     for (size_t p = 0; p < params_.size(); ++p) {
       for (size_t s = 0; s < params_[p].slices.size(); ++s) {
-        CutBlock(Whole(p, iteration), params_[p].whole.whole, params_[p].slices[s].block, model->Place(p, s, false));
+        CutBlock(Whole(p, iteration), params_[p].whole.whole, params_[p].slices[s].block, model->Place(p, s, 0));
       }
     }
     return model;

@@ -123,9 +123,12 @@ void Wire::Deliver(const Event& event, const Grant& grant) {
 
 namespace {
 
+constexpr int kHistories = 2;
+
 WholeParam Param(const char* layer, int blob, const Shape& shape, std::vector<WholeParam::Slice> slices,
                  float lr_mult = 1) {
-  return {{.layer = layer, .blob = blob, .whole = shape, .lr_mult = lr_mult}, std::move(slices)};
+  return {{.layer = layer, .blob = blob, .whole = shape, .lr_mult = lr_mult, .solver_keeps = kHistories},
+          std::move(slices)};
 }
 
 std::vector<WholeParam> AllKinds() {
@@ -168,6 +171,7 @@ SnapshotJob::SnapshotJob(const std::string& folder, Snapshotter::Options options
   options.files.prefix = prefix();
   options.files.train_net = NetOf(params_);
   options.files.solver.set_lr_policy("fixed");
+  options.files.manifest.set_histories(kHistories);
   if (!options.on_pulled) options.on_pulled = [](auto) {};
   if (!options.on_room) options.on_room = [] {};
   for (Rank rank = 0; rank < kNodes; ++rank) options.files.manifest.add_node()->set_name("n" + std::to_string(rank));
@@ -191,11 +195,11 @@ SnapshotJob::SnapshotJob(const std::string& folder, Snapshotter::Options options
 
 SnapshotJob::~SnapshotJob() { wire_.Stop(); }
 
-std::vector<float> SnapshotJob::Numbers(size_t param, int64_t count, int64_t clock, bool history) {
+std::vector<float> SnapshotJob::Numbers(size_t param, int64_t count, int64_t clock, int array) {
   std::vector<float> numbers;
   for (int64_t i = 0; i < count; ++i) {
     const auto number = static_cast<float>(clock * 10000 + static_cast<int64_t>(param) * 100 + i);
-    numbers.push_back(history ? -number - 1 : number);
+    numbers.push_back(array > 0 ? -number - static_cast<float>(array) / 4 : number);
   }
   return numbers;
 }
@@ -206,9 +210,9 @@ void SnapshotJob::Train(int64_t clock) {
     for (const WholeParam::Slice& slice : params_[p].slices) {
       ParamStore* const store = stores_[slice.owner].get();
       const int i = store->Find(whole.layer, whole.blob);
-      CutBlock(Numbers(p, whole.whole.count(), clock, false), whole.whole, slice.block, store->values(i));
-      if (whole.frozen()) continue;
-      CutBlock(Numbers(p, whole.whole.count(), clock, true), whole.whole, slice.block, store->history(i));
+      for (int array = 0; array <= whole.histories(); ++array) {
+        CutBlock(Numbers(p, whole.whole.count(), clock, array), whole.whole, slice.block, store->array(i, 0, array));
+      }
     }
   }
 }
@@ -229,17 +233,19 @@ Status SnapshotJob::Finish() {
 bool SnapshotJob::IsThere(int64_t clock) const {
   std::vector<SnapshotParam> expected;
   for (const WholeParam& param : params_) {
-    expected.push_back({param.whole.layer, param.whole.blob, param.whole.whole, nullptr, nullptr});
+    expected.push_back({param.whole.layer, param.whole.blob, param.whole.whole});
   }
-  const auto read = ReadSnapshot(SnapshotStatePath(prefix(), clock), expected);
+  const auto read = ReadSnapshot(SnapshotStatePath(prefix(), clock), expected, kHistories);
   if (!read.ok()) return false;
   for (size_t p = 0; p < params_.size(); ++p) {
     const StoredParam& whole = params_[p].whole;
     const int64_t count = whole.whole.count();
-    EXPECT_EQ(read->model.Find(whole.layer, whole.blob)->data, Numbers(p, count, clock, false)) << whole.name();
-    EXPECT_EQ(read->histories.at({whole.layer, whole.blob}).data,
-              whole.frozen() ? std::vector<float>(count) : Numbers(p, count, clock, true))
-        << whole.name();
+    EXPECT_EQ(read->model.Find(whole.layer, whole.blob)->data, Numbers(p, count, clock, 0)) << whole.name();
+    for (int number = 1; number <= kHistories; ++number) {
+      EXPECT_EQ(read->histories.at({whole.layer, whole.blob}).at(number - 1).data,
+                whole.frozen() ? std::vector<float>(count) : Numbers(p, count, clock, number))
+          << whole.name();
+    }
   }
   return true;
 }

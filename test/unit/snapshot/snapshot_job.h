@@ -90,8 +90,8 @@ class SnapshotJob {
   Snapshotter& first() { return *snapshotters_[0]; }
   Wire& wire() { return wire_; }
   const std::vector<WholeParam>& params() const { return params_; }
-  /// What element i of a parameter is at `clock`, value or history.
-  static std::vector<float> Numbers(size_t param, int64_t count, int64_t clock, bool history);
+  /// What element i of a parameter is at `clock`. @param array 0: its value; else in that history.
+  static std::vector<float> Numbers(size_t param, int64_t count, int64_t clock, int array);
   /// All nodes reach version `clock`.
   void Train(int64_t clock);
   /// Train, and all nodes begin a copy of it; the first node last. @param start Snapshotter::Begin's.

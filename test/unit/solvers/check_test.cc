@@ -51,7 +51,10 @@ TEST_P(BadSolver, IsNamed) {
 INSTANTIATE_TEST_SUITE_P(
     CheckSolver, BadSolver,
     testing::Values(
-        BadCase{"type: 'Adam'", "type: \"Adam\" is a Caffe solver that hpnode does not support yet"},
+        BadCase{"type: 'Adam' momentum: 1", "momentum: 1; expected at least 0, and less than 1"},
+        BadCase{"type: 'Adam' momentum2: 1", "momentum2: 1; expected"}, BadCase{"type: 'Adam' delta: -1", "delta: -1"},
+        BadCase{"type: 'AdaDelta' momentum: 1.5", "momentum: 1.5; expected at least 0, and less than 1"},
+        BadCase{"type: 'AdaDelta' delta: 0", "delta: 0; expected more than 0"},
         BadCase{"type: 'AdaGrad' momentum: 0.9", "momentum: 0.9; expected none, since AdaGrad has no momentum"},
         BadCase{"type: 'RMSProp' delta: -1", "delta: -1"}, BadCase{"type: 'RMSProp' rms_decay: 1", "rms_decay: 1"},
         BadCase{"type: 'Sgd'", "type: \"Sgd\" is not a solver type"}, BadCase{"base_lr: -1", "base_lr: -1"},

@@ -40,7 +40,7 @@ TEST(ParamStore, EveryArrayIsItsOwnAlignedAndZero) {
   const ParamStore store(Params());
   std::vector<std::span<float>> all;
   for (int i = 0; i < store.size(); ++i) {
-    for (std::span<float> array : {store.values(i), store.gradient(i), store.history(i)}) {
+    for (std::span<float> array : {store.values(i), store.gradient(i), store.history(i, 1)}) {
       if (!array.empty()) all.push_back(array);
     }
   }
@@ -60,9 +60,9 @@ TEST(ParamStore, KeepsNoArrayThatNobodyNeeds) {
   const ParamStore store(Params());
   EXPECT_TRUE(store.param(2).frozen());
   EXPECT_TRUE(store.gradient(2).empty());
-  EXPECT_TRUE(store.history(2).empty());
+  EXPECT_TRUE(store.history(2, 1).empty());
   EXPECT_TRUE(store.gradient(3).empty());
-  EXPECT_EQ(store.history(3).size(), 99u);
+  EXPECT_EQ(store.history(3, 1).size(), 99u);
   EXPECT_EQ(store.gradient(4).size(), 3u);
   EXPECT_EQ(ParamStore::BytesFor(Params()), store.bytes());
   // Values, gradients and histories, each rounded up to 16 floats.
@@ -136,7 +136,7 @@ TEST(ParamStore, EachVersionTakesMemoryButNoHistory) {
   const size_t once = ParamStore::BytesFor(params), thrice = ParamStore::BytesFor(params, 3);
   EXPECT_EQ(once, (64 * 3 + 32) * sizeof(float));
   EXPECT_EQ(thrice, once + 2 * 64 * sizeof(float));
-  const std::vector<StoredParam> served = {{.layer = "a", .whole = {64}, .keeps_history = false}};
+  const std::vector<StoredParam> served = {{.layer = "a", .whole = {64}, .keeps_histories = false}};
   EXPECT_EQ(ParamStore::BytesFor(served), 64 * 2 * sizeof(float));
 }
 
@@ -151,7 +151,7 @@ TEST(ParamStore, HoldsAnyBlockDense) {
   for (int i = 0; i < store.size(); ++i) {
     EXPECT_EQ(store.values(i).size(), static_cast<size_t>(store.param(i).block.count()));
     EXPECT_EQ(store.gradient(i).size(), store.values(i).size());
-    EXPECT_EQ(store.history(i).size(), store.values(i).size());
+    EXPECT_EQ(store.history(i, 1).size(), store.values(i).size());
   }
   EXPECT_EQ(store.bytes(), ParamStore::BytesFor({store.param(0), store.param(1), store.param(2)}));
   EXPECT_EQ(store.bytes(), 4u * 3 * (16 + 0 + 16));

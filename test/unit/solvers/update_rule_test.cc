@@ -22,12 +22,15 @@ std::vector<float> Random(int64_t n, unsigned seed) {
 }
 
 struct Update {
-  std::vector<float> gradient, history, weights;
-  explicit Update(int64_t n) : gradient(Random(n, 1)), history(Random(n, 2)), weights(Random(n, 3)) {
+  std::vector<float> gradient, history, weights, second;
+  explicit Update(int64_t n)
+      : gradient(Random(n, 1)), history(Random(n, 2)), weights(Random(n, 3)), second(Random(n, 4)) {
     if (n > 2) weights[1] = 0;  // sign(0) is 0
   }
-  void Run(const UpdateCoefficients& c) {
-    UpdateParams(c, static_cast<int64_t>(weights.size()), gradient.data(), history.data(), weights.data());
+  void Run(const UpdateCoefficients& c) { Run(c, 0, static_cast<int64_t>(weights.size())); }
+  void Run(const UpdateCoefficients& c, int64_t begin, int64_t end) {
+    UpdateParams({c, end - begin, gradient.data() + begin, history.data() + begin, weights.data() + begin,
+                  second.data() + begin});
   }
 };
 
@@ -78,12 +81,49 @@ TEST(UpdateParams, FollowsTheEquationsOfSquares) {
   }
 }
 
+TEST(UpdateParams, FollowsTheEquationsOfAdaDelta) {
+  const UpdateCoefficients c = {
+      .rate = 0.5f, .keep = 0.75f, .l2 = 0.02f, .l1 = 0.03f, .delta = 0.125f, .rule = UpdateRule::kAdaDelta};
+  Update before(1000);
+  for (float& history : before.history) history *= history;
+  for (float& second : before.second) second *= second;
+  Update after = before;
+  after.Run(c);
+  for (size_t i = 0; i < 1000; ++i) {
+    const double w = before.weights[i], g = before.gradient[i] + double{c.l2} * w + double{c.l1} * Sign(w);
+    const double h = 0.75 * before.history[i] + 0.25 * g * g;
+    const double u = g * std::sqrt((before.second[i] + 0.125) / (h + 0.125));
+    ASSERT_NEAR(after.history[i], h, 1e-5) << i;
+    ASSERT_NEAR(after.second[i], 0.75 * before.second[i] + 0.25 * u * u, 1e-5) << i;
+    ASSERT_NEAR(after.weights[i], w - 0.5 * u, 2e-6) << i;
+  }
+}
+
+TEST(UpdateParams, FollowsTheEquationsOfAdam) {
+  const UpdateCoefficients c = {
+      .rate = 0.1f, .keep = 0.75f, .l1 = 0.03f, .delta = 0.25f, .keep2 = 0.875f, .rule = UpdateRule::kAdam};
+  Update before(1000);
+  for (float& second : before.second) second *= second;
+  Update after = before;
+  after.Run(c);
+  for (size_t i = 0; i < 1000; ++i) {
+    const double g = before.gradient[i] + double{c.l1} * Sign(before.weights[i]);
+    const double h = 0.75 * before.history[i] + 0.25 * g, k = 0.875 * before.second[i] + 0.125 * g * g;
+    ASSERT_NEAR(after.history[i], h, 1e-6) << i;
+    ASSERT_NEAR(after.second[i], k, 1e-5) << i;
+    ASSERT_NEAR(after.weights[i], before.weights[i] - 0.1 * h / (std::sqrt(k) + 0.25), 2e-6) << i;
+  }
+}
+
 TEST(UpdateParams, AveragesHaveNeitherRateNorHistory) {
   for (const int64_t n : {7, 200'003}) {
     const Update before(n);
     Update after = before;
-    UpdateParams({.rate = 3, .keep = 0.75f, .l2 = 2, .gradient_scale = 5, .rule = UpdateRule::kAverage}, n,
-                 after.gradient.data(), nullptr, after.weights.data());
+    UpdateParams({{.rate = 3, .keep = 0.75f, .l2 = 2, .gradient_scale = 5, .rule = UpdateRule::kAverage},
+                  n,
+                  after.gradient.data(),
+                  nullptr,
+                  after.weights.data()});
     for (int64_t i = 0; i < n; ++i) {
       ASSERT_NEAR(after.weights[i], 0.75 * before.weights[i] + before.gradient[i], 1e-6) << i << " of " << n;
     }
@@ -91,15 +131,20 @@ TEST(UpdateParams, AveragesHaveNeitherRateNorHistory) {
 }
 
 TEST(UpdateParams, HasTheSameBitsWholeOrInParts) {
-  const UpdateCoefficients c = {.rate = 0.1f, .keep = 0.9f, .l2 = 0.02f};
-  constexpr int64_t kCount = 150'016, kCut = 70'016;
-  Update whole(kCount), parts(kCount);
-  whole.Run(c);
-  UpdateParams(c, kCut, parts.gradient.data(), parts.history.data(), parts.weights.data());
-  UpdateParams(c, kCount - kCut, parts.gradient.data() + kCut, parts.history.data() + kCut,
-               parts.weights.data() + kCut);
-  EXPECT_EQ(whole.weights, parts.weights);
-  EXPECT_EQ(whole.history, parts.history);
+  for (const UpdateRule rule : {UpdateRule::kSgd, UpdateRule::kAdaDelta, UpdateRule::kAdam}) {
+    const UpdateCoefficients c = {.rate = 0.1f, .keep = 0.9f, .l2 = 0.02f, .delta = 0.1f, .keep2 = 0.99f, .rule = rule};
+    constexpr int64_t kCount = 150'016, kCut = 70'016;
+    Update whole(kCount);
+    for (float& history : whole.history) history *= history;
+    for (float& second : whole.second) second *= second;
+    Update parts = whole;
+    whole.Run(c);
+    parts.Run(c, 0, kCut);
+    parts.Run(c, kCut, kCount);
+    EXPECT_EQ(whole.weights, parts.weights);
+    EXPECT_EQ(whole.history, parts.history);
+    EXPECT_EQ(whole.second, parts.second);
+  }
 }
 
 TEST(UpdateParams, LeavesFrozenWeightsAlone) {
@@ -151,14 +196,14 @@ TEST(UpdateCoefficients, TakeTheFieldsOfTheSolver) {
   solver.set_momentum(0.9f);
   solver.set_weight_decay(0.01f);
   solver.set_iter_size(4);
-  UpdateCoefficients c = UpdateCoefficientsFor(solver, 0.1f, 2, 3, 0.5f);
+  UpdateCoefficients c = UpdateCoefficientsFor(solver, 0, 0.1f, 2, 3, 0.5f);
   EXPECT_FLOAT_EQ(c.rate, 0.2f);
   EXPECT_FLOAT_EQ(c.keep, 0.9f);
   EXPECT_FLOAT_EQ(c.l2, 0.03f);
   EXPECT_EQ(c.l1, 0);
   EXPECT_FLOAT_EQ(c.gradient_scale, 0.125f);
   solver.set_regularization_type("L1");
-  c = UpdateCoefficientsFor(solver, 0.1f, 2, 3, 0.5f);
+  c = UpdateCoefficientsFor(solver, 0, 0.1f, 2, 3, 0.5f);
   EXPECT_EQ(c.l2, 0);
   EXPECT_FLOAT_EQ(c.l1, 0.03f);
 }
@@ -166,18 +211,37 @@ TEST(UpdateCoefficients, TakeTheFieldsOfTheSolver) {
 TEST(UpdateCoefficients, HaveTheRuleOfTheType) {
   caffe::SolverParameter solver;
   solver.set_momentum(0.9f);
-  EXPECT_EQ(UpdateCoefficientsFor(solver, 1, 1, 1, 1).rule, UpdateRule::kSgd);
+  EXPECT_EQ(UpdateCoefficientsFor(solver, 0, 1, 1, 1, 1).rule, UpdateRule::kSgd);
   solver.set_type("Nesterov");
-  UpdateCoefficients c = UpdateCoefficientsFor(solver, 1, 1, 1, 1);
+  UpdateCoefficients c = UpdateCoefficientsFor(solver, 0, 1, 1, 1, 1);
   EXPECT_EQ(c.rule, UpdateRule::kNesterov);
   EXPECT_EQ(c.keep, 0.9f);
   solver.set_type("AdaGrad");
-  c = UpdateCoefficientsFor(solver, 1, 1, 1, 1);
+  c = UpdateCoefficientsFor(solver, 0, 1, 1, 1, 1);
   EXPECT_EQ(c.rule, UpdateRule::kSquares);
   EXPECT_EQ(c.keep, 1);
   EXPECT_EQ(c.delta, 1e-8f);
   solver.set_type("RMSProp");
-  EXPECT_EQ(UpdateCoefficientsFor(solver, 1, 1, 1, 1).keep, 0.99f);
+  EXPECT_EQ(UpdateCoefficientsFor(solver, 0, 1, 1, 1, 1).keep, 0.99f);
+  solver.set_type("AdaDelta");
+  c = UpdateCoefficientsFor(solver, 0, 1, 1, 1, 1);
+  EXPECT_EQ(c.rule, UpdateRule::kAdaDelta);
+  EXPECT_EQ(c.keep, 0.9f);
+}
+
+TEST(UpdateCoefficients, OfAdamAreCorrectedForTheFirstUpdates) {
+  caffe::SolverParameter solver;
+  solver.set_type("Adam");
+  solver.set_momentum(0.9f);
+  const UpdateCoefficients first = UpdateCoefficientsFor(solver, 0, 0.5f, 2, 1, 1);
+  EXPECT_EQ(first.rule, UpdateRule::kAdam);
+  EXPECT_EQ(first.keep, 0.9f);
+  EXPECT_EQ(first.keep2, 0.999f);
+  EXPECT_EQ(first.delta, 1e-8f);
+  EXPECT_NEAR(first.rate, std::sqrt(1 - 0.999) / (1 - 0.9), 1e-5);
+  EXPECT_NEAR(UpdateCoefficientsFor(solver, 2, 0.5f, 2, 1, 1).rate,
+              std::sqrt(1 - std::pow(0.999, 3)) / (1 - std::pow(0.9, 3)), 1e-5);
+  EXPECT_NEAR(UpdateCoefficientsFor(solver, 1'000'000, 0.5f, 2, 1, 1).rate, 1, 1e-6);
 }
 
 }  // namespace

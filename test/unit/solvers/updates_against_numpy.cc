@@ -1,8 +1,10 @@
-// Runs the solvers room's SGD over given gradients, for updates_against_numpy.py:
+// Runs the solvers room's updates over given gradients, for updates_against_numpy.py:
 //   updates_against_numpy SOLVER.prototxt ITERATIONS COUNT:LR_MULT:DECAY_MULT ... < floats > floats
 // In: the weights of all parameters, then for each iteration and each of iter_size batches their gradients.
-// Out: for each iteration the rate, then at the end all weights and all histories. All raw float32.
+// Out: for each iteration the rate, then at the end all weights, all first histories and all second ones. All raw
+// float32.
 #include "backend/cpu/update.h"
+#include "proto/solver_type.h"
 #include "proto/upgrade/upgrade.h"
 #include "solvers/check.h"
 #include "solvers/lr_policy.h"
@@ -29,14 +31,17 @@ bool Read(std::span<float> values) {
 
 void Write(std::span<const float> values) { fwrite(values.data(), sizeof(float), values.size(), stdout); }
 
-std::vector<hp::StoredParam> ParseParams(int argc, char** argv) {
+std::vector<hp::StoredParam> ParseParams(int argc, char** argv, int histories) {
   std::vector<hp::StoredParam> params;
   for (int i = 3; i < argc; ++i) {
     long long count = 0;
     float lr_mult = 0, decay_mult = 0;
     sscanf(argv[i], "%lld:%f:%f", &count, &lr_mult, &decay_mult);
-    params.push_back(
-        {.layer = "layer" + std::to_string(i), .whole = {count}, .lr_mult = lr_mult, .decay_mult = decay_mult});
+    params.push_back({.layer = "layer" + std::to_string(i),
+                      .whole = {count},
+                      .lr_mult = lr_mult,
+                      .decay_mult = decay_mult,
+                      .solver_keeps = histories});
   }
   return params;
 }
@@ -53,7 +58,7 @@ bool AccumulateGradients(int batches, const ParamStore& store) {
   return true;
 }
 
-void Update(const caffe::SolverParameter& solver, float rate, ParamStore* store) {
+void Update(const caffe::SolverParameter& solver, int iteration, float rate, ParamStore* store) {
   double squares = 0;
   for (int i = 0; i < store->size(); ++i)
     squares += hp::SumOfSquares(store->gradient(i).data(), store->gradient(i).size());
@@ -61,8 +66,9 @@ void Update(const caffe::SolverParameter& solver, float rate, ParamStore* store)
   for (int i = 0; i < store->size(); ++i) {
     const hp::StoredParam& param = store->param(i);
     if (param.frozen()) continue;
-    hp::UpdateParams(hp::UpdateCoefficientsFor(solver, rate, param.lr_mult, param.decay_mult, clip), store->count(i),
-                     store->gradient(i).data(), store->history(i).data(), store->values(i).data());
+    hp::UpdateParams({hp::UpdateCoefficientsFor(solver, iteration, rate, param.lr_mult, param.decay_mult, clip),
+                      store->count(i), store->gradient(i).data(), store->history(i, 1).data(), store->values(i).data(),
+                      store->history(i, 2).data()});
     store->MarkUpdated(i);
   }
 }
@@ -79,7 +85,7 @@ int main(int argc, char** argv) {
     std::cerr << status << "\n";
     return 2;
   }
-  ParamStore store(ParseParams(argc, argv));
+  ParamStore store(ParseParams(argc, argv, hp::HistoriesOf(solver)));
   for (int i = 0; i < store.size(); ++i) {
     if (!Read(store.values(i))) return 2;
   }
@@ -87,10 +93,12 @@ int main(int argc, char** argv) {
   for (int iteration = 0; iteration < iterations; ++iteration) {
     if (!AccumulateGradients(solver.iter_size(), store)) return 2;
     const float rate = hp::LearningRate(solver, iteration);
-    Update(solver, rate, &store);
+    Update(solver, iteration, rate, &store);
     Write({&rate, 1});
   }
   for (int i = 0; i < store.size(); ++i) Write(store.values(i));
-  for (int i = 0; i < store.size(); ++i) Write(store.history(i));
+  for (int number = 1; number <= hp::HistoriesOf(solver); ++number) {
+    for (int i = 0; i < store.size(); ++i) Write(store.history(i, number));
+  }
   return 0;
 }

@@ -30,6 +30,11 @@ RULES = ["", "momentum: 0.9", "momentum: 0.9 weight_decay: 0.05",
          "type: 'Nesterov' momentum: 0.9 weight_decay: 0.05 iter_size: 2", "solver_type: NESTEROV",
          "type: 'AdaGrad' delta: 0.001 weight_decay: 0.05", "solver_type: ADAGRAD regularization_type: 'L1' weight_decay: 0.05",
          "type: 'RMSProp' rms_decay: 0.9 delta: 0.001 iter_size: 2", "solver_type: RMSPROP delta: 0.01 clip_gradients: 150",
+         "type: 'AdaDelta' momentum: 0.95 delta: 0.001 weight_decay: 0.05 iter_size: 2",
+         "solver_type: ADADELTA delta: 0.001 momentum: 0.9 regularization_type: 'L1' weight_decay: 0.05 clip_gradients: 150",
+         "type: 'Adam' momentum: 0.9 weight_decay: 0.05", "type: 'Adam' delta: 0.01 iter_size: 2",
+         "solver_type: ADAM momentum: 0.8 momentum2: 0.9 delta: 0.001 regularization_type: 'L1' weight_decay: 0.05 "
+         "clip_gradients: 150",
          "momentum: 0.9 weight_decay: 0.05 regularization_type: 'L1' iter_size: 2 clip_gradients: 150"]
 
 
@@ -51,7 +56,7 @@ def run_numpy(solver, weights, gradients):
     return rates, [param.value for param in params], made.history
 
 
-def run_hpnode(program, text, weights, gradients):
+def run_hpnode(program, text, weights, gradients, histories):
     with tempfile.NamedTemporaryFile("w", suffix=".prototxt") as file:
         file.write(text)
         file.flush()
@@ -59,7 +64,7 @@ def run_hpnode(program, text, weights, gradients):
         command = [program, file.name, str(ITERATIONS)] + [f"{n}:{lr}:{decay}" for n, lr, decay in PARAMS]
         done = subprocess.run(command, input=b"".join(a.tobytes() for a in arrays), stdout=subprocess.PIPE, check=True)
     found = np.frombuffer(done.stdout, np.float32)
-    sizes = [ITERATIONS] + [n for n, _, _ in PARAMS] + [n for n, lr, _ in PARAMS if lr != 0]
+    sizes = [ITERATIONS] + [n for n, _, _ in PARAMS] + histories * [n for n, lr, _ in PARAMS if lr != 0]
     assert found.size == sum(sizes), f"{found.size} values instead of {sum(sizes)}"
     parts = np.split(found, np.cumsum(sizes)[:-1])
     return parts[0], parts[1:1 + len(PARAMS)], parts[1 + len(PARAMS):]
@@ -82,11 +87,12 @@ def main():
         weights = draw()
         gradients = [[draw() for _ in range(one(solver, "iter_size", 1))] for _ in range(ITERATIONS)]
         rates, values, history = run_numpy(solver, weights, gradients)
-        found_rates, found_values, found_history = run_hpnode(sys.argv[1], text, weights, gradients)
+        found_rates, found_values, found_history = run_hpnode(sys.argv[1], text, weights, gradients,
+                                                              len(history) // len(PARAMS))
         check(f"{text}: rates", np.array(rates), found_rates)
         for i, (expected, found) in enumerate(zip(values, found_values)):
             check(f"{text}: weights {i}", expected, found)
-        learning = [h for h, (_, lr, _) in zip(history, PARAMS) if lr != 0]
+        learning = [h for h, (_, lr, _) in zip(history, PARAMS * 2) if lr != 0]
         for i, (expected, found) in enumerate(zip(learning, found_history)):
             check(f"{text}: history {i}", expected, found)
         assert np.array_equal(found_values[2], weights[2]), "a frozen parameter moved"
