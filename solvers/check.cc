@@ -61,7 +61,6 @@ void CheckNumber(const char* field, float value, Faults* faults) {
 
 void CheckNumbers(const caffe::SolverParameter& solver, Faults* faults) {
   faults->AddIf(!solver.has_base_lr(), "base_lr: missing; expected the learning rate");
-  faults->AddIf(!solver.has_max_iter(), "max_iter: missing; expected the number of iterations");
   CheckNumber("base_lr", solver.base_lr(), faults);
   if (HistoriesOf(solver) == 1) CheckNumber("momentum", solver.momentum(), faults);
   CheckNumber("weight_decay", solver.weight_decay(), faults);
@@ -79,13 +78,11 @@ void CheckNumbers(const caffe::SolverParameter& solver, Faults* faults) {
 }
 
 void CheckNets(const caffe::SolverParameter& solver, Faults* faults) {
-  faults->Unsupported(solver.weights_size() > 0, "weights");
   faults->AddIf(!solver.has_net() && !solver.has_net_param(), "net: missing; expected the file of the net");
 }
 
 void CheckTests(const caffe::SolverParameter& solver, Faults* faults) {
   faults->Unsupported(solver.test_iter_size() > 1, "test_iter, several of them");
-  faults->Unsupported(solver.test_compute_loss(), "test_compute_loss: true");
   faults->AddIf(solver.test_interval() < 0, Format("test_interval: %d; expected at least 0", solver.test_interval()));
   faults->AddIf(solver.test_interval() == 0 && solver.test_iter_size() > 0,
                 "test_interval: missing; test_iter needs it");
@@ -95,9 +92,7 @@ void CheckTests(const caffe::SolverParameter& solver, Faults* faults) {
 }
 
 void CheckSnapshots(const caffe::SolverParameter& solver, Faults* faults) {
-  faults->Unsupported(solver.snapshot_format() == caffe::SolverParameter::HDF5, "snapshot_format: HDF5");
   faults->Unsupported(solver.snapshot_diff(), "snapshot_diff: true");
-  faults->Unsupported(solver.debug_info(), "debug_info: true");
   faults->AddIf(solver.snapshot() < 0, Format("snapshot: %d; expected at least 0", solver.snapshot()));
   faults->AddIf(solver.snapshot() > 0 && solver.snapshot_prefix().empty(),
                 "snapshot_prefix: missing; snapshot needs it");

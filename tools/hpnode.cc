@@ -63,7 +63,10 @@ DEFINE_int32(
     keep_snapshots, 0,
     "of the nodes that write snapshots (the first one): so many of this training stay, older ones are removed, "
     "except the one that was resumed from; 0: all stay");
-DEFINE_string(weights, "", "take initial weights from this .caffemodel, layer by layer by name");
+DEFINE_string(
+    weights, "",
+    "take initial weights from this .caffemodel, or several separated by commas, layer by layer by name; without "
+    "it those that the solver's weights name");
 DEFINE_int64(
     max_bad_records, 0,
     "How many records of training, and of tests, may be missing, damaged or of another shape. Each is named in the "

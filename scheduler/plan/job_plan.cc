@@ -118,7 +118,8 @@ Status JobPlan::MakeSchedule() {
     shape.test_batch = table().GlobalBatch(test_.graph->batch_size());
     shape.test_iter = solver.test_iter(0);
     shape.test_interval = solver.test_interval();
-    shape.test_initialization = solver.test_initialization();
+    // A job without updates ends where it begins, and Caffe's test at the end always comes.
+    shape.test_initialization = solver.test_initialization() || solver.max_iter() == 0;
     shape.restart_tests = solver.restart_tests();
   }
   HP_RETURN_IF_ERROR(CheckCounts(shape).Prepend(table().path()));

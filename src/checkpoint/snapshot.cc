@@ -206,19 +206,25 @@ const char* SnapshotEnding(int64_t parameter_bytes, int64_t most_message_bytes) 
   return parameter_bytes > most_message_bytes ? ".h5" : "";
 }
 
-int64_t MostMessageBytes(const caffe::SolverParameter& solver) { return kMostMessageBytes / hp::HistoriesOf(solver); }
+int64_t MostMessageBytes(const caffe::SolverParameter& solver) {
+  if (solver.snapshot_format() == caffe::SolverParameter::HDF5) return 0;
+  return kMostMessageBytes / hp::HistoriesOf(solver);
+}
 
 Status CheckSnapshotSize(const caffe::SolverParameter& solver, int64_t bytes) {
   if (solver.snapshot() == 0 && !solver.snapshot_after_train()) return OkStatus();
   if (bytes <= MostMessageBytes(solver)) return OkStatus();
   const Status status = CheckHdf5();
   if (status.ok()) return status;
+  constexpr char kWithout[] = "set snapshot: 0 and snapshot_after_train: false to train without snapshots";
+  if (MostMessageBytes(solver) == 0) {
+    return InvalidArgument("snapshot_format: HDF5; %s; expected BINARYPROTO, or %s", status.message().c_str(),
+                           kWithout);
+  }
   return InvalidArgument(
-      "%.2f GB of parameters: above %.2f GB the snapshots of solver type %s are HDF5 files, and %s; set snapshot: 0 "
-      "and "
-      "snapshot_after_train: false to train without",
+      "%.2f GB of parameters: above %.2f GB the snapshots of solver type %s are HDF5 files, and %s; %s",
       static_cast<double>(bytes) * 1e-9, static_cast<double>(MostMessageBytes(solver)) * 1e-9, solver.type().c_str(),
-      status.message().c_str());
+      status.message().c_str(), kWithout);
 }
 
 std::string SnapshotModelPath(const std::string& prefix, int64_t iteration) {

@@ -78,7 +78,9 @@ ClockEnd::CopyRequest ClockEnd::CopyAt(int64_t clock, const Verdict& request) co
   const bool news = clock > options_.start_clock;
   const bool last = clock >= solver.max_iter();
   const bool periodic = solver.snapshot() > 0 && clock % solver.snapshot() == 0;
-  const bool due = news && (periodic || request.stop() || (last && solver.snapshot_after_train()));
+  // Without any update there is something to write nevertheless: Caffe does so unless `snapshot` would have, too.
+  const bool initial = clock == 0 && last && solver.snapshot_after_train() && solver.snapshot() == 0;
+  const bool due = initial || (news && (periodic || request.stop() || (last && solver.snapshot_after_train())));
   const bool files = request.snapshot() || due;
   return {files, request.pull(), files ? request.owner_files() : 0};
 }

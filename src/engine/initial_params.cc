@@ -82,7 +82,8 @@ Status SetInitialParams(const NodeModel& model, const InitialParams& from, Param
   // It has all blobs: drawing others first would hold a restart up.
   if (from.snapshot != nullptr) return FromSnapshot(model, from.snapshot_path, from.snapshot, params);
   HP_RETURN_IF_ERROR(Fill(model.any_net(true), from.seed, params));
-  return from.weights.empty() ? OkStatus() : FromWeights(model, from.weights, params);
+  for (const std::string& path : from.weights) HP_RETURN_IF_ERROR(FromWeights(model, path, params));
+  return OkStatus();
 }
 
 }  // namespace hp

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace hp {
 
@@ -14,15 +15,14 @@ struct InitialParams {
   uint64_t seed = 0;                   ///< of the fillers; the same on all nodes
   LoadedSnapshot* snapshot = nullptr;  ///< values and histories, of all blobs; changed by FitSnapshot. Null: none
   std::string snapshot_path;           ///< for messages
-  std::string weights;                 ///< a .caffemodel; empty: none. Not read where there is a snapshot
+  std::vector<std::string> weights;    ///< .caffemodels; not read where there is a snapshot
 };
 
-/// Sets this node's slices of all parameters: to what the snapshot has, or by the fillers and then what the weights
-/// have. A blob
-/// that `weights` lacks keeps its filler's values, as with Caffe's --weights; a snapshot must have all. Main thread,
-/// before training.
+/// Sets this node's slices of all parameters: to what the snapshot has, or by the fillers and then what the files of
+/// `weights` have, a later one over an earlier one. A blob that they lack keeps its filler's values, as with Caffe's
+/// --weights; a snapshot must have all. Main thread, before training.
 /// @return kFailedPrecondition, kNotFound: a blob of the file does not fit or is missing (named); kNotFound, kDataLoss:
-/// `weights` can't be read; kInternal: the device failed.
+/// a file can't be read; kInternal: the device failed.
 Status SetInitialParams(const NodeModel& model, const InitialParams& from, ParamStore* params);
 
 }  // namespace hp

@@ -93,6 +93,18 @@ void LogSolverMode(const RoutingTable& table, const NodeInfo& node, const caffe:
             << " has no effect: its entry in " << table.path() << " says device \"cpu\"";
 }
 
+// Fields that are read, and do less than their author may expect. The first node says it for all.
+void LogFieldsWithoutEffect(const RoutingTable& table, const NodeInfo& node, const caffe::SolverParameter& solver) {
+  if (node.rank != 0) return;
+  if (solver.debug_info()) {
+    LOG(WARNING) << table.solver_path() << ": debug_info: true has no effect: the means of blobs and gradients that "
+                 << "Caffe prints are not computed; hpnode --trace shows where time goes";
+  }
+  if (!solver.has_max_iter()) {
+    LOG(WARNING) << table.solver_path() << ": max_iter: missing, so it is 0, as in Caffe: nothing is trained";
+  }
+}
+
 void Append(const std::string& difference, std::string* all) { *all += (all->empty() ? "" : "; ") + difference; }
 
 // What else than the threads of the table this node does otherwise than when the snapshot was written.
@@ -220,6 +232,7 @@ StatusOr<JobFiles> JobFiles::Read(const RoutingTable& table, const NodeInfo& nod
   files.run = NewRun();
   HP_RETURN_IF_ERROR(LoadFiles(table, types, &files));
   LogSolverMode(table, node, files.solver);
+  LogFieldsWithoutEffect(table, node, files.solver);
   HP_RETURN_IF_ERROR(CheckSnapshotFolder(table, node, files.solver));
   HP_RETURN_IF_ERROR(OpenInputs(node, input, types, &files));
   files.rates = std::make_shared<LearningRates>(files.solver);

@@ -8,10 +8,12 @@
 
 #include "base/format.h"
 #include "base/out_of_memory.h"
+#include "base/words.h"
 #include "checkpoint/snapshot.h"
 #include "engine/compute_threads.h"
 #include "engine/initial_params.h"
 #include "proto/place.h"
+#include "proto/text.h"
 #include "scheduler/control/messages.h"
 
 #include "glog/logging.h"
@@ -222,7 +224,7 @@ Status Node::InitParams() {
   HP_ASSIGN_OR_RETURN(params_, ParamStore::Create(device_.device.get(), model_->stored_params(),
                                                   {table_.staleness() + 1, files_.start_clock}));
   const InitialParams from{seed_, files_.snapshot.get(), files_.resumed,
-                           files_.resumed.empty() ? options_.weights : std::string()};
+                           options_.weights.empty() ? WeightsOf(files_.solver) : SplitList(options_.weights)};
   HP_RETURN_IF_ERROR(SetInitialParams(*model_, from, params_.get()));
   if (latest_) HP_RETURN_IF_ERROR(ShareSnapshot());
   if (!files_.resumed.empty())

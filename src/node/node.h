@@ -59,8 +59,9 @@ struct NodeOptions {
   /// A .solverstate to continue from, the same file on every node (compared at the handshake); kResumeLatest: the
   /// newest snapshot of this job that any node has; empty: start afresh.
   std::string resume;
-  /// A .caffemodel to take initial weights from, layer by layer by name; empty: fillers. Must be the same file on every
-  /// node, which nobody checks. Not read with `resume`.
+  /// .caffemodels to take initial weights from, layer by layer by name, a later one over an earlier one, separated by
+  /// commas; empty: what the solver's `weights` say. Must be the same files on every node, which nobody checks. Not
+  /// read with `resume`.
   std::string weights;
   int keep_snapshots = 0;              ///< SnapshotWriter::Options::keep; read on the first node
   std::string cache_dir;               ///< DatasetOptions::cache_dir

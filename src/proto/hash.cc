@@ -47,6 +47,8 @@ uint64_t SolverHash(const caffe::SolverParameter& solver) {
   bare.clear_test_net();
   bare.clear_train_net_param();
   bare.clear_test_net_param();
+  bare.clear_weights();
+  bare.clear_debug_info();
   bare.clear_random_seed();
   bare.clear_snapshot_prefix();
   bare.clear_solver_mode();

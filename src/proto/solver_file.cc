@@ -1,3 +1,4 @@
+#include "base/words.h"
 #include "proto/place.h"
 #include "proto/placed_text.h"
 #include "proto/solver_nets.h"
@@ -23,6 +24,18 @@ void CompleteSnapshotPrefix(const std::string& path, caffe::SolverParameter* sol
   }
 }
 
+/// One entry for each file, with the path where it is.
+void FindWeights(const std::string& path, caffe::SolverParameter* solver) {
+  const std::vector<std::string> files = WeightsOf(*solver);
+  solver->clear_weights();
+  std::error_code ignored;
+  for (const std::string& file : files) {
+    const std::string beside = PathBeside(path, file);
+    const bool moved = !std::filesystem::exists(file, ignored) && std::filesystem::exists(beside, ignored);
+    solver->add_weights(moved ? beside : file);
+  }
+}
+
 }  // namespace
 
 std::string PathBeside(const std::string& base, const std::string& relative) {
@@ -37,8 +50,17 @@ StatusOr<caffe::SolverParameter> ReadSolver(const std::string& path) {
   HP_RETURN_IF_ERROR(ReadPlacedText(path, &solver, &places));
   HP_RETURN_IF_ERROR(AtFields(UpgradeSolver(&solver), path));
   CompleteSnapshotPrefix(path, &solver);
+  FindWeights(path, &solver);
   HP_RETURN_IF_ERROR(UniteNets(path, places, &solver));
   return solver;
+}
+
+std::vector<std::string> WeightsOf(const caffe::SolverParameter& solver) {
+  std::vector<std::string> files;
+  for (const std::string& entry : solver.weights()) {
+    for (std::string& file : SplitList(entry)) files.push_back(std::move(file));
+  }
+  return files;
 }
 
 StatusOr<caffe::NetParameter> NetOfSolver(const caffe::SolverParameter& solver) {

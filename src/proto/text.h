@@ -4,6 +4,7 @@
 #include "proto/caffe.pb.h"
 
 #include <string>
+#include <vector>
 
 namespace google::protobuf {
 class Message;
@@ -27,7 +28,8 @@ Status ParseTextProto(const std::string& text, const std::string& name, google::
 StatusOr<caffe::NetParameter> ReadNet(const std::string& path);
 
 /// Reads a solver. Its `net` is looked for relative to the working directory, as in Caffe, and else beside the solver
-/// file; the result's `net` is the path that was found. A `net_param` is checked as by ReadNet.
+/// file; the result's `net` is the path that was found. A `net_param` is checked as by ReadNet. Files of `weights`
+/// are looked for likewise, and one that is in neither place stays as it is written.
 /// @return kNotFound: no solver file, or no net file (names both places); kInvalidArgument: a fault in the text, no net
 /// or two, or train_net, test_net and the like, which are not supported.
 StatusOr<caffe::SolverParameter> ReadSolver(const std::string& path);
@@ -35,6 +37,9 @@ StatusOr<caffe::SolverParameter> ReadSolver(const std::string& path);
 /// The net of a solver from ReadSolver: its `net_param` if it has one, else read from the file `net`. Errors as
 /// ReadNet's.
 StatusOr<caffe::NetParameter> NetOfSolver(const caffe::SolverParameter& solver);
+
+/// The files that a solver's `weights` name, entry by entry, each a list with commas, as Caffe reads them.
+std::vector<std::string> WeightsOf(const caffe::SolverParameter& solver);
 
 /// The path `relative` in the folder of file `base`: "/a/b.prototxt" and "c" make "/a/c". An absolute path is returned
 /// as it is.

@@ -133,6 +133,11 @@ void Reporter::PrintTest() {
   const std::vector<WholeOutput>& outputs = job_.outputs(false);
   std::vector<double> means;
   for (double sum : sums) means.push_back(sum / static_cast<double>(job_.schedule().shape().test_iter));
+  if (job_.solver().test_compute_loss()) {
+    double loss = 0;
+    for (size_t i = 0; i < outputs.size(); ++i) loss += outputs[i].loss_weight * means[i];
+    LOG(INFO) << "Test loss: " << Format("%g", loss);
+  }
   PrintOutputs("Test", outputs, means);
   test_accuracy_ = AccuracyOf(outputs, means);
   latest_.set_test_iteration(iteration_);

@@ -24,7 +24,9 @@ namespace hp {
 /// nodes send it their values. Any thread.
 ///
 /// A clock is printed once all its micro-batches are there, its test in front of its training:
-///   "Iteration 100, Testing net (#0)", "    Test net output #0: ..."      if the clock has a test
+///   "Iteration 100, Testing net (#0)", "    Test net output #0: ..."      if the clock has a test; between the two
+///   "Test
+///                                                                        loss: ..." with test_compute_loss
 ///   "Iteration 100 (... iter/s, ...), loss = ...", "    Train net output #0: ...", "Iteration 100, lr = ..."
 ///                                                                        every `display` iterations
 class Reporter {

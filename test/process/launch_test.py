@@ -205,6 +205,16 @@ class LaunchTest(launched.Launched):
         job.send(signal.SIGTERM)
         self.expect_exit(job, 5)
 
+    def test_weights_that_the_solver_names_go_along(self):
+        self.make_job(iterations=5, snapshot=5)
+        self.run_job(self.make_table(conv=1, fc=1))
+        os.rename(self.path("out_iter_5.caffemodel"), self.path("a.caffemodel"))
+        self.make_job(iterations=5, solver='weights: "a.caffemodel"\n')
+        job = self.launch(self.table())
+        self.expect_exit(job, 0, r"\] .*%s: weights of 3 layer\(s\) loaded" % re.escape(self.path("a.caffemodel")))
+        os.remove(self.path("a.caffemodel"))
+        self.expect_exit(self.launch(self.table()), 2, r"a\.caffemodel: no such file")
+
     def test_resume_latest(self):
         self.make_job(snapshot=10)
         self.write("solver.prototxt", re.sub('snapshot_prefix: ".*"', 'snapshot_prefix: "s"',

@@ -118,7 +118,8 @@ class RouteTest(cluster.JobTest):
         """They are HDF5 files then: refused ahead where its library is missing, and there are snapshots."""
         hidden = 6000000
         parameters = CONV_PARAMETERS + (POOLED + 1) * hidden + (hidden + 1) * 4
-        said = "%.2f GB of parameters: above 2 GiB the solver's snapshots are HDF5 files, and " % (parameters * FLOAT / 1e9)
+        said = "%.2f GB of parameters: above 2.15 GB the snapshots of solver type SGD are HDF5 files, and " % (
+            parameters * FLOAT / 1e9)
         libraries = glob.glob("/usr/lib/*/libhdf5_serial.so.*")
         hidden_library = ["unshare", "--mount", "sh", "-c", 'for library in %s; do mount --bind /dev/null "$library"; done; '
                           'exec "$0" "$@"' % " ".join(libraries)]

@@ -35,7 +35,10 @@ DEFINE_string(resume, "",
               "Resume from this .solverstate or .solverstate.h5 of this host, or from the parts of a snapshot that "
               "Caffe's files, of which this is the name, were not made of yet; or latest: from the newest complete "
               "snapshot of this training that any host has, or from the beginning if there is none.");
-DEFINE_string(weights, "", "Take initial weights from this .caffemodel of this host.");
+DEFINE_string(
+    weights, "",
+    "Take initial weights from this .caffemodel of this host, or several separated by commas; without it those "
+    "that the solver's weights name.");
 DEFINE_int32(max_restarts, 0,
              "How often to start the job again, from its newest complete snapshot, when a node was lost (exit 4).");
 DEFINE_string(
@@ -218,7 +221,8 @@ StatusOr<LaunchOptions> OptionsOf(const std::vector<std::string>& node_flags) {
   options.working_folder = fs::current_path().string();
   HP_ASSIGN_OR_RETURN(options.token, ReadToken());
   HP_ASSIGN_OR_RETURN(options.resume, ResumeOf(options));
-  options.weights = AbsoluteOrEmpty(FLAGS_weights);
+  options.weights = FLAGS_weights.empty() ? WeightsOf(options.files.solver) : SplitAt(FLAGS_weights, ',');
+  for (std::string& file : options.weights) file = AbsoluteOrEmpty(file);
   for (const std::string& host : HostsOfTable(table)) HP_RETURN_IF_ERROR(CheckHost(host));
   options.node_flags = node_flags;
   options.spares = SplitAt(FLAGS_spares, ',');

@@ -27,7 +27,7 @@ struct LaunchOptions {
   std::string working_folder;           ///< of the nodes, where a host has it
   std::string token;                    ///< text of the job's token; empty: none
   std::string resume;                   ///< kFromLatest, or a file of this host, absolute; empty: none
-  std::string weights;                  ///< a file of this host, absolute; empty: none
+  std::vector<std::string> weights;     ///< files of this host, absolute
   std::vector<std::string> node_flags;  ///< for hpnode
   std::vector<std::string> spares;      ///< hosts
   std::vector<std::string> excluded;    ///< hosts of the table that spares take the place of at once

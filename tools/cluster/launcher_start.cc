@@ -49,7 +49,7 @@ std::vector<std::string> HostsOfTable(const RoutingTableConfig& table) {
 std::vector<std::string> NodeArguments(const LaunchOptions& options, const std::string& node) {
   std::vector<std::string> arguments = {"--routing=" + options.folder + "/table.prototxt", "--node=" + node};
   if (!options.resume.empty()) arguments.push_back("--resume=" + options.resume);
-  if (!options.weights.empty()) arguments.push_back("--weights=" + options.weights);
+  if (!options.weights.empty()) arguments.push_back("--weights=" + Join(options.weights, ","));
   arguments.insert(arguments.end(), options.node_flags.begin(), options.node_flags.end());
   return arguments;
 }
@@ -83,7 +83,7 @@ Status Launcher::WriteFiles() {
   HP_ASSIGN_OR_RETURN(std::vector<std::string> paths, WriteRunFiles(options_.files, options_.folder));
   // What was wrong with the table as given has been said; ports and hosts may have changed since.
   HP_RETURN_IF_ERROR(RoutingTable::Load(paths[0]).status());
-  if (!options_.weights.empty()) paths.push_back(options_.weights);
+  paths.insert(paths.end(), options_.weights.begin(), options_.weights.end());
   const int64_t before = agents_->sent_files();
   HP_RETURN_IF_ERROR(agents_->PutFiles(hosts_, paths));
   HP_RETURN_IF_ERROR(PutResumed());

@@ -1,5 +1,7 @@
 #include "checkpoint/snapshot.h"
 
+#include "checkpoint/hdf5_api.h"
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include <sys/mount.h>
@@ -281,6 +283,15 @@ TEST_F(SnapshotTest, SecondHistoriesStandBehindAllFirstOnes) {
     EXPECT_EQ(one.code(), StatusCode::kFailedPrecondition);
     EXPECT_THAT(one.message(), HasSubstr("6 histories; expected 3, 1 of each"));
   }
+}
+
+TEST(MostMessageBytes, FollowsFromTheSolver) {
+  caffe::SolverParameter solver;
+  EXPECT_EQ(MostMessageBytes(solver), kMostMessageBytes);
+  solver.set_type("Adam");
+  EXPECT_EQ(MostMessageBytes(solver), kMostMessageBytes / 2);
+  solver.set_snapshot_format(caffe::SolverParameter::HDF5);
+  EXPECT_EQ(MostMessageBytes(solver), 0);
 }
 
 TEST_F(SnapshotTest, AMissingFolderIsNamed) {

@@ -22,6 +22,15 @@ TEST_F(SolverFileTest, NetIsFoundBesideTheSolver) {
   EXPECT_EQ(net->name(), "n");
 }
 
+TEST_F(SolverFileTest, WeightsAreListsOfFilesFoundBesideTheSolver) {
+  Write("net.prototxt", kNet);
+  const std::string beside = Write("a.caffemodel", "");
+  const auto solver =
+      ReadSolver(Write("s.prototxt", "net: 'net.prototxt' weights: 'a.caffemodel,b.caffemodel' weights: '/c'"));
+  ASSERT_TRUE(solver.ok()) << solver.status();
+  EXPECT_EQ(WeightsOf(*solver), (std::vector<std::string>{beside, "b.caffemodel", "/c"}));
+}
+
 TEST_F(SolverFileTest, SnapshotsAreNamedAfterTheSolverUnlessItSaysOtherwise) {
   Write("net.prototxt", kNet);
   const auto prefix = [this](const std::string& field) {

@@ -1,5 +1,6 @@
 #include "report/reporter.h"
 
+#include "test/support/log_lines.h"
 #include "test/support/small_job.h"
 
 #include <gtest/gtest.h>
@@ -73,6 +74,25 @@ TEST_F(ReporterTest, LossesComeInOrderWhoeverAddsTheLastValue) {
     EXPECT_EQ(losses[clock].first, clock);
     EXPECT_FLOAT_EQ(static_cast<float>(losses[clock].second), static_cast<float>(clock));
   }
+}
+
+/// As Caffe smooths them: the mean of the last average_loss losses.
+TEST_F(ReporterTest, ShownLossesAreMeansOfTheLastOnes) {
+  auto job = PlanOf(table_, Parse<caffe::NetParameter>(kJobNet),
+                    Parse<caffe::SolverParameter>(std::string(kSolver) + " average_loss: 3 display: 1"));
+  ASSERT_TRUE(job.ok()) << job.status();
+  test::LogLines lines;
+  const LearningRates rates((*job)->solver());
+  Reporter reporter(**job, &rates, Clock::Real(), 0);
+  for (int64_t clock = 0; clock < 5; ++clock) {
+    for (const auto& value : ValuesOf(clock * clock)) {
+      const MsgId id = MsgId::Make(clock, true, value.first.micro(), value.first.replica());
+      Add(&reporter, {id, value.second});
+    }
+  }
+  std::vector<std::string> shown;
+  for (const std::string& line : lines.With(", loss = ")) shown.push_back(line.substr(line.find(", loss = ") + 9));
+  EXPECT_EQ(shown, (std::vector<std::string>{"0", "0.5", "1.66667", "4.66667", "9.66667"}));
 }
 
 }  // namespace

@@ -131,6 +131,25 @@ TEST(ParamStore, VersionsGoRound) {
   EXPECT_EQ(read[0], 6);
 }
 
+TEST(ParamStore, TypesWithTwoHistoriesHaveBothOfWhatLearns) {
+  const std::vector<StoredParam> two = {{.layer = "a", .whole = {40}, .solver_keeps = 2},
+                                        {.layer = "frozen", .whole = {40}, .lr_mult = 0, .solver_keeps = 2},
+                                        {.layer = "served", .whole = {40}, .keeps_histories = false, .solver_keeps = 2},
+                                        {.layer = "average", .whole = {40}, .average_keeps = 0.9f, .solver_keeps = 2}};
+  ParamStore store(two);
+  ASSERT_EQ(store.history(0, 1).size(), 40u);
+  ASSERT_EQ(store.history(0, 2).size(), 40u);
+  EXPECT_GE(store.history(0, 2).data(), store.history(0, 1).data() + 40);
+  EXPECT_EQ(store.array(0, 0, 2).data(), store.history(0, 2).data());
+  for (int i : {1, 2, 3}) {
+    for (int number : {1, 2}) EXPECT_TRUE(store.history(i, number).empty()) << store.param(i).name();
+  }
+  EXPECT_EQ(store.bytes(), ParamStore::BytesFor(two));
+  std::vector<StoredParam> one = two;
+  one[0].solver_keeps = 1;
+  EXPECT_EQ(ParamStore::BytesFor(two) - ParamStore::BytesFor(one), 48 * sizeof(float));
+}
+
 TEST(ParamStore, EachVersionTakesMemoryButNoHistory) {
   const std::vector<StoredParam> params = {{.layer = "a", .whole = {64}}, {.layer = "b", .whole = {32}, .lr_mult = 0}};
   const size_t once = ParamStore::BytesFor(params), thrice = ParamStore::BytesFor(params, 3);

@@ -1,0 +1,84 @@
+"""Fields of a solver's file that Caffe has and tables do not: how snapshots are written, what training begins with, what
+a test says, and a job that trains nothing."""
+
+import os
+import re
+
+import cluster
+
+
+class SolverFieldsTest(cluster.JobTest):
+
+    def train(self, conv, fc, *flags, **job):
+        self.make_job(**job)
+        return self.run_job(self.make_table(conv=conv, fc=fc, micro_batches=1), *flags)
+
+    def files(self, iteration):
+        return sorted(name for name in os.listdir(self.folder) if name.startswith("out_iter_%d." % iteration))
+
+    def read_binary(self, iteration):
+        return [self.read("out_iter_%d.%s" % (iteration, kind)) for kind in ("caffemodel", "solverstate")]
+
+    def test_snapshots_are_hdf5_files_where_the_solver_says_so(self):
+        adam = 'type: "Adam"\ndelta: 0.01\n'
+        self.train(1, 2, iterations=10, snapshot=5, solver=adam)
+        whole = self.read_binary(10)
+        for iteration in (5, 10):
+            for name in self.files(iteration):
+                os.remove(self.path(name))
+        self.make_job(iterations=10, snapshot=5, solver=adam + "snapshot_format: HDF5\n")
+        names = self.make_table(conv=1, fc=2, micro_batches=1)
+        nodes = self.start_all(names)
+        if any(node.wait(cluster.PATIENCE_S) == 2 and "snapshot_format: HDF5; " in node.text() for node in nodes.values()):
+            self.skipTest("SKIPPED: libhdf5 is missing")
+        self.expect_all(nodes.values(), 0, "Optimization Done")
+        for iteration in (5, 10):
+            self.assertEqual(self.files(iteration), ["out_iter_%d.%s" % (iteration, end)
+                                                     for end in ("caffemodel.h5", "hpnode", "solverstate.h5")])
+        self.assertRegex(nodes["conv0"].text(), r"Snapshotting to HDF5 file \S*out_iter_5\.caffemodel\.h5")
+        # They have all that training goes on from, whatever is written then.
+        self.train(1, 2, "--resume=" + self.path("out_iter_5.solverstate"), iterations=10, snapshot=10, solver=adam)
+        self.assertEqual(self.read_binary(10), whole)
+
+    def without_updates(self, seed, solver="", conv=1, fc=1, flags=()):
+        """A job without max_iter. @return its logs, by node."""
+        self.make_job(test=True, solver="test_initialization: false\n" + solver)
+        text = self.read("solver.prototxt").decode()
+        text = text.replace("max_iter: 1000000\n", "").replace("random_seed: 7", "random_seed: %d" % seed)
+        self.write("solver.prototxt", text.replace("snapshot_after_train: false", "snapshot_after_train: true"))
+        nodes = self.run_job(self.make_table(conv=conv, fc=fc, micro_batches=1), *flags)
+        return {name: node.text() for name, node in nodes.items()}
+
+    def test_without_max_iter_nothing_is_trained(self):
+        said = self.without_updates(7, "test_compute_loss: true\ndebug_info: true\n", conv=2, fc=2)
+        self.assertEqual(re.findall(r"Iteration (\d+), Testing net", said["fc0"]), ["0"])
+        self.assertNotRegex(said["fc0"], r"Iteration \d+ .*, loss = ")
+        loss = re.findall(r"Test loss: (\S+)\n.*Test net output #0: accuracy = \S+\n.*Test net output #1: loss = (\S+) ",
+                          said["fc0"])
+        self.assertEqual(len(loss), 1, said["fc0"])
+        self.assertAlmostEqual(float(loss[0][0]), float(loss[0][1]), delta=1e-5)
+        self.assertRegex(said["conv0"], r"solver\.prototxt: max_iter: missing, so it is 0, as in Caffe")
+        self.assertRegex(said["conv0"], r"W.*solver\.prototxt: debug_info: true has no effect")
+        self.assertNotIn("debug_info", said["fc0"])
+        self.assertEqual(self.files(0), ["out_iter_0." + end for end in ("caffemodel", "hpnode", "solverstate")])
+
+    def test_training_begins_with_the_weights_of_the_solver(self):
+        models = {}
+        for name, seed in (("a", 7), ("b", 8)):
+            self.without_updates(seed)
+            models[name] = self.read("out_iter_0.caffemodel")
+            os.rename(self.path("out_iter_0.caffemodel"), self.path(name + ".caffemodel"))
+        self.assertNotEqual(models["a"], models["b"])
+        for fields, flags, last in (('weights: "a.caffemodel,b.caffemodel"', (), "b"),
+                                    ('weights: "b.caffemodel" weights: "a.caffemodel"', (), "a"),
+                                    ('weights: "a.caffemodel"', ("--weights=" + self.path("b.caffemodel"),), "b")):
+            said = self.without_updates(9, fields + "\n", fc=2, flags=flags)
+            self.assertEqual(self.read("out_iter_0.caffemodel"), models[last], fields)
+            self.assertRegex(said["conv0"], r"/%s\.caffemodel: weights of 3 " % last)
+        self.make_job(iterations=5, solver='weights: "c.caffemodel"\n')
+        self.make_table(conv=1, fc=1)
+        self.expect_exit(self.start("--all"), 2, r"c\.caffemodel: ")
+
+
+if __name__ == "__main__":
+    cluster.main()
