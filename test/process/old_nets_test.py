@@ -114,6 +114,20 @@ class OldNetsTest(cluster.JobTest):
         self.assertEqual(self.read("out_iter_12.solverstate"), state)
         self.assertEqual(re.findall(r"Test net output.*", nodes["fc0"].text()), tests)
 
+    def test_hpconvert_writes_them_in_todays_form(self):
+        written = []
+        for net in (TODAY, V1, V0):
+            self.make_job(net=net)
+            status, text = cluster.run_tool("hpconvert", "upgrade", self.path("net.prototxt"), self.path("new.prototxt"))
+            self.assertEqual(status, 0, text)
+            written.append(self.read("new.prototxt"))
+            self.assertRegex(text, "new.prototxt: a net, which " + ("was" if net is TODAY else "had \"layers\" of the form"))
+        self.assertEqual(written[1:], written[:1] * 2)
+        for words, said in ((("upgrade", self.path("none"), self.path("x")), "none: no such file"),
+                            (("downgrade", "a", "b"), 'hpconvert: "downgrade" is unknown; expected upgrade')):
+            status, text = cluster.run_tool("hpconvert", *words)
+            self.assertEqual((status, said in text), (2, True), text)
+
     def test_a_field_of_another_type(self):
         self.make_job(iterations=12, net=V0.replace('type: "relu"', 'type: "relu" kernelsize: 3'))
         node = self.start(name=self.make_table(conv=1, fc=0)[0])

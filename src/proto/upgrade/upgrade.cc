@@ -149,7 +149,10 @@ void SplitScaledBatchNorms(caffe::NetParameter* net, NetUpgrade* upgrade) {
     norm->clear_scale_bias();
     norm->clear_scale_filler();
     norm->clear_bias_filler();
-    // Its five blobs: the three statistics, then factors and biases.
+    // Its five blobs: the three statistics, then factors and biases. Files of weights have them as well.
+    auto* const blobs = net->mutable_layer(i)->mutable_blobs();
+    for (int blob = 3; blob < blobs->size(); ++blob) scale.add_blobs()->Swap(blobs->Mutable(blob));
+    if (blobs->size() > 3) blobs->DeleteSubrange(3, blobs->size() - 3);
     auto* const specs = net->mutable_layer(i)->mutable_param();
     for (int blob = 3; blob < specs->size(); ++blob) *scale.add_param() = specs->Get(blob);
     if (specs->size() > 3) specs->DeleteSubrange(3, specs->size() - 3);

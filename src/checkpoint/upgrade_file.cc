@@ -1,0 +1,125 @@
+// Text is told from bytes by its characters, a net from a solver by what the file can be read as: names say little, as
+// old weights are called "x_iter_1000" and nets "x.txt".
+#include "checkpoint/upgrade_file.h"
+
+#include "base/format.h"
+#include "base/input_file.h"
+#include "base/pending_file.h"
+#include "base/words.h"
+#include "checkpoint/hdf5_file.h"
+#include "checkpoint/message_file.h"
+#include "proto/place.h"
+#include "proto/text.h"
+#include "proto/upgrade/upgrade.h"
+
+#include "google/protobuf/text_format.h"
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+namespace hp {
+namespace {
+
+constexpr size_t kLookedAt = 4096;
+
+/// Whether a text could begin with these bytes.
+bool IsText(const std::string& begin) {
+  return std::none_of(begin.begin(), begin.end(), [](char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return byte < 32 && c != '\n' && c != '\t' && c != '\r' && c != '\f';
+  });
+}
+
+StatusOr<bool> BeginsAsText(const std::string& path) {
+  HP_ASSIGN_OR_RETURN(const int fd, OpenInputFile(path));
+  std::string begin(kLookedAt, '\0');
+  const ssize_t got = read(fd, begin.data(), begin.size());
+  const int fault = errno;
+  close(fd);
+  if (got < 0) return InvalidArgument("%s: cannot be read: %s", path.c_str(), strerror(fault));
+  return IsText(begin.substr(0, static_cast<size_t>(got)));
+}
+
+Status WriteText(const google::protobuf::Message& message, const std::string& to) {
+  std::string text;
+  if (!google::protobuf::TextFormat::PrintToString(message, &text)) return InternalError("cannot print %s", to.c_str());
+  return WriteWholeFile(to, text);
+}
+
+/// "PATH: had X; Y" or "PATH: was in today's form".
+std::string Done(const std::string& to, const char* what, const std::vector<std::string>& forms) {
+  return Format("%s: %s, which %s", to.c_str(), what,
+                forms.empty() ? "was in today's form" : ("had " + Join(forms, "; ")).c_str());
+}
+
+StatusOr<std::string> UpgradeWeights(const std::string& from, const std::string& to) {
+  std::string bytes;
+  HP_RETURN_IF_ERROR(ReadMessageFile(from, {}, nullptr, &bytes));
+  caffe::NetParameter net;
+  if (!net.ParseFromString(bytes)) return DataLoss("%s: not a .caffemodel", from.c_str());
+  StatusOr<NetUpgrade> upgrade = UpgradeNet(&net);
+  if (!upgrade.ok()) return upgrade.status().Prepend(from);
+  const auto has_blobs = [](const caffe::LayerParameter& layer) { return layer.blobs_size() > 0; };
+  if (std::none_of(net.layer().begin(), net.layer().end(), has_blobs)) {
+    return DataLoss("%s: not a .caffemodel: it contains no layer with parameters", from.c_str());
+  }
+  net.SerializeToString(&bytes);
+  HP_RETURN_IF_ERROR(WriteWholeFile(to, bytes));
+  return Done(to, "weights", upgrade->forms);
+}
+
+StatusOr<std::string> UpgradeNetText(caffe::NetParameter net, const std::string& from, const std::string& to) {
+  StatusOr<NetUpgrade> upgrade = UpgradeNet(&net);
+  if (!upgrade.ok()) return AtFile(AtLayer(upgrade.status(), from), from);
+  if (net.layer_size() == 0) {
+    return InvalidArgument("%s: no layer; expected a net or a solver, or the weights of a .caffemodel", from.c_str());
+  }
+  HP_RETURN_IF_ERROR(WriteText(net, to));
+  return Done(to, "a net", upgrade->forms);
+}
+
+StatusOr<std::string> UpgradeSolverText(caffe::SolverParameter solver, const std::string& from, const std::string& to) {
+  std::vector<std::string> forms;
+  if (solver.has_solver_type()) forms.emplace_back("solver_type instead of type");
+  if (solver.has_rampup_interval() || solver.has_rampup_lr()) forms.emplace_back("rampup_interval or rampup_lr");
+  HP_RETURN_IF_ERROR(AtFields(UpgradeSolver(&solver), from));
+  std::vector<caffe::NetParameter*> inside;
+  if (solver.has_net_param()) inside.push_back(solver.mutable_net_param());
+  if (solver.has_train_net_param()) inside.push_back(solver.mutable_train_net_param());
+  for (caffe::NetParameter& net : *solver.mutable_test_net_param()) inside.push_back(&net);
+  for (caffe::NetParameter* net : inside) {
+    StatusOr<NetUpgrade> upgrade = UpgradeNet(net);
+    if (!upgrade.ok()) return AtFile(upgrade.status(), from);
+    forms.insert(forms.end(), upgrade->forms.begin(), upgrade->forms.end());
+  }
+  HP_RETURN_IF_ERROR(WriteText(solver, to));
+  return Done(to, "a solver", forms);
+}
+
+/// How far into a file its first fault is, as "PATH:LINE:COLUMN: ..." says it.
+int LineOfFault(const Status& status, const std::string& path) {
+  const std::string& message = status.message();
+  return message.rfind(path + ":", 0) == 0 ? std::atoi(message.c_str() + path.size() + 1) : 0;
+}
+
+}  // namespace
+
+StatusOr<std::string> UpgradeFile(const std::string& from, const std::string& to) {
+  if (IsHdf5Path(from)) return InvalidArgument("%s: HDF5 files have no older form", from.c_str());
+  HP_ASSIGN_OR_RETURN(const bool text, BeginsAsText(from));
+  if (!text) return UpgradeWeights(from, to);
+  caffe::NetParameter net;
+  const Status as_net = ReadTextProto(from, &net);
+  if (as_net.ok()) return UpgradeNetText(std::move(net), from, to);
+  caffe::SolverParameter solver;
+  const Status as_solver = ReadTextProto(from, &solver);
+  if (as_solver.ok()) return UpgradeSolverText(std::move(solver), from, to);
+  // What it was meant to be is what it is for longer.
+  return LineOfFault(as_solver, from) > LineOfFault(as_net, from) ? as_solver : as_net;
+}
+
+}  // namespace hp
