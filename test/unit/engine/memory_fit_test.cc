@@ -28,7 +28,7 @@ class MemoryFitTest : public testing::Test {
     table_ = MakeTable(With(kOneNode, "POOL", node));
     JobPlan::Options options;
     options.table = &*table_;
-    options.solver = Parse<caffe::SolverParameter>("max_iter: 10");
+    options.solver = Parse<caffe::SolverParameter>(solver_);
     options.net = std::make_shared<const caffe::NetParameter>(
         Parse<caffe::NetParameter>(With(With(net_, "BATCH", batch), "OUTPUTS", outputs)));
     options.train_shape = {3, 8, 8};
@@ -50,7 +50,7 @@ class MemoryFitTest : public testing::Test {
     return text.replace(text.find(what), what.size(), by);
   }
 
-  std::string net_ = kSmallNet;
+  std::string net_ = kSmallNet, solver_ = "max_iter: 10";
   std::optional<RoutingTable> table_;
   std::shared_ptr<const JobPlan> job_;
   const std::unique_ptr<Backend> backend_ = MakeCpuBackend();
@@ -128,6 +128,14 @@ TEST_F(MemoryFitTest, WhatCannotFitIsRefusedFromThePlanAlone) {
   const int64_t least = 2 * 4 * (5000 * 192 + 5000 + 7 * 5000 + 7) + 4 * 16 * 5000;
   EXPECT_TRUE(Planned(least).ok());
   EXPECT_EQ(Planned(least - 1).code(), StatusCode::kInvalidArgument);
+  const size_t with_one = Fit(AddressSpaceRoom().bytes)->parameters;
+  solver_ = "max_iter: 10 type: 'Adam'";
+  Plan();
+  const int64_t second = 4 * (5000 * 192 + 5000 + 7 * 5000 + 7);
+  EXPECT_TRUE(Planned(least + second).ok());
+  EXPECT_EQ(Planned(least + second - 1).code(), StatusCode::kInvalidArgument);
+  EXPECT_GE(Fit(AddressSpaceRoom().bytes)->parameters, with_one + second);
+  solver_ = "max_iter: 10";
   Plan("memory_mb: 7");
   EXPECT_THAT(Planned(AddressSpaceRoom().bytes).message(), HasSubstr("its memory_mb allows 7.3 MB"));
 }

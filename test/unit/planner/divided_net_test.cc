@@ -156,6 +156,12 @@ constexpr char kSideNet[] = R"(
     layer { name: "fc" type: "InnerProduct" bottom: "sum" top: "fc" inner_product_param { num_output: 12 } }
     layer { name: "loss" type: "SoftmaxWithLoss" bottom: "fc" bottom: "label" top: "loss" })";
 
+TEST(DividedNetTest, EachHistoryTakesTheMemoryOfWhatLearns) {
+  const auto net = Divide(Tail(4));
+  const auto of = [&](int histories) { return net->MemoryOf(net->replica(), 3, 2, histories); };
+  EXPECT_EQ(of(2) - of(1), kFloatSize * (8 * 9 + 8)) << "conv1's parameters";
+}
+
 TEST(DividedNetTest, SideClassifiersAreWhatEndsInFrontOfTheCut) {
   const auto net = std::make_shared<const caffe::NetParameter>(Parse<caffe::NetParameter>(kSideNet));
   constexpr int kFc = 10;
