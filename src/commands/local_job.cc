@@ -28,6 +28,12 @@ StatusOr<std::string> ChangedSolver(const LocalJob& job, const std::string& pref
   if (solver.has_net()) Anchor(job.solver, solver.mutable_net());
   if (solver.has_train_net()) Anchor(job.solver, solver.mutable_train_net());
   for (std::string& net : *solver.mutable_test_net()) Anchor(job.solver, &net);
+  const std::vector<std::string> weights = WeightsOf(solver);
+  solver.clear_weights();
+  for (std::string file : weights) {
+    Anchor(job.solver, &file);
+    solver.add_weights(file);
+  }
   solver.set_snapshot_prefix(prefix);  // by default it follows from the solver's file name
   if (job.iterations > 0) solver.set_max_iter(static_cast<int>(job.iterations));
   if (job.level != 0) solver.mutable_train_state()->set_level(job.level);
