@@ -1,6 +1,6 @@
 #include "checkpoint/snapshot.h"
 
-#include "checkpoint/hdf5_api.h"
+#include "hdf5/hdf5_api.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
