@@ -77,6 +77,9 @@ class HandshakePolicy {
   /// sent to a peer that did speak our protocol, so that it can say what differs). A client, which is no node of the
   /// table, gets a rank >= kFirstClientRank that is not in use; clients may come and go at any time.
   virtual StatusOr<Rank> Accept(std::string_view hello) = 0;
+  /// The client that got this rank from Accept is connected, from "ADDRESS:PORT". Ahead of
+  /// TransportHandler::OnConnected; only where connections come over a network.
+  virtual void OnClientAddress(Rank /*client*/, const std::string& /*address*/) {}
   /// A well-formed peer refused *us* and said why. There is no further attempt.
   virtual void OnRefused(Rank peer, const Status& reason) = 0;
   /// The refusal of a peer that came to us with `hello` was handed to the kernel, or its connection is gone.

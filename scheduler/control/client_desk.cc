@@ -1,27 +1,39 @@
 #include "scheduler/control/client_desk.h"
 
 #include "scheduler/control/messages.h"
+#include "scheduler/control/order_text.h"
 
 #include "glog/logging.h"
 
+#include <ctime>
 #include <span>
-#include <string>
 
 namespace hp {
 
-void ClientDesk::OnStatusRequest(Rank client) { Send(client, kStatusAnswer, options_.status()); }
+void ClientDesk::OnStatusRequest(Rank client) {
+  JobStatus status = options_.status();
+  if (last_order_) *status.mutable_last_order() = *last_order_;
+  Send(client, kStatusAnswer, status);
+}
 
 void ClientDesk::OnOrder(Rank client, const JobOrder& order) {
-  LOG(INFO) << "order of client " << client << ": " << JobOrder::Kind_Name(order.kind());
+  const std::string text = "order " + NameOfOrder(order) + " " + DescribeGiver(order.giver(), options_.address(client));
+  LOG(INFO) << text;
+  last_order_.emplace();
+  last_order_->set_text(text);
+  last_order_->set_time_s(std::time(nullptr));
   if (options_.training()) {
-    return options_.requests->Order(order, [this, client](const StatusOr<int64_t>& at) { Answer(client, at); });
+    return options_.requests->Order(order,
+                                    [this, client, order](const StatusOr<int64_t>& at) { Answer(client, order, at); });
   }
-  if (order.kind() != JobOrder::STOP) return Answer(client, FailedPrecondition("the job does not train yet"));
-  Answer(client, 0);
+  if (order.kind() != JobOrder::STOP) return Answer(client, order, FailedPrecondition("the job does not train yet"));
+  Answer(client, order, 0);
   options_.stop();
 }
 
-void ClientDesk::Answer(Rank client, const StatusOr<int64_t>& at) {
+void ClientDesk::Answer(Rank client, const JobOrder& order, const StatusOr<int64_t>& at) {
+  LOG(INFO) << "order " << NameOfOrder(order)
+            << (at.ok() ? ": in front of iteration " + std::to_string(*at) : " is refused: " + at.status().message());
   OrderAnswer answer;
   answer.set_status(static_cast<int>(at.status().code()));
   if (at.ok()) {

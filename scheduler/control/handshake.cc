@@ -196,6 +196,18 @@ void JobHandshake::OnConnected(Rank peer) {
 void JobHandshake::OnClientGone(Rank client) {
   MutexLock lock(&mutex_);
   connected_.erase(client);
+  addresses_.erase(client);
+}
+
+void JobHandshake::OnClientAddress(Rank client, const std::string& address) {
+  MutexLock lock(&mutex_);
+  addresses_[client] = address;
+}
+
+std::string JobHandshake::ClientAddress(Rank client) const {
+  MutexLock lock(&mutex_);
+  const auto found = addresses_.find(client);
+  return found == addresses_.end() ? "" : found->second;
 }
 
 bool JobHandshake::IsConnected(Rank peer) const {

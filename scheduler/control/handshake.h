@@ -73,6 +73,7 @@ class JobHandshake : public HandshakePolicy {
   /// a hello of hpnode; kFailedPrecondition: what differs, or why the job can't start. It names nothing of ours to who
   /// has not said that it has our table.
   StatusOr<Rank> Accept(std::string_view hello) override;
+  void OnClientAddress(Rank client, const std::string& address) override HP_EXCLUDES(mutex_);
   void OnRefused(Rank peer, const Status& reason) override;
   void OnRefusalSent(std::string_view hello) override;
 
@@ -81,6 +82,8 @@ class JobHandshake : public HandshakePolicy {
   void OnConnected(Rank peer) HP_EXCLUDES(mutex_);
   /// A client's connection has ended.
   void OnClientGone(Rank client) HP_EXCLUDES(mutex_);
+  /// From where a connected client came, "ADDRESS:PORT"; empty: unknown.
+  std::string ClientAddress(Rank client) const HP_EXCLUDES(mutex_);
 
   /// The job can't start for `reason`: refuses all nodes that come from now on. The first call calls on_fatal; later
   /// ones have no effect.
@@ -117,10 +120,11 @@ class JobHandshake : public HandshakePolicy {
   const Callbacks callbacks_;
   hp::Hello own_;
   mutable Mutex mutex_;
-  std::map<Rank, hp::Hello> hellos_ HP_GUARDED_BY(mutex_);  // our own among them
-  Status given_up_ HP_GUARDED_BY(mutex_);                   // not ok: why the job can't start
-  std::set<Rank> connected_ HP_GUARDED_BY(mutex_);          // nodes and clients
-  int accepted_clients_ = 0;                                // so far. Progress thread
+  std::map<Rank, hp::Hello> hellos_ HP_GUARDED_BY(mutex_);       // our own among them
+  Status given_up_ HP_GUARDED_BY(mutex_);                        // not ok: why the job can't start
+  std::set<Rank> connected_ HP_GUARDED_BY(mutex_);               // nodes and clients
+  std::map<Rank, std::string> addresses_ HP_GUARDED_BY(mutex_);  // of clients
+  int accepted_clients_ = 0;                                     // so far. Progress thread
 };
 
 /// The policy of a client: a tool that asks a node for the weights or the status of its job, or orders something, and

@@ -6,6 +6,7 @@
 
 #include <ifaddrs.h>
 #include <netdb.h>
+#include <pwd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -53,6 +54,20 @@ std::vector<std::string> OwnAddresses() {
   std::vector<std::string> addresses;
   for (const InterfaceAddress& own : InterfaceAddresses()) AddOnce(own.address, &addresses);
   return addresses;
+}
+
+std::string HostName() {
+  char name[256] = "";
+  gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+std::string UserName() {
+  passwd entry{};
+  passwd* found = nullptr;
+  std::vector<char> texts(16 << 10);
+  if (getpwuid_r(geteuid(), &entry, texts.data(), texts.size(), &found) == 0 && found != nullptr) return found->pw_name;
+  return std::to_string(geteuid());
 }
 
 std::string BareHost(const std::string& host) {

@@ -15,6 +15,11 @@ constexpr char kThisHost[] = "this host";
 /// empty if the system does not say. A link-local IPv6 address carries its interface ("fe80::1%eth0").
 std::vector<std::string> OwnAddresses();
 
+/// What this host calls itself (gethostname), and the user as whom this process runs: its name, or its number where it
+/// has none.
+std::string HostName();
+std::string UserName();
+
 /// A host without the brackets that an IPv6 address has in front of a port: "[::1]" is "::1". Others stay as they are.
 std::string BareHost(const std::string& host);
 

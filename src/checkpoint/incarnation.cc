@@ -1,6 +1,7 @@
 #include "checkpoint/incarnation.h"
 
 #include "base/format.h"
+#include "base/host.h"
 #include "base/pending_file.h"
 #include "checkpoint/snapshot.h"
 #include "checkpoint/snapshot_folder.h"
@@ -103,11 +104,9 @@ Found LookAround(const std::string& prefix) {
 
 // The second line is for RunOfLatestStart.
 std::string DescribeStart(const RunMark& run) {
-  char host[256] = "";
-  gethostname(host, sizeof(host) - 1);
   std::random_device random;
-  return Format("host %s, process %d, at %lld s, %08x%08x\nrun %016llx began %lld\n", host, static_cast<int>(getpid()),
-                static_cast<long long>(std::time(nullptr)), random(), random(),
+  return Format("host %s, process %d, at %lld s, %08x%08x\nrun %016llx began %lld\n", HostName().c_str(),
+                static_cast<int>(getpid()), static_cast<long long>(std::time(nullptr)), random(), random(),
                 static_cast<unsigned long long>(run.id()), static_cast<long long>(run.began_us()));
 }
 

@@ -11,7 +11,6 @@
 #include "rendezvous/server_link.h"
 #include "rendezvous/store_rendezvous.h"
 #include <glog/logging.h>
-#include <unistd.h>
 
 #include <algorithm>
 
@@ -109,11 +108,9 @@ StatusOr<NodeRecord> DescribeSelf(const TableFlags& flags, const RoutingAddress&
                       flags.address.empty() ? PlaceByOwnAddresses(routing, host) : PlaceBehind(flags.address, host));
   HP_ASSIGN_OR_RETURN(*listener, TcpListener::Bind(place.bind, flags.port));
   NodeRecord record;
-  char name[256] = "";
-  gethostname(name, sizeof(name) - 1);
   record.set_nonce(NewNonce());
   record.set_run_id(flags.run_id);
-  record.set_host_name(name);
+  record.set_host_name(HostName());
   record.set_host_id(HostId());
   for (const std::string& address : place.addresses) {
     record.add_address(address);

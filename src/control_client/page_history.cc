@@ -65,19 +65,21 @@ void PageHistory::AddTest(const LearningStatus& learning) {
 
 void PageHistory::AddLines(const JobStatus& status) {
   for (const NodeState& node : status.node()) {
-    if (node.last_warning().empty()) continue;
-    const std::string text = std::to_string(node.last_warning_s()) + " " + node.last_warning();
-    if (std::string& latest = lines_[node.name()]; latest != text) {
-      latest = text;
-    } else {
-      continue;
-    }
-    LoggedLine* const line = data_.add_line();
-    line->set_node(node.name());
-    line->set_time_s(node.last_warning_s());
-    line->set_text(node.last_warning());
-    if (data_.line_size() > kMostLines) data_.mutable_line()->erase(data_.line().begin());
+    AddLine(node.name(), node.last_warning_s(), node.last_warning(), &lines_[node.name()]);
   }
+  if (status.node_size() == 0) return;  // the first node takes the orders
+  AddLine(status.node(0).name(), status.last_order().time_s(), status.last_order().text(), &last_order_);
+}
+
+void PageHistory::AddLine(const std::string& node, int64_t time_s, const std::string& text, std::string* latest) {
+  const std::string all = std::to_string(time_s) + " " + text;
+  if (text.empty() || *latest == all) return;
+  *latest = all;
+  LoggedLine* const line = data_.add_line();
+  line->set_node(node);
+  line->set_time_s(time_s);
+  line->set_text(text);
+  if (data_.line_size() > kMostLines) data_.mutable_line()->erase(data_.line().begin());
 }
 
 }  // namespace hp

@@ -27,11 +27,14 @@ class PageHistory {
   void AddPoint(const JobStatus& status);
   void AddTest(const LearningStatus& learning);
   void AddLines(const JobStatus& status);
+  /// Adds a line that is another one than the `latest` of its kind.
+  void AddLine(const std::string& node, int64_t time_s, const std::string& text, std::string* latest);
 
   JobPageData data_;
   std::string run_;
   int64_t stride_ = 1, skipped_ = 0;          // one point of so many is kept; left out since the last one
   std::map<std::string, std::string> lines_;  // the latest of each node
+  std::string last_order_;
 };
 
 }  // namespace hp

@@ -108,6 +108,10 @@ StatusLines LinesOf(const JobStatus& status, int64_t now_s) {
                              Duration(static_cast<double>(std::max<int64_t>(0, now_s - node.last_warning_s()))) +
                              " ago: " + Printable(node.last_warning()));
   }
+  if (status.has_last_order()) {
+    lines.warnings.push_back(Duration(static_cast<double>(std::max<int64_t>(0, now_s - status.last_order().time_s()))) +
+                             " ago: " + Printable(status.last_order().text()));
+  }
   return lines;
 }
 

@@ -15,7 +15,7 @@ struct StatusLines {
   std::string learning;               ///< loss, rate and the latest test; empty: not known yet
   std::string head;                   ///< the columns of `nodes`
   std::vector<std::string> nodes;     ///< one for each node, in the order of the table
-  std::vector<std::string> warnings;  ///< the last warning of each node that has one, and who is slow
+  std::vector<std::string> warnings;  ///< the last warning of each node that has one, who is slow, and the last order
 };
 /// @param now_s since 1970, for the age of warnings.
 StatusLines LinesOf(const JobStatus& status, int64_t now_s);

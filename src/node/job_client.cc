@@ -2,19 +2,34 @@
 // the node sends, and the caller's thread waits for it.
 #include "node/job_client.h"
 
+#include "base/host.h"
 #include "base/mutex.h"
 #include "node/make_transport.h"
 #include "proto/parse.h"
 #include "scheduler/control/handshake.h"
 #include "scheduler/control/messages.h"
+#include "scheduler/control/order_text.h"
 #include "transport/tcp/tcp_transport.h"
 
+#include <unistd.h>
+
+#include <cerrno>
 #include <chrono>
 #include <span>
 #include <string>
 
 namespace hp {
 namespace {
+
+/// Who this process is, for the log of the node that takes its orders.
+OrderGiver OwnGiver() {
+  OrderGiver giver;
+  giver.set_user(UserName().substr(0, kMaxGiverText));
+  giver.set_host(HostName().substr(0, kMaxGiverText));
+  giver.set_program(std::string(program_invocation_short_name).substr(0, kMaxGiverText));
+  giver.set_process(getpid());
+  return giver;
+}
 
 class TcpJobClient : public JobClient, private TransportHandler {
  public:
@@ -53,7 +68,9 @@ class TcpJobClient : public JobClient, private TransportHandler {
   }
 
   StatusOr<int64_t> GiveOrder(const JobOrder& order) override {
-    HP_ASSIGN_OR_RETURN(const std::string bytes, Ask(kOrderRequest, order.SerializeAsString(), kOrderAnswer));
+    JobOrder given = order;
+    *given.mutable_giver() = OwnGiver();
+    HP_ASSIGN_OR_RETURN(const std::string bytes, Ask(kOrderRequest, given.SerializeAsString(), kOrderAnswer));
     OrderAnswer answer;
     if (!ParseMessage(bytes, &answer)) return DataLoss("cannot parse the answer to an order");
     if (answer.status() != 0) return FailedPrecondition("%s", Printable(answer.message()).c_str());

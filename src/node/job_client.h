@@ -27,7 +27,8 @@ class JobClient {
 
   /// @return kUnavailable: the job has ended, or is silent.
   virtual StatusOr<JobStatus> AskStatus() = 0;
-  /// Gives an order, and waits until all nodes know of it. @return in front of which iteration they carry it out;
+  /// Gives an order, with who this process is (user, host, program, process id), for the job's log, and waits until all
+  /// nodes know of it. @return in front of which iteration they carry it out;
   /// kFailedPrecondition: the job stops or ends before that, or does not train yet; kUnavailable as above.
   virtual StatusOr<int64_t> GiveOrder(const JobOrder& order) = 0;
 };

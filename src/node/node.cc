@@ -160,6 +160,7 @@ void Node::MakeDesk() {
       .status = [this] { return board_->Describe(requests_.stop_at()); },
       .training = [this] { return training_.load(); },
       .stop = [this] { RequestStop(); },
+      .address = [this](Rank client) { return bootstrap_->handshake()->ClientAddress(client); },
   });
 }
 

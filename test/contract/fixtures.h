@@ -52,9 +52,17 @@ class TestPolicy : public HandshakePolicy {
   std::string Hello() override { return job_ + " " + std::to_string(rank_); }
   Rank ClaimedRank(std::string_view hello) const override;
   StatusOr<Rank> Accept(std::string_view hello) override;
+  void OnClientAddress(Rank client, const std::string& address) override HP_EXCLUDES(mutex_) {
+    MutexLock lock(&mutex_);
+    client_addresses_[client] = address;
+  }
   void OnRefused(Rank peer, const Status& reason) override HP_EXCLUDES(mutex_);
   void OnRefusalSent(std::string_view hello) override HP_EXCLUDES(mutex_);
   std::vector<std::string> refusals() HP_EXCLUDES(mutex_);
+  std::map<Rank, std::string> client_addresses() HP_EXCLUDES(mutex_) {
+    MutexLock lock(&mutex_);
+    return client_addresses_;
+  }
   /// The hellos of those that came to us and were refused.
   std::vector<std::string> refused_hellos() HP_EXCLUDES(mutex_);
 
@@ -64,6 +72,7 @@ class TestPolicy : public HandshakePolicy {
   Rank next_client_ = kFirstClientRank;
   Mutex mutex_;
   std::vector<std::string> refusals_ HP_GUARDED_BY(mutex_), refused_hellos_ HP_GUARDED_BY(mutex_);
+  std::map<Rank, std::string> client_addresses_ HP_GUARDED_BY(mutex_);
 };
 
 /// Something a handler was told.

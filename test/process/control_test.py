@@ -4,8 +4,10 @@ import fcntl
 import json
 import os
 import pty
+import pwd
 import re
 import select
+import socket
 import struct
 import subprocess
 import termios
@@ -82,6 +84,19 @@ class ControlTest(cluster.JobTest):
         self.make_job(iterations=iterations, snapshot=1000000, test=True, solver=solver)
         self.run_job(self.names, *flags)
         return self.read("out_iter_%d.caffemodel" % iterations)
+
+    def test_who_gave_an_order(self):
+        nodes = self.start_job()
+        changed = self.order("lr", "0.0025")
+        giver = (r'from 127\.0\.0\.1:\d+, which says it is "%s" on "%s", program "hpctl", process \d+'
+                 % (re.escape(pwd.getpwuid(os.geteuid()).pw_name), re.escape(socket.gethostname()[:64])))
+        self.assertRegex(nodes["conv0"].text(), r"order lr 0\.0025 %s\n(?s:.*)order lr 0\.0025: in front of iteration %d\n"
+                         % (giver, changed))
+        self.assertRegex(self.hpctl("status"), r"(?m)^\d+ s ago: order lr 0\.0025 %s$" % giver)
+        self.assertRegex(json.loads(self.hpctl("status", "--json"))["last_order"]["text"], "^order lr 0.0025 %s$" % giver)
+        self.order("stop")
+        self.assertRegex(nodes["conv0"].text(), "order stop " + giver)
+        self.expect_all(nodes.values(), 5, "Optimization stopped early")
 
     def test_status(self):
         nodes = self.start_job()

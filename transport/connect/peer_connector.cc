@@ -200,6 +200,7 @@ void PeerConnector::Connected(Rank rank, const std::shared_ptr<Handshake>& hands
   Peer* peer = Find(rank);
   if (peer != nullptr) Settle(peer);
   const std::string name = peer != nullptr ? Label(peer->peer) : "client " + handshake->address();
+  if (rank >= kFirstClientRank) policy_->OnClientAddress(rank, handshake->address());
   callbacks_.connected(rank, name, handshake->TakeStream());
 }
 

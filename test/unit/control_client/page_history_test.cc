@@ -75,6 +75,21 @@ TEST(PageHistoryTest, WithoutAStatusTheLatestStays) {
   EXPECT_FALSE(history.data().has_problem());
 }
 
+TEST(PageHistoryTest, EachOrderIsALineOfTheFirstNode) {
+  PageHistory history;
+  for (const char* text : {"order stop from a:1", "order stop from a:1", "order lr 1 from b:2"}) {
+    JobStatus status = At(1);
+    status.add_node()->set_name("conv0");
+    status.mutable_last_order()->set_text(text);
+    status.mutable_last_order()->set_time_s(7);
+    history.Add(status);
+  }
+  ASSERT_EQ(history.data().line_size(), 2);
+  EXPECT_EQ(history.data().line(0).node(), "conv0");
+  EXPECT_EQ(history.data().line(0).time_s(), 7);
+  EXPECT_EQ(history.data().line(1).text(), "order lr 1 from b:2");
+}
+
 TEST(PageHistoryTest, EachWarningAndEachTestOnce) {
   PageHistory history;
   for (int i = 0; i < 2 * PageHistory::kMostLines; ++i) {

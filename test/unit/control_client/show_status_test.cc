@@ -25,7 +25,8 @@ TEST(ShowStatusTest, ALineForTheJobAndEachNode) {
              solvers_bound: 3 tasks_ready: 2 tensors_waiting: 5 memory_bytes: 123456789 sent_bytes_per_s: 1500 slow: true
              time { cause: "computing" share: 0.3 } time { cause: "gradients" share: 0.6 } time { cause: "input" share: 0.001 }
              last_warning: "the disk is full" last_warning_s: 940 }
-      node { name: "fc0" role: "fc" host: "b" state: SILENT report_age_s: 75 iteration: 80 })");
+      node { name: "fc0" role: "fc" host: "b" state: SILENT report_age_s: 75 iteration: 80 }
+      last_order { text: "order stop from a:1" time_s: 996 })");
   const StatusLines lines = LinesOf(status, 1000);
   EXPECT_EQ(lines.job,
             "job j, run j.2: stopping at iteration 90, iteration 88 of 100, 12.3 images/s, FP32, up 1 h 02 min");
@@ -36,7 +37,7 @@ TEST(ShowStatusTest, ALineForTheJobAndEachNode) {
                                     "gradients 60%, computing 30%"));
   EXPECT_THAT(lines.nodes[1], HasSubstr("silent 1 min 15 s"));
   EXPECT_THAT(lines.warnings, ElementsAre(HasSubstr("conv0 is slow: the others wait for it (hproute --exclude=a"),
-                                          "conv0, 1 min 00 s ago: the disk is full"));
+                                          "conv0, 1 min 00 s ago: the disk is full", "4 s ago: order stop from a:1"));
   EXPECT_EQ(lines.head.find("state"), lines.nodes[0].find("slow"));
   EXPECT_THAT(StatusText(status, 1000), HasSubstr(lines.nodes[1] + "\n\nconv0 is slow"));
   EXPECT_THAT(MessageJson(status), HasSubstr("\"solvers_bound\": 3"));

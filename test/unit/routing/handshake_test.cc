@@ -268,6 +268,20 @@ TEST_F(HandshakeTest, ClientsAreFew) {
   EXPECT_TRUE(here->Accept(client.Hello()).ok());
 }
 
+TEST_F(HandshakeTest, FromWhereAClientCameIsKnownWhileItIsConnected) {
+  const auto here = Make(Facts(0));
+  ClientHandshake client(
+      table_, [](const Status&) {}, true);
+  const Rank rank = *here->Accept(client.Hello());
+  EXPECT_EQ(here->ClientAddress(rank), "");
+  here->OnClientAddress(rank, "10.0.0.7:40312");
+  here->OnConnected(rank);
+  EXPECT_EQ(here->ClientAddress(rank), "10.0.0.7:40312");
+  EXPECT_EQ(here->ClientAddress(rank + 1), "");
+  here->OnClientGone(rank);
+  EXPECT_EQ(here->ClientAddress(rank), "");
+}
+
 TEST_F(HandshakeTest, AHelloInTheNameOfAConnectedNodeChangesNothing) {
   const auto here = Make(Facts(0));
   for (Rank rank : {1, 2, 3}) {

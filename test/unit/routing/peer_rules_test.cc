@@ -5,6 +5,7 @@
 #include "scheduler/control/exchange_tag.h"
 #include "scheduler/control/membership.h"
 #include "scheduler/control/messages.h"
+#include "scheduler/control/order_text.h"
 #include "scheduler/control/slice_tag.h"
 #include "test/support/small_job.h"
 
@@ -101,6 +102,17 @@ TEST_F(PeerRulesTest, WhoMayControlTheJobGivesOrders) {
   for (const char* bad : {"", "kind: RATE", "kind: RATE base_lr: -1", "kind: RATE base_lr: inf",
                           "kind: RATE base_lr: nan", "kind: TRACE"})
     EXPECT_FALSE(fits(bad)) << bad;
+}
+
+TEST_F(PeerRulesTest, AnOrderHasRoomForWhoGivesIt) {
+  JobOrder order = Parse<JobOrder>("kind: RATE base_lr: 0.001 trace_on: true");
+  for (auto* text : {order.mutable_giver()->mutable_user(), order.mutable_giver()->mutable_host(),
+                     order.mutable_giver()->mutable_program()}) {
+    *text = std::string(kMaxGiverText, 'x');
+  }
+  order.mutable_giver()->set_process(std::numeric_limits<int32_t>::max());
+  EXPECT_TRUE(PeerRules::CheckOrder(order).ok());
+  EXPECT_TRUE(Rules(0)->CheckMessage(kFirstControllerRank, kOrderRequest, order.ByteSizeLong()).ok());
 }
 
 TEST_F(PeerRulesTest, AStatusHasItsNumbersInRange) {

@@ -1,8 +1,10 @@
 #include "scheduler/control/client_desk.h"
 
 #include "scheduler/control/messages.h"
+#include "test/support/log_lines.h"
 #include "transport/partial_transport.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <utility>
@@ -55,7 +57,8 @@ class ClientDeskTest : public testing::Test {
                           return status;
                         },
                     .training = [this] { return training_; },
-                    .stop = [this] { ++stops_; }}};
+                    .stop = [this] { ++stops_; },
+                    .address = [](Rank) { return "10.0.0.7:40312"; }}};
 };
 
 TEST_F(ClientDeskTest, AStatusIsAnsweredAtOnce) {
@@ -82,6 +85,27 @@ TEST_F(ClientDeskTest, BeforeTrainingAJobCanOnlyBeStopped) {
   desk_.OnOrder(kController, Order(JobOrder::STOP));
   EXPECT_EQ(stops_, 1);
   EXPECT_EQ(transport_.answer.status(), 0);
+}
+
+TEST_F(ClientDeskTest, WhoGaveAnOrderIsLoggedAndStandsInTheStatus) {
+  test::LogLines log;
+  desk_.OnStatusRequest(kFirstClientRank);
+  EXPECT_FALSE(transport_.status.has_last_order());
+  JobOrder order = Order(JobOrder::STOP);
+  order.mutable_giver()->set_user("anna");
+  desk_.OnOrder(kController, order);
+  const std::string text = R"(order stop from 10.0.0.7:40312, which says it is "anna" on "", program "", process 0)";
+  EXPECT_EQ(log.Await("order stop from"), text);
+  desk_.OnStatusRequest(kFirstClientRank);
+  EXPECT_EQ(transport_.status.last_order().text(), text);
+  EXPECT_GT(transport_.status.last_order().time_s(), 0);
+  IterationReport report;
+  report.set_clock(5);
+  requests_.AddReport(0, report, [](const Verdict&) {});
+  EXPECT_EQ(log.Await("in front of"), "order stop: in front of iteration 7");
+  desk_.OnOrder(kController, Order(JobOrder::SNAPSHOT));  // a client of an earlier version says nothing
+  EXPECT_EQ(log.Await("order snapshot from"), "order snapshot from 10.0.0.7:40312, which does not say who it is");
+  EXPECT_EQ(log.Await("is refused"), "order snapshot is refused: the job stops at iteration 7");
 }
 
 TEST_F(ClientDeskTest, WhoAsksAndDoesNotReadIsDropped) {

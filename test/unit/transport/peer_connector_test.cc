@@ -88,6 +88,20 @@ TEST_F(PeerConnectorTest, ATokenWhereNoneIsExpectedIsDropped) {
   EXPECT_TRUE(first->events().empty());
 }
 
+TEST_F(PeerConnectorTest, ThePolicyLearnsFromWhereAClientCame) {
+  const auto first = MakeFirst("127.0.0.1");
+  ConnectOptions options = Options(0, "127.0.0.1", {});
+  options.client = true;
+  options.peers.resize(1);
+  TestNode client(MakeTcpTransport(options, nullptr), "job", -1);
+  client.Start();
+  first->AwaitFrom(Event::kConnected, kFirstClientRank);
+  const auto addresses = first->policy()->client_addresses();
+  ASSERT_EQ(addresses.size(), 1u);
+  EXPECT_EQ(addresses.begin()->first, kFirstClientRank);
+  EXPECT_THAT(addresses.begin()->second, testing::MatchesRegex("127\\.0\\.0\\.1:[0-9]+"));
+}
+
 TEST_F(PeerConnectorTest, WhomItWaitsForIsSaid) {
   test::LogLines log;
   const auto first = MakeFirst("127.0.0.1");
