@@ -1,8 +1,7 @@
 #include "control_client/watch.h"
 
-#include "base/format.h"
-
 #include "control_client/show_status.h"
+#include "control_client/watch_lines.h"
 #include <langinfo.h>
 #include <ncurses.h>
 #include <unistd.h>
@@ -12,14 +11,11 @@
 #include <cstring>
 #include <ctime>
 #include <string>
-#include <vector>
 
 namespace hp {
 namespace {
 
 constexpr int kRefreshMs = 1000;
-constexpr size_t kKept = 1024;  // values of a curve: wider than terminals are
-constexpr int kLabelColumns = 24;
 
 /// The terminal in full-screen mode, while it exists.
 class Screen {
@@ -44,7 +40,7 @@ class Screen {
     line_ = 0;
   }
   /// The next line, cut off at the terminal's width; lines that it has no room for are left out.
-  void Line(const std::string& text, attr_t attributes = A_NORMAL) {
+  void Line(const std::string& text, attr_t attributes) {
     if (line_ >= LINES) return;
     attron(attributes);
     mvaddstr(line_++, 0, CutColumns(text, static_cast<size_t>(COLS)).c_str());
@@ -60,39 +56,19 @@ class Screen {
   int line_ = 0;
 };
 
-/// The latest values of a number.
-class Curve {
- public:
-  void Add(double value) {
-    values_.push_back(value);
-    if (values_.size() > kKept) values_.erase(values_.begin());
-  }
-  std::string Line(const char* name, const char* format, bool utf8) const {
-    const double now = values_.empty() ? NAN : values_.back();
-    const std::string value = std::isfinite(now) ? Format(format, now) : "-";
-    const std::string label = Format("%-10s %-*s ", name, kLabelColumns - 12, value.c_str());
-    return label + Sparkline(values_, static_cast<size_t>(std::max(COLS - kLabelColumns, 1)), utf8);
-  }
+attr_t AttributesOf(WatchLine::Look look) {
+  return look == WatchLine::kBold      ? A_BOLD
+         : look == WatchLine::kReverse ? A_REVERSE
+         : look == WatchLine::kDim     ? A_DIM
+                                       : A_NORMAL;
+}
 
- private:
-  std::vector<double> values_;  // oldest first
-};
-
-void Draw(Screen* screen, const JobStatus& status, const Curve& loss, const Curve& speed) {
-  const StatusLines lines = LinesOf(status, std::time(nullptr));
+void Draw(Screen* screen, const JobStatus& status, const WatchedCurve& loss, const WatchedCurve& speed) {
   screen->Begin();
-  screen->Line(lines.job, A_BOLD);
-  screen->Line(lines.learning);
-  screen->Line("");
-  screen->Line(loss.Line("loss", "%.4g", screen->utf8()));
-  screen->Line(speed.Line("images/s", "%.1f", screen->utf8()));
-  screen->Line("");
-  screen->Line(lines.head, A_REVERSE);
-  for (const std::string& node : lines.nodes) screen->Line(node);
-  if (!lines.warnings.empty()) screen->Line("");
-  for (const std::string& warning : lines.warnings) screen->Line(warning);
-  screen->Line("");
-  screen->Line("q: quit", A_DIM);
+  for (const WatchLine& line :
+       WatchLines(status, std::time(nullptr), loss, speed, static_cast<size_t>(COLS), screen->utf8())) {
+    screen->Line(line.text, AttributesOf(line.look));
+  }
   Screen::Show();
 }
 
@@ -104,7 +80,7 @@ Status WatchJob(JobClient* client) {
   StatusOr<JobStatus> status = client->AskStatus();
   HP_RETURN_IF_ERROR(status.status());
   Screen screen;
-  Curve loss, speed;
+  WatchedCurve loss, speed;
   for (;;) {
     loss.Add(status->learning().has_loss() ? status->learning().loss() : NAN);
     speed.Add(status->images_per_s());

@@ -224,6 +224,37 @@ class PageScreensTest(cluster.JobTest):
                 if text["group"] and other["group"] == text["group"]:
                     self.assertFalse(overlap(box, other["box"]), (text, other))
 
+    def test_the_readme(self):
+        """The page as src/control_client/README.md draws it, of the same job."""
+        with open(os.path.join(PAGE, "..", "README.md"), encoding="utf-8") as file:
+            drawn = file.read().split("\n## The page\n")[1].split("```\n")[1]
+        data = page_data([("conv", 2), ("fc", 2)])
+        data["status"].update(job="hpnode", run_id="5823584030a9cbfd.1", iteration="738", images_per_s=636.6, uptime_s=5)
+        data["status"]["learning"].update(loss=0.00296, test_output=[{"blob": "accuracy", "value": 1, "loss": False}])
+        for node in data["status"]["node"]:
+            node.update(solvers_bound=0, solvers_free=2 if node["role"] == "conv" else 4)
+            node["time"] = [{"cause": cause, "share": share} for cause, share in
+                            (("gradients", 0.32), ("activations", 0.23), ("exchange", 0.1), ("computing", 0.09))]
+        kinds = (([0, 1], [2, 3], ["pool1"], 127e3), ([2, 3], [0, 1], ["gradient of pool1"], 127e3),
+                 ([0, 1], [0, 1], ["parameters"], 8490), ([2, 3], [2, 3], ["gradient of ip1", "ip1"], 48200))
+        data["status"]["link"] = [{"from": a, "to": b, "bytes_per_s": rate, "tensor": tensors}
+                                  for senders, readers, tensors, rate in kinds for a in senders for b in readers if a != b]
+        SCREENS["readme"] = data
+        self.addCleanup(SCREENS.pop, "readme")
+        self.show("readme")
+        lines = drawn.splitlines()
+        self.assertEqual(lines[0], "%s (%s)  %s" % tuple(self.text(name) for name in ("#job", "#state", "#run")))
+        numbers = zip(self.texts("#numbers dt"), self.texts("#numbers dd"))
+        self.assertEqual(lines[1], "   ".join(" ".join(pair) for pair in numbers))
+        for heading in self.texts("h2"):
+            self.assertRegex(drawn, r"(?m)(^| )%s( |:)" % heading.split(",")[0])
+        for label in set(self.texts(".label")):
+            self.assertIn(label, drawn)
+        for text in self.texts(".room text"):
+            if text.startswith("solvers"):
+                self.assertIn("| " + text[:22], drawn)
+        self.assertIn("Where the time goes:  %s, ...;" % ", ".join(self.texts("#causes > span")), drawn)
+
     def test_few_nodes(self):
         self.show("few")
         self.assertEqual(self.texts(".room .name"), ["conv0", "conv1", "fc0", "fc1"])
