@@ -1,4 +1,5 @@
-// The library's calls are checked one by one. Its mutex is held around each file's reading or writing.
+// The library's calls are checked one by one. Its mutex is held around each file's reading or writing, but for when a
+// blob's source is asked, which may read a file or wait for a device; other files may be read and written meanwhile.
 #include "checkpoint/hdf5_file.h"
 
 #include "base/input_file.h"
@@ -22,6 +23,18 @@ namespace {
 constexpr int64_t kHdf5ChunkBytes = 4 << 20;
 constexpr int64_t kMostRank = 32;  // of the library
 constexpr int64_t kMostHdf5Elements = int64_t{1} << 40;
+
+/// Lets go of the library for as long as somebody else's code runs: it may be slow, and may use the library itself.
+class WithoutHdf5 {
+ public:
+  WithoutHdf5() HP_NO_THREAD_SAFETY_ANALYSIS { Hdf5Mutex()->Unlock(); }
+  ~WithoutHdf5() HP_NO_THREAD_SAFETY_ANALYSIS {
+    Hdf5Mutex()->Lock();
+    errno = 0;  // what the library says next is of its own
+  }
+  WithoutHdf5(const WithoutHdf5&) = delete;
+  WithoutHdf5& operator=(const WithoutHdf5&) = delete;
+};
 
 // --- Writing
 
@@ -82,7 +95,10 @@ class Writer {
     for (int64_t row = 0; row < rows; row += most) {
       const int64_t some = std::min(most, rows - row);
       const std::span<char> piece{room.data(), static_cast<size_t>(some * row_bytes)};
-      if (blob.source) HP_RETURN_IF_ERROR(blob.source(row * row_bytes, piece));
+      if (blob.source) {
+        const WithoutHdf5 others;
+        HP_RETURN_IF_ERROR(blob.source(row * row_bytes, piece));
+      }
       if (dims.empty()) return WriteAll(set, reinterpret_cast<const float*>(room.data()));
       std::vector<hsize_t> start(dims.size(), 0), extent = dims;
       start[0] = row;
