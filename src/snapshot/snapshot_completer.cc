@@ -18,6 +18,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <iterator>
 #include <utility>
 
 namespace hp {
@@ -50,8 +51,14 @@ void SnapshotCompleter::Begin(int64_t iteration, const std::optional<LossScaling
   LOG(INFO) << ModelLine(SnapshotModelPath(files_.prefix, iteration) + ending_);
   MutexLock lock(&mutex_);
   ++begun_;
-  pending_[iteration].begun = true;
-  pending_[iteration].loss_scaling = loss_scaling;
+  latest_ = std::max(latest_, iteration);
+  Pending& pending = pending_[iteration];
+  pending.loss_scaling = loss_scaling;
+  for (auto& [owner, reports] : early_) {
+    const auto report = reports.find(iteration);
+    if (report != reports.end()) pending.parts.emplace(owner, std::move(report->second));
+    reports.erase(reports.begin(), reports.upper_bound(iteration));
+  }
   changed_.SignalAll();
 }
 
@@ -63,8 +70,26 @@ bool SnapshotCompleter::HasRoom() const {
 void SnapshotCompleter::OnPart(Rank owner, const SnapshotPartWritten& written) {
   MutexLock lock(&mutex_);
   if (std::find(owners_.begin(), owners_.end(), owner) == owners_.end()) return;
-  pending_[written.iteration()].parts.emplace(owner, written);
+  SnapshotPartWritten kept = written;
+  if (kept.fault().size() > kMaxShownFault) kept.mutable_fault()->resize(kMaxShownFault);
+  const auto pending = pending_.find(kept.iteration());
+  if (pending == pending_.end()) return AddEarly(owner, kept);
+  pending->second.parts.emplace(owner, kept);
   changed_.SignalAll();
+}
+
+void SnapshotCompleter::AddEarly(Rank owner, const SnapshotPartWritten& written) {
+  if (written.iteration() <= latest_) return;  // done
+  auto& reports = early_[owner];
+  reports.emplace(written.iteration(), written);
+  if (reports.size() > kMaxEarly) reports.erase(std::prev(reports.end()));
+}
+
+size_t SnapshotCompleter::early_reports() const {
+  MutexLock lock(&mutex_);
+  size_t reports = 0;
+  for (const auto& [owner, early] : early_) reports += early.size();
+  return reports;
 }
 
 void SnapshotCompleter::OnVerdict(int64_t clock) {
@@ -87,7 +112,7 @@ Status SnapshotCompleter::WaitUntilDone() {
 
 std::optional<std::pair<int64_t, SnapshotCompleter::Pending>> SnapshotCompleter::TakeReady() {
   for (auto& [iteration, pending] : pending_) {
-    if (!pending.begun || pending.parts.size() < owners_.size() || verdict_ < iteration - 1) continue;
+    if (pending.parts.size() < owners_.size() || verdict_ < iteration - 1) continue;
     std::pair<int64_t, Pending> ready{iteration, std::move(pending)};
     pending_.erase(ready.first);
     return ready;

@@ -5,6 +5,7 @@
 #include "hp/status.h"
 #include "proto/snapshot.pb.h"
 #include "proto/wire.pb.h"
+#include "scheduler/plan/table_check.h"
 #include "snapshot/part_layout.h"
 #include "snapshot/snapshot_writer.h"
 
@@ -28,6 +29,8 @@ class SnapshotCompleter {
  public:
   /// Snapshots that have begun and are neither merged nor given up.
   static constexpr int kMaxBegun = 3;
+  /// Reports of one owner that are ahead of Begin. No node is more than staleness + 2 iterations ahead of another one.
+  static constexpr size_t kMaxEarly = kMaxStaleness + 2;
 
   /// Starts the thread. @param files options as the writer's; on_result, copied, in_first_folder and retry_ms are not
   /// read; on_written is called when a snapshot is merged or given up. @param params must outlive it.
@@ -42,11 +45,14 @@ class SnapshotCompleter {
   bool HasRoom() const HP_EXCLUDES(mutex_);
   /// All nodes begin a snapshot. Any thread, in the order of iterations; never blocks.
   void Begin(int64_t iteration, const std::optional<LossScalingState>& loss_scaling) HP_EXCLUDES(mutex_);
-  /// An owner has written its part, or given it up; perhaps ahead of Begin. Others than owners are passed over. Any
-  /// thread.
+  /// An owner has written its part, or given it up; perhaps ahead of Begin. Passed over: others than owners, a second
+  /// report, snapshots that are done, and of more than kMaxEarly reports ahead those that are farthest. So an owner
+  /// that lies holds up its own snapshots and costs little memory. Any thread.
   void OnPart(Rank owner, const SnapshotPartWritten& written) HP_EXCLUDES(mutex_);
   /// SnapshotWriter::OnVerdict. Any thread.
   void OnVerdict(int64_t clock) HP_EXCLUDES(mutex_);
+  /// Reports that are ahead of Begin, of all owners. Any thread.
+  size_t early_reports() const HP_EXCLUDES(mutex_);
   /// Ends WaitUntilDone with `cause`: an owner is gone. Any thread.
   void Abort(const Status& cause) HP_EXCLUDES(mutex_);
   /// Blocks until all that was begun is complete and merged, or given up. Main thread.
@@ -55,11 +61,11 @@ class SnapshotCompleter {
 
  private:
   struct Pending {
-    bool begun = false;
     std::optional<LossScalingState> loss_scaling;
     std::map<Rank, SnapshotPartWritten> parts;
   };
   void Run();
+  void AddEarly(Rank owner, const SnapshotPartWritten& written) HP_REQUIRES(mutex_);
   /// Takes the oldest one that nothing is missing of, forgetting it. Nothing: none.
   std::optional<std::pair<int64_t, Pending>> TakeReady() HP_REQUIRES(mutex_);
   Status Complete(int64_t iteration, const Pending& pending);
@@ -78,7 +84,9 @@ class SnapshotCompleter {
 
   mutable Mutex mutex_;
   CondVar changed_;
-  std::map<int64_t, Pending> pending_ HP_GUARDED_BY(mutex_);
+  std::map<int64_t, Pending> pending_ HP_GUARDED_BY(mutex_);                            // begun
+  std::map<Rank, std::map<int64_t, SnapshotPartWritten>> early_ HP_GUARDED_BY(mutex_);  // by owner and iteration
+  int64_t latest_ HP_GUARDED_BY(mutex_) = -1;                                           // that was begun
   std::set<int64_t> unmerged_ HP_GUARDED_BY(mutex_), to_report_ HP_GUARDED_BY(mutex_);
   std::set<int64_t> failed_ HP_GUARDED_BY(mutex_);  // merges, to be tried again
   int begun_ HP_GUARDED_BY(mutex_) = 0;

@@ -82,6 +82,8 @@ class Snapshotter {
 
   /// On the first node: another one has written its part of a snapshot, or given it up. Any thread.
   void OnPart(Rank owner, const SnapshotPartWritten& written);
+  /// SnapshotCompleter::early_reports; 0 on other nodes than the first.
+  size_t early_reports() const { return completer_ ? completer_->early_reports() : 0; }
   /// A node is lost: ends Finish, which may wait for its part. Any thread.
   void Abort(const Status& cause);
 

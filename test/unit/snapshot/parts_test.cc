@@ -234,6 +234,31 @@ TEST_F(PartsTest, SaysWhatKeptTheLastOneFromTheDisk) {
   EXPECT_THAT(status.message(), HasSubstr("node 2 (n2) has given up its part: "));
 }
 
+// By an owner that lies: of snapshots that nobody has begun, that are done, and a second time. The nearest are kept.
+TEST_F(PartsTest, ReportsThatNobodyWaitsForAreFewAndHoldNothingUp) {
+  Start();
+  job_->first().OnVerdict(6);
+  SnapshotPartWritten lie;
+  lie.set_fault("a lie");
+  for (int64_t iteration = 100'000; iteration >= 9; --iteration) {
+    lie.set_iteration(iteration);
+    job_->first().OnPart(2, lie);
+  }
+  lie.set_iteration(1);
+  job_->first().OnPart(7, lie);  // no owner
+  EXPECT_EQ(job_->first().early_reports(), SnapshotCompleter::kMaxEarly);
+  Begin(7);
+  lie.set_iteration(7);
+  ASSERT_TRUE(job_->Finish().ok());
+  job_->first().OnPart(2, lie);
+  EXPECT_TRUE(job_->IsThere(7));
+  EXPECT_EQ(job_->first().early_reports(), SnapshotCompleter::kMaxEarly) << "7 is done";
+  job_->first().OnVerdict(8);
+  Begin(9);  // the nearest lie counts: its own snapshot is given up
+  EXPECT_THAT(job_->Finish().message(), HasSubstr("node 2 (n2) has given up its part: a lie"));
+  EXPECT_EQ(job_->first().early_reports(), SnapshotCompleter::kMaxEarly - 1);
+}
+
 // A lost owner's report never comes: nobody waits for it when the job ends.
 TEST_F(PartsTest, AbortEndsTheWaitForAnOwner) {
   Start();
