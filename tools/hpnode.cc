@@ -281,6 +281,7 @@ Status RunOne(FoundTable* found, const HostSettings& host, const JobEnvironment&
   Status status = node.Open();
   if (status.ok()) status = node.Run();
   signals->Serve(nullptr);
+  if (found->attendance) found->attendance->BeginEnd(ExitStatus(status));  // is said while the node is taken down
   return status;
 }
 

@@ -5,6 +5,7 @@
 #include <glog/logging.h>
 
 #include <chrono>
+#include <utility>
 
 namespace hp {
 namespace {
@@ -25,12 +26,22 @@ Attendance::~Attendance() {
   thread_.Join();
 }
 
-void Attendance::End(int exit_status) {
-  MutexLock lock(&mutex_);
+void Attendance::SetEnding(int exit_status) {
   if (ending_) return;
   ending_ = true;
   exit_status_ = exit_status;
   changed_.SignalAll();
+}
+
+void Attendance::BeginEnd(int exit_status) {
+  MutexLock lock(&mutex_);
+  SetEnding(exit_status);
+}
+
+void Attendance::End(int exit_status) {
+  MutexLock lock(&mutex_);
+  SetEnding(exit_status);
+  if (std::exchange(awaited_, true)) return;
   const int64_t until_ns = Clock::Real()->NowNs() + std::chrono::nanoseconds(kSayEnd).count();
   while (!said_ && !warned_ && Clock::Real()->NowNs() < until_ns) changed_.WaitFor(&mutex_, kSayEnd);
 }

@@ -23,8 +23,10 @@ class Attendance {
 
   /// How many iterations are done, for what is said next. Any thread.
   void SetIteration(int64_t iteration) { iteration_ = iteration; }
-  /// Says how the process ends, waits at most 1 s until that is said, and says nothing more. The first call counts. It
-  /// waits for no rendezvous that was gone already. Any thread.
+  /// Begins to say how the process ends, and does not wait. The first call of this or End counts. Any thread.
+  void BeginEnd(int exit_status) HP_EXCLUDES(mutex_);
+  /// Says how the process ends, waits at most 1 s until that is said, and says nothing more. It waits for no
+  /// rendezvous that was gone already, and a second call not at all. Any thread.
   void End(int exit_status) HP_EXCLUDES(mutex_);
 
  private:
@@ -33,6 +35,8 @@ class Attendance {
   NodeRecord Next() HP_EXCLUDES(mutex_);
   void Say(const NodeRecord& record);
 
+  void SetEnding(int exit_status) HP_REQUIRES(mutex_);
+
   const std::unique_ptr<JobRendezvous> rendezvous_;  // its thread's
   NodeRecord record_;                                // likewise
   std::atomic<bool> warned_ = false;
@@ -40,6 +44,7 @@ class Attendance {
   Mutex mutex_;
   CondVar changed_;
   bool stop_ HP_GUARDED_BY(mutex_) = false, ending_ HP_GUARDED_BY(mutex_) = false, said_ HP_GUARDED_BY(mutex_) = false;
+  bool awaited_ HP_GUARDED_BY(mutex_) = false;  // by End
   int exit_status_ HP_GUARDED_BY(mutex_) = 0;
   Thread thread_;
 };

@@ -31,6 +31,11 @@ class ManyNodesTest(cluster.JobTest):
             ticks += int(fields[11]) + int(fields[12])
         return ticks / TICKS
 
+    def assert_no_gpu_libraries(self, process):
+        """A library that only GPUs need costs each node 96 MB, and time at both ends."""
+        with open("/proc/%d/maps" % process.popen.pid, encoding="ascii") as maps:
+            self.assertNotIn("libcublas", maps.read())
+
     def test_up_and_down(self):
         self.make_job(net=NET, hidden=64, records=64)
         # A stop is carried out behind the next iteration, which is 130,000 small messages among 64 nodes as it is.
@@ -41,6 +46,7 @@ class ManyNodesTest(cluster.JobTest):
         self.await_text(reporter, r"Iteration \d+ \(.* loss = ")
         up, up_cpu = time.monotonic() - begun, self.cpu(nodes.values())
         self.await_training(nodes.values(), 5)
+        self.assert_no_gpu_libraries(reporter)
         before = os.times()
         cpu = self.cpu(nodes.values())
         begun = nodes["conv0"].send(signal.SIGINT)
@@ -79,15 +85,21 @@ class ManyNodesTest(cluster.JobTest):
                 time.sleep(0.02)
         self.assertIsNotNone(reporter, "no node is fc0: " + server.text()[-2000:])
         self.await_text(reporter, r"Iteration \d+ \(.* loss = ")
-        up, cpu = time.monotonic() - begun, self.cpu([server])
+        up, cpu, up_cpu = time.monotonic() - begun, self.cpu([server]), self.cpu(nodes)
+        self.assert_no_gpu_libraries(reporter)
+        before = os.times()
         begun = nodes[0].send(signal.SIGINT)
         self.expect_all(nodes, 5, "Optimization stopped early")
-        print("    %d nodes by hpserver: up in %.1f s, down in %.1f s; hpserver took %.2f processor seconds"
-              % (NODES, up, time.time() - begun, cpu))
+        down, after = time.time() - begun, os.times()
+        down_cpu = (after.children_user + after.children_system - before.children_user - before.children_system) - up_cpu
+        print("    %d nodes by hpserver: up in %.1f s (%.1f processor seconds), down in %.1f s (%.1f); hpserver took %.2f"
+              % (NODES, up, up_cpu, down, down_cpu, cpu))
         self.assertEqual(server.text().count(" asks for a table"), NODES)
         self.assertLess(cpu, UP_CPU_S)
+        self.assertLess(down_cpu, DOWN_CPU_S)
         if NODES >= 64:
             self.assert_promised(up, "training began", UP_S)
+            self.assert_promised(down, "the last node ended", DOWN_S)
 
     def test_waiting_takes_next_to_nothing(self):
         self.make_job(net=NET, hidden=64, records=64)

@@ -71,16 +71,19 @@ needed() {
   done
 }
 
-# What cuDNN loads when it is used: its parts, which lie beside it, and NVRTC, which lies where CUDA's libraries do. Those
-# that the programs name say where that is; the runtime may be linked statically.
+# What is loaded when a GPU is used: cuBLASLt, which the build found, the parts of cuDNN, which lie beside it, and NVRTC,
+# which lies where CUDA's libraries do. Those that the programs name say where that is, and cuBLASLt; the runtime may be
+# linked statically.
 loaded_later() {
-  local cudnn path folders=()
+  local cudnn cublas path folders=()
   cudnn=$(sed -n 's/^libcudnn\.so\S* //p' "$here/libraries")
   [[ $cudnn ]] || return 0
   find "$(dirname "$cudnn")/" -maxdepth 1 -name "libcudnn_*.so.${cudnn##*.so.}"
+  cublas=$(cached CUDA_cublasLt_LIBRARY)
+  [[ -z $cublas ]] || realpath "$cublas"
   while read -r path; do
     folders+=("$(dirname "$path")/" "$(dirname "$(realpath "$path")")/")
-  done < <(sed -nE 's/^lib(cudnn|cudart|cublas|cublasLt)\.so\S* //p' "$here/libraries")
+  done < <(sed -nE 's/^lib(cudnn|cudart|cublas|cublasLt)\.so\S* //p' "$here/libraries" && echo "$cublas" | sed '/^$/d')
   find -L "${folders[@]}" -maxdepth 1 '(' -name 'libnvrtc.so.*' -o -name 'libnvrtc-builtins.so.*' ')'
 }
 

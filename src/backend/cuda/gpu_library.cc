@@ -1,3 +1,4 @@
+#include "backend/cuda/cublas_api.h"
 #include "backend/cuda/cublas_gemm.h"
 #include "backend/cuda/cudnn_convolution.h"
 #include "backend/cuda/library.h"
@@ -13,7 +14,8 @@ namespace {
 constexpr size_t kWorkspaceShare = 16;
 
 struct DestroyCublas {
-  void operator()(cublasLtHandle_t handle) const { cublasLtDestroy(handle); }
+  const CublasApi* api = nullptr;
+  void operator()(cublasLtHandle_t handle) const { api->destroy(handle); }
 };
 struct DestroyCudnn {
   void operator()(cudnnHandle_t handle) const { cudnnDestroy(handle); }
@@ -26,8 +28,9 @@ class NvidiaLibrary final : public GpuLibrary {
   Status Open() {
     HP_RETURN_IF_ERROR(Use());
     cublasLtHandle_t cublas = nullptr;
-    HP_RETURN_IF_ERROR(CublasStatus(cublasLtCreate(&cublas), "handle for " + gpu_->name()));
-    cublas_.reset(cublas);
+    HP_ASSIGN_OR_RETURN(const CublasApi* api, LoadCublas());
+    HP_RETURN_IF_ERROR(CublasStatus(api->create(&cublas), "handle for " + gpu_->name()));
+    cublas_ = {cublas, DestroyCublas{api}};
     cudnnHandle_t cudnn = nullptr;
     HP_RETURN_IF_ERROR(CudnnStatus(cudnnCreate(&cudnn), "handle for " + gpu_->name()));
     cudnn_.reset(cudnn);

@@ -65,7 +65,12 @@ file(MAKE_DIRECTORY "${CMAKE_INSTALL_PREFIX}/share")
         for library in ("cudnn/libcudnn_ops.so.9", "cudnn/libcudnn_graph.so.9", "cudnn/libcudnn_old.so.8",
                         "cuda/libnvrtc.so.13", "cuda/libnvrtc-builtins.so.13.0", "cuda/libnvrtc.alt.so.13"):
             self.make_library(library)
-        found = self.bundle("cuda/libcublasLt.so.13", "cudnn/libcudnn.so.9")
+        # cuBLASLt is named by the build's cache alone.
+        self.make_library("cuda/libcublasLt.so.13")
+        os.symlink("libcublasLt.so.13", self.path("cuda/libcublasLt.so"))
+        with open(self.path("build/CMakeCache.txt"), "a", encoding="utf-8") as cache:
+            cache.write("CUDA_cublasLt_LIBRARY:FILEPATH=%s\n" % self.path("cuda/libcublasLt.so"))
+        found = self.bundle("cudnn/libcudnn.so.9")
         self.assertEqual(found, {"libcublasLt.so.13", "libcudnn.so.9", "libcudnn_ops.so.9", "libcudnn_graph.so.9",
                                  "libnvrtc.so.13", "libnvrtc-builtins.so.13.0"})
         # And runs where there is no CUDA.

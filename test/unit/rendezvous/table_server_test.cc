@@ -1,6 +1,7 @@
 #include "rendezvous/table_server.h"
 
 #include "base/thread.h"
+#include "test/support/log_lines.h"
 #include "transport/tcp/tcp_transport.h"
 
 #include "rendezvous/attendance.h"
@@ -119,8 +120,12 @@ TEST_F(TableServerTest, TheNextIncarnationIsForThoseThatAskAgain) {
     auto a = Link(), b = Link();
     AskBoth(a.get(), record_a, b.get(), record_b);
     Attendance at_a(std::move(a), record_a), at_b(std::move(b), record_b);
-    at_a.End(4);
+    test::LogLines log;
+    at_a.BeginEnd(4);
+    at_a.End(1);  // the first word counts, and is waited for
+    EXPECT_EQ(log.With("ended with status 4").size(), 1u);
     at_b.End(0);
+    EXPECT_TRUE(log.With("ended with status 1").empty());
   }
   const auto c = Link(), d = Link();
   EXPECT_EQ(AskBoth(c.get(), Newcomer(), d.get(), Newcomer()).first.table().incarnation(), 2);
