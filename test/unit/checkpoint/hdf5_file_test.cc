@@ -1,7 +1,6 @@
 #include "checkpoint/hdf5_file.h"
 
-#include "checkpoint/hdf5_api.h"
-
+#include "hdf5/hdf5_api.h"
 #include <gtest/gtest.h>
 
 #include <chrono>

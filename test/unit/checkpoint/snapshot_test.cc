@@ -1,9 +1,8 @@
 #include "checkpoint/snapshot.h"
 
-#include "hdf5/hdf5_api.h"
-
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "hdf5/hdf5_api.h"
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
