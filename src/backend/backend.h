@@ -1,6 +1,7 @@
 #pragma once
 
 #include "backend/activation_rules.h"
+#include "backend/broadcast_rules.h"
 #include "backend/op.h"
 #include "backend/update.h"
 #include "base/range.h"
@@ -11,6 +12,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 namespace hp {
@@ -63,11 +65,12 @@ struct BatchNormDesc {
   bool global = false;
 };
 
-/// y = x * f, and + b with `bias`: f is constant over axes [0, axis_begin) and [axis_end, rank) of x. With one input f
-/// is parameter 0, b parameter 1, both of the shape of x's axes in between ([1] if there are none); with two f is input
-/// 1, axis_begin is 0, and there is no bias. In x's layout where the axes are those of the channels, else dense. May
-/// work in place. Caffe: ScaleLayer.
-struct ScaleDesc {
+/// y = f(x, p), and + b with `bias`: p is constant over axes [0, axis_begin) and [axis_end, rank) of x. With one input
+/// p is parameter 0, b parameter 1, both of the shape of x's axes in between ([1] if there are none); with two p is
+/// input 1, axis_begin is 0, and there is no bias. In x's layout where the axes are those of the channels or none, else
+/// dense. May work in place where f does not bend. Caffe: ScaleLayer, BiasLayer, PReLULayer.
+struct BroadcastDesc {
+  std::variant<broadcast::Product, broadcast::Sum, broadcast::Prelu> function;
   int axis_begin = 1, axis_end = 2;
   bool bias = false;
 };
@@ -191,7 +194,7 @@ class Backend {
   /// Elementwise y = f(x), in the input's layout (activation_rules.h).
   virtual StatusOr<OpPtr> Activation(const ActivationDesc& desc, const Descs& in) = 0;
   virtual StatusOr<OpPtr> BatchNorm(const BatchNormDesc& desc, const Descs& in) = 0;
-  virtual StatusOr<OpPtr> Scale(const ScaleDesc& desc, const Descs& in) = 0;
+  virtual StatusOr<OpPtr> Broadcast(const BroadcastDesc& desc, const Descs& in) = 0;
   virtual StatusOr<OpPtr> InnerProduct(const InnerProductDesc& desc, const Descs& in) = 0;
   virtual StatusOr<OpPtr> CosineProduct(const CosineProductDesc& desc, const Descs& in) = 0;
   virtual StatusOr<OpPtr> SampledProduct(const SampledProductDesc& desc, const Descs& in) = 0;

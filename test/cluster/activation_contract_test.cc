@@ -1,5 +1,6 @@
-// The contract for layers that work element by element: between conv layers and between the products of a sharded FC
-// stage, where each shard has a slice of them, in place and with a top of their own.
+// The contract for layers that work element by element, with small parameters or without: between conv layers and
+// between the products of a sharded FC stage, where each shard has a slice of them, in place and with a top of their
+// own.
 #include "test/cluster/contract_fixture.h"
 
 #include <algorithm>
@@ -51,6 +52,10 @@ constexpr LayerCase kCases[] = {
     {"Bnll", "type: 'BNLL'"},
     {"Swish", "type: 'Swish' swish_param { beta: 1.5 }"},
     {"Clip", "type: 'Clip' clip_param { min: -0.5 max: 0.7 }"},
+    {"Prelu", "type: 'PReLU' param { lr_mult: 0.5 decay_mult: 0 }"},
+    {"PreluOfOneSlope", "type: 'PReLU' prelu_param { channel_shared: true filler { type: 'constant' value: -0.4 } }"},
+    {"Bias", "type: 'Bias' bias_param { filler { type: 'gaussian' std: 0.1 } }"},
+    {"BiasOfUnits", "type: 'Bias' bias_param { num_axes: -1 }"},
 };
 
 INSTANTIATE_TEST_SUITE_P(Layers, ActivationContractTest, testing::ValuesIn(kCases),

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "backend/broadcast_rules.h"
 #include "backend/cpu/parallel.h"
 #include "backend/layout.h"
 #include "tensor/tensor.h"
@@ -37,12 +38,15 @@ struct ChannelRuns {
   }
 };
 
-/// Of a run: products[c] = the sum of x dy over the pixels, sums[c] that of dy; `sums` null: not wanted.
-inline void SumGradients(const float* x, const float* dy, int64_t pixels, int64_t block, float* products, float* sums) {
+/// Of a run: products[c] = the sum of weight(x) dy over the pixels, sums[c] that of dy; `sums` null: not wanted.
+/// @tparam Function of broadcast_rules.h; by default the weight is x.
+template <typename Function = broadcast::Product>
+void SumGradients(const float* x, const float* dy, int64_t pixels, int64_t block, float* products, float* sums,
+                  const Function function = {}) {
   if (block == 1) {
     float product = 0, sum = 0;
 #pragma omp simd reduction(+ : product, sum)
-    for (int64_t p = 0; p < pixels; ++p) product += x[p] * dy[p], sum += dy[p];
+    for (int64_t p = 0; p < pixels; ++p) product += function.Weight(x[p]) * dy[p], sum += dy[p];
     *products = product;
     if (sums != nullptr) *sums = sum;
     return;
@@ -52,7 +56,7 @@ inline void SumGradients(const float* x, const float* dy, int64_t pixels, int64_
   for (int64_t p = 0; p < pixels; ++p) {
     const float *own = x + p * block, *gradient = dy + p * block;
 #pragma omp simd
-    for (int64_t c = 0; c < block; ++c) products[c] += own[c] * gradient[c];
+    for (int64_t c = 0; c < block; ++c) products[c] += function.Weight(own[c]) * gradient[c];
     if (sums == nullptr) continue;
 #pragma omp simd
     for (int64_t c = 0; c < block; ++c) sums[c] += gradient[c];

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "backend/broadcast_rules.h"
 #include "backend/cuda/divisor.h"
 #include "backend/cuda/element.h"
 #include "backend/cuda/launch.h"
@@ -94,17 +95,23 @@ void ReduceChannels(const GpuStream& stream, const Channels& shape, const Of& of
   ReduceShortRows(stream, shape.channels, shape.rows, OverRows<Of, End>{of, finish, shape.channels, results});
 }
 
-/// For ReduceChannels: the sums of dy, and of dy z, z being what a parameter of the channel is multiplied by.
-template <typename T>
+/// For ReduceChannels: the sums of dy, and of dy weight(z), z being what a parameter of the channel goes together with.
+/// @tparam Function of broadcast_rules.h; by default the weight is z. If it does not read z, z may be null.
+template <typename T, typename Function = broadcast::Product>
 struct GradientSums {
   struct Value {
     float sum, product;
   };
   const T *z, *dy;
+  Function function = {};
   HP_HOST_DEVICE Value Identity() const { return {0, 0}; }
   HP_HOST_DEVICE Value At(int64_t offset, int64_t) const {
     const float gradient = ToFloat(dy[offset]);
-    return {gradient, gradient * ToFloat(z[offset])};
+    if constexpr (!Function::kWeighs) {
+      return {gradient, gradient * function.Weight(0)};
+    } else {
+      return {gradient, gradient * function.Weight(ToFloat(z[offset]))};
+    }
   }
   HP_HOST_DEVICE Value Combine(const Value& a, const Value& b) const { return {a.sum + b.sum, a.product + b.product}; }
 };

@@ -28,7 +28,7 @@ class CudaBackend final : public Backend {
   StatusOr<OpPtr> Lrn(const LrnDesc& desc, const Descs& in) override;
   StatusOr<OpPtr> Activation(const ActivationDesc& desc, const Descs& in) override;
   StatusOr<OpPtr> BatchNorm(const BatchNormDesc& desc, const Descs& in) override;
-  StatusOr<OpPtr> Scale(const ScaleDesc& desc, const Descs& in) override;
+  StatusOr<OpPtr> Broadcast(const BroadcastDesc& desc, const Descs& in) override;
   StatusOr<OpPtr> InnerProduct(const InnerProductDesc& desc, const Descs& in) override;
   StatusOr<OpPtr> CosineProduct(const CosineProductDesc& desc, const Descs& in) override;
   StatusOr<OpPtr> SampledProduct(const SampledProductDesc& desc, const Descs& in) override;

@@ -10,6 +10,7 @@ namespace hp {
 LayerType AbsValType();
 LayerType AccuracyType();
 LayerType BatchNormType();
+LayerType BiasType();
 LayerType BnllType();
 LayerType ClipType();
 LayerType ConcatType();
@@ -29,6 +30,7 @@ LayerType LogType();
 LayerType LrnType();
 LayerType PoolingType();
 LayerType PowerType();
+LayerType PreluType();
 LayerType ReluType();
 LayerType ScaleType();
 LayerType SigmoidType();

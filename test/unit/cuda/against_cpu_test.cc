@@ -49,7 +49,19 @@ auto BatchNorm(bool global) {
   return [=](Backend& backend, const Backend::Descs& in) { return backend.BatchNorm({1e-3f, 0.9f, global}, in); };
 }
 auto Scale(int axis_begin, int axis_end, bool bias) {
-  return [=](Backend& backend, const Backend::Descs& in) { return backend.Scale({axis_begin, axis_end, bias}, in); };
+  return [=](Backend& backend, const Backend::Descs& in) {
+    return backend.Broadcast({broadcast::Product{}, axis_begin, axis_end, bias}, in);
+  };
+}
+auto Bias(int axis_begin, int axis_end) {
+  return [=](Backend& backend, const Backend::Descs& in) {
+    return backend.Broadcast({broadcast::Sum{}, axis_begin, axis_end, false}, in);
+  };
+}
+auto Prelu(int axis_end) {
+  return [=](Backend& backend, const Backend::Descs& in) {
+    return backend.Broadcast({broadcast::Prelu{}, 1, axis_end, false}, in);
+  };
 }
 auto Dropout(int64_t first_unit) {
   return [=](Backend& backend, const Backend::Descs& in) {
@@ -135,6 +147,12 @@ const Case kCases[] = {
     {"scale_dense", Scale(1, 2, true), {kDense}, 2e-5f, {{12}, {12}}},
     {"scale_nhwc", Scale(1, 2, true), {kOddNhwc}, 2e-5f, {{13}, {13}}},
     {"scale_of_units", Scale(1, 4, false), {kNhwc}, 2e-5f, {{12, 9, 7}}},
+    {"bias_dense", Bias(1, 2), {kDense}, 2e-5f, {{12}}},
+    {"bias_of_units", Bias(1, 4), {kNhwc}, 2e-5f, {{12, 9, 7}}},
+    {"bias_from_an_input", Bias(0, 2), {kNhwc, {{3, 12}, 1}}, 2e-5f},
+    {"prelu_dense", Prelu(2), {kDense}, 2e-5f, {{12}}},
+    {"prelu_nhwc", Prelu(2), {kOddNhwc}, 2e-5f, {{13}}},
+    {"prelu_of_one_slope", Prelu(1), {kOddNhwc}, 1e-4f, {{1}}},
     {"scale_by_an_input", Scale(0, 2, false), {kNhwc, {{3, 12}, 1}}, 2e-5f},
     {"dropout_matrix", Dropout(0), {{{5, 1000}, 1}}},
     {"dropout_shard", Dropout(4098), {{{5, 1003}, 1}}},

@@ -15,7 +15,7 @@ using testing::StartsWith;
 TEST(Registry, KnownCaffeTypesThatAreNotSupportedAreNamed) {
   EXPECT_EQ(CreateError(R"(name: "mvn" type: "MVN" bottom: "a" top: "b")"),
             "layer \"mvn\": type MVN is a Caffe layer that hpnode does not support yet");
-  for (const char* type : {"Deconvolution", "PReLU", "LSTM", "MemoryData", "EuclideanLoss", "WindowData"}) {
+  for (const char* type : {"Deconvolution", "LSTM", "EuclideanLoss", "WindowData"}) {
     EXPECT_THAT(CreateError(std::string("name: \"x\" type: \"") + type + "\""),
                 HasSubstr("is a Caffe layer that hpnode does not support yet"));
   }
@@ -42,6 +42,7 @@ TEST(Registry, EverySupportedTypeCanBeMade) {
           R"(name: "x" type: "AbsVal" bottom: "a" top: "a")",
           R"(name: "x" type: "Accuracy" bottom: "a" bottom: "l" top: "b" accuracy_param { top_k: 5 })",
           R"(name: "x" type: "BatchNorm" bottom: "a" top: "a" batch_norm_param { use_global_stats: false })",
+          R"(name: "x" type: "Bias" bottom: "a" top: "a" bias_param { axis: 1 num_axes: 2 })",
           R"(name: "x" type: "BNLL" bottom: "a" top: "a")",
           R"(name: "x" type: "Clip" bottom: "a" top: "a" clip_param { min: -1 max: 1 })",
           R"(name: "x" type: "Concat" bottom: "a" bottom: "c" top: "b")",
@@ -49,25 +50,26 @@ TEST(Registry, EverySupportedTypeCanBeMade) {
           R"(name: "x" type: "Data" top: "a" top: "l" data_param { source: "db" batch_size: 4 prefetch: 2 })",
           R"(name: "x" type: "Dropout" bottom: "a" top: "a")",
           R"(name: "x" type: "DummyData" top: "a" top: "l" dummy_data_param { shape { dim: 4 dim: 3 } shape { dim: 4 } })",
-          R"(name: "x" type: "ELU" bottom: "a" top: "a" elu_param { alpha: -0.5 })",
           R"(name: "x" type: "Eltwise" bottom: "a" bottom: "c" top: "b")",
+          R"(name: "x" type: "ELU" bottom: "a" top: "a" elu_param { alpha: -0.5 })",
           R"(name: "x" type: "Exp" bottom: "a" top: "a" exp_param { base: 2 scale: 0.5 shift: 1 })",
           R"(name: "x" type: "Flatten" bottom: "a" top: "b")",
           R"(name: "x" type: "HDF5Data" top: "a" top: "l" hdf5_data_param { source: "list" batch_size: 4 })",
           R"(name: "x" type: "ImageData" top: "a" top: "l" image_data_param { source: "list" })",
           R"(name: "x" type: "InnerProduct" bottom: "a" top: "b" inner_product_param { num_output: 4 })",
           R"(name: "x" type: "Input" top: "a" input_param { shape { dim: 1 dim: 2 } })",
-          R"(name: "x" type: "LRN" bottom: "a" top: "b")",
           R"(name: "x" type: "Log" bottom: "a" top: "a" log_param { base: 10 })",
+          R"(name: "x" type: "LRN" bottom: "a" top: "b")",
           R"(name: "x" type: "Pooling" bottom: "a" top: "b" pooling_param { kernel_size: 2 })",
           R"(name: "x" type: "Power" bottom: "a" top: "a" power_param { power: 2 scale: 0.5 shift: 1 })",
+          R"(name: "x" type: "PReLU" bottom: "a" top: "a" prelu_param { channel_shared: true })",
           R"(name: "x" type: "ReLU" bottom: "a" top: "a" relu_param { engine: CUDNN })",
           R"(name: "x" type: "Scale" bottom: "a" top: "a" scale_param { bias_term: true })",
           R"(name: "x" type: "Sigmoid" bottom: "a" top: "a" sigmoid_param { engine: CAFFE })",
           R"(name: "x" type: "Silence" bottom: "a" bottom: "b" bottom: "c")",
           R"(name: "x" type: "Softmax" bottom: "a" top: "b" softmax_param { engine: CAFFE })",
-          R"(name: "x" type: "SoftmaxWithLoss" bottom: "a" bottom: "l" top: "loss" softmax_param { axis: 1 })",
           R"(name: "x" type: "SoftmaxWithLoss" bottom: "a" bottom: "l")",
+          R"(name: "x" type: "SoftmaxWithLoss" bottom: "a" bottom: "l" top: "loss" softmax_param { axis: 1 })",
           R"(name: "x" type: "Split" bottom: "a" top: "b" top: "c")",
           R"(name: "x" type: "Swish" bottom: "a" top: "a" swish_param { beta: 2 })",
           R"(name: "x" type: "TanH" bottom: "a" top: "a")",

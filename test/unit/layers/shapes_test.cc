@@ -54,6 +54,50 @@ TEST(Shapes, Concat) {
   EXPECT_THAT(ShapeError(LayerUnderTest(text + "concat_param { axis: 4 }"), {{4, 3}, {4, 3}}), HasSubstr("axis 4"));
 }
 
+TEST(Shapes, WhatIsBroadcastHasAxesOfTheBottom) {
+  for (const auto& [type, message] :
+       std::vector<std::pair<std::string, std::string>>{{"Scale", "scale_param"}, {"Bias", "bias_param"}}) {
+    const auto layer = [&](const std::string& fields, const std::string& bottoms = "") {
+      return "name: \"b\" type: \"" + type + "\" bottom: \"a\" " + bottoms + " top: \"t\" " + message + " { " + fields +
+             " }";
+    };
+    const auto blob = [&](const std::string& fields) {
+      return LayerUnderTest(layer(fields))->Params({{4, 3, 2, 5}})[0].shape;
+    };
+    EXPECT_EQ(blob(""), (Shape{3}));
+    EXPECT_EQ(blob("axis: -2 num_axes: -1"), (Shape{2, 5}));
+    EXPECT_EQ(blob("axis: 2 num_axes: 0"), (Shape{1}));
+    EXPECT_EQ(ShapeError(LayerUnderTest(layer("axis: 3 num_axes: 2")), {{4, 3, 2, 5}}),
+              "layer \"b\": " + message + " { axis: 3 num_axes: 2 } does not fit the bottom's shape [4 3 2 5]");
+    EXPECT_EQ(CreateError(layer("num_axes: -2")),
+              "layer \"b\": " + message + " { num_axes: -2 }: expected -1 (all behind axis) or more");
+    EXPECT_THAT(CreateError(layer("axis: 0")), HasSubstr(message + " { axis: 0 } would learn a number for each row"));
+    EXPECT_THAT(CreateError(layer("axis: 1", "bottom: \"c\"")), HasSubstr("expected axis: 0"));
+    const LayerUnderTest two(layer("axis: 0", "bottom: \"c\""));
+    EXPECT_EQ(two->blobs(), 0);
+    EXPECT_EQ(Shapes(two, {{4, 3, 2}, {4, 3}}), (std::vector<Shape>{{4, 3, 2}}));
+    EXPECT_EQ(ShapeError(two, {{4, 3, 2}, {4, 2}}),
+              "layer \"b\": bottom 1 has shape [4 2]; expected [4 3], the first axes of bottom 0");
+  }
+  EXPECT_THAT(CreateError(R"(name: "b" type: "Bias" bottom: "a" bottom: "c" top: "t"
+                             bias_param { axis: 0 filler { type: "constant" } })"),
+              HasSubstr("a filler with two bottoms"));
+}
+
+TEST(Shapes, Prelu) {
+  const LayerUnderTest channels(R"(name: "p" type: "PReLU" bottom: "a" top: "a")");
+  EXPECT_EQ(Shapes(channels, {{4, 3, 2, 5}}), (std::vector<Shape>{{4, 3, 2, 5}}));
+  const std::vector<ParamSpec> specs = channels->Params({{4, 3, 2, 5}});
+  EXPECT_EQ(specs[0].shape, (Shape{3}));
+  EXPECT_EQ(specs[0].filler->type(), "constant");
+  EXPECT_EQ(specs[0].filler->value(), 0.25f);
+  EXPECT_TRUE(channels->gradient_reads_input());
+  EXPECT_TRUE(channels->has_small_blobs());
+  const LayerUnderTest shared(R"(name: "p" type: "PReLU" bottom: "a" top: "a" prelu_param { channel_shared: true })");
+  EXPECT_EQ(shared->Params({{4, 3, 2, 5}})[0].shape, (Shape{1}));
+  EXPECT_EQ(ShapeError(channels, {{4}}), "layer \"p\": bottom shape [4] does not fit; expected [rows, channels, ...]");
+}
+
 TEST(Shapes, EltwiseAndSplit) {
   const LayerUnderTest sum(R"(name: "e" type: "Eltwise" bottom: "a" bottom: "b" top: "t")");
   EXPECT_EQ(Shapes(sum, {{4, 3}, {4, 3}}), (std::vector<Shape>{{4, 3}}));
