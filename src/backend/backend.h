@@ -240,6 +240,14 @@ class Backend {
   virtual StatusOr<OpPtr> Flatten(const Shape& out, const Descs& in) = 0;
   /// The inputs side by side along `axis` (not negative); all other axes are equal.
   virtual StatusOr<OpPtr> Concat(int axis, const Descs& in) = 0;
+  /// What Concat undoes: outputs of the given sizes along `axis`, which add up to the input's, in the input's layout
+  /// where each output can have it, else dense. A null gradient of an output counts as zero.
+  virtual StatusOr<OpPtr> Slice(int axis, const std::vector<int64_t>& sizes, const Descs& in) = 0;
+  /// The part of input 0 that has the shape `out`, from `offsets` on, dense. All of axis 0; at most
+  /// StridedCopy::kMostAxes axes. Other inputs are not read, and their gradients are zero.
+  virtual StatusOr<OpPtr> Crop(const std::vector<int64_t>& offsets, const Shape& out, const Descs& in) = 0;
+  /// The input `tiles` times side by side along `axis`, dense.
+  virtual StatusOr<OpPtr> Tile(int axis, int64_t tiles, const Descs& in) = 0;
   virtual StatusOr<OpPtr> Eltwise(const EltwiseDesc& desc, const Descs& in) = 0;
   /// One input, `ways` outputs equal to it, for which the memory plan uses the input's memory where it can (Forward
   /// then does nothing). BackwardInput adds the gradients of the outputs in order; a null one counts as zero.

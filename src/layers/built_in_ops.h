@@ -19,6 +19,7 @@ StatusOr<LayerOp> MakeBnllOp(const LayerTraits& layer, const OpContext& context,
 StatusOr<LayerOp> MakeClipOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in);
 StatusOr<LayerOp> MakeConcatOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in);
 StatusOr<LayerOp> MakeConvolutionOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in);
+StatusOr<LayerOp> MakeCropOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in);
 StatusOr<LayerOp> MakeDropoutOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in);
 StatusOr<LayerOp> MakeEltwiseOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in);
 StatusOr<LayerOp> MakeEluOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in);
@@ -33,11 +34,13 @@ StatusOr<LayerOp> MakePreluOp(const LayerTraits& layer, const OpContext& context
 StatusOr<LayerOp> MakeReluOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in);
 StatusOr<LayerOp> MakeScaleOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in);
 StatusOr<LayerOp> MakeSigmoidOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in);
+StatusOr<LayerOp> MakeSliceOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in);
 StatusOr<LayerOp> MakeSoftmaxOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in);
 StatusOr<LayerOp> MakeSoftmaxLossOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in);
 StatusOr<LayerOp> MakeSplitOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in);
 StatusOr<LayerOp> MakeSwishOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in);
 StatusOr<LayerOp> MakeTanhOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in);
 StatusOr<LayerOp> MakeThresholdOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in);
+StatusOr<LayerOp> MakeTileOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in);
 
 }  // namespace hp

@@ -16,6 +16,7 @@ const OpFactories& OpFactories::BuiltIn() {
       {"Clip", MakeClipOp},
       {"Concat", MakeConcatOp},
       {"Convolution", MakeConvolutionOp},
+      {"Crop", MakeCropOp},
       {"Dropout", MakeDropoutOp},
       {"Eltwise", MakeEltwiseOp},
       {"ELU", MakeEluOp},
@@ -28,14 +29,17 @@ const OpFactories& OpFactories::BuiltIn() {
       {"Power", MakePowerOp},
       {"PReLU", MakePreluOp},
       {"ReLU", MakeReluOp},
+      {"Reshape", MakeFlattenOp},
       {"Scale", MakeScaleOp},
       {"Sigmoid", MakeSigmoidOp},
+      {"Slice", MakeSliceOp},
       {"Softmax", MakeSoftmaxOp},
       {"SoftmaxWithLoss", MakeSoftmaxLossOp},
       {"Split", MakeSplitOp},
       {"Swish", MakeSwishOp},
       {"TanH", MakeTanhOp},
       {"Threshold", MakeThresholdOp},
+      {"Tile", MakeTileOp},
   });
   return kFactories;
 }

@@ -35,6 +35,9 @@ class CpuBackend final : public Backend {
   StatusOr<OpPtr> SlicedAccuracy(const AccuracyDesc& desc, int64_t classes, const Descs& in) override;
   StatusOr<OpPtr> Flatten(const Shape& out, const Descs& in) override;
   StatusOr<OpPtr> Concat(int axis, const Descs& in) override;
+  StatusOr<OpPtr> Slice(int axis, const std::vector<int64_t>& sizes, const Descs& in) override;
+  StatusOr<OpPtr> Crop(const std::vector<int64_t>& offsets, const Shape& out, const Descs& in) override;
+  StatusOr<OpPtr> Tile(int axis, int64_t tiles, const Descs& in) override;
   StatusOr<OpPtr> Eltwise(const EltwiseDesc& desc, const Descs& in) override;
   StatusOr<OpPtr> Split(int ways, const Descs& in) override;
   StatusOr<OpPtr> Export(int parts, const Descs& in) override;

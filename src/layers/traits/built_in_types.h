@@ -15,6 +15,7 @@ LayerType BnllType();
 LayerType ClipType();
 LayerType ConcatType();
 LayerType ConvolutionType();
+LayerType CropType();
 LayerType DataType();
 LayerType DropoutType();
 LayerType DummyDataType();
@@ -32,14 +33,17 @@ LayerType PoolingType();
 LayerType PowerType();
 LayerType PreluType();
 LayerType ReluType();
+LayerType ReshapeType();
 LayerType ScaleType();
 LayerType SigmoidType();
 LayerType SilenceType();
+LayerType SliceType();
 LayerType SoftmaxLossType();
 LayerType SoftmaxType();
 LayerType SplitType();
 LayerType SwishType();
 LayerType TanhType();
 LayerType ThresholdType();
+LayerType TileType();
 
 }  // namespace hp

@@ -112,6 +112,15 @@ auto Softmax(int axis) {
 auto Concat(int axis) {
   return [=](Backend& backend, const Backend::Descs& in) { return backend.Concat(axis, in); };
 }
+auto Slice(int axis, std::vector<int64_t> sizes) {
+  return [=](Backend& backend, const Backend::Descs& in) { return backend.Slice(axis, sizes, in); };
+}
+auto Crop(std::vector<int64_t> offsets, Shape out) {
+  return [=](Backend& backend, const Backend::Descs& in) { return backend.Crop(offsets, out, in); };
+}
+auto Tile(int axis, int64_t tiles) {
+  return [=](Backend& backend, const Backend::Descs& in) { return backend.Tile(axis, tiles, in); };
+}
 StatusOr<Backend::OpPtr> Split(Backend& backend, const Backend::Descs& in) { return backend.Split(3, in); }
 StatusOr<Backend::OpPtr> Export(Backend& backend, const Backend::Descs& in) { return backend.Export(1, in); }
 StatusOr<Backend::OpPtr> Flatten(Backend& backend, const Backend::Descs& in) {
@@ -160,6 +169,13 @@ const Case kCases[] = {
     {"dropout_dense", Dropout(8), {kDense}},
     {"concat_nhwc", Concat(1), {kNhwc, {{3, 20, 9, 7}, 20}}},
     {"concat_mixed", Concat(1), {kNhwc, kDense, {{3, 5, 9, 7}, 5}}},
+    {"slice_nhwc", Slice(1, {4, 8}), {kNhwc}},
+    {"slice_odd_nhwc", Slice(1, {1, 7, 5}), {kOddNhwc}},
+    {"slice_dense", Slice(2, {4, 5}), {kDense}},
+    {"crop_nhwc", Crop({0, 2, 1, 3}, {3, 9, 5, 4}), {kNhwc, kDense}},
+    {"crop_dense", Crop({0, 0, 2, 0}, {3, 12, 5, 7}), {kDense, kDense}},
+    {"tile_dense", Tile(1, 3), {kDense}},
+    {"tile_nhwc", Tile(3, 2), {kOddNhwc}},
     {"eltwise_product", Eltwise(EltwiseDesc::kProd), {kNhwc, kNhwc, kDense}},
     {"eltwise_sum", Eltwise(EltwiseDesc::kSum), {kNhwc, kDense}},
     {"eltwise_maximum", Eltwise(EltwiseDesc::kMax), {kDense, kNhwc, kDense}},

@@ -98,6 +98,88 @@ TEST(Shapes, Prelu) {
   EXPECT_EQ(ShapeError(channels, {{4}}), "layer \"p\": bottom shape [4] does not fit; expected [rows, channels, ...]");
 }
 
+TEST(Shapes, Slice) {
+  const auto layer = [](const std::string& fields) {
+    return R"(name: "s" type: "Slice" bottom: "x" top: "a" top: "b" top: "c" slice_param { )" + fields + " }";
+  };
+  EXPECT_EQ(Shapes(LayerUnderTest(layer("")), {{4, 6, 2}}), (std::vector<Shape>{{4, 2, 2}, {4, 2, 2}, {4, 2, 2}}));
+  EXPECT_EQ(Shapes(LayerUnderTest(layer("axis: -1 slice_point: 1 slice_point: 4")), {{4, 6, 9}}),
+            (std::vector<Shape>{{4, 6, 1}, {4, 6, 3}, {4, 6, 5}}));
+  EXPECT_EQ(ShapeError(LayerUnderTest(layer("slice_dim: 1")), {{4, 7}}),
+            "layer \"s\": axis 1 of bottom shape [4 7] is not divisible by 3 tops; expected slice_point values");
+  EXPECT_EQ(ShapeError(LayerUnderTest(layer("slice_point: 1 slice_point: 7")), {{4, 7}}),
+            "layer \"s\": slice_point 7 leaves nothing of axis 1 of bottom shape [4 7] for the last top");
+  EXPECT_EQ(ShapeError(LayerUnderTest(layer("axis: 0")), {{4, 7}}),
+            "layer \"s\": slice_param { axis: 0 } does not fit bottom shape [4 7]; expected 1 to 1 (axis 0 is the "
+            "batch)");
+  EXPECT_EQ(CreateError(layer("slice_point: 1")), "layer \"s\": has 1 slice_point values for 3 tops; expected 2");
+  EXPECT_EQ(CreateError(layer("slice_point: 3 slice_point: 3")),
+            "layer \"s\": slice_point 3 behind 3; expected each to be greater than the one before, and than 0");
+  EXPECT_EQ(CreateError(layer("axis: 1 slice_dim: 1")),
+            "layer \"s\": slice_param has both axis and slice_dim; give one");
+  EXPECT_THAT(CreateError(layer("slice_dim: 4294967295")), HasSubstr("expected an axis, 1 or more"));
+}
+
+TEST(Shapes, Crop) {
+  const auto layer = [](const std::string& fields) {
+    return R"(name: "c" type: "Crop" bottom: "x" bottom: "like" top: "y" crop_param { )" + fields + " }";
+  };
+  EXPECT_EQ(Shapes(LayerUnderTest(layer("")), {{4, 6, 5, 5}, {1, 9, 2, 3}}), (std::vector<Shape>{{4, 6, 2, 3}}));
+  EXPECT_EQ(Shapes(LayerUnderTest(layer("axis: -1 offset: 2")), {{4, 6, 5, 5}, {1, 9, 2, 3}}),
+            (std::vector<Shape>{{4, 6, 5, 3}}));
+  EXPECT_EQ(ShapeError(LayerUnderTest(layer("offset: 3")), {{4, 6, 5, 5}, {4, 6, 2, 3}}),
+            "layer \"c\": offset 3 and size 3 of axis 3, that of bottom 1, go beyond bottom shape [4 6 5 5]");
+  EXPECT_EQ(ShapeError(LayerUnderTest(layer("offset: 0 offset: 0 offset: 0")), {{4, 6, 5, 5}, {4, 6, 2, 3}}),
+            "layer \"c\": has 3 offset values; expected one for each of the 2 axes from 2 on, or one for all");
+  EXPECT_THAT(ShapeError(LayerUnderTest(layer("")), {{4, 6, 5, 5}, {4, 6, 2}}),
+              HasSubstr("expected equally many axes"));
+  EXPECT_THAT(ShapeError(LayerUnderTest(layer("axis: 0")), {{4, 6, 5, 5}, {4, 6, 2, 2}}),
+              HasSubstr("axis 0 is the batch"));
+}
+
+TEST(Shapes, Tile) {
+  const std::string text = R"(name: "t" type: "Tile" bottom: "x" top: "y" tile_param { tiles: )";
+  EXPECT_EQ(Shapes(LayerUnderTest(text + "3 }"), {{4, 6, 5}}), (std::vector<Shape>{{4, 18, 5}}));
+  EXPECT_EQ(Shapes(LayerUnderTest(text + "3 axis: -1 }"), {{4, 6, 5}}), (std::vector<Shape>{{4, 6, 15}}));
+  EXPECT_EQ(CreateError(text + "0 }"), "layer \"t\": tile_param { tiles: 0 }: expected 1 or more");
+  EXPECT_THAT(ShapeError(LayerUnderTest(text + "2 axis: 3 }"), {{4, 6, 5}}), HasSubstr("expected 1 to 2"));
+  EXPECT_THAT(ShapeError(LayerUnderTest(text + "2147483647 }"), {{4, 1 << 20}}), HasSubstr("is too large"));
+}
+
+TEST(Shapes, Reshape) {
+  const auto text = [](const std::string& fields) {
+    return R"(name: "r" type: "Reshape" bottom: "x" top: "y" reshape_param { )" + fields + " }";
+  };
+  const auto shape = [&](const std::string& fields) { return Shapes(LayerUnderTest(text(fields)), {{4, 6, 2, 5}})[0]; };
+  const auto error = [&](const std::string& fields) {
+    return ShapeError(LayerUnderTest(text(fields)), {{4, 6, 2, 5}});
+  };
+  EXPECT_EQ(shape("shape { dim: 0 dim: -1 }"), (Shape{4, 60}));
+  EXPECT_EQ(shape("shape { dim: -1 dim: 60 }"), (Shape{4, 60}));
+  EXPECT_EQ(shape("shape { dim: 0 dim: 0 dim: 10 }"), (Shape{4, 6, 10}));
+  EXPECT_EQ(shape("shape { dim: 3 dim: -1 } axis: 1 num_axes: 1"), (Shape{4, 3, 2, 2, 5}));
+  EXPECT_EQ(shape("shape { dim: 10 } axis: -3"), (Shape{4, 6, 10}));
+  EXPECT_EQ(shape("shape { dim: 1 } axis: 1 num_axes: 0"), (Shape{4, 1, 6, 2, 5}));
+  EXPECT_EQ(error("shape { dim: 0 dim: 7 }"),
+            "layer \"r\": reshape_param would make [4 7], of 28 elements, of bottom shape [4 6 2 5], which has 240");
+  EXPECT_THAT(error("shape { dim: 0 dim: -1 dim: 7 }"), HasSubstr("which has 240"));
+  // 4 would be right for these rows alone.
+  EXPECT_EQ(
+      error("shape { dim: 4 dim: 60 }"),
+      "layer \"r\": reshape_param would make [4 60] of bottom shape [4 6 2 5]; expected the batch as it is: axis: 1 "
+      "or more, or a first dim of 0");
+  EXPECT_THAT(error("shape { dim: -1 dim: 6 }"), HasSubstr("expected the batch as it is"));
+  EXPECT_THAT(error("shape { dim: 1 } axis: 0 num_axes: 0"), HasSubstr("expected the batch as it is"));
+  EXPECT_EQ(error("shape { dim: 0 dim: 0 dim: 0 dim: 0 dim: 0 }"),
+            "layer \"r\": dim 4 of reshape_param is 0, but bottom shape [4 6 2 5] has no axis 4");
+  EXPECT_THAT(error("shape { dim: 0 } axis: 5"), HasSubstr("{ axis: 5 num_axes: -1 } does not fit"));
+  EXPECT_EQ(CreateError(text("shape { dim: -1 dim: -1 }")),
+            "layer \"r\": reshape_param { shape } has 2 dims of -1; expected at most one");
+  EXPECT_EQ(CreateError(text("shape { dim: -2 }")),
+            "layer \"r\": reshape_param { shape { dim: -2 } }: expected a size, 0 (that of the bottom) or -1");
+  EXPECT_THAT(CreateError(text("num_axes: -2")), HasSubstr("expected -1 (all from axis on) or more"));
+}
+
 TEST(Shapes, EltwiseAndSplit) {
   const LayerUnderTest sum(R"(name: "e" type: "Eltwise" bottom: "a" bottom: "b" top: "t")");
   EXPECT_EQ(Shapes(sum, {{4, 3}, {4, 3}}), (std::vector<Shape>{{4, 3}}));
