@@ -3,6 +3,7 @@
 #include "backend/activation_rules.h"
 #include "backend/broadcast_rules.h"
 #include "backend/op.h"
+#include "backend/reduction_rules.h"
 #include "backend/update.h"
 #include "base/range.h"
 #include "hp/status.h"
@@ -172,6 +173,30 @@ struct EltwiseDesc {
   std::vector<float> coeff;  ///< kSum only; empty: all 1
 };
 
+/// y = coeff * the sum over axes [axis, rank) of x, |x| or x^2; y has the other axes, dense, float32. Caffe:
+/// ReductionLayer.
+struct ReductionDesc {
+  ReductionRule::Operation operation = ReductionRule::kSum;
+  int axis = 1;  ///< at least 1
+  float coeff = 1;
+};
+
+/// Of x as [outer][width][inner], dense: for each outer and inner the top_k largest elements of the width, the largest
+/// first (RankedElement): `indices`, their places as floats, and behind these, along the same axis, `values`, or one of
+/// both. Float32; it has no gradient. Caffe: ArgMaxLayer.
+struct ArgMaxDesc {
+  int64_t width = 1, inner = 1, top_k = 1;
+  bool indices = true, values = false;
+};
+
+/// y = (x - mean) / (deviation + eps), both over the pixels of each row's channel, or with across_channels over all
+/// elements of each row; without normalize_variance y = x - mean. In the input's layout; may work in place. The
+/// gradient is that of the function. Caffe: MVNLayer.
+struct MvnDesc {
+  bool normalize_variance = true, across_channels = false;
+  float eps = 1e-9f;
+};
+
 /// The arithmetic of one device: a factory of ops, and the update. CPU: oneDNN and own loops (backend/cpu); NVIDIA
 /// GPUs: cuDNN, cuBLASLt and own kernels (backend/cuda). The two give the same results up to rounding and agree in all
 /// corner cases.
@@ -249,6 +274,10 @@ class Backend {
   /// The input `tiles` times side by side along `axis`, dense.
   virtual StatusOr<OpPtr> Tile(int axis, int64_t tiles, const Descs& in) = 0;
   virtual StatusOr<OpPtr> Eltwise(const EltwiseDesc& desc, const Descs& in) = 0;
+  virtual StatusOr<OpPtr> Reduction(const ReductionDesc& desc, const Descs& in) = 0;
+  /// @param out the output's shape, as many elements as ArgMaxDesc says.
+  virtual StatusOr<OpPtr> ArgMax(const ArgMaxDesc& desc, const Shape& out, const Descs& in) = 0;
+  virtual StatusOr<OpPtr> Mvn(const MvnDesc& desc, const Descs& in) = 0;
   /// One input, `ways` outputs equal to it, for which the memory plan uses the input's memory where it can (Forward
   /// then does nothing). BackwardInput adds the gradients of the outputs in order; a null one counts as zero.
   virtual StatusOr<OpPtr> Split(int ways, const Descs& in) = 0;

@@ -13,24 +13,6 @@ struct SavedMoments {
   float *mean, *variance, *factor;
 };
 
-/// Mean and sum of squared differences from it. Source: Chan, Golub, LeVeque, "Updating formulae and a pairwise
-/// algorithm for computing sample variances", 1979.
-template <typename T>
-struct MomentsOf {
-  struct Value {
-    float count, mean, squares;
-  };
-  const T* x;
-  HP_HOST_DEVICE Value Identity() const { return {0, 0, 0}; }
-  HP_HOST_DEVICE Value At(int64_t offset, int64_t) const { return {1, ToFloat(x[offset]), 0}; }
-  HP_HOST_DEVICE Value Combine(const Value& a, const Value& b) const {
-    if (a.count == 0) return b;
-    if (b.count == 0) return a;
-    const float count = a.count + b.count, difference = b.mean - a.mean, share = b.count / count;
-    return {count, a.mean + difference * share, a.squares + b.squares + difference * difference * a.count * share};
-  }
-};
-
 template <typename T>
 struct SaveMoments {
   float eps;

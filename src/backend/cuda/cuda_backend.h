@@ -51,6 +51,9 @@ class CudaBackend final : public Backend {
   StatusOr<OpPtr> Crop(const std::vector<int64_t>& offsets, const Shape& out, const Descs& in) override;
   StatusOr<OpPtr> Tile(int axis, int64_t tiles, const Descs& in) override;
   StatusOr<OpPtr> Eltwise(const EltwiseDesc& desc, const Descs& in) override;
+  StatusOr<OpPtr> Reduction(const ReductionDesc& desc, const Descs& in) override;
+  StatusOr<OpPtr> ArgMax(const ArgMaxDesc& desc, const Shape& out, const Descs& in) override;
+  StatusOr<OpPtr> Mvn(const MvnDesc& desc, const Descs& in) override;
   StatusOr<OpPtr> Split(int ways, const Descs& in) override;
   StatusOr<OpPtr> Export(int parts, const Descs& in) override;
   StatusOr<OpPtr> Scatter(const std::vector<Range>& channels, const Descs& in) override;

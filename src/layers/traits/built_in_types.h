@@ -9,6 +9,7 @@ namespace hp {
 
 LayerType AbsValType();
 LayerType AccuracyType();
+LayerType ArgMaxType();
 LayerType BatchNormType();
 LayerType BiasType();
 LayerType BnllType();
@@ -29,9 +30,11 @@ LayerType InnerProductType();
 LayerType InputType();
 LayerType LogType();
 LayerType LrnType();
+LayerType MvnType();
 LayerType PoolingType();
 LayerType PowerType();
 LayerType PreluType();
+LayerType ReductionType();
 LayerType ReluType();
 LayerType ReshapeType();
 LayerType ScaleType();

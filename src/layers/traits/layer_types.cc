@@ -28,13 +28,13 @@ bool IsNear(const std::string& name, const std::string& type) {
 
 const LayerTypes& LayerTypes::BuiltIn() {
   static const LayerTypes kTypes({
-      AbsValType(),       AccuracyType(),    BatchNormType(), BiasType(),    BnllType(),     ClipType(),
-      ConcatType(),       ConvolutionType(), CropType(),      DataType(),    DropoutType(),  DummyDataType(),
-      EltwiseType(),      EluType(),         ExpType(),       FlattenType(), Hdf5DataType(), ImageDataType(),
-      InnerProductType(), InputType(),       LogType(),       LrnType(),     PoolingType(),  PowerType(),
-      PreluType(),        ReluType(),        ReshapeType(),   ScaleType(),   SigmoidType(),  SilenceType(),
-      SliceType(),        SoftmaxLossType(), SoftmaxType(),   SplitType(),   SwishType(),    TanhType(),
-      ThresholdType(),    TileType(),
+      AbsValType(),    AccuracyType(),     ArgMaxType(),      BatchNormType(), BiasType(),        BnllType(),
+      ClipType(),      ConcatType(),       ConvolutionType(), CropType(),      DataType(),        DropoutType(),
+      DummyDataType(), EltwiseType(),      EluType(),         ExpType(),       FlattenType(),     Hdf5DataType(),
+      ImageDataType(), InnerProductType(), InputType(),       LogType(),       LrnType(),         MvnType(),
+      PoolingType(),   PowerType(),        PreluType(),       ReductionType(), ReluType(),        ReshapeType(),
+      ScaleType(),     SigmoidType(),      SilenceType(),     SliceType(),     SoftmaxLossType(), SoftmaxType(),
+      SplitType(),     SwishType(),        TanhType(),        ThresholdType(), TileType(),
   });
   return kTypes;
 }

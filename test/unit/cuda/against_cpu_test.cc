@@ -121,6 +121,19 @@ auto Crop(std::vector<int64_t> offsets, Shape out) {
 auto Tile(int axis, int64_t tiles) {
   return [=](Backend& backend, const Backend::Descs& in) { return backend.Tile(axis, tiles, in); };
 }
+auto Reduction(ReductionRule::Operation operation, int axis) {
+  return [=](Backend& backend, const Backend::Descs& in) {
+    return backend.Reduction({.operation = operation, .axis = axis, .coeff = 0.5f}, in);
+  };
+}
+auto ArgMax(const ArgMaxDesc& desc, Shape out) {
+  return [=](Backend& backend, const Backend::Descs& in) { return backend.ArgMax(desc, out, in); };
+}
+auto Mvn(bool variance, bool across_channels) {
+  return [=](Backend& backend, const Backend::Descs& in) {
+    return backend.Mvn({.normalize_variance = variance, .across_channels = across_channels, .eps = 0.1f}, in);
+  };
+}
 StatusOr<Backend::OpPtr> Split(Backend& backend, const Backend::Descs& in) { return backend.Split(3, in); }
 StatusOr<Backend::OpPtr> Export(Backend& backend, const Backend::Descs& in) { return backend.Export(1, in); }
 StatusOr<Backend::OpPtr> Flatten(Backend& backend, const Backend::Descs& in) {
@@ -176,6 +189,15 @@ const Case kCases[] = {
     {"crop_dense", Crop({0, 0, 2, 0}, {3, 12, 5, 7}), {kDense, kDense}},
     {"tile_dense", Tile(1, 3), {kDense}},
     {"tile_nhwc", Tile(3, 2), {kOddNhwc}},
+    {"sum_of_axes", Reduction(ReductionRule::kSum, 2), {kNhwc}, 1e-5f},
+    {"sum_of_squares", Reduction(ReductionRule::kSquareSum, 3), {kDense}, 1e-5f},
+    {"sum_of_sizes", Reduction(ReductionRule::kAbsSum, 1), {kOddNhwc}, 1e-5f},
+    {"arg_max", ArgMax({.width = 756, .top_k = 3, .values = true}, {3, 2, 3, 1}), {kDense}},
+    {"arg_max_of_channels", ArgMax({.width = 13, .inner = 30, .top_k = 2}, {2, 2, 6, 5}), {kOddNhwc}},
+    {"mvn_dense", Mvn(true, false), {kDense}, 2e-5f},
+    {"mvn_nhwc", Mvn(true, false), {kOddNhwc}, 2e-5f},
+    {"mvn_of_rows", Mvn(true, true), {kNhwc}, 2e-5f},
+    {"mvn_of_means", Mvn(false, false), {kNhwc}, 2e-5f},
     {"eltwise_product", Eltwise(EltwiseDesc::kProd), {kNhwc, kNhwc, kDense}},
     {"eltwise_sum", Eltwise(EltwiseDesc::kSum), {kNhwc, kDense}},
     {"eltwise_maximum", Eltwise(EltwiseDesc::kMax), {kDense, kNhwc, kDense}},
