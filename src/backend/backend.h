@@ -33,12 +33,15 @@ struct ConvolutionDesc {
 
 /// y [N, C, H', W'], the largest or the mean value of each window, H' and W' by PooledShape (backend/window.h). A mean
 /// divides by the window's part of image and padding, as Caffe does. Of equal maxima the first gets the gradient.
+/// kStochastic: in training one of the window's values, which gets the gradient, drawn by StochasticPoolingRule with
+/// probabilities that the values themselves are; in a test the mean of the values with these probabilities. No padding.
 /// Caffe: PoolingParameter.
 struct PoolingDesc {
-  enum Method { kMax, kAve } method = kMax;
+  enum Method { kMax, kAve, kStochastic } method = kMax;
   int64_t kernel_h = 0, kernel_w = 0, stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0;
-  bool global = false;  ///< kernel = the input's size, whatever kernel_h and kernel_w say
-  bool ceil = true;     ///< round the output size up, as Caffe does unless round_mode says FLOOR
+  bool global = false;      ///< kernel = the input's size, whatever kernel_h and kernel_w say
+  bool ceil = true;         ///< round the output size up, as Caffe does unless round_mode says FLOOR
+  uint64_t stream_key = 0;  ///< kStochastic: StreamKey(seed, layer, "pooling")
 };
 
 /// Local response normalization, y = x s^-beta in the input's shape, over a window of local_size places around each

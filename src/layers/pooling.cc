@@ -1,14 +1,20 @@
+#include "base/philox.h"
 #include "layers/built_in_ops.h"
 #include "layers/traits/fields.h"
 #include "proto/caffe.pb.h"
 
 namespace hp {
 
-/// Maximum or average over windows. `engine` chooses between implementations of the same function: accepted.
+/// Maximum, average or one drawn value of windows.
+/// `engine` chooses between implementations of the same function: accepted.
 StatusOr<LayerOp> MakePoolingOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in) {
   HP_ASSIGN_OR_RETURN(const PoolingFields fields, ReadPooling(layer.param()));
   PoolingDesc desc;
-  desc.method = fields.average ? PoolingDesc::kAve : PoolingDesc::kMax;
+  if (fields.method == PoolingFields::kAve) desc.method = PoolingDesc::kAve;
+  if (fields.method == PoolingFields::kStochastic) {
+    desc.method = PoolingDesc::kStochastic;
+    desc.stream_key = StreamKey(context.seed, layer.name(), "pooling");
+  }
   desc.kernel_h = fields.kernel.height, desc.kernel_w = fields.kernel.width;
   desc.stride_h = fields.stride.height, desc.stride_w = fields.stride.width;
   desc.pad_h = fields.pad.height, desc.pad_w = fields.pad.width;

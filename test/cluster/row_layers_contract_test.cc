@@ -59,5 +59,33 @@ TEST_F(ContractTest, ReductionsInPlaceAndNot) {
   }
 }
 
+/// One in the first stage, one in the sharded one.
+std::string StochasticLayers() {
+  return "layer { name: 'conv1' type: 'Convolution' bottom: 'data' top: 'conv1'"
+         "  convolution_param { num_output: 6 kernel_size: 3 weight_filler { type: 'xavier' } } }\n"
+         "layer { name: 'relu1' type: 'ReLU' bottom: 'conv1' top: 'conv1' }\n"
+         "layer { name: 'pool1' type: 'Pooling' bottom: 'conv1' top: 'pool1' pooling_param { pool: STOCHASTIC "
+         "kernel_size: 3 stride: 2 } }\n"
+         "layer { name: 'ip1' type: 'InnerProduct' bottom: 'pool1' top: 'ip1'"
+         "  inner_product_param { num_output: 64 weight_filler { type: 'xavier' } } }\n"
+         "layer { name: 'relu2' type: 'ReLU' bottom: 'ip1' top: 'ip1' }\n"
+         "layer { name: 'image' type: 'Reshape' bottom: 'ip1' top: 'image' reshape_param { shape { dim: 0 dim: 4 dim: "
+         "4 "
+         "dim: 4 } } }\n"
+         "layer { name: 'pool2' type: 'Pooling' bottom: 'image' top: 'pool2' pooling_param { pool: STOCHASTIC "
+         "kernel_size: 2 stride: 1 } }\n"
+         "layer { name: 'ip2' type: 'InnerProduct' bottom: 'pool2' top: 'ip2' inner_product_param { num_output: 5 "
+         "weight_filler { type: 'xavier' } } }\n"
+         "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip2' bottom: 'label' top: 'loss' }\n";
+}
+
+// Few iterations: a draw that rounding turns is another net.
+TEST_F(ContractTest, StochasticPoolingDrawsTheSameUnderAnyTable) {
+  ClusterSpec table = Table(2, {2}, 3, 1, false), more = Table(3, {3}, 1, 0, false);
+  table.ends = more.ends = {"pool1"};
+  Check(SolverOf(StochasticLayers(), "", 0.02, 0.002, 10), {table, more});
+  Check(SolverOf(StochasticLayers(), "iter_size: 2", 0.02, 0.002, 5), {table});
+}
+
 }  // namespace
 }  // namespace hp::test

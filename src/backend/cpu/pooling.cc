@@ -5,9 +5,13 @@
 // with one channel in a block, loops are scalar.
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/vec.h"
+#include "backend/stochastic_pooling_rule.h"
 #include "backend/window.h"
 
+#include "glog/logging.h"
+
 #include <algorithm>
+#include <cmath>
 
 namespace hp {
 namespace {
@@ -138,7 +142,7 @@ class AveragePoolingOp final : public Op {
 
 /// Keeps in `saved` where in its window each maximum stood (the first of equal ones): a byte if the kernel allows it.
 template <typename Index>
-class MaxPoolingOp final : public Op {
+class MaxPoolingOp : public Op {
  public:
   MaxPoolingOp(const PoolingDesc& desc, const TensorDesc& in) : g_(desc, in, PooledShape(desc, in.shape)) {
     outputs_ = {{PooledShape(desc, in.shape), in.channel_block}};
@@ -169,6 +173,13 @@ class MaxPoolingOp final : public Op {
   }
   bool backward_reads_input() const override { return false; }
   bool backward_reads_output() const override { return false; }
+
+ protected:
+  int32_t Place(const Axis::Window& row, const Axis::Window& column, int64_t h, int64_t w) const {
+    return static_cast<int32_t>((h - row.first) * g_.kernel_w + w - column.first);
+  }
+
+  const Geometry g_;
 
  private:
   template <int W>
@@ -219,13 +230,72 @@ class MaxPoolingOp final : public Op {
       }
     }
   }
+};
 
-  int32_t Place(const Axis::Window& row, const Axis::Window& column, int64_t h, int64_t w) const {
-    return static_cast<int32_t>((h - row.first) * g_.kernel_w + w - column.first);
+/// A maximum's place is the place of the value that was drawn. In a test there is no place.
+template <typename Index>
+class StochasticPoolingOp final : public MaxPoolingOp<Index> {
+ public:
+  StochasticPoolingOp(const PoolingDesc& desc, const TensorDesc& in)
+      : MaxPoolingOp<Index>(desc, in), rule_{desc.stream_key}, planes_(in.shape[1] / this->g_.block) {}
+
+  void Forward(const OpArgs& args) override {
+    const Geometry& g = this->g_;
+    const float* const in = args.in[0].floats();
+    float* const out = args.out[0].floats();
+    Index* const places = reinterpret_cast<Index*>(args.saved);
+    const int64_t pixels = g.out_h * g.out_w, lines = g.outer * g.out_h;
+#pragma omp parallel for schedule(static) if (lines * g.out_w * g.block > kSerialElements)
+    for (int64_t line = 0; line < lines; ++line) {
+      const int64_t plane = line / g.out_h, h = line % g.out_h;
+      const uint64_t sample = args.batch->first_sample + static_cast<uint64_t>(plane / planes_);
+      for (int64_t i = 0; i < g.out_w * g.block; ++i) {
+        const int64_t w = i / g.block, c = i % g.block, at = (line * g.out_w + w) * g.block + c;
+        const float* const from = in + plane * g.in_h * g.in_w * g.block + c;
+        const int64_t unit = (plane % planes_ * g.block + c) * pixels + h * g.out_w + w;
+        out[at] = args.batch->train ? Draw(from, h, w, rule_.Share(sample, unit), places + at) : Sum(from, h, w).Mean();
+      }
+    }
   }
 
-  const Geometry g_;
+ private:
+  using Choice = StochasticPoolingRule::Choice;
+
+  float At(const float* from, int64_t h, int64_t w) const { return from[(h * this->g_.in_w + w) * this->g_.block]; }
+
+  Choice Sum(const float* from, int64_t row, int64_t column) const {
+    const Axis::Window &r = this->g_.rows.windows[row], &c = this->g_.columns.windows[column];
+    Choice choice;
+    for (int64_t h = r.begin; h < r.end; ++h) {
+      for (int64_t w = c.begin; w < c.end; ++w) choice.Add(At(from, h, w));
+    }
+    return choice;
+  }
+
+  float Draw(const float* from, int64_t row, int64_t column, float share, Index* place) const {
+    const Axis::Window &r = this->g_.rows.windows[row], &c = this->g_.columns.windows[column];
+    Choice choice = Sum(from, row, column);
+    for (int64_t h = r.begin; h < r.end; ++h) {
+      for (int64_t w = c.begin; w < c.end; ++w) {
+        const float x = At(from, h, w);
+        if (!choice.TakesNext(x, share)) continue;
+        *place = static_cast<Index>(this->Place(r, c, h, w));
+        return std::isnan(choice.sum) ? choice.sum : x;
+      }
+    }
+    LOG(FATAL) << "a share of a sum above the sum";
+    return 0;
+  }
+
+  const StochasticPoolingRule rule_;
+  const int64_t planes_;  // of a sample
 };
+
+template <typename Index>
+Backend::OpPtr MakeChoice(const PoolingDesc& desc, const TensorDesc& in) {
+  if (desc.method == PoolingDesc::kMax) return std::make_unique<MaxPoolingOp<Index>>(desc, in);
+  return std::make_unique<StochasticPoolingOp<Index>>(desc, in);
+}
 
 }  // namespace
 
@@ -233,8 +303,7 @@ StatusOr<Backend::OpPtr> CpuBackend::Pooling(const PoolingDesc& desc, const Desc
   if (desc.method == PoolingDesc::kAve) return Backend::OpPtr(std::make_unique<AveragePoolingOp>(desc, in[0]));
   const Shape& shape = in[0].shape;
   const int64_t kernel = desc.global ? shape[2] * shape[3] : desc.kernel_h * desc.kernel_w;
-  if (kernel <= 256) return Backend::OpPtr(std::make_unique<MaxPoolingOp<uint8_t>>(desc, in[0]));
-  return Backend::OpPtr(std::make_unique<MaxPoolingOp<int32_t>>(desc, in[0]));
+  return kernel <= 256 ? MakeChoice<uint8_t>(desc, in[0]) : MakeChoice<int32_t>(desc, in[0]);
 }
 
 }  // namespace hp

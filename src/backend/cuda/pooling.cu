@@ -2,6 +2,7 @@
 #include "backend/cuda/divisor.h"
 #include "backend/cuda/element.h"
 #include "backend/cuda/rows.h"
+#include "backend/stochastic_pooling_rule.h"
 #include "backend/window.h"
 
 namespace hp::cuda {
@@ -183,6 +184,43 @@ struct MaxBackward {
   }
 };
 
+/// Reads x twice, writes y and where in its window the value stood that was drawn; in a test the mean, and no place.
+template <typename T, typename Index>
+struct StochasticForward {
+  Geometry g;
+  StochasticPoolingRule rule;
+  const uint64_t* first_sample;  ///< in the device's memory
+  bool train;
+  const T* x;
+  T* y;
+  Index* chosen;
+  HP_HOST_DEVICE void operator()(int64_t image, uint32_t i) const {
+    const Geometry::Place at = g.At<1>(image, i, g.out_height, g.out_width);
+    const int64_t out = at.out + g.Out(at.row, at.column);
+    StochasticPoolingRule::Choice choice;
+    for (int32_t h = g.rows.Begin(at.row); h < g.rows.End(at.row); ++h) {
+      for (int32_t w = g.columns.Begin(at.column); w < g.columns.End(at.column); ++w) {
+        choice.Add(ToFloat(x[at.in + g.In(h, w)]));
+      }
+    }
+    if (!train) return Put(choice.Mean(), y + out);
+    const int64_t pixels = int64_t{g.rows.out} * g.columns.out, first_plane = image * g.planes * pixels * g.block;
+    const int64_t within = at.out - first_plane;  // plane * pixels * block + channel in the block
+    const int64_t plane = within / (pixels * g.block), channel = within - plane * pixels * g.block + plane * g.block;
+    const int64_t unit = channel * pixels + int64_t{at.row} * g.columns.out + at.column;
+    const float share = rule.Share(*first_sample + image, unit);
+    for (int32_t h = g.rows.Begin(at.row); h < g.rows.End(at.row); ++h) {
+      for (int32_t w = g.columns.Begin(at.column); w < g.columns.End(at.column); ++w) {
+        const float value = ToFloat(x[at.in + g.In(h, w)]);
+        if (!choice.TakesNext(value, share)) continue;
+        chosen[out] =
+            static_cast<Index>((h - g.rows.First(at.row)) * g.columns.kernel + w - g.columns.First(at.column));
+        return Put(choice.sum != choice.sum ? choice.sum : value, y + out);
+      }
+    }
+  }
+};
+
 /// Keeps the input's layout. Channels are taken in packs of four where they lie side by side and the memory allows it.
 class PoolingOp : public Op {
  public:
@@ -243,7 +281,7 @@ class AveragePoolingOp final : public PoolingOp {
 };
 
 template <typename T, typename Index>
-class MaxPoolingOp final : public PoolingOp {
+class MaxPoolingOp : public PoolingOp {
  public:
   MaxPoolingOp(const GpuContext& context, const PoolingDesc& desc, const TensorDesc& in)
       : PoolingOp(context, desc, in) {
@@ -275,12 +313,34 @@ class MaxPoolingOp final : public PoolingOp {
   }
 };
 
+/// A maximum's place is the place of the value that was drawn.
+template <typename T, typename Index>
+class StochasticPoolingOp final : public MaxPoolingOp<T, Index> {
+ public:
+  StochasticPoolingOp(const GpuContext& context, const PoolingDesc& desc, const TensorDesc& in)
+      : MaxPoolingOp<T, Index>(context, desc, in), rule_{desc.stream_key} {}
+
+  void Forward(const OpArgs& args) override {
+    this->ForOutputs(StochasticForward<T, Index>{this->geometry(false), rule_, args.batch->first_sample_on_device,
+                                                 args.batch->train, DataAs<T>(args.in[0]), DataAs<T>(args.out[0]),
+                                                 reinterpret_cast<Index*>(args.saved)});
+  }
+
+ private:
+  const StochasticPoolingRule rule_;
+};
+
+template <typename T, typename Index>
+Backend::OpPtr MakeChoice(const GpuContext& context, const PoolingDesc& desc, const TensorDesc& in) {
+  if (desc.method == PoolingDesc::kMax) return std::make_unique<MaxPoolingOp<T, Index>>(context, desc, in);
+  return std::make_unique<StochasticPoolingOp<T, Index>>(context, desc, in);
+}
+
 template <typename T>
 Backend::OpPtr Make(const GpuContext& context, const PoolingDesc& desc, const TensorDesc& in) {
   if (desc.method == PoolingDesc::kAve) return std::make_unique<AveragePoolingOp<T>>(context, desc, in);
   const int64_t kernel = desc.global ? in.shape[2] * in.shape[3] : desc.kernel_h * desc.kernel_w;
-  if (kernel <= 256) return std::make_unique<MaxPoolingOp<T, uint8_t>>(context, desc, in);
-  return std::make_unique<MaxPoolingOp<T, int32_t>>(context, desc, in);
+  return kernel <= 256 ? MakeChoice<T, uint8_t>(context, desc, in) : MakeChoice<T, int32_t>(context, desc, in);
 }
 
 }  // namespace

@@ -29,9 +29,9 @@ StatusOr<ConvolutionFields> ReadConvolution(const caffe::LayerParameter& param);
 
 /// A pooling_param, checked; its defaults are Caffe's.
 struct PoolingFields {
-  bool average = false;  ///< AVE; false: MAX
-  bool global = false;   ///< kernel = the input's size; ignore `kernel`
-  bool ceil = true;      ///< round the output size up, as Caffe does unless round_mode says FLOOR
+  enum Method { kMax, kAve, kStochastic } method = kMax;
+  bool global = false;  ///< kernel = the input's size; ignore `kernel`
+  bool ceil = true;     ///< round the output size up, as Caffe does unless round_mode says FLOOR
   HeightWidth kernel, stride, pad;
 };
 /// @return kInvalidArgument: a value is missing, out of range or not supported; names the layer and the field.

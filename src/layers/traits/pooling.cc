@@ -40,11 +40,9 @@ Status ReadPoolingWindow(const caffe::LayerParameter& param, PoolingFields* fiel
 
 StatusOr<PoolingFields> ReadPooling(const caffe::LayerParameter& param) {
   const caffe::PoolingParameter& pooling = param.pooling_param();
-  if (pooling.pool() == caffe::PoolingParameter::STOCHASTIC) {
-    return LayerError(param, "pooling_param { pool: STOCHASTIC } is not supported; expected MAX or AVE");
-  }
   PoolingFields fields;
-  fields.average = pooling.pool() == caffe::PoolingParameter::AVE;
+  if (pooling.pool() == caffe::PoolingParameter::AVE) fields.method = PoolingFields::kAve;
+  if (pooling.pool() == caffe::PoolingParameter::STOCHASTIC) fields.method = PoolingFields::kStochastic;
   fields.global = pooling.global_pooling();
   fields.ceil = pooling.round_mode() == caffe::PoolingParameter::CEIL;
   HP_RETURN_IF_ERROR(ReadPoolingWindow(param, &fields));
@@ -56,6 +54,10 @@ StatusOr<PoolingFields> ReadPooling(const caffe::LayerParameter& param) {
     return LayerError(param, "pooling_param { pad: %lld x %lld } must be less than the kernel, %lld x %lld",
                       static_cast<long long>(pad.height), static_cast<long long>(pad.width),
                       static_cast<long long>(kernel.height), static_cast<long long>(kernel.width));
+  }
+  if (fields.method == PoolingFields::kStochastic && (pad.height > 0 || pad.width > 0)) {
+    return LayerError(param, "pooling_param { pool: STOCHASTIC } has pad %lld x %lld; expected none, as in Caffe",
+                      static_cast<long long>(pad.height), static_cast<long long>(pad.width));
   }
   return fields;
 }

@@ -112,7 +112,6 @@ TEST(PoolingLayer, OutputShapes) {
 }
 
 TEST(PoolingLayer, MistakesAreNamed) {
-  EXPECT_THAT(CreateError(Pooling("pool: STOCHASTIC kernel_size: 2")), HasSubstr("STOCHASTIC"));
   EXPECT_EQ(CreateError(Pooling("pool: MAX")), "layer \"x\": pooling_param has no kernel_size");
   EXPECT_THAT(CreateError(Pooling("kernel_size: 2 kernel_h: 2")), HasSubstr("both kernel_size and kernel_h"));
   EXPECT_THAT(CreateError(Pooling("kernel_size: 2 pad: 2")), HasSubstr("pad: 2 x 2"));

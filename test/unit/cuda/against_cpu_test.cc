@@ -134,6 +134,17 @@ auto Mvn(bool variance, bool across_channels) {
     return backend.Mvn({.normalize_variance = variance, .across_channels = across_channels, .eps = 0.1f}, in);
   };
 }
+auto Stochastic(int64_t kernel, int64_t stride) {
+  return [=](Backend& backend, const Backend::Descs& in) {
+    return backend.Pooling({.method = PoolingDesc::kStochastic,
+                            .kernel_h = kernel,
+                            .kernel_w = kernel,
+                            .stride_h = stride,
+                            .stride_w = stride,
+                            .stream_key = StreamKey(3, "pool", "pooling")},
+                           in);
+  };
+}
 StatusOr<Backend::OpPtr> Split(Backend& backend, const Backend::Descs& in) { return backend.Split(3, in); }
 StatusOr<Backend::OpPtr> Export(Backend& backend, const Backend::Descs& in) { return backend.Export(1, in); }
 StatusOr<Backend::OpPtr> Flatten(Backend& backend, const Backend::Descs& in) {
@@ -155,6 +166,9 @@ const Case kCases[] = {
     {"average_dense", Pool(kAve, 3, 2, 1), {kDense}, 1e-6f},
     {"average_nhwc", Pool(kAve, 3, 2, 1), {kNhwc}, 1e-6f},
     {"average_nhwc_without_packs", Pool(kAve, 3, 1, 1), {kOddNhwc}, 1e-6f},
+    {"stochastic_dense", Stochastic(3, 2), {kDense}},
+    {"stochastic_nhwc", Stochastic(2, 1), {kOddNhwc}},
+    {"stochastic_of_large_windows", Stochastic(17, 1), {{{2, 4, 19, 18}, 4}}},
     {"lrn_across_dense", Lrn(kAcross, 5, 0.75f), {kDense}, 3e-6f},
     {"lrn_across_nhwc_5", Lrn(kAcross, 5, 0.75f), {kNhwc}, 3e-6f},
     {"lrn_across_nhwc_3", Lrn(kAcross, 3, 0.6f), {kNhwc}, 3e-6f},
