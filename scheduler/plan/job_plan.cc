@@ -218,7 +218,7 @@ const std::vector<ServedParam>& JobPlan::served(int stage) const {
 void JobPlan::FindLabelReaders(Phase* phase) {
   const auto& layers = phase->graph->layers();
   for (int i = 0; i < static_cast<int>(layers.size()); ++i) {
-    if (!layers[i].traits.reads_labels()) continue;
+    if (!layers[i].reads_labels()) continue;
     const int index = phase->placement->stage_of(i);
     const StageInfo& stage = table().stage(index);
     for (int part = 0; part < stage.size(); ++part) {
@@ -249,7 +249,7 @@ void JobPlan::FindOutputs(Phase* phase) {
 void JobPlan::FindReporter() {
   int stage = 0;
   for (int i = 0; i < static_cast<int>(train_.graph->layers().size()); ++i) {
-    if (train_.graph->layers()[i].traits.reads_labels()) stage = std::max(stage, train_.placement->stage_of(i));
+    if (train_.graph->layers()[i].is_statistic()) stage = std::max(stage, train_.placement->stage_of(i));
   }
   reporter_ = table().rank_of(stage, 0);
 }

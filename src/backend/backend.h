@@ -2,6 +2,7 @@
 
 #include "backend/activation_rules.h"
 #include "backend/broadcast_rules.h"
+#include "backend/element_loss_rules.h"
 #include "backend/op.h"
 #include "backend/reduction_rules.h"
 #include "backend/update.h"
@@ -200,6 +201,20 @@ struct MvnDesc {
   float eps = 1e-9f;
 };
 
+/// Output [1]: these rows' part of a loss that is a sum of f(x, t) over elements, divided by `per_sample` times the
+/// samples of the global batch (by 1 where that is 0). x [rows, ...] is input 0. Not multiplied by loss_weight;
+/// gradients are, and by BatchContext::loss_scale. Targets that are an input have a gradient where f is symmetric, else
+/// zero.
+struct ElementLossDesc {
+  std::variant<loss::SquaredError, loss::SigmoidCrossEntropy, loss::Hinge<false>, loss::Hinge<true>, loss::Logistic>
+      function;
+  /// Where t comes from: input 1, of x's shape; BatchContext::labels, for x of one element a row; or 1 for the element
+  /// that the label says, else 0, for x [rows, classes].
+  enum Targets { kInput, kLabels, kClasses } targets = kInput;
+  int64_t per_sample = 1;
+  float loss_weight = 1;
+};
+
 /// The arithmetic of one device: a factory of ops, and the update. CPU: oneDNN and own loops (backend/cpu); NVIDIA
 /// GPUs: cuDNN, cuBLASLt and own kernels (backend/cuda). The two give the same results up to rounding and agree in all
 /// corner cases.
@@ -281,6 +296,7 @@ class Backend {
   /// @param out the output's shape, as many elements as ArgMaxDesc says.
   virtual StatusOr<OpPtr> ArgMax(const ArgMaxDesc& desc, const Shape& out, const Descs& in) = 0;
   virtual StatusOr<OpPtr> Mvn(const MvnDesc& desc, const Descs& in) = 0;
+  virtual StatusOr<OpPtr> ElementLoss(const ElementLossDesc& desc, const Descs& in) = 0;
   /// One input, `ways` outputs equal to it, for which the memory plan uses the input's memory where it can (Forward
   /// then does nothing). BackwardInput adds the gradients of the outputs in order; a null one counts as zero.
   virtual StatusOr<OpPtr> Split(int ways, const Descs& in) = 0;

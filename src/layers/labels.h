@@ -12,7 +12,7 @@ namespace hp {
 /// The labels that one loss or accuracy accepts: whole numbers in [0, classes), and the ignored one.
 struct LabelRule {
   std::string layer;                ///< its name, for messages
-  int64_t classes = 0;              ///< number of classes
+  int64_t classes = 0;              ///< number of classes; 0: they are numbers, any of which will do
   std::optional<int> ignore_label;  ///< any int; none: all labels count
 };
 

@@ -92,8 +92,8 @@ int NodeModel::GroupOf(const NetStep& step) const {
 std::vector<LabelRule> NodeModel::label_rules(bool train) const {
   std::vector<LabelRule> rules;
   for (const GraphLayer& layer : job_->graph(train).layers()) {
-    if (!layer.traits.reads_labels() || layer.piece == GraphLayer::kMerged) continue;  // kClasses stands for both
-    const int64_t classes = job_->shapes(train)[layer.bottoms[0]].dim(1);
+    if (!layer.reads_labels() || layer.piece == GraphLayer::kMerged) continue;  // kClasses stands for both
+    const int64_t classes = layer.label_targets ? 0 : job_->shapes(train)[layer.bottoms[0]].dim(1);
     rules.push_back({layer.traits.name(), classes, layer.traits.ignore_label()});
   }
   return rules;

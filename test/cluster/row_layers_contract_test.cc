@@ -5,10 +5,11 @@
 namespace hp::test {
 namespace {
 
+/// No bias in front of a mean that is subtracted: its gradient is zero, and rounding is all that it learns.
 std::string RowLayers(bool in_place) {
   const std::string norm1 = in_place ? "conv1" : "norm1", norm2 = in_place ? "square" : "norm2";
   return "layer { name: 'conv1' type: 'Convolution' bottom: 'data' top: 'conv1'"
-         "  convolution_param { num_output: 6 kernel_size: 3 weight_filler { type: 'xavier' } } }\n"
+         "  convolution_param { num_output: 6 kernel_size: 3 bias_term: false weight_filler { type: 'xavier' } } }\n"
          "layer { name: 'norm1' type: 'MVN' bottom: 'conv1' top: '" +
          norm1 +
          "' mvn_param { eps: 0.1 } }\n"
@@ -79,12 +80,10 @@ std::string StochasticLayers() {
          "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip2' bottom: 'label' top: 'loss' }\n";
 }
 
-// Few iterations: a draw that rounding turns is another net.
 TEST_F(ContractTest, StochasticPoolingDrawsTheSameUnderAnyTable) {
   ClusterSpec table = Table(2, {2}, 3, 1, false), more = Table(3, {3}, 1, 0, false);
   table.ends = more.ends = {"pool1"};
-  Check(SolverOf(StochasticLayers(), "", 0.02, 0.002, 10), {table, more});
-  Check(SolverOf(StochasticLayers(), "iter_size: 2", 0.02, 0.002, 5), {table});
+  Check(SolverOf(StochasticLayers(), ""), {table, more});
 }
 
 }  // namespace

@@ -53,6 +53,8 @@ enum class LossNormalization {
   kBatchSize,  ///< samples of the batch
   kNone,       ///< 1
 };
+/// The same of a SigmoidCrossEntropyLoss, where BATCH_SIZE stands for neither of them.
+LossNormalization SigmoidLossNormalization(const caffe::LossParameter& param);
 /// Caffe's rule: `normalization` where it is set, else the older `normalize` (true: VALID, false: BATCH_SIZE).
 LossNormalization NormalizationOf(const caffe::LossParameter& param);
 

@@ -133,6 +133,11 @@ class LayerTraits {
 
   /// Whether bottom 1 is labels: the op gets them by BatchContext::labels, not as an input.
   bool reads_labels() const;
+  /// Whether bottom 1 may be labels, as above, or a tensor: any values for a row's one number (EuclideanLoss).
+  bool may_read_labels() const;
+  /// Whether bottom 1 is targets that no gradient goes to, so that nothing below it may learn
+  /// (SigmoidCrossEntropyLoss).
+  bool has_fixed_targets() const;
   /// Whether the op reads BatchContext::batch_labels as well, to count the global batch's labels that are not ignored.
   bool needs_batch_labels() const;
   /// The label whose rows do not count; nothing: all rows count.

@@ -36,14 +36,16 @@ struct LayerType {
   /// over the inputs, and blob 1, if there is one, [outputs], is added to it. Its op obeys OpContext::part (kAddends).
   /// Null: no.
   bool (*split_inputs)(Parameter) = nullptr;
-  bool in_place = false;      ///< LayerTraits::allows_in_place
-  bool view = false;          ///< LayerTraits::is_view
-  bool has_gradient = true;   ///< LayerTraits::has_gradient
-  bool discards = false;      ///< LayerTraits::discards; then it has no tops
-  bool reads_labels = false;  ///< bottom 1 is labels
-  bool statistic = false;     ///< LayerTraits::is_statistic
-  bool loss = false;          ///< its first top has a loss weight, 1 by default; no other top may have one
-  bool small_blobs = false;   ///< LayerTraits::has_small_blobs
+  bool in_place = false;       ///< LayerTraits::allows_in_place
+  bool view = false;           ///< LayerTraits::is_view
+  bool has_gradient = true;    ///< LayerTraits::has_gradient
+  bool discards = false;       ///< LayerTraits::discards; then it has no tops
+  bool reads_labels = false;   ///< bottom 1 is labels
+  bool label_targets = false;  ///< LayerTraits::may_read_labels
+  bool fixed_targets = false;  ///< LayerTraits::has_fixed_targets
+  bool statistic = false;      ///< LayerTraits::is_statistic
+  bool loss = false;           ///< its first top has a loss weight, 1 by default; no other top may have one
+  bool small_blobs = false;    ///< LayerTraits::has_small_blobs
 
   /// Checks the values of the type's own fields; reports by LayerError (errors.h). Null: nothing to check.
   Status (*check)(Parameter) = nullptr;
@@ -114,7 +116,7 @@ class LayerTypes {
   std::optional<int64_t> SplitOutputs(const caffe::LayerParameter& param) const;
   /// Whether its inputs can be divided over shards, too.
   bool SplitsInputs(const caffe::LayerParameter& param) const;
-  /// Whether bottom `bottom` is read as labels.
+  /// Whether bottom `bottom` is read as labels, or may be.
   bool ReadsLabels(const caffe::LayerParameter& param, int bottom) const;
   /// LayerTraits::discards; false for unknown types.
   bool Discards(const caffe::LayerParameter& param) const;

@@ -55,6 +55,7 @@ StatusOr<std::unique_ptr<NetGraph>> NetGraph::Create(std::shared_ptr<const caffe
                            caffe::Phase_Name(phase).c_str());
   }
   graph->MarkGradients();
+  HP_RETURN_IF_ERROR(graph->CheckTargets());
   HP_RETURN_IF_ERROR(graph->MarkSamples());
   return graph;
 }
@@ -78,6 +79,7 @@ Status NetGraph::AddLayer(int order, const LayerTraits& traits, const GraphCuts&
   HP_RETURN_IF_ERROR(FindBottoms(cuts.scattered.empty() ? -1 : cuts.scattered[order], cuts, &entry));
   const int index = static_cast<int>(layers_.size());
   for (int bottom : entry.bottoms) blobs_[bottom].consumers.push_back(index);
+  entry.label_targets = traits.may_read_labels() && blobs_[entry.bottoms[1]].label;
   HP_RETURN_IF_ERROR(AddTops(&entry));
   if (traits.source() == SourceKind::kDataset) {
     if (data_layer_ >= 0) {
@@ -155,7 +157,7 @@ void NetGraph::AddAutomaticTop(GraphLayer* entry) { blobs_[AddBlob("(automatic)"
 
 Status NetGraph::CheckLabels(const GraphLayer& entry) const {
   for (size_t i = 0; i < entry.bottoms.size(); ++i) {
-    const bool reads_label = entry.traits.reads_labels() && i == 1;
+    const bool reads_label = entry.is_label(i);
     const GraphBlob& blob = blobs_[entry.bottoms[i]];
     if (blob.label && !reads_label) {
       return InvalidArgument("layer \"%s\": bottom \"%s\" is a label; only losses and accuracies can read labels",
@@ -267,6 +269,19 @@ bool NetGraph::SendsGradient(int layer, int blob) const {
     if (reader.bottoms[i] == blob && reader.propagates(i)) return true;
   }
   return false;
+}
+
+Status NetGraph::CheckTargets() const {
+  for (const GraphLayer& layer : layers_) {
+    if (!layer.traits.has_fixed_targets() || !blobs_[layer.bottoms[1]].needs_gradient || !layer.propagates(1)) {
+      continue;
+    }
+    return InvalidArgument(
+        "layer \"%s\": its targets, bottom \"%s\", depend on parameters that learn, but get no gradient; expected "
+        "lr_mult: 0 in the layers below them, or a loss that has one, such as EuclideanLoss",
+        layer.traits.name().c_str(), blobs_[layer.bottoms[1]].name.c_str());
+  }
+  return OkStatus();
 }
 
 // Only a training draws samples. The pieces of a loss over classes in slices are one layer of the prototxt.

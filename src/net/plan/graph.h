@@ -53,6 +53,7 @@ struct GraphLayer {
   Piece piece = kAll;
   std::vector<int> bottoms, tops;  ///< blob indices, in the order of the prototxt; labels included
   bool in_place = false;           ///< the prototxt has top 0 overwrite bottom 0, whose name nobody else reads
+  bool label_targets = false;      ///< its bottom 1, which may be a tensor, is labels (LayerTraits::may_read_labels)
   bool source = false;             ///< its tops come from outside the net (Data, Input)
   bool learns = false;             ///< has a parameter with lr_mult != 0
   bool leads_to_loss = false;      ///< it, or a layer above it that gradients reach, has a top with a loss weight
@@ -68,7 +69,8 @@ struct GraphLayer {
   bool is_statistic() const { return piece != kClasses && traits.is_statistic(); }
   bool needs_batch_labels() const { return sampled_by >= 0 || (piece != kClasses && traits.needs_batch_labels()); }
   /// Whether bottom `i` is labels.
-  bool is_label(size_t i) const { return traits.reads_labels() && i == 1; }
+  bool is_label(size_t i) const { return reads_labels() && i == 1; }
+  bool reads_labels() const { return traits.reads_labels() || label_targets; }
   /// Whether bottom `i` is sent its gradient, if it needs one: false by propagate_down. What lies between the pieces of
   /// a layer always is.
   bool propagates(size_t i) const;
@@ -89,8 +91,8 @@ class NetGraph {
   /// @param types must outlive the graph.
   /// @param cuts of layers that the table splits.
   /// @return kInvalidArgument, naming the layer: an unknown bottom, a top that is made twice, an unsupported type or
-  /// field, a second Data layer, labels read by a layer that is no loss or accuracy, a sample of classes read by
-  /// another layer than one loss; or the phase has no layers.
+  /// field, a second Data layer, labels read by a layer that is no loss or accuracy, targets that learn, a sample of
+  /// classes read by another layer than one loss; or the phase has no layers.
   static StatusOr<std::unique_ptr<NetGraph>> Create(std::shared_ptr<const caffe::NetParameter> net, caffe::Phase phase,
                                                     const LayerTypes& types = LayerTypes::BuiltIn(),
                                                     const GraphCuts& cuts = {});
@@ -131,6 +133,7 @@ class NetGraph {
   void CutProduct();
   void CutClasses(int shards);
   void MarkGradients();
+  Status CheckTargets() const;
   Status MarkSamples();
 
   std::shared_ptr<const caffe::NetParameter> net_;

@@ -274,7 +274,7 @@ bool NodePlan::reads_images() const {
 
 bool NodePlan::reads_labels(int segment) const {
   return std::any_of(layers_.begin(), layers_.end(), [&](const LayerPlan& layer) {
-    return layer.segment == segment && graph_->layers()[layer.layer].traits.reads_labels();
+    return layer.segment == segment && graph_->layers()[layer.layer].reads_labels();
   });
 }
 

@@ -145,6 +145,9 @@ auto Stochastic(int64_t kernel, int64_t stride) {
                            in);
   };
 }
+auto ElementLoss(const ElementLossDesc& desc) {
+  return [=](Backend& backend, const Backend::Descs& in) { return backend.ElementLoss(desc, in); };
+}
 StatusOr<Backend::OpPtr> Split(Backend& backend, const Backend::Descs& in) { return backend.Split(3, in); }
 StatusOr<Backend::OpPtr> Export(Backend& backend, const Backend::Descs& in) { return backend.Export(1, in); }
 StatusOr<Backend::OpPtr> Flatten(Backend& backend, const Backend::Descs& in) {
@@ -212,6 +215,23 @@ const Case kCases[] = {
     {"mvn_nhwc", Mvn(true, false), {kOddNhwc}, 2e-5f},
     {"mvn_of_rows", Mvn(true, true), {kNhwc}, 2e-5f},
     {"mvn_of_means", Mvn(false, false), {kNhwc}, 2e-5f},
+    {"euclidean_loss", ElementLoss({.function = loss::SquaredError{}, .loss_weight = 0.5f}), {kNhwc, kDense}, 1e-5f},
+    {"sigmoid_loss",
+     ElementLoss({.function = loss::SigmoidCrossEntropy{}, .per_sample = 756}),
+     {kDense, kDense},
+     1e-5f},
+    {"loss_of_labels",
+     ElementLoss({.function = loss::SquaredError{}, .targets = ElementLossDesc::kLabels}),
+     {{{40, 1}, 1}},
+     1e-5f},
+    {"hinge_loss",
+     ElementLoss({.function = loss::Hinge<false>{}, .targets = ElementLossDesc::kClasses}),
+     {{{40, 5}, 1}},
+     1e-5f},
+    {"squared_hinge_loss",
+     ElementLoss({.function = loss::Hinge<true>{}, .targets = ElementLossDesc::kClasses}),
+     {{{40, 5}, 1}},
+     1e-5f},
     {"eltwise_product", Eltwise(EltwiseDesc::kProd), {kNhwc, kNhwc, kDense}},
     {"eltwise_sum", Eltwise(EltwiseDesc::kSum), {kNhwc, kDense}},
     {"eltwise_maximum", Eltwise(EltwiseDesc::kMax), {kDense, kNhwc, kDense}},

@@ -1,0 +1,133 @@
+#include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/parallel.h"
+#include "backend/cpu/reorder.h"
+#include "backend/label.h"
+
+#include <algorithm>
+#include <type_traits>
+#include <variant>
+
+namespace hp {
+namespace {
+
+constexpr int64_t kCostOfLoss = 8;  // of an element, in copies
+
+/// Elements in the order of the first input's memory, rows added in double. Targets in another layout go through
+/// scratch, behind a sum for each row.
+template <typename Function>
+class ElementLossOp final : public Op {
+ public:
+  ElementLossOp(const Function& function, const ElementLossDesc& desc, const Backend::Descs& in)
+      : function_(function),
+        desc_(desc),
+        in_(in),
+        rows_(in[0].shape[0]),
+        width_(in[0].shape.count(1)),
+        foreign_(in.size() > 1 && !SameOrder(in[0], in[1])) {
+    outputs_ = {{{1}, 1}};
+    scratch_bytes_ = rows_ * sizeof(double) + (foreign_ ? in[1].bytes() : 0);
+  }
+
+  void Forward(const OpArgs& args) override {
+    const float* const x = args.in[0].floats();
+    double* const sums = reinterpret_cast<double*>(args.scratch);
+    WithTargets(args, [&](const auto& target_of) {
+      ForItems(rows_, kCostOfLoss * rows_ * width_, [&](int64_t row) {
+        double sum = 0;
+        for (int64_t i = 0; i < width_; ++i) {
+          const int64_t at = row * width_ + i;
+          if (target_of.Counts(row)) sum += function_.Value(x[at], target_of(row, i));
+        }
+        sums[row] = sum;
+      });
+    });
+    double sum = 0;
+    for (int64_t row = 0; row < rows_; ++row) sum += sums[row];
+    args.out[0].floats()[0] = static_cast<float>(sum / Normalizer(args));
+  }
+
+  void BackwardInput(const OpArgs& args) override {
+    const float weight = static_cast<float>(desc_.loss_weight / Normalizer(args)) * args.batch->loss_scale;
+    if (args.d_in[0].data != nullptr) PutGradient(args, weight, args.d_in[0].floats());
+    if (in_.size() < 2 || args.d_in[1].data == nullptr) return;
+    float* const to = args.d_in[1].floats();
+    if (!Function::kSymmetric) {
+      std::fill_n(to, in_[1].count(), 0.0f);
+      return;
+    }
+    float* const own = foreign_ ? Targets(args) : to;  // in place of the targets, each of which is read before
+    PutGradient(args, -weight, own);
+    if (foreign_) CopyLayout(InOrderOfFirst(), own, in_[1], to);
+  }
+  bool backward_reads_output() const override { return false; }
+
+ private:
+  /// Whether element i of a row is of its label's class. A row whose label is out of range does not count; CheckLabels
+  /// refuses them before.
+  struct OfLabels {
+    const float* labels;
+    int64_t classes;
+    bool Counts(int64_t row) const { return LabelOf(labels[row]) >= 0 && LabelOf(labels[row]) < classes; }
+    float operator()(int64_t row, int64_t i) const { return i == LabelOf(labels[row]) ? 1.0f : 0.0f; }
+  };
+  struct OfValues {
+    const float* labels;
+    bool Counts(int64_t) const { return true; }
+    float operator()(int64_t row, int64_t) const { return labels[row]; }
+  };
+  struct OfInput {
+    const float* t;
+    int64_t width;
+    bool Counts(int64_t) const { return true; }
+    float operator()(int64_t row, int64_t i) const { return t[row * width + i]; }
+  };
+
+  double Normalizer(const OpArgs& args) const {
+    return static_cast<double>(std::max<int64_t>(desc_.per_sample * args.batch->global_rows, 1));
+  }
+  float* Targets(const OpArgs& args) const { return reinterpret_cast<float*>(args.scratch + rows_ * sizeof(double)); }
+  TensorDesc InOrderOfFirst() const { return {in_[1].shape, in_[0].channel_block}; }
+
+  template <typename Use>
+  void WithTargets(const OpArgs& args, const Use& use) const {
+    if (desc_.targets == ElementLossDesc::kClasses) return use(OfLabels{args.batch->labels.data(), width_});
+    if (desc_.targets == ElementLossDesc::kLabels) return use(OfValues{args.batch->labels.data()});
+    const float* t = args.in[1].floats();
+    if (foreign_) {
+      CopyLayout(in_[1], t, InOrderOfFirst(), Targets(args));
+      t = Targets(args);
+    }
+    use(OfInput{t, width_});
+  }
+
+  void PutGradient(const OpArgs& args, float weight, float* to) const {
+    const float* const x = args.in[0].floats();
+    WithTargets(args, [&](const auto& target_of) {
+      ForItems(rows_, kCostOfLoss * rows_ * width_, [&](int64_t row) {
+        const float by = target_of.Counts(row) ? weight : 0;
+        for (int64_t i = 0; i < width_; ++i) {
+          const int64_t at = row * width_ + i;
+          to[at] = by * function_.Gradient(x[at], target_of(row, i));
+        }
+      });
+    });
+  }
+
+  const Function function_;
+  const ElementLossDesc desc_;
+  const Backend::Descs in_;
+  const int64_t rows_, width_;
+  const bool foreign_;
+};
+
+}  // namespace
+
+StatusOr<Backend::OpPtr> CpuBackend::ElementLoss(const ElementLossDesc& desc, const Descs& in) {
+  return std::visit(
+      [&](const auto& function) {
+        return Backend::OpPtr(std::make_unique<ElementLossOp<std::decay_t<decltype(function)>>>(function, desc, in));
+      },
+      desc.function);
+}
+
+}  // namespace hp

@@ -1,0 +1,82 @@
+// Losses that are a sum over elements: EuclideanLoss, HingeLoss, MultinomialLogisticLoss, SigmoidCrossEntropyLoss.
+#include "layers/traits/built_in_types.h"
+#include "layers/traits/errors.h"
+#include "layers/traits/fields.h"
+#include "layers/traits/labelled_inputs.h"
+#include "proto/caffe.pb.h"
+
+namespace hp {
+
+LossNormalization SigmoidLossNormalization(const caffe::LossParameter& param) {
+  if (!param.has_normalization() && !param.has_normalize()) return LossNormalization::kBatchSize;
+  return NormalizationOf(param);
+}
+
+namespace {
+
+/// Labels, and the like, are [rows], for one element of bottom 0 in each row.
+StatusOr<std::vector<Shape>> PairShapes(const caffe::LayerParameter& param, const std::vector<Shape>& in) {
+  const bool one = in[0].rank() >= 1 && in[0].count() == in[0][0] && in[1] == Shape{in[0][0]};
+  if (one || (in[0] == in[1] && in[0].rank() >= 1)) return std::vector<Shape>{{1}};
+  return LayerError(
+      param,
+      "bottoms have shapes [%s] and [%s]; expected equal ones (a Reshape or Flatten may help), or a number "
+      "and a label for each row",
+      in[0].ToString().c_str(), in[1].ToString().c_str());
+}
+
+StatusOr<std::vector<Shape>> LabelledShapes(const caffe::LayerParameter& param, const std::vector<Shape>& in) {
+  HP_RETURN_IF_ERROR(CheckLabelledInputs(param, in, 1));
+  return std::vector<Shape>{{1}};
+}
+
+Status CheckSigmoidLoss(const caffe::LayerParameter& param) {
+  const caffe::LossParameter& loss = param.loss_param();
+  if (!loss.has_ignore_label() || SigmoidLossNormalization(loss) != LossNormalization::kValid) return OkStatus();
+  return LayerError(param,
+                    "loss_param { ignore_label: %d normalization: VALID } is not supported: no node knows how many "
+                    "targets of a batch count; expected BATCH_SIZE, FULL or NONE",
+                    loss.ignore_label());
+}
+
+LayerType Loss(const char* name, std::vector<const char*> fields) {
+  return {.name = name,
+          .fields = std::move(fields),
+          .bottoms = {2, 2},
+          .tops = {0, 1},
+          .statistic = true,
+          .loss = true,
+          .output_shapes = PairShapes};
+}
+
+}  // namespace
+
+LayerType EuclideanLossType() {
+  LayerType type = Loss("EuclideanLoss", {});
+  type.label_targets = true;
+  return type;
+}
+
+LayerType HingeLossType() {
+  LayerType type = Loss("HingeLoss", {"hinge_loss_param"});
+  type.reads_labels = true;
+  type.output_shapes = LabelledShapes;
+  return type;
+}
+
+LayerType LogisticLossType() {
+  LayerType type = Loss("MultinomialLogisticLoss", {});
+  type.reads_labels = true;
+  type.output_shapes = LabelledShapes;
+  return type;
+}
+
+LayerType SigmoidLossType() {
+  LayerType type = Loss("SigmoidCrossEntropyLoss", {"loss_param"});
+  type.label_targets = true;
+  type.fixed_targets = true;
+  type.check = CheckSigmoidLoss;
+  return type;
+}
+
+}  // namespace hp

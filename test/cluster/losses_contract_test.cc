@@ -1,0 +1,91 @@
+// The contract for losses other than SoftmaxWithLoss: of labels, and of two tensors, one of which may come from another
+// stage.
+#include "test/cluster/contract_fixture.h"
+
+namespace hp::test {
+namespace {
+
+std::string Layer(const std::string& name, const std::string& type, const std::string& bottoms,
+                  const std::string& fields = "", const std::string& top = "") {
+  return "layer { name: '" + name + "' type: '" + type + "' " + bottoms + " top: '" + (top.empty() ? name : top) +
+         "' " + fields + " }\n";
+}
+
+std::string Product(const std::string& name, const std::string& bottom, int outputs, const std::string& fields = "") {
+  return Layer(
+      name, "InnerProduct", "bottom: '" + bottom + "'",
+      "inner_product_param { num_output: " + std::to_string(outputs) + " weight_filler { type: 'xavier' } } " + fields);
+}
+
+/// conv1, pool1 and `flatdata`, the images as rows of 300, in the first stage; ip1 and what follows in the others.
+std::string Front() {
+  return Layer("conv1", "Convolution", "bottom: 'data'",
+               "convolution_param { num_output: 6 kernel_size: 3 weight_filler { type: 'xavier' } }") +
+         Layer("relu1", "ReLU", "bottom: 'conv1'", "", "conv1") + Layer("flatdata", "Flatten", "bottom: 'data'") +
+         Layer("pool1", "Pooling", "bottom: 'conv1'", "pooling_param { kernel_size: 2 stride: 2 }") +
+         Product("ip1", "pool1", 40) + Layer("relu2", "ReLU", "bottom: 'ip1'", "", "ip1");
+}
+
+ClusterSpec Nodes(int conv, std::vector<int> fc, int micro, int pool = 0) {
+  ClusterSpec table = Table(conv, std::move(fc), micro, pool, false);
+  table.ends = {"pool1", "relu2"};
+  return table;
+}
+
+std::vector<ClusterSpec> Tables() {
+  return {Nodes(2, {}, 2), Nodes(2, {2}, 3, 1), Split({{"ip2", SplitConfig::INPUTS}}, Nodes(2, {3}, 2)),
+          Nodes(2, {1, 2}, 2)};
+}
+
+struct LossCase {
+  const char* name;
+  std::string layers;  ///< behind ip1
+};
+
+void PrintTo(const LossCase& c, std::ostream* out) { *out << c.layers; }
+
+class LossContractTest : public ContractTest, public testing::WithParamInterface<LossCase> {};
+
+TEST_P(LossContractTest, EqualsOneProcess) { Check(SolverOf(Front() + GetParam().layers, ""), Tables()); }
+
+/// Scaled so that a step is no larger than with a SoftmaxWithLoss.
+const LossCase kLosses[] = {
+    {"Hinge", Product("ip2", "ip1", 5) + Layer("loss", "HingeLoss", "bottom: 'ip2' bottom: 'label'")},
+    {"SquaredHinge", Product("ip2", "ip1", 5) + Layer("loss", "HingeLoss", "bottom: 'ip2' bottom: 'label'",
+                                                      "hinge_loss_param { norm: L2 } loss_weight: 0.3")},
+    {"Logistic", Product("ip2", "ip1", 5) + Layer("prob", "Softmax", "bottom: 'ip2'") +
+                     Layer("loss", "MultinomialLogisticLoss", "bottom: 'prob' bottom: 'label'")},
+    // The image that a net is to give back comes from the stage that reads it.
+    {"Autoencoder", Product("ip2", "ip1", 300) +
+                        Layer("loss", "EuclideanLoss", "bottom: 'ip2' bottom: 'flatdata'", "loss_weight: 0.05")},
+    {"BinaryAutoencoder",
+     Product("ip2", "ip1", 300) + Layer("light", "Threshold", "bottom: 'flatdata'") +
+         Layer("loss", "SigmoidCrossEntropyLoss", "bottom: 'ip2' bottom: 'light'", "loss_weight: 0.01") +
+         Layer("error", "EuclideanLoss", "bottom: 'ip2' bottom: 'light'", "loss_weight: 0.02")},
+    // Labels as numbers to come near to.
+    {"Regression",
+     Product("ip2", "ip1", 1) + Layer("loss", "EuclideanLoss", "bottom: 'ip2' bottom: 'label'", "loss_weight: 0.2")},
+    {"LogisticRegression", Product("ip2", "ip1", 1) + Layer("loss", "SigmoidCrossEntropyLoss",
+                                                            "bottom: 'ip2' bottom: 'label'", "loss_weight: 0.1")},
+    // Both sides learn.
+    {"TwoTowers", Product("ip2", "ip1", 20) + Product("other", "pool1", 20) +
+                      Layer("distance", "EuclideanLoss", "bottom: 'ip2' bottom: 'other'", "loss_weight: 0.2") +
+                      Product("ip3", "ip2", 5) + Layer("loss", "SoftmaxWithLoss", "bottom: 'ip3' bottom: 'label'")},
+};
+
+INSTANTIATE_TEST_SUITE_P(Losses, LossContractTest, testing::ValuesIn(kLosses),
+                         [](const auto& info) { return info.param.name; });
+
+TEST_F(ContractTest, TargetsThatLearnAreRefused) {
+  const std::string net = Front() + Product("ip2", "ip1", 20) + Product("other", "pool1", 20) +
+                          Layer("loss", "SigmoidCrossEntropyLoss", "bottom: 'ip2' bottom: 'other'");
+  const ClusterResult result = TrainCluster(Nodes(2, {2}, 2), SolverOf(net, ""));
+  EXPECT_EQ(result.status.code(), StatusCode::kInvalidArgument);
+  const std::string want =
+      "layer \"loss\": its targets, bottom \"other\", depend on parameters that learn, but get no gradient; expected "
+      "lr_mult: 0 in the layers below them, or a loss that has one, such as EuclideanLoss";
+  EXPECT_NE(result.status.message().find(want), std::string::npos) << result.status;
+}
+
+}  // namespace
+}  // namespace hp::test

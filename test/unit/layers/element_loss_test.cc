@@ -1,0 +1,207 @@
+// Losses that are sums over elements, beside formulas written out here in double.
+#include "test/unit/layers/layer_test_util.h"
+
+#include <cmath>
+#include <functional>
+
+namespace hp::test {
+namespace {
+
+constexpr int64_t kRows = 4, kWidth = 6;
+const Values kLabels = {0, 5, 2, 2};
+
+std::string LossText(const std::string& type, const std::string& fields = "") {
+  return "name: \"l\" type: \"" + type + "\" bottom: \"x\" bottom: \"t\" top: \"loss\" " + fields;
+}
+
+/// A loss of a batch of which the op has a half.
+struct LossRun {
+  LossRun(const std::string& text, const std::vector<TensorDesc>& in)
+      : layer(text), op(layer.CreateOp(in).value()), runner(op.get(), in) {
+    runner.batch().labels = labels;
+    runner.batch().batch_labels = labels;
+    runner.batch().global_rows = 2 * in[0].shape[0];
+    runner.SetOutputGradient(0, {1});
+  }
+  float Value() {
+    runner.Forward();
+    return runner.Output()[0];
+  }
+  LayerUnderTest layer;
+  const std::unique_ptr<Op> op;
+  const Values labels = kLabels;
+  OpRunner runner;
+};
+
+struct PairCase {
+  std::string type, fields;
+  std::function<double(double, double)> term;
+  double divisor;  ///< for a batch of 8 samples of 6 elements
+  bool symmetric = false;
+};
+
+double CrossEntropy(double x, double t) {
+  const double s = 1 / (1 + std::exp(-x));
+  return -t * std::log(s) - (1 - t) * std::log(1 - s);
+}
+
+std::vector<PairCase> Pairs() {
+  const auto sigmoid = [](const std::string& fields, double divisor) {
+    return PairCase{"SigmoidCrossEntropyLoss", fields, CrossEntropy, divisor};
+  };
+  const auto ignoring = [](double x, double t) { return t == 1 ? 0 : CrossEntropy(x, t); };
+  return {
+      {"EuclideanLoss", "", [](double x, double t) { return (x - t) * (x - t) / 2; }, 8, true},
+      {"EuclideanLoss", "loss_weight: 0.3", [](double x, double t) { return (x - t) * (x - t) / 2; }, 8, true},
+      sigmoid("", 8),
+      sigmoid("loss_param { normalization: VALID }", 48),
+      sigmoid("loss_param { normalization: FULL }", 48),
+      sigmoid("loss_param { normalization: BATCH_SIZE } loss_weight: 2", 8),
+      sigmoid("loss_param { normalization: NONE }", 1),
+      sigmoid("loss_param { normalize: true }", 48),
+      sigmoid("loss_param { normalize: false }", 8),
+      {"SigmoidCrossEntropyLoss", "loss_param { ignore_label: 1 normalization: FULL }", ignoring, 48},
+  };
+}
+
+TEST(PairLoss, ValuesAndGradientsInEveryMixOfLayouts) {
+  for (const PairCase& c : Pairs()) {
+    for (const TensorDesc& x_desc : LayoutsOf({kRows, 2, 3, 1})) {
+      for (const TensorDesc& t_desc : LayoutsOf({kRows, 2, 3, 1})) {
+        SCOPED_TRACE(c.type + " " + c.fields + " " + Describe(x_desc) + " " + Describe(t_desc));
+        LossRun loss(LossText(c.type, c.fields), {x_desc, t_desc});
+        const Values x = RandomValues(kRows * kWidth, 1, -3, 3);
+        Values t = RandomValues(kRows * kWidth, 2, 0, 1);
+        if (!c.symmetric) {
+          for (float& value : t) value = value > 0.7f ? 1.0f : value;
+        }
+        loss.runner.SetInput(0, x), loss.runner.SetInput(1, t);
+        double sum = 0;
+        for (int64_t i = 0; i < kRows * kWidth; ++i) sum += c.term(x[i], t[i]);
+        EXPECT_NEAR(loss.Value(), sum / c.divisor, 1e-5 * sum);
+        loss.runner.BackwardInput();
+        const Values dx = loss.runner.InputGradient(0), dt = loss.runner.InputGradient(1);
+        const float weight = loss.layer->loss_weight(0);
+        CheckAgainstDifferences(&loss.runner, {{weight}}, x, dx, {.tolerance = 1e-3f}, "x",
+                                [&](const Values& values) { loss.runner.SetInput(0, values); });
+        if (!c.symmetric) {
+          EXPECT_EQ(dt, Values(kRows * kWidth, 0.0f));
+          continue;
+        }
+        CheckAgainstDifferences(&loss.runner, {{weight}}, t, dt, {.tolerance = 1e-3f}, "t",
+                                [&](const Values& values) { loss.runner.SetInput(1, values); });
+      }
+    }
+  }
+}
+
+struct LabelCase {
+  std::string type, fields;
+  std::function<double(double, bool)> term;  ///< of an element, and whether it is of the label's class
+  float low;                                 ///< of x
+};
+
+const LabelCase kLabelled[] = {
+    {"HingeLoss", "", [](double x, bool label) { return std::max(0.0, label ? 1 - x : 1 + x); }, -2},
+    {"HingeLoss", "hinge_loss_param { norm: L1 } loss_weight: 0.5",
+     [](double x, bool label) { return std::max(0.0, label ? 1 - x : 1 + x); }, -2},
+    {"HingeLoss", "hinge_loss_param { norm: L2 }",
+     [](double x, bool label) { return std::pow(std::max(0.0, label ? 1 - x : 1 + x), 2); }, -2},
+    {"MultinomialLogisticLoss", "", [](double x, bool label) { return label ? -std::log(x) : 0; }, 0.1f},
+};
+
+TEST(LabelledLoss, ValuesAndGradients) {
+  for (const LabelCase& c : kLabelled) {
+    for (const TensorDesc& in : {TensorDesc{{kRows, kWidth}, 1}, TensorDesc{{kRows, kWidth, 1, 1}, kWidth}}) {
+      SCOPED_TRACE(c.type + " " + c.fields + " " + Describe(in));
+      LossRun loss(LossText(c.type, c.fields), {in});
+      const Values x = RandomValues(kRows * kWidth, 1, c.low, 2);
+      loss.runner.SetInput(0, x);
+      double sum = 0;
+      for (int64_t i = 0; i < kRows * kWidth; ++i) {
+        sum += c.term(x[i], i % kWidth == static_cast<int64_t>(kLabels[i / kWidth]));
+      }
+      EXPECT_NEAR(loss.Value(), sum / 8, 1e-5 * sum);
+      loss.runner.BackwardInput();
+      CheckAgainstDifferences(&loss.runner, {{loss.layer->loss_weight(0)}}, x, loss.runner.InputGradient(),
+                              {.step = 2e-3f, .tolerance = 5e-3f}, "x",
+                              [&](const Values& values) { loss.runner.SetInput(0, values); });
+    }
+  }
+}
+
+TEST(PairLoss, LabelsAreTargetsOfOneNumber) {
+  for (const PairCase& c : Pairs()) {
+    SCOPED_TRACE(c.type + " " + c.fields);
+    LossRun loss(LossText(c.type, c.fields), {{{kRows, 1}, 1}});
+    const Values x = RandomValues(kRows, 1, -3, 3);
+    loss.runner.SetInput(0, x);
+    double sum = 0;
+    for (int64_t i = 0; i < kRows; ++i) sum += c.term(x[i], kLabels[i]);
+    const double divisor = c.divisor == 48 ? 8 : c.divisor;
+    EXPECT_NEAR(loss.Value(), sum / divisor, 1e-5 * (1 + std::fabs(sum)));
+    loss.runner.BackwardInput();
+    CheckAgainstDifferences(&loss.runner, {{loss.layer->loss_weight(0)}}, x, loss.runner.InputGradient(),
+                            {.tolerance = 1e-3f}, "x", [&](const Values& values) { loss.runner.SetInput(0, values); });
+  }
+}
+
+TEST(ElementLoss, TheGradientIsScaledTheLossIsNot) {
+  for (const char* type : {"EuclideanLoss", "SigmoidCrossEntropyLoss"}) {
+    const std::vector<TensorDesc> in(2, {{kRows, kWidth}, 1});
+    LossRun plain(LossText(type), in), scaled(LossText(type), in);
+    for (LossRun* loss : {&plain, &scaled}) {
+      loss->runner.SetInput(0, RandomValues(kRows * kWidth, 1));
+      loss->runner.SetInput(1, RandomValues(kRows * kWidth, 2, 0, 1));
+    }
+    scaled.runner.batch().loss_scale = 4096;
+    EXPECT_EQ(scaled.Value(), plain.Value());
+    plain.runner.BackwardInput();
+    scaled.runner.BackwardInput();
+    Values want = plain.runner.InputGradient();
+    for (float& value : want) value *= 4096;
+    EXPECT_EQ(scaled.runner.InputGradient(), want);
+  }
+}
+
+TEST(ElementLoss, LargeScoresDoNotOverflowAndANanIsSeen) {
+  LossRun sigmoid(LossText("SigmoidCrossEntropyLoss"), {{{4, 1}, 1}, {{4, 1}, 1}});
+  sigmoid.runner.SetInput(0, {-1000, 1000, 1000, -1000});
+  sigmoid.runner.SetInput(1, {0, 1, 0, 1});
+  EXPECT_EQ(sigmoid.Value(), 250);
+  sigmoid.runner.BackwardInput();
+  EXPECT_EQ(sigmoid.runner.InputGradient(), (Values{0, 0, 0.125f, -0.125f}));
+  for (const LabelCase& c : kLabelled) {
+    LossRun loss(LossText(c.type, c.fields), {{{kRows, kWidth}, 1}});
+    Values x = RandomValues(kRows * kWidth, 1, 0.5f, 2);
+    x[0] = NAN;
+    loss.runner.SetInput(0, x);
+    EXPECT_TRUE(std::isnan(loss.Value())) << c.type;
+  }
+  LossRun logistic(LossText("MultinomialLogisticLoss"), {{{1, 2}, 1}});
+  logistic.runner.SetInput(0, {0, 1});
+  EXPECT_NEAR(logistic.Value(), -std::log(1e-20) / 2, 1e-3);
+}
+
+TEST(ElementLoss, Refusals) {
+  LayerUnderTest pair(LossText("EuclideanLoss"));
+  EXPECT_EQ(pair->OutputShapes({{4, 3}, {4, 3, 1}}).status().message(),
+            "layer \"l\": bottoms have shapes [4 3] and [4 3 1]; expected equal ones (a Reshape or Flatten may help), "
+            "or a number and a label for each row");
+  EXPECT_EQ(pair->OutputShapes({{4, 1, 1}, {4}}).value(), (std::vector<Shape>{{1}}));
+  EXPECT_FALSE(pair->reads_labels());
+  EXPECT_TRUE(pair->may_read_labels());
+  EXPECT_TRUE(pair->is_statistic());
+  EXPECT_EQ(pair->loss_weight(0), 1);
+  LayerUnderTest labelled(LossText("HingeLoss"));
+  EXPECT_TRUE(labelled->reads_labels());
+  EXPECT_NE(labelled->OutputShapes({{4, 3, 2}, {4}}).status().message(), "");
+  EXPECT_EQ(CreateError(LossText("SigmoidCrossEntropyLoss", "loss_param { ignore_label: 3 normalization: VALID }")),
+            "layer \"l\": loss_param { ignore_label: 3 normalization: VALID } is not supported: no node knows how many "
+            "targets of a batch count; expected BATCH_SIZE, FULL or NONE");
+  EXPECT_EQ(CreateError(LossText("EuclideanLoss", "loss_param { normalize: true }")),
+            "layer \"l\": loss_param does not belong to a layer of type EuclideanLoss");
+}
+
+}  // namespace
+}  // namespace hp::test
