@@ -28,7 +28,7 @@ TEST(Registry, UnknownTypesListNearMatches) {
             "layer \"d\": unknown type \"Dropuot\"; did you mean Dropout?");
   EXPECT_THAT(CreateError(R"(name: "l" type: "SoftmaxLoss" bottom: "a" top: "b")"), HasSubstr("SoftmaxWithLoss"));
   const std::string far = CreateError(R"(name: "q" type: "Quantum" bottom: "a" top: "b")");
-  EXPECT_THAT(far, StartsWith("layer \"q\": unknown type \"Quantum\"; expected one of AbsVal, Accuracy, BatchNorm"));
+  EXPECT_THAT(far, StartsWith("layer \"q\": unknown type \"Quantum\"; expected one of AbsVal, Accuracy, ArgMax"));
 }
 
 TEST(Registry, EverySupportedTypeIsOneOfCaffes) {
