@@ -55,8 +55,8 @@ TEST(Shapes, Concat) {
 }
 
 TEST(Shapes, WhatIsBroadcastHasAxesOfTheBottom) {
-  for (const auto& [type, message] :
-       std::vector<std::pair<std::string, std::string>>{{"Scale", "scale_param"}, {"Bias", "bias_param"}}) {
+  for (const std::string type : {"Scale", "Bias"}) {
+    const std::string message = type == "Scale" ? "scale_param" : "bias_param";
     const auto layer = [&](const std::string& fields, const std::string& bottoms = "") {
       return "name: \"b\" type: \"" + type + "\" bottom: \"a\" " + bottoms + " top: \"t\" " + message + " { " + fields +
              " }";
