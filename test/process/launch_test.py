@@ -48,10 +48,10 @@ class LaunchTest(launched.Launched):
         self.await_none(nodes.values(), "nodes")
 
     def test_input_that_a_node_refuses(self):
-        self.make_job(solver='type: "AdaDelta"\n')
+        self.make_job(solver='type: "AdaMax"\n')
         self.make_table(conv=2, fc=1)
         job = self.launch(self.table())
-        self.expect_exit(job, 2, "hplaunch: host 127.0.0.1: its data: .*solver.prototxt.*AdaDelta")
+        self.expect_exit(job, 2, "hplaunch: host 127.0.0.1: its data: .*solver.prototxt.*AdaMax")
 
     def test_one_node_that_fails_at_its_start_ends_those_that_wait_for_it(self):
         self.make_job()

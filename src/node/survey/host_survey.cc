@@ -86,6 +86,7 @@ class HostSurvey : public TransportHandler, public HandshakePolicy {
   Status AddPair(const PairReport& pair);
   /// Ends the survey here; the first call counts.
   void Finish(const Status& status) HP_EXCLUDES(mutex_);
+  Status AnotherTable(Rank host) const;
   void Fail(const Status& status);
   void WaitForEnd() HP_EXCLUDES(mutex_);
 
@@ -145,7 +146,11 @@ StatusOr<Rank> HostSurvey::Accept(std::string_view hello) {
 void HostSurvey::OnRefusalSent(std::string_view hello) {
   const Rank host = ClaimedRank(hello);
   if (host < 0 || other_tables_.count(host) == 0) return;
-  Fail(InvalidArgument("%s: its routing table is another one than %s", Label(host).c_str(), table_.path().c_str()));
+  Fail(AnotherTable(host));
+}
+
+Status HostSurvey::AnotherTable(Rank host) const {
+  return InvalidArgument("%s: its routing table is another one than %s", Label(host).c_str(), table_.path().c_str());
 }
 
 void HostSurvey::OnConnected(Rank peer) {
@@ -182,7 +187,10 @@ void HostSurvey::OnClosed(Rank peer, const Status& status) {
     --open_;
     changed_.SignalAll();
   }
-  if (!finished_) Fail(Unavailable("%s was lost: %s", Label(peer).c_str(), status.message().c_str()));
+  if (finished_) return;
+  // Whoever ends by another table before our own refusal was sent has the same cause.
+  if (!other_tables_.empty()) return Fail(AnotherTable(*other_tables_.begin()));
+  Fail(Unavailable("%s was lost: %s", Label(peer).c_str(), status.message().c_str()));
 }
 
 void HostSurvey::OnMessage(Rank peer, uint32_t type, std::span<const std::byte> bytes) {
