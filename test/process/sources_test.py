@@ -64,6 +64,25 @@ class SourceTest(cluster.JobTest):
             self.assertAlmostEqual(number, other, delta=1e-4)
         return divided
 
+    def expect_bits_of_database(self, net, divided):
+        """`net`: the same, over a database of the same samples."""
+        self.make_job(iterations=20, snapshot=20, test=True, net=net)
+        model, _ = self.train(conv=2, fc=1)
+        for name, blobs in divided.items():
+            for blob, other in zip(blobs, model[name]):
+                self.assertTrue((blob == other).all(), "%s: not the bits of a database" % name)
+
+    def expect_programs_read(self, net):
+        """hproute --check and model_test."""
+        self.make_job(iterations=20, snapshot=20, test=True, net=net)
+        self.train(conv=1, fc=1)
+        status, text = cluster.run_tool("hproute", "--check", self.path("table.prototxt"), "--cache_dir=none")
+        self.assertEqual(status, 0, text)
+        status, text = cluster.run_tool("model_test", "--model=" + self.path("net.prototxt"), "--iterations=2",
+                                        "--weights=" + self.path("out_iter_20.caffemodel"), "--cache_dir=none")
+        self.assertEqual(status, 0, text)
+        self.assertRegex(text, r"accuracy = ")
+
     def refused(self, *patterns, status=2, flags=()):
         process = self.start("--all", *flags)
         self.expect_exit(process, status, *patterns)
@@ -102,25 +121,14 @@ class ImageDataTest(SourceTest):
         as_data = self.net().replace('"ImageData"', '"Data"').replace("image_data_param", "data_param")
         as_data = re.sub(r'root_folder: \S+|is_color: false|new_\w+: \d+', "", as_data)
         as_data = as_data.replace("list.txt\"", "as_lmdb\" backend: LMDB")
-        self.make_job(iterations=20, snapshot=20, test=True, net=as_data)
-        model, _ = self.train(conv=2, fc=1)
-        for name, blobs in divided.items():
-            for blob, other in zip(blobs, model[name]):
-                self.assertTrue((blob == other).all(), "%s: not the bits of a database" % name)
+        self.expect_bits_of_database(as_data, divided)
 
     def test_programs_that_read_nets(self):
-        self.make_job(iterations=20, snapshot=20, test=True, net=self.net())
-        self.train(conv=1, fc=1)
-        status, text = cluster.run_tool("hproute", "--check", self.path("table.prototxt"), "--cache_dir=none")
-        self.assertEqual(status, 0, text)
+        self.expect_programs_read(self.net())
         planned = self.path("planned.prototxt")
         status, text = cluster.run_tool("hproute", "--solver=" + self.path("solver.prototxt"), "--conv=2", "--fc=1",
                                         "--hosts=127.0.0.1", "--out=" + planned, "--cache_dir=none")
         self.assertEqual(status, 0, text)
-        status, text = cluster.run_tool("model_test", "--model=" + self.path("net.prototxt"), "--iterations=2",
-                                        "--weights=" + self.path("out_iter_20.caffemodel"), "--cache_dir=none")
-        self.assertEqual(status, 0, text)
-        self.assertRegex(text, r"accuracy = ")
         launched = subprocess.run([cluster.program("hplaunch"), "--routing=" + self.path("table.prototxt"),
                                    "--run_dir=" + self.path("run"), "--stage_data", "--dry_run"], check=False,
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=cluster.PATIENCE_S)
@@ -234,21 +242,10 @@ class Hdf5DataTest(SourceTest):
         self.assertEqual(status, 0, text)
         as_data = self.net().replace('"HDF5Data"', '"Data" transform_param { scale: 0.0078125 }')
         as_data = as_data.replace("hdf5_data_param", "data_param").replace('list.txt"', 'lmdb" backend: LMDB')
-        self.make_job(iterations=20, snapshot=20, test=True, net=as_data)
-        model, _ = self.train(conv=2, fc=1)
-        for name, blobs in divided.items():
-            for blob, other in zip(blobs, model[name]):
-                self.assertTrue((blob == other).all(), "%s: not the bits of a database" % name)
+        self.expect_bits_of_database(as_data, divided)
 
     def test_programs_that_read_nets(self):
-        self.make_job(iterations=20, snapshot=20, test=True, net=self.net())
-        self.train(conv=1, fc=1)
-        status, text = cluster.run_tool("hproute", "--check", self.path("table.prototxt"), "--cache_dir=none")
-        self.assertEqual(status, 0, text)
-        status, text = cluster.run_tool("model_test", "--model=" + self.path("net.prototxt"), "--iterations=2",
-                                        "--weights=" + self.path("out_iter_20.caffemodel"), "--cache_dir=none")
-        self.assertEqual(status, 0, text)
-        self.assertRegex(text, r"accuracy = ")
+        self.expect_programs_read(self.net())
 
     def test_faults(self):
         self.make_job(iterations=20, net=self.net())
