@@ -131,6 +131,9 @@ Status NetGraph::AddTops(GraphLayer* entry) {
     const std::string& name = param.top(top);
     int* const latest = Latest(name);
     const bool in_place = top == 0 && param.bottom_size() > 0 && param.bottom(0) == name;
+    if (latest != nullptr && blobs_[*latest].producer == static_cast<int>(layers_.size())) {
+      return InvalidArgument("layer \"%s\": has the top \"%s\" twice", param.name().c_str(), name.c_str());
+    }
     if (latest != nullptr && !in_place) {
       return InvalidArgument("layer \"%s\": top \"%s\" is already produced by layer \"%s\"", param.name().c_str(),
                              name.c_str(), layers_[blobs_[*latest].producer].param->name().c_str());
@@ -160,8 +163,9 @@ Status NetGraph::CheckLabels(const GraphLayer& entry) const {
     const bool reads_label = entry.is_label(i);
     const GraphBlob& blob = blobs_[entry.bottoms[i]];
     if (blob.label && !reads_label) {
-      return InvalidArgument("layer \"%s\": bottom \"%s\" is a label; only losses and accuracies can read labels",
-                             entry.param->name().c_str(), blob.name.c_str());
+      return InvalidArgument(
+          "layer \"%s\": bottom \"%s\" is a label; only losses and accuracies can read labels, as their second bottom",
+          entry.param->name().c_str(), blob.name.c_str());
     }
     if (!blob.label && reads_label && !layers_[blob.producer].source) {
       return InvalidArgument("layer \"%s\": bottom \"%s\" must be the label of a Data layer",

@@ -29,6 +29,8 @@ TEST(GraphErrors, NameTheLayerAndWhatIsWrong) {
               AllOf(HasSubstr("\"r\""), HasSubstr("\"conv\"")));
   EXPECT_THAT(ErrorOf(kData + kConv + "layer { name: 'r' type: 'ReLU' bottom: 'data' top: 'conv' }"),
               AllOf(HasSubstr("\"r\""), HasSubstr("already produced by layer \"conv\"")));
+  EXPECT_THAT(ErrorOf(kData + "layer { name: 's' type: 'Slice' bottom: 'data' top: 'a' top: 'a' }"),
+              HasSubstr("layer \"s\": has the top \"a\" twice"));
   EXPECT_THAT(ErrorOf(kData + "layer { name: 'c' type: 'Convolution' bottom: 'data' top: 'data' convolution_param { "
                               "num_output: 4 kernel_size: 3 } }"),
               AllOf(HasSubstr("\"c\""), HasSubstr("in place"), HasSubstr("Convolution")));
