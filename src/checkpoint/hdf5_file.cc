@@ -160,7 +160,7 @@ class Reader {
       left = dim == 0 ? left : left / static_cast<int64_t>(std::min<hsize_t>(dim, INT64_MAX));
     if (left == 0) return Error("dataset " + name + " is too large");
     Blob blob;
-    blob.shape = Shape(std::vector<int64_t>(dims.begin(), dims.end()));
+    blob.shape = dims.empty() ? Shape{1} : Shape(std::vector<int64_t>(dims.begin(), dims.end()));
     blob.data.resize(blob.shape.count());
     if (api_.read(set.id(), api_.native_float, 0, 0, 0, blob.data.data()) < 0)
       return Error("dataset " + name + " cannot be read");

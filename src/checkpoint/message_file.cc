@@ -165,8 +165,12 @@ Status ParsePart(CodedInputStream* part, google::protobuf::MessageLite* message)
 
 StatusOr<Blob> TakeBlob(caffe::BlobProto* proto) {
   Blob blob;
-  blob.legacy = !proto->has_shape();
-  if (blob.legacy) {
+  const bool scalar = !proto->has_shape() && !proto->has_num() && !proto->has_channels() && !proto->has_height() &&
+                      !proto->has_width() && proto->data_size() + proto->double_data_size() == 1;
+  blob.legacy = !proto->has_shape() && !scalar;
+  if (scalar) {
+    blob.shape = Shape{1};  // Caffe writes no shape for a blob without axes
+  } else if (blob.legacy) {
     blob.shape = Shape{proto->num(), proto->channels(), proto->height(), proto->width()};
   } else {
     blob.shape = Shape(std::vector<int64_t>(proto->shape().dim().begin(), proto->shape().dim().end()));

@@ -8,6 +8,7 @@
 #include "checkpoint/message_file.h"
 #include "checkpoint/summed_file.h"
 #include "checkpoint/weights_stream.h"
+#include "proto/layer_names.h"
 
 #include "glog/logging.h"
 #include "google/protobuf/io/coded_stream.h"
@@ -22,27 +23,34 @@ namespace {
 using google::protobuf::io::CodedInputStream;
 using google::protobuf::io::CodedOutputStream;
 
+/// Names of a file's layers so far.
+using Names = std::set<std::string>;
+
+/// Layers of one name are several, as in nets (NameLayersApart).
 template <typename LayerProto>
-Status TakeBlobs(LayerProto* layer, CaffeModel* model) {
+Status TakeBlobs(LayerProto* layer, Names* names, CaffeModel* model) {
+  const std::string name =
+      DistinctName(layer->name(), [names](const std::string& taken) { return names->contains(taken); });
+  names->insert(name);
   for (int i = 0; i < layer->blobs_size(); ++i) {
     auto blob = TakeBlob(layer->mutable_blobs(i));
-    if (!blob.ok()) return blob.status().Prepend("layer \"" + layer->name() + "\" blob " + std::to_string(i));
-    model->blobs.insert_or_assign({layer->name(), i}, std::move(*blob));
+    if (!blob.ok()) return blob.status().Prepend("layer \"" + name + "\" blob " + std::to_string(i));
+    model->blobs.insert_or_assign({name, i}, std::move(*blob));
   }
   return OkStatus();
 }
 
-Status ReadLayer(CodedInputStream* part, CaffeModel* model) {
+Status ReadLayer(CodedInputStream* part, Names* names, CaffeModel* model) {
   caffe::LayerParameter layer;
   HP_RETURN_IF_ERROR(ParsePart(part, &layer));
-  return TakeBlobs(&layer, model);
+  return TakeBlobs(&layer, names, model);
 }
 
 // Of the form of 2014, or of that of 2013, which has name and blobs in a layer inside.
-Status ReadOldLayer(CodedInputStream* part, CaffeModel* model) {
+Status ReadOldLayer(CodedInputStream* part, Names* names, CaffeModel* model) {
   caffe::V1LayerParameter layer;
   HP_RETURN_IF_ERROR(ParsePart(part, &layer));
-  return layer.has_layer() ? TakeBlobs(layer.mutable_layer(), model) : TakeBlobs(&layer, model);
+  return layer.has_layer() ? TakeBlobs(layer.mutable_layer(), names, model) : TakeBlobs(&layer, names, model);
 }
 
 // The blobs of one layer, in their order.
@@ -114,8 +122,10 @@ StatusOr<CaffeModel> ReadCaffeModel(const std::string& path) {
   if (IsHdf5Path(path)) return ReadHdf5Model(path);
   CaffeModel model;
   model.path = path;
-  const auto reader = [&model](int field, CodedInputStream* part) {
-    return field == caffe::NetParameter::kLayerFieldNumber ? ReadLayer(part, &model) : ReadOldLayer(part, &model);
+  Names names;
+  const auto reader = [&](int field, CodedInputStream* part) {
+    return field == caffe::NetParameter::kLayerFieldNumber ? ReadLayer(part, &names, &model)
+                                                           : ReadOldLayer(part, &names, &model);
   };
   const std::set<int> parts = {caffe::NetParameter::kLayerFieldNumber, caffe::NetParameter::kLayersFieldNumber};
   HP_RETURN_IF_ERROR(ReadMessageFile(path, parts, reader, nullptr));

@@ -9,6 +9,12 @@
 
 namespace hp {
 
+std::string DistinctName(const std::string& name, const std::function<bool(const std::string&)>& is_taken) {
+  std::string own = name;
+  for (int n = 2; is_taken(own); ++n) own = name + "#" + std::to_string(n);
+  return own;
+}
+
 void NameLayersApart(caffe::NetParameter* net) {
   std::vector<std::set<caffe::Phase>> phases(net->layer_size());
   for (caffe::Phase phase : {caffe::TRAIN, caffe::TEST}) {
@@ -23,8 +29,7 @@ void NameLayersApart(caffe::NetParameter* net) {
       }
       return false;
     };
-    std::string own = name;
-    for (int n = 2; is_taken(own); ++n) own = name + "#" + std::to_string(n);
+    const std::string own = DistinctName(name, is_taken);
     for (caffe::Phase phase : phases[i]) taken[phase].insert(own);
     if (own != name) net->mutable_layer(i)->set_name(own);
   }

@@ -2,7 +2,13 @@
 
 #include "proto/caffe.pb.h"
 
+#include <functional>
+#include <string>
+
 namespace hp {
+
+/// `name`, or where that is taken "name#2", "name#3" and so on.
+std::string DistinctName(const std::string& name, const std::function<bool(const std::string&)>& is_taken);
 
 /// Gives layers of one name in one phase names of their own, as Caffe does not: the second "relu1" becomes "relu1#2",
 /// the third "relu1#3". Layers that never are in one phase together may share a name, and so their parameters. By name

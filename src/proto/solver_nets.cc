@@ -1,6 +1,7 @@
 #include "proto/solver_nets.h"
 
 #include "base/format.h"
+#include "proto/layer_names.h"
 #include "proto/net_filter.h"
 #include "proto/place.h"
 #include "proto/placed_text.h"
@@ -227,6 +228,8 @@ Status UniteNets(const std::string& path, const TextFormat::ParseInfoTree& place
   const bool tests = test.layer_size() > 0;
   test =
       OfPhase(std::move(test), caffe::TEST, solver->test_state_size() > 0 ? solver->test_state(0) : caffe::NetState());
+  // Again: states may have brought layers of one name together.
+  for (NetParameter* net : {&train, &test}) NameLayersApart(net);
   StatusOr<NetParameter> both = Union(train, tests ? test : train).Make();
   if (!both.ok()) return AtLayer(both.status(), *solver, path);
   UseUp(*std::move(both), solver);

@@ -149,6 +149,33 @@ TEST_F(WeightsTest, ReadsTheOldestLayers) {
   EXPECT_THAT(values, ElementsAre(3, 4));
 }
 
+TEST_F(WeightsTest, LayersOfOneNameAreSeveral) {
+  caffe::NetParameter net;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      "layer { name: 'ip' blobs { shape { dim: 2 } data: [1, 2] } } layer { name: 'relu' }"
+      "layer { name: 'ip' blobs { shape { dim: 2 } data: [3, 4] } }",
+      &net));
+  Write(net);
+  const auto model = ReadCaffeModel(path_);
+  ASSERT_TRUE(model.ok()) << model.status();
+  ASSERT_EQ(model->blobs.size(), 2u);
+  EXPECT_THAT(model->blobs.at({"ip", 0}).data, ElementsAre(1, 2));
+  EXPECT_THAT(model->blobs.at({"ip#2", 0}).data, ElementsAre(3, 4));
+}
+
+// Caffe gives the slope of a PReLU with channel_shared no shape: it has no axes.
+TEST_F(WeightsTest, OneNumberMayHaveNoShape) {
+  caffe::NetParameter net;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString("layer { name: 'prelu' blobs { data: 0.25 } }", &net));
+  Write(net);
+  const auto model = ReadCaffeModel(path_);
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_TRUE(ShapeFits(model->blobs.at({"prelu", 0}), {1}));
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString("layer { name: 'prelu' blobs { data: [1, 2] } }", &net));
+  Write(net);
+  EXPECT_EQ(ReadCaffeModel(path_).status().code(), StatusCode::kDataLoss);
+}
+
 TEST_F(WeightsTest, ReadsDoubles) {
   caffe::NetParameter net;
   caffe::LayerParameter* layer = net.add_layer();

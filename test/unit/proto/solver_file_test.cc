@@ -170,6 +170,14 @@ TEST_F(SolverFileTest, StatesChooseLayers) {
             "a b/TRAIN c/TRAIN");
 }
 
+TEST_F(SolverFileTest, LayersOfOneNameThatAStateBringsTogetherGetNamesOfTheirOwn) {
+  Write("net.prototxt",
+        "layer { name: 'a' type: 'ReLU' include { stage: 'big' } } layer { name: 'a' type: 'ReLU' include { stage: "
+        "'big' } }");
+  EXPECT_EQ(Layers(ReadSolver(Write("s.prototxt", "net: 'net.prototxt' train_state { stage: 'big' }"))),
+            "a/TRAIN a#2/TRAIN");
+}
+
 TEST_F(SolverFileTest, NetsThatDoNotFitTogether) {
   Write("train.prototxt", kTrain);
   Write("test.prototxt", kTest);
