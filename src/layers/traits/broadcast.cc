@@ -45,6 +45,10 @@ Status CheckAxes(const caffe::LayerParameter& param, const AxesFields& fields) {
 StatusOr<BroadcastAxes> AxesOf(const caffe::LayerParameter& param, const AxesFields& fields,
                                const std::vector<Shape>& in) {
   const int rank = in[0].rank();
+  if (fields.axis > rank || (in.size() == 1 && fields.num_axes > rank)) {  // sums of them might overflow
+    return LayerError(param, "%s { axis: %d num_axes: %d } does not fit the bottom's shape [%s]", fields.message,
+                      fields.axis, fields.num_axes, in[0].ToString().c_str());
+  }
   BroadcastAxes axes;
   axes.begin = fields.axis < 0 ? fields.axis + rank : fields.axis;
   if (in.size() > 1) {
@@ -93,6 +97,10 @@ Status CheckScale(const caffe::LayerParameter& param) {
     return LayerError(param,
                       "scale_param { bias_term: true } with two bottoms is not supported; expected one bottom, or "
                       "a layer of type Bias behind it");
+  }
+  if (param.bottom_size() > 1 && scale.has_filler()) {
+    return LayerError(param,
+                      "scale_param: a filler with two bottoms; nothing is learned, the second bottom is the factor");
   }
   return CheckAxes(param, FieldsOfScale(param));
 }

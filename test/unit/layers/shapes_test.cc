@@ -79,9 +79,17 @@ TEST(Shapes, WhatIsBroadcastHasAxesOfTheBottom) {
     EXPECT_EQ(ShapeError(two, {{4, 3, 2}, {4, 2}}),
               "layer \"b\": bottom 1 has shape [4 2]; expected [4 3], the first axes of bottom 0");
   }
-  EXPECT_THAT(CreateError(R"(name: "b" type: "Bias" bottom: "a" bottom: "c" top: "t"
-                             bias_param { axis: 0 filler { type: "constant" } })"),
-              HasSubstr("a filler with two bottoms"));
+  for (const std::string type : {"Scale", "Bias"}) {
+    const std::string field = type == "Scale" ? "scale_param" : "bias_param";
+    EXPECT_THAT(CreateError("name: \"b\" type: \"" + type + "\" bottom: \"a\" bottom: \"c\" top: \"t\" " + field +
+                            " { axis: 0 filler { type: \"constant\" } }"),
+                HasSubstr("a filler with two bottoms"));
+    for (const char* axes : {"num_axes: 2147483647", "axis: 2147483647", "axis: 2 num_axes: 2147483646"}) {
+      const LayerUnderTest layer("name: \"b\" type: \"" + type + "\" bottom: \"a\" top: \"t\" " + field + " { " + axes +
+                                 " }");
+      EXPECT_THAT(ShapeError(layer, {{4, 3, 2, 5}}), HasSubstr("does not fit the bottom's shape [4 3 2 5]")) << axes;
+    }
+  }
 }
 
 TEST(Shapes, Prelu) {
