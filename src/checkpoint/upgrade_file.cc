@@ -67,7 +67,9 @@ StatusOr<std::string> UpgradeWeights(const std::string& from, const std::string&
   if (std::none_of(net.layer().begin(), net.layer().end(), has_blobs)) {
     return DataLoss("%s: not a .caffemodel: it contains no layer with parameters", from.c_str());
   }
-  net.SerializeToString(&bytes);
+  if (!net.SerializeToString(&bytes)) {
+    return ResourceExhausted("%s: too large for a .caffemodel of today, of which protobuf writes 2 GB", from.c_str());
+  }
   HP_RETURN_IF_ERROR(WriteWholeFile(to, bytes));
   return Done(to, "weights", upgrade->forms);
 }

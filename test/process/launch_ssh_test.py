@@ -328,7 +328,8 @@ class LaunchSshTest(cut_link_test.Hosts, launched.Launched):
         self.start_servers(["a"])
         self.make_table(conv=1, fc=1, hosts=[self.addresses_of["a"], "10.213.7.9"])
         job = self.launch_here()
-        self.expect_exit(job, 4, r"(?m)^hplaunch: host 10\.213\.7\.9: cannot be reached: ")
+        self.expect_exit(job, 4, r"(?m)^hplaunch: host 10\.213\.7\.9: cannot be reached: .*; "
+                                 r'try "ssh 10\.213\.7\.9 true", or leave it out \(--exclude=10\.213\.7\.9\)')
 
     def test_a_host_without_an_sshd(self):
         self.make_job()

@@ -177,7 +177,8 @@ Status HostLink::WhyEnded() const {
       return FailedPrecondition("host %s: %s; hplaunch needs a key that asks for no password: ssh-copy-id %s",
                                 host_.c_str(), said.c_str(), host_.c_str());
     }
-    return Unavailable("host %s: cannot be reached: %s", host_.c_str(), said.c_str());
+    return Unavailable("host %s: cannot be reached: %s; try \"ssh %s true\", or leave it out (--exclude=%s)",
+                       host_.c_str(), said.c_str(), host_.c_str(), host_.c_str());
   }
   if (by_ssh_ && exit_ == kBundleFailed) {
     return FailedPrecondition("host %s: the bundle was not unpacked: %s", host_.c_str(), said.c_str());
