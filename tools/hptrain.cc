@@ -53,7 +53,20 @@ StatusOr<std::vector<int>> Gpus() {
     }
     gpus.push_back(gpu);
   }
+  if (gpus.empty() && !FLAGS_gpu.empty()) {
+    return InvalidArgument("--gpu=%s names no GPU; expected numbers from 0 on, or all", FLAGS_gpu.c_str());
+  }
   return gpus;
+}
+
+/// The flags of glog that were given: hpnode logs on.
+void AddLogFlags(std::vector<std::string>* arguments) {
+  std::vector<gflags::CommandLineFlagInfo> flags;
+  gflags::GetAllFlags(&flags);
+  for (const gflags::CommandLineFlagInfo& flag : flags) {
+    const bool of_glog = flag.filename.ends_with("logging.cc") || flag.filename.ends_with("vlog_is_on.cc");
+    if (of_glog && !flag.is_default) arguments->push_back("--" + flag.name + "=" + flag.current_value);
+  }
 }
 
 /// Becomes hpnode, which lies beside this program.
@@ -85,6 +98,7 @@ Status Run() {
   HP_ASSIGN_OR_RETURN(const std::string table, WriteLocalJob(job));
   std::vector<std::string> arguments = {"--all", "--routing=" + table, "--sigint_effect=" + FLAGS_sigint_effect,
                                         "--sighup_effect=" + FLAGS_sighup_effect};
+  AddLogFlags(&arguments);
   if (!FLAGS_snapshot.empty()) arguments.push_back("--resume=" + FLAGS_snapshot);
   if (!FLAGS_weights.empty()) arguments.push_back("--weights=" + FLAGS_weights);
   return Become(arguments);

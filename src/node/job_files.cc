@@ -166,6 +166,13 @@ Status TakeRates(const SnapshotManifest& manifest, JobFiles* files) {
   return OkStatus();
 }
 
+// Nobody would ever end a job that begins behind its end.
+Status CheckStart(const JobFiles& files) {
+  if (files.start_clock <= files.solver.max_iter()) return OkStatus();
+  return InvalidArgument("%s is of iteration %lld, behind max_iter (%d): raise max_iter, or resume an earlier snapshot",
+                         files.resumed.c_str(), static_cast<long long>(files.start_clock), files.solver.max_iter());
+}
+
 // What the job takes over from a snapshot beside its parameters.
 Status TakeManifest(const RoutingTable& table, const SnapshotManifest& manifest, Rank rank, JobFiles* files) {
   if (manifest.net_hash() != NetHash(*files->net)) {
@@ -187,6 +194,7 @@ Status LoadSnapshot(const RoutingTable& table, const std::string& resume, const 
   files->resumed = resume;
   files->snapshot = std::make_unique<LoadedSnapshot>(std::move(snapshot));
   files->start_clock = files->snapshot->iteration;
+  HP_RETURN_IF_ERROR(CheckStart(*files));
   if (!files->snapshot->manifest) {
     HP_ASSIGN_OR_RETURN(const FileSum sum, SumFile(files->snapshot->state_path));
     files->snapshot_hash = sum.xxh64;
@@ -255,6 +263,7 @@ Status JobFiles::Adopt(const RoutingTable& table, const LatestSnapshot& latest, 
   } else {
     start_clock = latest.manifest.iteration();
     resumed = Format("the snapshot of node \"%s\"", table.node(latest.GiverOf(rank)).name.c_str());
+    HP_RETURN_IF_ERROR(CheckStart(*this));
     HP_RETURN_IF_ERROR(TakeManifest(table, latest.manifest, rank, this));
   }
   run = latest.manifest.run();

@@ -45,6 +45,17 @@ class TrainTest(cluster.JobTest):
         tuned = self.hptrain("--solver=solver.prototxt", "--weights=out_iter_12.caffemodel", "--iterations=3")
         self.expect_exit(tuned, 0, r"the solver as it is run: \S*/out_hptrain_solver.prototxt")
         self.assertNotEqual(self.read("out_iter_3.caffemodel"), whole)
+        for snapshot in ("out_iter_6.solverstate", "latest"):
+            late = self.hptrain("--solver=solver.prototxt", "--snapshot=" + snapshot, "--iterations=2")
+            self.expect_exit(late, 2, r"is of iteration \d+, behind max_iter \(2\): raise max_iter")
+
+    def test_flags_of_the_log_go_along(self):
+        self.make_job(iterations=2)
+        os.mkdir(self.path("logs"))
+        trained = self.hptrain("--solver=solver.prototxt", "--logtostderr=false", "--log_dir=" + self.path("logs"))
+        self.expect_exit(trained, 0)
+        with open(self.path("logs/hpnode.INFO"), encoding="utf-8") as file:
+            self.assertIn("Optimization Done", file.read())
 
     def test_the_state_chooses_layers(self):
         net = cluster.NET.replace('layer { name: "ip1"', 'layer { name: "ip1" exclude { stage: "second" }')
@@ -82,6 +93,7 @@ class TrainTest(cluster.JobTest):
                             (("--solver=solver.prototxt", "--snapshot=a", "--weights=b"), "expected one of them"),
                             (("--solver=solver.prototxt", "--phase=TEST"), "hptest tests"),
                             (("--solver=solver.prototxt", "--gpu=0,x"), r'"x" is no GPU'),
+                            (("--solver=solver.prototxt", "--gpu=,"), "--gpu=, names no GPU"),
                             (("--solver=solver.prototxt", "--gpu=0"), r"device cuda:0: |no driver|without CUDA"),
                             (("--solver=solver.prototxt", "--gpu=all"), r"no GPU|driver|nvidia-smi"),
                             (("--solver=solver.prototxt", "--iterations=-1"), "--iterations is -1; expected 0 to"),
