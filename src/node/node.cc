@@ -12,6 +12,7 @@
 #include "checkpoint/snapshot.h"
 #include "engine/compute_threads.h"
 #include "engine/initial_params.h"
+#include "input/dummy_dataset.h"
 #include "proto/place.h"
 #include "proto/text.h"
 #include "scheduler/control/messages.h"
@@ -213,9 +214,12 @@ Status Node::BuildModel() {
 
 Status Node::OpenCurves() {
   if (options_.csv.empty()) return OkStatus();
-  CurveFile::Options options{options_.csv, files_.start_clock > 0, model_->schedule().update_rows()};
+  if (files_.solver.display() == 0) {
+    return InvalidArgument("--csv=%s has a row for each display; the solver's display is 0", options_.csv.c_str());
+  }
+  CurveFile::Options options{options_.csv, files_.start_clock, model_->schedule().update_rows()};
   for (const DataShape& shape : bootstrap_->handshake()->data_shapes()) {
-    if (!shape.test()) options.records = std::max<int64_t>(1, shape.records());
+    if (!shape.test() && shape.records() < DummyDataset::kRecords) options.records = shape.records();
   }
   HP_ASSIGN_OR_RETURN(curves_, CurveFile::Create(options));
   return OkStatus();

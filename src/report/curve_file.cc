@@ -1,13 +1,17 @@
 #include "report/curve_file.h"
 
 #include "base/format.h"
+#include "base/input_file.h"
 
 #include "glog/logging.h"
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 namespace hp {
@@ -19,24 +23,44 @@ constexpr char kColumns[] =
 
 std::string FieldOf(const std::optional<double>& value) { return value ? Format("%g", *value) : std::string(); }
 
-/// Whether a run that was killed left half a row at the end.
-bool EndsWithinARow(int file) {
-  const off_t end = lseek(file, 0, SEEK_END);
-  char last = '\n';
-  return end > 0 && pread(file, &last, 1, end - 1) == 1 && last != '\n';
+/// Field `index` of a row.
+double FieldAt(std::string_view row, int index) {
+  for (int i = 0; i < index && !row.empty(); ++i) row.remove_prefix(std::min(row.size(), row.find(',') + 1));
+  return std::strtod(std::string(row.substr(0, row.find(','))).c_str(), nullptr);
 }
+
+constexpr int kSecondsField = 1, kIterationsField = 4;
 
 }  // namespace
 
 StatusOr<std::unique_ptr<CurveFile>> CurveFile::Create(const Options& options) {
-  const int flags = O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | (options.resumes ? 0 : O_TRUNC);
+  const int flags = O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | (options.start > 0 ? 0 : O_TRUNC);
   const int file = open(options.path.c_str(), flags, 0644);
   if (file < 0) return InvalidArgument("--csv=%s: %s", options.path.c_str(), std::strerror(errno));
-  return std::unique_ptr<CurveFile>(new CurveFile(options, file));
+  std::unique_ptr<CurveFile> curves(new CurveFile(options, file));
+  HP_RETURN_IF_ERROR(curves->KeepRows());
+  curves->thread_ = Thread("curve file", [self = curves.get()] { self->Run(); });
+  return curves;
 }
 
-CurveFile::CurveFile(Options options, int file) : options_(std::move(options)), file_(file) {
-  thread_ = Thread("curve file", [this] { Run(); });
+CurveFile::CurveFile(Options options, int file) : options_(std::move(options)), file_(file) {}
+
+// What a run wrote behind the snapshot that this one begins at is written again, and so is half a row.
+Status CurveFile::KeepRows() {
+  if (options_.start == 0) return OkStatus();
+  HP_ASSIGN_OR_RETURN(const std::string text, ReadInputFile(options_.path));
+  if (text.empty()) return OkStatus();
+  if (!text.starts_with(kColumns)) {
+    return InvalidArgument("--csv=%s: is another table than hpnode writes; name another file", options_.path.c_str());
+  }
+  size_t keep = sizeof(kColumns) - 1;
+  for (size_t end; (end = text.find('\n', keep)) != std::string::npos; keep = end + 1) {
+    const std::string_view row(text.data() + keep, end - keep);
+    if (FieldAt(row, kIterationsField) > static_cast<double>(options_.start)) break;
+    seconds_ = FieldAt(row, kSecondsField);
+  }
+  if (ftruncate(file_, static_cast<off_t>(keep)) == 0) return OkStatus();
+  return InvalidArgument("--csv=%s: %s", options_.path.c_str(), std::strerror(errno));
 }
 
 CurveFile::~CurveFile() {
@@ -45,7 +69,7 @@ CurveFile::~CurveFile() {
     stop_ = true;
     changed_.SignalAll();
   }
-  thread_.Join();
+  if (thread_.joinable()) thread_.Join();
   close(file_);
 }
 
@@ -56,7 +80,6 @@ void CurveFile::Add(const CurveRow& row) {
 }
 
 void CurveFile::Run() {
-  if (EndsWithinARow(file_)) Write("\n");
   if (lseek(file_, 0, SEEK_END) == 0) Write(kColumns);
   for (;;) {
     CurveRow row;
@@ -75,15 +98,20 @@ std::string CurveFile::TextOf(const CurveRow& row) {
   seconds_ += row.seconds;
   const int64_t iterations = row.iteration + 1, inputs = iterations * options_.batch;
   const double speed = row.seconds > 0 ? static_cast<double>(row.samples) / row.seconds : 0;
-  const double epoch = static_cast<double>(inputs) / static_cast<double>(options_.records);
+  std::optional<double> epoch;
+  if (options_.records > 0) epoch = static_cast<double>(inputs) / static_cast<double>(options_.records);
   return Format("%g,%g,%lld,%lld,%lld,%g,", row.seconds, seconds_, static_cast<long long>(row.samples),
                 static_cast<long long>(inputs), static_cast<long long>(iterations), speed) +
-         FieldOf(row.accuracy) + Format(",%g,%g,%g,", epoch, row.rate, row.loss) + FieldOf(row.test_accuracy) + "\n";
+         FieldOf(row.accuracy) + "," + FieldOf(epoch) + Format(",%g,%g,", row.rate, row.loss) +
+         FieldOf(row.test_accuracy) + "\n";
 }
 
 void CurveFile::Write(const std::string& text) {
+  errno = 0;
   if (write(file_, text.data(), text.size()) == static_cast<ssize_t>(text.size())) return;
-  if (!std::exchange(warned_, true)) LOG(WARNING) << options_.path << ": " << std::strerror(errno);
+  if (!std::exchange(warned_, true)) {
+    LOG(WARNING) << options_.path << ": " << (errno != 0 ? std::strerror(errno) : "a row was written in part");
+  }
 }
 
 }  // namespace hp

@@ -31,12 +31,12 @@ class CurveFile {
  public:
   struct Options {
     std::string path;
-    bool resumes = false;  ///< rows are added to what an earlier run wrote; else the file begins anew
-    int64_t batch = 1;     ///< samples of an iteration
-    int64_t records = 1;   ///< of the training data, at least 1: an epoch
+    int64_t start = 0;    ///< first iteration; above 0 rows of earlier ones stay, and times go on from the last of them
+    int64_t batch = 1;    ///< samples of an iteration
+    int64_t records = 0;  ///< of the training data: an epoch; 0: it has no end
   };
   /// Makes the file, and writes the names of the columns into an empty one.
-  /// @return kInvalidArgument: it can't be written.
+  /// @return kInvalidArgument: it can't be written, or is another table that would be gone on with.
   static StatusOr<std::unique_ptr<CurveFile>> Create(const Options& options);
   /// Writes what is left, and joins the thread.
   ~CurveFile();
@@ -46,6 +46,7 @@ class CurveFile {
 
  private:
   CurveFile(Options options, int file);
+  Status KeepRows();
   void Run();
   void Write(const std::string& text);
   std::string TextOf(const CurveRow& row);

@@ -103,15 +103,22 @@ class LogTest(cluster.JobTest):
             spent = float(row["cumulative_time_spent"]) - float(earlier["cumulative_time_spent"])
             self.assertAlmostEqual(spent, float(row["time_spent"]), delta=1e-4)
             self.assertAlmostEqual(float(row["inputs_per_sec"]) * float(row["time_spent"]), 60, delta=0.1)
-        # A run that resumes adds rows, also behind half a row of one that was killed; another one begins anew.
+        # A run that resumes goes on from its snapshot's row; what was written behind it, and half a row, goes.
         with open(self.path("curves.csv"), "a", encoding="ascii") as file:
             file.write("0.1,0.2")
         self.run_job(self.make_table(conv=1, fc=0), flag, "--resume=" + self.path("out_iter_10.solverstate"))
         self.assertEqual([row["cumulative_batch_count"] for row in self.rows_of_csv()],
-                         ["1", "6", "11", "16", None, "11", "16"])
+                         ["1", "6", "11", "16"])
+        rows = self.rows_of_csv()
+        self.assertGreaterEqual(float(rows[2]["cumulative_time_spent"]), float(rows[1]["cumulative_time_spent"]))
+        self.write("curves.csv", "a,b\n1,2\n")
+        self.expect_exit(self.start("--all", flag, "--resume=" + self.path("out_iter_10.solverstate")), 2,
+                         "curves.csv: is another table than hpnode writes")
         self.run_job(self.make_table(conv=1, fc=0), flag)
         self.assertEqual(len(self.rows_of_csv()), 4)
         self.expect_exit(self.start("--all", "--csv=/no_folder/x.csv"), 2, r"--csv=/no_folder/x.csv: No such file")
+        self.make_job(iterations=20, solver="display: 0\n")
+        self.expect_exit(self.start("--all", flag), 2, "has a row for each display; the solver's display is 0")
 
     def test_a_loss_without_a_top_is_part_of_the_loss_alone(self):
         named = cluster.NET
