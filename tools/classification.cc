@@ -9,6 +9,7 @@
 #include "devices/devices.h"
 #include <gflags/gflags.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <iostream>
 
@@ -42,7 +43,7 @@ StatusOr<std::vector<float>> MeanValues() {
   for (const std::string& item : SplitList(FLAGS_mean_value)) {
     char* end = nullptr;
     values.push_back(std::strtof(item.c_str(), &end));
-    if (*end != '\0') {
+    if (*end != '\0' || !std::isfinite(values.back())) {
       return InvalidArgument("--mean_value=%s: \"%s\" is not a number", FLAGS_mean_value.c_str(), item.c_str());
     }
   }
@@ -58,6 +59,7 @@ void Print(const std::string& image, const std::vector<float>& scores, const std
 }
 
 Status Run(const std::vector<std::string>& arguments) {
+  if (!std::isfinite(FLAGS_scale)) return InvalidArgument("--scale is %g; expected a number", FLAGS_scale);
   if (FLAGS_top < 1) return InvalidArgument("--top is %d; expected at least 1", FLAGS_top);
   HP_RETURN_IF_ERROR(CheckThreads("threads", FLAGS_threads, 0));
   ClassifierOptions options;

@@ -27,7 +27,7 @@ StatusOr<SweepParameters> SweepParameters::Create(const NodePlan& plan) {
   for (const ParamPlan& param : plan.params()) bytes += 2 * param.block.count() * sizeof(float);
   const MemoryRoom room = HostMemoryRoom();
   if (bytes > static_cast<size_t>(room.bytes)) {
-    return InvalidArgument("the net's parameters and their gradients need %s, %s %s; profile a smaller net",
+    return InvalidArgument("the net's parameters and their gradients need %s, %s %s; take a smaller net",
                            MegaBytes(bytes).c_str(), room.limit.c_str(),
                            MegaBytes(static_cast<size_t>(room.bytes)).c_str());
   }

@@ -38,6 +38,18 @@ StatusOr<Shape> ParseSampleShape(const std::string& text) {
   return InvalidArgument("--sample is \"%s\"; expected CHANNELS,HEIGHT,WIDTH, such as 3,227,227", text.c_str());
 }
 
+/// What an Input layer states: data, and perhaps one label for each row behind it.
+StatusOr<Shape> SampleOfInput(const caffe::LayerParameter& layer) {
+  HP_ASSIGN_OR_RETURN(const LayerTraits traits, LayerTraits::Create(layer, LayerTypes::BuiltIn()));
+  HP_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, traits.OutputShapes({}));
+  if (shapes.size() > 2 || (shapes.size() == 2 && shapes[1].rank() != 1)) {
+    return InvalidArgument("layer \"%s\" has %zu inputs; expected one of data, and at most a label for each row",
+                           layer.name().c_str(), shapes.size());
+  }
+  const std::vector<int64_t>& dims = shapes[0].dims();
+  return Shape(std::vector<int64_t>(dims.begin() + 1, dims.end()));
+}
+
 Status WithWayOut(const Status& status) {
   if (status.code() != StatusCode::kNotFound) return status;
   return NotFound("%s; without its data, say the shape of a sample: --sample=CHANNELS,HEIGHT,WIDTH",
@@ -71,14 +83,15 @@ StatusOr<SampleShapes> SampleShapesOf(const std::string& said, const caffe::Solv
 
 StatusOr<Shape> SampleShapeOfNet(const std::string& said, const caffe::NetParameter& net, caffe::Phase phase,
                                  const std::string& cache_dir) {
-  if (!said.empty()) return ParseSampleShape(said);
   for (int i : LayersOf(net, phase)) {
     if (net.layer(i).type() != "Input") continue;
-    HP_ASSIGN_OR_RETURN(const LayerTraits traits, LayerTraits::Create(net.layer(i), LayerTypes::BuiltIn()));
-    HP_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, traits.OutputShapes({}));
-    const std::vector<int64_t>& dims = shapes[0].dims();
-    return Shape(std::vector<int64_t>(dims.begin() + 1, dims.end()));
+    if (!said.empty()) {
+      return InvalidArgument("--sample=%s: layer \"%s\" of type Input says the shape of a sample", said.c_str(),
+                             net.layer(i).name().c_str());
+    }
+    return SampleOfInput(net.layer(i));
   }
+  if (!said.empty()) return ParseSampleShape(said);
   const StatusOr<std::optional<Shape>> sample = SampleShape(net, phase == caffe::TRAIN, cache_dir);
   if (!sample.ok()) return WithWayOut(sample.status());
   if (*sample) return **sample;

@@ -135,8 +135,10 @@ Status Hdf5Dataset::ReadShape(const OpenFile& open, const File& file, int64_t* r
                       return dim >= 1 && dim <= static_cast<hsize_t>(Shape::kMaxDim);
                     });
   if (!fits) {
-    return InvalidArgument("%s has the shape [%s]; expected [rows, channels, height, width] or [rows, channels]",
-                           set.c_str(), open.data.ShapeText().c_str());
+    return InvalidArgument(
+        "%s has the shape [%s]; expected [rows, channels, height, width], or fewer dims behind the "
+        "channels",
+        set.c_str(), open.data.ShapeText().c_str());
   }
   const Shape whole(std::vector<int64_t>(dims.begin(), dims.end()));
   const Shape row({whole.dim(1), whole.dim(2), whole.dim(3)});

@@ -19,10 +19,9 @@ struct Hdf5Names {
 };
 
 /// The rows of HDF5 files that a list names, one file in each line, as Caffe's HDF5Data has them: record r is row r of
-/// all files, one behind the other in the order of the list. A Datum of floats [C, H, W], dims that a dataset lacks
-/// being
-/// 1. Shapes and all labels are read at Open, values when their record is. Any thread; the library does one thing at a
-/// time.
+/// all files, one behind the other in the order of the list. A Datum of floats [C, H, W]; dims that a dataset lacks
+/// are 1. Shapes and all labels are read at Open, values when their record is. Any thread; the library does one thing
+/// at a time.
 class Hdf5Dataset : public DatumDataset {
  public:
   /// @return kFailedPrecondition: no HDF5 here (CheckHdf5); kNotFound, kInvalidArgument: list or file cannot be opened,

@@ -36,6 +36,7 @@ Input::~Input() { Stop(); }
 
 // The first record decides the shape; where it is bad and may be, the first good one.
 StatusOr<std::unique_ptr<Transformer>> Input::MakeTransformer(uint64_t seed) const {
+  HP_RETURN_IF_ERROR(TransformOptionsOf(layer_).status());  // a fault of theirs is none of a record
   StatusOr<std::unique_ptr<Transformer>> first = MakeTransformerFor(0, seed);
   if (first.ok() || !MayBeSkipped(first.status())) return first;
   for (int64_t record = 1; record < std::min(dataset_->size(), max_bad_records_ + 1); ++record) {

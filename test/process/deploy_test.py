@@ -35,6 +35,8 @@ layers { name: "pool1" type: POOLING bottom: "conv1" top: "pool1" pooling_param 
 layers { name: "ip1" type: INNER_PRODUCT bottom: "pool1" top: "ip1" inner_product_param { num_output: 6 } }
 layers { name: "prob" type: SOFTMAX bottom: "ip1" top: "prob" }
 """ % {"side": SIDE}
+TWO_INPUTS = DEPLOY.replace('input: "data"', 'input: "data" input: "more"').replace(
+    "input_dim: 10", "input_dim: 10 input_dim: 3 input_dim: 9 input_dim: 9 input_dim: 10")
 # Over the values of pool1 that hpextract wrote.
 HEAD = """name: "head"
 layer { name: "data" type: "Data" top: "data" top: "label" data_param { source: "%s" batch_size: 5 backend: LMDB } }
@@ -156,11 +158,14 @@ class DeployTest(cluster.JobTest):
             self.assertEqual(gradients.get("conv1", 0) > 0, backward, text)
 
     def test_faults_of_time(self):
+        self.write("two_inputs.prototxt", TWO_INPUTS)
         self.write("lost.prototxt", NET % {"source": self.path("no_db")})
         for net, flag, said in (("net.prototxt", "--iterations=0", "--iterations is 0; expected at least 1"),
                                 ("net.prototxt", "--phase=BOTH", '--phase is "BOTH"; expected TRAIN or TEST'),
                                 ("net.prototxt", "--sample=3,8", '--sample is "3,8"; expected CHANNELS,HEIGHT,WIDTH'),
                                 ("none.prototxt", "--phase=TEST", "none.prototxt: no such file"),
+                                ("deploy.prototxt", "--sample=3,9,9", "of type Input says the shape of a sample"),
+                                ("two_inputs.prototxt", "--phase=TEST", "has 2 inputs; expected one of data"),
                                 ("lost.prototxt", "--phase=TEST", "say the shape of a sample: --sample=")):
             status, text = self.time(net, flag)
             self.assertEqual(status, 2, text)
@@ -186,8 +191,7 @@ class DeployTest(cluster.JobTest):
         image = self.images[0]
         self.write("two.txt", "one\ntwo\n")
         self.write("text.png", "no image\n")
-        self.write("two_inputs.prototxt", DEPLOY.replace('input: "data"', 'input: "data" input: "more"').replace(
-            "input_dim: 10", "input_dim: 10 input_dim: 3 input_dim: 9 input_dim: 9 input_dim: 10"))
+        self.write("two_inputs.prototxt", TWO_INPUTS)
         self.write("vector.prototxt", DEPLOY.replace("input_dim: 3", "input_dim: 7"))
         two = DEPLOY + ('layers { name: "side" type: POOLING bottom: "conv1" top: "side" '
                         'pooling_param { kernel_size: 2 } }\n')
@@ -200,6 +204,8 @@ class DeployTest(cluster.JobTest):
                 ({"net": "two_outputs.prototxt"}, (image,), r"has 2 outputs \(prob, side\); say which"),
                 ({}, ("--mean_value=1,2", image), r"2 mean values; expected one, or one for each of 3 channels"),
                 ({}, ("--mean_value=1,x", image), r'"x" is not a number'),
+                ({}, ("--mean_value=nan", image), r'"nan" is not a number'),
+                ({}, ("--scale=inf", image), r"--scale is inf; expected a number"),
                 ({}, ("--top=0", image), r"--top is 0; expected at least 1"),
                 ({}, ("--blob=fc9", image), r'no blob "fc9"'),
                 ({"mean": self.path("none.binaryproto")}, (image,), r"none.binaryproto"),
