@@ -136,8 +136,7 @@ Status Hdf5Dataset::ReadShape(const OpenFile& open, const File& file, int64_t* r
                     });
   if (!fits) {
     return InvalidArgument(
-        "%s has the shape [%s]; expected [rows, channels, height, width], or fewer dims behind the "
-        "channels",
+        "%s has the shape [%s]; expected [rows, channels, height, width], or the first two or three of them",
         set.c_str(), open.data.ShapeText().c_str());
   }
   const Shape whole(std::vector<int64_t>(dims.begin(), dims.end()));

@@ -108,7 +108,7 @@ TEST_F(Hdf5DatasetTest, WhatDoesNotFitIsNamed) {
                            (folder_ / "a"));
   WriteRows("b", {4}, 0);
   EXPECT_THAT(with("b"),
-              HasSubstr("dataset \"data\" has the shape [4]; expected [rows, channels, height, width] or ["));
+              HasSubstr("dataset \"data\" has the shape [4]; expected [rows, channels, height, width], or the first"));
   WriteRows("b", {4, 5, 1, 1, 1}, 0);
   EXPECT_THAT(with("b"), HasSubstr("has the shape [4 5 1 1 1]"));
   WriteRows("b", {4, 5}, 0, "float", "int", {4, 2});
