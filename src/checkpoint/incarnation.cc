@@ -7,6 +7,8 @@
 #include "checkpoint/snapshot_folder.h"
 
 #include "glog/logging.h"
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,6 +23,8 @@
 #include <optional>
 #include <random>
 #include <sstream>
+#include <thread>
+#include <utility>
 #include <vector>
 
 namespace hp {
@@ -30,6 +34,7 @@ namespace fs = std::filesystem;
 
 constexpr char kStart[] = "_start_";
 constexpr int kAttempts = 1000;  // each lost to somebody who claimed the same number
+constexpr std::chrono::milliseconds kLookAgain{50};
 
 std::string StartPath(const std::string& prefix, int64_t number) { return prefix + kStart + std::to_string(number); }
 
@@ -102,7 +107,7 @@ Found LookAround(const std::string& prefix) {
   return found;
 }
 
-// The second line is for RunOfLatestStart.
+// The second line is for ParseRun.
 std::string DescribeStart(const RunMark& run) {
   std::random_device random;
   return Format("host %s, process %d, at %lld s, %08x%08x\nrun %016llx began %lld\n", HostName().c_str(),
@@ -117,20 +122,118 @@ std::string ContentsOf(const fs::path& path) {
   return text.str();
 }
 
+// "host n3, process 4711"
+std::string WhoOf(const std::string& content) { return content.substr(0, content.find(", at ")); }
+
+std::optional<RunMark> ParseRun(const std::string& content) {
+  unsigned long long id = 0;
+  long long began_us = 0;
+  const size_t line = content.find('\n');
+  if (line == std::string::npos) return std::nullopt;
+  if (std::sscanf(content.c_str() + line, "\nrun %16llx began %lld", &id, &began_us) != 2 || id == 0)
+    return std::nullopt;
+  RunMark run;
+  run.set_id(id);
+  run.set_began_us(began_us);
+  return run;
+}
+
+// A descriptor that holds the lock until it is closed; -1: the file system has no locks.
+int LockFile(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
+  PLOG(WARNING) << path << ": cannot be locked, so another run with this snapshot_prefix will not be refused";
+  if (fd >= 0) close(fd);
+  return -1;
+}
+
+bool IsLocked(const fs::path& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  const bool locked = flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  close(fd);
+  return locked;
+}
+
+// Its start, if another run than `run` lives and writes here.
+std::optional<std::pair<int64_t, std::string>> OtherLivingRun(const Found& found, const RunMark& run) {
+  if (found.starts.empty()) return std::nullopt;
+  const auto& [number, path] = *found.starts.rbegin();
+  const std::string content = ContentsOf(path);
+  const std::optional<RunMark> other = ParseRun(content);
+  if (!other || other->id() == run.id() || !IsLocked(path)) return std::nullopt;
+  return std::pair{number, WhoOf(content)};
+}
+
+// What is there when no other run lives. A number behind these goes to nobody who has not looked.
+StatusOr<Found> WaitForOtherRun(const std::string& prefix, const RunMark& run, std::chrono::milliseconds patience) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  for (bool said = false;; said = true) {
+    Found found = LookAround(prefix);
+    const auto other = OtherLivingRun(found, run);
+    if (!other) return found;
+    if (std::chrono::steady_clock::now() >= deadline) {
+      return FailedPrecondition(
+          "another run is alive and writes the snapshots %s (start %lld, %s): end it, give this run a snapshot_prefix "
+          "of its own, or go on with that run by --resume=latest",
+          prefix.c_str(), static_cast<long long>(other->first), other->second.c_str());
+    }
+    if (!said)
+      LOG(INFO) << "waiting for the end of another run that writes the snapshots " << prefix << " (" << other->second
+                << ")";
+    std::this_thread::sleep_for(kLookAgain);
+  }
+}
+
+// What starts before `number` have left.
+void RemoveLeftovers(const std::string& prefix, const Found& found, int64_t number) {
+  std::error_code ignored;
+  for (const auto& [start, path] : found.starts) fs::remove(path, ignored);
+  for (const auto& [start, path] : found.temporaries) {
+    if (start < number) fs::remove(path, ignored);
+  }
+  for (const PartFile& part : found.parts) {
+    if (part.start < number && IsLeftOver(prefix, part)) fs::remove(part.path, ignored);
+  }
+}
+
+/// A file that is locked before anybody sees it under its number: the two are one file.
+class ClaimFile {
+ public:
+  static StatusOr<std::unique_ptr<ClaimFile>> Make(const std::string& prefix, const std::string& content) {
+    std::string path = prefix + kStart + Format("claim_%d_%08x", static_cast<int>(getpid()), std::random_device()());
+    HP_RETURN_IF_ERROR(WriteWholeFile(path, content));
+    const int lock = LockFile(path);
+    return std::unique_ptr<ClaimFile>(new ClaimFile(std::move(path), lock));
+  }
+  ~ClaimFile() {
+    unlink(path_.c_str());
+    if (lock_ >= 0) close(lock_);
+  }
+  ClaimFile(const ClaimFile&) = delete;
+
+  const std::string& path() const { return path_; }
+  int TakeLock() { return std::exchange(lock_, -1); }
+
+ private:
+  ClaimFile(std::string path, int lock) : path_(std::move(path)), lock_(lock) {}
+
+  const std::string path_;
+  int lock_;
+};
+
 }  // namespace
 
-StatusOr<std::unique_ptr<Incarnation>> Incarnation::Claim(const std::string& prefix, const RunMark& run) {
+StatusOr<std::unique_ptr<Incarnation>> Incarnation::Claim(const std::string& prefix, const RunMark& run,
+                                                          std::chrono::milliseconds patience) {
   const std::string content = DescribeStart(run);
-  const std::string own = prefix + kStart + Format("claim_%d_%08x", static_cast<int>(getpid()), std::random_device()());
-  HP_RETURN_IF_ERROR(WriteWholeFile(own, content));
+  HP_ASSIGN_OR_RETURN(const std::unique_ptr<ClaimFile> own, ClaimFile::Make(prefix, content));
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    const Found found = LookAround(prefix);
+    HP_ASSIGN_OR_RETURN(const Found found, WaitForOtherRun(prefix, run, patience));
     const int64_t number = found.starts.empty() ? 1 : found.starts.rbegin()->first + 1;
-    if (link(own.c_str(), StartPath(prefix, number).c_str()) != 0) {
+    if (link(own->path().c_str(), StartPath(prefix, number).c_str()) != 0) {
       if (errno == EEXIST) continue;
-      const std::string reason = std::strerror(errno);
-      unlink(own.c_str());
-      return InvalidArgument("%s: cannot be made: %s", StartPath(prefix, number).c_str(), reason.c_str());
+      return InvalidArgument("%s: cannot be made: %s", StartPath(prefix, number).c_str(), std::strerror(errno));
     }
     // What we saw may be old: somebody has claimed more, and removed what was there.
     const Found now = LookAround(prefix);
@@ -138,26 +241,20 @@ StatusOr<std::unique_ptr<Incarnation>> Incarnation::Claim(const std::string& pre
       unlink(StartPath(prefix, number).c_str());
       continue;
     }
-    unlink(own.c_str());
-    std::error_code ignored;
-    for (const auto& [start, path] : found.starts) fs::remove(path, ignored);
-    for (const auto& [start, path] : found.temporaries) {
-      if (start < number) fs::remove(path, ignored);
-    }
-    for (const PartFile& part : found.parts) {
-      if (part.start < number && IsLeftOver(prefix, part)) fs::remove(part.path, ignored);
-    }
-    return std::unique_ptr<Incarnation>(new Incarnation(prefix, number, content));
+    RemoveLeftovers(prefix, found, number);
+    return std::unique_ptr<Incarnation>(new Incarnation(prefix, number, content, own->TakeLock()));
   }
-  unlink(own.c_str());
   return InvalidArgument("%s%s*: others claim every number", prefix.c_str(), kStart);
+}
+
+Incarnation::~Incarnation() {
+  if (lock_ >= 0) close(lock_);
 }
 
 Status Incarnation::Check() const {
   const Found found = LookAround(prefix_);
   if (!found.starts.empty() && found.starts.rbegin()->first > number_) {
-    std::string who = ContentsOf(found.starts.rbegin()->second);
-    who = who.substr(0, who.find(", at "));
+    const std::string who = WhoOf(ContentsOf(found.starts.rbegin()->second));
     return FailedPrecondition(
         "this is start %lld of the job; start %lld has begun since (%s) and writes the snapshots %s",
         static_cast<long long>(number_), static_cast<long long>(found.starts.rbegin()->first), who.c_str(),
@@ -175,17 +272,7 @@ Status Incarnation::Check() const {
 std::optional<RunMark> RunOfLatestStart(const std::string& prefix) {
   const Found found = LookAround(prefix);
   if (found.starts.empty()) return std::nullopt;
-  const std::string content = ContentsOf(found.starts.rbegin()->second);
-  unsigned long long id = 0;
-  long long began_us = 0;
-  const size_t line = content.find('\n');
-  if (line == std::string::npos) return std::nullopt;
-  if (std::sscanf(content.c_str() + line, "\nrun %16llx began %lld", &id, &began_us) != 2 || id == 0)
-    return std::nullopt;
-  RunMark run;
-  run.set_id(id);
-  run.set_began_us(began_us);
-  return run;
+  return ParseRun(ContentsOf(found.starts.rbegin()->second));
 }
 
 }  // namespace hp

@@ -163,8 +163,10 @@ class Node : private TransportHandler, private PipelineHost {
   Status PrepareInputs();
   Status MakeCompute();
   Status MakeSnapshotter();
-  /// Options of a node that writes snapshots. Claims the right to write them.
-  SnapshotWriter::Options SnapshotFiles();
+  /// Options of a node that writes snapshots, with the right to write them.
+  StatusOr<SnapshotWriter::Options> SnapshotFiles();
+  /// @return kFailedPrecondition: another run has them.
+  Status ClaimSnapshots(SnapshotWriter::Options* options);
   /// Whether this node has the first node's folder, so that it can write its part of snapshots there and need not copy
   /// them.
   bool SharesFolder() const;

@@ -56,13 +56,13 @@ Status Node::MakeSnapshotter() {
   options.send_part = [this](const SnapshotPartWritten& part) { Send(0, kSnapshotPartMessage, part); };
   shares_folder_ = SharesFolder();
   if (options_.rank == 0) {
-    options.files = SnapshotFiles();
+    HP_ASSIGN_OR_RETURN(options.files, SnapshotFiles());
     if (shares_folder_ && start_number_ > 0) requests_.SetOwnerFiles(start_number_);
     options.files.copied = table_.snapshot_copier() >= 0;
     options.on_written = [this](int64_t took_ns) { stop_budget_.OnSnapshot(took_ns); };
     options.on_pulled = [this](std::shared_ptr<const GatheredModel> model) { pulls_->OnGathered(std::move(model)); };
   } else if (options_.rank == table_.snapshot_copier()) {
-    options.files = SnapshotFiles();
+    HP_ASSIGN_OR_RETURN(options.files, SnapshotFiles());
     options.files.on_result = [this](int64_t iteration, const Status& status) {
       SnapshotCopied copied;
       copied.set_iteration(iteration);
@@ -74,7 +74,22 @@ Status Node::MakeSnapshotter() {
   return OkStatus();
 }
 
-SnapshotWriter::Options Node::SnapshotFiles() {
+// A folder that can't be written costs snapshots, not the job. Another run's costs the job, unless it writes none.
+Status Node::ClaimSnapshots(SnapshotWriter::Options* options) {
+  const bool writes = files_.solver.snapshot() > 0 || files_.solver.snapshot_after_train();
+  auto claimed =
+      Incarnation::Claim(options->prefix, files_.run, writes ? Incarnation::kPatience : std::chrono::milliseconds(0));
+  if (claimed.ok()) {
+    options->incarnation = *std::move(claimed);
+    start_number_ = options->incarnation->number();
+    return OkStatus();
+  }
+  if (writes && claimed.status().code() == StatusCode::kFailedPrecondition) return claimed.status();
+  LOG(WARNING) << "snapshots cannot be written: " << claimed.status().message();
+  return OkStatus();
+}
+
+StatusOr<SnapshotWriter::Options> Node::SnapshotFiles() {
   SnapshotWriter::Options options;
   options.prefix = files_.solver.snapshot_prefix();
   options.in_first_folder = options_.rank != 0 && shares_folder_;
@@ -82,11 +97,8 @@ SnapshotWriter::Options Node::SnapshotFiles() {
   if (options.in_first_folder) {
     LOG(WARNING) << "snapshot_copies: node " << info_.name << " has the folder of node " << table_.node(0).name
                  << ": snapshots are written once";
-  } else if (auto claimed = Incarnation::Claim(options.prefix, files_.run); claimed.ok()) {
-    options.incarnation = *std::move(claimed);
-    start_number_ = options.incarnation->number();
   } else {
-    LOG(WARNING) << "snapshots cannot be written: " << claimed.status().message();
+    HP_RETURN_IF_ERROR(ClaimSnapshots(&options));
   }
   options.add_orders = [this](int64_t iteration, SnapshotManifest* manifest) {
     for (const auto& [from, base_lr] : files_.rates->ChangesUntil(iteration)) {

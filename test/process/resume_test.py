@@ -64,6 +64,24 @@ class ResumeTest(cluster.JobTest):
         resumed = [self.start("--resume=" + states[0], name=name) for name in names]
         self.expect_all(resumed, 0, "Optimization Done", "resuming at iteration")
 
+    def test_another_run_with_the_same_prefix_is_refused(self):
+        self.make_job(snapshot=10)
+        self.make_table(conv=1, fc=1)
+        first = self.start("--all")
+        self.await_text(first, "Snapshotting solver state")
+        names = self.make_table(conv=1, fc=1, name="second.prototxt")
+        who = r"host .*, process %d\)" % first.popen.pid
+        self.expect_all([self.start(name=name, table="second.prototxt") for name in names], 2,
+                        r"another run is alive and writes the snapshots %s \(start 1, %s: end it, give this run a "
+                        r"snapshot_prefix of its own, or go on with that run by --resume=latest" % (self.path("out"), who))
+        self.make_job(iterations=20)  # writes no snapshot
+        third = self.start("--all", table="second.prototxt")
+        self.expect_exit(third, 0, "snapshots cannot be written: another run is alive")
+        first.send(signal.SIGTERM)
+        self.expect_exit(first, 5, "Optimization stopped early")
+        self.make_job(snapshot=10, iterations=20)
+        self.expect_exit(self.start("--all", table="second.prototxt"), 0, "Optimization Done")
+
     def test_a_second_start_ends_the_first(self):
         self.make_job(snapshot=10)
         names = self.make_table(conv=1, fc=0)
@@ -71,7 +89,7 @@ class ResumeTest(cluster.JobTest):
         self.await_text(first, "Snapshotting solver state")
         first.send(signal.SIGSTOP)
         self.make_table(conv=1, fc=0, name="second.prototxt")
-        second = self.start(name=names[0], table="second.prototxt")
+        second = self.start("--resume=latest", name=names[0], table="second.prototxt")
         self.await_text(second, "Snapshotting solver state")
         first.send(signal.SIGCONT)
         self.expect_exit(first, 2, r"this is start 1 of the job; start 2 has begun since \(host .*, process \d+\)")

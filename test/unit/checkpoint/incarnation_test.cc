@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -14,6 +16,7 @@
 namespace hp {
 namespace {
 
+using namespace std::chrono_literals;
 using testing::HasSubstr;
 using testing::MatchesRegex;
 using testing::UnorderedElementsAre;
@@ -55,6 +58,50 @@ TEST_F(IncarnationTest, ALaterStartEndsTheEarlierOne) {
       status.message(),
       MatchesRegex("this is start 1 of the job; start 2 has begun since .host .*, process [0-9]+. and writes.*"));
   EXPECT_THAT(Names(), UnorderedElementsAre("out_start_2"));
+}
+
+RunMark MarkOf(uint64_t id) {
+  RunMark run;
+  run.set_id(id);
+  return run;
+}
+
+TEST_F(IncarnationTest, AnotherRunWaitsForTheEndOfTheFirst) {
+  auto first = Incarnation::Claim(prefix_, MarkOf(1), 0ms);
+  ASSERT_TRUE(first.ok()) << first.status();
+  const Status refused = Incarnation::Claim(prefix_, MarkOf(2), 0ms).status();
+  EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(refused.message(), MatchesRegex("another run is alive and writes the snapshots .*/out .start 1, "
+                                              "host .*, process [0-9]+.: end it, give this run .* by --resume=latest"));
+  EXPECT_THAT(Names(), UnorderedElementsAre("out_start_1")) << "nothing is left, and nothing was removed";
+  EXPECT_TRUE((*first)->Check().ok());
+  std::jthread later([&first] { first->reset(); });
+  const auto second = Incarnation::Claim(prefix_, MarkOf(2), 1h);
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_EQ((*second)->number(), 2);
+  EXPECT_THAT(Names(), UnorderedElementsAre("out_start_2"));
+}
+
+TEST_F(IncarnationTest, AStartOfTheSameRunDoesNotWait) {
+  const auto first = Incarnation::Claim(prefix_, MarkOf(1), 0ms);
+  const auto second = Incarnation::Claim(prefix_, MarkOf(1), 0ms);
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_EQ((*first)->Check().code(), StatusCode::kFailedPrecondition);
+}
+
+TEST_F(IncarnationTest, OfManyRunsAtOnceOneHasThePrefix) {
+  std::vector<std::unique_ptr<Incarnation>> claims(8);
+  {
+    std::vector<std::jthread> threads;
+    for (size_t i = 0; i < claims.size(); ++i) {
+      threads.emplace_back([this, i, &claim = claims[i]] {
+        if (auto claimed = Incarnation::Claim(prefix_, MarkOf(i + 1), 0ms); claimed.ok()) claim = *std::move(claimed);
+      });
+    }
+  }
+  const auto has_it = [](const auto& claim) { return claim != nullptr && claim->Check().ok(); };
+  EXPECT_EQ(std::count_if(claims.begin(), claims.end(), has_it), 1);
+  EXPECT_EQ(std::count(claims.begin(), claims.end(), nullptr), 7);
 }
 
 TEST_F(IncarnationTest, WhatAnotherProcessMadeOfTheSameNumberIsNotOurs) {
