@@ -82,7 +82,6 @@ void CheckNets(const caffe::SolverParameter& solver, Faults* faults) {
 }
 
 void CheckTests(const caffe::SolverParameter& solver, Faults* faults) {
-  faults->Unsupported(solver.test_iter_size() > 1, "test_iter, several of them");
   faults->AddIf(solver.test_interval() < 0, Format("test_interval: %d; expected at least 0", solver.test_interval()));
   faults->AddIf(solver.test_interval() == 0 && solver.test_iter_size() > 0,
                 "test_interval: missing; test_iter needs it");

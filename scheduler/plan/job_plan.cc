@@ -116,7 +116,8 @@ Status JobPlan::MakeSchedule() {
   shape.max_iter = solver.max_iter();
   if (tests()) {
     shape.test_batch = table().GlobalBatch(test_.graph->batch_size());
-    shape.test_iter = solver.test_iter(0);
+    shape.tests.assign(solver.test_iter().begin(), solver.test_iter().end());
+    shape.test_iter = std::accumulate(shape.tests.begin(), shape.tests.end(), int64_t{0});
     shape.test_interval = solver.test_interval();
     // A job without updates ends where it begins, and Caffe's test at the end always comes.
     shape.test_initialization = solver.test_initialization() || solver.max_iter() == 0;

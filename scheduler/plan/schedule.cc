@@ -4,6 +4,7 @@
 // Ids go by micro-batch first and replica second: nodes of other stages serve all replicas in turn.
 #include "scheduler/plan/schedule.h"
 
+#include <algorithm>
 #include <numeric>
 #include <set>
 
@@ -17,6 +18,9 @@ Schedule::Schedule(const JobShape& shape) : shape_(shape), shares_before_(shape.
   for (int replica = 0; replica < shape.replicas; ++replica) {
     shares_before_[replica + 1] = shares_before_[replica] + (shape.shares.empty() ? 1 : shape.shares[replica]);
   }
+  if (shape.test_iter == 0) return;
+  test_ends_ = shape.tests.empty() ? std::vector<int64_t>{shape.test_iter} : shape.tests;
+  std::partial_sum(test_ends_.begin(), test_ends_.end(), test_ends_.begin());
 }
 
 Range Schedule::SamplesOf(int64_t batch, int replica, int micro) const {
@@ -62,6 +66,11 @@ std::vector<MsgId> Schedule::TrainIds(int64_t clock, const IdShare& share) const
   return Ids(clock, true, shape_.iter_size, shape_.train_batch, share);
 }
 
+int Schedule::TestOf(MsgId id) const {
+  const int64_t batch = id.micro() / shape_.micro_batches;
+  return static_cast<int>(std::upper_bound(test_ends_.begin(), test_ends_.end(), batch) - test_ends_.begin());
+}
+
 IdSamples Schedule::SamplesOfId(MsgId id) const {
   const int64_t batch = id.train() ? shape_.train_batch : shape_.test_batch;
   const int within = static_cast<int>(id.micro() % shape_.micro_batches);
@@ -70,9 +79,14 @@ IdSamples Schedule::SamplesOfId(MsgId id) const {
   samples.batch = id.micro() / shape_.micro_batches;
   samples.first_row = range.begin;
   samples.rows = range.size();
-  const int64_t tests_before = shape_.restart_tests ? 0 : TestsBefore(id.clock());
-  const int64_t before = id.train() ? id.clock() * shape_.iter_size : tests_before * shape_.test_iter;
-  samples.first_sample = (before + samples.batch) * batch + range.begin;
+  if (id.train()) {
+    samples.first_sample = (id.clock() * shape_.iter_size + samples.batch) * batch + range.begin;
+    return samples;
+  }
+  const int test = TestOf(id);
+  const int64_t first = test == 0 ? 0 : test_ends_[test - 1];
+  const int64_t before = (shape_.restart_tests ? 0 : TestsBefore(id.clock())) * (test_ends_[test] - first);
+  samples.first_sample = (before + samples.batch - first) * batch + range.begin;
   return samples;
 }
 

@@ -15,10 +15,11 @@ struct JobShape {
   int replicas = 1;         ///< of the first stage, whose nodes read the samples
   int micro_batches = 1;    ///< of one replica's share of one batch
   int64_t train_batch = 0;  ///< samples of a global batch; an update has iter_size of them
-  int64_t test_batch = 0;   ///< samples of a global test batch; a test has test_iter of them
+  int64_t test_batch = 0;   ///< samples of a global test batch; the tests of a clock have test_iter of them
   int64_t iter_size = 1;
-  int64_t test_iter = 0;      ///< 0: no tests
-  int64_t test_interval = 0;  ///< 0: no tests
+  int64_t test_iter = 0;            ///< of all tests of a clock together; 0: no tests
+  std::vector<int64_t> tests = {};  ///< test_iter of each, where a clock has several one behind the other; empty: one
+  int64_t test_interval = 0;        ///< 0: no tests
   bool test_initialization = true;
   bool restart_tests = false;  ///< each test reads from sample 0 on, not from behind the samples of the last one
   int64_t max_iter = 0;        ///< clocks with training ids: 0 to max_iter - 1
@@ -51,10 +52,11 @@ class IdShare {
 
 /// Which samples the micro-batch of an id holds.
 struct IdSamples {
-  int64_t batch = 0;         ///< index of its batch within the update (iter_size) or the test (test_iter)
-  int64_t first_row = 0;     ///< within that global batch
-  int64_t rows = 0;          ///< at least 1 for ids that a Schedule lists
-  int64_t first_sample = 0;  ///< index of the first row's sample since the start of training, or of all its tests
+  int64_t batch = 0;      ///< index of its batch within the update (iter_size) or the tests (test_iter)
+  int64_t first_row = 0;  ///< within that global batch
+  int64_t rows = 0;       ///< at least 1 for ids that a Schedule lists
+  int64_t first_sample =
+      0;  ///< index of the first row's sample since the start of training, or in all runs of its test
 };
 
 /// Which ids each clock has and which samples belong to an id: a function of table and solver alone, so all nodes agree
@@ -77,6 +79,10 @@ class Schedule {
   std::vector<MsgId> TrainIds(int64_t clock, const IdShare& share = {}) const;
   /// The ids whose samples a replica reads.
   IdShare ReadBy(int replica) const { return {shape_.replicas, replica}; }
+  /// How many tests a clock with tests has; their order is that of their ids.
+  int tests() const { return static_cast<int>(test_ends_.size()); }
+  /// Which of the tests an id belongs to: an index below tests(). @param id of a test.
+  int TestOf(MsgId id) const;
   /// @param id of this job; need not be listed by the functions above.
   IdSamples SamplesOfId(MsgId id) const;
   /// The samples of one micro-batch within a global batch of `batch` samples. Replicas have contiguous parts by their
@@ -96,6 +102,7 @@ class Schedule {
   std::vector<MsgId> Ids(int64_t clock, bool train, int64_t batches, int64_t batch, const IdShare& share) const;
 
   const JobShape shape_;
+  std::vector<int64_t> test_ends_;      // by test: the batch behind its last one
   std::vector<int64_t> shares_before_;  // by replica, and all of them: sums of the shares of those before it
 };
 

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 namespace hp {
 namespace {
@@ -196,7 +197,7 @@ std::vector<std::string> CheckSolverFit(const RoutingTableConfig& config, const 
                static_cast<long long>(MsgId::kMaxMicroBatches)));
   };
   check("iter_size", solver.iter_size(), "an update");
-  if (solver.test_iter_size() > 0) check("test_iter", solver.test_iter(0), "a test");
+  check("test_iter", std::accumulate(solver.test_iter().begin(), solver.test_iter().end(), int64_t{0}), "a test");
   return faults;
 }
 

@@ -81,8 +81,8 @@ StatusOr<std::vector<Evaluated>> Evaluate(const caffe::NetParameter& net_param, 
   const ForwardNetOptions net_options{input->sample_shape(), graph->batch_size(), options.blobs, kRing};
   HP_ASSIGN_OR_RETURN(const std::unique_ptr<ForwardNet> net,
                       ForwardNet::Create(*graph, net_options, device, backend, model));
-  HP_RETURN_IF_ERROR(
-      input->Prepare(schedule, 0, 0, {.ring = kRing, .threads = options.reader_threads}, device, std::move(callbacks)));
+  HP_RETURN_IF_ERROR(input->Prepare(schedule, 0, 0, 0, {.ring = kRing, .threads = options.reader_threads}, device,
+                                    std::move(callbacks)));
   input->Start(0);
 
   std::vector<Evaluated> results;

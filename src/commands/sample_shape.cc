@@ -1,6 +1,6 @@
 #include "commands/sample_shape.h"
 
-#include "input/input.h"
+#include "input/inputs.h"
 #include "net/plan/graph.h"
 #include "proto/net_filter.h"
 
@@ -61,13 +61,11 @@ Status WithWayOut(const Status& status) {
 StatusOr<SampleShapes> ReadSampleShapes(const caffe::SolverParameter& solver, const caffe::NetParameter& net,
                                         const std::string& cache_dir) {
   SampleShapes shapes;
-  HP_ASSIGN_OR_RETURN(const std::optional<Shape> train, SampleShape(net, true, cache_dir));
-  if (!train) return InvalidArgument("net \"%s\" has no Data layer to train from", net.name().c_str());
-  shapes.train = *train;
-  if (solver.test_iter_size() == 0) return shapes;
-  HP_ASSIGN_OR_RETURN(const std::optional<Shape> test, SampleShape(net, false, cache_dir));
-  if (!test) return InvalidArgument("net \"%s\" has no Data layer to test with", net.name().c_str());
-  shapes.test = *test;
+  const LayerTypes& types = LayerTypes::BuiltIn();
+  HP_ASSIGN_OR_RETURN(const std::unique_ptr<Input> train, OpenTraining(net, types, {cache_dir}));
+  shapes.train = train->sample_shape();
+  HP_ASSIGN_OR_RETURN(const auto tests, OpenTests(net, solver.test_iter_size(), types, {cache_dir}));
+  if (!tests.empty()) shapes.test = tests[0]->sample_shape();
   return shapes;
 }
 

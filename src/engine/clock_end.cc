@@ -98,8 +98,7 @@ Status ClockEnd::Boundary(const Task& task) {
   const int64_t clock = task.clock;
   const Verdict request = options_.requests->Take(clock);
   options_.labels->Forget(clock - options_.model->plan().staleness);
-  if (options_.test_input && !request.stop() && options_.model->schedule().TestsAt(clock))
-    options_.test_input->Start(clock);
+  if (!request.stop() && options_.model->schedule().TestsAt(clock)) options_.inputs->StartTests(clock);
   if (request.has_trace()) options_.on_trace(request.trace());
   const CopyRequest copy = CopyAt(clock, request);
   if (!copy.files && !copy.pull) return OkStatus();

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "engine/compute.h"
-#include "input/input.h"
+#include "input/inputs.h"
 #include "input/label_store.h"
 #include "model/node_model.h"
 #include "scheduler/control/boundary_requests.h"
@@ -29,7 +29,7 @@ class ClockEnd {
   struct Options {
     const NodeModel* model = nullptr;
     const caffe::SolverParameter* solver = nullptr;  ///< of the job; its snapshot fields are read
-    Input* test_input = nullptr;                     ///< null: this node reads no records of tests
+    Inputs* inputs = nullptr;                        ///< prepared
     int64_t start_clock = 0;                         ///< first iteration of this run: > 0 if it resumes
     BoundaryRequests* requests = nullptr;            ///< of this node; on the first one it merges the reports
     Compute* compute = nullptr;

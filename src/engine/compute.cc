@@ -84,9 +84,8 @@ Compute::Work Compute::WorkOf(const Task& task) const {
 
 Compute::HostInputs Compute::InputsOf(const Work& work) const {
   const Task& task = work.task;
-  Input* const input = task.id.train() ? options_.train_input : options_.test_input;
   HostInputs inputs;
-  if (work.net.plan().reads_images()) inputs.images = input->images(task.id);
+  if (work.net.plan().reads_images()) inputs.images = options_.inputs->Of(task.id).images(task.id);
   if (work.net.plan().reads_labels(task.segment)) inputs.batch_labels = options_.labels->BatchOf(task.id);
   inputs.first_row = model_.schedule().SamplesOfId(task.id).first_row;
   return inputs;

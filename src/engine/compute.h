@@ -5,7 +5,7 @@
 #include "engine/stage_server.h"
 #include "engine/updater.h"
 #include "engine/workspace.h"
-#include "input/input.h"
+#include "input/inputs.h"
 #include "input/label_store.h"
 #include "model/node_model.h"
 #include "proto/wire.pb.h"
@@ -49,8 +49,8 @@ class Compute {
     std::map<int, StageExchange*> exchanges;
     StageServer* server = nullptr;  ///< of a parameter server; else null
     const LabelStore* labels = nullptr;
-    Input *train_input = nullptr, *test_input = nullptr;  ///< null: the node reads no images of that phase
-    StatisticsSink on_statistics;                         ///< called by Collect, on its thread; not null
+    const Inputs* inputs = nullptr;  ///< prepared
+    StatisticsSink on_statistics;    ///< called by Collect, on its thread; not null
     /// Whether the transport reaches the device's memory for tensors from and to a peer; tensors of other peers pass
     /// through the host's memory. Called by Create alone, for every rank. Not read on the host's device.
     std::function<bool(Rank peer)> reaches = [](Rank) { return false; };

@@ -29,7 +29,7 @@ Status DeviceCompute::AllocateBridges() {
   Device* const device = options_.device;
   HP_ASSIGN_OR_RETURN(bridge_, HostBridge::Create(BridgeNeedsOf(model_, options_.pool_size), device));
   HP_ASSIGN_OR_RETURN(staging_, PortStaging::Create(model_, options_.pool_size, device, options_.reaches));
-  HP_ASSIGN_OR_RETURN(prefetcher_, InputPrefetcher::Create(model_, device, options_.train_input));
+  HP_ASSIGN_OR_RETURN(prefetcher_, InputPrefetcher::Create(model_, device, options_.inputs->train.get()));
   return device->Synchronize();
 }
 

@@ -66,8 +66,8 @@ StatusOr<Buffer> AllocateImages(Device* device, size_t bytes) {
 
 }  // namespace
 
-Status Input::Prepare(const Schedule& schedule, int replica, uint64_t seed, const ReadAhead& ahead, Device* device,
-                      Callbacks callbacks) {
+Status Input::Prepare(const Schedule& schedule, int replica, int test, uint64_t seed, const ReadAhead& ahead,
+                      Device* device, Callbacks callbacks) {
   schedule_ = &schedule;
   replica_ = replica;
   callbacks_ = std::move(callbacks);
@@ -75,8 +75,9 @@ Status Input::Prepare(const Schedule& schedule, int replica, uint64_t seed, cons
     ids_ = schedule.TrainIds(0, schedule.ReadBy(replica));
   } else {
     const int64_t first = schedule.shape().test_initialization ? 0 : schedule.shape().test_interval;
-    ids_ = schedule.TestIds(first, schedule.ReadBy(replica));
-    for (MsgId& id : ids_) id = MsgId::Make(0, false, id.micro(), id.replica());
+    for (const MsgId id : schedule.TestIds(first, schedule.ReadBy(replica))) {
+      if (schedule.TestOf(id) == test) ids_.push_back(MsgId::Make(0, false, id.micro(), id.replica()));
+    }
   }
   HP_ASSIGN_OR_RETURN(transformer_, MakeTransformer(seed));
   BatchReaderOptions options;

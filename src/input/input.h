@@ -34,7 +34,7 @@ class Input {
   struct Callbacks {
     /// The labels of this node's part of a batch: rows [first_row, first_row + size) of the global batch, valid during
     /// the call. In the order of batches, before any image of the part is ready.
-    /// @param batch of the update (0 .. iter_size - 1) or of the test (0 .. test_iter - 1) at `clock`.
+    /// @param batch of the update (0 .. iter_size - 1) or of the tests (0 .. test_iter - 1) at `clock`.
     std::function<void(int64_t clock, bool train, int64_t batch, int64_t first_row, std::span<const float>)> on_labels;
     /// Ready has turned true for one more micro-batch.
     std::function<void()> on_ready;
@@ -71,10 +71,11 @@ class Input {
   /// Makes the reader and its image buffers. Once, after Open and before Start; main thread.
   /// @param schedule must outlive the input.
   /// @param replica whose part of each batch is read.
+  /// @param test whose records these are, of the tests of a clock (Schedule::TestOf); 0 for training.
   /// @param seed of the job: decides shuffling, crops and mirroring, the same on all nodes.
   /// @param device allocates the buffers, in pinned host memory where it has any; must outlive the input.
   /// @return kDataLoss, kFailedPrecondition: the database or the mean file has changed since Open.
-  Status Prepare(const Schedule& schedule, int replica, uint64_t seed, const ReadAhead& ahead, Device* device,
+  Status Prepare(const Schedule& schedule, int replica, int test, uint64_t seed, const ReadAhead& ahead, Device* device,
                  Callbacks callbacks);
   /// Begins to read with the first micro-batch of `clock`. Of training: once, and it reads on to the last iteration. Of
   /// tests: at each clock with a test, which starts again with the phase's first sample; ends the one before.

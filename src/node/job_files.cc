@@ -27,13 +27,6 @@
 namespace hp {
 namespace {
 
-const caffe::LayerParameter* DataLayerOf(const caffe::NetParameter& net, caffe::Phase phase, const LayerTypes& types) {
-  for (int i : LayersOf(net, phase)) {
-    if (types.IsDataset(net.layer(i))) return &net.layer(i);
-  }
-  return nullptr;
-}
-
 DataShape ShapeMessage(const Input& input, bool test) {
   DataShape shape;
   shape.set_test(test);
@@ -64,14 +57,8 @@ Status LoadFiles(const RoutingTable& table, const LayerTypes& types, JobFiles* f
 Status OpenInputs(const NodeInfo& node, const InputOptions& options, const LayerTypes& types, JobFiles* files) {
   const auto reads = [](const StagePart& part) { return part.stage == 0; };
   if (std::none_of(node.parts.begin(), node.parts.end(), reads)) return OkStatus();
-  const caffe::LayerParameter* train = DataLayerOf(*files->net, caffe::TRAIN, types);
-  if (train == nullptr)
-    return InvalidArgument("net \"%s\" has no Data layer to train from", files->net->name().c_str());
-  HP_ASSIGN_OR_RETURN(files->train_input, Input::Open(*train, true, options));
-  if (files->solver.test_iter_size() == 0) return OkStatus();
-  const caffe::LayerParameter* test = DataLayerOf(*files->net, caffe::TEST, types);
-  if (test == nullptr) return InvalidArgument("net \"%s\" has no Data layer to test with", files->net->name().c_str());
-  HP_ASSIGN_OR_RETURN(files->test_input, Input::Open(*test, false, options));
+  HP_ASSIGN_OR_RETURN(files->inputs.train, OpenTraining(*files->net, types, options));
+  HP_ASSIGN_OR_RETURN(files->inputs.tests, OpenTests(*files->net, files->solver.test_iter_size(), types, options));
   return OkStatus();
 }
 
@@ -279,13 +266,15 @@ JobFacts JobFiles::Facts(Rank rank) const {
   facts.snapshot_hash = snapshot_hash;
   facts.random_seed = resumed_seed.value_or(solver.random_seed());
   facts.resume_latest = resume_latest;
-  if (train_input) {
-    facts.dataset_hash = train_input->fingerprint();
-    facts.data_shapes.push_back(ShapeMessage(*train_input, false));
+  if (inputs.train) {
+    facts.dataset_hash = inputs.train->fingerprint();
+    facts.data_shapes.push_back(ShapeMessage(*inputs.train, false));
   }
-  if (test_input) {
-    facts.dataset_hash ^= test_input->fingerprint() * 31;
-    facts.data_shapes.push_back(ShapeMessage(*test_input, true));
+  uint64_t factor = 31;
+  for (const auto& test : inputs.tests) {
+    facts.dataset_hash ^= test->fingerprint() * factor;
+    factor *= 31;
+    facts.data_shapes.push_back(ShapeMessage(*test, true));
   }
   facts.core_pools = CorePools();
   facts.host_id = HostId();

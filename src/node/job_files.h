@@ -3,7 +3,7 @@
 #include "checkpoint/folder_nonce.h"
 #include "checkpoint/snapshot.h"
 #include "checkpoint/snapshot_folder.h"
-#include "input/input.h"
+#include "input/inputs.h"
 #include "layers/traits/layer_types.h"
 #include "proto/caffe.pb.h"
 #include "scheduler/control/handshake.h"
@@ -49,7 +49,7 @@ struct JobFiles {
 
   caffe::SolverParameter solver;                   ///< CheckSolver has passed
   std::shared_ptr<const caffe::NetParameter> net;  ///< of both phases, unfiltered
-  std::unique_ptr<Input> train_input, test_input;  ///< opened, not prepared; null: this node reads none
+  Inputs inputs;                                   ///< opened, not prepared
   /// Of the newest complete snapshot with the solver's prefix, for Adopt; nothing: none, or another way to start.
   std::optional<FoundSnapshot> found;
   /// What this node says of it. Nothing: the job does not start from the latest.

@@ -49,8 +49,7 @@ void Node::Stop() {
   Abort(Cancelled("the node is shutting down"));
   executor_.reset();
   if (failure_detector_) failure_detector_->Stop();  // the transport still reports to it
-  if (files_.train_input) files_.train_input->Stop();
-  if (files_.test_input) files_.test_input->Stop();
+  files_.inputs.Stop();
   transport_->Stop();
   snapshotter_.reset();  // until then the transport tells it of others' grants, and others write into its memory
 }
@@ -260,13 +259,7 @@ Status Node::PrepareInputs() {
   // Losses that wait for the labels of a whole batch need those of every batch that may be under way.
   Input::ReadAhead ahead{.ring = memory_.ring(), .threads = options_.reader_threads};
   ahead.batches = table_.staleness() * files_.solver.iter_size() + 1;
-  for (Input* input : {files_.train_input.get(), files_.test_input.get()}) {
-    if (input == nullptr) continue;
-    HP_RETURN_IF_ERROR(
-        input->Prepare(model_->schedule(), info_.IndexIn(0), seed_, ahead, device_.device.get(), callbacks));
-    ahead.batches = 1;  // a test has the node to itself
-  }
-  return OkStatus();
+  return files_.inputs.Prepare(model_->schedule(), info_.IndexIn(0), seed_, ahead, device_.device.get(), callbacks);
 }
 
 // On a device with memory of its own, tensors of another node pass through the host unless the transport reaches that
@@ -280,8 +273,7 @@ Status Node::MakeCompute() {
   options.exchanges = exchanges_.by_stage();
   options.server = exchanges_.server();
   options.labels = labels_.get();
-  options.train_input = files_.train_input.get();
-  options.test_input = files_.test_input.get();
+  options.inputs = &files_.inputs;
   options.on_statistics = [this](auto... args) { OnStatistics(args...); };
   options.rates = files_.rates.get();
   if (files_.loss_scaler) options.loss_scale = static_cast<float>(files_.loss_scaler->scale());
@@ -318,7 +310,7 @@ Status Node::Train() {
   }
   begun_ns_ = options_.clock->NowNs();
   MakeClockEnd();
-  if (files_.train_input) files_.train_input->Start(files_.start_clock);
+  if (files_.inputs.train) files_.inputs.train->Start(files_.start_clock);
   Inbox::Assembled parts;
   parts.job = &model_->job();
   parts.start_clock = files_.start_clock;
@@ -360,7 +352,7 @@ void Node::MakeClockEnd() {
   ClockEnd::Options options;
   options.model = model_.get();
   options.solver = &files_.solver;
-  options.test_input = files_.test_input.get();
+  options.inputs = &files_.inputs;
   options.start_clock = files_.start_clock;
   options.requests = &requests_;
   options.compute = compute_.get();

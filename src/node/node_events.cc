@@ -74,13 +74,13 @@ void Node::OnSlow(const SlowNode& slow) {
 bool Node::InputsReady(MsgId id, int segment) {
   const NodePlan& plan = model_->NetOf(id).plan();
   if (plan.reads_images() && segment == 0) {
-    if (!(id.train() ? files_.train_input : files_.test_input)->Ready(id)) return false;
+    if (!files_.inputs.Of(id).Ready(id)) return false;
   }
   return !plan.reads_labels(segment) || labels_->Ready(id, plan.needs_batch_labels(segment));
 }
 
 void Node::Freed(int, MsgId id) {
-  if (model_->NetOf(id).plan().reads_images()) (id.train() ? files_.train_input : files_.test_input)->Release(id);
+  if (model_->NetOf(id).plan().reads_images()) files_.inputs.Of(id).Release(id);
 }
 
 NodeUse Node::Use() const {

@@ -36,6 +36,14 @@ caffe::NetState StateOf(const caffe::NetParameter& net, caffe::Phase phase) {
   return state;
 }
 
+caffe::NetState StateOfTest(const caffe::NetParameter& net, int index) {
+  caffe::NetState state = StateOf(net, caffe::TEST);
+  if (index > 0) state.add_stage(StageOfTest(index));
+  return state;
+}
+
+std::string StageOfTest(int index) { return "hpnode-test-" + std::to_string(index); }
+
 std::vector<int> LayersOf(const caffe::NetParameter& net, caffe::Phase phase) {
   const caffe::NetState state = StateOf(net, phase);
   std::vector<int> layers;

@@ -2,6 +2,7 @@
 
 #include "proto/caffe.pb.h"
 
+#include <string>
 #include <vector>
 
 namespace hp {
@@ -17,6 +18,13 @@ bool IncludedInPhase(const caffe::LayerParameter& layer, caffe::Phase phase);
 
 /// The state of a net in a phase: its own level and stages, with `phase`.
 caffe::NetState StateOf(const caffe::NetParameter& net, caffe::Phase phase);
+
+/// The state that the data of test `index` are in, of a net that ReadSolver has put together: the first test has the
+/// state of its phase, others a stage of their own.
+caffe::NetState StateOfTest(const caffe::NetParameter& net, int index);
+
+/// The name of the stage of test `index`, which is above 0.
+std::string StageOfTest(int index);
 
 /// The indices in net.layer() of the layers of `phase`, ascending.
 std::vector<int> LayersOf(const caffe::NetParameter& net, caffe::Phase phase);

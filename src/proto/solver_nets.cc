@@ -5,9 +5,8 @@
 #include "proto/net_filter.h"
 #include "proto/place.h"
 #include "proto/placed_text.h"
+#include "proto/test_nets.h"
 #include "proto/text.h"
-
-#include <google/protobuf/util/message_differencer.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -54,26 +53,6 @@ class InnerNets {
   const SolverParameter& solver_;
 };
 
-/// What a layer computes with; how its parameters begin and learn is the training's affair.
-caffe::LayerParameter Essence(const caffe::LayerParameter& layer) {
-  caffe::LayerParameter essence = layer;
-  essence.clear_include();
-  essence.clear_exclude();
-  essence.clear_param();
-  std::vector<const google::protobuf::FieldDescriptor*> fields, inner;
-  essence.GetReflection()->ListFields(essence, &fields);
-  for (const auto* field : fields) {
-    if (field->cpp_type() != field->CPPTYPE_MESSAGE || field->is_repeated()) continue;
-    google::protobuf::Message* const typed = essence.GetReflection()->MutableMessage(&essence, field);
-    inner.clear();
-    typed->GetReflection()->ListFields(*typed, &inner);
-    for (const auto* part : inner) {
-      if (part->message_type() == caffe::FillerParameter::descriptor()) typed->GetReflection()->ClearField(typed, part);
-    }
-  }
-  return essence;
-}
-
 /// A net's layers of one phase.
 NetParameter OfPhase(NetParameter net, caffe::Phase phase, const caffe::NetState& more) {
   net.mutable_state()->MergeFrom(more);
@@ -93,7 +72,7 @@ class Union {
     int next = 0;  // of the test's layers
     for (const caffe::LayerParameter& layer : train_.layer()) {
       const auto same = of_test.find(layer.name());
-      const bool both = same != of_test.end() && Alike(layer, test_.layer(same->second));
+      const bool both = same != of_test.end() && ComputeAlike(layer, test_.layer(same->second));
       if (both && same->second < next) {
         return InvalidArgument(
             "layer \"%s\": stands before \"%s\" in the net of tests, and behind it in that of training; expected one "
@@ -109,9 +88,6 @@ class Union {
   }
 
  private:
-  static bool Alike(const caffe::LayerParameter& a, const caffe::LayerParameter& b) {
-    return google::protobuf::util::MessageDifferencer::Equals(Essence(a), Essence(b));
-  }
   static void Add(const caffe::LayerParameter& layer, std::optional<caffe::Phase> phase, NetParameter* net) {
     caffe::LayerParameter* const added = net->add_layer();
     *added = layer;
@@ -138,10 +114,6 @@ Status CheckCounts(const std::string& path, const SolverParameter& solver) {
         path.c_str(), train == 0 ? "no net" : "several nets to train");
   }
   const int tests = solver.test_net_size() + solver.test_net_param_size();
-  if (tests > 1) {
-    return InvalidArgument("%s: %d nets for tests: supported by Caffe, but not yet by hpnode; expected one",
-                           path.c_str(), tests);
-  }
   const bool generic = solver.has_net() || solver.has_net_param();
   if (generic ? solver.test_iter_size() < tests : solver.test_iter_size() != tests) {
     return InvalidArgument("%s: %d test_iter for %d test_net; expected one for each", path.c_str(),
@@ -152,6 +124,25 @@ Status CheckCounts(const std::string& path, const SolverParameter& solver) {
                            solver.test_state_size(), std::max(tests, solver.test_iter_size()));
   }
   return OkStatus();
+}
+
+/// The nets that are tested, before their phase and states: those that the solver names, then as many times the one of
+/// both phases as there are more test_iter; one at least, which may be empty.
+/// Source: Caffe, src/caffe/solver.cpp, Solver::InitTestNets.
+StatusOr<std::vector<NetParameter>> TestNets(const std::string& path, const InnerNets& inner,
+                                             const NetParameter& generic, SolverParameter* solver) {
+  std::vector<NetParameter> tests;
+  for (int i = 0; i < solver->test_net_param_size(); ++i) {
+    HP_RETURN_IF_ERROR(inner.Complete(SolverParameter::kTestNetParamFieldNumber, i, solver->mutable_test_net_param(i)));
+    tests.push_back(solver->test_net_param(i));
+  }
+  for (const std::string& net : solver->test_net()) {
+    HP_ASSIGN_OR_RETURN(const std::string file, FindNet(path, "test_net", net));
+    HP_ASSIGN_OR_RETURN(NetParameter test, ReadNet(file));
+    tests.push_back(std::move(test));
+  }
+  while (tests.empty() || static_cast<int>(tests.size()) < solver->test_iter_size()) tests.push_back(generic);
+  return tests;
 }
 
 void UseUp(NetParameter net, SolverParameter* solver) {
@@ -206,7 +197,7 @@ Status UniteNets(const std::string& path, const TextFormat::ParseInfoTree& place
   if (solver->has_net()) {
     HP_ASSIGN_OR_RETURN(generic, ReadNet(solver->net()));
   }
-  NetParameter train = generic, test = generic;
+  NetParameter train = generic;
   if (solver->has_train_net()) {
     HP_ASSIGN_OR_RETURN(const std::string file, FindNet(path, "train_net", solver->train_net()));
     HP_ASSIGN_OR_RETURN(train, ReadNet(file));
@@ -216,23 +207,21 @@ Status UniteNets(const std::string& path, const TextFormat::ParseInfoTree& place
         inner.Complete(SolverParameter::kTrainNetParamFieldNumber, -1, solver->mutable_train_net_param()));
     train = solver->train_net_param();
   }
-  if (solver->test_net_size() > 0) {
-    HP_ASSIGN_OR_RETURN(const std::string file, FindNet(path, "test_net", solver->test_net(0)));
-    HP_ASSIGN_OR_RETURN(test, ReadNet(file));
-  }
-  if (solver->test_net_param_size() > 0) {
-    HP_RETURN_IF_ERROR(inner.Complete(SolverParameter::kTestNetParamFieldNumber, 0, solver->mutable_test_net_param(0)));
-    test = solver->test_net_param(0);
-  }
+  HP_ASSIGN_OR_RETURN(std::vector<NetParameter> tests, TestNets(path, inner, generic, solver));
   train = OfPhase(std::move(train), caffe::TRAIN, solver->train_state());
-  const bool tests = test.layer_size() > 0;
-  test =
-      OfPhase(std::move(test), caffe::TEST, solver->test_state_size() > 0 ? solver->test_state(0) : caffe::NetState());
-  // Again: states may have brought layers of one name together.
-  for (NetParameter* net : {&train, &test}) NameLayersApart(net);
-  StatusOr<NetParameter> both = Union(train, tests ? test : train).Make();
-  if (!both.ok()) return AtLayer(both.status(), *solver, path);
-  UseUp(*std::move(both), solver);
+  const bool has_tests = tests[0].layer_size() > 0;
+  for (int i = 0; i < static_cast<int>(tests.size()); ++i) {
+    const caffe::NetState more = i < solver->test_state_size() ? solver->test_state(i) : caffe::NetState();
+    tests[i] = OfPhase(std::move(tests[i]), caffe::TEST, more);
+    NameLayersApart(&tests[i]);  // again: states may have brought layers of one name together
+  }
+  NameLayersApart(&train);
+  StatusOr<NetParameter> all = Union(train, has_tests ? tests[0] : train).Make();
+  if (all.ok()) {
+    if (Status status = AddTests(tests, &*all); !status.ok()) all = std::move(status);
+  }
+  if (!all.ok()) return AtLayer(all.status(), *solver, path);
+  UseUp(*std::move(all), solver);
   return OkStatus();
 }
 

@@ -106,7 +106,7 @@ void Reporter::PrintReady() {
     const std::vector<MsgId> tests = job_.schedule().TestIds(iteration_);
     if (!test_done_) {
       if (!tests.empty() && !Complete(tests, false)) return;
-      if (!tests.empty()) PrintTest();
+      if (!tests.empty()) PrintTests();
       test_done_ = true;
     }
     const std::vector<MsgId> trains = job_.schedule().TrainIds(iteration_);
@@ -127,25 +127,32 @@ std::vector<double> Reporter::Sum(const std::vector<MsgId>& ids, bool train) {
   return sums;
 }
 
-void Reporter::PrintTest() {
-  LOG(INFO) << "Iteration " << iteration_ << ", Testing net (#0)";
-  const std::vector<double> sums = Sum(job_.schedule().TestIds(iteration_), false);
+void Reporter::PrintTests() {
+  latest_.set_test_iteration(iteration_);
+  latest_.clear_test_output();
+  const Schedule& schedule = job_.schedule();
+  std::vector<std::vector<MsgId>> ids(schedule.tests());
+  for (const MsgId id : schedule.TestIds(iteration_)) ids[schedule.TestOf(id)].push_back(id);
+  for (int test = 0; test < schedule.tests(); ++test) PrintTest(test, ids[test]);
+}
+
+void Reporter::PrintTest(int test, const std::vector<MsgId>& ids) {
+  LOG(INFO) << "Iteration " << iteration_ << ", Testing net (#" << test << ")";
+  const std::vector<double> sums = Sum(ids, false);
   const std::vector<WholeOutput>& outputs = job_.outputs(false);
   std::vector<double> means;
-  for (double sum : sums) means.push_back(sum / static_cast<double>(job_.schedule().shape().test_iter));
+  for (double sum : sums) means.push_back(sum / static_cast<double>(job_.solver().test_iter(test)));
   if (job_.solver().test_compute_loss()) {
     double loss = 0;
     for (size_t i = 0; i < outputs.size(); ++i) loss += outputs[i].loss_weight * means[i];
     LOG(INFO) << "Test loss: " << Format("%g", loss);
   }
   PrintOutputs("Test", outputs, means);
-  test_accuracy_ = AccuracyOf(outputs, means);
-  latest_.set_test_iteration(iteration_);
-  latest_.clear_test_output();
+  if (test == 0) test_accuracy_ = AccuracyOf(outputs, means);
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (!outputs[i].named) continue;
     TestOutput* const latest = latest_.add_test_output();
-    latest->set_blob(outputs[i].blob);
+    latest->set_blob(job_.schedule().tests() > 1 ? Format("#%d %s", test, outputs[i].blob.c_str()) : outputs[i].blob);
     latest->set_value(means[i]);
     latest->set_loss(outputs[i].loss_weight != 0);
   }

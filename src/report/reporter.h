@@ -53,7 +53,8 @@ class Reporter {
   /// Training samples of these iterations, counted from start_clock().
   int64_t samples_done() const;
   int64_t start_clock() const { return start_clock_; }
-  /// The loss of the latest iteration and the outputs of the latest test; without fields that are not known yet.
+  /// The loss of the latest iteration and the outputs of the latest tests; without fields that are not known yet. Where
+  /// there are several tests, "#1 accuracy" is that of the second.
   LearningStatus latest() const HP_EXCLUDES(mutex_);
   /// The iteration at which the job ends.
   int64_t max_iter() const { return job_.schedule().shape().max_iter; }
@@ -67,7 +68,9 @@ class Reporter {
   std::vector<double> Sum(const std::vector<MsgId>& ids, bool train) HP_REQUIRES(mutex_);
   /// Prints tests and iterations from iteration_ on, as far as they are complete.
   void PrintReady() HP_REQUIRES(mutex_);
-  void PrintTest() HP_REQUIRES(mutex_);
+  /// The tests of iteration_, one behind the other.
+  void PrintTests() HP_REQUIRES(mutex_);
+  void PrintTest(int test, const std::vector<MsgId>& ids) HP_REQUIRES(mutex_);
   void PrintTraining() HP_REQUIRES(mutex_);
   /// A line of the log, and a row of the curves.
   void Display(double loss, const std::vector<double>& outputs) HP_REQUIRES(mutex_);
@@ -87,7 +90,7 @@ class Reporter {
   int64_t iteration_ HP_GUARDED_BY(mutex_) = 0;   // the one whose losses are printed next
   bool test_done_ HP_GUARDED_BY(mutex_) = false;  // iteration_'s test is printed, or it has none
   LearningStatus latest_ HP_GUARDED_BY(mutex_);
-  std::optional<double> test_accuracy_ HP_GUARDED_BY(mutex_);            // of a test since the last display
+  std::optional<double> test_accuracy_ HP_GUARDED_BY(mutex_);            // of the first test since the last display
   std::deque<double> recent_ HP_GUARDED_BY(mutex_);                      // losses of the last average_loss iterations
   std::deque<std::pair<int64_t, double>> losses_ HP_GUARDED_BY(mutex_);  // clocks and losses for on_loss_
   bool telling_ HP_GUARDED_BY(mutex_) = false;                           // a thread is in TellLosses

@@ -80,5 +80,72 @@ class SolverFieldsTest(cluster.JobTest):
         self.expect_exit(self.start("--all"), 2, r"c\.caffemodel: ")
 
 
+class SeveralTestsTest(cluster.JobTest):
+    """A net that is tested with several data: each test says what it says alone, under every table."""
+
+    NET = cluster.NET.replace(
+        "include { phase: TEST }\n", """include { phase: TEST stage: "seen" }
+        transform_param { scale: 0.004 } data_param { source: "%(source)s" batch_size: 12 backend: LEVELDB } }
+layer { name: "data" type: "Data" top: "data" top: "label" include { phase: TEST stage: "new" }
+""", 1).replace('phase: TEST stage: "new" }\n        transform_param { scale: 0.004 } data_param { source: "%(source)s"',
+                'phase: TEST stage: "new" }\n        transform_param { scale: 0.002 } data_param { source: "%(new)s"')
+    SEEN, NEW = 'test_iter: 5 test_state { stage: "seen" }\n', 'test_iter: 2 test_state { stage: "new" }\n'
+
+    def make_tests(self, tests, **job):
+        if not os.path.exists(self.path("new")):
+            cluster.write_database(self.path("new"), records=36, seed=9)
+        net = self.NET.replace("%(new)s", self.path("new"))
+        self.make_job(net=net, iterations=12, solver=tests + "test_interval: 4 test_compute_loss: true\n", **job)
+
+    def outputs(self, log):
+        """What a log says of each test, in its order: lists of (iteration, test, values)."""
+        found = []
+        for iteration, test, lines in re.findall(
+                r"Iteration (\d+), Testing net \(#(\d+)\)\n((?:.*Test (?:loss|net output).*\n)+)", log):
+            found.append((int(iteration), int(test), re.findall(r"(Test loss: \S+|accuracy = \S+|loss = \S+)", lines)))
+        return found
+
+    def log_of(self, tests, conv, fc, *flags):
+        self.make_tests(tests)
+        names = self.make_table(conv=conv, fc=fc)
+        nodes = self.run_job(names, *flags)
+        return nodes["fc0" if fc else "conv0"].text()
+
+    def test_each_says_what_it_says_alone(self):
+        numbers = []
+        for conv, fc in ((1, 0), (2, 2)):
+            alone = [self.outputs(self.log_of(tests, conv, fc)) for tests in (self.SEEN, self.NEW)]
+            both = self.outputs(self.log_of(self.SEEN + self.NEW, conv, fc))
+            self.assertEqual([(iteration, test) for iteration, test, _ in both],
+                             [(iteration, test) for iteration in (0, 4, 8, 12) for test in (0, 1)])
+            for number in (0, 1):
+                self.assertEqual([values for _, test, values in both if test == number],
+                                 [values for _, _, values in alone[number]])
+            self.assertNotEqual(alone[0], alone[1])
+            numbers.append([float(value.split()[-1]) for _, _, values in both for value in values])
+        self.assertEqual(len(numbers[0]), 8 * 3)
+        for a, b in zip(*numbers):
+            self.assertAlmostEqual(a, b, delta=1e-4)
+
+    def test_tests_of_one_net_alone(self):
+        self.make_tests(self.SEEN + self.NEW)
+        self.write("net.prototxt", self.read("net.prototxt").decode().replace(
+            'num_output: 4 weight', 'num_output: 4 } include { stage: "seen" } }\nlayer { name: "ip2" type: "InnerProduct" '
+            'bottom: "ip1" top: "ip2" exclude { stage: "seen" } inner_product_param { num_output: 5 weight'))
+        self.make_table(conv=1, fc=1)
+        self.expect_exit(self.start("--all"), 2, r'net\.prototxt:\d+: layer "ip2": differs between test 0 and test 1')
+
+    def test_their_batches_have_one_size(self):
+        self.make_tests(self.SEEN + self.NEW)
+        text = self.read("net.prototxt").decode()
+        self.write("net.prototxt", text.replace('/new" batch_size: 12', '/new" batch_size: 6'))
+        self.make_table(conv=1, fc=1)
+        message = r'layer "data": test 1 of the solver has batches of 6, test 0 of 12; expected one size'
+        self.expect_exit(self.start("--all"), 2, message)
+        status, said = cluster.run_tool("hproute", "--check", self.path("table.prototxt"))
+        self.assertEqual(status, 2)
+        self.assertRegex(said, message)
+
+
 if __name__ == "__main__":
     cluster.main()

@@ -1,3 +1,4 @@
+#include "proto/net_filter.h"
 #include "proto/place.h"
 #include "proto/text.h"
 #include "test/unit/proto/file_test.h"
@@ -160,6 +161,27 @@ TEST_F(SolverFileTest, TwoNetsBecomeOne) {
   EXPECT_EQ(Layers(ReadSolver(Write("s.prototxt", "train_net: 'train.prototxt'"))), "data conv drop loss") << "no test";
 }
 
+TEST_F(SolverFileTest, DataOfFurtherTestsHaveStages) {
+  Write("train.prototxt", kTrain);
+  Write("test.prototxt", kTest);
+  const std::string other = std::string(kTest).replace(std::string(kTest).find("'b'"), 3, "'c'");
+  const auto solver = ReadSolver(Write("s.prototxt",
+                                       "train_net: 'train.prototxt' test_net: 'test.prototxt' test_net: "
+                                       "'test.prototxt' test_net_param {" +
+                                           other + "} test_iter: 1 test_iter: 2 test_iter: 3"));
+  ASSERT_TRUE(solver.ok()) << solver.status();
+  const caffe::NetParameter& net = solver->net_param();
+  std::string sources;
+  for (int test : {0, 1, 2}) {
+    const caffe::NetState state = StateOfTest(net, test);
+    for (const caffe::LayerParameter& layer : net.layer()) {
+      if (layer.type() == "Data" && LayerIsIn(layer, state)) sources += layer.data_param().source();
+    }
+  }
+  EXPECT_EQ(sources, "cbb") << "test_net_param goes first, as in Caffe";
+  EXPECT_EQ(FilterNet(net, caffe::TEST).layer_size(), 4) << "data, conv, accuracy, loss";
+}
+
 TEST_F(SolverFileTest, StatesChooseLayers) {
   Write("net.prototxt",
         "layer { name: 'a' type: 'ReLU' } layer { name: 'b' type: 'ReLU' include { stage: 'deploy' } }"
@@ -189,8 +211,14 @@ TEST_F(SolverFileTest, NetsThatDoNotFitTogether) {
             path + ": the solver names several nets to train; ");
   EXPECT_EQ(error("train_net: 'train.prototxt' test_net: 'test.prototxt'"),
             path + ": 0 test_iter for 1 test_net; expected one for each");
-  EXPECT_EQ(error("train_net: 'train.prototxt' test_net: 'a' test_net: 'b' test_iter: 1 test_iter: 1"),
-            path + ": 2 nets for tests: supported by Caffe, but not yet by hpnode; expected one");
+  EXPECT_EQ(error("train_net: 'train.prototxt' test_net: 'a' test_net: 'b' test_iter: 1"),
+            path + ": 1 test_iter for 2 test_net; expected one for each");
+  Write("wider.prototxt", std::string(kTest).replace(std::string(kTest).find("num_output: 3"), 13, "num_output: 4"));
+  EXPECT_EQ(error("train_net: 'train.prototxt' test_net: 'test.prototxt' test_net: 'wider.prototxt' test_iter: 1 "
+                  "test_iter: 1"),
+            folder_ +
+                "/train.prototxt:2: layer \"conv\": differs between test 0 and test 1 of the solver; expected tests of "
+                "one net whose data differ");
   EXPECT_EQ(error("net: 'train.prototxt' test_iter: 1 test_state { } test_state { }"),
             path + ": 2 test_state for 1 tests; expected none, or one for each");
   EXPECT_EQ(error("train_net: 'none.prototxt'"),

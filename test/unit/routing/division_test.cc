@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
+#include <numeric>
 #include <tuple>
 #include <vector>
 
@@ -71,6 +73,33 @@ TEST(PartitionTest, ATestGoesOnBehindTheSamplesOfTheLastOne) {
   EXPECT_THAT(first_samples(), testing::ElementsAre(10, 40, 70, 100));
   shape.restart_tests = true;
   EXPECT_THAT(first_samples(), testing::ElementsAre(10, 10, 10, 10));
+}
+
+TEST(PartitionTest, EachOfSeveralTestsGoesOnBehindItsOwnSamples) {
+  JobShape shape;
+  shape.replicas = 2;
+  shape.micro_batches = 2;
+  shape.test_batch = 8;
+  shape.tests = {3, 1};
+  shape.test_iter = 4;
+  shape.test_interval = 5;
+  shape.max_iter = 5;
+  const Schedule schedule(shape);
+  EXPECT_EQ(schedule.tests(), 2);
+  for (int64_t clock : {0, 5}) {
+    std::map<int, std::vector<int64_t>> samples;  // by test
+    for (MsgId id : schedule.TestIds(clock)) {
+      const IdSamples of_id = schedule.SamplesOfId(id);
+      EXPECT_EQ(of_id.batch, id.micro() / 2) << "labels are told by this";
+      for (int64_t i = 0; i < of_id.rows; ++i) samples[schedule.TestOf(id)].push_back(of_id.first_sample + i);
+    }
+    for (const auto& [test, first, count] : {std::tuple(0, 24, 24), std::tuple(1, 8, 8)}) {
+      std::sort(samples[test].begin(), samples[test].end());
+      std::vector<int64_t> expected(count);
+      std::iota(expected.begin(), expected.end(), clock == 0 ? 0 : first);
+      EXPECT_EQ(samples[test], expected) << test;
+    }
+  }
 }
 
 TEST(PartitionTest, SharesAreInProportion) {

@@ -1,0 +1,70 @@
+#include "input/inputs.h"
+
+#include "layers/traits/layer_traits.h"
+#include "proto/net_filter.h"
+
+namespace hp {
+namespace {
+
+StatusOr<const caffe::LayerParameter*> DataLayerOf(const caffe::NetParameter& net, const caffe::NetState& state,
+                                                   const LayerTypes& types, const char* purpose) {
+  for (const caffe::LayerParameter& layer : net.layer()) {
+    if (types.IsDataset(layer) && LayerIsIn(layer, state)) return &layer;
+  }
+  return InvalidArgument("net \"%s\" has no Data layer to %s", net.name().c_str(), purpose);
+}
+
+}  // namespace
+
+Status Inputs::Prepare(const Schedule& schedule, int replica, uint64_t seed, Input::ReadAhead ahead, Device* device,
+                       const Input::Callbacks& callbacks) {
+  schedule_ = &schedule;
+  if (train) HP_RETURN_IF_ERROR(train->Prepare(schedule, replica, 0, seed, ahead, device, callbacks));
+  ahead.batches = 1;
+  for (size_t i = 0; i < tests.size(); ++i) {
+    HP_RETURN_IF_ERROR(tests[i]->Prepare(schedule, replica, static_cast<int>(i), seed, ahead, device, callbacks));
+  }
+  return OkStatus();
+}
+
+void Inputs::StartTests(int64_t clock) {
+  for (const auto& test : tests) test->Start(clock);
+}
+
+void Inputs::Stop() {
+  if (train) train->Stop();
+  for (const auto& test : tests) test->Stop();
+}
+
+StatusOr<std::unique_ptr<Input>> OpenTraining(const caffe::NetParameter& net, const LayerTypes& types,
+                                              const InputOptions& options) {
+  HP_ASSIGN_OR_RETURN(const auto* layer, DataLayerOf(net, StateOf(net, caffe::TRAIN), types, "train from"));
+  return Input::Open(*layer, true, options);
+}
+
+StatusOr<std::vector<std::unique_ptr<Input>>> OpenTests(const caffe::NetParameter& net, int tests,
+                                                        const LayerTypes& types, const InputOptions& options) {
+  std::vector<std::unique_ptr<Input>> inputs;
+  int64_t first_batch = 0;
+  for (int i = 0; i < tests; ++i) {
+    HP_ASSIGN_OR_RETURN(const auto* layer, DataLayerOf(net, StateOfTest(net, i), types, "test with"));
+    HP_ASSIGN_OR_RETURN(const LayerTraits traits, LayerTraits::Create(*layer, types));
+    HP_ASSIGN_OR_RETURN(std::unique_ptr<Input> input, Input::Open(*layer, false, options));
+    const Shape& shape = input->sample_shape();
+    if (i == 0) first_batch = traits.batch_size();
+    if (traits.batch_size() != first_batch) {
+      return InvalidArgument(
+          "layer \"%s\": test %d of the solver has batches of %lld, test 0 of %lld; expected one size",
+          layer->name().c_str(), i, static_cast<long long>(traits.batch_size()), static_cast<long long>(first_batch));
+    }
+    if (i > 0 && shape != inputs[0]->sample_shape()) {
+      return InvalidArgument(
+          "layer \"%s\": samples of test %d of the solver have the shape %s, those of test 0 %s; expected one shape",
+          layer->name().c_str(), i, shape.ToString().c_str(), inputs[0]->sample_shape().ToString().c_str());
+    }
+    inputs.push_back(std::move(input));
+  }
+  return inputs;
+}
+
+}  // namespace hp
