@@ -73,6 +73,9 @@ std::vector<std::string> CompareNodes(const hp::Hello& a, const hp::Hello& b) {
   } else if (a.snapshot_hash() != b.snapshot_hash()) {
     found.push_back(Another(a, b, "resumes from a different snapshot", a.snapshot_hash(), b.snapshot_hash()));
   }
+  if (a.weights_hash() != 0 && b.weights_hash() != 0 && a.weights_hash() != b.weights_hash()) {
+    found.push_back(Another(a, b, "begins with different weights", a.weights_hash(), b.weights_hash()));
+  }
   if (BothAndDifferent(a.random_seed(), b.random_seed(), -1)) {
     found.push_back(Format("%s has random_seed %lld, %s has %lld", Node(a).c_str(),
                            static_cast<long long>(a.random_seed()), Node(b).c_str(),
@@ -100,6 +103,7 @@ JobHandshake::JobHandshake(const RoutingTable& table, const JobFacts& facts, Cal
   own_.set_table_hash(table.hash());
   own_.set_start_clock(facts.start_clock);
   own_.set_snapshot_hash(facts.snapshot_hash);
+  if (facts.weights_hash != 0) own_.set_weights_hash(facts.weights_hash);
   own_.set_random_seed(facts.rank == 0 && facts.random_seed < 0 ? DrawSeed() : facts.random_seed);
   own_.set_dataset_hash(facts.dataset_hash);
   own_.set_host_id(facts.host_id);

@@ -24,6 +24,7 @@ struct JobFacts {
   uint64_t net_hash = 0, solver_hash = 0;  ///< NetHash, SolverHash (proto/hash.h)
   int64_t start_clock = 0;                 ///< the first iteration to run; 0 unless resumed from a given snapshot
   uint64_t snapshot_hash = 0;              ///< of the .solverstate and its manifest; 0: started afresh
+  uint64_t weights_hash = 0;               ///< of the files of weights to begin with; 0: none that it can read
   int64_t random_seed = -1;                ///< of the solver or the snapshot; -1: not given
   uint64_t dataset_hash = 0;               ///< of the databases' content; 0: this node reads no data
   std::vector<DataShape> data_shapes;      ///< of each phase that this node reads; empty: it reads none

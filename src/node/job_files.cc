@@ -7,6 +7,7 @@
 #include "base/format.h"
 #include "base/host.h"
 #include "base/program.h"
+#include "base/words.h"
 #include "checkpoint/summed_file.h"
 #include "proto/hash.h"
 #include "proto/net_filter.h"
@@ -244,6 +245,20 @@ StatusOr<JobFiles> JobFiles::Read(const RoutingTable& table, const NodeInfo& nod
   return files;
 }
 
+void JobFiles::TakeWeights(const std::string& flag) {
+  weights = flag.empty() ? WeightsOf(solver) : SplitList(flag);
+  if (!resumed.empty()) return;  // not looked at
+  uint64_t hash = 0;
+  for (const std::string& file : weights) {
+    std::error_code ignored;
+    if (!std::filesystem::is_regular_file(file, ignored)) return;
+    const StatusOr<FileSum> sum = SumFile(file);
+    if (!sum.ok()) return;
+    hash = hash * 31 + sum->xxh64;
+  }
+  weights_hash = hash;
+}
+
 Status JobFiles::Adopt(const RoutingTable& table, const LatestSnapshot& latest, Rank rank) {
   if (latest.Has(rank)) {
     HP_RETURN_IF_ERROR(LoadSnapshot(table, found->state_path, &found->manifest, rank, this));
@@ -264,6 +279,7 @@ JobFacts JobFiles::Facts(Rank rank) const {
   facts.solver_hash = SolverHash(solver);
   facts.start_clock = start_clock;
   facts.snapshot_hash = snapshot_hash;
+  facts.weights_hash = weights_hash;
   facts.random_seed = resumed_seed.value_or(solver.random_seed());
   facts.resume_latest = resume_latest;
   if (inputs.train) {

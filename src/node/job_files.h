@@ -47,6 +47,9 @@ struct JobFiles {
   /// What this node says in its hello, and the others compare with theirs. @param rank its own.
   JobFacts Facts(Rank rank) const;
 
+  /// Files of weights to begin with, from where there is no snapshot. @param flag --weights; empty: the solver's.
+  void TakeWeights(const std::string& flag);
+
   caffe::SolverParameter solver;                   ///< CheckSolver has passed
   std::shared_ptr<const caffe::NetParameter> net;  ///< of both phases, unfiltered
   Inputs inputs;                                   ///< opened, not prepared
@@ -56,6 +59,8 @@ struct JobFiles {
   std::optional<ResumeLatest> resume_latest;
   /// What is resumed, for messages: a path, or which node has it. Empty: starts afresh.
   std::string resumed;
+  std::vector<std::string> weights;  ///< SetInitialParams reads them, the last file over the first
+  uint64_t weights_hash = 0;         ///< of their contents; 0: none, or one that can't be read. Equal on all nodes
   /// The seed that the snapshot was made with.
   std::optional<int64_t> resumed_seed;
   /// The snapshot to resume, whole: each node cuts its slices out of it (SetInitialParams). Null: starts afresh, or

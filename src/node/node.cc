@@ -8,7 +8,6 @@
 
 #include "base/format.h"
 #include "base/out_of_memory.h"
-#include "base/words.h"
 #include "checkpoint/snapshot.h"
 #include "engine/compute_threads.h"
 #include "engine/initial_params.h"
@@ -99,6 +98,7 @@ Status Node::Run() {
 Status Node::ReadFiles() {
   HP_ASSIGN_OR_RETURN(files_, JobFiles::Read(table_, info_, options_.resume,
                                              {options_.cache_dir, options_.max_bad_records}, *options_.layer_types));
+  files_.TakeWeights(options_.weights);
   HP_ASSIGN_OR_RETURN(device_, options_.open_device(info_.device, table_.config().precision()));
   std::vector<std::string> names;
   for (const NodeInfo& node : table_.nodes()) names.push_back(node.name);
@@ -227,8 +227,7 @@ Status Node::OpenCurves() {
 Status Node::InitParams() {
   HP_ASSIGN_OR_RETURN(params_, ParamStore::Create(device_.device.get(), model_->stored_params(),
                                                   {table_.staleness() + 1, files_.start_clock}));
-  const InitialParams from{seed_, files_.snapshot.get(), files_.resumed,
-                           options_.weights.empty() ? WeightsOf(files_.solver) : SplitList(options_.weights)};
+  const InitialParams from{seed_, files_.snapshot.get(), files_.resumed, files_.weights};
   HP_RETURN_IF_ERROR(SetInitialParams(*model_, from, params_.get()));
   if (latest_) HP_RETURN_IF_ERROR(ShareSnapshot());
   if (!files_.resumed.empty())

@@ -117,7 +117,8 @@ def flickr_style():
     """CaffeNet with a new last layer that learns faster, on images from a list."""
     net = example("caffenet/caffenet_train_val.prototxt", [
         (r'type: "Data"', 'type: "ImageData"'), ("data_param", "image_data_param"),
-        (" backend: LMDB", " new_height: 256 new_width: 256"), ("ilsvrc12_(train|test)_lmdb", "list.txt"), ('"fc8"', '"fc8_flickr"'), ("num_output: 1000", "num_output: 20")])
+        (" backend: LMDB", " new_height: 256 new_width: 256"), ("ilsvrc12_(train|test)_lmdb", "list.txt"),
+        ('"fc8"', '"fc8_flickr"'), ("num_output: 1000", "num_output: 20")])
     head, tail = net.split('name: "fc8_flickr"', 1)
     tail = tail.replace("lr_mult: 1 ", "lr_mult: 10 ", 1).replace("lr_mult: 2 ", "lr_mult: 20 ", 1)
     return head + 'name: "fc8_flickr"' + tail
@@ -149,7 +150,8 @@ ENCODED = ("mnist_autoencoder", autoencoder)
 # By the name of the solver: its net, and its fields beside the net.
 SOLVERS = {
     "lenet_solver": (LENET, TEST + INV),
-    "lenet_multistep_solver": (LENET, TEST + SGD % (0.01, 0.0005, "multistep") + "gamma: 0.9 stepvalue: 5000 stepvalue: 7000 stepvalue: 8000 stepvalue: 9000 stepvalue: 9500"),
+    "lenet_multistep_solver": (LENET, TEST + SGD % (0.01, 0.0005, "multistep") + "gamma: 0.9 stepvalue: 5000 "
+                               "stepvalue: 7000 stepvalue: 8000 stepvalue: 9000 stepvalue: 9500"),
     "lenet_solver_adam": (LENET, TEST + 'base_lr: 0.001 momentum: 0.9 momentum2: 0.999 lr_policy: "fixed" type: "Adam"'),
     "lenet_solver_rmsprop": (LENET, TEST + 'base_lr: 0.01 momentum: 0.0 weight_decay: 0.0005 lr_policy: "inv" gamma: 0.0001 '
                              'power: 0.75 type: "RMSProp" rms_decay: 0.98'),

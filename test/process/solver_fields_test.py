@@ -75,6 +75,9 @@ class SolverFieldsTest(cluster.JobTest):
             said = self.without_updates(9, fields + "\n", fc=2, flags=flags)
             self.assertEqual(self.read("out_iter_0.caffemodel"), models[last], fields)
             self.assertRegex(said["conv0"], r"/%s\.caffemodel: weights of 3 " % last)
+        names = self.make_table(conv=1, fc=1)
+        differ = [self.start("--weights=" + self.path(file + ".caffemodel"), name=name) for file, name in zip("ab", names)]
+        self.expect_all(differ, 2, r"node \"\w+0\" begins with different weights \(hash \w+\) ")
         self.make_job(iterations=5, solver='weights: "c.caffemodel"\n')
         self.make_table(conv=1, fc=1)
         self.expect_exit(self.start("--all"), 2, r"c\.caffemodel: ")

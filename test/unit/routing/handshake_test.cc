@@ -92,6 +92,15 @@ TEST_F(HandshakeTest, ResumeOnOneNodeOnly) {
             "node \"conv0\" starts at iteration 400, node \"conv1\" at iteration 500");
 }
 
+TEST_F(HandshakeTest, WeightsToBeginWithAreThoseOfAll) {
+  JobFacts facts = Facts(1), other = Facts(0);
+  facts.weights_hash = 7;
+  EXPECT_TRUE(Make(facts)->Accept(Make(other)->Hello()).ok()) << "a node may be without the file";
+  other.weights_hash = 8;
+  EXPECT_THAT(Make(facts)->Accept(Make(other)->Hello()).status().message(),
+              HasSubstr("node \"conv0\" begins with different weights (hash 0000000000000008)"));
+}
+
 TEST_F(HandshakeTest, TheLatestSnapshotIsTheNewestOfAllHellos) {
   JobFacts facts = Facts(0), other = Facts(1);
   facts.resume_latest.emplace();
