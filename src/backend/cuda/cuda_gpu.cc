@@ -27,6 +27,8 @@ constexpr size_t kExportPage = 64 << 10;  // what an adapter takes a multiple of
 constexpr size_t kKeptFree = 512 << 20;
 // Each takes host memory; what does not fit is put into the queue call by call.
 constexpr size_t kMaxGraphs = 4096;
+// Something else may have spoilt a recording: a call of another thread, or memory that was short for a moment.
+constexpr int kMostRefusals = 3;  // of one work
 
 size_t RoundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
@@ -108,8 +110,11 @@ class CudaGpu : public Gpu {
   const GpuInfo info_;
   PeerMemory peers_;
   cudaStream_t streams_[kQueues] = {};
-  std::map<CaptureKey, cudaGraphExec_t> graphs_;  // null: seen once. Executor thread
-  bool recordable_ = true;                        // likewise
+  struct Recording {
+    cudaGraphExec_t graph = nullptr;  // null: not recorded yet
+    int refusals = 0;
+  };
+  std::map<CaptureKey, Recording> recordings_;  // of what was run at least once. Executor thread
 
   mutable Mutex mutex_;
   std::vector<cudaEvent_t> free_events_ HP_GUARDED_BY(mutex_);
@@ -132,11 +137,14 @@ Status CudaGpu::Open() {
                     "cudaMemPoolSetAttribute");
 }
 
+// Waits for its own streams alone: a wait for the whole GPU would spoil what another CudaGpu of the process records.
 CudaGpu::~CudaGpu() {
   Use();
-  cudaDeviceSynchronize();
-  for (const auto& [key, graph] : graphs_) {
-    if (graph != nullptr) cudaGraphExecDestroy(graph);
+  for (cudaStream_t stream : streams_) {
+    if (stream != nullptr) cudaStreamSynchronize(stream);
+  }
+  for (const auto& [key, recording] : recordings_) {
+    if (recording.graph != nullptr) cudaGraphExecDestroy(recording.graph);
   }
   MutexLock lock(&mutex_);
   for (cudaEvent_t event : free_events_) cudaEventDestroy(event);
@@ -290,11 +298,17 @@ Status CudaGpu::Synchronize() {
 
 void CudaGpu::RunCaptured(const CaptureKey& key, const std::function<void()>& work) {
   Use();
-  const auto [entry, first] = graphs_.try_emplace(key, nullptr);
+  const auto [entry, first] = recordings_.try_emplace(key);
   if (first) return work();
-  if (entry->second == nullptr && graphs_.size() <= kMaxGraphs && recordable_) entry->second = RecordGraph(work);
-  if (entry->second == nullptr) return work();
-  Note(cudaGraphLaunch(entry->second, streams_[kCompute]), "cudaGraphLaunch");
+  Recording& recording = entry->second;
+  if (recording.graph == nullptr && recordings_.size() <= kMaxGraphs && recording.refusals < kMostRefusals) {
+    recording.graph = RecordGraph(work);
+    recording.refusals += recording.graph == nullptr;
+    LOG_IF(WARNING, recording.refusals == kMostRefusals)
+        << name() << ": launching these kernels one by one from now on";
+  }
+  if (recording.graph == nullptr) return work();
+  Note(cudaGraphLaunch(recording.graph, streams_[kCompute]), "cudaGraphLaunch");
 }
 
 cudaGraphExec_t CudaGpu::RecordGraph(const std::function<void()>& work) {
@@ -315,8 +329,7 @@ cudaGraphExec_t CudaGpu::RecordGraph(const std::function<void()>& work) {
   if (executable != nullptr) return executable;
   cudaGetLastError();
   if (refused.ok()) refused = CudaStatus(error, "graph capture");
-  LOG(WARNING) << name() << ": CUDA graph capture failed, launching kernels one by one from now on: " << refused;
-  recordable_ = false;
+  LOG(WARNING) << name() << ": CUDA graph capture failed, launching kernels one by one: " << refused;
   return nullptr;
 }
 

@@ -229,7 +229,7 @@ TEST_F(CudaGpuTest, WorkIsDoneThenRecordedThenReplayed) {
   EXPECT_TRUE(gpu->Synchronize().ok());
 }
 
-/// Then it is put into the queue by calls for good, and nothing has failed.
+/// Then it is put into the queue by calls, and nothing has failed; the next time it is recorded.
 TEST_F(CudaGpuTest, WorkThatCantBeRecordedIsDoneAllTheSame) {
   const std::function<void(Gpu*)> hindrances[] = {
       [](Gpu*) { fake_cuda::FailNext("cudaStreamBeginCapture", cudaErrorUnknown); },
@@ -239,15 +239,47 @@ TEST_F(CudaGpuTest, WorkThatCantBeRecordedIsDoneAllTheSame) {
   for (const auto& hinder : hindrances) {
     const auto gpu = Open(0);
     Counter counter(gpu.get());
+    const int before = fake_cuda::Calls("cudaGraphLaunch");
     for (int i = 1; i <= 4; ++i) {
       counter.Set(i);
       if (i == 2) hinder(gpu.get());
       gpu->RunCaptured(kWork, [&] { counter.Work(); });
       EXPECT_EQ(counter.Get(), i);
     }
+    EXPECT_EQ(fake_cuda::Calls("cudaGraphLaunch") - before, 2) << "of the third and the fourth";
     EXPECT_TRUE(gpu->Wait(gpu->Record(Device::kCompute)).ok());
   }
-  EXPECT_EQ(fake_cuda::Calls("cudaStreamBeginCapture"), 3) << "it is not tried again";
+  EXPECT_EQ(fake_cuda::Calls("cudaStreamBeginCapture"), 6);
+}
+
+TEST_F(CudaGpuTest, WorkThatIsAlwaysRefusedIsNotTriedForEver) {
+  const auto gpu = Open(0);
+  Counter counter(gpu.get());
+  for (int i = 1; i <= 9; ++i) {
+    counter.Set(i);
+    if (i > 1) fake_cuda::FailNext("cudaGraphInstantiate", cudaErrorMemoryAllocation);
+    gpu->RunCaptured(kWork, [&] { counter.Work(); });
+    EXPECT_EQ(counter.Get(), i);
+  }
+  EXPECT_EQ(fake_cuda::Calls("cudaStreamBeginCapture"), 3);
+  EXPECT_TRUE(gpu->Synchronize().ok());
+}
+
+/// Another replica's, on the same GPU.
+TEST_F(CudaGpuTest, AnEndDoesNotSpoilWhatAnotherRecords) {
+  const auto gpu = Open(0);
+  auto other = Open(0);
+  Counter counter(gpu.get());
+  for (int i = 1; i <= 3; ++i) {
+    counter.Set(i);
+    gpu->RunCaptured(kWork, [&] {
+      counter.Work();
+      if (i == 2 && other) OnAnotherThread([&] { other.reset(); });
+    });
+    EXPECT_EQ(counter.Get(), i);
+  }
+  EXPECT_EQ(fake_cuda::Calls("cudaGraphLaunch"), 2);
+  EXPECT_EQ(fake_cuda::Calls("cudaDeviceSynchronize"), 0);
 }
 
 /// As cuDNN's and cuBLAS's calls do it.
@@ -255,12 +287,12 @@ TEST_F(CudaGpuTest, ALibraryThatFailsWhileItIsRecordedMayDoBetterDirectly) {
   const auto gpu = Open(0);
   Counter counter(gpu.get());
   for (int i = 1; i <= 3; ++i) {
+    counter.Set(i);
     gpu->RunCaptured(kWork, [&] {
       if (i == 2 && counter.times == 1) {
         ++counter.times;
         return gpu->Fail(InternalError("not while it is recorded"));
       }
-      counter.Set(i);
       counter.Work();
     });
     EXPECT_EQ(counter.Get(), i);
