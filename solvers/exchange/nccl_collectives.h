@@ -20,7 +20,8 @@ struct NcclOptions {
 /// NCCL_RUNTIME_CONNECT, whatever the user's value. Call before the process has threads that read the environment.
 void PrepareNccl();
 
-/// Connects NCCL's communicator of the stage. Blocks until all `size` replicas have called it.
+/// Connects NCCL's communicator of the stage. Blocks until all `size` replicas have called it, or the job has ended: a
+/// replica that is lost behind its meeting place would else hang the others.
 /// @param rendezvous carries the communicator's id from replica 0 to the others; used only until it returns.
 /// @return kUnavailable: NCCL can't connect; or the error of `rendezvous`.
 StatusOr<std::unique_ptr<Collectives>> ConnectNccl(const NcclOptions& options, Rendezvous* rendezvous);

@@ -16,6 +16,8 @@ class Rendezvous {
   virtual Status Set(const std::string& key, const std::string& value) = 0;
   /// Blocks until some replica has set `key`; returns its value. @return an error: the job ends before that.
   virtual StatusOr<std::string> Get(const std::string& key) = 0;
+  /// @return an error: the job has ended, so Get would fail.
+  virtual Status Check() = 0;
 };
 
 }  // namespace hp

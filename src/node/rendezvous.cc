@@ -24,6 +24,11 @@ StatusOr<std::string> NodeRendezvous::Get(const std::string& key) {
   return values_.at(key);
 }
 
+Status NodeRendezvous::Check() {
+  MutexLock lock(&mutex_);
+  return aborted_;
+}
+
 void NodeRendezvous::OnMessage(std::string key, std::string value) {
   MutexLock lock(&mutex_);
   values_[std::move(key)] = std::move(value);

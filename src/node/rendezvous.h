@@ -23,6 +23,7 @@ class NodeRendezvous : public Rendezvous {
   Status Set(const std::string& key, const std::string& value) override;
   /// Blocks without a time limit until the key is set or Abort is called. @return the cause of Abort.
   StatusOr<std::string> Get(const std::string& key) override HP_EXCLUDES(mutex_);
+  Status Check() override HP_EXCLUDES(mutex_);
   /// A RendezvousMessage of a replica arrived. Progress thread.
   void OnMessage(std::string key, std::string value) HP_EXCLUDES(mutex_);
   /// Ends every Get, also later ones, with `cause`, which must not be ok.

@@ -23,6 +23,10 @@ class SharedRendezvous : public Rendezvous {
     if (!failure_.ok()) return failure_;
     return values_[key];
   }
+  Status Check() override {
+    MutexLock lock(&mutex_);
+    return failure_;
+  }
   /// Get returns `status` from now on.
   void Fail(const Status& status) {
     MutexLock lock(&mutex_);

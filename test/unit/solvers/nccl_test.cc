@@ -11,6 +11,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <future>
 #include <map>
 #include <memory>
 #include <set>
@@ -33,6 +34,10 @@ struct FakeNccl {
   std::set<Comm*> comms HP_GUARDED_BY(mutex);
   std::map<std::string, std::vector<std::span<float>>> waiting HP_GUARDED_BY(mutex);  // by id
   std::vector<void*> streams HP_GUARDED_BY(mutex);
+  /// How often what a call has begun is still under way when it is asked after; negative: for ever.
+  int under_way = 0;
+  bool pending HP_GUARDED_BY(mutex) = false;
+  int left HP_GUARDED_BY(mutex) = 0;
   ncclResult_t init = ncclSuccess, reduce = ncclSuccess, ask = ncclSuccess, asynchronous = ncclSuccess;
   int ids = 0, aborts = 0;
 };
@@ -84,7 +89,7 @@ TEST_F(NcclTest, WhatKeepsReplicasApartIsSaid) {
   nccl_.init = ncclSystemError;
   const Status refused = Connect(0, 1).status();
   EXPECT_EQ(refused.code(), StatusCode::kUnavailable);
-  EXPECT_EQ(refused.message(), "ncclCommInitRank: error 2 (what NCCL remembers)");
+  EXPECT_EQ(refused.message(), "ncclCommInitRankConfig: error 2 (what NCCL remembers)");
   SharedRendezvous rubbish;
   ASSERT_TRUE(rubbish.Set("conv/nccl", "too short").ok());
   NcclOptions second;
@@ -107,6 +112,50 @@ TEST_F(NcclTest, ErrorsAreStatuses) {
   EXPECT_EQ(collectives->AsyncError().code(), StatusCode::kUnavailable);
   nccl_.ask = ncclInvalidArgument;
   EXPECT_THAT(collectives->AsyncError().message(), testing::HasSubstr("ncclCommGetAsyncError"));
+}
+
+TEST_F(NcclTest, WhatIsUnderWayIsAskedAfter) {
+  nccl_.under_way = 3;
+  const auto collectives = Alone();
+  std::vector<float> values = {1, 2};
+  EXPECT_TRUE(collectives->AllReduce(values).ok());
+  MutexLock lock(&nccl_.mutex);
+  EXPECT_FALSE(nccl_.pending);
+}
+
+/// The others wait in NCCL for a replica that never joins them.
+TEST_F(NcclTest, AJobThatEndsEndsTheMeeting) {
+  nccl_.under_way = -1;
+  std::promise<void> joining;
+  Status status;
+  {
+    Thread replica("replica", [&] {
+      joining.set_value();
+      status = Connect(0, 2).status();
+    });
+    joining.get_future().wait();
+    rendezvous_.Fail(Unavailable("node \"conv1\" is lost"));
+  }
+  EXPECT_EQ(status.message(), "node \"conv1\" is lost");
+  MutexLock lock(&nccl_.mutex);
+  EXPECT_TRUE(nccl_.comms.empty()) << "the communicator is aborted";
+}
+
+TEST_F(NcclTest, AnAbortEndsASumThatIsNotInTheStreamYet) {
+  const auto collectives = Alone();
+  std::vector<float> values(3);
+  nccl_.under_way = -1;
+  std::promise<void> summing;
+  Status status;
+  {
+    Thread replica("replica", [&] {
+      summing.set_value();
+      status = collectives->AllReduce(values);
+    });
+    summing.get_future().wait();
+    collectives->Abort();
+  }
+  EXPECT_EQ(status.message(), "the exchange was aborted");
 }
 
 /// A communicator that is gone is not touched.
@@ -139,6 +188,13 @@ Comm* Known(ncclComm_t handle) {
   return comm;
 }
 
+/// Of a call that is done, or will be.
+ncclResult_t Begun() HP_REQUIRES(nccl->mutex) {
+  nccl->pending = nccl->under_way != 0;
+  nccl->left = nccl->under_way;
+  return nccl->pending ? ncclInProgress : ncclSuccess;
+}
+
 int CurrentDevice() {
   int device = -1;
   cudaGetDevice(&device);
@@ -159,14 +215,15 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   return ncclSuccess;
 }
 
-ncclResult_t ncclCommInitRank(ncclComm_t* made, int size, ncclUniqueId id, int rank) {
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* made, int size, ncclUniqueId id, int rank, ncclConfig_t* config) {
   hp::MutexLock lock(&nccl->mutex);
+  EXPECT_EQ(config->blocking, 0);
   EXPECT_EQ(hp::test::CurrentDevice(), rank);
   if (nccl->init != ncclSuccess) return nccl->init;
   auto* const comm = new Comm{id.internal, rank, size};
   nccl->comms.insert(comm);
   *made = reinterpret_cast<ncclComm_t>(comm);
-  return ncclSuccess;
+  return hp::test::Begun();
 }
 
 ncclResult_t ncclAllReduce(const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t op,
@@ -179,20 +236,24 @@ ncclResult_t ncclAllReduce(const void* from, void* to, size_t count, ncclDataTyp
   nccl->streams.push_back(stream);
   auto& waiting = nccl->waiting[comm->id];
   waiting.emplace_back(static_cast<float*>(to), count);
-  if (static_cast<int>(waiting.size()) < comm->size) return ncclSuccess;
+  if (static_cast<int>(waiting.size()) < comm->size) return hp::test::Begun();
   for (size_t i = 0; i < count; ++i) {
     float sum = 0;
     for (const auto& values : waiting) sum += values[i];
     for (const auto& values : waiting) values[i] = sum;
   }
   waiting.clear();
-  return ncclSuccess;
+  return hp::test::Begun();
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
   hp::MutexLock lock(&nccl->mutex);
   hp::test::Known(comm);
   *error = nccl->asynchronous;
+  if (nccl->pending) {
+    *error = ncclInProgress;
+    nccl->pending = nccl->under_way < 0 || --nccl->left > 0;
+  }
   return nccl->ask;
 }
 
