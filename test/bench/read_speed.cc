@@ -67,7 +67,7 @@ int Main() {
   callbacks.on_error = [&](const Status& status) { LOG(FATAL) << status; };
   const std::unique_ptr<Device> host = MakeHostDevice();
   const Status prepared =
-      input->Prepare(schedule, 0, 1, {.ring = kRing, .threads = FLAGS_reader_threads}, host.get(), callbacks);
+      input->Prepare(schedule, 0, 0, 1, {.ring = kRing, .threads = FLAGS_reader_threads}, host.get(), callbacks);
   CHECK(prepared.ok()) << prepared;
   input->Start(0);
   int64_t begin_ns = 0;
