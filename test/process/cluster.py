@@ -49,13 +49,22 @@ def run_tool(name, *arguments):
     return done.returncode, done.stdout.decode(errors="replace")
 
 
+def has_ipv6():
+    """Whether this host has IPv6, if only on loopback."""
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+        return True
+    except OSError:
+        return False
+
+
 def free_ports(count, host="127.0.0.1"):
     """Ports that nobody listens on, below the range from which the kernel takes ports of its own for connections."""
     ports = []
     draw = random.SystemRandom()
     while len(ports) < count:
         port = draw.randrange(15000, 32000)
-        with socket.socket() as probe:
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
             try:
                 probe.bind((host, port))
             except OSError:

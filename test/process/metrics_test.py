@@ -17,11 +17,12 @@ DASHBOARD = os.path.join(os.path.dirname(__file__), "..", "..", "tools", "cluste
 
 class MetricsTest(cluster.JobTest):
 
-    def start_job(self, flag=True):
+    def start_job(self, flag=True, listen="127.0.0.1"):
+        """`listen`: where the nodes serve their metrics, at a port of each."""
         self.make_job(test=True)
         self.names = self.make_table(conv=2, fc=1)
-        self.at = dict(zip(self.names, cluster.free_ports(len(self.names))))
-        nodes = {name: self.start(*(["--metrics=127.0.0.1:%d" % self.at[name]] if flag else []), name=name)
+        self.at = dict(zip(self.names, cluster.free_ports(len(self.names), listen.strip("[]"))))
+        nodes = {name: self.start(*(["--metrics=%s:%d" % (listen, self.at[name])] if flag else []), name=name)
                  for name in self.names}
         try:
             self.await_training(nodes.values(), 15)
@@ -31,8 +32,8 @@ class MetricsTest(cluster.JobTest):
             raise
         return nodes
 
-    def scrape(self, name):
-        with urllib.request.urlopen("http://127.0.0.1:%d/metrics" % self.at[name], timeout=60) as answer:
+    def scrape(self, name, address="127.0.0.1"):
+        with urllib.request.urlopen("http://%s:%d/metrics" % (address, self.at[name]), timeout=60) as answer:
             return answer.read().decode()
 
     @staticmethod
@@ -61,12 +62,32 @@ class MetricsTest(cluster.JobTest):
         told = set(re.findall(r"(?m)^(hpnode_\w+)", second + shard))
         self.assertEqual(used - told, set(), "the dashboard shows more")
 
-    def test_on_loopback_no_other_name_is_answered(self):
-        self.start_job()
-        request = urllib.request.Request("http://127.0.0.1:%d/metrics" % self.at["fc0"], headers={"Host": "evil.example"})
+    def expect_refused(self, address):
+        request = urllib.request.Request("http://%s:%d/metrics" % (address, self.at["fc0"]),
+                                         headers={"Host": "evil.example"})
         with self.assertRaises(urllib.error.HTTPError) as refused:
             urllib.request.urlopen(request, timeout=60)
         self.assertEqual(refused.exception.code, 421)
+
+    def test_on_loopback_no_other_name_is_answered(self):
+        self.start_job()
+        self.expect_refused("127.0.0.1")
+
+    @unittest.skipUnless(cluster.has_ipv6(), "SKIPPED: no IPv6 loopback")
+    def test_ipv6(self):
+        self.start_job(listen="[::1]")
+        for name in self.names:
+            self.assertIn('hpnode_info{job="hpnode",node="%s"' % name, self.scrape(name, "[::1]"))
+            with self.assertRaises(OSError):
+                self.scrape(name)
+        self.expect_refused("[::1]")
+
+    @unittest.skipUnless(cluster.has_ipv6(), "SKIPPED: no IPv6 loopback")
+    def test_all_addresses_of_both_families(self):
+        self.start_job(listen="[::]")
+        for name in self.names:
+            for address in ("[::1]", "127.0.0.1"):
+                self.assertIn('hpnode_info{job="hpnode",node="%s"' % name, self.scrape(name, address))
 
     @unittest.skipUnless(shutil.which("promtool"), "SKIPPED: promtool (package prometheus)")
     def test_promtool_has_nothing_to_say(self):
@@ -81,7 +102,7 @@ class MetricsTest(cluster.JobTest):
         self.make_job()
         names = self.make_table(conv=1, fc=0)
         with socket.create_server(("127.0.0.1", 0)) as taken:
-            for address in ("here", ":9101", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:%d" % taken.getsockname()[1]):
+            for address in ("here", ":9101", "127.0.0.1:", "127.0.0.1:x", "::1:9101", "[::1]", "127.0.0.1:%d" % taken.getsockname()[1]):
                 node = self.start("--metrics=" + address, name=names[0])
                 self.expect_exit(node, 2, r"--metrics")
         self.expect_exit(self.start("--all", "--metrics=127.0.0.1:9101"), 2, "--metrics is of one node")
