@@ -2,6 +2,7 @@
 // left out where a node names no valid stage, since their faults would only follow from that one.
 #include "base/cores.h"
 #include "base/format.h"
+#include "base/host.h"
 #include "scheduler/plan/loss_scaler.h"
 #include "scheduler/plan/msg_id.h"
 #include "scheduler/plan/table_check.h"
@@ -327,9 +328,9 @@ class StructureCheck {
       if (node.host().empty() || !node.has_port()) continue;
       const auto [entry, fresh] = first.emplace(std::pair(node.host(), node.port()), rank);
       if (fresh) continue;
-      Add(Format("%s and %s are both on %s:%d; expected a port of its own for each",
-                 NodeLabel(config_, entry->second).c_str(), NodeLabel(config_, rank).c_str(), node.host().c_str(),
-                 node.port()));
+      Add(Format("%s and %s are both on %s; expected a port of its own for each",
+                 NodeLabel(config_, entry->second).c_str(), NodeLabel(config_, rank).c_str(),
+                 HostPort(node.host(), node.port()).c_str()));
     }
   }
 

@@ -3,6 +3,7 @@
 // address from which it reached the rendezvous.
 #include "commands/choose_addresses.h"
 
+#include "base/host.h"
 #include "base/subnet.h"
 
 #include <algorithm>
@@ -147,9 +148,9 @@ StatusOr<ChosenAddresses> ChooseAddresses(const std::vector<NodeRecord>& due) {
   }
   const NodeRecord& record = due[lacking];
   return FailedPrecondition(
-      "the node of %s at %s:%d can't be reached by all others: its addresses that it listens on are loopback, or not "
+      "the node of %s at %s can't be reached by all others: its addresses that it listens on are loopback, or not "
       "of the family that they have; start it with --address=ADDRESS or --interface=NAME",
-      record.host_name().c_str(), record.address(0).c_str(), record.port());
+      record.host_name().c_str(), HostPort(record.address(0), record.port()).c_str());
 }
 
 }  // namespace hp

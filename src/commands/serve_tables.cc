@@ -62,7 +62,7 @@ Status ServeTables(const ServeFlags& flags) {
   options.wanted = NodesWantedBy(flags.plan);
   options.planner = MakeSeatPlanner(flags.plan);
   HP_ASSIGN_OR_RETURN(std::unique_ptr<TcpListener> listener, TcpListener::Bind(host, port));
-  LOG(INFO) << "run " << options.run << ": listens on " << (host.empty() ? "*" : host) << ":" << listener->port()
+  LOG(INFO) << "run " << options.run << ": listens on " << HostPort(host.empty() ? "*" : host, listener->port())
             << ", waits for " << options.wanted.total() << " nodes";
   const std::unique_ptr<Transport> transport = MakeTableServerTransport(options.keys, std::move(listener));
   options.on_table = flags.on_table;

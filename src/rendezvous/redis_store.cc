@@ -3,6 +3,7 @@
 #include "rendezvous/redis_store.h"
 
 #include "base/format.h"
+#include "base/host.h"
 
 #include <hiredis/hiredis.h>
 #include <sys/time.h>
@@ -27,7 +28,7 @@ RedisStore::RedisStore(std::string host, int port, std::string run, std::string 
 
 RedisStore::~RedisStore() = default;
 
-std::string RedisStore::name() const { return Format("redis://%s:%d/%s", host_.c_str(), port_, run_.c_str()); }
+std::string RedisStore::name() const { return "redis://" + HostPort(host_, port_) + "/" + run_; }
 
 Status RedisStore::Connect() {
   context_.reset(redisConnectWithTimeout(host_.c_str(), port_, kRedisTimeout));

@@ -3,6 +3,7 @@
 #include "rendezvous/table_server.h"
 
 #include "base/format.h"
+#include "base/host.h"
 
 #include <glog/logging.h>
 
@@ -115,9 +116,9 @@ void TableServer::LogChange(const NodeRecord& record) {
   const auto [it, added] = logged_.try_emplace(record.nonce(), record);
   if (!added && it->second.state() == record.state()) return;
   it->second = record;
-  const std::string who =
-      Format("%s of %s (%s:%d)", record.role().empty() ? "a node" : record.role().c_str(),
-             Printable(record.host_name(), 100).c_str(), Printable(record.address(0), 100).c_str(), record.port());
+  const std::string who = Format("%s of %s (%s)", record.role().empty() ? "a node" : record.role().c_str(),
+                                 Printable(record.host_name(), 100).c_str(),
+                                 HostPort(Printable(record.address(0), 100), record.port()).c_str());
   if (record.state() == NodeRecord::WAITING) LOG(INFO) << who << " asks for a table";
   if (record.state() == NodeRecord::RUNNING) LOG(INFO) << who << " runs in incarnation " << record.incarnation();
   if (record.state() == NodeRecord::ENDED) {

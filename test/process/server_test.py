@@ -167,13 +167,10 @@ class ServerTest(RendezvousTest):
         self.start_server()
         self.expect_all(nodes, 0, "Optimization Done")
 
+    @unittest.skipUnless(cluster.has_ipv6(), "SKIPPED: no IPv6 loopback")
     def test_ipv6(self):
         self.make_job(iterations=20)
-        try:
-            socket.create_server(("::1", 0), family=socket.AF_INET6).close()
-        except OSError as error:
-            self.skipTest("SKIPPED: no IPv6 loopback: %s" % error)
-        self.await_text(self.server(listen="[::1]:%d" % self.port), "listens on ::1:%d" % self.port)
+        self.await_text(self.server(listen="[::1]:%d" % self.port), r"listens on \[::1\]:%d" % self.port)
         nodes = self.start_nodes("tcp://[::1]:%d" % self.port)
         self.expect_all(nodes, 0, "Optimization Done")
 
@@ -497,8 +494,16 @@ class RedisTest(RendezvousTest):
     def setUp(self):
         super().setUp()
         self.port = cluster.free_ports(1)[0]
-        self.routing = "redis://127.0.0.1:%d/run-7" % self.port
+        self.address = "127.0.0.1"
         self.redis = None
+
+    @property
+    def routing(self):
+        return "redis://%s/run-7" % self.server()
+
+    def server(self):
+        """Where Redis listens, as a flag has it."""
+        return ("[%s]:%d" if ":" in self.address else "%s:%d") % (self.address, self.port)
 
     def tearDown(self):
         if self.redis is not None:
@@ -509,12 +514,12 @@ class RedisTest(RendezvousTest):
     def start_redis(self, *flags):
         with open(self.path("redis.log"), "ab") as log:
             self.redis = subprocess.Popen(
-                ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir", self.folder,
+                ["redis-server", "--port", str(self.port), "--bind", self.address, "--save", "", "--dir", self.folder,
                  *flags], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         deadline = time.monotonic() + cluster.PATIENCE_S
         while True:
             try:
-                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+                socket.create_connection((self.address, self.port), timeout=1).close()
                 return
             except OSError:
                 self.assertIsNone(self.redis.poll(), "redis-server has ended")
@@ -543,13 +548,37 @@ class RedisTest(RendezvousTest):
         self.make_job(iterations=20)
         self.start_redis()
         for run, (flags, roles, expected) in enumerate(TABLES):
-            nodes = self.start_nodes("redis://127.0.0.1:%d/%d" % (self.port, run), self.solver(), *flags, roles=roles)
+            nodes = self.start_nodes("redis://%s/%d" % (self.server(), run), self.solver(), *flags, roles=roles)
             self.expect_all(nodes, 0, "Optimization Done")
             said = subprocess.run(["redis-cli", "-p", str(self.port), "get", "hpnode:%d:table:1" % run], check=True,
                                   stdout=subprocess.PIPE)
             table = decode_table(said.stdout[:-1])  # it ends the line
             for text in expected:
                 self.assertRegex(table, text, flags)
+
+    @unittest.skipUnless(cluster.has_ipv6(), "SKIPPED: no IPv6 loopback")
+    def test_ipv6(self):
+        self.address = "::1"
+        self.make_job()
+        self.start_redis()
+        nodes = self.start_nodes(self.routing, *self.flags())
+        self.await_training(nodes)
+        self.redis.kill()
+        self.redis.wait()
+        for node in nodes:
+            self.await_text(node, r"redis://\[::1\]:%d/run-7.* does not hear this node, which goes on without it" % self.port)
+        self.expect_stop(nodes)
+        # And as what hproute fills.
+        self.start_redis()
+        arguments = ("--solver=" + self.path("solver.prototxt"), "--conv=2", "--fc=2", "--hosts=::1",
+                     "--port=%d" % cluster.free_ports(1, "::1")[0], "--out=" + self.routing)
+        status, text = cluster.run_tool("hproute", *arguments)
+        self.assertEqual(status, 0, text)
+        self.make_job(iterations=20)
+        self.expect_all(self.start_nodes(self.routing), 0, "Optimization Done")
+        status, text = cluster.run_tool("hproute", *arguments)
+        self.assertEqual(status, 2, text)
+        self.assertIn("redis://[::1]:%d/run-7" % self.port, text)
 
     def test_password_and_a_planted_table(self):
         self.make_job(iterations=20)
