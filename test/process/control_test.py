@@ -12,6 +12,7 @@ import struct
 import subprocess
 import termios
 import time
+import unittest
 
 import cluster
 import cut_link_test
@@ -68,9 +69,9 @@ class ControlTest(cluster.JobTest):
         self.assertEqual(found, status, text)
         return text
 
-    def start_job(self, **job):
+    def start_job(self, hosts=None, **job):
         self.make_job(**{"iterations": 1000000, "snapshot": 1000000, "test": True, **job})
-        self.names = self.make_table(conv=2, fc=2)
+        self.names = self.make_table(conv=2, fc=2, hosts=hosts)
         nodes = self.start_all(self.names)
         self.await_training(nodes.values(), 5)
         return nodes
@@ -130,6 +131,23 @@ class ControlTest(cluster.JobTest):
         found, text = cluster.run_tool("hpctl", "--routing=" + self.path("table.prototxt"), "--timeout_s=1", "status")
         self.assertEqual((found, len(text.splitlines())), (4, 1), text)
         self.assertRegex(text, r"conv0 \(127\.0\.0\.1:\d+\)|127\.0\.0\.1:\d+")
+
+    @unittest.skipUnless(cluster.has_ipv6(), "SKIPPED: no IPv6 loopback")
+    def test_ipv6(self):
+        nodes = self.start_job(hosts=["::1", "[::1]", "::1", "[::1]"])
+        self.assertRegex(self.hpctl("status"), r"(?m)^conv0 +conv +::1 +(training|slow) +\d+ ")
+        self.assertEqual([node["host"] for node in json.loads(self.hpctl("status", "--json"))["node"]], ["::1"] * 4)
+        shown = Terminal(self, self.path("table.prototxt"))
+        shown.await_text(*self.names, "::1", "q: quit")
+        os.write(shown.controller, b"q")
+        self.assertEqual(shown.end(), 0)
+        changed = self.order("lr", "0.0025")
+        self.assertRegex(nodes["conv0"].text(), r"order lr 0\.0025 from \[::1\]:\d+, which says it is ")
+        self.assertLess(changed, self.order("stop"))
+        self.expect_all(nodes.values(), 5, "Optimization stopped early")
+        found, text = cluster.run_tool("hpctl", "--routing=" + self.path("table.prototxt"), "--timeout_s=1", "status")
+        self.assertEqual((found, len(text.splitlines())), (4, 1), text)
+        self.assertRegex(text, r"\[::1\]:%d" % self.ports["conv0"])
 
     def test_orders(self):
         nodes = self.start_job()
@@ -247,12 +265,18 @@ class ControlTest(cluster.JobTest):
 class ControlOverANetworkTest(cut_link_test.Hosts):
 
     def test_orders_from_another_host_need_a_token(self):
+        self.expect_orders_need_a_token(self.make_hosts(["conv0", "fc0", "desk"]), r"10\.213\.7\.1")
+
+    def test_orders_over_ipv6(self):
+        self.make_hosts(["conv0", "fc0", "desk"])
+        self.expect_orders_need_a_token(self.add_ipv6(), r"\[fd00:7::1\]")
+
+    def expect_orders_need_a_token(self, addresses, first):
+        """`addresses`: of conv0, fc0 and a desk. `first`: conv0's as messages have it."""
         token = self.path("token")
         self.assertEqual(cluster.run_tool("hproute", "--new_token=" + token)[0], 0)
         self.make_job()
-        names = ["conv0", "fc0"]
-        self.make_hosts([*names, "desk"])
-        hosts = self.addresses[:2]
+        names, hosts = ["conv0", "fc0"], addresses[:2]
 
         def hpctl(host, *words, timeout_s=60):
             command = [*self.on_host(host), cluster.program("hpctl"), "--routing=" + self.path("table.prototxt"),
@@ -270,8 +294,8 @@ class ControlOverANetworkTest(cut_link_test.Hosts):
                 if flags:  # who has not proven that it has the token is told nothing
                     status, said = hpctl(host, *order, timeout_s=1)
                     # Two limits of 1 s: hpctl's own, and that of its connection, which tries again until then.
-                    self.assertRegex(said, r"hpctl: no job at 10\.213\.7\.1:\d+$|"
-                                     r"hpctl: conv0 \(10\.213\.7\.1:\d+\) did not appear within 1 s")
+                    self.assertRegex(said, r"hpctl: no job at %s:\d+$|hpctl: conv0 \(%s:\d+\) did not appear within 1 s"
+                                     % (first, first))
                 else:
                     status, said = hpctl(host, *order)
                     self.assertIn("without a token, orders must come from the host of the node that takes them", said)

@@ -53,6 +53,13 @@ class Hosts(cluster.JobTest):
         self.addresses = addresses
         return addresses
 
+    def add_ipv6(self):
+        """Gives each host an IPv6 address as well. Returns these."""
+        addresses = ["fd00:7::%d" % (i + 1) for i in range(len(self.hosts))]
+        for name, address in zip(self.hosts, addresses):
+            ip("-n", self.name(name), "-6", "address", "add", address + "/64", "dev", "eth0", "nodad")
+        return addresses
+
     def use_another_folder(self):
         """Gives all nodes but the first a snapshot folder of their own, as hosts without a shared disk have. Returns their
         table."""

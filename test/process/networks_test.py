@@ -29,14 +29,13 @@ class NetworksTest(Networks):
         ip("-n", self.name("switch"), "link", "set", "bridge1", "up")
         self.make_job(iterations=ITERATIONS, snapshot=ITERATIONS)
         self.make_hosts(NAMES)
+        self.add_ipv6()
         for i, name in enumerate(NAMES):
             ip("-n", self.name("switch"), "link", "add", "second%d" % i, "type", "veth", "peer", "name", "eth1",
                "netns", self.name(name))
             ip("-n", self.name("switch"), "link", "set", "second%d" % i, "master", "bridge1", "up")
             ip("-n", self.name(name), "address", "add", "10.213.8.%d/24" % (i + 1), "dev", "eth1")
-            for interface, network in (("eth0", 7), ("eth1", 8)):
-                address = "fd00:%d::%d/64" % (network, i + 1)
-                ip("-n", self.name(name), "-6", "address", "add", address, "dev", interface, "nodad")
+            ip("-n", self.name(name), "-6", "address", "add", "fd00:8::%d/64" % (i + 1), "dev", "eth1", "nodad")
             ip("-n", self.name(name), "link", "set", "eth1", "up")
 
     def train(self, hosts, *flags):
@@ -98,8 +97,7 @@ class OwnNetworksTest(Networks):
         super().setUp()
         self.make_job(iterations=ITERATIONS)
         self.make_hosts(NAMES)
-        for i, name in enumerate(NAMES):
-            ip("-n", self.name(name), "-6", "address", "add", "fd00:7::%d/64" % (i + 1), "dev", "eth0", "nodad")
+        self.add_ipv6()
         self.route(0)
         status, text = cluster.run_tool("hproute", "--new_token=" + self.path("token"))
         self.assertEqual(status, 0, text)

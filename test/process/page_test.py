@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import time
+import unittest
 import urllib.error
 import urllib.request
 
@@ -16,6 +17,8 @@ SCREENSHOT = os.environ.get("HPNODE_PAGE_SCREENSHOT", "")  # a PNG to write, for
 
 class PageTest(cluster.JobTest):
 
+    at = "127.0.0.1"  # where the page is shown
+
     def start_job(self, **job):
         self.make_job(**{"iterations": 1000000, "test": True, **job})
         self.names = self.make_table(conv=2, fc=2)
@@ -23,12 +26,12 @@ class PageTest(cluster.JobTest):
         self.await_training(nodes.values(), 5)
         return nodes
 
-    def start_page(self, *flags):
+    def start_page(self, *flags, listen="127.0.0.1"):
         """hpctl page. Returns its process, once it is there."""
-        self.port = cluster.free_ports(1)[0]
+        self.port, self.at = cluster.free_ports(1, listen.strip("[]"))[0], listen
         page = self.process("hpctl", "--routing=" + self.path("table.prototxt"), "--timeout_s=60",
-                            "--http=127.0.0.1:%d" % self.port, *flags, "page")
-        self.await_page(page, "the job is shown at http://127.0.0.1:%d/" % self.port)
+                            "--http=%s:%d" % (listen, self.port), *flags, "page")
+        self.await_page(page, "the job is shown at http://%s:%d/" % (listen, self.port))
         return page
 
     def process(self, program, *arguments):
@@ -46,7 +49,7 @@ class PageTest(cluster.JobTest):
             raise
 
     def ask(self, path, method="GET", **headers):
-        request = urllib.request.Request("http://127.0.0.1:%d%s" % (self.port, path), method=method, headers=headers)
+        request = urllib.request.Request("http://%s:%d%s" % (self.at, self.port, path), method=method, headers=headers)
         with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.headers, answer.read().decode()
 
@@ -202,10 +205,21 @@ class PageTest(cluster.JobTest):
         self.assertIn('data-node="conv1"', self.browse())
         self.assert_answers_to_its_own_names_alone()
 
+    @unittest.skipUnless(cluster.has_ipv6(), "SKIPPED: no IPv6 loopback")
+    def test_ipv6(self):
+        self.make_job()
+        self.names = self.make_table(conv=1, fc=1, hosts=["::1", "::1"])
+        self.start_all(self.names)
+        self.start_page(listen="[::1]")
+        data = self.await_json(lambda data: data.get("status", {}).get("state") == "TRAINING")
+        self.assertEqual([node["host"] for node in data["status"]["node"]], ["::1", "::1"])
+        self.assert_answers_to_its_own_names_alone()
+
     def test_it_is_not_shown_to_other_hosts(self):
         self.make_job()
         self.make_table()
         for address, said in (("0.0.0.0:8080", "no access control"), (":8080", "no access control"),
+                              ("[::]:8080", "no access control"),
                               ("192.0.2.1:8080", "no access control"), ("here", "is no HOST:PORT")):
             status, text = cluster.run_tool("hpctl", "--routing=" + self.path("table.prototxt"), "--http=" + address,
                                             "page")
