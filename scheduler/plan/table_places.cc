@@ -2,7 +2,6 @@
 
 #include "base/host.h"
 
-#include <algorithm>
 #include <charconv>
 #include <optional>
 #include <set>
@@ -66,11 +65,13 @@ StatusOr<std::vector<NodePlace>> PlacesOf(const std::vector<std::string>& hosts)
 StatusOr<std::vector<std::string>> ExcludeHosts(const std::vector<std::string>& names,
                                                 const std::vector<std::string>& entries) {
   std::vector<std::string> left;
-  std::set<std::string> unknown(names.begin(), names.end());
+  std::set<std::string> excluded;
+  for (const std::string& name : names) excluded.insert(BareHost(name));
+  std::set<std::string> unknown = excluded;
   for (const std::string& entry : entries) {
-    const std::string host = entry.substr(0, entry.find('/'));
+    const std::string host = BareHost(entry.substr(0, entry.find('/')));
     unknown.erase(host);
-    if (std::find(names.begin(), names.end(), host) == names.end()) left.push_back(entry);
+    if (excluded.count(host) == 0) left.push_back(entry);
   }
   if (!unknown.empty()) return InvalidArgument("--exclude=%s: --hosts has no such host", unknown.begin()->c_str());
   if (left.empty()) return InvalidArgument("--exclude leaves no host");

@@ -117,11 +117,13 @@ StatusOr<Hosts> LikeHosts(const std::vector<std::string>& entries, const HostCon
 Status ExcludeHosts(const std::vector<std::string>& names, Hosts* hosts) {
   Hosts left;
   std::map<int, int> kept;  // index now, by the index before
-  std::set<std::string> unknown(names.begin(), names.end());
+  std::set<std::string> excluded;
+  for (const std::string& name : names) excluded.insert(BareHost(name));
+  std::set<std::string> unknown = excluded;
   for (size_t i = 0; i < hosts->hosts.size(); ++i) {
     const HostInfo& host = hosts->hosts[i];
     unknown.erase(host.name);
-    if (std::find(names.begin(), names.end(), host.name) != names.end()) continue;
+    if (excluded.count(host.name) > 0) continue;
     kept[static_cast<int>(i)] = static_cast<int>(left.hosts.size());
     left.hosts.push_back(host);
   }

@@ -74,10 +74,15 @@ class LaunchSshTest(cut_link_test.Hosts, launched.Launched):
             server.wait()
         super().tearDown()
 
-    def start_servers(self, names, own_disk=(), size="64m", setup=""):
+    def start_servers(self, names, own_disk=(), size="64m", setup="", ipv6=False):
         """Hosts `names` with sshd, and one for hplaunch, "boss". Those of `own_disk` see a disk of their own where the
-        run's folder and data are. `setup`: shell commands on them first."""
-        self.addresses_of = dict(zip(["boss", *names], self.make_hosts(["boss", *names])))
+        run's folder and data are. `setup`: shell commands on them first. `ipv6`: they have no other addresses."""
+        addresses = self.make_hosts(["boss", *names])
+        if ipv6:
+            addresses = self.add_ipv6()
+            for name in self.hosts:
+                cut_link_test.ip("-n", self.name(name), "-4", "address", "flush", "dev", "eth0")
+        self.addresses_of = dict(zip(self.hosts, addresses))
         os.makedirs(self.path("run"), exist_ok=True)
         key = self.read("ssh/host_key.pub").decode()
         self.write("ssh/known_hosts", "".join("%s %s" % (self.addresses_of[name], key) for name in names))
@@ -165,6 +170,47 @@ class LaunchSshTest(cut_link_test.Hosts, launched.Launched):
         job = self.launch_here("--max_restarts=2", "--spares=10.213.7.8," + self.addresses_of["boss"])
         self.expect_exit(job, 0, r"host 10\.213\.7\.8 takes the place of 10\.213\.7\.9",
                          r"host 10\.213\.7\.1 takes the place of 10\.213\.7\.8", "Optimization Done")
+
+    def test_ipv6(self):
+        self.make_job(iterations=20)
+        self.start_servers(["a", "b"], own_disk=["b"], ipv6=True)
+        self.make_table(conv=2, fc=1, hosts=["[fd00:7::2]", "fd00:7::1", "fd00:7::3"])
+        job = self.launch_here()
+        self.expect_exit(job, 0, r"3 host\(s\) answer: fd00:7::2, fd00:7::1, fd00:7::3", r"run folder \S*: 3 file\(s\) copied",
+                         r"(?m)^\[fd00:7::2 conv0\] .*Optimization Done", r"(?m)^\[fd00:7::1 conv1\] .*Optimization Done",
+                         r"(?m)^\[fd00:7::3 fc0\] .*Optimization Done")
+        status, text = run_tool("hproute", "--check", self.path("run/table.prototxt"))
+        self.assertEqual(status, 0, text)
+
+    def test_a_plan_over_ipv6_without_a_host(self):
+        self.make_job(iterations=20)
+        self.start_servers(["a", "b", "c"], ipv6=True)
+        self.write("hosts.prototxt", "".join(
+            'host { name: "%s" cores: 1 gflops: 0.01 link_gbit_per_s: 100 latency_us: 1 }' % name
+            for name in ("[fd00:7::2]", "fd00:7::3", "fd00:7::4")))
+        job = self.launch("--solver=" + self.path("solver.prototxt"), "--hosts=" + self.path("hosts.prototxt"),
+                          "--ssh=ssh -F " + self.path("ssh/config"), "--exclude=[fd00:7::3]", prefix=self.on_host("boss"))
+        self.expect_exit(job, 0, r"(?m)^\[fd00:7::2 .*Optimization Done", r"(?m)^\[fd00:7::4 .*Optimization Done")
+        self.assertNotIn("[fd00:7::3 ", job.text())
+
+    def test_a_spare_over_ipv6(self):
+        self.make_job_with_snapshots()
+        job = self.start_on(["a", "b"], "--max_restarts=1", "--spares=[fd00:7::4]", spares=["c"], ipv6=True,
+                            own_disk=["a", "b", "c"], extra="snapshot_copies: 2")
+        self.expect_replacement(job, "b", "fc0", "c")
+
+    def test_faults_of_hosts_over_ipv6(self):
+        self.make_job()
+        self.start_servers(["a", "b"], ipv6=True)
+        self.make_table(conv=1, fc=1, hosts=["fd00:7::2", "[fd00:7::9]"])
+        self.expect_exit(self.launch_here(), 4, r"(?m)^hplaunch: host fd00:7::9: cannot be reached: .*; "
+                                                r'try "ssh fd00:7::9 true", or leave it out \(--exclude=fd00:7::9\)')
+        self.expect_exit(self.launch_here("--exclude=[fd00:7::9]"), 2, r"--exclude leaves out 1 host\(s\) of the table")
+        self.write("ssh/known_hosts", self.read("ssh/known_hosts").decode().splitlines(True)[0])
+        self.make_table(conv=1, fc=1, hosts=["fd00:7::2", "[fd00:7::3]"])
+        self.expect_exit(self.launch_here(), 2,
+                         r"(?m)^hplaunch: host fd00:7::3: ssh does not know its key .*; log in once by hand: ssh fd00:7::3")
+        self.assertEqual(self.nodes_of_run(), {})
 
     def make_job_with_snapshots(self, prefix="s"):
         self.make_job(snapshot=10)

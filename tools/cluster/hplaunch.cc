@@ -96,6 +96,13 @@ std::vector<std::string> SplitAt(const std::string& text, char separator) {
   return items;
 }
 
+/// Hosts of a flag; an IPv6 address without the brackets that it may stand in.
+std::vector<std::string> HostsOfFlag(const std::string& text) {
+  std::vector<std::string> hosts = SplitAt(text, ',');
+  for (std::string& host : hosts) host = BareHost(host);
+  return hosts;
+}
+
 std::string ProgramFolder() {
   std::error_code error;
   return fs::read_symlink("/proc/self/exe", error).parent_path().string();
@@ -151,7 +158,7 @@ StatusOr<RoutingTableConfig> TableOf(std::string* solver, std::string* comment) 
   flags.hosts = FLAGS_hosts;
   flags.profile = Options().profile;
   flags.sample = Options().sample;
-  flags.exclude = SplitAt(FLAGS_exclude, ',');
+  flags.exclude = HostsOfFlag(FLAGS_exclude);
   HP_ASSIGN_OR_RETURN(const PlannedTable planned, PlanTable(flags));
   std::cout << planned.reasons << std::flush;
   *comment = "Routing table of hpnode, chosen by hplaunch.\n\n" + planned.reasons;
@@ -180,7 +187,7 @@ StatusOr<std::string> ResumeOf(const LaunchOptions& options) {
 
 /// Hosts of a given table that are to be left out; a planned one has none of them.
 Status Exclude(LaunchOptions* options) {
-  const std::vector<std::string> excluded = SplitAt(FLAGS_exclude, ',');
+  const std::vector<std::string> excluded = HostsOfFlag(FLAGS_exclude);
   const auto is_excluded = [&excluded](const std::string& host) {
     return std::find(excluded.begin(), excluded.end(), host) != excluded.end();
   };
@@ -225,7 +232,7 @@ StatusOr<LaunchOptions> OptionsOf(const std::vector<std::string>& node_flags) {
   for (std::string& file : options.weights) file = AbsoluteOrEmpty(file);
   for (const std::string& host : HostsOfTable(table)) HP_RETURN_IF_ERROR(CheckHost(host));
   options.node_flags = node_flags;
-  options.spares = SplitAt(FLAGS_spares, ',');
+  options.spares = HostsOfFlag(FLAGS_spares);
   for (const std::string& host : options.spares) HP_RETURN_IF_ERROR(CheckHost(host));
   HP_RETURN_IF_ERROR(Exclude(&options));
   options.max_restarts = FLAGS_max_restarts;

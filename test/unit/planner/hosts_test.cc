@@ -44,6 +44,15 @@ TEST(HostsTest, HostsThatAreExcludedGoWithTheirPlaces) {
   EXPECT_THAT(ExcludeHosts({"a", "c"}, &*hosts).message(), HasSubstr("leaves no host"));
 }
 
+TEST(HostsTest, AddressesInBracketsAreTheSameWithout) {
+  auto hosts = MakeHosts("host { name: '[fd00::1]' } host { name: 'fd00::2' } host { name: 'c' }");
+  ASSERT_TRUE(hosts.ok()) << hosts.status();
+  EXPECT_EQ(hosts->hosts[0].name, "fd00::1");
+  EXPECT_TRUE(ExcludeHosts({"fd00::1", "[fd00::2]"}, &*hosts).ok());
+  ASSERT_EQ(hosts->hosts.size(), 1u);
+  EXPECT_EQ(hosts->hosts[0].name, "c");
+}
+
 TEST(HostsTest, Faults) {
   EXPECT_THAT(HostsFault(""), HasSubstr("/job/hosts.prototxt has no host"));
   EXPECT_THAT(HostsFault("host { cores: 1 }"), HasSubstr("host 0 has no name"));
