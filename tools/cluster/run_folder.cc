@@ -92,7 +92,7 @@ std::string RunFolder::LogPath(const std::string& node, int incarnation) const {
 std::string NewRunId() { return TimeText("%Y%m%d-%H%M%S-") + Format("%04x", std::random_device()() & 0xffff); }
 
 RotatingLog::RotatingLog(std::string path, int64_t most_bytes) : path_(std::move(path)), most_bytes_(most_bytes) {
-  fd_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  Open(0);
   struct stat info = {};
   if (fd_ >= 0 && fstat(fd_, &info) == 0) bytes_ = info.st_size;
 }
@@ -101,11 +101,19 @@ RotatingLog::~RotatingLog() {
   if (fd_ >= 0) close(fd_);
 }
 
-bool RotatingLog::Add(const std::string& line) {
+void RotatingLog::Open(int flags) {
+  fd_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | flags, 0644);
+  opened_ = fd_ >= 0 ? OkStatus() : InvalidArgument("%s: %s", path_.c_str(), std::strerror(errno));
+}
+
+Status RotatingLog::Add(const std::string& line) {
   const std::string text = line + "\n";
   if (bytes_ > 0 && bytes_ + std::ssize(text) > most_bytes_) Rotate();
   bytes_ += std::ssize(text);
-  return fd_ >= 0 && write(fd_, text.data(), text.size()) == std::ssize(text);
+  if (!opened_.ok()) return opened_;
+  const ssize_t written = write(fd_, text.data(), text.size());
+  if (written == std::ssize(text)) return OkStatus();
+  return ResourceExhausted("%s: %s", path_.c_str(), written < 0 ? std::strerror(errno) : "the disk is full");
 }
 
 void RotatingLog::Rotate() {
@@ -114,7 +122,7 @@ void RotatingLog::Rotate() {
     rename(from.c_str(), (path_ + "." + std::to_string(i)).c_str());
   }
   if (fd_ >= 0) close(fd_);
-  fd_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
+  Open(O_TRUNC);
   bytes_ = 0;
 }
 

@@ -49,15 +49,19 @@ class RotatingLog {
   ~RotatingLog();
   RotatingLog(const RotatingLog&) = delete;
 
-  /// Adds a line, to which it adds the newline. May block for the disk. @return false: it was not written.
-  bool Add(const std::string& line);
+  /// Adds a line, to which it adds the newline. May block for the disk.
+  /// @return kInvalidArgument: the file can't be opened; kResourceExhausted: the line was not written, or not all of
+  /// it.
+  Status Add(const std::string& line);
 
  private:
+  void Open(int flags);
   void Rotate();
 
   const std::string path_;
   const int64_t most_bytes_;
   int fd_ = -1;
+  Status opened_;
   int64_t bytes_ = 0;
 };
 

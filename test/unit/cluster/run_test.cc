@@ -70,16 +70,26 @@ TEST_F(RunTest, LogsOfOldIncarnationsGo) {
 TEST_F(RunTest, ALogRotates) {
   {
     RotatingLog log(Path("log"), 10);
-    for (const char* line : {"1234", "5678", "abcd", "a line longer than a file", "last"}) EXPECT_TRUE(log.Add(line));
+    for (const char* line : {"1234", "5678", "abcd", "a line longer than a file", "last"})
+      EXPECT_TRUE(log.Add(line).ok());
   }
   EXPECT_EQ(Read(Path("log")), "last\n");
   EXPECT_EQ(Read(Path("log.1")), "a line longer than a file\n");
   EXPECT_EQ(Read(Path("log.2")), "abcd\n");
   EXPECT_EQ(Read(Path("log.3")), "1234\n5678\n");
   RotatingLog log(Path("log"), 10);
-  EXPECT_TRUE(log.Add("again"));
+  EXPECT_TRUE(log.Add("again").ok());
   EXPECT_EQ(Read(Path("log.1")), "last\n");
   EXPECT_FALSE(fs::exists(Path("log.4")));
+}
+
+TEST_F(RunTest, ALogThatCannotBeWritten) {
+  const Status nowhere = RotatingLog(Path("none/log")).Add("line");
+  EXPECT_EQ(nowhere.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(nowhere.message(), Path("none/log") + ": No such file or directory");
+  const Status full = RotatingLog("/dev/full").Add("line");
+  EXPECT_EQ(full.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(full.message(), "/dev/full: No space left on device");
 }
 
 constexpr char kNet[] = R"(name: "n"
