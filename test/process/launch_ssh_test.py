@@ -62,8 +62,7 @@ class LaunchSshTest(cut_link_test.Hosts, launched.Launched):
         # hplaunch has ended, or does now: then nothing of its job runs on any host, and nobody needs to end it.
         self.end_processes()
         self.await_none(self.nodes_of_run().values(), "nodes")
-        self.await_none([pid for server in self.servers.values() for pid in children_of(server.pid)
-                         if "--agent" in command_of(pid)], "agents")
+        self.await_quiet_hosts()
         for server in self.servers.values():
             if server.poll() is None:
                 for pid in [*children_of(server.pid), server.pid]:
@@ -73,6 +72,20 @@ class LaunchSshTest(cut_link_test.Hosts, launched.Launched):
                         pass
             server.wait()
         super().tearDown()
+
+    def await_quiet_hosts(self):
+        """Waits until nothing runs on any host but sshd: no node, agent, shell or ssh, whoever its parent is now."""
+        deadline = time.monotonic() + PATIENCE_S
+        for host in getattr(self, "hosts", ()):
+            while self.commands_on(host):
+                self.assertLess(time.monotonic(), deadline, "on host %s still run: %s" % (host, self.commands_on(host)))
+                time.sleep(0.01)
+
+    def commands_on(self, host):
+        """What runs on a host. Not sshd, of which a session may wait for a link that was cut."""
+        found = subprocess.run(["ip", "netns", "pids", self.name(host)], stdout=subprocess.PIPE, check=True)
+        commands = [" ".join(command_of(int(pid))) for pid in found.stdout.split()]
+        return [command for command in commands if command and not re.match(r"(\S*/)?sshd\b", command)]
 
     def start_servers(self, names, own_disk=(), size="64m", setup="", ipv6=False):
         """Hosts `names` with sshd, and one for hplaunch, "boss". Those of `own_disk` see a disk of their own where the
@@ -384,7 +397,8 @@ class LaunchSshTest(cut_link_test.Hosts, launched.Launched):
         self.servers["b"].wait()
         self.make_table(conv=1, fc=1, hosts=[self.addresses_of["a"], self.addresses_of["b"]])
         job = self.launch_here()
-        self.expect_exit(job, 4, r"(?m)^hplaunch: host 10\.213\.7\.3: cannot be reached: .*Connection refused")
+        self.expect_exit(job, 4, r"(?m)^hplaunch: host 10\.213\.7\.3: cannot be reached: .*Connection refused.*; "
+                                 r'try "ssh 10\.213\.7\.3 true", or leave it out \(--exclude=10\.213\.7\.3\)')
 
     def test_an_unknown_host_key(self):
         self.make_job()
@@ -392,7 +406,8 @@ class LaunchSshTest(cut_link_test.Hosts, launched.Launched):
         self.make_table(conv=1, fc=1, hosts=[self.addresses_of["a"], self.addresses_of["b"]])
         self.write("ssh/known_hosts", self.read("ssh/known_hosts").decode().splitlines(True)[0])
         job = self.launch_here()
-        self.expect_exit(job, 2, r"(?m)^hplaunch: host 10\.213\.7\.3: ssh does not know its key .*ssh 10\.213\.7\.3")
+        self.expect_exit(job, 2, r"(?m)^hplaunch: host 10\.213\.7\.3: ssh does not know its key .*; "
+                                 r"log in once by hand: ssh 10\.213\.7\.3$")
         self.assertEqual(self.nodes_of_run(), {})
 
     def test_a_host_without_the_program(self):
@@ -407,26 +422,37 @@ class LaunchSshTest(cut_link_test.Hosts, launched.Launched):
             os.fchmod(script.fileno(), 0o755)
         job = self.start_on(["a"], "--remote_bin=" + self.path("other"), fc=0)
         self.expect_exit(job, 2, r'(?m)^hplaunch: host 10\.213\.7\.2 has "hpnode 9\.9, launch protocol 1", '
-                                 r'this host "hpnode 0\.1')
+                                 r'this host "hpnode 0\.1.*": install the same version on both, or copy it with --bundle')
+        self.assertEqual(self.nodes_of_run(), {})
 
     def test_a_disk_that_is_full_at_the_copy(self):
         self.make_job()
         fill = "head -c 4096 /dev/zero > %s/filler; " % self.path("run")
         job = self.start_on(["a", "b"], own_disk=["b"], size="4k", setup=fill)
-        self.expect_exit(job, 2, r"(?m)^hplaunch: host 10\.213\.7\.3: \S*/run/\S*: .*[Nn]o space")
+        self.expect_exit(job, 2, r"(?m)^hplaunch: host 10\.213\.7\.3: \S*/run/\S*: .*No space left on device; "
+                                 r"make room on that disk; --run_dir names another folder for all hosts")
+        self.assertEqual(self.nodes_of_run(), {})
+
+    def test_a_disk_that_is_full_at_the_copy_of_data(self):
+        os.mkdir(self.path("others"))
+        small = "mount -t tmpfs -o size=8k hpnode-test %s && " % self.path("others")
+        job = self.start_with_data("--stage_data", others=self.path("others"), setup=small)
+        self.expect_exit(job, 2, r"(?m)^hplaunch: host 10\.213\.7\.3: \S*/data/db\.staging-\S*: .*No space left on device; "
+                                 r"make room on that disk$")
         self.assertEqual(self.nodes_of_run(), {})
 
     def make_data_in(self, folder, seed):
         os.makedirs(folder, exist_ok=True)
         cluster.write_database(os.path.join(folder, "db"), seed=seed)
 
-    def start_with_data(self, *flags, others, iterations=20):
-        """Two conv nodes on hosts a and b. What b has instead of this host's data: the folder `others`."""
+    def start_with_data(self, *flags, others, iterations=20, setup=""):
+        """Two conv nodes on hosts a and b. What b has instead of this host's data: the folder `others`. `setup`: shell
+        commands on b first."""
         self.make_data_in(self.path("data"), 1)
         self.make_job(iterations=iterations)
         self.write("net.prototxt", self.read("net.prototxt").decode().replace(self.path("db"), self.path("data/db")))
         bind = "mount --bind %s %s && " % (others, self.path("data"))
-        return self.start_on(["a", "b"], *flags, conv=2, fc=0, own_disk=["b"], setup=bind)
+        return self.start_on(["a", "b"], *flags, conv=2, fc=0, own_disk=["b"], setup=setup + bind)
 
     def test_data_that_differs_on_one_host(self):
         self.make_data_in(self.path("others"), 2)
@@ -505,7 +531,10 @@ class LaunchSshTest(cut_link_test.Hosts, launched.Launched):
 
     def test_a_bundle_for_a_full_disk(self):
         job = self.start_bundled("1m")
-        self.expect_exit(job, 2, r"(?m)^hplaunch: host 10\.213\.7\.[23]: the bundle was not unpacked: .*No space left")
+        self.expect_exit(job, 2, r"(?m)^hplaunch: host 10\.213\.7\.[23]: the bundle was not unpacked: .*No space left.*; "
+                                 r"make room in ~/\.cache/hpnode there, or install the programs and name their folder with "
+                                 r"--remote_bin")
+        self.assertEqual(self.nodes_of_run(), {})
 
 
 if __name__ == "__main__":

@@ -302,9 +302,12 @@ class LaunchTest(launched.Launched):
         self.make_job()
         self.make_table(conv=1, fc=1)
         first = self.launch(self.table())
-        self.await_launched(first)
+        nodes = self.await_launched(first)
         second = self.launch(self.table())
-        self.expect_exit(second, 2, r"hplaunch: \S*/run: another hplaunch runs in this folder")
+        self.expect_exit(second, 2, r"(?m)^hplaunch: \S*/run: another hplaunch runs in this folder \(process %d on %s, hpnode "
+                                    r".*, started at [-\d]+ [:\d]+\); wait for its end or stop it, or give this run another "
+                                    r"folder with --run_dir$" % (first.popen.pid, re.escape(os.uname().nodename)))
+        self.assertEqual(self.nodes_of_run(), nodes, "nodes of the first alone")
         self.await_training([first], 5)
 
     def test_two_planned_jobs_at_once(self):

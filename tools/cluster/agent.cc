@@ -33,6 +33,12 @@ int MemoryFile(const std::string& bytes) {
   return -1;
 }
 
+/// An error of this host's files, and what helps against it there.
+Status WithAdvice(const Status& error) {
+  if (error.code() != StatusCode::kResourceExhausted) return error;
+  return Status(error.code(), error.message() + "; make room on that disk");
+}
+
 }  // namespace
 
 Agent::Agent(int input, int output, std::string program_folder)
@@ -99,7 +105,8 @@ void Agent::OnHello(const LaunchHello& hello) {
   for (const std::string& folder : hello.folder()) {
     const Status made = hello.version() == LaunchVersion() ? MakeFolder(folder) : OkStatus();
     if (made.ok()) continue;
-    Answer(folder, FileAnswer::FAILED, Status(made.code(), made.message() + "; --run_dir names another for all hosts"));
+    const std::string text = WithAdvice(made).message() + "; --run_dir names another folder for all hosts";
+    Answer(folder, FileAnswer::FAILED, Status(made.code(), text));
   }
   std::error_code error;
   working_folder_ = std::filesystem::is_directory(hello.working_folder(), error) || hello.folder_size() == 0
@@ -130,7 +137,7 @@ void Agent::Answer(const std::string& path, FileAnswer::Answer answer, const Sta
 void Agent::OnPut(const FilePut& put) {
   receiving_ = put.path();
   const StatusOr<bool> wanted = receiver_.Begin(put);
-  if (!wanted.ok()) return Answer(receiving_, FileAnswer::FAILED, wanted.status());
+  if (!wanted.ok()) return Answer(receiving_, FileAnswer::FAILED, WithAdvice(wanted.status()));
   Answer(receiving_, *wanted ? FileAnswer::WANTED : FileAnswer::THERE);
 }
 
@@ -138,7 +145,7 @@ void Agent::OnChunk(const FileChunk& chunk) {
   if (receiving_.empty()) return;  // the rest of a file that could not be written
   const StatusOr<bool> complete = receiver_.Add(chunk);
   if (complete.ok() && !*complete) return;
-  Answer(receiving_, complete.ok() ? FileAnswer::THERE : FileAnswer::FAILED, complete.status());
+  Answer(receiving_, complete.ok() ? FileAnswer::THERE : FileAnswer::FAILED, WithAdvice(complete.status()));
   receiving_.clear();
 }
 

@@ -6,7 +6,6 @@
 #include "glog/logging.h"
 #include <signal.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
@@ -54,7 +53,7 @@ Launcher::~Launcher() = default;
 
 Status Launcher::Run() {
   HP_ASSIGN_OR_RETURN(folder_, RunFolder::Open(options_.folder));
-  folder_->Record(Format("hplaunch, process %d, %s", static_cast<int>(getpid()), LaunchVersion().c_str()));
+  folder_->RecordStart(LaunchVersion());
   AgentSetOptions agents = options_.agents;
   agents.hello.set_version(LaunchVersion());
   agents.hello.add_folder(options_.folder + "/snapshots");

@@ -36,6 +36,13 @@ std::string LastLine(const Answered& answered) {
   return Printable(head == std::string::npos ? line : line.substr(head + 2), 1000);
 }
 
+/// An error of the run's folder, with what helps against it.
+Status OfRunFolder(const Status& status) {
+  if (status.ok() || ExitStatus(status) != 2) return status;  // of a host that is lost, or a stop
+  const char* const room = status.code() == StatusCode::kResourceExhausted ? "; make room on that disk" : "";
+  return Status(status.code(), status.message() + room + "; --run_dir names another folder for all hosts");
+}
+
 }  // namespace
 
 std::vector<std::string> HostsOfTable(const RoutingTableConfig& table) {
@@ -80,12 +87,13 @@ Status Launcher::ChoosePorts() {
 }
 
 Status Launcher::WriteFiles() {
-  HP_ASSIGN_OR_RETURN(std::vector<std::string> paths, WriteRunFiles(options_.files, options_.folder));
+  const StatusOr<std::vector<std::string>> paths = WriteRunFiles(options_.files, options_.folder);
+  HP_RETURN_IF_ERROR(OfRunFolder(paths.status()));
   // What was wrong with the table as given has been said; ports and hosts may have changed since.
-  HP_RETURN_IF_ERROR(RoutingTable::Load(paths[0]).status());
-  paths.insert(paths.end(), options_.weights.begin(), options_.weights.end());
+  HP_RETURN_IF_ERROR(RoutingTable::Load(paths->front()).status());
   const int64_t before = agents_->sent_files();
-  HP_RETURN_IF_ERROR(agents_->PutFiles(hosts_, paths));
+  HP_RETURN_IF_ERROR(OfRunFolder(agents_->PutFiles(hosts_, *paths)));
+  HP_RETURN_IF_ERROR(agents_->PutFiles(hosts_, options_.weights));
   HP_RETURN_IF_ERROR(PutResumed());
   LOG(INFO) << "run folder " << options_.folder << ": " << agents_->sent_files() - before << " file(s) copied";
   return OkStatus();

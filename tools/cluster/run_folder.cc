@@ -1,6 +1,7 @@
 #include "tools/cluster/run_folder.h"
 
 #include "base/format.h"
+#include "base/host.h"
 #include "base/input_file.h"
 #include "tools/cluster/file_transfer.h"
 
@@ -16,13 +17,16 @@
 #include <ctime>
 #include <filesystem>
 #include <random>
+#include <sstream>
 
 namespace hp {
 namespace {
 
 namespace fs = std::filesystem;
 
+constexpr char kStart[] = "hplaunch, ";
 constexpr char kIncarnation[] = "incarnation ";
+constexpr size_t kBytesOfTime = 20;   // in front of each line of a record
 constexpr int kKeptIncarnations = 8;  // whose logs are kept
 
 std::string TimeText(const char* format) {
@@ -31,6 +35,17 @@ std::string TimeText(const char* format) {
   localtime_r(&now, &parts);
   char text[64];
   return std::string(text, strftime(text, sizeof(text), format, &parts));
+}
+
+/// The latest of the processes that a record names; empty: none.
+std::string LatestProcess(const std::string& record) {
+  std::string latest;
+  std::istringstream lines(record);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.size() < kBytesOfTime || line.compare(kBytesOfTime, sizeof(kStart) - 1, kStart) != 0) continue;
+    latest = line.substr(kBytesOfTime + sizeof(kStart) - 1) + ", started at " + line.substr(0, kBytesOfTime - 1);
+  }
+  return latest;
 }
 
 /// The incarnation in the name of a log, "conv0.12.log" or "conv0.12.log.3"; 0: another file.
@@ -54,10 +69,19 @@ StatusOr<std::unique_ptr<RunFolder>> RunFolder::Open(const std::string& path) {
   if (fd < 0) return InvalidArgument("%s: %s", record.c_str(), std::strerror(errno));
   if (flock(fd, LOCK_EX | LOCK_NB) == 0) return std::unique_ptr<RunFolder>(new RunFolder(path, fd));
   close(fd);
-  return FailedPrecondition("%s: another hplaunch runs in this folder; its record.txt says which", path.c_str());
+  const StatusOr<std::string> text = ReadInputFile(record);
+  const std::string other = text.ok() ? LatestProcess(*text) : "";
+  return FailedPrecondition(
+      "%s: another hplaunch runs in this folder%s; wait for its end or stop it, or give this run another folder with "
+      "--run_dir",
+      path.c_str(), other.empty() ? "" : (" (" + Printable(other, 300) + ")").c_str());
 }
 
 RunFolder::~RunFolder() { close(record_); }
+
+void RunFolder::RecordStart(const std::string& version) {
+  Record(Format("%sprocess %d on %s, %s", kStart, static_cast<int>(getpid()), HostName().c_str(), version.c_str()));
+}
 
 void RunFolder::Record(const std::string& text) {
   const std::string line = TimeText("%Y-%m-%d %H:%M:%S ") + text + "\n";
@@ -72,7 +96,8 @@ int RunFolder::BeginIncarnation() {
     int found = 0;
     const char* const begin = text.data() + at + sizeof(kIncarnation) - 1;
     std::from_chars(begin, text.data() + text.size(), found);
-    if (at == 20 || text[at - 21] == '\n') number = std::max(number, found + 1);  // right behind the time
+    if (at == kBytesOfTime || text[at - kBytesOfTime - 1] == '\n')
+      number = std::max(number, found + 1);  // right behind the time
   }
   Record(kIncarnation + std::to_string(number));
   std::error_code error;

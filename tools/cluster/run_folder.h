@@ -13,13 +13,15 @@ namespace hp {
 class RunFolder {
  public:
   /// Makes the folder, or goes on in one that is there, and locks it. @param path absolute.
-  /// @return kFailedPrecondition: another hplaunch runs in it, with its process number; kInvalidArgument: it can't be
-  /// made.
+  /// @return kFailedPrecondition: another hplaunch runs in it; says which, as its record has it; kInvalidArgument,
+  /// kResourceExhausted: it can't be made.
   static StatusOr<std::unique_ptr<RunFolder>> Open(const std::string& path);
   ~RunFolder();
   RunFolder(const RunFolder&) = delete;
 
   const std::string& path() const { return path_; }
+  /// Records this process as the one that has the folder. @param version of it.
+  void RecordStart(const std::string& version);
   /// Adds a line with the time to record.txt. A disk that is full is no error: a warning.
   void Record(const std::string& text);
   /// Begins the next incarnation of the job: 1 for the first that ever ran in this folder. Removes logs of those that
