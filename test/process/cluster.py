@@ -19,6 +19,8 @@ import tempfile
 import time
 import unittest
 
+import running
+
 LOSS_LIMIT_S = 3.0  # within which a lost node is named by all others
 PATIENCE_S = 60.0  # for what takes long on a loaded machine only
 BUSY = 0.25  # processors: what others use of a machine that is not quiet
@@ -218,6 +220,8 @@ class JobTest(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix="hpnode-process-")
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        os.environ[running.MARK] = self.folder
+        self.addCleanup(os.environ.pop, running.MARK)
         self.processes = []
 
     def tearDown(self):
@@ -349,6 +353,20 @@ class JobTest(unittest.TestCase):
         """Holds a node to a time that users are promised; `took_s` is by the node's own log, not by our waiting."""
         if took_s >= limit_s:
             raise Late("%s after %.2f s, promised within %.2f s" % (what, took_s, limit_s))
+
+    def expect_only(self, *processes):
+        """Asserts that of all that this test has started, these and their children alone still run; waits for others."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            left = running.marked(self.folder)
+            for process in processes:
+                self.assertIsNone(process.popen.poll(), "%s has ended" % process.name)
+                left -= {process.popen.pid, *running.children_of(process.popen.pid)}
+            if not left:
+                return
+            if time.monotonic() > deadline:
+                self.fail("still run: %s" % [" ".join(running.command_of(pid)) for pid in left])
+            time.sleep(0.01)
 
     def expect_all(self, processes, status, *patterns, seconds=PATIENCE_S):
         for process in processes:

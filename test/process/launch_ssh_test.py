@@ -11,7 +11,7 @@ import cluster
 import cut_link_test
 import launched
 from cluster import PATIENCE_S, program, run_tool
-from launched import children_of, command_of
+from running import children_of, command_of
 
 SSHD = """Port 22
 ListenAddress %(address)s

@@ -307,8 +307,12 @@ class LaunchTest(launched.Launched):
         self.expect_exit(second, 2, r"(?m)^hplaunch: \S*/run: another hplaunch runs in this folder \(process %d on %s, hpnode "
                                     r".*, started at [-\d]+ [:\d]+\); wait for its end or stop it, or give this run another "
                                     r"folder with --run_dir$" % (first.popen.pid, re.escape(os.uname().nodename)))
+        self.expect_only(first)
         self.assertEqual(self.nodes_of_run(), nodes, "nodes of the first alone")
         self.await_training([first], 5)
+        first.send(signal.SIGTERM)
+        self.expect_exit(first, 5)
+        self.expect_only()
 
     def test_two_planned_jobs_at_once(self):
         self.make_job(iterations=200, snapshot=100)

@@ -1,36 +1,11 @@
 """Jobs that hplaunch starts, for tests: what it says, and which processes are its."""
 
-import glob
 import os
 import time
 
 import cluster
 from cluster import PATIENCE_S, program
-
-
-def children_of(pid):
-    """Process numbers of all that descend from a process, in no order."""
-    found, parents = [], {pid}
-    stats = []
-    for path in glob.glob("/proc/[0-9]*/stat"):
-        try:
-            with open(path, encoding="ascii", errors="replace") as stat:
-                text = stat.read()
-        except OSError:
-            continue
-        stats.append((int(text.split()[0]), int(text.rsplit(")", 1)[1].split()[1])))
-    while parents:
-        parents = {child for child, parent in stats if parent in parents}
-        found += parents
-    return found
-
-
-def command_of(pid):
-    try:
-        with open("/proc/%d/cmdline" % pid, "rb") as line:
-            return line.read().decode(errors="replace").split("\0")
-    except OSError:
-        return []
+from running import children_of, command_of
 
 
 class Launched(cluster.JobTest):
