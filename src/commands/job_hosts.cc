@@ -2,6 +2,7 @@
 
 #include "base/format.h"
 #include "base/input_file.h"
+#include "base/words.h"
 #include "commands/slurm_hosts.h"
 
 #include <algorithm>
@@ -17,10 +18,17 @@ constexpr int kMostSlots = 100'000;
 
 using Names = std::vector<std::string>;
 
-Status CheckTasks(const std::string& source, const std::string& where, size_t tasks, int nodes) {
-  if (tasks == static_cast<size_t>(nodes)) return OkStatus();
-  return InvalidArgument("--hosts=%s: %s has %zu task(s), and the table %d node(s); expected a task for each node",
-                         source.c_str(), where.c_str(), tasks, nodes);
+Status CheckTasks(const std::string& source, const Names& hosts, int nodes) {
+  if (hosts.size() == static_cast<size_t>(nodes)) return OkStatus();
+  Names once = hosts;
+  once.erase(std::unique(once.begin(), once.end()), once.end());
+  const bool slurm = source == "slurm";
+  const std::string where = slurm ? "the allocation on " + Join(once) : source == "ranks" ? "WORLD_SIZE" : "it";
+  const std::string more = slurm ? Format("ask for %d (sbatch --ntasks=%d)", nodes, nodes) : Format("start %d", nodes);
+  return InvalidArgument(
+      "--hosts=%s: %s has %zu task(s), and the table %d node(s); expected a task for each node: %s, or give the table "
+      "%zu (--conv, --fc)",
+      source.c_str(), where.c_str(), hosts.size(), nodes, more.c_str(), hosts.size());
 }
 
 StatusOr<Names> SlurmHosts(const EnvironmentReader& read) {
@@ -135,8 +143,7 @@ StatusOr<std::vector<std::string>> JobHosts(const std::string& text, int nodes, 
   const size_t slash = DeviceOf(text);
   const std::string source = text.substr(0, slash);
   HP_ASSIGN_OR_RETURN(Names hosts, HostsFrom(source, nodes, read));
-  const std::string where = source == "slurm" ? "the allocation" : source == "ranks" ? "WORLD_SIZE" : "it";
-  HP_RETURN_IF_ERROR(CheckTasks(source, where, hosts.size(), nodes));
+  HP_RETURN_IF_ERROR(CheckTasks(source, hosts, nodes));
   if (slash != text.npos) {
     for (std::string& host : hosts) host += text.substr(slash);
   }

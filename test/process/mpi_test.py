@@ -47,10 +47,16 @@ class MpiTest(digits.DigitsJob):
         return process
 
     def await_no_nodes(self, process):
-        """mpirun has ended, and so have its nodes."""
+        """mpirun has ended, and so has all that it has started."""
         self.assertIsNotNone(process.wait(), process.text())
-        listed = subprocess.run(["ps", "-eo", "args"], stdout=subprocess.PIPE, check=True).stdout.decode()
-        self.assertNotIn(self.path("table.prototxt"), listed)
+        self.assertEqual(self.nodes(), [])
+        self.expect_only()
+
+    def nodes(self):
+        """Processes of hpnode that run the test's table."""
+        listed = subprocess.run(["ps", "-eo", "pid,args"], stdout=subprocess.PIPE, check=True).stdout.decode()
+        lines = [line.split() for line in listed.splitlines() if self.path("table.prototxt") in line]
+        return [int(words[0]) for words in lines if words[1] == cluster.program("hpnode")]
 
     def test_what_any_pmix_server_says(self):
         """Without Open MPI's own variables its tasks have those of the PMIx server that it brings along. (Debian has no
@@ -61,6 +67,7 @@ class MpiTest(digits.DigitsJob):
         process = self.mpirun(hide=["OMPI_COMM_WORLD_" + name for name in ("RANK", "SIZE", "LOCAL_RANK")])
         self.expect_exit(process, 0, *(r"task %d \(PMIx\): node %s of" % task for task in enumerate(
             ("conv0", "conv1", "fc0", "fc1"))))
+        self.await_no_nodes(process)
 
     def test_trains(self):
         self.write_solver("job", 500)
@@ -71,6 +78,7 @@ class MpiTest(digits.DigitsJob):
             ("conv0", "conv1", "fc0", "fc1"))))
         self.assertGreaterEqual(self.accuracy(process.text()), digits.PROMISED)
         self.assertEqual(process.text().count("Optimization Done"), 4)
+        self.await_no_nodes(process)
 
     def test_a_stop_has_the_time_that_it_takes(self):
         self.write_solver("job", 100000000)
@@ -99,10 +107,8 @@ class MpiTest(digits.DigitsJob):
         self.write_table("job")
         process = self.mpirun("--mca", LIMIT, "30")
         self.await_training([process], 60)
-        listed = subprocess.run(["ps", "-eo", "pid,args"], stdout=subprocess.PIPE, check=True).stdout.decode()
-        nodes = [line.split() for line in listed.splitlines() if self.path("table.prototxt") in line]
-        nodes = [int(words[0]) for words in nodes if words[1] == cluster.program("hpnode")]
-        self.assertEqual(len(nodes), 4, listed)
+        nodes = self.nodes()
+        self.assertEqual(len(nodes), 4)
         os.kill(nodes[-1], signal.SIGKILL)
         self.await_no_nodes(process)
         self.assertNotEqual(process.popen.returncode, 0)
@@ -111,10 +117,14 @@ class MpiTest(digits.DigitsJob):
         self.write_solver("job", 100)
         status, said = self.write_table("job", slots=3)
         self.assertEqual(status, 2, said)
-        self.assertIn("it has 3 task(s), and the table 4 node(s)", said)
+        self.assertIn("--hosts=hostfile:%s: it has 3 task(s), and the table 4 node(s); expected a task for each node: start 4, "
+                      "or give the table 3" % self.path("hosts.txt"), said)
         self.write_table("job")
-        self.expect_exit(self.mpirun(tasks=3), 2, r"the table has 4 node\(s\), and the job 3 task\(s\) "
-                                                  r"\(OMPI_COMM_WORLD_SIZE\)")
+        process = self.mpirun(tasks=3)
+        self.expect_exit(process, 2, r"/table\.prototxt: the table has 4 node\(s\), and the job 3 task\(s\) "
+                                     r"\(OMPI_COMM_WORLD_SIZE\); expected a task for each node: start as many, or write a "
+                                     r"table for these \(hproute --hosts\)")
+        self.await_no_nodes(process)
 
 
 if __name__ == "__main__":

@@ -134,7 +134,7 @@ class OwnEntryTest(cluster.JobTest):
         self.assertEqual(re.findall(r'device: "(\w+)"', table), ["cuda"] * 3)
         status, said, _ = self.write_table("slurm", **dict(slurm, SLURM_TASKS_PER_NODE="1(x2)"))
         self.assertEqual(status, 2, said)
-        self.assertIn("the allocation has 2 task(s), and the table 3 node(s); expected a task for each node", said)
+        self.assertIn("the allocation on n0, n1 has 2 task(s), and the table 3 node(s); expected a task for each node: ask for 3", said)
         status, said, table = self.write_table("kubernetes:digits.digits-nodes")
         self.assertEqual((status, table.count('.digits-nodes"')), (0, 3), said)
 

@@ -262,18 +262,23 @@ class SlurmTest(digits.DigitsJob):
         self.write_solver("small", 100)
         job = self.submit("small", "--conv=3", "--fc=2")
         self.assertEqual(self.await_end(job, "small"), 2, self.output("small"))
-        self.assertRegex(self.output("small"), r"the allocation has 4 task\(s\), and the table 5 node\(s\)")
+        self.assertRegex(self.output("small"), r"(?m)^hproute: --hosts=slurm: the allocation on n0, n1 has 4 task\(s\), and the "
+                                                r"table 5 node\(s\); expected a task for each node: ask for 5 \(sbatch "
+                                                r"--ntasks=5\), or give the table 4 \(--conv, --fc\)$")
+        self.assertEqual(self.nodes(), [])
         said = subprocess.run(["srun", "--ntasks=2", cluster.program("hpnode"), "--routing=" + self.small_table()],
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=self.slurm.environment, check=False,
                               timeout=SLOW_S)
         self.assertEqual(said.returncode, 2, said.stdout)
-        self.assertRegex(said.stdout.decode(), r"the table has 3 node\(s\), and the job 2 task\(s\)")
+        self.assertRegex(said.stdout.decode(), r"small_table\.prototxt: the table has 3 node\(s\), and the job 2 task\(s\) "
+                                              r"\(SLURM_STEP_NUM_TASKS\); expected a task for each node: start as many, or "
+                                              r"write a table for these \(hproute --hosts\)")
         self.assertEqual(self.nodes(), [])
 
     def small_table(self):
         self.make_job()
-        self.make_table(conv=2, fc=1)
-        return self.path("table.prototxt")
+        self.make_table(conv=2, fc=1, name="small_table.prototxt")
+        return self.path("small_table.prototxt")
 
 
 if __name__ == "__main__":

@@ -100,7 +100,8 @@ TEST(JobHostsTest, SlurmsTasksFillOneHostAfterTheOther) {
 TEST(JobHostsTest, AnAllocationOfAnotherSize) {
   const Variables batch = {{"SLURM_JOB_NODELIST", "n[0-1]"}, {"SLURM_TASKS_PER_NODE", "2(x2)"}};
   EXPECT_EQ(HostsOfTasks("slurm", 5, batch).status().message(),
-            "--hosts=slurm: the allocation has 4 task(s), and the table 5 node(s); expected a task for each node");
+            "--hosts=slurm: the allocation on n0, n1 has 4 task(s), and the table 5 node(s); expected a task for each "
+            "node: ask for 5 (sbatch --ntasks=5), or give the table 4 (--conv, --fc)");
   EXPECT_EQ(ExitStatus(HostsOfTasks("slurm", 3, batch).status()), 2);
   EXPECT_THAT(HostsOfTasks("slurm", 5).status().message(),
               HasSubstr("SLURM_JOB_NODELIST is not set; expected to run in"));
@@ -170,7 +171,8 @@ TEST_F(HostFileTest, FaultsNameTheLine) {
   for (const char* text : {"a\nb slots=x\n", "a\nb slots=0\n", "a\nb 2\n", "a\nb:x\n"}) {
     EXPECT_THAT(Read(text, 2).status().message(), HasSubstr(path_ + ":2: \"b")) << text;
   }
-  EXPECT_THAT(Read("a\n", 2).status().message(), HasSubstr("it has 1 task(s), and the table 2 node(s)"));
+  EXPECT_THAT(Read("a\n", 2).status().message(),
+              HasSubstr("it has 1 task(s), and the table 2 node(s); expected a task for each node: start 2, or"));
   std::remove(path_.c_str());
   EXPECT_EQ(HostsOfTasks("hostfile:" + path_, 2).status().code(), StatusCode::kNotFound);
 }
