@@ -3,6 +3,7 @@
 #include "rendezvous/roster.h"
 
 #include "base/format.h"
+#include "base/host.h"
 #include "base/words.h"
 
 #include "rendezvous/entry.h"
@@ -48,7 +49,7 @@ const std::string* HostAmong(const std::vector<std::string>& hosts, const NodeRe
 bool IsOnHost(const NodeRecord& record, const std::string& host) {
   const std::string& name = record.host_name();
   return !host.empty() && (name == host || name.substr(0, name.find('.')) == host ||
-                           std::count(record.address().begin(), record.address().end(), host) > 0);
+                           std::count(record.address().begin(), record.address().end(), BareHost(host)) > 0);
 }
 
 std::vector<NodeRecord> ChooseNodes(std::vector<NodeRecord> waiting, const NodesWanted& wanted) {
@@ -140,6 +141,15 @@ std::vector<std::string> Roster::LivingNodes() const {
   return names;
 }
 
+std::string Roster::OneWhoLives() const {
+  const std::vector<std::string> living = LivingNodes();
+  if (living.empty()) return "";
+  for (const NodeConfig& node : table_->config().node()) {
+    if (node.name() == living[0]) return living[0] + " on host " + node.host();
+  }
+  return living[0];
+}
+
 bool Roster::UnderWay(const Heard& newcomer) const {
   return std::all_of(table_->seat().begin(), table_->seat().end(), [&](const SeatRecord& seat) {
     const auto it = heard_.find(seat.nonce());
@@ -182,17 +192,19 @@ RendezvousAnswer Roster::AnswerTo(const std::string& nonce) const {
     return Answer(RendezvousAnswer::NOT_NEEDED,
                   Format("the plan needs %d nodes, and not this one", table_->seat_size()));
   }
-  const std::string theirs = table_ && !LivingNodes().empty() ? table_->request() : request_;
+  const std::string other = OneWhoLives();
+  const std::string theirs = other.empty() ? request_ : table_->request();
   if (!record.request().empty() && !theirs.empty() && record.request() != theirs) {
-    return Answer(RendezvousAnswer::REFUSED,
-                  Format("another run has this id: it was started with %s, this node with %s; choose another --run_id",
-                         theirs.c_str(), record.request().c_str()));
+    return Answer(
+        RendezvousAnswer::REFUSED,
+        Format("another run has this id%s: it was started with %s, this node with %s; choose another --run_id",
+               other.empty() ? "" : (" (" + other + " runs)").c_str(), theirs.c_str(), record.request().c_str()));
   }
   if (table_ && UnderWay(heard)) {
     return Answer(RendezvousAnswer::REFUSED,
-                  Format("the run is under way: all %d nodes of incarnation %d live; choose another --run_id for a "
-                         "second run",
-                         table_->seat_size(), table_->incarnation()));
+                  Format("the run is under way: all %d nodes of incarnation %d live, %s among them; choose another "
+                         "--run_id for a second run",
+                         table_->seat_size(), table_->incarnation(), other.c_str()));
   }
   return Answer(RendezvousAnswer::WAIT, WhatIsMissing());
 }

@@ -78,6 +78,8 @@ class Roster {
   std::vector<NodeRecord> Waiting() const;
   /// Names of the nodes of the newest table that may still live.
   std::vector<std::string> LivingNodes() const;
+  /// One of them, with its host, for a message: "conv0 on host a"; empty: none.
+  std::string OneWhoLives() const;
   /// Whether the table's job has gone on undisturbed for long since this process came.
   bool UnderWay(const Heard& heard) const;
   std::string WhatIsMissing() const;

@@ -130,8 +130,10 @@ RendezvousAnswer TableServer::AnswerTo(const NodeRecord& record) {
   RendezvousAnswer refusal;
   refusal.set_kind(RendezvousAnswer::REFUSED);
   if (!record.run_id().empty() && record.run_id() != options_.run) {
-    refusal.set_text(Format("hpserver has the run \"%s\", and this node asks for \"%s\" (--run_id)",
-                            options_.run.c_str(), Printable(record.run_id(), 100).c_str()));
+    refusal.set_text(
+        Format("hpserver has the run \"%s\", and this node asks for \"%s\" (--run_id); each run has an hpserver "
+               "of its own, and its nodes may leave --run_id out",
+               options_.run.c_str(), Printable(record.run_id(), 100).c_str()));
     return refusal;
   }
   if (!record.request().empty()) {

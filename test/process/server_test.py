@@ -14,6 +14,7 @@ import unittest
 
 import cluster
 import cut_link_test
+import running
 from relay import Relay
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
@@ -22,6 +23,10 @@ import caffe_wire  # pylint: disable=wrong-import-position
 
 ROLES = ("conv", "conv", "fc", "fc")
 PLAN = ("--conv=2", "--fc=2")
+
+
+UNDER_WAY = (r"the run is under way: all 4 nodes of incarnation 1 live, conv0 on host [\d.:]+ among them; choose another "
+             r"--run_id for a second run")
 
 
 class RendezvousTest(cluster.JobTest):
@@ -39,6 +44,22 @@ class RendezvousTest(cluster.JobTest):
         self.expect_all(nodes, 5, "Optimization stopped early")
         for node in nodes:
             self.assertEqual(node.errors(), [])
+
+    def expect_two_runs_are_refused(self, *own):
+        """A job whose nodes have the flags `own` trains, and others with its id are refused."""
+        self.make_job()
+        nodes = self.start_nodes(self.routing, self.solver(), *PLAN, *own)
+        self.await_training(nodes)
+        others = [self.start("--role=conv", self.solver(), "--conv=1", "--fc=0", *own, routing=self.routing, log="other"),
+                  self.start("--role=fc", self.solver(), *PLAN, *own, routing=self.routing, log="second")]
+        self.expect_exit(others[0], 2, r"another run has this id \(conv0 on host [\d.:]+ runs\): it was started with "
+                                       r"--solver=solver\.prototxt --conv=2 --fc=2, this node with --solver=solver\.prototxt "
+                                       r"--conv=1 --fc=0; choose another --run_id")
+        self.expect_exit(others[1], 2, UNDER_WAY)
+        self.expect_only(*nodes)
+        self.await_training(nodes)
+        self.expect_stop(nodes)
+        self.expect_only()
 
     def expect_next_incarnation(self, nodes, restart, number):
         """One node is killed, the others end, and all are started again. Returns the new ones."""
@@ -234,16 +255,19 @@ class ServerTest(RendezvousTest):
         nodes = self.start_nodes(self.routing, "--run_id=mine")
         self.await_training(nodes)
         self.expect_exit(self.start("--role=fc", "--run_id=yours", routing=self.routing, log="yours"), 2,
-                         'hpserver has the run "mine", and this node asks for "yours"')
+                         r'tcp://127\.0\.0\.1:%d: hpserver has the run "mine", and this node asks for "yours" \(--run_id\); '
+                         "each run has an hpserver of its own, and its nodes may leave --run_id out" % self.port)
         self.expect_exit(self.start("--role=fc", *PLAN, self.solver(), routing=self.routing, log="planner"), 2,
                          "hpserver plans; leave out --solver")
         self.expect_exit(self.start("--role=fc", "--run_id=mine", routing=self.routing, log="second"), 2,
-                         r"the run is under way: all 4 nodes of incarnation 1 live; choose another --run_id")
+                         UNDER_WAY)
+        self.expect_only(server, *nodes)
         self.await_training(nodes)
         self.expect_stop(nodes)
         server.popen.terminate()
         self.assertEqual(server.wait(), -signal.SIGTERM)
         self.expect_exit(self.server("--run_id=yours"), 2, 'is of the run "mine", not "yours": choose another --folder')
+        self.expect_only()
 
     def test_an_id_is_drawn_and_kept(self):
         self.make_job()
@@ -411,14 +435,8 @@ class FolderTest(RendezvousTest):
             self.assertLess(time.monotonic(), deadline, "no %d files %s" % (count, pattern))
             time.sleep(0.01)
 
-    def test_two_runs_with_one_id_and_other_flags(self):
-        self.make_job()
-        nodes = self.start_nodes(self.routing, *self.flags())
-        self.await_training(nodes)
-        self.expect_exit(self.start("--role=conv", "--run_id=7", self.solver(), "--conv=1", "--fc=0",
-                                    routing=self.routing, log="other"), 2,
-                         "another run has this id: it was started with --solver=solver.prototxt --conv=2 --fc=2")
-        self.expect_stop(nodes)
+    def test_two_runs_with_one_id(self):
+        self.expect_two_runs_are_refused("--run_id=7")
 
     def test_flags_of_the_table(self):
         self.make_job(iterations=20)
@@ -515,7 +533,8 @@ class RedisTest(RendezvousTest):
         with open(self.path("redis.log"), "ab") as log:
             self.redis = subprocess.Popen(
                 ["redis-server", "--port", str(self.port), "--bind", self.address, "--save", "", "--dir", self.folder,
-                 *flags], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+                 *flags], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                env={name: value for name, value in os.environ.items() if name != running.MARK})  # no process of a job
         deadline = time.monotonic() + cluster.PATIENCE_S
         while True:
             try:
@@ -555,6 +574,10 @@ class RedisTest(RendezvousTest):
             table = decode_table(said.stdout[:-1])  # it ends the line
             for text in expected:
                 self.assertRegex(table, text, flags)
+
+    def test_two_runs_with_one_id(self):
+        self.start_redis()
+        self.expect_two_runs_are_refused()
 
     @unittest.skipUnless(cluster.has_ipv6(), "SKIPPED: no IPv6 loopback")
     def test_ipv6(self):
