@@ -6,13 +6,21 @@ import re
 import shutil
 import socket
 import subprocess
+import time
 import unittest
 import urllib.error
+import urllib.parse
 import urllib.request
 
 import cluster
 
 DASHBOARD = os.path.join(os.path.dirname(__file__), "..", "..", "tools", "cluster", "grafana", "hpnode.json")
+
+
+def dashboard_targets():
+    """Each query of the dashboard: Grafana's "expr", "legendFormat" and others."""
+    with open(DASHBOARD, encoding="utf-8") as file:
+        return [target for panel in json.load(file)["panels"] for target in panel["targets"]]
 
 
 class MetricsTest(cluster.JobTest):
@@ -57,8 +65,7 @@ class MetricsTest(cluster.JobTest):
         self.assertGreater(self.value(shard, "hpnode_loss"), 0)
         self.assertEqual(self.value(shard, "hpnode_images_total"), 12 * self.value(shard, "hpnode_iterations_total"))
         self.assertRegex(shard, r'hpnode_test_output\{blob="accuracy"\} ')
-        with open(DASHBOARD, encoding="utf-8") as file:
-            used = set(re.findall(r"\bhpnode_\w+", json.dumps(json.load(file)["panels"])))
+        used = {name for target in dashboard_targets() for name in re.findall(r"\bhpnode_\w+", target["expr"])}
         told = set(re.findall(r"(?m)^(hpnode_\w+)", second + shard))
         self.assertEqual(used - told, set(), "the dashboard shows more")
 
@@ -97,6 +104,58 @@ class MetricsTest(cluster.JobTest):
             done = subprocess.run(["promtool", "check", "metrics"], input=text.encode(), capture_output=True,
                                   timeout=300, check=False)
             self.assertEqual((done.returncode, done.stdout, done.stderr), (0, b"", b""), text)
+
+    @unittest.skipUnless(shutil.which("promtool"), "SKIPPED: promtool (package prometheus)")
+    def test_the_dashboard_speaks_promql(self):
+        rules = [{"record": "query:%d" % i, "expr": target["expr"]} for i, target in enumerate(dashboard_targets())]
+        self.assertGreater(len(rules), 10)
+        for more, status in ([], 0), ([{"record": "query:wrong", "expr": "sum(hpnode_loss"}], 1):
+            path = self.write("rules.json", json.dumps({"groups": [{"name": "dashboard", "rules": rules + more}]}))
+            done = subprocess.run(["promtool", "check", "rules", path], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                  timeout=300, check=False)
+            self.assertEqual(done.returncode, status, done.stdout.decode())
+
+    def start_prometheus(self):
+        """A Prometheus that collects the nodes, as the README has it. Returns its port."""
+        port = cluster.free_ports(1)[0]
+        config = self.write("prometheus.yml", json.dumps({"global": {"scrape_interval": "1s"}, "scrape_configs": [
+            {"job_name": "hpnode", "static_configs": [{"targets": ["127.0.0.1:%d" % at for at in self.at.values()]}]}]}))
+        command = ["prometheus", "--config.file=" + config, "--storage.tsdb.path=" + self.path("prometheus"),
+                   "--web.listen-address=127.0.0.1:%d" % port]
+        self.processes.append(cluster.Process("prometheus", command, self.path("prometheus.log"), None))
+        return port
+
+    @unittest.skipUnless(shutil.which("prometheus"), "SKIPPED: prometheus")
+    def test_prometheus_answers_the_dashboard(self):
+        nodes = self.start_job()
+        port = self.start_prometheus()
+        for target in dashboard_targets():
+            found = self.await_answer(port, target["expr"])
+            for label in re.findall(r"{{(\w+)}}", target.get("legendFormat", "")):
+                self.assertTrue(all(label in row["metric"] for row in found), (target, found))
+            by_node = {row["metric"]["node"] for row in found if "node" in row["metric"]}
+            self.assertIn(by_node, (set(), set(nodes)), target)
+
+    def await_answer(self, port, query):
+        """What Prometheus answers to a query, once that is something: a rate needs two samples."""
+        url = "http://127.0.0.1:%d/api/v1/query?%s" % (port, urllib.parse.urlencode({"query": query}))
+        deadline = time.monotonic() + cluster.PATIENCE_S
+        while True:
+            try:
+                with urllib.request.urlopen(url, timeout=60) as answer:
+                    found = json.load(answer)["data"]["result"]
+            except urllib.error.HTTPError as error:
+                if error.code != 503:  # it is not ready yet
+                    self.fail("%s: %s" % (query, error.read().decode()))
+                found = []
+            except OSError:
+                found = []
+            rows = len(self.names) if "group_left" in query else 1
+            if len(found) >= rows:
+                return found
+            self.assertIsNone(self.processes[-1].popen.poll(), "prometheus has ended")
+            self.assertLess(time.monotonic(), deadline, "no answer to %s but %s" % (query, found))
+            time.sleep(0.1)
 
     def test_addresses_that_are_none(self):
         self.make_job()
