@@ -288,9 +288,9 @@ class LaunchSshTest(cut_link_test.Hosts, launched.Launched):
         self.expect_no_nonce()
         self.assertEqual([name for name in self.on_disk_of("c") if "nonce" in name], [])
 
-    def on_disk_of(self, name):
-        """What lies below the run's folder of a host, as it sees it."""
-        found = subprocess.run(["nsenter", "--mount", "--target=%d" % self.servers[name].pid, "find", self.path("run")],
+    def on_disk_of(self, name, folder="run"):
+        """What lies below the run's folder, or another one, of a host, as it sees it."""
+        found = subprocess.run(["nsenter", "--mount", "--target=%d" % self.servers[name].pid, "find", self.path(folder)],
                                stdout=subprocess.PIPE, check=True)
         return found.stdout.decode().split()
 
@@ -440,6 +440,9 @@ class LaunchSshTest(cut_link_test.Hosts, launched.Launched):
         self.expect_exit(job, 2, r"(?m)^hplaunch: host 10\.213\.7\.3: \S*/data/db\.staging-\S*: .*No space left on device; "
                                  r"make room on that disk$")
         self.assertEqual(self.nodes_of_run(), {})
+        # The name of the data is as free as before.
+        self.assertEqual([path for path in self.on_disk_of("b", "data") if "/db.staging-run" not in path],
+                         [self.path("data")])
 
     def make_data_in(self, folder, seed):
         os.makedirs(folder, exist_ok=True)
