@@ -161,6 +161,16 @@ def caffemodel():
     yield part(100, part(1, "ip") + part(7, part(8, struct.pack("<2d", 1, 2)) + part(7, part(1, varint(2)))))
 
 
+def safetensors():
+    def file(header, values):
+        return struct.pack("<Q", len(header)) + header.encode() + values
+
+    entry = '"%s":{"dtype":"%s","shape":%s,"data_offsets":[%d,%d]}'
+    yield file("{" + entry % ("w", "F32", "[1,2]", 0, 8) + "}", struct.pack("<2f", 1, -2))
+    yield file('{"__metadata__":{"format":"pt"},%s,%s,%s}' % (
+        entry % ("a.b", "BF16", "[2]", 0, 4), entry % ("h", "F16", "[]", 4, 6), entry % ("n", "I64", "[]", 6, 14)), b"v" * 14)
+
+
 def snapshot():
     # FuzzedDataProvider takes numbers from the end; a string ends at a backslash and another byte.
     state = number(1, 7) + part(2, "a.caffemodel") + part(3, blob([1, 2], [1, 2])) + number(4, 1)
