@@ -93,6 +93,10 @@ DEFINE_string(progress_file, "",
 DEFINE_string(csv, "",
               "write the curves of the training to this file, with Caffe2's columns: a row for each display; only the "
               "node that logs the losses writes it");
+DEFINE_string(
+    tensorboard, "",
+    "write the curves of the training to an event file in FOLDER, for TensorBoard: points for each display and "
+    "test; only the node that logs the losses writes it");
 DEFINE_string(trace, "", "write what this process's nodes do to FOLDER/NODE.json, for ui.perfetto.dev");
 DEFINE_string(metrics, "", "serve the node's metrics to Prometheus at http://ADDRESS:PORT/metrics; empty: nowhere");
 DEFINE_bool(
@@ -196,6 +200,7 @@ NodeOptions OptionsFor(const RoutingTable& table, Rank rank) {
   options.stop_within_s = FLAGS_stop_within_s;
   options.trace_folder = FLAGS_trace;
   options.csv = FLAGS_csv;
+  options.tensorboard = FLAGS_tensorboard;
   options.leave = LeaveProcess;
   return options;
 }

@@ -202,7 +202,7 @@ Status Node::BuildModel() {
   if (model_->job().reporter() == options_.rank) {
     HP_RETURN_IF_ERROR(OpenCurves());
     reporter_ = std::make_unique<Reporter>(model_->job(), files_.rates.get(), options_.clock, files_.start_clock,
-                                           options_.on_loss, curves_.get());
+                                           options_.on_loss, curves_.get(), events_.get());
     reporter_ready_ = true;
   } else {
     LOG(INFO) << "losses and accuracies are in the log of node \"" << table_.node(model_->job().reporter()).name
@@ -212,6 +212,13 @@ Status Node::BuildModel() {
 }
 
 Status Node::OpenCurves() {
+  if (!options_.tensorboard.empty()) {
+    if (files_.solver.display() == 0 && !model_->job().tests()) {
+      return InvalidArgument("--tensorboard=%s has points for each display and test; the solver has neither",
+                             options_.tensorboard.c_str());
+    }
+    HP_ASSIGN_OR_RETURN(events_, EventFile::Create(options_.tensorboard, files_.start_clock));
+  }
   if (options_.csv.empty()) return OkStatus();
   if (files_.solver.display() == 0) {
     return InvalidArgument("--csv=%s has a row for each display; the solver's display is 0", options_.csv.c_str());

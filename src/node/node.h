@@ -86,6 +86,8 @@ struct NodeOptions {
   std::string trace_folder;
   /// CurveFile of the job, on the node with the reporter alone; empty: none.
   std::string csv;
+  /// EventFile of the job in this folder, on the same node; empty: none.
+  std::string tensorboard;
   std::function<void(const Task&)> before_task;  ///< Executor::Options::before_task; may be null
   /// With the final parameters, on the thread of Run, when all nodes have ended the job without a failure. May be null.
   std::function<void(const ParamStore&)> on_done;
@@ -247,6 +249,7 @@ class Node : private TransportHandler, private PipelineHost {
   std::unique_ptr<LabelFeed> label_feed_;
   std::unique_ptr<Compute> compute_;
   std::unique_ptr<CurveFile> curves_;   // null: another node reports, or nobody wants them
+  std::unique_ptr<EventFile> events_;   // likewise
   std::unique_ptr<Reporter> reporter_;  // null: another node reports
   std::atomic<bool> reporter_ready_{false}, connecting_{false}, training_{false};
   std::unique_ptr<Snapshotter> snapshotter_;

@@ -28,6 +28,14 @@ void PrintOutputs(const char* phase, const std::vector<WholeOutput>& outputs, co
   }
 }
 
+/// As points of curves "PHASE/BLOB".
+void AddPoints(const std::string& phase, const std::vector<WholeOutput>& outputs, const std::vector<double>& values,
+               std::vector<EventFile::Point>* points) {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i].named) points->emplace_back(phase + "/" + outputs[i].blob, values[i]);
+  }
+}
+
 /// The first output that is no loss. @param values one for each output.
 std::optional<double> AccuracyOf(const std::vector<WholeOutput>& outputs, const std::vector<double>& values) {
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -39,13 +47,14 @@ std::optional<double> AccuracyOf(const std::vector<WholeOutput>& outputs, const 
 }  // namespace
 
 Reporter::Reporter(const JobPlan& job, const LearningRates* rates, const Clock* clock, int64_t start_clock,
-                   LossSink on_loss, CurveFile* curves)
+                   LossSink on_loss, CurveFile* curves, EventFile* events)
     : job_(job),
       rates_(rates),
       clock_(clock),
       start_clock_(start_clock),
       on_loss_(std::move(on_loss)),
-      curves_(curves) {
+      curves_(curves),
+      events_(events) {
   for (bool train : {true, false}) {
     if (!train && !job.tests()) continue;
     std::set<int> stages;
@@ -149,6 +158,11 @@ void Reporter::PrintTest(int test, const std::vector<MsgId>& ids) {
   }
   PrintOutputs("Test", outputs, means);
   if (test == 0) test_accuracy_ = AccuracyOf(outputs, means);
+  if (events_ != nullptr) {
+    std::vector<EventFile::Point> points;
+    AddPoints(test == 0 ? "test" : "test" + std::to_string(test), outputs, means, &points);
+    if (!points.empty()) events_->Add(iteration_, points);
+  }
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (!outputs[i].named) continue;
     TestOutput* const latest = latest_.add_test_output();
@@ -187,16 +201,27 @@ void Reporter::Display(double loss, const std::vector<double>& values) {
                       job_.solver().display(), loss);
   PrintOutputs("Train", outputs, values);
   LOG(INFO) << "Iteration " << iteration_ << ", lr = " << Format("%g", rates_->At(iteration_));
-  if (curves_ != nullptr) {
-    // The first display of a run is of its first iteration, and Caffe's line counts none for it.
-    const int64_t trained = iteration_ + 1 - curve_iteration_;
-    curves_->Add({iteration_, seconds, trained * job_.schedule().update_rows(), loss, rates_->At(iteration_),
-                  AccuracyOf(outputs, values), test_accuracy_});
-    curve_iteration_ = iteration_ + 1;
-  }
-  test_accuracy_.reset();
+  AddToCurves(seconds, loss, values);
   displayed_iteration_ = iteration_;
   displayed_ns_ = now;
+}
+
+void Reporter::AddToCurves(double seconds, double loss, const std::vector<double>& values) {
+  const std::vector<WholeOutput>& outputs = job_.outputs(true);
+  // The first display of a run is of its first iteration, and Caffe's line counts none for it.
+  const int64_t samples = (iteration_ + 1 - curve_iteration_) * job_.schedule().update_rows();
+  const double rate = rates_->At(iteration_);
+  if (curves_ != nullptr) {
+    curves_->Add({iteration_, seconds, samples, loss, rate, AccuracyOf(outputs, values), test_accuracy_});
+  }
+  if (events_ != nullptr) {
+    std::vector<EventFile::Point> points = {{"loss", loss}, {"learning_rate", rate}};
+    if (seconds > 0) points.emplace_back("samples_per_s", static_cast<double>(samples) / seconds);
+    AddPoints("train", outputs, values, &points);
+    events_->Add(iteration_, points);
+  }
+  test_accuracy_.reset();
+  curve_iteration_ = iteration_ + 1;
 }
 
 }  // namespace hp

@@ -4,6 +4,7 @@
 #include "base/mutex.h"
 #include "proto/control.pb.h"
 #include "report/curve_file.h"
+#include "report/event_file.h"
 #include "scheduler/plan/job_plan.h"
 #include "solvers/learning_rates.h"
 
@@ -38,10 +39,10 @@ class Reporter {
 
   /// @param job must outlive it. @param clock measures iter/s; must outlive it.
   /// @param rates of the job; must outlive it. @param start_clock first iteration of this run.
-  /// @param on_loss null: nobody wants the losses. @param curves takes a row for each display; must outlive it; null:
-  /// nobody wants them.
+  /// @param on_loss null: nobody wants the losses. @param curves takes a row for each display, `events` the points of
+  /// each display and test; must outlive it; null: nobody wants them.
   Reporter(const JobPlan& job, const LearningRates* rates, const Clock* clock, int64_t start_clock,
-           LossSink on_loss = nullptr, CurveFile* curves = nullptr);
+           LossSink on_loss = nullptr, CurveFile* curves = nullptr, EventFile* events = nullptr);
 
   /// Adds the statistics of micro-batch `id`, as Compute::StatisticsSink has them, and prints what has become complete.
   /// Once for each id and stage with outputs.
@@ -74,6 +75,8 @@ class Reporter {
   void PrintTraining() HP_REQUIRES(mutex_);
   /// A line of the log, and a row of the curves.
   void Display(double loss, const std::vector<double>& outputs) HP_REQUIRES(mutex_);
+  /// The row, after `seconds`.
+  void AddToCurves(double seconds, double loss, const std::vector<double>& outputs) HP_REQUIRES(mutex_);
   /// Calls on_loss for what is in losses_, unless another thread does so already.
   void TellLosses() HP_EXCLUDES(mutex_);
 
@@ -83,6 +86,7 @@ class Reporter {
   const int64_t start_clock_;
   const LossSink on_loss_;
   CurveFile* const curves_;                     // may be null
+  EventFile* const events_;                     // may be null
   std::map<bool, size_t> stages_with_outputs_;  // by train
 
   mutable Mutex mutex_;

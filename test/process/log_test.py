@@ -4,8 +4,13 @@ import csv
 import datetime
 import os
 import re
+import sys
+import time
 
 import cluster
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+import event_files  # pylint: disable=wrong-import-position
 
 # What Caffe's tools/extra/parse_log.py and extract_seconds.py look for (BSD-2-Clause; its rules, not its code): the
 # time of each line from its prefix, seconds since the line with "Solving", and these.
@@ -119,6 +124,63 @@ class LogTest(cluster.JobTest):
         self.expect_exit(self.start("--all", "--csv=/no_folder/x.csv"), 2, r"--csv=/no_folder/x.csv: No such file")
         self.make_job(iterations=20, solver="display: 0\n")
         self.expect_exit(self.start("--all", flag), 2, "has a row for each display; the solver's display is 0")
+
+    def test_event_files_for_tensorboard(self):
+        self.make_job(iterations=20, test=True, snapshot=10)
+        folder = self.path("runs/one")
+        flags = ("--tensorboard=" + folder, "--csv=" + self.path("curves.csv"))
+        began = time.time()
+        nodes = self.run_job(self.make_table(conv=2, fc=2), *flags)
+        log, rows = parse(nodes["fc0"].text().splitlines()), self.rows_of_csv()
+        start, points = event_files.read_file(*event_files.event_files(folder))
+        self.assertEqual(start, 0)
+        self.assertTrue(all(began <= at <= time.time() for at, _, _ in points))
+        self.assertEqual([at for at, _, _ in points], sorted(at for at, _, _ in points))
+        first = event_files.curves(folder)
+        self.assertEqual(sorted(first), ["learning_rate", "loss", "samples_per_s", "test/accuracy", "test/loss",
+                                         "train/loss"])
+        self.assertEqual([step for step, _ in first["loss"]], [0, 5, 10, 15])
+        self.assert_curve(first["loss"], rows, "loss")
+        self.assert_curve(first["learning_rate"], rows, "learning_rate")
+        self.assert_curve(first["samples_per_s"], rows, "inputs_per_sec")
+        self.assertEqual([step for step, _ in first["test/accuracy"]], [0, 10, 20])
+        self.assert_curve(first["test/accuracy"], log["test"], "accuracy")
+        self.assert_curve(first["test/loss"], log["test"], "loss")
+        # A run that resumes writes a file of its own, and voids what was written from its first iteration on.
+        self.run_job(self.make_table(conv=1, fc=0), flags[0], "--resume=" + self.path("out_iter_10.solverstate"))
+        files = event_files.event_files(folder)
+        self.assertEqual([event_files.read_file(path)[0] for path in files], [0, 10])
+        both = event_files.curves(folder)
+        self.assertEqual([step for step, _ in both["loss"]], [0, 5, 10, 15])
+        self.assertEqual([step for step, _ in both["test/accuracy"]], [0, 10, 20])
+        self.assertEqual(both["loss"][:2], first["loss"][:2])
+        self.assert_in_tensorboard(folder, both)
+
+    def assert_curve(self, curve, rows, column):
+        self.assertEqual(len(curve), len(rows), column)
+        for (_, value), row in zip(curve, rows):
+            self.assertAlmostEqual(value, float(row[column]), delta=1e-5 * abs(value), msg=column)
+
+    def assert_in_tensorboard(self, folder, curves):
+        try:
+            # pylint: disable-next=import-outside-toplevel
+            from tensorboard.backend.event_processing import event_accumulator
+        except ImportError:
+            print("SKIPPED: the look by TensorBoard itself: it is not installed")
+            return
+        events = event_accumulator.EventAccumulator(folder)
+        events.Reload()
+        for tag, points in curves.items():
+            self.assertEqual([(point.step, point.value) for point in events.Scalars(tag)], points, tag)
+
+    def test_tensorboard_refusals(self):
+        self.make_job(iterations=20)
+        self.make_table(conv=1, fc=0)
+        self.expect_exit(self.start("--all", "--tensorboard=" + self.path("solver.prototxt")), 2,
+                         r"--tensorboard=\S+: ")
+        self.make_job(iterations=20, solver="display: 0\n")
+        self.expect_exit(self.start("--all", "--tensorboard=" + self.path("runs")), 2,
+                         "has points for each display and test; the solver has neither")
 
     def test_a_loss_without_a_top_is_part_of_the_loss_alone(self):
         named = cluster.NET
