@@ -88,7 +88,9 @@ loaded_later() {
 }
 
 # From the build's own folder, whose programs know where the CUDA libraries of this host are.
-mapfile -t programs < <(find "$root/bin" -type f -printf "$build/bin/%f\n")
+# Of the programs, those that are no scripts.
+mapfile -t binaries < <(LC_ALL=C find "$root/bin" -type f -exec grep -q '^.ELF' {} ';' -print)
+programs=("${binaries[@]/#"$root"/$build}")
 needed "${programs[@]}" >"$here/libraries"
 mapfile -t later < <(loaded_later)
 for path in ${later[@]+"${later[@]}"}; do
@@ -100,9 +102,9 @@ sort -u -k1,1 "$here/libraries" "$here/later" | while read -r soname path; do cp
 chmod 755 "$root"/lib/* "$root"/bin/*
 # NVIDIA's libraries stay as they are, as its licence asks; they look beside themselves, or where their program does.
 mapfile -t ours < <(find "$root/lib" -type f | grep -vE '/lib(cud|cublas|curand|nv|nccl)[^/]*$')
-strip --strip-unneeded "${ours[@]}" "$root"/bin/*
+strip --strip-unneeded "${ours[@]}" "${binaries[@]}"
 # An RPATH and no RUNPATH: LD_LIBRARY_PATH, which clusters set for other programs, must not replace these libraries.
-for program in "$root"/bin/*; do patchelf --force-rpath --set-rpath "\$ORIGIN/../lib" "$program"; done
+for program in "${binaries[@]}"; do patchelf --force-rpath --set-rpath "\$ORIGIN/../lib" "$program"; done
 for library in "${ours[@]}"; do patchelf --force-rpath --set-rpath "\$ORIGIN" "$library"; done
 
 # --- What it is
@@ -114,7 +116,7 @@ package_of() {
 }
 
 mkdir -p "$docs/licences"
-glibc=$(objdump -T "$root"/bin/* "$root"/lib/* 2>/dev/null | grep -oE 'GLIBC_[0-9.]+' | sort -uV | tail -1)
+glibc=$(objdump -T "${binaries[@]}" "$root"/lib/* 2>/dev/null | grep -oE 'GLIBC_[0-9.]+' | sort -uV | tail -1)
 march=$(cached HP_MARCH)
 {
   echo "hpnode $version, commit $(git -C "$source" describe --always --dirty 2>/dev/null || echo unknown)"

@@ -1,0 +1,216 @@
+#!/usr/bin/python3
+"""Draws the curves of trainings: loss, accuracy and learning rate, over iterations and over time.
+
+  hpplot [FLAGS] OUT RUN...
+
+OUT is a picture; its name says of what kind: .svg, .png or .pdf. A RUN is a table of hpnode --csv, or the log of the
+node that logs the losses (Caffe's too), with NAME= in front where the legend should have another name than the file's.
+What a run that was resumed wrote again replaces what stood there. Needs matplotlib (Debian: python3-matplotlib).
+
+Example:
+  hpplot digits.svg plain=run1/curves.csv hybrid=run2/fc0.log
+
+Flags:
+  --what  curves to draw, with commas: loss, accuracy, rate (default "loss,accuracy,rate")
+  --over  what they are drawn over, with commas: iterations, time (default "iterations,time")
+  --title  a line above the picture (default "")
+  --log_scale  draw losses on a logarithmic scale (default false)
+"""
+import csv
+import datetime
+import os
+import re
+import sys
+
+LABELS = {"loss": "loss", "accuracy": "accuracy", "rate": "learning rate", "iterations": "iterations", "time": "hours"}
+KINDS = (".svg", ".png", ".pdf")
+# As hpnode and Caffe log: "I0131 23:59:59.123456 4711 solver.cpp:218] Iteration 100 (8.5 iter/s, ...), loss = 0.5".
+LINE = re.compile(r"[IWEF](?:\d{4})?(\d{2})(\d{2}) (\d+):(\d+):(\d+\.\d+) +\d+ \S+\] (.*)")
+ITERATION = re.compile(r"Iteration (\d+)\b")
+LOSS = re.compile(r"Iteration \d+ .*\bloss = (\S+)")
+RATE = re.compile(r"Iteration \d+, lr = (\S+)")
+TEST = re.compile(r"Test net output #\d+: (\S+) = (\S+)(.*)")
+
+
+class Refused(Exception):
+    """Bad input, in words for the user."""
+
+
+class Run:
+    """Curves {name: [(iteration, hours, value), ...]}; the accuracies of several outputs are curves of their own."""
+
+    def __init__(self, name):
+        self.name, self.curves = name, {}
+
+    def add(self, curve, iteration, hours, value):
+        points = self.curves.setdefault(curve, [])
+        while points and points[-1][0] >= iteration:  # a run that was resumed
+            points.pop()
+        points.append((iteration, hours, value))
+
+
+def read_table(run, path, lines):
+    names = {"loss": "loss", "learning_rate": "rate", "test_accuracy": "accuracy", "accuracy": "accuracy in training"}
+    reader = csv.DictReader(lines)
+    for row in reader:
+        try:
+            iteration, hours = int(row["cumulative_batch_count"]) - 1, float(row["cumulative_time_spent"]) / 3600
+            for column, curve in names.items():
+                if row[column]:
+                    run.add(curve, iteration, hours, float(row[column]))
+        except (KeyError, TypeError, ValueError):
+            raise Refused("%s:%d: no row of a table that hpnode --csv writes" % (path, reader.line_num)) from None
+
+
+class Times:
+    """Hours since a log's first line, whose prefixes have no year."""
+
+    def __init__(self):
+        self.first = self.last = None
+
+    def hours(self, month, day, hour, minute, second):
+        at = datetime.datetime(2000, int(month), int(day), int(hour), int(minute)) + \
+            datetime.timedelta(seconds=float(second))
+        while self.last is not None and at < self.last - datetime.timedelta(days=180):
+            at += datetime.timedelta(days=366)  # 2000 was a leap year
+        self.first = self.first or at
+        self.last = at
+        return (at - self.first).total_seconds() / 3600
+
+
+def read_log(run, lines):
+    times, iteration = Times(), None
+    for line in lines:
+        found = LINE.match(line)
+        if not found:
+            continue
+        try:
+            hours = times.hours(*found.groups()[:5])
+        except ValueError:  # no date
+            continue
+        text = found.group(6)
+        stands = ITERATION.match(text)
+        iteration = int(stands.group(1)) if stands else iteration
+        for curve, pattern in (("loss", LOSS), ("rate", RATE)):
+            value = pattern.match(text)
+            if value:
+                run.add(curve, iteration, hours, number(value.group(1)))
+        output = TEST.search(text)
+        if output and iteration is not None and "loss)" not in output.group(3):
+            name, value = output.groups()[:2]
+            run.add("accuracy" if name == "accuracy" else "accuracy " + name, iteration, hours, number(value))
+
+
+def number(text):
+    try:
+        return float(text.rstrip(",;"))
+    except ValueError:
+        return float("nan")
+
+
+def read_run(argument):
+    """A RUN of the command line."""
+    name, equals, path = argument.partition("=")
+    if not equals or os.path.exists(argument):
+        name, path = os.path.basename(argument), argument
+    run = Run(name)
+    try:
+        with open(path, encoding="utf-8", errors="replace", newline="") as file:
+            lines = file.read().splitlines()
+    except OSError as error:
+        raise Refused("%s: %s" % (path, error.strerror)) from None
+    if lines and lines[0].startswith("time_spent,"):
+        read_table(run, path, lines)
+    else:
+        read_log(run, lines)
+    if not run.curves:
+        raise Refused('%s: no curves; expected a table of hpnode --csv, or a log with lines "Iteration ..., loss = ..."'
+                      % path)
+    return run
+
+
+def draw(out, runs, flags):
+    """A row of pictures for each of --what, a column for each of --over."""
+    try:
+        import matplotlib  # pylint: disable=import-outside-toplevel
+    except ImportError:
+        raise Refused("needs matplotlib (Debian: python3-matplotlib)") from None
+    # Text as text, and equal files of equal runs.
+    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "hpplot"})
+    from matplotlib import figure  # pylint: disable=import-outside-toplevel
+    what, over = flags["what"], flags["over"]
+    picture = figure.Figure(figsize=(6.4 * len(over), 3.6 * len(what)), layout="constrained")
+    all_axes = picture.subplots(len(what), len(over), squeeze=False)
+    for row, quantity in zip(all_axes, what):
+        for axes, unit in zip(row, over):
+            draw_axes(axes, runs, quantity, unit)
+            if quantity == "loss" and flags["log_scale"]:
+                axes.set_yscale("log")
+    if flags["title"]:
+        picture.suptitle(flags["title"])
+    metadata = {} if out.endswith(".png") else {"Date" if out.endswith(".svg") else "CreationDate": None}
+    try:
+        picture.savefig(out, metadata=metadata)
+    except OSError as error:
+        raise Refused("%s: %s" % (out, error.strerror)) from None
+
+
+def draw_axes(axes, runs, quantity, unit):
+    for place, run in enumerate(runs):
+        for curve, points in run.curves.items():
+            if curve.split()[0] != quantity:
+                continue
+            label = run.name if curve == quantity else "%s (%s)" % (run.name, curve[len(quantity):].strip())
+            line, = axes.plot([point[1 if unit == "time" else 0] for point in points], [point[2] for point in points],
+                              color="C%d" % (place % 10), label=label, marker="." if len(points) < 3 else None,
+                              linestyle="-" if curve == quantity else "--")
+            line.set_gid("%s over %s of %s" % (curve, unit, run.name))
+    axes.set_xlabel(LABELS[unit])
+    axes.set_ylabel(LABELS[quantity])
+    axes.grid(True, alpha=0.3)
+    if axes.lines:
+        axes.legend()
+    else:
+        axes.text(0.5, 0.5, "no run has it", ha="center", transform=axes.transAxes)
+
+
+def parse(arguments):
+    """(flags, OUT, RUNs) of a command line."""
+    flags = {"what": "loss,accuracy,rate", "over": "iterations,time", "title": "", "log_scale": False}
+    rest = []
+    for argument in arguments:
+        name, equals, value = argument.lstrip("-").partition("=")
+        if not argument.startswith("-"):
+            rest.append(argument)
+        elif name == "log_scale" and value in ("", "true", "false"):
+            flags[name] = value != "false"
+        elif name in ("what", "over", "title") and equals:
+            flags[name] = value
+        else:
+            raise Refused("%s: no such flag, or no value (hpplot --help)" % argument)
+    for name, known in (("what", ("loss", "accuracy", "rate")), ("over", ("iterations", "time"))):
+        flags[name] = flags[name].split(",")
+        for word in flags[name]:
+            if word not in known:
+                raise Refused('--%s: "%s" is unknown; expected %s' % (name, word, ", ".join(known)))
+    if len(rest) < 2:
+        raise Refused("expected OUT and at least one RUN (hpplot --help)")
+    if not rest[0].endswith(KINDS):
+        raise Refused("%s: expected a picture's name, with the end %s" % (rest[0], ", ".join(KINDS)))
+    return flags, rest[0], rest[1:]
+
+
+def main():
+    if {"--help", "-h", "-help"} & set(sys.argv[1:]):
+        print(__doc__, end="")
+        return
+    try:
+        flags, out, arguments = parse(sys.argv[1:])
+        draw(out, [read_run(argument) for argument in arguments], flags)
+    except Refused as refused:
+        print("hpplot: %s" % refused, file=sys.stderr)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()
