@@ -1,6 +1,6 @@
 """The course of a training beside PyTorch's, from the same initial weights, over the same images.
 
-usage: torch_reference_test.py HPNODE CONVERT_IMAGESET [--net=googlenet|resnet50] [--cifar10=FOLDER] [--iterations=20]
+usage: training_torch_test.py HPNODE CONVERT_IMAGESET [--net=googlenet|resnet50] [--cifar10=FOLDER] [--iterations=20]
          [--batch=N] [--rate=R] [--conv=1] [--fc=0] [--micro_batches=1]
 
 Trains a net of examples/ on images that are scaled up without smoothing, and prints the loss of each iteration: ours,
