@@ -252,10 +252,9 @@ class SlurmTest(digits.DigitsJob):
 
     def test_the_end_of_the_allocation_is_asked_for(self):
         self.write_solver("asked", 100)
-        job = self.submit("asked", "--conv=3", "--fc=1", HPNODE_FLAGS="--cache_dir=none --stop_before_s=3600")
-        self.slurm.wait_for(lambda: "hpnode ended with 5" in self.output("asked"), "stop")
-        self.slurm.ask("scancel", job)
-        self.await_end(job, "asked")
+        job = self.submit("asked", "--conv=3", "--fc=1", HPNODE_FLAGS="--cache_dir=none --stop_before_s=3600",
+                          MOST_RESTARTS="0")
+        self.assertEqual(self.await_end(job, "asked"), 5, self.output("asked"))
         self.assertRegex(self.output("asked"), "stopping, 3600 s ahead of the end of the allocation")
 
     def test_an_allocation_smaller_than_the_table(self):
