@@ -4,7 +4,8 @@ set -euo pipefail
 
 usage() {
   cat <<'TEXT'
-usage: examples/cifar10/run.sh [--data DIR] [--net quick|full] [--iterations N] [--cluster] [--bin DIR]
+usage: examples/cifar10/run.sh [--data DIR] [--net quick|full|full_sigmoid_bn] [--iterations N] [--cluster]
+                               [--bin DIR]
 
 Installs what is missing (Debian packages), builds Release, writes CIFAR-10 as LevelDB databases, trains on this machine
 over TCP, and prints the test accuracy and the path of the model.
@@ -12,7 +13,9 @@ over TCP, and prints the test accuracy and the path of the model.
   --data DIR       folder with CIFAR-10's binary files, data_batch_1.bin to data_batch_5.bin and test_batch.bin;
                    without it they are downloaded from the CIFAR-10 home page (170 MB) and verified
   --net quick      Caffe's cifar10_quick on 2 conv and 2 FC nodes, 5,000 iterations (the default)
-  --net full       Caffe's cifar10_full on 3 conv and 2 FC nodes, 70,000 iterations: hours on a few cores
+  --net full       Caffe's cifar10_full on 2 conv and 2 FC nodes, 70,000 iterations: hours on a few cores
+  --net full_sigmoid_bn
+                   the same with sigmoids and BatchNorm, 60,000 iterations
   --iterations N   trains for N iterations instead; the learning rate steps are scaled accordingly
   --cluster        trains on hosts: network namespaces on a switch, each with an address, an sshd and one node, and one
                    host more with hpserver, which hands out the table of the first half of the iterations, and Redis,
@@ -44,7 +47,10 @@ while [[ $# -gt 0 ]]; do
     *) bad_option "unknown argument $1" ;;
   esac
 done
-[[ $net == quick || $net == full ]] || bad_option "--net $net: expected quick or full"
+[[ $net == quick || $net == full || $net == full_sigmoid_bn ]] ||
+  bad_option "--net $net: expected quick, full or full_sigmoid_bn"
+[[ -z $cluster || $net != full_sigmoid_bn ]] ||
+  bad_option "--cluster: expected --net quick or full; full_sigmoid_bn wants the table that lies beside it"
 [[ -z $iterations || ($iterations =~ ^[1-9][0-9]{0,8}$ && $iterations -gt 1) ]] ||
   bad_option "--iterations $iterations: expected a whole number above 1"
 
@@ -132,15 +138,24 @@ find "$work" -mindepth 1 -maxdepth 1 ! -name download -exec rm -rf {} +
 "$bin/convert_cifar_data" "$data" "$work" leveldb
 "$bin/compute_image_mean" --backend=leveldb "$work/cifar10_train_leveldb" "$work/mean.binaryproto"
 
+# The table beside the net, or for quick one as hproute writes it; with ports that are free.
+write_table() {
+  local table=$here/cifar10_${net}_table.prototxt port
+  port=$(free_ports 4)
+  if [[ -e $table ]]; then
+    awk -v first="$port" '$1 == "port:" { $2 = first++ } $1 == "solver:" { $2 = "\"solver.prototxt\"" } { print }' \
+      "$table" >"$work/table.prototxt"
+  else
+    "$bin/hproute" --solver="$PWD/$solver" --conv=2 --fc=2 --hosts=127.0.0.1 --port="$port" --out="$work/table.prototxt"
+  fi
+}
+
 solver=$work/solver.prototxt
 write_solver
-conv=2
-[[ $net == quick ]] || conv=3
 if [[ -n $cluster ]]; then
-  train_on_cluster "$(realpath "$bin")" "$work" $conv 2 "$solver"
+  train_on_cluster "$(realpath "$bin")" "$work" 2 2 "$solver"
 else
-  "$bin/hproute" --solver="$PWD/$solver" --conv=$conv --fc=2 --hosts=127.0.0.1 --port="$(free_ports $((conv + 2)))" \
-    --out="$work/table.prototxt"
+  write_table
   train "$work/table.prototxt" "$work"
 fi
 evaluate "$here/cifar10_${net}_train_test.prototxt" \

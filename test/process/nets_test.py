@@ -20,11 +20,20 @@ from caffe_wire import read_caffemodel  # pylint: disable=wrong-import-position
 
 TOLERANCE = 1e-4  # of a layer's largest parameter: a bias that began at 0 has only its last bits' worth of updates
 BATCH = 6
-SMALL = {"lenet": 28, "nin": 67, "squeezenet": 67, "resnet50": 64}  # side of the images that the net sees
+SMALL = {"lenet": 28, "cifar10_full": 32, "cifar10_full_sigmoid_bn": 32, "nin": 67, "squeezenet": 67,
+         "resnet50": 64}  # side of the images that the net sees
+SHORT = {"lenet", "cifar10_full", "cifar10_full_sigmoid_bn"}  # of 10 classes; their nets are called train_test
 # One update where a statistic is of two small images: from the second on, what rounding does to weights (1e-7) changes
 # gradients by a tenth and more, in PyTorch as well.
 UPDATES = {"resnet50": 1}
 LARGE = {"alexnet": 227, "caffenet": 227, "googlenet": 224, "vgg16": 224, "vgg19": 224}
+
+
+def example_file(name, kind):
+    """Path of a net's file: "solver", "table", ... Those of CIFAR-10 share a folder."""
+    if name.startswith("cifar10_"):
+        return "%s/cifar10/%s_%s.prototxt" % (EXAMPLES, name, kind)
+    return "%s/%s/%s.prototxt" % (EXAMPLES, name, "table" if kind == "table" else name + "_" + kind)
 
 
 class NetsTest(cluster.JobTest):
@@ -32,25 +41,24 @@ class NetsTest(cluster.JobTest):
     def write_net(self, name, side):
         """The example's net and solver, on drawn images, for a few gentle updates."""
         self.updates = UPDATES.get(name, 3)
-        gray = name == "lenet"
+        gray, short = name == "lenet", name in SHORT
         for folder in ("db", "images"):
             shutil.rmtree(self.path(folder), ignore_errors=True)
         subprocess.run([sys.executable, EXAMPLES + "/make_images.py", self.path("images"), "24", str(side),
-                        "1" if gray else "3", "10" if gray else "1000"], check=True)
+                        "1" if gray else "3", "10" if short else "1000"], check=True)
         status, said = cluster.run_tool("convert_imageset", *(["--gray"] if gray else []), "--backend=leveldb",
                                         self.path("images/"), self.path("images/list.txt"), self.path("db"))
         self.assertEqual(status, 0, said)
         status, said = cluster.run_tool("compute_image_mean", "--backend=leveldb", self.path("db"), self.path("mean"))
         self.assertEqual(status, 0, said)
-        kind = "train_test" if gray else "train_val"
-        with open("%s/%s/%s_%s.prototxt" % (EXAMPLES, name, name, kind), encoding="utf-8") as file:
+        with open(example_file(name, "train_test" if short else "train_val"), encoding="utf-8") as file:
             net = file.read()
         net = re.sub(r'source: "[^"]*"', 'source: "%s"' % self.path("db"), net)
         net = re.sub(r'mean_file: "[^"]*"', 'mean_file: "%s"' % self.path("mean"), net)
         net = re.sub(r"crop_size: \d+", "crop_size: %d" % side, net)
         net = re.sub(r"batch_size: \d+", "batch_size: %d" % BATCH, net)
         self.write("net.prototxt", net)
-        with open("%s/%s/%s_solver.prototxt" % (EXAMPLES, name, name), encoding="utf-8") as file:
+        with open(example_file(name, "solver"), encoding="utf-8") as file:
             solver = file.read()
         left_out = "net|test_iter|test_interval|test_initialization|iter_size|snapshot|snapshot_prefix|max_iter"
         solver = re.sub(r"(?m)^(%s): .*\n" % left_out, "", solver)
@@ -64,7 +72,7 @@ class NetsTest(cluster.JobTest):
 
     def check(self, name, side):
         self.write_net(name, side)
-        with open("%s/%s/table.prototxt" % (EXAMPLES, name), encoding="utf-8") as file:
+        with open(example_file(name, "table"), encoding="utf-8") as file:
             table = file.read()
         replicas = len(re.findall(r'name: "conv\d+"', table))
         # As many micro-batches as replicas, of the same samples: BatchNorm goes by them.
