@@ -304,7 +304,7 @@ class LaunchTest(launched.Launched):
         first = self.launch(self.table())
         self.await_launched(first)
         second = self.launch(self.table())
-        self.expect_exit(second, 2, r"hplaunch: \S*/run: another hplaunch runs in this folder")
+        self.expect_exit(second, 2, r"hplaunch: \S*/run: another hplaunch or hpnode runs in this folder")
         self.await_training([first], 5)
 
     def test_two_planned_jobs_at_once(self):

@@ -80,7 +80,7 @@ Status Launcher::ChoosePorts() {
 }
 
 Status Launcher::WriteFiles() {
-  HP_ASSIGN_OR_RETURN(std::vector<std::string> paths, WriteRunFiles(options_.files, options_.folder));
+  HP_ASSIGN_OR_RETURN(std::vector<std::string> paths, WriteRunFiles(options_.files, options_.folder, "hplaunch"));
   // What was wrong with the table as given has been said; ports and hosts may have changed since.
   HP_RETURN_IF_ERROR(RoutingTable::Load(paths[0]).status());
   paths.insert(paths.end(), options_.weights.begin(), options_.weights.end());

@@ -1,0 +1,60 @@
+#include "run_folder/run_folder.h"
+
+#include "base/folder.h"
+#include "base/format.h"
+
+#include "glog/logging.h"
+#include "run_folder/record.h"
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <random>
+#include <utility>
+
+namespace hp {
+
+StatusOr<std::unique_ptr<RunFolder>> RunFolder::Open(const std::string& path) {
+  HP_RETURN_IF_ERROR(MakeFolder(path + "/logs"));
+  HP_RETURN_IF_ERROR(MakeFolder(path + "/snapshots"));
+  const std::string record = path + "/record.txt";
+  const int fd = open(record.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (fd < 0) return InvalidArgument("%s: %s", record.c_str(), std::strerror(errno));
+  if (flock(fd, LOCK_EX | LOCK_NB) == 0) return std::unique_ptr<RunFolder>(new RunFolder(path, fd));
+  close(fd);
+  return FailedPrecondition("%s: another hplaunch or hpnode runs in this folder; its record.txt says which",
+                            path.c_str());
+}
+
+RunFolder::~RunFolder() { close(record_); }
+
+void RunFolder::Record(const std::string& text) {
+  const std::string line = RecordLine(text);
+  if (write(record_, line.data(), line.size()) == std::ssize(line)) return;
+  LOG(WARNING) << path_ << "/record.txt: not written: " << std::strerror(errno);
+}
+
+int RunFolder::BeginIncarnation() {
+  const int number = NextIncarnation(path_);
+  Record(IncarnationText(number));
+  RemoveOldLogs(path_, number);
+  return number;
+}
+
+std::string RunFolder::LogPath(const std::string& node, int incarnation) const {
+  return LogPathOf(path_, node, incarnation);
+}
+
+std::string NewRunId() {
+  const time_t now = time(nullptr);
+  tm parts = {};
+  localtime_r(&now, &parts);
+  char stamp[32];
+  return std::string(stamp, strftime(stamp, sizeof(stamp), "%Y%m%d-%H%M%S-", &parts)) +
+         Format("%04x", std::random_device()() & 0xffff);
+}
+
+}  // namespace hp
