@@ -5,6 +5,7 @@
 #include "base/job_environment.h"
 #include "base/log_writer.h"
 #include "base/out_of_memory.h"
+#include "commands/data_fingerprint.h"
 #include "commands/find_table.h"
 #include "commands/launch.h"
 #include "commands/signals.h"
@@ -12,7 +13,6 @@
 #include "commands/table_options.h"
 #include "commands/time_limit.h"
 #include "node/doctor.h"
-#include "node/job_files.h"
 #include "node/node.h"
 #include "report/metrics.h"
 #include "report/progress.h"
@@ -28,7 +28,6 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cinttypes>
 #include <ctime>
 #include <iostream>
 #include <memory>
@@ -315,18 +314,11 @@ StatusOr<RoutingTable> LoadTable() {
   return RoutingTable::Load(FLAGS_routing);
 }
 
-/// What `hplaunch` asks each host that reads samples before it starts a job.
 Status TellFingerprint() {
   HP_ASSIGN_OR_RETURN(const RoutingTable table, LoadTable());
-  HP_ASSIGN_OR_RETURN(const Rank rank, table.FindNode(FLAGS_node));
-  HP_ASSIGN_OR_RETURN(const JobFiles files,
-                      JobFiles::Read(table, table.node(rank), "", {FLAGS_cache_dir, FLAGS_max_bad_records}));
-  const JobFacts facts = files.Facts(rank);
-  std::cout << Format("data fingerprint %016" PRIx64, facts.dataset_hash);
-  for (const DataShape& shape : facts.data_shapes) {
-    std::cout << (shape.test() ? ", to test " : ", to train ") << shape.records() << " records";
-  }
-  std::cout << std::endl;
+  HP_ASSIGN_OR_RETURN(const std::string text,
+                      DescribeData(table, FLAGS_node, {FLAGS_cache_dir, FLAGS_max_bad_records}));
+  std::cout << text << std::endl;
   return OkStatus();
 }
 
