@@ -35,13 +35,13 @@ Status DiskError(const std::string& path, int error) {
 }
 
 /// Holds the gate for a moment.
-class Gate {
+class HeldGate {
  public:
-  explicit Gate(int fd) : locks_(fd), error_(locks_.Await(kGate)) {}
-  ~Gate() {
+  explicit HeldGate(int fd) : locks_(fd), error_(locks_.Await(kGate)) {}
+  ~HeldGate() {
     if (error_ == 0) locks_.Release(kGate);
   }
-  Gate(const Gate&) = delete;
+  HeldGate(const HeldGate&) = delete;
   int error() const { return error_; }
 
  private:
@@ -85,7 +85,7 @@ StatusOr<std::unique_ptr<SharedRunFolder>> SharedRunFolder::Enter(const std::str
     return lock.status();
   }
   std::unique_ptr<SharedRunFolder> folder(new SharedRunFolder(path, node, record, *lock));
-  const Gate gate(*lock);
+  const HeldGate gate(*lock);
   if (gate.error() != 0) {
     return FailedPrecondition(
         "%s/run.lock: cannot be locked (%s), so a second run there would not be noticed; choose a "
@@ -157,7 +157,7 @@ Status SharedRunFolder::Begin(const RunStart& start) {
 std::string SharedRunFolder::log_path() const { return LogPathOf(path_, node_, incarnation_); }
 
 Status SharedRunFolder::Record(const std::string& text) {
-  const Gate gate(lock_);  // without it the line is written all the same
+  const HeldGate gate(lock_);  // without it the line is written all the same
   return AddLine(Format("%s, incarnation %d: ", node_.c_str(), incarnation_) + text);
 }
 
