@@ -5,14 +5,15 @@
 #include "base/job_environment.h"
 #include "base/log_writer.h"
 #include "base/out_of_memory.h"
+#include "commands/data_fingerprint.h"
 #include "commands/find_table.h"
 #include "commands/launch.h"
+#include "commands/node_run.h"
 #include "commands/signals.h"
 #include "commands/survey.h"
 #include "commands/table_options.h"
 #include "commands/time_limit.h"
 #include "node/doctor.h"
-#include "node/job_files.h"
 #include "node/node.h"
 #include "report/metrics.h"
 #include "report/progress.h"
@@ -28,7 +29,6 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cinttypes>
 #include <ctime>
 #include <iostream>
 #include <memory>
@@ -52,6 +52,11 @@ DEFINE_string(
     "a folder that all hosts share, of this start of the job alone: nodes listen on any free port instead of the "
     "table's, tell each other there, and the first one writes table.prototxt with these ports there; for tasks of a "
     "scheduler, or with --node");
+DEFINE_string(
+    run_folder, "",
+    "the folder of this run, made if it is missing, on a disk that all hosts share or one of each host: table, solver "
+    "and net in use, logs, record.txt, and snapshots where the solver's snapshot_prefix is relative or missing; a "
+    "second live run in it is refused, a restart goes on in it");
 DEFINE_string(role, "", "conv, fc or ps: role of the node to run, one of the table's nodes on this host");
 DEFINE_string(node, "", "name of the node to run; overrides --role and this host's addresses");
 DEFINE_bool(all, false, "run every node of the table as threads of this process, without a network");
@@ -140,8 +145,15 @@ constexpr char kUsage[] =
     "  3 NaN or infinity, 4 a node was lost,\n"
     "  5 stopped early by SIGINT, SIGTERM or SIGUSR1, with a snapshot to resume from";
 
+/// This process in its run folder.
+NodeRun& Run() {
+  static auto* const run = new NodeRun;
+  return *run;
+}
+
 /// Ends the process where other threads may be blocked for good in a collective or a system call.
 [[noreturn]] void LeaveProcess(const Status& status) {
+  Run().End(status);
   FlushLog(std::chrono::seconds(2));
   _exit(ExitStatus(status));
 }
@@ -193,6 +205,7 @@ NodeOptions OptionsFor(const RoutingTable& table, Rank rank) {
   options.rank = rank;
   options.resume = FLAGS_resume;
   options.weights = FLAGS_weights;
+  options.snapshot_prefix = Run().snapshot_prefix();
   options.keep_snapshots = FLAGS_keep_snapshots;
   options.cache_dir = FLAGS_cache_dir;
   options.max_bad_records = FLAGS_max_bad_records;
@@ -262,7 +275,9 @@ Status RunOne(FoundTable* found, const HostSettings& host, const JobEnvironment&
   const RoutingTable& table = *found->table;
   const int peers = table.size() - 1;
   HP_RETURN_IF_ERROR(RaiseFileLimit(peers, Format("the connections to %d other nodes", peers)));
+  const RunStart start = StartOfRun(table, found->start, job);
   HP_ASSIGN_OR_RETURN(OwnNode own, TakeNode(found, host, job));
+  HP_RETURN_IF_ERROR(Run().Enter(start, table, table.node(own.rank).name, own.rank == 0));
   HP_ASSIGN_OR_RETURN(std::unique_ptr<ProgressFile> file, MakeProgressFile());
   NodeOptions options = OptionsFor(table, own.rank);
   options.transport = std::move(own.transport);
@@ -320,18 +335,11 @@ StatusOr<RoutingTable> LoadTable() {
   return RoutingTable::Load(FLAGS_routing);
 }
 
-/// What `hplaunch` asks each host that reads samples before it starts a job.
 Status TellFingerprint() {
   HP_ASSIGN_OR_RETURN(const RoutingTable table, LoadTable());
-  HP_ASSIGN_OR_RETURN(const Rank rank, table.FindNode(FLAGS_node));
-  HP_ASSIGN_OR_RETURN(const JobFiles files,
-                      JobFiles::Read(table, table.node(rank), "", {FLAGS_cache_dir, FLAGS_max_bad_records}));
-  const JobFacts facts = files.Facts(rank);
-  std::cout << Format("data fingerprint %016" PRIx64, facts.dataset_hash);
-  for (const DataShape& shape : facts.data_shapes) {
-    std::cout << (shape.test() ? ", to test " : ", to train ") << shape.records() << " records";
-  }
-  std::cout << std::endl;
+  HP_ASSIGN_OR_RETURN(const std::string text,
+                      DescribeData(table, FLAGS_node, {FLAGS_cache_dir, FLAGS_max_bad_records}));
+  std::cout << text << std::endl;
   return OkStatus();
 }
 
@@ -347,6 +355,7 @@ Status Train(const JobEnvironment& job, SignalThread* signals, bool* said) {
         "\"cpu\" or \"cuda:N\"",
         table.path().c_str(), node.name.c_str());
   }
+  HP_RETURN_IF_ERROR(Run().Enter(StartOfRun(table, {}, job), table, NodeRun::kAllNodes, true));
   HP_ASSIGN_OR_RETURN(std::unique_ptr<ProgressFile> progress, MakeProgressFile());
   *said = true;
   return RunAllNodes(
@@ -407,6 +416,7 @@ Status Main(bool* said) {
                                           .limit = limit,
                                           .leave = LeaveProcess});
   StartLogWriter();
+  Run().Begin(FLAGS_run_folder);
   return Train(job, signals, said);
 }
 

@@ -16,15 +16,16 @@ struct Launcher {
   const char* tasks;  // empty: it does not say
   bool needs_tasks;   // without `tasks` the process is none of its tasks
   const char* local;  // empty: it does not say
+  const char* run;    // its number of the job; empty: it does not say
 };
 
 // SLURM_PROCID also stands in the environment of a batch script, SLURM_STEP_NUM_TASKS in those of srun's tasks alone.
 constexpr Launcher kLaunchers[] = {
-    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", true, "OMPI_COMM_WORLD_LOCAL_RANK"},
-    {"Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", true, "SLURM_LOCALID"},
-    {"PMIx", "PMIX_RANK", "", false, ""},
-    {"RANK and WORLD_SIZE", "RANK", "WORLD_SIZE", true, "LOCAL_RANK"},
-    {"Kubernetes", "JOB_COMPLETION_INDEX", "WORLD_SIZE", false, ""},
+    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", true, "OMPI_COMM_WORLD_LOCAL_RANK", "PMIX_NAMESPACE"},
+    {"Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", true, "SLURM_LOCALID", "SLURM_JOB_ID"},
+    {"PMIx", "PMIX_RANK", "", false, "", "PMIX_NAMESPACE"},
+    {"RANK and WORLD_SIZE", "RANK", "WORLD_SIZE", true, "LOCAL_RANK", "TORCHELASTIC_RUN_ID"},
+    {"Kubernetes", "JOB_COMPLETION_INDEX", "WORLD_SIZE", false, "", ""},
 };
 
 struct Scheduler {
@@ -50,6 +51,8 @@ Status ReadTask(const EnvironmentReader& read, const Launcher& launcher, JobEnvi
   HP_ASSIGN_OR_RETURN(job->tasks, ReadNumber(read, launcher.tasks, kMaxTasks, 0));
   HP_ASSIGN_OR_RETURN(job->local_task, ReadNumber(read, launcher.local, kMaxTasks - 1, -1));
   job->launcher = launcher.name;
+  const std::string run = *launcher.run == '\0' ? "" : read(launcher.run);
+  if (!run.empty()) job->run = job->launcher + " job " + Printable(run);
   job->task_from = launcher.task;
   job->tasks_from = launcher.tasks;
   if (job->tasks == 0 || job->task < job->tasks) return OkStatus();

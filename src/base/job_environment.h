@@ -21,6 +21,9 @@ struct JobEnvironment {
   std::string tasks_from;  ///< the variable that `tasks` is from, for messages
   /// The scheduler's job that this process runs in, as a task or beside the tasks ("Slurm job 12"); empty: none known.
   std::string allocation;
+  /// What tells this launch of tasks from all others ("Slurm job 12", "Open MPI job 3042377729"); empty: the launcher
+  /// does not say, or nobody made this process a task.
+  std::string run;
   int restarts = 0;        ///< how often the scheduler has started the job again
   int64_t end_time_s = 0;  ///< when the allocation ends, in seconds since 1970; 0: not known
 
@@ -37,9 +40,10 @@ using EnvironmentReader = std::function<std::string(const char* name)>;
 ///   Open MPI     OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_LOCAL_RANK (mpirun)
 ///   Slurm        SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_LOCALID (srun; a batch script itself is no task)
 ///   PMIx         PMIX_RANK (prun)
-///   RANK         RANK, WORLD_SIZE, LOCAL_RANK
+///   RANK         RANK, WORLD_SIZE, LOCAL_RANK (torchrun)
 ///   Kubernetes   JOB_COMPLETION_INDEX, WORLD_SIZE (an indexed Job; only a manifest can say how many pods it has)
-/// Restarts are SLURM_RESTART_COUNT, the end time is SLURM_JOB_END_TIME.
+/// Restarts are SLURM_RESTART_COUNT, the end time is SLURM_JOB_END_TIME. `run` is PMIX_NAMESPACE of Open MPI and PMIx,
+/// SLURM_JOB_ID, TORCHELASTIC_RUN_ID of RANK.
 /// @return kInvalidArgument: a variable is no number in its range; the message names it.
 StatusOr<JobEnvironment> ReadJobEnvironment(const EnvironmentReader& read = Environment);
 

@@ -79,6 +79,7 @@ namespace {
 constexpr std::chrono::milliseconds kFatalLimit{2000};
 
 std::atomic<LogWriter*> writer{nullptr};  // never destroyed: threads log until the process ends
+std::atomic<LogWriter*> copy_writer{nullptr};
 Mutex warning_mutex;
 LoggedWarning last_warning;  // guarded by warning_mutex
 
@@ -123,6 +124,13 @@ void WriteTo(const Destinations& to, const LogWriter::Line& line) {
   }
 }
 
+/// The copy first: a terminal that is stopped would take all the time.
+void FlushBoth(LogWriter* log, std::chrono::milliseconds limit) {
+  const auto until = std::chrono::steady_clock::now() + limit;
+  if (LogWriter* const copy = copy_writer) copy->Flush(limit / 2);
+  log->Flush(std::chrono::duration_cast<std::chrono::milliseconds>(until - std::chrono::steady_clock::now()));
+}
+
 /// glog hands a line to the logger of its severity and of each lower one: that for INFO sees them all.
 class QueueingLogger : public google::base::Logger {
  public:
@@ -130,8 +138,9 @@ class QueueingLogger : public google::base::Logger {
   void Write(bool, time_t time, const char* text, size_t size) override {
     if (to_ == nullptr || size == 0) return;
     to_->Add({text[0], time, std::string(text, size)});
+    if (LogWriter* const copy = copy_writer) copy->Add({text[0], time, std::string(text, size)});
     if (text[0] == 'W' || text[0] == 'E') KeepWarning({text, size}, time);
-    if (text[0] == 'F') to_->Flush(kFatalLimit);
+    if (text[0] == 'F') FlushBoth(to_, kFatalLimit);
   }
   void Flush() override {
     if (to_ != nullptr) to_->Flush(kFatalLimit);
@@ -162,8 +171,10 @@ void StartLogWriter() {
   writer = log;
 }
 
+void CopyLogTo(LogWriter* copy) { copy_writer = copy; }
+
 void FlushLog(std::chrono::milliseconds limit) {
-  if (LogWriter* const log = writer) log->Flush(limit);
+  if (LogWriter* const log = writer) FlushBoth(log, limit);
 }
 
 LoggedWarning LastWarning() {

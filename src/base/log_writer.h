@@ -57,6 +57,9 @@ class LogWriter {
 /// From now on glog's lines go through a LogWriter to where its flags say (--logtostderr, --log_dir, ...). For main
 /// functions: after the flags were parsed and InitGoogleLogging, once. A fatal line waits up to 2 s to be written.
 void StartLogWriter();
+/// From now on `copy` gets each line that glog gets, too, and FlushLog and a fatal line also wait for it. After
+/// StartLogWriter, once; `copy` is never destroyed.
+void CopyLogTo(LogWriter* copy);
 /// Waits until what was logged is written, `limit` at most: before the process ends.
 void FlushLog(std::chrono::milliseconds limit);
 /// The latest line of severity warning or error that this process logged through its log writer.

@@ -193,6 +193,8 @@ StatusOr<FoundTable> FindTable(const TableFlags& flags, const HostSettings& host
   if (answer.kind() == RendezvousAnswer::REFUSED) return FailedPrecondition("%s", found.why.c_str());
   if (answer.kind() == RendezvousAnswer::NOT_NEEDED) return found;
   HP_RETURN_IF_ERROR(TakeTable(flags, answer.table(), rendezvous->name(), &found));
+  found.start.run = "run \"" + answer.table().run_id() + "\"";
+  found.start.number = answer.table().incarnation();
   found.node = NodeOf(answer.table(), record.nonce());
   if (found.node.empty()) found.listener = nullptr;  // a table for whoever asks has its own ports
   if (!found.node.empty() && !flags.node.empty() && flags.node != found.node) {

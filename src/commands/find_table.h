@@ -6,6 +6,7 @@
 #include "scheduler/plan/routing_table.h"
 
 #include "rendezvous/attendance.h"
+#include "run_folder/shared_run_folder.h"
 
 #include <memory>
 #include <optional>
@@ -26,6 +27,7 @@ struct TableFlags {
 struct FoundTable {
   std::optional<RoutingTable> table;  ///< none: the plan does not need this process, and `why` says so
   std::string why;
+  RunStart start;                          ///< the rendezvous' run and incarnation; no run: the table is a file
   std::string node;                        ///< the node that it is; empty: as --role and --node say
   std::unique_ptr<TcpListener> listener;   ///< of that node; null: it takes its port itself
   std::unique_ptr<Attendance> attendance;  ///< null: the table is a file

@@ -223,10 +223,12 @@ RunMark NewRun() {
 }  // namespace
 
 StatusOr<JobFiles> JobFiles::Read(const RoutingTable& table, const NodeInfo& node, const std::string& resume,
-                                  const InputOptions& input, const LayerTypes& types) {
+                                  const InputOptions& input, const LayerTypes& types,
+                                  const std::string& snapshot_prefix) {
   JobFiles files;
   files.run = NewRun();
   HP_RETURN_IF_ERROR(LoadFiles(table, types, &files));
+  if (!snapshot_prefix.empty()) files.solver.set_snapshot_prefix(snapshot_prefix);
   LogSolverMode(table, node, files.solver);
   LogFieldsWithoutEffect(table, node, files.solver);
   HP_RETURN_IF_ERROR(CheckSnapshotFolder(table, node, files.solver));

@@ -33,13 +33,15 @@ struct JobFiles {
   /// @param resume a .solverstate, ours or Caffe's; kResumeLatest: the newest of this job that any node has, of which
   /// this node looks for its own (Adopt must follow the handshake); empty: none. @param input how
   /// the data is opened.
-  /// @param types the layers that the net may have.
+  /// @param types the layers that the net may have. @param snapshot_prefix instead of the solver's; empty: the
+  /// solver's.
   /// @return kInvalidArgument: all faults of the table beside the net, or the first fault of solver or net, by file and
   /// line; kNotFound, kDataLoss: a file or database is missing or corrupt; kFailedPrecondition: the snapshot is another
   /// net's. What keeps a resumed job from the same bits is logged in one line: another division, threads, program or
   /// instruction set.
   static StatusOr<JobFiles> Read(const RoutingTable& table, const NodeInfo& node, const std::string& resume,
-                                 const InputOptions& input, const LayerTypes& types = LayerTypes::BuiltIn());
+                                 const InputOptions& input, const LayerTypes& types = LayerTypes::BuiltIn(),
+                                 const std::string& snapshot_prefix = "");
   /// After the handshake of a job that resumes from the latest snapshot: takes it. A node that has it reads it; to one
   /// that lacks it, others send its part (SnapshotTransfer). Not called where there is none.
   /// @param rank our own. @return as Read's of a snapshot.

@@ -96,8 +96,9 @@ Status Node::Run() {
 // --- Assembly
 
 Status Node::ReadFiles() {
-  HP_ASSIGN_OR_RETURN(files_, JobFiles::Read(table_, info_, options_.resume,
-                                             {options_.cache_dir, options_.max_bad_records}, *options_.layer_types));
+  HP_ASSIGN_OR_RETURN(files_,
+                      JobFiles::Read(table_, info_, options_.resume, {options_.cache_dir, options_.max_bad_records},
+                                     *options_.layer_types, options_.snapshot_prefix));
   files_.TakeWeights(options_.weights);
   HP_ASSIGN_OR_RETURN(device_, options_.open_device(info_.device, table_.config().precision()));
   std::vector<std::string> names;

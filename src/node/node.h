@@ -63,6 +63,7 @@ struct NodeOptions {
   /// commas; empty: what the solver's `weights` say. Must be the same files on every node, which nobody checks. Not
   /// read with `resume`.
   std::string weights;
+  std::string snapshot_prefix;         ///< instead of the solver's; empty: the solver's
   int keep_snapshots = 0;              ///< SnapshotWriter::Options::keep; read on the first node
   std::string cache_dir;               ///< DatasetOptions::cache_dir
   int64_t max_bad_records = 0;         ///< InputOptions

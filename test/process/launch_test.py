@@ -304,7 +304,7 @@ class LaunchTest(launched.Launched):
         first = self.launch(self.table())
         nodes = self.await_launched(first)
         second = self.launch(self.table())
-        self.expect_exit(second, 2, r"(?m)^hplaunch: \S*/run: another hplaunch runs in this folder \(process %d on %s, hpnode "
+        self.expect_exit(second, 2, r"(?m)^hplaunch: \S*/run: another hplaunch or hpnode runs in this folder \(process %d on %s, hpnode "
                                     r".*, started at [-\d]+ [:\d]+\); wait for its end or stop it, or give this run another "
                                     r"folder with --run_dir$" % (first.popen.pid, re.escape(os.uname().nodename)))
         self.expect_only(first)

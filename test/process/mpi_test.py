@@ -36,12 +36,12 @@ class MpiTest(digits.DigitsJob):
             self.write("table.prototxt", re.sub(r"port: \d+", lambda _: "port: %d threads: 1" % next(ports), text))
         return status, said
 
-    def mpirun(self, *flags, tasks=4, hide=()):
-        """`hide`: variables that the nodes do not see."""
+    def mpirun(self, *flags, tasks=4, hide=(), of_nodes=()):
+        """`hide`: variables that the nodes do not see. `of_nodes`: flags of hpnode."""
         command = ["mpirun", "-n", str(tasks), "--hostfile", self.path("hosts.txt"), *flags]
         command += ["--allow-run-as-root"] if os.geteuid() == 0 else []
         command += ["env", *("--unset=" + name for name in hide)]
-        command += [cluster.program("hpnode"), "--routing=" + self.path("table.prototxt"), "--cache_dir=none"]
+        command += [cluster.program("hpnode"), "--routing=" + self.path("table.prototxt"), "--cache_dir=none", *of_nodes]
         environment = dict(os.environ, OMP_WAIT_POLICY="passive", TMPDIR=self.session)
         process = cluster.Process("mpirun", command, self.path("mpirun.%d.log" % len(self.processes)), environment)
         self.processes.append(process)
@@ -74,12 +74,15 @@ class MpiTest(digits.DigitsJob):
         self.write_solver("job", 500)
         status, said = self.write_table("job")
         self.assertEqual(status, 0, said)
-        process = self.mpirun()
+        process = self.mpirun(of_nodes=["--run_folder=" + self.path("run")])
         self.expect_exit(process, 0, *(r"task %d of 4 \(Open MPI\): node %s of" % task for task in enumerate(
             ("conv0", "conv1", "fc0", "fc1"))))
         self.assertGreaterEqual(self.accuracy(process.text()), digits.PROMISED)
         self.assertEqual(process.text().count("Optimization Done"), 4)
         self.await_no_nodes(process)
+        record = self.read("run/record.txt").decode()
+        self.assertRegex(record, r"^\S+ \S+ incarnation 1: Open MPI job \S+\n")
+        self.assertEqual(record.count("incarnation 1: ended with exit status 0\n"), 4, record)
 
     def test_a_stop_has_the_time_that_it_takes(self):
         self.write_solver("job", 100000000)

@@ -174,6 +174,22 @@ class SlurmTest(digits.DigitsJob):
         return [self.read("%s_iter_%d.%s" % (name, iterations, kind)).replace(name.encode(), b"STATED")
                 for kind in ("caffemodel", "solverstate")]
 
+    def assert_run_folder(self, name, job, incarnations, *ends):
+        """What the nodes leave: the files of the latest start, a log of each node and start, and what happened."""
+        record = self.read("run-%s/record.txt" % name).decode()
+        names = ("conv0", "conv1", "fc0", "fc1")
+        for number in range(1, incarnations + 1):
+            self.assertRegex(record, r"(?m)^\S+ \S+ incarnation %d: Slurm job %s$" % (number, job))
+            for node in names:
+                self.assertRegex(record, r"%s, incarnation %d: begins: hpnode [\d.]+, host \S+, process \d+, program "
+                                 "[0-9a-f]{16}\n" % (node, number))
+                self.assertRegex(record, "%s, incarnation %d: ended " % (node, number))
+                self.assertIn("node %s of" % node, self.read("run-%s/logs/%s.%d.log" % (name, node, number)).decode())
+        for end in ends:
+            self.assertRegex(record, end)
+        for kind in ("table", "solver", "net"):
+            self.assertTrue(os.path.exists(self.path("run-%s/%s.prototxt" % (name, kind))), kind)
+
     def nodes(self):
         """The processes of hpnode, by the names of the programs that run here."""
         found = []
@@ -198,6 +214,7 @@ class SlurmTest(digits.DigitsJob):
             self.assertRegex(text, r"task %d of 4 \(Slurm job %s\): node %s of" % (task, job, node))
         hosts = re.findall(r'host: "(\w+)"', self.read("run-steady/table.prototxt").decode())
         self.assertEqual(hosts, ["n0", "n0", "n1", "n1"])
+        self.assert_run_folder("steady", job, 1, r"ended with exit status 0")
 
         job = self.submit("killed", "--conv=2", "--fc=2")
         self.await_snapshot("killed")
@@ -208,6 +225,7 @@ class SlurmTest(digits.DigitsJob):
         self.assertRegex(text, r'lost node "(conv|fc)[01]"')
         self.assertRegex(text, r"task 0 of 4 \(Slurm job %s, restart 1\)" % job)
         self.assertRegex(text, r"resuming at iteration [1-9]\d*0 from")
+        self.assert_run_folder("killed", job, 2, r"ended with exit status 4: .*lost", "ended without a word")
         same = [one == other for one, other in zip(*(self.result(name, iterations) for name in ("steady", "killed")))]
         self.assertEqual(same, [True, True], "model and state")
         self.assertEqual(self.nodes(), [])
@@ -222,7 +240,7 @@ class SlurmTest(digits.DigitsJob):
             self.await_snapshot(name)
         hosts = [self.field(job, "NodeList") for job in jobs.values()]
         self.assertEqual(hosts, ["n[0-1]"] * 2)
-        tables = [self.read("run-%s/ports/table.prototxt" % name).decode() for name in jobs]
+        tables = [self.read("run-%s/table.prototxt" % name).decode() for name in jobs]
         ports = [set(re.findall(r"port: (\d+)", table)) for table in tables]
         self.assertTrue(all(ports) and "29500" not in ports[0] | ports[1], tables)
         for job in jobs.values():

@@ -1,5 +1,6 @@
 #include "tools/cluster/agent.h"
 
+#include "base/folder.h"
 #include "base/format.h"
 #include "checkpoint/summed_file.h"
 

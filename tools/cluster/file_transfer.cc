@@ -1,5 +1,6 @@
 #include "tools/cluster/file_transfer.h"
 
+#include "base/folder.h"
 #include "base/input_file.h"
 
 #include "google/protobuf/io/coded_stream.h"
@@ -83,15 +84,6 @@ void WriteTo(SummedFile* file, const std::string& data) {
   if (data.empty()) return;
   google::protobuf::io::CodedOutputStream out(file->stream());
   out.WriteString(data);
-}
-
-Status MakeFolder(const std::string& path) {
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (!error) return OkStatus();
-  const bool full = error == std::errc::no_space_on_device;
-  return Status(full ? StatusCode::kResourceExhausted : StatusCode::kInvalidArgument,
-                path + ": the folder cannot be made: " + error.message());
 }
 
 }  // namespace hp

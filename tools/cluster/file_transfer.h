@@ -55,7 +55,4 @@ class FileReceiver {
 /// Appends to a file. Errors show in its Sync.
 void WriteTo(SummedFile* file, const std::string& data);
 
-/// Makes a folder and those above it. @return kInvalidArgument, kResourceExhausted: it can't be made.
-Status MakeFolder(const std::string& path);
-
 }  // namespace hp

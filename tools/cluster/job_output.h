@@ -1,7 +1,8 @@
 #pragma once
 
 #include "base/log_writer.h"
-#include "tools/cluster/run_folder.h"
+
+#include "run_folder/rotating_log.h"
 
 #include <deque>
 #include <map>

@@ -4,8 +4,9 @@
 #include "scheduler/plan/routing_table.h"
 #include "tools/cluster/agent_set.h"
 #include "tools/cluster/job_output.h"
-#include "tools/cluster/run_files.h"
-#include "tools/cluster/run_folder.h"
+
+#include "run_folder/run_files.h"
+#include "run_folder/run_folder.h"
 
 #include <deque>
 #include <map>

@@ -87,7 +87,7 @@ Status Launcher::ChoosePorts() {
 }
 
 Status Launcher::WriteFiles() {
-  const StatusOr<std::vector<std::string>> paths = WriteRunFiles(options_.files, options_.folder);
+  const StatusOr<std::vector<std::string>> paths = WriteRunFiles(options_.files, options_.folder, "hplaunch");
   HP_RETURN_IF_ERROR(OfRunFolder(paths.status()));
   // What was wrong with the table as given has been said; ports and hosts may have changed since.
   HP_RETURN_IF_ERROR(RoutingTable::Load(paths->front()).status());

@@ -75,15 +75,17 @@ ROOMS = {
     "src/devices": ["proto", "tensor", "backend", "backend/cpu", "backend/cuda", "transport", "transport/copy",
                     "scheduler/plan", "solvers/exchange"],
     "src/node": EVERYTHING,
+    # What hplaunch and nodes leave in the folder of a run.
+    "src/run_folder": ["proto", "checkpoint", "scheduler/plan"],
     # What the programs do with nodes and nets; of the transports it names the one within a process.
     "src/commands": ["node", "engine", "input", "data", "model", "net", "net/plan", "backend", "tensor", "proto", "checkpoint",
-                     "solvers", "rendezvous", "scheduler/plan", "scheduler/planner", "scheduler/simulator",
+                     "solvers", "rendezvous", "run_folder", "scheduler/plan", "scheduler/planner", "scheduler/simulator",
                      "transport/inproc/inproc_network.h"],
     # What hpctl shows of a job, and orders.
     "src/control_client": ["http", "node", "proto", "scheduler/plan"],
     # Programs: what they start, what they print, and hproute, the command line of the table maker.
     # hplaunch: it moves bytes and processes, and knows of a job what its files say.
-    "tools/cluster": ["tools", "commands", "checkpoint", "scheduler/plan", "proto"],
+    "tools/cluster": ["tools", "commands", "checkpoint", "run_folder", "scheduler/plan", "proto"],
     "tools": ["commands", "control_client", "devices", "node", "report", "checkpoint", "scheduler/plan", "proto"],
 }
 

@@ -37,6 +37,7 @@ TEST(JobEnvironmentTest, ATaskOfSrun) {
   EXPECT_EQ(job->tasks, 4);
   EXPECT_EQ(job->local_task, 1);
   EXPECT_EQ(job->end_time_s, 1'700'000'000);
+  EXPECT_EQ(job->run, "Slurm job 12");
   EXPECT_EQ(job->Describe(), "task 3 of 4 (Slurm job 12, restart 2)");
 }
 
@@ -46,6 +47,7 @@ TEST(JobEnvironmentTest, ABatchScriptIsNoTask) {
   ASSERT_TRUE(job.ok());
   EXPECT_FALSE(job->is_task());
   EXPECT_EQ(job->allocation, "Slurm job 12");
+  EXPECT_EQ(job->run, "");
 }
 
 TEST(JobEnvironmentTest, MpirunWithinSlurmWins) {
@@ -53,11 +55,13 @@ TEST(JobEnvironmentTest, MpirunWithinSlurmWins) {
                          {"SLURM_PROCID", "0"},
                          {"SLURM_STEP_NUM_TASKS", "2"},
                          {"PMIX_RANK", "5"},
+                         {"PMIX_NAMESPACE", "3042377729"},
                          {"OMPI_COMM_WORLD_RANK", "5"},
                          {"OMPI_COMM_WORLD_SIZE", "8"},
                          {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}});
   ASSERT_TRUE(job.ok());
   EXPECT_EQ(job->launcher, "Open MPI");
+  EXPECT_EQ(job->run, "Open MPI job 3042377729") << "an allocation may run several";
   EXPECT_EQ(job->task, 5);
   EXPECT_EQ(job->tasks, 8);
   EXPECT_EQ(job->local_task, 1);

@@ -1,4 +1,4 @@
-#include "tools/cluster/run_files.h"
+#include "run_folder/run_files.h"
 
 #include "base/pending_file.h"
 #include "proto/text.h"
@@ -44,10 +44,10 @@ void TakePaths(caffe::LayerParameter* layer, RunFiles* files) {
   }
 }
 
-std::string TextOf(const google::protobuf::Message& message) {
+std::string TextOf(const google::protobuf::Message& message, const std::string& program) {
   std::string text;
   google::protobuf::TextFormat::PrintToString(message, &text);
-  return "# Written by hplaunch.\n" + text;
+  return "# Written by " + program + ".\n" + text;
 }
 
 }  // namespace
@@ -65,25 +65,30 @@ StatusOr<RunFiles> ReadRunFiles(const RoutingTableConfig& table, const std::stri
   files.solver.clear_net_param();
   // Absolute: a relative one would be looked for in the node's working directory first.
   files.solver.set_net(folder + "/net.prototxt");
-  caffe::SolverParameter as_written;
-  HP_RETURN_IF_ERROR(ReadTextProto(solver_path, &as_written));
-  if (!fs::path(as_written.snapshot_prefix()).is_absolute()) {
-    const std::string last = fs::path(files.solver.snapshot_prefix()).filename().string();
-    const std::string name = last.empty() ? fs::path(solver_path).stem().string() : last;
-    files.solver.set_snapshot_prefix(folder + "/snapshots/" + name);
-  }
+  HP_ASSIGN_OR_RETURN(*files.solver.mutable_snapshot_prefix(), RunSnapshotPrefix(files.solver, solver_path, folder));
   return files;
 }
 
-StatusOr<std::vector<std::string>> WriteRunFiles(const RunFiles& files, const std::string& folder) {
+StatusOr<std::string> RunSnapshotPrefix(const caffe::SolverParameter& solver, const std::string& solver_path,
+                                        const std::string& folder) {
+  caffe::SolverParameter as_written;
+  HP_RETURN_IF_ERROR(ReadTextProto(solver_path, &as_written));
+  if (fs::path(as_written.snapshot_prefix()).is_absolute()) return solver.snapshot_prefix();
+  const std::string last = fs::path(solver.snapshot_prefix()).filename().string();
+  return folder + "/snapshots/" + (last.empty() ? fs::path(solver_path).stem().string() : last);
+}
+
+// The table last: who reads it finds the other two.
+StatusOr<std::vector<std::string>> WriteRunFiles(const RunFiles& files, const std::string& folder,
+                                                 const std::string& program) {
   const std::vector<std::pair<std::string, std::string>> texts = {
-      {folder + "/table.prototxt", TableText(files.table, files.comment)},
-      {folder + "/solver.prototxt", TextOf(files.solver)},
-      {folder + "/net.prototxt", TextOf(files.net)}};
+      {folder + "/net.prototxt", TextOf(files.net, program)},
+      {folder + "/solver.prototxt", TextOf(files.solver, program)},
+      {folder + "/table.prototxt", TableText(files.table, files.comment)}};
   std::vector<std::string> paths;
   for (const auto& [path, text] : texts) {
     HP_RETURN_IF_ERROR(WriteWholeFile(path, text));
-    paths.push_back(path);
+    paths.insert(paths.begin(), path);
   }
   return paths;
 }

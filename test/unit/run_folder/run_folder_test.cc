@@ -1,9 +1,11 @@
 // What a run leaves in its folder.
+#include "run_folder/run_folder.h"
+
 #include "base/pending_file.h"
 #include "proto/text.h"
-#include "tools/cluster/run_files.h"
-#include "tools/cluster/run_folder.h"
 
+#include "run_folder/rotating_log.h"
+#include "run_folder/run_files.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -110,7 +112,7 @@ TEST_F(RunTest, FilesThatDoNotDependOnTheWorkingFolder) {
   EXPECT_EQ(files->solver.snapshot_prefix(), Path("run/snapshots/tiny"));
   EXPECT_EQ(files->data, (std::vector<std::string>{"/data/train", fs::absolute("mean").string()}));
   ASSERT_TRUE(fs::create_directory(Path("run")));
-  ASSERT_TRUE(WriteRunFiles(*files, Path("run")).ok());
+  ASSERT_TRUE(WriteRunFiles(*files, Path("run"), "hplaunch").ok());
   const auto again = ReadSolver(Path("run/solver.prototxt"));
   ASSERT_TRUE(again.ok()) << again.status();
   const auto net = NetOfSolver(*again);

@@ -28,9 +28,16 @@ struct RunFiles {
 StatusOr<RunFiles> ReadRunFiles(const RoutingTableConfig& table, const std::string& solver_path,
                                 const std::string& folder);
 
-/// Writes table.prototxt, solver.prototxt and net.prototxt into the folder. @return their paths; errors as
+/// The snapshot_prefix of such a solver. @param solver what ReadSolver made of the file. @param folder absolute.
+/// @return ReadTextProto's errors.
+StatusOr<std::string> RunSnapshotPrefix(const caffe::SolverParameter& solver, const std::string& solver_path,
+                                        const std::string& folder);
+
+/// Writes net.prototxt, solver.prototxt and table.prototxt into the folder, each whole or not at all.
+/// @param program that does, for their first lines. @return the paths of table, solver and net; errors as
 /// WriteWholeFile.
-StatusOr<std::vector<std::string>> WriteRunFiles(const RunFiles& files, const std::string& folder);
+StatusOr<std::vector<std::string>> WriteRunFiles(const RunFiles& files, const std::string& folder,
+                                                 const std::string& program);
 
 /// All files of a database or a file: itself, or what its folder has, without the lock files of LevelDB and LMDB.
 /// @return kNotFound: there is no such path.

@@ -1,0 +1,71 @@
+#include "run_folder/record.h"
+
+#include "base/input_file.h"
+
+#include <algorithm>
+#include <charconv>
+#include <ctime>
+#include <filesystem>
+
+namespace hp {
+namespace {
+
+constexpr char kIncarnation[] = "incarnation ";
+constexpr int kKeptIncarnations = 8;  // whose logs are kept
+constexpr size_t kTimeLength = 20;    // with the space behind it
+
+/// The incarnation in the name of a log, "conv0.12.log" or "conv0.12.log.3"; 0: another file.
+int IncarnationOf(const std::string& name) {
+  const size_t end = name.rfind(".log");
+  const size_t dot = end == std::string::npos || end == 0 ? end : name.rfind('.', end - 1);
+  int number = 0;
+  if (end != std::string::npos && dot != std::string::npos) {
+    std::from_chars(name.data() + dot + 1, name.data() + end, number);
+  }
+  return number;
+}
+
+}  // namespace
+
+std::string RecordLine(const std::string& text) {
+  const time_t now = time(nullptr);
+  tm parts = {};
+  localtime_r(&now, &parts);
+  char stamp[kTimeLength + 1];
+  return std::string(stamp, strftime(stamp, sizeof(stamp), "%Y-%m-%d %H:%M:%S ", &parts)) + text + "\n";
+}
+
+std::string IncarnationText(int number, const std::string& of) {
+  return kIncarnation + std::to_string(number) + (of.empty() ? "" : ": " + of);
+}
+
+int NextIncarnation(const std::string& folder) {
+  int number = 1;
+  const auto record = ReadInputFile(folder + "/record.txt");
+  const std::string text = record.ok() ? *record : "";
+  for (size_t at = text.find(kIncarnation); at != std::string::npos; at = text.find(kIncarnation, at + 1)) {
+    int found = 0;
+    const char* const begin = text.data() + at + sizeof(kIncarnation) - 1;
+    std::from_chars(begin, text.data() + text.size(), found);
+    if (at == kTimeLength || (at > kTimeLength && text[at - kTimeLength - 1] == '\n')) {
+      number = std::max(number, found + 1);
+    }
+  }
+  return number;
+}
+
+std::string LogPathOf(const std::string& folder, const std::string& node, int incarnation) {
+  std::string name = node;
+  for (char& byte : name) byte = byte == '/' ? '_' : byte;
+  return folder + "/logs/" + name + "." + std::to_string(incarnation) + ".log";
+}
+
+void RemoveOldLogs(const std::string& folder, int incarnation) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder + "/logs", error)) {
+    const int its = IncarnationOf(entry.path().filename().string());
+    if (its > 0 && its <= incarnation - kKeptIncarnations) std::filesystem::remove(entry.path(), error);
+  }
+}
+
+}  // namespace hp
