@@ -12,7 +12,6 @@ namespace {
 
 constexpr char kIncarnation[] = "incarnation ";
 constexpr int kKeptIncarnations = 8;  // whose logs are kept
-constexpr size_t kTimeLength = 20;    // with the space behind it
 
 /// The incarnation in the name of a log, "conv0.12.log" or "conv0.12.log.3"; 0: another file.
 int IncarnationOf(const std::string& name) {
@@ -31,7 +30,7 @@ std::string RecordLine(const std::string& text) {
   const time_t now = time(nullptr);
   tm parts = {};
   localtime_r(&now, &parts);
-  char stamp[kTimeLength + 1];
+  char stamp[kTimeOfRecord + 1];
   return std::string(stamp, strftime(stamp, sizeof(stamp), "%Y-%m-%d %H:%M:%S ", &parts)) + text + "\n";
 }
 
@@ -47,7 +46,7 @@ int NextIncarnation(const std::string& folder) {
     int found = 0;
     const char* const begin = text.data() + at + sizeof(kIncarnation) - 1;
     std::from_chars(begin, text.data() + text.size(), found);
-    if (at == kTimeLength || (at > kTimeLength && text[at - kTimeLength - 1] == '\n')) {
+    if (at == kTimeOfRecord || (at > kTimeOfRecord && text[at - kTimeOfRecord - 1] == '\n')) {
       number = std::max(number, found + 1);
     }
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 namespace hp {
@@ -7,6 +8,8 @@ namespace hp {
 // What run folders of hplaunch and of hpnode have alike: how incarnations count in record.txt, and what logs are
 // called.
 
+/// Bytes of the time in front of each line of record.txt, with the space behind it.
+constexpr size_t kTimeOfRecord = 20;
 /// A line of record.txt: the time, the text, and a newline.
 std::string RecordLine(const std::string& text);
 /// The text of the line that begins an incarnation. @param of what it is one of; may be empty.

@@ -23,16 +23,15 @@ namespace hp {
 namespace {
 
 constexpr char kLauncher[] = "hplaunch, ";
-constexpr size_t kTimeLength = 20;  // in front of each line of a record
 
 /// The hplaunch that had the folder last, as a record has it; empty: none, or nodes by themselves came behind it.
 std::string LatestLauncher(const std::string& record) {
   std::string latest;
   std::istringstream lines(record);
   for (std::string line; std::getline(lines, line);) {
-    const std::string text = line.substr(std::min(line.size(), kTimeLength));
+    const std::string text = line.substr(std::min(line.size(), kTimeOfRecord));
     if (text.starts_with(kLauncher)) {
-      latest = text.substr(sizeof(kLauncher) - 1) + ", started at " + line.substr(0, kTimeLength - 1);
+      latest = text.substr(sizeof(kLauncher) - 1) + ", started at " + line.substr(0, kTimeOfRecord - 1);
     } else if (text.starts_with("incarnation ") && text.find(": ") != std::string::npos) {
       latest.clear();
     }
