@@ -128,10 +128,10 @@ class NetFit {
       for (int b = 0; b < layer.bottom_size(); ++b) {
         const auto label = labels.find(layer.bottom(b));
         if (label == labels.end() || types_.ReadsLabels(layer, b) || types_.Discards(layer)) continue;
-        Add(Format(
-            "%s reads the labels \"%s\" of layer \"%s\"; expected labels only as second bottom of SoftmaxWithLoss or "
-            "Accuracy",
-            Layer(i).c_str(), label->first.c_str(), net_.layer(label->second).name().c_str()));
+        Add(
+            Format("%s reads the labels \"%s\" of layer \"%s\"; expected labels only as the last bottom of a loss or "
+                   "an Accuracy",
+                   Layer(i).c_str(), label->first.c_str(), net_.layer(label->second).name().c_str()));
       }
       for (int t = 0; t < layer.top_size(); ++t) {
         if (types_.YieldsLabels(layer, t)) labels[layer.top(t)] = i;

@@ -2,6 +2,7 @@
 
 #include "backend/activation_rules.h"
 #include "backend/broadcast_rules.h"
+#include "backend/contrastive_rule.h"
 #include "backend/element_loss_rules.h"
 #include "backend/op.h"
 #include "backend/reduction_rules.h"
@@ -215,6 +216,15 @@ struct ElementLossDesc {
   float loss_weight = 1;
 };
 
+/// Output [1]: the sum over the rows of a batch of rule.Value(squared distance of a and b, similar), divided by
+/// the samples of the global batch. a and b are inputs 0 and 1, of one shape [rows, ...]; whether they are similar say
+/// input 2, [rows] or the like, dense, or where there is none BatchContext::labels (SaysSimilar). Not multiplied by
+/// loss_weight; gradients are, and by BatchContext::loss_scale. Input 2 has none.
+struct ContrastiveLossDesc {
+  ContrastiveRule rule;
+  float loss_weight = 1;
+};
+
 /// The arithmetic of one device: a factory of ops, and the update. CPU: oneDNN and own loops (backend/cpu); NVIDIA
 /// GPUs: cuDNN, cuBLASLt and own kernels (backend/cuda). The two give the same results up to rounding and agree in all
 /// corner cases.
@@ -297,6 +307,7 @@ class Backend {
   virtual StatusOr<OpPtr> ArgMax(const ArgMaxDesc& desc, const Shape& out, const Descs& in) = 0;
   virtual StatusOr<OpPtr> Mvn(const MvnDesc& desc, const Descs& in) = 0;
   virtual StatusOr<OpPtr> ElementLoss(const ElementLossDesc& desc, const Descs& in) = 0;
+  virtual StatusOr<OpPtr> ContrastiveLoss(const ContrastiveLossDesc& desc, const Descs& in) = 0;
   /// One input, `ways` outputs equal to it, for which the memory plan uses the input's memory where it can (Forward
   /// then does nothing). BackwardInput adds the gradients of the outputs in order; a null one counts as zero.
   virtual StatusOr<OpPtr> Split(int ways, const Descs& in) = 0;

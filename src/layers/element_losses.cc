@@ -1,4 +1,4 @@
-// Losses that are a sum over elements.
+// Losses that are a sum over elements, or over rows of distances.
 #include "layers/built_in_ops.h"
 #include "layers/traits/fields.h"
 #include "proto/caffe.pb.h"
@@ -12,6 +12,12 @@ ElementLossDesc::Targets TargetsOf(const LayerInputs& in) {
 }
 
 }  // namespace
+
+/// Labels are no input, and a tensor in their place is.
+StatusOr<LayerOp> MakeContrastiveLossOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in) {
+  const caffe::ContrastiveLossParameter& param = layer.param().contrastive_loss_param();
+  return context.backend->ContrastiveLoss({{param.margin(), param.legacy_version()}, layer.loss_weight(0)}, in);
+}
 
 /// Half the sum of squared differences, for each sample.
 StatusOr<LayerOp> MakeEuclideanLossOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in) {

@@ -21,6 +21,7 @@ const OpFactories& OpFactories::BuiltIn() {
       {"Dropout", MakeDropoutOp},
       {"Eltwise", MakeEltwiseOp},
       {"ELU", MakeEluOp},
+      {"ContrastiveLoss", MakeContrastiveLossOp},
       {"EuclideanLoss", MakeEuclideanLossOp},
       {"Exp", MakeExpOp},
       {"Flatten", MakeFlattenOp},

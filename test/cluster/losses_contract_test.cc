@@ -67,6 +67,19 @@ const LossCase kLosses[] = {
      Product("ip2", "ip1", 1) + Layer("loss", "EuclideanLoss", "bottom: 'ip2' bottom: 'label'", "loss_weight: 0.2")},
     {"LogisticRegression", Product("ip2", "ip1", 1) + Layer("loss", "SigmoidCrossEntropyLoss",
                                                             "bottom: 'ip2' bottom: 'label'", "loss_weight: 0.1")},
+    // Whether a row's two sides are to be alike is its label's to say: 0 or not.
+    {"Contrastive", Product("ip2", "ip1", 20) + Product("other", "pool1", 20) +
+                        Layer("loss", "ContrastiveLoss", "bottom: 'ip2' bottom: 'other' bottom: 'label'",
+                              "contrastive_loss_param { margin: 3 } loss_weight: 0.2")},
+    {"ContrastiveLegacy", Product("ip2", "ip1", 20) + Product("other", "pool1", 20) +
+                              Layer("loss", "ContrastiveLoss", "bottom: 'ip2' bottom: 'other' bottom: 'label'",
+                                    "contrastive_loss_param { margin: 9 legacy_version: true } loss_weight: 0.2")},
+    {"ContrastiveTensor",
+     Product("ip2", "ip1", 20) + Product("other", "pool1", 20) +
+         Layer("light", "Threshold", "bottom: 'flatdata'", "threshold_param { threshold: 0.1 }") +
+         Layer("first", "Slice", "bottom: 'light'", "top: 'rest' slice_param { axis: 1 slice_point: 1 }") +
+         Layer("loss", "ContrastiveLoss", "bottom: 'ip2' bottom: 'other' bottom: 'first'",
+               "contrastive_loss_param { margin: 3 } loss_weight: 0.2")},
     // Both sides learn.
     {"TwoTowers", Product("ip2", "ip1", 20) + Product("other", "pool1", 20) +
                       Layer("distance", "EuclideanLoss", "bottom: 'ip2' bottom: 'other'", "loss_weight: 0.2") +

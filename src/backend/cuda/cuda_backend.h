@@ -55,6 +55,7 @@ class CudaBackend final : public Backend {
   StatusOr<OpPtr> ArgMax(const ArgMaxDesc& desc, const Shape& out, const Descs& in) override;
   StatusOr<OpPtr> Mvn(const MvnDesc& desc, const Descs& in) override;
   StatusOr<OpPtr> ElementLoss(const ElementLossDesc& desc, const Descs& in) override;
+  StatusOr<OpPtr> ContrastiveLoss(const ContrastiveLossDesc& desc, const Descs& in) override;
   StatusOr<OpPtr> Split(int ways, const Descs& in) override;
   StatusOr<OpPtr> Export(int parts, const Descs& in) override;
   StatusOr<OpPtr> Scatter(const std::vector<Range>& channels, const Descs& in) override;

@@ -15,6 +15,7 @@ LayerType BiasType();
 LayerType BnllType();
 LayerType ClipType();
 LayerType ConcatType();
+LayerType ContrastiveType();
 LayerType ConvolutionType();
 LayerType CropType();
 LayerType DataType();

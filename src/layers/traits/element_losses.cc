@@ -1,9 +1,12 @@
-// Losses that are a sum over elements: EuclideanLoss, HingeLoss, MultinomialLogisticLoss, SigmoidCrossEntropyLoss.
+// Losses that are a sum over elements, EuclideanLoss, HingeLoss, MultinomialLogisticLoss and SigmoidCrossEntropyLoss,
+// and one of distances, ContrastiveLoss.
 #include "layers/traits/built_in_types.h"
 #include "layers/traits/errors.h"
 #include "layers/traits/fields.h"
 #include "layers/traits/labelled_inputs.h"
 #include "proto/caffe.pb.h"
+
+#include <cmath>
 
 namespace hp {
 
@@ -39,6 +42,25 @@ Status CheckSigmoidLoss(const caffe::LayerParameter& param) {
                     loss.ignore_label());
 }
 
+Status CheckContrastiveLoss(const caffe::LayerParameter& param) {
+  const float margin = param.contrastive_loss_param().margin();
+  if (margin >= 0 && std::isfinite(margin)) return OkStatus();
+  return LayerError(param, "contrastive_loss_param { margin: %g }: expected a finite number of at least 0", margin);
+}
+
+/// Two tensors of one shape, and a number for each row.
+StatusOr<std::vector<Shape>> ContrastiveShapes(const caffe::LayerParameter& param, const std::vector<Shape>& in) {
+  if (in[0].rank() < 1 || in[0] != in[1]) {
+    return LayerError(param, "bottoms have shapes [%s] and [%s]; expected equal ones (a Reshape or Flatten may help)",
+                      in[0].ToString().c_str(), in[1].ToString().c_str());
+  }
+  if (in[2].rank() >= 1 && in[2][0] == in[0][0] && in[2].count() == in[2][0]) return std::vector<Shape>{{1}};
+  return LayerError(param,
+                    "its third bottom, which says what is similar, has shape [%s]; expected a number for each of "
+                    "%lld rows",
+                    in[2].ToString().c_str(), static_cast<long long>(in[0][0]));
+}
+
 LayerType Loss(const char* name, std::vector<const char*> fields) {
   return {.name = name,
           .fields = std::move(fields),
@@ -50,6 +72,17 @@ LayerType Loss(const char* name, std::vector<const char*> fields) {
 }
 
 }  // namespace
+
+LayerType ContrastiveType() {
+  LayerType type = Loss("ContrastiveLoss", {"contrastive_loss_param"});
+  type.bottoms = {3, 3};
+  type.label_targets = true;
+  type.fixed_targets = true;
+  type.label_bottom = 2;
+  type.check = CheckContrastiveLoss;
+  type.output_shapes = ContrastiveShapes;
+  return type;
+}
 
 LayerType EuclideanLossType() {
   LayerType type = Loss("EuclideanLoss", {});

@@ -92,6 +92,7 @@ bool LayerTraits::gradient_reads_input() const {
 bool LayerTraits::has_gradient() const { return type_->has_gradient; }
 bool LayerTraits::discards() const { return type_->discards; }
 bool LayerTraits::is_view() const { return type_->view; }
+size_t LayerTraits::label_bottom() const { return type_->label_bottom; }
 bool LayerTraits::may_read_labels() const { return type_->label_targets; }
 bool LayerTraits::has_fixed_targets() const { return type_->fixed_targets; }
 bool LayerTraits::reads_labels() const { return type_->reads_labels; }

@@ -116,7 +116,7 @@ class LayerTraits {
   /// Which part of its output channels, which are classes, an update of a training computes at random, beside the
   /// labels of its batch: in (0, 1]; 1: all of them. Below 1 every reader of its top must read a sample.
   float sample_rate() const;
-  /// Whether bottom 0 may be scores of a sample of the classes that has those of all labels (bottom 1).
+  /// Whether bottom 0 may be scores of a sample of the classes that has those of all labels.
   bool reads_sample() const;
   /// Whether top 0 may have the name, and then the memory, of bottom 0.
   bool allows_in_place() const;
@@ -131,11 +131,13 @@ class LayerTraits {
   /// Whether top 0 is a dense bottom 0 under another shape (Flatten): then it shares its memory and no op runs.
   bool is_view() const;
 
-  /// Whether bottom 1 is labels: the op gets them by BatchContext::labels, not as an input.
+  /// Whether bottom label_bottom() is labels: the op gets them by BatchContext::labels, not as an input.
   bool reads_labels() const;
-  /// Whether bottom 1 may be labels, as above, or a tensor: any values for a row's one number (EuclideanLoss).
+  /// Whether that bottom may be labels, as above, or a tensor: any values for a row's one number (EuclideanLoss).
   bool may_read_labels() const;
-  /// Whether bottom 1 is targets that no gradient goes to, so that nothing below it may learn
+  /// Bottom 1, behind what is compared with the labels; 2 where that is two bottoms (ContrastiveLoss).
+  size_t label_bottom() const;
+  /// Whether that bottom is targets that no gradient goes to, so that nothing below it may learn
   /// (SigmoidCrossEntropyLoss).
   bool has_fixed_targets() const;
   /// Whether the op reads BatchContext::batch_labels as well, to count the global batch's labels that are not ignored.

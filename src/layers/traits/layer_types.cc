@@ -28,14 +28,14 @@ bool IsNear(const std::string& name, const std::string& type) {
 
 const LayerTypes& LayerTypes::BuiltIn() {
   static const LayerTypes kTypes({
-      AbsValType(),    AccuracyType(),  ArgMaxType(),      BatchNormType(),     BiasType(),        BnllType(),
-      ClipType(),      ConcatType(),    ConvolutionType(), CropType(),          DataType(),        DropoutType(),
-      DummyDataType(), EltwiseType(),   EluType(),         EuclideanLossType(), ExpType(),         FlattenType(),
-      Hdf5DataType(),  HingeLossType(), ImageDataType(),   InnerProductType(),  InputType(),       LogisticLossType(),
-      LogType(),       LrnType(),       MvnType(),         PoolingType(),       PowerType(),       PreluType(),
-      ReductionType(), ReluType(),      ReshapeType(),     ScaleType(),         SigmoidLossType(), SigmoidType(),
-      SilenceType(),   SliceType(),     SoftmaxLossType(), SoftmaxType(),       SplitType(),       SwishType(),
-      TanhType(),      ThresholdType(), TileType(),
+      AbsValType(),       AccuracyType(),  ArgMaxType(),      BatchNormType(),   BiasType(),          BnllType(),
+      ClipType(),         ConcatType(),    ContrastiveType(), ConvolutionType(), CropType(),          DataType(),
+      DropoutType(),      DummyDataType(), EltwiseType(),     EluType(),         EuclideanLossType(), ExpType(),
+      FlattenType(),      Hdf5DataType(),  HingeLossType(),   ImageDataType(),   InnerProductType(),  InputType(),
+      LogisticLossType(), LogType(),       LrnType(),         MvnType(),         PoolingType(),       PowerType(),
+      PreluType(),        ReductionType(), ReluType(),        ReshapeType(),     ScaleType(),         SigmoidLossType(),
+      SigmoidType(),      SilenceType(),   SliceType(),       SoftmaxLossType(), SoftmaxType(),       SplitType(),
+      SwishType(),        TanhType(),      ThresholdType(),   TileType(),
   });
   return kTypes;
 }
@@ -101,7 +101,8 @@ bool LayerTypes::SplitsInputs(const caffe::LayerParameter& param) const {
 
 bool LayerTypes::ReadsLabels(const caffe::LayerParameter& param, int bottom) const {
   const LayerType* type = Find(param.type());
-  return type != nullptr && (type->reads_labels || type->label_targets) && bottom == 1;
+  return type != nullptr && (type->reads_labels || type->label_targets) &&
+         bottom == static_cast<int>(type->label_bottom);
 }
 
 bool LayerTypes::Discards(const caffe::LayerParameter& param) const {

@@ -40,9 +40,10 @@ struct LayerType {
   bool view = false;           ///< LayerTraits::is_view
   bool has_gradient = true;    ///< LayerTraits::has_gradient
   bool discards = false;       ///< LayerTraits::discards; then it has no tops
-  bool reads_labels = false;   ///< bottom 1 is labels
+  bool reads_labels = false;   ///< bottom `label_bottom` is labels
   bool label_targets = false;  ///< LayerTraits::may_read_labels
   bool fixed_targets = false;  ///< LayerTraits::has_fixed_targets
+  size_t label_bottom = 1;     ///< which bottom these three are about
   bool statistic = false;      ///< LayerTraits::is_statistic
   bool loss = false;           ///< its first top has a loss weight, 1 by default; no other top may have one
   bool small_blobs = false;    ///< LayerTraits::has_small_blobs

@@ -79,7 +79,7 @@ Status NetGraph::AddLayer(int order, const LayerTraits& traits, const GraphCuts&
   HP_RETURN_IF_ERROR(FindBottoms(cuts.scattered.empty() ? -1 : cuts.scattered[order], cuts, &entry));
   const int index = static_cast<int>(layers_.size());
   for (int bottom : entry.bottoms) blobs_[bottom].consumers.push_back(index);
-  entry.label_targets = traits.may_read_labels() && blobs_[entry.bottoms[1]].label;
+  entry.label_targets = traits.may_read_labels() && blobs_[entry.bottoms[traits.label_bottom()]].label;
   HP_RETURN_IF_ERROR(AddTops(&entry));
   if (traits.source() == SourceKind::kDataset) {
     if (data_layer_ >= 0) {
@@ -164,7 +164,7 @@ Status NetGraph::CheckLabels(const GraphLayer& entry) const {
     const GraphBlob& blob = blobs_[entry.bottoms[i]];
     if (blob.label && !reads_label) {
       return InvalidArgument(
-          "layer \"%s\": bottom \"%s\" is a label; only losses and accuracies can read labels, as their second bottom",
+          "layer \"%s\": bottom \"%s\" is a label; only losses and accuracies can read labels, as their last bottom",
           entry.param->name().c_str(), blob.name.c_str());
     }
     if (!blob.label && reads_label && !layers_[blob.producer].source) {
@@ -277,13 +277,13 @@ bool NetGraph::SendsGradient(int layer, int blob) const {
 
 Status NetGraph::CheckTargets() const {
   for (const GraphLayer& layer : layers_) {
-    if (!layer.traits.has_fixed_targets() || !blobs_[layer.bottoms[1]].needs_gradient || !layer.propagates(1)) {
-      continue;
-    }
+    if (!layer.traits.has_fixed_targets()) continue;
+    const size_t at = layer.traits.label_bottom();
+    if (!blobs_[layer.bottoms[at]].needs_gradient || !layer.propagates(at)) continue;
     return InvalidArgument(
         "layer \"%s\": its targets, bottom \"%s\", depend on parameters that learn, but get no gradient; expected "
         "lr_mult: 0 in the layers below them, or a loss that has one, such as EuclideanLoss",
-        layer.traits.name().c_str(), blobs_[layer.bottoms[1]].name.c_str());
+        layer.traits.name().c_str(), blobs_[layer.bottoms[at]].name.c_str());
   }
   return OkStatus();
 }

@@ -53,7 +53,7 @@ struct GraphLayer {
   Piece piece = kAll;
   std::vector<int> bottoms, tops;  ///< blob indices, in the order of the prototxt; labels included
   bool in_place = false;           ///< the prototxt has top 0 overwrite bottom 0, whose name nobody else reads
-  bool label_targets = false;      ///< its bottom 1, which may be a tensor, is labels (LayerTraits::may_read_labels)
+  bool label_targets = false;      ///< its label_bottom, which may be a tensor, is labels (may_read_labels)
   bool source = false;             ///< its tops come from outside the net (Data, Input)
   bool learns = false;             ///< has a parameter with lr_mult != 0
   bool leads_to_loss = false;      ///< it, or a layer above it that gradients reach, has a top with a loss weight
@@ -69,7 +69,7 @@ struct GraphLayer {
   bool is_statistic() const { return piece != kClasses && traits.is_statistic(); }
   bool needs_batch_labels() const { return sampled_by >= 0 || (piece != kClasses && traits.needs_batch_labels()); }
   /// Whether bottom `i` is labels.
-  bool is_label(size_t i) const { return reads_labels() && i == 1; }
+  bool is_label(size_t i) const { return reads_labels() && i == traits.label_bottom(); }
   bool reads_labels() const { return traits.reads_labels() || label_targets; }
   /// Whether bottom `i` is sent its gradient, if it needs one: false by propagate_down. What lies between the pieces of
   /// a layer always is.

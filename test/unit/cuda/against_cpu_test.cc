@@ -145,6 +145,10 @@ auto Stochastic(int64_t kernel, int64_t stride) {
                            in);
   };
 }
+auto ContrastiveLoss(const ContrastiveLossDesc& desc) {
+  return [=](Backend& backend, const Backend::Descs& in) { return backend.ContrastiveLoss(desc, in); };
+}
+
 auto ElementLoss(const ElementLossDesc& desc) {
   return [=](Backend& backend, const Backend::Descs& in) { return backend.ElementLoss(desc, in); };
 }
@@ -232,6 +236,13 @@ const Case kCases[] = {
      ElementLoss({.function = loss::Hinge<true>{}, .targets = ElementLossDesc::kClasses}),
      {{{40, 5}, 1}},
      1e-5f},
+    {"contrastive_loss", ContrastiveLoss({{30, false}, 0.5f}), {kNhwc, kDense}, 2e-5f},
+    {"contrastive_loss_of_small_rows", ContrastiveLoss({{2, false}, 1}), {{{40, 5}, 1}, {{40, 5}, 1}}, 2e-5f},
+    {"legacy_contrastive_loss", ContrastiveLoss({{9, true}, 1}), {{{40, 5}, 1}, {{40, 5}, 1}}, 2e-5f},
+    {"contrastive_loss_of_a_tensor",
+     ContrastiveLoss({{2, false}, 1}),
+     {{{40, 5}, 1}, {{40, 5}, 1}, {{40, 1}, 1}},
+     2e-5f},
     {"eltwise_product", Eltwise(EltwiseDesc::kProd), {kNhwc, kNhwc, kDense}},
     {"eltwise_sum", Eltwise(EltwiseDesc::kSum), {kNhwc, kDense}},
     {"eltwise_maximum", Eltwise(EltwiseDesc::kMax), {kDense, kNhwc, kDense}},

@@ -146,6 +146,111 @@ TEST(PairLoss, LabelsAreTargetsOfOneNumber) {
   }
 }
 
+std::string ContrastiveText(const std::string& fields) {
+  return "name: \"l\" type: \"ContrastiveLoss\" bottom: \"x\" bottom: \"t\" bottom: \"y\" top: \"loss\" " + fields;
+}
+
+struct ContrastiveCase {
+  std::string fields;
+  double margin;
+  bool legacy;
+};
+
+const ContrastiveCase kContrastive[] = {
+    {"", 1, false},
+    {"contrastive_loss_param { margin: 4 } loss_weight: 0.3", 4, false},
+    {"contrastive_loss_param { margin: 0 }", 0, false},
+    {"contrastive_loss_param { margin: 9 legacy_version: true }", 9, true},
+};
+
+/// Of a row: half the square, or half the square of what is missing to the margin.
+double ContrastiveTerm(const ContrastiveCase& c, double d2, bool similar) {
+  if (similar) return d2 / 2;
+  if (c.legacy) return std::max(0.0, c.margin - d2) / 2;
+  return std::pow(std::max(0.0, c.margin - std::sqrt(d2)), 2) / 2;
+}
+
+// kLabels: a pair that is not similar, and three that are, by any number but 0.
+TEST(ContrastiveLoss, ValuesAndGradientsInEveryMixOfLayouts) {
+  for (const ContrastiveCase& c : kContrastive) {
+    for (const TensorDesc& a_desc : LayoutsOf({kRows, 2, 3, 1})) {
+      for (const TensorDesc& b_desc : LayoutsOf({kRows, 2, 3, 1})) {
+        for (const bool tensor : {false, true}) {
+          SCOPED_TRACE(c.fields + " " + Describe(a_desc) + " " + Describe(b_desc));
+          std::vector<TensorDesc> in = {a_desc, b_desc};
+          if (tensor) in.push_back({{kRows}, 1});
+          LossRun loss(ContrastiveText(c.fields), in);
+          const Values a = RandomValues(kRows * kWidth, 1, -1, 1), b = RandomValues(kRows * kWidth, 2, -1, 1);
+          const Values similar = tensor ? Values{0, 1, 0, -2} : kLabels;
+          loss.runner.SetInput(0, a), loss.runner.SetInput(1, b);
+          if (tensor) loss.runner.SetInput(2, similar);
+          double sum = 0;
+          for (int64_t row = 0; row < kRows; ++row) {
+            double d2 = 0;
+            for (int64_t i = row * kWidth; i < (row + 1) * kWidth; ++i) d2 += std::pow(double{a[i]} - double{b[i]}, 2);
+            sum += ContrastiveTerm(c, d2, similar[row] != 0);
+          }
+          EXPECT_NEAR(loss.Value(), sum / 8, 1e-5 * sum);
+          loss.runner.BackwardInput();
+          const Values da = loss.runner.InputGradient(0), db = loss.runner.InputGradient(1);
+          const float weight = loss.layer->loss_weight(0);
+          CheckAgainstDifferences(&loss.runner, {{weight}}, a, da, {.tolerance = 2e-3f}, "a",
+                                  [&](const Values& values) { loss.runner.SetInput(0, values); });
+          CheckAgainstDifferences(&loss.runner, {{weight}}, b, db, {.tolerance = 2e-3f}, "b",
+                                  [&](const Values& values) { loss.runner.SetInput(1, values); });
+          if (tensor) {
+            EXPECT_EQ(loss.runner.InputGradient(2), Values(kRows, 0.0f));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(ContrastiveLoss, IsScaledAndSeesANanAndEqualRows) {
+  const std::vector<TensorDesc> in(2, {{kRows, kWidth}, 1});
+  LossRun plain(ContrastiveText(""), in), scaled(ContrastiveText(""), in);
+  for (LossRun* loss : {&plain, &scaled}) {
+    loss->runner.SetInput(0, RandomValues(kRows * kWidth, 1, -0.3f, 0.3f));
+    loss->runner.SetInput(1, RandomValues(kRows * kWidth, 2, -0.3f, 0.3f));
+  }
+  scaled.runner.batch().loss_scale = 4096;
+  EXPECT_EQ(scaled.Value(), plain.Value());
+  plain.runner.BackwardInput(), scaled.runner.BackwardInput();
+  Values want = plain.runner.InputGradient();
+  for (float& value : want) value *= 4096;
+  EXPECT_EQ(scaled.runner.InputGradient(), want);
+  plain.runner.SetInput(1, RandomValues(kRows * kWidth, 1, -0.3f, 0.3f));
+  EXPECT_EQ(plain.Value(), 0.5f / 8) << "equal rows that should not be: a margin of 1";
+  plain.runner.BackwardInput();
+  EXPECT_EQ(plain.runner.InputGradient(), Values(kRows * kWidth, 0.0f)) << "no direction";
+  for (const bool legacy : {false, true}) {
+    LossRun loss(ContrastiveText(legacy ? "contrastive_loss_param { legacy_version: true }" : ""), in);
+    Values a = RandomValues(kRows * kWidth, 1);
+    a[0] = NAN;
+    loss.runner.SetInput(0, a), loss.runner.SetInput(1, RandomValues(kRows * kWidth, 2));
+    EXPECT_TRUE(std::isnan(loss.Value()));
+    loss.runner.BackwardInput();
+    EXPECT_TRUE(std::isnan(loss.runner.InputGradient()[0]));
+  }
+}
+
+TEST(ContrastiveLoss, Refusals) {
+  LayerUnderTest loss(ContrastiveText(""));
+  EXPECT_EQ(loss->OutputShapes({{4, 3}, {4, 2}, {4}}).status().message(),
+            "layer \"l\": bottoms have shapes [4 3] and [4 2]; expected equal ones (a Reshape or Flatten may help)");
+  EXPECT_EQ(
+      loss->OutputShapes({{4, 3}, {4, 3}, {4, 2}}).status().message(),
+      "layer \"l\": its third bottom, which says what is similar, has shape [4 2]; expected a number for each of 4 "
+      "rows");
+  EXPECT_EQ(loss->OutputShapes({{4, 3}, {4, 3}, {4, 1, 1}}).value(), (std::vector<Shape>{{1}}));
+  EXPECT_TRUE(loss->may_read_labels() && loss->has_fixed_targets());
+  EXPECT_EQ(loss->label_bottom(), 2u);
+  EXPECT_EQ(CreateError(ContrastiveText("contrastive_loss_param { margin: -1 }")),
+            "layer \"l\": contrastive_loss_param { margin: -1 }: expected a finite number of at least 0");
+  EXPECT_EQ(CreateError(LossText("ContrastiveLoss")), "layer \"l\": has 2 bottoms; ContrastiveLoss takes 3");
+}
+
 TEST(ElementLoss, TheGradientIsScaledTheLossIsNot) {
   for (const char* type : {"EuclideanLoss", "SigmoidCrossEntropyLoss"}) {
     const std::vector<TensorDesc> in(2, {{kRows, kWidth}, 1});

@@ -47,6 +47,7 @@ TEST(Registry, EverySupportedTypeCanBeMade) {
           R"(name: "x" type: "BNLL" bottom: "a" top: "a")",
           R"(name: "x" type: "Clip" bottom: "a" top: "a" clip_param { min: -1 max: 1 })",
           R"(name: "x" type: "Concat" bottom: "a" bottom: "c" top: "b")",
+          R"(name: "x" type: "ContrastiveLoss" bottom: "a" bottom: "c" bottom: "l" contrastive_loss_param { margin: 2 })",
           R"(name: "x" type: "Convolution" bottom: "a" top: "b" convolution_param { num_output: 4 kernel_size: 3 })",
           R"(name: "x" type: "Crop" bottom: "a" bottom: "c" top: "b" crop_param { axis: 2 offset: 1 offset: 2 })",
           R"(name: "x" type: "Data" top: "a" top: "l" data_param { source: "db" batch_size: 4 prefetch: 2 })",

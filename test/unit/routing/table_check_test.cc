@@ -420,7 +420,7 @@ TEST(TableCheckTest, LabelsReadAsData) {
   EXPECT_THAT(
       Fit(kTable, With(kNet, "bottom: \"ip1\" top: \"ip2\"", "bottom: \"label\" top: \"ip2\"")),
       ElementsAre("layer \"ip2\" (InnerProduct) reads the labels \"label\" of layer \"data\"; expected labels only as "
-                  "second bottom of SoftmaxWithLoss or Accuracy"));
+                  "the last bottom of a loss or an Accuracy"));
 }
 
 TEST(TableCheckTest, FaultsOfAllKindsAreListedTogether) {
