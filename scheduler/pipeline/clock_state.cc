@@ -28,7 +28,7 @@ void ClockState::Open(const std::vector<MsgId>& tests, const std::vector<MsgId>&
   groups_.assign(plan_->groups.size(), {});
   for (size_t u = 0; u < groups_.size(); ++u) {
     groups_[u].missing = static_cast<int>(
-        std::count_if(trains.begin(), trains.end(), [&](MsgId id) { return plan_->phase(id).groups[u] >= 0; }));
+        std::count_if(trains.begin(), trains.end(), [&](MsgId id) { return plan_->phase(id).groups[u].first >= 0; }));
   }
   updates_left_ = training_ ? static_cast<int>(groups_.size()) : 0;
 }

@@ -32,7 +32,7 @@ Flight* Flights::Bind(MsgId id, int solver, int64_t version) {
   flight.segments = plan_->phase(id).segments;
   flight.weights.assign(plan_->groups.size(), Flight::kNoWeights);
   for (size_t u = 0; u < plan_->groups.size(); ++u) {
-    const bool due = id.train() && plan_->groups[u].at_once() && plan_->phase(id).groups[u] >= 0;
+    const bool due = id.train() && plan_->groups[u].at_once() && plan_->phase(id).groups[u].first >= 0;
     if (due) flight.weights[u] = Flight::kWeightsDue;
   }
   GrantPlaces(&flight);
@@ -110,14 +110,15 @@ std::vector<Task> Flights::TakeTasks() {
   return tasks;
 }
 
-// By what is added: a later id may be further up. Rule [one-gradient]: and one of a later clock waits until the sum of
-// this one has been used.
+// By what is added: a later id may be further up. It adds to a group's gradient when all that an earlier one adds, in
+// several segments where layers share parameters, is there. Rule [one-gradient]: and one of a later clock waits until
+// the sum of this one has been used.
 bool Flights::BackwardIsInOrder(const Flight& flight) const {
   for (int u = 0; u < static_cast<int>(plan_->groups.size()); ++u) {
-    if (!plan_->groups[u].in_backward || plan_->phase(flight.id).groups[u] != flight.next_backward) continue;
+    if (!plan_->groups[u].in_backward || !plan_->phase(flight.id).groups[u].Has(flight.next_backward)) continue;
     if (!IsReleased(u, flight.id.clock())) return false;
     for (auto other = flights_.begin(); other->first != flight.id; ++other) {
-      const int segment = other->first.train() ? plan_->phase(other->first).groups[u] : -1;
+      const int segment = other->first.train() ? plan_->phase(other->first).groups[u].first : -1;
       if (segment < 0) continue;
       const bool forward = other->second.next_forward < other->second.segments;
       if (forward || other->second.next_backward >= segment) return false;
@@ -136,7 +137,7 @@ std::vector<Task> Flights::TakeWeightGradients() {
       Flight& flight = next->second;
       Flight::WeightState& state = flight.weights[u];
       if (state == Flight::kNoWeights) continue;
-      const int segment = plan_->phase(id).groups[u];
+      const int segment = plan_->phase(id).groups[u].first;
       if (flight.next_forward < flight.segments || flight.next_backward >= segment) break;  // not final yet
       if (!IsReleased(u, id.clock())) break;
       state = Flight::kWeightsPushed;

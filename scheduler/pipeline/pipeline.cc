@@ -243,7 +243,7 @@ void Pipeline::FinishBackward(const Task& task) {
   flights_.FinishBackward(flight, task.segment);
   for (int u = 0; u < static_cast<int>(plan_.groups.size()); ++u) {
     const ParamGroupPlan& group = plan_.groups[u];
-    if (plan_.phase(task.id).groups[u] == task.segment && !group.at_once()) clocks_.at(task.clock).OnAdded(u);
+    if (plan_.phase(task.id).groups[u].first == task.segment && !group.at_once()) clocks_.at(task.clock).OnAdded(u);
   }
   Push(flights_.TakeWeightGradients());
   if (plan_.ordered_backward) Push(flights_.TakeTasks());  // the next in order may go

@@ -6,6 +6,7 @@
 #include "scheduler/plan/job_plan.h"
 
 #include "net/plan/cuts.h"
+#include "net/plan/shared_params.h"
 #include "proto/solver_type.h"
 #include "scheduler/plan/table_check.h"
 #include "scheduler/plan/test_params.h"
@@ -22,7 +23,7 @@ constexpr int kConvPool = 4;  // enough to hide a round trip behind three micro-
 StatusOr<StageLayout> LayoutOf(const RoutingTable& table, const caffe::NetParameter& net) {
   StageLayout layout;
   for (const StageInfo& stage : table.stages()) {
-    layout.stages.push_back({stage.conv, stage.ranks, stage.scattered, stage.conv && stage.served >= 0});
+    layout.stages.push_back({stage.conv, stage.ranks, stage.scattered, stage.conv && stage.served >= 0, stage.name});
   }
   HP_ASSIGN_OR_RETURN(layout.stage_of_layer, table.StageOfLayers(net));
   layout.split_of_layer = table.SplitOfLayers(net);
@@ -51,9 +52,14 @@ PhasePlan PhaseOf(const NodePlan& node, const NodePlan& all, bool train) {
   }
   phase.ports = node.ports();
   if (!train) return phase;
-  for (int i : all.learning_layers()) {
-    const LayerPlan* const layer = node.FindLayer(all.layers()[i].layer);
-    phase.groups.push_back(layer == nullptr ? -1 : layer->segment);
+  for (const std::vector<int>& group : all.param_groups()) {
+    PhasePlan::GroupSegments& segments = phase.groups.emplace_back();
+    for (const int i : group) {
+      const LayerPlan* const layer = node.FindLayer(all.layers()[i].layer);
+      if (layer == nullptr) continue;
+      if (segments.first < 0) segments.first = layer->segment;
+      segments.last = layer->segment;
+    }
   }
   return phase;
 }
@@ -84,6 +90,7 @@ StatusOr<std::unique_ptr<JobPlan>> JobPlan::Create(const Options& options) {
   HP_RETURN_IF_ERROR(plan->MakeGraph(caffe::TRAIN, options.train_shape, layout, &plan->train_));
   if (options.solver.test_iter_size() > 0) {
     HP_RETURN_IF_ERROR(plan->MakeGraph(caffe::TEST, options.test_shape, layout, &plan->test_));
+    plan->test_.graph->ShareAs(*plan->train_.graph);
   }
   HP_RETURN_IF_ERROR(plan->MakeSchedule());
   HP_RETURN_IF_ERROR(plan->CheckStaleness());
@@ -265,10 +272,15 @@ void JobPlan::FindParams() {
     const int stage = placement.stage_of(i);
     int blob = layers[i].first_blob();
     for (const ParamSpec& spec : layers[i].Params(in)) {
-      ParamOwners param{layers[i].traits.name(), blob++, spec, {}};
+      ParamOwners param{layers[i].traits.name(), blob++, spec, {}, {}};
+      if (const SharedParams::Param* const shared = train_.graph->shared().Find(param.layer, param.blob)) {
+        const SharedParams::Use& owner = shared->uses[0];
+        if (owner.layer != param.layer || owner.blob != param.blob) continue;
+        param.users = UsersOf(*train_.graph, train_.shapes, *shared);
+      }
       const auto& served = this->served(stage);
       const auto by_servers = std::find_if(served.begin(), served.end(), [&](const ServedParam& entry) {
-        return entry.param.graph_layer == i && entry.param.blob == param.blob;
+        return entry.param.layer == param.layer && entry.param.blob == param.blob;
       });
       if (by_servers != served.end()) {
         const std::vector<Rank>& servers = table().stage(table().stage(stage).served).ranks;
@@ -292,7 +304,7 @@ int JobPlan::HistoriesOf(const ParamSpec& spec) const {
 int64_t JobPlan::parameter_bytes() const {
   int64_t bytes = 0;
   for (const ParamOwners& param : params_) {
-    bytes += param.spec.shape.count() * static_cast<int64_t>(sizeof(float));
+    bytes += param.spec.shape.count() * static_cast<int64_t>((1 + param.users.size()) * sizeof(float));
   }
   return bytes;
 }
@@ -337,9 +349,10 @@ PipelinePlan JobPlan::pipeline(Rank rank) const {
     plan.test.push_back(PhaseOf(node(rank, false, variant), all, false));
     plan.test.back().urgent = UrgentSegments(node(rank, false, variant), table(), rank);
   }
-  for (int i : all.learning_layers()) {
-    const LayerPlan& layer = all.layers()[i];
+  for (const std::vector<int>& layers : all.param_groups()) {
+    const LayerPlan& layer = all.layers()[layers[0]];
     ParamGroupPlan group;
+    for (const int i : layers) group.layers.push_back(all.layers()[i].layer);
     group.stage = train_.placement->stage_of(layer.layer);
     const StageInfo& stage = table().stage(group.stage);
     group.layer = layer.layer;
@@ -365,13 +378,15 @@ PipelinePlan JobPlan::pipeline(Rank rank) const {
   return plan;
 }
 
-// A server's parameters of a layer are a group, as they are on the replicas.
+// What is one group on the replicas is one on a server.
 void JobPlan::AddServedGroups(Rank rank, PipelinePlan* plan) const {
   const StagePart& part = table().node(rank).parts[0];
   if (!table().stage(part.stage).server) return;
+  std::set<int> known;
   for (const ParamPlan& param : node(rank, true).params()) {
-    if (!plan->groups.empty() && plan->groups.back().layer == param.graph_layer) continue;
+    if (!known.insert(param.graph_layer).second) continue;
     ParamGroupPlan group;
+    group.layers = {param.graph_layer};
     group.stage = part.stage;
     group.layer = param.graph_layer;
     group.deferred = true;

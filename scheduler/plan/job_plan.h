@@ -15,8 +15,8 @@
 
 namespace hp {
 
-/// A parameter blob of the whole net and which node owns which block of it. Snapshots and pulls gather the parameters
-/// by this list.
+/// A parameter of the whole net, by the blob that owns it, and which node owns which block of it. Snapshots and pulls
+/// gather the parameters by this list.
 struct ParamOwners {
   std::string layer;  ///< name in the prototxt
   int blob = 0;       ///< among the layer's blobs, in Caffe's order
@@ -30,6 +30,9 @@ struct ParamOwners {
   /// in the order of shards, one that servers have one for each of them with rows of it; any other has one, of replica
   /// 0 or shard 0 of its stage.
   std::vector<Slice> slices;
+  /// Blobs of other layers that are the same parameter (param { name }), in the order of the layers: it is read under
+  /// these names as well, and a .caffemodel has it under all of them.
+  std::vector<SharedBlob> users;
 };
 
 /// An output of the whole net: a loss or accuracy that no layer consumes. Each node that computes it does so for the
@@ -89,14 +92,14 @@ class JobPlan {
   /// `start_clock`, and `updates_together` for a GPU.
   PipelinePlan pipeline(Rank rank) const;
 
-  /// All parameter blobs of the training net, frozen ones included, in Caffe's order: that of the layers, then of their
-  /// blobs.
+  /// All parameters of the training net, frozen ones included, in Caffe's order: that of the layers, then of their
+  /// blobs. One that layers share is listed once, as its owner's.
   const std::vector<ParamOwners>& params() const { return params_; }
   /// What the servers of conv stage `stage` (an index in the table) have; empty: it has none.
   const std::vector<ServedParam>& served(int stage) const;
   /// How many histories the solver keeps of a parameter of the training net.
   int HistoriesOf(const ParamSpec& spec) const;
-  /// Bytes of their values, float32, of the whole net.
+  /// Bytes of their values, float32, of the whole net in a .caffemodel: of shared ones under each name.
   int64_t parameter_bytes() const;
   /// In the order of their names, which is Caffe's.
   const std::vector<WholeOutput>& outputs(bool train) const { return phase(train).outputs; }

@@ -16,7 +16,13 @@ struct PhasePlan {
   /// By segment: whether its tasks go in between the layers of others, since replicas on other nodes wait for this
   /// shard of a layer. Empty: none, as on GPUs, and on all nodes that are not replica and shard at once.
   std::vector<bool> urgent = {};
-  std::vector<int> groups = {};  ///< in training, by parameter group: its layer's segment; -1: the layer does not run
+  /// In training, by parameter group: the segments whose backward passes add to its gradient, from the first one,
+  /// behind which it is final, to the last; -1: the group's layers do not run.
+  struct GroupSegments {
+    int first = -1, last = -1;
+    bool Has(int segment) const { return first >= 0 && segment >= first && segment <= last; }
+  };
+  std::vector<GroupSegments> groups = {};
 };
 
 /// What becomes of a group's gradient between the nodes that have parts of it.
@@ -27,11 +33,12 @@ enum class GroupExchange {
   kServe,  ///< on a parameter server: it comes from the replicas, and new values go back
 };
 
-/// A parameter group: the parameters of one layer, which are updated together. Its gradient comes about in one of three
-/// ways: `in_backward`, `deferred`, or else by a weight-gradient task for each micro-batch (at_once).
+/// A parameter group: the parameters of one layer, or of several that share some of them, which are updated together.
+/// Its gradient comes about in one of three ways: `in_backward`, `deferred`, or else by a weight-gradient task for each
+/// micro-batch (at_once).
 struct ParamGroupPlan {
   int stage = 0;             ///< index in the table of the layer's stage, or on a parameter server of the server's
-  int segment = 0;           ///< the layer's segment in variant 0, which gives the order of updates
+  int segment = 0;           ///< of `layer` in variant 0, which gives the order of updates
   bool deferred = false;     ///< one product over all rows of the update, after its last backward pass
   bool in_backward = false;  ///< computed by the backward task of each micro-batch (data-parallel stages)
   /// kSum, kPush: requires in_backward. kServe: requires deferred, since the update makes the gradient: the sum of
@@ -40,7 +47,9 @@ struct ParamGroupPlan {
   /// Whether this node includes the group in the sum of squares that it reports. Replicas have equal gradients, so only
   /// replica 0 does, or the servers of the stage.
   bool counts = true;
-  int layer = 0;  ///< index into the training graph's layers
+  int layer = 0;  ///< index into the training graph's layers: the first of `layers`, whose backward pass comes last
+  /// All layers that learn here by the group's parameters, in the order of a forward pass; of a server the first alone.
+  std::vector<int> layers = {};
   /// Whether each micro-batch has a weight-gradient task for this group.
   bool at_once() const { return !deferred && !in_backward; }
 };

@@ -174,7 +174,7 @@ void Simulation::MakeRings() {
 void Simulation::AddExchanged(Rank rank, int group, Exchanged entry) {
   const PipelinePlan& plan = job_.nodes[rank].plan;
   for (const MsgId id : schedule_.TrainIds(0, plan.share)) {
-    if (plan.phase(id).groups[group] >= 0) entry.last_turn = TurnOf(id, plan.replicas);
+    if (plan.phase(id).groups[group].first >= 0) entry.last_turn = TurnOf(id, plan.replicas);
   }
   exchanged_[rank][group] = entry;
 }
@@ -346,7 +346,7 @@ void Simulation::OnTask(Rank rank, const Task& task) {
   const PipelinePlan& plan = job_.nodes[rank].plan;
   for (const auto& [group, exchanged] : exchanged_[rank]) {
     if (TurnOf(task.id, plan.replicas) != exchanged.last_turn) continue;
-    if (plan.phase(task.id).groups[group] != task.segment) continue;
+    if (plan.phase(task.id).groups[group].first != task.segment) continue;
     const int64_t ns = std::clamp<int64_t>(times_.GradientNs(rank, task, group), 0, times_.NsOf(rank, task));
     finals_[{rank, task.id.bits}].emplace(ns, group);
   }

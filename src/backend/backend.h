@@ -329,6 +329,8 @@ class Backend {
   /// Writes each part's sum of squares, added in double in an order that n alone fixes, so equal values give equal
   /// bits. Not finite exactly when a value is NaN or infinite: squares of float32 do not overflow a double.
   virtual void SumsOfSquares(std::span<const SquaresPart> parts) = 0;
+  /// Sets all `values`, in the device's memory, to zero.
+  virtual void Clear(std::span<float> values) = 0;
 };
 
 /// A backend for this host's cores, for tensors in host memory. Stateless.

@@ -2,6 +2,7 @@
 // blob's source is asked, which may read a file or wait for a device; other files may be read and written meanwhile.
 #include "checkpoint/hdf5_file.h"
 
+#include "base/format.h"
 #include "base/input_file.h"
 
 #include "hdf5/hdf5_handle.h"
@@ -176,6 +177,17 @@ class Reader {
     }
     return blobs;
   }
+  /// Those of a layer, by number: the ones that it does not own are not there.
+  Status TakeLayer(hid_t group, const std::string& layer, CaffeModel* model) const {
+    HP_ASSIGN_OR_RETURN(const std::vector<std::string> names, Names(group));
+    for (const std::string& name : names) {
+      const bool digits = !name.empty() && name.size() < 4 && name.find_first_not_of("0123456789") == std::string::npos;
+      if (!digits) return Error("data/" + layer + " has \"" + Printable(name) + "\", which is no blob's number");
+      HP_ASSIGN_OR_RETURN(Blob blob, ReadDataset(group, name));
+      model->blobs[{layer, std::stoi(name)}] = std::move(blob);
+    }
+    return OkStatus();
+  }
   StatusOr<int> Int(const char* name) const {
     const Hdf5Handle set(api_.open_dataset(file(), name, 0), api_.close_dataset);
     int value = 0;
@@ -268,8 +280,7 @@ StatusOr<CaffeModel> ReadHdf5Model(const std::string& path) {
   for (const std::string& layer : layers) {
     const Hdf5Handle group(api->open_group(data.id(), layer.c_str(), 0), api->close_group);
     if (!group.ok()) return reader.Error("no group data/" + layer);
-    HP_ASSIGN_OR_RETURN(std::vector<Blob> blobs, reader.Numbered(group.id()));
-    for (size_t i = 0; i < blobs.size(); ++i) model.blobs[{layer, static_cast<int>(i)}] = std::move(blobs[i]);
+    HP_RETURN_IF_ERROR(reader.TakeLayer(group.id(), layer, &model));
   }
   if (model.blobs.empty()) return DataLoss("%s: contains no layer with parameters", path.c_str());
   return model;

@@ -4,7 +4,6 @@
 #include "base/words.h"
 
 #include <algorithm>
-#include <set>
 
 namespace hp {
 namespace {
@@ -15,19 +14,19 @@ void AddOnce(const std::string& name, std::vector<std::string>* names) {
 
 }  // namespace
 
-MatchedWeights MatchWeights(const std::vector<BlobKey>& net, const CaffeModel& file) {
+MatchedWeights MatchWeights(const std::vector<BlobKey>& net, const std::set<BlobKey>& file) {
   MatchedWeights matched;
   std::set<std::string> names;
   for (const auto& [layer, blob] : net) {
     names.insert(layer);
-    if (file.Find(layer, blob) == nullptr) AddOnce(layer, &matched.missing);
+    if (!file.contains({layer, blob})) AddOnce(layer, &matched.missing);
   }
   for (const auto& [layer, blob] : net) {
     const auto& missing = matched.missing;
     if (std::find(missing.begin(), missing.end(), layer) == missing.end()) AddOnce(layer, &matched.loaded);
   }
-  for (const auto& [key, blob] : file.blobs) {
-    if (!names.contains(key.first)) AddOnce(key.first, &matched.ignored);
+  for (const auto& [layer, blob] : file) {
+    if (!names.contains(layer)) AddOnce(layer, &matched.ignored);
   }
   return matched;
 }

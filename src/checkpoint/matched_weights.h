@@ -2,6 +2,7 @@
 
 #include "checkpoint/weights.h"
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,8 @@ struct MatchedWeights {
   std::string Describe(const std::string& path) const;
 };
 
-/// @param net the blobs of the whole net, in the order of its layers.
-MatchedWeights MatchWeights(const std::vector<BlobKey>& net, const CaffeModel& file);
+/// @param net the blobs of the whole net, in the order of its layers. @param file those of the file, and those of the
+/// net that get its values because they are the same parameter.
+MatchedWeights MatchWeights(const std::vector<BlobKey>& net, const std::set<BlobKey>& file);
 
 }  // namespace hp

@@ -32,9 +32,22 @@ std::string PathOf(const std::string& prefix, int64_t iteration, const char* ext
   return Format("%s_iter_%" PRId64 ".%s", prefix.c_str(), iteration, extension);
 }
 
+/// By owner. Source: Caffe, src/caffe/net.cpp, Net::ToHDF5.
 BlobRefs ValuesOf(const SnapshotContents& contents) {
   BlobRefs blobs;
   for (const SnapshotParam& param : contents.params) blobs[{param.layer, param.blob}] = param.Ref(0);
+  return blobs;
+}
+
+/// By all names. Source: Caffe, src/caffe/net.cpp, Net::ToProto: each layer writes all of its blobs.
+BlobRefs NamedValuesOf(const SnapshotContents& contents) {
+  BlobRefs blobs = ValuesOf(contents);
+  for (const SnapshotParam& param : contents.params) {
+    for (const SharedBlob& user : param.users) {
+      BlobRef& blob = blobs[{user.layer, user.blob}] = param.Ref(0);
+      blob.shape = user.shape;
+    }
+  }
   return blobs;
 }
 
@@ -58,7 +71,9 @@ caffe::SolverState HeadOf(const SnapshotContents& contents, const std::string& m
 
 int64_t ParameterBytes(const SnapshotContents& contents) {
   int64_t bytes = 0;
-  for (const SnapshotParam& param : contents.params) bytes += param.shape.count() * int64_t{sizeof(float)};
+  for (const SnapshotParam& param : contents.params) {
+    bytes += param.shape.count() * static_cast<int64_t>((1 + param.users.size()) * sizeof(float));
+  }
   return bytes;
 }
 
@@ -157,7 +172,7 @@ class ThreeFiles : public PendingSnapshot {
  private:
   Status WriteMessages(const SnapshotContents& contents, const std::string& model, const std::string& state) {
     HP_RETURN_IF_ERROR(WriteFile(
-        model, &model_, [&](SummedFile* file) { return WriteModelTo(*contents.net, ValuesOf(contents), file); }));
+        model, &model_, [&](SummedFile* file) { return WriteModelTo(*contents.net, NamedValuesOf(contents), file); }));
     return WriteFile(state, &state_,
                      [&](SummedFile* file) { return WriteState(contents, HeadOf(contents, model), file); });
   }

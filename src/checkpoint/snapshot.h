@@ -2,6 +2,7 @@
 
 #include "base/block.h"
 #include "base/shape.h"
+#include "base/shared_blob.h"
 #include "checkpoint/incarnation.h"
 #include "checkpoint/weights.h"
 #include "hp/status.h"
@@ -20,9 +21,9 @@
 
 namespace hp {
 
-/// One parameter blob of the whole net, all shards together, in host memory.
+/// One parameter of the whole net, all shards together, in host memory.
 struct SnapshotParam {
-  std::string layer;  ///< name in the prototxt
+  std::string layer;  ///< name in the prototxt; of the owner, where layers share it
   int blob = 0;       ///< among the layer's blobs, in Caffe's order
   Shape shape;        ///< of the whole blob
   struct Array {
@@ -30,6 +31,9 @@ struct SnapshotParam {
     BlobSource read = nullptr;    ///< null: zeros are written (histories of frozen parameters)
   };
   std::array<Array, 1 + kMaxHistories> arrays = {};  ///< the values, then the histories
+  /// Blobs of other layers that are the same parameter. As in Caffe a .caffemodel has its values with each of them, an
+  /// HDF5 file and a .solverstate once.
+  std::vector<SharedBlob> users = {};
 
   BlobRef Ref(int array) const { return {shape, arrays[array].data, arrays[array].read}; }
 };
@@ -48,7 +52,7 @@ struct SnapshotContents {
   int64_t iteration = 0;                     ///< updates done; the snapshot resumes at this clock
   int current_step = 0;                      ///< LearningRateStep of `iteration`
   const caffe::NetParameter* net = nullptr;  ///< the training net; its own blobs are ignored
-  std::vector<SnapshotParam> params;         ///< all of the net, in Caffe's order: by layer, then by blob
+  std::vector<SnapshotParam> params;         ///< all of the net, in Caffe's order: by layer, then by blob of the owner
   /// Seed, hashes, nodes, loss scale, and how many histories there are; iteration and the two files are filled in by
   /// PrepareSnapshot.
   SnapshotManifest manifest;

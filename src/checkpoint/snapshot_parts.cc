@@ -111,7 +111,7 @@ Status CommitParts(const SnapshotContents& contents) {
   return RemoveParts(*older, path, named);
 }
 
-Status MergeParts(const std::string& prefix, int64_t iteration, const caffe::NetParameter& net,
+Status MergeParts(const std::string& prefix, int64_t iteration, const caffe::NetParameter& net, const BlobUsers& users,
                   const Incarnation* incarnation, const std::function<void(const std::string& step)>& before_step,
                   int64_t most_message_bytes) {
   const std::string path = SnapshotManifestPath(prefix, iteration);
@@ -135,6 +135,7 @@ Status MergeParts(const std::string& prefix, int64_t iteration, const caffe::Net
     param.layer = manifest.blob(i).layer();
     param.blob = manifest.blob(i).blob();
     param.shape = reader->shape(i);
+    if (const auto of = users.find({param.layer, param.blob}); of != users.end()) param.users = of->second;
     for (int array = 0; array <= kMaxHistories; ++array) {
       if (!reader->Has(i, array)) continue;  // zeros
       param.arrays[array].read = [reader, i, array](int64_t begin, std::span<char> out) {

@@ -34,12 +34,16 @@ std::string SnapshotPartPath(const std::string& prefix, int64_t iteration, int64
 /// the disk as PrepareSnapshot's; kFailedPrecondition: a later start of the job writes the snapshots now.
 Status CommitParts(const SnapshotContents& contents);
 
+/// By parameter that layers share, under its owner's name: SnapshotParam::users.
+using BlobUsers = std::map<BlobKey, std::vector<SharedBlob>>;
+
 /// Writes Caffe's files of a snapshot in parts, and its manifest over the old one, and removes the parts: until the
 /// last rename the parts are the snapshot. Reads and writes 1 MiB at a time. Does nothing to a snapshot without parts.
 /// Any thread, one at a time; nobody may be reading the snapshot (ReadSnapshot).
-/// @param net the training net. @param incarnation,before_step,most_message_bytes as SnapshotContents has them.
+/// @param net the training net. @param users of its parameters. @param incarnation,before_step,most_message_bytes as
+/// SnapshotContents has them.
 /// @return as PrepareSnapshot and PendingSnapshot::Commit; kDataLoss: the parts are damaged.
-Status MergeParts(const std::string& prefix, int64_t iteration, const caffe::NetParameter& net,
+Status MergeParts(const std::string& prefix, int64_t iteration, const caffe::NetParameter& net, const BlobUsers& users,
                   const Incarnation* incarnation, const std::function<void(const std::string& step)>& before_step,
                   int64_t most_message_bytes = kMostMessageBytes);
 

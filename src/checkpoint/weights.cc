@@ -97,11 +97,24 @@ const Blob* CaffeModel::Find(const std::string& layer, int blob) const {
 
 Status CaffeModel::CopyBlock(const std::string& layer, int blob, const Shape& expected, const Block& block,
                              std::span<float> out) const {
-  const Blob* found = Find(layer, blob);
-  if (found == nullptr) return NotFound("%s: no blob %d of layer \"%s\"", path.c_str(), blob, layer.c_str());
-  HP_RETURN_IF_ERROR(CheckShape(*found, layer, blob, expected).Prepend(path));
-  CutBlock(found->data, expected, block, out);
+  return CopyBlock({{layer, blob, expected}}, block, out);
+}
+
+Status CaffeModel::CopyBlock(const std::vector<SharedBlob>& names, const Block& block, std::span<float> out) const {
+  const SharedBlob* const name = LastOf(names);
+  if (name == nullptr) {
+    return NotFound("%s: no blob %d of layer \"%s\"", path.c_str(), names[0].blob, names[0].layer.c_str());
+  }
+  const Blob& found = *Find(name->layer, name->blob);
+  HP_RETURN_IF_ERROR(CheckShape(found, name->layer, name->blob, name->shape).Prepend(path));
+  CutBlock(found.data, names[0].shape, block, out);
   return OkStatus();
+}
+
+const SharedBlob* CaffeModel::LastOf(const std::vector<SharedBlob>& names) const {
+  const auto found = std::find_if(names.rbegin(), names.rend(),
+                                  [this](const SharedBlob& name) { return Find(name.layer, name.blob) != nullptr; });
+  return found == names.rend() ? nullptr : &*found;
 }
 
 bool ShapeFits(const Blob& blob, const Shape& expected) {

@@ -2,6 +2,7 @@
 
 #include "base/block.h"
 #include "base/shape.h"
+#include "base/shared_blob.h"
 #include "hp/status.h"
 #include "proto/caffe.pb.h"
 
@@ -51,6 +52,12 @@ struct CaffeModel {
   /// file, layer, blob, and what was found and expected.
   Status CopyBlock(const std::string& layer, int blob, const Shape& expected, const Block& block,
                    std::span<float> out) const;
+  /// The same of a parameter that the net has under several names: its values are those of the last name that the file
+  /// has, since Caffe reads one after the other into one memory. Errors as above, of that name; or of the first.
+  /// @param names in the order of the net's layers, the owner first; `block` is one of its shape.
+  Status CopyBlock(const std::vector<SharedBlob>& names, const Block& block, std::span<float> out) const;
+  /// That name. @return null: the file has none of them.
+  const SharedBlob* LastOf(const std::vector<SharedBlob>& names) const;
 };
 
 /// Whether a blob of a file may be read as `expected`: the shapes are equal, or a legacy blob has ones in front (files

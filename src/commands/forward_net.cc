@@ -22,9 +22,11 @@ StatusOr<std::unique_ptr<ParamStore>> LoadParams(Device* device, const NodeNet& 
   }
   HP_ASSIGN_OR_RETURN(std::unique_ptr<ParamStore> params, ParamStore::Create(device, stored));
   for (int i = 0; i < params->size(); ++i) {
-    const StoredParam& param = params->param(i);
+    const ParamPlan& param = net.plan().params()[static_cast<size_t>(i)];
+    std::vector<SharedBlob> names = {{param.layer, param.blob, param.spec.shape}};
+    names.insert(names.end(), param.users.begin(), param.users.end());
     std::vector<float> values(params->count(i));
-    HP_RETURN_IF_ERROR(model.CopyBlock(param.layer, param.blob, param.whole, param.block, values));
+    HP_RETURN_IF_ERROR(model.CopyBlock(names, param.block, values));
     HP_RETURN_IF_ERROR(params->WriteValues(i, values));
   }
   return params;

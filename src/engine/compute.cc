@@ -108,6 +108,7 @@ void Compute::RunBackward(const Work& work) const {
 void Compute::GiveToExchange(const Work& work, const NetStep& step) const {
   const int group = model_.GroupOf(step);
   const ParamGroupPlan& plan = model_.plan().groups[group];
+  if (step.layer_index != plan.layer) return;  // others add to the gradient
   if (plan.exchange != GroupExchange::kNone && IsLast(work.task.id, plan.stage))
     options_.exchanges.at(plan.stage)->Add(work.task.clock, group);
 }

@@ -102,9 +102,9 @@ void DeviceCompute::Backward(const Task& task) {
 void DeviceCompute::WeightGradient(const Task& task) {
   Work work = WorkOf(task);
   bridge_->UseInputs(task.solver, work.net, &work.run);
-  const NetStep& step = model_.StepOf(work.net, task.group);
-  options_.device->RunCaptured(KeyOf(kCapturedWeights, task.group, work),
-                               [&] { work.net.WeightGradient(step, work.run); });
+  options_.device->RunCaptured(KeyOf(kCapturedWeights, task.group, work), [&] {
+    for (const NetStep* step : model_.StepsOf(work.net, task.group)) work.net.WeightGradient(*step, work.run);
+  });
 }
 
 float DeviceCompute::Statistic(const Task& task, const NodeNet&, int index) const {

@@ -39,7 +39,7 @@ void HostCompute::Backward(const Task& task) { RunBackward(ReadyWork(task)); }
 
 void HostCompute::WeightGradient(const Task& task) {
   const Work work = ReadyWork(task);
-  work.net.WeightGradient(model_.StepOf(work.net, task.group), work.run);
+  for (const NetStep* step : model_.StepsOf(work.net, task.group)) work.net.WeightGradient(*step, work.run);
 }
 
 float HostCompute::Statistic(const Task& task, const NodeNet& net, int index) const {

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <vector>
 
 namespace hp {
@@ -23,10 +24,25 @@ Status Fill(const NodeNet& net, uint64_t seed, ParamStore* params) {
   });
 }
 
-Status CopyValues(const CaffeModel& model, int index, ParamStore* params) {
-  const StoredParam& param = params->param(index);
+/// Under which names the net has a parameter, its owner's first.
+std::vector<SharedBlob> NamesOf(const WholeParam& param) {
+  std::vector<SharedBlob> names = {{param.whole.layer, param.whole.blob, param.whole.whole}};
+  names.insert(names.end(), param.users.begin(), param.users.end());
+  return names;
+}
+
+std::vector<SharedBlob> NamesOf(const NodeModel& node, const StoredParam& param) {
+  const auto& all = node.whole_params();
+  const auto found = std::find_if(all.begin(), all.end(), [&param](const WholeParam& other) {
+    return other.whole.layer == param.layer && other.whole.blob == param.blob;
+  });
+  CHECK(found != all.end()) << param.name() << " is not a parameter of the net";
+  return NamesOf(*found);
+}
+
+Status CopyValues(const CaffeModel& model, const std::vector<SharedBlob>& names, int index, ParamStore* params) {
   std::vector<float> values(params->count(index));
-  HP_RETURN_IF_ERROR(model.CopyBlock(param.layer, param.blob, param.whole, param.block, values));
+  HP_RETURN_IF_ERROR(model.CopyBlock(names, params->param(index).block, values));
   return params->WriteValues(index, values);
 }
 
@@ -57,8 +73,16 @@ Status FromSnapshot(const NodeModel& model, const std::string& path, LoadedSnaps
 // Of the whole net: the same on all nodes, so one of them says it.
 void LogMatches(const NodeModel& node, const CaffeModel& model) {
   std::vector<BlobKey> net;
-  for (const WholeParam& param : node.whole_params()) net.emplace_back(param.whole.layer, param.whole.blob);
-  const MatchedWeights matched = MatchWeights(net, model);
+  std::set<BlobKey> file;
+  for (const auto& [key, blob] : model.blobs) file.insert(key);
+  for (const WholeParam& param : node.whole_params()) {
+    const std::vector<SharedBlob> names = NamesOf(param);
+    for (const SharedBlob& name : names) {
+      net.emplace_back(name.layer, name.blob);
+      if (model.LastOf(names) != nullptr) file.insert(net.back());
+    }
+  }
+  const MatchedWeights matched = MatchWeights(net, file);
   LOG(INFO) << matched.Describe(model.path);
   if (matched.loaded.empty()) {
     LOG(WARNING) << model.path << ": no layer of the net has all its weights there; layers are matched by name";
@@ -70,8 +94,8 @@ Status FromWeights(const NodeModel& node, const std::string& path, ParamStore* p
   HP_ASSIGN_OR_RETURN(const CaffeModel model, ReadCaffeModel(path));
   if (node.rank() == 0) LogMatches(node, model);
   for (int i = 0; i < params->size(); ++i) {
-    if (model.Find(params->param(i).layer, params->param(i).blob) == nullptr) continue;
-    HP_RETURN_IF_ERROR(CopyValues(model, i, params));
+    const std::vector<SharedBlob> names = NamesOf(node, params->param(i));
+    if (model.LastOf(names) != nullptr) HP_RETURN_IF_ERROR(CopyValues(model, names, i, params));
   }
   return OkStatus();
 }

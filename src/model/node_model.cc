@@ -23,7 +23,8 @@ StatusOr<std::unique_ptr<NodeModel>> NodeModel::Create(std::shared_ptr<const Job
     model->whole_params_.push_back(
         {{param.layer, param.blob, param.spec.shape, Block::Whole(param.spec.shape), param.spec.lr_mult,
           param.spec.decay_mult, true, true, 0, param.spec.average_keeps, HistoriesOf(model->job().solver())},
-         param.slices});
+         param.slices,
+         param.users});
   }
   return model;
 }
@@ -48,7 +49,7 @@ Status NodeModel::BuildNets(bool train, Nets* nets) {
 // ids.
 void NodeModel::CheckGroups() const {
   for (int group = 0; group < static_cast<int>(plan_.groups.size()); ++group) {
-    if (plan_.groups[group].exchange != GroupExchange::kServe) StepOf(any_net(true), group);
+    if (plan_.groups[group].exchange != GroupExchange::kServe) StepsOf(any_net(true), group);
   }
   for (const auto& [key, net] : train_nets_) {
     CHECK(net->update_row_bytes() == any_net(true).update_row_bytes()) << "variant " << key.first;
@@ -61,12 +62,18 @@ std::vector<const NodeNet*> NodeModel::AllNets(bool train) const {
   return all;
 }
 
-const NetStep& NodeModel::StepOf(const NodeNet& net, int group) const {
-  const int layer = plan_.groups[group].layer;
-  const auto step = std::find_if(net.steps().begin(), net.steps().end(),
-                                 [layer](const NetStep& s) { return s.layer_index == layer; });
-  CHECK(step != net.steps().end() && step->learns) << "layer " << layer << " has no trainable parameters here";
-  return *step;
+const NetStep& NodeModel::StepOf(const NodeNet& net, int group) const { return *StepsOf(net, group).back(); }
+
+std::vector<const NetStep*> NodeModel::StepsOf(const NodeNet& net, int group) const {
+  std::vector<const NetStep*> steps;
+  const std::vector<int>& layers = plan_.groups[group].layers;
+  for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
+    const auto step = std::find_if(net.steps().begin(), net.steps().end(),
+                                   [layer](const NetStep& s) { return s.layer_index == *layer; });
+    CHECK(step != net.steps().end() && step->learns) << "layer " << *layer << " has no trainable parameters here";
+    steps.push_back(&*step);
+  }
+  return steps;
 }
 
 std::vector<int> NodeModel::ParamsOf(int group) const {
@@ -83,8 +90,10 @@ const std::string& NodeModel::NameOf(int group) const {
 }
 
 int NodeModel::GroupOf(const NetStep& step) const {
-  const auto group = std::find_if(plan_.groups.begin(), plan_.groups.end(),
-                                  [&step](const ParamGroupPlan& g) { return g.layer == step.layer_index; });
+  const auto group =
+      std::find_if(plan_.groups.begin(), plan_.groups.end(), [layer = step.layer_index](const ParamGroupPlan& g) {
+        return std::find(g.layers.begin(), g.layers.end(), layer) != g.layers.end();
+      });
   CHECK(group != plan_.groups.end()) << "layer " << step.name << " has no parameter group";
   return static_cast<int>(group - plan_.groups.begin());
 }

@@ -15,11 +15,12 @@
 
 namespace hp {
 
-/// A blob of the whole net and who owns which block of it: what snapshots are gathered by.
+/// A parameter of the whole net and who owns which block of it: what snapshots are gathered by.
 struct WholeParam {
   StoredParam whole;  ///< its block is the whole blob
   using Slice = ParamOwners::Slice;
-  std::vector<Slice> slices;  ///< ParamOwners::slices: together the whole blob, one for each owner
+  std::vector<Slice> slices;           ///< ParamOwners::slices: together the whole blob, one for each owner
+  std::vector<SharedBlob> users = {};  ///< ParamOwners::users
 };
 
 /// The job's plan carried out for one node: its nets, made of ops for its device, one NodeNet for each phase, variant
@@ -79,12 +80,15 @@ class NodeModel {
   bool updates_in_pieces(const NetStep& step) const {
     return step.deferred && !plan_.wait_for_verdict && step.update_op->has_params_rows();
   }
-  /// All blobs of the whole net, also those that other nodes own, in Caffe's order: layers, then their blobs.
+  /// All parameters of the whole net, also those that other nodes own, in Caffe's order: layers, then their blobs.
   const std::vector<WholeParam>& whole_params() const { return whole_params_; }
-  /// The step of a train net whose parameters a group (index into plan().groups) has; the net must have its layer, so
-  /// not of a parameter server.
+  /// The step of a train net whose parameters a group (index into plan().groups) has; of several the first. The net
+  /// must have its layers, so not of a parameter server.
   const NetStep& StepOf(const NodeNet& net, int group) const;
-  /// The parameters of a group, as indices into stored_params(), and the name of their layer. Built anew by each call.
+  /// All of them, in the order of a backward pass.
+  std::vector<const NetStep*> StepsOf(const NodeNet& net, int group) const;
+  /// The parameters of a group, as indices into stored_params(), and the name of its first layer. Built anew by each
+  /// call.
   std::vector<int> ParamsOf(int group) const;
   const std::string& NameOf(int group) const;
   /// The group of a step that learns, of a train net.

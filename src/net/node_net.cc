@@ -40,6 +40,8 @@ Tensor NodeNet::ValueOf(int tensor, const NetRun& run) const {
   return {tensors_[tensor].desc, BufferSpan(tensors_[tensor].value, run).data()};
 }
 
+bool NodeNet::Accumulates(const NetStep& step, const NetRun& run) { return (run.accumulate >> step.part & 1) != 0; }
+
 OpArgs NodeNet::Bind(const NetStep& step, const NetRun& run, BoundArgs* bound) const {
   auto gradient = [&](int tensor, int buffer) {
     return Tensor{tensors_[tensor].desc, buffer < 0 ? nullptr : BufferSpan(buffer, run).data()};
@@ -61,7 +63,7 @@ OpArgs NodeNet::Bind(const NetStep& step, const NetRun& run, BoundArgs* bound) c
   args.d_out = bound->d_out;
   args.params = bound->params;
   args.d_params = bound->gradients;
-  args.accumulate = (run.accumulate >> step.part & 1) != 0;
+  args.accumulate = step.shares || Accumulates(step, run);
   args.saved = run.arena + step.saved;
   args.scratch = run.scratch;
   args.batch = &run.batch;
@@ -107,6 +109,10 @@ void NodeNet::InputGradient(const NetStep& step, const NetRun& run) const {
 }
 
 void NodeNet::WeightGradient(const NetStep& step, const NetRun& run) const {
+  for (const int param : step.clears) {
+    if (Accumulates(step, run)) break;
+    backend_->Clear({run.gradients[param], static_cast<size_t>(plan_.params()[param].block.count())});
+  }
   BoundArgs bound;
   step.op->BackwardParams(Bind(step, run, &bound));
 }

@@ -57,12 +57,14 @@ struct NetStep {
   int segment = 0;                        ///< the segment that runs the step
   bool forward = true, backward = false;  ///< whether there is anything to compute; not for views
   bool learns = false;                    ///< computes gradients of its parameters here
-  bool deferred = false;                  ///< in one go over the rows of the whole update, by update_op
-  bool in_backward = false;               ///< for each micro-batch, within Backward; neither: by WeightGradient
-  int part = 0;                           ///< of a layer: index of its stage's part in plan().parts()
-  std::shared_ptr<Op> update_op;          ///< the same layer's op for plan().update_rows() rows; null unless deferred
-  int sample = -1;                        ///< GraphLayer::sampled_by of its layer
-  size_t saved = 0;                       ///< offset in the arena of what Forward saves for the backward pass
+  bool shares = false;                    ///< LayerPlan::shares: it adds to gradients, in the first micro-batch too
+  std::vector<int> clears;        ///< before that: parameters whose gradients its first micro-batch sets to zero
+  bool deferred = false;          ///< in one go over the rows of the whole update, by update_op
+  bool in_backward = false;       ///< for each micro-batch, within Backward; neither: by WeightGradient
+  int part = 0;                   ///< of a layer: index of its stage's part in plan().parts()
+  std::shared_ptr<Op> update_op;  ///< the same layer's op for plan().update_rows() rows; null unless deferred
+  int sample = -1;                ///< GraphLayer::sampled_by of its layer
+  size_t saved = 0;               ///< offset in the arena of what Forward saves for the backward pass
 };
 
 /// A statistic (loss or accuracy) that this node computes: a tensor with one element, the contribution of the
@@ -92,7 +94,7 @@ struct NetRun {
   std::span<float* const> gradients;            ///< one for each of plan().params(); may be empty for Forward
   const ClassSamples* samples = nullptr;        ///< for nets with steps that have one; of this batch, and all before it
   int64_t batch_of_update = 0;                  ///< the micro-batch's, in [0, iter_size)
-  uint64_t accumulate = 0;  ///< bit p: gradients of parameters of plan().parts()[p] are added to, not overwritten
+  uint64_t accumulate = 0;  ///< bit p: gradients of parameters of plan().parts()[p] are added to, not begun anew
   /// Null, or called between two steps, where scratch may be used for others.
   const std::function<void()>* between_layers = nullptr;
 };
@@ -147,7 +149,8 @@ class NodeNet {
   /// its inputs (nothing where no input wants one). In the same order.
   void ForwardStep(const NetStep& step, const NetRun& run) const;
   void InputGradient(const NetStep& step, const NetRun& run) const;
-  /// Computes the gradients of one step's parameters for this micro-batch; after Backward of its segment.
+  /// Computes the gradients of one step's parameters for this micro-batch; after Backward of its segment. Of steps that
+  /// share parameters (NodePlan::param_groups) the last of the group comes first: it clears the gradients.
   void WeightGradient(const NetStep& step, const NetRun& run) const;
   /// Calls `use` with update_op and its arguments, over all rows of the update, of a deferred step: for BackwardParams
   /// or BackwardParamsRows. After Backward of all micro-batches of the update. Ignores run.update_row.
@@ -162,11 +165,14 @@ class NodeNet {
   friend class NodeNetBuilder;
   friend class MemoryPlanner;
   NodeNet(const NodePlan& plan, int64_t rows) : plan_(plan), rows_(rows) {}
+  /// Whether earlier micro-batches of the update have gradients of the step's parameters.
+  static bool Accumulates(const NetStep& step, const NetRun& run);
   /// The arguments of a step's op; `bound` holds what they point to.
   OpArgs Bind(const NetStep& step, const NetRun& run, struct BoundArgs* bound) const;
 
   const NodePlan plan_;
   const int64_t rows_;
+  Backend* backend_ = nullptr;
   std::vector<NetBuffer> buffers_;
   std::vector<NetTensor> tensors_;
   std::vector<NetStep> steps_;

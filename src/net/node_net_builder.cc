@@ -26,11 +26,12 @@ NodeNetBuilder::NodeNetBuilder(const NodePlan& plan, const NetContext& context, 
       net_(new NodeNet(plan, rows)),
       plan_(net_->plan_),
       graph_(plan_.graph()),
-      placement_(plan_.placement()) {}
+      placement_(plan_.placement()) {
+  net_->backend_ = context.backend;
+}
 
 StatusOr<std::unique_ptr<NodeNet>> NodeNetBuilder::Build() {
   HP_ASSIGN_OR_RETURN(shapes_, graph_.Shapes(plan_.sample(), net_->rows_));
-  IndexParams();
   HP_RETURN_IF_ERROR(FindKept());
   for (const LayerPlan& layer : plan_.layers()) HP_RETURN_IF_ERROR(AddLayer(layer));
   HP_RETURN_IF_ERROR(AddKept());
@@ -39,14 +40,11 @@ StatusOr<std::unique_ptr<NodeNet>> NodeNetBuilder::Build() {
   SortBySegment();
   AssignGradients();
   Defer();
+  FindClears();
   FindPortBuffers();
   HP_RETURN_IF_ERROR(MakeUpdateOps());
   MemoryPlanner(net_.get()).Plan();
   return std::move(net_);
-}
-
-void NodeNetBuilder::IndexParams() {
-  for (int i = 0; i < static_cast<int>(plan_.params().size()); ++i) params_[plan_.params()[i].graph_layer].push_back(i);
 }
 
 int NodeNetBuilder::AddBuffer(size_t bytes, NetBuffer::Kind kind) {
@@ -94,8 +92,9 @@ Status NodeNetBuilder::AddLayer(const LayerPlan& plan) {
     CHECK_LE(available_[tensor], plan.segment) << step.name;
   }
   HP_ASSIGN_OR_RETURN(step.op, MakeOp(plan, descs));
-  step.params = params_[layer];
+  step.params = plan_.params_of(layer);
   step.learns = plan.learns;
+  step.shares = plan.shares;
   step.in_backward = plan.in_backward;
   step.part = plan_.FindPart(placement_.stage_of(layer));
   step.sample = entry.sampled_by;
@@ -161,7 +160,7 @@ Status NodeNetBuilder::AddBlocks(const LayerPlan& plan) {
   step.layer = &entry.traits;
   step.layer_index = plan.layer;
   step.segment = plan.segment;
-  step.params = params_[plan.layer];
+  step.params = plan_.params_of(plan.layer);
   step.part = plan_.FindPart(placement_.stage_of(plan.layer));
   std::vector<TensorDesc> in;
   for (const Input& input : inputs) {
@@ -194,7 +193,7 @@ Status NodeNetBuilder::AddBlocks(const LayerPlan& plan) {
 
 StatusOr<std::unique_ptr<Op>> NodeNetBuilder::MakeOp(const LayerPlan& plan, const std::vector<TensorDesc>& in) {
   const GraphLayer& entry = graph_.layers()[plan.layer];
-  if (entry.piece == GraphLayer::kSum) return context_.backend->Sum(!params_[plan.layer].empty(), in);
+  if (entry.piece == GraphLayer::kSum) return context_.backend->Sum(!plan_.params_of(plan.layer).empty(), in);
   return context_.ops->Create(entry.traits, ContextOf(plan), in);
 }
 
@@ -328,6 +327,21 @@ void NodeNetBuilder::SortBySegment() {
   }
   steps = std::move(sorted_steps);
   info_ = std::move(sorted_info);
+}
+
+// The step of a group that a backward pass comes to first clears the gradients that all of them add to.
+void NodeNetBuilder::FindClears() {
+  for (const std::vector<int>& group : plan_.param_groups()) {
+    if (group.size() == 1) continue;
+    const int last = plan_.layers()[group.back()].layer;
+    const auto step = std::find_if(net_->steps_.begin(), net_->steps_.end(),
+                                   [last](const NetStep& s) { return s.layer_index == last; });
+    for (const int layer : group) {
+      for (const int param : plan_.params_of(plan_.layers()[layer].layer)) step->clears.push_back(param);
+    }
+    std::sort(step->clears.begin(), step->clears.end());
+    step->clears.erase(std::unique(step->clears.begin(), step->clears.end()), step->clears.end());
+  }
 }
 
 bool NodeNetBuilder::IsSum(const NetStep& step) const {

@@ -59,13 +59,13 @@ class NodeNetBuilder {
   bool IsSum(const NetStep& step) const;
   int GradientOf(const EdgePiece& piece, int edge, int tensor);
   StatusOr<std::unique_ptr<Op>> MakeOp(const LayerPlan& plan, const std::vector<TensorDesc>& in);
-  void IndexParams();
 
   void MarkBackward();
   Status AddSplits();
   void SortBySegment();
   void AssignGradients();
   void Defer();
+  void FindClears();
   void FindPortBuffers();
   int PortBuffer(const PortPlan& port) const;
   Status MakeUpdateOps();
@@ -85,7 +85,6 @@ class NodeNetBuilder {
   std::vector<StepInfo> info_;                          // by step
   std::vector<int> available_;                          // by tensor: first segment that may read it
   std::vector<std::vector<std::pair<int, int>>> uses_;  // by tensor: (step, input) that send a gradient
-  std::map<int, std::vector<int>> params_;              // graph layer -> indices into the plan's params
   std::map<int, int> local_;                            // blob -> tensor made on this node
   std::map<int, std::vector<int>> gathered_;            // edge -> tensors of its pieces
   std::map<int, int> whole_;                            // edge -> one tensor

@@ -23,7 +23,9 @@ int64_t PartBytes(const std::vector<PartSlice>& layout) {
 
 int64_t ParameterBytes(const std::vector<WholeParam>& params) {
   int64_t bytes = 0;
-  for (const WholeParam& param : params) bytes += param.whole.whole.count() * static_cast<int64_t>(sizeof(float));
+  for (const WholeParam& param : params) {
+    bytes += param.whole.whole.count() * static_cast<int64_t>((1 + param.users.size()) * sizeof(float));
+  }
   return bytes;
 }
 

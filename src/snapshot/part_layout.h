@@ -20,7 +20,7 @@ struct PartSlice {
 std::vector<PartSlice> PartLayout(const std::vector<WholeParam>& params, Rank owner);
 int64_t PartBytes(const std::vector<PartSlice>& layout);
 
-/// Of the whole net, histories not counted.
+/// Of the whole net in a .caffemodel, where shared parameters stand under each name; histories not counted.
 int64_t ParameterBytes(const std::vector<WholeParam>& params);
 
 /// The nodes that own anything, in the order of ranks.

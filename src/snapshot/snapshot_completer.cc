@@ -26,6 +26,14 @@ namespace {
 
 constexpr size_t kMaxShownFault = 400;
 
+BlobUsers UsersOf(const std::vector<WholeParam>& params) {
+  BlobUsers users;
+  for (const WholeParam& param : params) {
+    if (!param.users.empty()) users[{param.whole.layer, param.whole.blob}] = param.users;
+  }
+  return users;
+}
+
 }  // namespace
 
 SnapshotCompleter::SnapshotCompleter(const std::vector<WholeParam>& params, SnapshotWriter::Options files,
@@ -213,8 +221,8 @@ void SnapshotCompleter::MergeOne() {
     iteration = *unmerged_.begin();
   }
   const Status status = OrOutOfMemory("merging a snapshot", [&] {
-    return MergeParts(files_.prefix, iteration, files_.train_net, files_.incarnation.get(), files_.before_step,
-                      files_.most_message_bytes);
+    return MergeParts(files_.prefix, iteration, files_.train_net, UsersOf(params_), files_.incarnation.get(),
+                      files_.before_step, files_.most_message_bytes);
   });
   if (status.ok()) {
     LOG(INFO) << StateLine(SnapshotStatePath(files_.prefix, iteration) + ending_);

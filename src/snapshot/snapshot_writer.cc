@@ -25,7 +25,8 @@ namespace {
 Status AddParams(const GatheredModel& model, std::vector<Buffer>* room, SnapshotContents* contents) {
   for (size_t p = 0; p < model.params().size(); ++p) {
     const StoredParam& whole = model.params()[p].whole;
-    SnapshotParam& param = contents->params.emplace_back(SnapshotParam{whole.layer, whole.blob, whole.whole, {}});
+    SnapshotParam& param =
+        contents->params.emplace_back(SnapshotParam{whole.layer, whole.blob, whole.whole, {}, model.params()[p].users});
     for (int array = 0; array < model.arrays(p); ++array) {
       HP_ASSIGN_OR_RETURN(param.arrays[array].data, model.Whole(p, array, &room->emplace_back()));
     }

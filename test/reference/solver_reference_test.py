@@ -53,6 +53,39 @@ NORMED = """layer { name: "mean1" type: "BatchNorm" bottom: "conv1" top: "conv1"
   param { lr_mult: 0 } param { lr_mult: 0 } batch_norm_param { moving_average_fraction: 0.8 eps: 0.001 } }
 layer { name: "scale1" type: "Scale" bottom: "conv1" top: "conv1" scale_param { bias_term: true } }
 """
+# Two towers, on the images and on blurred ones, and a product twice in a row.
+SHARED = """
+name: "shared"
+layer {{ name: "data" type: "Data" top: "data" top: "label" data_param {{ source: "{folder}/db" batch_size: 12 }}
+  transform_param {{ scale: 0.0078125 mean_value: 110 }} }}
+layer {{ name: "blurred" type: "Pooling" bottom: "data" top: "blurred"
+  pooling_param {{ pool: AVE kernel_size: 3 stride: 1 pad: 1 }} }}
+""" + "".join(f"""
+layer {{{{ name: "conv1{p}" type: "Convolution" bottom: "{bottom}" top: "conv1{p}"
+  param {{{{ name: "c1w" {first} }}}} param {{{{ name: "c1b" {second} }}}} convolution_param {{{{ num_output: 8 kernel_size: 3 pad: 1 }}}} }}}}
+layer {{{{ name: "relu1{p}" type: "ReLU" bottom: "conv1{p}" top: "conv1{p}" }}}}
+layer {{{{ name: "pool1{p}" type: "Pooling" bottom: "conv1{p}" top: "pool1{p}" pooling_param {{{{ kernel_size: 3 stride: 2 }}}} }}}}
+layer {{{{ name: "conv2{p}" type: "Convolution" bottom: "pool1{p}" top: "conv2{p}" param {{{{ name: "c2w" }}}}
+  convolution_param {{{{ num_output: 12 kernel_size: 3 pad: 1 group: 2 }}}} }}}}
+layer {{{{ name: "relu2{p}" type: "ReLU" bottom: "conv2{p}" top: "conv2{p}" }}}}
+layer {{{{ name: "pool2{p}" type: "Pooling" bottom: "conv2{p}" top: "pool2{p}"
+  pooling_param {{{{ pool: AVE kernel_size: 3 stride: 2 pad: 1 }}}} }}}}"""
+              for p, bottom, first, second in (("", "data", "lr_mult: 0.5", ""),
+                                               ("_p", "blurred", "", "lr_mult: 2 decay_mult: 0"))) + "".join(f"""
+layer {{{{ name: "ip1{p}" type: "InnerProduct" bottom: "pool2{p}" top: "ip1{p}" param {{{{ name: "i1w" }}}} param {{{{ name: "i1b" }}}}
+  inner_product_param {{{{ num_output: 31 }}}} }}}}
+layer {{{{ name: "relu3{p}" type: "ReLU" bottom: "ip1{p}" top: "ip1{p}" }}}}""" for p in ("", "_p")) + """
+layer {{ name: "apart" type: "Eltwise" bottom: "ip1" bottom: "ip1_p" top: "apart" eltwise_param {{ coeff: 1 coeff: -1 }} }}
+layer {{ name: "again1" type: "InnerProduct" bottom: "apart" top: "again1" param {{ name: "aw" }} param {{ name: "ab" }}
+  inner_product_param {{ num_output: 31 }} }}
+layer {{ name: "relu4" type: "ReLU" bottom: "again1" top: "again1" relu_param {{ negative_slope: 0.1 }} }}
+layer {{ name: "again2" type: "InnerProduct" bottom: "again1" top: "again2" param {{ name: "aw" }}
+  inner_product_param {{ num_output: 31 }} }}
+layer {{ name: "ip2" type: "InnerProduct" bottom: "again2" top: "ip2" inner_product_param {{ num_output: 5 }} }}
+layer {{ name: "loss" type: "SoftmaxWithLoss" bottom: "ip2" bottom: "label" top: "loss" }}
+"""
+SHARED_SHAPES = {**{name + p: SHAPES[name] for name in ("conv1", "conv2", "ip1") for p in ("", "_p")},
+                 "again1": [(31, 31), (31,)], "again2": [(31, 31), (31,)], "ip2": SHAPES["ip2"]}
 MULTIPLIERS = {
     "conv1": "param { lr_mult: 0.5 decay_mult: 3 } param { lr_mult: 2 decay_mult: 0 }",
     "conv2": "param { lr_mult: 1 } param { lr_mult: 0 }",
@@ -96,6 +129,9 @@ CASES = {
     "staleness 4": {"staleness": 4, "clip_gradients": 0.3},
     "servers": {"servers": 2},
     "servers, staleness 2": {"servers": 2, "staleness": 2, "multipliers": True, "iter_size": 2},
+    "shared": {"shared": True},
+    "shared, all together": {"shared": True, "iter_size": 2, "clip_gradients": 1.5, "staleness": 1, "servers": 2},
+    "shared Adam": {"shared": True, "type": '"Adam"', "delta": 0.01, "base_lr": 0.01, "resume": True},
     "all together": {"multipliers": True, "iter_size": 3, "clip_gradients": 1.5, "regularization_type": '"L1"',
                      "weight_decay": 0.004, "lr_policy": '"step"', "gamma": 0.4, "stepsize": 7},
 }
@@ -129,11 +165,12 @@ def write_job(folder, name, case):
     solver, net = f"{folder}/{name}_solver.prototxt", f"{folder}/{name}_net.prototxt"
     margin, sampled = settings.pop("margin", False), settings.pop("sampled", False)
     normed = NORMED if settings.pop("normed", False) else ""
+    text = SHARED if settings.pop("shared", False) else NET
     head = f"num_output: {SAMPLED if sampled else CLASSES}"
     head += (" normalize: true" if margin else "") + (" sample_rate: 0.2" if sampled else "")
     head += " bias_term: false" if margin or sampled else ""
     with open(net, "w") as file:
-        file.write(NET.format(folder=folder, head=head, normed=normed,
+        file.write(text.format(folder=folder, head=head, normed=normed,
                               margin="margin_param { scale: 6 angle: 0.4 cosine: 0.1 }" if margin else "",
                               **{layer: multipliers.get(layer, "") for layer in SHAPES}))
     with open(solver, "w") as file:
@@ -158,6 +195,19 @@ def train_reference(folder, solver, net, start, staleness, replicas):
     return dict(zip(names, (param.value for param in model.params))), histories(names, sgd.history), log
 
 
+def owners_of(net):
+    """{blob: the first one of its name} of those that share a parameter with an earlier layer."""
+    first, owners = {}, {}
+    for layer in read_prototxt(net)["layer"]:
+        for index, spec in enumerate(layer.get("param", [])):
+            if "name" in spec:
+                blob = f"{layer['name'][0]}.{index}"
+                owner = first.setdefault(spec["name"][0], blob)
+                if owner != blob:
+                    owners[blob] = owner
+    return owners
+
+
 def train_hpnode(tools, folder, name, solver, begin, nodes, case):
     """The same of what hpnode writes at the end. begin: --weights or --resume."""
     table = f"{folder}/{name}_table.prototxt"
@@ -168,6 +218,9 @@ def train_hpnode(tools, folder, name, solver, begin, nodes, case):
     run(hpnode, "--all", f"--routing={table}", begin, "--cache_dir=none")
     model = read_caffemodel(f"{folder}/{name}_iter_{ITERATIONS}.caffemodel")
     values = {f"{layer}.{index}": blob for layer, blobs in model.items() for index, blob in enumerate(blobs)}
+    # As Caffe writes them: every layer has all of its blobs, the state each parameter once.
+    for blob, owner in owners_of(f"{folder}/{name}_net.prototxt").items():
+        assert np.array_equal(values.pop(blob), values[owner]), (blob, owner)
     iteration, _, history = read_solverstate(f"{folder}/{name}_iter_{ITERATIONS}.solverstate")
     assert iteration == ITERATIONS and len(history) % len(values) == 0, (iteration, len(history))
     return values, histories(list(values), history)
@@ -201,10 +254,18 @@ def main():
         write_caffemodel(f"{folder}/normed.caffemodel", {**start, **normed})
         many = random.normal(0, 1 / np.sqrt(31), (SAMPLED, 31))
         write_caffemodel(f"{folder}/sampled.caffemodel", {**start, "ip2": [many]})
+        shared = {layer: [random.normal(0, 1 / np.sqrt(np.prod(shape[1:])) if len(shape) > 1 else 0.1, shape)
+                          for shape in shapes] for layer, shapes in SHARED_SHAPES.items()}
+        for layer, blobs in shared.items():
+            owner = {"again2": "again1"}.get(layer, layer.removesuffix("_p"))
+            both = (0, 1) if layer.startswith(("conv1", "ip1")) else (0,)
+            for index in both:
+                blobs[index] = shared[owner][index]
+        write_caffemodel(f"{folder}/shared.caffemodel", shared)
         plain = None
         for name, case in CASES.items():
             solver, net = write_job(folder, re.sub("[ ,]+", "_", name), case)
-            head = next((key for key in ("sampled", "margin", "normed") if case.get(key)), "start")
+            head = next((key for key in ("sampled", "margin", "normed", "shared") if case.get(key)), "start")
             weights = f"{folder}/{head}.caffemodel"
             expected, momentum, log = train_reference(folder, solver, net, weights, case.get("staleness", 0),
                                                       nodes[0])

@@ -31,7 +31,7 @@ class Net:
     """`model` is {layer: [array, ...]} with the initial values of every learnable blob."""
 
     def __init__(self, spec, model, phase="TRAIN"):
-        self.data, self.layers, self.params = None, [], []
+        self.data, self.layers, self.params, self.named = None, [], [], {}
         for layer in spec["layer"]:
             kind = one(layer, "type")
             if not in_phase(layer, phase) or kind in IGNORED:
@@ -50,12 +50,27 @@ class Net:
                 value = value.reshape(value.shape[-2:] if index == 0 else -1)
             elif index == 1:
                 value = value.reshape(-1)
-            param = Param(layer, index, value.astype(np.float64))
+            param = self.owner(Param(layer, index, value.astype(np.float64)), layer)
             layer.params.append(param.value)
             layer.grads.append(param.grad)
-            self.params.append(param)
         if type(layer).__name__ in ("Convolution", "InnerProduct") and not layer.params:
             raise ValueError(f"layer {layer.name!r}: no initial values")
+
+    def owner(self, param, layer):
+        """@return the one of the same name that an earlier layer has, with the factors that this one states; else `param`."""
+        specs = layer.spec.get("param", [])
+        spec = specs[param.index] if param.index < len(specs) else {}
+        name = one(spec, "name", "")
+        if name in self.named:
+            shared = self.named[name]
+            for field in ("lr_mult", "decay_mult"):
+                if field in spec:
+                    setattr(shared, field, getattr(param, field))
+            return shared
+        if name:
+            self.named[name] = param
+        self.params.append(param)
+        return param
 
     def forward(self, blobs):
         """Runs all layers on {name: array}. @return the weighted sum of losses."""

@@ -1,6 +1,9 @@
 #include "backend/cpu/cpu_backend.h"
 
+#include "backend/cpu/parallel.h"
 #include "backend/cpu/update.h"
+
+#include <algorithm>
 
 namespace hp {
 
@@ -10,6 +13,11 @@ void CpuBackend::UpdateParams(std::span<const UpdatePart> parts) {
 
 void CpuBackend::SumsOfSquares(std::span<const SquaresPart> parts) {
   for (const SquaresPart& p : parts) *p.sum = SumOfSquares(p.values, p.n);
+}
+
+void CpuBackend::Clear(std::span<float> values) {
+  ForChunks(static_cast<int64_t>(values.size()),
+            [&](int64_t begin, int64_t end) { std::fill(values.begin() + begin, values.begin() + end, 0.0f); });
 }
 
 std::unique_ptr<Backend> MakeCpuBackend() { return std::make_unique<CpuBackend>(); }

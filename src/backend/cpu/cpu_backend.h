@@ -52,6 +52,7 @@ class CpuBackend final : public Backend {
   // By all threads of the OpenMP team for large parts; done on return. In update.h the same for one part.
   void UpdateParams(std::span<const UpdatePart> parts) override;
   void SumsOfSquares(std::span<const SquaresPart> parts) override;
+  void Clear(std::span<float> values) override;
 };
 
 }  // namespace hp

@@ -91,7 +91,7 @@ class ConvolutionOp final : public Op {
     const auto fill = [stream = context_.stream(), from = weights_, to = krsc_, data = param.data](std::byte* copy) {
       CopyLayout(stream, from, data, to, copy);
     };
-    return param.packed->Get("krsc", krsc_.bytes(), param.version, fill);
+    return param.packed->Get("krsc " + krsc_.shape.ToString(), krsc_.bytes(), param.version, fill);
   }
   const void* Bias(const OpArgs& args) const {
     if (!bias_) return nullptr;

@@ -5,6 +5,7 @@
 #include "backend/cuda/scratch.h"
 
 #include <algorithm>
+#include <string>
 
 namespace hp::cuda {
 namespace {
@@ -156,7 +157,8 @@ class CosineProductOp final : public Op {
       InverseNorms(stream, rows, width, data, reinterpret_cast<float*>(copy));
     };
     const size_t bytes = outputs_count_ * sizeof(float);
-    return reinterpret_cast<const float*>(param.packed->Get("inverse norms", bytes, param.version, fill));
+    return reinterpret_cast<const float*>(
+        param.packed->Get("inverse norms of " + std::to_string(outputs_count_), bytes, param.version, fill));
   }
   const void* Weights(const OpArgs& args) const {
     const ParamView& param = args.params[0];

@@ -63,6 +63,7 @@ class CudaBackend final : public Backend {
 
   void UpdateParams(std::span<const UpdatePart> parts) override { cuda::UpdateParams(context_.stream(), parts); }
   void SumsOfSquares(std::span<const SquaresPart> parts) override { cuda::SumsOfSquares(context_, parts); }
+  void Clear(std::span<float> values) override { cuda::Clear(context_.stream(), values); }
 
  private:
   const std::unique_ptr<GpuLibrary> library_;

@@ -211,4 +211,17 @@ void SumsOfSquares(const GpuContext& context, std::span<const SquaresPart> parts
   });
 }
 
+namespace {
+
+struct Zero {
+  float* values;
+  HP_HOST_DEVICE void operator()(int64_t i) const { values[i] = 0; }
+};
+
+}  // namespace
+
+void Clear(const GpuStream& stream, std::span<float> values) {
+  ForEach(stream, static_cast<int64_t>(values.size()), Zero{values.data()});
+}
+
 }  // namespace hp::cuda

@@ -74,10 +74,8 @@ Status CheckUnsupportedFields(const caffe::LayerParameter& param) {
     return LayerError(param, "blobs inside a net definition are not supported (load weights from a .caffemodel)");
   }
   for (const caffe::ParamSpec& spec : param.param()) {
-    if (spec.has_name()) {
-      return LayerError(param, "param { name: \"%s\" }: parameter sharing is not supported", spec.name().c_str());
-    }
-    if (spec.has_share_mode()) return LayerError(param, "param { share_mode }: parameter sharing is not supported");
+    if (!spec.has_share_mode() || !spec.name().empty()) continue;
+    return LayerError(param, "param { share_mode } says how a parameter is shared; expected a name beside it");
   }
   return OkStatus();
 }

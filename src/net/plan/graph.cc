@@ -30,6 +30,12 @@ std::vector<ParamSpec> GraphLayer::Params(const std::vector<Shape>& in) const {
   std::vector<ParamSpec> specs = traits.Params(in);
   if (piece == kProduct) specs.resize(1);
   if (piece == kSum) specs.erase(specs.begin());
+  for (int i = 0; i < static_cast<int>(specs.size()) && shared != nullptr; ++i) {
+    const SharedParams::Param* const param = shared->Find(traits.name(), first_blob() + i);
+    if (param == nullptr) continue;
+    specs[i].lr_mult = param->lr_mult;
+    specs[i].decay_mult = param->decay_mult;
+  }
   return specs;
 }
 
@@ -54,6 +60,7 @@ StatusOr<std::unique_ptr<NetGraph>> NetGraph::Create(std::shared_ptr<const caffe
     return InvalidArgument("net \"%s\" has no layers in phase %s", graph->net_->name().c_str(),
                            caffe::Phase_Name(phase).c_str());
   }
+  HP_RETURN_IF_ERROR(graph->FindShared());
   graph->MarkGradients();
   HP_RETURN_IF_ERROR(graph->CheckTargets());
   HP_RETURN_IF_ERROR(graph->MarkSamples());
@@ -75,7 +82,6 @@ Status NetGraph::AddLayer(int order, const LayerTraits& traits, const GraphCuts&
   GraphLayer entry(traits);
   entry.order = order;
   entry.source = traits.is_source();
-  entry.learns = traits.learns();
   HP_RETURN_IF_ERROR(FindBottoms(cuts.scattered.empty() ? -1 : cuts.scattered[order], cuts, &entry));
   const int index = static_cast<int>(layers_.size());
   for (int bottom : entry.bottoms) blobs_[bottom].consumers.push_back(index);
@@ -203,9 +209,7 @@ void NetGraph::CutProduct() {
   GraphLayer& product = layers_.back();
   GraphLayer sum(product.traits);
   product.piece = GraphLayer::kProduct;
-  product.learns = product.traits.learns(0);
   sum.piece = GraphLayer::kSum;
-  sum.learns = product.traits.blobs() > 1 && product.traits.learns(1);
   sum.order = product.order;
   sum.bottoms = product.tops;
   const int part = product.tops[0];
@@ -243,6 +247,30 @@ void NetGraph::CutClasses(int shards) {
   }
   for (int bottom : merged.bottoms) blobs_[bottom].consumers.push_back(index + 1);
   layers_.push_back(std::move(merged));
+}
+
+// A layer learns if one of its blobs does, by its own factor or by that of the parameter that it shares.
+Status NetGraph::FindShared() {
+  std::vector<LayerTraits> layers;  // each layer of the prototxt once
+  for (const GraphLayer& entry : layers_) {
+    const bool own = entry.piece != GraphLayer::kSum && entry.piece != GraphLayer::kMerged;
+    if (own && entry.piece != GraphLayer::kScatter) layers.push_back(entry.traits);
+  }
+  HP_ASSIGN_OR_RETURN(SharedParams shared, SharedParams::Create(layers));
+  shared_ = std::make_shared<const SharedParams>(std::move(shared));
+  for (GraphLayer& entry : layers_) {
+    entry.shared = shared_.get();
+    for (int blob = entry.first_blob(); blob < entry.first_blob() + entry.blobs(); ++blob) {
+      const SharedParams::Param* const param = shared_->Find(entry.traits.name(), blob);
+      entry.learns |= param != nullptr ? param->lr_mult != 0 : entry.traits.learns(blob);
+    }
+  }
+  return OkStatus();
+}
+
+void NetGraph::ShareAs(const NetGraph& train) {
+  shared_ = train.shared_;
+  for (GraphLayer& entry : layers_) entry.shared = shared_.get();
 }
 
 void NetGraph::MarkGradients() {

@@ -2,6 +2,7 @@
 
 #include "hp/status.h"
 #include "layers/traits/layer_types.h"
+#include "net/plan/shared_params.h"
 #include "proto/caffe.pb.h"
 
 #include <map>
@@ -62,6 +63,7 @@ struct GraphLayer {
   /// Index of the layer whose classes are a sample (LayerTraits::sample_rate), which this entry is or whose top it
   /// reads; -1: all classes are computed, as in every test.
   int sampled_by = -1;
+  const SharedParams* shared = nullptr;  ///< NetGraph::shared of its graph
 
   /// Name of the entry: the layer's, of a kSum "NAME.sum", of a kClasses "NAME.classes".
   std::string name() const;
@@ -75,10 +77,12 @@ struct GraphLayer {
   /// a layer always is.
   bool propagates(size_t i) const;
   ChannelUse channel_use() const;
-  /// The learnable blobs of this entry. @param in as for LayerTraits::Params.
+  /// The learnable blobs of this entry, with the factors of the parameters that they share. @param in as for
+  /// LayerTraits::Params.
   std::vector<ParamSpec> Params(const std::vector<Shape>& in) const;
-  /// Index of the first of them among the layer's blobs.
+  /// Index of the first of them among the layer's blobs, and how many there are.
   int first_blob() const { return piece == kSum ? 1 : 0; }
+  int blobs() const { return piece == kProduct ? 1 : traits.blobs() - first_blob(); }
 };
 
 /// The whole net of one phase: its layers in the order of the prototxt, the blobs between them, and which of them need
@@ -91,8 +95,9 @@ class NetGraph {
   /// @param types must outlive the graph.
   /// @param cuts of layers that the table splits.
   /// @return kInvalidArgument, naming the layer: an unknown bottom, a top that is made twice, an unsupported type or
-  /// field, a second Data layer, labels read by a layer that is no loss or accuracy, targets that learn, a sample of
-  /// classes read by another layer than one loss; or the phase has no layers.
+  /// field, a second Data layer, parameters that can't be shared (SharedParams::Create), labels read by a layer that is
+  /// no loss or accuracy, targets that learn, a sample of classes read by another layer than one loss; or the phase has
+  /// no layers.
   static StatusOr<std::unique_ptr<NetGraph>> Create(std::shared_ptr<const caffe::NetParameter> net, caffe::Phase phase,
                                                     const LayerTypes& types = LayerTypes::BuiltIn(),
                                                     const GraphCuts& cuts = {});
@@ -100,6 +105,11 @@ class NetGraph {
   const std::vector<GraphLayer>& layers() const { return layers_; }
   const std::vector<GraphBlob>& blobs() const { return blobs_; }
   caffe::Phase phase() const { return phase_; }
+  /// Which blobs are one parameter; of a job's test net those of its training net.
+  const SharedParams& shared() const { return *shared_; }
+  /// Takes those of the training net, whose parameters a test uses by the names of its layers, whatever names this net
+  /// gives them. Before any use of the graph.
+  void ShareAs(const NetGraph& train);
   const caffe::NetParameter& net() const { return *net_; }
   /// Index of the Data layer; -1: the phase has none.
   int data_layer() const { return data_layer_; }
@@ -132,6 +142,7 @@ class NetGraph {
   int ScatteredInto(int group, int order, int blob);
   void CutProduct();
   void CutClasses(int shards);
+  Status FindShared();
   void MarkGradients();
   Status CheckTargets() const;
   Status MarkSamples();
@@ -140,7 +151,8 @@ class NetGraph {
   caffe::Phase phase_ = caffe::TRAIN;
   std::vector<GraphLayer> layers_;
   std::vector<GraphBlob> blobs_;
-  std::vector<std::pair<std::string, int>> current_;                // latest blob of each name
+  std::vector<std::pair<std::string, int>> current_;  // latest blob of each name
+  std::shared_ptr<const SharedParams> shared_;
   std::map<std::pair<int, int>, int> scattered_;                    // (blob, group) -> the blob that its scatter makes
   std::vector<std::unique_ptr<caffe::LayerParameter>> own_params_;  // of scatters
   int data_layer_ = -1;

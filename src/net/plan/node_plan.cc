@@ -4,6 +4,7 @@
 #include "net/plan/node_plan.h"
 
 #include "net/plan/sample_room.h"
+#include "net/plan/shared_params.h"
 
 #include <algorithm>
 #include <iterator>
@@ -15,12 +16,15 @@ StatusOr<NodePlan> NodePlan::Create(const NetGraph& graph, const Placement& plac
   NodePlan plan(graph, placement, options);
   HP_ASSIGN_OR_RETURN(plan.shapes_, graph.Shapes(options.sample, 1));
   HP_RETURN_IF_ERROR(plan.CheckSamples());
+  HP_RETURN_IF_ERROR(CheckShared(graph, placement, plan.shapes_));
   plan.PlaceLayers();
   plan.PlaceBlocks();
   plan.AddLeavingPorts();
   plan.AddLandingPorts();
   plan.AddParams();
   plan.FindLearningLayers();
+  plan.FindGroups();
+  plan.DecideGradients();
   return plan;
 }
 
@@ -200,33 +204,89 @@ void NodePlan::AddLandingPorts() {
 
 // --- Parameters
 
+// Layers of one stage that share a parameter have the same part of it (CheckShared), and so the node has its owner too,
+// which comes first; in a test the owner may be of phase TRAIN alone.
 void NodePlan::AddParams() {
   params_ = options_.served;
+  std::map<std::pair<std::string, int>, int> known;  // by owner's layer and blob
   for (const LayerPlan& layer : layers_) {
     const GraphLayer& entry = graph_->layers()[layer.layer];
+    std::vector<int>& of_layer = params_of_[layer.layer];
     if (entry.source) continue;
     std::vector<Shape> in;
     for (int bottom : entry.bottoms) in.push_back(shapes_[bottom]);
     const int part = distinct_part(placement_->stage_of(layer.layer));
     int blob = entry.first_blob();
     for (const ParamSpec& spec : entry.Params(in)) {
-      const Block block = placement_->BlockOn(layer.layer, part, spec.shape);
-      params_.push_back({entry.traits.name(), blob++, layer.layer, spec, block,
-                         entry.sampled_by == layer.layer ? layer.sample_room : 0});
+      ParamPlan param{entry.traits.name(),
+                      blob,
+                      layer.layer,
+                      spec,
+                      placement_->BlockOn(layer.layer, part, spec.shape),
+                      entry.sampled_by == layer.layer ? layer.sample_room : 0};
+      if (const SharedParams::Param* const shared = graph_->shared().Find(param.layer, blob++)) {
+        param.layer = shared->uses[0].layer;
+        param.blob = shared->uses[0].blob;
+        param.users = UsersOf(*graph_, shapes_, *shared);
+      }
+      const auto [found, added] = known.try_emplace({param.layer, param.blob}, static_cast<int>(params_.size()));
+      of_layer.push_back(found->second);
+      if (added) params_.push_back(std::move(param));
     }
   }
 }
 
 void NodePlan::FindLearningLayers() {
   for (int i = 0; i < static_cast<int>(layers_.size()); ++i) {
-    if (!layers_[i].learns) continue;
-    layers_[i].deferred = CanBeDeferred(layers_[i]);
-    const int stage = placement_->stage_of(layers_[i].layer);
-    layers_[i].in_backward = data_parallel(stage) && !layers_[i].deferred;
-    learning_layers_.push_back(i);
+    if (layers_[i].learns) learning_layers_.push_back(i);
   }
   std::stable_sort(learning_layers_.begin(), learning_layers_.end(),
                    [this](int a, int b) { return layers_[a].segment < layers_[b].segment; });
+}
+
+bool NodePlan::SharesParams(int a, int b) const {
+  const std::vector<int>& of_b = params_of(layers_[b].layer);
+  const auto has = [&of_b](int param) { return std::find(of_b.begin(), of_b.end(), param) != of_b.end(); };
+  const std::vector<int>& of_a = params_of(layers_[a].layer);
+  return std::any_of(of_a.begin(), of_a.end(), has);
+}
+
+// A layer joins the first group that it shares a parameter with, and makes one of all others.
+void NodePlan::FindGroups() {
+  for (const int layer : learning_layers_) {
+    std::vector<int>* joined = nullptr;
+    for (std::vector<int>& group : param_groups_) {
+      if (std::none_of(group.begin(), group.end(), [&](int other) { return SharesParams(other, layer); })) continue;
+      if (joined == nullptr) {
+        joined = &group;
+      } else {
+        joined->insert(joined->end(), group.begin(), group.end());
+        group.clear();
+      }
+    }
+    if (joined == nullptr) joined = &param_groups_.emplace_back();
+    joined->push_back(layer);
+  }
+  std::erase_if(param_groups_, [](const std::vector<int>& group) { return group.empty(); });
+  for (std::vector<int>& group : param_groups_) {
+    const auto place = [this](int layer) { return std::find(learning_layers_.begin(), learning_layers_.end(), layer); };
+    std::sort(group.begin(), group.end(), [&](int a, int b) { return place(a) < place(b); });
+    for (const int layer : group) {
+      for (const int param : params_of(layers_[layer].layer)) params_[param].graph_layer = layers_[group[0]].layer;
+    }
+  }
+}
+
+// What several layers add to is added by each micro-batch.
+void NodePlan::DecideGradients() {
+  for (const std::vector<int>& group : param_groups_) {
+    for (const int i : group) {
+      LayerPlan& layer = layers_[i];
+      layer.shares = group.size() > 1;
+      layer.deferred = !layer.shares && CanBeDeferred(layer);
+      layer.in_backward = data_parallel(placement_->stage_of(layer.layer)) && !layer.deferred;
+    }
+  }
 }
 
 // Rule of deferral: the rows to keep (inputs and output gradients of a whole update) take less memory than the
@@ -241,10 +301,8 @@ bool NodePlan::CanBeDeferred(const LayerPlan& plan) const {
   const StageLayout::Stage& layout = placement_->layout().stages[stage];
   if (layout.data_parallel && (layout.parts() > 1 || layout.served)) return false;
   if (IsImages(stage, entry.bottoms[0])) return false;
-  const auto weights = std::find_if(params_.begin(), params_.end(),
-                                    [layer](const ParamPlan& param) { return param.graph_layer == layer; });
-  const __int128 inputs = weights->block.cols(),
-                 outputs = plan.sample_room > 0 ? plan.sample_room : weights->block.rows();
+  const Block& weights = params_[params_of(layer)[0]].block;
+  const __int128 inputs = weights.cols(), outputs = plan.sample_room > 0 ? plan.sample_room : weights.rows();
   return update_rows() * (inputs + outputs) < inputs * outputs;
 }
 

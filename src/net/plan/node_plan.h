@@ -2,6 +2,7 @@
 
 #include "base/block.h"
 #include "base/range.h"
+#include "base/shared_blob.h"
 #include "hp/status.h"
 #include "net/plan/placement.h"
 #include "net/plan/port_plan.h"
@@ -25,6 +26,8 @@ struct LayerPlan {
   /// They are computed per micro-batch by the backward pass itself, instead of by a task of their own. In data-parallel
   /// stages, where nobody waits for the input's gradient alone.
   bool in_backward = false;
+  /// Another layer of its parameter group adds to the gradients as well.
+  bool shares = false;
   /// Of its output: those that this node computes, or (kSplitInput) has addends of. Of a piece over classes
   /// (GraphLayer::kClasses, kMerged), or of what reads a sample of classes, the classes that this node has.
   Range channels;
@@ -47,12 +50,16 @@ constexpr int64_t kClassBlock = 4096;
 
 /// A parameter blob as one node holds it.
 struct ParamPlan {
-  std::string layer;        ///< name in the prototxt
-  int blob = 0;             ///< among the layer's blobs, in Caffe's order
-  int graph_layer = 0;      ///< the entry of NetGraph::layers() that reads it
+  std::string layer;  ///< name in the prototxt; of the owner, where layers share it
+  int blob = 0;       ///< among the layer's blobs, in Caffe's order
+  /// The entry of NetGraph::layers() that reads it; of several, the first. If it is of a parameter group, the first
+  /// entry of that: equal entries mean one group.
+  int graph_layer = 0;
   ParamSpec spec;           ///< of the whole blob, all shards together
   Block block;              ///< what this node holds of it
   int64_t sample_room = 0;  ///< LayerPlan::sample_room: the rows of its gradient; 0: those of `block`
+  /// The other blobs of the graph that are this parameter, in the order of the layers.
+  std::vector<SharedBlob> users = {};
 };
 
 /// What one node runs of one phase's net: which layers in which segments, which tensors cross to and from other nodes
@@ -75,7 +82,8 @@ class NodePlan {
     std::vector<ParamPlan> served = {};
   };
   /// @param graph,placement must outlive the plan and its copies.
-  /// @return kInvalidArgument, naming the layer: shapes that do not fit, or a sample of classes that would cross.
+  /// @return kInvalidArgument, naming the layer: shapes that do not fit, parameters that can't be shared (CheckShared),
+  /// or a sample of classes that would cross.
   static StatusOr<NodePlan> Create(const NetGraph& graph, const Placement& placement, const Options& options);
 
   const NetGraph& graph() const { return *graph_; }
@@ -98,9 +106,14 @@ class NodePlan {
   const std::vector<PortPlan>& ports() const { return ports_; }
   /// The parameters that lie here, frozen ones included, in the order of the layers, then of each layer's blobs.
   const std::vector<ParamPlan>& params() const { return params_; }
-  /// Layers that learn here, as indices into layers(), in the order in which a forward pass runs them. Each is a
-  /// parameter group.
+  /// What a layer reads of them, as indices into params(), in the order of its blobs. @param layer index into
+  /// NetGraph::layers(), of one that runs here.
+  const std::vector<int>& params_of(int layer) const { return params_of_.at(layer); }
+  /// Layers that learn here, as indices into layers(), in the order in which a forward pass runs them.
   const std::vector<int>& learning_layers() const { return learning_layers_; }
+  /// Parameter groups: the same layers, those together that share parameters, directly or by way of others. In that
+  /// order, of groups by their first layer. A group's gradient is final when its first layer has added to it.
+  const std::vector<std::vector<int>>& param_groups() const { return param_groups_; }
 
   /// What this node gets by an edge, by writer, and what it gives, by reader; itself may be both (IsLocal).
   std::vector<EdgePiece> PiecesIn(const Edge& edge) const;
@@ -136,6 +149,9 @@ class NodePlan {
   void AddLandingPorts();
   void AddPort(PortPlan port, const EdgePiece& piece);
   void FindLearningLayers();
+  void FindGroups();
+  bool SharesParams(int a, int b) const;
+  void DecideGradients();
   bool CanBeDeferred(const LayerPlan& layer) const;
   Status CheckSamples() const;
   bool IsImages(int stage, int blob) const;
@@ -150,7 +166,9 @@ class NodePlan {
   std::vector<LayerPlan> layers_;
   std::vector<PortPlan> ports_;
   std::vector<ParamPlan> params_;
+  std::map<int, std::vector<int>> params_of_;  // layer -> indices into params_
   std::vector<int> learning_layers_;
+  std::vector<std::vector<int>> param_groups_;
 };
 
 }  // namespace hp

@@ -27,6 +27,7 @@ struct StageLayout {
     std::vector<Rank> ranks;     ///< by part: index of the replica or shard
     bool scattered = false;      ///< shards: each gets a slice of what comes in, and they gather it
     bool served = false;         ///< replicas: parameter servers update what they learn
+    std::string name = {};       ///< in the table, for messages
 
     /// Number of replicas or shards.
     int parts() const { return static_cast<int>(ranks.size()); }

@@ -11,15 +11,9 @@ using testing::IsEmpty;
 
 const std::vector<BlobKey> kNet = {{"conv1", 0}, {"conv1", 1}, {"fc6", 0}, {"fc6", 1}, {"fc7", 0}};
 
-CaffeModel FileOf(const std::vector<BlobKey>& blobs) {
-  CaffeModel file;
-  for (const BlobKey& key : blobs) file.blobs[key] = {{1}, false, {0}};
-  return file;
-}
-
 TEST(MatchedWeights, LoadedMissingAndIgnored) {
   const MatchedWeights matched =
-      MatchWeights(kNet, FileOf({{"conv1", 0}, {"conv1", 1}, {"fc6", 0}, {"fc8", 0}, {"fc8", 1}, {"a", 0}}));
+      MatchWeights(kNet, {{"conv1", 0}, {"conv1", 1}, {"fc6", 0}, {"fc8", 0}, {"fc8", 1}, {"a", 0}});
   EXPECT_THAT(matched.loaded, ElementsAre("conv1"));
   EXPECT_THAT(matched.missing, ElementsAre("fc6", "fc7")) << "fc6 lacks its bias";
   EXPECT_THAT(matched.ignored, ElementsAre("a", "fc8"));
@@ -30,10 +24,10 @@ TEST(MatchedWeights, LoadedMissingAndIgnored) {
 }
 
 TEST(MatchedWeights, AllOrNothing) {
-  const MatchedWeights all = MatchWeights(kNet, FileOf(kNet));
+  const MatchedWeights all = MatchWeights(kNet, {kNet.begin(), kNet.end()});
   EXPECT_THAT(all.loaded, ElementsAre("conv1", "fc6", "fc7"));
   EXPECT_EQ(all.Describe("x"), "x: weights of 3 layer(s) loaded");
-  const MatchedWeights none = MatchWeights(kNet, FileOf({{"conv", 0}}));
+  const MatchedWeights none = MatchWeights(kNet, {{"conv", 0}});
   EXPECT_THAT(none.loaded, IsEmpty());
   EXPECT_THAT(none.missing, ElementsAre("conv1", "fc6", "fc7"));
 }

@@ -119,6 +119,28 @@ TEST_F(SnapshotTest, ProtobufReadsTheStateAsCaffeWould) {
   EXPECT_EQ(state.history(2).data_size(), 20);
 }
 
+// As Caffe has them: all of a layer's blobs with the layer, a history once for each parameter.
+TEST_F(SnapshotTest, SharedParametersStandWithEachLayerAndHaveOneHistory) {
+  AddLayer("fc_p", "InnerProduct");
+  SnapshotContents contents = Contents(7);
+  contents.params[2].users = {{"fc_p", 0, {4, 5}}};
+  ASSERT_TRUE((*PrepareSnapshot(contents))->Commit().ok());
+  std::ifstream model_file(Path("net_iter_7.caffemodel"), std::ios::binary);
+  caffe::NetParameter model;
+  ASSERT_TRUE(model.ParseFromIstream(&model_file));
+  ASSERT_EQ(model.layer_size(), 4);
+  ASSERT_EQ(model.layer(3).blobs_size(), 1);
+  EXPECT_THAT(model.layer(3).blobs(0).shape().dim(), testing::ElementsAre(4, 5)) << "the user's shape";
+  EXPECT_THAT(model.layer(3).blobs(0).data(), testing::ElementsAreArray(model.layer(2).blobs(0).data()));
+  std::ifstream state_file(Path("net_iter_7.solverstate"), std::ios::binary);
+  caffe::SolverState state;
+  ASSERT_TRUE(state.ParseFromIstream(&state_file));
+  EXPECT_EQ(state.history_size(), 3);
+  const auto read = ReadSnapshot(SnapshotStatePath(contents.prefix, 7), contents.params);
+  ASSERT_TRUE(read.ok()) << read.status();
+  ExpectValues(read->model.Find("fc", 0), {5, 4}, values_.data() + 26);
+}
+
 TEST_F(SnapshotTest, NothingIsThereBeforeCommitAndNothingIsLeftWithoutIt) {
   {
     const auto pending = PrepareSnapshot(Contents(100));

@@ -2,6 +2,7 @@
 
 #include "test/unit/backend/op_test_util.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -123,6 +124,17 @@ TEST(SumsOfSquares, AddsInDouble) {
     EXPECT_NEAR(SumOfSquaresNow(values), want, 1e-13 * want) << n;
   }
   EXPECT_NEAR(SumOfSquaresNow(Values(70'000, 1e-30f)), 7e-56, 1e-61);  // far below the least float
+}
+
+TEST(Clear, SetsAllToZeroAndNothingBehindIt) {
+  for (const size_t n : {0, 1, 255, 4097, 70'000}) {
+    Values values = RandomValues(static_cast<int64_t>(n) + 1, 7);
+    const float behind = values.back();
+    Gpu().Clear({values.data(), n});
+    Synchronize();
+    EXPECT_EQ(std::count(values.begin(), values.end() - 1, 0.0f), static_cast<std::ptrdiff_t>(n));
+    EXPECT_EQ(values.back(), behind);
+  }
 }
 
 TEST(SumsOfSquares, GivesTheSameBitsAgain) {

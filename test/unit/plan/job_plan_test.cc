@@ -280,6 +280,77 @@ TEST_F(JobPlanTest, ReplicasPushWhatServersUpdate) {
   EXPECT_EQ((*job)->node(3, true).ports().size(), 0u);
 }
 
+// Two convolutions in front that share all, and two products behind that share their weights.
+constexpr char kTwins[] = R"(
+    layer { name: "data" type: "Data" top: "data" top: "label" data_param { source: "x" batch_size: 8 } }
+    layer { name: "conv1" type: "Convolution" bottom: "data" top: "conv1" param { name: "w" } param { name: "b" }
+            convolution_param { num_output: 4 kernel_size: 3 pad: 1 } }
+    layer { name: "conv2" type: "Convolution" bottom: "data" top: "conv2" param { name: "w" } param { name: "b" }
+            convolution_param { num_output: 4 kernel_size: 3 pad: 1 } }
+    layer { name: "pool1" type: "Eltwise" bottom: "conv1" bottom: "conv2" top: "pool1" }
+    layer { name: "ip1" type: "InnerProduct" bottom: "pool1" top: "ip1" param { name: "v" }
+            inner_product_param { num_output: 50 } }
+    layer { name: "ip2" type: "InnerProduct" bottom: "pool1" top: "ip2" param { name: "v" lr_mult: 2 }
+            inner_product_param { num_output: 50 } }
+    layer { name: "sum" type: "Eltwise" bottom: "ip1" bottom: "ip2" top: "sum" }
+    layer { name: "ip3" type: "InnerProduct" bottom: "sum" top: "ip3" inner_product_param { num_output: 5 } }
+    layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip3" bottom: "label" top: "loss" })";
+
+TEST_F(JobPlanTest, LayersThatShareAreOneGroupAndOneParameter) {
+  net_ = kTwins;
+  for (const char* table : {kTable, kServedTable}) {
+    table_ = MakeTable(table);
+    const auto job = Make();
+    ASSERT_TRUE(job.ok()) << job.status();
+    ASSERT_EQ((*job)->params().size(), 7u) << "w, b, v, two biases, and two of ip3";
+    EXPECT_EQ((*job)->params()[0].layer, "conv1");
+    ASSERT_EQ((*job)->params()[0].users.size(), 1u);
+    EXPECT_EQ((*job)->params()[0].users[0].layer, "conv2");
+    EXPECT_EQ((*job)->params()[2].spec.lr_mult, 2);
+    EXPECT_TRUE((*job)->params()[3].users.empty());
+    EXPECT_EQ((*job)->parameter_bytes(), 4 * (2 * (4 * 9 + 4) + 2 * (50 * 256 + 50) + 5 * 50 + 5)) << "as in a file";
+    const PipelinePlan replica = (*job)->pipeline(0);
+    ASSERT_EQ(replica.groups.size(), 1u);
+    EXPECT_THAT(replica.groups[0].layers, ElementsAre(1, 2));
+    EXPECT_EQ(replica.groups[0].layer, 1) << "its backward pass comes last";
+  }
+  EXPECT_EQ((*Make())->node(4, true).params().size(), 1u);
+  EXPECT_EQ((*Make())->pipeline(3).groups.size(), 1u) << "of a server";
+  table_ = MakeTable(kTable);
+  const PipelinePlan shard = (*Make())->pipeline(3);
+  ASSERT_EQ(shard.groups.size(), 2u);
+  EXPECT_TRUE(shard.groups[0].at_once()) << "what several layers add to is not deferred";
+  EXPECT_THAT(shard.groups[0].layers, ElementsAre(4, 5));
+}
+
+TEST_F(JobPlanTest, ATestSharesWhatTheTrainingDoes) {
+  net_ = With(kTwins, R"(layer { name: "ip2")", R"(
+    layer { name: "ip2" type: "InnerProduct" bottom: "pool1" top: "ip2" include { phase: TEST }
+            inner_product_param { num_output: 50 } }
+    layer { include { phase: TRAIN } name: "ip2")");
+  net_ = With(net_, R"(layer { name: "ip1")", R"(layer { include { phase: TRAIN } name: "ip1")");
+  net_ = With(net_, R"(bottom: "ip1" bottom: "ip2")", R"(bottom: "ip2" bottom: "ip2")");
+  const auto job = Make();
+  ASSERT_TRUE(job.ok()) << job.status();
+  const NodePlan& test = (*job)->node(3, false);
+  ASSERT_FALSE(test.params().empty());
+  EXPECT_EQ(test.params()[0].layer, "ip1") << "ip2's weights, under whatever name";
+}
+
+TEST_F(JobPlanTest, LayersThatShareMustBeInOneStage) {
+  net_ = R"(
+    layer { name: "data" type: "Data" top: "data" top: "label" data_param { source: "x" batch_size: 8 } }
+    layer { name: "pool1" type: "InnerProduct" bottom: "data" top: "pool1" param { name: "v" }
+            inner_product_param { num_output: 64 } }
+    layer { name: "ip1" type: "InnerProduct" bottom: "pool1" top: "ip1" param { name: "v" }
+            inner_product_param { num_output: 64 } }
+    layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip1" bottom: "label" top: "loss" })";
+  EXPECT_THAT(
+      Make().status().message(),
+      HasSubstr("layers \"pool1\" and \"ip1\" share the parameter \"v\", but are in stages \"conv\" and \"fc\" of "
+                "the table; expected both in one stage"));
+}
+
 TEST_F(JobPlanTest, MoreServersThanRowsAreRefused) {
   std::string text = kServedTable;
   for (int index = 2; index < 9; ++index) {

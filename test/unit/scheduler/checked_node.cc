@@ -232,9 +232,16 @@ void CheckedNode::Backward(const Task& task) {
   last = task.id;
   for (size_t u = 0; u < plan_.groups.size(); ++u) {
     const ParamGroupPlan& group = plan_.groups[u];
+    if (group.in_backward && plan_.train[0].groups[u].Has(task.segment)) {
+      Expect(last_added_[u] <= task.id, "adds to a gradient behind a later id", task);
+      CheckGradient(task, static_cast<int>(u));
+      if (last_added_[u] != task.id && last_added_[u].bits != 0 && last_added_[u].clock() == task.clock) {
+        Expect(FlightOf(last_added_[u]).group[u], "adds to a gradient before an earlier id is done with it", task);
+      }
+      last_added_[u] = task.id;
+    }
     if (group.segment != task.segment || !(group.deferred || group.in_backward)) continue;
     flight.group[u] = true;
-    if (group.in_backward) CheckGradient(task, static_cast<int>(u));
   }
   WriteMarks(task, true);
   ++flight.backward;

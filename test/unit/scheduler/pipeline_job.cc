@@ -82,7 +82,9 @@ PipelinePlan JobSpec::PlanOf(Rank rank) const {
   for (const ParamGroupPlan& group : plan.groups) {
     train.backward[group.segment] = true;
     plan.ordered_backward |= group.in_backward;
-    train.groups.push_back(group.segment);
+    const int last = shares && stage == 0 ? train.segments - 1 : group.segment;
+    for (int segment = group.segment; segment <= last; ++segment) train.backward[segment] = true;
+    train.groups.push_back({group.segment, last});
   }
   plan.train = {train};
   plan.test = {test};
@@ -102,9 +104,9 @@ int64_t JobSpec::last_clock() const {
 
 namespace {
 
-constexpr ParamGroupPlan InBackward(int segment = 0) { return {.segment = segment, .in_backward = true}; }
-constexpr ParamGroupPlan AtOnce(int segment) { return {.segment = segment}; }
-constexpr ParamGroupPlan Deferred(int segment) { return {.segment = segment, .deferred = true}; }
+ParamGroupPlan InBackward(int segment = 0) { return {.segment = segment, .in_backward = true}; }
+ParamGroupPlan AtOnce(int segment) { return {.segment = segment}; }
+ParamGroupPlan Deferred(int segment) { return {.segment = segment, .deferred = true}; }
 
 StageSpec Conv(int replicas, bool frozen) {
   return {true, replicas,

@@ -37,6 +37,8 @@ struct JobSpec {
   int pool_size = 1;
   int staleness = 0;
   bool wait_for_verdict = false, updates_together = false;
+  /// Layers of all segments of stage 0 share parameters: its groups are added to in all of them.
+  bool shares = false;
   bool urgent = false;                ///< on FC nodes all segments behind the first are (PhasePlan::urgent)
   std::optional<int64_t> stop_after;  ///< the verdict of this clock orders the end
 

@@ -22,6 +22,12 @@ std::vector<JobSpec> AllJobs() {
   }
   jobs.push_back(ThereAndBack(2, 1, 2));
   jobs.push_back(ThereAndBack(3, 3, 1));
+  for (const int behind : {1, 2}) {
+    jobs.push_back(ThereAndBack(2, behind, 2));
+    jobs.back().name += " sharing";
+    jobs.back().shares = true;
+  }
+  jobs.push_back(Served(jobs.back(), 2));
   jobs.push_back(Served(NoFcStage(3), 2));
   jobs.push_back(Served(OneFcStage(2, 2, false), 1));
   jobs.push_back(Served(ThereAndBack(2, 2, 1), 2));
