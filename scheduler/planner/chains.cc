@@ -76,12 +76,13 @@ class ChainPlanner::Model {
     for (std::vector<double>* sums : {&values_, &learned_, &parameters_}) {
       std::partial_sum(sums->begin(), sums->end(), sums->begin());
     }
-    // Stages end where one tensor crosses, never in front of a layer that writes in place, and all have parameters to
-    // learn.
+    // Stages end where one tensor crosses, never in front of a layer that writes in place nor between layers that share
+    // parameters, and all have parameters to learn.
     const double all = learned_.back();
     for (const GraphLayer& layer : layers) {
       const bool both = learned_[layer.order] > 0 && learned_[layer.order] < all;
-      if (both && !layer.in_place && tensors[layer.order] == 1) cuts_.push_back(layer.order);
+      const bool possible = both && !layer.in_place && !DividesShared(layer.order);
+      if (possible && tensors[layer.order] == 1) cuts_.push_back(layer.order);
     }
     for (const int product : TailProducts(*problem_.net)) {
       if (std::find(cuts_.begin(), cuts_.end(), product) != cuts_.end()) products_.push_back(product);
@@ -180,6 +181,20 @@ class ChainPlanner::Model {
   int64_t considered() const { return considered_; }
 
  private:
+  /// Whether layers in front of layer `cut` share parameters with others.
+  bool DividesShared(int cut) const {
+    const auto order = [this](const SharedParams::Use& use) {
+      const auto& layers = graph_->layers();
+      const auto found = std::find_if(layers.begin(), layers.end(),
+                                      [&use](const GraphLayer& layer) { return layer.traits.name() == use.layer; });
+      return found->order;
+    };
+    const auto& params = graph_->shared().params();
+    return std::any_of(params.begin(), params.end(), [&](const SharedParams::Param& param) {
+      return order(param.uses.front()) < cut && order(param.uses.back()) >= cut;
+    });
+  }
+
   /// Of the cuts of a deep net in front of its tail keeps those between which about as much is computed.
   void ThinOutCuts() {
     std::vector<double> work(layers_ + 1, 0);  // multiply-adds in front of a layer

@@ -19,15 +19,22 @@ LayerCost CostOf(const NetGraph& graph, const GraphLayer& entry, const std::vect
   }
   for (int top : entry.tops) cost.out_bytes += shapes[top].count() * kFloat;
   const std::vector<ParamSpec> params = entry.Params(in);
-  for (const ParamSpec& param : params) {
-    cost.parameter_bytes += param.shape.count() * kFloat;
-    if (graph.phase() == caffe::TRAIN && param.lr_mult != 0) cost.learned_bytes += param.shape.count() * kFloat;
+  bool learns = false;
+  for (int i = 0; i < static_cast<int>(params.size()); ++i) {
+    const int64_t bytes = params[static_cast<size_t>(i)].shape.count() * kFloat;
+    cost.parameter_bytes += bytes;
+    const SharedParams::Param* const shared = graph.shared().Find(cost.layer, entry.first_blob() + i);
+    const bool own = shared == nullptr || shared->uses[0].layer == cost.layer;
+    if (!own) cost.shared_bytes += bytes;
+    if (graph.phase() != caffe::TRAIN || params[static_cast<size_t>(i)].lr_mult == 0) continue;
+    learns = true;
+    if (own) cost.learned_bytes += bytes;
   }
   if (!params.empty() && entry.first_blob() == 0) {
     const Shape& top = shapes[entry.tops[0]];
     cost.products = params[0].shape.count() * (top.rank() > 2 ? top.count(2) : 1);
   }
-  cost.learns = cost.learned_bytes > 0 && entry.leads_to_loss;
+  cost.learns = learns && entry.leads_to_loss;
   return cost;
 }
 
@@ -43,7 +50,7 @@ NetCost SumOf(const std::vector<LayerCost>& costs) {
   NetCost sum;
   for (const LayerCost& cost : costs) {
     sum.products += cost.products;
-    sum.parameter_bytes += cost.parameter_bytes;
+    sum.parameter_bytes += cost.parameter_bytes - cost.shared_bytes;
   }
   return sum;
 }

@@ -18,7 +18,8 @@ struct LayerCost {
   int64_t in_bytes = 0;         ///< float32 that the forward pass of one sample reads, without parameters
   int64_t out_bytes = 0;        ///< and writes
   int64_t parameter_bytes = 0;  ///< of its parameters' values, frozen ones too
-  int64_t learned_bytes = 0;    ///< of those that are updated
+  int64_t shared_bytes = 0;     ///< of these, of parameters that a layer in front of it owns
+  int64_t learned_bytes = 0;    ///< of those that are updated, and that are its own
   bool input_gradient = false;  ///< whether it computes the gradient of an input in training
   bool learns = false;          ///< whether it computes gradients of parameters
 };
@@ -32,7 +33,7 @@ std::vector<LayerCost> CostsOf(const NetGraph& graph, const std::vector<Shape>& 
 /// Sums over layers, to print and to compare.
 struct NetCost {
   int64_t products = 0;         ///< of the forward pass of one sample
-  int64_t parameter_bytes = 0;  ///< of all values
+  int64_t parameter_bytes = 0;  ///< of all values, shared ones once
 };
 NetCost SumOf(const std::vector<LayerCost>& costs);
 

@@ -216,8 +216,13 @@ double PlannedTimes::Seconds(Rank rank, const Task& task) const {
   const int variant = task.id.bits == 0 ? 0 : node.pipeline.VariantOf(task.id);
   const NodePlan& plan = plan_.node(rank, true, variant);
   const auto rows = [&] { return static_cast<double>(RowsOf(task.id)); };
-  const auto layer = [&] {
-    return static_cast<int>(plan.FindLayer(node.pipeline.groups[task.group].layer) - plan.layers().data());
+  // Over the layers of the task's group.
+  const auto sum = [&](const auto& seconds_of) {
+    double seconds = 0;
+    for (const int layer : node.pipeline.groups[task.group].layers) {
+      seconds += seconds_of(static_cast<int>(plan.FindLayer(layer) - plan.layers().data()));
+    }
+    return seconds;
   };
   switch (task.kind) {
     case Task::kForward:
@@ -225,10 +230,11 @@ double PlannedTimes::Seconds(Rank rank, const Task& task) const {
     case Task::kBackward:
       return node.variants[variant].Backward(task.segment, rows());
     case Task::kWeightGradient:
-      return task.id.bits == 0 ? 0 : node.variants[variant].WeightGradient(layer(), rows());
+      if (task.id.bits == 0) return 0;
+      return sum([&](int layer) { return node.variants[variant].WeightGradient(layer, rows()); });
     case Task::kUpdate:
       if (node.pipeline.groups[task.group].exchange == GroupExchange::kServe) return ServerSeconds(rank, task.group);
-      return node.variants[variant].Update(layer());
+      return sum([&](int layer) { return node.variants[variant].Update(layer); });
     default:
       return 0;
   }
@@ -242,7 +248,9 @@ double PlannedTimes::ServerSeconds(Rank rank, int group) const {
   for (const ParamPlan& param : plan_.node(rank, true).params()) {
     if (param.graph_layer == plan.layer) bytes += param.block.count() * static_cast<int64_t>(sizeof(float));
   }
-  const double share = static_cast<double>(bytes) / static_cast<double>(costs_[plan.layer].learned_bytes);
+  // A layer that owns none of the group's parameters tells nothing of their number; that costs an estimate of it.
+  const int64_t learned = std::max<int64_t>(1, costs_[plan.layer].learned_bytes);
+  const double share = static_cast<double>(bytes) / static_cast<double>(learned);
   const int replicas = plan_.table().stage(stage.served).size();
   return nodes_[rank].layers->UpdateSeconds(plan.layer, share) * (6 + replicas + 1) / 6;
 }

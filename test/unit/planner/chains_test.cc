@@ -47,6 +47,23 @@ std::vector<TablePlan> Chains(const PlanProblem& problem, size_t most = 100) {
   return planner.ok() ? (*planner)->Best(order, most) : std::vector<TablePlan>();
 }
 
+/// Of one conv layer, of shared ones and of another one behind each other.
+std::shared_ptr<const caffe::NetParameter> SharedInTheMiddle() {
+  std::string text =
+      "layer { name: 'data' type: 'Data' top: 'data' top: 'label' data_param { source: 'x' batch_size: 32 } }";
+  std::string below = "data";
+  for (const std::string name : {"a", "b", "c", "d"}) {
+    const bool shared = name == "b" || name == "c";
+    text += "layer { name: '" + name + "' type: 'Convolution' bottom: '" + below + "' top: '" + name + "' " +
+            (shared ? "param { name: 'w' } " : "") + "convolution_param { num_output: 64 kernel_size: 3 pad: 1 } }";
+    below = name;
+  }
+  text +=
+      "layer { name: 'ip' type: 'InnerProduct' bottom: 'd' top: 'ip' inner_product_param { num_output: 10 } }"
+      "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }";
+  return std::make_shared<const caffe::NetParameter>(Parse<caffe::NetParameter>(text));
+}
+
 std::vector<std::string> Firsts(const PlanProblem& problem, const TablePlan& plan) {
   std::vector<std::string> firsts;
   for (const ChainStage& stage : plan.chain) firsts.push_back(problem.net->layer(stage.first).name());
@@ -75,6 +92,15 @@ TEST(ChainsTest, OnASlowLinkTheConvLayersAreCutWhereHalfOfTheWorkIsDone) {
   ASSERT_EQ(config.stage_size(), 2);
   EXPECT_EQ(config.stage(0).to_layer(), "pool3");
   EXPECT_EQ(config.node(1).host(), "h1");
+}
+
+// What is proposed can be planned: no stage ends between layers that share a parameter.
+TEST(ChainsTest, LayersThatShareParametersStayTogether) {
+  const PlanProblem problem =
+      Problem(SharedInTheMiddle(), {64, 8, 8}, 32, 4, "cores: 1 gflops: 0.01 link_gbit_per_s: 100");
+  const std::vector<TablePlan> plans = Chains(problem);
+  ASSERT_FALSE(plans.empty());
+  for (const TablePlan& plan : plans) EXPECT_THAT(Firsts(problem, plan), testing::Not(testing::Contains("c")));
 }
 
 TEST(ChainsTest, OnAFastLinkReplicasAreFaster) {

@@ -65,6 +65,24 @@ TEST(LayerCostTest, EachLayerByItsShapes) {
   EXPECT_TRUE(costs[5].input_gradient) << "ip1 below it learns";
 }
 
+TEST(LayerCostTest, SharedParametersAreLearnedOnce) {
+  const auto net = Parse<caffe::NetParameter>(R"(
+      layer { name: "data" type: "Data" top: "data" top: "label" data_param { source: "x" batch_size: 8 } }
+      layer { name: "a" type: "InnerProduct" bottom: "data" top: "a" param { name: "w" }
+              inner_product_param { num_output: 5 } }
+      layer { name: "b" type: "InnerProduct" bottom: "data" top: "b" param { name: "w" }
+              inner_product_param { num_output: 5 } }
+      layer { name: "sum" type: "Eltwise" bottom: "a" bottom: "b" top: "sum" }
+      layer { name: "loss" type: "SoftmaxWithLoss" bottom: "sum" bottom: "label" top: "loss" })");
+  const std::vector<LayerCost> costs = CostsOfNet(net, {2, 8, 8});
+  EXPECT_EQ(costs[1].learned_bytes, 4 * (5 * 128 + 5));
+  EXPECT_EQ(costs[2].learned_bytes, 4 * 5) << "its bias";
+  EXPECT_EQ(costs[2].parameter_bytes, costs[1].parameter_bytes) << "it reads them all the same";
+  EXPECT_EQ(costs[2].products, costs[1].products);
+  EXPECT_TRUE(costs[2].learns);
+  EXPECT_EQ(SumOf(costs).parameter_bytes, 4 * (5 * 128 + 5 + 5));
+}
+
 TEST(LayerCostTest, ActivationsCostTheirBytesAndSilencesNothing) {
   const auto net = Parse<caffe::NetParameter>(R"(
       layer { name: "data" type: "Data" top: "data" top: "label" data_param { source: "x" batch_size: 8 } }
