@@ -138,24 +138,32 @@ int64_t PullServer::Position::count() const {
   return std::min(kChunkFloats, model->params()[param].whole.whole.count() - offset);
 }
 
+SharedBlob PullServer::Position::blob() const {
+  const WholeParam& of = model->params()[param];
+  return name > 0 ? of.users[name - 1] : SharedBlob{of.whole.layer, of.whole.blob, of.whole.whole};
+}
+
 bool PullServer::Position::Advance() {
   offset += count();
   if (offset == model->params()[param].whole.whole.count()) {
-    ++param;
     offset = 0;
+    if (name++ == model->params()[param].users.size()) {
+      ++param;
+      name = 0;
+    }
   }
   return param < model->params().size();
 }
 
 void PullServer::Send(Rank rank, Position chunk) {
-  const StoredParam& whole = chunk.model->params()[chunk.param].whole;
+  const SharedBlob blob = chunk.blob();
   std::vector<float> values(chunk.count());
   chunk.model->CopyValues(chunk.param, chunk.offset, values);
   PullChunk message;
   message.set_iteration(chunk.model->iteration());
-  message.set_layer(whole.layer);
-  message.set_blob(whole.blob);
-  for (int64_t dim : whole.whole.dims()) message.add_dim(dim);
+  message.set_layer(blob.layer);
+  message.set_blob(blob.blob);
+  for (int64_t dim : blob.shape.dims()) message.add_dim(dim);
   message.set_offset(chunk.offset);
   message.set_data(values.data(), values.size() * sizeof(float));
   message.set_last(!chunk.Advance());

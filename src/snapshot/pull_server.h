@@ -14,6 +14,7 @@ namespace hp {
 
 /// Gives the weights of a running job to clients (model_test), from copies that are made between two updates. A client
 /// sends kPullRequest, gets a PullChunk, and asks for the next chunk when it has that one, until the last. Training
+/// Parameters that layers share come under each of their names, as in a .caffemodel. Training
 /// does not wait for clients: one that is slow costs the memory of its copy; when its connection ends, that is freed.
 /// One on the first node, owned by it.
 ///
@@ -52,7 +53,9 @@ class PullServer {
   struct Position {
     std::shared_ptr<const GatheredModel> model;  // null: none
     size_t param = 0;
+    size_t name = 0;     // of the parameter: 0: its owner's; else of WholeParam::users[name - 1]
     int64_t offset = 0;  // within the parameter, in floats
+    SharedBlob blob() const;
     int64_t count() const;
     /// Goes past the next chunk. @return whether there is one more.
     bool Advance();

@@ -2,6 +2,7 @@
 
 #include "proto/wire.pb.h"
 #include "scheduler/control/messages.h"
+#include "snapshot/pulled_blobs.h"
 #include "test/unit/snapshot/snapshot_job.h"
 #include "transport/partial_transport.h"
 
@@ -106,6 +107,40 @@ TEST_F(PullServerTest, SendsTheWholeOfWhatIsHeldInBlocks) {
   EXPECT_EQ(pulled[0], Whole(0, 3));
   EXPECT_EQ(pulled[1], Whole(1, 3));
   EXPECT_FALSE(server_.TakeRequest());
+}
+
+TEST(PullServer, SharedParametersComeUnderEachName) {
+  const std::vector<WholeParam> params = {
+      {{.layer = "ip", .blob = 0, .whole = {2, 3}}, {{0, {0, 2, 0, 3}}}, {{"ip_p", 0, {3, 2}}, {"ip_q", 1, {6}}}},
+      {{.layer = "fc", .blob = 0, .whole = {2}}, {{0, {0, 2, 0, 1}}}}};
+  const auto made = GatheredModel::Create(params, 5, false);
+  ASSERT_TRUE(made.ok()) << made.status();
+  std::iota((*made)->Place(0, 0, 0).begin(), (*made)->Place(0, 0, 0).end(), 1.0f);
+  Wire wire{1};
+  FakeClock clock;
+  PullServer server(wire.transport(0), &clock);
+  server.OnConnected(kFirstClientRank);
+  server.OnRequest(kFirstClientRank);
+  ASSERT_TRUE(server.TakeRequest());
+  server.OnGathered(*made);
+  PulledBlobs pulled(1 << 20);
+  int chunks = 0;
+  for (bool last = false; !last; ++chunks) {
+    const auto messages = wire.TakeSent(0, kFirstClientRank);
+    ASSERT_EQ(messages.size(), 1u);
+    PullChunk chunk;
+    ASSERT_TRUE(chunk.ParseFromString(messages[0].bytes));
+    ASSERT_TRUE(pulled.Take(chunk).ok());
+    last = chunk.last();
+    if (!last) server.OnRequest(kFirstClientRank);
+  }
+  EXPECT_EQ(chunks, 4);
+  const auto blobs = pulled.Finish();
+  ASSERT_TRUE(blobs.ok()) << blobs.status();
+  EXPECT_EQ(blobs->at({"ip_p", 0}).shape, (Shape{3, 2}));
+  EXPECT_EQ(blobs->at({"ip_p", 0}).data, (std::vector<float>{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(blobs->at({"ip_q", 1}).data, blobs->at({"ip", 0}).data);
+  EXPECT_EQ(blobs->count({"fc", 0}), 1u);
 }
 
 TEST_F(PullServerTest, WhoComesLaterGetsTheNextCopy) {
