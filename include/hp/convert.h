@@ -7,8 +7,9 @@
 
 namespace hp {
 
-// What the programs convert_cifar_data, convert_mnist_data, convert_imageset and compute_image_mean do, as functions.
-// Records, keys and labels are those of Caffe's tools of the same names; values are Datum messages.
+// What the programs convert_cifar_data, convert_mnist_data, convert_mnist_siamese_data, convert_imageset and
+// compute_image_mean do, as functions. Records, keys and labels are those of Caffe's tools of the same names; values
+// are Datum messages.
 //
 // Each call blocks until it is done, works on the calling thread, and logs its progress by glog. `backend` is "leveldb"
 // or "lmdb". A database is written to "PATH.partial-XXXXXX" and renamed when it is complete: one that exists is never
@@ -28,6 +29,16 @@ Status ConvertCifar(const std::string& input_folder, const std::string& output_f
 /// @param database its path.
 Status ConvertMnist(const std::string& image_file, const std::string& label_file, const std::string& database,
                     const std::string& backend);
+
+/// What ConvertMnistPairs makes of ConvertMnist's input.
+struct MnistPairOptions {
+  int64_t pairs = 0;  ///< 0: as many as there are images
+  uint64_t seed = 1;  ///< of what is drawn: equal seeds give equal pairs
+};
+/// Draws pairs of images, any two of all, to one database of records [2, H, W], whose label is 1 where both images have
+/// one label, else 0. Files as ConvertMnist's; what they hold must fit into memory.
+Status ConvertMnistPairs(const std::string& image_file, const std::string& label_file, const std::string& database,
+                         const std::string& backend, const MnistPairOptions& options);
 
 /// What ConvertImageSet reads and how it stores it. `list` and `database` are required.
 struct ImageSetOptions {

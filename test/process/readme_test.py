@@ -11,7 +11,7 @@ import cluster
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 PROGRAMS = ("hplaunch", "hpnode", "hproute", "hpserver", "hpctl", "model_test", "convert_cifar_data", "convert_mnist_data",
-            "convert_imageset", "compute_image_mean")
+            "convert_mnist_siamese_data", "convert_imageset", "compute_image_mean")
 LIBRARY_FLAGS = {"help", "logtostderr", "alsologtostderr", "log_dir", "v"}  # glog's, which --help leaves out
 CAFFE2_FLAGS = {"run_id", "redis_host", "redis_port", "file_store_path", "num_shards", "shard_id"}  # its resnet50_trainer
 

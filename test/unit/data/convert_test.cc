@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <set>
 
 namespace hp {
@@ -73,7 +74,8 @@ class ConvertTest : public testing::Test {
 };
 
 TEST_F(ConvertTest, HelpHasAnExampleAndWrongCommandLinesExit2) {
-  for (const std::string tool : {CONVERT_CIFAR_DATA, CONVERT_MNIST_DATA, CONVERT_IMAGESET, COMPUTE_IMAGE_MEAN}) {
+  for (const std::string tool :
+       {CONVERT_CIFAR_DATA, CONVERT_MNIST_DATA, CONVERT_MNIST_SIAMESE_DATA, CONVERT_IMAGESET, COMPUTE_IMAGE_MEAN}) {
     const Outcome help = Call(tool + " --help");
     EXPECT_EQ(help.exit_status, 0) << help.output;
     EXPECT_THAT(help.output, HasSubstr("Example:\n  " + std::filesystem::path(tool).filename().string()));
@@ -194,6 +196,48 @@ TEST_F(MnistTest, BadInputIsNamed) {
   ExpectFailure(tool_ + " images labels db", "images is compressed: gunzip it first");
   WriteWholeFile(folder_ / "images", BigEndian(2051) + BigEndian(4) + whole.substr(8));
   ExpectFailure(tool_ + " images labels db", "images has 4 images, but labels has 5 labels");
+}
+
+class MnistPairsTest : public MnistTest {
+ protected:
+  const std::string pairs_ = CONVERT_MNIST_SIAMESE_DATA;
+};
+
+// Of 5 images a pair of one and the same comes up soon.
+TEST_F(MnistPairsTest, DrawsPairsAndSaysWhetherTheyAreAlike) {
+  WriteWholeFile(folder_ / "labels", BigEndian(2049) + BigEndian(5) + std::string("\x05\x00\x04\x05\x09", 5));
+  ExpectSuccess(pairs_ + " --pairs=300 images labels db1");
+  ExpectSuccess(pairs_ + " --pairs=300 --backend=lmdb images labels db2");
+  ExpectSuccess(pairs_ + " --seed=2 images labels db3");
+  const auto records = ReadAll("db1", DbBackend::kLevelDb), again = ReadAll("db2", DbBackend::kLmdb);
+  ASSERT_EQ(records.size(), 300u);
+  ASSERT_EQ(again.size(), 300u);
+  EXPECT_EQ(ReadAll("db3", DbBackend::kLevelDb).size(), 5u) << "as many as images";
+  std::map<std::string, int> labels;
+  for (const int i : {0, 1, 2, 3, 4}) labels[NoiseBytes(1, 120).substr(24 * i, 24)] = i == 3 ? 0 : i;
+  std::set<std::pair<std::string, std::string>> drawn;
+  for (size_t i = 0; i < records.size(); ++i) {
+    const caffe::Datum& datum = records[i].second;
+    EXPECT_EQ(records[i].first, Format("%08zu", i));
+    EXPECT_EQ(datum.SerializeAsString(), again[i].second.SerializeAsString()) << "the same seed";
+    EXPECT_EQ(datum.channels(), 2);
+    EXPECT_EQ(datum.height(), 4);
+    EXPECT_EQ(datum.width(), 6);
+    ASSERT_EQ(datum.data().size(), 48u);
+    const std::string first = datum.data().substr(0, 24), second = datum.data().substr(24);
+    ASSERT_TRUE(labels.contains(first) && labels.contains(second));
+    EXPECT_EQ(datum.label(), labels[first] == labels[second] ? 1 : 0);
+    drawn.emplace(first, second);
+  }
+  EXPECT_EQ(drawn.size(), 25u) << "every pair in either order";
+}
+
+TEST_F(MnistPairsTest, BadInputIsNamed) {
+  ExpectFailure(pairs_ + " --pairs=-1 images labels db", "-1 pairs; expected 0 to 99999999");
+  ExpectFailure(pairs_ + " labels images db", "labels is not an MNIST file of images");
+  WriteWholeFile(folder_ / "none", BigEndian(2051) + BigEndian(0) + BigEndian(4) + BigEndian(6));
+  WriteWholeFile(folder_ / "no_labels", BigEndian(2049) + BigEndian(0));
+  ExpectFailure(pairs_ + " none no_labels db", "none has no images to draw pairs of");
 }
 
 class ImageSetTest : public ConvertTest {
