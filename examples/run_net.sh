@@ -52,22 +52,31 @@ net=$(echo "$here/${example}"_train_*.prototxt)
 if [[ -n $programs ]]; then
   bin=$programs
 else
-  build_programs hpnode convert_imageset compute_image_mean
+  build_programs hpnode convert_imageset convert_mnist_siamese_data compute_image_mean
 fi
 rm -rf "$work"
 mkdir -p "$work"
 
-# Images of the size that ImageNet's are stored in; MNIST's for LeNet.
+# One of the databases, of what was drawn.
+convert_drawn() {
+  if [[ $example == mnist_siamese ]]; then
+    "$bin/convert_mnist_siamese_data" "$work/images/images" "$work/images/labels" "$work/${1}_leveldb"
+  else
+    "$bin/convert_imageset" --backend=leveldb "${gray[@]}" "$work/images/" "$work/images/list.txt" "$work/${1}_leveldb"
+  fi
+}
+
+# Images of the size that ImageNet's are stored in; MNIST's for its nets.
 draw_data() {
   local part side=256 channels=3 classes=1000 gray=()
-  if [[ $example == lenet ]]; then
+  if [[ $example == lenet || $example == mnist_* ]]; then
     side=28 channels=1 classes=10 gray=(--gray)
   fi
   say "drawing stand-in images; the loss says nothing of the net"
   python3 examples/make_images.py "$work/images" 64 $side $channels $classes
   for part in train val; do
-    "$bin/convert_imageset" --backend=leveldb "${gray[@]}" "$work/images/" "$work/images/list.txt" "$work/${part}_leveldb" \
-      2>"$work/convert.log" || { tail -n 8 "$work/convert.log" >&2 && fail "the images could not be converted"; }
+    convert_drawn "$part" 2>"$work/convert.log" ||
+      { tail -n 8 "$work/convert.log" >&2 && fail "the images could not be converted"; }
   done
   "$bin/compute_image_mean" --backend=leveldb "$work/train_leveldb" "$work/mean.binaryproto" 2>"$work/mean.log"
   iterations=${iterations:-4} batch=${batch:-16}

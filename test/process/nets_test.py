@@ -20,9 +20,11 @@ from caffe_wire import read_caffemodel  # pylint: disable=wrong-import-position
 
 TOLERANCE = 1e-4  # of a layer's largest parameter: a bias that began at 0 has only its last bits' worth of updates
 BATCH = 6
-SMALL = {"lenet": 28, "cifar10_full": 32, "cifar10_full_sigmoid_bn": 32, "nin": 67, "squeezenet": 67,
-         "resnet50": 64}  # side of the images that the net sees
-SHORT = {"lenet", "cifar10_full", "cifar10_full_sigmoid_bn"}  # of 10 classes; their nets are called train_test
+MNIST = ("lenet", "mnist_siamese", "mnist_autoencoder")
+CIFAR = ("cifar10_full", "cifar10_full_sigmoid_bn")
+SHORT = MNIST + CIFAR  # of 10 classes; their nets are called train_test
+# Side of the images that the net sees.
+SMALL = {**{name: 28 for name in MNIST}, **{name: 32 for name in CIFAR}, "nin": 67, "squeezenet": 67, "resnet50": 64}
 # One update where a statistic is of two small images: from the second on, what rounding does to weights (1e-7) changes
 # gradients by a tenth and more, in PyTorch as well.
 UPDATES = {"resnet50": 1}
@@ -41,13 +43,17 @@ class NetsTest(cluster.JobTest):
     def write_net(self, name, side):
         """The example's net and solver, on drawn images, for a few gentle updates."""
         self.updates = UPDATES.get(name, 3)
-        gray, short = name == "lenet", name in SHORT
+        gray, short = name in MNIST, name in SHORT
         for folder in ("db", "images"):
             shutil.rmtree(self.path(folder), ignore_errors=True)
         subprocess.run([sys.executable, EXAMPLES + "/make_images.py", self.path("images"), "24", str(side),
                         "1" if gray else "3", "10" if short else "1000"], check=True)
-        status, said = cluster.run_tool("convert_imageset", *(["--gray"] if gray else []), "--backend=leveldb",
-                                        self.path("images/"), self.path("images/list.txt"), self.path("db"))
+        if name == "mnist_siamese":
+            status, said = cluster.run_tool("convert_mnist_siamese_data", self.path("images/images"),
+                                            self.path("images/labels"), self.path("db"))
+        else:
+            status, said = cluster.run_tool("convert_imageset", *(["--gray"] if gray else []), "--backend=leveldb",
+                                            self.path("images/"), self.path("images/list.txt"), self.path("db"))
         self.assertEqual(status, 0, said)
         status, said = cluster.run_tool("compute_image_mean", "--backend=leveldb", self.path("db"), self.path("mean"))
         self.assertEqual(status, 0, said)
