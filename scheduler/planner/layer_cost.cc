@@ -31,8 +31,8 @@ LayerCost CostOf(const NetGraph& graph, const GraphLayer& entry, const std::vect
     if (own) cost.learned_bytes += bytes;
   }
   if (!params.empty() && entry.first_blob() == 0) {
-    const Shape& top = shapes[entry.tops[0]];
-    cost.products = params[0].shape.count() * (top.rank() > 2 ? top.count(2) : 1);
+    const Shape& positions = entry.traits.deconvolves() ? in[0] : shapes[entry.tops[0]];
+    cost.products = params[0].shape.count() * (positions.rank() > 2 ? positions.count(2) : 1);
   }
   cost.learns = learns && entry.leads_to_loss;
   return cost;

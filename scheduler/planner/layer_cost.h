@@ -26,7 +26,8 @@ struct LayerCost {
 
 /// The costs of all layers of a graph, by their index in graph.layers(). Sources and views cost nothing. A layer with
 /// parameters multiplies each weight once for each position of its output, which holds for convolutions, with groups
-/// and without, and for inner products; the others are counted by the bytes that they touch.
+/// and without, and for inner products, or of its input where its traits say so (deconvolutions); the others are
+/// counted by the bytes that they touch.
 /// @param shapes of the graph's blobs for one sample (NetGraph::Shapes).
 std::vector<LayerCost> CostsOf(const NetGraph& graph, const std::vector<Shape>& shapes);
 

@@ -242,6 +242,10 @@ class Backend {
   using Descs = std::vector<TensorDesc>;
 
   virtual StatusOr<OpPtr> Convolution(const ConvolutionDesc& desc, const Descs& in) = 0;
+  /// With the fields of ConvolutionDesc: y [N, num_output, H', W'], H' and W' by DeconvolvedSize, is the gradient that
+  /// a convolution from y's shape to x's has for its input where that of its output is x, plus b. Parameters: W [C,
+  /// num_output / group, kernel_h, kernel_w], as of that convolution, then b [num_output]. Caffe: DeconvolutionLayer.
+  virtual StatusOr<OpPtr> Deconvolution(const ConvolutionDesc& desc, const Descs& in) = 0;
   virtual StatusOr<OpPtr> Pooling(const PoolingDesc& desc, const Descs& in) = 0;
   virtual StatusOr<OpPtr> Lrn(const LrnDesc& desc, const Descs& in) = 0;
   /// Elementwise y = f(x), in the input's layout (activation_rules.h).

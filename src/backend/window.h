@@ -14,4 +14,16 @@ inline Shape PooledShape(const PoolingDesc& desc, const Shape& in) {
                PooledSize(in[3], desc.kernel_w, desc.stride_w, desc.pad_w, desc.ceil, padding)};
 }
 
+/// The shape [N, num_output, H', W'] of a convolution's output for an input [N, C, H, W].
+inline Shape ConvolvedShape(const ConvolutionDesc& desc, const Shape& in) {
+  return {in[0], desc.num_output, ConvolvedSize(in[2], desc.kernel_h, desc.stride_h, desc.pad_h, desc.dilation_h),
+          ConvolvedSize(in[3], desc.kernel_w, desc.stride_w, desc.pad_w, desc.dilation_w)};
+}
+
+/// The same of a deconvolution's.
+inline Shape DeconvolvedShape(const ConvolutionDesc& desc, const Shape& in) {
+  return {in[0], desc.num_output, DeconvolvedSize(in[2], desc.kernel_h, desc.stride_h, desc.pad_h, desc.dilation_h),
+          DeconvolvedSize(in[3], desc.kernel_w, desc.stride_w, desc.pad_w, desc.dilation_w)};
+}
+
 }  // namespace hp

@@ -15,6 +15,13 @@ inline int64_t ConvolvedSize(int64_t in, int64_t kernel, int64_t stride, int64_t
   return rest < 0 ? 0 : rest / stride + 1;
 }
 
+/// Output size of a deconvolution along one axis: the size of an image of which a convolution of this window makes `in`
+/// pixels, the smallest if there are several; < 1: the padding takes all.
+/// Source: Caffe, src/caffe/layers/deconv_layer.cpp.
+inline int64_t DeconvolvedSize(int64_t in, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation) {
+  return stride * (in - 1) + dilation * (kernel - 1) + 1 - 2 * pad;
+}
+
 /// Output size of a pooling along one axis; < 1: no window fits. With `ceil` it is rounded up, so that the last window
 /// may reach beyond the image; where there is padding, a last window that would begin in the padding behind the image
 /// is dropped.

@@ -21,6 +21,7 @@ StatusOr<LayerOp> MakeClipOp(const LayerTraits& layer, const OpContext& context,
 StatusOr<LayerOp> MakeConcatOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in);
 StatusOr<LayerOp> MakeConvolutionOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in);
 StatusOr<LayerOp> MakeCropOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in);
+StatusOr<LayerOp> MakeDeconvolutionOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in);
 StatusOr<LayerOp> MakeDropoutOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in);
 StatusOr<LayerOp> MakeEltwiseOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in);
 StatusOr<LayerOp> MakeEluOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in);

@@ -3,20 +3,40 @@
 #include "proto/caffe.pb.h"
 
 namespace hp {
+namespace {
 
-/// 2-D convolution. `engine` and `force_nd_im2col` choose between implementations of the same function: accepted.
-StatusOr<LayerOp> MakeConvolutionOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in) {
-  HP_ASSIGN_OR_RETURN(const ConvolutionFields fields, ReadConvolution(layer.param()));
+ConvolutionDesc DescOf(const ConvolutionWindow& window) {
   ConvolutionDesc desc;
+  desc.kernel_h = window.kernel.height, desc.kernel_w = window.kernel.width;
+  desc.stride_h = window.stride.height, desc.stride_w = window.stride.width;
+  desc.pad_h = window.pad.height, desc.pad_w = window.pad.width;
+  desc.dilation_h = window.dilation.height, desc.dilation_w = window.dilation.width;
+  return desc;
+}
+
+/// `engine` and `force_nd_im2col` choose between implementations of the same function: accepted.
+StatusOr<ConvolutionDesc> DescOf(const LayerTraits& layer, const OpContext& context) {
+  HP_ASSIGN_OR_RETURN(const ConvolutionFields fields, ReadConvolution(layer.param()));
+  ConvolutionDesc desc = DescOf(fields.window);
   desc.num_output = fields.num_output;
   desc.group = fields.group;
-  desc.kernel_h = fields.kernel.height, desc.kernel_w = fields.kernel.width;
-  desc.stride_h = fields.stride.height, desc.stride_w = fields.stride.width;
-  desc.pad_h = fields.pad.height, desc.pad_w = fields.pad.width;
-  desc.dilation_h = fields.dilation.height, desc.dilation_w = fields.dilation.width;
   desc.bias = fields.bias;
   desc.input_gradient = context.input_gradient;
+  return desc;
+}
+
+}  // namespace
+
+/// 2-D convolution.
+StatusOr<LayerOp> MakeConvolutionOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in) {
+  HP_ASSIGN_OR_RETURN(const ConvolutionDesc desc, DescOf(layer, context));
   return context.backend->Convolution(desc, in);
+}
+
+/// 2-D deconvolution: what a convolution of the same fields does to gradients.
+StatusOr<LayerOp> MakeDeconvolutionOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in) {
+  HP_ASSIGN_OR_RETURN(const ConvolutionDesc desc, DescOf(layer, context));
+  return context.backend->Deconvolution(desc, in);
 }
 
 }  // namespace hp

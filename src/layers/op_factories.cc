@@ -18,6 +18,7 @@ const OpFactories& OpFactories::BuiltIn() {
       {"Concat", MakeConcatOp},
       {"Convolution", MakeConvolutionOp},
       {"Crop", MakeCropOp},
+      {"Deconvolution", MakeDeconvolutionOp},
       {"Dropout", MakeDropoutOp},
       {"Eltwise", MakeEltwiseOp},
       {"ELU", MakeEluOp},

@@ -69,6 +69,36 @@ class Convolution(Layer):
         return [d_padded[:, :, ph:d_padded.shape[2] - ph, pw:d_padded.shape[3] - pw]]
 
 
+class Deconvolution(Convolution):
+    """What the convolution of this window does to gradients: each input adds a window to the top."""
+
+    def cut(self, padded):
+        (ph, pw) = self.pad
+        return padded[:, :, ph:padded.shape[2] - ph, pw:padded.shape[3] - pw]
+
+    def forward(self, bottom):
+        (kh, kw), (sh, sw), (dh, dw), weights = self.kernel, self.stride, self.dilation, self.params[0]
+        self.bottom = bottom
+        rows, _, height, width = bottom.shape
+        padded = np.zeros((rows, weights.shape[1] * self.group, sh * (height - 1) + dh * (kh - 1) + 1,
+                           sw * (width - 1) + dw * (kw - 1) + 1))
+        for y, x, view in self.windows(padded):
+            taps = zip(self.split(bottom, 1), self.split(weights[:, :, y, x], 0))
+            view += np.concatenate([np.einsum("nchw,co->nohw", b, w) for b, w in taps], 1)
+        return [self.cut(padded) + (self.params[1][None, :, None, None] if self.bias else 0)]
+
+    def backward(self, d_top):
+        (ph, pw), weights, d_bottom = self.pad, self.params[0], 0
+        d_padded = np.pad(d_top, ((0, 0), (0, 0), (ph, ph), (pw, pw)))
+        for y, x, view in self.windows(d_padded):
+            taps = list(zip(self.split(self.bottom, 1), self.split(weights[:, :, y, x], 0), self.split(view, 1)))
+            self.grads[0][:, :, y, x] += np.concatenate([np.einsum("nchw,nohw->co", b, d) for b, _, d in taps], 0)
+            d_bottom = d_bottom + np.concatenate([np.einsum("nohw,co->nchw", d, w) for _, w, d in taps], 1)
+        if self.bias:
+            self.grads[1] += d_top.sum((0, 2, 3))
+        return [d_bottom]
+
+
 class Unit:
     """Rows over their norms, which count as at least 1e-12."""
 
@@ -444,6 +474,6 @@ class SoftmaxWithLoss(Layer):
         return [d_scores.reshape(self.shape), None]
 
 
-LAYERS = {kind.__name__: kind for kind in (Convolution, InnerProduct, Pooling, ReLU, Sigmoid, TanH, ELU, AbsVal, Power,
-                                           Exp, Log, BNLL, Swish, Clip, LRN, Flatten, Concat, Eltwise, BatchNorm, Scale,
-                                           SoftmaxWithLoss)}
+LAYERS = {kind.__name__: kind for kind in (Convolution, Deconvolution, InnerProduct, Pooling, ReLU, Sigmoid, TanH, ELU,
+                                           AbsVal, Power, Exp, Log, BNLL, Swish, Clip, LRN, Flatten, Concat, Eltwise,
+                                           BatchNorm, Scale, SoftmaxWithLoss)}

@@ -7,8 +7,8 @@
       [--compare hpnode_iter_20.caffemodel] [--compare-state hpnode_iter_20.solverstate] [--tolerance 1e-4]
 
 --solver  a solver of any type; fields that change no numbers are not read. `net` in it is not read either.
---net     prototxt in today's format; layers of the TRAIN phase. Types: Data, Convolution, Pooling, ReLU, Sigmoid, TanH,
-          LRN, InnerProduct, Flatten, Concat, Eltwise (SUM), SoftmaxWithLoss, the two with what hpnode adds to them
+--net     prototxt in today's format; layers of the TRAIN phase. Types: Data, Convolution, Deconvolution, Pooling, ReLU,
+          Sigmoid, TanH, LRN, InnerProduct, Flatten, Concat, Eltwise (SUM), SoftmaxWithLoss, the two with what hpnode adds to them
           (normalize, sample_rate, margin_param); Accuracy is passed over. Data: batch_size,
           scale, mean_value; no crop, no mirror. Nothing random: no Dropout.
 --weights the start: a .caffemodel with every learnable blob (one that hpnode wrote at iteration 0).

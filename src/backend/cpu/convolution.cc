@@ -1,15 +1,15 @@
+// Convolutions and deconvolutions by oneDNN: three primitives each, which are made and called alike. A deconvolution's
+// forward pass is what a convolution does to gradients, so its blob lies as the weights of that convolution do.
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/inner_product.h"
 #include "backend/cpu/onednn.h"
+#include "backend/window.h"
 
 #include <algorithm>
 
 namespace hp {
 namespace {
 
-using dnnl::convolution_backward_data;
-using dnnl::convolution_backward_weights;
-using dnnl::convolution_forward;
 using dnnl::memory;
 using onednn::Reorder;
 
@@ -37,10 +37,14 @@ Layouts ChooseLayouts(const ConvolutionDesc& desc, int64_t channels) {
   return {channels, desc.num_output, true};
 }
 
-memory::desc Dense(const memory::dims& dims) {
+/// @param in_memory the axes from the outermost to the innermost; empty: in order.
+memory::desc Dense(const memory::dims& dims, std::vector<size_t> in_memory = {}) {
+  if (in_memory.empty()) {
+    for (size_t axis = 0; axis < dims.size(); ++axis) in_memory.push_back(axis);
+  }
   memory::dims strides(dims.size());
   int64_t stride = 1;
-  for (size_t i = dims.size(); i-- > 0; stride *= dims[i]) strides[i] = stride;
+  for (size_t i = dims.size(); i-- > 0; stride *= dims[in_memory[i]]) strides[in_memory[i]] = stride;
   return {dims, memory::data_type::f32, strides};
 }
 
@@ -50,8 +54,10 @@ memory::desc AnyFormat(const memory::dims& dims) { return {dims, memory::data_ty
 class PackedWeights {
  public:
   PackedWeights() = default;
-  PackedWeights(const onednn::Context& context, const memory::desc& dense, const memory::desc& wanted)
-      : key_("conv " + onednn::FormatName(wanted)), wanted_(wanted), reorder_(context, dense, wanted) {}
+  /// @param kind of the op: what the same blob means to the other kind is another copy.
+  PackedWeights(const std::string& kind, const onednn::Context& context, const memory::desc& dense,
+                const memory::desc& wanted)
+      : key_(kind + " " + onednn::FormatName(wanted)), wanted_(wanted), reorder_(context, dense, wanted) {}
 
   /// Of the copy; 0: the weights are read where they are.
   size_t bytes() const { return reorder_.needed() ? wanted_.get_size() : 0; }
@@ -87,8 +93,47 @@ class Pieces {
   size_t used_ = 0;
 };
 
+/// What differs between the two: oneDNN's primitives, shapes, layouts, and where a weight lies.
+struct Convolutions {
+  static constexpr const char* kName = "convolution";
+  using Forward = dnnl::convolution_forward;
+  using BackwardInput = dnnl::convolution_backward_data;
+  using BackwardWeights = dnnl::convolution_backward_weights;
+  static constexpr dnnl::algorithm kDirect = dnnl::algorithm::convolution_direct;
+
+  static Shape Output(const ConvolutionDesc& desc, const Shape& in) { return ConvolvedShape(desc, in); }
+  static Layouts Choose(const ConvolutionDesc& desc, int64_t channels) { return ChooseLayouts(desc, channels); }
+  /// [O, C / group, kH, kW].
+  static memory::desc Weights(const ConvolutionDesc& desc, int64_t channels) {
+    const int64_t group = desc.group, outputs = desc.num_output / group, inputs = channels / group;
+    return group > 1 ? Dense({group, outputs, inputs, desc.kernel_h, desc.kernel_w})
+                     : Dense({outputs, inputs, desc.kernel_h, desc.kernel_w});
+  }
+};
+struct Deconvolutions {
+  static constexpr const char* kName = "deconvolution";
+  using Forward = dnnl::deconvolution_forward;
+  using BackwardInput = dnnl::deconvolution_backward_data;
+  using BackwardWeights = dnnl::deconvolution_backward_weights;
+  static constexpr dnnl::algorithm kDirect = dnnl::algorithm::deconvolution_direct;
+
+  static Shape Output(const ConvolutionDesc& desc, const Shape& in) { return DeconvolvedShape(desc, in); }
+  /// None for a net's first: few channels are not where it spends its time.
+  static Layouts Choose(ConvolutionDesc desc, int64_t channels) {
+    desc.input_gradient = true;
+    return ChooseLayouts(desc, channels);
+  }
+  /// [C, O / group, kH, kW], which oneDNN has with outputs first.
+  static memory::desc Weights(const ConvolutionDesc& desc, int64_t channels) {
+    const int64_t group = desc.group, outputs = desc.num_output / group, inputs = channels / group;
+    return group > 1 ? Dense({group, outputs, inputs, desc.kernel_h, desc.kernel_w}, {0, 2, 1, 3, 4})
+                     : Dense({outputs, inputs, desc.kernel_h, desc.kernel_w}, {1, 0, 2, 3});
+  }
+};
+
 /// y = conv(x, W) + b by oneDNN. Inputs in another layout than the convolution's are reordered through scratch, in
 /// BackwardParams again: a pass over the input costs less than keeping a copy for every solver.
+template <typename Kind>
 class ConvolutionOp final : public Op {
  public:
   /// Throws dnnl::error.
@@ -123,35 +168,27 @@ class ConvolutionOp final : public Op {
   memory::dims strides_, dilates_, pad_;
   Reorder in_to_src_, src_to_in_;
 
-  convolution_forward::primitive_desc forward_pd_;
-  convolution_forward forward_;
+  typename Kind::Forward::primitive_desc forward_pd_;
+  typename Kind::Forward forward_;
   PackedWeights forward_weights_;
-  convolution_backward_data::primitive_desc backward_input_pd_;
-  convolution_backward_data backward_input_;
+  typename Kind::BackwardInput::primitive_desc backward_input_pd_;
+  typename Kind::BackwardInput backward_input_;
   PackedWeights backward_weights_;
-  convolution_backward_weights::primitive_desc backward_params_pd_;
-  convolution_backward_weights backward_params_;
+  typename Kind::BackwardWeights::primitive_desc backward_params_pd_;
+  typename Kind::BackwardWeights backward_params_;
   Reorder store_gradient_, add_gradient_;
 };
 
-int64_t OutputSize(int64_t in, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation) {
-  return (in + 2 * pad - (dilation * (kernel - 1) + 1)) / stride + 1;
-}
-
-ConvolutionOp::ConvolutionOp(const ConvolutionDesc& desc, const TensorDesc& in)
+template <typename Kind>
+ConvolutionOp<Kind>::ConvolutionOp(const ConvolutionDesc& desc, const TensorDesc& in)
     : bias_(desc.bias), num_output_(desc.num_output) {
   const Shape& shape = in.shape;
-  const int64_t channels = shape[1], height = shape[2], width = shape[3];
-  const int64_t out_h = OutputSize(height, desc.kernel_h, desc.stride_h, desc.pad_h, desc.dilation_h);
-  const int64_t out_w = OutputSize(width, desc.kernel_w, desc.stride_w, desc.pad_w, desc.dilation_w);
-  const Layouts layouts = ChooseLayouts(desc, channels);
-  outputs_ = {{Shape{shape[0], desc.num_output, out_h, out_w}, layouts.out}};
+  const Layouts layouts = Kind::Choose(desc, shape[1]);
+  outputs_ = {{Kind::Output(desc, shape), layouts.out}};
   in_ = onednn::Describe(shape, in.channel_block);
   src_ = layouts.nhwc ? onednn::DescribeNhwc(shape) : onednn::Describe(shape, layouts.in);
   dst_ = layouts.nhwc ? onednn::DescribeNhwc(outputs_[0].shape) : onednn::Describe(outputs_[0].shape, layouts.out);
-  const int64_t group = desc.group;
-  weights_ = group > 1 ? Dense({group, desc.num_output / group, channels / group, desc.kernel_h, desc.kernel_w})
-                       : Dense({desc.num_output, channels, desc.kernel_h, desc.kernel_w});
+  weights_ = Kind::Weights(desc, shape[1]);
   if (bias_) bias_desc_ = Dense({desc.num_output});
   strides_ = {desc.stride_h, desc.stride_w};
   dilates_ = {desc.dilation_h - 1, desc.dilation_w - 1};
@@ -174,47 +211,54 @@ ConvolutionOp::ConvolutionOp(const ConvolutionDesc& desc, const TensorDesc& in)
   if (desc.input_gradient && !backward_weights_.IsAs(forward_weights_)) packed_bytes_ += backward_weights_.bytes();
 }
 
-void ConvolutionOp::MakeForward() {
-  const convolution_forward::desc wanted(dnnl::prop_kind::forward_training, dnnl::algorithm::convolution_direct, src_,
-                                         AnyFormat(weights_.dims()), bias_desc_, dst_, strides_, dilates_, pad_, pad_);
+template <typename Kind>
+void ConvolutionOp<Kind>::MakeForward() {
+  const typename Kind::Forward::desc wanted(dnnl::prop_kind::forward_training, Kind::kDirect, src_,
+                                            AnyFormat(weights_.dims()), bias_desc_, dst_, strides_, dilates_, pad_,
+                                            pad_);
   forward_pd_ = {wanted, onednn::UserScratchpad(), context_.engine};
-  forward_ = convolution_forward(forward_pd_);
-  forward_weights_ = PackedWeights(context_, weights_, forward_pd_.weights_desc());
+  forward_ = typename Kind::Forward(forward_pd_);
+  forward_weights_ = PackedWeights(Kind::kName, context_, weights_, forward_pd_.weights_desc());
 }
 
-void ConvolutionOp::MakeBackwardInput() {
-  const convolution_backward_data::desc wanted(dnnl::algorithm::convolution_direct, src_, AnyFormat(weights_.dims()),
-                                               dst_, strides_, dilates_, pad_, pad_);
+template <typename Kind>
+void ConvolutionOp<Kind>::MakeBackwardInput() {
+  const typename Kind::BackwardInput::desc wanted(Kind::kDirect, src_, AnyFormat(weights_.dims()), dst_, strides_,
+                                                  dilates_, pad_, pad_);
   backward_input_pd_ = {wanted, onednn::UserScratchpad(), context_.engine, forward_pd_};
-  backward_input_ = convolution_backward_data(backward_input_pd_);
-  backward_weights_ = PackedWeights(context_, weights_, backward_input_pd_.weights_desc());
+  backward_input_ = typename Kind::BackwardInput(backward_input_pd_);
+  backward_weights_ = PackedWeights(Kind::kName, context_, weights_, backward_input_pd_.weights_desc());
 }
 
-void ConvolutionOp::MakeBackwardParams() {
-  const convolution_backward_weights::desc wanted(dnnl::algorithm::convolution_direct, src_, AnyFormat(weights_.dims()),
-                                                  bias_desc_, dst_, strides_, dilates_, pad_, pad_);
+template <typename Kind>
+void ConvolutionOp<Kind>::MakeBackwardParams() {
+  const typename Kind::BackwardWeights::desc wanted(Kind::kDirect, src_, AnyFormat(weights_.dims()), bias_desc_, dst_,
+                                                    strides_, dilates_, pad_, pad_);
   backward_params_pd_ = {wanted, onednn::UserScratchpad(), context_.engine, forward_pd_};
-  backward_params_ = convolution_backward_weights(backward_params_pd_);
+  backward_params_ = typename Kind::BackwardWeights(backward_params_pd_);
   const memory::desc format = backward_params_pd_.diff_weights_desc();
   store_gradient_ = Reorder(context_, format, weights_);
   add_gradient_ = Reorder(context_, format, weights_, /*add=*/true);
 }
 
-ConvolutionOp::Scratch ConvolutionOp::ForwardScratch(Pieces* pieces) const {
+template <typename Kind>
+typename ConvolutionOp<Kind>::Scratch ConvolutionOp<Kind>::ForwardScratch(Pieces* pieces) const {
   Scratch scratch = {};
   scratch.primitive = pieces->Take(forward_pd_.scratchpad_desc().get_size());
   if (in_to_src_.needed()) scratch.input = pieces->Take(src_.get_size());
   return scratch;
 }
 
-ConvolutionOp::Scratch ConvolutionOp::BackwardInputScratch(Pieces* pieces) const {
+template <typename Kind>
+typename ConvolutionOp<Kind>::Scratch ConvolutionOp<Kind>::BackwardInputScratch(Pieces* pieces) const {
   Scratch scratch = {};
   scratch.primitive = pieces->Take(backward_input_pd_.scratchpad_desc().get_size());
   if (src_to_in_.needed()) scratch.input = pieces->Take(src_.get_size());
   return scratch;
 }
 
-ConvolutionOp::Scratch ConvolutionOp::BackwardParamsScratch(Pieces* pieces) const {
+template <typename Kind>
+typename ConvolutionOp<Kind>::Scratch ConvolutionOp<Kind>::BackwardParamsScratch(Pieces* pieces) const {
   Scratch scratch = {};
   scratch.primitive = pieces->Take(backward_params_pd_.scratchpad_desc().get_size());
   if (in_to_src_.needed()) scratch.input = pieces->Take(src_.get_size());
@@ -223,13 +267,15 @@ ConvolutionOp::Scratch ConvolutionOp::BackwardParamsScratch(Pieces* pieces) cons
   return scratch;
 }
 
-memory ConvolutionOp::Source(const OpArgs& args, std::byte* copy) {
+template <typename Kind>
+memory ConvolutionOp<Kind>::Source(const OpArgs& args, std::byte* copy) {
   if (!in_to_src_.needed()) return context_.Memory(src_, args.in[0].floats());
   in_to_src_.Run(&context_, args.in[0].floats(), copy);
   return context_.Memory(src_, copy);
 }
 
-void ConvolutionOp::Forward(const OpArgs& args) {
+template <typename Kind>
+void ConvolutionOp<Kind>::Forward(const OpArgs& args) {
   Pieces pieces(args.scratch);
   const Scratch scratch = ForwardScratch(&pieces);
   std::unordered_map<int, memory> arguments = {
@@ -241,7 +287,8 @@ void ConvolutionOp::Forward(const OpArgs& args) {
   context_.Execute(forward_, arguments);
 }
 
-void ConvolutionOp::BackwardInput(const OpArgs& args) {
+template <typename Kind>
+void ConvolutionOp<Kind>::BackwardInput(const OpArgs& args) {
   if (args.d_in[0].data == nullptr) return;
   Pieces pieces(args.scratch);
   const Scratch scratch = BackwardInputScratch(&pieces);
@@ -254,7 +301,8 @@ void ConvolutionOp::BackwardInput(const OpArgs& args) {
   if (src_to_in_.needed()) src_to_in_.Run(&context_, d_src, args.d_in[0].floats());
 }
 
-void ConvolutionOp::BackwardParams(const OpArgs& args) {
+template <typename Kind>
+void ConvolutionOp<Kind>::BackwardParams(const OpArgs& args) {
   Pieces pieces(args.scratch);
   const Scratch scratch = BackwardParamsScratch(&pieces);
   // A gradient in Caffe's own layout that is not added to needs no detour.
@@ -275,8 +323,16 @@ void ConvolutionOp::BackwardParams(const OpArgs& args) {
   if (bias_ && args.accumulate) AddBias(d_bias, args.d_params[1]);
 }
 
-void ConvolutionOp::AddBias(const float* sum, float* d_bias) const {
+template <typename Kind>
+void ConvolutionOp<Kind>::AddBias(const float* sum, float* d_bias) const {
   for (int64_t i = 0; i < num_output_; ++i) d_bias[i] += sum[i];
+}
+
+template <typename Kind>
+StatusOr<Backend::OpPtr> MakeOp(const ConvolutionDesc& desc, const Backend::Descs& in) {
+  Backend::OpPtr op;
+  HP_RETURN_IF_ERROR(onednn::Guard(Kind::kName, [&] { op = std::make_unique<ConvolutionOp<Kind>>(desc, in[0]); }));
+  return op;
 }
 
 }  // namespace
@@ -286,9 +342,11 @@ StatusOr<Backend::OpPtr> CpuBackend::Convolution(const ConvolutionDesc& desc, co
     return MakeInnerProduct({desc.num_output, desc.bias, desc.input_gradient}, in,
                             Shape{in[0].shape[0], desc.num_output, 1, 1});
   }
-  Backend::OpPtr op;
-  HP_RETURN_IF_ERROR(onednn::Guard("convolution", [&] { op = std::make_unique<ConvolutionOp>(desc, in[0]); }));
-  return op;
+  return MakeOp<Convolutions>(desc, in);
+}
+
+StatusOr<Backend::OpPtr> CpuBackend::Deconvolution(const ConvolutionDesc& desc, const Descs& in) {
+  return MakeOp<Deconvolutions>(desc, in);
 }
 
 }  // namespace hp

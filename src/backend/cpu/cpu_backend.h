@@ -8,10 +8,11 @@ namespace hp {
 /// computes. Each method is defined in the file of its op: Pooling in pooling.cc. Tensors of any layout are accepted;
 /// convolutions choose blocked or NHWC layouts (README.md). The backend has no state, so factory methods may be called
 /// by any thread and ops of several executors share nothing; an op itself is for the executor thread. Only Convolution
-/// can fail: kInternal with oneDNN's message.
+/// and Deconvolution can fail: kInternal with oneDNN's message.
 class CpuBackend final : public Backend {
  public:
   StatusOr<OpPtr> Convolution(const ConvolutionDesc& desc, const Descs& in) override;
+  StatusOr<OpPtr> Deconvolution(const ConvolutionDesc& desc, const Descs& in) override;
   StatusOr<OpPtr> Pooling(const PoolingDesc& desc, const Descs& in) override;
   StatusOr<OpPtr> Lrn(const LrnDesc& desc, const Descs& in) override;
   StatusOr<OpPtr> Activation(const ActivationDesc& desc, const Descs& in) override;

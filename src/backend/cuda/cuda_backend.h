@@ -24,6 +24,7 @@ class CudaBackend final : public Backend {
         context_{gpu, library_.get(), reinterpret_cast<double*>(partial_sums_.data())} {}
 
   StatusOr<OpPtr> Convolution(const ConvolutionDesc& desc, const Descs& in) override;
+  StatusOr<OpPtr> Deconvolution(const ConvolutionDesc& desc, const Descs& in) override;
   StatusOr<OpPtr> Pooling(const PoolingDesc& desc, const Descs& in) override;
   StatusOr<OpPtr> Lrn(const LrnDesc& desc, const Descs& in) override;
   StatusOr<OpPtr> Activation(const ActivationDesc& desc, const Descs& in) override;

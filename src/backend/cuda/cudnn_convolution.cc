@@ -196,8 +196,7 @@ StatusOr<CudnnConvolutionPlans> CudnnConvolutionPlans::Make(const CudnnTarget& t
                                                             const Shape& in) {
   CudnnConvolutionPlans plans;
   plans.element = ElementOf(target.math);
-  plans.out = {in[0], desc.num_output, ConvolvedSize(in[2], desc.kernel_h, desc.stride_h, desc.pad_h, desc.dilation_h),
-               ConvolvedSize(in[3], desc.kernel_w, desc.stride_w, desc.pad_w, desc.dilation_w)};
+  plans.out = ConvolvedShape(desc, in);
   const Builder builder(desc, in, plans.out, CudnnTypeOf(plans.element));
   if (desc.bias) {
     StatusOr<CudnnPlan> fused = CudnnPlan::Make(target, builder.ForwardWithBias(), builder.what() + " plus bias");

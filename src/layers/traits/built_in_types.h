@@ -19,6 +19,7 @@ LayerType ContrastiveType();
 LayerType ConvolutionType();
 LayerType CropType();
 LayerType DataType();
+LayerType DeconvolutionType();
 LayerType DropoutType();
 LayerType DummyDataType();
 LayerType EltwiseType();

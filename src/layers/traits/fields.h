@@ -18,10 +18,14 @@ namespace hp {
 // Fields that both a layer's shapes (its row) and its op (src/layers) depend on, read in one place, because Caffe has
 // several ways to write most of them. Sizes are in pixels.
 
+/// The window of a convolution_param, checked; its defaults are Caffe's.
+struct ConvolutionWindow {
+  HeightWidth kernel, stride, pad, dilation;
+};
 /// A convolution_param without its fillers, checked; its defaults are Caffe's.
 struct ConvolutionFields {
+  ConvolutionWindow window;
   int64_t num_output = 0, group = 1;
-  HeightWidth kernel, stride, pad, dilation;
   bool bias = true;  ///< bias_term
 };
 /// @return kInvalidArgument: a value is missing or out of range; names the layer and the field.

@@ -70,6 +70,7 @@ bool LayerTraits::uses_batch_statistics() const {
 }
 
 bool LayerTraits::has_small_blobs() const { return type_->small_blobs; }
+bool LayerTraits::deconvolves() const { return type_->deconvolves; }
 
 SourceKind LayerTraits::source() const { return type_->source; }
 

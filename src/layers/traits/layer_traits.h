@@ -102,6 +102,10 @@ class LayerTraits {
   /// Whether its blobs are so small that a stage of several shards may have the layer on one of them.
   bool has_small_blobs() const;
 
+  /// For estimates: whether each weight is multiplied once for each position of the input (Deconvolution) and not, as
+  /// elsewhere, of the output.
+  bool deconvolves() const;
+
   SourceKind source() const;
   bool is_source() const { return source() != SourceKind::kNone; }
   /// Whether top `top` is the labels of a dataset.

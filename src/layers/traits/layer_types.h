@@ -47,6 +47,7 @@ struct LayerType {
   bool statistic = false;      ///< LayerTraits::is_statistic
   bool loss = false;           ///< its first top has a loss weight, 1 by default; no other top may have one
   bool small_blobs = false;    ///< LayerTraits::has_small_blobs
+  bool deconvolves = false;    ///< LayerTraits::deconvolves
 
   /// Checks the values of the type's own fields; reports by LayerError (errors.h). Null: nothing to check.
   Status (*check)(Parameter) = nullptr;

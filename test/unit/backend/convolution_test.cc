@@ -1,19 +1,10 @@
-#include "test/unit/backend/op_test_util.h"
+#include "test/unit/backend/convolution_case.h"
 
 namespace hp::test {
 namespace {
 
-struct Case {
-  const char* name;
-  Shape in;
-  int64_t num_output, kernel_h, kernel_w;
-  int64_t stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0, dilation_h = 1, dilation_w = 1, group = 1;
-  bool bias = true, input_gradient = true;
-  Shape out;  // worked out by hand
-};
-
 // What the layouts go by: channels that fill blocks, few, odd and grouped ones; then windows that leave a rest.
-const Case kCases[] = {
+const ConvolutionCase kConvolutions[] = {
     {.name = "first",
      .in = {2, 3, 9, 9},
      .num_output = 16,
@@ -156,26 +147,16 @@ const Case kCases[] = {
     {.name = "one row", .in = {1, 2, 1, 1}, .num_output = 3, .kernel_h = 1, .kernel_w = 1, .out = {1, 3, 1, 1}},
 };
 
-ConvolutionDesc Desc(const Case& c) {
-  ConvolutionDesc desc;
-  desc.num_output = c.num_output, desc.group = c.group;
-  desc.kernel_h = c.kernel_h, desc.kernel_w = c.kernel_w;
-  desc.stride_h = c.stride_h, desc.stride_w = c.stride_w;
-  desc.pad_h = c.pad_h, desc.pad_w = c.pad_w;
-  desc.dilation_h = c.dilation_h, desc.dilation_w = c.dilation_w;
-  desc.bias = c.bias, desc.input_gradient = c.input_gradient;
-  return desc;
-}
+}  // namespace
 
-/// The sum over the window as its definition says, in double.
-Values Reference(const Case& c, const Values& in, const Values& weights, const Values& bias) {
+Values ConvolutionReference(const ConvolutionCase& c, const Values& in, const Values& weights, const Values& bias) {
   Values out;
   const int64_t channels = c.in[1] / c.group, outputs = c.num_output / c.group;
   for (int64_t n = 0; n < c.out[0]; ++n) {
     for (int64_t o = 0; o < c.out[1]; ++o) {
       for (int64_t y = 0; y < c.out[2]; ++y) {
         for (int64_t x = 0; x < c.out[3]; ++x) {
-          double sum = c.bias ? bias[o] : 0;
+          double sum = bias.empty() ? 0 : bias[o];
           for (int64_t i = 0; i < channels; ++i) {
             for (int64_t kh = 0; kh < c.kernel_h; ++kh) {
               for (int64_t kw = 0; kw < c.kernel_w; ++kw) {
@@ -196,33 +177,12 @@ Values Reference(const Case& c, const Values& in, const Values& weights, const V
   return out;
 }
 
-class ConvolutionTest : public testing::TestWithParam<Case> {
- protected:
-  /// Calls body(runner) with inputs and parameters set, for each layout of the input.
-  template <typename Body>
-  void ForEachLayout(const Body& body) {
-    const Case& c = GetParam();
-    std::vector<Shape> params = {{c.num_output, c.in[1] / c.group, c.kernel_h, c.kernel_w}};
-    if (c.bias) params.push_back({c.num_output});
-    for (const TensorDesc& in : LayoutsOf(c.in)) {
-      SCOPED_TRACE(std::string(c.name) + ", input in blocks of " + std::to_string(in.channel_block));
-      auto op = UnderTest().backend->Convolution(Desc(c), {in});
-      ASSERT_TRUE(op.ok()) << op.status();
-      ASSERT_EQ(op.value()->outputs()[0].shape, c.out);
-      OpRunner runner(op->get(), {in}, params);
-      runner.SetInput(0, RandomValues(c.in.count(), 1));
-      runner.SetParam(0, RandomValues(params[0].count(), 2));
-      if (c.bias) runner.SetParam(1, RandomValues(c.num_output, 3));
-      body(&runner);
-    }
-  }
-};
-
-TEST_P(ConvolutionTest, ForwardIsTheSumOverTheWindow) {
+TEST_P(ConvolutionTest, ForwardIsWhatItsDefinitionSays) {
   ForEachLayout([](OpRunner* runner) {
-    const Case& c = GetParam();
+    const ConvolutionCase& c = GetParam();
     runner->Forward();
-    const Values want = Reference(c, runner->input(0), runner->Param(0), c.bias ? runner->Param(1) : Values());
+    const auto reference = c.deconvolution ? DeconvolutionReference : ConvolutionReference;
+    const Values want = reference(c, runner->input(0), runner->Param(0), c.bias ? runner->Param(1) : Values());
     ExpectNear(runner->Output(), want, 1e-5f, "output");
   });
 }
@@ -282,12 +242,9 @@ TEST_P(ConvolutionTest, TheSameCallGivesTheSameBits) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, ConvolutionTest, testing::ValuesIn(kCases), [](const auto& info) {
-  std::string name = info.param.name;
-  std::replace_if(
-      name.begin(), name.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Cases, ConvolutionTest, testing::ValuesIn(kConvolutions), NameOf);
+
+namespace {
 
 TEST(ConvolutionLayouts, ChannelsThatFillBlocksStayBlocked) {
   if (!UnderTest().blocked_layouts) GTEST_SKIP() << "this backend has no blocked layouts";

@@ -14,6 +14,9 @@ std::string LayerText(const std::string& type, const std::string& body) {
 std::string Convolution(const std::string& fields) {
   return LayerText("Convolution", "convolution_param { " + fields + " }");
 }
+std::string Deconvolution(const std::string& fields) {
+  return LayerText("Deconvolution", "convolution_param { " + fields + " }");
+}
 std::string Pooling(const std::string& fields) { return LayerText("Pooling", "pooling_param { " + fields + " }"); }
 std::string Lrn(const std::string& fields) { return LayerText("LRN", "lrn_param { " + fields + " }"); }
 std::string InnerProduct(const std::string& fields) {
@@ -43,6 +46,29 @@ TEST(ConvolutionLayer, OutputShapes) {
       OutputOf(Convolution("num_output: 4 kernel_h: 1 kernel_w: 3 stride_h: 2 stride_w: 1 pad_w: 1"), {1, 2, 9, 9}),
       (Shape{1, 4, 5, 9}));
   EXPECT_EQ(OutputOf(Convolution("num_output: 4 kernel_size: 3 dilation: 2"), {1, 2, 9, 9}), (Shape{1, 4, 5, 5}));
+}
+
+/// All of Caffe's ways to write one window, for both layers that have it.
+TEST(ConvolutionLayer, SpellingsOfAWindow) {
+  const char* const spellings[] = {
+      "kernel_size: 3 kernel_size: 2 stride: 2 stride: 1 pad: 1 pad: 0 dilation: 1 dilation: 2",
+      "kernel_h: 3 kernel_w: 2 stride_h: 2 stride_w: 1 pad_h: 1 pad_w: 0 dilation: 1 dilation: 2",
+      "kernel_h: 3 kernel_w: 2 stride: 2 stride: 1 pad_h: 1 dilation: 1 dilation: 2 axis: 1",
+      "kernel_size: 3 kernel_size: 2 stride_h: 2 stride_w: 1 pad: 1 pad: 0 dilation: 1 dilation: 2 axis: -3 "
+      "force_nd_im2col: true engine: CAFFE"};
+  for (const char* window : spellings) {
+    const std::string with_outputs = std::string("num_output: 4 ") + window;
+    EXPECT_EQ(OutputOf(Convolution(with_outputs), {1, 2, 9, 9}), (Shape{1, 4, 5, 7})) << window;
+    EXPECT_EQ(OutputOf(Deconvolution(with_outputs), {1, 2, 5, 7}), (Shape{1, 4, 9, 9})) << window;
+  }
+  for (const char* layer : {"Convolution", "Deconvolution"}) {
+    const auto square = [&](const std::string& window) {
+      return OutputOf(LayerText(layer, "convolution_param { num_output: 4 " + window + " }"), {1, 2, 9, 9});
+    };
+    EXPECT_EQ(square("kernel_size: 3 stride: 2 pad: 1 dilation: 1"),
+              square("kernel_size: 3 kernel_size: 3 stride: 2 stride: 2 pad: 1 pad: 1 dilation: 1 dilation: 1"));
+    EXPECT_EQ(square("kernel_size: 3"), square("kernel_size: 3 stride: 1 pad: 0 dilation: 1"));
+  }
 }
 
 TEST(ConvolutionLayer, Params) {
@@ -91,6 +117,16 @@ TEST(ConvolutionLayer, MistakesAreNamed) {
   EXPECT_THAT(CreateError(Convolution("num_output: 4 kernel_size: 1 group: 3")), HasSubstr("group: 3"));
   EXPECT_THAT(CreateError(Convolution("num_output: 4 kernel_size: 1 group: 0")), HasSubstr("group: 0"));
   EXPECT_THAT(CreateError(Convolution("num_output: 4 kernel_size: 1 axis: 2")), HasSubstr("axis: 2"));
+  for (const char* axis : {"0", "2", "3", "-1", "-2", "-4"}) {
+    for (const char* layer : {"Convolution", "Deconvolution"}) {
+      EXPECT_EQ(
+          CreateError(
+              LayerText(layer, std::string("convolution_param { num_output: 4 kernel_size: 1 axis: ") + axis + " }")),
+          std::string("layer \"x\": convolution_param { axis: ") + axis +
+              " }: expected 1, the channels of [rows, channels, height, width], or -3, which is the same; windows "
+              "of one or three axes are not supported");
+    }
+  }
 }
 
 TEST(ConvolutionLayer, ShapesThatDoNotFitAreNamed) {
@@ -100,6 +136,59 @@ TEST(ConvolutionLayer, ShapesThatDoNotFitAreNamed) {
   EXPECT_THAT(ShapeError(Convolution("num_output: 4 kernel_size: 1 weight_filler { type: \"gaussian\" sparse: 5 }"),
                          {1, 3, 4, 4}),
               HasSubstr("convolution_param: weight_filler: sparse 5"));
+}
+
+TEST(DeconvolutionLayer, OutputShapes) {
+  // FCN-32s: 16 x 18 scores become 544 x 608, twice as many by upscore2 of FCN-16s 34 x 38.
+  EXPECT_EQ(OutputOf(Deconvolution("num_output: 21 kernel_size: 64 stride: 32 bias_term: false"), {1, 21, 16, 18}),
+            (Shape{1, 21, 544, 608}));
+  EXPECT_EQ(OutputOf(Deconvolution("num_output: 21 kernel_size: 4 stride: 2"), {1, 21, 16, 18}),
+            (Shape{1, 21, 34, 38}));
+  EXPECT_EQ(
+      OutputOf(Deconvolution("num_output: 4 kernel_h: 5 kernel_w: 3 stride_h: 2 stride_w: 1 pad_w: 1"), {1, 2, 4, 4}),
+      (Shape{1, 4, 11, 4}));
+  EXPECT_EQ(OutputOf(Deconvolution("num_output: 4 kernel_size: 3 dilation: 2 pad: 1"), {1, 2, 4, 4}),
+            (Shape{1, 4, 6, 6}));
+}
+
+TEST(DeconvolutionLayer, Params) {
+  const LayerUnderTest layer(
+      Deconvolution("num_output: 8 group: 2 kernel_h: 3 kernel_w: 5 weight_filler { type: \"xavier\" }") +
+      "param { lr_mult: 0 decay_mult: 3 } param { lr_mult: 4 decay_mult: 0 }");
+  const auto params = layer->Params({{1, 6, 9, 9}});
+  ASSERT_EQ(params.size(), 2u);
+  EXPECT_EQ(params[0].name, "x.0");
+  EXPECT_EQ(params[0].shape, (Shape{6, 4, 3, 5}));
+  EXPECT_EQ(params[0].lr_mult, 0);
+  EXPECT_EQ(params[0].decay_mult, 3);
+  ASSERT_NE(params[0].filler, nullptr);
+  EXPECT_EQ(params[0].filler->type(), "xavier");
+  EXPECT_EQ(params[1].shape, (Shape{8}));
+  EXPECT_EQ(params[1].lr_mult, 4);
+  EXPECT_EQ(params[1].filler, nullptr);
+  EXPECT_FALSE(layer->learns(0));
+  const LayerUnderTest unbiased(Deconvolution("num_output: 8 kernel_size: 1 bias_term: false"));
+  EXPECT_EQ(unbiased->Params({{1, 6, 9, 9}}).size(), 1u);
+}
+
+TEST(DeconvolutionLayer, MakesItsOp) {
+  LayerUnderTest layer(Deconvolution("num_output: 8 kernel_h: 3 kernel_w: 2 stride: 2 pad_h: 1 dilation: 2"));
+  EXPECT_EQ(layer.MakeOp({{Shape{2, 3, 5, 5}, 1}})->outputs()[0].shape, (Shape{2, 8, 11, 11}));
+}
+
+TEST(DeconvolutionLayer, MistakesAreNamed) {
+  EXPECT_EQ(CreateError(Deconvolution("kernel_size: 3")),
+            "layer \"x\": convolution_param: num_output is missing or 0; expected at least 1");
+  EXPECT_EQ(CreateError(Deconvolution("num_output: 4")), "layer \"x\": convolution_param has no kernel_size");
+  EXPECT_THAT(CreateError(Deconvolution("num_output: 4 kernel_size: 1 group: 3")), HasSubstr("group: 3"));
+  EXPECT_THAT(ShapeError(Deconvolution("num_output: 4 kernel_size: 1 group: 2"), {1, 3, 4, 9}),
+              HasSubstr("group: 2 } does not divide the bottom's 3 channels"));
+  EXPECT_THAT(ShapeError(Deconvolution("num_output: 4 kernel_size: 1"), {1, 3}), HasSubstr("[1 3]"));
+  EXPECT_EQ(ShapeError(Deconvolution("num_output: 4 kernel_size: 2 pad: 2"), {1, 3, 3, 9}),
+            "layer \"x\": pad 2 x 2 leaves nothing of what bottom shape [1 3 3 9] becomes; expected a smaller one");
+  EXPECT_THAT(ShapeError(Deconvolution("num_output: 4 kernel_size: 1 weight_filler { type: \"gaussian\" sparse: 4 }"),
+                         {1, 3, 4, 4}),
+              HasSubstr("convolution_param: weight_filler: sparse 4"));
 }
 
 TEST(PoolingLayer, OutputShapes) {

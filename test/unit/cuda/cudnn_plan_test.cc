@@ -45,6 +45,14 @@ const Case kCases[] = {
     {.name = "LeNet conv1", .in = {64, 1, 28, 28}, .num_output = 20, .kernel = 5},
     {.name = "odd", .in = {2, 5, 9, 8}, .num_output = 7, .kernel = 3, .stride = 2, .pad = 1, .dilation = 2},
     {.name = "odd groups", .in = {2, 6, 5, 5}, .num_output = 9, .kernel = 3, .pad = 1, .group = 3},
+    {.name = "FCN-32s upscore, backwards", .in = {1, 21, 608, 576}, .num_output = 21, .kernel = 64, .stride = 32},
+    {.name = "DCGAN deconv2, backwards", .in = {64, 256, 8, 8}, .num_output = 512, .kernel = 4, .stride = 2, .pad = 1},
+    {.name = "depthwise, enlarged, backwards",
+     .in = {2, 21, 36, 36},
+     .num_output = 21,
+     .kernel = 4,
+     .stride = 2,
+     .group = 21},
     {.name = "depthwise", .in = {2, 16, 5, 5}, .num_output = 16, .kernel = 3, .group = 16},
 };
 

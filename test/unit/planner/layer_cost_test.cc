@@ -83,6 +83,20 @@ TEST(LayerCostTest, SharedParametersAreLearnedOnce) {
   EXPECT_EQ(SumOf(costs).parameter_bytes, 4 * (5 * 128 + 5 + 5));
 }
 
+TEST(LayerCostTest, DeconvolutionsMultiplyByPositionsOfTheirInput) {
+  const auto net = Parse<caffe::NetParameter>(R"(
+      layer { name: "data" type: "Data" top: "data" top: "label" data_param { source: "x" batch_size: 8 } }
+      layer { name: "up" type: "Deconvolution" bottom: "data" top: "up"
+              convolution_param { num_output: 6 group: 2 kernel_size: 3 stride: 2 } }
+      layer { name: "ip" type: "InnerProduct" bottom: "up" top: "ip" inner_product_param { num_output: 7 } }
+      layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" })");
+  const std::vector<LayerCost> costs = CostsOfNet(net, {4, 8, 5});
+  ASSERT_EQ(costs.size(), 4u);
+  EXPECT_EQ(costs[1].products, 8 * 5 * 4 * 3 * 9) << "each element of the input by 3 outputs of its group";
+  EXPECT_EQ(costs[1].parameter_bytes, 4 * (4 * 3 * 9 + 6));
+  EXPECT_EQ(costs[1].out_bytes, 4 * 6 * 17 * 11);
+}
+
 TEST(LayerCostTest, ActivationsCostTheirBytesAndSilencesNothing) {
   const auto net = Parse<caffe::NetParameter>(R"(
       layer { name: "data" type: "Data" top: "data" top: "label" data_param { source: "x" batch_size: 8 } }

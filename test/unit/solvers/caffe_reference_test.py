@@ -31,7 +31,9 @@ layer { name: "norm2" type: "LRN" bottom: "conv1" top: "norm2"
 layer { name: "conv2" type: "Convolution" bottom: "norm1" top: "conv2"
   convolution_param { num_output: 4 kernel_size: 2 group: 2 dilation: 2 pad: 1 bias_term: false } }
 layer { name: "sum" type: "Eltwise" bottom: "norm1" bottom: "norm2" top: "sum" eltwise_param { coeff: [0.5, -2] } }
-layer { name: "max" type: "Pooling" bottom: "conv2" top: "max" pooling_param { pool: MAX kernel_size: 2 stride: 2 } }
+layer { name: "up" type: "Deconvolution" bottom: "conv2" top: "up"
+  convolution_param { num_output: 4 group: 2 kernel_h: 3 kernel_w: 2 pad_h: 1 stride: 2 dilation: 2 } }
+layer { name: "max" type: "Pooling" bottom: "up" top: "max" pooling_param { pool: MAX kernel_size: 2 stride: 2 } }
 layer { name: "ave" type: "Pooling" bottom: "sum" top: "ave"
   pooling_param { pool: AVE kernel_size: 3 stride: 2 pad: 1 } }
 layer { name: "relu" type: "ReLU" bottom: "max" top: "max" relu_param { negative_slope: 0.1 } }
@@ -59,8 +61,8 @@ layer { name: "fc4" type: "InnerProduct" bottom: "fc1" top: "fc4"
 layer { name: "loss3" type: "SoftmaxWithLoss" bottom: "fc4" bottom: "label" top: "loss3"
   margin_param { scale: 3 } }
 """
-SHAPES = {"conv1": [(4, 2, 3, 2), (4,)], "conv2": [(4, 2, 2, 2)], "fc1": [(6, None), (6,)], "fc2": [(5, 6), (5,)],
-          "fc3": [(4, 6), (4,)], "fc4": [(4, 6)]}
+SHAPES = {"conv1": [(4, 2, 3, 2), (4,)], "conv2": [(4, 2, 2, 2)], "up": [(4, 2, 3, 2), (4,)],
+          "fc1": [(6, None), (6,)], "fc2": [(5, 6), (5,)], "fc3": [(4, 6), (4,)], "fc4": [(4, 6)]}
 STEP = 1e-5
 
 
@@ -87,8 +89,8 @@ def check_margin(random):
 def main():
     random = np.random.default_rng(3)
     blobs = {"data": random.normal(0, 1, (3, 2, 9, 8)), "label": np.array([1, 3, 0])}
-    # conv1: 5 x 5; conv2: 5 x 5; pools: 3 x 3 each, 4 channels each.
-    model = {layer: [random.normal(0, 0.5, [72 if dim is None else dim for dim in shape]) for shape in shapes]
+    # conv1: 5 x 5; conv2: 5 x 5; up: 11 x 11; pools: 6 x 6 and 3 x 3, 4 channels each.
+    model = {layer: [random.normal(0, 0.5, [180 if dim is None else dim for dim in shape]) for shape in shapes]
              for layer, shapes in SHAPES.items()}
     net = Net(Parser(NET).message(), model)
     net.forward(blobs)

@@ -1,0 +1,96 @@
+#pragma once
+
+#include "backend/cuda/add_layout.h"
+#include "backend/cuda/ops.h"
+#include "backend/layout.h"
+
+namespace hp::cuda {
+
+// What a convolution and a deconvolution read and write besides their output, brought to the library's form: NHWC and
+// its element type. What is copied lies in the op's scratch area, and for parameters in PackedParams.
+
+/// An input of any layout and type, and its gradient.
+class NhwcInput {
+ public:
+  NhwcInput(const GpuContext& context, const TensorDesc& in)
+      : stream_(context.stream()), in_(in), nhwc_{in.shape, in.shape[1], context.library->element()} {}
+
+  /// Of the copy; 0: the tensor is used where it is, and no copy is needed.
+  size_t copy_bytes() const { return InPlace() ? 0 : nhwc_.bytes(); }
+  const void* Read(const Tensor& in, std::byte* copy) const {
+    if (InPlace()) return in.data;
+    CopyLayout(stream_, in_, in.data, nhwc_, copy);
+    return copy;
+  }
+  /// Where its gradient is to be written, for Store.
+  void* Target(const Tensor& d_in, std::byte* copy) const { return InPlace() ? d_in.data : copy; }
+  void Store(const void* target, const Tensor& d_in) const {
+    if (target != d_in.data) CopyLayout(stream_, nhwc_, target, in_, d_in.data);
+  }
+
+ private:
+  bool InPlace() const { return LiesNhwc(in_) && in_.element == nhwc_.element; }
+
+  const GpuStream stream_;
+  const TensorDesc in_, nhwc_;
+};
+
+/// Weights [A, B, kH, kW], as Caffe has them, in [A, kH, kW, B], made once for each version of them; and their
+/// gradient.
+class KrscWeights {
+ public:
+  KrscWeights(const GpuContext& context, const Shape& shape)
+      : stream_(context.stream()), weights_{shape, 1}, krsc_{shape, shape[1], context.library->element()} {}
+
+  size_t packed_bytes() const { return InPlace() ? 0 : krsc_.bytes(); }
+  size_t gradient_bytes() const { return krsc_.bytes(); }  ///< of the scratch area that Target wants
+  const void* Read(const ParamView& param) const {
+    if (InPlace()) return param.data;
+    // Kept beyond this call, and perhaps beyond this op.
+    const auto fill = [stream = stream_, from = weights_, to = krsc_, data = param.data](std::byte* copy) {
+      CopyLayout(stream, from, data, to, copy);
+    };
+    return param.packed->Get("krsc " + krsc_.shape.ToString(), krsc_.bytes(), param.version, fill);
+  }
+  /// Where their gradient is to be written, for Store. One in Caffe's own layout that is not added to needs no detour.
+  void* Target(const OpArgs& args, std::byte* scratch) const {
+    return InPlace() && !args.accumulate ? static_cast<void*>(args.d_params[0]) : scratch;
+  }
+  void Store(const OpArgs& args, const void* target) const {
+    if (args.accumulate) {
+      AddNhwcToDense(stream_, krsc_, target, args.d_params[0]);
+    } else if (target != args.d_params[0]) {
+      CopyLayout(stream_, krsc_, target, weights_, args.d_params[0]);
+    }
+  }
+
+ private:
+  bool InPlace() const { return LiesNhwc(weights_) && weights_.element == krsc_.element; }
+
+  const GpuStream stream_;
+  const TensorDesc weights_, krsc_;
+};
+
+/// A bias [n] in the library's element type, made once for each version of it.
+class TypedBias {
+ public:
+  TypedBias(const GpuContext& context, int64_t n)
+      : stream_(context.stream()), bias_{Shape{1, n}, 1}, typed_{Shape{1, n}, 1, context.library->element()} {}
+
+  size_t packed_bytes() const { return InPlace() ? 0 : typed_.bytes(); }
+  const void* Read(const ParamView& param) const {
+    if (InPlace()) return param.data;
+    const auto fill = [stream = stream_, from = bias_, to = typed_, data = param.data](std::byte* copy) {
+      CopyLayout(stream, from, data, to, copy);
+    };
+    return param.packed->Get("16 bits", typed_.bytes(), param.version, fill);
+  }
+
+ private:
+  bool InPlace() const { return typed_.element == bias_.element; }
+
+  const GpuStream stream_;
+  const TensorDesc bias_, typed_;
+};
+
+}  // namespace hp::cuda
