@@ -1,6 +1,7 @@
 // Random values come from Philox with the element's index in the whole blob as counter: four elements for each counter,
 // so a range that starts or ends within four computes and drops the rest. Gaussian values are Box-Muller pairs, two of
-// them in each four. `sparse` zeroes elements in a second pass with a stream of its own.
+// them in each four. `sparse` zeroes elements in a second pass with a stream of its own; positive_unitball divides by
+// sums over whole rows, which it makes of values that may not be its own.
 #include "layers/filler.h"
 
 #include "base/philox.h"
@@ -85,6 +86,45 @@ void Thin(uint64_t key, double kept, int64_t begin, int64_t end, float* out) {
   });
 }
 
+/// Enlarges an image by linear interpolation between its pixels, the same for all channels: what a Deconvolution of
+/// kernel 2 f - f % 2 and stride f begins with. Source: Caffe's filler.hpp, BilinearFiller.
+/// @param size of the square kernel.
+void FillBilinear(int64_t size, int64_t begin, int64_t end, float* out) {
+  const double half = std::ceil(static_cast<double>(size) / 2), center = static_cast<double>(size - 1) / (2 * half);
+  const auto weight = [=](int64_t i) { return 1 - std::fabs(static_cast<double>(i) / half - center); };
+  for (int64_t i = begin; i < end; ++i) {
+    out[i - begin] = static_cast<float>(weight(i % size) * weight(i / size % size));
+  }
+}
+
+/// The sum of a row's uniform values, always added from the first to the last, however the blob is divided.
+double UniformSum(uint64_t key, int64_t begin, int64_t end) {
+  double sum = 0;
+  std::array<float, kPiece> piece;
+  for (; begin < end; begin += kPiece) {
+    const int64_t size = std::min(kPiece, end - begin);
+    FillUniform(key, 0, 1, begin, begin + size, piece.data());
+    for (int64_t i = 0; i < size; ++i) sum += piece[i];
+  }
+  return sum;
+}
+
+/// Positive values of which each row adds up to 1. Source: Caffe's filler.hpp, PositiveUnitballFiller.
+/// @param columns of the whole blob.
+void FillUnitball(uint64_t key, const Block& block, int64_t columns, float* out) {
+  if (block.empty()) return;
+  ForEachRange(block, columns, out,
+               [=](int64_t begin, int64_t end, float* to) { FillUniform(key, 0, 1, begin, end, to); });
+#pragma omp parallel for schedule(static) if (block.count() > kPiece)
+  for (int64_t row = 0; row < block.rows(); ++row) {
+    const int64_t first = (block.begin_row + row) * columns;
+    const double sum = UniformSum(key, first, first + columns);
+    for (float* at = out + row * block.cols(); at < out + (row + 1) * block.cols(); ++at) {
+      *at = static_cast<float>(*at / sum);
+    }
+  }
+}
+
 /// The n that xavier and msra divide by. Source: Caffe's filler.hpp; fan-in is count / shape[0], fan-out count /
 /// shape[1].
 double Fan(const caffe::FillerParameter& filler, const Shape& whole) {
@@ -133,6 +173,11 @@ void FillParam(const caffe::FillerParameter* filler, const Shape& whole, const B
     uniform(-limit, limit);
   } else if (type == "msra") {
     gaussian(0, std::sqrt(2 / Fan(*filler, whole)));
+  } else if (type == "bilinear") {
+    ForEachRange(block, ColumnsOf(whole), out,
+                 [size = whole.dim(3)](int64_t begin, int64_t end, float* to) { FillBilinear(size, begin, end, to); });
+  } else if (type == "positive_unitball") {
+    FillUnitball(key, block, ColumnsOf(whole), out);
   } else {
     LOG(FATAL) << "filler type " << type << " of " << param_name << " was not rejected by CheckFiller";
   }

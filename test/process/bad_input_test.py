@@ -182,8 +182,8 @@ class FilesTest(cluster.JobTest):
                 ("net.prototxt", 'bottom: "ip2" bottom: "label" top: "accuracy"',
                  'bottom: "ip3" bottom: "label" top: "accuracy"',
                  r'net\.prototxt:17: layer "accuracy": bottom "ip3" is not produced'),
-                ("net.prototxt", 'type: "xavier"', 'type: "bilinear"',
-                 r'net\.prototxt:\d+: layer "\w+": \w+_param: weight_filler: type "bilinear" is a Caffe filler'),
+                ("net.prototxt", 'type: "xavier"', 'type: "glorot"',
+                 r'net\.prototxt:\d+: layer "\w+": \w+_param: weight_filler: unknown filler type "glorot"'),
                 ("solver.prototxt", "momentum: 0.9", "momentum: -1", r"solver\.prototxt:\d+: momentum: -1")):
             text = good if name == "net.prototxt" else solver
             self.assertIn(before, text)

@@ -15,7 +15,7 @@ bool HasMeaning(const std::string& type, const std::string& field) {
   if (type == "constant") return field == "value";
   if (type == "uniform") return field == "min" || field == "max";
   if (type == "gaussian") return field == "mean" || field == "std" || field == "sparse";
-  return field == "variance_norm";
+  return (type == "xavier" || type == "msra") && field == "variance_norm";
 }
 
 void WarnOfFieldsWithoutMeaning(const caffe::FillerParameter& filler, const std::string& where) {
@@ -29,15 +29,13 @@ void WarnOfFieldsWithoutMeaning(const caffe::FillerParameter& filler, const std:
 }
 
 Status CheckType(const std::string& type, const std::string& where) {
-  for (const char* known : {"constant", "uniform", "gaussian", "xavier", "msra"}) {
+  for (const char* known : {"constant", "uniform", "gaussian", "positive_unitball", "xavier", "msra", "bilinear"}) {
     if (type == known) return OkStatus();
   }
-  if (type == "positive_unitball" || type == "bilinear") {
-    return InvalidArgument("%s: type \"%s\" is a Caffe filler that hpnode does not support yet", where.c_str(),
-                           type.c_str());
-  }
-  return InvalidArgument("%s: unknown filler type \"%s\"; expected one of constant, uniform, gaussian, xavier, msra",
-                         where.c_str(), type.c_str());
+  return InvalidArgument(
+      "%s: unknown filler type \"%s\"; expected one of constant, uniform, gaussian, positive_unitball, xavier, msra, "
+      "bilinear",
+      where.c_str(), type.c_str());
 }
 
 }  // namespace
@@ -58,6 +56,11 @@ Status CheckFiller(const caffe::FillerParameter& filler, const Shape& whole, con
   if (filler.type() == "gaussian" && (filler.sparse() < -1 || filler.sparse() > whole.dim(0))) {
     return InvalidArgument("%s: sparse %d is not in -1..%lld (non-zero weights per output; -1: all)", where.c_str(),
                            filler.sparse(), static_cast<long long>(whole.dim(0)));
+  }
+  if (filler.type() == "bilinear" && (whole.rank() != 4 || whole[2] != whole[3])) {
+    return InvalidArgument(
+        "%s: type \"bilinear\" does not fit shape [%s]; expected four axes, the last two of one size (a square kernel)",
+        where.c_str(), whole.ToString().c_str());
   }
   WarnOfFieldsWithoutMeaning(filler, where);
   return OkStatus();

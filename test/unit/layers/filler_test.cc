@@ -46,7 +46,8 @@ const char* const kFillers[] = {"type: 'constant' value: 0.25",
                                 "type: 'gaussian' mean: 1 std: 0.5",
                                 "type: 'gaussian' std: 0.5 sparse: 3",
                                 "type: 'xavier'",
-                                "type: 'msra' variance_norm: FAN_OUT"};
+                                "type: 'msra' variance_norm: FAN_OUT",
+                                "type: 'positive_unitball'"};
 
 // Every block, cut by rows, columns or both, however uneven or empty, is that of the blob filled at once, bit for bit.
 TEST(Filler, AnyDivisionIntoBlocksMakesTheWhole) {
@@ -67,6 +68,18 @@ TEST(Filler, AnyDivisionIntoBlocksMakesTheWhole) {
         }
       }
     }
+  }
+}
+
+TEST(Filler, AnyDivisionOfKernelsMakesTheWhole) {
+  const caffe::FillerParameter filler = ParseFiller("type: 'bilinear'");
+  const Shape shape = {5, 2, 4, 4};
+  const Values whole = Fill("type: 'bilinear'", shape);
+  for (const Block& block : {Block{0, 2, 0, 32}, Block{2, 5, 0, 32}, Block{1, 4, 3, 17}, Block{4, 5, 31, 32}}) {
+    Values filled(block.count()), cut(block.count());
+    FillParam(&filler, shape, block, 5, "up.0", filled.data());
+    CutBlock(whole, shape, block, cut);
+    EXPECT_EQ(filled, cut) << block;
   }
 }
 
@@ -172,14 +185,62 @@ TEST(Filler, XavierAndMsraScaleByFan) {
   EXPECT_NEAR(Mean(Fill("type: 'msra'", shape)), 0, 3e-3);
 }
 
+/// Kernels worked out by hand, each the product of a row of weights with itself.
+TEST(Filler, BilinearKernelsInterpolate) {
+  const std::vector<std::vector<double>> rows = {{1},
+                                                 {0.5, 0.5},
+                                                 {0.5, 1, 0.5},
+                                                 {0.25, 0.75, 0.75, 0.25},
+                                                 {1 / 3.0, 2 / 3.0, 1, 2 / 3.0, 1 / 3.0},
+                                                 {0.125, 0.375, 0.625, 0.875, 0.875, 0.625, 0.375, 0.125}};
+  for (const std::vector<double>& row : rows) {
+    const int64_t size = static_cast<int64_t>(row.size());
+    // Caffe: f = ceil(size / 2), c = (size - 1) / (2 f), element (1 - |x / f - c|) (1 - |y / f - c|).
+    // halves.
+    const double half = std::ceil(static_cast<double>(size) / 2), center = static_cast<double>(size - 1) / (2 * half);
+    const Values values = Fill("type: 'bilinear'", {3, 2, size, size});
+    for (int64_t i = 0; i < 6 * size * size; ++i) {
+      const int64_t x = i % size, y = i / size % size;
+      EXPECT_FLOAT_EQ(values[i], static_cast<float>(row[x] * row[y])) << size << ", element " << i;
+      const double formula = (1 - std::fabs(static_cast<double>(x) / half - center)) *
+                             (1 - std::fabs(static_cast<double>(y) / half - center));
+      EXPECT_FLOAT_EQ(values[i], static_cast<float>(formula)) << size << ", element " << i;
+    }
+  }
+}
+
+TEST(Filler, RowsOfAPositiveUnitballAddUpToOne) {
+  for (const Shape& shape : {Shape{7, 23}, Shape{3, 2, 40, 70}, Shape{5}}) {
+    const Values values = Fill("type: 'positive_unitball'", shape), uniform = Fill("type: 'uniform'", shape);
+    const int64_t columns = shape.count() / shape[0];
+    for (int64_t row = 0; row < shape[0]; ++row) {
+      double sum = 0, drawn = 0;
+      for (int64_t i = row * columns; i < (row + 1) * columns; ++i) sum += values[i], drawn += uniform[i];
+      EXPECT_NEAR(sum, 1, 1e-5);
+      for (int64_t i = row * columns; i < (row + 1) * columns; ++i) {
+        EXPECT_GT(values[i], 0);
+        EXPECT_FLOAT_EQ(values[i], static_cast<float>(uniform[i] / drawn)) << shape << ", element " << i;
+      }
+    }
+  }
+}
+
 TEST(Filler, BadOnesAreNamed) {
   const auto error = [](const std::string& text) {
     const Status status = CheckFiller(ParseFiller(text), {10, 20}, "layer \"ip\": weight_filler");
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
     return status.message();
   };
-  EXPECT_EQ(error("type: 'bilinear'"),
-            "layer \"ip\": weight_filler: type \"bilinear\" is a Caffe filler that hpnode does not support yet");
+  EXPECT_EQ(
+      error("type: 'bilinear'"),
+      "layer \"ip\": weight_filler: type \"bilinear\" does not fit shape [10 20]; expected four axes, the last two "
+      "of one size (a square kernel)");
+  const auto kernel_error = [](const Shape& shape) {
+    return CheckFiller(ParseFiller("type: 'bilinear'"), shape, "w").message();
+  };
+  EXPECT_EQ(kernel_error({4, 2, 3, 3}), "");
+  EXPECT_THAT(kernel_error({4, 2, 3, 5}), HasSubstr("does not fit shape [4 2 3 5]"));
+  EXPECT_THAT(kernel_error({2, 3, 3}), HasSubstr("does not fit shape [2 3 3]"));
   EXPECT_THAT(error("type: 'glorot'"), HasSubstr("unknown filler type \"glorot\"; expected one of constant, uniform"));
   EXPECT_THAT(error("type: 'uniform' min: 2 max: 1"), HasSubstr("min 2 is greater than max 1"));
   EXPECT_THAT(error("type: 'gaussian' std: -1"), HasSubstr("std -1 is negative"));

@@ -382,7 +382,8 @@ TEST(Registry, DummyDataRefusesItsOwnFieldsByName) {
   EXPECT_THAT(dummy(shapes + "num: 4"), HasSubstr("has both shape and num"));
   EXPECT_THAT(dummy(shapes + "data_filler { } data_filler { } data_filler { }"),
               HasSubstr("3 data_filler entries for 2"));
-  EXPECT_THAT(dummy(shapes + R"(data_filler { type: "bilinear" })"), HasSubstr("data_filler: type \"bilinear\" is a"));
+  EXPECT_THAT(dummy(shapes + R"(data_filler { type: "bilinear" })"),
+              HasSubstr("data_filler: type \"bilinear\" does not fit shape [4 3]"));
   EXPECT_THAT(dummy(shapes, R"(top: "x" top: "l" top: "m" )"), HasSubstr("several labels (l, m) are not supported"));
 }
 
