@@ -246,6 +246,10 @@ class Backend {
   /// a convolution from y's shape to x's has for its input where that of its output is x, plus b. Parameters: W [C,
   /// num_output / group, kernel_h, kernel_w], as of that convolution, then b [num_output]. Caffe: DeconvolutionLayer.
   virtual StatusOr<OpPtr> Deconvolution(const ConvolutionDesc& desc, const Descs& in) = 0;
+  /// What a convolution of this window multiplies: y [N, C * kernel_h * kernel_w, H', W'], dense, H' and W' by
+  /// ConvolvedSize, of which channel (c * kernel_h + i) * kernel_w + j is what tap (i, j) of each window sees of
+  /// channel c, 0 in the padding. Only the window of the desc is read. Caffe: Im2colLayer.
+  virtual StatusOr<OpPtr> Im2col(const ConvolutionDesc& desc, const Descs& in) = 0;
   virtual StatusOr<OpPtr> Pooling(const PoolingDesc& desc, const Descs& in) = 0;
   virtual StatusOr<OpPtr> Lrn(const LrnDesc& desc, const Descs& in) = 0;
   /// Elementwise y = f(x), in the input's layout (activation_rules.h).

@@ -39,4 +39,10 @@ StatusOr<LayerOp> MakeDeconvolutionOp(const LayerTraits& layer, const OpContext&
   return context.backend->Deconvolution(desc, in);
 }
 
+/// What a convolution multiplies, window by window.
+StatusOr<LayerOp> MakeIm2colOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in) {
+  HP_ASSIGN_OR_RETURN(const ConvolutionWindow window, ReadIm2col(layer.param()));
+  return context.backend->Im2col(DescOf(window), in);
+}
+
 }  // namespace hp

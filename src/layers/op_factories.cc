@@ -27,6 +27,7 @@ const OpFactories& OpFactories::BuiltIn() {
       {"Exp", MakeExpOp},
       {"Flatten", MakeFlattenOp},
       {"HingeLoss", MakeHingeLossOp},
+      {"Im2col", MakeIm2colOp},
       {"InnerProduct", MakeInnerProductOp},
       {"Log", MakeLogOp},
       {"LRN", MakeLrnOp},

@@ -13,6 +13,7 @@ class CpuBackend final : public Backend {
  public:
   StatusOr<OpPtr> Convolution(const ConvolutionDesc& desc, const Descs& in) override;
   StatusOr<OpPtr> Deconvolution(const ConvolutionDesc& desc, const Descs& in) override;
+  StatusOr<OpPtr> Im2col(const ConvolutionDesc& desc, const Descs& in) override;
   StatusOr<OpPtr> Pooling(const PoolingDesc& desc, const Descs& in) override;
   StatusOr<OpPtr> Lrn(const LrnDesc& desc, const Descs& in) override;
   StatusOr<OpPtr> Activation(const ActivationDesc& desc, const Descs& in) override;

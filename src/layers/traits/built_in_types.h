@@ -29,6 +29,7 @@ LayerType ExpType();
 LayerType FlattenType();
 LayerType Hdf5DataType();
 LayerType HingeLossType();
+LayerType Im2colType();
 LayerType ImageDataType();
 LayerType InnerProductType();
 LayerType InputType();

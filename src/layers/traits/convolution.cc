@@ -8,6 +8,7 @@
 #include "proto/caffe.pb.h"
 
 #include <span>
+#include <utility>
 
 namespace hp {
 namespace {
@@ -69,6 +70,20 @@ StatusOr<ConvolutionFields> ReadConvolution(const caffe::LayerParameter& param) 
   }
   HP_ASSIGN_OR_RETURN(fields.window, ReadConvolutionWindow(param));
   return fields;
+}
+
+StatusOr<ConvolutionWindow> ReadIm2col(const caffe::LayerParameter& param) {
+  const caffe::ConvolutionParameter& p = param.convolution_param();
+  const std::pair<bool, const char*> foreign[] = {{p.has_num_output(), "num_output"},
+                                                  {p.has_group(), "group"},
+                                                  {p.has_bias_term(), "bias_term"},
+                                                  {p.has_weight_filler(), "weight_filler"},
+                                                  {p.has_bias_filler(), "bias_filler"}};
+  for (const auto& [is_set, name] : foreign) {
+    if (!is_set) continue;
+    return LayerError(param, "convolution_param { %s }: Im2col has no weights; expected a window alone", name);
+  }
+  return ReadConvolutionWindow(param);
 }
 
 namespace {
@@ -143,6 +158,23 @@ StatusOr<std::vector<Shape>> ConvolutionShapes(const caffe::LayerParameter& para
   return std::vector<Shape>{out};
 }
 
+Status CheckIm2col(const caffe::LayerParameter& param) { return ReadIm2col(param).status(); }
+
+StatusOr<std::vector<Shape>> Im2colShapes(const caffe::LayerParameter& param, const std::vector<Shape>& in) {
+  HP_ASSIGN_OR_RETURN(const ConvolutionWindow window, ReadIm2col(param));
+  HP_RETURN_IF_ERROR(CheckRank(param, in[0]));
+  const int64_t taps = window.kernel.height * window.kernel.width;  // at most 2^40
+  if (in[0][1] > Shape::kMaxDim / taps) {
+    return LayerError(param,
+                      "a kernel of %lld x %lld is too large for bottom shape [%s]; expected a top of at most %lld "
+                      "channels",
+                      static_cast<long long>(window.kernel.height), static_cast<long long>(window.kernel.width),
+                      in[0].ToString().c_str(), static_cast<long long>(Shape::kMaxDim));
+  }
+  HP_ASSIGN_OR_RETURN(const Shape out, WindowsOver(param, window, in[0], in[0][1] * taps));
+  return std::vector<Shape>{out};
+}
+
 StatusOr<std::vector<Shape>> DeconvolutionShapes(const caffe::LayerParameter& param, const std::vector<Shape>& in) {
   HP_ASSIGN_OR_RETURN(const ConvolutionFields fields, ReadConvolution(param));
   const Shape& shape = in[0];
@@ -168,6 +200,10 @@ LayerType ConvolutionType() {
           .most_blobs = 2,
           .blobs = ConvolutionBlobs,
           .params = ConvolutionParams};
+}
+
+LayerType Im2colType() {
+  return {.name = "Im2col", .fields = {"convolution_param"}, .check = CheckIm2col, .output_shapes = Im2colShapes};
 }
 
 LayerType DeconvolutionType() {

@@ -30,6 +30,8 @@ struct ConvolutionFields {
 };
 /// @return kInvalidArgument: a value is missing or out of range; names the layer and the field.
 StatusOr<ConvolutionFields> ReadConvolution(const caffe::LayerParameter& param);
+/// Of an Im2col, which has only a window. @return kInvalidArgument as well where another field is set.
+StatusOr<ConvolutionWindow> ReadIm2col(const caffe::LayerParameter& param);
 
 /// A pooling_param, checked; its defaults are Caffe's.
 struct PoolingFields {

@@ -48,7 +48,7 @@ TEST(ConvolutionLayer, OutputShapes) {
   EXPECT_EQ(OutputOf(Convolution("num_output: 4 kernel_size: 3 dilation: 2"), {1, 2, 9, 9}), (Shape{1, 4, 5, 5}));
 }
 
-/// All of Caffe's ways to write one window, for both layers that have it.
+/// All of Caffe's ways to write one window, for the three layers that have it.
 TEST(ConvolutionLayer, SpellingsOfAWindow) {
   const char* const spellings[] = {
       "kernel_size: 3 kernel_size: 2 stride: 2 stride: 1 pad: 1 pad: 0 dilation: 1 dilation: 2",
@@ -60,6 +60,9 @@ TEST(ConvolutionLayer, SpellingsOfAWindow) {
     const std::string with_outputs = std::string("num_output: 4 ") + window;
     EXPECT_EQ(OutputOf(Convolution(with_outputs), {1, 2, 9, 9}), (Shape{1, 4, 5, 7})) << window;
     EXPECT_EQ(OutputOf(Deconvolution(with_outputs), {1, 2, 5, 7}), (Shape{1, 4, 9, 9})) << window;
+    EXPECT_EQ(OutputOf(LayerText("Im2col", std::string("convolution_param { ") + window + " }"), {1, 2, 9, 9}),
+              (Shape{1, 12, 5, 7}))
+        << window;
   }
   for (const char* layer : {"Convolution", "Deconvolution"}) {
     const auto square = [&](const std::string& window) {

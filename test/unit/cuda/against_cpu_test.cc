@@ -128,6 +128,11 @@ auto Crop(std::vector<int64_t> offsets, Shape out) {
 auto Tile(int axis, int64_t tiles) {
   return [=](Backend& backend, const Backend::Descs& in) { return backend.Tile(axis, tiles, in); };
 }
+auto Im2col(int64_t kernel, int64_t dilation) {
+  ConvolutionDesc desc;
+  desc.kernel_h = desc.kernel_w = kernel, desc.stride_w = 2, desc.pad_h = 1, desc.dilation_h = dilation;
+  return [=](Backend& backend, const Backend::Descs& in) { return backend.Im2col(desc, in); };
+}
 auto Reduction(ReductionRule::Operation operation, int axis) {
   return [=](Backend& backend, const Backend::Descs& in) {
     return backend.Reduction({.operation = operation, .axis = axis, .coeff = 0.5f}, in);
@@ -220,6 +225,8 @@ const Case kCases[] = {
     {"crop_dense", Crop({0, 0, 2, 0}, {3, 12, 5, 7}), {kDense, kDense}},
     {"tile_dense", Tile(1, 3), {kDense}},
     {"tile_nhwc", Tile(3, 2), {kOddNhwc}},
+    {"im2col_dense", Im2col(3, 2), {kDense}},
+    {"im2col_nhwc", Im2col(2, 1), {kOddNhwc}},
     {"sum_of_axes", Reduction(ReductionRule::kSum, 2), {kNhwc}, 1e-5f},
     {"sum_of_squares", Reduction(ReductionRule::kSquareSum, 3), {kDense}, 1e-5f},
     {"sum_of_sizes", Reduction(ReductionRule::kAbsSum, 1), {kOddNhwc}, 1e-5f},

@@ -61,6 +61,7 @@ TEST(Registry, EverySupportedTypeCanBeMade) {
           R"(name: "x" type: "Flatten" bottom: "a" top: "b")",
           R"(name: "x" type: "HDF5Data" top: "a" top: "l" hdf5_data_param { source: "list" batch_size: 4 })",
           R"(name: "x" type: "HingeLoss" bottom: "a" bottom: "l" hinge_loss_param { norm: L2 })",
+          R"(name: "x" type: "Im2col" bottom: "a" top: "b" convolution_param { kernel_size: 3 axis: -3 })",
           R"(name: "x" type: "ImageData" top: "a" top: "l" image_data_param { source: "list" })",
           R"(name: "x" type: "InnerProduct" bottom: "a" top: "b" inner_product_param { num_output: 4 })",
           R"(name: "x" type: "Input" top: "a" input_param { shape { dim: 1 dim: 2 } })",
