@@ -158,6 +158,33 @@ std::string NetWithActivations(const std::string& fields, bool in_place) {
          "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip2' bottom: 'label' top: 'loss' }\n";
 }
 
+std::string NetWithDeconvolutions(const std::string& filler) {
+  const auto layer = [](const std::string& name, const std::string& type, const std::string& bottom,
+                        const std::string& fields) {
+    return "layer { name: '" + name + "' type: '" + type + "' top: '" + name + "' bottom: '" + bottom + "' " + fields +
+           " }\n";
+  };
+  const std::string xavier = " weight_filler { type: 'xavier' } }", up = " weight_filler { " + filler + " } }";
+  return layer("conv1", "Convolution", "data", "convolution_param { num_output: 6 kernel_size: 3" + xavier) +
+         layer("relu1", "ReLU", "conv1", "") +
+         layer("pool1", "Pooling", "relu1", "pooling_param { kernel_size: 2 stride: 2 }") +
+         layer("score1", "Convolution", "pool1", "convolution_param { num_output: 4 kernel_size: 1" + xavier) +
+         layer("up1", "Deconvolution", "score1",
+               "param { lr_mult: 1 } param { lr_mult: 2 decay_mult: 0 } convolution_param { num_output: 6 group: 2 "
+               "kernel_size: 4 stride: 2 bias_filler { type: 'constant' value: 0.1 }" +
+                   up) +
+         layer("crop1", "Crop", "up1", "bottom: 'relu1' crop_param { offset: 1 }") +
+         layer("sum1", "Eltwise", "crop1", "bottom: 'relu1'") +
+         layer("pool2", "Pooling", "sum1", "pooling_param { pool: AVE kernel_size: 4 stride: 2 }") +
+         layer("up2", "Deconvolution", "pool2",
+               "convolution_param { num_output: 6 group: 6 bias_term: false kernel_size: 3 stride: 2 pad: 1" + up) +
+         layer("pool3", "Pooling", "up2", "pooling_param { kernel_size: 3 stride: 2 }") +
+         layer("ip1", "InnerProduct", "pool3", "inner_product_param { num_output: 30" + xavier) +
+         layer("act1", "TanH", "ip1", "") +
+         layer("ip2", "InnerProduct", "act1", "inner_product_param { num_output: 5" + xavier) +
+         layer("loss", "SoftmaxWithLoss", "ip2", "bottom: 'label'");
+}
+
 ClusterSpec Table(int conv, std::vector<int> fc, int micro, int pool, bool tcp) {
   ClusterSpec spec;
   spec.conv = conv;

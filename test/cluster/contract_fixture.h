@@ -50,6 +50,12 @@ class ContractTest : public testing::Test {
 /// @param fields of act1 and act2, behind name, bottom and top. @param in_place whether their tops are their bottoms.
 std::string NetWithActivations(const std::string& fields, bool in_place);
 
+/// Layers for ContractTest::SolverOf as FCN has them: scores of a pooled image, enlarged by the deconvolution up1,
+/// cropped to the size of conv1 and added to it; and again, for each channel alone, up2. Then pool3, ip1, ip2 and a
+/// loss.
+/// @param filler the weight_filler of both.
+std::string NetWithDeconvolutions(const std::string& filler);
+
 /// `conv` replicas, FC stages of `fc` shards from ip1 (and ip2) on.
 ClusterSpec Table(int conv, std::vector<int> fc, int micro, int pool, bool tcp);
 

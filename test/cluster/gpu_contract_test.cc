@@ -85,6 +85,13 @@ TEST_F(GpuContractTest, NormalisedHeadsWithAMargin) {
   }
 }
 
+TEST_F(GpuContractTest, Deconvolutions) {
+  ClusterSpec table = Table(2, {2}, 3, 1, false);
+  table.ends = {"pool3"};
+  Check(SolverOf(NetWithDeconvolutions("type: 'xavier'"), ""),
+        {OnGpus(kEverywhere, Table(1, {}, 3, 0, false)), OnGpus(kConv, table), OnGpus(kOddNodes, table)});
+}
+
 TEST_F(GpuContractTest, SamplesOfClassesAreRefused) {
   const std::string solver = Solver("", false, 5, 1, {"bias_term: false num_output: 120 sample_rate: 0.1", ""});
   const ClusterResult result = TrainCluster(OnGpus(kFc, Table(1, {2}, 2, 0, false)), solver);

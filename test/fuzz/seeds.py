@@ -208,6 +208,16 @@ layer { name: "flat" type: "Flatten" bottom: "pool1" top: "flat" }
 layer { name: "ip1" type: "InnerProduct" bottom: "flat" top: "ip1" inner_product_param { num_output: 5 bias_term: false } }
 layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip1" bottom: "label" top: "loss" loss_weight: 2 }
 """
+WINDOWS = """
+layer { name: "data" type: "Data" top: "data" top: "label" data_param { source: "x" batch_size: 8 } }
+layer { name: "columns" type: "Im2col" bottom: "data" top: "columns" convolution_param { kernel_size: 2 stride: 2 pad: 1 } }
+layer { name: "up" type: "Deconvolution" bottom: "columns" top: "up" convolution_param { num_output: 4 group: 2 stride: 2
+        kernel_size: 4 dilation: 2 weight_filler { type: "bilinear" } } }
+layer { name: "crop" type: "Crop" bottom: "up" bottom: "data" top: "crop" crop_param { offset: 1 } }
+layer { name: "ip1" type: "InnerProduct" bottom: "crop" top: "ip1" inner_product_param { num_output: 5
+        weight_filler { type: "positive_unitball" } } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip1" bottom: "label" top: "loss" }
+"""
 SOLVER = """
 base_lr: 0.1 lr_policy: "step" gamma: 0.1 stepsize: 5 momentum: 0.9 weight_decay: 0.0005 max_iter: 10 test_iter: 2
 test_interval: 5 iter_size: 2 display: 1 snapshot: 5 snapshot_prefix: "x" clip_gradients: 3 net: "net.prototxt"
@@ -217,6 +227,7 @@ test_interval: 5 iter_size: 2 display: 1 snapshot: 5 snapshot_prefix: "x" clip_g
 def prototxt():
     yield b"\0" + NET.encode()
     yield b"\0" + BRANCHES.encode()
+    yield b"\0" + WINDOWS.encode()
     yield b"\1" + SOLVER.encode()
 
 

@@ -57,7 +57,11 @@ layer { name: "sum4" type: "Eltwise" bottom: "max4" bottom: "ave4" top: "sum4"
   eltwise_param { operation: SUM coeff: 1 coeff: -0.5 } }
 layer { name: "prod4" type: "Eltwise" bottom: "sum4" bottom: "ave4" top: "prod4" eltwise_param { operation: PROD } }
 layer { name: "best4" type: "Eltwise" bottom: "prod4" bottom: "max4" top: "best4" eltwise_param { operation: MAX } }
-layer { name: "conv5" type: "Convolution" bottom: "concat3" top: "conv5" convolution_param { num_output: 10 kernel_h: 1
+layer { name: "up3" type: "Deconvolution" bottom: "concat3" top: "up3" convolution_param { num_output: 12 group: 2
+  kernel_h: 4 kernel_w: 5 stride: 2 pad_h: 0 pad_w: 1 weight_filler { type: "xavier" } bias_filler { type: "constant"
+  value: 0.1 } } }
+layer { name: "crop3" type: "Crop" bottom: "up3" bottom: "norm2" top: "crop3" crop_param { axis: 2 offset: 1 } }
+layer { name: "conv5" type: "Convolution" bottom: "crop3" top: "conv5" convolution_param { num_output: 10 kernel_h: 1
   kernel_w: 3 pad_h: 0 pad_w: 1 weight_filler { type: "xavier" } } }
 layer { name: "global5" type: "Pooling" bottom: "conv5" top: "global5"
   pooling_param { pool: AVE global_pooling: true } }
@@ -150,7 +154,7 @@ def main():
         run(convert, "--backend=leveldb", f"{folder}/images", f"{folder}/labels", f"{folder}/db")
         tested = train(folder, hpnode, hproute)
         model = f"{folder}/model_iter_15.caffemodel"
-        assert set(read_caffemodel(model)) == {"conv1", "conv2", "conv5", "ip6", "ip7"}
+        assert set(read_caffemodel(model)) == {"conv1", "conv2", "up3", "conv5", "ip6", "ip7"}
         differing = compare(folder, model, forward_net, images)
 
         opencv = cv2.dnn.readNetFromCaffe(f"{folder}/deploy.prototxt", model)

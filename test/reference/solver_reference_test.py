@@ -86,6 +86,10 @@ layer {{ name: "loss" type: "SoftmaxWithLoss" bottom: "ip2" bottom: "label" top:
 """
 SHARED_SHAPES = {**{name + p: SHAPES[name] for name in ("conv1", "conv2", "ip1") for p in ("", "_p")},
                  "again1": [(31, 31), (31,)], "again2": [(31, 31), (31,)], "ip2": SHAPES["ip2"]}
+# Between conv1 and relu1, which work on its top then: 24 x 24 pixels, and 7 x 7 in front of ip1.
+ENLARGED = """layer { name: "up1" type: "Deconvolution" bottom: "conv1" top: "up1" param { lr_mult: 0.5 }
+  param { lr_mult: 2 decay_mult: 0 } convolution_param { num_output: 8 group: 2 kernel_size: 4 stride: 2 pad: 1 } }
+"""
 MULTIPLIERS = {
     "conv1": "param { lr_mult: 0.5 decay_mult: 3 } param { lr_mult: 2 decay_mult: 0 }",
     "conv2": "param { lr_mult: 1 } param { lr_mult: 0 }",
@@ -125,6 +129,8 @@ CASES = {
     "sampled margin clipped": {"sampled": True, "margin": True, "clip_gradients": 0.3, "iter_size": 3},
     "normed": {"normed": True},
     "normed, all together": {"normed": True, "iter_size": 3, "clip_gradients": 1.5, "staleness": 1, "servers": 2},
+    "enlarged": {"enlarged": True},
+    "enlarged, all together": {"enlarged": True, "multipliers": True, "iter_size": 2, "clip_gradients": 0.5},
     "staleness 1": {"staleness": 1},
     "staleness 4": {"staleness": 4, "clip_gradients": 0.3},
     "servers": {"servers": 2},
@@ -165,14 +171,17 @@ def write_job(folder, name, case):
     solver, net = f"{folder}/{name}_solver.prototxt", f"{folder}/{name}_net.prototxt"
     margin, sampled = settings.pop("margin", False), settings.pop("sampled", False)
     normed = NORMED if settings.pop("normed", False) else ""
-    text = SHARED if settings.pop("shared", False) else NET
+    layers = SHARED if settings.pop("shared", False) else NET
+    if settings.pop("enlarged", False):
+        normed, layers = ENLARGED, NET.replace('"ReLU" bottom: "conv1" top: "conv1"', '"ReLU" bottom: "up1" top: "up1"')
+        layers = layers.replace('"Pooling" bottom: "conv1"', '"Pooling" bottom: "up1"')
     head = f"num_output: {SAMPLED if sampled else CLASSES}"
     head += (" normalize: true" if margin else "") + (" sample_rate: 0.2" if sampled else "")
     head += " bias_term: false" if margin or sampled else ""
     with open(net, "w") as file:
-        file.write(text.format(folder=folder, head=head, normed=normed,
-                              margin="margin_param { scale: 6 angle: 0.4 cosine: 0.1 }" if margin else "",
-                              **{layer: multipliers.get(layer, "") for layer in SHAPES}))
+        file.write(layers.format(folder=folder, head=head, normed=normed,
+                                 margin="margin_param { scale: 6 angle: 0.4 cosine: 0.1 }" if margin else "",
+                                 **{layer: multipliers.get(layer, "") for layer in SHAPES}))
     with open(solver, "w") as file:
         file.write(f'net: "{net}"\nsnapshot_prefix: "{folder}/{name}"\nmax_iter: {ITERATIONS}\nrandom_seed: 1\n')
         file.writelines(f"{field}: {value}\n" for field, value in settings.items())
@@ -252,6 +261,9 @@ def main():
         write_caffemodel(f"{folder}/margin.caffemodel", {**start, "ip2": start["ip2"][:1]})
         normed = {"mean1": [np.zeros(8), np.zeros(8), np.zeros(1)], "scale1": [random.uniform(0.5, 1.5, 8), np.ones(8)]}
         write_caffemodel(f"{folder}/normed.caffemodel", {**start, **normed})
+        enlarged = {"up1": [random.normal(0, 0.2, (8, 4, 4, 4)), random.normal(0, 0.1, 8)],
+                    "ip1": [random.normal(0, 1 / np.sqrt(588), (31, 588)), start["ip1"][1]]}
+        write_caffemodel(f"{folder}/enlarged.caffemodel", {**start, **enlarged})
         many = random.normal(0, 1 / np.sqrt(31), (SAMPLED, 31))
         write_caffemodel(f"{folder}/sampled.caffemodel", {**start, "ip2": [many]})
         shared = {layer: [random.normal(0, 1 / np.sqrt(np.prod(shape[1:])) if len(shape) > 1 else 0.1, shape)
@@ -265,7 +277,7 @@ def main():
         plain = None
         for name, case in CASES.items():
             solver, net = write_job(folder, re.sub("[ ,]+", "_", name), case)
-            head = next((key for key in ("sampled", "margin", "normed", "shared") if case.get(key)), "start")
+            head = next((key for key in ("sampled", "margin", "normed", "enlarged", "shared") if case.get(key)), "start")
             weights = f"{folder}/{head}.caffemodel"
             expected, momentum, log = train_reference(folder, solver, net, weights, case.get("staleness", 0),
                                                       nodes[0])
