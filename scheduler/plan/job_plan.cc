@@ -289,7 +289,7 @@ void JobPlan::FindParams() {
         continue;
       }
       for (int part = 0; part < placement.distinct_parts(stage); ++part) {
-        const Block block = placement.BlockOn(i, part, spec.shape);
+        const Block block = placement.BlockOn(i, part, spec);
         if (!block.empty()) param.slices.push_back({table().stage(stage).ranks[part], block});
       }
       params_.push_back(std::move(param));

@@ -82,10 +82,13 @@ struct BroadcastDesc {
 };
 
 /// y [rows, num_output] = x W^T + b, dense float32. x is the inputs x_i [rows, ...] side by side: one for a plain
-/// layer, k for a tensor that is gathered from k nodes. Each x_i counts as [rows, K_i], flattened from axis 1 in NCHW
-/// order whatever its layout is. Parameters: W [num_output, sum of K_i], then b [num_output].
+/// layer, k for a tensor that is gathered from k nodes. Each x_i counts as [rows, K_i], flattened from `axis` in NCHW
+/// order whatever its layout is; the axes before it, the same of all inputs, are the rows, and those of y. Parameters:
+/// W [num_output, sum of K_i], or with `transposed` [sum of K_i, num_output], then b [num_output].
 struct InnerProductDesc {
   int64_t num_output = 0;      ///< of this shard
+  int axis = 1;                ///< not negative
+  bool transposed = false;     ///< how W is stored
   bool bias = true;            ///< false: there is no parameter b
   bool input_gradient = true;  ///< false: BackwardInput is never called
 };

@@ -3,13 +3,16 @@
 
 namespace hp {
 
-/// y = x W^T + b, or with `normalize` the cosines, x flattened from axis 1; of a sample of the classes the columns that
+/// y = x W^T + b, or with `normalize` the cosines, x flattened from `axis`; of a sample of the classes the columns that
 /// SampledProductDesc says. A shard's op yields outputs [channel_begin,
 /// channel_end) and may get its input in several blocks that stand side by side, or (OpContext::kAddends) only some of
 /// it.
 StatusOr<LayerOp> MakeInnerProductOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in) {
-  const int64_t outputs = context.channel_end - context.channel_begin;
-  const bool normalize = layer.param().inner_product_param().normalize();
+  const caffe::InnerProductParameter& product = layer.param().inner_product_param();
+  const int axis = in[0].shape.CanonicalAxis(product.axis());
+  const bool normalize = product.normalize();
+  // Of another axis than 1 no shard has a part: channels are those of axis 1.
+  const int64_t outputs = product.axis() == 1 ? context.channel_end - context.channel_begin : product.num_output();
   if (context.sample_room > 0) {
     StatusOr<LayerOp> op = context.backend->SampledProduct({.num_output = outputs,
                                                             .room = context.sample_room,
@@ -24,7 +27,9 @@ StatusOr<LayerOp> MakeInnerProductOp(const LayerTraits& layer, const OpContext& 
   }
   InnerProductDesc desc;
   desc.num_output = outputs;
-  desc.bias = layer.param().inner_product_param().bias_term() && context.part != OpContext::kAddends;
+  desc.axis = axis;
+  desc.transposed = product.transpose();
+  desc.bias = product.bias_term() && context.part != OpContext::kAddends;
   desc.input_gradient = context.input_gradient;
   return context.backend->InnerProduct(desc, in);
 }

@@ -42,7 +42,7 @@ layer {{ name: "relu2" type: "ReLU" bottom: "conv2" top: "conv2" relu_param {{ n
 layer {{ name: "pool2" type: "Pooling" bottom: "conv2" top: "pool2"
   pooling_param {{ pool: AVE kernel_size: 3 stride: 2 pad: 1 }} }}
 layer {{ name: "ip1" type: "InnerProduct" bottom: "pool2" top: "ip1" {ip1}
-  inner_product_param {{ num_output: 31 }} }}
+  inner_product_param {{ num_output: 31 {transpose} }} }}
 layer {{ name: "relu3" type: "ReLU" bottom: "ip1" top: "ip1" }}
 layer {{ name: "ip2" type: "InnerProduct" bottom: "ip1" top: "ip2" {ip2} inner_product_param {{ {head} }} }}
 layer {{ name: "loss" type: "SoftmaxWithLoss" bottom: "ip2" bottom: "label" top: "loss" {margin} }}
@@ -122,6 +122,7 @@ CASES = {
                            "clip_gradients": 0.5, "regularization_type": '"L1"', "weight_decay": 0.004, "servers": 2,
                            "staleness": 1},
     "Adam, sampled": {"type": '"Adam"', "delta": 0.01, "base_lr": 0.01, "sampled": True},
+    "transposed": {"transposed": True},
     "margin": {"margin": True},
     "margin clipped": {"margin": True, "clip_gradients": 0.3, "iter_size": 2},
     "sampled": {"sampled": True},
@@ -175,11 +176,12 @@ def write_job(folder, name, case):
     if settings.pop("enlarged", False):
         normed, layers = ENLARGED, NET.replace('"ReLU" bottom: "conv1" top: "conv1"', '"ReLU" bottom: "up1" top: "up1"')
         layers = layers.replace('"Pooling" bottom: "conv1"', '"Pooling" bottom: "up1"')
+    transpose = "transpose: true" if settings.pop("transposed", False) else ""
     head = f"num_output: {SAMPLED if sampled else CLASSES}"
     head += (" normalize: true" if margin else "") + (" sample_rate: 0.2" if sampled else "")
     head += " bias_term: false" if margin or sampled else ""
     with open(net, "w") as file:
-        file.write(layers.format(folder=folder, head=head, normed=normed,
+        file.write(layers.format(folder=folder, head=head, normed=normed, transpose=transpose,
                                  margin="margin_param { scale: 6 angle: 0.4 cosine: 0.1 }" if margin else "",
                                  **{layer: multipliers.get(layer, "") for layer in SHAPES}))
     with open(solver, "w") as file:
@@ -264,6 +266,9 @@ def main():
         enlarged = {"up1": [random.normal(0, 0.2, (8, 4, 4, 4)), random.normal(0, 0.1, 8)],
                     "ip1": [random.normal(0, 1 / np.sqrt(588), (31, 588)), start["ip1"][1]]}
         write_caffemodel(f"{folder}/enlarged.caffemodel", {**start, **enlarged})
+        # The same numbers in the other shape: another net.
+        across = {**start, "ip1": [start["ip1"][0].reshape(192, 31), start["ip1"][1]]}
+        write_caffemodel(f"{folder}/transposed.caffemodel", across)
         many = random.normal(0, 1 / np.sqrt(31), (SAMPLED, 31))
         write_caffemodel(f"{folder}/sampled.caffemodel", {**start, "ip2": [many]})
         shared = {layer: [random.normal(0, 1 / np.sqrt(np.prod(shape[1:])) if len(shape) > 1 else 0.1, shape)
@@ -277,7 +282,7 @@ def main():
         plain = None
         for name, case in CASES.items():
             solver, net = write_job(folder, re.sub("[ ,]+", "_", name), case)
-            head = next((key for key in ("sampled", "margin", "normed", "enlarged", "shared") if case.get(key)), "start")
+            head = next((key for key in ("sampled", "margin", "normed", "enlarged", "shared", "transposed") if case.get(key)), "start")
             weights = f"{folder}/{head}.caffemodel"
             expected, momentum, log = train_reference(folder, solver, net, weights, case.get("staleness", 0),
                                                       nodes[0])

@@ -111,13 +111,14 @@ class Unit:
 
 
 class InnerProduct(Layer):
-    """With hpnode's `normalize` the cosine between each row of the bottom and each row of the weights. With its
+    """Axes before `axis` are rows, which the top keeps. With hpnode's `normalize` the cosine between each row of the bottom and each row of the weights. With its
     `sample_rate` the top is NaN, which SoftmaxWithLoss takes as no class, where `sample` is false; `touched` are the
     classes of all samples of an update."""
 
     def __init__(self, spec):
         super().__init__(spec)
         p = self.sub("inner_product_param")
+        self.axis, self.transpose = one(p, "axis", 1), one(p, "transpose", False)
         self.normalize, self.sample_rate = one(p, "normalize", False), one(p, "sample_rate", 1.0)
         self.sample, self.touched = None, np.zeros(one(p, "num_output"), bool)
 
@@ -128,22 +129,29 @@ class InnerProduct(Layer):
         self.touched |= self.sample
 
     def forward(self, bottom):
-        self.shape, self.flat = bottom.shape, bottom.reshape(len(bottom), -1)
+        self.shape, rows = bottom.shape, bottom.shape[:self.axis]
+        self.flat = bottom.reshape(int(np.prod(rows)), -1)
         if self.normalize:
             self.features, self.weights = Unit(self.flat), Unit(self.params[0])
             top = self.features.rows @ self.weights.rows.T
         else:
-            top = self.flat @ self.params[0].T + (self.params[1] if len(self.params) > 1 else 0)
+            top = self.flat @ self.matrix() + (self.params[1] if len(self.params) > 1 else 0)
+        top = top.reshape(rows + (-1,))
         return [top if self.sample is None else np.where(self.sample, top, np.nan)]
 
+    def matrix(self):
+        """The weights, [inputs, outputs]."""
+        return self.params[0] if self.transpose else self.params[0].T
+
     def backward(self, d_top):
+        d_top = d_top.reshape(len(self.flat), -1)
         if self.normalize:
             self.grads[0] += self.weights.backward(d_top.T @ self.features.rows)
             return [self.features.backward(d_top @ self.weights.rows).reshape(self.shape)]
-        self.grads[0] += d_top.T @ self.flat
+        self.grads[0] += self.flat.T @ d_top if self.transpose else d_top.T @ self.flat
         if len(self.params) > 1:
             self.grads[1] += d_top.sum(0)
-        return [(d_top @ self.params[0]).reshape(self.shape)]
+        return [(d_top @ self.matrix().T).reshape(self.shape)]
 
 
 class Pooling(Layer):

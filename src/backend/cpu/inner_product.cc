@@ -8,6 +8,7 @@
 #include "backend/cpu/parallel.h"
 #include "backend/cpu/rows_product.h"
 #include "backend/cpu/vec.h"
+#include "backend/product_shape.h"
 
 #include <algorithm>
 
@@ -25,7 +26,7 @@ class InnerProductOp final : public Op {
   InnerProductOp(const InnerProductDesc& desc, const Backend::Descs& in, const Shape& out)
       : bias_(desc.bias),
         outputs_count_(desc.num_output),
-        inputs_(in),
+        inputs_(in, desc.axis),
         rows_(inputs_.rows()),
         columns_(inputs_.columns()) {
     outputs_ = {{out, 1}};
@@ -129,11 +130,12 @@ class InnerProductOp final : public Op {
 }  // namespace
 
 Backend::OpPtr MakeInnerProduct(const InnerProductDesc& desc, const Backend::Descs& in, const Shape& out) {
+  if (desc.transposed) return MakeTransposedProduct(desc, in, out);
   return std::make_unique<InnerProductOp>(desc, in, out);
 }
 
 StatusOr<Backend::OpPtr> CpuBackend::InnerProduct(const InnerProductDesc& desc, const Descs& in) {
-  return MakeInnerProduct(desc, in, Shape{in[0].shape[0], desc.num_output});
+  return MakeInnerProduct(desc, in, ProductShape(desc, in[0].shape));
 }
 
 }  // namespace hp

@@ -8,4 +8,7 @@ namespace hp {
 /// convolution whose one window is the whole image, whose weights are the same matrix.
 Backend::OpPtr MakeInnerProduct(const InnerProductDesc& desc, const Backend::Descs& in, const Shape& out);
 
+/// The same where InnerProductDesc::transposed is true.
+Backend::OpPtr MakeTransposedProduct(const InnerProductDesc& desc, const Backend::Descs& in, const Shape& out);
+
 }  // namespace hp

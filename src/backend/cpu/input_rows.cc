@@ -7,9 +7,10 @@
 
 namespace hp {
 
-InputRows::InputRows(const std::vector<TensorDesc>& in) : rows_(in[0].shape[0]) {
+InputRows::InputRows(const std::vector<TensorDesc>& in, int axis)
+    : rows_(in[0].shape.count() / in[0].shape.count(axis)) {
   for (const TensorDesc& input : in) {
-    Block block = {input, columns_, input.shape.count(1), EffectiveBlock(input) == 1, copy_floats_};
+    Block block = {input, columns_, input.shape.count(axis), EffectiveBlock(input) == 1, copy_floats_};
     columns_ += block.columns;
     if (!block.dense) copy_floats_ += (rows_ * block.columns + 15) / 16 * 16;
     blocks_.push_back(block);

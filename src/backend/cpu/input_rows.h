@@ -19,7 +19,8 @@ class InputRows {
     int64_t copy_offset = 0;  ///< of its dense copy in scratch, in floats
   };
 
-  explicit InputRows(const std::vector<TensorDesc>& in);
+  /// @param axis from which on an input is flattened; the axes before it are its rows.
+  explicit InputRows(const std::vector<TensorDesc>& in, int axis = 1);
 
   const std::vector<Block>& blocks() const { return blocks_; }
   int64_t rows() const { return rows_; }

@@ -2,8 +2,10 @@
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/scratch.h"
 #include "backend/layout.h"
+#include "backend/product_shape.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace hp::cuda {
 namespace {
@@ -26,8 +28,9 @@ struct Block {
   TensorDesc gradient() const { return {desc.shape, 1}; }
 };
 
-/// y = x W^T + b in float32, with the weights in Caffe's layout. Several inputs are several products, added in their
-/// order. Factors of 16 bits are copies: of x and dy in scratch, of the weights made once for each version.
+/// y = x W^T + b in float32, with the weights in Caffe's layout, transposed or not. Several inputs are several
+/// products, added in their order. Factors of 16 bits are copies: of x and dy in scratch, of the weights made once for
+/// each version.
 class InnerProductOp final : public Op {
  public:
   static StatusOr<Backend::OpPtr> Create(const GpuContext& context, const InnerProductDesc& desc,
@@ -65,7 +68,9 @@ class InnerProductOp final : public Op {
     const void* dy = BringOutputGradient(args);
     for (size_t i = 0; i < blocks_.size(); ++i) {
       const Block& block = blocks_[i];
-      block.backward_weights->Run(dy, Rows(args, i), nullptr, args.accumulate, args.d_params[0] + block.first,
+      const void *left = dy, *right = Rows(args, i);
+      if (transposed_) std::swap(left, right);
+      block.backward_weights->Run(left, right, nullptr, args.accumulate, args.d_params[0] + Offset(block),
                                   Workspace(args));
     }
     if (!bias_) return;
@@ -80,33 +85,42 @@ class InnerProductOp final : public Op {
       : context_(context),
         element_(context.library->element()),
         bias_(desc.bias),
+        transposed_(desc.transposed),
         outputs_count_(desc.num_output),
-        rows_(in[0].shape[0]) {
+        rows_(in[0].shape.count() / in[0].shape.count(desc.axis)) {
     for (const TensorDesc& input : in) {
       Block& block = blocks_.emplace_back();
       block.desc = input;
       block.rows = {input.shape, 1, element_};
-      block.first = columns_, block.columns = input.shape.count(1);
+      block.first = columns_, block.columns = input.shape.count(desc.axis);
       columns_ += block.columns;
     }
-    outputs_ = {{Shape{rows_, outputs_count_}, 1}};
+    outputs_ = {{ProductShape(desc, in[0].shape), 1}};
   }
 
   Status MakeProducts(const InnerProductDesc& desc, Block* block) {
-    GpuGemmDesc forward = {.m = rows_, .n = outputs_count_, .k = block->columns, .transpose_b = true};
-    forward.a_stride = block->columns, forward.b_stride = columns_, forward.c_stride = outputs_count_;
+    const int64_t w_stride = transposed_ ? outputs_count_ : columns_;
+    GpuGemmDesc forward = {.m = rows_, .n = outputs_count_, .k = block->columns, .transpose_b = !transposed_};
+    forward.a_stride = block->columns, forward.b_stride = w_stride, forward.c_stride = outputs_count_;
     forward.bias = bias_ && block->first == 0;
     HP_ASSIGN_OR_RETURN(block->forward, context_.library->Gemm(forward));
-
-    GpuGemmDesc weights = {.m = outputs_count_, .n = block->columns, .k = rows_, .transpose_a = true};
-    weights.a_stride = outputs_count_, weights.b_stride = block->columns, weights.c_stride = columns_;
-    HP_ASSIGN_OR_RETURN(block->backward_weights, context_.library->Gemm(weights));
+    HP_ASSIGN_OR_RETURN(block->backward_weights, context_.library->Gemm(WeightsGradient(*block, w_stride)));
 
     if (!desc.input_gradient) return OkStatus();
-    GpuGemmDesc input = {.m = rows_, .n = block->columns, .k = outputs_count_};
-    input.a_stride = outputs_count_, input.b_stride = columns_, input.c_stride = block->columns;
+    GpuGemmDesc input = {.m = rows_, .n = block->columns, .k = outputs_count_, .transpose_b = transposed_};
+    input.a_stride = outputs_count_, input.b_stride = w_stride, input.c_stride = block->columns;
     HP_ASSIGN_OR_RETURN(block->backward_input, context_.library->Gemm(input));
     return OkStatus();
+  }
+
+  /// dW = dy^T x, or its transpose x^T dy.
+  GpuGemmDesc WeightsGradient(const Block& block, int64_t w_stride) const {
+    GpuGemmDesc weights = {.m = outputs_count_, .n = block.columns, .k = rows_, .transpose_a = true};
+    weights.a_stride = outputs_count_, weights.b_stride = block.columns, weights.c_stride = w_stride;
+    if (!transposed_) return weights;
+    std::swap(weights.m, weights.n);
+    std::swap(weights.a_stride, weights.b_stride);
+    return weights;
   }
 
   void PlanScratch() {
@@ -133,6 +147,8 @@ class InnerProductOp final : public Op {
   bool Converts() const { return element_ != ElementType::kFloat32; }
   TensorDesc OutputGradient() const { return {outputs_[0].shape, 1, element_}; }
   TensorDesc ConvertedWeights() const { return {Shape{outputs_count_, columns_}, 1, element_}; }
+  /// Of the block's weights: some columns of all, or some rows.
+  int64_t Offset(const Block& block) const { return transposed_ ? block.first * outputs_count_ : block.first; }
   std::byte* Workspace(const OpArgs& args) const { return args.scratch; }
 
   /// Input `i` as [rows, columns]: in place, or its copy.
@@ -152,20 +168,20 @@ class InnerProductOp final : public Op {
     CopyLayout(context_.stream(), outputs_[0], args.d_out[0].data, OutputGradient(), copy);
     return copy;
   }
-  /// The block's columns, in rows of columns_.
+  /// The block's, within all of them.
   const void* Weights(const OpArgs& args, const Block& block) const {
     const ParamView& param = args.params[0];
-    if (!Converts()) return param.data + block.first;
+    if (!Converts()) return param.data + Offset(block);
     const auto fill = [stream = context_.stream(), to = ConvertedWeights(), data = param.data](std::byte* copy) {
       CopyLayout(stream, {to.shape, 1}, data, to, copy);
     };
     return param.packed->Get("16 bits", ConvertedWeights().bytes(), param.version, fill) +
-           block.first * BytesOf(element_);
+           Offset(block) * BytesOf(element_);
   }
 
   const GpuContext context_;
   const ElementType element_;  ///< of the products' factors
-  const bool bias_;
+  const bool bias_, transposed_;
   const int64_t outputs_count_, rows_;
   int64_t columns_ = 0;  ///< of the weights: the sum of the inputs'
   std::vector<Block> blocks_;

@@ -8,18 +8,27 @@
 namespace hp {
 namespace {
 
+/// What reads single rows of weights, a class each.
+Status CheckRowsOfWeights(const caffe::LayerParameter& param) {
+  const caffe::InnerProductParameter& product = param.inner_product_param();
+  const char* const field = product.normalize() ? "normalize" : "sample_rate";
+  if (product.transpose()) {
+    return LayerError(param,
+                      "inner_product_param { transpose: true } does not go with %s, which needs a row of weights "
+                      "for each output; expected false",
+                      field);
+  }
+  if (product.axis() == 1) return OkStatus();
+  return LayerError(param, "inner_product_param { axis: %d } does not go with %s; expected 1", product.axis(), field);
+}
+
 Status CheckInnerProduct(const caffe::LayerParameter& param) {
   const caffe::InnerProductParameter& product = param.inner_product_param();
   if (product.num_output() < 1) {
     return LayerError(param, "inner_product_param: num_output is missing or 0; expected at least 1");
   }
   HP_RETURN_IF_ERROR(CheckDim(param, "inner_product_param { num_output", product.num_output()));
-  if (product.transpose()) {
-    return LayerError(param, "inner_product_param { transpose: true } is not supported; expected false");
-  }
-  if (product.axis() != 1) {
-    return LayerError(param, "inner_product_param { axis: %d } is not supported; expected 1", product.axis());
-  }
+  if (product.normalize() || product.sample_rate() != 1) HP_RETURN_IF_ERROR(CheckRowsOfWeights(param));
   if (product.normalize() && product.bias_term()) {
     return LayerError(param, "inner_product_param { normalize: true } has no bias; expected bias_term: false");
   }
@@ -40,15 +49,24 @@ float InnerProductSampleRate(const caffe::LayerParameter& param) { return param.
 
 /// A norm is one of all inputs, and a sample's rows are whole.
 bool InnerProductSplitsInputs(const caffe::LayerParameter& param) {
-  return !param.inner_product_param().normalize() && InnerProductSampleRate(param) == 1;
+  const caffe::InnerProductParameter& product = param.inner_product_param();
+  return !product.normalize() && product.sample_rate() == 1 && product.axis() == 1;
 }
 
 int64_t InnerProductOutputs(const caffe::LayerParameter& param) { return param.inner_product_param().num_output(); }
 
+/// Shards divide axis 1, which the outputs are for axis 1 alone. A negative one depends on the bottom.
+int64_t InnerProductChannels(const caffe::LayerParameter& param) {
+  return param.inner_product_param().axis() == 1 ? InnerProductOutputs(param) : 0;
+}
+
 std::vector<ParamSpec> InnerProductParams(const caffe::LayerParameter& param, const std::vector<Shape>& in) {
   const caffe::InnerProductParameter& product = param.inner_product_param();
   std::vector<ParamSpec> specs(product.bias_term() ? 2 : 1);
-  specs[0].shape = Shape{InnerProductOutputs(param), in[0].count(1)};
+  const int64_t inputs = in[0].count(in[0].CanonicalAxis(product.axis()));
+  specs[0].transposed = product.transpose();
+  specs[0].shape =
+      product.transpose() ? Shape{inputs, InnerProductOutputs(param)} : Shape{InnerProductOutputs(param), inputs};
   if (product.has_weight_filler()) specs[0].filler = &product.weight_filler();
   if (!product.bias_term()) return specs;
   specs[1].shape = Shape{InnerProductOutputs(param)};
@@ -61,13 +79,22 @@ StatusOr<std::vector<Shape>> InnerProductShapes(const caffe::LayerParameter& par
     return LayerError(param, "bottom shape [%s] does not fit; expected [rows, ...] of at least two axes",
                       in[0].ToString().c_str());
   }
+  const int given = param.inner_product_param().axis(), axis = in[0].CanonicalAxis(given);
+  if (axis < 1 || axis >= in[0].rank()) {
+    return LayerError(param,
+                      "inner_product_param { axis: %d } does not fit bottom shape [%s]; expected 1 to %d (axis 0 "
+                      "is the batch)",
+                      given, in[0].ToString().c_str(), in[0].rank() - 1);
+  }
   for (const ParamSpec& spec : InnerProductParams(param, in)) {
     if (spec.filler == nullptr) continue;
     const std::string where = Format("layer \"%s\": inner_product_param: %s", param.name().c_str(),
                                      spec.shape.rank() > 1 ? "weight_filler" : "bias_filler");
     HP_RETURN_IF_ERROR(CheckFiller(*spec.filler, spec.shape, where));
   }
-  return std::vector<Shape>{Shape{in[0][0], InnerProductOutputs(param)}};
+  std::vector<int64_t> out(in[0].dims().begin(), in[0].dims().begin() + axis);
+  out.push_back(InnerProductOutputs(param));
+  return std::vector<Shape>{Shape(out)};
 }
 
 }  // namespace
@@ -82,7 +109,7 @@ LayerType InnerProductType() {
           .most_blobs = 2,
           .blobs = InnerProductBlobs,
           .params = InnerProductParams,
-          .split_outputs = InnerProductOutputs,
+          .split_outputs = InnerProductChannels,
           .sample_rate = InnerProductSampleRate};
 }
 

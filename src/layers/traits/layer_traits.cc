@@ -76,7 +76,10 @@ SourceKind LayerTraits::source() const { return type_->source; }
 
 int64_t LayerTraits::batch_size() const { return type_->batch_size != nullptr ? type_->batch_size(*param_) : -1; }
 
-ChannelUse LayerTraits::channel_use() const { return type_->channel_use; }
+ChannelUse LayerTraits::channel_use() const {
+  const bool whole = type_->split_outputs != nullptr && type_->split_outputs(*param_) == 0;
+  return whole ? ChannelUse::kWhole : type_->channel_use;
+}
 
 std::optional<ClassSplit> LayerTraits::class_split() const {
   return type_->class_split != nullptr ? type_->class_split(*param_) : std::nullopt;

@@ -21,12 +21,13 @@ class LayerTypes;
 /// One learnable blob of a layer.
 struct ParamSpec {
   std::string name;                   ///< "conv1.0" (weights), "conv1.1" (bias)
-  Shape shape;                        ///< of the whole blob, all shards together; axis 0: outputs
+  Shape shape;                        ///< of the whole blob, all shards together; axis 0: outputs (`transposed`)
   float lr_mult = 1, decay_mult = 1;  ///< Caffe's ParamSpec; lr_mult 0: never updated
   /// Set: it is a moving average of statistics that the net gathers, of which each sub-batch keeps this share. It has
   /// no learning rate, decay, norm or history; lr_mult is 1 where they are gathered, else 0.
   std::optional<float> average_keeps = {};
   const caffe::FillerParameter* filler = nullptr;  ///< lives as long as the LayerParameter; null: zeros
+  bool transposed = false;                         ///< of rank 2: axis 1 is the outputs, axis 0 the inputs
 
   /// Whether the solver keeps histories of it (JobPlan::HistoriesOf).
   bool has_histories() const { return lr_mult != 0 && !average_keeps; }

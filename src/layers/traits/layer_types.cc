@@ -93,7 +93,8 @@ bool LayerTypes::HasParameters(const caffe::LayerParameter& param) const {
 std::optional<int64_t> LayerTypes::SplitOutputs(const caffe::LayerParameter& param) const {
   const LayerType* type = Find(param.type());
   if (type == nullptr || type->split_outputs == nullptr) return std::nullopt;
-  return type->split_outputs(param);
+  const int64_t outputs = type->split_outputs(param);
+  return outputs > 0 ? std::optional(outputs) : std::nullopt;
 }
 
 bool LayerTypes::SplitsInputs(const caffe::LayerParameter& param) const {

@@ -32,9 +32,9 @@ struct LayerType {
   CountRange bottoms = {}, tops = {};     ///< one each, unless said otherwise
   SourceKind source = SourceKind::kNone;  ///< see SourceKind; sources have no bottoms
   ChannelUse channel_use = ChannelUse::kWhole;
-  /// Only kSplitOutput: whether its inputs can be divided as well. Blob 0 is [outputs, inputs], the output is a sum
-  /// over the inputs, and blob 1, if there is one, [outputs], is added to it. Its op obeys OpContext::part (kAddends).
-  /// Null: no.
+  /// Only kSplitOutput: whether its inputs can be divided as well. Blob 0 is [outputs, inputs] (or
+  /// ParamSpec::transposed), the output is a sum over the inputs, and blob 1, if there is one, [outputs], is added to
+  /// it. Its op obeys OpContext::part (kAddends). Null: no.
   bool (*split_inputs)(Parameter) = nullptr;
   bool in_place = false;       ///< LayerTraits::allows_in_place
   bool view = false;           ///< LayerTraits::is_view
@@ -64,7 +64,8 @@ struct LayerType {
   /// LayerTraits::uses_batch_statistics. Null: false.
   bool (*batch_statistics)(Parameter) = nullptr;
 
-  /// The number of output channels, which shards divide. Set if and only if channel_use is kSplitOutput.
+  /// The number of output channels (axis 1 of the top), which shards divide; 0: they can't divide this layer's, which
+  /// is kWhole then. Set if and only if channel_use is kSplitOutput.
   int64_t (*split_outputs)(Parameter) = nullptr;
   /// LayerTraits::sample_rate; only where channel_use is kSplitOutput. Its op obeys OpContext::sample_room. Null: 1.
   float (*sample_rate)(Parameter) = nullptr;

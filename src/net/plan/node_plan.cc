@@ -222,7 +222,7 @@ void NodePlan::AddParams() {
                       blob,
                       layer.layer,
                       spec,
-                      placement_->BlockOn(layer.layer, part, spec.shape),
+                      placement_->BlockOn(layer.layer, part, spec),
                       entry.sampled_by == layer.layer ? layer.sample_room : 0};
       if (const SharedParams::Param* const shared = graph_->shared().Find(param.layer, blob++)) {
         param.layer = shared->uses[0].layer;

@@ -41,19 +41,26 @@ Range Placement::ChannelsOn(int blob, int part) const {
   return PartOf(channels_[blob], part, layout_.stages[stage_of(producer)].parts());
 }
 
-Block Placement::BlockOn(int layer, int part, const Shape& whole) const {
+Block Placement::BlockOn(int layer, int part, const ParamSpec& param) const {
   const GraphLayer& entry = graph_->layers()[layer];
-  Block block = Block::Whole(whole);
-  if (!runs_on_[layer][part]) return Block::Rows(whole, 0, 0);
-  if (entry.channel_use() == ChannelUse::kSplitInput) {
+  Block block = Block::Whole(param.shape);
+  if (!runs_on_[layer][part]) return Block::Rows(param.shape, 0, 0);
+  const bool by_inputs = entry.channel_use() == ChannelUse::kSplitInput;
+  if (!by_inputs && layout_of_[entry.tops[0]] != Layout::kSlice) return block;
+  Range range;
+  if (by_inputs) {
     // A channel of the input is as many columns as it has pixels.
-    const int64_t channels = channels_[entry.bottoms[0]], columns = block.cols() / channels;
+    const int64_t channels = channels_[entry.bottoms[0]];
+    const int64_t pixels = (param.transposed ? block.rows() : block.cols()) / channels;
     const Range inputs = PartOf(channels, part, distinct_parts(stage_of(layer)));
-    block.begin_col = inputs.begin * columns;
-    block.end_col = inputs.end * columns;
-  } else if (layout_of_[entry.tops[0]] == Layout::kSlice) {
-    const Range outputs = ChannelsOn(entry.tops[0], part);
-    block = Block::Rows(whole, outputs.begin, outputs.end);
+    range = {inputs.begin * pixels, inputs.end * pixels};
+  } else {
+    range = ChannelsOn(entry.tops[0], part);
+  }
+  if (by_inputs != param.transposed) {
+    block.begin_col = range.begin, block.end_col = range.end;
+  } else {
+    block.begin_row = range.begin, block.end_row = range.end;
   }
   return block;
 }
@@ -100,7 +107,7 @@ StatusOr<Layout> Placement::LayoutOfTops(int layer, bool feeds_product) const {
   const bool has_params = entry.traits.blobs() > 0;
   if (has_params && entry.traits.has_small_blobs()) return Layout::kLead;
   if (has_params || (entry.source && feeds_product)) {
-    return InvalidArgument("layer \"%s\" (%s) %s a stage of %d shards: only InnerProduct is split",
+    return InvalidArgument("layer \"%s\" (%s) %s a stage of %d shards: only InnerProduct of axis 1 is split",
                            NameOf(layer).c_str(), entry.param->type().c_str(),
                            has_params ? "has parameters and can't be in" : "can't be in", shards);
   }

@@ -100,9 +100,9 @@ class Placement {
   /// The channels of a blob (axis 1; of a vector its one element) that lie on a part of its stage; of a kPartial one
   /// those that it has addends of. Empty: none of it lies there.
   Range ChannelsOn(int blob, int part) const;
-  /// What a part of its stage holds of a parameter of `layer`, of shape `whole`: of weights whose inputs are divided
-  /// some columns, else some rows or all. Empty where the layer does not run.
-  Block BlockOn(int layer, int part, const Shape& whole) const;
+  /// What a part of its stage holds of a parameter of `layer`: of weights whose inputs are divided some columns, else
+  /// some rows or all; of transposed ones (ParamSpec) the other way round. Empty where the layer does not run.
+  Block BlockOn(int layer, int part, const ParamSpec& param) const;
   /// Whether `layer` runs on part `part` of its stage.
   bool RunsOn(int layer, int part) const { return runs_on_[layer][part]; }
   /// How many exchanges between nodes or shards lie before a layer on the longest way to it. Layers of a level on one

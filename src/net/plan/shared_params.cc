@@ -142,8 +142,8 @@ Status CheckShapes(const std::string& name, const PlacedUse& owner, const Placed
 /// Whether each node of a stage has the same part of both.
 bool LieAlike(const Placement& placement, int stage, const PlacedUse& a, const PlacedUse& b) {
   for (int part = 0; part < placement.distinct_parts(stage); ++part) {
-    const Block of_a = placement.BlockOn(a.layer, part, a.spec.shape);
-    const Block of_b = placement.BlockOn(b.layer, part, b.spec.shape);
+    const Block of_a = placement.BlockOn(a.layer, part, a.spec);
+    const Block of_b = placement.BlockOn(b.layer, part, b.spec);
     if (of_a.empty() && of_b.empty()) continue;
     const bool whole = of_a.count() == a.spec.shape.count() && of_b.count() == b.spec.shape.count();
     if (!whole && (of_a != of_b || ColumnsOf(a.spec.shape) != ColumnsOf(b.spec.shape))) return false;

@@ -5,15 +5,24 @@ namespace {
 
 class InnerProductTest : public testing::TestWithParam<ProductCase> {
  protected:
+  static Shape OutputShape() {
+    std::vector<int64_t> dims = GetParam().in[0].shape.dims();
+    dims.resize(GetParam().axis);
+    dims.push_back(GetParam().num_output);
+    return Shape(dims);
+  }
+
   void SetUp() override {
     const ProductCase& c = GetParam();
     InnerProductDesc desc;
     desc.num_output = c.num_output, desc.bias = c.bias;
+    desc.axis = c.axis, desc.transposed = c.transposed;
     auto op = UnderTest().backend->InnerProduct(desc, c.Supported());
     ASSERT_TRUE(op.ok()) << op.status();
     op_ = std::move(op).value();
-    ASSERT_EQ(op_->outputs()[0], (TensorDesc{Shape{c.rows(), c.num_output}, 1}));
+    ASSERT_EQ(op_->outputs()[0], (TensorDesc{OutputShape(), 1}));
     std::vector<Shape> params = {{c.num_output, c.columns()}};
+    if (c.transposed) params[0] = {c.columns(), c.num_output};
     if (c.bias) params.push_back({c.num_output});
     runner_.emplace(op_.get(), c.Supported(), params);
     for (size_t i = 0; i < c.in.size(); ++i) {
@@ -38,10 +47,10 @@ TEST_P(InnerProductTest, ForwardIsTheProduct) {
       double sum = c.bias ? runner_->Param(1)[o] : 0;
       int64_t column = 0;
       for (size_t i = 0; i < c.in.size(); ++i) {
-        const int64_t columns = c.in[i].shape.count(1);
+        const int64_t columns = c.in[i].shape.count(c.axis);
         for (int64_t k = 0; k < columns; ++k, ++column) {
-          sum += static_cast<double>(runner_->input(static_cast<int>(i))[r * columns + k]) *
-                 weights[o * c.columns() + column];
+          const int64_t weight = c.transposed ? column * c.num_output + o : o * c.columns() + column;
+          sum += static_cast<double>(runner_->input(static_cast<int>(i))[r * columns + k]) * weights[weight];
         }
       }
       want.push_back(static_cast<float>(sum));
@@ -77,8 +86,9 @@ TEST_P(InnerProductTest, AGradientThatIsNotWantedIsNotTouched) {
 
 TEST_P(InnerProductTest, PiecesOfRowsMakeTheWholeGradientBitForBit) {
   if (!UnderTest().device->is_host()) GTEST_SKIP() << "a GPU computes the gradient as a whole";
-  ASSERT_TRUE(op_->has_params_rows());
   const ProductCase& c = GetParam();
+  ASSERT_EQ(op_->has_params_rows(), !c.transposed);
+  if (c.transposed) return;  // rows of its gradient are no outputs
   runner_->Forward();
   runner_->BackwardParams();
   Values want = runner_->ParamGradient(0);
@@ -107,6 +117,25 @@ TEST_P(InnerProductTest, TheSameCallGivesTheSameBits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, InnerProductTest, testing::ValuesIn(kProductCases), NameOf);
+
+const ProductCase kStoredOtherwise[] = {
+    {"plain", {{{5, 12}, 1}}, 7, true, 1, true},
+    {"no bias", {{{4, 33}, 1}}, 10, false, 1, true},
+    {"many columns", {{{3, 2100}, 1}}, 5, true, 1, true},
+    {"images, NHWC", {{{6, 5, 3, 2}, 5}}, 20, true, 1, true},
+    {"images, blocked", {{{6, 32, 3, 2}, 16}}, 9, true, 1, true},
+    {"blocks of several layouts", {{{3, 16, 2, 2}, 16}, {{3, 3, 2, 2}, 1}, {{3, 6, 3, 1}, 6}}, 10, true, 1, true},
+};
+INSTANTIATE_TEST_SUITE_P(Transposed, InnerProductTest, testing::ValuesIn(kStoredOtherwise), NameOf);
+
+const ProductCase kOfOtherAxes[] = {
+    {"rows of rows", {{{5, 3, 4}, 1}}, 7, true, 2},
+    {"lines of images", {{{2, 3, 4, 5}, 1}}, 6, false, 3},
+    {"planes of images, NHWC", {{{2, 5, 3, 2}, 5}}, 8, true, 2},
+    {"lines of images, blocked", {{{2, 16, 3, 2}, 16}}, 4, true, 3},
+    {"planes of images, transposed", {{{2, 5, 3, 2}, 5}}, 8, true, 2, true},
+};
+INSTANTIATE_TEST_SUITE_P(Axes, InnerProductTest, testing::ValuesIn(kOfOtherAxes), NameOf);
 
 TEST(InnerProductRows, ARowsResultDoesNotDependOnTheOthers) {
   // What a pipeline of micro-batches leans on: rows are independent samples.

@@ -14,11 +14,13 @@ struct ProductCase {
   std::vector<TensorDesc> in;
   int64_t num_output;
   bool bias = true;
+  int axis = 1;             ///< InnerProductDesc::axis
+  bool transposed = false;  ///< InnerProductDesc::transposed
 
-  int64_t rows() const { return in[0].shape[0]; }
+  int64_t rows() const { return in[0].shape.count(0, axis); }
   int64_t columns() const {
     int64_t sum = 0;
-    for (const TensorDesc& desc : in) sum += desc.shape.count(1);
+    for (const TensorDesc& desc : in) sum += desc.shape.count(axis);
     return sum;
   }
   /// The inputs; NHWC instead of blocks that the backend under test does not have.

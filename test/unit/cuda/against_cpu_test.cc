@@ -87,6 +87,11 @@ auto Deconvolution(int64_t kernel, int64_t group) {
 StatusOr<Backend::OpPtr> InnerProduct(Backend& backend, const Backend::Descs& in) {
   return backend.InnerProduct({.num_output = 11}, in);
 }
+auto ProductOf(int axis, bool transposed) {
+  return [=](Backend& backend, const Backend::Descs& in) {
+    return backend.InnerProduct({.num_output = 11, .axis = axis, .transposed = transposed}, in);
+  };
+}
 StatusOr<Backend::OpPtr> CosineProduct(Backend& backend, const Backend::Descs& in) {
   return backend.CosineProduct({.num_output = 11}, in);
 }
@@ -291,6 +296,8 @@ const Case kCases[] = {
     {"deconvolution_1x1", Deconvolution(1, 1), {kOddNhwc}, 1e-4f, {{13, 8, 1, 1}, {8}}, kDeconvolved},
     {"inner_product", InnerProduct, {{{40, 30}, 1}}, 1e-4f, {{11, 30}, {11}}},
     {"inner_product_of_blocks", InnerProduct, {kNhwc, {{3, 7}, 1}, kDense}, 1e-4f, {{11, 1519}, {11}}},
+    {"inner_product_transposed", ProductOf(1, true), {kNhwc, {{3, 7}, 1}, kDense}, 1e-4f, {{1519, 11}, {11}}},
+    {"inner_product_of_lines", ProductOf(3, false), {kNhwc}, 1e-4f, {{11, kNhwc.shape[3]}, {11}}},
     {"cosine_product", CosineProduct, {{{40, 30}, 1}}, 1e-4f, {{11, 30}}},
     {"cosine_product_of_blocks", CosineProduct, {kNhwc, {{3, 7}, 1}, kDense}, 1e-4f, {{11, 1519}}},
     {"softmax_nhwc", Softmax(1), {kNhwc}, 1e-6f},

@@ -64,6 +64,8 @@ TEST(Registry, EverySupportedTypeCanBeMade) {
           R"(name: "x" type: "Im2col" bottom: "a" top: "b" convolution_param { kernel_size: 3 axis: -3 })",
           R"(name: "x" type: "ImageData" top: "a" top: "l" image_data_param { source: "list" })",
           R"(name: "x" type: "InnerProduct" bottom: "a" top: "b" inner_product_param { num_output: 4 })",
+          R"(name: "x" type: "InnerProduct" bottom: "a" top: "b"
+             inner_product_param { num_output: 4 transpose: true axis: 2 })",
           R"(name: "x" type: "Input" top: "a" input_param { shape { dim: 1 dim: 2 } })",
           R"(name: "x" type: "Log" bottom: "a" top: "a" log_param { base: 10 })",
           R"(name: "x" type: "LRN" bottom: "a" top: "b")",
@@ -251,6 +253,21 @@ TEST(Registry, CosinesHaveNoBias) {
     EXPECT_EQ(product(std::string("normalize: true") + bias),
               "layer \"head\": inner_product_param { normalize: true } has no bias; expected bias_term: false");
   }
+}
+
+TEST(Registry, CosinesAndSamplesHaveARowOfWeightsForEachOutput) {
+  const auto product = [](const std::string& fields) {
+    return CreateError(
+        R"(name: "head" type: "InnerProduct" bottom: "x" top: "t" inner_product_param { num_output: 4 bias_term: false )" +
+        fields + " }");
+  };
+  EXPECT_EQ(product("transpose: true normalize: true"),
+            "layer \"head\": inner_product_param { transpose: true } does not go with normalize, which needs a row of "
+            "weights for each output; expected false");
+  EXPECT_THAT(product("transpose: true sample_rate: 0.5"), HasSubstr("does not go with sample_rate"));
+  EXPECT_EQ(product("axis: 2 sample_rate: 0.5"),
+            "layer \"head\": inner_product_param { axis: 2 } does not go with sample_rate; expected 1");
+  EXPECT_EQ(product("transpose: false axis: 1 normalize: true"), "");
 }
 
 TEST(Registry, SamplesOfClassesAreAPartAndHaveNoBias) {

@@ -214,6 +214,31 @@ TEST(Shapes, CosinesHaveOneBlobOfWeights) {
   EXPECT_EQ(head->channel_use(), ChannelUse::kSplitOutput);
 }
 
+TEST(Shapes, AProductKeepsTheAxesBeforeItsOwn) {
+  const auto product = [](const std::string& fields) {
+    return R"(name: "ip" type: "InnerProduct" bottom: "a" top: "b" inner_product_param { num_output: 6 )" + fields +
+           "}";
+  };
+  const LayerUnderTest lines(product("axis: 2"));
+  EXPECT_EQ(Shapes(lines, {{4, 3, 2, 5}}), (std::vector<Shape>{{4, 3, 6}}));
+  EXPECT_EQ(lines->Params({{4, 3, 2, 5}})[0].shape, (Shape{6, 10}));
+  EXPECT_EQ(lines->channel_use(), ChannelUse::kWhole) << "axis 1, which shards divide, is not the outputs";
+  const LayerUnderTest last(product("axis: -1 transpose: true"));
+  EXPECT_EQ(Shapes(last, {{4, 3, 2, 5}}), (std::vector<Shape>{{4, 3, 2, 6}}));
+  EXPECT_EQ(last->Params({{4, 3, 2, 5}})[0].shape, (Shape{5, 6}));
+  EXPECT_EQ(Shapes(last, {{4, 5}}), (std::vector<Shape>{{4, 6}}));
+  const std::vector<ParamSpec> transposed = LayerUnderTest(product("transpose: true"))->Params({{4, 5, 2}});
+  EXPECT_EQ(transposed[0].shape, (Shape{10, 6}));
+  EXPECT_TRUE(transposed[0].transposed);
+  EXPECT_EQ(transposed[1].shape, (Shape{6}));
+  EXPECT_FALSE(transposed[1].transposed);
+  for (const char* const axis : {"axis: 0", "axis: 4", "axis: -4", "axis: -5"}) {
+    EXPECT_EQ(ShapeError(LayerUnderTest(product(axis)), {{4, 3, 2, 5}}),
+              std::string("layer \"ip\": inner_product_param { ") + axis +
+                  " } does not fit bottom shape [4 3 2 5]; expected 1 to 3 (axis 0 is the batch)");
+  }
+}
+
 TEST(Shapes, LossAndAccuracy) {
   const std::string loss = R"(name: "l" type: "SoftmaxWithLoss" bottom: "a" bottom: "b" top: "t" )";
   const LayerUnderTest plain(loss);
