@@ -160,7 +160,7 @@ class WaitingNode : public TransportHandler, public HandshakePolicy, public Pipe
     for (const int group : ring.groups) {
       int64_t& last = ring.last_turns.emplace_back();
       for (const MsgId id : schedule_.TrainIds(0, plan_.share)) {
-        if (plan_.phase(id).groups[group] >= 0) last = TurnOf(id, plan_.replicas);
+        if (plan_.phase(id).groups[group].first >= 0) last = TurnOf(id, plan_.replicas);
       }
     }
     const RingPlan plan(options);
@@ -190,7 +190,7 @@ class WaitingNode : public TransportHandler, public HandshakePolicy, public Pipe
       for (int param = 0; param < static_cast<int>(ring.groups.size()); ++param) {
         const int group = ring.groups[param];
         if (TurnOf(task.id, plan_.replicas) != ring.last_turns[param]) continue;
-        if (plan_.phase(task.id).groups[group] != task.segment) continue;
+        if (plan_.phase(task.id).groups[group].first != task.segment) continue;
         finals.push_back({job_.times->GradientNs(rank_, task, group), &ring, param});
       }
     }

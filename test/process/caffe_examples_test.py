@@ -102,7 +102,8 @@ def example(path, rules=()):
     """A net of examples/ on the stand-in data. `rules`: (pattern, replacement)."""
     with open(os.path.join(EXAMPLES, path), encoding="utf-8") as file:
         text = file.read()
-    kind = "mnist" if path.startswith("lenet") else "cifar10" if "cifar10" in path else "ilsvrc12"
+    kinds = {"lenet": "mnist", "cifar10": "cifar10", "mnist_siamese": "mnist_siamese"}
+    kind = kinds.get(path.split("/")[0], "ilsvrc12")
     sources = iter(("train", "test"))
     text = re.sub(r'source: "[^"]*"', lambda _: 'source: "%s_%s_lmdb"' % (kind, next(sources)), text)
     text = text.replace("backend: LEVELDB", "backend: LMDB")
@@ -158,6 +159,9 @@ SOLVERS = {
     "lenet_adadelta_solver": (LENET, TEST + 'base_lr: 1.0 lr_policy: "fixed" momentum: 0.95 weight_decay: 0.0005 '
                               'type: "AdaDelta" delta: 1e-6'),
     "lenet_auto_solver": (LENET, TEST + INV + " random_seed: 831486"),
+    "mnist_siamese_solver": (("mnist_siamese", lambda: example("mnist_siamese/mnist_siamese_train_test.prototxt")),
+                             "test_iter: 100 test_interval: 500 display: 100 max_iter: 50000 snapshot: 5000 " +
+                             SGD % (0.01, 0.0, "inv") + "gamma: 0.0001 power: 0.75"),
     "mnist_autoencoder_solver": (ENCODED, ENCODER + SGD % (0.01, 0.0005, "step") + "gamma: 0.1 stepsize: 10000"),
     "mnist_autoencoder_solver_adadelta": (ENCODED, ENCODER + 'base_lr: 1.0 lr_policy: "fixed" momentum: 0.95 '
                                           'weight_decay: 0.0005 type: "AdaDelta" delta: 1e-8'),
@@ -206,6 +210,9 @@ class CaffeExamplesTest(cluster.JobTest):
         for use in ("train", "test"):
             self.tool("convert_imageset", *(["--gray"] if channels == 1 else []), "--backend=lmdb", self.path(kind) + "/",
                       self.path(kind) + "/list.txt", self.path("%s_%s_lmdb" % (kind, use)))
+            if kind == "mnist":
+                self.tool("convert_mnist_siamese_data", "--backend=lmdb", self.path("mnist/images"),
+                          self.path("mnist/labels"), self.path("mnist_siamese_%s_lmdb" % use))
         self.tool("compute_image_mean", "--backend=lmdb", self.path(kind + "_train_lmdb"),
                   self.path(kind.replace("cifar10", "cifar") + "_mean.binaryproto"))
 
