@@ -7,12 +7,12 @@
 #include "base/clock.h"
 #include "base/environment.h"
 #include "base/format.h"
+#include "base/host.h"
 #include "base/mutex.h"
 #include "transport/tcp/tcp_transport.h"
 #include "transport/verbs/doctor.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <iomanip>
 #include <utility>
@@ -30,17 +30,6 @@ struct Address {
   std::string host;
   int port = 0;
 };
-
-StatusOr<Address> ParseAddress(const std::string& text) {
-  const size_t colon = text.rfind(':');
-  Address address;
-  if (colon != std::string::npos) {
-    address.host = text.substr(0, colon);
-    const auto [end, error] = std::from_chars(text.data() + colon + 1, text.data() + text.size(), address.port);
-    if (error == std::errc() && end == text.data() + text.size()) return address;
-  }
-  return InvalidArgument("\"%s\" is not an address; expected ADDRESS:PORT", text.c_str());
-}
 
 /// One end: rank 0 waits and answers, rank 1 comes and measures.
 class RoundTrip : public TransportHandler, public HandshakePolicy {
@@ -157,7 +146,9 @@ Status RunDoctor(const DoctorOptions& options, std::ostream* out) {
   out->flush();
   if (!options.listen.empty() || !options.peer.empty()) {
     const bool waits = !options.listen.empty();
-    HP_ASSIGN_OR_RETURN(const Address address, ParseAddress(waits ? options.listen : options.peer));
+    Address address;
+    HP_RETURN_IF_ERROR(ParseHostPort(waits ? "doctor_listen" : "doctor_peer", waits ? options.listen : options.peer,
+                                     &address.host, &address.port));
     HP_RETURN_IF_ERROR(RoundTrip(waits ? 0 : 1).Run(options, address, out));
   }
   return faults == 0 ? OkStatus() : FailedPrecondition("%d finding(s) need attention", faults);
