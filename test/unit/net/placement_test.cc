@@ -129,7 +129,7 @@ TEST(Placement, WhatIsSplitByInputsGetsItsSliceOfTheBoundary) {
     EXPECT_THAT(net.placement->PiecesTo(*boundary, shard),
                 ElementsAre(Field(&EdgePiece::channels, PartOf(6, shard, 4))));
   }
-  EXPECT_EQ(net.placement->BlockOn(kIp1, 1, ParamSpec{.shape = {50, 54}}), (Block{0, 50, 9, 27}))
+  EXPECT_EQ(net.placement->BlockOn(kIp1, 1, ParamSpec{.name = {}, .shape = {50, 54}}), (Block{0, 50, 9, 27}))
       << "9 pixels a channel";
 }
 
@@ -142,7 +142,7 @@ TEST(Placement, ALayerThatIsNotSplitIsTheLeads) {
   const Edge& broadcast = net.placement->edges()[2];
   EXPECT_EQ(net.placement->PiecesFrom(broadcast, 0).size(), 3u) << "itself among them";
   EXPECT_TRUE(net.placement->PiecesFrom(broadcast, 1).empty());
-  EXPECT_TRUE(net.placement->BlockOn(kIp2, 1, ParamSpec{.shape = {30, 50}}).empty());
+  EXPECT_TRUE(net.placement->BlockOn(kIp2, 1, ParamSpec{.name = {}, .shape = {30, 50}}).empty());
 }
 
 TEST(Placement, FewerChannelsThanShardsLieOnSomeOfThem) {
