@@ -10,7 +10,7 @@ TEST_F(ContractTest, Deconvolutions) {
   table.ends = {"pool3"};
   ClusterSpec cut;
   cut.stages = {{"kind: CONV to_layer: 'score1'", 2},
-                {"kind: CONV from_layer: 'up1' to_layer: 'pool3'", 3},
+                {"kind: CONV from_layer: 'up1' to_layer: 'pool3'", 4},
                 {"kind: FC from_layer: 'ip1'", 2}};
   cut.micro_batches = 2, cut.pool_size = 1;
   ClusterSpec whole = Table(1, {1}, 2, 0, true);

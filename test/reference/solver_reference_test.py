@@ -263,6 +263,8 @@ def main():
         write_caffemodel(f"{folder}/margin.caffemodel", {**start, "ip2": start["ip2"][:1]})
         normed = {"mean1": [np.zeros(8), np.zeros(8), np.zeros(1)], "scale1": [random.uniform(0.5, 1.5, 8), np.ones(8)]}
         write_caffemodel(f"{folder}/normed.caffemodel", {**start, **normed})
+        # Draws of their own: more cases leave the others as they were.
+        random = np.random.default_rng(31)
         enlarged = {"up1": [random.normal(0, 0.2, (8, 4, 4, 4)), random.normal(0, 0.1, 8)],
                     "ip1": [random.normal(0, 1 / np.sqrt(588), (31, 588)), start["ip1"][1]]}
         write_caffemodel(f"{folder}/enlarged.caffemodel", {**start, **enlarged})
@@ -271,6 +273,7 @@ def main():
         write_caffemodel(f"{folder}/transposed.caffemodel", across)
         many = random.normal(0, 1 / np.sqrt(31), (SAMPLED, 31))
         write_caffemodel(f"{folder}/sampled.caffemodel", {**start, "ip2": [many]})
+        random = np.random.default_rng(32)
         shared = {layer: [random.normal(0, 1 / np.sqrt(np.prod(shape[1:])) if len(shape) > 1 else 0.1, shape)
                           for shape in shapes] for layer, shapes in SHARED_SHAPES.items()}
         for layer, blobs in shared.items():

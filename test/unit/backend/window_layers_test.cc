@@ -261,8 +261,6 @@ TEST(InnerProductLayer, AShardMakesItsOutputsFromSeveralBlocks) {
 
 TEST(InnerProductLayer, MistakesAreNamed) {
   EXPECT_THAT(CreateError(InnerProduct("bias_term: true")), HasSubstr("num_output"));
-  EXPECT_THAT(CreateError(InnerProduct("num_output: 3 transpose: true")), HasSubstr("transpose: true"));
-  EXPECT_THAT(CreateError(InnerProduct("num_output: 3 axis: 2")), HasSubstr("axis: 2"));
   EXPECT_THAT(ShapeError(InnerProduct("num_output: 3"), {5}), HasSubstr("[5]"));
   EXPECT_THAT(CreateError(InnerProduct("num_output: 3 bias_filler { type: \"no\" }")),
               HasSubstr("inner_product_param: bias_filler"));
