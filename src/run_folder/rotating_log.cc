@@ -33,7 +33,7 @@ Status RotatingLog::Add(const std::string& line) {
   const ssize_t written = write(fd_, text.data(), text.size());
   if (written > 0) bytes_ += written;
   if (written == std::ssize(text)) return OkStatus();
-  return ResourceExhausted("%s: %s", path_.c_str(), written < 0 ? std::strerror(errno) : "the disk is full");
+  return ResourceExhausted("%s: %s", path_.c_str(), std::strerror(written < 0 ? errno : ENOSPC));
 }
 
 void RotatingLog::Rotate() {
