@@ -339,8 +339,8 @@ StatusOr<Backend::OpPtr> MakeOp(const ConvolutionDesc& desc, const Backend::Desc
 
 StatusOr<Backend::OpPtr> CpuBackend::Convolution(const ConvolutionDesc& desc, const Descs& in) {
   if (IsProduct(desc, in[0].shape)) {
-    return MakeInnerProduct({desc.num_output, desc.bias, desc.input_gradient}, in,
-                            Shape{in[0].shape[0], desc.num_output, 1, 1});
+    return MakeInnerProduct({.num_output = desc.num_output, .bias = desc.bias, .input_gradient = desc.input_gradient},
+                            in, Shape{in[0].shape[0], desc.num_output, 1, 1});
   }
   return MakeOp<Convolutions>(desc, in);
 }
