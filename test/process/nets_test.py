@@ -93,6 +93,11 @@ class NetsTest(cluster.JobTest):
             for blob, other in zip(blobs, found[layer]):
                 self.assertLessEqual(numpy.abs(other - blob).max(), TOLERANCE * largest, layer)
 
+    def test_tables_are_the_same_wherever_the_tree_lies(self):
+        for name in (*SMALL, *LARGE):
+            with open(example_file(name, "table"), encoding="utf-8") as file:
+                self.assertIn('\nsolver: "%s"\n' % os.path.basename(example_file(name, "solver")), file.read(), name)
+
     def test_nets_of_any_image_size(self):
         for name, side in SMALL.items():
             with self.subTest(name):
