@@ -1,3 +1,4 @@
+#include "backend/cuda/add_bias.h"
 #include "backend/cuda/column_sums.h"
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/nhwc_operands.h"
@@ -9,18 +10,38 @@
 namespace hp::cuda {
 namespace {
 
-/// y = conv(x, W) + b in NHWC and the library's element type. An input of another layout or type is brought there
-/// through scratch, in BackwardParams again: a pass over it costs less than keeping a copy for every solver.
-class ConvolutionOp final : public Op {
+/// What a convolution and a deconvolution have alike: NHWC and the library's element type. An input of another layout
+/// or type is brought there through scratch, in BackwardParams again: a pass over it costs less than keeping a copy for
+/// every solver.
+class WindowOp : public Op {
  public:
-  ConvolutionOp(const GpuContext& context, const ConvolutionDesc& desc, const TensorDesc& in,
-                std::unique_ptr<GpuConvolution> convolution)
+  void BackwardInput(const OpArgs& args) final {
+    if (args.d_in[0].data == nullptr) return;
+    void* dx = input_.Target(args.d_in[0], args.scratch + input_offset_);
+    InputGradient(args.d_out[0].data, weights_.Read(args.params[0]), dx, args.scratch);
+    input_.Store(dx, args.d_in[0]);
+  }
+
+  void BackwardParams(const OpArgs& args) final {
+    void* d_weights = weights_.Target(args, args.scratch + weights_offset_);
+    WeightGradient(Source(args), args.d_out[0].data, d_weights, args.scratch);
+    weights_.Store(args, d_weights);
+    if (!bias_) return;
+    ColumnSums(context_.stream(), OutputPixels(), num_output_, outputs_[0].element, args.d_out[0].data, args.accumulate,
+               args.d_params[1], ScratchFloats(args.scratch, sums_offset_));
+  }
+
+  bool backward_reads_output() const final { return false; }
+
+ protected:
+  WindowOp(const GpuContext& context, const ConvolutionDesc& desc, const TensorDesc& in, const Shape& weights,
+           const Shape& out, std::unique_ptr<GpuConvolution> convolution)
       : context_(context),
         num_output_(desc.num_output),
         input_(context, in),
-        weights_(context, Shape{desc.num_output, in.shape[1] / desc.group, desc.kernel_h, desc.kernel_w}),
+        weights_(context, weights),
         convolution_(std::move(convolution)) {
-    outputs_ = {{ConvolvedShape(desc, in.shape), desc.num_output, context.library->element()}};
+    outputs_ = {{out, desc.num_output, context.library->element()}};
     ScratchPlan plan;
     plan.Add(convolution_->workspace_bytes());
     input_offset_ = plan.Add(input_.copy_bytes());
@@ -34,32 +55,13 @@ class ConvolutionOp final : public Op {
     scratch_bytes_ = plan.bytes();
   }
 
-  void Forward(const OpArgs& args) override {
-    const void* bias = bias_ ? bias_->Read(args.params[1]) : nullptr;
-    convolution_->Forward(Source(args), weights_.Read(args.params[0]), bias, args.out[0].data, args.scratch);
-  }
+  virtual void InputGradient(const void* dy, const void* weights, void* dx, std::byte* workspace) = 0;
+  virtual void WeightGradient(const void* x, const void* dy, void* d_weights, std::byte* workspace) = 0;
 
-  void BackwardInput(const OpArgs& args) override {
-    if (args.d_in[0].data == nullptr) return;
-    void* dx = input_.Target(args.d_in[0], args.scratch + input_offset_);
-    convolution_->BackwardInput(args.d_out[0].data, weights_.Read(args.params[0]), dx, args.scratch);
-    input_.Store(dx, args.d_in[0]);
-  }
-
-  void BackwardParams(const OpArgs& args) override {
-    void* d_weights = weights_.Target(args, args.scratch + weights_offset_);
-    convolution_->BackwardWeights(Source(args), args.d_out[0].data, d_weights, args.scratch);
-    weights_.Store(args, d_weights);
-    if (!bias_) return;
-    ColumnSums(context_.stream(), OutputPixels(), num_output_, outputs_[0].element, args.d_out[0].data, args.accumulate,
-               args.d_params[1], ScratchFloats(args.scratch, sums_offset_));
-  }
-
-  bool backward_reads_output() const override { return false; }
-
- private:
   int64_t OutputPixels() const { return outputs_[0].count() / num_output_; }
   const void* Source(const OpArgs& args) const { return input_.Read(args.in[0], args.scratch + input_offset_); }
+  const void* Weights(const OpArgs& args) const { return weights_.Read(args.params[0]); }
+  const void* Bias(const OpArgs& args) const { return bias_ ? bias_->Read(args.params[1]) : nullptr; }
 
   const GpuContext context_;
   const int64_t num_output_;
@@ -70,11 +72,66 @@ class ConvolutionOp final : public Op {
   size_t input_offset_ = 0, weights_offset_ = 0, sums_offset_ = 0;
 };
 
+/// y = conv(x, W) + b.
+class ConvolutionOp final : public WindowOp {
+ public:
+  ConvolutionOp(const GpuContext& context, const ConvolutionDesc& desc, const TensorDesc& in,
+                std::unique_ptr<GpuConvolution> convolution)
+      : WindowOp(context, desc, in, Shape{desc.num_output, in.shape[1] / desc.group, desc.kernel_h, desc.kernel_w},
+                 ConvolvedShape(desc, in.shape), std::move(convolution)) {}
+
+  void Forward(const OpArgs& args) override {
+    convolution_->Forward(Source(args), Weights(args), Bias(args), args.out[0].data, args.scratch);
+  }
+
+ private:
+  void InputGradient(const void* dy, const void* weights, void* dx, std::byte* workspace) override {
+    convolution_->BackwardInput(dy, weights, dx, workspace);
+  }
+  void WeightGradient(const void* x, const void* dy, void* d_weights, std::byte* workspace) override {
+    convolution_->BackwardWeights(x, dy, d_weights, workspace);
+  }
+};
+
+/// y = deconv(x, W) + b, computed by the convolution from y's shape to x's, which has the same weights: forward is its
+/// gradient of the input, and the gradient of x its forward pass.
+class DeconvolutionOp final : public WindowOp {
+ public:
+  DeconvolutionOp(const GpuContext& context, const ConvolutionDesc& desc, const TensorDesc& in,
+                  std::unique_ptr<GpuConvolution> mirrored)
+      : WindowOp(context, desc, in, Shape{in.shape[1], desc.num_output / desc.group, desc.kernel_h, desc.kernel_w},
+                 DeconvolvedShape(desc, in.shape), std::move(mirrored)) {}
+
+  void Forward(const OpArgs& args) override {
+    convolution_->BackwardInput(Source(args), Weights(args), args.out[0].data, args.scratch);
+    if (const void* const bias = Bias(args)) {
+      AddBias(context_.stream(), OutputPixels(), num_output_, num_output_, bias, outputs_[0].element, args.out[0].data);
+    }
+  }
+
+ private:
+  void InputGradient(const void* dy, const void* weights, void* dx, std::byte* workspace) override {
+    convolution_->Forward(dy, weights, nullptr, dx, workspace);
+  }
+  void WeightGradient(const void* x, const void* dy, void* d_weights, std::byte* workspace) override {
+    convolution_->BackwardWeights(dy, x, d_weights, workspace);
+  }
+};
+
 }  // namespace
 
 StatusOr<Backend::OpPtr> CudaBackend::Convolution(const ConvolutionDesc& desc, const Descs& in) {
   HP_ASSIGN_OR_RETURN(std::unique_ptr<GpuConvolution> convolution, context_.library->Convolution(desc, in[0].shape));
   return Backend::OpPtr(std::make_unique<ConvolutionOp>(context_, desc, in[0], std::move(convolution)));
+}
+
+StatusOr<Backend::OpPtr> CudaBackend::Deconvolution(const ConvolutionDesc& desc, const Descs& in) {
+  ConvolutionDesc back = desc;
+  back.num_output = in[0].shape[1];
+  back.bias = false, back.input_gradient = true;
+  HP_ASSIGN_OR_RETURN(std::unique_ptr<GpuConvolution> mirrored,
+                      context_.library->Convolution(back, DeconvolvedShape(desc, in[0].shape)));
+  return Backend::OpPtr(std::make_unique<DeconvolutionOp>(context_, desc, in[0], std::move(mirrored)));
 }
 
 }  // namespace hp::cuda
