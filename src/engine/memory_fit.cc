@@ -54,7 +54,7 @@ size_t ImageBytes(const NodeModel& model) {
     if (!train && !model.tests()) continue;
     size_t most = 0;
     for (const NodeNet* net : model.AllNets(train)) most = std::max(most, net->images_bytes());
-    bytes += most;
+    bytes += Wide{most} * (train ? 1 : model.schedule().tests());  // each test reads ahead by itself
   }
   return Narrow(bytes);
 }

@@ -31,7 +31,7 @@ class MemoryFitTest : public testing::Test {
     options.solver = Parse<caffe::SolverParameter>(solver_);
     options.net = std::make_shared<const caffe::NetParameter>(
         Parse<caffe::NetParameter>(With(With(net_, "BATCH", batch), "OUTPUTS", outputs)));
-    options.train_shape = {3, 8, 8};
+    options.train_shape = options.test_shape = {3, 8, 8};
     StatusOr<std::unique_ptr<JobPlan>> job = JobPlan::Create(options);
     ASSERT_TRUE(job.ok()) << job.status();
     job_ = *std::move(job);
@@ -55,6 +55,12 @@ class MemoryFitTest : public testing::Test {
   std::shared_ptr<const JobPlan> job_;
   const std::unique_ptr<Backend> backend_ = MakeCpuBackend();
 };
+
+TEST_F(MemoryFitTest, EachTestHasImagesOfItsOwn) {
+  solver_ = "max_iter: 10 test_interval: 5 test_iter: 2 test_iter: 1 test_iter: 3";
+  Plan();
+  EXPECT_EQ(Fit(AddressSpaceRoom().bytes)->images, (1 + 3) * 16 * 3 * 8 * 8 * sizeof(float));
+}
 
 TEST_F(MemoryFitTest, ThePoolGivesWayToTheHostsMemory) {
   Plan();
