@@ -84,6 +84,26 @@ class MpiTest(digits.DigitsJob):
         self.assertRegex(record, r"^\S+ \S+ incarnation 1: Open MPI job \S+\n")
         self.assertEqual(record.count("incarnation 1: ended with exit status 0\n"), 4, record)
 
+    def test_two_jobs_of_one_user_at_once(self):
+        """Of one table, as hproute writes it, and one solver whose prefix is relative, as the README has it."""
+        self.write_solver("job", 200)
+        solver = self.path("job_solver.prototxt")
+        text = re.sub(r'snapshot_prefix: "[^"]*"', 'snapshot_prefix: "job"', self.read("job_solver.prototxt").decode())
+        self.write("job_solver.prototxt", text)
+        hostfile = self.write("hosts.txt", "localhost slots=4\n")
+        status, said = cluster.run_tool("hproute", "--solver=" + solver, "--conv=2", "--fc=2", "--hosts=hostfile:" + hostfile,
+                                        "--out=" + self.path("table.prototxt"))
+        self.assertEqual(status, 0, said)
+        jobs = [self.mpirun(of_nodes=["--run_folder=" + self.path(run), "--port_folder=" + self.path(run + "/ports")])
+                for run in ("run1", "run2")]
+        self.expect_all(jobs, 0, "Optimization Done")
+        ports = [set(re.findall(r"port: (\d+)", self.read(run + "/table.prototxt").decode())) for run in ("run1", "run2")]
+        self.assertEqual([len(of_run) for of_run in ports], [4, 4])
+        self.assertFalse(ports[0] & ports[1])
+        for run in ("run1", "run2"):
+            self.assertTrue(os.path.exists(self.path(run + "/snapshots/job_iter_200.solverstate")), run)
+        self.await_no_nodes(jobs[0])
+
     def test_a_stop_has_the_time_that_it_takes(self):
         self.write_solver("job", 100000000)
         self.write_table("job")
