@@ -281,6 +281,7 @@ Status RunOne(FoundTable* found, const HostSettings& host, const JobEnvironment&
   HP_ASSIGN_OR_RETURN(std::unique_ptr<ProgressFile> file, MakeProgressFile());
   NodeOptions options = OptionsFor(table, own.rank);
   options.transport = std::move(own.transport);
+  options.run_name = NameOfRun(found->start, job, Run());
   if (Attendance* const attendance = found->attendance.get()) {
     options.on_loss = [attendance](int64_t clock, double) { attendance->SetIteration(clock + 1); };
     options.leave = [attendance](const Status& status) {
@@ -359,7 +360,13 @@ Status Train(const JobEnvironment& job, SignalThread* signals, bool* said) {
   HP_ASSIGN_OR_RETURN(std::unique_ptr<ProgressFile> progress, MakeProgressFile());
   *said = true;
   return RunAllNodes(
-      table, [&table](Rank rank) { return OptionsFor(table, rank); }, {},
+      table,
+      [&](Rank rank) {
+        NodeOptions options = OptionsFor(table, rank);
+        options.run_name = NameOfRun({}, job, Run());
+        return options;
+      },
+      {},
       [signals, &progress](Node* node) {
         signals->Serve(node);
         if (node == nullptr) progress.reset();

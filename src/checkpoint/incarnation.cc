@@ -33,7 +33,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kStart[] = "_start_";
-constexpr int kAttempts = 1000;  // each lost to somebody who claimed the same number
+constexpr char kName[] = "of ";    // begins the line with the run's name
+constexpr size_t kMostName = 300;  // bytes of it
+constexpr int kAttempts = 1000;    // each lost to somebody who claimed the same number
 constexpr std::chrono::milliseconds kLookAgain{50};
 
 std::string StartPath(const std::string& prefix, int64_t number) { return prefix + kStart + std::to_string(number); }
@@ -112,7 +114,8 @@ std::string DescribeStart(const RunMark& run) {
   std::random_device random;
   return Format("host %s, process %d, at %lld s, %08x%08x\nrun %016llx began %lld\n", HostName().c_str(),
                 static_cast<int>(getpid()), static_cast<long long>(std::time(nullptr)), random(), random(),
-                static_cast<unsigned long long>(run.id()), static_cast<long long>(run.began_us()));
+                static_cast<unsigned long long>(run.id()), static_cast<long long>(run.began_us())) +
+         (run.has_name() ? kName + Printable(run.name(), kMostName) + "\n" : "");
 }
 
 std::string ContentsOf(const fs::path& path) {
@@ -135,7 +138,19 @@ std::optional<RunMark> ParseRun(const std::string& content) {
   RunMark run;
   run.set_id(id);
   run.set_began_us(began_us);
+  const size_t behind = content.find('\n', line + 1);
+  if (content.compare(behind + 1, sizeof(kName) - 1, kName) == 0) {
+    const size_t begin = behind + sizeof(kName);
+    run.set_name(content.substr(begin, content.find('\n', begin) - begin));
+  }
   return run;
+}
+
+bool HaveNames(const RunMark& a, const RunMark& b) { return a.has_name() && b.has_name(); }
+
+// By their names where both have one: a run that goes on from another's snapshot has the other's id.
+bool AreOneRun(const RunMark& a, const RunMark& b) {
+  return HaveNames(a, b) ? Printable(a.name(), kMostName) == Printable(b.name(), kMostName) : a.id() == b.id();
 }
 
 // A descriptor that holds the lock until it is closed; -1: the file system has no locks.
@@ -161,8 +176,8 @@ std::optional<std::pair<int64_t, std::string>> OtherLivingRun(const Found& found
   const auto& [number, path] = *found.starts.rbegin();
   const std::string content = ContentsOf(path);
   const std::optional<RunMark> other = ParseRun(content);
-  if (!other || other->id() == run.id() || !IsLocked(path)) return std::nullopt;
-  return std::pair{number, WhoOf(content)};
+  if (!other || AreOneRun(*other, run) || !IsLocked(path)) return std::nullopt;
+  return std::pair{number, other->has_name() ? other->name() + ", " + WhoOf(content) : WhoOf(content)};
 }
 
 // What is there when no other run lives. A number behind these goes to nobody who has not looked.
@@ -267,6 +282,26 @@ Status Incarnation::Check() const {
   }
   if (ContentsOf(path) == content_) return OkStatus();
   return InvalidArgument("%s cannot be read, or another process has written it", path.c_str());
+}
+
+Status CheckGoesOn(const std::string& prefix, const RunMark& run, bool restarted) {
+  const Found found = LookAround(prefix);
+  if (found.starts.empty()) return OkStatus();
+  const fs::path& path = found.starts.rbegin()->second;
+  const std::string content = ContentsOf(path);
+  const std::optional<RunMark> other = ParseRun(content);
+  if (!other || !HaveNames(*other, run) || AreOneRun(*other, run)) return OkStatus();
+  const bool alive = IsLocked(path);
+  if (!alive && !restarted) {
+    LOG(INFO) << "the snapshots " << prefix << " are of " << other->name() << ", whose training goes on as "
+              << Printable(run.name(), kMostName);
+    return OkStatus();
+  }
+  return FailedPrecondition(
+      "the snapshots %s are of %s (%s), %s, and this is %s: give each run a snapshot_prefix of its own, or name the "
+      "snapshot to go on from (--resume=PREFIX_iter_N.solverstate)",
+      prefix.c_str(), other->name().c_str(), WhoOf(content).c_str(), alive ? "which is alive" : "which began later",
+      Printable(run.name(), kMostName).c_str());
 }
 
 std::optional<RunMark> RunOfLatestStart(const std::string& prefix) {

@@ -23,7 +23,8 @@ class Incarnation {
 
   /// Claims the number behind the highest that is there, and removes what lower ones left: their files, and temporary
   /// files and parts of snapshots that were not completed. Where the latest start is another run's and alive, waits
-  /// for its end. A file system without locks tells the living from the dead no longer: then the claim succeeds.
+  /// for its end. Runs with different names are different ones, also where one goes on from the other's snapshot. A
+  /// file system without locks tells the living from the dead no longer: then the claim succeeds.
   /// @param run that it trains; RunOfLatestStart reads it.
   /// @return kFailedPrecondition: another run has the prefix, with its host and process; kInvalidArgument: the folder
   /// is missing or can't be written; kResourceExhausted: no space.
@@ -45,6 +46,11 @@ class Incarnation {
   const std::string content_;  // of our file: tells it from that of another process
   const int lock_;             // file descriptor; -1: none
 };
+
+/// Whether the run may go on with the training that has the snapshots of a prefix, by what the latest start there says.
+/// @param restarted whether this is not the run's first start: then it has no business with another one's snapshots.
+/// @return kFailedPrecondition: the start is of a run with another name, and is alive or this one `restarted`.
+Status CheckGoesOn(const std::string& prefix, const RunMark& run, bool restarted);
 
 /// The run that the latest start of a prefix trains or trained, whether or not it has written a snapshot. Nothing: no
 /// start left a file, or one of a version that did not write it. Any thread.

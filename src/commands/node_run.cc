@@ -48,6 +48,14 @@ RunStart StartOfRun(const RoutingTable& table, const RunStart& handed_out, const
   return start;
 }
 
+RunName NameOfRun(const RunStart& handed_out, const JobEnvironment& job, const NodeRun& run) {
+  if (!handed_out.run.empty()) return {handed_out.run, handed_out.number > 1};
+  const bool lasts = job.launcher != "Open MPI" && job.launcher != "PMIx";
+  if (job.is_task() && lasts && !job.run.empty()) return {job.run, job.restarts > 0};
+  if (!run.path().empty()) return {"run folder " + run.path(), run.incarnation() > 1};
+  return {};
+}
+
 void NodeRun::Begin(const std::string& folder) {
   if (folder.empty()) return;
   path_ = std::filesystem::absolute(folder).lexically_normal().string();

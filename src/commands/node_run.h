@@ -2,6 +2,7 @@
 
 #include "base/job_environment.h"
 #include "hp/status.h"
+#include "node/node.h"
 #include "scheduler/plan/routing_table.h"
 
 #include "run_folder/node_log.h"
@@ -18,6 +19,12 @@ namespace hp {
 /// @param table as given, before nodes choose ports. @param handed_out FoundTable::start.
 RunStart StartOfRun(const RoutingTable& table, const RunStart& handed_out, const JobEnvironment& job);
 
+class NodeRun;
+
+/// What the snapshots of a run are known by: what handed its table out, or its scheduler's job where that stays the
+/// same when it is started again (mpirun's does not), or else its run folder; nothing: none of these.
+RunName NameOfRun(const RunStart& handed_out, const JobEnvironment& job, const NodeRun& run);
+
 /// What `hpnode --run_folder` leaves of its process: the log, a line in record.txt when it begins and when it ends, and
 /// of the first node the table, the solver and the net. Lives as long as the process.
 class NodeRun {
@@ -33,6 +40,10 @@ class NodeRun {
   /// the one that writes table, solver and net.
   /// @return SharedRunFolder::Enter's errors, with what to do; those of ReadRunFiles and WriteRunFiles.
   Status Enter(const RunStart& start, const RoutingTable& table, const std::string& node, bool first);
+  /// Its absolute path; empty: none.
+  const std::string& path() const { return path_; }
+  /// Which one of the folder this start is, behind Enter.
+  int incarnation() const { return folder_ ? folder_->incarnation() : 0; }
   /// Where snapshots go instead of where the solver says; empty: there.
   const std::string& snapshot_prefix() const { return snapshot_prefix_; }
   /// Has record.txt say how the process ends; FlushLog waits for it. The first call counts. Any thread.

@@ -8,6 +8,7 @@
 
 #include "base/format.h"
 #include "base/out_of_memory.h"
+#include "checkpoint/incarnation.h"
 #include "checkpoint/snapshot.h"
 #include "engine/compute_threads.h"
 #include "engine/initial_params.h"
@@ -100,6 +101,10 @@ Status Node::ReadFiles() {
                       JobFiles::Read(table_, info_, options_.resume, {options_.cache_dir, options_.max_bad_records},
                                      *options_.layer_types, options_.snapshot_prefix));
   files_.TakeWeights(options_.weights);
+  if (!options_.run_name.name.empty()) files_.run.set_name(options_.run_name.name);
+  if (options_.resume == kResumeLatest) {
+    HP_RETURN_IF_ERROR(CheckGoesOn(files_.solver.snapshot_prefix(), files_.run, options_.run_name.restarted));
+  }
   HP_ASSIGN_OR_RETURN(device_, options_.open_device(info_.device, table_.config().precision()));
   std::vector<std::string> names;
   for (const NodeInfo& node : table_.nodes()) names.push_back(node.name);

@@ -51,6 +51,12 @@
 
 namespace hp {
 
+/// What tells a run, through all its starts, from others that might write the same snapshots.
+struct RunName {
+  std::string name;        ///< "Slurm job 12"; empty: nobody said
+  bool restarted = false;  ///< this is not its first start
+};
+
 /// Which node of which job, how it starts, and whom it reports to.
 struct NodeOptions {
   const RoutingTable* table = nullptr;   ///< must outlive the node
@@ -60,9 +66,10 @@ struct NodeOptions {
   /// newest snapshot of this job that any node has; empty: start afresh.
   std::string resume;
   /// .caffemodels to take initial weights from, layer by layer by name, a later one over an earlier one, separated by
-  /// commas; empty: what the solver's `weights` say. Must be the same files on every node, which nobody checks. Not
-  /// read with `resume`.
+  /// commas; empty: what the solver's `weights` say. The same files on every node (compared at the handshake). Not read
+  /// with `resume`.
   std::string weights;
+  RunName run_name;
   std::string snapshot_prefix;         ///< instead of the solver's; empty: the solver's
   int keep_snapshots = 0;              ///< SnapshotWriter::Options::keep; read on the first node
   std::string cache_dir;               ///< DatasetOptions::cache_dir

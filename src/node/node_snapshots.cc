@@ -28,6 +28,8 @@ Status Node::ChooseSnapshot() {
       LOG(INFO) << "--resume=latest: no node has a complete snapshot of this training: starting from the beginning";
   }
   if (!latest_) files_.run = bootstrap_->handshake()->run();
+  files_.run.clear_name();  // it was perhaps another run's until now
+  if (!options_.run_name.name.empty()) files_.run.set_name(options_.run_name.name);
   if (options_.rank == 0) {
     requests_.Keep(table_.size(), files_.solver.clip_gradients(), files_.loss_scaler, files_.solver.max_iter());
   }

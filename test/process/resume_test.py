@@ -82,6 +82,37 @@ class ResumeTest(cluster.JobTest):
         self.make_job(snapshot=10, iterations=20)
         self.expect_exit(self.start("--all", table="second.prototxt"), 0, "Optimization Done")
 
+    def test_each_job_of_a_scheduler_has_snapshots_of_its_own(self):
+        """With one prefix: a job that is queued again does not take another one's, nor does a second one end the first."""
+        def start(job, restarts, *flags):
+            return self.start(*flags, SLURM_JOB_ID=job, SLURM_RESTART_COUNT=restarts, SLURM_PROCID="0",
+                              SLURM_STEP_NUM_TASKS="1", SLURM_LOCALID="0")
+        self.make_job(snapshot=10)
+        self.make_table(conv=1, fc=0)
+        lost = start("11", "0")
+        self.await_text(lost, "Snapshotting solver state")
+        lost.send(signal.SIGKILL)
+        lost.wait()
+        self.make_table(conv=1, fc=0)
+        again = start("11", "1", "--resume=latest")
+        self.await_text(again, "resuming at iteration")
+        again.send(signal.SIGKILL)
+        again.wait()
+        other = start("12", "0")
+        self.await_text(other, "Snapshotting solver state")
+        self.make_table(conv=1, fc=0)
+        for job, restarts in (("11", "2"), ("13", "0")):
+            self.expect_exit(start(job, restarts, "--resume=latest"), 2, r"the snapshots \S+ are of Slurm job 12 \(host .*\), "
+                             r"which is alive, and this is Slurm job %s: give each run a snapshot_prefix" % job)
+        other.send(signal.SIGTERM)
+        self.expect_exit(other, 5)
+        self.expect_exit(start("11", "2", "--resume=latest"), 2, r"Slurm job 12 \(.*\), which began later, and this is Slurm job 11")
+        after = start("13", "0", "--resume=latest")
+        self.await_text(after, "are of Slurm job 12, whose training goes on as Slurm job 13")
+        self.await_text(after, "resuming at iteration")
+        after.send(signal.SIGTERM)
+        self.expect_exit(after, 5)
+
     def test_a_second_start_ends_the_first(self):
         self.make_job(snapshot=10)
         names = self.make_table(conv=1, fc=0)

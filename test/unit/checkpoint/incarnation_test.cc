@@ -89,6 +89,30 @@ TEST_F(IncarnationTest, AStartOfTheSameRunDoesNotWait) {
   EXPECT_EQ((*first)->Check().code(), StatusCode::kFailedPrecondition);
 }
 
+TEST_F(IncarnationTest, RunsAreToldApartByTheirNames) {
+  const auto named = [](uint64_t id, const std::string& name) {
+    RunMark run = MarkOf(id);
+    run.set_name(name);
+    return run;
+  };
+  const RunMark job11 = named(1, "Slurm job 11"), job12 = named(1, "Slurm job 12");
+  auto first = Incarnation::Claim(prefix_, job11, 0ms);
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(RunOfLatestStart(prefix_)->name(), "Slurm job 11");
+  EXPECT_THAT(Incarnation::Claim(prefix_, job12, 0ms).status().message(), HasSubstr("(start 1, Slurm job 11, host "))
+      << "though it goes on from its snapshot";
+  EXPECT_THAT(
+      CheckGoesOn(prefix_, job12, false).message(),
+      MatchesRegex("the snapshots .*/out are of Slurm job 11 .host .*, process [0-9]+., which is alive, and this is "
+                   "Slurm job 12: .*"));
+  EXPECT_TRUE(CheckGoesOn(prefix_, job11, true).ok());
+  EXPECT_TRUE(CheckGoesOn(prefix_, MarkOf(2), true).ok()) << "nobody said who it is";
+  EXPECT_TRUE(Incarnation::Claim(prefix_, named(5, "Slurm job 11"), 0ms).ok()) << "it begins anew";
+  first->reset();
+  EXPECT_TRUE(CheckGoesOn(prefix_, job12, false).ok());
+  EXPECT_THAT(CheckGoesOn(prefix_, job12, true).message(), HasSubstr("which began later"));
+}
+
 TEST_F(IncarnationTest, OfManyRunsAtOnceOneHasThePrefix) {
   std::vector<std::unique_ptr<Incarnation>> claims(8);
   {
