@@ -1,5 +1,6 @@
 """What a scheduler needs of a node: a stop ahead of the end of its allocation, and a file that follows iterations."""
 
+import functools
 import os
 import re
 import time
@@ -40,8 +41,12 @@ class KubernetesCommandTest(cluster.JobTest):
 
     def start_pods(self, iterations):
         self.make_job(iterations=iterations, snapshot=20)
-        self.make_table(conv=1, fc=1)
-        flags = [flag.replace("/token/job.token", self.path("token")) for flag in self.flags]
+        text = re.sub(r'snapshot_prefix: "[^"]*"', 'snapshot_prefix: "digits"', self.read("solver.prototxt").decode())
+        self.write("solver.prototxt", text)
+        if not os.path.exists(self.path("table.prototxt")):
+            self.make_table(conv=1, fc=1)
+        places = {"/token/job.token": self.path("token"), "/data/": self.path("")}
+        flags = [functools.reduce(lambda text, place: text.replace(*place), places.items(), flag) for flag in self.flags]
         for i, label in enumerate(("pod0", "pod1")):
             own = [flag.replace("/dev/shm/", self.path(label) + ".") for flag in flags]
             self.start(*own, log=label, JOB_COMPLETION_INDEX=str(i), WORLD_SIZE="2")
@@ -55,6 +60,11 @@ class KubernetesCommandTest(cluster.JobTest):
         self.expect_all(self.start_pods(20), 0, "Optimization Done")
         self.assertEqual(self.read("pod1.progress").decode().split()[0], "20")
         self.expect_all(self.start_pods(40), 0, "resuming at iteration 20", "Optimization Done")
+        self.assertEqual(sorted(os.listdir(self.path("digits-run/logs"))),
+                         ["conv0.1.log", "conv0.2.log", "fc0.1.log", "fc0.2.log"])
+        self.assertTrue(os.path.exists(self.path("digits-run/snapshots/digits_iter_40.solverstate")))
+        record = self.read("digits-run/record.txt").decode()
+        self.assertEqual(len(re.findall(r"ended with exit status 0\n", record)), 4, record)
 
 
 class ProgressFileTest(cluster.JobTest):

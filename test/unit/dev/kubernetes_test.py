@@ -121,7 +121,7 @@ class KubernetesTest(unittest.TestCase):
     def test_command(self):
         self.assertEqual(self.container["command"], [
             "hpnode", "--routing=/job/table.prototxt", "--token_file=/token/job.token",
-            "--progress_file=/dev/shm/progress", "--resume=latest"])
+            "--progress_file=/dev/shm/progress", "--run_folder=/data/digits-run", "--resume=latest"])
 
 
 if __name__ == "__main__":
