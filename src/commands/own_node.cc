@@ -86,8 +86,10 @@ StatusOr<Rank> TakeOwnNode(const RoutingTable& table, const std::vector<Rank>& c
                               table.path().c_str(), node.port, node.name.c_str(), holder->ToString().c_str(),
                               program.c_str());
   }
-  return FailedPrecondition("%s: all nodes of this host are already running or their ports are taken:%s",
-                            table.path().c_str(), taken.c_str());
+  return FailedPrecondition(
+      "%s: all nodes of this host are already running or their ports are taken:%s\nend these processes, or use other "
+      "ports (hproute --port=P; free ones: hpnode --port_folder, hplaunch --free_ports)",
+      table.path().c_str(), taken.c_str());
 }
 
 }  // namespace hp

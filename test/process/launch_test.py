@@ -328,6 +328,30 @@ class LaunchTest(launched.Launched):
         for i in range(3):
             self.assertTrue(os.path.exists(self.path("run%d/snapshots/s_iter_200.caffemodel" % i)))
 
+    def test_two_jobs_of_one_table_at_once(self):
+        self.make_job(iterations=200, snapshot=100)
+        self.write("solver.prototxt", re.sub('snapshot_prefix: ".*"', 'snapshot_prefix: "s"',
+                                             self.read("solver.prototxt").decode()))
+        self.make_table(conv=1, fc=1)
+        flags = ["--routing=" + self.path("table.prototxt"), "--free_ports"]
+        jobs = [self.launch(*flags, "--run_dir=" + self.path("run%d" % i)) for i in range(2)]
+        self.expect_all(jobs, 0, "all 2 nodes have ended")
+        ports = [set(re.findall(r"port: (\d+)", self.read("run%d/table.prototxt" % i).decode())) for i in range(2)]
+        self.assertEqual(len(ports[0] | ports[1]), 4)
+        for i in range(2):
+            self.assertTrue(os.path.exists(self.path("run%d/snapshots/s_iter_200.caffemodel" % i)))
+
+    def test_the_second_job_of_a_table_is_told_what_to_do(self):
+        self.make_job()
+        self.make_table(conv=1, fc=1)
+        flags = ["--routing=" + self.path("table.prototxt")]
+        first = self.launch(*flags, "--run_dir=" + self.path("run1"))
+        self.await_training([first], 5)
+        second = self.launch(*flags, "--run_dir=" + self.path("run2"))
+        self.expect_exit(second, 2, r"held by hpnode \(process \d+\)\n.*end these processes, or use other ports")
+        first.send(signal.SIGTERM)
+        self.expect_exit(first, 5)
+
     def test_a_run_folder_of_its_own(self):
         self.make_job(iterations=10)
         process = cluster.Process("hplaunch", [program("hplaunch"), "--solver=" + self.path("solver.prototxt"),

@@ -30,6 +30,9 @@ DEFINE_string(hosts, "",
 DEFINE_string(run_dir, "",
               "Folder of the run, the same on all hosts: table, solver and net in use, logs, snapshots. Empty: "
               "runs/RUN_ID beside the solver, RUN_ID being the time and four digits.");
+DEFINE_bool(free_ports, false,
+            "With --routing: nodes listen on free ports of their hosts instead of the table's, as with --solver. For "
+            "clients, the run folder's table has them.");
 DEFINE_string(token_file, "", "The job's token (hproute --new_token). Other hosts get it over ssh, in memory alone.");
 DEFINE_string(resume, "",
               "Resume from this .solverstate or .solverstate.h5 of this host, or from the parts of a snapshot that "
@@ -213,7 +216,8 @@ StatusOr<LaunchOptions> OptionsOf(const std::vector<std::string>& node_flags) {
   LaunchOptions options;
   std::string solver, comment;
   HP_ASSIGN_OR_RETURN(const RoutingTableConfig table, TableOf(&solver, &comment));
-  options.choose_ports = FLAGS_routing.empty();
+  options.planned = FLAGS_routing.empty();
+  options.choose_ports = options.planned || FLAGS_free_ports;
   const fs::path run =
       FLAGS_run_dir.empty() ? fs::path(solver).parent_path() / "runs" / NewRunId() : fs::path(FLAGS_run_dir);
   options.folder = AbsoluteOrEmpty(run.string());

@@ -23,7 +23,8 @@ constexpr char kFromLatest[] = "latest";
 struct LaunchOptions {
   RunFiles files;
   std::string folder;                   ///< of the run, absolute
-  bool choose_ports = false;            ///< the table is our own: agents say which ports are free
+  bool planned = false;                 ///< the table is our own
+  bool choose_ports = false;            ///< agents say which ports are free, instead of the table's
   AgentSetOptions agents;               ///< without `hello`
   std::string working_folder;           ///< of the nodes, where a host has it
   std::string token;                    ///< text of the job's token; empty: none

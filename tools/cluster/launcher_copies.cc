@@ -39,7 +39,7 @@ Status Launcher::CheckCopies() {
   }
   HP_RETURN_IF_ERROR(without.status());
   if (without->empty()) return OkStatus();
-  if (options_.choose_ports && hosts_.size() > 1) {  // the table is our own
+  if (options_.planned && hosts_.size() > 1) {
     LOG(INFO) << "the hosts share no folder for snapshots, and there are spares: a second host writes each one too "
               << "(snapshot_copies: 2)";
     options_.files.table.set_snapshot_copies(2);

@@ -107,7 +107,9 @@ TEST_F(OwnNodeTest, NoneLeftNamesEntriesAndHolders) {
   EXPECT_EQ(TakeOwnNode(table_, {1, 4}, "hpnode", listen, ours).status().message(),
             "/job/table.prototxt: all nodes of this host are already running or their ports are taken:\n"
             "  node \"conv1\", port 29500: held by hpnode (process 17)\n"
-            "  node \"conv2\", port 29502: held by hpnode (process 17)");
+            "  node \"conv2\", port 29502: held by hpnode (process 17)\n"
+            "end these processes, or use other ports (hproute --port=P; free ones: hpnode --port_folder, hplaunch "
+            "--free_ports)");
 }
 
 TEST_F(OwnNodeTest, PortHeldBySomethingElseIsAnError) {
