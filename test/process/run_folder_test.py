@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -86,14 +87,16 @@ class RunFolderTest(cluster.JobTest):
         self.await_training(first.values())
         self.assertEqual(self.read("run/table.prototxt"), before)
 
-    def test_two_jobs_of_one_user_at_once(self):
-        """Of one solver, whose prefix is relative, on one host, without a port that anybody chose."""
+    def start_meeting(self, run, routing, *flags):
+        """The nodes of a run whose table is handed out at `routing`."""
+        return [self.start("--role=" + role, "--run_folder=" + self.path(run), *flags, routing=routing, log=run)
+                for role in ("conv", "fc")]
+
+    def expect_two_jobs(self, start):
+        """Of one solver, whose prefix is relative, on one host, without a port that anybody chose. `start`: makes a run's
+        nodes."""
         self.make_relative_job(iterations=200, snapshot=100)
-        jobs = {}
-        for run in ("one", "two"):
-            jobs[run] = [self.start("--role=" + role, "--conv=1", "--fc=1", "--run_id=" + run,
-                                    "--solver=" + self.path("solver.prototxt"), "--run_folder=" + self.path(run),
-                                    routing="dir://" + self.path("meeting"), log=run) for role in ("conv", "fc")]
+        jobs = {run: start(run) for run in ("one", "two")}
         ports = []
         for run, nodes in jobs.items():
             self.expect_all(nodes, 0, "Optimization Done")
@@ -102,6 +105,41 @@ class RunFolderTest(cluster.JobTest):
             ports += re.findall(r"port: (\d+)", self.read(run + "/table.prototxt").decode())
             self.assertEqual(sorted(os.listdir(self.path(run + "/logs"))), ["conv0.1.log", "fc0.1.log"])
         self.assertEqual(len(set(ports)), 4, ports)
+
+    def expect_two_jobs_and_a_restart(self, routing_of):
+        def start(run, *flags):
+            return self.start_meeting(run, routing_of(run), "--conv=1", "--fc=1", "--run_id=" + run,
+                                      "--solver=" + self.path("solver.prototxt"), *flags)
+        self.expect_two_jobs(start)
+        self.expect_all(start("one", "--resume=latest"), 0, "resuming at iteration 200")
+        self.assertIn('incarnation 2: run "one"', self.record("one"))
+        self.assertIn("conv0.2.log", os.listdir(self.path("one/logs")))
+        self.assertNotIn("conv0.2.log", os.listdir(self.path("two/logs")))
+
+    def test_two_jobs_that_meet_in_a_folder(self):
+        self.expect_two_jobs_and_a_restart(lambda run: "dir://" + self.path("meeting"))
+
+    def test_two_jobs_that_meet_at_redis(self):
+        if shutil.which("redis-server") is None:
+            self.skipTest("SKIPPED: redis-server is missing")
+        port = cluster.free_ports(1)[0]
+        server = cluster.Process("redis", ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir",
+                                           self.folder], self.path("redis.log"), dict(os.environ))
+        self.processes.append(server)
+        self.await_text(server, "Ready to accept connections")
+        self.expect_two_jobs_and_a_restart(lambda run: "redis://127.0.0.1:%d/%s" % (port, run))
+
+    def test_two_jobs_of_servers(self):
+        def start(run):
+            port = cluster.free_ports(1)[0]
+            command = [cluster.program("hpserver"), "--solver=" + self.path("solver.prototxt"), "--conv=1", "--fc=1",
+                       "--run_id=" + run, "--cache_dir=none", "--listen=127.0.0.1:%d" % port,
+                       "--folder=" + self.path("server-" + run)]
+            server = cluster.Process("server", command, self.path(run + ".server.log"), dict(os.environ))
+            self.processes.append(server)
+            self.await_text(server, "listens on 127.0.0.1:%d" % port)
+            return self.start_meeting(run, "tcp://127.0.0.1:%d" % port)
+        self.expect_two_jobs(start)
 
     def test_the_ports_that_tasks_take(self):
         self.make_relative_job(iterations=20)

@@ -249,6 +249,19 @@ class SlurmTest(digits.DigitsJob):
             self.await_end(job, name)
         self.assertEqual(self.nodes(), [])
 
+    def test_two_jobs_of_one_solver(self):
+        """Its prefix is relative, and nobody says where their runs are: each has a folder that is named after it."""
+        self.write_solver("twice", 200)
+        solver = self.read("twice_solver.prototxt").decode()
+        self.write("twice_solver.prototxt", re.sub(r'snapshot_prefix: "[^"]*"', 'snapshot_prefix: "digits"', solver))
+        jobs = [self.submit("twice", "--conv=1", "--fc=1", tasks=2, each=1, RUN_FOLDER="") for _ in range(2)]
+        for job in jobs:
+            self.assertEqual(self.await_end(job, "twice"), 0, self.output("twice"))
+            run = "hpnode-%s/" % job
+            self.assertTrue(os.path.exists(self.path(run + "snapshots/digits_iter_200.solverstate")))
+            self.assertEqual(sorted(os.listdir(self.path(run + "logs"))), ["conv0.1.log", "fc0.1.log"])
+            self.assertRegex(self.read(run + "record.txt").decode(), r"incarnation 1: Slurm job %s\n" % job)
+
     def test_a_plan_for_the_allocation(self):
         self.write_solver("planned", 200)
         job = self.submit("planned", "--plan=auto")
