@@ -148,9 +148,15 @@ std::optional<RunMark> ParseRun(const std::string& content) {
 
 bool HaveNames(const RunMark& a, const RunMark& b) { return a.has_name() && b.has_name(); }
 
-// By their names where both have one: a run that goes on from another's snapshot has the other's id.
-bool AreOneRun(const RunMark& a, const RunMark& b) {
-  return HaveNames(a, b) ? Printable(a.name(), kMostName) == Printable(b.name(), kMostName) : a.id() == b.id();
+bool HaveOneName(const RunMark& a, const RunMark& b) {
+  return HaveNames(a, b) && Printable(a.name(), kMostName) == Printable(b.name(), kMostName);
+}
+
+// Whether `run` takes over from `other`, which may live. One that goes on from another's snapshot has the other's id.
+// One that begins anew has another id than its own earlier start.
+bool Succeeds(const RunMark& run, bool restarted, const RunMark& other) {
+  if (HaveNames(run, other) && !HaveOneName(run, other)) return false;
+  return run.id() == other.id() || (restarted && HaveOneName(run, other));
 }
 
 // A descriptor that holds the lock until it is closed; -1: the file system has no locks.
@@ -171,26 +177,28 @@ bool IsLocked(const fs::path& path) {
 }
 
 // Its start, if another run than `run` lives and writes here.
-std::optional<std::pair<int64_t, std::string>> OtherLivingRun(const Found& found, const RunMark& run) {
+std::optional<std::pair<int64_t, std::string>> OtherLivingRun(const Found& found, const RunMark& run, bool restarted) {
   if (found.starts.empty()) return std::nullopt;
   const auto& [number, path] = *found.starts.rbegin();
   const std::string content = ContentsOf(path);
   const std::optional<RunMark> other = ParseRun(content);
-  if (!other || AreOneRun(*other, run) || !IsLocked(path)) return std::nullopt;
+  if (!other || Succeeds(run, restarted, *other) || !IsLocked(path)) return std::nullopt;
   return std::pair{number, other->has_name() ? other->name() + ", " + WhoOf(content) : WhoOf(content)};
 }
 
 // What is there when no other run lives. A number behind these goes to nobody who has not looked.
-StatusOr<Found> WaitForOtherRun(const std::string& prefix, const RunMark& run, std::chrono::milliseconds patience) {
+StatusOr<Found> WaitForOtherRun(const std::string& prefix, const RunMark& run, bool restarted,
+                                std::chrono::milliseconds patience) {
   const auto deadline = std::chrono::steady_clock::now() + patience;
   for (bool said = false;; said = true) {
     Found found = LookAround(prefix);
-    const auto other = OtherLivingRun(found, run);
+    const auto other = OtherLivingRun(found, run, restarted);
     if (!other) return found;
     if (std::chrono::steady_clock::now() >= deadline) {
       return FailedPrecondition(
-          "another run is alive and writes the snapshots %s (start %lld, %s): end it, give this run a snapshot_prefix "
-          "of its own, or go on with that run by --resume=latest",
+          "another live run writes the snapshots %s (start %lld, %s): end it, or give this run a snapshot_prefix of "
+          "its "
+          "own",
           prefix.c_str(), static_cast<long long>(other->first), other->second.c_str());
     }
     if (!said)
@@ -239,12 +247,12 @@ class ClaimFile {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<Incarnation>> Incarnation::Claim(const std::string& prefix, const RunMark& run,
+StatusOr<std::unique_ptr<Incarnation>> Incarnation::Claim(const std::string& prefix, const RunMark& run, bool restarted,
                                                           std::chrono::milliseconds patience) {
   const std::string content = DescribeStart(run);
   HP_ASSIGN_OR_RETURN(const std::unique_ptr<ClaimFile> own, ClaimFile::Make(prefix, content));
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    HP_ASSIGN_OR_RETURN(const Found found, WaitForOtherRun(prefix, run, patience));
+    HP_ASSIGN_OR_RETURN(const Found found, WaitForOtherRun(prefix, run, restarted, patience));
     const int64_t number = found.starts.empty() ? 1 : found.starts.rbegin()->first + 1;
     if (link(own->path().c_str(), StartPath(prefix, number).c_str()) != 0) {
       if (errno == EEXIST) continue;
@@ -290,7 +298,7 @@ Status CheckGoesOn(const std::string& prefix, const RunMark& run, bool restarted
   const fs::path& path = found.starts.rbegin()->second;
   const std::string content = ContentsOf(path);
   const std::optional<RunMark> other = ParseRun(content);
-  if (!other || !HaveNames(*other, run) || AreOneRun(*other, run)) return OkStatus();
+  if (!other || !HaveNames(*other, run) || HaveOneName(*other, run)) return OkStatus();
   const bool alive = IsLocked(path);
   if (!alive && !restarted) {
     LOG(INFO) << "the snapshots " << prefix << " are of " << other->name() << ", whose training goes on as "
@@ -298,10 +306,10 @@ Status CheckGoesOn(const std::string& prefix, const RunMark& run, bool restarted
     return OkStatus();
   }
   return FailedPrecondition(
-      "the snapshots %s are of %s (%s), %s, and this is %s: give each run a snapshot_prefix of its own, or name the "
-      "snapshot to go on from (--resume=PREFIX_iter_N.solverstate)",
-      prefix.c_str(), other->name().c_str(), WhoOf(content).c_str(), alive ? "which is alive" : "which began later",
-      Printable(run.name(), kMostName).c_str());
+      "the snapshots %s are of %s (%s), which %s, and this is %s: give each run a snapshot_prefix of its own%s",
+      prefix.c_str(), other->name().c_str(), WhoOf(content).c_str(), alive ? "is alive" : "began later",
+      Printable(run.name(), kMostName).c_str(),
+      alive ? "" : ", or name the snapshot to go on from (--resume=PREFIX_iter_N.solverstate)");
 }
 
 std::optional<RunMark> RunOfLatestStart(const std::string& prefix) {

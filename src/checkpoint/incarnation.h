@@ -28,7 +28,9 @@ class Incarnation {
   /// @param run that it trains; RunOfLatestStart reads it.
   /// @return kFailedPrecondition: another run has the prefix, with its host and process; kInvalidArgument: the folder
   /// is missing or can't be written; kResourceExhausted: no space.
+  /// @param restarted whether this is not the run's first start: then an earlier one of its name may still live.
   static StatusOr<std::unique_ptr<Incarnation>> Claim(const std::string& prefix, const RunMark& run = {},
+                                                      bool restarted = false,
                                                       std::chrono::milliseconds patience = kPatience);
   ~Incarnation();
   Incarnation(const Incarnation&) = delete;

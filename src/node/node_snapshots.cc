@@ -79,8 +79,8 @@ Status Node::MakeSnapshotter() {
 // A folder that can't be written costs snapshots, not the job. Another run's costs the job, unless it writes none.
 Status Node::ClaimSnapshots(SnapshotWriter::Options* options) {
   const bool writes = files_.solver.snapshot() > 0 || files_.solver.snapshot_after_train();
-  auto claimed =
-      Incarnation::Claim(options->prefix, files_.run, writes ? Incarnation::kPatience : std::chrono::milliseconds(0));
+  auto claimed = Incarnation::Claim(options->prefix, files_.run, options_.run_name.restarted,
+                                    writes ? Incarnation::kPatience : std::chrono::milliseconds(0));
   if (claimed.ok()) {
     options->incarnation = *std::move(claimed);
     start_number_ = options->incarnation->number();

@@ -72,11 +72,11 @@ class ResumeTest(cluster.JobTest):
         names = self.make_table(conv=1, fc=1, name="second.prototxt")
         who = r"host .*, process %d\)" % first.popen.pid
         self.expect_all([self.start(name=name, table="second.prototxt") for name in names], 2,
-                        r"another run is alive and writes the snapshots %s \(start 1, %s: end it, give this run a "
-                        r"snapshot_prefix of its own, or go on with that run by --resume=latest" % (self.path("out"), who))
+                        r"another live run writes the snapshots %s \(start 1, %s: end it, or give this run a "
+                        r"snapshot_prefix of its own" % (self.path("out"), who))
         self.make_job(iterations=20)  # writes no snapshot
         third = self.start("--all", table="second.prototxt")
-        self.expect_exit(third, 0, "snapshots cannot be written: another run is alive")
+        self.expect_exit(third, 0, "snapshots cannot be written: another live run")
         first.send(signal.SIGTERM)
         self.expect_exit(first, 5, "Optimization stopped early")
         self.make_job(snapshot=10, iterations=20)
@@ -101,6 +101,7 @@ class ResumeTest(cluster.JobTest):
         other = start("12", "0")
         self.await_text(other, "Snapshotting solver state")
         self.make_table(conv=1, fc=0)
+        self.expect_exit(start("12", "0"), 2, r"another live run writes the snapshots \S+ \(start \d, Slurm job 12, ")
         for job, restarts in (("11", "2"), ("13", "0")):
             self.expect_exit(start(job, restarts, "--resume=latest"), 2, r"the snapshots \S+ are of Slurm job 12 \(host .*\), "
                              r"which is alive, and this is Slurm job %s: give each run a snapshot_prefix" % job)

@@ -67,24 +67,24 @@ RunMark MarkOf(uint64_t id) {
 }
 
 TEST_F(IncarnationTest, AnotherRunWaitsForTheEndOfTheFirst) {
-  auto first = Incarnation::Claim(prefix_, MarkOf(1), 0ms);
+  auto first = Incarnation::Claim(prefix_, MarkOf(1), false, 0ms);
   ASSERT_TRUE(first.ok()) << first.status();
-  const Status refused = Incarnation::Claim(prefix_, MarkOf(2), 0ms).status();
+  const Status refused = Incarnation::Claim(prefix_, MarkOf(2), false, 0ms).status();
   EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
-  EXPECT_THAT(refused.message(), MatchesRegex("another run is alive and writes the snapshots .*/out .start 1, "
-                                              "host .*, process [0-9]+.: end it, give this run .* by --resume=latest"));
+  EXPECT_THAT(refused.message(), MatchesRegex("another live run writes the snapshots .*/out .start 1, host .*, process "
+                                              "[0-9]+.: end it, or give this run a snapshot_prefix of its own"));
   EXPECT_THAT(Names(), UnorderedElementsAre("out_start_1")) << "nothing is left, and nothing was removed";
   EXPECT_TRUE((*first)->Check().ok());
   std::jthread later([&first] { first->reset(); });
-  const auto second = Incarnation::Claim(prefix_, MarkOf(2), 1h);
+  const auto second = Incarnation::Claim(prefix_, MarkOf(2), false, 1h);
   ASSERT_TRUE(second.ok()) << second.status();
   EXPECT_EQ((*second)->number(), 2);
   EXPECT_THAT(Names(), UnorderedElementsAre("out_start_2"));
 }
 
 TEST_F(IncarnationTest, AStartOfTheSameRunDoesNotWait) {
-  const auto first = Incarnation::Claim(prefix_, MarkOf(1), 0ms);
-  const auto second = Incarnation::Claim(prefix_, MarkOf(1), 0ms);
+  const auto first = Incarnation::Claim(prefix_, MarkOf(1), false, 0ms);
+  const auto second = Incarnation::Claim(prefix_, MarkOf(1), false, 0ms);
   ASSERT_TRUE(second.ok()) << second.status();
   EXPECT_EQ((*first)->Check().code(), StatusCode::kFailedPrecondition);
 }
@@ -96,10 +96,11 @@ TEST_F(IncarnationTest, RunsAreToldApartByTheirNames) {
     return run;
   };
   const RunMark job11 = named(1, "Slurm job 11"), job12 = named(1, "Slurm job 12");
-  auto first = Incarnation::Claim(prefix_, job11, 0ms);
+  auto first = Incarnation::Claim(prefix_, job11, false, 0ms);
   ASSERT_TRUE(first.ok()) << first.status();
   EXPECT_EQ(RunOfLatestStart(prefix_)->name(), "Slurm job 11");
-  EXPECT_THAT(Incarnation::Claim(prefix_, job12, 0ms).status().message(), HasSubstr("(start 1, Slurm job 11, host "))
+  EXPECT_THAT(Incarnation::Claim(prefix_, job12, false, 0ms).status().message(),
+              HasSubstr("(start 1, Slurm job 11, host "))
       << "though it goes on from its snapshot";
   EXPECT_THAT(
       CheckGoesOn(prefix_, job12, false).message(),
@@ -107,7 +108,9 @@ TEST_F(IncarnationTest, RunsAreToldApartByTheirNames) {
                    "Slurm job 12: .*"));
   EXPECT_TRUE(CheckGoesOn(prefix_, job11, true).ok());
   EXPECT_TRUE(CheckGoesOn(prefix_, MarkOf(2), true).ok()) << "nobody said who it is";
-  EXPECT_TRUE(Incarnation::Claim(prefix_, named(5, "Slurm job 11"), 0ms).ok()) << "it begins anew";
+  const RunMark anew = named(5, "Slurm job 11");
+  EXPECT_FALSE(Incarnation::Claim(prefix_, anew, false, 0ms).ok()) << "a second step of the job";
+  EXPECT_TRUE(Incarnation::Claim(prefix_, anew, true, 0ms).ok()) << "the job, queued again before its first snapshot";
   first->reset();
   EXPECT_TRUE(CheckGoesOn(prefix_, job12, false).ok());
   EXPECT_THAT(CheckGoesOn(prefix_, job12, true).message(), HasSubstr("which began later"));
@@ -119,7 +122,8 @@ TEST_F(IncarnationTest, OfManyRunsAtOnceOneHasThePrefix) {
     std::vector<std::jthread> threads;
     for (size_t i = 0; i < claims.size(); ++i) {
       threads.emplace_back([this, i, &claim = claims[i]] {
-        if (auto claimed = Incarnation::Claim(prefix_, MarkOf(i + 1), 0ms); claimed.ok()) claim = *std::move(claimed);
+        if (auto claimed = Incarnation::Claim(prefix_, MarkOf(i + 1), false, 0ms); claimed.ok())
+          claim = *std::move(claimed);
       });
     }
   }
