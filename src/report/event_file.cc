@@ -130,11 +130,15 @@ void EventFile::Write(const TrainingEvent& event) {
        {BytesOf(length), BytesOf(length_crc), std::string_view(content), BytesOf(content_crc)}) {
     record += part;
   }
-  errno = 0;
-  if (write(file_, record.data(), record.size()) == static_cast<ssize_t>(record.size())) return;
-  if (!std::exchange(warned_, true)) {
-    LOG(WARNING) << path_ << ": " << (errno != 0 ? std::strerror(errno) : "a record was written in part");
+  if (torn_) return;
+  errno = ENOSPC;  // of a record that is written in part
+  if (write(file_, record.data(), record.size()) == std::ssize(record)) {
+    end_ += std::ssize(record);
+    return;
   }
+  if (!std::exchange(warned_, true)) LOG(WARNING) << path_ << ": points are missing: " << std::strerror(errno);
+  // No reader gets past half a record.
+  torn_ = ftruncate(file_, end_) != 0 || lseek(file_, end_, SEEK_SET) != end_;
 }
 
 }  // namespace hp

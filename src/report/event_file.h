@@ -44,7 +44,9 @@ class EventFile {
 
   const std::string path_;
   const int file_;
-  bool warned_ = false;  // the thread's alone
+  // The thread's alone.
+  bool warned_ = false, torn_ = false;
+  int64_t end_ = 0;  // of the last whole record
   Mutex mutex_;
   CondVar changed_;
   std::deque<TrainingEvent> events_ HP_GUARDED_BY(mutex_);

@@ -2,8 +2,10 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -47,6 +49,28 @@ TEST_F(EventFileTest, ChecksumsOfTheStandard) {
   EXPECT_EQ(Crc32c(std::string(32, '\0')), 0x8A9136AAu);
   EXPECT_EQ(Crc32c(std::string(32, '\xFF')), 0x62A8AB43u);
   EXPECT_EQ(Crc32c("123456789"), 0xE3069283u);
+}
+
+// A reader takes what is behind half a record for a length.
+TEST_F(EventFileTest, AFullDiskLeavesWholeRecords) {
+  rlimit before = {}, small = {};
+  getrlimit(RLIMIT_FSIZE, &before);
+  small = {300, before.rlim_max};
+  const auto signal_before = std::signal(SIGXFSZ, SIG_IGN);
+  std::string path;
+  {
+    const auto file = EventFile::Create(root_, 0);
+    ASSERT_TRUE(file.ok()) << file.status();
+    path = (*file)->path();
+    setrlimit(RLIMIT_FSIZE, &small);
+    for (int64_t i = 0; i < 20; ++i) (*file)->Add(i, {{"loss", 0.5}});
+  }
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, signal_before);
+  const size_t bytes = std::filesystem::file_size(path);
+  EXPECT_GT(bytes, 200u);
+  EXPECT_LT(bytes, 300u) << "the last record did not end there by chance";
+  EXPECT_GT(EventsOf(path).size(), 2u);
 }
 
 TEST_F(EventFileTest, EachStartHasAFileThatSaysWhereItBegins) {
