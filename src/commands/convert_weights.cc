@@ -53,7 +53,15 @@ StatusOr<BlobShapes> ShapesOf(const caffe::NetParameter& net, caffe::Phase phase
   HP_ASSIGN_OR_RETURN(const Placement placement, Placement::Create(*graph, sample, layout));
   HP_ASSIGN_OR_RETURN(const NodePlan plan, NodePlan::Create(*graph, placement, {.sample = sample}));
   BlobShapes shapes;
-  for (const ParamPlan& param : plan.params()) shapes[{param.layer, param.blob}] = param.spec.shape;
+  for (const ParamPlan& param : plan.params()) {
+    if (param.spec.transposed) {
+      return InvalidArgument("layer \"%s\": transpose: true: expected weights [outputs, inputs], as PyTorch has them",
+                             param.layer.c_str());
+    }
+    shapes[{param.layer, param.blob}] = param.spec.shape;
+    // A state_dict has a shared parameter under each of its names, and so has a .caffemodel.
+    for (const SharedBlob& user : param.users) shapes[{user.layer, user.blob}] = user.shape;
+  }
   return shapes;
 }
 
