@@ -68,7 +68,8 @@ std::vector<MsgId> Schedule::TrainIds(int64_t clock, const IdShare& share) const
 
 int Schedule::TestOf(MsgId id) const {
   const int64_t batch = id.micro() / shape_.micro_batches;
-  return static_cast<int>(std::upper_bound(test_ends_.begin(), test_ends_.end(), batch) - test_ends_.begin());
+  const auto last = std::prev(test_ends_.end());  // an id behind all of them counts for it
+  return static_cast<int>(std::upper_bound(test_ends_.begin(), last, batch) - test_ends_.begin());
 }
 
 IdSamples Schedule::SamplesOfId(MsgId id) const {

@@ -83,7 +83,7 @@ class Schedule {
   int tests() const { return static_cast<int>(test_ends_.size()); }
   /// Which of the tests an id belongs to: an index below tests(). @param id of a test.
   int TestOf(MsgId id) const;
-  /// @param id of this job; need not be listed by the functions above.
+  /// @param id of this job, of a test only where it has any; need not be listed by the functions above.
   IdSamples SamplesOfId(MsgId id) const;
   /// The samples of one micro-batch within a global batch of `batch` samples. Replicas have contiguous parts by their
   /// shares, and each divides its own into micro_batches parts; parts of equal shares differ by at most one sample.
