@@ -27,7 +27,7 @@ KINDS = (".svg", ".png", ".pdf")
 # As hpnode and Caffe log: "I0131 23:59:59.123456 4711 solver.cpp:218] Iteration 100 (8.5 iter/s, ...), loss = 0.5".
 LINE = re.compile(r"[IWEF](?:\d{4})?(\d{2})(\d{2}) (\d+):(\d+):(\d+\.\d+) +\d+ \S+\] (.*)")
 ITERATION = re.compile(r"Iteration (\d+)\b")
-LOSS = re.compile(r"Iteration \d+ .*\bloss = (\S+)")
+LOSS = re.compile(r"Iteration \d+\b.*\bloss = (\S+)")
 RATE = re.compile(r"Iteration \d+, lr = (\S+)")
 TEST = re.compile(r"Test net output #\d+: (\S+) = (\S+)(.*)")
 
