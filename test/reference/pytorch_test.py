@@ -26,7 +26,7 @@ except ImportError:
 
 import safetensors_file
 import torchvision_nets as nets
-from caffe_wire import read_caffemodel
+from caffe_wire import read_caffemodel, write_caffemodel
 
 EXAMPLES = os.path.join(HERE, "../../examples/")
 FORWARD_NET, HPCONVERT = sys.argv[4:6] if len(sys.argv) > 5 else ("", "")
@@ -221,6 +221,26 @@ class PyTorchTest(unittest.TestCase):
         renamed("head f\n@rgb f 1 1 1\n", "other.txt:2: expected a layer named above that convolves images")
         renamed("stem.conv c1\n@rgb c1 1 0 1\n", 'other.txt:2: expected "@rgb LAYER RED GREEN BLUE"')
         renamed("# none\n", "other.txt: names no layer")
+
+    def test_shared_weights_under_each_of_their_names(self):
+        """Of layers that share them and have biases of their own."""
+        product = 'layer { name: "%s" type: "InnerProduct" bottom: "%s" top: "%s" %s inner_product_param { num_output: 12 } }\n'
+        net = INPUT % (2, 2) + product % ("a", "data", "a", 'param { name: "w" }') + product % ("b", "a", "b", 'param { name: "w" }')
+        self.write("shared.prototxt", net)
+        draw = np.random.default_rng(4)
+        weights = draw.standard_normal((12, 12)).astype("f4")
+        model = {layer: [weights, draw.standard_normal(12).astype("f4")] for layer in ("a", "b")}
+        write_caffemodel(self.path("shared.caffemodel"), model)
+        own = ("--net=" + self.path("shared.prototxt"),)
+        self.assertNotIn("ignored", self.convert("shared.caffemodel", "shared.safetensors", *own))
+        self.convert("shared.safetensors", "back.caffemodel", *own)
+        for layer, blobs in read_caffemodel(self.path("back.caffemodel")).items():
+            for blob, other in zip(blobs, model[layer]):
+                self.assertTrue((blob == other).all(), layer)
+        turned = net.replace("num_output: 12", "num_output: 12 transpose: true")
+        self.write("shared.prototxt", turned)
+        self.assertIn('layer "a": transpose: true: expected weights [outputs, inputs]',
+                      self.convert("shared.safetensors", "none.caffemodel", *own, status=2))
 
     def test_a_part_of_the_net(self):
         tensors = self.small().tensors
