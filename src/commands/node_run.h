@@ -30,7 +30,7 @@ RunName NameOfRun(const RunStart& handed_out, const JobEnvironment& job, const N
 class NodeRun {
  public:
   /// The table's nodes in one process.
-  static constexpr char kAllNodes[] = "all";
+  static constexpr const char* kAllNodes = SharedRunFolder::kAllNodes;
 
   /// From now on the log is kept, for a file there. After StartLogWriter; once.
   /// @param folder empty: none, and this object does nothing.

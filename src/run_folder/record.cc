@@ -38,6 +38,17 @@ std::string IncarnationText(int number, const std::string& of) {
   return kIncarnation + std::to_string(number) + (of.empty() ? "" : ": " + of);
 }
 
+Status CheckIsForRuns(const std::string& folder) {
+  std::error_code ignored;
+  if (std::filesystem::exists(folder + "/record.txt", ignored)) return OkStatus();
+  for (const char* name : {"/table.prototxt", "/solver.prototxt", "/net.prototxt"}) {
+    if (!std::filesystem::exists(folder + name, ignored)) continue;
+    return InvalidArgument("%s%s is there, and no run wrote it: a run would replace it; name another folder",
+                           folder.c_str(), name);
+  }
+  return OkStatus();
+}
+
 int NextIncarnation(const std::string& folder) {
   int number = 1;
   const auto record = ReadInputFile(folder + "/record.txt");

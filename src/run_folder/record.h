@@ -1,5 +1,7 @@
 #pragma once
 
+#include "hp/status.h"
+
 #include <cstddef>
 #include <string>
 
@@ -14,6 +16,9 @@ constexpr size_t kTimeOfRecord = 20;
 std::string RecordLine(const std::string& text);
 /// The text of the line that begins an incarnation. @param of what it is one of; may be empty.
 std::string IncarnationText(int number, const std::string& of = "");
+/// Whether a run may write its files there. @return kInvalidArgument: the folder has a table, a solver or a net, and no
+/// record: they are somebody's own.
+Status CheckIsForRuns(const std::string& folder);
 /// The number behind the highest incarnation that FOLDER/record.txt has; 1: it has none. Blocks for the disk.
 int NextIncarnation(const std::string& folder);
 /// FOLDER/logs/NODE.INCARNATION.log

@@ -42,6 +42,7 @@ std::string LatestLauncher(const std::string& record) {
 }  // namespace
 
 StatusOr<std::unique_ptr<RunFolder>> RunFolder::Open(const std::string& path) {
+  HP_RETURN_IF_ERROR(CheckIsForRuns(path));
   HP_RETURN_IF_ERROR(MakeFolder(path + "/logs"));
   HP_RETURN_IF_ERROR(MakeFolder(path + "/snapshots"));
   const std::string record = path + "/record.txt";

@@ -76,6 +76,7 @@ Status OtherRun(const std::string& path, const RunState& state, const ByteLocks&
 
 StatusOr<std::unique_ptr<SharedRunFolder>> SharedRunFolder::Enter(const std::string& path, const RunStart& start,
                                                                   const std::string& node) {
+  HP_RETURN_IF_ERROR(CheckIsForRuns(path));
   HP_RETURN_IF_ERROR(MakeFolder(path + "/logs"));
   HP_RETURN_IF_ERROR(MakeFolder(path + "/snapshots"));
   HP_ASSIGN_OR_RETURN(const int record, OpenShared(path + "/record.txt", O_APPEND));
@@ -114,6 +115,8 @@ Status SharedRunFolder::Join(const RunStart& start) {
   if (start.number > state.start.number) return Begin(start);
   if (start.number < state.start.number || start.table != state.start.table) return OtherRun(path_, state, locks);
   if (locks.IsTaken(ByteOf(node_, state.incarnation))) return OtherRun(path_, state, locks);
+  // One process of all nodes is a job by itself.
+  if (node_ == kAllNodes || locks.IsTaken(ByteOf(kAllNodes, state.incarnation))) return OtherRun(path_, state, locks);
   if (state.Has(node_)) return Begin(start);  // it ended, and is the first one that is back
   incarnation_ = state.incarnation;
   const std::string member =

@@ -20,6 +20,9 @@ struct RunStart {
 /// held is free. README.md has the rule by which a node may go in. One thread at a time.
 class SharedRunFolder {
  public:
+  /// The name of a process that is all nodes of its table.
+  static constexpr char kAllNodes[] = "all";
+
   /// Makes the folder, or goes on in one that is there, and takes part in the incarnation that runs in it, or begins
   /// the next one; then logs of those that are long past go. Blocks for the disk, and for other nodes that do the same.
   /// @param path absolute. @param node its name, one of the table's.

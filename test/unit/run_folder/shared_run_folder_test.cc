@@ -53,6 +53,27 @@ class SharedRunFolderTest : public testing::Test {
   std::string folder_, run_;
 };
 
+TEST_F(SharedRunFolderTest, FilesOfSomebodysOwnAreNotReplaced) {
+  fs::create_directory(run_);
+  std::ofstream(run_ + "/solver.prototxt") << "# mine";
+  const Status status = SharedRunFolder::Enter(run_, job_, "conv0").status();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("/solver.prototxt is there, and no run wrote it"));
+  EXPECT_FALSE(fs::exists(run_ + "/record.txt"));
+  fs::remove(run_ + "/solver.prototxt");
+  Enter("conv0", job_).reset();
+  std::ofstream(run_ + "/solver.prototxt") << "# a run's";
+  EXPECT_NE(Enter("conv0", job_), nullptr);
+}
+
+TEST_F(SharedRunFolderTest, AProcessOfAllNodesIsAJobByItself) {
+  auto all = Enter(SharedRunFolder::kAllNodes, job_);
+  EXPECT_THAT(Refusal("conv0", job_), HasSubstr("(node all on host "));
+  all.reset();
+  const auto conv0 = Enter("conv0", job_);
+  EXPECT_THAT(Refusal(SharedRunFolder::kAllNodes, job_), HasSubstr("(node conv0 on host "));
+}
+
 TEST_F(SharedRunFolderTest, NodesOfOneStartShareIt) {
   const auto conv0 = Enter("conv0", job_), fc0 = Enter("fc0", job_);
   EXPECT_EQ(conv0->incarnation(), 1);
