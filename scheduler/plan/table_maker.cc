@@ -15,6 +15,7 @@
 #include <google/protobuf/text_format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <set>
@@ -33,6 +34,19 @@ std::vector<std::string> LayerNames(const caffe::NetParameter& net) {
   return names;
 }
 
+/// Whether a layer in front of `cut` has a parameter of a name that one from there on has too: stages share none.
+bool DividesSharedNames(const caffe::NetParameter& net, int cut) {
+  std::set<std::string> before;
+  for (int i = 0; i < net.layer_size(); ++i) {
+    for (const caffe::ParamSpec& param : net.layer(i).param()) {
+      if (param.name().empty()) continue;
+      if (i < cut) before.insert(param.name());
+      if (i >= cut && before.contains(param.name())) return true;
+    }
+  }
+  return false;
+}
+
 /// The layer at which each FC stage begins, behind one conv stage.
 StatusOr<std::vector<int>> ChooseCuts(const TableRequest& request, const caffe::NetParameter& net) {
   if (request.conv.size() > 1) {
@@ -41,13 +55,19 @@ StatusOr<std::vector<int>> ChooseCuts(const TableRequest& request, const caffe::
         "behind the first",
         request.conv.size());
   }
-  const std::vector<int> products = TailProducts(net);
+  const std::vector<int> tail = TailProducts(net);
+  std::vector<int> products;
+  std::copy_if(tail.begin(), tail.end(), std::back_inserter(products),
+               [&net](int product) { return !DividesSharedNames(net, product); });
   const int stages = static_cast<int>(request.fc.size());
   if (static_cast<int>(products.size()) < stages) {
+    const size_t shared = tail.size() - products.size();
     return InvalidArgument(
         "--fc asks for %d FC stage(s); the net has %zu InnerProduct layer(s) after its last "
-        "convolution (--cut=LAYER,... sets the boundaries by hand)",
-        stages, products.size());
+        "convolution%s (--cut=LAYER,... sets the boundaries by hand)",
+        stages, tail.size(),
+        shared > 0 ? Format(", of which %zu can't begin a stage: layers share parameters across it", shared).c_str()
+                   : "");
   }
   std::vector<int> cuts;
   for (int stage = 0; stage < stages; ++stage) {

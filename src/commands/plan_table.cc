@@ -116,6 +116,9 @@ StatusOr<double> SimulatePlan(const PlanFlags& flags, const PlanFiles& files, co
   return SimulatedSeconds(*job, problem.hosts);
 }
 
+/// Of a plan: shards, say, whose layers share parameters that are divided in two ways.
+bool NoTableHasIt(const Status& status) { return status.code() == StatusCode::kInvalidArgument; }
+
 /// Adds the best plans with half and with twice their micro-batches.
 Status TryMicroBatches(const PlanFlags& flags, const PlanFiles& files, const PlanProblem& problem,
                        std::vector<TablePlan>* plans) {
@@ -124,7 +127,9 @@ Status TryMicroBatches(const PlanFlags& flags, const PlanFiles& files, const Pla
     for (const int other : {micro_batches / 2, micro_batches * 2}) {
       std::optional<TablePlan> plan = WithMicroBatches(problem, (*plans)[i], other);
       if (!plan || plan->one_node()) continue;
-      HP_ASSIGN_OR_RETURN(plan->simulated_s, SimulatePlan(flags, files, problem, *plan));
+      const StatusOr<double> seconds = SimulatePlan(flags, files, problem, *plan);
+      if (NoTableHasIt(seconds.status())) continue;
+      HP_ASSIGN_OR_RETURN(plan->simulated_s, seconds);
       plans->push_back(*std::move(plan));
     }
   }
@@ -153,7 +158,12 @@ Status RankBySimulation(const PlanFlags& flags, const PlanFiles& files, const Pl
       plans.resize(i);
       break;
     }
-    HP_ASSIGN_OR_RETURN(plans[i].simulated_s, SimulatePlan(flags, files, problem, plans[i]));
+    const StatusOr<double> seconds = SimulatePlan(flags, files, problem, plans[i]);
+    if (i >= named && NoTableHasIt(seconds.status())) {
+      plans.erase(plans.begin() + static_cast<std::ptrdiff_t>(i--));
+      continue;
+    }
+    HP_ASSIGN_OR_RETURN(plans[i].simulated_s, seconds);
   }
   for (size_t i = 0; i < named; ++i) (plans[i].one_node() ? choice->one_node : choice->data_parallel) = plans[i];
   SortPlans(&plans);

@@ -69,6 +69,25 @@ class PlanTest(cluster.JobTest):
         self.assertIn("plan: ", self.plan(0, "--plan=auto"))
         self.assertFalse(any(name.startswith("table") for name in os.listdir(self.folder)))
 
+    def test_tied_weights(self):
+        """Of products one of which is transposed: shards that divide both by their outputs have other parts of each."""
+        product = 'layer { name: "%s" type: "InnerProduct" bottom: "%s" top: "%s" %s inner_product_param { num_output: %d %s } }\n'
+        net = 'layer { name: "data" type: "Data" top: "data" top: "label" data_param { source: "x" batch_size: 128 } }\n'
+        for name, bottom, outputs, more in (("cv1", "data", 64, "kernel_size: 7 stride: 2"), ("cv2", "p1", 128, "kernel_size: 3")):
+            net += 'layer { name: "%s" type: "Convolution" bottom: "%s" top: "%s" convolution_param { num_output: %d %s } }\n' % (
+                name, bottom, name, outputs, more)
+            if name == "cv1":
+                net += 'layer { name: "p1" type: "Pooling" bottom: "cv1" top: "p1" pooling_param { kernel_size: 3 stride: 2 } }\n'
+        shared = 'param { name: "w" }'
+        net += product % ("a", "cv2", "a", "", 4096, "") + product % ("b", "a", "b", shared, 4096, "")
+        net += product % ("d", "b", "d", shared, 4096, "transpose: true") + product % ("c", "d", "c", "", 5, "")
+        self.write("net.prototxt", net + 'layer { name: "loss" type: "SoftmaxWithLoss" bottom: "c" bottom: "label" top: "loss" }\n')
+        self.write("solver.prototxt", 'net: "net.prototxt" max_iter: 10 base_lr: 0.01 lr_policy: "fixed"\n')
+        status, said = cluster.run_tool(
+            "hproute", "--solver=" + self.path("solver.prototxt"), "--hosts=10.0.0.1,10.0.0.2,10.0.0.3,10.0.0.4", "--plan=auto",
+            "--sample=3,64,64", "--out=" + self.path("tied.prototxt"))
+        self.assertEqual(status, 0, said)
+
     def test_slow_links_leave_it_on_one_machine(self):
         self.make_job()
         self.write("hosts.prototxt", hosts([10, 10, 10], link=0.001))

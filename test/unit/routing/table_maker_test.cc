@@ -43,7 +43,7 @@ class TableMakerTest : public ::testing::Test {
   }
   std::string Fault(const TableRequest& request) { return MakeTable(request, net_).status().message(); }
 
-  const caffe::NetParameter net_ = Parse<caffe::NetParameter>(kDeepNet);
+  caffe::NetParameter net_ = Parse<caffe::NetParameter>(kDeepNet);
 };
 
 std::vector<std::string> Stages(const RoutingTableConfig& config) {
@@ -99,6 +99,21 @@ TEST_F(TableMakerTest, SeveralFcStagesDivideTheProducts) {
               ElementsAre("data..flat", "fc6..relu6", "fc7..relu7", "fc8..loss"));
   EXPECT_THAT(Fault(Request(1, {1, 1, 1, 1}, {"a"})),
               HasSubstr("--fc asks for 4 FC stage(s); the net has 3 InnerProduct"));
+}
+
+TEST_F(TableMakerTest, LayersThatShareParametersAreInOneStage) {
+  const auto share = [this](const char* layer) {
+    for (caffe::LayerParameter& other : *net_.mutable_layer()) {
+      if (other.name() == layer) other.add_param()->set_name("w");
+    }
+  };
+  share("fc6"), share("fc7");
+  EXPECT_EQ(Make(Request(1, {1, 1}, {"a"})).stage(2).from_layer(), "fc8") << "not fc7";
+  share("aux");
+  EXPECT_EQ(Make(Request(1, {1}, {"a"})).stage(1).from_layer(), "fc8");
+  share("fc8");
+  EXPECT_THAT(Fault(Request(1, {1}, {"a"})),
+              HasSubstr("of which 3 can't begin a stage: layers share parameters across"));
 }
 
 TEST_F(TableMakerTest, CutsByHand) {
