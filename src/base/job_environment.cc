@@ -52,7 +52,8 @@ Status ReadTask(const EnvironmentReader& read, const Launcher& launcher, JobEnvi
   HP_ASSIGN_OR_RETURN(job->local_task, ReadNumber(read, launcher.local, kMaxTasks - 1, -1));
   job->launcher = launcher.name;
   const std::string run = *launcher.run == '\0' ? "" : read(launcher.run);
-  if (!run.empty()) job->run = job->launcher + " job " + Printable(run);
+  const bool named = !run.empty() && run != "none";  // torchrun's word where nobody named it
+  if (named) job->run = job->launcher + " job " + Printable(run);
   job->task_from = launcher.task;
   job->tasks_from = launcher.tasks;
   if (job->tasks == 0 || job->task < job->tasks) return OkStatus();

@@ -14,8 +14,8 @@ namespace hp {
 ///     fc               fc1000
 ///     # PyTorch's BatchNorm is two layers of Caffe's: BatchNorm, and Scale for weight and bias.
 ///     bn1              bn_conv1  scale_conv1
-///     # One tensor, where those names are not what it has: blob 2 of layer lstm1.
-///     lstm.weight_hh   = lstm1 2
+///     # One tensor, where those names are not what it has: blob 0 of layer scale1.
+///     scale.gamma      = scale1 0
 ///     # The module's first layer of weights reads red, green, blue of 0 to 1 that were divided by these; the net's
 ///     reads # Caffe's blue, green, red of 0 to 255.
 ///     @rgb conv1       0.229 0.224 0.225

@@ -304,8 +304,6 @@ void CudaGpu::RunCaptured(const CaptureKey& key, const std::function<void()>& wo
   if (recording.graph == nullptr && recordings_.size() <= kMaxGraphs && recording.refusals < kMostRefusals) {
     recording.graph = RecordGraph(work);
     recording.refusals += recording.graph == nullptr;
-    LOG_IF(WARNING, recording.refusals == kMostRefusals)
-        << name() << ": launching these kernels one by one from now on";
   }
   if (recording.graph == nullptr) return work();
   Note(cudaGraphLaunch(recording.graph, streams_[kCompute]), "cudaGraphLaunch");
@@ -329,7 +327,7 @@ cudaGraphExec_t CudaGpu::RecordGraph(const std::function<void()>& work) {
   if (executable != nullptr) return executable;
   cudaGetLastError();
   if (refused.ok()) refused = CudaStatus(error, "graph capture");
-  LOG(WARNING) << name() << ": CUDA graph capture failed, launching kernels one by one: " << refused;
+  LOG_FIRST_N(WARNING, 10) << name() << ": CUDA graph capture failed, launching kernels one by one: " << refused;
   return nullptr;
 }
 
