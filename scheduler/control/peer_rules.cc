@@ -213,12 +213,14 @@ Status PeerRules::CheckStatus(const NodeStatus& status) {
   const auto& waits = status.waiting_ns();
   const auto& sent = status.sent_to_bytes();
   const auto counts = [](int64_t number) { return number >= 0; };
+  const auto fits = [](const LoggedLine& line) { return line.time_s() >= 0 && line.text().size() <= kMaxLine; };
   const bool sound =
       std::min({status.at_ns(), status.computing_ns(), status.sent_bytes(), status.received_bytes(),
                 status.memory_bytes(), status.last_warning_s()}) >= 0 &&
       std::min({status.solvers_free(), status.solvers_bound(), status.tasks_ready(), status.tensors_waiting()}) >= 0 &&
       waits.size() <= kMostWaits && std::all_of(waits.begin(), waits.end(), counts) &&
       std::all_of(sent.begin(), sent.end(), counts) && status.last_warning().size() <= kMaxWarning &&
+      status.line_size() <= kMostLines && std::all_of(status.line().begin(), status.line().end(), fits) &&
       status.learning().test_output_size() <= kMostOutputs;
   return sound ? OkStatus() : InvalidArgument("a report whose status is out of range");
 }

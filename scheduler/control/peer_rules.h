@@ -32,8 +32,9 @@ class PeerRules {
   /// Messages that a node may send before this one has a plan, in bytes: labels that are read ahead.
   static constexpr size_t kMaxEarlyBytes = size_t{64} << 20;
   static constexpr int kMaxEarlyMessages = 1 << 16;
-  /// The longest text of NodeStatus::last_warning.
-  static constexpr size_t kMaxWarning = 1024;
+  /// The longest text of NodeStatus::last_warning and of a NodeStatus::line, in bytes, and the most of these lines.
+  static constexpr size_t kMaxWarning = 1024, kMaxLine = 256;
+  static constexpr int kMostLines = 64;
 
   /// @param table must outlive this. @param self our own rank.
   PeerRules(const RoutingTable& table, Rank self) : table_(table), self_(self) {}

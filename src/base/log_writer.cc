@@ -3,6 +3,7 @@
 #include <glog/logging.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <string_view>
@@ -80,16 +81,10 @@ constexpr std::chrono::milliseconds kFatalLimit{2000};
 
 std::atomic<LogWriter*> writer{nullptr};  // never destroyed: threads log until the process ends
 std::atomic<LogWriter*> copy_writer{nullptr};
-Mutex warning_mutex;
-LoggedWarning last_warning;  // guarded by warning_mutex
-
-/// What stands behind glog's prefix, "W0102 03:04:05.678901 234 file.cc:56] ".
-void KeepWarning(std::string_view line, time_t time) {
-  const size_t prefix = line.find("] ");
-  if (prefix != line.npos) line.remove_prefix(prefix + 2);
-  while (!line.empty() && line.back() == '\n') line.remove_suffix(1);
-  MutexLock lock(&warning_mutex);
-  last_warning = {std::string(line), time};
+Mutex recent_mutex;
+RecentLines& Recent() HP_REQUIRES(recent_mutex) {
+  static auto* const lines = new RecentLines;  // threads log until the process ends
+  return *lines;
 }
 
 // What glog's flags say where lines go; it does not write anywhere itself once we stand in its place.
@@ -139,7 +134,7 @@ class QueueingLogger : public google::base::Logger {
     if (to_ == nullptr || size == 0) return;
     to_->Add({text[0], time, std::string(text, size)});
     if (LogWriter* const copy = copy_writer) copy->Add({text[0], time, std::string(text, size)});
-    if (text[0] == 'W' || text[0] == 'E') KeepWarning({text, size}, time);
+    if (MutexLock lock(&recent_mutex); true) Recent().Add(text[0], time, {text, size});
     if (text[0] == 'F') FlushBoth(to_, kFatalLimit);
   }
   void Flush() override {
@@ -177,9 +172,32 @@ void FlushLog(std::chrono::milliseconds limit) {
   if (LogWriter* const log = writer) FlushBoth(log, limit);
 }
 
-LoggedWarning LastWarning() {
-  MutexLock lock(&warning_mutex);
-  return last_warning;
+void RecentLines::Add(char severity, time_t time, std::string_view line) {
+  const size_t prefix = line.find("] ");
+  if (prefix != line.npos) line.remove_prefix(prefix + 2);
+  while (!line.empty() && line.back() == '\n') line.remove_suffix(1);
+  lines_.push_back({++added_, severity, time, std::string(line)});
+  if (severity != 'I') last_warning_ = lines_.back();
+  if (lines_.size() <= kMost) return;
+  const auto progress =
+      std::find_if(lines_.begin(), lines_.end(), [](const LoggedText& kept) { return kept.severity == 'I'; });
+  lines_.erase(progress == lines_.end() ? lines_.begin() : progress);
+}
+
+std::vector<LoggedText> RecentLines::After(int64_t after) const {
+  const auto from =
+      std::find_if(lines_.begin(), lines_.end(), [after](const LoggedText& kept) { return kept.number > after; });
+  return {from, lines_.end()};
+}
+
+LoggedText LastWarning() {
+  MutexLock lock(&recent_mutex);
+  return Recent().last_warning();
+}
+
+std::vector<LoggedText> LinesAfter(int64_t number) {
+  MutexLock lock(&recent_mutex);
+  return Recent().After(number);
 }
 
 void WriteProgress(const std::string& text) {

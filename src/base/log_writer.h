@@ -4,10 +4,13 @@
 #include "base/thread.h"
 
 #include <chrono>
+#include <cstdint>
 #include <ctime>
 #include <deque>
 #include <functional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace hp {
 
@@ -62,12 +65,33 @@ void StartLogWriter();
 void CopyLogTo(LogWriter* copy);
 /// Waits until what was logged is written, `limit` at most: before the process ends.
 void FlushLog(std::chrono::milliseconds limit);
-/// The latest line of severity warning or error that this process logged through its log writer.
-struct LoggedWarning {
-  std::string text;  ///< without prefix and newline; empty: there is none
-  time_t time = 0;   ///< in s since 1970
+/// A line that this process logged.
+struct LoggedText {
+  int64_t number = 0;   ///< of the process's lines, from 1; 0: no line
+  char severity = 'I';  ///< glog's: I, W, E
+  time_t time = 0;      ///< in s since 1970
+  std::string text;     ///< without prefix and newline
 };
-LoggedWarning LastWarning();
+/// The latest lines of a log, within a bound: of many, those of progress go first. Not thread-safe.
+class RecentLines {
+ public:
+  static constexpr size_t kMost = 32;
+
+  /// @param line as glog has it, with its prefix "W0102 03:04:05.678901 234 file.cc:56] ".
+  void Add(char severity, time_t time, std::string_view line);
+  /// The lines that are kept of those behind number `after`, oldest first.
+  std::vector<LoggedText> After(int64_t after) const;
+  /// The latest one of severity warning or error. Its number is 0: there is none.
+  const LoggedText& last_warning() const { return last_warning_; }
+
+ private:
+  int64_t added_ = 0;
+  std::deque<LoggedText> lines_;
+  LoggedText last_warning_;
+};
+/// RecentLines of what this process logged through its log writer. Any thread.
+LoggedText LastWarning();
+std::vector<LoggedText> LinesAfter(int64_t number);
 /// Writes to standard error behind the lines that were logged before; dropped when nobody reads. Without a log writer
 /// at once.
 void WriteProgress(const std::string& text);

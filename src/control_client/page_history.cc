@@ -1,6 +1,7 @@
 #include "control_client/page_history.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace hp {
 namespace {
@@ -63,23 +64,36 @@ void PageHistory::AddTest(const LearningStatus& learning) {
   if (tests->size() > kMostTests) tests->erase(tests->begin());
 }
 
+// An order is a line of the first node's log, too, which comes later, by the node's next report.
 void PageHistory::AddLines(const JobStatus& status) {
-  for (const NodeState& node : status.node()) {
-    AddLine(node.name(), node.last_warning_s(), node.last_warning(), &lines_[node.name()]);
+  if (std::exchange(start_, status.run_id()) != status.run_id()) lines_seen_ = 0;
+  const OrderRecord& order = status.last_order();
+  for (const LoggedLine& line : status.line()) {
+    if (line.number() <= lines_seen_) continue;
+    lines_seen_ = line.number();
+    if (line.text() != order.text()) AddLine(line);
   }
-  if (status.node_size() == 0) return;  // the first node takes the orders
-  AddLine(status.node(0).name(), status.last_order().time_s(), status.last_order().text(), &last_order_);
+  const std::string order_at = std::to_string(order.time_s()) + " " + order.text();
+  if (order.text().empty() || status.node_size() == 0 || std::exchange(last_order_, order_at) == order_at) return;
+  LoggedLine line;
+  line.set_node(status.node(0).name());
+  line.set_time_s(order.time_s());
+  line.set_text(order.text());
+  line.set_severity(LoggedLine::ORDER);
+  AddLine(line);
 }
 
-void PageHistory::AddLine(const std::string& node, int64_t time_s, const std::string& text, std::string* latest) {
-  const std::string all = std::to_string(time_s) + " " + text;
-  if (text.empty() || *latest == all) return;
-  *latest = all;
-  LoggedLine* const line = data_.add_line();
-  line->set_node(node);
-  line->set_time_s(time_s);
-  line->set_text(text);
-  if (data_.line_size() > kMostLines) data_.mutable_line()->erase(data_.line().begin());
+void PageHistory::AddLine(const LoggedLine& line) {
+  auto* const lines = data_.mutable_line();
+  *lines->Add() = line;
+  lines->rbegin()->clear_number();
+  const bool progress = line.severity() == LoggedLine::PROGRESS;
+  const auto alike = [progress](const LoggedLine& kept) {
+    return (kept.severity() == LoggedLine::PROGRESS) == progress;
+  };
+  if (std::count_if(lines->begin(), lines->end(), alike) > kMostLines) {
+    lines->erase(std::find_if(lines->begin(), lines->end(), alike));
+  }
 }
 
 }  // namespace hp

@@ -4,7 +4,6 @@
 #include "proto/control.pb.h"
 
 #include <cstdint>
-#include <map>
 #include <string>
 
 namespace hp {
@@ -14,7 +13,8 @@ namespace hp {
 class PageHistory {
  public:
   /// Bounds of what is kept. Of curves every second point is dropped when there are so many, so that they keep their
-  /// beginning; of tests and lines the oldest goes.
+  /// beginning; of tests and lines the oldest goes, of lines so that there are at most kMostLines of progress and as
+  /// many others.
   static constexpr int kMostPoints = 600, kMostTests = 300, kMostLines = 40;
 
   /// A status, or why there is none. A status of another run (JobStatus::run_id but for the number of its start) or
@@ -27,13 +27,12 @@ class PageHistory {
   void AddPoint(const JobStatus& status);
   void AddTest(const LearningStatus& learning);
   void AddLines(const JobStatus& status);
-  /// Adds a line that is another one than the `latest` of its kind.
-  void AddLine(const std::string& node, int64_t time_s, const std::string& text, std::string* latest);
+  void AddLine(const LoggedLine& line);
 
   JobPageData data_;
-  std::string run_;
-  int64_t stride_ = 1, skipped_ = 0;          // one point of so many is kept; left out since the last one
-  std::map<std::string, std::string> lines_;  // the latest of each node
+  std::string run_, start_;           // which run_id names; start_ is all of it
+  int64_t stride_ = 1, skipped_ = 0;  // one point of so many is kept; left out since the last one
+  int64_t lines_seen_ = 0;            // the greatest number of this start
   std::string last_order_;
 };
 

@@ -267,6 +267,7 @@ class Node : private TransportHandler, private PipelineHost {
   std::unique_ptr<ClockEnd> clock_end_;
   std::unique_ptr<NodeGauge> gauge_;
   int64_t begun_ns_ = 0, status_ns_ = 0;  // when training began; when this node last told its status
+  int64_t lines_sent_ = 0;                // of the log, with the status
   std::unique_ptr<JobGauge> job_gauge_;   // on the first node
   StopBudget stop_budget_;
   std::vector<std::unique_ptr<MemoryRegion>> regions_;  // compute_'s memory, registered with transport_

@@ -25,6 +25,7 @@ void Node::AddToReport(IterationReport* report) {
   if (status_ns_ != 0 && now_ns - status_ns_ < kStatusNs) return;
   status_ns_ = now_ns;
   *report->mutable_node_status() = MakeNodeStatus(now_ns - begun_ns_, use, pipeline_->load(), reporter_.get());
+  AddLogLines(&lines_sent_, report->mutable_node_status());
 }
 
 NodeMetrics Node::metrics() const {

@@ -27,12 +27,25 @@ NodeStatus MakeNodeStatus(int64_t at_ns, const NodeUse& use, const Pipeline::Loa
   status.set_tasks_ready(load.tasks_ready);
   status.set_tensors_waiting(load.tensors_waiting);
   status.set_memory_bytes(ResidentBytes());
-  if (const LoggedWarning warning = LastWarning(); !warning.text.empty()) {
+  if (const LoggedText warning = LastWarning(); warning.number > 0) {
     status.set_last_warning(warning.text.substr(0, PeerRules::kMaxWarning));
     status.set_last_warning_s(warning.time);
   }
   if (reporter != nullptr) *status.mutable_learning() = reporter->latest();
   return status;
+}
+
+void AddLogLines(int64_t* sent, NodeStatus* status) {
+  static_assert(RecentLines::kMost <= PeerRules::kMostLines);
+  for (const LoggedText& logged : LinesAfter(*sent)) {
+    *sent = logged.number;
+    LoggedLine* const line = status->add_line();
+    line->set_time_s(logged.time);
+    line->set_text(logged.text.substr(0, PeerRules::kMaxLine));
+    line->set_severity(logged.severity == 'I'   ? LoggedLine::PROGRESS
+                       : logged.severity == 'W' ? LoggedLine::WARNING
+                                                : LoggedLine::ERROR);
+  }
 }
 
 int64_t RowsOf(const JobPlan& job, const RoutingTable& table, const NodeInfo& node) {

@@ -18,6 +18,10 @@ namespace hp {
 /// @param at_ns since the start of training. @param reporter null: another node prints the losses.
 NodeStatus MakeNodeStatus(int64_t at_ns, const NodeUse& use, const Pipeline::Load& load, const Reporter* reporter);
 
+/// Adds the lines that this process logged behind line number `*sent` (LoggedText::number), each cut to what fits into
+/// a report, and moves `*sent` behind them. Any thread.
+void AddLogLines(int64_t* sent, NodeStatus* status);
+
 /// Training samples of an iteration that a node computes.
 int64_t RowsOf(const JobPlan& job, const RoutingTable& table, const NodeInfo& node);
 

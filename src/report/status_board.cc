@@ -87,11 +87,23 @@ void StatusBoard::Add(Rank from, const IterationReport& report) {
   node.clocks = report.clock() + 1;
   node.reported_ns = clock_->NowNs();
   if (!report.has_node_status()) return;
+  KeepLines(table_.node(from), report.node_status());
   node.before = std::move(node.latest);
   node.latest = Part{report.node_status(), node.clocks};
+  node.latest->status.clear_line();
   if (!node.window) node.window = node.latest;
   if (report.node_status().has_learning()) learning_ = report.node_status().learning();
   LookForSlow();
+}
+
+void StatusBoard::KeepLines(const NodeInfo& node, const NodeStatus& status) {
+  for (const LoggedLine& said : status.line()) {
+    LoggedLine& line = lines_.emplace_back(said);
+    line.set_node(node.name);
+    line.set_text(Printable(said.text()));
+    line.set_number(++lines_kept_);
+    if (lines_.size() > kMostLines) lines_.pop_front();
+  }
 }
 
 // When the shortest window is long enough, all of them end: nodes report about equally often.
@@ -209,6 +221,7 @@ JobStatus StatusBoard::Describe(std::optional<int64_t> stop_at) const {
   status.set_iteration(slowest.clocks);
   status.set_max_iter(job_->schedule().shape().max_iter);
   *status.mutable_learning() = learning_;
+  for (const LoggedLine& line : lines_) *status.add_line() = line;
   AddLinks(&status);
   if (const Node& first = nodes_.front(); first.before) {
     status.set_images_per_s(Rate((first.latest->clocks - first.before->clocks) * job_->schedule().update_rows(),

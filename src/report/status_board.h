@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -34,6 +35,8 @@ class StatusBoard {
   static constexpr int64_t kSilentNs = 10 * kNsPerSecond;
   /// Pairs of nodes in a status, which is to fit into one message.
   static constexpr size_t kMostLinks = 4096;
+  /// Lines of the nodes' logs in a status.
+  static constexpr size_t kMostLines = 128;
 
   /// Begins as JobStatus::STARTING. @param table,clock must outlive it.
   StatusBoard(const RoutingTable& table, const Clock* clock);
@@ -62,6 +65,7 @@ class StatusBoard {
   NodeState Describe(const NodeInfo& info, const Node& node, int64_t now_ns) const HP_REQUIRES(mutex_);
   void AddLinks(JobStatus* status) const HP_REQUIRES(mutex_);
   void LookForSlow() HP_REQUIRES(mutex_);
+  void KeepLines(const NodeInfo& node, const NodeStatus& status) HP_REQUIRES(mutex_);
 
   const RoutingTable& table_;
   const Clock* const clock_;
@@ -71,6 +75,8 @@ class StatusBoard {
   std::string run_id_ HP_GUARDED_BY(mutex_);
   std::vector<Node> nodes_ HP_GUARDED_BY(mutex_);  // by rank
   LearningStatus learning_ HP_GUARDED_BY(mutex_);
+  std::deque<LoggedLine> lines_ HP_GUARDED_BY(mutex_);                                    // the latest of all nodes
+  int64_t lines_kept_ HP_GUARDED_BY(mutex_) = 0;                                          // since this was made
   std::optional<SlowNode> found_slow_ HP_GUARDED_BY(mutex_);                              // not taken yet
   std::map<std::pair<Rank, Rank>, std::set<std::string>> tensors_ HP_GUARDED_BY(mutex_);  // by sender and receiver
 };

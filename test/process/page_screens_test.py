@@ -115,7 +115,7 @@ def page_data(roles, name="%s%d", host="10.0.0.%d", blob="pool5"):
                                                                 {"blob": "loss", "value": 2 * math.exp(-i / 6)}]}
              for i in range(TESTS)]
     lines = [{"node": nodes[0]["name"], "time_s": "1700000000", "text": "the first"},
-             {"node": nodes[1]["name"], "time_s": "1700000001", "text": LONG_LINE}]
+             {"node": nodes[1]["name"], "time_s": "1700000001", "severity": "WARNING", "text": LONG_LINE}]
     del links[MOST_LINKS:]
     return {"status": status, "problem": "", "point": points, "test": tests, "line": lines}
 
@@ -304,6 +304,8 @@ class PageScreensTest(cluster.JobTest):
         self.show("few")
         self.assertEqual(self.texts("#lines li"),
                          ["2023-11-14 22:13:21conv1" + LONG_LINE, "2023-11-14 22:13:20conv0the first"])
+        colours = self.page.ask('[...document.querySelectorAll("#lines li span")].map((s) => getComputedStyle(s).color)')
+        self.assertNotEqual(*colours)
         self.show("nothing")
         self.assertEqual(self.texts("#lines li"), ["none yet"])
 

@@ -114,15 +114,23 @@ class PageTest(cluster.JobTest):
         self.assertRegex(self.browse(), r'class="pill gone">not connected<(?s:.*)<p id="problem" role="status">[^<]+ '
                                         r'\(below is what it said last\)</p>(?s:.*)>was training<')
 
-    def test_warnings_of_the_logs(self):
+    def test_lines_of_the_logs(self):
         nodes = self.start_job()
         self.start_page()
+        rows = self.await_json(lambda data: any("loss = " in line["text"] for line in data["line"]))["line"]
+        row = next(line for line in rows if "loss = " in line["text"])
+        self.assertEqual((row["node"], row["severity"]), ("fc0", "PROGRESS"))
+        self.assertIn(row["text"], nodes["fc0"].text(), "as its log has it")
+        self.await_json(lambda data: {line["node"] for line in data["line"]} == set(self.names))
+        self.assertIn('<li class="progress">', self.browse())
         nodes["fc1"].send(signal.SIGSTOP)
         time.sleep(1.3)  # less than counts as a loss, more than a node passes over in silence
         nodes["fc1"].send(signal.SIGCONT)
-        data = self.await_json(lambda data: any(line["node"] == "fc1" for line in data["line"]))
-        line = next(line for line in data["line"] if line["node"] == "fc1")
-        self.assertIn("did not run for", line["text"])
+        def warns(line):
+            return line["node"] == "fc1" and "did not run for" in line["text"]
+        data = self.await_json(lambda data: any(map(warns, data["line"])))
+        line = next(filter(warns, data["line"]))
+        self.assertEqual(line["severity"], "WARNING")
         self.assertIn("did not run for", nodes["fc1"].text())
         at = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(int(line["time_s"])))
         self.assertIn('<time class="quiet">%s</time><b>fc1</b><span>%s' % (at, line["text"][:40]), self.browse())

@@ -63,5 +63,24 @@ TEST(LogWriterTest, AReaderThatStopsHoldsUpNobodyAndLosesOnlyProgress) {
   EXPECT_EQ(reader.lines.back(), "error");
 }
 
+TEST(RecentLinesTest, KeepsTheLatestWithoutTheirPrefixes) {
+  RecentLines recent;
+  EXPECT_EQ(recent.last_warning().number, 0);
+  recent.Add('I', 7, "I0102 03:04:05.678901 234 file.cc:56] Iteration 3, loss = 1\n");
+  ASSERT_EQ(recent.After(0).size(), 1);
+  EXPECT_EQ(recent.After(0)[0].text, "Iteration 3, loss = 1");
+  EXPECT_EQ(recent.After(0)[0].time, 7);
+  EXPECT_TRUE(recent.After(1).empty());
+  recent.Add('E', 8, "E0102 03:04:05.678901 234 file.cc:56] the disk is full\n");
+  for (int i = 0; i < 100; ++i) recent.Add('I', 9, "progress");
+  const std::vector<LoggedText> kept = recent.After(1);
+  ASSERT_EQ(kept.size(), RecentLines::kMost);
+  EXPECT_EQ(kept.front().text, "the disk is full") << "progress goes first";
+  EXPECT_EQ(kept.back().number, 102);
+  EXPECT_EQ(recent.last_warning().text, "the disk is full");
+  for (size_t i = 0; i < RecentLines::kMost; ++i) recent.Add('W', 9, "w" + std::to_string(i));
+  EXPECT_EQ(recent.After(0).front().text, "w0");
+}
+
 }  // namespace
 }  // namespace hp

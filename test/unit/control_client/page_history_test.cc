@@ -3,9 +3,12 @@
 #include <gmock/gmock.h>
 
 #include <string>
+#include <vector>
 
 namespace hp {
 namespace {
+
+using testing::ElementsAre;
 
 JobStatus At(int64_t iteration, const std::string& run = "run.1") {
   JobStatus status;
@@ -17,11 +20,18 @@ JobStatus At(int64_t iteration, const std::string& run = "run.1") {
   return status;
 }
 
-void Warn(JobStatus* status, const std::string& node, int64_t time_s, const std::string& text) {
-  NodeState* const state = status->add_node();
-  state->set_name(node);
-  state->set_last_warning(text);
-  state->set_last_warning_s(time_s);
+void Log(JobStatus* status, int64_t number, LoggedLine::Severity severity, const std::string& text) {
+  LoggedLine* const line = status->add_line();
+  line->set_node("conv0");
+  line->set_number(number);
+  line->set_severity(severity);
+  line->set_text(text);
+}
+
+std::vector<std::string> Lines(const PageHistory& history) {
+  std::vector<std::string> lines;
+  for (const LoggedLine& line : history.data().line()) lines.push_back(line.text());
+  return lines;
 }
 
 TEST(PageHistoryTest, CurvesKeepTheirBeginningWithinBounds) {
@@ -57,7 +67,7 @@ TEST(PageHistoryTest, ANextStartGoesOnAndReplacesWhatItDoesAnew) {
 TEST(PageHistoryTest, AnotherRunBeginsAnew) {
   PageHistory history;
   JobStatus first = At(10);
-  Warn(&first, "conv0", 5, "old");
+  Log(&first, 1, LoggedLine::WARNING, "old");
   history.Add(first);
   history.Add(At(20, "other.1"));
   ASSERT_EQ(history.data().point_size(), 1);
@@ -75,35 +85,61 @@ TEST(PageHistoryTest, WithoutAStatusTheLatestStays) {
   EXPECT_FALSE(history.data().has_problem());
 }
 
-TEST(PageHistoryTest, EachOrderIsALineOfTheFirstNode) {
+TEST(PageHistoryTest, EachOrderIsALineOfTheFirstNodeOnce) {
   PageHistory history;
+  int64_t number = 0;
   for (const char* text : {"order stop from a:1", "order stop from a:1", "order lr 1 from b:2"}) {
     JobStatus status = At(1);
     status.add_node()->set_name("conv0");
     status.mutable_last_order()->set_text(text);
     status.mutable_last_order()->set_time_s(7);
     history.Add(status);
+    Log(&status, ++number, LoggedLine::PROGRESS, text);  // the log's line comes behind
+    history.Add(status);
   }
-  ASSERT_EQ(history.data().line_size(), 2);
+  EXPECT_THAT(Lines(history), ElementsAre("order stop from a:1", "order lr 1 from b:2"));
   EXPECT_EQ(history.data().line(0).node(), "conv0");
   EXPECT_EQ(history.data().line(0).time_s(), 7);
-  EXPECT_EQ(history.data().line(1).text(), "order lr 1 from b:2");
+  EXPECT_EQ(history.data().line(0).severity(), LoggedLine::ORDER);
 }
 
-TEST(PageHistoryTest, EachWarningAndEachTestOnce) {
+TEST(PageHistoryTest, EachLineOnceAndThoseOfTheNextStart) {
   PageHistory history;
-  for (int i = 0; i < 2 * PageHistory::kMostLines; ++i) {
+  JobStatus status = At(1);
+  Log(&status, 1, LoggedLine::PROGRESS, "a");
+  Log(&status, 2, LoggedLine::WARNING, "b");
+  history.Add(status);
+  Log(&status, 3, LoggedLine::PROGRESS, "c");
+  history.Add(status);
+  JobStatus next = At(1, "run.2");
+  Log(&next, 1, LoggedLine::PROGRESS, "d");
+  history.Add(next);
+  EXPECT_THAT(Lines(history), ElementsAre("a", "b", "c", "d"));
+}
+
+TEST(PageHistoryTest, OfManyLinesThoseOfProgressGoFirst) {
+  PageHistory history;
+  for (int i = 1; i <= 2 * PageHistory::kMostLines; ++i) {
     JobStatus status = At(i);
-    Warn(&status, "conv0", i / 2, "late " + std::to_string(i / 2));
-    Warn(&status, "fc0", 1, "always the same");
+    Log(&status, i, i == 3 ? LoggedLine::ERROR : LoggedLine::PROGRESS, std::to_string(i));
+    history.Add(status);
+  }
+  const std::vector<std::string> lines = Lines(history);
+  ASSERT_EQ(lines.size(), PageHistory::kMostLines + 1);
+  EXPECT_EQ(lines[0], "3");
+  EXPECT_EQ(lines[1], std::to_string(PageHistory::kMostLines + 1));
+  EXPECT_EQ(lines.back(), std::to_string(2 * PageHistory::kMostLines));
+}
+
+TEST(PageHistoryTest, EachTestOnce) {
+  PageHistory history;
+  for (int i = 0; i < 80; ++i) {
+    JobStatus status = At(i);
     status.mutable_learning()->set_test_iteration(i / 10 * 10);
     status.mutable_learning()->add_test_output()->set_value(i);
     history.Add(status);
   }
-  EXPECT_EQ(history.data().line_size(), PageHistory::kMostLines);
-  EXPECT_EQ(history.data().line(PageHistory::kMostLines - 1).text(),
-            "late " + std::to_string(PageHistory::kMostLines - 1));
-  EXPECT_EQ(history.data().test_size(), 2 * PageHistory::kMostLines / 10);
+  EXPECT_EQ(history.data().test_size(), 8);
   EXPECT_EQ(history.data().test(1).test_iteration(), 10);
 }
 

@@ -53,6 +53,29 @@ TEST_F(StatusBoardTest, BeforeTrainingAllNodesStart) {
   EXPECT_EQ(status.node(3).role(), "fc");
 }
 
+TEST_F(StatusBoardTest, LinesOfAllLogsComeAsTheyWereReported) {
+  board_.Begin(job_.get(), "run.1", 0);
+  const auto say = [this](Rank rank, int64_t clock, const std::string& text) {
+    IterationReport report;
+    report.set_clock(clock);
+    report.mutable_node_status()->set_at_ns(clock);
+    report.mutable_node_status()->add_line()->set_text(text);
+    board_.Add(rank, report);
+  };
+  say(3, 0, "first");
+  say(0, 0, "\033[2J");
+  ASSERT_EQ(board_.Describe({}).line_size(), 2);
+  EXPECT_EQ(board_.Describe({}).line(0).node(), table_.node(3).name);
+  EXPECT_EQ(board_.Describe({}).line(0).text(), "first");
+  EXPECT_EQ(board_.Describe({}).line(1).number(), 2);
+  EXPECT_EQ(board_.Describe({}).line(1).text().find('\033'), std::string::npos) << "nothing that a terminal obeys";
+  for (int64_t i = 1; i <= 200; ++i) say(1, i, std::to_string(i));
+  const JobStatus status = board_.Describe({});
+  ASSERT_EQ(status.line_size(), StatusBoard::kMostLines);
+  EXPECT_EQ(status.line(127).text(), "200");
+  EXPECT_EQ(status.line(127).number(), 202);
+}
+
 TEST_F(StatusBoardTest, RatesAreThoseBetweenTwoReports) {
   board_.Begin(job_.get(), "run.1", 0);
   for (Rank rank = 0; rank < 4; ++rank) Report(rank, 4, 1000, 100, 0);

@@ -129,6 +129,12 @@ TEST_F(PeerRulesTest, AStatusHasItsNumbersInRange) {
        {"at_ns: -1", "waiting_ns: -1", "solvers_bound: -1", "memory_bytes: -1", "sent_bytes: -1", "sent_to_bytes: -1"})
     EXPECT_FALSE(fits(bad)) << bad;
   EXPECT_FALSE(fits("last_warning: \"" + std::string(2000, 'w') + "\""));
+  EXPECT_TRUE(fits("line { time_s: 5 text: \"" + std::string(256, 'l') + "\" }"));
+  EXPECT_FALSE(fits("line { text: \"" + std::string(257, 'l') + "\" }"));
+  EXPECT_FALSE(fits("line { time_s: -1 }"));
+  std::string lines;
+  for (int i = 0; i < 65; ++i) lines += "line {} ";
+  EXPECT_FALSE(fits(lines));
   std::string waits;
   for (int i = 0; i < 40; ++i) waits += "waiting_ns: 1 ";
   EXPECT_FALSE(fits(waits));
