@@ -10,7 +10,10 @@
 #include <sys/uio.h>
 
 #include <algorithm>
+#include <chrono>
+#include <ctime>
 #include <span>
+#include <thread>
 #include <vector>
 
 namespace hp {
@@ -92,6 +95,47 @@ TEST(TcpReceiveTest, PayloadIsReceivedIntoThePlace) {
   }
   EXPECT_EQ(std::count(seen.begin(), seen.end(), true), static_cast<long>(kBytes));
   EXPECT_EQ(elsewhere, kFrameHeaderBytes) << "no other buffer is received to than a header's";
+}
+
+/// Of this process, all threads.
+int64_t ProcessorNs() {
+  timespec used = {};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return int64_t{used.tv_sec} * 1'000'000'000 + used.tv_nsec;
+}
+
+/// Processor time that this process takes in the next 0.2 s.
+int64_t ProcessorNsFromNowOn() {
+  const int64_t begin = ProcessorNs();
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  return ProcessorNs() - begin;
+}
+
+// Heartbeats are empty: among many nodes one comes at any time, and spinning after each takes a processor.
+TEST(TcpSpinTest, AnEmptyMessageIsNoReasonToSpin) {
+  constexpr int64_t kSpins = 20'000'000;  // in 0.2 s; a thread that spins has 0.2 s, or its share of a loaded machine
+  auto listener = TcpListener::Bind("127.0.0.1", 0);
+  ASSERT_TRUE(listener.ok());
+  const PeerAddress receiver{0, "receiver", "127.0.0.1", (*listener)->port()}, writer{1, "writer", "127.0.0.1", 1};
+  ConnectOptions options{.rank = 0, .peers = {receiver, writer}};
+  options.spin_ns = 1'000'000'000;
+  TestNode to(MakeTcpTransport(options, *std::move(listener)), "job", 0);
+  options.rank = 1;
+  options.spin_ns = 0;
+  TestNode from(MakeTcpTransport(options, nullptr), "job", 1);
+  to.Start();
+  from.Start();
+  to.Await(Event::kConnected);
+  from.Await(Event::kConnected);
+  while (ProcessorNsFromNowOn() > kSpins) {  // after the handshake
+  }
+  ASSERT_TRUE(from->Send(0, 7, {}).ok());
+  to.Await(Event::kMessage);
+  EXPECT_LT(ProcessorNsFromNowOn(), kSpins);
+  const std::byte byte{};
+  ASSERT_TRUE(from->Send(0, 7, {&byte, 1}).ok());
+  to.Await(Event::kMessage, 2);
+  EXPECT_GT(ProcessorNsFromNowOn(), kSpins) << "else the test would see no spinning";
 }
 
 }  // namespace
