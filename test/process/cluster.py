@@ -111,6 +111,17 @@ layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip2" bottom: "label" top: 
 """
 
 
+def times_of(pattern, log):
+    """Times of day of a log's lines that match, by their own prefixes."""
+    times = []
+    for line in log.splitlines():
+        stamp = re.match(r"[IWEF](\d\d)(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{6}) ", line)
+        if stamp and re.search(pattern, line):
+            year = datetime.date.today().year
+            times.append(datetime.datetime(year, *map(int, stamp.groups())).timestamp())
+    return times
+
+
 class Process:
     """A started hpnode with its log."""
 
@@ -144,14 +155,7 @@ class Process:
             return None
 
     def times_of(self, pattern):
-        """Times of day of the log lines that match, by their own prefixes."""
-        times = []
-        for line in self.text().splitlines():
-            stamp = re.match(r"[IWEF](\d\d)(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{6}) ", line)
-            if stamp and re.search(pattern, line):
-                year = datetime.date.today().year
-                times.append(datetime.datetime(year, *map(int, stamp.groups())).timestamp())
-        return times
+        return times_of(pattern, self.text())
 
     def logged_at(self, pattern):
         """Time of day of the first log line that matches; None if there is none."""

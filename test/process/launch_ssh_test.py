@@ -176,6 +176,16 @@ class LaunchSshTest(cut_link_test.Hosts, launched.Launched):
         self.expect_exit(job, 0, r"(?m)^\[10\.213\.7\.2 .*Optimization Done",
                          r"(?m)^\[10\.213\.7\.3 .*Optimization Done")
 
+    def test_one_line_with_names_of_hosts(self):
+        """The README's: nothing is known of the hosts but how to reach them."""
+        self.make_job(iterations=20)
+        self.start_servers(["a", "b"])
+        job = self.launch("--solver=" + self.path("solver.prototxt"),
+                          "--hosts=%s,%s" % (self.addresses_of["a"], self.addresses_of["b"]), "--conv=1", "--fc=1",
+                          "--ssh=ssh -F " + self.path("ssh/config"), prefix=self.on_host("boss"))
+        self.expect_exit(job, 0, r"(?m)^\[10\.213\.7\.2 conv0\] .*Optimization Done",
+                         r"(?m)^\[10\.213\.7\.3 fc0\] .*Optimization Done")
+
     def test_a_host_that_cannot_be_reached_is_replaced_at_its_first_start(self):
         self.make_job(iterations=20)
         self.start_servers(["a"])
@@ -424,6 +434,19 @@ class LaunchSshTest(cut_link_test.Hosts, launched.Launched):
         self.expect_exit(job, 2, r'(?m)^hplaunch: host 10\.213\.7\.2 has "hpnode 9\.9, launch protocol 1", '
                                  r'this host "hpnode 0\.1.*": install the same version on both, or copy it with --bundle')
         self.assertEqual(self.nodes_of_run(), {})
+
+    def test_another_build_of_the_same_version_on_one_host(self):
+        self.make_job(iterations=20)
+        os.mkdir(self.path("other"))
+        for name in ("hplaunch", "hpnode"):
+            shutil.copy(program(name), self.path("other"))
+        with open(self.path("other/hpnode"), "ab") as copy:
+            copy.write(b".")
+        self.start_servers(["a"])
+        self.make_table(conv=1, fc=1, hosts=[self.addresses_of["boss"], self.addresses_of["a"]])
+        job = self.launch_here("--remote_bin=" + self.path("other"))
+        self.expect_exit(job, 0, r"(?m)^\S*W.* hpnode of 10\.213\.7\.2 is another build than that of 10\.213\.7\.1",
+                         "Optimization Done")
 
     def test_a_disk_that_is_full_at_the_copy(self):
         self.make_job()

@@ -10,6 +10,8 @@ import cluster
 import launched
 from cluster import program, run_tool
 
+UP_S, DOWN_S, RESTART_LIMIT_S = 10, 2, 10  # as promised of 64 nodes, and of a restart
+
 
 class LaunchTest(launched.Launched):
 
@@ -85,8 +87,11 @@ class LaunchTest(launched.Launched):
         self.assertEqual(len(nodes), 64)
         job.send(signal.SIGTERM)
         self.expect_exit(job, 5, "Optimization stopped early")
-        print("    64 nodes: up after %.1f s, down after %.1f s" % (up - begin, time.time() - up))
+        down = time.time()
+        print("    64 nodes: up after %.1f s, down after %.1f s" % (up - begin, down - up))
         self.await_none(nodes.values(), "nodes")
+        self.assert_promised(up - begin, "training began", UP_S)
+        self.assert_promised(down - up, "the last node ended", DOWN_S)
 
     def test_the_end_of_hplaunch_ends_all(self):
         self.make_job()
@@ -122,11 +127,15 @@ class LaunchTest(launched.Launched):
         with open(self.path("out_iter_999.hpnode"), "w", encoding="utf-8") as rubbish:
             rubbish.write("iteration: 999\n")
         os.kill(nodes["conv1"], signal.SIGKILL)
+        killed = time.time()
         self.expect_exit(job, 0, "restart 1 of 1, since node \"conv1\"", "started 3 nodes, incarnation 2",
                          r"\] .*resuming at iteration (50|[1-5][05]0) from \S*/out_iter_", "all 3 nodes have ended")
         self.assertEqual((self.read("out_iter_600.caffemodel"), self.read("out_iter_600.solverstate")), whole)
         self.assertEqual(len(os.listdir(self.path("run/logs"))), 6)
         self.assertIn("incarnation 2", self.record())
+        after = self.read("run/logs/fc0.2.log").decode()
+        trains = cluster.times_of(r"Iteration \d+ \(.* loss = ", after)[0]
+        self.assert_promised(trains - killed, "training went on", RESTART_LIMIT_S)
 
     def test_no_more_restarts_than_allowed(self):
         self.make_job()

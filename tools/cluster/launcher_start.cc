@@ -43,6 +43,15 @@ Status OfRunFolder(const Status& status) {
   return Status(status.code(), status.message() + room + "; --run_dir names another folder for all hosts");
 }
 
+// Of one version, so they understand each other.
+void WarnOfOtherBuilds(const std::vector<std::string>& hosts, const std::map<std::string, uint64_t>& programs) {
+  for (const std::string& host : hosts) {
+    if (programs.at(host) == programs.at(hosts.front())) continue;
+    LOG(WARNING) << "hpnode of " << host << " is another build than that of " << hosts.front()
+                 << ": the same table may give other bits; install the same one, or copy it with --bundle";
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> HostsOfTable(const RoutingTableConfig& table) {
@@ -67,6 +76,7 @@ Status Launcher::Prepare() {
   for (const auto& [host, program] : agents_->programs()) {
     folder_->Record(Format("host %s: hpnode %016" PRIx64, host.c_str(), program));
   }
+  WarnOfOtherBuilds(hosts_, agents_->programs());
   LOG(INFO) << hosts_.size() << " host(s) answer: " << Join(hosts_);
   if (options_.choose_ports) HP_RETURN_IF_ERROR(ChoosePorts());
   HP_RETURN_IF_ERROR(CheckCopies());
