@@ -264,6 +264,9 @@ StatusOr<std::unique_ptr<ProgressFile>> MakeProgressFile() {
 /// The node of the table that the rendezvous gave to this process, or else the scheduler, or that flags choose.
 StatusOr<OwnNode> TakeNode(FoundTable* found, const HostSettings& host, const JobEnvironment& job) {
   const RoutingTable& table = *found->table;
+  if (found->listener && !FLAGS_port_folder.empty()) {
+    return InvalidArgument("--port_folder: nodes have free ports already where the table is made of what they say");
+  }
   if (found->listener) return TakeGivenNode(table, found->node, std::move(found->listener), host);
   if (!FLAGS_port_folder.empty()) return TakeNodeOnFreePort(job, FLAGS_node, host, FLAGS_port_folder, &*found->table);
   if (job.is_task()) return TakeTaskNodeOverNetwork(table, job, host);
@@ -310,7 +313,6 @@ Status RunOne(FoundTable* found, const HostSettings& host, const JobEnvironment&
 Status CheckPortFolder(const JobEnvironment& job) {
   if (FLAGS_port_folder.empty()) return OkStatus();
   if (FLAGS_all) return InvalidArgument("--port_folder: with --all, nodes have no ports");
-  if (IsHandedOut()) return InvalidArgument("--port_folder: nodes have free ports where the table is handed out");
   if (job.is_task() || !FLAGS_node.empty()) return OkStatus();
   return InvalidArgument(
       "--port_folder: by --role, nodes of one host are told apart by their ports; expected --node=NAME or a task of a "

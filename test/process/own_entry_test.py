@@ -92,8 +92,26 @@ class OwnEntryTest(cluster.JobTest):
         for flags, said in ((("--role=conv",), "expected --node=NAME or a task of a scheduler"),
                             (("--all",), "with --all, nodes have no ports")):
             self.expect_exit(self.start("--port_folder=" + self.path("c"), *flags), 2, said)
-        self.expect_exit(self.start("--port_folder=" + self.path("c"), routing="dir://" + self.path("d")), 2,
-                         "nodes have free ports where the table is handed out")
+        nodes = [self.start("--role=conv", "--node=conv%d" % i, "--port_folder=" + self.path("c"), "--conv=2", "--fc=0",
+                            "--run_id=1", "--solver=" + self.path("solver.prototxt"), routing="dir://" + self.path("d"))
+                 for i in range(2)]
+        self.expect_all(nodes, 2, "nodes have free ports already where the table is made of what they say")
+
+    def test_jobs_of_tables_that_hproute_puts_somewhere(self):
+        """Both have the same ports."""
+        self.make_job(iterations=20)
+        port = cluster.free_ports(1)[0]
+        jobs = []
+        for run in ("a", "b"):
+            flags = ("--run_id=" + run, "--port_folder=" + self.path(run))
+            status, text = cluster.run_tool(
+                "hproute", "--solver=" + self.path("solver.prototxt"), "--conv=1", "--fc=1", "--hosts=127.0.0.1",
+                "--port=%d" % port, "--out=dir://" + self.path("d"), "--run_id=" + run)
+            self.assertEqual(status, 0, text)
+            jobs += [self.start(*flags, name=name, routing="dir://" + self.path("d"), log=run) for name in ("conv0", "fc0")]
+        self.expect_all(jobs, 0, "Optimization Done")
+        ports = [re.search(r"listens on port (\d+)", node.text())[1] for node in jobs]
+        self.assertEqual(len(set(ports)), 4, ports)
 
     def test_another_number_of_tasks_than_nodes(self):
         self.make_job()
@@ -175,6 +193,9 @@ class OwnEntryTest(cluster.JobTest):
         self.assertEqual(status, 0, said)
         self.assertEqual(re.findall(r'host: "(\S+)"', table), ["127.0.0.1"] * 3)
         self.assertEqual(re.findall(r"port: (\d+)", table), [str(port + i) for i in range(3)])
+        tasks = [self.start(RANK=str(i), LOCAL_RANK=str(i), LOCAL_WORLD_SIZE="3", table="made.prototxt", **ranks)
+                 for i in range(3)]
+        self.expect_all(tasks, 0, "Optimization Done")
         status, said, _ = self.write_table("ranks", LOCAL_WORLD_SIZE="1", **ranks)
         self.assertEqual(status, 2, said)
         self.assertIn("no variable says where the others do; expected --hosts=HOST,... in the order of RANK", said)
