@@ -73,6 +73,12 @@ RoutingTableConfig DivisionOf(const RoutingTableConfig& config) {
 }  // namespace
 
 StatusOr<RoutingTable> RoutingTable::Load(const std::string& path) {
+  if (path.find("://") != path.npos) {
+    return InvalidArgument(
+        "%s is no file, and only hpnode asks who hands tables out: take table.prototxt of the job's run folder (hpnode "
+        "--run_folder=FOLDER)",
+        path.c_str());
+  }
   RoutingTableConfig config;
   HP_RETURN_IF_ERROR(ReadTextProto(path, &config));
   return Create(config, path);

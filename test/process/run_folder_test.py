@@ -140,6 +140,18 @@ class RunFolderTest(cluster.JobTest):
             self.await_text(server, "listens on 127.0.0.1:%d" % port)
             return self.start_meeting(run, "tcp://127.0.0.1:%d" % port)
         self.expect_two_jobs(start)
+        self.make_relative_job()
+        nodes = start("three")
+        self.await_training(nodes)
+        table = "--routing=" + self.path("three/table.prototxt")
+        status, text = cluster.run_tool("hpctl", table, "status")
+        self.assertEqual(status, 0, text)
+        self.assertRegex(text, r"(?m)^conv0 +conv ")
+        status, text = cluster.run_tool("hpctl", "--routing=tcp://127.0.0.1:1", "status")
+        self.assertEqual(status, 2, text)
+        self.assertIn("take table.prototxt of the job's run folder", text)
+        self.assertEqual(cluster.run_tool("hpctl", table, "stop")[0], 0)
+        self.expect_all(nodes, 5, "Optimization stopped early")
 
     def test_the_ports_that_tasks_take(self):
         self.make_relative_job(iterations=20)
