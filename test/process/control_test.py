@@ -141,6 +141,9 @@ class ControlTest(cluster.JobTest):
         shown.await_text(*self.names, "::1", "q: quit")
         os.write(shown.controller, b"q")
         self.assertEqual(shown.end(), 0)
+        status, text = cluster.run_tool("model_test", "--model=" + self.path("net.prototxt"), "--cache_dir=none",
+                                        "--iterations=1", "--routing=" + self.path("table.prototxt"))
+        self.assertEqual(status, 0, text)
         changed = self.order("lr", "0.0025")
         self.assertRegex(nodes["conv0"].text(), r"order lr 0\.0025 from \[::1\]:\d+, which says it is ")
         self.assertLess(changed, self.order("stop"))

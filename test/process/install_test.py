@@ -79,6 +79,9 @@ class InstallTest(unittest.TestCase):
             self.assertIn(".SH NAME\n" + program.replace("-", "\\-"), page)
             self.assertEqual(page.count(".TP\n"), text.count("\n  --"), "its flags")
         self.assertTrue(os.path.exists(self.path("usr", "share", "doc", "hpnode", "README.md")))
+        libraries = [name for _, _, names in os.walk(self.path("usr")) for name in names
+                     if name.startswith("lib") and not name.endswith(".cmake")]
+        self.assertEqual(sorted(libraries), ["libhpnode.so", "libhpnode.so.0.1"], "one library")
         # As another program has it.
         self.write("user/CMakeLists.txt", PROJECT)
         self.write("user/user.cc", PROGRAM)

@@ -195,6 +195,13 @@ class ServerTest(RendezvousTest):
         nodes = self.start_nodes("tcp://[::1]:%d" % self.port)
         self.expect_all(nodes, 0, "Optimization Done")
 
+    @unittest.skipUnless(cluster.has_ipv6(), "SKIPPED: no IPv6 loopback")
+    def test_a_host_that_is_left_out_by_its_ipv6_address(self):
+        self.make_job(iterations=20)
+        self.await_text(self.server("--exclude=[::1]", listen="[::1]:%d" % self.port), "listens on ")
+        for node in self.start_nodes("tcp://[::1]:%d" % self.port):
+            self.expect_exit(node, 0, r"this host is left out \(--exclude=\[?::1\]?\)")
+
     def test_token(self):
         self.make_job(iterations=20)
         for name in ("token", "other"):
@@ -558,7 +565,9 @@ class RedisTest(RendezvousTest):
         self.redis.wait()
         for node in nodes:
             self.await_text(node, "does not hear this node, which goes on without it")
-        self.await_training(nodes)
+        self.await_training(nodes, iterations=50)
+        for node in nodes:
+            self.assertEqual(len(re.findall(r"(?m)^W.*(?:redis|hear)", node.text())), 1, node.text())
         self.start_redis("--appendonly", "yes", "--appendfsync", "always")
         nodes = self.expect_next_incarnation(nodes, lambda: self.start_nodes(self.routing, *self.flags()), 2)
         self.expect_stop(nodes)

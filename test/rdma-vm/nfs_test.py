@@ -93,6 +93,34 @@ class NfsTest(cluster.JobTest):
         left = [name for name in os.listdir(MOUNTS[0] + "/runs/race") if name.startswith("tmp.")]
         self.assertEqual(left, [], "temporary files are left")
 
+    def start_with_snapshots_at(self, mount, name, *flags):
+        """A job of one process that writes snapshots into the folder by one of its mounts."""
+        text = self.read("solver.prototxt").decode()
+        self.write(name + "_solver.prototxt", text.replace(self.path("out"), mount + "/snapshots/tiny"))
+        self.make_table(conv=1, fc=1, name=name + ".prototxt", solver=name + "_solver.prototxt")
+        return self.start("--all", *flags, table=name + ".prototxt", log=name)
+
+    def test_runs_of_two_hosts_do_not_meet(self):
+        """Locks of the file system: by the mount of one host, the other one finds snapshots and run folder taken."""
+        self.make_job(snapshot=10)
+        os.makedirs(MOUNTS[0] + "/snapshots")
+        runs = ["--run_folder=%s/run" % mount for mount in MOUNTS]
+        first = self.start_with_snapshots_at(MOUNTS[0], "first", runs[0])
+        self.await_text(first, "Snapshotting solver state", cluster.PATIENCE_S)
+        who = r"host \S+, process %d\b" % first.popen.pid
+        self.expect_exit(self.start_with_snapshots_at(MOUNTS[1], "second", runs[1]), 2,
+                         "--run_folder: %s/run: incarnation 1 of .* runs there .*%s" % (MOUNTS[1], who),
+                         seconds=cluster.PATIENCE_S)
+        self.expect_exit(self.start_with_snapshots_at(MOUNTS[1], "third"), 2,
+                         "another live run writes the snapshots %s/snapshots/tiny .*%s" % (MOUNTS[1], who),
+                         seconds=cluster.PATIENCE_S)
+        first.send(signal.SIGKILL)
+        first.wait()
+        again = self.start_with_snapshots_at(MOUNTS[1], "again", runs[1], "--resume=latest")
+        self.await_text(again, "resuming at iteration", cluster.PATIENCE_S)
+        again.send(signal.SIGTERM)
+        self.expect_exit(again, 5, seconds=cluster.PATIENCE_S)
+
 
 if __name__ == "__main__":
     cluster.main()

@@ -18,6 +18,7 @@ except ImportError as error:
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 MANIFEST = os.path.join(HERE, "../../../tools/cluster/kubernetes/digits.yaml")
+PACKAGE_README = os.path.join(HERE, "../../../tools/package/README.md")
 OLD_S = 100000
 
 
@@ -29,12 +30,16 @@ def read(path):
 SCHEMAS = {name: json.loads(read(os.path.join(HERE, "kubernetes", name))) for name in ("core_v1.json", "batch_v1.json")}
 
 
+def faults_by(name, document):
+    resolver = jsonschema.RefResolver("", {}, store=SCHEMAS)
+    validator = jsonschema.Draft202012Validator({"$ref": name}, resolver=resolver)
+    return [fault.message for fault in validator.iter_errors(document)]
+
+
 def faults(document):
     """What the schema of its kind says of a document."""
     group = "batch_v1.json" if document["apiVersion"].startswith("batch/") else "core_v1.json"
-    resolver = jsonschema.RefResolver("", {}, store=SCHEMAS)
-    schema = {"$ref": "%s#/$defs/%s" % (group, document["kind"])}
-    return [fault.message for fault in jsonschema.Draft202012Validator(schema, resolver=resolver).iter_errors(document)]
+    return faults_by("%s#/$defs/%s" % (group, document["kind"]), document)
 
 
 @unittest.skipIf(MISSING, "SKIPPED: no Python module " + MISSING)
@@ -54,6 +59,15 @@ class KubernetesTest(unittest.TestCase):
         self.assertEqual(list(self.documents), ["Service", "ConfigMap", "Secret", "Job"])
         for document in self.documents.values():
             self.assertEqual(faults(document), [])
+
+    def test_the_pod_of_the_readme(self):
+        text, = re.findall(r"```yaml\n(.*?)```", read(PACKAGE_README), re.S)
+        pod = yaml.safe_load(text)
+        self.assertEqual((pod["apiVersion"], pod["kind"]), ("v1", "Pod"))
+        template = {"metadata": pod["metadata"], "spec": pod["spec"]}
+        self.assertEqual(faults_by("core_v1.json#/$defs/PodTemplateSpec", template), [])
+        pod["spec"]["containers"][0]["securityContex"] = {}
+        self.assertTrue(faults_by("core_v1.json#/$defs/PodTemplateSpec", template))
 
     def test_faults_are_found(self):
         def changed(change):
