@@ -1,5 +1,7 @@
 #include "control_client/page_history.h"
 
+#include "proto/log_lines.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -71,7 +73,7 @@ void PageHistory::AddLines(const JobStatus& status) {
   for (const LoggedLine& line : status.line()) {
     if (line.number() <= lines_seen_) continue;
     lines_seen_ = line.number();
-    if (line.text() != order.text()) AddLine(line);
+    if (line.text() != order.text()) KeepLine(line, data_.mutable_line());
   }
   const std::string order_at = std::to_string(order.time_s()) + " " + order.text();
   if (order.text().empty() || status.node_size() == 0 || std::exchange(last_order_, order_at) == order_at) return;
@@ -80,20 +82,7 @@ void PageHistory::AddLines(const JobStatus& status) {
   line.set_time_s(order.time_s());
   line.set_text(order.text());
   line.set_severity(LoggedLine::ORDER);
-  AddLine(line);
-}
-
-void PageHistory::AddLine(const LoggedLine& line) {
-  auto* const lines = data_.mutable_line();
-  *lines->Add() = line;
-  lines->rbegin()->clear_number();
-  const bool progress = line.severity() == LoggedLine::PROGRESS;
-  const auto alike = [progress](const LoggedLine& kept) {
-    return (kept.severity() == LoggedLine::PROGRESS) == progress;
-  };
-  if (std::count_if(lines->begin(), lines->end(), alike) > kMostLines) {
-    lines->erase(std::find_if(lines->begin(), lines->end(), alike));
-  }
+  KeepLine(line, data_.mutable_line());
 }
 
 }  // namespace hp

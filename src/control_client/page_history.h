@@ -13,9 +13,8 @@ namespace hp {
 class PageHistory {
  public:
   /// Bounds of what is kept. Of curves every second point is dropped when there are so many, so that they keep their
-  /// beginning; of tests and lines the oldest goes, of lines so that there are at most kMostLines of progress and as
-  /// many others.
-  static constexpr int kMostPoints = 600, kMostTests = 300, kMostLines = 40;
+  /// beginning; of tests the oldest goes, of lines as KeepLine says.
+  static constexpr int kMostPoints = 600, kMostTests = 300;
 
   /// A status, or why there is none. A status of another run (JobStatus::run_id but for the number of its start) or
   /// job begins anew; a start that goes on from an earlier iteration replaces what came after that.
@@ -27,7 +26,6 @@ class PageHistory {
   void AddPoint(const JobStatus& status);
   void AddTest(const LearningStatus& learning);
   void AddLines(const JobStatus& status);
-  void AddLine(const LoggedLine& line);
 
   JobPageData data_;
   std::string run_, start_;           // which run_id names; start_ is all of it

@@ -3,6 +3,7 @@
 #include "report/status_board.h"
 
 #include "base/format.h"
+#include "proto/log_lines.h"
 #include "report/node_status.h"
 #include "scheduler/pipeline/time_use.h"
 
@@ -98,11 +99,11 @@ void StatusBoard::Add(Rank from, const IterationReport& report) {
 
 void StatusBoard::KeepLines(const NodeInfo& node, const NodeStatus& status) {
   for (const LoggedLine& said : status.line()) {
-    LoggedLine& line = lines_.emplace_back(said);
+    LoggedLine line = said;
     line.set_node(node.name);
     line.set_text(Printable(said.text()));
-    line.set_number(++lines_kept_);
-    if (lines_.size() > kMostLines) lines_.pop_front();
+    line.set_number(++lines_said_);
+    KeepLine(line, &lines_);
   }
 }
 
@@ -221,7 +222,7 @@ JobStatus StatusBoard::Describe(std::optional<int64_t> stop_at) const {
   status.set_iteration(slowest.clocks);
   status.set_max_iter(job_->schedule().shape().max_iter);
   *status.mutable_learning() = learning_;
-  for (const LoggedLine& line : lines_) *status.add_line() = line;
+  *status.mutable_line() = lines_;
   AddLinks(&status);
   if (const Node& first = nodes_.front(); first.before) {
     status.set_images_per_s(Rate((first.latest->clocks - first.before->clocks) * job_->schedule().update_rows(),

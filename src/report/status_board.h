@@ -9,7 +9,6 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -35,8 +34,6 @@ class StatusBoard {
   static constexpr int64_t kSilentNs = 10 * kNsPerSecond;
   /// Pairs of nodes in a status, which is to fit into one message.
   static constexpr size_t kMostLinks = 4096;
-  /// Lines of the nodes' logs in a status.
-  static constexpr size_t kMostLines = 128;
 
   /// Begins as JobStatus::STARTING. @param table,clock must outlive it.
   StatusBoard(const RoutingTable& table, const Clock* clock);
@@ -75,8 +72,8 @@ class StatusBoard {
   std::string run_id_ HP_GUARDED_BY(mutex_);
   std::vector<Node> nodes_ HP_GUARDED_BY(mutex_);  // by rank
   LearningStatus learning_ HP_GUARDED_BY(mutex_);
-  std::deque<LoggedLine> lines_ HP_GUARDED_BY(mutex_);                                    // the latest of all nodes
-  int64_t lines_kept_ HP_GUARDED_BY(mutex_) = 0;                                          // since this was made
+  google::protobuf::RepeatedPtrField<LoggedLine> lines_ HP_GUARDED_BY(mutex_);  // KeepLine
+  int64_t lines_said_ HP_GUARDED_BY(mutex_) = 0;
   std::optional<SlowNode> found_slow_ HP_GUARDED_BY(mutex_);                              // not taken yet
   std::map<std::pair<Rank, Rank>, std::set<std::string>> tensors_ HP_GUARDED_BY(mutex_);  // by sender and receiver
 };

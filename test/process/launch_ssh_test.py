@@ -178,13 +178,12 @@ class LaunchSshTest(cut_link_test.Hosts, launched.Launched):
 
     def test_one_line_with_names_of_hosts(self):
         """The README's: nothing is known of the hosts but how to reach them."""
-        self.make_job(iterations=20)
+        self.make_job(iterations=20)  # so little that the plan may leave one of them out
         self.start_servers(["a", "b"])
         job = self.launch("--solver=" + self.path("solver.prototxt"),
-                          "--hosts=%s,%s" % (self.addresses_of["a"], self.addresses_of["b"]), "--conv=1", "--fc=1",
+                          "--hosts=%s,%s" % (self.addresses_of["a"], self.addresses_of["b"]),
                           "--ssh=ssh -F " + self.path("ssh/config"), prefix=self.on_host("boss"))
-        self.expect_exit(job, 0, r"(?m)^\[10\.213\.7\.2 conv0\] .*Optimization Done",
-                         r"(?m)^\[10\.213\.7\.3 fc0\] .*Optimization Done")
+        self.expect_exit(job, 0, r"(?m)^\[10\.213\.7\.[23] \w+\] .*Optimization Done", r"host\(s\) answer: 10\.213\.7\.[23]")
 
     def test_a_host_that_cannot_be_reached_is_replaced_at_its_first_start(self):
         self.make_job(iterations=20)

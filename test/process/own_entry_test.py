@@ -92,9 +92,9 @@ class OwnEntryTest(cluster.JobTest):
         for flags, said in ((("--role=conv",), "expected --node=NAME or a task of a scheduler"),
                             (("--all",), "with --all, nodes have no ports")):
             self.expect_exit(self.start("--port_folder=" + self.path("c"), *flags), 2, said)
-        nodes = [self.start("--role=conv", "--node=conv%d" % i, "--port_folder=" + self.path("c"), "--conv=2", "--fc=0",
+        nodes = [self.start("--role=" + role, "--node=%s0" % role, "--port_folder=" + self.path("c"), "--conv=1", "--fc=1",
                             "--run_id=1", "--solver=" + self.path("solver.prototxt"), routing="dir://" + self.path("d"))
-                 for i in range(2)]
+                 for role in ("conv", "fc")]
         self.expect_all(nodes, 2, "nodes have free ports already where the table is made of what they say")
 
     def test_jobs_of_tables_that_hproute_puts_somewhere(self):

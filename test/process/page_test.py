@@ -121,8 +121,13 @@ class PageTest(cluster.JobTest):
         row = next(line for line in rows if "loss = " in line["text"])
         self.assertEqual((row["node"], row["severity"]), ("fc0", "PROGRESS"))
         self.assertIn(row["text"], nodes["fc0"].text(), "as its log has it")
-        self.await_json(lambda data: {line["node"] for line in data["line"]} == set(self.names))
-        self.assertIn('<li class="progress">', self.browse())
+        said = set()
+        self.await_json(lambda data: said.update(line["node"] for line in data["line"]) or said == set(self.names))
+        self.assertIn('<li data-severity="PROGRESS">', self.browse())
+
+    def test_warnings_of_the_logs(self):
+        nodes = self.start_job()
+        self.start_page()
         nodes["fc1"].send(signal.SIGSTOP)
         time.sleep(1.3)  # less than counts as a loss, more than a node passes over in silence
         nodes["fc1"].send(signal.SIGCONT)

@@ -85,7 +85,7 @@ function drawLines(lines) {
   list.replaceChildren();
   if (lines.length === 0) add(list, "li", {class: "quiet"}, "none yet");
   for (const line of [...lines].reverse()) {
-    const item = add(list, "li", {class: (line.severity || "PROGRESS").toLowerCase()});
+    const item = add(list, "li", {"data-severity": line.severity || "PROGRESS"});
     add(item, "time", {class: "quiet"}, new Date(1000 * Number(line.time_s)).toISOString().slice(0, 19).replace("T", " "));
     add(item, "b", {}, line.node);
     add(item, "span", {}, line.text);

@@ -1,5 +1,7 @@
 #include "control_client/page_history.h"
 
+#include "proto/log_lines.h"
+
 #include <gmock/gmock.h>
 
 #include <string>
@@ -119,16 +121,16 @@ TEST(PageHistoryTest, EachLineOnceAndThoseOfTheNextStart) {
 
 TEST(PageHistoryTest, OfManyLinesThoseOfProgressGoFirst) {
   PageHistory history;
-  for (int i = 1; i <= 2 * PageHistory::kMostLines; ++i) {
+  for (int i = 1; i <= 2 * kMostLinesOfAKind; ++i) {
     JobStatus status = At(i);
     Log(&status, i, i == 3 ? LoggedLine::ERROR : LoggedLine::PROGRESS, std::to_string(i));
     history.Add(status);
   }
   const std::vector<std::string> lines = Lines(history);
-  ASSERT_EQ(lines.size(), PageHistory::kMostLines + 1);
+  ASSERT_EQ(lines.size(), kMostLinesOfAKind + 1);
   EXPECT_EQ(lines[0], "3");
-  EXPECT_EQ(lines[1], std::to_string(PageHistory::kMostLines + 1));
-  EXPECT_EQ(lines.back(), std::to_string(2 * PageHistory::kMostLines));
+  EXPECT_EQ(lines[1], std::to_string(kMostLinesOfAKind + 1));
+  EXPECT_EQ(lines.back(), std::to_string(2 * kMostLinesOfAKind));
 }
 
 TEST(PageHistoryTest, EachTestOnce) {

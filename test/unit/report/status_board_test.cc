@@ -1,5 +1,6 @@
 #include "report/status_board.h"
 
+#include "proto/log_lines.h"
 #include "report/node_status.h"
 #include "scheduler/pipeline/time_use.h"
 #include "test/support/small_job.h"
@@ -71,9 +72,10 @@ TEST_F(StatusBoardTest, LinesOfAllLogsComeAsTheyWereReported) {
   EXPECT_EQ(board_.Describe({}).line(1).text().find('\033'), std::string::npos) << "nothing that a terminal obeys";
   for (int64_t i = 1; i <= 200; ++i) say(1, i, std::to_string(i));
   const JobStatus status = board_.Describe({});
-  ASSERT_EQ(status.line_size(), StatusBoard::kMostLines);
-  EXPECT_EQ(status.line(127).text(), "200");
-  EXPECT_EQ(status.line(127).number(), 202);
+  ASSERT_EQ(status.line_size(), kMostLinesOfAKind);
+  EXPECT_EQ(status.line(0).text(), "first") << "a node that says much leaves those of the others";
+  EXPECT_EQ(status.line(kMostLinesOfAKind - 1).text(), "200");
+  EXPECT_EQ(status.line(kMostLinesOfAKind - 1).number(), 202);
 }
 
 TEST_F(StatusBoardTest, RatesAreThoseBetweenTwoReports) {
