@@ -3,7 +3,7 @@
 
   hpplot [FLAGS] OUT RUN...
 
-OUT is a picture; its name says of what kind: .svg, .png or .pdf. A RUN is a table of hpnode --csv, or the log of the
+OUT is the picture to write, NAME.svg, NAME.png or NAME.pdf. A RUN is a table of hpnode --csv, or the log of the
 node that logs the losses (Caffe's too), with NAME= in front where the legend should have another name than the file's.
 What a run that was resumed wrote again replaces what stood there. Needs matplotlib (Debian: python3-matplotlib).
 
@@ -24,11 +24,13 @@ import sys
 
 LABELS = {"loss": "loss", "accuracy": "accuracy", "rate": "learning rate", "iterations": "iterations", "time": "hours"}
 KINDS = (".svg", ".png", ".pdf")
+LARGEST = 1e100  # of a value; the axes' arithmetic overflows long before floats do
+MOST_DIGITS = 15  # of an iteration: a float has it exactly
 # As hpnode and Caffe log: "I0131 23:59:59.123456 4711 solver.cpp:218] Iteration 100 (8.5 iter/s, ...), loss = 0.5".
-LINE = re.compile(r"[IWEF](?:\d{4})?(\d{2})(\d{2}) (\d+):(\d+):(\d+\.\d+) +\d+ \S+\] (.*)")
-ITERATION = re.compile(r"Iteration (\d+)\b")
-LOSS = re.compile(r"Iteration \d+\b.*\bloss = (\S+)")
-RATE = re.compile(r"Iteration \d+, lr = (\S+)")
+LINE = re.compile(r"[IWEF](?:\d{4})?(\d{2})(\d{2}) (\d\d):(\d\d):(\d\d\.\d+) +\d+ \S+\] (.*)", re.ASCII)
+ITERATION = re.compile(r"Iteration (\d+)\b", re.ASCII)
+LOSS = re.compile(r"Iteration \d+\b.*\bloss = (\S+)", re.ASCII)
+RATE = re.compile(r"Iteration \d+, lr = (\S+)", re.ASCII)
 TEST = re.compile(r"Test net output #\d+: (\S+) = (\S+)(.*)")
 
 
@@ -42,24 +44,47 @@ class Run:
     def __init__(self, name):
         self.name, self.curves = name, {}
 
-    def add(self, curve, iteration, hours, value):
+    def add(self, at, curve, iteration, hours, value):
+        """`at`: where it was read, for messages."""
+        for quantity, number_read in ((LABELS[curve.split()[0]], value), ("time in hours", hours)):
+            if LARGEST < abs(number_read) < float("inf"):
+                raise Refused("%s: %s is %g; expected at most %g in size" % (at, quantity, number_read, LARGEST))
         points = self.curves.setdefault(curve, [])
         while points and points[-1][0] >= iteration:  # a run that was resumed
             points.pop()
         points.append((iteration, hours, value))
 
 
+def printable(text):
+    """What a picture and a terminal can show of it."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def drawn(text):
+    """For matplotlib, where a "$" would begin mathematics."""
+    return printable(text).replace("$", r"\$")
+
+
+def whole(text, at):
+    """An iteration."""
+    if len(text) > MOST_DIGITS:
+        raise Refused("%s: iteration %s... has %d digits; expected at most %d" %
+                      (at, printable(text[:20]), len(text), MOST_DIGITS))
+    return int(text)
+
+
 def read_table(run, path, lines):
     names = {"loss": "loss", "learning_rate": "rate", "test_accuracy": "accuracy", "accuracy": "accuracy in training"}
     reader = csv.DictReader(lines)
-    for row in reader:
-        try:
-            iteration, hours = int(row["cumulative_batch_count"]) - 1, float(row["cumulative_time_spent"]) / 3600
+    try:
+        for row in reader:
+            at = "%s:%d" % (path, reader.line_num)
+            iteration, hours = whole(row["cumulative_batch_count"], at) - 1, float(row["cumulative_time_spent"]) / 3600
             for column, curve in names.items():
                 if row[column]:
-                    run.add(curve, iteration, hours, float(row[column]))
-        except (KeyError, TypeError, ValueError):
-            raise Refused("%s:%d: no row of a table that hpnode --csv writes" % (path, reader.line_num)) from None
+                    run.add(at, curve, iteration, hours, float(row[column]))
+    except (KeyError, TypeError, ValueError, csv.Error):
+        raise Refused("%s:%d: not a row of a table that hpnode --csv writes" % (path, reader.line_num)) from None
 
 
 class Times:
@@ -78,27 +103,28 @@ class Times:
         return (at - self.first).total_seconds() / 3600
 
 
-def read_log(run, lines):
+def read_log(run, path, lines):
     times, iteration = Times(), None
-    for line in lines:
+    for line_number, line in enumerate(lines, 1):
+        at = "%s:%d" % (path, line_number)
         found = LINE.match(line)
         if not found:
             continue
         try:
             hours = times.hours(*found.groups()[:5])
-        except ValueError:  # no date
+        except (ValueError, OverflowError):  # no date
             continue
         text = found.group(6)
         stands = ITERATION.match(text)
-        iteration = int(stands.group(1)) if stands else iteration
+        iteration = whole(stands.group(1), at) if stands else iteration
         for curve, pattern in (("loss", LOSS), ("rate", RATE)):
             value = pattern.match(text)
             if value:
-                run.add(curve, iteration, hours, number(value.group(1)))
+                run.add(at, curve, iteration, hours, number(value.group(1)))
         output = TEST.search(text)
         if output and iteration is not None and "loss)" not in output.group(3):
             name, value = output.groups()[:2]
-            run.add("accuracy" if name == "accuracy" else "accuracy " + name, iteration, hours, number(value))
+            run.add(at, "accuracy" if name == "accuracy" else "accuracy " + name, iteration, hours, number(value))
 
 
 def number(text):
@@ -115,14 +141,14 @@ def read_run(argument):
         name, path = os.path.basename(argument), argument
     run = Run(name)
     try:
-        with open(path, encoding="utf-8", errors="replace", newline="") as file:
-            lines = file.read().splitlines()
+        with open(path, encoding="utf-8", errors="replace") as file:
+            lines = file.read().split("\n")
     except OSError as error:
         raise Refused("%s: %s" % (path, error.strerror)) from None
-    if lines and lines[0].startswith("time_spent,"):
+    if lines[0].startswith("time_spent,"):
         read_table(run, path, lines)
     else:
-        read_log(run, lines)
+        read_log(run, path, lines)
     if not run.curves:
         raise Refused('%s: no curves; expected a table of hpnode --csv, or a log with lines "Iteration ..., loss = ..."'
                       % path)
@@ -147,7 +173,7 @@ def draw(out, runs, flags):
             if quantity == "loss" and flags["log_scale"]:
                 axes.set_yscale("log")
     if flags["title"]:
-        picture.suptitle(flags["title"])
+        picture.suptitle(drawn(flags["title"]))
     metadata = {} if out.endswith(".png") else {"Date" if out.endswith(".svg") else "CreationDate": None}
     try:
         picture.savefig(out, metadata=metadata)
@@ -156,22 +182,25 @@ def draw(out, runs, flags):
 
 
 def draw_axes(axes, runs, quantity, unit):
+    labels = []
     for place, run in enumerate(runs):
         for curve, points in run.curves.items():
             if curve.split()[0] != quantity:
                 continue
-            label = run.name if curve == quantity else "%s (%s)" % (run.name, curve[len(quantity):].strip())
+            labels.append(run.name if curve == quantity else "%s (%s)" % (run.name, curve[len(quantity):].strip()))
             line, = axes.plot([point[1 if unit == "time" else 0] for point in points], [point[2] for point in points],
-                              color="C%d" % (place % 10), label=label, marker="." if len(points) < 3 else None,
+                              color="C%d" % (place % 10), marker="." if len(points) < 3 else None,
                               linestyle="-" if curve == quantity else "--")
-            line.set_gid("%s over %s of %s" % (curve, unit, run.name))
+            line.set_gid(printable("%s over %s of %s" % (curve, unit, run.name)))
     axes.set_xlabel(LABELS[unit])
     axes.set_ylabel(LABELS[quantity])
     axes.grid(True, alpha=0.3)
     if axes.lines:
-        axes.legend()
+        # A legend leaves out labels that begin with "_", unless they are given to its texts.
+        for text, label in zip(axes.legend(axes.lines, map(str, range(len(labels)))).get_texts(), labels):
+            text.set_text(drawn(label))
     else:
-        axes.text(0.5, 0.5, "no run has it", ha="center", transform=axes.transAxes)
+        axes.text(0.5, 0.5, "no run has this curve", ha="center", transform=axes.transAxes)
 
 
 def parse(arguments):
@@ -187,7 +216,7 @@ def parse(arguments):
         elif name in ("what", "over", "title") and equals:
             flags[name] = value
         else:
-            raise Refused("%s: no such flag, or no value (hpplot --help)" % argument)
+            raise Refused("%s: unknown flag, or one without its value (hpplot --help)" % argument)
     for name, known in (("what", ("loss", "accuracy", "rate")), ("over", ("iterations", "time"))):
         flags[name] = flags[name].split(",")
         for word in flags[name]:
@@ -195,8 +224,8 @@ def parse(arguments):
                 raise Refused('--%s: "%s" is unknown; expected %s' % (name, word, ", ".join(known)))
     if len(rest) < 2:
         raise Refused("expected OUT and at least one RUN (hpplot --help)")
-    if not rest[0].endswith(KINDS):
-        raise Refused("%s: expected a picture's name, with the end %s" % (rest[0], ", ".join(KINDS)))
+    if os.path.splitext(rest[0])[1] not in KINDS:
+        raise Refused("%s: expected the picture's name, NAME.svg, NAME.png or NAME.pdf" % rest[0])
     return flags, rest[0], rest[1:]
 
 

@@ -86,18 +86,47 @@ class PlotTest(cluster.JobTest):
         self.write("half.csv", "time_spent,cumulative_time_spent,loss\n1,2,3\n")
         log, out = self.path("caffe.log"), self.path("out.svg")
         for arguments, said in (((), "expected OUT and at least one RUN"), ((out,), "expected OUT and at least one"),
-                                ((self.path("out.gif"), log), "out.gif: expected a picture's name"),
+                                ((self.path("out.gif"), log), "out.gif: expected the picture's name, NAME.svg"),
+                                ((self.path(".svg"), log), ".svg: expected the picture's name"),
                                 ((out, self.path("none")), "none: No such file"),
                                 ((out, self.path("empty")), "empty: no curves; expected a table of hpnode --csv"),
                                 ((out, self.path("other.csv")), "other.csv: no curves"),
-                                ((out, self.path("half.csv")), "half.csv:2: no row of a table that hpnode --csv"),
+                                ((out, self.path("half.csv")), "half.csv:2: not a row of a table that hpnode"),
                                 (("--what=a", out, log), '--what: "a" is unknown; expected loss, accuracy, rate'),
                                 (("--over=", out, log), '--over: "" is unknown; expected iterations, time'),
-                                (("--grid", out, log), "--grid: no such flag")):
+                                (("--grid", out, log), "--grid: unknown flag")):
             self.assertIn("hpplot: ", self.plot(*arguments, status=2))
             self.assertIn(said, self.plot(*arguments, status=2))
         self.assertFalse(os.path.exists(out))
         self.assertIn("hpplot [FLAGS] OUT RUN...", self.plot("--help"))
+
+    def test_rubbish_is_named_with_its_line(self):
+        head = "time_spent,cumulative_batch_count,cumulative_time_spent,loss,learning_rate,test_accuracy,accuracy\n"
+        line = "I1231 23:00:00.000000  4711 solver.cpp:218] Iteration "
+        for text, said in ((head + "1,1,1,%s,,,\n" % ("9" * 200000), ":1: not a row of a table"),
+                           (head + "1,1,1,3,,,\n1,2,2,\0,,,\n", ":3: not a row of a table"),
+                           (head + "1,%s,1,3,,,\n" % ("9" * 400), ":2: iteration 9{20}... has 400 digits"),
+                           (head + "1,1,1,3,,,\n1,2,2,-1e308,,,\n", r":3: loss is -1e\+308; expected at most 1e\+100"),
+                           (head + "1,1,1e306,3,,,\n", r":2: time in hours is \S+; expected at most 1e\+100"),
+                           (line + "%s, loss = 1\n" % ("9" * 5000), ":1: iteration 9+... has 5000 digits"),
+                           (line + "1, loss = 2\n%s2, loss = 1e308\n" % line, r":2: loss is 1e\+308"),
+                           (line.replace("23:", "9" * 30 + ":") + "1, loss = 2\n", ": no curves"),
+                           (line + "\u0661, loss = 2\n", ": no curves")):
+            self.write("rubbish", text)
+            self.assertRegex(self.plot(self.path("out.svg"), self.path("rubbish"), status=2),
+                             r"^hpplot: \S+/rubbish%s.*\n$" % said)
+
+    @unittest.skipUnless(HAS_MATPLOTLIB, "SKIPPED: no matplotlib (python3-matplotlib)")
+    def test_names_stand_as_they_are(self):
+        self.write("caffe.log", CAFFE_LOG.replace("top5", "top$5\x01"))
+        names = ("$\\frac$", "$a$ \\$", "_b", "<&>")
+        self.plot("--title=$\\none$", self.path("out.svg"), *[name + "=" + self.path("caffe.log") for name in names])
+        self.assertLessEqual({"$\\none$", *names, *[name + " (top$5?)" for name in names]}, self.texts("out.svg"))
+
+    def texts(self, name):
+        """Of a picture."""
+        svg = ElementTree.parse(self.path(name)).getroot()
+        return {"".join(text.itertext()).strip() for text in svg.iter("{http://www.w3.org/2000/svg}text")}
 
     @unittest.skipIf(HAS_MATPLOTLIB, "matplotlib is here")
     def test_without_matplotlib(self):
@@ -110,9 +139,8 @@ class PlotTest(cluster.JobTest):
         table, log = self.train()
         self.plot("--title=Two of one", self.path("out.svg"), "table=" + table, log)
         svg = ElementTree.parse(self.path("out.svg")).getroot()
-        texts = {"".join(text.itertext()).strip() for text in svg.iter("{http://www.w3.org/2000/svg}text")}
         self.assertLessEqual({"Two of one", "loss", "accuracy", "learning rate", "iterations", "hours", "table",
-                              "fc0.txt"}, texts)
+                              "fc0.txt"}, self.texts("out.svg"))
         lines = {group.get("id"): group for group in svg.iter("{http://www.w3.org/2000/svg}g")}
         for curve, count, log_count in (("loss", 4, 4), ("rate", 4, 4), ("accuracy", 2, 3)):
             for unit in ("iterations", "time"):
