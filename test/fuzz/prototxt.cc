@@ -1,4 +1,5 @@
 // The text of a net or of a solver, and the plan that a job makes of it. The first byte chooses.
+#include "proto/upgrade/upgrade.h"
 #include "scheduler/plan/table_check.h"
 #include "test/fuzz/fuzz_job.h"
 
@@ -18,6 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     solver = Parse<caffe::SolverParameter>(kJobSolver);
   } else {
     if (!ParseTextProto({reinterpret_cast<const char*>(data + 1), size - 1}, "fuzz", &solver).ok()) return 0;
+    if (!UpgradeSolver(&solver).ok()) return 0;
     net = Parse<caffe::NetParameter>(kJobNet);
   }
   // A job is planned if these find nothing (src/node/job_files.cc).

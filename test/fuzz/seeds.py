@@ -218,6 +218,44 @@ layer { name: "ip1" type: "InnerProduct" bottom: "crop" top: "ip1" inner_product
         weight_filler { type: "positive_unitball" } } }
 layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip1" bottom: "label" top: "loss" }
 """
+# Forms of 2014 and 2013, inputs of a deploy net, and BatchNorms as older files and NVIDIA's write them.
+OF_2014 = """
+layers { name: "data" type: DATA top: "data" top: "label" data_param { source: "x" batch_size: 8 scale: 0.5 } }
+layers { name: "conv1" type: CONVOLUTION bottom: "data" top: "conv1" blobs_lr: 1 blobs_lr: 2
+         weight_decay: 1 weight_decay: 0 convolution_param { num_output: 4 kernel_size: 3 } }
+layers { name: "relu1" type: RELU bottom: "conv1" top: "conv1" }
+layers { name: "ip1" type: INNER_PRODUCT bottom: "conv1" top: "ip1" param: "w" inner_product_param { num_output: 3 } }
+layers { name: "loss" type: SOFTMAX_LOSS bottom: "ip1" bottom: "label" top: "loss" include { phase: TRAIN } }
+"""
+OF_2013 = """
+layers { layer { name: "data" type: "data" source: "x" batchsize: 8 scale: 0.5 cropsize: 6 mirror: true }
+         top: "data" top: "label" }
+layers { layer { name: "pad1" type: "padding" pad: 1 } bottom: "data" top: "pad1" }
+layers { layer { name: "conv1" type: "conv" num_output: 4 kernelsize: 3 group: 2 stride: 1 blobs_lr: 1 weight_decay: 1 }
+         bottom: "pad1" top: "conv1" }
+layers { layer { name: "pool1" type: "pool" pool: AVE kernelsize: 2 stride: 2 } bottom: "conv1" top: "pool1" }
+layers { layer { name: "norm1" type: "lrn" local_size: 3 alpha: 0.1 beta: 0.75 } bottom: "pool1" top: "norm1" }
+layers { layer { name: "ip1" type: "innerproduct" num_output: 3 biasterm: false } bottom: "norm1" top: "ip1" }
+layers { layer { name: "drop1" type: "dropout" dropout_ratio: 0.3 } bottom: "ip1" top: "ip1" }
+layers { layer { name: "loss" type: "softmax_loss" } bottom: "ip1" bottom: "label" top: "loss" }
+"""
+OLD_INPUTS = """
+input: "data" input_dim: 2 input_dim: 3 input_dim: 6 input_dim: 6
+layer { name: "ip1" type: "InnerProduct" bottom: "data" top: "ip1" inner_product_param { num_output: 3 } }
+"""
+OLD_NORMS = """
+layer { name: "data" type: "Data" top: "data" top: "label" data_param { source: "x" batch_size: 8 } }
+layer { name: "norm1" type: "BatchNorm" bottom: "data" top: "norm1" param { lr_mult: 0 } param { lr_mult: 0 }
+        param { lr_mult: 0 } batch_norm_param { use_global_stats: false } }
+layer { name: "norm2" type: "BatchNorm" bottom: "norm1" top: "norm2" param { lr_mult: 1 decay_mult: 0 }
+        param { lr_mult: 1 } batch_norm_param { scale_bias: true moving_average_fraction: 0.9 } }
+layer { name: "ip1" type: "InnerProduct" bottom: "norm2" top: "ip1" inner_product_param { num_output: 3 } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip1" bottom: "label" top: "loss" }
+"""
+OLD_SOLVER = """
+net: "net.prototxt" base_lr: 0.1 lr_policy: "fixed" solver_type: ADAGRAD delta: 0.1 max_iter: 10 rampup_interval: 5
+rampup_lr: 0.01
+"""
 SOLVER = """
 base_lr: 0.1 lr_policy: "step" gamma: 0.1 stepsize: 5 momentum: 0.9 weight_decay: 0.0005 max_iter: 10 test_iter: 2
 test_interval: 5 iter_size: 2 display: 1 snapshot: 5 snapshot_prefix: "x" clip_gradients: 3 net: "net.prototxt"
@@ -228,7 +266,10 @@ def prototxt():
     yield b"\0" + NET.encode()
     yield b"\0" + BRANCHES.encode()
     yield b"\0" + WINDOWS.encode()
+    for old in (OF_2014, OF_2013, OLD_INPUTS, OLD_NORMS):
+        yield b"\0" + old.encode()
     yield b"\1" + SOLVER.encode()
+    yield b"\1" + OLD_SOLVER.encode()
 
 
 def routing_table():
