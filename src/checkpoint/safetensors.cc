@@ -1,5 +1,6 @@
 // The header is parsed by protobuf's JSON parser into a google.protobuf.Struct, which takes some ten times the memory
-// of its text: hence the limit. Numbers are doubles there, exact up to 2^53 and so for every offset that a disk has.
+// of its text, and fifty times where the text is little but brackets: hence the limits. Numbers are doubles
+// there, exact up to 2^53 and so for every offset that a disk has.
 #include "checkpoint/safetensors.h"
 
 #include "base/format.h"
@@ -29,6 +30,8 @@ using google::protobuf::Struct;
 using google::protobuf::Value;
 
 constexpr int64_t kLengthBytes = 8, kMaxHeaderBytes16MiB = 16 << 20, kAlignment = 8;
+constexpr int kMostDepth = 3;                       // the header, a tensor, its shape
+constexpr int64_t kMostValues2Mi = 2 << 20;         // some 200,000 tensors
 constexpr double kLargestExact = 9007199254740992;  // 2^53
 
 /// Bytes of an element; 0: there is no such type.
@@ -60,6 +63,28 @@ void Widen(std::vector<float>* values, float (*widened)(uint16_t)) {
     std::memcpy(&bits, narrow + i * sizeof(bits), sizeof(bits));
     (*values)[i] = widened(bits);
   }
+}
+
+/// What of JSON is slow to parse, before it is parsed. Strings may stand in either kind of quotes, as for the parser.
+Status CheckNesting(std::string_view text) {
+  int depth = 0;
+  int64_t values = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '"' || c == '\'') {
+      for (++i; i < text.size() && text[i] != c; ++i) i += text[i] == '\\';
+    } else if (c == ']' || c == '}') {
+      --depth;
+    } else if (c == '[' || c == '{' || c == ',') {
+      if (c != ',' && ++depth > kMostDepth) {
+        return DataLoss("its header is nested more than %d deep at byte %zu", kMostDepth, i);
+      }
+      if (++values > kMostValues2Mi) {
+        return DataLoss("its header has more than %lld values", static_cast<long long>(kMostValues2Mi));
+      }
+    }
+  }
+  return OkStatus();
 }
 
 /// A whole number, at least 0. @return false: it is something else.
@@ -174,12 +199,14 @@ Status SafetensorsFile::ReadHeader() {
   uint64_t length = 0;
   HP_RETURN_IF_ERROR(ReadBytes(0, kLengthBytes, reinterpret_cast<char*>(&length)));
   if (length > static_cast<uint64_t>(std::min<int64_t>(info.st_size - kLengthBytes, kMaxHeaderBytes16MiB))) {
-    return DataLoss("cut off, or no safetensors: it says that its header has %llu bytes; expected at most %lld",
-                    static_cast<unsigned long long>(length),
-                    static_cast<long long>(std::min<int64_t>(info.st_size - kLengthBytes, kMaxHeaderBytes16MiB)));
+    return DataLoss(
+        "cut off, or no safetensors: it says that its header has %llu bytes; expected at most %lld",
+        static_cast<unsigned long long>(length),
+        static_cast<long long>(std::min<int64_t>(info.st_size - kLengthBytes, kMaxHeaderBytes16MiB)));
   }
   std::string text(length, '\0');
   HP_RETURN_IF_ERROR(ReadBytes(kLengthBytes, static_cast<int64_t>(length), text.data()));
+  HP_RETURN_IF_ERROR(CheckNesting(text));
   Struct header;
   if (const auto parsed = google::protobuf::util::JsonStringToMessage(text, &header); !parsed.ok()) {
     return DataLoss("its header is no JSON object: %s", Printable(parsed.ToString(), 256).c_str());

@@ -28,8 +28,9 @@ class SafetensorsFile {
 
   /// Opens the file and checks its header: what Read allocates is at most twice the bytes that the file has.
   /// @return kNotFound: no such file; kInvalidArgument: it cannot be opened or read; kDataLoss: it is cut off, has a
-  /// header above 16 MiB or that is no JSON, names a tensor twice, or has tensors that overlap, leave gaps, lie outside
-  /// of the file or have another size than dtype and shape say. The message names file and tensor.
+  /// header that is no JSON, above 16 MiB, nested deeper than the format is or of more than two million values, names a
+  /// tensor twice, or has tensors that overlap, leave gaps, lie outside of the file or have another size than dtype and
+  /// shape say. The message names file and tensor.
   static StatusOr<std::unique_ptr<SafetensorsFile>> Open(const std::string& path);
   SafetensorsFile(const SafetensorsFile&) = delete;
   ~SafetensorsFile();

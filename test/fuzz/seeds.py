@@ -169,6 +169,9 @@ def safetensors():
     yield file("{" + entry % ("w", "F32", "[1,2]", 0, 8) + "}", struct.pack("<2f", 1, -2))
     yield file('{"__metadata__":{"format":"pt"},%s,%s,%s}' % (
         entry % ("a.b", "BF16", "[2]", 0, 4), entry % ("h", "F16", "[]", 4, 6), entry % ("n", "I64", "[]", 6, 14)), b"v" * 14)
+    # What is not parsed: nested deep, behind a name that has brackets and quotes.
+    yield file(r"""{"a\"[{":1,'"':""" + "[" * 200 + "]" * 200 + "}", b"")
+    yield file('{"w":[' + "{}," * 2000 + "{}]}", b"")
 
 
 def snapshot():
