@@ -195,12 +195,12 @@ Status SafetensorsFile::ReadHeader() {
   struct stat info = {};
   if (fstat(fd_, &info) != 0) return InvalidArgument("cannot be read: %s", std::strerror(errno));
   if (info.st_size < kLengthBytes)
-    return DataLoss("cut off, or no safetensors: it has %lld bytes", static_cast<long long>(info.st_size));
+    return DataLoss("truncated, or not a safetensors file: it has %lld bytes", static_cast<long long>(info.st_size));
   uint64_t length = 0;
   HP_RETURN_IF_ERROR(ReadBytes(0, kLengthBytes, reinterpret_cast<char*>(&length)));
   if (length > static_cast<uint64_t>(std::min<int64_t>(info.st_size - kLengthBytes, kMaxHeaderBytes16MiB))) {
     return DataLoss(
-        "cut off, or no safetensors: it says that its header has %llu bytes; expected at most %lld",
+        "truncated, or not a safetensors file: it says that its header has %llu bytes; expected at most %lld",
         static_cast<unsigned long long>(length),
         static_cast<long long>(std::min<int64_t>(info.st_size - kLengthBytes, kMaxHeaderBytes16MiB)));
   }
@@ -209,7 +209,7 @@ Status SafetensorsFile::ReadHeader() {
   HP_RETURN_IF_ERROR(CheckNesting(text));
   Struct header;
   if (const auto parsed = google::protobuf::util::JsonStringToMessage(text, &header); !parsed.ok()) {
-    return DataLoss("its header is no JSON object: %s", Printable(parsed.ToString(), 256).c_str());
+    return DataLoss("its header is not a JSON object: %s", Printable(parsed.ToString(), 256).c_str());
   }
   const std::pair<int64_t, int64_t> data = {kLengthBytes + static_cast<int64_t>(length), info.st_size};
   for (const auto& [name, value] : header.fields()) {

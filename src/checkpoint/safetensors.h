@@ -27,7 +27,7 @@ class SafetensorsFile {
   };
 
   /// Opens the file and checks its header: what Read allocates is at most twice the bytes that the file has.
-  /// @return kNotFound: no such file; kInvalidArgument: it cannot be opened or read; kDataLoss: it is cut off, has a
+  /// @return kNotFound: no such file; kInvalidArgument: it cannot be opened or read; kDataLoss: it is truncated, has a
   /// header that is no JSON, above 16 MiB, nested deeper than the format is or of more than two million values, names a
   /// tensor twice, or has tensors that overlap, leave gaps, lie outside of the file or have another size than dtype and
   /// shape say. The message names file and tensor.

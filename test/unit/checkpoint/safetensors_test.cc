@@ -120,7 +120,7 @@ TEST_F(SafetensorsTest, CutAtEveryByte) {
   const std::string whole = ReadBytes();
   for (size_t size = 0; size < whole.size(); ++size) {
     WriteBytes(whole.substr(0, size));
-    EXPECT_THAT(Fault(), HasSubstr(size < whole.size() - 12 ? "cut off, or no safetensors: it " : ""))
+    EXPECT_THAT(Fault(), HasSubstr(size < whole.size() - 12 ? "truncated, or not a safetensors file: it " : ""))
         << size;
   }
   WriteBytes(whole + "x");
@@ -143,8 +143,8 @@ TEST_F(SafetensorsTest, HeadersThatLie) {
   const std::string eight(8, 'v');
   const auto entry = [](const std::string& fields) { return "{\"w\":{" + fields + "}}"; };
   const std::string f32 = R"("dtype":"F32",)";
-  EXPECT_THAT(FaultOf("[]", ""), HasSubstr("no JSON object"));
-  EXPECT_THAT(FaultOf("{\"w\":", ""), HasSubstr("no JSON object"));
+  EXPECT_THAT(FaultOf("[]", ""), HasSubstr("not a JSON object"));
+  EXPECT_THAT(FaultOf("{\"w\":", ""), HasSubstr("not a JSON object"));
   EXPECT_THAT(FaultOf(R"({"w":1})", ""), HasSubstr("tensor \"w\": expected {\"dtype\""));
   EXPECT_THAT(FaultOf(entry(R"("shape":[2],"data_offsets":[0,8])"), eight), HasSubstr("expected {\"dtype\""));
   EXPECT_THAT(FaultOf(entry(R"("dtype":4,"shape":[2],"data_offsets":[0,8])"), eight), HasSubstr("expected {\"dtype\""));
@@ -198,7 +198,7 @@ TEST_F(SafetensorsTest, ANameTwice) {
   EXPECT_THAT(FaultOf(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},)"
                       R"("a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})",
                       "1234"),
-              HasSubstr("no JSON object"));
+              HasSubstr("not a JSON object"));
 }
 
 TEST_F(SafetensorsTest, NoFile) {
