@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <cstring>
 #include <set>
+#include <string_view>
 
 namespace hp {
 namespace {
@@ -132,6 +133,13 @@ Status CheckShape(const Blob& blob, const std::string& layer, int index, const S
 }
 
 StatusOr<CaffeModel> ReadCaffeModel(const std::string& path) {
+  if (constexpr std::string_view kEnd = ".safetensors"; path.ends_with(kEnd)) {
+    const std::string stem = path.substr(0, path.size() - kEnd.size());
+    return InvalidArgument(
+        "%s: expected a .caffemodel; make one of these weights first: hpconvert weights %s %s.caffemodel "
+        "--net=NET.prototxt --names=NAMES.txt (hpconvert --help)",
+        path.c_str(), path.c_str(), stem.c_str());
+  }
   if (IsHdf5Path(path)) return ReadHdf5Model(path);
   CaffeModel model;
   model.path = path;

@@ -70,8 +70,8 @@ Status CheckShape(const Blob& blob, const std::string& layer, int index, const S
 
 /// Reads all blobs of a .caffemodel, layer by layer, whether its entries are `layer` or the older `layers`; a path that
 /// ends in ".h5" is read as HDF5 (hdf5_file.h).
-/// @return kNotFound: no such file; kInvalidArgument: it can't be opened; kDataLoss: it is truncated, not a
-/// .caffemodel, without any blob, or over protobuf's 2 GiB.
+/// @return kNotFound: no such file; kInvalidArgument: it can't be opened, or is a .safetensors, with the command that
+/// converts it; kDataLoss: it is truncated, not a .caffemodel, without any blob, or over protobuf's 2 GiB.
 StatusOr<CaffeModel> ReadCaffeModel(const std::string& path);
 
 /// Writes a .caffemodel, layer by layer from the caller's memory to the file, without a second copy. Atomic: after an

@@ -151,6 +151,18 @@ class FilesTest(cluster.JobTest):
         self.refused_with(["--weights=" + weights],
                           r'w\.caffemodel: layer "ip1" blob 0 has shape "16 100"; expected "17 100"')
 
+    def test_weights_of_another_program(self):
+        self.plain()
+        self.write("w.safetensors", "")
+        said = r"w\.safetensors: expected a \.caffemodel; .*: hpconvert weights \S+w\.safetensors \S+w\.caffemodel --net="
+        self.refused_with(["--weights=" + self.path("w.safetensors")], said)
+        status, text = cluster.run_tool("model_test", "--model=" + self.path("net.prototxt"),
+                                        "--weights=" + self.path("w.safetensors"))
+        self.assertEqual(status, 2, text)
+        self.assertRegex(text, said)
+        self.write("solver.prototxt", self.read("solver.prototxt").decode() + 'weights: "w.safetensors"\n')
+        self.refused_with([], said)
+
     def test_missing_snapshot_folder(self):
         """Found before training, not at its end; a folder names snapshots after the solver's file."""
         self.make_job(iterations=1000000)

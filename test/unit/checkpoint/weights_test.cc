@@ -280,6 +280,12 @@ TEST_F(WeightsTest, MissingAndEmptyFilesAreNamed) {
   EXPECT_THAT(ReadCaffeModel(path_).status().message(), HasSubstr("no layer with parameters"));
 }
 
+TEST_F(WeightsTest, AnotherProgramsWeightsAreToBeConverted) {
+  const Status status = ReadCaffeModel("/w/net.safetensors").status();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("hpconvert weights /w/net.safetensors /w/net.caffemodel --net="));
+}
+
 TEST_F(WeightsTest, ProtobufsLimitIsNamedOnBothWays) {
   // A sparse file: 3 GB that take no room.
   WriteFile("x");
