@@ -171,9 +171,10 @@ int LockFile(const std::string& path) {
 bool IsLocked(const fs::path& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return false;
-  const bool locked = flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  const bool free = flock(fd, LOCK_SH | LOCK_NB) == 0, taken = !free && errno == EWOULDBLOCK;
+  if (!free && !taken) PLOG(WARNING) << path.string() << ": cannot be locked, so whether its process lives is unknown";
   close(fd);
-  return locked;
+  return taken;
 }
 
 // Its start, if another run than `run` lives and writes here.

@@ -24,7 +24,7 @@ class Incarnation {
   /// Claims the number behind the highest that is there, and removes what lower ones left: their files, and temporary
   /// files and parts of snapshots that were not completed. Where the latest start is another run's and alive, waits
   /// for its end. Runs with different names are different ones, also where one goes on from the other's snapshot. A
-  /// file system without locks tells the living from the dead no longer: then the claim succeeds.
+  /// file system without locks tells the living from the dead no longer: then the claim succeeds, with a warning.
   /// @param run that it trains; RunOfLatestStart reads it.
   /// @return kFailedPrecondition: another run has the prefix, with its host and process; kInvalidArgument: the folder
   /// is missing or can't be written; kResourceExhausted: no space.

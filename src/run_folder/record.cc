@@ -2,8 +2,14 @@
 
 #include "base/input_file.h"
 
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cstring>
 #include <ctime>
 #include <filesystem>
 
@@ -24,14 +30,37 @@ int IncarnationOf(const std::string& name) {
   return number;
 }
 
+/// Whether a file has bytes behind its last newline.
+bool EndsWithinLine(int fd) {
+  struct stat info = {};
+  char last = '\n';
+  return fstat(fd, &info) == 0 && info.st_size > 0 && pread(fd, &last, 1, info.st_size - 1) == 1 && last != '\n';
+}
+
 }  // namespace
 
-std::string RecordLine(const std::string& text) {
+int AddToRecord(int record, const std::string& text) {
   const time_t now = time(nullptr);
   tm parts = {};
   localtime_r(&now, &parts);
   char stamp[kTimeOfRecord + 1];
-  return std::string(stamp, strftime(stamp, sizeof(stamp), "%Y-%m-%d %H:%M:%S ", &parts)) + text + "\n";
+  const size_t stamp_bytes = strftime(stamp, sizeof(stamp), "%Y-%m-%d %H:%M:%S ", &parts);
+  const std::string line = (EndsWithinLine(record) ? "\n" : "") + std::string(stamp, stamp_bytes) + text + "\n";
+  errno = ENOSPC;  // of a write in part
+  return write(record, line.data(), line.size()) == std::ssize(line) ? 0 : errno;
+}
+
+StatusOr<bool> LockRecord(int record, int operation, const std::string& folder) {
+  if (flock(record, operation | LOCK_NB) == 0) return true;
+  if (errno == EWOULDBLOCK) return false;
+  return NoLocks(folder + "/record.txt", errno);
+}
+
+Status NoLocks(const std::string& path, int error) {
+  return FailedPrecondition(
+      "%s: cannot be locked (%s), so a second run there would not be noticed; choose a folder on a disk with file "
+      "locks",
+      path.c_str(), std::strerror(error));
 }
 
 std::string IncarnationText(int number, const std::string& of) {

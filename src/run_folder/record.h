@@ -12,8 +12,15 @@ namespace hp {
 
 /// Bytes of the time in front of each line of record.txt, with the space behind it.
 constexpr size_t kTimeOfRecord = 20;
-/// A line of record.txt: the time, the text, and a newline.
-std::string RecordLine(const std::string& text);
+/// Adds a line to record.txt: the time, the text, and a newline. Where the file ends within a line, as a full disk or a
+/// killed process leaves it, that line ends first. Blocks for the disk.
+/// @param record the file, open for reading and appending. @return 0, or an errno: ENOSPC too where a part was written.
+int AddToRecord(int record, const std::string& text);
+/// Takes the lock of record.txt by which hplaunch, which has it alone (LOCK_EX), and nodes (LOCK_SH) keep each other
+/// out. @return false: another process has it; kFailedPrecondition: the disk has no locks.
+StatusOr<bool> LockRecord(int record, int operation, const std::string& folder);
+/// kFailedPrecondition: a file of the folder cannot be locked. @param error an errno.
+Status NoLocks(const std::string& path, int error);
 /// The text of the line that begins an incarnation. @param of what it is one of; may be empty.
 std::string IncarnationText(int number, const std::string& of = "");
 /// Whether a run may write its files there. @return kInvalidArgument: the folder has a table, a solver or a net, and no

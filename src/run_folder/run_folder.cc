@@ -48,8 +48,9 @@ StatusOr<std::unique_ptr<RunFolder>> RunFolder::Open(const std::string& path) {
   const std::string record = path + "/record.txt";
   const int fd = open(record.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (fd < 0) return InvalidArgument("%s: %s", record.c_str(), std::strerror(errno));
-  if (flock(fd, LOCK_EX | LOCK_NB) == 0) return std::unique_ptr<RunFolder>(new RunFolder(path, fd));
-  close(fd);
+  std::unique_ptr<RunFolder> folder(new RunFolder(path, fd));
+  HP_ASSIGN_OR_RETURN(const bool locked, LockRecord(fd, LOCK_EX, path));
+  if (locked) return folder;
   const StatusOr<std::string> text = ReadInputFile(record);
   const std::string other = text.ok() ? LatestLauncher(*text) : "";
   return FailedPrecondition(
@@ -65,9 +66,8 @@ void RunFolder::RecordStart(const std::string& version) {
 }
 
 void RunFolder::Record(const std::string& text) {
-  const std::string line = RecordLine(text);
-  if (write(record_, line.data(), line.size()) == std::ssize(line)) return;
-  LOG(WARNING) << path_ << "/record.txt: not written: " << std::strerror(errno);
+  const int error = AddToRecord(record_, text);
+  if (error != 0) LOG(WARNING) << path_ << "/record.txt: not written: " << std::strerror(error);
 }
 
 int RunFolder::BeginIncarnation() {

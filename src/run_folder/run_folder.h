@@ -13,7 +13,7 @@ class RunFolder {
  public:
   /// Makes the folder, or goes on in one that is there, and locks it. @param path absolute.
   /// @return kFailedPrecondition: another hplaunch, or nodes that were started by themselves, run in it; says which
-  /// hplaunch, as its record has it; kInvalidArgument, kResourceExhausted: it can't be made.
+  /// hplaunch, as its record has it; or the disk has no locks; kInvalidArgument, kResourceExhausted: it can't be made.
   static StatusOr<std::unique_ptr<RunFolder>> Open(const std::string& path);
   ~RunFolder();
   RunFolder(const RunFolder&) = delete;

@@ -87,13 +87,9 @@ StatusOr<std::unique_ptr<SharedRunFolder>> SharedRunFolder::Enter(const std::str
   }
   std::unique_ptr<SharedRunFolder> folder(new SharedRunFolder(path, node, record, *lock));
   const HeldGate gate(*lock);
-  if (gate.error() != 0) {
-    return FailedPrecondition(
-        "%s/run.lock: cannot be locked (%s), so a second run there would not be noticed; choose a "
-        "folder on a disk with file locks",
-        path.c_str(), std::strerror(gate.error()));
-  }
-  if (flock(record, LOCK_SH | LOCK_NB) != 0) {
+  if (gate.error() != 0) return NoLocks(path + "/run.lock", gate.error());
+  HP_ASSIGN_OR_RETURN(const bool locked, LockRecord(record, LOCK_SH, path));
+  if (!locked) {
     return FailedPrecondition(
         "%s: an hplaunch runs there; its record.txt says which; give each run a folder of its own", path.c_str());
   }
@@ -121,8 +117,11 @@ Status SharedRunFolder::Join(const RunStart& start) {
   incarnation_ = state.incarnation;
   const std::string member =
       MemberText(node_, Format("host %s, process %d", HostName().c_str(), static_cast<int>(getpid())));
-  if (pwrite(lock_, member.data(), member.size(), std::ssize(text)) != std::ssize(member)) {
-    return DiskError(path_ + "/run.lock", ENOSPC);
+  const size_t whole = text.rfind('\n') + 1;  // behind it is what a node has not written to its end
+  errno = ENOSPC;
+  if (ftruncate(lock_, static_cast<off_t>(whole)) != 0 ||
+      pwrite(lock_, member.data(), member.size(), static_cast<off_t>(whole)) != std::ssize(member)) {
+    return DiskError(path_ + "/run.lock", errno);
   }
   if (const int error = locks.Take(ByteOf(node_, incarnation_)); error != 0) {
     return DiskError(path_ + "/run.lock", error);
@@ -165,10 +164,8 @@ Status SharedRunFolder::Record(const std::string& text) {
 }
 
 Status SharedRunFolder::AddLine(const std::string& line) {
-  const std::string whole = RecordLine(line);
-  errno = ENOSPC;
-  if (write(record_, whole.data(), whole.size()) == std::ssize(whole)) return OkStatus();
-  return DiskError(path_ + "/record.txt", errno);
+  const int error = AddToRecord(record_, line);
+  return error == 0 ? OkStatus() : DiskError(path_ + "/record.txt", error);
 }
 
 }  // namespace hp

@@ -1,10 +1,14 @@
 #include "checkpoint/incarnation.h"
 
+#include "test/support/failing_locks.h"
+#include "test/support/log_lines.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -80,6 +84,19 @@ TEST_F(IncarnationTest, AnotherRunWaitsForTheEndOfTheFirst) {
   ASSERT_TRUE(second.ok()) << second.status();
   EXPECT_EQ((*second)->number(), 2);
   EXPECT_THAT(Names(), UnorderedElementsAre("out_start_2"));
+}
+
+TEST_F(IncarnationTest, ADiskWithoutLocksIsNotAnotherRun) {
+  const test::FailingLocks failing(ENOLCK);
+  test::LogLines warnings(google::GLOG_WARNING);
+  const auto first = Incarnation::Claim(prefix_, MarkOf(1), false, 1h);
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(warnings.With("so another run with this snapshot_prefix will not be refused: No locks available").size(),
+            1u);
+  const auto second = Incarnation::Claim(prefix_, MarkOf(2), false, 1h);
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_EQ(warnings.With("out_start_1: cannot be locked, so whether its process lives is unknown: No locks").size(),
+            1u);
 }
 
 TEST_F(IncarnationTest, AStartOfTheSameRunDoesNotWait) {

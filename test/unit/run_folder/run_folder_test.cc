@@ -3,6 +3,7 @@
 
 #include "base/pending_file.h"
 #include "proto/text.h"
+#include "test/support/failing_locks.h"
 
 #include "run_folder/rotating_log.h"
 #include "run_folder/run_files.h"
@@ -10,6 +11,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -54,6 +56,24 @@ TEST_F(RunTest, IncarnationsCountOnInALaterRun) {
     (*run)->Record("a node said: incarnation 700");
     EXPECT_EQ((*run)->BeginIncarnation(), begin + 1);
   }
+}
+
+TEST_F(RunTest, ALineThatWasCutOffEndsBeforeTheNext) {
+  const auto run = RunFolder::Open(Path("run"));
+  ASSERT_TRUE(run.ok());
+  EXPECT_EQ((*run)->BeginIncarnation(), 1);
+  std::ofstream(Path("run/record.txt"), std::ios::app) << "2026-11-24 22:15:02 incarn";
+  EXPECT_EQ((*run)->BeginIncarnation(), 2);
+  EXPECT_EQ((*run)->BeginIncarnation(), 3) << "the line of the second was read";
+  EXPECT_THAT(Read(Path("run/record.txt")), testing::MatchesRegex(".* incarnation 1\n2026-11-24 22:15:02 incarn\n"
+                                                                  ".* incarnation 2\n.* incarnation 3\n"));
+}
+
+TEST_F(RunTest, ADiskWithoutLocks) {
+  const test::FailingLocks failing(ENOLCK);
+  const Status status = RunFolder::Open(Path("run")).status();
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(status.message(), HasSubstr("run/record.txt: cannot be locked (No locks available)"));
 }
 
 TEST_F(RunTest, LogsOfOldIncarnationsGo) {

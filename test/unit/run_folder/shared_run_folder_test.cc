@@ -2,12 +2,15 @@
 // belong to open files.
 #include "run_folder/shared_run_folder.h"
 
+#include "test/support/failing_locks.h"
+
 #include "run_folder/run_folder.h"
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -165,6 +168,25 @@ TEST_F(SharedRunFolderTest, LinesOfManyNodesStayWhole) {
     ++whole;
   }
   EXPECT_EQ(whole, kNodes * kLines);
+}
+
+TEST_F(SharedRunFolderTest, LinesThatWereCutOff) {
+  const auto conv0 = Enter("conv0", job_);
+  std::ofstream(run_ + "/record.txt", std::ios::app) << "2026-11-24 22:15:02 fc0, incarn";
+  EXPECT_TRUE(conv0->Record("begins").ok());
+  ASSERT_EQ(Record().size(), 3u);
+  EXPECT_EQ(Record()[1], "2026-11-24 22:15:02 fc0, incarn");
+  EXPECT_THAT(Record()[2], MatchesRegex("....-..-.. ..:..:.. conv0, incarnation 1: begins"));
+  std::ofstream(run_ + "/run.lock", std::ios::app) << "node fc0";
+  auto conv1 = Enter("conv1", job_);
+  EXPECT_EQ(conv1->incarnation(), 1);
+  conv1.reset();
+  EXPECT_EQ(Enter("conv1", job_)->incarnation(), 2) << "it is known that it took part";
+}
+
+TEST_F(SharedRunFolderTest, ADiskWithoutLocks) {
+  const test::FailingLocks failing(ENOLCK);
+  EXPECT_THAT(Refusal("conv0", job_), HasSubstr("run/record.txt: cannot be locked (No locks available)"));
 }
 
 TEST_F(SharedRunFolderTest, LogsOfOldIncarnationsGo) {
