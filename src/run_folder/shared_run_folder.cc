@@ -137,7 +137,7 @@ Status SharedRunFolder::Begin(const RunStart& start) {
   for (const auto& [node, where] : old.members) {
     const std::string its = Format("%s, incarnation %d: ", node.c_str(), old.incarnation);
     if (locks.IsTaken(ByteOf(node, old.incarnation)) || record.find(" " + its + "ended") != std::string::npos) continue;
-    HP_RETURN_IF_ERROR(AddLine(its + "ended without a word: killed, or its host was lost"));
+    HP_RETURN_IF_ERROR(AddLine(its + "ended without reporting a status: killed, or its host was lost"));
   }
   RunState state;
   state.start = start;

@@ -68,7 +68,7 @@ class RunFolderTest(cluster.JobTest):
         nodes["conv1"].wait()
         self.expect_all([nodes["conv0"], nodes["fc0"]], 4)
         self.await_training(self.start_all(names, self.run_flag, "--resume=latest").values())
-        self.assert_in_record("conv1, incarnation 1: ended without a word: killed, or its host was lost",
+        self.assert_in_record("conv1, incarnation 1: ended without reporting a status: killed, or its host was lost",
                               'fc0, incarnation 1: ended with exit status 4: .*conv1.*')
         begun = [line for line in self.record() if re.search("incarnation 2: begins", line)]
         self.assertEqual(len(begun), 3, self.record())

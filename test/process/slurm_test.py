@@ -225,7 +225,7 @@ class SlurmTest(digits.DigitsJob):
         self.assertRegex(text, r'lost node "(conv|fc)[01]"')
         self.assertRegex(text, r"task 0 of 4 \(Slurm job %s, restart 1\)" % job)
         self.assertRegex(text, r"resuming at iteration [1-9]\d*0 from")
-        self.assert_run_folder("killed", job, 2, r"ended with exit status 4: .*lost", "ended without a word")
+        self.assert_run_folder("killed", job, 2, r"ended with exit status 4: .*lost", "ended without reporting a status")
         same = [one == other for one, other in zip(*(self.result(name, iterations) for name in ("steady", "killed")))]
         self.assertEqual(same, [True, True], "model and state")
         self.assertEqual(self.nodes(), [])

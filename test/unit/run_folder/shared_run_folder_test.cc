@@ -113,7 +113,7 @@ TEST_F(SharedRunFolderTest, AnyRunGoesOnInAFolderOfTheDead) {
   EXPECT_EQ(again->incarnation(), 2);
   const auto record = Record();
   ASSERT_EQ(record.size(), 4u);
-  EXPECT_THAT(record[2], HasSubstr("conv0, incarnation 1: ended without a word"));
+  EXPECT_THAT(record[2], HasSubstr("conv0, incarnation 1: ended without reporting a status"));
   EXPECT_THAT(record[3], HasSubstr("incarnation 2: Slurm job 13"));
 }
 
