@@ -27,10 +27,23 @@ std::string DescribeProcess() {
   return text;
 }
 
+/// The same error with what to do about it.
+Status Advise(const Status& status) {
+  if (status.code() == StatusCode::kInvalidArgument) {
+    return InvalidArgument("--run_folder: %s; expected a folder that this user can make and write on this host",
+                           status.message().c_str());
+  }
+  if (status.code() == StatusCode::kResourceExhausted) {
+    return ResourceExhausted("--run_folder: %s; make room there, or name a folder on another disk",
+                             status.message().c_str());
+  }
+  return status.Prepend("--run_folder");
+}
+
 Status WriteFiles(const RoutingTable& table, const std::string& folder) {
   HP_ASSIGN_OR_RETURN(RunFiles files, ReadRunFiles(table.config(), table.solver_path(), folder));
   files.comment = "as the latest start in this folder uses it";
-  return WriteRunFiles(files, folder, "hpnode").status();
+  return Advise(WriteRunFiles(files, folder, "hpnode").status());
 }
 
 }  // namespace
@@ -66,16 +79,12 @@ void NodeRun::Begin(const std::string& folder) {
 Status NodeRun::Enter(const RunStart& start, const RoutingTable& table, const std::string& node, bool first) {
   if (path_.empty()) return OkStatus();
   StatusOr<std::unique_ptr<SharedRunFolder>> entered = SharedRunFolder::Enter(path_, start, node);
-  if (entered.status().code() == StatusCode::kInvalidArgument) {
-    return InvalidArgument("--run_folder: %s; expected a folder that this user can make and write on this host",
-                           entered.status().message().c_str());
-  }
-  if (!entered.ok()) return entered.status().Prepend("--run_folder");
+  if (!entered.ok()) return Advise(entered.status());
   folder_ = *std::move(entered);
   log_->Open(folder_->log_path());
   entered_ = true;
   LOG(INFO) << "run folder " << path_ << ": incarnation " << folder_->incarnation() << " of " << start.run;
-  HP_RETURN_IF_ERROR(folder_->Record("begins: " + DescribeProcess()));
+  HP_RETURN_IF_ERROR(Advise(folder_->Record("begins: " + DescribeProcess())));
   HP_ASSIGN_OR_RETURN(const caffe::SolverParameter solver, ReadSolver(table.solver_path()));
   HP_ASSIGN_OR_RETURN(snapshot_prefix_, RunSnapshotPrefix(solver, table.solver_path(), path_));
   if (first) HP_RETURN_IF_ERROR(WriteFiles(table, path_));

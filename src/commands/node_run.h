@@ -38,7 +38,7 @@ class NodeRun {
   /// Goes into the folder, or makes it. Blocks for the disk. After Begin; once.
   /// @param table with the ports that nodes listen on. @param node its name, or kAllNodes. @param first whether it is
   /// the one that writes table, solver and net.
-  /// @return SharedRunFolder::Enter's errors, with what to do; those of ReadRunFiles and WriteRunFiles.
+  /// @return those of SharedRunFolder::Enter and WriteRunFiles, with what to do; those of ReadRunFiles.
   Status Enter(const RunStart& start, const RoutingTable& table, const std::string& node, bool first);
   /// Its absolute path; empty: none.
   const std::string& path() const { return path_; }

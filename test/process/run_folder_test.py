@@ -188,6 +188,11 @@ class RunFolderTest(cluster.JobTest):
         self.write("file", "")
         self.expect_exit(self.start("--run_folder=" + self.path("file/run"), name="conv0"), 2,
                          r"--run_folder: \S*file/run/logs: the folder cannot be made: Not a directory; expected a folder that")
+        os.makedirs(self.path("run/net.prototxt"))
+        self.write("run/record.txt", "")
+        self.expect_exit(self.start(self.run_flag, name="conv0"), 2,
+                         r"--run_folder: \S*run/net.prototxt: cannot rename .*: Is a directory; expected a folder that this "
+                         "user can make and write on this host")
 
 
 class FullDiskTest(cluster.JobTest):
