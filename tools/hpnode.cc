@@ -195,7 +195,7 @@ TableFlags FlagsOfTable() {
                    .port = FLAGS_port,
                    .address = FLAGS_address,
                    .plan = {}};
-  flags.plan = {FLAGS_solver, Options(), FLAGS_cache_dir};
+  flags.plan = {FLAGS_solver, Options(), {FLAGS_cache_dir, FLAGS_max_bad_records}};
   return flags;
 }
 

@@ -47,6 +47,9 @@ DEFINE_string(read_key, "", "Write to this file what a reader of the job's weigh
 DEFINE_int64(memory_mb, 0,
              "With --check: memory that each host has for all of its nodes, in MiB; 0: all that it has if it is this "
              "host, else what an address space can hold.");
+DEFINE_int64(max_bad_records, 0,
+             "How many records may be missing, damaged or of another shape, as hpnode's flag, where data is read: "
+             "--check, and a table that is chosen or simulated.");
 DEFINE_string(cache_dir, "",
               "Folder that caches the record indexes of databases; empty: ~/.cache/hpnode; none: no cache.");
 
@@ -120,7 +123,7 @@ PlanFlags FlagsOfPlan() {
   flags.exclude = SplitList(Options().exclude);
   flags.profile = Options().profile;
   flags.sample = Options().sample;
-  flags.cache_dir = FLAGS_cache_dir;
+  flags.inputs = {FLAGS_cache_dir, FLAGS_max_bad_records};
   flags.per_replica = Options().batch_per_replica;
   flags.tls = Options().tls;
   flags.job = Options().job;
@@ -193,7 +196,8 @@ Status Plan() {
 }
 
 Status Check(const std::string& path) {
-  HP_ASSIGN_OR_RETURN(const CheckedTable checked, CheckTableFile({path, FLAGS_memory_mb, FLAGS_cache_dir}));
+  HP_ASSIGN_OR_RETURN(const CheckedTable checked,
+                      CheckTableFile({path, FLAGS_memory_mb, {FLAGS_cache_dir, FLAGS_max_bad_records}}));
   std::cout << checked.text << std::flush;
   return checked.status;
 }
@@ -206,7 +210,7 @@ Status SimulateJob(const std::string& path) {
   flags.profile = Options().profile;
   flags.sample = Options().sample;
   flags.trace = FLAGS_trace;
-  flags.cache_dir = FLAGS_cache_dir;
+  flags.inputs = {FLAGS_cache_dir, FLAGS_max_bad_records};
   HP_ASSIGN_OR_RETURN(const std::string text, SimulateTable(flags));
   std::cout << text;
   return OkStatus();
@@ -253,6 +257,10 @@ int main(int argc, char** argv) {
   hp::RegisterFlags();
   const hp::ToolUsage usage{"hproute", hp::kUsage, 0, 1};
   return hp::ToolMain(argc, argv, usage, [](const std::vector<std::string>& arguments) -> hp::Status {
+    if (FLAGS_max_bad_records < 0) {
+      return hp::InvalidArgument("--max_bad_records is %lld; expected at least 0",
+                                 static_cast<long long>(FLAGS_max_bad_records));
+    }
     if (FLAGS_check && arguments.size() == 1) return hp::Check(arguments[0]);
     if (FLAGS_check) return hp::InvalidArgument("--check needs a table (hproute --check TABLE)");
     if (FLAGS_simulate && arguments.size() == 1) return hp::SimulateJob(arguments[0]);

@@ -98,7 +98,7 @@ StatusOr<std::unique_ptr<JobPage>> OpenPage(NewestTable* table) {
 
 Status Run() {
   ServeFlags flags;
-  flags.plan = {FLAGS_solver, Options(), FLAGS_cache_dir};
+  flags.plan = {FLAGS_solver, Options(), {FLAGS_cache_dir}};
   if (Options().tls && FLAGS_token_file.empty()) {
     return InvalidArgument("--tls needs the job's token: --token_file=FILE (hproute --new_token)");
   }

@@ -59,7 +59,7 @@ StatusOr<std::string> DescribeJob(const CheckFlags& flags, const Job& job) {
     return node.device == "cpu" && IsThisHost(node.host) ? HostMemoryTotal() : AddressSpaceRoom();
   };
   const StatusOr<std::vector<NodeSummary>> nodes =
-      Summarize(table, *job.solver, *job.net, flags.cache_dir, room, &CanonicalAddresses);
+      Summarize(table, *job.solver, *job.net, flags.inputs, room, &CanonicalAddresses);
   if (nodes.status().code() == StatusCode::kNotFound) {
     return "Cannot compute what the nodes hold and send, nor check the data: " + nodes.status().message() + "\n";
   }

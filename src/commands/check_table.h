@@ -1,6 +1,7 @@
 #pragma once
 
 #include "hp/status.h"
+#include "input/input.h"
 
 #include <cstdint>
 #include <string>
@@ -11,7 +12,7 @@ namespace hp {
 struct CheckFlags {
   std::string table;      ///< path
   int64_t memory_mb = 0;  ///< that each host has for its nodes; 0: what it has, as far as that is known
-  std::string cache_dir;  ///< DatasetOptions::cache_dir
+  InputOptions inputs;    ///< of the databases
 };
 
 /// What `hproute --check` found.

@@ -108,7 +108,7 @@ Status CheckBuildable(const std::string& solver_path, const caffe::SolverParamet
 }
 
 StatusOr<std::vector<NodeSummary>> Summarize(const RoutingTable& table, const caffe::SolverParameter& solver,
-                                             const caffe::NetParameter& net, const std::string& cache_dir,
+                                             const caffe::NetParameter& net, const InputOptions& inputs,
                                              const std::function<MemoryRoom(const NodeInfo&)>& room,
                                              const HostResolver& resolve) {
   JobPlan::Options plan;
@@ -117,7 +117,7 @@ StatusOr<std::vector<NodeSummary>> Summarize(const RoutingTable& table, const ca
   plan.net = std::make_shared<const caffe::NetParameter>(net);
   // What is wrong with the net shows without its databases, which may be on other hosts.
   HP_RETURN_IF_ERROR(CheckBuildable(table.solver_path(), solver, plan.net));
-  HP_ASSIGN_OR_RETURN(const SampleShapes samples, ReadSampleShapes(solver, net, cache_dir));
+  HP_ASSIGN_OR_RETURN(const SampleShapes samples, ReadSampleShapes(solver, net, inputs));
   plan.train_shape = samples.train;
   plan.test_shape = samples.test;
   const std::unique_ptr<Backend> backend = MakeCpuBackend();

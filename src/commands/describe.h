@@ -2,6 +2,7 @@
 
 #include "base/memory_room.h"
 #include "hp/status.h"
+#include "input/input.h"
 #include "proto/caffe.pb.h"
 #include "scheduler/plan/job_plan.h"
 #include "scheduler/plan/routing_table.h"
@@ -48,11 +49,11 @@ Status CheckBuildable(const std::string& solver_path, const caffe::SolverParamet
 /// @param room what the host of a node has for its nodes; AddressSpaceRoom() where that is not known.
 /// @param resolve which nodes share a host, and with it its room.
 /// Opens the databases of the Data layers to learn the shape of a sample. Only built-in layer types.
-/// @param net unfiltered. @param cache_dir DatasetOptions::cache_dir.
+/// @param net unfiltered.
 /// @return kNotFound: a database or mean file is not on this host; kInvalidArgument, kDataLoss: a fault of net, solver,
 /// table (also too little memory_mb, or a node or the nodes of a host that need more than its `room`) or data.
 StatusOr<std::vector<NodeSummary>> Summarize(const RoutingTable& table, const caffe::SolverParameter& solver,
-                                             const caffe::NetParameter& net, const std::string& cache_dir,
+                                             const caffe::NetParameter& net, const InputOptions& inputs,
                                              const std::function<MemoryRoom(const NodeInfo&)>& room,
                                              const HostResolver& resolve);
 

@@ -100,7 +100,7 @@ StatusOr<RoutingTableConfig> PlannedConfig(const SeatPlanFlags& flags, const std
   plan.per_replica = flags.table.batch_per_replica;
   plan.job = flags.table.job;
   plan.sample = flags.table.sample;
-  plan.cache_dir = flags.cache_dir;
+  plan.inputs = flags.inputs;
   HP_ASSIGN_OR_RETURN(PlannedTable planned, PlanTable(plan));
   LOG(INFO) << "planned:\n" << planned.reasons;
   return std::move(planned.config);

@@ -2,6 +2,7 @@
 
 #include "commands/table_options.h"
 #include "hp/status.h"
+#include "input/input.h"
 
 #include "rendezvous/job_rendezvous.h"
 
@@ -16,9 +17,9 @@ namespace hp {
 /// files, each of the host that it names; the nodes of `exclude` get no entry. Conv nodes are in the order of their
 /// hosts' names: those of the first conv stage before those of the second.
 struct SeatPlanFlags {
-  std::string solver;     ///< Caffe solver file, as it can be opened
-  TableOptions table;     ///< with "auto" --conv and --fc say only how many nodes in all
-  std::string cache_dir;  ///< as PlanFlags
+  std::string solver;   ///< Caffe solver file, as it can be opened
+  TableOptions table;   ///< with "auto" --conv and --fc say only how many nodes in all
+  InputOptions inputs;  ///< as PlanFlags
 
   /// Whether any of them asks for a table. hpnode's default is "0" for both --conv and --fc.
   bool plans() const { return !table.plan.empty() || table.conv != "0" || table.fc != "0" || table.ps != 0; }

@@ -44,7 +44,7 @@ StatusOr<PlanFiles> ReadFiles(const PlanFlags& flags) {
   HP_ASSIGN_OR_RETURN(caffe::NetParameter net, NetOfSolver(files.solver));
   files.net = std::make_shared<const caffe::NetParameter>(std::move(net));
   HP_RETURN_IF_ERROR(NetGraph::Create(files.net, caffe::TRAIN).status());
-  HP_ASSIGN_OR_RETURN(files.samples, SampleShapesOf(flags.sample, files.solver, *files.net, flags.cache_dir));
+  HP_ASSIGN_OR_RETURN(files.samples, SampleShapesOf(flags.sample, files.solver, *files.net, flags.inputs));
   return files;
 }
 

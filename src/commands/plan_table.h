@@ -1,6 +1,7 @@
 #pragma once
 
 #include "hp/status.h"
+#include "input/input.h"
 #include "scheduler/planner/planner.h"
 
 #include <optional>
@@ -18,7 +19,7 @@ struct PlanFlags {
   std::string profile;                        ///< path; empty: none
   std::string sample;                         ///< "C,H,W"; empty: of the database
   std::string solver_in_table;                ///< as the table is to name it
-  std::string cache_dir;                      ///< DatasetOptions::cache_dir
+  InputOptions inputs;                        ///< of the data that is read for that shape
   bool per_replica = false, tls = false;
   std::string job;
   int port = 29500;
@@ -26,7 +27,7 @@ struct PlanFlags {
 };
 
 /// Times the layers of the solver's net on this host (ProfileNet).
-/// @param flags solver, sample, cache_dir and, for the host's name, hosts. Errors as ProfileNet's and PlanTable's.
+/// @param flags solver, sample, inputs and, for the host's name, hosts. Errors as ProfileNet's and PlanTable's.
 StatusOr<ProfileConfig> ProfileSolver(const PlanFlags& flags);
 
 /// A table that was chosen, and why.

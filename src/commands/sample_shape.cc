@@ -59,23 +59,23 @@ Status WithWayOut(const Status& status) {
 }  // namespace
 
 StatusOr<SampleShapes> ReadSampleShapes(const caffe::SolverParameter& solver, const caffe::NetParameter& net,
-                                        const std::string& cache_dir) {
+                                        const InputOptions& inputs) {
   SampleShapes shapes;
   const LayerTypes& types = LayerTypes::BuiltIn();
-  HP_ASSIGN_OR_RETURN(const std::unique_ptr<Input> train, OpenTraining(net, types, {cache_dir}));
+  HP_ASSIGN_OR_RETURN(const std::unique_ptr<Input> train, OpenTraining(net, types, inputs));
   shapes.train = train->sample_shape();
-  HP_ASSIGN_OR_RETURN(const auto tests, OpenTests(net, solver.test_iter_size(), types, {cache_dir}));
+  HP_ASSIGN_OR_RETURN(const auto tests, OpenTests(net, solver.test_iter_size(), types, inputs));
   if (!tests.empty()) shapes.test = tests[0]->sample_shape();
   return shapes;
 }
 
 StatusOr<SampleShapes> SampleShapesOf(const std::string& said, const caffe::SolverParameter& solver,
-                                      const caffe::NetParameter& net, const std::string& cache_dir) {
+                                      const caffe::NetParameter& net, const InputOptions& inputs) {
   if (!said.empty()) {
     HP_ASSIGN_OR_RETURN(const Shape shape, ParseSampleShape(said));
     return SampleShapes{shape, shape};
   }
-  StatusOr<SampleShapes> shapes = ReadSampleShapes(solver, net, cache_dir);
+  StatusOr<SampleShapes> shapes = ReadSampleShapes(solver, net, inputs);
   return shapes.ok() ? shapes : WithWayOut(shapes.status());
 }
 

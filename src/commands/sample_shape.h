@@ -2,6 +2,7 @@
 
 #include "base/shape.h"
 #include "hp/status.h"
+#include "input/input.h"
 #include "proto/caffe.pb.h"
 
 #include <optional>
@@ -16,19 +17,19 @@ struct SampleShapes {
 };
 
 /// Opens the databases of the Data layers to learn them.
-/// @param net unfiltered. @param cache_dir DatasetOptions::cache_dir.
+/// @param net unfiltered.
 /// @return kNotFound: a database or mean file is not on this host; kInvalidArgument, kDataLoss: a fault of net or data,
 /// or a phase that the solver runs has no Data layer.
 StatusOr<SampleShapes> ReadSampleShapes(const caffe::SolverParameter& solver, const caffe::NetParameter& net,
-                                        const std::string& cache_dir);
+                                        const InputOptions& inputs);
 
 /// The same, or where `said`, such as "3,227,227", is not empty, that shape in both phases: for hosts without the data.
 /// @return also kInvalidArgument: another text. Names --sample.
 StatusOr<SampleShapes> SampleShapesOf(const std::string& said, const caffe::SolverParameter& solver,
-                                      const caffe::NetParameter& net, const std::string& cache_dir);
+                                      const caffe::NetParameter& net, const InputOptions& inputs);
 
 /// The shape of one sample of a phase of `net`: `said`, if it is not empty, what its Input layer states, or its
-/// database. Errors as SampleShapesOf's.
+/// database. @param cache_dir DatasetOptions::cache_dir. Errors as SampleShapesOf's.
 StatusOr<Shape> SampleShapeOfNet(const std::string& said, const caffe::NetParameter& net, caffe::Phase phase,
                                  const std::string& cache_dir);
 

@@ -39,7 +39,7 @@ StatusOr<std::unique_ptr<JobPlan>> PlanJob(const SimulateFlags& flags, const Rou
   HP_RETURN_IF_ERROR(NetGraph::Create(options.net, caffe::TRAIN).status());
   options.solver.clear_test_iter();  // training alone
   HP_ASSIGN_OR_RETURN(const SampleShapes samples,
-                      SampleShapesOf(flags.sample, options.solver, *options.net, flags.cache_dir));
+                      SampleShapesOf(flags.sample, options.solver, *options.net, flags.inputs));
   options.train_shape = samples.train;
   return JobPlan::Create(options);
 }

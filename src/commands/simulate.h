@@ -1,6 +1,7 @@
 #pragma once
 
 #include "hp/status.h"
+#include "input/input.h"
 
 #include <cstdint>
 #include <string>
@@ -12,12 +13,12 @@ struct Hosts;
 
 /// What hproute's flags say of a table that is to be simulated.
 struct SimulateFlags {
-  std::string table;      ///< path
-  std::string hosts;      ///< path of a hosts.prototxt; empty: the table's hosts, taken to be like this one
-  std::string profile;    ///< path; empty: none but those that the hosts name
-  std::string sample;     ///< "C,H,W"; empty: of the database
-  std::string trace;      ///< file to write; empty: none
-  std::string cache_dir;  ///< DatasetOptions::cache_dir
+  std::string table;    ///< path
+  std::string hosts;    ///< path of a hosts.prototxt; empty: the table's hosts, taken to be like this one
+  std::string profile;  ///< path; empty: none but those that the hosts name
+  std::string sample;   ///< "C,H,W"; empty: of the database
+  std::string trace;    ///< file to write; empty: none
+  InputOptions inputs;  ///< of the data that is read for that shape
 };
 
 /// Simulates some iterations of a job (Simulate). @return lines for a terminal; kInvalidArgument: a fault of the table

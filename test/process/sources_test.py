@@ -182,6 +182,15 @@ class ImageDataTest(SourceTest):
                      flags=["--max_bad_records=2"])
         self.refused(r'layer "data": %s:7: %s: no such file' % (self.path("db/list.txt"), self.path("db/some images/6.png")))
         self.refused(r"--max_bad_records is -1; expected at least 0", flags=["--max_bad_records=-1"])
+        for command in (["--check", self.path("table.prototxt")], ["--simulate", self.path("table.prototxt")],
+                        ["--plan=auto", "--solver=" + self.path("solver.prototxt")]):
+            self.assertIn(self.path("db/some images/6.png") + ": no such file",
+                          cluster.run_tool("hproute", "--cache_dir=none", *command)[1])
+            status, text = cluster.run_tool("hproute", "--cache_dir=none", "--max_bad_records=3", *command)
+            self.assertEqual(status, 0, text)
+            self.assertNotIn("no such file", text)
+        self.assertEqual(cluster.run_tool("hproute", "--max_bad_records=-1", "--check", "table.prototxt"),
+                         (2, "hproute: --max_bad_records is -1; expected at least 0\n"))
         status, text = cluster.run_tool("model_test", "--model=" + self.path("net.prototxt"), "--iterations=3",
                                         "--weights=" + self.path("out_iter_20.caffemodel"), "--cache_dir=none",
                                         "--max_bad_records=3")

@@ -45,7 +45,7 @@ class PlanSeatsTest : public testing::Test {
     std::ofstream(folder_ + "/solver.prototxt")
         << "net: \"" << folder_ << "/net.prototxt\" base_lr: 0.1 lr_policy: \"fixed\" " << kJobSolver;
     flags_.solver = folder_ + "/solver.prototxt";
-    flags_.cache_dir = "none";
+    flags_.inputs.cache_dir = "none";
     flags_.table.conv = "2";
     flags_.table.fc = "1";
   }
@@ -290,7 +290,7 @@ TEST_F(PlanSeatsTest, AProfileIsOfTheHostThatItNames) {
   PlanFlags own;
   own.solver = flags_.solver;
   own.sample = "1,8,8";
-  own.cache_dir = "none";
+  own.inputs.cache_dir = "none";
   own.hosts = "b";
   auto profile = ProfileSolver(own);
   ASSERT_TRUE(profile.ok()) << profile.status().message();
