@@ -224,8 +224,9 @@ class PyTorchTest(unittest.TestCase):
 
     def test_shared_weights_under_each_of_their_names(self):
         """Of layers that share them and have biases of their own."""
-        product = 'layer { name: "%s" type: "InnerProduct" bottom: "%s" top: "%s" %s inner_product_param { num_output: 12 } }\n'
-        net = INPUT % (2, 2) + product % ("a", "data", "a", 'param { name: "w" }') + product % ("b", "a", "b", 'param { name: "w" }')
+        product = """layer { name: "%s" type: "InnerProduct" bottom: "%s" top: "%s" param { name: "w" }
+                             inner_product_param { num_output: 12 } }\n"""
+        net = INPUT % (2, 2) + product % ("a", "data", "a") + product % ("b", "a", "b")
         self.write("shared.prototxt", net)
         draw = np.random.default_rng(4)
         weights = draw.standard_normal((12, 12)).astype("f4")
