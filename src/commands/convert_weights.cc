@@ -85,10 +85,17 @@ struct LeftOut {
   std::vector<std::string> unnamed;  ///< of the file, without a name
 };
 
+/// "a, b, ..., and 12 more": a file may have thousands.
+std::string FirstOf(const std::vector<std::string>& names) {
+  constexpr size_t kFirst = 10;
+  if (names.size() <= kFirst) return Join(names);
+  return Join({names.begin(), names.begin() + kFirst}) + ", and " + std::to_string(names.size() - kFirst) + " more";
+}
+
 std::string Done(const std::string& to, size_t tensors, const std::string& from, const LeftOut& left) {
   std::string text = Format("%s: %zu tensors of %s", to.c_str(), tensors, from.c_str());
-  if (!left.modules.empty()) text += "; left out, since the file does not have them: " + Join(left.modules);
-  if (!left.unnamed.empty()) text += "; ignored, since no line names them: " + Join(left.unnamed);
+  if (!left.modules.empty()) text += "; left out, since the file does not have them: " + FirstOf(left.modules);
+  if (!left.unnamed.empty()) text += "; ignored, since no line names them: " + FirstOf(left.unnamed);
   return text;
 }
 
@@ -133,6 +140,15 @@ void Scale(float factor, std::vector<float>* values) {
   for (float& value : *values) value *= factor;
 }
 
+/// A net with another value computes no number from any image.
+Status CheckFinite(const std::string& path, const NamedBlob& name, const std::vector<float>& values) {
+  const auto found = std::find_if_not(values.begin(), values.end(), [](float value) { return std::isfinite(value); });
+  if (found == values.end()) return OkStatus();
+  return DataLoss("%s: tensor \"%s\" (blob %d of layer \"%s\") has the value %g at index %td; expected finite values",
+                  path.c_str(), name.tensor.c_str(), name.blob.second, name.blob.first.c_str(), *found,
+                  found - values.begin());
+}
+
 // --- to Caffe
 
 /// Those of a module that a layer has no blob for would be lost.
@@ -152,14 +168,18 @@ Status TakeTensor(const NamedNet& named, const NamedBlob& name, const Safetensor
   HP_ASSIGN_OR_RETURN(Blob blob, file.Read(name.tensor));
   const auto& [layer, index] = name.blob;
   const Shape& shape = named.shapes.at(name.blob);
-  HP_RETURN_IF_ERROR(
-      CheckShape(blob, layer, index, shape).Prepend(file.path() + ": tensor \"" + name.tensor + "\" for"));
+  if (!ShapeFits(blob, shape)) {
+    return FailedPrecondition("%s: tensor \"%s\" has shape \"%s\"; expected \"%s\" for blob %d of layer \"%s\"",
+                              file.path().c_str(), name.tensor.c_str(), blob.shape.ToString().c_str(),
+                              shape.ToString().c_str(), index, layer.c_str());
+  }
   if (name.colors) TurnColors(shape, *name.colors, true, &blob.data);
   if (name.divisor) {
     const float divisor = DivisorOf(named.net, layer);
     Scale(divisor, &blob.data);
     model->blobs[*name.divisor] = Blob{named.shapes.at(*name.divisor), false, {divisor}};
   }
+  HP_RETURN_IF_ERROR(CheckFinite(file.path(), name, blob.data));
   model->blobs[name.blob] = std::move(blob);
   return OkStatus();
 }
@@ -213,6 +233,7 @@ Status GiveTensor(const NamedNet& named, const NamedBlob& name, CaffeModel* mode
     // As Caffe's BatchNorm reads it.
     Scale(divisor->data[0] == 0 ? 0 : 1 / divisor->data[0], &blob.data);
   }
+  HP_RETURN_IF_ERROR(CheckFinite(model->path, name, blob.data));
   out->insert_or_assign(name.tensor, std::move(blob));
   return OkStatus();
 }

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <sstream>
+#include <string_view>
 #include <utility>
 
 namespace hp {
@@ -59,7 +60,8 @@ StatusOr<WeightNames> ReadWeightNames(const std::string& path) {
   HP_ASSIGN_OR_RETURN(const std::string text, ReadInputFile(path));
   WeightNames names;
   names.path = path;
-  std::istringstream lines(text);
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // that some editors write in front
+  std::istringstream lines(text.substr(text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0));
   int number = 0;
   for (std::string line; std::getline(lines, line);) {
     ++number;

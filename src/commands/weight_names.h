@@ -20,7 +20,7 @@ namespace hp {
 ///     reads # Caffe's blue, green, red of 0 to 255.
 ///     @rgb conv1       0.229 0.224 0.225
 ///
-/// What follows # is a comment; names have no spaces.
+/// What follows # is a comment; names have no spaces. The file is UTF-8, with or without a byte order mark.
 struct WeightNames {
   struct Module {
     std::string name;

@@ -206,7 +206,11 @@ class PyTorchTest(unittest.TestCase):
         refused(lambda t: t.pop("stem.bn.running_var"), "names.txt:3",
                 'no tensor "stem.bn.running_var", but it has others of "stem.bn"')
         refused(lambda t: t.update({"head.weight": np.zeros((5, 299), "f4")}),
-                'tensor "head.weight" for: layer "f" blob 0 has shape "5 299"; expected "5 300"')
+                'bad.safetensors: tensor "head.weight" has shape "5 299"; expected "5 300" for blob 0 of layer "f"')
+        for value in ("nan", "inf"):
+            refused(lambda t, value=value: t.update({"stem.bn.running_var": np.array([1] * 3 + [value] * 5, "f4")}),
+                    'bad.safetensors: tensor "stem.bn.running_var" (blob 1 of layer "n1") has the value %s at index 3; '
+                    "expected finite values" % value)
         refused(lambda t: t.update({"head.weight": np.zeros((5, 300), "i8")}), '"head.weight" is of I64; expected F32')
         refused(lambda t: t.update({"stem.conv.running_mean": np.zeros(8, "f4")}), "have no blob for it")
         refused(lambda t: None, "none of its", "expected, such as", flags=())
@@ -221,6 +225,29 @@ class PyTorchTest(unittest.TestCase):
         renamed("head f\n@rgb f 1 1 1\n", "other.txt:2: expected a layer named above that convolves images")
         renamed("stem.conv c1\n@rgb c1 1 0 1\n", 'other.txt:2: expected "@rgb LAYER RED GREEN BLUE"')
         renamed("# none\n", "other.txt: names no layer")
+
+    def test_values_of_a_caffemodel_that_are_not_finite(self):
+        self.small()
+        model = read_caffemodel(self.path("net.caffemodel"))
+        model["n1"][1:] = [np.full(8, 1, "f4"), np.full(1, 0.5, "f4")]
+        model["n1"][1][5] = 3e38
+        write_caffemodel(self.path("bad.caffemodel"), model)
+        said = self.convert("bad.caffemodel", "bad.safetensors", "--names=" + self.path("names.txt"), status=2)
+        self.assertIn('bad.caffemodel: tensor "stem.bn.running_var" (blob 1 of layer "n1") has the value inf at', said)
+        self.assertFalse(os.path.exists(self.path("bad.safetensors")))
+
+    def test_names_behind_a_byte_order_mark(self):
+        self.small()
+        self.write("marked.txt", "\ufeff" + NAMES.split("\n", 1)[1])
+        said = self.convert("net.safetensors", "marked.caffemodel", "--names=" + self.path("marked.txt"))
+        self.assertNotIn("left out", said)
+
+    def test_many_tensors_without_a_name(self):
+        tensors = dict(self.small().tensors, **{"extra%02d" % i: np.zeros(1, "f4") for i in range(13)})
+        safetensors_file.write(self.path("more.safetensors"), tensors)
+        said = self.convert("more.safetensors", "more.caffemodel", "--names=" + self.path("names.txt"))
+        self.assertIn("no line names them: extra00, extra01,", said)
+        self.assertIn(", extra08, extra09, and 3 more\n", said)
 
     def test_shared_weights_under_each_of_their_names(self):
         """Of layers that share them and have biases of their own."""
