@@ -54,8 +54,9 @@ DEFINE_string(
     "scheduler, or with --node");
 DEFINE_string(
     run_folder, "",
-    "the folder of this run, made if it is missing, on a disk that all hosts share or one of each host: table, solver "
-    "and net in use, logs, record.txt, and snapshots where the solver's snapshot_prefix is relative or missing; a "
+    "the folder of this run, made if it is missing, on a disk that all hosts share or on each host's own disk: table, "
+    "solver and net in use, logs, record.txt, and snapshots where the solver's snapshot_prefix is relative or missing; "
+    "a "
     "second live run in it is refused, a restart goes on in it");
 DEFINE_string(role, "", "conv, fc or ps: role of the node to run, one of the table's nodes on this host");
 DEFINE_string(node, "", "name of the node to run; overrides --role and this host's addresses");
