@@ -155,6 +155,14 @@ struct SoftmaxLossDesc {
   float gradient_weight() const { return margin ? loss_weight * margin->scale : loss_weight; }
 };
 
+/// The loss of SoftmaxLossDesc with a weight for each pair of label and class: output 0 is [1], the sum over rows and
+/// classes c of -matrix[label][c] * log(p[c]) / normalizer, p the softmax (InfogainRule). With the identity matrix it
+/// is the loss of SoftmaxLossDesc. Caffe: InfogainLossLayer.
+struct InfogainLossDesc {
+  SoftmaxLossDesc loss;       ///< without a margin and a sample
+  std::vector<float> matrix;  ///< [classes, classes], a row for each label
+};
+
 /// Output 0 is [1]: the rows of scores [rows, classes] whose label is among the top_k, divided by the global batch's
 /// labels that are not ignored, so that the parts of all micro-batches add up to the accuracy. A score equal to the
 /// label's counts as better, a NaN score of the label as wrong. Its gradient is zero. Caffe: AccuracyLayer.
@@ -268,6 +276,7 @@ class Backend {
   /// Softmax along `axis`, in the input's shape and layout; not a loss.
   virtual StatusOr<OpPtr> Softmax(int axis, const Descs& in) = 0;
   virtual StatusOr<OpPtr> SoftmaxLoss(const SoftmaxLossDesc& desc, const Descs& in) = 0;
+  virtual StatusOr<OpPtr> InfogainLoss(const InfogainLossDesc& desc, const Descs& in) = 0;
   virtual StatusOr<OpPtr> Accuracy(const AccuracyDesc& desc, const Descs& in) = 0;
   // Softmax, loss and accuracy over classes that are spread over k shards (ClassSlice), in two ops: what a shard says
   // of its classes, a few numbers for each row, and what follows from the numbers of all shards, taken in the order of

@@ -31,6 +31,7 @@ StatusOr<LayerOp> MakeExpOp(const LayerTraits& layer, const OpContext& context, 
 StatusOr<LayerOp> MakeFlattenOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in);
 StatusOr<LayerOp> MakeHingeLossOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in);
 StatusOr<LayerOp> MakeIm2colOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in);
+StatusOr<LayerOp> MakeInfogainLossOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in);
 StatusOr<LayerOp> MakeInnerProductOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in);
 StatusOr<LayerOp> MakeLogOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in);
 StatusOr<LayerOp> MakeLogisticLossOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in);

@@ -28,6 +28,7 @@ const OpFactories& OpFactories::BuiltIn() {
       {"Flatten", MakeFlattenOp},
       {"HingeLoss", MakeHingeLossOp},
       {"Im2col", MakeIm2colOp},
+      {"InfogainLoss", MakeInfogainLossOp},
       {"InnerProduct", MakeInnerProductOp},
       {"Log", MakeLogOp},
       {"LRN", MakeLrnOp},

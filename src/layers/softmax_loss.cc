@@ -27,17 +27,29 @@ std::optional<MarginDesc> MarginOf(const caffe::LayerParameter& param) {
   return MarginDesc{.scale = margin.scale(), .angle = margin.angle(), .cosine = margin.cosine()};
 }
 
-}  // namespace
-
-/// Multinomial logistic loss of a softmax: top 0 is these rows' contribution to the normalised loss, not weighted;
-/// a second top, where there is one, is the softmax.
-StatusOr<LayerOp> MakeSoftmaxLossOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in) {
+/// What both losses read of their layers alike.
+SoftmaxLossDesc CommonDesc(const LayerTraits& layer) {
   SoftmaxLossDesc desc;
   desc.normalization = DescOf(NormalizationOf(layer.param().loss_param()));
   desc.has_ignore_label = layer.ignore_label().has_value();
   desc.ignore_label = layer.ignore_label().value_or(desc.ignore_label);
   desc.loss_weight = layer.loss_weight(0);
   desc.probabilities = layer.param().top_size() > 1;
+  return desc;
+}
+
+}  // namespace
+
+/// Top 0 and 1 as of a SoftmaxWithLoss.
+StatusOr<LayerOp> MakeInfogainLossOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in) {
+  const std::span<const float> matrix = InfogainMatrix(layer.param());
+  return context.backend->InfogainLoss({CommonDesc(layer), {matrix.begin(), matrix.end()}}, {in[0]});
+}
+
+/// Multinomial logistic loss of a softmax: top 0 is these rows' contribution to the normalised loss, not weighted;
+/// a second top, where there is one, is the softmax.
+StatusOr<LayerOp> MakeSoftmaxLossOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in) {
+  SoftmaxLossDesc desc = CommonDesc(layer);
   desc.margin = MarginOf(layer.param());
   if (context.sample_room > 0) desc.sample_of = context.channel_count;
   if (context.part == OpContext::kClasses) {

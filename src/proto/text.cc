@@ -3,6 +3,7 @@
 #include "base/input_file.h"
 #include "base/words.h"
 #include "proto/check_net.h"
+#include "proto/infogain_matrix.h"
 #include "proto/layer_names.h"
 #include "proto/place.h"
 #include "proto/placed_text.h"
@@ -86,7 +87,7 @@ Status CompleteNet(const std::string& path, const TextFormat::ParseInfoTree* pla
   if (places != nullptr) line_of = [&](int layer) { return LineOf(upgrade.origins[layer], *places); };
   HP_RETURN_IF_ERROR(CheckNet(*net, path, line_of));
   NameLayersApart(net);
-  return OkStatus();
+  return ReadInfogainMatrices(net);
 }
 
 StatusOr<caffe::NetParameter> ReadNet(const std::string& path) {

@@ -38,6 +38,7 @@ class CudaBackend final : public Backend {
   StatusOr<OpPtr> Dropout(const DropoutDesc& desc, const Descs& in) override;
   StatusOr<OpPtr> Softmax(int axis, const Descs& in) override;
   StatusOr<OpPtr> SoftmaxLoss(const SoftmaxLossDesc& desc, const Descs& in) override;
+  StatusOr<OpPtr> InfogainLoss(const InfogainLossDesc& desc, const Descs& in) override;
   StatusOr<OpPtr> Accuracy(const AccuracyDesc& desc, const Descs& in) override;
   StatusOr<OpPtr> ClassStatistics(const ClassSlice& classes, bool labels, const std::optional<MarginDesc>& margin,
                                   const Descs& in) override;

@@ -31,6 +31,7 @@ LayerType Hdf5DataType();
 LayerType HingeLossType();
 LayerType Im2colType();
 LayerType ImageDataType();
+LayerType InfogainLossType();
 LayerType InnerProductType();
 LayerType InputType();
 LayerType LogType();

@@ -5,6 +5,7 @@
 #include "layers/traits/window_fields.h"
 
 #include <cstdint>
+#include <span>
 
 namespace caffe {
 class ConcatParameter;
@@ -51,6 +52,10 @@ int ConcatAxis(const caffe::ConcatParameter& param);
 StatusOr<Shape> DummyShape(const caffe::LayerParameter& param, int top);
 /// Its filler, which lives as long as `param`; null: zeros. @param param as DummyShape accepts.
 const caffe::FillerParameter* DummyFiller(const caffe::LayerParameter& param, int top);
+
+/// The matrix of an InfogainLoss, [classes, classes], a row for each label, put into its infogain_loss_param where the
+/// net was read (ReadInfogainMatrices).
+std::span<const float> InfogainMatrix(const caffe::LayerParameter& param);
 
 /// What a loss is divided by; Caffe's LossParameter.NormalizationMode. All counts are of the global batch.
 enum class LossNormalization {

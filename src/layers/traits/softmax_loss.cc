@@ -1,3 +1,4 @@
+// SoftmaxWithLoss, and InfogainLoss, which has a weight for each pair of label and class.
 #include "layers/traits/built_in_types.h"
 #include "layers/traits/errors.h"
 #include "layers/traits/fields.h"
@@ -25,6 +26,11 @@ LossNormalization NormalizationOf(const caffe::LossParameter& param) {
   return LossNormalization::kValid;
 }
 
+std::span<const float> InfogainMatrix(const caffe::LayerParameter& param) {
+  const auto& data = param.infogain_loss_param().matrix().data();
+  return {data.data(), static_cast<size_t>(data.size())};
+}
+
 namespace {
 
 Status CheckSoftmaxLoss(const caffe::LayerParameter& param) {
@@ -50,6 +56,37 @@ StatusOr<std::vector<Shape>> SoftmaxLossShapes(const caffe::LayerParameter& para
   return out;
 }
 
+Status CheckInfogainLoss(const caffe::LayerParameter& param) {
+  if (param.bottom_size() > 2) {
+    return LayerError(param,
+                      "its matrix as a third bottom is not supported, since all bottoms have rows of samples; expected "
+                      "infogain_loss_param { source }, a file of it");
+  }
+  if (param.loss_param().has_normalize()) {
+    return LayerError(param, "loss_param { normalize } is not read by InfogainLoss; expected normalization");
+  }
+  if (InfogainMatrix(param).empty()) {
+    return LayerError(param,
+                      "infogain_loss_param has no source; expected the file of a matrix with a row for each label, a "
+                      "binary BlobProto");
+  }
+  return OkStatus();
+}
+
+/// Top 0 is the loss; a second top, where there is one, is the softmax.
+StatusOr<std::vector<Shape>> InfogainLossShapes(const caffe::LayerParameter& param, const std::vector<Shape>& in) {
+  HP_RETURN_IF_ERROR(CheckLabelledInputs(param, in, param.infogain_loss_param().axis()));
+  const int64_t classes = in[0][1], count = static_cast<int64_t>(InfogainMatrix(param).size());
+  if (classes > count || classes * classes != count) {
+    return LayerError(param, "its matrix has %lld numbers; expected %lld x %lld, for the classes of bottom 0, [%s]",
+                      static_cast<long long>(count), static_cast<long long>(classes), static_cast<long long>(classes),
+                      in[0].ToString().c_str());
+  }
+  std::vector<Shape> out = {{1}};
+  if (param.top_size() > 1) out.push_back(in[0]);
+  return out;
+}
+
 std::optional<int> SoftmaxLossIgnoreLabel(const caffe::LayerParameter& param) {
   if (!param.loss_param().has_ignore_label()) return std::nullopt;
   return param.loss_param().ignore_label();
@@ -70,6 +107,20 @@ std::optional<ClassSplit> SoftmaxLossClassSplit(const caffe::LayerParameter& par
 bool SoftmaxLossReadsSample(const caffe::LayerParameter& param) { return param.top_size() <= 1; }
 
 }  // namespace
+
+LayerType InfogainLossType() {
+  return {.name = "InfogainLoss",
+          .fields = {"infogain_loss_param", "loss_param"},
+          .bottoms = {2, 3},
+          .tops = {0, 2},
+          .reads_labels = true,
+          .statistic = true,
+          .loss = true,
+          .check = CheckInfogainLoss,
+          .output_shapes = InfogainLossShapes,
+          .needs_batch_labels = SoftmaxLossNeedsBatchLabels,
+          .ignore_label = SoftmaxLossIgnoreLabel};
+}
 
 LayerType SoftmaxLossType() {
   return {.name = "SoftmaxWithLoss",

@@ -15,7 +15,7 @@ using testing::StartsWith;
 TEST(Registry, KnownCaffeTypesThatAreNotSupportedAreNamed) {
   EXPECT_EQ(CreateError(R"(name: "lstm" type: "LSTM" bottom: "a" top: "b")"),
             "layer \"lstm\": type LSTM is a Caffe layer that hpnode does not support yet");
-  for (const char* type : {"SPP", "LSTM", "MemoryData", "InfogainLoss", "WindowData"}) {
+  for (const char* type : {"SPP", "LSTM", "MemoryData", "WindowData"}) {
     EXPECT_THAT(CreateError(std::string("name: \"x\" type: \"") + type + "\""),
                 HasSubstr("is a Caffe layer that hpnode does not support yet"));
   }
@@ -63,6 +63,7 @@ TEST(Registry, EverySupportedTypeCanBeMade) {
           R"(name: "x" type: "HingeLoss" bottom: "a" bottom: "l" hinge_loss_param { norm: L2 })",
           R"(name: "x" type: "Im2col" bottom: "a" top: "b" convolution_param { kernel_size: 3 axis: -3 })",
           R"(name: "x" type: "ImageData" top: "a" top: "l" image_data_param { source: "list" })",
+          R"(name: "x" type: "InfogainLoss" bottom: "a" bottom: "l" infogain_loss_param { matrix { data: 1 } })",
           R"(name: "x" type: "InnerProduct" bottom: "a" top: "b" inner_product_param { num_output: 4 })",
           R"(name: "x" type: "InnerProduct" bottom: "a" top: "b"
              inner_product_param { num_output: 4 transpose: true axis: 2 })",
