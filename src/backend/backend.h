@@ -93,6 +93,16 @@ struct InnerProductDesc {
   bool input_gradient = true;  ///< false: BackwardInput is never called
 };
 
+/// y, of x's shape and one more axis of num_output, dense float32: the row of W that each element of x names
+/// (EmbedRow), plus b. Parameters: W [rows, num_output], then b [num_output]. The gradients of W's rows are added in
+/// the order of x's elements. An element that names no row makes its row of y NaN, and so the gradient of row 0. x has
+/// no gradient. Caffe: EmbedLayer.
+struct EmbedDesc {
+  int64_t rows = 0;  ///< at most 2^24, the whole numbers that a float32 tells apart
+  int64_t num_output = 0;
+  bool bias = true;  ///< false: there is no parameter b
+};
+
 /// y [rows, num_output] = the cosine between x, put together as InnerProductDesc says, and each row of W [num_output,
 /// sum of K_i]: dot(x / |x|, w / |w|), dense float32. Its gradients go through both normalisations.
 struct CosineProductDesc {
@@ -268,6 +278,7 @@ class Backend {
   virtual StatusOr<OpPtr> BatchNorm(const BatchNormDesc& desc, const Descs& in) = 0;
   virtual StatusOr<OpPtr> Broadcast(const BroadcastDesc& desc, const Descs& in) = 0;
   virtual StatusOr<OpPtr> InnerProduct(const InnerProductDesc& desc, const Descs& in) = 0;
+  virtual StatusOr<OpPtr> Embed(const EmbedDesc& desc, const Descs& in) = 0;
   virtual StatusOr<OpPtr> CosineProduct(const CosineProductDesc& desc, const Descs& in) = 0;
   virtual StatusOr<OpPtr> SampledProduct(const SampledProductDesc& desc, const Descs& in) = 0;
   /// Whether it can compute them, and JoinedStatistics and JoinedTopScores.

@@ -25,6 +25,7 @@ StatusOr<LayerOp> MakeDeconvolutionOp(const LayerTraits& layer, const OpContext&
 StatusOr<LayerOp> MakeDropoutOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in);
 StatusOr<LayerOp> MakeEltwiseOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in);
 StatusOr<LayerOp> MakeEluOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in);
+StatusOr<LayerOp> MakeEmbedOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in);
 StatusOr<LayerOp> MakeContrastiveLossOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in);
 StatusOr<LayerOp> MakeEuclideanLossOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in);
 StatusOr<LayerOp> MakeExpOp(const LayerTraits& layer, const OpContext& context, const LayerInputs& in);

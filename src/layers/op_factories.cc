@@ -22,6 +22,7 @@ const OpFactories& OpFactories::BuiltIn() {
       {"Dropout", MakeDropoutOp},
       {"Eltwise", MakeEltwiseOp},
       {"ELU", MakeEluOp},
+      {"Embed", MakeEmbedOp},
       {"ContrastiveLoss", MakeContrastiveLossOp},
       {"EuclideanLoss", MakeEuclideanLossOp},
       {"Exp", MakeExpOp},

@@ -20,6 +20,7 @@ class CpuBackend final : public Backend {
   StatusOr<OpPtr> BatchNorm(const BatchNormDesc& desc, const Descs& in) override;
   StatusOr<OpPtr> Broadcast(const BroadcastDesc& desc, const Descs& in) override;
   StatusOr<OpPtr> InnerProduct(const InnerProductDesc& desc, const Descs& in) override;
+  StatusOr<OpPtr> Embed(const EmbedDesc& desc, const Descs& in) override;
   StatusOr<OpPtr> CosineProduct(const CosineProductDesc& desc, const Descs& in) override;
   StatusOr<OpPtr> SampledProduct(const SampledProductDesc& desc, const Descs& in) override;
   bool has_sampled_products() const override { return true; }

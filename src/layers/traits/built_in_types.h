@@ -24,6 +24,7 @@ LayerType DropoutType();
 LayerType DummyDataType();
 LayerType EltwiseType();
 LayerType EluType();
+LayerType EmbedType();
 LayerType EuclideanLossType();
 LayerType ExpType();
 LayerType FlattenType();

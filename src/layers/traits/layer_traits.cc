@@ -71,6 +71,7 @@ bool LayerTraits::uses_batch_statistics() const {
 
 bool LayerTraits::has_small_blobs() const { return type_->small_blobs; }
 bool LayerTraits::deconvolves() const { return type_->deconvolves; }
+bool LayerTraits::looks_up() const { return type_->looks_up; }
 
 SourceKind LayerTraits::source() const { return type_->source; }
 
@@ -94,6 +95,7 @@ bool LayerTraits::gradient_reads_input() const {
   return type_->gradient_reads_input != nullptr && type_->gradient_reads_input(*param_);
 }
 bool LayerTraits::has_gradient() const { return type_->has_gradient; }
+bool LayerTraits::propagates() const { return type_->propagates; }
 bool LayerTraits::discards() const { return type_->discards; }
 bool LayerTraits::is_view() const { return type_->view; }
 size_t LayerTraits::label_bottom() const { return type_->label_bottom; }

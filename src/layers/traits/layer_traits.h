@@ -100,12 +100,15 @@ class LayerTraits {
   /// Whether its output in training depends on which rows are in a micro-batch together; then it gathers their
   /// statistics in its blobs.
   bool uses_batch_statistics() const;
-  /// Whether its blobs are so small that a stage of several shards may have the layer on one of them.
+  /// Whether a stage of several shards may have the layer on one of them: its blobs are small, or cost little beside
+  /// their memory (Embed).
   bool has_small_blobs() const;
 
   /// For estimates: whether each weight is multiplied once for each position of the input (Deconvolution) and not, as
   /// elsewhere, of the output.
   bool deconvolves() const;
+  /// For estimates: whether each element of the input reads a row of the weights, and multiplies nothing (Embed).
+  bool looks_up() const;
 
   SourceKind source() const;
   bool is_source() const { return source() != SourceKind::kNone; }
@@ -130,6 +133,9 @@ class LayerTraits {
   bool gradient_reads_input() const;
   /// Whether gradients go through it. If not (Threshold), what is below it learns nothing from what is above.
   bool has_gradient() const;
+  /// Whether gradients go through it to its bottoms. If not (Embed), it may learn, and what is below it learns nothing
+  /// from what is above.
+  bool propagates() const;
   /// Whether it only says that nobody else reads its bottoms, labels or not, so that they are no outputs of the net
   /// (Silence): it has no tops, computes nothing and is no entry of the graph.
   bool discards() const;

@@ -28,16 +28,16 @@ bool IsNear(const std::string& name, const std::string& type) {
 
 const LayerTypes& LayerTypes::BuiltIn() {
   static const LayerTypes kTypes({
-      AbsValType(),       AccuracyType(),  ArgMaxType(),        BatchNormType(),   BiasType(),
-      BnllType(),         ClipType(),      ConcatType(),        ContrastiveType(), ConvolutionType(),
-      CropType(),         DataType(),      DeconvolutionType(), DropoutType(),     DummyDataType(),
-      EltwiseType(),      EluType(),       EuclideanLossType(), ExpType(),         FlattenType(),
-      Hdf5DataType(),     HingeLossType(), Im2colType(),        ImageDataType(),   InfogainLossType(),
-      InnerProductType(), InputType(),     LogisticLossType(),  LogType(),         LrnType(),
-      MvnType(),          PoolingType(),   PowerType(),         PreluType(),       ReductionType(),
-      ReluType(),         ReshapeType(),   ScaleType(),         SigmoidLossType(), SigmoidType(),
-      SilenceType(),      SliceType(),     SoftmaxLossType(),   SoftmaxType(),     SplitType(),
-      SwishType(),        TanhType(),      ThresholdType(),     TileType(),
+      AbsValType(),       AccuracyType(),     ArgMaxType(),        BatchNormType(),     BiasType(),
+      BnllType(),         ClipType(),         ConcatType(),        ContrastiveType(),   ConvolutionType(),
+      CropType(),         DataType(),         DeconvolutionType(), DropoutType(),       DummyDataType(),
+      EltwiseType(),      EluType(),          EmbedType(),         EuclideanLossType(), ExpType(),
+      FlattenType(),      Hdf5DataType(),     HingeLossType(),     Im2colType(),        ImageDataType(),
+      InfogainLossType(), InnerProductType(), InputType(),         LogisticLossType(),  LogType(),
+      LrnType(),          MvnType(),          PoolingType(),       PowerType(),         PreluType(),
+      ReductionType(),    ReluType(),         ReshapeType(),       ScaleType(),         SigmoidLossType(),
+      SigmoidType(),      SilenceType(),      SliceType(),         SoftmaxLossType(),   SoftmaxType(),
+      SplitType(),        SwishType(),        TanhType(),          ThresholdType(),     TileType(),
   });
   return kTypes;
 }

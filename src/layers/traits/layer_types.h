@@ -39,6 +39,7 @@ struct LayerType {
   bool in_place = false;       ///< LayerTraits::allows_in_place
   bool view = false;           ///< LayerTraits::is_view
   bool has_gradient = true;    ///< LayerTraits::has_gradient
+  bool propagates = true;      ///< LayerTraits::propagates
   bool discards = false;       ///< LayerTraits::discards; then it has no tops
   bool reads_labels = false;   ///< bottom `label_bottom` is labels
   bool label_targets = false;  ///< LayerTraits::may_read_labels
@@ -48,6 +49,7 @@ struct LayerType {
   bool loss = false;           ///< its first top has a loss weight, 1 by default; no other top may have one
   bool small_blobs = false;    ///< LayerTraits::has_small_blobs
   bool deconvolves = false;    ///< LayerTraits::deconvolves
+  bool looks_up = false;       ///< LayerTraits::looks_up
 
   /// Checks the values of the type's own fields; reports by LayerError (errors.h). Null: nothing to check.
   Status (*check)(Parameter) = nullptr;

@@ -17,6 +17,7 @@ std::string GraphLayer::name() const {
 }
 
 bool GraphLayer::propagates(size_t i) const {
+  if (!traits.propagates()) return false;
   const bool stated = piece != kSum && i < static_cast<size_t>(param->propagate_down_size());
   return !stated || param->propagate_down(static_cast<int>(i));
 }

@@ -73,8 +73,8 @@ struct GraphLayer {
   /// Whether bottom `i` is labels.
   bool is_label(size_t i) const { return reads_labels() && i == traits.label_bottom(); }
   bool reads_labels() const { return traits.reads_labels() || label_targets; }
-  /// Whether bottom `i` is sent its gradient, if it needs one: false by propagate_down. What lies between the pieces of
-  /// a layer always is.
+  /// Whether bottom `i` is sent its gradient, if it needs one: false by propagate_down, or by its type. What lies
+  /// between the pieces of a layer always is.
   bool propagates(size_t i) const;
   ChannelUse channel_use() const;
   /// The learnable blobs of this entry, with the factors of the parameters that they share. @param in as for

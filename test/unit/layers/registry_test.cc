@@ -56,6 +56,7 @@ TEST(Registry, EverySupportedTypeCanBeMade) {
           R"(name: "x" type: "DummyData" top: "a" top: "l" dummy_data_param { shape { dim: 4 dim: 3 } shape { dim: 4 } })",
           R"(name: "x" type: "Eltwise" bottom: "a" bottom: "c" top: "b")",
           R"(name: "x" type: "ELU" bottom: "a" top: "a" elu_param { alpha: -0.5 })",
+          R"(name: "x" type: "Embed" bottom: "a" top: "b" embed_param { num_output: 4 input_dim: 3 })",
           R"(name: "x" type: "EuclideanLoss" bottom: "a" bottom: "c" top: "b")",
           R"(name: "x" type: "Exp" bottom: "a" top: "a" exp_param { base: 2 scale: 0.5 shift: 1 })",
           R"(name: "x" type: "Flatten" bottom: "a" top: "b")",
