@@ -2,6 +2,8 @@
 // stage.
 #include "test/cluster/contract_fixture.h"
 
+#include <cstdlib>
+
 namespace hp::test {
 namespace {
 
@@ -48,6 +50,17 @@ class LossContractTest : public ContractTest, public testing::WithParamInterface
 
 TEST_P(LossContractTest, EqualsOneProcess) { Check(SolverOf(Front() + GetParam().layers, ""), Tables()); }
 
+/// A matrix of an InfogainLoss: wrong classes that are near count for something.
+std::string Gains() {
+  std::string text = "matrix {";
+  for (int label = 0; label < 5; ++label) {
+    for (int c = 0; c < 5; ++c) {
+      text += " data: " + std::to_string(label == c ? 1.0 : 0.2 / (1 + label + std::abs(label - c)));
+    }
+  }
+  return text + " }";
+}
+
 /// Scaled so that a step is no larger than with a SoftmaxWithLoss.
 const LossCase kLosses[] = {
     {"Hinge", Product("ip2", "ip1", 5) + Layer("loss", "HingeLoss", "bottom: 'ip2' bottom: 'label'")},
@@ -55,6 +68,12 @@ const LossCase kLosses[] = {
                                                       "hinge_loss_param { norm: L2 } loss_weight: 0.3")},
     {"Logistic", Product("ip2", "ip1", 5) + Layer("prob", "Softmax", "bottom: 'ip2'") +
                      Layer("loss", "MultinomialLogisticLoss", "bottom: 'prob' bottom: 'label'")},
+    {"Infogain", Product("ip2", "ip1", 5) + Layer("loss", "InfogainLoss", "bottom: 'ip2' bottom: 'label'",
+                                                  "infogain_loss_param { " + Gains() + " }")},
+    // How many labels count is known of a whole batch alone.
+    {"InfogainIgnored", Product("ip2", "ip1", 5) + Layer("loss", "InfogainLoss", "bottom: 'ip2' bottom: 'label'",
+                                                         "infogain_loss_param { " + Gains() +
+                                                             " } loss_param { ignore_label: 2 } loss_weight: 0.5")},
     // The image that a net is to give back comes from the stage that reads it.
     {"Autoencoder", Product("ip2", "ip1", 300) +
                         Layer("loss", "EuclideanLoss", "bottom: 'ip2' bottom: 'flatdata'", "loss_weight: 0.05")},

@@ -21,7 +21,7 @@ except ImportError as missing:
 from caffe_net import Net
 from caffe_reference import Records, train
 from caffe_text import read_prototxt
-from caffe_wire import read_caffemodel, read_solverstate, write_caffemodel
+from caffe_wire import blob_bytes, read_caffemodel, read_solverstate, write_caffemodel
 
 TOLERANCE = 1e-4  # of a blob's largest magnitude
 ITERATIONS = 20
@@ -90,6 +90,14 @@ SHARED_SHAPES = {**{name + p: SHAPES[name] for name in ("conv1", "conv2", "ip1")
 ENLARGED = """layer { name: "up1" type: "Deconvolution" bottom: "conv1" top: "up1" param { lr_mult: 0.5 }
   param { lr_mult: 2 decay_mult: 0 } convolution_param { num_output: 8 group: 2 kernel_size: 4 stride: 2 pad: 1 } }
 """
+# Behind ip1, which is as wide: rows of a table for each image's brightest pixels.
+EMBEDDED = """layer {{ name: "flat" type: "Flatten" bottom: "data" top: "flat" }}
+layer {{ name: "words" type: "ArgMax" bottom: "flat" top: "words" argmax_param {{ axis: 1 top_k: 4 }} }}
+layer {{ name: "table" type: "Embed" bottom: "words" top: "table" param {{ lr_mult: 2 }} param {{ lr_mult: 0.5 decay_mult: 0 }}
+  embed_param {{ input_dim: 144 num_output: 8 }} }}
+layer {{ name: "of_words" type: "InnerProduct" bottom: "table" top: "of_words" inner_product_param {{ num_output: 31 }} }}
+layer {{ name: "both" type: "Eltwise" bottom: "ip1" bottom: "of_words" top: "both" }}
+"""
 MULTIPLIERS = {
     "conv1": "param { lr_mult: 0.5 decay_mult: 3 } param { lr_mult: 2 decay_mult: 0 }",
     "conv2": "param { lr_mult: 1 } param { lr_mult: 0 }",
@@ -132,6 +140,10 @@ CASES = {
     "normed, all together": {"normed": True, "iter_size": 3, "clip_gradients": 1.5, "staleness": 1, "servers": 2},
     "enlarged": {"enlarged": True},
     "enlarged, all together": {"enlarged": True, "multipliers": True, "iter_size": 2, "clip_gradients": 0.5},
+    "embedded": {"embedded": True},
+    "embedded, all together": {"embedded": True, "iter_size": 2, "clip_gradients": 1.5, "staleness": 1, "servers": 2},
+    "infogain": {"infogain": ""},
+    "infogain, ignored": {"infogain": "loss_param { ignore_label: 3 } loss_weight: 0.5", "iter_size": 2},
     "staleness 1": {"staleness": 1},
     "staleness 4": {"staleness": 4, "clip_gradients": 0.3},
     "servers": {"servers": 2},
@@ -176,6 +188,15 @@ def write_job(folder, name, case):
     if settings.pop("enlarged", False):
         normed, layers = ENLARGED, NET.replace('"ReLU" bottom: "conv1" top: "conv1"', '"ReLU" bottom: "up1" top: "up1"')
         layers = layers.replace('"Pooling" bottom: "conv1"', '"Pooling" bottom: "up1"')
+    if settings.pop("embedded", False):
+        layers = NET.replace('layer {{ name: "relu3" type: "ReLU" bottom: "ip1" top: "ip1" }}\n', EMBEDDED +
+                             'layer {{ name: "relu3" type: "ReLU" bottom: "both" top: "both" }}\n')
+        layers = layers.replace('"InnerProduct" bottom: "ip1" top: "ip2"', '"InnerProduct" bottom: "both" top: "ip2"')
+    infogain = settings.pop("infogain", None)
+    if infogain is not None:
+        gains = f'infogain_loss_param {{{{ source: "{folder}/gains.binaryproto" }}}} '
+        layers = layers.replace("SoftmaxWithLoss", "InfogainLoss")
+        layers = layers.replace("{margin}", gains + infogain.replace("{", "{{").replace("}", "}}"))
     transpose = "transpose: true" if settings.pop("transposed", False) else ""
     head = f"num_output: {SAMPLED if sampled else CLASSES}"
     head += (" normalize: true" if margin else "") + (" sample_rate: 0.2" if sampled else "")
@@ -268,6 +289,12 @@ def main():
         enlarged = {"up1": [random.normal(0, 0.2, (8, 4, 4, 4)), random.normal(0, 0.1, 8)],
                     "ip1": [random.normal(0, 1 / np.sqrt(588), (31, 588)), start["ip1"][1]]}
         write_caffemodel(f"{folder}/enlarged.caffemodel", {**start, **enlarged})
+        draws = np.random.default_rng(33)
+        embedded = {"table": [draws.normal(0, 0.3, (144, 8)), draws.normal(0, 0.1, 8)],
+                    "of_words": [draws.normal(0, 0.2, (31, 32)), draws.normal(0, 0.1, 31)]}
+        write_caffemodel(f"{folder}/embedded.caffemodel", {**start, **embedded})
+        with open(f"{folder}/gains.binaryproto", "wb") as file:
+            file.write(blob_bytes(draws.uniform(0, 0.3, (1, 1, CLASSES, CLASSES)) + np.eye(CLASSES)))
         # The same numbers in the other shape: another net.
         across = {**start, "ip1": [start["ip1"][0].reshape(192, 31), start["ip1"][1]]}
         write_caffemodel(f"{folder}/transposed.caffemodel", across)
@@ -285,7 +312,7 @@ def main():
         plain = None
         for name, case in CASES.items():
             solver, net = write_job(folder, re.sub("[ ,]+", "_", name), case)
-            head = next((key for key in ("sampled", "margin", "normed", "enlarged", "shared", "transposed") if case.get(key)), "start")
+            head = next((key for key in ("sampled", "margin", "normed", "enlarged", "embedded", "shared", "transposed") if case.get(key)), "start")
             weights = f"{folder}/{head}.caffemodel"
             expected, momentum, log = train_reference(folder, solver, net, weights, case.get("staleness", 0),
                                                       nodes[0])

@@ -7,6 +7,7 @@ import numpy as np
 
 from caffe_sampling import drawn
 from caffe_text import one
+from caffe_wire import read_blob
 
 
 class Layer:
@@ -406,6 +407,34 @@ class Scale(Layer):
         return [d_top * self.channels(d_top, self.params[0])]
 
 
+class ArgMax(Layer):
+    """The places of the top_k largest elements along `axis`, the last of equal ones first; no gradient."""
+
+    def forward(self, bottom):
+        p = self.sub("argmax_param")
+        axis, top_k = one(p, "axis", 1), one(p, "top_k", 1)
+        order = bottom.shape[axis] - 1 - np.argsort(-np.flip(bottom, axis), axis, kind="stable")
+        return [np.take(order, range(top_k), axis).astype(float)]
+
+    def backward(self, d_top):
+        return [None]
+
+
+class Embed(Layer):
+    """The row of a table that each number of the bottom names, plus a bias; no gradient goes to the numbers."""
+
+    def forward(self, bottom):
+        self.rows = bottom.astype(int)
+        assert (self.rows == bottom).all() and (self.rows >= 0).all() and (self.rows < len(self.params[0])).all()
+        return [self.params[0][self.rows] + (self.params[1] if len(self.params) > 1 else 0)]
+
+    def backward(self, d_top):
+        np.add.at(self.grads[0], self.rows, d_top)
+        if len(self.params) > 1:
+            self.grads[1] += d_top.reshape(-1, d_top.shape[-1]).sum(0)
+        return [None]
+
+
 class Flatten(Layer):
     def forward(self, bottom):
         self.shape = bottom.shape
@@ -482,6 +511,28 @@ class SoftmaxWithLoss(Layer):
         return [d_scores.reshape(self.shape), None]
 
 
-LAYERS = {kind.__name__: kind for kind in (Convolution, Deconvolution, InnerProduct, Pooling, ReLU, Sigmoid, TanH, ELU,
-                                           AbsVal, Power, Exp, Log, BNLL, Swish, Clip, LRN, Flatten, Concat, Eltwise,
-                                           BatchNorm, Scale, SoftmaxWithLoss)}
+class InfogainLoss(Layer):
+    """A matrix has a weight for each pair of label and class: -weight * log(probability), summed over classes and rows
+    [N, C], divided as SoftmaxWithLoss does it."""
+
+    def forward(self, scores, labels):
+        with open(one(self.sub("infogain_loss_param"), "source"), "rb") as file:
+            gains = read_blob(file.read()).reshape(scores.shape[1], -1)
+        ignore = one(self.sub("loss_param"), "ignore_label")
+        labels = labels.reshape(-1).astype(int)
+        counted = np.ones(len(labels), bool) if ignore is None else labels != ignore
+        self.gains = gains.astype(np.float64)[np.where(counted, labels, 0)] * counted[:, None]
+        e = np.exp(scores - scores.max(1, keepdims=True))
+        self.prob = e / e.sum(1, keepdims=True)
+        mode = one(self.sub("loss_param"), "normalization", "VALID")
+        self.divisor = max(1, {"FULL": len(labels), "VALID": counted.sum(), "BATCH_SIZE": len(labels), "NONE": 1}[mode])
+        return [-(self.gains * np.log(np.maximum(self.prob, 1e-20))).sum() / self.divisor]
+
+    def backward(self, d_loss):
+        d_scores = self.prob * self.gains.sum(1, keepdims=True) - self.gains
+        return [d_scores * (d_loss / self.divisor), None]
+
+
+LAYERS = {kind.__name__: kind for kind in (ArgMax, Convolution, Deconvolution, Embed, InfogainLoss, InnerProduct, Pooling,
+                                           ReLU, Sigmoid, TanH, ELU, AbsVal, Power, Exp, Log, BNLL, Swish, Clip, LRN,
+                                           Flatten, Concat, Eltwise, BatchNorm, Scale, SoftmaxWithLoss)}

@@ -53,7 +53,7 @@ class Net:
             param = self.owner(Param(layer, index, value.astype(np.float64)), layer)
             layer.params.append(param.value)
             layer.grads.append(param.grad)
-        if type(layer).__name__ in ("Convolution", "Deconvolution", "InnerProduct") and not layer.params:
+        if type(layer).__name__ in ("Convolution", "Deconvolution", "Embed", "InnerProduct") and not layer.params:
             raise ValueError(f"layer {layer.name!r}: no initial values")
 
     def owner(self, param, layer):

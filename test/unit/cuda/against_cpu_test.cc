@@ -17,6 +17,7 @@ struct Case {
   float tolerance = 0;  ///< 0: the same bits
   std::vector<Shape> params = {};
   int roundings = 2;  ///< of what is written in 16 bits
+  int64_t below = 0;  ///< above 0: inputs are whole numbers below it
 };
 
 /// A case with inputs of float32 or of the element type of the GPU's products.
@@ -169,6 +170,19 @@ auto ContrastiveLoss(const ContrastiveLossDesc& desc) {
 auto ElementLoss(const ElementLossDesc& desc) {
   return [=](Backend& backend, const Backend::Descs& in) { return backend.ElementLoss(desc, in); };
 }
+auto InfogainLoss(bool ignore, bool probabilities) {
+  return [=](Backend& backend, const Backend::Descs& in) {
+    const int64_t classes = in[0].shape[1];
+    InfogainLossDesc desc = {{.has_ignore_label = ignore, .ignore_label = 2, .loss_weight = 0.5f}, {}};
+    desc.loss.probabilities = probabilities;
+    desc.matrix.resize(classes * classes);
+    for (int64_t i = 0; i < classes * classes; ++i) desc.matrix[i] = static_cast<float>(i % 7) / 4 - 0.5f;
+    return backend.InfogainLoss(desc, in);
+  };
+}
+StatusOr<Backend::OpPtr> Embed(Backend& backend, const Backend::Descs& in) {
+  return backend.Embed({.rows = 11, .num_output = 9}, in);
+}
 StatusOr<Backend::OpPtr> Split(Backend& backend, const Backend::Descs& in) { return backend.Split(3, in); }
 StatusOr<Backend::OpPtr> Export(Backend& backend, const Backend::Descs& in) { return backend.Export(1, in); }
 StatusOr<Backend::OpPtr> Flatten(Backend& backend, const Backend::Descs& in) {
@@ -306,6 +320,11 @@ const Case kCases[] = {
     {"loss", Loss(SoftmaxLossDesc::kFull, false), {{{40, 5}, 1}}, 1e-6f},
     {"loss_of_many_classes", Loss(SoftmaxLossDesc::kNone, true), {{{9, 100}, 1}}, 1e-5f},
     {"loss_of_valid_labels", Loss(SoftmaxLossDesc::kValid, true), {{{40, 5}, 1}}, 1e-6f},
+    {"infogain_loss", InfogainLoss(false, true), {{{40, 5}, 1}}, 1e-5f},
+    {"infogain_loss_of_many_classes", InfogainLoss(false, false), {{{9, 100}, 1}}, 1e-5f},
+    {"infogain_loss_of_valid_labels", InfogainLoss(true, false), {{{40, 5}, 1}}, 1e-5f},
+    {"embed", Embed, {{{40, 5}, 1}}, 1e-5f, {{11, 9}, {9}}, 2, 11},
+    {"embed_nhwc", Embed, {kNhwc}, 2e-4f, {{11, 9}, {9}}, 2, 11},
     {"accuracy", Accuracy(false), {{{40, 5}, 1}}},
     {"class_statistics", ClassStatistics, {{{40, 5}, 1}}, 1e-6f},
     {"class_statistics_of_many_classes", ClassStatistics, {{{9, 100}, 1}}, 1e-6f},
@@ -322,7 +341,7 @@ class Bench {
  public:
   /// @param element that all values are rounded to.
   Bench(Device* device, Backend* backend, const Case& c, const Backend::Descs& in, ElementType element)
-      : device_(device), element_(element) {
+      : device_(device), element_(element), below_(c.below) {
     auto op = c.make(*backend, in);
     EXPECT_TRUE(op.ok()) << op.status();
     op_ = *std::move(op);
@@ -349,7 +368,12 @@ class Bench {
 
   /// Puts other inputs, parameters, gradients, labels and samples into the same memory.
   void Load(uint32_t seed) {
-    for (size_t i = 0; i < in_.size(); ++i) Write(in_[i], DistinctValues(in_[i].count(), seed + i, 0.003f));
+    for (size_t i = 0; i < in_.size(); ++i) {
+      Values values = DistinctValues(in_[i].count(), seed + i, 0.003f);
+      if (below_ > 0) values = RandomValues(in_[i].count(), seed + i, 0, static_cast<float>(below_));
+      for (float& value : values) value = below_ > 0 ? std::floor(value) : value;
+      Write(in_[i], values);
+    }
     for (size_t i = 0; i < d_out_.size(); ++i) Write(d_out_[i], RandomValues(d_out_[i].count(), seed + 50 + i));
     ++version_;
     for (size_t i = 0; i < params_.size(); ++i) {
@@ -414,6 +438,7 @@ class Bench {
 
   Device* const device_;
   const ElementType element_;
+  const int64_t below_;  ///< as in Case
   std::vector<Buffer> buffers_;
   std::unique_ptr<Op> op_;
   std::vector<Tensor> in_, out_, d_in_, d_out_, params_, d_params_;

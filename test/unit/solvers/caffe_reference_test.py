@@ -16,7 +16,7 @@ except ImportError as missing:
 from caffe_layers import LAYERS
 from caffe_net import Net
 from caffe_text import Parser
-from caffe_wire import read_caffemodel, write_caffemodel
+from caffe_wire import blob_bytes, read_caffemodel, write_caffemodel
 
 # Every layer type, a branch that joins again, in-place tops, and two losses.
 NET = """
@@ -60,9 +60,16 @@ layer { name: "fc4" type: "InnerProduct" bottom: "fc1" top: "fc4"
   inner_product_param { num_output: 4 normalize: true bias_term: false } }
 layer { name: "loss3" type: "SoftmaxWithLoss" bottom: "fc4" bottom: "label" top: "loss3"
   margin_param { scale: 3 } }
+layer { name: "flat3" type: "Flatten" bottom: "data" top: "flat3" }
+layer { name: "words" type: "ArgMax" bottom: "flat3" top: "words" argmax_param { axis: 1 top_k: 3 } }
+layer { name: "table" type: "Embed" bottom: "words" top: "table" embed_param { input_dim: 144 num_output: 4 } }
+layer { name: "fc5" type: "InnerProduct" bottom: "table" top: "fc5" inner_product_param { num_output: 5 } }
+layer { name: "loss4" type: "InfogainLoss" bottom: "fc5" bottom: "label" top: "loss4" loss_weight: 0.7
+  infogain_loss_param { source: "GAINS" } loss_param { ignore_label: 3 } }
 """
 SHAPES = {"conv1": [(4, 2, 3, 2), (4,)], "conv2": [(4, 2, 2, 2)], "up": [(4, 2, 3, 2), (4,)],
-          "fc1": [(6, None), (6,)], "fc2": [(5, 6), (5,)], "fc3": [(4, 6), (4,)], "fc4": [(4, 6)]}
+          "fc1": [(6, None), (6,)], "fc2": [(5, 6), (5,)], "fc3": [(4, 6), (4,)], "fc4": [(4, 6)],
+          "table": [(144, 4), (4,)], "fc5": [(5, 12), (5,)]}
 STEP = 1e-5
 
 
@@ -92,7 +99,10 @@ def main():
     # conv1: 5 x 5; conv2: 5 x 5; up: 11 x 11; pools: 6 x 6 and 3 x 3, 4 channels each.
     model = {layer: [random.normal(0, 0.5, [180 if dim is None else dim for dim in shape]) for shape in shapes]
              for layer, shapes in SHAPES.items()}
-    net = Net(Parser(NET).message(), model)
+    gains = tempfile.NamedTemporaryFile()
+    gains.write(blob_bytes(random.uniform(0, 1, (5, 5))))
+    gains.flush()
+    net = Net(Parser(NET.replace("GAINS", gains.name)).message(), model)
     net.forward(blobs)
     net.clear_gradients()
     net.backward()
