@@ -30,7 +30,8 @@ LayerCost CostOf(const NetGraph& graph, const GraphLayer& entry, const std::vect
     learns = true;
     if (own) cost.learned_bytes += bytes;
   }
-  if (!params.empty() && entry.first_blob() == 0) {
+  cost.looks_up = entry.traits.looks_up();
+  if (!params.empty() && entry.first_blob() == 0 && !cost.looks_up) {
     const Shape& positions = entry.traits.deconvolves() ? in[0] : shapes[entry.tops[0]];
     cost.products = params[0].shape.count() * (positions.rank() > 2 ? positions.count(2) : 1);
   }

@@ -124,7 +124,9 @@ double LayerTimes::Seconds(int layer, Pass pass, double rows, double share) cons
     return scale_ * share * profile_->Seconds(cost.layer, pass, rows);
   }
   const double activations = rows * static_cast<double>(cost.in_bytes + cost.out_bytes);
-  const double parameters = static_cast<double>(cost.parameter_bytes) * (pass == Pass::kWeightGradient ? 2 : 1);
+  // Rows that are looked up are as many as come out.
+  const double reads = cost.looks_up ? 0 : 1;
+  const double parameters = static_cast<double>(cost.parameter_bytes) * (pass == Pass::kWeightGradient ? 2 : reads);
   // Without products a gradient reads what came in or went out as well.
   const double again =
       pass == Pass::kInputGradient && cost.products == 0 ? rows * static_cast<double>(cost.in_bytes) : 0;

@@ -2,6 +2,7 @@
 #include "scheduler/planner/layer_cost.h"
 
 #include "proto/text.h"
+#include "scheduler/planner/layer_time.h"
 #include "test/support/small_job.h"
 
 #include <gmock/gmock.h>
@@ -63,6 +64,26 @@ TEST(LayerCostTest, EachLayerByItsShapes) {
   EXPECT_EQ(costs[5].learned_bytes, 0);
   EXPECT_FALSE(costs[5].learns) << "frozen";
   EXPECT_TRUE(costs[5].input_gradient) << "ip1 below it learns";
+}
+
+/// Of a table a few rows are read, and none is multiplied.
+TEST(LayerCostTest, TablesThatAreLookedUp) {
+  const auto net = Parse<caffe::NetParameter>(R"(
+      layer { name: "data" type: "Data" top: "data" top: "label" data_param { source: "x" batch_size: 8 } }
+      layer { name: "table" type: "Embed" bottom: "data" top: "table" embed_param { input_dim: 5000 num_output: 30 } }
+      layer { name: "ip1" type: "InnerProduct" bottom: "table" top: "ip1" inner_product_param { num_output: 5 } }
+      layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip1" bottom: "label" top: "loss" })");
+  const std::vector<LayerCost> costs = CostsOfNet(net, {1, 6, 1});
+  EXPECT_EQ(costs[1].products, 0);
+  EXPECT_TRUE(costs[1].looks_up && costs[1].learns);
+  EXPECT_FALSE(costs[1].input_gradient);
+  EXPECT_EQ(costs[1].parameter_bytes, 4 * (5000 * 30 + 30));
+  EXPECT_EQ(costs[1].in_bytes + costs[1].out_bytes, 4 * (6 + 6 * 30));
+  EXPECT_EQ(costs[2].products, 6 * 30 * 5);
+  EXPECT_TRUE(costs[2].input_gradient) << "the table below it learns";
+  const LayerTimes times(costs, {.flops = 1e9, .bytes_per_second = 1e9, .calls_per_second = 1e9}, nullptr);
+  EXPECT_LT(times.Seconds(1, Pass::kForward, 8, 1), 8 * 4 * 200 * 1e-9) << "no pass over the table";
+  EXPECT_GT(times.Seconds(1, Pass::kWeightGradient, 8, 1), 2 * 4 * 5000 * 30 * 1e-9) << "all of its gradient";
 }
 
 TEST(LayerCostTest, SharedParametersAreLearnedOnce) {
