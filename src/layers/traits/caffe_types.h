@@ -10,6 +10,8 @@ struct CaffeType {
   const char* name;         ///< as the prototxt's `type`
   bool source = false;      ///< its tops come from outside the net
   bool parameters = false;  ///< has blobs that are learned or saved (BatchNorm's statistics, too)
+  /// Why it is not supported, and what does instead, for messages; null: no more is to say than that.
+  const char* reason = nullptr;
 };
 
 /// The entry for type `name` (case counts), which lives as long as the process; null: not a type of Caffe's.

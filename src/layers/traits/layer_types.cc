@@ -118,7 +118,10 @@ bool LayerTypes::YieldsLabels(const caffe::LayerParameter& param, int top) const
 }
 
 std::string LayerTypes::DescribeUnsupported(const std::string& name) const {
-  if (FindCaffeType(name) != nullptr) return "type " + name + " is a Caffe layer that hpnode does not support yet";
+  if (const CaffeType* caffe = FindCaffeType(name)) {
+    const std::string known = "type " + name + " is a Caffe layer that hpnode does not support";
+    return caffe->reason == nullptr ? known + " yet" : known + ": " + caffe->reason;
+  }
   std::vector<std::string> all, near;
   for (const LayerType& type : types_) {
     all.push_back(type.name);

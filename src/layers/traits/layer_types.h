@@ -128,8 +128,8 @@ class LayerTypes {
   /// Whether top `top` is the labels of a dataset.
   bool YieldsLabels(const caffe::LayerParameter& param, int top) const;
 
-  /// The message for a type that is not in the table: "... is a Caffe layer that hpnode does not support yet", or
-  /// "unknown type", with similar names or the whole list.
+  /// The message for a type that is not in the table: "... is a Caffe layer that hpnode does not support", with the
+  /// reason where one is known (CaffeType), or "unknown type", with similar names or the whole list.
   std::string DescribeUnsupported(const std::string& name) const;
 
  private:

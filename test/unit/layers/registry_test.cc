@@ -21,6 +21,21 @@ TEST(Registry, KnownCaffeTypesThatAreNotSupportedAreNamed) {
   }
 }
 
+/// What such a layer is for is to be had otherwise.
+TEST(Registry, TypesThatDoNotFitSayWhy) {
+  EXPECT_EQ(
+      CreateError(R"(name: "w" type: "HDF5Output" bottom: "a" bottom: "l" hdf5_output_param { file_name: "f" })"),
+      "layer \"w\": type HDF5Output is a Caffe layer that hpnode does not support: the nodes of a job have parts of "
+      "each batch, and no one of them could write the file; expected a net without it, and hpextract, which writes "
+      "blobs of a trained net into databases");
+  EXPECT_EQ(
+      CreateError(R"(name: "p" type: "Parameter" top: "a" parameter_param { shape { dim: 3 } })"),
+      "layer \"p\": type Parameter is a Caffe layer that hpnode does not support: its top has no rows of samples, as "
+      "all blobs of a micro-batch have; expected a Scale, Bias or PReLU with one bottom, which learn such numbers "
+      "themselves");
+  for (const LayerType& type : LayerTypes::BuiltIn().all()) EXPECT_EQ(FindCaffeType(type.name)->reason, nullptr);
+}
+
 TEST(Registry, UnknownTypesListNearMatches) {
   EXPECT_EQ(CreateError(R"(name: "r" type: "Relu" bottom: "a" top: "b")"),
             "layer \"r\": unknown type \"Relu\"; did you mean ReLU?");
