@@ -259,6 +259,16 @@ OLD_SOLVER = """
 net: "net.prototxt" base_lr: 0.1 lr_policy: "fixed" solver_type: ADAGRAD delta: 0.1 max_iter: 10 rampup_interval: 5
 rampup_lr: 0.01
 """
+TABLES = """
+layer { name: "data" type: "Data" top: "data" top: "label" data_param { source: "x" batch_size: 8 } }
+layer { name: "words" type: "ArgMax" bottom: "data" top: "words" argmax_param { top_k: 2 axis: 1 } }
+layer { name: "table" type: "Embed" bottom: "words" top: "table" param { name: "t" } embed_param { input_dim: 9 num_output: 3
+        bias_term: true weight_filler { type: "uniform" max: 1 } } }
+layer { name: "ip1" type: "InnerProduct" bottom: "table" top: "ip1" inner_product_param { num_output: 2 } }
+layer { name: "loss" type: "InfogainLoss" bottom: "ip1" bottom: "label" top: "loss" loss_param { ignore_label: 1 }
+        infogain_loss_param { axis: 1 matrix { data: 1 data: 0.5 data: 0 data: 1 shape { dim: 2 dim: 2 } } } }
+layer { name: "other" type: "InfogainLoss" bottom: "ip1" bottom: "label" infogain_loss_param { source: "h" } }
+"""
 SOLVER = """
 base_lr: 0.1 lr_policy: "step" gamma: 0.1 stepsize: 5 momentum: 0.9 weight_decay: 0.0005 max_iter: 10 test_iter: 2
 test_interval: 5 iter_size: 2 display: 1 snapshot: 5 snapshot_prefix: "x" clip_gradients: 3 net: "net.prototxt"
@@ -271,6 +281,8 @@ def prototxt():
     yield b"\0" + WINDOWS.encode()
     for old in (OF_2014, OF_2013, OLD_INPUTS, OLD_NORMS):
         yield b"\0" + old.encode()
+"""
+    yield b"\0" + TABLES.encode()
     yield b"\1" + SOLVER.encode()
     yield b"\1" + OLD_SOLVER.encode()
 

@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import struct
 
 import cluster
 
@@ -81,6 +82,20 @@ class FilesTest(cluster.JobTest):
         net = cluster.NET.replace("inner_product_param { num_output: 4", "inner_product_param { num_output: 2")
         self.plain(net=net)
         self.refused(r'layer "loss", batch 0, .*label [23] of row \d+ is not in 0\.\.1')
+
+    def test_matrix_of_a_loss(self):
+        """The file, which is no BlobProto, is there at first, then not; a sound one has other classes than the net."""
+        gains = self.path("gains")
+        loss = 'InfogainLoss" infogain_loss_param { source: "%s" }' % gains
+        self.plain(net=cluster.NET.replace('SoftmaxWithLoss"', loss))
+        place = r'net\.prototxt:18: layer "loss": infogain_loss_param { source: "%s" }' % gains
+        self.write("gains", "no matrix")
+        self.refused(place + " is truncated or not a binary BlobProto")
+        os.remove(gains)
+        self.refused(place + ": %s: no such file" % gains)
+        with open(gains, "wb") as out:  # data, packed: 2 x 2 numbers
+            out.write(struct.pack("<BB4f", 5 << 3 | 2, 16, 1, 0, 0, 1))
+        self.refused(r'net\.prototxt:18: layer "loss": its matrix has 4 numbers; expected 4 x 4, for the classes of bottom 0')
 
     def truncate(self, suffix, keep):
         names = sorted(name for name in os.listdir(self.path("db")) if name.endswith(suffix))
@@ -193,7 +208,7 @@ class FilesTest(cluster.JobTest):
                  r'net\.prototxt:\d+: layer "relu2": unknown type "RELU"; did you mean ReLU'),
                 ("net.prototxt", 'bottom: "ip2" bottom: "label" top: "accuracy"',
                  'bottom: "ip3" bottom: "label" top: "accuracy"',
-                 r'net\.prototxt:17: layer "accuracy": bottom "ip3" is not produced'),
+                 r'net\.prototxt:18: layer "accuracy": bottom "ip3" is not produced'),
                 ("net.prototxt", 'type: "xavier"', 'type: "glorot"',
                  r'net\.prototxt:\d+: layer "\w+": \w+_param: weight_filler: unknown filler type "glorot"'),
                 ("solver.prototxt", "momentum: 0.9", "momentum: -1", r"solver\.prototxt:\d+: momentum: -1")):
