@@ -140,6 +140,29 @@ TEST_F(RunTest, FilesThatDoNotDependOnTheWorkingFolder) {
   EXPECT_EQ(net->SerializeAsString(), files->net.SerializeAsString());
 }
 
+/// To the bit, so that no node needs its file.
+TEST_F(RunTest, TheMatrixOfALossGoesWithTheNet) {
+  caffe::BlobProto gains;
+  for (const float gain : {0.1f, 1.0f / 3, -1e-30f, 16777215.0f}) gains.add_data(gain);
+  Write("gains", gains.SerializeAsString());
+  Write("net.prototxt", std::string(kNet) +
+                            R"(layer { name: "loss" type: "InfogainLoss" bottom: "ip" bottom: "label" top: "loss"
+        infogain_loss_param { source: ")" +
+                            Path("gains") + "\" } }");
+  Write("solver.prototxt", "net: \"net.prototxt\" base_lr: 0.1");
+  const StatusOr<RunFiles> files = ReadRunFiles({}, Path("solver.prototxt"), Path("run"));
+  ASSERT_TRUE(files.ok()) << files.status();
+  ASSERT_TRUE(fs::create_directory(Path("run")));
+  ASSERT_TRUE(WriteRunFiles(*files, Path("run"), "hplaunch").ok());
+  ASSERT_TRUE(fs::remove(Path("gains")));
+  const auto again = ReadSolver(Path("run/solver.prototxt"));
+  ASSERT_TRUE(again.ok()) << again.status();
+  const auto net = NetOfSolver(*again);
+  ASSERT_TRUE(net.ok()) << net.status();
+  EXPECT_EQ(net->SerializeAsString(), files->net.SerializeAsString());
+  EXPECT_EQ(net->layer(2).infogain_loss_param().matrix().data(1), 1.0f / 3);
+}
+
 TEST_F(RunTest, ListsOfImages) {
   Write("solver.prototxt", R"(net_param { layer { name: "data" type: "ImageData" top: "data" top: "label"
         image_data_param { source: "lists/train.txt" root_folder: "images/" } } })");
