@@ -114,6 +114,27 @@ TEST(Graph, NoGradientGoesThroughAThreshold) {
   EXPECT_TRUE((*graph)->blobs()[layers[3].tops[0]].needs_gradient);
 }
 
+/// Its own table learns.
+TEST(Graph, NoGradientGoesToTheNumbersOfAnEmbed) {
+  for (const bool frozen : {false, true}) {
+    const auto graph = NetGraph::Create(
+        ParseNet(kData + kConv + "layer { name: 'e' type: 'Embed' bottom: 'conv' top: 'e' " +
+                 (frozen ? "param { lr_mult: 0 } param { lr_mult: 0 } " : "") +
+                 "embed_param { num_output: 4 input_dim: 9 } }\n"
+                 "layer { name: 'ip' type: 'InnerProduct' bottom: 'e' top: 'ip' inner_product_param { num_output: 5 } "
+                 "}\n"
+                 "layer { name: 'l' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }\n"),
+        caffe::TRAIN);
+    ASSERT_TRUE(graph.ok()) << graph.status();
+    const auto& layers = (*graph)->layers();
+    EXPECT_TRUE((*graph)->blobs()[layers[1].tops[0]].needs_gradient) << "its convolution would learn";
+    EXPECT_FALSE(layers[1].leads_to_loss);
+    EXPECT_TRUE(layers[2].leads_to_loss);
+    EXPECT_FALSE(layers[2].propagates(0));
+    EXPECT_EQ((*graph)->blobs()[layers[2].tops[0]].needs_gradient, !frozen);
+  }
+}
+
 TEST(Graph, KnowsWhatLearns) {
   for (bool frozen : {false, true}) {
     const auto graph = NetGraph::Create(ParseNet(SmallNet(frozen)), caffe::TRAIN);
