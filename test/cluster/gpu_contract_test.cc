@@ -92,6 +92,28 @@ TEST_F(GpuContractTest, Deconvolutions) {
         {OnGpus(kEverywhere, Table(1, {}, 3, 0, false)), OnGpus(kConv, table), OnGpus(kOddNodes, table)});
 }
 
+/// A table in the first stage, and a matrix that each op has in its GPU's memory.
+TEST_F(GpuContractTest, EmbedAndInfogainLoss) {
+  std::string gains;
+  for (int i = 0; i < 25; ++i) gains += " data: " + std::string(i % 6 == 0 ? "1" : i % 2 == 0 ? "0.1" : "0.05");
+  const std::string net =
+      "layer { name: 'flat' type: 'Flatten' bottom: 'data' top: 'flat' }\n"
+      "layer { name: 'words' type: 'ArgMax' bottom: 'flat' top: 'words' argmax_param { axis: 1 top_k: 6 } }\n"
+      "layer { name: 'table' type: 'Embed' bottom: 'words' top: 'table' embed_param { input_dim: 300 num_output: 9 "
+      "weight_filler { type: 'gaussian' std: 0.5 } } }\n"
+      "layer { name: 'ip1' type: 'InnerProduct' bottom: 'table' top: 'ip1' inner_product_param { num_output: 40 "
+      "weight_filler { type: 'xavier' } } }\n"
+      "layer { name: 'tanh1' type: 'TanH' bottom: 'ip1' top: 'ip1' }\n"
+      "layer { name: 'ip2' type: 'InnerProduct' bottom: 'ip1' top: 'ip2' inner_product_param { num_output: 5 "
+      "weight_filler { type: 'xavier' } } }\n"
+      "layer { name: 'loss' type: 'InfogainLoss' bottom: 'ip2' bottom: 'label' top: 'loss' infogain_loss_param { "
+      "matrix {" +
+      gains + " } } loss_param { ignore_label: 2 } }\n";
+  ClusterSpec table = Table(2, {2}, 3, 1, false);
+  table.ends = {"table"};
+  Check(SolverOf(net, ""), {OnGpus(kEverywhere, Table(1, {}, 3, 0, false)), OnGpus(kOddNodes, table)});
+}
+
 TEST_F(GpuContractTest, SamplesOfClassesAreRefused) {
   const std::string solver = Solver("", false, 5, 1, {"bias_term: false num_output: 120 sample_rate: 0.1", ""});
   const ClusterResult result = TrainCluster(OnGpus(kFc, Table(1, {2}, 2, 0, false)), solver);
