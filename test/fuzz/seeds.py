@@ -281,7 +281,6 @@ def prototxt():
     yield b"\0" + WINDOWS.encode()
     for old in (OF_2014, OF_2013, OLD_INPUTS, OLD_NORMS):
         yield b"\0" + old.encode()
-"""
     yield b"\0" + TABLES.encode()
     yield b"\1" + SOLVER.encode()
     yield b"\1" + OLD_SOLVER.encode()
