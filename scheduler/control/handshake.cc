@@ -15,7 +15,7 @@ namespace hp {
 namespace {
 
 // Counts whatever nodes must agree on beside net, solver and table: messages, and the ports that a plan has.
-constexpr uint32_t kProtocol = 9;
+constexpr uint32_t kProtocol = 10;
 // What strangers say goes into our log: not more than this of it.
 constexpr size_t kMaxQuoted = 64;
 
@@ -38,7 +38,7 @@ std::string Shapes(const hp::Hello& hello) {
   std::string text;
   for (const DataShape& shape : hello.data_shape()) {
     text += Format("%s%lld %s records of %dx%dx%d", text.empty() ? "" : ", ", static_cast<long long>(shape.records()),
-                   shape.test() ? "test" : "training", shape.channels(), shape.height(), shape.width());
+                   shape.phase() > 0 ? "test" : "training", shape.channels(), shape.height(), shape.width());
   }
   return text.empty() ? "hash " + Hash(hello.dataset_hash()) : text + ", hash " + Hash(hello.dataset_hash());
 }

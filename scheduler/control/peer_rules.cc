@@ -140,7 +140,7 @@ bool PeerRules::HasPhase(int64_t clock, bool train) const {
 
 Status PeerRules::CheckListed(MsgId id) const {
   const JobShape& shape = job_->schedule().shape();
-  const int64_t batches = id.train() ? shape.iter_size : shape.test_iter;
+  const int64_t batches = id.train() ? shape.iter_size : shape.test_batches();
   if (HasPhase(id.clock(), id.train()) && id.replica() < shape.replicas && id.micro() < batches * shape.micro_batches &&
       job_->schedule().SamplesOfId(id).rows > 0) {
     return OkStatus();
@@ -156,7 +156,7 @@ Status PeerRules::CheckGrant(Rank from, const PlaceTag& tag, size_t bytes, int64
   HP_RETURN_IF_ERROR(CheckListed(id).Prepend("a grant"));
   const int64_t turn = TurnOf(id, job_->schedule().shape().replicas);
   if (const int variant = job_->ShareOf(self_).VariantOf(turn); variant >= 0) {
-    for (const PortPlan& port : job_->node(self_, id.train(), variant).ports()) {
+    for (const PortPlan& port : job_->node(self_, job_->schedule().PhaseOf(id), variant).ports()) {
       if (port.landing || port.channel != tag.channel || port.peer(turn) != from) continue;
       const int64_t expected = job_->schedule().SamplesOfId(id).rows * port.row_bytes;
       if (static_cast<int64_t>(bytes) == expected) return OkStatus();
@@ -258,16 +258,16 @@ Status PeerRules::CheckVerdict(const Verdict& verdict, int64_t clocks_reported) 
 }
 
 Status PeerRules::CheckLabels(Rank from, const LabelsMessage& labels) const {
-  const bool train = labels.train();
-  const JobShape& shape = job_->schedule().shape();
-  const int64_t batches = train ? shape.iter_size : shape.test_iter;
   const int replica = ReplicaOf(from);
-  if (replica < 0 || !HasPhase(labels.clock(), train) || !job_->label_readers(train).contains(self_) ||
-      labels.batch() < 0 || labels.batch() >= batches) {
+  const bool known = labels.phase() >= 0 && labels.phase() < std::ssize(job_->phases());
+  const Phase phase = known ? Phase::At(labels.phase()) : caffe::TRAIN;
+  if (replica < 0 || !known || !HasPhase(labels.clock(), phase.train()) ||
+      !job_->label_readers(phase).contains(self_) || labels.batch() < 0 ||
+      labels.batch() >= job_->schedule().shape().batches(phase)) {
     return InvalidArgument("labels of batch %lld at iteration %lld, which it does not read for this node",
                            Print(labels.batch()), Print(labels.clock()));
   }
-  const auto [begin, end] = job_->schedule().RowsOf(train, replica);
+  const auto [begin, end] = job_->schedule().RowsOf(phase, replica);
   if (labels.first_row() < begin || labels.first_row() > end || labels.label_size() > end - labels.first_row()) {
     return InvalidArgument("%d labels from row %lld on; it reads rows %lld to %lld", labels.label_size(),
                            Print(labels.first_row()), Print(begin), Print(end - 1));
@@ -300,10 +300,11 @@ Status PeerRules::CheckStatistics(Rank from, const StatisticsMessage& statistics
   if (job_->reporter() != self_) return InvalidArgument("statistics for a node that does not print them");
   const int64_t turn = TurnOf(id, job_->schedule().shape().replicas);
   const int variant = job_->ShareOf(from).VariantOf(turn), stage = statistics.stage();
-  if (variant < 0 || job_->node(from, id.train(), variant).FindPart(stage) < 0) {
+  const Phase phase = job_->schedule().PhaseOf(id);
+  if (variant < 0 || job_->node(from, phase, variant).FindPart(stage) < 0) {
     return InvalidArgument("statistics of stage %d of a micro-batch that it does not compute there", stage);
   }
-  const auto& outputs = job_->outputs(id.train());
+  const auto& outputs = job_->outputs(phase);
   const auto expected = std::count_if(outputs.begin(), outputs.end(),
                                       [stage](const WholeOutput& output) { return output.stage == stage; });
   if (statistics.value_size() == expected && expected > 0) return OkStatus();

@@ -6,7 +6,7 @@ namespace hp {
 
 std::vector<ResumePiece> ResumePiecesOf(const JobPlan& job, Rank taker) {
   std::vector<ResumePiece> pieces;
-  const std::vector<ParamPlan>& params = job.node(taker, true).params();
+  const std::vector<ParamPlan>& params = job.node(taker, caffe::TRAIN).params();
   for (size_t i = 0; i < params.size(); ++i) {
     const int64_t count = params[i].block.count();
     if (count == 0) continue;

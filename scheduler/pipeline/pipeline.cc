@@ -19,7 +19,7 @@ namespace hp {
 namespace {
 
 bool HasUrgent(const PipelinePlan& plan) {
-  return std::any_of(plan.train.begin(), plan.train.end(), [](const PhasePlan& phase) {
+  return std::any_of(plan.phases[0].begin(), plan.phases[0].end(), [](const PhasePlan& phase) {
     return std::find(phase.urgent.begin(), phase.urgent.end(), true) != phase.urgent.end();
   });
 }

@@ -44,7 +44,8 @@ std::vector<bool> UrgentSegments(const NodePlan& node, const RoutingTable& table
   return urgent;
 }
 
-PhasePlan PhaseOf(const NodePlan& node, const NodePlan& all, bool train) {
+PhasePlan PhaseOf(const NodePlan& node, const NodePlan& all) {
+  const bool train = node.graph().phase().train();
   PhasePlan phase;
   phase.segments = node.segments();
   for (int segment = 0; segment < node.segments(); ++segment) {
@@ -73,13 +74,15 @@ Status CheckCounts(const JobShape& shape) {
                            static_cast<long long>(batches), static_cast<long long>(batch));
   };
   const int64_t parts = shape.all_shares() * shape.micro_batches;
-  if (parts * __int128{std::max(shape.train_batch, shape.test_batch)} >= kMost) {
+  if (parts * __int128{shape.largest_batch()} >= kMost) {
     return InvalidArgument("%d replicas x %d micro-batches of %lld samples; expected a product of less than 2^62",
-                           shape.replicas, shape.micro_batches,
-                           static_cast<long long>(std::max(shape.train_batch, shape.test_batch)));
+                           shape.replicas, shape.micro_batches, static_cast<long long>(shape.largest_batch()));
   }
   HP_RETURN_IF_ERROR(check("the training (max_iter x iter_size)", shape.max_iter * shape.iter_size, shape.train_batch));
-  return check("a test (test_iter)", shape.test_iter, shape.test_batch);
+  for (const TestShape& test : shape.tests) {
+    HP_RETURN_IF_ERROR(check("a test (test_iter)", test.batches, test.batch));
+  }
+  return OkStatus();
 }
 
 }  // namespace
@@ -87,28 +90,29 @@ Status CheckCounts(const JobShape& shape) {
 StatusOr<std::unique_ptr<JobPlan>> JobPlan::Create(const Options& options) {
   std::unique_ptr<JobPlan> plan(new JobPlan(options));
   HP_ASSIGN_OR_RETURN(const StageLayout layout, LayoutOf(*options.table, *options.net));
-  HP_RETURN_IF_ERROR(plan->MakeGraph(caffe::TRAIN, options.train_shape, layout, &plan->train_));
-  if (options.solver.test_iter_size() > 0) {
-    HP_RETURN_IF_ERROR(plan->MakeGraph(caffe::TEST, options.test_shape, layout, &plan->test_));
-    plan->test_.graph->ShareAs(*plan->train_.graph);
-  }
+  for (const Phase phase : plan->phases()) HP_RETURN_IF_ERROR(plan->MakeGraph(phase, layout));
   HP_RETURN_IF_ERROR(plan->MakeSchedule());
   HP_RETURN_IF_ERROR(plan->CheckStaleness());
   plan->FindVariants();
-  HP_RETURN_IF_ERROR(plan->PlanPhase(true, layout, &plan->train_));
-  if (plan->tests()) {
-    HP_RETURN_IF_ERROR(plan->PlanPhase(false, layout, &plan->test_));
-    HP_RETURN_IF_ERROR(
-        CheckTestParams(*plan->train_.graph, plan->train_.shapes, *plan->test_.graph, plan->test_.shapes));
+  for (const Phase phase : plan->phases()) {
+    HP_RETURN_IF_ERROR(plan->PlanPhase(phase, layout));
+    if (!phase.train()) HP_RETURN_IF_ERROR(plan->CheckBlocks(phase));
   }
   plan->FindReporter();
   plan->FindParams();
   return plan;
 }
 
-Status JobPlan::MakeGraph(caffe::Phase phase, const Shape& sample, const StageLayout& layout, Phase* plan) {
-  HP_ASSIGN_OR_RETURN(const GraphCuts cuts, FindCuts(options_.net, phase, *options_.types, sample, layout));
-  HP_ASSIGN_OR_RETURN(plan->graph, NetGraph::Create(options_.net, phase, *options_.types, cuts));
+JobPlan::JobPlan(const Options& options)
+    : options_(options), all_(PhasesWith(options.solver.test_iter_size())), phases_(all_.size()) {
+  for (size_t i = 0; i < std::min(phases_.size(), options.samples.size()); ++i) phases_[i].sample = options.samples[i];
+}
+
+Status JobPlan::MakeGraph(Phase phase, const StageLayout& layout) {
+  PhaseParts& parts = phases_[phase.index()];
+  HP_ASSIGN_OR_RETURN(const GraphCuts cuts, FindCuts(options_.net, phase, *options_.types, parts.sample, layout));
+  HP_ASSIGN_OR_RETURN(parts.graph, NetGraph::Create(options_.net, phase, *options_.types, cuts));
+  if (!phase.train()) parts.graph->ShareAs(*train().graph);
   return OkStatus();
 }
 
@@ -118,13 +122,13 @@ Status JobPlan::MakeSchedule() {
   shape.replicas = table().replicas();
   shape.shares = table().shares();
   shape.micro_batches = table().micro_batches();
-  shape.train_batch = table().GlobalBatch(train_.graph->batch_size());
+  shape.train_batch = table().GlobalBatch(train().graph->batch_size());
   shape.iter_size = solver.iter_size();
   shape.max_iter = solver.max_iter();
+  for (int test = 0; test < solver.test_iter_size(); ++test) {
+    shape.tests.push_back({solver.test_iter(test), table().GlobalBatch(graph(Phase::OfTest(test)).batch_size())});
+  }
   if (tests()) {
-    shape.test_batch = table().GlobalBatch(test_.graph->batch_size());
-    shape.tests.assign(solver.test_iter().begin(), solver.test_iter().end());
-    shape.test_iter = std::accumulate(shape.tests.begin(), shape.tests.end(), int64_t{0});
     shape.test_interval = solver.test_interval();
     // A job without updates ends where it begins, and Caffe's test at the end always comes.
     shape.test_initialization = solver.test_initialization() || solver.max_iter() == 0;
@@ -141,43 +145,66 @@ Status JobPlan::MakeSchedule() {
   return OkStatus();
 }
 
-Status JobPlan::PlanPhase(bool train, const StageLayout& layout, Phase* phase) {
-  const Shape& sample = train ? options_.train_shape : options_.test_shape;
+Status JobPlan::PlanPhase(Phase phase, const StageLayout& layout) {
+  PhaseParts& parts = phases_[phase.index()];
   const auto is_server = [this](Rank rank) { return table().stage(table().node(rank).parts[0].stage).server; };
-  HP_ASSIGN_OR_RETURN(phase->shapes, phase->graph->Shapes(sample, 1));
-  HP_ASSIGN_OR_RETURN(Placement placement, Placement::Create(*phase->graph, sample, layout));
-  phase->placement = std::make_unique<Placement>(std::move(placement));
-  phase->nodes.resize(variants_.size());
+  HP_ASSIGN_OR_RETURN(parts.shapes, parts.graph->Shapes(parts.sample, 1));
+  if (!phase.train()) {
+    HP_RETURN_IF_ERROR(CheckTestParams(*train().graph, train().shapes, *parts.graph, parts.shapes));
+  }
+  HP_ASSIGN_OR_RETURN(Placement placement, Placement::Create(*parts.graph, parts.sample, layout));
+  parts.placement = std::make_unique<Placement>(std::move(placement));
+  parts.nodes.resize(variants_.size());
   for (const bool servers : {false, true}) {
-    if (servers && train) HP_RETURN_IF_ERROR(CutServed());
+    if (servers && phase.train()) HP_RETURN_IF_ERROR(CutServed());
     for (Rank rank = 0; rank < table().size(); ++rank) {
       if (is_server(rank) != servers) continue;
-      for (const std::vector<StagePart>& parts : variants_[rank]) {
-        HP_ASSIGN_OR_RETURN(NodePlan plan, PlanNode(train, rank, parts, *phase));
-        phase->nodes[rank].push_back(std::move(plan));
+      for (const std::vector<StagePart>& variant : variants_[rank]) {
+        HP_ASSIGN_OR_RETURN(NodePlan plan, PlanNode(phase, rank, variant));
+        parts.nodes[rank].push_back(std::move(plan));
       }
     }
   }
-  FindLabelReaders(phase);
-  FindOutputs(phase);
+  FindLabelReaders(&parts);
+  FindOutputs(&parts);
   return OkStatus();
 }
 
-StatusOr<NodePlan> JobPlan::PlanNode(bool train, Rank rank, const std::vector<StagePart>& parts,
-                                     const Phase& phase) const {
+StatusOr<NodePlan> JobPlan::PlanNode(Phase phase, Rank rank, const std::vector<StagePart>& parts) const {
+  const PhaseParts& whole = this->parts(phase);
   const StageInfo& stage = table().stage(parts[0].stage);
   // Deferred gradients would keep the rows of one update alone.
-  const bool defers = train && table().staleness() == 0;
-  NodePlan::Options options{parts, train ? options_.train_shape : options_.test_shape,
-                            defers ? schedule_->update_rows() : 0};
+  const bool defers = phase.train() && table().staleness() == 0;
+  NodePlan::Options options{parts, whole.sample, defers ? schedule_->update_rows() : 0};
   if (stage.server) options.served = PartOfServer(served(stage.served), table().node(rank).IndexIn(parts[0].stage));
-  return NodePlan::Create(*phase.graph, *phase.placement, options);
+  return NodePlan::Create(*whole.graph, *whole.placement, options);
+}
+
+// A test reads the parameters where training has them. It would not where a table places a layer of its own elsewhere
+// than that of training with the same name, or where other layers around it divide it otherwise.
+Status JobPlan::CheckBlocks(Phase test) const {
+  const auto check = [&](Rank rank, const ParamPlan& param) {
+    for (const ParamPlan& trained : node(rank, caffe::TRAIN).params()) {
+      const bool same = trained.layer == param.layer && trained.blob == param.blob;
+      if (same && trained.block == param.block) return OkStatus();
+    }
+    return InvalidArgument(
+        "%s: layer \"%s\": in phase %s node \"%s\" needs a part of blob %d that it does not have in phase TRAIN; "
+        "expected the layer in one stage, and divided alike, in both",
+        table().path().c_str(), param.layer.c_str(), test.name().c_str(), table().node(rank).name.c_str(), param.blob);
+  };
+  for (Rank rank = 0; rank < table().size(); ++rank) {
+    for (int variant = 0; variant < variants(rank); ++variant) {
+      for (const ParamPlan& param : node(rank, test, variant).params()) HP_RETURN_IF_ERROR(check(rank, param));
+    }
+  }
+  return OkStatus();
 }
 
 // A sample is drawn for one update at a time.
 Status JobPlan::CheckStaleness() const {
   if (table().staleness() == 0) return OkStatus();
-  for (const GraphLayer& layer : train_.graph->layers()) {
+  for (const GraphLayer& layer : train().graph->layers()) {
     if (layer.sampled_by < 0) continue;
     return InvalidArgument(
         "%s: staleness is %d, and layer \"%s\" reads a sample of classes (sample_rate below 1); "
@@ -194,7 +221,7 @@ Status JobPlan::CutServed() {
     if (!stage.conv || stage.served < 0) continue;
     const StageInfo& servers = table().stage(stage.served);
     std::vector<ServedParam>& served = served_[index];
-    served = CutForServers(train_.nodes[stage.ranks[0]][0], index, servers.size());
+    served = CutForServers(train().nodes[stage.ranks[0]][0], index, servers.size());
     for (const ServedParam& entry : served) {
       if (entry.param.sample_room == 0) continue;
       return InvalidArgument(
@@ -223,7 +250,7 @@ const std::vector<ServedParam>& JobPlan::served(int stage) const {
   return found == served_.end() ? kNone : found->second;
 }
 
-void JobPlan::FindLabelReaders(Phase* phase) {
+void JobPlan::FindLabelReaders(PhaseParts* phase) {
   const auto& layers = phase->graph->layers();
   for (int i = 0; i < static_cast<int>(layers.size()); ++i) {
     if (!layers[i].reads_labels()) continue;
@@ -238,7 +265,7 @@ void JobPlan::FindLabelReaders(Phase* phase) {
   }
 }
 
-void JobPlan::FindOutputs(Phase* phase) {
+void JobPlan::FindOutputs(PhaseParts* phase) {
   std::map<int, int> seen;  // statistics of each stage so far, in the order in which its nodes list them
   for (int i = 0; i < static_cast<int>(phase->graph->layers().size()); ++i) {
     const GraphLayer& layer = phase->graph->layers()[i];
@@ -256,27 +283,27 @@ void JobPlan::FindOutputs(Phase* phase) {
 // The first node of the last stage that has a loss or an accuracy.
 void JobPlan::FindReporter() {
   int stage = 0;
-  for (int i = 0; i < static_cast<int>(train_.graph->layers().size()); ++i) {
-    if (train_.graph->layers()[i].is_statistic()) stage = std::max(stage, train_.placement->stage_of(i));
+  for (int i = 0; i < static_cast<int>(train().graph->layers().size()); ++i) {
+    if (train().graph->layers()[i].is_statistic()) stage = std::max(stage, train().placement->stage_of(i));
   }
   reporter_ = table().rank_of(stage, 0);
 }
 
 void JobPlan::FindParams() {
-  const auto& layers = train_.graph->layers();
+  const auto& layers = train().graph->layers();
   for (int i = 0; i < static_cast<int>(layers.size()); ++i) {
     if (layers[i].source) continue;
     std::vector<Shape> in;
-    for (int bottom : layers[i].bottoms) in.push_back(train_.shapes[bottom]);
-    const Placement& placement = *train_.placement;
+    for (int bottom : layers[i].bottoms) in.push_back(train().shapes[bottom]);
+    const Placement& placement = *train().placement;
     const int stage = placement.stage_of(i);
     int blob = layers[i].first_blob();
     for (const ParamSpec& spec : layers[i].Params(in)) {
       ParamOwners param{layers[i].traits.name(), blob++, spec, {}, {}};
-      if (const SharedParams::Param* const shared = train_.graph->shared().Find(param.layer, param.blob)) {
+      if (const SharedParams::Param* const shared = train().graph->shared().Find(param.layer, param.blob)) {
         const SharedParams::Use& owner = shared->uses[0];
         if (owner.layer != param.layer || owner.blob != param.blob) continue;
-        param.users = UsersOf(*train_.graph, train_.shapes, *shared);
+        param.users = UsersOf(*train().graph, train().shapes, *shared);
       }
       const auto& served = this->served(stage);
       const auto by_servers = std::find_if(served.begin(), served.end(), [&](const ServedParam& entry) {
@@ -341,19 +368,20 @@ void JobPlan::FindVariants() {
 
 PipelinePlan JobPlan::pipeline(Rank rank) const {
   PipelinePlan plan;
-  const NodePlan& all = node(rank, true);
-  for (int variant = 0; variant < variants(rank); ++variant) {
-    plan.train.push_back(PhaseOf(node(rank, true, variant), all, true));
-    plan.train.back().urgent = UrgentSegments(node(rank, true, variant), table(), rank);
-    if (!tests()) continue;
-    plan.test.push_back(PhaseOf(node(rank, false, variant), all, false));
-    plan.test.back().urgent = UrgentSegments(node(rank, false, variant), table(), rank);
+  const NodePlan& all = node(rank, caffe::TRAIN);
+  for (const Phase phase : phases()) {
+    std::vector<PhasePlan>& of_phase = plan.phases.emplace_back();
+    for (int variant = 0; variant < variants(rank); ++variant) {
+      of_phase.push_back(PhaseOf(node(rank, phase, variant), all));
+      of_phase.back().urgent = UrgentSegments(node(rank, phase, variant), table(), rank);
+    }
   }
+  plan.phase_of_ids = schedule_->phase_of_ids();
   for (const std::vector<int>& layers : all.param_groups()) {
     const LayerPlan& layer = all.layers()[layers[0]];
     ParamGroupPlan group;
     for (const int i : layers) group.layers.push_back(all.layers()[i].layer);
-    group.stage = train_.placement->stage_of(layer.layer);
+    group.stage = train().placement->stage_of(layer.layer);
     const StageInfo& stage = table().stage(group.stage);
     group.layer = layer.layer;
     group.segment = layer.segment;
@@ -383,7 +411,7 @@ void JobPlan::AddServedGroups(Rank rank, PipelinePlan* plan) const {
   const StagePart& part = table().node(rank).parts[0];
   if (!table().stage(part.stage).server) return;
   std::set<int> known;
-  for (const ParamPlan& param : node(rank, true).params()) {
+  for (const ParamPlan& param : node(rank, caffe::TRAIN).params()) {
     if (!known.insert(param.graph_layer).second) continue;
     ParamGroupPlan group;
     group.layers = {param.graph_layer};

@@ -56,31 +56,35 @@ class JobPlan {
   struct Options {
     const RoutingTable* table = nullptr;             ///< must outlive the plan
     caffe::SolverParameter solver;                   ///< the nets that it names are not read
-    std::shared_ptr<const caffe::NetParameter> net;  ///< the whole prototxt, with the layers of both phases
-    /// [C, H, W] of a sample after its transformation (crop). The test shape is ignored if the solver has no test_iter.
-    Shape train_shape, test_shape;
+    std::shared_ptr<const caffe::NetParameter> net;  ///< the whole prototxt, with the layers of all phases
+    /// [C, H, W] of a sample after its transformation (crop), by Phase. Those behind the solver's tests are ignored.
+    std::vector<Shape> samples;
     const LayerTypes* types = &LayerTypes::BuiltIn();  ///< must outlive the plan
   };
-  /// Plans both phases for all nodes of the table; allocates no parameters and no activations.
+  /// Plans all phases for all nodes of the table; allocates no parameters and no activations.
   /// @return kInvalidArgument: the stages do not cover the net, a layer can't be placed, shapes do not fit together or
   /// are too large, the global batch has fewer samples than replicas x micro_batches, there are more samples than can
   /// be counted, more parameter servers than parameters to divide among them, a sample of classes with staleness, or
-  /// a test net with parameters that the training net has not.
+  /// a test net with parameters that the training net has not, or has elsewhere.
   static StatusOr<std::unique_ptr<JobPlan>> Create(const Options& options);
 
   const RoutingTable& table() const { return *options_.table; }
   const caffe::SolverParameter& solver() const { return options_.solver; }
   const Schedule& schedule() const { return *schedule_; }
-  /// Whether the job tests (the solver has a test_iter). If not, nothing below may be called with train == false.
-  bool tests() const { return test_.graph != nullptr; }
+  /// Training, and the tests of a clock. Nothing below may be called with another one.
+  const std::vector<Phase>& phases() const { return all_; }
+  /// Whether the job tests (the solver has a test_iter).
+  bool tests() const { return all_.size() > 1; }
   /// The whole net of a phase.
-  const NetGraph& graph(bool train) const { return *phase(train).graph; }
-  const Placement& placement(bool train) const { return *phase(train).placement; }
+  const NetGraph& graph(Phase phase) const { return *parts(phase).graph; }
+  const Placement& placement(Phase phase) const { return *parts(phase).placement; }
 
   /// What node `rank` runs of a phase, in each of its variants: sets of its parts that some ids pass. Variant 0 has all
   /// of its parts; of a node with one part it is the only one. Layers that are in several variants are alike in all of
   /// them, but for their segments and for the ports and steps around them.
-  const NodePlan& node(Rank rank, bool train, int variant = 0) const { return phase(train).nodes.at(rank).at(variant); }
+  const NodePlan& node(Rank rank, Phase phase, int variant = 0) const {
+    return parts(phase).nodes.at(rank).at(variant);
+  }
   int variants(Rank rank) const { return static_cast<int>(variants_.at(rank).size()); }
   /// The ids that pass through a node, and as which variant.
   const IdShare& ShareOf(Rank rank) const { return shares_.at(rank); }
@@ -102,18 +106,19 @@ class JobPlan {
   /// Bytes of their values, float32, of the whole net in a .caffemodel: of shared ones under each name.
   int64_t parameter_bytes() const;
   /// In the order of their names, which is Caffe's.
-  const std::vector<WholeOutput>& outputs(bool train) const { return phase(train).outputs; }
+  const std::vector<WholeOutput>& outputs(Phase phase) const { return parts(phase).outputs; }
   /// The nodes to which everyone who reads samples sends the labels of its rows: those of other stages that run a loss
   /// or an accuracy, and those that read samples and have a layer that counts the labels of the whole batch. May
   /// contain the sending node itself.
-  const std::set<Rank>& label_readers(bool train) const { return phase(train).label_readers; }
-  /// The shapes of all blobs of graph(train), by blob, for one sample: [1, ...].
-  const std::vector<Shape>& shapes(bool train) const { return phase(train).shapes; }
+  const std::set<Rank>& label_readers(Phase phase) const { return parts(phase).label_readers; }
+  /// The shapes of all blobs of graph(phase), by blob, for one sample: [1, ...].
+  const std::vector<Shape>& shapes(Phase phase) const { return parts(phase).shapes; }
   /// The node that adds up losses and accuracies and prints them: the first one of the last stage that reads labels.
   Rank reporter() const { return reporter_; }
 
  private:
-  struct Phase {
+  struct PhaseParts {
+    Shape sample;
     std::unique_ptr<NetGraph> graph;
     std::unique_ptr<Placement> placement;
     std::vector<Shape> shapes;
@@ -121,15 +126,17 @@ class JobPlan {
     std::vector<WholeOutput> outputs;
     std::set<Rank> label_readers;
   };
-  explicit JobPlan(const Options& options) : options_(options) {}
-  const Phase& phase(bool train) const { return train ? train_ : test_; }
-  Status MakeGraph(caffe::Phase phase, const Shape& sample, const StageLayout& layout, Phase* plan);
+  explicit JobPlan(const Options& options);
+  const PhaseParts& parts(Phase phase) const { return phases_[phase.index()]; }
+  const PhaseParts& train() const { return phases_[0]; }
+  Status MakeGraph(Phase phase, const StageLayout& layout);
   Status MakeSchedule();
-  Status PlanPhase(bool train, const StageLayout& layout, Phase* phase);
-  StatusOr<NodePlan> PlanNode(bool train, Rank rank, const std::vector<StagePart>& parts, const Phase& phase) const;
+  Status PlanPhase(Phase phase, const StageLayout& layout);
+  StatusOr<NodePlan> PlanNode(Phase phase, Rank rank, const std::vector<StagePart>& parts) const;
+  Status CheckBlocks(Phase test) const;
   Status CutServed();
-  void FindLabelReaders(Phase* phase);
-  void FindOutputs(Phase* phase);
+  void FindLabelReaders(PhaseParts* phase);
+  void FindOutputs(PhaseParts* phase);
   void FindReporter();
   void FindParams();
   void FindVariants();
@@ -140,7 +147,8 @@ class JobPlan {
 
   const Options options_;
   std::unique_ptr<Schedule> schedule_;
-  Phase train_, test_;
+  const std::vector<Phase> all_;
+  std::vector<PhaseParts> phases_;                             // by Phase
   std::vector<std::vector<std::vector<StagePart>>> variants_;  // by rank and variant: the parts
   std::vector<IdShare> shares_;                                // by rank
   std::map<int, std::vector<ServedParam>> served_;             // by conv stage

@@ -21,7 +21,7 @@ struct MsgId {
 
   /// The arguments must be in range: they are not checked.
   /// @param clock the iteration, from 0. A test has the clock of the iteration in front of which it runs.
-  /// @param micro from 0, through all sub-batches of an update (iter_size) or of a test (test_iter).
+  /// @param micro from 0, through all sub-batches of an update (iter_size) or of all tests of its clock (test_iter).
   /// @param replica index in the first stage of the node that reads these samples.
   static constexpr MsgId Make(int64_t clock, bool train, int64_t micro, int64_t replica) {
     return {static_cast<uint64_t>(clock) << 32 | uint64_t{train} << 31 | static_cast<uint64_t>(micro) << kReplicaBits |
@@ -35,8 +35,8 @@ struct MsgId {
   constexpr auto operator<=>(const MsgId&) const = default;
 };
 
-/// The place of an id among all that its clock has of its phase, in the order of ids, counting those of micro-batches
-/// without samples. @param replicas that read samples.
+/// The place of an id among all that its clock has to train with or to test with, in the order of ids, counting those
+/// of micro-batches without samples. @param replicas that read samples.
 constexpr int64_t TurnOf(MsgId id, int replicas) { return id.micro() * replicas + id.replica(); }
 
 }  // namespace hp

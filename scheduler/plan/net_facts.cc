@@ -6,7 +6,7 @@
 
 namespace hp {
 
-BatchSize BatchSizeOf(const caffe::NetParameter& net, caffe::Phase phase, const LayerTypes& types) {
+BatchSize BatchSizeOf(const caffe::NetParameter& net, Phase phase, const LayerTypes& types) {
   BatchSize input;
   for (int i : LayersOf(net, phase)) {
     const caffe::LayerParameter& layer = net.layer(i);

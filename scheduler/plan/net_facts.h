@@ -2,6 +2,7 @@
 
 #include "layers/traits/layer_types.h"
 #include "proto/caffe.pb.h"
+#include "proto/phase.h"
 
 #include <cstdint>
 #include <string>
@@ -15,8 +16,7 @@ struct BatchSize {
 };
 /// The batch_size of the phase's first data layer, or the rows of its first Input if it has no data layer. Reads the
 /// prototxt without checking it, so that the table's checks can use it before the net is known to be valid.
-BatchSize BatchSizeOf(const caffe::NetParameter& net, caffe::Phase phase,
-                      const LayerTypes& types = LayerTypes::BuiltIn());
+BatchSize BatchSizeOf(const caffe::NetParameter& net, Phase phase, const LayerTypes& types = LayerTypes::BuiltIn());
 
 /// Whether what a training computes depends on which rows are in a micro-batch together (BatchNorm). Then more
 /// micro-batches are another computation, and none are chosen for the sake of speed.

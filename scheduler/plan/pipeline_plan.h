@@ -56,7 +56,8 @@ struct ParamGroupPlan {
 
 /// What one node's pipeline has to run: JobPlan::pipeline makes it. Plain values; the pipeline keeps a copy.
 struct PipelinePlan {
-  std::vector<PhasePlan> train, test;  ///< by variant; `test` is unused in a job without tests
+  std::vector<std::vector<PhasePlan>> phases;  ///< by Phase, then by variant; training alone in a job without tests
+  PhaseOfIds phase_of_ids;
   std::vector<ParamGroupPlan> groups;  ///< those that learn here; a "group" elsewhere is an index into these
   int replicas = 1;                    ///< of the first stage, which read the samples
   IdShare share;                       ///< the ids that pass through the node (a server: none), and as which variant
@@ -71,7 +72,7 @@ struct PipelinePlan {
   int64_t start_clock = 0;  ///< the first iteration to run: 0, or the iteration of the snapshot
 
   int VariantOf(MsgId id) const { return share.VariantOf(TurnOf(id, replicas)); }
-  const PhasePlan& phase(MsgId id) const { return (id.train() ? train : test)[VariantOf(id)]; }
+  const PhasePlan& phase(MsgId id) const { return phases[phase_of_ids.Of(id).index()][VariantOf(id)]; }
   /// The node that a micro-batch's tensor comes from or goes to by one of the phase's ports.
   Rank PeerOf(const PortPlan& port, MsgId id) const { return port.peer(TurnOf(id, replicas)); }
 };

@@ -1,7 +1,7 @@
 // A batch is cut by the shares of replicas and micro-batches: a part goes from the sum of all shares before it to the
 // sum with its own, in proportion. With equal shares that is PartOf. Micro-batch `micro` of an id counts through all
-// batches of an update or a test, so micro / micro_batches is the batch and micro % micro_batches the part within it.
-// Ids go by micro-batch first and replica second: nodes of other stages serve all replicas in turn.
+// batches of an update, or of all tests of a clock, so micro / micro_batches is the batch and micro % micro_batches the
+// part within it. Ids go by micro-batch first and replica second: nodes of other stages serve all replicas in turn.
 #include "scheduler/plan/schedule.h"
 
 #include <algorithm>
@@ -14,13 +14,29 @@ int64_t JobShape::all_shares() const {
   return shares.empty() ? replicas : std::accumulate(shares.begin(), shares.end(), int64_t{0});
 }
 
-Schedule::Schedule(const JobShape& shape) : shape_(shape), shares_before_(shape.replicas + 1, 0) {
+int64_t JobShape::test_batches() const {
+  int64_t batches = 0;
+  for (const TestShape& test : tests) batches += test.batches;
+  return batches;
+}
+
+int64_t JobShape::largest_batch() const {
+  int64_t largest = train_batch;
+  for (const TestShape& test : tests) largest = std::max(largest, test.batch);
+  return largest;
+}
+
+PhaseOfIds::PhaseOfIds(const std::vector<TestShape>& tests, int micro_batches) {
+  for (size_t test = 0; test + 1 < tests.size(); ++test) {
+    begins_.push_back(begins_.back() + tests[test].batches * micro_batches);
+  }
+}
+
+Schedule::Schedule(const JobShape& shape)
+    : shape_(shape), phase_of_ids_(shape.tests, shape.micro_batches), shares_before_(shape.replicas + 1, 0) {
   for (int replica = 0; replica < shape.replicas; ++replica) {
     shares_before_[replica + 1] = shares_before_[replica] + (shape.shares.empty() ? 1 : shape.shares[replica]);
   }
-  if (shape.test_iter == 0) return;
-  test_ends_ = shape.tests.empty() ? std::vector<int64_t>{shape.test_iter} : shape.tests;
-  std::partial_sum(test_ends_.begin(), test_ends_.end(), test_ends_.begin());
 }
 
 Range Schedule::SamplesOf(int64_t batch, int replica, int micro) const {
@@ -31,77 +47,66 @@ Range Schedule::SamplesOf(int64_t batch, int replica, int micro) const {
 }
 
 bool Schedule::TestsAt(int64_t clock) const {
-  if (shape_.test_iter == 0 || shape_.test_interval == 0 || clock % shape_.test_interval != 0) return false;
+  if (shape_.tests.empty() || shape_.test_interval == 0 || clock % shape_.test_interval != 0) return false;
   return clock > 0 || shape_.test_initialization;
 }
 
 int64_t Schedule::TestsBefore(int64_t clock) const {
-  if (shape_.test_iter == 0 || shape_.test_interval == 0 || clock == 0) return 0;
+  if (shape_.tests.empty() || shape_.test_interval == 0 || clock == 0) return 0;
   const int64_t from_zero = (clock - 1) / shape_.test_interval + 1;
   return from_zero - (shape_.test_initialization ? 0 : 1);
 }
 
-std::vector<MsgId> Schedule::Ids(int64_t clock, bool train, int64_t batches, int64_t batch,
-                                 const IdShare& share) const {
-  std::vector<MsgId> ids;
-  const int64_t turns = batches * shape_.micro_batches * shape_.replicas;
-  for (int64_t turn = 0; turn < turns; ++turn) {
+void Schedule::AddIds(int64_t clock, Phase phase, const IdShare& share, std::vector<MsgId>* ids) const {
+  const int64_t first = phase_of_ids_.FirstMicro(phase) * shape_.replicas;
+  const int64_t turns = shape_.batches(phase) * shape_.micro_batches * shape_.replicas;
+  for (int64_t turn = first; turn < first + turns; ++turn) {
     if (!share.Has(turn)) continue;
     const int64_t micro = turn / shape_.replicas;
     const int replica = static_cast<int>(turn % shape_.replicas);
     const int within = static_cast<int>(micro % shape_.micro_batches);
-    if (SamplesOf(batch, replica, within).empty()) continue;
-    ids.push_back(MsgId::Make(clock, train, micro, replica));
+    if (SamplesOf(shape_.batch(phase), replica, within).empty()) continue;
+    ids->push_back(MsgId::Make(clock, phase.train(), micro, replica));
   }
-  return ids;
 }
 
 std::vector<MsgId> Schedule::TestIds(int64_t clock, const IdShare& share) const {
-  if (!TestsAt(clock)) return {};
-  return Ids(clock, false, shape_.test_iter, shape_.test_batch, share);
+  std::vector<MsgId> ids;
+  for (int test = 0; test < tests() && TestsAt(clock); ++test) AddIds(clock, Phase::OfTest(test), share, &ids);
+  return ids;
 }
 
 std::vector<MsgId> Schedule::TrainIds(int64_t clock, const IdShare& share) const {
-  if (clock >= shape_.max_iter) return {};
-  return Ids(clock, true, shape_.iter_size, shape_.train_batch, share);
-}
-
-int Schedule::TestOf(MsgId id) const {
-  const int64_t batch = id.micro() / shape_.micro_batches;
-  const auto last = std::prev(test_ends_.end());  // an id behind all of them counts for it
-  return static_cast<int>(std::upper_bound(test_ends_.begin(), last, batch) - test_ends_.begin());
+  std::vector<MsgId> ids;
+  if (clock < shape_.max_iter) AddIds(clock, caffe::TRAIN, share, &ids);
+  return ids;
 }
 
 IdSamples Schedule::SamplesOfId(MsgId id) const {
-  const int64_t batch = id.train() ? shape_.train_batch : shape_.test_batch;
+  const Phase phase = PhaseOf(id);
+  const int64_t batch = shape_.batch(phase);
   const int within = static_cast<int>(id.micro() % shape_.micro_batches);
   const Range range = SamplesOf(batch, id.replica(), within);
   IdSamples samples;
-  samples.batch = id.micro() / shape_.micro_batches;
+  samples.batch = (id.micro() - phase_of_ids_.FirstMicro(phase)) / shape_.micro_batches;
   samples.first_row = range.begin;
   samples.rows = range.size();
-  if (id.train()) {
-    samples.first_sample = (id.clock() * shape_.iter_size + samples.batch) * batch + range.begin;
-    return samples;
-  }
-  const int test = TestOf(id);
-  const int64_t first = test == 0 ? 0 : test_ends_[test - 1];
-  const int64_t before = (shape_.restart_tests ? 0 : TestsBefore(id.clock())) * (test_ends_[test] - first);
-  samples.first_sample = (before + samples.batch - first) * batch + range.begin;
+  const int64_t tests_before = shape_.restart_tests ? 0 : TestsBefore(id.clock());
+  const int64_t before = (phase.train() ? id.clock() : tests_before) * shape_.batches(phase);
+  samples.first_sample = (before + samples.batch) * batch + range.begin;
   return samples;
 }
 
-Range Schedule::RowsOf(bool train, int replica) const {
-  const int64_t batch = train ? shape_.train_batch : shape_.test_batch;
+Range Schedule::RowsOf(Phase phase, int replica) const {
+  const int64_t batch = shape_.batch(phase);
   return {SamplesOf(batch, replica, 0).begin, SamplesOf(batch, replica, shape_.micro_batches - 1).end};
 }
 
-std::vector<int64_t> Schedule::RowCounts(bool train, const IdShare& share) const {
-  const int64_t batches = train ? shape_.iter_size : shape_.test_iter;
+std::vector<int64_t> Schedule::RowCounts(Phase phase, const IdShare& share) const {
+  std::vector<MsgId> ids;
+  AddIds(0, phase, share, &ids);
   std::set<int64_t> counts;
-  for (MsgId id : Ids(0, train, batches, train ? shape_.train_batch : shape_.test_batch, share)) {
-    counts.insert(SamplesOfId(id).rows);
-  }
+  for (MsgId id : ids) counts.insert(SamplesOfId(id).rows);
   return {counts.begin(), counts.end()};
 }
 

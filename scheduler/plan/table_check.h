@@ -45,7 +45,7 @@ std::vector<std::vector<Rank>> NodesByHost(const RoutingTableConfig& config, con
 /// Faults that show only together with the net: stages that do not cover it, more micro-batches than samples, and so
 /// on. The table must have a stage; other faults of its structure are tolerated, so this can run before they are
 /// mended.
-/// @param net the whole prototxt, with the layers of both phases; need not be valid.
+/// @param net the whole prototxt, with the layers of all phases; need not be valid.
 /// @param types the known layer types; a layer of another type is no fault here (JobPlan refuses it).
 std::vector<std::string> CheckNetFit(const RoutingTableConfig& config, const caffe::NetParameter& net,
                                      const LayerTypes& types = LayerTypes::BuiltIn());

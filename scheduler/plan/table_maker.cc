@@ -167,7 +167,7 @@ void AddShardsBeside(int stage, int count, RoutingTableConfig* config) {
   }
 }
 
-/// Layers by name: those of both phases that have one name come together.
+/// Layers by name: those of all phases that have one name come together.
 Status AddSideClassifiers(const caffe::NetParameter& net, int before, StageConfig* stage) {
   const std::vector<int> layers = SideClassifiers(net, before);
   if (layers.empty()) {

@@ -32,7 +32,7 @@ class NetFit {
     const bool assigned = faults_.empty();
     CheckSplits(assigned);
     CheckBatch();
-    for (caffe::Phase phase : {caffe::TRAIN, caffe::TEST}) {
+    for (const Phase phase : DistinctPhases(net_)) {
       const std::vector<int> layers = LayersOf(net_, phase);
       CheckLabels(layers);
       if (!assigned) continue;
@@ -43,7 +43,7 @@ class NetFit {
   }
 
  private:
-  /// Most faults show in both phases; they are said once.
+  /// Most faults show in all phases; they are said once.
   void Add(const std::string& fault) {
     if (std::find(faults_.begin(), faults_.end(), fault) == faults_.end()) faults_.push_back(fault);
   }
@@ -147,7 +147,7 @@ class NetFit {
     }
   }
 
-  void CheckShards(int stage, const std::vector<int>& layers, caffe::Phase phase) {
+  void CheckShards(int stage, const std::vector<int>& layers, Phase phase) {
     const int shards = config_.stage(stage).kind() == StageConfig::FC ? parts_[stage] : 1;
     int members = 0, products = 0;
     for (int i : layers) {
@@ -161,7 +161,7 @@ class NetFit {
                    Layer(i).c_str(), shards, Stage(stage).c_str()));
       }
     }
-    if (phase != caffe::TRAIN || config_.stage(stage).kind() == StageConfig::PS) return;
+    if (!phase.train() || config_.stage(stage).kind() == StageConfig::PS) return;
     if (members == 0) {
       Add(Format("%s has no layer in phase TRAIN", Stage(stage).c_str()));
     } else if (products == 0 && shards > 1) {

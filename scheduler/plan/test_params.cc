@@ -26,18 +26,20 @@ ParamShapes ShapesOfParams(const NetGraph& graph, const std::vector<Shape>& shap
 
 Status CheckTestParams(const NetGraph& train, const std::vector<Shape>& train_shapes, const NetGraph& test,
                        const std::vector<Shape>& test_shapes) {
+  const std::string phase = test.phase().name();
   const ParamShapes trained = ShapesOfParams(train, train_shapes);
   for (const auto& [key, shape] : ShapesOfParams(test, test_shapes)) {
     const auto found = trained.find(key);
     if (found == trained.end()) {
       return InvalidArgument(
-          "layer \"%s\": has parameters in phase TEST alone, where nothing trains them; expected a "
-          "layer of this name in phase TRAIN, or none",
-          key.first.c_str());
+          "layer \"%s\": has parameters in phase %s alone, where nothing trains them; expected a layer of this name in "
+          "phase TRAIN, or none",
+          key.first.c_str(), phase.c_str());
     }
     if (found->second == shape) continue;
-    return InvalidArgument("layer \"%s\": blob %d has the shape [%s] in phase TEST; in phase TRAIN it has [%s]",
-                           key.first.c_str(), key.second, shape.ToString().c_str(), found->second.ToString().c_str());
+    return InvalidArgument("layer \"%s\": blob %d has the shape [%s] in phase %s; in phase TRAIN it has [%s]",
+                           key.first.c_str(), key.second, shape.ToString().c_str(), phase.c_str(),
+                           found->second.ToString().c_str());
   }
   return OkStatus();
 }

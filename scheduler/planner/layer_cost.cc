@@ -14,7 +14,7 @@ LayerCost CostOf(const NetGraph& graph, const GraphLayer& entry, const std::vect
     in.push_back(shapes[entry.bottoms[i]]);
     if (entry.is_label(i)) continue;
     cost.in_bytes += in.back().count() * kFloat;
-    cost.input_gradient |= graph.phase() == caffe::TRAIN && entry.traits.has_gradient() &&
+    cost.input_gradient |= graph.phase().train() && entry.traits.has_gradient() &&
                            graph.blobs()[entry.bottoms[i]].needs_gradient && entry.propagates(i);
   }
   for (int top : entry.tops) cost.out_bytes += shapes[top].count() * kFloat;
@@ -26,7 +26,7 @@ LayerCost CostOf(const NetGraph& graph, const GraphLayer& entry, const std::vect
     const SharedParams::Param* const shared = graph.shared().Find(cost.layer, entry.first_blob() + i);
     const bool own = shared == nullptr || shared->uses[0].layer == cost.layer;
     if (!own) cost.shared_bytes += bytes;
-    if (graph.phase() != caffe::TRAIN || params[static_cast<size_t>(i)].lr_mult == 0) continue;
+    if (!graph.phase().train() || params[static_cast<size_t>(i)].lr_mult == 0) continue;
     learns = true;
     if (own) cost.learned_bytes += bytes;
   }

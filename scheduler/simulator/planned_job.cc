@@ -97,7 +97,7 @@ std::vector<SimulatedExchange> ExchangesOf(const JobPlan& plan) {
     const PipelinePlan pipeline = plan.pipeline(info.ranks[0]);
     for (const int group : exchange.groups[0]) {
       first_of.push_back(ring.counts.size());
-      for (const ParamPlan& param : plan.node(info.ranks[0], true).params()) {
+      for (const ParamPlan& param : plan.node(info.ranks[0], caffe::TRAIN).params()) {
         if (param.graph_layer != pipeline.groups[group].layer || param.spec.lr_mult == 0) continue;
         ring.counts.push_back(static_cast<size_t>(param.block.count()));
       }
@@ -143,7 +143,7 @@ std::vector<SimulatedServed> ServedOf(const JobPlan& plan) {
         for (int on = 0; on < static_cast<int>(of_server.groups.size()); ++on) {
           if (of_server.groups[on].layer != replica.groups[group].layer) continue;
           int64_t count = 0;
-          for (const ParamPlan& param : plan.node(served.servers[server], true).params()) {
+          for (const ParamPlan& param : plan.node(served.servers[server], caffe::TRAIN).params()) {
             if (param.graph_layer == of_server.groups[on].layer) count += param.block.count();
           }
           pieces.push_back({server, on, count * static_cast<int64_t>(sizeof(float))});
@@ -174,14 +174,15 @@ SimulatedJob SimulatedJobOf(const JobPlan& plan, const Hosts& hosts, const std::
   job.served = ServedOf(plan);
   job.shape = plan.schedule().shape();
   job.shape.max_iter = clocks;
-  job.shape.test_iter = job.shape.test_interval = 0;
+  job.shape.tests.clear();
+  job.shape.test_interval = 0;
   job.frame_bytes = std::clamp(static_cast<int64_t>(BytesOfClock(job, plan.schedule()) / kMostFrames), job.frame_bytes,
                                kMostFrameBytes);
   return job;
 }
 
 PlannedTimes::PlannedTimes(const JobPlan& plan, const Hosts& hosts, const std::vector<int>& places)
-    : plan_(plan), costs_(CostsOf(plan.graph(true), plan.shapes(true))) {
+    : plan_(plan), costs_(CostsOf(plan.graph(caffe::TRAIN), plan.shapes(caffe::TRAIN))) {
   std::map<int, int> nodes_on;  // by place
   for (const int place : places) ++nodes_on[place];
   for (Rank rank = 0; rank < plan.table().size(); ++rank) {
@@ -193,7 +194,7 @@ PlannedTimes::PlannedTimes(const JobPlan& plan, const Hosts& hosts, const std::v
     auto layers = std::make_unique<LayerTimes>(costs_, speed, place.profile.get(), place.scale * nodes);
     Node node{plan.pipeline(rank), std::move(layers), {}};
     for (int variant = 0; variant < plan.variants(rank); ++variant) {
-      node.variants.emplace_back(plan.node(rank, true, variant), *node.layers);
+      node.variants.emplace_back(plan.node(rank, caffe::TRAIN, variant), *node.layers);
     }
     nodes_.push_back(std::move(node));
   }
@@ -214,7 +215,7 @@ int64_t PlannedTimes::NsOf(Rank rank, const Task& task) const {
 double PlannedTimes::Seconds(Rank rank, const Task& task) const {
   const Node& node = nodes_[rank];
   const int variant = task.id.bits == 0 ? 0 : node.pipeline.VariantOf(task.id);
-  const NodePlan& plan = plan_.node(rank, true, variant);
+  const NodePlan& plan = plan_.node(rank, caffe::TRAIN, variant);
   const auto rows = [&] { return static_cast<double>(RowsOf(task.id)); };
   // Over the layers of the task's group.
   const auto sum = [&](const auto& seconds_of) {
@@ -245,7 +246,7 @@ double PlannedTimes::ServerSeconds(Rank rank, int group) const {
   const ParamGroupPlan& plan = nodes_[rank].pipeline.groups[group];
   const StageInfo& stage = plan_.table().stage(plan.stage);
   int64_t bytes = 0;
-  for (const ParamPlan& param : plan_.node(rank, true).params()) {
+  for (const ParamPlan& param : plan_.node(rank, caffe::TRAIN).params()) {
     if (param.graph_layer == plan.layer) bytes += param.block.count() * static_cast<int64_t>(sizeof(float));
   }
   // A layer that owns none of the group's parameters tells nothing of their number; that costs an estimate of it.
@@ -262,7 +263,7 @@ int64_t PlannedTimes::GradientNs(Rank rank, const Task& task, int group) const {
   if (!is_new) return known->second;
   const Node& node = nodes_[rank];
   const int variant = node.pipeline.VariantOf(task.id);
-  const NodePlan& plan = plan_.node(rank, true, variant);
+  const NodePlan& plan = plan_.node(rank, caffe::TRAIN, variant);
   double seconds = 0;
   for (const NodeTimes::LayerPass& pass :
        node.variants[variant].BackwardPasses(task.segment, static_cast<double>(RowsOf(task.id)))) {

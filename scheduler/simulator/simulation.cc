@@ -113,14 +113,14 @@ class Simulation : private SimulatedNodeEvents {
 size_t LargestPlace(const SimulatedJob& job, const Schedule& schedule) {
   int64_t row_bytes = 0;
   for (const SimulatedJob::Node& node : job.nodes) {
-    for (const auto* phases : {&node.plan.train, &node.plan.test}) {
-      for (const PhasePlan& phase : *phases) {
+    for (const std::vector<PhasePlan>& variants : node.plan.phases) {
+      for (const PhasePlan& phase : variants) {
         for (const PortPlan& port : phase.ports) row_bytes = std::max(row_bytes, port.row_bytes);
       }
     }
   }
-  int64_t rows = schedule.RowCounts(true).back();
-  if (schedule.shape().test_iter > 0) rows = std::max(rows, schedule.RowCounts(false).back());
+  int64_t rows = 0;
+  for (const Phase phase : PhasesWith(schedule.tests())) rows = std::max(rows, schedule.RowCounts(phase).back());
   return static_cast<size_t>(row_bytes * rows);
 }
 

@@ -12,7 +12,7 @@ StatusOr<std::string> DescribeData(const RoutingTable& table, const std::string&
   const JobFacts facts = files.Facts(rank);
   std::string text = Format("data fingerprint %016" PRIx64, facts.dataset_hash);
   for (const DataShape& shape : facts.data_shapes) {
-    text += (shape.test() ? ", to test " : ", to train ") + std::to_string(shape.records()) + " records";
+    text += (shape.phase() > 0 ? ", to test " : ", to train ") + std::to_string(shape.records()) + " records";
   }
   return text;
 }

@@ -20,8 +20,8 @@ namespace hp {
 namespace {
 
 void AddLayers(const NodeModel& model, NodeSummary* summary) {
-  const auto& layers = model.job().graph(true).layers();
-  for (const LayerPlan& plan : model.part(true).layers()) {
+  const auto& layers = model.job().graph(caffe::TRAIN).layers();
+  for (const LayerPlan& plan : model.part(caffe::TRAIN).layers()) {
     if (!layers[plan.layer].source) summary->layers.push_back(layers[plan.layer].name());
   }
 }
@@ -37,7 +37,7 @@ void AddTraffic(const NodeModel& model, NodeSummary* summary) {
     rows[model.plan().VariantOf(id)] += model.schedule().SamplesOfId(id).rows;
   }
   for (const auto& [variant, of_variant] : rows) {
-    for (const PortPlan& port : model.job().node(model.rank(), true, variant).ports()) {
+    for (const PortPlan& port : model.job().node(model.rank(), caffe::TRAIN, variant).ports()) {
       int64_t& bytes = port.landing ? summary->received_bytes : summary->sent_bytes;
       bytes = MultiplyAdd(port.row_bytes, of_variant, bytes);
     }
@@ -100,8 +100,7 @@ StatusOr<NodeSummary> SummarizeNode(const std::shared_ptr<const JobPlan>& job, R
 Status CheckBuildable(const std::string& solver_path, const caffe::SolverParameter& solver,
                       const std::shared_ptr<const caffe::NetParameter>& net) {
   HP_RETURN_IF_ERROR(AtFields(CheckSolver(solver), solver_path));
-  for (const caffe::Phase phase : {caffe::TRAIN, caffe::TEST}) {
-    if (phase == caffe::TEST && solver.test_iter_size() == 0) continue;
+  for (const Phase phase : PhasesWith(solver.test_iter_size())) {
     HP_RETURN_IF_ERROR(AtLayer(NetGraph::Create(net, phase).status(), solver, solver_path));
   }
   return OkStatus();
@@ -117,9 +116,7 @@ StatusOr<std::vector<NodeSummary>> Summarize(const RoutingTable& table, const ca
   plan.net = std::make_shared<const caffe::NetParameter>(net);
   // What is wrong with the net shows without its databases, which may be on other hosts.
   HP_RETURN_IF_ERROR(CheckBuildable(table.solver_path(), solver, plan.net));
-  HP_ASSIGN_OR_RETURN(const SampleShapes samples, ReadSampleShapes(solver, net, inputs));
-  plan.train_shape = samples.train;
-  plan.test_shape = samples.test;
+  HP_ASSIGN_OR_RETURN(plan.samples, ReadSampleShapes(solver, net, inputs));
   const std::unique_ptr<Backend> backend = MakeCpuBackend();
   StatusOr<std::unique_ptr<JobPlan>> planned = JobPlan::Create(plan);
   if (!planned.ok()) return AtLayer(planned.status(), solver, table.solver_path());

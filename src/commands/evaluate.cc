@@ -45,8 +45,8 @@ class Arrivals {
 
 JobShape ShapeOf(const NetGraph& graph, int64_t iterations) {
   JobShape shape;
-  shape.train_batch = shape.test_batch = graph.batch_size();
-  shape.test_iter = iterations;
+  shape.train_batch = graph.batch_size();
+  shape.tests = {{iterations, graph.batch_size()}};
   shape.test_interval = 1;
   return shape;
 }
@@ -69,8 +69,8 @@ StatusOr<std::vector<Evaluated>> Evaluate(const caffe::NetParameter& net_param, 
   LabelStore labels(schedule);
   Arrivals arrivals;
   Input::Callbacks callbacks;
-  callbacks.on_labels = [&](int64_t clock, bool train, int64_t batch, int64_t row, std::span<const float> values) {
-    labels.Add(clock, train, batch, row, values);
+  callbacks.on_labels = [&](int64_t clock, Phase phase, int64_t batch, int64_t row, std::span<const float> values) {
+    labels.Add(clock, phase, batch, row, values);
   };
   callbacks.on_ready = [&] { arrivals.Signal(); };
   callbacks.on_error = [&](const Status& status) { arrivals.Fail(status); };
@@ -81,8 +81,8 @@ StatusOr<std::vector<Evaluated>> Evaluate(const caffe::NetParameter& net_param, 
   const ForwardNetOptions net_options{input->sample_shape(), graph->batch_size(), options.blobs, kRing};
   HP_ASSIGN_OR_RETURN(const std::unique_ptr<ForwardNet> net,
                       ForwardNet::Create(*graph, net_options, device, backend, model));
-  HP_RETURN_IF_ERROR(input->Prepare(schedule, 0, 0, 0, {.ring = kRing, .threads = options.reader_threads}, device,
-                                    std::move(callbacks)));
+  HP_RETURN_IF_ERROR(input->Prepare(schedule, 0, caffe::TEST, 0, {.ring = kRing, .threads = options.reader_threads},
+                                    device, std::move(callbacks)));
   input->Start(0);
 
   std::vector<Evaluated> results;

@@ -70,7 +70,7 @@ StatusOr<std::unique_ptr<NetSweeper>> NetSweeper::Create(const NodePlan& plan, B
   run.images = sweeper->images_.floats();
   run.params = parameters.views();
   run.gradients = parameters.gradients();
-  run.batch.train = plan.graph().phase() == caffe::TRAIN;
+  run.batch.train = plan.graph().phase().train();
   run.batch.global_rows = rows;
   run.batch.labels = run.batch.batch_labels = sweeper->labels_;
   return sweeper;

@@ -100,8 +100,7 @@ StatusOr<std::unique_ptr<JobPlan>> JobOf(const PlanFiles& files, const RoutingTa
   options.table = &table;
   options.solver = files.solver;
   options.net = files.net;
-  options.train_shape = files.samples.train;
-  options.test_shape = files.samples.test;
+  options.samples = files.samples;
   return JobPlan::Create(options);
 }
 
@@ -211,7 +210,7 @@ Status FitNodes(const PlanFiles& files, const PlanProblem& problem, TablePlan* p
 StatusOr<ProfileConfig> ProfileSolver(const PlanFlags& flags) {
   HP_ASSIGN_OR_RETURN(const PlanFiles files, ReadFiles(flags));
   ProfileOptions options;
-  options.sample = files.samples.train;
+  options.sample = files.samples.front();
   options.host = flags.hosts;
   return ProfileNet(files.net, options);
 }
@@ -221,7 +220,7 @@ StatusOr<PlannedTable> PlanTable(const PlanFlags& flags) {
   HP_ASSIGN_OR_RETURN(const PlanFiles files, ReadFiles(flags));
   PlanProblem problem;
   problem.net = files.net;
-  problem.sample = files.samples.train;
+  problem.sample = files.samples.front();
   HP_ASSIGN_OR_RETURN(problem.work, WorkOf(flags, files));
   HP_ASSIGN_OR_RETURN(problem.hosts, flags.described ? HostsOf(*flags.described, "the nodes that ask")
                                                      : HostsOfFlag(flags.hosts, &planned.reasons));

@@ -13,10 +13,10 @@ namespace hp {
 namespace {
 
 /// Nothing: the phase has no Data layer.
-StatusOr<std::optional<Shape>> SampleShape(const caffe::NetParameter& net, bool train, const std::string& cache_dir) {
-  for (int i : LayersOf(net, train ? caffe::TRAIN : caffe::TEST)) {
+StatusOr<std::optional<Shape>> SampleShape(const caffe::NetParameter& net, Phase phase, const std::string& cache_dir) {
+  for (int i : LayersOf(net, phase)) {
     if (!LayerTypes::BuiltIn().IsDataset(net.layer(i))) continue;
-    HP_ASSIGN_OR_RETURN(const std::unique_ptr<Input> input, Input::Open(net.layer(i), train, {cache_dir}));
+    HP_ASSIGN_OR_RETURN(const std::unique_ptr<Input> input, Input::Open(net.layer(i), phase.train(), {cache_dir}));
     return std::optional<Shape>(input->sample_shape());
   }
   return std::optional<Shape>();
@@ -63,9 +63,9 @@ StatusOr<SampleShapes> ReadSampleShapes(const caffe::SolverParameter& solver, co
   SampleShapes shapes;
   const LayerTypes& types = LayerTypes::BuiltIn();
   HP_ASSIGN_OR_RETURN(const std::unique_ptr<Input> train, OpenTraining(net, types, inputs));
-  shapes.train = train->sample_shape();
+  shapes.push_back(train->sample_shape());
   HP_ASSIGN_OR_RETURN(const auto tests, OpenTests(net, solver.test_iter_size(), types, inputs));
-  if (!tests.empty()) shapes.test = tests[0]->sample_shape();
+  for (const auto& test : tests) shapes.push_back(test->sample_shape());
   return shapes;
 }
 
@@ -73,13 +73,13 @@ StatusOr<SampleShapes> SampleShapesOf(const std::string& said, const caffe::Solv
                                       const caffe::NetParameter& net, const InputOptions& inputs) {
   if (!said.empty()) {
     HP_ASSIGN_OR_RETURN(const Shape shape, ParseSampleShape(said));
-    return SampleShapes{shape, shape};
+    return SampleShapes(1 + solver.test_iter_size(), shape);
   }
   StatusOr<SampleShapes> shapes = ReadSampleShapes(solver, net, inputs);
   return shapes.ok() ? shapes : WithWayOut(shapes.status());
 }
 
-StatusOr<Shape> SampleShapeOfNet(const std::string& said, const caffe::NetParameter& net, caffe::Phase phase,
+StatusOr<Shape> SampleShapeOfNet(const std::string& said, const caffe::NetParameter& net, Phase phase,
                                  const std::string& cache_dir) {
   for (int i : LayersOf(net, phase)) {
     if (net.layer(i).type() != "Input") continue;
@@ -90,11 +90,10 @@ StatusOr<Shape> SampleShapeOfNet(const std::string& said, const caffe::NetParame
     return SampleOfInput(net.layer(i));
   }
   if (!said.empty()) return ParseSampleShape(said);
-  const StatusOr<std::optional<Shape>> sample = SampleShape(net, phase == caffe::TRAIN, cache_dir);
+  const StatusOr<std::optional<Shape>> sample = SampleShape(net, phase, cache_dir);
   if (!sample.ok()) return WithWayOut(sample.status());
   if (*sample) return **sample;
-  return InvalidArgument("net \"%s\" has no Data or Input layer in phase %s", net.name().c_str(),
-                         caffe::Phase_Name(phase).c_str());
+  return InvalidArgument("net \"%s\" has no Data or Input layer in phase %s", net.name().c_str(), phase.name().c_str());
 }
 
 }  // namespace hp

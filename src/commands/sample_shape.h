@@ -4,17 +4,16 @@
 #include "hp/status.h"
 #include "input/input.h"
 #include "proto/caffe.pb.h"
+#include "proto/phase.h"
 
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace hp {
 
-/// Shapes of a sample, [C, H, W] after its transformation, in each phase of a net.
-struct SampleShapes {
-  Shape train;
-  Shape test;  ///< empty: the solver has no test
-};
+/// Shapes of a sample, [C, H, W] after its transformation, by Phase: of training, and of the solver's tests.
+using SampleShapes = std::vector<Shape>;
 
 /// Opens the databases of the Data layers to learn them.
 /// @param net unfiltered.
@@ -23,14 +22,14 @@ struct SampleShapes {
 StatusOr<SampleShapes> ReadSampleShapes(const caffe::SolverParameter& solver, const caffe::NetParameter& net,
                                         const InputOptions& inputs);
 
-/// The same, or where `said`, such as "3,227,227", is not empty, that shape in both phases: for hosts without the data.
+/// The same, or where `said`, such as "3,227,227", is not empty, that shape in all phases: for hosts without the data.
 /// @return also kInvalidArgument: another text. Names --sample.
 StatusOr<SampleShapes> SampleShapesOf(const std::string& said, const caffe::SolverParameter& solver,
                                       const caffe::NetParameter& net, const InputOptions& inputs);
 
 /// The shape of one sample of a phase of `net`: `said`, if it is not empty, what its Input layer states, or its
 /// database. @param cache_dir DatasetOptions::cache_dir. Errors as SampleShapesOf's.
-StatusOr<Shape> SampleShapeOfNet(const std::string& said, const caffe::NetParameter& net, caffe::Phase phase,
+StatusOr<Shape> SampleShapeOfNet(const std::string& said, const caffe::NetParameter& net, Phase phase,
                                  const std::string& cache_dir);
 
 }  // namespace hp

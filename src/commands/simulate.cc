@@ -38,9 +38,7 @@ StatusOr<std::unique_ptr<JobPlan>> PlanJob(const SimulateFlags& flags, const Rou
   if (!faults.empty()) return InvalidArgument("%s: %s", flags.table.c_str(), faults[0].c_str());
   HP_RETURN_IF_ERROR(NetGraph::Create(options.net, caffe::TRAIN).status());
   options.solver.clear_test_iter();  // training alone
-  HP_ASSIGN_OR_RETURN(const SampleShapes samples,
-                      SampleShapesOf(flags.sample, options.solver, *options.net, flags.inputs));
-  options.train_shape = samples.train;
+  HP_ASSIGN_OR_RETURN(options.samples, SampleShapesOf(flags.sample, options.solver, *options.net, flags.inputs));
   return JobPlan::Create(options);
 }
 
@@ -72,7 +70,8 @@ StatusOr<std::string> SimulateTable(const SimulateFlags& flags) {
   std::string text;
   HP_ASSIGN_OR_RETURN(Hosts hosts,
                       flags.hosts.empty() ? HostsLikeThis(PlacesOf(table), &text) : ReadHosts(flags.hosts));
-  HP_RETURN_IF_ERROR(LoadProfiles(flags.profile, plan->graph(true).net(), plan->node(0, true).sample(), &hosts));
+  HP_RETURN_IF_ERROR(
+      LoadProfiles(flags.profile, plan->graph(caffe::TRAIN).net(), plan->node(0, caffe::TRAIN).sample(), &hosts));
   HP_ASSIGN_OR_RETURN(const std::vector<int> places, PlacesOfNodes(table, hosts));
   const SimulatedJob job = SimulatedJobOf(*plan, hosts, places, kClocks);
   const PlannedTimes times(*plan, hosts, places);

@@ -31,7 +31,7 @@ std::vector<int64_t> DrawnOf(const SamplingRule& rule, int64_t clock, const Rang
 }  // namespace
 
 ClassSampler::ClassSampler(const NodeModel& model, const LabelStore* labels) : model_(model), labels_(labels) {
-  const NodePlan& plan = model.part(true);
+  const NodePlan& plan = model.part(caffe::TRAIN);
   for (const LayerPlan& layer : plan.layers()) {
     const auto& layers = plan.graph().layers();
     const GraphLayer& product = layers[layer.layer];

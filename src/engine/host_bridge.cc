@@ -12,14 +12,12 @@
 namespace hp {
 
 BridgeNeeds BridgeNeedsOf(const NodeModel& model, int pool_size) {
-  const JobShape& shape = model.schedule().shape();
   BridgeNeeds needs;
-  for (bool train : {true, false}) {
-    if (!train && !model.tests()) continue;
-    for (const NodeNet* net : model.AllNets(train)) needs.nets.push_back(net);
+  for (const Phase phase : model.phases()) {
+    for (const NodeNet* net : model.AllNets(phase)) needs.nets.push_back(net);
   }
   needs.solvers = pool_size;
-  needs.batch_rows = std::max(shape.train_batch, shape.test_batch);
+  needs.batch_rows = model.schedule().shape().largest_batch();
   return needs;
 }
 

@@ -105,7 +105,7 @@ Status FromWeights(const NodeModel& node, const std::string& path, ParamStore* p
 Status SetInitialParams(const NodeModel& model, const InitialParams& from, ParamStore* params) {
   // It has all blobs: drawing others first would hold a restart up.
   if (from.snapshot != nullptr) return FromSnapshot(model, from.snapshot_path, from.snapshot, params);
-  HP_RETURN_IF_ERROR(Fill(model.any_net(true), from.seed, params));
+  HP_RETURN_IF_ERROR(Fill(model.any_net(caffe::TRAIN), from.seed, params));
   for (const std::string& path : from.weights) HP_RETURN_IF_ERROR(FromWeights(model, path, params));
   return OkStatus();
 }

@@ -15,7 +15,7 @@ namespace {
 /// Of the largest micro-batch; 0: the node reads none.
 size_t ImagesBytes(const NodeModel& model) {
   size_t bytes = 0;
-  for (const NodeNet* net : model.AllNets(true)) bytes = std::max(bytes, net->images_bytes());
+  for (const NodeNet* net : model.AllNets(caffe::TRAIN)) bytes = std::max(bytes, net->images_bytes());
   return bytes;
 }
 

@@ -36,7 +36,7 @@ size_t DeviceOnlyBytes(const NodeModel& model, int pool_size) {
 
 size_t PackedBytes(const NodeModel& model) {
   size_t bytes = 0;
-  for (const NetStep& step : model.any_net(true).steps()) {
+  for (const NetStep& step : model.any_net(caffe::TRAIN).steps()) {
     if (step.op != nullptr && step.op->packed_bytes() > 0) bytes += step.op->packed_bytes() + kBlock;
   }
   return bytes;
@@ -44,17 +44,16 @@ size_t PackedBytes(const NodeModel& model) {
 
 size_t MatrixBytes(const NodeModel& model) {
   Wide bytes = 0;
-  for (size_t row : model.any_net(true).update_row_bytes()) bytes += Wide{row} * model.schedule().update_rows();
+  for (size_t row : model.any_net(caffe::TRAIN).update_row_bytes()) bytes += Wide{row} * model.schedule().update_rows();
   return Narrow(bytes);
 }
 
 size_t ImageBytes(const NodeModel& model) {
   Wide bytes = 0;
-  for (bool train : {true, false}) {
-    if (!train && !model.tests()) continue;
+  for (const Phase phase : model.phases()) {
     size_t most = 0;
-    for (const NodeNet* net : model.AllNets(train)) most = std::max(most, net->images_bytes());
-    bytes += Wide{most} * (train ? 1 : model.schedule().tests());  // each test reads ahead by itself
+    for (const NodeNet* net : model.AllNets(phase)) most = std::max(most, net->images_bytes());
+    bytes += Wide{most};  // each reads ahead by itself
   }
   return Narrow(bytes);
 }
@@ -149,11 +148,11 @@ Least LeastOf(const NodePlan& plan, const std::vector<Shape>& shapes, int64_t ro
   return least;
 }
 
-Least LeastOf(const JobPlan& job, Rank rank, bool train) {
+Least LeastOf(const JobPlan& job, Rank rank, Phase phase) {
   const size_t element = job.table().node(rank).device == "cpu" ? 4 : 2;  // GPUs may compute in 16 bits
-  const std::vector<int64_t> rows = job.schedule().RowCounts(train, job.ShareOf(rank));
-  return LeastOf(job.node(rank, train), job.shapes(train), rows.empty() ? 0 : rows.back(),
-                 train ? HistoriesOf(job.solver()) : 0, element, job.table().staleness() + 1);
+  const std::vector<int64_t> rows = job.schedule().RowCounts(phase, job.ShareOf(rank));
+  return LeastOf(job.node(rank, phase), job.shapes(phase), rows.empty() ? 0 : rows.back(),
+                 phase.train() ? HistoriesOf(job.solver()) : 0, element, job.table().staleness() + 1);
 }
 
 }  // namespace
@@ -183,9 +182,8 @@ std::string NodeMemory::Describe() const {
 }
 
 Status CheckPlannedMemory(const JobPlan& job, Rank rank, const MemoryRoom& host) {
-  for (bool train : {true, false}) {
-    if (!train && !job.tests()) continue;
-    const Least least = LeastOf(job, rank, train);
+  for (const Phase phase : job.phases()) {
+    const Least least = LeastOf(job, rank, phase);
     std::optional<Excess> excess = OverTable(job.table().node(rank), least.bytes());
     if (!excess) excess = OverRoom(host, least.bytes());
     if (excess) return DoesNotFit(Who(job.table(), rank), *excess, least.Describe(), kForNodes);
@@ -226,7 +224,7 @@ Status CheckHostMemory(const RoutingTable& table, const std::vector<HostShare>& 
 Status CheckPlannedHostMemory(const JobPlan& job, const std::vector<Rank>& ranks, const MemoryRoom& room) {
   std::vector<HostShare> shares;
   for (const Rank rank : ranks) {
-    if (job.table().node(rank).device == "cpu") shares.push_back({rank, LeastOf(job, rank, true).bytes()});
+    if (job.table().node(rank).device == "cpu") shares.push_back({rank, LeastOf(job, rank, caffe::TRAIN).bytes()});
   }
   return shares.empty() ? OkStatus() : CheckHostMemory(job.table(), shares, room);
 }

@@ -15,9 +15,8 @@ StatusOr<std::unique_ptr<PortStaging>> PortStaging::Create(const NodeModel& mode
                                                            const std::function<bool(Rank peer)>& reaches) {
   std::unique_ptr<PortStaging> staging(new PortStaging(model, device));
   for (Rank rank = 0; rank < model.table().size(); ++rank) staging->staged_.push_back(!reaches(rank));
-  for (bool train : {true, false}) {
-    if (!train && !model.tests()) continue;
-    for (const NodeNet* net : model.AllNets(train)) {
+  for (const Phase phase : model.phases()) {
+    for (const NodeNet* net : model.AllNets(phase)) {
       size_t bytes = 0;
       for (size_t port = 0; port < net->plan().ports().size(); ++port) {
         for (Rank peer : net->plan().ports()[port].peers) staging->any_direct_ |= !staging->staged_[peer];

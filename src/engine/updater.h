@@ -119,7 +119,7 @@ class Updater {
   /// With staleness an update starts from a copy of the values before it, whose readers may not be done.
   void CopyValues(int param, int64_t clock);
 
-  const NetStep& StepOfGroup(int group) const { return model_.StepOf(model_.any_net(true), group); }
+  const NetStep& StepOfGroup(int group) const { return model_.StepOf(model_.any_net(caffe::TRAIN), group); }
   std::vector<int> AllGroups() const;
   /// All but those that parameter servers update, whose gradients here are a part alone.
   std::vector<int> OwnGroups() const;

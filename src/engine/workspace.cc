@@ -17,7 +17,7 @@ Status Workspace::Allocate(int pool_size) {
   HP_ASSIGN_OR_RETURN(SolverPool pool, SolverPool::Create(device_, pool_size, model_.arena_bytes()));
   pool_ = std::make_unique<SolverPool>(std::move(pool));
   HP_ASSIGN_OR_RETURN(scratch_, device_->Allocate(model_.scratch_bytes() + 64));
-  for (size_t row : model_.any_net(true).update_row_bytes()) {
+  for (size_t row : model_.any_net(caffe::TRAIN).update_row_bytes()) {
     HP_ASSIGN_OR_RETURN(Buffer matrix, device_->AllocateShared(row * model_.schedule().update_rows()));
     matrix_rows_.push_back(matrix.data());
     matrices_.push_back(std::move(matrix));
@@ -37,9 +37,8 @@ Status Workspace::AllocateGradients() {
 }
 
 void Workspace::IndexParams() {
-  for (bool train : {true, false}) {
-    if (!train && !model_.tests()) continue;
-    for (const NodeNet* net : model_.AllNets(train)) {
+  for (const Phase phase : model_.phases()) {
+    for (const NodeNet* net : model_.AllNets(phase)) {
       NetParams& of_net = net_params_[net];  // there even if the node has no parameters
       for (const ParamPlan& param : net->plan().params()) {
         of_net.index.push_back(params_->Find(param.layer, param.blob));
@@ -62,7 +61,7 @@ NetRun Workspace::RunOf(int solver, MsgId id) const {
   run.batch_of_update = samples.batch;
   run.batch.train = id.train();
   run.batch.first_sample = samples.first_sample;
-  run.batch.global_rows = id.train() ? shape.train_batch : shape.test_batch;
+  run.batch.global_rows = shape.batch(model_.schedule().PhaseOf(id));
   run.batch.sub_batches = id.train() ? static_cast<int>(shape.iter_size) : 1;
   return run;
 }
@@ -79,7 +78,7 @@ void Workspace::UseParams(const NodeNet& net, int64_t version, std::vector<Param
 // which BackwardParams does not look at, get their addresses from: solver 0's, of which no byte is read or written.
 void Workspace::WithUpdateArgs(const NetStep& step, const ClassSamples& samples,
                                const std::function<void(Op&, const OpArgs&)>& use) const {
-  const NodeNet& net = model_.any_net(true);
+  const NodeNet& net = model_.any_net(caffe::TRAIN);
   NetRun run;
   run.arena = pool_->arena(0);
   run.update_matrices = matrix_rows_;

@@ -41,7 +41,7 @@ class Workspace {
   void UseParams(const NodeNet& net, int64_t version, std::vector<ParamView>* views, NetRun* run) const;
   /// Calls `use` once, before it returns, with the op and the arguments of a deferred step over all rows of the update:
   /// for Op::BackwardParams, or its pieces. Gradients go to the ParamStore. Executor thread.
-  /// @param step of NodeModel::any_net(true); must be deferred. @param samples of the clock.
+  /// @param step of NodeModel::any_net(caffe::TRAIN); must be deferred. @param samples of the clock.
   void WithUpdateArgs(const NetStep& step, const ClassSamples& samples,
                       const std::function<void(Op&, const OpArgs&)>& use) const;
 

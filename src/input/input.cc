@@ -66,17 +66,18 @@ StatusOr<Buffer> AllocateImages(Device* device, size_t bytes) {
 
 }  // namespace
 
-Status Input::Prepare(const Schedule& schedule, int replica, int test, uint64_t seed, const ReadAhead& ahead,
+Status Input::Prepare(const Schedule& schedule, int replica, Phase phase, uint64_t seed, const ReadAhead& ahead,
                       Device* device, Callbacks callbacks) {
   schedule_ = &schedule;
   replica_ = replica;
+  phase_ = phase;
   callbacks_ = std::move(callbacks);
   if (train_) {
     ids_ = schedule.TrainIds(0, schedule.ReadBy(replica));
   } else {
     const int64_t first = schedule.shape().test_initialization ? 0 : schedule.shape().test_interval;
     for (const MsgId id : schedule.TestIds(first, schedule.ReadBy(replica))) {
-      if (schedule.TestOf(id) == test) ids_.push_back(MsgId::Make(0, false, id.micro(), id.replica()));
+      if (schedule.PhaseOf(id) == phase) ids_.push_back(MsgId::Make(0, false, id.micro(), id.replica()));
     }
   }
   HP_ASSIGN_OR_RETURN(transformer_, MakeTransformer(seed));
@@ -99,7 +100,7 @@ Status Input::Prepare(const Schedule& schedule, int replica, int test, uint64_t 
   options.on_labels = [this](int64_t batch, int64_t first_row, std::span<const float> labels) {
     const int64_t per_clock = schedule_->shape().iter_size;
     const int64_t clock = train_ ? batch / per_clock : test_clock_.load();
-    callbacks_.on_labels(clock, train_, train_ ? batch % per_clock : batch, first_row, labels);
+    callbacks_.on_labels(clock, phase_, train_ ? batch % per_clock : batch, first_row, labels);
   };
   options.on_ready = [this](int64_t piece) {
     ready_end_ = piece + 1;

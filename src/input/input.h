@@ -34,8 +34,8 @@ class Input {
   struct Callbacks {
     /// The labels of this node's part of a batch: rows [first_row, first_row + size) of the global batch, valid during
     /// the call. In the order of batches, before any image of the part is ready.
-    /// @param batch of the update (0 .. iter_size - 1) or of the tests (0 .. test_iter - 1) at `clock`.
-    std::function<void(int64_t clock, bool train, int64_t batch, int64_t first_row, std::span<const float>)> on_labels;
+    /// @param batch of the update (0 .. iter_size - 1) or of the phase's test (0 .. test_iter - 1) at `clock`.
+    std::function<void(int64_t clock, Phase phase, int64_t batch, int64_t first_row, std::span<const float>)> on_labels;
     /// Ready has turned true for one more micro-batch.
     std::function<void()> on_ready;
     /// Reading has failed and ended: kDataLoss, kFailedPrecondition (the database was changed) or kInvalidArgument (a
@@ -71,12 +71,12 @@ class Input {
   /// Makes the reader and its image buffers. Once, after Open and before Start; main thread.
   /// @param schedule must outlive the input.
   /// @param replica whose part of each batch is read.
-  /// @param test whose records these are, of the tests of a clock (Schedule::TestOf); 0 for training.
+  /// @param phase whose records these are: training or a test, as it was opened for.
   /// @param seed of the job: decides shuffling, crops and mirroring, the same on all nodes.
   /// @param device allocates the buffers, in pinned host memory where it has any; must outlive the input.
   /// @return kDataLoss, kFailedPrecondition: the database or the mean file has changed since Open.
-  Status Prepare(const Schedule& schedule, int replica, int test, uint64_t seed, const ReadAhead& ahead, Device* device,
-                 Callbacks callbacks);
+  Status Prepare(const Schedule& schedule, int replica, Phase phase, uint64_t seed, const ReadAhead& ahead,
+                 Device* device, Callbacks callbacks);
   /// Begins to read with the first micro-batch of `clock`. Of training: once, and it reads on to the last iteration. Of
   /// tests: at each clock with a test, which starts again with the phase's first sample; ends the one before.
   /// No image of an earlier Start may be in use. Executor or main thread; waits for reader threads that are still busy.
@@ -104,6 +104,7 @@ class Input {
   caffe::LayerParameter layer_;
   int64_t max_bad_records_ = 0;
   bool train_ = true;
+  Phase phase_ = caffe::TRAIN;
   std::unique_ptr<Dataset> dataset_;
   std::unique_ptr<Transformer> transformer_;
   std::unique_ptr<BatchReader> reader_;

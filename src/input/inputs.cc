@@ -19,10 +19,10 @@ StatusOr<const caffe::LayerParameter*> DataLayerOf(const caffe::NetParameter& ne
 Status Inputs::Prepare(const Schedule& schedule, int replica, uint64_t seed, Input::ReadAhead ahead, Device* device,
                        const Input::Callbacks& callbacks) {
   schedule_ = &schedule;
-  if (train) HP_RETURN_IF_ERROR(train->Prepare(schedule, replica, 0, seed, ahead, device, callbacks));
+  if (train) HP_RETURN_IF_ERROR(train->Prepare(schedule, replica, caffe::TRAIN, seed, ahead, device, callbacks));
   ahead.batches = 1;
-  for (size_t i = 0; i < tests.size(); ++i) {
-    HP_RETURN_IF_ERROR(tests[i]->Prepare(schedule, replica, static_cast<int>(i), seed, ahead, device, callbacks));
+  for (int i = 0; i < static_cast<int>(tests.size()); ++i) {
+    HP_RETURN_IF_ERROR(tests[i]->Prepare(schedule, replica, Phase::OfTest(i), seed, ahead, device, callbacks));
   }
   return OkStatus();
 }
@@ -47,7 +47,7 @@ StatusOr<std::vector<std::unique_ptr<Input>>> OpenTests(const caffe::NetParamete
   std::vector<std::unique_ptr<Input>> inputs;
   int64_t first_batch = 0;
   for (int i = 0; i < tests; ++i) {
-    HP_ASSIGN_OR_RETURN(const auto* layer, DataLayerOf(net, StateOfTest(net, i), types, "test with"));
+    HP_ASSIGN_OR_RETURN(const auto* layer, DataLayerOf(net, StateOf(net, Phase::OfTest(i)), types, "test with"));
     HP_ASSIGN_OR_RETURN(const LayerTraits traits, LayerTraits::Create(*layer, types));
     HP_ASSIGN_OR_RETURN(std::unique_ptr<Input> input, Input::Open(*layer, false, options));
     const Shape& shape = input->sample_shape();

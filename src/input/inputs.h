@@ -12,7 +12,7 @@ namespace hp {
 /// functions are those of Input, for the input that an id belongs to.
 struct Inputs {
   std::unique_ptr<Input> train;               ///< null: this node reads no images
-  std::vector<std::unique_ptr<Input>> tests;  ///< in the order of Schedule::TestOf; empty: none, or it reads no images
+  std::vector<std::unique_ptr<Input>> tests;  ///< by Phase::test; empty: none, or it reads no images
 
   /// Prepares all of them. @param ahead of training; a test has the node to itself and needs the labels of one batch.
   Status Prepare(const Schedule& schedule, int replica, uint64_t seed, Input::ReadAhead ahead, Device* device,
@@ -22,7 +22,7 @@ struct Inputs {
   void Stop();
 
   /// The input of a micro-batch. Behind Prepare; the node must read images. Any thread.
-  Input& Of(MsgId id) const { return id.train() ? *train : *tests[schedule_->TestOf(id)]; }
+  Input& Of(MsgId id) const { return id.train() ? *train : *tests[schedule_->PhaseOf(id).test()]; }
 
  private:
   const Schedule* schedule_ = nullptr;
@@ -33,9 +33,8 @@ struct Inputs {
 StatusOr<std::unique_ptr<Input>> OpenTraining(const caffe::NetParameter& net, const LayerTypes& types,
                                               const InputOptions& options);
 
-/// Opens the records of each of `tests` tests (StateOfTest).
-/// @return as OpenTraining; kInvalidArgument: tests whose batches or samples have different sizes, which one net can't
-/// run.
+/// Opens the records of each of `tests` tests.
+/// @return as OpenTraining; kInvalidArgument: tests whose batches or samples have different sizes.
 StatusOr<std::vector<std::unique_ptr<Input>>> OpenTests(const caffe::NetParameter& net, int tests,
                                                         const LayerTypes& types, const InputOptions& options);
 

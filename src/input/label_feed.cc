@@ -12,24 +12,24 @@ constexpr size_t kMostPerMessage = 100'000;
 
 }  // namespace
 
-Status LabelFeed::Add(int64_t clock, bool train, int64_t batch, int64_t first_row, std::span<const float> labels) {
-  const std::vector<LabelRule>& rules = train ? train_rules_ : test_rules_;
+Status LabelFeed::Add(int64_t clock, Phase phase, int64_t batch, int64_t first_row, std::span<const float> labels) {
+  const std::vector<LabelRule>& rules = rules_[phase.index()];
   if (rules.empty()) return OkStatus();
   for (const LabelRule& rule : rules) {
     HP_RETURN_IF_ERROR(CheckLabels(labels, rule)
                            .Prepend(Format("layer \"%s\", batch %lld, rows from %lld", rule.layer.c_str(),
                                            static_cast<long long>(batch), static_cast<long long>(first_row))));
   }
-  store_->Add(clock, train, batch, first_row, labels);
+  store_->Add(clock, phase, batch, first_row, labels);
   for (size_t begin = 0; begin < labels.size(); begin += kMostPerMessage) {
     const auto part = labels.subspan(begin, std::min(kMostPerMessage, labels.size() - begin));
     LabelsMessage message;
     message.set_clock(clock);
-    message.set_train(train);
+    message.set_phase(phase.index());
     message.set_batch(batch);
     message.set_first_row(first_row + static_cast<int64_t>(begin));
     message.mutable_label()->Add(part.begin(), part.end());
-    for (Rank rank : model_.job().label_readers(train)) {
+    for (Rank rank : model_.job().label_readers(phase)) {
       if (rank != model_.rank()) send_(rank, message);
     }
   }

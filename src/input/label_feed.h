@@ -20,22 +20,20 @@ class LabelFeed {
   /// @param model must outlive it. @param store of this node; must outlive it.
   /// @param send sends a message to another node; must not block, reports its errors itself.
   LabelFeed(const NodeModel& model, LabelStore* store, std::function<void(Rank, const LabelsMessage&)> send)
-      : model_(model),
-        train_rules_(model.label_rules(true)),
-        test_rules_(model.tests() ? model.label_rules(false) : std::vector<LabelRule>()),
-        store_(store),
-        send_(std::move(send)) {}
+      : model_(model), store_(store), send_(std::move(send)) {
+    for (const Phase phase : model.phases()) rules_.push_back(model.label_rules(phase));
+  }
 
   /// Takes what Input::Callbacks::on_labels reports. Does nothing if no layer of the phase reads labels. Several
   /// messages for each reader, if the labels are many.
   /// @param labels [rows] of batch `batch` of the update or test at `clock`, from its row `first_row` on.
   /// @return kInvalidArgument: a label is no class of a layer that reads it, nor its ignore_label; layer, batch and row
   /// are named, and nothing was stored or sent.
-  Status Add(int64_t clock, bool train, int64_t batch, int64_t first_row, std::span<const float> labels);
+  Status Add(int64_t clock, Phase phase, int64_t batch, int64_t first_row, std::span<const float> labels);
 
  private:
   const NodeModel& model_;
-  const std::vector<LabelRule> train_rules_, test_rules_;
+  std::vector<std::vector<LabelRule>> rules_;  // by Phase
   LabelStore* const store_;
   const std::function<void(Rank, const LabelsMessage&)> send_;
 };

@@ -4,10 +4,10 @@
 
 namespace hp {
 
-void LabelStore::Add(int64_t clock, bool train, int64_t batch, int64_t first_row, std::span<const float> labels) {
+void LabelStore::Add(int64_t clock, Phase phase, int64_t batch, int64_t first_row, std::span<const float> labels) {
   MutexLock lock(&mutex_);
-  Batch& entry = batches_[{clock, train, batch}];
-  const int64_t rows = train ? schedule_.shape().train_batch : schedule_.shape().test_batch;
+  Batch& entry = batches_[{clock, phase, batch}];
+  const int64_t rows = schedule_.shape().batch(phase);
   if (entry.labels.empty()) {
     entry.labels.assign(rows, 0);
     entry.there.assign(rows, false);
@@ -23,7 +23,7 @@ void LabelStore::Add(int64_t clock, bool train, int64_t batch, int64_t first_row
 bool LabelStore::Ready(MsgId id, bool whole) const {
   const IdSamples samples = schedule_.SamplesOfId(id);
   MutexLock lock(&mutex_);
-  auto found = batches_.find({id.clock(), id.train(), samples.batch});
+  auto found = batches_.find(KeyOf(id));
   if (found == batches_.end()) return false;
   const Batch& batch = found->second;
   if (batch.missing == 0) return true;
@@ -34,7 +34,7 @@ bool LabelStore::Ready(MsgId id, bool whole) const {
 
 std::span<const float> LabelStore::BatchOf(MsgId id) const {
   MutexLock lock(&mutex_);
-  auto found = batches_.find({id.clock(), id.train(), schedule_.SamplesOfId(id).batch});
+  auto found = batches_.find(KeyOf(id));
   if (found == batches_.end()) return {};
   return found->second.labels;
 }

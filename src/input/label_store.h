@@ -21,8 +21,8 @@ class LabelStore {
   explicit LabelStore(const Schedule& schedule) : schedule_(schedule) {}
 
   /// Adds labels [first_row, first_row + labels.size()) of batch `batch` of the update (0 .. iter_size - 1) or of the
-  /// test (0 .. test_iter - 1) at `clock`. Rows beyond the global batch are ignored.
-  void Add(int64_t clock, bool train, int64_t batch, int64_t first_row, std::span<const float> labels)
+  /// phase's test (0 .. test_iter - 1) at `clock`. Rows beyond the global batch are ignored.
+  void Add(int64_t clock, Phase phase, int64_t batch, int64_t first_row, std::span<const float> labels)
       HP_EXCLUDES(mutex_);
   /// Whether the labels of the id's own rows have arrived.
   /// @param whole asks for those of its whole global batch.
@@ -34,12 +34,14 @@ class LabelStore {
   void Forget(int64_t clock) HP_EXCLUDES(mutex_);
 
  private:
-  using Key = std::tuple<int64_t, bool, int64_t>;  // clock, train, batch
+  using Key = std::tuple<int64_t, Phase, int64_t>;  // clock, phase, batch
   struct Batch {
     std::vector<float> labels;  // [global batch], allocated once: BatchOf points into it
     std::vector<bool> there;    // by row: it has arrived
     int64_t missing = 0;        // rows that have not
   };
+
+  Key KeyOf(MsgId id) const { return {id.clock(), schedule_.PhaseOf(id), schedule_.SamplesOfId(id).batch}; }
 
   const Schedule& schedule_;
   mutable Mutex mutex_;

@@ -16,8 +16,7 @@ namespace hp {
 StatusOr<std::unique_ptr<NodeModel>> NodeModel::Create(std::shared_ptr<const JobPlan> job, const Options& options) {
   std::unique_ptr<NodeModel> model(new NodeModel(std::move(job), options));
   model->plan_.updates_together = !model->on_host();
-  HP_RETURN_IF_ERROR(model->BuildNets(true, &model->train_nets_));
-  if (model->tests()) HP_RETURN_IF_ERROR(model->BuildNets(false, &model->test_nets_));
+  for (const Phase phase : model->phases()) HP_RETURN_IF_ERROR(model->BuildNets(phase));
   model->CheckGroups();
   for (const ParamOwners& param : model->job().params()) {
     model->whole_params_.push_back(
@@ -29,17 +28,18 @@ StatusOr<std::unique_ptr<NodeModel>> NodeModel::Create(std::shared_ptr<const Job
   return model;
 }
 
-Status NodeModel::BuildNets(bool train, Nets* nets) {
+Status NodeModel::BuildNets(Phase phase) {
+  Nets& nets = nets_.emplace_back();
   const NetContext context{options_.backend, options_.op_factories, options_.seed};
   for (int variant = 0; variant < variants(); ++variant) {
-    std::vector<int64_t> counts = schedule().RowCounts(train, plan_.share);
+    std::vector<int64_t> counts = schedule().RowCounts(phase, plan_.share);
     if (counts.empty()) counts.push_back(1);  // no id passes a parameter server
     for (int64_t rows : counts) {
       HP_ASSIGN_OR_RETURN(std::unique_ptr<NodeNet> net,
-                          NodeNet::Create(job_->node(rank(), train, variant), context, rows));
+                          NodeNet::Create(job_->node(rank(), phase, variant), context, rows));
       arena_bytes_ = std::max(arena_bytes_, net->arena_bytes());
       scratch_bytes_ = std::max(scratch_bytes_, net->scratch_bytes());
-      (*nets)[{variant, rows}] = std::move(net);
+      nets[{variant, rows}] = std::move(net);
     }
   }
   return OkStatus();
@@ -49,16 +49,16 @@ Status NodeModel::BuildNets(bool train, Nets* nets) {
 // ids.
 void NodeModel::CheckGroups() const {
   for (int group = 0; group < static_cast<int>(plan_.groups.size()); ++group) {
-    if (plan_.groups[group].exchange != GroupExchange::kServe) StepsOf(any_net(true), group);
+    if (plan_.groups[group].exchange != GroupExchange::kServe) StepsOf(any_net(caffe::TRAIN), group);
   }
-  for (const auto& [key, net] : train_nets_) {
-    CHECK(net->update_row_bytes() == any_net(true).update_row_bytes()) << "variant " << key.first;
+  for (const auto& [key, net] : nets(caffe::TRAIN)) {
+    CHECK(net->update_row_bytes() == any_net(caffe::TRAIN).update_row_bytes()) << "variant " << key.first;
   }
 }
 
-std::vector<const NodeNet*> NodeModel::AllNets(bool train) const {
+std::vector<const NodeNet*> NodeModel::AllNets(Phase phase) const {
   std::vector<const NodeNet*> all;
-  for (const auto& [key, net] : nets(train)) all.push_back(net.get());
+  for (const auto& [key, net] : nets(phase)) all.push_back(net.get());
   return all;
 }
 
@@ -78,7 +78,7 @@ std::vector<const NetStep*> NodeModel::StepsOf(const NodeNet& net, int group) co
 
 std::vector<int> NodeModel::ParamsOf(int group) const {
   std::vector<int> of_group;
-  const std::vector<ParamPlan>& params = part(true).params();
+  const std::vector<ParamPlan>& params = part(caffe::TRAIN).params();
   for (int i = 0; i < static_cast<int>(params.size()); ++i) {
     if (params[i].graph_layer == plan_.groups[group].layer) of_group.push_back(i);
   }
@@ -86,7 +86,7 @@ std::vector<int> NodeModel::ParamsOf(int group) const {
 }
 
 const std::string& NodeModel::NameOf(int group) const {
-  return job().graph(true).layers()[plan_.groups[group].layer].traits.name();
+  return job().graph(caffe::TRAIN).layers()[plan_.groups[group].layer].traits.name();
 }
 
 int NodeModel::GroupOf(const NetStep& step) const {
@@ -98,11 +98,11 @@ int NodeModel::GroupOf(const NetStep& step) const {
   return static_cast<int>(group - plan_.groups.begin());
 }
 
-std::vector<LabelRule> NodeModel::label_rules(bool train) const {
+std::vector<LabelRule> NodeModel::label_rules(Phase phase) const {
   std::vector<LabelRule> rules;
-  for (const GraphLayer& layer : job_->graph(train).layers()) {
+  for (const GraphLayer& layer : job_->graph(phase).layers()) {
     if (!layer.reads_labels() || layer.piece == GraphLayer::kMerged) continue;  // kClasses stands for both
-    const int64_t classes = layer.label_targets ? 0 : job_->shapes(train)[layer.bottoms[0]].dim(1);
+    const int64_t classes = layer.label_targets ? 0 : job_->shapes(phase)[layer.bottoms[0]].dim(1);
     rules.push_back({layer.traits.name(), classes, layer.traits.ignore_label()});
   }
   return rules;
@@ -110,7 +110,7 @@ std::vector<LabelRule> NodeModel::label_rules(bool train) const {
 
 std::vector<StoredParam> NodeModel::stored_params() const {
   std::set<int> fused;
-  for (const NetStep& step : any_net(true).steps()) {
+  for (const NetStep& step : any_net(caffe::TRAIN).steps()) {
     if (updates_in_pieces(step)) fused.insert(step.params.begin(), step.params.end());
   }
   std::set<int> pushed;  // layers whose parameters servers update
@@ -118,7 +118,7 @@ std::vector<StoredParam> NodeModel::stored_params() const {
     if (group.exchange == GroupExchange::kPush) pushed.insert(group.layer);
   }
   std::vector<StoredParam> stored;
-  const std::vector<ParamPlan>& params = part(true).params();
+  const std::vector<ParamPlan>& params = part(caffe::TRAIN).params();
   for (int i = 0; i < static_cast<int>(params.size()); ++i) {
     const ParamPlan& param = params[i];
     stored.push_back({param.layer, param.blob, param.spec.shape, param.block, param.spec.lr_mult, param.spec.decay_mult,

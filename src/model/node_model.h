@@ -25,13 +25,12 @@ struct WholeParam {
 
 /// The job's plan carried out for one node: its nets, made of ops for its device, one NodeNet for each phase, variant
 /// (JobPlan::node) and number of rows that a micro-batch can have, and what others need to know of them. A parameter
-/// server has one net for each phase, without layers. All nets of a
-/// phase and variant have the same steps, parameters, ports and outputs, at the same indices; only numbers of rows
-/// differ. Has no state that training changes:
-/// values are in the ParamStore, activations in the solvers. Made once by the node. Immutable after Create; any thread
-/// may call its methods, but what NodeNet computes is the executor's.
+/// server has one net for each phase, without layers. All nets of a phase and variant have the same steps, parameters,
+/// ports and outputs, at the same indices; only numbers of rows differ. Has no state that training changes: values are
+/// in the ParamStore, activations in the solvers. Made once by the node. Immutable after Create; any thread may call
+/// its methods, but what NodeNet computes is the executor's.
 ///
-/// `train` chooses the phase, TRAIN or TEST; false only where tests() is true.
+/// A `phase` must be one of phases().
 class NodeModel {
  public:
   struct Options {
@@ -52,25 +51,25 @@ class NodeModel {
   Rank rank() const { return options_.rank; }
   const NodeInfo& node() const { return table().node(rank()); }
   /// The layers, ports and parameters of a phase that the node runs, all its parts together.
-  const NodePlan& part(bool train) const { return job_->node(rank(), train); }
+  const NodePlan& part(Phase phase) const { return job_->node(rank(), phase); }
   int variants() const { return job_->variants(rank()); }
   /// Segments, ports and parameter groups for the pipeline. Its pool_size is only wished for (FitMemory decides), its
   /// start_clock is 0.
   const PipelinePlan& plan() const { return plan_; }
   uint64_t seed() const { return options_.seed; }  ///< of the job
-  /// Whether the job has a TEST phase.
-  bool tests() const { return job_->tests(); }
+  /// JobPlan::phases.
+  const std::vector<Phase>& phases() const { return job_->phases(); }
   const Device* device() const { return options_.device; }  ///< null: the host's
   bool on_host() const { return device() == nullptr || device()->is_host(); }
 
   /// The net that runs micro-batch `id`, which must pass the node.
   const NodeNet& NetOf(MsgId id) const {
-    return *nets(id.train()).at({plan_.VariantOf(id), schedule().SamplesOfId(id).rows});
+    return *nets(schedule().PhaseOf(id)).at({plan_.VariantOf(id), schedule().SamplesOfId(id).rows});
   }
   /// All nets of a phase, by variant and rows.
-  std::vector<const NodeNet*> AllNets(bool train) const;
+  std::vector<const NodeNet*> AllNets(Phase phase) const;
   /// A net with all parts of the node, for what is alike in all nets that have it.
-  const NodeNet& any_net(bool train) const { return *nets(train).begin()->second; }
+  const NodeNet& any_net(Phase phase) const { return *nets(phase).begin()->second; }
 
   /// The node's own blocks of parameters, in the order of NodePlan::params: what its ParamStore is made of. Gradients
   /// of steps that are updated in pieces are not kept. Built anew by each call.
@@ -95,7 +94,7 @@ class NodeModel {
   int GroupOf(const NetStep& step) const;
   /// What each layer of the whole net that reads labels accepts, in the order of the layers; empty: nothing reads
   /// labels. Built anew by each call.
-  std::vector<LabelRule> label_rules(bool train) const;
+  std::vector<LabelRule> label_rules(Phase phase) const;
 
   /// Bytes of one solver: the most that any net needs.
   size_t arena_bytes() const { return arena_bytes_; }
@@ -106,14 +105,14 @@ class NodeModel {
   using Nets = std::map<std::pair<int, int64_t>, std::unique_ptr<NodeNet>>;  // by variant and rows
   NodeModel(std::shared_ptr<const JobPlan> job, const Options& options)
       : job_(std::move(job)), options_(options), plan_(job_->pipeline(options.rank)) {}
-  const Nets& nets(bool train) const { return train ? train_nets_ : test_nets_; }
-  Status BuildNets(bool train, Nets* nets);
+  const Nets& nets(Phase phase) const { return nets_[phase.index()]; }
+  Status BuildNets(Phase phase);
   void CheckGroups() const;
 
   const std::shared_ptr<const JobPlan> job_;
   const Options options_;
-  PipelinePlan plan_;  // JobPlan::pipeline, and updates_together by the device
-  Nets train_nets_, test_nets_;
+  PipelinePlan plan_;       // JobPlan::pipeline, and updates_together by the device
+  std::vector<Nets> nets_;  // by Phase
   std::vector<WholeParam> whole_params_;
   size_t arena_bytes_ = 0, scratch_bytes_ = 0;
 };

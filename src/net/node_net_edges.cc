@@ -83,7 +83,7 @@ Status NodeNetBuilder::FindKept() {
         std::find_if(blobs.rbegin(), blobs.rend(), [&](const GraphBlob& blob) { return blob.name == name; });
     if (last == blobs.rend()) {
       return InvalidArgument("net \"%s\" has no blob \"%s\" in phase %s", graph_.net().name().c_str(), name.c_str(),
-                             caffe::Phase_Name(graph_.phase()).c_str());
+                             graph_.phase().name().c_str());
     }
     if (last->label) return InvalidArgument("blob \"%s\" holds labels, which no layer computes", name.c_str());
     kept_.push_back(static_cast<int>(blobs.rend() - last) - 1);

@@ -121,7 +121,7 @@ void Inbox::Take(Rank peer, uint32_t type, std::span<const std::byte> bytes) {
       return take(
           Parse<LabelsMessage>(type, bytes), [&](const auto& labels) { return rules_.CheckLabels(peer, labels); },
           [&](const auto& labels) {
-            parts_.labels->Add(labels.clock(), labels.train(), labels.batch(), labels.first_row(),
+            parts_.labels->Add(labels.clock(), Phase::At(labels.phase()), labels.batch(), labels.first_row(),
                                {labels.label().data(), static_cast<size_t>(labels.label_size())});
             parts_.pipeline->OnInputs();
           });

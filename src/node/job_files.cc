@@ -28,9 +28,9 @@
 namespace hp {
 namespace {
 
-DataShape ShapeMessage(const Input& input, bool test) {
+DataShape ShapeMessage(const Input& input, Phase phase) {
   DataShape shape;
-  shape.set_test(test);
+  shape.set_phase(phase.index());
   shape.set_channels(static_cast<int>(input.sample_shape().dim(0)));
   shape.set_height(static_cast<int>(input.sample_shape().dim(1)));
   shape.set_width(static_cast<int>(input.sample_shape().dim(2)));
@@ -286,13 +286,14 @@ JobFacts JobFiles::Facts(Rank rank) const {
   facts.resume_latest = resume_latest;
   if (inputs.train) {
     facts.dataset_hash = inputs.train->fingerprint();
-    facts.data_shapes.push_back(ShapeMessage(*inputs.train, false));
+    facts.data_shapes.push_back(ShapeMessage(*inputs.train, caffe::TRAIN));
   }
   uint64_t factor = 31;
-  for (const auto& test : inputs.tests) {
-    facts.dataset_hash ^= test->fingerprint() * factor;
+  for (int i = 0; i < static_cast<int>(inputs.tests.size()); ++i) {
+    const Input& test = *inputs.tests[i];
+    facts.dataset_hash ^= test.fingerprint() * factor;
     factor *= 31;
-    facts.data_shapes.push_back(ShapeMessage(*test, true));
+    facts.data_shapes.push_back(ShapeMessage(test, Phase::OfTest(i)));
   }
   facts.core_pools = CorePools();
   facts.host_id = HostId();

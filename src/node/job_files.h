@@ -53,7 +53,7 @@ struct JobFiles {
   void TakeWeights(const std::string& flag);
 
   caffe::SolverParameter solver;                   ///< CheckSolver has passed
-  std::shared_ptr<const caffe::NetParameter> net;  ///< of both phases, unfiltered
+  std::shared_ptr<const caffe::NetParameter> net;  ///< of all phases, unfiltered
   Inputs inputs;                                   ///< opened, not prepared
   /// Of the newest complete snapshot with the solver's prefix, for Adopt; nothing: none, or another way to start.
   std::optional<FoundSnapshot> found;

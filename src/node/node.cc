@@ -180,8 +180,10 @@ Status Node::BuildModel() {
   plan.solver = files_.solver;
   plan.net = files_.net;
   plan.types = options_.layer_types;
+  plan.samples.resize(1 + files_.solver.test_iter_size());
   for (const DataShape& shape : bootstrap_->handshake()->data_shapes()) {
-    (shape.test() ? plan.test_shape : plan.train_shape) = Shape{shape.channels(), shape.height(), shape.width()};
+    if (shape.phase() < 0 || shape.phase() >= std::ssize(plan.samples)) continue;
+    plan.samples[shape.phase()] = Shape{shape.channels(), shape.height(), shape.width()};
   }
   HP_ASSIGN_OR_RETURN(std::shared_ptr<const JobPlan> job, JobPlan::Create(plan));
   if (options_.rank == 0 || options_.rank == table_.snapshot_copier())
@@ -201,7 +203,7 @@ Status Node::BuildModel() {
   HP_ASSIGN_OR_RETURN(model_, NodeModel::Create(std::move(job), options));
   HP_ASSIGN_OR_RETURN(memory_, FitMemory(*model_, ExchangeHostBytes(*model_), room));
   LOG(INFO) << "node " << info_.name << ": seed " << seed_ << ", " << threads << " thread(s), "
-            << model_->part(true).segments() << " segment(s); " << memory_.Describe();
+            << model_->part(caffe::TRAIN).segments() << " segment(s); " << memory_.Describe();
   labels_ = std::make_unique<LabelStore>(model_->schedule());
   label_feed_ = std::make_unique<LabelFeed>(
       *model_, labels_.get(), [this](Rank rank, const LabelsMessage& message) { Send(rank, kLabelsMessage, message); });
@@ -231,7 +233,7 @@ Status Node::OpenCurves() {
   }
   CurveFile::Options options{options_.csv, files_.start_clock, model_->schedule().update_rows()};
   for (const DataShape& shape : bootstrap_->handshake()->data_shapes()) {
-    if (!shape.test() && shape.records() < DummyDataset::kRecords) options.records = shape.records();
+    if (shape.phase() == 0 && shape.records() < DummyDataset::kRecords) options.records = shape.records();
   }
   HP_ASSIGN_OR_RETURN(curves_, CurveFile::Create(options));
   return OkStatus();

@@ -54,7 +54,7 @@ int64_t RowsOf(const JobPlan& job, const RoutingTable& table, const NodeInfo& no
   const StageInfo& stage = table.stage(part.stage);
   if (!stage.conv) return all;
   if (part.stage != 0) return all / stage.size();
-  const auto [begin, end] = job.schedule().RowsOf(true, part.index);
+  const auto [begin, end] = job.schedule().RowsOf(caffe::TRAIN, part.index);
   return (end - begin) * job.schedule().shape().iter_size;
 }
 

@@ -55,11 +55,10 @@ Reporter::Reporter(const JobPlan& job, const LearningRates* rates, const Clock* 
       on_loss_(std::move(on_loss)),
       curves_(curves),
       events_(events) {
-  for (bool train : {true, false}) {
-    if (!train && !job.tests()) continue;
+  for (const Phase phase : job.phases()) {
     std::set<int> stages;
-    for (const WholeOutput& output : job.outputs(train)) stages.insert(output.stage);
-    stages_with_outputs_[train] = stages.size();
+    for (const WholeOutput& output : job.outputs(phase)) stages.insert(output.stage);
+    stages_with_outputs_.push_back(stages.size());
   }
   MutexLock lock(&mutex_);
   iteration_ = displayed_iteration_ = curve_iteration_ = start_clock;
@@ -102,10 +101,12 @@ LearningStatus Reporter::latest() const {
 
 int64_t Reporter::samples_done() const { return (clocks_done() - start_clock_) * job_.schedule().update_rows(); }
 
-bool Reporter::Complete(const std::vector<MsgId>& ids, bool train) const {
+bool Reporter::Complete(const std::vector<MsgId>& ids) const {
   for (MsgId id : ids) {
-    auto found = values_.find(id);
-    if (found == values_.end() || found->second.size() < stages_with_outputs_.at(train)) return false;
+    const auto found = values_.find(id);
+    const size_t stages = stages_with_outputs_[job_.schedule().PhaseOf(id).index()];
+    if (!id.train() && stages == 0) continue;  // a test that has nothing to say
+    if (found == values_.end() || found->second.size() < stages) return false;
   }
   return true;
 }
@@ -114,20 +115,20 @@ void Reporter::PrintReady() {
   for (;;) {
     const std::vector<MsgId> tests = job_.schedule().TestIds(iteration_);
     if (!test_done_) {
-      if (!tests.empty() && !Complete(tests, false)) return;
+      if (!tests.empty() && !Complete(tests)) return;
       if (!tests.empty()) PrintTests();
       test_done_ = true;
     }
     const std::vector<MsgId> trains = job_.schedule().TrainIds(iteration_);
-    if (trains.empty() || !Complete(trains, true)) return;
+    if (trains.empty() || !Complete(trains)) return;
     PrintTraining();
     ++iteration_;
     test_done_ = false;
   }
 }
 
-std::vector<double> Reporter::Sum(const std::vector<MsgId>& ids, bool train) {
-  const std::vector<WholeOutput>& outputs = job_.outputs(train);
+std::vector<double> Reporter::Sum(const std::vector<MsgId>& ids, Phase phase) {
+  const std::vector<WholeOutput>& outputs = job_.outputs(phase);
   std::vector<double> sums(outputs.size(), 0);
   for (MsgId id : ids) {
     for (size_t i = 0; i < outputs.size(); ++i) sums[i] += values_[id][outputs[i].stage][outputs[i].index];
@@ -141,14 +142,14 @@ void Reporter::PrintTests() {
   latest_.clear_test_output();
   const Schedule& schedule = job_.schedule();
   std::vector<std::vector<MsgId>> ids(schedule.tests());
-  for (const MsgId id : schedule.TestIds(iteration_)) ids[schedule.TestOf(id)].push_back(id);
+  for (const MsgId id : schedule.TestIds(iteration_)) ids[schedule.PhaseOf(id).test()].push_back(id);
   for (int test = 0; test < schedule.tests(); ++test) PrintTest(test, ids[test]);
 }
 
 void Reporter::PrintTest(int test, const std::vector<MsgId>& ids) {
   LOG(INFO) << "Iteration " << iteration_ << ", Testing net (#" << test << ")";
-  const std::vector<double> sums = Sum(ids, false);
-  const std::vector<WholeOutput>& outputs = job_.outputs(false);
+  const std::vector<double> sums = Sum(ids, Phase::OfTest(test));
+  const std::vector<WholeOutput>& outputs = job_.outputs(Phase::OfTest(test));
   std::vector<double> means;
   for (double sum : sums) means.push_back(sum / static_cast<double>(job_.solver().test_iter(test)));
   if (job_.solver().test_compute_loss()) {
@@ -174,8 +175,8 @@ void Reporter::PrintTest(int test, const std::vector<MsgId>& ids) {
 
 void Reporter::PrintTraining() {
   const caffe::SolverParameter& solver = job_.solver();
-  std::vector<double> sums = Sum(job_.schedule().TrainIds(iteration_), true);
-  const std::vector<WholeOutput>& outputs = job_.outputs(true);
+  std::vector<double> sums = Sum(job_.schedule().TrainIds(iteration_), caffe::TRAIN);
+  const std::vector<WholeOutput>& outputs = job_.outputs(caffe::TRAIN);
   double loss = 0;
   for (size_t i = 0; i < outputs.size(); ++i) {
     sums[i] /= static_cast<double>(solver.iter_size());
@@ -192,7 +193,7 @@ void Reporter::PrintTraining() {
 }
 
 void Reporter::Display(double loss, const std::vector<double>& values) {
-  const std::vector<WholeOutput>& outputs = job_.outputs(true);
+  const std::vector<WholeOutput>& outputs = job_.outputs(caffe::TRAIN);
   const int64_t now = clock_->NowNs();
   const double seconds = static_cast<double>(now - displayed_ns_) / kNsPerSecond;
   const int64_t iterations = iteration_ - displayed_iteration_;
@@ -207,7 +208,7 @@ void Reporter::Display(double loss, const std::vector<double>& values) {
 }
 
 void Reporter::AddToCurves(double seconds, double loss, const std::vector<double>& values) {
-  const std::vector<WholeOutput>& outputs = job_.outputs(true);
+  const std::vector<WholeOutput>& outputs = job_.outputs(caffe::TRAIN);
   // The first display of a run is of its first iteration, and Caffe's line counts none for it.
   const int64_t samples = (iteration_ + 1 - curve_iteration_) * job_.schedule().update_rows();
   const double rate = rates_->At(iteration_);

@@ -64,9 +64,9 @@ class Reporter {
   using Values = std::map<MsgId, std::map<int, std::vector<float>>>;  // by id, then stage
 
   /// Whether all stages have reported all `ids`.
-  bool Complete(const std::vector<MsgId>& ids, bool train) const HP_REQUIRES(mutex_);
-  /// Sums over `ids` by output of the whole net, and forgets their values.
-  std::vector<double> Sum(const std::vector<MsgId>& ids, bool train) HP_REQUIRES(mutex_);
+  bool Complete(const std::vector<MsgId>& ids) const HP_REQUIRES(mutex_);
+  /// Sums over `ids`, all of `phase`, by output of its whole net, and forgets their values.
+  std::vector<double> Sum(const std::vector<MsgId>& ids, Phase phase) HP_REQUIRES(mutex_);
   /// Prints tests and iterations from iteration_ on, as far as they are complete.
   void PrintReady() HP_REQUIRES(mutex_);
   /// The tests of iteration_, one behind the other.
@@ -85,9 +85,9 @@ class Reporter {
   const Clock* const clock_;
   const int64_t start_clock_;
   const LossSink on_loss_;
-  CurveFile* const curves_;                     // may be null
-  EventFile* const events_;                     // may be null
-  std::map<bool, size_t> stages_with_outputs_;  // by train
+  CurveFile* const curves_;                  // may be null
+  EventFile* const events_;                  // may be null
+  std::vector<size_t> stages_with_outputs_;  // by Phase
 
   mutable Mutex mutex_;
   Values values_ HP_GUARDED_BY(mutex_);

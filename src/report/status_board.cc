@@ -46,13 +46,13 @@ void AddShares(const NodeStatus& from, const NodeStatus& to, NodeState* state) {
 /// The tensors that each node sends to each other one in training, by their blobs.
 std::map<std::pair<Rank, Rank>, std::set<std::string>> TensorsOf(const JobPlan& job) {
   constexpr size_t kMostTensors = 4;  // of one pair, as a status has them
-  const Placement& placement = job.placement(true);
+  const Placement& placement = job.placement(caffe::TRAIN);
   std::map<std::pair<Rank, Rank>, std::set<std::string>> tensors;
   for (Rank rank = 0; rank < job.table().size(); ++rank) {
     for (int variant = 0; variant < job.variants(rank); ++variant) {
-      for (const PortPlan& port : job.node(rank, true, variant).ports()) {
+      for (const PortPlan& port : job.node(rank, caffe::TRAIN, variant).ports()) {
         if (port.landing) continue;
-        const std::string& blob = job.graph(true).blobs()[placement.edges()[port.edge].blob].name;
+        const std::string& blob = job.graph(caffe::TRAIN).blobs()[placement.edges()[port.edge].blob].name;
         for (const Rank peer : port.peers) {
           std::set<std::string>& names = tensors[{rank, peer}];
           if (names.size() < kMostTensors) names.insert((port.gradient ? "gradient of " : "") + Printable(blob, 64));

@@ -82,7 +82,7 @@ StatusOr<bool> SnapshotTransfer::WaitForTaker(Asked* asked, size_t* unsent) {
 }
 
 Status SnapshotTransfer::GivePiece(const JobPlan& job, const Asked& asked, const LoadedSnapshot& snapshot) {
-  const ParamPlan& param = job.node(asked.taker, true).params().at(SliceParam(asked.tag));
+  const ParamPlan& param = job.node(asked.taker, caffe::TRAIN).params().at(SliceParam(asked.tag));
   const std::span<float> piece{rooms_.at(asked.taker).floats(), static_cast<size_t>(param.block.count())};
   HP_RETURN_IF_ERROR(
       snapshot.CopyArray(param.layer, param.blob, SliceArray(asked.tag), param.spec.shape, param.block, piece));

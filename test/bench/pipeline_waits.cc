@@ -153,7 +153,7 @@ std::vector<size_t> GradientsOf(const JobPlan& plan, const SimulatedExchange& ex
   const PipelinePlan pipeline = plan.pipeline(exchange.ranks[0]);
   for (const int group : exchange.groups[0]) {
     size_t& bytes = gradients.emplace_back();
-    for (const ParamPlan& param : plan.node(exchange.ranks[0], true).params()) {
+    for (const ParamPlan& param : plan.node(exchange.ranks[0], caffe::TRAIN).params()) {
       const bool in_group = param.graph_layer == pipeline.groups[group].layer && param.spec.lr_mult != 0;
       if (in_group) bytes += static_cast<size_t>(param.block.count()) * sizeof(float);
     }
@@ -173,7 +173,7 @@ int RunTable() {
   options.solver = *solver;
   options.solver.clear_test_iter();
   options.net = std::make_shared<const caffe::NetParameter>(*std::move(net));
-  options.train_shape = SampleOfFlag();
+  options.samples = {SampleOfFlag()};
   const auto plan = JobPlan::Create(options);
   CHECK(plan.ok()) << plan.status();
   const auto hosts = ReadHosts(FLAGS_hosts);

@@ -59,15 +59,15 @@ int Main() {
   Mutex mutex;
   CondVar changed;
   Input::Callbacks callbacks;
-  callbacks.on_labels = [](int64_t, bool, int64_t, int64_t, std::span<const float>) {};
+  callbacks.on_labels = [](int64_t, Phase, int64_t, int64_t, std::span<const float>) {};
   callbacks.on_ready = [&] {
     MutexLock lock(&mutex);
     changed.SignalAll();
   };
   callbacks.on_error = [&](const Status& status) { LOG(FATAL) << status; };
   const std::unique_ptr<Device> host = MakeHostDevice();
-  const Status prepared =
-      input->Prepare(schedule, 0, 0, 1, {.ring = kRing, .threads = FLAGS_reader_threads}, host.get(), callbacks);
+  const Status prepared = input->Prepare(schedule, 0, caffe::TRAIN, 1, {.ring = kRing, .threads = FLAGS_reader_threads},
+                                         host.get(), callbacks);
   CHECK(prepared.ok()) << prepared;
   input->Start(0);
   int64_t begin_ns = 0;

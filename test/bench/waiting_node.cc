@@ -130,10 +130,10 @@ class WaitingNode : public TransportHandler, public HandshakePolicy, public Pipe
 
   size_t SolverBytes() const {
     int64_t most = 1;
-    for (const PhasePlan& phase : plan_.train) {
+    for (const PhasePlan& phase : plan_.phases[0]) {
       int64_t row_bytes = 0;
       for (const PortPlan& port : phase.ports) row_bytes += port.row_bytes;
-      most = std::max(most, row_bytes * schedule_.RowCounts(true).back());
+      most = std::max(most, row_bytes * schedule_.RowCounts(caffe::TRAIN).back());
     }
     return static_cast<size_t>(most);
   }

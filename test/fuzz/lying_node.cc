@@ -30,7 +30,7 @@ struct LawfulGrant {
 
 struct LawfulLabels {
   int64_t clock = 0, batch = 0;
-  bool train = false;
+  Phase phase = caffe::TRAIN;
   int replica = 0;
 };
 
@@ -41,7 +41,7 @@ std::vector<LawfulGrant> GrantsFor(const JobPlan& job, Rank self) {
   if (job.table().stage(job.table().node(self).parts[0].stage).server) return grants;
   for (int64_t clock = 0; clock < kClocks; ++clock) {
     for (const bool train : {false, true}) {
-      const NodePlan& plan = job.node(self, train);
+      const NodePlan& plan = job.node(self, train ? caffe::TRAIN : caffe::TEST);
       const IdShare& share = job.ShareOf(self);
       for (const MsgId id : train ? schedule.TrainIds(clock, share) : schedule.TestIds(clock, share)) {
         for (const PortPlan& port : plan.ports()) {
@@ -59,10 +59,10 @@ std::vector<LawfulLabels> LabelsOf(const JobPlan& job) {
   std::vector<LawfulLabels> labels;
   const JobShape& shape = job.schedule().shape();
   for (int64_t clock = 0; clock < kClocks; ++clock) {
-    for (const bool train : {false, true}) {
-      if (!train && !job.schedule().TestsAt(clock)) continue;
-      for (int64_t batch = 0; batch < (train ? shape.iter_size : shape.test_iter); ++batch) {
-        for (int replica = 0; replica < shape.replicas; ++replica) labels.push_back({clock, batch, train, replica});
+    for (const Phase phase : job.phases()) {
+      if (!phase.train() && !job.schedule().TestsAt(clock)) continue;
+      for (int64_t batch = 0; batch < shape.batches(phase); ++batch) {
+        for (int replica = 0; replica < shape.replicas; ++replica) labels.push_back({clock, batch, phase, replica});
       }
     }
   }
@@ -174,13 +174,13 @@ class Liar {
     Say(PeerOr(0), kVerdictMessage, verdict);
   }
   void Labels() {
-    if (labels_said_ == labels_.size() || !job_.label_readers(true).contains(self_)) return;
+    if (labels_said_ == labels_.size() || !job_.label_readers(caffe::TRAIN).contains(self_)) return;
     const LawfulLabels& next = labels_[labels_said_++];
     const JobShape& shape = job_.schedule().shape();
-    const int64_t rows = (next.train ? shape.train_batch : shape.test_batch) / shape.replicas;
+    const int64_t rows = shape.batch(next.phase) / shape.replicas;
     LabelsMessage labels;
     labels.set_clock(Lie(next.clock));
-    labels.set_train(Lie(next.train) != 0);
+    labels.set_phase(static_cast<int>(Lie(next.phase.index())));
     labels.set_batch(Lie(next.batch));
     labels.set_first_row(Lie(next.replica * rows));
     for (int64_t i = std::min<int64_t>(Lie(rows), 100); i > 0; --i) labels.add_label(static_cast<float>(LieOf(1)));

@@ -90,7 +90,7 @@ void VictimNode::Granted(Rank peer, const PlaceTag& tag, size_t bytes) {
     if (IsExchangeTag(tag)) {
       Expect(ExchangeClock(tag) <= clocks_reported() + 2 * (job_.table().staleness() + 1));
     } else if (IsResumeTag(tag)) {
-      Expect(job_.node(peer, true).params().at(SliceParam(tag)).block.count() * sizeof(float) == bytes);
+      Expect(job_.node(peer, caffe::TRAIN).params().at(SliceParam(tag)).block.count() * sizeof(float) == bytes);
     } else if (!IsSliceTag(tag)) {
       pipeline_.OnGranted(peer, tag, grant, bytes);
     }

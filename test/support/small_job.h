@@ -85,7 +85,7 @@ inline StatusOr<std::unique_ptr<JobPlan>> PlanOf(const RoutingTable& table, cons
   options.table = &table;
   options.solver = solver;
   options.net = std::make_shared<const caffe::NetParameter>(net);
-  options.train_shape = options.test_shape = Shape{1, 8, 8};
+  options.samples.assign(1 + solver.test_iter_size(), Shape{1, 8, 8});
   return JobPlan::Create(options);
 }
 

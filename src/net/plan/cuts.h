@@ -14,7 +14,7 @@ namespace hp {
 /// alone, so all nodes agree on it. Any thread.
 /// @param sample [C, H, W] of one sample. @param layout must give every layer of the net a stage.
 /// @return the errors of NetGraph::Create and Placement::Create.
-StatusOr<GraphCuts> FindCuts(const std::shared_ptr<const caffe::NetParameter>& net, caffe::Phase phase,
+StatusOr<GraphCuts> FindCuts(const std::shared_ptr<const caffe::NetParameter>& net, Phase phase,
                              const LayerTypes& types, const Shape& sample, const StageLayout& layout);
 
 }  // namespace hp

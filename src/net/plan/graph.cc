@@ -40,7 +40,7 @@ std::vector<ParamSpec> GraphLayer::Params(const std::vector<Shape>& in) const {
   return specs;
 }
 
-StatusOr<std::unique_ptr<NetGraph>> NetGraph::Create(std::shared_ptr<const caffe::NetParameter> net, caffe::Phase phase,
+StatusOr<std::unique_ptr<NetGraph>> NetGraph::Create(std::shared_ptr<const caffe::NetParameter> net, Phase phase,
                                                      const LayerTypes& types, const GraphCuts& cuts) {
   auto graph = std::make_unique<NetGraph>();
   graph->net_ = std::move(net);
@@ -58,8 +58,7 @@ StatusOr<std::unique_ptr<NetGraph>> NetGraph::Create(std::shared_ptr<const caffe
     if (!cuts.class_shards.empty() && cuts.class_shards[i] > 0) graph->CutClasses(cuts.class_shards[i]);
   }
   if (graph->layers_.empty()) {
-    return InvalidArgument("net \"%s\" has no layers in phase %s", graph->net_->name().c_str(),
-                           caffe::Phase_Name(phase).c_str());
+    return InvalidArgument("net \"%s\" has no layers in phase %s", graph->net_->name().c_str(), phase.name().c_str());
   }
   HP_RETURN_IF_ERROR(graph->FindShared());
   graph->MarkGradients();
@@ -283,7 +282,7 @@ void NetGraph::MarkGradients() {
     if (layer.piece == GraphLayer::kClasses || !layer.traits.has_gradient()) learns = false;
     if (layer.is_statistic() && layer.traits.loss_weight(0) == 0) learns = false;
     // A test has no backward pass.
-    for (int top : layer.tops) blobs_[top].needs_gradient = learns && !layer.source && phase_ == caffe::TRAIN;
+    for (int top : layer.tops) blobs_[top].needs_gradient = learns && !layer.source && phase_.train();
   }
   for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
     if (!layer->traits.has_gradient()) continue;
@@ -319,7 +318,7 @@ Status NetGraph::CheckTargets() const {
 
 // Only a training draws samples. The pieces of a loss over classes in slices are one layer of the prototxt.
 Status NetGraph::MarkSamples() {
-  for (int i = 0; i < static_cast<int>(layers_.size()) && phase_ == caffe::TRAIN; ++i) {
+  for (int i = 0; i < static_cast<int>(layers_.size()) && phase_.train(); ++i) {
     GraphLayer& product = layers_[i];
     if (product.source || product.traits.sample_rate() == 1) continue;
     const std::vector<int>& readers = blobs_[product.tops[0]].consumers;

@@ -4,6 +4,7 @@
 #include "layers/traits/layer_types.h"
 #include "net/plan/shared_params.h"
 #include "proto/caffe.pb.h"
+#include "proto/phase.h"
 
 #include <map>
 #include <memory>
@@ -98,13 +99,13 @@ class NetGraph {
   /// field, a second Data layer, parameters that can't be shared (SharedParams::Create), labels read by a layer that is
   /// no loss or accuracy, targets that learn, a sample of classes read by another layer than one loss; or the phase has
   /// no layers.
-  static StatusOr<std::unique_ptr<NetGraph>> Create(std::shared_ptr<const caffe::NetParameter> net, caffe::Phase phase,
+  static StatusOr<std::unique_ptr<NetGraph>> Create(std::shared_ptr<const caffe::NetParameter> net, Phase phase,
                                                     const LayerTypes& types = LayerTypes::BuiltIn(),
                                                     const GraphCuts& cuts = {});
 
   const std::vector<GraphLayer>& layers() const { return layers_; }
   const std::vector<GraphBlob>& blobs() const { return blobs_; }
-  caffe::Phase phase() const { return phase_; }
+  Phase phase() const { return phase_; }
   /// Which blobs are one parameter; of a job's test net those of its training net.
   const SharedParams& shared() const { return *shared_; }
   /// Takes those of the training net, whose parameters a test uses by the names of its layers, whatever names this net
@@ -148,7 +149,7 @@ class NetGraph {
   Status MarkSamples();
 
   std::shared_ptr<const caffe::NetParameter> net_;
-  caffe::Phase phase_ = caffe::TRAIN;
+  Phase phase_ = caffe::TRAIN;
   std::vector<GraphLayer> layers_;
   std::vector<GraphBlob> blobs_;
   std::vector<std::pair<std::string, int>> current_;  // latest blob of each name

@@ -87,7 +87,7 @@ void NodePlan::PlaceLayers() {
 
 // Where a test only wants losses and accuracies of the classes that lie here, nothing needs the scores of all at once.
 void NodePlan::PlaceBlocks() {
-  if (graph_->phase() != caffe::TEST) return;
+  if (graph_->phase().train()) return;
   for (LayerPlan& product : layers_) {
     const GraphLayer& entry = graph_->layers()[product.layer];
     if (entry.source || entry.traits.sample_rate() == 1 || product.channels.size() <= kClassBlock) continue;

@@ -31,7 +31,7 @@ class MemoryFitTest : public testing::Test {
     options.solver = Parse<caffe::SolverParameter>(solver_);
     options.net = std::make_shared<const caffe::NetParameter>(
         Parse<caffe::NetParameter>(With(With(net_, "BATCH", batch), "OUTPUTS", outputs)));
-    options.train_shape = options.test_shape = {3, 8, 8};
+    options.samples.assign(4, Shape{3, 8, 8});
     StatusOr<std::unique_ptr<JobPlan>> job = JobPlan::Create(options);
     ASSERT_TRUE(job.ok()) << job.status();
     job_ = *std::move(job);

@@ -32,7 +32,7 @@ class JobPlanTest : public testing::Test {
     options.table = &table_;
     options.solver = Parse<caffe::SolverParameter>(solver);
     options.net = std::make_shared<const caffe::NetParameter>(Parse<caffe::NetParameter>(net_));
-    options.train_shape = options.test_shape = sample_;
+    options.samples = {sample_, sample_, test_sample_};
     return JobPlan::Create(options);
   }
 
@@ -42,8 +42,8 @@ class JobPlanTest : public testing::Test {
   }
 
   std::string net_ = kPlannedNet;
-  Shape sample_ = {1, 8, 8};
-  RoutingTable table_ = MakeTable(kTable);  // conv replicas 0 and 1; shard 1 is rank 2, shard 0 rank 3
+  Shape sample_ = {1, 8, 8}, test_sample_ = {1, 8, 8};  // of training and the first test, and of the second
+  RoutingTable table_ = MakeTable(kTable);              // conv replicas 0 and 1; shard 1 is rank 2, shard 0 rank 3
 };
 
 TEST_F(JobPlanTest, WhatOneNodeWritesAnotherReads) {
@@ -52,7 +52,7 @@ TEST_F(JobPlanTest, WhatOneNodeWritesAnotherReads) {
   for (bool train : {true, false}) {
     std::map<std::tuple<Rank, Rank, uint32_t>, int64_t> leaving, landing;  // from, to, channel: bytes of a row
     for (Rank rank = 0; rank < table_.size(); ++rank) {
-      for (const PortPlan& port : (*job)->node(rank, train).ports()) {
+      for (const PortPlan& port : (*job)->node(rank, train ? caffe::TRAIN : caffe::TEST).ports()) {
         for (Rank peer : port.peers) {
           auto& ends = port.landing ? landing : leaving;
           const auto key = port.landing ? std::tuple(peer, rank, port.channel) : std::tuple(rank, peer, port.channel);
@@ -70,13 +70,13 @@ TEST_F(JobPlanTest, WhatOneNodeWritesAnotherReads) {
 TEST_F(JobPlanTest, ASegmentEndsWhereShardsGather) {
   const auto job = Make();
   ASSERT_TRUE(job.ok()) << job.status();
-  EXPECT_EQ((*job)->node(0, true).segments(), 1);
+  EXPECT_EQ((*job)->node(0, caffe::TRAIN).segments(), 1);
   for (Rank shard : {2, 3}) {
-    const NodePlan& node = (*job)->node(shard, true);
+    const NodePlan& node = (*job)->node(shard, caffe::TRAIN);
     EXPECT_EQ(node.segments(), 3) << "ip1; ip2 of all of ip1 and what is said of its classes; the loss";
     for (int segment = 0; segment < 3; ++segment) EXPECT_EQ(node.reads_labels(segment), segment > 0);
   }
-  EXPECT_TRUE((*job)->node(0, true).reads_images());
+  EXPECT_TRUE((*job)->node(0, caffe::TRAIN).reads_images());
   EXPECT_EQ((*job)->reporter(), 3);
 }
 
@@ -132,8 +132,8 @@ TEST_F(JobPlanTest, APipelineGoesByItsPart) {
   EXPECT_TRUE((*job)->pipeline(0).groups[0].counts);
   ASSERT_EQ(shard.groups.size(), 2u);
   EXPECT_FALSE(shard.groups[0].exchange != GroupExchange::kNone || shard.groups[0].in_backward);
-  EXPECT_THAT(shard.train[0].backward, ElementsAre(true, true, true));
-  EXPECT_THAT(shard.test[0].backward, ElementsAre(false, false, false));
+  EXPECT_THAT(shard.phases[0][0].backward, ElementsAre(true, true, true));
+  EXPECT_THAT(shard.phases[1][0].backward, ElementsAre(false, false, false));
 }
 
 // Only the host carries tasks out between the layers of others (Executor), and simulations go by the same plan.
@@ -148,7 +148,7 @@ TEST_F(JobPlanTest, AShardBesideAReplicaIsUrgentOnACpuAlone) {
     table_ = MakeTable(With(With(table, "DEVICE", device), "part {", device + " part {"));
     const auto job = Make();
     EXPECT_TRUE(job.ok()) << job.status();
-    return job.ok() ? (*job)->pipeline(rank).train[0].urgent : std::vector<bool>();
+    return job.ok() ? (*job)->pipeline(rank).phases[0][0].urgent : std::vector<bool>();
   };
   EXPECT_THAT(urgent("", 0), ElementsAre(false, true));
   EXPECT_THAT(urgent("", 1), ElementsAre());
@@ -189,6 +189,89 @@ TEST_F(JobPlanTest, ParametersOfATestAloneAreRefused) {
     layer { include { phase: TRAIN } name: "ip2")");
   EXPECT_EQ(Make().status().message(),
             "layer \"ip2\": blob 0 has the shape [9 50] in phase TEST; in phase TRAIN it has [7 50]");
+}
+
+// The first test has an accuracy and the loss of training, the second a loss of its own, smaller batches of larger
+// images, and fewer samples in a batch than there are replicas and micro-batches.
+constexpr char kTwoTests[] = R"(
+    layer { name: "data" type: "Data" top: "data" top: "label" data_param { source: "x" batch_size: 8 }
+            include { phase: TRAIN } include { phase: TEST not_stage: "hpnode-test-1" } }
+    layer { name: "data" type: "Data" top: "data" top: "label" data_param { source: "y" batch_size: 3 }
+            include { phase: TEST stage: "hpnode-test-1" } }
+    layer { name: "conv1" type: "Convolution" bottom: "data" top: "conv1"
+            convolution_param { num_output: 4 kernel_size: 3 } }
+    layer { name: "half" type: "Pooling" bottom: "conv1" top: "half" pooling_param { kernel_size: 2 stride: 2 }
+            include { phase: TEST stage: "hpnode-test-1" } }
+    layer { name: "pool1" type: "Pooling" bottom: "conv1" top: "pool1" pooling_param { kernel_size: 2 stride: 2 }
+            include { phase: TRAIN } include { phase: TEST not_stage: "hpnode-test-1" } }
+    layer { name: "pool1" type: "Pooling" bottom: "half" top: "pool1" pooling_param { kernel_size: 2 stride: 2 }
+            include { phase: TEST stage: "hpnode-test-1" } }
+    layer { name: "ip1" type: "InnerProduct" bottom: "pool1" top: "ip1" inner_product_param { num_output: 50 } }
+    layer { name: "ip2" type: "InnerProduct" bottom: "ip1" top: "ip2" inner_product_param { num_output: 7 } }
+    layer { name: "accuracy" type: "Accuracy" bottom: "ip2" bottom: "label" top: "accuracy"
+            include { phase: TEST not_stage: "hpnode-test-1" } }
+    layer { name: "hinge" type: "HingeLoss" bottom: "ip2" bottom: "label" top: "hinge"
+            include { phase: TEST stage: "hpnode-test-1" } }
+    layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip2" bottom: "label" top: "loss"
+            include { phase: TRAIN } include { phase: TEST not_stage: "hpnode-test-1" } })";
+
+TEST_F(JobPlanTest, EachTestIsAPhaseOfItsOwn) {
+  net_ = kTwoTests;
+  test_sample_ = {1, 14, 14};
+  const auto made = Make("max_iter: 10 test_iter: 2 test_iter: 3 test_interval: 5");
+  ASSERT_TRUE(made.ok()) << made.status();
+  const JobPlan& job = **made;
+  const Phase first = Phase::OfTest(0), second = Phase::OfTest(1);
+  EXPECT_THAT(job.phases(), ElementsAre(Phase(caffe::TRAIN), first, second));
+  const auto outputs = [&job](Phase phase) {
+    std::vector<std::string> names;
+    for (const WholeOutput& output : job.outputs(phase)) names.push_back(output.blob);
+    return names;
+  };
+  EXPECT_THAT(outputs(caffe::TRAIN), ElementsAre("loss"));
+  EXPECT_THAT(outputs(first), ElementsAre("accuracy", "loss"));
+  EXPECT_THAT(outputs(second), ElementsAre("hinge"));
+  EXPECT_EQ(job.node(0, first).sample(), sample_);
+  EXPECT_EQ(job.node(0, second).sample(), test_sample_);
+  EXPECT_EQ(job.schedule().shape().batch(second), 3);
+  EXPECT_THAT(job.schedule().RowCounts(second), ElementsAre(1));
+  const std::vector<MsgId> ids = job.schedule().TestIds(5);
+  ASSERT_EQ(ids.size(), 2u * 4 + 3 * 3) << "a micro-batch of each batch of the second has no sample";
+  const PipelinePlan shard = job.pipeline(3);
+  ASSERT_EQ(shard.phases.size(), 3u);
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const Phase phase = i < 8 ? first : second;
+    EXPECT_EQ(job.schedule().PhaseOf(ids[i]), phase);
+    EXPECT_EQ(&shard.phase(ids[i]), &shard.phases[phase.index()][0]);
+  }
+}
+
+TEST_F(JobPlanTest, ParametersOfASecondTestAlone) {
+  net_ = With(kTwoTests, R"(layer { name: "accuracy")", R"(
+    layer { name: "extra" type: "InnerProduct" bottom: "ip1" top: "extra" inner_product_param { num_output: 3 }
+            include { phase: TEST stage: "hpnode-test-1" } }
+    layer { name: "accuracy")");
+  test_sample_ = {1, 14, 14};
+  EXPECT_THAT(Make("max_iter: 10 test_iter: 2 test_iter: 3 test_interval: 5").status().message(),
+              HasSubstr("layer \"extra\": has parameters in phase TEST (#1) alone"));
+  EXPECT_TRUE(Make().ok()) << "nobody tests with it";
+}
+
+// `between` is in front of the boundary in training, and behind it in a test.
+TEST_F(JobPlanTest, ATestReadsParametersWhereTrainingHasThem) {
+  net_ = R"(
+    layer { name: "data" type: "Data" top: "data" top: "label" data_param { source: "x" batch_size: 8 } }
+    layer { name: "between" type: "InnerProduct" bottom: "data" top: "between" inner_product_param { num_output: 64 }
+            include { phase: TRAIN } }
+    layer { name: "pool1" type: "ReLU" bottom: "between" top: "pool1" include { phase: TRAIN } }
+    layer { name: "pool1" type: "ReLU" bottom: "data" top: "pool1" include { phase: TEST } }
+    layer { name: "ip1" type: "InnerProduct" bottom: "pool1" top: "ip1" inner_product_param { num_output: 64 } }
+    layer { name: "between" type: "InnerProduct" bottom: "ip1" top: "between" inner_product_param { num_output: 64 }
+            include { phase: TEST } }
+    layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip1" bottom: "label" top: "loss" })";
+  EXPECT_THAT(Make().status().message(),
+              HasSubstr("layer \"between\": in phase TEST node \"fc1\" needs a part of blob 0 that it does not have in "
+                        "phase TRAIN"));
 }
 
 TEST_F(JobPlanTest, SamplesThatCannotBeCountedAreRefused) {
@@ -260,9 +343,9 @@ TEST_F(JobPlanTest, ServersOwnWhatTheyUpdate) {
   EXPECT_EQ(weights.slices[0].owner, 4) << "server 0 is rank 4";
   EXPECT_EQ(weights.slices[1].owner, 3);
   EXPECT_EQ((*job)->params()[1].slices[0].owner, 3);
-  EXPECT_EQ((*job)->node(4, true).params().size(), 1u);
-  EXPECT_EQ((*job)->node(3, true).params().size(), 2u);
-  EXPECT_EQ((*job)->node(3, false).params().size(), 2u) << "tests have the same parameters";
+  EXPECT_EQ((*job)->node(4, caffe::TRAIN).params().size(), 1u);
+  EXPECT_EQ((*job)->node(3, caffe::TRAIN).params().size(), 2u);
+  EXPECT_EQ((*job)->node(3, caffe::TEST).params().size(), 2u) << "tests have the same parameters";
 }
 
 TEST_F(JobPlanTest, ReplicasPushWhatServersUpdate) {
@@ -277,7 +360,7 @@ TEST_F(JobPlanTest, ReplicasPushWhatServersUpdate) {
   EXPECT_TRUE(server.groups[0].exchange == GroupExchange::kServe && server.groups[0].counts);
   EXPECT_EQ(server.groups[0].stage, 2);
   EXPECT_TRUE((*job)->schedule().TrainIds(0, server.share).empty()) << "no id passes a server";
-  EXPECT_EQ((*job)->node(3, true).ports().size(), 0u);
+  EXPECT_EQ((*job)->node(3, caffe::TRAIN).ports().size(), 0u);
 }
 
 // Two convolutions in front that share all, and two products behind that share their weights.
@@ -314,7 +397,7 @@ TEST_F(JobPlanTest, LayersThatShareAreOneGroupAndOneParameter) {
     EXPECT_THAT(replica.groups[0].layers, ElementsAre(1, 2));
     EXPECT_EQ(replica.groups[0].layer, 1) << "its backward pass comes last";
   }
-  EXPECT_EQ((*Make())->node(4, true).params().size(), 1u);
+  EXPECT_EQ((*Make())->node(4, caffe::TRAIN).params().size(), 1u);
   EXPECT_EQ((*Make())->pipeline(3).groups.size(), 1u) << "of a server";
   table_ = MakeTable(kTable);
   const PipelinePlan shard = (*Make())->pipeline(3);
@@ -332,7 +415,7 @@ TEST_F(JobPlanTest, ATestSharesWhatTheTrainingDoes) {
   net_ = With(net_, R"(bottom: "ip1" bottom: "ip2")", R"(bottom: "ip2" bottom: "ip2")");
   const auto job = Make();
   ASSERT_TRUE(job.ok()) << job.status();
-  const NodePlan& test = (*job)->node(3, false);
+  const NodePlan& test = (*job)->node(3, caffe::TEST);
   ASSERT_FALSE(test.params().empty());
   EXPECT_EQ(test.params()[0].layer, "ip1") << "ip2's weights, under whatever name";
 }

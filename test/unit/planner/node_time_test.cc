@@ -12,11 +12,11 @@ class NodeTimeTest : public testing::Test {
  protected:
   static constexpr double kProducts = 1e6;  // multiply-adds in a second
 
-  const NodePlan& NodeOf(Rank rank) { return job_->node(rank, true); }
+  const NodePlan& NodeOf(Rank rank) { return job_->node(rank, caffe::TRAIN); }
 
   const RoutingTable table_ = MakeTable(kTable);
   const std::unique_ptr<JobPlan> job_ = SmallJob(table_);
-  const std::vector<LayerCost> costs_ = CostsOf(job_->graph(true), job_->shapes(true));
+  const std::vector<LayerCost> costs_ = CostsOf(job_->graph(caffe::TRAIN), job_->shapes(caffe::TRAIN));
   // Bytes are free, so that products alone count.
   const LayerTimes times_{costs_, {.flops = 2 * kProducts, .bytes_per_second = 1e30, .calls_per_second = 1e30}};
 };

@@ -30,7 +30,7 @@ std::pair<double, double> BytesOf(const JobPlan& job, Rank rank) {
   const PipelinePlan pipeline = job.pipeline(rank);
   for (const MsgId id : job.schedule().TrainIds(0, pipeline.share)) {
     const int64_t rows = job.schedule().SamplesOfId(id).rows;
-    for (const PortPlan& port : job.node(rank, true, pipeline.VariantOf(id)).ports()) {
+    for (const PortPlan& port : job.node(rank, caffe::TRAIN, pipeline.VariantOf(id)).ports()) {
       (port.landing ? in : out) += static_cast<double>(port.row_bytes * rows);
     }
   }
@@ -42,7 +42,7 @@ std::pair<double, double> BytesOf(const JobPlan& job, Rank rank) {
                          : group.exchange == GroupExchange::kPush  ? 1
                          : group.exchange == GroupExchange::kServe ? replicas
                                                                    : 0;
-    for (const ParamPlan& param : job.node(rank, true).params()) {
+    for (const ParamPlan& param : job.node(rank, caffe::TRAIN).params()) {
       if (param.graph_layer == group.layer)
         exchanged += times * sizeof(float) * static_cast<double>(param.block.count());
     }

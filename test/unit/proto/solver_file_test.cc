@@ -173,7 +173,7 @@ TEST_F(SolverFileTest, DataOfFurtherTestsHaveStages) {
   const caffe::NetParameter& net = solver->net_param();
   std::string sources;
   for (int test : {0, 1, 2}) {
-    const caffe::NetState state = StateOfTest(net, test);
+    const caffe::NetState state = StateOf(net, Phase::OfTest(test));
     for (const caffe::LayerParameter& layer : net.layer()) {
       if (layer.type() == "Data" && LayerIsIn(layer, state)) sources += layer.data_param().source();
     }

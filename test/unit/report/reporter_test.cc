@@ -32,7 +32,7 @@ class ReporterTest : public testing::Test {
     return values;
   }
   void Add(Reporter* reporter, const std::pair<MsgId, float>& value) const {
-    reporter->Add(value.first, job_->outputs(true)[0].stage, {value.second});
+    reporter->Add(value.first, job_->outputs(caffe::TRAIN)[0].stage, {value.second});
   }
 
   const RoutingTable table_ = MakeTable(kTable);

@@ -55,8 +55,7 @@ TEST(PartitionTest, MicroBatchesOfAReplicaLieTogetherInItsRange) {
 
 TEST(PartitionTest, ATestGoesOnBehindTheSamplesOfTheLastOne) {
   JobShape shape;
-  shape.test_batch = 10;
-  shape.test_iter = 3;
+  shape.tests = {{3, 10}};
   shape.test_interval = 5;
   shape.max_iter = 20;
   const auto first_samples = [&shape] {
@@ -79,9 +78,7 @@ TEST(PartitionTest, EachOfSeveralTestsGoesOnBehindItsOwnSamples) {
   JobShape shape;
   shape.replicas = 2;
   shape.micro_batches = 2;
-  shape.test_batch = 8;
-  shape.tests = {3, 1};
-  shape.test_iter = 4;
+  shape.tests = {{3, 8}, {1, 5}};
   shape.test_interval = 5;
   shape.max_iter = 5;
   const Schedule schedule(shape);
@@ -90,10 +87,10 @@ TEST(PartitionTest, EachOfSeveralTestsGoesOnBehindItsOwnSamples) {
     std::map<int, std::vector<int64_t>> samples;  // by test
     for (MsgId id : schedule.TestIds(clock)) {
       const IdSamples of_id = schedule.SamplesOfId(id);
-      EXPECT_EQ(of_id.batch, id.micro() / 2) << "labels are told by this";
-      for (int64_t i = 0; i < of_id.rows; ++i) samples[schedule.TestOf(id)].push_back(of_id.first_sample + i);
+      EXPECT_EQ(of_id.batch, schedule.PhaseOf(id).test() == 0 ? id.micro() / 2 : 0) << "labels are told by this";
+      for (int64_t i = 0; i < of_id.rows; ++i) samples[schedule.PhaseOf(id).test()].push_back(of_id.first_sample + i);
     }
-    for (const auto& [test, first, count] : {std::tuple(0, 24, 24), std::tuple(1, 8, 8)}) {
+    for (const auto& [test, first, count] : {std::tuple(0, 24, 24), std::tuple(1, 5, 5)}) {
       std::sort(samples[test].begin(), samples[test].end());
       std::vector<int64_t> expected(count);
       std::iota(expected.begin(), expected.end(), clock == 0 ? 0 : first);
@@ -110,12 +107,12 @@ TEST(PartitionTest, SharesAreInProportion) {
   shape.train_batch = 24;
   shape.max_iter = 1;
   const Schedule schedule(shape);
-  EXPECT_EQ(schedule.RowsOf(true, 0), (Range{0, 12}));
-  EXPECT_EQ(schedule.RowsOf(true, 1), (Range{12, 16}));
-  EXPECT_EQ(schedule.RowsOf(true, 2), (Range{16, 24}));
+  EXPECT_EQ(schedule.RowsOf(caffe::TRAIN, 0), (Range{0, 12}));
+  EXPECT_EQ(schedule.RowsOf(caffe::TRAIN, 1), (Range{12, 16}));
+  EXPECT_EQ(schedule.RowsOf(caffe::TRAIN, 2), (Range{16, 24}));
   EXPECT_EQ(schedule.SamplesOf(24, 0, 1), (Range{6, 12}));
-  EXPECT_THAT(schedule.RowCounts(true), testing::ElementsAre(2, 4, 6));
-  EXPECT_THAT(schedule.RowCounts(true, schedule.ReadBy(1)), testing::ElementsAre(2));
+  EXPECT_THAT(schedule.RowCounts(caffe::TRAIN), testing::ElementsAre(2, 4, 6));
+  EXPECT_THAT(schedule.RowCounts(caffe::TRAIN, schedule.ReadBy(1)), testing::ElementsAre(2));
   for (int64_t batch : {7, 11, 1000003}) {
     int64_t next = 0;
     for (int replica = 0; replica < 3; ++replica) {

@@ -38,7 +38,7 @@ class PeerRulesTest : public testing::Test {
     const auto rules = Rules(self);
     int found = 0;
     for (bool train : {true, false}) {
-      for (const PortPlan& port : job_->node(self, train).ports()) {
+      for (const PortPlan& port : job_->node(self, train ? caffe::TRAIN : caffe::TEST).ports()) {
         const MsgId id = MsgId::Make(5, train, 1, self == kConv1 ? 1 : 0);
         if (port.landing || port.peer(TurnOf(id, 2)) != peer) continue;
         ++found;
@@ -62,7 +62,7 @@ class PeerRulesTest : public testing::Test {
   LabelsMessage Labels(int64_t first_row, int count) {
     LabelsMessage labels;
     labels.set_clock(4);
-    labels.set_train(true);
+    labels.set_phase(0);
     labels.set_batch(0);
     labels.set_first_row(first_row);
     for (int i = 0; i < count; ++i) labels.add_label(1);
@@ -445,11 +445,16 @@ TEST_F(PeerRulesTest, LabelsAreOfRowsThatTheReplicaReads) {
   labels.set_batch(1);
   EXPECT_FALSE(rules->CheckLabels(kConv0, labels).ok()) << "iter_size is 1";
   labels = Labels(0, 1);
-  labels.set_train(false);
+  labels.set_phase(1);
   EXPECT_FALSE(rules->CheckLabels(kConv0, labels).ok()) << "no test at 4";
   labels.set_clock(5);
   labels.set_batch(1);
   EXPECT_TRUE(rules->CheckLabels(kConv0, labels).ok());
+  for (const int phase : {-1, 2, std::numeric_limits<int>::max()}) {
+    LabelsMessage other = labels;
+    other.set_phase(phase);
+    EXPECT_FALSE(rules->CheckLabels(kConv0, other).ok()) << "there is no phase " << phase;
+  }
   for (float label : {NAN, INFINITY, -INFINITY, 1e30f}) {
     labels.set_label(0, label);
     EXPECT_FALSE(rules->CheckLabels(kConv0, labels).ok()) << label;

@@ -22,7 +22,7 @@ CheckedNode::CheckedNode(const JobSpec& job, Rank rank)
       rank_(rank),
       plan_(job.PlanOf(rank)),
       schedule_(job.shape),
-      memory_(plan_.pool_size, std::vector<Mark>(plan_.train[0].ports.size(), kNobodys)),
+      memory_(plan_.pool_size, std::vector<Mark>(plan_.phases[0][0].ports.size(), kNobodys)),
       memory_of_(plan_.groups.size()),
       last_added_(plan_.groups.size()) {
   for (int64_t clock = 0; clock <= job.last_clock(); ++clock) {
@@ -48,9 +48,9 @@ std::span<std::byte> CheckedNode::Place(int solver, MsgId id, int port) {
   // A test's ports are those of training without gradients.
   int index = port;
   if (!id.train()) {
-    const PortPlan& wanted = plan_.test[0].ports[port];
-    for (size_t i = 0; i < plan_.train[0].ports.size(); ++i) {
-      const PortPlan& other = plan_.train[0].ports[i];
+    const PortPlan& wanted = plan_.phases[1][0].ports[port];
+    for (size_t i = 0; i < plan_.phases[0][0].ports.size(); ++i) {
+      const PortPlan& other = plan_.phases[0][0].ports[i];
       const bool same =
           other.channel == wanted.channel && other.landing == wanted.landing && other.peers == wanted.peers;
       if (same) index = static_cast<int>(i);
@@ -101,7 +101,7 @@ CheckedNode::Flight& CheckedNode::FlightOf(MsgId id) {
 }
 
 int CheckedNode::BackwardSegments() const {
-  return static_cast<int>(std::count(plan_.train[0].backward.begin(), plan_.train[0].backward.end(), true));
+  return static_cast<int>(std::count(plan_.phases[0][0].backward.begin(), plan_.phases[0][0].backward.end(), true));
 }
 
 void CheckedNode::Expect(bool condition, const std::string& what, const Task& task) {
@@ -180,8 +180,8 @@ void CheckedNode::CheckGradient(const Task& task, int group) {
 }
 
 void CheckedNode::CheckLanded(const Task& task, int segment, bool gradients) {
-  for (size_t i = 0; i < plan_.train[0].ports.size(); ++i) {
-    const PortPlan& port = plan_.train[0].ports[i];
+  for (size_t i = 0; i < plan_.phases[0][0].ports.size(); ++i) {
+    const PortPlan& port = plan_.phases[0][0].ports[i];
     if (!port.landing || port.gradient != gradients) continue;
     if (gradients ? port.segment < segment : port.segment > segment) continue;
     Expect(
@@ -193,8 +193,8 @@ void CheckedNode::CheckLanded(const Task& task, int segment, bool gradients) {
 
 // Writes what leaves after this segment.
 void CheckedNode::WriteMarks(const Task& task, bool gradient) {
-  for (size_t i = 0; i < plan_.train[0].ports.size(); ++i) {
-    const PortPlan& port = plan_.train[0].ports[i];
+  for (size_t i = 0; i < plan_.phases[0][0].ports.size(); ++i) {
+    const PortPlan& port = plan_.phases[0][0].ports[i];
     if (port.landing || port.gradient != gradient || port.segment != task.segment) continue;
     *Word(task.solver, static_cast<int>(i)) = MarkOf(task.id, port);
   }
@@ -220,19 +220,19 @@ void CheckedNode::Backward(const Task& task) {
   CheckBeforeVerdict(task);
   Flight& flight = FlightOf(task.id);
   int expected = -1, passed = 0;
-  for (int segment = plan_.train[0].segments - 1; segment >= 0 && expected < 0; --segment) {
-    if (plan_.train[0].backward[segment] && passed++ == flight.backward) expected = segment;
+  for (int segment = plan_.phases[0][0].segments - 1; segment >= 0 && expected < 0; --segment) {
+    if (plan_.phases[0][0].backward[segment] && passed++ == flight.backward) expected = segment;
   }
-  Expect(task.id.train() && flight.forward == plan_.train[0].segments, "backward before forward", task);
+  Expect(task.id.train() && flight.forward == plan_.phases[0][0].segments, "backward before forward", task);
   Expect(task.segment == expected, "backward out of order", task);
-  CheckLanded(task, plan_.train[0].segments, false);
+  CheckLanded(task, plan_.phases[0][0].segments, false);
   CheckLanded(task, task.segment, true);
   MsgId& last = last_backward_[task.segment];
   if (plan_.ordered_backward) Expect(last < task.id, "backward not in the order of ids", task);
   last = task.id;
   for (size_t u = 0; u < plan_.groups.size(); ++u) {
     const ParamGroupPlan& group = plan_.groups[u];
-    if (group.in_backward && plan_.train[0].groups[u].Has(task.segment)) {
+    if (group.in_backward && plan_.phases[0][0].groups[u].Has(task.segment)) {
       Expect(last_added_[u] <= task.id, "adds to a gradient behind a later id", task);
       CheckGradient(task, static_cast<int>(u));
       if (last_added_[u] != task.id && last_added_[u].bits != 0 && last_added_[u].clock() == task.clock) {
@@ -261,7 +261,7 @@ void CheckedNode::WeightGradient(const Task& task) {
   Flight& flight = FlightOf(task.id);
   Expect(!group.deferred && !group.in_backward && !flight.group[task.group], "a gradient that is not due", task);
   Expect(last_added_[task.group] < task.id, "gradients not in the order of ids", task);
-  CheckLanded(task, plan_.train[0].segments, false);
+  CheckLanded(task, plan_.phases[0][0].segments, false);
   CheckLanded(task, group.segment, true);
   last_added_[task.group] = task.id;
   flight.group[task.group] = true;
@@ -305,7 +305,7 @@ void CheckedNode::Norm(const Task& task) {
   Clock& clock = clocks_[task.clock];
   Expect(plan_.wait_for_verdict && !clock.norm, "a norm", task);
   for (MsgId id : Trains(task.clock)) {
-    Expect(FlightOf(id).forward == plan_.train[0].segments, "a norm before " + Name(id), task);
+    Expect(FlightOf(id).forward == plan_.phases[0][0].segments, "a norm before " + Name(id), task);
     Expect(FlightOf(id).backward == BackwardSegments(), "a norm before " + Name(id), task);
     for (size_t u = 0; u < plan_.groups.size(); ++u) Expect(FlightOf(id).group[u], "a norm before " + Name(id), task);
   }
@@ -322,7 +322,7 @@ void CheckedNode::Pull(const Task& task) {
   const bool pushes = plan_.groups[task.group].exchange == GroupExchange::kPush;
   Expect(pushes && clock.pulled.insert(task.group).second, "a pull that is not due", task);
   for (MsgId id : schedule_.TestIds(task.clock, plan_.share)) {
-    Expect(FlightOf(id).forward == plan_.test[0].segments, "a pull before a test", task);
+    Expect(FlightOf(id).forward == plan_.phases[1][0].segments, "a pull before a test", task);
   }
   for (MsgId id : Trains(task.clock)) {
     Expect(FlightOf(id).group[task.group], "a pull without the gradient of " + Name(id), task);
@@ -348,10 +348,11 @@ void CheckedNode::Update(const Task& task) {
   }
   if (plan_.wait_for_verdict) Expect(clock.norm && verdict_ >= task.clock, "an update before the verdict", task);
   for (MsgId id : schedule_.TestIds(task.clock, plan_.share)) {
-    Expect(FlightOf(id).forward == plan_.test[0].segments, "an update before a test", task);
+    Expect(FlightOf(id).forward == plan_.phases[1][0].segments, "an update before a test", task);
   }
   for (MsgId id : Trains(task.clock)) {
-    Expect(FlightOf(id).forward == plan_.train[0].segments, "an update before the forward pass of " + Name(id), task);
+    Expect(FlightOf(id).forward == plan_.phases[0][0].segments, "an update before the forward pass of " + Name(id),
+           task);
     for (int group : groups) Expect(FlightOf(id).group[group], "an update without the gradient of " + Name(id), task);
   }
 }

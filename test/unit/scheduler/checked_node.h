@@ -61,7 +61,7 @@ class CheckedNode : public PipelineHost {
   };
   using Mark = uint64_t;
 
-  const PhasePlan& phase(MsgId id) const { return id.train() ? plan_.train[0] : plan_.test[0]; }
+  const PhasePlan& phase(MsgId id) const { return id.train() ? plan_.phases[0][0] : plan_.phases[1][0]; }
   Mark MarkOf(MsgId id, const PortPlan& port) const;
   Mark* Word(int solver, int port) HP_REQUIRES(mutex_) { return &memory_[solver][port]; }
   void Expect(bool condition, const std::string& what, const Task& task) HP_REQUIRES(mutex_);

@@ -86,8 +86,7 @@ PipelinePlan JobSpec::PlanOf(Rank rank) const {
     for (int segment = group.segment; segment <= last; ++segment) train.backward[segment] = true;
     train.groups.push_back({group.segment, last});
   }
-  plan.train = {train};
-  plan.test = {test};
+  plan.phases = {{train}, {test}};
   plan.replicas = stages[0].parts;
   if (stages[stage].conv) plan.share = {stages[stage].parts, part};
   if (stages[stage].server()) plan.share = IdShare(std::vector<int>{-1});
@@ -188,9 +187,9 @@ JobShape UnevenShape(int replicas, int micro_batches, int64_t max_iter) {
   shape.replicas = replicas;
   shape.micro_batches = micro_batches;
   shape.train_batch = int64_t{replicas} * micro_batches + 1;
-  shape.test_batch = std::max<int64_t>(1, int64_t{replicas} * micro_batches - 1);  // one id of a test does not exist
+  // One id of each batch of a test does not exist.
+  shape.tests = {{2, std::max<int64_t>(1, int64_t{replicas} * micro_batches - 1)}};
   shape.iter_size = 2;
-  shape.test_iter = 2;
   shape.test_interval = 2;
   shape.max_iter = max_iter;
   return shape;

@@ -45,8 +45,8 @@ int ExpectedWrites(const JobSpec& job) {
       return std::count_if(phase.ports.begin(), phase.ports.end(), [](const PortPlan& port) { return port.landing; });
     };
     for (int64_t clock = 0; clock <= job.last_clock(); ++clock) {
-      writes += static_cast<int>(schedule.TestIds(clock, plan.share).size() * landings(plan.test[0]));
-      writes += static_cast<int>(schedule.TrainIds(clock, plan.share).size() * landings(plan.train[0]));
+      writes += static_cast<int>(schedule.TestIds(clock, plan.share).size() * landings(plan.phases[1][0]));
+      writes += static_cast<int>(schedule.TrainIds(clock, plan.share).size() * landings(plan.phases[0][0]));
     }
   }
   return writes;
@@ -126,8 +126,9 @@ INSTANTIATE_TEST_SUITE_P(Pools, AnyOrder, testing::Values(1, 2, 50), testing::Pr
 // With few ids a training micro-batch often overtakes a test; the update may not.
 TEST(PipelineOrders, AnUpdateWaitsForTheTestsOfItsClock) {
   for (JobSpec job : AllJobs()) {
-    job.shape.micro_batches = job.shape.iter_size = job.shape.test_iter = job.shape.test_interval = 1;
-    job.shape.train_batch = job.shape.test_batch = job.shape.replicas;
+    job.shape.micro_batches = job.shape.iter_size = job.shape.test_interval = 1;
+    job.shape.train_batch = job.shape.replicas;
+    job.shape.tests = {{1, job.shape.replicas}};
     job.pool_size = 10;
     for (unsigned seed = 1; seed <= 12; ++seed) {
       HandDriven world(job, seed);
@@ -166,7 +167,7 @@ TEST(PipelineExchange, MakesItsOwnUnitReadyAndNoOther) {
   for (bool wait : {false, true}) {
     JobSpec job = NoFcStage(2);
     job.shape = UnevenShape(2, 2, 4);
-    job.shape.test_iter = 0;
+    job.shape.tests.clear();
     job.wait_for_verdict = wait;
     CheckedNode node(job, 0);
     PipelinePlan plan = node.plan();

@@ -55,7 +55,7 @@ class RoomNode : public CheckedNode {
 JobSpec Simple(JobSpec job) {
   job.shape = UnevenShape(job.stages[0].parts, 2, 4);
   job.shape.iter_size = 1;
-  job.shape.test_iter = 0;
+  job.shape.tests.clear();
   job.pool_size = 1;
   return job;
 }

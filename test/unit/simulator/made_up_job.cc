@@ -34,7 +34,7 @@ SimulatedJob SimulatedJobOf(const JobSpec& spec, double bytes_per_s, int64_t row
   job.shape = spec.shape;
   for (Rank rank = 0; rank < spec.nodes(); ++rank) {
     PipelinePlan plan = spec.PlanOf(rank);
-    for (PhasePlan& phase : plan.train) {
+    for (PhasePlan& phase : plan.phases[0]) {
       for (PortPlan& port : phase.ports) port.row_bytes = row_bytes;
     }
     job.hosts.push_back({.name = "host" + std::to_string(rank), .bytes_per_s = bytes_per_s});

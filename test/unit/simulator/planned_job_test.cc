@@ -56,7 +56,7 @@ TEST_F(PlannedJobTest, NodesSendWhatThePlanSays) {
   for (Rank rank = 0; rank < table_.size(); ++rank) {
     int64_t sent = rank < 2 ? conv_bytes : 0;  // two replicas: 2 (n - 1) / n is 1
     for (const MsgId id : plan_->schedule().TrainIds(0, plan_->ShareOf(rank))) {
-      for (const PortPlan& port : plan_->node(rank, true).ports()) {
+      for (const PortPlan& port : plan_->node(rank, caffe::TRAIN).ports()) {
         if (!port.landing) sent += port.row_bytes * plan_->schedule().SamplesOfId(id).rows;
       }
     }
@@ -67,18 +67,19 @@ TEST_F(PlannedJobTest, NodesSendWhatThePlanSays) {
 
 TEST_F(PlannedJobTest, NodesComputeAsLongAsTheirLayersTake) {
   const SimulationResult result = Simulated(SimulatedJobOf(*plan_, hosts_, places_, 10));
-  const std::vector<LayerCost> costs = CostsOf(plan_->graph(true), plan_->shapes(true));
+  const std::vector<LayerCost> costs = CostsOf(plan_->graph(caffe::TRAIN), plan_->shapes(caffe::TRAIN));
   for (Rank rank = 0; rank < table_.size(); ++rank) {
     const LayerTimes layers(costs, hosts_.places[rank].speed);
-    const NodeTimes node(plan_->node(rank, true), layers);
+    const NodeTimes node(plan_->node(rank, caffe::TRAIN), layers);
     double seconds = 0;
-    for (const int layer : plan_->node(rank, true).learning_layers()) seconds += node.Update(layer);
+    for (const int layer : plan_->node(rank, caffe::TRAIN).learning_layers()) seconds += node.Update(layer);
     for (const MsgId id : plan_->schedule().TrainIds(0, plan_->ShareOf(rank))) {
       const auto rows = static_cast<double>(plan_->schedule().SamplesOfId(id).rows);
-      for (int segment = 0; segment < plan_->node(rank, true).segments(); ++segment) {
+      for (int segment = 0; segment < plan_->node(rank, caffe::TRAIN).segments(); ++segment) {
         seconds += node.Forward(segment, rows) + node.Backward(segment, rows);
       }
-      for (const int layer : plan_->node(rank, true).learning_layers()) seconds += node.WeightGradient(layer, rows);
+      for (const int layer : plan_->node(rank, caffe::TRAIN).learning_layers())
+        seconds += node.WeightGradient(layer, rows);
     }
     EXPECT_NEAR(static_cast<double>(result.nodes[rank].busy_ns()) / 1e9 / static_cast<double>(result.clocks), seconds,
                 1e-7)

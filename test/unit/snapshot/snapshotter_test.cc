@@ -93,7 +93,7 @@ class FirstNode : public PipelineHost {
  public:
   explicit FirstNode(Transport* transport) {
     PipelinePlan plan;
-    plan.train = plan.test = {PhasePlan{.backward = {false}, .ports = {}}};
+    plan.phases.assign(2, {PhasePlan{.backward = {false}, .ports = {}}});
     JobShape shape;
     shape.train_batch = 1;
     shape.max_iter = 10;
