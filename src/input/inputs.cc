@@ -1,6 +1,5 @@
 #include "input/inputs.h"
 
-#include "layers/traits/layer_traits.h"
 #include "proto/net_filter.h"
 
 namespace hp {
@@ -45,23 +44,9 @@ StatusOr<std::unique_ptr<Input>> OpenTraining(const caffe::NetParameter& net, co
 StatusOr<std::vector<std::unique_ptr<Input>>> OpenTests(const caffe::NetParameter& net, int tests,
                                                         const LayerTypes& types, const InputOptions& options) {
   std::vector<std::unique_ptr<Input>> inputs;
-  int64_t first_batch = 0;
   for (int i = 0; i < tests; ++i) {
     HP_ASSIGN_OR_RETURN(const auto* layer, DataLayerOf(net, StateOf(net, Phase::OfTest(i)), types, "test with"));
-    HP_ASSIGN_OR_RETURN(const LayerTraits traits, LayerTraits::Create(*layer, types));
     HP_ASSIGN_OR_RETURN(std::unique_ptr<Input> input, Input::Open(*layer, false, options));
-    const Shape& shape = input->sample_shape();
-    if (i == 0) first_batch = traits.batch_size();
-    if (traits.batch_size() != first_batch) {
-      return InvalidArgument(
-          "layer \"%s\": test %d of the solver has batches of %lld, test 0 of %lld; expected one size",
-          layer->name().c_str(), i, static_cast<long long>(traits.batch_size()), static_cast<long long>(first_batch));
-    }
-    if (i > 0 && shape != inputs[0]->sample_shape()) {
-      return InvalidArgument(
-          "layer \"%s\": samples of test %d of the solver have the shape %s, those of test 0 %s; expected one shape",
-          layer->name().c_str(), i, shape.ToString().c_str(), inputs[0]->sample_shape().ToString().c_str());
-    }
     inputs.push_back(std::move(input));
   }
   return inputs;

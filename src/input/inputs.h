@@ -33,8 +33,7 @@ struct Inputs {
 StatusOr<std::unique_ptr<Input>> OpenTraining(const caffe::NetParameter& net, const LayerTypes& types,
                                               const InputOptions& options);
 
-/// Opens the records of each of `tests` tests.
-/// @return as OpenTraining; kInvalidArgument: tests whose batches or samples have different sizes.
+/// Opens the records of each of `tests` tests. @return as OpenTraining.
 StatusOr<std::vector<std::unique_ptr<Input>>> OpenTests(const caffe::NetParameter& net, int tests,
                                                         const LayerTypes& types, const InputOptions& options);
 

@@ -3,15 +3,13 @@
 #include "base/format.h"
 #include "proto/layer_names.h"
 #include "proto/net_filter.h"
+#include "proto/net_union.h"
 #include "proto/place.h"
 #include "proto/placed_text.h"
-#include "proto/test_nets.h"
 #include "proto/text.h"
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
-#include <optional>
 #include <utility>
 
 namespace hp {
@@ -58,47 +56,6 @@ NetParameter OfPhase(NetParameter net, caffe::Phase phase, const caffe::NetState
   net.mutable_state()->MergeFrom(more);
   return FilterNet(net, phase);
 }
-
-class Union {
- public:
-  Union(const NetParameter& train, const NetParameter& test) : train_(train), test_(test) {}
-
-  StatusOr<NetParameter> Make() {
-    NetParameter net = train_;
-    net.clear_layer();
-    net.clear_state();
-    std::map<std::string, int> of_test;
-    for (int i = 0; i < test_.layer_size(); ++i) of_test[test_.layer(i).name()] = i;
-    int next = 0;  // of the test's layers
-    for (const caffe::LayerParameter& layer : train_.layer()) {
-      const auto same = of_test.find(layer.name());
-      const bool both = same != of_test.end() && ComputeAlike(layer, test_.layer(same->second));
-      if (both && same->second < next) {
-        return InvalidArgument(
-            "layer \"%s\": stands before \"%s\" in the net of tests, and behind it in that of training; expected one "
-            "order",
-            layer.name().c_str(), test_.layer(next - 1).name().c_str());
-      }
-      while (both && next < same->second) Add(test_.layer(next++), caffe::TEST, &net);
-      Add(layer, both ? std::nullopt : std::optional(caffe::TRAIN), &net);
-      if (both) ++next;
-    }
-    while (next < test_.layer_size()) Add(test_.layer(next++), caffe::TEST, &net);
-    return net;
-  }
-
- private:
-  static void Add(const caffe::LayerParameter& layer, std::optional<caffe::Phase> phase, NetParameter* net) {
-    caffe::LayerParameter* const added = net->add_layer();
-    *added = layer;
-    added->clear_include();
-    added->clear_exclude();
-    if (phase) added->add_include()->set_phase(*phase);
-  }
-
-  const NetParameter& train_;
-  const NetParameter& test_;
-};
 
 bool HasApart(const SolverParameter& solver) {
   return solver.has_train_net() || solver.has_train_net_param() || solver.test_net_size() > 0 ||
@@ -209,17 +166,15 @@ Status UniteNets(const std::string& path, const TextFormat::ParseInfoTree& place
   }
   HP_ASSIGN_OR_RETURN(std::vector<NetParameter> tests, TestNets(path, inner, generic, solver));
   train = OfPhase(std::move(train), caffe::TRAIN, solver->train_state());
-  const bool has_tests = tests[0].layer_size() > 0;
+  bool has_tests = false;
   for (int i = 0; i < static_cast<int>(tests.size()); ++i) {
+    has_tests |= tests[i].layer_size() > 0;
     const caffe::NetState more = i < solver->test_state_size() ? solver->test_state(i) : caffe::NetState();
     tests[i] = OfPhase(std::move(tests[i]), caffe::TEST, more);
     NameLayersApart(&tests[i]);  // again: states may have brought layers of one name together
   }
   NameLayersApart(&train);
-  StatusOr<NetParameter> all = Union(train, has_tests ? tests[0] : train).Make();
-  if (all.ok()) {
-    if (Status status = AddTests(tests, &*all); !status.ok()) all = std::move(status);
-  }
+  StatusOr<NetParameter> all = UnionOf(train, has_tests ? tests : std::vector<NetParameter>());
   if (!all.ok()) return AtLayer(all.status(), *solver, path);
   UseUp(*std::move(all), solver);
   return OkStatus();

@@ -84,15 +84,37 @@ class SolverFieldsTest(cluster.JobTest):
 
 
 class SeveralTestsTest(cluster.JobTest):
-    """A net that is tested with several data: each test says what it says alone, under every table."""
+    """A net that is tested in several ways, of other data, layers, batches and sizes of images: each test says what it
+    says alone, under every table."""
 
-    NET = cluster.NET.replace(
-        "include { phase: TEST }\n", """include { phase: TEST stage: "seen" }
+    NET = """name: "tiny"
+layer { name: "data" type: "Data" top: "data" top: "label" include { phase: TRAIN }
+        transform_param { scale: 0.004 mirror: true } data_param { source: "%(source)s" batch_size: 12 backend: LEVELDB } }
+layer { name: "data" type: "Data" top: "data" top: "label" include { phase: TEST stage: "seen" }
         transform_param { scale: 0.004 } data_param { source: "%(source)s" batch_size: 12 backend: LEVELDB } }
 layer { name: "data" type: "Data" top: "data" top: "label" include { phase: TEST stage: "new" }
-""", 1).replace('phase: TEST stage: "new" }\n        transform_param { scale: 0.004 } data_param { source: "%(source)s"',
-                'phase: TEST stage: "new" }\n        transform_param { scale: 0.002 } data_param { source: "%(new)s"')
-    SEEN, NEW = 'test_iter: 5 test_state { stage: "seen" }\n', 'test_iter: 2 test_state { stage: "new" }\n'
+        transform_param { scale: 0.002 crop_size: 9 } data_param { source: "%(new)s" batch_size: 3 backend: LEVELDB } }
+layer { name: "conv1" type: "Convolution" bottom: "data" top: "conv1"
+        convolution_param { num_output: 4 kernel_size: 3 weight_filler { type: "xavier" } } }
+layer { name: "relu1" type: "ReLU" bottom: "conv1" top: "conv1" }
+layer { name: "pool1" type: "Pooling" bottom: "conv1" top: "pool1" pooling_param { pool: AVE global_pooling: true } }
+layer { name: "ip1" type: "InnerProduct" bottom: "pool1" top: "ip1"
+        inner_product_param { num_output: %(hidden)d weight_filler { type: "xavier" } } }
+layer { name: "relu2" type: "ReLU" bottom: "ip1" top: "ip1" }
+layer { name: "drop" type: "Dropout" bottom: "ip1" top: "ip1" dropout_param { dropout_ratio: 0.25 } }
+layer { name: "ip2" type: "InnerProduct" bottom: "ip1" top: "ip2"
+        inner_product_param { num_output: 4 weight_filler { type: "xavier" } } }
+layer { name: "accuracy" type: "Accuracy" bottom: "ip2" bottom: "label" top: "accuracy"
+        include { phase: TEST stage: "seen" } }
+layer { name: "norm" type: "Softmax" bottom: "ip2" top: "norm" include { phase: TEST stage: "new" } }
+layer { name: "hinge" type: "HingeLoss" bottom: "norm" bottom: "label" top: "hinge"
+        include { phase: TEST stage: "new" } loss_weight: 2 }
+layer { name: "best" type: "Accuracy" bottom: "ip2" bottom: "label" top: "best" accuracy_param { top_k: 2 }
+        include { phase: TEST stage: "new" } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip2" bottom: "label" top: "loss"
+        exclude { phase: TEST stage: "new" } }
+"""
+    SEEN, NEW = 'test_iter: 5 test_state { stage: "seen" }\n', 'test_iter: 7 test_state { stage: "new" }\n'
 
     def make_tests(self, tests, **job):
         if not os.path.exists(self.path("new")):
@@ -105,7 +127,7 @@ layer { name: "data" type: "Data" top: "data" top: "label" include { phase: TEST
         found = []
         for iteration, test, lines in re.findall(
                 r"Iteration (\d+), Testing net \(#(\d+)\)\n((?:.*Test (?:loss|net output).*\n)+)", log):
-            found.append((int(iteration), int(test), re.findall(r"(Test loss: \S+|accuracy = \S+|loss = \S+)", lines)))
+            found.append((int(iteration), int(test), re.findall(r"(Test loss: \S+|\w+ = \S+)", lines)))
         return found
 
     def log_of(self, tests, conv, fc, *flags):
@@ -126,28 +148,32 @@ layer { name: "data" type: "Data" top: "data" top: "label" include { phase: TEST
                                  [values for _, _, values in alone[number]])
             self.assertNotEqual(alone[0], alone[1])
             numbers.append([float(value.split()[-1]) for _, _, values in both for value in values])
-        self.assertEqual(len(numbers[0]), 8 * 3)
+        self.assertEqual(len(numbers[0]), 4 * ((1 + 2 + 1) + (1 + 2 + 1)))  # losses say their weighted value, too
         for a, b in zip(*numbers):
             self.assertAlmostEqual(a, b, delta=1e-4)
 
-    def test_tests_of_one_net_alone(self):
+    def test_a_table_is_checked_with_all_of_them(self):
         self.make_tests(self.SEEN + self.NEW)
-        self.write("net.prototxt", self.read("net.prototxt").decode().replace(
-            'num_output: 4 weight', 'num_output: 4 } include { stage: "seen" } }\nlayer { name: "ip2" type: "InnerProduct" '
-            'bottom: "ip1" top: "ip2" exclude { stage: "seen" } inner_product_param { num_output: 5 weight'))
-        self.make_table(conv=1, fc=1)
-        self.expect_exit(self.start("--all"), 2, r'net\.prototxt:\d+: layer "ip2": differs between test 0 and test 1')
-
-    def test_their_batches_have_one_size(self):
-        self.make_tests(self.SEEN + self.NEW)
-        text = self.read("net.prototxt").decode()
-        self.write("net.prototxt", text.replace('/new" batch_size: 12', '/new" batch_size: 6'))
-        self.make_table(conv=1, fc=1)
-        message = r'layer "data": test 1 of the solver has batches of 6, test 0 of 12; expected one size'
-        self.expect_exit(self.start("--all"), 2, message)
+        self.make_table(conv=2, fc=2)
         status, said = cluster.run_tool("hproute", "--check", self.path("table.prototxt"))
-        self.assertEqual(status, 2)
-        self.assertRegex(said, message)
+        self.assertEqual(status, 0, said)
+        text = self.read("net.prototxt").decode()
+        for fault, message in (
+                (("num_output: 4 weight", 'num_output: 4 } include { phase: TRAIN } include { stage: "seen" } }\n'
+                  'layer { name: "ip2" type: "InnerProduct" bottom: "ip1" top: "ip2" include { stage: "new" } '
+                  "inner_product_param { num_output: 5 weight"),
+                 r'layer "ip2": blob 0 has the shape \[5 \d+\] in phase TEST \(#1\); in phase TRAIN it has \[4 \d+\]'),
+                (('name: "norm" type: "Softmax"', 'name: "norm" type: "Scale"'),
+                 r'layer "norm": has parameters in phase TEST \(#1\) alone, where nothing trains them'),
+                (('bottom: "norm" bottom: "label" top: "hinge"', 'bottom: "no" bottom: "label" top: "hinge"'),
+                 r'layer "hinge": bottom "no" is not produced by any earlier layer')):
+            self.assertIn(fault[0], text)
+            before, behind = text.rsplit(fault[0], 1)
+            self.write("net.prototxt", before + fault[1] + behind)
+            status, said = cluster.run_tool("hproute", "--check", self.path("table.prototxt"))
+            self.assertEqual(status, 2, said)
+            self.assertRegex(said, r"net\.prototxt:\d+: " + message)
+            self.expect_exit(self.start("--all"), 2, message)
 
 
 if __name__ == "__main__":

@@ -161,25 +161,50 @@ TEST_F(SolverFileTest, TwoNetsBecomeOne) {
   EXPECT_EQ(Layers(ReadSolver(Write("s.prototxt", "train_net: 'train.prototxt'"))), "data conv drop loss") << "no test";
 }
 
-TEST_F(SolverFileTest, DataOfFurtherTestsHaveStages) {
+/// The layers of one phase, and the sources of those that read: "data=a conv loss".
+std::string LayersOfPhase(const caffe::NetParameter& net, Phase phase) {
+  std::string text;
+  const caffe::NetParameter of_phase = FilterNet(net, phase);
+  for (const caffe::LayerParameter& layer : of_phase.layer()) {
+    text += (text.empty() ? "" : " ") + layer.name();
+    if (layer.has_data_param()) text += "=" + layer.data_param().source();
+  }
+  return text;
+}
+
+TEST_F(SolverFileTest, EachTestHasLayersOfItsOwn) {
   Write("train.prototxt", kTrain);
   Write("test.prototxt", kTest);
   const std::string other = std::string(kTest).replace(std::string(kTest).find("'b'"), 3, "'c'");
+  Write("hinge.prototxt", R"(
+      layer { name: 'data' type: 'Data' top: 'data' data_param { source: 'b' batch_size: 9 } }
+      layer { name: 'conv' type: 'Convolution' bottom: 'data' top: 'conv' convolution_param { num_output: 3 } }
+      layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'conv' top: 'loss' }
+      layer { name: 'hinge' type: 'HingeLoss' bottom: 'conv' top: 'hinge' }
+      layer { name: 'accuracy' type: 'Accuracy' bottom: 'conv' top: 'accuracy' })");
   const auto solver = ReadSolver(Write("s.prototxt",
                                        "train_net: 'train.prototxt' test_net: 'test.prototxt' test_net: "
-                                       "'test.prototxt' test_net_param {" +
-                                           other + "} test_iter: 1 test_iter: 2 test_iter: 3"));
+                                       "'hinge.prototxt' test_net: 'test.prototxt' test_net_param {" +
+                                           other + "} test_iter: 1 test_iter: 2 test_iter: 3 test_iter: 4"));
   ASSERT_TRUE(solver.ok()) << solver.status();
   const caffe::NetParameter& net = solver->net_param();
-  std::string sources;
-  for (int test : {0, 1, 2}) {
-    const caffe::NetState state = StateOf(net, Phase::OfTest(test));
-    for (const caffe::LayerParameter& layer : net.layer()) {
-      if (layer.type() == "Data" && LayerIsIn(layer, state)) sources += layer.data_param().source();
-    }
-  }
-  EXPECT_EQ(sources, "cbb") << "test_net_param goes first, as in Caffe";
-  EXPECT_EQ(FilterNet(net, caffe::TEST).layer_size(), 4) << "data, conv, accuracy, loss";
+  EXPECT_EQ(LayersOfPhase(net, caffe::TRAIN), "data=a conv drop loss");
+  EXPECT_EQ(LayersOfPhase(net, caffe::TEST), "data=c conv accuracy loss") << "test_net_param goes first, as in Caffe";
+  EXPECT_EQ(LayersOfPhase(net, Phase::OfTest(1)), "data=b conv accuracy loss");
+  EXPECT_EQ(LayersOfPhase(net, Phase::OfTest(2)), "data=b conv loss hinge accuracy") << "in its own order";
+  EXPECT_EQ(LayersOfPhase(net, Phase::OfTest(3)), "data=b conv accuracy loss");
+  EXPECT_EQ(DistinctPhases(net), PhasesWith(4));
+  EXPECT_EQ(net.layer_size(), 10) << "data of training and of three tests, conv, drop, accuracy twice, loss, hinge";
+}
+
+TEST_F(SolverFileTest, TestsOfOneNetAreOnePhaseToTellApart) {
+  Write("net.prototxt", kTrain);
+  const auto solver = ReadSolver(Write("s.prototxt", "net: 'net.prototxt' test_iter: 1 test_iter: 2"));
+  ASSERT_TRUE(solver.ok()) << solver.status();
+  const auto net = NetOfSolver(*solver);
+  ASSERT_TRUE(net.ok()) << net.status();
+  EXPECT_EQ(DistinctPhases(*net), PhasesWith(1));
+  EXPECT_EQ(LayersOfPhase(*net, Phase::OfTest(1)), "data=a conv drop loss");
 }
 
 TEST_F(SolverFileTest, StatesChooseLayers) {
@@ -213,12 +238,6 @@ TEST_F(SolverFileTest, NetsThatDoNotFitTogether) {
             path + ": 0 test_iter for 1 test_net; expected one for each");
   EXPECT_EQ(error("train_net: 'train.prototxt' test_net: 'a' test_net: 'b' test_iter: 1"),
             path + ": 1 test_iter for 2 test_net; expected one for each");
-  Write("wider.prototxt", std::string(kTest).replace(std::string(kTest).find("num_output: 3"), 13, "num_output: 4"));
-  EXPECT_EQ(error("train_net: 'train.prototxt' test_net: 'test.prototxt' test_net: 'wider.prototxt' test_iter: 1 "
-                  "test_iter: 1"),
-            folder_ +
-                "/train.prototxt:2: layer \"conv\": differs between test 0 and test 1 of the solver; expected tests of "
-                "one net whose data differ");
   EXPECT_EQ(error("net: 'train.prototxt' test_iter: 1 test_state { } test_state { }"),
             path + ": 2 test_state for 1 tests; expected none, or one for each");
   EXPECT_EQ(error("train_net: 'none.prototxt'"),
@@ -229,8 +248,8 @@ TEST_F(SolverFileTest, NetsThatDoNotFitTogether) {
         "num_output: 3 } }");
   EXPECT_EQ(error("train_net: 'train.prototxt' test_net: 'other.prototxt' test_iter: 1"),
             folder_ +
-                "/train.prototxt:4: layer \"loss\": stands before \"conv\" in the net of tests, and behind it "
-                "in that of training; expected one order");
+                "/train.prototxt:2: layer \"conv\": stands before \"loss\" in the net of training, and behind it "
+                "in that of a test; expected one order");
   const auto solver =
       ReadSolver(Write("s.prototxt", "train_net: 'train.prototxt' test_net: 'test.prototxt' test_iter: 1"));
   ASSERT_TRUE(solver.ok()) << solver.status();
