@@ -208,7 +208,7 @@ class FilesTest(cluster.JobTest):
                  r'net\.prototxt:\d+: layer "relu2": unknown type "RELU"; did you mean ReLU'),
                 ("net.prototxt", 'bottom: "ip2" bottom: "label" top: "accuracy"',
                  'bottom: "ip3" bottom: "label" top: "accuracy"',
-                 r'net\.prototxt:18: layer "accuracy": bottom "ip3" is not produced'),
+                 r'net\.prototxt:17: layer "accuracy": bottom "ip3" is not produced'),
                 ("net.prototxt", 'type: "xavier"', 'type: "glorot"',
                  r'net\.prototxt:\d+: layer "\w+": \w+_param: weight_filler: unknown filler type "glorot"'),
                 ("solver.prototxt", "momentum: 0.9", "momentum: -1", r"solver\.prototxt:\d+: momentum: -1")):
