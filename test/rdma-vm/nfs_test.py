@@ -1,5 +1,5 @@
 """A job whose nodes get their table from a folder on NFS, in the machine of test/rdma-vm/run: its kernel serves the folder
-and mounts it twice, with nothing shared between the two mounts, as two hosts would.
+and mounts it twice, as two clients, which two hosts would be.
 
 usage: nfs_test.py FOLDER_OF_THE_BINARIES [unittest's arguments]
 """
@@ -29,7 +29,21 @@ echo 10 >/proc/fs/nfsd/nfsv4leasetime
 echo 10 >/proc/fs/nfsd/nfsv4gracetime
 rpc.nfsd -N 3 2
 echo Y >/proc/fs/nfsd/v4_end_grace
-for mount in %(mounts)s; do mount -t nfs -o vers=4.2,nosharecache,acdirmin=60,acdirmax=60 127.0.0.1:/ $mount; done
+# Each mount is of a client of its own, since a server recalls no delegation, under which locks are a client's own affair,
+# from the client that asks: another network namespace, and another name by which the server knows it.
+number=1
+for mount in %(mounts)s; do
+  ip netns add nfs$number
+  ip link add nfs$number type veth peer name eth0 netns nfs$number
+  ip addr add 10.214.$number.1/24 dev nfs$number
+  ip link set nfs$number up
+  ip -n nfs$number addr add 10.214.$number.2/24 dev eth0
+  ip -n nfs$number link set eth0 up
+  nsenter --net=/run/netns/nfs$number unshare --uts bash -e -c "
+    hostname nfs$number
+    mount -t nfs -o vers=4.2,acdirmin=60,acdirmax=60 10.214.$number.1:/ $mount"
+  number=$((number + 1))
+done
 """
 
 
@@ -53,6 +67,8 @@ class NfsTest(cluster.JobTest):
     def tearDownClass(cls):
         if not missing():
             subprocess.run(["umount", *MOUNTS], check=True)
+            for number in range(len(MOUNTS)):
+                subprocess.run(["ip", "netns", "delete", "nfs%d" % (number + 1)], check=True)
             subprocess.run(["rpc.nfsd", "0"], check=True)
 
     def setUp(self):
