@@ -132,7 +132,8 @@ class NfsTest(cluster.JobTest):
                          seconds=cluster.PATIENCE_S)
         first.send(signal.SIGKILL)
         first.wait()
-        again = self.start_with_snapshots_at(MOUNTS[1], "again", runs[1], "--resume=latest")
+        # A run folder is known by its path, which hosts have in common.
+        again = self.start_with_snapshots_at(MOUNTS[1], "again", runs[0], "--resume=latest")
         self.await_text(again, "resuming at iteration", cluster.PATIENCE_S)
         again.send(signal.SIGTERM)
         self.expect_exit(again, 5, seconds=cluster.PATIENCE_S)
