@@ -213,13 +213,14 @@ void VictimNode::FinishValues() {
 }
 
 std::span<std::byte> VictimNode::Place(int, MsgId id, int port) {
-  const int64_t bytes = job_.schedule().SamplesOfId(id).rows * job_.node(self_, id.train()).ports().at(port).row_bytes;
+  const int64_t bytes =
+      job_.schedule().SamplesOfId(id).rows * job_.node(self_, job_.schedule().PhaseOf(id)).ports().at(port).row_bytes;
   static std::vector<std::byte> memory(kPlaceBytes);  // of all nodes: nobody looks at it
   return std::span(memory).first(static_cast<size_t>(bytes));
 }
 
 bool VictimNode::InputsReady(MsgId id, int) {
-  return !job_.label_readers(id.train()).contains(self_) || labels_.Ready(id, false);
+  return !job_.label_readers(job_.schedule().PhaseOf(id)).contains(self_) || labels_.Ready(id, false);
 }
 
 }  // namespace fuzz
