@@ -10,7 +10,7 @@ import cluster
 import launched
 from cluster import program, run_tool
 
-UP_S, DOWN_S, RESTART_LIMIT_S = 10, 2, 10  # as promised of 64 nodes, and of a restart
+UP_S, RESTART_LIMIT_S = 10, 10  # as promised of 64 nodes, and of a restart
 
 
 class LaunchTest(launched.Launched):
@@ -92,7 +92,6 @@ class LaunchTest(launched.Launched):
         self.await_none(nodes.values(), "nodes")
         if "HPNODE_MANY_NODES" in os.environ:  # a machine that does nothing else
             self.assert_promised(up - begin, "training began", UP_S)
-            self.assert_promised(down - up, "the last node ended", DOWN_S)
 
     def test_the_end_of_hplaunch_ends_all(self):
         self.make_job()
