@@ -7,6 +7,8 @@
 #include <google/protobuf/util/message_differencer.h>
 
 #include <algorithm>
+#include <iterator>
+#include <list>
 #include <set>
 #include <vector>
 
@@ -21,6 +23,7 @@ LayerParameter Essence(const LayerParameter& layer) {
   essence.clear_include();
   essence.clear_exclude();
   essence.clear_param();
+  if (layer.bottom_size() == 0) return essence;  // fillers are what it gives, as DummyData's
   std::vector<const google::protobuf::FieldDescriptor*> fields, inner;
   essence.GetReflection()->ListFields(essence, &fields);
   for (const auto* field : fields) {
@@ -47,24 +50,36 @@ class NetUnion {
     for (const LayerParameter& layer : train.layer()) entries_.push_back({&layer, {0}});
   }
 
-  /// What the union lacks goes in front of the next layer that it has.
+  /// What the union lacks goes behind a layer of its name, so that a table that places it by name and range places
+  /// both, else in front of the next layer that both have.
   Status Add(int net, const NetParameter& test) {
-    size_t next = 0;  // the first entry behind those of the test so far
-    std::vector<UnitedLayer> own;
-    for (const LayerParameter& layer : test.layer()) {
-      const auto same = std::find_if(entries_.begin() + static_cast<int64_t>(next), entries_.end(),
-                                     [&](const UnitedLayer& entry) { return IsSame(*entry.layer, layer); });
-      if (same == entries_.end()) {
-        HP_RETURN_IF_ERROR(CheckOrder(layer, next));
-        own.push_back({&layer, {net}});
+    HP_ASSIGN_OR_RETURN(const std::vector<Entry> trained, FindTrained(test));
+    Entry next = entries_.begin();  // the first entry behind those of the test so far
+    std::list<UnitedLayer> own;     // of the test, without a place
+    for (int i = 0; i < test.layer_size(); ++i) {
+      const LayerParameter& layer = test.layer(i);
+      const Entry bound = *std::find_if(trained.begin() + i, trained.end() - 1,
+                                        [this](const Entry& entry) { return entry != entries_.end(); });
+      Entry same = trained[i];
+      if (same == entries_.end()) {  // another test may have it
+        same = std::find_if(next, bound, [&](const UnitedLayer& entry) {
+          return !entry.nets.contains(0) && IsSame(*entry.layer, layer);
+        });
+      }
+      if (same != bound || trained[i] != entries_.end()) {
+        entries_.splice(same, own);
+        same->nets.insert(net);
+        next = std::next(same);
         continue;
       }
-      same->nets.insert(net);
-      next = static_cast<size_t>(same - entries_.begin()) + own.size() + 1;
-      entries_.insert(same, own.begin(), own.end());
-      own.clear();
+      own.push_back({&layer, {net}});
+      const Entry namesake =
+          std::find_if(next, bound, [&](const UnitedLayer& entry) { return entry.layer->name() == layer.name(); });
+      if (namesake == bound) continue;
+      next = std::next(namesake);
+      entries_.splice(next, own);
     }
-    entries_.insert(entries_.end(), own.begin(), own.end());
+    entries_.splice(entries_.end(), own);
     return OkStatus();
   }
 
@@ -80,20 +95,34 @@ class NetUnion {
   }
 
  private:
+  using Entry = std::list<UnitedLayer>::iterator;
+
   static bool IsSame(const LayerParameter& a, const LayerParameter& b) {
     return a.name() == b.name() && ComputeAlike(a, b);
   }
 
-  /// Tests may have their own layers in any order, but not those of training.
-  Status CheckOrder(const LayerParameter& layer, size_t next) const {
-    for (size_t i = 0; i < next; ++i) {
-      if (!entries_[i].nets.contains(0) || !IsSame(*entries_[i].layer, layer)) continue;
-      return InvalidArgument(
-          "layer \"%s\": stands before \"%s\" in the net of training, and behind it in that of a test; expected one "
-          "order",
-          layer.name().c_str(), entries_[next - 1].layer->name().c_str());
+  /// The entry of training that each layer of a test is; the end for those that are none, and once more behind the
+  /// last. Tests may have their own layers in any order, but not those of training.
+  StatusOr<std::vector<Entry>> FindTrained(const NetParameter& test) {
+    std::vector<Entry> trained;
+    Entry last = entries_.end();
+    for (const LayerParameter& layer : test.layer()) {
+      const auto is_it = [&layer](const UnitedLayer& entry) {
+        return entry.nets.contains(0) && IsSame(*entry.layer, layer);
+      };
+      const Entry next = last == entries_.end() ? entries_.begin() : std::next(last);
+      trained.push_back(std::find_if(next, entries_.end(), is_it));
+      if (trained.back() != entries_.end()) {
+        last = trained.back();
+      } else if (std::any_of(entries_.begin(), next, is_it)) {
+        return InvalidArgument(
+            "layer \"%s\": stands before \"%s\" in the net of training, and behind it in that of a test; expected one "
+            "order",
+            layer.name().c_str(), last->layer->name().c_str());
+      }
     }
-    return OkStatus();
+    trained.push_back(entries_.end());
+    return trained;
   }
 
   /// The first test has no stage of its own: it is what is in TEST and in none of the others' stages.
@@ -115,7 +144,7 @@ class NetUnion {
     }
   }
 
-  std::vector<UnitedLayer> entries_;
+  std::list<UnitedLayer> entries_;
 };
 
 }  // namespace

@@ -172,6 +172,51 @@ std::string LayersOfPhase(const caffe::NetParameter& net, Phase phase) {
   return text;
 }
 
+TEST_F(SolverFileTest, TheOrderOfTestsIsFree) {
+  const std::string begin = "layer { name: 'data' type: 'Data' top: 'data' data_param { source: 'a' } }";
+  const std::string loss = "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'data' top: 'loss' }";
+  const std::string accuracy = "layer { name: 'accuracy' type: 'Accuracy' bottom: 'data' top: 'accuracy' }";
+  const std::string behind = "test_net_param {" + begin + loss + accuracy + "} test_iter: 1 ";
+  const std::string before = "test_net_param {" + begin + accuracy + loss + "} test_iter: 1 ";
+  const std::string train = "train_net_param {" + begin + loss + "} ";
+  for (const bool first : {true, false}) {
+    const auto solver = ReadSolver(Write("s.prototxt", train + (first ? behind + before : before + behind)));
+    ASSERT_TRUE(solver.ok()) << solver.status();
+    EXPECT_EQ(LayersOfPhase(solver->net_param(), Phase::OfTest(first ? 0 : 1)), "data=a loss accuracy");
+    EXPECT_EQ(LayersOfPhase(solver->net_param(), Phase::OfTest(first ? 1 : 0)), "data=a accuracy loss");
+    EXPECT_EQ(LayersOfPhase(solver->net_param(), caffe::TRAIN), "data=a loss");
+  }
+}
+
+TEST_F(SolverFileTest, WhatALayerWithoutBottomsGivesIsItsOwn) {
+  const auto net = [](const std::string& kind, int value) {
+    return kind + "_net_param { layer { name: 'data' type: 'DummyData' top: 'data' dummy_data_param { data_filler { " +
+           "type: 'constant' value: " + std::to_string(value) + " } shape { dim: 1 } } } } ";
+  };
+  const auto solver =
+      ReadSolver(Write("s.prototxt", net("train", 1) + net("test", 2) + net("test", 3) + "test_iter: 1 test_iter: 1"));
+  ASSERT_TRUE(solver.ok()) << solver.status();
+  for (int phase = 0; phase < 3; ++phase) {
+    const caffe::NetParameter of_phase = FilterNet(solver->net_param(), Phase::At(phase));
+    ASSERT_EQ(of_phase.layer_size(), 1);
+    EXPECT_EQ(of_phase.layer(0).dummy_data_param().data_filler(0).value(), static_cast<float>(phase + 1));
+  }
+}
+
+// Tables place layers by name and range: from "ip" on must mean the test's, too.
+TEST_F(SolverFileTest, LayersOfOneNameStandTogether) {
+  const std::string layers =
+      "layer { name: 'data' type: 'Data' top: 'data' data_param { source: 'a' } }"
+      "layer { name: 'pool' type: 'Pooling' bottom: 'data' top: 'p' }"
+      "layer { name: 'ip' type: 'InnerProduct' bottom: 'p' top: 'ip' }"
+      "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' top: 'loss' }";
+  std::string renamed = layers;
+  for (size_t at; (at = renamed.find("'p'")) != renamed.npos;) renamed.replace(at, 3, "'q'");
+  EXPECT_EQ(Layers(ReadSolver(
+                Write("s.prototxt", "train_net_param {" + layers + "} test_net_param {" + renamed + "} test_iter: 1"))),
+            "data pool/TRAIN pool/TEST ip/TRAIN ip/TEST loss");
+}
+
 TEST_F(SolverFileTest, EachTestHasLayersOfItsOwn) {
   Write("train.prototxt", kTrain);
   Write("test.prototxt", kTest);
