@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <string_view>
 
 namespace hp {
 namespace {
@@ -183,19 +184,21 @@ StatusOr<NodePlan> JobPlan::PlanNode(Phase phase, Rank rank, const std::vector<S
 // A test reads the parameters where training has them. It would not where a table places a layer of its own elsewhere
 // than that of training with the same name, or where other layers around it divide it otherwise.
 Status JobPlan::CheckBlocks(Phase test) const {
-  const auto check = [&](Rank rank, const ParamPlan& param) {
-    for (const ParamPlan& trained : node(rank, caffe::TRAIN).params()) {
-      const bool same = trained.layer == param.layer && trained.blob == param.blob;
-      if (same && trained.block == param.block) return OkStatus();
-    }
+  using Key = std::pair<std::string_view, int>;
+  const auto check = [&](Rank rank, const ParamPlan& param, const std::multimap<Key, const ParamPlan*>& trained) {
+    const auto [begin, end] = trained.equal_range({param.layer, param.blob});
+    if (std::any_of(begin, end, [&](const auto& its) { return its.second->block == param.block; })) return OkStatus();
     return InvalidArgument(
         "%s: layer \"%s\": in phase %s node \"%s\" needs a part of blob %d that it does not have in phase TRAIN; "
         "expected the layer in one stage, and divided alike, in both",
         table().path().c_str(), param.layer.c_str(), test.name().c_str(), table().node(rank).name.c_str(), param.blob);
   };
   for (Rank rank = 0; rank < table().size(); ++rank) {
+    std::multimap<Key, const ParamPlan*> trained;
+    for (const ParamPlan& param : node(rank, caffe::TRAIN).params())
+      trained.emplace(Key(param.layer, param.blob), &param);
     for (int variant = 0; variant < variants(rank); ++variant) {
-      for (const ParamPlan& param : node(rank, test, variant).params()) HP_RETURN_IF_ERROR(check(rank, param));
+      for (const ParamPlan& param : node(rank, test, variant).params()) HP_RETURN_IF_ERROR(check(rank, param, trained));
     }
   }
   return OkStatus();

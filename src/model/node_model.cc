@@ -33,7 +33,8 @@ Status NodeModel::BuildNets(Phase phase) {
   const NetContext context{options_.backend, options_.op_factories, options_.seed};
   for (int variant = 0; variant < variants(); ++variant) {
     std::vector<int64_t> counts = schedule().RowCounts(phase, plan_.share);
-    if (counts.empty()) counts.push_back(1);  // no id passes a parameter server
+    if (counts.empty())
+      counts.push_back(1);  // no id passes here: a parameter server, or more nodes than a test has rows
     for (int64_t rows : counts) {
       HP_ASSIGN_OR_RETURN(std::unique_ptr<NodeNet> net,
                           NodeNet::Create(job_->node(rank(), phase, variant), context, rows));

@@ -31,7 +31,7 @@ StatusOr<caffe::NetParameter> ReadNet(const std::string& path);
 /// file; the result's `net` is the path that was found. A `net_param` is checked as by ReadNet. Files of `weights`
 /// are looked for likewise, and one that is in neither place stays as it is written.
 /// @return kNotFound: no solver file, or no net file (names both places); kInvalidArgument: a fault in the text, no net
-/// or two, or train_net, test_net and the like, which are not supported.
+/// or two, or nets of training and tests that cannot be united (UnionOf).
 StatusOr<caffe::SolverParameter> ReadSolver(const std::string& path);
 
 /// The net of a solver from ReadSolver: its `net_param` if it has one, else read from the file `net`. Errors as
