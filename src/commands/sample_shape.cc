@@ -72,8 +72,18 @@ StatusOr<SampleShapes> ReadSampleShapes(const caffe::SolverParameter& solver, co
 StatusOr<SampleShapes> SampleShapesOf(const std::string& said, const caffe::SolverParameter& solver,
                                       const caffe::NetParameter& net, const InputOptions& inputs) {
   if (!said.empty()) {
-    HP_ASSIGN_OR_RETURN(const Shape shape, ParseSampleShape(said));
-    return SampleShapes(1 + solver.test_iter_size(), shape);
+    SampleShapes given;
+    std::istringstream texts(said);
+    for (std::string text; std::getline(texts, text, ':');) {
+      HP_ASSIGN_OR_RETURN(Shape shape, ParseSampleShape(text));
+      given.push_back(std::move(shape));
+    }
+    const size_t phases = 1 + solver.test_iter_size();
+    if (given.size() == 1) given.resize(phases, Shape(given[0]));
+    if (given.size() == phases) return given;
+    return InvalidArgument(
+        "--sample=%s says %zu shapes; expected one, or %zu, separated by colons: of training and of each test",
+        said.c_str(), given.size(), phases);
   }
   StatusOr<SampleShapes> shapes = ReadSampleShapes(solver, net, inputs);
   return shapes.ok() ? shapes : WithWayOut(shapes.status());

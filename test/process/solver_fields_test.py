@@ -3,6 +3,7 @@ a test says, and a job that trains nothing."""
 
 import os
 import re
+import shutil
 
 import cluster
 
@@ -89,11 +90,12 @@ class SeveralTestsTest(cluster.JobTest):
 
     NET = """name: "tiny"
 layer { name: "data" type: "Data" top: "data" top: "label" include { phase: TRAIN }
-        transform_param { scale: 0.004 mirror: true } data_param { source: "%(source)s" batch_size: 12 backend: LEVELDB } }
+        transform_param { scale: 0.004 mirror: true crop_size: 9 }
+        data_param { source: "%(source)s" batch_size: 12 backend: LEVELDB } }
 layer { name: "data" type: "Data" top: "data" top: "label" include { phase: TEST stage: "seen" }
-        transform_param { scale: 0.004 } data_param { source: "%(source)s" batch_size: 12 backend: LEVELDB } }
+        transform_param { scale: 0.004 crop_size: 6 } data_param { source: "%(source)s" batch_size: 12 backend: LEVELDB } }
 layer { name: "data" type: "Data" top: "data" top: "label" include { phase: TEST stage: "new" }
-        transform_param { scale: 0.002 crop_size: 9 } data_param { source: "%(new)s" batch_size: 3 backend: LEVELDB } }
+        transform_param { scale: 0.002 } data_param { source: "%(new)s" batch_size: %(batch)d backend: LEVELDB } }
 layer { name: "conv1" type: "Convolution" bottom: "data" top: "conv1"
         convolution_param { num_output: 4 kernel_size: 3 weight_filler { type: "xavier" } } }
 layer { name: "relu1" type: "ReLU" bottom: "conv1" top: "conv1" }
@@ -116,10 +118,11 @@ layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip2" bottom: "label" top: 
 """
     SEEN, NEW = 'test_iter: 5 test_state { stage: "seen" }\n', 'test_iter: 7 test_state { stage: "new" }\n'
 
-    def make_tests(self, tests, **job):
+    def make_tests(self, tests, batch=3, **job):
+        """`batch`: of the test "new", whose images are the largest of all."""
         if not os.path.exists(self.path("new")):
             cluster.write_database(self.path("new"), records=36, seed=9)
-        net = self.NET.replace("%(new)s", self.path("new"))
+        net = self.NET.replace("%(new)s", self.path("new")).replace("%(batch)d", str(batch))
         self.make_job(net=net, iterations=12, solver=tests + "test_interval: 4 test_compute_loss: true\n", **job)
 
     def outputs(self, log):
@@ -130,17 +133,21 @@ layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip2" bottom: "label" top: 
             found.append((int(iteration), int(test), re.findall(r"(Test loss: \S+|\w+ = \S+)", lines)))
         return found
 
-    def log_of(self, tests, conv, fc, *flags):
-        self.make_tests(tests)
+    def log_of(self, tests, conv, fc, batch):
+        self.make_tests(tests, batch)
         names = self.make_table(conv=conv, fc=fc)
-        nodes = self.run_job(names, *flags)
+        nodes = self.run_job(names)
         return nodes["fc0" if fc else "conv0"].text()
 
     def test_each_says_what_it_says_alone(self):
+        for batch in (3, 30):  # fewer samples than micro-batches, and more than training has
+            self.expect_what_each_says_alone(batch)
+
+    def expect_what_each_says_alone(self, batch):
         numbers = []
         for conv, fc in ((1, 0), (2, 2)):
-            alone = [self.outputs(self.log_of(tests, conv, fc)) for tests in (self.SEEN, self.NEW)]
-            both = self.outputs(self.log_of(self.SEEN + self.NEW, conv, fc))
+            alone = [self.outputs(self.log_of(tests, conv, fc, batch)) for tests in (self.SEEN, self.NEW)]
+            both = self.outputs(self.log_of(self.SEEN + self.NEW, conv, fc, batch))
             self.assertEqual([(iteration, test) for iteration, test, _ in both],
                              [(iteration, test) for iteration in (0, 4, 8, 12) for test in (0, 1)])
             for number in (0, 1):
@@ -151,6 +158,17 @@ layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip2" bottom: "label" top: 
         self.assertEqual(len(numbers[0]), 4 * ((1 + 2 + 1) + (1 + 2 + 1)))  # losses say their weighted value, too
         for a, b in zip(*numbers):
             self.assertAlmostEqual(a, b, delta=1e-4)
+
+    def test_a_plan_without_the_data(self):
+        self.make_tests(self.SEEN + self.NEW)
+        for name in ("db", "new"):
+            shutil.rmtree(self.path(name))
+        plan = ["--solver=" + self.path("solver.prototxt"), "--plan=auto", "--hosts=a,b", "--out=" + self.path("planned.prototxt")]
+        for shapes, status, said in (("1,9,9:1,6,6:1,12,12", 0, "planned.prototxt: "), ("1,9,9", 0, "planned.prototxt: "),
+                                     ("1,9,9:1,6,6", 2, "--sample=1,9,9:1,6,6 says 2 shapes; expected one, or 3, separated")):
+            found, text = cluster.run_tool("hproute", *plan, "--sample=" + shapes)
+            self.assertEqual(found, status, text)
+            self.assertIn(said, text)
 
     def test_a_table_is_checked_with_all_of_them(self):
         self.make_tests(self.SEEN + self.NEW)
