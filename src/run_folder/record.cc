@@ -69,11 +69,13 @@ std::string IncarnationText(int number, const std::string& of) {
 
 Status CheckIsForRuns(const std::string& folder) {
   std::error_code ignored;
-  if (std::filesystem::exists(folder + "/record.txt", ignored)) return OkStatus();
+  const auto solver = ReadInputFile(folder + "/solver.prototxt");
+  if (solver.ok() && solver->starts_with(kWrittenBy)) return OkStatus();  // a run's, on a host without the record
   for (const char* name : {"/table.prototxt", "/solver.prototxt", "/net.prototxt"}) {
     if (!std::filesystem::exists(folder + name, ignored)) continue;
-    return InvalidArgument("%s%s is there, and no run wrote it: a run would replace it; name another folder",
-                           folder.c_str(), name);
+    if (std::filesystem::exists(folder + "/record.txt", ignored)) return OkStatus();  // looked for last: it comes first
+    return FailedPrecondition("%s%s is there, and no run wrote it: a run would replace it; name another folder",
+                              folder.c_str(), name);
   }
   return OkStatus();
 }

@@ -23,8 +23,10 @@ StatusOr<bool> LockRecord(int record, int operation, const std::string& folder);
 Status NoLocks(const std::string& path, int error);
 /// The text of the line that begins an incarnation. @param of what it is one of; may be empty.
 std::string IncarnationText(int number, const std::string& of = "");
-/// Whether a run may write its files there. @return kInvalidArgument: the folder has a table, a solver or a net, and no
-/// record: they are somebody's own.
+/// How solvers and nets begin that runs write for themselves (WriteRunFiles).
+constexpr char kWrittenBy[] = "# Written by ";
+/// Whether a run may write its files there. @return kFailedPrecondition: the folder has a table, a solver or a net that
+/// no run wrote, and no record: they are somebody's own.
 Status CheckIsForRuns(const std::string& folder);
 /// The number behind the highest incarnation that FOLDER/record.txt has; 1: it has none. Blocks for the disk.
 int NextIncarnation(const std::string& folder);

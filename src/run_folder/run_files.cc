@@ -5,6 +5,7 @@
 #include "scheduler/plan/table_maker.h"
 
 #include "google/protobuf/text_format.h"
+#include "run_folder/record.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -47,7 +48,7 @@ void TakePaths(caffe::LayerParameter* layer, RunFiles* files) {
 std::string TextOf(const google::protobuf::Message& message, const std::string& program) {
   std::string text;
   google::protobuf::TextFormat::PrintToString(message, &text);
-  return "# Written by " + program + ".\n" + text;
+  return kWrittenBy + program + ".\n" + text;
 }
 
 }  // namespace

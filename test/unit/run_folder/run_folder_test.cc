@@ -48,6 +48,17 @@ TEST_F(RunTest, OneAtATimeHasAFolder) {
   EXPECT_TRUE(RunFolder::Open(Path("run")).ok());
 }
 
+TEST_F(RunTest, FilesOfSomebodysOwnAreNotReplaced) {
+  std::filesystem::create_directory(Path("run"));
+  std::ofstream(Path("run/table.prototxt")) << "# mine";
+  const Status refused = RunFolder::Open(Path("run")).status();
+  EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
+  EXPECT_NE(refused.message().find("/table.prototxt is there, and no run wrote it"), std::string::npos) << refused;
+  // As an agent leaves a folder, on a host that has no record.
+  std::ofstream(Path("run/solver.prototxt")) << "# Written by hplaunch.\n";
+  EXPECT_TRUE(RunFolder::Open(Path("run")).ok());
+}
+
 TEST_F(RunTest, IncarnationsCountOnInALaterRun) {
   for (const int begin : {1, 3}) {
     const auto run = RunFolder::Open(Path("run"));

@@ -60,7 +60,7 @@ TEST_F(SharedRunFolderTest, FilesOfSomebodysOwnAreNotReplaced) {
   fs::create_directory(run_);
   std::ofstream(run_ + "/solver.prototxt") << "# mine";
   const Status status = SharedRunFolder::Enter(run_, job_, "conv0").status();
-  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
   EXPECT_THAT(status.message(), HasSubstr("/solver.prototxt is there, and no run wrote it"));
   EXPECT_FALSE(fs::exists(run_ + "/record.txt"));
   fs::remove(run_ + "/solver.prototxt");
