@@ -44,10 +44,7 @@ Status Run() {
     return InvalidArgument("--iterations is %lld; expected 1 to %lld", static_cast<long long>(FLAGS_iterations),
                            static_cast<long long>(MsgId::kMaxMicroBatches));
   }
-  if (FLAGS_max_bad_records < 0) {
-    return InvalidArgument("--max_bad_records is %lld; expected at least 0",
-                           static_cast<long long>(FLAGS_max_bad_records));
-  }
+  HP_RETURN_IF_ERROR(CheckMaxBadRecords(FLAGS_max_bad_records));
   HP_RETURN_IF_ERROR(CheckThreads("threads", FLAGS_threads, 0));
   HP_RETURN_IF_ERROR(CheckThreads("reader_threads", FLAGS_reader_threads, 1));
   ExtractOptions options;

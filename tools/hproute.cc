@@ -49,7 +49,7 @@ DEFINE_int64(memory_mb, 0,
              "host, else what an address space can hold.");
 DEFINE_int64(max_bad_records, 0,
              "How many records may be missing, damaged or of another shape, as hpnode's flag, where data is read: "
-             "--check, and a table that is chosen or simulated.");
+             "--check, --profile, and a table that is chosen or simulated.");
 DEFINE_string(cache_dir, "",
               "Folder that caches the record indexes of databases; empty: ~/.cache/hpnode; none: no cache.");
 
@@ -257,10 +257,7 @@ int main(int argc, char** argv) {
   hp::RegisterFlags();
   const hp::ToolUsage usage{"hproute", hp::kUsage, 0, 1};
   return hp::ToolMain(argc, argv, usage, [](const std::vector<std::string>& arguments) -> hp::Status {
-    if (FLAGS_max_bad_records < 0) {
-      return hp::InvalidArgument("--max_bad_records is %lld; expected at least 0",
-                                 static_cast<long long>(FLAGS_max_bad_records));
-    }
+    HP_RETURN_IF_ERROR(hp::CheckMaxBadRecords(FLAGS_max_bad_records));
     if (FLAGS_check && arguments.size() == 1) return hp::Check(arguments[0]);
     if (FLAGS_check) return hp::InvalidArgument("--check needs a table (hproute --check TABLE)");
     if (FLAGS_simulate && arguments.size() == 1) return hp::SimulateJob(arguments[0]);

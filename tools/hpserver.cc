@@ -21,6 +21,9 @@ DEFINE_string(
     http, "",
     "Show the job to browsers of this host at http://ADDRESS:PORT/, a loopback address such as 127.0.0.1:8080; "
     "empty: nowhere.");
+DEFINE_int64(max_bad_records, 0,
+             "How many records may be missing, damaged or of another shape, as hpnode's flag, in the data that is read "
+             "for the table.");
 DEFINE_string(cache_dir, "",
               "Folder that caches the record indexes of databases; empty: ~/.cache/hpnode; none: no cache.");
 
@@ -98,7 +101,8 @@ StatusOr<std::unique_ptr<JobPage>> OpenPage(NewestTable* table) {
 
 Status Run() {
   ServeFlags flags;
-  flags.plan = {FLAGS_solver, Options(), {FLAGS_cache_dir}};
+  HP_RETURN_IF_ERROR(CheckMaxBadRecords(FLAGS_max_bad_records));
+  flags.plan = {FLAGS_solver, Options(), {FLAGS_cache_dir, FLAGS_max_bad_records}};
   if (Options().tls && FLAGS_token_file.empty()) {
     return InvalidArgument("--tls needs the job's token: --token_file=FILE (hproute --new_token)");
   }

@@ -68,10 +68,7 @@ Status Run() {
   if (FLAGS_timeout_s < 1 || FLAGS_timeout_s > kMaxTimeoutS) {
     return InvalidArgument("--timeout_s is %d; expected 1 to %d", FLAGS_timeout_s, kMaxTimeoutS);
   }
-  if (FLAGS_max_bad_records < 0) {
-    return InvalidArgument("--max_bad_records is %lld; expected at least 0",
-                           static_cast<long long>(FLAGS_max_bad_records));
-  }
+  HP_RETURN_IF_ERROR(CheckMaxBadRecords(FLAGS_max_bad_records));
   HP_RETURN_IF_ERROR(CheckThreads("threads", FLAGS_threads, 0));
   HP_RETURN_IF_ERROR(CheckThreads("reader_threads", FLAGS_reader_threads, 1));
   HP_ASSIGN_OR_RETURN(const caffe::NetParameter net, ReadNet(FLAGS_model));

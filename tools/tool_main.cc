@@ -73,6 +73,11 @@ bool ParseFlags(const ToolUsage& usage, int* argc, char*** argv) {
   return false;
 }
 
+Status CheckMaxBadRecords(int64_t records) {
+  if (records >= 0) return OkStatus();
+  return InvalidArgument("--max_bad_records is %lld; expected at least 0", static_cast<long long>(records));
+}
+
 Status CheckThreads(const char* flag, int threads, int least) {
   if (threads >= least && threads <= kMaxThreads) return OkStatus();
   return InvalidArgument("--%s is %d; expected %d to %d", flag, threads, least, kMaxThreads);

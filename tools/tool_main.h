@@ -18,6 +18,8 @@ struct ToolUsage {
 /// Whether a flag's number of threads is in [least, kMaxThreads]. @param flag its name.
 /// @return kInvalidArgument: it is not; names the flag.
 Status CheckThreads(const char* flag, int threads, int least);
+/// @return kInvalidArgument: --max_bad_records is negative.
+Status CheckMaxBadRecords(int64_t records);
 
 /// Reads gflags, and answers --help on stdout. A wrong flag ends the process with status 2.
 /// @return whether help was asked for, and there is nothing else to do.

@@ -189,8 +189,16 @@ class ImageDataTest(SourceTest):
             status, text = cluster.run_tool("hproute", "--cache_dir=none", "--max_bad_records=3", *command)
             self.assertEqual(status, 0, text)
             self.assertNotIn("no such file", text)
-        self.assertEqual(cluster.run_tool("hproute", "--max_bad_records=-1", "--check", "table.prototxt"),
-                         (2, "hproute: --max_bad_records is -1; expected at least 0\n"))
+        launch = ["hplaunch", "--solver=" + self.path("solver.prototxt"), "--hosts=localhost", "--run_dir=" + self.path("run")]
+        for flags, expected, said in ((["--max_bad_records=3"], 0, "skipped bad record 3 of at most 3"),
+                                      ([], 2, "no such file"), (["--max_bad_records=-1"], 2, "expected at least 0"),
+                                      (["--", "--max_bad_records=3"], 2, "hplaunch sets --max_bad_records of hpnode itself")):
+            status, text = cluster.run_tool(*launch, *flags)
+            self.assertEqual(status, expected, text)
+            self.assertIn(said, text)
+        for program, arguments in (("hproute", ["--check", "table.prototxt"]), ("hpserver", [])):
+            self.assertEqual(cluster.run_tool(program, "--max_bad_records=-1", *arguments),
+                             (2, "%s: --max_bad_records is -1; expected at least 0\n" % program))
         status, text = cluster.run_tool("model_test", "--model=" + self.path("net.prototxt"), "--iterations=3",
                                         "--weights=" + self.path("out_iter_20.caffemodel"), "--cache_dir=none",
                                         "--max_bad_records=3")

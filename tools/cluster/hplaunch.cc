@@ -53,6 +53,10 @@ DEFINE_string(
     exclude, "",
     "Hosts to leave out, separated by commas: those that hpctl status or a log calls slow. Of a table of yours, "
     "--spares take their place.");
+DEFINE_int64(
+    max_bad_records, 0,
+    "How many records may be missing, damaged or of another shape: of the data that is read for a plan, and of "
+    "each node (hpnode --max_bad_records).");
 DEFINE_bool(stage_data, false, "Copy databases and mean files of this host to hosts that do not have them.");
 DEFINE_bool(dry_run, false, "Say what would be started where, and start nothing.");
 DEFINE_string(ssh, "ssh", "How to reach other hosts: a command, such as \"ssh -F FILE\" or \"ssh -p 2222\".");
@@ -125,6 +129,7 @@ Status CheckCommandLine(const std::vector<std::string>& node_flags) {
   if (!FLAGS_routing.empty() && FirstGiven(Options(), {"profile", "sample"}) != nullptr) {
     return InvalidArgument("--profile and --sample go with --solver: they are for a table that is planned");
   }
+  HP_RETURN_IF_ERROR(CheckMaxBadRecords(FLAGS_max_bad_records));
   if (SplitAt(FLAGS_ssh, ' ').empty()) return InvalidArgument("--ssh is empty; expected a command");
   if (!FLAGS_bundle.empty() && !FLAGS_remote_bin.empty()) {
     return InvalidArgument("--bundle brings the programs, --remote_bin says where they are: give one of them");
@@ -133,7 +138,7 @@ Status CheckCommandLine(const std::vector<std::string>& node_flags) {
     if (!flag.starts_with("--")) {
       return InvalidArgument("\"%s\" is no flag; expected those of hpnode behind --", flag.c_str());
     }
-    for (const char* own : {"routing", "node", "role", "all", "resume", "weights", "token_file"}) {
+    for (const char* own : {"routing", "node", "role", "all", "resume", "weights", "max_bad_records", "token_file"}) {
       if (flag.substr(2, flag.find('=') - 2) != own) continue;
       return InvalidArgument("%s stands behind --; hplaunch sets --%s of hpnode itself", flag.c_str(), own);
     }
@@ -162,6 +167,7 @@ StatusOr<RoutingTableConfig> TableOf(std::string* solver, std::string* comment) 
   flags.profile = Options().profile;
   flags.sample = Options().sample;
   flags.exclude = HostsOfFlag(FLAGS_exclude);
+  flags.inputs.max_bad_records = FLAGS_max_bad_records;
   HP_ASSIGN_OR_RETURN(const PlannedTable planned, PlanTable(flags));
   std::cout << planned.reasons << std::flush;
   *comment = "Routing table of hpnode, chosen by hplaunch.\n\n" + planned.reasons;
@@ -236,6 +242,9 @@ StatusOr<LaunchOptions> OptionsOf(const std::vector<std::string>& node_flags) {
   for (std::string& file : options.weights) file = AbsoluteOrEmpty(file);
   for (const std::string& host : HostsOfTable(table)) HP_RETURN_IF_ERROR(CheckHost(host));
   options.node_flags = node_flags;
+  if (FLAGS_max_bad_records > 0) {
+    options.node_flags.push_back("--max_bad_records=" + std::to_string(FLAGS_max_bad_records));
+  }
   options.spares = HostsOfFlag(FLAGS_spares);
   for (const std::string& host : options.spares) HP_RETURN_IF_ERROR(CheckHost(host));
   HP_RETURN_IF_ERROR(Exclude(&options));
