@@ -56,8 +56,7 @@ DEFINE_string(
     run_folder, "",
     "the folder of this run, made if it is missing, on a disk that all hosts share or on each host's own disk: table, "
     "solver and net in use, logs, record.txt, and snapshots where the solver's snapshot_prefix is relative or missing; "
-    "a "
-    "second live run in it is refused, a restart goes on in it");
+    "a second live run in it is refused, a restart goes on in it");
 DEFINE_string(role, "", "conv, fc or ps: role of the node to run, one of the table's nodes on this host");
 DEFINE_string(node, "", "name of the node to run; overrides --role and this host's addresses");
 DEFINE_bool(all, false, "run every node of the table as threads of this process, without a network");
@@ -262,12 +261,14 @@ StatusOr<std::unique_ptr<ProgressFile>> MakeProgressFile() {
   return ProgressFile::Create(FLAGS_progress_file);
 }
 
+Status PortsAreFree() {
+  return InvalidArgument("--port_folder: nodes have free ports already where the table is made of what they say");
+}
+
 /// The node of the table that the rendezvous gave to this process, or else the scheduler, or that flags choose.
 StatusOr<OwnNode> TakeNode(FoundTable* found, const HostSettings& host, const JobEnvironment& job) {
   const RoutingTable& table = *found->table;
-  if (found->listener && !FLAGS_port_folder.empty()) {
-    return InvalidArgument("--port_folder: nodes have free ports already where the table is made of what they say");
-  }
+  if (found->listener && !FLAGS_port_folder.empty()) return PortsAreFree();
   if (found->listener) return TakeGivenNode(table, found->node, std::move(found->listener), host);
   if (!FLAGS_port_folder.empty()) return TakeNodeOnFreePort(job, FLAGS_node, host, FLAGS_port_folder, &*found->table);
   if (job.is_task()) return TakeTaskNodeOverNetwork(table, job, host);
@@ -314,6 +315,7 @@ Status RunOne(FoundTable* found, const HostSettings& host, const JobEnvironment&
 Status CheckPortFolder(const JobEnvironment& job) {
   if (FLAGS_port_folder.empty()) return OkStatus();
   if (FLAGS_all) return InvalidArgument("--port_folder: with --all, nodes have no ports");
+  if (FlagsOfTable().plan.plans() || FLAGS_routing.starts_with("tcp://")) return PortsAreFree();
   if (job.is_task() || !FLAGS_node.empty()) return OkStatus();
   return InvalidArgument(
       "--port_folder: by --role, nodes of one host are told apart by their ports; expected --node=NAME or a task of a "
@@ -408,10 +410,7 @@ Status Main(bool* said) {
   if (FLAGS_all && IsHandedOut()) return InvalidArgument("--all goes with a table that is a file");
   HP_ASSIGN_OR_RETURN(const JobEnvironment job, ReadTask());
   HP_RETURN_IF_ERROR(CheckPortFolder(job));
-  if (FLAGS_max_bad_records < 0) {
-    return InvalidArgument("--max_bad_records is %lld; expected at least 0",
-                           static_cast<long long>(FLAGS_max_bad_records));
-  }
+  HP_RETURN_IF_ERROR(CheckMaxBadRecords(FLAGS_max_bad_records));
   if (FLAGS_keep_snapshots < 0)
     return InvalidArgument("--keep_snapshots is %d; expected at least 0", FLAGS_keep_snapshots);
   if (FLAGS_stop_within_s < 1)
