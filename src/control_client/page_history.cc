@@ -32,6 +32,7 @@ void PageHistory::Add(const StatusOr<JobStatus>& status) {
   AddPoint(*status);
   AddTest(status->learning());
   AddLines(*status);
+  TrimLines(data_.mutable_line());
 }
 
 void PageHistory::AddPoint(const JobStatus& status) {
@@ -73,16 +74,15 @@ void PageHistory::AddLines(const JobStatus& status) {
   for (const LoggedLine& line : status.line()) {
     if (line.number() <= lines_seen_) continue;
     lines_seen_ = line.number();
-    if (line.text() != order.text()) KeepLine(line, data_.mutable_line());
+    if (line.text() != order.text()) *data_.add_line() = line;
   }
   const std::string order_at = std::to_string(order.time_s()) + " " + order.text();
   if (order.text().empty() || status.node_size() == 0 || std::exchange(last_order_, order_at) == order_at) return;
-  LoggedLine line;
-  line.set_node(status.node(0).name());
-  line.set_time_s(order.time_s());
-  line.set_text(order.text());
-  line.set_severity(LoggedLine::ORDER);
-  KeepLine(line, data_.mutable_line());
+  LoggedLine* const line = data_.add_line();
+  line->set_node(status.node(0).name());
+  line->set_time_s(order.time_s());
+  line->set_text(order.text());
+  line->set_severity(LoggedLine::ORDER);
 }
 
 }  // namespace hp

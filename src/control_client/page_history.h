@@ -13,7 +13,7 @@ namespace hp {
 class PageHistory {
  public:
   /// Bounds of what is kept. Of curves every second point is dropped when there are so many, so that they keep their
-  /// beginning; of tests the oldest goes, of lines as KeepLine says.
+  /// beginning; of tests the oldest goes, of lines as TrimLines says.
   static constexpr int kMostPoints = 600, kMostTests = 300;
 
   /// A status, or why there is none. A status of another run (JobStatus::run_id but for the number of its start) or

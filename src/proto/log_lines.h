@@ -4,11 +4,11 @@
 
 namespace hp {
 
-/// Lines of each kind, of progress and of all others (warnings, errors, orders), that KeepLine keeps.
+/// Lines of each kind, of progress and of all others (warnings, errors, orders), that TrimLines leaves.
 inline constexpr int kMostLinesOfAKind = 60;
 
-/// Adds a line behind the others. Of more than kMostLinesOfAKind the oldest one goes of the node that has most of them,
-/// so that a node which says much leaves those of the others. Takes time by the number of lines.
-void KeepLine(const LoggedLine& line, google::protobuf::RepeatedPtrField<LoggedLine>* lines);
+/// Removes lines beyond kMostLinesOfAKind: each time the oldest one of the node that has most of them, so that a node
+/// that logs a lot does not displace the lines of others.
+void TrimLines(google::protobuf::RepeatedPtrField<LoggedLine>* lines);
 
 }  // namespace hp

@@ -99,12 +99,13 @@ void StatusBoard::Add(Rank from, const IterationReport& report) {
 
 void StatusBoard::KeepLines(const NodeInfo& node, const NodeStatus& status) {
   for (const LoggedLine& said : status.line()) {
-    LoggedLine line = said;
-    line.set_node(node.name);
-    line.set_text(Printable(said.text()));
-    line.set_number(++lines_said_);
-    KeepLine(line, &lines_);
+    LoggedLine* const line = lines_.Add();
+    *line = said;
+    line->set_node(node.name);
+    line->set_text(Printable(said.text()));
+    line->set_number(++lines_said_);
   }
+  if (status.line_size() > 0) TrimLines(&lines_);
 }
 
 // When the shortest window is long enough, all of them end: nodes report about equally often.

@@ -72,7 +72,7 @@ class StatusBoard {
   std::string run_id_ HP_GUARDED_BY(mutex_);
   std::vector<Node> nodes_ HP_GUARDED_BY(mutex_);  // by rank
   LearningStatus learning_ HP_GUARDED_BY(mutex_);
-  google::protobuf::RepeatedPtrField<LoggedLine> lines_ HP_GUARDED_BY(mutex_);  // KeepLine
+  google::protobuf::RepeatedPtrField<LoggedLine> lines_ HP_GUARDED_BY(mutex_);  // TrimLines
   int64_t lines_said_ HP_GUARDED_BY(mutex_) = 0;
   std::optional<SlowNode> found_slow_ HP_GUARDED_BY(mutex_);                              // not taken yet
   std::map<std::pair<Rank, Rank>, std::set<std::string>> tensors_ HP_GUARDED_BY(mutex_);  // by sender and receiver
