@@ -75,7 +75,11 @@ class EmbedOp final : public Op {
     std::vector<int64_t> dims = in.shape.dims();
     dims.push_back(desc.num_output);
     outputs_ = {{Shape(dims), 1}};
-    scratch_bytes_ = SumsAt() + (desc.bias ? ColumnSumsScratch(count_, desc.num_output) * sizeof(float) : 0);
+    ScratchPlan scratch;
+    if (foreign_) scratch.Add(dense_.bytes());
+    lists_at_ = scratch.Add(count_ * sizeof(int32_t));
+    sums_at_ = scratch.Add(desc.bias ? ColumnSumsScratch(count_, desc.num_output) * sizeof(float) : 0);
+    scratch_bytes_ = scratch.bytes();
   }
 
   void Forward(const OpArgs& args) override {
@@ -89,7 +93,7 @@ class EmbedOp final : public Op {
   void BackwardParams(const OpArgs& args) override {
     const float *const indices = Indices(args), *const d_y = args.d_out[0].floats();
     const int64_t width = desc_.num_output;
-    int32_t* const next = reinterpret_cast<int32_t*>(args.scratch + ListsAt());
+    int32_t* const next = reinterpret_cast<int32_t*>(args.scratch + lists_at_);
     if (!args.accumulate) {
       Clear(context_.stream(), {args.d_params[0], static_cast<size_t>(desc_.rows * width)});
     }
@@ -98,14 +102,11 @@ class EmbedOp final : public Op {
                   AddRows{indices, d_y, next, desc_.rows, width, count_, args.d_params[0]});
     if (!desc_.bias) return;
     ColumnSums(context_.stream(), count_, width, ElementType::kFloat32, d_y, args.accumulate, args.d_params[1],
-               reinterpret_cast<float*>(args.scratch + SumsAt()));
+               ScratchFloats(args.scratch, sums_at_));
   }
   bool backward_reads_output() const override { return false; }
 
  private:
-  static size_t Aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
-  size_t ListsAt() const { return foreign_ ? Aligned(dense_.bytes()) : 0; }
-  size_t SumsAt() const { return ListsAt() + Aligned(count_ * sizeof(int32_t)); }
   const float* Indices(const OpArgs& args) const {
     if (!foreign_) return args.in[0].floats();
     CopyLayout(context_.stream(), in_, args.in[0].data, dense_, args.scratch);
@@ -117,6 +118,7 @@ class EmbedOp final : public Op {
   const TensorDesc in_, dense_;
   const int64_t count_;
   const bool foreign_;
+  size_t lists_at_ = 0, sums_at_ = 0;  // in the scratch
 };
 
 }  // namespace
