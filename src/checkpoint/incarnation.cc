@@ -198,8 +198,7 @@ StatusOr<Found> WaitForOtherRun(const std::string& prefix, const RunMark& run, b
     if (std::chrono::steady_clock::now() >= deadline) {
       return FailedPrecondition(
           "another live run writes the snapshots %s (start %lld, %s): end it, or give this run a snapshot_prefix of "
-          "its "
-          "own",
+          "its own",
           prefix.c_str(), static_cast<long long>(other->first), other->second.c_str());
     }
     if (!said)

@@ -25,10 +25,10 @@ class Incarnation {
   /// files and parts of snapshots that were not completed. Where the latest start is another run's and alive, waits
   /// for its end. Runs with different names are different ones, also where one goes on from the other's snapshot. A
   /// file system without locks tells the living from the dead no longer: then the claim succeeds, with a warning.
-  /// @param run that it trains; RunOfLatestStart reads it.
+  /// @param run that it trains; RunOfLatestStart reads it. @param restarted whether this is not the run's first start:
+  /// then an earlier one of its name may still live.
   /// @return kFailedPrecondition: another run has the prefix, with its host and process; kInvalidArgument: the folder
   /// is missing or can't be written; kResourceExhausted: no space.
-  /// @param restarted whether this is not the run's first start: then an earlier one of its name may still live.
   static StatusOr<std::unique_ptr<Incarnation>> Claim(const std::string& prefix, const RunMark& run = {},
                                                       bool restarted = false,
                                                       std::chrono::milliseconds patience = kPatience);

@@ -251,6 +251,8 @@ StatusOr<Blob> SafetensorsFile::Read(const std::string& name) const {
   return blob;
 }
 
+bool IsSafetensorsPath(const std::string& path) { return path.ends_with(".safetensors"); }
+
 Status WriteSafetensors(const std::string& path, const std::map<std::string, Blob>& tensors) {
   StatusOr<std::string> header = HeaderOf(tensors);
   if (!header.ok()) return header.status().Prepend(path);

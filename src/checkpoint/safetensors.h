@@ -52,6 +52,9 @@ class SafetensorsFile {
   std::map<std::string, Entry> entries_;
 };
 
+/// Whether a path's name says that the file is one: it ends in ".safetensors".
+bool IsSafetensorsPath(const std::string& path);
+
 /// Writes tensors as F32, in the order of their names. Atomic, as WriteCaffeModel.
 /// @return kInvalidArgument: the folder cannot be written, or a name has characters that are no text;
 /// kResourceExhausted: the disk is full.

@@ -6,6 +6,7 @@
 #include "base/pending_file.h"
 #include "checkpoint/hdf5_file.h"
 #include "checkpoint/message_file.h"
+#include "checkpoint/safetensors.h"
 #include "checkpoint/summed_file.h"
 #include "checkpoint/weights_stream.h"
 #include "proto/layer_names.h"
@@ -15,8 +16,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <set>
-#include <string_view>
 
 namespace hp {
 namespace {
@@ -133,12 +134,11 @@ Status CheckShape(const Blob& blob, const std::string& layer, int index, const S
 }
 
 StatusOr<CaffeModel> ReadCaffeModel(const std::string& path) {
-  if (constexpr std::string_view kEnd = ".safetensors"; path.ends_with(kEnd)) {
-    const std::string stem = path.substr(0, path.size() - kEnd.size());
+  if (IsSafetensorsPath(path)) {
     return InvalidArgument(
-        "%s: expected a .caffemodel; make one of these weights first: hpconvert weights %s %s.caffemodel "
+        "%s: expected a .caffemodel; make one of these weights first: hpconvert weights %s %s "
         "--net=NET.prototxt --names=NAMES.txt (hpconvert --help)",
-        path.c_str(), path.c_str(), stem.c_str());
+        path.c_str(), path.c_str(), std::filesystem::path(path).replace_extension(".caffemodel").c_str());
   }
   if (IsHdf5Path(path)) return ReadHdf5Model(path);
   CaffeModel model;

@@ -263,18 +263,16 @@ StatusOr<std::string> FromCaffe(const std::string& from, const std::string& to, 
   return Done(to, tensors.size(), from, left);
 }
 
-bool IsSafetensors(const std::string& path) { return path.ends_with(".safetensors"); }
-
 }  // namespace
 
 StatusOr<std::string> ConvertWeights(const std::string& from, const std::string& to,
                                      const ConvertWeightsOptions& options) {
-  if (IsSafetensors(from) == IsSafetensors(to) || to.ends_with(".h5")) {
+  if (IsSafetensorsPath(from) == IsSafetensorsPath(to) || to.ends_with(".h5")) {
     return InvalidArgument("from %s to %s: expected one .safetensors and one .caffemodel", from.c_str(), to.c_str());
   }
   if (options.net.empty()) return InvalidArgument("--net=NET.prototxt is missing: the net whose weights these are");
   HP_ASSIGN_OR_RETURN(const NamedNet named, NameNet(options));
-  return IsSafetensors(from) ? ToCaffe(from, to, named) : FromCaffe(from, to, named);
+  return IsSafetensorsPath(from) ? ToCaffe(from, to, named) : FromCaffe(from, to, named);
 }
 
 }  // namespace hp

@@ -22,8 +22,7 @@ struct ConvertWeightsOptions {
 /// training goes on.
 /// @return what was done, for a log line; kNotFound: no such file, or a part of a module is missing; kInvalidArgument:
 /// a fault of net or names, or other files than these; kDataLoss: a damaged file, or a value that is not finite;
-/// kFailedPrecondition: a shape is not
-/// the net's. Messages name file, tensor, layer and blob.
+/// kFailedPrecondition: a shape is not the net's. Messages name file, tensor, layer and blob.
 StatusOr<std::string> ConvertWeights(const std::string& from, const std::string& to,
                                      const ConvertWeightsOptions& options);
 
