@@ -54,7 +54,7 @@ Status Canonize(const std::string& where, caffe::BlobProto* matrix) {
 
 Status ReadMatrix(const std::string& layer, caffe::InfogainLossParameter* param) {
   std::string where = "layer \"" + layer + "\": infogain_loss_param { matrix }";
-  if (param->has_source()) {
+  if (!param->source().empty()) {
     where = Format("layer \"%s\": infogain_loss_param { source: \"%s\" }", layer.c_str(), param->source().c_str());
     if (param->has_matrix()) {
       return InvalidArgument("%s has a matrix as well; expected one of them", where.c_str());
