@@ -23,6 +23,7 @@ while [[ ${1:-} == -D* ]]; do
 done
 if command -v ccache >/dev/null; then
   options+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+  export CCACHE_SLOPPINESS=pch_defines,time_macros # as it asks for where headers are precompiled
 fi
 
 # Configuring is silent unless it fails: its pages say nothing new the second time.

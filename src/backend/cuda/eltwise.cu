@@ -19,7 +19,7 @@ struct Inputs {
   }
 };
 
-struct Sum {
+struct WeightedSum {
   float coeff[kInputs] = {};
   HP_HOST_DEVICE float First(float x) const { return coeff[0] * x; }
   HP_HOST_DEVICE float Combine(int k, float y, float x) const { return y + coeff[k] * x; }
@@ -135,9 +135,9 @@ class EltwiseOp final : public Op {
     T* y = DataAs<T>(args.out[0]);
     switch (desc_.operation) {
       case EltwiseDesc::kSum: {
-        Sum sum;
+        WeightedSum sum;
         std::copy(desc_.coeff.begin(), desc_.coeff.end(), sum.coeff);
-        return Run(in.packable() && Packable({y}), cuda::Forward<T, Sum>{sum, in, y});
+        return Run(in.packable() && Packable({y}), cuda::Forward<T, WeightedSum>{sum, in, y});
       }
       case EltwiseDesc::kProd:
         return Run(in.packable() && Packable({y}), cuda::Forward<T, Product>{{}, in, y});

@@ -57,7 +57,7 @@ struct Flat {
 };
 
 template <typename To>
-struct Zero {
+struct ZeroElement {
   To* to;
   HP_HOST_DEVICE void operator()(int64_t i) const { Put(0, to + i); }
 };
@@ -148,7 +148,7 @@ void ExpectGpuLayout(const TensorDesc& desc) {
 /// The sum of sources whose elements lie in the target's order.
 template <typename From, typename To>
 void SumFlat(const GpuStream& stream, int64_t count, std::span<const void* const> sources, To* to) {
-  if (sources.empty()) return ForEach(stream, count, Zero<To>{to});
+  if (sources.empty()) return ForEach(stream, count, ZeroElement<To>{to});
   ForSources<From>(sources, [&](const Sources<From>& from) {
     constexpr int kWidth = std::min(kPackWidth<From>, kPackWidth<To>);
     ForEachPack<kWidth>(stream, count, Packable({to}) && from.packable(), Flat<From, To>{from, to});

@@ -213,7 +213,7 @@ void SumsOfSquares(const GpuContext& context, std::span<const SquaresPart> parts
 
 namespace {
 
-struct Zero {
+struct ZeroValue {
   float* values;
   HP_HOST_DEVICE void operator()(int64_t i) const { values[i] = 0; }
 };
@@ -221,7 +221,7 @@ struct Zero {
 }  // namespace
 
 void Clear(const GpuStream& stream, std::span<float> values) {
-  ForEach(stream, static_cast<int64_t>(values.size()), Zero{values.data()});
+  ForEach(stream, static_cast<int64_t>(values.size()), ZeroValue{values.data()});
 }
 
 }  // namespace hp::cuda

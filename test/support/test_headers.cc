@@ -1,0 +1,2 @@
+// The program whose precompiled header the tests share; it does nothing.
+int main() { return 0; }
