@@ -1,13 +1,9 @@
 #include "node/exchange_links.h"
 
+#include "node/exchange_place.h"
 #include "scheduler/control/exchange_tag.h"
 
 namespace hp {
-namespace {
-
-LinkPlace PlaceOf(const PlaceTag& tag) { return {ExchangeClock(tag), ExchangeNumber(tag)}; }
-
-}  // namespace
 
 PlaceTag ExchangeLinks::TagOf(const LinkPlace& place) const {
   return ExchangeTag(places_.stage, place.clock, place.number);

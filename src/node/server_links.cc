@@ -1,15 +1,11 @@
 #include "node/server_links.h"
 
+#include "node/exchange_place.h"
 #include "scheduler/control/exchange_tag.h"
 
 #include "glog/logging.h"
 
 namespace hp {
-namespace {
-
-LinkPlace PlaceOf(const PlaceTag& tag) { return {ExchangeClock(tag), ExchangeNumber(tag)}; }
-
-}  // namespace
 
 ServerLinks::ServerLinks(Options options) : options_(std::move(options)) {
   for (size_t i = 0; i < options_.peers.size(); ++i) index_[options_.peers[i]] = static_cast<int>(i);

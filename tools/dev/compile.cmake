@@ -3,9 +3,11 @@
 # A group is one translation unit, so names in anonymous namespaces have to differ within a library or program.
 # Sources with compile options of their own stay alone. Small enough for an edited file to be compiled soon.
 set(CMAKE_UNITY_BUILD ${HP_UNITY})
-set(CMAKE_UNITY_BUILD_BATCH_SIZE 8)
+set(HP_UNITY_BATCH 8 CACHE STRING "how many sources are in a group; a clean build takes fewer and larger ones")
+set(CMAKE_UNITY_BUILD_BATCH_SIZE ${HP_UNITY_BATCH})
 
 if(HP_SYNTAX_ONLY)
+  set(CMAKE_DISABLE_PRECOMPILE_HEADERS ON)  # there would be none; and a source shows an include that it lacks
   set(CMAKE_CXX_COMPILE_OBJECT
       "<CMAKE_CXX_COMPILER> <DEFINES> <INCLUDES> <FLAGS> -fsyntax-only <SOURCE>" "<CMAKE_COMMAND> -E touch <OBJECT>")
   set(CMAKE_CXX_ARCHIVE_CREATE "<CMAKE_COMMAND> -E touch <TARGET>")

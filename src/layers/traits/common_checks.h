@@ -4,6 +4,8 @@
 
 namespace hp {
 
+constexpr int kMostAxes = 32;  ///< of a blob: Caffe's kMaxBlobAxes
+
 // Checks of LayerTraits that hold for every type. All return kInvalidArgument, naming the layer and the field.
 
 /// Checks the numbers of bottoms and tops, typed parameters that belong to other types, loss weights, and Caffe's

@@ -1,4 +1,5 @@
 #include "layers/traits/built_in_types.h"
+#include "layers/traits/common_checks.h"
 #include "layers/traits/errors.h"
 #include "layers/traits/fields.h"
 #include "proto/caffe.pb.h"
@@ -11,13 +12,11 @@ int ConcatAxis(const caffe::ConcatParameter& param) {
 
 namespace {
 
-constexpr uint32_t kMostAxes = 32;  // Caffe's kMaxBlobAxes
-
 Status CheckConcat(const caffe::LayerParameter& param) {
   if (param.concat_param().has_axis() && param.concat_param().has_concat_dim()) {
     return LayerError(param, "concat_param has both axis and concat_dim; give one");
   }
-  if (param.concat_param().concat_dim() > kMostAxes) {
+  if (param.concat_param().concat_dim() > static_cast<uint32_t>(kMostAxes)) {
     return LayerError(param, "concat_param { concat_dim: %u }: expected an axis, 1 or more",
                       param.concat_param().concat_dim());
   }

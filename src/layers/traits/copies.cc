@@ -1,13 +1,12 @@
 // Layers that copy elements to other places: Slice, Crop, Tile.
 #include "layers/traits/built_in_types.h"
+#include "layers/traits/common_checks.h"
 #include "layers/traits/errors.h"
 #include "layers/traits/reshaped_axes.h"
 #include "proto/caffe.pb.h"
 
 namespace hp {
 namespace {
-
-constexpr int kMostAxes = 32;  // Caffe's kMaxBlobAxes
 
 /// The axis counted from 0, which is not that of the rows.
 StatusOr<int> AxisOf(const caffe::LayerParameter& param, const char* message, int axis, const Shape& in) {

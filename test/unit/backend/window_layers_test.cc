@@ -54,8 +54,8 @@ TEST(ConvolutionLayer, SpellingsOfAWindow) {
       "kernel_size: 3 kernel_size: 2 stride: 2 stride: 1 pad: 1 pad: 0 dilation: 1 dilation: 2",
       "kernel_h: 3 kernel_w: 2 stride_h: 2 stride_w: 1 pad_h: 1 pad_w: 0 dilation: 1 dilation: 2",
       "kernel_h: 3 kernel_w: 2 stride: 2 stride: 1 pad_h: 1 dilation: 1 dilation: 2 axis: 1",
-      "kernel_size: 3 kernel_size: 2 stride_h: 2 stride_w: 1 pad: 1 pad: 0 dilation: 1 dilation: 2 axis: -3 "
-      "force_nd_im2col: true engine: CAFFE"};
+      ("kernel_size: 3 kernel_size: 2 stride_h: 2 stride_w: 1 pad: 1 pad: 0 dilation: 1 dilation: 2 axis: -3 "
+       "force_nd_im2col: true engine: CAFFE")};
   for (const char* window : spellings) {
     const std::string with_outputs = std::string("num_output: 4 ") + window;
     EXPECT_EQ(OutputOf(Convolution(with_outputs), {1, 2, 9, 9}), (Shape{1, 4, 5, 7})) << window;
