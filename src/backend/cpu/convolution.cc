@@ -6,6 +6,7 @@
 #include "backend/window.h"
 
 #include <algorithm>
+#include <string>
 
 namespace hp {
 namespace {
@@ -49,6 +50,11 @@ memory::desc Dense(const memory::dims& dims, std::vector<size_t> in_memory = {})
 }
 
 memory::desc AnyFormat(const memory::dims& dims) { return {dims, memory::data_type::f32, memory::format_tag::any}; }
+
+template <typename PrimitiveDesc>
+bool IsReference(const PrimitiveDesc& pd) {
+  return std::string(pd.impl_info_str()).starts_with("ref");
+}
 
 /// The weights in the format of one primitive, repacked once for each version.
 class PackedWeights {
@@ -145,15 +151,24 @@ class ConvolutionOp final : public Op {
   bool backward_reads_output() const override { return false; }
 
  private:
+  /// Layouts of a convolution's input and output.
+  struct Ends {
+    memory::desc src, dst;
+  };
   /// The pieces of scratch that the three calls use; the same code plans their sizes and hands them out.
   struct Scratch {
-    std::byte *primitive, *input, *weights, *bias;
+    std::byte *primitive, *input, *output, *weights, *bias;
   };
   Scratch ForwardScratch(Pieces* pieces) const;
   Scratch BackwardInputScratch(Pieces* pieces) const;
   Scratch BackwardParamsScratch(Pieces* pieces) const;
-  /// The input in the convolution's layout: itself, or a copy in `copy`.
-  memory Source(const OpArgs& args, std::byte* copy);
+  /// The input in another layout: itself, or a copy in `copy`.
+  memory Source(const OpArgs& args, const Reorder& reorder, const memory::desc& layout, std::byte* copy);
+  /// An output's gradient in another layout, likewise.
+  memory OutputGradient(const OpArgs& args, const Reorder& reorder, const memory::desc& layout, std::byte* copy);
+  Ends DenseEnds() const { return {Dense(src_.dims()), Dense(dst_.dims())}; }
+  typename Kind::BackwardInput::primitive_desc BackwardInputOf(const Ends& ends) const;
+  typename Kind::BackwardWeights::primitive_desc BackwardParamsOf(const Ends& ends) const;
   void AddBias(const float* sum, float* d_bias) const;
 
   void MakeForward();
@@ -177,6 +192,11 @@ class ConvolutionOp final : public Op {
   typename Kind::BackwardWeights::primitive_desc backward_params_pd_;
   typename Kind::BackwardWeights backward_params_;
   Reorder store_gradient_, add_gradient_;
+  // As the two backward passes read or write input and output: src_ and dst_, or both dense where oneDNN has nothing
+  // but its reference for those. That takes a hundred times as long, and is all there is with AVX2 alone for one
+  // channel beside a blocked output, and for some windows of blocked ones.
+  Ends input_ends_, params_ends_;
+  Reorder dst_to_input_, in_to_params_, dst_to_params_;
 };
 
 template <typename Kind>
@@ -198,6 +218,8 @@ ConvolutionOp<Kind>::ConvolutionOp(const ConvolutionDesc& desc, const TensorDesc
     in_to_src_ = Reorder(context_, in_, src_);
     src_to_in_ = Reorder(context_, src_, in_);
   }
+  input_ends_ = params_ends_ = {src_, dst_};
+  in_to_params_ = in_to_src_;
   MakeForward();
   if (desc.input_gradient) MakeBackwardInput();
   MakeBackwardParams();
@@ -222,19 +244,41 @@ void ConvolutionOp<Kind>::MakeForward() {
 }
 
 template <typename Kind>
+typename Kind::BackwardInput::primitive_desc ConvolutionOp<Kind>::BackwardInputOf(const Ends& ends) const {
+  const typename Kind::BackwardInput::desc wanted(Kind::kDirect, ends.src, AnyFormat(weights_.dims()), ends.dst,
+                                                  strides_, dilates_, pad_, pad_);
+  return {wanted, onednn::UserScratchpad(), context_.engine, forward_pd_};
+}
+
+template <typename Kind>
 void ConvolutionOp<Kind>::MakeBackwardInput() {
-  const typename Kind::BackwardInput::desc wanted(Kind::kDirect, src_, AnyFormat(weights_.dims()), dst_, strides_,
-                                                  dilates_, pad_, pad_);
-  backward_input_pd_ = {wanted, onednn::UserScratchpad(), context_.engine, forward_pd_};
+  backward_input_pd_ = BackwardInputOf(input_ends_);
+  if (const Ends dense = DenseEnds(); IsReference(backward_input_pd_) && !IsReference(BackwardInputOf(dense))) {
+    backward_input_pd_ = BackwardInputOf(dense);
+    input_ends_ = dense;
+    src_to_in_ = Reorder(context_, dense.src, in_);
+    dst_to_input_ = Reorder(context_, dst_, dense.dst);
+  }
   backward_input_ = typename Kind::BackwardInput(backward_input_pd_);
   backward_weights_ = PackedWeights(Kind::kName, context_, weights_, backward_input_pd_.weights_desc());
 }
 
 template <typename Kind>
+typename Kind::BackwardWeights::primitive_desc ConvolutionOp<Kind>::BackwardParamsOf(const Ends& ends) const {
+  const typename Kind::BackwardWeights::desc wanted(Kind::kDirect, ends.src, AnyFormat(weights_.dims()), bias_desc_,
+                                                    ends.dst, strides_, dilates_, pad_, pad_);
+  return {wanted, onednn::UserScratchpad(), context_.engine, forward_pd_};
+}
+
+template <typename Kind>
 void ConvolutionOp<Kind>::MakeBackwardParams() {
-  const typename Kind::BackwardWeights::desc wanted(Kind::kDirect, src_, AnyFormat(weights_.dims()), bias_desc_, dst_,
-                                                    strides_, dilates_, pad_, pad_);
-  backward_params_pd_ = {wanted, onednn::UserScratchpad(), context_.engine, forward_pd_};
+  backward_params_pd_ = BackwardParamsOf(params_ends_);
+  if (const Ends dense = DenseEnds(); IsReference(backward_params_pd_) && !IsReference(BackwardParamsOf(dense))) {
+    backward_params_pd_ = BackwardParamsOf(dense);
+    params_ends_ = dense;
+    in_to_params_ = Reorder(context_, in_, dense.src);
+    dst_to_params_ = Reorder(context_, dst_, dense.dst);
+  }
   backward_params_ = typename Kind::BackwardWeights(backward_params_pd_);
   const memory::desc format = backward_params_pd_.diff_weights_desc();
   store_gradient_ = Reorder(context_, format, weights_);
@@ -253,7 +297,8 @@ template <typename Kind>
 typename ConvolutionOp<Kind>::Scratch ConvolutionOp<Kind>::BackwardInputScratch(Pieces* pieces) const {
   Scratch scratch = {};
   scratch.primitive = pieces->Take(backward_input_pd_.scratchpad_desc().get_size());
-  if (src_to_in_.needed()) scratch.input = pieces->Take(src_.get_size());
+  if (src_to_in_.needed()) scratch.input = pieces->Take(input_ends_.src.get_size());
+  if (dst_to_input_.needed()) scratch.output = pieces->Take(input_ends_.dst.get_size());
   return scratch;
 }
 
@@ -261,17 +306,27 @@ template <typename Kind>
 typename ConvolutionOp<Kind>::Scratch ConvolutionOp<Kind>::BackwardParamsScratch(Pieces* pieces) const {
   Scratch scratch = {};
   scratch.primitive = pieces->Take(backward_params_pd_.scratchpad_desc().get_size());
-  if (in_to_src_.needed()) scratch.input = pieces->Take(src_.get_size());
+  if (in_to_params_.needed()) scratch.input = pieces->Take(params_ends_.src.get_size());
+  if (dst_to_params_.needed()) scratch.output = pieces->Take(params_ends_.dst.get_size());
   scratch.weights = pieces->Take(backward_params_pd_.diff_weights_desc().get_size());
   if (bias_) scratch.bias = pieces->Take(bias_desc_.get_size());
   return scratch;
 }
 
 template <typename Kind>
-memory ConvolutionOp<Kind>::Source(const OpArgs& args, std::byte* copy) {
-  if (!in_to_src_.needed()) return context_.Memory(src_, args.in[0].floats());
-  in_to_src_.Run(&context_, args.in[0].floats(), copy);
-  return context_.Memory(src_, copy);
+memory ConvolutionOp<Kind>::Source(const OpArgs& args, const Reorder& reorder, const memory::desc& layout,
+                                   std::byte* copy) {
+  if (!reorder.needed()) return context_.Memory(layout, args.in[0].floats());
+  reorder.Run(&context_, args.in[0].floats(), copy);
+  return context_.Memory(layout, copy);
+}
+
+template <typename Kind>
+memory ConvolutionOp<Kind>::OutputGradient(const OpArgs& args, const Reorder& reorder, const memory::desc& layout,
+                                           std::byte* copy) {
+  if (!reorder.needed()) return context_.Memory(layout, args.d_out[0].floats());
+  reorder.Run(&context_, args.d_out[0].floats(), copy);
+  return context_.Memory(layout, copy);
 }
 
 template <typename Kind>
@@ -279,7 +334,7 @@ void ConvolutionOp<Kind>::Forward(const OpArgs& args) {
   Pieces pieces(args.scratch);
   const Scratch scratch = ForwardScratch(&pieces);
   std::unordered_map<int, memory> arguments = {
-      {DNNL_ARG_SRC, Source(args, scratch.input)},
+      {DNNL_ARG_SRC, Source(args, in_to_src_, src_, scratch.input)},
       {DNNL_ARG_WEIGHTS, forward_weights_.Get(&context_, args.params[0])},
       {DNNL_ARG_DST, context_.Memory(dst_, args.out[0].floats())},
       {DNNL_ARG_SCRATCHPAD, context_.Memory(forward_pd_.scratchpad_desc(), scratch.primitive)}};
@@ -294,9 +349,9 @@ void ConvolutionOp<Kind>::BackwardInput(const OpArgs& args) {
   const Scratch scratch = BackwardInputScratch(&pieces);
   void* d_src = src_to_in_.needed() ? static_cast<void*>(scratch.input) : args.d_in[0].floats();
   context_.Execute(backward_input_,
-                   {{DNNL_ARG_DIFF_DST, context_.Memory(dst_, args.d_out[0].floats())},
+                   {{DNNL_ARG_DIFF_DST, OutputGradient(args, dst_to_input_, input_ends_.dst, scratch.output)},
                     {DNNL_ARG_WEIGHTS, backward_weights_.Get(&context_, args.params[0])},
-                    {DNNL_ARG_DIFF_SRC, context_.Memory(src_, d_src)},
+                    {DNNL_ARG_DIFF_SRC, context_.Memory(input_ends_.src, d_src)},
                     {DNNL_ARG_SCRATCHPAD, context_.Memory(backward_input_pd_.scratchpad_desc(), scratch.primitive)}});
   if (src_to_in_.needed()) src_to_in_.Run(&context_, d_src, args.d_in[0].floats());
 }
@@ -309,8 +364,8 @@ void ConvolutionOp<Kind>::BackwardParams(const OpArgs& args) {
   const bool direct = !store_gradient_.needed() && !args.accumulate;
   void* d_weights = direct ? static_cast<void*>(args.d_params[0]) : scratch.weights;
   std::unordered_map<int, memory> arguments = {
-      {DNNL_ARG_SRC, Source(args, scratch.input)},
-      {DNNL_ARG_DIFF_DST, context_.Memory(dst_, args.d_out[0].floats())},
+      {DNNL_ARG_SRC, Source(args, in_to_params_, params_ends_.src, scratch.input)},
+      {DNNL_ARG_DIFF_DST, OutputGradient(args, dst_to_params_, params_ends_.dst, scratch.output)},
       {DNNL_ARG_DIFF_WEIGHTS, context_.Memory(backward_params_pd_.diff_weights_desc(), d_weights)},
       {DNNL_ARG_SCRATCHPAD, context_.Memory(backward_params_pd_.scratchpad_desc(), scratch.primitive)}};
   float* d_bias = nullptr;
