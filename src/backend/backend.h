@@ -142,16 +142,16 @@ struct MarginDesc {
   float cosine = 0;  ///< m3 of CosFace
 };
 
-/// Softmax over `classes` and the multinomial logistic loss of logits [rows, classes] (or of as many elements, like
-/// [rows, classes, 1, 1]): output 0 is [1], these rows' part of the loss of the global batch, not multiplied by
-/// loss_weight: sum over rows of -log(p[label]) / normalizer. Parts of all micro-batches add up to the loss. The
+/// Softmax over `classes` and the multinomial logistic loss of logits [rows, classes], or [rows, classes, H, W] with a
+/// label for each pixel: output 0 is [1], these rows' part of the loss of the global batch, not multiplied by
+/// loss_weight: sum over labels of -log(p[label]) / normalizer. Parts of all micro-batches add up to the loss. The
 /// gradient is multiplied by loss_weight and BatchContext::loss_scale. Labels: BatchContext::labels.
 /// Caffe: SoftmaxWithLossLayer, LossParameter.
 struct SoftmaxLossDesc {
-  /// The normalizer: kValid counts the global batch's labels that are not ignored, kFull and kBatchSize its samples,
-  /// kNone is 1. At least 1 in any case.
+  /// The normalizer: kValid counts the global batch's labels that are not ignored, kFull all of them, kBatchSize its
+  /// samples, kNone is 1. At least 1 in any case.
   enum Normalization { kFull, kValid, kBatchSize, kNone } normalization = kValid;
-  bool has_ignore_label = false;  ///< rows with `ignore_label` add no loss and get a zero gradient
+  bool has_ignore_label = false;  ///< labels that are `ignore_label` add no loss and get a zero gradient
   int ignore_label = 0;
   float loss_weight = 1;
   bool probabilities = false;  ///< a second output: the softmax, in the input's shape (no gradient comes back by it)
@@ -159,7 +159,7 @@ struct SoftmaxLossDesc {
   /// Above 0: how many classes there are of which the logits are a sample (SampledProductDesc): [rows, room], with the
   /// columns of OpArgs::sample. The softmax is over these alone. Not with `probabilities`.
   int64_t sample_of = 0;
-  std::optional<MarginDesc> margin = {};  ///< what is given are cosines; all above is said of the logits made of them
+  std::optional<MarginDesc> margin = {};  ///< given are cosines [rows, classes]; logits are what it makes of them
 
   /// What gradients are multiplied by, besides 1 / normalizer and BatchContext::loss_scale.
   float gradient_weight() const { return margin ? loss_weight * margin->scale : loss_weight; }
@@ -173,9 +173,9 @@ struct InfogainLossDesc {
   std::vector<float> matrix;  ///< [classes, classes], a row for each label
 };
 
-/// Output 0 is [1]: the rows of scores [rows, classes] whose label is among the top_k, divided by the global batch's
-/// labels that are not ignored, so that the parts of all micro-batches add up to the accuracy. A score equal to the
-/// label's counts as better, a NaN score of the label as wrong. Its gradient is zero. Caffe: AccuracyLayer.
+/// Output 0 is [1]: the rows of scores [rows, classes], or pixels of [rows, classes, H, W], whose label is among the
+/// top_k, as a share of the global batch's labels that are not ignored: the parts of all micro-batches add up. A score
+/// equal to the label's counts as better, a NaN score of it as wrong. Its gradient is zero. Caffe: AccuracyLayer.
 struct AccuracyDesc {
   int top_k = 1;
   int axis = 1;  ///< of the classes: only 1 (CHECK)
@@ -230,7 +230,7 @@ struct MvnDesc {
 struct ElementLossDesc {
   std::variant<loss::SquaredError, loss::SigmoidCrossEntropy, loss::Hinge<false>, loss::Hinge<true>, loss::Logistic>
       function;
-  /// Where t comes from: input 1, of x's shape; BatchContext::labels, for x of one element a row; or 1 for the element
+  /// Where t comes from: input 1, of x's shape; BatchContext::labels, one for each element of x; or 1 for the element
   /// that the label says, else 0, for x [rows, classes].
   enum Targets { kInput, kLabels, kClasses } targets = kInput;
   int64_t per_sample = 1;

@@ -68,8 +68,8 @@ struct BatchContext {
   const float* loss_scale_on_device = nullptr;       ///< the same for a GPU; null on the CPU
   int64_t global_rows = 0;              ///< samples in the whole global batch (in one sub-batch with iter_size)
   int sub_batches = 1;                  ///< of an update (iter_size)
-  std::span<const float> labels;        ///< [rows], those of this op's rows; only for layers that read labels
-  std::span<const float> batch_labels;  ///< [global_rows]; only where LayerTraits::needs_batch_labels() is true
+  std::span<const float> labels;        ///< of this op's rows: [rows], or [rows, ...] where a row has several
+  std::span<const float> batch_labels;  ///< [global_rows], if needs_batch_labels(): labels, or counts where several
 };
 
 /// The arguments of one call, all in the memory of the op's device. Descs of `in` and `out` are those that the op was

@@ -1,31 +1,53 @@
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/label_count.h"
+#include "backend/cpu/parallel.h"
+#include "backend/cpu/reorder.h"
 
 #include "glog/logging.h"
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace hp {
 namespace {
 
-/// The rows whose label is among the top_k, divided by the valid labels of the whole batch. Source: Caffe's
+/// The rows, or pixels, whose label is among the top_k, divided by the valid labels of the whole batch. Source: Caffe's
 /// AccuracyLayer: a row is right if fewer than top_k other scores reach the label's, so ties count against it. (Caffe
-/// calls a row right whose label's score is NaN; here it is wrong.)
+/// calls a row right whose label's score is NaN; here it is wrong.) Scores of pixels in another layout than the dense
+/// one go through scratch, behind the number of each row that is right.
 class AccuracyOp final : public Op {
  public:
-  AccuracyOp(const AccuracyDesc& desc, const TensorDesc& in) : desc_(desc), rows_(in.shape[0]), classes_(in.shape[1]) {
-    CHECK(desc.axis == 1 && in.count() == rows_ * classes_) << "scores " << in.shape;
+  AccuracyOp(const AccuracyDesc& desc, const TensorDesc& in)
+      : desc_(desc),
+        in_(in),
+        dense_{in.shape, 1},
+        rows_(in.shape[0]),
+        classes_(in.shape[1]),
+        pixels_(in.shape.count(2)) {
+    CHECK(desc.axis == 1) << "scores " << in.shape;
     outputs_ = {{{1}, 1}};
+    scratch_bytes_ = rows_ * sizeof(int64_t) + (SameOrder(in_, dense_) ? 0 : dense_.bytes());
   }
 
   void Forward(const OpArgs& args) override {
     const BatchContext& batch = *args.batch;
-    int64_t right = 0;
-    for (int64_t row = 0; row < rows_; ++row) {
-      right += IsRight(args.in[0].floats() + row * classes_, LabelOf(batch.labels[row]));
+    int64_t* const right = reinterpret_cast<int64_t*>(args.scratch);
+    const float* scores = args.in[0].floats();
+    if (!SameOrder(in_, dense_)) {
+      float* const copy = reinterpret_cast<float*>(right + rows_);
+      CopyLayout(in_, scores, dense_, copy);
+      scores = copy;
     }
-    args.out[0].floats()[0] = ShareOfCounted(right, desc_, batch);
+    ForItems(rows_, dense_.count(), [&](int64_t row) {
+      right[row] = 0;
+      for (int64_t pixel = 0; pixel < pixels_; ++pixel) {
+        const int64_t label = LabelOf(batch.labels[row * pixels_ + pixel]);
+        right[row] += IsRight(scores + row * classes_ * pixels_ + pixel, label);
+      }
+    });
+    const int64_t all = std::accumulate(right, right + rows_, int64_t{0});
+    args.out[0].floats()[0] = ShareOfCounted(all, desc_, batch, pixels_);
   }
   /// A count has no gradient.
   void BackwardInput(const OpArgs& args) override {
@@ -35,15 +57,18 @@ class AccuracyOp final : public Op {
   bool backward_reads_output() const override { return false; }
 
  private:
+  /// @param scores of a pixel's classes, `pixels_` apart.
   bool IsRight(const float* scores, int64_t label) const {
     if (desc_.has_ignore_label && label == desc_.ignore_label) return false;
-    if (label < 0 || label >= classes_ || std::isnan(scores[label])) return false;
-    const auto better = std::count_if(scores, scores + classes_, [&](float score) { return score >= scores[label]; });
-    return better <= desc_.top_k;  // the label's own score is one of them
+    if (label < 0 || label >= classes_ || std::isnan(scores[label * pixels_])) return false;
+    int64_t better = 0;  // the label's own score is one of them
+    for (int64_t i = 0; i < classes_; ++i) better += scores[i * pixels_] >= scores[label * pixels_];
+    return better <= desc_.top_k;
   }
 
   const AccuracyDesc desc_;
-  const int64_t rows_, classes_;
+  const TensorDesc in_, dense_;
+  const int64_t rows_, classes_, pixels_;
 };
 
 }  // namespace

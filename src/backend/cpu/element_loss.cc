@@ -23,9 +23,10 @@ class ElementLossOp final : public Op {
         in_(in),
         rows_(in[0].shape[0]),
         width_(in[0].shape.count(1)),
-        foreign_(in.size() > 1 && !SameOrder(in[0], in[1])) {
+        targets_(in.size() > 1 ? in[1] : TensorDesc{in[0].shape, 1}),
+        foreign_(desc.targets != ElementLossDesc::kClasses && !SameOrder(in[0], targets_)) {
     outputs_ = {{{1}, 1}};
-    scratch_bytes_ = rows_ * sizeof(double) + (foreign_ ? in[1].bytes() : 0);
+    scratch_bytes_ = rows_ * sizeof(double) + (foreign_ ? targets_.bytes() : 0);
   }
 
   void Forward(const OpArgs& args) override {
@@ -71,11 +72,6 @@ class ElementLossOp final : public Op {
     float operator()(int64_t row, int64_t i) const { return i == LabelOf(labels[row]) ? 1.0f : 0.0f; }
   };
   struct OfValues {
-    const float* labels;
-    bool Counts(int64_t) const { return true; }
-    float operator()(int64_t row, int64_t) const { return labels[row]; }
-  };
-  struct OfInput {
     const float* t;
     int64_t width;
     bool Counts(int64_t) const { return true; }
@@ -86,18 +82,17 @@ class ElementLossOp final : public Op {
     return static_cast<double>(std::max<int64_t>(desc_.per_sample * args.batch->global_rows, 1));
   }
   float* Targets(const OpArgs& args) const { return reinterpret_cast<float*>(args.scratch + rows_ * sizeof(double)); }
-  TensorDesc InOrderOfFirst() const { return {in_[1].shape, in_[0].channel_block}; }
+  TensorDesc InOrderOfFirst() const { return {in_[0].shape, in_[0].channel_block}; }
 
   template <typename Use>
   void WithTargets(const OpArgs& args, const Use& use) const {
     if (desc_.targets == ElementLossDesc::kClasses) return use(OfLabels{args.batch->labels.data(), width_});
-    if (desc_.targets == ElementLossDesc::kLabels) return use(OfValues{args.batch->labels.data()});
-    const float* t = args.in[1].floats();
+    const float* t = desc_.targets == ElementLossDesc::kLabels ? args.batch->labels.data() : args.in[1].floats();
     if (foreign_) {
-      CopyLayout(in_[1], t, InOrderOfFirst(), Targets(args));
+      CopyLayout(targets_, t, InOrderOfFirst(), Targets(args));
       t = Targets(args);
     }
-    use(OfInput{t, width_});
+    use(OfValues{t, width_});
   }
 
   void PutGradient(const OpArgs& args, float weight, float* to) const {
@@ -117,6 +112,7 @@ class ElementLossOp final : public Op {
   const ElementLossDesc desc_;
   const Backend::Descs in_;
   const int64_t rows_, width_;
+  const TensorDesc targets_;
   const bool foreign_;
 };
 

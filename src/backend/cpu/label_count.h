@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <span>
 
 namespace hp {
@@ -14,9 +15,18 @@ inline int64_t CountValid(std::span<const float> labels, int ignore_label) {
   return std::count_if(labels.begin(), labels.end(), [=](float label) { return LabelOf(label) != ignore_label; });
 }
 
-/// `right` rows as a share of the global batch's labels that an Accuracy counts.
-inline float ShareOfCounted(int64_t right, const AccuracyDesc& desc, const BatchContext& batch) {
-  const int64_t counted = desc.has_ignore_label ? CountValid(batch.batch_labels, desc.ignore_label) : batch.global_rows;
+/// How many labels of a global batch count. @param of_batch BatchContext::batch_labels. @param pixels labels of a row:
+/// above 1, `of_batch` holds their counts.
+inline int64_t CountOfBatch(std::span<const float> of_batch, int ignore_label, int64_t pixels) {
+  if (pixels == 1) return CountValid(of_batch, ignore_label);
+  return std::accumulate(of_batch.begin(), of_batch.end(), int64_t{0},
+                         [](int64_t sum, float count) { return sum + static_cast<int64_t>(count); });
+}
+
+/// `right` labels as a share of the global batch's that an Accuracy counts.
+inline float ShareOfCounted(int64_t right, const AccuracyDesc& desc, const BatchContext& batch, int64_t pixels = 1) {
+  const int64_t counted =
+      desc.has_ignore_label ? CountOfBatch(batch.batch_labels, desc.ignore_label, pixels) : batch.global_rows * pixels;
   return counted == 0 ? 0 : static_cast<float>(static_cast<double>(right) / static_cast<double>(counted));
 }
 

@@ -10,29 +10,32 @@
 
 namespace hp {
 
-/// Which rows of a micro-batch a SoftmaxLossDesc counts, and what it divides by. Source: Caffe's SoftmaxWithLossLayer.
+/// Which labels of a micro-batch a SoftmaxLossDesc counts, and what it divides by. Source: Caffe's
+/// SoftmaxWithLossLayer.
 class LossRows {
  public:
-  /// @param classes of all shards.
-  LossRows(const SoftmaxLossDesc& desc, int64_t classes) : desc_(desc), classes_(classes) {}
+  /// @param classes of all shards. @param pixels labels of a row.
+  LossRows(const SoftmaxLossDesc& desc, int64_t classes, int64_t pixels = 1)
+      : desc_(desc), classes_(classes), pixels_(pixels) {}
 
-  /// The row's label, or -1 if it is not counted.
-  int64_t CountedLabel(const BatchContext& batch, int64_t row) const {
-    return IsCounted(batch, row) ? LabelOf(batch.labels[row]) : -1;
+  /// Label `at` of BatchContext::labels, or -1 if it is not counted.
+  int64_t CountedLabel(const BatchContext& batch, int64_t at) const {
+    return IsCounted(batch, at) ? LabelOf(batch.labels[at]) : -1;
   }
 
-  /// Ignored rows yield nothing, and so do labels out of range, which CheckLabels refuses before they get here.
-  bool IsCounted(const BatchContext& batch, int64_t row) const {
-    const int64_t label = LabelOf(batch.labels[row]);
+  /// Ignored labels yield nothing, and so do those out of range, which CheckLabels refuses before they get here.
+  bool IsCounted(const BatchContext& batch, int64_t at) const {
+    const int64_t label = LabelOf(batch.labels[at]);
     if (desc_.has_ignore_label && label == desc_.ignore_label) return false;
     return label >= 0 && label < classes_;
   }
 
   double Normalizer(const BatchContext& batch) const {
-    int64_t count = batch.global_rows;
+    int64_t count = batch.global_rows * pixels_;
     if (desc_.normalization == SoftmaxLossDesc::kNone) count = 1;
+    if (desc_.normalization == SoftmaxLossDesc::kBatchSize) count = batch.global_rows;
     if (desc_.normalization == SoftmaxLossDesc::kValid && desc_.has_ignore_label) {
-      count = CountValid(batch.batch_labels, desc_.ignore_label);
+      count = CountOfBatch(batch.batch_labels, desc_.ignore_label, pixels_);
     }
     return static_cast<double>(std::max<int64_t>(count, 1));
   }
@@ -44,7 +47,7 @@ class LossRows {
 
  private:
   const SoftmaxLossDesc desc_;
-  const int64_t classes_;
+  const int64_t classes_, pixels_;
 };
 
 /// The logits of `count` classes of a row from their cosines x; may work in place. @param label its index among them,

@@ -1,6 +1,7 @@
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/loss_rows.h"
 #include "backend/cpu/parallel.h"
+#include "backend/cpu/reorder.h"
 #include "backend/cpu/softmax_math.h"
 
 #include "glog/logging.h"
@@ -13,35 +14,39 @@
 namespace hp {
 namespace {
 
-/// Softmax and multinomial logistic loss of [rows, classes]; one pixel, so every layout is the dense one. The
-/// probabilities are saved for the backward pass. Source of the rules: Caffe's SoftmaxWithLossLayer.
+/// Softmax and multinomial logistic loss of [rows, classes, pixels]. The probabilities are saved for the backward pass,
+/// dense; logits and their gradient in another layout go through them and through scratch. Losses are added for each
+/// row, and then those of rows, so that the sum does not depend on the number of threads. Source of the rules: Caffe's
+/// SoftmaxWithLossLayer.
 class SoftmaxLossOp final : public Op {
  public:
   SoftmaxLossOp(const SoftmaxLossDesc& desc, const TensorDesc& in)
       : desc_(desc),
-        rule_(desc, desc.sample_of > 0 ? desc.sample_of : in.shape[1]),
+        in_(in),
+        dense_{in.shape, 1},
         rows_(in.shape[0]),
-        columns_(in.shape[1]) {
-    CHECK(desc.axis == 1 && in.count() == rows_ * columns_) << "logits " << in.shape;
+        columns_(in.shape[1]),
+        pixels_(in.shape.count(2)),
+        rule_(desc, desc.sample_of > 0 ? desc.sample_of : in.shape[1], pixels_) {
+    CHECK(desc.axis == 1) << "logits " << in.shape;
     CHECK(desc.sample_of == 0 || !desc.probabilities) << "the softmax of a sample is not the softmax";
+    CHECK(pixels_ == 1 || (desc.sample_of == 0 && !desc.margin)) << "logits " << in.shape;
     outputs_ = {{{1}, 1}};
     if (desc.probabilities) outputs_.push_back({in.shape, 1});
     if (desc.margin) margin_.emplace(*desc.margin);
     saved_bytes_ = in.bytes();
+    scratch_bytes_ = std::max(rows_ * sizeof(double), foreign() ? dense_.bytes() : 0);
   }
 
   void Forward(const OpArgs& args) override {
     float* probabilities = reinterpret_cast<float*>(args.saved);
     ComputeProbabilities(args, probabilities);
+    double* const sums = reinterpret_cast<double*>(args.scratch);
+    ForItems(rows_, kExpCost * rows_ * pixels_, [&](int64_t row) { sums[row] = RowLoss(args, probabilities, row); });
     double sum = 0;
-    for (int64_t row = 0; row < rows_; ++row) {
-      const int64_t label = LabelColumn(args, row);
-      if (label < 0) continue;
-      const float probability = probabilities[row * columns_ + label];
-      sum -= std::log(std::max(probability, FLT_MIN));  // in this order a NaN stays
-    }
+    for (int64_t row = 0; row < rows_; ++row) sum += sums[row];
     args.out[0].floats()[0] = static_cast<float>(sum / rule_.Normalizer(*args.batch));
-    if (desc_.probabilities) std::copy_n(probabilities, rows_ * columns_, args.out[1].floats());
+    if (desc_.probabilities) std::copy_n(probabilities, dense_.count(), args.out[1].floats());
   }
 
   void BackwardInput(const OpArgs& args) override {
@@ -49,6 +54,7 @@ class SoftmaxLossOp final : public Op {
     if (d_logits == nullptr) return;
     const float* probabilities = reinterpret_cast<const float*>(args.saved);
     const float scale = rule_.GradientScale(*args.batch);
+    if (pixels_ > 1) return PutPixelGradient(args, probabilities, scale, d_logits);
     const int64_t classes = Classes(args);
     ForItems(rows_, rows_ * classes, [&](int64_t row) {
       float* to = d_logits + row * columns_;
@@ -66,15 +72,45 @@ class SoftmaxLossOp final : public Op {
   bool backward_reads_output() const override { return false; }
 
  private:
+  bool foreign() const { return !SameOrder(in_, dense_); }
+  /// The sum over the row's pixels.
+  double RowLoss(const OpArgs& args, const float* probabilities, int64_t row) const {
+    double sum = 0;
+    for (int64_t pixel = 0; pixel < pixels_; ++pixel) {
+      const int64_t label = LabelColumn(args, row * pixels_ + pixel);
+      if (label < 0) continue;
+      const float probability = probabilities[(row * columns_ + label) * pixels_ + pixel];
+      sum -= std::log(std::max(probability, FLT_MIN));  // in this order a NaN stays
+    }
+    return sum;
+  }
+  void PutPixelGradient(const OpArgs& args, const float* probabilities, float scale, float* d_logits) const {
+    float* const dense = foreign() ? reinterpret_cast<float*>(args.scratch) : d_logits;
+    ForItems(rows_ * columns_, dense_.count(), [&](int64_t plane) {
+      const int64_t column = plane % columns_;
+      const int64_t at = plane / columns_ * pixels_;  // of the row's labels
+      for (int64_t pixel = 0; pixel < pixels_; ++pixel) {
+        const int64_t label = LabelColumn(args, at + pixel), i = plane * pixels_ + pixel;
+        const float gradient = scale * (column == label ? probabilities[i] - 1 : probabilities[i]);
+        dense[i] = label < 0 ? 0 : gradient;
+      }
+    });
+    if (foreign()) CopyLayout(dense_, dense, in_, d_logits);
+  }
   /// Columns of a row that are logits.
   int64_t Classes(const OpArgs& args) const { return args.sample != nullptr ? args.sample->columns() : columns_; }
-  /// The column of the row's label, or -1 if the row is not counted.
-  int64_t LabelColumn(const OpArgs& args, int64_t row) const {
-    const int64_t label = rule_.CountedLabel(*args.batch, row);
+  /// The column of label `at` ([rows, pixels]), or -1 if it is not counted.
+  int64_t LabelColumn(const OpArgs& args, int64_t at) const {
+    const int64_t label = rule_.CountedLabel(*args.batch, at);
     return label < 0 || args.sample == nullptr ? label : args.sample->ColumnOf(label);
   }
 
   void ComputeProbabilities(const OpArgs& args, float* to) const {
+    if (pixels_ > 1) {
+      const float* logits = args.in[0].floats();
+      if (foreign()) CopyLayout(in_, logits, dense_, to);
+      return ComputeSoftmax(foreign() ? to : logits, rows_, columns_, pixels_, to);
+    }
     const int64_t classes = Classes(args);
     ForItems(rows_, kExpCost * rows_ * classes, [&](int64_t row) {
       const int64_t at = row * columns_;
@@ -88,8 +124,9 @@ class SoftmaxLossOp final : public Op {
   }
 
   const SoftmaxLossDesc desc_;
+  const TensorDesc in_, dense_;
+  const int64_t rows_, columns_, pixels_;
   const LossRows rule_;
-  const int64_t rows_, columns_;
   std::optional<MarginRule> margin_;
 };
 

@@ -14,14 +14,14 @@ struct RowIsRight {
   using Value = int64_t;
   const float* scores;
   CountedLabels label_of;
-  int64_t classes;
+  SoftmaxColumns at;
   int top_k;
   float* right;
 
   HP_HOST_DEVICE Value Identity() const { return 0; }
   HP_HOST_DEVICE Value Map(int64_t row, int64_t i) const {
     const int64_t label = label_of(row);
-    return label >= 0 && scores[row * classes + i] >= scores[row * classes + label] ? 1 : 0;
+    return label >= 0 && scores[at(row, i)] >= scores[at(row, label)] ? 1 : 0;
   }
   HP_HOST_DEVICE Value Combine(const Value& a, const Value& b) const { return a + b; }
   HP_HOST_DEVICE void Finish(int64_t row, const Value& reached) const {
@@ -35,23 +35,29 @@ struct Zero {
   HP_HOST_DEVICE void operator()(int64_t i) const { to[i] = 0; }
 };
 
-/// The rows whose label is among the top_k, divided by the valid labels of the whole batch.
+/// The rows whose label is among the top_k, divided by the valid labels of the whole batch; a row is a pixel of a
+/// sample.
 /// Source: Caffe's AccuracyLayer.
 class AccuracyOp final : public Op {
  public:
   AccuracyOp(const GpuContext& context, const AccuracyDesc& desc, const TensorDesc& in)
-      : context_(context), desc_(desc), rows_(in.shape[0]), classes_(in.shape[1]) {
-    CHECK(desc.axis == 1 && in.count() == rows_ * classes_) << "scores " << in.shape;
+      : context_(context),
+        desc_(desc),
+        pixels_(in.shape.count(2)),
+        rows_(in.shape[0] * pixels_),
+        at_(ClassColumns(in)) {
+    CHECK(desc.axis == 1) << "scores " << in.shape;
     outputs_ = {{{1}, 1}};
     scratch_bytes_ = rows_ * sizeof(float);
   }
 
   void Forward(const OpArgs& args) override {
     float* right = reinterpret_cast<float*>(args.scratch);
-    const CountedLabels label_of = LabelsOf(desc_, *args.batch, classes_);
-    ReduceRows(context_.stream(), rows_, classes_,
-               RowIsRight{args.in[0].floats(), label_of, classes_, desc_.top_k, right});
-    SumOverBatch(context_.stream(), right, rows_, ValidLabels(desc_, *args.batch), StoreAccuracy{args.out[0].floats()});
+    const CountedLabels label_of = LabelsOf(desc_, *args.batch, at_.classes);
+    ReduceSoftmaxRows(context_.stream(), rows_, RowIsRight{args.in[0].floats(), label_of, at_, desc_.top_k, right},
+                      at_);
+    SumOverBatch(context_.stream(), right, rows_, ValidLabels(desc_, *args.batch, pixels_),
+                 StoreAccuracy{args.out[0].floats()});
   }
   /// A count has no gradient.
   void BackwardInput(const OpArgs& args) override {
@@ -63,7 +69,8 @@ class AccuracyOp final : public Op {
  private:
   const GpuContext context_;
   const AccuracyDesc desc_;
-  const int64_t rows_, classes_;
+  const int64_t pixels_, rows_;
+  const SoftmaxColumns at_;
 };
 
 }  // namespace

@@ -19,11 +19,6 @@ struct TargetsOfLabels {
   HP_HOST_DEVICE float operator()(int64_t row, int64_t i) const { return i == label_of(row) ? 1.0f : 0.0f; }
 };
 struct TargetsOfValues {
-  const float* labels;
-  HP_HOST_DEVICE bool Counts(int64_t) const { return true; }
-  HP_HOST_DEVICE float operator()(int64_t row, int64_t) const { return labels[row]; }
-};
-struct TargetsOfInput {
   const float* t;
   int64_t width;
   HP_HOST_DEVICE bool Counts(int64_t) const { return true; }
@@ -77,10 +72,11 @@ class ElementLossOp final : public Op {
         in_(in),
         rows_(in[0].shape[0]),
         width_(in[0].shape.count(1)),
-        foreign_(in.size() > 1 && !SameOrder(in[0], in[1])) {
+        targets_(in.size() > 1 ? in[1] : TensorDesc{in[0].shape, 1}),
+        foreign_(desc.targets != ElementLossDesc::kClasses && !SameOrder(in[0], targets_)) {
     outputs_ = {{{1}, 1}};
     saved_bytes_ = sizeof(float);
-    scratch_bytes_ = LossesBytes() + (foreign_ ? in[1].bytes() : 0);
+    scratch_bytes_ = LossesBytes() + (foreign_ ? targets_.bytes() : 0);
   }
 
   void Forward(const OpArgs& args) override {
@@ -108,16 +104,16 @@ class ElementLossOp final : public Op {
   size_t LossesBytes() const { return (rows_ * sizeof(float) + 63) / 64 * 64; }
   float* Scale(const OpArgs& args) const { return reinterpret_cast<float*>(args.saved); }
   float* TargetsInOrder(const OpArgs& args) const { return reinterpret_cast<float*>(args.scratch + LossesBytes()); }
-  TensorDesc InOrderOfFirst() const { return {in_[1].shape, in_[0].channel_block}; }
+  TensorDesc InOrderOfFirst() const { return {in_[0].shape, in_[0].channel_block}; }
 
   template <typename Use>
   void WithTargets(const OpArgs& args, const Use& use) const {
     const float* const labels = args.batch->labels.data();
     if (desc_.targets == ElementLossDesc::kClasses) return use(TargetsOfLabels{{labels, width_, false, 0}});
-    if (desc_.targets == ElementLossDesc::kLabels) return use(TargetsOfValues{labels});
-    if (!foreign_) return use(TargetsOfInput{args.in[1].floats(), width_});
-    CopyLayout(context_.stream(), in_[1], args.in[1].data, InOrderOfFirst(), TargetsInOrder(args));
-    use(TargetsOfInput{TargetsInOrder(args), width_});
+    const float* const targets = desc_.targets == ElementLossDesc::kLabels ? labels : args.in[1].floats();
+    if (!foreign_) return use(TargetsOfValues{targets, width_});
+    CopyLayout(context_.stream(), targets_, targets, InOrderOfFirst(), TargetsInOrder(args));
+    use(TargetsOfValues{TargetsInOrder(args), width_});
   }
   void PutGradient(const OpArgs& args, float sign, float* to) const {
     WithTargets(args, [&](const auto& target_of) {
@@ -133,6 +129,7 @@ class ElementLossOp final : public Op {
   const ElementLossDesc desc_;
   const Backend::Descs in_;
   const int64_t rows_, width_;
+  const TensorDesc targets_;
   const bool foreign_;
 };
 

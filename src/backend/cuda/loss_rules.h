@@ -15,7 +15,7 @@
 // Only for .cu files.
 namespace hp::cuda {
 
-/// Which rows have a say: ignored ones don't, nor do labels out of range, which CheckLabels refuses before.
+/// Which rows, or pixels, have a say: ignored ones don't, nor do labels out of range, which CheckLabels refuses before.
 struct CountedLabels {
   const float* labels;
   int64_t classes;
@@ -70,13 +70,20 @@ struct StoreLoss {
   }
 };
 
+/// How many labels of the global batch are not ignored. @param pixels labels of a row: above 1, batch_labels holds
+/// their counts.
+inline SampleCount CountOfBatch(const BatchContext& batch, int ignore_label, int64_t pixels) {
+  return pixels > 1 ? SampleCount::Sum(batch.batch_labels) : SampleCount::Valid(batch.batch_labels, ignore_label);
+}
+
 /// What SoftmaxLossDesc::normalization divides a loss by.
-inline SampleCount LossNormalizer(const SoftmaxLossDesc& desc, const BatchContext& batch) {
+inline SampleCount LossNormalizer(const SoftmaxLossDesc& desc, const BatchContext& batch, int64_t pixels = 1) {
   if (desc.normalization == SoftmaxLossDesc::kNone) return SampleCount::Fixed(1);
+  if (desc.normalization == SoftmaxLossDesc::kBatchSize) return SampleCount::Fixed(batch.global_rows);
   if (desc.normalization == SoftmaxLossDesc::kValid && desc.has_ignore_label) {
-    return SampleCount::Valid(batch.batch_labels, desc.ignore_label);
+    return CountOfBatch(batch, desc.ignore_label, pixels);
   }
-  return SampleCount::Fixed(batch.global_rows);
+  return SampleCount::Fixed(batch.global_rows * pixels);
 }
 
 struct StoreAccuracy {
@@ -87,9 +94,9 @@ struct StoreAccuracy {
 };
 
 /// The valid labels of the whole batch.
-inline SampleCount ValidLabels(const AccuracyDesc& desc, const BatchContext& batch) {
-  return desc.has_ignore_label ? SampleCount::Valid(batch.batch_labels, desc.ignore_label)
-                               : SampleCount::Fixed(batch.global_rows);
+inline SampleCount ValidLabels(const AccuracyDesc& desc, const BatchContext& batch, int64_t pixels = 1) {
+  return desc.has_ignore_label ? CountOfBatch(batch, desc.ignore_label, pixels)
+                               : SampleCount::Fixed(batch.global_rows * pixels);
 }
 
 }  // namespace hp::cuda

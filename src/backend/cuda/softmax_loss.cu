@@ -36,47 +36,51 @@ struct LossGradient {
   const float* probabilities;
   const float *scale, *loss_scale;
   CountedLabels label_of;
-  int64_t classes;
+  SoftmaxColumns at;
   float* d_logits;
   HP_HOST_DEVICE void operator()(int64_t i) const {
-    const int64_t row = i / classes, label = label_of(row);
+    const int64_t row = at.RowOf(i), label = label_of(row);
     const float probability = probabilities[i];
-    const float gradient = *scale * *loss_scale * (i - row * classes == label ? probability - 1 : probability);
+    const float gradient = *scale * *loss_scale * (i == at(row, label) ? probability - 1 : probability);
     d_logits[i] = label < 0 ? 0 : gradient;
   }
 };
 
-/// Softmax and multinomial logistic loss of [rows, classes]; one pixel, so every layout is the dense one. Saved: the
-/// probabilities, and the factor of the gradients, which only the device knows where ignored labels are counted.
-/// Source of the rules: Caffe's SoftmaxWithLossLayer.
+/// Softmax and multinomial logistic loss of [samples, classes, pixels], in the input's own layout; a row is a pixel of
+/// a sample. Saved: the probabilities, and the factor of the gradients, which only the device knows where ignored
+/// labels are counted. Source of the rules: Caffe's SoftmaxWithLossLayer.
 class SoftmaxLossOp final : public Op {
  public:
   SoftmaxLossOp(const GpuContext& context, const SoftmaxLossDesc& desc, const TensorDesc& in)
-      : context_(context), desc_(desc), rows_(in.shape[0]), classes_(in.shape[1]) {
-    CHECK(desc.axis == 1 && in.count() == rows_ * classes_) << "logits " << in.shape;
+      : context_(context),
+        desc_(desc),
+        pixels_(in.shape.count(2)),
+        rows_(in.shape[0] * pixels_),
+        at_(ClassColumns(in)) {
+    CHECK(desc.axis == 1) << "logits " << in.shape;
+    CHECK(pixels_ == 1 || !desc.margin) << "logits " << in.shape;
     outputs_ = {{{1}, 1}};
-    if (desc.probabilities) outputs_.push_back({in.shape, 1});
+    if (desc.probabilities) outputs_.push_back(in);
     saved_bytes_ = in.bytes() + sizeof(float);
     scratch_bytes_ = rows_ * sizeof(float);
   }
 
   void Forward(const OpArgs& args) override {
     float* losses = reinterpret_cast<float*>(args.scratch);
-    const SoftmaxColumns at = {classes_, 1};
     float* const copy = desc_.probabilities ? args.out[1].floats() : nullptr;
     WithLogits(desc_.margin, args.in[0].floats(), Labels(args), 0, [&](const auto& logits) {
       using Logits = std::decay_t<decltype(logits)>;
-      const SoftmaxOf<Logits> softmax = {{}, logits, Probabilities(args), at};
-      ReduceSoftmaxRows(context_.stream(), rows_, RowLoss<Logits>{softmax, Labels(args), copy, losses}, at);
+      const SoftmaxOf<Logits> softmax = {{}, logits, Probabilities(args), at_};
+      ReduceSoftmaxRows(context_.stream(), rows_, RowLoss<Logits>{softmax, Labels(args), copy, losses}, at_);
     });
-    SumOverBatch(context_.stream(), losses, rows_, LossNormalizer(desc_, *args.batch),
+    SumOverBatch(context_.stream(), losses, rows_, LossNormalizer(desc_, *args.batch, pixels_),
                  StoreLoss{desc_.gradient_weight(), args.out[0].floats(), Scale(args)});
   }
 
   void BackwardInput(const OpArgs& args) override {
     if (args.d_in[0].data == nullptr) return;
-    ForEach(context_.stream(), rows_ * classes_,
-            LossGradient{Probabilities(args), Scale(args), args.batch->loss_scale_on_device, Labels(args), classes_,
+    ForEach(context_.stream(), rows_ * at_.classes,
+            LossGradient{Probabilities(args), Scale(args), args.batch->loss_scale_on_device, Labels(args), at_,
                          args.d_in[0].floats()});
   }
   bool backward_reads_input() const override { return false; }
@@ -84,12 +88,13 @@ class SoftmaxLossOp final : public Op {
 
  private:
   float* Probabilities(const OpArgs& args) const { return reinterpret_cast<float*>(args.saved); }
-  float* Scale(const OpArgs& args) const { return Probabilities(args) + rows_ * classes_; }
-  CountedLabels Labels(const OpArgs& args) const { return LabelsOf(desc_, *args.batch, classes_); }
+  float* Scale(const OpArgs& args) const { return Probabilities(args) + rows_ * at_.classes; }
+  CountedLabels Labels(const OpArgs& args) const { return LabelsOf(desc_, *args.batch, at_.classes); }
 
   const GpuContext context_;
   const SoftmaxLossDesc desc_;
-  const int64_t rows_, classes_;
+  const int64_t pixels_, rows_;
+  const SoftmaxColumns at_;
 };
 
 }  // namespace

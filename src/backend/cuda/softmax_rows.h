@@ -1,6 +1,7 @@
 #pragma once
 
 #include "backend/cuda/launch.h"
+#include "backend/layout.h"
 
 #include <cmath>
 #include <cstdint>
@@ -15,7 +16,16 @@ struct SoftmaxColumns {
   HP_HOST_DEVICE int64_t operator()(int64_t row, int64_t i) const {
     return inner == 1 ? row * classes + i : (row / inner * classes + i) * inner + row % inner;
   }
+  /// The row of the element at an offset.
+  HP_HOST_DEVICE int64_t RowOf(int64_t offset) const {
+    return inner == 1 ? offset / classes : offset / inner / classes * inner + offset % inner;
+  }
 };
+
+/// The classes of `in`, which lie along axis 1, in its own layout: a row for each sample and pixel, in this order.
+inline SoftmaxColumns ClassColumns(const TensorDesc& in) {
+  return {in.shape[1], EffectiveBlock(in) == 1 ? in.shape.count(2) : 1};  // else [N, H, W, C] in memory
+}
 
 /// What is known of some of a row's logits, as a reduction combines it. The largest x is subtracted before the
 /// exponentials: the sums of two parts are brought to the larger one's scale when they are added. A NaN or an infinity

@@ -14,7 +14,7 @@ Status CheckAccuracy(const caffe::LayerParameter& param) {
 
 StatusOr<std::vector<Shape>> AccuracyShapes(const caffe::LayerParameter& param, const std::vector<Shape>& in) {
   const caffe::AccuracyParameter& accuracy = param.accuracy_param();
-  HP_RETURN_IF_ERROR(CheckLabelledInputs(param, in, accuracy.axis()));
+  HP_RETURN_IF_ERROR(CheckPixelInputs(param, in, accuracy.axis()));
   if (accuracy.top_k() > in[0][1]) {
     return LayerError(param, "top_k %u is more than the %lld classes of [%s]", accuracy.top_k(),
                       static_cast<long long>(in[0][1]), in[0].ToString().c_str());

@@ -17,7 +17,7 @@ LossNormalization SigmoidLossNormalization(const caffe::LossParameter& param) {
 
 namespace {
 
-/// Labels, and the like, are [rows], for one element of bottom 0 in each row.
+/// Labels, and the like, are [rows], for one element of bottom 0 in each row, or one for each element.
 StatusOr<std::vector<Shape>> PairShapes(const caffe::LayerParameter& param, const std::vector<Shape>& in) {
   const bool one = in[0].rank() >= 1 && in[0].count() == in[0][0] && in[1] == Shape{in[0][0]};
   if (one || (in[0] == in[1] && in[0].rank() >= 1)) return std::vector<Shape>{{1}};

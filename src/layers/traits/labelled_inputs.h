@@ -17,4 +17,8 @@ namespace hp {
 /// @return kInvalidArgument: names the layer, the shape found and the one expected.
 Status CheckLabelledInputs(const caffe::LayerParameter& param, const std::vector<Shape>& in, int axis);
 
+/// The same for a layer that takes a label for each pixel as well: logits [rows, classes, ...], labels [rows, ...] with
+/// as many elements as the logits of a class.
+Status CheckPixelInputs(const caffe::LayerParameter& param, const std::vector<Shape>& in, int axis);
+
 }  // namespace hp

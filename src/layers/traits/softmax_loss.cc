@@ -50,7 +50,11 @@ Status CheckSoftmaxLoss(const caffe::LayerParameter& param) {
 
 /// Top 0 is the loss; a second top, where there is one, is the softmax.
 StatusOr<std::vector<Shape>> SoftmaxLossShapes(const caffe::LayerParameter& param, const std::vector<Shape>& in) {
-  HP_RETURN_IF_ERROR(CheckLabelledInputs(param, in, param.softmax_param().axis()));
+  HP_RETURN_IF_ERROR(CheckPixelInputs(param, in, param.softmax_param().axis()));
+  if (param.has_margin_param() && in[0].count(2) != 1) {
+    return LayerError(param, "margin_param with logits [%s]; expected cosines [rows, classes]",
+                      in[0].ToString().c_str());
+  }
   std::vector<Shape> out = {{1}};
   if (param.top_size() > 1) out.push_back(in[0]);
   return out;

@@ -249,7 +249,16 @@ TEST(Shapes, LossAndAccuracy) {
   EXPECT_EQ(plain->loss_weight(0), 1);
   EXPECT_EQ(ShapeError(plain, {{4, 10}, {5}}),
             "layer \"l\": labels have shape [5]; expected one for each of the 4 rows of [4 10]");
-  EXPECT_THAT(ShapeError(plain, {{4, 10, 2, 2}, {4, 1, 2, 2}}), HasSubstr("one label per pixel is not supported"));
+  EXPECT_EQ(Shapes(plain, {{4, 10, 2, 3}, {4, 1, 2, 3}}), (std::vector<Shape>{{1}}));
+  EXPECT_EQ(Shapes(plain, {{4, 10, 2, 3}, {4, 2, 3}}), (std::vector<Shape>{{1}}));
+  EXPECT_EQ(ShapeError(plain, {{4, 10, 2, 3}, {4}}),
+            "layer \"l\": labels have shape [4]; expected one for each of the 4 rows and 6 pixels of [4 10 2 3]");
+  EXPECT_THAT(ShapeError(plain, {{4, 10, 2, 3}, {4, 1, 3, 3}}), HasSubstr("labels have shape [4 1 3 3]"));
+  EXPECT_THAT(ShapeError(plain, {{4, 10, 5000, 5000}, {4, 5000, 5000}}), HasSubstr("expected at most 16777216 pixels"));
+  EXPECT_THAT(ShapeError(LayerUnderTest(loss + "margin_param { }"), {{4, 10, 2, 3}, {4, 2, 3}}),
+              HasSubstr("margin_param with logits [4 10 2 3]; expected cosines [rows, classes]"));
+  const LayerUnderTest hinge(R"(name: "h" type: "HingeLoss" bottom: "a" bottom: "b" top: "t")");
+  EXPECT_THAT(ShapeError(hinge, {{4, 10, 2, 2}, {4, 1, 2, 2}}), HasSubstr("one label per pixel is not supported"));
   EXPECT_THAT(ShapeError(LayerUnderTest(loss + "softmax_param { axis: 2 }"), {{4, 10, 1}, {4}}), HasSubstr("axis 2"));
   const LayerUnderTest two(loss + "top: \"p\" loss_weight: 0.5 loss_weight: 0");
   EXPECT_EQ(Shapes(two, {{4, 10}, {4}}), (std::vector<Shape>{{1}, {4, 10}}));
@@ -261,6 +270,7 @@ TEST(Shapes, LossAndAccuracy) {
   EXPECT_EQ(Shapes(top5, {{4, 10}, {4}}), (std::vector<Shape>{{1}}));
   EXPECT_TRUE(top5->reads_labels() && top5->is_statistic());
   EXPECT_EQ(top5->loss_weight(0), 0);
+  EXPECT_EQ(Shapes(top5, {{4, 10, 7, 7}, {4, 1, 7, 7}}), (std::vector<Shape>{{1}}));
   EXPECT_THAT(ShapeError(top5, {{4, 3}, {4}}), HasSubstr("top_k 5 is more than the 3 classes"));
 }
 
