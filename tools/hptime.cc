@@ -70,7 +70,7 @@ Status Run() {
   options.iterations = FLAGS_iterations;
   HP_ASSIGN_OR_RETURN(caffe::NetParameter read, ReadNet(FLAGS_model));
   const auto net = std::make_shared<const caffe::NetParameter>(std::move(read));
-  const StatusOr<Shape> sample = SampleShapeOfNet(FLAGS_sample, *net, options.phase, FLAGS_cache_dir);
+  const StatusOr<SampleShape> sample = SampleShapeOfNet(FLAGS_sample, *net, options.phase, FLAGS_cache_dir);
   if (!sample.ok()) return AtLayer(sample.status(), FLAGS_model);
   options.sample = *sample;
   double total_s = 0;

@@ -57,8 +57,8 @@ class JobPlan {
     const RoutingTable* table = nullptr;             ///< must outlive the plan
     caffe::SolverParameter solver;                   ///< the nets that it names are not read
     std::shared_ptr<const caffe::NetParameter> net;  ///< the whole prototxt, with the layers of all phases
-    /// [C, H, W] of a sample after its transformation (crop), by Phase. Those behind the solver's tests are ignored.
-    std::vector<Shape> samples;
+    /// Of a sample, by Phase. Those behind the solver's tests are ignored.
+    std::vector<SampleShape> samples;
     const LayerTypes* types = &LayerTypes::BuiltIn();  ///< must outlive the plan
   };
   /// Plans all phases for all nodes of the table; allocates no parameters and no activations.
@@ -78,6 +78,7 @@ class JobPlan {
   /// The whole net of a phase.
   const NetGraph& graph(Phase phase) const { return *parts(phase).graph; }
   const Placement& placement(Phase phase) const { return *parts(phase).placement; }
+  const SampleShape& sample(Phase phase) const { return parts(phase).sample; }
 
   /// What node `rank` runs of a phase, in each of its variants: sets of its parts that some ids pass. Variant 0 has all
   /// of its parts; of a node with one part it is the only one. Layers that are in several variants are alike in all of
@@ -118,7 +119,7 @@ class JobPlan {
 
  private:
   struct PhaseParts {
-    Shape sample;
+    SampleShape sample;
     std::unique_ptr<NetGraph> graph;
     std::unique_ptr<Placement> placement;
     std::vector<Shape> shapes;

@@ -35,7 +35,7 @@ StageLayout LayoutOf(const NetDivision& division, const caffe::NetParameter& net
 }  // namespace
 
 StatusOr<std::unique_ptr<DividedNet>> DividedNet::Create(const std::shared_ptr<const caffe::NetParameter>& net,
-                                                         const Shape& sample, const NetDivision& division,
+                                                         const SampleShape& sample, const NetDivision& division,
                                                          int64_t update_rows) {
   std::unique_ptr<DividedNet> divided(new DividedNet(division, update_rows));
   const StageLayout layout = LayoutOf(division, *net);

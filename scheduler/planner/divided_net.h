@@ -41,7 +41,7 @@ class DividedNet {
   /// @param sample [C, H, W]. @param update_rows samples of an update, by which weight gradients are deferred.
   /// @return the errors of FindCuts, NetGraph::Create, Placement::Create, NodePlan::Create.
   static StatusOr<std::unique_ptr<DividedNet>> Create(const std::shared_ptr<const caffe::NetParameter>& net,
-                                                      const Shape& sample, const NetDivision& division,
+                                                      const SampleShape& sample, const NetDivision& division,
                                                       int64_t update_rows);
 
   const NetDivision& division() const { return division_; }

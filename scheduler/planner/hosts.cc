@@ -139,7 +139,7 @@ Status ExcludeHosts(const std::vector<std::string>& names, Hosts* hosts) {
   return OkStatus();
 }
 
-Status LoadProfiles(const std::string& path, const caffe::NetParameter& net, const Shape& sample, Hosts* hosts) {
+Status LoadProfiles(const std::string& path, const caffe::NetParameter& net, const SampleShape& sample, Hosts* hosts) {
   std::map<std::string, std::shared_ptr<const Profile>> read;
   const auto load = [&](const std::string& file) -> StatusOr<std::shared_ptr<const Profile>> {
     std::shared_ptr<const Profile>& profile = read[file];

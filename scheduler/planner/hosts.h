@@ -62,6 +62,6 @@ Status ExcludeHosts(const std::vector<std::string>& names, Hosts* hosts);
 /// that it names, or else of the first place, and the others' follow by their gflops.
 /// @param path empty: there is none. @param net,sample that the profiles must be of.
 /// @return the errors of Profile::Read and CheckNet.
-Status LoadProfiles(const std::string& path, const caffe::NetParameter& net, const Shape& sample, Hosts* hosts);
+Status LoadProfiles(const std::string& path, const caffe::NetParameter& net, const SampleShape& sample, Hosts* hosts);
 
 }  // namespace hp

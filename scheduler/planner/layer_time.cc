@@ -86,16 +86,16 @@ StatusOr<Profile> Profile::Read(const std::string& path) {
   return Create(config, path);
 }
 
-Status Profile::CheckNet(const caffe::NetParameter& net, const Shape& sample) const {
+Status Profile::CheckNet(const caffe::NetParameter& net, const SampleShape& sample) const {
   if (net_hash_ != ProfileHash(net)) {
     return InvalidArgument(
         "%s is a profile of another net (\"%s\"), not of \"%s\" as it is now; write a new one with "
         "hproute --profile=FILE --solver=FILE",
         path_.c_str(), net_.c_str(), net.name().c_str());
   }
-  if (sample_ == sample.dims()) return OkStatus();
+  if (sample_ == sample.data.dims()) return OkStatus();
   return InvalidArgument("%s is a profile for samples of [%s], not of [%s]; write a new one", path_.c_str(),
-                         Shape(sample_).ToString().c_str(), sample.ToString().c_str());
+                         Shape(sample_).ToString().c_str(), sample.data.ToString().c_str());
 }
 
 double Profile::Seconds(const std::string& layer, Pass pass, double rows) const {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "base/shape.h"
+#include "base/sample_shape.h"
 #include "hp/status.h"
 #include "scheduler/planner/layer_cost.h"
 
@@ -45,7 +45,7 @@ class Profile {
 
   /// Whether it is of this net, for samples of this shape.
   /// @return kInvalidArgument: says which net, or which shape, it is of.
-  Status CheckNet(const caffe::NetParameter& net, const Shape& sample) const;
+  Status CheckNet(const caffe::NetParameter& net, const SampleShape& sample) const;
 
   const std::string& host() const { return host_; }
   int threads() const { return threads_; }

@@ -13,8 +13,8 @@ namespace hp {
 /// What a plan is made for.
 struct PlanProblem {
   std::shared_ptr<const caffe::NetParameter> net;  ///< the whole prototxt
-  Shape sample;                                    ///< [C, H, W] of one sample after its transformation
-  Hosts hosts;                                     ///< with their profiles (LoadProfiles)
+  SampleShape sample;
+  Hosts hosts;  ///< with their profiles (LoadProfiles)
   Workload work;
 };
 

@@ -48,7 +48,7 @@ StatusOr<BlobShapes> ShapesOf(const caffe::NetParameter& net, caffe::Phase phase
                               const ConvertWeightsOptions& options) {
   const auto shared = std::make_shared<const caffe::NetParameter>(net);
   HP_ASSIGN_OR_RETURN(const std::unique_ptr<NetGraph> graph, NetGraph::Create(shared, phase));
-  HP_ASSIGN_OR_RETURN(const Shape sample, SampleShapeOfNet(options.sample, net, phase, options.cache_dir));
+  HP_ASSIGN_OR_RETURN(const SampleShape sample, SampleShapeOfNet(options.sample, net, phase, options.cache_dir));
   const StageLayout layout{{{true, {0}}}, std::vector<int>(net.layer_size(), 0), {}};
   HP_ASSIGN_OR_RETURN(const Placement placement, Placement::Create(*graph, sample, layout));
   HP_ASSIGN_OR_RETURN(const NodePlan plan, NodePlan::Create(*graph, placement, {.sample = sample}));

@@ -7,8 +7,10 @@
 #include "base/mutex.h"
 #include "engine/compute_threads.h"
 #include "input/input.h"
+#include "input/label_counts.h"
 #include "input/label_store.h"
 #include "net/plan/graph.h"
+#include "net/plan/pixel_labels.h"
 #include "scheduler/plan/schedule.h"
 
 #include <memory>
@@ -69,8 +71,11 @@ StatusOr<std::vector<Evaluated>> Evaluate(const caffe::NetParameter& net_param, 
   LabelStore labels(schedule);
   Arrivals arrivals;
   Input::Callbacks callbacks;
+  int64_t labels_of_row = 1;
+  const std::optional<int> ignored = CountedIgnoreLabel(*graph);
   callbacks.on_labels = [&](int64_t clock, Phase phase, int64_t batch, int64_t row, std::span<const float> values) {
-    labels.Add(clock, phase, batch, row, values);
+    if (labels_of_row == 1) return labels.Add(clock, phase, batch, row, values);
+    labels.Add(clock, phase, batch, row, CountLabels(values, labels_of_row, ignored));
   };
   callbacks.on_ready = [&] { arrivals.Signal(); };
   callbacks.on_error = [&](const Status& status) { arrivals.Fail(status); };
@@ -78,6 +83,7 @@ StatusOr<std::vector<Evaluated>> Evaluate(const caffe::NetParameter& net_param, 
   HP_ASSIGN_OR_RETURN(
       const std::unique_ptr<Input> input,
       Input::Open(*graph->layers()[graph->data_layer()].param, false, {options.cache_dir, options.max_bad_records}));
+  labels_of_row = input->sample_shape().labels();
   const ForwardNetOptions net_options{input->sample_shape(), graph->batch_size(), options.blobs, kRing};
   HP_ASSIGN_OR_RETURN(const std::unique_ptr<ForwardNet> net,
                       ForwardNet::Create(*graph, net_options, device, backend, model));

@@ -109,6 +109,8 @@ class ForwardNet::Impl {
     } else {
       run_.images = images;
       run_.batch.labels = run_.batch.batch_labels = labels;
+      const std::span<const float> behind = net_->LabelsBehind(images);
+      if (!behind.empty()) run_.batch.labels = behind;
       for (int segment = 0; segment < net_->segments(); ++segment) net_->Forward(segment, run_);
     }
     HP_RETURN_IF_ERROR(device_->Synchronize());

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "backend/backend.h"
-#include "base/shape.h"
+#include "base/sample_shape.h"
 #include "checkpoint/weights.h"
 #include "hp/status.h"
 #include "net/plan/graph.h"
@@ -16,7 +16,7 @@
 namespace hp {
 
 struct ForwardNetOptions {
-  Shape sample;                    ///< [C, H, W] of one sample, or what an Input layer says of one
+  SampleShape sample;
   int64_t rows = 1;                ///< samples of each Run
   std::vector<std::string> blobs;  ///< that ReadBlob returns, by name
   int batches_ahead = 0;  ///< batches of images that the caller holds in host memory, for the check of its size

@@ -73,6 +73,11 @@ StatusOr<std::unique_ptr<NetSweeper>> NetSweeper::Create(const NodePlan& plan, B
   run.batch.train = plan.graph().phase().train();
   run.batch.global_rows = rows;
   run.batch.labels = run.batch.batch_labels = sweeper->labels_;
+  const std::span<const float> behind = net.LabelsBehind(run.images);
+  if (!behind.empty()) {
+    std::fill_n(run.images + (behind.data() - run.images), behind.size(), 0.0f);
+    run.batch.labels = behind;
+  }
   return sweeper;
 }
 

@@ -96,7 +96,7 @@ StatusOr<ProfileConfig> ProfileNet(const std::shared_ptr<const caffe::NetParamet
   profile.set_net(net->name());
   profile.set_host(options.host);
   profile.set_threads(threads);
-  for (const int64_t dim : options.sample.dims()) profile.add_sample(dim);
+  for (const int64_t dim : options.sample.data.dims()) profile.add_sample(dim);
   std::map<std::string, LayerProfile> layers;
   const int64_t most = std::max<int64_t>(1, graph->batch_size());
   double left = options.seconds, sweep = 0;

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "base/shape.h"
+#include "base/sample_shape.h"
 #include "hp/status.h"
 #include "proto/caffe.pb.h"
 #include "proto/planning.pb.h"
@@ -11,7 +11,7 @@
 namespace hp {
 
 struct ProfileOptions {
-  Shape sample;         ///< [C, H, W] of one sample after its transformation
+  SampleShape sample;
   std::string host;     ///< its name, as hosts.prototxt has it
   int threads = 0;      ///< that compute; 0: all processors
   double seconds = 10;  ///< about so long at most, once the nets are made; more only for one pass of one row

@@ -13,13 +13,14 @@ namespace hp {
 namespace {
 
 /// Nothing: the phase has no Data layer.
-StatusOr<std::optional<Shape>> SampleShape(const caffe::NetParameter& net, Phase phase, const std::string& cache_dir) {
+StatusOr<std::optional<SampleShape>> SampleOfData(const caffe::NetParameter& net, Phase phase,
+                                                  const std::string& cache_dir) {
   for (int i : LayersOf(net, phase)) {
     if (!LayerTypes::BuiltIn().IsDataset(net.layer(i))) continue;
     HP_ASSIGN_OR_RETURN(const std::unique_ptr<Input> input, Input::Open(net.layer(i), phase.train(), {cache_dir}));
-    return std::optional<Shape>(input->sample_shape());
+    return std::optional<SampleShape>(input->sample_shape());
   }
-  return std::optional<Shape>();
+  return std::optional<SampleShape>();
 }
 
 /// The shape that "3,227,227" means.
@@ -79,7 +80,7 @@ StatusOr<SampleShapes> SampleShapesOf(const std::string& said, const caffe::Solv
       given.push_back(std::move(shape));
     }
     const size_t phases = 1 + solver.test_iter_size();
-    if (given.size() == 1) given.resize(phases, Shape(given[0]));
+    if (given.size() == 1) given.resize(phases, SampleShape(given[0]));
     if (given.size() == phases) return given;
     return InvalidArgument(
         "--sample=%s says %zu shapes; expected one, or %zu, separated by colons: of training and of each test",
@@ -89,18 +90,22 @@ StatusOr<SampleShapes> SampleShapesOf(const std::string& said, const caffe::Solv
   return shapes.ok() ? shapes : WithWayOut(shapes.status());
 }
 
-StatusOr<Shape> SampleShapeOfNet(const std::string& said, const caffe::NetParameter& net, Phase phase,
-                                 const std::string& cache_dir) {
+StatusOr<SampleShape> SampleShapeOfNet(const std::string& said, const caffe::NetParameter& net, Phase phase,
+                                       const std::string& cache_dir) {
   for (int i : LayersOf(net, phase)) {
     if (net.layer(i).type() != "Input") continue;
     if (!said.empty()) {
       return InvalidArgument("--sample=%s: layer \"%s\" of type Input says the shape of a sample", said.c_str(),
                              net.layer(i).name().c_str());
     }
-    return SampleOfInput(net.layer(i));
+    HP_ASSIGN_OR_RETURN(Shape shape, SampleOfInput(net.layer(i)));
+    return SampleShape(std::move(shape));
   }
-  if (!said.empty()) return ParseSampleShape(said);
-  const StatusOr<std::optional<Shape>> sample = SampleShape(net, phase, cache_dir);
+  if (!said.empty()) {
+    HP_ASSIGN_OR_RETURN(Shape shape, ParseSampleShape(said));
+    return SampleShape(std::move(shape));
+  }
+  const StatusOr<std::optional<SampleShape>> sample = SampleOfData(net, phase, cache_dir);
   if (!sample.ok()) return WithWayOut(sample.status());
   if (*sample) return **sample;
   return InvalidArgument("net \"%s\" has no Data or Input layer in phase %s", net.name().c_str(), phase.name().c_str());

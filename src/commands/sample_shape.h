@@ -1,6 +1,6 @@
 #pragma once
 
-#include "base/shape.h"
+#include "base/sample_shape.h"
 #include "hp/status.h"
 #include "input/input.h"
 #include "proto/caffe.pb.h"
@@ -12,8 +12,8 @@
 
 namespace hp {
 
-/// Shapes of a sample, [C, H, W] after its transformation, by Phase: of training, and of the solver's tests.
-using SampleShapes = std::vector<Shape>;
+/// Shapes of a sample, by Phase: of training, and of the solver's tests.
+using SampleShapes = std::vector<SampleShape>;
 
 /// Opens the databases of the Data layers to learn them.
 /// @param net unfiltered.
@@ -29,7 +29,7 @@ StatusOr<SampleShapes> SampleShapesOf(const std::string& said, const caffe::Solv
 
 /// The shape of one sample of a phase of `net`: `said`, if it is not empty, what its Input layer states, or its
 /// database. @param cache_dir DatasetOptions::cache_dir. Errors as SampleShapesOf's.
-StatusOr<Shape> SampleShapeOfNet(const std::string& said, const caffe::NetParameter& net, Phase phase,
-                                 const std::string& cache_dir);
+StatusOr<SampleShape> SampleShapeOfNet(const std::string& said, const caffe::NetParameter& net, Phase phase,
+                                       const std::string& cache_dir);
 
 }  // namespace hp

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "base/shape.h"
+#include "base/sample_shape.h"
 #include "hp/status.h"
 #include "proto/caffe.pb.h"
 
@@ -13,7 +13,7 @@
 namespace hp {
 
 struct TimeNetOptions {
-  Shape sample;                       ///< of one sample after its transformation
+  SampleShape sample;
   caffe::Phase phase = caffe::TRAIN;  ///< whose layers are timed; TEST has no backward pass
   int64_t iterations = 50;            ///< that are timed, at least 1; one more before them warms up
   int threads = 0;                    ///< that compute; 0: all processors

@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <vector>
 
 namespace hp {
 namespace {
@@ -81,6 +82,10 @@ Status Dataset::ReadDatum(int64_t record, caffe::Datum* datum) {
   return DataLoss("%s is not a valid Datum (%zu bytes)", Describe(record).c_str(), bytes.size());
 }
 
+Status Dataset::ReadLabels(int64_t record, float*) {
+  return InvalidArgument("%s has no labels but that of its Datum", Describe(record).c_str());
+}
+
 Status DatumDataset::Read(int64_t record, std::string* bytes) {
   caffe::Datum datum;
   HP_RETURN_IF_ERROR(ReadDatum(record, &datum));
@@ -102,9 +107,14 @@ Status Dataset::ComputeFingerprint(bool bad_records) {
   if (IndexHash() != 0) add_number(IndexHash());
   const int64_t samples = std::min(size(), kSampledRecords);
   std::string value;
+  const Shape label = label_shape();
+  std::vector<float> labels(label.rank() > 0 ? label.count() : 0);
+  for (const int64_t dim : label.dims()) add_number(dim);
   for (int64_t i = 0; i < samples; ++i) {
     const int64_t record = samples == 1 ? 0 : i * (size() - 1) / (samples - 1);
-    if (const Status read = Read(record, &value); !read.ok()) {
+    Status read = Read(record, &value);
+    if (read.ok() && !labels.empty()) read = ReadLabels(record, labels.data());
+    if (!read.ok()) {
       if (!bad_records || !MayBeSkipped(read)) return read;
       value.clear();
     }
@@ -113,6 +123,7 @@ Status Dataset::ComputeFingerprint(bool bad_records) {
     XXH3_64bits_update(state, sampled.data(), sampled.size());
     add_number(value.size());
     XXH3_64bits_update(state, value.data(), value.size());
+    if (read.ok() && !labels.empty()) XXH3_64bits_update(state, labels.data(), labels.size() * sizeof(float));
   }
   fingerprint_ = std::max<uint64_t>(XXH3_64bits_digest(state), 1);
   return OkStatus();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "base/clock.h"
+#include "base/shape.h"
 #include "hp/status.h"
 
 #include <cstdint>
@@ -62,6 +63,10 @@ class Dataset {
   virtual Status Read(int64_t record, std::string* bytes) = 0;
   /// The same as a message. @return also kDataLoss: the bytes are no Datum. The message names the record.
   virtual Status ReadDatum(int64_t record, caffe::Datum* datum);
+  /// Of a record's labels where it has several, such as [1, H, W]; of rank 0: it has one, the Datum's, or none.
+  virtual Shape label_shape() const { return {}; }
+  /// Reads label_shape().count() labels of a record; only where they are several. Errors as ReadDatum's.
+  virtual Status ReadLabels(int64_t record, float* labels);
 
   /// Checks that the database is still the one that was opened, by inode, size and time of its files; Read does it now
   /// and then, and after errors. @return kFailedPrecondition: it is not.

@@ -22,6 +22,10 @@ constexpr size_t kMostOpenFiles = 16;
 constexpr int64_t kLabelsAtATime = 1 << 16;
 constexpr std::string_view kBlanksOfHdf5List = " \t\r";
 
+std::string LabelsText(const Shape& label) {
+  return label.rank() == 0 ? "one label" : "labels of [" + label.ToString() + "]";
+}
+
 bool IsLabel(double value) { return std::trunc(value) == value && std::abs(value) <= INT32_MAX; }
 
 }  // namespace
@@ -120,7 +124,7 @@ Status Hdf5Dataset::AddFile(File file) {
   if (!open.file.ok()) return DataLoss("%s: no HDF5 file, or a truncated one", Where(file).c_str());
   int64_t rows = 0;
   HP_RETURN_IF_ERROR(ReadShape(open, file, &rows));
-  if (!names_.label.empty()) HP_RETURN_IF_ERROR(ReadLabels(open, file, rows));
+  if (!names_.label.empty()) HP_RETURN_IF_ERROR(TakeLabels(open, file, rows));
   files_.push_back(std::move(file));
   size_ += rows;
   return OkStatus();
@@ -152,16 +156,37 @@ Status Hdf5Dataset::ReadShape(const OpenFile& open, const File& file, int64_t* r
   return OkStatus();
 }
 
-Status Hdf5Dataset::ReadLabels(const OpenFile& open, const File& file, int64_t rows) {
+StatusOr<Shape> Hdf5Dataset::LabelShape(const OpenFile& open, const std::string& set, int64_t rows) const {
+  const std::vector<hsize_t>& dims = open.labels.dims();
+  const bool fits = !dims.empty() && dims.size() <= 4 && dims[0] == static_cast<hsize_t>(rows) &&
+                    std::all_of(dims.begin(), dims.end(),
+                                [](hsize_t dim) { return dim >= 1 && dim <= static_cast<hsize_t>(Shape::kMaxDim); });
+  if (!fits) {
+    return InvalidArgument(
+        "%s has the shape [%s]; expected [%lld], or [%lld, ...] with several labels for a row of "
+        "\"%s\"",
+        set.c_str(), open.labels.ShapeText().c_str(), static_cast<long long>(rows), static_cast<long long>(rows),
+        names_.data.c_str());
+  }
+  const Shape label(std::vector<int64_t>(dims.begin() + 1, dims.end()));
+  if (!label.InBounds() || label.count() > kMostDatumFloats)
+    return InvalidArgument("%s: rows of [%s] are too large", set.c_str(), label.ToString().c_str());
+  return label.count() > 1 ? label : Shape();
+}
+
+Status Hdf5Dataset::TakeLabels(const OpenFile& open, const File& file, int64_t rows) {
   const std::string set = Where(file) + ": dataset \"" + names_.label + "\"";
   if (!open.labels.ok()) return InvalidArgument("%s is not there; it is named as the layer's second top", set.c_str());
-  const std::vector<hsize_t>& dims = open.labels.dims();
-  const bool fits = !dims.empty() && dims[0] == static_cast<hsize_t>(rows) &&
-                    std::all_of(dims.begin() + 1, dims.end(), [](hsize_t dim) { return dim == 1; });
-  if (!fits) {
-    return InvalidArgument("%s has the shape [%s]; expected [%lld], one label for each row of \"%s\"", set.c_str(),
-                           open.labels.ShapeText().c_str(), static_cast<long long>(rows), names_.data.c_str());
+  HP_ASSIGN_OR_RETURN(const Shape label, LabelShape(open, set, rows));
+  if (files_.empty()) label_ = label;
+  if (label != label_) {
+    return InvalidArgument("%s has %s in a row; expected %s, as in %s", set.c_str(), LabelsText(label).c_str(),
+                           LabelsText(label_).c_str(), files_[0].path.c_str());
   }
+  return label_.rank() > 0 ? OkStatus() : ReadRowLabels(open, set, rows);
+}
+
+Status Hdf5Dataset::ReadRowLabels(const OpenFile& open, const std::string& set, int64_t rows) {
   std::vector<double> some;
   for (int64_t row = 0; row < rows; row += static_cast<int64_t>(some.size())) {
     some.resize(static_cast<size_t>(std::min(kLabelsAtATime, rows - row)));
@@ -212,24 +237,30 @@ StatusOr<Hdf5Dataset::OpenFile*> Hdf5Dataset::Use(size_t file) {
   HP_ASSIGN_OR_RETURN(const Hdf5Api* api, QuietHdf5());
   if (open_.size() == kMostOpenFiles) open_.erase(open_.begin());
   auto open = std::make_unique<OpenFile>(*api, file, files_[file].path, names_);
-  if (!open->data.ok()) return DataLoss("%s: cannot be opened again", Where(files_[file]).c_str());
+  if (!open->data.ok() || (label_.rank() > 0 && !open->labels.ok()))
+    return DataLoss("%s: cannot be opened again", Where(files_[file]).c_str());
   open_.push_back(std::move(open));
   return open_.back().get();
 }
 
 Status Hdf5Dataset::ReadDatum(int64_t record, caffe::Datum* datum) {
-  const size_t file = FileOf(record);
   datum->Clear();
   datum->set_channels(static_cast<int>(row_[0]));
   datum->set_height(static_cast<int>(row_[1]));
   datum->set_width(static_cast<int>(row_[2]));
   datum->mutable_float_data()->Resize(static_cast<int>(row_.count()), 0);
   if (!labels_.empty()) datum->set_label(labels_[record]);
+  return ReadRow(record, false, datum->mutable_float_data()->mutable_data());
+}
+
+Status Hdf5Dataset::ReadLabels(int64_t record, float* labels) { return ReadRow(record, true, labels); }
+
+Status Hdf5Dataset::ReadRow(int64_t record, bool labels, float* out) {
+  const size_t file = FileOf(record);
   const MutexLock lock(Hdf5Mutex());
   HP_ASSIGN_OR_RETURN(const OpenFile* open, Use(file));
-  if (open->data.Read(record - files_[file].first_row, 1, open->api.native_float,
-                      datum->mutable_float_data()->mutable_data()))
-    return OkStatus();
+  const Rows& rows = labels ? open->labels : open->data;
+  if (rows.Read(record - files_[file].first_row, 1, open->api.native_float, out)) return OkStatus();
   HP_RETURN_IF_ERROR(CheckFile(files_[file]));  // the cause, if there is one
   return DataLoss("%s: cannot be read: no numbers, or damaged", Describe(record).c_str());
 }

@@ -20,13 +20,14 @@ struct Hdf5Names {
 
 /// The rows of HDF5 files that a list names, one file in each line, as Caffe's HDF5Data has them: record r is row r of
 /// all files, one behind the other in the order of the list. A Datum of floats [C, H, W]; dims that a dataset lacks
-/// are 1. Shapes and all labels are read at Open, values when their record is. Any thread; the library does one thing
-/// at a time.
+/// are 1. Shapes are read at Open, and so are labels where a row has one; several, and values, when their record is.
+/// Any thread; the library does one thing at a time.
 class Hdf5Dataset : public DatumDataset {
  public:
   /// @return kFailedPrecondition: no HDF5 here (CheckHdf5); kNotFound, kInvalidArgument: list or file cannot be opened,
-  /// a dataset is missing or has another shape than [N, C], [N, C, H] or [N, C, H, W] (labels: [N], and 1s behind),
-  /// files differ in shape, or a label is no integer; kDataLoss: no HDF5 file. List, line and file are named.
+  /// a dataset is missing or has another shape than [N, C], [N, C, H] or [N, C, H, W] (labels: [N], and up to three
+  /// dims behind), files differ in shape, or a row's one label is no integer; kDataLoss: no HDF5 file. List, line and
+  /// file are named.
   static StatusOr<std::unique_ptr<Dataset>> Open(const std::string& list, const Hdf5Names& names,
                                                  const DatasetOptions& options);
   ~Hdf5Dataset() override;
@@ -34,6 +35,8 @@ class Hdf5Dataset : public DatumDataset {
   int64_t size() const override { return size_; }
   std::string_view key(int64_t) const override { return ""; }  ///< rows have numbers alone
   Status ReadDatum(int64_t record, caffe::Datum* datum) override;
+  Shape label_shape() const override { return label_; }
+  Status ReadLabels(int64_t record, float* labels) override;
   Status CheckUnchanged() override;
   /// "train.txt:2: b.h5: row 17".
   std::string Describe(int64_t record) const override;
@@ -55,14 +58,18 @@ class Hdf5Dataset : public DatumDataset {
   std::string Where(const File& file) const;
   size_t FileOf(int64_t record) const;
   Status ReadShape(const OpenFile& open, const File& file, int64_t* rows);
-  Status ReadLabels(const OpenFile& open, const File& file, int64_t rows);
+  Status TakeLabels(const OpenFile& open, const File& file, int64_t rows);
+  Status ReadRowLabels(const OpenFile& open, const std::string& set, int64_t rows);
+  StatusOr<Shape> LabelShape(const OpenFile& open, const std::string& set, int64_t rows) const;
+  Status ReadRow(int64_t record, bool labels, float* out);
   StatusOr<OpenFile*> Use(size_t file);
 
   const Hdf5Names names_;
-  Shape row_;  // [C, H, W]
+  Shape row_;    // [C, H, W]
+  Shape label_;  // of a row with several labels; of rank 0: it has one, or none
   int64_t size_ = 0;
   std::vector<File> files_;
-  std::vector<int> labels_;                      // of all records; empty: there are none
+  std::vector<int> labels_;                      // of all records, where each has one
   std::vector<std::unique_ptr<OpenFile>> open_;  // the latest last; only under the library's mutex
 };
 

@@ -29,12 +29,14 @@ class BatchReader::Impl {
         order_(order),
         transformer_(transformer),
         options_(std::move(options)),
+        labels_of_row_(dataset->label_shape().count()),
         bad_(options_.max_bad_records) {
     CHECK_GE(options_.ring, 1);
     CHECK_GE(options_.threads, 1);
     CHECK_GE(options_.batches_ahead, 1);
     CHECK_GT(options_.max_rows, 0);
-    allocated_ = Allocate(sizeof(float) * options_.max_rows * transformer_->output_shape().count());
+    const int64_t labels = labels_of_row_ > 1 ? labels_of_row_ : 0;
+    allocated_ = Allocate(sizeof(float) * options_.max_rows * (transformer_->output_shape().count() + labels));
   }
   ~Impl() { Stop(); }
 
@@ -55,7 +57,7 @@ class BatchReader::Impl {
     bool released = false;
     std::vector<int64_t> records;
     std::vector<caffe::Datum> data;  // undecoded
-    std::vector<float> labels;
+    std::vector<float> labels;       // [rows, labels_of_row_]
   };
   // This node's part of one global batch.
   struct Part {
@@ -79,7 +81,8 @@ class BatchReader::Impl {
   Work* NextToRead() HP_REQUIRES(mutex_);
   Work* Find(int64_t number) HP_REQUIRES(mutex_);
   Status ReadRecords(Work* work);
-  StatusOr<int64_t> ReadGoodRecord(int64_t record, caffe::Datum* datum);
+  StatusOr<int64_t> ReadGoodRecord(int64_t record, caffe::Datum* datum, float* labels);
+  Status ReadLabels(int64_t record, const caffe::Datum& datum, float* labels);
   Status Decode(Work* work);
   void Deliver() HP_EXCLUDES(mutex_);
   bool DeliverNext() HP_EXCLUDES(mutex_);
@@ -91,6 +94,7 @@ class BatchReader::Impl {
   const RecordOrder order_;
   const Transformer* const transformer_;
   const BatchReaderOptions options_;
+  const int64_t labels_of_row_;
   BadRecords bad_;
   std::vector<Buffer> slots_;
   Status allocated_;  // the constructor's
@@ -229,27 +233,35 @@ BatchReader::Impl::Work* BatchReader::Impl::Find(int64_t number) {
 
 Status BatchReader::Impl::ReadRecords(Work* work) {
   work->data.resize(work->piece.rows);
+  work->labels.resize(work->piece.rows * labels_of_row_);
   for (int64_t row = 0; row < work->piece.rows; ++row) {
     HP_ASSIGN_OR_RETURN(const int64_t record,
-                        ReadGoodRecord(order_.Record(work->piece.first_sample + row), &work->data[row]));
+                        ReadGoodRecord(order_.Record(work->piece.first_sample + row), &work->data[row],
+                                       work->labels.data() + row * labels_of_row_));
     work->records.push_back(record);
-    work->labels.push_back(static_cast<float>(work->data[row].label()));
   }
   return OkStatus();
 }
 
 // @return the record that was read: the given one, or the first good one behind it.
-StatusOr<int64_t> BatchReader::Impl::ReadGoodRecord(int64_t record, caffe::Datum* datum) {
+StatusOr<int64_t> BatchReader::Impl::ReadGoodRecord(int64_t record, caffe::Datum* datum, float* labels) {
   Status status;
   for (int64_t tries = 0; tries < dataset_->size(); ++tries) {
     status = dataset_->ReadDatum(record, datum);
     if (status.ok() && options_.max_bad_records > 0)
       status = transformer_->Check(*datum).Prepend(dataset_->Describe(record));
+    if (status.ok()) status = ReadLabels(record, *datum, labels);
     if (status.ok()) return record;
     HP_RETURN_IF_ERROR(bad_.Skip(record, status));
     record = (record + 1) % dataset_->size();
   }
   return status;
+}
+
+Status BatchReader::Impl::ReadLabels(int64_t record, const caffe::Datum& datum, float* labels) {
+  if (labels_of_row_ > 1) return dataset_->ReadLabels(record, labels);
+  *labels = static_cast<float>(datum.label());
+  return OkStatus();
 }
 
 Status BatchReader::Impl::Decode(Work* work) {
@@ -258,6 +270,10 @@ Status BatchReader::Impl::Decode(Work* work) {
     const Status status = transformer_->Transform(work->data[row], work->piece.first_sample + row,
                                                   slots_[work->slot].floats() + row * image);
     if (!status.ok()) return status.Prepend(dataset_->Describe(work->records[row]));
+  }
+  if (labels_of_row_ > 1) {
+    float* const behind = slots_[work->slot].floats() + work->piece.rows * image;
+    std::copy(work->labels.begin(), work->labels.end(), behind);
   }
   std::vector<caffe::Datum>().swap(work->data);
   return OkStatus();
@@ -292,6 +308,7 @@ bool BatchReader::Impl::DeliverNext() {
     if (options_.on_labels) options_.on_labels(part.batch, part.first_row_in_batch, part.labels);
     MutexLock lock(&mutex_);
     event.labels->labels_delivered = true;
+    std::vector<float>().swap(event.labels->labels);
   }
   return true;
 }

@@ -25,7 +25,7 @@ struct Piece {
 /// How far a BatchReader reads ahead, and whom it calls. Numbers are >= 1 unless said otherwise (CHECK). Callbacks may
 /// be null, except `piece`.
 struct BatchReaderOptions {
-  int64_t max_rows = 0;  ///< the largest Piece::rows that occurs; each image buffer has room for it
+  int64_t max_rows = 0;  ///< the largest Piece::rows that occurs; each image buffer has room for it and its labels
   int ring = 4;          ///< image buffers: the most pieces that are decoded and not yet released
   int threads = 1;       ///< reader threads, which decode as well; named "read0", "read1", ...
   /// How many records may be unreadable. Instead of such a one the next good one of the dataset is taken, so that what
@@ -39,8 +39,8 @@ struct BatchReaderOptions {
   /// The piece of a number in [first_piece, end_piece) of Start. A pure function that must not call the reader: it runs
   /// under the reader's lock.
   std::function<Piece(int64_t piece)> piece;
-  /// The labels of this node's whole part of `batch`, one for each of its rows; once for each batch, in order, before
-  /// on_ready of any of its pieces. `labels` is valid during the call.
+  /// The labels of this node's whole part of `batch`, one for each of its rows, or as many as Dataset::label_shape
+  /// says; once for each batch, in order, before on_ready of any of its pieces. `labels` is valid during the call.
   std::function<void(int64_t batch, int64_t first_row_in_batch, std::span<const float> labels)> on_labels;
   /// images(piece) may be read from now on, until Release(piece). In the order of pieces.
   std::function<void(int64_t piece)> on_ready;
@@ -76,7 +76,8 @@ class BatchReader {
   void Stop();
 
   /// The images of a piece: [rows, C, H, W] float32, dense, at the start of an image buffer (of page-aligned host
-  /// memory, or as `allocate` aligns). Valid from on_ready(piece) to Release(piece) (CHECK).
+  /// memory, or as `allocate` aligns); right behind them its labels, [rows, ...], where a row has several. Valid from
+  /// on_ready(piece) to Release(piece) (CHECK).
   const float* images(int64_t piece) const;
   /// Gives the piece's buffer back, for another piece. Once, after on_ready(piece) (CHECK).
   void Release(int64_t piece);

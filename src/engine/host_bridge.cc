@@ -64,6 +64,8 @@ void HostBridge::UseInputs(int solver, const NodeNet& net, NetRun* run) const {
   run->batch.labels = {reinterpret_cast<const float*>(begin + layout_.labels), static_cast<size_t>(net.rows())};
   run->batch.batch_labels = {reinterpret_cast<const float*>(begin + layout_.batch_labels),
                              static_cast<size_t>(run->batch.global_rows)};
+  const std::span<const float> behind = net.LabelsBehind(run->images);
+  if (!behind.empty()) run->batch.labels = behind;
 }
 
 void HostBridge::BringInputs(int solver, const NodeNet& net, int segment, const float* images,
@@ -72,7 +74,7 @@ void HostBridge::BringInputs(int solver, const NodeNet& net, int segment, const 
   Numbers* const numbers = reinterpret_cast<Numbers*>(numbers_.data()) + solver;
   *numbers = {run->batch.first_sample, run->batch.loss_scale};
   device_->Upload(Device::kCopyIn, begin, numbers, sizeof(Numbers));
-  if (net.plan().reads_labels(segment)) {
+  if (net.plan().reads_labels(segment) && net.LabelsBehind(this->images(solver)).empty()) {
     device_->Upload(Device::kCopyIn, begin + layout_.labels, labels.data() + first_row, net.rows() * sizeof(float));
   }
   if (net.plan().needs_batch_labels(segment)) {

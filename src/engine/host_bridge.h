@@ -46,9 +46,10 @@ class HostBridge {
   /// Before a forward task of `segment`: begins to copy what it reads, and points run->images and run->batch at it.
   /// run->batch.first_sample, loss_scale and global_rows must be set. The sources must stay unmodified until the task
   /// is done.
-  /// @param images [rows, C, H, W] float32 of the micro-batch, in the host's memory. Null: the segment reads none, or
+  /// @param images NodeNet::images_bytes() of the micro-batch, in the host's memory. Null: the segment reads none, or
   /// they are put to images(solver) otherwise.
-  /// @param labels [global_rows] of the whole batch, in the host's memory; may be empty if the segment reads none.
+  /// @param labels [global_rows] of the whole batch (BatchContext::batch_labels), in the host's memory; may be empty if
+  /// the segment reads none.
   /// @param first_row of the micro-batch within the batch.
   void BringInputs(int solver, const NodeNet& net, int segment, const float* images, std::span<const float> labels,
                    int64_t first_row, NetRun* run);

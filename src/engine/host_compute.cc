@@ -26,6 +26,8 @@ Compute::Work HostCompute::ReadyWork(const Task& task) const {
   if (!inputs.batch_labels.empty()) {
     work.run.batch.labels = inputs.batch_labels.subspan(inputs.first_row, work.net.rows());
   }
+  const std::span<const float> behind = work.net.LabelsBehind(inputs.images);
+  if (!behind.empty()) work.run.batch.labels = behind;
   return work;
 }
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 namespace hp {
 namespace {
@@ -29,6 +30,10 @@ StatusOr<std::unique_ptr<Dataset>> DummyDataset::Open(const caffe::LayerParamete
   }
   if (layer.top_size() > 1) {
     HP_ASSIGN_OR_RETURN(dataset->label_, DummyShape(layer, 1));
+    if (ColumnsOf(dataset->label_) > kMostDatumFloats) {
+      return InvalidArgument("layer \"%s\": labels of [%s] are too large", layer.name().c_str(),
+                             dataset->label_.ToString().c_str());
+    }
   }
   return Opened(std::unique_ptr<Dataset>(std::move(dataset)), options);
 }
@@ -52,12 +57,25 @@ Status DummyDataset::ReadDatum(int64_t record, caffe::Datum* datum) {
   datum->set_width(static_cast<int>(data_.dim(3)));
   datum->mutable_float_data()->Resize(static_cast<int>(ColumnsOf(data_)), 0);
   FillRow(0, data_, record, datum->mutable_float_data()->mutable_data());
-  if (label_.rank() == 0) return OkStatus();
+  if (label_.rank() == 0 || ColumnsOf(label_) > 1) return OkStatus();
   float label = 0;
-  FillRow(1, label_, record, &label);
-  if (!(std::abs(label) < static_cast<float>(std::numeric_limits<int>::max())))
-    return InvalidArgument("layer \"%s\": its filler makes the label %g", layer_.name().c_str(), label);
+  HP_RETURN_IF_ERROR(ReadLabels(record, &label));
   datum->set_label(static_cast<int>(label));
+  return OkStatus();
+}
+
+Shape DummyDataset::label_shape() const {
+  if (label_.rank() == 0 || ColumnsOf(label_) == 1) return {};
+  return Shape(std::vector<int64_t>(label_.dims().begin() + 1, label_.dims().end()));
+}
+
+Status DummyDataset::ReadLabels(int64_t record, float* labels) {
+  FillRow(1, label_, record, labels);
+  for (float* label = labels; label < labels + ColumnsOf(label_); ++label) {
+    if (!(std::abs(*label) < static_cast<float>(std::numeric_limits<int>::max())))
+      return InvalidArgument("layer \"%s\": its filler makes the label %g", layer_.name().c_str(), *label);
+    *label = std::trunc(*label);
+  }
   return OkStatus();
 }
 

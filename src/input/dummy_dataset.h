@@ -24,6 +24,8 @@ class DummyDataset : public DatumDataset {
   int64_t size() const override { return kRecords; }
   std::string_view key(int64_t) const override { return ""; }
   Status ReadDatum(int64_t record, caffe::Datum* datum) override;
+  Shape label_shape() const override;
+  Status ReadLabels(int64_t record, float* labels) override;
   Status CheckUnchanged() override { return OkStatus(); }
 
  private:

@@ -26,7 +26,7 @@ StatusOr<std::unique_ptr<Input>> Input::Open(const caffe::LayerParameter& layer,
   HP_ASSIGN_OR_RETURN(input->dataset_, layer.has_dummy_data_param() ? DummyDataset::Open(layer, options)
                                                                     : OpenDatasetOf(layer, options));
   HP_ASSIGN_OR_RETURN(std::unique_ptr<Transformer> transformer, input->MakeTransformer(0));
-  input->shape_ = transformer->output_shape();
+  input->shape_ = {transformer->output_shape(), input->dataset_->label_shape()};
   HP_ASSIGN_OR_RETURN(const TransformOptions transform, TransformOptionsOf(layer));
   input->fingerprint_ = input->dataset_->Fingerprint() ^ (transform.mean.fingerprint * 0x9E3779B97F4A7C15u);
   return input;

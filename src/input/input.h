@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/sample_shape.h"
 #include "data/dataset.h"
 #include "data/reader.h"
 #include "data/transformer.h"
@@ -32,8 +33,8 @@ class Input {
   /// Called by the reader threads, one call at a time for each Input, under no lock. All must be set; none may call
   /// Start or Stop.
   struct Callbacks {
-    /// The labels of this node's part of a batch: rows [first_row, first_row + size) of the global batch, valid during
-    /// the call. In the order of batches, before any image of the part is ready.
+    /// The labels of this node's part of a batch, from row first_row of the global batch on, sample_shape().labels()
+    /// for each row, valid during the call. In the order of batches, before any image of the part is ready.
     /// @param batch of the update (0 .. iter_size - 1) or of the phase's test (0 .. test_iter - 1) at `clock`.
     std::function<void(int64_t clock, Phase phase, int64_t batch, int64_t first_row, std::span<const float>)> on_labels;
     /// Ready has turned true for one more micro-batch.
@@ -54,8 +55,7 @@ class Input {
 
   // Of the opened database; any thread.
 
-  /// [C, H, W] of a sample after its transformation (crop).
-  const Shape& sample_shape() const { return shape_; }
+  const SampleShape& sample_shape() const { return shape_; }
   /// A hash of the records and the mean image: nodes compare it at the handshake.
   uint64_t fingerprint() const { return fingerprint_; }
   int64_t records() const { return dataset_->size(); }
@@ -87,8 +87,8 @@ class Input {
   /// Whether the images of `id`, an id of this replica and phase of a clock that was started, are decoded. Any thread;
   /// takes no lock.
   bool Ready(MsgId id) const;
-  /// [rows, C, H, W] float32, dense, aligned to 64 bytes, in the host's memory; from Ready(id) to Release(id), else
-  /// CHECK fails. Any thread.
+  /// [rows, C, H, W] float32, dense, aligned to 64 bytes, in the host's memory, and behind it labels (BatchReader);
+  /// from Ready(id) to Release(id), else CHECK fails. Any thread.
   float* images(MsgId id) const;
   /// The images of `id` are no longer used: their buffer is free for a later micro-batch. Once for each id. Any thread.
   void Release(MsgId id);
@@ -108,7 +108,7 @@ class Input {
   std::unique_ptr<Dataset> dataset_;
   std::unique_ptr<Transformer> transformer_;
   std::unique_ptr<BatchReader> reader_;
-  Shape shape_;
+  SampleShape shape_;
   uint64_t fingerprint_ = 0;
   const Schedule* schedule_ = nullptr;
   int replica_ = 0;

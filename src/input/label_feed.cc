@@ -1,6 +1,7 @@
 #include "input/label_feed.h"
 
 #include "base/format.h"
+#include "input/label_counts.h"
 #include "layers/labels.h"
 
 #include <algorithm>
@@ -15,14 +16,24 @@ constexpr size_t kMostPerMessage = 100'000;
 Status LabelFeed::Add(int64_t clock, Phase phase, int64_t batch, int64_t first_row, std::span<const float> labels) {
   const std::vector<LabelRule>& rules = rules_[phase.index()];
   if (rules.empty()) return OkStatus();
+  const int64_t of_row = model_.job().sample(phase).labels();
   for (const LabelRule& rule : rules) {
-    HP_RETURN_IF_ERROR(CheckLabels(labels, rule)
+    HP_RETURN_IF_ERROR(CheckLabels(labels, rule, of_row)
                            .Prepend(Format("layer \"%s\", batch %lld, rows from %lld", rule.layer.c_str(),
                                            static_cast<long long>(batch), static_cast<long long>(first_row))));
   }
-  store_->Add(clock, phase, batch, first_row, labels);
-  for (size_t begin = 0; begin < labels.size(); begin += kMostPerMessage) {
-    const auto part = labels.subspan(begin, std::min(kMostPerMessage, labels.size() - begin));
+  if (of_row == 1) {
+    Pass(clock, phase, batch, first_row, labels);
+  } else {
+    Pass(clock, phase, batch, first_row, CountLabels(labels, of_row, model_.counted_ignore_label(phase)));
+  }
+  return OkStatus();
+}
+
+void LabelFeed::Pass(int64_t clock, Phase phase, int64_t batch, int64_t first_row, std::span<const float> of_rows) {
+  store_->Add(clock, phase, batch, first_row, of_rows);
+  for (size_t begin = 0; begin < of_rows.size(); begin += kMostPerMessage) {
+    const auto part = of_rows.subspan(begin, std::min(kMostPerMessage, of_rows.size() - begin));
     LabelsMessage message;
     message.set_clock(clock);
     message.set_phase(phase.index());
@@ -33,7 +44,6 @@ Status LabelFeed::Add(int64_t clock, Phase phase, int64_t batch, int64_t first_r
       if (rank != model_.rank()) send_(rank, message);
     }
   }
-  return OkStatus();
 }
 
 }  // namespace hp

@@ -11,10 +11,10 @@
 
 namespace hp {
 
-/// The labels of the batches under way on a node with a loss or an accuracy, as they arrive ahead of the pipelines:
-/// each replica sends those of its part of a batch, in any order of replicas and batches. How many batches it holds is
-/// bounded by how far the replicas read ahead. Owned by the node. Any thread; all calls are quick, also under the
-/// pipeline's lock, and call nobody.
+/// The labels of the batches under way on a node with a loss or an accuracy, as they arrive ahead of the pipelines, a
+/// number for each row (BatchContext::batch_labels): each replica sends those of its part of a batch, in any order of
+/// replicas and batches. How many batches it holds is bounded by how far the replicas read ahead. Owned by the node.
+/// Any thread; all calls are quick, also under the pipeline's lock, and call nobody.
 class LabelStore {
  public:
   /// @param schedule must outlive it.

@@ -17,8 +17,10 @@ struct LabelRule {
 };
 
 /// Checks labels before they are put into a BatchContext; losses and accuracies rely on it (given a bad label, an op
-/// treats its row as ignored). O(labels), any thread.
-/// @return kInvalidArgument: "label 12 of row 3 is not in 0..9"; rows count from 0 within `labels`.
-Status CheckLabels(std::span<const float> labels, const LabelRule& rule);
+/// treats it as ignored). O(labels), any thread.
+/// @param of_row how many labels a row has.
+/// @return kInvalidArgument: "label 12 of row 3 is not in 0..9", or with several labels in a row "label 12 (number 40)
+/// of row 3 ..."; both count from 0, rows within `labels`.
+Status CheckLabels(std::span<const float> labels, const LabelRule& rule, int64_t of_row = 1);
 
 }  // namespace hp

@@ -4,6 +4,7 @@
 // of the largest.
 #include "model/node_model.h"
 
+#include "net/plan/pixel_labels.h"
 #include "proto/solver_type.h"
 
 #include "glog/logging.h"
@@ -108,6 +109,8 @@ std::vector<LabelRule> NodeModel::label_rules(Phase phase) const {
   }
   return rules;
 }
+
+std::optional<int> NodeModel::counted_ignore_label(Phase phase) const { return CountedIgnoreLabel(job_->graph(phase)); }
 
 std::vector<StoredParam> NodeModel::stored_params() const {
   std::set<int> fused;

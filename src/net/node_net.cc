@@ -130,9 +130,16 @@ void NodeNet::WithUpdateArgs(const NetStep& step, const NetRun& run,
 
 size_t NodeNet::images_bytes() const {
   for (const NetBuffer& buffer : buffers_) {
-    if (buffer.kind == NetBuffer::kImages) return buffer.bytes;
+    if (buffer.kind == NetBuffer::kImages) return buffer.bytes + labels_behind() * sizeof(float);
   }
   return 0;
+}
+
+int64_t NodeNet::labels_behind() const { return plan_.sample().label.rank() > 0 ? rows_ * plan_.sample().labels() : 0; }
+
+std::span<const float> NodeNet::LabelsBehind(const float* images) const {
+  if (images == nullptr || labels_behind() == 0 || images_bytes() == 0) return {};
+  return {images + rows_ * plan_.sample().data.count(), static_cast<size_t>(labels_behind())};
 }
 
 }  // namespace hp

@@ -87,7 +87,7 @@ struct NetRun {
   std::byte* arena = nullptr;                   ///< arena_bytes(): the solver of the micro-batch
   std::span<std::byte* const> update_matrices;  ///< the first row of each matrix of update_row_bytes()
   int64_t update_row = 0;                       ///< first row of this micro-batch within the update's matrices
-  float* images = nullptr;                      ///< images_bytes(), [rows, C, H, W]; null where none are read
+  float* images = nullptr;                      ///< images_bytes(); null where none are read
   std::byte* scratch = nullptr;                 ///< scratch_bytes(): one for all steps, which must not overlap
   BatchContext batch;                           ///< labels, loss scale and place of the rows in the training
   std::span<const ParamView> params;            ///< one for each of plan().params()
@@ -135,8 +135,11 @@ class NodeNet {
   size_t arena_bytes() const { return arena_bytes_; }
   /// Bytes of NetRun::scratch: the most that any op needs.
   size_t scratch_bytes() const { return scratch_bytes_; }
-  /// Bytes of one micro-batch's images (float32); 0: the node reads none.
+  /// Bytes of one micro-batch's images [rows, C, H, W] (float32), and behind them its labels where a row has several
+  /// (SampleShape::label); 0: the node reads none.
   size_t images_bytes() const;
+  /// These labels, dense [rows, ...]; empty: a row has one, or the node reads no images. @param images NetRun::images.
+  std::span<const float> LabelsBehind(const float* images) const;
 
   /// Runs the forward passes of a segment's steps. Its landing ports must be filled. Calls run.between_layers after
   /// each, as Backward does.
@@ -165,6 +168,8 @@ class NodeNet {
   friend class NodeNetBuilder;
   friend class MemoryPlanner;
   NodeNet(const NodePlan& plan, int64_t rows) : plan_(plan), rows_(rows) {}
+  /// How many labels lie behind images.
+  int64_t labels_behind() const;
   /// Whether earlier micro-batches of the update have gradients of the step's parameters.
   static bool Accumulates(const NetStep& step, const NetRun& run);
   /// The arguments of a step's op; `bound` holds what they point to.

@@ -31,9 +31,11 @@ namespace {
 DataShape ShapeMessage(const Input& input, Phase phase) {
   DataShape shape;
   shape.set_phase(phase.index());
-  shape.set_channels(static_cast<int>(input.sample_shape().dim(0)));
-  shape.set_height(static_cast<int>(input.sample_shape().dim(1)));
-  shape.set_width(static_cast<int>(input.sample_shape().dim(2)));
+  const SampleShape& sample = input.sample_shape();
+  shape.set_channels(static_cast<int>(sample.data.dim(0)));
+  shape.set_height(static_cast<int>(sample.data.dim(1)));
+  shape.set_width(static_cast<int>(sample.data.dim(2)));
+  for (const int64_t dim : sample.label.dims()) shape.add_label(static_cast<int>(dim));
   shape.set_records(input.records());
   return shape;
 }

@@ -183,7 +183,8 @@ Status Node::BuildModel() {
   plan.samples.resize(1 + files_.solver.test_iter_size());
   for (const DataShape& shape : bootstrap_->handshake()->data_shapes()) {
     if (shape.phase() < 0 || shape.phase() >= std::ssize(plan.samples)) continue;
-    plan.samples[shape.phase()] = Shape{shape.channels(), shape.height(), shape.width()};
+    plan.samples[shape.phase()] = {Shape{shape.channels(), shape.height(), shape.width()},
+                                   Shape(std::vector<int64_t>(shape.label().begin(), shape.label().end()))};
   }
   HP_ASSIGN_OR_RETURN(std::shared_ptr<const JobPlan> job, JobPlan::Create(plan));
   if (options_.rank == 0 || options_.rank == table_.snapshot_copier())

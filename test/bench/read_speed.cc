@@ -85,7 +85,7 @@ int Main() {
   }
   const double seconds = (Clock::Real()->NowNs() - begin_ns) / 1e9, cpu = CpuSeconds() - begin_cpu;
   const double images = static_cast<double>(FLAGS_batch) * FLAGS_batches;
-  const double record_bytes = 3.0 * FLAGS_size * FLAGS_size, image_bytes = 4.0 * input->sample_shape().count();
+  const double record_bytes = 3.0 * FLAGS_size * FLAGS_size, image_bytes = 4.0 * input->sample_shape().data.count();
   printf("images_per_s %.0f records_gb_per_s %.2f floats_gb_per_s %.2f images_per_core_s %.0f\n", images / seconds,
          images * record_bytes / seconds / 1e9, images * image_bytes / seconds / 1e9, images / cpu);
   return 0;

@@ -58,6 +58,40 @@ std::string Layers(bool frozen, double loss_weight, const NetHead& head) {
          Text(loss_weight) + " " + head.loss + " }\n";
 }
 
+std::string LayersOfPixels(const PixelHead& head) {
+  const auto layer = [](const std::string& name, const std::string& type, const std::string& bottom,
+                        const std::string& fields) {
+    return "layer { name: '" + name + "' type: '" + type + "' top: '" + name + "' bottom: '" + bottom + "' " + fields +
+           " }\n";
+  };
+  const std::string xavier = " weight_filler { type: 'xavier' } }", channels = std::to_string(head.channels);
+  const std::string coarse = std::to_string(head.channels * 20);
+  return "name: 'pixels'\n"
+         "layer { name: 'data' type: 'DummyData' top: 'data' top: 'label' dummy_data_param {"
+         "  shape { dim: 11 dim: 3 dim: 9 dim: 8 } shape { dim: 11 " +
+         head.label_dims +
+         " }"
+         "  data_filler { type: 'gaussian' std: 1 } data_filler { type: 'uniform' " +
+         head.labels + " } } }\n" +
+         layer("conv1", "Convolution", "data", "convolution_param { num_output: 6 kernel_size: 3 pad: 1" + xavier) +
+         layer("relu1", "ReLU", "conv1", "") +
+         layer("pool1", "Pooling", "relu1", "pooling_param { kernel_size: 2 stride: 2 }") +
+         layer("deep/ip1", "InnerProduct", "pool1", "inner_product_param { num_output: 30" + xavier) +
+         layer("deep/relu", "ReLU", "deep/ip1", "") +
+         layer("deep/ip2", "InnerProduct", "deep/relu", "inner_product_param { num_output: " + coarse + xavier) +
+         layer("coarse", "Reshape", "deep/ip2",
+               "reshape_param { shape { dim: 0 dim: " + channels + " dim: 5 dim: 4 } }") +
+         layer("up", "Deconvolution", "coarse",
+               "convolution_param { num_output: " + channels + " group: " + channels +
+                   " bias_term: false kernel_size: 4 stride: 2 weight_filler { type: 'bilinear' } }") +
+         layer("score", "Crop", "up", "bottom: 'data' crop_param { offset: 1 }") +
+         (head.accuracy.empty()
+              ? ""
+              : layer("accuracy", "Accuracy", "score",
+                      "bottom: 'label' include { phase: TEST } accuracy_param { " + head.accuracy + " }")) +
+         "layer { name: 'loss' top: 'loss' bottom: 'score' bottom: 'label' " + head.loss + " }\n";
+}
+
 }  // namespace
 
 TempFolder* ContractTest::folder_ = nullptr;
@@ -86,6 +120,16 @@ std::string ContractTest::SolverOf(const std::string& layers, const std::string&
                 "iter_size: 2 max_iter: " + std::to_string(iterations) +
                 " test_iter: 2 test_interval: 9 random_seed: 7 snapshot_after_train: false display: 25\n" + extra);
   return path;
+}
+
+std::string ContractTest::SolverOfPixels(const PixelHead& head) {
+  const std::string prefix = NewPrefix();
+  WriteFile(prefix + "_net.prototxt", LayersOfPixels(head));
+  WriteFile(prefix + "_solver.prototxt",
+            "net: '" + prefix + "_net.prototxt'\nbase_lr: " + std::to_string(head.base_lr) +
+                " weight_decay: 0.002 lr_policy: 'fixed' momentum: 0.9 iter_size: 2 max_iter: 50 test_iter: 2 "
+                "test_interval: 9 random_seed: 7 snapshot_after_train: false display: 25\n");
+  return prefix + "_solver.prototxt";
 }
 
 void ContractTest::Check(const std::string& solver, const std::vector<ClusterSpec>& tables) {

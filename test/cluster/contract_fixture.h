@@ -16,6 +16,16 @@ struct NetHead {
   std::string product = "num_output: 5", loss = "";
 };
 
+/// What ends a net with a label for each pixel (ContractTest::SolverOfPixels).
+struct PixelHead {
+  std::string loss = "type: 'SoftmaxWithLoss' loss_param { ignore_label: 0 }";
+  std::string accuracy = "ignore_label: 0";
+  int channels = 5;                              ///< of the scores
+  std::string labels = "min: -0.99 max: 2.999";  ///< half of them are 0
+  std::string label_dims = "dim: 1 dim: 9 dim: 8";
+  double base_lr = 0.1;
+};
+
 /// A data set, nets and solvers in a folder; its own net is one with everything that depends on where a sample or a
 /// channel is (dropout, crops, mirrors, LRN, ignored labels, iter_size, uneven divisions).
 class ContractTest : public testing::Test {
@@ -33,6 +43,9 @@ class ContractTest : public testing::Test {
   /// and "label", below 5.
   static std::string SolverOf(const std::string& layers, const std::string& extra, double base_lr = 0.02,
                               double weight_decay = 0.002, int iterations = 50);
+  /// A solver whose net scores each pixel of images of 9 x 8: down, a classifier of products ("deep/..."), up again,
+  /// and cropped to the image.
+  static std::string SolverOfPixels(const PixelHead& head);
   /// Trains under every table and compares all parameters and losses with one process on one CPU.
   static void Check(const std::string& solver, const std::vector<ClusterSpec>& tables);
   /// The same with another table of one node for the one process, such as one with staleness.

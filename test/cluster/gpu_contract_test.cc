@@ -73,6 +73,15 @@ TEST_F(GpuContractTest, SetsOfLayers) {
                      OnGpus(kEverywhere, both), OnGpus(kOddNodes, both)});
 }
 
+/// They are on the device behind the images, whichever segment reads them; how many count is not.
+TEST_F(GpuContractTest, LabelsOfPixels) {
+  ClusterSpec conv, hybrid;
+  conv.conv = 2, conv.micro_batches = 3;
+  hybrid.stages = {{"kind: CONV", 2}, {"kind: FC layer: 'deep/*'", 2}};
+  hybrid.micro_batches = 2, hybrid.pool_size = 1;
+  Check(SolverOfPixels({}), {OnGpus(kEverywhere, conv), OnGpus(kOddNodes, hybrid)});
+}
+
 /// Norms of weights are kept for each version of them. 120 classes: gradients that wait for the whole update; 5: ones
 /// that are added up.
 TEST_F(GpuContractTest, NormalisedHeadsWithAMargin) {

@@ -227,13 +227,13 @@ class Hdf5DataTest(SourceTest):
     def net(self):
         return net_with([self.LAYER % "TRAIN", self.LAYER % "TEST"]).replace('"none/', '"%(source)s/')
 
-    def write_rows(self, name, values, labels, shape=(1, cluster.SIDE, cluster.SIDE), label_type="int"):
+    def write_rows(self, name, values, labels, shape=(1, cluster.SIDE, cluster.SIDE), label_type="int", label_dims=None):
         """An HDF5 file of rows."""
         dims = ",".join(str(dim) for dim in (len(values), *shape))
         content = b"".join(struct.pack("%dd" % len(row), *row) for row in values)
         content += struct.pack("%dd" % len(labels), *labels)
         done = subprocess.run([cluster.program("write_hdf5"), self.path(name), "data", "float", dims, "label", label_type,
-                               str(len(labels))], input=content, check=False, stderr=subprocess.PIPE)
+                               label_dims or str(len(labels))], input=content, check=False, stderr=subprocess.PIPE)
         if done.returncode == 2:
             self.skipTest("SKIPPED: " + done.stderr.decode())
         self.assertEqual(done.returncode, 0)
@@ -270,6 +270,8 @@ class Hdf5DataTest(SourceTest):
         where = r'layer "data": %s:2: %s: ' % (self.path("db/list.txt"), self.path("db/b.h5"))
         self.write_rows("db/b.h5", [[0.5] * cluster.SIDE ** 2] * 2, [1, 0.5], label_type="double")
         self.refused(where + r'dataset "label" has 0\.5 in row 1; expected integers: labels are classes')
+        self.write_rows("db/b.h5", [[0.5] * cluster.SIDE ** 2] * 2, [1, 2, 3, 4], label_dims="2,1,2")
+        self.refused(where + r'dataset "label" has labels of \[1 2\] in a row; expected one label, as in .*/a\.h5')
         self.write_rows("db/b.h5", [[1, 2, 3]] * 2, [1, 2], shape=(3,))
         self.refused(where + r'dataset "data" has rows of \[3 1 1\]; expected \[1 12 12\], as in .*/a\.h5')
         os.truncate(self.path("db/b.h5"), 700)
@@ -279,6 +281,15 @@ class Hdf5DataTest(SourceTest):
         self.write_rows("db/b.h5", [[0.5] * cluster.SIDE ** 2] * 2, [1, 2])
         self.write("net.prototxt", self.read("net.prototxt").decode().replace('top: "label"', 'top: "label" top: "other"'))
         self.refused(r'layer "data": .*several labels \(label, other\) are not supported')
+
+
+    def test_labels_of_pixels_that_do_not_fit_name_layer_file_and_line(self):
+        self.write_rows("db/a.h5", [[0.5] * cluster.SIDE ** 2] * 12, [1] * 72, label_dims="12,3,2")
+        self.write("db/list.txt", self.path("db/a.h5") + "\n")
+        self.make_job(iterations=20, net=self.net())
+        self.make_table(conv=1, fc=0, micro_batches=1)
+        self.refused(r'net\.prototxt:\d+: layer "loss": labels have shape \[1 3 2\]; expected one for each of the 1 rows of '
+                     r'\[1 4\]')
 
 
 class DummyDataTest(SourceTest):
@@ -300,7 +311,7 @@ class DummyDataTest(SourceTest):
         self.make_table(conv=1, fc=0, micro_batches=1)
         self.refused(r'layer "loss", batch 0, .*label [4-8] of row \d+ is not in 0\.\.3')
         self.make_job(iterations=20, net=net.replace("shape { dim: 12 }", "shape { dim: 11 }"))
-        self.refused(r'layer "data": top "label" has the shape \[11\]; expected \[12\], one label for each row')
+        self.refused(r'layer "data": top "label" has the shape \[11\]; expected \[12\] or \[12, \.\.\.\], labels for each row')
 
 
 if __name__ == "__main__":

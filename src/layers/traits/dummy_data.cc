@@ -73,9 +73,10 @@ StatusOr<Shape> DummyShape(const caffe::LayerParameter& param, int top) {
   }
   if (top == 0) return shape;
   HP_ASSIGN_OR_RETURN(const Shape data, DummyShape(param, 0));
-  if (shape.count() == data[0] && shape[0] == data[0]) return shape;
-  return LayerError(param, "top \"%s\" has the shape [%s]; expected [%lld], one label for each row of top \"%s\"", name,
-                    shape.ToString().c_str(), static_cast<long long>(data[0]), param.top(0).c_str());
+  if (shape[0] == data[0]) return shape;
+  return LayerError(
+      param, "top \"%s\" has the shape [%s]; expected [%lld] or [%lld, ...], labels for each row of top \"%s\"", name,
+      shape.ToString().c_str(), static_cast<long long>(data[0]), static_cast<long long>(data[0]), param.top(0).c_str());
 }
 
 const caffe::FillerParameter* DummyFiller(const caffe::LayerParameter& param, int top) {

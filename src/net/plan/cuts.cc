@@ -33,7 +33,7 @@ bool CanBeCut(const NetGraph& graph, const std::vector<Shape>& shapes, const Pla
 }  // namespace
 
 StatusOr<GraphCuts> FindCuts(const std::shared_ptr<const caffe::NetParameter>& net, Phase phase,
-                             const LayerTypes& types, const Shape& sample, const StageLayout& layout) {
+                             const LayerTypes& types, const SampleShape& sample, const StageLayout& layout) {
   GraphCuts cuts = CutsOfTable(layout);
   HP_ASSIGN_OR_RETURN(const std::unique_ptr<NetGraph> graph, NetGraph::Create(net, phase, types, cuts));
   HP_ASSIGN_OR_RETURN(const Placement placement, Placement::Create(*graph, sample, layout));

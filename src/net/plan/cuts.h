@@ -1,6 +1,6 @@
 #pragma once
 
-#include "base/shape.h"
+#include "base/sample_shape.h"
 #include "hp/status.h"
 #include "net/plan/graph.h"
 #include "net/plan/placement.h"
@@ -15,6 +15,6 @@ namespace hp {
 /// @param sample [C, H, W] of one sample. @param layout must give every layer of the net a stage.
 /// @return the errors of NetGraph::Create and Placement::Create.
 StatusOr<GraphCuts> FindCuts(const std::shared_ptr<const caffe::NetParameter>& net, Phase phase,
-                             const LayerTypes& types, const Shape& sample, const StageLayout& layout);
+                             const LayerTypes& types, const SampleShape& sample, const StageLayout& layout);
 
 }  // namespace hp

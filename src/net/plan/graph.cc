@@ -346,16 +346,27 @@ int64_t NetGraph::batch_size() const {
   return 0;
 }
 
-StatusOr<std::vector<Shape>> NetGraph::Shapes(const Shape& sample, int64_t rows) const {
+namespace {
+
+Shape TopShape(int64_t rows, const Shape& of_sample) {
+  std::vector<int64_t> dims = {rows};
+  dims.insert(dims.end(), of_sample.dims().begin(), of_sample.dims().end());
+  return Shape(std::move(dims));
+}
+
+}  // namespace
+
+StatusOr<std::vector<Shape>> NetGraph::Shapes(const SampleShape& sample, int64_t rows) const {
   std::vector<Shape> shapes(blobs_.size());
   for (const GraphLayer& layer : layers_) {
     if (layer.source) {
-      std::vector<int64_t> dims = {rows};
-      dims.insert(dims.end(), sample.dims().begin(), sample.dims().end());
-      for (size_t i = 0; i < layer.tops.size(); ++i) shapes[layer.tops[i]] = i == 0 ? Shape(dims) : Shape{rows};
-      if (!Shape(dims).InBounds()) {
+      for (size_t i = 0; i < layer.tops.size(); ++i) {
+        const Shape& of_sample = i == 0 ? sample.data : sample.label;
+        const Shape top = TopShape(rows, of_sample);
+        shapes[layer.tops[i]] = top;
+        if (top.InBounds()) continue;
         return InvalidArgument("layer \"%s\": %lld samples of shape [%s] are too large; expected at most %lld elements",
-                               layer.traits.name().c_str(), static_cast<long long>(rows), sample.ToString().c_str(),
+                               layer.traits.name().c_str(), static_cast<long long>(rows), of_sample.ToString().c_str(),
                                static_cast<long long>(Shape::kMaxElements));
       }
       continue;

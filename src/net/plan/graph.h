@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/sample_shape.h"
 #include "hp/status.h"
 #include "layers/traits/layer_types.h"
 #include "net/plan/shared_params.h"
@@ -117,10 +118,10 @@ class NetGraph {
   /// The batch_size of the Data layer, or the rows of the first Input if there is none; 0: no source states one.
   int64_t batch_size() const;
   /// The shapes of all blobs, by blob, for `rows` samples.
-  /// @param sample [C, H, W] of one sample after its transformation: top 0 of every source is [rows, C, H, W], its
-  /// other tops are [rows].
+  /// @param sample of every source: its top 0 is [rows, C, H, W], its other tops are [rows], or [rows, ...] where a row
+  /// has several labels.
   /// @return kInvalidArgument, naming the layer: a shape that it can't take.
-  StatusOr<std::vector<Shape>> Shapes(const Shape& sample, int64_t rows) const;
+  StatusOr<std::vector<Shape>> Shapes(const SampleShape& sample, int64_t rows) const;
   /// The blob whose classes a kClasses entry says something of; of a kMerged one, the same blob.
   int ClassesOf(int layer) const {
     return layers_[layers_[layer].piece == GraphLayer::kMerged ? layer - 1 : layer].bottoms[0];

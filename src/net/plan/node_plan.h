@@ -2,6 +2,7 @@
 
 #include "base/block.h"
 #include "base/range.h"
+#include "base/sample_shape.h"
 #include "base/shared_blob.h"
 #include "hp/status.h"
 #include "net/plan/placement.h"
@@ -75,7 +76,7 @@ class NodePlan {
  public:
   struct Options {
     std::vector<StagePart> parts = {{}};  ///< what the node runs: replicas and shards of different stages
-    Shape sample = {};                    ///< [C, H, W] of one sample after its transformation
+    SampleShape sample = {};
     /// Samples of one update; 0: weight gradients are never deferred (tests).
     int64_t update_rows = 0;
     /// Of a parameter server, which runs no layer: what it holds of others' parameters. Else empty.
@@ -91,7 +92,7 @@ class NodePlan {
   const std::vector<StagePart>& parts() const { return options_.parts; }
   /// The index in parts() of the one of `stage`; -1: the node runs nothing of it.
   int FindPart(int stage) const;
-  const Shape& sample() const { return options_.sample; }
+  const SampleShape& sample() const { return options_.sample; }
   int64_t update_rows() const { return options_.update_rows; }
 
   /// Number of segments, at least 1.

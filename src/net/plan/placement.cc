@@ -5,6 +5,8 @@
 // edges to other stages.
 #include "net/plan/placement.h"
 
+#include "net/plan/pixel_labels.h"
+
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -19,8 +21,9 @@ Range Intersection(const Range& a, const Range& b) {
 
 }  // namespace
 
-StatusOr<Placement> Placement::Create(const NetGraph& graph, const Shape& sample, const StageLayout& layout) {
+StatusOr<Placement> Placement::Create(const NetGraph& graph, const SampleShape& sample, const StageLayout& layout) {
   HP_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, graph.Shapes(sample, 1));
+  HP_RETURN_IF_ERROR(CheckPixelLabels(graph, sample, layout));
   Placement placement(graph, shapes, layout);
   HP_RETURN_IF_ERROR(placement.PlaceLayers());
   placement.FindEdges();

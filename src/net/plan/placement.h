@@ -3,7 +3,7 @@
 #include "base/block.h"
 #include "base/range.h"
 #include "base/rank.h"
-#include "base/shape.h"
+#include "base/sample_shape.h"
 #include "hp/status.h"
 #include "net/plan/graph.h"
 
@@ -89,7 +89,7 @@ class Placement {
   /// @param graph made with the cuts of the layout (net/plan/cuts.h); must outlive the placement.
   /// @param sample [C, H, W] of one sample. @param layout copied; must give every layer of the graph a stage.
   /// @return kInvalidArgument, naming the layer: shapes that do not fit, or parameters that shards can't divide.
-  static StatusOr<Placement> Create(const NetGraph& graph, const Shape& sample, const StageLayout& layout);
+  static StatusOr<Placement> Create(const NetGraph& graph, const SampleShape& sample, const StageLayout& layout);
 
   // A layer or blob is given by its index in the graph, a part by its index in the stage; replicas are alike and count
   // as part 0.

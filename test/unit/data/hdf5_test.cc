@@ -99,6 +99,29 @@ TEST_F(Hdf5DatasetTest, ManyFilesAreReadByManyThreadsInAnyOrder) {
   second.join();
 }
 
+TEST_F(Hdf5DatasetTest, LabelsOfPixels) {
+  WriteRows("a", {3, 2, 2, 1}, 0, "float", "int", {3, 1, 2, 2});
+  WriteRows("b", {2, 2, 2, 1}, 100, "double", "double", {2, 1, 2, 2});
+  auto dataset = OpenFiles({"a", "b"});
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_EQ((*dataset)->label_shape(), (Shape{1, 2, 2}));
+  for (const int64_t record : {4, 0, 3, 2, 1}) {
+    std::vector<float> labels(4);
+    ASSERT_TRUE((*dataset)->ReadLabels(record, labels.data()).ok());
+    const float first = 12 * static_cast<float>(record < 3 ? record : record - 3);
+    EXPECT_EQ(labels, (std::vector<float>{first, first + 3, first + 6, first + 9}));
+  }
+  const uint64_t fingerprint = (*dataset)->Fingerprint();
+  dataset->reset();  // a file that is open is not written
+  WriteRows("b", {2, 2, 2, 1}, 100, "double", "double", {2, 2, 2, 1});
+  EXPECT_THAT(ErrorOf({"a", "b"}), HasSubstr("has labels of [2 2 1] in a row; expected labels of [1 2 2], as in"));
+  ASSERT_TRUE(test::WriteHdf5(folder_ / "a", {{"data", "float", {1, 1}, {0}}, {"label", "int", {1, 2}, {4, 5}}}).ok());
+  const uint64_t some = (*OpenFiles({"a"}))->Fingerprint();
+  ASSERT_TRUE(test::WriteHdf5(folder_ / "a", {{"data", "float", {1, 1}, {0}}, {"label", "int", {1, 2}, {4, 6}}}).ok());
+  EXPECT_NE((*OpenFiles({"a"}))->Fingerprint(), some) << "labels are a part of the data";
+  EXPECT_NE(some, fingerprint);
+}
+
 TEST_F(Hdf5DatasetTest, WhatDoesNotFitIsNamed) {
   WriteRows("a", {4, 5}, 0);
   const std::string line = (folder_ / "list") + ":2: ";
@@ -112,7 +135,12 @@ TEST_F(Hdf5DatasetTest, WhatDoesNotFitIsNamed) {
   WriteRows("b", {4, 5, 1, 1, 1}, 0);
   EXPECT_THAT(with("b"), HasSubstr("has the shape [4 5 1 1 1]"));
   WriteRows("b", {4, 5}, 0, "float", "int", {4, 2});
-  EXPECT_THAT(with("b"), HasSubstr("dataset \"label\" has the shape [4 2]; expected [4], one label for each row of"));
+  EXPECT_EQ(with("b"), line + (folder_ / "b") +
+                           ": dataset \"label\" has labels of [2] in a row; expected one label, as in " +
+                           (folder_ / "a"));
+  WriteRows("b", {4, 5}, 0, "float", "int", {4, 1, 2, 1, 2});
+  EXPECT_THAT(with("b"),
+              HasSubstr("dataset \"label\" has the shape [4 1 2 1 2]; expected [4], or [4, ...] with several"));
   WriteRows("b", {4, 5}, 0, "float", "int", {3});
   EXPECT_THAT(with("b"), HasSubstr("dataset \"label\" has the shape [3]; expected [4]"));
   ASSERT_TRUE(test::WriteHdf5(folder_ / "b", {{"data", "float", {1, 5}, std::vector<double>(5)}}).ok());

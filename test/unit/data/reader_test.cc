@@ -53,6 +53,18 @@ class FakeDataset : public Dataset {
   std::vector<int64_t> reads_ HP_GUARDED_BY(mutex_);
 };
 
+/// Two labels for each record: its number, and that negated.
+class TwoLabels : public FakeDataset {
+ public:
+  using FakeDataset::FakeDataset;
+  Shape label_shape() const override { return {2, 1}; }
+  Status ReadLabels(int64_t record, float* labels) override {
+    labels[0] = static_cast<float>(record);
+    labels[1] = -labels[0];
+    return OkStatus();
+  }
+};
+
 std::unique_ptr<Transformer> PlainTransformer() {
   const caffe::Datum first = NoiseDatum(0, 1, 2, 3, 0);
   return *Transformer::Create({}, true, 1, "data", first, "record 0");
@@ -193,6 +205,36 @@ TEST_P(BatchReaderTest, ImagesAreInMemoryOfTheCallers) {
   for (int64_t n = 0; n < 5; ++n) {
     recorder.WaitFor(Ready(n));
     EXPECT_TRUE(slots.contains(reader.images(n))) << n;
+    reader.Release(n);
+  }
+}
+
+/// They go ahead as well.
+TEST_P(BatchReaderTest, SeveralLabelsOfARowLieBehindTheImages) {
+  TwoLabels dataset(20);
+  dataset.broken_ = 8;  // the next one's labels stand in as well
+  const auto transformer = PlainTransformer();
+  const Division division{6, 1, {3, 1}};
+  Recorder recorder;
+  BatchReaderOptions options = recorder.Options(division, GetParam().ring, GetParam().threads);
+  options.max_bad_records = 1;
+  BatchReader reader(&dataset, {20, false, 1}, transformer.get(), options);
+  reader.Start(0, 6);
+  for (int64_t n = 0; n < 6; ++n) {
+    recorder.WaitFor(Ready(n));
+    const Piece piece = division.At(n);
+    const std::vector<float> ahead = recorder.labels(piece.batch);
+    ASSERT_EQ(ahead.size(), 8u);
+    const float* const behind = reader.images(n) + piece.rows * 6;
+    for (int64_t row = 0; row < piece.rows; ++row) {
+      const int64_t record = piece.first_sample + row == 8 ? 9 : piece.first_sample + row;
+      const int64_t at = 2 * (piece.first_row_in_batch - 1 + row);
+      EXPECT_EQ(reader.images(n)[row * 6], static_cast<float>(record));
+      for (const float* labels : {ahead.data() + at, behind + 2 * row}) {
+        EXPECT_EQ(labels[0], static_cast<float>(record));
+        EXPECT_EQ(labels[1], -static_cast<float>(record));
+      }
+    }
     reader.Release(n);
   }
 }

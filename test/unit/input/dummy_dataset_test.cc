@@ -82,13 +82,33 @@ TEST(DummyDataset, RandomRecordsDifferAndAreTheSameEachTime) {
   EXPECT_NEAR(std::sqrt(squares / count - mean * mean), 3, 0.05);
 }
 
+TEST(DummyDataset, SeveralLabelsInARow) {
+  const auto dataset = Opened(
+      "shape { dim: 4 dim: 2 dim: 3 dim: 3 } shape { dim: 4 dim: 1 dim: 3 dim: 3 } data_filler { } "
+      "data_filler { type: 'uniform' min: 0 max: 2.999 }");
+  EXPECT_EQ(dataset->label_shape(), (Shape{1, 3, 3}));
+  std::set<float> seen;
+  std::vector<float> labels(9), again(9), first(9);
+  for (int64_t record = 0; record < 8; ++record) {
+    ASSERT_TRUE(dataset->ReadLabels(record, labels.data()).ok());
+    ASSERT_TRUE(dataset->ReadLabels(record, again.data()).ok());
+    EXPECT_EQ(labels, again);
+    if (record == 0) first = labels;
+    seen.insert(labels.begin(), labels.end());
+  }
+  EXPECT_EQ(seen, (std::set<float>{0, 1, 2}));
+  EXPECT_NE(labels, first);
+  EXPECT_EQ(Opened(kShapes)->label_shape(), Shape());
+}
+
 TEST(DummyDataset, WhatTheLayerSaysWrongIsRefused) {
   const auto error = [](const std::string& tops, const std::string& param) {
     return OpenDummy(tops, param).status().message();
   };
   EXPECT_THAT(
       error("top: 'x' top: 'l'", "shape { dim: 2 dim: 3 } shape { dim: 4 }"),
-      HasSubstr("layer \"data\": top \"l\" has the shape [4]; expected [2], one label for each row of top \"x\""));
+      HasSubstr(
+          "layer \"data\": top \"l\" has the shape [4]; expected [2] or [2, ...], labels for each row of top \"x\""));
   EXPECT_THAT(error("top: 'x'", "shape { dim: 2 dim: 2000000000 }"), HasSubstr("rows of [2 2000000000] are too large"));
   auto dataset = OpenDummy("top: 'x' top: 'l'", "shape { dim: 2 } data_filler { value: 3e9 }");
   EXPECT_THAT(dataset.status().message(), HasSubstr("its filler makes the label 3e+09"));

@@ -23,6 +23,11 @@ TEST(Labels, OthersAreNamedWithTheirRow) {
   EXPECT_EQ(CheckLabels(Values{10}, {"loss", 10, std::nullopt}).code(), StatusCode::kInvalidArgument);
 }
 
+TEST(Labels, SeveralInARow) {
+  EXPECT_EQ(CheckLabels(Values{0, 1, 2, 255, 4, 12}, {"loss", 10, 255}, 3).message(),
+            "label 12 (number 2) of row 1 is not in 0..9");
+}
+
 TEST(Labels, LayersSayWhichTheyIgnore) {
   const LayerUnderTest loss(
       R"(name: "l" type: "SoftmaxWithLoss" bottom: "a" bottom: "b" top: "t" loss_param { ignore_label: 255 })");

@@ -405,8 +405,9 @@ TEST(Registry, DummyDataRefusesItsOwnFieldsByName) {
   EXPECT_EQ(dummy(shapes + "data_filler { } data_filler { }"), "");
   EXPECT_EQ(dummy("num: 4 channels: 3 height: 1 width: 1", R"(top: "x" )"), "");
   EXPECT_THAT(dummy(""), HasSubstr("has 0 dummy_data_param shapes for 2 tops; give one for each top, or one for all"));
-  EXPECT_THAT(dummy("shape { dim: 4 dim: 3 }"),
-              HasSubstr("top \"l\" has the shape [4 3]; expected [4], one label for"));
+  EXPECT_EQ(dummy("shape { dim: 4 dim: 3 }"), "") << "three labels in a row";
+  EXPECT_THAT(dummy("shape { dim: 4 dim: 3 } shape { dim: 3 }"),
+              HasSubstr("top \"l\" has the shape [3]; expected [4] or [4, ...], labels for"));
   EXPECT_THAT(dummy("shape { dim: 4 dim: 0 }"), HasSubstr("top \"x\" has the shape [4 0]; expected 1 to 4 dims"));
   EXPECT_THAT(dummy("shape { dim: 4 dim: -1 }"), HasSubstr("expected 1 to 4 dims"));
   EXPECT_THAT(dummy("shape { }"), HasSubstr("expected 1 to 4 dims"));

@@ -103,6 +103,23 @@ TEST(ChainsTest, LayersThatShareParametersStayTogether) {
   for (const TablePlan& plan : plans) EXPECT_THAT(Firsts(problem, plan), testing::Not(testing::Contains("c")));
 }
 
+/// Convolutions, and a loss with a label for each pixel.
+std::shared_ptr<const caffe::NetParameter> ScoresOfPixels() {
+  auto net = std::make_shared<caffe::NetParameter>(*SharedInTheMiddle());
+  net->mutable_layer()->DeleteSubrange(5, 1);
+  net->mutable_layer(5)->set_bottom(0, "d");
+  return net;
+}
+
+TEST(ChainsTest, LabelsOfPixelsKeepTheirLossWithTheSamples) {
+  PlanProblem problem = Problem(ScoresOfPixels(), {64, 8, 8}, 32, 4, "cores: 1 gflops: 0.01 link_gbit_per_s: 100");
+  problem.sample.label = {1, 8, 8};
+  EXPECT_FALSE(Chains(problem).empty());
+  const auto choice = ChoosePlan(problem);
+  ASSERT_TRUE(choice.ok()) << choice.status();
+  for (const TablePlan& plan : choice->plans) EXPECT_TRUE(plan.chain.empty() && plan.shards() == 0);
+}
+
 TEST(ChainsTest, OnAFastLinkReplicasAreFaster) {
   const auto choice = ChoosePlan(Vgg(2, std::string(kGpu) + "link_gbit_per_s: 100"));
   ASSERT_TRUE(choice.ok()) << choice.status();

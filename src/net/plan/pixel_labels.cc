@@ -1,0 +1,52 @@
+#include "net/plan/pixel_labels.h"
+
+namespace hp {
+
+std::optional<int> CountedIgnoreLabel(const NetGraph& graph) {
+  for (const GraphLayer& layer : graph.layers()) {
+    if (layer.reads_labels() && layer.needs_batch_labels()) return layer.traits.ignore_label();
+  }
+  return std::nullopt;
+}
+
+namespace {
+
+// A source's first top is data, which is taken for a label only where it is one number a row, as of an Input layer.
+Status CheckLabelBottom(const NetGraph& graph, const GraphLayer& layer, const SampleShape& sample) {
+  const GraphBlob& labels = graph.blobs()[layer.bottoms[layer.traits.label_bottom()]];
+  if (labels.top_index > 0 || (sample.data.count() == 1 && sample.label.rank() == 0)) return OkStatus();
+  return InvalidArgument("layer \"%s\": bottom \"%s\" must be the label of a Data layer", layer.traits.name().c_str(),
+                         labels.name.c_str());
+}
+
+}  // namespace
+
+Status CheckPixelLabels(const NetGraph& graph, const SampleShape& sample, const StageLayout& layout) {
+  const bool several = sample.label.rank() > 0;
+  if (several && (!sample.label.InBounds() || sample.labels() < 2))
+    return InvalidArgument("samples have labels of shape [%s]; expected several", sample.label.ToString().c_str());
+  const GraphLayer* first = nullptr;  // that counts
+  for (const GraphLayer& layer : graph.layers()) {
+    if (!layer.reads_labels()) continue;
+    HP_RETURN_IF_ERROR(CheckLabelBottom(graph, layer, sample));
+    if (!several) continue;
+    const char* const name = layer.traits.name().c_str();
+    if (layout.stage_of_layer[layer.order] != 0) {
+      return InvalidArgument(
+          "layer \"%s\": reads %lld labels of each row, which stay on the nodes that read the samples; expected it in "
+          "the first stage",
+          name, static_cast<long long>(sample.labels()));
+    }
+    if (!layer.needs_batch_labels()) continue;
+    if (first == nullptr) first = &layer;
+    if (layer.traits.ignore_label() == first->traits.ignore_label()) continue;
+    return InvalidArgument(
+        "layer \"%s\": has ignore_label: %d, layer \"%s\" has %d, and both count the labels that are not ignored of "
+        "rows with %lld each; expected one ignore_label",
+        name, *layer.traits.ignore_label(), first->traits.name().c_str(), *first->traits.ignore_label(),
+        static_cast<long long>(sample.labels()));
+  }
+  return OkStatus();
+}
+
+}  // namespace hp
