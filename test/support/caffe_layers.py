@@ -100,6 +100,25 @@ class Deconvolution(Convolution):
         return [d_bottom]
 
 
+class Crop(Layer):
+    """The part of bottom 0 that has the size of bottom 1 along `axis` and the axes behind it."""
+
+    def forward(self, bottom, like):
+        p = self.sub("crop_param")
+        axis, offsets = one(p, "axis", 2), p.get("offset", [0])
+        ranges = [slice(None)] * axis
+        for i in range(axis, 4):
+            offset = offsets[0] if len(offsets) == 1 else offsets[i - axis]
+            ranges.append(slice(offset, offset + like.shape[i]))
+        self.shape, self.ranges = bottom.shape, tuple(ranges)
+        return [bottom[self.ranges]]
+
+    def backward(self, d_top):
+        d_bottom = np.zeros(self.shape)
+        d_bottom[self.ranges] = d_top
+        return [d_bottom, None]
+
+
 class Unit:
     """Rows over their norms, which count as at least 1e-12."""
 
@@ -535,4 +554,4 @@ class InfogainLoss(Layer):
 
 LAYERS = {kind.__name__: kind for kind in (ArgMax, Convolution, Deconvolution, Embed, InfogainLoss, InnerProduct, Pooling,
                                            ReLU, Sigmoid, TanH, ELU, AbsVal, Power, Exp, Log, BNLL, Swish, Clip, LRN,
-                                           Flatten, Concat, Eltwise, BatchNorm, Scale, SoftmaxWithLoss)}
+                                           Flatten, Concat, Eltwise, BatchNorm, Scale, Crop, SoftmaxWithLoss)}

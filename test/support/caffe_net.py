@@ -4,7 +4,7 @@ import numpy as np
 from caffe_layers import LAYERS
 from caffe_text import one
 
-IGNORED = ("Accuracy", "Input", "Silence")
+IGNORED = ("Accuracy", "HDF5Data", "Input", "Silence")
 
 
 def in_phase(spec, phase):

@@ -8,9 +8,9 @@
 
 --solver  a solver of any type; fields that change no numbers are not read. `net` in it is not read either.
 --net     prototxt in today's format; layers of the TRAIN phase. Types: Data, Convolution, Deconvolution, Pooling, ReLU,
-          Sigmoid, TanH, LRN, ArgMax, Embed, Flatten, Concat, Eltwise (SUM), InfogainLoss, InnerProduct, SoftmaxWithLoss, the
-          last two with what hpnode adds to them (normalize, sample_rate, margin_param); Accuracy is passed over. Data:
-          batch_size, scale, mean_value; no crop, no mirror. Nothing random: no Dropout.
+          Sigmoid, TanH, LRN, ArgMax, Crop, Embed, Flatten, Concat, Eltwise (SUM), InfogainLoss, InnerProduct,
+          SoftmaxWithLoss, the last two with what hpnode adds to them (normalize, sample_rate, margin_param); Accuracy is
+          passed over. Data: batch_size, scale, mean_value; no crop, no mirror. Nothing random: no Dropout.
 --weights the start: a .caffemodel with every learnable blob (one that hpnode wrote at iteration 0).
 --data    records of one label byte and C*H*W pixel bytes, as in CIFAR-10's binary files. Batch b of the training is
           records [b * batch_size, (b+1) * batch_size), from the start again at the end of the file.
