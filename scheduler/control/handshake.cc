@@ -39,6 +39,7 @@ std::string Shapes(const hp::Hello& hello) {
   for (const DataShape& shape : hello.data_shape()) {
     text += Format("%s%lld %s records of %dx%dx%d", text.empty() ? "" : ", ", static_cast<long long>(shape.records()),
                    shape.phase() > 0 ? "test" : "training", shape.channels(), shape.height(), shape.width());
+    for (int i = 0; i < shape.label_size(); ++i) text += Format(i == 0 ? " with labels of %d" : "x%d", shape.label(i));
   }
   return text.empty() ? "hash " + Hash(hello.dataset_hash()) : text + ", hash " + Hash(hello.dataset_hash());
 }
@@ -81,7 +82,7 @@ std::vector<std::string> CompareNodes(const hp::Hello& a, const hp::Hello& b) {
                            static_cast<long long>(a.random_seed()), Node(b).c_str(),
                            static_cast<long long>(b.random_seed())));
   }
-  if (a.dataset_hash() != 0 && b.dataset_hash() != 0 && a.dataset_hash() != b.dataset_hash()) {
+  if (a.dataset_hash() != 0 && b.dataset_hash() != 0 && Shapes(a) != Shapes(b)) {
     found.push_back(Format("%s reads a different data set (%s) than %s (%s)", Node(a).c_str(), Shapes(a).c_str(),
                            Node(b).c_str(), Shapes(b).c_str()));
   }

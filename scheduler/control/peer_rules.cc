@@ -272,9 +272,18 @@ Status PeerRules::CheckLabels(Rank from, const LabelsMessage& labels) const {
     return InvalidArgument("%d labels from row %lld on; it reads rows %lld to %lld", labels.label_size(),
                            Print(labels.first_row()), Print(begin), Print(end - 1));
   }
+  const int64_t of_row = job_->sample(phase).labels();
   const auto is_number = [](float label) { return label >= -kMaxLabel && label < kMaxLabel; };
-  if (std::all_of(labels.label().begin(), labels.label().end(), is_number)) return OkStatus();
-  return InvalidArgument("a label that is no class");
+  const auto is_count = [of_row](float count) {
+    return count >= 0 && count <= static_cast<float>(of_row) && count == std::floor(count);
+  };
+  const auto& said = labels.label();
+  if (of_row == 1) {
+    if (std::all_of(said.begin(), said.end(), is_number)) return OkStatus();
+    return InvalidArgument("a label that is no class");
+  }
+  if (std::all_of(said.begin(), said.end(), is_count)) return OkStatus();
+  return InvalidArgument("a number of labels that no row has; rows have %lld", Print(of_row));
 }
 
 Status PeerRules::CheckCopied(const SnapshotCopied& copied) const {

@@ -78,14 +78,15 @@ constexpr char kJobNet[] = R"(
 
 constexpr char kJobSolver[] = "max_iter: 10 test_iter: 2 test_interval: 5";
 
-/// Plans a job for 8 x 8 images. @param table must outlive the plan.
+/// Plans a job for 8 x 8 images. @param table must outlive the plan. @param sample of every phase.
 inline StatusOr<std::unique_ptr<JobPlan>> PlanOf(const RoutingTable& table, const caffe::NetParameter& net,
-                                                 const caffe::SolverParameter& solver) {
+                                                 const caffe::SolverParameter& solver,
+                                                 const SampleShape& sample = Shape{1, 8, 8}) {
   JobPlan::Options options;
   options.table = &table;
   options.solver = solver;
   options.net = std::make_shared<const caffe::NetParameter>(net);
-  options.samples.assign(1 + solver.test_iter_size(), Shape{1, 8, 8});
+  options.samples.assign(1 + solver.test_iter_size(), sample);
   return JobPlan::Create(options);
 }
 

@@ -137,6 +137,13 @@ TEST_F(HandshakeTest, DatasetsOfNodesThatReadDataMustAgree) {
       here->Accept(Make(other)->Hello()).status().message(),
       "node \"conv1\" reads a different data set (999 training records of 3x32x16, hash 0000000000000032) than node "
       "\"conv0\" (1000 training records of 3x32x16, hash 0000000000000031)");
+  other.dataset_hash = 0x31;
+  shape.set_records(1000);
+  shape.add_label(32);
+  shape.add_label(16);
+  other.data_shapes = {shape};
+  EXPECT_THAT(here->Accept(Make(other)->Hello()).status().message(),
+              HasSubstr("1000 training records of 3x32x16 with labels of 32x16, hash 0000000000000031) than"));
   // A node without data learns its input shapes.
   const auto fc = Make(Facts(3));
   EXPECT_TRUE(fc->data_shapes().empty());

@@ -462,6 +462,35 @@ TEST_F(PeerRulesTest, LabelsAreOfRowsThatTheReplicaReads) {
   EXPECT_FALSE(Rules(kConv1)->CheckLabels(kConv0, Labels(0, 1)).ok()) << "it reads none";
 }
 
+/// Of several labels in a row it is told how many count.
+TEST_F(PeerRulesTest, CountsOfLabelsAreThoseOfARow) {
+  const RoutingTable table = MakeTable(R"(
+      solver: "solver.prototxt" micro_batches: 2 stage { kind: CONV }
+      node { name: "conv0" stage: 0 index: 0 host: "a" port: 29500 }
+      node { name: "conv1" stage: 0 index: 1 host: "b" port: 29500 })");
+  const auto net = Parse<caffe::NetParameter>(R"(
+      layer { name: "data" type: "Data" top: "data" top: "label" data_param { source: "x" batch_size: 8 } }
+      layer { name: "score" type: "Convolution" bottom: "data" top: "score"
+              convolution_param { num_output: 4 kernel_size: 1 } }
+      layer { name: "loss" type: "SoftmaxWithLoss" bottom: "score" bottom: "label" top: "loss"
+              loss_param { ignore_label: 255 } })");
+  const SampleShape sample(Shape{1, 8, 8}, Shape{1, 8, 8});
+  const auto job = PlanOf(table, net, Parse<caffe::SolverParameter>(kJobSolver), sample);
+  ASSERT_TRUE(job.ok()) << job.status();
+  PeerRules rules(table, kConv0);
+  rules.SetPlan(job->get(), 3);
+  LabelsMessage labels = Labels(4, 4);
+  for (const float count : {0.0f, 1.0f, 64.0f}) {
+    labels.set_label(3, count);
+    EXPECT_TRUE(rules.CheckLabels(kConv1, labels).ok()) << count;
+  }
+  for (const float count : {65.0f, -1.0f, 0.5f, NAN, INFINITY}) {
+    labels.set_label(3, count);
+    EXPECT_THAT(rules.CheckLabels(kConv1, labels).message(),
+                HasSubstr("a number of labels that no row has; rows have 64"));
+  }
+}
+
 TEST_F(PeerRulesTest, StatisticsHaveAValueForEachOutput) {
   ASSERT_EQ(job_->reporter(), kShard0);
   const auto rules = Rules(kShard0);
