@@ -1,4 +1,5 @@
-// The text of a net or of a solver, and the plan that a job makes of it. The first byte chooses.
+// The text of a net or of a solver, and the plan that a job makes of it. The first byte chooses, and whether samples
+// have a label or one for each pixel.
 #include "proto/upgrade/upgrade.h"
 #include "scheduler/plan/table_check.h"
 #include "test/fuzz/fuzz_job.h"
@@ -24,6 +25,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   // A job is planned if these find nothing (src/node/job_files.cc).
   if (!CheckSolverFit(table.config(), solver).empty() || !CheckNetFit(table.config(), net).empty()) return 0;
-  (void)PlanOf(table, net, solver).ok();
+  const Shape pixels = {1, 8, 8};
+  (void)PlanOf(table, net, solver, SampleShape(pixels, data[0] & 2 ? pixels : Shape())).ok();
   return 0;
 }

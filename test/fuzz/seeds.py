@@ -221,6 +221,17 @@ layer { name: "ip1" type: "InnerProduct" bottom: "crop" top: "ip1" inner_product
         weight_filler { type: "positive_unitball" } } }
 layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip1" bottom: "label" top: "loss" }
 """
+PIXELS = """
+layer { name: "data" type: "HDF5Data" top: "data" top: "label" hdf5_data_param { source: "x" batch_size: 8 } }
+layer { name: "conv1" type: "Convolution" bottom: "data" top: "conv1" convolution_param { num_output: 3 kernel_size: 1 } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "conv1" bottom: "label" top: "loss" loss_param { ignore_label: 255 } }
+layer { name: "accuracy" type: "Accuracy" bottom: "conv1" bottom: "label" top: "accuracy" include { phase: TEST }
+        accuracy_param { ignore_label: 255 top_k: 2 } }
+layer { name: "pool1" type: "Pooling" bottom: "conv1" top: "pool1" pooling_param { kernel_size: 2 stride: 2 } }
+layer { name: "ip1" type: "InnerProduct" bottom: "pool1" top: "ip1" inner_product_param { num_output: 64 } }
+layer { name: "image" type: "Reshape" bottom: "ip1" top: "image" reshape_param { shape { dim: 0 dim: 1 dim: 8 dim: 8 } } }
+layer { name: "distance" type: "EuclideanLoss" bottom: "image" bottom: "data" top: "distance" }
+"""
 # Forms of 2014 and 2013, inputs of a deploy net, and BatchNorms as older files and NVIDIA's write them.
 OF_2014 = """
 layers { name: "data" type: DATA top: "data" top: "label" data_param { source: "x" batch_size: 8 scale: 0.5 } }
@@ -282,6 +293,7 @@ def prototxt():
     for old in (OF_2014, OF_2013, OLD_INPUTS, OLD_NORMS):
         yield b"\0" + old.encode()
     yield b"\0" + TABLES.encode()
+    yield b"\2" + PIXELS.encode()
     yield b"\1" + SOLVER.encode()
     yield b"\1" + OLD_SOLVER.encode()
 
