@@ -15,9 +15,11 @@ DEFINE_string(model, "", "The net (prototxt), of training or a deploy net.");
 DEFINE_int64(iterations, 50, "Number of forward and backward passes that are timed.");
 DEFINE_string(phase, "TRAIN", "Whose layers are timed, TRAIN or TEST; TEST has no backward pass.");
 DEFINE_int32(threads, 0, "Compute threads; 0: one per core.");
-DEFINE_string(sample, "",
-              "CHANNELS,HEIGHT,WIDTH of a sample behind its transformation, such as 3,227,227; empty: as the database "
-              "or the Input layer says.");
+DEFINE_string(
+    sample, "",
+    "CHANNELS,HEIGHT,WIDTH of a sample behind its transformation, such as 3,227,227, and behind a slash the "
+    "shape of its labels, if they are several, such as 3,227,227/227,227; empty: as the database or the Input "
+    "layer says.");
 DEFINE_string(cache_dir, "",
               "Folder that caches the record indexes of databases; empty: ~/.cache/hpnode; none: no cache.");
 

@@ -23,10 +23,10 @@ StatusOr<std::optional<SampleShape>> SampleOfData(const caffe::NetParameter& net
   return std::optional<SampleShape>();
 }
 
-/// The shape that "3,227,227" means.
-StatusOr<Shape> ParseSampleShape(const std::string& text) {
+/// The shape that "3,227,227" means; nothing: the text means none.
+std::optional<Shape> ParseDims(const std::string& text) {
   std::vector<int64_t> dims;
-  bool valid = true;
+  bool valid = !text.empty() && text.back() != ',';
   std::istringstream stream(text);
   for (std::string item; std::getline(stream, item, ',');) {
     int64_t dim = 0;
@@ -34,9 +34,21 @@ StatusOr<Shape> ParseSampleShape(const std::string& text) {
     valid = valid && error == std::errc() && end == item.data() + item.size() && dim >= 1;
     dims.push_back(dim);
   }
-  const Shape shape(dims);
-  if (valid && shape.rank() == 3 && shape.InBounds() && text.back() != ',') return shape;
-  return InvalidArgument("--sample is \"%s\"; expected CHANNELS,HEIGHT,WIDTH, such as 3,227,227", text.c_str());
+  const Shape shape(std::move(dims));
+  return valid && shape.InBounds() ? std::optional(shape) : std::nullopt;
+}
+
+/// What "3,227,227" means, or with labels "3,227,227/227,227".
+StatusOr<SampleShape> ParseSampleShape(const std::string& text) {
+  const size_t slash = text.find('/');
+  const std::optional<Shape> data = ParseDims(text.substr(0, slash));
+  const std::optional<Shape> label = slash == std::string::npos ? Shape() : ParseDims(text.substr(slash + 1));
+  if (data && data->rank() == 3 && label && label->rank() <= 3)
+    return SampleShape(*data, label->count() > 1 ? *label : Shape());
+  return InvalidArgument(
+      "--sample is \"%s\"; expected CHANNELS,HEIGHT,WIDTH, such as 3,227,227, and behind a slash the shape of its "
+      "labels, if they are several, such as 3,227,227/227,227",
+      text.c_str());
 }
 
 /// What an Input layer states: data, and perhaps one label for each row behind it.
@@ -76,7 +88,7 @@ StatusOr<SampleShapes> SampleShapesOf(const std::string& said, const caffe::Solv
     SampleShapes given;
     std::istringstream texts(said);
     for (std::string text; std::getline(texts, text, ':');) {
-      HP_ASSIGN_OR_RETURN(Shape shape, ParseSampleShape(text));
+      HP_ASSIGN_OR_RETURN(SampleShape shape, ParseSampleShape(text));
       given.push_back(std::move(shape));
     }
     const size_t phases = 1 + solver.test_iter_size();
@@ -101,10 +113,7 @@ StatusOr<SampleShape> SampleShapeOfNet(const std::string& said, const caffe::Net
     HP_ASSIGN_OR_RETURN(Shape shape, SampleOfInput(net.layer(i)));
     return SampleShape(std::move(shape));
   }
-  if (!said.empty()) {
-    HP_ASSIGN_OR_RETURN(Shape shape, ParseSampleShape(said));
-    return SampleShape(std::move(shape));
-  }
+  if (!said.empty()) return ParseSampleShape(said);
   const StatusOr<std::optional<SampleShape>> sample = SampleOfData(net, phase, cache_dir);
   if (!sample.ok()) return WithWayOut(sample.status());
   if (*sample) return **sample;

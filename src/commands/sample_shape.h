@@ -22,8 +22,9 @@ using SampleShapes = std::vector<SampleShape>;
 StatusOr<SampleShapes> ReadSampleShapes(const caffe::SolverParameter& solver, const caffe::NetParameter& net,
                                         const InputOptions& inputs);
 
-/// The same, or where `said`, such as "3,227,227", is not empty, that shape in all phases, or of "3,8,8:3,9,9" each in
-/// its own: for hosts without the data. @return also kInvalidArgument: another text. Names --sample.
+/// The same, or where `said`, such as "3,227,227", or with labels of pixels "3,227,227/227,227", is not empty, that
+/// shape in all phases, or of "3,8,8:3,9,9" each in its own: for hosts without the data. @return also kInvalidArgument:
+/// another text. Names --sample.
 StatusOr<SampleShapes> SampleShapesOf(const std::string& said, const caffe::SolverParameter& solver,
                                       const caffe::NetParameter& net, const InputOptions& inputs);
 
