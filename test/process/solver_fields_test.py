@@ -84,7 +84,39 @@ class SolverFieldsTest(cluster.JobTest):
         self.expect_exit(self.start("--all"), 2, r"c\.caffemodel: ")
 
 
-class SeveralTestsTest(cluster.JobTest):
+class TestedJobTest(cluster.JobTest):
+    """A job with two tests, whose parts of a solver are SEEN and NEW."""
+
+    SEEN, NEW = 'test_iter: 5 test_state { stage: "seen" }\n', 'test_iter: 7 test_state { stage: "new" }\n'
+
+    def outputs(self, log):
+        """What a log says of each test, in its order: lists of (iteration, test, values)."""
+        found = []
+        for iteration, test, lines in re.findall(
+                r"Iteration (\d+), Testing net \(#(\d+)\)\n((?:.*Test (?:loss|net output).*\n)+)", log):
+            found.append((int(iteration), int(test), re.findall(r"(Test loss: \S+|\w+ = \S+)", lines)))
+        return found
+
+    def expect_what_each_says_alone(self, log_of, tables, count):
+        """`log_of(tests, *table)`: of a job. `count`: values that the two tests of an iteration say."""
+        numbers = []
+        for table in tables:
+            alone = [self.outputs(log_of(tests, *table)) for tests in (self.SEEN, self.NEW)]
+            both = self.outputs(log_of(self.SEEN + self.NEW, *table))
+            self.assertEqual([(iteration, test) for iteration, test, _ in both],
+                             [(iteration, test) for iteration in (0, 4, 8, 12) for test in (0, 1)])
+            for number in (0, 1):
+                self.assertEqual([values for _, test, values in both if test == number],
+                                 [values for _, _, values in alone[number]])
+            self.assertNotEqual(alone[0], alone[1])
+            numbers.append([float(value.split()[-1]) for _, _, values in both for value in values])
+        self.assertEqual(len(numbers[0]), 4 * count)
+        for others in numbers[1:]:
+            for a, b in zip(numbers[0], others):
+                self.assertAlmostEqual(a, b, delta=1e-4)
+
+
+class SeveralTestsTest(TestedJobTest):
     """A net that is tested in several ways, of other data, layers, batches and sizes of images: each test says what it
     says alone, under every table."""
 
@@ -116,7 +148,6 @@ layer { name: "best" type: "Accuracy" bottom: "ip2" bottom: "label" top: "best" 
 layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip2" bottom: "label" top: "loss"
         exclude { phase: TEST stage: "new" } }
 """
-    SEEN, NEW = 'test_iter: 5 test_state { stage: "seen" }\n', 'test_iter: 7 test_state { stage: "new" }\n'
 
     def make_tests(self, tests, batch=3, **job):
         """`batch`: of the test "new", whose images are the largest of all."""
@@ -125,39 +156,15 @@ layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip2" bottom: "label" top: 
         net = self.NET.replace("%(new)s", self.path("new")).replace("%(batch)d", str(batch))
         self.make_job(net=net, iterations=12, solver=tests + "test_interval: 4 test_compute_loss: true\n", **job)
 
-    def outputs(self, log):
-        """What a log says of each test, in its order: lists of (iteration, test, values)."""
-        found = []
-        for iteration, test, lines in re.findall(
-                r"Iteration (\d+), Testing net \(#(\d+)\)\n((?:.*Test (?:loss|net output).*\n)+)", log):
-            found.append((int(iteration), int(test), re.findall(r"(Test loss: \S+|\w+ = \S+)", lines)))
-        return found
-
-    def log_of(self, tests, conv, fc, batch):
-        self.make_tests(tests, batch)
-        names = self.make_table(conv=conv, fc=fc)
-        nodes = self.run_job(names)
-        return nodes["fc0" if fc else "conv0"].text()
-
     def test_each_says_what_it_says_alone(self):
         for batch in (3, 30):  # fewer samples than micro-batches, and more than training has
-            self.expect_what_each_says_alone(batch)
+            def log_of(tests, conv, fc, batch=batch):
+                self.make_tests(tests, batch)
+                nodes = self.run_job(self.make_table(conv=conv, fc=fc))
+                return nodes["fc0" if fc else "conv0"].text()
 
-    def expect_what_each_says_alone(self, batch):
-        numbers = []
-        for conv, fc in ((1, 0), (2, 2)):
-            alone = [self.outputs(self.log_of(tests, conv, fc, batch)) for tests in (self.SEEN, self.NEW)]
-            both = self.outputs(self.log_of(self.SEEN + self.NEW, conv, fc, batch))
-            self.assertEqual([(iteration, test) for iteration, test, _ in both],
-                             [(iteration, test) for iteration in (0, 4, 8, 12) for test in (0, 1)])
-            for number in (0, 1):
-                self.assertEqual([values for _, test, values in both if test == number],
-                                 [values for _, _, values in alone[number]])
-            self.assertNotEqual(alone[0], alone[1])
-            numbers.append([float(value.split()[-1]) for _, _, values in both for value in values])
-        self.assertEqual(len(numbers[0]), 4 * ((1 + 2 + 1) + (1 + 2 + 1)))  # losses say their weighted value, too
-        for a, b in zip(*numbers):
-            self.assertAlmostEqual(a, b, delta=1e-4)
+            # Losses say their weighted value, too.
+            self.expect_what_each_says_alone(log_of, [(1, 0), (2, 2)], (1 + 2 + 1) + (1 + 2 + 1))
 
     def test_a_plan_without_the_data(self):
         self.make_tests(self.SEEN + self.NEW)
@@ -192,6 +199,86 @@ layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip2" bottom: "label" top: 
             self.assertEqual(status, 2, said)
             self.assertRegex(said, r"net\.prototxt:\d+: " + message)
             self.expect_exit(self.start("--all"), 2, message)
+
+
+class TestsOfPixelsTest(TestedJobTest):
+    """Labels of pixels, ignored ones among them, in tests of other sizes and batches than training has. One test counts
+    another label for ignored, the other has a label for each row."""
+
+    NET = """name: "pixels"
+layer { name: "data" type: "DummyData" top: "data" top: "label" include { phase: TRAIN } dummy_data_param {
+        shape { dim: 12 dim: 2 dim: 9 dim: 8 } shape { dim: 12 dim: 1 dim: 9 dim: 8 }
+        data_filler { type: "gaussian" std: 1 } data_filler { type: "uniform" min: -0.99 max: 3.99 } } }
+layer { name: "data" type: "DummyData" top: "data" top: "label" include { stage: "seen" } dummy_data_param {
+        shape { dim: 5 dim: 2 dim: 6 dim: 13 } shape { dim: 5 dim: 6 dim: 13 }
+        data_filler { type: "gaussian" std: 2 } data_filler { type: "uniform" min: 0 max: 3.99 } } }
+layer { name: "data" type: "DummyData" top: "data" top: "label" include { stage: "new" } dummy_data_param {
+        shape { dim: 30 dim: 2 dim: 4 dim: 4 } shape { dim: 30 }
+        data_filler { type: "gaussian" std: 1 } data_filler { type: "uniform" min: 0 max: 3.99 } } }
+layer { name: "conv1" type: "Convolution" bottom: "data" top: "conv1"
+        convolution_param { num_output: 6 kernel_size: 3 pad: 1 weight_filler { type: "xavier" } } }
+layer { name: "relu1" type: "ReLU" bottom: "conv1" top: "conv1" }
+layer { name: "pool1" type: "Pooling" bottom: "conv1" top: "pool1" pooling_param { pool: AVE global_pooling: true } }
+layer { name: "gate/ip" type: "InnerProduct" bottom: "pool1" top: "gate/ip"
+        inner_product_param { num_output: 6 weight_filler { type: "xavier" } } }
+layer { name: "gate" type: "Sigmoid" bottom: "gate/ip" top: "gate" }
+layer { name: "gated" type: "Scale" bottom: "conv1" bottom: "gate" top: "gated" scale_param { axis: 0 } }
+layer { name: "score" type: "Convolution" bottom: "gated" top: "score"
+        convolution_param { num_output: 4 kernel_size: 1 weight_filler { type: "xavier" } } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "score" bottom: "label" top: "loss" include { phase: TRAIN }
+        loss_param { ignore_label: 0 } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "score" bottom: "label" top: "loss" include { stage: "seen" }
+        loss_param { ignore_label: 3 } }
+layer { name: "accuracy" type: "Accuracy" bottom: "score" bottom: "label" top: "accuracy" include { stage: "seen" }
+        accuracy_param { ignore_label: 3 } }
+layer { name: "whole" type: "Pooling" bottom: "score" top: "whole" include { stage: "new" }
+        pooling_param { pool: AVE global_pooling: true } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "whole" bottom: "label" top: "loss" include { stage: "new" } }
+layer { name: "best" type: "Accuracy" bottom: "whole" bottom: "label" top: "best" accuracy_param { top_k: 2 }
+        include { stage: "new" } }
+"""
+    FC = 'kind: FC layer: "gate/ip" layer: "gate"'
+
+    def make_tests(self, tests, net=NET):
+        self.make_job(net=net, iterations=12, solver=tests + "test_interval: 4 test_compute_loss: true base_lr: 0.1\n")
+
+    def log_of(self, tests, *stages):
+        self.make_tests(tests)
+        return self.run_job(self.make_table(stages=stages))["conv0"].text()
+
+    def test_each_says_what_it_says_alone(self):
+        one, two = ("conv", "kind: CONV", 1), ("conv", "kind: CONV", 2)
+        self.expect_what_each_says_alone(self.log_of, [(one,), (two,), (two, ("fc", self.FC, 2))],
+                                         (1 + 2 + 1) + (1 + 2 + 1))
+
+    def test_tables_are_planned_and_checked_for_all_of_them(self):
+        self.make_tests(self.SEEN + self.NEW)
+        self.make_table(stages=[("conv", "kind: CONV", 2), ("fc", self.FC, 2)])
+        status, said = cluster.run_tool("hproute", "--check", self.path("table.prototxt"))
+        self.assertEqual(status, 0, said)
+        for shapes, expected, words in (
+                ("", 0, "planned.prototxt: "),
+                ("2,9,8/1,9,8:2,6,13/6,13:2,4,4", 0, "planned.prototxt: "),
+                ("2,9,8", 2, "labels have shape [1]; expected one for each of the 1 rows and 72 pixels of [1 4 9 8]"),
+                ("2,9,8/", 2, '--sample is "2,9,8/"; expected CHANNELS,HEIGHT,WIDTH'),
+                ("2,9,8/9,8,1,1", 2, "and behind a slash the shape of its labels")):
+            status, said = cluster.run_tool("hproute", "--solver=" + self.path("solver.prototxt"), "--plan=auto",
+                                            "--hosts=a,b", "--out=" + self.path("planned.prototxt"), "--sample=" + shapes)
+            self.assertEqual(status, expected, said)
+            self.assertIn(words, said)
+
+    def test_a_test_that_does_not_fit_is_named(self):
+        for before, after, said in (
+                ("dim: 5 dim: 6 dim: 13 }\n", "dim: 5 dim: 6 dim: 12 }\n",
+                 r'net\.prototxt:\d+: layer "loss": labels have shape \[1 6 12\]; expected one for each of the 1 rows and '
+                 r"78 pixels of \[1 4 6 13\]"),
+                ("accuracy_param { ignore_label: 3 }", "accuracy_param { ignore_label: 2 }",
+                 r'layer "accuracy": has ignore_label: 2, layer "loss" has 3, and both count'),
+                ("min: 0 max: 3.99", "min: 4 max: 4.99",
+                 r'layer "loss", batch 0, rows from 0: label 4 \(number 0\) of row 0 is not in 0\.\.3')):
+            self.make_tests(self.SEEN + self.NEW, self.NET.replace(before, after, 1))
+            self.make_table(stages=[("conv", "kind: CONV", 1)])
+            self.expect_exit(self.start("--all"), 2, said)
 
 
 if __name__ == "__main__":

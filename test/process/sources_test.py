@@ -282,7 +282,6 @@ class Hdf5DataTest(SourceTest):
         self.write("net.prototxt", self.read("net.prototxt").decode().replace('top: "label"', 'top: "label" top: "other"'))
         self.refused(r'layer "data": .*several labels \(label, other\) are not supported')
 
-
     def test_labels_of_pixels_that_do_not_fit_name_layer_file_and_line(self):
         self.write_rows("db/a.h5", [[0.5] * cluster.SIDE ** 2] * 12, [1] * 72, label_dims="12,3,2")
         self.write("db/list.txt", self.path("db/a.h5") + "\n")
@@ -290,6 +289,54 @@ class Hdf5DataTest(SourceTest):
         self.make_table(conv=1, fc=0, micro_batches=1)
         self.refused(r'net\.prototxt:\d+: layer "loss": labels have shape \[1 3 2\]; expected one for each of the 1 rows of '
                      r'\[1 4\]')
+
+
+class LabelsOfPixelsTest(SourceTest):
+    LOSS = 'type: "SoftmaxWithLoss" bottom: "score" bottom: "label" top: "loss" loss_param { ignore_label: 0 }'
+    NET = """layer { name: "data" type: "DummyData" top: "data" top: "label" dummy_data_param {
+        shape { dim: 12 dim: 1 dim: 12 dim: 12 } shape { dim: 12 dim: 3 dim: 2 }
+        data_filler { type: "gaussian" std: 1 } data_filler { type: "uniform" min: 0 max: 3.99 } } }
+layer { name: "conv1" type: "Convolution" bottom: "data" top: "conv1" convolution_param { num_output: 4 kernel_size: 3
+        weight_filler { type: "xavier" } } }
+layer { name: "pool1" type: "Pooling" bottom: "conv1" top: "pool1" pooling_param { kernel_size: 2 stride: 2 } }
+layer { name: "ip1" type: "InnerProduct" bottom: "pool1" top: "ip1" inner_product_param { num_output: 24
+        weight_filler { type: "xavier" } } }
+layer { name: "score" type: "Reshape" bottom: "ip1" top: "score"
+        reshape_param { shape { dim: 0 dim: 4 dim: 3 dim: 2 } } }
+layer { name: "loss" %s }
+layer { name: "accuracy" type: "Accuracy" bottom: "score" bottom: "label" top: "accuracy" include { phase: TEST }
+        accuracy_param { ignore_label: 0 } }
+""" % LOSS
+
+    def make(self, before="", after="", conv=1, fc=0):
+        self.make_job(iterations=20, test=True, net=self.NET.replace(before, after, 1))
+        self.make_table(conv=conv, fc=fc, micro_batches=1)
+
+    def test_a_loss_on_shards_is_refused(self):
+        self.make(fc=2)
+        said = (r'layer "loss": reads 6 labels of each row, which stay on the nodes that read the samples; expected it in '
+                "the first stage")
+        self.expect_exit(self.start("--all"), 2, r"net\.prototxt:\d+: " + said)
+        status, text = cluster.run_tool("hproute", "--check", self.path("table.prototxt"), "--cache_dir=none")
+        self.assertEqual(status, 2, text)
+        self.assertRegex(text, said)
+
+    def test_what_does_not_fit_is_named(self):
+        for before, after, said in (
+                ("dim: 12 dim: 3 dim: 2 }", "dim: 12 dim: 3 dim: 3 }",
+                 r'labels have shape \[1 3 3\]; expected one for each of the 1 rows and 6 pixels of \[1 4 3 2\]'),
+                ("dim: 12 dim: 3 dim: 2 }", "dim: 12 }",
+                 r"labels have shape \[1\]; expected one for each of the 1 rows and 6 pixels"),
+                ('bottom: "score" bottom: "label" top: "loss"', 'bottom: "ip1" bottom: "label" top: "loss"',
+                 r"labels have shape \[1 3 2\]; expected one for each of the 1 rows of \[1 24\]"),
+                (self.LOSS, self.LOSS.split(" loss_param")[0].replace("SoftmaxWith", "Hinge"),
+                 "bottom 0 has shape \\[1 4 3 2\\]; one label per pixel is not supported, only one per row"),
+                ("loss_param { ignore_label: 0 }", "loss_param { ignore_label: 1 }",
+                 'has ignore_label: 0, layer "loss" has 1, and both count the labels that are not ignored of rows with 6 '),
+                ("max: 3.99", "max: 9",
+                 r"batch 0, rows from 0: label [4-8] \(number [0-5]\) of row \d+ is not in 0\.\.3")):
+            self.make(before, after)
+            self.refused(r'layer "(?:loss|accuracy)"[:,] ' + said)
 
 
 class DummyDataTest(SourceTest):
