@@ -165,7 +165,7 @@ struct SoftmaxLossDesc {
   float gradient_weight() const { return margin ? loss_weight * margin->scale : loss_weight; }
 };
 
-/// The loss of SoftmaxLossDesc with a weight for each pair of label and class: output 0 is [1], the sum over rows and
+/// The loss of SoftmaxLossDesc with a weight for each pair of label and class: output 0 is [1], the sum over labels and
 /// classes c of -matrix[label][c] * log(p[c]) / normalizer, p the softmax (InfogainRule). With the identity matrix it
 /// is the loss of SoftmaxLossDesc. Caffe: InfogainLossLayer.
 struct InfogainLossDesc {

@@ -53,6 +53,15 @@ TEST_F(PixelLabelsTest, OtherNormalizations) {
   Check(loss("", 0.1), tables);
 }
 
+/// Wrong classes count for something.
+TEST_F(PixelLabelsTest, AWeightForEachPairOfClasses) {
+  std::string gains;
+  for (int i = 0; i < 25; ++i) gains += " data: " + std::string(i % 6 == 0 ? "1" : i % 2 == 0 ? "0.1" : "0.05");
+  PixelHead head;
+  head.loss = "type: 'InfogainLoss' loss_param { ignore_label: 0 } infogain_loss_param { matrix {" + gains + " } }";
+  Check(SolverOfPixels(head), {Hybrid(2, {"kind: FC layer: 'deep/*'", 2}, 2, 0)});
+}
+
 /// Targets of each element, in losses that take any numbers.
 TEST_F(PixelLabelsTest, TargetsOfPixels) {
   PixelHead head;

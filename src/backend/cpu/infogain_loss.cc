@@ -1,6 +1,7 @@
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/loss_rows.h"
 #include "backend/cpu/parallel.h"
+#include "backend/cpu/reorder.h"
 #include "backend/cpu/softmax_math.h"
 #include "backend/infogain_rule.h"
 
@@ -12,13 +13,19 @@
 namespace hp {
 namespace {
 
-/// Of [rows, classes]; one pixel, so every layout is the dense one. The probabilities are saved for the backward pass;
-/// a loss for each row is in scratch. Source of the rules: Caffe's InfogainLossLayer.
+/// Of [rows, classes, pixels]. The probabilities are saved for the backward pass, dense; logits and their gradient in
+/// another layout go through them and through scratch. Losses are added for each row, and then those of rows. Source of
+/// the rules: Caffe's InfogainLossLayer.
 class InfogainLossOp final : public Op {
  public:
   InfogainLossOp(const InfogainLossDesc& desc, const TensorDesc& in)
-      : desc_(desc), rule_(desc.loss, in.shape[1]), rows_(in.shape[0]), classes_(in.shape[1]) {
-    CHECK(in.count() == rows_ * classes_) << "logits " << in.shape;
+      : desc_(desc),
+        in_(in),
+        dense_{in.shape, 1},
+        rows_(in.shape[0]),
+        classes_(in.shape[1]),
+        pixels_(in.shape.count(2)),
+        rule_(desc.loss, classes_, pixels_) {
     CHECK_EQ(static_cast<int64_t>(desc.matrix.size()), classes_ * classes_);
     for (int64_t label = 0; label < classes_; ++label) {
       sums_.push_back(static_cast<float>(std::accumulate(RowOf(label), RowOf(label) + classes_, 0.0)));
@@ -26,51 +33,67 @@ class InfogainLossOp final : public Op {
     outputs_ = {{{1}, 1}};
     if (desc.loss.probabilities) outputs_.push_back({in.shape, 1});
     saved_bytes_ = in.bytes();
-    scratch_bytes_ = rows_ * sizeof(double);
+    scratch_bytes_ = std::max(rows_ * sizeof(double), foreign() ? dense_.bytes() : 0);
   }
 
   void Forward(const OpArgs& args) override {
     float* const probabilities = reinterpret_cast<float*>(args.saved);
+    ComputeProbabilities(args, probabilities);
     double* const losses = reinterpret_cast<double*>(args.scratch);
-    ComputeSoftmax(args.in[0].floats(), rows_, classes_, 1, probabilities);
-    ForItems(rows_, kExpCost * rows_ * classes_, [&](int64_t row) {
-      const int64_t label = rule_.CountedLabel(*args.batch, row);
-      const float* const p = probabilities + row * classes_;
-      losses[row] = 0;
-      for (int64_t c = 0; label >= 0 && c < classes_; ++c) losses[row] += InfogainRule::Loss(RowOf(label)[c], p[c]);
-    });
+    ForItems(rows_, kExpCost * dense_.count(),
+             [&](int64_t row) { losses[row] = RowLoss(*args.batch, probabilities, row); });
     const double sum = std::accumulate(losses, losses + rows_, 0.0);
     args.out[0].floats()[0] = static_cast<float>(sum / rule_.Normalizer(*args.batch));
-    if (desc_.loss.probabilities) std::copy_n(probabilities, rows_ * classes_, args.out[1].floats());
+    if (desc_.loss.probabilities) std::copy_n(probabilities, dense_.count(), args.out[1].floats());
   }
 
   void BackwardInput(const OpArgs& args) override {
     float* const d_logits = args.d_in[0].floats();
     if (d_logits == nullptr) return;
-    const float* const probabilities = reinterpret_cast<const float*>(args.saved);
+    const float* const p = reinterpret_cast<const float*>(args.saved);
     const float scale = rule_.GradientScale(*args.batch);
-    ForItems(rows_, rows_ * classes_, [&](int64_t row) {
-      float* const to = d_logits + row * classes_;
-      const float* const p = probabilities + row * classes_;
-      const int64_t label = rule_.CountedLabel(*args.batch, row);
-      if (label < 0) {
-        std::fill_n(to, classes_, 0.0f);
-        return;
+    float* const to = foreign() ? reinterpret_cast<float*>(args.scratch) : d_logits;
+    ForItems(rows_, dense_.count(), [&](int64_t row) {
+      for (int64_t pixel = 0; pixel < pixels_; ++pixel) {
+        const int64_t label = rule_.CountedLabel(*args.batch, row * pixels_ + pixel);
+        for (int64_t c = 0; c < classes_; ++c) {
+          const int64_t i = (row * classes_ + c) * pixels_ + pixel;
+          to[i] = label < 0 ? 0 : scale * InfogainRule::Gradient(RowOf(label)[c], sums_[label], p[i]);
+        }
       }
-      const float* const gains = RowOf(label);
-      const float sum = sums_[label];
-      for (int64_t c = 0; c < classes_; ++c) to[c] = scale * InfogainRule::Gradient(gains[c], sum, p[c]);
     });
+    if (foreign()) CopyLayout(dense_, to, in_, d_logits);
   }
   bool backward_reads_input() const override { return false; }
   bool backward_reads_output() const override { return false; }
 
  private:
+  bool foreign() const { return !SameOrder(in_, dense_); }
   const float* RowOf(int64_t label) const { return desc_.matrix.data() + label * classes_; }
 
+  void ComputeProbabilities(const OpArgs& args, float* to) const {
+    const float* logits = args.in[0].floats();
+    if (foreign()) {
+      CopyLayout(in_, logits, dense_, to);
+      logits = to;
+    }
+    ComputeSoftmax(logits, rows_, classes_, pixels_, to);
+  }
+  /// The sum over the row's pixels.
+  double RowLoss(const BatchContext& batch, const float* probabilities, int64_t row) const {
+    double sum = 0;
+    for (int64_t pixel = 0; pixel < pixels_; ++pixel) {
+      const int64_t label = rule_.CountedLabel(batch, row * pixels_ + pixel);
+      const float* const p = probabilities + row * classes_ * pixels_ + pixel;
+      for (int64_t c = 0; label >= 0 && c < classes_; ++c) sum += InfogainRule::Loss(RowOf(label)[c], p[c * pixels_]);
+    }
+    return sum;
+  }
+
   const InfogainLossDesc desc_;
+  const TensorDesc in_, dense_;
+  const int64_t rows_, classes_, pixels_;
   const LossRows rule_;
-  const int64_t rows_, classes_;
   std::vector<float> sums_;  ///< of the matrix's rows
 };
 

@@ -27,11 +27,12 @@ struct RowOfGains {
   const float* probabilities;
   CountedLabels label_of;
   Gains gains;
+  SoftmaxColumns at;
   float* losses;
   HP_HOST_DEVICE Value Identity() const { return 0; }
   HP_HOST_DEVICE Value Map(int64_t row, int64_t i) const {
     const int64_t label = label_of(row);
-    return label < 0 ? 0 : InfogainRule::Loss(gains.At(label, i), probabilities[row * gains.classes + i]);
+    return label < 0 ? 0 : InfogainRule::Loss(gains.At(label, i), probabilities[at(row, i)]);
   }
   HP_HOST_DEVICE Value Combine(const Value& a, const Value& b) const { return a + b; }
   HP_HOST_DEVICE void Finish(int64_t row, const Value& sum) const { losses[row] = static_cast<float>(sum); }
@@ -41,63 +42,69 @@ struct GainGradient {
   const float *probabilities, *scale, *loss_scale;
   CountedLabels label_of;
   Gains gains;
+  SoftmaxColumns at;
   float* d_logits;
   HP_HOST_DEVICE void operator()(int64_t i) const {
-    const int64_t row = i / gains.classes, label = label_of(row);
+    const int64_t label = label_of(at.RowOf(i));
     if (label < 0) {
       d_logits[i] = 0;
       return;
     }
-    const float gradient =
-        InfogainRule::Gradient(gains.At(label, i - row * gains.classes), gains.SumOf(label), probabilities[i]);
+    const float gradient = InfogainRule::Gradient(gains.At(label, at.ClassOf(i)), gains.SumOf(label), probabilities[i]);
     d_logits[i] = *scale * *loss_scale * gradient;
   }
 };
 
-/// Of [rows, classes]; one pixel, so every layout is the dense one. Saved: the probabilities, and the factor of the
-/// gradients, which only the device knows where ignored labels are counted. Source of the rules: Caffe's
-/// InfogainLossLayer.
+/// Of [samples, classes, pixels], in the input's own layout; a row is a pixel of a sample. Saved: the probabilities,
+/// and the factor of the gradients, which only the device knows where ignored labels are counted. Source of the rules:
+/// Caffe's InfogainLossLayer.
 class InfogainLossOp final : public Op {
  public:
   /// @param gains of Gains, in the device's memory.
   InfogainLossOp(const GpuContext& context, const SoftmaxLossDesc& desc, const TensorDesc& in, Buffer gains)
-      : context_(context), desc_(desc), rows_(in.shape[0]), classes_(in.shape[1]), gains_(std::move(gains)) {
+      : context_(context),
+        desc_(desc),
+        pixels_(in.shape.count(2)),
+        rows_(in.shape[0] * pixels_),
+        at_(ClassColumns(in)),
+        gains_(std::move(gains)) {
     outputs_ = {{{1}, 1}};
-    if (desc.probabilities) outputs_.push_back({in.shape, 1});
+    if (desc.probabilities) outputs_.push_back(in);
     saved_bytes_ = in.bytes() + sizeof(float);
     scratch_bytes_ = rows_ * sizeof(float);
   }
 
   void Forward(const OpArgs& args) override {
     float* const losses = reinterpret_cast<float*>(args.scratch);
-    const SoftmaxColumns at = {classes_, 1};
-    const SoftmaxForward softmax = {{}, PlainLogits{args.in[0].floats()}, Probabilities(args), at};
-    ReduceSoftmaxRows(context_.stream(), rows_, softmax, at);
-    ReduceSoftmaxRows(context_.stream(), rows_, RowOfGains{Probabilities(args), Labels(args), GainsOf(), losses}, at);
-    SumOverBatch(context_.stream(), losses, rows_, LossNormalizer(desc_, *args.batch),
+    const SoftmaxForward softmax = {{}, PlainLogits{args.in[0].floats()}, Probabilities(args), at_};
+    ReduceSoftmaxRows(context_.stream(), rows_, softmax, at_);
+    ReduceSoftmaxRows(context_.stream(), rows_, RowOfGains{Probabilities(args), Labels(args), GainsOf(), at_, losses},
+                      at_);
+    SumOverBatch(context_.stream(), losses, rows_, LossNormalizer(desc_, *args.batch, pixels_),
                  StoreLoss{desc_.gradient_weight(), args.out[0].floats(), Scale(args)});
     if (!desc_.probabilities) return;
-    context_.gpu->Copy(Device::kCompute, args.out[1].data, args.saved, rows_ * classes_ * sizeof(float));
+    context_.gpu->Copy(Device::kCompute, args.out[1].data, args.saved, rows_ * at_.classes * sizeof(float));
   }
 
   void BackwardInput(const OpArgs& args) override {
     if (args.d_in[0].data == nullptr) return;
-    ForEach(context_.stream(), rows_ * classes_,
+    ForEach(context_.stream(), rows_ * at_.classes,
             GainGradient{Probabilities(args), Scale(args), args.batch->loss_scale_on_device, Labels(args), GainsOf(),
-                         args.d_in[0].floats()});
+                         at_, args.d_in[0].floats()});
   }
   bool backward_reads_input() const override { return false; }
   bool backward_reads_output() const override { return false; }
 
  private:
   float* Probabilities(const OpArgs& args) const { return reinterpret_cast<float*>(args.saved); }
-  float* Scale(const OpArgs& args) const { return Probabilities(args) + rows_ * classes_; }
-  CountedLabels Labels(const OpArgs& args) const { return LabelsOf(desc_, *args.batch, classes_); }
-  Gains GainsOf() const { return {gains_.floats(), classes_}; }
+  float* Scale(const OpArgs& args) const { return Probabilities(args) + rows_ * at_.classes; }
+  CountedLabels Labels(const OpArgs& args) const { return LabelsOf(desc_, *args.batch, at_.classes); }
+  Gains GainsOf() const { return {gains_.floats(), at_.classes}; }
 
   const GpuContext context_;
   const SoftmaxLossDesc desc_;
-  const int64_t rows_, classes_;
+  const int64_t pixels_, rows_;
+  const SoftmaxColumns at_;
   const Buffer gains_;
 };
 
@@ -116,8 +123,7 @@ StatusOr<Buffer> UploadGains(Gpu* gpu, const std::vector<float>& matrix, int64_t
 }  // namespace
 
 StatusOr<Backend::OpPtr> CudaBackend::InfogainLoss(const InfogainLossDesc& desc, const Descs& in) {
-  const int64_t rows = in[0].shape[0], classes = in[0].shape[1];
-  CHECK(in[0].count() == rows * classes) << "logits " << in[0].shape;
+  const int64_t classes = in[0].shape[1];
   CHECK_EQ(static_cast<int64_t>(desc.matrix.size()), classes * classes);
   return OnFloat32(context_, in, [&](const Descs& float32) -> StatusOr<OpPtr> {
     HP_ASSIGN_OR_RETURN(Buffer gains, UploadGains(context_.gpu, desc.matrix, classes));

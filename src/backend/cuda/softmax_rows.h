@@ -20,6 +20,8 @@ struct SoftmaxColumns {
   HP_HOST_DEVICE int64_t RowOf(int64_t offset) const {
     return inner == 1 ? offset / classes : offset / inner / classes * inner + offset % inner;
   }
+  /// Its class.
+  HP_HOST_DEVICE int64_t ClassOf(int64_t offset) const { return offset / inner % classes; }
 };
 
 /// The classes of `in`, which lie along axis 1, in its own layout: a row for each sample and pixel, in this order.

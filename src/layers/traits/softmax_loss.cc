@@ -79,7 +79,7 @@ Status CheckInfogainLoss(const caffe::LayerParameter& param) {
 
 /// Top 0 is the loss; a second top, where there is one, is the softmax.
 StatusOr<std::vector<Shape>> InfogainLossShapes(const caffe::LayerParameter& param, const std::vector<Shape>& in) {
-  HP_RETURN_IF_ERROR(CheckLabelledInputs(param, in, param.infogain_loss_param().axis()));
+  HP_RETURN_IF_ERROR(CheckPixelInputs(param, in, param.infogain_loss_param().axis()));
   const int64_t classes = in[0][1], count = static_cast<int64_t>(InfogainMatrix(param).size());
   if (classes > count || classes * classes != count) {
     return LayerError(param, "its matrix has %lld numbers; expected %lld x %lld, for the classes of bottom 0, [%s]",

@@ -199,7 +199,9 @@ TEST(InfogainLoss, Refusals) {
   EXPECT_EQ(loss->OutputShapes({{4, 5}, {4}}).value(), (std::vector<Shape>{{1}}));
   EXPECT_EQ(loss->OutputShapes({{4, 6}, {4}}).status().message(),
             "layer \"loss\": its matrix has 25 numbers; expected 6 x 6, for the classes of bottom 0, [4 6]");
-  EXPECT_NE(loss->OutputShapes({{4, 5, 2}, {4}}).status().message(), "");
+  EXPECT_EQ(loss->OutputShapes({{4, 5, 2, 3}, {4, 1, 2, 3}}).value(), (std::vector<Shape>{{1}}));
+  EXPECT_EQ(loss->OutputShapes({{4, 5, 2}, {4}}).status().message(),
+            "layer \"loss\": labels have shape [4]; expected one for each of the 4 rows and 2 pixels of [4 5 2]");
   const std::string bottoms = R"(name: "l" type: "InfogainLoss" bottom: "x" bottom: "y" top: "t" )";
   EXPECT_EQ(CreateError(bottoms),
             "layer \"l\": infogain_loss_param has no source; expected the file of a matrix with a row for each label, "

@@ -192,6 +192,41 @@ TEST(PixelLoss, LabelsOutOfRangeYieldNothing) {
   EXPECT_NEAR(loss.Value(), all - without, 1e-4);
 }
 
+/// A weight for each pair of a pixel's label and class.
+TEST(PixelLoss, InfogainInEveryLayout) {
+  const Values gains = RandomValues(kClasses * kClasses, 9, -0.5f, 2);
+  std::string matrix;
+  for (const float gain : gains) matrix += " data: " + std::to_string(gain);
+  const auto text = [&](const std::string& ignore, const std::string& more) {
+    return "name: \"loss\" type: \"InfogainLoss\" infogain_loss_param { matrix {" + matrix + " } } loss_param { " +
+           ignore + " } " + more;
+  };
+  for (const TensorDesc& desc : LayoutsOf(kScores)) {
+    for (const int ignored : {-1, kIgnored}) {
+      SCOPED_TRACE(Describe(desc) + " ignored " + std::to_string(ignored));
+      PixelRun run(text(ignored < 0 ? "" : "ignore_label: " + std::to_string(ignored), "loss_weight: 0.3"), desc);
+      double sum = 0, counted = 0;
+      for (int64_t i = 0; i < kRows * kPixels; ++i) {
+        const int64_t row = i / kPixels, pixel = i % kPixels, label = static_cast<int64_t>(run.labels[i]);
+        if (label == ignored) continue;
+        ++counted;
+        double all = 0;
+        for (int64_t c = 0; c < kClasses; ++c) all += std::exp(At(run.scores, row, c, pixel));
+        for (int64_t c = 0; c < kClasses; ++c) {
+          sum -= static_cast<double>(gains[label * kClasses + c]) * (At(run.scores, row, c, pixel) - std::log(all));
+        }
+      }
+      EXPECT_NEAR(run.Value(), sum / counted, 1e-4);
+      CheckAgainstDifferences(&run.runner, {{0.3f}}, run.scores, run.Gradient(), {.tolerance = 4e-3f, .samples = 60},
+                              "scores", [&](const Values& scores) { run.runner.SetInput(0, scores); });
+    }
+    PixelRun both(text("", "top: \"loss\""), desc), usual(Loss("", "top: \"loss\""), desc);
+    both.runner.Forward();
+    usual.runner.Forward();
+    ExpectNear(both.runner.Output(1), usual.runner.Output(1), 1e-6f, "softmax");
+  }
+}
+
 TEST(PixelAccuracy, CountsPixelsAmongTheTopKInEveryLayout) {
   for (const TensorDesc& desc : LayoutsOf(kScores)) {
     for (int64_t top_k = 1; top_k <= kClasses; top_k += 5) {
