@@ -77,6 +77,15 @@ void CheckNumbers(const caffe::SolverParameter& solver, Faults* faults) {
                 "regularization_type: \"" + solver.regularization_type() + "\"; expected L1 or L2");
 }
 
+void CheckLarc(const caffe::SolverParameter& solver, Faults* faults) {
+  faults->AddIf(!solver.has_larc() && (solver.has_larc_policy() || solver.has_larc_eta()),
+                "larc: missing; larc_policy and larc_eta need it");
+  faults->AddIf(solver.larc_policy() != "scale" && solver.larc_policy() != "clip",
+                "larc_policy: \"" + solver.larc_policy() + "\"; expected scale or clip");
+  faults->AddIf(!(solver.larc_eta() > 0) || std::isinf(solver.larc_eta()),
+                Format("larc_eta: %g; expected a finite number above 0", solver.larc_eta()));
+}
+
 void CheckNets(const caffe::SolverParameter& solver, Faults* faults) {
   faults->AddIf(!solver.has_net() && !solver.has_net_param(), "net: missing; expected the file of the net");
 }
@@ -103,6 +112,7 @@ Status CheckSolver(const caffe::SolverParameter& solver) {
   Faults faults;
   CheckType(solver, &faults);
   CheckNumbers(solver, &faults);
+  CheckLarc(solver, &faults);
   if (Status rate = CheckLearningRate(solver); !rate.ok()) faults.Add(rate.message());
   CheckNets(solver, &faults);
   CheckTests(solver, &faults);

@@ -1,5 +1,6 @@
 #include "solvers/update_rule.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace hp {
@@ -37,6 +38,13 @@ UpdateCoefficients UpdateCoefficientsFor(const caffe::SolverParameter& solver, i
     coefficients.rate *= MomentCorrection(solver, clock);
   }
   return coefficients;
+}
+
+float LarcRate(const caffe::SolverParameter& solver, float rate, double gradient_squares, double value_squares,
+               double clip) {
+  const double gradient = clip * std::sqrt(gradient_squares) / solver.iter_size(), values = std::sqrt(value_squares);
+  const double ratio = values > 0 && gradient > 0 ? solver.larc_eta() * values / gradient : 1;
+  return static_cast<float>(solver.larc_policy() == "clip" ? std::min<double>(rate, ratio) : rate * ratio);
 }
 
 UpdateCoefficients AverageCoefficients(const caffe::SolverParameter& solver, float keeps) {

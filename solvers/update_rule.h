@@ -17,6 +17,16 @@ namespace hp {
 UpdateCoefficients UpdateCoefficientsFor(const caffe::SolverParameter& solver, int64_t clock, float rate, float lr_mult,
                                          float decay_mult, float scale);
 
+/// The learning rate of a parameter that goes by norms (larc), in place of rate * lr_mult: with
+///   r = larc_eta * |values| / |gradient|, or 1 where one of the two is 0,
+/// it is rate * r, or, with larc_policy "clip", the smaller of rate and r. The gradient is clipped, divided by
+/// iter_size, and without weight decay.
+/// @param gradient_squares, value_squares sums over the whole blob; of the gradient summed over iter_size.
+/// @param clip ClipScale.
+/// Source: NVIDIA's Caffe, src/caffe/solvers/sgd_solver.cpp, SGDSolver::GetLocalRate.
+float LarcRate(const caffe::SolverParameter& solver, float rate, double gradient_squares, double value_squares,
+               double clip);
+
 /// The coefficients for a moving average that keeps `keeps` of itself in each of the update's iter_size sub-batches.
 UpdateCoefficients AverageCoefficients(const caffe::SolverParameter& solver, float keeps);
 

@@ -15,7 +15,7 @@ namespace hp {
 namespace {
 
 // Counts whatever nodes must agree on beside net, solver and table: messages, and the ports that a plan has.
-constexpr uint32_t kProtocol = 10;
+constexpr uint32_t kProtocol = 11;
 // What strangers say goes into our log: not more than this of it.
 constexpr size_t kMaxQuoted = 64;
 

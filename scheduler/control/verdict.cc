@@ -18,6 +18,7 @@ std::optional<Verdict> VerdictKeeper::Add(Rank rank, const IterationReport& repo
   double sum = 0;
   bool losses_finite = true, gradients_finite = true, share_folder = true;
   std::string layer;
+  std::map<int, ParamSquares> params;
   for (const auto& [node, of_node] : reports) {
     sum += of_node.sum_of_squares();
     const bool finite = std::isfinite(of_node.sum_of_squares());
@@ -28,7 +29,14 @@ std::optional<Verdict> VerdictKeeper::Add(Rank rank, const IterationReport& repo
     verdict.set_stop(verdict.stop() || of_node.stop());
     verdict.set_snapshot(verdict.snapshot() || of_node.snapshot());
     verdict.set_pull(verdict.pull() || of_node.pull_size() > 0);
+    for (const ParamSquares& part : of_node.params()) {
+      ParamSquares& whole = params[part.param()];
+      whole.set_param(part.param());
+      whole.set_gradient(whole.gradient() + part.gradient());
+      whole.set_values(whole.values() + part.values());
+    }
   }
+  for (const auto& [index, param] : params) *verdict.add_params() = param;
   if (share_folder && owner_files_ > 0) verdict.set_owner_files(owner_files_);
   Judge(losses_finite, gradients_finite, layer, &verdict);
   const double norm = std::sqrt(sum);

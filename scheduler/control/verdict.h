@@ -12,8 +12,8 @@
 namespace hp {
 
 /// Merges the nodes' reports of each clock into one verdict for all nodes: whether they update, by which factor
-/// gradients are scaled, and which requests they carry out. The first node of the table has one, in its
-/// BoundaryRequests. Not thread-safe.
+/// gradients are scaled, the norms that rates go by, and which requests they carry out. The first node of the table has
+/// one, in its BoundaryRequests. Not thread-safe.
 ///
 ///   losses    gradients    verdict
 ///   finite    finite       go; `scale` < 1 if their norm is above clip_gradients

@@ -1,9 +1,10 @@
 // The gradient of a parameter group goes: added for every micro-batch of the clock -> summed by the exchange, where
-// other nodes have parts of it -> final. With clip_gradients or loss scaling there are two steps more, because the
-// verdict is on all gradients together: deferred ones are computed by a task of their own instead of within the update,
-// and a norm is taken when all are final and nothing of the clock computes any more (what is computed after a verdict
-// would belong to the next clock's loss scale). Updates of a clock wait for its tests, which read the parameters. None
-// of these is waited for in a task: whatever comes last, of this node or of another, makes the next task ready.
+// other nodes have parts of it -> final. With clip_gradients, larc or loss scaling there are two steps more, because
+// the verdict is on all gradients together: deferred ones are computed by a task of their own instead of within the
+// update, and a norm is taken when all are final and nothing of the clock computes any more (what is computed after a
+// verdict would belong to the next clock's loss scale). Updates of a clock wait for its tests, which read the
+// parameters. None of these is waited for in a task: whatever comes last, of this node or of another, makes the next
+// task ready.
 //
 // Where parameter servers update, the two halves lie on different nodes. On a replica: added -> given to the servers ->
 // kPull, when nothing of this clock reads the values any more -> the gradient has been sent and the values are here. On

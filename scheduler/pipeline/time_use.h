@@ -14,7 +14,7 @@ enum class Wait {
   kGrants,       ///< a tensor is computed, and its reader has no room for it
   kSends,        ///< all solvers are taken by tensors that are being sent
   kExchange,     ///< sums of gradients over replicas
-  kVerdict,      ///< the first node's answer on an earlier iteration, or on this one with clip_gradients
+  kVerdict,      ///< the first node's answer on an earlier iteration, or on this one with clip_gradients or larc
   kSnapshot,     ///< room for a copy of the parameters
 };
 constexpr int kWaits = 8;

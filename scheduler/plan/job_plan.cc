@@ -94,6 +94,7 @@ StatusOr<std::unique_ptr<JobPlan>> JobPlan::Create(const Options& options) {
   for (const Phase phase : plan->phases()) HP_RETURN_IF_ERROR(plan->MakeGraph(phase, layout));
   HP_RETURN_IF_ERROR(plan->MakeSchedule());
   HP_RETURN_IF_ERROR(plan->CheckStaleness());
+  HP_RETURN_IF_ERROR(plan->CheckLarc());
   plan->FindVariants();
   for (const Phase phase : plan->phases()) {
     HP_RETURN_IF_ERROR(plan->PlanPhase(phase, layout));
@@ -213,6 +214,19 @@ Status JobPlan::CheckStaleness() const {
         "%s: staleness is %d, and layer \"%s\" reads a sample of classes (sample_rate below 1); "
         "expected staleness: 0",
         table().path().c_str(), table().staleness(), layer.traits.name().c_str());
+  }
+  return OkStatus();
+}
+
+// The norm of all values would cost a pass over the classes that an update leaves alone.
+Status JobPlan::CheckLarc() const {
+  if (!options_.solver.larc()) return OkStatus();
+  for (const GraphLayer& layer : train().graph->layers()) {
+    if (layer.sampled_by < 0) continue;
+    return InvalidArgument(
+        "larc: true, and layer \"%s\" reads a sample of classes (sample_rate below 1), whose update does not read all "
+        "values; expected one of the two",
+        layer.traits.name().c_str());
   }
   return OkStatus();
 }
@@ -404,7 +418,7 @@ PipelinePlan JobPlan::pipeline(Rank rank) const {
   plan.replicas = schedule_->shape().replicas;
   plan.share = ShareOf(rank);
   plan.staleness = table().staleness();
-  plan.wait_for_verdict = options_.solver.clip_gradients() >= 0 || table().scales_loss();
+  plan.wait_for_verdict = options_.solver.clip_gradients() >= 0 || options_.solver.larc() || table().scales_loss();
   plan.pool_size = PoolSize(rank);
   return plan;
 }

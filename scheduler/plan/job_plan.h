@@ -145,6 +145,7 @@ class JobPlan {
   int64_t IdsOf(Rank rank) const;
   int PoolSize(Rank rank) const;
   Status CheckStaleness() const;
+  Status CheckLarc() const;
 
   const Options options_;
   std::unique_ptr<Schedule> schedule_;

@@ -63,9 +63,10 @@ struct PipelinePlan {
   IdShare share;                       ///< the ids that pass through the node (a server: none), and as which variant
   int pool_size = 1;                   ///< solvers, at least 1: micro-batches that are under way at once
   bool ordered_backward = false;       ///< backward tasks go in the order of ids, because they add up weight gradients
-  bool wait_for_verdict = false;  ///< updates wait for the verdict of their own clock (clip_gradients, loss scaling)
-  int staleness = 0;              ///< clocks that may be under way beside the first one; iteration t may compute with
-                                  ///< the parameters of t - staleness updates
+  bool wait_for_verdict =
+      false;          ///< updates wait for the verdict of their own clock (clip_gradients, larc, loss scaling)
+  int staleness = 0;  ///< clocks that may be under way beside the first one; iteration t may compute with
+                      ///< the parameters of t - staleness updates
   /// One update task takes all groups that are ready. For GPUs, where handing out a task costs the host more than the
   /// update of a small group takes. Groups are independent of each other, so it changes no bit.
   bool updates_together = false;

@@ -12,9 +12,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 #include <span>
 #include <string>
+#include <utility>
 
 namespace hp {
 namespace {
@@ -22,22 +24,34 @@ namespace {
 // Rows of a gradient that are made and used up together: 24 rows of fc6 of AlexNet are 0.9 MB.
 constexpr int64_t kPieceRows = 24;
 
-size_t SquaresBytes(const NodeModel& model) {
-  return std::max<size_t>(model.stored_params().size(), 1) * sizeof(double);
+/// Of each parameter that a node stores, its index among all of the net.
+std::vector<int> PlacesOf(const NodeModel& model) {
+  std::map<std::pair<std::string, int>, int> known;
+  for (const WholeParam& param : model.whole_params()) {
+    known.emplace(std::pair(param.whole.layer, param.whole.blob), static_cast<int>(known.size()));
+  }
+  std::vector<int> places;
+  for (const StoredParam& param : model.stored_params()) places.push_back(known.at({param.layer, param.blob}));
+  return places;
 }
 
 }  // namespace
 
-size_t Updater::DeviceBytes(const NodeModel& model) { return SquaresBytes(model); }
+size_t Updater::SquaresOf(const NodeModel& model) {
+  return std::max<size_t>(model.stored_params().size(), 1) * (model.job().solver().larc() ? 2 : 1);
+}
+
+size_t Updater::DeviceBytes(const NodeModel& model) { return SquaresOf(model) * sizeof(double); }
 
 StatusOr<std::unique_ptr<Updater>> Updater::Create(const NodeModel& model, const Options& options) {
   std::unique_ptr<Updater> updater(new Updater(model, options));
   Device* const device = updater->options_.device;
   const size_t clocks = static_cast<size_t>(options.params->versions());
-  HP_ASSIGN_OR_RETURN(updater->squares_, device->AllocateHost(clocks * SquaresBytes(model)));
+  HP_ASSIGN_OR_RETURN(updater->squares_, device->AllocateHost(clocks * DeviceBytes(model)));
   if (!device->is_host()) {
     HP_ASSIGN_OR_RETURN(updater->device_squares_, device->Allocate(DeviceBytes(model)));
   }
+  if (updater->larc()) updater->places_ = PlacesOf(model);
   return updater;
 }
 
@@ -114,8 +128,14 @@ void Updater::UpdateInPieces(const NetStep& step, const StepSize& size) {
 UpdateCoefficients Updater::CoefficientsOf(int param, const StepSize& size) const {
   const StoredParam& stored = options_.params->param(param);
   if (stored.average_keeps) return AverageCoefficients(model_.job().solver(), *stored.average_keeps);
-  return UpdateCoefficientsFor(model_.job().solver(), size.clock, size.rate, stored.lr_mult, stored.decay_mult,
-                               size.gradient_scale);
+  const caffe::SolverParameter& solver = model_.job().solver();
+  float rate = size.rate, lr_mult = stored.lr_mult;
+  if (size.norms != nullptr) {
+    const ParamSquares& norms = size.norms->at(param);
+    rate = LarcRate(solver, rate, norms.gradient(), norms.values(), size.clip);
+    lr_mult = 1;
+  }
+  return UpdateCoefficientsFor(solver, size.clock, rate, lr_mult, stored.decay_mult, size.gradient_scale);
 }
 
 UpdatePart Updater::UpdateOf(int param, const UpdateCoefficients& coefficients, const StepSize& size,
@@ -162,18 +182,26 @@ void Updater::EnqueueSquares(int64_t clock, const std::vector<int>& groups) {
   }
   std::erase_if(wanted, [this](int param) { return options_.params->param(param).average_keeps.has_value(); });
   std::sort(wanted.begin(), wanted.end());
+  double* const to = options_.device->is_host() ? squares(clock) : device_squares();
   std::vector<SquaresPart> parts;
-  for (int param : wanted) {
-    const std::span<const float> gradient = options_.params->gradient(param);
-    double* const to = options_.device->is_host() ? squares(clock) : device_squares();
-    parts.push_back({gradient.data(), static_cast<int64_t>(gradient.size()), to + param});
+  std::vector<int> places;
+  const auto add = [&](std::span<const float> values, int place) {
+    parts.push_back({values.data(), std::ssize(values), to + place});
+    places.push_back(place);
+  };
+  for (int param : wanted) add(options_.params->gradient(param), param);
+  if (larc()) {
+    for (int param : wanted) add(options_.params->values(param, clock), options_.params->size() + param);
   }
   options_.backend->SumsOfSquares(parts);
-  if (options_.device->is_host()) return;
+  if (!options_.device->is_host()) Download(clock, places);
+}
+
+void Updater::Download(int64_t clock, const std::vector<int>& places) {
   options_.device->Order(Device::kCompute, Device::kCopyOut);
-  for (size_t begin = 0, end = 0; begin < wanted.size(); begin = end) {
-    while (end < wanted.size() && wanted[end] - wanted[begin] == static_cast<int>(end - begin)) ++end;
-    options_.device->Download(Device::kCopyOut, squares(clock) + wanted[begin], device_squares() + wanted[begin],
+  for (size_t begin = 0, end = 0; begin < places.size(); begin = end) {
+    while (end < places.size() && places[end] - places[begin] == static_cast<int>(end - begin)) ++end;
+    options_.device->Download(Device::kCopyOut, squares(clock) + places[begin], device_squares() + places[begin],
                               (end - begin) * sizeof(double));
   }
 }
@@ -187,6 +215,12 @@ void Updater::AddNorms(int64_t clock, IterationReport* report) const {
     for (int param : model_.ParamsOf(group)) {
       if (options_.params->param(param).average_keeps) continue;  // statistics are no gradient
       sum += unscaled * squares(clock)[param];
+      if (larc()) {
+        ParamSquares* const norms = report->add_params();
+        norms->set_param(places_[param]);
+        norms->set_gradient(unscaled * squares(clock)[param]);
+        norms->set_values(squares(clock)[options_.params->size() + param]);
+      }
       if (!std::isfinite(sum) && layer_not_finite.empty()) layer_not_finite = model_.NameOf(group);
     }
   }
@@ -204,8 +238,18 @@ Updater::Scales Updater::ScalesOf(int64_t clock) const {
 void Updater::OnVerdict(const Verdict& verdict) {
   if (!model_.plan().wait_for_verdict) return;
   Scales scales = ScalesOf(verdict.clock());
+  scales.clip = verdict.scale();
   scales.gradient = static_cast<float>(verdict.scale()) / scales.loss;
   scales.skip = verdict.skip();
+  if (larc()) {
+    std::map<int, const ParamSquares*> known;
+    for (const ParamSquares& param : verdict.params()) known.emplace(param.param(), &param);
+    auto norms = std::make_shared<std::vector<ParamSquares>>(places_.size());
+    for (size_t i = 0; i < places_.size(); ++i) {
+      if (const auto found = known.find(places_[i]); found != known.end()) (*norms)[i] = *found->second;
+    }
+    scales.norms = std::move(norms);
+  }
   MutexLock lock(&mutex_);
   scales_ = {{verdict.clock(), scales}, {verdict.clock() + 1, {.loss = static_cast<float>(verdict.next_loss_scale())}}};
 }
@@ -231,7 +275,7 @@ std::vector<int> Updater::GroupsOf(const Task& task) {
 void Updater::Update(const Task& task) {
   const Scales scales = ScalesOf(task.clock);
   if (scales.skip) return;
-  const StepSize size{task.clock, options_.rates->At(task.clock), scales.gradient};
+  const StepSize size{task.clock, options_.rates->At(task.clock), scales.gradient, scales.clip, scales.norms};
   const bool waited = model_.plan().wait_for_verdict;
   std::vector<int> whole;  // the groups whose gradients are in memory
   for (int group : GroupsOf(task)) {

@@ -45,7 +45,7 @@ class Updater {
 
   /// @param model must outlive it. @return kResourceExhausted: the device, or the host for its side, is out of memory.
   static StatusOr<std::unique_ptr<Updater>> Create(const NodeModel& model, const Options& options);
-  /// Bytes that Create takes of a device's own memory: a double for each parameter of the node.
+  /// Bytes that Create takes of a device's own memory: a double or two for each parameter of the node.
   static size_t DeviceBytes(const NodeModel& model);
 
   /// What losses multiply their gradients by in a clock that is under way. On the thread of AddNorms as well.
@@ -62,21 +62,26 @@ class Updater {
   /// nothing, also no version.
   void Update(const Task& task);
 
-  /// Takes the clock's gradient scale and whether it is skipped, and the next clock's loss scale; does nothing where
-  /// updates do not wait for verdicts. After the norm of its clock and before its updates. Any thread, one call at a
-  /// time, in the order of clocks.
+  /// Takes the clock's gradient scale, norms and whether it is skipped, and the next clock's loss scale; does nothing
+  /// where updates do not wait for verdicts. After the norm of its clock and before its updates. Any thread, one call
+  /// at a time, in the order of clocks.
   void OnVerdict(const Verdict& verdict) HP_EXCLUDES(mutex_);
   /// Puts the sum of squares of the clock's gradients into `report`, without the loss scale and of groups that count on
-  /// this node (ParamGroupPlan::counts), and the first layer that made it not finite, unless a loss was not finite.
+  /// this node (ParamGroupPlan::counts), and the first layer that made it not finite, unless a loss was not finite;
+  /// where rates go by norms, those of each parameter as well.
   /// Summed in the order of the groups, because the order of their updates depends on timing. After all tasks that
   /// compute sums of squares of the clock, and before any of the clock `staleness` + 1 later.
   void AddNorms(int64_t clock, IterationReport* report) const;
 
  private:
+  /// Of whole parameters, by the index of a part in the ParamStore.
+  using SquaresOfParams = std::shared_ptr<const std::vector<ParamSquares>>;
   /// Which update it is, the learning rate before lr_mult, and what the update multiplies its gradients by.
   struct StepSize {
     int64_t clock = 0;
     float rate = 0, gradient_scale = 1;
+    double clip = 1;             ///< gradient_scale without the loss scale
+    SquaresOfParams norms = {};  ///< null: rates do not go by norms
   };
   /// Takes rows [begin, end) of a deferred step's gradient: of a sampled one, those of its UpdateSample.
   using PieceFunction = std::function<void(const Op& op, const OpArgs& args, int64_t begin, int64_t end)>;
@@ -84,7 +89,9 @@ class Updater {
   /// Of one clock: the factors of its losses' gradients and of its updates' gradients, and whether it is skipped.
   struct Scales {
     float loss = 1, gradient = 1;
+    double clip = 1;
     bool skip = false;
+    SquaresOfParams norms = {};
   };
 
   Updater(const NodeModel& model, const Options& options) : model_(model), options_(options) {}
@@ -114,8 +121,14 @@ class Updater {
   /// The update of a range of a parameter's elements. @param gradient of these alone.
   UpdatePart UpdateOf(int param, const UpdateCoefficients& coefficients, const StepSize& size, const Range& elements,
                       const float* gradient) const;
-  /// Computes the sums of squares of the groups' gradients, and fetches them to the host.
+  /// Computes the sums of squares of the groups' gradients, where rates go by norms also of their values, and fetches
+  /// them to the host.
   void EnqueueSquares(int64_t clock, const std::vector<int>& groups);
+  /// Into [begin, end) of `squares`, each in its own place.
+  void Download(int64_t clock, const std::vector<int>& places);
+  /// How many sums of squares a clock has: one of each gradient, then, where rates go by norms, of all values.
+  static size_t SquaresOf(const NodeModel& model);
+  bool larc() const { return model_.job().solver().larc(); }
   /// With staleness an update starts from a copy of the values before it, whose readers may not be done.
   void CopyValues(int param, int64_t clock);
 
@@ -124,17 +137,18 @@ class Updater {
   /// All but those that parameter servers update, whose gradients here are a part alone.
   std::vector<int> OwnGroups() const;
   static std::vector<int> GroupsOf(const Task& task);
-  /// [params] of one of the clocks that may be under way.
+  /// [SquaresOf] of one of the clocks that may be under way.
   double* squares(int64_t clock) const {
-    const int64_t slot = clock % options_.params->versions();
-    return reinterpret_cast<double*>(squares_.data()) + slot * options_.params->size();
+    const size_t slot = static_cast<size_t>(clock % options_.params->versions());
+    return reinterpret_cast<double*>(squares_.data()) + slot * SquaresOf(model_);
   }
   double* device_squares() const { return reinterpret_cast<double*>(device_squares_.data()); }
 
   const NodeModel& model_;
   const Options options_;
   std::vector<std::vector<float>> pieces_;  // by thread: rows of a gradient and of its bias
-  Buffer squares_;                          // [clocks under way][params] double, in the host's memory
+  std::vector<int> places_;                 // by parameter: its index among all of the net; where rates go by norms
+  Buffer squares_;                          // [clocks under way][SquaresOf] double, in the host's memory
   Buffer device_squares_;                   // the same where the device computes it; none on the host's
   mutable Mutex mutex_;
   /// By clock, where updates wait for the verdict; a clock not in it: defaults.

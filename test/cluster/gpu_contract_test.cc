@@ -143,6 +143,12 @@ TEST_F(GpuContractTest, ClippedGradientsAndFrozenLayers) {
   Check(Solver("", true), {OnGpus(kOddNodes, Table(2, {2}, 3, 1, false))});
 }
 
+TEST_F(GpuContractTest, RatesByNorms) {
+  Check(Solver("larc: true larc_eta: 0.05"), {OnGpus(kEverywhere, Table(2, {2}, 3, 1, false))});
+  Check(Solver("larc: true larc_policy: 'clip' larc_eta: 0.01 clip_gradients: 0.8", true),
+        {OnGpus(kOddNodes, Table(2, {2}, 3, 1, false))});
+}
+
 /// Factors of 16 bits on GPUs, alone and beside CPUs, which go on in float32. Roundings grow with each iteration, by
 /// the units of a ReLU or a pooling window that they decide, so only a few iterations are compared. A bias begins at 0
 /// and is a sum of gradients alone, which such a unit changes most.

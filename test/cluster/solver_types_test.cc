@@ -47,6 +47,27 @@ TEST_P(SolverTypesTest, GoOnFromTheirSnapshotsUnderAnotherTable) {
   }
 }
 
+class LarcTest : public ContractTest {};
+
+TEST_F(LarcTest, NormsAreThoseOfWholeParameters) {
+  Check(Solver("larc: true larc_eta: 0.05"), {Table(2, {2}, 3, 1, false), Table(3, {1, 2}, 2, 0, true),
+                                              Table(2, {}, 1, 0, false), Served(Table(3, {2}, 2, 0, false), 2)});
+}
+
+TEST_F(LarcTest, ClipsRatesOfClippedGradients) {
+  Check(Solver("larc: true larc_policy: 'clip' larc_eta: 0.01 clip_gradients: 0.8 type: 'Nesterov'"),
+        {Table(2, {3}, 3, 1, false), Served(Table(2, {}, 1, 1, true), 1)});
+}
+
+TEST_F(LarcTest, FrozenLayersStay) { Check(Solver("larc: true larc_eta: 0.05", true), {Table(2, {2}, 3, 1, false)}); }
+
+TEST_F(LarcTest, ChangesTheUpdates) {
+  const ClusterResult plain = TrainCluster({}, Solver("")),
+                      larc = TrainCluster({}, Solver("larc: true larc_eta: 0.05"));
+  ASSERT_TRUE(plain.status.ok() && larc.status.ok()) << plain.status << larc.status;
+  for (const auto& [name, values] : plain.params) EXPECT_NE(larc.params.at(name), values) << name;
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, SolverTypesTest, testing::ValuesIn(kTypes),
                          [](const auto& info) { return std::string(info.param).substr(7, 4); });
 

@@ -1,8 +1,8 @@
 """Caffe's solvers in NumPy: rate policies, clip_gradients, iter_size, L1/L2, SGD (momentum with the rate inside it),
 Nesterov, AdaGrad, RMSProp, AdaDelta and Adam.
 
-Sources: Caffe, src/caffe/solvers/{sgd,nesterov,adagrad,rmsprop,adadelta,adam}_solver.cpp and src/caffe/solver.cpp; for the warm-up and
-min_lr sgd_solver.cpp of Intel's and NVIDIA's Caffe.
+Sources: Caffe, src/caffe/solvers/{sgd,nesterov,adagrad,rmsprop,adadelta,adam}_solver.cpp and src/caffe/solver.cpp; for the warm-up,
+min_lr and larc sgd_solver.cpp of Intel's and NVIDIA's Caffe.
 """
 import numpy as np
 
@@ -62,6 +62,15 @@ class Sgd:
             for param in self.params:
                 param.grad *= limit / norm
 
+    def rate_of(self, param, gradient):
+        """Of one parameter. @param gradient without weight decay."""
+        if not one(self.solver, "larc", False):
+            return self.rate * param.lr_mult
+        values, own = np.sqrt((param.value**2).sum()), np.sqrt((gradient**2).sum())
+        ratio = one(self.solver, "larc_eta", 0.001) * values / own if values > 0 and own > 0 else 1.0
+        clips = one(self.solver, "larc_policy", "scale") == "clip"
+        return min(self.rate, ratio) if clips else self.rate * ratio
+
     def apply(self):
         """One update from gradients that were summed over iter_size batches."""
         self.rate = self.rate_at(self.iteration)
@@ -72,12 +81,13 @@ class Sgd:
             if param.lr_mult == 0:
                 continue  # Caffe's adaptive types gather squares of its decay, which move nothing; hpnode does not
             gradient = param.grad / one(self.solver, "iter_size", 1)
+            rate = self.rate_of(param, gradient)
             penalty = param.value if kind == "L2" else np.sign(param.value)
             gradient = gradient + decay * param.decay_mult * penalty
             # Of a layer with a sample of its classes, the other rows take no step: no decay, no momentum.
             rows = slice(None) if param.touched is None else param.touched
             own = self.history[i::len(self.params)]
-            *new, step = self.step(*own, self.rate * param.lr_mult, gradient)
+            *new, step = self.step(*own, rate, gradient)
             for old, history in zip(own, new):
                 old[rows] = history[rows]
             param.value[rows] -= step[rows]

@@ -48,6 +48,29 @@ TEST(VerdictKeeper, ScalesGradientsOfALargerNorm) {
   EXPECT_EQ(Judge(&never, Report(0, 9), Report(0, 16)).scale(), 1);
 }
 
+void AddParam(int param, double gradient, double values, IterationReport* report) {
+  ParamSquares* const squares = report->add_params();
+  squares->set_param(param);
+  squares->set_gradient(gradient);
+  squares->set_values(values);
+}
+
+TEST(VerdictKeeper, AddsUpTheSquaresOfEachParameter) {
+  VerdictKeeper keeper(2, -1);
+  IterationReport first = Report(0, 3), second = Report(0, 4);
+  AddParam(0, 1, 10, &first);
+  AddParam(3, 2, 20, &first);
+  AddParam(3, 4, 400, &second);
+  const Verdict verdict = Judge(&keeper, first, second);
+  ASSERT_EQ(verdict.params_size(), 2);
+  EXPECT_EQ(verdict.params(0).param(), 0);
+  EXPECT_EQ(verdict.params(0).values(), 10);
+  EXPECT_EQ(verdict.params(1).param(), 3);
+  EXPECT_EQ(verdict.params(1).gradient(), 6);
+  EXPECT_EQ(verdict.params(1).values(), 420);
+  EXPECT_EQ(Judge(&keeper, Report(1, 3), Report(1, 4)).params_size(), 0);
+}
+
 TEST(VerdictKeeper, StopsAtNumbersThatAreNotFiniteAndNamesTheLowestRanks) {
   VerdictKeeper keeper(2, -1);
   EXPECT_EQ(Judge(&keeper, Report(0, 1), Report(0, 1)).status(), 0);

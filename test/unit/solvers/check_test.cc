@@ -33,6 +33,8 @@ TEST(CheckSolver, AcceptsCaffesOwnExamples) {
             "weight_decay: 0.1 average_loss: 20 random_seed: 7 type: 'SGD' snapshot_format: HDF5 debug_info: true "
             "test_compute_loss: true weights: 'a,b'"));
   EXPECT_TRUE(all.ok()) << all;
+  const Status larc = CheckSolver(Parse(std::string(kGood) + "larc: true larc_policy: 'clip' larc_eta: 0.002"));
+  EXPECT_TRUE(larc.ok()) << larc;
 }
 
 struct BadCase {
@@ -67,6 +69,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"random_seed: -2", "random_seed: -2; expected -1 (drawn at the start) or at least 0"},
         BadCase{"random_seed: -9223372036854775808", "random_seed: -9223372036854775808"},
         BadCase{"regularization_type: 'L3'", "regularization_type: \"L3\"; expected L1 or L2"},
+        BadCase{"larc_eta: 0.1", "larc: missing; larc_policy and larc_eta need it"},
+        BadCase{"larc: true larc_policy: 'auto'", "larc_policy: \"auto\"; expected scale or clip"},
+        BadCase{"larc: true larc_eta: 0", "larc_eta: 0; expected a finite number above 0"},
         BadCase{"lr_policy: 'step'", "\"step\" needs gamma"}, BadCase{"test_iter: 5", "test_interval: missing"},
         BadCase{"test_iter: 0 test_interval: 5", "test_iter: 0"}, BadCase{"snapshot_diff: true", "snapshot_diff"},
         BadCase{"snapshot: 10", "snapshot_prefix: missing"}, BadCase{"snapshot: -1", "snapshot: -1"}));

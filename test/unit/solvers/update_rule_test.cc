@@ -191,6 +191,19 @@ TEST(ClipScale, ActsAboveTheThresholdOnly) {
   EXPECT_FLOAT_EQ(ClipScale(solver, 100), 0.5f);
 }
 
+TEST(LarcRate, GoesByTheNorms) {
+  caffe::SolverParameter solver;
+  solver.set_larc_eta(0.5f);
+  EXPECT_FLOAT_EQ(LarcRate(solver, 0.1f, 16, 9, 1), 0.1f * 0.5f * 3 / 4);
+  EXPECT_FLOAT_EQ(LarcRate(solver, 0.1f, 16, 0, 1), 0.1f) << "values that are all 0";
+  EXPECT_FLOAT_EQ(LarcRate(solver, 0.1f, 0, 9, 1), 0.1f);
+  solver.set_iter_size(2);
+  EXPECT_FLOAT_EQ(LarcRate(solver, 0.1f, 16, 9, 0.5), 0.1f * 0.5f * 3 / (0.5f * 4 / 2)) << "as the update takes it";
+  solver.set_larc_policy("clip");
+  EXPECT_FLOAT_EQ(LarcRate(solver, 0.1f, 16, 9, 0.5), 0.1f);
+  EXPECT_FLOAT_EQ(LarcRate(solver, 10, 16, 9, 0.5), 1.5f);
+}
+
 TEST(UpdateCoefficients, TakeTheFieldsOfTheSolver) {
   caffe::SolverParameter solver;
   solver.set_momentum(0.9f);

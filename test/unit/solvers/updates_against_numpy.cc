@@ -59,14 +59,19 @@ bool AccumulateGradients(int batches, const ParamStore& store) {
 }
 
 void Update(const caffe::SolverParameter& solver, int iteration, float rate, ParamStore* store) {
+  const auto squares_of = [](std::span<const float> values) { return hp::SumOfSquares(values.data(), values.size()); };
   double squares = 0;
-  for (int i = 0; i < store->size(); ++i)
-    squares += hp::SumOfSquares(store->gradient(i).data(), store->gradient(i).size());
+  for (int i = 0; i < store->size(); ++i) squares += squares_of(store->gradient(i));
   const float clip = hp::ClipScale(solver, squares);
   for (int i = 0; i < store->size(); ++i) {
     const hp::StoredParam& param = store->param(i);
     if (param.frozen()) continue;
-    hp::UpdateParams({hp::UpdateCoefficientsFor(solver, iteration, rate, param.lr_mult, param.decay_mult, clip),
+    float own_rate = rate, lr_mult = param.lr_mult;
+    if (solver.larc()) {
+      own_rate = hp::LarcRate(solver, rate, squares_of(store->gradient(i)), squares_of(store->values(i)), clip);
+      lr_mult = 1;
+    }
+    hp::UpdateParams({hp::UpdateCoefficientsFor(solver, iteration, own_rate, lr_mult, param.decay_mult, clip),
                       store->count(i), store->gradient(i).data(), store->history(i, 1).data(), store->values(i).data(),
                       store->history(i, 2).data()});
     store->MarkUpdated(i);

@@ -35,7 +35,9 @@ RULES = ["", "momentum: 0.9", "momentum: 0.9 weight_decay: 0.05",
          "type: 'Adam' momentum: 0.9 weight_decay: 0.05", "type: 'Adam' delta: 0.01 iter_size: 2",
          "solver_type: ADAM momentum: 0.8 momentum2: 0.9 delta: 0.001 regularization_type: 'L1' weight_decay: 0.05 "
          "clip_gradients: 150",
-         "momentum: 0.9 weight_decay: 0.05 regularization_type: 'L1' iter_size: 2 clip_gradients: 150"]
+         "momentum: 0.9 weight_decay: 0.05 regularization_type: 'L1' iter_size: 2 clip_gradients: 150",
+         "momentum: 0.9 weight_decay: 0.05 larc: true larc_eta: 0.1",
+         "type: 'Nesterov' momentum: 0.9 larc: true larc_policy: 'clip' larc_eta: 0.02 iter_size: 2 clip_gradients: 150"]
 
 
 class Param:
