@@ -6,7 +6,6 @@ is installed its own functions compute them, else NumPy.
   pytorch_test.py HPNODE HPROUTE CONVERT_MNIST_DATA FORWARD_NET HPCONVERT
 """
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -27,6 +26,7 @@ except ImportError:
 import safetensors_file
 import torchvision_nets as nets
 from caffe_wire import read_caffemodel, write_caffemodel
+from example_nets import deploy, read_text
 
 EXAMPLES = os.path.join(HERE, "../../examples/")
 FORWARD_NET, HPCONVERT = sys.argv[4:6] if len(sys.argv) > 5 else ("", "")
@@ -58,14 +58,6 @@ def small(m, x):
     x = m.relu(m.batch_norm("stem.bn", m.conv("stem.conv", x, 8, 3, 2, 1)))
     x = m.conv("body", x, 12, 3, 1, 1, bias=False, groups=4)
     return m.linear("head", m.of.flatten(x), 5)
-
-
-def deploy(path, side):
-    """The net of a train_val file up to its outputs, for images of `side` pixels."""
-    with open(path, encoding="utf-8") as file:
-        layers = re.split(r"(?m)^(?=layer \{)", file.read())
-    ends = re.compile(r'type: "(Data|Accuracy|SoftmaxWithLoss)"')
-    return INPUT % (side, side) + "".join(layer for layer in layers[1:] if not ends.search(layer))
 
 
 class PyTorchTest(unittest.TestCase):
@@ -123,7 +115,8 @@ class PyTorchTest(unittest.TestCase):
 
     def check_example(self, net, side, parameters, prototxt=None, mean=MEAN):
         name = net.__name__
-        prototxt = deploy(EXAMPLES + (prototxt or "torchvision/%s_train_val.prototxt" % name), side)
+        prototxt = read_text(EXAMPLES + (prototxt or "torchvision/%s_train_val.prototxt" % name))
+        prototxt = deploy(prototxt, (2, 3, side, side))
         module = self.check(net, prototxt, EXAMPLES + "torchvision/%s_names.txt" % name, side, mean)
         # What torchvision's documentation says that the net has, with the first FC layer of 224 pixels.
         first = module.tensors.get("classifier.1.weight" if name == "alexnet" else "classifier.0.weight")
