@@ -6,21 +6,23 @@ comes out alike, and hpnode's own test loss is the one that OpenCV's outputs giv
 """
 import os
 import re
-import subprocess
 import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 try:
-    import cv2
+    import cv2  # which opencv_layers needs
     import numpy as np
 except ImportError as missing:
     print("SKIPPED:", missing)
     sys.exit(77)
 
+import opencv_layers
 from caffe_wire import read_caffemodel
+from example_nets import write_text
+from programs import Programs
 
-TOLERANCE = 1e-4
+TOLERANCE = 1e-4  # of losses
 RECORDS, HEIGHT, WIDTH, CLASSES = 40, 19, 15, 5
 SCALE, MEAN = 0.0078125, 120
 DATA = """
@@ -29,7 +31,6 @@ layer {{ name: "data" type: "Data" top: "data" top: "label"
   transform_param {{ scale: {scale} mean_value: {mean} }} }}
 """
 INPUT = """
-name: "opencv"
 layer {{ name: "data" type: "Input" top: "data" input_param {{ shape {{ dim: {rows} dim: 1 dim: {h} dim: {w} }} }} }}
 """
 # One layer an entry. Sizes are odd where a layer rounds: 19 x 15, 10 x 8, then 5 x 4 and 6 x 5 by rounding up.
@@ -86,19 +87,6 @@ test_iter: 1 test_interval: 15 snapshot_prefix: "{folder}/model"
 """
 
 
-def run(*command):
-    environment = dict(os.environ, OMP_WAIT_POLICY="passive")
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(command)}\nexit status {done.returncode}\n{done.stdout}")
-    return done.stdout
-
-
-def write(path, text):
-    with open(path, "w") as file:
-        file.write(text)
-
-
 def write_records(folder, random):
     """An IDX pair. @return images as the Data layer yields them, labels."""
     labels = random.integers(0, CLASSES, RECORDS).astype(np.uint8)
@@ -111,62 +99,38 @@ def write_records(folder, random):
     return ((images.astype(np.float32) - MEAN) * SCALE).reshape(RECORDS, 1, HEIGHT, WIDTH), labels
 
 
-def train(folder, hpnode, hproute):
+def train(folder, run):
     """@return the last test's outputs, by name."""
-    write(f"{folder}/train.prototxt",
-          'name: "opencv"' + DATA.format(folder=folder, records=RECORDS, scale=SCALE, mean=MEAN) + BODY + LOSS)
-    write(f"{folder}/solver.prototxt", SOLVER.format(folder=folder))
-    run(hproute, f"--solver={folder}/solver.prototxt", "--conv=1", "--fc=2", "--hosts=127.0.0.1",
+    write_text(f"{folder}/train.prototxt",
+               'name: "opencv"' + DATA.format(folder=folder, records=RECORDS, scale=SCALE, mean=MEAN) + BODY + LOSS)
+    write_text(f"{folder}/solver.prototxt", SOLVER.format(folder=folder))
+    run("hproute", f"--solver={folder}/solver.prototxt", "--conv=1", "--fc=2", "--hosts=127.0.0.1",
         f"--out={folder}/table.prototxt")
-    log = run(hpnode, "--all", f"--routing={folder}/table.prototxt", "--cache_dir=none")
+    log = run("hpnode", "--all", f"--routing={folder}/table.prototxt", "--cache_dir=none")
     return {name: float(value) for name, value in re.findall(r"Test net output #\d+: (\w+) = ([-+.e\d]+)", log)}
 
 
-def compare(folder, model, forward_net, images):
-    """Every layer's output by hpnode and by OpenCV. @return how many differ."""
-    head = INPUT.format(rows=len(images), h=HEIGHT, w=WIDTH)
-    layers = re.findall(r"^layer \{.*?(?=^layer|\Z)", BODY + PROB, re.M | re.S)
-    write(f"{folder}/deploy.prototxt", head + "".join(layers))
-    images.tofile(f"{folder}/input.f32")
-    opencv = cv2.dnn.readNetFromCaffe(f"{folder}/deploy.prototxt", model)
-    opencv.setInput(images, "data")
-    differing = 0
-    for count in range(1, len(layers) + 1):
-        name, kind = re.search(r'name: "(\w+)" type: "(\w+)"', layers[count - 1]).groups()
-        write(f"{folder}/part.prototxt", head + "".join(layers[:count]))
-        run(forward_net, f"{folder}/part.prototxt", model, f"{folder}/input.f32", f"{folder}/output.f32")
-        found = np.fromfile(f"{folder}/output.f32", np.float32)
-        expected = opencv.forward(name).reshape(-1)
-        same_size = found.shape == expected.shape
-        difference = np.abs(found - expected).max() if same_size else np.inf
-        wrong = not difference <= TOLERANCE or np.ptp(found) == 0
-        differing += wrong
-        print(f"{'DIFFERS' if wrong else 'equal  '} {name} ({kind}): {difference:.2g}, values {found.min():.3g} to "
-              f"{found.max():.3g}", flush=True)
-    return differing
-
-
 def main():
-    hpnode, hproute, convert, forward_net = sys.argv[1:]
-    random = np.random.default_rng(3)
+    run, random = Programs(sys.argv[1:]).run, np.random.default_rng(3)
     with tempfile.TemporaryDirectory() as folder:
         images, labels = write_records(folder, random)
-        run(convert, "--backend=leveldb", f"{folder}/images", f"{folder}/labels", f"{folder}/db")
-        tested = train(folder, hpnode, hproute)
+        run("convert_mnist_data", "--backend=leveldb", f"{folder}/images", f"{folder}/labels", f"{folder}/db")
+        tested = train(folder, run)
         model = f"{folder}/model_iter_15.caffemodel"
         assert set(read_caffemodel(model)) == {"conv1", "conv2", "up3", "conv5", "ip6", "ip7"}
-        differing = compare(folder, model, forward_net, images)
+        deployed = INPUT.format(rows=RECORDS, h=HEIGHT, w=WIDTH) + BODY + PROB
+        outputs = opencv_layers.outputs(folder, deployed, model, images, run)
+    for output in outputs:
+        print("equal  " if output.equal else "DIFFERS", output)
 
-        opencv = cv2.dnn.readNetFromCaffe(f"{folder}/deploy.prototxt", model)
-        opencv.setInput(images, "data")
-        prob = opencv.forward("prob")
-        loss = -np.log(prob[np.arange(RECORDS), labels]).mean()
-        accuracy = (prob.argmax(1) == labels).mean()
-        print(f"hpnode's test: loss {tested['loss']}, accuracy {tested['accuracy']}; from OpenCV's outputs: "
-              f"{loss:.6g}, {accuracy:.6g}")
-        assert abs(loss - tested["loss"]) < TOLERANCE and abs(accuracy - tested["accuracy"]) < 1e-6
-        assert loss < 0.8 * np.log(CLASSES), "nothing was learnt"
-    return 1 if differing else 0
+    prob = outputs[-1].theirs
+    loss = -np.log(prob[np.arange(RECORDS), labels]).mean()
+    accuracy = (prob.argmax(1) == labels).mean()
+    print(f"hpnode's test: loss {tested['loss']}, accuracy {tested['accuracy']}; from OpenCV's outputs: "
+          f"{loss:.6g}, {accuracy:.6g}")
+    assert abs(loss - tested["loss"]) < TOLERANCE and abs(accuracy - tested["accuracy"]) < 1e-6
+    assert loss < 0.8 * np.log(CLASSES), "nothing was learnt"
+    return 0 if all(output.equal for output in outputs) else 1
 
 
 if __name__ == "__main__":
