@@ -7,7 +7,7 @@
 namespace hp {
 namespace {
 
-constexpr int kLanes = 16;
+constexpr int kCounters = 16;
 
 /// The upper and lower half of a 32 by 32 bit product. Two expressions rather than one shifted product: for these the
 /// compiler has vector instructions, for a product of 64-bit numbers only a slow one.
@@ -15,14 +15,14 @@ inline uint32_t High(uint32_t a, uint32_t b) { return static_cast<uint32_t>((uin
 inline uint32_t Low(uint32_t a, uint32_t b) { return a * b; }
 
 struct Words {
-  alignas(64) uint32_t of[4][kLanes];  ///< [word][counter]
+  alignas(64) uint32_t of[4][kCounters];  ///< [word][counter]
 };
 
 /// Philox4x32 of base/philox.h for counters first, first + 1, ... first + 15. The lanes are loops over arrays, which
 /// the compiler turns into vector instructions; the test compares them with the original.
 Words PhiloxLanes(uint64_t key, uint64_t counter_high, uint64_t first) {
-  alignas(64) uint32_t c0[kLanes], c1[kLanes], c2[kLanes], c3[kLanes];
-  for (uint32_t lane = 0; lane < kLanes; ++lane) {
+  alignas(64) uint32_t c0[kCounters], c1[kCounters], c2[kCounters], c3[kCounters];
+  for (uint32_t lane = 0; lane < kCounters; ++lane) {
     // `first` is a multiple of 16, so the lower half does not carry.
     c0[lane] = static_cast<uint32_t>(first) + lane;
     c1[lane] = static_cast<uint32_t>(first >> 32);
@@ -32,7 +32,7 @@ Words PhiloxLanes(uint64_t key, uint64_t counter_high, uint64_t first) {
   uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
   for (int round = 0; round < 10; ++round) {
 #pragma omp simd
-    for (int lane = 0; lane < kLanes; ++lane) {
+    for (int lane = 0; lane < kCounters; ++lane) {
       const uint32_t a = c0[lane], b = c2[lane];
       c0[lane] = High(0xCD9E8D57u, b) ^ c1[lane] ^ k0;
       c2[lane] = High(0xD2511F53u, a) ^ c3[lane] ^ k1;
@@ -43,20 +43,20 @@ Words PhiloxLanes(uint64_t key, uint64_t counter_high, uint64_t first) {
     k1 += 0xBB67AE85u;
   }
   Words words;
-  std::copy_n(c0, kLanes, words.of[0]);
-  std::copy_n(c1, kLanes, words.of[1]);
-  std::copy_n(c2, kLanes, words.of[2]);
-  std::copy_n(c3, kLanes, words.of[3]);
+  std::copy_n(c0, kCounters, words.of[0]);
+  std::copy_n(c1, kCounters, words.of[1]);
+  std::copy_n(c2, kCounters, words.of[2]);
+  std::copy_n(c3, kCounters, words.of[3]);
   return words;
 }
 
 }  // namespace
 
 void DropoutMask::FillGroup(uint64_t sample, int64_t group, float* factors) const {
-  const Words words = PhiloxLanes(rule_.stream_key, sample, static_cast<uint64_t>(group) * kLanes);
+  const Words words = PhiloxLanes(rule_.stream_key, sample, static_cast<uint64_t>(group) * kCounters);
   const DropoutRule rule = rule_;  // or it would be loaded again after each store
   // Four stores in a row: a pattern that the compiler makes shuffles of.
-  for (int lane = 0; lane < kLanes; ++lane) {
+  for (int lane = 0; lane < kCounters; ++lane) {
     factors[4 * lane] = rule.Factor(words.of[0][lane]);
     factors[4 * lane + 1] = rule.Factor(words.of[1][lane]);
     factors[4 * lane + 2] = rule.Factor(words.of[2][lane]);
