@@ -37,11 +37,10 @@ std::vector<int> PlacesOf(const NodeModel& model) {
 
 }  // namespace
 
-size_t Updater::SquaresOf(const NodeModel& model) {
-  return std::max<size_t>(model.stored_params().size(), 1) * (model.job().solver().larc() ? 2 : 1);
+size_t Updater::DeviceBytes(const NodeModel& model) {
+  const size_t of_each = model.job().solver().larc() ? 2 : 1;
+  return std::max<size_t>(model.stored_params().size(), 1) * of_each * sizeof(double);
 }
-
-size_t Updater::DeviceBytes(const NodeModel& model) { return SquaresOf(model) * sizeof(double); }
 
 StatusOr<std::unique_ptr<Updater>> Updater::Create(const NodeModel& model, const Options& options) {
   std::unique_ptr<Updater> updater(new Updater(model, options));

@@ -126,8 +126,6 @@ class Updater {
   void EnqueueSquares(int64_t clock, const std::vector<int>& groups);
   /// Into [begin, end) of `squares`, each in its own place.
   void Download(int64_t clock, const std::vector<int>& places);
-  /// How many sums of squares a clock has: one of each gradient, then, where rates go by norms, of all values.
-  static size_t SquaresOf(const NodeModel& model);
   bool larc() const { return model_.job().solver().larc(); }
   /// With staleness an update starts from a copy of the values before it, whose readers may not be done.
   void CopyValues(int param, int64_t clock);
@@ -137,10 +135,10 @@ class Updater {
   /// All but those that parameter servers update, whose gradients here are a part alone.
   std::vector<int> OwnGroups() const;
   static std::vector<int> GroupsOf(const Task& task);
-  /// [SquaresOf] of one of the clocks that may be under way.
+  /// [params], and behind them as many of values where rates go by norms, of one of the clocks that may be under way.
   double* squares(int64_t clock) const {
-    const size_t slot = static_cast<size_t>(clock % options_.params->versions());
-    return reinterpret_cast<double*>(squares_.data()) + slot * SquaresOf(model_);
+    const int64_t slot = clock % options_.params->versions();
+    return reinterpret_cast<double*>(squares_.data()) + slot * options_.params->size() * (larc() ? 2 : 1);
   }
   double* device_squares() const { return reinterpret_cast<double*>(device_squares_.data()); }
 
@@ -148,7 +146,7 @@ class Updater {
   const Options options_;
   std::vector<std::vector<float>> pieces_;  // by thread: rows of a gradient and of its bias
   std::vector<int> places_;                 // by parameter: its index among all of the net; where rates go by norms
-  Buffer squares_;                          // [clocks under way][SquaresOf] double, in the host's memory
+  Buffer squares_;                          // [clocks under way] of DeviceBytes, in the host's memory
   Buffer device_squares_;                   // the same where the device computes it; none on the host's
   mutable Mutex mutex_;
   /// By clock, where updates wait for the verdict; a clock not in it: defaults.

@@ -254,7 +254,10 @@ void CheckSameBits(ClusterSpec table, const std::string& solver, const std::vect
     table.delay_seed = seed;
     const ClusterResult again = TrainCluster(table, solver);
     ASSERT_TRUE(again.status.ok()) << again.status;
-    EXPECT_EQ(again.params, first.params) << "delays of seed " << seed;
+    ASSERT_EQ(again.params.size(), first.params.size());
+    for (const auto& [name, values] : first.params) {
+      EXPECT_EQ(again.params.at(name), values) << name << ", delays of seed " << seed;
+    }
     EXPECT_EQ(again.losses, first.losses) << "delays of seed " << seed;
   }
 }
