@@ -9,6 +9,7 @@
 #include "input/input.h"
 #include "input/label_counts.h"
 #include "input/label_store.h"
+#include "model/label_rules.h"
 #include "net/plan/graph.h"
 #include "net/plan/pixel_labels.h"
 #include "scheduler/plan/schedule.h"
@@ -73,7 +74,10 @@ StatusOr<std::vector<Evaluated>> Evaluate(const caffe::NetParameter& net_param, 
   Input::Callbacks callbacks;
   int64_t labels_of_row = 1;
   const std::optional<int> ignored = CountedIgnoreLabel(*graph);
+  std::vector<LabelRule> rules;
   callbacks.on_labels = [&](int64_t clock, Phase phase, int64_t batch, int64_t row, std::span<const float> values) {
+    if (Status good = CheckBatchLabels(values, rules, labels_of_row, batch, row); !good.ok())
+      return arrivals.Fail(good);
     if (labels_of_row == 1) return labels.Add(clock, phase, batch, row, values);
     labels.Add(clock, phase, batch, row, CountLabels(values, labels_of_row, ignored));
   };
@@ -84,6 +88,8 @@ StatusOr<std::vector<Evaluated>> Evaluate(const caffe::NetParameter& net_param, 
       const std::unique_ptr<Input> input,
       Input::Open(*graph->layers()[graph->data_layer()].param, false, {options.cache_dir, options.max_bad_records}));
   labels_of_row = input->sample_shape().labels();
+  HP_ASSIGN_OR_RETURN(const std::vector<Shape> shapes, graph->Shapes(input->sample_shape(), 1));
+  rules = LabelRulesOf(*graph, shapes);
   const ForwardNetOptions net_options{input->sample_shape(), graph->batch_size(), options.blobs, kRing};
   HP_ASSIGN_OR_RETURN(const std::unique_ptr<ForwardNet> net,
                       ForwardNet::Create(*graph, net_options, device, backend, model));

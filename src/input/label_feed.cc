@@ -1,6 +1,5 @@
 #include "input/label_feed.h"
 
-#include "base/format.h"
 #include "input/label_counts.h"
 #include "layers/labels.h"
 
@@ -17,11 +16,7 @@ Status LabelFeed::Add(int64_t clock, Phase phase, int64_t batch, int64_t first_r
   const std::vector<LabelRule>& rules = rules_[phase.index()];
   if (rules.empty()) return OkStatus();
   const int64_t of_row = model_.job().sample(phase).labels();
-  for (const LabelRule& rule : rules) {
-    HP_RETURN_IF_ERROR(CheckLabels(labels, rule, of_row)
-                           .Prepend(Format("layer \"%s\", batch %lld, rows from %lld", rule.layer.c_str(),
-                                           static_cast<long long>(batch), static_cast<long long>(first_row))));
-  }
+  HP_RETURN_IF_ERROR(CheckBatchLabels(labels, rules, of_row, batch, first_row));
   if (of_row == 1) {
     Pass(clock, phase, batch, first_row, labels);
   } else {

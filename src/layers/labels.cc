@@ -20,4 +20,14 @@ Status CheckLabels(std::span<const float> labels, const LabelRule& rule, int64_t
   return OkStatus();
 }
 
+Status CheckBatchLabels(std::span<const float> labels, std::span<const LabelRule> rules, int64_t of_row, int64_t batch,
+                        int64_t first_row) {
+  for (const LabelRule& rule : rules) {
+    HP_RETURN_IF_ERROR(CheckLabels(labels, rule, of_row)
+                           .Prepend(Format("layer \"%s\", batch %lld, rows from %lld", rule.layer.c_str(),
+                                           static_cast<long long>(batch), static_cast<long long>(first_row))));
+  }
+  return OkStatus();
+}
+
 }  // namespace hp

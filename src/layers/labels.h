@@ -23,4 +23,9 @@ struct LabelRule {
 /// of row 3 ..."; both count from 0, rows within `labels`.
 Status CheckLabels(std::span<const float> labels, const LabelRule& rule, int64_t of_row = 1);
 
+/// The same for all layers that read the labels of rows of a batch. @param first_row of the batch, in `labels`.
+/// @return the message says the layer, the batch and its first row.
+Status CheckBatchLabels(std::span<const float> labels, std::span<const LabelRule> rules, int64_t of_row, int64_t batch,
+                        int64_t first_row);
+
 }  // namespace hp

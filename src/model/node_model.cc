@@ -4,6 +4,7 @@
 // of the largest.
 #include "model/node_model.h"
 
+#include "model/label_rules.h"
 #include "net/plan/pixel_labels.h"
 #include "proto/solver_type.h"
 
@@ -101,13 +102,7 @@ int NodeModel::GroupOf(const NetStep& step) const {
 }
 
 std::vector<LabelRule> NodeModel::label_rules(Phase phase) const {
-  std::vector<LabelRule> rules;
-  for (const GraphLayer& layer : job_->graph(phase).layers()) {
-    if (!layer.reads_labels() || layer.piece == GraphLayer::kMerged) continue;  // kClasses stands for both
-    const int64_t classes = layer.label_targets ? 0 : job_->shapes(phase)[layer.bottoms[0]].dim(1);
-    rules.push_back({layer.traits.name(), classes, layer.traits.ignore_label()});
-  }
-  return rules;
+  return LabelRulesOf(job_->graph(phase), job_->shapes(phase));
 }
 
 std::optional<int> NodeModel::counted_ignore_label(Phase phase) const { return CountedIgnoreLabel(job_->graph(phase)); }
