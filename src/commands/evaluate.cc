@@ -30,7 +30,7 @@ class Arrivals {
   }
   void Fail(const Status& status) {
     MutexLock lock(&mutex_);
-    failure_ = status;
+    if (failure_.ok()) failure_ = status;
     changed_.SignalAll();
   }
   /// Waits for the images of `id`. @return why they don't come.

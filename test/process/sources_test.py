@@ -356,7 +356,7 @@ class DummyDataTest(SourceTest):
         status, text = cluster.run_tool("model_test", "--model=" + self.path("other.prototxt"), "--iterations=2",
                                         "--weights=" + self.path("out_iter_20.caffemodel"), "--cache_dir=none")
         self.assertEqual(status, 2, text)
-        self.assertRegex(text, r'layer "\w+", batch 0, .*label [4-8] of row \d+ is not in 0\.\.3')
+        self.assertRegex(text, r'layer "\w+", batch \d+, .*label [4-8] of row \d+ is not in 0\.\.3')
 
     def test_faults(self):
         net = net_with([self.LAYER % ("TRAIN", 9), self.LAYER % ("TEST", 9)])
