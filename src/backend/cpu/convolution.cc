@@ -162,10 +162,8 @@ class ConvolutionOp final : public Op {
   Scratch ForwardScratch(Pieces* pieces) const;
   Scratch BackwardInputScratch(Pieces* pieces) const;
   Scratch BackwardParamsScratch(Pieces* pieces) const;
-  /// The input in another layout: itself, or a copy in `copy`.
-  memory Source(const OpArgs& args, const Reorder& reorder, const memory::desc& layout, std::byte* copy);
-  /// An output's gradient in another layout, likewise.
-  memory OutputGradient(const OpArgs& args, const Reorder& reorder, const memory::desc& layout, std::byte* copy);
+  /// What a pass reads, in the layout that it reads: `tensor` itself, or a copy in `copy`.
+  memory In(const memory::desc& layout, const Tensor& tensor, const Reorder& reorder, std::byte* copy);
   Ends DenseEnds() const { return {Dense(src_.dims()), Dense(dst_.dims())}; }
   typename Kind::BackwardInput::primitive_desc BackwardInputOf(const Ends& ends) const;
   typename Kind::BackwardWeights::primitive_desc BackwardParamsOf(const Ends& ends) const;
@@ -314,18 +312,10 @@ typename ConvolutionOp<Kind>::Scratch ConvolutionOp<Kind>::BackwardParamsScratch
 }
 
 template <typename Kind>
-memory ConvolutionOp<Kind>::Source(const OpArgs& args, const Reorder& reorder, const memory::desc& layout,
-                                   std::byte* copy) {
-  if (!reorder.needed()) return context_.Memory(layout, args.in[0].floats());
-  reorder.Run(&context_, args.in[0].floats(), copy);
-  return context_.Memory(layout, copy);
-}
-
-template <typename Kind>
-memory ConvolutionOp<Kind>::OutputGradient(const OpArgs& args, const Reorder& reorder, const memory::desc& layout,
-                                           std::byte* copy) {
-  if (!reorder.needed()) return context_.Memory(layout, args.d_out[0].floats());
-  reorder.Run(&context_, args.d_out[0].floats(), copy);
+memory ConvolutionOp<Kind>::In(const memory::desc& layout, const Tensor& tensor, const Reorder& reorder,
+                               std::byte* copy) {
+  if (!reorder.needed()) return context_.Memory(layout, tensor.floats());
+  reorder.Run(&context_, tensor.floats(), copy);
   return context_.Memory(layout, copy);
 }
 
@@ -334,7 +324,7 @@ void ConvolutionOp<Kind>::Forward(const OpArgs& args) {
   Pieces pieces(args.scratch);
   const Scratch scratch = ForwardScratch(&pieces);
   std::unordered_map<int, memory> arguments = {
-      {DNNL_ARG_SRC, Source(args, in_to_src_, src_, scratch.input)},
+      {DNNL_ARG_SRC, In(src_, args.in[0], in_to_src_, scratch.input)},
       {DNNL_ARG_WEIGHTS, forward_weights_.Get(&context_, args.params[0])},
       {DNNL_ARG_DST, context_.Memory(dst_, args.out[0].floats())},
       {DNNL_ARG_SCRATCHPAD, context_.Memory(forward_pd_.scratchpad_desc(), scratch.primitive)}};
@@ -349,7 +339,7 @@ void ConvolutionOp<Kind>::BackwardInput(const OpArgs& args) {
   const Scratch scratch = BackwardInputScratch(&pieces);
   void* d_src = src_to_in_.needed() ? static_cast<void*>(scratch.input) : args.d_in[0].floats();
   context_.Execute(backward_input_,
-                   {{DNNL_ARG_DIFF_DST, OutputGradient(args, dst_to_input_, input_ends_.dst, scratch.output)},
+                   {{DNNL_ARG_DIFF_DST, In(input_ends_.dst, args.d_out[0], dst_to_input_, scratch.output)},
                     {DNNL_ARG_WEIGHTS, backward_weights_.Get(&context_, args.params[0])},
                     {DNNL_ARG_DIFF_SRC, context_.Memory(input_ends_.src, d_src)},
                     {DNNL_ARG_SCRATCHPAD, context_.Memory(backward_input_pd_.scratchpad_desc(), scratch.primitive)}});
@@ -364,8 +354,8 @@ void ConvolutionOp<Kind>::BackwardParams(const OpArgs& args) {
   const bool direct = !store_gradient_.needed() && !args.accumulate;
   void* d_weights = direct ? static_cast<void*>(args.d_params[0]) : scratch.weights;
   std::unordered_map<int, memory> arguments = {
-      {DNNL_ARG_SRC, Source(args, in_to_params_, params_ends_.src, scratch.input)},
-      {DNNL_ARG_DIFF_DST, OutputGradient(args, dst_to_params_, params_ends_.dst, scratch.output)},
+      {DNNL_ARG_SRC, In(params_ends_.src, args.in[0], in_to_params_, scratch.input)},
+      {DNNL_ARG_DIFF_DST, In(params_ends_.dst, args.d_out[0], dst_to_params_, scratch.output)},
       {DNNL_ARG_DIFF_WEIGHTS, context_.Memory(backward_params_pd_.diff_weights_desc(), d_weights)},
       {DNNL_ARG_SCRATCHPAD, context_.Memory(backward_params_pd_.scratchpad_desc(), scratch.primitive)}};
   float* d_bias = nullptr;
