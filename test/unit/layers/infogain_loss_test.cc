@@ -27,31 +27,10 @@ std::string LossText(const std::string& loss_param, const std::string& more = ""
          Matrix(gains) + "} loss_param { " + loss_param + " } " + more;
 }
 
-struct Loss {
+struct Loss : LabelledRun {
   explicit Loss(const std::string& text, const Values& labels = kLabels)
       : Loss(text, labels, {{static_cast<int64_t>(labels.size()), kClasses}, 1}) {}
-  Loss(const std::string& text, const Values& labels, const TensorDesc& desc)
-      : layer(text), labels(labels), runner(layer.MakeOp({desc}), {desc}) {
-    logits.resize(labels.size() * kClasses);
-    runner.batch().labels = this->labels;
-    runner.batch().batch_labels = this->labels;
-    runner.batch().global_rows = static_cast<int64_t>(labels.size());
-    runner.SetInput(0, logits);
-    runner.SetOutputGradient(0, {1});
-  }
-  float Value() {
-    runner.Forward();
-    return runner.Output()[0];
-  }
-  Values Gradient() {
-    runner.Forward();
-    runner.BackwardInput();
-    return runner.InputGradient();
-  }
-  LayerUnderTest layer;
-  const Values labels;
-  Values logits = RandomValues(kRows * kClasses, 3, -3, 3);
-  OpRunner runner;
+  Loss(const std::string& text, const Values& labels, const TensorDesc& desc) : LabelledRun(text, desc, labels) {}
 };
 
 /// The sum over rows and classes of -gain * log(probability).
@@ -73,7 +52,7 @@ double SumOfLosses(const Values& logits, const Values& labels, const Values& gai
 TEST(InfogainLoss, EveryNormalization) {
   Values labels = kLabels;
   labels[1] = labels[3] = 2;
-  const Values logits = Loss(LossText("")).logits;
+  const Values logits = Loss(LossText("")).scores;
   const double all = SumOfLosses(logits, labels, Gains()), valid = SumOfLosses(logits, labels, Gains(), 2);
   const auto value = [&](const std::string& text) { return Loss(LossText(text), labels).Value(); };
   EXPECT_NEAR(value(""), all / 6, 1e-5);
@@ -94,7 +73,7 @@ TEST(InfogainLoss, GradientsAreWeightedTheLossIsNot) {
       SCOPED_TRACE(std::string(parameters) + " weight " + std::to_string(weight));
       Loss loss(LossText(parameters, "loss_weight: " + std::to_string(weight)));
       EXPECT_EQ(loss.Value(), Loss(LossText(parameters)).Value());
-      CheckAgainstDifferences(&loss.runner, {{weight}}, loss.logits, loss.Gradient(), {.tolerance = 2e-3f}, "logits",
+      CheckAgainstDifferences(&loss.runner, {{weight}}, loss.scores, loss.Gradient(), {.tolerance = 2e-3f}, "logits",
                               [&](const Values& logits) { loss.runner.SetInput(0, logits); });
     }
   }
@@ -142,7 +121,7 @@ TEST(InfogainLoss, DivisionIntoMicroBatches) {
     for (int64_t begin = 0; begin < kRows; begin += 2) {
       Loss part(LossText(parameters), Values(kLabels.begin() + begin, kLabels.begin() + begin + 2));
       part.runner.SetInput(
-          0, Values(whole.logits.begin() + begin * kClasses, whole.logits.begin() + (begin + 2) * kClasses));
+          0, Values(whole.scores.begin() + begin * kClasses, whole.scores.begin() + (begin + 2) * kClasses));
       part.runner.batch().global_rows = kRows;
       part.runner.batch().batch_labels = kLabels;
       sum += part.Value();
@@ -159,8 +138,8 @@ TEST(InfogainLoss, LabelsOutOfRangeYieldNothing) {
   Values labels = kLabels;
   labels[0] = 5, labels[2] = -1, labels[3] = std::nanf(""), labels[4] = 1e30f;
   Loss loss(LossText("normalization: NONE"), labels);
-  const Values two(loss.logits.begin() + kClasses, loss.logits.begin() + 2 * kClasses);
-  const Values last(loss.logits.end() - kClasses, loss.logits.end());
+  const Values two(loss.scores.begin() + kClasses, loss.scores.begin() + 2 * kClasses);
+  const Values last(loss.scores.end() - kClasses, loss.scores.end());
   EXPECT_NEAR(loss.Value(), SumOfLosses(two, {4}, Gains()) + SumOfLosses(last, {3}, Gains()), 1e-5);
   const Values gradient = loss.Gradient();
   for (int64_t c = 0; c < kClasses; ++c) EXPECT_EQ(gradient[c], 0);
@@ -172,10 +151,10 @@ TEST(InfogainLoss, TheSecondTopIsTheSoftmaxAndANanIsSeen) {
   LayerUnderTest softmax(R"(name: "s" type: "Softmax" bottom: "x" top: "y")");
   const TensorDesc desc = {{kRows, kClasses}, 1};
   OpRunner of_softmax(softmax.MakeOp({desc}), {desc});
-  of_softmax.SetInput(0, loss.logits);
+  of_softmax.SetInput(0, loss.scores);
   of_softmax.Forward();
   EXPECT_EQ(loss.runner.Output(1), of_softmax.Output());
-  Values logits = loss.logits;
+  Values logits = loss.scores;
   logits[7] = std::nanf("");
   loss.runner.SetInput(0, logits);
   EXPECT_TRUE(std::isnan(loss.Value()));

@@ -47,9 +47,11 @@ class LayerUnderTest {
     return OpFactories::BuiltIn().Create(*traits_, context_, in);
   }
   /// The op for inputs of these layouts. Its outputs must have the shapes that the layer says.
-  Op* MakeOp(const std::vector<TensorDesc>& in) {
+  /// @param labels shapes of bottoms behind them, which come as labels.
+  Op* MakeOp(const std::vector<TensorDesc>& in, const std::vector<Shape>& labels = {}) {
     std::vector<Shape> shapes;
     for (const TensorDesc& desc : in) shapes.push_back(desc.shape);
+    shapes.insert(shapes.end(), labels.begin(), labels.end());
     auto out = traits_->OutputShapes(shapes);
     auto op = CreateOp(in);
     EXPECT_TRUE(out.ok() && op.ok()) << out.status() << op.status();
@@ -64,6 +66,40 @@ class LayerUnderTest {
   std::optional<LayerTraits> traits_;
   std::vector<std::unique_ptr<Op>> ops_;
   OpContext context_;
+};
+
+/// A layer that reads labels, over drawn scores that are the whole batch.
+struct LabelledRun {
+  /// @param of_batch BatchContext::batch_labels; empty: `labels`.
+  LabelledRun(const std::string& text, const TensorDesc& desc, const Values& labels, const Values& of_batch = {})
+      : layer(text),
+        labels(labels),
+        of_batch(of_batch.empty() ? labels : of_batch),
+        scores(RandomValues(desc.count(), 3, -3, 3)),
+        runner(layer.MakeOp({desc}, {ShapeOf(labels, desc.shape)}), {desc}) {
+    runner.batch().labels = this->labels;
+    runner.batch().batch_labels = this->of_batch;
+    runner.batch().global_rows = desc.shape[0];
+    runner.SetInput(0, scores);
+    runner.SetOutputGradient(0, {1});
+  }
+  float Value() {
+    runner.Forward();
+    return runner.Output()[0];
+  }
+  Values Gradient() {
+    runner.Forward();
+    runner.BackwardInput();
+    return runner.InputGradient();
+  }
+  /// Of labels for each element, or of as many for each row.
+  static Shape ShapeOf(const Values& labels, const Shape& scores) {
+    if (std::ssize(labels) == scores.count()) return scores;
+    return {scores[0], std::ssize(labels) / scores[0]};
+  }
+  LayerUnderTest layer;
+  const Values labels, of_batch, scores;
+  OpRunner runner;
 };
 
 inline std::string Describe(const TensorDesc& desc) {

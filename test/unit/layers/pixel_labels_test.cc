@@ -46,33 +46,9 @@ double SumOfLosses(const Values& scores, const Values& labels, int ignored = -1)
   return all;
 }
 
-struct PixelRun {
+struct PixelRun : LabelledRun {
   PixelRun(const std::string& text, const TensorDesc& desc = {kScores, 1}, const Values& labels = LabelsOfPixels())
-      : layer(text + " bottom: \"x\" bottom: \"label\" top: \"y\""),
-        labels(labels),
-        counts(CountsOf(labels, kIgnored)),
-        scores(RandomValues(desc.count(), 3, -3, 3)),
-        op(layer.CreateOp({desc}).value()),
-        runner(op.get(), {desc}) {
-    runner.batch().labels = this->labels;
-    runner.batch().batch_labels = this->counts;
-    runner.batch().global_rows = desc.shape[0];
-    runner.SetInput(0, scores);
-    runner.SetOutputGradient(0, {1});
-  }
-  float Value() {
-    runner.Forward();
-    return runner.Output()[0];
-  }
-  Values Gradient() {
-    runner.Forward();
-    runner.BackwardInput();
-    return runner.InputGradient();
-  }
-  LayerUnderTest layer;
-  const Values labels, counts, scores;
-  const std::unique_ptr<Op> op;
-  OpRunner runner;
+      : LabelledRun(text + " bottom: \"x\" bottom: \"label\" top: \"y\"", desc, labels, CountsOf(labels, kIgnored)) {}
 };
 
 std::string Loss(const std::string& loss_param, const std::string& more = "") {
@@ -86,7 +62,7 @@ TEST(PixelLoss, EveryNormalization) {
   const PixelRun any(Loss(""));
   const double all = SumOfLosses(any.scores, any.labels), valid = SumOfLosses(any.scores, any.labels, kIgnored);
   int counted = 0;
-  for (const float count : any.counts) counted += static_cast<int>(count);
+  for (const float count : any.of_batch) counted += static_cast<int>(count);
   ASSERT_GT(counted, kPixels);
   ASSERT_LT(counted, 2 * kPixels);
   const auto value = [](const std::string& text) { return PixelRun(Loss(text)).Value(); };
@@ -140,7 +116,7 @@ TEST(PixelLoss, DivisionIntoMicroBatches) {
       const int64_t scores = kClasses * kPixels;
       part.runner.SetInput(0, Values(whole.scores.begin() + row * scores, whole.scores.begin() + (row + 1) * scores));
       part.runner.batch().global_rows = kRows;
-      part.runner.batch().batch_labels = whole.counts;
+      part.runner.batch().batch_labels = whole.of_batch;
       sum += part.Value();
       const Values piece = part.Gradient();
       joined.insert(joined.end(), piece.begin(), piece.end());

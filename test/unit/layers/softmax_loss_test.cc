@@ -32,36 +32,17 @@ double SumOfLosses(const Values& logits, const Values& labels, int ignored = -1)
   return sum;
 }
 
-struct Loss {
+struct Loss : LabelledRun {
   explicit Loss(const std::string& text, const TensorDesc& desc = {{kRows, kClasses}, 1},
                 const Values& labels = kLabels)
-      : layer(text), labels(labels), runner(layer.MakeOp({desc}), {desc}) {
-    runner.batch().labels = this->labels;
-    runner.batch().batch_labels = this->labels;
-    runner.batch().global_rows = static_cast<int64_t>(labels.size());
-    runner.SetInput(0, logits);
-    runner.SetOutputGradient(0, {1});
-  }
-  float Value() {
-    runner.Forward();
-    return runner.Output()[0];
-  }
-  Values Gradient() {
-    runner.Forward();
-    runner.BackwardInput();
-    return runner.InputGradient();
-  }
-  LayerUnderTest layer;
-  const Values labels;
-  const Values logits = RandomValues(kRows * kClasses, 3, -3, 3);
-  OpRunner runner;
+      : LabelledRun(text, desc, labels) {}
 };
 
 TEST(SoftmaxLoss, EveryNormalization) {
   Values labels = kLabels;
   labels[1] = labels[3] = 2;
-  const double all = SumOfLosses(Loss(LossText("")).logits, labels);
-  const double valid = SumOfLosses(Loss(LossText("")).logits, labels, 2);
+  const double all = SumOfLosses(Loss(LossText("")).scores, labels);
+  const double valid = SumOfLosses(Loss(LossText("")).scores, labels, 2);
   const auto value = [&](const std::string& text) {
     return Loss(LossText(text), {{kRows, kClasses}, 1}, labels).Value();
   };
@@ -87,7 +68,7 @@ TEST(SoftmaxLoss, GradientIsWeightedTheLossIsNot) {
       Loss loss(LossText(parameters, "loss_weight: " + std::to_string(weight)));
       const float value = loss.Value();
       EXPECT_EQ(value, Loss(LossText(parameters)).Value());
-      CheckAgainstDifferences(&loss.runner, {{weight}}, loss.logits, loss.Gradient(), {.tolerance = 1e-3f}, "logits",
+      CheckAgainstDifferences(&loss.runner, {{weight}}, loss.scores, loss.Gradient(), {.tolerance = 1e-3f}, "logits",
                               [&](const Values& logits) { loss.runner.SetInput(0, logits); });
     }
   }
@@ -137,7 +118,7 @@ TEST(SoftmaxLoss, DivisionIntoMicroBatches) {
         const int64_t end = std::min(kRows, begin + rows);
         Loss part(LossText(parameters), {{end - begin, kClasses}, 1},
                   Values(kLabels.begin() + begin, kLabels.begin() + end));
-        part.runner.SetInput(0, Values(whole.logits.begin() + begin * kClasses, whole.logits.begin() + end * kClasses));
+        part.runner.SetInput(0, Values(whole.scores.begin() + begin * kClasses, whole.scores.begin() + end * kClasses));
         part.runner.batch().global_rows = kRows;
         part.runner.batch().batch_labels = kLabels;
         sum += part.Value();
@@ -161,14 +142,14 @@ TEST(SoftmaxLoss, LabelsOutOfRangeYieldNothing) {
   Values labels = kLabels;
   labels[0] = 5, labels[2] = -1, labels[3] = std::nanf(""), labels[4] = 1e30f;
   Loss loss(LossText("normalization: NONE"), {{kRows, kClasses}, 1}, labels);
-  EXPECT_NEAR(loss.Value(), RowLoss(loss.logits, 1, 4) + RowLoss(loss.logits, 5, 3), 1e-5);
+  EXPECT_NEAR(loss.Value(), RowLoss(loss.scores, 1, 4) + RowLoss(loss.scores, 5, 3), 1e-5);
   const Values gradient = loss.Gradient();
   for (int c = 0; c < kClasses; ++c) EXPECT_EQ(gradient[c], 0);
 }
 
 TEST(SoftmaxLoss, NaNReachesTheLoss) {
   Loss loss(LossText(""));
-  Values logits = loss.logits;
+  Values logits = loss.scores;
   logits[7] = std::nanf("");
   loss.runner.SetInput(0, logits);
   EXPECT_TRUE(std::isnan(loss.Value()));
@@ -188,7 +169,7 @@ TEST(SoftmaxLoss, SecondTopIsTheSoftmax) {
   loss.runner.Forward();
   const Values probabilities = loss.runner.Output(1);
   for (int64_t i = 0; i < kRows * kClasses; ++i) {
-    EXPECT_NEAR(probabilities[i], std::exp(-RowLoss(loss.logits, i / kClasses, i % kClasses)), 1e-6);
+    EXPECT_NEAR(probabilities[i], std::exp(-RowLoss(loss.scores, i / kClasses, i % kClasses)), 1e-6);
   }
 }
 
