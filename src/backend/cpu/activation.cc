@@ -10,11 +10,11 @@
 namespace hp {
 namespace {
 
-constexpr int64_t kWholeLanes = 16;  // a multiple of those of any vector
+constexpr int64_t kVectorLanes = 16;  // a multiple of those of any vector
 
 // Loops in functions of their own: the closure of a parallel region would be read again after each store, because the
 // store might have changed it, and the compiler would make scalar code with a branch for each element. Not inlined, so
-// that all counts, which are multiples of kWholeLanes, go through the same instructions.
+// that all counts, which are multiples of kVectorLanes, go through the same instructions.
 
 template <typename Function>
 __attribute__((noinline)) void ComputeValues(const Function function, const float* x, int64_t count, float* y) {
@@ -33,24 +33,24 @@ __attribute__((noinline)) void ComputeGradients(const Function function, const f
 /// single element, and a slice of a tensor must have the bits of the whole.
 template <typename Function>
 void ForwardChunk(const Function& function, const float* x, int64_t count, float* y) {
-  const int64_t whole = count / kWholeLanes * kWholeLanes;
+  const int64_t whole = count / kVectorLanes * kVectorLanes;
   ComputeValues(function, x, whole, y);
   if (whole == count) return;
-  float last[kWholeLanes] = {};
+  float last[kVectorLanes] = {};
   std::copy(x + whole, x + count, last);
-  ComputeValues(function, last, kWholeLanes, last);
+  ComputeValues(function, last, kVectorLanes, last);
   std::copy_n(last, count - whole, y + whole);
 }
 
 template <typename Function>
 void BackwardChunk(const Function& function, const float* seen, const float* dy, int64_t count, float* dx) {
-  const int64_t whole = count / kWholeLanes * kWholeLanes;
+  const int64_t whole = count / kVectorLanes * kVectorLanes;
   ComputeGradients(function, seen, dy, whole, dx);
   if (whole == count) return;
-  float last_seen[kWholeLanes] = {}, last[kWholeLanes] = {};
+  float last_seen[kVectorLanes] = {}, last[kVectorLanes] = {};
   std::copy(seen + whole, seen + count, last_seen);
   std::copy(dy + whole, dy + count, last);
-  ComputeGradients(function, last_seen, last, kWholeLanes, last);
+  ComputeGradients(function, last_seen, last, kVectorLanes, last);
   std::copy_n(last, count - whole, dx + whole);
 }
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 
 namespace hp {
 namespace {
@@ -53,7 +54,7 @@ memory::desc AnyFormat(const memory::dims& dims) { return {dims, memory::data_ty
 
 template <typename PrimitiveDesc>
 bool IsReference(const PrimitiveDesc& pd) {
-  return std::string(pd.impl_info_str()).starts_with("ref");
+  return std::string_view(pd.impl_info_str()).starts_with("ref");
 }
 
 /// The weights in the format of one primitive, repacked once for each version.

@@ -8,9 +8,9 @@
 namespace hp {
 namespace {
 
-constexpr int64_t kRunUnits = 4096;    // factors made at once: 16 KiB on the stack
-constexpr int64_t kTileChannels = 16;  // of a blocked layout
-constexpr int64_t kTilePixels = kRunUnits / kTileChannels;
+constexpr int64_t kRunUnits = 4096;     // factors made at once: 16 KiB on the stack
+constexpr int64_t kBlockChannels = 16;  // of a blocked layout
+constexpr int64_t kBlockPixels = kRunUnits / kBlockChannels;
 
 /// y = x * factor in training, y = x in a test. The mask is made again in the backward pass: it costs less than the
 /// memory of keeping one for every solver.
@@ -55,22 +55,22 @@ class DropoutOp final : public Op {
   /// Units are numbered in NCHW order, so a tile of channels is taken through a buffer in that order.
   void ApplyBlocked(uint64_t first_sample, const Tensor& from, float* to) const {
     const int64_t channels = from.shape()[1], pixels = from.shape().count(2);
-    const int64_t tiles_in_block = (block_ + kTileChannels - 1) / kTileChannels;
+    const int64_t tiles_in_block = (block_ + kBlockChannels - 1) / kBlockChannels;
     const int64_t tiles = channels / block_ * tiles_in_block;
     ForItems(from.shape()[0] * tiles, from.count(), [&](int64_t i) {
       const int64_t row = i / tiles, block = i % tiles / tiles_in_block;
-      const int64_t c = i % tiles % tiles_in_block * kTileChannels;  // within the block
+      const int64_t c = i % tiles % tiles_in_block * kBlockChannels;  // within the block
       const int64_t offset = (row * channels + block * block_) * pixels + c;
-      ApplyTile(first_sample + row, block * block_ + c, std::min(kTileChannels, block_ - c), pixels,
+      ApplyTile(first_sample + row, block * block_ + c, std::min(kBlockChannels, block_ - c), pixels,
                 from.floats() + offset, to + offset);
     });
   }
 
   void ApplyTile(uint64_t sample, int64_t channel, int64_t channels, int64_t pixels, const float* from,
                  float* to) const {
-    alignas(64) float factors[kTileChannels * kTilePixels];
-    for (int64_t begin = 0; begin < pixels; begin += kTilePixels) {
-      const int64_t count = std::min(pixels - begin, kTilePixels);
+    alignas(64) float factors[kBlockChannels * kBlockPixels];
+    for (int64_t begin = 0; begin < pixels; begin += kBlockPixels) {
+      const int64_t count = std::min(pixels - begin, kBlockPixels);
       const int64_t unit = first_unit_ + channel * pixels + begin;
       if (count == pixels) {
         mask_.Fill(sample, unit, unit + channels * pixels, factors);  // the tile's channels are neighbours

@@ -13,8 +13,8 @@
 namespace hp {
 namespace {
 
-constexpr int64_t kMovedChannels = 16;
-constexpr int64_t kMovedPixels = 64;
+constexpr int64_t kTileChannels = 16;
+constexpr int64_t kTilePixels = 64;
 
 /// Part of one channel block: up to 16 channels, all pixels.
 struct Tile {
@@ -27,12 +27,12 @@ struct Tile {
 template <typename Visit>
 void ForTiles(const Shape& shape, int64_t block, const Visit& visit) {
   const int64_t channels = shape[1], pixels = shape.count(2);
-  const int64_t tiles_in_block = (block + kMovedChannels - 1) / kMovedChannels;
+  const int64_t tiles_in_block = (block + kTileChannels - 1) / kTileChannels;
   const int64_t tiles = shape[0] * (channels / block) * tiles_in_block;
   ForItems(tiles, shape.count(), [&](int64_t i) {
-    const int64_t c = i % tiles_in_block * kMovedChannels;
+    const int64_t c = i % tiles_in_block * kTileChannels;
     const int64_t first = i / tiles_in_block * block * pixels;  // of the block, in either layout
-    visit(Tile{first + c * pixels, first + c, std::min(kMovedChannels, block - c)});
+    visit(Tile{first + c * pixels, first + c, std::min(kTileChannels, block - c)});
   });
 }
 
@@ -50,8 +50,8 @@ void Scatter(const float* dense, float* blocked, const Tile& tile, int64_t begin
 }
 
 void Gather(const float* blocked, float* dense, const Tile& tile, int64_t pixels, int64_t block) {
-  for (int64_t begin = 0; begin < pixels; begin += kMovedPixels) {
-    const int64_t end = std::min(pixels, begin + kMovedPixels);
+  for (int64_t begin = 0; begin < pixels; begin += kTilePixels) {
+    const int64_t end = std::min(pixels, begin + kTilePixels);
     for (int64_t c = 0; c < tile.channels; ++c) {
       for (int64_t s = begin; s < end; ++s) {
         dense[tile.dense + c * pixels + s] = blocked[tile.blocked + s * block + c];
@@ -106,8 +106,8 @@ void SumFromDense(std::span<const float* const> sources, const TensorDesc& to, f
   }
   const int64_t pixels = to.shape.count(2);
   ForTiles(to.shape, block, [=](const Tile& tile) {
-    for (int64_t begin = 0; begin < pixels; begin += kMovedPixels) {
-      const int64_t end = std::min(pixels, begin + kMovedPixels);
+    for (int64_t begin = 0; begin < pixels; begin += kTilePixels) {
+      const int64_t end = std::min(pixels, begin + kTilePixels);
       Scatter<false>(sources[0], target, tile, begin, end, pixels, block);
       for (size_t i = 1; i < sources.size(); ++i) Scatter<true>(sources[i], target, tile, begin, end, pixels, block);
     }
