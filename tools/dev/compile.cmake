@@ -15,7 +15,8 @@ if(HP_SYNTAX_ONLY)
   set(CMAKE_CXX_ARCHIVE_FINISH "")
 endif()
 
-# CMake 3.25 groups no CUDA sources: with HP_UNITY this takes those of a target, of the calling folder, into groups.
+# CMake 3.25 has no unity builds for CUDA: with HP_UNITY this puts the .cu files of a target, which lie in the calling
+# folder, into groups of five.
 function(hp_group_cuda_sources target)
   if(NOT HP_UNITY)
     return()
@@ -31,7 +32,7 @@ function(hp_group_cuda_sources target)
     list(TRANSFORM some REPLACE ".+" "#include \"${CMAKE_CURRENT_SOURCE_DIR}/\\0\"\n")
     string(CONCAT text ${some})
     set(file ${CMAKE_CURRENT_BINARY_DIR}/${target}_${group}.cu)
-    file(CONFIGURE OUTPUT ${file} CONTENT "${text}" @ONLY)  # is written where it changes alone
+    file(CONFIGURE OUTPUT ${file} CONTENT "${text}" @ONLY)  # is written only where it changes
     list(APPEND sources ${file})
     math(EXPR group "${group} + 1")
   endwhile()
