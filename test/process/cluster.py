@@ -60,6 +60,22 @@ def has_ipv6():
         return False
 
 
+_claims = []  # as long as this process runs
+
+
+def claim(port):
+    """Whether a port is ours: a test beside this one may have drawn it and not listen yet. Like ports, names of
+    abstract sockets are of a network namespace."""
+    mark = socket.socket(socket.AF_UNIX)
+    try:
+        mark.bind("\0hpnode-test-port-%d" % port)
+    except OSError:
+        mark.close()
+        return False
+    _claims.append(mark)
+    return True
+
+
 def free_ports(count, host="127.0.0.1"):
     """Ports that nobody listens on, below the range from which the kernel takes ports of its own for connections."""
     ports = []
@@ -71,7 +87,7 @@ def free_ports(count, host="127.0.0.1"):
                 probe.bind((host, port))
             except OSError:
                 continue
-        if port not in ports:
+        if claim(port):
             ports.append(port)
     return ports
 

@@ -190,13 +190,20 @@ class SurveyTest(cut_link_test.Hosts):
         first, second = self.survey(names[:2])
         odd, = self.survey(names[2:], table="other.prototxt")
         self.expect_exit(odd, 2, "its routing table is another one than")
-        # Whoever met it ends, too; whoever had no time to waits for hosts that are gone, and says for which.
-        another, waits = "its routing table is another one than", r"waiting for (conv|fc)\d \("
+        # Whoever met it ends, too; whoever had no time to waits for hosts that are gone, and says for which, or lost one
+        # that had met it.
+        met, waits, lost = "host .*its routing table is another one than", r"waiting for (conv|fc)\d \(", "was lost"
         for node in (first, second):
-            self.await_text(node, "%s|%s" % (another, waits))
-        met = [node for node in (first, second) if another in node.text()]
-        self.assertTrue(met)
-        self.expect_all(met, 2, another)
+            self.await_text(node, "(%s)|%s|%s" % (met, waits, lost))
+        ended = {}
+        for node in (first, second):
+            if re.search(met, node.text()):
+                ended[node] = (2, met)
+            elif re.search(lost, node.text()):
+                ended[node] = (4, r"host .*\(node conv\d, .*was lost")
+        self.assertIn((2, met), ended.values())
+        for node, (status, pattern) in ended.items():
+            self.expect_exit(node, status, pattern)
 
     def test_bad_input(self):
         self.make_job()
