@@ -11,12 +11,8 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <cmath>
-#include <map>
 #include <numeric>
 #include <span>
-#include <string>
-#include <utility>
 
 namespace hp {
 namespace {
@@ -24,33 +20,11 @@ namespace {
 // Rows of a gradient that are made and used up together: 24 rows of fc6 of AlexNet are 0.9 MB.
 constexpr int64_t kPieceRows = 24;
 
-/// Of each parameter that a node stores, its index among all of the net.
-std::vector<int> PlacesOf(const NodeModel& model) {
-  std::map<std::pair<std::string, int>, int> known;
-  for (const WholeParam& param : model.whole_params()) {
-    known.emplace(std::pair(param.whole.layer, param.whole.blob), static_cast<int>(known.size()));
-  }
-  std::vector<int> places;
-  for (const StoredParam& param : model.stored_params()) places.push_back(known.at({param.layer, param.blob}));
-  return places;
-}
-
 }  // namespace
-
-size_t Updater::DeviceBytes(const NodeModel& model) {
-  const size_t of_each = model.job().solver().larc() ? 2 : 1;
-  return std::max<size_t>(model.stored_params().size(), 1) * of_each * sizeof(double);
-}
 
 StatusOr<std::unique_ptr<Updater>> Updater::Create(const NodeModel& model, const Options& options) {
   std::unique_ptr<Updater> updater(new Updater(model, options));
-  Device* const device = updater->options_.device;
-  const size_t clocks = static_cast<size_t>(options.params->versions());
-  HP_ASSIGN_OR_RETURN(updater->squares_, device->AllocateHost(clocks * DeviceBytes(model)));
-  if (!device->is_host()) {
-    HP_ASSIGN_OR_RETURN(updater->device_squares_, device->Allocate(DeviceBytes(model)));
-  }
-  if (updater->larc()) updater->places_ = PlacesOf(model);
+  HP_ASSIGN_OR_RETURN(updater->norms_, GradientNorms::Create(model, {options.device, options.backend, options.params}));
   return updater;
 }
 
@@ -118,10 +92,10 @@ void Updater::UpdateInPieces(const NetStep& step, const StepSize& size) {
     if (bias >= 0) sum += UpdateRows(bias, size, begin, end, d_bias, nullptr);
   });
   for (int param : step.params) {
-    squares(size.clock)[param] = 0;
+    norms_->Set(size.clock, param, 0);
     options_.params->MarkUpdated(param, size.clock + 1);
   }
-  for (double sum : piece_squares) squares(size.clock)[weights] += sum;
+  norms_->Set(size.clock, weights, std::accumulate(piece_squares.begin(), piece_squares.end(), 0.0));
 }
 
 UpdateCoefficients Updater::CoefficientsOf(int param, const StepSize& size) const {
@@ -130,8 +104,8 @@ UpdateCoefficients Updater::CoefficientsOf(int param, const StepSize& size) cons
   const caffe::SolverParameter& solver = model_.job().solver();
   float rate = size.rate, lr_mult = stored.lr_mult;
   if (size.norms != nullptr) {
-    const ParamSquares& norms = size.norms->at(param);
-    rate = LarcRate(solver, rate, norms.gradient(), norms.values(), size.clip);
+    const auto& [gradient, values] = size.norms->at(param);
+    rate = LarcRate(solver, rate, gradient, values, size.clip);
     lr_mult = 1;
   }
   return UpdateCoefficientsFor(solver, size.clock, rate, lr_mult, stored.decay_mult, size.gradient_scale);
@@ -173,60 +147,6 @@ double Updater::UpdateRows(int param, const StepSize& size, int64_t begin, int64
   return squares;
 }
 
-void Updater::EnqueueSquares(int64_t clock, const std::vector<int>& groups) {
-  std::vector<int> wanted;
-  for (int group : groups) {
-    const std::vector<int> params = model_.ParamsOf(group);
-    wanted.insert(wanted.end(), params.begin(), params.end());
-  }
-  std::erase_if(wanted, [this](int param) { return options_.params->param(param).average_keeps.has_value(); });
-  std::sort(wanted.begin(), wanted.end());
-  double* const to = options_.device->is_host() ? squares(clock) : device_squares();
-  std::vector<SquaresPart> parts;
-  std::vector<int> places;
-  const auto add = [&](std::span<const float> values, int place) {
-    parts.push_back({values.data(), std::ssize(values), to + place});
-    places.push_back(place);
-  };
-  for (int param : wanted) add(options_.params->gradient(param), param);
-  if (larc()) {
-    for (int param : wanted) add(options_.params->values(param, clock), options_.params->size() + param);
-  }
-  options_.backend->SumsOfSquares(parts);
-  if (!options_.device->is_host()) Download(clock, places);
-}
-
-void Updater::Download(int64_t clock, const std::vector<int>& places) {
-  options_.device->Order(Device::kCompute, Device::kCopyOut);
-  for (size_t begin = 0, end = 0; begin < places.size(); begin = end) {
-    while (end < places.size() && places[end] - places[begin] == static_cast<int>(end - begin)) ++end;
-    options_.device->Download(Device::kCopyOut, squares(clock) + places[begin], device_squares() + places[begin],
-                              (end - begin) * sizeof(double));
-  }
-}
-
-void Updater::AddNorms(int64_t clock, IterationReport* report) const {
-  double sum = 0;
-  std::string layer_not_finite;
-  const double loss = loss_scale(clock), unscaled = 1 / (loss * loss);
-  for (int group : AllGroups()) {
-    if (!model_.plan().groups[group].counts) continue;
-    for (int param : model_.ParamsOf(group)) {
-      if (options_.params->param(param).average_keeps) continue;  // statistics are no gradient
-      sum += unscaled * squares(clock)[param];
-      if (larc()) {
-        ParamSquares* const norms = report->add_params();
-        norms->set_param(places_[param]);
-        norms->set_gradient(unscaled * squares(clock)[param]);
-        norms->set_values(squares(clock)[options_.params->size() + param]);
-      }
-      if (!std::isfinite(sum) && layer_not_finite.empty()) layer_not_finite = model_.NameOf(group);
-    }
-  }
-  report->set_sum_of_squares(sum);
-  if (report->finite() && !layer_not_finite.empty()) report->set_layer(layer_not_finite);
-}
-
 Updater::Scales Updater::ScalesOf(int64_t clock) const {
   MutexLock lock(&mutex_);
   const auto found = scales_.find(clock);
@@ -240,15 +160,7 @@ void Updater::OnVerdict(const Verdict& verdict) {
   scales.clip = verdict.scale();
   scales.gradient = static_cast<float>(verdict.scale()) / scales.loss;
   scales.skip = verdict.skip();
-  if (larc()) {
-    std::map<int, const ParamSquares*> known;
-    for (const ParamSquares& param : verdict.params()) known.emplace(param.param(), &param);
-    auto norms = std::make_shared<std::vector<ParamSquares>>(places_.size());
-    for (size_t i = 0; i < places_.size(); ++i) {
-      if (const auto found = known.find(places_[i]); found != known.end()) (*norms)[i] = *found->second;
-    }
-    scales.norms = std::move(norms);
-  }
+  scales.norms = norms_->OfWhole(verdict);
   MutexLock lock(&mutex_);
   scales_ = {{verdict.clock(), scales}, {verdict.clock() + 1, {.loss = static_cast<float>(verdict.next_loss_scale())}}};
 }
@@ -256,12 +168,6 @@ void Updater::OnVerdict(const Verdict& verdict) {
 std::vector<int> Updater::AllGroups() const {
   std::vector<int> groups(model_.plan().groups.size());
   std::iota(groups.begin(), groups.end(), 0);
-  return groups;
-}
-
-std::vector<int> Updater::OwnGroups() const {
-  std::vector<int> groups = AllGroups();
-  std::erase_if(groups, [this](int group) { return model_.plan().groups[group].exchange == GroupExchange::kPush; });
   return groups;
 }
 
@@ -286,7 +192,7 @@ void Updater::Update(const Task& task) {
     whole.push_back(group);
   }
   if (whole.empty()) return;
-  if (!waited) EnqueueSquares(task.clock, whole);
+  if (!waited) norms_->Enqueue(task.clock, whole);
   UpdateWhole(whole, size);
 }
 

@@ -3,6 +3,7 @@
 #include "backend/backend.h"
 #include "base/mutex.h"
 #include "engine/class_sampler.h"
+#include "engine/gradient_norms.h"
 #include "engine/stage_server.h"
 #include "engine/workspace.h"
 #include "model/node_model.h"
@@ -45,8 +46,8 @@ class Updater {
 
   /// @param model must outlive it. @return kResourceExhausted: the device, or the host for its side, is out of memory.
   static StatusOr<std::unique_ptr<Updater>> Create(const NodeModel& model, const Options& options);
-  /// Bytes that Create takes of a device's own memory: a double or two for each parameter of the node.
-  static size_t DeviceBytes(const NodeModel& model);
+  /// Bytes that Create takes of a device's own memory.
+  static size_t DeviceBytes(const NodeModel& model) { return GradientNorms::DeviceBytes(model); }
 
   /// What losses multiply their gradients by in a clock that is under way. On the thread of AddNorms as well.
   float loss_scale(int64_t clock) const HP_EXCLUDES(mutex_) { return ScalesOf(clock).loss; }
@@ -56,7 +57,7 @@ class Updater {
   void DeferredGradient(int64_t clock, int group);
   /// Computes the sums of squares of all gradients of `clock` that are whole here. Only where updates wait for the
   /// verdict.
-  void Norm(int64_t clock) { EnqueueSquares(clock, OwnGroups()); }
+  void Norm(int64_t clock) { norms_->Enqueue(clock, AllGroups()); }
   /// Updates values and histories of task.group and task.more_groups, whose gradients are final; where updates do not
   /// wait for the verdict, computes deferred gradients and sums of squares as well. If the verdict says skip, changes
   /// nothing, also no version.
@@ -66,16 +67,12 @@ class Updater {
   /// where updates do not wait for verdicts. After the norm of its clock and before its updates. Any thread, one call
   /// at a time, in the order of clocks.
   void OnVerdict(const Verdict& verdict) HP_EXCLUDES(mutex_);
-  /// Puts the sum of squares of the clock's gradients into `report`, without the loss scale and of groups that count on
-  /// this node (ParamGroupPlan::counts), and the first layer that made it not finite, unless a loss was not finite;
-  /// where rates go by norms, those of each parameter as well.
-  /// Summed in the order of the groups, because the order of their updates depends on timing. After all tasks that
-  /// compute sums of squares of the clock, and before any of the clock `staleness` + 1 later.
-  void AddNorms(int64_t clock, IterationReport* report) const;
+  /// GradientNorms::AddTo. After all tasks that compute sums of squares of the clock, and before any of the clock
+  /// `staleness` + 1 later.
+  void AddNorms(int64_t clock, IterationReport* report) const { norms_->AddTo(clock, loss_scale(clock), report); }
 
  private:
-  /// Of whole parameters, by the index of a part in the ParamStore.
-  using SquaresOfParams = std::shared_ptr<const std::vector<ParamSquares>>;
+  using SquaresOfParams = std::shared_ptr<const std::vector<GradientNorms::Squares>>;
   /// Which update it is, the learning rate before lr_mult, and what the update multiplies its gradients by.
   struct StepSize {
     int64_t clock = 0;
@@ -121,33 +118,17 @@ class Updater {
   /// The update of a range of a parameter's elements. @param gradient of these alone.
   UpdatePart UpdateOf(int param, const UpdateCoefficients& coefficients, const StepSize& size, const Range& elements,
                       const float* gradient) const;
-  /// Computes the sums of squares of the groups' gradients, where rates go by norms also of their values, and fetches
-  /// them to the host.
-  void EnqueueSquares(int64_t clock, const std::vector<int>& groups);
-  /// Into [begin, end) of `squares`, each in its own place.
-  void Download(int64_t clock, const std::vector<int>& places);
-  bool larc() const { return model_.job().solver().larc(); }
   /// With staleness an update starts from a copy of the values before it, whose readers may not be done.
   void CopyValues(int param, int64_t clock);
 
   const NetStep& StepOfGroup(int group) const { return model_.StepOf(model_.any_net(caffe::TRAIN), group); }
   std::vector<int> AllGroups() const;
-  /// All but those that parameter servers update, whose gradients here are a part alone.
-  std::vector<int> OwnGroups() const;
   static std::vector<int> GroupsOf(const Task& task);
-  /// [params], and behind them as many of values where rates go by norms, of one of the clocks that may be under way.
-  double* squares(int64_t clock) const {
-    const int64_t slot = clock % options_.params->versions();
-    return reinterpret_cast<double*>(squares_.data()) + slot * options_.params->size() * (larc() ? 2 : 1);
-  }
-  double* device_squares() const { return reinterpret_cast<double*>(device_squares_.data()); }
 
   const NodeModel& model_;
   const Options options_;
   std::vector<std::vector<float>> pieces_;  // by thread: rows of a gradient and of its bias
-  std::vector<int> places_;                 // by parameter: its index among all of the net; where rates go by norms
-  Buffer squares_;                          // [clocks under way] of DeviceBytes, in the host's memory
-  Buffer device_squares_;                   // the same where the device computes it; none on the host's
+  std::unique_ptr<GradientNorms> norms_;
   mutable Mutex mutex_;
   /// By clock, where updates wait for the verdict; a clock not in it: defaults.
   std::map<int64_t, Scales> scales_ HP_GUARDED_BY(mutex_);
