@@ -13,11 +13,13 @@
 #include <algorithm>
 #include <cmath>
 #include <utility>
+#include <vector>
 
 namespace hp {
 namespace {
 
-constexpr size_t kMaxNotice = 64 << 10;  // LostNotice, IterationReport and Verdict: numbers and a short text
+constexpr size_t kMaxNotice = 64 << 10;  // numbers and a short text
+constexpr size_t kMaxReport = 1 << 20;   // with larc, 24 bytes for each parameter of the net as well
 constexpr size_t kMaxOrder = 256;
 constexpr size_t kMaxLayerName = 1 << 10;
 // NCCL's id of a few hundred bytes, once for each stage.
@@ -54,13 +56,13 @@ Status PeerRules::CheckMessage(Rank from, uint32_t type, size_t bytes) {
     case MemberType(MemberMessage::kLost):
       return bytes <= kMaxNotice ? OkStatus() : InvalidArgument("a LOST with %zu bytes", bytes);
     case kIterationReportMessage:
-      return allow(self_ == 0, kMaxNotice);
+      return allow(self_ == 0, kMaxReport);
     case kSnapshotCopiedMessage:
       return allow(self_ == 0 && from == table_.snapshot_copier(), kMaxNotice);
     case kSnapshotPartMessage:
       return allow(self_ == 0, kMaxNotice);
     case kVerdictMessage:
-      return allow(from == 0, kMaxNotice);
+      return allow(from == 0, kMaxReport);
     case kLabelsMessage:
       return allow(ReplicaOf(from) >= 0, kMaxMessageBytes);
     case kStatisticsMessage:
@@ -205,7 +207,19 @@ Status PeerRules::CheckReport(Rank from, const IterationReport& report, int64_t 
     return InvalidArgument("a report with a negative time or number of bytes");
   if (report.node_status().sent_to_bytes_size() > table_.size())
     return InvalidArgument("a report of bytes to more nodes than the job has");
+  if (!AreParams(report.params())) return InvalidArgument("a report of norms that no parameter has");
   return report.has_node_status() ? CheckStatus(report.node_status()) : OkStatus();
+}
+
+// A sum may be infinite or no number: that is how a training diverges.
+bool PeerRules::AreParams(const google::protobuf::RepeatedPtrField<ParamSquares>& params) const {
+  std::vector<bool> seen(params.empty() ? 0 : job_->params().size(), false);
+  for (const ParamSquares& param : params) {
+    if (param.param() < 0 || param.param() >= std::ssize(seen) || seen[param.param()]) return false;
+    if (param.gradient() < 0 || param.values() < 0) return false;
+    seen[param.param()] = true;
+  }
+  return true;
 }
 
 Status PeerRules::CheckStatus(const NodeStatus& status) {
@@ -250,7 +264,7 @@ Status PeerRules::CheckVerdict(const Verdict& verdict, int64_t clocks_reported) 
   const bool sound = std::isfinite(verdict.scale()) && verdict.scale() >= 0 &&
                      std::isfinite(verdict.next_loss_scale()) && verdict.next_loss_scale() > 0 &&
                      verdict.finite_updates() >= 0 && verdict.layer().size() <= kMaxLayerName &&
-                     verdict.owner_files() >= 0 &&
+                     verdict.owner_files() >= 0 && AreParams(verdict.params()) &&
                      (!verdict.has_base_lr() || (std::isfinite(verdict.base_lr()) && verdict.base_lr() > 0)) &&
                      verdict.slow_node().node() >= 0 && verdict.slow_node().node() < table_.size() &&
                      std::isfinite(verdict.slow_node().waits()) && std::isfinite(verdict.slow_node().others_wait());
@@ -283,7 +297,7 @@ Status PeerRules::CheckLabels(Rank from, const LabelsMessage& labels) const {
     return InvalidArgument("a label that is no class");
   }
   if (std::all_of(said.begin(), said.end(), is_count)) return OkStatus();
-  return InvalidArgument("a number of labels that no row has; rows have %lld", Print(of_row));
+  return InvalidArgument("a count of labels outside 0..%lld", Print(of_row));
 }
 
 Status PeerRules::CheckCopied(const SnapshotCopied& copied) const {

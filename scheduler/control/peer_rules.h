@@ -89,6 +89,8 @@ class PeerRules {
   bool HasPhase(int64_t clock, bool train) const;
   Status CheckListed(MsgId id) const;
   Status CheckSlice(Rank from, const PlaceTag& tag, size_t bytes) const;
+  /// Whether each is a parameter of the net, once, with sums of squares.
+  bool AreParams(const google::protobuf::RepeatedPtrField<ParamSquares>& params) const;
   static Status CheckStatus(const NodeStatus& status);
   Status CountEarly(Rank from, size_t bytes) HP_EXCLUDES(mutex_);
 

@@ -393,6 +393,24 @@ TEST_F(PeerRulesTest, ReportsAreOfTheTwoIterationsThatMayBeOpen) {
   EXPECT_FALSE(check(6).ok());
 }
 
+TEST_F(PeerRulesTest, NormsAreOfParametersOfTheNet) {
+  const auto first = Rules(0), other = Rules(kShard0);
+  int64_t clock = 3;
+  const auto good = [&](const std::string& params) {
+    const std::string text = "clock: " + std::to_string(clock++) + " " + params;
+    const bool report = first->CheckReport(kConv1, Parse<IterationReport>(text), clock).ok();
+    EXPECT_EQ(other->CheckVerdict(Parse<Verdict>(text), clock).ok(), report) << text;
+    return report;
+  };
+  EXPECT_TRUE(good("params { param: 1 gradient: 4 values: 2 } params { gradient: inf values: nan }"));
+  EXPECT_FALSE(good("params { param: -1 gradient: 4 values: 2 }"));
+  EXPECT_FALSE(good("params { param: 1000 gradient: 4 values: 2 }"));
+  EXPECT_FALSE(good("params { param: 1 } params { param: 1 }"));
+  EXPECT_FALSE(good("params { param: 1 gradient: -1 }"));
+  EXPECT_FALSE(good("params { param: 1 values: -1 }"));
+  EXPECT_TRUE(good(""));
+}
+
 TEST_F(PeerRulesTest, ReportsAndVerdictsComeInOrder) {
   const auto first = Rules(0), other = Rules(kShard0);
   const auto report = [](int64_t clock) {
@@ -486,8 +504,7 @@ TEST_F(PeerRulesTest, CountsOfLabelsAreThoseOfARow) {
   }
   for (const float count : {65.0f, -1.0f, 0.5f, NAN, INFINITY}) {
     labels.set_label(3, count);
-    EXPECT_THAT(rules.CheckLabels(kConv1, labels).message(),
-                HasSubstr("a number of labels that no row has; rows have 64"));
+    EXPECT_THAT(rules.CheckLabels(kConv1, labels).message(), HasSubstr("a count of labels outside 0..64"));
   }
 }
 
