@@ -56,8 +56,7 @@ StatusOr<std::unique_ptr<JobPlan>> JobPlan::Create(const Options& options) {
   HP_ASSIGN_OR_RETURN(const StageLayout layout, LayoutOf(*options.table, *options.net));
   for (const Phase phase : plan->phases()) HP_RETURN_IF_ERROR(plan->MakeGraph(phase, layout));
   HP_RETURN_IF_ERROR(plan->MakeSchedule());
-  HP_RETURN_IF_ERROR(plan->CheckStaleness());
-  HP_RETURN_IF_ERROR(plan->CheckLarc());
+  HP_RETURN_IF_ERROR(plan->CheckSamples());
   plan->FindVariants();
   for (const Phase phase : plan->phases()) {
     HP_RETURN_IF_ERROR(plan->PlanPhase(phase, layout));
@@ -168,28 +167,20 @@ Status JobPlan::CheckBlocks(Phase test) const {
   return OkStatus();
 }
 
-// A sample is drawn for one update at a time.
-Status JobPlan::CheckStaleness() const {
-  if (table().staleness() == 0) return OkStatus();
+// A sample is drawn for one update at a time, and the norm of all values would be a pass over the classes that an
+// update leaves alone.
+Status JobPlan::CheckSamples() const {
   for (const GraphLayer& layer : train().graph->layers()) {
     if (layer.sampled_by < 0) continue;
+    if (options_.solver.larc()) {
+      return InvalidArgument("layer \"%s\": sample_rate below 1 does not go with the solver's larc: true",
+                             layer.traits.name().c_str());
+    }
+    if (table().staleness() == 0) continue;
     return InvalidArgument(
         "%s: staleness is %d, and layer \"%s\" reads a sample of classes (sample_rate below 1); "
         "expected staleness: 0",
         table().path().c_str(), table().staleness(), layer.traits.name().c_str());
-  }
-  return OkStatus();
-}
-
-// The norm of all values would cost a pass over the classes that an update leaves alone.
-Status JobPlan::CheckLarc() const {
-  if (!options_.solver.larc()) return OkStatus();
-  for (const GraphLayer& layer : train().graph->layers()) {
-    if (layer.sampled_by < 0) continue;
-    return InvalidArgument(
-        "larc: true, and layer \"%s\" reads a sample of classes (sample_rate below 1), whose update does not read all "
-        "values; expected one of the two",
-        layer.traits.name().c_str());
   }
   return OkStatus();
 }

@@ -64,8 +64,8 @@ class JobPlan {
   /// Plans all phases for all nodes of the table; allocates no parameters and no activations.
   /// @return kInvalidArgument: the stages do not cover the net, a layer can't be placed, shapes do not fit together or
   /// are too large, the global batch has fewer samples than replicas x micro_batches, there are more samples than can
-  /// be counted, more parameter servers than parameters to divide among them, a sample of classes with staleness, or
-  /// a test net with parameters that the training net has not, or has elsewhere.
+  /// be counted, more parameter servers than parameters to divide among them, a sample of classes with staleness or
+  /// larc, or a test net with parameters that the training net has not, or has elsewhere.
   static StatusOr<std::unique_ptr<JobPlan>> Create(const Options& options);
 
   const RoutingTable& table() const { return *options_.table; }
@@ -144,8 +144,7 @@ class JobPlan {
   void AddServedGroups(Rank rank, PipelinePlan* plan) const;
   int64_t IdsOf(Rank rank) const;
   int PoolSize(Rank rank) const;
-  Status CheckStaleness() const;
-  Status CheckLarc() const;
+  Status CheckSamples() const;
 
   const Options options_;
   std::unique_ptr<Schedule> schedule_;

@@ -128,6 +128,12 @@ TEST_F(StaleContractTest, RefusesASampleOfClasses) {
   EXPECT_EQ(result.status.code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(result.status.message(),
               testing::HasSubstr("sample of classes (sample_rate below 1); expected staleness: 0"));
+  const ClusterResult larc = TrainCluster({}, Solver("larc: true", false, 5, 1, head));
+  EXPECT_EQ(larc.status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(
+      larc.status.message(),
+      testing::ContainsRegex("_net.prototxt:[0-9]+: layer \"[a-z0-9]+\": sample_rate below 1 does not go with the "
+                             "solver's larc: true"));
 }
 
 }  // namespace
