@@ -1,10 +1,11 @@
-// A hello is compared in an order that decides what a difference means: protocol, job and table tell whether the other
-// side belongs to this job at all; only then do its rank, and net, solver, start, seed and data count, where a
+// A hello is compared in an order that decides what a difference means: job and table tell whether the other side
+// belongs to this job at all; only then do its rank, and protocol, net, solver, start, seed and data count, where a
 // difference means that a node of this job was started wrongly. Seeds and data sets are compared only where both sides
-// have one.
+// have one. Of another protocol nothing else is believed.
 #include "scheduler/control/handshake.h"
 
 #include "base/format.h"
+#include "proto/node_protocol.h"
 #include "proto/parse.h"
 
 #include <algorithm>
@@ -14,8 +15,6 @@
 namespace hp {
 namespace {
 
-// Counts whatever nodes must agree on beside net, solver and table: messages, and the ports that a plan has.
-constexpr uint32_t kProtocol = 11;
 // What strangers say goes into our log: not more than this of it.
 constexpr size_t kMaxQuoted = 64;
 
@@ -95,7 +94,7 @@ int64_t DrawSeed() { return static_cast<int64_t>(std::random_device()() & 0x7FFF
 
 JobHandshake::JobHandshake(const RoutingTable& table, const JobFacts& facts, Callbacks callbacks)
     : table_(table), callbacks_(std::move(callbacks)) {
-  own_.set_protocol(kProtocol);
+  own_.set_protocol(kNodeProtocol);
   own_.set_job(table.job());
   own_.set_rank(facts.rank);
   own_.set_name(table.node(facts.rank).name);
@@ -148,10 +147,7 @@ bool JobHandshake::ClaimsControl(std::string_view bytes) const {
 StatusOr<Rank> JobHandshake::Accept(std::string_view bytes) {
   hp::Hello hello;
   if (!Read(bytes, &hello)) return InvalidArgument("received an invalid hello: the peer is not an hpnode");
-  if (hello.protocol() != kProtocol) {
-    return FailedPrecondition("%s speaks protocol version %u, expected %u", Node(hello).c_str(), hello.protocol(),
-                              kProtocol);
-  }
+  if (hello.protocol() != kNodeProtocol) return RefuseProtocol(hello);
   if (hello.job() != own_.job()) {
     return FailedPrecondition("%s belongs to the job %s, which is not the one here", Node(hello).c_str(),
                               Quoted(hello.job()).c_str());
@@ -179,6 +175,16 @@ StatusOr<Rank> JobHandshake::Accept(std::string_view bytes) {
   if (!given_up_.ok()) return given_up_.Prepend("the job cannot start");
   if (!connected_.contains(hello.rank())) hellos_[hello.rank()] = hello;
   return hello.rank();
+}
+
+Status JobHandshake::RefuseProtocol(const hp::Hello& hello) {
+  const Status status = FailedPrecondition(
+      "%s speaks version %u of the nodes' protocol, %s version %u; install the same hpnode everywhere",
+      Node(hello).c_str(), hello.protocol(), Node(own_).c_str(), kNodeProtocol);
+  const bool of_this_job = !hello.client() && hello.job() == own_.job() && hello.table_hash() == own_.table_hash() &&
+                           hello.rank() >= 0 && hello.rank() < table_.size();
+  if (of_this_job && !complete() && !IsConnected(hello.rank())) GiveUp(status);
+  return status;
 }
 
 StatusOr<Rank> JobHandshake::AcceptClient(const hp::Hello& hello) {
@@ -341,7 +347,7 @@ int64_t JobHandshake::ShareOf(const hp::Hello& own, const SharedCores& pool) con
 
 std::string ClientHandshake::Hello() {
   hp::Hello hello;
-  hello.set_protocol(kProtocol);
+  hello.set_protocol(kNodeProtocol);
   hello.set_job(table_.job());
   hello.set_name("a client");
   hello.set_client(true);
@@ -351,8 +357,8 @@ std::string ClientHandshake::Hello() {
 
 StatusOr<Rank> ClientHandshake::Accept(std::string_view bytes) {
   hp::Hello hello;
-  if (!Read(bytes, &hello) || hello.protocol() != kProtocol)
-    return InvalidArgument("the peer is not an hpnode of this version");
+  if (!Read(bytes, &hello) || hello.protocol() != kNodeProtocol)
+    return InvalidArgument("the peer is not an hpnode of this version; ask it by the tools that are installed with it");
   if (hello.job() != table_.job() || hello.rank() < 0 || hello.rank() >= table_.size() ||
       table_.node(hello.rank()).name != hello.name()) {
     return FailedPrecondition("%s of the job %s answered, which is not in the routing table", Node(hello).c_str(),

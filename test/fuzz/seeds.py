@@ -331,7 +331,7 @@ def pieces(*parts):
 
 
 def handshake():
-    hello = number(1, 6) + part(2, "hpnode") + number(3, 3) + part(4, "fc0") + fixed64(5, 0x11) + fixed64(7, 1)  # kProtocol of handshake.cc
+    hello = number(1, 6) + part(2, "hpnode") + number(3, 3) + part(4, "fc0") + fixed64(5, 0x11) + fixed64(7, 1)  # an old protocol
     for speaker in range(5):  # whose real hello comes first: nobody's, a node's, a client's
         for accepted in (b"\1", b"\0"):
             # The choices, last first: no lie in the hello, its speaker, given up, another node came before, a client's

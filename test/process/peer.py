@@ -5,7 +5,7 @@ import struct
 
 MAGIC = b"HPNODE\r\n"
 HELLO, READY, REFUSAL, NONCE = 1, 2, 3, 7    # records
-PROTOCOL = 11   # kProtocol of scheduler/control/handshake.cc
+PROTOCOL = 11   # kNodeProtocol of src/proto/node_protocol.h
 MESSAGE, GRANT, DATA, CANCEL, END = range(1, 6)  # frames
 # Messages (scheduler/control/messages.h); 1 to 3 are the membership's.
 REPORT, VERDICT, LABELS, STATISTICS, RENDEZVOUS, PULL_REQUEST, PULL_CHUNK = 10, 11, 12, 13, 14, 20, 21

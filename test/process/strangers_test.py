@@ -51,6 +51,18 @@ class StrangersTest(cluster.JobTest):
         self.assertGreater(len(hello), 16)
         return hello
 
+    def test_a_node_of_another_version(self):
+        self.make_job()
+        hello = bytearray(self.record_hello())
+        at = hello.index(bytes([1 << 3, peer.PROTOCOL]), 16)
+        hello[at + 1] -= 1
+        node = self.start(name="conv0", table="recorded.prototxt")
+        self.await_text(node, "waiting for|listening|node conv0")
+        with socket.create_connection(("127.0.0.1", self.ports["conv0"]), timeout=cluster.PATIENCE_S) as other:
+            other.sendall(hello)
+            self.expect_exit(node, 2, r'node "conv1" speaks version %d of the nodes\' protocol, node "conv0" version %d; '
+                             "install the same hpnode everywhere" % (peer.PROTOCOL - 1, peer.PROTOCOL))
+
     def test_strangers_and_a_second_job(self):
         self.make_job(snapshot=1000000)
         self.hello = self.record_hello()

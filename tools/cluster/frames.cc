@@ -1,6 +1,7 @@
 #include "tools/cluster/frames.h"
 
 #include "base/format.h"
+#include "proto/node_protocol.h"
 #include "proto/parse.h"
 
 namespace hp {
@@ -12,7 +13,9 @@ constexpr size_t kMostOfLine = 16 << 10;
 
 }  // namespace
 
-std::string LaunchVersion() { return "hpnode " HP_VERSION ", launch protocol 2"; }
+std::string LaunchVersion() {
+  return Format("hpnode %s, launch protocol 2, node protocol %u", HP_VERSION, kNodeProtocol);
+}
 
 std::string EncodeFrame(const LaunchMessage& message) {
   const std::string body = message.SerializeAsString();

@@ -109,7 +109,10 @@ void Handshake::OnHello() {
   if (!OpenBody()) return;
   hello_came_ = true;
   if (preamble_.version != kWireVersion) {
-    return Refuse(FailedPrecondition("protocol version %d here, %d there", kWireVersion, preamble_.version));
+    return Refuse(
+        FailedPrecondition("version %d of the connections' protocol here, %d there; install the same hpnode "
+                           "everywhere",
+                           kWireVersion, preamble_.version));
   }
   const StatusOr<Rank> rank = callbacks_.judge(body_, proof_.get());
   if (rank.status().code() == StatusCode::kUnavailable) return Drop(rank.status().message());

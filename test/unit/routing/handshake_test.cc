@@ -1,5 +1,7 @@
 #include "scheduler/control/handshake.h"
 
+#include "base/format.h"
+#include "proto/node_protocol.h"
 #include "test/support/small_job.h"
 
 #include <gmock/gmock.h>
@@ -61,6 +63,25 @@ TEST_F(HandshakeTest, SaysWhatDiffersAndThatIsFatalBeforeTheJobIsComplete) {
   facts.net_hash = 0x12;
   EXPECT_THAT(Refusal(facts), HasSubstr("runs a different net (hash 0000000000000012)"));
   EXPECT_THAT(Refusal(facts), HasSubstr("; node \"fc1\" runs a different solver file"));
+}
+
+TEST_F(HandshakeTest, AnotherProtocolOfThisJobEndsIt) {
+  const auto hello_of = [this](uint64_t table_hash_change) {
+    hp::Hello hello;
+    EXPECT_TRUE(hello.ParseFromString(Make(Facts(2))->Hello()));
+    hello.set_protocol(kNodeProtocol - 1);
+    hello.set_table_hash(hello.table_hash() + table_hash_change);
+    return hello.SerializeAsString();
+  };
+  const std::string want = Format(
+      "node \"fc1\" speaks version %u of the nodes' protocol, node \"conv0\" version %u; "
+      "install the same hpnode everywhere",
+      kNodeProtocol - 1, kNodeProtocol);
+  EXPECT_EQ(Make(Facts(0))->Accept(hello_of(1)).status().message(), want);
+  EXPECT_TRUE(fatal_.empty()) << "of another job";
+  EXPECT_EQ(Make(Facts(0))->Accept(hello_of(0)).status().message(), want);
+  ASSERT_EQ(fatal_.size(), 1u);
+  EXPECT_EQ(ExitStatus(fatal_[0]), 2);
 }
 
 // Protobuf would write a line to stderr for each such text, as often as a stranger likes.

@@ -105,7 +105,8 @@ TEST_F(StrangerTest, AWellFormedStrangerIsToldWhy) {
     return reason;
   };
   EXPECT_THAT(refusal({.length = 8}, "theirs 1"), HasSubstr("job \"job\" here, \"theirs\" there"));
-  EXPECT_THAT(refusal({.version = 3, .length = 5}, "job 1"), HasSubstr("protocol version 2 here, 3 there"));
+  EXPECT_THAT(refusal({.version = 3, .length = 5}, "job 1"),
+              HasSubstr("version 2 of the connections' protocol here, 3 there; install the same hpnode everywhere"));
   EXPECT_THAT(refusal({.length = 5}, "job 1"), HasSubstr("node 1 is connected already"));
   EXPECT_THAT(refusal({.length = 5}, "job 7"), HasSubstr("node 7 is not expected to connect here"));
 }
